@@ -40,6 +40,7 @@ int verb_ccl(int argc, char **argv);
 int verb_runs(int argc, char **argv);
 int verb_fsck(int argc, char **argv);
 int verb_check(int argc, char **argv);
+int32_t check_selftest(const args *a, bs_error *err); /* of verb_check */
 int verb_why(int argc, char **argv);
 int verb_sweep(int argc, char **argv);
 int verb_replay(int argc, char **argv);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * check.c - `bsrun check --dump DIR`: are anybody's X, W, partials and Y a right layer, and if not, what is
- * wrong with them? */
+ * wrong with them? --selftest: do our own gates catch what they are there for? */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +17,9 @@ const args_option check_options[] = {
     {"activation", 0, "NAME", 0, "none, relu, gelu, gelu_tanh or silu (default none)"},
     {"features", 0, "N", 0, "judge N outputs a token (default: all, fewer of a large layer)"},
     {"transposed", 0, NULL, 0, "W is [K,N]"},
+    {"selftest", 0, NULL, 0, "show each of our gates a fault that it must catch"},
+    {"gates", 0, "NAME", 0, "--selftest: gates of kernels, a name of configs/gates or a path (default sdpa)"},
+    {"set", 0, "KEY=VALUE", 1, "--selftest: a configuration key, such as plugin_dirs"},
     {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
     {"help", 'h', NULL, 0, "this help"},
 };
@@ -31,21 +34,26 @@ static const bs_field fields[] = {{"gate", "GATE", 0, 0},
 
 void help_check(void) {
   printf(
-      "usage: bsrun check --dump DIR [options]\n\n"
+      "usage: bsrun check --dump DIR [options]\n"
+      "       bsrun check --selftest [--gates NAME] [-o FORMAT]\n\n"
       "Judges tensors that somebody has written, Y = act(X W^T + b), by the gates that need no run: against\n"
       "an fp64 reference and the error that round-off predicts. Prints a row for each gate, and a sentence\n"
       "that names the likely cause of what is wrong. Names of tensors (share/doc/blockshock/check.md):\n"
       "X, W, b or bias, Y (or Y0, Y1 .. of ranks), partial_0, partial_1 .., columns_0, columns_1 ..;\n"
       "and all that `bsrun --dump DIR` writes.\n\n"
+      "--selftest runs kernels and layers that are wrong on purpose and prints what each gate made of them:\n"
+      "the gates of kernels with the controls that they name (share/doc/blockshock/gates.md), T1 to T5 and\n"
+      "the gates of gradients and steps with the faults of T6. -o json has the whole matrix.\n\n"
       "Options:\n");
   args_print_options(check_options, check_n_options);
   printf(
       "\nexamples:\n"
       "  bsrun --method row_parallel --phase 0 --dump tensors && bsrun check --dump tensors\n"
-      "  bsrun check --dump layer.safetensors --dtype bf16 --activation gelu -o json\n\n"
+      "  bsrun check --dump layer.safetensors --dtype bf16 --activation gelu -o json\n"
+      "  bsrun check --selftest\n\n"
       "exit codes: 0 every gate that judged passed; 2 usage; 4 a file is damaged or missing, or shapes do "
       "not\n"
-      "fit; 6 the numbers are wrong; 15 nothing could be judged\n");
+      "fit; 6 the numbers are wrong, or a gate has missed a fault; 15 nothing could be judged\n");
 }
 
 static int32_t dtype_of(const args *a, const char *option, uint32_t *out_dtype, bs_error *err) {
@@ -132,12 +140,13 @@ static int32_t run(const args *a, bs_error *err) {
   bs_check_result result;
   bs_check_set *set = NULL;
   int format;
+  if (args_has(a, "selftest") && dir == NULL && a->n_words == 0) return check_selftest(a, err);
   int32_t rc = bsrun_format(a, &format, err);
   if (rc == BS_OK) rc = options_of(a, &options, err);
   if (rc != BS_OK) return rc;
   if (dir == NULL || a->n_words > 0) {
     bs_error_set(err, BS_USAGE, "BS-USE-WORD",
-                 dir ? "unexpected argument '%.100s'" : "check needs --dump DIR",
+                 dir ? "unexpected argument '%.100s'" : "check needs --dump DIR or --selftest",
                  a->n_words > 0 ? a->words[0] : "");
     bs_error_hint(err, "bsrun check --dump DIR");
     return BS_USAGE;

@@ -27,7 +27,7 @@ struct bs_kernel_arm {
   const bs_tensor_desc *asked[ARGS];
   bs_tensor *args[ARGS];
   uint32_t nargs, y; /* y: which one is the output */
-  uint32_t tolerance, fallback;
+  uint32_t tolerance, fallback, on_device;
   uint64_t workspace, before; /* before: the world's memory without weights and plan */
   char key[KEY], provider[NAME];
   bs_text candidates;
@@ -172,7 +172,11 @@ static int32_t leave(bs_kernel_arm *arm, int32_t rc, bs_error *err) {
 }
 
 static int32_t make_world(bs_kernel_arm *arm, const bs_kernel_setup *s, bs_error *err) {
+  const bs_backend *backend = NULL;
+  void *state = NULL;
   bs_text choice = {0};
+  if (bs_find_backend(s->context, s->backend != NULL ? s->backend : "cpu", &backend, &state, NULL) == BS_OK)
+    arm->on_device = (backend->flags & BS_BACKEND_HOST_MEMORY) == 0;
   bs_text_printf(&choice, "%s -> %s", arm->key, arm->provider);
   if (s->knobs != NULL && s->knobs[0] != '\0') bs_text_printf(&choice, "{%s}", s->knobs);
   if (choice.failed) {
@@ -451,6 +455,14 @@ const char *bs_kernel_arm_candidates(const bs_kernel_arm *arm) {
 
 const char *bs_kernel_arm_algorithm(const bs_kernel_arm *arm) {
   return bs_world_algorithms(arm->world);
+}
+
+const bs_op_echo *bs_kernel_arm_echo(const bs_kernel_arm *arm) {
+  return bs_plan_echo(arm->plan);
+}
+
+int bs_kernel_arm_on_device(const bs_kernel_arm *arm) {
+  return arm->on_device;
 }
 
 uint32_t bs_kernel_arm_tolerance(const bs_kernel_arm *arm) {

@@ -19,6 +19,7 @@ typedef struct bs_kernel_setup {
   uint32_t bind;     /* 1: pinned to cores */
   bs_kernel_data *data; /* the caller's, outlives the arm; NULL: the arm makes its own, of `seed` */
   uint64_t seed;
+  const char *stored_id; /* build id of the choice that is stored (record.h); NULL: none */
 } bs_kernel_setup;
 
 typedef struct bs_kernel_arm bs_kernel_arm;
@@ -44,8 +45,10 @@ const char *bs_kernel_arm_provider(const bs_kernel_arm *arm); /* "cpu:online" */
 const char *bs_kernel_arm_key(const bs_kernel_arm *arm);      /* of the choice, as in bs_choice_info */
 const char *bs_kernel_arm_candidates(
     const bs_kernel_arm *arm); /* those that can serve, as in bs_choice_info */
-const char *bs_kernel_arm_algorithm(const bs_kernel_arm *arm); /* "attention@cpu/online (...)" */
-uint32_t bs_kernel_arm_tolerance(const bs_kernel_arm *arm);    /* enum bs_tolerance of its answer */
-uint64_t bs_kernel_arm_workspace(const bs_kernel_arm *arm);    /* bytes that its answer promises */
-uint64_t bs_kernel_arm_bytes(const bs_kernel_arm *arm);        /* that packing, preparing and runs took */
+const char *bs_kernel_arm_algorithm(const bs_kernel_arm *arm);  /* "attention@cpu/online (...)" */
+const bs_op_echo *bs_kernel_arm_echo(const bs_kernel_arm *arm); /* of the plan; NULL: none */
+int bs_kernel_arm_on_device(const bs_kernel_arm *arm);          /* memory is not the host's */
+uint32_t bs_kernel_arm_tolerance(const bs_kernel_arm *arm);     /* enum bs_tolerance of its answer */
+uint64_t bs_kernel_arm_workspace(const bs_kernel_arm *arm);     /* bytes that its answer promises */
+uint64_t bs_kernel_arm_bytes(const bs_kernel_arm *arm);         /* that packing, preparing and runs took */
 #endif

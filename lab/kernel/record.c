@@ -7,42 +7,87 @@
 
 #include "lab/error.h"
 #include "lab/kernel/oracle.h"
+#include "lab/store/env.h"
 
-enum { SMALL_ALLOCATIONS = 64 * 1024 }; /* a plan's own fields, and what aligning takes */
-
-static json_t *number(double value) {
+json_t *bs_kernel_number(double value) {
   if (isfinite(value)) return json_real(value);
   return json_string(isnan(value) ? "nan" : value > 0 ? "inf" : "-inf");
 }
 
-/* Takes the object over; NULL: out of memory. */
 static int32_t add(json_t *record, const char *stage, json_t *fields, bs_error *err) {
-  if (fields != NULL && json_object_set_new(record, stage, fields) == 0) return BS_OK;
-  return bs_no_memory(err, "the record of a kernel");
+  return fields != NULL && json_object_set_new(record, stage, fields) == 0 ? BS_OK
+                                                                           : bs_no_memory(err, "a record");
 }
 
-/* ---- build and resource ------------------------------------------------------------------------- */
+/* ---- seeds -------------------------------------------------------------------------------------- */
 
-static int32_t record_build(const bs_kernel_arm *arm, const char *error_id, const char *stored_id,
-                            json_t *record, bs_error *err) {
-  json_t *build = json_pack("{s:i,s:i,s:i}", "prepared", arm != NULL, "unshown_knobs",
-                            strcmp(error_id, "BS-OP-KNOB-ECHO") == 0, "has_stored", stored_id != NULL);
-  if (arm == NULL) json_object_set_new(build, "error", json_string(error_id));
-  if (stored_id != NULL) json_object_set_new(build, "stored_id", json_string(stored_id));
-  return add(record, "build", build, err);
+int32_t bs_kernel_seeds_get(bs_kernel_seeds *s, uint32_t index, bs_kernel_data **out, bs_error *err) {
+  int32_t rc = BS_OK;
+  if (s->of[index] == NULL) rc = bs_kernel_data_make(&s->problem, s->first + index, &s->of[index], err);
+  *out = s->of[index];
+  return rc;
 }
 
-/* ---- numbers ------------------------------------------------------------------------------------ */
+void bs_kernel_seeds_free(bs_kernel_seeds *s) {
+  for (uint32_t i = 0; i < BS_KERNEL_SEEDS; i++) {
+    bs_kernel_data_free(s->of[i]);
+    s->of[i] = NULL;
+  }
+}
 
-/* What a right provider's error would be. */
-static int32_t predict(bs_kernel_arm *arm, const bs_kernel_problem *p, double *out_rmse, double *out_worst,
-                       bs_error *err) {
-  if (p->kind != BS_KERNEL_SDPA) { /* the largest of n normal errors */
-    const double n = (double)bs_kernel_data_outputs(bs_kernel_arm_data(arm));
-    const int32_t rc = bs_kernel_data_predict(bs_kernel_arm_data(arm), out_rmse, err);
-    *out_worst = *out_rmse * sqrt(2.0 * log(2.0 * n + 1.0));
+/* ---- stages ------------------------------------------------------------------------------------- */
+
+static int32_t build(const bs_kernel_setup *setup, bs_kernel_seeds *seeds, bs_kernel_arm **arm,
+                     json_t *record, bs_error *err) {
+  bs_kernel_setup own = *setup;
+  bs_error why = BS_ERROR_INIT;
+  int32_t rc = bs_kernel_seeds_get(seeds, 0, &own.data, err);
+  if (rc != BS_OK) return rc;
+  rc = bs_kernel_arm_open(&own, arm, &why);
+  if (rc == BS_NO_MEMORY || rc == BS_USAGE || rc == BS_CONFIG) {
+    if (err != NULL) *err = why;
     return rc;
   }
+  json_t *fields = json_pack("{s:i,s:i,s:i}", "prepared", rc == BS_OK, "unshown_knobs",
+                             strcmp(why.id, "BS-OP-KNOB-ECHO") == 0, "has_stored", setup->stored_id != NULL);
+  if (setup->stored_id != NULL) json_object_set_new(fields, "stored_id", bs_env_string(setup->stored_id));
+  if (rc != BS_OK) {
+    json_object_set_new(fields, "error", json_string(why.id));
+    json_object_set_new(fields, "message", bs_env_string(why.message));
+    if (setup->provider != NULL) json_object_set_new(fields, "provider", bs_env_string(setup->provider));
+    return add(record, "build", fields, err);
+  }
+  json_object_set_new(fields, "provider", json_string(bs_kernel_arm_provider(*arm)));
+  json_object_set_new(fields, "algorithm", bs_env_string(bs_kernel_arm_algorithm(*arm)));
+  json_object_set_new(fields, "key", bs_env_string(bs_kernel_arm_key(*arm)));
+  const bs_op_echo *echo = bs_kernel_arm_echo(*arm);
+  if (echo != NULL) json_object_set_new(fields, "knobs", bs_env_string(echo->knobs));
+  if (echo != NULL && echo->build[0] != '\0') json_object_set_new(fields, "id", bs_env_string(echo->build));
+  return add(record, "build", fields, err);
+}
+
+static int add_known(json_t *fields, const char *key, int64_t value) {
+  if (value >= 0) json_object_set_new(fields, key, json_integer(value));
+  return value >= 0;
+}
+
+/* Where a plan tells nothing of registers there may be none, as on a processor; a device's has to tell. */
+static int32_t resource(const bs_kernel_arm *arm, json_t *record, bs_error *err) {
+  const bs_op_echo *echo = bs_kernel_arm_echo(arm);
+  json_t *fields = json_object();
+  int known = bs_kernel_arm_on_device(arm);
+  if (echo != NULL) {
+    known |= add_known(fields, "registers", echo->registers);
+    known |= add_known(fields, "shared_bytes", echo->shared_bytes);
+    known |= add_known(fields, "spill_bytes", echo->spill_bytes);
+  }
+  json_object_set_new(fields, "reported", json_integer(known != 0));
+  return add(record, "resource", fields, err);
+}
+
+static int32_t predict_sdpa(const bs_kernel_arm *arm, const bs_kernel_data *data, double *out_rmse,
+                            double *out_worst, bs_error *err) {
+  const bs_kernel_problem *p = bs_kernel_data_problem(data);
   const bs_sdpa_format f = {.B = p->B,
                             .H = p->H,
                             .S = p->S,
@@ -50,128 +95,131 @@ static int32_t predict(bs_kernel_arm *arm, const bs_kernel_problem *p, double *o
                             .D = p->D,
                             .E = p->E,
                             .dtype = p->dtype,
+                            .out_dtype = bs_kernel_y_dtype(p),
                             .tolerance = bs_kernel_arm_tolerance(arm),
                             .causal = p->causal,
                             .left = p->left,
                             .right = p->right,
-                            .seed = bs_kernel_data_seed(bs_kernel_arm_data(arm))};
-  bs_sdpa_error predicted;
+                            .seed = bs_kernel_data_seed(data)};
+  bs_sdpa_error predicted = {0};
   const int32_t rc = bs_sdpa_emulate(&f, &predicted, err);
-  *out_rmse = rc == BS_OK ? predicted.rmse : NAN;
-  *out_worst = rc == BS_OK ? predicted.worst : NAN;
+  *out_rmse = predicted.rmse;
+  *out_worst = predicted.worst;
   return rc;
 }
 
-/* The larger one; NaN wins. */
-static double worse(double a, double b) {
-  return isnan(a) || a > b ? a : b;
+int32_t bs_kernel_predict(const bs_kernel_arm *arm, bs_kernel_data *data, double *out_rmse, double *out_worst,
+                          bs_error *err) {
+  const bs_kernel_problem *p = bs_kernel_data_problem(data);
+  if (p->kind == BS_KERNEL_SDPA) return predict_sdpa(arm, data, out_rmse, out_worst, err);
+  const int32_t rc = bs_kernel_data_predict(data, out_rmse, err);
+  /* Of so many normal errors the largest is about this many deviations. */
+  *out_worst = *out_rmse * sqrt(2.0 * log(2.0 + (double)bs_kernel_data_outputs(data)));
+  return rc;
 }
 
-static void keep_worse(bs_kernel_numbers *all, const bs_kernel_numbers *one) {
-  all->relative_rmse = worse(all->relative_rmse, one->relative_rmse);
-  all->worst = worse(all->worst, one->worst);
-  all->max_error = worse(all->max_error, one->max_error);
-  all->worst_slice = worse(all->worst_slice, one->worst_slice);
-  all->rows += one->rows;
-  all->nonfinite += one->nonfinite;
+static double larger(double a, double b) {
+  return isnan(a) || isnan(b) ? NAN : fmax(a, b);
 }
 
-static int32_t judge_other_seed(bs_kernel_arm *arm, uint64_t seed, bs_kernel_numbers *all, bs_error *err) {
-  bs_kernel_data *own = bs_kernel_arm_data(arm), *other = NULL;
-  bs_kernel_numbers one;
-  int32_t rc = bs_kernel_data_make(bs_kernel_data_problem(own), seed, &other, err);
+static int32_t numeric(bs_kernel_seeds *seeds, bs_kernel_arm *arm, json_t *record, bs_error *err) {
+  bs_kernel_numbers all = {0};
+  bs_kernel_data *data = NULL;
+  double predicted = 0.0, predicted_worst = 0.0;
+  int32_t rc = BS_OK;
+  for (uint32_t i = 0; rc == BS_OK && i < seeds->n; i++) {
+    bs_kernel_numbers n;
+    rc = bs_kernel_seeds_get(seeds, i, &data, err);
+    if (rc == BS_OK && i > 0) rc = bs_kernel_arm_load(arm, data, err);
+    if (rc == BS_OK) rc = bs_kernel_arm_judge(arm, &n, err);
+    if (rc != BS_OK) break;
+    all.relative_rmse = larger(all.relative_rmse, n.relative_rmse);
+    all.worst = larger(all.worst, n.worst);
+    all.worst_slice = larger(all.worst_slice, n.worst_slice);
+    all.max_error = larger(all.max_error, n.max_error);
+    all.rms = n.rms;
+    all.rows += n.rows;
+    all.nonfinite += n.nonfinite;
+  }
+  if (rc == BS_OK) rc = bs_kernel_seeds_get(seeds, 0, &data, err);
+  if (rc == BS_OK && seeds->n > 1) rc = bs_kernel_arm_load(arm, data, err);
+  if (rc == BS_OK) rc = bs_kernel_predict(arm, data, &predicted, &predicted_worst, err);
   if (rc != BS_OK) return rc;
-  rc = bs_kernel_arm_load(arm, other, err);
-  if (rc == BS_OK) rc = bs_kernel_arm_judge(arm, &one, err);
-  if (rc == BS_OK) keep_worse(all, &one);
-  const int32_t back = bs_kernel_arm_load(arm, own, rc == BS_OK ? err : NULL);
-  bs_kernel_data_free(other);
-  return rc != BS_OK ? rc : back;
+  return add(
+      record, "numeric",
+      json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:i}", "relative_rmse",
+                bs_kernel_number(all.relative_rmse), "predicted_rmse", bs_kernel_number(predicted), "worst",
+                bs_kernel_number(all.worst), "predicted_worst", bs_kernel_number(predicted_worst),
+                "worst_slice_rmse", bs_kernel_number(all.worst_slice), "max_error",
+                bs_kernel_number(all.max_error), "rms", bs_kernel_number(all.rms), "nonfinite",
+                (json_int_t)all.nonfinite, "rows", (json_int_t)all.rows, "seeds", (int)seeds->n),
+      err);
 }
 
-static int32_t record_numbers(bs_kernel_arm *arm, const bs_kernel_setup *setup, uint32_t seeds,
-                              json_t *record, bs_error *err) {
-  bs_kernel_numbers all;
-  double rmse = NAN, worst = NAN;
-  const uint64_t first = bs_kernel_data_seed(bs_kernel_arm_data(arm));
-  int32_t rc = bs_kernel_arm_judge(arm, &all, err);
-  for (uint32_t i = 1; rc == BS_OK && i < seeds; i++) rc = judge_other_seed(arm, first + i, &all, err);
-  if (rc == BS_OK) rc = predict(arm, setup->problem, &rmse, &worst, err);
-  if (rc != BS_OK) return rc;
-  return add(record, "numeric",
-             json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:I,s:I,s:i}", "relative_rmse", number(all.relative_rmse),
-                       "predicted_rmse", number(rmse), "worst", number(all.worst), "predicted_worst",
-                       number(worst), "worst_slice_rmse", number(all.worst_slice), "max_error",
-                       number(all.max_error), "nonfinite", (json_int_t)all.nonfinite, "rows",
-                       (json_int_t)all.rows, "seeds", (int)(seeds > 0 ? seeds : 1)),
-             err);
-}
-
-/* ---- determinism, memory, time ------------------------------------------------------------------ */
-
-static int32_t record_repeat(bs_kernel_arm *arm, json_t *record, bs_error *err) {
-  uint64_t differing;
+static int32_t determinism(bs_kernel_arm *arm, json_t *record, bs_error *err) {
+  uint64_t differing = 0;
   const int32_t rc = bs_kernel_arm_repeat(arm, &differing, err);
-  if (rc != BS_OK) return rc;
-  return add(record, "determinism", json_pack("{s:I}", "differing_bytes", (json_int_t)differing), err);
+  return rc == BS_OK
+             ? add(record, "determinism", json_pack("{s:I}", "differing_bytes", (json_int_t)differing), err)
+             : rc;
 }
 
-/* Each member of the team may have what supports told, and its own rows of the problem in f64. */
-static uint64_t promised_bytes(const bs_kernel_arm *arm, const bs_kernel_setup *setup) {
+/* What the answer promises for each member of the team; weights of a product; and for rows of the shape,
+ * plans and tables as much as is not worth a promise. */
+static double promised(const bs_kernel_setup *setup, const bs_kernel_arm *arm) {
   const bs_kernel_problem *p = setup->problem;
-  const uint64_t threads = setup->threads > 0 ? setup->threads : 1;
-  const uint64_t row = p->kind == BS_KERNEL_SDPA ? (uint64_t)(p->T + 2 * p->D + 2 * p->E) : 0;
-  const uint64_t weight = p->kind == BS_KERNEL_SDPA ? 0 : 2 * (uint64_t)p->N * (uint64_t)p->K * 4;
-  return weight + threads * (bs_kernel_arm_workspace(arm) + row * sizeof(double) + SMALL_ALLOCATIONS);
+  const double members = setup->threads > 0 ? setup->threads : 1;
+  const double row = 16.0 * (double)(p->T + p->D + p->E + p->K), rest = 65536.0;
+  const double weights = p->kind == BS_KERNEL_SDPA ? 0.0 : 1.1 * bs_kernel_bytes(p);
+  return members * ((double)bs_kernel_arm_workspace(arm) + row + rest) + weights;
 }
 
-static int32_t record_memory(const bs_kernel_arm *arm, const bs_kernel_setup *setup, json_t *record,
-                             bs_error *err) {
+static int32_t memory(const bs_kernel_setup *setup, const bs_kernel_arm *arm, json_t *record, bs_error *err) {
   return add(record, "memory",
-             json_pack("{s:I,s:I}", "plan_bytes", (json_int_t)bs_kernel_arm_bytes(arm), "promised_bytes",
-                       (json_int_t)promised_bytes(arm, setup)),
+             json_pack("{s:I, s:I}", "plan_bytes", (json_int_t)bs_kernel_arm_bytes(arm), "promised_bytes",
+                       (json_int_t)promised(setup, arm)),
              err);
 }
 
-/* The request itself is wrong, or the machine at its end: no property of the kernel. */
-static int is_callers(int32_t code) {
-  return code == BS_USAGE || code == BS_CONFIG || code == BS_INVALID_ARGUMENT || code == BS_NO_MEMORY;
+int32_t bs_kernel_stage(uint32_t stage, const bs_kernel_setup *setup, bs_kernel_seeds *seeds,
+                        bs_kernel_arm **arm, json_t *record, bs_error *err) {
+  switch (stage) {
+    case BS_STAGE_BUILD:
+      return build(setup, seeds, arm, record, err);
+    case BS_STAGE_RESOURCE:
+      return resource(*arm, record, err);
+    case BS_STAGE_NUMERIC:
+      return numeric(seeds, *arm, record, err);
+    case BS_STAGE_DETERMINISM:
+      return determinism(*arm, record, err);
+    case BS_STAGE_MEMORY:
+      return memory(setup, *arm, record, err);
+    default:
+      return bs_error_set(err, BS_USAGE, "BS-KERNEL-STAGE", "stage %u is not made of an arm alone", stage);
+  }
 }
 
-int32_t bs_kernel_examine(const bs_kernel_setup *setup, uint32_t seeds, const char *stored_id,
-                          bs_kernel_arm **out_arm, json_t *record, bs_error *err) {
-  bs_error why = BS_ERROR_INIT;
-  bs_kernel_arm *arm = NULL;
-  *out_arm = NULL;
-  int32_t rc = bs_kernel_arm_open(setup, &arm, &why);
-  if (rc != BS_OK && is_callers(rc)) {
-    if (err != NULL) *err = why;
-    return rc;
-  }
-  rc = record_build(arm, why.id, stored_id, record, err);
-  if (arm == NULL) return rc;
-  if (rc == BS_OK) rc = record_numbers(arm, setup, seeds, record, err);
-  if (rc == BS_OK) rc = record_repeat(arm, record, err);
-  if (rc == BS_OK) rc = record_memory(arm, setup, record, err);
-  if (rc != BS_OK) {
-    bs_kernel_arm_close(arm);
-    return rc;
-  }
-  *out_arm = arm;
-  return BS_OK;
+int32_t bs_kernel_examine(const bs_kernel_setup *setup, bs_kernel_seeds *seeds, bs_kernel_arm **arm,
+                          json_t *record, bs_error *err) {
+  int32_t rc = BS_OK;
+  *arm = NULL;
+  for (uint32_t stage = BS_STAGE_BUILD; rc == BS_OK && stage <= BS_STAGE_MEMORY; stage++)
+    if (stage == BS_STAGE_BUILD || *arm != NULL) rc = bs_kernel_stage(stage, setup, seeds, arm, record, err);
+  return rc;
 }
 
 int32_t bs_kernel_record_times(const bs_kernel_timed *t, json_t *record, bs_error *err) {
-  json_t *performance = json_pack("{s:o,s:I,s:i}", "seconds", number(t->seconds), "peers",
+  json_t *performance = json_pack("{s:o,s:I,s:i}", "seconds", bs_kernel_number(t->seconds), "peers",
                                   (json_int_t)t->peers, "candidate", t->candidate != 0);
   if (t->best != NULL && t->peers > 0) {
-    json_object_set_new(performance, "ratio", number(t->best->ratio));
-    json_object_set_new(performance, "ratio_low", number(t->best->low));
-    json_object_set_new(performance, "ratio_high", number(t->best->high));
+    json_object_set_new(performance, "ratio", bs_kernel_number(t->best->ratio));
+    json_object_set_new(performance, "ratio_low", bs_kernel_number(t->best->low));
+    json_object_set_new(performance, "ratio_high", bs_kernel_number(t->best->high));
     json_object_set_new(performance, "word", json_string(bs_comparison_name(t->best->word)));
   }
   if (t->bound != NULL) {
-    json_object_set_new(performance, "bound_percent", number(100.0 * t->bound->seconds / t->seconds));
+    json_object_set_new(performance, "bound_percent",
+                        bs_kernel_number(100.0 * t->bound->seconds / t->seconds));
     json_object_set_new(performance, "bound", json_string(bs_kernel_limit_names[t->bound->binding]));
   }
   const int32_t rc = add(record, "performance", performance, err);

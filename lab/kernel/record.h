@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * record.h - what is found out about one provider of one problem, as the record that configs/gates/sdpa.yaml
- * judges (docs/kernel-lab.md lists the fields). What is not known is left out, and no gate passes by it. */
+ * record.h - what is known of one arm, as the JSON record that configs/gates/sdpa.yaml is judged on, stage by
+ * stage: build       {prepared, error, message, provider, algorithm, unshown_knobs, id} resource {reported,
+ * registers, shared_bytes, spill_bytes}; what is not known is left out numeric     {relative_rmse,
+ * predicted_rmse, worst, predicted_worst, worst_slice_rmse, max_error, rms, nonfinite, rows, seeds}: the
+ * worst of all seeds determinism {differing_bytes} memory      {plan_bytes, promised_bytes} A number that is
+ * not finite is the text "nan" or "inf". Times and what is stored are added by who takes them. */
 #ifndef BS_LAB_KERNEL_RECORD_H
 #define BS_LAB_KERNEL_RECORD_H
 #include <jansson.h>
@@ -8,13 +12,35 @@
 #include "lab/kernel/bound.h"
 #include "lab/kernel/case.h"
 #include "lab/measure/stats.h"
+#include "lab/rules/rules.h"
 
-/* Adds build, resource, numeric (the worst of `seeds` seeds, from the setup's on), determinism and memory to
- * an object. stored_id: build id of the choice that is stored; NULL: none. Where no plan can be prepared,
- * *out_arm is NULL, build.prepared 0 and build.error the error's id: that is no error here. The caller closes
- * the arm. */
-int32_t bs_kernel_examine(const bs_kernel_setup *setup, uint32_t seeds, const char *stored_id,
-                          bs_kernel_arm **out_arm, json_t *record, bs_error *err);
+enum { BS_KERNEL_SEEDS = 16 };
+
+/* The numbers of several seeds of one problem, made when they are asked for and kept. */
+typedef struct bs_kernel_seeds {
+  bs_kernel_problem problem;
+  uint64_t first; /* seed; the others follow */
+  uint32_t n;     /* 1 to BS_KERNEL_SEEDS */
+  bs_kernel_data *of[BS_KERNEL_SEEDS];
+} bs_kernel_seeds;
+int32_t bs_kernel_seeds_get(bs_kernel_seeds *seeds, uint32_t index, bs_kernel_data **out, bs_error *err);
+void bs_kernel_seeds_free(bs_kernel_seeds *seeds);
+
+/* Adds the object of one stage (enum bs_rule_stage, BUILD to MEMORY) to the record. BUILD opens the arm with
+ * the first seed's numbers (setup->data is not used); an arm that cannot be had is no error but
+ * build.prepared 0, and *arm stays NULL. The others need an arm. An error is one of the machine: no memory, a
+ * run that failed. */
+int32_t bs_kernel_stage(uint32_t stage, const bs_kernel_setup *setup, bs_kernel_seeds *seeds,
+                        bs_kernel_arm **arm, json_t *record, bs_error *err);
+/* All of them without a judgement in between; the caller closes *arm. */
+int32_t bs_kernel_examine(const bs_kernel_setup *setup, bs_kernel_seeds *seeds, bs_kernel_arm **arm,
+                          json_t *record, bs_error *err);
+
+/* The error that the arm's dtype and class explain: by lab/kernel/oracle.h, of a product by its reference. */
+int32_t bs_kernel_predict(const bs_kernel_arm *arm, bs_kernel_data *data, double *out_rmse, double *out_worst,
+                          bs_error *err);
+/* A number of a record: real, or the text "nan", "inf", "-inf". */
+json_t *bs_kernel_number(double value);
 
 /* What was measured of one provider. */
 typedef struct bs_kernel_timed {

@@ -124,8 +124,9 @@ static int32_t survey_kernel(survey *s, const bs_case *c, uint32_t dtype, uint32
     bs_error why = BS_ERROR_INIT;
     const int32_t rc = bs_kernel_measure(c, dtype, kernel_footprints[i], &kernel, &why);
     if (rc == BS_OK) bs_kernel_measure_backward(c, dtype, &kernel);
-    json_t *row = rc == BS_OK ? bs_kernel_json(&kernel)
-                              : json_pack("{s:s,s:s}", "op", bs_kernel_op(&kernel), "why", why.message);
+    json_t *row = rc == BS_OK
+                      ? bs_kernel_json(&kernel)
+                      : json_pack("{s:s,s:s}", "op", bs_kernel_measured_op(&kernel), "why", why.message);
     if (rc != BS_OK && rc != BS_UNSUPPORTED) {
       *err = why;
       json_decref(row);

@@ -237,15 +237,15 @@ void bs_kernel_measure_backward(const bs_case *like, uint32_t dtype, bs_kernel *
   if (forward > 0.0 && both > 0.0) out->backward = both / (2.0 * forward);
 }
 
-const char *bs_kernel_op(const bs_kernel *k) {
+const char *bs_kernel_measured_op(const bs_kernel *k) {
   return k->of24 ? "matmul24" : "matmul";
 }
 
 json_t *bs_kernel_json(const bs_kernel *k) {
-  json_t *row = json_pack("{s:s,s:s,s:s,s:s,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "op", bs_kernel_op(k), "name",
-                          k->name, "how", k->how, "plugin", k->plugin, "footprint_bytes", k->footprint,
-                          "flops_core", k->flops_core, "flops_all", k->flops_all, "flops_team", k->flops_team,
-                          "bytes_per_s_core", k->bytes_core, "bytes_per_s_all", k->bytes_all,
+  json_t *row = json_pack("{s:s,s:s,s:s,s:s,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "op", bs_kernel_measured_op(k),
+                          "name", k->name, "how", k->how, "plugin", k->plugin, "footprint_bytes",
+                          k->footprint, "flops_core", k->flops_core, "flops_all", k->flops_all, "flops_team",
+                          k->flops_team, "bytes_per_s_core", k->bytes_core, "bytes_per_s_all", k->bytes_all,
                           "bytes_per_s_team", k->bytes_team, "spread", k->spread);
   if (row != NULL && k->all_over_core > 0.0)
     json_object_set_new(row, "all_over_core", json_real(k->all_over_core));

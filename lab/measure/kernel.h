@@ -17,7 +17,7 @@ int32_t bs_kernel_measure(const bs_case *like, uint32_t dtype, double footprint,
 /* kernel->backward: the time of dX and dW of 64 tokens over that of two forwards, all cores at once; 1 where
  * it cannot be measured. kernel has its identity, footprint and rates. */
 void bs_kernel_measure_backward(const bs_case *like, uint32_t dtype, bs_kernel *kernel);
-const char *bs_kernel_op(const bs_kernel *kernel);
+const char *bs_kernel_measured_op(const bs_kernel *kernel);
 int bs_kernel_same(const bs_kernel *a, const bs_kernel *b); /* op, name, how and plugin */
 json_t *bs_kernel_json(const bs_kernel *kernel);            /* a row of the stored constants */
 #endif

@@ -9,6 +9,13 @@
 enum { Q, K, V, MASK, LENGTHS, DESCALE, Y, LSE, ARGS };
 enum { TILE = 16, GREED = 8 << 20 };
 
+static const bs_knob keys_knob = {.struct_size = (uint32_t)sizeof(bs_knob),
+                                  .name = "keys",
+                                  .values = "16,32,64",
+                                  .standard = "16",
+                                  .summary = "keys of a tile"};
+static const bs_knob *const knobs[] = {&keys_knob};
+
 typedef struct bad_plan {
   const bs_host *host;
   const bs_exec *exec;
@@ -71,7 +78,7 @@ static void plan_free(void *opaque) {
 static int32_t fill(bad_plan *plan, const bs_op_query *q, bs_error *err) {
   for (int i = 0; i < 3; i++) plan->attrs[i] = q->attrs[i];
   plan->scale = (float)q->numbers[0];
-  plan->tile = TILE;
+  plan->tile = plan->fault == BAD_LOST_KNOB ? TILE : bs_knob_int(q->knobs, "keys", TILE);
   plan->scratch = scratch_floats(q->args) * sizeof(float);
   if (plan->fault == BAD_REFUSED)
     return bs_fail(err, BS_UNSUPPORTED, "BS-BAD-REFUSED", "refused, as plugins.bad_attention.fault says");
@@ -99,6 +106,22 @@ static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *quer
     return rc;
   }
   *out_plan = plan;
+  return BS_OK;
+}
+
+static int32_t echo(const void *opaque, bs_op_echo *out_echo) {
+  const bad_plan *plan = opaque;
+  bs_op_echo mine;
+  bs_echo_begin(&mine);
+  bs_echo_int(&mine, "keys", plan->tile);
+  snprintf(mine.build, sizeof mine.build, "bad_attention %s%s", BS_PLUGIN_VERSION,
+           plan->fault == BAD_REBUILT ? " built anew" : "");
+  if (plan->fault == BAD_SPILLED || plan->fault == BAD_MANY_REGISTERS || plan->fault == BAD_MUCH_SHARED) {
+    mine.registers = plan->fault == BAD_MANY_REGISTERS ? 255 : 96;
+    mine.shared_bytes = plan->fault == BAD_MUCH_SHARED ? 1 << 20 : 32 << 10;
+    mine.spill_bytes = plan->fault == BAD_SPILLED ? 128 : 0;
+  }
+  bs_out_copy(out_echo, &mine, sizeof mine);
   return BS_OK;
 }
 
@@ -230,5 +253,8 @@ void bad_attention_table(bs_op_impl *impl) {
                        .supports = supports,
                        .prepare = prepare,
                        .run = run,
-                       .plan_free = plan_free};
+                       .plan_free = plan_free,
+                       .n_knobs = 1,
+                       .knobs = knobs,
+                       .echo = echo};
 }

@@ -305,6 +305,90 @@ START_TEST(bad_files_and_use) {
 }
 END_TEST
 
+/* ---- --selftest ----------------------------------------------------------------------------------- */
+
+static const char *text_in(const json_t *row, const char *key) {
+  const char *text = json_string_value(json_object_get(row, key));
+  return text != NULL ? text : "";
+}
+
+/* Every gate of the file has caught a fault that it names, each fault of T6 is there, and nothing else fails.
+ */
+START_TEST(the_gates_catch_their_faults) {
+  static const struct {
+    const char *fault, *gate, *other, *cell; /* another gate, and what it made of the fault */
+  } wanted[] = {
+      {"refused", "prepared", "spills", "unknown"},
+      {"lost_knob", "knobs", "same_code", "not applicable"},
+      {"rebuilt", "same_code", "rmse", "missed"},
+      {"spilled", "spills", "registers", "missed"},
+      {"many_registers", "registers", "spills", "missed"},
+      {"much_shared", "shared_memory", "rmse", "missed"},
+      {"nan", "finite", "repeatable", "missed"},
+      {"zero", "rmse", "finite", "missed"},
+      {"half_lsb", "rmse", "finite", "missed"},
+      {"taylor_exp", "rmse", "finite", "missed"},
+      {"last_tile", "worst", "finite", "missed"},
+      {"batch", "each_head", "finite", "missed"},
+      {"unsteady", "repeatable", "rmse", "missed"},
+      {"greedy", "memory", "rmse", "missed"},
+      {"much_slower_twin", "kept", "below_bound", "missed"},
+      {"slow_twin", "promoted", "kept", "missed"},
+      {"too_fast", "below_bound", "kept", "missed"},
+      {"no_samples", "samples", "kept", "missed"},
+      {"forward scale_block", "T1 to T4", "T1", "caught"},
+      {"forward rank_diverged", "T1 to T4", "T4", "caught"},
+      {"forward integer weight_lost", "T5", "T5", "caught"},
+      {"backward db_twice", "dX, dW, db", "db.T3", "caught"},
+      {"backward not_gathered", "dX, dW, db", "dX.T3", "caught"},
+      {"training old_weights", "W, b, y", "y.T1", "caught"},
+  };
+  enum { WANTED = sizeof wanted / sizeof wanted[0], KERNEL_ROWS = 20, LAYER_ROWS = 53 };
+  ran r = bsrun(dir, "check", "--selftest", "-o", "json", NULL);
+  must_be(&r, 0);
+  json_t *rows = json_loads(r.out, JSON_REJECT_DUPLICATES, NULL), *row;
+  size_t i, found = 0;
+  json_array_foreach(rows, i, row) {
+    const int clean = strncmp(text_in(row, "fault"), "none", 4) == 0;
+    ck_assert_msg(strcmp(text_in(row, "state"), clean ? "clean" : "caught") == 0, "%s: %s",
+                  text_in(row, "fault"), text_in(row, "state"));
+    for (size_t w = 0; w < WANTED; w++) {
+      if (strcmp(text_in(row, "fault"), wanted[w].fault) != 0) continue;
+      ck_assert_str_eq(text_in(row, "gate"), wanted[w].gate);
+      ck_assert_msg(strcmp(text_in(row, wanted[w].other), wanted[w].cell) == 0, "%s: %s has %s",
+                    wanted[w].fault, wanted[w].other, text_in(row, wanted[w].other));
+      found++;
+    }
+  }
+  ck_assert_uint_eq(found, WANTED);
+  ck_assert_uint_eq(json_array_size(rows), KERNEL_ROWS + LAYER_ROWS);
+  json_decref(rows);
+  ran_free(&r);
+}
+END_TEST
+
+#define RULE "rules:\n- {name: mine, stage: numeric, says: nothing, "
+/* A gate that cannot fail, one that always does, one whose value nobody knows, and a control that nobody has.
+ */
+static const struct {
+  const char *yaml, *says;
+  int code;
+} poor[] = {
+    {RULE "metric: numeric.relative_rmse, compare: le, limit: 2, control: zero}", "not caught: zero (mine)",
+     6},
+    {RULE "metric: numeric.relative_rmse, compare: le, limit: 0, control: zero}", "none: f32 (none)", 6},
+    {RULE "metric: numeric.colour, compare: le, limit: 0, control: zero}", "BS-RULES-NONE", 2},
+    {RULE "metric: numeric.rows, compare: gt, limit: 0, control: zerro}", "did you mean 'zero'?", 3},
+};
+START_TEST(poor_gates_are_told) {
+  write_text(dir, "gates.yaml", poor[_i].yaml);
+  ran r = bsrun(dir, "check", "--selftest", "--gates", "./gates.yaml", NULL);
+  must_be(&r, poor[_i].code);
+  ck_assert_msg(strstr(r.err, poor[_i].says) != NULL, "%s", r.err);
+  ran_free(&r);
+}
+END_TEST
+
 int main(void) {
   const test_case tests[] = {{planted_faults_are_named},
                              {half_a_step_is_seen},
@@ -312,6 +396,8 @@ int main(void) {
                              {one_stream_is_warned_of},
                              {one_safetensors_file},
                              {bad_files_and_use},
+                             {the_gates_catch_their_faults},
+                             {poor_gates_are_told, TEST_COUNT(poor)},
                              {0}};
   return run_tests("bsrun_check", tests, (test_setup){setup, teardown});
 }
