@@ -27,6 +27,11 @@ typedef struct cuda_state {
   bs_op_impl steps[2];     /* sgd_update and adamw_update under cublaslt's name: any weight is stepped so */
 } cuda_state;
 
+/* What the driver made of a kernel for a device (resources.c). */
+typedef struct cuda_needs {
+  int registers, shared, local, threads;
+} cuda_needs;
+
 typedef struct cuda_inner cuda_inner; /* inner.h: what changes while the device is used, under a lock */
 
 /* One rank's device object: its own streams and memory pool in the device's primary context, which ranks of a
@@ -45,6 +50,7 @@ typedef struct cuda_device {
   CUmemoryPool pool; /* the rank's own; NULL: the device has no pools */
   CUmodule modules[CUDA_IMAGES_MAX];
   CUfunction kernels[CUDA_KERNEL_COUNT_];
+  cuda_needs needs[CUDA_KERNEL_COUNT_];
   cuda_inner *inner;
   void *lt;   /* cuBLASLt's handle, once a product has asked for it */
   void *splt; /* cuSPARSELt's */

@@ -97,7 +97,7 @@ void cuda_graph_spoil(const cuda_device *device, const char *what);
 int32_t cuda_graph_refuse(const cuda_device *device, bs_error *err);
 /* resources.c: what the device's kernels need, as log lines of the level DEBUG, those that have more local
  * memory than they should as WARN. BS_UNAVAILABLE: one cannot be launched as it is. */
-int32_t cuda_resources_look(const cuda_device *device, bs_error *err);
+int32_t cuda_resources_look(cuda_device *device, bs_error *err);
 /* state.c */
 int32_t cuda_device_state(void *device, bs_device_state *out_state, bs_error *err);
 

@@ -32,14 +32,24 @@ enum cuda_kernel {
   CUDA_FINISH_PRODUCT, /* of products by cuBLASLt: what its epilogues do not do */
   CUDA_SCALED_MATMUL,
   CUDA_LOSS_GRADIENT,
+  CUDA_ATTENTION_ROWS,   /* a warp a query, any layout */
+  CUDA_ATTENTION_F16_64, /* tensor cores: rows of at most 64, 128, 256 elements */
+  CUDA_ATTENTION_F16_128,
+  CUDA_ATTENTION_F16_256,
+  CUDA_ATTENTION_BF16_64,
+  CUDA_ATTENTION_BF16_128,
+  CUDA_ATTENTION_BF16_256,
+  CUDA_ATTENTION_MERGE, /* of parts of the keys */
   CUDA_KERNEL_COUNT_
 };
 
 typedef struct cuda_kernel_info {
   const char *name;     /* of the entry in the cubin, and of its CPU twin */
   uint32_t args_bytes;  /* sizeof its NAME_args */
-  uint32_t threads;     /* a block */
+  uint32_t threads;     /* a block; of kernels with dynamic shared memory at most */
   uint32_t local_bytes; /* allowed a thread: 0 */
+  uint32_t registers;   /* allowed a thread; 0: what the launch bounds give */
+  uint32_t dynamic;     /* bytes of shared memory a launch may ask for */
 } cuda_kernel_info;
 
 /* In the order of enum cuda_kernel. */

@@ -108,6 +108,7 @@ static int32_t register_all(cuda_state *state, bs_error *err) {
       {BS_KIND_OP, &cuda_quantize_groups}, {BS_KIND_OP, &cuda_sgd_update},
       {BS_KIND_OP, &cuda_adamw_update},    {BS_KIND_OP, &cuda_expand24},
       {BS_KIND_OP, &cuda_scaled_matmul},   {BS_KIND_OP, &cuda_loss_gradient},
+      {BS_KIND_OP, &cuda_attention},       {BS_KIND_OP, &cuda_attention_rows},
       {BS_KIND_OP, &cuda_splt_matmul24},   {BS_KIND_COMM, &cuda_comm_devlocal},
       {BS_KIND_COMM, &cuda_comm_nccl},
   };
@@ -153,15 +154,15 @@ static int32_t activate(const bs_host *host, bs_plugin_self *self, void **out_st
   return BS_OK;
 }
 
-BS_PLUGIN_DEFINE(
-    "cuda", BS_PLUGIN_VERSION, "NVIDIA GPUs: own kernels on the driver's interface",
-    1u << BS_KIND_BACKEND | 1u << BS_KIND_OP | 1u << BS_KIND_COMM,
-    "needs:libcuda.so.1=driver\nbackend:cuda\nop:convert@cuda\n"
-    "op:matmul@cuda\nop:matmul_dx@cuda\nop:matmul_dw@cuda\nop:matmul_update@cuda\n"
-    "op:matmul24@cuda\nop:matmul24_dx@cuda\nop:matmul24_dw@cuda\nop:matmul24_update@cuda\n"
-    "op:activate@cuda\nop:activate_dx@cuda\nop:tree_sum@cuda\nop:dequantize_sum@cuda\nop:"
-    "dequantize_product@cuda\n"
-    "op:gather_columns@cuda\nop:scatter_columns@cuda\nop:quantize_groups@cuda\nop:sgd_update@"
-    "cuda\nop:adamw_update@cuda\nop:expand24@cuda\nop:scaled_matmul@cuda\nop:loss_gradient@cuda\n"
-    "comm:devlocal:\ncomm:nccl:\n",
-    activate, deactivate)
+BS_PLUGIN_DEFINE("cuda", BS_PLUGIN_VERSION, "NVIDIA GPUs: own kernels on the driver's interface",
+                 1u << BS_KIND_BACKEND | 1u << BS_KIND_OP | 1u << BS_KIND_COMM,
+                 "needs:libcuda.so.1=driver\nbackend:cuda\nop:convert@cuda\n"
+                 "op:matmul@cuda\nop:matmul_dx@cuda\nop:matmul_dw@cuda\nop:matmul_update@cuda\n"
+                 "op:matmul24@cuda\nop:matmul24_dx@cuda\nop:matmul24_dw@cuda\nop:matmul24_update@cuda\n"
+                 "op:activate@cuda\nop:activate_dx@cuda\nop:tree_sum@cuda\nop:dequantize_sum@cuda\nop:"
+                 "dequantize_product@cuda\n"
+                 "op:gather_columns@cuda\nop:scatter_columns@cuda\nop:quantize_groups@cuda\nop:sgd_update@"
+                 "cuda\nop:adamw_update@cuda\nop:expand24@cuda\nop:scaled_matmul@cuda\nop:loss_gradient@"
+                 "cuda\nop:attention@cuda\n"
+                 "comm:devlocal:\ncomm:nccl:\n",
+                 activate, deactivate)

@@ -4,11 +4,7 @@
  * driver's own compiler, for PTX, may come to others. */
 #include "inner.h"
 
-typedef struct needs {
-  int registers, shared, local, threads;
-} needs;
-
-static int32_t ask(const cuda_device *device, uint32_t k, needs *out, bs_error *err) {
+static int32_t ask(const cuda_device *device, uint32_t k, cuda_needs *out, bs_error *err) {
   const struct {
     CUfunction_attribute what;
     int *out;
@@ -31,36 +27,55 @@ static void say(const cuda_device *device, int32_t level, const char *text) {
   state->host->log(state->host->ctx, state->self, level, __FILE__, __LINE__, text);
 }
 
-/* Local memory is slow, not wrong. */
-static void tell(const cuda_device *device, uint32_t k, const needs *n) {
+/* Too much of them is slow, not wrong. */
+static void tell(const cuda_device *device, uint32_t k) {
   const cuda_kernel_info *kernel = &cuda_kernel_table[k];
+  const cuda_needs *n = &device->needs[k];
   char text[256];
   snprintf(text, sizeof text,
            "kernel %s: %d registers a thread, %d bytes of shared memory a block, %d bytes of local memory a "
            "thread; %u threads a block of at most %d",
            kernel->name, n->registers, n->shared, n->local, kernel->threads, n->threads);
   say(device, BS_LOG_DEBUG, text);
-  if ((uint32_t)n->local <= kernel->local_bytes) return;
-  snprintf(
-      text, sizeof text,
-      "kernel %s has %d bytes of local memory a thread on device %u, and should have %u: it is slower than "
-      "it need be; a build with -DBS_CUDA_ARCHS=%d may not be",
-      kernel->name, n->local, device->index, kernel->local_bytes, device->capability);
-  say(device, BS_LOG_WARN, text);
+  const struct {
+    int has, allowed;
+    const char *of;
+  } limits[] = {{n->local, (int)kernel->local_bytes, "bytes of local memory"},
+                {n->registers, kernel->registers > 0 ? (int)kernel->registers : n->registers, "registers"}};
+  for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
+    if (limits[i].has <= limits[i].allowed) continue;
+    snprintf(text, sizeof text,
+             "kernel %s has %d %s a thread on device %u, and should have %d: it is slower than "
+             "it need be; a build with -DBS_CUDA_ARCHS=%d may not be",
+             kernel->name, limits[i].has, limits[i].of, device->index, limits[i].allowed, device->capability);
+    say(device, BS_LOG_WARN, text);
+  }
 }
 
-int32_t cuda_resources_look(const cuda_device *device, bs_error *err) {
+/* Beyond 48 KiB shared memory is had for the asking, once. */
+static int32_t allow(const cuda_device *device, uint32_t k, bs_error *err) {
+  char what[96];
+  if (cuda_kernel_table[k].dynamic == 0) return BS_OK;
+  const CUresult result = device->driver->call.function_set(
+      device->kernels[k], CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)cuda_kernel_table[k].dynamic);
+  snprintf(what, sizeof what, "cuFuncSetAttribute of %s, %u bytes of shared memory",
+           cuda_kernel_table[k].name, cuda_kernel_table[k].dynamic);
+  return cuda_check(device, result, what, err);
+}
+
+int32_t cuda_resources_look(cuda_device *device, bs_error *err) {
   const int first = !__atomic_exchange_n(&device->state->kernels_told, 1, __ATOMIC_RELAXED);
   for (uint32_t k = 0; k < CUDA_KERNEL_COUNT_; k++) {
-    needs n = {0, 0, 0, 0};
     if (device->kernels[k] == NULL) continue;
-    const int32_t rc = ask(device, k, &n, err);
+    int32_t rc = ask(device, k, &device->needs[k], err);
+    if (rc == BS_OK) rc = allow(device, k, err);
     if (rc != BS_OK) return rc;
-    if (first) tell(device, k, &n);
-    if (n.threads >= 0 && (uint32_t)n.threads >= cuda_kernel_table[k].threads) continue;
+    if (first) tell(device, k);
+    const int threads = device->needs[k].threads;
+    if (threads >= 0 && (uint32_t)threads >= cuda_kernel_table[k].threads) continue;
     return bs_fail(err, BS_UNAVAILABLE, "BS-CUDA-KERNEL",
                    "kernel %s can have %d threads a block on device %u, it is launched with %u",
-                   cuda_kernel_table[k].name, n.threads, device->index, cuda_kernel_table[k].threads);
+                   cuda_kernel_table[k].name, threads, device->index, cuda_kernel_table[k].threads);
   }
   return BS_OK;
 }

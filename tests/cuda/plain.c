@@ -36,7 +36,8 @@ int32_t cuda_launch(const cuda_device *device, uint32_t kernel, const cuda_shape
                     const void *args, bs_error *err) {
   (void)stream;
   (void)err;
-  const cuda_twin_grid grid = {shape->blocks_x, shape->blocks_y, shape->blocks_z, shape->threads};
+  const cuda_twin_grid grid = {shape->blocks_x, shape->blocks_y, shape->blocks_z, shape->threads,
+                               shape->shared_bytes};
   ck_assert_ptr_eq(device, &opened->device);
   ck_assert_uint_lt(kernel, CUDA_KERNEL_COUNT_);
   const cuda_kernel_info *info = &cuda_kernel_table[kernel];
@@ -44,7 +45,11 @@ int32_t cuda_launch(const cuda_device *device, uint32_t kernel, const cuda_shape
   const cuda_twin *twin = cuda_twin_find(info->name);
   ck_assert_ptr_nonnull(twin);
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return BS_OK;
-  ck_assert_uint_eq(grid.threads, info->threads);
+  ck_assert_uint_le(grid.shared, info->dynamic);
+  if (info->dynamic == 0)
+    ck_assert_uint_eq(grid.threads, info->threads);
+  else
+    ck_assert(grid.threads % 32 == 0 && grid.threads <= info->threads);
   opened->launches++;
   opened->blocks += (int64_t)grid.x * grid.y * grid.z;
   void *copy = malloc(info->args_bytes); /* what a twin reads behind its struct is not there */

@@ -30,6 +30,7 @@ static const symbol symbols[] = {
     {"cuModuleUnload", AT(module_unload)},
     {"cuModuleGetFunction", AT(module_function)},
     {"cuFuncGetAttribute", AT(function_attribute)},
+    {"cuFuncSetAttribute", AT(function_set)},
     {"cuLaunchKernel", AT(launch)},
     {"cuMemAlloc_v2", AT(mem_alloc)},
     {"cuMemFree_v2", AT(mem_free)},

@@ -29,6 +29,7 @@ typedef struct cuda_functions {
   CUresult (*module_unload)(CUmodule module);
   CUresult (*module_function)(CUfunction *out_function, CUmodule module, const char *name);
   CUresult (*function_attribute)(int *out_value, CUfunction_attribute attribute, CUfunction function);
+  CUresult (*function_set)(CUfunction function, CUfunction_attribute attribute, int value);
   CUresult (*launch)(CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
                      unsigned int block_x, unsigned int block_y, unsigned int block_z,
                      unsigned int shared_bytes, CUstream stream, void **params, void **extra);

@@ -59,6 +59,7 @@ static int find_section(const char *elf, const char *name, Elf64_Shdr *out) {
 /* The symbol of a kernel, as entries of .nv.info name it. */
 #define SYSTEM_SHARED 1024u
 #define DYNAMIC_SHARED 49152u /* without asking for more */
+#define MOST_SHARED 101376u
 
 static uint32_t symbol_of(const char *elf, const char *name) {
   Elf64_Shdr table;
@@ -133,6 +134,8 @@ static void check_table(const char *name, const si_kernel *kernel) {
     if (k->args_bytes != kernel->args_bytes)
       si_die("the arguments of %s are %u bytes on the host, %u on the device", name, k->args_bytes,
              kernel->args_bytes);
+    if (kernel->registers > (k->registers != 0 ? k->registers : 255))
+      si_die("%s has %u registers a thread, %u are allowed", name, kernel->registers, k->registers);
     if (k->threads > (kernel->max_threads != 0 ? kernel->max_threads : 1024))
       si_die("%s is launched by %u threads a block, and built for %u", name, k->threads, kernel->max_threads);
     if (kernel->local > k->local_bytes)
@@ -184,7 +187,7 @@ CUresult cuFuncGetAttribute(int *out_value, CUfunction_attribute attribute, CUfu
   if (rc != CUDA_SUCCESS) return rc;
   switch (attribute) {
     case CU_FUNC_ATTRIBUTE_NUM_REGS:
-      *out_value = (int)f->kernel.registers;
+      *out_value = (int)f->kernel.registers + si_get_setup()->registers;
       break;
     case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:
       *out_value = (int)f->kernel.local + si_get_setup()->local;
@@ -202,12 +205,23 @@ CUresult cuFuncGetAttribute(int *out_value, CUfunction_attribute attribute, CUfu
   return CUDA_SUCCESS;
 }
 
+/* What devices of 8.6 have, the least of those that there is code for. */
+CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute attribute, int value) {
+  const CUresult rc = function_enter("cuFuncSetAttribute", f);
+  if (rc != CUDA_SUCCESS) return rc;
+  if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || value < 0 ||
+      (uint32_t)value + f->kernel.shared > MOST_SHARED)
+    return CUDA_ERROR_INVALID_VALUE;
+  __atomic_store_n(&functions[f - functions].dynamic, (uint32_t)value, __ATOMIC_RELAXED);
+  return CUDA_SUCCESS;
+}
+
 /* ---- launching -------------------------------------------------------------------------------- */
 
 static void run_launch(si_work *work) {
   if (work->stream != NULL) {
     const cuda_twin_grid grid = {work->u.launch.grid[0], work->u.launch.grid[1], work->u.launch.grid[2],
-                                 work->u.launch.threads};
+                                 work->u.launch.threads, work->u.launch.shared};
     si_running = work->u.launch.function->twin->name;
     work->u.launch.function->twin->run(work->u.launch.args, &grid);
     si_running = "";
@@ -231,7 +245,9 @@ static CUresult check_launch(const struct CUfunc_st *f, const unsigned grid[3], 
       return CUDA_ERROR_INVALID_VALUE;
   if (threads > 1024 || block[2] > 64) return CUDA_ERROR_INVALID_VALUE;
   if (f->kernel.max_threads != 0 && threads > f->kernel.max_threads) return CUDA_ERROR_INVALID_VALUE;
-  if (shared_bytes > DYNAMIC_SHARED) return CUDA_ERROR_INVALID_VALUE;
+  const uint32_t asked = __atomic_load_n(&f->dynamic, __ATOMIC_RELAXED);
+  if (shared_bytes + f->kernel.shared > (asked > DYNAMIC_SHARED ? asked : DYNAMIC_SHARED))
+    return CUDA_ERROR_INVALID_VALUE;
   const uint64_t registers = (f->kernel.registers + 7u) / 8u * 8u * ((threads + 31u) / 32u * 32u);
   return registers <= 65536 ? CUDA_SUCCESS : CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
 }
@@ -254,6 +270,7 @@ CUresult cuLaunchKernel(CUfunction f, unsigned int grid_x, unsigned int grid_y, 
   work->u.launch.function = f;
   memcpy(work->u.launch.grid, grid, sizeof grid);
   work->u.launch.threads = (unsigned)(block_x * block_y * block_z);
+  work->u.launch.shared = shared_bytes;
   work->run = run_launch;
   work->repeat = repeat_launch;
   si_submit(work);

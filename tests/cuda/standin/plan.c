@@ -75,6 +75,8 @@ static void read_item(char *item) {
     setup.pools = (int)strtol(value, NULL, 10);
   else if (strcmp(item, "local") == 0)
     setup.local = (int)strtol(value, NULL, 10);
+  else if (strcmp(item, "registers") == 0)
+    setup.registers = (int)strtol(value, NULL, 10);
   else if (strcmp(item, "threads") == 0)
     setup.threads = (int)strtol(value, NULL, 10);
   else if (strcmp(item, "event_ns") == 0)

@@ -25,8 +25,8 @@
 
 typedef struct si_setup {
   int devices, capability, version, pools;
-  int local,
-      threads; /* bytes that loaded kernels have beyond what was built; most threads a block; 0: as built */
+  int local, registers; /* bytes and registers that loaded kernels have beyond what was built */
+  int threads;          /* most threads a block; 0: as built */
   uint64_t memory;
   int64_t event_ns; /* 0: events have the time of the machine's clock */
   char name[64];
@@ -82,7 +82,7 @@ struct si_work {
     struct {
       const struct CUfunc_st *function;
       unsigned grid[3];
-      unsigned threads;
+      unsigned threads, shared;
       void *args;
     } launch;
     struct {
@@ -141,6 +141,7 @@ struct CUfunc_st {
   CUmodule module;
   const struct cuda_twin *twin;
   si_kernel kernel;
+  uint32_t dynamic; /* bytes of shared memory that a launch may ask for; 0: as without asking */
 };
 extern _Thread_local const char *si_running; /* the twin that this worker runs; "a copy" */
 #endif

@@ -13,6 +13,7 @@
 typedef struct cuda_twin_grid {
   uint32_t x, y, z; /* blocks */
   uint32_t threads; /* of a block */
+  uint32_t shared;  /* bytes of dynamic shared memory of a block */
 } cuda_twin_grid;
 
 /* Runs the whole grid. `args` is the kernel's NAME_args as it was launched, with device pointers in it. */
