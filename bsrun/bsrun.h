@@ -42,6 +42,7 @@ int verb_fsck(int argc, char **argv);
 int verb_check(int argc, char **argv);
 int32_t check_selftest(const args *a, bs_error *err); /* of verb_check */
 int verb_why(int argc, char **argv);
+int verb_tune(int argc, char **argv);
 int verb_sweep(int argc, char **argv);
 int verb_replay(int argc, char **argv);
 int verb_bundle(int argc, char **argv);
@@ -67,6 +68,7 @@ void help_runs(void);
 void help_fsck(void);
 void help_check(void);
 void help_why(void);
+void help_tune(void);
 void help_sweep(void);
 void help_replay(void);
 void help_bundle(void);
@@ -117,6 +119,8 @@ void bsrun_request_free(bsrun_request *request);
 int32_t bsrun_cache_path(const args *a, char **out_path, bs_error *err);
 /* The tuning file in the same way: --tune-cache. */
 int32_t bsrun_tune_path(const args *a, char **out_path, bs_error *err);
+/* The file of measured points in the same way: --points. */
+int32_t bsrun_points_path(const args *a, char **out_path, bs_error *err);
 /* The grades that `plugins check` has kept in the user's cache folder. A file that is damaged or cannot be
  * read is noted; what is not read is not graded. The caller closes. */
 void bsrun_grades(int quiet, bs_grades *out);
@@ -132,6 +136,8 @@ typedef struct bsrun_words {
 } bsrun_words;
 extern const bsrun_words bsrun_all_words[];
 extern const size_t bsrun_n_words;
+extern const args_option tune_options[];
+extern const size_t tune_n_options;
 extern const args_option sweep_options[];
 extern const size_t sweep_n_options;
 extern const args_option plugins_list_options[], plugins_inspect_options[], plugins_why_options[],

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * cache.c - where the machine's constants, measured choices and grades are kept: --cache and --tune-cache,
- * else the user's cache folder. The one place that knows XDG_CACHE_HOME and HOME. */
+ * cache.c - where the machine's constants, measured choices and points, and grades are kept: --cache,
+ * --tune-cache, --points, else the user's cache folder. The one place that knows XDG_CACHE_HOME and HOME. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,6 +44,10 @@ int32_t bsrun_cache_path(const args *a, char **out_path, bs_error *err) {
 
 int32_t bsrun_tune_path(const args *a, char **out_path, bs_error *err) {
   return cache_file(a, "tune-cache", "tuning.jsonl", out_path, err);
+}
+
+int32_t bsrun_points_path(const args *a, char **out_path, bs_error *err) {
+  return cache_file(a, "points", "tuning-points.jsonl", out_path, err);
 }
 
 void bsrun_grades(int quiet, bs_grades *out) {

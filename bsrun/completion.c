@@ -30,6 +30,7 @@ const bsrun_words bsrun_all_words[] = {
     {"fsck", fsck_options, &fsck_n_options},
     {"check", check_options, &check_n_options},
     {"why", why_options, &why_n_options},
+    {"tune", tune_options, &tune_n_options},
     {"sweep", sweep_options, &sweep_n_options},
     {"replay", replay_options, &replay_n_options},
     {"bundle", bundle_options, &bundle_n_options},

@@ -25,6 +25,7 @@ const bsrun_verb bsrun_verbs[] = {
     {"compare", "two configurations measured in turn, or two stored runs", verb_compare, help_compare},
     {"report", "runs as one HTML page, as charts, as CSV; the original's records beside them", verb_report,
      help_report},
+    {"tune", "the fastest implementation and knobs of a kernel; replays of strategies", verb_tune, help_tune},
     {"sweep", "run many points: axes, a plan, a process a point, and going on after a crash", verb_sweep,
      help_sweep},
     {"torture", "inject every fault into a communicator, method or backend; a score card", verb_torture,

@@ -13,6 +13,11 @@ const char *bs_tune_text(const json_t *object, const char *key) {
   return value != NULL ? value : "";
 }
 
+int bs_tune_names(const char *choice, const char *name) {
+  const size_t length = strcspn(choice, "{");
+  return strlen(name) == length && memcmp(choice, name, length) == 0;
+}
+
 const json_t *bs_tune_row(const json_t *list, const char *name) {
   size_t i;
   const json_t *row;

@@ -18,6 +18,8 @@ json_t *bs_tune_candidate(const json_t *plugins, const char *name, const char *h
 json_t *bs_tune_candidates(const json_t *plugins, const char *lines);
 /* A text of such an object; "": there is none. */
 const char *bs_tune_text(const json_t *object, const char *key);
+/* Does a choice ("cpu:online", "cpu:online{keys=128}") name this implementation? */
+int bs_tune_names(const char *choice, const char *name);
 /* The row of a list that has the name; NULL: none. */
 const json_t *bs_tune_row(const json_t *list, const char *name);
 #endif

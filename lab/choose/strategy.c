@@ -159,10 +159,11 @@ static size_t neighbours(const search *s, uint64_t point, uint64_t *out) {
 
 /* A knob changed to any other of its values, mostly to one that is no neighbour. */
 static uint64_t mutate(search *s, uint64_t point) {
-  const uint32_t k = (uint32_t)below(s, s->space->n);
-  const uint32_t n = s->space->knob[k].n;
+  if (s->space->n == 0) return point;
+  const uint32_t k = (uint32_t)below(s, s->space->n), n = s->space->knob[k].n;
+  if (n < 2) return point;
   const uint32_t place = bs_space_place(s->space, point, k);
-  return n < 2 ? point : bs_space_with(s->space, point, k, (place + 1 + (uint32_t)below(s, n - 1)) % n);
+  return bs_space_with(s->space, point, k, (place + 1 + (uint32_t)below(s, n - 1)) % n);
 }
 
 static uint64_t elite_point(search *s) {

@@ -74,7 +74,7 @@ static void describe_all(bs_kernel_arm *arm) {
 static bs_op_query query_of(const bs_kernel_arm *arm) {
   const bs_kernel_problem *p = &arm->p;
   bs_op_query q = {
-      .struct_size = sizeof q, .nargs = arm->nargs, .op = bs_kernel_op(p->kind), .args = arm->asked};
+      .struct_size = sizeof q, .nargs = arm->nargs, .op = bs_kernel_problem_op(p->kind), .args = arm->asked};
   if (is_sdpa(p)) {
     q.attrs[0] = p->causal;
     q.attrs[1] = p->left;
@@ -118,9 +118,6 @@ static void consider(void *user, const bs_op_candidate *c) {
   snprintf(arm->key, sizeof arm->key, "%s", c->key);
   bs_text_printf(&ch->names, "%s%s", ch->names.size > 0 ? ", " : "", name);
   const int serves = c->answer->level != BS_LEVEL_NO;
-  if (serves)
-    bs_text_printf(&arm->candidates, "%s\t%s\n", name,
-                   c->answer->text[0] != '\0' ? c->answer->text : c->answer->algo);
   if (ch->found || (ch->wanted != NULL && !matches(ch->wanted, name))) return;
   if (!serves) {
     if (ch->refused[0] == '\0') snprintf(ch->refused, sizeof ch->refused, "%s: %s", name, c->answer->text);
@@ -269,6 +266,8 @@ static int32_t check_taken(bs_kernel_arm *arm, bs_error *err) {
     const int32_t rc = bs_world_choice_get(arm->world, i, &info, err);
     if (rc != BS_OK) return rc;
     if (strcmp(info.key, arm->key) != 0) continue;
+    bs_text_printf(&arm->candidates, "%s", info.candidates);
+    if (arm->candidates.failed) return bs_no_memory(err, "the candidates");
     if (strcmp(info.chosen, arm->provider) == 0) return BS_OK;
     return bs_error_set(err, BS_UNSUPPORTED, "BS-KERNEL-CHOICE", "%s was asked and %s taken: %s",
                         arm->provider, info.chosen, info.why);
@@ -290,7 +289,7 @@ int32_t bs_kernel_arm_open(const bs_kernel_setup *s, bs_kernel_arm **out, bs_err
   *out = NULL;
   if (s->problem->kind > BS_KERNEL_MATMUL24)
     return bs_error_set(err, BS_UNSUPPORTED, "BS-KERNEL-KIND", "%s has no arm yet",
-                        bs_kernel_op(s->problem->kind));
+                        bs_kernel_problem_op(s->problem->kind));
   bs_kernel_arm *arm = calloc(1, sizeof *arm);
   if (arm == NULL) return bs_no_memory(err, "an arm");
   arm->p = *s->problem;

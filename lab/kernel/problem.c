@@ -35,7 +35,7 @@ static int is_sdpa(const bs_kernel_problem *p) {
   return p->kind == BS_KERNEL_SDPA || p->kind == BS_KERNEL_SDPA_DX;
 }
 
-const char *bs_kernel_op(uint32_t kind) {
+const char *bs_kernel_problem_op(uint32_t kind) {
   return kind < BS_KERNEL_KINDS_ ? kinds[kind].op : "?";
 }
 

@@ -51,7 +51,7 @@ void bs_kernel_problem_text(const bs_kernel_problem *p, char *out, size_t size);
 int32_t bs_kernel_problems_expand(const char *const *words, size_t n_words, const char *const *dtypes,
                                   size_t n_dtypes, const char *const *masks, size_t n_masks,
                                   bs_kernel_problem **out, size_t *out_n, bs_error *err);
-const char *bs_kernel_op(uint32_t kind); /* "attention", ... */
+const char *bs_kernel_problem_op(uint32_t kind); /* "attention", ... */
 /* "full", "causal", "causal_br". */
 const char *bs_kernel_mask_name(uint32_t causal);
 /* Of the outputs: the inputs' own; of fp8 bf16. */

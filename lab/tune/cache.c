@@ -69,7 +69,7 @@ static int fits(const json_t *entry, const json_t *asked) {
   if (!json_equal(json_object_get(entry, "key"), json_object_get(asked, "key"))) return 0;
   json_array_foreach(json_object_get(asked, "candidates"), i, c) {
     if (!known(entry, c)) return 0;
-    chosen = chosen || json_equal(json_object_get(c, "name"), json_object_get(entry, "choice"));
+    chosen = chosen || bs_tune_names(bs_tune_text(entry, "choice"), bs_tune_text(c, "name"));
   }
   return chosen;
 }

@@ -110,13 +110,11 @@ const char *bs_tune_pinned(const bs_experiment *e, const char *key) {
 /* The candidate that a pin names: with its plugin, or by its name alone; its knobs do not matter. NULL: none.
  */
 static const char *pinned_candidate(const json_t *asked, const char *pin) {
-  const size_t length = strcspn(pin, "{");
   size_t i;
   const json_t *c;
   json_array_foreach(json_object_get(asked, "candidates"), i, c) {
     const char *name = bs_tune_text(c, "name"), *colon = strchr(name, ':');
-    if (strlen(name) == length && strncmp(name, pin, length) == 0) return name;
-    if (colon != NULL && strlen(colon + 1) == length && strncmp(colon + 1, pin, length) == 0) return name;
+    if (bs_tune_names(pin, name) || (colon != NULL && bs_tune_names(pin, colon + 1))) return name;
   }
   return NULL;
 }
@@ -136,10 +134,12 @@ static void decide(bs_tuner *t, const bs_experiment *e, bs_decision *d) {
     d->choice = named;
     d->knobs = pin + strcspn(pin, "{");
     d->origin = "pinned";
-  } else if (has_rivals(d) && (d->entry = bs_tune_cache_find(&t->cache, d->asked)) != NULL) {
+  } else if ((d->entry = bs_tune_cache_find(&t->cache, d->asked)) != NULL) {
     size_t i;
     const json_t *fresh;
-    d->choice = bs_tune_text(d->entry, "choice");
+    const char *choice = bs_tune_text(d->entry, "choice");
+    d->choice = pinned_candidate(d->asked, choice);
+    d->knobs = choice + strcspn(choice, "{");
     d->origin = "cache";
     json_array_foreach(t->pending, i, fresh) {
       if (json_object_get(fresh, "entry") == d->entry) d->origin = "measured";
@@ -403,14 +403,16 @@ static void compared(const json_t *row, const char *standard, char *out, size_t 
 
 const char *bs_tune_words(const json_t *entry, const char *name, char *out, size_t size) {
   const char *standard = bs_tune_text(entry, "default");
-  const int chosen = strcmp(bs_tune_text(entry, "choice"), name) == 0;
+  const int chosen = bs_tune_names(bs_tune_text(entry, "choice"), name);
+  const char *knobs = chosen ? strchr(bs_tune_text(entry, "choice"), '{') : NULL;
   char what[192] = "";
   const json_t *row = bs_tune_row(json_object_get(entry, "candidates"), name);
-  if (strcmp(name, standard) == 0) {
+  if (strcmp(name, standard) == 0 && knobs == NULL) {
     snprintf(out, size, chosen ? "chosen" : "the default");
     return out;
   }
   if (row != NULL) compared(row, standard, what, sizeof what);
-  snprintf(out, size, "%s%s%s", chosen ? "chosen" : "", chosen && what[0] != '\0' ? ", " : "", what);
+  snprintf(out, size, "%s%s%s%s%s", chosen ? "chosen" : "", knobs != NULL ? " with " : "",
+           knobs != NULL ? knobs : "", chosen && what[0] != '\0' ? ", " : "", what);
   return out;
 }

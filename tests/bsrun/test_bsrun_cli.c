@@ -257,7 +257,7 @@ END_TEST
 START_TEST(the_documents_table_is_the_programs) {
   ran r = bsrun(dir, "config", "keys", "-o", "md", NULL);
   must_be(&r, 0);
-  char *options = strstr(r.out, " | option | "), docs[1024]; /* of plugins: not those of every build */
+  char *options = strstr(r.out, " | plugin | "), docs[1024]; /* of plugins: not those of every build */
   ck_assert_msg(options != NULL && strstr(options, "\n| workload.weights |") != NULL, "%s", r.out);
   while (options[-1] != '\n') options--;
   *options = '\0';

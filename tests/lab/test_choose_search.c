@@ -214,6 +214,26 @@ START_TEST(budgets_constraints_and_errors_end_it) {
 }
 END_TEST
 
+/* An implementation without knobs is one point. */
+START_TEST(one_point_is_a_space) {
+  bs_space space;
+  bs_error err = BS_ERROR_INIT;
+  bs_space_init(&space);
+  for (int i = 0; i < 2; i++) {
+    probe p = {.space = &space, .land = &lands[1], .all_fail = 0, .lucky = 2e-3};
+    bs_searched got;
+    bs_search s = {.strategy = (uint32_t)_i, .finalists = 4};
+    ck_assert_int_eq(search(&p, &s, &got, &err), BS_OK);
+    ck_assert_uint_eq(got.measured, 1);
+    ck_assert_uint_eq(got.best, 0);
+    ck_assert_double_eq(got.best_seconds, 2e-3);
+    bs_searched_free(&got);
+    ck_assert_int_eq(bs_space_add(&space, "only", "7", "7", &err),
+                     BS_OK); /* a knob with one value is no more */
+  }
+}
+END_TEST
+
 START_TEST(no_point_is_left) {
   bs_space space;
   bs_error err = BS_ERROR_INIT;
@@ -312,6 +332,7 @@ int main(void) {
                             {full_finds_the_very_best, TEST_COUNT(lands)},
                             {the_seed_decides_the_points, BS_STRATEGIES},
                             {budgets_constraints_and_errors_end_it, BS_STRATEGIES},
+                            {one_point_is_a_space, BS_STRATEGIES},
                             {no_point_is_left, BS_STRATEGIES, BS_STRATEGY_FAST},
                             {halving_looks_again},
                             {known_points_are_free},

@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: MIT
+ * tune.c - `bsrun tune PROBLEM`: which implementation with which knobs is the fastest (lab/race), and
+ * `--simulate FILE`: strategies on points that were measured before (lab/choose). This process opens no
+ * plugin; a candidate is a process of its own, `bsrun tune --candidate FILE`. */
+#include "bsrun/tune.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bsrun/plugins.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "lab/config/experiment.h"
+#include "lab/kernel/problem.h"
+#include "lab/race/race.h"
+
+const args_option tune_options[] = {
+    {"strategy", 0, "NAME", 0, "full, random, fast, elite or mixed; default: elite"},
+    {"budget", 0, "N|Ns", 0,
+     "most measurements, or seconds of the search (60s); default: the strategy's own"},
+    {"provider", 0, "NAME", 0, "only this implementation, as in cpu:packed; default: all that serve"},
+    {"threads", 0, "N", 0, "threads of the kernel; default: all cores"},
+    {"backend", 0, "NAME", 0, "backend; default: cpu"},
+    {"knob", 0, "NAME=VALUES", 1, "only these values of a knob: keys=64,128"},
+    {"where", 0, "EXPR", 0, "only points for which this holds: 'rows*keys <= 16384 && exp != fast'"},
+    {"start", 0, "KNOBS", 0, "where the search begins: 'keys=16;exp=exact'; default: at the default"},
+    {"survivors", 0, "K", 0, "elite: points that new ones are made from; default: 6"},
+    {"finalists", 0, "N", 0, "points that are timed for longer at the end; default: 4"},
+    {"seed", 0, "N", 0, "of the search; default: 1"},
+    {"margin", 0, "X", 0, "the choice must be faster than the default by this share; default: 0.02"},
+    {"sample-seconds", 0, "S", 0, "time of a candidate's samples; default: 0.25"},
+    {"pair-seconds", 0, "S", 0, "time of the pairs with the default; default: 4"},
+    {"deadline", 0, "S", 0, "seconds that a candidate may take; default: 60"},
+    {"continue", 0, NULL, 0,
+     "search on where a choice is stored; points that were measured are not repeated"},
+    {"anew", 0, NULL, 0, "measure as if nothing were stored"},
+    {"cache-only", 0, NULL, 0, "print what is stored, measure nothing"},
+    {"tune-cache", 0, "FILE|off", 0,
+     "the tuning file, where runs find the choice; default: the user's cache folder"},
+    {"points", 0, "FILE|off", 0, "the measured points; default: the user's cache folder"},
+    {"simulate", 0, "FILE", 0, "replay strategies on the points of a file"},
+    {"repeats", 0, "N", 0, "replays with other seeds and starts; default: 20"},
+    {"plugin", 0, "ID|PATH", 1, "use this plugin"},
+    {"config", 0, "FILE", 1, "plugins and their parameters from a YAML file"},
+    {"set", 0, "KEY=VALUE", 1, "set one key of it"},
+    {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
+    {"wide", 0, NULL, 0, "a table of all columns, however wide"},
+    {"quiet", 'q', NULL, 0, "no notes and no progress on stderr"},
+    {"help", 'h', NULL, 0, "this help"},
+};
+const size_t tune_n_options = sizeof tune_options / sizeof tune_options[0];
+
+enum { STRATEGY_ALL = BS_STRATEGIES };
+static const double GOAL = 0.95;
+
+typedef struct tune_verb {
+  const args *a;
+  int format, quiet, shown;
+  char problem[BS_KERNEL_TEXT];
+  char *tune_path, *points_path;
+  bs_text config;
+  bs_race_knob *knobs;
+  char **names; /* of the knobs */
+  bs_race_options race;
+} tune_verb;
+
+/* ---- options -------------------------------------------------------------------------------- */
+
+static int32_t read_real(const args *a, const char *name, double fallback, double low, double high,
+                         double *out, bs_error *err) {
+  const char *text = args_value(a, name);
+  *out = fallback;
+  if (text == NULL || (bs_parse_f64(text, out) && *out >= low && *out <= high)) return BS_OK;
+  return bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--%s: '%.60s' is not a number from %g to %g", name,
+                      text, low, high);
+}
+
+static int32_t read_strategy(const args *a, uint32_t *out, int all, bs_error *err) {
+  const char *name = args_value(a, "strategy");
+  const char *const names[] = {"full", "random", "fast", "elite", "mixed", "all"};
+  *out = all ? STRATEGY_ALL : BS_STRATEGY_ELITE;
+  if (name == NULL || (all && strcmp(name, "all") == 0)) return BS_OK;
+  const int found = bs_strategy_find(name);
+  if (found < 0) return bsrun_unknown("strategy", name, names, all ? 6 : 5, err);
+  *out = (uint32_t)found;
+  return BS_OK;
+}
+
+/* "60" measurements, or "60s". */
+static int32_t read_budget(const args *a, uint64_t *out_points, double *out_seconds, bs_error *err) {
+  const char *text = args_value(a, "budget");
+  char number[64];
+  int64_t points = 0;
+  if (text == NULL) return BS_OK;
+  const size_t n = strlen(text);
+  snprintf(number, sizeof number, "%.*s", (int)(n > 0 ? n - 1 : 0), text);
+  if (n > 1 && text[n - 1] == 's' && bs_parse_f64(number, out_seconds) && *out_seconds > 0) return BS_OK;
+  if (bs_parse_i64(text, 1, &points) && points > 0) {
+    *out_points = (uint64_t)points;
+    return BS_OK;
+  }
+  return bs_error_set(err, BS_USAGE, "BS-USE-NUMBER",
+                      "--budget: '%.40s' is neither a number of measurements nor seconds (60s)", text);
+}
+
+static int32_t read_knobs(tune_verb *v, bs_error *err) {
+  const char **given = NULL;
+  size_t n = 0;
+  int32_t rc = args_values(v->a, "knob", &given, &n, err);
+  if (rc == BS_OK) {
+    v->knobs = calloc(n + 1, sizeof *v->knobs);
+    v->names = calloc(n + 1, sizeof *v->names);
+    if (v->knobs == NULL || v->names == NULL) rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  }
+  for (size_t i = 0; i < n && rc == BS_OK; i++) {
+    const char *equals = strchr(given[i], '=');
+    if (equals == NULL || equals == given[i] || equals[1] == '\0') {
+      rc = bs_error_set(err, BS_USAGE, "BS-USE-KNOB", "--knob: '%.60s' is not NAME=VALUES", given[i]);
+      break;
+    }
+    v->names[i] = strndup(given[i], (size_t)(equals - given[i]));
+    if (v->names[i] == NULL) rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+    v->knobs[i] = (bs_race_knob){v->names[i], equals + 1};
+    v->race.n_knobs = i + 1;
+  }
+  v->race.knobs = v->knobs;
+  free(given);
+  return rc;
+}
+
+/* The problem may be several words: "matmul24 n4096k4096b64:f32". */
+static int32_t read_problem(tune_verb *v, bs_error *err) {
+  bs_kernel_problem problem;
+  bs_text words = {0};
+  if (v->a->n_words == 0) {
+    bs_error_set(err, BS_USAGE, "BS-USE-WORD", "tune takes a problem");
+    bs_error_hint(err, "bsrun tune b2h8s512d64:bf16:full, bsrun tune 'matmul24 n4096k4096b64:f32'");
+    return BS_USAGE;
+  }
+  for (size_t i = 0; i < v->a->n_words; i++) bs_text_printf(&words, "%s%s", i > 0 ? " " : "", v->a->words[i]);
+  const int32_t rc = words.failed ? bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory")
+                                  : bs_kernel_problem_parse(words.data, &problem, err);
+  if (rc == BS_OK) bs_kernel_problem_text(&problem, v->problem, sizeof v->problem);
+  bs_text_free(&words);
+  return rc;
+}
+
+/* What a child opens plugins by, with files named from the root. */
+static int32_t read_config(tune_verb *v, bs_error *err) {
+  char *dir = NULL;
+  bs_node *config = NULL;
+  int32_t rc = bs_configs_dir(&dir, err);
+  if (rc == BS_OK) rc = plugins_compose(v->a, dir, NULL, 0, &config, err);
+  if (rc == BS_OK) bs_config_print(config, &v->config);
+  if (rc == BS_OK && v->config.failed) rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  bs_config_free(config);
+  free(dir);
+  return rc;
+}
+
+static int32_t check_beside(const args *a, bs_error *err) {
+  static const char *const alone[][2] = {
+      {"continue", "anew"}, {"continue", "cache-only"}, {"anew", "cache-only"}};
+  for (size_t i = 0; i < 3; i++)
+    if (args_has(a, alone[i][0]) && args_has(a, alone[i][1]))
+      return bs_error_set(err, BS_USAGE, "BS-USE-TWICE", "--%s and --%s: give one of them", alone[i][0],
+                          alone[i][1]);
+  return BS_OK;
+}
+
+static int32_t read_options(tune_verb *v, bs_error *err) {
+  const args *a = v->a;
+  bs_race_options *o = &v->race;
+  int64_t threads = 0, survivors = 0, finalists = 0, seed = 0;
+  const int64_t cores = sysconf(_SC_NPROCESSORS_ONLN);
+  int32_t rc = check_beside(a, err);
+  if (rc == BS_OK) rc = read_problem(v, err);
+  if (rc == BS_OK) rc = read_strategy(a, &o->strategy, 0, err);
+  if (rc == BS_OK) rc = read_budget(a, &o->points, &o->seconds, err);
+  if (rc == BS_OK) rc = args_integer(a, "threads", 1, 1024, cores > 0 ? cores : 1, &threads, err);
+  if (rc == BS_OK) rc = args_integer(a, "survivors", 1, 64, 6, &survivors, err);
+  if (rc == BS_OK) rc = args_integer(a, "finalists", 0, 32, 4, &finalists, err);
+  if (rc == BS_OK) rc = args_integer(a, "seed", 0, INT64_MAX, 1, &seed, err);
+  if (rc == BS_OK) rc = read_real(a, "margin", 0.02, 0.0, 1.0, &o->margin, err);
+  if (rc == BS_OK) rc = read_real(a, "sample-seconds", 0.25, 0.001, 3600.0, &o->sample_seconds, err);
+  if (rc == BS_OK) rc = read_real(a, "pair-seconds", 4.0, 0.05, 3600.0, &o->pair_seconds, err);
+  if (rc == BS_OK) rc = read_real(a, "deadline", 60.0, 0.1, 86400.0, &o->deadline_s, err);
+  if (rc == BS_OK) rc = read_knobs(v, err);
+  if (rc == BS_OK) rc = bsrun_tune_path(a, &v->tune_path, err);
+  if (rc == BS_OK) rc = bsrun_points_path(a, &v->points_path, err);
+  if (rc == BS_OK) rc = read_config(v, err);
+  o->threads = (uint32_t)threads;
+  o->survivors = (uint32_t)survivors;
+  o->finalists = (uint32_t)finalists;
+  o->seed = (uint64_t)seed;
+  return rc;
+}
+
+/* ---- one tuning ----------------------------------------------------------------------------- */
+
+static void on_note(void *user, const char *text) {
+  bsrun_note(((const tune_verb *)user)->quiet, text);
+}
+
+static void on_progress(void *user, const char *what, uint64_t done, uint64_t most, double left_s) {
+  tune_verb *v = user;
+  char left[32] = "", of[32] = "";
+  if (v->quiet || !isatty(STDERR_FILENO)) return;
+  if (most > 0) snprintf(of, sizeof of, "/%llu", (unsigned long long)most);
+  if (left_s > 0) snprintf(left, sizeof left, ", about %.0f s left", left_s);
+  fprintf(stderr, "\r\033[Ktune: %llu%s%s: %.60s", (unsigned long long)done, of, left, what);
+  fflush(stderr);
+  v->shown = 1;
+}
+
+static int tune(tune_verb *v, bs_error *err) {
+  static const char *const words[] = {"bsrun", "tune", "--candidate", NULL};
+  bs_race_options *o = &v->race;
+  json_t *report = NULL;
+  int number = 0;
+  int32_t rc = read_options(v, err);
+  o->problem = v->problem;
+  o->backend = args_value(v->a, "backend");
+  o->provider = args_value(v->a, "provider");
+  o->config = v->config.data != NULL ? v->config.data : "";
+  o->where = args_value(v->a, "where");
+  o->start = args_value(v->a, "start");
+  o->tune_path = v->tune_path;
+  o->points_path = v->points_path;
+  o->go_on = args_has(v->a, "continue");
+  o->anew = args_has(v->a, "anew");
+  o->cache_only = args_has(v->a, "cache-only");
+  o->program = "/proc/self/exe";
+  o->words = words;
+  o->user = v;
+  o->note = on_note;
+  o->progress = on_progress;
+  if (rc == BS_OK) rc = bs_race_run(o, &report, &number, err);
+  if (v->shown) fputs("\r\033[K", stderr);
+  if (rc == BS_OK) rc = tune_print(v->format, report, err);
+  json_decref(report);
+  if (number != 0) {
+    bsrun_note(v->quiet, "stopped by a signal; the same command goes on with what was measured");
+    return 128 + number;
+  }
+  return rc == BS_OK ? 0 : bsrun_fail(err);
+}
+
+/* ---- replays -------------------------------------------------------------------------------- */
+
+static int32_t replay_all(const bs_replay *replay, bs_replay_options *o, uint32_t which, json_t *rows,
+                          bs_error *err) {
+  for (uint32_t s = 0; s < BS_STRATEGIES; s++) {
+    bs_replayed got;
+    if (which != STRATEGY_ALL && s != which) continue;
+    o->strategy = s;
+    const int32_t rc = bs_replay_run(replay, o, &got, err);
+    if (rc != BS_OK) return rc;
+    if (json_array_append_new(rows, tune_replay_row(replay, s, &got)) != 0)
+      return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  }
+  return BS_OK;
+}
+
+static int32_t simulate(tune_verb *v, bs_error *err) {
+  bs_replay replay = {0};
+  bs_replay_options o = {.goal = GOAL};
+  int64_t repeats = 0, finalists = 0, seed = 0;
+  double seconds = 0;
+  uint32_t which = 0;
+  json_t *rows = json_array();
+  int32_t rc = v->a->n_words > 0 ? read_problem(v, err) : BS_OK;
+  if (rc == BS_OK) rc = read_strategy(v->a, &which, 1, err);
+  if (rc == BS_OK) rc = read_budget(v->a, &o.points, &seconds, err);
+  if (rc == BS_OK && seconds > 0)
+    rc = bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--budget: a replay takes a number of measurements");
+  if (rc == BS_OK) rc = args_integer(v->a, "repeats", 1, 100000, 20, &repeats, err);
+  if (rc == BS_OK) rc = args_integer(v->a, "finalists", 0, 32, 4, &finalists, err);
+  if (rc == BS_OK) rc = args_integer(v->a, "seed", 0, INT64_MAX, 1, &seed, err);
+  o.repeats = (uint32_t)repeats;
+  o.finalists = (uint32_t)finalists;
+  o.seed = (uint64_t)seed;
+  if (rc == BS_OK)
+    rc = bs_replay_open(args_value(v->a, "simulate"), v->a->n_words > 0 ? v->problem : NULL, &replay, err);
+  if (rc == BS_OK) rc = replay_all(&replay, &o, which, rows, err);
+  if (rc == BS_OK) rc = tune_print_replays(v->format, rows, err);
+  bs_replay_free(&replay);
+  json_decref(rows);
+  return rc;
+}
+
+/* ---- a candidate ---------------------------------------------------------------------------- */
+
+/* What `bsrun tune` starts: its file is the question, the answer is one line of JSON. */
+static int candidate(const char *path) {
+  bs_error err = BS_ERROR_INIT;
+  json_t *asked = NULL, *answer = NULL;
+  json_error_t why;
+  asked = json_load_file(path, JSON_REJECT_DUPLICATES, &why);
+  char *text = asked != NULL ? json_dumps(asked, JSON_COMPACT) : NULL;
+  int32_t rc = text != NULL
+                   ? bs_race_child(text, &answer, &err)
+                   : bs_error_set(&err, BS_USAGE, "BS-TUNE-CHILD", "%.200s is no order of bsrun tune", path);
+  if (rc == BS_OK && (json_dumpf(answer, stdout, JSON_COMPACT) != 0 || putchar('\n') == EOF))
+    rc = bs_error_set(&err, BS_IO, "BS-OUT", "cannot write the answer");
+  free(text);
+  json_decref(asked);
+  json_decref(answer);
+  return rc == BS_OK ? bsrun_finish(0) : bsrun_fail(&err);
+}
+
+void help_tune(void) {
+  fputs(
+      "usage: bsrun tune PROBLEM [options]\n"
+      "       bsrun tune [PROBLEM] --simulate FILE [--strategy NAME|all] [--repeats N] [-o FORMAT]\n"
+      "\n"
+      "Finds the implementation and the values of its knobs that are the fastest at one problem of a "
+      "kernel:\n"
+      "attention (b2h8s512d64:bf16:causal, mission), matmul or matmul24 ('matmul24 n4096k4096b64:f32'). "
+      "Each\n"
+      "candidate is a process: its plan must show its knobs, its numbers must pass the gates on two shapes,\n"
+      "then it is timed. The finalists are timed for longer, and the fastest is measured in pairs against "
+      "the\n"
+      "default, twice. What is FASTER by the margin goes into the tuning file, and runs take it from there.\n"
+      "\n",
+      stdout);
+  args_print_options(tune_options, tune_n_options);
+  fputs(
+      "\n"
+      "examples:\n"
+      "  bsrun tune mission\n"
+      "  bsrun tune b1h8s256d64:f32 --budget 60s --strategy mixed\n"
+      "  bsrun tune matmul24 n1024k1024b64 --provider cpu:packed --threads 1\n"
+      "  bsrun tune mission --strategy full --points points.jsonl --tune-cache off\n"
+      "  bsrun tune --simulate points.jsonl --strategy all --repeats 100\n"
+      "\n"
+      "exit codes: 0 a choice is made or stored; 2 usage; 3 configuration; 5 nobody serves the problem, or\n"
+      "--cache-only and nothing is stored; 8 a deadline; 10 memory or disk; 130, 143 signals: what was "
+      "measured is kept.\n",
+      stdout);
+}
+
+int verb_tune(int argc, char **argv) {
+  bs_error err = BS_ERROR_INIT;
+  tune_verb v = {0};
+  args a;
+  if (argc == 2 && strcmp(argv[0], "--candidate") == 0) return candidate(argv[1]);
+  int32_t rc = args_parse(argc, argv, tune_options, tune_n_options, &a, &err);
+  v.a = &a;
+  if (rc == BS_OK && args_has(&a, "help")) {
+    help_tune();
+    args_free(&a);
+    return 0;
+  }
+  v.quiet = args_has(&a, "quiet");
+  if (rc == BS_OK) rc = bsrun_format(&a, &v.format, &err);
+  if (rc == BS_OK && args_has(&a, "simulate")) rc = simulate(&v, &err);
+  int code = rc == BS_OK ? 0 : bsrun_fail(&err);
+  if (rc == BS_OK && !args_has(&a, "simulate")) code = tune(&v, &err);
+  for (size_t i = 0; i < v.race.n_knobs; i++) free(v.names[i]);
+  free(v.names);
+  free(v.knobs);
+  bs_text_free(&v.config);
+  free(v.tune_path);
+  free(v.points_path);
+  args_free(&a);
+  return code;
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT
+ * tune_show.c - see tune.h. */
+#include "bsrun/tune.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base/error.h"
+
+static const bs_field elite_fields[] = {
+    {"problem", "PROBLEM", BS_FIELD_FOLD, 0}, {"provider", "PROVIDER", BS_FIELD_FOLD, 0},
+    {"place", "#", BS_FIELD_RIGHT, 0},        {"config", "KNOBS", 0, 0},
+    {"us", "TIME us", BS_FIELD_RIGHT, 5},     {"looks", "LOOKS", BS_FIELD_RIGHT, 0},
+    {"found_by", "FOUND BY", 0, 0},           {"chosen", "", 0, 0},
+};
+static const bs_field replay_fields[] = {
+    {"of", "OF", BS_FIELD_FOLD, 0},
+    {"points", "POINTS", BS_FIELD_FOLD, 0},
+    {"repeats", "REPEATS", BS_FIELD_FOLD, 0},
+    {"strategy", "STRATEGY", 0, 0},
+    {"found_5", "AFTER 5 %", BS_FIELD_RIGHT, 3},
+    {"found_10", "10 %", BS_FIELD_RIGHT, 3},
+    {"found_25", "25 %", BS_FIELD_RIGHT, 3},
+    {"found", "AT THE END", BS_FIELD_RIGHT, 3},
+    {"low", "WORST", BS_FIELD_RIGHT, 3},
+    {"measured", "MEASURED", BS_FIELD_RIGHT, 3},
+    {"goal_cost", "0.95 AFTER", BS_FIELD_RIGHT, 3},
+    {"reached", "REACHED", BS_FIELD_RIGHT, 0},
+};
+#define COUNT(fields) (sizeof(fields) / sizeof(fields)[0])
+
+static const char *text_of(const json_t *object, const char *key) {
+  const char *text = json_string_value(json_object_get(object, key));
+  return text != NULL ? text : "";
+}
+
+static double number_of(const json_t *object, const char *key) {
+  return json_number_value(json_object_get(object, key));
+}
+
+static json_t *elite_rows(const json_t *report) {
+  json_t *rows = json_array();
+  size_t i;
+  const json_t *e;
+  json_array_foreach(json_object_get(report, "elite"), i, e) {
+    char full[1024];
+    json_t *row = json_copy((json_t *)(uintptr_t)e);
+    snprintf(full, sizeof full, text_of(e, "config")[0] != '\0' ? "%s{%s}" : "%s%s", text_of(e, "provider"),
+             text_of(e, "config"));
+    json_object_set(row, "problem", json_object_get(report, "problem"));
+    json_object_set_new(row, "us", json_real(number_of(e, "seconds") * 1e6));
+    json_object_set_new(row, "chosen",
+                        json_string(strcmp(full, text_of(report, "choice")) == 0 ? "chosen" : ""));
+    json_array_append_new(rows, row);
+  }
+  return rows;
+}
+
+/* The verdict first. */
+static void print_sentence(const json_t *r) {
+  const char *word = text_of(r, "word"), *standard = text_of(r, "default");
+  printf("%s\n", text_of(r, "choice"));
+  if (word[0] == '\0')
+    printf("the default: nothing that was found differs from it\n");
+  else if (strcmp(text_of(r, "choice"), standard) == 0)
+    printf("the default stays: the fastest candidate is %s (%.3f times as fast, %.3f to %.3f)\n", word,
+           number_of(r, "ratio"), number_of(r, "low"), number_of(r, "high"));
+  else
+    printf("%.3f times as fast as %s (%.3f to %.3f, %lld pairs): %s\n", number_of(r, "ratio"), standard,
+           number_of(r, "low"), number_of(r, "high"),
+           (long long)json_integer_value(json_object_get(r, "pairs")), word);
+}
+
+static void print_counts(const json_t *r) {
+  size_t i;
+  const json_t *s;
+  if (strcmp(text_of(r, "origin"), "stored") == 0) {
+    printf("stored on %s; nothing was measured\n", text_of(r, "measured_at"));
+    return;
+  }
+  printf("%lld measured, %lld known before, %lld failed or refused; %s; %.3g s\n",
+         (long long)json_integer_value(json_object_get(r, "measured")),
+         (long long)json_integer_value(json_object_get(r, "known")),
+         (long long)json_integer_value(json_object_get(r, "failed")), text_of(r, "strategy"),
+         number_of(r, "spent_s"));
+  json_array_foreach(json_object_get(r, "spaces"), i, s)
+      printf("%s: %lld of %lld points, ended by: %s; default %s\n", text_of(s, "provider"),
+             (long long)json_integer_value(json_object_get(s, "measured")),
+             (long long)json_integer_value(json_object_get(s, "points")), text_of(s, "end"),
+             text_of(s, "default")[0] != '\0' ? text_of(s, "default") : "(no knobs)");
+  putchar('\n');
+}
+
+int32_t tune_print(int format, const json_t *report, bs_error *err) {
+  if (format == BS_FORMAT_JSON || format == BS_FORMAT_JSONL) {
+    const size_t flags = format == BS_FORMAT_JSON ? JSON_INDENT(2) : JSON_COMPACT;
+    if (json_dumpf(report, stdout, flags | JSON_REAL_PRECISION(9)) != 0 || putchar('\n') == EOF)
+      return bs_error_set(err, BS_IO, "BS-OUT", "cannot write the report");
+    return BS_OK;
+  }
+  if (format == BS_FORMAT_TABLE || format == BS_FORMAT_WIDE) {
+    print_sentence(report);
+    print_counts(report);
+  }
+  json_t *rows = elite_rows(report);
+  const int32_t rc = json_array_size(rows) > 0 || format == BS_FORMAT_CSV
+                         ? bs_report_print(stdout, format, elite_fields, COUNT(elite_fields), rows, err)
+                         : BS_OK;
+  json_decref(rows);
+  return rc;
+}
+
+json_t *tune_replay_row(const bs_replay *r, uint32_t strategy, const bs_replayed *d) {
+  json_t *row =
+      json_pack("{s:s,s:I,s:i,s:s,s:f,s:f,s:f,s:f,s:f,s:f,s:i}", "of", r->of, "points",
+                (json_int_t)r->present, "repeats", (int)d->repeats, "strategy", bs_strategy_names[strategy],
+                "found_5", d->found_5, "found_10", d->found_10, "found_25", d->found_25, "found", d->found,
+                "low", d->low, "measured", d->measured, "reached", (int)d->reached);
+  if (row != NULL && isfinite(d->goal_cost)) json_object_set_new(row, "goal_cost", json_real(d->goal_cost));
+  return row;
+}
+
+int32_t tune_print_replays(int format, const json_t *rows, bs_error *err) {
+  return bs_report_print(stdout, format, replay_fields, COUNT(replay_fields), rows, err);
+}

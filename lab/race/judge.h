@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT
+ * judge.h - may a candidate be timed at all: the gates of configs/gates/sdpa.yaml from build to memory, on
+ * the problem and on a small one with ragged edges. */
+#ifndef BS_LAB_RACE_JUDGE_H
+#define BS_LAB_RACE_JUDGE_H
+#include "lab/kernel/case.h"
+
+typedef struct bs_judgement {
+  uint32_t verdict; /* enum bs_verdict of lab/choose/history.h */
+  char cause[320];  /* the gate and its numbers; "": all passed */
+} bs_judgement;
+
+/* Opens the arm, which the caller closes (NULL: no plan could be had). An error is of a run that failed, or
+ * of the machine. */
+int32_t bs_judge_candidate(const bs_kernel_setup *setup, bs_kernel_arm **out_arm, bs_judgement *out,
+                           bs_error *err);
+/* The second problem: of the same kind, dtype and mask, with sizes that no tile divides. */
+void bs_judge_ragged(const bs_kernel_problem *problem, bs_kernel_problem *out);
+#endif

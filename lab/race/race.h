@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT
+ * race.h - `bsrun tune`: which implementation with which values of its knobs is the fastest at one problem of
+ * a kernel (docs/tuning.md). Each candidate is a process of its own: its plan must show its knobs, its
+ * numbers pass the gates on two shapes, then it is timed; a search (lab/choose) says which come next, the
+ * finalists are timed for longer, and the fastest is measured in pairs against the default. What wins goes
+ * into the tuning file, where runs find it. This process opens no plugin. */
+#ifndef BS_LAB_RACE_RACE_H
+#define BS_LAB_RACE_RACE_H
+#include <jansson.h>
+
+#include "lab/choose/strategy.h"
+
+typedef struct bs_race_knob {
+  const char *name, *values; /* a part of what is declared: "--knob keys=64,128" */
+} bs_race_knob;
+
+typedef struct bs_race_options {
+  const char *problem;  /* canonical (lab/kernel/problem.h) */
+  const char *backend;  /* NULL: cpu */
+  const char *provider; /* only this one, "cpu:online"; NULL: all that serve */
+  uint32_t threads;
+  const char *config; /* the configuration as YAML: plugins and their parameters */
+  const bs_race_knob *knobs;
+  size_t n_knobs;
+  const char *where; /* a constraint of the points; NULL: none */
+  const char *start; /* "keys=16;exp=exact": where the search begins; NULL: at the default */
+  uint32_t strategy; /* enum bs_strategy */
+  uint32_t survivors, finalists;
+  uint64_t seed, points;       /* 0: the strategy's own */
+  double seconds;              /* of the search; 0: no limit */
+  double deadline_s;           /* of one candidate */
+  double sample_seconds;       /* of one candidate's samples; a finalist has twice as much, and more */
+  double pair_seconds, margin; /* of the pairs with the default */
+  const char *tune_path;       /* the tuning file; NULL: none */
+  const char *points_path;     /* of the measured points; NULL: none */
+  int go_on, anew, cache_only; /* go_on: also where a choice is stored; anew: as if nothing were known;
+                                  cache_only: measures nothing */
+  const char *program;         /* the children: program words... FILE */
+  const char *const *words;
+  void *user;
+  void (*note)(void *user, const char *text);
+  /* Before each measurement: how many are done and may be done (0: nobody knows), seconds that are left. */
+  void (*progress)(void *user, const char *what, uint64_t done, uint64_t most, double left_s);
+} bs_race_options;
+
+/* *out: {problem, key, choice, default, origin, word, ratio, low, high, measured, known, spaces, elite, ...}
+ * (docs/tuning.md); also when a signal ended the search (*out_signal). BS_NOT_FOUND (BS-TUNE-UNKNOWN):
+ * cache_only, and nothing is stored. */
+int32_t bs_race_run(const bs_race_options *options, json_t **out, int *out_signal, bs_error *err);
+
+/* What a child does with the text of its file; prints nothing. The answer is one JSON object. */
+int32_t bs_race_child(const char *input, json_t **out_answer, bs_error *err);
+#endif

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT
+ * racing.h - what race.c (decides) and ask.c (starts children) share. */
+#ifndef BS_LAB_RACE_RACING_H
+#define BS_LAB_RACE_RACING_H
+#include "lab/choose/history.h"
+#include "lab/race/race.h"
+#include "lab/tune/cache.h"
+
+struct race;
+
+/* One that serves, with the space of its knobs and what was found in it. */
+typedef struct runner {
+  struct race *race;
+  const char *name; /* "cpu:online" */
+  bs_space *space;  /* &of */
+  bs_space of;
+  int of_build[BS_SPACE_KNOBS]; /* 1: each value is a binary of its own */
+  uint64_t start, standard;     /* standard: the default's point, or the nearest */
+  int standard_exact;
+  double share; /* of the budget */
+  bs_history history;
+  bs_searched found;
+} runner;
+
+typedef struct race {
+  const bs_race_options *o;
+  double began;
+  bs_tune_cache cache;
+  const char *key, *standard; /* of the probe's answer */
+  json_t *candidates;
+  size_t n;
+  runner *run, *best;
+  uint64_t measured, known, bad, most;
+  char choice[BS_SPACE_TEXT + 160];
+  json_t *result;  /* of the pairs; NULL: there were none */
+  char cause[200]; /* of the last candidate that failed */
+  int number;      /* the signal that ended it */
+} race;
+
+/* Each starts a child and waits for its answer; BS_ABORTED when a signal ended it (race.number). A point that
+ * crashed or was late is an answer. */
+int32_t race_ask_probe(race *r, json_t **out, bs_error *err);
+int32_t race_ask_point(race *r, const char *provider, const char *config, uint32_t effort, json_t **out,
+                       bs_error *err);
+int32_t race_ask_pairs(race *r, const char *provider, const char *config, json_t **out, bs_error *err);
+#endif

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: MIT
+ * test_bsrun_race.c - `bsrun tune` through the command: every way in which a candidate can be wrong is found,
+ * named and kept; the choice stands in the tuning file and a run takes it; a second tuning measures nothing.
+ * The implementation is that of fixtures/knobby.c. No test is about times. */
+#include "tests/bsrun/constants_file.h"
+#include "tests/bsrun/spawn.h"
+#include "tests/run_tests.h"
+
+#define KNOBBY1 BS_TEST_KNOBBY_DIR "1/bs_knobby.so"
+#define KNOBBY2 BS_TEST_KNOBBY_DIR "2/bs_knobby.so"
+#define PROBLEM "matmul n16k32b4"
+#define WITH(plugin) \
+  "tune", PROBLEM, "--plugin", "ref", "--plugin", plugin, "--backend", "ref", "--threads", "1"
+#define TUNE WITH(KNOBBY1), "--provider", "knobby:turns", "--sample-seconds", "0.01", "--pair-seconds", "0.06"
+#define JSON "-o", "json"
+
+static const char *dir;
+static char cache[700];
+static void setup(void) {
+  char xdg[600];
+  dir = scratch_dir();
+  snprintf(xdg, sizeof xdg, "%s/cache", dir);
+  snprintf(cache, sizeof cache, "%s/blockshock", xdg);
+  setenv("XDG_CACHE_HOME", xdg, 1);
+}
+static void teardown(void) {
+  remove_dir(dir);
+}
+
+static json_t *report_of(ran r) {
+  must_be(&r, 0);
+  json_t *report = json_loads(r.out, 0, NULL);
+  ck_assert_msg(report != NULL, "%s", r.out);
+  ran_free(&r);
+  return report;
+}
+
+static const char *text_of(const json_t *object, const char *key) {
+  const char *text = json_string_value(json_object_get(object, key));
+  return text != NULL ? text : "";
+}
+
+static json_int_t number_of(const json_t *object, const char *key) {
+  return json_integer_value(json_object_get(object, key));
+}
+
+/* The lines of a file of the cache folder. */
+static json_t *lines_of(const char *name) {
+  json_t *lines = json_array();
+  char *text = read_text(cache, name), *rest = NULL;
+  for (char *line = text != NULL ? strtok_r(text, "\n", &rest) : NULL; line != NULL;
+       line = strtok_r(NULL, "\n", &rest))
+    ck_assert_int_eq(json_array_append_new(lines, json_loads(line, 0, NULL)), 0);
+  free(text);
+  return lines;
+}
+
+/* The line of the points with this value. */
+static const json_t *point_with(const json_t *lines, const char *setting) {
+  size_t i;
+  const json_t *line;
+  json_array_foreach(lines, i, line) if (strstr(text_of(line, "config"), setting) != NULL) return line;
+  ck_abort_msg("no point with %s", setting);
+  return NULL;
+}
+
+/* Spec measure.md 1c (a): one binary under two names; and each other way to be wrong. */
+START_TEST(what_is_wrong_is_found_and_kept) {
+  static const struct {
+    const char *setting, *verdict, *cause;
+  } rows[] = {{"unroll=1;mode=right", "ok", ""},
+              {"unroll=1;mode=wrong", "wrong", "gate rmse"},
+              {"unroll=1;mode=crash", "failed", "signal 9"},
+              {"unroll=1;mode=error", "failed", "BS-KNOBBY-ERROR"},
+              {"unroll=1;mode=lost", "refused", "BS-OP-KNOB-ECHO"},
+              {"unroll=2;mode=right", "refused", "knob unroll does not reach the binary"}};
+  json_t *r =
+      report_of(bsrun(dir, TUNE, "--strategy", "full", "--finalists", "0", "--knob", "turns=1", JSON, NULL));
+  ck_assert_int_eq(number_of(r, "measured"), 10);
+  ck_assert_int_eq(number_of(r, "failed"), 9);
+  ck_assert_uint_eq(json_array_size(json_object_get(r, "elite")), 1);
+  ck_assert_str_eq(text_of(json_array_get(json_object_get(r, "elite"), 0), "config"),
+                   "turns=1;unroll=1;mode=right");
+  json_decref(r);
+  json_t *lines = lines_of("tuning-points.jsonl");
+  ck_assert_uint_eq(json_array_size(lines), 10);
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    const json_t *line = point_with(lines, rows[i].setting);
+    ck_assert_msg(strcmp(text_of(line, "verdict"), rows[i].verdict) == 0, "%s: %s, %s", rows[i].setting,
+                  text_of(line, "verdict"), text_of(line, "cause"));
+    ck_assert_msg(strstr(text_of(line, "cause"), rows[i].cause) != NULL, "%s: %s", rows[i].setting,
+                  text_of(line, "cause"));
+  }
+  const json_t *ok = point_with(lines, "unroll=1;mode=right");
+  ck_assert_str_eq(text_of(ok, "echo"), "turns=1;unroll=1;mode=right");
+  ck_assert_str_eq(text_of(ok, "build"), "knobby-1");
+  ck_assert_int_ge(number_of(json_object_get(ok, "samples"), "n"), 5);
+  json_decref(lines);
+  /* What failed is not tried again. */
+  r = report_of(bsrun(dir, TUNE, "--strategy", "full", "--finalists", "0", "--knob", "turns=1", "--continue",
+                      JSON, NULL));
+  ck_assert_int_eq(number_of(r, "measured"), 0);
+  ck_assert_int_eq(number_of(r, "known"), 10);
+  json_decref(r);
+}
+END_TEST
+
+#define RIGHT "--knob", "unroll=1", "--knob", "mode=right"
+
+START_TEST(the_choice_is_kept_and_taken) {
+  json_t *r = report_of(bsrun(dir, TUNE, RIGHT, "--strategy", "full", JSON, NULL));
+  ck_assert_str_eq(text_of(r, "origin"), "measured");
+  ck_assert_str_eq(text_of(r, "default"), "knobby:turns");
+  ck_assert_int_eq(number_of(r, "measured"), 4 + 4 + 2);
+  char choice[200], pin[1300];
+  snprintf(choice, sizeof choice, "%s", text_of(r, "choice"));
+  json_decref(r);
+  /* The default stays or a point wins: whatever this machine says, it is what the file has. */
+  json_t *lines = lines_of("tuning.jsonl");
+  ck_assert_uint_eq(json_array_size(lines), 1);
+  const json_t *entry = json_array_get(lines, 0);
+  ck_assert_str_eq(text_of(entry, "choice"), choice);
+  ck_assert(json_is_true(json_object_get(entry, "judged")));
+  snprintf(pin, sizeof pin, "%s", text_of(entry, "key"));
+  json_decref(lines);
+
+  r = report_of(bsrun(dir, TUNE, RIGHT, JSON, NULL)); /* again */
+  ck_assert_str_eq(text_of(r, "origin"), "stored");
+  ck_assert_str_eq(text_of(r, "choice"), choice);
+  ck_assert_int_eq(number_of(r, "measured"), 0);
+  json_decref(r);
+  r = report_of(bsrun(dir, TUNE, RIGHT, "--cache-only", JSON, NULL));
+  ck_assert_str_eq(text_of(r, "origin"), "stored");
+  json_decref(r);
+
+  ran other =
+      bsrun(dir, WITH(KNOBBY2), "--provider", "knobby:turns", "--cache-only", NULL); /* another build */
+  must_be(&other, 5);
+  ck_assert_ptr_nonnull(strstr(other.err, "BS-TUNE-UNKNOWN"));
+  ran_free(&other);
+  other = bsrun(dir, WITH(KNOBBY1), "--provider", "knobby:turns", "--cache-only", "--threads=2", NULL);
+  must_be(&other, 2); /* threads given twice */
+  ran_free(&other);
+}
+END_TEST
+
+/* An entry of the tuner with knobs serves a layer's run, and its record says so. */
+START_TEST(a_run_takes_what_was_tuned) {
+  json_t *r = report_of(
+      bsrun(dir, TUNE, RIGHT, "--knob", "turns=1", "--strategy", "full", "--margin", "0", JSON, NULL));
+  json_decref(r);
+  json_t *lines = lines_of("tuning.jsonl"), *entry = json_array_get(lines, 0);
+  /* Whoever won on this machine: from here on the point has. */
+  json_object_set_new(entry, "choice", json_string("knobby:turns{turns=1;unroll=1;mode=right}"));
+  char *text = json_dumps(entry, JSON_COMPACT);
+  write_text(cache, "tuning.jsonl", text);
+  free(text);
+  json_t *constants = round_constants("ref");
+  text = json_dumps(constants, 0);
+  write_text(cache, "machine.json", text);
+  free(text);
+  json_decref(constants);
+  ran run =
+      bsrun(dir, "--plugin", "ref", "--plugin", KNOBBY1, "--method", "dense", "-P", "1", "--phase", "0",
+            "--set", "model.N=16", "--set", "model.K=32", "--set", "model.B=4", "--set", "model.dtype=f32",
+            "--set", "method.bias=false", "--set", "hardware.threads_per_rank=1", NULL);
+  must_be(&run, 0);
+  char *record = read_text(run_folder(&run, dir, 0), "metrics.jsonl");
+  ck_assert_ptr_nonnull(record);
+  json_t *fields = json_loads(record, JSON_DISABLE_EOF_CHECK, NULL);
+  const json_t *choice = json_array_get(json_object_get(fields, "choices"), 0);
+  ck_assert_str_eq(text_of(choice, "key"), text_of(entry, "key"));
+  ck_assert_str_eq(text_of(choice, "origin"), "cache");
+  ck_assert_ptr_nonnull(strstr(record, "turns=1;unroll=1;mode=right"));
+  json_decref(fields);
+  json_decref(lines);
+  free(record);
+  ran_free(&run);
+}
+END_TEST
+
+START_TEST(replays_of_what_was_measured) {
+  json_t *r = report_of(bsrun(dir, TUNE, RIGHT, "--strategy", "full", "--finalists", "0", JSON, NULL));
+  json_decref(r);
+  char path[800];
+  snprintf(path, sizeof path, "%s/tuning-points.jsonl", cache);
+  json_t *rows =
+      report_of(bsrun(dir, "tune", "--simulate", path, "--strategy", "all", "--repeats", "5", JSON, NULL));
+  ck_assert_uint_eq(json_array_size(rows), 5);
+  const json_t *full = json_array_get(rows, 0);
+  ck_assert_str_eq(text_of(full, "strategy"), "full");
+  ck_assert_str_eq(text_of(full, "of"), "matmul n16k32b4:f32 knobby:turns");
+  ck_assert_double_eq(json_number_value(json_object_get(full, "found")), 1.0);
+  json_decref(rows);
+}
+END_TEST
+
+static const struct {
+  const char *words[8];
+  int code;
+  const char *id, *says;
+} wrong[] = {
+    {{"tune"}, 2, "BS-USE-WORD", "bsrun tune b2h8s512d64"},
+    {{"tune", "b2h8s512d64", "--strategy", "elit"}, 2, "BS-USE-CHOICE", "did you mean 'elite'?"},
+    {{"tune", "b2h8s512d64", "--budget", "sixty"}, 2, "BS-USE-NUMBER", "60s"},
+    {{"tune", "b2h8s512d64", "--continue", "--anew"}, 2, "BS-USE-TWICE", "--continue and --anew"},
+    {{"tune", "b2h8s512d64", "--knob", "keys"}, 2, "BS-USE-KNOB", "NAME=VALUES"},
+    {{"tune", "--simulate", "nothing.jsonl"}, 5, "BS-TUNE-REPLAY", "--points FILE measures them"},
+    {{"tune", "--simulate", "nothing.jsonl", "--budget", "5s"},
+     2,
+     "BS-USE-NUMBER",
+     "a replay takes a number"},
+    {{"tune", "--candidate", "nothing.json"}, 2, "BS-TUNE-CHILD", "no order of bsrun tune"},
+};
+
+START_TEST(what_cannot_be_asked_is_refused) {
+  const char *const *w = wrong[_i].words;
+  ran r = bsrun(dir, w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7], NULL);
+  must_be(&r, wrong[_i].code);
+  ck_assert_msg(strstr(r.err, wrong[_i].id) != NULL && strstr(r.err, wrong[_i].says) != NULL, "%s", r.err);
+  ran_free(&r);
+}
+END_TEST
+
+static const struct {
+  const char *words[2];
+  int code;
+  const char *id;
+} refused[] = {{{"--knob", "keys=1"}, 2, "BS-OP-KNOB"},
+               {{"--knob", "turns=1,3"}, 2, "BS-OP-KNOB"},
+               {{"--where", "keys > 1"}, 3, "BS-KNOB-WHERE"},
+               {{"--where", "turns > 100"}, 3, "BS-KNOB-SPACE"},
+               {{"--start", "turns=3"}, 2, "BS-TUNE-START"}};
+
+START_TEST(knobs_that_nobody_has) {
+  ran r = bsrun(dir, TUNE, refused[_i].words[0], refused[_i].words[1], NULL);
+  must_be(&r, refused[_i].code);
+  ck_assert_msg(strstr(r.err, refused[_i].id) != NULL, "%s", r.err);
+  ran_free(&r);
+}
+END_TEST
+
+int main(void) {
+  const test_case rows[] = {{what_is_wrong_is_found_and_kept},
+                            {the_choice_is_kept_and_taken},
+                            {a_run_takes_what_was_tuned},
+                            {replays_of_what_was_measured},
+                            {what_cannot_be_asked_is_refused, TEST_COUNT(wrong)},
+                            {knobs_that_nobody_has, TEST_COUNT(refused)},
+                            {0}};
+  return run_tests("bsrun_race", rows, (test_setup){.before = setup, .after = teardown, .timeout = 60});
+}
