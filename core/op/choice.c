@@ -294,19 +294,15 @@ int bs_choice_refuse(bs_choice_book *book, const char *key, const char *why) {
 }
 
 /* Of one implementation: other knobs that need another binary, and the same one again. */
-static int32_t check_build(bs_choice_book *book, const bs_op_impl *impl, const bs_op_echo *echo,
-                           bs_error *err) {
-  built now = {.impl = impl};
-  bs_knobs_of_build(impl, echo, now.knobs, sizeof now.knobs);
-  snprintf(now.build, sizeof now.build, "%s", echo->build);
-  if (now.knobs[0] == '\0' || now.build[0] == '\0') return BS_OK;
+static int32_t check_build(bs_choice_book *book, const built *now, bs_error *err) {
+  const bs_op_impl *impl = now->impl;
   for (uint32_t i = 0; i < book->n_built; i++) {
     const built *b = &book->built[i];
-    if (b->impl != impl || strcmp(b->build, now.build) != 0) continue;
-    if (strcmp(b->knobs, now.knobs) == 0) return BS_OK;
+    if (b->impl != impl || strcmp(b->build, now->build) != 0) continue;
+    if (strcmp(b->knobs, now->knobs) == 0) return BS_OK;
     bs_error_set(err, BS_PLUGIN, "BS-OP-KNOB-ECHO",
-                 "a plan with %.100s and one with %.100s report one build, %s", b->knobs, now.knobs,
-                 now.build);
+                 "a plan with %.100s and one with %.100s report one build, %s", b->knobs, now->knobs,
+                 now->build);
     bs_error_where(err, "%s@%s/%s echo", impl->op, impl->backend, impl->name);
     bs_error_hint(err, "these knobs select a binary each: the values do not reach what is built or loaded");
     return BS_PLUGIN;
@@ -314,26 +310,34 @@ static int32_t check_build(bs_choice_book *book, const bs_op_impl *impl, const b
   built *grown = realloc(book->built, (book->n_built + 1) * sizeof *grown);
   if (grown == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-OP-MEMORY", "no memory for an echo");
   book->built = grown;
-  book->built[book->n_built++] = now;
+  book->built[book->n_built++] = *now;
   return BS_OK;
 }
 
-int32_t bs_choice_echo(bs_choice_book *book, const char *key, const bs_thing *thing, const bs_op_echo *echo,
-                       bs_error *err) {
-  const bs_op_impl *impl = thing->vtable;
-  if (book == NULL) return BS_OK;
+int32_t bs_choice_build(bs_choice_book *book, const bs_op_impl *impl, const bs_op_echo *echo, bs_error *err) {
+  built now = {.impl = impl};
+  bs_knobs_of_build(impl, echo, now.knobs, sizeof now.knobs);
+  snprintf(now.build, sizeof now.build, "%s", echo->build);
+  if (book == NULL || now.knobs[0] == '\0' || now.build[0] == '\0') return BS_OK;
   pthread_mutex_lock(&book->lock);
-  const int32_t rc = check_build(book, impl, echo, err);
-  asked *a = rc == BS_OK && key[0] != '\0' ? entry_of(book, key) : NULL;
+  const int32_t rc = check_build(book, &now, err);
+  pthread_mutex_unlock(&book->lock);
+  return rc;
+}
+
+void bs_choice_echo(bs_choice_book *book, const char *key, const bs_thing *thing, const bs_op_echo *echo) {
+  const bs_op_impl *impl = thing->vtable;
+  if (book == NULL || key[0] == '\0') return;
+  pthread_mutex_lock(&book->lock);
+  asked *a = entry_of(book, key); /* without memory the report lacks it; the work goes on */
   if (a != NULL && a->echo == NULL) a->echo = malloc(sizeof *a->echo);
-  if (a != NULL && a->echo != NULL) *a->echo = *echo; /* without memory the report lacks it */
-  if (a != NULL && a->chosen == NULL) {               /* of a weight that was packed for another key */
+  if (a != NULL && a->echo != NULL) *a->echo = *echo;
+  if (a != NULL && a->chosen == NULL) { /* over a weight that was packed for another key */
     char name[160];
     snprintf(name, sizeof name, "%s:%s", thing->plugin, impl->name);
     a->chosen = bs_strdup(name);
   }
   pthread_mutex_unlock(&book->lock);
-  return rc;
 }
 
 uint32_t bs_choice_count(bs_choice_book *book) {

@@ -37,10 +37,11 @@ typedef struct bs_choice_row {
  * it was only asked about. Thread-safe. book may be NULL. */
 void bs_choice_report(bs_choice_book *book, const char *key, const bs_choice_row *rows, uint32_t count,
                       const bs_choice_row *took);
-/* A plan of the key said that of itself. Thread-safe. BS_PLUGIN BS-OP-KNOB-ECHO: a plan of the same
- * implementation with other knobs of BS_KNOB_BUILD said that it is the same binary. */
-int32_t bs_choice_echo(bs_choice_book *book, const char *key, const bs_thing *thing, const bs_op_echo *echo,
-                       bs_error *err);
+/* BS_PLUGIN BS-OP-KNOB-ECHO: an earlier plan of the implementation had other knobs of BS_KNOB_BUILD, and said
+ * that it is the same binary as this one. Both are thread-safe; book may be NULL. */
+int32_t bs_choice_build(bs_choice_book *book, const bs_op_impl *impl, const bs_op_echo *echo, bs_error *err);
+/* A plan of the key said that of itself. */
+void bs_choice_echo(bs_choice_book *book, const char *key, const bs_thing *thing, const bs_op_echo *echo);
 /* Remember why the wanted one was not taken: 1 the first time for this key, 0 later. */
 int bs_choice_refuse(bs_choice_book *book, const char *key, const char *why);
 

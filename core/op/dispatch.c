@@ -367,7 +367,10 @@ static int32_t take_echo(bs_op_host *host, bs_plan *plan, const char *key, const
   echo->knobs[sizeof echo->knobs - 1] = '\0';
   echo->build[sizeof echo->build - 1] = '\0';
   rc = bs_knobs_echoed(plan->impl, knobs, echo, err);
-  if (rc == BS_OK) rc = bs_choice_echo(host->choices, key, plan->thing, echo, err);
+  if (rc == BS_OK) rc = bs_choice_build(host->choices, plan->impl, echo, err);
+  if (rc == BS_OK && echo->build[0] == '\0' && plan->thing->build != NULL)
+    snprintf(echo->build, sizeof echo->build, "%s", plan->thing->build);
+  if (rc == BS_OK) bs_choice_echo(host->choices, key, plan->thing, echo);
   plan->has_echo = rc == BS_OK;
   return rc;
 }

@@ -42,6 +42,7 @@ typedef struct bs_entry {
   bs_plugin_self *owner;
   void *copy;  /* thing.vtable */
   void *knobs; /* the host's copies of those that it declares */
+  char build[BS_BUILD_ID_SIZE];
   char *label; /* "matmul@cpu/dnnl" for ops, else thing.name */
   const char *summary;
   const char *aliases; /* comma-separated, may be NULL */

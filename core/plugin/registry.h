@@ -14,7 +14,13 @@ typedef struct bs_thing {
   const void *vtable;
   void *state;
   bs_src_loc at;
+  const char
+      *build; /* of an op implementation with an echo: the id of the file that its code lies in, or "" */
 } bs_thing;
+
+/* version.c: the GNU build id of the loaded object that holds an address, as hex; "": it has none. */
+enum { BS_BUILD_ID_SIZE = 65 };
+void bs_build_id_of(uintptr_t address, char out[BS_BUILD_ID_SIZE]);
 
 /* Find by kind and name or alias; opens the plugin that offers it (thread-safe). BS_NOT_FOUND names
  * the nearest known name; a plugin that offers it but cannot load gives its own reason. */

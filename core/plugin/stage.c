@@ -199,6 +199,13 @@ static int32_t take_knobs(bs_entry *e, bs_error *err) {
   return bs_knobs_declared(seen, n, e->label, err);
 }
 
+/* Which file's code a plan is of, for those that do not say it themselves. */
+static void take_build(bs_entry *e) {
+  const bs_op_impl *op = e->thing.kind == BS_KIND_OP ? e->thing.vtable : NULL;
+  if (op != NULL && op->echo != NULL) bs_build_id_of((uintptr_t)op->echo, e->build);
+  e->thing.build = e->build;
+}
+
 static int32_t make_entry(bs_plugin_self *self, uint32_t kind, const void *vtable, void *state,
                           const bs_src_loc *at, bs_entry **out_entry, bs_error *err) {
   uint32_t size = 0;
@@ -225,6 +232,7 @@ static int32_t make_entry(bs_plugin_self *self, uint32_t kind, const void *vtabl
   }
   if (rc == BS_OK) rc = make_label(e, err);
   if (rc == BS_OK) rc = take_knobs(e, err);
+  if (rc == BS_OK) take_build(e);
   if (rc != BS_OK) {
     bs_entry_free(e);
     return rc;

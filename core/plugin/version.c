@@ -7,29 +7,37 @@
 #include <string.h>
 
 #include "blockshock/blockshock.h"
+#include "core/plugin/registry.h"
 
 #ifndef BS_VERSION_STRING
 #error "BS_VERSION_STRING is defined by core/CMakeLists.txt"
 #endif
 
 enum { ID_MAX_BYTES = 32 };
-static char build_id[2 * ID_MAX_BYTES + 1];
+static char build_id[BS_BUILD_ID_SIZE];
 static pthread_once_t build_id_once = PTHREAD_ONCE_INIT;
 
 const char *bs_version(void) {
   return BS_VERSION_STRING;
 }
 
-static void take_id(const unsigned char *bytes, uint32_t n) {
+/* An address, and the id of the object that it lies in. */
+typedef struct wanted {
+  uintptr_t address;
+  char *out;
+} wanted;
+
+static void take_id(const unsigned char *bytes, uint32_t n, char *out) {
   static const char hex[] = "0123456789abcdef";
   if (n > ID_MAX_BYTES) n = ID_MAX_BYTES;
   for (uint32_t i = 0; i < n; i++) {
-    build_id[2 * i] = hex[bytes[i] >> 4];
-    build_id[2 * i + 1] = hex[bytes[i] & 15];
+    out[2 * i] = hex[bytes[i] >> 4];
+    out[2 * i + 1] = hex[bytes[i] & 15];
   }
+  out[2 * (size_t)n] = '\0';
 }
 
-static void scan_notes(const char *at, size_t size) {
+static void scan_notes(const char *at, size_t size, char *out) {
   while (size >= sizeof(ElfW(Nhdr))) {
     ElfW(Nhdr) h;
     memcpy(&h, at, sizeof h);
@@ -37,7 +45,7 @@ static void scan_notes(const char *at, size_t size) {
     size_t next = desc + (((size_t)h.n_descsz + 3) & ~(size_t)3);
     if (next > size) return;
     if (h.n_type == NT_GNU_BUILD_ID && h.n_namesz == 4 && memcmp(at + name, "GNU", 4) == 0) {
-      take_id((const unsigned char *)at + desc, h.n_descsz);
+      take_id((const unsigned char *)at + desc, h.n_descsz, out);
       return;
     }
     at += next;
@@ -45,28 +53,33 @@ static void scan_notes(const char *at, size_t size) {
   }
 }
 
-/* The object whose load segments hold this file's data. */
+/* The object whose load segments hold the address. */
 static int visit(struct dl_phdr_info *info, size_t size, void *data) {
-  uintptr_t here = (uintptr_t)&build_id_once;
-  int ours = 0;
+  const wanted *w = data;
+  int holds = 0;
   (void)size;
-  (void)data;
   for (uint32_t i = 0; i < info->dlpi_phnum; i++) {
     const ElfW(Phdr) *p = &info->dlpi_phdr[i];
     uintptr_t start = (uintptr_t)info->dlpi_addr + p->p_vaddr;
-    if (p->p_type == PT_LOAD && here >= start && here - start < p->p_memsz) ours = 1;
+    if (p->p_type == PT_LOAD && w->address >= start && w->address - start < p->p_memsz) holds = 1;
   }
-  if (!ours) return 0;
+  if (!holds) return 0;
   for (uint32_t i = 0; i < info->dlpi_phnum; i++) {
     const ElfW(Phdr) *p = &info->dlpi_phdr[i];
     if (p->p_type == PT_NOTE && p->p_align <= 4)
-      scan_notes((const char *)((uintptr_t)info->dlpi_addr + p->p_vaddr), p->p_memsz);
+      scan_notes((const char *)((uintptr_t)info->dlpi_addr + p->p_vaddr), p->p_memsz, w->out);
   }
   return 1;
 }
 
+void bs_build_id_of(uintptr_t address, char out[BS_BUILD_ID_SIZE]) {
+  wanted w = {address, out};
+  out[0] = '\0';
+  dl_iterate_phdr(visit, &w);
+}
+
 static void read_build_id(void) {
-  dl_iterate_phdr(visit, NULL);
+  bs_build_id_of((uintptr_t)&build_id_once, build_id);
 }
 
 const char *bs_build_id(void) {

@@ -223,6 +223,7 @@ static const bs_thing *wrap_op(bs_context *context, const bs_wrapped *backend, c
   memcpy(w->copy, table, sizeof *table);
   w->thing.plugin = inner->plugin;
   w->thing.at = inner->at;
+  w->thing.build = inner->build;
   dress_op(w, backend->thing.name);
   (void)bs_list_push(&context->wrapped, w);
   return &w->thing;

@@ -128,6 +128,14 @@ int cpu_rows_dense(const bs_tensor_desc *desc);
 /* What a plan must keep of the query's columns: a copy, as the query's own may go. Freed by free(). */
 int32_t cpu_columns_copy(const bs_partition *partition, bs_partition **out_copy, bs_error *err);
 
+/* Knobs that several ops have: how many members of the team work (auto: all), and whether X is laid out once
+ * for all panels of a member. */
+extern const bs_knob cpu_knob_threads, cpu_knob_keep;
+/* The members that work, `width` where nothing is given. BS_CONFIG where fewer can. */
+int32_t cpu_knob_members(const bs_op_query *query, uint32_t width, uint32_t *out_members, bs_error *err);
+/* 1 on, 0 off, `fallback` where nothing is given. */
+int cpu_knob_switch(const bs_op_query *query, const char *name, int fallback);
+
 /* The activation of one f64: ops whose types are wider than the kernels'. */
 double cpu_activation_f64(uint32_t activation, double v);
 

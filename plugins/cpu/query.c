@@ -111,6 +111,29 @@ int cpu_matmul_allowed(const cpu_state *state, const char *name, bs_op_answer *a
   return cpu_answer_no(answer, BS_REASON_DISABLED, "switched off (matmul=%s)", state->matmul);
 }
 
+const bs_knob cpu_knob_threads = {sizeof(bs_knob), 0,
+                                  "threads",       "1,2,3,4,6,8,12,16,24,32,48,64,96,128",
+                                  "auto",          "members of the rank's team that work; auto: all"};
+const bs_knob cpu_knob_keep = {
+    sizeof(bs_knob), 0,
+    "keep",          "off,on",
+    "auto",          "lay X of a chunk of tokens out once for all its panels; auto: where it is small"};
+
+int32_t cpu_knob_members(const bs_op_query *query, uint32_t width, uint32_t *out_members, bs_error *err) {
+  const int64_t asked = bs_knob_int(query->knobs, "threads", width);
+  *out_members = asked < width ? (uint32_t)asked : width;
+  if (asked <= width) return BS_OK;
+  bs_fail(err, BS_CONFIG, "BS-CPU-KNOB", "%s: threads=%lld asked, %u can work", query->op, (long long)asked,
+          width);
+  bs_fail_hint(err, "threads=%u at most, or more threads a rank", width);
+  return BS_CONFIG;
+}
+
+int cpu_knob_switch(const bs_op_query *query, const char *name, int fallback) {
+  char value[8];
+  return bs_knob_find(query->knobs, name, value, sizeof value) ? strcmp(value, "on") == 0 : fallback;
+}
+
 int32_t cpu_columns_copy(const bs_partition *partition, bs_partition **out_copy, bs_error *err) {
   const size_t columns =
       partition->kind == BS_PARTITION_GATHER ? (size_t)partition->count * sizeof *partition->columns : 0;

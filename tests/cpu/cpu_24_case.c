@@ -129,6 +129,7 @@ bs_op_query f24_query(const f24_data *d, const char *op, const bs_tensor_desc *a
   q.weight_dtype = s->w_type;
   q.kept = &d->kept;
   if (forward) q.activation = s->activation;
+  if (forward) q.knobs = s->knobs;
   if (s->total > 0) {
     q.partition = &d->run;
     q.flags = BS_QUERY_X_FULL;

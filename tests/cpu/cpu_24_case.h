@@ -21,6 +21,7 @@ typedef struct f24 {
   uint32_t transposable;
   uint32_t bias, residual, activation; /* F24_FORWARD; bias and residual are dtypes */
   uint64_t seed;
+  const char *knobs; /* of the forward product's query; NULL: none */
 } f24;
 
 typedef struct f24_data {

@@ -150,6 +150,7 @@ void mc_query(const mc_data *d, const bs_tensor_desc *args[4], bs_op_query *out_
   out_query->flags = s->x_full ? BS_QUERY_X_FULL : 0;
   out_query->weight_dtype = s->dtype;
   out_query->workspace_limit = s->workspace;
+  out_query->knobs = s->knobs;
 }
 
 void mc_ask(const cx *c, const char *name, const mc_data *d, bs_op_answer *out_answer) {

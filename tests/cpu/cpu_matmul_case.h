@@ -22,6 +22,7 @@ typedef struct mc {
   uint32_t integers;  /* 1: small integers, the answer is exact */
   uint64_t workspace; /* the query's limit; 0: none */
   uint64_t seed;
+  const char *knobs; /* of the query; NULL: none */
 } mc;
 
 typedef struct mc_data {

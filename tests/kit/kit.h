@@ -98,6 +98,7 @@ typedef struct kit_found {
   char op[64], backend[64];
   uint32_t launch;  /* of a communicator */
   uint32_t phantom; /* 1: a backend whose memory holds no values */
+  uint32_t knobs;   /* of an op implementation */
 } kit_found;
 typedef struct kit_survey {
   int32_t complete, code;
@@ -188,6 +189,7 @@ void kit_num_device(const kit_case *c);
 void kit_num_rows(const kit_case *c);
 void kit_num_in_place(const kit_case *c);
 void kit_num_outside(const kit_case *c);
+void kit_num_knobs(const kit_case *c);
 void kit_method_exact(const kit_case *c);
 void kit_method_real(const kit_case *c);
 void kit_method_gradient(const kit_case *c);

@@ -58,6 +58,7 @@ static const row op_rows[] = {
     {"numerics", "rows", kit_num_rows, 0, 0, NULL},
     {"numerics", "in_place", kit_num_in_place, 0, 0, NULL},
     {"numerics", "outside", kit_num_outside, 0, 0, NULL},
+    {"numerics", "knobs", kit_num_knobs, 0, 0, NULL},
     {"threads", "plans", kit_op_together, 0, 0, NULL},
 };
 static const row backend_rows[] = {
@@ -121,6 +122,7 @@ static int fits(const kit_survey *s, const row *r, const kit_found *f) {
   if (r->body == kit_comm_processes) return f->launch == BS_LAUNCH_ATTACHED;
   if (f->kind != BS_KIND_OP) return 1;
   const kit_graph_op *graph = kit_graph_find(f->op);
+  if (r->body == kit_num_knobs) return f->knobs > 0;
   if (r->body == kit_num_outside) return strcmp(f->op, "take") == 0 || strcmp(f->op, "put") == 0;
   if (r->body == kit_num_in_place && graph != NULL) return graph->in_places > 0;
   if (r->body == kit_num_small && graph != NULL) return (int)graph->rounds;

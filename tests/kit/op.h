@@ -177,6 +177,8 @@ void kit_data_ask(const kit_actor *a, const kit_data *d, bs_op_answer *out);
 /* pack, prepare, run, and free all again. *stage says how far it came. keep: what was packed (may be NULL).
  */
 int32_t kit_data_run(kit_actor *a, kit_data *d, const char **stage, bs_error *err);
+/* What a plan of the query says of itself shows all knobs, and the values that were given (knobs.c). */
+void kit_echo_check(const kit_actor *a, const kit_data *d, const void *plan);
 /* Rubbish into all that the op writes. */
 void kit_poison_outputs(kit_data *d, int byte);
 /* A plan over the tensors as they are. */

@@ -365,6 +365,7 @@ int32_t kit_data_run(kit_actor *a, kit_data *d, const char **stage, bs_error *er
     rc = a->impl->prepare(a->state, &a->exec, &d->query, packed, &plan, err);
   }
   if (rc == BS_OK) {
+    kit_echo_check(a, d, plan);
     *stage = "run";
     rc = kit_data_run_plan(a, d, plan, err);
   }

@@ -94,6 +94,7 @@ static void describe(const kit_thing *t, kit_found *f) {
       name = op->name;
       snprintf(f->op, sizeof f->op, "%s", op->op);
       snprintf(f->backend, sizeof f->backend, "%s", op->backend);
+      f->knobs = op->n_knobs;
       break;
     }
     case BS_KIND_BACKEND:

@@ -20,6 +20,34 @@
 #define KEEP_FLOATS (1 << 20) /* X of a chunk of tokens that is packed once for all its panels: 4 MiB */
 #define KEEP_SHARE 32         /* and it is at most this part of the weight */
 #define ALONE (1 << 16)       /* multiplications below which the team is not woken */
+#define BESIDE 4              /* the most panels that a tile takes at once */
+
+static const bs_knob
+    tokens_knob = {sizeof(bs_knob), 0,
+                   "tokens",        "12:384*2",
+                   "auto",          "most tokens of a chunk, whose X and sums stay in cache; auto: 96"},
+    panels_knob = {sizeof(bs_knob),
+                   0,
+                   "panels",
+                   "8:512*2",
+                   "auto",
+                   "most panels of 16 outputs of a chunk; auto: sums of 160 KiB, 32 at least"},
+    beside_knob = {sizeof(bs_knob),
+                   0,
+                   "beside",
+                   "1,2,4",
+                   "auto",
+                   "most panels that a tile of few tokens takes at once; auto: 1 of f32 "
+                   "weights that come from memory, else 4"},
+    ahead_knob = {sizeof(bs_knob),
+                  0,
+                  "ahead",
+                  "off,1,2,4,6,8,12",
+                  "auto",
+                  "tokens of a chunk from which weights are asked for ahead; auto: 1 of 16-bit "
+                  "weights, 4 of pairs of bf16, 6 of f32"};
+static const bs_knob *const knobs[] = {&tokens_knob, &panels_knob,   &beside_knob,
+                                       &ahead_knob,  &cpu_knob_keep, &cpu_knob_threads};
 
 /* What one member works in. */
 typedef struct scratch {
@@ -43,10 +71,11 @@ typedef struct matmul_plan {
   int64_t ahead;                      /* tokens from which weights are asked for ahead */
   int64_t max_tokens;                 /* of a chunk */
   int64_t max_panels;
-  int keep;                   /* X of a chunk of tokens is packed once */
-  int64_t c_ld;               /* floats between rows of C; not a power of two */
-  void *memory;               /* scratch of all members, where `members` points into */
-  uint64_t each, x, c, panel; /* floats of a member, and of its parts */
+  int64_t told_tokens, told_panels, beside; /* as the echo tells them: beside 0: by tokens */
+  int keep;                                 /* X of a chunk of tokens is packed once */
+  int64_t c_ld;                             /* floats between rows of C; not a power of two */
+  void *memory;                             /* scratch of all members, where `members` points into */
+  uint64_t each, x, c, panel;               /* floats of a member, and of its parts */
   uint32_t width;
   scratch *members;
 } matmul_plan;
@@ -98,14 +127,20 @@ static void pack_x(const matmul_call *call, const chunk *c, int64_t first, int64
 /* How many panels at once, and whether to prefetch. A weight that comes from memory is read fastest as one
  * stream that the hardware foresees, one panel after the other, as long as the arithmetic keeps up with it;
  * 16-bit panels need several at once for that, and prefetching then. Measured (docs/performance.md). */
-static void choose_order(matmul_plan *plan) {
+static void choose_order(matmul_plan *plan, const char *told) {
+  char ahead[8];
   const uint64_t bytes = (uint64_t)plan->w->panels * CPU_PANEL * (uint64_t)plan->w->K * plan->w->size;
   const int streamed = bytes >= cpu_streamed_bytes();
   const int half = plan->w_index != 0 && !plan->dot;
   memcpy(plan->panels, half ? plan->kernels->panels_half : plan->kernels->panels, sizeof plan->panels);
   plan->ahead = half ? 1 : plan->dot ? 4 : 6;
-  for (int64_t t = 1; streamed && !half && t <= plan->kernels->tokens; t++)
-    plan->panels[t] = plan->dot && t >= 4 && t < 8 ? 2 : 1;
+  if (bs_knob_find(told, "ahead", ahead, sizeof ahead))
+    plan->ahead = bs_knob_int(told, "ahead", INT64_MAX); /* off */
+  plan->beside = bs_knob_int(told, "beside", streamed && !half ? (plan->dot ? 0 : 1) : BESIDE);
+  for (int64_t t = 1; t <= plan->kernels->tokens; t++) {
+    const int32_t most = plan->beside > 0 ? (int32_t)plan->beside : t >= 4 && t < 8 ? 2 : 1;
+    if (plan->panels[t] > most || plan->beside == 0) plan->panels[t] = most;
+  }
 }
 
 /* What comes after panel p of the chunk's block: the next panels, the next block, the next chunk. */
@@ -235,7 +270,7 @@ static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stre
     return bs_fail(err, BS_INVALID_ARGUMENT, "BS-CPU-BATCH", "%lld tokens, prepared for %lld",
                    (long long)call.tokens, (long long)plan->shape.B);
   place_scratch(plan);
-  if ((double)call.tokens * (double)plan->shape.N * (double)plan->shape.K < ALONE) {
+  if (plan->width == 1 || (double)call.tokens * (double)plan->shape.N * (double)plan->shape.K < ALONE) {
     run_share(&call, 0, 1);
     return BS_OK;
   }
@@ -255,17 +290,21 @@ static void plan_free(void *opaque) {
 /* How the work is cut, and the floats that a member works in: parts of `each`, each on a cache line of its
  * own. */
 typedef struct sizes {
-  int64_t tokens, panels, c_ld; /* of a chunk */
+  int64_t told_tokens, told_panels; /* the most of a chunk, however few there are */
+  int64_t tokens, panels, c_ld;     /* of a chunk */
   uint64_t x, c, panel, each;
   int keep; /* x has room for all columns of the tokens */
 } sizes;
 
-static sizes choose_sizes(const cpu_matmul *shape) {
+static sizes choose_sizes(const cpu_matmul *shape, const bs_op_query *query) {
   sizes s;
   const int64_t all = (shape->N + CPU_PANEL - 1) / CPU_PANEL;
-  s.tokens = shape->B < 1 ? 1 : shape->B < MAX_TOKENS ? shape->B : MAX_TOKENS;
+  s.told_tokens = bs_knob_int(query->knobs, "tokens", MAX_TOKENS);
+  s.tokens = shape->B < s.told_tokens ? shape->B : s.told_tokens;
+  if (s.tokens < 1) s.tokens = 1;
   s.panels = C_FLOATS / (s.tokens * CPU_PANEL);
   if (s.panels < MIN_PANELS) s.panels = MIN_PANELS;
+  s.told_panels = s.panels = bs_knob_int(query->knobs, "panels", s.panels);
   if (s.panels > all) s.panels = all;
   s.c_ld = s.panels * CPU_PANEL + 16; /* not a power of two */
   const int64_t blocks = (shape->K + CPU_K_BLOCK - 1) / CPU_K_BLOCK;
@@ -273,6 +312,7 @@ static sizes choose_sizes(const cpu_matmul *shape) {
   const uint32_t size = BS_DTYPE_BYTES(shape->weight_type);
   s.keep = s.panels < all && blocks > 1 && kept <= KEEP_FLOATS &&
            (double)kept * sizeof(float) * KEEP_SHARE <= (double)shape->N * (double)shape->K * size;
+  s.keep = cpu_knob_switch(query, "keep", s.keep);
   s.x = (uint64_t)(s.keep ? kept : s.tokens * CPU_X_LD);
   s.c = (uint64_t)(s.tokens * s.c_ld);
   s.panel = shape->weight_type != BS_F32 ? (uint64_t)CPU_K_BLOCK * CPU_PANEL : 0;
@@ -294,7 +334,7 @@ static int32_t make_scratch(matmul_plan *plan, const sizes *s, bs_error *err) {
 static int judge(const cpu_state *state, const bs_op_query *query, cpu_matmul *out_shape, sizes *out_sizes,
                  bs_op_answer *answer) {
   if (!cpu_matmul_allowed(state, "packed", answer) || !cpu_matmul_read(query, out_shape, answer)) return 0;
-  *out_sizes = choose_sizes(out_shape);
+  *out_sizes = choose_sizes(out_shape, query);
   return cpu_workspace_fits(query, out_sizes->each * sizeof(float), answer);
 }
 
@@ -327,20 +367,43 @@ static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *que
     plan->x_index = cpu_type_index(plan->shape.x_type);
     plan->w_index = cpu_type_index(plan->shape.weight_type);
     plan->width = cpu_workspace_members(query, s.each * sizeof(float), plan->width);
+    rc = cpu_knob_members(query, plan->width, &plan->width, err);
+    plan->told_tokens = s.told_tokens;
+    plan->told_panels = s.told_panels;
     plan->max_tokens = s.tokens;
     plan->keep = s.keep;
     plan->max_panels = s.panels;
     plan->c_ld = s.c_ld;
     plan->dot = plan->w_index == 1 && plan->kernels->dot != NULL;
     plan->tile = plan->dot ? plan->kernels->dot : plan->kernels->tile[plan->w_index];
-    choose_order(plan);
-    rc = make_scratch(plan, &s, err);
+    choose_order(plan, query->knobs);
+    if (rc == BS_OK) rc = make_scratch(plan, &s, err);
   }
   if (rc != BS_OK) {
     plan_free(plan);
     return rc;
   }
   *out_plan = plan;
+  return BS_OK;
+}
+
+static int32_t echo(const void *opaque, bs_op_echo *out_echo) {
+  const matmul_plan *plan = opaque;
+  bs_op_echo told;
+  bs_echo_begin(&told);
+  bs_echo_int(&told, "tokens", plan->told_tokens);
+  bs_echo_int(&told, "panels", plan->told_panels);
+  if (plan->beside > 0)
+    bs_echo_int(&told, "beside", plan->beside);
+  else
+    bs_echo_word(&told, "beside", "auto"); /* 2 of four to seven tokens, else 1 */
+  if (plan->ahead < INT64_MAX)
+    bs_echo_int(&told, "ahead", plan->ahead);
+  else
+    bs_echo_word(&told, "ahead", "off");
+  bs_echo_word(&told, "keep", plan->keep ? "on" : "off");
+  bs_echo_int(&told, "threads", plan->width);
+  bs_out_copy(out_echo, &told, sizeof told);
   return BS_OK;
 }
 
@@ -380,4 +443,7 @@ const bs_op_impl cpu_matmul_packed = {
     .prepare = prepare,
     .run = run,
     .plan_free = plan_free,
+    .n_knobs = sizeof knobs / sizeof knobs[0],
+    .knobs = knobs,
+    .echo = echo,
 };

@@ -22,6 +22,21 @@
 #define AT_LD (2 * CPU_UNIT_VALUES)
 #define TILE_VALUES (2 * CPU_UNIT_VALUES * CPU_PANEL) /* of a panel's block */
 
+static const bs_knob
+    form_knob = {sizeof(bs_knob),
+                 0,
+                 "form",
+                 "narrow,wide",
+                 "auto",
+                 "outputs (narrow) or tokens (wide) in the lanes; auto: by the tokens of a call"},
+    tokens_knob = {sizeof(bs_knob), 0,      "tokens",
+                   "16:64+16",      "auto", "most tokens of a tile, whose X stays in cache; auto: 64"},
+    panels_knob = {sizeof(bs_knob), 0,
+                   "panels",        "4:32*2",
+                   "auto",          "panels of 16 outputs of a chunk, whose sums stay in cache; auto: 32"};
+static const bs_knob *const knobs[] = {&form_knob, &tokens_knob, &panels_knob, &cpu_knob_keep,
+                                       &cpu_knob_threads};
+
 /* What one member works in. */
 typedef struct scratch {
   float *x;      /* rows, or [block][64][64] */
@@ -41,6 +56,9 @@ typedef struct matmul_plan {
   int64_t begin;  /* of the columns in X */
   int64_t blocks; /* of 64 columns */
   int64_t x_ld, c_ld, chunk;
+  int64_t tile;        /* tokens of one */
+  int64_t told_panels; /* of a chunk, however few there are */
+  int64_t narrow_most; /* tokens of a call up to which outputs are in the lanes */
   int keep;            /* X of a tile is turned once */
   int dot;             /* bf16 products of pairs: outputs in the lanes for any number of tokens */
   void *memory;        /* scratch of all members, where `members` points into */
@@ -195,10 +213,10 @@ static void load_rows(const matmul_call *call, const scratch *s, int64_t token, 
 static void run_tile(const matmul_call *call, const scratch *s, int64_t begin, int64_t end, int64_t token,
                      int64_t tokens) {
   const matmul_plan *plan = call->plan;
-  const int narrow = plan->dot || call->tokens <= plan->kernels->narrow_most;
+  const int narrow = plan->dot || call->tokens <= plan->narrow_most;
   if (narrow) load_rows(call, s, token, tokens);
   for (int64_t p = begin, stop; p < end; p = stop) {
-    stop = (p / CPU_CHUNK24 + 1) * CPU_CHUNK24;
+    stop = (p / plan->told_panels + 1) * plan->told_panels; /* never across CPU_CHUNK24 */
     if (stop > end) stop = end;
     const chunk c = {token, tokens, p, stop - p, s, plan->keep && p > begin};
     const int64_t sums = narrow ? tokens * plan->c_ld : plan->chunk * CPU_PANEL * CPU_WIDE_TOKENS;
@@ -218,7 +236,7 @@ static void run_share(void *arg, uint32_t member, uint32_t width) {
   if (member >= members) return;
   cpu_share(plan->w->panels, member, members, &begin, &end);
   if (begin == end) return;
-  const int64_t tiles = (call->tokens + CPU_WIDE_TOKENS - 1) / CPU_WIDE_TOKENS;
+  const int64_t tiles = (call->tokens + plan->tile - 1) / plan->tile;
   for (int64_t i = 0; i < tiles; i++) {
     int64_t first, last;
     cpu_share(call->tokens, (uint32_t)i, (uint32_t)tiles, &first, &last);
@@ -256,7 +274,7 @@ static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stre
     return bs_fail(err, BS_INVALID_ARGUMENT, "BS-CPU-BATCH", "%lld tokens, prepared for %lld",
                    (long long)call.tokens, (long long)plan->shape.B);
   place_scratch(plan);
-  if ((double)call.tokens * (double)plan->shape.N * (double)plan->shape.K < ALONE) {
+  if (plan->width == 1 || (double)call.tokens * (double)plan->shape.N * (double)plan->shape.K < ALONE) {
     run_share((void *)&call, 0, 1);
     return BS_OK;
   }
@@ -276,24 +294,29 @@ static void plan_free(void *opaque) {
 
 /* How the work is cut, and the floats that a member works in: parts, each on a cache line of its own. */
 typedef struct sizes {
-  int64_t blocks, x_ld, c_ld, chunk;
+  int64_t blocks, x_ld, c_ld, chunk, tile, told_panels, narrow_most;
   uint64_t x, c, each;
   int keep, dot;
 } sizes;
 
-static sizes choose_sizes(const cpu_kernels *kernels, const cpu_matmul *shape) {
+static sizes choose_sizes(const cpu_kernels *kernels, const cpu_matmul *shape, const bs_op_query *query) {
   sizes s;
+  char form[8];
   const int64_t all = (shape->N + CPU_PANEL - 1) / CPU_PANEL;
-  s.dot = shape->weight_type == BS_BF16 && kernels->narrow24_dot != NULL;
-  const int64_t most = s.dot ? CPU_WIDE_TOKENS : kernels->narrow_most,
+  const int told = bs_knob_find(query->knobs, "form", form, sizeof form), wide = told && form[0] == 'w';
+  s.tile = bs_knob_int(query->knobs, "tokens", CPU_WIDE_TOKENS);
+  s.told_panels = bs_knob_int(query->knobs, "panels", CPU_CHUNK24);
+  s.narrow_most = wide ? 0 : told ? INT64_MAX : kernels->narrow_most;
+  s.dot = shape->weight_type == BS_BF16 && kernels->narrow24_dot != NULL && !wide;
+  const int64_t most = s.dot || s.narrow_most > s.tile ? s.tile : s.narrow_most,
                 narrow = shape->B < most ? shape->B : most;
   s.blocks = (shape->K + CPU_WIDE_COLUMNS - 1) / CPU_WIDE_COLUMNS;
   s.x_ld = s.blocks * CPU_WIDE_COLUMNS + 16; /* not a power of two */
-  s.chunk = all < CPU_CHUNK24 ? (all > 0 ? all : 1) : CPU_CHUNK24;
+  s.chunk = all < s.told_panels ? (all > 0 ? all : 1) : s.told_panels;
   s.c_ld = s.chunk * CPU_PANEL + 16;
-  s.keep = s.blocks * BLOCK_FLOATS <= KEEP_FLOATS;
+  s.keep = cpu_knob_switch(query, "keep", s.blocks * BLOCK_FLOATS <= KEEP_FLOATS);
   s.x = (uint64_t)(narrow * s.x_ld / (s.dot ? 2 : 1));
-  if (!s.dot && shape->B > most) {
+  if (!s.dot && shape->B > s.narrow_most) {
     const uint64_t turned = (uint64_t)((s.keep ? s.blocks : 1) * BLOCK_FLOATS);
     if (turned > s.x) s.x = turned;
   }
@@ -346,7 +369,7 @@ static int judge(const cpu_state *state, const bs_op_query *query, cpu_matmul *s
   const int read = query->args[0]->dtype == BS_I8 ? read_integers(query, shape, answer)
                                                   : cpu_matmul_read(query, shape, answer);
   if (!read || !cpu_kept_fits(query, shape->N, shape->K, answer)) return 0;
-  *out_sizes = choose_sizes(&state->kernels, shape);
+  *out_sizes = choose_sizes(&state->kernels, shape, query);
   return cpu_workspace_fits(query, out_sizes->each * sizeof(float), answer);
 }
 
@@ -373,19 +396,37 @@ static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *que
     if (query->partition != NULL && (query->flags & BS_QUERY_X_FULL) != 0)
       plan->begin = query->partition->begin;
     plan->width = cpu_workspace_members(query, s.each * sizeof(float), plan->width);
+    rc = cpu_knob_members(query, plan->width, &plan->width, err);
+    plan->tile = s.tile;
+    plan->told_panels = s.told_panels;
+    plan->narrow_most = s.narrow_most;
     plan->blocks = s.blocks;
     plan->x_ld = s.x_ld;
     plan->c_ld = s.c_ld;
     plan->chunk = s.chunk;
     plan->keep = s.keep;
     plan->dot = s.dot;
-    rc = make_scratch(plan, &s, err);
+    if (rc == BS_OK) rc = make_scratch(plan, &s, err);
   }
   if (rc != BS_OK) {
     plan_free(plan);
     return rc;
   }
   *out_plan = plan;
+  return BS_OK;
+}
+
+static int32_t echo(const void *opaque, bs_op_echo *out_echo) {
+  const matmul_plan *plan = opaque;
+  const int narrow = plan->dot || plan->shape.B <= plan->narrow_most;
+  bs_op_echo told;
+  bs_echo_begin(&told);
+  bs_echo_word(&told, "form", narrow ? "narrow" : "wide"); /* of a call with all tokens */
+  bs_echo_int(&told, "tokens", plan->tile);
+  bs_echo_int(&told, "panels", plan->told_panels);
+  bs_echo_word(&told, "keep", plan->keep ? "on" : "off");
+  bs_echo_int(&told, "threads", plan->width);
+  bs_out_copy(out_echo, &told, sizeof told);
   return BS_OK;
 }
 
@@ -417,4 +458,7 @@ const bs_op_impl cpu_matmul24 = {
     .prepare = prepare,
     .run = run,
     .plan_free = plan_free,
+    .n_knobs = sizeof knobs / sizeof knobs[0],
+    .knobs = knobs,
+    .echo = echo,
 };
