@@ -189,6 +189,19 @@ int32_t args_no_words(const args *a, bs_error *err) {
   return BS_USAGE;
 }
 
+/* Words from column `from` on, at most 100 columns wide; no line begins with a dash, as an option's does. */
+static void print_wrapped(const char *text, size_t from) {
+  const size_t room = 100 - from;
+  while (strlen(text) > room) {
+    size_t end = room;
+    while (end > 0 && (text[end] != ' ' || text[end + 1] == '-')) end--;
+    if (end == 0) break; /* a word that is longer */
+    printf("%.*s\n%*s", (int)end, text, (int)from, "");
+    text += end + 1;
+  }
+  printf("%s\n", text);
+}
+
 void args_print_options(const args_option *options, size_t n_options) {
   for (size_t i = 0; i < n_options; i++) {
     char left[64];
@@ -199,6 +212,7 @@ void args_print_options(const args_option *options, size_t n_options) {
       n = snprintf(left, sizeof left, "      --%s", options[i].name);
     }
     if (options[i].value != NULL) snprintf(left + n, sizeof left - (size_t)n, " %s", options[i].value);
-    printf("%-30s %s\n", left, options[i].doc);
+    const int wide = printf("%-30s ", left);
+    print_wrapped(options[i].doc, wide > 31 ? (size_t)wide : 31);
   }
 }

@@ -94,11 +94,9 @@ void help_ladder(void) {
       "usage: bsrun ladder [METHOD]... [options]\n"
       "\n"
       "Every way to split one layer that METHOD, --masks, --overlap and --vary give, and the dense layer\n"
-      "beside them: what each should take by this machine's constants, what it takes (all in turn, in one "
-      "sampling; the first named "
-      "is\n"
-      "what the others are held against), and where its time goes. Nothing is judged: `bsrun run` proves "
-      "numbers.\n"
+      "beside them: what each should take by this machine's constants, what it takes (all in turn, in one\n"
+      "sampling; the first named is what the others are held against), and where its time goes. Nothing\n"
+      "is judged: `bsrun run` proves numbers.\n"
       "Without METHOD: all five. `bsrun --method auto` takes the best of the same ladder.\n"
       "\n",
       stdout);

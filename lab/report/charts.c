@@ -156,6 +156,37 @@ static int32_t add_measure(const json_t *lines, const measure *m, bs_chart **cha
   return rc;
 }
 
+/* Lines over something else than a size. */
+static const struct {
+  const char *facet;
+  bs_lines_spec spec;
+} over_others[] = {
+    {"none",
+     {.id = "bus-over-bytes",
+      .title = "Bus bandwidth over the bytes of an exchange",
+      .what = "What a rank sends in a forward, and how fast: busbw of nccl-tests. A rising line is latency, "
+              "a flat "
+              "one the rate of the wire. The time is the median of the exchange, waiting for the others "
+              "included.",
+      .x = "sent_bytes",
+      .x_name = "bytes that a rank sends",
+      .x_scale = BS_SCALE_LOG2,
+      .y_scale = BS_SCALE_LOG10,
+      .y = "bus_GBps",
+      .y_name = "GB/s"}},
+    {"sweep",
+     {.id = "memory-over-points",
+      .title = "Peak memory over the points of a sweep",
+      .what = "Bytes of all ranks, in the order in which the sweep ran its points.",
+      .x = "place",
+      .x_name = "point, from 1",
+      .x_scale = BS_SCALE_LINEAR,
+      .y_scale = BS_SCALE_LOG10,
+      .y = "memory_peak_bytes",
+      .y_name = "MiB",
+      .factor = 1.0 / 1048576}},
+};
+
 /* ---- the whole list ---- */
 
 static int32_t add(bs_chart_fn draw, const json_t *rows, bs_chart **charts, size_t *n, bs_error *err) {
@@ -219,9 +250,11 @@ int32_t bs_report_charts(const json_t *model, bs_chart **out_charts, size_t *out
     rc = add_compared(bs_chart_heat, json_object_get(model, "comparisons"), out_charts, out_n, err);
   for (size_t i = 0; rc == BS_OK && i < sizeof measures / sizeof measures[0]; i++)
     rc = add_measure(lines, &measures[i], out_charts, out_n, err);
+  for (size_t i = 0; rc == BS_OK && i < sizeof over_others / sizeof over_others[0]; i++)
+    rc = bs_charts_add_lines(lines, &over_others[i].spec, over_others[i].facet, 2, out_charts, out_n, err);
   if (rc == BS_OK) rc = add(bs_chart_roofline, lines, out_charts, out_n, err);
   if (rc == BS_OK) rc = add(bs_chart_regions, latest, out_charts, out_n, err);
-  if (rc == BS_OK) rc = add(bs_chart_residual, latest, out_charts, out_n, err);
+  if (rc == BS_OK) rc = add(bs_chart_residual, json_object_get(model, "arms"), out_charts, out_n, err);
   if (rc == BS_OK) rc = add_sampled(model, out_charts, out_n, err);
   if (rc != BS_OK) {
     bs_charts_free(*out_charts, *out_n);

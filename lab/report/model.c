@@ -43,6 +43,18 @@ static void drop_nulls(json_t *row) {
   }
 }
 
+/* What a rank sends in a forward, and the rate of it: nccl-tests' busbw, as the bytes are those of the ring.
+ */
+static void derive_exchange(json_t *row) {
+  const double ranks = bs_row_number(row, "world_size"), sent = bs_row_number(row, "bytes_wire") / ranks,
+               ms = bs_row_number(row, "regions.allreduce");
+  const char *phase = bs_row_text(row, "phase");
+  if (!(ranks > 1 && sent > 0 && ms > 0) || strcmp(phase, "phase1_forward") != 0)
+    return; /* else: several passes */
+  bs_row_set(row, "sent_bytes", sent);
+  bs_row_set(row, "bus_GBps", sent / ms * 1e-6);
+}
+
 /* What follows from a row, in the same row. */
 static void derive(json_t *row, const char *root) {
   drop_nulls(row);
@@ -57,6 +69,9 @@ static void derive(json_t *row, const char *root) {
   }
   const double forward = bs_row_number(row, "regions.forward");
   if (forward > 0 && weights > 0) bs_row_set(row, "forward_ns_per_byte", forward * 1e6 / weights);
+  derive_exchange(row);
+  const double point = bs_row_number(row, "point");
+  if (!isnan(point)) bs_row_set(row, "place", point + 1);
   json_object_set_new(row, "root", json_string(root));
 }
 
@@ -325,11 +340,13 @@ static int is_square(const json_t *rows) {
 static int32_t add_derived(json_t *model, bs_error *err) {
   json_t *rows = json_object_get(model, "rows"), *latest = json_object_get(model, "latest"), *row;
   json_t *comparisons = json_object_get(model, "comparisons"), *lines = json_object_get(model, "lines");
-  json_t *peers = peers_of(rows);
+  json_t *arms = json_object_get(model, "arms"), *peers = peers_of(rows);
   if (peers == NULL) return bs_no_memory(err, "a report");
   const series_rule rule = {bs_rows_differ(latest), threads_differ(latest), is_square(latest)};
   size_t i, compared = 0, lined = 0;
   json_array_foreach(latest, i, row) {
+    json_array_append(arms, row);
+    json_array_extend(arms, (json_t *)(uintptr_t)peers_at(peers, row)); /* nothing: there are none */
     if (!isnan(bs_row_number(row, "speedup")))
       compared += compare_with(comparisons, row, peers_at(peers, row));
   }
@@ -353,9 +370,10 @@ int32_t bs_model_derive(json_t *model, bs_error *err) {
 }
 
 int32_t bs_report_model(const bs_report_request *request, json_t **out_model, bs_error *err) {
-  json_t *model = json_pack("{s:[], s:[], s:[], s:[], s:[], s:[], s:[], s:[], s:[], s:[], s:i, s:i, s:{}}",
-                            "rows", "latest", "comparisons", "lines", "samples", "warnings", "refused",
-                            "untried", "notes", "commands", "unfinished", 0, "damaged", 0, "env");
+  json_t *model =
+      json_pack("{s:[], s:[], s:[], s:[], s:[], s:[], s:[], s:[], s:[], s:[], s:[], s:i, s:i, s:{}}", "rows",
+                "latest", "arms", "comparisons", "lines", "samples", "warnings", "refused", "untried",
+                "notes", "commands", "unfinished", 0, "damaged", 0, "env");
   size_t n = 0;
   *out_model = NULL;
   int32_t rc = model != NULL ? BS_OK : bs_no_memory(err, "a report");

@@ -4,111 +4,78 @@
 
 #include <string.h>
 
-enum {
-  BAR = 34,
-  GAP = 14,
-  LEFT = 70,
-  TOP = 64,
-  HEIGHT = 300,
-  PANEL_GAP = 60,
-  LEGEND = 28,
-  MOST_METHODS = 16
-};
+#include "lab/report/chart.h"
+
+enum { BAR = 34, GAP = 14, PANEL_GAP = 60, WIDTH = 760, HEIGHT = 420, EDGES = 90 };
 
 static const struct {
-  const char *key, *name, *colour;
-} terms[] = {{"compute_us", "compute", "#4477aa"},       {"memory_us", "memory", "#66ccee"},
-             {"launch_us", "launch", "#bbbbbb"},         {"wire_latency_us", "wire latency", "#ccbb44"},
-             {"wire_bytes_us", "wire bytes", "#ee6677"}, {"wait_us", "wait", "#aa3377"}};
+  const char *key, *name;
+  int colour;
+} terms[] = {{"compute_us", "compute", 0},       {"memory_us", "memory", 6},
+             {"launch_us", "launch", 4},         {"wire_latency_us", "wire latency", 5},
+             {"wire_bytes_us", "wire bytes", 1}, {"wait_us", "wait", 3}};
 enum { TERMS = sizeof terms / sizeof terms[0] };
 
-static double number(const json_t *row, const char *key) {
-  return json_number_value(json_object_get(row, key));
-}
-
-static const char *method_of(const json_t *row) {
-  const char *name = json_string_value(json_object_get(row, "method"));
-  return name != NULL ? name : "";
-}
-
-static void text(FILE *out, double x, double y, const char *anchor, const char *words) {
-  fprintf(out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">", x, y, anchor);
-  for (; *words != '\0'; ++words) {
-    if (*words == '<' || *words == '&')
-      fputs(*words == '<' ? "&lt;" : "&amp;", out);
-    else
-      fputc(*words, out);
-  }
-  fputs("</text>\n", out);
-}
-
-static void bar(FILE *out, const json_t *row, double x, double most) {
-  char label[32];
-  double y = TOP + HEIGHT;
+static void draw_bar(bs_svg *svg, const json_t *row, double x) {
+  char text[96], css[16];
+  double sum = 0;
   for (int t = 0; t < TERMS; ++t) {
-    const double h = most > 0 ? number(row, terms[t].key) / most * HEIGHT : 0;
-    if (!(h > 0)) continue;
-    y -= h;
-    fprintf(out,
-            "<rect x=\"%.1f\" y=\"%.2f\" width=\"%d\" height=\"%.2f\" fill=\"%s\"><title>%s: %.3f "
-            "us</title></rect>\n",
-            x, y, BAR, h, terms[t].colour, terms[t].name, number(row, terms[t].key));
+    const double us = bs_row_number(row, terms[t].key);
+    if (!(us > 0)) continue;
+    const double foot = bs_scale_at(&svg->y, sum), head = bs_scale_at(&svg->y, sum + us);
+    snprintf(text, sizeof text, "%s: %.3f us", terms[t].name, us);
+    snprintf(css, sizeof css, "s%d fill", terms[t].colour);
+    bs_svg_bar(svg, x, head, BAR, foot - head, css, text);
+    sum += us;
   }
-  snprintf(label, sizeof label, "%.4g", number(row, "simulated_us"));
-  text(out, x + BAR / 2.0, y - 4, "middle", label);
-  snprintf(label, sizeof label, "%.0f", number(row, "world_size"));
-  text(out, x + BAR / 2.0, TOP + HEIGHT + 16, "middle", label);
+  bs_svg_number(text, bs_row_number(row, "simulated_us"));
+  bs_svg_text(svg, x + BAR / 2.0, bs_scale_at(&svg->y, sum) - 4, "middle", "name", text);
+  snprintf(text, sizeof text, "%.0f", bs_row_number(row, "world_size"));
+  bs_svg_text(svg, x + BAR / 2.0, svg->bottom + 16, "middle", "soft", text);
 }
 
-static void axis(FILE *out, double most, double width) {
-  for (int i = 0; i <= 4; ++i) {
-    char label[32];
-    const double y = TOP + HEIGHT - i * HEIGHT / 4.0;
-    fprintf(out, "<line x1=\"%d\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#dddddd\"/>\n", LEFT, width, y,
-            y);
-    snprintf(label, sizeof label, "%.4g", most * i / 4);
-    text(out, LEFT - 6, y + 4, "end", label);
-  }
-  text(out, LEFT - 6, TOP - 12, "end", "us");
+/* Is row i the first of its method? */
+static int begins(const json_t *rows, size_t i) {
+  return i == 0 || strcmp(bs_row_text(json_array_get(rows, i), "method"),
+                          bs_row_text(json_array_get(rows, i - 1), "method")) != 0;
 }
 
-static void legend(FILE *out) {
-  double x = LEFT;
+static void draw(const json_t *rows, const char *title, bs_text *out) {
+  const char *names[TERMS];
+  int colours[TERMS];
+  const size_t n = json_array_size(rows);
+  size_t panels = 0;
+  bs_svg svg;
+  for (size_t i = 0; i < n; ++i) panels += (size_t)begins(rows, i);
+  const double width = EDGES + (double)n * (BAR + GAP) + (double)panels * PANEL_GAP;
+  bs_svg_begin(&svg, out, width > WIDTH ? width : WIDTH, HEIGHT, title);
+  bs_svg_text(&svg, 4, svg.top, "start", "name", title);
+  svg.top += 2 * GAP;
   for (int t = 0; t < TERMS; ++t) {
-    fprintf(out, "<rect x=\"%.1f\" y=\"%d\" width=\"12\" height=\"12\" fill=\"%s\"/>\n", x, LEGEND,
-            terms[t].colour);
-    text(out, x + 16, LEGEND + 11, "start", terms[t].name);
-    x += 110;
+    names[t] = terms[t].name;
+    colours[t] = terms[t].colour;
   }
+  bs_svg_legend(&svg, names, colours, TERMS);
+  svg.y = bs_scale_of(BS_SCALE_LINEAR);
+  bs_scale_fit(&svg.y, 0);
+  for (size_t i = 0; i < n; ++i) bs_scale_fit(&svg.y, bs_row_number(json_array_get(rows, i), "simulated_us"));
+  bs_svg_axes(&svg, NULL, "us");
+  double x = svg.left + GAP;
+  for (size_t i = 0; i < n; ++i, x += BAR + GAP) {
+    const json_t *row = json_array_get(rows, i);
+    if (begins(rows, i) && i > 0) x += PANEL_GAP;
+    if (begins(rows, i)) bs_svg_text(&svg, x, svg.bottom + 34, "start", "name", bs_row_text(row, "method"));
+    draw_bar(&svg, row, x);
+  }
+  bs_svg_end(&svg);
 }
 
 int bs_scale_svg(FILE *out, const json_t *rows, const char *title) {
-  const size_t n = json_array_size(rows);
-  double most = 0, x = LEFT + GAP;
-  size_t panels = 1;
-  for (size_t i = 0; i < n; ++i) {
-    const double us = number(json_array_get(rows, i), "simulated_us");
-    if (us > most) most = us;
-    if (i > 0 && strcmp(method_of(json_array_get(rows, i)), method_of(json_array_get(rows, i - 1))) != 0)
-      ++panels;
-  }
-  const double width = LEFT + 2 * GAP + (double)n * (BAR + GAP) + (double)(panels - 1) * PANEL_GAP,
-               whole = width > 760 ? width : 760;
-  fprintf(out,
-          "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%d\" font-family=\"sans-serif\" "
-          "font-size=\"11\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n",
-          whole, TOP + HEIGHT + 52);
-  text(out, LEFT, 16, "start", title);
-  legend(out);
-  axis(out, most, width);
-  for (size_t i = 0; i < n; ++i) {
-    const json_t *row = json_array_get(rows, i);
-    const int first = i == 0 || strcmp(method_of(row), method_of(json_array_get(rows, i - 1))) != 0;
-    if (first && i > 0) x += PANEL_GAP;
-    if (first) text(out, x, TOP + HEIGHT + 36, "start", method_of(row));
-    bar(out, row, x, most);
-    x += BAR + GAP;
-  }
-  fputs("</svg>\n", out);
-  return ferror(out) ? -1 : 0;
+  bs_text chart = {0}, file = {0};
+  draw(rows, title, &chart);
+  if (!chart.failed) bs_svg_document(&file, chart.data);
+  const int wrong = chart.failed || file.failed || fwrite(file.data, 1, file.size, out) != file.size;
+  bs_text_free(&chart);
+  bs_text_free(&file);
+  return wrong || ferror(out) ? -1 : 0;
 }

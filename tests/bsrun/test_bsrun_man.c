@@ -52,6 +52,17 @@ static int has_word(const char *text, const char *word) {
   return 0;
 }
 
+/* Options of every help, and all lines of two, fit 100 columns. */
+static void must_fit(const char *verb, const char *help) {
+  const int whole = strcmp(verb, "compare") == 0 || strcmp(verb, "ladder") == 0;
+  for (const char *line = help; *line != '\0'; line += strcspn(line, "\n"), line += *line == '\n') {
+    const size_t blanks = strspn(line, " ");
+    const int of_option = blanks >= 31 || (blanks == 6 && line[6] == '-');
+    ck_assert_msg(!(whole || of_option) || strcspn(line, "\n") <= 100, "%s: %.*s", verb,
+                  (int)strcspn(line, "\n"), line);
+  }
+}
+
 /* Every word of every help is there, in the section of its verb and in the same order. */
 START_TEST(has_all_of_the_help) {
   char *page = the_page(), heading[64];
@@ -60,6 +71,7 @@ START_TEST(has_all_of_the_help) {
   for (char *save = NULL, *verb = strtok_r(verbs.out, "\n", &save); verb != NULL;
        verb = strtok_r(NULL, "\n", &save)) {
     ran help = bsrun(dir, "help", verb, NULL);
+    must_fit(verb, help.out);
     snprintf(heading, sizeof heading, ".SS bsrun %s ", verb);
     const char *at = strstr(page, heading);
     ck_assert_msg(at != NULL, "no section of %s", verb);
@@ -106,7 +118,7 @@ START_TEST(has_every_verb_and_option) {
        line = strchr(line, '\n')) { /* "  name   what" and options */
     char word[64];
     line += *line == '\n';
-    if (strncmp(line, "  ", 2) == 0 && sscanf(line, " %63[-A-Za-z]", word) == 1)
+    if (strncmp(line, "  ", 2) == 0 && strspn(line, " ") < 31 && sscanf(line, " %63[-A-Za-z]", word) == 1)
       ck_assert_msg(has_word(page, word), "%s of --help is not in the page", word);
   }
   ran_free(&help);

@@ -2,13 +2,13 @@
  * test_report_model.c - what a report makes of rows: names of lines, what is left out, points of a plan. */
 #include "lab/report/model_parts.h"
 
-#include "tests/lab/lab_test.h"
+#include "tests/lab/store_runs.h"
 #include "tests/run_tests.h"
 
 /* A model of `n` rows of the method "a", each with a dense peer. */
 static json_t *model_of(int n) {
-  json_t *model = json_pack("{s:[], s:[], s:[], s:[], s:[], s:[], s:[]}", "rows", "latest", "comparisons",
-                            "lines", "untried", "warnings", "commands");
+  json_t *model = json_pack("{s:[], s:[], s:[], s:[], s:[], s:[], s:[], s:[]}", "rows", "latest", "arms",
+                            "comparisons", "lines", "untried", "warnings", "commands");
   json_t *rows = json_object_get(model, "rows");
   for (int i = 0; i < 2 * n; i++) {
     char run[32];
@@ -132,25 +132,92 @@ START_TEST(points_of_a_plan_are_over_or_not_run) {
       "{\"i\":3,\"request_key\":\"s3\",\"keys\":[\"again\",\"none\"],\"settings\":{\"N\":13}}\n";
   static const char *const runs[][2] = {
       {"ok0", "ok"}, {"ok1", "ok"}, {"bad", "not passed"}, {"again", "ok"}, {"again", "failed"}};
-  const char *dir = scratch_dir();
+  const char *folder = scratch_dir();
   json_t *model = model_of(0), *untried = json_object_get(model, "untried");
-  write_text(dir, "plan.jsonl", plan);
+  write_text(folder, "plan.jsonl", plan);
   for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++)
     json_array_append_new(json_object_get(model, "rows"),
                           json_pack("{s:s, s:s}", "request_key", runs[i][0], "status", runs[i][1]));
-  bs_model_plans(model, dir);
+  bs_model_plans(model, folder);
   ck_assert_uint_eq(json_array_size(untried), 2);
   ck_assert_str_eq(bs_row_text(json_array_get(untried, 0), "what"), "N=11");
   ck_assert_str_eq(bs_row_text(json_array_get(untried, 1), "what"), "N=13");
   const json_t *command = json_array_get(json_object_get(model, "commands"), 0);
   ck_assert_str_eq(json_string_value(command), "bsrun sweep -x N=10:13+1");
   json_decref(model);
-  remove_dir(dir);
+  remove_dir(folder);
+}
+END_TEST
+
+/* A point of a sweep with two arms: the exchange of 2 MiB a rank takes 1 ms. */
+static void keep_point(int i) {
+  char id[16];
+  bs_error err = BS_ERROR_INIT;
+  bs_run *run;
+  snprintf(id, sizeof id, "p%d", i);
+  const bs_run_request q = {.out_dir = dir,
+                            .group = "s",
+                            .phase = "phase1_forward",
+                            .method = "a",
+                            .run_id = id,
+                            .key = KEY,
+                            .config = config,
+                            .env = "{}\n",
+                            .seed = 7};
+  ck_assert_msg(bs_store_begin(&q, &run, &err) == BS_OK, "%s", err.message);
+  json_t *record = json_pack(
+      "{s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:I, s:I, s:{s:{s:f, s:i}}, s:[{s:s, s:f, "
+      "s:{s:f}}, "
+      "{s:s, s:s, s:f, s:{s:f}}]}",
+      "run_id", id, "phase", "phase1_forward", "method", "a", "sweep", "s", "point", i, "seq", 0, "N",
+      64 << i, "K", 64, "B", 8, "world_size", 2, "median_s", 0.01, "wire_bytes_per_forward",
+      (json_int_t)4 << (20 + i), "memory_peak_bytes", (json_int_t)1 << (20 + i), "timings_ms", "allreduce",
+      "p50_ms", 1.0 + i, "count", 1, "arms", "name", "method", "median_s", 0.01, "predicted_s", "total",
+      0.011, "name", "dense, all cores", "method", "dense", "median_s", 0.02, "predicted_s", "total", 0.018);
+  ck_assert_ptr_nonnull(record);
+  ck_assert_msg(bs_store_append(run, record, &err) == BS_OK, "%s", err.message);
+  ck_assert_msg(bs_store_commit(run, "ok", &err) == BS_OK, "%s", err.message);
+  json_decref(record);
+}
+
+static const bs_chart *chart_of(const bs_chart *charts, size_t n, const char *id) {
+  for (size_t i = 0; i < n; i++)
+    if (strcmp(charts[i].id, id) == 0) return &charts[i];
+  ck_abort_msg("no chart %s", id);
+}
+
+/* Bytes over their rate, memory over points, and predictions of every arm. */
+START_TEST(charts_of_a_sweep) {
+  bs_error err = BS_ERROR_INIT;
+  json_t *model = NULL;
+  bs_chart *charts = NULL;
+  size_t n = 0;
+  setup();
+  for (int i = 0; i < 2; i++) keep_point(i);
+  const bs_report_request request = {.root = dir};
+  ck_assert_msg(bs_report_model(&request, &model, &err) == BS_OK, "%s", err.message);
+  ck_assert_msg(bs_report_charts(model, &charts, &n, &err) == BS_OK, "%s", err.message);
+  const json_t *bus = chart_of(charts, n, "bus-over-bytes")->data;
+  ck_assert_uint_eq(json_array_size(bus), 2);
+  ck_assert_double_eq_tol(bs_row_number(json_array_get(bus, 0), "x"), 2 << 20, 1e-6);
+  ck_assert_double_eq_tol(bs_row_number(json_array_get(bus, 0), "y"), 2.097152, 1e-9);
+  const json_t *memory = chart_of(charts, n, "memory-over-points")->data;
+  ck_assert_uint_eq(json_array_size(memory), 2);
+  ck_assert_double_eq_tol(bs_row_number(json_array_get(memory, 1), "x"), 2, 1e-9);
+  ck_assert_double_eq_tol(bs_row_number(json_array_get(memory, 1), "y"), 2, 1e-9);
+  const json_t *residual = chart_of(charts, n, "residual")->data;
+  ck_assert_uint_eq(json_array_size(residual), 4);
+  ck_assert_double_eq_tol(bs_row_number(json_array_get(residual, 0), "residual"), 10, 1e-6);
+  ck_assert_double_eq_tol(bs_row_number(json_array_get(residual, 1), "residual"), -10, 1e-6);
+  bs_charts_free(charts, n);
+  json_decref(model);
+  teardown();
 }
 END_TEST
 
 int main(void) {
-  const test_case tests[] = {{words_of_a_row_say_all_once},
+  const test_case tests[] = {{charts_of_a_sweep},
+                             {words_of_a_row_say_all_once},
                              {lines_of_two_machines_do_not_merge},
                              {the_page_says_what_its_charts_leave_out},
                              {the_first_sentence_is_of_dense_on_all_cores},
