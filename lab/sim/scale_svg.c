@@ -61,11 +61,12 @@ static void draw(const json_t *rows, const char *title, bs_text *out) {
   for (size_t i = 0; i < n; ++i) bs_scale_fit(&svg.y, bs_row_number(json_array_get(rows, i), "simulated_us"));
   bs_svg_axes(&svg, NULL, "us");
   double x = svg.left + GAP;
-  for (size_t i = 0; i < n; ++i, x += BAR + GAP) {
+  for (size_t i = 0; i < n; ++i) {
     const json_t *row = json_array_get(rows, i);
     if (begins(rows, i) && i > 0) x += PANEL_GAP;
     if (begins(rows, i)) bs_svg_text(&svg, x, svg.bottom + 34, "start", "name", bs_row_text(row, "method"));
     draw_bar(&svg, row, x);
+    x += BAR + GAP;
   }
   bs_svg_end(&svg);
 }
