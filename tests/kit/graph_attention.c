@@ -37,7 +37,25 @@ static void fill_lengths(kit_data *d) {
   }
 }
 
+/* Q, K, V and Y alone, dense: the least that an implementation must do. */
+static void make_plain(kit_data *d) {
+  const kit_shape *s = &d->shape;
+  const int64_t q[4] = {1, 2, s->B, s->K}, k[4] = {1, 2, s->N, s->K};
+  kit_graph_arg(d, Q, s->x, 4, q, 0);
+  kit_graph_arg(d, K, s->x, 4, k, 0);
+  kit_graph_arg(d, V, s->w, 4, k, 0);
+  for (uint32_t i = Q; i <= V; i++) kit_graph_fill(d, i);
+  kit_graph_arg(d, Y, s->y, 4, q, 0);
+  d->outs = 1u << Y;
+  d->nargs = LSE + 1;
+  d->query.numbers[0] = 0.25;
+}
+
 static void make(kit_data *d, uint64_t *seed) {
+  if (d->shape.plain) {
+    make_plain(d);
+    return;
+  }
   static const int64_t groups[] = {1, 1, 2, 3}, times[] = {1, 1, 2, 4};
   const kit_shape *s = &d->shape;
   const int one = s->B == 1 && s->N > 1000; /* a step of decoding with a long cache */

@@ -130,6 +130,7 @@ void kit_num_least(const kit_case *c) {
     const uint32_t dtype = dtypes[i / kinds], index = (uint32_t)(i % kinds);
     kit_shape s = {.x = dtype, .w = dtype, .y = dtype, .B = 4, .N = 8, .K = 16, .seed = 11 + index};
     s.index = index;
+    s.plain = 1;
     if (kinds > 1) s.spread = KIT_DENSE;
     kit_data d;
     if (kinds > 1 && !kit_graph_fit(a.impl->op, !bs_dtype_is_float(dtype))) continue;

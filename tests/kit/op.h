@@ -127,6 +127,7 @@ typedef struct kit_shape {
   uint32_t values;   /* enum kit_values: what the inputs hold */
   uint32_t shrinks;  /* strides are those of a plan whose dims may shrink; 2: they have shrunk */
   uint32_t in_place; /* the output may be in an input: same dtype, dims and strides */
+  uint32_t plain;    /* attention: no optional argument, no attribute, one head of K and V for each of Q */
 } kit_shape;
 
 typedef struct kit_data {
