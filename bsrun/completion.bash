@@ -59,7 +59,10 @@ _bsrun() {
       if [[ $verb == model* ]]; then _bsrun_reply "$cur" passes; else COMPREPLY=($(compgen -W "forward backward sgd adamw" -- "$cur")); fi
       return
       ;;
-    --mask) _bsrun_reply "$cur" masks; return ;;
+    --mask)
+      if [[ $verb == "bench sdpa" ]]; then COMPREPLY=($(compgen -W "full causal causal_br" -- "$cur")); else _bsrun_reply "$cur" masks; fi
+      return
+      ;;
     --workload) _bsrun_reply "$cur" workloads; return ;;
     --hardware) _bsrun_reply "$cur" hardware; return ;;
     --sweep) _bsrun_reply "$cur" sweeps; return ;;
@@ -105,9 +108,9 @@ _bsrun() {
       _bsrun_reply "$cur" keys
       return
       ;;
-    --config | --save | --batch | --point | --cache | --tune-cache | --xfail | --junit | --trace | --write) _bsrun_files "$cur" file; return ;;
+    --config | --save | --batch | --point | --cache | --tune-cache | --xfail | --junit | --trace | --write | --torch | --gates) _bsrun_files "$cur" file; return ;;
     --out | --to | --check | --output-dir | --dump | --dir) _bsrun_files "$cur" directory; return ;;
-    -P | --world-size | --threads-per-rank | --timeout | --run-id | --id | --resume | --budget | --baseline | --rank | --b | --n | --k | --workspace | --atleast-version | --param | --option | --ranks | --deadline | -j | --jobs | --plan | --op | --measure | --seconds | --masks | --overlap | --reduce-dtypes | --mpirun | --align | --effort | --dim | --input | --constant | --ids | --tokens | --stop | --threads | --cache-tokens | --count | --root | --max-ranks | --size | --at-least | --late | --beside | --samples | --min-bytes | --max-bytes | --factor | --name | --flops | --mem-Bps | --launch-s) return ;;
+    -P | --world-size | --threads-per-rank | --timeout | --run-id | --id | --resume | --budget | --baseline | --rank | --b | --n | --k | --workspace | --atleast-version | --param | --option | --ranks | --deadline | -j | --jobs | --plan | --op | --measure | --seconds | --masks | --overlap | --reduce-dtypes | --mpirun | --align | --effort | --dim | --input | --constant | --ids | --tokens | --stop | --threads | --cache-tokens | --count | --root | --max-ranks | --size | --at-least | --late | --beside | --samples | --min-bytes | --max-bytes | --factor | --name | --flops | --mem-Bps | --launch-s | --provider | --iters | --warmup | --seeds | --seed) return ;;
   esac
 
   if [[ $cur == -* ]]; then
@@ -119,6 +122,7 @@ _bsrun() {
     help) _bsrun_reply "$cur" verbs ;;
     plugins) _bsrun_reply "$cur" verbs plugins ;;
     config) _bsrun_reply "$cur" verbs config ;;
+    "bench sdpa") COMPREPLY=($(compgen -W "small mission long gqa decode" -- "$cur")) ;;
     model | bench | sim | ccl) _bsrun_reply "$cur" verbs "$verb" ;;
     "ccl check") if [[ $cur == */* ]]; then _bsrun_files "$cur" file; else _bsrun_reply "$cur" algorithms; fi ;;
     "ccl explain" | "ccl bench") _bsrun_reply "$cur" algorithms ;;

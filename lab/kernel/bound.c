@@ -17,7 +17,7 @@ static uint32_t factor_dtype(uint32_t dtype) {
   return BS_DTYPE_BYTES(dtype) == 1 ? (uint32_t)BS_BF16 : dtype;
 }
 
-int32_t bs_kernel_rates_measure(const bs_kernel_problem *p, uint32_t threads, bs_kernel_rates *out,
+int32_t bs_kernel_peaks_measure(const bs_kernel_problem *p, uint32_t threads, bs_kernel_peaks *out,
                                 bs_error *err) {
   const uint32_t cores = bs_machine_cores(), used = threads > cores ? cores : threads > 0 ? threads : 1;
   const double footprint = fmax(bs_kernel_bytes(p), 65536.0);
@@ -28,7 +28,7 @@ int32_t bs_kernel_rates_measure(const bs_kernel_problem *p, uint32_t threads, bs
   const int32_t rc = bs_machine_rates(used, factor_dtype(p->dtype), data, words, &m, err);
   free(data);
   if (rc != BS_OK) return rc;
-  *out = (bs_kernel_rates){.threads = used, .footprint = footprint};
+  *out = (bs_kernel_peaks){.threads = used, .footprint = footprint};
   out->flops = used == 1 ? m.flops_core : m.flops_all;
   out->bytes = used == 1 ? m.read_core : m.read_all;
   out->exps = bs_kernel_exp_rate(p->dtype) * used;
@@ -36,7 +36,7 @@ int32_t bs_kernel_rates_measure(const bs_kernel_problem *p, uint32_t threads, bs
   return BS_OK;
 }
 
-void bs_kernel_bound_of(const bs_kernel_problem *p, const bs_kernel_rates *rates, double launch_s,
+void bs_kernel_bound_of(const bs_kernel_problem *p, const bs_kernel_peaks *rates, double launch_s,
                         bs_kernel_bound *out) {
   *out = (bs_kernel_bound){.seconds = 0.0};
   out->limit_s[BS_LIMIT_FMA] = bs_kernel_flops(p) / rates->flops;

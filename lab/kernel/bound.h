@@ -16,12 +16,12 @@ enum bs_kernel_limit {
 extern const char *const bs_kernel_limit_names[BS_LIMITS_]; /* "FMA", "exp", "bytes", "launch" */
 
 /* Peaks a second of so many threads together. */
-typedef struct bs_kernel_rates {
+typedef struct bs_kernel_peaks {
   double flops, exps, bytes;
   double footprint; /* bytes that `bytes` was read of: a small one lies in a cache */
   uint32_t threads;
   char loop[24]; /* of the multiply-adds (lab/measure/peak.h) */
-} bs_kernel_rates;
+} bs_kernel_peaks;
 
 typedef struct bs_kernel_bound {
   double limit_s[BS_LIMITS_]; /* seconds by each */
@@ -31,11 +31,11 @@ typedef struct bs_kernel_bound {
 } bs_kernel_bound;
 
 /* Some tenths of a second. threads: at most the machine's cores count. */
-int32_t bs_kernel_rates_measure(const bs_kernel_problem *problem, uint32_t threads, bs_kernel_rates *out,
+int32_t bs_kernel_peaks_measure(const bs_kernel_problem *problem, uint32_t threads, bs_kernel_peaks *out,
                                 bs_error *err);
 /* Exponentials a second of one core, of the shortest polynomial that the dtype's precision allows. */
 double bs_kernel_exp_rate(uint32_t dtype);
-void bs_kernel_bound_of(const bs_kernel_problem *problem, const bs_kernel_rates *rates, double launch_s,
+void bs_kernel_bound_of(const bs_kernel_problem *problem, const bs_kernel_peaks *rates, double launch_s,
                         bs_kernel_bound *out);
 /* The bound's share of the measured time. Above 100 there is no number: BS_NUMERIC, id BS-KERNEL-BOUND, with
  * both times and the names of what can be wrong. */

@@ -30,6 +30,7 @@ struct bs_kernel_arm {
   uint32_t tolerance, fallback, on_device;
   uint64_t workspace, before; /* before: the world's memory without weights and plan */
   char key[KEY], provider[NAME];
+  bs_text choice; /* of the world: the provider, pinned, and its knobs */
   bs_text candidates;
 };
 
@@ -137,6 +138,28 @@ static int32_t not_found(const choosing *ch, const char *wanted, bs_error *err) 
   return refused ? BS_UNSUPPORTED : BS_USAGE;
 }
 
+/* Of a provider that is told knobs: what it answers with them. */
+static void consider_knobs(void *user, const bs_op_candidate *c) {
+  bs_kernel_arm *arm = user;
+  if (c->place > 0 || !c->wanted) return;
+  arm->tolerance = c->answer->tolerance;
+  arm->workspace = c->answer->workspace;
+}
+
+static int32_t pin(bs_kernel_arm *arm, const bs_kernel_setup *s, bs_op_site site, bs_error *err) {
+  const bs_op_query q = query_of(arm);
+  const int told = s->knobs != NULL && s->knobs[0] != '\0';
+  bs_text_printf(&arm->choice, "%s -> %s", arm->key, arm->provider);
+  if (told) bs_text_printf(&arm->choice, "{%s}", s->knobs);
+  if (arm->choice.failed) return bs_no_memory(err, "a choice");
+  const char *const choices[] = {arm->choice.data};
+  site.choices = choices;
+  site.n_choices = 1;
+  return told ? bs_op_explain_at(s->context, s->backend != NULL ? s->backend : "cpu", &site, &q,
+                                 consider_knobs, arm, err)
+              : BS_OK;
+}
+
 static int32_t choose(bs_kernel_arm *arm, const bs_kernel_setup *s, bs_error *err) {
   choosing ch = {.arm = arm, .wanted = s->provider};
   /* The reference serves nobody who did not name it. */
@@ -153,7 +176,7 @@ static int32_t choose(bs_kernel_arm *arm, const bs_kernel_setup *s, bs_error *er
   if ((rc == BS_OK || (rc == BS_UNSUPPORTED && asked)) && !ch.found)
     rc = not_found(&ch, s->provider != NULL ? s->provider : "", err);
   bs_text_free(&ch.names);
-  return rc;
+  return rc == BS_OK ? pin(arm, s, site, err) : rc;
 }
 
 /* ---- the world ---------------------------------------------------------------------------------- */
@@ -171,16 +194,9 @@ static int32_t leave(bs_kernel_arm *arm, int32_t rc, bs_error *err) {
 static int32_t make_world(bs_kernel_arm *arm, const bs_kernel_setup *s, bs_error *err) {
   const bs_backend *backend = NULL;
   void *state = NULL;
-  bs_text choice = {0};
   if (bs_find_backend(s->context, s->backend != NULL ? s->backend : "cpu", &backend, &state, NULL) == BS_OK)
     arm->on_device = (backend->flags & BS_BACKEND_HOST_MEMORY) == 0;
-  bs_text_printf(&choice, "%s -> %s", arm->key, arm->provider);
-  if (s->knobs != NULL && s->knobs[0] != '\0') bs_text_printf(&choice, "{%s}", s->knobs);
-  if (choice.failed) {
-    bs_text_free(&choice);
-    return bs_no_memory(err, "a choice");
-  }
-  const char *const choices[] = {choice.data};
+  const char *const choices[] = {arm->choice.data};
   const bs_world_options o = {.struct_size = sizeof o,
                               .world_size = 1,
                               .backend = s->backend,
@@ -190,9 +206,7 @@ static int32_t make_world(bs_kernel_arm *arm, const bs_kernel_setup *s, bs_error
                               .choices = choices,
                               .n_choices = 1,
                               .fallback = arm->fallback};
-  const int32_t rc = bs_world_create(s->context, &o, &arm->world, err);
-  bs_text_free(&choice);
-  return rc;
+  return bs_world_create(s->context, &o, &arm->world, err);
 }
 
 static bs_tensor as_matrix(const bs_tensor *t, int64_t rows, int64_t cols) {
@@ -323,6 +337,7 @@ void bs_kernel_arm_close(bs_kernel_arm *arm) {
   bs_world_destroy(arm->world);
   bs_kernel_data_free(arm->own);
   bs_text_free(&arm->candidates);
+  bs_text_free(&arm->choice);
   free(arm);
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * data.h - the numbers of a kernel's problem, and what its output should be. Inputs are normal, by seed,
  * rounded to the problem's dtype (fp8: x / d with d = max|x| / largest value, descale d). The reference is
- * made in f64 of these rounded inputs, on rows that are drawn: the first, the last and one of each 64 of
- * every batch and head (of each token of a product), fewer where that would take seconds. It shares no code
- * with the kernels. */
+ * made in f64 of these rounded inputs: of every row where that takes a tenth of a second at most, else of
+ * rows that are drawn: the first, the last and one of each tile of 2, 4, 8, ... of every batch and head; of a
+ * product 128 features of each token. It shares no code with the kernels. */
 #ifndef BS_LAB_KERNEL_DATA_H
 #define BS_LAB_KERNEL_DATA_H
 #include "lab/kernel/problem.h"

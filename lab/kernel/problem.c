@@ -339,6 +339,18 @@ double bs_kernel_exps(const bs_kernel_problem *p) {
   return is_sdpa(p) ? bs_kernel_pairs(p) : 0.0;
 }
 
+/* Keys that some query sees: the others need not be read. */
+static int64_t keys_seen(const bs_kernel_problem *p) {
+  int64_t from = p->T, to = 0;
+  for (int64_t s = 0; s < p->S; s++) {
+    int64_t first, end;
+    bs_kernel_keys(p, s, &first, &end);
+    if (first < from && first < end) from = first;
+    if (end > to && first < end) to = end;
+  }
+  return to > from ? to - from : 0;
+}
+
 double bs_kernel_bytes(const bs_kernel_problem *p) {
   const uint32_t of_in = BS_DTYPE_BYTES(p->dtype), of_out = BS_DTYPE_BYTES(bs_kernel_y_dtype(p));
   const double size = of_in, y_size = of_out;
@@ -347,13 +359,10 @@ double bs_kernel_bytes(const bs_kernel_problem *p) {
     return (double)p->N * (double)p->K * weight + (double)(p->B * p->K) * size +
            (double)(p->B * p->N) * y_size;
   }
-  const double q = (double)(p->B * p->H) * (double)(p->S * p->D),
-               y = (double)(p->B * p->H) * (double)(p->S * p->E);
-  const double k = (double)(p->B * p->G) * (double)(p->T * p->D),
-               v = (double)(p->B * p->G) * (double)(p->T * p->E);
-  const double forward = (q + k + v) * size + y * y_size;
+  const double queries = (double)(p->B * p->H) * (double)p->S;
+  const double keys = (double)(p->B * p->G) * (double)keys_seen(p);
+  const double q = queries * (double)p->D, y = queries * (double)p->E, kv = keys * (double)(p->D + p->E);
+  const double forward = (q + kv) * size + y * y_size;
   /* Backward: Y, dY and the sums of rows are read too, and dQ, dK, dV written. */
-  return p->kind == BS_KERNEL_SDPA
-             ? forward
-             : forward + y * y_size + (q + k + v) * size + 4.0 * (double)(p->B * p->H * p->S);
+  return p->kind == BS_KERNEL_SDPA ? forward : forward + y * y_size + (q + kv) * size + 4.0 * queries;
 }

@@ -64,6 +64,7 @@ double bs_kernel_pairs(const bs_kernel_problem *p);
 /* Floating-point operations of the products alone: a pair takes 2 (D + E), in the backward pass 2 (3 D + 2 E)
  * with the scores made anew; matmul24 multiplies kept weights alone. */
 double bs_kernel_flops(const bs_kernel_problem *p);
-double bs_kernel_exps(const bs_kernel_problem *p);  /* one of each pair; 0: a product */
-double bs_kernel_bytes(const bs_kernel_problem *p); /* every input read once, every output written once */
+double bs_kernel_exps(const bs_kernel_problem *p); /* one of each pair; 0: a product */
+double bs_kernel_bytes(
+    const bs_kernel_problem *p); /* each input that counts read once, each output written once */
 #endif

@@ -1,10 +1,17 @@
 /* SPDX-License-Identifier: MIT
- * record.h - what is known of one arm, as the JSON record that configs/gates/sdpa.yaml is judged on, stage by
- * stage: build       {prepared, error, message, provider, algorithm, unshown_knobs, id} resource {reported,
- * registers, shared_bytes, spill_bytes}; what is not known is left out numeric     {relative_rmse,
- * predicted_rmse, worst, predicted_worst, worst_slice_rmse, max_error, rms, nonfinite, rows, seeds}: the
- * worst of all seeds determinism {differing_bytes} memory      {plan_bytes, promised_bytes} A number that is
- * not finite is the text "nan" or "inf". Times and what is stored are added by who takes them. */
+ * record.h - what is known of one arm, as the JSON record that configs/gates/sdpa.yaml is judged on, by
+ * stage:
+ *
+ *   build        prepared, error, message, provider, algorithm, key, knobs, unshown_knobs, id, has_stored,
+ *                stored_id
+ *   resource     reported, registers, shared_bytes, spill_bytes
+ *   numeric      relative_rmse, predicted_rmse, worst, predicted_worst, worst_slice_rmse, max_error, rms,
+ *                nonfinite, rows, seeds: the worst of all seeds
+ *   determinism  differing_bytes
+ *   memory       plan_bytes, promised_bytes
+ *
+ * What is not known is left out. A number that is not finite is the text "nan" or "inf". Times and what is
+ * stored are added by bs_kernel_record_times. */
 #ifndef BS_LAB_KERNEL_RECORD_H
 #define BS_LAB_KERNEL_RECORD_H
 #include <jansson.h>

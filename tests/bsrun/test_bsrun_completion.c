@@ -144,7 +144,7 @@ static const char *const verbs_with_options[] = {
     "config print", "config keys",  "doctor",          "explain",     "ladder",         "compare",
     "sweep",        "model info",   "model run",       "model check", "model generate", "model explain",
     "model plan",   "sim explain",  "sim scale",       "sim probe",   "sim fit",        "bench comm",
-    "ccl list",     "ccl check",    "ccl explain",     "ccl bench"};
+    "bench sdpa",   "ccl list",     "ccl check",       "ccl explain", "ccl bench"};
 
 /* Behind an option that takes a value its values are completed, or nothing: never the next option. */
 START_TEST(values_are_no_options) {

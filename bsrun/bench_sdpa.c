@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: MIT
+ * bench_sdpa.c - `bsrun bench sdpa`: attention of one shape by each provider, judged and timed
+ * (lab/kernel/bench.h). */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bsrun/bench.h"
+#include "bsrun/plugins.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "lab/config/experiment.h"
+#include "lab/cores.h"
+#include "lab/kernel/bench.h"
+#include "lab/measure/constants.h"
+
+static const args_option options[] = {
+    {"dtype", 0, "LIST", 0, "of Q, K, V, as in f32,bf16: f32, bf16, f16, fp8 (f8e4m3), f8e5m2; default: f32"},
+    {"mask", 0, "LIST", 0, "full, causal, causal_br (the last query sees the last key); default: full"},
+    {"provider", 0, "LIST", 0,
+     "as in cpu:online,ref; the first is judged by its speed. Default: all of the backend that serve"},
+    {"backend", 0, "NAME", 0, "default: cpu"},
+    {"threads", 0, "N", 0, "of each provider; default: all cores"},
+    {"iters", 0, "N", 0, "single calls of each, of which p50, p90 and p99 are taken; default: 100"},
+    {"warmup", 0, "N", 0, "calls before them; default: 20"},
+    {"seeds", 0, "N", 0, "of the numbers that are judged, at most 16; default: 5"},
+    {"seed", 0, "N", 0, "the first of them; default: 1"},
+    {"seconds", 0, "S", 0, "that the pairs of one problem may take; default: 8"},
+    {"torch", 0, "PYTHON", 0,
+     "a Python that has PyTorch, which is timed in pairs; off; default: python3, if it has it"},
+    {"promote", 0, NULL, 0,
+     "the first provider asks to become the choice: as fast as the best other one at least"},
+    {"gates", 0, "NAME|FILE", 0, "of configs/gates, or a YAML file; default: sdpa"},
+    {"strict", 0, NULL, 0, "a gate that could not be judged ends in exit code 15"},
+    {"out", 0, "DIR", 0, "the results folder; default: results/raw; off: nothing is kept"},
+    {"run-id", 0, "ID", 0, "of the run's folder; default: made"},
+    {"plugin", 0, "ID|PATH", 1, "open this plugin too"},
+    {"config", 0, "FILE", 1, "plugin_dirs, plugin_trust and plugins.ID.NAME from a YAML file"},
+    {"set", 0, "KEY=VALUE", 1, "set one key of it"},
+    {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
+    {"wide", 0, NULL, 0, "a table of all columns, however wide"},
+    {"quiet", 'q', NULL, 0, "no notes and no progress on stderr"},
+    {"help", 'h', NULL, 0, "this help"},
+};
+static const size_t n_options = sizeof options / sizeof options[0];
+
+static const bs_field fields[] = {
+    {"shape", "SHAPE", BS_FIELD_FOLD, 0},
+    {"dtype", "DTYPE", BS_FIELD_FOLD, 0},
+    {"mask", "MASK", BS_FIELD_FOLD, 0},
+    {"threads", "THREADS", BS_FIELD_FOLD, 0},
+    {"provider", "PROVIDER", 0, 0},
+    {"p50_us", "P50 us", BS_FIELD_RIGHT, 4},
+    {"p90_us", "P90 us", BS_FIELD_RIGHT, 4},
+    {"p99_us", "P99 us", BS_FIELD_RIGHT, 4},
+    {"gflops", "GFLOP/s", BS_FIELD_RIGHT, 4},
+    {"bound_percent", "% OF", BS_FIELD_RIGHT, 3},
+    {"binding", "BOUND", 0, 0},
+    {"against", "AGAINST", BS_FIELD_WIDE, 0},
+    {"ratio", "TIMES AS FAST", BS_FIELD_RIGHT, 4},
+    {"interval", "95 %", 0, 0},
+    {"ratio_low", "LOW", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
+    {"ratio_high", "HIGH", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
+    {"word", "VERDICT", 0, 0},
+    {"relative_rmse", "REL RMSE", BS_FIELD_RIGHT, 3},
+    {"predicted_rmse", "PREDICTED", BS_FIELD_RIGHT, 3},
+    {"max_error", "MAX ERROR", BS_FIELD_RIGHT, 3},
+    {"gates", "GATES", 0, 0},
+    {"p50_us_per_item", "P50 us/item", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
+    {"items", "ITEMS", BS_FIELD_RIGHT | BS_FIELD_WIDE, 0},
+    {"unit", "UNIT", BS_FIELD_WIDE, 0},
+    {"min_us", "MIN us", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
+    {"calls", "CALLS", BS_FIELD_RIGHT | BS_FIELD_WIDE, 0},
+    {"pairs", "PAIRS", BS_FIELD_RIGHT | BS_FIELD_WIDE, 0},
+    {"standing", "STANDING", BS_FIELD_WIDE, 0},
+    {"fma_us", "FMA us", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
+    {"exp_us", "EXP us", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
+    {"bytes_us", "BYTES us", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
+    {"launch_us", "LAUNCH us", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
+    {"bound_us", "BOUND us", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
+    {"fma_and_exp_percent", "% OF FMA+EXP", BS_FIELD_RIGHT | BS_FIELD_WIDE, 3},
+    {"flops", "FLOP", BS_FIELD_RIGHT | BS_FIELD_WIDE, 0},
+    {"flops_convention", "FLOP ARE", BS_FIELD_WIDE, 0},
+    {"worst", "WORST/RMS", BS_FIELD_RIGHT | BS_FIELD_WIDE, 3},
+    {"rows_judged", "ROWS JUDGED", BS_FIELD_RIGHT | BS_FIELD_WIDE, 0},
+    {"seeds", "SEEDS", BS_FIELD_RIGHT | BS_FIELD_WIDE, 0},
+    {"plan_bytes", "PLAN BYTES", BS_FIELD_RIGHT | BS_FIELD_WIDE, 0},
+    {"knobs", "KNOBS", BS_FIELD_WIDE, 0},
+    {"build_id", "BUILD", BS_FIELD_WIDE, 0},
+    {"algorithm", "ALGORITHM", BS_FIELD_WIDE, 0},
+    {"problem", "PROBLEM", BS_FIELD_WIDE, 0},
+    {"failed_stage", "FAILED STAGE", BS_FIELD_WIDE, 0},
+    {"cause", "CAUSE", BS_FIELD_WIDE, 0},
+    {"unknown_gates", "UNKNOWN GATES", BS_FIELD_RIGHT | BS_FIELD_WIDE, 0},
+};
+
+/* The words of a list with commas, each its own text. */
+typedef struct words {
+  char *text[64];
+  size_t n;
+} words;
+
+static void words_free(words *w) {
+  for (size_t i = 0; i < w->n; i++) free(w->text[i]);
+  w->n = 0;
+}
+
+static int32_t words_add(words *w, const char *list, bs_error *err) {
+  for (const char *at = list, *end; *at != '\0'; at = *end != '\0' ? end + 1 : end) {
+    end = at + strcspn(at, ",");
+    if (end == at) continue;
+    if (w->n == sizeof w->text / sizeof w->text[0])
+      return bs_error_set(err, BS_USAGE, "BS-USE-LIST", "more than %zu words in a list", w->n);
+    char *copy = bs_strdup(at);
+    if (copy == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+    copy[end - at] = '\0';
+    w->text[w->n++] = copy;
+  }
+  return BS_OK;
+}
+
+typedef struct request {
+  const args *a;
+  bs_kernel_bench bench;
+  words shapes, dtypes, masks, providers;
+  bs_kernel_problem *problems;
+  bs_node *config;
+  bs_grades grades;
+  bsrun_progress progress;
+  char *command;
+  int format, quiet;
+} request;
+
+static void note(void *user, const char *text) {
+  (void)user;
+  bsrun_warn(text);
+}
+
+static int32_t read_words(request *r, bs_error *err) {
+  const args *a = r->a;
+  const char *dtypes = args_value(a, "dtype"), *masks = args_value(a, "mask"),
+             *providers = args_value(a, "provider");
+  int32_t rc = BS_OK;
+  for (size_t i = 0; rc == BS_OK && i < a->n_words; i++) rc = words_add(&r->shapes, a->words[i], err);
+  if (a->n_words == 0) rc = words_add(&r->shapes, "small,mission,long", err);
+  if (rc == BS_OK) rc = words_add(&r->dtypes, dtypes != NULL ? dtypes : "f32", err);
+  if (rc == BS_OK) rc = words_add(&r->masks, masks != NULL ? masks : "full", err);
+  if (rc == BS_OK && providers != NULL) rc = words_add(&r->providers, providers, err);
+  if (rc == BS_OK && providers != NULL && r->providers.n == 0) {
+    bs_error_set(err, BS_USAGE, "BS-KERNEL-EMPTY", "--provider names no provider");
+    bs_error_hint(err, "as in --provider cpu:online,ref; bsrun explain attention lists them");
+    return BS_USAGE;
+  }
+  if (rc != BS_OK) return rc;
+  size_t n = 0;
+  rc = bs_kernel_problems_expand((const char *const *)r->shapes.text, r->shapes.n,
+                                 (const char *const *)r->dtypes.text, r->dtypes.n,
+                                 (const char *const *)r->masks.text, r->masks.n, &r->problems, &n, err);
+  r->bench.problems = r->problems;
+  r->bench.n_problems = n;
+  for (size_t i = 0; rc == BS_OK && i < n; i++)
+    if (r->problems[i].kind != BS_KERNEL_SDPA)
+      rc = bs_error_set(err, BS_USAGE, "BS-KERNEL-KIND", "bench sdpa times attention: not %s",
+                        bs_kernel_problem_op(r->problems[i].kind));
+  return rc;
+}
+
+static int32_t read_numbers(request *r, bs_error *err) {
+  const char *seconds = args_value(r->a, "seconds");
+  int64_t threads = 0, iters = 0, warmup = 0, seeds = 0, seed = 0;
+  int32_t rc = args_integer(r->a, "threads", 1, 1024, bs_machine_cores(), &threads, err);
+  if (rc == BS_OK) rc = args_integer(r->a, "iters", 3, BS_KERNEL_TORCH_CALLS, 100, &iters, err);
+  if (rc == BS_OK) rc = args_integer(r->a, "warmup", 0, 1000000, 20, &warmup, err);
+  if (rc == BS_OK) rc = args_integer(r->a, "seeds", 1, BS_KERNEL_SEEDS, 5, &seeds, err);
+  if (rc == BS_OK) rc = args_integer(r->a, "seed", 0, INT64_MAX / 2, 1, &seed, err);
+  r->bench.seconds = 8;
+  if (rc == BS_OK && seconds != NULL &&
+      !(bs_parse_f64(seconds, &r->bench.seconds) && r->bench.seconds >= 0.01 && r->bench.seconds <= 86400))
+    rc = bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--seconds: '%.60s' is not a number from 0.01 to 86400",
+                      seconds);
+  r->bench.threads = (uint32_t)threads;
+  r->bench.iters = (uint64_t)iters;
+  r->bench.warmup = (uint64_t)warmup;
+  r->bench.seeds = (uint32_t)seeds;
+  r->bench.seed = (uint64_t)seed;
+  return rc;
+}
+
+/* The options of the context; they are no layer's. */
+static int32_t open_context(request *r, bs_error *err) {
+  char *dir = NULL;
+  int32_t rc = bs_configs_dir(&dir, err);
+  if (rc == BS_OK) rc = plugins_compose(r->a, dir, NULL, 0, &r->config, err);
+  free(dir);
+  if (rc == BS_OK) rc = bs_context_of_config(r->config, BS_LOG_WARN, bsrun_log, NULL, &r->bench.context, err);
+  return rc;
+}
+
+static int32_t read_request(request *r, bs_error *err) {
+  const char *out = args_value(r->a, "out"), *torch = args_value(r->a, "torch");
+  r->quiet = args_has(r->a, "quiet");
+  int32_t rc = bsrun_format(r->a, &r->format, err);
+  if (rc == BS_OK) rc = read_words(r, err);
+  if (rc == BS_OK) rc = read_numbers(r, err);
+  if (rc == BS_OK) rc = open_context(r, err);
+  bs_kernel_bench *b = &r->bench;
+  b->providers = (const char *const *)r->providers.text;
+  b->n_providers = r->providers.n;
+  b->backend = args_value(r->a, "backend");
+  b->bind = 1;
+  b->gates = args_value(r->a, "gates");
+  b->torch = torch == NULL ? "auto" : strcmp(torch, "off") == 0 ? NULL : torch;
+  b->out_dir = out == NULL ? "results/raw" : strcmp(out, "off") == 0 ? NULL : out;
+  b->promote = (uint32_t)args_has(r->a, "promote");
+  b->run_id = args_value(r->a, "run-id");
+  b->command = r->command = bsrun_command_line();
+  b->grades = &r->grades;
+  b->opened = bsrun_log_begin;
+  b->closed = bsrun_log_end;
+  b->progress = bsrun_progress_to(r->quiet);
+  b->note = r->quiet ? NULL : note;
+  b->user = &r->progress;
+  return rc;
+}
+
+static int32_t print(const request *r, const json_t *result, bs_error *err) {
+  const json_t *rows = json_object_get(result, "rows"), *runs = json_object_get(result, "runs");
+  const int readable =
+      r->format == BS_FORMAT_TABLE || r->format == BS_FORMAT_MD || r->format == BS_FORMAT_WIDE;
+  if (json_array_size(rows) == 0) return BS_OK;
+  const int32_t rc = bs_report_print(stdout, r->format, fields, sizeof fields / sizeof fields[0], rows, err);
+  if (rc != BS_OK || !readable) return rc;
+  printf(
+      "\nFLOP of the products alone, exact pairs x 2 (D + E), behind a mask those that are seen. TIMES AS "
+      "FAST: the\n"
+      "best other provider's time over this one's, in pairs, with its 95 %% interval. Times are of one "
+      "call.\n");
+  for (size_t i = 0; i < json_array_size(runs); i++)
+    printf("run: %s\n", json_string_value(json_array_get(runs, i)));
+  return BS_OK;
+}
+
+static int32_t run(const args *a, bs_error *err) {
+  request r = {.a = a};
+  json_t *result = NULL;
+  uint32_t unknown = 0;
+  char busy[256];
+  int32_t rc = read_request(&r, err);
+  if (rc == BS_OK) bsrun_grades(1, &r.grades);
+  if (rc == BS_OK && !r.quiet && bs_load_is_high(busy, sizeof busy)) bsrun_warn(busy);
+  if (rc == BS_OK) rc = bs_kernel_bench_run(&r.bench, &result, &unknown, err);
+  if (r.bench.progress != NULL) bsrun_progress_end(&r.progress);
+  const int32_t printed = print(&r, result, rc == BS_OK ? err : NULL);
+  if (rc == BS_OK) rc = printed;
+  if (rc == BS_OK && unknown > 0 && args_has(a, "strict"))
+    rc = bs_error_set(err, BS_INCONCLUSIVE, "BS-KERNEL-UNKNOWN", "%u gates could not be judged", unknown);
+  json_decref(result);
+  bs_grades_close(&r.grades);
+  if (r.bench.context != NULL) bs_context_close(r.bench.context);
+  bs_config_free(r.config);
+  free(r.command);
+  free(r.problems);
+  words_free(&r.shapes);
+  words_free(&r.dtypes);
+  words_free(&r.masks);
+  words_free(&r.providers);
+  return rc;
+}
+
+const bsrun_subverb bench_sdpa = {
+    "sdpa",
+    "[SHAPE ...] [--dtype f32,bf16] [--mask full,causal] [--provider cpu:online,ref] [--torch PYTHON] [-o "
+    "FORMAT]",
+    "attention of one shape by each provider: judged by gates, then timed in pairs",
+    "SHAPE is small, mission, long, gqa, decode, or as b2h8g2s512t640d64: batch, heads, heads of K and V,\n"
+    "queries, keys, width. With a colon it is complete, as b1h8s2kd64:bf16:causal:w256 (w: newest keys "
+    "seen).\n"
+    "Each provider goes through build, resource, numeric (5 seeds beside f64), determinism, memory,\n"
+    "performance and evidence (configs/gates/sdpa.yaml). A failed stage is kept as a run with its cause and\n"
+    "ends in exit code 6, of performance in 14. The bound is the longest of FMA, exp, bytes and launch, of\n"
+    "peaks that are measured now; more than 100 % of it is an error.\n",
+    "  bsrun bench sdpa mission --dtype f32,bf16\n"
+    "  bsrun bench sdpa small --provider cpu:online,ref --torch off\n"
+    "  bsrun bench sdpa b1h8g2s1t4kd128:bf16 --torch /opt/venv/bin/python -o json\n"
+    "  bsrun runs list --where phase=bench_sdpa\n",
+    options,
+    &n_options,
+    run,
+    0,
+    64};

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: MIT
+ * bench.c - see bench.h: who takes part, the stages before the times, and what is made of a failure. */
+#include "lab/kernel/bench.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lab/error.h"
+#include "lab/kernel/bench_point.h"
+#include "lab/store/env.h"
+
+static void tell(const bs_kernel_bench *q, const char *text) {
+  if (q->note != NULL) q->note(q->user, text);
+}
+
+/* ---- gates -------------------------------------------------------------------------------------- */
+
+/* Lower case, as in the records of layers. */
+static int32_t add_gates(bs_entrant *e, const bs_rules_outcome *o, bs_error *err) {
+  static const char *const states[] = {"fail", "pass", "unknown", "skipped"};
+  json_t *rows = bs_rules_outcome_json(o);
+  if (rows == NULL) return bs_no_memory(err, "gates");
+  for (uint32_t i = 0; i < o->n; i++)
+    json_object_set_new(json_array_get(rows, i), "state", json_string(states[o->result[i].state]));
+  const int bad = json_array_extend(e->gates, rows);
+  json_decref(rows);
+  return bad ? bs_no_memory(err, "gates") : BS_OK;
+}
+
+static int32_t judge(const bs_point *point, bs_entrant *e, uint32_t stage, bs_error *err) {
+  bs_rules_outcome o;
+  int32_t rc = bs_rules_judge_stage(point->rules, stage, e->record, &o, err);
+  if (rc == BS_OK) rc = add_gates(e, &o, err);
+  const bs_rule_result *failed = rc == BS_OK ? bs_rules_first(&o, BS_RULE_FAIL) : NULL;
+  if (rc == BS_OK) e->unknown += o.unknown;
+  if (failed != NULL) {
+    const json_t *build = json_object_get(e->record, "build");
+    const char *why = json_string_value(json_object_get(build, "message"));
+    e->failed = (int32_t)stage;
+    snprintf(e->cause, sizeof e->cause, "gate %s: %s: %s", failed->rule->name, failed->text,
+             stage == BS_STAGE_BUILD && why != NULL ? why : failed->rule->says);
+  }
+  bs_rules_outcome_free(&o);
+  return rc;
+}
+
+/* ---- who takes part ----------------------------------------------------------------------------- */
+
+static bs_entrant *add_entrant(bs_point *point, const char *name) {
+  if (point->n == sizeof point->of / sizeof point->of[0]) return NULL;
+  bs_entrant *e = &point->of[point->n];
+  const char *brace = strchr(name, '{');
+  const size_t length = brace != NULL ? (size_t)(brace - name) : strlen(name);
+  const bs_kernel_bench *q = point->bench;
+  *e = (bs_entrant){
+      .failed = -1, .paired = -1, .seeds = &point->seeds, .record = json_object(), .gates = json_array()};
+  if (e->record == NULL || e->gates == NULL) {
+    json_decref(e->record);
+    json_decref(e->gates);
+    return NULL;
+  }
+  snprintf(e->name, sizeof e->name, "%.*s", (int)length, name);
+  if (brace != NULL) snprintf(e->knobs, sizeof e->knobs, "%.*s", (int)strcspn(brace + 1, "}"), brace + 1);
+  e->setup = (bs_kernel_setup){.context = q->context,
+                               .problem = point->problem,
+                               .backend = q->backend,
+                               .threads = q->threads,
+                               .bind = q->bind,
+                               .knobs = e->knobs};
+  if (length > 0) e->setup.provider = e->name;
+  point->n++;
+  return e;
+}
+
+/* The stages that need no clock, up to the first that fails. */
+static int32_t examine(bs_point *point, bs_entrant *e, bs_error *err) {
+  const bs_kernel_bench *q = point->bench;
+  int32_t rc = BS_OK;
+  for (uint32_t stage = BS_STAGE_BUILD; rc == BS_OK && stage <= BS_STAGE_MEMORY && e->failed < 0; stage++) {
+    if (q->progress != NULL) q->progress(q->user, bs_rule_stage_names[stage], stage, BS_STAGE_COUNT_);
+    rc = bs_kernel_stage(stage, &e->setup, e->seeds, &e->arm, e->record, err);
+    if (rc == BS_OK && e->arm != NULL && stage == BS_STAGE_BUILD)
+      snprintf(e->name, sizeof e->name, "%s", bs_kernel_arm_provider(e->arm));
+    if (rc == BS_OK) rc = judge(point, e, stage, err);
+  }
+  if (e->name[0] == '\0') snprintf(e->name, sizeof e->name, "(none)"); /* nobody serves it */
+  e->setup.provider = e->name;
+  return rc;
+}
+
+/* All others that can serve, as the arm of the chosen one knows them: lines "NAME\tHOW". */
+static int32_t examine_others(bs_point *point, bs_error *err) {
+  const bs_kernel_arm *chosen = point->of[0].arm;
+  const char *line = chosen != NULL ? bs_kernel_arm_candidates(chosen) : "";
+  int32_t rc = BS_OK;
+  for (const char *end; rc == BS_OK && (end = strchr(line, '\n')) != NULL; line = end + 1) {
+    char name[160];
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(line, "\t\n"), line);
+    if (strcmp(name, point->of[0].name) == 0 || point->n >= BS_KERNEL_PROVIDERS) continue;
+    bs_entrant *e = add_entrant(point, name);
+    rc = e != NULL ? examine(point, e, err) : bs_no_memory(err, "a provider");
+  }
+  return rc;
+}
+
+static int32_t examine_all(bs_point *point, bs_error *err) {
+  const bs_kernel_bench *q = point->bench;
+  int32_t rc = BS_OK;
+  for (size_t i = 0; rc == BS_OK && i < (q->n_providers > 0 ? q->n_providers : 1); i++) {
+    bs_entrant *e = add_entrant(point, q->n_providers > 0 ? q->providers[i] : "");
+    rc = e != NULL ? examine(point, e, err) : bs_no_memory(err, "a provider");
+  }
+  return rc == BS_OK && q->n_providers == 0 ? examine_others(point, err) : rc;
+}
+
+/* PyTorch has the same bytes, and no gates: it is the machine's other provider. One that computes something
+ * else is none. */
+static int32_t examine_torch(bs_point *point, bs_kernel_torch *torch, bs_error *err) {
+  const bs_kernel_bench *q = point->bench;
+  bs_kernel_numbers n = {0};
+  bs_kernel_data *data = NULL;
+  char text[420];
+  if (torch == NULL) return BS_OK;
+  bs_error why = BS_ERROR_INIT;
+  int32_t rc = bs_kernel_seeds_get(&point->seeds, 0, &data, err);
+  if (rc != BS_OK) return rc;
+  rc = bs_kernel_torch_load(torch, data, &why);
+  if (rc == BS_OK) rc = bs_kernel_torch_judge(torch, &n, &why);
+  if (rc != BS_OK) {
+    snprintf(text, sizeof text, "%s: without PyTorch: %.200s", point->text, why.message);
+    tell(q, text);
+    return BS_OK;
+  }
+  const json_t *numeric = json_object_get(point->of[0].record, "numeric");
+  const double predicted = json_number_value(json_object_get(numeric, "predicted_rmse"));
+  if (!(n.relative_rmse <= 100.0 * predicted) && predicted > 0.0) {
+    snprintf(text, sizeof text, "%s: PyTorch's outputs are off by %.3g, %.3g is predicted: it is left out",
+             point->text, n.relative_rmse, predicted);
+    tell(q, text);
+    return BS_OK;
+  }
+  bs_entrant *e = add_entrant(point, "torch");
+  if (e == NULL) return bs_no_memory(err, "a provider");
+  e->torch = torch;
+  json_object_set_new(
+      e->record, "numeric",
+      json_pack("{s:o, s:o, s:o, s:o, s:I}", "relative_rmse", bs_kernel_number(n.relative_rmse), "worst",
+                bs_kernel_number(n.worst), "max_error", bs_kernel_number(n.max_error), "rms",
+                bs_kernel_number(n.rms), "rows", (json_int_t)n.rows));
+  json_object_set_new(
+      e->record, "build",
+      json_pack("{s:s, s:o}", "provider", "torch", "id", bs_env_string(bs_kernel_torch_version(torch))));
+  return BS_OK;
+}
+
+/* ---- one problem -------------------------------------------------------------------------------- */
+
+static int32_t judge_times(bs_point *point, bs_error *err) {
+  int32_t rc = BS_OK;
+  for (uint32_t i = 0; rc == BS_OK && i < point->n; i++) {
+    bs_entrant *e = &point->of[i];
+    if (!bs_entrant_runs(e) || e->torch != NULL) continue;
+    rc = judge(point, e, BS_STAGE_PERFORMANCE, err);
+    if (rc == BS_OK && e->failed < 0 && i == 0) rc = judge(point, e, BS_STAGE_EVIDENCE, err);
+  }
+  return rc;
+}
+
+static void free_point(bs_point *point) {
+  for (uint32_t i = 0; i < point->n; i++) {
+    bs_entrant *e = &point->of[i];
+    bs_kernel_arm_close(e->arm);
+    json_decref(e->record);
+    json_decref(e->gates);
+    free(e->calls);
+  }
+  bs_sampling_free(point->sampling);
+  bs_kernel_seeds_free(&point->seeds);
+}
+
+/* The failure that ends the command: of numbers before one of speed. */
+static void first_failure(const bs_point *point, int32_t *inout_code, bs_error *err) {
+  for (uint32_t i = 0; i < point->n; i++) {
+    const bs_entrant *e = &point->of[i];
+    if (e->failed < 0) continue;
+    const int32_t code = e->failed == BS_STAGE_PERFORMANCE ? BS_PERF : BS_NUMERIC;
+    if (*inout_code == BS_NUMERIC || *inout_code == code) continue;
+    *inout_code = bs_error_set(err, code, "BS-KERNEL-GATE", "%s on %s: stage %s, %s", e->name, point->text,
+                               bs_rule_stage_names[e->failed], e->cause);
+    bs_error_hint(err, "the other stages and all numbers stand in the run's folder: bsrun runs show RUN");
+  }
+}
+
+static int32_t run_point(bs_point *point, bs_kernel_torch *torch, json_t *out, bs_error *err) {
+  int32_t rc = examine_all(point, err);
+  if (rc == BS_OK) rc = examine_torch(point, torch, err);
+  if (rc == BS_OK) rc = bs_point_time(point, err);
+  if (rc == BS_OK) rc = judge_times(point, err);
+  for (uint32_t i = 0; rc == BS_OK && i < point->n; i++)
+    rc = bs_entrant_row(point, &point->of[i], json_object_get(out, "rows"), err);
+  return rc == BS_OK && point->bench->out_dir != NULL
+             ? bs_point_keep(point, json_object_get(out, "runs"), err)
+             : rc;
+}
+
+/* ---- all of them -------------------------------------------------------------------------------- */
+
+static int32_t start_torch(const bs_kernel_bench *q, bs_kernel_torch **out, bs_error *err) {
+  bs_error why = BS_ERROR_INIT;
+  char text[300];
+  *out = NULL;
+  if (q->torch == NULL) return BS_OK;
+  const int asked = strcmp(q->torch, "auto") != 0;
+  const int32_t rc = bs_kernel_torch_start(asked ? q->torch : "python3", q->threads, out, &why);
+  if (rc == BS_OK) return BS_OK;
+  if (asked && err != NULL) *err = why;
+  if (asked) return rc;
+  snprintf(text, sizeof text, "without PyTorch: python3: %.200s (--torch PYTHON names another)", why.message);
+  tell(q, text);
+  return BS_OK;
+}
+
+int32_t bs_kernel_bench_run(const bs_kernel_bench *q, json_t **out, uint32_t *out_unknown, bs_error *err) {
+  bs_rules *rules = NULL;
+  bs_kernel_torch *torch = NULL;
+  int32_t failed = BS_OK;
+  bs_error why = BS_ERROR_INIT;
+  *out_unknown = 0;
+  *out = json_pack("{s:[], s:[], s:n}", "rows", "runs", "torch");
+  if (*out == NULL) return bs_no_memory(err, "rows");
+  if (q->n_problems == 0 || q->seeds < 1 || q->seeds > BS_KERNEL_SEEDS ||
+      q->n_providers > BS_KERNEL_PROVIDERS)
+    return bs_error_set(err, BS_USAGE, "BS-KERNEL-EMPTY",
+                        "%zu problems, %u seeds (1 to %d), %zu providers (at most %d)", q->n_problems,
+                        q->seeds, BS_KERNEL_SEEDS, q->n_providers, BS_KERNEL_PROVIDERS);
+  int32_t rc = bs_rules_load(q->gates != NULL ? q->gates : "sdpa", "gates", &rules, err);
+  if (rc == BS_OK) rc = start_torch(q, &torch, err);
+  if (torch != NULL) json_object_set_new(*out, "torch", bs_env_string(bs_kernel_torch_version(torch)));
+  for (size_t i = 0; rc == BS_OK && i < q->n_problems; i++) {
+    bs_point *point = calloc(1, sizeof *point);
+    if (point == NULL) {
+      rc = bs_no_memory(err, "a problem");
+      break;
+    }
+    point->bench = q;
+    point->rules = rules;
+    point->problem = &q->problems[i];
+    point->seeds = (bs_kernel_seeds){.problem = q->problems[i], .first = q->seed, .n = q->seeds};
+    bs_kernel_problem_text(point->problem, point->text, sizeof point->text);
+    rc = run_point(point, torch, *out, err);
+    if (rc == BS_OK) first_failure(point, &failed, &why);
+    for (uint32_t k = 0; k < point->n; k++) *out_unknown += point->of[k].unknown;
+    free_point(point);
+    free(point);
+  }
+  bs_kernel_torch_close(torch);
+  bs_rules_free(rules);
+  if (rc != BS_OK || failed == BS_OK) return rc;
+  if (err != NULL) *err = why;
+  return failed;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT
+ * bench.h - `bsrun bench sdpa`: for each problem every provider goes through the stages build, resource,
+ * numeric (several seeds), determinism, memory, performance (a series of single calls; then pairs with all
+ * others and PyTorch) and evidence, judged by gates that are data (lab/rules). A failed stage ends a
+ * provider's way; what it found until then is kept as a run with its cause. The first provider is the
+ * subject: its speed is judged beside the others'. */
+#ifndef BS_LAB_KERNEL_BENCH_H
+#define BS_LAB_KERNEL_BENCH_H
+#include "lab/kernel/bound.h"
+#include "lab/kernel/record.h"
+#include "lab/kernel/torch.h"
+#include "lab/lab.h"
+#include "lab/measure/sampler.h"
+#include "lab/store/grade.h"
+
+enum { BS_KERNEL_PROVIDERS = 12 };
+
+typedef struct bs_kernel_bench {
+  bs_context *context;
+  const bs_kernel_problem *problems;
+  size_t n_problems;
+  const char *const
+      *providers;      /* "cpu:online", "cpu:online{keys=64;exp=fast}", "ref"; the first is the subject */
+  size_t n_providers;  /* 0: all of the backend that serve, what would be chosen first */
+  const char *backend; /* NULL: cpu */
+  uint32_t threads, bind, seeds;
+  uint64_t seed, warmup, iters;
+  uint32_t promote;    /* 1: the subject asks to become the choice: as fast as the best other one at least */
+  double seconds;      /* that pairs of one problem may take */
+  const char *gates;   /* a name of configs/gates or a file; NULL: sdpa */
+  const char *torch;   /* a Python that has torch; "auto": python3 of PATH, if it has it; NULL: none */
+  const char *out_dir; /* NULL: nothing is kept */
+  const char *run_id, *command;
+  const bs_grades *grades;
+  void (*opened)(int run_fd); /* as in bs_keep_request */
+  void (*closed)(void);
+  bs_progress_fn progress; /* may be NULL */
+  void (*note)(void *user, const char *text);
+  void *user;
+} bs_kernel_bench;
+
+/* *out: {rows: [one of each problem and arm], runs: [folders], torch: version or null}; the caller releases
+ * it, also of an error. BS_NUMERIC or BS_PERF (BS-KERNEL-GATE): a gate failed, with its provider, problem,
+ * value and limit; the rows and runs are whole. *out_unknown: gates that could not be judged. */
+int32_t bs_kernel_bench_run(const bs_kernel_bench *bench, json_t **out, uint32_t *out_unknown, bs_error *err);
+#endif

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT
+ * bench_point.h - what the files of bench share: one problem, and those who take part in it. */
+#ifndef BS_LAB_KERNEL_BENCH_POINT_H
+#define BS_LAB_KERNEL_BENCH_POINT_H
+#include "lab/kernel/bench.h"
+
+/* One provider, or PyTorch, of one problem. */
+typedef struct bs_entrant {
+  char name[160]; /* "cpu:online", "torch" */
+  char knobs[256];
+  bs_kernel_setup setup;
+  bs_kernel_arm *arm;     /* NULL: PyTorch, or none could be had */
+  bs_kernel_torch *torch; /* the bench's; NULL: another provider */
+  bs_kernel_seeds *seeds; /* the point's */
+  json_t *record, *gates;
+  int32_t failed;   /* enum bs_rule_stage of the stage that failed; -1: none */
+  char cause[300];  /* of it */
+  uint32_t unknown; /* gates that could not be judged */
+  double *calls;    /* seconds of single calls */
+  size_t n_calls;
+  bs_look look; /* of them */
+  double launch_s;
+  int32_t paired; /* which arm of the sampling; -1: none */
+} bs_entrant;
+
+typedef struct bs_point {
+  const bs_kernel_bench *bench;
+  const bs_rules *rules;
+  const bs_kernel_problem *problem;
+  char text[BS_KERNEL_TEXT];
+  bs_kernel_seeds seeds;
+  bs_entrant of[BS_KERNEL_PROVIDERS + 1];
+  uint32_t n;
+  bs_sampling *sampling; /* NULL: nothing was paired */
+} bs_point;
+
+static inline int bs_entrant_runs(const bs_entrant *e) {
+  return e->failed < 0 && (e->arm != NULL || e->torch != NULL);
+}
+
+/* bench_time.c: single calls, pairs, and the object `performance` of every record. */
+int32_t bs_point_time(bs_point *point, bs_error *err);
+/* bench_rows.c: the row of a table, and the fields that every record of the point has. */
+int32_t bs_entrant_row(const bs_point *point, const bs_entrant *entrant, json_t *rows, bs_error *err);
+int32_t bs_point_keep(bs_point *point, json_t *runs, bs_error *err);
+#endif

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: MIT
+ * bench_time.c - the times of one problem: single calls of each arm, whose percentiles are printed; then
+ * pairs of all arms by the lab's sampler, of which the ratios come; and what bounds them. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lab/cores.h"
+#include "lab/error.h"
+#include "lab/kernel/bench_point.h"
+
+static const double SERIES_SECONDS = 10;  /* a series ends before its count when it would take longer */
+static const double SLOWEST_PAIRED = 0.5; /* seconds of a call; slower arms are in no pairs */
+static const double MARGIN = 0.01;
+enum { LEAST_CALLS = 3, LAUNCHES = 200, LEAST_PAIRS = 20, MOST_PAIRS = 60 };
+
+/* ---- an arm, whoever it is ---------------------------------------------------------------------- */
+
+static int32_t batch(void *user, uint64_t lead, uint64_t n, bs_sample *out, bs_error *err) {
+  bs_entrant *e = user;
+  return e->torch != NULL ? bs_kernel_torch_batch(e->torch, lead, n, out, err)
+                          : bs_kernel_arm_batch(e->arm, lead, n, out, err);
+}
+
+static int32_t series(bs_entrant *e, uint64_t warmup, uint64_t n, double *out, bs_error *err) {
+  return e->torch != NULL ? bs_kernel_torch_series(e->torch, warmup, n, out, err)
+                          : bs_kernel_arm_series(e->arm, warmup, n, out, err);
+}
+
+static int32_t build_anew(bs_entrant *e, bs_error *err) {
+  bs_kernel_data *data = NULL;
+  int32_t rc = bs_kernel_seeds_get(e->seeds, 0, &data, err);
+  if (rc != BS_OK) return rc;
+  if (e->torch != NULL) return bs_kernel_torch_load(e->torch, data, err);
+  e->setup.data = data;
+  bs_kernel_arm_close(e->arm);
+  return bs_kernel_arm_open(&e->setup, &e->arm, err);
+}
+
+/* ---- single calls ------------------------------------------------------------------------------- */
+
+static int32_t time_calls(const bs_kernel_bench *q, bs_entrant *e, bs_error *err) {
+  bs_sample first = {0};
+  int32_t rc = batch(e, 0, 1, &first, err); /* not told: it may have to wake and to fill caches */
+  if (rc == BS_OK) rc = batch(e, 0, 1, &first, err);
+  if (rc != BS_OK) return rc;
+  const double each = fmax(first.seconds, 1e-9), most = SERIES_SECONDS / each;
+  const uint64_t n = (double)q->iters > most ? (uint64_t)fmax(most, LEAST_CALLS) : q->iters;
+  const uint64_t warmup = (double)q->warmup > most ? (uint64_t)most : q->warmup;
+  e->calls = calloc((size_t)n, sizeof *e->calls);
+  if (e->calls == NULL) return bs_no_memory(err, "%llu times", (unsigned long long)n);
+  e->n_calls = (size_t)n;
+  rc = series(e, warmup, n, e->calls, err);
+  return rc != BS_OK || bs_look_at(e->calls, e->n_calls, &e->look) ? rc : bs_no_memory(err, "percentiles");
+}
+
+/* The shortest call of the smallest problem of the same kind and widths. PyTorch's is not known. */
+static int32_t time_launch(const bs_point *point, bs_entrant *e, bs_error *err) {
+  bs_kernel_problem p = *point->problem;
+  bs_kernel_arm *arm = NULL;
+  double seconds[LAUNCHES], least = INFINITY;
+  if (e->torch != NULL) return BS_OK;
+  p.B = p.H = p.G = p.S = p.T = 1;
+  p.left = p.right = 0;
+  bs_kernel_setup s = e->setup;
+  s.problem = &p;
+  s.data = NULL;
+  int32_t rc = bs_kernel_arm_open(&s, &arm, err);
+  if (rc == BS_OK) rc = bs_kernel_arm_series(arm, LAUNCHES, LAUNCHES, seconds, err);
+  for (int i = 0; rc == BS_OK && i < LAUNCHES; i++) least = fmin(least, seconds[i]);
+  if (rc == BS_OK) e->launch_s = least;
+  bs_kernel_arm_close(arm);
+  return rc;
+}
+
+/* ---- pairs -------------------------------------------------------------------------------------- */
+
+static int32_t rebuild(void *user, uint32_t build, bs_error *err) {
+  bs_point *point = user;
+  int32_t rc = BS_OK;
+  for (uint32_t i = 0; rc == BS_OK && i < point->n; i++) {
+    bs_entrant *e = &point->of[build % 2 == 0 ? point->n - 1 - i : i];
+    if (e->paired >= 0) rc = build_anew(e, err);
+  }
+  return rc;
+}
+
+static void progress(void *user, const char *what, uint64_t done, uint64_t total) {
+  const bs_point *point = user;
+  if (point->bench->progress != NULL) point->bench->progress(point->bench->user, what, done, total);
+}
+
+static int32_t take_pairs(bs_point *point, bs_error *err) {
+  const bs_kernel_bench *q = point->bench;
+  const uint32_t crowded = q->threads > bs_machine_cores();
+  const bs_sampler_host host = {
+      .user = point, .disturb = bs_disturb_host, .progress = progress, .rebuild = rebuild};
+  bs_sampler_arm arms[BS_KERNEL_PROVIDERS + 1];
+  uint32_t n = 0;
+  bs_sampler_options o;
+  for (uint32_t i = 0; i < point->n; i++) {
+    bs_entrant *e = &point->of[i];
+    if (!bs_entrant_runs(e) || e->look.p50 > SLOWEST_PAIRED) continue;
+    e->paired = (int32_t)n;
+    arms[n++] = (bs_sampler_arm){.name = e->name, .user = e, .batch = batch, .oversubscribed = crowded};
+  }
+  if (n < 2) {
+    for (uint32_t i = 0; i < point->n; i++) point->of[i].paired = -1;
+    return BS_OK;
+  }
+  bs_sampler_defaults(&o);
+  o.pairs_min = LEAST_PAIRS;
+  o.pairs_max = MOST_PAIRS;
+  o.seconds = q->seconds;
+  o.warm_seconds = fmin(0.1 * q->seconds, 1.0);
+  o.margin = MARGIN;
+  o.seed = q->seed + 1;
+  return bs_sampler_run(&o, &host, arms, n, &point->sampling, err);
+}
+
+static double pair_median(const bs_point *point, const bs_entrant *e) {
+  return point->sampling->arm[e->paired].look.p50;
+}
+
+/* The fastest of all others that were in the pairs; NULL: none. */
+static const bs_entrant *best_other(const bs_point *point, const bs_entrant *e) {
+  const bs_entrant *best = NULL;
+  for (uint32_t i = 0; i < point->n; i++) {
+    const bs_entrant *o = &point->of[i];
+    if (o == e || o->paired < 0) continue;
+    if (best == NULL || pair_median(point, o) < pair_median(point, best)) best = o;
+  }
+  return best;
+}
+
+static int32_t compare(const bs_point *point, const bs_entrant *e, const bs_entrant *other,
+                       bs_comparison *out, bs_error *err) {
+  const bs_sampling *s = point->sampling;
+  const double *mine = s->arm[e->paired].seconds, *theirs = s->arm[other->paired].seconds;
+  size_t start[BS_GROUPS_MAX + 1];
+  const uint32_t groups = bs_sampling_groups(s, start);
+  const int known = groups > 0 ? bs_compare_groups(mine, theirs, start, groups, MARGIN, out)
+                               : bs_compare_pairs(mine, theirs, s->pairs, MARGIN, out);
+  bs_comparison *table[] = {out};
+  if (!known) return bs_no_memory(err, "a comparison");
+  bs_comparisons_decide(table, 1);
+  return BS_OK;
+}
+
+/* What a provider's ratio says of it: 1.0 of the best other one to take its place, 0.9 to be kept at all. */
+static const char *standing(const bs_comparison *c) {
+  if (c->ratio >= 1.0 && c->word != BS_WORD_SLOWER) return "promoted";
+  return c->high >= 0.9 ? "kept" : "dropped";
+}
+
+static int32_t add_ratio(const bs_point *point, const bs_entrant *e, const char *against,
+                         const bs_comparison *c, json_t *into, bs_error *err) {
+  char next[BS_LOOK_SENTENCE];
+  json_t *ratio = json_pack("{s:s, s:o, s:o, s:o, s:s, s:s, s:I, s:I, s:f, s:s}", "against", against, "ratio",
+                            bs_kernel_number(c->ratio), "ratio_low", bs_kernel_number(c->low), "ratio_high",
+                            bs_kernel_number(c->high), "word", bs_comparison_name(c->word), "standing",
+                            standing(c), "pairs", (json_int_t)c->pairs, "builds",
+                            (json_int_t)point->sampling->builds, "pair_median_us",
+                            1e6 * pair_median(point, e), "next", bs_comparison_next(c, next, sizeof next));
+  const int bad = ratio == NULL || json_object_update(into, ratio) != 0;
+  json_decref(ratio);
+  return bad ? bs_no_memory(err, "a ratio") : BS_OK;
+}
+
+/* ---- bounds and the record ---------------------------------------------------------------------- */
+
+/* A share above 100 % is measured against peaks once more: they may have been taken while others ran. What
+ * then is still above is no number of a row, and fails its gate. */
+static int32_t bound(bs_point *point, const bs_entrant *e, bs_kernel_peaks *rates, bs_kernel_bound *out,
+                     bs_error *err) {
+  double percent;
+  bs_kernel_bound_of(point->problem, rates, e->launch_s, out);
+  if (bs_kernel_bound_percent(out, e->look.p50, &percent, NULL) == BS_OK) return BS_OK;
+  bs_kernel_peaks again;
+  const int32_t rc = bs_kernel_peaks_measure(point->problem, point->bench->threads, &again, err);
+  if (rc != BS_OK) return rc;
+  rates->flops = fmax(rates->flops, again.flops);
+  rates->exps = fmax(rates->exps, again.exps);
+  rates->bytes = fmax(rates->bytes, again.bytes);
+  bs_kernel_bound_of(point->problem, rates, e->launch_s, out);
+  return BS_OK;
+}
+
+static json_t *bound_json(const bs_kernel_bound *b, const bs_kernel_peaks *r) {
+  return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:s, s:i, s:f}", "fma_us",
+                   1e6 * b->limit_s[BS_LIMIT_FMA], "exp_us", 1e6 * b->limit_s[BS_LIMIT_EXP], "bytes_us",
+                   1e6 * b->limit_s[BS_LIMIT_BYTES], "launch_us", 1e6 * b->limit_s[BS_LIMIT_LAUNCH],
+                   "fma_and_exp_us", 1e6 * b->shared_s, "gflops", 1e-9 * r->flops, "gexps", 1e-9 * r->exps,
+                   "gbytes", 1e-9 * r->bytes, "loop", r->loop, "threads", (int)r->threads, "footprint_bytes",
+                   r->footprint);
+}
+
+static json_t *numbers(const double *values, size_t n) {
+  json_t *list = json_array();
+  for (size_t i = 0; list != NULL && i < n; i++) json_array_append_new(list, json_real(values[i]));
+  return list;
+}
+
+static uint32_t peers(const bs_point *point, const bs_entrant *e) {
+  uint32_t n = 0;
+  /* The subject alone is judged by its speed: those beside it are what it is judged by. */
+  for (uint32_t i = 0; e == &point->of[0] && e->paired >= 0 && i < point->n; i++)
+    n += i > 0 && point->of[i].paired >= 0;
+  return n;
+}
+
+/* Single calls, in microseconds of one call; an item is one of the batch, of all arms alike. */
+static json_t *calls_json(const bs_point *point, const bs_entrant *e, const bs_kernel_bound *b) {
+  const bs_kernel_problem *p = point->problem;
+  const double each = e->look.p50;
+  return json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:s, s:f, s:f}", "unit", "us_per_call",
+                   "p50_us", 1e6 * each, "p90_us", 1e6 * e->look.p90, "p99_us", 1e6 * e->look.p99, "min_us",
+                   1e6 * e->look.min, "p50_us_per_item", 1e6 * each / (double)p->B, "gflops",
+                   1e-9 * bs_kernel_flops(p) / each, "calls", (json_int_t)e->n_calls, "items",
+                   (json_int_t)p->B, "binding", bs_kernel_limit_names[b->binding], "bound_us",
+                   1e6 * b->seconds, "fma_and_exp_percent", 100.0 * b->shared_s / each);
+}
+
+static int32_t add_performance(bs_point *point, bs_entrant *e, bs_kernel_peaks *rates, bs_error *err) {
+  const bs_entrant *other = e->paired >= 0 ? best_other(point, e) : NULL;
+  const uint32_t judged = peers(point, e);
+  bs_kernel_bound b;
+  bs_comparison c;
+  int32_t rc = bound(point, e, rates, &b, err);
+  if (rc == BS_OK && other != NULL) rc = compare(point, e, other, &c, err);
+  const bs_kernel_timed timed = {.seconds = e->look.p50,
+                                 .samples = e->n_calls,
+                                 .bound = &b,
+                                 .peers = judged,
+                                 .best = other != NULL ? &c : NULL,
+                                 .candidate = judged > 0 && point->bench->promote};
+  if (rc == BS_OK) rc = bs_kernel_record_times(&timed, e->record, err);
+  if (rc != BS_OK) return rc;
+  json_t *performance = json_object_get(e->record, "performance"), *calls = calls_json(point, e, &b);
+  const int bad = calls == NULL || json_object_update(performance, calls) != 0 ||
+                  json_object_set_new(e->record, "bound", bound_json(&b, rates)) != 0 ||
+                  json_object_set_new(e->record, "calls_s", numbers(e->calls, e->n_calls)) != 0;
+  json_decref(calls);
+  if (bad) return bs_no_memory(err, "times");
+  return other != NULL ? add_ratio(point, e, other->name, &c, performance, err) : BS_OK;
+}
+
+int32_t bs_point_time(bs_point *point, bs_error *err) {
+  bs_kernel_peaks rates;
+  uint32_t running = 0;
+  int32_t rc = BS_OK;
+  for (uint32_t i = 0; i < point->n; i++) running += (uint32_t)bs_entrant_runs(&point->of[i]);
+  if (running == 0) return BS_OK;
+  for (uint32_t i = 0; rc == BS_OK && i < point->n; i++) {
+    bs_entrant *e = &point->of[i];
+    if (!bs_entrant_runs(e)) continue;
+    progress(point, "single calls", i, point->n);
+    rc = time_launch(point, e, err);
+    if (rc == BS_OK) rc = time_calls(point->bench, e, err);
+  }
+  if (rc == BS_OK) rc = take_pairs(point, err);
+  if (rc == BS_OK) rc = bs_kernel_peaks_measure(point->problem, point->bench->threads, &rates, err);
+  for (uint32_t i = 0; rc == BS_OK && i < point->n; i++)
+    if (bs_entrant_runs(&point->of[i])) rc = add_performance(point, &point->of[i], &rates, err);
+  return rc;
+}

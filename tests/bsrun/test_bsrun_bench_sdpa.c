@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: MIT
+ * test_bsrun_bench_sdpa.c - `bsrun bench sdpa` as a user calls it: rows and their units, what is refused,
+ * gates that fail and are kept as runs, and PyTorch as an arm (fixtures/fake_torch.c in its place). */
+#include <jansson.h>
+#include <math.h>
+
+#include "tests/bsrun/spawn.h"
+#include "tests/run_tests.h"
+
+#define QUICK "--seconds 0.02 --warmup 1 --iters 20 --seeds 2 --threads 1 "
+#define NO_TORCH QUICK "--torch off "
+
+static const char *dir;
+static void setup(void) {
+  dir = scratch_dir();
+}
+static void teardown(void) {
+  remove_dir(dir);
+}
+
+static ran run_line(const char *line) {
+  char copy[600],
+      *argv[64] = {(char *)(uintptr_t) "bsrun", (char *)(uintptr_t) "bench", (char *)(uintptr_t) "sdpa"};
+  char *save = NULL;
+  int n = 3;
+  snprintf(copy, sizeof copy, "%s", line);
+  for (char *word = strtok_r(copy, " ", &save); word != NULL && n < 63; word = strtok_r(NULL, " ", &save))
+    argv[n++] = strcmp(word, "EMPTY") == 0 ? (char *)(uintptr_t) "" : word;
+  return finish_bsrun(dir, start_bsrun(dir, argv));
+}
+
+static json_t *rows_of(const ran *r) {
+  json_t *rows = json_loads(r->out, 0, NULL);
+  ck_assert_msg(json_is_array(rows), "%s%s", r->out, r->err);
+  return rows;
+}
+
+static double number(const json_t *row, const char *key) {
+  const json_t *value = json_object_get(row, key);
+  ck_assert_msg(json_is_number(value), "no number %s", key);
+  return json_number_value(value);
+}
+
+static const char *text(const json_t *row, const char *key) {
+  const char *value = json_string_value(json_object_get(row, key));
+  ck_assert_msg(value != NULL, "no text %s", key);
+  return value;
+}
+
+/* Each dtype and mask has a row of each provider; every time is one of a call, of all rows alike, and what an
+ * item takes is another column (defect (g): one arm's time was divided by the batch, the other's not). */
+START_TEST(each_provider_has_a_row_of_each_problem) {
+  ran r = run_line(
+      "b4h2s16d8 b1h2g1s8t24d4:f16:causal_br --dtype f32,bf16 --provider cpu:online,ref --out off -o "
+      "json " NO_TORCH);
+  static const char *const problems[] = {"b4h2s16d8:f32:full", "b4h2s16d8:bf16:full",
+                                         "b1h2g1s8t24d4:f16:causal_br"};
+  must_be(&r, 0);
+  json_t *rows = rows_of(&r), *row;
+  size_t i;
+  ck_assert_uint_eq(json_array_size(rows), 6);
+  json_array_foreach(rows, i, row) {
+    const double us = number(row, "p50_us");
+    ck_assert_str_eq(text(row, "problem"), problems[i / 2]);
+    ck_assert_str_eq(text(row, "provider"), i % 2 == 0 ? "cpu:online" : "ref:portable");
+    ck_assert_str_eq(text(row, "unit"), "us_per_call");
+    ck_assert(us > 0 && us <= number(row, "p90_us") && number(row, "p90_us") <= number(row, "p99_us"));
+    ck_assert(fabs(number(row, "p50_us_per_item") * (i < 4 ? 4 : 1) / us - 1) < 1e-9);
+    ck_assert(fabs(number(row, "gflops") * us * 1e3 / number(row, "flops") - 1) < 1e-9);
+    ck_assert(number(row, "bound_percent") > 0 && number(row, "bound_percent") <= 100);
+    ck_assert(number(row, "relative_rmse") <= 1.3 * number(row, "predicted_rmse"));
+    ck_assert(number(row, "ratio_low") <= number(row, "ratio") &&
+              number(row, "ratio") <= number(row, "ratio_high"));
+    ck_assert(number(row, "seeds") == 2 && number(row, "calls") == 20 && number(row, "pairs") >= 20);
+    ck_assert_str_eq(text(row, "against"), i % 2 == 0 ? "ref:portable" : "cpu:online");
+    ck_assert_str_eq(text(row, "failed_stage"), "");
+  }
+  /* Each ratio of a pair is the other one turned round. */
+  ck_assert(fabs(number(json_array_get(rows, 0), "ratio") * number(json_array_get(rows, 1), "ratio") - 1) <
+            1e-6);
+  json_decref(rows);
+  ran_free(&r);
+}
+END_TEST
+
+static const struct {
+  const char *line, *id, *hint;
+  int code;
+} refused[] = {
+    {"misson", "BS-KERNEL-PROBLEM", "did you mean 'mission'", 2},
+    {"mission:bf61", "BS-KERNEL-PROBLEM", "did you mean 'bf16'", 2},
+    {"mission --dtype fp9", "BS-KERNEL-PROBLEM", "known: f32", 2},
+    {"mission --mask casual", "BS-KERNEL-PROBLEM", "did you mean 'causal'", 2},
+    /* Defect (c): nothing selected passed. */
+    {"EMPTY", "BS-KERNEL-EMPTY", "", 2},
+    {", --torch off", "BS-KERNEL-EMPTY", "", 2},
+    {"small --dtype ,", "BS-KERNEL-EMPTY", "", 2},
+    {"small --provider ,", "BS-KERNEL-EMPTY", "", 2},
+    {"matmul24 --torch off", "BS-KERNEL-PROBLEM", "", 2},
+    {"b1h1s8d8 --torch off --provider cpu:onlin", "BS-KERNEL-PROVIDER", "cpu:online", 2},
+    {"b1h1s8d8 --torch off --seeds 17", "BS-USE-NUMBER", "", 2},
+    {"b1h1s8d8 --torch off --gates sdpb", "BS-CFG-NAME", "did you mean 'sdpa'", 3},
+    {"b1h1s8d8 --torch off --dytpe f32", "BS-USE-OPTION", "--dtype", 2},
+    {"b1h1s8d8 --torch /nowhere/python", "BS-KERNEL-TORCH", "", 5},
+};
+
+START_TEST(what_is_refused) {
+  ran r = run_line(refused[_i].line);
+  ck_assert_msg(r.code == refused[_i].code, "%s: %d %s", refused[_i].line, r.code, r.err);
+  ck_assert_msg(strstr(r.err, refused[_i].id) != NULL, "%s: %s", refused[_i].line, r.err);
+  ck_assert_msg(strstr(r.err, refused[_i].hint) != NULL, "%s: %s", refused[_i].line, r.err);
+  ck_assert_str_eq(r.out, "");
+  ran_free(&r);
+}
+END_TEST
+
+/* A gate that fails ends in 6, of speed in 14, and its run is kept with its cause. */
+static const struct {
+  const char *metric, *compare, *limit, *stage;
+  int code;
+} gates[] = {
+    {"numeric.relative_rmse", "le", "1e-12", "numeric", 6},
+    {"memory.plan_bytes", "le", "1", "memory", 6},
+    {"performance.p50_us", "le", "1e-9", "performance", 14},
+    {"evidence.samples", "ge", "1000", "evidence", 6},
+};
+
+START_TEST(a_failed_stage_is_kept_with_its_cause) {
+  char yaml[300];
+  snprintf(yaml, sizeof yaml,
+           "rules:\n  - name: planted\n    stage: %s\n    metric: %s\n    compare: %s\n    limit: %s\n    "
+           "control: "
+           "zero\n    says: \"planted by a test\"\n",
+           gates[_i].stage, gates[_i].metric, gates[_i].compare, gates[_i].limit);
+  write_text(dir, "planted.yaml", yaml);
+  ran r = run_line("b1h1s8d8 --gates ./planted.yaml -o json " NO_TORCH);
+  ck_assert_msg(r.code == gates[_i].code, "%d %s", r.code, r.err);
+  ck_assert_ptr_nonnull(strstr(r.err, "BS-KERNEL-GATE"));
+  ck_assert_ptr_nonnull(strstr(r.err, "planted by a test"));
+  json_t *rows = rows_of(&r);
+  ck_assert_str_eq(text(json_array_get(rows, 0), "failed_stage"), gates[_i].stage);
+  json_decref(rows);
+  ran_free(&r);
+  ran list = bsrun(dir, "runs", "list", "-o", "json", NULL);
+  must_be(&list, 0);
+  rows = rows_of(&list);
+  ck_assert_uint_eq(json_array_size(rows), 1);
+  const json_t *row = json_array_get(rows, 0);
+  ck_assert_str_eq(text(row, "status"), "not passed");
+  ck_assert_str_eq(text(row, "phase"), "bench_sdpa");
+  ck_assert_str_eq(text(row, "method"), "cpu:online");
+  ck_assert_ptr_nonnull(strstr(text(row, "error"), "gate planted"));
+  json_decref(rows);
+  ran_free(&list);
+}
+END_TEST
+
+/* Nobody serves rows of 512: the stage build fails, and that is kept too. */
+START_TEST(what_cannot_be_prepared_is_a_negative) {
+  ran r = run_line("b1h1s8d512 -o json " NO_TORCH);
+  ck_assert_int_eq(r.code, 6);
+  ck_assert_ptr_nonnull(strstr(r.err, "1 to 256"));
+  json_t *rows = rows_of(&r);
+  ck_assert_str_eq(text(json_array_get(rows, 0), "failed_stage"), "build");
+  json_decref(rows);
+  ran_free(&r);
+  ran list = bsrun(dir, "runs", "list", NULL);
+  ck_assert_msg(strstr(list.out, "WRONG") != NULL, "%s", list.out);
+  ran_free(&list);
+}
+END_TEST
+
+/* ---- PyTorch ------------------------------------------------------------------------------------ */
+
+static ran run_fake(const char *how, const char *more) {
+  char line[600];
+  setenv("FAKE_TORCH", how, 1);
+  snprintf(line, sizeof line, "b2h2g1s12t12d8 --torch %s -o json %s %s", BS_TEST_FAKE_TORCH, more, QUICK);
+  ran r = run_line(line);
+  unsetenv("FAKE_TORCH");
+  return r;
+}
+
+START_TEST(pytorch_is_an_arm_on_the_same_bytes) {
+  ran r = run_fake("", "--mask full,causal");
+  must_be(&r, 0);
+  json_t *rows = rows_of(&r);
+  ck_assert_uint_eq(json_array_size(rows), 4);
+  for (size_t i = 1; i < 4; i += 2) {
+    const json_t *row = json_array_get(rows, i);
+    ck_assert_str_eq(text(row, "provider"), "torch");
+    ck_assert_str_eq(text(row, "build_id"), "PyTorch 0.0 (textbook)");
+    ck_assert(number(row, "relative_rmse") < 1e-7); /* it is right, so it had our numbers */
+    ck_assert(fabs(number(row, "p50_us") - 100) < 1e-6);
+    ck_assert_str_eq(text(row, "gates"), "");
+    ck_assert_str_eq(text(json_array_get(rows, i - 1), "against"), "torch");
+  }
+  json_decref(rows);
+  ran_free(&r);
+  ran list = bsrun(dir, "runs", "list", "-o", "json", NULL);
+  rows = rows_of(&list);
+  ck_assert_uint_eq(json_array_size(rows), 4); /* a record of each arm */
+  json_decref(rows);
+  ran_free(&list);
+}
+END_TEST
+
+/* One that refuses a problem, or computes something else, is told and left out. */
+START_TEST(pytorch_that_is_of_no_use_is_left_out) {
+  static const char *const how[] = {"refuse", "wrong"}, *const says[] = {"kernel for it", "are off by 1"};
+  ran r = run_fake(how[_i], "");
+  must_be(&r, 0);
+  ck_assert_msg(strstr(r.err, says[_i]) != NULL, "%s", r.err);
+  json_t *rows = rows_of(&r);
+  ck_assert_uint_eq(json_array_size(rows), 1);
+  json_decref(rows);
+  ran_free(&r);
+}
+END_TEST
+
+START_TEST(pytorch_that_was_asked_for_must_be_there) {
+  static const char *const how[] = {"none", "die"}, *const says[] = {"No module named", "has ended"};
+  ran r = run_fake(how[_i], "");
+  ck_assert_msg(_i == 0 ? r.code == 5 : r.code == 0, "%d %s", r.code, r.err);
+  ck_assert_msg(strstr(r.err, says[_i]) != NULL, "%s", r.err);
+  ran_free(&r);
+}
+END_TEST
+
+/* The script itself, where there is a Python: what it says when it cannot import torch is a line of the
+ * protocol. */
+START_TEST(the_script_is_python) {
+  write_text(dir, "torch.py", "raise ImportError('planted')\n");
+  setenv("PYTHONPATH", dir, 1);
+  if (system("python3 -c '' 2>/dev/null") != 0) return;
+  ran r = run_line("b1h1s8d8 --torch python3 --out off " QUICK);
+  ck_assert_int_eq(r.code, 5);
+  ck_assert_msg(strstr(r.err, "PyTorch: planted") != NULL, "%s", r.err);
+  ran_free(&r);
+}
+END_TEST
+
+int main(void) {
+  const test_case cases[] = {{each_provider_has_a_row_of_each_problem},
+                             {what_is_refused, TEST_COUNT(refused)},
+                             {a_failed_stage_is_kept_with_its_cause, TEST_COUNT(gates)},
+                             {what_cannot_be_prepared_is_a_negative},
+                             {pytorch_is_an_arm_on_the_same_bytes},
+                             {pytorch_that_is_of_no_use_is_left_out, 2},
+                             {pytorch_that_was_asked_for_must_be_there, 2},
+                             {the_script_is_python},
+                             {0}};
+  return run_tests("bsrun_bench_sdpa", cases, (test_setup){.before = setup, .after = teardown});
+}
