@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -37,17 +38,33 @@ static int reserve(void) {
   return 1;
 }
 
+static int32_t not_twice(bs_error *err) {
+  return atomic_load(&bs_flight_now) == NULL
+             ? BS_OK
+             : bs_error_set(err, BS_BUSY, "BS-FLIGHT", "another run of this process is recorded");
+}
+
+/* In the region's place, from the file; 0, or errno. */
+static int map(int fd) {
+  if (!reserve()) return errno;
+  return mmap(region, sizeof *region, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED
+             ? errno
+             : 0;
+}
+
+static void begin(void) {
+  for (uint32_t r = 0; r < BS_FLIGHT_RANKS; ++r) atomic_store(&next[r].seq, 0);
+  atomic_store(&bs_flight_now, region);
+}
+
 int32_t bs_flight_open(int folder_fd, bs_error *err) {
-  if (atomic_load(&bs_flight_now) != NULL)
-    return bs_error_set(err, BS_BUSY, "BS-FLIGHT", "another run of this process is recorded");
+  const int32_t rc = not_twice(err);
+  if (rc != BS_OK) return rc;
   const int fd = openat(folder_fd, "flight", O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
   if (fd < 0) return bs_error_errno(err, BS_IO, "BS-FLIGHT", errno, "cannot make the flight recorder");
   /* Its blocks exist before it is mapped: a full disk is an error here, and not a signal later. */
   int bad = posix_fallocate(fd, 0, (off_t)sizeof *region);
-  if (bad == 0 && !reserve()) bad = errno;
-  if (bad == 0 &&
-      mmap(region, sizeof *region, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
-    bad = errno;
+  if (bad == 0) bad = map(fd);
   close(fd);
   if (bad != 0) {
     unlinkat(folder_fd, "flight", 0);
@@ -60,8 +77,26 @@ int32_t bs_flight_open(int folder_fd, bs_error *err) {
   region->pid = getpid();
   region->ns = now_ns();
   memcpy(region->magic, "BSFLIGHT", sizeof region->magic);
-  for (uint32_t r = 0; r < BS_FLIGHT_RANKS; ++r) atomic_store(&next[r].seq, 0);
-  atomic_store(&bs_flight_now, region);
+  begin();
+  return BS_OK;
+}
+
+int32_t bs_flight_join(const char *path, bs_error *err) {
+  char magic[8] = "";
+  struct stat st;
+  const int32_t rc = not_twice(err);
+  if (rc != BS_OK) return rc;
+  const int fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0)
+    return bs_error_errno(err, BS_IO, "BS-FLIGHT", errno, "cannot open the flight recorder %.200s", path);
+  const int whole = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == (off_t)sizeof *region &&
+                    read(fd, magic, sizeof magic) == (ssize_t)sizeof magic &&
+                    memcmp(magic, "BSFLIGHT", 8) == 0;
+  const int bad = whole ? map(fd) : 0;
+  close(fd);
+  if (!whole) return bs_error_set(err, BS_CORRUPT, "BS-FLIGHT", "%.200s is no flight recorder", path);
+  if (bad != 0) return bs_error_errno(err, BS_IO, "BS-FLIGHT", bad, "cannot map the flight recorder");
+  begin();
   return BS_OK;
 }
 

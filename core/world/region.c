@@ -326,6 +326,15 @@ int32_t bs_rank_region_stats(bs_rank *rank, uint32_t region, bs_region_stats *ou
   return rank->use_events ? beside(r, out_stats, err) : BS_OK;
 }
 
+uint64_t bs_rank_region_samples(bs_rank *rank, uint32_t region, double *out_ms, uint64_t most) {
+  bs_region_data *r = region < rank->nregions ? region_used(rank, region) : NULL;
+  if (r == NULL || settle(rank, r, NULL) != BS_OK) return 0;
+  uint64_t n = r->count < r->room ? r->count : r->room;
+  if (n > most) n = most;
+  if (n > 0) memcpy(out_ms, r->samples, n * sizeof *out_ms);
+  return n;
+}
+
 void bs_rank_regions_reset(bs_rank *rank) {
   for (uint32_t i = 0; i < rank->nregions; ++i) {
     /* A layer is built once, before any warm-up that a reset could be meant to forget. */

@@ -343,6 +343,9 @@ BS_API const bs_rank_api *bs_rank_get_api(void);
 BS_API uint32_t bs_rank_region_count(const bs_rank *rank);
 BS_API int32_t bs_rank_region_stats(bs_rank *rank, uint32_t region, bs_region_stats *out_stats,
                                     bs_error *err);
+/* Samples of a region in ms, at most `most`, in the order in which they are kept (of many each has had the
+ * same chance); their number. */
+BS_API uint64_t bs_rank_region_samples(bs_rank *rank, uint32_t region, double *out_ms, uint64_t most);
 /* Forgets the samples taken so far, as after a warm-up; those of build, pack and compress stay. */
 BS_API void bs_rank_regions_reset(bs_rank *rank);
 BS_API uint64_t bs_rank_counter(const bs_rank *rank, uint32_t counter);

@@ -245,6 +245,18 @@ static void add_timing(json_t *timings, const bs_region_stats *s) {
   json_object_set_new(timing, "host_avg_ms", s->host_avg_ms > 0 ? json_real(s->host_avg_ms) : json_null());
 }
 
+/* Of the passes that have no arms (lab/store/run_samples.c), as "samples_ms". */
+static void add_pass_samples(bs_rank *rank, uint32_t region, json_t *timings, const char *name) {
+  enum { MOST = 256 };
+  double ms[MOST];
+  if (strcmp(name, "backward") != 0 && strcmp(name, "total_step") != 0) return;
+  const uint64_t n = bs_rank_region_samples(rank, region, ms, MOST);
+  json_t *list = json_array();
+  for (uint64_t i = 0; i < n; ++i) json_array_append_new(list, json_real(ms[i]));
+  if (n > 0) json_object_set(json_object_get(timings, name), "samples_ms", list);
+  json_decref(list);
+}
+
 int32_t bs_case_time(bs_rank *rank, bs_case_rank *out, bs_error *err) {
   if (out->timings) return BS_OK;
   out->timings = json_object();
@@ -254,6 +266,7 @@ int32_t bs_case_time(bs_rank *rank, bs_case_rank *out, bs_error *err) {
     const int32_t rc = bs_rank_region_stats(rank, i, &s, err);
     if (rc != BS_OK) return rc;
     add_timing(out->timings, &s);
+    add_pass_samples(rank, i, out->timings, s.name);
     if (i != BS_REGION_FORWARD) continue;
     out->forward_sum_ms = s.sum_ms;
     out->by_events = s.device_clock;

@@ -2,10 +2,14 @@
  * phase.c - one phase of one experiment as one run folder. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/base/error.h"
+#include "core/base/text.h"
 #include "core/plugin/registry.h"
+#include "core/world/flight.h"
 #include "lab/clock.h"
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
@@ -196,13 +200,34 @@ int32_t lab_run_follow_end(lab_run *lab, const char *what, int32_t rc, bs_error 
   return status == BS_OK ? rc : bs_error_set(err, status, LAB_RUN_FOLLOWS_ID, "rank 0 has ended %s", what);
 }
 
+/* Where the flight recorder lies, to the others: "HOST\nPATH"; ranks of other machines cannot map it. The
+ * followers join it; what cannot be joined is not recorded. */
+static int32_t share_recorder(lab_run *lab, const bs_run *run, bs_error *err) {
+  char here[256] = "";
+  bs_text text = {0};
+  char *told = NULL;
+  gethostname(here, sizeof here - 1);
+  if (run != NULL) bs_text_printf(&text, "%s\n%s/flight", here, bs_run_get_path(run));
+  int32_t rc = text.failed ? bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory") : BS_OK;
+  if (rc == BS_OK) rc = bs_peers_text(lab->peers, text.data != NULL ? text.data : "", &told, err);
+  const size_t host = told != NULL ? strcspn(told, "\n") : 0;
+  if (rc == BS_OK && told != NULL && told[host] == '\n' && host == strlen(here) &&
+      memcmp(told, here, host) == 0)
+    (void)bs_flight_join(told + host + 1, NULL);
+  free(told);
+  bs_text_free(&text);
+  return rc;
+}
+
 /* A process that is not rank 0 runs its rank of the phase, and ends it as rank 0 says. */
 static int32_t follow_phase(lab_run *lab, bs_experiment *e, bs_error *err) {
   bs_phase_result result = {0};
   bs_told told;
   int32_t rc = bs_peers_hear(lab->peers, &told, err);
   if (rc == BS_OK && told.word == BS_WORD_START) {
-    rc = run_experiment(lab, e, &result, err);
+    rc = share_recorder(lab, NULL, err);
+    if (rc == BS_OK) rc = run_experiment(lab, e, &result, err);
+    bs_flight_close();
     bs_phase_result_free(&result);
     if (bs_context_stuck(lab->context) > 0) return rc;
   }
@@ -281,6 +306,7 @@ static int32_t lead_phase(lab_run *lab, bs_experiment *e, bs_error *err) {
   if (rc == BS_OK) {
     rc = start_record(e, &open, err);
     if (rc == BS_OK) rc = tell(lab, BS_WORD_START, BS_OK, err);
+    if (rc == BS_OK) rc = share_recorder(lab, open.run, err);
     if (rc == BS_OK) rc = run_experiment(lab, e, &result, err);
     if (rc == BS_OK)
       rc = keep(lab, e, &open, &result, err);

@@ -68,6 +68,26 @@ static int add_samples(json_t *list, const one_arm *a, const json_t *part, unsig
   return json_array_append_new(list, row) != 0 || bad;
 }
 
+/* The pass of a backward or a training run, which has no arms: the region that it is timed by. */
+static int add_pass(json_t *list, size_t at, const json_t *record) {
+  static const char *const passes[][2] = {{"phase2_backward_input", "backward"},
+                                          {"phase3_train_step", "total_step"}};
+  const char *phase = json_string_value(json_object_get(record, "phase"));
+  int bad = 0;
+  for (size_t k = 0; phase != NULL && k < 2; k++) {
+    const json_t *region = json_object_get(json_object_get(record, "timings_ms"), passes[k][1]);
+    const json_t *samples = json_object_get(region, "samples_ms");
+    if (strcmp(phase, passes[k][0]) != 0 || !json_is_array(samples)) continue;
+    json_t *row = json_pack("{s:I, s:s, s:s, s:[], s:[]}", "record", (json_int_t)at, "arm", "method", "phase",
+                            passes[k][1], "seconds", "discarded");
+    for (size_t i = 0; i < json_array_size(samples); i++)
+      bad |= json_array_append_new(json_object_get(row, "seconds"),
+                                   json_real(json_number_value(json_array_get(samples, i)) * 1e-3));
+    bad |= json_array_append_new(list, row);
+  }
+  return bad;
+}
+
 static int add_record(json_t *list, size_t at, const json_t *record, const bs_samples *trail) {
   const json_t *arms = json_object_get(record, "arms");
   int bad = 0;
@@ -77,7 +97,7 @@ static int add_record(json_t *list, size_t at, const json_t *record, const bs_sa
           add_samples(list, &a, json_object_get(a.arm, "cold"), BS_SAMPLE_COLD);
   }
   const one_arm whole = {at, 0, record, NULL}; /* of a model's bench */
-  return bad || add_samples(list, &whole, record, 0);
+  return bad || add_samples(list, &whole, record, 0) || add_pass(list, at, record);
 }
 
 static int32_t add_records(json_t *list, const json_t *records, const bs_samples *trail, bs_error *err) {

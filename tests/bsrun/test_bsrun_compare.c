@@ -155,6 +155,31 @@ START_TEST(a_run_that_lacks_an_arm_ends_with_5) {
 }
 END_TEST
 
+/* Passes that are timed by a region have samples too. */
+START_TEST(backward_and_training_runs_are_compared) {
+  const char *phase = _i == 0 ? "2" : "3", *pass = _i == 0 ? "backward" : "total_step";
+  static const char *const names[] = {"before", "after"};
+  for (int k = 0; k < 2; k++) {
+    ran r = bsrun(dir, "--method", "row_parallel", "-P", "2", "--n", "64", "--b", "4", "--phase", phase,
+                  "--run-id", names[k], "--set", "phase.timed_iters=12", "--set", "phase.fault_gate=false",
+                  "-q", NULL);
+    must_be(&r, 0);
+    ran_free(&r);
+  }
+  ran r = bsrun(dir, "compare", "before", "after", "-o", "json", "-q", NULL);
+  must_be(&r, 0);
+  json_t *said = json_loads(r.out, 0, NULL);
+  const json_t *rows = json_is_array(said) ? said : json_object_get(said, "arms");
+  ck_assert_msg(json_array_size(rows) >= 1, "%s", r.out);
+  const json_t *row = json_array_get(rows, json_array_size(rows) - 1);
+  ck_assert_msg(json_integer_value(json_object_get(row, "samples_a")) == 12, "%s", r.out);
+  ck_assert(json_number_value(json_object_get(row, "speedup")) > 0);
+  ck_assert_msg(strstr(r.out, pass) != NULL, "%s", r.out);
+  json_decref(said);
+  ran_free(&r);
+}
+END_TEST
+
 START_TEST(runs_that_are_not_alike_are_refused) {
   run_simulated("256", "simulated");
   ran r = bsrun(dir, "--method", "row_parallel", "-P", "2", "--n", "256", "--phase", "0", "--run-id",
@@ -215,6 +240,7 @@ int main(void) {
                              {stored_runs_show_what_differs},
                              {a_slower_run_ends_with_14},
                              {a_run_that_lacks_an_arm_ends_with_5},
+                             {backward_and_training_runs_are_compared, 2},
                              {runs_that_are_not_alike_are_refused},
                              {mistakes_are_named},
                              {methods_are_a_ladder},

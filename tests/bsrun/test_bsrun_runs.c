@@ -107,11 +107,13 @@ START_TEST(fsck_tells_of_damage_and_repairs_copies) {
 }
 END_TEST
 
-/* Rank 1 hangs in its third collective: what both ranks did last is read from the folder. */
+/* Rank 1 hangs in its third collective: what both ranks did last is read from the folder, also where they are
+ * processes. */
 START_TEST(why_names_what_the_ranks_did_last) {
-  ran r = bsrun(dir, "-q", "--method", "row_parallel", "-P", "2", "--phase", "0", "--run-id", "hung",
-                "--comm", "fault:threads", "--timeout", "1", "--set",
-                "plugins.fault.plan=rank=1,op=all_reduce,seq=0,do=hang", SMALL, NULL);
+  ran r =
+      bsrun(dir, "-q", "--method", "row_parallel", "-P", "2", "--phase", "0", "--run-id", "hung", "--launch",
+            _i == 0 ? "threads" : "processes", "--comm", _i == 0 ? "fault:threads" : "fault:shm", "--timeout",
+            "1", "--set", "plugins.fault.plan=rank=1,op=all_reduce,seq=0,do=hang", SMALL, NULL);
   must_be(&r, 8);
   ran_free(&r);
   r = RUN("why", "hung", "-o", "json");
@@ -277,7 +279,7 @@ END_TEST
 int main(void) {
   const test_case tests[] = {{runs_are_listed_shown_and_annotated},
                              {fsck_tells_of_damage_and_repairs_copies},
-                             {why_names_what_the_ranks_did_last},
+                             {why_names_what_the_ranks_did_last, 2},
                              {why_reads_what_a_killed_process_left},
                              {a_run_is_replayed, TEST_COUNT(launches)},
                              {a_simulated_run_repeats_exactly},
