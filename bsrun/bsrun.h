@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 
 #include "bsrun/args.h"
+#include "core/base/text.h"
 #include "lab/config/compose.h"
 #include "lab/config/notes.h"
 #include "lab/lab.h"
@@ -32,6 +33,7 @@ int verb_explain(int argc, char **argv);
 int verb_ladder(int argc, char **argv);
 int verb_compare(int argc, char **argv);
 int verb_report(int argc, char **argv);
+int verb_diagnose(int argc, char **argv);
 int verb_torture(int argc, char **argv);
 int verb_model(int argc, char **argv);
 int verb_bench(int argc, char **argv);
@@ -59,6 +61,7 @@ void help_explain(void);
 void help_ladder(void);
 void help_compare(void);
 void help_report(void);
+void help_diagnose(void);
 void help_torture(void);
 void help_model(void);
 void help_bench(void);
@@ -80,6 +83,8 @@ void help_help(void);
 void bsrun_set_command_line(int argc, char **argv);
 /* Prints them quoted for a shell into a malloc'd text; NULL when out of memory. */
 char *bsrun_command_line(void);
+/* A blank and a word, quoted for a shell where it must be. */
+void bsrun_put_word(bs_text *out, const char *word);
 /* The words themselves, NULL at their end. */
 char **bsrun_command_words(void);
 
@@ -138,6 +143,8 @@ extern const bsrun_words bsrun_all_words[];
 extern const size_t bsrun_n_words;
 extern const args_option tune_options[];
 extern const size_t tune_n_options;
+extern const args_option diagnose_options[];
+extern const size_t diagnose_n_options;
 extern const args_option sweep_options[];
 extern const size_t sweep_n_options;
 extern const args_option plugins_list_options[], plugins_inspect_options[], plugins_why_options[],

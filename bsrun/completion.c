@@ -24,6 +24,7 @@ const bsrun_words bsrun_all_words[] = {
     {"doctor", doctor_options, &doctor_n_options},
     {"explain", explain_options, &explain_n_options},
     {"ladder", ladder_options, &ladder_n_options},
+    {"diagnose", diagnose_options, &diagnose_n_options},
     {"compare", compare_options, &compare_n_options},
     {"report", report_options, &report_n_options},
     {"torture", torture_options, &torture_n_options},

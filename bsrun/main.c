@@ -22,6 +22,8 @@ const bsrun_verb bsrun_verbs[] = {
     {"explain", "which implementation serves an op, what a mask or a method does", verb_explain,
      help_explain},
     {"ladder", "every way to split a layer: predicted, measured and explained", verb_ladder, help_ladder},
+    {"diagnose", "what of a layer's or a model's time need not be: findings by cost", verb_diagnose,
+     help_diagnose},
     {"compare", "two configurations measured in turn, or two stored runs", verb_compare, help_compare},
     {"report", "runs as one HTML page, as charts, as CSV; the original's records beside them", verb_report,
      help_report},
@@ -69,27 +71,28 @@ char **bsrun_command_words(void) {
   return command_argv;
 }
 
-char *bsrun_command_line(void) {
+void bsrun_put_word(bs_text *out, const char *word) {
   static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-/=:,+@%#";
+  bs_text_append(out, " ", 1);
+  if (word[0] != '\0' && word[0] != '#' && word[strspn(word, plain)] == '\0') {
+    bs_text_append(out, word, strlen(word));
+    return;
+  }
+  bs_text_append(out, "'", 1);
+  for (const char *p = word; *p != '\0'; p++) {
+    if (*p == '\'') {
+      bs_text_append(out, "'\\''", 4);
+    } else {
+      bs_text_append(out, p, 1);
+    }
+  }
+  bs_text_append(out, "'", 1);
+}
+
+char *bsrun_command_line(void) {
   bs_text text = {0};
   bs_text_printf(&text, "bsrun");
-  for (int i = 1; i < command_argc; i++) {
-    const char *word = command_argv[i];
-    bs_text_append(&text, " ", 1);
-    if (word[0] != '\0' && word[0] != '#' && word[strspn(word, plain)] == '\0') {
-      bs_text_append(&text, word, strlen(word));
-      continue;
-    }
-    bs_text_append(&text, "'", 1);
-    for (const char *p = word; *p != '\0'; p++) {
-      if (*p == '\'') {
-        bs_text_append(&text, "'\\''", 4);
-      } else {
-        bs_text_append(&text, p, 1);
-      }
-    }
-    bs_text_append(&text, "'", 1);
-  }
+  for (int i = 1; i < command_argc; i++) bsrun_put_word(&text, command_argv[i]);
   if (text.failed) {
     bs_text_free(&text);
     return NULL;

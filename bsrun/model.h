@@ -45,7 +45,7 @@ typedef struct model_asked {
   bs_model_request request;
   bs_context *context;
   bs_model model;
-  const char **lists[4];
+  const char **lists[5];
   bsrun_progress progress; /* of what takes long; its first line comes after half a second */
   bs_progress_fn show;     /* NULL: no terminal */
   double since;

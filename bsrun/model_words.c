@@ -43,6 +43,7 @@ int32_t model_asked_read(const args *a, model_asked *out, bs_error *err) {
   if (rc == BS_OK) rc = take_words(a, "input", &r->inputs, &out->lists[1], err);
   if (rc == BS_OK) rc = take_words(a, "constant", &r->constants, &out->lists[2], err);
   if (rc == BS_OK) rc = take_words(a, "pass", &r->passes, &out->lists[3], err);
+  if (rc == BS_OK) rc = take_words(a, "choice", &r->choices, &out->lists[4], err);
   r->path = a->words[0];
   r->backend = args_value(a, "backend");
   r->threads = threads != 0 ? (uint32_t)threads : bs_machine_cores();

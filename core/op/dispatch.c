@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/clock.h"
 #include "core/base/error.h"
 #include "core/op/knob.h"
 #include "core/op/plan.h"
@@ -395,6 +396,7 @@ static int32_t prepare_impl(bs_op_host *host, const bs_candidate *choice, const 
     return bs_error_set(err, BS_NO_MEMORY, "BS-OP-MEMORY", "no memory for a plan of %s", query->op);
   plan->rehearsal = host->rehearse;
   host->reserved = 0;
+  const double began = host->watch != NULL ? bs_clock_s() : 0;
   const int32_t rc = plan->rehearsal ? BS_OK : make_object(host, choice, query, key, packed, plan, err);
   plan->scratch = host->reserved;
   plan->host = host;
@@ -410,6 +412,7 @@ static int32_t prepare_impl(bs_op_host *host, const bs_candidate *choice, const 
     packed->refs++;
   }
   note_algorithm(host, choice, query->op);
+  if (host->watch != NULL) bs_watch_plan(host->watch, query, bs_clock_s() - began);
   *out_plan = plan;
   return BS_OK;
 }

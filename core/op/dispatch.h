@@ -3,7 +3,7 @@
  * core/world to build bs_rank_api. Chooses by level (NATIVE before EMULATED), score, priority, name. */
 #ifndef BS_CORE_OP_DISPATCH_H
 #define BS_CORE_OP_DISPATCH_H
-#include "blockshock/blockshock.h"
+#include "core/op/watch.h"
 
 typedef struct bs_choice_book bs_choice_book; /* choice.h */
 
@@ -26,6 +26,7 @@ typedef struct bs_op_host {
   uint64_t reserved;
   uint32_t plans;
   void (*unused)(void *user);
+  bs_watch *watch; /* NULL: nobody counts */
 } bs_op_host;
 
 /* Schema check of a query: known op or plugin op with an implementation, arity, ranks, shapes,

@@ -70,6 +70,10 @@ static int32_t copy_rows(bs_coll_plan *p, char *device, char *host, uint64_t col
   }
   if (rc == BS_OK && backend->stream_sync != NULL)
     rc = backend->stream_sync(rank->device, p->call.stream, err);
+  if (rank->ops.watch != NULL) {
+    rank->ops.watch->waits += backend->stream_sync != NULL;
+    rank->ops.watch->copied_bytes += p->call.rows * cols * size;
+  }
   if (rc != BS_OK && err != NULL && err->where[0] == '\0') bs_error_where(err, "%s", p->site);
   return rc;
 }

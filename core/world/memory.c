@@ -124,6 +124,10 @@ uint64_t bs_rank_scratch_bytes(const bs_rank *rank) {
   return rank->scratch_bytes;
 }
 
+void bs_rank_watch(bs_rank *rank, bs_watch *watch) {
+  rank->ops.watch = watch;
+}
+
 /* ---- host memory ---------------------------------------------------------------------------- */
 
 void *bs_memory_host_alloc(bs_rank *rank, uint64_t bytes) {

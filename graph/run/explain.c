@@ -83,6 +83,36 @@ static void put_json_text(bs_text *t, const char *text) {
   bs_text_append(t, "\"", 1);
 }
 
+/* Who could serve a node, best first, and the key of a choice between them. */
+typedef struct candidates {
+  bs_text names, key;
+} candidates;
+
+static void put_candidate(void *user, const bs_op_candidate *c) {
+  candidates *all = user;
+  if (all->key.size == 0) bs_text_printf(&all->key, "%s", c->key != NULL ? c->key : "");
+  if (c->answer->level == BS_LEVEL_NO) return;
+  const char *name = strrchr(c->name, '/');
+  bs_text_printf(&all->names, "%s{\"name\":\"%s:%s\",\"level\":\"%s\"}", all->names.size > 0 ? "," : "",
+                 c->plugin, name != NULL ? name + 1 : c->name, level_names[c->answer->level & 3u]);
+}
+
+static void put_choice(report *r, const gnode *n) {
+  const gcore *core = r->s->core;
+  const bs_op_site site = {.struct_size = (uint32_t)sizeof site,
+                           .threads = bs_world_threads_per_rank(core->rank.world),
+                           .world_size = 1,
+                           .fallback = 1};
+  candidates all = {{0}, {0}};
+  gquery q;
+  graph_query(r->b->g, n, &q);
+  bs_op_explain_at(r->s->context, core->backend, &site, &q.query, put_candidate, &all, NULL);
+  bs_text_printf(&r->t, ",\"candidates\":[%s],\"key\":", all.names.data != NULL ? all.names.data : "");
+  put_json_text(&r->t, all.key.data != NULL ? all.key.data : "");
+  bs_text_free(&all.names);
+  bs_text_free(&all.key);
+}
+
 static void put_shape(bs_text *t, const gvalue *v) {
   bs_text_printf(t, "%s[", bs_dtype_name(v->dtype));
   for (uint32_t i = 0; i < v->rank; i++) bs_text_printf(t, "%s%" PRId64, i > 0 ? "," : "", v->dims[i]);
@@ -108,9 +138,11 @@ static int32_t put_nodes(report *r, int json, int profile, bs_error *err) {
       put_shape(&r->t, &r->b->g->values[n->out[0]]);
       bs_text_printf(&r->t,
                      "\",\"flops\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"runs\":%" PRIu64
-                     ",\"seconds\":%.9g,\"origin\":",
-                     info.flops, info.bytes, info.runs, info.seconds);
+                     ",\"seconds\":%.9g,\"prepare_s\":%.6g,\"cpu_s\":%.9g,\"waits\":%" PRIu64 ",\"origin\":",
+                     info.flops, info.bytes, info.runs, info.seconds, r->b->steps[i].prepare_s,
+                     1e-9 * (double)r->b->steps[i].cpu_ns, r->b->steps[i].waits);
       put_json_text(&r->t, info.origin);
+      if (!profile) put_choice(r, n);
       bs_text_append(&r->t, "}", 1);
       continue;
     }

@@ -106,7 +106,9 @@ static int32_t prepare_steps(gbinding *b, bs_error *err) {
   for (uint32_t id = b->g->first; id != GNONE; id = b->g->nodes[id].next, i++) {
     bs_tensor **args = (bs_tensor **)b->args_memory + (size_t)i * BS_MAX_OP_ARGS;
     if (b->g->nodes[id].op == GOP_MATMUL) gcore_tell(b->core, "pack weights", ++product, products);
+    const double began = bs_clock_s(), packed = b->core->pack_s;
     const int32_t rc = prepare_step(b, id, &b->steps[i], args, err);
+    b->steps[i].prepare_s = bs_clock_s() - began - (b->core->pack_s - packed);
     if (rc != BS_OK) return rc;
   }
   return BS_OK;

@@ -98,7 +98,9 @@ typedef struct gstep {
   bs_tensor **args;
   uint32_t nargs;
   uint32_t node; /* of the graph */
-  uint64_t runs, ns;
+  double prepare_s;
+  uint64_t runs, ns;      /* with `profile`, of all runs, as the following */
+  uint64_t cpu_ns, waits; /* of the caller's thread: its processor time, and how often it slept */
 } gstep;
 
 /* A graph that can run: plans, tensors, memory. */

@@ -21,6 +21,7 @@ typedef struct bs_model_request {
   bs_model_words inputs;    /* NAME=FILE.npy */
   bs_model_words constants; /* NAME=FILE.npy: inputs that become constants */
   bs_model_words passes;    /* NAME=off or NAME=on; "all=off" */
+  bs_model_words choices;   /* KEY -> PLUGIN:NAME, as bs_world_options has them */
   int64_t cache_tokens;     /* of a folder with config.json; 0: what that says */
   uint32_t threads;         /* 0: all processors that the process may use */
   uint32_t profile;

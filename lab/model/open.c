@@ -375,6 +375,8 @@ int32_t bs_model_start_beside(bs_context *context, const bs_model_request *reque
                                       .n_dims = (uint32_t)model->n_dims,
                                       .passes_off = model->passes_off,
                                       .n_passes_off = (uint32_t)model->n_passes_off,
+                                      .choices = request->choices.words,
+                                      .n_choices = (uint32_t)request->choices.n,
                                       .profile = request->profile,
                                       .share = share,
                                       .progress = request->progress,

@@ -173,6 +173,20 @@ static void list(bs_text *out, const char *id, const char *title, const json_t *
   bs_text_printf(out, "</ul>\n");
 }
 
+/* What `bsrun diagnose` has found, in the order of the runs and of what it costs. */
+static void diagnosis(bs_text *out, const json_t *findings) {
+  static const bs_field fields[] = {{"run", "run", 0, 0},
+                                    {"severity", "severity", 0, 0},
+                                    {"check", "check", 0, 0},
+                                    {"cost_s", "cost, s a pass", BS_FIELD_RIGHT, 3},
+                                    {"share", "share", BS_FIELD_RIGHT, 3},
+                                    {"evidence", "evidence", 0, 0},
+                                    {"command", "command", 0, 0}};
+  if (json_array_size(findings) == 0) return;
+  heading(out, "diagnosis", "Diagnosis");
+  bs_html_table(out, fields, sizeof fields / sizeof fields[0], findings, MOST_ROWS);
+}
+
 static void unclear(bs_text *out, const json_t *comparisons) {
   const uint32_t differ = bs_rows_differ(comparisons);
   json_t *rows = json_array(), *row;
@@ -273,6 +287,7 @@ int32_t bs_report_html(const bs_page *page, bs_text *out, bs_error *err) {
   if (page->original != NULL) bs_original_section(out, page->original);
   figures(out, "original-charts", "The original's plots", page->original_charts, page->n_original_charts);
   if (model != NULL) {
+    diagnosis(out, json_object_get(model, "findings"));
     list(out, "warnings", "Warnings of the newest runs", json_object_get(model, "warnings"), "what", "why");
     list(out, "refused", "Failed, refused or damaged", json_object_get(model, "refused"), "what", "why");
     unclear(out, json_object_get(model, "comparisons"));

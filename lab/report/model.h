@@ -26,6 +26,7 @@ typedef struct bs_report_request {
  *   samples      [{run, rows}]: rows of bs_chart_samples
  *   warnings, refused, untried   [{what, why}]
  *   notes        [{run, text}]
+ *   findings     of `bsrun diagnose`: [{run, rank, check, severity, cost_s, share, evidence, command}]
  *   env          of the newest run; commands: texts
  *   unfinished, damaged: numbers
  * The caller releases it. BS_INPUT: a word names nothing; BS_IO. */

@@ -132,10 +132,22 @@ static void add_samples(json_t *model, const json_t *row) {
   json_decref(found);
 }
 
+/* The findings of `bsrun diagnose`, with their run. */
+static void take_findings(json_t *model, const json_t *row, const json_t *record) {
+  const json_t *findings = json_object_get(json_object_get(record, "diagnosis"), "findings"), *finding;
+  size_t i;
+  json_array_foreach(findings, i, finding) {
+    json_t *copy = json_copy((json_t *)(uintptr_t)finding);
+    json_object_set(copy, "run", json_object_get(row, "run"));
+    json_array_append_new(json_object_get(model, "findings"), copy);
+  }
+}
+
 static void take_record(json_t *model, const json_t *row, const json_t *record) {
   json_t *warning, *warnings = json_object_get(record, "measuring_warnings");
   const json_t *error = json_object_get(record, "error");
   size_t i;
+  take_findings(model, row, record);
   json_array_foreach(warnings, i, warning) {
     if (json_is_string(warning))
       bs_model_add(model, "warnings", bs_row_text(row, "run"), json_string_value(warning));

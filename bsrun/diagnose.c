@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: MIT
+ * diagnose.c - `bsrun diagnose [MODEL]`: what of a layer's or a model's time goes to things that need not be.
+ */
+#include "lab/diagnose/diagnose.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bsrun/ladder_run.h"
+#include "bsrun/model.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "lab/diagnose/keep.h"
+
+const args_option diagnose_options[] = {
+    {"preset", 0, "NAME", 0,
+     "quick (under a minute), full (the default) or large (models and layers as in use)"},
+    {"only", 0, "ID,..", 1, "these checks alone"},
+    {"skip", 0, "ID,..", 1, "leave these checks out"},
+    {"seconds", 0, "S", 0, "how long one timing may take; default: 0.5 of quick, 1.5 of full, 4 of large"},
+    {"list", 0, NULL, 0, "the checks, and stop"},
+    {"ablate", 0, "A;B=V", 1,
+     "one setting changed at a time: of a layer keys, of a model passes, threads, backend"},
+    {"strict", 0, NULL, 0, "a finding ends in exit code 14"},
+    {"vary", 0, "NAME=SIZES", 1,
+     "of a model: sizes of a dimension, in the order of calls: 1,8 or 4:12+1 or 4:64*2"},
+    {"input", 0, "NAME=FILE", 1, "of a model: the .npy file of an input; default: made numbers"},
+    {"dim", 0, "NAME=N", 1, "of a model: the size of a named dimension; default: 2 of a batch, 32 of others"},
+    {"constant", 0, "NAME=FILE", 1, "of a model: the .npy file of an input that is a constant"},
+    {"pass", 0, "NAME=off", 1, "of a model: leave a pass out; all=off leaves out every pass"},
+    {"choice", 0, "KEY -> NAME", 1,
+     "of a model: who serves a node; bsrun model explain -o json has the keys"},
+    {"threads", 0, "N", 0, "of a model: threads of a run; default: all cores"},
+    {"cache-tokens", 0, "N", 0, "of a folder: tokens of its key-value cache"},
+    {"method", 0, "M", 0, "of a layer, as the following: as bsrun run has them"},
+    {"world-size", 'P', "N", 0, "number of ranks"},
+    {"comm", 0, "NAME", 0, "communicator"},
+    {"mask", 0, "NAME", 0, "which columns a rank keeps"},
+    {"b", 0, "N", 0, "tokens B"},
+    {"n", 0, "N", 0, "output features N"},
+    {"k", 0, "N", 0, "input features K; default: N"},
+    {"dtype", 0, "T", 0, "dtype of the model"},
+    {"bias", 0, "on|off", 0, "a random bias; default: on"},
+    {"workload", 0, "NAME", 0, "gaussian, file, ..."},
+    {"hardware", 0, "NAME", 0, "cpu, or a YAML file"},
+    {"threads-per-rank", 0, "N", 0, "threads of one rank; default: cores / ranks"},
+    {"timeout", 0, "SECONDS", 0, "deadline of every wait between ranks"},
+    {"backend", 0, "NAME", 0, "of both: the backend; default: cpu"},
+    {"plugin", 0, "ID|PATH", 1, "use this plugin (its backend, if it has one)"},
+    {"config", 0, "FILE", 1, "merge a YAML file over the base"},
+    {"set", 0, "KEY=VALUE", 1, "set one key, after all files"},
+    {"out", 0, "DIR|off", 0, "root of the run folder; default: results/raw. off: nothing is kept"},
+    {"run-id", 0, "ID", 0, "name of the run folder"},
+    {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
+    {"wide", 0, NULL, 0, "a table of all columns, however wide"},
+    {"verbose", 'v', NULL, 1, "say more on stderr, and print the facts of each check"},
+    {"quiet", 'q', NULL, 0, "no notes and no progress on stderr"},
+    {"help", 'h', NULL, 0, "this help"},
+};
+const size_t diagnose_n_options = sizeof diagnose_options / sizeof diagnose_options[0];
+
+static const bs_field finding_fields[] = {{"rank", "", BS_FIELD_RIGHT, 0},
+                                          {"severity", "SEVERITY", 0, 0},
+                                          {"check", "CHECK", 0, 0},
+                                          {"cost_s", "COST s", BS_FIELD_RIGHT, 3},
+                                          {"share", "SHARE", BS_FIELD_RIGHT, 3},
+                                          {"evidence", "EVIDENCE", 0, 0},
+                                          {"command", "COMMAND", BS_FIELD_WIDE, 0}};
+static const bs_field check_fields[] = {{"check", "CHECK", 0, 0},
+                                        {"state", "STATE", 0, 0},
+                                        {"title", "LOOKS AT", 0, 0},
+                                        {"seconds", "TOOK s", BS_FIELD_RIGHT, 3},
+                                        {"why", "WHY", 0, 0}};
+static const bs_field ablation_fields[] = {{"setting", "SETTING", 0, 0},
+                                           {"as_is_s", "AS IS s", BS_FIELD_RIGHT, 4},
+                                           {"seconds", "CHANGED s", BS_FIELD_RIGHT, 4},
+                                           {"ratio", "CHANGED / AS IS", BS_FIELD_RIGHT, 4},
+                                           {"low", "95 % FROM", BS_FIELD_RIGHT, 4},
+                                           {"high", "TO", BS_FIELD_RIGHT, 4},
+                                           {"verdict", "CHANGED IS", 0, 0}};
+static const bs_field list_fields[] = {{"check", "CHECK", 0, 0},
+                                       {"layer", "LAYER", 0, 0},
+                                       {"model", "MODEL", 0, 0},
+                                       {"preset", "FROM PRESET", 0, 0},
+                                       {"title", "LOOKS AT", 0, 0}};
+#define N_OF(fields) (sizeof(fields) / sizeof(fields)[0])
+
+/* ---- words ----------------------------------------------------------------------------------- */
+
+/* The words of a repeatable option, cut at a separator. */
+typedef struct cut_words {
+  char **texts;
+  size_t n;
+} cut_words;
+
+static void cut_free(cut_words *w) {
+  for (size_t i = 0; i < w->n; i++) free(w->texts[i]);
+  free(w->texts);
+  *w = (cut_words){0};
+}
+
+static int32_t cut_add(cut_words *w, const char *text, size_t length, bs_error *err) {
+  char **more = realloc(w->texts, (w->n + 1) * sizeof *more);
+  if (more != NULL) w->texts = more;
+  char *copy = more != NULL ? strndup(text, length) : NULL;
+  if (copy == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  w->texts[w->n++] = copy;
+  return BS_OK;
+}
+
+static int32_t cut(const args *a, const char *option, const char *separators, cut_words *out, bs_error *err) {
+  const char **values = NULL;
+  size_t n = 0;
+  int32_t rc = args_values(a, option, &values, &n, err);
+  for (size_t i = 0; rc == BS_OK && i < n; i++) {
+    for (const char *at = values[i] + strspn(values[i], separators); rc == BS_OK && *at != '\0';) {
+      const size_t length = strcspn(at, separators);
+      rc = cut_add(out, at, length, err);
+      at += length;
+      at += strspn(at, separators);
+    }
+  }
+  free(values);
+  return rc;
+}
+
+/* The subject's words alone: what a finding's command begins with. */
+static char *subject_command(const args *a) {
+  static const char *const others[] = {"preset", "seconds", "only",    "skip",  "list",
+                                       "ablate", "strict",  "vary",    "out",   "run-id",
+                                       "output", "wide",    "verbose", "quiet", "help"};
+  bs_text text = {0};
+  bs_text_printf(&text, "bsrun diagnose");
+  for (size_t i = 0; i < a->n_words; i++) bsrun_put_word(&text, a->words[i]);
+  for (size_t i = 0; i < a->n_given; i++) {
+    const args_option *o = &a->options[a->given[i].option];
+    char name[64];
+    size_t k = 0;
+    while (k < N_OF(others) && strcmp(others[k], o->name) != 0) k++;
+    if (k < N_OF(others)) continue;
+    snprintf(name, sizeof name, "--%.60s", o->name);
+    bsrun_put_word(&text, name);
+    if (o->value != NULL) bsrun_put_word(&text, a->given[i].value);
+  }
+  if (!text.failed) return text.data;
+  bs_text_free(&text);
+  return NULL;
+}
+
+/* ---- printing -------------------------------------------------------------------------------- */
+
+static int32_t print_list(int format, bs_error *err) {
+  bs_check_info c;
+  json_t *rows = json_array();
+  for (size_t i = 0; bs_diagnose_check(i, &c); i++)
+    json_array_append_new(
+        rows, json_pack("{s:s, s:s, s:s, s:s, s:s}", "check", c.id, "layer", c.layer ? "yes" : "", "model",
+                        c.model ? "yes" : "", "preset", c.quick ? "quick" : "full", "title", c.title));
+  const int32_t rc = bs_report_print(stdout, format, list_fields, N_OF(list_fields), rows, err);
+  json_decref(rows);
+  return rc;
+}
+
+static void print_commands(const json_t *findings) {
+  const json_t *f;
+  size_t i;
+  json_array_foreach(findings, i, f) printf("%s%zu: %s\n", i == 0 ? "\nto see one alone:\n" : "", i + 1,
+                                            json_string_value(json_object_get(f, "command")));
+}
+
+/* A line each: their texts are too long for columns. */
+static void print_facts(int format, const json_t *checks) {
+  const json_t *check, *fact;
+  size_t i, k;
+  json_array_foreach(checks, i, check) {
+    printf("\n%s%s: %s\n", format == BS_FORMAT_MD ? "- " : "",
+           json_string_value(json_object_get(check, "check")),
+           json_string_value(json_object_get(check, "title")));
+    json_array_foreach(json_object_get(check, "facts"), k, fact) {
+      const json_t *value = json_object_get(fact, "value");
+      char number[40] = "?";
+      if (json_is_number(value)) snprintf(number, sizeof number, "%.4g", json_number_value(value));
+      printf("  %s%s: %s%s%s\n", format == BS_FORMAT_MD ? "- " : "",
+             json_string_value(json_object_get(fact, "fact")),
+             json_is_string(value) ? json_string_value(value) : number,
+             json_string_length(json_object_get(fact, "unit")) > 0 ? " " : "",
+             json_string_value(json_object_get(fact, "unit")));
+    }
+  }
+}
+
+static int32_t print_readable(int format, int verbose, const json_t *result, bs_error *err) {
+  const json_t *findings = json_object_get(result, "findings"), *checks = json_object_get(result, "checks");
+  const json_t *ablations = json_object_get(result, "ablations");
+  const size_t n = json_array_size(findings);
+  int32_t rc = BS_OK;
+  printf("%zu finding%s in a %s whose pass takes %.4g ms\n", n, n == 1 ? "" : "s",
+         json_string_value(json_object_get(result, "kind")),
+         1e3 * json_number_value(json_object_get(result, "pass_s")));
+  if (n > 0) printf("\n");
+  if (n > 0) rc = bs_report_print(stdout, format, finding_fields, N_OF(finding_fields), findings, err);
+  if (rc == BS_OK && n > 0) print_commands(findings);
+  printf("\n");
+  if (rc == BS_OK) rc = bs_report_print(stdout, format, check_fields, N_OF(check_fields), checks, err);
+  if (rc == BS_OK && json_array_size(ablations) > 0) {
+    printf("\n");
+    rc = bs_report_print(stdout, format, ablation_fields, N_OF(ablation_fields), ablations, err);
+  }
+  if (rc == BS_OK && verbose) print_facts(format, checks);
+  return rc;
+}
+
+static int32_t print_result(int format, int verbose, const json_t *result, bs_error *err) {
+  if (format == BS_FORMAT_JSON) return model_print_json(result, err);
+  if (format == BS_FORMAT_CSV || format == BS_FORMAT_JSONL)
+    return bs_report_print(stdout, format, finding_fields, N_OF(finding_fields),
+                           json_object_get(result, "findings"), err);
+  return print_readable(format, verbose, result, err);
+}
+
+/* ---- the subjects ---------------------------------------------------------------------------- */
+
+static int off(const args *a) {
+  const char *out = args_value(a, "out");
+  return out != NULL && strcmp(out, "off") == 0;
+}
+
+static int32_t of_layer(const args *a, const bs_diagnose_request *asked, json_t **out, char **out_folder,
+                        bs_error *err) {
+  ladder_run r = {.host.progress.busy = ATOMIC_FLAG_INIT};
+  const int keep = !off(a);
+  int32_t rc = ladder_run_open(a, 1.0, &r, err);
+  bs_diagnose_request q = *asked;
+  q.progress = r.host.table.progress;
+  q.progress_user = &r.host;
+  if (rc == BS_OK) r.host.table.doing(&r.host, "diagnose", NULL);
+  if (rc == BS_OK) rc = bs_diagnose_layer(r.run.context, r.config, r.request.configs_dir, &q, out, err);
+  if (rc == BS_OK && keep) rc = bs_diagnose_keep(&r.run, r.config, *out, out_folder, err);
+  if (r.run.host != NULL) r.host.table.doing(&r.host, NULL, NULL);
+  ladder_run_free(&r);
+  return rc;
+}
+
+static int32_t of_model(const args *a, const bs_diagnose_request *of, json_t **out, char **out_folder,
+                        bs_error *err) {
+  model_asked asked = {0};
+  int32_t rc = model_asked_make(a, &asked, err);
+  bs_diagnose_request q = *of;
+  q.progress = asked.request.progress;
+  q.progress_user = asked.request.progress_user;
+  if (rc == BS_OK) rc = bs_diagnose_model(asked.context, &asked.request, &asked.model, &q, out, err);
+  model_progress_end(&asked);
+  if (rc == BS_OK) {
+    json_t *record = json_pack("{s:O}", "diagnosis", *out);
+    rc = model_keep(a, &asked, "model_diagnose", 1, record, out_folder, err);
+    json_decref(record);
+  }
+  model_asked_free(&asked);
+  return rc;
+}
+
+static int32_t read_preset(const args *a, uint32_t *out, bs_error *err) {
+  const char *name = args_value(a, "preset");
+  *out = BS_PRESET_FULL;
+  for (uint32_t i = 0; name != NULL && i < BS_PRESETS_; i++) {
+    *out = i;
+    if (strcmp(name, bs_preset_names[i]) == 0) return BS_OK;
+  }
+  return name == NULL ? BS_OK : bsrun_unknown("preset", name, bs_preset_names, BS_PRESETS_, err);
+}
+
+static int32_t read_seconds(const args *a, double *out, bs_error *err) {
+  const char *text = args_value(a, "seconds");
+  if (text == NULL || (bs_parse_f64(text, out) && *out >= 0.01 && *out <= 3600)) return BS_OK;
+  return bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--seconds: '%.60s' is not a number from 0.01 to 3600",
+                      text);
+}
+
+/* Checks that could not do their work; returns how many. */
+static size_t tell_failed(const json_t *result) {
+  const json_t *check;
+  char line[600];
+  size_t i, n = 0;
+  json_array_foreach(json_object_get(result, "checks"), i, check) {
+    if (strcmp(json_string_value(json_object_get(check, "state")), "failed") != 0) continue;
+    snprintf(line, sizeof line, "check %.40s failed: %.500s",
+             json_string_value(json_object_get(check, "check")),
+             json_string_value(json_object_get(check, "why")));
+    bsrun_warn(line);
+    n++;
+  }
+  return n;
+}
+
+static int32_t strict_error(const json_t *result, size_t failed, bs_error *err) {
+  const json_t *findings = json_object_get(result, "findings");
+  const size_t n = json_array_size(findings);
+  if (n == 0 && failed > 0)
+    return bs_error_set(err, BS_INCONCLUSIVE, "BS-DIAG-FAILED", "%zu checks failed, so nothing is shown",
+                        failed);
+  if (n == 0) return BS_OK;
+  bs_error_set(err, BS_PERF, "BS-DIAG-FOUND", "%zu finding%s; the dearest: %.300s", n, n == 1 ? "" : "s",
+               json_string_value(json_object_get(json_array_get(findings, 0), "evidence")));
+  bs_error_hint(err, "without --strict findings are no error");
+  return BS_PERF;
+}
+
+static int32_t diagnose(const args *a, bs_error *err) {
+  cut_words words[3] = {{0}};
+  bs_diagnose_request q = {0};
+  const char **vary = NULL;
+  char *command = subject_command(a), *folder = NULL;
+  json_t *result = NULL;
+  int format = 0;
+  int32_t rc = bsrun_format(a, &format, err);
+  if (rc == BS_OK && args_has(a, "list")) rc = print_list(format, err);
+  if (rc == BS_OK) rc = read_preset(a, &q.preset, err);
+  if (rc == BS_OK) rc = read_seconds(a, &q.seconds, err);
+  if (rc == BS_OK) rc = cut(a, "only", ", ", &words[0], err);
+  if (rc == BS_OK) rc = cut(a, "skip", ", ", &words[1], err);
+  if (rc == BS_OK) rc = cut(a, "ablate", "; ", &words[2], err);
+  if (rc == BS_OK) rc = args_values(a, "vary", &vary, &q.n_vary, err);
+  q.only = (const char *const *)words[0].texts;
+  q.n_only = words[0].n;
+  q.skip = (const char *const *)words[1].texts;
+  q.n_skip = words[1].n;
+  q.ablate = (const char *const *)words[2].texts;
+  q.n_ablate = words[2].n;
+  q.vary = vary;
+  q.command = command != NULL ? command : "bsrun diagnose";
+  if (rc == BS_OK && a->n_words > 1)
+    rc = bs_error_set(err, BS_USAGE, "BS-USE-WORD", "unexpected argument '%.100s'", a->words[1]);
+  if (rc == BS_OK && !args_has(a, "list"))
+    rc = a->n_words > 0 ? of_model(a, &q, &result, &folder, err) : of_layer(a, &q, &result, &folder, err);
+  if (rc == BS_OK && result != NULL) rc = print_result(format, args_has(a, "verbose"), result, err);
+  if (rc == BS_OK && result != NULL) model_print_folder(format, folder);
+  const size_t failed = rc == BS_OK && result != NULL ? tell_failed(result) : 0;
+  if (rc == BS_OK && result != NULL && args_has(a, "strict")) rc = strict_error(result, failed, err);
+  for (int i = 0; i < 3; i++) cut_free(&words[i]);
+  free(vary);
+  free(command);
+  free(folder);
+  json_decref(result);
+  return rc;
+}
+
+void help_diagnose(void) {
+  fputs(
+      "usage: bsrun diagnose [MODEL] [options]\n"
+      "\n"
+      "Finds what of a pass goes to things that need not be: ops that a slow implementation serves, waits "
+      "of\n"
+      "the host, copies, plans that are made again, activations outside of products, more threads than\n"
+      "cores. Without MODEL the subject is a layer, chosen as for `bsrun run`. MODEL is a file .onnx or a\n"
+      "folder with config.json. All checks run unless --only, --skip or --preset say otherwise. Findings "
+      "are\n"
+      "ordered by the seconds of a pass that they cost; each has the command that shows it alone. A finding\n"
+      "is no error unless --strict is given. share/doc/blockshock/diagnose.md has every check.\n"
+      "\n",
+      stdout);
+  args_print_options(diagnose_options, diagnose_n_options);
+  fputs(
+      "\n"
+      "examples:\n"
+      "  bsrun diagnose --method row_parallel -P 2 --dtype f32\n"
+      "  bsrun diagnose --method dense --b 64 --preset quick --ablate 'method.bias=false;model.dtype=bf16'\n"
+      "  bsrun diagnose model.onnx --dim batch=2 --dim tokens=12\n"
+      "  bsrun diagnose model.onnx --only shapes --vary tokens=4:12+1 -o json\n"
+      "\n"
+      "exit codes: 0 done, with findings or without; 2 usage; 3 configuration; 4 a model or an input is "
+      "wrong;\n"
+      "5 plugin or device; 7 a rank died; 8 deadline; 10 memory or disk; 14 --strict and there are "
+      "findings.\n",
+      stdout);
+}
+
+int verb_diagnose(int argc, char **argv) {
+  bs_error err = BS_ERROR_INIT;
+  args a;
+  int32_t rc = args_parse(argc, argv, diagnose_options, diagnose_n_options, &a, &err);
+  if (rc == BS_OK && args_has(&a, "help")) {
+    help_diagnose();
+  } else if (rc == BS_OK) {
+    rc = diagnose(&a, &err);
+  }
+  args_free(&a);
+  return rc == BS_OK ? 0 : bsrun_fail(&err);
+}

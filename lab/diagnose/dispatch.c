@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT
+ * dispatch.c - what a call of an op costs beside its arithmetic: a plan that is run on no rows, with the
+ * checks of a call and without. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/clock.h"
+#include "core/op/dispatch.h"
+#include "lab/diagnose/layer_checks.h"
+#include "lab/diagnose/model_checks.h"
+#include "lab/error.h"
+
+enum { CALLS = 2000, ROUNDS = 15, WIDTH = 64 };
+/* The host's part of a pass from which on it is told. */
+static const double MUCH = 0.2;
+
+typedef struct call_costs {
+  double checked, unchecked;
+} call_costs;
+
+static int32_t time_calls(const bs_rank_api *api, bs_plan *plan, bs_tensor *const *args, int checked,
+                          double *out, bs_error *err) {
+  double each[ROUNDS];
+  int32_t rc = BS_OK;
+  for (int r = 0; rc == BS_OK && r < ROUNDS; r++) {
+    const double began = bs_clock_s();
+    for (int i = 0; rc == BS_OK && i < CALLS; i++)
+      rc = checked ? api->op_run(plan, args, 2, NULL, err) : bs_dispatch_run_unchecked(plan, args, NULL, err);
+    each[r] = (bs_clock_s() - began) / CALLS;
+  }
+  *out = rc == BS_OK ? bs_median(each, ROUNDS) : 0;
+  return rc;
+}
+
+/* An activation without rows: all of the call is the host's. */
+static int32_t on_rank(bs_rank *rank, call_costs *out, bs_error *err) {
+  const bs_rank_api *api = bs_rank_get_api();
+  const bs_tensor_desc d = {.struct_size = sizeof d, .dtype = BS_F32, .rank = 2, .dims = {WIDTH, WIDTH}};
+  const bs_tensor_desc *const descs[] = {&d, &d};
+  const bs_op_query q = {
+      .struct_size = sizeof q, .op = "activate", .nargs = 2, .args = descs, .activation = BS_ACT_RELU};
+  bs_tensor in = {0}, to = {0};
+  bs_tensor *const args[] = {&in, &to};
+  bs_plan *plan = NULL;
+  int32_t rc = api->tensor_alloc(rank, &d, BS_LIFE_ACTIVATION, &in, err);
+  if (rc == BS_OK) rc = api->tensor_alloc(rank, &d, BS_LIFE_ACTIVATION, &to, err);
+  if (rc == BS_OK) rc = api->op_prepare(rank, &q, NULL, &plan, err);
+  in.dims[0] = to.dims[0] = 0;
+  if (rc == BS_OK) rc = time_calls(api, plan, args, 1, &out->checked, err);
+  if (rc == BS_OK) rc = time_calls(api, plan, args, 0, &out->unchecked, err);
+  api->op_release(plan);
+  api->tensor_free(rank, &in);
+  api->tensor_free(rank, &to);
+  return rc;
+}
+
+static int32_t time_dispatch(bs_context *context, const char *backend, call_costs *out, bs_error *err) {
+  const bs_world_options options = {
+      .struct_size = sizeof options, .world_size = 1, .backend = backend, .threads_per_rank = 1};
+  bs_world *world = NULL;
+  bs_rank *rank = NULL;
+  *out = (call_costs){0};
+  int32_t rc = bs_world_create(context, &options, &world, err);
+  if (rc == BS_OK) rc = bs_world_enter(world, &rank, err);
+  if (rc == BS_OK) {
+    rc = on_rank(rank, out, err);
+    const int32_t left = bs_world_leave(world, rc == BS_OK ? err : NULL);
+    if (rc == BS_OK) rc = left;
+  }
+  bs_world_destroy(world);
+  return rc;
+}
+
+static void tell(bs_diagnosis *d, const call_costs *t) {
+  bs_fact(d, "call of an op on no rows, with checks", t->checked, "s");
+  bs_fact(d, "call of an op on no rows, without", t->unchecked, "s");
+}
+
+int32_t diag_model_dispatch(bs_diagnosis *d, diag_model *m, bs_error *err) {
+  const char *backend = m->request.backend != NULL ? m->request.backend : "cpu";
+  const uint32_t nodes = bs_session_node_count(m->model->session);
+  call_costs t;
+  const int32_t rc = time_dispatch(m->context, backend, &t, err);
+  if (rc != BS_OK) return rc;
+  const double all = t.unchecked * nodes;
+  tell(d, &t);
+  bs_fact(d, "calls of ops in a run, without checks", nodes, "");
+  bs_fact(d, "the host's part of a run", all, "s");
+  if (all > MUCH * d->pass_s)
+    bs_find(d, all, NULL,
+            "%u calls of ops take %.3g us of a run of %.3g us: the ops are too small for one each", nodes,
+            1e6 * all, 1e6 * d->pass_s);
+  return BS_OK;
+}
+
+/* Ops that a pass of a rank calls, as the world's list of algorithms names them; each once at least. */
+static uint32_t ops_of(const char *algorithms) {
+  uint32_t n = 0;
+  for (const char *at = algorithms; *at != '\0';) {
+    const size_t length = strcspn(at, "\n");
+    n += strncmp(at, "collectives@", 12) != 0 && memchr(at, '@', length) != NULL;
+    at += length + (at[length] == '\n');
+  }
+  return n;
+}
+
+int32_t diag_layer_dispatch(bs_diagnosis *d, diag_layer *l, bs_error *err) {
+  call_costs t;
+  const int32_t rc = time_dispatch(l->context, l->c.backend, &t, err);
+  if (rc != BS_OK) return rc;
+  const uint32_t ops = ops_of(l->result.algorithms);
+  const double all = t.checked * ops;
+  tell(d, &t);
+  bs_fact(d, "ops of a pass, with checks", ops, "");
+  bs_fact(d, "the host's part of a pass", all, "s");
+  if (all > MUCH * d->pass_s)
+    bs_find(d, all, NULL, "%u calls of ops take %.3g us of a pass of %.3g us: the layer is too small", ops,
+            1e6 * all, 1e6 * d->pass_s);
+  return BS_OK;
+}

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT
+ * inputs.c - what a model demands of its inputs' numbers: token ids below the size of the table that they
+ * pick rows of, masks of 0 and 1. Files are held against it before anything runs, and made inputs keep to it.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/dtype.h"
+#include "lab/diagnose/model_subject.h"
+#include "lab/error.h"
+
+/* ---- domains --------------------------------------------------------------------------------- */
+
+/* "%12" at the beginning of a dumped value. */
+static long number_at(const char *text) {
+  return text[0] == '%' ? strtol(text + 1, NULL, 10) : -1;
+}
+
+/* The first dimension of the type that stands for value `number` in a dump: "%10 f32[30522,384]". */
+static int64_t rows_of(const json_t *dump, long number) {
+  const json_t *line;
+  size_t i;
+  json_array_foreach(dump, i, line) {
+    const char *text = json_string_value(json_object_get(line, "const"));
+    if (text == NULL || number_at(text) != number) continue;
+    const char *bracket = strchr(text, '[');
+    return bracket != NULL ? strtoll(bracket + 1, NULL, 10) : 0;
+  }
+  return 0;
+}
+
+/* "%a = take(%table, %ids) ..": which row of `dump` reads value `number` as ids, and of what table. */
+static int64_t table_of(const json_t *dump, long number) {
+  const json_t *line;
+  size_t i;
+  json_array_foreach(dump, i, line) {
+    const char *op = json_string_value(json_object_get(line, "op"));
+    const char *text = json_string_value(json_object_get(line, "text"));
+    const char *at = op != NULL && text != NULL && strcmp(op, "take") == 0 ? strstr(text, "take(") : NULL;
+    const char *comma = at != NULL ? strstr(at, ", %") : NULL;
+    if (comma == NULL || number_at(comma + 2) != number) continue;
+    const int64_t rows = rows_of(dump, number_at(at + 5));
+    if (rows > 0) return rows;
+  }
+  return 0;
+}
+
+/* The number of an input's value in a dump. */
+static long value_of(const json_t *dump, const char *name) {
+  const json_t *line;
+  size_t i;
+  json_array_foreach(dump, i, line) {
+    const char *text = json_string_value(json_object_get(line, "input"));
+    const char *is = json_string_value(json_object_get(line, "name"));
+    if (text != NULL && is != NULL && strcmp(is, name) == 0) return number_at(text);
+  }
+  return -1;
+}
+
+int32_t diag_domains_find(diag_model *m, bs_error *err) {
+  char *text = NULL;
+  m->n_inputs = bs_graph_port_count(m->model->graph, 1);
+  m->domains = calloc(m->n_inputs + 1u, sizeof *m->domains);
+  int32_t rc = m->domains != NULL ? bs_model_text(m->model, BS_REPORT_DUMP, 1, &text, err)
+                                  : bs_no_memory(err, "domains");
+  json_t *dump = text != NULL ? json_loads(text, 0, NULL) : NULL;
+  for (uint32_t i = 0; rc == BS_OK && i < m->n_inputs; i++) {
+    diag_domain *d = &m->domains[i];
+    bs_tensor_desc desc = {.struct_size = sizeof desc};
+    rc = bs_session_port(m->model->session, i, &d->name, &desc, err);
+    const int whole = desc.dtype == BS_I64 || desc.dtype == BS_I32;
+    if (rc == BS_OK && whole) d->below = table_of(dump, value_of(dump, d->name));
+    d->is_mask = rc == BS_OK && d->below == 0 && strstr(d->name, "mask") != NULL &&
+                 (whole || desc.dtype == BS_BOOL || desc.dtype == BS_U8);
+  }
+  json_decref(dump);
+  free(text);
+  return rc;
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+static int32_t check_file(const diag_domain *d, const bs_npy *file, bs_error *err) {
+  const int64_t below = d->below > 0 ? d->below : d->is_mask ? 2 : 0;
+  for (uint64_t i = 0; below > 0 && i < file->count; i++) {
+    const double value = bs_load_f64(file->dtype, file->data, (int64_t)i);
+    if (value >= 0 && value < (double)below) continue;
+    if (d->is_mask) {
+      bs_error_set(err, BS_INPUT, "BS-DIAG-INPUT", "input '%.60s': element %llu is %.17g; a mask has 0 and 1",
+                   d->name, (unsigned long long)i, value);
+      bs_error_hint(err, "1: the token counts, 0: it does not");
+    } else {
+      bs_error_set(err, BS_INPUT, "BS-DIAG-INPUT",
+                   "input '%.60s': element %llu is %.17g; it picks rows of a table with %lld", d->name,
+                   (unsigned long long)i, value, (long long)below);
+      bs_error_hint(err, "ids are from 0 to %lld", (long long)below - 1);
+    }
+    return BS_INPUT;
+  }
+  return BS_OK;
+}
+
+static const bs_npy *file_of(const bs_model *model, const char *name) {
+  for (size_t i = 0; i < model->n_inputs; i++)
+    if (strcmp(model->names[i], name) == 0) return &model->files[i];
+  return NULL;
+}
+
+int32_t diag_domains_check(const diag_model *m, bs_error *err) {
+  int32_t rc = BS_OK;
+  for (uint32_t i = 0; rc == BS_OK && i < m->n_inputs; i++) {
+    const bs_npy *file = file_of(m->model, m->domains[i].name);
+    if (file != NULL) rc = check_file(&m->domains[i], file, err);
+  }
+  return rc;
+}
+
+/* ---- made ------------------------------------------------------------------------------------ */
+
+/* Ids that differ, masks that hide nothing, floats between -1 and 1. */
+static double made_value(const diag_domain *d, uint32_t dtype, uint64_t i) {
+  const uint64_t mixed = (i + 1) * UINT64_C(0x9e3779b97f4a7c15) >> 33;
+  if (d->below > 0) return (double)(mixed % (uint64_t)d->below);
+  if (!bs_dtype_is_float(dtype)) return 1;
+  return (double)(mixed % 2001) / 1000.0 - 1.0;
+}
+
+static int fits(const bs_npy *file, const bs_tensor_desc *desc) {
+  int same = file != NULL && file->dtype == desc->dtype && file->rank == desc->rank;
+  for (uint32_t i = 0; same && i < desc->rank; i++) same = file->dims[i] == desc->dims[i];
+  return same;
+}
+
+static int32_t make(diag_session *s, uint32_t port, const bs_tensor_desc *desc, bs_tensor *out,
+                    bs_error *err) {
+  uint64_t count = 1;
+  for (uint32_t i = 0; i < desc->rank; i++) count *= (uint64_t)desc->dims[i];
+  void *data = aligned_alloc(64, ((size_t)count * BS_DTYPE_BYTES(desc->dtype) + 64u) & ~(size_t)63u);
+  if (data == NULL) return bs_no_memory(err, "an input");
+  for (uint64_t i = 0; i < count; i++)
+    bs_store_f64(desc->dtype, data, (int64_t)i, made_value(&s->m->domains[port], desc->dtype, i));
+  free(s->memory[port]);
+  s->memory[port] = data;
+  *out = (bs_tensor){.struct_size = sizeof *out, .dtype = desc->dtype, .rank = desc->rank};
+  memcpy(out->dims, desc->dims, sizeof out->dims);
+  memcpy(out->strides, desc->strides, sizeof out->strides);
+  out->data = data;
+  out->bytes = count * BS_DTYPE_BYTES(desc->dtype);
+  return BS_OK;
+}
+
+int32_t diag_inputs_set(diag_session *s, bs_error *err) {
+  int32_t rc = BS_OK;
+  for (uint32_t i = 0; rc == BS_OK && i < s->m->n_inputs; i++) {
+    bs_tensor_desc desc = {.struct_size = sizeof desc};
+    bs_tensor tensor = {0};
+    const bs_npy *file = file_of(s->m->model, s->m->domains[i].name);
+    rc = bs_session_port(s->session, i, NULL, &desc, err);
+    if (rc == BS_OK && fits(file, &desc))
+      tensor = bs_model_npy_tensor(file);
+    else if (rc == BS_OK)
+      rc = make(s, i, &desc, &tensor, err);
+    if (rc == BS_OK) rc = bs_session_set(s->session, i, &tensor, err);
+  }
+  return rc;
+}

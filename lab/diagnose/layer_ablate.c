@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT
+ * layer_ablate.c - the layer beside itself with one setting of its configuration changed: a row each. */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base/text.h"
+#include "lab/config/schema.h"
+#include "lab/diagnose/layer_checks.h"
+#include "lab/error.h"
+
+/* "method.overlap=4"; a key alone that is on or off is turned round. */
+static int32_t apply(bs_node *tree, const char *word, char *out_setting, size_t size, bs_error *err) {
+  char key[96];
+  const size_t length = strcspn(word, "=");
+  snprintf(key, sizeof key, "%.*s", (int)length, word);
+  snprintf(out_setting, size, "%s", word);
+  if (word[length] == '=') return bs_config_set(tree, key, word + length + 1, err);
+  const bs_key *known = bs_schema_find(key);
+  if (known == NULL || known->type != BS_KEY_BOOL) {
+    bs_error_set(err, BS_USAGE, "BS-DIAG-ABLATE", "--ablate '%.60s' names no value, and is not on or off",
+                 key);
+    bs_error_hint(err, "--ablate '%.60s=VALUE'; bsrun config keys has the keys", key);
+    return BS_USAGE;
+  }
+  const int on = bs_schema_bool(tree, key);
+  snprintf(out_setting, size, "%s=%s", key, on ? "off" : "on");
+  return bs_config_set(tree, key, on ? "false" : "true", err);
+}
+
+static int32_t ablate(bs_diagnosis *d, diag_layer *l, const char *word, bs_error *err) {
+  diag_layer other = {0};
+  char setting[160];
+  bs_pair_times t;
+  bs_node *tree = bs_config_clone(l->config);
+  if (tree == NULL) return bs_no_memory(err, "a configuration");
+  int32_t rc = apply(tree, word, setting, sizeof setting, err);
+  if (rc == BS_OK) rc = bs_schema_check(tree, l->quiet_dir, NULL, err);
+  if (rc == BS_OK) rc = diag_layer_open(l->context, tree, l->quiet_dir, &other, err);
+  if (rc == BS_OK) rc = diag_layer_pair(d, l, &other.c, BS_ARM_FORWARD, &t, err);
+  diag_layer_close(&other);
+  bs_config_free(tree);
+  if (rc == BS_CONFIG && err != NULL) err->code = BS_USAGE; /* a word that was asked for is wrong */
+  return rc == BS_OK ? bs_ablated(d, setting, &t, err) : rc == BS_CONFIG ? BS_USAGE : rc;
+}
+
+int32_t diag_layer_ablate(bs_diagnosis *d, diag_layer *l, bs_error *err) {
+  int32_t rc = BS_OK;
+  if (d->asked->n_ablate == 0) return bs_skip(d, "no setting was named: --ablate 'KEY=VALUE;KEY=VALUE'");
+  for (size_t i = 0; rc == BS_OK && i < d->asked->n_ablate; i++) rc = ablate(d, l, d->asked->ablate[i], err);
+  return rc;
+}

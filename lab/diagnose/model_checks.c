@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: MIT
+ * model_checks.c - checks of a model that look at its plan: its inputs, who serves its nodes, and what its
+ * runs wait for. */
+#include "lab/diagnose/model_checks.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/text.h"
+#include "lab/error.h"
+
+static const double BLOCKED = 20e-6; /* of a run of a node, in which its thread slept */
+
+static const char *text_of(const json_t *row, const char *key) {
+  const char *text = json_string_value(json_object_get(row, key));
+  return text != NULL ? text : "";
+}
+
+static double number_of(const json_t *row, const char *key) {
+  return json_number_value(json_object_get(row, key));
+}
+
+/* ---- inputs ---------------------------------------------------------------------------------- */
+
+int32_t diag_model_inputs(bs_diagnosis *d, diag_model *m, bs_error *err) {
+  int32_t rc = BS_OK;
+  for (uint32_t i = 0; rc == BS_OK && i < m->n_inputs; i++) {
+    const diag_domain *in = &m->domains[i];
+    bs_tensor_desc desc = {.struct_size = sizeof desc};
+    char domain[80] = "any number", shape[120] = "";
+    size_t at = 0, given = 0;
+    rc = bs_session_port(m->model->session, i, NULL, &desc, err);
+    for (uint32_t k = 0; k < desc.rank && at < sizeof shape - 24; k++)
+      at += (size_t)snprintf(shape + at, sizeof shape - at, "%s%lld", k > 0 ? "," : "",
+                             (long long)desc.dims[k]);
+    for (size_t k = 0; k < m->model->n_inputs; k++) given += strcmp(m->model->names[k], in->name) == 0;
+    if (in->below > 0) snprintf(domain, sizeof domain, "ids below %lld", (long long)in->below);
+    if (in->is_mask) snprintf(domain, sizeof domain, "0 and 1");
+    bs_fact_text(d, in->name, "%s[%s], %s: %s", bs_dtype_name(desc.dtype), shape, domain,
+                 given > 0 ? "the file's are right" : "made");
+  }
+  return rc;
+}
+
+/* ---- who serves ------------------------------------------------------------------------------ */
+
+static int on_ref(const json_t *node) {
+  return strncmp(text_of(node, "serves"), "ref:", 4) == 0;
+}
+
+/* The best that could serve a node, other than ref; NULL: none. */
+static const char *better_than_ref(const json_t *node) {
+  const json_t *c;
+  size_t i;
+  json_array_foreach(json_object_get(node, "candidates"), i,
+                     c) if (strncmp(text_of(c, "name"), "ref:", 4) != 0) return text_of(c, "name");
+  return NULL;
+}
+
+/* A node that a choice gave to another than the first that could serve it. */
+static int is_forced(const json_t *node) {
+  const json_t *first = json_array_get(json_object_get(node, "candidates"), 0);
+  return first != NULL && strcmp(text_of(first, "name"), text_of(node, "serves")) != 0;
+}
+
+/* Seconds of a run that nodes take, by their places: those that `take` says yes of. */
+static double seconds_of(const json_t *profile, const json_t *nodes, int (*take)(const json_t *node)) {
+  const json_t *node;
+  double sum = 0;
+  size_t i;
+  json_array_foreach(nodes, i, node) {
+    const json_t *row = json_array_get(json_object_get(profile, "nodes"), i);
+    const double runs = number_of(row, "runs");
+    if (take(node) && runs > 0) sum += number_of(row, "seconds") / runs;
+  }
+  return sum;
+}
+
+static int is_lacking(const json_t *node) {
+  return on_ref(node) && better_than_ref(node) == NULL;
+}
+
+static int32_t profile_of(const bs_diagnosis *d, const diag_model *m, const diag_change *change, json_t **out,
+                          bs_error *err) {
+  diag_session s = {0};
+  int32_t rc = diag_session_open(m, change, &s, err);
+  if (rc == BS_OK) rc = diag_session_profile(d, &s, out, err);
+  diag_session_close(&s);
+  return rc;
+}
+
+/* The first node, and how many there are. */
+static const json_t *first_of(const json_t *nodes, int (*take)(const json_t *node), size_t *out_n) {
+  const json_t *node, *first = NULL;
+  size_t i;
+  *out_n = 0;
+  json_array_foreach(nodes, i, node) {
+    if (!take(node)) continue;
+    if (first == NULL) first = node;
+    ++*out_n;
+  }
+  return first;
+}
+
+static int32_t tell_forced(bs_diagnosis *d, const diag_model *m, const json_t *nodes, const json_t *as_is,
+                           bs_error *err) {
+  json_t *open = NULL;
+  size_t n = 0;
+  const json_t *first = first_of(nodes, is_forced, &n);
+  const diag_change change = {.profile = 1, .no_choices = 1};
+  if (first == NULL) return BS_OK;
+  const int32_t rc = profile_of(d, m, &change, &open, err);
+  if (rc != BS_OK) return rc;
+  const double now = seconds_of(as_is, nodes, is_forced), then = seconds_of(open, nodes, is_forced);
+  const char *best = text_of(json_array_get(json_object_get(first, "candidates"), 0), "name");
+  bs_fact(d, "nodes for which a choice was given", (double)n, "");
+  if (now > 1.05 * then)
+    bs_find(
+        d, now - then, NULL,
+        "a choice gives %zu node%s to a slower implementation, %.3g ms a run in place of %.3g ms; the first "
+        "is %s of '%.100s': %s, where %s can serve",
+        n, n == 1 ? "" : "s", 1e3 * now, 1e3 * then, text_of(first, "op"), text_of(first, "origin"),
+        text_of(first, "serves"), best);
+  json_decref(open);
+  return BS_OK;
+}
+
+int32_t diag_model_fallback(bs_diagnosis *d, diag_model *m, bs_error *err) {
+  const json_t *nodes = json_object_get(m->explain, "nodes");
+  const char *backend = m->request.backend != NULL ? m->request.backend : "cpu";
+  const diag_change change = {.profile = 1, .share = 1}, cpu = {.backend = "cpu", .no_choices = 1};
+  json_t *as_is = NULL;
+  bs_pair_times t;
+  size_t n = 0;
+  int32_t rc = BS_OK;
+  const json_t *first = first_of(nodes, is_lacking, &n);
+  bs_fact(d, "nodes", (double)json_array_size(nodes), "");
+  if (strcmp(bs_innermost(backend), "ref") == 0) {
+    rc = diag_model_pair(d, m, &cpu, &t, NULL, NULL, err);
+    if (rc == BS_OK)
+      bs_find(d, fmax(0, t.as_is - t.other), NULL,
+              "the backend ref computes all nodes, in the order of their definition: %.3g ms a run; on cpu: "
+              "%.3g ms",
+              1e3 * t.as_is, 1e3 * t.other);
+    return rc;
+  }
+  bs_fact(d, "nodes that only ref can serve", (double)n, "");
+  size_t forced = 0;
+  first_of(nodes, is_forced, &forced);
+  if (n + forced > 0) rc = profile_of(d, m, &change, &as_is, err);
+  if (rc == BS_OK && n > 0)
+    bs_find(d, seconds_of(as_is, nodes, is_lacking), "--only fallback",
+            "%s does not serve %zu node%s, ref does: the first is %s of '%.100s' (%.160s)", backend, n,
+            n == 1 ? "" : "s", text_of(first, "op"), text_of(first, "origin"), text_of(first, "reason"));
+  if (rc == BS_OK) rc = tell_forced(d, m, nodes, as_is, err);
+  json_decref(as_is);
+  return rc;
+}
+
+/* ---- waits ----------------------------------------------------------------------------------- */
+
+/* Nodes in which the thread slept, by a run's mean; *out_worst: the one that slept longest. */
+static double asleep(const json_t *profile, size_t *out_n, const json_t **out_worst, double *out_longest) {
+  const json_t *node;
+  double sum = 0;
+  size_t i;
+  *out_n = 0;
+  *out_worst = NULL;
+  *out_longest = 0;
+  json_array_foreach(json_object_get(profile, "nodes"), i, node) {
+    const double runs = number_of(node, "runs");
+    if (runs <= 0 || 2 * number_of(node, "waits") <= runs) continue;
+    const double each = (number_of(node, "seconds") - number_of(node, "cpu_s")) / runs;
+    if (each < BLOCKED) continue;
+    ++*out_n;
+    sum += each;
+    if (each > *out_longest) {
+      *out_longest = each;
+      *out_worst = node;
+    }
+  }
+  return sum;
+}
+
+int32_t diag_model_waits(bs_diagnosis *d, diag_model *m, bs_error *err) {
+  /* One thread: members of a team sleep between products. */
+  const diag_change change = {.profile = 1, .threads = 1, .share = m->request.threads == 1};
+  json_t *profile = NULL;
+  const json_t *worst = NULL;
+  size_t n = 0;
+  double longest = 0;
+  const int32_t rc = profile_of(d, m, &change, &profile, err);
+  if (rc != BS_OK) return rc;
+  const double sum = asleep(profile, &n, &worst, &longest);
+  bs_fact(d, "nodes in which the thread sleeps", (double)n, "");
+  bs_fact(d, "waits for a device in all runs so far", (double)m->stats.host_waits, "");
+  bs_fact(d, "copied between host and device in all runs so far", (double)m->stats.copied_bytes, "bytes");
+  if (n > 0)
+    bs_find(d, sum, NULL,
+            "in %zu node%s the thread sleeps in most runs, %.3g ms a run: a host wait; the longest is %s of "
+            "'%.100s', %.3g ms",
+            n, n == 1 ? "" : "s", 1e3 * sum, text_of(worst, "op"), text_of(worst, "origin"), 1e3 * longest);
+  json_decref(profile);
+  return BS_OK;
+}

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: MIT
+ * model_subject.c - see model_subject.h. */
+#include "lab/diagnose/model_subject.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "core/base/clock.h"
+#include "lab/cores.h"
+#include "lab/error.h"
+#include "lab/measure/constants.h"
+
+/* ---- sessions -------------------------------------------------------------------------------- */
+
+static int32_t with_inputs(const diag_model *m, bs_session *session, diag_session *out, bs_error *err) {
+  *out = (diag_session){.m = m, .session = session};
+  out->memory = calloc(m->n_inputs + 1u, sizeof *out->memory);
+  return out->memory != NULL ? diag_inputs_set(out, err) : bs_no_memory(err, "inputs");
+}
+
+int32_t diag_session_asked(const diag_model *m, diag_session *out, bs_error *err) {
+  return with_inputs(m, m->model->session, out, err);
+}
+
+/* Opens a session in a view of the model: the same inputs and sizes. */
+int32_t diag_session_open(const diag_model *m, const diag_change *change, diag_session *out, bs_error *err) {
+  bs_model view = *m->model;
+  bs_model_request r = m->request;
+  const char *off[BS_MAX_OP_ARGS + 64];
+  size_t n = 0;
+  *out = (diag_session){0};
+  if (change->threads > 0) r.threads = change->threads;
+  if (change->backend != NULL) r.backend = change->backend;
+  if (change->no_choices) r.choices = (bs_model_words){NULL, 0};
+  r.profile = change->profile;
+  for (size_t i = 0; !change->all_passes && i < m->model->n_passes_off && n < 64; i++)
+    off[n++] = m->model->passes_off[i];
+  if (change->pass_off != NULL) off[n++] = change->pass_off;
+  view.session = NULL;
+  view.passes_off = off;
+  view.n_passes_off = n;
+  int32_t rc = bs_model_start_beside(m->context, &r, &view, change->share ? m->model->session : NULL, err);
+  if (rc != BS_OK) return rc;
+  rc = with_inputs(m, view.session, out, err);
+  if (rc != BS_OK) diag_session_close(out);
+  return rc;
+}
+
+void diag_session_close(diag_session *s) {
+  if (s->m == NULL) return;
+  if (s->session != s->m->model->session) bs_session_close(s->session);
+  for (uint32_t i = 0; s->memory != NULL && i < s->m->n_inputs; i++) free(s->memory[i]);
+  free(s->memory);
+  memset(s, 0, sizeof *s);
+}
+
+int32_t diag_session_run(const diag_session *s, bs_error *err) {
+  const int32_t rc = s->m->cached ? bs_session_cache(s->session, 0, err) : BS_OK;
+  return rc == BS_OK ? bs_session_run(s->session, err) : rc;
+}
+
+/* ---- times ----------------------------------------------------------------------------------- */
+
+static uint64_t switches_now(void) {
+  struct rusage used;
+  return getrusage(RUSAGE_SELF, &used) == 0 ? (uint64_t)used.ru_nivcsw : 0;
+}
+
+static int32_t batch(void *user, uint64_t lead, uint64_t n, bs_sample *out, bs_error *err) {
+  const diag_session *s = user;
+  int32_t rc = BS_OK;
+  for (uint64_t i = 0; rc == BS_OK && i < lead; i++) rc = diag_session_run(s, err);
+  const uint64_t switches = switches_now();
+  const double began = bs_clock_s();
+  for (uint64_t i = 0; rc == BS_OK && i < n; i++) rc = diag_session_run(s, err);
+  out->seconds = (bs_clock_s() - began) / (double)n;
+  out->switches = switches_now() - switches;
+  return rc;
+}
+
+bs_sampler_arm diag_session_arm(diag_session *s, const char *name, uint32_t threads) {
+  return (bs_sampler_arm){
+      .name = name, .user = s, .batch = batch, .oversubscribed = threads > bs_machine_cores()};
+}
+
+int32_t diag_session_report(const diag_session *s, uint32_t what, json_t **out, bs_error *err) {
+  bs_model view = *s->m->model;
+  char *text = NULL;
+  view.session = s->session;
+  const int32_t rc = bs_model_text(&view, what, 1, &text, err);
+  *out = text != NULL ? json_loads(text, 0, NULL) : NULL;
+  free(text);
+  if (rc == BS_OK && *out == NULL)
+    return bs_error_set(err, BS_INTERNAL, "BS-MODEL-REPORT", "a report of the session is no JSON");
+  return rc;
+}
+
+int32_t diag_session_profile(const bs_diagnosis *d, const diag_session *s, json_t **out, bs_error *err) {
+  int32_t rc = BS_OK;
+  const double end = bs_clock_s() + d->seconds;
+  for (int i = 0; rc == BS_OK && (i < 4 || bs_clock_s() < end) && i < 1000; i++)
+    rc = diag_session_run(s, err);
+  return rc == BS_OK ? diag_session_report(s, BS_REPORT_PROFILE, out, err) : rc;
+}
+
+int32_t diag_model_pair(const bs_diagnosis *d, const diag_model *m, const diag_change *change,
+                        bs_pair_times *out, bs_session_stats *out_stats, uint32_t *out_nodes, bs_error *err) {
+  diag_session asked = {0}, other = {0};
+  int32_t rc = diag_session_asked(m, &asked, err);
+  if (rc == BS_OK) rc = diag_session_open(m, change, &other, err);
+  if (rc == BS_OK) {
+    const bs_sampler_arm arms[2] = {
+        diag_session_arm(&asked, "as it is", m->request.threads),
+        diag_session_arm(&other, "changed", change->threads > 0 ? change->threads : m->request.threads)};
+    rc = bs_pair_time(d, arms, out, err);
+  }
+  if (rc == BS_OK && out_stats != NULL) {
+    *out_stats = (bs_session_stats){.struct_size = sizeof *out_stats};
+    rc = bs_session_stats_get(other.session, out_stats, err);
+  }
+  if (rc == BS_OK && out_nodes != NULL) *out_nodes = bs_session_node_count(other.session);
+  diag_session_close(&other);
+  diag_session_close(&asked);
+  return rc;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+/* A size for a symbol that nobody gave one: two of what is called a batch, 32 of all else. */
+static int32_t size_symbols(const bs_model *model, int64_t cache, bs_model *out, bs_error *err) {
+  int32_t rc = BS_OK;
+  for (uint32_t i = 0; rc == BS_OK && i < bs_graph_port_count(model->graph, 1); i++) {
+    bs_port port = {.struct_size = sizeof port};
+    rc = bs_graph_port(model->graph, 1, i, &port, err);
+    for (uint32_t k = 0; rc == BS_OK && port.rank <= BS_MAX_DIMS && k < port.rank; k++) {
+      size_t at = 0;
+      if (port.symbols[k] == NULL) continue;
+      while (at < out->n_dims && strcmp(out->dims[at].name, port.symbols[k]) != 0) at++;
+      const int64_t most = cache > 0 && cache < 32 ? cache : 32;
+      if (at == out->n_dims)
+        rc = bs_model_set_dim(out, port.symbols[k], strstr(port.symbols[k], "batch") != NULL ? 2 : most, err);
+    }
+  }
+  return rc;
+}
+
+static int32_t open_subject(diag_model *m, bs_error *err) {
+  bs_graph_info info = {.struct_size = sizeof info};
+  int32_t rc = bs_graph_info_get(m->model->graph, &info, err);
+  m->cached = rc == BS_OK && info.cache_tokens > 0;
+  if (rc == BS_OK) rc = size_symbols(m->model, info.cache_tokens, m->model, err);
+  if (rc == BS_OK) rc = bs_model_start(m->context, &m->request, m->model, err);
+  if (rc == BS_OK) rc = diag_domains_find(m, err);
+  if (rc == BS_OK) rc = diag_domains_check(m, err);
+  if (rc != BS_OK) return rc;
+  const diag_session whole = {.m = m, .session = m->model->session};
+  return diag_session_report(&whole, BS_REPORT_EXPLAIN, &m->explain, err);
+}
+
+static int32_t measure(bs_diagnosis *d, diag_model *m, bs_error *err) {
+  diag_session s = {0};
+  bs_tell(d, "the model as it is", 0, 0);
+  int32_t rc = diag_session_asked(m, &s, err);
+  const bs_sampler_arm arm = diag_session_arm(&s, "as it is", m->request.threads);
+  if (rc == BS_OK) rc = bs_arm_time(d, &arm, &m->steady, &m->first, err);
+  m->stats = (bs_session_stats){.struct_size = sizeof m->stats};
+  if (rc == BS_OK) rc = bs_session_stats_get(m->model->session, &m->stats, err);
+  d->pass_s = m->steady;
+  diag_session_close(&s);
+  return rc;
+}
+
+static json_t *subject_of(const diag_model *m) {
+  json_t *dims = json_object();
+  for (size_t i = 0; i < m->model->n_dims; i++)
+    json_object_set_new(dims, m->model->dims[i].name, json_integer(m->model->dims[i].size));
+  return json_pack("{s:o, s:s, s:i, s:o, s:i}", "model", bs_model_json_text(m->request.path), "backend",
+                   m->request.backend != NULL ? m->request.backend : "cpu", "threads",
+                   (int)m->request.threads, "dims", dims, "nodes",
+                   (int)bs_session_node_count(m->model->session));
+}
+
+int32_t bs_diagnose_model(bs_context *context, const bs_model_request *request, bs_model *model,
+                          const bs_diagnose_request *asked, json_t **out, bs_error *err) {
+  diag_model m = {.context = context, .request = *request, .model = model};
+  bs_diagnosis d = {0};
+  bs_load before, after;
+  *out = NULL;
+  bs_load_now(&before);
+  if (m.request.threads == 0) m.request.threads = bs_machine_cores();
+  int32_t rc = bs_diagnose_words(asked, 1, err);
+  if (rc == BS_OK) rc = bs_diagnosis_open(&d, asked, err);
+  if (rc == BS_OK) rc = open_subject(&m, err);
+  if (rc == BS_OK) rc = measure(&d, &m, err);
+  if (rc == BS_OK) rc = bs_diagnosis_run(&d, NULL, &m, err);
+  bs_load_now(&after);
+  if (rc == BS_OK)
+    rc = bs_diagnosis_result(&d, "model", subject_of(&m), bs_load_json(&before, &after), out, err);
+  json_decref(m.explain);
+  free(m.domains);
+  bs_diagnosis_close(&d);
+  return rc;
+}

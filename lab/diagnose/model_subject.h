@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT
+ * model_subject.h - a model as the subject of a diagnosis: its session as asked, inputs that are in their
+ * domains, and sessions with something changed beside it. */
+#ifndef BS_LAB_DIAGNOSE_MODEL_SUBJECT_H
+#define BS_LAB_DIAGNOSE_MODEL_SUBJECT_H
+#include "lab/diagnose/check.h"
+
+/* What an input may hold. */
+typedef struct diag_domain {
+  const char *name; /* of the port */
+  int64_t below;    /* whole numbers from 0 to below - 1: it picks rows of a table; 0: not known */
+  int is_mask;      /* 0 and 1 */
+} diag_domain;
+
+typedef struct diag_model {
+  bs_context *context;
+  bs_model_request request; /* as asked; threads and dims are known */
+  bs_model *model;          /* its session is the one as asked */
+  diag_domain *domains;     /* n_inputs */
+  uint32_t n_inputs;
+  int cached;      /* it has a key-value cache: each run begins with an empty one */
+  json_t *explain; /* of the session as asked, before any other is open */
+  double steady, first;
+  bs_session_stats stats; /* behind the first timing */
+} diag_model;
+
+/* What a session beside the one as asked has in its place. Zero: as asked. */
+typedef struct diag_change {
+  uint32_t threads;
+  uint32_t profile;
+  const char *backend;
+  int all_passes; /* none is off */
+  int no_choices;
+  const char *pass_off; /* this one too; "all" */
+  int share;            /* the packed weights of the session as asked: same threads, backend and choices */
+} diag_change;
+
+/* A session with inputs of its own. */
+typedef struct diag_session {
+  const diag_model *m;
+  bs_session *session;
+  void **memory; /* of made inputs */
+} diag_session;
+
+/* inputs.c: the domains from the lowered graph, checked against the files that were given. */
+int32_t diag_domains_find(diag_model *m, bs_error *err);
+int32_t diag_domains_check(const diag_model *m, bs_error *err);
+/* Gives each input of a session its file, where that fits what is bound, else made numbers in its domain. */
+int32_t diag_inputs_set(diag_session *s, bs_error *err);
+
+int32_t diag_session_open(const diag_model *m, const diag_change *change, diag_session *out, bs_error *err);
+/* The session as asked, with inputs. */
+int32_t diag_session_asked(const diag_model *m, diag_session *out, bs_error *err);
+void diag_session_close(diag_session *s);
+int32_t diag_session_run(const diag_session *s, bs_error *err);
+/* An arm of a sampler; the session outlives it. */
+bs_sampler_arm diag_session_arm(diag_session *s, const char *name, uint32_t threads);
+/* {nodes: [..]} of a report of a session. */
+int32_t diag_session_report(const diag_session *s, uint32_t what, json_t **out, bs_error *err);
+/* Runs a session with profile for about as long as a timing, and reports. */
+int32_t diag_session_profile(const bs_diagnosis *d, const diag_session *s, json_t **out, bs_error *err);
+/* The session as asked and a changed one, in turn. */
+int32_t diag_model_pair(const bs_diagnosis *d, const diag_model *m, const diag_change *change,
+                        bs_pair_times *out, bs_session_stats *out_stats, uint32_t *out_nodes, bs_error *err);
+#endif

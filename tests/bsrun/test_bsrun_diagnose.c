@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: MIT
+ * test_bsrun_diagnose.c - `bsrun diagnose`: five faults planted in a layer and five in a model, each found by
+ * its check, none in the clean ones; what is kept and reported; inputs that are wrong. No time is judged. */
+#include <jansson.h>
+
+#include "tests/bsrun/model_files.h"
+#include "tests/run_tests.h"
+
+enum { MOST_WORDS = 20 };
+
+static const char *dir;
+static void setup(void) {
+  dir = scratch_dir();
+}
+static void teardown(void) {
+  remove_dir(dir);
+}
+
+static json_t *diagnose(const char *const *words) {
+  char *argv[64] = {(char *)(uintptr_t) "bsrun", (char *)(uintptr_t) "diagnose"};
+  static const char *const more[] = {"--seconds", "0.01", "--out", "off", "-o", "json", "-q"};
+  int n = 2;
+  for (int i = 0; words[i] != NULL; i++) argv[n++] = (char *)(uintptr_t)words[i];
+  for (size_t i = 0; i < sizeof more / sizeof more[0]; i++) argv[n++] = (char *)(uintptr_t)more[i];
+  ran r = finish_bsrun(dir, start_bsrun(dir, argv));
+  must_be(&r, 0);
+  json_t *result = json_loads(r.out, 0, NULL);
+  ck_assert_msg(result != NULL, "%s", r.out);
+  ran_free(&r);
+  return result;
+}
+
+static const char *text_of(const json_t *row, const char *key) {
+  const char *text = json_string_value(json_object_get(row, key));
+  return text != NULL ? text : "";
+}
+
+static const json_t *row_of(const json_t *rows, const char *check) {
+  const json_t *row;
+  size_t i;
+  json_array_foreach(rows, i, row) if (strcmp(text_of(row, "check"), check) == 0) return row;
+  return NULL;
+}
+
+/* One finding, of this check, with words in its evidence and a command that names the check. */
+static void must_find(const json_t *result, const char *check, const char *words) {
+  const json_t *findings = json_object_get(result, "findings"), *found = row_of(findings, check);
+  char *all = json_dumps(result, JSON_COMPACT);
+  ck_assert_msg(found != NULL && json_array_size(findings) == 1, "%s: %s", check, all);
+  ck_assert_msg(strstr(text_of(found, "evidence"), words) != NULL, "%s: %s", words, all);
+  ck_assert_msg(strstr(text_of(found, "command"), check) != NULL, "%s", all);
+  ck_assert(json_number_value(json_object_get(found, "cost_s")) >= 0);
+  ck_assert_int_eq(json_integer_value(json_object_get(found, "rank")), 1);
+  ck_assert_str_eq(text_of(row_of(json_object_get(result, "checks"), check), "state"), "found");
+  free(all);
+}
+
+/* All checks ran, and none found or failed. */
+static void must_be_clean(const json_t *result, size_t checks) {
+  const json_t *row;
+  size_t i;
+  char *all = json_dumps(result, JSON_COMPACT);
+  ck_assert_msg(json_array_size(json_object_get(result, "findings")) == 0, "%s", all);
+  json_array_foreach(json_object_get(result, "checks"), i, row) {
+    const char *state = text_of(row, "state");
+    ck_assert_msg(strcmp(state, "clean") == 0 || strcmp(state, "skipped") == 0, "%s", all);
+  }
+  ck_assert_uint_eq(i, checks);
+  free(all);
+}
+
+/* ---- layers ---------------------------------------------------------------------------------- */
+
+#define LAYER "--b", "64", "--n", "256", "--k", "256", "--dtype", "f32"
+static const char naive_so[] = BS_TEST_RUDE_DIR "/bs_naive.so";
+#define NAIVE LAYER, "--plugin", naive_so, "--method", "naive"
+
+START_TEST(faults_of_a_layer) {
+  static const struct {
+    const char *check, *evidence, *words[MOST_WORDS];
+  } cases[] = {
+      {"fallback", "the backend ref", {LAYER, "--method", "dense", "--backend", "ref"}},
+      {"shapes", "by dimension", {NAIVE}},
+      {"waits",
+       "a host wait",
+       {LAYER, "--method", "dense", "--backend", "slow:cpu", "--set", "plugins.slow.plan=op=matmul,ms=2"}},
+      {"epilogue", "an op of its own", {NAIVE, "--set", "model.activation=gelu"}},
+      {"threads", "8 threads", {LAYER, "--method", "dense", "--threads-per-rank", "8"}},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    const char *words[MOST_WORDS + 4] = {NULL};
+    size_t n = 0;
+    while (cases[i].words[n] != NULL) words[n] = cases[i].words[n], n++;
+    words[n++] = "--only";
+    words[n++] = cases[i].check;
+    json_t *result = diagnose(words);
+    must_find(result, cases[i].check, cases[i].evidence);
+    json_decref(result);
+  }
+}
+END_TEST
+
+START_TEST(a_clean_layer) {
+  static const char *const words[][MOST_WORDS] = {
+      {LAYER, "--method", "dense", "--set", "model.activation=relu", "--threads-per-rank", "1", "--skip",
+       "train", NULL},
+      {LAYER, "--method", "row_parallel", "-P", "2", "--preset", "quick", NULL},
+  };
+  static const size_t checks[] = {11, 10};
+  for (size_t i = 0; i < 2; i++) {
+    json_t *result = diagnose(words[i]);
+    must_be_clean(result, checks[i]);
+    json_decref(result);
+  }
+}
+END_TEST
+
+/* A row for each setting, and steps of training; what no method has is an error of usage. */
+START_TEST(ablation_and_training) {
+  static const char *const words[] = {LAYER,
+                                      "--method",
+                                      "row_parallel",
+                                      "--threads-per-rank",
+                                      "1",
+                                      "--only",
+                                      "train",
+                                      "--ablate",
+                                      "model.dtype=bf16; method.bias",
+                                      NULL};
+  json_t *result = diagnose(words);
+  const json_t *rows = json_object_get(result, "ablations");
+  const json_t *facts = json_object_get(row_of(json_object_get(result, "checks"), "train"), "facts");
+  ck_assert_uint_eq(json_array_size(rows), 2);
+  ck_assert_str_eq(text_of(json_array_get(rows, 0), "setting"), "model.dtype=bf16");
+  ck_assert_str_eq(text_of(json_array_get(rows, 1), "setting"), "method.bias=off");
+  ck_assert(json_number_value(json_object_get(json_array_get(rows, 1), "ratio")) > 0);
+  ck_assert_uint_eq(json_array_size(facts), 4);
+  ck_assert(json_is_number(json_object_get(json_array_get(facts, 3), "value")));
+  json_decref(result);
+  ran r = bsrun(dir, "diagnose", LAYER, "--method", "dense", "--only", "memory", "--ablate",
+                "method.nosuch=1", NULL);
+  ck_assert_int_ne(r.code, 0);
+  ck_assert_str_eq(r.out, "");
+  ran_free(&r);
+}
+END_TEST
+
+/* ---- models ---------------------------------------------------------------------------------- */
+
+/* Two products with bias and activation behind a table of 11 rows. */
+static void write_model(void) {
+  static char text[40000];
+  size_t n = 0;
+  n += (size_t)snprintf(
+      text + n, sizeof text - n,
+      "<ir_version: 10, opset_import: [\"\" : 23]> g (int64[batch,tokens] ids, int64[batch,tokens] "
+      "mask) => (float[batch,tokens,32] y) <float[11,32] table = {");
+  for (int i = 0; i < 11 * 32; i++)
+    n += (size_t)snprintf(text + n, sizeof text - n, "%s%d", i ? "," : "", i % 7);
+  for (int k = 0; k < 2; k++) {
+    n += (size_t)snprintf(text + n, sizeof text - n, "}, float[32,32] w%d = {", k);
+    for (int i = 0; i < 32 * 32; i++)
+      n += (size_t)snprintf(text + n, sizeof text - n, "%s%d", i ? "," : "", i % 5);
+    n += (size_t)snprintf(text + n, sizeof text - n, "}, float[32] b%d = {", k);
+    for (int i = 0; i < 32; i++)
+      n += (size_t)snprintf(text + n, sizeof text - n, "%s%d", i ? "," : "", i % 3);
+  }
+  snprintf(
+      text + n, sizeof text - n,
+      "}, int64[1] last = {2}> { x = Gather (table, ids) f = Cast <to = 1> (mask) m = Unsqueeze (f, last) "
+      "xm = Mul (x, m) p = MatMul (xm, w0) a = Add (p, b0) h = Relu (a) q = MatMul (h, w1) c = Add (q, b1) "
+      "y = Relu (c) }");
+  write_onnx(dir, "m.onnx", text);
+}
+
+/* The key of the model's second product, as `model explain` tells it. */
+static void key_of_product(char *out, size_t size) {
+  ran r = bsrun(dir, "model", "explain", "m.onnx", "--dim", "batch=2", "--dim", "tokens=8", "--threads", "1",
+                "-o", "json", NULL);
+  const json_t *node;
+  size_t i;
+  must_be(&r, 0);
+  json_t *explain = json_loads(r.out, 0, NULL);
+  out[0] = '\0';
+  json_array_foreach(json_object_get(explain, "nodes"), i, node) {
+    if (strcmp(text_of(node, "op"), "matmul") == 0)
+      snprintf(out, size, "%s -> ref:portable", text_of(node, "key"));
+  }
+  ck_assert_msg(out[0] != '\0' && out[0] != ' ', "%s", r.out);
+  json_decref(explain);
+  ran_free(&r);
+}
+
+#define MODEL "m.onnx", "--dim", "batch=2", "--dim", "tokens=8"
+
+START_TEST(faults_of_a_model) {
+  static char choice[600];
+  static const struct {
+    const char *check, *evidence, *words[MOST_WORDS];
+  } cases[] = {
+      {"fallback", "ref:portable, where cpu:packed can serve", {MODEL, "--threads", "1", "--choice", choice}},
+      {"shapes", "dimension 'tokens' has 9 sizes", {MODEL, "--threads", "1", "--vary", "tokens=4:12+1"}},
+      {"waits",
+       "a host wait",
+       {MODEL, "--threads", "1", "--backend", "slow:cpu", "--set", "plugins.slow.plan=op=matmul,ms=2"}},
+      {"epilogue", "epilogue off", {MODEL, "--threads", "1", "--pass", "epilogue=off"}},
+      {"threads", "8 threads", {MODEL, "--threads", "8"}},
+  };
+  write_model();
+  key_of_product(choice, sizeof choice);
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    const char *words[MOST_WORDS + 4] = {NULL};
+    size_t n = 0;
+    while (cases[i].words[n] != NULL) words[n] = cases[i].words[n], n++;
+    words[n++] = "--only";
+    words[n++] = cases[i].check;
+    json_t *result = diagnose(words);
+    must_find(result, cases[i].check, cases[i].evidence);
+    json_decref(result);
+  }
+}
+END_TEST
+
+/* The dispatch of a model this small is most of it: that finding is right, and left out here. */
+START_TEST(a_clean_model) {
+  static const char *const words[] = {MODEL, "--threads", "1", "--skip", "dispatch, nodes", NULL};
+  write_model();
+  json_t *result = diagnose(words);
+  must_be_clean(result, 9);
+  const json_t *inputs = json_object_get(row_of(json_object_get(result, "checks"), "inputs"), "facts");
+  ck_assert_msg(strstr(text_of(json_array_get(inputs, 0), "value"), "ids below 11") != NULL, "%s",
+                text_of(json_array_get(inputs, 0), "value"));
+  ck_assert_msg(strstr(text_of(json_array_get(inputs, 1), "value"), "0 and 1") != NULL, "mask");
+  ck_assert_uint_gt(json_array_size(json_object_get(result, "ablations")), 0);
+  json_decref(result);
+}
+END_TEST
+
+/* Files are held against the domains before anything runs. */
+START_TEST(inputs_out_of_their_domain) {
+  static const int64_t ids[4] = {0, 10, 11, 3}, mask[4] = {1, 1, 2, 0}, dims[2] = {2, 2};
+  write_model();
+  write_array(dir, "ids.npy", BS_I64, 2, dims, ids);
+  write_array(dir, "mask.npy", BS_I64, 2, dims, mask);
+  static const struct {
+    const char *input, *words;
+  } cases[] = {{"ids=ids.npy", "input 'ids': element 2 is 11; it picks rows of a table with 11"},
+               {"mask=mask.npy", "input 'mask': element 2 is 2; a mask has 0 and 1"}};
+  for (size_t i = 0; i < 2; i++) {
+    ran r = bsrun(dir, "diagnose", "m.onnx", "--input", cases[i].input, "--out", "off", NULL);
+    must_be(&r, 4);
+    ck_assert_msg(strstr(r.err, cases[i].words) != NULL, "%s", r.err);
+    ck_assert_str_eq(r.out, "");
+    ran_free(&r);
+  }
+}
+END_TEST
+
+/* ---- what is kept, and words ------------------------------------------------------------------ */
+
+START_TEST(runs_and_reports) {
+  write_model();
+  ran r = bsrun(dir, "diagnose", "m.onnx", "--only", "threads", "--threads", "8", "--seconds", "0.01", "-q",
+                "--strict", NULL);
+  must_be(&r, 14);
+  ck_assert_msg(strstr(r.err, "BS-DIAG-FOUND") != NULL && strstr(r.out, "1 finding in a model") != NULL, "%s",
+                r.err);
+  ran_free(&r);
+  r = bsrun(dir, "diagnose", LAYER, "--method", "dense", "--backend", "ref", "--only", "fallback",
+            "--seconds", "0.01", "-q", NULL);
+  must_be(&r, 0);
+  ck_assert_msg(strstr(r.out, "run: results/raw/diagnose/dense/") != NULL, "%s", r.out);
+  ran_free(&r);
+  r = bsrun(dir, "report", "-o", "page.html", NULL);
+  must_be(&r, 0);
+  char *page = read_text(dir, "page.html");
+  ck_assert_msg(strstr(page, "id=\"diagnosis\"") != NULL && strstr(page, "the backend ref") != NULL &&
+                    strstr(page, "8 threads") != NULL,
+                "the page lacks the findings");
+  free(page);
+  ran_free(&r);
+  r = bsrun(dir, "fsck", NULL);
+  must_be(&r, 0);
+  ran_free(&r);
+}
+END_TEST
+
+START_TEST(words) {
+  ran r = bsrun(dir, "diagnose", "--only", "thread", NULL);
+  must_be(&r, 2);
+  ck_assert_msg(strstr(r.err, "did you mean 'threads'?") != NULL, "%s", r.err);
+  ran_free(&r);
+  r = bsrun(dir, "diagnose", "--only", "nodes", NULL);
+  must_be(&r, 2);
+  ck_assert_msg(strstr(r.err, "no check of a layer is left") != NULL, "%s", r.err);
+  ran_free(&r);
+  r = bsrun(dir, "diagnose", "--list", "-o", "csv", NULL);
+  must_be(&r, 0);
+  ck_assert_msg(strstr(r.out, "shapes,yes,yes,quick,") != NULL && strstr(r.out, "train,yes,,full,") != NULL,
+                "%s", r.out);
+  ran_free(&r);
+}
+END_TEST
+
+int main(void) {
+  return run_tests("bsrun_diagnose",
+                   (test_case[]){{faults_of_a_layer},
+                                 {a_clean_layer},
+                                 {ablation_and_training},
+                                 {faults_of_a_model},
+                                 {a_clean_model},
+                                 {inputs_out_of_their_domain},
+                                 {runs_and_reports},
+                                 {words},
+                                 {0}},
+                   (test_setup){setup, teardown});
+}
