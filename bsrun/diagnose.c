@@ -109,16 +109,28 @@ static int32_t cut_add(cut_words *w, const char *text, size_t length, bs_error *
   return BS_OK;
 }
 
-static int32_t cut(const args *a, const char *option, const char *separators, cut_words *out, bs_error *err) {
+/* Where a word ends: at a separator outside of braces, which knobs stand in. */
+static size_t word_length(const char *text, char separator) {
+  size_t n = 0;
+  int depth = 0;
+  for (; text[n] != '\0' && (text[n] != separator || depth > 0); n++)
+    depth += (text[n] == '{') - (text[n] == '}');
+  return n;
+}
+
+/* Values with `separator` between their words, and blanks around them. */
+static int32_t cut(const args *a, const char *option, char separator, cut_words *out, bs_error *err) {
   const char **values = NULL;
   size_t n = 0;
   int32_t rc = args_values(a, option, &values, &n, err);
   for (size_t i = 0; rc == BS_OK && i < n; i++) {
-    for (const char *at = values[i] + strspn(values[i], separators); rc == BS_OK && *at != '\0';) {
-      const size_t length = strcspn(at, separators);
-      rc = cut_add(out, at, length, err);
-      at += length;
-      at += strspn(at, separators);
+    for (const char *at = values[i]; rc == BS_OK && *at != '\0';) {
+      at += strspn(at, " ");
+      const size_t whole = word_length(at, separator);
+      size_t length = whole;
+      while (length > 0 && at[length - 1] == ' ') length--;
+      if (length > 0) rc = cut_add(out, at, length, err);
+      at += whole + (at[whole] != '\0');
     }
   }
   free(values);
@@ -260,6 +272,16 @@ static int32_t of_model(const args *a, const bs_diagnose_request *of, json_t **o
   return rc;
 }
 
+/* Without a subject the preset large is of the two built-in models. */
+static int wants_builtin(const args *a, uint32_t preset) {
+  static const char *const of_layers[] = {"method", "world-size", "comm",     "mask",
+                                          "b",      "n",          "k",        "dtype",
+                                          "bias",   "workload",   "hardware", "threads-per-rank"};
+  for (size_t i = 0; i < N_OF(of_layers); i++)
+    if (args_has(a, of_layers[i])) return 0;
+  return preset == BS_PRESET_LARGE && a->n_words == 0;
+}
+
 static int32_t read_preset(const args *a, uint32_t *out, bs_error *err) {
   const char *name = args_value(a, "preset");
   *out = BS_PRESET_FULL;
@@ -306,20 +328,49 @@ static int32_t strict_error(const json_t *result, size_t failed, bs_error *err) 
   return BS_PERF;
 }
 
+/* One subject from its diagnosis to what is printed. */
+static int32_t one_subject(const args *a, const bs_diagnose_request *q, int format, bs_error *err) {
+  char *folder = NULL, *command = subject_command(a);
+  json_t *result = NULL;
+  bs_diagnose_request own = *q;
+  own.command = command != NULL ? command : "bsrun diagnose";
+  int32_t rc =
+      a->n_words > 0 ? of_model(a, &own, &result, &folder, err) : of_layer(a, &own, &result, &folder, err);
+  if (rc == BS_OK) rc = print_result(format, args_has(a, "verbose"), result, err);
+  if (rc == BS_OK) model_print_folder(format, folder);
+  const size_t failed = rc == BS_OK ? tell_failed(result) : 0;
+  if (rc == BS_OK && args_has(a, "strict")) rc = strict_error(result, failed, err);
+  free(command);
+  free(folder);
+  json_decref(result);
+  return rc;
+}
+
+static int32_t subjects(const args *a, const bs_diagnose_request *q, int format, bs_error *err) {
+  static const char *names[] = {"builtin:lm", "builtin:vit"};
+  int32_t rc = BS_OK;
+  if (!wants_builtin(a, q->preset)) return one_subject(a, q, format, err);
+  for (size_t i = 0; rc == BS_OK && i < N_OF(names); i++) {
+    args of = *a;
+    of.words = &names[i];
+    of.n_words = 1;
+    printf("%s%s\n", i > 0 ? "\n" : "", names[i]);
+    rc = one_subject(&of, q, format, err);
+  }
+  return rc;
+}
+
 static int32_t diagnose(const args *a, bs_error *err) {
   cut_words words[3] = {{0}};
   bs_diagnose_request q = {0};
   const char **vary = NULL;
-  char *command = subject_command(a), *folder = NULL;
-  json_t *result = NULL;
   int format = 0;
   int32_t rc = bsrun_format(a, &format, err);
-  if (rc == BS_OK && args_has(a, "list")) rc = print_list(format, err);
   if (rc == BS_OK) rc = read_preset(a, &q.preset, err);
   if (rc == BS_OK) rc = read_seconds(a, &q.seconds, err);
-  if (rc == BS_OK) rc = cut(a, "only", ", ", &words[0], err);
-  if (rc == BS_OK) rc = cut(a, "skip", ", ", &words[1], err);
-  if (rc == BS_OK) rc = cut(a, "ablate", "; ", &words[2], err);
+  if (rc == BS_OK) rc = cut(a, "only", ',', &words[0], err);
+  if (rc == BS_OK) rc = cut(a, "skip", ',', &words[1], err);
+  if (rc == BS_OK) rc = cut(a, "ablate", ';', &words[2], err);
   if (rc == BS_OK) rc = args_values(a, "vary", &vary, &q.n_vary, err);
   q.only = (const char *const *)words[0].texts;
   q.n_only = words[0].n;
@@ -328,20 +379,11 @@ static int32_t diagnose(const args *a, bs_error *err) {
   q.ablate = (const char *const *)words[2].texts;
   q.n_ablate = words[2].n;
   q.vary = vary;
-  q.command = command != NULL ? command : "bsrun diagnose";
   if (rc == BS_OK && a->n_words > 1)
     rc = bs_error_set(err, BS_USAGE, "BS-USE-WORD", "unexpected argument '%.100s'", a->words[1]);
-  if (rc == BS_OK && !args_has(a, "list"))
-    rc = a->n_words > 0 ? of_model(a, &q, &result, &folder, err) : of_layer(a, &q, &result, &folder, err);
-  if (rc == BS_OK && result != NULL) rc = print_result(format, args_has(a, "verbose"), result, err);
-  if (rc == BS_OK && result != NULL) model_print_folder(format, folder);
-  const size_t failed = rc == BS_OK && result != NULL ? tell_failed(result) : 0;
-  if (rc == BS_OK && result != NULL && args_has(a, "strict")) rc = strict_error(result, failed, err);
+  if (rc == BS_OK) rc = args_has(a, "list") ? print_list(format, err) : subjects(a, &q, format, err);
   for (int i = 0; i < 3; i++) cut_free(&words[i]);
   free(vary);
-  free(command);
-  free(folder);
-  json_decref(result);
   return rc;
 }
 
@@ -352,8 +394,9 @@ void help_diagnose(void) {
       "Finds what of a pass goes to things that need not be: ops that a slow implementation serves, waits "
       "of\n"
       "the host, copies, plans that are made again, activations outside of products, more threads than\n"
-      "cores. Without MODEL the subject is a layer, chosen as for `bsrun run`. MODEL is a file .onnx or a\n"
-      "folder with config.json. All checks run unless --only, --skip or --preset say otherwise. Findings "
+      "cores. Without MODEL the subject is a layer, chosen as for `bsrun run`. MODEL is a file .onnx, a\n"
+      "folder with config.json, or builtin:lm or builtin:vit (made in memory: builtin:lm:2x64 has 2 layers "
+      "of 64). All checks run unless --only, --skip or --preset say otherwise. Findings "
       "are\n"
       "ordered by the seconds of a pass that they cost; each has the command that shows it alone. A finding\n"
       "is no error unless --strict is given. share/doc/blockshock/diagnose.md has every check.\n"
@@ -366,6 +409,7 @@ void help_diagnose(void) {
       "  bsrun diagnose --method row_parallel -P 2 --dtype f32\n"
       "  bsrun diagnose --method dense --b 64 --preset quick --ablate 'method.bias=false;model.dtype=bf16'\n"
       "  bsrun diagnose model.onnx --dim batch=2 --dim tokens=12\n"
+      "  bsrun diagnose --preset large               built-in models of 12 layers of 768, and of 8 of 512\n"
       "  bsrun diagnose model.onnx --only shapes --vary tokens=4:12+1 -o json\n"
       "\n"
       "exit codes: 0 done, with findings or without; 2 usage; 3 configuration; 4 a model or an input is "

@@ -134,7 +134,7 @@ static int32_t sample(const bs_diagnosis *d, const bs_sampler_arm *arms, uint32_
       .user = (void *)(uintptr_t)d, .disturb = bs_disturb_host, .progress = tell_sampled};
   bs_sampler_options o;
   bs_sampler_defaults(&o);
-  o.pairs_min = 6;
+  o.pairs_min = d->asked->preset == BS_PRESET_LARGE ? 20 : 6;
   o.group = 2;
   o.seconds = d->seconds * n;
   o.warm_seconds = d->seconds / 4;

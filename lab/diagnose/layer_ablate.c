@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * layer_ablate.c - the layer beside itself with one setting of its configuration changed: a row each. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/base/text.h"
@@ -8,12 +9,28 @@
 #include "lab/diagnose/layer_checks.h"
 #include "lab/error.h"
 
-/* "method.overlap=4"; a key alone that is on or off is turned round. */
+/* A choice of an implementation, and its knobs, among those that are configured. */
+static int32_t apply_choice(bs_node *tree, const char *word, bs_error *err) {
+  const bs_node *list = bs_config_find(tree, "tune.choices");
+  json_t *texts = json_array();
+  for (const bs_node *item = list != NULL ? list->first : NULL; item != NULL; item = item->next)
+    json_array_append_new(texts, json_string(item->text));
+  json_array_append_new(texts, json_string(word));
+  char *text = json_dumps(texts, JSON_COMPACT); /* a list in JSON is one in YAML */
+  const int32_t rc =
+      text != NULL ? bs_config_set(tree, "tune.choices", text, err) : bs_no_memory(err, "choices");
+  free(text);
+  json_decref(texts);
+  return rc;
+}
+
+/* "method.overlap=4"; a key alone that is on or off is turned round; "KEY -> cpu:packed{tile=64}". */
 static int32_t apply(bs_node *tree, const char *word, char *out_setting, size_t size, bs_error *err) {
   char key[96];
   const size_t length = strcspn(word, "=");
   snprintf(key, sizeof key, "%.*s", (int)length, word);
   snprintf(out_setting, size, "%s", word);
+  if (strstr(word, " -> ") != NULL) return apply_choice(tree, word, err);
   if (word[length] == '=') return bs_config_set(tree, key, word + length + 1, err);
   const bs_key *known = bs_schema_find(key);
   if (known == NULL || known->type != BS_KEY_BOOL) {
@@ -29,7 +46,7 @@ static int32_t apply(bs_node *tree, const char *word, char *out_setting, size_t 
 
 static int32_t ablate(bs_diagnosis *d, diag_layer *l, const char *word, bs_error *err) {
   diag_layer other = {0};
-  char setting[160];
+  char setting[400];
   bs_pair_times t;
   bs_node *tree = bs_config_clone(l->config);
   if (tree == NULL) return bs_no_memory(err, "a configuration");

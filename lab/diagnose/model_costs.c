@@ -184,7 +184,7 @@ static int32_t known_pass(const char *name, bs_error *err) {
   return BS_USAGE;
 }
 
-/* "fuse_map", "fuse_map=off", "threads=1", "backend=ref". */
+/* "fuse_map", "fuse_map=off", "threads=1", "backend=ref", "KEY -> cpu:online{exp=fast}". */
 static int32_t ablate_word(bs_diagnosis *d, const diag_model *m, const char *word, bs_error *err) {
   char name[64];
   const char *value = strchr(word, '=');
@@ -192,8 +192,10 @@ static int32_t ablate_word(bs_diagnosis *d, const diag_model *m, const char *wor
   diag_change change = {0};
   bs_pair_times t;
   snprintf(name, sizeof name, "%.*s", (int)strcspn(word, "="), word);
-  if (strcmp(name, "threads") == 0 && value != NULL && bs_parse_i64(value + 1, 0, &threads) && threads > 0 &&
-      threads <= 4096) {
+  if (strstr(word, " -> ") != NULL) {
+    change.choice = word;
+  } else if (strcmp(name, "threads") == 0 && value != NULL && bs_parse_i64(value + 1, 0, &threads) &&
+             threads > 0 && threads <= 4096) {
     change.threads = (uint32_t)threads;
   } else if (strcmp(name, "backend") == 0 && value != NULL) {
     change.backend = value + 1;

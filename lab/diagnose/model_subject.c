@@ -27,12 +27,15 @@ int32_t diag_session_asked(const diag_model *m, diag_session *out, bs_error *err
 int32_t diag_session_open(const diag_model *m, const diag_change *change, diag_session *out, bs_error *err) {
   bs_model view = *m->model;
   bs_model_request r = m->request;
-  const char *off[BS_MAX_OP_ARGS + 64];
-  size_t n = 0;
+  const char *off[65], *choices[65];
+  size_t n = 0, n_choices = 0;
   *out = (diag_session){0};
   if (change->threads > 0) r.threads = change->threads;
   if (change->backend != NULL) r.backend = change->backend;
-  if (change->no_choices) r.choices = (bs_model_words){NULL, 0};
+  for (size_t i = 0; !change->no_choices && i < r.choices.n && n_choices < 64; i++)
+    choices[n_choices++] = r.choices.words[i];
+  if (change->choice != NULL) choices[n_choices++] = change->choice;
+  r.choices = (bs_model_words){choices, n_choices};
   r.profile = change->profile;
   for (size_t i = 0; !change->all_passes && i < m->model->n_passes_off && n < 64; i++)
     off[n++] = m->model->passes_off[i];
@@ -127,29 +130,33 @@ int32_t diag_model_pair(const bs_diagnosis *d, const diag_model *m, const diag_c
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-/* A size for a symbol that nobody gave one: two of what is called a batch, 32 of all else. */
-static int32_t size_symbols(const bs_model *model, int64_t cache, bs_model *out, bs_error *err) {
+/* Sizes of symbols that nobody gave one: of what is called a batch, and of all else. */
+static const int64_t batches[BS_PRESETS_] = {2, 2, 8}, tokens[BS_PRESETS_] = {32, 32, 128};
+
+static int32_t size_symbols(const bs_diagnosis *d, int64_t cache, bs_model *out, bs_error *err) {
+  const uint32_t preset = d->asked->preset;
+  const int64_t most = cache > 0 && cache < tokens[preset] ? cache : tokens[preset];
   int32_t rc = BS_OK;
-  for (uint32_t i = 0; rc == BS_OK && i < bs_graph_port_count(model->graph, 1); i++) {
+  for (uint32_t i = 0; rc == BS_OK && i < bs_graph_port_count(out->graph, 1); i++) {
     bs_port port = {.struct_size = sizeof port};
-    rc = bs_graph_port(model->graph, 1, i, &port, err);
+    rc = bs_graph_port(out->graph, 1, i, &port, err);
     for (uint32_t k = 0; rc == BS_OK && port.rank <= BS_MAX_DIMS && k < port.rank; k++) {
       size_t at = 0;
       if (port.symbols[k] == NULL) continue;
       while (at < out->n_dims && strcmp(out->dims[at].name, port.symbols[k]) != 0) at++;
-      const int64_t most = cache > 0 && cache < 32 ? cache : 32;
-      if (at == out->n_dims)
-        rc = bs_model_set_dim(out, port.symbols[k], strstr(port.symbols[k], "batch") != NULL ? 2 : most, err);
+      if (at < out->n_dims) continue;
+      const int is_batch = strstr(port.symbols[k], "batch") != NULL;
+      rc = bs_model_set_dim(out, port.symbols[k], is_batch ? batches[preset] : most, err);
     }
   }
   return rc;
 }
 
-static int32_t open_subject(diag_model *m, bs_error *err) {
+static int32_t open_subject(const bs_diagnosis *d, diag_model *m, bs_error *err) {
   bs_graph_info info = {.struct_size = sizeof info};
   int32_t rc = bs_graph_info_get(m->model->graph, &info, err);
   m->cached = rc == BS_OK && info.cache_tokens > 0;
-  if (rc == BS_OK) rc = size_symbols(m->model, info.cache_tokens, m->model, err);
+  if (rc == BS_OK) rc = size_symbols(d, info.cache_tokens, m->model, err);
   if (rc == BS_OK) rc = bs_model_start(m->context, &m->request, m->model, err);
   if (rc == BS_OK) rc = diag_domains_find(m, err);
   if (rc == BS_OK) rc = diag_domains_check(m, err);
@@ -191,7 +198,7 @@ int32_t bs_diagnose_model(bs_context *context, const bs_model_request *request, 
   if (m.request.threads == 0) m.request.threads = bs_machine_cores();
   int32_t rc = bs_diagnose_words(asked, 1, err);
   if (rc == BS_OK) rc = bs_diagnosis_open(&d, asked, err);
-  if (rc == BS_OK) rc = open_subject(&m, err);
+  if (rc == BS_OK) rc = open_subject(&d, &m, err);
   if (rc == BS_OK) rc = measure(&d, &m, err);
   if (rc == BS_OK) rc = bs_diagnosis_run(&d, NULL, &m, err);
   bs_load_now(&after);

@@ -31,6 +31,7 @@ typedef struct diag_change {
   const char *backend;
   int all_passes; /* none is off */
   int no_choices;
+  const char *choice;   /* this one too: "KEY -> NAME{KNOB=VALUE}" */
   const char *pass_off; /* this one too; "all" */
   int share;            /* the packed weights of the session as asked: same threads, backend and choices */
 } diag_change;

@@ -12,6 +12,7 @@
 
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "lab/model/builtin.h"
 #include "lab/store/file_sum.h"
 #include "lab/store/keep.h"
 
@@ -73,7 +74,7 @@ static void name_of(const char *path, char out[65]) {
     at[last - at] = '\0';
     last = strrchr(at, '/');
   }
-  snprintf(out, 65, "%.64s", last != NULL ? last + 1 : "");
+  snprintf(out, 65, "%.64s", last != NULL ? last + 1 : bs_model_is_builtin(path) ? path : "");
   const size_t n = strlen(out);
   if (n > 5 && strcmp(out + n - 5, ".onnx") == 0) out[n - 5] = '\0';
   for (char *c = out; *c != '\0'; c++)

@@ -15,7 +15,7 @@ typedef struct bs_model_words {
 } bs_model_words;
 
 typedef struct bs_model_request {
-  const char *path;
+  const char *path;         /* or builtin:NAME (builtin.h) */
   const char *backend;      /* NULL: cpu */
   bs_model_words dims;      /* NAME=N */
   bs_model_words inputs;    /* NAME=FILE.npy */

@@ -5,6 +5,7 @@
 
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "lab/model/builtin.h"
 #include "lab/model/model.h"
 
 static int32_t no_memory(bs_error *err) {
@@ -319,7 +320,9 @@ int32_t bs_model_open(bs_context *context, const bs_model_request *request, bs_m
   const bs_graph_options options = {.struct_size = sizeof options, .cache_tokens = request->cache_tokens};
   memset(out, 0, sizeof *out);
   if (request->progress != NULL) request->progress(request->progress_user, "read", 0, 0);
-  int32_t rc = bs_graph_open(context, request->path, &options, &out->graph, err);
+  int32_t rc = bs_model_is_builtin(request->path)
+                   ? bs_model_builtin(context, request->path, out, err)
+                   : bs_graph_open(context, request->path, &options, &out->graph, err);
   if (rc == BS_OK) rc = bs_model_read_passes(out, &request->passes, err);
   if (rc == BS_OK) rc = make_constants(out, &request->constants, err);
   if (rc == BS_OK) rc = read_dims(out, &request->dims, err);
