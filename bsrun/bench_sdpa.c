@@ -14,6 +14,8 @@
 #include "lab/cores.h"
 #include "lab/kernel/bench.h"
 #include "lab/measure/constants.h"
+#include "lab/store/env.h"
+#include "lab/tune/cache.h"
 
 static const args_option options[] = {
     {"dtype", 0, "LIST", 0, "of Q, K, V, as in f32,bf16: f32, bf16, f16, fp8 (f8e4m3), f8e5m2; default: f32"},
@@ -31,6 +33,7 @@ static const args_option options[] = {
      "a Python that has PyTorch, which is timed in pairs; off; default: python3, if it has it"},
     {"promote", 0, NULL, 0,
      "the first provider asks to become the choice: as fast as the best other one at least"},
+    {"tune-cache", 0, "FILE", 0, "the tuning file, whose choice comes first without --provider; off: none"},
     {"gates", 0, "NAME|FILE", 0, "of configs/gates, or a YAML file; default: sdpa"},
     {"strict", 0, NULL, 0, "a gate that could not be judged ends in exit code 15"},
     {"out", 0, "DIR", 0, "the results folder; default: results/raw; off: nothing is kept"},
@@ -127,6 +130,7 @@ typedef struct request {
   bs_kernel_problem *problems;
   bs_node *config;
   bs_grades grades;
+  bs_tune_cache tuned;
   bsrun_progress progress;
   char *command;
   int format, quiet;
@@ -197,6 +201,28 @@ static int32_t open_context(request *r, bs_error *err) {
   return rc;
 }
 
+/* As bs_kernel_bench.tuned. */
+static void tuned(void *user, const char *key, const char *lines, char *out, size_t size) {
+  const request *r = user;
+  json_t *plugins = NULL;
+  if (bs_env_plugins(r->bench.context, &plugins, NULL) != BS_OK) return;
+  json_t *asked = json_pack("{s:s, s:o}", "key", key, "candidates", bs_tune_candidates(plugins, lines));
+  const json_t *entry = asked != NULL ? bs_tune_cache_find(&r->tuned, asked) : NULL;
+  if (entry != NULL) snprintf(out, size, "%s", bs_tune_text(entry, "choice"));
+  json_decref(asked);
+  json_decref(plugins);
+}
+
+/* A file that cannot be read is as none. */
+static int32_t open_tuned(request *r, bs_error *err) {
+  char *path = NULL;
+  bs_error why = BS_ERROR_INIT;
+  const int32_t rc = bsrun_tune_path(r->a, &path, err);
+  if (rc == BS_OK && bs_tune_cache_open(path, &r->tuned, &why) != BS_OK) bsrun_note(r->quiet, why.message);
+  free(path);
+  return rc;
+}
+
 static int32_t read_request(request *r, bs_error *err) {
   const char *out = args_value(r->a, "out"), *torch = args_value(r->a, "torch");
   r->quiet = args_has(r->a, "quiet");
@@ -204,9 +230,12 @@ static int32_t read_request(request *r, bs_error *err) {
   if (rc == BS_OK) rc = read_words(r, err);
   if (rc == BS_OK) rc = read_numbers(r, err);
   if (rc == BS_OK) rc = open_context(r, err);
+  if (rc == BS_OK) rc = open_tuned(r, err);
   bs_kernel_bench *b = &r->bench;
   b->providers = (const char *const *)r->providers.text;
   b->n_providers = r->providers.n;
+  b->tuned = tuned;
+  b->tuned_user = r;
   b->backend = args_value(r->a, "backend");
   b->bind = 1;
   b->gates = args_value(r->a, "gates");
@@ -257,6 +286,7 @@ static int32_t run(const args *a, bs_error *err) {
     rc = bs_error_set(err, BS_INCONCLUSIVE, "BS-KERNEL-UNKNOWN", "%u gates could not be judged", unknown);
   json_decref(result);
   bs_grades_close(&r.grades);
+  bs_tune_cache_close(&r.tuned);
   if (r.bench.context != NULL) bs_context_close(r.bench.context);
   bs_config_free(r.config);
   free(r.command);

@@ -47,30 +47,48 @@ static int32_t judge(const bs_point *point, bs_entrant *e, uint32_t stage, bs_er
 
 /* ---- who takes part ----------------------------------------------------------------------------- */
 
-static bs_entrant *add_entrant(bs_point *point, const char *name) {
+/* "cpu:online{keys=64;exp=fast}": the provider and its knobs; "": what would be chosen. */
+static void set_provider(bs_entrant *e, const char *text) {
+  const char *brace = strchr(text, '{');
+  snprintf(e->name, sizeof e->name, "%.*s", (int)strcspn(text, "{"), text);
+  snprintf(e->knobs, sizeof e->knobs, "%.*s", brace != NULL ? (int)strcspn(brace + 1, "}") : 0,
+           brace != NULL ? brace + 1 : "");
+  e->setup.provider = e->name[0] != '\0' ? e->name : NULL;
+  e->setup.knobs = e->knobs;
+}
+
+static bs_entrant *add_entrant(bs_point *point, const char *text) {
   if (point->n == sizeof point->of / sizeof point->of[0]) return NULL;
   bs_entrant *e = &point->of[point->n];
-  const char *brace = strchr(name, '{');
-  const size_t length = brace != NULL ? (size_t)(brace - name) : strlen(name);
   const bs_kernel_bench *q = point->bench;
-  *e = (bs_entrant){
-      .failed = -1, .paired = -1, .seeds = &point->seeds, .record = json_object(), .gates = json_array()};
+  *e = (bs_entrant){.failed = -1, .paired = -1, .seeds = &point->seeds};
+  e->record = json_object();
+  e->gates = json_array();
   if (e->record == NULL || e->gates == NULL) {
     json_decref(e->record);
     json_decref(e->gates);
     return NULL;
   }
-  snprintf(e->name, sizeof e->name, "%.*s", (int)length, name);
-  if (brace != NULL) snprintf(e->knobs, sizeof e->knobs, "%.*s", (int)strcspn(brace + 1, "}"), brace + 1);
   e->setup = (bs_kernel_setup){.context = q->context,
                                .problem = point->problem,
                                .backend = q->backend,
                                .threads = q->threads,
-                               .bind = q->bind,
-                               .knobs = e->knobs};
-  if (length > 0) e->setup.provider = e->name;
+                               .bind = q->bind};
+  set_provider(e, text);
   point->n++;
   return e;
+}
+
+/* The choice of the tuning file in the place of the default, where nobody was named. */
+static int32_t take_tuned(const bs_kernel_bench *q, bs_entrant *e, bs_error *err) {
+  char text[sizeof e->name + sizeof e->knobs + 4] = "";
+  if (e->arm == NULL || e->setup.provider != NULL || q->tuned == NULL) return BS_OK;
+  q->tuned(q->tuned_user, bs_kernel_arm_key(e->arm), bs_kernel_arm_candidates(e->arm), text, sizeof text);
+  if (text[0] == '\0' || strcmp(text, bs_kernel_arm_provider(e->arm)) == 0) return BS_OK;
+  bs_kernel_arm_close(e->arm);
+  e->arm = NULL;
+  set_provider(e, text);
+  return bs_kernel_stage(BS_STAGE_BUILD, &e->setup, e->seeds, &e->arm, e->record, err);
 }
 
 /* The stages that need no clock, up to the first that fails. */
@@ -80,6 +98,7 @@ static int32_t examine(bs_point *point, bs_entrant *e, bs_error *err) {
   for (uint32_t stage = BS_STAGE_BUILD; rc == BS_OK && stage <= BS_STAGE_MEMORY && e->failed < 0; stage++) {
     if (q->progress != NULL) q->progress(q->user, bs_rule_stage_names[stage], stage, BS_STAGE_COUNT_);
     rc = bs_kernel_stage(stage, &e->setup, e->seeds, &e->arm, e->record, err);
+    if (rc == BS_OK && stage == BS_STAGE_BUILD) rc = take_tuned(q, e, err);
     if (rc == BS_OK && e->arm != NULL && stage == BS_STAGE_BUILD)
       snprintf(e->name, sizeof e->name, "%s", bs_kernel_arm_provider(e->arm));
     if (rc == BS_OK) rc = judge(point, e, stage, err);
