@@ -365,5 +365,5 @@ int main(void) {
                              {kills_lose_no_run},
                              {a_rebuilt_plugin_makes_its_points_run_again},
                              {0}};
-  return run_tests("bsrun_sweep", tests, (test_setup){.before = set_up, .after = tear_down});
+  return run_tests("bsrun_sweep", tests, (test_setup){.before = set_up, .after = tear_down, .at_once = 3});
 }
