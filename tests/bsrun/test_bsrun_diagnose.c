@@ -236,6 +236,33 @@ START_TEST(a_clean_model) {
 }
 END_TEST
 
+/* Models that are made in memory, here small ones, and a choice that is ablated. */
+START_TEST(built_in_models) {
+  static const char *const names[] = {"builtin:lm:1x16", "builtin:vit:1x16"};
+  static char choice[600];
+  for (size_t i = 0; i < 2; i++) {
+    const char *words[] = {
+        names[i], "--threads", "1", "--dim", "batch=1", "--only", "inputs, fallback, epilogue", NULL};
+    json_t *result = diagnose(words);
+    must_be_clean(result, 3);
+    ck_assert_str_eq(text_of(json_object_get(result, "subject"), "model"), names[i]);
+    json_decref(result);
+  }
+  write_model();
+  key_of_product(choice, sizeof choice);
+  const char *words[] = {MODEL, "--threads", "1", "--only", "memory", "--ablate", choice, NULL};
+  json_t *result = diagnose(words);
+  const json_t *rows = json_object_get(result, "ablations");
+  ck_assert_uint_eq(json_array_size(rows), 1);
+  ck_assert_str_eq(text_of(json_array_get(rows, 0), "setting"), choice);
+  json_decref(result);
+  ran r = bsrun(dir, "model", "info", "builtin:vit:0x64", NULL);
+  must_be(&r, 2);
+  ck_assert_msg(strstr(r.err, "BS-MODEL-BUILTIN") != NULL, "%s", r.err);
+  ran_free(&r);
+}
+END_TEST
+
 /* Files are held against the domains before anything runs. */
 START_TEST(inputs_out_of_their_domain) {
   static const int64_t ids[4] = {0, 10, 11, 3}, mask[4] = {1, 1, 2, 0}, dims[2] = {2, 2};
@@ -309,6 +336,7 @@ int main(void) {
                                  {ablation_and_training},
                                  {faults_of_a_model},
                                  {a_clean_model},
+                                 {built_in_models},
                                  {inputs_out_of_their_domain},
                                  {runs_and_reports},
                                  {words},

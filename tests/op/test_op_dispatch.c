@@ -239,12 +239,53 @@ START_TEST(packed_weight_must_match_the_query) {
 }
 END_TEST
 
+/* What the plan of a convert of `in` into `out` is counted as. */
+static uint32_t counted_as(fx *f, const bs_tensor_desc *in, const bs_tensor_desc *out) {
+  const bs_tensor_desc *const args[2] = {in, out};
+  const bs_op_query q = {.struct_size = sizeof q, .op = "convert", .nargs = 2, .args = args};
+  const bs_watch before = *f->ops.watch;
+  bs_plan *plan = NULL;
+  bs_error err = BS_ERROR_INIT;
+  uint32_t reason = 0;
+  ck_assert_msg(bs_dispatch_prepare(&f->ops, &q, NULL, &plan, &err) == BS_OK, "%s", err.message);
+  bs_dispatch_release(plan);
+  while (reason < BS_REPLAN_COUNT_ && f->ops.watch->plans[reason] == before.plans[reason]) reason++;
+  return reason;
+}
+
+START_TEST(plans_are_counted_with_their_reason) {
+  static bs_watch watch;
+  fx f;
+  actor a = {.level = BS_LEVEL_NATIVE};
+  const bs_op_impl impl = fx_actor_impl("convert", "a", 0);
+  const bs_tensor_desc y = bs_desc_2d(BS_F32, 4, 6), fewer = bs_desc_2d(BS_F32, 3, 6),
+                       half = bs_desc_2d(BS_F16, 4, 6);
+  bs_tensor_desc wide = y;
+  wide.strides[0] = 8;
+  wide.strides[1] = 1;
+  fx_open(&f, 1, 0);
+  fx_add("stage", &impl, &a);
+  f.ops.watch = &watch;
+  ck_assert_uint_eq(counted_as(&f, &y, &y), BS_REPLAN_FIRST);
+  ck_assert_uint_eq(counted_as(&f, &y, &y), BS_REPLAN_AGAIN);
+  ck_assert_uint_eq(counted_as(&f, &fewer, &fewer), BS_REPLAN_DIM);
+  ck_assert_str_eq(watch.last, "convert: arg 0 is f32[3:6,6:1], was f32[4:6,6:1]");
+  ck_assert_uint_eq(counted_as(&f, &y, &y), BS_REPLAN_DIM);
+  ck_assert_uint_eq(counted_as(&f, &half, &y), BS_REPLAN_DTYPE);
+  ck_assert_uint_eq(counted_as(&f, &y, &y), BS_REPLAN_DTYPE);
+  ck_assert_uint_eq(counted_as(&f, &wide, &y), BS_REPLAN_STRIDE);
+  ck_assert(watch.plan_seconds >= 0);
+  fx_close(&f);
+}
+END_TEST
+
 int main(void) {
   const test_case tests[] = {{order_of_choice},
                              {none_serves_lists_reasons},
                              {unknown_is_tried_and_failures_are_said},
                              {packed_weight_stays_with_its_packer},
                              {packed_weight_must_match_the_query},
+                             {plans_are_counted_with_their_reason},
                              {0}};
   return run_tests("op_dispatch", tests, (test_setup){0});
 }
