@@ -119,14 +119,15 @@ function(bs_cuda_images out)
       add_custom_command(OUTPUT "${image}" COMMAND "${BS_CUDA_TOP}/bin/fatbinary" --64 --create=${image} --compress=false ${parts}
         DEPENDS ${cubins} VERBATIM)
     endif()
-    string(APPEND tables "extern const unsigned char cuda_code_${count}[] __attribute__((visibility(\"hidden\")));\n"
+    string(APPEND tables "extern const unsigned char cuda_code_${count}[], cuda_code_${count}_end[] __attribute__((visibility(\"hidden\")));\n"
       "__asm__(\".pushsection .rodata\\n.balign 64\\n.hidden cuda_code_${count}\\n.globl cuda_code_${count}\\n\"\n"
-      "        \"cuda_code_${count}:\\n.incbin \\\"${image}\\\"\\n.byte 0\\n.popsection\");\n")
-    string(APPEND rows "    {\"${name}\", cuda_code_${count}},\n")
+      "        \".hidden cuda_code_${count}_end\\n.globl cuda_code_${count}_end\\n\"\n"
+      "        \"cuda_code_${count}:\\n.incbin \\\"${image}\\\"\\ncuda_code_${count}_end:\\n.byte 0\\n.popsection\");\n")
+    string(APPEND rows "    {\"${name}\", cuda_code_${count}, cuda_code_${count}_end},\n")
     list(APPEND images "${image}")
     math(EXPR count "${count} + 1")
   endforeach()
-  string(APPEND tables "\nconst cuda_image cuda_images[] = {\n${rows}    {0, 0},\n};\n"
+  string(APPEND tables "\nconst cuda_image cuda_images[] = {\n${rows}    {0, 0, 0},\n};\n"
     "const uint32_t cuda_image_count = ${count};\n"
     "_Static_assert(${count} <= CUDA_IMAGES_MAX, \"raise CUDA_IMAGES_MAX\");\nconst cuda_arch cuda_archs[] = {\n")
   set(n 0)

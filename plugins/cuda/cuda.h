@@ -51,6 +51,7 @@ typedef struct cuda_device {
   CUmodule modules[CUDA_IMAGES_MAX];
   CUfunction kernels[CUDA_KERNEL_COUNT_];
   cuda_needs needs[CUDA_KERNEL_COUNT_];
+  const cuda_image *images[CUDA_KERNEL_COUNT_]; /* where each kernel is from */
   cuda_inner *inner;
   void *lt;   /* cuBLASLt's handle, once a product has asked for it */
   void *splt; /* cuSPARSELt's */

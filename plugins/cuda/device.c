@@ -136,16 +136,17 @@ static int32_t make_pool(cuda_device *device, bs_error *err) {
 }
 
 /* The function of a kernel is in the one image that has it. */
-static int32_t find_kernels(cuda_device *device, CUmodule module, const char *image, bs_error *err) {
+static int32_t find_kernels(cuda_device *device, CUmodule module, const cuda_image *image, bs_error *err) {
   const cuda_functions *call = &device->driver->call;
   for (uint32_t k = 0; k < CUDA_KERNEL_COUNT_; k++) {
     if (device->kernels[k] != NULL || cuda_kernel_table[k].name == NULL) continue;
     const CUresult result = call->module_function(&device->kernels[k], module, cuda_kernel_table[k].name);
+    device->images[k] = image;
     if (result == CUDA_SUCCESS) continue;
     device->kernels[k] = NULL;
     if (result == CUDA_ERROR_NOT_FOUND) continue;
     char what[96];
-    snprintf(what, sizeof what, "cuModuleGetFunction of %s in %s", cuda_kernel_table[k].name, image);
+    snprintf(what, sizeof what, "cuModuleGetFunction of %s in %s", cuda_kernel_table[k].name, image->name);
     return cuda_check(device, result, what, err);
   }
   return BS_OK;
@@ -158,7 +159,7 @@ static int32_t load_images(cuda_device *device, bs_error *err) {
     snprintf(what, sizeof what, "cuModuleLoadData of %s, driver for CUDA %d.%d", cuda_images[i].name,
              device->driver->version / 1000, device->driver->version % 1000 / 10);
     int32_t rc = cuda_check(device, call->module_load(&device->modules[i], cuda_images[i].data), what, err);
-    if (rc == BS_OK) rc = find_kernels(device, device->modules[i], cuda_images[i].name, err);
+    if (rc == BS_OK) rc = find_kernels(device, device->modules[i], &cuda_images[i], err);
     if (rc != BS_OK) return rc;
   }
   for (uint32_t k = 0; k < CUDA_KERNEL_COUNT_; k++)

@@ -9,7 +9,7 @@
 
 typedef struct cuda_image {
   const char *name; /* of the file, without .cu */
-  const void *data;
+  const void *data, *end;
 } cuda_image;
 
 /* Which devices code is for: its own capability; also higher minors of the major; PTX, which the driver

@@ -188,10 +188,11 @@ static void judge(attend *c, int by_mma) {
 
 /* Twice, with the same bits; `kernels`: launches of a run, of mma 1, with parts of the keys 2. */
 static void run_case(pl *p, const bs_op_impl *impl, const shape *s, uint64_t *seed, int by_mma,
-                     int64_t kernels) {
+                     int64_t kernels, const char *settings) {
   static attend c;
   pl_tensor first;
   begin(&c, s, seed);
+  c.query.knobs = settings;
   by_ref(&c, p);
   const int64_t before = p->launches;
   pl_run_cuda(p, impl, &c.query, NULL, c.args);
@@ -238,7 +239,7 @@ START_TEST(tensor_cores) {
     s.of = types[t][0];
     s.to = types[t][1];
     s.mask_dtype = types[t][2];
-    run_case(&p, &cuda_attention, &s, &seed, 1, s.T >= 512 ? 2 : 1);
+    run_case(&p, &cuda_attention, &s, &seed, 1, s.T >= 512 ? 2 : 1, NULL);
   }
   pl_close(&p);
 }
@@ -261,8 +262,111 @@ START_TEST(rows) {
         s.D -= 1;
         s.E -= 3;
       }
-      run_case(&p, &cuda_attention_rows, &s, &seed, 0, 1);
+      run_case(&p, &cuda_attention_rows, &s, &seed, 0, 1, NULL);
     }
+  pl_close(&p);
+}
+END_TEST
+
+typedef struct setting {
+  const char *knobs;
+  int64_t D;
+  int64_t kernels;  /* of a run */
+  const char *echo; /* what the plan says of itself; NULL: refused */
+  const char *why;
+} setting;
+#define REST(split, exp, persistent) \
+  ";split=" split ";exp=" exp ";persistent=" persistent ";warp_specialize=off"
+static const setting settings[] = {
+    {NULL, 64, 1, "rows=64;keys=64;stages=2;warps=4" REST("1", "exact", "off"), NULL},
+    {"keys=auto", 128, 1, "rows=64;keys=64;stages=2;warps=4" REST("1", "exact", "off"), NULL},
+    {"", 256, 1, "rows=64;keys=32;stages=2;warps=4" REST("1", "exact", "off"), NULL},
+    {"rows=128;keys=32;stages=3", 64, 1, "rows=128;keys=32;stages=3;warps=8" REST("1", "exact", "off"), NULL},
+    {"warps=8;stages=1", 64, 1, "rows=128;keys=64;stages=1;warps=8" REST("1", "exact", "off"), NULL},
+    {"keys=128;stages=1;exp=fast", 64, 1, "rows=64;keys=128;stages=1;warps=4" REST("1", "fast", "off"), NULL},
+    {"stages=3", 128, 1, "rows=64;keys=32;stages=3;warps=4" REST("1", "exact", "off"), NULL},
+    {"rows=128", 256, 1, "rows=128;keys=32;stages=1;warps=8" REST("1", "exact", "off"), NULL},
+    {"split=4", 64, 2, "rows=64;keys=64;stages=2;warps=4" REST("4", "exact", "off"), NULL},
+    {"split=8;keys=32;stages=1", 128, 2, "rows=64;keys=32;stages=1;warps=4" REST("8", "exact", "off"), NULL},
+    {"persistent=on", 64, 1, "rows=64;keys=64;stages=2;warps=4" REST("1", "exact", "on"), NULL},
+    {"persistent=on;split=2;keys=32;stages=3", 64, 2,
+     "rows=64;keys=32;stages=3;warps=4" REST("2", "exact", "on"), NULL},
+    {"keys=128", 256, 0, NULL, "rows=64 keys=128 stages=1 of 256 elements need 163840 bytes"},
+    {"rows=64;warps=8", 64, 0, NULL, "rows=64 with warps=8"},
+    {"warp_specialize=on", 64, 0, NULL, "there is no such kernel"},
+};
+enum { SETTINGS = sizeof settings / sizeof settings[0] };
+
+/* What is told reaches the plan, and every way of working has the same numbers. */
+START_TEST(knobs) {
+  const setting *k = &settings[_i];
+  static attend c;
+  pl p;
+  uint64_t seed = 31;
+  void *plan = NULL;
+  bs_error err = {.struct_size = (uint32_t)sizeof err};
+  bs_op_answer answer = {.struct_size = (uint32_t)sizeof answer};
+  bs_op_echo echo = {.struct_size = (uint32_t)sizeof echo};
+  const shape s = {.of = BS_BF16,
+                   .to = BS_BF16,
+                   .B = 1,
+                   .H = 2,
+                   .G = 1,
+                   .S = 150,
+                   .T = 120,
+                   .D = k->D,
+                   .E = k->D,
+                   .causal = 2,
+                   .lse = 1};
+  pl_open(&p);
+  p.device.multiprocessors = 1; /* persistent blocks have several items each */
+  begin(&c, &s, &seed);
+  c.query.knobs = k->knobs;
+  ck_assert_int_eq(cuda_attention.supports(&p.state, &c.query, &answer), BS_OK);
+  const int32_t rc = cuda_attention.prepare(&p.state, &p.exec, &c.query, NULL, &plan, &err);
+  if (k->echo == NULL) {
+    ck_assert_uint_eq(answer.level, BS_LEVEL_NO);
+    ck_assert_msg(strstr(answer.text, k->why) != NULL, "%s", answer.text);
+    ck_assert_int_eq(rc, BS_UNSUPPORTED);
+  } else {
+    ck_assert_msg(rc == BS_OK, "%s", err.message);
+    ck_assert_int_eq(cuda_attention.echo(plan, &echo), BS_OK);
+    ck_assert_str_eq(echo.knobs, k->echo);
+    cuda_attention.plan_free(plan);
+    run_case(&p, &cuda_attention, &s, &seed, 1, k->kernels, k->knobs);
+  }
+  end(&c);
+  pl_close(&p);
+}
+END_TEST
+
+/* What cutting the keys needs of memory is bounded by the query: less of it, or none. */
+START_TEST(workspace) {
+  static attend c;
+  pl p;
+  uint64_t seed = 37;
+  pl_open(&p);
+  const shape s = {.of = BS_F16, .to = BS_F16, .B = 1, .H = 2, .G = 1, .S = 1, .T = 2048, .D = 64, .E = 64};
+  begin(&c, &s, &seed);
+  const uint64_t part = 2 * (64 + 2) * sizeof(float);
+  const struct {
+    const char *knobs;
+    uint64_t limit, want; /* want 0: no split */
+    uint32_t reason;
+  } cases[] = {{NULL, 0, 8 * part, 0},
+               {NULL, 8 * part - 1, 0, 0},
+               {"split=4", 0, 4 * part, 0},
+               {"split=4", 4 * part - 1, 0, BS_REASON_WORKSPACE}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    bs_op_answer answer = {.struct_size = (uint32_t)sizeof answer};
+    c.query.knobs = cases[i].knobs;
+    c.query.workspace_limit = cases[i].limit;
+    ck_assert_int_eq(cuda_attention.supports(&p.state, &c.query, &answer), BS_OK);
+    ck_assert_msg(
+        answer.reason == cases[i].reason && (answer.reason != 0 || answer.workspace == cases[i].want),
+        "case %zu: %llu bytes, %s", i, (unsigned long long)answer.workspace, answer.text);
+  }
+  end(&c);
   pl_close(&p);
 }
 END_TEST
@@ -374,6 +478,8 @@ END_TEST
 int main(void) {
   const test_case tests[] = {{tensor_cores, .end = SHAPES},
                              {rows, .end = SHAPES},
+                             {knobs, .end = SETTINGS},
+                             {workspace},
                              {rows_off_16_bytes},
                              {fewer_than_prepared},
                              {refused},

@@ -117,6 +117,18 @@ START_TEST(local_memory_is_warned_of) {
 }
 END_TEST
 
+/* Those that say how many they may have: attention's. */
+START_TEST(registers_are_warned_of) {
+  bs_error err = BS_ERROR_INIT;
+  ck_assert_msg(open_devices("devices=1;registers=100", 1, &err) == BS_OK, "%s", err.message);
+  ck_assert_int_eq(of_level(BS_LOG_WARN), 8);
+  for (int i = 0; i < n_lines; i++)
+    ck_assert(lines[i].level != BS_LOG_WARN ||
+              (strncmp(lines[i].text, "kernel attention_", 17) == 0 &&
+               strstr(lines[i].text, "registers a thread on device 0") != NULL));
+}
+END_TEST
+
 START_TEST(one_that_cannot_be_launched_is_refused) {
   bs_error err = BS_ERROR_INIT;
   ck_assert_int_eq(open_devices("devices=1;threads=64", 1, &err), BS_UNAVAILABLE);
@@ -128,6 +140,7 @@ END_TEST
 int main(void) {
   const test_case tests[] = {{each_is_told_once_as_it_was_built},
                              {local_memory_is_warned_of},
+                             {registers_are_warned_of},
                              {one_that_cannot_be_launched_is_refused},
                              {0}};
   return run_tests("cuda_resources", tests, (test_setup){.timeout = 60});

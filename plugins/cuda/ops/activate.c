@@ -64,4 +64,5 @@ const bs_op_impl cuda_activate = {
     .prepare = prepare,
     .run = run,
     .plan_free = cuda_plan_free,
+    .echo = cuda_echo_op,
 };

@@ -62,4 +62,5 @@ const bs_op_impl cuda_activate_dx = {
     .prepare = prepare,
     .run = run,
     .plan_free = cuda_plan_free,
+    .echo = cuda_echo_op,
 };

@@ -41,4 +41,5 @@ const bs_op_impl cuda_adamw_update = {
     .prepare = prepare,
     .run = run,
     .plan_free = cuda_plan_free,
+    .echo = cuda_echo_op,
 };

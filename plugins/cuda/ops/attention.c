@@ -93,9 +93,41 @@ static int layout_legal(const bs_op_query *q, bs_op_answer *out) {
 
 /* ---- the choice ----------------------------------------------------------------------------------- */
 
+static const bs_knob knob_rows = {sizeof(bs_knob), 0,      "rows",
+                                  "64,128",        "auto", "queries of a block, 16 a warp"};
+static const bs_knob knob_keys = {sizeof(bs_knob), 0,      "keys",
+                                  "32,64,128",     "auto", "keys of a tile of K and V"};
+static const bs_knob knob_stages = {
+    sizeof(bs_knob), 0,      "stages",
+    "1,2,3",         "auto", "tiles in shared memory: all but one arrive while one is used"};
+static const bs_knob knob_warps = {sizeof(bs_knob), 0, "warps", "4,8", "auto", "of a block: rows / 16"};
+static const bs_knob knob_split = {sizeof(bs_knob), 0,      "split",
+                                   "1:32*2",        "auto", "parts that the keys of a query are cut in"};
+static const bs_knob knob_exp = {
+    sizeof(bs_knob), 0, "exp", "exact,fast", "exact", "fast: the processor's 2^x, subnormal powers are 0"};
+static const bs_knob knob_persistent = {
+    sizeof(bs_knob), 0,     "persistent",
+    "off,on",        "off", "on: two blocks a multiprocessor take all tiles of queries in turn"};
+static const bs_knob knob_specialize = {
+    sizeof(bs_knob), 0,     "warp_specialize",
+    "off,on",        "off", "on: warps of their own for loads; not built, refused"};
+static const bs_knob *const all_knobs[] = {&knob_rows,  &knob_keys, &knob_stages,     &knob_warps,
+                                           &knob_split, &knob_exp,  &knob_persistent, &knob_specialize};
+
+static int is_word(const char *settings, const char *name, const char *word) {
+  char value[32];
+  return bs_knob_find(settings, name, value, sizeof value) && strcmp(value, word) == 0;
+}
+
 static knobs knobs_of(const bs_op_query *q) {
-  const knobs k = {0};
-  (void)q;
+  const knobs k = {.rows = bs_knob_int(q->knobs, "rows", 0),
+                   .keys = bs_knob_int(q->knobs, "keys", 0),
+                   .stages = bs_knob_int(q->knobs, "stages", 0),
+                   .warps = bs_knob_int(q->knobs, "warps", 0),
+                   .split = bs_knob_int(q->knobs, "split", 0),
+                   .fast = is_word(q->knobs, "exp", "fast"),
+                   .specialize = is_word(q->knobs, "warp_specialize", "on"),
+                   .persistent = is_word(q->knobs, "persistent", "on")};
   return k;
 }
 
@@ -231,6 +263,24 @@ static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *q, v
   return BS_OK;
 }
 
+static int32_t echo(const void *opaque, bs_op_echo *out_echo) {
+  const attend_plan *plan = opaque;
+  const choice *c = &plan->choice;
+  bs_op_echo mine;
+  bs_echo_begin(&mine);
+  cuda_echo_kernel(plan->plan.device, c->kernel, c->shared, &mine);
+  bs_echo_int(&mine, "rows", c->rows);
+  bs_echo_int(&mine, "keys", c->keys);
+  bs_echo_int(&mine, "stages", c->stages);
+  bs_echo_int(&mine, "warps", c->rows / 16);
+  bs_echo_int(&mine, "split", c->splits);
+  bs_echo_word(&mine, "exp", c->fast != 0 ? "fast" : "exact");
+  bs_echo_word(&mine, "persistent", c->persistent != 0 ? "on" : "off");
+  bs_echo_word(&mine, "warp_specialize", "off");
+  bs_out_copy(out_echo, &mine, sizeof mine);
+  return BS_OK;
+}
+
 /* ---- a run ---------------------------------------------------------------------------------------- */
 
 /* Rows that begin on `bytes`. */
@@ -289,4 +339,7 @@ const bs_op_impl cuda_attention = {
     .prepare = prepare,
     .run = run,
     .plan_free = plan_free,
+    .n_knobs = sizeof all_knobs / sizeof all_knobs[0],
+    .knobs = all_knobs,
+    .echo = echo,
 };

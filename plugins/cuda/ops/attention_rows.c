@@ -161,6 +161,15 @@ static int32_t run(void *opaque, bs_tensor *const *tensors, uint32_t nargs, bs_s
   return cuda_attend_rows(plan->plan.device, &args, cuda_stream(plan->plan.device, stream), err);
 }
 
+static int32_t echo(const void *opaque, bs_op_echo *out_echo) {
+  const rows_plan *plan = opaque;
+  bs_op_echo mine;
+  bs_echo_begin(&mine);
+  cuda_echo_kernel(plan->plan.device, CUDA_ATTENTION_ROWS, 0, &mine);
+  bs_out_copy(out_echo, &mine, sizeof mine);
+  return BS_OK;
+}
+
 const bs_op_impl cuda_attention_rows = {
     .struct_size = (uint32_t)sizeof(bs_op_impl),
     .op = "attention",
@@ -171,4 +180,5 @@ const bs_op_impl cuda_attention_rows = {
     .prepare = prepare,
     .run = run,
     .plan_free = cuda_plan_free,
+    .echo = echo,
 };

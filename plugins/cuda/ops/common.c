@@ -110,6 +110,7 @@ int32_t cuda_plan_new(const bs_op_impl *impl, void *opaque, const bs_exec *exec,
   plan->host = state->host;
   plan->exec = exec;
   plan->device = exec->device;
+  plan->op = impl->op;
   *out_plan = plan;
   return BS_OK;
 }
@@ -117,4 +118,35 @@ int32_t cuda_plan_new(const bs_op_impl *impl, void *opaque, const bs_exec *exec,
 void cuda_plan_free(void *opaque) {
   cuda_plan *plan = opaque;
   if (plan != NULL) plan->host->free(plan->host->ctx, plan);
+}
+
+/* FNV-1a. */
+static uint64_t hash_of(const cuda_image *image) {
+  uint64_t h = UINT64_C(0xcbf29ce484222325);
+  for (const unsigned char *at = image->data; at != (const unsigned char *)image->end; at++)
+    h = (h ^ *at) * UINT64_C(0x100000001b3);
+  return h;
+}
+
+void cuda_echo_kernel(const cuda_device *device, uint32_t kernel, uint32_t dynamic, bs_op_echo *echo) {
+  const cuda_needs *needs = &device->needs[kernel];
+  const cuda_image *image = device->images[kernel];
+  if (needs->threads > 0) { /* else it was not asked for */
+    echo->registers = needs->registers;
+    echo->shared_bytes = (int64_t)needs->shared + dynamic;
+    echo->spill_bytes = needs->local;
+  }
+  if (image != NULL)
+    snprintf(echo->build, sizeof echo->build, "%.40s %016llx", image->name,
+             (unsigned long long)hash_of(image));
+}
+
+int32_t cuda_echo_op(const void *opaque, bs_op_echo *out_echo) {
+  const cuda_plan *plan = opaque;
+  bs_op_echo mine;
+  bs_echo_begin(&mine);
+  for (uint32_t k = 0; k < CUDA_KERNEL_COUNT_; k++)
+    if (strcmp(cuda_kernel_table[k].name, plan->op) == 0) cuda_echo_kernel(plan->device, k, 0, &mine);
+  bs_out_copy(out_echo, &mine, sizeof mine);
+  return BS_OK;
 }

@@ -54,4 +54,5 @@ const bs_op_impl cuda_convert = {
     .prepare = prepare,
     .run = run,
     .plan_free = cuda_plan_free,
+    .echo = cuda_echo_op,
 };

@@ -73,4 +73,5 @@ const bs_op_impl cuda_dequantize_sum = {
     .prepare = prepare,
     .run = run,
     .plan_free = cuda_plan_free,
+    .echo = cuda_echo_op,
 };

@@ -77,4 +77,5 @@ const bs_op_impl cuda_expand24 = {
     .prepare = prepare,
     .run = run,
     .plan_free = plan_free,
+    .echo = cuda_echo_op,
 };

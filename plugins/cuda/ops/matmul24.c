@@ -52,4 +52,5 @@ const bs_op_impl cuda_matmul24 = {
     .prepare = prepare,
     .run = run,
     .plan_free = cuda_product_plan_free,
+    .echo = cuda_product_echo,
 };

@@ -31,11 +31,17 @@ typedef struct cuda_plan {
   const bs_host *host;
   const bs_exec *exec;
   cuda_device *device; /* exec->device */
+  const char *op;
 } cuda_plan;
 /* Require the query, then a zero-filled plan of `bytes` (>= sizeof(cuda_plan)). */
 int32_t cuda_plan_new(const bs_op_impl *impl, void *state, const bs_exec *exec, const bs_op_query *query,
                       uint64_t bytes, void **out_plan, bs_error *err);
 void cuda_plan_free(void *plan);
+/* Registers and memory of a kernel as it was loaded, with `dynamic` bytes of shared memory a launch, and a
+ * hash of the code that it is from: into an echo (bs_echo_begin). */
+void cuda_echo_kernel(const cuda_device *device, uint32_t kernel, uint32_t dynamic, bs_op_echo *echo);
+/* bs_op_impl.echo of plans that begin with a cuda_plan and launch the one kernel that has the op's name. */
+int32_t cuda_echo_op(const void *plan, bs_op_echo *out_echo);
 
 /* Which two of each four columns are kept (ops/matmul24_pack.c): a byte a group, first place + 4 x second
  * place, row after row. A byte, not half of one: any thread finds its group without a shift, and beside two

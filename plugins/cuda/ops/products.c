@@ -138,6 +138,23 @@ static int32_t shape_of(const product_args *args, cuda_shape *out_shape, bs_erro
   return BS_OK;
 }
 
+static uint32_t kernel_for(uint32_t compute, int of24) {
+  const uint32_t f32 = of24 ? CUDA_PRODUCT24_F32 : CUDA_PRODUCT_F32,
+                 f64 = of24 ? CUDA_PRODUCT24_F64 : CUDA_PRODUCT_F64,
+                 i64 = of24 ? CUDA_PRODUCT24_I64 : CUDA_PRODUCT_I64;
+  return compute == BS_I64 ? i64 : compute == BS_F64 ? f64 : f32;
+}
+
+int32_t cuda_product_echo(const void *opaque, bs_op_echo *out_echo) {
+  const cuda_product_plan *plan = opaque;
+  const int of24 = strncmp(plan->plan.op, "matmul24", 8) == 0;
+  bs_op_echo mine;
+  bs_echo_begin(&mine);
+  cuda_echo_kernel(plan->plan.device, kernel_for(plan->compute, of24), 0, &mine);
+  bs_out_copy(out_echo, &mine, sizeof mine);
+  return BS_OK;
+}
+
 int32_t cuda_product_launch(const cuda_device *device, uint32_t compute, CUstream stream,
                             const product_args *args, bs_error *err) {
   product_args full = *args;
@@ -145,10 +162,7 @@ int32_t cuda_product_launch(const cuda_device *device, uint32_t compute, CUstrea
   narrow_picked(&full);
   const int32_t rc = shape_of(&full, &shape, err);
   if (rc != BS_OK || shape.blocks_x == 0) return rc;
-  const uint32_t kernel = compute == BS_I64   ? CUDA_PRODUCT_I64
-                          : compute == BS_F64 ? CUDA_PRODUCT_F64
-                                              : CUDA_PRODUCT_F32;
-  return cuda_launch(device, kernel, &shape, stream, &full, err);
+  return cuda_launch(device, kernel_for(compute, 0), &shape, stream, &full, err);
 }
 
 void cuda_product24_fill(const cuda_places *places, uint32_t form, product24_args *args) {
@@ -163,10 +177,7 @@ int32_t cuda_product24_launch(const cuda_device *device, uint32_t compute, CUstr
   cuda_shape shape = {0};
   const int32_t rc = shape_of(&args->p, &shape, err);
   if (rc != BS_OK || shape.blocks_x == 0) return rc;
-  const uint32_t kernel = compute == BS_I64   ? CUDA_PRODUCT24_I64
-                          : compute == BS_F64 ? CUDA_PRODUCT24_F64
-                                              : CUDA_PRODUCT24_F32;
-  return cuda_launch(device, kernel, &shape, stream, args, err);
+  return cuda_launch(device, kernel_for(compute, 1), &shape, stream, args, err);
 }
 
 /* A product of no length that adds its residual. */

@@ -36,6 +36,7 @@ int32_t cuda_product_prepare(const bs_op_impl *impl, void *state, const bs_exec 
                              const bs_op_query *query, uint32_t compute, uint32_t x, uint32_t dy,
                              int needs_weight, void *packed, cuda_product_plan **out_plan, bs_error *err);
 void cuda_product_plan_free(void *plan);
+int32_t cuda_product_echo(const void *plan, bs_op_echo *out_echo);
 
 /* A side as the product sees it: rows are outputs, columns are r. */
 product_side cuda_product_side(const cuda_view *view);

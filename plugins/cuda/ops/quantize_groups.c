@@ -92,4 +92,5 @@ const bs_op_impl cuda_quantize_groups = {
     .prepare = prepare,
     .run = run,
     .plan_free = cuda_plan_free,
+    .echo = cuda_echo_op,
 };

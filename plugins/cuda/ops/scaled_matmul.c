@@ -89,4 +89,5 @@ const bs_op_impl cuda_scaled_matmul = {
     .prepare = prepare,
     .run = run,
     .plan_free = cuda_plan_free,
+    .echo = cuda_echo_op,
 };

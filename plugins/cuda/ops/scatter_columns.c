@@ -29,4 +29,5 @@ const bs_op_impl cuda_scatter_columns = {
     .prepare = prepare,
     .run = run,
     .plan_free = cuda_columns_plan_free,
+    .echo = cuda_echo_op,
 };

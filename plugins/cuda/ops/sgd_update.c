@@ -40,4 +40,5 @@ const bs_op_impl cuda_sgd_update = {
     .prepare = prepare,
     .run = run,
     .plan_free = cuda_plan_free,
+    .echo = cuda_echo_op,
 };
