@@ -23,6 +23,7 @@ typedef struct cuda_state {
   struct cuda_nvml *nvml;  /* nvml.h: the device's clock */
   struct cuda_lt *lt;      /* cublaslt/library.h; NULL: built without cuBLASLt's header */
   struct cuda_splt *splt;  /* cusparselt/library.h */
+  struct cuda_dnn *dnn;    /* cudnn/library.h */
   uint32_t kernels_told;   /* resources.c has said what kernels need: once, not for each rank */
   bs_op_impl steps[2];     /* sgd_update and adamw_update under cublaslt's name: any weight is stepped so */
 } cuda_state;
@@ -55,6 +56,7 @@ typedef struct cuda_device {
   cuda_inner *inner;
   void *lt;   /* cuBLASLt's handle, once a product has asked for it */
   void *splt; /* cuSPARSELt's */
+  void *dnn;  /* cuDNN's */
 } cuda_device;
 
 /* The backend's stream as the driver's. */

@@ -5,6 +5,7 @@
 
 #include "comm/comm.h"
 #include "comm/nccl.h"
+#include "cudnn/library.h"
 #include "cusparselt/library.h"
 #include "inner.h"
 #if defined(BS_CUDA_LT)
@@ -218,6 +219,7 @@ static void device_close(void *opaque) {
     cuda_lt_close(device);
 #endif
     cuda_splt_close(device);
+    cuda_dnn_close(device);
     for (uint32_t i = 0; i < cuda_image_count; i++)
       if (device->modules[i] != NULL) (void)call->module_unload(device->modules[i]);
     if (device->inner->fence != NULL) (void)call->event_destroy(device->inner->fence);

@@ -3,6 +3,7 @@
  * Nothing of the driver is touched here: it is opened when a device is asked for. */
 #include "comm/comm.h"
 #include "cuda.h"
+#include "cudnn/library.h"
 #include "cusparselt/product.h"
 #include "nvml.h"
 #include "ops/ops.h"
@@ -25,6 +26,10 @@ static const bs_param_desc params[] = {
      "path of cuSPARSELt, auto: vendor/ beside the plugin's folder, then libcusparseLt.so.0 as the system "
      "finds "
      "it; off: none"},
+    {sizeof(bs_param_desc), BS_PARAM_STRING, "cudnn", "auto", NULL, NULL,
+     "path of cuDNN 9 (9.13.1 or newer), which serves attention; auto: libcudnn.so.9 as the system finds it; "
+     "off: "
+     "none"},
     {sizeof(bs_param_desc), BS_PARAM_BOOL, "cusparselt_zeros", "on", NULL, NULL,
      "cuSPARSELt takes weights with zeros among the kept values, whose places it does not keep: seen beside "
      "Inf "
@@ -59,6 +64,8 @@ static int32_t configure(cuda_state *state, bs_error *err) {
   if (rc == BS_OK) rc = host->param_get(host->ctx, state->self, "cusparselt", &value, err);
   if (rc == BS_OK)
     rc = cuda_splt_new(state, value.s != NULL ? value.s : "auto", tune.i != 0, zeros.i != 0, err);
+  if (rc == BS_OK) rc = host->param_get(host->ctx, state->self, "cudnn", &value, err);
+  if (rc == BS_OK) rc = cuda_dnn_new(state, value.s != NULL ? value.s : "auto", err);
 #if defined(BS_CUDA_LT)
   if (rc == BS_OK) rc = host->param_get(host->ctx, state->self, "cublaslt", &value, err);
   if (rc == BS_OK) rc = cuda_lt_new(state, value.s != NULL ? value.s : "auto", tune.i != 0, err);
@@ -109,8 +116,8 @@ static int32_t register_all(cuda_state *state, bs_error *err) {
       {BS_KIND_OP, &cuda_adamw_update},    {BS_KIND_OP, &cuda_expand24},
       {BS_KIND_OP, &cuda_scaled_matmul},   {BS_KIND_OP, &cuda_loss_gradient},
       {BS_KIND_OP, &cuda_attention},       {BS_KIND_OP, &cuda_attention_rows},
-      {BS_KIND_OP, &cuda_splt_matmul24},   {BS_KIND_COMM, &cuda_comm_devlocal},
-      {BS_KIND_COMM, &cuda_comm_nccl},
+      {BS_KIND_OP, &cuda_dnn_attention},   {BS_KIND_OP, &cuda_splt_matmul24},
+      {BS_KIND_COMM, &cuda_comm_devlocal}, {BS_KIND_COMM, &cuda_comm_nccl},
   };
   for (size_t i = 0; i < sizeof things / sizeof things[0]; i++) {
     const int32_t rc = register_one(state, things[i].kind, things[i].vtable, err);
@@ -127,6 +134,7 @@ static int32_t deactivate(void *opaque, bs_error *err) {
   cuda_lt_delete(state);
 #endif
   cuda_splt_delete(state);
+  cuda_dnn_delete(state);
   cuda_nccl_delete(state);
   cuda_nvml_delete(state);
   cuda_driver_close(&state->driver);

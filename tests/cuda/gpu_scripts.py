@@ -14,7 +14,7 @@ standins = os.path.join(build, "tests", "cuda")
 
 def run(script, out, libraries, *more, cublaslt=None, standin="devices=1"):
     env = dict(os.environ, LD_LIBRARY_PATH=libraries, BS_CUDA_STANDIN=standin)
-    for name in ("BS_CUDA_DRIVER", "BS_CUDA_CUBLASLT", "BS_CUDA_CUSPARSELT", "BS_CUDA_NCCL", "BS_PLUGIN_PATH"):
+    for name in ("BS_CUDA_DRIVER", "BS_CUDA_CUBLASLT", "BS_CUDA_CUSPARSELT", "BS_CUDA_CUDNN", "BS_CUDA_NCCL", "BS_PLUGIN_PATH"):
         env.pop(name, None)
     if cublaslt:
         env["BS_CUDA_CUBLASLT"] = cublaslt
@@ -59,6 +59,14 @@ def records(out):
     with open(os.path.join(out, "gpu-test.json"), encoding="utf-8") as f:
         told = [r["kernels"] for r in json.load(f)["rows"] if "kernels" in r]
     expect(len(told) == 1 and len(told[0]) > 20 and told[0]["convert"][0] > 0, "no kernels told of", text)
+    code, text = run("gpu-test", out, standins, "--only", "attention: full", "--shapes", "b1h1s24d64")
+    told = states(out)
+    expect(code == 0 and told["attention: full"] == "passed", "attention by its providers ended with %d" % code, text)
+    with open(os.path.join(out, "gpu-test.json"), encoding="utf-8") as f:
+        by = [r["providers"] for r in json.load(f)["rows"] if "providers" in r]
+    expect(by == [["cuda:cudnn", "cuda:mma", "cuda:rows"]], "attention not by all providers: %s" % by, text)
+    code, text = run("gpu-test", out, standins, "--only", "kernels", standin="registers=100")
+    expect(code == 1 and states(out)["kernels as loaded"] == "FAILED", "kernels with more registers than allowed passed", text)
     code, text = run("gpu-test", out, standins, "--only", "kernels", standin="local=16")
     expect(code == 1 and states(out)["kernels as loaded"] == "FAILED", "kernels with local memory passed", text)
     code, text = run("gpu-test", out, standins, "--only", "run: fp8 by", cublaslt="off")

@@ -17,9 +17,9 @@ typedef struct run {
 } run;
 static const run runs[] = {
     {"b2h2s70d64:bf16:causal", NULL, NULL, "cuda:mma", "keys=64;stages=2", "attention_bf16_64 ", 40960},
-    {"b1h2s64d128:f16:full", NULL, NULL, "cuda:mma", "keys=64;stages=2", "attention_f16_128 ", 81920},
+    {"b1h2s64d128:f16:full", "cuda:mma", NULL, "cuda:mma", "keys=64;stages=2", "attention_f16_128 ", 81920},
     {"b1h1s40d256:fp8:causal", NULL, NULL, "cuda:mma", "keys=32;stages=2", "attention_f16_256 ", 98304},
-    {"b1h4g1s1t1100d64:bf16:full", NULL, NULL, "cuda:mma", "split=4", "attention_bf16_64 ", 40960},
+    {"b1h4g1s1t1100d64:bf16:full", "cuda:mma", NULL, "cuda:mma", "split=4", "attention_bf16_64 ", 40960},
     {"b1h2s64d64:bf16:full", "cuda:mma", "rows=128;stages=3;persistent=on", "cuda:mma",
      "rows=128;keys=64;stages=3", "attention_bf16_64 ", 65536},
     {"b1h2s33d64:f32:causal", NULL, NULL, "cuda:rows", "", "attention_rows ", 0},
