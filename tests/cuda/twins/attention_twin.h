@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * attention_twin.h - runs the steps of attention_body.h in the order of attention_kernel.h; include it behind
- * ATTENTION_WIDTH and ATTENTION_BF16. Shared memory and what warps keep begin as NaN. */
+ * ATTENTION_WIDTH and ATTENTION_BF16. Shared memory and what warps keep begin as large
+ * numbers, not as NaN: a query with one is done again, and then right. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,8 +30,8 @@ static void attention_tile_all(attention_block *b, int32_t tile) {
 static void attention_work(attention_block *b, uint32_t index, uint32_t bytes) {
   const int32_t ahead = (int32_t)b->a.stages - 1;
   b->item = attention_item_at(&b->a, &b->at, index);
-  memset(b->warps, 0xff, sizeof b->warps);
-  memset(b->shared, 0xff, bytes);
+  memset(b->warps, 0x44, sizeof b->warps);
+  memset(b->shared, 0x44, bytes);
   for (uint32_t t = 0; t < b->at.threads; t++) {
     b->at.thread = t;
     cuda_async_start(&b->async[t]);
