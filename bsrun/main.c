@@ -33,6 +33,8 @@ const bsrun_verb bsrun_verbs[] = {
     {"torture", "inject every fault into a communicator, method or backend; a score card", verb_torture,
      help_torture},
     {"model", "read, run and explain models (ONNX, config.json), plan their memory", verb_model, help_model},
+    {"profile", "where the time of a layer, kernel or model goes, and what follows from it", verb_profile,
+     help_profile},
     {"bench", "time a communicator's collectives over sizes, each checked", verb_bench, help_bench},
     {"sim", "simulated machines: explain, scale and probe them, fit them to measured times", verb_sim,
      help_sim},

@@ -9,14 +9,15 @@
 #include "bsrun/bsrun.h"
 #include "bsrun/ccl.h"
 #include "bsrun/model.h"
+#include "bsrun/profile.h"
 #include "bsrun/runs.h"
 #include "bsrun/sim.h"
 #include "core/base/error.h"
 
 enum { SUBVERBS_MAX = 16 };
 
-const bsrun_subverbs *const bsrun_all_subverbs[] = {&model_subverbs, &bench_subverbs, &sim_subverbs,
-                                                    &ccl_subverbs,   &runs_subverbs,  NULL};
+const bsrun_subverbs *const bsrun_all_subverbs[] = {
+    &model_subverbs, &bench_subverbs, &profile_subverbs, &sim_subverbs, &ccl_subverbs, &runs_subverbs, NULL};
 
 static void help_one(const char *verb, const bsrun_subverb *s) {
   printf("usage: bsrun %s %s %s\n\n%s\n%s\n", verb, s->name, s->words, s->summary, s->about);

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT
+ * profile.c - `bsrun profile`: the table of its second words, and what they share. */
+#include "bsrun/profile.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "lab/store/keep.h"
+
+static const bsrun_subverb *const verbs[] = {&profile_layer, &profile_kernel, &profile_model, &profile_ncu};
+const bsrun_subverbs profile_subverbs = {"profile", verbs, sizeof verbs / sizeof verbs[0]};
+
+void help_profile(void) {
+  bsrun_subverbs_help(&profile_subverbs);
+}
+
+int verb_profile(int argc, char **argv) {
+  return bsrun_subverbs_run(&profile_subverbs, argc, argv);
+}
+
+enum { SLOWEST = 20 };
+
+static const bs_field parts[] = {{"part", "PART", 0, 0},
+                                 {"rank", "RANK", BS_FIELD_RIGHT, 0},
+                                 {"seconds", "s", BS_FIELD_RIGHT, 4},
+                                 {"share", "SHARE", BS_FIELD_RIGHT, 3},
+                                 {"flops", "FLOP", BS_FIELD_RIGHT, 4},
+                                 {"bytes", "BYTES", BS_FIELD_RIGHT, 4},
+                                 {"gflops", "GFLOP/s", BS_FIELD_RIGHT, 4},
+                                 {"gbytes_s", "GB/s", BS_FIELD_RIGHT, 4},
+                                 {"bound_percent", "% OF BOUND", BS_FIELD_RIGHT, 3}};
+static const bs_field findings[] = {{"rule", "FINDING", 0, 0},
+                                    {"state", "STATE", 0, 0},
+                                    {"text", "MEASURED", 0, 0},
+                                    {"says", "WHAT IT MEANS", 0, 0}};
+
+int32_t profile_options(const args *a, bs_profile_options *out, bs_error *err) {
+  const char *counters = args_value(a, "counters"), *seconds = args_value(a, "seconds");
+  int on = 1;
+  out->seconds = 1.0;
+  out->trace = args_value(a, "timeline");
+  if (counters != NULL && !bs_parse_bool(counters, &on))
+    return bs_error_set(err, BS_USAGE, "BS-USE-CHOICE", "--counters: '%.60s' is neither on nor off",
+                        counters);
+  out->counters = on;
+  if (seconds == NULL ||
+      (bs_parse_f64(seconds, &out->seconds) && out->seconds >= 0.01 && out->seconds <= 3600))
+    return BS_OK;
+  return bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--seconds: '%.60s' is not a number from 0.01 to 3600",
+                      seconds);
+}
+
+/* ---- printing ----------------------------------------------------------------------------------- */
+
+static const char *text_of(const json_t *object, const char *key) {
+  const char *text = json_string_value(json_object_get(object, key));
+  return text != NULL ? text : "";
+}
+
+static double number_of(const json_t *object, const char *key) {
+  return json_number_value(json_object_get(object, key));
+}
+
+static void print_head(const json_t *record) {
+  const json_t *subject = json_object_get(record, "subject"), *bound = json_object_get(record, "bound");
+  printf("%s %s: %.4g s", text_of(subject, "kind"), text_of(subject, "name"), number_of(record, "call_s"));
+  if (json_object_get(bound, "limit") != NULL)
+    printf(", %.3g %% of the bound by %s", number_of(bound, "percent"), text_of(bound, "limit"));
+  printf("\n\n");
+}
+
+/* Findings that hold or are not known; those that do not hold are for machines. */
+static json_t *shown_findings(const json_t *record) {
+  json_t *rows = json_array(), *row;
+  size_t i;
+  json_array_foreach(json_object_get(record, "findings"), i, row) {
+    if (strcmp(text_of(row, "state"), "no") == 0) continue;
+    json_t *shown = json_copy(row);
+    if (strcmp(text_of(row, "state"), "UNKNOWN") == 0) json_object_del(shown, "says"); /* nobody knows that */
+    json_array_append_new(rows, shown);
+  }
+  return rows;
+}
+
+static int32_t print_readable(const json_t *record, int format, bs_error *err) {
+  const json_t *all = json_object_get(record, "parts"), *counters = json_object_get(record, "counters");
+  json_t *most = json_array(), *held = shown_findings(record);
+  for (size_t i = 0; i < json_array_size(all) && i < SLOWEST; i++)
+    json_array_append(most, json_array_get(all, i));
+  print_head(record);
+  int32_t rc = bs_report_print(stdout, format, parts, sizeof parts / sizeof parts[0], most, err);
+  if (json_array_size(all) > SLOWEST)
+    printf("and %zu more parts (-o json)\n", json_array_size(all) - SLOWEST);
+  printf("\n");
+  if (rc == BS_OK && json_array_size(held) > 0)
+    rc = bs_report_print(stdout, format, findings, sizeof findings / sizeof findings[0], held, err);
+  else if (rc == BS_OK)
+    printf("no rule holds\n");
+  if (json_object_get(counters, "reason") != NULL)
+    printf("\ncounters are UNKNOWN: %s\n", text_of(counters, "reason"));
+  json_decref(most);
+  json_decref(held);
+  return rc;
+}
+
+int32_t profile_print(const args *a, const json_t *records, bs_error *err) {
+  int format;
+  int32_t rc = bsrun_format(a, &format, err);
+  for (size_t i = 0; rc == BS_OK && i < json_array_size(records); i++) {
+    const json_t *record = json_array_get(records, i);
+    if (format == BS_FORMAT_TABLE || format == BS_FORMAT_MD) {
+      if (i > 0) printf("\n");
+      rc = print_readable(record, format, err);
+    } else if (format == BS_FORMAT_CSV) {
+      rc = bs_report_print(stdout, format, parts, sizeof parts / sizeof parts[0],
+                           json_object_get(record, "parts"), err);
+    }
+  }
+  if (rc != BS_OK || (format != BS_FORMAT_JSON && format != BS_FORMAT_JSONL)) return rc;
+  for (size_t i = 0; format == BS_FORMAT_JSONL && i < json_array_size(records); i++) {
+    json_dumpf(json_array_get(records, i), stdout, JSON_COMPACT);
+    printf("\n");
+  }
+  if (format == BS_FORMAT_JSON) {
+    json_dumpf(json_array_size(records) == 1 ? json_array_get(records, 0) : records, stdout, JSON_INDENT(2));
+    printf("\n");
+  }
+  return BS_OK;
+}
+
+/* ---- keeping ------------------------------------------------------------------------------------ */
+
+static void folder_name(const char *name, char out[65]) {
+  static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
+  snprintf(out, 65, "%.64s", name);
+  for (char *c = out; *c != '\0'; c++)
+    if (strchr(plain, *c) == NULL) *c = '_';
+  if (out[0] == '\0') snprintf(out, 65, "profile");
+}
+
+static int32_t keep(const args *a, const json_t *record, const profile_kept *kept, char **out_folder,
+                    bs_error *err) {
+  const char *out_dir = args_value(a, "out");
+  char name[65], *command = bsrun_command_line();
+  bs_grades grades;
+  json_t *records =
+      json_pack("[{s:O,s:O,s:O}]", "profile", record, "call_s", json_object_get(record, "call_s"), "subject",
+                json_object_get(json_object_get(record, "subject"), "name"));
+  folder_name(kept->name, name);
+  bsrun_grades(1, &grades);
+  const bs_keep_request q = {.context = kept->context,
+                             .out_dir = out_dir != NULL ? out_dir : "results/raw",
+                             .run_id = args_value(a, "run-id"),
+                             .phase = kept->phase,
+                             .method = name,
+                             .command = command,
+                             .config = kept->config,
+                             .grades = &grades,
+                             .status = "ok",
+                             .opened = bsrun_log_begin,
+                             .closed = bsrun_log_end};
+  const int32_t rc = records != NULL
+                         ? bs_keep(&q, records, out_folder, err)
+                         : bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory for a record");
+  json_decref(records);
+  bs_grades_close(&grades);
+  free(command);
+  return rc;
+}
+
+int32_t profile_finish(const args *a, json_t *record, const profile_kept *kept, bs_error *err) {
+  const char *rules = args_value(a, "rules"), *out_dir = args_value(a, "out");
+  const int keeps = out_dir == NULL || strcmp(out_dir, "off") != 0;
+  char *folder = NULL;
+  int format;
+  int32_t rc = bsrun_format(a, &format, err);
+  if (rc == BS_OK) rc = bs_profile_judge(record, rules != NULL ? rules : "cpu", err);
+  if (rc == BS_OK && keeps) rc = keep(a, record, kept, &folder, err);
+  json_t *records = json_pack("[O]", record);
+  if (rc == BS_OK) rc = profile_print(a, records, err);
+  if (rc == BS_OK && folder != NULL && (format == BS_FORMAT_TABLE || format == BS_FORMAT_MD))
+    printf("\n%srun: %s\n", format == BS_FORMAT_MD ? "- " : "", folder);
+  json_decref(records);
+  free(folder);
+  return rc;
+}

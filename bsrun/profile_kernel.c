@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT
+ * profile_kernel.c - `bsrun profile kernel` and `bsrun profile ncu`: one kernel, measured here or by Nsight
+ * Compute. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "bsrun/profile.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "lab/config/experiment.h"
+#include "lab/measure/machine.h"
+
+static const args_option options[] = {
+    PROFILE_OPTIONS,
+    {"provider", 0, "NAME", 0, "plugin:implementation, or a plugin; default: what would be chosen"},
+    {"knobs", 0, "A=1;B=x", 0, "knobs of the provider"},
+    {"backend", 0, "NAME", 0, "backend; default: cpu"},
+    {"threads", 0, "N", 0, "threads; default: all cores"},
+    {"seconds", 0, "S", 0, "how long calls are timed; default: 1"},
+    {"out", 0, "DIR|off", 0, "root of the run folder; default: results/raw. off: nothing is kept"},
+    {"run-id", 0, "ID", 0, "name of the run folder"},
+    {"plugin", 0, "ID|PATH", 1, "use this plugin"},
+    {"set", 0, "KEY=VALUE", 1, "set one configuration key, such as plugin_dirs"},
+    PROFILE_OPTIONS_END,
+};
+static const size_t n_options = sizeof options / sizeof options[0];
+
+/* base.yaml, --plugin and --set. */
+static int32_t open_context(const args *a, bs_context **out, bs_error *err) {
+  char *dir = NULL;
+  const char **plugins = NULL, **sets = NULL;
+  bs_composed composed = {0};
+  bs_compose_request q = {0};
+  int32_t rc = bs_configs_dir(&dir, err);
+  if (rc == BS_OK) rc = args_values(a, "plugin", &plugins, &q.n_plugins, err);
+  if (rc == BS_OK) rc = args_values(a, "set", &sets, &q.n_sets, err);
+  q.configs_dir = dir;
+  q.plugins = plugins;
+  q.sets = sets;
+  if (rc == BS_OK) rc = bs_compose(&q, &composed, err);
+  if (rc == BS_OK) rc = bs_context_of_config(composed.config, BS_LOG_WARN, bsrun_log, NULL, out, err);
+  bs_config_free(composed.config);
+  free(plugins);
+  free(sets);
+  free(dir);
+  return rc;
+}
+
+static int32_t threads_of(const args *a, uint32_t *out, bs_error *err) {
+  const char *text = args_value(a, "threads");
+  int64_t n = 0;
+  *out = bs_machine_threads();
+  if (text == NULL) return BS_OK;
+  if (!bs_parse_i64(text, 0, &n) || n < 1 || n > 1024)
+    return bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--threads: '%.60s' is not a number from 1 to 1024",
+                        text);
+  *out = (uint32_t)n;
+  return BS_OK;
+}
+
+/* What was asked for, for the run folder. */
+static int32_t make_config(const bs_kernel_setup *s, const char *problem, bs_node **out, bs_error *err) {
+  char threads[16];
+  snprintf(threads, sizeof threads, "%u", s->threads);
+  const char *const pairs[][2] = {{"kernel.problem", problem},
+                                  {"kernel.backend", s->backend != NULL ? s->backend : "cpu"},
+                                  {"kernel.provider", s->provider != NULL ? s->provider : ""},
+                                  {"kernel.knobs", s->knobs != NULL ? s->knobs : ""},
+                                  {"kernel.threads", threads}};
+  *out = bs_config_new_map();
+  int32_t rc = *out != NULL ? BS_OK : bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  for (size_t i = 0; rc == BS_OK && i < sizeof pairs / sizeof pairs[0]; i++)
+    rc = bs_config_set_text(*out, pairs[i][0], pairs[i][1], err);
+  return rc;
+}
+
+static int32_t run(const args *a, bs_error *err) {
+  bs_profile_options how = {0};
+  bs_kernel_problem problem;
+  bs_node *config = NULL;
+  json_t *record = NULL;
+  char text[BS_KERNEL_TEXT] = "";
+  bs_kernel_setup setup = {.problem = &problem,
+                           .backend = args_value(a, "backend"),
+                           .provider = args_value(a, "provider"),
+                           .knobs = args_value(a, "knobs"),
+                           .seed = 1};
+  bs_context *context = NULL;
+  int32_t rc = profile_options(a, &how, err);
+  if (rc == BS_OK) rc = threads_of(a, &setup.threads, err);
+  if (rc == BS_OK) rc = bs_kernel_problem_parse(a->words[0], &problem, err);
+  if (rc == BS_OK) bs_kernel_problem_text(&problem, text, sizeof text);
+  if (rc == BS_OK) rc = open_context(a, &context, err);
+  setup.context = context;
+  if (rc == BS_OK) rc = make_config(&setup, text, &config, err);
+  if (rc == BS_OK) rc = bs_profile_kernel(&setup, &how, &record, err);
+  const profile_kept kept = {.context = context, .config = config, .phase = "profile_kernel", .name = text};
+  if (rc == BS_OK) rc = profile_finish(a, record, &kept, err);
+  json_decref(record);
+  bs_config_free(config);
+  fflush(stdout);
+  if (context != NULL) bs_context_close(context);
+  return rc;
+}
+
+const bsrun_subverb profile_kernel = {
+    .name = "kernel",
+    .words = "PROBLEM [options]",
+    .summary = "one kernel: its calls beside the limits of the machine",
+    .about =
+        "PROBLEM is a shape as in `bsrun bench sdpa`: b2h8s512d64:f32:causal, mission:bf16, or a product,\n"
+        "'matmul n4096k4096b64:f32' or 'matmul24 n4096k4096b64:bf16'.\n",
+    .examples =
+        "  bsrun profile kernel b1h4s256d64:f32 --seconds 0.2\n"
+        "  bsrun profile kernel 'matmul n1024k1024b64:bf16' --counters off\n",
+    .options = options,
+    .n_options = &n_options,
+    .run = run,
+    .min_words = 1,
+    .max_words = 1,
+};
+
+/* ---- ncu ---------------------------------------------------------------------------------------- */
+
+static const args_option ncu_options[] = {
+    {"rules", 0, "NAME", 0, "findings: a name of configs/rules, or a path; default: ncu"},
+    PROFILE_OPTIONS_END,
+};
+static const size_t ncu_n_options = sizeof ncu_options / sizeof ncu_options[0];
+
+static int32_t run_ncu(const args *a, bs_error *err) {
+  const char *rules = args_value(a, "rules");
+  json_t *records = NULL, *record;
+  size_t i;
+  int32_t rc = bs_profile_ncu(a->words[0], &records, err);
+  json_array_foreach(records, i, record) {
+    if (rc == BS_OK) rc = bs_profile_judge(record, rules != NULL ? rules : "ncu", err);
+  }
+  if (rc == BS_OK) rc = profile_print(a, records, err);
+  json_decref(records);
+  return rc;
+}
+
+const bsrun_subverb profile_ncu = {
+    .name = "ncu",
+    .words = "FILE.csv [options]",
+    .summary = "kernels of a GPU that Nsight Compute has profiled: what its metrics mean",
+    .about =
+        "Takes `ncu --csv` of sections, or `ncu --csv --page raw`, and evaluates configs/rules/ncu.yaml for\n"
+        "each kernel. Nsight locks clocks and flushes caches: its times are no benchmark's.\n",
+    .examples = "  ncu --csv --page raw --set full bsrun ... > kernels.csv; bsrun profile ncu kernels.csv\n",
+    .options = ncu_options,
+    .n_options = &ncu_n_options,
+    .run = run_ncu,
+    .min_words = 1,
+    .max_words = 1,
+};

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT
+ * profile_layer.c - `bsrun profile layer`: where one forward of a layer goes. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bsrun/profile.h"
+#include "core/base/error.h"
+#include "lab/config/experiment.h"
+#include "lab/config/schema.h"
+
+static const args_option options[] = {
+    PROFILE_OPTIONS,
+    {"method", 0, "M", 0,
+     "how the layer is split: dense, column_parallel, row_parallel, masked_split, blockshock"},
+    {"mask", 0, "NAME", 0, "which columns a rank keeps"},
+    {"world-size", 'P', "N", 0, "number of ranks; default: the method's own"},
+    {"threads-per-rank", 0, "N", 0, "threads of one rank; default: cores / ranks"},
+    {"b", 0, "N", 0, "tokens B"},
+    {"n", 0, "N", 0, "output features N"},
+    {"k", 0, "N", 0, "input features K; default: N"},
+    {"dtype", 0, "T", 0, "dtype of the model: bf16, f16, f32, f64, ..."},
+    {"bias", 0, "on|off", 0, "a random bias; default: on"},
+    {"backend", 0, "NAME", 0, "backend; default: cpu"},
+    {"comm", 0, "NAME", 0, "communicator; default: threads"},
+    {"workload", 0, "NAME", 0, "gaussian, file, ..."},
+    {"hardware", 0, "NAME", 0, "cpu, or a YAML file"},
+    {"out", 0, "DIR|off", 0, "root of the run folder; default: results/raw. off: nothing is kept"},
+    {"run-id", 0, "ID", 0, "name of the run folder"},
+    {"cache", 0, "FILE|off", 0, "stored machine constants; default: the user's cache folder"},
+    {"tune-cache", 0, "FILE|off", 0, "measured choices of implementations; default: the user's cache folder"},
+    {"plugin", 0, "ID|PATH", 1, "use this plugin (its backend, if it has one)"},
+    {"config", 0, "FILE", 1, "merge a YAML file over the base"},
+    {"set", 0, "KEY=VALUE", 1, "set one key, after all files"},
+    PROFILE_OPTIONS_END,
+};
+static const size_t n_options = sizeof options / sizeof options[0];
+
+/* The experiment and its plugins, as run makes them. */
+typedef struct opened {
+  bsrun_request request;
+  bs_composed composed;
+  bs_context *context;
+  bs_experiment e;
+  int made; /* e is */
+  json_t *constants;
+  char *cache, *tune;
+} opened;
+
+static int32_t open_layer(const args *a, opened *o, bs_error *err) {
+  bs_notes notes = {0};
+  const int quiet = args_has(a, "quiet");
+  int32_t rc = bsrun_cache_path(a, &o->cache, err);
+  if (rc == BS_OK) rc = bsrun_tune_path(a, &o->tune, err);
+  if (rc == BS_OK) rc = bsrun_request_make(a, &o->request, err);
+  if (rc == BS_OK) rc = bs_compose(&o->request.compose, &o->composed, err);
+  if (rc == BS_OK) rc = bs_schema_check(o->composed.config, o->request.configs_dir, NULL, err);
+  if (rc == BS_OK)
+    rc = bs_context_of_config(o->composed.config, BS_LOG_WARN, bsrun_log, NULL, &o->context, err);
+  if (rc == BS_OK) rc = bs_compose_with(&o->request.compose, o->context, &o->composed, err);
+  if (rc != BS_OK) return rc;
+  rc = bs_experiment_make(o->context, o->composed.config, o->request.configs_dir, &notes, &o->e, err);
+  o->composed.config = NULL;
+  o->made = rc == BS_OK;
+  for (size_t i = 0; i < notes.count; i++) bsrun_note(quiet, notes.items[i]);
+  bs_notes_free(&notes);
+  if (rc == BS_OK) o->e.machine_constants = o->constants = bsrun_constants(o->cache, quiet);
+  return rc;
+}
+
+static void close_layer(opened *o) {
+  if (o->made) bs_experiment_free(&o->e);
+  bs_config_free(o->composed.config);
+  json_decref(o->constants);
+  free(o->cache);
+  free(o->tune);
+  fflush(stdout); /* a plugin that is closed may end the process */
+  if (o->context != NULL) bs_context_close(o->context);
+  bsrun_request_free(&o->request);
+}
+
+/* A world that many processes have would need each of them here. */
+static int32_t run(const args *a, bs_error *err) {
+  args own = *a;
+  opened o = {0};
+  bs_profile_options how = {0};
+  bs_node *config = NULL;
+  json_t *record = NULL;
+  bsrun_progress progress = {.of = "profile", .busy = ATOMIC_FLAG_INIT};
+  int32_t rc = profile_options(a, &how, err);
+  how.progress = bsrun_progress_to(args_has(a, "quiet"));
+  how.user = &progress;
+  /* --out off is ours */
+  if (args_value(a, "out") != NULL && strcmp(args_value(a, "out"), "off") == 0) args_drop(&own, "out");
+  if (rc == BS_OK) rc = open_layer(&own, &o, err);
+  if (rc == BS_OK) rc = bs_experiment_settle(&o.e, o.e.world_size, &config, err);
+  if (rc == BS_OK) rc = bs_profile_layer(o.context, &o.e, o.tune, &how, &record, err);
+  bsrun_progress_end(&progress);
+  const profile_kept kept = {
+      .context = o.context, .config = config, .phase = "profile_layer", .name = o.e.method};
+  if (rc == BS_OK) rc = profile_finish(a, record, &kept, err);
+  json_decref(record);
+  bs_config_free(config);
+  close_layer(&o);
+  return rc;
+}
+
+const bsrun_subverb profile_layer = {
+    .name = "layer",
+    .words = "[options]",
+    .summary = "one forward of a layer: products, copies and collectives of each rank, what ranks wait for",
+    .about =
+        "A layer is chosen as by `bsrun run`. Its implementations are those that the tuning file names;\n"
+        "nothing is tuned.\n",
+    .examples = "  bsrun profile layer --method row_parallel -P 2 --n 1024\n",
+    .options = options,
+    .n_options = &n_options,
+    .run = run,
+};

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT
+ * model.c - a profile of a model: its nodes by `model bench --profile`, and the bound of all their work. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lab/error.h"
+#include "lab/kernel/bound.h"
+#include "lab/model/bench.h"
+#include "lab/profile/parts.h"
+
+static double number(const json_t *row, const char *key) {
+  return json_number_value(json_object_get(row, key));
+}
+
+static const char *text(const json_t *row, const char *key) {
+  const char *value = json_string_value(json_object_get(row, key));
+  return value != NULL ? value : "";
+}
+
+static int32_t add_nodes(json_t *record, const json_t *nodes, const json_t *row, bs_error *err) {
+  size_t i;
+  json_t *node;
+  int32_t rc = BS_OK;
+  json_array_foreach(nodes, i, node) {
+    char name[160];
+    snprintf(name, sizeof name, "%lld %.60s (%.60s)",
+             (long long)json_integer_value(json_object_get(node, "index")), text(node, "op"),
+             text(node, "serves"));
+    const bs_profile_part part = {.name = name,
+                                  .rank = 0,
+                                  .seconds = number(node, "each_s"),
+                                  .flops = number(node, "flops"),
+                                  .bytes = number(node, "bytes")};
+    if (part.seconds > 0) rc = bs_profile_add(record, &part, err);
+    if (rc != BS_OK) return rc;
+  }
+  return bs_profile_set(
+      record, "nodes",
+      json_pack("{s:I,s:f,s:f}", "n", (json_int_t)json_array_size(nodes), "fallback",
+                number(row, "fallback_nodes"), "top_share", number(json_array_get(nodes, 0), "share")),
+      err);
+}
+
+/* What the machine could do for the FLOPs and bytes of a run: f32, since models are mostly of that. */
+static int32_t add_bound(json_t *record, const json_t *row, uint32_t threads, double *out_read,
+                         bs_error *err) {
+  static const char *const names[] = {"fma", "bytes"};
+  const double bytes = number(row, "bytes"), flops = number(row, "flops");
+  const bs_kernel_problem like = {.kind = BS_KERNEL_MATMUL,
+                                  .dtype = BS_F32,
+                                  .B = 64,
+                                  .N = 1024,
+                                  .K = bytes > 4096 * 1024.0 ? 4096 : 1024};
+  bs_kernel_peaks rates;
+  const int32_t rc = bs_kernel_peaks_measure(&like, threads, &rates, err);
+  if (rc != BS_OK) return rc;
+  const double seconds[] = {flops / rates.flops, bytes / rates.bytes};
+  *out_read = rates.bytes;
+  return bs_profile_bound(record, names, seconds, 2, err);
+}
+
+int32_t bs_profile_model(bs_context *context, bs_model_request *request, bs_model *model,
+                         const bs_profile_options *o, json_t **out, bs_error *err) {
+  const bs_model_bench how = {
+      .seconds = o->seconds, .allow_fallback = 1, .profile = 1, .progress = o->progress, .user = o->user};
+  bs_counters counters;
+  json_t *result = NULL;
+  double read = 0;
+  *out = NULL;
+  bs_counters_open(o->counters, &counters);
+  bs_counters_start(&counters);
+  int32_t rc = bs_model_bench_run(context, request, model, &how, &result, err);
+  bs_counters_stop(&counters);
+  bs_counters_close(&counters);
+  /* Counts of reading, planning and many runs are no counts of a run: only quotients of them mean something.
+   */
+  const json_t *rows = json_object_get(result, "rows");
+  const json_t *row = json_array_get(rows, json_array_size(rows) > 0 ? json_array_size(rows) - 1 : 0);
+  const double call_s = number(row, "median_s");
+  const uint32_t threads = (uint32_t)number(row, "threads");
+  if (rc == BS_OK) *out = bs_profile_record("model", text(result, "model"), threads, 1, call_s);
+  if (rc == BS_OK && *out == NULL) rc = bs_no_memory(err, "a profile");
+  if (rc == BS_OK) rc = add_nodes(*out, json_object_get(result, "profile"), row, err);
+  if (rc == BS_OK) rc = add_bound(*out, row, threads, &read, err);
+  if (rc == BS_OK) rc = bs_profile_set(*out, "ranks", json_pack("{s:i}", "n", 1), err);
+  if (rc == BS_OK) rc = bs_profile_set(*out, "counters", bs_counters_json(&counters, NAN, NAN, 0), err);
+  if (rc == BS_OK) rc = bs_profile_trace(*out, o->trace, err);
+  json_decref(result);
+  if (rc != BS_OK) {
+    json_decref(*out);
+    *out = NULL;
+  }
+  return rc;
+}

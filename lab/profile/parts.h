@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT
+ * parts.h - what the subjects of a profile share. */
+#ifndef BS_LAB_PROFILE_PARTS_H
+#define BS_LAB_PROFILE_PARTS_H
+#include "lab/profile/counters.h"
+#include "lab/profile/profile.h"
+
+/* One part; what is 0 is left out. bound_s: what the part cannot be shorter than. */
+typedef struct bs_profile_part {
+  const char *name;
+  int32_t rank; /* -1: none */
+  double seconds, flops, bytes, bound_s;
+} bs_profile_part;
+
+/* A record with its subject, call_s and an empty list of parts; NULL: out of memory. */
+json_t *bs_profile_record(const char *kind, const char *name, uint32_t threads, uint32_t ranks,
+                          double call_s);
+int32_t bs_profile_add(json_t *record, const bs_profile_part *part, bs_error *err);
+/* bound: seconds by each of n > 0 named limits; below 0: not known. */
+int32_t bs_profile_bound(json_t *record, const char *const *names, const double *seconds, uint32_t n,
+                         bs_error *err);
+/* One thing of the record, which it takes over. */
+int32_t bs_profile_set(json_t *record, const char *key, json_t *value, bs_error *err);
+/* Writes the parts, one behind the other, as Chrome trace events: a process a rank. NULL path: nothing. */
+int32_t bs_profile_trace(const json_t *record, const char *path, bs_error *err);
+#endif

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT
+ * profile.h - where the time of a layer, a kernel or a model goes, beside what the machine allows, and what
+ * follows from it (docs/profile.md). A profile is one JSON record:
+ *   subject    {kind: "layer", "kernel", "model" or "ncu", name, threads, ranks, kernel: 0|1, model: 0|1}
+ *   call_s     of one forward, call or run, median
+ *   parts      [{part, rank, seconds, share (of call_s), flops, bytes, gflops, gbytes_s, bound_percent}]:
+ * regions of ranks, the kernel, or nodes bound      {limit, seconds, percent (of call_s), fma_share,
+ * exp_share, bytes_share, wire_share, launch_share}: seconds by each limit over call_s; what is not known is
+ * left out ranks      {n, imbalance (the slowest rank's own work over the mean), wait_share,
+ * collective_share} nodes      {n, fallback, top_share} of a model counters   {known, reason, ...}:
+ * counters.h findings   [{rule, state: "holds", "no", "UNKNOWN", text, says}], by bs_profile_judge */
+#ifndef BS_LAB_PROFILE_PROFILE_H
+#define BS_LAB_PROFILE_PROFILE_H
+#include "lab/kernel/case.h"
+#include "lab/lab.h"
+#include "lab/model/model.h"
+
+typedef struct bs_profile_options {
+  int counters;      /* 0: none is opened */
+  const char *trace; /* a file of Chrome trace events; NULL: none */
+  double seconds;    /* that measuring may take, roughly */
+  bs_progress_fn progress;
+  void *user;
+} bs_profile_options;
+
+/* One forward of the experiment's method (without its dense peers), by the implementations that its
+ * configuration pins or the tuning file (NULL: none) names; nothing is tuned. The caller releases *out. */
+int32_t bs_profile_layer(bs_context *context, bs_experiment *experiment, const char *tune_path,
+                         const bs_profile_options *options, json_t **out, bs_error *err);
+int32_t bs_profile_kernel(const bs_kernel_setup *setup, const bs_profile_options *options, json_t **out,
+                          bs_error *err);
+/* Of an open model that has no session yet (bench.h); parts are nodes, the slowest first. */
+int32_t bs_profile_model(bs_context *context, bs_model_request *request, bs_model *model,
+                         const bs_profile_options *options, json_t **out, bs_error *err);
+/* Of a file of Nsight Compute (ncu.h): an array of records, one a kernel. */
+int32_t bs_profile_ncu(const char *path, json_t **out, bs_error *err);
+
+/* Adds the findings of a rule file (a name of configs/rules, or a path) to a record. That all are UNKNOWN is
+ * no error. */
+int32_t bs_profile_judge(json_t *record, const char *rules, bs_error *err);
+#endif
