@@ -6,6 +6,7 @@
 #include <linux/perf_event.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
@@ -17,12 +18,12 @@
 static const char *const names[BS_PERF_EVENTS_] = {"cycles", "instructions", "llc_misses", "branch_misses"};
 
 static int32_t paranoid_of_machine(void) {
-  int value = INT32_MIN;
+  char text[16] = "", *end = text;
   FILE *f = fopen(PARANOID, "r");
   if (f == NULL) return INT32_MIN;
-  if (fscanf(f, "%d", &value) != 1) value = INT32_MIN;
+  const long value = fgets(text, sizeof text, f) != NULL ? strtol(text, &end, 10) : 0;
   fclose(f);
-  return value;
+  return end != text ? (int32_t)value : INT32_MIN;
 }
 
 void bs_counters_reason(int error, int32_t paranoid, char *out, size_t size) {
