@@ -282,6 +282,7 @@ int32_t bs_report_html(const bs_page *page, bs_text *out, bs_error *err) {
           "<p class=\"soft\">Rows in italics are simulated: their clock is virtual, and no ratio is "
           "made between them and measured times.</p>\n");
     left_out(out, model);
+    bs_html_profiles(out, json_object_get(model, "profiles"));
   }
   figures(out, "charts", "Charts", page->charts, page->n_charts);
   if (page->original != NULL) bs_original_section(out, page->original);

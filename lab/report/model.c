@@ -370,10 +370,10 @@ int32_t bs_model_derive(json_t *model, bs_error *err) {
 }
 
 int32_t bs_report_model(const bs_report_request *request, json_t **out_model, bs_error *err) {
-  json_t *model =
-      json_pack("{s:[], s:[], s:[], s:[], s:[], s:[], s:[], s:[], s:[], s:[], s:[], s:[], s:i, s:i, s:{}}",
-                "rows", "latest", "arms", "comparisons", "lines", "samples", "warnings", "refused", "untried",
-                "notes", "commands", "findings", "unfinished", 0, "damaged", 0, "env");
+  json_t *model = json_pack(
+      "{s:[], s:[], s:[], s:[], s:[], s:[], s:[], s:[], s:[], s:[], s:[], s:[], s:[], s:i, s:i, s:{}}",
+      "rows", "latest", "arms", "comparisons", "lines", "samples", "warnings", "refused", "untried", "notes",
+      "commands", "findings", "profiles", "unfinished", 0, "damaged", 0, "env");
   size_t n = 0;
   *out_model = NULL;
   int32_t rc = model != NULL ? BS_OK : bs_no_memory(err, "a report");

@@ -27,6 +27,7 @@ typedef struct bs_report_request {
  *   warnings, refused, untried   [{what, why}]
  *   notes        [{run, text}]
  *   findings     of `bsrun diagnose`: [{run, rank, check, severity, cost_s, share, evidence, command}]
+ *   profiles     [{run, profile}]: of runs of bsrun profile (lab/profile/profile.h), the newest 20
  *   env          of the newest run; commands: texts
  *   unfinished, damaged: numbers
  * The caller releases it. BS_INPUT: a word names nothing; BS_IO. */
@@ -54,6 +55,8 @@ int32_t bs_report_html(const bs_page *page, bs_text *out, bs_error *err);
 /* A table of at most `most` rows. Columns that no row fills are left out; of those flagged BS_FIELD_FOLD the
  * ones that all rows share stand in the caption. */
 void bs_html_table(bs_text *out, const bs_field *fields, size_t n_fields, const json_t *rows, size_t most);
+/* The section of profiles; nothing without any. */
+void bs_html_profiles(bs_text *out, const json_t *profiles);
 /* The model's latest as rows of the first table, and its fields. The rows are the caller's. */
 extern const bs_field bs_report_fields[];
 extern const size_t bs_report_n_fields;

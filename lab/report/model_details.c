@@ -10,7 +10,7 @@
 #include "lab/store/notes.h"
 #include "lab/store/read.h"
 
-enum { MOST_READ = 40, MOST_SAMPLED = 2, MOST_PLAN = 1 << 20 };
+enum { MOST_READ = 40, MOST_SAMPLED = 2, MOST_PROFILES = 20, MOST_PLAN = 1 << 20 };
 
 void bs_model_add(json_t *model, const char *list, const char *what, const char *why) {
   json_t *row = json_object(), *first = json_string(what), *second = json_string(why);
@@ -152,6 +152,10 @@ static void take_record(json_t *model, const json_t *row, const json_t *record) 
     if (json_is_string(warning))
       bs_model_add(model, "warnings", bs_row_text(row, "run"), json_string_value(warning));
   }
+  json_t *profile = json_object_get(record, "profile"), *profiles = json_object_get(model, "profiles");
+  if (json_is_object(profile) && json_array_size(profiles) < MOST_PROFILES)
+    json_array_append_new(profiles,
+                          json_pack("{s:s, s:O}", "run", bs_row_text(row, "run"), "profile", profile));
   if (json_is_object(error))
     bs_model_add(model, "refused", bs_row_text(row, "run"), bs_row_text(error, "message"));
 }

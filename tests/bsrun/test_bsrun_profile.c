@@ -112,6 +112,13 @@ START_TEST(what_is_kept) {
   must_be(&r, 0);
   ck_assert_ptr_nonnull(strstr(r.out, "profile_kernel"));
   ran_free(&r);
+  r = bsrun(dir, "report", NULL);
+  must_be(&r, 0);
+  ran_free(&r);
+  char *page = read_text(dir, "report.html");
+  ck_assert_ptr_nonnull(strstr(page, "kernel b1h1s16d8:f32:full"));
+  ck_assert_ptr_nonnull(strstr(page, "<td>far_from_bound</td>"));
+  free(page);
   r = bsrun(dir, "fsck", NULL);
   must_be(&r, 0);
   ran_free(&r);

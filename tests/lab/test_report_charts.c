@@ -235,11 +235,13 @@ END_TEST
 START_TEST(hostile_names_stay_text) {
   static const char *const bad = "</script><script>alert(1)</script>\"'&";
   json_t *rows = golden_rows();
-  json_t *model =
-      json_pack("{s:O, s:O, s:[{s:s, s:s}], s:[{s:s, s:s}], s:[], s:[{s:s, s:s}], s:{s:s}, s:[s], s:i, s:i}",
-                "latest", rows, "comparisons", rows, "warnings", "what", bad, "why", bad, "refused", "what",
-                bad, "why", bad, "untried", "notes", "run", bad, "text", bad, "env", bad, bad, "commands",
-                bad, "damaged", 0, "unfinished", 0);
+  json_t *model = json_pack(
+      "{s:O, s:O, s:[{s:s, s:s}], s:[{s:s, s:s}], s:[], s:[{s:s, s:s}], s:{s:s}, s:[s], s:i, s:i, "
+      "s:[{s:s, s:{s:{s:s, s:s}, s:f, s:{s:s, s:f}, s:[{s:s}], s:[{s:s, s:s}]}}]}",
+      "latest", rows, "comparisons", rows, "warnings", "what", bad, "why", bad, "refused", "what", bad, "why",
+      bad, "untried", "notes", "run", bad, "text", bad, "env", bad, bad, "commands", bad, "damaged", 0,
+      "unfinished", 0, "profiles", "run", bad, "profile", "subject", "kind", bad, "name", bad, "call_s", 0.5,
+      "bound", "limit", bad, "percent", 12.5, "parts", "part", bad, "findings", "rule", bad, "says", bad);
   ck_assert_ptr_nonnull(model);
   json_object_set_new(json_array_get(rows, 0), "method", json_string(bad));
   bs_chart chart;
@@ -250,6 +252,8 @@ START_TEST(hostile_names_stay_text) {
   ck_assert_ptr_null(strstr(text.data, "<script>alert"));
   ck_assert_ptr_null(strstr(text.data, "\"'&"));
   ck_assert_ptr_nonnull(strstr(text.data, "&lt;script&gt;alert(1)&lt;/script&gt;&quot;&#39;&amp;"));
+  ck_assert_ptr_nonnull(strstr(text.data, "<h2 id=\"profiles\">"));
+  ck_assert_ptr_nonnull(strstr(text.data, "0.5 s, 12.5 % of the bound by "));
   ck_assert_ptr_nonnull(strstr(text.data, "Of 3 comparisons 1 are FASTER, 1 SLOWER, 0 SAME, 1 UNCLEAR"));
   bs_text_free(&text);
   bs_chart_free(&chart);
