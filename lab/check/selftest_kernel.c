@@ -124,6 +124,13 @@ static int32_t examine(const bs_selftest_request *r, const struct control *c, co
   int32_t rc = bs_kernel_problem_parse(c->problem != NULL ? c->problem : PROBLEM, &seeds.problem, err);
   if (rc == BS_OK) rc = bs_selftest_context(r, "plugins." PLUGIN ".fault", fault, &context, err);
   if (rc != BS_OK) return rc;
+  const bs_backend *backend = NULL;
+  void *state = NULL;
+  rc = bs_find_backend(context, PLUGIN, &backend, &state, err); /* missing, it is no refusal of a kernel */
+  if (rc != BS_OK) {
+    bs_context_close(context);
+    return rc;
+  }
   const bs_kernel_setup setup = {.context = context,
                                  .problem = &seeds.problem,
                                  .backend = PLUGIN,
