@@ -25,6 +25,7 @@ const args_option tune_options[] = {
     {"backend", 0, "NAME", 0, "backend; default: cpu"},
     {"knob", 0, "NAME=VALUES", 1, "only these values of a knob: keys=64,128"},
     {"where", 0, "EXPR", 0, "only points for which this holds: 'rows*keys <= 16384 && exp != fast'"},
+    {"point", 0, "KNOBS", 0, "no search: is this point faster than the default? Nothing is stored"},
     {"start", 0, "KNOBS", 0, "where the search begins: 'keys=16;exp=exact'; default: at the default"},
     {"survivors", 0, "K", 0, "elite: points that new ones are made from; default: 6"},
     {"finalists", 0, "N", 0, "points that are timed for longer at the end; default: 4"},
@@ -226,6 +227,7 @@ static int tune(tune_verb *v, bs_error *err) {
   o->provider = args_value(v->a, "provider");
   o->config = v->config.data != NULL ? v->config.data : "";
   o->where = args_value(v->a, "where");
+  o->point = args_value(v->a, "point");
   o->start = args_value(v->a, "start");
   o->tune_path = v->tune_path;
   o->points_path = v->points_path;
@@ -336,9 +338,10 @@ void help_tune(void) {
       "  bsrun tune mission --strategy full --points points.jsonl --tune-cache off\n"
       "  bsrun tune --simulate points.jsonl --strategy all --repeats 100\n"
       "\n"
-      "exit codes: 0 a choice is made or stored; 2 usage; 3 configuration; 5 nobody serves the problem, or\n"
-      "--cache-only and nothing is stored; 8 a deadline; 10 memory or disk; 130, 143 signals: what was "
-      "measured is kept.\n",
+      "exit codes: 0 a choice is made or stored; 2 usage; 3 configuration, or nobody serves the problem; 5\n"
+      "--cache-only and nothing is stored; 6 the numbers of --point are wrong; 8 a deadline; 10 memory or "
+      "disk;\n"
+      "130, 143 signals: what was measured is kept.\n",
       stdout);
 }
 

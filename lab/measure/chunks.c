@@ -6,6 +6,7 @@
 
 #include "core/base/error.h"
 #include "lab/case/arms.h"
+#include "lab/choose/strategy.h"
 #include "lab/measure/constants.h"
 #include "lab/measure/kernel.h"
 #include "lab/peers/peers.h"
@@ -50,16 +51,12 @@ static int32_t find(const bs_experiment *e, bs_subject *s, int at, int *out_best
   const char *values[OPTIONS];
   memcpy(values, s->spec.option_values, s->spec.n_options * sizeof values[0]);
   c->spec.option_values = values;
-  double least = 0.0;
-  *out_best = 0;
+  double t[COUNTS];
   for (int i = 0; i < COUNTS; ++i) {
     values[at] = counts[i];
-    const double t = seconds(&machine, known ? &kernel : NULL, c);
-    if (i == 0) least = WORTH * t;
-    if (i == 0 || t <= 0.0 || t >= least) continue;
-    least = t;
-    *out_best = i;
+    t[i] = (i == 0 ? WORTH : 1.0) * seconds(&machine, known ? &kernel : NULL, c);
   }
+  *out_best = t[0] > 0.0 ? (int)bs_choose_least(t, COUNTS, 1.0) : 0;
   return BS_OK;
 }
 

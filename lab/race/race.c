@@ -8,11 +8,11 @@
 #include <string.h>
 
 #include "core/base/clock.h"
+#include "core/base/text.h"
 #include "lab/case/ask.h"
 #include "lab/error.h"
 #include "lab/race/racing.h"
 #include "lab/store/env.h"
-#include "lab/store/store.h"
 
 /* ---- words ---------------------------------------------------------------------------------- */
 
@@ -107,12 +107,30 @@ static const bs_race_knob *given_values(const bs_race_options *o, const char *na
   return NULL;
 }
 
+/* More members than the team has can only be refused: they are no points. */
+static int32_t add_threads(bs_space *space, const bs_space *all, uint32_t threads, bs_error *err) {
+  bs_text values = {0};
+  for (uint32_t i = 0; i < all->knob[0].n; i++) {
+    int64_t n = 0;
+    if (bs_parse_i64(all->knob[0].value[i], 0, &n) && n > threads) continue;
+    bs_text_printf(&values, "%s%s", values.size > 0 ? "," : "", all->knob[0].value[i]);
+  }
+  const int32_t rc = values.failed     ? bs_no_memory(err, "a space")
+                     : values.size > 0 ? bs_space_add(space, "threads", values.data, "auto", err)
+                                       : BS_OK;
+  bs_text_free(&values);
+  return rc;
+}
+
 /* The values that --knob leaves are some of the declared ones. */
-static int32_t add_knob(bs_space *space, const json_t *knob, const bs_race_knob *given, bs_error *err) {
+static int32_t add_knob(bs_space *space, const json_t *knob, const bs_race_knob *given, uint32_t threads,
+                        bs_error *err) {
   const char *name = bs_tune_text(knob, "name"), *standard = bs_tune_text(knob, "standard");
   bs_space all;
   bs_space_init(&all);
   int32_t rc = bs_space_add(&all, name, bs_tune_text(knob, "values"), standard, err);
+  if (rc == BS_OK && given == NULL && strcmp(name, "threads") == 0)
+    return add_threads(space, &all, threads, err);
   if (rc != BS_OK || given == NULL)
     return rc == BS_OK ? bs_space_add(space, name, bs_tune_text(knob, "values"), standard, err) : rc;
   rc = bs_space_add(space, name, given->values, "auto", err);
@@ -136,8 +154,10 @@ static int32_t make_space(runner *run, const json_t *provider, bs_error *err) {
   bs_space_init(run->space);
   json_array_foreach(json_object_get(provider, "knobs"), i, knob) {
     const bs_race_knob *given = given_values(o, bs_tune_text(knob, "name"));
-    if (rc == BS_OK) rc = add_knob(run->space, knob, given, err);
-    if (rc == BS_OK) run->of_build[run->space->n - 1] = json_is_true(json_object_get(knob, "build"));
+    const uint32_t before = run->space->n;
+    if (rc == BS_OK) rc = add_knob(run->space, knob, given, o->threads, err);
+    if (rc == BS_OK && run->space->n > before)
+      run->of_build[before] = json_is_true(json_object_get(knob, "build"));
   }
   if (rc == BS_OK && o->where != NULL && run->space->n > 0) rc = bs_space_limit(run->space, o->where, err);
   int exact = 0;
@@ -245,26 +265,19 @@ static int32_t meet_default(race *r, bs_error *err) {
 
 /* One line of the tuning file, as lab/tune reads it. */
 static int32_t keep(race *r, bs_error *err) {
-  char stamp[16];
-  size_t i;
-  json_t *c, *candidates = json_deep_copy(r->candidates);
-  bs_store_stamp(stamp);
-  json_array_foreach(candidates, i, c) {
-    char config[BS_SPACE_TEXT];
-    if (strcmp(bs_tune_text(c, "name"), r->best->name) != 0 || r->result == NULL) continue;
-    json_t *look = json_copy(r->result);
-    json_object_del(look, "name");
-    json_object_update(c, look);
+  char config[BS_SPACE_TEXT];
+  json_t *results = r->result != NULL ? json_pack("[O]", r->result) : json_array();
+  json_t *row = json_array_get(results, 0); /* named as the candidate is */
+  if (row != NULL)
     json_object_set_new(
-        c, "knobs", json_string(bs_space_text(r->best->space, r->best->found.best, config, sizeof config)));
-    json_decref(look);
-  }
-  json_t *entry = json_pack("{s:i,s:s,s:s,s:s,s:O,s:o,s:b,s:s,s:s,s:s,s:s,s:I}", "format", 1, "key", r->key,
-                            "choice", r->choice, "default", r->standard, "machine", r->cache.machine,
-                            "candidates", candidates, "judged", 1, "measured_at", stamp, "problem",
-                            r->o->problem, "strategy", bs_strategy_names[r->o->strategy], "blockshock",
-                            bs_version(), "points", (json_int_t)(r->measured + r->known));
+        row, "knobs", json_string(bs_space_text(r->best->space, r->best->found.best, config, sizeof config)));
+  json_t *entry = bs_tune_entry(&r->cache, r->asked, r->choice, results);
+  json_decref(results);
   if (entry == NULL) return bs_no_memory(err, "the tuning");
+  json_object_set_new(entry, "judged", json_true());
+  json_object_set_new(entry, "problem", json_string(r->o->problem));
+  json_object_set_new(entry, "strategy", json_string(bs_strategy_names[r->o->strategy]));
+  json_object_set_new(entry, "points", json_integer((json_int_t)(r->measured + r->known)));
   const int32_t rc = bs_lines_append(&r->cache.lines, entry, err);
   json_decref(entry);
   return rc;
@@ -385,11 +398,29 @@ static int32_t open_runners(race *r, const json_t *providers, bs_error *err) {
   return rc;
 }
 
-static const json_t *stored_choice(const race *r) {
-  json_t *asked = json_pack("{s:s,s:O}", "key", r->key, "candidates", r->candidates);
-  const json_t *entry = asked != NULL ? bs_tune_cache_find(&r->cache, asked) : NULL;
-  json_decref(asked);
-  return entry;
+/* One point alone, of which not all knobs must be given. */
+static int32_t run_point(race *r, json_t **out, bs_error *err) {
+  const char *name = r->o->provider != NULL ? r->o->provider : r->standard;
+  json_t *answer = NULL, *pairs = NULL;
+  tell(r, r->o->point);
+  int32_t rc = race_ask_point(r, name, r->o->point, 0, &answer, err);
+  if (rc != BS_OK) return rc;
+  r->measured = 1;
+  if (strcmp(bs_tune_text(answer, "verdict"), "ok") != 0) {
+    const int wrong = strcmp(bs_tune_text(answer, "verdict"), "wrong") == 0;
+    rc = bs_error_set(err, wrong ? BS_NUMERIC : BS_UNSUPPORTED, "BS-TUNE-POINT", "%s: %s: %.300s",
+                      r->o->point, bs_tune_text(answer, "verdict"), bs_tune_text(answer, "cause"));
+  } else {
+    rc = race_ask_pairs(r, name, r->o->point, &pairs, err);
+    r->result = json_incref(json_object_get(pairs, "result"));
+    if (json_is_true(json_object_get(pairs, "wins")))
+      snprintf(r->choice, sizeof r->choice, "%s{%s}", name, r->o->point);
+  }
+  json_decref(answer);
+  json_decref(pairs);
+  if (rc != BS_OK) return rc;
+  *out = report(r, "measured");
+  return *out != NULL ? BS_OK : bs_no_memory(err, "a report");
 }
 
 static int32_t run_search(race *r, json_t **out, bs_error *err) {
@@ -406,10 +437,12 @@ static int32_t run_race(race *r, json_t **out, bs_error *err) {
   if (rc != BS_OK) return rc;
   r->key = bs_tune_text(answer, "key");
   r->standard = bs_tune_text(answer, "default");
-  r->candidates = json_object_get(answer, "candidates");
+  r->asked = answer; /* with the candidates */
   snprintf(r->choice, sizeof r->choice, "%s", r->standard);
-  const json_t *entry = r->o->anew ? NULL : stored_choice(r);
-  if (entry != NULL && !r->o->go_on) {
+  const json_t *entry = r->o->anew ? NULL : bs_tune_cache_find(&r->cache, answer);
+  if (r->o->point != NULL) {
+    rc = run_point(r, out, err);
+  } else if (entry != NULL && !r->o->go_on) {
     *out = stored_report(r, entry);
     rc = *out != NULL ? BS_OK : bs_no_memory(err, "a report");
   } else if (r->o->cache_only) {

@@ -23,6 +23,7 @@ typedef struct bs_race_options {
   const bs_race_knob *knobs;
   size_t n_knobs;
   const char *where; /* a constraint of the points; NULL: none */
+  const char *point; /* "keys=16": no search; this one is judged and meets the default; nothing is stored */
   const char *start; /* "keys=16;exp=exact": where the search begins; NULL: at the default */
   uint32_t strategy; /* enum bs_strategy */
   uint32_t survivors, finalists;

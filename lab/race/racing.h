@@ -26,8 +26,8 @@ typedef struct race {
   const bs_race_options *o;
   double began;
   bs_tune_cache cache;
-  const char *key, *standard; /* of the probe's answer */
-  json_t *candidates;
+  const json_t *asked;        /* the probe's answer */
+  const char *key, *standard; /* of it */
   size_t n;
   runner *run, *best;
   uint64_t measured, known, bad, most;

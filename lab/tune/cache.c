@@ -6,6 +6,7 @@
 
 #include "lab/error.h"
 #include "lab/measure/constants.h"
+#include "lab/store/store.h"
 
 static const bs_lines_words words = {"BS-TUNE-IO", "BS-TUNE-LOCK",
                                      "--tune-cache FILE chooses another place, --tune-cache off none", 0};
@@ -49,6 +50,21 @@ int32_t bs_tune_cache_open(const char *path, bs_tune_cache *out, bs_error *err) 
 void bs_tune_cache_close(bs_tune_cache *cache) {
   json_decref(cache->machine);
   bs_lines_close(&cache->lines);
+}
+
+json_t *bs_tune_entry(const bs_tune_cache *cache, const json_t *asked, const char *choice,
+                      const json_t *results) {
+  char stamp[16];
+  size_t i;
+  json_t *c, *candidates = json_deep_copy(json_object_get(asked, "candidates"));
+  json_array_foreach(candidates, i, c) {
+    const json_t *result = bs_tune_row(results, bs_tune_text(c, "name"));
+    if (result != NULL) json_object_update(c, (json_t *)(uintptr_t)result);
+  }
+  bs_store_stamp(stamp);
+  return json_pack("{s:i,s:O,s:s,s:O,s:O,s:o,s:s,s:s}", "format", 1, "key", json_object_get(asked, "key"),
+                   "choice", choice, "default", json_object_get(asked, "default"), "machine", cache->machine,
+                   "candidates", candidates, "measured_at", stamp, "blockshock", bs_version());
 }
 
 int32_t bs_tune_cache_remember(bs_tune_cache *cache, json_t *entry, bs_error *err) {

@@ -19,6 +19,10 @@ void bs_tune_cache_close(bs_tune_cache *cache);
 /* The newest entry with the key of `asked` that knows each of its candidates as it is now (same name, same
  * plugin file, same answer) and whose choice is one of them. NULL: none. */
 const json_t *bs_tune_cache_find(const bs_tune_cache *cache, const json_t *asked);
+/* A new entry of what was asked ({key, default, candidates}): results ([{name, ...}]) become fields of their
+ * candidates. NULL: out of memory. */
+json_t *bs_tune_entry(const bs_tune_cache *cache, const json_t *asked, const char *choice,
+                      const json_t *results);
 /* For the rest of this process; takes the reference. BS_NO_MEMORY. */
 int32_t bs_tune_cache_remember(bs_tune_cache *cache, json_t *entry, bs_error *err);
 #endif

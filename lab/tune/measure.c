@@ -12,7 +12,6 @@
 #include "lab/measure/arm.h"
 #include "lab/peers/peers.h"
 #include "lab/store/env.h"
-#include "lab/store/store.h"
 #include "lab/tune/contest.h"
 #include "lab/tune/internal.h"
 
@@ -112,21 +111,10 @@ static void arm_close(void *user, uint32_t arm) {
 /* ---- results -------------------------------------------------------------------------------- */
 
 static json_t *entry_of(const job *j, const bs_decision *d, const char *choice, const json_t *results) {
-  char stamp[16];
-  size_t i;
-  json_t *c, *candidates = json_deep_copy(json_object_get(d->asked, "candidates"));
-  json_array_foreach(candidates, i, c) {
-    const char *name = bs_tune_text(c, "name");
-    const json_t *result =
-        strcmp(name, bs_tune_text(d->asked, "default")) != 0 ? bs_tune_row(results, name) : NULL;
-    if (result != NULL) json_object_update(c, (json_t *)(uintptr_t)result);
-  }
-  bs_store_stamp(stamp);
-  return json_pack("{s:i,s:O,s:s,s:s,s:O,s:o,s:s,s:s,s:s,s:s}", "format", 1, "key",
-                   json_object_get(d->asked, "key"), "choice", choice, "default",
-                   bs_tune_text(d->asked, "default"), "machine", j->tuner->cache.machine, "candidates",
-                   candidates, "measured_at", stamp, "method", j->arm->c.method, "world", j->arm->name,
-                   "blockshock", bs_version());
+  json_t *entry = bs_tune_entry(&j->tuner->cache, d->asked, choice, results);
+  json_object_set_new(entry, "method", json_string(j->arm->c.method));
+  json_object_set_new(entry, "world", json_string(j->arm->name));
+  return entry;
 }
 
 /* "KEY: cpu:packed; cpu:dnnl: 0.86 times as fast as cpu:packed" */

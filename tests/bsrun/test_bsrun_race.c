@@ -179,6 +179,23 @@ START_TEST(a_run_takes_what_was_tuned) {
 }
 END_TEST
 
+START_TEST(one_point_meets_the_default) {
+  json_t *r = report_of(bsrun(dir, TUNE, "--point", "turns=1", JSON, NULL));
+  ck_assert_int_eq(number_of(r, "measured"), 1);
+  ck_assert_msg(text_of(r, "word")[0] != '\0', "no word");
+  ck_assert_str_eq(text_of(r, "choice"),
+                   strcmp(text_of(r, "word"), "FASTER") == 0 ? "knobby:turns{turns=1}" : "knobby:turns");
+  json_decref(r);
+  json_t *lines = lines_of("tuning.jsonl");
+  ck_assert_uint_eq(json_array_size(lines), 0);
+  json_decref(lines);
+  ran wrong_one = bsrun(dir, TUNE, "--point", "mode=wrong", NULL);
+  must_be(&wrong_one, 6);
+  ck_assert_ptr_nonnull(strstr(wrong_one.err, "BS-TUNE-POINT"));
+  ran_free(&wrong_one);
+}
+END_TEST
+
 START_TEST(replays_of_what_was_measured) {
   json_t *r = report_of(bsrun(dir, TUNE, RIGHT, "--strategy", "full", "--finalists", "0", JSON, NULL));
   json_decref(r);
@@ -244,6 +261,7 @@ int main(void) {
   const test_case rows[] = {{what_is_wrong_is_found_and_kept},
                             {the_choice_is_kept_and_taken},
                             {a_run_takes_what_was_tuned},
+                            {one_point_meets_the_default},
                             {replays_of_what_was_measured},
                             {what_cannot_be_asked_is_refused, TEST_COUNT(wrong)},
                             {knobs_that_nobody_has, TEST_COUNT(refused)},
