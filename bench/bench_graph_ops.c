@@ -4,11 +4,13 @@
  * (hand_loops.c) in turn, and attention alone, which attention_peers.py times in turn with PyTorch.
  *
  *   bench_graph_ops [--op add|silu_mul|rope|attention|attention_causal] [--elements N] [--heads H] [--rows S]
- *                   [--width D] [--threads T] [--pairs P] [--batch SECONDS] [--save FILE] [-o table|json]
+ *                   [--width D] [--batches B] [--dtype f32|bf16|f16] [--threads T] [--pairs P] [--batch
+ * SECONDS]
+ *                   [--save FILE] [-o table|json]
  *
- * add and silu_mul have N elements; the others [1,H,S,D]. The loop by hand runs on one thread, the caller's,
- * which is bound to the first core. --save writes Y as f32. Results that differ end the program with exit
- * code 6.
+ * add and silu_mul have N elements; the others [1,H,S,D], attention [B,H,S,D] of any dtype, the rest f32. The
+ * loop by hand runs on one thread, the caller's, which is bound to the first core. --save writes Y as f32.
+ * Results that differ end the program with exit code 6.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +18,7 @@
 
 #include "blockshock/graph.h"
 #include "blockshock/plugin.h"
+#include "core/base/dtype.h"
 #include "hand_loops.h"
 #include "numbers.h"
 #include "support.h"
@@ -24,8 +27,9 @@ enum { MAX_PAIRS = 1000, MAX_IN = 3 };
 #define TOLERANCE 1e-5 /* of the largest output */
 
 typedef struct job {
-  const char *op, *save, *output;
-  int64_t elements, heads, rows, width, threads, pairs;
+  const char *op, *save, *output, *dtype_name;
+  int64_t elements, heads, rows, width, batches, threads, pairs;
+  uint32_t dtype;
   double batch;
   bs_tensor_desc in[MAX_IN];
   uint32_t n_in;
@@ -50,8 +54,8 @@ static int64_t count_of(const bs_tensor_desc *d) {
   return n;
 }
 
-static bs_tensor_desc dense(uint32_t rank, const int64_t *dims) {
-  bs_tensor_desc d = {.struct_size = sizeof d, .dtype = BS_F32, .rank = rank};
+static bs_tensor_desc dense(uint32_t dtype, uint32_t rank, const int64_t *dims) {
+  bs_tensor_desc d = {.struct_size = sizeof d, .dtype = dtype, .rank = rank};
   int64_t stride = 1;
   for (uint32_t i = rank; i-- > 0; stride *= dims[i]) {
     d.dims[i] = dims[i];
@@ -61,15 +65,22 @@ static bs_tensor_desc dense(uint32_t rank, const int64_t *dims) {
 }
 
 static int32_t describe(job *j, bs_error *err) {
-  const int64_t whole[4] = {1, j->heads, j->rows, j->width}, angles[3] = {1, j->rows, j->width / 2};
+  static const uint32_t dtypes[] = {BS_F32, BS_BF16, BS_F16};
+  const int64_t whole[4] = {is_attention(j) ? j->batches : 1, j->heads, j->rows, j->width},
+                angles[3] = {1, j->rows, j->width / 2};
+  for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++)
+    if (strcmp(j->dtype_name, bs_dtype_name(dtypes[i])) == 0) j->dtype = dtypes[i];
+  if (j->dtype == 0 || (j->dtype != BS_F32 && !is_attention(j)))
+    return bs_fail(err, BS_USAGE, "BS-BENCH-DTYPE",
+                   "%s of dtype %s: attention of f32, bf16 or f16, others of f32", j->op, j->dtype_name);
   j->n_in = is(j, "add") || is(j, "silu_mul") ? 2 : 3;
   if (j->n_in == 2)
-    j->out = j->in[0] = j->in[1] = dense(1, &j->elements);
+    j->out = j->in[0] = j->in[1] = dense(BS_F32, 1, &j->elements);
   else if (is(j, "rope") || is_attention(j))
-    j->out = j->in[0] = j->in[1] = j->in[2] = dense(4, whole);
+    j->out = j->in[0] = j->in[1] = j->in[2] = dense(j->dtype, 4, whole);
   else
     return bs_fail(err, BS_USAGE, "BS-BENCH-OP", "no op %s", j->op);
-  if (is(j, "rope")) j->in[1] = j->in[2] = dense(3, angles);
+  if (is(j, "rope")) j->in[1] = j->in[2] = dense(BS_F32, 3, angles);
   return BS_OK;
 }
 
@@ -83,7 +94,7 @@ static int32_t make_numbers(job *j, bs_error *err) {
     j->data[k] = bench_huge_alloc((uint64_t)n * sizeof(float));
     whole = j->data[k] != NULL;
     for (int64_t i = 0; i < n && whole; i++)
-      j->data[k][i] = (float)((double)((i * 7919 + (int64_t)k * 104729) % 2003) / 1001.0 - 1.0);
+      bs_store_f64(j->dtype, j->data[k], i, (double)((i * 7919 + (int64_t)k * 104729) % 2003) / 1001.0 - 1.0);
   }
   return whole ? BS_OK : bs_fail(err, BS_NO_MEMORY, "BS-BENCH-MEMORY", "no memory for the numbers");
 }
@@ -118,10 +129,10 @@ static int32_t build_graph(job *j, bs_context *context, bs_error *err) {
 }
 
 static int32_t set_port(job *j, uint32_t port, const bs_tensor_desc *d, void *data, bs_error *err) {
-  bs_tensor t = {.struct_size = sizeof t, .dtype = BS_F32, .rank = d->rank, .data = data};
+  bs_tensor t = {.struct_size = sizeof t, .dtype = d->dtype, .rank = d->rank, .data = data};
   memcpy(t.dims, d->dims, sizeof t.dims);
   memcpy(t.strides, d->strides, sizeof t.strides);
-  t.bytes = (uint64_t)count_of(d) * sizeof(float);
+  t.bytes = (uint64_t)count_of(d) * BS_DTYPE_BYTES(d->dtype);
   return bs_session_set(j->session, port, &t, err);
 }
 
@@ -192,8 +203,11 @@ static int32_t judge(const job *j, bs_error *err) {
 static int32_t save(const job *j, bs_error *err) {
   FILE *file = j->save[0] != '\0' ? fopen(j->save, "wb") : NULL;
   if (j->save[0] == '\0') return BS_OK;
-  const size_t n = (size_t)count_of(&j->out);
-  const int good = file != NULL && fwrite(j->y, sizeof *j->y, n, file) == n;
+  int good = file != NULL;
+  for (int64_t i = 0; good && i < count_of(&j->out); i++) {
+    const float y = (float)bs_load_f64(j->out.dtype, j->y, i);
+    good = fwrite(&y, sizeof y, 1, file) == 1;
+  }
   if (file != NULL && fclose(file) == 0 && good) return BS_OK;
   return bs_fail(err, BS_INPUT, "BS-BENCH-SAVE", "cannot write %s", j->save);
 }
@@ -223,7 +237,9 @@ static void report(const job *j) {
 
 int main(int argc, char **argv) {
   static job j = {.op = "add", .save = "", .output = "table", .elements = 393216, .heads = 12, .rows = 512};
+  j.dtype_name = "f32";
   j.width = 64;
+  j.batches = 1;
   j.threads = 1;
   j.pairs = 40;
   j.batch = 0.005;
@@ -232,6 +248,8 @@ int main(int argc, char **argv) {
                                   {"--heads", 'i', &j.heads, 1, 1024},
                                   {"--rows", 'i', &j.rows, 1, 65536},
                                   {"--width", 'i', &j.width, 2, 256},
+                                  {"--batches", 'i', &j.batches, 1, 1024},
+                                  {"--dtype", 's', &j.dtype_name, 0, 0},
                                   {"--threads", 'i', &j.threads, 1, 1024},
                                   {"--pairs", 'i', &j.pairs, 5, MAX_PAIRS},
                                   {"--batch", 'f', &j.batch, 0, 60},

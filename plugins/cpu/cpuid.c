@@ -88,6 +88,10 @@ int32_t cpu_kernels_choose(const cpu_isa *isa, const char *wanted, cpu_kernels *
     out_kernels->dot = cpu_avx512_bf16_dot;
     out_kernels->narrow24_dot = cpu_avx512_bf16_dot24;
     out_kernels->narrow_dot_tokens = CPU_DOT24_TOKENS;
+    out_kernels->attend_bf16[0] = cpu_avx512_bf16_attend;
+    out_kernels->attend_bf16[1] = cpu_avx512_bf16_attend_fast;
+    out_kernels->bf16_turn = cpu_avx512_bf16_turn;
+    out_kernels->bf16_zip = cpu_avx512_bf16_zip;
     choose_halves(isa, wanted, out_kernels);
     return BS_OK;
   }

@@ -189,6 +189,7 @@ typedef struct cpu_kernels {
    * multiply-add: of f32 or for dot, and of 16-bit panels that are widened in registers. */
   int32_t panels[CPU_MAX_TOKENS + 1];
   int32_t panels_half[CPU_MAX_TOKENS + 1];
+  int32_t panels_many; /* of a full tile whose panels are in the first cache: loads are what it waits for */
   /* Index by cpu_type_index of the weight's dtype; x is f32. One chain of fp32 multiply-adds an output,
    * upwards in k in every tile, so that a token's result depends neither on the other tokens nor on the team.
    * NULL: the panel is widened first. */
@@ -197,9 +198,10 @@ typedef struct cpu_kernels {
   cpu_tile_fn dot;
   /* k columns of a 16-bit panel to a panel of f32 ([0]: NULL); writes whole pairs. */
   void (*widen[3])(float *dst, const void *panel, int64_t k);
-  /* n elements of f32, bf16 or f16 (cpu_type_index) to and from f32; nearest even, NaN stays NaN. */
-  void (*load[3])(float *dst, const void *src, int64_t n);
-  void (*store[3])(void *dst, const float *src, int64_t n);
+  /* n elements of f32, bf16, f16 (cpu_type_index), f8e4m3 or f8e5m2 (cpu_wide_index) to and from f32; nearest
+   * even, NaN stays NaN, what is too large becomes infinity, of f8e4m3 448. */
+  void (*load[5])(float *dst, const void *src, int64_t n);
+  void (*store[5])(void *dst, const float *src, int64_t n);
   void (*add)(float *dst, const float *a, int64_t n);
   const cpu_rows_fns *rows;
   const cpu_map_fn *map;    /* steps of f32, by enum bs_expr_op; NULL for TO and INDEX */
@@ -219,10 +221,17 @@ typedef struct cpu_kernels {
   void (*widen8[3])(float *dst, const uint8_t *q, int64_t n);
   /* sums[r] += x . w[r], CPU_F8_ROWS rows of w at a time; n: a multiple of CPU_F8_STEP. */
   void (*dot_rows)(float *sums, const float *x, const float *w, int64_t ld, int64_t n);
-  /* Attention (isa/attention.h): scores of n more keys of a query become powers beside the largest so far,
-   * what was summed up before has to be scaled by the result; v *= by; sums += rows of V by their powers. n:
-   * multiples of 16. */
-  float (*attend)(float *s, int64_t n, float *most, float *total);
+  /* Attention (isa/attention.h): n more scores of a query become powers 2^(by (s - largest so far)) in p,
+   * which may be s; [1]: fast ones. totals: sixteen lanes of their sum. What was summed up before has to be
+   * scaled by the result. v *= by; sums += rows of V by their powers. n: multiples of 16. */
+  float (*attend[2])(const float *s, void *p, int64_t n, float by, float *most, float *totals);
+  /* The same to bf16 for `dot`; NULL without one. */
+  float (*attend_bf16[2])(const float *s, void *p, int64_t n, float by, float *most, float *totals);
+  /* Panels of pairs for `dot`. turn: of up to 16 rows of `depth` bf16, row_bytes apart, [depth / 2][16][2],
+   * zeros beyond the rows and the depth. zip: row pair `first`, `second` (NULL: zeros) of `columns` bf16 into
+   * panels of 16 columns that are `step` bytes apart. */
+  void (*bf16_turn)(void *panel, const void *rows, int64_t row_bytes, int64_t count, int64_t depth);
+  void (*bf16_zip)(void *panels, int64_t step, const void *first, const void *second, int64_t columns);
   void (*attend_scale)(float *v, float by, int64_t n);
   void (*attend_gather)(float *sums, const float *p, const float *v, int64_t ld, int64_t keys, int64_t n);
   /* Terms of int8: sum = q scale where `first`, else sum += q scale. */
@@ -265,6 +274,10 @@ extern const cpu_kernels cpu_kernels_avx512;
 void cpu_avx512_bf16_dot(const cpu_tile *tile);
 #define CPU_DOT24_TOKENS 16
 void cpu_avx512_bf16_dot24(const cpu_narrow24 *tile);
+float cpu_avx512_bf16_attend(const float *s, void *p, int64_t n, float by, float *most, float *totals);
+float cpu_avx512_bf16_attend_fast(const float *s, void *p, int64_t n, float by, float *most, float *totals);
+void cpu_avx512_bf16_turn(void *panel, const void *rows, int64_t row_bytes, int64_t count, int64_t depth);
+void cpu_avx512_bf16_zip(void *panels, int64_t step, const void *first, const void *second, int64_t columns);
 #endif
 
 /* 0 i8, 1 f8e4m3, 2 f8e5m2, -1 otherwise; and the largest value of each. */
@@ -272,6 +285,8 @@ int cpu_quant_index(uint32_t dtype);
 float cpu_quant_largest(uint32_t dtype);
 /* 0 f32, 1 bf16, 2 f16, -1 otherwise: the index of load, store and tile. */
 int cpu_type_index(uint32_t dtype);
+/* The same with 3 for f8e4m3 and 4 for f8e5m2: the index of load and store. */
+int cpu_wide_index(uint32_t dtype);
 /* The same with 3 for i8. */
 int cpu_type24(uint32_t dtype);
 

@@ -170,6 +170,10 @@ int cpu_type_index(uint32_t dtype) {
   return dtype == BS_F32 ? 0 : dtype == BS_BF16 ? 1 : dtype == BS_F16 ? 2 : -1;
 }
 
+int cpu_wide_index(uint32_t dtype) {
+  return dtype == BS_F8E4M3 ? 3 : dtype == BS_F8E5M2 ? 4 : cpu_type_index(dtype);
+}
+
 int cpu_quant_index(uint32_t dtype) {
   return dtype == BS_I8 ? 0 : dtype == BS_F8E4M3 ? 1 : dtype == BS_F8E5M2 ? 2 : -1;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * attention.h - the inner loops of attention beside its two products: a row of scores becomes powers, a row
- * of sums is scaled, and rows of V are added up for a few queries. Once for every instruction set: the file
- * that includes it has chosen `vec` before, which is a vector of the compiler's own kind everywhere. */
+ * attention.h - the inner loops of attention beside its products: a row of scores becomes powers, a row of
+ * sums is scaled, and rows of V are added up for a few queries. Once for every instruction set: the file that
+ * includes it has chosen `vec` before, which is a vector of the compiler's own kind everywhere. With
+ * ATTEND_ROW_ALONE only what makes powers of other formats. */
 #ifndef BS_PLUGINS_CPU_ISA_ATTENTION_H
 #define BS_PLUGINS_CPU_ISA_ATTENTION_H
 
@@ -12,52 +13,106 @@
 #include "../kernels.h"
 
 typedef uint32_t vec_words __attribute__((vector_size(4 * VEC)));
+enum { ATTEND_LANES = 16, ATTEND_VECS = ATTEND_LANES / VEC };
 
-/* e^x within 2 ulp for -87.3 <= x <= 0; 0 below; NaN stays. 2^n e^r with |r| <= ln 2 / 2; n ln 2 is
- * subtracted in two parts, the first of which has few digits. */
-INLINE vec attend_exp(vec x) {
-  const vec low = vec_set1(-87.3f), round = vec_set1(0x1.8p23f);
-  const vec v = vec_max(low, x); /* the second where it is NaN */
-  const vec t = vec_fma(v, vec_set1(1.44269504f), round), n = t - round;
-  const vec r = vec_fma(n, vec_set1(-1.42860677e-06f), vec_fma(n, vec_set1(-0.693145752f), v));
-  vec p = vec_set1(0.00139304f);
-  p = vec_fma(p, r, vec_set1(0.00836164f));
-  p = vec_fma(p, r, vec_set1(0.0416667f));
-  p = vec_fma(p, r, vec_set1(0.16666653f));
-  p = vec_fma(p, r, vec_set1(0.5f));
-  p = vec_fma(p * r, r, r) + vec_set1(1.0f);
+/* p 2^n where x >= -126 or NaN, else 0; t: n in the last places of its mantissa. */
+#if VEC == 16
+INLINE vec attend_power(vec p, vec t, vec n, vec x) {
+  (void)t;
+  return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x, vec_set1(-126.0f), _CMP_NLT_UQ), p, n);
+}
+#else
+INLINE vec attend_power(vec p, vec t, vec n, vec x) {
+  (void)n;
   const vec_words power = (vec_words)p + ((vec_words)t << 23);
-  const vec_words below = (vec_words)(x < low), nan = (vec_words)(((vec_words)x << 1) > 0xff000000u);
+  const vec_words below = (vec_words)(x < vec_set1(-126.0f));
+  const vec_words nan = (vec_words)(((vec_words)x << 1) > 0xff000000u);
   return (vec)((power & ~below & ~nan) | ((vec_words)x & nan));
 }
+#endif
 
-INLINE float attend_fold(vec v, const int largest) {
-  float lanes[VEC], all;
-  vec_store(lanes, v);
-  all = lanes[0];
-  for (int i = 1; i < VEC; i++) all = !largest ? all + lanes[i] : lanes[i] > all ? lanes[i] : all;
-  return all;
+/* 2^x for x <= 0: within 2 ulp, or `fast` within 1.1e-4 of it; 0 below -126; NaN stays. 2^n 2^r with |r| <=
+ * 1/2 and a polynomial of least relative error that is 1 at 0. */
+INLINE vec attend_exp2(const int fast, vec x) {
+  const vec round = vec_set1(0x1.8p23f), t = x + round, n = t - round, r = x - n;
+  vec p;
+  if (fast) {
+    p = vec_fma(vec_set1(0x1.c2a218p-5f), r, vec_set1(0x1.f00c4cp-3f));
+    p = vec_fma(p, r, vec_set1(0x1.62f5fap-1f));
+  } else {
+    p = vec_fma(vec_set1(0x1.5bba14p-10f), r, vec_set1(0x1.3cea88p-7f));
+    p = vec_fma(p, r, vec_set1(0x1.c6b752p-5f));
+    p = vec_fma(p, r, vec_set1(0x1.ebf9bcp-3f));
+    p = vec_fma(p, r, vec_set1(0x1.62e42ap-1f));
+  }
+  return attend_power(vec_fma(p, r, vec_set1(1.0f)), t, n, x);
 }
 
-/* Scores of n more keys of one query, a multiple of 16, become e^(s - most); *most and *total are those of
- * all keys so far, and what was summed up before has to be scaled by the result. -INFINITY: not seen. NaN
- * spoils the total. */
-static float attend(float *s, int64_t n, float *most, float *total) {
-  vec here = vec_set1(-INFINITY), sums = vec_set1(0.0f);
-  for (int64_t i = 0; i < n; i += VEC) here = vec_max(vec_load(s + i), here); /* passes over NaN */
-  const float before = *most, tile = attend_fold(here, 1), now = tile > before ? tile : before;
-  /* Nothing is seen so far: e^-inf is 0 beside any number. */
-  const vec by = vec_set1(now == -INFINITY ? 0.0f : now);
-  for (int64_t i = 0; i < n; i += VEC) {
-    const vec p = attend_exp(vec_load(s + i) - by);
-    vec_store(s + i, p);
-    sums = sums + p;
+/* The largest of sixteen lanes, folded by halves; NaN is passed over. */
+INLINE float attend_largest(const vec *v) {
+#if VEC == 16
+  const __m256 half = _mm256_max_ps(_mm512_castps512_ps256(v[0]), _mm512_extractf32x8_ps(v[0], 1));
+#elif VEC == 8
+  const __m256 half = _mm256_max_ps(v[0], v[1]);
+#endif
+#if VEC >= 8
+  __m128 four = _mm_max_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
+  four = _mm_max_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_max_ss(four, _mm_movehdup_ps(four)));
+#else
+  float lanes[ATTEND_LANES], most;
+  for (int i = 0; i < ATTEND_VECS; i++) vec_store(lanes + (size_t)i * VEC, v[i]);
+  most = lanes[0];
+  for (int i = 1; i < ATTEND_LANES; i++) most = lanes[i] > most ? lanes[i] : most;
+  return most;
+#endif
+}
+
+/* n more scores of a query, a multiple of 16, become powers 2^(by (s - most)), put by `put` where they are
+ * operands of the next product. *most is the largest of all scores so far, totals[16] are lanes of the sum of
+ * their powers, and what was summed up before has to be scaled by the result. -INFINITY: not seen. NaN spoils
+ * the totals. */
+INLINE float attend_row(const int fast, void (*const put)(void *, int64_t, vec), const float *s, void *p,
+                        int64_t n, float by, float *most, float *totals) {
+  vec here[ATTEND_VECS], sums[ATTEND_VECS];
+  for (int v = 0; v < ATTEND_VECS; v++) here[v] = vec_set1(-INFINITY);
+  for (int64_t i = 0; i < n; i += ATTEND_LANES)
+    for (int v = 0; v < ATTEND_VECS; v++) here[v] = vec_max(vec_load(s + i + (int64_t)v * VEC), here[v]);
+  const float before = *most, tile = attend_largest(here), now = tile > before ? tile : before;
+  /* Nothing is seen so far: 2^-inf is 0 beside any number. */
+  const float shift = now == -INFINITY ? 0.0f : -(now * by);
+  float scale = 1.0f;
+  for (int v = 0; v < ATTEND_VECS; v++) sums[v] = vec_load(totals + (size_t)v * VEC);
+  if (now != before) {
+    float lanes[VEC];
+    vec_store(lanes, attend_exp2(fast, vec_set1(before * by + shift)));
+    scale = lanes[0];
+    for (int v = 0; v < ATTEND_VECS; v++) sums[v] = sums[v] * vec_set1(scale);
   }
-  float lanes[VEC];
-  vec_store(lanes, attend_exp(vec_set1(now == before ? 0.0f : before - now)));
+  const vec factor = vec_set1(by), down = vec_set1(shift);
+  for (int64_t i = 0; i < n; i += ATTEND_LANES)
+    for (int v = 0; v < ATTEND_VECS; v++) {
+      const int64_t at = i + (int64_t)v * VEC;
+      const vec power = attend_exp2(fast, vec_fma(vec_load(s + at), factor, down));
+      put(p, at, power);
+      sums[v] = sums[v] + power;
+    }
+  for (int v = 0; v < ATTEND_VECS; v++) vec_store(totals + (size_t)v * VEC, sums[v]);
   *most = now;
-  *total = *total * lanes[0] + attend_fold(sums, 0);
-  return lanes[0];
+  return scale;
+}
+
+INLINE void attend_put_f32(void *p, int64_t at, vec power) {
+  vec_store((float *)p + at, power);
+}
+
+#ifndef ATTEND_ROW_ALONE
+
+static float attend_exact(const float *s, void *p, int64_t n, float by, float *most, float *totals) {
+  return attend_row(0, attend_put_f32, s, p, n, by, most, totals);
+}
+static float attend_fast(const float *s, void *p, int64_t n, float by, float *most, float *totals) {
+  return attend_row(1, attend_put_f32, s, p, n, by, most, totals);
 }
 
 /* v *= by, n a multiple of 16. */
@@ -78,4 +133,5 @@ static void attend_gather(float *sums, const float *p, const float *v, int64_t l
   }
 }
 
+#endif
 #endif

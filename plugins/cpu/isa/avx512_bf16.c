@@ -7,7 +7,10 @@
 
 #include <string.h>
 
+#define ATTEND_ROW_ALONE
+#include "attention.h"
 #include "tile_pieces.h"
+#include "transpose.h"
 
 INLINE void dot_step(const int tokens, const int panels, const cpu_tile *t, int64_t pair, vec *sums) {
   const uint16_t *x = (const uint16_t *)t->x + 2 * pair;
@@ -190,5 +193,47 @@ void cpu_avx512_bf16_dot24(const cpu_narrow24 *t) {
     default:
       dot24_tokens(CPU_DOT24_TOKENS, t);
       return;
+  }
+}
+
+/* ---- attention ------------------------------------------------------------------------------ */
+
+INLINE void put_bf16(void *p, int64_t at, vec power) {
+  _mm256_storeu_si256((__m256i *)(void *)((uint16_t *)p + at), (__m256i)_mm512_cvtneps_pbh(power));
+}
+
+float cpu_avx512_bf16_attend(const float *s, void *p, int64_t n, float by, float *most, float *totals) {
+  return attend_row(0, put_bf16, s, p, n, by, most, totals);
+}
+float cpu_avx512_bf16_attend_fast(const float *s, void *p, int64_t n, float by, float *most, float *totals) {
+  return attend_row(1, put_bf16, s, p, n, by, most, totals);
+}
+
+/* Pairs are turned as words. */
+void cpu_avx512_bf16_turn(void *panel, const void *rows, int64_t row_bytes, int64_t count, int64_t depth) {
+  for (int64_t d = 0; d < depth; d += 32) {
+    float lines[16 * 16], turned[16 * 16];
+    const int64_t left = depth - d, pairs = left < 32 ? (left + 1) / 2 : 16;
+    const __mmask32 some = left >= 32 ? ~(__mmask32)0 : ((__mmask32)1 << left) - 1;
+    for (int64_t i = 0; i < 16; i++) {
+      const char *row = (const char *)rows + i * row_bytes + 2 * d;
+      _mm512_storeu_si512(lines + i * 16,
+                          i < count ? _mm512_maskz_loadu_epi16(some, row) : _mm512_setzero_si512());
+    }
+    float *to = (float *)panel + d / 2 * 16;
+    transpose(pairs == 16 ? to : turned, 16, lines, 16);
+    if (pairs < 16) memcpy(to, turned, (size_t)pairs * 16 * sizeof *to);
+  }
+}
+
+void cpu_avx512_bf16_zip(void *panels, int64_t step, const void *first, const void *second, int64_t columns) {
+  for (int64_t n = 0; n < columns; n += 16) {
+    const int64_t left = columns - n;
+    const __mmask16 some = left >= 16 ? (__mmask16)0xffff : (__mmask16)((1u << left) - 1u);
+    const __m256i a = _mm256_maskz_loadu_epi16(some, (const uint16_t *)first + n);
+    const __m256i b = second == NULL ? _mm256_setzero_si256()
+                                     : _mm256_maskz_loadu_epi16(some, (const uint16_t *)second + n);
+    const __m512i high = _mm512_slli_epi32(_mm512_cvtepu16_epi32(b), 16);
+    _mm512_storeu_si512((char *)panels + n / 16 * step, _mm512_or_si512(_mm512_cvtepu16_epi32(a), high));
   }
 }

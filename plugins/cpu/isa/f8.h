@@ -86,6 +86,44 @@ static void narrow_f8e5m2(void *out, const float *x, float scale, int64_t n) {
   for (; i < n; i++) q[i] = narrow_e5m2(x[i] / scale);
 }
 
+/* ---- as they are ----
+ * Without a scale: beyond the largest value e4m3 saturates and e5m2 goes to infinity; NaN stays NaN. */
+
+static void load_f8e4m3(float *dst, const void *src, int64_t n) {
+  widen_f8e4m3(dst, src, n);
+}
+static void load_f8e5m2(float *dst, const void *src, int64_t n) {
+  widen_f8e5m2(dst, src, n);
+}
+
+/* Halfway between the largest value and the next one that there would be. */
+#define E5M2_INFINITE 61440.0f
+
+static inline uint8_t round_e4m3(float v) {
+  const uint8_t nan = (uint8_t)((f8_bits(v) >> 24 & 0x80u) | 0x7fu);
+  return v != v ? nan : narrow_e4m3(v);
+}
+static inline uint8_t round_e5m2(float v) {
+  const uint8_t sign = (uint8_t)(f8_bits(v) >> 24 & 0x80u);
+  const int infinite = v >= E5M2_INFINITE || v <= -E5M2_INFINITE;
+  return v != v ? (uint8_t)(sign | 0x7eu) : infinite ? (uint8_t)(sign | 0x7cu) : narrow_e5m2(v);
+}
+
+static void store_f8e4m3(void *dst, const float *src, int64_t n) {
+  uint8_t *q = dst;
+  int64_t i = 0;
+  for (; i + F8_STEP <= n; i += F8_STEP)
+    for (int v = 0; v < F8_STEP; v++) q[i + v] = round_e4m3(src[i + v]);
+  for (; i < n; i++) q[i] = round_e4m3(src[i]);
+}
+static void store_f8e5m2(void *dst, const float *src, int64_t n) {
+  uint8_t *q = dst;
+  int64_t i = 0;
+  for (; i + F8_STEP <= n; i += F8_STEP)
+    for (int v = 0; v < F8_STEP; v++) q[i + v] = round_e5m2(src[i + v]);
+  for (; i < n; i++) q[i] = round_e5m2(src[i]);
+}
+
 /* ---- products ----------------------------------------------------------------------------------- */
 
 /* Sixteen chains of sums a row, whatever the vectors: the same bits on avx2 and avx512. */

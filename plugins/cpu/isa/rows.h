@@ -70,6 +70,24 @@ static float row_largest(const float *x, int64_t n) {
   return largest;
 }
 
+/* e^x within 2 ulp for -87.3 <= x <= 0; 0 below; NaN stays. 2^n e^r with |r| <= ln 2 / 2; n ln 2 is
+ * subtracted in two parts, the first of which has few digits. */
+INLINE vec row_exp(vec x) {
+  const vec low = vec_set1(-87.3f), round = vec_set1(0x1.8p23f);
+  const vec v = vec_max(low, x); /* the second where it is NaN */
+  const vec t = vec_fma(v, vec_set1(1.44269504f), round), n = t - round;
+  const vec r = vec_fma(n, vec_set1(-1.42860677e-06f), vec_fma(n, vec_set1(-0.693145752f), v));
+  vec p = vec_set1(0.00139304f);
+  p = vec_fma(p, r, vec_set1(0.00836164f));
+  p = vec_fma(p, r, vec_set1(0.0416667f));
+  p = vec_fma(p, r, vec_set1(0.16666653f));
+  p = vec_fma(p, r, vec_set1(0.5f));
+  p = vec_fma(p * r, r, r) + vec_set1(1.0f);
+  const vec_words power = (vec_words)p + ((vec_words)t << 23);
+  const vec_words below = (vec_words)(x < low), nan = (vec_words)(((vec_words)x << 1) > 0xff000000u);
+  return (vec)((power & ~below & ~nan) | ((vec_words)x & nan));
+}
+
 /* out = e^(x - shift), shift the largest of x; their sum. out may be x. */
 static float row_powers(float *out, const float *x, float shift, int64_t n) {
   const vec by = vec_set1(shift);
@@ -79,7 +97,7 @@ static float row_powers(float *out, const float *x, float shift, int64_t n) {
   for (int j = 0; j < ROW_VECTORS; j++) sums[j] = vec_set1(0.0f);
   for (; i + ROW_LANES <= n; i += ROW_LANES)
     for (int j = 0; j < ROW_VECTORS; j++) {
-      const vec p = attend_exp(vec_load(x + i + (int64_t)j * VEC) - by);
+      const vec p = row_exp(vec_load(x + i + (int64_t)j * VEC) - by);
       vec_store(out + i + (int64_t)j * VEC, p);
       sums[j] = vec_add(sums[j], p);
     }
@@ -89,7 +107,7 @@ static float row_powers(float *out, const float *x, float shift, int64_t n) {
     vec_store(end + (int64_t)j * VEC, vec_load(end + (int64_t)j * VEC) - by);
   for (int64_t k = n - i; k < ROW_LANES; k++) end[k] = -INFINITY; /* also where shift is -INFINITY */
   for (int j = 0; j < ROW_VECTORS; j++) {
-    const vec p = attend_exp(vec_load(end + (int64_t)j * VEC));
+    const vec p = row_exp(vec_load(end + (int64_t)j * VEC));
     vec_store(end + (int64_t)j * VEC, p);
     sums[j] = vec_add(sums[j], p);
   }

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * attention.c - attention of f32, bf16 and f16, sums in fp32. Work is cut into blocks of up to 192 queries of
- * all heads that share a K and V; members take blocks in turn. Where there are fewer blocks of few queries
- * than members (a decoding step), the keys of a block are cut too, and the parts are merged in their order.
- * A row whose result is NaN is made once more, key by key: a key that is masked takes no part, whatever K
- * and V hold. */
+ * attention.c - attention of f32, bf16, f16 and fp8, sums in fp32. Work is cut into blocks of queries of all
+ * heads that share a K and V; members take blocks in turn. Where there are fewer blocks of few queries than
+ * members (a decoding step), the keys of a block are cut too, and the parts are merged in their order. bf16
+ * takes the processor's own products of pairs where it has them; powers are rounded to bf16 then. A row whose
+ * result is NaN is made once more, key by key: a key that is masked takes no part, whatever K and V hold. */
 #include "attention.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-enum { MAX_WIDTH = 256 };
-#define ALONE 65536.0 /* products up to which the team is not woken */
+#define LOG2E 1.44269504088896340736
+#define LN2 0.69314718055994530942
 
 /* ---- queries ---------------------------------------------------------------------------------- */
 
@@ -25,19 +25,18 @@ static int read_query(const bs_op_query *q, bs_op_answer *answer) {
   static const char *const names[] = {"Q", "K", "V", "mask", "kv_len", "descale", "Y", "LSE"};
   for (uint32_t i = 0; i < CPU_ATTENTION_ARGS; i++) {
     const bs_tensor_desc *d = q->args[i];
-    if (d == NULL || i == CPU_LENGTHS || i == CPU_LSE) continue;
-    if (i == CPU_DESCALE) return cpu_answer_no(answer, BS_REASON_DTYPE, "factors of fp8");
-    if (cpu_type_index(d->dtype) < 0 && !(i == CPU_MASK && d->dtype == BS_BOOL))
-      return cpu_answer_no(answer, BS_REASON_DTYPE, "%s of dtype 0x%04x: f32, bf16 and f16 only", names[i],
-                           d->dtype);
+    if (d == NULL || i == CPU_LENGTHS || i == CPU_DESCALE || i == CPU_LSE) continue;
+    if (cpu_wide_index(d->dtype) < 0 && !(i == CPU_MASK && d->dtype == BS_BOOL))
+      return cpu_answer_no(answer, BS_REASON_DTYPE, "%s of dtype 0x%04x: f32, bf16, f16 and fp8 only",
+                           names[i], d->dtype);
     if (!last_adjacent(d) && !(i == CPU_MASK && d->strides[3] == 0))
       return cpu_answer_no(answer, BS_REASON_LAYOUT, "%s has element stride %lld, need 1", names[i],
                            (long long)d->strides[3]);
   }
   const int64_t D = q->args[CPU_Q]->dims[3], E = q->args[CPU_V]->dims[3];
-  if (D < 1 || E < 1 || D > MAX_WIDTH || E > MAX_WIDTH)
+  if (D < 1 || E < 1 || D > CPU_ATTEND_WIDTH || E > CPU_ATTEND_WIDTH)
     return cpu_answer_no(answer, BS_REASON_SHAPE, "rows of %lld and %lld elements: 1 to %d", (long long)D,
-                         (long long)E, MAX_WIDTH);
+                         (long long)E, CPU_ATTEND_WIDTH);
   if (q->accumulate == BS_ACC_F64)
     return cpu_answer_no(answer, BS_REASON_DTYPE, "accumulates in f32; the ref backend has f64");
   if ((q->flags & BS_QUERY_TOKENWISE) != 0)
@@ -45,44 +44,77 @@ static int read_query(const bs_op_query *q, bs_op_answer *answer) {
   return 1;
 }
 
-static uint64_t floats_of(int64_t D, int64_t E) {
-  const int64_t wide_d = cpu_up16(D), wide_e = cpu_up16(E);
-  return (uint64_t)(2 * CPU_ATTEND_ROWS * CPU_X_LD + CPU_ATTEND_KEYS * (wide_d + wide_e) +
-                    CPU_ATTEND_ROWS * (wide_e + 2) + 16 * MAX_WIDTH);
-}
-
-static int32_t supports(void *state, const bs_op_query *q, bs_op_answer *answer) {
-  (void)state;
-  if (!read_query(q, answer)) return BS_OK;
-  const uint64_t bytes = floats_of(q->args[CPU_Q]->dims[3], q->args[CPU_V]->dims[3]) * sizeof(float);
-  if (!cpu_workspace_fits(q, bytes, answer)) return BS_OK;
-  cpu_answer_yes(answer, 800, BS_TOL_ACC_F32, "online", "online softmax over tiles of keys");
-  return BS_OK;
-}
-
-/* What a part of the keys leaves of a block of few queries. */
-static int64_t part_floats(const cpu_attention *plan) {
-  return CPU_ATTEND_FEW * (cpu_up16(plan->E) + 2);
-}
-
-static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *q, void *packed, void **out_plan,
-                       bs_error *err) {
-  const cpu_state *state = opaque;
-  (void)packed;
-  int32_t rc = cpu_require(supports, opaque, q, err);
-  if (rc != BS_OK) return rc;
-  cpu_attention *plan = calloc(1, sizeof *plan);
-  if (plan == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-CPU-MEMORY", "no memory for a plan");
-  plan->exec = exec;
+/* What a query asks for, as a plan without its team. */
+static void read_plan(const cpu_state *state, const bs_op_query *q, cpu_attention *plan) {
+  const int bf16 = q->args[CPU_Q]->dtype == BS_BF16 && q->args[CPU_K]->dtype == BS_BF16 &&
+                   q->args[CPU_V]->dtype == BS_BF16;
   plan->kernels = &state->kernels;
-  plan->scale = (float)q->numbers[0];
+  plan->scale = q->numbers[0];
   plan->softcap = (float)q->numbers[1];
   plan->causal = q->attrs[0];
   plan->left = q->attrs[1];
   plan->right = q->attrs[2];
   plan->D = q->args[CPU_Q]->dims[3];
   plan->E = q->args[CPU_V]->dims[3];
-  plan->member_bytes = (floats_of(plan->D, plan->E) * sizeof(float) + 63) / 64 * 64;
+  plan->pairs = bf16 && state->kernels.dot != NULL && q->accumulate != BS_ACC_F32;
+  plan->fast = plan->pairs;
+  plan->rows = 0;
+  plan->keys = CPU_ATTEND_KEYS;
+  plan->split = 0;
+}
+
+/* Floats of each piece of a member's scratch, in their order (place_scratch). */
+enum { PIECE_Q, PIECE_S, PIECE_P, PIECE_K, PIECE_V, PIECE_SUMS, PIECE_MOST, PIECE_TOTALS, PIECE_ROW, PIECES };
+static int64_t most_rows(const cpu_attention *plan) {
+  return plan->rows != 0 ? plan->rows : CPU_ATTEND_ROWS;
+}
+static uint64_t pieces_of(const cpu_attention *plan, int64_t floats[PIECES]) {
+  const int64_t wide_d = cpu_up16(plan->D), wide_e = cpu_up16(plan->E), rows = most_rows(plan);
+  int64_t all = 0;
+  floats[PIECE_Q] = rows * CPU_X_LD;
+  floats[PIECE_S] = CPU_ATTEND_CHUNK * CPU_X_LD;
+  floats[PIECE_P] = plan->pairs ? CPU_ATTEND_CHUNK * CPU_X_LD / 2 : 0;
+  floats[PIECE_K] = plan->keys * wide_d;
+  floats[PIECE_V] = plan->keys * wide_e;
+  floats[PIECE_SUMS] = rows * wide_e;
+  floats[PIECE_MOST] = rows;
+  floats[PIECE_TOTALS] = rows * CPU_ATTEND_LANES;
+  floats[PIECE_ROW] = (int64_t)16 * CPU_ATTEND_WIDTH;
+  for (int i = 0; i < PIECES; i++) {
+    floats[i] = cpu_up16(floats[i]);
+    all += floats[i];
+  }
+  return (uint64_t)all * sizeof(float);
+}
+
+static int32_t supports(void *opaque, const bs_op_query *q, bs_op_answer *answer) {
+  const cpu_state *state = opaque;
+  int64_t floats[PIECES];
+  cpu_attention plan = {.kernels = NULL};
+  if (!read_query(q, answer)) return BS_OK;
+  read_plan(state, q, &plan);
+  if (!cpu_workspace_fits(q, pieces_of(&plan, floats), answer)) return BS_OK;
+  cpu_answer_yes(answer, 800, plan.pairs || plan.fast ? BS_TOL_ACC_LOW : BS_TOL_ACC_F32,
+                 plan.pairs ? "online-bf16" : "online", "online softmax over tiles of keys");
+  return BS_OK;
+}
+
+/* What a part of the keys leaves of a block of few queries. */
+static int64_t part_floats(const cpu_attention *plan) {
+  return CPU_ATTEND_FEW * (cpu_up16(plan->E) + 1 + CPU_ATTEND_LANES);
+}
+
+static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *q, void *packed, void **out_plan,
+                       bs_error *err) {
+  int64_t floats[PIECES];
+  (void)packed;
+  int32_t rc = cpu_require(supports, opaque, q, err);
+  if (rc != BS_OK) return rc;
+  cpu_attention *plan = calloc(1, sizeof *plan);
+  if (plan == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-CPU-MEMORY", "no memory for a plan");
+  read_plan(opaque, q, plan);
+  plan->exec = exec;
+  plan->member_bytes = pieces_of(plan, floats);
   plan->width = cpu_workspace_members(q, plan->member_bytes, exec->width);
   if (plan->width == 0) plan->width = 1;
   rc = cpu_reserve(exec, (plan->member_bytes + (uint64_t)part_floats(plan) * sizeof(float)) * plan->width,
@@ -100,10 +132,43 @@ static cpu_rows4 rows_of(const bs_tensor *t) {
   cpu_rows4 r = {.data = NULL};
   if (t == NULL) return r;
   r.data = t->data;
-  r.type = t->dtype == BS_BOOL ? 3 : (uint32_t)cpu_type_index(t->dtype);
+  r.type = t->dtype == BS_BOOL ? CPU_BOOL : (uint32_t)cpu_wide_index(t->dtype);
   r.size = BS_DTYPE_BYTES(t->dtype);
   for (uint32_t i = 0; i < 4; i++) r.strides[i] = t->dims[i] == 1 ? 0 : t->strides[i];
   return r;
+}
+
+/* Scores are scaled as powers are made of them, but for what has to see them scaled. */
+static void read_scales(const cpu_attention *plan, const bs_tensor *descale, cpu_attend *call) {
+  const float *of = descale != NULL ? descale->data : NULL;
+  const int64_t step = descale != NULL ? descale->strides[0] : 0;
+  call->scale = plan->scale;
+  if (of != NULL) call->scale *= (double)of[0] * (double)of[step];
+  call->out_scale = of != NULL ? of[2 * step] : 1.0f;
+  call->size = (float)fabs(call->scale);
+  call->finish = plan->softcap > 0.0f || call->mask.data != NULL;
+  call->by = (float)(call->finish ? LOG2E : LOG2E * fabs(call->scale));
+}
+
+/* Queries of a block: as the plan says, or as few that every member has a block. Behind a causal mask keys
+ * are left out by whole blocks and tiles: smaller ones leave out more. */
+static void cut_rows(const cpu_attention *plan, cpu_attend *call) {
+  call->each = plan->rows != 0                  ? plan->rows
+               : plan->causal != BS_CAUSAL_NONE ? CPU_ATTEND_ROWS / 2
+                                                : CPU_ATTEND_ROWS;
+  while (plan->rows == 0 && call->each > CPU_ATTEND_LEAST &&
+         call->B * call->G * ((call->rows + call->each - 1) / call->each) < plan->width)
+    call->each /= 2;
+  call->blocks = (call->rows + call->each - 1) / call->each;
+}
+
+static void cut_keys(const cpu_attention *plan, cpu_attend *call) {
+  const int64_t items = call->B * call->G * call->blocks;
+  if (call->alone || call->rows > CPU_ATTEND_FEW || items >= plan->width) return;
+  const int64_t by_width = plan->width / items, by_keys = call->T / CPU_ATTEND_SPLIT;
+  call->splits = by_width < by_keys ? by_width : by_keys;
+  if (plan->split != 0 && plan->split < call->splits) call->splits = plan->split;
+  if (call->splits < 1) call->splits = 1;
 }
 
 static void read_call(const cpu_attention *plan, bs_tensor *const *args, cpu_attend *call) {
@@ -114,6 +179,7 @@ static void read_call(const cpu_attention *plan, bs_tensor *const *args, cpu_att
   call->v = rows_of(args[CPU_V]);
   call->mask = rows_of(args[CPU_MASK]);
   call->y = rows_of(args[CPU_Y]);
+  read_scales(plan, args[CPU_DESCALE], call);
   if (args[CPU_LENGTHS] != NULL) {
     call->lengths = args[CPU_LENGTHS]->data;
     call->lengths_step = args[CPU_LENGTHS]->dims[0] == 1 ? 0 : args[CPU_LENGTHS]->strides[0];
@@ -125,26 +191,17 @@ static void read_call(const cpu_attention *plan, bs_tensor *const *args, cpu_att
   if (call->B * call->H * call->S == 0) return;
   call->repeat = call->H / call->G;
   call->rows = call->repeat * call->S;
-  /* Behind a causal mask keys are left out by whole blocks: smaller ones leave out more. */
-  call->each = plan->causal != BS_CAUSAL_NONE ? CPU_ATTEND_ROWS / 2 : CPU_ATTEND_ROWS;
-  while (call->each > CPU_ATTEND_LEAST &&
-         call->B * call->G * ((call->rows + call->each - 1) / call->each) < plan->width)
-    call->each /= 2;
-  call->blocks = (call->rows + call->each - 1) / call->each;
-  const int64_t items = call->B * call->G * call->blocks;
-  call->alone = (double)(call->B * call->H * call->S) * (double)call->T * (double)(plan->D + plan->E) < ALONE;
-  if (!call->alone && call->rows <= CPU_ATTEND_FEW && items < plan->width) {
-    const int64_t by_width = plan->width / items, by_keys = call->T / CPU_ATTEND_SPLIT;
-    call->splits = by_width < by_keys ? by_width : by_keys;
-    if (call->splits < 1) call->splits = 1;
-  }
+  call->alone = (double)(call->B * call->H * call->S) * (double)call->T * (double)(plan->D + plan->E) <
+                CPU_ATTEND_ALONE;
+  cut_rows(plan, call);
+  cut_keys(plan, call);
 }
 
 /* The keys that row i sees by its position, its windows and the length. */
 static void bound_row(cpu_block *b, int64_t i, int64_t length) {
   const cpu_attend *call = b->call;
   const cpu_attention *plan = call->plan;
-  const int64_t s = (b->first_row + i) % call->S;
+  const int64_t s = cpu_query_of(b, i);
   const int64_t at = s + (plan->causal == BS_CAUSAL_LOWER_RIGHT ? length - call->S : 0);
   int64_t end = length;
   if (plan->causal != BS_CAUSAL_NONE && at + 1 < end) end = at + 1;
@@ -156,34 +213,60 @@ static void bound_row(cpu_block *b, int64_t i, int64_t length) {
   if (b->end[i] > b->to) b->to = b->end[i];
 }
 
-/* Rows, bounds, and the scaled queries of item `item`. */
-static void begin_block(const cpu_attend *call, int64_t item, uint8_t *scratch, cpu_block *b) {
+static void place_scratch(cpu_block *b, const cpu_attention *plan, uint8_t *scratch) {
+  int64_t floats[PIECES];
+  uint8_t *at[PIECES];
+  (void)pieces_of(plan, floats);
+  for (int i = 0; i < PIECES; i++) {
+    at[i] = scratch;
+    scratch += floats[i] * (int64_t)sizeof(float);
+  }
+  b->q = at[PIECE_Q];
+  b->s = (float *)(void *)at[PIECE_S];
+  b->p = (uint16_t *)(void *)at[PIECE_P];
+  b->k = at[PIECE_K];
+  b->v = at[PIECE_V];
+  b->sums = (float *)(void *)at[PIECE_SUMS];
+  b->most = (float *)(void *)at[PIECE_MOST];
+  b->totals = (float *)(void *)at[PIECE_TOTALS];
+  b->row = (float *)(void *)at[PIECE_ROW];
+}
+
+/* Query i with the sign of the scale; zeros behind it, so that rows are whole vectors or pairs. */
+static void load_query(const cpu_block *b, int64_t i) {
+  const cpu_attend *call = b->call;
   const cpu_attention *plan = call->plan;
-  const int64_t wide_d = cpu_up16(plan->D), wide_e = cpu_up16(plan->E), group = item / call->blocks;
+  const int64_t D = plan->D, wide = cpu_up16(D);
+  const uint8_t *from = cpu_row_at(&call->q, b->batch, cpu_head_of(b, i), cpu_query_of(b, i));
+  if (plan->pairs && !cpu_block_few(b)) {
+    uint16_t *q = (uint16_t *)(void *)b->q + i * CPU_X_LD;
+    memcpy(q, from, (size_t)D * sizeof *q);
+    for (int64_t d = 0; call->scale < 0.0 && d < D; d++) q[d] ^= 0x8000u;
+    for (int64_t d = D; d < wide; d++) q[d] = 0;
+    return;
+  }
+  float *q = (float *)(void *)b->q + i * CPU_X_LD;
+  plan->kernels->load[call->q.type](q, from, D);
+  for (int64_t d = 0; call->scale < 0.0 && d < D; d++) q[d] = -q[d];
+  for (int64_t d = D; d < wide; d++) q[d] = 0.0f;
+}
+
+/* Rows, bounds and queries of item `item`. */
+static void begin_block(const cpu_attend *call, int64_t item, uint8_t *scratch, cpu_block *b) {
+  const int64_t group = item / call->blocks;
   b->call = call;
   b->batch = group / call->G;
   b->group = group % call->G;
   b->first_row = item % call->blocks * call->each;
   b->count = call->rows - b->first_row < call->each ? call->rows - b->first_row : call->each;
-  b->q = (float *)(void *)scratch;
-  b->s = b->q + CPU_ATTEND_ROWS * CPU_X_LD;
-  b->k = b->s + CPU_ATTEND_ROWS * CPU_X_LD;
-  b->v = b->k + CPU_ATTEND_KEYS * wide_d;
-  b->sums = b->v + CPU_ATTEND_KEYS * wide_e;
-  b->most = b->sums + CPU_ATTEND_ROWS * wide_e;
-  b->total = b->most + CPU_ATTEND_ROWS;
-  b->row = b->total + CPU_ATTEND_ROWS;
+  place_scratch(b, call->plan, scratch);
   b->from = INT64_MAX;
   b->to = 0;
   int64_t length = call->lengths != NULL ? call->lengths[b->batch * call->lengths_step] : call->T;
   length = length < 0 ? 0 : length > call->T ? call->T : length;
   for (int64_t i = 0; i < b->count; i++) {
-    const int64_t row = b->first_row + i, head = b->group * call->repeat + row / call->S;
-    float *q = b->q + i * CPU_X_LD;
     bound_row(b, i, length);
-    plan->kernels->load[call->q.type](q, cpu_row_at(&call->q, b->batch, head, row % call->S), plan->D);
-    for (int64_t d = 0; d < plan->D; d++) q[d] *= plan->scale;
-    for (int64_t d = plan->D; d < wide_d; d++) q[d] = 0.0f;
+    load_query(b, i);
   }
   if (b->to == 0) b->from = 0;
 }
@@ -194,23 +277,32 @@ static int has_nan(const float *v, int64_t n) {
   return found;
 }
 
+static float total_of(const float *lanes) {
+  float sums[CPU_ATTEND_LANES];
+  memcpy(sums, lanes, sizeof sums);
+  for (int half = CPU_ATTEND_LANES / 2; half > 0; half /= 2)
+    for (int i = 0; i < half; i++) sums[i] += sums[i + half];
+  return sums[0];
+}
+
 static void write_block(cpu_block *b) {
   const cpu_attend *call = b->call;
   const cpu_attention *plan = call->plan;
   const int64_t wide = cpu_up16(plan->E);
   for (int64_t i = 0; i < b->count; i++) {
-    const int64_t row = b->first_row + i, head = b->group * call->repeat + row / call->S;
+    const int64_t head = cpu_head_of(b, i), query = cpu_query_of(b, i);
+    const float total = total_of(b->totals + i * CPU_ATTEND_LANES);
     float *y = b->sums + i * wide, lse = -INFINITY;
-    if (b->total[i] > 0.0f) {
-      plan->kernels->attend_scale(y, 1.0f / b->total[i], wide); /* total: at least 1 */
-      lse = b->most[i] + logf(b->total[i]);
+    if (total > 0.0f) {
+      plan->kernels->attend_scale(y, call->out_scale / total, wide); /* total: about 1 at least */
+      lse = (float)((double)(b->most[i] * call->by) * LN2 + log((double)total));
     }
-    if (b->total[i] != b->total[i] || has_nan(y, plan->E)) cpu_attend_exact(b, i, y, &lse);
-    uint8_t *to = (uint8_t *)(uintptr_t)cpu_row_at(&call->y, b->batch, head, row % call->S);
+    if (total != total || has_nan(y, plan->E)) cpu_attend_exact(b, i, y, &lse);
+    uint8_t *to = (uint8_t *)(uintptr_t)cpu_row_at(&call->y, b->batch, head, query);
     plan->kernels->store[call->y.type](to, y, plan->E);
     if (call->lse != NULL)
       call->lse[b->batch * call->lse_strides[0] + head * call->lse_strides[1] +
-                row % call->S * call->lse_strides[2]] = lse;
+                query * call->lse_strides[2]] = lse;
   }
 }
 
@@ -222,39 +314,44 @@ static float *part_at(const cpu_attend *call, int64_t index) {
   return parts + index * part_floats(plan);
 }
 
-/* Part `part` of a block's keys, whole tiles; what it leaves is kept for merge_parts. */
+/* Part `part` of a block's keys, whole tiles; what it leaves is kept for merge_parts: sums, most, totals. */
 static void one_part(cpu_block *b, int64_t part, float *out) {
   const cpu_attend *call = b->call;
-  const int64_t wide = cpu_up16(call->plan->E),
-                tiles = (b->to - b->from + CPU_ATTEND_KEYS - 1) / CPU_ATTEND_KEYS;
+  const int64_t wide = cpu_up16(call->plan->E), keys = call->plan->keys,
+                tiles = (b->to - b->from + keys - 1) / keys;
   int64_t begin, end;
   cpu_share(tiles, (uint32_t)part, (uint32_t)call->splits, &begin, &end);
-  const int64_t from = b->from + begin * CPU_ATTEND_KEYS, to = b->from + end * CPU_ATTEND_KEYS;
+  const int64_t from = b->from + begin * keys, to = b->from + end * keys;
   cpu_attend_keys(b, from, to < b->to ? to : b->to);
   memcpy(out, b->sums, (size_t)(b->count * wide) * sizeof *out);
   memcpy(out + CPU_ATTEND_FEW * wide, b->most, (size_t)b->count * sizeof *out);
-  memcpy(out + CPU_ATTEND_FEW * (wide + 1), b->total, (size_t)b->count * sizeof *out);
+  memcpy(out + CPU_ATTEND_FEW * (wide + 1), b->totals, (size_t)(b->count * CPU_ATTEND_LANES) * sizeof *out);
+}
+
+static void merge_row(cpu_block *b, int64_t item, int64_t i) {
+  const cpu_attend *call = b->call;
+  const int64_t wide = cpu_up16(call->plan->E);
+  float *totals = b->totals + i * CPU_ATTEND_LANES;
+  b->most[i] = -INFINITY;
+  for (int64_t p = 0; p < call->splits; p++) {
+    const float most = part_at(call, item * call->splits + p)[CPU_ATTEND_FEW * wide + i];
+    if (most > b->most[i]) b->most[i] = most;
+  }
+  for (int64_t p = 0; p < call->splits; p++) {
+    const float *part = part_at(call, item * call->splits + p);
+    const float most = part[CPU_ATTEND_FEW * wide + i];
+    const float *lanes = part + CPU_ATTEND_FEW * (wide + 1) + i * CPU_ATTEND_LANES;
+    const float scale = most == b->most[i] ? 1.0f : exp2f(most * call->by - b->most[i] * call->by);
+    for (int64_t e = 0; e < CPU_ATTEND_LANES; e++) totals[e] += scale * lanes[e];
+    for (int64_t e = 0; e < wide; e++) b->sums[i * wide + e] += scale * part[i * wide + e];
+  }
 }
 
 static void merge_parts(cpu_block *b, int64_t item) {
-  const cpu_attend *call = b->call;
-  const int64_t wide = cpu_up16(call->plan->E);
+  const int64_t wide = cpu_up16(b->call->plan->E);
   memset(b->sums, 0, (size_t)(b->count * wide) * sizeof *b->sums);
-  for (int64_t i = 0; i < b->count; i++) {
-    b->most[i] = -INFINITY;
-    b->total[i] = 0.0f;
-    for (int64_t p = 0; p < call->splits; p++) {
-      const float most = part_at(call, item * call->splits + p)[CPU_ATTEND_FEW * wide + i];
-      if (most > b->most[i]) b->most[i] = most;
-    }
-    for (int64_t p = 0; p < call->splits; p++) {
-      const float *part = part_at(call, item * call->splits + p);
-      const float most = part[CPU_ATTEND_FEW * wide + i], total = part[CPU_ATTEND_FEW * (wide + 1) + i];
-      const float by = most == b->most[i] ? 1.0f : expf(most - b->most[i]);
-      b->total[i] += by * total;
-      for (int64_t e = 0; e < wide; e++) b->sums[i * wide + e] += by * part[i * wide + e];
-    }
-  }
+  memset(b->totals, 0, (size_t)(b->count * CPU_ATTEND_LANES) * sizeof *b->totals);
+  for (int64_t i = 0; i < b->count; i++) merge_row(b, item, i);
 }
 
 static void attend_share(void *arg, uint32_t member, uint32_t width) {

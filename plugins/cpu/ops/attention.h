@@ -1,33 +1,44 @@
 /* SPDX-License-Identifier: MIT
  *
- * attention.h - what the two files of attention share: a plan, a call, and a member's scratch. */
+ * attention.h - what the files of attention share: a plan, a call, and a member's scratch. */
 #ifndef BS_PLUGINS_CPU_OPS_ATTENTION_H
 #define BS_PLUGINS_CPU_OPS_ATTENTION_H
 #include "panels.h"
 
 enum { CPU_Q, CPU_K, CPU_V, CPU_MASK, CPU_LENGTHS, CPU_DESCALE, CPU_Y, CPU_LSE, CPU_ATTENTION_ARGS };
 
+#define CPU_ATTEND_WIDTH 256 /* elements of a row of Q, K or V at most */
 #define CPU_ATTEND_ROWS 192  /* queries of a block: K and V are made panels once for each block */
+#define CPU_ATTEND_MOST 384  /* of a block at most */
 #define CPU_ATTEND_LEAST 48  /* of a block that is cut so that every member has one */
+#define CPU_ATTEND_CHUNK                                                                                     \
+  48                         /* queries whose scores are made and used before the next ones: they stay in L1 \
+                              */
 #define CPU_ATTEND_KEYS 128  /* keys of a tile */
 #define CPU_ATTEND_FEW 8     /* queries up to which keys are read as they lie */
 #define CPU_ATTEND_SPLIT 256 /* keys that are worth another member */
+#define CPU_ATTEND_LANES 16  /* of the sum of a query's powers */
+#define CPU_ATTEND_ALONE 65536.0 /* products up to which the team is not woken */
+#define CPU_BOOL 5               /* type of a mask beside cpu_wide_index */
 
 typedef struct cpu_attention {
   const bs_exec *exec;
   const cpu_kernels *kernels;
-  float scale, softcap;
+  double scale;
+  float softcap;
+  uint32_t fast;               /* powers of least degree */
+  uint32_t pairs;              /* products of pairs of bf16 */
+  uint32_t width;              /* members */
   int64_t causal, left, right; /* as attrs */
   int64_t D, E;
-  uint64_t member_bytes; /* of scratch */
-  uint32_t width;
-  uint32_t reserved;
+  int64_t rows, keys, split; /* of a block, of a tile, parts of the keys; rows and split 0: by the call */
+  uint64_t member_bytes;     /* of scratch */
 } cpu_attention;
 
 /* A 4-D tensor: element strides of batch, head, row; columns are adjacent. data NULL: absent. */
 typedef struct cpu_rows4 {
   const uint8_t *data;
-  uint32_t type; /* cpu_type_index, or 3 for bool */
+  uint32_t type; /* cpu_wide_index, or CPU_BOOL */
   uint32_t size;
   int64_t strides[4]; /* 0 where it has 1 */
 } cpu_rows4;
@@ -41,29 +52,47 @@ typedef struct cpu_attend {
   int64_t B, H, G, S, T, repeat; /* repeat: heads of a group */
   int64_t rows, blocks, splits;  /* rows: queries of a group; blocks of them; parts of the keys */
   int64_t each;                  /* queries of a block */
+  double scale;                  /* of a score, fp8's factors included */
+  float size;                    /* its magnitude: queries have its sign */
+  float by;                      /* of a finished score: powers are 2^(by score) */
+  float out_scale;
+  int finish; /* scores are scaled before the powers: softcap or a mask */
+  int alone;  /* too little work to wake the team for */
   uint8_t *scratch;
-  int alone; /* too little work to wake the team for */
 } cpu_attend;
 
 /* A block of queries of one group, and the member's scratch for it. */
 typedef struct cpu_block {
   const cpu_attend *call;
   int64_t batch, group, first_row, count;
-  int64_t first[CPU_ATTEND_ROWS], end[CPU_ATTEND_ROWS]; /* keys that each sees by its position */
+  int64_t first[CPU_ATTEND_MOST], end[CPU_ATTEND_MOST]; /* keys that each sees by its position */
   int64_t from, to;                                     /* of all of them */
-  float *q, *s;                                         /* [count][CPU_X_LD] */
-  float *k, *v;                                         /* of a tile */
-  float *sums;                                          /* [count][E, rounded up to 16] */
-  float *most, *total;                                  /* [count] */
-  float *row;                                           /* one row of Q, K, V or of the mask */
+  uint8_t *q;     /* [count][CPU_X_LD]: f32, or bf16 for products of pairs */
+  float *s;       /* [chunk][CPU_X_LD] */
+  uint16_t *p;    /* the same of bf16: powers */
+  uint8_t *k, *v; /* panels of a tile */
+  float *sums;    /* [count][E, rounded up to 16] */
+  float *most;    /* [count] */
+  float *totals;  /* [count][CPU_ATTEND_LANES] */
+  float *row;     /* 16 rows of Q, K, V or of the mask */
 } cpu_block;
 
 /* Element (batch, head, row) of a tensor. */
 static inline const uint8_t *cpu_row_at(const cpu_rows4 *t, int64_t batch, int64_t head, int64_t row) {
   return t->data + (batch * t->strides[0] + head * t->strides[1] + row * t->strides[2]) * (int64_t)t->size;
 }
+static inline int64_t cpu_head_of(const cpu_block *b, int64_t i) {
+  return b->group * b->call->repeat + (b->first_row + i) / b->call->S;
+}
+static inline int64_t cpu_query_of(const cpu_block *b, int64_t i) {
+  return (b->first_row + i) % b->call->S;
+}
+/* Few queries are multiplied one by one, as f32. */
+static inline int cpu_block_few(const cpu_block *b) {
+  return b->count <= CPU_ATTEND_FEW;
+}
 
-/* attention_block.c: the keys from..to of a block, into sums, most and total. */
+/* attention_block.c: the keys from..to of a block, into sums, most and totals. */
 void cpu_attend_keys(cpu_block *b, int64_t from, int64_t to);
 /* Row i of the block in doubles, key by key: what NaN and infinities ask for. out: E values. */
 void cpu_attend_exact(const cpu_block *b, int64_t i, float *out, float *out_lse);

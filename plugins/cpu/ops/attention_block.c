@@ -11,6 +11,13 @@ typedef struct tile {
   int64_t first, keys, wide; /* wide: keys rounded up to 16 */
 } tile;
 
+/* The rows first..first+count of a block, and what of a tile they see: a multiple of 16 keys from its begin.
+ */
+typedef struct chunk {
+  int64_t row, count, skip;
+  tile t;
+} chunk;
+
 static const cpu_kernels *kernels_of(const cpu_block *b) {
   return b->call->plan->kernels;
 }
@@ -35,6 +42,7 @@ static void scores_of_few(const cpu_block *b, const tile *t) {
   const cpu_kernels *kernels = kernels_of(b);
   const int64_t D = call->plan->D, wide = cpu_up16(D);
   const int as_is = call->k.type == 0 && wide == D;
+  const float *q = (const float *)(const void *)b->q;
   for (int64_t j = 0; j < t->wide; j += CPU_F8_ROWS) {
     const float *rows = (const float *)(const void *)cpu_row_at(&call->k, b->batch, b->group, t->first + j);
     int64_t ld = call->k.strides[2];
@@ -52,7 +60,7 @@ static void scores_of_few(const cpu_block *b, const tile *t) {
     for (int64_t r = 0; r < b->count; r++) {
       float *s = b->s + r * CPU_X_LD + j;
       memset(s, 0, CPU_F8_ROWS * sizeof *s);
-      kernels->dot_rows(s, b->q + r * CPU_X_LD, rows, ld, wide);
+      kernels->dot_rows(s, q + r * CPU_X_LD, rows, ld, wide);
     }
   }
 }
@@ -60,11 +68,10 @@ static void scores_of_few(const cpu_block *b, const tile *t) {
 /* ---- masks ------------------------------------------------------------------------------------ */
 
 static void mask_row(const cpu_block *b, const tile *t, int64_t i, float *s) {
-  const cpu_attend *call = b->call;
-  const cpu_rows4 *m = &call->mask;
-  const int64_t row = b->first_row + i, head = b->group * call->repeat + row / call->S;
-  const uint8_t *src = cpu_row_at(m, b->batch, head, row % call->S) + t->first * m->strides[3] * m->size;
-  if (m->type == 3) {
+  const cpu_rows4 *m = &b->call->mask;
+  const uint8_t *src =
+      cpu_row_at(m, b->batch, cpu_head_of(b, i), cpu_query_of(b, i)) + t->first * m->strides[3] * m->size;
+  if (m->type == CPU_BOOL) {
     for (int64_t j = 0; j < t->keys && m->strides[3] == 1; j++) s[j] = src[j] != 0 ? s[j] : -INFINITY;
     for (int64_t j = 0; j < t->keys && m->strides[3] != 1; j++)
       if (src[j * m->strides[3]] == 0) s[j] = -INFINITY;
@@ -80,15 +87,30 @@ static void mask_row(const cpu_block *b, const tile *t, int64_t i, float *s) {
   for (int64_t j = 0; j < t->keys; j++) s[j] += b->row[j];
 }
 
-/* Softcap, mask, and -INFINITY where row i does not see a key. */
-static void finish_scores(const cpu_block *b, const tile *t, int64_t i) {
-  const float cap = b->call->plan->softcap;
-  float *s = b->s + i * CPU_X_LD;
+/* Scale, softcap, mask, and -INFINITY where row i does not see a key. */
+static void finish_scores(const cpu_block *b, const tile *t, int64_t i, float *s) {
+  const float cap = b->call->plan->softcap, scale = b->call->size;
+  for (int64_t j = 0; b->call->finish && j < t->keys; j++) s[j] *= scale;
   for (int64_t j = 0; cap > 0.0f && j < t->keys; j++) s[j] = cap * tanhf(s[j] / cap);
   if (b->call->mask.data != NULL) mask_row(b, t, i, s);
   const int64_t first = b->first[i] - t->first, end = b->end[i] - t->first;
   for (int64_t j = 0; j < t->wide && j < first; j++) s[j] = -INFINITY;
   for (int64_t j = end > 0 ? end : 0; j < t->wide; j++) s[j] = -INFINITY;
+}
+
+/* The powers of `count` rows of scores from block row `row` on, in s or, for products of pairs, in p. */
+static void powers(cpu_block *b, const tile *t, int64_t row, int64_t count, int pairs) {
+  const cpu_attention *plan = b->call->plan;
+  const cpu_kernels *kernels = plan->kernels;
+  const int64_t wide = cpu_up16(plan->E);
+  for (int64_t i = 0; i < count; i++) {
+    float *s = b->s + i * CPU_X_LD;
+    void *p = pairs ? (void *)(b->p + i * CPU_X_LD) : (void *)s;
+    finish_scores(b, t, row + i, s);
+    const float scale = (pairs ? kernels->attend_bf16 : kernels->attend)[plan->fast](
+        s, p, t->wide, b->call->by, &b->most[row + i], b->totals + (row + i) * CPU_ATTEND_LANES);
+    if (scale != 1.0f) kernels->attend_scale(b->sums + (row + i) * wide, scale, wide);
+  }
 }
 
 /* ---- sums ------------------------------------------------------------------------------------- */
@@ -98,77 +120,129 @@ static void gather_for_few(const cpu_block *b, const tile *t) {
   const int64_t E = call->plan->E, wide = cpu_up16(E);
   const float *rows = (const float *)(const void *)cpu_row_at(&call->v, b->batch, b->group, t->first);
   int64_t ld = call->v.strides[2];
+  float *copy = (float *)(void *)b->v;
   if (call->v.type != 0 || wide != E) {
     for (int64_t j = 0; j < t->keys; j++)
       load_row(kernels_of(b), &call->v, cpu_row_at(&call->v, b->batch, b->group, t->first + j), E, wide,
-               b->v + j * wide);
-    rows = b->v;
+               copy + j * wide);
+    rows = copy;
     ld = wide;
   }
   for (int64_t i = 0; i < b->count; i++)
     kernels_of(b)->attend_gather(b->sums + i * wide, b->s + i * CPU_X_LD, rows, ld, t->keys, wide);
 }
 
-static void one_tile(cpu_block *b, const tile *t) {
-  const cpu_kernels *kernels = kernels_of(b);
-  const int64_t D = b->call->plan->D, wide = cpu_up16(b->call->plan->E);
-  const int few = b->count <= CPU_ATTEND_FEW;
-  if (few) {
-    scores_of_few(b, t);
-  } else {
-    const cpu_lines keys = keys_of(b, &b->call->k, t->first);
-    cpu_panels_turn(kernels, &keys, 0, D, 0, t->keys, b->row, b->k);
-    cpu_panels_multiply(kernels, b->q, b->k, D, t->wide, b->s, CPU_X_LD, b->count, 0);
-  }
-  for (int64_t i = 0; i < b->count; i++) {
-    finish_scores(b, t, i);
-    const float scale = kernels->attend(b->s + i * CPU_X_LD, t->wide, &b->most[i], &b->total[i]);
-    if (scale != 1.0f) kernels->attend_scale(b->sums + i * wide, scale, wide);
-  }
-  if (few) {
-    gather_for_few(b, t);
+/* ---- many queries ----------------------------------------------------------------------------- */
+
+static int64_t panel_bytes(int pairs, int64_t depth) {
+  return pairs ? (depth + 1) / 2 * 2 * 16 * (int64_t)sizeof(uint16_t) : depth * 16 * (int64_t)sizeof(float);
+}
+
+/* K turned into panels, V copied to them. */
+static void make_panels(const cpu_block *b, const tile *t) {
+  const cpu_attention *plan = b->call->plan;
+  const cpu_kernels *kernels = plan->kernels;
+  const cpu_lines keys = keys_of(b, &b->call->k, t->first), values = keys_of(b, &b->call->v, t->first);
+  if (!plan->pairs) {
+    cpu_panels_turn(kernels, &keys, 0, plan->D, 0, t->keys, b->row, (float *)(void *)b->k);
+    cpu_panels_copy(kernels, &values, 0, t->keys, 0, plan->E, b->row, (float *)(void *)b->v);
     return;
   }
-  const cpu_lines values = keys_of(b, &b->call->v, t->first);
-  cpu_panels_copy(kernels, &values, 0, t->keys, 0, b->call->plan->E, b->row, b->v);
-  cpu_panels_multiply(kernels, b->s, b->v, t->keys, wide, b->sums, wide, b->count, 1);
+  const int64_t key = keys.row * 2, value = values.row * 2;
+  for (int64_t j = 0; j < t->keys; j += 16)
+    kernels->bf16_turn(b->k + j / 16 * panel_bytes(1, plan->D), keys.data + j * key, key,
+                       t->keys - j < 16 ? t->keys - j : 16, plan->D);
+  for (int64_t j = 0; j < t->keys; j += 2)
+    kernels->bf16_zip(b->v + j / 2 * 64, panel_bytes(1, t->keys), values.data + j * value,
+                      j + 1 < t->keys ? values.data + (j + 1) * value : NULL, plan->E);
+}
+
+/* Chunk `row` of a block beside a tile: 0 where it sees none of its keys. */
+static int see(const cpu_block *b, const tile *t, int64_t row, chunk *out) {
+  int64_t from = t->first + t->keys, to = t->first;
+  const int64_t count = b->count - row < CPU_ATTEND_CHUNK ? b->count - row : CPU_ATTEND_CHUNK;
+  for (int64_t i = row; i < row + count; i++) {
+    if (b->first[i] == b->end[i]) continue;
+    from = b->first[i] < from ? b->first[i] : from;
+    to = b->end[i] > to ? b->end[i] : to;
+  }
+  from = from > t->first ? (from - t->first) / 16 * 16 : 0;
+  to = to < t->first + t->keys ? to - t->first : t->keys;
+  *out = (chunk){row, count, from, {t->first + from, to - from, cpu_up16(to - from)}};
+  return to > from;
+}
+
+static void one_tile(cpu_block *b, const tile *t) {
+  const cpu_attention *plan = b->call->plan;
+  const int pairs = plan->pairs != 0;
+  const int64_t wide = cpu_up16(plan->E), size = pairs ? 2 : 4;
+  cpu_product scores = {.tile = pairs ? plan->kernels->dot : plan->kernels->tile[0], .x_size = size};
+  scores.step = panel_bytes(pairs, plan->D);
+  scores.depth = plan->D;
+  scores.c = b->s;
+  scores.ldc = CPU_X_LD;
+  cpu_product values = scores;
+  values.x = pairs ? (const void *)b->p : (const void *)b->s;
+  values.step = panel_bytes(pairs, t->keys);
+  values.columns = values.ldc = wide;
+  values.add = 1;
+  make_panels(b, t);
+  for (int64_t row = 0; row < b->count; row += CPU_ATTEND_CHUNK) {
+    chunk c;
+    if (!see(b, t, row, &c)) continue;
+    scores.x = b->q + row * CPU_X_LD * size;
+    scores.panels = b->k + c.skip / 16 * scores.step;
+    scores.columns = c.t.wide;
+    scores.count = values.count = c.count;
+    cpu_panels_product(plan->kernels, &scores);
+    powers(b, &c.t, row, c.count, pairs);
+    values.panels = b->v + c.skip * 16 * size;
+    values.depth = c.t.keys;
+    values.c = b->sums + row * wide;
+    cpu_panels_product(plan->kernels, &values);
+  }
 }
 
 void cpu_attend_keys(cpu_block *b, int64_t from, int64_t to) {
-  const int64_t wide = cpu_up16(b->call->plan->E);
+  const int64_t wide = cpu_up16(b->call->plan->E), keys = b->call->plan->keys;
   memset(b->sums, 0, (size_t)(b->count * wide) * sizeof *b->sums);
-  for (int64_t i = 0; i < b->count; i++) {
-    b->most[i] = -INFINITY;
-    b->total[i] = 0.0f;
-  }
-  for (int64_t first = from; first < to; first += CPU_ATTEND_KEYS) {
-    tile t = {first, to - first < CPU_ATTEND_KEYS ? to - first : CPU_ATTEND_KEYS, 0};
+  memset(b->totals, 0, (size_t)(b->count * CPU_ATTEND_LANES) * sizeof *b->totals);
+  for (int64_t i = 0; i < b->count; i++) b->most[i] = -INFINITY;
+  for (int64_t first = from; first < to; first += keys) {
+    tile t = {first, to - first < keys ? to - first : keys, 0};
     t.wide = cpu_up16(t.keys);
-    one_tile(b, &t);
+    if (!cpu_block_few(b)) {
+      one_tile(b, &t);
+      continue;
+    }
+    scores_of_few(b, &t);
+    powers(b, &t, 0, b->count, 0);
+    gather_for_few(b, &t);
   }
 }
 
 /* ---- one row, exactly ------------------------------------------------------------------------- */
 
-/* The score of key j; -INFINITY: not seen. */
-static double exact_score(const cpu_block *b, int64_t i, int64_t j) {
+/* The score of key j beside the query `q`; -INFINITY: not seen. */
+static double exact_score(const cpu_block *b, int64_t i, int64_t j, const float *q) {
   const cpu_attend *call = b->call;
   const cpu_kernels *kernels = kernels_of(b);
   const cpu_attention *plan = call->plan;
-  const int64_t row = b->first_row + i, head = b->group * call->repeat + row / call->S;
   double dot = 0.0;
   float mask = 0.0f;
   if (call->mask.data != NULL) {
     const cpu_rows4 *m = &call->mask;
-    const uint8_t *at = cpu_row_at(m, b->batch, head, row % call->S) + j * m->strides[3] * m->size;
-    if (m->type == 3)
+    const uint8_t *at =
+        cpu_row_at(m, b->batch, cpu_head_of(b, i), cpu_query_of(b, i)) + j * m->strides[3] * m->size;
+    if (m->type == CPU_BOOL)
       mask = *at != 0 ? 0.0f : -INFINITY;
     else
       kernels->load[m->type](&mask, at, 1);
     if (mask == -INFINITY) return -INFINITY;
   }
   kernels->load[call->k.type](b->row, cpu_row_at(&call->k, b->batch, b->group, j), plan->D);
-  for (int64_t d = 0; d < plan->D; d++) dot += (double)b->q[i * CPU_X_LD + d] * (double)b->row[d];
+  for (int64_t d = 0; d < plan->D; d++) dot += (double)q[d] * (double)b->row[d];
+  dot *= call->scale;
   if (plan->softcap > 0.0f) dot = (double)plan->softcap * tanh(dot / (double)plan->softcap);
   return dot + (double)mask;
 }
@@ -177,18 +251,22 @@ void cpu_attend_exact(const cpu_block *b, int64_t i, float *out, float *out_lse)
   const cpu_attend *call = b->call;
   const int64_t E = call->plan->E;
   double most = -INFINITY, total = 0.0;
+  float *q = b->row + CPU_ATTEND_WIDTH;
+  const uint8_t *query = cpu_row_at(&call->q, b->batch, cpu_head_of(b, i), cpu_query_of(b, i));
+  kernels_of(b)->load[call->q.type](q, query, call->plan->D);
   for (int64_t j = b->first[i]; j < b->end[i]; j++) {
-    const double s = exact_score(b, i, j);
+    const double s = exact_score(b, i, j, q);
     if (s > most || isnan(s)) most = isnan(most) ? most : s;
   }
   for (int64_t e = 0; e < E; e++) out[e] = 0.0f;
   for (int64_t j = b->first[i]; j < b->end[i]; j++) {
-    const double s = exact_score(b, i, j), p = exp(s - most);
+    const double s = exact_score(b, i, j, q), p = exp(s - most);
     if (s == -INFINITY) continue;
     total += p;
     kernels_of(b)->load[call->v.type](b->row, cpu_row_at(&call->v, b->batch, b->group, j), E);
     for (int64_t e = 0; e < E; e++) out[e] = (float)((double)out[e] + p * (double)b->row[e]);
   }
-  for (int64_t e = 0; e < E && most != -INFINITY; e++) out[e] = (float)((double)out[e] / total);
+  for (int64_t e = 0; e < E && most != -INFINITY; e++)
+    out[e] = (float)((double)out[e] / total * (double)call->out_scale);
   *out_lse = most == -INFINITY ? -INFINITY : (float)(most + log(total));
 }

@@ -71,24 +71,40 @@ void cpu_panels_turn(const cpu_kernels *kernels, const cpu_lines *m, int64_t fro
   }
 }
 
+void cpu_panels_product(const cpu_kernels *kernels, const cpu_product *p) {
+  const int64_t tokens = kernels->tokens, panels = p->columns / 16;
+  const int64_t most = p->count <= tokens ? kernels->panels[p->count] : kernels->panels_many;
+  for (int64_t at = 0; at < panels;) {
+    int64_t some = most;
+    while (some > panels - at) some /= 2;
+    for (int64_t r = 0; r < p->count; r += tokens) {
+      const cpu_tile one = {.x = (const uint8_t *)p->x + r * CPU_X_LD * p->x_size,
+                            .w = (const uint8_t *)p->panels + at * p->step,
+                            .w_step = p->step,
+                            .c = p->c + r * p->ldc + at * 16,
+                            .ldc = p->ldc,
+                            .k = p->depth,
+                            .tokens = (int32_t)(p->count - r < tokens ? p->count - r : tokens),
+                            .panels = (int32_t)some,
+                            .add = p->add};
+      p->tile(&one);
+    }
+    at += some;
+  }
+}
+
 void cpu_panels_multiply(const cpu_kernels *kernels, const float *x, const float *panels, int64_t depth,
                          int64_t columns, float *c, int64_t ldc, int64_t count, int32_t add) {
-  const int64_t tokens = kernels->tokens, most = count <= tokens ? kernels->panels[count] : 1;
-  for (int64_t p = 0; p < columns / 16;) {
-    int64_t some = most;
-    while (some > columns / 16 - p) some /= 2;
-    for (int64_t r = 0; r < count; r += tokens) {
-      const cpu_tile one = {.x = x + r * CPU_X_LD,
-                            .w = panels + p * depth * 16,
-                            .w_step = depth * 16 * (int64_t)sizeof *panels,
-                            .c = c + r * ldc + p * 16,
-                            .ldc = ldc,
-                            .k = depth,
-                            .tokens = (int32_t)(count - r < tokens ? count - r : tokens),
-                            .panels = (int32_t)some,
-                            .add = add};
-      kernels->tile[0](&one);
-    }
-    p += some;
-  }
+  const cpu_product p = {.tile = kernels->tile[0],
+                         .x = x,
+                         .x_size = (int64_t)sizeof *x,
+                         .panels = panels,
+                         .step = depth * 16 * (int64_t)sizeof *panels,
+                         .depth = depth,
+                         .columns = columns,
+                         .c = c,
+                         .ldc = ldc,
+                         .count = count,
+                         .add = add};
+  cpu_panels_product(kernels, &p);
 }

@@ -12,7 +12,7 @@
 /* A matrix in memory; strides in elements. */
 typedef struct cpu_lines {
   const uint8_t *data;
-  uint32_t type; /* cpu_type_index */
+  uint32_t type; /* cpu_wide_index */
   uint32_t size;
   int64_t row, column;
 } cpu_lines;
@@ -34,6 +34,20 @@ void cpu_panels_copy(const cpu_kernels *kernels, const cpu_lines *m, int64_t fro
 /* The same of m turned: a column of the product is a row of m. `room`: 16 rows of `depth` rounded up. */
 void cpu_panels_turn(const cpu_kernels *kernels, const cpu_lines *m, int64_t from, int64_t depth,
                      int64_t first, int64_t columns, float *room, float *out);
+/* c[count][ldc] (+)= x[count][CPU_X_LD] times panels of 16 columns, `step` bytes apart, by `tile`:
+ * kernels->tile[0], or `dot`, whose x and panels are bf16. */
+typedef struct cpu_product {
+  cpu_tile_fn tile;
+  const void *x;
+  int64_t x_size; /* bytes of one of its elements */
+  const void *panels;
+  int64_t step;
+  int64_t depth, columns; /* columns: a multiple of 16; depth: up to CPU_K_BLOCK */
+  float *c;
+  int64_t ldc, count;
+  int32_t add;
+} cpu_product;
+void cpu_panels_product(const cpu_kernels *kernels, const cpu_product *p);
 /* c[count][ldc] (+)= x[count][CPU_X_LD] times the panels of `columns` columns, a multiple of 16; depth up to
  * CPU_K_BLOCK. */
 void cpu_panels_multiply(const cpu_kernels *kernels, const float *x, const float *panels, int64_t depth,
