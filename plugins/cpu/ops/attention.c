@@ -44,6 +44,63 @@ static int read_query(const bs_op_query *q, bs_op_answer *answer) {
   return 1;
 }
 
+/* ---- knobs ------------------------------------------------------------------------------------ */
+
+static const bs_knob rows_knob = {
+    .struct_size = sizeof(bs_knob),
+    .name = "rows",
+    .values = "48:384*2",
+    .standard = "auto",
+    .summary =
+        "queries of a block, whose keys are made panels once; auto: up to 192, 96 behind a causal mask, "
+        "and fewer where members would have none",
+};
+static const bs_knob keys_knob = {
+    .struct_size = sizeof(bs_knob),
+    .name = "keys",
+    .values = "64:256*2",
+    .standard = "auto",
+    .summary = "keys of a tile; auto: 128",
+};
+static const bs_knob split_knob = {
+    .struct_size = sizeof(bs_knob),
+    .name = "split",
+    .values = "1:64*2",
+    .standard = "auto",
+    .summary = "parts of the keys of up to 8 queries at most; auto: one a member that would have none",
+};
+static const bs_knob exp_knob = {
+    .struct_size = sizeof(bs_knob),
+    .name = "exp",
+    .values = "exact,fast",
+    .standard = "auto",
+    .summary =
+        "powers within 2 ulp, or within 1.1e-4 of their value; auto: fast where they are rounded to bf16",
+};
+static const bs_knob *const knobs[] = {&rows_knob, &keys_knob, &split_knob, &exp_knob};
+
+static void read_knobs(const bs_op_query *q, cpu_attention *plan) {
+  char word[8];
+  plan->rows = bs_knob_int(q->knobs, "rows", 0);
+  plan->keys = bs_knob_int(q->knobs, "keys", CPU_ATTEND_KEYS);
+  plan->split = bs_knob_int(q->knobs, "split", 0);
+  plan->fast = plan->pairs;
+  if (bs_knob_find(q->knobs, "exp", word, sizeof word)) plan->fast = strcmp(word, "fast") == 0;
+}
+
+/* What "auto" is for the query that the plan was made for. */
+static int32_t echo(const void *opaque, bs_op_echo *out_echo) {
+  const cpu_attention *plan = opaque;
+  bs_op_echo mine;
+  bs_echo_begin(&mine);
+  bs_echo_int(&mine, "rows", plan->rows_asked);
+  bs_echo_int(&mine, "keys", plan->keys);
+  bs_echo_int(&mine, "split", plan->split_asked);
+  bs_echo_word(&mine, "exp", plan->fast ? "fast" : "exact");
+  bs_out_copy(out_echo, &mine, sizeof mine);
+  return BS_OK;
+}
+
 /* What a query asks for, as a plan without its team. */
 static void read_plan(const cpu_state *state, const bs_op_query *q, cpu_attention *plan) {
   const int bf16 = q->args[CPU_Q]->dtype == BS_BF16 && q->args[CPU_K]->dtype == BS_BF16 &&
@@ -57,10 +114,7 @@ static void read_plan(const cpu_state *state, const bs_op_query *q, cpu_attentio
   plan->D = q->args[CPU_Q]->dims[3];
   plan->E = q->args[CPU_V]->dims[3];
   plan->pairs = bf16 && state->kernels.dot != NULL && q->accumulate != BS_ACC_F32;
-  plan->fast = plan->pairs;
-  plan->rows = 0;
-  plan->keys = CPU_ATTEND_KEYS;
-  plan->split = 0;
+  read_knobs(q, plan);
 }
 
 /* Floats of each piece of a member's scratch, in their order (place_scratch). */
@@ -104,6 +158,24 @@ static int64_t part_floats(const cpu_attention *plan) {
   return CPU_ATTEND_FEW * (cpu_up16(plan->E) + 1 + CPU_ATTEND_LANES);
 }
 
+/* Queries of a block: as the plan says, or as few that every member has a block. Behind a causal mask keys
+ * are left out by whole blocks and tiles: smaller ones leave out more. */
+static int64_t rows_of_block(const cpu_attention *plan, int64_t groups, int64_t rows) {
+  if (plan->rows != 0) return plan->rows;
+  int64_t each = plan->causal != BS_CAUSAL_NONE ? CPU_ATTEND_ROWS / 2 : CPU_ATTEND_ROWS;
+  while (each > CPU_ATTEND_LEAST && groups * ((rows + each - 1) / each) < plan->width) each /= 2;
+  return each;
+}
+
+/* Parts of the T keys of few queries, which are one block a group. */
+static int64_t parts_of_keys(const cpu_attention *plan, int64_t groups, int64_t rows, int64_t T) {
+  if (rows > CPU_ATTEND_FEW || groups >= plan->width || groups < 1) return 1;
+  const int64_t by_width = plan->width / groups, by_keys = T / CPU_ATTEND_SPLIT;
+  int64_t parts = by_width < by_keys ? by_width : by_keys;
+  if (plan->split != 0 && plan->split < parts) parts = plan->split;
+  return parts < 1 ? 1 : parts;
+}
+
 static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *q, void *packed, void **out_plan,
                        bs_error *err) {
   int64_t floats[PIECES];
@@ -117,6 +189,10 @@ static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *q, 
   plan->member_bytes = pieces_of(plan, floats);
   plan->width = cpu_workspace_members(q, plan->member_bytes, exec->width);
   if (plan->width == 0) plan->width = 1;
+  const int64_t *k = q->args[CPU_K]->dims, groups = q->args[CPU_Q]->dims[0] * k[1];
+  const int64_t rows = k[1] > 0 ? q->args[CPU_Q]->dims[1] / k[1] * q->args[CPU_Q]->dims[2] : 0;
+  plan->rows_asked = rows_of_block(plan, groups, rows);
+  plan->split_asked = plan->split != 0 ? plan->split : parts_of_keys(plan, groups, rows, k[2]);
   rc = cpu_reserve(exec, (plan->member_bytes + (uint64_t)part_floats(plan) * sizeof(float)) * plan->width,
                    err);
   if (rc != BS_OK)
@@ -150,27 +226,6 @@ static void read_scales(const cpu_attention *plan, const bs_tensor *descale, cpu
   call->by = (float)(call->finish ? LOG2E : LOG2E * fabs(call->scale));
 }
 
-/* Queries of a block: as the plan says, or as few that every member has a block. Behind a causal mask keys
- * are left out by whole blocks and tiles: smaller ones leave out more. */
-static void cut_rows(const cpu_attention *plan, cpu_attend *call) {
-  call->each = plan->rows != 0                  ? plan->rows
-               : plan->causal != BS_CAUSAL_NONE ? CPU_ATTEND_ROWS / 2
-                                                : CPU_ATTEND_ROWS;
-  while (plan->rows == 0 && call->each > CPU_ATTEND_LEAST &&
-         call->B * call->G * ((call->rows + call->each - 1) / call->each) < plan->width)
-    call->each /= 2;
-  call->blocks = (call->rows + call->each - 1) / call->each;
-}
-
-static void cut_keys(const cpu_attention *plan, cpu_attend *call) {
-  const int64_t items = call->B * call->G * call->blocks;
-  if (call->alone || call->rows > CPU_ATTEND_FEW || items >= plan->width) return;
-  const int64_t by_width = plan->width / items, by_keys = call->T / CPU_ATTEND_SPLIT;
-  call->splits = by_width < by_keys ? by_width : by_keys;
-  if (plan->split != 0 && plan->split < call->splits) call->splits = plan->split;
-  if (call->splits < 1) call->splits = 1;
-}
-
 static void read_call(const cpu_attention *plan, bs_tensor *const *args, cpu_attend *call) {
   const int64_t *q = args[CPU_Q]->dims, *k = args[CPU_K]->dims;
   *call = (cpu_attend){.plan = plan, .B = q[0], .H = q[1], .G = k[1], .S = q[2], .T = k[2], .splits = 1};
@@ -193,8 +248,9 @@ static void read_call(const cpu_attention *plan, bs_tensor *const *args, cpu_att
   call->rows = call->repeat * call->S;
   call->alone = (double)(call->B * call->H * call->S) * (double)call->T * (double)(plan->D + plan->E) <
                 CPU_ATTEND_ALONE;
-  cut_rows(plan, call);
-  cut_keys(plan, call);
+  call->each = rows_of_block(plan, call->B * call->G, call->rows);
+  call->blocks = (call->rows + call->each - 1) / call->each;
+  if (!call->alone) call->splits = parts_of_keys(plan, call->B * call->G, call->rows, call->T);
 }
 
 /* The keys that row i sees by its position, its windows and the length. */
@@ -409,4 +465,7 @@ const bs_op_impl cpu_attention_op = {
     .prepare = prepare,
     .run = run,
     .plan_free = plan_free,
+    .n_knobs = sizeof knobs / sizeof knobs[0],
+    .knobs = knobs,
+    .echo = echo,
 };

@@ -32,7 +32,8 @@ typedef struct cpu_attention {
   int64_t causal, left, right; /* as attrs */
   int64_t D, E;
   int64_t rows, keys, split; /* of a block, of a tile, parts of the keys; rows and split 0: by the call */
-  uint64_t member_bytes;     /* of scratch */
+  int64_t rows_asked, split_asked; /* of the query's own dims: what the plan reports */
+  uint64_t member_bytes;           /* of scratch */
 } cpu_attention;
 
 /* A 4-D tensor: element strides of batch, head, row; columns are adjacent. data NULL: absent. */
