@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * schema_product.c - the core ops contract and attention: products of two activations. Used by
+ * schema_product.c - the core ops contract, attention and attention_dx: products of activations. Used by
  * schema_table.c. */
 #include <math.h>
 
@@ -134,4 +134,36 @@ void bs_op_link_attention(const bs_op_query *q, bs_op_links *links) {
   links->nterms = 2;
   links->terms[0] = (bs_op_term){2, 0, 1, 2}; /* as if nothing were masked */
   links->terms[1] = (bs_op_term){2, 6, 1, 2};
+}
+
+/* ---- attention_dx: attention's, without descale; then dY, dQ, dK, dV ------------------------- */
+
+static int32_t check_as(const bs_op_query *q, uint32_t i, uint32_t of, bs_error *err) {
+  if (!bs_dtype_is_float(q->args[i]->dtype))
+    return bs_op_refuse(err, "BS-OP-DTYPE", q->op, "arg %u is %s: gradients are floats", i,
+                        bs_dtype_name(q->args[i]->dtype));
+  return bs_op_check_dims(q, i, of, 0, err);
+}
+
+int32_t bs_op_check_attention_dx(const bs_op_query *q, bs_error *err) {
+  bs_op_query forward = *q;
+  forward.nargs = 8;
+  if (q->args[5] != NULL)
+    return bs_op_refuse(err, "BS-OP-ARITY", q->op, "arg 5, descale, has no gradient: none may be given");
+  int32_t rc = bs_op_check_attention(&forward, err);
+  if (rc == BS_OK) rc = check_as(q, 8, 6, err);
+  for (uint32_t i = 0; i < 3 && rc == BS_OK; i++) rc = check_as(q, 9 + i, i, err);
+  return rc;
+}
+
+void bs_op_link_attention_dx(const bs_op_query *q, bs_op_links *links) {
+  bs_op_link_attention(q, links);
+  bs_op_link(q, links, 8, 0, 0, 0);
+  bs_op_link(q, links, 8, 2, 0, 2);
+  for (uint32_t i = 0; i < 3; i++) {
+    bs_op_link(q, links, 9 + i, 0, 0, 0);
+    bs_op_link(q, links, 9 + i, 2, i == 0 ? 0 : 1, 2);
+  }
+  links->terms[0] = (bs_op_term){6, 0, 1, 2}; /* scores, dQ and dK, as if nothing were masked */
+  links->terms[1] = (bs_op_term){4, 8, 1, 2}; /* dP and dV */
 }

@@ -43,7 +43,7 @@ int32_t cpu_kernels_choose(const cpu_isa *isa, const char *wanted, cpu_kernels *
 /* device.c */
 /* Where each is written, for `bsrun plugins inspect`. */
 extern const bs_src_loc cpu_activate_dx_at, cpu_activate_op_at, cpu_adamw_update_at, cpu_attention_op_at,
-    cpu_contract_op_at, cpu_reduce_op_at, cpu_take_op_at, cpu_backend_at, cpu_convert_at,
+    cpu_attention_dx_at, cpu_contract_op_at, cpu_reduce_op_at, cpu_take_op_at, cpu_backend_at, cpu_convert_at,
     cpu_dequantize_product_at, cpu_dequantize_sum_at, cpu_expand24_at, cpu_gather_columns_at, cpu_map_at,
     cpu_normalize_at, cpu_matmul24_at, cpu_matmul24_dw_at, cpu_matmul24_dx_at, cpu_matmul24_update_at,
     cpu_matmul_bytes_at, cpu_matmul_dw_at, cpu_matmul_dx_at, cpu_matmul_packed_at, cpu_matmul_update_at,
@@ -74,6 +74,7 @@ extern const bs_op_impl cpu_scaled_matmul;
 extern const bs_op_impl cpu_matmul_bytes;
 extern const bs_op_impl cpu_tree_sum;
 extern const bs_op_impl cpu_attention_op;
+extern const bs_op_impl cpu_attention_dx;
 extern const bs_op_impl cpu_contract_op;
 extern const bs_op_impl cpu_reduce_op;
 extern const bs_op_impl cpu_take_op;

@@ -76,6 +76,7 @@ static int32_t register_all(cpu_state *state, bs_plugin_self *self, bs_error *er
       {BS_KIND_OP, &cpu_matmul_bytes, &cpu_matmul_bytes_at},
       {BS_KIND_OP, &cpu_scaled_matmul, &cpu_scaled_matmul_at},
       {BS_KIND_OP, &cpu_attention_op, &cpu_attention_op_at},
+      {BS_KIND_OP, &cpu_attention_dx, &cpu_attention_dx_at},
       {BS_KIND_OP, &cpu_contract_op, &cpu_contract_op_at},
       {BS_KIND_OP, &cpu_reduce_op, &cpu_reduce_op_at},
       {BS_KIND_OP, &cpu_take_op, &cpu_take_op_at},
@@ -129,7 +130,8 @@ BS_PLUGIN_DEFINE(
     "op:matmul_dx@cpu\nop:matmul_dw@cpu\nop:matmul_update@cpu\n"
     "op:sgd_update@cpu\nop:adamw_update@cpu\nop:activate_dx@cpu\n"
     "op:quantize_groups@cpu\nop:dequantize_sum@cpu\nop:dequantize_product@cpu\n"
-    "op:scaled_matmul@cpu\nop:attention@cpu\nop:contract@cpu\nop:reduce@cpu\nop:take@cpu\n"
+    "op:scaled_matmul@cpu\nop:attention@cpu\nop:attention_dx@cpu\nop:contract@cpu\nop:reduce@cpu\nop:take@"
+    "cpu\n"
     "op:tree_sum@cpu\n"
     "op:matmul24@cpu\nop:matmul24_dx@cpu\nop:matmul24_dw@cpu\nop:matmul24_update@cpu\nop:expand24@cpu\n"
     "op:map@cpu\nop:normalize@cpu\n",

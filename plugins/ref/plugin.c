@@ -36,6 +36,7 @@ static int32_t activate(const bs_host *host, bs_plugin_self *self, void **out_st
       {BS_KIND_OP, &ref_map, &ref_map_at},
       {BS_KIND_OP, &ref_normalize, &ref_normalize_at},
       {BS_KIND_OP, &ref_attention, &ref_attention_at},
+      {BS_KIND_OP, &ref_attention_dx, &ref_attention_dx_at},
       {BS_KIND_OP, &ref_contract, &ref_contract_at},
       {BS_KIND_OP, &ref_reduce, &ref_reduce_at},
       {BS_KIND_OP, &ref_take, &ref_take_at},
@@ -76,6 +77,6 @@ BS_PLUGIN_DEFINE("ref", BS_PLUGIN_VERSION, "portable C: the meaning of every op,
                  "op:sgd_update@ref\nop:adamw_update@ref\nop:activate_dx@ref\n"
                  "op:quantize_groups@ref\nop:dequantize_sum@ref\n"
                  "op:dequantize_product@ref\nop:scaled_matmul@ref\nop:loss_gradient@ref\n"
-                 "op:tree_sum@ref\nop:map@ref\nop:normalize@ref\nop:attention@ref\n"
+                 "op:tree_sum@ref\nop:map@ref\nop:normalize@ref\nop:attention@ref\nop:attention_dx@ref\n"
                  "op:contract@ref\nop:reduce@ref\nop:take@ref\nop:put@ref\nop:topk@ref\n",
                  activate, deactivate)

@@ -29,6 +29,7 @@ static const char *const names[] = {
     "map",
     "normalize",
     "attention",
+    "attention_dx",
     "contract",
     "reduce",
     "take",

@@ -63,17 +63,18 @@ static int32_t deactivate(void *state, bs_error *err) {
   return BS_OK;
 }
 
-BS_PLUGIN_DEFINE("sim", BS_PLUGIN_VERSION, "virtual devices and ranks: how long a layer would take",
-                 1u << BS_KIND_BACKEND | 1u << BS_KIND_COMM | 1u << BS_KIND_OP | 1u << BS_KIND_TOPOLOGY,
-                 "backend:sim\ncomm:sim\nbackend:virtual:\n"
-                 "topology:ring\ntopology:torus2d\ntopology:fullmesh\ntopology:nvswitch\ntopology:fat_tree\n"
-                 "topology:hier\n"
-                 "op:matmul@sim\nop:matmul_dx@sim\nop:matmul_dw@sim\nop:matmul_update@sim\n"
-                 "op:matmul24@sim\nop:matmul24_dx@sim\nop:matmul24_dw@sim\nop:matmul24_update@sim\n"
-                 "op:expand24@sim\nop:sgd_update@sim\nop:adamw_update@sim\nop:gather_columns@sim\n"
-                 "op:scatter_columns@sim\nop:convert@sim\nop:activate@sim\nop:activate_dx@sim\n"
-                 "op:quantize_groups@sim\nop:dequantize_sum@sim\nop:dequantize_product@sim\n"
-                 "op:scaled_matmul@sim\nop:loss_gradient@sim\nop:tree_sum@sim\nop:map@sim\n"
-                 "op:normalize@sim\nop:attention@sim\nop:contract@sim\nop:reduce@sim\nop:take@sim\n"
-                 "op:put@sim\nop:topk@sim\n",
-                 activate, deactivate)
+BS_PLUGIN_DEFINE(
+    "sim", BS_PLUGIN_VERSION, "virtual devices and ranks: how long a layer would take",
+    1u << BS_KIND_BACKEND | 1u << BS_KIND_COMM | 1u << BS_KIND_OP | 1u << BS_KIND_TOPOLOGY,
+    "backend:sim\ncomm:sim\nbackend:virtual:\n"
+    "topology:ring\ntopology:torus2d\ntopology:fullmesh\ntopology:nvswitch\ntopology:fat_tree\n"
+    "topology:hier\n"
+    "op:matmul@sim\nop:matmul_dx@sim\nop:matmul_dw@sim\nop:matmul_update@sim\n"
+    "op:matmul24@sim\nop:matmul24_dx@sim\nop:matmul24_dw@sim\nop:matmul24_update@sim\n"
+    "op:expand24@sim\nop:sgd_update@sim\nop:adamw_update@sim\nop:gather_columns@sim\n"
+    "op:scatter_columns@sim\nop:convert@sim\nop:activate@sim\nop:activate_dx@sim\n"
+    "op:quantize_groups@sim\nop:dequantize_sum@sim\nop:dequantize_product@sim\n"
+    "op:scaled_matmul@sim\nop:loss_gradient@sim\nop:tree_sum@sim\nop:map@sim\n"
+    "op:normalize@sim\nop:attention@sim\nop:attention_dx@sim\nop:contract@sim\nop:reduce@sim\nop:take@sim\n"
+    "op:put@sim\nop:topk@sim\n",
+    activate, deactivate)

@@ -12,7 +12,7 @@
 #include "core/base/error.h"
 #include "tests/marks.h"
 
-enum { CX_MAX_THINGS = 32, CX_MAX_WIDTH = 8 };
+enum { CX_MAX_THINGS = 48, CX_MAX_WIDTH = 8 };
 
 typedef struct cx {
   bs_host host;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * graph.h - the ops of graphs (map, normalize, attention, contract, reduce, take, put, topk) as the kit asks
- * and judges them: tensors of any rank, any strides, broadcasts. graph.c has what they share, graph_OP.c what
- * one of them is: how a query is drawn, and what its outputs must be. */
+ * graph.h - the ops of graphs (map, normalize, attention, attention_dx, contract, reduce, take, put, topk) as
+ * the kit asks and judges them: tensors of any rank, any strides, broadcasts. graph.c has what they share,
+ * graph_OP.c what one of them is: how a query is drawn, and what its outputs must be. */
 #ifndef BS_TESTS_KIT_GRAPH_H
 #define BS_TESTS_KIT_GRAPH_H
 #include "tests/kit/op.h"
@@ -22,8 +22,8 @@ typedef struct kit_graph_op {
   /* Way `way` of in_places: the output is to be the input. */
   void (*in_place)(const kit_data *d, uint32_t way, uint32_t *out_output, uint32_t *out_input);
 } kit_graph_op;
-extern const kit_graph_op kit_graph_map, kit_graph_normalize, kit_graph_attention, kit_graph_contract,
-    kit_graph_reduce, kit_graph_take, kit_graph_put, kit_graph_topk;
+extern const kit_graph_op kit_graph_map, kit_graph_normalize, kit_graph_attention, kit_graph_attention_dx,
+    kit_graph_contract, kit_graph_reduce, kit_graph_take, kit_graph_put, kit_graph_topk;
 /* NULL: the op is none of graphs. */
 const kit_graph_op *kit_graph_find(const char *op);
 

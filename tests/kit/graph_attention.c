@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * graph_attention.c - attention as the kit asks and judges it: scores, masks and sums in long double, and
- * what errors in the scores of the answer's class do to the output. Keys behind kv_len hold NaN, which may
- * not be read. */
+ * graph_attention.c - attention and its gradients as the kit asks and judges them: scores, masks and sums in
+ * long double, and what errors in the scores of the answer's class do to the output. Keys behind kv_len hold
+ * NaN, which may not be read. */
 #include <math.h>
 
 #include "tests/kit/graph.h"
 
-enum { Q, K, V, MASK, LENGTHS, DESCALE, Y, LSE };
+enum { Q, K, V, MASK, LENGTHS, DESCALE, Y, LSE, DY, DQ, DK, DV };
 
 static void fill_mask(kit_data *d) {
   kit_tensor *m = &d->a[MASK];
@@ -60,11 +60,8 @@ static int64_t eights(kit_data *d, int64_t width) {
   return (width / 8 + 1) * 8;
 }
 
-static void make(kit_data *d, uint64_t *seed) {
-  if (d->shape.plain) {
-    make_plain(d);
-    return;
-  }
+/* Of both ops: what attention reads, Y and LSE, attributes. */
+static void make_common(kit_data *d, uint64_t *seed, int backward) {
   static const int64_t groups[] = {1, 1, 2, 3}, times[] = {1, 1, 2, 4};
   const kit_shape *s = &d->shape;
   const int one = s->B == 1 && s->N > 1000; /* a step of decoding with a long cache */
@@ -93,13 +90,13 @@ static void make(kit_data *d, uint64_t *seed) {
     kit_graph_arg(d, LENGTHS, BS_I32, 1, &batch, 0);
     fill_lengths(d);
   }
-  if (is_f8) {
+  if (is_f8 && !backward) {
     kit_graph_arg(d, DESCALE, BS_F32, 1, three, 0);
     for (int64_t i = 0; i < 3; i++) kit_set_at(&d->a[DESCALE], i, 0.5 + 0.25 * (double)i);
   }
   kit_graph_arg(d, Y, s->y, 4, y, 0);
   d->outs = 1u << Y;
-  if (kit_below(seed, 2) == 0) {
+  if (kit_below(seed, 2) == 0 || backward) {
     kit_graph_arg(d, LSE, BS_F32, 3, y, 0);
     d->outs |= 1u << LSE;
   }
@@ -112,8 +109,16 @@ static void make(kit_data *d, uint64_t *seed) {
   if (kit_below(seed, 4) == 0) d->query.numbers[1] = 1.5;
 }
 
+static void make(kit_data *d, uint64_t *seed) {
+  if (d->shape.plain)
+    make_plain(d);
+  else
+    make_common(d, seed, 0);
+}
+
 typedef struct seen {
-  long double score, error; /* absolute */
+  long double score, error;       /* absolute */
+  long double slope, slope_error; /* of the softcap */
 } seen;
 
 static double by(const kit_data *d, int64_t i) {
@@ -138,7 +143,7 @@ static seen score(const kit_data *d, uint32_t tolerance, const int64_t *at, int6
   const double scale = d->query.numbers[0] * by(d, 0) * by(d, 1);
   int64_t q[4] = {at[0], at[1], at[2], 0}, k[4] = {at[0], group, j, 0};
   const int64_t m[4] = {at[0], at[1], at[2], j};
-  seen r = {-INFINITY, 0};
+  seen r = {-INFINITY, 0, 1, 0};
   long double size = 0;
   if (!sees(d, at, j)) return r;
   const double mask = d->a[MASK].block != NULL ? kit_graph_value(&d->a[MASK], 4, m) : 0.0;
@@ -154,7 +159,10 @@ static seen score(const kit_data *d, uint32_t tolerance, const int64_t *at, int6
   r.score *= scale;
   r.error = kit_slack(d, tolerance, D + 2, (double)(size * fabs(scale))) + 2 * u * fabsl(r.score);
   if (cap > 0) {
-    r.score = cap * tanhl(r.score / cap);
+    const long double t = tanhl(r.score / cap);
+    r.slope = 1 - t * t;
+    r.slope_error = 2 * fabsl(t) * (r.error / cap + 6 * u) + 4 * u;
+    r.score = cap * t;
     r.error += 6 * u * fabsl(r.score);
   }
   if (!is_bool) {
@@ -216,3 +224,143 @@ static void judge(const kit_data *d, uint32_t tolerance, int special) {
 }
 
 const kit_graph_op kit_graph_attention = {"attention", 1, 0, 0, 1, make, judge, NULL};
+
+/* ---- gradients -------------------------------------------------------------------------------- */
+
+/* Any Y, dY and LSE will do: the op is what it makes of them. Now and then a query that has seen no key. */
+static void make_dx(kit_data *d, uint64_t *seed) {
+  make_common(d, seed, 1);
+  uint64_t own = kit_graph_seed(d, LSE), *drawn = &own;
+  const int64_t *q = d->a[Q].t.dims;
+  for (int64_t i = 0; i < kit_elements(&d->a[LSE]); i++)
+    kit_set_at(&d->a[LSE], i,
+               kit_below(drawn, 9) == 0 ? -INFINITY : 1.0 + (double)kit_below(drawn, 64) / 16.0);
+  kit_graph_fill(d, Y);
+  kit_graph_arg(d, DY, d->shape.y, 4, d->a[Y].t.dims, 0);
+  kit_graph_fill(d, DY);
+  kit_graph_arg(d, DQ, d->shape.x, 4, q, 0);
+  kit_graph_arg(d, DK, d->shape.x, 4, d->a[K].t.dims, 0);
+  kit_graph_arg(d, DV, d->shape.w, 4, d->a[V].t.dims, 0);
+  d->outs = 1u << DQ | 1u << DK | 1u << DV;
+  d->nargs = DV + 1;
+}
+
+/* P and dS of a query beside a key, and what each may be off by. */
+typedef struct weight {
+  long double p, p_error, ds, ds_error;
+} weight;
+
+static weight weigh(const kit_data *d, uint32_t tolerance, const int64_t *at, int64_t j) {
+  const double u = kit_graph_unit(d, tolerance), smallest = u < 0x1p-50 ? 0.0 : 0x1p-126;
+  const int64_t E = d->a[V].t.dims[3], group = at[1] / (d->a[Q].t.dims[1] / d->a[K].t.dims[1]);
+  const double lse = kit_graph_value(&d->a[LSE], 3, at);
+  long double dp = 0, size = 0, delta = 0, delta_size = 0;
+  weight w = {0};
+  if (lse == -INFINITY) return w;
+  const seen s = score(d, tolerance, at, j);
+  if (s.score == -INFINITY) return w;
+  for (int64_t e = 0; e < E; e++) {
+    const int64_t y[4] = {at[0], at[1], at[2], e}, v[4] = {at[0], group, j, e};
+    const long double dy = kit_graph_value(&d->a[DY], 4, y);
+    const long double one = dy * kit_graph_value(&d->a[V], 4, v), two = dy * kit_graph_value(&d->a[Y], 4, y);
+    dp += one;
+    size += fabsl(one);
+    delta += two;
+    delta_size += fabsl(two);
+  }
+  w.p = expl(s.score - lse);
+  w.p_error = w.p * (s.error + (fabsl(s.score) + fabs(lse) + 12) * u) + smallest;
+  const long double g = dp - delta;
+  const long double g_error =
+      kit_slack(d, tolerance, E + 2, (double)(size + delta_size)) + 4 * u * (fabsl(dp) + fabsl(delta));
+  w.ds = w.p * g * s.slope;
+  w.ds_error = w.p_error * fabsl(g) * s.slope + w.p * g_error * s.slope + w.p * fabsl(g) * s.slope_error +
+               6 * u * fabsl(w.ds) + smallest;
+  return w;
+}
+
+/* A sum of weights times rows of `arg`, an element of the output `out`. */
+typedef struct sum {
+  long double value, size, error;
+  int64_t terms;
+} sum;
+
+static void add(sum *s, long double w, long double w_error, double by) {
+  s->value += w * by;
+  s->size += fabsl(w * by);
+  s->error += w_error * fabs(by);
+  s->terms++;
+}
+
+static void check_sum(const kit_data *d, uint32_t tolerance, uint32_t out, const int64_t *at, const sum *s,
+                      double scale, int special) {
+  const double u = kit_graph_unit(d, tolerance), value = (double)s->value * scale;
+  const double slack = kit_slack(d, tolerance, s->terms + 2, (double)s->size) + (double)s->error;
+  kit_graph_check(d, out, kit_graph_number(&d->a[out], 4, at), value,
+                  slack * fabs(scale) + 4 * u * fabs(value) + 0x1p-126, special);
+}
+
+/* Weights of all pairs of a head: [S][T]. */
+static void weigh_head(const kit_data *d, uint32_t tolerance, int64_t b, int64_t h, weight *w) {
+  const int64_t S = d->a[Q].t.dims[2], T = d->a[K].t.dims[2];
+  for (int64_t i = 0; i < S * T; i++) {
+    const int64_t at[4] = {b, h, i / T, 0};
+    w[i] = weigh(d, tolerance, at, i % T);
+  }
+}
+
+static void judge_queries(const kit_data *d, uint32_t tolerance, int special, int64_t b, int64_t h,
+                          const weight *w) {
+  const int64_t S = d->a[Q].t.dims[2], T = d->a[K].t.dims[2], D = d->a[Q].t.dims[3];
+  const int64_t group = h / (d->a[Q].t.dims[1] / d->a[K].t.dims[1]);
+  for (int64_t n = 0; n < S * D; n++) {
+    const int64_t at[4] = {b, h, n / D, n % D};
+    sum s = {0};
+    for (int64_t j = 0; j < T; j++) {
+      const weight *one = &w[at[2] * T + j];
+      const int64_t k[4] = {b, group, j, at[3]};
+      if (one->p != 0 || one->p_error != 0) add(&s, one->ds, one->ds_error, kit_graph_value(&d->a[K], 4, k));
+    }
+    check_sum(d, tolerance, DQ, at, &s, d->query.numbers[0], special);
+  }
+}
+
+/* dK by dS and Q, dV by P and dY; w: weights of the group's heads. */
+static void judge_keys(const kit_data *d, uint32_t tolerance, int special, int64_t b, int64_t g, uint32_t out,
+                       const weight *w) {
+  const int64_t S = d->a[Q].t.dims[2], T = d->a[K].t.dims[2], repeat = d->a[Q].t.dims[1] / d->a[K].t.dims[1];
+  const int64_t width = d->a[out].t.dims[3];
+  for (int64_t n = 0; n < T * width; n++) {
+    const int64_t at[4] = {b, g, n / width, n % width};
+    sum s = {0};
+    for (int64_t i = 0; i < repeat * S; i++) {
+      const weight *one = &w[i * T + at[2]];
+      const int64_t row[4] = {b, g * repeat + i / S, i % S, at[3]};
+      if (one->p == 0 && one->p_error == 0) continue;
+      if (out == DK)
+        add(&s, one->ds, one->ds_error, kit_graph_value(&d->a[Q], 4, row));
+      else
+        add(&s, one->p, one->p_error, kit_graph_value(&d->a[DY], 4, row));
+    }
+    check_sum(d, tolerance, out, at, &s, out == DK ? d->query.numbers[0] : 1.0, special);
+  }
+}
+
+static void judge_dx(const kit_data *d, uint32_t tolerance, int special) {
+  const int64_t *q = d->a[Q].t.dims, G = d->a[K].t.dims[1], T = d->a[K].t.dims[2];
+  const int64_t repeat = G > 0 ? q[1] / G : 0;
+  weight *w = calloc((size_t)(repeat * q[2] * T) + 1, sizeof *w);
+  kit_assert(w != NULL, "no memory");
+  for (int64_t n = 0; n < q[0] * G; n++) {
+    const int64_t b = n / G, g = n % G;
+    for (int64_t h = 0; h < repeat; h++) {
+      weigh_head(d, tolerance, b, g * repeat + h, w + h * q[2] * T);
+      judge_queries(d, tolerance, special, b, g * repeat + h, w + h * q[2] * T);
+    }
+    judge_keys(d, tolerance, special, b, g, DK, w);
+    judge_keys(d, tolerance, special, b, g, DV, w);
+  }
+  free(w);
+}
+
+const kit_graph_op kit_graph_attention_dx = {"attention_dx", 1, 0, 0, 1, make_dx, judge_dx, NULL};

@@ -8,7 +8,8 @@
 #include "tests/run_tests.h"
 
 static const char *const sets[] = {"isa=portable", "isa=avx2"};
-static const char *const ops[] = {"map", "normalize", "attention", "contract", "reduce", "take"};
+static const char *const ops[] = {"map",      "normalize", "attention", "attention_dx",
+                                  "contract", "reduce",    "take"};
 static const char *const checks[] = {"values.float", "special"};
 
 /* Passes; 0: the processor lacks the set. */

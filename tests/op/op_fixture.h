@@ -15,7 +15,7 @@
 
 const bs_plugin_desc *bs_plugin_query_static_ref(uint32_t host_abi, uint32_t reserved);
 
-enum { FX_MAX_THINGS = 32, FX_MAX_NOTES = 4096 };
+enum { FX_MAX_THINGS = 48, FX_MAX_NOTES = 4096 };
 
 typedef struct fx {
   bs_host host;

@@ -204,16 +204,6 @@ static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *q, 
 
 /* ---- a call ----------------------------------------------------------------------------------- */
 
-static cpu_rows4 rows_of(const bs_tensor *t) {
-  cpu_rows4 r = {.data = NULL};
-  if (t == NULL) return r;
-  r.data = t->data;
-  r.type = t->dtype == BS_BOOL ? CPU_BOOL : (uint32_t)cpu_wide_index(t->dtype);
-  r.size = BS_DTYPE_BYTES(t->dtype);
-  for (uint32_t i = 0; i < 4; i++) r.strides[i] = t->dims[i] == 1 ? 0 : t->strides[i];
-  return r;
-}
-
 /* Scores are scaled as powers are made of them, but for what has to see them scaled. */
 static void read_scales(const cpu_attention *plan, const bs_tensor *descale, cpu_attend *call) {
   const float *of = descale != NULL ? descale->data : NULL;
@@ -229,11 +219,11 @@ static void read_scales(const cpu_attention *plan, const bs_tensor *descale, cpu
 static void read_call(const cpu_attention *plan, bs_tensor *const *args, cpu_attend *call) {
   const int64_t *q = args[CPU_Q]->dims, *k = args[CPU_K]->dims;
   *call = (cpu_attend){.plan = plan, .B = q[0], .H = q[1], .G = k[1], .S = q[2], .T = k[2], .splits = 1};
-  call->q = rows_of(args[CPU_Q]);
-  call->k = rows_of(args[CPU_K]);
-  call->v = rows_of(args[CPU_V]);
-  call->mask = rows_of(args[CPU_MASK]);
-  call->y = rows_of(args[CPU_Y]);
+  call->q = cpu_rows4_of(args[CPU_Q]);
+  call->k = cpu_rows4_of(args[CPU_K]);
+  call->v = cpu_rows4_of(args[CPU_V]);
+  call->mask = cpu_rows4_of(args[CPU_MASK]);
+  call->y = cpu_rows4_of(args[CPU_Y]);
   read_scales(plan, args[CPU_DESCALE], call);
   if (args[CPU_LENGTHS] != NULL) {
     call->lengths = args[CPU_LENGTHS]->data;

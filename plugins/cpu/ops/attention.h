@@ -78,6 +78,16 @@ typedef struct cpu_block {
   float *row;     /* 16 rows of Q, K, V or of the mask */
 } cpu_block;
 
+static inline cpu_rows4 cpu_rows4_of(const bs_tensor *t) {
+  cpu_rows4 r = {.data = NULL};
+  if (t == NULL) return r;
+  r.data = t->data;
+  r.type = t->dtype == BS_BOOL ? CPU_BOOL : (uint32_t)cpu_wide_index(t->dtype);
+  r.size = BS_DTYPE_BYTES(t->dtype);
+  for (uint32_t i = 0; i < 4; i++) r.strides[i] = t->dims[i] == 1 ? 0 : t->strides[i];
+  return r;
+}
+
 /* Element (batch, head, row) of a tensor. */
 static inline const uint8_t *cpu_row_at(const cpu_rows4 *t, int64_t batch, int64_t head, int64_t row) {
   return t->data + (batch * t->strides[0] + head * t->strides[1] + row * t->strides[2]) * (int64_t)t->size;
