@@ -49,27 +49,27 @@ static const args_option options[] = {
 static const size_t n_options = sizeof options / sizeof options[0];
 
 static const bs_field fields[] = {
-    {"shape", "SHAPE", BS_FIELD_FOLD, 0},
-    {"dtype", "DTYPE", BS_FIELD_FOLD, 0},
-    {"mask", "MASK", BS_FIELD_FOLD, 0},
+    {"shape", "SHAPE", BS_FIELD_FOLD | BS_FIELD_WORDS, 0},
+    {"dtype", "DTYPE", BS_FIELD_FOLD | BS_FIELD_WORDS, 0},
+    {"mask", "MASK", BS_FIELD_FOLD | BS_FIELD_WORDS, 0},
     {"threads", "THREADS", BS_FIELD_FOLD, 0},
-    {"provider", "PROVIDER", 0, 0},
+    {"provider", "PROVIDER", BS_FIELD_WORDS, 0},
     {"p50_us", "P50 us", BS_FIELD_RIGHT, 4},
-    {"p90_us", "P90 us", BS_FIELD_RIGHT, 4},
-    {"p99_us", "P99 us", BS_FIELD_RIGHT, 4},
-    {"gflops", "GFLOP/s", BS_FIELD_RIGHT, 4},
+    {"p90_us", "P90 us", BS_FIELD_RIGHT | BS_FIELD_SPARE, 4},
+    {"p99_us", "P99 us", BS_FIELD_RIGHT | BS_FIELD_SPARE, 4},
+    {"gflops", "GFLOP/s", BS_FIELD_RIGHT | BS_FIELD_SPARE, 4},
     {"bound_percent", "% OF", BS_FIELD_RIGHT, 3},
-    {"binding", "BOUND", 0, 0},
+    {"binding", "BOUND", BS_FIELD_WORDS, 0},
     {"against", "AGAINST", BS_FIELD_WIDE, 0},
-    {"ratio", "TIMES AS FAST", BS_FIELD_RIGHT, 4},
-    {"interval", "95 %", 0, 0},
+    {"ratio", "TIMES AS FAST", BS_FIELD_RIGHT, 3},
+    {"interval", "95 %", BS_FIELD_WORDS, 0},
     {"ratio_low", "LOW", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
     {"ratio_high", "HIGH", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
-    {"word", "VERDICT", 0, 0},
+    {"word", "VERDICT", BS_FIELD_WORDS, 0},
     {"relative_rmse", "REL RMSE", BS_FIELD_RIGHT, 3},
-    {"predicted_rmse", "PREDICTED", BS_FIELD_RIGHT, 3},
-    {"max_error", "MAX ERROR", BS_FIELD_RIGHT, 3},
-    {"gates", "GATES", 0, 0},
+    {"predicted_rmse", "PREDICTED", BS_FIELD_RIGHT | BS_FIELD_SPARE, 3},
+    {"gates", "GATES", BS_FIELD_WORDS, 0},
+    {"max_error", "MAX ERROR", BS_FIELD_RIGHT | BS_FIELD_WIDE, 3},
     {"p50_us_per_item", "P50 us/item", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
     {"items", "ITEMS", BS_FIELD_RIGHT | BS_FIELD_WIDE, 0},
     {"unit", "UNIT", BS_FIELD_WIDE, 0},
@@ -96,6 +96,10 @@ static const bs_field fields[] = {
     {"failed_stage", "FAILED STAGE", BS_FIELD_WIDE, 0},
     {"cause", "CAUSE", BS_FIELD_WIDE, 0},
     {"unknown_gates", "UNKNOWN GATES", BS_FIELD_RIGHT | BS_FIELD_WIDE, 0},
+    {"gates_failed", "GATES FAILED", BS_FIELD_WIDE, 0},
+    {"gates_skipped", "GATES SKIPPED", BS_FIELD_WIDE, 0},
+    {"gates_unknown", "GATES UNKNOWN", BS_FIELD_WIDE, 0},
+    {"gates_not_reached", "GATES NOT REACHED", BS_FIELD_WIDE, 0},
 };
 
 /* The words of a list with commas, each its own text. */
@@ -253,6 +257,49 @@ static int32_t read_request(request *r, bs_error *err) {
   return rc;
 }
 
+static const char *of_row(const json_t *rows, size_t i, const char *key) {
+  const char *text = json_string_value(json_object_get(json_array_get(rows, i), key));
+  return text != NULL ? text : "";
+}
+
+/* In lines as wide as a table, broken at spaces. */
+static void print_lines(const char *text) {
+  for (const char *rest = text, *indent = ""; *rest != '\0'; indent = "  ") {
+    const size_t room = BS_TABLE_WIDTH - strlen(indent);
+    size_t n = strlen(rest);
+    if (n > room)
+      for (n = room; n > 1 && rest[n] != ' ';) n--;
+    printf("%s%.*s\n", indent, (int)n, rest);
+    rest += n + (rest[n] == ' ');
+  }
+}
+
+/* What GATES does not say, once for all rows that are alike. */
+static void explain_gates(const json_t *rows) {
+  static const char *const of[][2] = {{"gates_failed", "failed"},
+                                      {"gates_unknown", "UNKNOWN, a number is missing"},
+                                      {"gates_skipped", "skipped, nothing to judge"},
+                                      {"gates_not_reached", "not reached"}};
+  enum { KINDS = sizeof of / sizeof of[0] };
+  for (size_t i = 0; i < json_array_size(rows); i++) {
+    int seen = 0, some = 0;
+    for (size_t k = 0; k < i && !seen; k++) {
+      seen = strcmp(of_row(rows, k, "gates"), of_row(rows, i, "gates")) == 0;
+      for (int j = 0; j < KINDS; j++)
+        seen = seen && strcmp(of_row(rows, k, of[j][0]), of_row(rows, i, of[j][0])) == 0;
+    }
+    if (seen || of_row(rows, i, "gates")[0] == '\0') continue;
+    bs_text line = {0};
+    bs_text_printf(&line, "GATES %s:", of_row(rows, i, "gates"));
+    for (int j = 0; j < KINDS; j++)
+      if (of_row(rows, i, of[j][0])[0] != '\0')
+        bs_text_printf(&line, "%s %s (%s)", some++ > 0 ? ";" : "", of[j][1], of_row(rows, i, of[j][0]));
+    bs_text_printf(&line, "%s", some > 0 ? "" : " all");
+    if (!line.failed) print_lines(line.data);
+    bs_text_free(&line);
+  }
+}
+
 static int32_t print(const request *r, const json_t *result, bs_error *err) {
   const json_t *rows = json_object_get(result, "rows"), *runs = json_object_get(result, "runs");
   const int readable =
@@ -260,11 +307,13 @@ static int32_t print(const request *r, const json_t *result, bs_error *err) {
   if (json_array_size(rows) == 0) return BS_OK;
   const int32_t rc = bs_report_print(stdout, r->format, fields, sizeof fields / sizeof fields[0], rows, err);
   if (rc != BS_OK || !readable) return rc;
-  printf(
-      "\nFLOP of the products alone, exact pairs x 2 (D + E), behind a mask those that are seen. TIMES AS "
-      "FAST: the\n"
-      "best other provider's time over this one's, in pairs, with its 95 %% interval. Times are of one "
-      "call.\n");
+  fputs("\n", stdout);
+  explain_gates(rows);
+  fputs(
+      "TIMES AS FAST: the best other provider's time over this one's, in pairs, with its 95 % interval.\n"
+      "FLOP of the products alone, exact pairs x 2 (D + E), behind a mask those that are seen; times of one "
+      "call.\n",
+      stdout);
   for (size_t i = 0; i < json_array_size(runs); i++)
     printf("run: %s\n", json_string_value(json_array_get(runs, i)));
   return BS_OK;
@@ -308,7 +357,8 @@ const bsrun_subverb bench_sdpa = {
     "seen).\n"
     "Each provider goes through build, resource, numeric (5 seeds beside f64), determinism, memory,\n"
     "performance and evidence (configs/gates/sdpa.yaml). A failed stage is kept as a run with its cause and\n"
-    "ends in exit code 6, of performance in 14. The bound is the longest of FMA, exp, bytes and launch, of\n"
+    "ends in exit code 6, of performance in 14; what an implementation does not serve in 5. The bound is the "
+    "longest of FMA, exp, bytes and launch, of\n"
     "peaks that are measured now; more than 100 % of it is an error.\n",
     "  bsrun bench sdpa mission --dtype f32,bf16\n"
     "  bsrun bench sdpa small --provider cpu:online,ref --torch off\n"

@@ -47,6 +47,12 @@ static int32_t judge(const bs_point *point, bs_entrant *e, uint32_t stage, bs_er
 
 /* ---- who takes part ----------------------------------------------------------------------------- */
 
+static void label(bs_entrant *e) {
+  const int told = e->knobs[0] != '\0';
+  snprintf(e->label, sizeof e->label, "%s%s%s%s", e->name[0] != '\0' ? e->name : "(none)", told ? "{" : "",
+           e->knobs, told ? "}" : "");
+}
+
 /* "cpu:online{keys=64;exp=fast}": the provider and its knobs; "": what would be chosen. */
 static void set_provider(bs_entrant *e, const char *text) {
   const char *brace = strchr(text, '{');
@@ -55,6 +61,7 @@ static void set_provider(bs_entrant *e, const char *text) {
            brace != NULL ? brace + 1 : "");
   e->setup.provider = e->name[0] != '\0' ? e->name : NULL;
   e->setup.knobs = e->knobs;
+  label(e);
 }
 
 static bs_entrant *add_entrant(bs_point *point, const char *text) {
@@ -103,8 +110,8 @@ static int32_t examine(bs_point *point, bs_entrant *e, bs_error *err) {
       snprintf(e->name, sizeof e->name, "%s", bs_kernel_arm_provider(e->arm));
     if (rc == BS_OK) rc = judge(point, e, stage, err);
   }
-  if (e->name[0] == '\0') snprintf(e->name, sizeof e->name, "(none)"); /* nobody serves it */
-  e->setup.provider = e->name;
+  e->setup.provider = e->name[0] != '\0' ? e->name : NULL;
+  label(e);
   return rc;
 }
 
@@ -198,15 +205,34 @@ static void free_point(bs_point *point) {
   bs_kernel_seeds_free(&point->seeds);
 }
 
-/* The failure that ends the command: of numbers before one of speed. */
+int32_t bs_entrant_code(const bs_entrant *e) {
+  const char *code = json_string_value(json_object_get(json_object_get(e->record, "build"), "code"));
+  if (code != NULL && (strcmp(code, "UNSUPPORTED") == 0 || strcmp(code, "UNAVAILABLE") == 0))
+    return BS_UNAVAILABLE;
+  return e->failed == BS_STAGE_PERFORMANCE ? BS_PERF : BS_NUMERIC;
+}
+
+/* The failure that ends the command: of numbers first, then what is not served, then of speed. */
 static void first_failure(const bs_point *point, int32_t *inout_code, bs_error *err) {
+  static const int32_t order[] = {BS_OK, BS_PERF, BS_UNAVAILABLE, BS_NUMERIC};
   for (uint32_t i = 0; i < point->n; i++) {
     const bs_entrant *e = &point->of[i];
     if (e->failed < 0) continue;
-    const int32_t code = e->failed == BS_STAGE_PERFORMANCE ? BS_PERF : BS_NUMERIC;
-    if (*inout_code == BS_NUMERIC || *inout_code == code) continue;
-    *inout_code = bs_error_set(err, code, "BS-KERNEL-GATE", "%s on %s: stage %s, %s", e->name, point->text,
-                               bs_rule_stage_names[e->failed], e->cause);
+    const int32_t code = bs_entrant_code(e);
+    int had = 0, is = 0;
+    while (order[had] != *inout_code) had++;
+    while (order[is] != code) is++;
+    if (is <= had) continue;
+    *inout_code = code;
+    if (code == BS_UNAVAILABLE) {
+      const char *why = json_string_value(json_object_get(json_object_get(e->record, "build"), "message"));
+      bs_error_set(err, code, "BS-KERNEL-REFUSED", "%s: %s%s", point->text,
+                   e->name[0] != '\0' ? "" : "nobody serves it: ", why != NULL ? why : e->cause);
+      bs_error_hint(err, "bsrun explain attention says which implementation serves what");
+      continue;
+    }
+    bs_error_set(err, code, "BS-KERNEL-GATE", "%s on %s: stage %s, %s", e->label, point->text,
+                 bs_rule_stage_names[e->failed], e->cause);
     bs_error_hint(err, "the other stages and all numbers stand in the run's folder: bsrun runs show RUN");
   }
 }

@@ -6,8 +6,9 @@
 
 /* One provider, or PyTorch, of one problem. */
 typedef struct bs_entrant {
-  char name[160]; /* "cpu:online", "torch" */
-  char knobs[256];
+  char name[160];  /* "cpu:online", "torch"; "": nobody serves what was not named */
+  char knobs[256]; /* that it is told */
+  char label[420]; /* both, "cpu:online{keys=64}": of rows and records */
   bs_kernel_setup setup;
   bs_kernel_arm *arm;     /* NULL: PyTorch, or none could be had */
   bs_kernel_torch *torch; /* the bench's; NULL: another provider */
@@ -38,6 +39,8 @@ static inline int bs_entrant_runs(const bs_entrant *e) {
   return e->failed < 0 && (e->arm != NULL || e->torch != NULL);
 }
 
+/* Of a failed one: BS_UNAVAILABLE (it does not serve the problem), BS_PERF or BS_NUMERIC. */
+int32_t bs_entrant_code(const bs_entrant *entrant);
 /* bench_time.c: single calls, pairs, and the object `performance` of every record. */
 int32_t bs_point_time(bs_point *point, bs_error *err);
 /* bench_rows.c: the row of a table, and the fields that every record of the point has. */

@@ -61,15 +61,41 @@ static json_int_t gates_in(const bs_entrant *e, const char *state) {
   return n;
 }
 
-/* "11/15 passed" (the others had nothing to judge), "numeric failed"; of PyTorch nothing. */
+/* "11/15 passed", "numeric failed"; of PyTorch nothing. What the others are stands in gates_skipped,
+ * gates_unknown and gates_not_reached. */
 static void gate_words(const bs_point *point, const bs_entrant *e, char *out, size_t size) {
   out[0] = '\0';
   if (e->torch != NULL) return;
   if (e->failed >= 0)
     snprintf(out, size, "%s failed", bs_rule_stage_names[e->failed]);
+  else if (e->unknown > 0)
+    snprintf(out, size, "%lld/%u passed, %u UNKNOWN", (long long)gates_in(e, "pass"), point->rules->n,
+             e->unknown);
   else
-    snprintf(out, size, "%lld/%u passed%s", (long long)gates_in(e, "pass"), point->rules->n,
-             e->unknown > 0 ? ", some UNKNOWN" : "");
+    snprintf(out, size, "%lld/%u passed", (long long)gates_in(e, "pass"), point->rules->n);
+}
+
+/* The state of a gate; "not_reached": its stage has not been judged. */
+static const char *state_of(const bs_entrant *e, const char *gate) {
+  for (size_t i = 0; i < json_array_size(e->gates); i++) {
+    const json_t *g = json_array_get(e->gates, i);
+    if (strcmp(json_string_value(json_object_get(g, "gate")), gate) == 0)
+      return json_string_value(json_object_get(g, "state"));
+  }
+  return "not_reached";
+}
+
+/* The names of all gates of a state, "spills, registers"; "": none. */
+static int add_gates_of(json_t *row, const char *key, const bs_point *point, const bs_entrant *e,
+                        const char *state) {
+  bs_text names = {0};
+  for (uint32_t i = 0; e->torch == NULL && i < point->rules->n; i++)
+    if (strcmp(state_of(e, point->rules->rule[i].name), state) == 0)
+      bs_text_printf(&names, "%s%s", names.size > 0 ? ", " : "", point->rules->rule[i].name);
+  const int bad =
+      names.failed || json_object_set_new(row, key, json_string(names.data != NULL ? names.data : "")) != 0;
+  bs_text_free(&names);
+  return bad;
 }
 
 static json_t *shape_of(const bs_point *point, const bs_entrant *e) {
@@ -79,8 +105,8 @@ static json_t *shape_of(const bs_point *point, const bs_entrant *e) {
   gate_words(point, e, gates, sizeof gates);
   return json_pack("{s:s, s:s, s:s, s:s, s:i, s:s, s:i, s:f, s:f, s:s, s:s, s:s, s:o}", "problem",
                    point->text, "shape", shape, "dtype", bs_dtype_name(p->dtype), "mask",
-                   bs_kernel_mask_name(p->causal), "threads", (int)point->bench->threads, "provider", e->name,
-                   "unknown_gates", (int)e->unknown, "flops", bs_kernel_flops(p), "pairs_of_keys",
+                   bs_kernel_mask_name(p->causal), "threads", (int)point->bench->threads, "provider",
+                   e->label, "unknown_gates", (int)e->unknown, "flops", bs_kernel_flops(p), "pairs_of_keys",
                    bs_kernel_pairs(p), "flops_convention", "exact pairs x 2 (D + E)", "gates", gates,
                    "failed_stage", e->failed >= 0 ? bs_rule_stage_names[e->failed] : "", "cause",
                    e->failed >= 0 ? bs_env_string(e->cause) : json_null());
@@ -88,6 +114,13 @@ static json_t *shape_of(const bs_point *point, const bs_entrant *e) {
 
 int32_t bs_entrant_row(const bs_point *point, const bs_entrant *e, json_t *rows, bs_error *err) {
   json_t *row = shape_of(point, e);
+  if (row != NULL && (add_gates_of(row, "gates_failed", point, e, "fail") ||
+                      add_gates_of(row, "gates_skipped", point, e, "skipped") ||
+                      add_gates_of(row, "gates_unknown", point, e, "unknown") ||
+                      add_gates_of(row, "gates_not_reached", point, e, "not_reached"))) {
+    json_decref(row);
+    return bs_no_memory(err, "a row");
+  }
   for (size_t i = 0; row != NULL && i < sizeof columns / sizeof columns[0]; i++) {
     json_t *value = json_object_get(json_object_get(e->record, columns[i].object), columns[i].from);
     if (value != NULL) json_object_set(row, columns[i].key, value);
@@ -141,7 +174,7 @@ static json_t *record_of(const bs_point *point, bs_entrant *e) {
   const int failed = e->failed >= 0;
   json_t *r = json_pack(
       "{s:s, s:s, s:s, s:s, s:I, s:s, s:i, s:I, s:f, s:s, s:b, s:O}", "problem", point->text, "method",
-      e->name, "backend", point->bench->backend != NULL ? point->bench->backend : "cpu", "dtype",
+      e->label, "backend", point->bench->backend != NULL ? point->bench->backend : "cpu", "dtype",
       bs_dtype_name(p->dtype), "B", (json_int_t)p->B, "mask", bs_kernel_mask_name(p->causal),
       "threads_per_rank", (int)point->bench->threads, "seed", (json_int_t)point->bench->seed, "flops",
       bs_kernel_flops(p), "status", failed ? "failed" : "ok", "passed",
@@ -153,9 +186,8 @@ static json_t *record_of(const bs_point *point, bs_entrant *e) {
   if (failed)
     json_object_set_new(
         r, "error",
-        json_pack("{s:s, s:s, s:s, s:o}", "code", e->failed == BS_STAGE_PERFORMANCE ? "PERF" : "NUMERIC",
-                  "id", "BS-KERNEL-GATE", "stage", bs_rule_stage_names[e->failed], "message",
-                  bs_env_string(e->cause)));
+        json_pack("{s:s, s:s, s:s, s:o}", "code", bs_status_name(bs_entrant_code(e)), "id", "BS-KERNEL-GATE",
+                  "stage", bs_rule_stage_names[e->failed], "message", bs_env_string(e->cause)));
   if (e->n_calls > 0) json_object_set_new(r, "median_s", json_real(e->look.p50));
   if (e->paired < 0) return r;
   json_t *samples = json_object();

@@ -103,7 +103,7 @@ static int32_t take_pairs(bs_point *point, bs_error *err) {
     bs_entrant *e = &point->of[i];
     if (!bs_entrant_runs(e) || e->look.p50 > SLOWEST_PAIRED) continue;
     e->paired = (int32_t)n;
-    arms[n++] = (bs_sampler_arm){.name = e->name, .user = e, .batch = batch, .oversubscribed = crowded};
+    arms[n++] = (bs_sampler_arm){.name = e->label, .user = e, .batch = batch, .oversubscribed = crowded};
   }
   if (n < 2) {
     for (uint32_t i = 0; i < point->n; i++) point->of[i].paired = -1;
@@ -243,7 +243,7 @@ static int32_t add_performance(bs_point *point, bs_entrant *e, bs_kernel_peaks *
                   json_object_set_new(e->record, "calls_s", numbers(e->calls, e->n_calls)) != 0;
   json_decref(calls);
   if (bad) return bs_no_memory(err, "times");
-  return other != NULL ? add_ratio(point, e, other->name, &c, performance, err) : BS_OK;
+  return other != NULL ? add_ratio(point, e, other->label, &c, performance, err) : BS_OK;
 }
 
 int32_t bs_point_time(bs_point *point, bs_error *err) {

@@ -121,7 +121,8 @@ static void consider(void *user, const bs_op_candidate *c) {
   const int serves = c->answer->level != BS_LEVEL_NO;
   if (ch->found || (ch->wanted != NULL && !matches(ch->wanted, name))) return;
   if (!serves) {
-    if (ch->refused[0] == '\0') snprintf(ch->refused, sizeof ch->refused, "%s: %s", name, c->answer->text);
+    if (ch->refused[0] == '\0')
+      snprintf(ch->refused, sizeof ch->refused, "%s does not serve it: %s", name, c->answer->text);
     return;
   }
   ch->found = 1;
@@ -133,7 +134,7 @@ static void consider(void *user, const bs_op_candidate *c) {
 static int32_t not_found(const choosing *ch, const char *wanted, bs_error *err) {
   const int refused = ch->refused[0] != '\0';
   bs_error_set(err, refused ? BS_UNSUPPORTED : BS_USAGE, refused ? "BS-KERNEL-REFUSED" : "BS-KERNEL-PROVIDER",
-               refused ? "%s does not serve it: %s" : "there is no provider '%s'%.0s", wanted, ch->refused);
+               refused ? "%s" : "there is no provider '%s'", refused ? ch->refused : wanted);
   bs_error_hint(err, "asked: %s", ch->names.data != NULL && !ch->names.failed ? ch->names.data : "nobody");
   return refused ? BS_UNSUPPORTED : BS_USAGE;
 }

@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: MIT
  * problem.h - one problem of one kernel in one line of text, and what it takes: products, exponentials and
- * bytes.
+ * bytes. */
+/* clang-format off */
+/*   attention  b2h8[g2]s512[t640]d64[e64][:DTYPE][:MASK][:wN][:rN]
+ *              b batch, h heads, g heads of K and V (left out: h), s queries, t keys (left out: s),
+ *              d width of Q and K, e width of V (left out: d)
+ *              MASK: full, causal (query s sees keys up to s), causal_br (the last query sees the last key)
+ *              wN: only the N newest keys; rN: only keys up to N - 1 further on
+ *   gradient   "sdpa_dx " and an attention
+ *   product    "matmul n4096k4096b64[:DTYPE]", "matmul24 n4096k4096b64[:DTYPE]"
  *
- *   attention  b2h8[g2]s512[t640]d64[e64][:DTYPE][:MASK][:wN][:rN]
- *              batch, heads, heads of K and V, queries, keys, width of Q and K, width of V (g = h, t = s, e =
- * d where they are left out); MASK: full, causal (query s sees keys up to s), causal_br (the last query sees
- * the last key); wN: only the N newest keys, rN: only keys up to N - 1 further on gradient   sdpa_dx, a
- * space, and the same product    matmul n4096k4096b64[:DTYPE], matmul24 n4096k4096b64[:DTYPE] names small,
- * mission, long, gqa, decode: each stands for one shape (bs_kernel_shapes) A number may end in k or M (1024,
- * 1024^2). DTYPE: f32 unless given; fp8 is f8e4m3. */
+ * The names small, mission, long, gqa and decode each stand for one shape of attention (bs_kernel_shapes).
+ * A number may end in k or M (1024, 1024^2). DTYPE: f32 unless given; fp8 is f8e4m3. */
+/* clang-format on */
 #ifndef BS_LAB_KERNEL_PROBLEM_H
 #define BS_LAB_KERNEL_PROBLEM_H
 #include <stddef.h>

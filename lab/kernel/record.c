@@ -52,6 +52,7 @@ static int32_t build(const bs_kernel_setup *setup, bs_kernel_seeds *seeds, bs_ke
                              strcmp(why.id, "BS-OP-KNOB-ECHO") == 0, "has_stored", setup->stored_id != NULL);
   if (setup->stored_id != NULL) json_object_set_new(fields, "stored_id", bs_env_string(setup->stored_id));
   if (rc != BS_OK) {
+    json_object_set_new(fields, "code", json_string(bs_status_name(rc)));
     json_object_set_new(fields, "error", json_string(why.id));
     json_object_set_new(fields, "message", bs_env_string(why.message));
     if (setup->provider != NULL) json_object_set_new(fields, "provider", bs_env_string(setup->provider));

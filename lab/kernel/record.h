@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * record.h - what is known of one arm, as the JSON record that configs/gates/sdpa.yaml is judged on, by
- * stage:
- *
- *   build        prepared, error, message, provider, algorithm, key, knobs, unshown_knobs, id, has_stored,
- *                stored_id
+ * stage.
+ */
+/* clang-format off */
+/*
+ *   build        prepared, code, error, message, provider, algorithm, key, knobs, unshown_knobs, id,
+ *                has_stored, stored_id
  *   resource     reported, registers, shared_bytes, spill_bytes
  *   numeric      relative_rmse, predicted_rmse, worst, predicted_worst, worst_slice_rmse, max_error, rms,
  *                nonfinite, rows, seeds: the worst of all seeds
@@ -12,6 +14,7 @@
  *
  * What is not known is left out. A number that is not finite is the text "nan" or "inf". Times and what is
  * stored are added by bs_kernel_record_times. */
+/* clang-format on */
 #ifndef BS_LAB_KERNEL_RECORD_H
 #define BS_LAB_KERNEL_RECORD_H
 #include <jansson.h>

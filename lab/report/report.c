@@ -145,9 +145,14 @@ static int empty(const grid *g, size_t c) {
   return g->rows > 0;
 }
 
+/* A line may end behind this character. */
+static int parts_words(char c) {
+  return c == '/' || c == ',' || c == ';' || c == '{';
+}
+
 /* Bytes of the first line of text in at most `width` characters, and where the next begins. Lines break at
- * spaces, else behind a slash or comma, else anywhere. */
-static size_t line_of(const char *text, size_t width, size_t *out_next) {
+ * spaces, else behind a mark (parts_words) of the second half, else anywhere; `words`: behind any mark. */
+static size_t line_of(const char *text, size_t width, int words, size_t *out_next) {
   size_t n = 0, used = 0, at = 0, next = 0;
   while (text[n] != '\0' && used < width) {
     do n++;
@@ -155,7 +160,7 @@ static size_t line_of(const char *text, size_t width, size_t *out_next) {
     used++;
     if (text[n] == ' ')
       at = n, next = n + 1;
-    else if ((text[n - 1] == '/' || text[n - 1] == ',') && 2 * used > width)
+    else if (parts_words(text[n - 1]) && (words || 2 * used > width))
       at = next = n;
   }
   if (text[n] == '\0' || at == 0) at = next = n;
@@ -163,11 +168,13 @@ static size_t line_of(const char *text, size_t width, size_t *out_next) {
   return at;
 }
 
-static size_t longest_word(const char *text) {
+/* words: also of those that end behind a mark. */
+static size_t longest_word(const char *text, int words) {
   size_t longest = 0;
   for (size_t n = 0; *text != '\0'; text++) {
     n = *text == ' ' ? 0 : n + (((unsigned char)*text & 0xc0) != 0x80);
     if (n > longest) longest = n;
+    if (words && parts_words(*text)) n = 0;
   }
   return longest;
 }
@@ -187,7 +194,19 @@ static size_t total_width(const grid *g) {
   return total > 0 ? total - 2 : 0;
 }
 
-/* Titles take several lines before cells do; then the widest column of words is narrowed until all fit. */
+/* Narrower than this a column does not become. */
+static size_t least_width(const grid *g, size_t c) {
+  size_t least = 8;
+  if (!(g->fields[c]->flags & BS_FIELD_WORDS)) return least;
+  for (size_t r = 0; r < g->rows; r++) {
+    const size_t word = longest_word(g->cells[r * g->cols + c], 1);
+    if (word > least) least = word;
+  }
+  return least;
+}
+
+/* Titles take several lines before spare columns go; then the widest column of words is narrowed until all
+ * fit. */
 static void lay_out(grid *g, size_t most) {
   memset(g->width, 0, g->cols * sizeof *g->width);
   for (size_t c = 0; c < g->cols; c++) {
@@ -196,16 +215,18 @@ static void lay_out(grid *g, size_t most) {
       g->width[c] = (cells > title ? cells : title) + !(cells + title);
   }
   for (size_t c = 0; c < g->cols && total_width(g) > most; c++) {
-    const size_t cells = cells_width(g, c), word = longest_word(g->fields[c]->title);
+    const size_t cells = cells_width(g, c), word = longest_word(g->fields[c]->title, 0);
     if (g->width[c] > 0) g->width[c] = (cells > word ? cells : word) + !(cells + word);
   }
+  for (size_t c = g->cols; c-- > 0 && total_width(g) > most;)
+    if (g->fields[c]->flags & BS_FIELD_SPARE) g->width[c] = 0;
   while (total_width(g) > most) {
     size_t widest = g->cols;
     for (size_t c = 0; c < g->cols; c++) {
-      if (g->fields[c]->flags & BS_FIELD_RIGHT) continue;
+      if ((g->fields[c]->flags & BS_FIELD_RIGHT) || g->width[c] <= least_width(g, c)) continue;
       if (widest == g->cols || g->width[c] > g->width[widest]) widest = c;
     }
-    if (widest == g->cols || g->width[widest] <= 8) return;
+    if (widest == g->cols) return;
     g->width[widest]--;
   }
 }
@@ -227,7 +248,7 @@ static int print_row(FILE *out, const grid *g, size_t row) {
     for (size_t c = 0; c < g->cols; c++) {
       if (g->width[c] == 0) continue;
       size_t next;
-      const size_t n = line_of(rest[c], g->width[c], &next);
+      const size_t n = line_of(rest[c], g->width[c], (g->fields[c]->flags & BS_FIELD_WORDS) != 0, &next);
       size_t used = 0;
       for (size_t i = 0; i < n; i++) used += ((unsigned char)rest[c][i] & 0xc0) != 0x80;
       const int right = (g->fields[c]->flags & BS_FIELD_RIGHT) != 0;

@@ -21,7 +21,9 @@ enum bs_field_flags {
   BS_FIELD_WIDE = 1u << 0, /* not in a table, but in every other format */
   BS_FIELD_FOLD = 1u << 1, /* printed once above a table of several rows where it is the same in all that have
                               it, and above one of one row that does not fit */
-  BS_FIELD_RIGHT = 1u << 2 /* aligned right */
+  BS_FIELD_RIGHT = 1u << 2, /* aligned right */
+  BS_FIELD_SPARE = 1u << 3, /* left out of a table that does not fit, the last one first */
+  BS_FIELD_WORDS = 1u << 4  /* its cells break at spaces and behind / , ; { alone */
 };
 
 typedef struct bs_field {

@@ -19,7 +19,7 @@ static void teardown(void) {
 }
 
 static ran run_line(const char *line) {
-  char copy[600],
+  char copy[900],
       *argv[64] = {(char *)(uintptr_t) "bsrun", (char *)(uintptr_t) "bench", (char *)(uintptr_t) "sdpa"};
   char *save = NULL;
   int n = 3;
@@ -155,11 +155,16 @@ START_TEST(a_failed_stage_is_kept_with_its_cause) {
 }
 END_TEST
 
-/* Nobody serves rows of 512: the stage build fails, and that is kept too. */
-START_TEST(what_cannot_be_prepared_is_a_negative) {
-  ran r = run_line("b1h1s8d512 -o json " NO_TORCH);
-  ck_assert_int_eq(r.code, 6);
-  ck_assert_ptr_nonnull(strstr(r.err, "1 to 256"));
+/* Nobody serves rows of 512, or the one that was named does not: the stage build fails, who was asked says
+ * why, and that is kept too. */
+START_TEST(what_nobody_serves_is_a_negative) {
+  static const char *const line[] = {"b1h1s8d512 -o json " NO_TORCH,
+                                     "b1h1s8d512 --provider cpu:online -o json " NO_TORCH},
+                           *const who[] = {"nobody serves it: ", "cpu:online does not serve it: "};
+  ran r = run_line(line[_i]);
+  ck_assert_int_eq(r.code, 5);
+  ck_assert_msg(strstr(r.err, who[_i]) != NULL && strstr(r.err, "1 to 256") != NULL, "%s", r.err);
+  ck_assert_ptr_nonnull(strstr(r.err, "BS-KERNEL-REFUSED"));
   json_t *rows = rows_of(&r);
   ck_assert_str_eq(text(json_array_get(rows, 0), "failed_stage"), "build");
   json_decref(rows);
@@ -167,6 +172,104 @@ START_TEST(what_cannot_be_prepared_is_a_negative) {
   ran list = bsrun(dir, "runs", "list", NULL);
   ck_assert_msg(strstr(list.out, "WRONG") != NULL, "%s", list.out);
   ran_free(&list);
+}
+END_TEST
+
+/* ---- knobs -------------------------------------------------------------------------------------- */
+
+#define BAD "--plugin bad_attention --backend bad_attention "
+#define KEYS(n) "bad_attention:naive{keys=" #n "}"
+
+START_TEST(knobs_reach_the_plan) {
+  static const char *const given[] = {KEYS(32), KEYS(64), "bad_attention:naive"}, *const knobs[] = {
+                                                                                      "keys=32", "keys=64",
+                                                                                      "keys=16"};
+  ran r = run_line("b1h2s8d8 " BAD "--provider " KEYS(32) "," KEYS(64) ",bad_attention -o json " NO_TORCH);
+  must_be(&r, 0);
+  json_t *rows = rows_of(&r);
+  ck_assert_uint_eq(json_array_size(rows), 3);
+  for (size_t i = 0; i < 3; i++) {
+    const json_t *row = json_array_get(rows, i);
+    ck_assert_str_eq(text(row, "provider"), given[i]);
+    ck_assert_str_eq(text(row, "knobs"), knobs[i]);
+    ck_assert_str_ne(text(row, "against"), given[i]);
+  }
+  json_decref(rows);
+  ran_free(&r);
+  r = run_line("b1h2s8d8 " BAD "--provider " KEYS(33) " -o json " NO_TORCH);
+  ck_assert_msg(r.code == 3 && strstr(r.err, "BS-OP-KNOB") != NULL, "%d %s", r.code, r.err);
+  ran_free(&r);
+}
+END_TEST
+
+/* The plan reports another value than it was told: wrong, and not only not served. */
+START_TEST(a_value_that_is_lost_fails_its_gate) {
+  ran r = run_line("b1h2s8d8 " BAD
+                   "--set plugins.bad_attention.fault=lost_knob --provider " KEYS(32) " -o json " NO_TORCH);
+  ck_assert_msg(r.code == 6 && strstr(r.err, "asked keys=32, the plan reports keys=16") != NULL, "%d %s",
+                r.code, r.err);
+  json_t *rows = rows_of(&r);
+  ck_assert_str_eq(text(json_array_get(rows, 0), "gates_failed"), "prepared, knobs");
+  ck_assert_str_eq(text(json_array_get(rows, 0), "gates_skipped"), "same_code");
+  json_decref(rows);
+  ran_free(&r);
+}
+END_TEST
+
+/* Two settings of one implementation can be told apart, no name is cut, every line fits, and gates that did
+ * not run are named. */
+START_TEST(a_table_shows_providers_as_given) {
+  ran r =
+      run_line("b1h2s8d8 b10h12g3s20d8:f32:causal_br " BAD "--provider " KEYS(32) "," KEYS(64) " " NO_TORCH);
+  static const char *const says[] = {"keys=32}",
+                                     "keys=64}",
+                                     "causal_br",
+                                     "VERDICT",
+                                     "/16 passed",
+                                     "P50",
+                                     "GATES 9/16 passed: skipped, nothing to judge (same_code, spills,"};
+  char *rest = NULL;
+  must_be(&r, 0);
+  for (size_t i = 0; i < sizeof says / sizeof says[0]; i++)
+    ck_assert_msg(strstr(r.out, says[i]) != NULL, "no %s in\n%s", says[i], r.out);
+  for (char *line = strtok_r(r.out, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest))
+    ck_assert_msg(strncmp(line, "run: ", 5) == 0 || strlen(line) <= 120, "%s", line);
+  ran_free(&r);
+}
+END_TEST
+
+/* A line of the tuning file that `bsrun tune` wrote, with another choice. */
+START_TEST(the_tuned_choice_comes_first) {
+  char file[700], *lines;
+  snprintf(file, sizeof file, "%s/tuning.jsonl", dir);
+  ran r = bsrun(dir, "tune", "b1h2s8d8", "--plugin", "bad_attention", "--backend", "bad_attention",
+                "--threads", "1", "--strategy", "full", "--sample-seconds", "0.001", "--pair-seconds", "0.05",
+                "--finalists", "0", "--tune-cache", file, "--points", "off", NULL);
+  must_be(&r, 0);
+  ran_free(&r);
+  lines = read_text(dir, "tuning.jsonl");
+  json_t *entry = lines != NULL ? json_loads(lines, 0, NULL) : NULL;
+  ck_assert_msg(entry != NULL, "%s", lines);
+  json_object_set_new(entry, "choice", json_string(KEYS(64)));
+  free(lines);
+  lines = json_dumps(entry, JSON_COMPACT);
+  ck_assert_ptr_nonnull(lines);
+  write_text(dir, "tuning.jsonl", lines);
+  free(lines);
+  json_decref(entry);
+  static const char *const first[] = {KEYS(64), "bad_attention:naive"};
+  for (int off = 0; off < 2; off++) {
+    char line[900];
+    snprintf(line, sizeof line, "b1h2s8d8 " BAD "--out off -o json --tune-cache %s " NO_TORCH,
+             off ? "off" : file);
+    r = run_line(line);
+    must_be(&r, 0);
+    json_t *rows = rows_of(&r);
+    ck_assert_str_eq(text(json_array_get(rows, 0), "provider"), first[off]);
+    ck_assert_str_eq(text(json_array_get(rows, 0), "knobs"), off ? "keys=16" : "keys=64");
+    json_decref(rows);
+    ran_free(&r);
+  }
 }
 END_TEST
 
@@ -244,7 +347,11 @@ int main(void) {
   const test_case cases[] = {{each_provider_has_a_row_of_each_problem},
                              {what_is_refused, TEST_COUNT(refused)},
                              {a_failed_stage_is_kept_with_its_cause, TEST_COUNT(gates)},
-                             {what_cannot_be_prepared_is_a_negative},
+                             {what_nobody_serves_is_a_negative, 2},
+                             {knobs_reach_the_plan},
+                             {a_value_that_is_lost_fails_its_gate},
+                             {a_table_shows_providers_as_given},
+                             {the_tuned_choice_comes_first},
                              {pytorch_is_an_arm_on_the_same_bytes},
                              {pytorch_that_is_of_no_use_is_left_out, 2},
                              {pytorch_that_was_asked_for_must_be_there, 2},

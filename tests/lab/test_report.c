@@ -61,6 +61,36 @@ START_TEST(a_table_fits_its_width) {
 }
 END_TEST
 
+/* Spare columns go from the right until the others fit, and no word of WORDS is cut. */
+START_TEST(spare_columns_go_first) {
+  static const bs_field columns[] = {{"who", "WHO", BS_FIELD_WORDS, 0},
+                                     {"a", "A", BS_FIELD_RIGHT | BS_FIELD_SPARE, 0},
+                                     {"b", "B", BS_FIELD_RIGHT | BS_FIELD_SPARE, 0},
+                                     {"end", "END", 0, 0}};
+  static const struct { int parts, a, b; } rows[] = {{5, 1, 1}, {9, 1, 0}, {10, 0, 0}, {40, 0, 0}};
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    char who[600] = "plugin:name{", *text = NULL, *line, *rest = NULL;
+    size_t size = 0, found = 0;
+    bs_error err = BS_ERROR_INIT;
+    for (int k = 0; k < rows[i].parts; k++) strcat(who, "knob01=23;");
+    json_t *one =
+        json_pack("[{s:s, s:s, s:s, s:s}]", "who", who, "a", "aaaaaaaaa", "b", "bbbbbbbbb", "end", "end");
+    FILE *f = open_memstream(&text, &size);
+    ck_assert_msg(bs_report_print(f, BS_FORMAT_TABLE, columns, 4, one, &err) == BS_OK, "%s", err.message);
+    fclose(f);
+    json_decref(one);
+    ck_assert_msg((strstr(text, "aaa") != NULL) == rows[i].a && (strstr(text, "bbb") != NULL) == rows[i].b,
+                  "%s", text);
+    for (line = strtok_r(text, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest)) {
+      ck_assert_msg(strlen(line) <= BS_TABLE_WIDTH, "%s", line);
+      for (const char *p = line; (p = strstr(p, "knob01=23;")) != NULL; p++) found++;
+    }
+    ck_assert_uint_eq(found, (size_t)rows[i].parts);
+    free(text);
+  }
+}
+END_TEST
+
 START_TEST(md) {
   char *text = print(BS_FORMAT_MD, json_pack("[{s:s}]", "name", "a|b"));
   ck_assert_str_eq(text, "| NAME |\n| --- |\n| a\\|b |\n");
@@ -143,6 +173,7 @@ END_TEST
 int main(void) {
   const test_case tests[] = {{table},
                              {a_table_fits_its_width},
+                             {spare_columns_go_first},
                              {md},
                              {csv},
                              {json_and_lines},
