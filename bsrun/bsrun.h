@@ -150,17 +150,17 @@ extern const size_t diagnose_n_options;
 extern const args_option sweep_options[];
 extern const size_t sweep_n_options;
 extern const args_option plugins_list_options[], plugins_inspect_options[], plugins_why_options[],
-    plugins_new_options[], plugins_check_options[], config_keys_options[], doctor_options[],
-    explain_options[], torture_options[], ladder_options[], compare_options[], model_info_options[],
-    model_run_options[], model_check_options[], model_bench_options[], model_explain_options[],
-    model_generate_options[], model_plan_options[], fsck_options[], why_options[], report_options[],
-    replay_options[], bundle_options[], check_options[];
+    plugins_knobs_options[], plugins_new_options[], plugins_check_options[], config_keys_options[],
+    doctor_options[], explain_options[], torture_options[], ladder_options[], compare_options[],
+    model_info_options[], model_run_options[], model_check_options[], model_bench_options[],
+    model_explain_options[], model_generate_options[], model_plan_options[], fsck_options[], why_options[],
+    report_options[], replay_options[], bundle_options[], check_options[];
 extern const size_t plugins_n_list_options, plugins_n_inspect_options, plugins_n_why_options,
-    plugins_n_new_options, plugins_n_check_options, config_n_keys_options, doctor_n_options,
-    explain_n_options, torture_n_options, ladder_n_options, compare_n_options, model_info_n_options,
-    model_run_n_options, model_check_n_options, model_bench_n_options, model_explain_n_options,
-    model_generate_n_options, model_plan_n_options, fsck_n_options, why_n_options, report_n_options,
-    replay_n_options, bundle_n_options, check_n_options;
+    plugins_n_knobs_options, plugins_n_new_options, plugins_n_check_options, config_n_keys_options,
+    doctor_n_options, explain_n_options, torture_n_options, ladder_n_options, compare_n_options,
+    model_info_n_options, model_run_n_options, model_check_n_options, model_bench_n_options,
+    model_explain_n_options, model_generate_n_options, model_plan_n_options, fsck_n_options, why_n_options,
+    report_n_options, replay_n_options, bundle_n_options, check_n_options;
 
 /* Progress on a terminal: one line, rewritten for each new step and at most ten times a second within one;
  * NULL elsewhere or when quiet. Any thread may call it; of several at once one is heard. user: a

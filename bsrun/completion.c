@@ -16,6 +16,7 @@ const bsrun_words bsrun_all_words[] = {
     {"run", bsrun_run_options, &bsrun_n_run_options},
     {"plugins list", plugins_list_options, &plugins_n_list_options},
     {"plugins inspect", plugins_inspect_options, &plugins_n_inspect_options},
+    {"plugins knobs", plugins_knobs_options, &plugins_n_knobs_options},
     {"plugins why", plugins_why_options, &plugins_n_why_options},
     {"plugins new", plugins_new_options, &plugins_n_new_options},
     {"plugins check", plugins_check_options, &plugins_n_check_options},
@@ -72,7 +73,7 @@ static void print_verbs(const char *of) {
   static const struct {
     const char *verb, *words;
   } second[] = {
-      {"plugins", "list\ninspect\nwhy\nnew\ncheck\n"},
+      {"plugins", "list\ninspect\nwhy\nknobs\nnew\ncheck\n"},
       {"config", "print\nkeys\n"},
       {"completion", "bash\nwords\n"},
       {"explain",

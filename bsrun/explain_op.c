@@ -10,6 +10,7 @@
 #include "bsrun/plugins.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "core/op/knob.h"
 #include "lab/case/ask.h"
 #include "lab/cores.h"
 #include "lab/measure/machine.h"
@@ -37,6 +38,13 @@ static const bs_field fields[] = {
     {"op", "OP", BS_FIELD_WIDE, 0},
     {"key", "KEY", BS_FIELD_WIDE, 0},
     {"summary", "WHAT", BS_FIELD_WIDE, 0},
+    {"knobs", "KNOBS", BS_FIELD_WIDE, 0},
+    {"given", "GIVEN", BS_FIELD_WIDE, 0},
+};
+/* Of the one that serves, below the ladder; in the formats for machines they are in its row. */
+static const bs_field knob_fields[] = {
+    {"knob", "KNOB", 0, 0},     {"values", "VALUES", 0, 0}, {"default", "DEFAULT", 0, 0},
+    {"in_use", "IN USE", 0, 0}, {"text", "WHAT", 0, 0},
 };
 
 /* A query and what it points to. */
@@ -249,6 +257,18 @@ static void on_note(void *user, const char *text) {
   bsrun_note(args_has(x->a, "quiet"), text);
 }
 
+/* {knob, values, default, given, text}; given "": nothing. */
+static json_t *knobs_of(const bs_op_candidate *c) {
+  json_t *list = json_array();
+  for (uint32_t i = 0; i < c->n_knobs; i++) {
+    const bs_knob *k = c->knobs[i];
+    json_array_append_new(list, json_pack("{s:o,s:o,s:o,s:o,s:o}", "knob", text_of(k->name), "values",
+                                          text_of(k->values), "default", text_of(k->standard), "in_use",
+                                          json_string(""), "text", text_of(k->summary)));
+  }
+  return list;
+}
+
 static void on_candidate(void *user, const bs_op_candidate *c) {
   const bs_op_answer *answer = c->answer;
   char name[256];
@@ -271,6 +291,8 @@ static void on_candidate(void *user, const bs_op_candidate *c) {
   json_object_set_new(row, "summary", text_of(c->summary));
   json_object_set_new(row, "key", text_of(c->key));
   json_object_set_new(row, "measured", json_string(""));
+  json_object_set_new(row, "knobs", knobs_of(c));
+  json_object_set_new(row, "given", text_of(c->given));
   json_array_append_new(user, row);
 }
 
@@ -386,6 +408,34 @@ static int32_t ladder(const explained *x, const bs_op_query *query, json_t *rows
   return rc;
 }
 
+/* Prepared as it would be run, on one rank with the same threads: what its plan says of itself goes into the
+ * rows of its knobs. Nothing is said of weights that are large, and of devices that are not here. */
+static void put_in_use(const explained *x, const bs_op_query *query, json_t *row) {
+  bs_op_echo echo;
+  size_t i;
+  json_t *knob;
+  char choice[1400], value[BS_KNOB_VALUE];
+  json_t *knobs = json_object_get(row, "knobs");
+  const char *given = row_text(row, "given");
+  if (json_array_size(knobs) == 0) return;
+  snprintf(choice, sizeof choice, "%s%s%s%s", row_text(row, "candidate"), given[0] != '\0' ? "{" : "", given,
+           given[0] != '\0' ? "}" : "");
+  if (bs_tune_echo(x->context, x->e.backend, site_of(x).threads, query, choice, &echo, NULL) != BS_OK) return;
+  json_array_foreach(knobs, i, knob) {
+    const char *name = row_text(knob, "knob");
+    if (bs_knob_said(echo.knobs, name, value)) json_object_set_new(knob, "in_use", text_of(value));
+  }
+}
+
+static int32_t print_knobs(const explained *x, const json_t *rows, bs_error *err) {
+  const json_t *row = json_array_get(rows, 0), *knobs = json_object_get(row, "knobs");
+  if (x->format != BS_FORMAT_TABLE || !json_is_true(json_object_get(row, "chosen"))) return BS_OK;
+  if (json_array_size(knobs) == 0) return BS_OK;
+  printf("\n");
+  return bs_report_print(stdout, x->format, knob_fields, sizeof knob_fields / sizeof knob_fields[0], knobs,
+                         err);
+}
+
 int32_t explain_op(const explained *x, const char *name, bs_error *err) {
   question q = {0};
   size_t i = 0;
@@ -398,10 +448,12 @@ int32_t explain_op(const explained *x, const char *name, bs_error *err) {
     if (rc == BS_INVALID_ARGUMENT) rc = err->code = BS_USAGE; /* the options made the query */
     add_unasked(rows, x->context, name, x->e.backend);
     json_array_foreach(rows, i, row) json_object_set_new(row, "op", json_string(name));
+    if (rc == BS_OK) put_in_use(x, &q.query, json_array_get(rows, 0));
     if (json_array_size(rows) > 0) {
       const int32_t printed = bs_report_print(stdout, x->format, fields, sizeof fields / sizeof fields[0],
                                               rows, rc == BS_OK ? err : NULL);
       if (rc == BS_OK) rc = printed;
+      if (rc == BS_OK) rc = print_knobs(x, rows, err);
     }
   }
   bs_partition_free(q.partition);

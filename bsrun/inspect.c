@@ -104,6 +104,16 @@ static const char *option_docs(bs_context *context, const bs_thing_info *thing) 
   }
 }
 
+/* A row each, with the legal values where other rows have their place. */
+static void add_knobs(json_t *rows, const bs_thing_info *thing) {
+  for (uint32_t i = 0; i < thing->n_knobs; i++) {
+    const bs_knob *knob = thing->knobs[i];
+    char name[192];
+    snprintf(name, sizeof name, "%s.%s", thing->kind == BS_KIND_METHOD ? "method" : thing->name, knob->name);
+    add_row(rows, "knob", name, knob->standard, knob->values, knob->summary);
+  }
+}
+
 static int32_t add_things(json_t *rows, bs_context *context, const char *id, bs_error *err) {
   for (uint32_t i = 0; i < bs_thing_count(context, id); i++) {
     bs_thing_info thing = {.struct_size = sizeof thing};
@@ -113,6 +123,7 @@ static int32_t add_things(json_t *rows, bs_context *context, const char *id, bs_
     if (thing.at.file != NULL) snprintf(at, sizeof at, "%s:%u", plugins_source(thing.at.file), thing.at.line);
     add_row(rows, thing.kind < BS_KIND_COUNT_ ? plugins_kind_names[thing.kind] : "?", thing.name,
             thing.aliases, at, thing.summary);
+    add_knobs(rows, &thing);
     const char *docs = option_docs(context, &thing);
     while (docs != NULL && *docs != '\0') { /* "key=default: text" lines */
       char name[128], value[96];

@@ -271,7 +271,7 @@ static int verb_list(int argc, char **argv) {
 }
 
 int verb_plugins(int argc, char **argv) {
-  static const char *const words[] = {"list", "inspect", "why", "new", "check"};
+  static const char *const words[] = {"list", "inspect", "why", "knobs", "new", "check"};
   bs_error err = BS_ERROR_INIT;
   if (argc == 0 || strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0) {
     help_plugins();
@@ -280,6 +280,7 @@ int verb_plugins(int argc, char **argv) {
   if (strcmp(argv[0], "list") == 0) return verb_list(argc - 1, argv + 1);
   if (strcmp(argv[0], "inspect") == 0) return plugins_inspect(argc - 1, argv + 1);
   if (strcmp(argv[0], "why") == 0) return plugins_why(argc - 1, argv + 1);
+  if (strcmp(argv[0], "knobs") == 0) return plugins_knobs(argc - 1, argv + 1);
   if (strcmp(argv[0], "new") == 0) return plugins_new(argc - 1, argv + 1);
   if (strcmp(argv[0], "check") == 0) return plugins_check(argc - 1, argv + 1);
   bsrun_unknown("verb", argv[0], words, sizeof words / sizeof words[0], &err);

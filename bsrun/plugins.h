@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * plugins.h - the parts of the plugins verb: list (plugins.c), inspect (inspect.c), why (plugins_why.c),
- * new (plugins_new.c), check (plugins_check.c), and opening a plugin in a child process (probe.c). */
+ * knobs (plugins_knobs.c), new (plugins_new.c), check (plugins_check.c), and opening a plugin in a child
+ * process (probe.c). */
 #ifndef BSRUN_PLUGINS_H
 #define BSRUN_PLUGINS_H
 #include "bsrun/bsrun.h"
 
 int plugins_inspect(int argc, char **argv);
+int plugins_knobs(int argc, char **argv);
 int plugins_why(int argc, char **argv);
 /* The usable plugin of an id; a refused one gives its reason. */
 int32_t plugins_find(const bs_context *context, const char *id, bs_plugin_info *out, bs_error *err);

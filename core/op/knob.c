@@ -116,7 +116,10 @@ static int same_one(void *user, const char *value, size_t length) {
 }
 
 int bs_knob_legal(const bs_knob *knob, const char *value) {
-  if (strcmp(value, "auto") == 0) return 1;
+  return strcmp(value, "auto") == 0 || bs_knob_has(knob, value);
+}
+
+int bs_knob_has(const bs_knob *knob, const char *value) {
   return walk(knob->values, same_one, (void *)(uintptr_t)value) == 1;
 }
 
@@ -210,13 +213,16 @@ static int look_nearer(void *user, const char *value, size_t length) {
   return 0;
 }
 
-int32_t bs_knob_refuse(const bs_knob *knob, const char *what, const char *value, bs_error *err) {
+int32_t bs_knob_refuse(const bs_knob *knob, const char *id, const char *what, const char *value,
+                       bs_error *err) {
   nearest n = {.word = value};
   if (bs_parse_i64(value, 0, &n.number)) n.word = NULL;
   (void)walk(knob->values, look_nearer, &n);
-  bs_error_set(err, BS_CONFIG, "BS-OP-KNOB", "%s: %s=%.60s; legal are %.300s and auto", what, knob->name,
-               value, knob->values);
-  if (n.value[0] != '\0') bs_error_hint(err, "the nearest is %s=%s", knob->name, n.value);
+  bs_error_set(err, BS_CONFIG, id, "%s: %s=%.60s; legal are %.300s", what, knob->name, value, knob->values);
+  if (n.value[0] != '\0')
+    bs_error_hint(err, "the nearest is %s=%s", knob->name, n.value);
+  else
+    bs_error_hint(err, "the default is %s", knob->standard);
   return BS_CONFIG;
 }
 
@@ -251,7 +257,7 @@ int32_t bs_knobs_check(const bs_knob *const *knobs, uint32_t n, const char *what
   while ((got = next_setting(&at, &s)) == 1) {
     const bs_knob *knob = find_knob(knobs, n, s.name);
     if (knob == NULL) return unknown_knob(knobs, n, what, s.name, err);
-    if (!bs_knob_legal(knob, s.value)) return bs_knob_refuse(knob, what, s.value, err);
+    if (!bs_knob_legal(knob, s.value)) return bs_knob_refuse(knob, "BS-OP-KNOB", what, s.value, err);
     if (bs_knob_said(at, s.name, before))
       return bs_error_set(err, BS_CONFIG, "BS-OP-KNOB", "%s: knob %s is given twice in '%.200s'", what,
                           s.name, settings);

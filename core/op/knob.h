@@ -12,10 +12,12 @@ BS_API int32_t bs_knobs_declared(const bs_knob *const *knobs, uint32_t n_knobs, 
                                  bs_error *err);
 /* Is it a value of the set, or "auto"? */
 BS_API int bs_knob_legal(const bs_knob *knob, const char *value);
-/* BS_CONFIG BS-OP-KNOB for a value that is not: the legal set, and the nearest of it. */
-BS_API int32_t bs_knob_refuse(const bs_knob *knob, const char *what, const char *value, bs_error *err);
+BS_API int bs_knob_has(const bs_knob *knob, const char *value); /* the set alone */
+/* BS_CONFIG `id` for a value that is not: the legal set, and the nearest of it. */
+BS_API int32_t bs_knob_refuse(const bs_knob *knob, const char *id, const char *what, const char *value,
+                              bs_error *err);
 /* The value of a knob in settings: 1; 0 when they do not have it. NULL settings have none. */
-int bs_knob_said(const char *settings, const char *name, char value[BS_KNOB_VALUE]);
+BS_API int bs_knob_said(const char *settings, const char *name, char value[BS_KNOB_VALUE]);
 /* Does the echo name every knob, and with the given value those that `given` (NULL: none) sets?
  * BS_PLUGIN BS-OP-KNOB-ECHO. */
 int32_t bs_knobs_echoed(const bs_op_impl *impl, const char *given, const bs_op_echo *echo, bs_error *err);

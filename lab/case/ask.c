@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "core/base/error.h"
+#include "core/base/text.h"
 #include "lab/error.h"
 #include "lab/peers/peers.h"
 #include "lab/store/env.h"
@@ -121,5 +123,77 @@ int32_t bs_tune_ask(const bs_case *c, json_t *list, bs_error *err) {
   int32_t rc = bs_tune_rehearse(&open, &world, err);
   if (rc == BS_OK) rc = collect(c, world, list, err);
   bs_world_destroy(world);
+  return rc;
+}
+
+/* ---- a plan that nobody runs -------------------------------------------------------------------- */
+
+static int32_t zeros(void *ctx, int64_t row, int64_t nrows, const bs_partition *cols, uint32_t dtype,
+                     void *out, int64_t out_stride, bs_error *err) {
+  const bs_source *of = ctx;
+  const int64_t count = cols != NULL ? cols->count : of->cols;
+  const size_t size = BS_DTYPE_BYTES(dtype);
+  (void)row;
+  (void)err;
+  for (int64_t r = 0; r < nrows; r++)
+    memset((char *)out + (size_t)(r * out_stride) * size, 0, (size_t)count * size);
+  return BS_OK;
+}
+
+static int32_t prepare(bs_rank *rank, const bs_op_query *query, bs_op_echo *out, bs_error *err) {
+  const bs_rank_api *api = bs_rank_get_api();
+  bs_packed *packed = NULL;
+  bs_plan *plan = NULL;
+  int32_t rc = BS_OK;
+  if (strcmp(query->op, "matmul") == 0) {
+    bs_source w = {.struct_size = sizeof w, .dtype = query->weight_dtype, .read = zeros};
+    w.ctx = &w;
+    w.rows = query->args[3]->dims[1];
+    w.cols = query->partition != NULL ? query->partition->total : query->args[0]->dims[1];
+    if ((double)w.rows * (double)w.cols * BS_DTYPE_BYTES(w.dtype) > 256.0 * 1048576)
+      return bs_error_set(err, BS_UNSUPPORTED, "BS-TUNE-LARGE",
+                          "a weight of %lld x %lld is not packed to ask", (long long)w.rows,
+                          (long long)w.cols);
+    rc = api->pack(rank, query, &w, &packed, err);
+  }
+  if (rc == BS_OK) rc = api->op_prepare(rank, query, packed, &plan, err);
+  const bs_op_echo *echo = rc == BS_OK ? bs_plan_echo(plan) : NULL;
+  if (rc == BS_OK && echo == NULL)
+    rc = bs_error_set(err, BS_UNSUPPORTED, "BS-TUNE-SILENT", "the plan says nothing of itself");
+  if (rc == BS_OK) *out = *echo;
+  if (plan != NULL) api->op_release(plan);
+  if (packed != NULL) api->packed_release(packed);
+  return rc;
+}
+
+static void take_key(void *user, const bs_op_candidate *c) {
+  bs_text *t = user;
+  if (t->size == 0) bs_text_printf(t, "%s", c->key);
+}
+
+int32_t bs_tune_echo(bs_context *context, const char *backend, uint32_t threads, const bs_op_query *query,
+                     const char *choice, bs_op_echo *out, bs_error *err) {
+  const bs_op_site site = {.struct_size = sizeof site, .threads = threads, .world_size = 1};
+  bs_text text = {0};
+  bs_world *world = NULL;
+  bs_rank *rank = NULL;
+  int32_t rc = bs_op_explain_at(context, backend, &site, query, take_key, &text, err);
+  bs_text_printf(&text, " -> %s", choice);
+  if (rc == BS_OK && text.failed) rc = bs_no_memory(err, "a choice");
+  const char *const choices[] = {text.data};
+  const bs_world_options options = {.struct_size = sizeof options,
+                                    .world_size = 1,
+                                    .backend = backend,
+                                    .threads_per_rank = threads,
+                                    .choices = choices,
+                                    .n_choices = 1};
+  if (rc == BS_OK) rc = bs_world_create(context, &options, &world, err);
+  if (rc == BS_OK) rc = bs_world_enter(world, &rank, err);
+  if (rc == BS_OK) {
+    rc = prepare(rank, query, out, err);
+    (void)bs_world_leave(world, NULL);
+  }
+  bs_world_destroy(world);
+  bs_text_free(&text);
   return rc;
 }

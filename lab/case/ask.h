@@ -11,6 +11,10 @@ int32_t bs_tune_ask(const bs_case *c, json_t *list, bs_error *err);
 /* The world of a rehearsal with the case's choices, which knows what was asked; the caller destroys it, also
  * after an error. */
 int32_t bs_tune_rehearse(const bs_case *c, bs_world **out_world, bs_error *err);
+/* What a plan of the query says of itself, prepared on a rank of so many threads, alone, with `choice`
+ * ("cpu:packed{tokens=48}"); weights are zeros. BS_UNSUPPORTED of those above 256 MiB. */
+int32_t bs_tune_echo(bs_context *context, const char *backend, uint32_t threads, const bs_op_query *query,
+                     const char *choice, bs_op_echo *out_echo, bs_error *err);
 /* {name, how, plugin} of a candidate as entries of the tuning file have it: name "cpu:packed". plugins: of
  * bs_env_plugins. */
 json_t *bs_tune_candidate(const json_t *plugins, const char *name, const char *how);

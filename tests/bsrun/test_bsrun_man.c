@@ -95,11 +95,11 @@ END_TEST
 
 /* Options come from the tables of the parser, verbs of the second level from the completion. */
 START_TEST(has_every_verb_and_option) {
-  static const char *const verbs[] = {
-      "run",           "plugins list",   "plugins inspect", "plugins why", "plugins new",
-      "plugins check", "config print",   "config keys",     "doctor",      "explain",
-      "ladder",        "compare",        "torture",         "model info",  "model run",
-      "model check",   "model generate", "model explain",   "model plan"};
+  static const char *const verbs[] = {"run",           "plugins list",   "plugins inspect", "plugins why",
+                                      "plugins knobs", "plugins new",    "plugins check",   "config print",
+                                      "config keys",   "doctor",         "explain",         "ladder",
+                                      "compare",       "torture",        "model info",      "model run",
+                                      "model check",   "model generate", "model explain",   "model plan"};
   char *page = the_page();
   int seen = 0;
   for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++) {

@@ -317,10 +317,10 @@ START_TEST(what_fp8_cannot_do_is_refused) {
   }
   layer_make_of(&l, &formats[1], "row_parallel", NULL, 2, 7, 0);
   l.values[DTYPE] = "f4";
-  refused(&l, BS_CONFIG, "BS-METHOD-OPTION", "mixed_dtype cannot be 'f4'");
+  refused(&l, BS_CONFIG, "BS-METHOD-OPTION", "mixed_dtype=f4; legal are i8,f8e4m3,f8e5m2");
   layer_make_of(&l, &formats[1], "row_parallel", NULL, 2, 7, 0);
   l.values[SCALES] = "column";
-  refused(&l, BS_CONFIG, "BS-METHOD-OPTION", "mixed_scales cannot be 'column'");
+  refused(&l, BS_CONFIG, "BS-METHOD-OPTION", "mixed_scales=column; legal are row,tensor,block");
   layer_make_of(&l, &formats[1], "row_parallel", NULL, 2, 7, 0);
   l.values[HIGH] = "";
   refused(&l, BS_CONFIG, "BS-METHOD-OPTION", "mixed_dtype=f8e4m3 without mixed");

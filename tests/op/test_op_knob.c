@@ -88,7 +88,7 @@ START_TEST(settings_that_are_refused) {
                {"keys=9999", "legal are", "the nearest is keys=256"},
                {"keys=064", "legal are", "the nearest is keys=64"},
                {"exp=fas", "exact,fast", "the nearest is exp=fast"},
-               {"exp=zzzz", "exact,fast", ""},
+               {"exp=zzzz", "exact,fast", "the default is auto"},
                {"key=64", "no knob 'key'; it has keys, exp, tile", "did you mean 'keys'?"},
                {"keys=64;keys=32", "given twice", ""},
                {"keys", "is not KNOB=VALUE", ""},

@@ -9,7 +9,10 @@
 #include "by_row.h"
 
 static const tp_option options[] = {
-    {"kernel", "auto|gather|sparse24"}, {"slices", "auto|row|column"}, {"half", "0|1"}, TP_OVERLAP_OPTIONS};
+    {"kernel", "auto,gather,sparse24", "auto", "dense over the kept columns, or 2:4 values with positions"},
+    {"slices", "auto,row,column", "auto", "how more than two ranks share the halves of a 2:4 mask"},
+    {"half", "0,1", "auto", "this half of the mask alone; without it both"},
+    TP_OVERLAP_OPTIONS};
 
 static const tp_traits traits = {
     .name = "blockshock",

@@ -11,7 +11,9 @@
 
 typedef struct tp_option {
   const char *key;
-  const char *choices; /* "auto|gather": checked when the layer is proposed or built */
+  const char *values; /* "auto,gather": checked when the layer is proposed or built; NULL: no set */
+  const char *standard;
+  const char *summary;
 } tp_option;
 
 typedef struct tp_traits {
@@ -236,10 +238,10 @@ typedef struct tp_overlap {
   bs_coll_plan *coll[TP_MAX_CHUNKS];
   char site[TP_MAX_CHUNKS][TP_SITE];
 } tp_overlap;
-/* For tp_option.choices and option_docs. */
-#define TP_OVERLAP_OPTIONS                 \
-  {"overlap", "off|auto|2|3|4|5|6|7|8"}, { \
-    "overlap_axis", "auto|features|tokens" \
+/* For tp_traits.options and option_docs. */
+#define TP_OVERLAP_OPTIONS                                                                               \
+  {"overlap", "off,auto,2,3,4,5,6,7,8", "off", "chunks of y, each summed while the next is computed"}, { \
+    "overlap_axis", "auto,features,tokens", "auto", "what the chunks of y are runs of"                   \
   }
 #define TP_OVERLAP_DOC                                                                                    \
   "overlap=off: off|auto|2..8: y in so many chunks, each summed while the next is computed; auto by a "   \

@@ -7,10 +7,11 @@
  */
 #include "tp_kept.h"
 
-const tp_option tp_common_options[] = {{"repro", "R0|R1|R2|R3|R4"},
-                                       {"mixed", NULL},
-                                       {"mixed_dtype", "i8|f8e4m3|f8e5m2"},
-                                       {"mixed_scales", "row|tensor|block"}};
+const tp_option tp_common_options[] = {
+    {"repro", "R0,R1,R2,R3,R4", "R1", "how far the bits of Y are promised"},
+    {"mixed", NULL, NULL, NULL},
+    {"mixed_dtype", "i8,f8e4m3,f8e5m2", "i8", "with mixed: the dtype of the other columns"},
+    {"mixed_scales", "row,tensor,block", "row", "with mixed and fp8: what shares a scale"}};
 const uint32_t tp_common_count = (uint32_t)(sizeof tp_common_options / sizeof tp_common_options[0]);
 
 uint32_t tp_repro_asked(const bs_layer_spec *spec) {

@@ -34,14 +34,13 @@ int32_t tp_mask_or_complement(const bs_layer_spec *spec, bs_mask *out_mask, bs_e
   return BS_OK;
 }
 
-/* 1 when `value` is one of "a|b|c". */
-static int one_of(const char *choices, const char *value) {
+/* 1 when `value` is one of "a,b,c". */
+static int one_of(const char *values, const char *value) {
   const size_t length = strlen(value);
-  for (const char *c = choices; c != NULL && length > 0;) {
-    const char *bar = strchr(c, '|');
-    const size_t n = bar != NULL ? (size_t)(bar - c) : strlen(c);
-    if (n == length && strncmp(c, value, n) == 0) return 1;
-    c = bar != NULL ? bar + 1 : NULL;
+  for (const char *v = values; v != NULL && length > 0;) {
+    const size_t n = strcspn(v, ",");
+    if (n == length && strncmp(v, value, n) == 0) return 1;
+    v = v[n] == ',' ? v + n + 1 : NULL;
   }
   return 0;
 }
@@ -70,10 +69,10 @@ static int32_t check_options(const tp_traits *traits, const bs_layer_spec *spec,
       bs_fail(err, BS_CONFIG, "BS-METHOD-OPTION", "method %s has no option '%.40s'", traits->name, key);
       return hint_options(traits, err);
     }
-    if (option->choices != NULL && !one_of(option->choices, spec->option_values[i])) {
+    if (option->values != NULL && !one_of(option->values, spec->option_values[i])) {
       bs_fail(err, BS_CONFIG, "BS-METHOD-OPTION", "method %s: %s cannot be '%.40s'", traits->name, key,
               spec->option_values[i]);
-      return bs_fail_hint(err, "one of %s", option->choices), BS_CONFIG;
+      return bs_fail_hint(err, "one of %s", option->values), BS_CONFIG;
     }
   }
   return BS_OK;

@@ -205,6 +205,21 @@ int32_t tp_read_weights(void *layer, int64_t row, bs_tensor *out, bs_error *err)
   return tp_packed_rows(l, row, out, err);
 }
 
+/* The options that have a set of values, as knobs: the host checks them before the method is asked. */
+static uint32_t knobs_of(const tp_traits *traits, bs_knob knobs[BS_MAX_KNOBS],
+                         const bs_knob *list[BS_MAX_KNOBS]) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < traits->n_options + tp_common_count && n < BS_MAX_KNOBS; i++) {
+    const tp_option *o =
+        i < traits->n_options ? &traits->options[i] : &tp_common_options[i - traits->n_options];
+    if (o->values == NULL) continue;
+    knobs[n] = (bs_knob){(uint32_t)sizeof(bs_knob), 0, o->key, o->values, o->standard, o->summary};
+    list[n] = &knobs[n];
+    n++;
+  }
+  return n;
+}
+
 int32_t tp_activate(const bs_host *host, bs_plugin_self *self, const tp_traits *traits, bs_method *method,
                     const bs_src_loc *at, void **out_state, bs_error *err) {
   if (!BS_HOST_HAS(host, partition_free))
@@ -213,8 +228,12 @@ int32_t tp_activate(const bs_host *host, bs_plugin_self *self, const tp_traits *
   tp_state *state = host->alloc(host->ctx, sizeof *state, 16);
   if (state == NULL)
     return bs_fail(err, BS_NO_MEMORY, "BS-METHOD-MEMORY", "no memory for method %s", traits->name);
+  bs_knob knobs[BS_MAX_KNOBS]; /* the host copies them */
+  const bs_knob *list[BS_MAX_KNOBS];
   state->host = host;
   state->traits = traits;
+  method->n_knobs = knobs_of(traits, knobs, list);
+  method->knobs = list;
   method->struct_size = (uint32_t)sizeof *method;
   if (method->propose == NULL) method->propose = tp_propose;
   if (method->build == NULL) method->build = tp_build;

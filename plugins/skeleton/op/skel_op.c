@@ -3,16 +3,26 @@
  * serve it refuses with a reason, and another implementation is asked. */
 #include "skel_op.h"
 
+/* What can be told it. Whoever tunes tries each value; "auto" leaves it to prepare. */
+static const bs_knob deal_knob = {(uint32_t)sizeof(bs_knob),
+                                  0u,
+                                  "deal",
+                                  "runs,turns",
+                                  "auto",
+                                  "a member's rows: a run of them, or every so many-th; auto: runs"};
+static const bs_knob *const knobs[] = {&deal_knob};
+
 typedef struct op_plan {
   const bs_host *host;
   const bs_exec *exec; /* lives as long as the plan */
   int relu;
+  int turns; /* the knob */
 } op_plan;
 
 /* One run, as the members of the rank's team see it. */
 typedef struct op_job {
   const bs_tensor *in, *out;
-  int relu;
+  int relu, turns;
 } op_job;
 
 static int32_t no(bs_op_answer *answer, uint32_t reason, const char *why) {
@@ -49,6 +59,7 @@ static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *quer
                        void **out_plan, bs_error *err) {
   const bs_host *host = (const bs_host *)state;
   bs_op_answer answer;
+  char deal[8];
   (void)packed;
   memset(&answer, 0, sizeof answer);
   answer.struct_size = (uint32_t)sizeof answer;
@@ -60,7 +71,18 @@ static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *quer
   plan->host = host;
   plan->exec = exec;
   plan->relu = query->activation == BS_ACT_RELU;
+  plan->turns = bs_knob_find(query->knobs, "deal", deal, sizeof deal) && strcmp(deal, "turns") == 0;
   *out_plan = plan;
+  return BS_OK;
+}
+
+/* What the plan says of itself: every knob with the value in use. The host compares it with what it asked. */
+static int32_t echo(const void *ptr, bs_op_echo *out_echo) {
+  const op_plan *plan = (const op_plan *)ptr;
+  bs_op_echo mine;
+  bs_echo_begin(&mine);
+  bs_echo_word(&mine, "deal", plan->turns ? "turns" : "runs");
+  bs_out_copy(out_echo, &mine, sizeof mine);
   return BS_OK;
 }
 
@@ -69,7 +91,9 @@ static void apply_rows(void *arg, uint32_t member, uint32_t width) {
   const op_job *job = (const op_job *)arg;
   const int64_t rows = job->in->dims[0], cols = job->in->dims[1];
   const int64_t in_step = job->in->strides[1], out_step = job->out->strides[1];
-  for (int64_t b = rows * member / width; b < rows * (member + 1) / width; b++) {
+  const int64_t first = job->turns ? (int64_t)member : rows * member / width;
+  const int64_t end = job->turns ? rows : rows * (member + 1) / width;
+  for (int64_t b = first; b < end; b += job->turns ? (int64_t)width : 1) {
     const float *in = (const float *)job->in->data + b * job->in->strides[0];
     float *out = (float *)job->out->data + b * job->out->strides[0];
     for (int64_t n = 0; n < cols; n++) {
@@ -82,7 +106,7 @@ static void apply_rows(void *arg, uint32_t member, uint32_t width) {
 /* The hot call: the host has compared the tensors with the query. No memory, no locks, no names. */
 static int32_t run(void *ptr, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err) {
   const op_plan *plan = (const op_plan *)ptr;
-  op_job job = {args[0], args[1], plan->relu};
+  op_job job = {args[0], args[1], plan->relu, plan->turns};
   (void)nargs;
   (void)stream; /* ref's ops are done when run returns */
   if (job.in->dims[0] == 0 || job.in->dims[1] == 0) return BS_OK;
@@ -106,4 +130,7 @@ void skel_op_table(bs_op_impl *impl) {
   impl->prepare = prepare;
   impl->run = run;
   impl->plan_free = plan_free;
+  impl->n_knobs = 1;
+  impl->knobs = knobs;
+  impl->echo = echo;
 }

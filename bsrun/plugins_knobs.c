@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT
+ * plugins_knobs.c - `bsrun plugins knobs [ID|PATH]`: what can be told to implementations of ops, to methods
+ * and to collective algorithms, with the legal values. Each plugin is opened in a child process only.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "bsrun/plugins.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "lab/config/experiment.h"
+
+const args_option plugins_knobs_options[] = {
+    {"plugin", 0, "ID|PATH", 1, "also look at this file"},
+    {"config", 0, "FILE", 1, "plugin_dirs, plugin_trust and plugins.<id>.<param> from a YAML file"},
+    {"set", 0, "KEY=VALUE", 1, "set one key"},
+    {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
+    {"wide", 0, NULL, 0, "a table of all columns, however wide"},
+    {"verbose", 'v', NULL, 1, "say more"},
+    {"help", 'h', NULL, 0, "this help"},
+};
+const size_t plugins_n_knobs_options = sizeof plugins_knobs_options / sizeof plugins_knobs_options[0];
+
+static const bs_field fields[] = {
+    {"of", "OF", 0, 0},
+    {"knob", "KNOB", 0, 0},
+    {"values", "VALUES", 0, 0},
+    {"default", "DEFAULT", 0, 0},
+    {"text", "WHAT", 0, 0},
+    {"plugin", "PLUGIN", BS_FIELD_WIDE, 0},
+    {"set", "SET", BS_FIELD_WIDE, 0},
+};
+
+static json_t *text_of(const char *text) {
+  json_t *value = json_string(text == NULL ? "" : text);
+  return value != NULL ? value : json_string("(not UTF-8)");
+}
+
+static void add_row(json_t *rows, const bs_thing_info *thing, const char *name, const char *values,
+                    const char *standard, const char *text, const char *set) {
+  json_t *row = json_object();
+  json_object_set_new(row, "of", text_of(thing->name));
+  json_object_set_new(row, "knob", text_of(name));
+  json_object_set_new(row, "values", text_of(values));
+  json_object_set_new(row, "default", text_of(standard));
+  json_object_set_new(row, "text", text_of(text));
+  json_object_set_new(row, "plugin", text_of(thing->plugin));
+  json_object_set_new(row, "set", text_of(set));
+  json_array_append_new(rows, row);
+}
+
+/* Options of an algorithm, which hardware.algorithm names. */
+static void add_options(json_t *rows, bs_context *context, const bs_thing_info *thing) {
+  const bs_algorithm *algorithm = NULL;
+  if (bs_find_algorithm(context, thing->name, &algorithm, NULL, NULL) != BS_OK) return;
+  add_row(rows, thing, "algorithm", thing->name, "", thing->summary, "hardware.algorithm");
+  for (uint32_t i = 0; algorithm->params != NULL && algorithm->params[i] != NULL; i++) {
+    const bs_param_desc *p = algorithm->params[i];
+    char set[160];
+    snprintf(set, sizeof set, "hardware.algorithm=%.60s:%.60s=", thing->name, p->name);
+    add_row(rows, thing, p->name, p->choices != NULL ? p->choices : "any", p->default_text, p->doc, set);
+  }
+}
+
+/* In the child. */
+static int32_t look(bs_context *context, const char *id, json_t *rows, bs_error *err) {
+  for (uint32_t i = 0; i < bs_thing_count(context, id); i++) {
+    bs_thing_info thing = {.struct_size = sizeof thing};
+    const int32_t rc = bs_thing_get(context, id, i, &thing, err);
+    if (rc != BS_OK) return rc;
+    if (thing.kind == BS_KIND_ALGORITHM) add_options(rows, context, &thing);
+    for (uint32_t k = 0; k < thing.n_knobs; k++) {
+      const bs_knob *knob = thing.knobs[k];
+      char set[160];
+      if (thing.kind == BS_KIND_METHOD)
+        snprintf(set, sizeof set, "method.%.60s", knob->name);
+      else
+        snprintf(set, sizeof set, "tune.choices={%.60s=}", knob->name);
+      add_row(rows, &thing, knob->name, knob->values, knob->standard, knob->summary, set);
+    }
+  }
+  return BS_OK;
+}
+
+/* Of all plugins that may have some; one that cannot be opened has none, and is told of. */
+static int32_t look_at_all(bs_context *context, json_t *rows, bs_error *err) {
+  const uint32_t kinds = 1u << BS_KIND_OP | 1u << BS_KIND_METHOD | 1u << BS_KIND_ALGORITHM;
+  for (uint32_t i = 0; i < bs_plugin_count(context); i++) {
+    bs_plugin_info info = {.struct_size = sizeof info};
+    bs_error why = BS_ERROR_INIT;
+    const int32_t rc = bs_plugin_get(context, i, &info, err);
+    if (rc != BS_OK) return rc;
+    if (info.state != BS_PLUGIN_FOUND && info.state != BS_PLUGIN_ACTIVE) continue;
+    if ((info.kinds & kinds) == 0 && info.kinds != 0) continue;
+    if (plugins_look(context, info.id, look, rows, &why) == BS_OK) continue;
+    char line[768];
+    snprintf(line, sizeof line, "knobs of plugin %s are not known: [%s] %.600s", info.id, why.id,
+             why.message);
+    bsrun_note(0, line);
+  }
+  return BS_OK;
+}
+
+static int32_t print_knobs(const args *a, const char *what, bs_error *err) {
+  bs_plugin_info info = {0};
+  bs_context *context = NULL;
+  char id[64] = "";
+  int format;
+  int32_t rc = bsrun_format(a, &format, err);
+  if (what != NULL) bs_plugin_id_of(what, id, sizeof id);
+  if (rc == BS_OK)
+    rc = plugins_open_context(a, &what, what != NULL && strchr(what, '/') != NULL, &context, err);
+  if (rc == BS_OK && what != NULL) rc = plugins_find(context, id, &info, err);
+  json_t *rows = json_array();
+  if (rc == BS_OK)
+    rc = what != NULL ? plugins_look(context, id, look, rows, err) : look_at_all(context, rows, err);
+  if (rc == BS_OK) rc = bs_report_print(stdout, format, fields, sizeof fields / sizeof fields[0], rows, err);
+  json_decref(rows);
+  if (context != NULL) bs_context_close(context);
+  return rc;
+}
+
+int plugins_knobs(int argc, char **argv) {
+  bs_error err = BS_ERROR_INIT;
+  args a;
+  int32_t rc = args_parse(argc, argv, plugins_knobs_options, plugins_n_knobs_options, &a, &err);
+  if (rc == BS_OK && args_has(&a, "help")) {
+    help_plugins();
+  } else if (rc == BS_OK && a.n_words > 1) {
+    rc = bs_error_set(&err, BS_USAGE, "BS-USE-WORD", "plugins knobs takes one plugin, %zu given", a.n_words);
+    bs_error_hint(&err, "for example bsrun plugins knobs cpu");
+  } else if (rc == BS_OK) {
+    rc = print_knobs(&a, a.n_words == 1 ? a.words[0] : NULL, &err);
+  }
+  args_free(&a);
+  return rc == BS_OK ? 0 : bsrun_fail(&err);
+}
