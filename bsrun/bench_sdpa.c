@@ -20,6 +20,7 @@
 static const args_option options[] = {
     {"dtype", 0, "LIST", 0, "of Q, K, V, as in f32,bf16: f32, bf16, f16, fp8 (f8e4m3), f8e5m2; default: f32"},
     {"mask", 0, "LIST", 0, "full, causal, causal_br (the last query sees the last key); default: full"},
+    {"backward", 0, NULL, 0, "the gradients of attention, dQ, dK and dV, in its place (op attention_dx)"},
     {"provider", 0, "LIST", 0,
      "as in cpu:online,ref; the first is judged by its speed. Default: all of the backend that serve"},
     {"backend", 0, "NAME", 0, "default: cpu"},
@@ -167,10 +168,13 @@ static int32_t read_words(request *r, bs_error *err) {
                                  (const char *const *)r->masks.text, r->masks.n, &r->problems, &n, err);
   r->bench.problems = r->problems;
   r->bench.n_problems = n;
-  for (size_t i = 0; rc == BS_OK && i < n; i++)
-    if (r->problems[i].kind != BS_KERNEL_SDPA)
+  for (size_t i = 0; rc == BS_OK && i < n; i++) {
+    if (args_has(a, "backward") && r->problems[i].kind == BS_KERNEL_SDPA)
+      r->problems[i].kind = BS_KERNEL_SDPA_DX;
+    if (r->problems[i].kind != BS_KERNEL_SDPA && r->problems[i].kind != BS_KERNEL_SDPA_DX)
       rc = bs_error_set(err, BS_USAGE, "BS-KERNEL-KIND", "bench sdpa times attention: not %s",
                         bs_kernel_problem_op(r->problems[i].kind));
+  }
   return rc;
 }
 
@@ -311,8 +315,9 @@ static int32_t print(const request *r, const json_t *result, bs_error *err) {
   explain_gates(rows);
   fputs(
       "TIMES AS FAST: the best other provider's time over this one's, in pairs, with its 95 % interval.\n"
-      "FLOP of the products alone, exact pairs x 2 (D + E), behind a mask those that are seen; times of one "
-      "call.\n",
+      "FLOP of the products alone, exact pairs x 2 (D + E), of gradients x 2 (3 D + 2 E), behind a mask "
+      "those "
+      "that are\nseen; times of one call.\n",
       stdout);
   for (size_t i = 0; i < json_array_size(runs); i++)
     printf("run: %s\n", json_string_value(json_array_get(runs, i)));
@@ -362,6 +367,7 @@ const bsrun_subverb bench_sdpa = {
     "peaks that are measured now; more than 100 % of it is an error.\n",
     "  bsrun bench sdpa mission --dtype f32,bf16\n"
     "  bsrun bench sdpa small --provider cpu:online,ref --torch off\n"
+    "  bsrun bench sdpa mission --backward --mask causal\n"
     "  bsrun bench sdpa b1h8g2s1t4kd128:bf16 --torch /opt/venv/bin/python -o json\n"
     "  bsrun runs list --where phase=bench_sdpa\n",
     options,

@@ -107,9 +107,10 @@ static json_t *shape_of(const bs_point *point, const bs_entrant *e) {
                    point->text, "shape", shape, "dtype", bs_dtype_name(p->dtype), "mask",
                    bs_kernel_mask_name(p->causal), "threads", (int)point->bench->threads, "provider",
                    e->label, "unknown_gates", (int)e->unknown, "flops", bs_kernel_flops(p), "pairs_of_keys",
-                   bs_kernel_pairs(p), "flops_convention", "exact pairs x 2 (D + E)", "gates", gates,
-                   "failed_stage", e->failed >= 0 ? bs_rule_stage_names[e->failed] : "", "cause",
-                   e->failed >= 0 ? bs_env_string(e->cause) : json_null());
+                   bs_kernel_pairs(p), "flops_convention",
+                   p->kind == BS_KERNEL_SDPA_DX ? "exact pairs x 2 (3 D + 2 E)" : "exact pairs x 2 (D + E)",
+                   "gates", gates, "failed_stage", e->failed >= 0 ? bs_rule_stage_names[e->failed] : "",
+                   "cause", e->failed >= 0 ? bs_env_string(e->cause) : json_null());
 }
 
 int32_t bs_entrant_row(const bs_point *point, const bs_entrant *e, json_t *rows, bs_error *err) {

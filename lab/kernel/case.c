@@ -13,11 +13,13 @@
 #include "core/base/text.h"
 #include "lab/error.h"
 
-enum { ARGS = 8, KEY = 600, NAME = 160 };
+enum { ARGS = 12, INPUTS = 6, OUTPUTS = 3, KEY = 600, NAME = 160 };
 
 struct bs_kernel_arm {
   bs_kernel_problem p;
   bs_kernel_data *data, *own; /* own: made by the arm */
+  bs_kernel_setup forward;    /* of the forward passes that gradients are of */
+  char backend[NAME];
   bs_world *world;
   bs_rank *rank; /* of the newest bs_world_enter */
   bs_packed *packed;
@@ -26,7 +28,9 @@ struct bs_kernel_arm {
   bs_tensor_desc desc[ARGS];
   const bs_tensor_desc *asked[ARGS];
   bs_tensor *args[ARGS];
-  uint32_t nargs, y; /* y: which one is the output */
+  uint32_t nargs, n_in, n_out;
+  uint32_t in[INPUTS], from[INPUTS]; /* arguments, and the inputs of the numbers that they are read from */
+  uint32_t out[OUTPUTS];             /* arguments, in the order of the numbers */
   uint32_t tolerance, fallback, on_device;
   uint64_t workspace, before; /* before: the world's memory without weights and plan */
   char key[KEY], provider[NAME];
@@ -34,8 +38,8 @@ struct bs_kernel_arm {
   bs_text candidates;
 };
 
-static int is_sdpa(const bs_kernel_problem *p) {
-  return p->kind == BS_KERNEL_SDPA;
+static int is_product(const bs_kernel_problem *p) {
+  return p->kind == BS_KERNEL_MATMUL || p->kind == BS_KERNEL_MATMUL24;
 }
 
 /* ---- the query ---------------------------------------------------------------------------------- */
@@ -52,31 +56,65 @@ static void describe(bs_kernel_arm *arm, uint32_t index, uint32_t dtype, uint32_
   arm->args[index] = &arm->tensor[index];
 }
 
-/* Arguments as op.h lists them. */
-static void describe_all(bs_kernel_arm *arm) {
+static void takes(bs_kernel_arm *arm, uint32_t argument, uint32_t input) {
+  arm->in[arm->n_in] = argument;
+  arm->from[arm->n_in++] = input;
+}
+
+static void gives(bs_kernel_arm *arm, uint32_t argument) {
+  arm->out[arm->n_out++] = argument;
+}
+
+/* dY behind the arguments of attention, then dQ, dK and dV. */
+static void describe_gradients(bs_kernel_arm *arm) {
+  const bs_kernel_problem *p = &arm->p;
+  arm->nargs = 12;
+  describe(arm, 6, p->dtype, 4, (const int64_t[]){p->B, p->H, p->S, p->E});
+  describe(arm, 7, BS_F32, 3, (const int64_t[]){p->B, p->H, p->S});
+  describe(arm, 8, p->dtype, 4, (const int64_t[]){p->B, p->H, p->S, p->E});
+  describe(arm, 9, p->dtype, 4, (const int64_t[]){p->B, p->H, p->S, p->D});
+  describe(arm, 10, p->dtype, 4, (const int64_t[]){p->B, p->G, p->T, p->D});
+  describe(arm, 11, p->dtype, 4, (const int64_t[]){p->B, p->G, p->T, p->E});
+  takes(arm, 8, 3);
+  takes(arm, 6, 4);
+  takes(arm, 7, 5);
+  for (uint32_t i = 9; i < 12; i++) gives(arm, i);
+}
+
+/* Arguments as op.h lists them. lse: attention gives its LSE, too. */
+static void describe_all(bs_kernel_arm *arm, int lse) {
   const bs_kernel_problem *p = &arm->p;
   const uint32_t y = bs_kernel_y_dtype(p);
-  if (is_sdpa(p)) {
-    describe(arm, 0, p->dtype, 4, (const int64_t[]){p->B, p->H, p->S, p->D});
-    describe(arm, 1, p->dtype, 4, (const int64_t[]){p->B, p->G, p->T, p->D});
-    describe(arm, 2, p->dtype, 4, (const int64_t[]){p->B, p->G, p->T, p->E});
-    if (BS_DTYPE_BYTES(p->dtype) == 1) describe(arm, 5, BS_F32, 1, (const int64_t[]){3});
-    arm->y = 6;
-    arm->nargs = 8;
-    describe(arm, arm->y, y, 4, (const int64_t[]){p->B, p->H, p->S, p->E});
-  } else {
-    describe(arm, 0, p->dtype, 2, (const int64_t[]){p->B, p->K});
-    arm->y = 3;
+  if (is_product(p)) {
     arm->nargs = 4;
-    describe(arm, arm->y, y, 2, (const int64_t[]){p->B, p->N});
+    describe(arm, 0, p->dtype, 2, (const int64_t[]){p->B, p->K});
+    describe(arm, 3, y, 2, (const int64_t[]){p->B, p->N});
+    takes(arm, 0, 0);
+    gives(arm, 3);
+    return;
   }
+  describe(arm, 0, p->dtype, 4, (const int64_t[]){p->B, p->H, p->S, p->D});
+  describe(arm, 1, p->dtype, 4, (const int64_t[]){p->B, p->G, p->T, p->D});
+  describe(arm, 2, p->dtype, 4, (const int64_t[]){p->B, p->G, p->T, p->E});
+  for (uint32_t i = 0; i < 3; i++) takes(arm, i, i);
+  if (p->kind == BS_KERNEL_SDPA_DX) {
+    describe_gradients(arm);
+    return;
+  }
+  arm->nargs = 8;
+  if (BS_DTYPE_BYTES(p->dtype) == 1) describe(arm, 5, BS_F32, 1, (const int64_t[]){3});
+  describe(arm, 6, y, 4, (const int64_t[]){p->B, p->H, p->S, p->E});
+  gives(arm, 6);
+  if (!lse) return;
+  describe(arm, 7, BS_F32, 3, (const int64_t[]){p->B, p->H, p->S});
+  gives(arm, 7);
 }
 
 static bs_op_query query_of(const bs_kernel_arm *arm) {
   const bs_kernel_problem *p = &arm->p;
   bs_op_query q = {
       .struct_size = sizeof q, .nargs = arm->nargs, .op = bs_kernel_problem_op(p->kind), .args = arm->asked};
-  if (is_sdpa(p)) {
+  if (!is_product(p)) {
     q.attrs[0] = p->causal;
     q.attrs[1] = p->left;
     q.attrs[2] = p->right;
@@ -232,9 +270,9 @@ static int32_t read_in(bs_kernel_arm *arm, uint32_t index, const void *from, uin
 static int32_t read_all(bs_kernel_arm *arm, bs_error *err) {
   int64_t rows, cols;
   int32_t rc = BS_OK;
-  for (uint32_t i = 0; rc == BS_OK && i < (is_sdpa(&arm->p) ? 3u : 1u); i++) {
-    const void *from = bs_kernel_data_input(arm->data, i, &rows, &cols);
-    rc = read_in(arm, i, from, arm->p.dtype, rows, cols, err);
+  for (uint32_t i = 0; rc == BS_OK && i < arm->n_in; i++) {
+    const void *from = bs_kernel_data_input(arm->data, arm->from[i], &rows, &cols);
+    rc = read_in(arm, arm->in[i], from, arm->desc[arm->in[i]].dtype, rows, cols, err);
   }
   const float *descale = bs_kernel_data_descale(arm->data);
   return rc == BS_OK && descale != NULL ? read_in(arm, 5, descale, BS_F32, 1, 3, err) : rc;
@@ -260,7 +298,7 @@ static int32_t pack(bs_kernel_arm *arm, const bs_op_query *q, bs_error *err) {
 static int32_t make_plan(bs_kernel_arm *arm, bs_error *err) {
   const bs_op_query q = query_of(arm);
   arm->before = bs_world_memory_now(arm->world);
-  int32_t rc = is_sdpa(&arm->p) ? BS_OK : pack(arm, &q, err);
+  int32_t rc = is_product(&arm->p) ? pack(arm, &q, err) : BS_OK;
   if (rc == BS_OK) rc = bs_rank_get_api()->op_prepare(arm->rank, &q, arm->packed, &arm->plan, err);
   return rc;
 }
@@ -300,32 +338,11 @@ static int32_t build(bs_kernel_arm *arm, bs_error *err) {
   return leave(arm, rc, err);
 }
 
-int32_t bs_kernel_arm_open(const bs_kernel_setup *s, bs_kernel_arm **out, bs_error *err) {
-  *out = NULL;
-  if (s->problem->kind > BS_KERNEL_MATMUL24)
-    return bs_error_set(err, BS_UNSUPPORTED, "BS-KERNEL-KIND", "%s has no arm yet",
-                        bs_kernel_problem_op(s->problem->kind));
-  bs_kernel_arm *arm = calloc(1, sizeof *arm);
-  if (arm == NULL) return bs_no_memory(err, "an arm");
-  arm->p = *s->problem;
-  arm->data = s->data;
-  int32_t rc = BS_OK;
-  if (arm->data == NULL) {
-    rc = bs_kernel_data_make(s->problem, s->seed, &arm->own, err);
-    arm->data = arm->own;
-  }
-  if (rc == BS_OK) {
-    describe_all(arm);
-    rc = choose(arm, s, err);
-  }
+static int32_t open_arm(const bs_kernel_setup *s, bs_kernel_arm *arm, int lse, bs_error *err) {
+  describe_all(arm, lse);
+  int32_t rc = choose(arm, s, err);
   if (rc == BS_OK) rc = make_world(arm, s, err);
-  if (rc == BS_OK) rc = build(arm, err);
-  if (rc != BS_OK) {
-    bs_kernel_arm_close(arm);
-    return rc;
-  }
-  *out = arm;
-  return BS_OK;
+  return rc == BS_OK ? build(arm, err) : rc;
 }
 
 void bs_kernel_arm_close(bs_kernel_arm *arm) {
@@ -386,42 +403,57 @@ int32_t bs_kernel_arm_series(void *opaque, uint64_t warmup, uint64_t n, double *
   return leave(arm, rc, err);
 }
 
-int32_t bs_kernel_arm_load(bs_kernel_arm *arm, bs_kernel_data *data, bs_error *err) {
-  int32_t rc = enter(arm, err);
-  if (rc != BS_OK) return rc;
-  arm->data = data;
-  if (!is_sdpa(&arm->p)) { /* the weights are in the plan */
-    drop_plan(arm);
-    rc = make_plan(arm, err);
+static int64_t elements(const bs_tensor_desc *d) {
+  int64_t n = 1;
+  for (uint32_t i = 0; i < d->rank; i++) n *= d->dims[i];
+  return n;
+}
+
+static size_t output_bytes(const bs_kernel_arm *arm) {
+  size_t bytes = 0;
+  for (uint32_t i = 0; i < arm->n_out; i++) {
+    const bs_tensor_desc *d = &arm->desc[arm->out[i]];
+    bytes += (size_t)elements(d) * BS_DTYPE_BYTES(d->dtype);
   }
-  if (rc == BS_OK) rc = read_all(arm, err);
-  return leave(arm, rc, err);
+  return bytes;
+}
+
+static void fill_nan(uint32_t dtype, char *y, size_t bytes) {
+  const float nan = NAN;
+  bs_convert(dtype, y, BS_F32, &nan, 1);
+  for (size_t have = BS_DTYPE_BYTES(dtype); have < bytes; have *= 2)
+    memcpy(y + have, y, have < bytes - have ? have : bytes - have);
+}
+
+/* Each output from host memory (into = 1), or into it. */
+static int32_t move_outputs(bs_kernel_arm *arm, char *y, int into, bs_error *err) {
+  int32_t rc = BS_OK;
+  for (uint32_t i = 0; rc == BS_OK && i < arm->n_out; i++) {
+    const bs_tensor_desc *d = &arm->desc[arm->out[i]];
+    const int64_t n = elements(d);
+    const size_t bytes = (size_t)n * BS_DTYPE_BYTES(d->dtype);
+    const bs_tensor flat = as_matrix(&arm->tensor[arm->out[i]], 1, n);
+    if (into) fill_nan(d->dtype, y, bytes);
+    rc =
+        into ? read_in(arm, arm->out[i], y, d->dtype, 1, n, err) : bs_rank_copy_out(arm->rank, &flat, y, err);
+    y += bytes;
+  }
+  return rc;
 }
 
 /* All outputs of one run, over NaN. The caller frees. */
 static int32_t run_fresh(bs_kernel_arm *arm, size_t bytes, void **out, bs_error *err) {
-  const float nan = NAN;
-  const int64_t n = bs_kernel_data_outputs(arm->data);
-  const uint32_t dtype = bs_kernel_y_dtype(&arm->p);
   char *y = malloc(bytes > 0 ? bytes : 1);
   *out = NULL;
   if (y == NULL) return bs_no_memory(err, "%zu bytes of outputs", bytes);
-  bs_convert(dtype, y, BS_F32, &nan, 1);
-  for (size_t have = BS_DTYPE_BYTES(dtype); have < bytes; have *= 2)
-    memcpy(y + have, y, have < bytes - have ? have : bytes - have);
-  int32_t rc = read_in(arm, arm->y, y, dtype, 1, n, err);
+  int32_t rc = move_outputs(arm, y, 1, err);
   if (rc == BS_OK) rc = run_calls(arm, 1, err);
-  const bs_tensor flat = as_matrix(&arm->tensor[arm->y], 1, n);
-  if (rc == BS_OK) rc = bs_rank_copy_out(arm->rank, &flat, y, err);
+  if (rc == BS_OK) rc = move_outputs(arm, y, 0, err);
   if (rc == BS_OK)
     *out = y;
   else
     free(y);
   return rc;
-}
-
-static size_t output_bytes(const bs_kernel_arm *arm) {
-  return (size_t)bs_kernel_data_outputs(arm->data) * BS_DTYPE_BYTES(bs_kernel_y_dtype(&arm->p));
 }
 
 int32_t bs_kernel_arm_judge(bs_kernel_arm *arm, bs_kernel_numbers *out, bs_error *err) {
@@ -448,6 +480,88 @@ int32_t bs_kernel_arm_repeat(bs_kernel_arm *arm, uint64_t *out_differing, bs_err
   free(first);
   free(second);
   return rc;
+}
+
+/* ---- open --------------------------------------------------------------------------------------- */
+
+/* Y and LSE by attention of the same backend, by ref where nobody else serves. */
+static int32_t run_forward(const bs_kernel_setup *setup, const char *provider, bs_kernel_data *data,
+                           bs_error *err) {
+  bs_kernel_problem p = *setup->problem;
+  bs_kernel_setup s = *setup;
+  void *y = NULL;
+  p.kind = BS_KERNEL_SDPA;
+  s.problem = &p;
+  s.provider = provider;
+  s.knobs = NULL;
+  bs_kernel_arm *arm = calloc(1, sizeof *arm);
+  if (arm == NULL) return bs_no_memory(err, "an arm");
+  arm->p = p;
+  arm->data = data;
+  int32_t rc = open_arm(&s, arm, 1, err);
+  if (rc == BS_OK) {
+    rc = enter(arm, err);
+    if (rc == BS_OK) rc = leave(arm, run_fresh(arm, output_bytes(arm), &y, err), err);
+  }
+  if (rc == BS_OK) {
+    const size_t of_y = (size_t)elements(&arm->desc[6]) * BS_DTYPE_BYTES(p.dtype);
+    rc = bs_kernel_data_set_forward(data, y, (const char *)y + of_y, err);
+  }
+  free(y);
+  bs_kernel_arm_close(arm);
+  return rc;
+}
+
+static int32_t need_forward(const bs_kernel_setup *setup, bs_kernel_data *data, bs_error *err) {
+  if (!bs_kernel_data_lacks_forward(data)) return BS_OK;
+  const int32_t rc = run_forward(setup, NULL, data, err);
+  return rc == BS_UNSUPPORTED ? run_forward(setup, "ref", data, err) : rc;
+}
+
+static int32_t fill_arm(bs_kernel_arm *arm, const bs_kernel_setup *s, bs_error *err) {
+  const bs_kernel_problem *p = s->problem;
+  int32_t rc = BS_OK;
+  arm->p = *p;
+  arm->data = s->data;
+  arm->forward = *s;
+  arm->forward.problem = &arm->p;
+  snprintf(arm->backend, sizeof arm->backend, "%s", s->backend != NULL ? s->backend : "cpu");
+  arm->forward.backend = arm->backend;
+  if (p->kind == BS_KERNEL_SDPA_DX && BS_DTYPE_BYTES(p->dtype) == 1)
+    return bs_error_set(err, BS_UNSUPPORTED, "BS-KERNEL-KIND",
+                        "gradients have no factors: attention_dx of %s", bs_dtype_name(p->dtype));
+  if (arm->data == NULL) {
+    rc = bs_kernel_data_make(p, s->seed, &arm->own, err);
+    arm->data = arm->own;
+  }
+  if (rc == BS_OK) rc = need_forward(s, arm->data, err);
+  return rc == BS_OK ? open_arm(s, arm, 0, err) : rc;
+}
+
+int32_t bs_kernel_arm_open(const bs_kernel_setup *s, bs_kernel_arm **out, bs_error *err) {
+  *out = NULL;
+  bs_kernel_arm *arm = calloc(1, sizeof *arm);
+  if (arm == NULL) return bs_no_memory(err, "an arm");
+  const int32_t rc = fill_arm(arm, s, err);
+  if (rc != BS_OK) {
+    bs_kernel_arm_close(arm);
+    return rc;
+  }
+  *out = arm;
+  return BS_OK;
+}
+
+int32_t bs_kernel_arm_load(bs_kernel_arm *arm, bs_kernel_data *data, bs_error *err) {
+  int32_t rc = need_forward(&arm->forward, data, err);
+  if (rc == BS_OK) rc = enter(arm, err);
+  if (rc != BS_OK) return rc;
+  arm->data = data;
+  if (is_product(&arm->p)) { /* the weights are in the plan */
+    drop_plan(arm);
+    rc = make_plan(arm, err);
+  }
+  if (rc == BS_OK) rc = read_all(arm, err);
+  return leave(arm, rc, err);
 }
 
 /* ---- what it is --------------------------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * data.c - see data.h. */
-#include "lab/kernel/data.h"
+#include "lab/kernel/data_parts.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -12,26 +12,6 @@
 
 enum { PRODUCT_ROWS = 128 };
 static const double MOST_PRODUCTS = 1e8; /* of a reference: about a tenth of a second */
-
-typedef struct input {
-  void *data;
-  int64_t rows, cols;
-} input;
-
-/* One judged row: `at` counts the output's rows, and `values` follow each other. */
-struct bs_kernel_data {
-  bs_kernel_problem p;
-  uint64_t seed;
-  input in[BS_KERNEL_INPUTS];
-  float descale[BS_KERNEL_INPUTS];
-  const bs_kept *kept;
-  /* The reference: runs of `width` outputs that begin at element at[i]; those of one slice follow each other.
-   */
-  int64_t n, width, slices;
-  int64_t *at, *slice;
-  double *value;
-  double predicted; /* relative, of a product */
-};
 
 static int is_sdpa(const bs_kernel_problem *p) {
   return p->kind == BS_KERNEL_SDPA || p->kind == BS_KERNEL_SDPA_DX;
@@ -56,7 +36,7 @@ static int32_t fill(bs_kernel_data *d, uint32_t index, int64_t rows, int64_t col
     d->descale[index] = most / (d->p.dtype == BS_F8E4M3 ? 448.0f : 57344.0f);
     for (size_t i = 0; i < n; i++) normal[i] /= d->descale[index];
   }
-  d->in[index] = (input){data, rows, cols};
+  d->in[index] = (bs_kernel_input){data, rows, cols};
   const int32_t rc = bs_convert(d->p.dtype, data, BS_F32, normal, n);
   free(normal);
   return rc == BS_OK
@@ -75,6 +55,7 @@ int32_t bs_kernel_data_make(const bs_kernel_problem *p, uint64_t seed, bs_kernel
     rc = fill(d, 0, p->B * p->H * p->S, p->D, err);
     if (rc == BS_OK) rc = fill(d, 1, p->B * p->G * p->T, p->D, err);
     if (rc == BS_OK) rc = fill(d, 2, p->B * p->G * p->T, p->E, err);
+    if (rc == BS_OK && p->kind == BS_KERNEL_SDPA_DX) rc = fill(d, 3, p->B * p->H * p->S, p->E, err);
   } else {
     rc = fill(d, 0, p->B, p->K, err);
     if (rc == BS_OK) rc = fill(d, 1, p->N, p->K, err);
@@ -98,6 +79,7 @@ void bs_kernel_data_free(bs_kernel_data *d) {
   for (uint32_t i = 0; i < BS_KERNEL_INPUTS; i++) free(d->in[i].data);
   if (d->kept != NULL) bs_kept_free(d->kept);
   free(d->at);
+  free(d->count);
   free(d->slice);
   free(d->value);
   free(d);
@@ -128,25 +110,55 @@ const bs_kept *bs_kernel_data_kept(const bs_kernel_data *d) {
 }
 
 int64_t bs_kernel_data_outputs(const bs_kernel_data *d) {
-  return is_sdpa(&d->p) ? d->p.B * d->p.H * d->p.S * d->p.E : d->p.B * d->p.N;
+  const bs_kernel_problem *p = &d->p;
+  if (p->kind == BS_KERNEL_SDPA_DX) return p->B * (p->H * p->S * p->D + p->G * p->T * (p->D + p->E));
+  return is_sdpa(p) ? p->B * p->H * p->S * p->E : p->B * p->N;
 }
 
-/* Rows of an input as they are, factor included. The caller frees. */
-static double *widen(const bs_kernel_data *d, uint32_t index, int64_t row, int64_t rows, bs_error *err) {
-  const input *in = &d->in[index];
+int bs_kernel_data_lacks_forward(const bs_kernel_data *d) {
+  return d->p.kind == BS_KERNEL_SDPA_DX && d->in[BS_KERNEL_INPUTS - 1].data == NULL;
+}
+
+static void *copy_of(const void *from, size_t bytes) {
+  void *to = malloc(bytes > 0 ? bytes : 1);
+  return to != NULL ? memcpy(to, from, bytes) : NULL;
+}
+
+int32_t bs_kernel_data_set_forward(bs_kernel_data *d, const void *y, const void *lse, bs_error *err) {
+  const bs_kernel_problem *p = &d->p;
+  const int64_t rows = p->B * p->H * p->S;
+  bs_kernel_input *of = &d->in[BS_KERNEL_GIVEN];
+  if (!bs_kernel_data_lacks_forward(d))
+    return bs_error_set(err, BS_USAGE, "BS-KERNEL-FORWARD", "numbers that need no Y and LSE, or have them");
+  of[0] = (bs_kernel_input){copy_of(y, (size_t)(rows * p->E) * BS_DTYPE_BYTES(p->dtype)), rows, p->E};
+  of[1] = (bs_kernel_input){copy_of(lse, (size_t)rows * sizeof(float)), rows, 1};
+  d->descale[BS_KERNEL_GIVEN] = d->descale[BS_KERNEL_GIVEN + 1] = 1.0f;
+  if (of[0].data != NULL && of[1].data != NULL) return BS_OK;
+  for (int i = 0; i < 2; i++) {
+    free(of[i].data);
+    of[i] = (bs_kernel_input){0};
+  }
+  return bs_no_memory(err, "a forward pass");
+}
+
+double *bs_kernel_data_widen(const bs_kernel_data *d, uint32_t index, int64_t row, int64_t rows,
+                             bs_error *err) {
+  const bs_kernel_input *in = &d->in[index];
   const size_t n = (size_t)(rows * in->cols);
   double *out = malloc((n > 0 ? n : 1) * sizeof *out);
   if (out == NULL) {
     bs_no_memory(err, "%zu numbers in f64", n);
     return NULL;
   }
-  const char *from = (const char *)in->data + (size_t)(row * in->cols) * BS_DTYPE_BYTES(d->p.dtype);
-  bs_convert(BS_F64, out, d->p.dtype, from, n); /* fill made them of this dtype */
+  const uint32_t dtype =
+      index == BS_KERNEL_INPUTS - 1 ? (uint32_t)BS_F32 : d->p.dtype; /* LSE, or as fill made it */
+  const char *from = (const char *)in->data + (size_t)(row * in->cols) * BS_DTYPE_BYTES(dtype);
+  bs_convert(BS_F64, out, dtype, from, n);
   for (size_t i = 0; i < n && d->descale[index] != 1.0f; i++) out[i] *= (double)d->descale[index];
   return out;
 }
 
-static double dot(const double *a, const double *b, int64_t n) {
+double bs_kernel_data_dot(const double *a, const double *b, int64_t n) {
   double sum[4] = {0};
   int64_t i = 0;
   for (; i + 4 <= n; i += 4)
@@ -157,26 +169,24 @@ static double dot(const double *a, const double *b, int64_t n) {
 
 /* ---- the reference of attention ----------------------------------------------------------------- */
 
-/* Rows are drawn from tiles of this many, so that all of them together take no longer than they may. */
-static int64_t tile_of(const bs_kernel_problem *p) {
-  const double row = (double)p->T * (double)(p->D + p->E), heads = (double)(p->B * p->H);
+int64_t bs_kernel_data_tile(const bs_kernel_problem *p) {
+  const double passes = p->kind == BS_KERNEL_SDPA ? 1.0 : 4.0, heads = (double)(p->B * p->H);
+  const double row = passes * (double)p->T * (double)(p->D + p->E);
   int64_t tile = 1;
   while (tile < p->S && heads * (double)p->S * row > MOST_PRODUCTS * (double)tile) tile *= 2;
   return tile;
 }
 
-/* The judged queries of one head: the first, the last, and one drawn from each tile; ascending, each once. */
-static int64_t draw_rows(const bs_kernel_data *d, int64_t head, int64_t tile, int64_t *out) {
-  const bs_kernel_problem *p = &d->p;
+int64_t bs_kernel_data_draw(const bs_kernel_data *d, int64_t base, int64_t rows, int64_t tile, int64_t *out) {
   int64_t n = 0;
-  for (int64_t from = 0; from < p->S; from += tile) {
-    const int64_t count = p->S - from < tile ? p->S - from : tile;
+  for (int64_t from = 0; from < rows; from += tile) {
+    const int64_t count = rows - from < tile ? rows - from : tile;
     uint32_t drawn;
-    bs_rng_bits(d->seed, BS_KERNEL_INPUTS + 1, (uint64_t)(head * p->S + from), 1, &drawn);
+    bs_rng_bits(d->seed, BS_KERNEL_INPUTS + 1, (uint64_t)(base + from), 1, &drawn);
     if (from == 0) out[n++] = 0;
     const int64_t row = from + (int64_t)(drawn % (uint64_t)count);
     if (n == 0 || out[n - 1] != row) out[n++] = row;
-    if (from + count == p->S && out[n - 1] != p->S - 1) out[n++] = p->S - 1;
+    if (from + count == rows && out[n - 1] != rows - 1) out[n++] = rows - 1;
   }
   return n;
 }
@@ -189,7 +199,7 @@ static void attend(const bs_kernel_problem *p, int64_t s, const double *q, const
   bs_kernel_keys(p, s, &first, &end);
   for (int64_t e = 0; e < p->E; e++) y[e] = 0.0;
   for (int64_t t = first; t < end; t++) {
-    score[t] = dot(q, k + t * p->D, p->D) / sqrt((double)p->D);
+    score[t] = bs_kernel_data_dot(q, k + t * p->D, p->D) / sqrt((double)p->D);
     if (score[t] > most) most = score[t];
   }
   for (int64_t t = first; t < end; t++) {
@@ -205,19 +215,21 @@ static int32_t refer_group(bs_kernel_data *d, int64_t group, int64_t tile, doubl
                            bs_error *err) {
   const bs_kernel_problem *p = &d->p;
   const int64_t each = p->H / p->G;
-  double *k = widen(d, 1, group * p->T, p->T, err), *v = widen(d, 2, group * p->T, p->T, err);
+  double *k = bs_kernel_data_widen(d, 1, group * p->T, p->T, err),
+         *v = bs_kernel_data_widen(d, 2, group * p->T, p->T, err);
   int32_t rc = k != NULL && v != NULL ? BS_OK : BS_NO_MEMORY;
   for (int64_t h = 0; rc == BS_OK && h < each; h++) {
-    const int64_t head = group * each + h, n = draw_rows(d, head, tile, rows);
+    const int64_t head = group * each + h, n = bs_kernel_data_draw(d, head * p->S, p->S, tile, rows);
     for (int64_t i = 0; rc == BS_OK && i < n; i++) {
       const int64_t row = head * p->S + rows[i];
-      double *q = widen(d, 0, row, 1, err);
+      double *q = bs_kernel_data_widen(d, 0, row, 1, err);
       if (q == NULL) {
         rc = BS_NO_MEMORY;
         break;
       }
       attend(p, rows[i], q, k, v, score, d->value + d->n * d->width);
       d->at[d->n] = row * p->E;
+      d->count[d->n] = p->E;
       d->slice[d->n++] = head;
       free(q);
     }
@@ -227,23 +239,25 @@ static int32_t refer_group(bs_kernel_data *d, int64_t group, int64_t tile, doubl
   return rc;
 }
 
-static int32_t take_room(bs_kernel_data *d, int64_t runs, int64_t width, bs_error *err) {
+int32_t bs_kernel_data_room(bs_kernel_data *d, int64_t runs, int64_t width, bs_error *err) {
   const size_t n = (size_t)runs, values = (size_t)runs * (size_t)width;
   d->width = width;
   d->at = calloc(n, sizeof *d->at);
+  d->count = calloc(n, sizeof *d->count);
   d->slice = calloc(n, sizeof *d->slice);
   d->value = calloc(values, sizeof *d->value);
-  return d->at != NULL && d->slice != NULL && d->value != NULL
+  return d->at != NULL && d->count != NULL && d->slice != NULL && d->value != NULL
              ? BS_OK
              : bs_no_memory(err, "a reference of %zu rows", n);
 }
 
 static int32_t refer_sdpa(bs_kernel_data *d, bs_error *err) {
   const bs_kernel_problem *p = &d->p;
-  const int64_t tile = tile_of(p), heads = p->B * p->H, rows_of_head = (p->S + tile - 1) / tile + 2;
+  const int64_t tile = bs_kernel_data_tile(p), heads = p->B * p->H,
+                rows_of_head = (p->S + tile - 1) / tile + 2;
   double *score = calloc((size_t)p->T, sizeof *score);
   int64_t *rows = calloc((size_t)rows_of_head, sizeof *rows);
-  int32_t rc = score != NULL && rows != NULL ? take_room(d, heads * rows_of_head, p->E, err)
+  int32_t rc = score != NULL && rows != NULL ? bs_kernel_data_room(d, heads * rows_of_head, p->E, err)
                                              : bs_no_memory(err, "a row of scores");
   d->slices = heads;
   for (int64_t group = 0; rc == BS_OK && group < p->B * p->G; group++)
@@ -272,21 +286,23 @@ static int32_t refer_product(bs_kernel_data *d, bs_error *err) {
   const int64_t features = p->N < PRODUCT_ROWS ? p->N : PRODUCT_ROWS;
   const double unit = bs_ulp(BS_F32, 1.0) / 2.0, terms = (double)(d->kept != NULL ? p->K / 2 : p->K);
   double energy = 0.0, variance = 0.0;
-  double *x = widen(d, 0, 0, p->B, err);
+  double *x = bs_kernel_data_widen(d, 0, 0, p->B, err);
   uint8_t *groups = malloc((size_t)(p->K / 4 + 1));
-  int32_t rc =
-      x == NULL || groups == NULL ? bs_no_memory(err, "a reference") : take_room(d, features * p->B, 1, err);
+  int32_t rc = x == NULL || groups == NULL ? bs_no_memory(err, "a reference")
+                                           : bs_kernel_data_room(d, features * p->B, 1, err);
   d->slices = p->B;
   for (int64_t i = 0; rc == BS_OK && i < features; i++) {
     const int64_t feature = features > 1 ? i * (p->N - 1) / (features - 1) : 0;
-    double *w = widen(d, 1, feature, 1, err);
+    double *w = bs_kernel_data_widen(d, 1, feature, 1, err);
     rc = w != NULL ? mask_row(d, feature, w, groups, err) : BS_NO_MEMORY;
     for (int64_t b = 0; rc == BS_OK && b < p->B; b++, d->n++) {
-      const double *row = x + b * p->K, y = dot(row, w, p->K), last = bs_ulp(bs_kernel_y_dtype(p), y);
+      const double *row = x + b * p->K, y = bs_kernel_data_dot(row, w, p->K),
+                   last = bs_ulp(bs_kernel_y_dtype(p), y);
       double products = 0.0;
       for (int64_t k = 0; k < p->K; k++) products += row[k] * row[k] * w[k] * w[k];
       d->value[d->n] = y;
       d->at[d->n] = b * p->N + feature;
+      d->count[d->n] = 1;
       d->slice[d->n] = b;
       energy += y * y;
       variance += last * last / 12.0 + terms / 6.0 * unit * unit * products;
@@ -304,19 +320,22 @@ static int32_t refer_product(bs_kernel_data *d, bs_error *err) {
 static int32_t refer(bs_kernel_data *d, bs_error *err) {
   if (d->value != NULL) return BS_OK;
   d->n = 0;
-  const int32_t rc = is_sdpa(&d->p) ? refer_sdpa(d, err) : refer_product(d, err);
+  const int32_t rc = d->p.kind == BS_KERNEL_SDPA_DX ? bs_kernel_data_refer_dx(d, err)
+                     : is_sdpa(&d->p)               ? refer_sdpa(d, err)
+                                                    : refer_product(d, err);
   if (rc == BS_OK) return rc;
   free(d->at);
+  free(d->count);
   free(d->slice);
   free(d->value);
-  d->at = d->slice = NULL;
+  d->at = d->count = d->slice = NULL;
   d->value = NULL;
   return rc;
 }
 
 int32_t bs_kernel_data_predict(bs_kernel_data *d, double *out_relative, bs_error *err) {
   *out_relative = 0.0;
-  if (is_sdpa(&d->p))
+  if (d->p.kind == BS_KERNEL_SDPA)
     return bs_error_set(err, BS_USAGE, "BS-KERNEL-PREDICT",
                         "attention's error is predicted by lab/kernel/oracle.h");
   const int32_t rc = refer(d, err);
@@ -350,6 +369,7 @@ int32_t bs_kernel_data_judge(bs_kernel_data *d, const void *y, bs_kernel_numbers
   enum { CHUNK = 4096 };
   const uint32_t dtype = bs_kernel_y_dtype(&d->p);
   const size_t size = BS_DTYPE_BYTES(dtype);
+  int64_t values = 0;
   memset(out, 0, sizeof *out);
   int32_t rc = refer(d, err);
   if (rc != BS_OK) return rc;
@@ -361,8 +381,9 @@ int32_t bs_kernel_data_judge(bs_kernel_data *d, const void *y, bs_kernel_numbers
            : count_nonfinite(y, dtype, bs_kernel_data_outputs(d), chunk, room, &out->nonfinite, err);
   for (int64_t i = 0; rc == BS_OK && i < d->n; i++) {
     sums *slice = &slices[d->slice[i]];
-    bs_convert(BS_F64, chunk, dtype, (const char *)y + (size_t)d->at[i] * size, (uint64_t)d->width);
-    for (int64_t e = 0; e < d->width; e++) {
+    bs_convert(BS_F64, chunk, dtype, (const char *)y + (size_t)d->at[i] * size, (uint64_t)d->count[i]);
+    values += d->count[i];
+    for (int64_t e = 0; e < d->count[i]; e++) {
       const double right = d->value[i * d->width + e], error = fabs(chunk[e] - right);
       slice->error += error * error;
       slice->reference += right * right;
@@ -377,7 +398,7 @@ int32_t bs_kernel_data_judge(bs_kernel_data *d, const void *y, bs_kernel_numbers
   }
   if (rc == BS_OK) {
     out->rows = d->n;
-    out->rms = sqrt(all.reference / (double)(d->n * d->width));
+    out->rms = sqrt(all.reference / (double)values);
     out->relative_rmse = relative(all);
     out->worst = out->rms > 0.0 ? out->max_error / out->rms : out->max_error;
   }

@@ -8,7 +8,7 @@
 #define BS_LAB_KERNEL_DATA_H
 #include "lab/kernel/problem.h"
 
-enum { BS_KERNEL_INPUTS = 3 }; /* Q, K, V; or X, W */
+enum { BS_KERNEL_INPUTS = 6, BS_KERNEL_GIVEN = 4 }; /* Q, K, V, dY; X, W. Then, of gradients, Y and LSE */
 
 typedef struct bs_kernel_data bs_kernel_data;
 
@@ -35,11 +35,17 @@ const void *bs_kernel_data_input(const bs_kernel_data *data, uint32_t index, int
 const float *bs_kernel_data_descale(const bs_kernel_data *data);
 /* The kept weights of matmul24; NULL: of another problem. */
 const bs_kept *bs_kernel_data_kept(const bs_kernel_data *data);
-/* Elements of the output: batch x head x query x E, or token x N. */
+/* Elements of the output: batch x head x query x E, or token x N; of gradients dQ, dK and dV together. */
 int64_t bs_kernel_data_outputs(const bs_kernel_data *data);
+
+/* Gradients are of a forward pass: Y of the inputs' dtype and LSE in f32, all of them, dense, both copied.
+ * What is judged is what a kernel makes of these. */
+int bs_kernel_data_lacks_forward(const bs_kernel_data *data);
+int32_t bs_kernel_data_set_forward(bs_kernel_data *data, const void *y, const void *lse, bs_error *err);
 
 /* y: all outputs, dense, of bs_kernel_y_dtype, in host memory. The reference is made the first time. */
 int32_t bs_kernel_data_judge(bs_kernel_data *data, const void *y, bs_kernel_numbers *out, bs_error *err);
-/* Of a product: the relative error that round-off predicts for sums in f32 (gates T1, docs/gates.md). */
+/* The relative error that round-off predicts for sums in f32: of a product (gates T1, docs/gates.md), and of
+ * gradients, whose sampled rows are made in f32 as well. */
 int32_t bs_kernel_data_predict(bs_kernel_data *data, double *out_relative, bs_error *err);
 #endif

@@ -171,7 +171,8 @@ static double promised(const bs_kernel_setup *setup, const bs_kernel_arm *arm) {
   const bs_kernel_problem *p = setup->problem;
   const double members = setup->threads > 0 ? setup->threads : 1;
   const double row = 16.0 * (double)(p->T + p->D + p->E + p->K), rest = 65536.0;
-  const double weights = p->kind == BS_KERNEL_SDPA ? 0.0 : 1.1 * bs_kernel_bytes(p);
+  const double weights =
+      p->kind == BS_KERNEL_SDPA || p->kind == BS_KERNEL_SDPA_DX ? 0.0 : 1.1 * bs_kernel_bytes(p);
   return members * ((double)bs_kernel_arm_workspace(arm) + row + rest) + weights;
 }
 

@@ -149,7 +149,7 @@ static int32_t share(bs_kernel_torch *t, const bs_kernel_data *data, bs_error *e
   const size_t size = BS_DTYPE_BYTES(p->dtype), y = (size_t)bs_kernel_data_outputs(data) * size;
   size_t at = 0;
   int64_t rows, cols;
-  for (uint32_t i = 0; i < BS_KERNEL_INPUTS; i++) {
+  for (uint32_t i = 0; i < BS_KERNEL_GIVEN; i++) {
     bs_kernel_data_input(data, i, &rows, &cols);
     at += (size_t)(rows * cols) * size;
   }
@@ -161,9 +161,9 @@ static int32_t share(bs_kernel_torch *t, const bs_kernel_data *data, bs_error *e
   if (map == MAP_FAILED) return bs_no_memory(err, "%zu bytes to share", t->bytes);
   t->map = map;
   at = 0;
-  for (uint32_t i = 0; i < BS_KERNEL_INPUTS; i++) {
+  for (uint32_t i = 0; i < BS_KERNEL_GIVEN; i++) {
     const void *from = bs_kernel_data_input(data, i, &rows, &cols);
-    memcpy(t->map + at, from, (size_t)(rows * cols) * size);
+    if (from != NULL) memcpy(t->map + at, from, (size_t)(rows * cols) * size);
     at += (size_t)(rows * cols) * size;
   }
   return BS_OK;
@@ -172,17 +172,18 @@ static int32_t share(bs_kernel_torch *t, const bs_kernel_data *data, bs_error *e
 int32_t bs_kernel_torch_load(bs_kernel_torch *t, bs_kernel_data *data, bs_error *err) {
   const bs_kernel_problem *p = bs_kernel_data_problem(data);
   char command[LINE], answer[LINE];
-  if (p->kind != BS_KERNEL_SDPA || BS_DTYPE_BYTES(p->dtype) == 1)
+  const int backward = p->kind == BS_KERNEL_SDPA_DX;
+  if ((p->kind != BS_KERNEL_SDPA && !backward) || BS_DTYPE_BYTES(p->dtype) == 1)
     return bs_error_set(err, BS_UNSUPPORTED, "BS-KERNEL-TORCH", "PyTorch has no %s of %s",
                         bs_kernel_problem_op(p->kind), bs_dtype_name(p->dtype));
   unmap(t);
   t->data = data;
   const int32_t rc = share(t, data, err);
   if (rc != BS_OK) return rc;
-  snprintf(command, sizeof command, "problem %lld %lld %lld %lld %lld %lld %lld %u %lld %lld %zu %s\n",
+  snprintf(command, sizeof command, "problem %lld %lld %lld %lld %lld %lld %lld %u %lld %lld %zu %s %s\n",
            (long long)p->B, (long long)p->H, (long long)p->G, (long long)p->S, (long long)p->T,
            (long long)p->D, (long long)p->E, p->causal, (long long)p->left, (long long)p->right, t->bytes,
-           bs_dtype_name(p->dtype));
+           bs_dtype_name(p->dtype), backward ? "backward" : "forward");
   return ask(t, command, answer, sizeof answer, err);
 }
 

@@ -24,8 +24,11 @@ static ran run_line(const char *line) {
   char *save = NULL;
   int n = 3;
   snprintf(copy, sizeof copy, "%s", line);
-  for (char *word = strtok_r(copy, " ", &save); word != NULL && n < 63; word = strtok_r(NULL, " ", &save))
+  for (char *word = strtok_r(copy, " ", &save); word != NULL && n < 63; word = strtok_r(NULL, " ", &save)) {
+    char *tab = strchr(word, '\t'); /* a space of one argument */
+    if (tab != NULL) *tab = ' ';
     argv[n++] = strcmp(word, "EMPTY") == 0 ? (char *)(uintptr_t) "" : word;
+  }
   return finish_bsrun(dir, start_bsrun(dir, argv));
 }
 
@@ -80,6 +83,33 @@ START_TEST(each_provider_has_a_row_of_each_problem) {
             1e-6);
   json_decref(rows);
   ran_free(&r);
+}
+END_TEST
+
+/* --backward, or the word in front of a problem: dQ, dK and dV are judged together. */
+START_TEST(gradients_go_the_same_way) {
+  static const char *const line[] = {"b2h2g1s20t24d8:f32:causal --backward ",
+                                     "sdpa_dx\tb2h2g1s20t24d8:f32:causal "};
+  for (int i = 0; i < 2; i++) {
+    char all[300];
+    snprintf(all, sizeof all, "%s--provider cpu,ref --out off -o json " NO_TORCH, line[i]);
+    ran r = run_line(all);
+    must_be(&r, 0);
+    json_t *rows = rows_of(&r), *row;
+    size_t k;
+    ck_assert_uint_eq(json_array_size(rows), 2);
+    json_array_foreach(rows, k, row) {
+      ck_assert_str_eq(text(row, "problem"), "sdpa_dx b2h2g1s20t24d8:f32:causal");
+      ck_assert_str_eq(text(row, "provider"), k == 0 ? "cpu:tiles" : "ref:portable");
+      ck_assert_str_eq(text(row, "flops_convention"), "exact pairs x 2 (3 D + 2 E)");
+      ck_assert(number(row, "relative_rmse") > 0 &&
+                number(row, "relative_rmse") <= 1.3 * number(row, "predicted_rmse"));
+      ck_assert(number(row, "bound_percent") <= 100 && number(row, "pairs") >= 20);
+      ck_assert_str_eq(text(row, "failed_stage"), "");
+    }
+    json_decref(rows);
+    ran_free(&r);
+  }
 }
 END_TEST
 
@@ -159,11 +189,14 @@ END_TEST
  * why, and that is kept too. */
 START_TEST(what_nobody_serves_is_a_negative) {
   static const char *const line[] = {"b1h1s8d512 -o json " NO_TORCH,
-                                     "b1h1s8d512 --provider cpu:online -o json " NO_TORCH},
-                           *const who[] = {"nobody serves it: ", "cpu:online does not serve it: "};
+                                     "b1h1s8d512 --provider cpu:online -o json " NO_TORCH,
+                                     "b1h1s8d8:fp8 --backward -o json " NO_TORCH},
+                           *const who[] = {"nobody serves it: ", "cpu:online does not serve it: ",
+                                           "gradients have no factors"},
+                           *const why[] = {"1 to 256", "1 to 256", "f8e4m3"};
   ran r = run_line(line[_i]);
   ck_assert_int_eq(r.code, 5);
-  ck_assert_msg(strstr(r.err, who[_i]) != NULL && strstr(r.err, "1 to 256") != NULL, "%s", r.err);
+  ck_assert_msg(strstr(r.err, who[_i]) != NULL && strstr(r.err, why[_i]) != NULL, "%s", r.err);
   ck_assert_ptr_nonnull(strstr(r.err, "BS-KERNEL-REFUSED"));
   json_t *rows = rows_of(&r);
   ck_assert_str_eq(text(json_array_get(rows, 0), "failed_stage"), "build");
@@ -310,8 +343,9 @@ END_TEST
 
 /* One that refuses a problem, or computes something else, is told and left out. */
 START_TEST(pytorch_that_is_of_no_use_is_left_out) {
-  static const char *const how[] = {"refuse", "wrong"}, *const says[] = {"kernel for it", "are off by 1"};
-  ran r = run_fake(how[_i], "");
+  static const char *const how[] = {"refuse", "wrong", ""}, *const more[] = {"", "", "--backward"},
+                           *const says[] = {"kernel for it", "are off by 1", "no gradients"};
+  ran r = run_fake(how[_i], more[_i]);
   must_be(&r, 0);
   ck_assert_msg(strstr(r.err, says[_i]) != NULL, "%s", r.err);
   json_t *rows = rows_of(&r);
@@ -347,13 +381,14 @@ int main(void) {
   const test_case cases[] = {{each_provider_has_a_row_of_each_problem},
                              {what_is_refused, TEST_COUNT(refused)},
                              {a_failed_stage_is_kept_with_its_cause, TEST_COUNT(gates)},
-                             {what_nobody_serves_is_a_negative, 2},
+                             {what_nobody_serves_is_a_negative, 3},
+                             {gradients_go_the_same_way},
                              {knobs_reach_the_plan},
                              {a_value_that_is_lost_fails_its_gate},
                              {a_table_shows_providers_as_given},
                              {the_tuned_choice_comes_first},
                              {pytorch_is_an_arm_on_the_same_bytes},
-                             {pytorch_that_is_of_no_use_is_left_out, 2},
+                             {pytorch_that_is_of_no_use_is_left_out, 3},
                              {pytorch_that_was_asked_for_must_be_there, 2},
                              {the_script_is_python},
                              {0}};

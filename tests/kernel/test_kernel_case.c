@@ -47,12 +47,22 @@ static const struct {
   const char *text, *backend, *provider;
   double most;
 } arms[] = {
-    {"b2h4g2s70d16:f32:causal", "cpu", NULL, 1e-6}, {"b1h2s5t37d8e12:f32:causal_br:w9", "cpu", NULL, 1e-6},
-    {"b1h2s40d8:bf16", "cpu", NULL, 6e-3},          {"b1h2s40d8:f16", "cpu", NULL, 1e-3},
-    {"b1h2s33d8:f32:w5:r3", "cpu", "ref", 1e-7},    {"b1h2s33d8:fp8", "ref", NULL, 4e-3},
-    {"b2h1s16d8:f64", "ref", NULL, 1e-14},          {"matmul n48k40b9:f32", "cpu", NULL, 1e-6},
-    {"matmul n48k40b9:bf16", "ref", NULL, 4e-3},    {"matmul24 n64k48b8:f32", "cpu", NULL, 1e-6},
+    {"b2h4g2s70d16:f32:causal", "cpu", NULL, 1e-6},
+    {"b1h2s5t37d8e12:f32:causal_br:w9", "cpu", NULL, 1e-6},
+    {"b1h2s40d8:bf16", "cpu", NULL, 6e-3},
+    {"b1h2s40d8:f16", "cpu", NULL, 1e-3},
+    {"b1h2s33d8:f32:w5:r3", "cpu", "ref", 1e-7},
+    {"b1h2s33d8:fp8", "ref", NULL, 4e-3},
+    {"b2h1s16d8:f64", "ref", NULL, 1e-14},
+    {"matmul n48k40b9:f32", "cpu", NULL, 1e-6},
+    {"matmul n48k40b9:bf16", "ref", NULL, 4e-3},
+    {"matmul24 n64k48b8:f32", "cpu", NULL, 1e-6},
     {"matmul24 n20k32b3:f32", "ref", NULL, 1e-6},
+    {"sdpa_dx b2h4g2s20t30d8e12:f32:causal_br:w9", "cpu", NULL, 2e-6},
+    {"sdpa_dx b1h2s40d16:bf16:causal", "cpu", NULL, 3e-3},
+    {"sdpa_dx b1h4g1s9t17d8:f32:r3", "cpu", "ref", 1e-7},
+    {"sdpa_dx b1h2s16d8:f64", "ref", NULL, 1e-14},
+    {"sdpa_dx b1h1s8d260:f32", "cpu", "ref", 1e-7}, /* its forward pass, too, is by ref */
 };
 
 START_TEST(test_an_arm_is_right_and_repeats) {
@@ -82,7 +92,7 @@ END_TEST
 
 /* Other numbers reach the same arm, also where they are packed weights. */
 START_TEST(test_an_arm_takes_other_numbers) {
-  static const char *const texts[] = {"b1h2s20d8", "matmul n16k12b5"};
+  static const char *const texts[] = {"b1h2s20d8", "matmul n16k12b5", "sdpa_dx b1h2s20d8"};
   const bs_kernel_problem p = parse(texts[_i]);
   bs_kernel_data *data = NULL;
   bs_kernel_arm *arm = NULL;
@@ -118,6 +128,28 @@ START_TEST(test_a_provider_that_does_not_serve_is_told) {
   if (refused[_i].code != BS_NOT_FOUND) ck_assert_str_eq(err.id, refused[_i].id);
   ck_assert_msg(strstr(err.message, refused[_i].says) != NULL, "%s", err.message);
   ck_assert_ptr_null(arm);
+}
+END_TEST
+
+/* Gradients are judged of a forward pass; each of the three counts. */
+START_TEST(test_gradients_are_judged_as_one) {
+  const bs_kernel_problem p = parse("sdpa_dx b1h2s12t20d8e4");
+  enum { ROWS = 2 * 12, DQ = ROWS * 8, DK = 2 * 20 * 8, DV = 2 * 20 * 4 };
+  static float zeros[DQ + DK + DV], y[ROWS * 4], lse[ROWS];
+  bs_kernel_data *data = NULL;
+  bs_kernel_numbers n;
+  bs_error err = BS_ERROR_INIT;
+  ck_assert_int_eq(bs_kernel_data_make(&p, 8, &data, &err), BS_OK);
+  ck_assert_int_eq(bs_kernel_data_outputs(data), DQ + DK + DV);
+  ck_assert_int_eq(bs_kernel_data_judge(data, zeros, &n, &err), BS_USAGE);
+  ck_assert_str_eq(err.id, "BS-KERNEL-FORWARD");
+  ck_assert_int_eq(bs_kernel_data_set_forward(data, y, lse, &err), BS_OK);
+  ck_assert_int_eq(bs_kernel_data_judge(data, zeros, &n, &err), BS_OK);
+  ck_assert(fabs(n.relative_rmse - 1.0) < 1e-12 && n.rows == ROWS + 2 * 2 * 20);
+  zeros[DQ + DK + 3] = NAN;
+  ck_assert_int_eq(bs_kernel_data_judge(data, zeros, &n, &err), BS_OK);
+  ck_assert(n.nonfinite == 1 && isnan(n.relative_rmse));
+  bs_kernel_data_free(data);
 }
 END_TEST
 
@@ -249,7 +281,8 @@ END_TEST
 
 int main(void) {
   const test_case cases[] = {{test_an_arm_is_right_and_repeats, TEST_COUNT(arms)},
-                             {test_an_arm_takes_other_numbers, 2},
+                             {test_an_arm_takes_other_numbers, 3},
+                             {test_gradients_are_judged_as_one},
                              {test_a_provider_that_does_not_serve_is_told, TEST_COUNT(refused)},
                              {test_the_judgement_sees_faults, FAULTS},
                              {test_zeros_at_32768_keys_fail},
