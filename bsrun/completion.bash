@@ -92,6 +92,7 @@ _bsrun() {
       return
       ;;
     --level) mapfile -t COMPREPLY < <(compgen -W "V4 V0 V1 V2 V6" -- "$cur"); return ;;
+    --shape) mapfile -t COMPREPLY < <(compgen -W "small mission long gqa decode" -- "$cur"); return ;;
     --weak) mapfile -t COMPREPLY < <(compgen -W "b n k" -- "$cur"); return ;;
     --launch) mapfile -t COMPREPLY < <(compgen -W "threads processes mpi" -- "$cur"); return ;;
     --kit) mapfile -t COMPREPLY < <(compgen -W "quick full" -- "$cur"); return ;;

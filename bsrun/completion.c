@@ -78,7 +78,8 @@ static void print_verbs(const char *of) {
       {"completion", "bash\nwords\n"},
       {"explain",
        "matmul\nmatmul_dx\nmatmul_dw\nmatmul_update\nsgd_update\nadamw_update\ngather_columns\nscatter_"
-       "columns\nconvert\nactivate\nactivate_dx\nmask\nmethod\n"}};
+       "columns\nconvert\nactivate\nactivate_dx\ntree_sum\nattention\nattention_"
+       "dx\nmatmul24\nmask\nmethod\n"}};
   for (size_t i = 0; of != NULL && i < sizeof second / sizeof second[0]; i++) {
     if (strcmp(second[i].verb, of) == 0) fputs(second[i].words, stdout);
   }

@@ -17,6 +17,7 @@ const args_option explain_options[] = {
     {"b", 0, "N", 0, "tokens B"},
     {"n", 0, "N", 0, "output features N"},
     {"k", 0, "N", 0, "input features K; default: N"},
+    {"shape", 0, "TEXT", 0, "attention, attention_dx, matmul24: the sizes, as in mission:bf16:causal"},
     {"mask", 0, "NAME", 0, "the op's columns are those of a rank: complement_1100_0011, interleave, ..."},
     {"world-size", 'P', "N", 0, "number of ranks; default: the method's own, 2 for a mask"},
     {"rank", 0, "R", 0, "op: the rank whose columns are meant; default: 0"},
@@ -52,9 +53,9 @@ enum subject { OF_OP, OF_MASK, OF_METHOD };
 
 /* The words: OP, or mask MASK, or method M. */
 static int32_t read_words(const args *a, enum subject *out_of, const char **out_name, bs_error *err) {
-  static const char *const op_only[] = {"rank",      "weight-dtype", "out-dtype", "activation",
-                                        "bias",      "residual",     "gathered",  "deterministic",
-                                        "workspace", "tune-cache",   "train",     "tokenwise"};
+  static const char *const op_only[] = {
+      "rank",          "weight-dtype", "out-dtype",  "activation", "bias",      "residual", "gathered",
+      "deterministic", "workspace",    "tune-cache", "train",      "tokenwise", "shape"};
   const char *first = a->n_words > 0 ? a->words[0] : "";
   *out_of = strcmp(first, "mask") == 0 ? OF_MASK : strcmp(first, "method") == 0 ? OF_METHOD : OF_OP;
   const size_t wanted = *out_of == OF_OP ? 1 : 2;
@@ -162,7 +163,9 @@ void help_explain(void) {
       "        (share/doc/blockshock/tuning.md). Ops: matmul, matmul_dx, matmul_dw, matmul_update, "
       "sgd_update, "
       "adamw_update,\n"
-      "        gather_columns, scatter_columns, convert, activate, activate_dx, tree_sum\n"
+      "        gather_columns, scatter_columns, convert, activate, activate_dx, tree_sum; with --shape: "
+      "attention,\n"
+      "        attention_dx, matmul24\n"
       "mask    how it is multiplied (* in the table): a run of columns, a gather, 2:4 values or dense, and "
       "why; what\n"
       "        each rank keeps; the 2:4 formats of hardware that it is legal in; bytes and times of each "
@@ -179,6 +182,7 @@ void help_explain(void) {
       "examples:\n"
       "  bsrun explain matmul --dtype bf16 --b 64 --n 4096 --k 4096 --backend cpu\n"
       "  bsrun explain matmul --mask complement_1010_0101 -P 2 --rank 1 --bias -o json\n"
+      "  bsrun explain attention --shape b2h8s512d64:bf16:causal\n"
       "  bsrun explain mask random_2of4 --n 4096\n"
       "  bsrun explain mask magnitude --n 1024 -P 4 --dtype bf16 -o json\n"
       "  bsrun explain mask random_2of4 --n 4096 --dtype i8\n"

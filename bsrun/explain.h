@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * explain.h - the parts of the explain verb: ops (explain_op.c), masks and methods (explain_split.c). */
+ * explain.h - the parts of the explain verb: ops (explain_op.c, explain_kernel.c), masks and methods
+ * (explain_split.c). */
 #ifndef BSRUN_EXPLAIN_H
 #define BSRUN_EXPLAIN_H
 #include "bsrun/bsrun.h"
+#include "lab/kernel/query.h"
 
 /* Weights of `explain mask` that no model has as its dtype: integers that were quantised, and fp4. */
 typedef struct explained_weights {
@@ -26,4 +28,10 @@ typedef struct explained {
 int32_t explain_op(const explained *x, const char *name, bs_error *err);
 int32_t explain_mask(const explained *x, bs_error *err);
 int32_t explain_method(const explained *x, bs_error *err);
+
+/* Does --shape say what is asked of the op (explain_kernel.c)? */
+int explain_takes_shape(const char *op);
+/* The query of such an op. *out_kept, which it points to: the caller frees it; NULL: none. */
+int32_t explain_kernel_ask(const explained *x, const char *op, bs_kernel_query *out, const bs_kept **out_kept,
+                           bs_error *err);
 #endif

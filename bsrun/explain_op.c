@@ -19,7 +19,8 @@
 
 static const char *const ops[] = {"matmul",     "matmul_dx",    "matmul_dw",      "matmul_update",
                                   "sgd_update", "adamw_update", "gather_columns", "scatter_columns",
-                                  "convert",    "activate",     "activate_dx",    "tree_sum"};
+                                  "convert",    "activate",     "activate_dx",    "tree_sum",
+                                  "attention",  "attention_dx", "matmul24"};
 
 static const bs_field fields[] = {
     {"mark", "", 0, 0},
@@ -191,6 +192,11 @@ static void fill_move(const explained *x, question *q, const char *op, int64_t K
 }
 
 static int32_t ask(const explained *x, const char *op, question *q, bs_error *err) {
+  if (args_has(x->a, "shape")) {
+    bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "--shape is not for %s", op);
+    bs_error_hint(err, "it is for attention, attention_dx and matmul24; --b, --n, --k give sizes of %s", op);
+    return BS_USAGE;
+  }
   const bs_experiment *e = &x->e;
   uint32_t out_dtype, weight_dtype;
   int64_t workspace;
@@ -442,13 +448,16 @@ int32_t explain_op(const explained *x, const char *name, bs_error *err) {
   while (i < sizeof ops / sizeof ops[0] && strcmp(ops[i], name) != 0) i++;
   if (i == sizeof ops / sizeof ops[0]) return bsrun_unknown("op", name, ops, sizeof ops / sizeof ops[0], err);
   json_t *rows = json_array(), *row;
-  int32_t rc = ask(x, name, &q, err);
+  bs_kernel_query kernel;
+  const bs_kept *kept = NULL;
+  const bs_op_query *query = explain_takes_shape(name) ? &kernel.query : &q.query;
+  int32_t rc = query == &q.query ? ask(x, name, &q, err) : explain_kernel_ask(x, name, &kernel, &kept, err);
   if (rc == BS_OK) {
-    rc = ladder(x, &q.query, rows, err);
+    rc = ladder(x, query, rows, err);
     if (rc == BS_INVALID_ARGUMENT) rc = err->code = BS_USAGE; /* the options made the query */
     add_unasked(rows, x->context, name, x->e.backend);
     json_array_foreach(rows, i, row) json_object_set_new(row, "op", json_string(name));
-    if (rc == BS_OK) put_in_use(x, &q.query, json_array_get(rows, 0));
+    if (rc == BS_OK) put_in_use(x, query, json_array_get(rows, 0));
     if (json_array_size(rows) > 0) {
       const int32_t printed = bs_report_print(stdout, x->format, fields, sizeof fields / sizeof fields[0],
                                               rows, rc == BS_OK ? err : NULL);
@@ -457,6 +466,7 @@ int32_t explain_op(const explained *x, const char *name, bs_error *err) {
     }
   }
   bs_partition_free(q.partition);
+  if (kept != NULL) bs_kept_free(kept);
   json_decref(rows);
   return rc;
 }

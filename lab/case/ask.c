@@ -145,7 +145,7 @@ static int32_t prepare(bs_rank *rank, const bs_op_query *query, bs_op_echo *out,
   bs_packed *packed = NULL;
   bs_plan *plan = NULL;
   int32_t rc = BS_OK;
-  if (strcmp(query->op, "matmul") == 0) {
+  if (strcmp(query->op, "matmul") == 0 || strcmp(query->op, "matmul24") == 0) {
     bs_source w = {.struct_size = sizeof w, .dtype = query->weight_dtype, .read = zeros};
     w.ctx = &w;
     w.rows = query->args[3]->dims[1];

@@ -86,6 +86,49 @@ START_TEST(the_other_ops) {
 }
 END_TEST
 
+/* Ops that no layer of a method makes: what is asked is the problem, and in its key. */
+START_TEST(ops_of_a_shape) {
+  static const struct {
+    const char *op, *shape, *key;
+  } cases[] = {
+      {"attention", "b2h4g2s8t16d8:bf16:causal:w5", "attention@ref bf16[2,4,8,8] bf16[2,2,16,8]"},
+      {"attention", "sdpa b1h1s4d8:fp8", "f32[3] bf16[1,1,4,8]"},
+      {"attention_dx", "b1h2s4d8e16:f32", "f32[1,2,4] f32[1,2,4,16] f32[1,2,4,8] f32[1,2,4,8] f32[1,2,4,16]"},
+      {"matmul24", "n64k32b4:f16", "matmul24@ref x=f16 w=f16 y=f16 N=64 K=32"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    ran r =
+        bsrun(dir, "explain", cases[i].op, "--shape", cases[i].shape, "--backend", "ref", "-o", "json", NULL);
+    must_be(&r, 0);
+    json_t *rows = rows_of(&r);
+    ck_assert(json_is_true(json_object_get(json_array_get(rows, 0), "chosen")));
+    ck_assert_msg(strstr(str(rows, 0, "key"), cases[i].key) != NULL, "%s: key '%s'", cases[i].shape,
+                  str(rows, 0, "key"));
+    json_decref(rows);
+    ran_free(&r);
+  }
+}
+END_TEST
+
+START_TEST(a_shape_is_refused) {
+  static const struct {
+    const char *op, *option, *value, *says;
+  } cases[] = {
+      {"attention", "--backend", "ref", "attention needs --shape"},
+      {"attention", "--shape", "misson", "did you mean 'mission'?"},
+      {"attention_dx", "--shape", "sdpa mission", "is one of attention, and attention_dx is asked"},
+      {"attention", "--dtype", "bf16", "--dtype is not for attention"},
+      {"convert", "--shape", "mission", "--shape is not for convert"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    ran r = bsrun(dir, "explain", cases[i].op, cases[i].option, cases[i].value, NULL);
+    must_be(&r, 2);
+    ck_assert_msg(strstr(r.err, cases[i].says) != NULL, "%s", r.err);
+    ran_free(&r);
+  }
+}
+END_TEST
+
 /* oneDNN's weights have no backward pass. */
 START_TEST(a_weight_to_train) {
   ran r = bsrun(dir, "explain", "matmul", "--train", "--n", "640", "-o", "json", NULL);
@@ -388,6 +431,8 @@ int main(void) {
   const test_case tests[] = {{a_ladder_has_one_choice_at_its_top},
                              {refused_candidates_are_shown_with_reasons},
                              {the_other_ops},
+                             {ops_of_a_shape},
+                             {a_shape_is_refused},
                              {a_weight_to_train},
                              {a_token_by_itself},
                              {a_column_mask_is_a_gather},
