@@ -152,6 +152,8 @@ static const struct {
      "FAIL        numerics.values.float.put@ref/naive", "the fp64 oracle says"},
     {"wrongg15", "the smallest for the largest", "numerics",
      "FAIL        numerics.values.float.topk@ref/naive", "is the one"},
+    {"wrongg16", "gradients of uncapped scores", "numerics",
+     "FAIL        numerics.values.float.attention_dx@ref/naive", "the fp64 oracle says"},
     {"wrongm1", "claims fewer bytes", "method", "FAIL        method.exact.2.wrong_row",
      "payload bytes, it proposed"},
     {"wrongm2", "off-by-one shard", "method", "FAIL        method.exact.2.wrong_row", "y["},
