@@ -203,6 +203,12 @@ static void flush(dump *d, uint32_t *io_lines, void (*put)(void *user, const cha
   d->text.size = 0;
 }
 
+/* Inputs, states, constants that have a name or that a node reads. */
+static int is_listed(const gvalue *v) {
+  return v->kind == GV_INPUT || v->kind == GV_STATE ||
+         (v->kind == GV_CONST && (v->name != GNONE || v->first_use != GNONE));
+}
+
 int32_t graph_dump(const graph *g, int json, void (*put)(void *user, const char *text), void *user,
                    bs_error *err) {
   dump d = {.g = g, .json = json};
@@ -212,9 +218,8 @@ int32_t graph_dump(const graph *g, int json, void (*put)(void *user, const char 
   for (uint32_t i = 0; i < g->n_values; i++) d.number[i] = GNONE;
   if (json) put(user, "[");
   for (uint32_t i = 0; i < g->n_values; i++) {
-    const uint8_t kind = g->values[i].kind;
-    if (kind != GV_INPUT && kind != GV_STATE && !(kind == GV_CONST && g->values[i].name != GNONE)) continue;
-    put_root(&d, i, kind_names[kind]);
+    if (!is_listed(&g->values[i])) continue;
+    put_root(&d, i, kind_names[g->values[i].kind]);
     flush(&d, &lines, put, user);
   }
   for (uint32_t i = g->first; i != GNONE; i = g->nodes[i].next) {

@@ -102,7 +102,7 @@ int32_t graph_add_view(graph *g, uint32_t base, uint32_t dtype, uint32_t rank, c
   const uint32_t root = g->values[base].base;
   int64_t last = 0;
   if (rank > BS_MAX_DIMS || offset < 0 || !reach(rank, dims, strides, offset, &last) ||
-      last >= graph_count(&g->values[root]) || dtype != g->values[root].dtype)
+      (last >= offset && last >= graph_count(&g->values[root])) || dtype != g->values[root].dtype)
     return bs_error_set(err, BS_INTERNAL, "BS-GRAPH-VIEW",
                         "a view of rank %u at %lld..%lld reaches beyond value %u, which has %lld elements",
                         rank, (long long)offset, (long long)last, root,
@@ -113,7 +113,7 @@ int32_t graph_add_view(graph *g, uint32_t base, uint32_t dtype, uint32_t rank, c
     v.dims[i] = dims[i];
     v.strides[i] = strides[i];
   }
-  v.offset = offset;
+  v.offset = last >= offset ? offset : 0; /* an empty view may lie behind a root of 0 elements */
   return value_add(g, &v, out_value, err);
 }
 
