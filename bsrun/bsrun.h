@@ -85,8 +85,6 @@ void help_help(void);
 void bsrun_set_command_line(int argc, char **argv);
 /* Prints them quoted for a shell into a malloc'd text; NULL when out of memory. */
 char *bsrun_command_line(void);
-/* A blank and a word, quoted for a shell where it must be. */
-void bsrun_put_word(bs_text *out, const char *word);
 /* The words themselves, NULL at their end. */
 char **bsrun_command_words(void);
 

@@ -144,7 +144,7 @@ static char *subject_command(const args *a) {
                                        "output", "wide",    "verbose", "quiet", "help"};
   bs_text text = {0};
   bs_text_printf(&text, "bsrun diagnose");
-  for (size_t i = 0; i < a->n_words; i++) bsrun_put_word(&text, a->words[i]);
+  for (size_t i = 0; i < a->n_words; i++) bs_text_word(&text, a->words[i]);
   for (size_t i = 0; i < a->n_given; i++) {
     const args_option *o = &a->options[a->given[i].option];
     char name[64];
@@ -152,8 +152,8 @@ static char *subject_command(const args *a) {
     while (k < N_OF(others) && strcmp(others[k], o->name) != 0) k++;
     if (k < N_OF(others)) continue;
     snprintf(name, sizeof name, "--%.60s", o->name);
-    bsrun_put_word(&text, name);
-    if (o->value != NULL) bsrun_put_word(&text, a->given[i].value);
+    bs_text_word(&text, name);
+    if (o->value != NULL) bs_text_word(&text, a->given[i].value);
   }
   if (!text.failed) return text.data;
   bs_text_free(&text);
@@ -223,12 +223,22 @@ static int32_t print_readable(int format, int verbose, const json_t *result, bs_
   return rc;
 }
 
-static int32_t print_result(int format, int verbose, const json_t *result, bs_error *err) {
-  if (format == BS_FORMAT_JSON) return model_print_json(result, err);
-  if (format == BS_FORMAT_CSV || format == BS_FORMAT_JSONL)
-    return bs_report_print(stdout, format, finding_fields, N_OF(finding_fields),
-                           json_object_get(result, "findings"), err);
-  return print_readable(format, verbose, result, err);
+static int is_readable(int format) {
+  return format == BS_FORMAT_TABLE || format == BS_FORMAT_MD;
+}
+
+/* All results as data: one is an object, several are an array; rows are the findings of all. */
+static int32_t print_data(int format, const json_t *results, bs_error *err) {
+  if (is_readable(format) || json_array_size(results) == 0) return BS_OK;
+  if (format == BS_FORMAT_JSON)
+    return model_print_json(json_array_size(results) == 1 ? json_array_get(results, 0) : results, err);
+  json_t *rows = json_array();
+  const json_t *result;
+  size_t i;
+  json_array_foreach(results, i, result) json_array_extend(rows, json_object_get(result, "findings"));
+  const int32_t rc = bs_report_print(stdout, format, finding_fields, N_OF(finding_fields), rows, err);
+  json_decref(rows);
+  return rc;
 }
 
 /* ---- the subjects ---------------------------------------------------------------------------- */
@@ -272,14 +282,39 @@ static int32_t of_model(const args *a, const bs_diagnose_request *of, json_t **o
   return rc;
 }
 
+static const char *const of_layers[] = {"method", "world-size", "comm",     "mask",
+                                        "b",      "n",          "k",        "dtype",
+                                        "bias",   "workload",   "hardware", "threads-per-rank"};
+static const char *const of_models[] = {"vary", "input",  "dim",     "constant",
+                                        "pass", "choice", "threads", "cache-tokens"};
+
+/* The first option of a list that was given; NULL: none. */
+static const char *given_of(const args *a, const char *const *names, size_t n) {
+  for (size_t i = 0; i < n; i++)
+    if (args_has(a, names[i])) return names[i];
+  return NULL;
+}
+
 /* Without a subject the preset large is of the two built-in models. */
 static int wants_builtin(const args *a, uint32_t preset) {
-  static const char *const of_layers[] = {"method", "world-size", "comm",     "mask",
-                                          "b",      "n",          "k",        "dtype",
-                                          "bias",   "workload",   "hardware", "threads-per-rank"};
-  for (size_t i = 0; i < N_OF(of_layers); i++)
-    if (args_has(a, of_layers[i])) return 0;
-  return preset == BS_PRESET_LARGE && a->n_words == 0;
+  return preset == BS_PRESET_LARGE && a->n_words == 0 && !args_has(a, "config") && !args_has(a, "set") &&
+         given_of(a, of_layers, N_OF(of_layers)) == NULL;
+}
+
+/* Options of a subject that is not there. */
+static int32_t check_subject(const args *a, int model, bs_error *err) {
+  const char *wrong =
+      model ? given_of(a, of_layers, N_OF(of_layers)) : given_of(a, of_models, N_OF(of_models));
+  if (wrong == NULL) return BS_OK;
+  if (model) {
+    bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "--%s is of a layer, and the model '%.100s' was given",
+                 wrong, a->words[0]);
+    bs_error_hint(err, "bsrun diagnose --%s .. without MODEL looks at a layer", wrong);
+  } else {
+    bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "--%s is of a model, and no model was given", wrong);
+    bs_error_hint(err, "bsrun diagnose MODEL --%s ..", wrong);
+  }
+  return BS_USAGE;
 }
 
 static int32_t read_preset(const args *a, uint32_t *out, bs_error *err) {
@@ -328,15 +363,17 @@ static int32_t strict_error(const json_t *result, size_t failed, bs_error *err) 
   return BS_PERF;
 }
 
-/* One subject from its diagnosis to what is printed. */
-static int32_t one_subject(const args *a, const bs_diagnose_request *q, int format, bs_error *err) {
+/* One subject from its diagnosis to its place in `results`; tables are printed at once. */
+static int32_t one_subject(const args *a, const bs_diagnose_request *q, int format, json_t *results,
+                           bs_error *err) {
   char *folder = NULL, *command = subject_command(a);
   json_t *result = NULL;
   bs_diagnose_request own = *q;
   own.command = command != NULL ? command : "bsrun diagnose";
   int32_t rc =
       a->n_words > 0 ? of_model(a, &own, &result, &folder, err) : of_layer(a, &own, &result, &folder, err);
-  if (rc == BS_OK) rc = print_result(format, args_has(a, "verbose"), result, err);
+  if (rc == BS_OK) json_array_append(results, result);
+  if (rc == BS_OK && is_readable(format)) rc = print_readable(format, args_has(a, "verbose"), result, err);
   if (rc == BS_OK) model_print_folder(format, folder);
   const size_t failed = rc == BS_OK ? tell_failed(result) : 0;
   if (rc == BS_OK && args_has(a, "strict")) rc = strict_error(result, failed, err);
@@ -346,18 +383,38 @@ static int32_t one_subject(const args *a, const bs_diagnose_request *q, int form
   return rc;
 }
 
-static int32_t subjects(const args *a, const bs_diagnose_request *q, int format, bs_error *err) {
+/* A finding or a failed check of one does not keep the next from being looked at. */
+static int32_t of_builtin(const args *a, const bs_diagnose_request *q, int format, json_t *results,
+                          bs_error *err) {
   static const char *names[] = {"builtin:lm", "builtin:vit"};
-  int32_t rc = BS_OK;
-  if (!wants_builtin(a, q->preset)) return one_subject(a, q, format, err);
-  for (size_t i = 0; rc == BS_OK && i < N_OF(names); i++) {
+  int32_t first = BS_OK;
+  for (size_t i = 0; i < N_OF(names) && (first == BS_OK || first == BS_PERF || first == BS_INCONCLUSIVE);
+       i++) {
     args of = *a;
+    bs_error why = BS_ERROR_INIT;
     of.words = &names[i];
     of.n_words = 1;
-    printf("%s%s\n", i > 0 ? "\n" : "", names[i]);
-    rc = one_subject(&of, q, format, err);
+    if (is_readable(format)) printf("%s%s\n", i > 0 ? "\n" : "", names[i]);
+    const int32_t rc = one_subject(&of, q, format, results, &why);
+    if (rc == BS_OK || (first != BS_OK && (rc == BS_PERF || rc == BS_INCONCLUSIVE))) continue;
+    first = rc;
+    *err = why;
   }
-  return rc;
+  return first;
+}
+
+static int32_t subjects(const args *a, const bs_diagnose_request *q, int format, bs_error *err) {
+  const int builtin = wants_builtin(a, q->preset);
+  json_t *results = json_array();
+  bs_error why = BS_ERROR_INIT;
+  int32_t rc = builtin ? BS_OK : check_subject(a, a->n_words > 0, err);
+  if (rc == BS_OK)
+    rc = builtin ? of_builtin(a, q, format, results, err) : one_subject(a, q, format, results, err);
+  const int32_t printed = print_data(format, results, &why);
+  json_decref(results);
+  if (rc != BS_OK || printed == BS_OK) return rc;
+  *err = why;
+  return printed;
 }
 
 static int32_t diagnose(const args *a, bs_error *err) {
@@ -395,9 +452,8 @@ void help_diagnose(void) {
       "of\n"
       "the host, copies, plans that are made again, activations outside of products, more threads than\n"
       "cores. Without MODEL the subject is a layer, chosen as for `bsrun run`. MODEL is a file .onnx, a\n"
-      "folder with config.json, or builtin:lm or builtin:vit (made in memory: builtin:lm:2x64 has 2 layers "
-      "of 64). All checks run unless --only, --skip or --preset say otherwise. Findings "
-      "are\n"
+      "folder with config.json, or builtin:lm or builtin:vit (made in memory: builtin:lm:2x64 has 2 layers\n"
+      "of 64). All checks run unless --only, --skip or --preset say otherwise. Findings are\n"
       "ordered by the seconds of a pass that they cost; each has the command that shows it alone. A finding\n"
       "is no error unless --strict is given. share/doc/blockshock/diagnose.md has every check.\n"
       "\n",
@@ -415,7 +471,8 @@ void help_diagnose(void) {
       "exit codes: 0 done, with findings or without; 2 usage; 3 configuration; 4 a model or an input is "
       "wrong;\n"
       "5 plugin or device; 7 a rank died; 8 deadline; 10 memory or disk; 14 --strict and there are "
-      "findings.\n",
+      "findings;\n"
+      "15 --strict, no finding, and a check that failed.\n",
       stdout);
 }
 

@@ -73,28 +73,10 @@ char **bsrun_command_words(void) {
   return command_argv;
 }
 
-void bsrun_put_word(bs_text *out, const char *word) {
-  static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-/=:,+@%#";
-  bs_text_append(out, " ", 1);
-  if (word[0] != '\0' && word[0] != '#' && word[strspn(word, plain)] == '\0') {
-    bs_text_append(out, word, strlen(word));
-    return;
-  }
-  bs_text_append(out, "'", 1);
-  for (const char *p = word; *p != '\0'; p++) {
-    if (*p == '\'') {
-      bs_text_append(out, "'\\''", 4);
-    } else {
-      bs_text_append(out, p, 1);
-    }
-  }
-  bs_text_append(out, "'", 1);
-}
-
 char *bsrun_command_line(void) {
   bs_text text = {0};
   bs_text_printf(&text, "bsrun");
-  for (int i = 1; i < command_argc; i++) bsrun_put_word(&text, command_argv[i]);
+  for (int i = 1; i < command_argc; i++) bs_text_word(&text, command_argv[i]);
   if (text.failed) {
     bs_text_free(&text);
     return NULL;

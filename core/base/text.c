@@ -72,6 +72,24 @@ void bs_text_printf(bs_text *t, const char *fmt, ...) {
   if (old != (locale_t)0) uselocale(old);
 }
 
+void bs_text_word(bs_text *t, const char *word) {
+  static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-/=:,+@%#";
+  bs_text_append(t, " ", 1);
+  if (word[0] != '\0' && word[0] != '#' && word[strspn(word, plain)] == '\0') {
+    bs_text_append(t, word, strlen(word));
+    return;
+  }
+  bs_text_append(t, "'", 1);
+  for (const char *p = word; *p != '\0'; p++) {
+    if (*p == '\'') {
+      bs_text_append(t, "'\\''", 4);
+    } else {
+      bs_text_append(t, p, 1);
+    }
+  }
+  bs_text_append(t, "'", 1);
+}
+
 void bs_text_free(bs_text *t) {
   free(t->data);
   memset(t, 0, sizeof *t);

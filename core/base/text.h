@@ -13,6 +13,8 @@ typedef struct bs_text {
 } bs_text;
 BS_API void bs_text_printf(bs_text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 BS_API void bs_text_append(bs_text *t, const char *data, size_t size);
+/* A blank and a word, quoted for a shell where it must be. */
+BS_API void bs_text_word(bs_text *t, const char *word);
 BS_API void bs_text_free(bs_text *t);
 /* The candidate nearest to `word` (Damerau-Levenshtein distance <= 1 + length/4), NULL when none is near. */
 BS_API const char *bs_nearest(const char *word, const char *const *candidates, size_t count);

@@ -56,11 +56,23 @@ static int32_t known(const char *option, const char *const *words, size_t n, bs_
   return BS_OK;
 }
 
+/* The check that reads the words of an option must be among those that run. */
+static int32_t needed(const bs_diagnose_request *r, const char *option, const char *id, int model,
+                      bs_error *err) {
+  for (size_t i = 0; i < bs_n_checks; i++)
+    if (strcmp(bs_checks[i].id, id) == 0 && wanted(r, &bs_checks[i], model)) return BS_OK;
+  bs_error_set(err, BS_USAGE, "BS-DIAG-NONE", "--%s is read by the check %s, which is left out", option, id);
+  bs_error_hint(err, "leave out --%s, or let %s be among the checks of --only and not of --skip", option, id);
+  return BS_USAGE;
+}
+
 int32_t bs_diagnose_words(const bs_diagnose_request *r, int model, bs_error *err) {
   int32_t rc = known("only", r->only, r->n_only, err);
   if (rc == BS_OK) rc = known("skip", r->skip, r->n_skip, err);
   size_t n = 0;
   for (size_t i = 0; i < bs_n_checks; i++) n += (size_t)wanted(r, &bs_checks[i], model);
+  if (rc == BS_OK && r->n_vary > 0) rc = needed(r, "vary", "shapes", model, err);
+  if (rc == BS_OK && r->n_ablate > 0) rc = needed(r, "ablate", "ablate", model, err);
   if (rc != BS_OK || n > 0) return rc;
   bs_error_set(err, BS_USAGE, "BS-DIAG-NONE", "no check of a %s is left", model ? "model" : "layer");
   bs_error_hint(err, "bsrun diagnose --list says which subject a check looks at");

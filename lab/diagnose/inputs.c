@@ -17,21 +17,48 @@ static long number_at(const char *text) {
   return text[0] == '%' ? strtol(text + 1, NULL, 10) : -1;
 }
 
-/* The first dimension of the type that stands for value `number` in a dump: "%10 f32[30522,384]". */
-static int64_t rows_of(const json_t *dump, long number) {
-  const json_t *line;
-  size_t i;
-  json_array_foreach(dump, i, line) {
-    const char *text = json_string_value(json_object_get(line, "const"));
-    if (text == NULL || number_at(text) != number) continue;
-    const char *bracket = strchr(text, '[');
-    return bracket != NULL ? strtoll(bracket + 1, NULL, 10) : 0;
+/* The dims in "[40,3]": size number `axis`; 0: there is none. */
+static int64_t dim_of(const char *type, int64_t axis) {
+  const char *at = type != NULL ? strchr(type, '[') : NULL;
+  for (int64_t i = 0; at != NULL && i < axis; i++) {
+    at = strpbrk(at + 1, ",]");
+    if (at != NULL && *at == ']') at = NULL;
   }
-  return 0;
+  return at != NULL ? strtoll(at + 1, NULL, 10) : 0;
 }
 
-/* "%a = take(%table, %ids) ..": which row of `dump` reads value `number` as ids, and of what table. */
-static int64_t table_of(const json_t *dump, long number) {
+/* "f32[40,3]" behind the root `number`: of a constant, an input, or a node's output. */
+static const char *type_of(const json_t *dump, long number, int *out_constant) {
+  const json_t *line;
+  char start[32];
+  size_t i;
+  snprintf(start, sizeof start, "%%%ld ", number);
+  *out_constant = 0;
+  json_array_foreach(dump, i, line) {
+    const char *kinds[] = {"const", "input", "state", "text"}, *at = NULL;
+    for (size_t k = 0; at == NULL && k < sizeof kinds / sizeof kinds[0]; k++) {
+      const char *text = json_string_value(json_object_get(line, kinds[k]));
+      at = text != NULL ? strstr(text, start) : NULL;
+      *out_constant = at != NULL && k == 0;
+    }
+    if (at != NULL && at[strlen(start)] != '=') return at + strlen(start);
+  }
+  return NULL;
+}
+
+/* "take(%table, %ids) [kind,axis]": the rows among which ids choose; 0: not known (places of several dims).
+ */
+static int64_t rows_of(const json_t *dump, const char *take, int *out_constant) {
+  const char *table = take + strlen("take("), *end = strchr(table, ')');
+  const char *settings = end != NULL && strncmp(end, ") [", 3) == 0 ? end : NULL;
+  const char *type = table + 1 + strspn(table + 1, "0123456789");
+  const char *of_root = type_of(dump, number_at(table), out_constant);
+  if (dim_of(settings, 0) == BS_INDEX_TUPLES) return 0;
+  return dim_of(*type == '{' ? type : of_root, dim_of(settings, 1));
+}
+
+/* What nodes that read value `number` as ids demand of it: the least table's rows. */
+static void read_takes(const json_t *dump, long number, diag_domain *out) {
   const json_t *line;
   size_t i;
   json_array_foreach(dump, i, line) {
@@ -39,11 +66,18 @@ static int64_t table_of(const json_t *dump, long number) {
     const char *text = json_string_value(json_object_get(line, "text"));
     const char *at = op != NULL && text != NULL && strcmp(op, "take") == 0 ? strstr(text, "take(") : NULL;
     const char *comma = at != NULL ? strstr(at, ", %") : NULL;
+    int constant = 0;
     if (comma == NULL || number_at(comma + 2) != number) continue;
-    const int64_t rows = rows_of(dump, number_at(at + 5));
-    if (rows > 0) return rows;
+    const int64_t rows = rows_of(dump, at, &constant);
+    if (rows > 0 && (out->below == 0 || rows < out->below)) out->below = rows;
+    out->picks = 1;
+    out->moves |= !constant;
   }
-  return 0;
+}
+
+static int ends_in_mask(const char *name) {
+  const size_t n = strlen(name);
+  return n >= 4 && strcmp(name + n - 4, "mask") == 0;
 }
 
 /* The number of an input's value in a dump. */
@@ -70,8 +104,8 @@ int32_t diag_domains_find(diag_model *m, bs_error *err) {
     bs_tensor_desc desc = {.struct_size = sizeof desc};
     rc = bs_session_port(m->model->session, i, &d->name, &desc, err);
     const int whole = desc.dtype == BS_I64 || desc.dtype == BS_I32;
-    if (rc == BS_OK && whole) d->below = table_of(dump, value_of(dump, d->name));
-    d->is_mask = rc == BS_OK && d->below == 0 && strstr(d->name, "mask") != NULL &&
+    if (rc == BS_OK && whole) read_takes(dump, value_of(dump, d->name), d);
+    d->is_mask = rc == BS_OK && !d->picks && ends_in_mask(d->name) &&
                  (whole || desc.dtype == BS_BOOL || desc.dtype == BS_U8);
   }
   json_decref(dump);
@@ -83,9 +117,10 @@ int32_t diag_domains_find(diag_model *m, bs_error *err) {
 
 static int32_t check_file(const diag_domain *d, const bs_npy *file, bs_error *err) {
   const int64_t below = d->below > 0 ? d->below : d->is_mask ? 2 : 0;
+  const double least = d->below > 0 ? -(double)d->below : 0; /* a negative id counts from the end */
   for (uint64_t i = 0; below > 0 && i < file->count; i++) {
     const double value = bs_load_f64(file->dtype, file->data, (int64_t)i);
-    if (value >= 0 && value < (double)below) continue;
+    if (value >= least && value < (double)below) continue;
     if (d->is_mask) {
       bs_error_set(err, BS_INPUT, "BS-DIAG-INPUT", "input '%.60s': element %llu is %.17g; a mask has 0 and 1",
                    d->name, (unsigned long long)i, value);
@@ -94,7 +129,7 @@ static int32_t check_file(const diag_domain *d, const bs_npy *file, bs_error *er
       bs_error_set(err, BS_INPUT, "BS-DIAG-INPUT",
                    "input '%.60s': element %llu is %.17g; it picks rows of a table with %lld", d->name,
                    (unsigned long long)i, value, (long long)below);
-      bs_error_hint(err, "ids are from 0 to %lld", (long long)below - 1);
+      bs_error_hint(err, "ids are from -%lld to %lld", (long long)below, (long long)below - 1);
     }
     return BS_INPUT;
   }
@@ -118,9 +153,11 @@ int32_t diag_domains_check(const diag_model *m, bs_error *err) {
 
 /* ---- made ------------------------------------------------------------------------------------ */
 
-/* Ids that differ, masks that hide nothing, floats between -1 and 1. */
+/* Ids that differ (0 where the table's rows are not known or change with the shapes), masks that hide
+ * nothing, floats between -1 and 1. */
 static double made_value(const diag_domain *d, uint32_t dtype, uint64_t i) {
   const uint64_t mixed = (i + 1) * UINT64_C(0x9e3779b97f4a7c15) >> 33;
+  if (d->moves || (d->picks && d->below == 0)) return 0;
   if (d->below > 0) return (double)(mixed % (uint64_t)d->below);
   if (!bs_dtype_is_float(dtype)) return 1;
   return (double)(mixed % 2001) / 1000.0 - 1.0;

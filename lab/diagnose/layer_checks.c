@@ -260,8 +260,10 @@ int32_t diag_layer_shapes(bs_diagnosis *d, diag_layer *l, bs_error *err) {
   if (rc == BS_OK) rc = diag_probe_run(&c, &probe, err);
   if (rc == BS_OK) {
     bs_fact_text(d, "tokens of the calls, twice", "%s", text.data != NULL ? text.data : "");
-    bs_fact_text(d, "built for", "%lld tokens at most; more need another build, %.3g s", (long long)c.spec.B,
-                 l->build.seconds);
+    bs_fact_text(d, "built for", "%lld tokens at most; more need another build, %.3g s",
+                 (long long)l->c.spec.B, l->build.seconds);
+    if (c.spec.B != l->c.spec.B)
+      bs_fact_text(d, "the calls are of a layer", "for %lld tokens", (long long)c.spec.B);
     bs_fact(d, "call of 0 tokens", call_of(&probe, 0), "s");
     bs_fact(d, "call of 1 token", call_of(&probe, 1), "s");
     tell_plans(d, &probe);

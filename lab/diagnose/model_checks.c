@@ -36,6 +36,7 @@ int32_t diag_model_inputs(bs_diagnosis *d, diag_model *m, bs_error *err) {
       at += (size_t)snprintf(shape + at, sizeof shape - at, "%s%lld", k > 0 ? "," : "",
                              (long long)desc.dims[k]);
     for (size_t k = 0; k < m->model->n_inputs; k++) given += strcmp(m->model->names[k], in->name) == 0;
+    if (in->picks) snprintf(domain, sizeof domain, "ids of rows that are not known");
     if (in->below > 0) snprintf(domain, sizeof domain, "ids below %lld", (long long)in->below);
     if (in->is_mask) snprintf(domain, sizeof domain, "0 and 1");
     bs_fact_text(d, in->name, "%s[%s], %s: %s", bs_dtype_name(desc.dtype), shape, domain,

@@ -14,7 +14,7 @@ enum { MOST_SIZES = 64 };
 
 /* Sizes of one dimension, in the order of the calls. */
 typedef struct script {
-  const char *name;
+  const char *name, *word; /* word: as --vary has it; NULL: made */
   int64_t base, sizes[MOST_SIZES];
   uint32_t n;
 } script;
@@ -66,6 +66,7 @@ static int32_t read_script(const diag_model *m, const char *word, script *out, b
   }
   if (good && out->n > 0) {
     out->name = dim->name;
+    out->word = word;
     out->base = dim->size;
     return BS_OK;
   }
@@ -76,11 +77,11 @@ static int32_t read_script(const diag_model *m, const char *word, script *out, b
   return BS_USAGE;
 }
 
-/* One, half, a jump by four and back. */
+/* None, one, half, jumps by four and by sixteen and back: with these a session keeps the plans of all. */
 static void make_script(const bs_dim *dim, script *out) {
   const int64_t b = dim->size, half = b / 2 > 0 ? b / 2 : 1;
-  const int64_t sizes[] = {b, 1, b, 4 * b, b, half, 1, b};
-  *out = (script){.name = dim->name, .base = b, .n = 8};
+  const int64_t sizes[] = {b, 0, b, 4 * b, 1, 16 * b, half, b};
+  *out = (script){.name = dim->name, .base = b, .n = sizeof sizes / sizeof sizes[0]};
   memcpy(out->sizes, sizes, sizeof sizes);
 }
 
@@ -102,7 +103,8 @@ static int32_t one_call(diag_session *s, script *sc, uint32_t i, round *r, bs_te
   r->bind_s += bs_clock_s() - began;
   if (rc == BS_OK) rc = diag_inputs_set(s, &why);
   if (rc == BS_OK) rc = diag_session_run(s, &why);
-  if (rc == BS_NO_MEMORY || (rc != BS_OK && sc->sizes[i] == sc->base)) {
+  if (rc == BS_NO_MEMORY || rc == BS_INTERNAL || (rc != BS_OK && sc->sizes[i] == sc->base)) {
+    if (rc == BS_INTERNAL) bs_error_where(&why, "%.60s=%lld", sc->name, (long long)sc->sizes[i]);
     if (err != NULL) *err = why;
     return rc;
   }
@@ -133,8 +135,8 @@ static int32_t run_script(bs_diagnosis *d, const diag_model *m, script *sc, bs_e
   const diag_change change = {.share = 1};
   diag_session s = {0};
   round rounds[2] = {{0}};
-  bs_text refused = {0}, sizes = {0};
-  char fact[96], more[160];
+  bs_text refused = {0}, sizes = {0}, word = {0}, more = {0};
+  char fact[96];
   int32_t rc = diag_session_open(m, &change, &s, err);
   for (uint32_t i = 0; rc == BS_OK && i < 2 * sc->n; i++)
     rc = one_call(&s, sc, i % sc->n, &rounds[i / sc->n], &refused, err);
@@ -155,16 +157,19 @@ static int32_t run_script(bs_diagnosis *d, const diag_model *m, script *sc, bs_e
     snprintf(fact, sizeof fact, "%.40s: plans made again in the second", sc->name);
     bs_fact(d, fact, (double)rounds[1].made, "");
   }
-  snprintf(more, sizeof more, "--only shapes --vary %.40s=%.80s", sc->name,
-           sizes.data != NULL ? sizes.data : "");
+  bs_text_printf(&word, "%s=%s", sc->name, sizes.data != NULL ? sizes.data : "");
+  bs_text_printf(&more, "--only shapes --vary");
+  bs_text_word(&more, sc->word != NULL ? sc->word : word.data != NULL ? word.data : sc->name);
   if (rc == BS_OK && rounds[1].made > 0)
-    bs_find(d, rounds[1].bind_s / sc->n, more,
+    bs_find(d, rounds[1].bind_s / sc->n, more.data,
             "%u of %u calls make a plan for a shape that had one: dimension '%s' has %u sizes, and a session "
             "keeps "
             "the plans of 8 shapes (reason: dimension)",
             rounds[1].with, sc->n, sc->name, distinct(sc));
   bs_text_free(&refused);
   bs_text_free(&sizes);
+  bs_text_free(&word);
+  bs_text_free(&more);
   return rc;
 }
 

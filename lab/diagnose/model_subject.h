@@ -8,7 +8,9 @@
 /* What an input may hold. */
 typedef struct diag_domain {
   const char *name; /* of the port */
-  int64_t below;    /* whole numbers from 0 to below - 1: it picks rows of a table; 0: not known */
+  int picks;        /* it picks rows of a table */
+  int moves;        /* that is no constant: its rows may change with the shapes */
+  int64_t below;    /* of the table's rows, ids are from -below to below - 1; 0: not known */
   int is_mask;      /* 0 and 1 */
 } diag_domain;
 

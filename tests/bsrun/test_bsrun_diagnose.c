@@ -69,6 +69,21 @@ static void must_be_clean(const json_t *result, size_t checks) {
   free(all);
 }
 
+/* A fact of a check whose name contains `words`; "": there is none. */
+static const char *fact_of(const json_t *result, const char *check, const char *words) {
+  const json_t *fact;
+  size_t i;
+  json_array_foreach(json_object_get(row_of(json_object_get(result, "checks"), check), "facts"), i,
+                     fact) if (strstr(text_of(fact, "fact"), words) != NULL) return text_of(fact, "value");
+  return "";
+}
+
+static void must_tell(const json_t *result, const char *check, const char *fact, const char *words) {
+  char *all = json_dumps(result, JSON_COMPACT);
+  ck_assert_msg(strstr(fact_of(result, check, fact), words) != NULL, "%s: %s: %s", fact, words, all);
+  free(all);
+}
+
 /* ---- layers ---------------------------------------------------------------------------------- */
 
 #define LAYER "--b", "64", "--n", "256", "--k", "256", "--dtype", "f32"
@@ -110,6 +125,7 @@ START_TEST(a_clean_layer) {
   for (size_t i = 0; i < 2; i++) {
     json_t *result = diagnose(words[i]);
     must_be_clean(result, checks[i]);
+    must_tell(result, "shapes", "built for", "64 tokens at most");
     json_decref(result);
   }
 }
@@ -221,6 +237,18 @@ START_TEST(faults_of_a_model) {
 }
 END_TEST
 
+/* The sizes that were given stand in the command as they were given. */
+START_TEST(command_of_shapes) {
+  static const char *const words[] = {MODEL,    "--threads",     "1", "--only", "shapes",
+                                      "--vary", "tokens=1:40+1", NULL};
+  write_model();
+  json_t *result = diagnose(words);
+  const char *command = text_of(row_of(json_object_get(result, "findings"), "shapes"), "command");
+  ck_assert_msg(strstr(command, "--vary tokens=1:40+1") != NULL, "%s", command);
+  json_decref(result);
+}
+END_TEST
+
 /* The dispatch of a model this small is most of it: that finding is right, and left out here. */
 START_TEST(a_clean_model) {
   static const char *const words[] = {MODEL, "--threads", "1", "--skip", "dispatch, nodes", NULL};
@@ -231,6 +259,7 @@ START_TEST(a_clean_model) {
   ck_assert_msg(strstr(text_of(json_array_get(inputs, 0), "value"), "ids below 11") != NULL, "%s",
                 text_of(json_array_get(inputs, 0), "value"));
   ck_assert_msg(strstr(text_of(json_array_get(inputs, 1), "value"), "0 and 1") != NULL, "mask");
+  must_tell(result, "shapes", "tokens: sizes of a round", "8,0,8,32,1,128,4,8");
   ck_assert_uint_gt(json_array_size(json_object_get(result, "ablations")), 0);
   json_decref(result);
 }
@@ -242,9 +271,12 @@ START_TEST(built_in_models) {
   static char choice[600];
   for (size_t i = 0; i < 2; i++) {
     const char *words[] = {
-        names[i], "--threads", "1", "--dim", "batch=1", "--only", "inputs, fallback, epilogue", NULL};
+        names[i], "--threads", "1", "--dim", "batch=1", "--only", "inputs, fallback, epilogue, shapes",
+        "--vary", "batch=0,2", NULL};
     json_t *result = diagnose(words);
-    must_be_clean(result, 3);
+    must_be_clean(result, 4);
+    ck_assert_str_eq(fact_of(result, "shapes", "refused"), "");
+    if (i == 0) must_tell(result, "inputs", "input_ids", "ids below 8192");
     ck_assert_str_eq(text_of(json_object_get(result, "subject"), "model"), names[i]);
     json_decref(result);
   }
@@ -280,6 +312,28 @@ START_TEST(inputs_out_of_their_domain) {
     ck_assert_str_eq(r.out, "");
     ran_free(&r);
   }
+}
+END_TEST
+
+/* Ids choose along the axis of the take, from the end too; what picks rows of a table is no mask. */
+START_TEST(domains_of_takes) {
+  static const int64_t ids[2] = {-3, 2}, dims[1] = {2};
+  static const char *const words[] = {"takes.onnx",    "--dim",  "batch=2",        "--input",
+                                      "ids=least.npy", "--only", "inputs, shapes", NULL};
+  write_onnx(
+      dir, "takes.onnx",
+      "<ir_version: 10, opset_import: [\"\" : 23]> g (int64[batch] ids, float[batch,2] v, int64[batch] "
+      "masked_positions, int64[batch] my_mask) => (float[2,batch] x, float[batch,2] p, int64[batch] m) "
+      "<float[2,3] t = {1,2,3,4,5,6}> { x = Gather <axis = 1> (t, ids) p = Gather (v, masked_positions) "
+      "m = Neg (my_mask) }");
+  write_array(dir, "least.npy", BS_I64, 1, dims, ids);
+  json_t *result = diagnose(words);
+  must_be_clean(result, 2);
+  must_tell(result, "inputs", "ids", "ids below 3: the file");
+  must_tell(result, "inputs", "masked_positions", "ids below 2: made");
+  must_tell(result, "inputs", "my_mask", "0 and 1: made");
+  ck_assert_str_eq(fact_of(result, "shapes", "refused"), "");
+  json_decref(result);
 }
 END_TEST
 
@@ -321,6 +375,25 @@ START_TEST(words) {
   must_be(&r, 2);
   ck_assert_msg(strstr(r.err, "no check of a layer is left") != NULL, "%s", r.err);
   ran_free(&r);
+  static const struct {
+    const char *words[4], *says;
+  } wrong[] = {{{"m.onnx", "--b", "64"}, "--b is of a layer, and the model 'm.onnx' was given"},
+               {{"--dim", "a=3"}, "--dim is of a model, and no model was given"},
+               {{"m.onnx", "--vary", "a=3", "--only=threads"}, "--vary is read by the check shapes"},
+               {{"--ablate", "x", "--skip=ablate"}, "--ablate is read by the check ablate"}};
+  write_model();
+  for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+    const char *const *w = wrong[i].words;
+    r = bsrun(dir, "diagnose", w[0], w[1], w[2], w[3], NULL);
+    must_be(&r, 2);
+    ck_assert_msg(strstr(r.err, wrong[i].says) != NULL, "%s", r.err);
+    ran_free(&r);
+  }
+  /* The preset large with a key of the configuration is of a layer. */
+  r = bsrun(dir, "diagnose", "--preset=large", "--set=model.N=64", "--dim=batch=1", NULL);
+  must_be(&r, 2);
+  ck_assert_msg(strstr(r.err, "no model was given") != NULL, "%s", r.err);
+  ran_free(&r);
   r = bsrun(dir, "diagnose", "--list", "-o", "csv", NULL);
   must_be(&r, 0);
   ck_assert_msg(strstr(r.out, "shapes,yes,yes,quick,") != NULL && strstr(r.out, "train,yes,,full,") != NULL,
@@ -333,6 +406,8 @@ int main(void) {
   return run_tests("bsrun_diagnose",
                    (test_case[]){{faults_of_a_layer},
                                  {a_clean_layer},
+                                 {command_of_shapes},
+                                 {domains_of_takes},
                                  {ablation_and_training},
                                  {faults_of_a_model},
                                  {a_clean_model},
