@@ -64,6 +64,8 @@ static const json_t *point_with(const json_t *lines, const char *setting) {
   return NULL;
 }
 
+#define ENDING "--knob", "turns=1", "--knob", "mode=right,wrong,crash,error,lost"
+
 /* Spec measure.md 1c (a): one binary under two names; and each other way to be wrong. */
 START_TEST(what_is_wrong_is_found_and_kept) {
   static const struct {
@@ -74,8 +76,7 @@ START_TEST(what_is_wrong_is_found_and_kept) {
               {"unroll=1;mode=error", "failed", "BS-KNOBBY-ERROR"},
               {"unroll=1;mode=lost", "refused", "BS-OP-KNOB-ECHO"},
               {"unroll=2;mode=right", "refused", "knob unroll does not reach the binary"}};
-  json_t *r =
-      report_of(bsrun(dir, TUNE, "--strategy", "full", "--finalists", "0", "--knob", "turns=1", JSON, NULL));
+  json_t *r = report_of(bsrun(dir, TUNE, "--strategy", "full", "--finalists", "0", ENDING, JSON, NULL));
   ck_assert_int_eq(number_of(r, "measured"), 10);
   ck_assert_int_eq(number_of(r, "failed"), 9);
   ck_assert_uint_eq(json_array_size(json_object_get(r, "elite")), 1);
@@ -97,11 +98,34 @@ START_TEST(what_is_wrong_is_found_and_kept) {
   ck_assert_int_ge(number_of(json_object_get(ok, "samples"), "n"), 5);
   json_decref(lines);
   /* What failed is not tried again. */
-  r = report_of(bsrun(dir, TUNE, "--strategy", "full", "--finalists", "0", "--knob", "turns=1", "--continue",
-                      JSON, NULL));
+  r = report_of(bsrun(dir, TUNE, "--strategy", "full", "--finalists", "0", ENDING, "--continue", JSON, NULL));
   ck_assert_int_eq(number_of(r, "measured"), 0);
   ck_assert_int_eq(number_of(r, "known"), 10);
   json_decref(r);
+}
+END_TEST
+
+/* A candidate that does not end is late. Who serves must be known within the same time: it doubles until
+ * that is so, however slow the machine. */
+START_TEST(what_does_not_end_is_late) {
+  ran r = {.code = 8};
+  for (int ms = 125; r.code == 8 && ms < 40000; ms *= 2) {
+    char seconds[32];
+    snprintf(seconds, sizeof seconds, "%d.%03d", ms / 1000, ms % 1000);
+    ran_free(&r);
+    r = bsrun(dir, TUNE, "--strategy", "full", "--knob", "turns=1", "--knob", "unroll=1", "--knob",
+              "mode=hang", "--deadline", seconds, NULL);
+    if (r.code == 8) ck_assert_msg(strstr(r.err, "BS-TUNE-LATE") != NULL, "%s", r.err);
+  }
+  must_be(&r, 3);
+  ck_assert_msg(strstr(r.err, "BS-TUNE-NONE") != NULL, "%s", r.err);
+  ran_free(&r);
+  json_t *lines = lines_of("tuning-points.jsonl");
+  ck_assert_uint_eq(json_array_size(lines), 1);
+  const json_t *late = point_with(lines, "mode=hang");
+  ck_assert_str_eq(text_of(late, "verdict"), "late");
+  ck_assert_msg(strncmp(text_of(late, "cause"), "it took more than ", 18) == 0, "%s", text_of(late, "cause"));
+  json_decref(lines);
 }
 END_TEST
 
@@ -259,6 +283,7 @@ END_TEST
 
 int main(void) {
   const test_case rows[] = {{what_is_wrong_is_found_and_kept},
+                            {what_does_not_end_is_late},
                             {the_choice_is_kept_and_taken},
                             {a_run_takes_what_was_tuned},
                             {one_point_meets_the_default},
