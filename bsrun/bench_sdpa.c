@@ -210,13 +210,15 @@ static int32_t open_context(request *r, bs_error *err) {
 }
 
 /* As bs_kernel_bench.tuned. */
-static void tuned(void *user, const char *key, const char *lines, char *out, size_t size) {
+static void tuned(void *user, const char *key, const char *lines, char *out, size_t size, char *out_build,
+                  size_t build_size) {
   const request *r = user;
   json_t *plugins = NULL;
   if (bs_env_plugins(r->bench.context, &plugins, NULL) != BS_OK) return;
   json_t *asked = json_pack("{s:s, s:o}", "key", key, "candidates", bs_tune_candidates(plugins, lines));
   const json_t *entry = asked != NULL ? bs_tune_cache_find(&r->tuned, asked) : NULL;
   if (entry != NULL) snprintf(out, size, "%s", bs_tune_text(entry, "choice"));
+  if (entry != NULL) snprintf(out_build, build_size, "%s", bs_tune_text(entry, "build"));
   json_decref(asked);
   json_decref(plugins);
 }

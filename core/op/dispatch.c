@@ -361,6 +361,8 @@ static int32_t take_echo(bs_op_host *host, bs_plan *plan, const char *key, const
   if (plan->impl->echo == NULL) return BS_OK;
   memset(echo, 0, sizeof *echo);
   echo->struct_size = (uint32_t)sizeof *echo;
+  echo->registers = -1; /* what the plugin leaves out is not known */
+  echo->shared_bytes = echo->spill_bytes = -1;
   int32_t rc = plan->impl->echo(plan->object, echo);
   if (rc != BS_OK)
     return bs_error_set(err, rc, "BS-OP-KNOB-ECHO", "the plan does not tell what it is made of (%s)",

@@ -34,6 +34,7 @@ static int32_t judge(const bs_point *point, bs_entrant *e, uint32_t stage, bs_er
   if (rc == BS_OK) rc = add_gates(e, &o, err);
   const bs_rule_result *failed = rc == BS_OK ? bs_rules_first(&o, BS_RULE_FAIL) : NULL;
   if (rc == BS_OK) e->unknown += o.unknown;
+  if (rc == BS_OK) e->ran += o.ran;
   if (failed != NULL) {
     const json_t *build = json_object_get(e->record, "build");
     const char *why = json_string_value(json_object_get(build, "message"));
@@ -90,8 +91,11 @@ static bs_entrant *add_entrant(bs_point *point, const char *text) {
 static int32_t take_tuned(const bs_kernel_bench *q, bs_entrant *e, bs_error *err) {
   char text[sizeof e->name + sizeof e->knobs + 4] = "";
   if (e->arm == NULL || e->setup.provider != NULL || q->tuned == NULL) return BS_OK;
-  q->tuned(q->tuned_user, bs_kernel_arm_key(e->arm), bs_kernel_arm_candidates(e->arm), text, sizeof text);
-  if (text[0] == '\0' || strcmp(text, bs_kernel_arm_provider(e->arm)) == 0) return BS_OK;
+  q->tuned(q->tuned_user, bs_kernel_arm_key(e->arm), bs_kernel_arm_candidates(e->arm), text, sizeof text,
+           e->stored_id, sizeof e->stored_id);
+  const int other = strcmp(text, bs_kernel_arm_provider(e->arm)) != 0;
+  if (text[0] == '\0' || (!other && e->stored_id[0] == '\0')) return BS_OK;
+  if (e->stored_id[0] != '\0') e->setup.stored_id = e->stored_id;
   bs_kernel_arm_close(e->arm);
   e->arm = NULL;
   set_provider(e, text);
@@ -237,11 +241,22 @@ static void first_failure(const bs_point *point, int32_t *inout_code, bs_error *
   }
 }
 
+/* A file of gates that judges nothing proves nothing. */
+static int32_t check_ran(const bs_point *point, bs_error *err) {
+  for (uint32_t i = 0; i < point->n; i++)
+    if (point->of[i].ran > 0) return BS_OK;
+  bs_error_set(err, BS_USAGE, "BS-RULES-NONE", "%s: none of the %u gates of %s ran", point->text,
+               point->rules->n, point->rules->name);
+  bs_error_hint(err, "each was skipped or lacks its number: add a gate that applies, or take --gates sdpa");
+  return BS_USAGE;
+}
+
 static int32_t run_point(bs_point *point, bs_kernel_torch *torch, json_t *out, bs_error *err) {
   int32_t rc = examine_all(point, err);
   if (rc == BS_OK) rc = examine_torch(point, torch, err);
   if (rc == BS_OK) rc = bs_point_time(point, err);
   if (rc == BS_OK) rc = judge_times(point, err);
+  if (rc == BS_OK) rc = check_ran(point, err);
   for (uint32_t i = 0; rc == BS_OK && i < point->n; i++)
     rc = bs_entrant_row(point, &point->of[i], json_object_get(out, "rows"), err);
   return rc == BS_OK && point->bench->out_dir != NULL

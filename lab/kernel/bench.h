@@ -23,8 +23,10 @@ typedef struct bs_kernel_bench {
       *providers;     /* "cpu:online", "cpu:online{keys=64;exp=fast}", "ref"; the first is the subject */
   size_t n_providers; /* 0: all of the backend that serve, what would be chosen first */
   /* Where no providers are given, may be NULL: the choice that the tuning file has for a key, of the
-   * candidates (lines "NAME<tab>HOW"): "cpu:online{keys=64}" into out; "": none. */
-  void (*tuned)(void *user, const char *key, const char *candidates, char *out, size_t size);
+   * candidates (lines "NAME<tab>HOW"): "cpu:online{keys=64}" into out; "": none. out_build: the id
+   * of the code that was measured; "": not known. */
+  void (*tuned)(void *user, const char *key, const char *candidates, char *out, size_t size, char *out_build,
+                size_t build_size);
   void *tuned_user;
   const char *backend; /* NULL: cpu */
   uint32_t threads, bind, seeds;

@@ -6,9 +6,10 @@
 
 /* One provider, or PyTorch, of one problem. */
 typedef struct bs_entrant {
-  char name[160];  /* "cpu:online", "torch"; "": nobody serves what was not named */
-  char knobs[256]; /* that it is told */
-  char label[420]; /* both, "cpu:online{keys=64}": of rows and records */
+  char name[160];     /* "cpu:online", "torch"; "": nobody serves what was not named */
+  char knobs[256];    /* that it is told */
+  char label[420];    /* both, "cpu:online{keys=64}": of rows and records */
+  char stored_id[80]; /* build of the tuning file's choice; "": not known */
   bs_kernel_setup setup;
   bs_kernel_arm *arm;     /* NULL: PyTorch, or none could be had */
   bs_kernel_torch *torch; /* the bench's; NULL: another provider */
@@ -16,6 +17,7 @@ typedef struct bs_entrant {
   json_t *record, *gates;
   int32_t failed;   /* enum bs_rule_stage of the stage that failed; -1: none */
   char cause[300];  /* of it */
+  uint32_t ran;     /* gates that passed or failed */
   uint32_t unknown; /* gates that could not be judged */
   double *calls;    /* seconds of single calls */
   size_t n_calls;

@@ -343,6 +343,10 @@ int32_t bs_kernel_data_predict(bs_kernel_data *d, double *out_relative, bs_error
   return rc;
 }
 
+int64_t bs_kernel_data_slices(const bs_kernel_data *d) {
+  return d->slices;
+}
+
 typedef struct sums {
   double error, reference;
 } sums;

@@ -43,6 +43,8 @@ int64_t bs_kernel_data_outputs(const bs_kernel_data *data);
 int bs_kernel_data_lacks_forward(const bs_kernel_data *data);
 int32_t bs_kernel_data_set_forward(bs_kernel_data *data, const void *y, const void *lse, bs_error *err);
 
+/* Batches x heads, or tokens, as worst_slice has them; 0 until it was judged. */
+int64_t bs_kernel_data_slices(const bs_kernel_data *data);
 /* y: all outputs, dense, of bs_kernel_y_dtype, in host memory. The reference is made the first time. */
 int32_t bs_kernel_data_judge(bs_kernel_data *data, const void *y, bs_kernel_numbers *out, bs_error *err);
 /* The relative error that round-off predicts for sums in f32: of a product (gates T1, docs/gates.md), and of

@@ -119,6 +119,12 @@ int32_t bs_kernel_predict(const bs_kernel_arm *arm, bs_kernel_data *data, double
   return rc;
 }
 
+/* Of a slice of so many rows: one of them may be as far off as the worst output is, the others as the mean.
+ */
+static double slice_of(double rmse, double worst, double rows) {
+  return sqrt(rmse * rmse + worst * worst / fmax(rows, 1.0));
+}
+
 static double larger(double a, double b) {
   return isnan(a) || isnan(b) ? NAN : fmax(a, b);
 }
@@ -146,13 +152,15 @@ static int32_t numeric(bs_kernel_seeds *seeds, bs_kernel_arm *arm, json_t *recor
   if (rc == BS_OK && seeds->n > 1) rc = bs_kernel_arm_load(arm, data, err);
   if (rc == BS_OK) rc = bs_kernel_predict(arm, data, &predicted, &predicted_worst, err);
   if (rc != BS_OK) return rc;
+  const double slices = (double)seeds->n * (double)bs_kernel_data_slices(data);
   return add(
       record, "numeric",
-      json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:i}", "relative_rmse",
+      json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:i}", "relative_rmse",
                 bs_kernel_number(all.relative_rmse), "predicted_rmse", bs_kernel_number(predicted), "worst",
                 bs_kernel_number(all.worst), "predicted_worst", bs_kernel_number(predicted_worst),
-                "worst_slice_rmse", bs_kernel_number(all.worst_slice), "max_error",
-                bs_kernel_number(all.max_error), "rms", bs_kernel_number(all.rms), "nonfinite",
+                "worst_slice_rmse", bs_kernel_number(all.worst_slice), "predicted_slice_rmse",
+                bs_kernel_number(slice_of(predicted, predicted_worst, (double)all.rows / slices)),
+                "max_error", bs_kernel_number(all.max_error), "rms", bs_kernel_number(all.rms), "nonfinite",
                 (json_int_t)all.nonfinite, "rows", (json_int_t)all.rows, "seeds", (int)seeds->n),
       err);
 }

@@ -7,7 +7,8 @@
  *   build        prepared, code, error, message, provider, algorithm, key, knobs, unshown_knobs, id,
  *                has_stored, stored_id
  *   resource     reported, registers, shared_bytes, spill_bytes
- *   numeric      relative_rmse, predicted_rmse, worst, predicted_worst, worst_slice_rmse, max_error, rms,
+ *   numeric      relative_rmse, predicted_rmse, worst, predicted_worst, worst_slice_rmse,
+ *                predicted_slice_rmse, max_error, rms,
  *                nonfinite, rows, seeds: the worst of all seeds
  *   determinism  differing_bytes
  *   memory       plan_bytes, promised_bytes

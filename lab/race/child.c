@@ -103,8 +103,9 @@ static int32_t probe_provider(child *c, const json_t *candidate, json_t *list, b
   rc = knobs_of(c, name, &knobs, err);
   if (rc == BS_OK) {
     json_t *row =
-        json_pack("{s:s,s:s,s:o,s:s,s:s}", "name", name, "plugin", bs_tune_text(candidate, "plugin"), "knobs",
-                  knobs, "echo", echo != NULL ? echo->knobs : "", "failed", arm != NULL ? "" : why.message);
+        json_pack("{s:s,s:s,s:o,s:s,s:s,s:s}", "name", name, "plugin", bs_tune_text(candidate, "plugin"),
+                  "knobs", knobs, "echo", echo != NULL ? echo->knobs : "", "build",
+                  echo != NULL ? echo->build : "", "failed", arm != NULL ? "" : why.message);
     if (row == NULL || json_array_append_new(list, row) != 0) rc = bs_no_memory(err, "providers");
   }
   bs_kernel_arm_close(arm);

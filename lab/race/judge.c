@@ -35,9 +35,9 @@ void bs_judge_ragged(const bs_kernel_problem *p, bs_kernel_problem *out) {
 
 /* Widens what is predicted of the numbers. */
 static void widen(json_t *record, double slack) {
-  static const char *const keys[] = {"predicted_rmse", "predicted_worst"};
+  static const char *const keys[] = {"predicted_rmse", "predicted_worst", "predicted_slice_rmse"};
   json_t *numeric = json_object_get(record, "numeric");
-  for (size_t i = 0; i < 2; i++) {
+  for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
     const json_t *value = json_object_get(numeric, keys[i]);
     if (json_is_number(value))
       json_object_set_new(numeric, keys[i], json_real(slack * json_number_value(value)));

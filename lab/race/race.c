@@ -263,6 +263,13 @@ static int32_t meet_default(race *r, bs_error *err) {
   return BS_OK;
 }
 
+/* The id of the code that the choice runs. */
+static const char *build_of_choice(const race *r) {
+  if (strcmp(r->choice, r->standard) != 0)
+    return bs_tune_text(bs_history_find(&r->best->history, r->best->found.best), "build");
+  return bs_tune_text(bs_tune_row(json_object_get(r->asked, "providers"), r->standard), "build");
+}
+
 /* One line of the tuning file, as lab/tune reads it. */
 static int32_t keep(race *r, bs_error *err) {
   char config[BS_SPACE_TEXT];
@@ -275,6 +282,7 @@ static int32_t keep(race *r, bs_error *err) {
   json_decref(results);
   if (entry == NULL) return bs_no_memory(err, "the tuning");
   json_object_set_new(entry, "judged", json_true());
+  json_object_set_new(entry, "build", json_string(build_of_choice(r)));
   json_object_set_new(entry, "problem", json_string(r->o->problem));
   json_object_set_new(entry, "strategy", json_string(bs_strategy_names[r->o->strategy]));
   json_object_set_new(entry, "points", json_integer((json_int_t)(r->measured + r->known)));

@@ -283,13 +283,13 @@ START_TEST(the_tuned_choice_comes_first) {
   lines = read_text(dir, "tuning.jsonl");
   json_t *entry = lines != NULL ? json_loads(lines, 0, NULL) : NULL;
   ck_assert_msg(entry != NULL, "%s", lines);
+  ck_assert_str_ne(text(entry, "build"), "");
   json_object_set_new(entry, "choice", json_string(KEYS(64)));
   free(lines);
   lines = json_dumps(entry, JSON_COMPACT);
   ck_assert_ptr_nonnull(lines);
   write_text(dir, "tuning.jsonl", lines);
   free(lines);
-  json_decref(entry);
   static const char *const first[] = {KEYS(64), "bad_attention:naive"};
   for (int off = 0; off < 2; off++) {
     char line[900];
@@ -303,6 +303,37 @@ START_TEST(the_tuned_choice_comes_first) {
     json_decref(rows);
     ran_free(&r);
   }
+  /* The choice was measured with other code: gate same_code. */
+  char line[900];
+  json_object_set_new(entry, "build", json_string("0123"));
+  lines = json_dumps(entry, JSON_COMPACT);
+  ck_assert_ptr_nonnull(lines);
+  write_text(dir, "tuning.jsonl", lines);
+  free(lines);
+  json_decref(entry);
+  snprintf(line, sizeof line, "b1h2s8d8 " BAD "--out off -o json --tune-cache %s " NO_TORCH, file);
+  r = run_line(line);
+  must_be(&r, 6);
+  ck_assert_msg(strstr(r.err, "same_code") != NULL, "%s", r.err);
+  ran_free(&r);
+}
+END_TEST
+
+/* Defect (c): a file whose gates are all skipped, or lack their number, proves nothing. */
+START_TEST(no_gate_that_ran_is_refused) {
+  static const char *const lacking[] = {"when: {metric: performance.peers, compare: ge, limit: 99}\n    ",
+                                        ""};
+  char yaml[400];
+  snprintf(yaml, sizeof yaml,
+           "rules:\n  - name: never\n    stage: numeric\n    metric: numeric.nothing\n    compare: le\n    "
+           "limit: 1\n"
+           "    %scontrol: zero\n    says: \"planted by a test\"\n",
+           lacking[_i]);
+  write_text(dir, "never.yaml", yaml);
+  ran r = run_line("b1h1s8d8 --gates ./never.yaml --out off " NO_TORCH);
+  must_be(&r, 2);
+  ck_assert_msg(strstr(r.err, "BS-RULES-NONE") != NULL, "%s", r.err);
+  ran_free(&r);
 }
 END_TEST
 
@@ -387,6 +418,7 @@ int main(void) {
                              {a_value_that_is_lost_fails_its_gate},
                              {a_table_shows_providers_as_given},
                              {the_tuned_choice_comes_first},
+                             {no_gate_that_ran_is_refused, 2},
                              {pytorch_is_an_arm_on_the_same_bytes},
                              {pytorch_that_is_of_no_use_is_left_out, 3},
                              {pytorch_that_was_asked_for_must_be_there, 2},
