@@ -245,7 +245,7 @@ bs_echo_begin(bs_op_echo *echo) {
   echo->shared_bytes = -1;
   echo->spill_bytes = -1;
 }
-
+/* One knob more in an echo: its name and the value in use, a word. */
 #if defined(__GNUC__)
 __attribute__((unused))
 #endif
@@ -254,7 +254,7 @@ bs_echo_word(bs_op_echo *echo, const char *name, const char *value) {
   const size_t used = strlen(echo->knobs);
   snprintf(echo->knobs + used, sizeof echo->knobs - used, "%s%s=%s", used > 0 ? ";" : "", name, value);
 }
-
+/* The same of a value that is a number. */
 #if defined(__GNUC__)
 __attribute__((unused))
 #endif
