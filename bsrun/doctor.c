@@ -172,7 +172,26 @@ static void world_rows(visit *v) {
 
 /* ---- the machine's constants ---------------------------------------------------------------- */
 
-/* The chosen backend and every other usable one whose memory is the host's. */
+static int multiplies(const visit *v, const char *backend) {
+  char product[96];
+  json_t *ops = json_array(), *op;
+  size_t i;
+  int found = 0;
+  const int length = snprintf(product, sizeof product, "matmul@%s", backend);
+  for (uint32_t k = 0; k < bs_plugin_count(v->context); k++) {
+    bs_plugin_info info = {.struct_size = sizeof info};
+    if (bs_plugin_get(v->context, k, &info, NULL) == BS_OK)
+      plugins_add_names(ops, v->context, &info, BS_KIND_OP);
+  }
+  json_array_foreach(ops, i, op) {
+    const char *name = json_string_value(op); /* with or without the implementation, "matmul@cpu/packed" */
+    found |= strncmp(name, product, (size_t)length) == 0 && (name[length] == '\0' || name[length] == '/');
+  }
+  json_decref(ops);
+  return found;
+}
+
+/* The chosen backend and every other usable one whose memory is the host's and that has a product. */
 static size_t choose_backends(visit *v, const char **out, size_t max) {
   size_t n = 0;
   out[n++] = v->backend;
@@ -182,7 +201,7 @@ static size_t choose_backends(visit *v, const char **out, size_t max) {
     const char *name = json_string_value(json_array_get(v->backends, i));
     if (strcmp(name, v->backend) == 0) continue;
     if (bs_find_backend(v->context, name, &backend, &state, NULL) == BS_OK &&
-        (backend->flags & BS_BACKEND_HOST_MEMORY))
+        (backend->flags & BS_BACKEND_HOST_MEMORY) && multiplies(v, name))
       out[n++] = name;
   }
   return n;
