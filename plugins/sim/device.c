@@ -46,18 +46,23 @@ static void device_close(void *device) {
 
 /* ---- memory ------------------------------------------------------------------------------------ */
 
-static int32_t full(const sim_rank *rank, uint64_t bytes, uint64_t limit, bs_error *err) {
+static int32_t full(uint64_t bytes, uint64_t taken, uint64_t limit, bs_error *err) {
   bs_fail(err, BS_NO_MEMORY, "BS-SIM-MEMORY",
           "a simulated device of %llu bytes has no room for %llu more: %llu are taken",
-          (unsigned long long)limit, (unsigned long long)bytes, (unsigned long long)rank->bytes_now);
+          (unsigned long long)limit, (unsigned long long)bytes, (unsigned long long)taken);
   return bs_fail_hint(err, "more ranks, a smaller model.N, or plugins.sim.mem_bytes=0");
+}
+
+int32_t sim_full(const sim_rank *rank, bs_error *err) {
+  return full(rank->bytes_refused, rank->bytes_taken, rank->plugin->machine.mem_bytes, err);
 }
 
 int32_t sim_room(sim_rank *rank, uint64_t bytes, bs_error *err) {
   const uint64_t limit = rank->plugin->machine.mem_bytes;
   if (limit == 0 || (bytes <= limit && rank->bytes_now <= limit - bytes)) return BS_OK;
   rank->bytes_refused = bytes;
-  return full(rank, bytes, limit, err);
+  rank->bytes_taken = rank->bytes_now;
+  return sim_full(rank, err);
 }
 
 int32_t sim_block_add(sim_rank *rank, uint64_t first, uint64_t bytes, bs_error *err) {
@@ -100,7 +105,8 @@ static int32_t mem_alloc(void *device, uint64_t bytes, uint64_t align, void **ou
   first = (first + align - 1) / align * align;
   int32_t rc = sim_room(rank, bytes, err);
   if (rc != BS_OK) return rc;
-  if (bytes > plugin->range || first > plugin->range - bytes) return full(rank, bytes, plugin->range, err);
+  if (bytes > plugin->range || first > plugin->range - bytes)
+    return full(bytes, rank->bytes_now, plugin->range, err);
   rc = sim_block_add(rank, first, bytes, err);
   if (rc == BS_OK) *out_ptr = plugin->base + first;
   return rc;

@@ -78,9 +78,10 @@ typedef struct sim_rank {
   uint32_t nblocks, blocks_capacity;
   uint32_t reserved;
   sim_block *blocks; /* ascending */
-  uint64_t bytes_now, bytes_peak, bytes_refused;
-  sim_time host, stream;              /* of the default stream */
-  uint64_t compute_side, memory_side; /* of its ops: each side of the roofline alone */
+  uint64_t bytes_now, bytes_peak;
+  uint64_t bytes_refused, bytes_taken; /* what there was no room for, and what was taken then; 0: nothing */
+  sim_time host, stream;               /* of the default stream */
+  uint64_t compute_side, memory_side;  /* of its ops: each side of the roofline alone */
   uint64_t ops, not_costed;
   sim_step *steps; /* of the newest run, where they are kept */
   uint32_t nsteps, steps_capacity;
@@ -111,6 +112,8 @@ sim_rank *sim_rank_now(sim_plugin *plugin);
 /* device.c: what a device has allocated, for the bytes that it needs at most. sim_room: BS-SIM-MEMORY where
  * so many bytes more do not fit. */
 int32_t sim_room(sim_rank *rank, uint64_t bytes, bs_error *err);
+/* The same error again, of the request that had no room last. */
+int32_t sim_full(const sim_rank *rank, bs_error *err);
 int32_t sim_block_add(sim_rank *rank, uint64_t first, uint64_t bytes, bs_error *err);
 void sim_block_drop(sim_rank *rank, uint64_t first);
 void sim_blocks_free(sim_rank *rank);

@@ -208,9 +208,8 @@ static void object_free(virtual_object *o) {
 
 /* The other backend's implementation does not know why the device had no memory for it. */
 static int32_t settled(const virtual_object *o, int32_t rc, bs_error *err) {
-  sim_rank *rank = o->device->rank;
-  if (rc == BS_NO_MEMORY && rank->bytes_refused > 0) (void)sim_room(rank, rank->bytes_refused, err);
-  return rc;
+  const sim_rank *rank = o->device->rank;
+  return rc != BS_OK && rank->bytes_refused > 0 ? sim_full(rank, err) : rc;
 }
 
 static int32_t pack(void *state, const bs_exec *exec, const bs_op_query *query, const bs_source *weights,
@@ -219,6 +218,7 @@ static int32_t pack(void *state, const bs_exec *exec, const bs_op_query *query, 
   if (o == NULL) return BS_NO_MEMORY;
   inner_call call = {
       .op = state, .object = o, .query = query, .weights = weights, .out_bytes = out_bytes, .err = err};
+  o->device->rank->bytes_refused = 0;
   on_main(o->device, do_pack, &call);
   call.rc = settled(o, call.rc, err);
   if (call.rc != BS_OK)
@@ -255,6 +255,7 @@ static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *quer
                      .query = query,
                      .packed = packed != NULL ? ((virtual_object *)packed)->inner : NULL,
                      .err = err};
+  o->device->rank->bytes_refused = 0;
   call.rc = sim_costing_make(&o->costing, op->backend->plugin, query, err);
   if (call.rc == BS_OK) on_main(o->device, do_prepare, &call);
   call.rc = settled(o, call.rc, err);

@@ -413,6 +413,12 @@ START_TEST(refused) {
        "a simulated device of 1000 bytes",
        {"--backend", "virtual:ref", "--method", "dense", "--phase", "0", "--n", "64", "--set",
         "plugins.sim.mem_bytes=1000", NULL}},
+      {"a device with values that has no room for a plan",
+       10,
+       "BS-SIM-MEMORY",
+       "a simulated device of 150000 bytes",
+       {"--backend", "virtual:ref", "--method", "row_parallel", "-P", "2", "--phase", "0", "--b", "64", "--n",
+        "256", "--set", "plugins.sim.mem_bytes=150000", NULL}},
       {"virtual devices and measured ranks",
        3,
        "BS-SIM-CLOCK",
@@ -437,7 +443,7 @@ int main(void) {
                              {bare_runs_the_timed_phase},
                              {a_ladder_of_simulated_times},
                              {a_program_that_leans_on_buffers, TEST_COUNT(ahead)},
-                             {refused, 8},
+                             {refused, 9},
                              {0}};
   return run_tests("run_sim", tests, (test_setup){.timeout = 600, .at_once = 4});
 }
