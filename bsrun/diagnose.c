@@ -75,7 +75,7 @@ static const bs_field check_fields[] = {{"check", "CHECK", 0, 0},
 static const bs_field ablation_fields[] = {{"setting", "SETTING", 0, 0},
                                            {"as_is_s", "AS IS s", BS_FIELD_RIGHT, 4},
                                            {"seconds", "CHANGED s", BS_FIELD_RIGHT, 4},
-                                           {"ratio", "CHANGED / AS IS", BS_FIELD_RIGHT, 4},
+                                           {"ratio", "RATIO OF PAIRS", BS_FIELD_RIGHT, 4},
                                            {"low", "95 % FROM", BS_FIELD_RIGHT, 4},
                                            {"high", "TO", BS_FIELD_RIGHT, 4},
                                            {"verdict", "CHANGED IS", 0, 0}};

@@ -18,7 +18,7 @@ typedef struct bs_diagnosis {
 } bs_diagnosis;
 
 struct diag_layer; /* layer.h */
-struct diag_model; /* model.h */
+struct diag_model; /* model_subject.h */
 
 typedef struct bs_check {
   const char *id, *title;
@@ -58,9 +58,21 @@ typedef struct bs_pair_times {
   bs_comparison comparison;
 } bs_pair_times;
 int32_t bs_pair_time(const bs_diagnosis *d, const bs_sampler_arm arms[2], bs_pair_times *out, bs_error *err);
-/* One arm alone: the median; *out_first: its first call. */
+/* As bs_find, of a pair of which the other lacks what is told of: the cost and its share are the pair's own.
+ */
+void bs_find_pair(bs_diagnosis *d, const bs_pair_times *t, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Is the subject decidedly slower than the other, by more than a twentieth? */
+int bs_pair_is_slower(const bs_pair_times *times);
 /* A row of the ablation's table: the setting, its time beside the subject's. */
 int32_t bs_ablated(bs_diagnosis *d, const char *setting, const bs_pair_times *times, bs_error *err);
+/* A setting that could not be timed: its row says why. Returns BS_OK, or `rc` when that ends the whole. */
+int32_t bs_ablation_failed(bs_diagnosis *d, const char *setting, int32_t rc, const bs_error *why,
+                           bs_error *err);
+/* BS_USAGE when none of `asked` ({key, candidates: [{name}]}) has the key of "KEY -> NAME{KNOB=VALUE}", or
+ * NAME is none of its candidates. */
+int32_t bs_choice_known(const json_t *asked, const char *option, const char *word, bs_error *err);
+/* One arm alone: the median; *out_first: its first call. */
 int32_t bs_arm_time(const bs_diagnosis *d, const bs_sampler_arm *arm, double *out_median, double *out_first,
                     bs_error *err);
 #endif

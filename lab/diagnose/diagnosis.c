@@ -18,6 +18,7 @@ const char *const bs_preset_names[BS_PRESETS_] = {"quick", "full", "large"};
 static const double preset_seconds[BS_PRESETS_] = {0.5, 1.5, 4.0};
 /* A finding's share of a pass from which on it is "high", and "medium". */
 static const double HIGH = 0.2, MEDIUM = 0.05;
+static const double DECIDED = 1.05; /* a difference that is decided is told from this ratio on */
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
@@ -87,11 +88,10 @@ static void put_text(json_t *object, const char *key, const char *fmt, va_list a
   json_object_set_new(object, key, bs_model_json_text(text));
 }
 
-void bs_find(bs_diagnosis *d, double cost_s, const char *more, const char *fmt, ...) {
-  const double share = d->pass_s > 0 ? cost_s / d->pass_s : 0;
+static void find(bs_diagnosis *d, double cost_s, double share, const char *more, const char *fmt,
+                 va_list args) {
   char only[48];
   bs_text command = {0};
-  va_list args;
   snprintf(only, sizeof only, "--only %s", d->now->id);
   bs_text_printf(&command, "%s %s", d->asked->command, more != NULL ? more : only);
   json_t *finding = json_pack("{s:s, s:s, s:o, s:o}", "check", d->now->id, "severity",
@@ -99,13 +99,26 @@ void bs_find(bs_diagnosis *d, double cost_s, const char *more, const char *fmt, 
                               : share >= MEDIUM ? "medium"
                                                 : "low",
                               "cost_s", bs_record_number(cost_s), "share", bs_record_number(share));
-  va_start(args, fmt);
   put_text(finding, "evidence", fmt, args);
-  va_end(args);
   json_object_set_new(finding, "command", bs_model_json_text(command.data != NULL ? command.data : ""));
   json_array_append_new(d->findings, finding);
   bs_text_free(&command);
   d->found++;
+}
+
+void bs_find(bs_diagnosis *d, double cost_s, const char *more, const char *fmt, ...) {
+  va_list args;
+  va_start(args, fmt);
+  find(d, cost_s, d->pass_s > 0 ? cost_s / d->pass_s : 0, more, fmt, args);
+  va_end(args);
+}
+
+void bs_find_pair(bs_diagnosis *d, const bs_pair_times *t, const char *fmt, ...) {
+  const double share = fmax(0, 1 - t->comparison.ratio);
+  va_list args;
+  va_start(args, fmt);
+  find(d, share * t->as_is, share, NULL, fmt, args);
+  va_end(args);
 }
 
 void bs_fact(bs_diagnosis *d, const char *fact, double value, const char *unit) {
@@ -178,6 +191,10 @@ int32_t bs_arm_time(const bs_diagnosis *d, const bs_sampler_arm *arm, double *ou
   return rc;
 }
 
+int bs_pair_is_slower(const bs_pair_times *t) {
+  return t->comparison.word == BS_WORD_SLOWER && DECIDED * t->comparison.ratio < 1;
+}
+
 int32_t bs_ablated(bs_diagnosis *d, const char *setting, const bs_pair_times *t, bs_error *err) {
   static const char *const words[] = {"UNCLEAR", "SLOWER", "FASTER",
                                       "SAME"}; /* of the setting, not the subject */
@@ -187,6 +204,67 @@ int32_t bs_ablated(bs_diagnosis *d, const char *setting, const bs_pair_times *t,
                 bs_record_number(t->comparison.ratio), "low", bs_record_number(t->comparison.low), "high",
                 bs_record_number(t->comparison.high), "verdict", words[t->comparison.word & 3u]);
   return row != NULL && json_array_append_new(d->ablations, row) == 0 ? BS_OK : bs_no_memory(err, "a row");
+}
+
+/* What ends the whole, not one check alone. */
+static int is_fatal(int32_t rc) {
+  return rc == BS_USAGE || rc == BS_NO_MEMORY || rc == BS_DEADLINE || bs_stop_asked() != 0;
+}
+
+int32_t bs_ablation_failed(bs_diagnosis *d, const char *setting, int32_t rc, const bs_error *why,
+                           bs_error *err) {
+  if (is_fatal(rc)) {
+    if (err != NULL) *err = *why;
+    return rc;
+  }
+  char verdict[320];
+  snprintf(verdict, sizeof verdict, "failed: %.300s", why->message);
+  json_t *row =
+      json_pack("{s:o, s:n, s:n, s:n, s:n, s:n, s:o}", "setting", bs_model_json_text(setting), "seconds",
+                "as_is_s", "ratio", "low", "high", "verdict", bs_model_json_text(verdict));
+  return row != NULL && json_array_append_new(d->ablations, row) == 0 ? BS_OK : bs_no_memory(err, "a row");
+}
+
+/* ---- choices --------------------------------------------------------------------------------- */
+
+static const char *named(const json_t *row, const char *key) {
+  const char *text = json_string_value(json_object_get(row, key));
+  return text != NULL ? text : "";
+}
+
+/* BS_USAGE: `word` is none of the texts `key` of the rows. what: as in "there is no WHAT 'word'". */
+static int32_t unknown(const json_t *rows, const char *key, const char *option, const char *what,
+                       const char *word, const char *all, bs_error *err) {
+  const size_t n = json_array_size(rows);
+  const char **names = calloc(n + 1, sizeof *names);
+  if (names == NULL) return bs_no_memory(err, "names");
+  for (size_t i = 0; i < n; i++) names[i] = named(json_array_get(rows, i), key);
+  const char *nearest = bs_nearest(word, names, n);
+  bs_error_set(err, BS_USAGE, "BS-DIAG-CHOICE", "%s: %s '%.300s'", option, what, word);
+  if (nearest != NULL)
+    bs_error_hint(err, "did you mean '%s'?", nearest);
+  else
+    bs_error_hint(err, "%s", all);
+  free(names);
+  return BS_USAGE;
+}
+
+int32_t bs_choice_known(const json_t *asked, const char *option, const char *word, bs_error *err) {
+  const char *arrow = strstr(word, " -> "), *name = arrow != NULL ? arrow + 4 : "";
+  char key[512], implementation[96];
+  const json_t *row = NULL, *candidate;
+  size_t i;
+  snprintf(key, sizeof key, "%.*s", (int)(arrow != NULL ? arrow - word : 0), word);
+  snprintf(implementation, sizeof implementation, "%.*s", (int)strcspn(name, "{"), name);
+  json_array_foreach(asked, i, candidate) if (strcmp(named(candidate, "key"), key) == 0) row = candidate;
+  if (row == NULL)
+    return unknown(asked, "key", option, "nothing here has the key", key,
+                   "bsrun model explain -o json has the keys of a model, bsrun tune those of a layer", err);
+  const json_t *candidates = json_object_get(row, "candidates");
+  json_array_foreach(candidates, i,
+                     candidate) if (strcmp(named(candidate, "name"), implementation) == 0) return BS_OK;
+  return unknown(candidates, "name", option, "the key is there, and not served by", implementation,
+                 "bsrun explain has the implementations of an op", err);
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
@@ -208,11 +286,6 @@ void bs_diagnosis_close(bs_diagnosis *d) {
   json_decref(d->ablations);
   json_decref(d->facts);
   memset(d, 0, sizeof *d);
-}
-
-/* What ends the whole, not one check alone. */
-static int is_fatal(int32_t rc) {
-  return rc == BS_USAGE || rc == BS_NO_MEMORY || rc == BS_DEADLINE || bs_stop_asked() != 0;
 }
 
 static int32_t run_check(bs_diagnosis *d, const bs_check *c, struct diag_layer *layer,

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/text.h"
+#include "lab/case/ask.h"
 #include "lab/config/schema.h"
 #include "lab/diagnose/layer_checks.h"
 #include "lab/error.h"
@@ -44,20 +44,31 @@ static int32_t apply(bs_node *tree, const char *word, char *out_setting, size_t 
   return bs_config_set(tree, key, on ? "false" : "true", err);
 }
 
+/* The products of a case must have the key, and the named implementation must serve it. */
+static int32_t choice_known(const bs_case *c, const char *word, bs_error *err) {
+  json_t *asked = json_array();
+  int32_t rc = asked != NULL ? bs_tune_ask(c, asked, err) : bs_no_memory(err, "what was asked");
+  if (rc == BS_OK) rc = bs_choice_known(asked, "--ablate", word, err);
+  json_decref(asked);
+  return rc;
+}
+
 static int32_t ablate(bs_diagnosis *d, diag_layer *l, const char *word, bs_error *err) {
   diag_layer other = {0};
   char setting[400];
   bs_pair_times t;
+  bs_error why = BS_ERROR_INIT;
   bs_node *tree = bs_config_clone(l->config);
   if (tree == NULL) return bs_no_memory(err, "a configuration");
-  int32_t rc = apply(tree, word, setting, sizeof setting, err);
-  if (rc == BS_OK) rc = bs_schema_check(tree, l->quiet_dir, NULL, err);
-  if (rc == BS_OK) rc = diag_layer_open(l->context, tree, l->quiet_dir, &other, err);
-  if (rc == BS_OK) rc = diag_layer_pair(d, l, &other.c, BS_ARM_FORWARD, &t, err);
+  int32_t rc = apply(tree, word, setting, sizeof setting, &why);
+  if (rc == BS_OK) rc = bs_schema_check(tree, l->quiet_dir, NULL, &why);
+  if (rc == BS_OK) rc = diag_layer_open(l->context, tree, l->quiet_dir, &other, &why);
+  if (rc == BS_CONFIG) rc = why.code = BS_USAGE; /* a word that was asked for is wrong */
+  if (rc == BS_OK && strstr(word, " -> ") != NULL) rc = choice_known(&other.c, word, &why);
+  if (rc == BS_OK) rc = diag_layer_pair(d, l, &other.c, BS_ARM_FORWARD, &t, &why);
   diag_layer_close(&other);
   bs_config_free(tree);
-  if (rc == BS_CONFIG && err != NULL) err->code = BS_USAGE; /* a word that was asked for is wrong */
-  return rc == BS_OK ? bs_ablated(d, setting, &t, err) : rc == BS_CONFIG ? BS_USAGE : rc;
+  return rc == BS_OK ? bs_ablated(d, setting, &t, err) : bs_ablation_failed(d, setting, rc, &why, err);
 }
 
 int32_t diag_layer_ablate(bs_diagnosis *d, diag_layer *l, bs_error *err) {

@@ -13,7 +13,6 @@
 #include "lab/error.h"
 
 enum { CALLS = 24, HALF = CALLS / 2 };
-static const double SLOWER = 1.05;   /* from this ratio on a decided difference is told */
 static const double BLOCKED = 20e-6; /* of a call, in which its thread slept: less is no wait to tell of */
 
 /* ---- who serves ------------------------------------------------------------------------------ */
@@ -34,9 +33,8 @@ static int32_t held_against(bs_diagnosis *d, const diag_layer *l, const bs_case 
     return rc;
   }
   bs_fact(d, against, t.other, "s");
-  if (always || t.as_is > SLOWER * t.other)
-    bs_find(d, fmax(0, t.as_is - t.other), NULL, "%s: %.3g ms a pass; %s: %.3g ms", what, 1e3 * t.as_is,
-            against, 1e3 * t.other);
+  if (always || bs_pair_is_slower(&t))
+    bs_find_pair(d, &t, "%s: %.3g ms a pass; %s: %.3g ms", what, 1e3 * t.as_is, against, 1e3 * t.other);
   return BS_OK;
 }
 

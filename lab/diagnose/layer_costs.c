@@ -23,9 +23,8 @@ int32_t diag_layer_threads(bs_diagnosis *d, diag_layer *l, bs_error *err) {
   }
   const int32_t rc = diag_layer_pair(d, l, &other, BS_ARM_FORWARD, &t, err);
   if (rc == BS_OK)
-    bs_find(d, fmax(0, t.as_is - t.other), NULL,
-            "%u threads (%u a rank) on %u cores: %.3g ms a pass; with %u a rank: %.3g ms", all,
-            l->c.threads_per_rank, cores, 1e3 * t.as_is, other.threads_per_rank, 1e3 * t.other);
+    bs_find_pair(d, &t, "%u threads (%u a rank) on %u cores: %.3g ms a pass; with %u a rank: %.3g ms", all,
+                 l->c.threads_per_rank, cores, 1e3 * t.as_is, other.threads_per_rank, 1e3 * t.other);
   return rc;
 }
 
@@ -44,9 +43,10 @@ int32_t diag_layer_epilogue(bs_diagnosis *d, diag_layer *l, bs_error *err) {
   other.spec.activation = BS_ACT_NONE;
   const int32_t rc = diag_layer_pair(d, l, &other, BS_ARM_FORWARD, &t, err);
   if (rc == BS_OK)
-    bs_find(d, fmax(0, t.as_is - t.other), NULL,
-            "the activation is an op of its own behind the product: %.3g ms a pass with it, %.3g ms without",
-            1e3 * t.as_is, 1e3 * t.other);
+    bs_find_pair(
+        d, &t,
+        "the activation is an op of its own behind the product: %.3g ms a pass with it, %.3g ms without",
+        1e3 * t.as_is, 1e3 * t.other);
   return rc;
 }
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * model_costs.c - checks of a model that time it beside itself with one thing changed, and what its plan
  * takes. */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,16 +16,14 @@ static const double DECIDED = 1.05;
 int32_t diag_model_threads(bs_diagnosis *d, diag_model *m, bs_error *err) {
   const uint32_t cores = bs_machine_cores(), threads = m->request.threads;
   const diag_change change = {.threads = cores};
-  char more[64];
   bs_pair_times t;
   bs_fact(d, "cores", cores, "");
   bs_fact(d, "threads of a run", threads, "");
   if (threads <= cores) return BS_OK;
   const int32_t rc = diag_model_pair(d, m, &change, &t, NULL, NULL, err);
-  snprintf(more, sizeof more, "--only threads");
   if (rc == BS_OK)
-    bs_find(d, fmax(0, t.as_is - t.other), more, "%u threads on %u cores: %.3g ms a run; with %u: %.3g ms",
-            threads, cores, 1e3 * t.as_is, cores, 1e3 * t.other);
+    bs_find_pair(d, &t, "%u threads on %u cores: %.3g ms a run; with %u: %.3g ms", threads, cores,
+                 1e3 * t.as_is, cores, 1e3 * t.other);
   return rc;
 }
 
@@ -56,11 +53,12 @@ int32_t diag_model_epilogue(bs_diagnosis *d, diag_model *m, bs_error *err) {
   } else {
     rc = diag_model_pair(d, m, &change, &t, NULL, &then, err);
     if (rc == BS_OK && then < now)
-      bs_find(d, fmax(0, t.as_is - t.other), NULL,
-              "%u nodes where %u do: %s off, so bias, activation and residual are nodes of their own; %.3g "
-              "ms a run, "
-              "%.3g ms with all passes",
-              now, then, off.data, 1e3 * t.as_is, 1e3 * t.other);
+      bs_find_pair(
+          d, &t,
+          "%u nodes where %u do: %s off, so bias, activation and residual are nodes of their own; %.3g "
+          "ms a run, "
+          "%.3g ms with all passes",
+          now, then, off.data, 1e3 * t.as_is, 1e3 * t.other);
   }
   bs_text_free(&off);
   return rc;
@@ -78,14 +76,13 @@ int32_t diag_model_nodes(bs_diagnosis *d, diag_model *m, bs_error *err) {
   bs_fact(d, "node by node: nodes", nodes, "");
   bs_fact(d, "planned: a run", t.as_is, "s");
   bs_fact(d, "node by node: a run", t.other, "s");
-  bs_fact_text(d, "node by node over planned", "%.3g [%.3g, %.3g] %s", t.comparison.ratio, t.comparison.low,
-               t.comparison.high, bs_comparison_name(t.comparison.word));
+  bs_fact_text(d, "node by node over planned", "%.3g [%.3g, %.3g], planned is %s", t.comparison.ratio,
+               t.comparison.low, t.comparison.high, bs_comparison_name(t.comparison.word));
   bs_fact(d, "planned: memory of intermediate values", (double)m->stats.arena_bytes, "bytes");
   bs_fact(d, "node by node: memory of intermediate values, each its own", (double)stats.naive_bytes, "bytes");
-  if (t.comparison.word == BS_WORD_SLOWER && t.as_is > DECIDED * t.other)
-    bs_find(d, t.as_is - t.other, NULL,
-            "the planned model is slower than its nodes one by one: %.3g ms, %.3g ms", 1e3 * t.as_is,
-            1e3 * t.other);
+  if (bs_pair_is_slower(&t))
+    bs_find_pair(d, &t, "the planned model is slower than its nodes one by one: %.3g ms, %.3g ms",
+                 1e3 * t.as_is, 1e3 * t.other);
   return BS_OK;
 }
 
@@ -127,7 +124,7 @@ int32_t diag_model_plan(bs_diagnosis *d, diag_model *m, bs_error *err) {
   bs_fact(d, "cold: plan the memory",
           json_number_value(json_object_get(json_object_get(m->explain, "seconds"), "plan")), "s");
   bs_fact(d, "cold: pack the weights", t->pack_s, "s");
-  bs_fact(d, "cold: prepare the ops",
+  bs_fact(d, "cold: prepare the ops, packing included",
           json_number_value(json_object_get(json_object_get(m->explain, "seconds"), "prepare")), "s");
   bs_fact(d, "cold: of these an op takes", i > 0 ? sum / (double)i : 0, "s");
   if (worst != NULL)
@@ -160,13 +157,12 @@ int32_t diag_model_memory(bs_diagnosis *d, diag_model *m, bs_error *err) {
 
 /* ---- ablation -------------------------------------------------------------------------------- */
 
-static int32_t ablate_pass(bs_diagnosis *d, const diag_model *m, const char *pass, bs_error *err) {
-  const diag_change change = {.pass_off = pass, .share = 1};
+static int32_t ablate_with(bs_diagnosis *d, const diag_model *m, const diag_change *change,
+                           const char *setting, bs_error *err) {
+  bs_error why = BS_ERROR_INIT;
   bs_pair_times t;
-  char name[64];
-  const int32_t rc = diag_model_pair(d, m, &change, &t, NULL, NULL, err);
-  snprintf(name, sizeof name, "%.40s=off", pass);
-  return rc == BS_OK ? bs_ablated(d, name, &t, err) : rc;
+  const int32_t rc = diag_model_pair(d, m, change, &t, NULL, NULL, &why);
+  return rc == BS_OK ? bs_ablated(d, setting, &t, err) : bs_ablation_failed(d, setting, rc, &why, err);
 }
 
 static int32_t known_pass(const char *name, bs_error *err) {
@@ -184,30 +180,52 @@ static int32_t known_pass(const char *name, bs_error *err) {
   return BS_USAGE;
 }
 
-/* "fuse_map", "fuse_map=off", "threads=1", "backend=ref", "KEY -> cpu:online{exp=fast}". */
+/* "fuse_map", "fuse_map=off", "all=on": a pass alone is turned round. */
+static int32_t ablate_pass(bs_diagnosis *d, const diag_model *m, const char *pass, const char *value,
+                           bs_error *err) {
+  const int off = is_off(m, pass);
+  int on = off;
+  char setting[64];
+  int32_t rc = strcmp(pass, "all") == 0 ? BS_OK : known_pass(pass, err);
+  if (rc != BS_OK) return rc;
+  if (value != NULL && !bs_parse_bool(value, &on))
+    return bs_error_set(err, BS_USAGE, "BS-DIAG-ABLATE", "--ablate %.40s=%.40s: a pass is on or off", pass,
+                        value);
+  if (on == !off && strcmp(pass, "all") != 0) {
+    bs_error_set(err, BS_USAGE, "BS-DIAG-ABLATE", "--ablate %.40s: the pass is %s already", pass,
+                 on ? "on" : "off");
+    bs_error_hint(err, "--ablate %.40s=%s", pass, on ? "off" : "on");
+    return BS_USAGE;
+  }
+  const diag_change change = {.share = 1, .pass_off = on ? NULL : pass, .pass_on = on ? pass : NULL};
+  snprintf(setting, sizeof setting, "%.40s=%s", pass, on ? "on" : "off");
+  return ablate_with(d, m, &change, setting, err);
+}
+
+/* A pass, "threads=1", "backend=ref", "KEY -> cpu:online{exp=fast}". */
 static int32_t ablate_word(bs_diagnosis *d, const diag_model *m, const char *word, bs_error *err) {
   char name[64];
   const char *value = strchr(word, '=');
   int64_t threads = 0;
   diag_change change = {0};
-  bs_pair_times t;
+  int32_t rc = BS_OK;
   snprintf(name, sizeof name, "%.*s", (int)strcspn(word, "="), word);
   if (strstr(word, " -> ") != NULL) {
     change.choice = word;
+    rc = bs_choice_known(json_object_get(m->explain, "nodes"), "--ablate", word, err);
   } else if (strcmp(name, "threads") == 0 && value != NULL && bs_parse_i64(value + 1, 0, &threads) &&
              threads > 0 && threads <= 4096) {
     change.threads = (uint32_t)threads;
   } else if (strcmp(name, "backend") == 0 && value != NULL) {
+    const bs_backend *backend = NULL;
+    void *state = NULL;
     change.backend = value + 1;
+    if (bs_find_backend(m->context, value + 1, &backend, &state, err) != BS_OK) rc = BS_USAGE;
+    if (rc != BS_OK && err != NULL) err->code = BS_USAGE; /* a word that was asked for is wrong */
   } else {
-    const int32_t rc = known_pass(name, err);
-    if (rc != BS_OK) return rc;
-    if (value != NULL && strcmp(value, "=off") != 0)
-      return bs_error_set(err, BS_USAGE, "BS-DIAG-ABLATE", "--ablate %.60s: a pass can be off", word);
-    return ablate_pass(d, m, name, err);
+    return ablate_pass(d, m, name, value != NULL ? value + 1 : NULL, err);
   }
-  const int32_t rc = diag_model_pair(d, m, &change, &t, NULL, NULL, err);
-  return rc == BS_OK ? bs_ablated(d, word, &t, err) : rc;
+  return rc == BS_OK ? ablate_with(d, m, &change, word, err) : rc;
 }
 
 int32_t diag_model_ablate(bs_diagnosis *d, diag_model *m, bs_error *err) {
@@ -219,7 +237,7 @@ int32_t diag_model_ablate(bs_diagnosis *d, diag_model *m, bs_error *err) {
   if (d->asked->n_ablate > 0) return rc;
   json_array_foreach(json_object_get(m->explain, "passes"), i, pass) {
     if (rc != BS_OK || json_integer_value(json_object_get(pass, "changes")) == 0) continue;
-    rc = ablate_pass(d, m, json_string_value(json_object_get(pass, "name")), err);
+    rc = ablate_pass(d, m, json_string_value(json_object_get(pass, "name")), "off", err);
   }
   return rc;
 }

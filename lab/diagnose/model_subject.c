@@ -23,11 +23,25 @@ int32_t diag_session_asked(const diag_model *m, diag_session *out, bs_error *err
   return with_inputs(m, m->model->session, out, err);
 }
 
+enum { MOST_OFF = 64 };
+
+/* Adds a pass that is off, but for the one that is to be on: "all" without one is all others. */
+static size_t leave_out(const char *pass, const char *on, const char **off, size_t n) {
+  const char *name;
+  if (on == NULL || (strcmp(pass, on) != 0 && strcmp(pass, "all") != 0 && strcmp(on, "all") != 0)) {
+    if (n < MOST_OFF) off[n++] = pass;
+  } else if (strcmp(pass, "all") == 0 && strcmp(on, "all") != 0) {
+    for (uint32_t i = 0; (name = bs_graph_pass_name(i)) != NULL && n < MOST_OFF; i++)
+      if (strcmp(name, on) != 0) off[n++] = name;
+  }
+  return n;
+}
+
 /* Opens a session in a view of the model: the same inputs and sizes. */
 int32_t diag_session_open(const diag_model *m, const diag_change *change, diag_session *out, bs_error *err) {
   bs_model view = *m->model;
   bs_model_request r = m->request;
-  const char *off[65], *choices[65];
+  const char *off[MOST_OFF + 1], *choices[65];
   size_t n = 0, n_choices = 0;
   *out = (diag_session){0};
   if (change->threads > 0) r.threads = change->threads;
@@ -37,8 +51,8 @@ int32_t diag_session_open(const diag_model *m, const diag_change *change, diag_s
   if (change->choice != NULL) choices[n_choices++] = change->choice;
   r.choices = (bs_model_words){choices, n_choices};
   r.profile = change->profile;
-  for (size_t i = 0; !change->all_passes && i < m->model->n_passes_off && n < 64; i++)
-    off[n++] = m->model->passes_off[i];
+  for (size_t i = 0; !change->all_passes && i < m->model->n_passes_off; i++)
+    n = leave_out(m->model->passes_off[i], change->pass_on, off, n);
   if (change->pass_off != NULL) off[n++] = change->pass_off;
   view.session = NULL;
   view.passes_off = off;
@@ -162,7 +176,10 @@ static int32_t open_subject(const bs_diagnosis *d, diag_model *m, bs_error *err)
   if (rc == BS_OK) rc = diag_domains_check(m, err);
   if (rc != BS_OK) return rc;
   const diag_session whole = {.m = m, .session = m->model->session};
-  return diag_session_report(&whole, BS_REPORT_EXPLAIN, &m->explain, err);
+  rc = diag_session_report(&whole, BS_REPORT_EXPLAIN, &m->explain, err);
+  for (size_t i = 0; rc == BS_OK && i < m->request.choices.n; i++)
+    rc = bs_choice_known(json_object_get(m->explain, "nodes"), "--choice", m->request.choices.words[i], err);
+  return rc;
 }
 
 static int32_t measure(bs_diagnosis *d, diag_model *m, bs_error *err) {

@@ -35,6 +35,7 @@ typedef struct diag_change {
   int no_choices;
   const char *choice;   /* this one too: "KEY -> NAME{KNOB=VALUE}" */
   const char *pass_off; /* this one too; "all" */
+  const char *pass_on;  /* this one is not off; "all": none is */
   int share;            /* the packed weights of the session as asked: same threads, backend and choices */
 } diag_change;
 

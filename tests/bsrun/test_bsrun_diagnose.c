@@ -153,11 +153,25 @@ START_TEST(ablation_and_training) {
   ck_assert_uint_eq(json_array_size(facts), 4);
   ck_assert(json_is_number(json_object_get(json_array_get(facts, 3), "value")));
   json_decref(result);
-  ran r = bsrun(dir, "diagnose", LAYER, "--method", "dense", "--only", "memory", "--ablate",
-                "method.nosuch=1", NULL);
-  ck_assert_int_ne(r.code, 0);
-  ck_assert_str_eq(r.out, "");
-  ran_free(&r);
+  /* What cannot be done has a row with the reason, and the next setting follows. */
+  static const char *const failing[] = {LAYER,    "--method", "row_parallel",
+                                        "-P",     "2",        "--only",
+                                        "memory", "--ablate", "method.name=dense; method.bias",
+                                        NULL};
+  result = diagnose(failing);
+  rows = json_object_get(result, "ablations");
+  ck_assert_uint_eq(json_array_size(rows), 2);
+  ck_assert_msg(strncmp(text_of(json_array_get(rows, 0), "verdict"), "failed: ", 8) == 0, "%s",
+                text_of(json_array_get(rows, 0), "verdict"));
+  json_decref(result);
+  static const char *const wrong[] = {"method.nosuch=1", "foo -> bar"};
+  for (size_t i = 0; i < 2; i++) {
+    ran r = bsrun(dir, "diagnose", LAYER, "--method", "dense", "--only", "memory", "--seconds", "0.01",
+                  "--ablate", wrong[i], NULL);
+    must_be(&r, 2);
+    ck_assert_str_eq(r.out, "");
+    ran_free(&r);
+  }
 }
 END_TEST
 
@@ -262,6 +276,45 @@ START_TEST(a_clean_model) {
   must_tell(result, "shapes", "tokens: sizes of a round", "8,0,8,32,1,128,4,8");
   ck_assert_uint_gt(json_array_size(json_object_get(result, "ablations")), 0);
   json_decref(result);
+}
+END_TEST
+
+/* A pass that is off is turned on; what cannot be done has a row, and the next follows; unknown words end it.
+ */
+START_TEST(ablation_of_a_model) {
+  static const char *const words[] = {
+      MODEL,    "--threads", "1",
+      "--pass", "all=off",   "--only",
+      "memory", "--ablate",  "epilogue=on; fuse_map; backend=virtual:cpu; all=on",
+      NULL};
+  static const char *const settings[] = {"epilogue=on", "fuse_map=on", "backend=virtual:cpu", "all=on"};
+  static const struct {
+    const char *word, *says;
+  } wrong[] = {{"matmul nosuch -> cpu:packed", "nothing here has the key 'matmul nosuch'"},
+               {"backend=nosuch", "nosuch"},
+               {"epilogue=on", "the pass is on already"},
+               {"nopass", "'nopass' is no pass"}};
+  char choice[600];
+  write_model();
+  json_t *result = diagnose(words);
+  const json_t *rows = json_object_get(result, "ablations");
+  ck_assert_uint_eq(json_array_size(rows), 4);
+  for (size_t i = 0; i < 4; i++) ck_assert_str_eq(text_of(json_array_get(rows, i), "setting"), settings[i]);
+  json_decref(result);
+  for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+    ran r =
+        bsrun(dir, "diagnose", "m.onnx", "--only=memory", "--seconds=0.01", "--ablate", wrong[i].word, NULL);
+    must_be(&r, 2);
+    ck_assert_msg(strstr(r.err, wrong[i].says) != NULL, "%s", r.err);
+    ran_free(&r);
+  }
+  key_of_product(choice, sizeof choice);
+  snprintf(strstr(choice, " -> "), 32, " -> cpu:nosuch");
+  ran r = bsrun(dir, "diagnose", MODEL, "--threads=1", "--only=memory", "--seconds=0.01", "--choice", choice,
+                NULL);
+  must_be(&r, 2);
+  ck_assert_msg(strstr(r.err, "not served by 'cpu:nosuch'") != NULL, "%s", r.err);
+  ran_free(&r);
 }
 END_TEST
 
@@ -411,6 +464,7 @@ int main(void) {
                                  {ablation_and_training},
                                  {faults_of_a_model},
                                  {a_clean_model},
+                                 {ablation_of_a_model},
                                  {built_in_models},
                                  {inputs_out_of_their_domain},
                                  {runs_and_reports},
