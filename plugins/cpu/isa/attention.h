@@ -125,11 +125,12 @@ static void attend_gather(float *sums, const float *p, const float *v, int64_t l
   enum { ROW = 16 / VEC };
   for (int64_t i = 0; i < n; i += 16) {
     vec at[ROW];
-    for (int j = 0; j < ROW; j++) at[j] = vec_load(sums + i + (int64_t)j * VEC);
+    for (int j = 0; j < ROW; j++) at[j] = vec_set1(0.0f);
     for (int64_t k = 0; k < keys; k++)
       for (int j = 0; j < ROW; j++)
         at[j] = vec_fma(vec_set1(p[k]), vec_load(v + k * ld + i + (int64_t)j * VEC), at[j]);
-    for (int j = 0; j < ROW; j++) vec_store(sums + i + (int64_t)j * VEC, at[j]);
+    for (int j = 0; j < ROW; j++)
+      vec_store(sums + i + (int64_t)j * VEC, vec_load(sums + i + (int64_t)j * VEC) + at[j]);
   }
 }
 
