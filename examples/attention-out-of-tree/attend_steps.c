@@ -15,7 +15,7 @@
 
 enum { Q, K, V, MASK, LENGTHS, DESCALE, Y, LSE, ARGS };
 enum { NAIVE, ROWS, TILES };
-enum { LANES = 16, MAX_ROWS = 64, MAX_KEYS = 512, MAX_WIDTH = 256 };
+enum { LANES = 16, PART = 64, MAX_WIDTH = 256 };
 typedef float lanes __attribute__((vector_size(LANES * sizeof(float)), aligned(4)));
 
 typedef struct plan {
@@ -70,6 +70,15 @@ static int32_t no(bs_op_answer *answer, uint32_t reason, const char *why) {
   return BS_OK;
 }
 
+static int64_t up(int64_t n) {
+  return (n + LANES - 1) / LANES * LANES;
+}
+
+/* Floats of scratch that a member of the team needs. */
+static int64_t scratch_of(int step, int64_t rows, int64_t keys, int64_t T, int64_t D, int64_t E) {
+  return step == TILES ? keys * (D + up(E)) + rows * (keys + up(E) + D + 2) : up(T);
+}
+
 static int32_t supports(void *state, const bs_op_query *q, bs_op_answer *answer) {
   (void)state;
   for (uint32_t i = 0; i < ARGS; i++) {
@@ -91,13 +100,13 @@ static int32_t supports(void *state, const bs_op_query *q, bs_op_answer *answer)
   answer->level = BS_LEVEL_NATIVE;
   answer->score = 1; /* chosen only by name, or by the tuner */
   answer->tolerance = BS_TOL_ACC_F32;
+  answer->workspace =
+      sizeof(float) * (uint64_t)scratch_of(step_of(q->knobs), bs_knob_int(q->knobs, "rows", 4),
+                                           bs_knob_int(q->knobs, "keys", 16), q->args[K]->dims[2],
+                                           q->args[Q]->dims[3], q->args[V]->dims[3]);
   snprintf(answer->algo, sizeof answer->algo, "steps");
   snprintf(answer->text, sizeof answer->text, "naive, rows or tiles");
   return BS_OK;
-}
-
-static int64_t up(int64_t n) {
-  return (n + LANES - 1) / LANES * LANES;
 }
 
 static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *q, void *packed, void **out_plan,
@@ -119,9 +128,7 @@ static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *q, v
   p->T = q->args[K]->dims[2];
   p->D = q->args[Q]->dims[3];
   p->E = q->args[V]->dims[3];
-  p->member_floats = up(p->T);
-  if (p->step == TILES)
-    p->member_floats = p->keys * (p->D + up(p->E)) + p->rows * (p->keys + up(p->E) + p->D + 2 * LANES);
+  p->member_floats = scratch_of(p->step, p->rows, p->keys, p->T, p->D, p->E);
   const uint64_t bytes = (uint64_t)p->member_floats * exec->width * sizeof(float);
   p->scratch = exec->alloc(exec->ctx, bytes > 0 ? bytes : 1);
   if (p->scratch == NULL) {
@@ -162,11 +169,24 @@ static inline float power(float x) {
   return x < -87.0f ? 0.0f : in != in ? in : y;
 }
 
+/* The sum of n numbers, PART at a time: one chain of additions over all of them would lose what the gate of
+ * the numbers asks for. */
+static float sum_of(const float *v, int64_t n) {
+  float sum = 0.0f;
+  for (int64_t t = 0; t < n;) {
+    const int64_t end = t + PART < n ? t + PART : n;
+    float part = 0.0f;
+    for (; t < end; t++) part += v[t];
+    sum += part;
+  }
+  return sum;
+}
+
 static void naive(const call *c, int64_t batch, int64_t head, int64_t s, float *score) {
   const plan *p = c->p;
   const int64_t n = seen(c, s), group = head / c->repeat;
   const float *q = row_of(c->q, batch, head, s);
-  float *y = row_of(c->y, batch, head, s), most = -INFINITY, total = 0.0f;
+  float *y = row_of(c->y, batch, head, s), most = -INFINITY;
   for (int64_t t = 0; t < n; t++) {
     const float *k = row_of(c->k, batch, group, t);
     float sum = 0.0f;
@@ -174,10 +194,16 @@ static void naive(const call *c, int64_t batch, int64_t head, int64_t s, float *
     score[t] = sum * p->scale;
     if (score[t] > most) most = score[t];
   }
-  for (int64_t t = 0; t < n; t++) total += score[t] = expf(score[t] - most);
+  for (int64_t t = 0; t < n; t++) score[t] = expf(score[t] - most);
+  const float total = sum_of(score, n);
   for (int64_t e = 0; e < p->E; e++) {
     float sum = 0.0f;
-    for (int64_t t = 0; t < n; t++) sum += score[t] * row_of(c->v, batch, group, t)[e];
+    for (int64_t t = 0; t < n;) {
+      const int64_t end = t + PART < n ? t + PART : n;
+      float part = 0.0f;
+      for (; t < end; t++) part += score[t] * row_of(c->v, batch, group, t)[e];
+      sum += part;
+    }
     y[e] = n > 0 ? sum / total : 0.0f;
   }
 }
@@ -196,17 +222,22 @@ static void one_row(const call *c, int64_t batch, int64_t head, int64_t s, float
   const plan *p = c->p;
   const int64_t n = seen(c, s), group = head / c->repeat;
   const float *q = row_of(c->q, batch, head, s);
-  float *y = row_of(c->y, batch, head, s), most = -INFINITY, total = 0.0f;
+  float *y = row_of(c->y, batch, head, s), part[MAX_WIDTH], most = -INFINITY;
   for (int64_t t = 0; t < n; t++) {
     score[t] = p->scale * dot(q, row_of(c->k, batch, group, t), p->D);
     if (score[t] > most) most = score[t];
   }
   for (int64_t t = 0; t < n; t++) score[t] = power(score[t] - most);
-  for (int64_t t = 0; t < n; t++) total += score[t];
+  const float total = sum_of(score, n);
   for (int64_t e = 0; e < p->E; e++) y[e] = 0.0f;
-  for (int64_t t = 0; t < n; t++) {
-    const float *v = row_of(c->v, batch, group, t), w = score[t] / total;
-    for (int64_t e = 0; e < p->E; e++) y[e] += w * v[e];
+  for (int64_t t = 0; t < n;) {
+    const int64_t end = t + PART < n ? t + PART : n;
+    for (int64_t e = 0; e < p->E; e++) part[e] = 0.0f;
+    for (; t < end; t++) {
+      const float *v = row_of(c->v, batch, group, t), w = score[t] / total;
+      for (int64_t e = 0; e < p->E; e++) part[e] += w * v[e];
+    }
+    for (int64_t e = 0; e < p->E; e++) y[e] += part[e];
   }
 }
 
@@ -234,8 +265,7 @@ static void load_keys(const call *c, int64_t batch, int64_t group, int64_t from,
 /* to[i][j] += sum over n of a[i][x] b[x][j], for four rows i and LANES columns j. */
 static void four_rows(float *to, int64_t ld_to, const float *a, int64_t ld_a, const float *b, int64_t ld_b,
                       int64_t n) {
-  lanes s0 = *(lanes *)to, s1 = *(lanes *)(to + ld_to), s2 = *(lanes *)(to + 2 * ld_to),
-        s3 = *(lanes *)(to + 3 * ld_to);
+  lanes s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0};
   for (int64_t x = 0; x < n; x++) {
     const lanes line = *(const lanes *)(b + x * ld_b);
     s0 += a[x] * line;
@@ -243,10 +273,10 @@ static void four_rows(float *to, int64_t ld_to, const float *a, int64_t ld_a, co
     s2 += a[2 * ld_a + x] * line;
     s3 += a[3 * ld_a + x] * line;
   }
-  *(lanes *)to = s0;
-  *(lanes *)(to + ld_to) = s1;
-  *(lanes *)(to + 2 * ld_to) = s2;
-  *(lanes *)(to + 3 * ld_to) = s3;
+  *(lanes *)to += s0;
+  *(lanes *)(to + ld_to) += s1;
+  *(lanes *)(to + 2 * ld_to) += s2;
+  *(lanes *)(to + 3 * ld_to) += s3;
 }
 
 static void soften(const call *c, tile *t) {
@@ -257,7 +287,7 @@ static void soften(const call *c, tile *t) {
     for (int64_t j = 0; j < n; j++) most = s[j] > most ? s[j] : most;
     const float by = most == -INFINITY ? 0.0f : most, old = power(t->most[i] - by);
     for (int64_t j = 0; j < t->keys; j++) s[j] = j < n ? power(s[j] - by) : 0.0f;
-    for (int64_t j = 0; j < n; j++) total += s[j];
+    total = sum_of(s, n);
     for (int64_t e = 0; e < wide; e++) t->sums[i * wide + e] *= old;
     t->total[i] = t->total[i] * old + total;
     t->most[i] = most;
