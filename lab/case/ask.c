@@ -150,7 +150,8 @@ static int32_t prepare(bs_rank *rank, const bs_op_query *query, bs_op_echo *out,
     w.ctx = &w;
     w.rows = query->args[3]->dims[1];
     w.cols = query->partition != NULL ? query->partition->total : query->args[0]->dims[1];
-    if ((double)w.rows * (double)w.cols * BS_DTYPE_BYTES(w.dtype) > 256.0 * 1048576)
+    const uint64_t each = BS_DTYPE_BYTES(w.dtype);
+    if ((double)w.rows * (double)w.cols * (double)each > 256.0 * 1048576)
       return bs_error_set(err, BS_UNSUPPORTED, "BS-TUNE-LARGE",
                           "a weight of %lld x %lld is not packed to ask", (long long)w.rows,
                           (long long)w.cols);
