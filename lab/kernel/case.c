@@ -12,8 +12,9 @@
 #include "core/base/clock.h"
 #include "core/base/text.h"
 #include "lab/error.h"
+#include "lab/kernel/query.h"
 
-enum { ARGS = 12, INPUTS = 6, OUTPUTS = 3, KEY = 600, NAME = 160 };
+enum { INPUTS = 6, OUTPUTS = 3, KEY = 600, NAME = 160 };
 
 struct bs_kernel_arm {
   bs_kernel_problem p;
@@ -24,11 +25,10 @@ struct bs_kernel_arm {
   bs_rank *rank; /* of the newest bs_world_enter */
   bs_packed *packed;
   bs_plan *plan;
-  bs_tensor tensor[ARGS];
-  bs_tensor_desc desc[ARGS];
-  const bs_tensor_desc *asked[ARGS];
-  bs_tensor *args[ARGS];
-  uint32_t nargs, n_in, n_out;
+  bs_tensor tensor[BS_MAX_OP_ARGS];
+  bs_kernel_query asked;
+  bs_tensor *args[BS_MAX_OP_ARGS];
+  uint32_t n_in, n_out;
   uint32_t in[INPUTS], from[INPUTS]; /* arguments, and the inputs of the numbers that they are read from */
   uint32_t out[OUTPUTS];             /* arguments, in the order of the numbers */
   uint32_t tolerance, fallback, on_device;
@@ -44,87 +44,31 @@ static int is_product(const bs_kernel_problem *p) {
 
 /* ---- the query ---------------------------------------------------------------------------------- */
 
-static void describe(bs_kernel_arm *arm, uint32_t index, uint32_t dtype, uint32_t rank, const int64_t *dims) {
-  bs_tensor_desc *d = &arm->desc[index];
-  int64_t stride = 1;
-  *d = (bs_tensor_desc){.struct_size = sizeof *d, .dtype = dtype, .rank = rank};
-  for (uint32_t i = rank; i-- > 0; stride *= dims[i]) {
-    d->dims[i] = dims[i];
-    d->strides[i] = stride;
-  }
-  arm->asked[index] = d;
-  arm->args[index] = &arm->tensor[index];
+/* The arguments that are read from the numbers, and those that are judged. lse: attention gives its LSE too.
+ */
+static void describe(bs_kernel_arm *arm, int lse) {
+  static const struct {
+    uint32_t n_in, n_out, in[INPUTS], from[INPUTS], out[OUTPUTS];
+  } of[BS_KERNEL_KINDS_] = {
+      [BS_KERNEL_SDPA] = {3, 1, {0, 1, 2}, {0, 1, 2}, {6, 7}},
+      [BS_KERNEL_MATMUL] = {1, 1, {0}, {0}, {3}},
+      [BS_KERNEL_MATMUL24] = {1, 1, {0}, {0}, {3}},
+      [BS_KERNEL_SDPA_DX] = {6, 3, {0, 1, 2, 8, 6, 7}, {0, 1, 2, 3, 4, 5}, {9, 10, 11}}};
+  const uint32_t kind = arm->p.kind;
+  bs_kernel_query_make(&arm->p, bs_kernel_data_kept(arm->data), lse, &arm->asked);
+  arm->n_in = of[kind].n_in;
+  arm->n_out = of[kind].n_out + (lse != 0);
+  memcpy(arm->in, of[kind].in, sizeof arm->in);
+  memcpy(arm->from, of[kind].from, sizeof arm->from);
+  memcpy(arm->out, of[kind].out, sizeof arm->out);
+  for (uint32_t i = 0; i < arm->asked.query.nargs; i++)
+    if (arm->asked.args[i] != NULL) arm->args[i] = &arm->tensor[i];
 }
 
-static void takes(bs_kernel_arm *arm, uint32_t argument, uint32_t input) {
-  arm->in[arm->n_in] = argument;
-  arm->from[arm->n_in++] = input;
-}
-
-static void gives(bs_kernel_arm *arm, uint32_t argument) {
-  arm->out[arm->n_out++] = argument;
-}
-
-/* dY behind the arguments of attention, then dQ, dK and dV. */
-static void describe_gradients(bs_kernel_arm *arm) {
-  const bs_kernel_problem *p = &arm->p;
-  arm->nargs = 12;
-  describe(arm, 6, p->dtype, 4, (const int64_t[]){p->B, p->H, p->S, p->E});
-  describe(arm, 7, BS_F32, 3, (const int64_t[]){p->B, p->H, p->S});
-  describe(arm, 8, p->dtype, 4, (const int64_t[]){p->B, p->H, p->S, p->E});
-  describe(arm, 9, p->dtype, 4, (const int64_t[]){p->B, p->H, p->S, p->D});
-  describe(arm, 10, p->dtype, 4, (const int64_t[]){p->B, p->G, p->T, p->D});
-  describe(arm, 11, p->dtype, 4, (const int64_t[]){p->B, p->G, p->T, p->E});
-  takes(arm, 8, 3);
-  takes(arm, 6, 4);
-  takes(arm, 7, 5);
-  for (uint32_t i = 9; i < 12; i++) gives(arm, i);
-}
-
-/* Arguments as op.h lists them. lse: attention gives its LSE, too. */
-static void describe_all(bs_kernel_arm *arm, int lse) {
-  const bs_kernel_problem *p = &arm->p;
-  const uint32_t y = bs_kernel_y_dtype(p);
-  if (is_product(p)) {
-    arm->nargs = 4;
-    describe(arm, 0, p->dtype, 2, (const int64_t[]){p->B, p->K});
-    describe(arm, 3, y, 2, (const int64_t[]){p->B, p->N});
-    takes(arm, 0, 0);
-    gives(arm, 3);
-    return;
-  }
-  describe(arm, 0, p->dtype, 4, (const int64_t[]){p->B, p->H, p->S, p->D});
-  describe(arm, 1, p->dtype, 4, (const int64_t[]){p->B, p->G, p->T, p->D});
-  describe(arm, 2, p->dtype, 4, (const int64_t[]){p->B, p->G, p->T, p->E});
-  for (uint32_t i = 0; i < 3; i++) takes(arm, i, i);
-  if (p->kind == BS_KERNEL_SDPA_DX) {
-    describe_gradients(arm);
-    return;
-  }
-  arm->nargs = 8;
-  if (BS_DTYPE_BYTES(p->dtype) == 1) describe(arm, 5, BS_F32, 1, (const int64_t[]){3});
-  describe(arm, 6, y, 4, (const int64_t[]){p->B, p->H, p->S, p->E});
-  gives(arm, 6);
-  if (!lse) return;
-  describe(arm, 7, BS_F32, 3, (const int64_t[]){p->B, p->H, p->S});
-  gives(arm, 7);
-}
-
-static bs_op_query query_of(const bs_kernel_arm *arm) {
-  const bs_kernel_problem *p = &arm->p;
-  bs_op_query q = {
-      .struct_size = sizeof q, .nargs = arm->nargs, .op = bs_kernel_problem_op(p->kind), .args = arm->asked};
-  if (!is_product(p)) {
-    q.attrs[0] = p->causal;
-    q.attrs[1] = p->left;
-    q.attrs[2] = p->right;
-    q.numbers[0] = 1.0 / sqrt((double)p->D);
-  } else {
-    q.weight_dtype = p->dtype;
-    q.flags = BS_QUERY_DETERMINISTIC;
-    q.kept = bs_kernel_data_kept(arm->data);
-  }
-  return q;
+/* The positions of a 2:4 weight are those of the newest numbers. */
+static const bs_op_query *query_of(bs_kernel_arm *arm) {
+  arm->asked.query.kept = bs_kernel_data_kept(arm->data);
+  return &arm->asked.query;
 }
 
 /* ---- the choice --------------------------------------------------------------------------------- */
@@ -186,7 +130,7 @@ static void consider_knobs(void *user, const bs_op_candidate *c) {
 }
 
 static int32_t pin(bs_kernel_arm *arm, const bs_kernel_setup *s, bs_op_site site, bs_error *err) {
-  const bs_op_query q = query_of(arm);
+  const bs_op_query *q = query_of(arm);
   const int told = s->knobs != NULL && s->knobs[0] != '\0';
   bs_text_printf(&arm->choice, "%s -> %s", arm->key, arm->provider);
   if (told) bs_text_printf(&arm->choice, "{%s}", s->knobs);
@@ -194,7 +138,7 @@ static int32_t pin(bs_kernel_arm *arm, const bs_kernel_setup *s, bs_op_site site
   const char *const choices[] = {arm->choice.data};
   site.choices = choices;
   site.n_choices = 1;
-  return told ? bs_op_explain_at(s->context, s->backend != NULL ? s->backend : "cpu", &site, &q,
+  return told ? bs_op_explain_at(s->context, s->backend != NULL ? s->backend : "cpu", &site, q,
                                  consider_knobs, arm, err)
               : BS_OK;
 }
@@ -208,9 +152,9 @@ static int32_t choose(bs_kernel_arm *arm, const bs_kernel_setup *s, bs_error *er
                            .threads = s->threads > 0 ? s->threads : 1,
                            .world_size = 1,
                            .fallback = arm->fallback};
-  const bs_op_query q = query_of(arm);
+  const bs_op_query *q = query_of(arm);
   int32_t rc =
-      bs_op_explain_at(s->context, s->backend != NULL ? s->backend : "cpu", &site, &q, consider, &ch, err);
+      bs_op_explain_at(s->context, s->backend != NULL ? s->backend : "cpu", &site, q, consider, &ch, err);
   const int asked = ch.names.size > 0 && s->provider != NULL;
   if ((rc == BS_OK || (rc == BS_UNSUPPORTED && asked)) && !ch.found)
     rc = not_found(&ch, s->provider != NULL ? s->provider : "", err);
@@ -272,7 +216,7 @@ static int32_t read_all(bs_kernel_arm *arm, bs_error *err) {
   int32_t rc = BS_OK;
   for (uint32_t i = 0; rc == BS_OK && i < arm->n_in; i++) {
     const void *from = bs_kernel_data_input(arm->data, arm->from[i], &rows, &cols);
-    rc = read_in(arm, arm->in[i], from, arm->desc[arm->in[i]].dtype, rows, cols, err);
+    rc = read_in(arm, arm->in[i], from, arm->asked.desc[arm->in[i]].dtype, rows, cols, err);
   }
   const float *descale = bs_kernel_data_descale(arm->data);
   return rc == BS_OK && descale != NULL ? read_in(arm, 5, descale, BS_F32, 1, 3, err) : rc;
@@ -296,19 +240,19 @@ static int32_t pack(bs_kernel_arm *arm, const bs_op_query *q, bs_error *err) {
 }
 
 static int32_t make_plan(bs_kernel_arm *arm, bs_error *err) {
-  const bs_op_query q = query_of(arm);
+  const bs_op_query *q = query_of(arm);
   arm->before = bs_world_memory_now(arm->world);
-  int32_t rc = is_product(&arm->p) ? pack(arm, &q, err) : BS_OK;
-  if (rc == BS_OK) rc = bs_rank_get_api()->op_prepare(arm->rank, &q, arm->packed, &arm->plan, err);
+  int32_t rc = is_product(&arm->p) ? pack(arm, q, err) : BS_OK;
+  if (rc == BS_OK) rc = bs_rank_get_api()->op_prepare(arm->rank, q, arm->packed, &arm->plan, err);
   return rc;
 }
 
 static int32_t take_tensors(bs_kernel_arm *arm, bs_error *err) {
   int32_t rc = BS_OK;
-  for (uint32_t i = 0; rc == BS_OK && i < arm->nargs; i++)
-    if (arm->asked[i] != NULL)
-      rc =
-          bs_rank_get_api()->tensor_alloc(arm->rank, arm->asked[i], BS_LIFE_ACTIVATION, &arm->tensor[i], err);
+  for (uint32_t i = 0; rc == BS_OK && i < arm->asked.query.nargs; i++)
+    if (arm->asked.args[i] != NULL)
+      rc = bs_rank_get_api()->tensor_alloc(arm->rank, arm->asked.args[i], BS_LIFE_ACTIVATION, &arm->tensor[i],
+                                           err);
   return rc;
 }
 
@@ -339,7 +283,7 @@ static int32_t build(bs_kernel_arm *arm, bs_error *err) {
 }
 
 static int32_t open_arm(const bs_kernel_setup *s, bs_kernel_arm *arm, int lse, bs_error *err) {
-  describe_all(arm, lse);
+  describe(arm, lse);
   int32_t rc = choose(arm, s, err);
   if (rc == BS_OK) rc = make_world(arm, s, err);
   return rc == BS_OK ? build(arm, err) : rc;
@@ -349,7 +293,8 @@ void bs_kernel_arm_close(bs_kernel_arm *arm) {
   if (arm == NULL) return;
   if (arm->world != NULL && enter(arm, NULL) == BS_OK) {
     drop_plan(arm);
-    for (uint32_t i = 0; i < arm->nargs; i++) bs_rank_get_api()->tensor_free(arm->rank, &arm->tensor[i]);
+    for (uint32_t i = 0; i < arm->asked.query.nargs; i++)
+      bs_rank_get_api()->tensor_free(arm->rank, &arm->tensor[i]);
     bs_world_leave(arm->world, NULL);
   }
   bs_world_destroy(arm->world);
@@ -365,7 +310,7 @@ static int32_t run_calls(bs_kernel_arm *arm, uint64_t n, bs_error *err) {
   const bs_rank_api *api = bs_rank_get_api();
   int32_t rc = BS_OK;
   for (uint64_t i = 0; rc == BS_OK && i < n; i++)
-    rc = api->op_run(arm->plan, arm->args, arm->nargs, NULL, err);
+    rc = api->op_run(arm->plan, arm->args, arm->asked.query.nargs, NULL, err);
   return rc == BS_OK ? bs_rank_sync(arm->rank, err) : rc;
 }
 
@@ -412,7 +357,7 @@ static int64_t elements(const bs_tensor_desc *d) {
 static size_t output_bytes(const bs_kernel_arm *arm) {
   size_t bytes = 0;
   for (uint32_t i = 0; i < arm->n_out; i++) {
-    const bs_tensor_desc *d = &arm->desc[arm->out[i]];
+    const bs_tensor_desc *d = &arm->asked.desc[arm->out[i]];
     bytes += (size_t)elements(d) * BS_DTYPE_BYTES(d->dtype);
   }
   return bytes;
@@ -429,7 +374,7 @@ static void fill_nan(uint32_t dtype, char *y, size_t bytes) {
 static int32_t move_outputs(bs_kernel_arm *arm, char *y, int into, bs_error *err) {
   int32_t rc = BS_OK;
   for (uint32_t i = 0; rc == BS_OK && i < arm->n_out; i++) {
-    const bs_tensor_desc *d = &arm->desc[arm->out[i]];
+    const bs_tensor_desc *d = &arm->asked.desc[arm->out[i]];
     const int64_t n = elements(d);
     const size_t bytes = (size_t)n * BS_DTYPE_BYTES(d->dtype);
     const bs_tensor flat = as_matrix(&arm->tensor[arm->out[i]], 1, n);
@@ -504,7 +449,7 @@ static int32_t run_forward(const bs_kernel_setup *setup, const char *provider, b
     if (rc == BS_OK) rc = leave(arm, run_fresh(arm, output_bytes(arm), &y, err), err);
   }
   if (rc == BS_OK) {
-    const size_t of_y = (size_t)elements(&arm->desc[6]) * BS_DTYPE_BYTES(p.dtype);
+    const size_t of_y = (size_t)elements(&arm->asked.desc[6]) * BS_DTYPE_BYTES(p.dtype);
     rc = bs_kernel_data_set_forward(data, y, (const char *)y + of_y, err);
   }
   free(y);

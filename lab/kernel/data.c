@@ -9,6 +9,7 @@
 #include "core/base/rng.h"
 #include "lab/error.h"
 #include "lab/gate/judge.h"
+#include "lab/kernel/query.h"
 
 enum { PRODUCT_ROWS = 128 };
 static const double MOST_PRODUCTS = 1e8; /* of a reference: about a tenth of a second */
@@ -60,12 +61,7 @@ int32_t bs_kernel_data_make(const bs_kernel_problem *p, uint64_t seed, bs_kernel
     rc = fill(d, 0, p->B, p->K, err);
     if (rc == BS_OK) rc = fill(d, 1, p->N, p->K, err);
   }
-  if (rc == BS_OK && p->kind == BS_KERNEL_MATMUL24) {
-    bs_mask mask = {.struct_size = sizeof mask};
-    rc = bs_mask_parse("random_2of4", NULL, NULL, &mask, err);
-    mask.seed = seed;
-    if (rc == BS_OK) rc = bs_kept_make(&mask, p->N, p->K, NULL, 0, &d->kept, err);
-  }
+  if (rc == BS_OK && p->kind == BS_KERNEL_MATMUL24) rc = bs_kernel_kept_make(p, seed, &d->kept, err);
   if (rc != BS_OK) {
     bs_kernel_data_free(d);
     return rc;

@@ -16,7 +16,7 @@ static void describe(bs_kernel_query *q, uint32_t index, uint32_t dtype, uint32_
 }
 
 /* Arguments of attention and attention_dx, as op.h lists them. */
-static void describe_attention(const bs_kernel_problem *p, bs_kernel_query *q) {
+static void describe_attention(const bs_kernel_problem *p, int lse, bs_kernel_query *q) {
   const int64_t of_q[] = {p->B, p->H, p->S, p->D}, of_k[] = {p->B, p->G, p->T, p->D},
                 of_v[] = {p->B, p->G, p->T, p->E}, of_y[] = {p->B, p->H, p->S, p->E};
   const uint32_t y = bs_kernel_y_dtype(p);
@@ -27,8 +27,8 @@ static void describe_attention(const bs_kernel_problem *p, bs_kernel_query *q) {
   if (!backward && BS_DTYPE_BYTES(p->dtype) == 1) describe(q, 5, BS_F32, 1, (const int64_t[]){3});
   describe(q, 6, y, 4, of_y);
   q->query.nargs = backward ? 12 : 8;
+  if (backward || lse) describe(q, 7, BS_F32, 3, of_y);
   if (!backward) return;
-  describe(q, 7, BS_F32, 3, of_y);
   describe(q, 8, y, 4, of_y);
   describe(q, 9, y, 4, of_q);
   describe(q, 10, y, 4, of_k);
@@ -42,11 +42,11 @@ int32_t bs_kernel_kept_make(const bs_kernel_problem *p, uint64_t seed, const bs_
   return rc == BS_OK ? bs_kept_make(&mask, p->N, p->K, NULL, 0, out, err) : rc;
 }
 
-void bs_kernel_query_make(const bs_kernel_problem *p, const bs_kept *kept, bs_kernel_query *out) {
+void bs_kernel_query_make(const bs_kernel_problem *p, const bs_kept *kept, int lse, bs_kernel_query *out) {
   *out = (bs_kernel_query){.query = {.struct_size = sizeof out->query, .op = bs_kernel_problem_op(p->kind)}};
   out->query.args = out->args;
   if (p->kind == BS_KERNEL_SDPA || p->kind == BS_KERNEL_SDPA_DX) {
-    describe_attention(p, out);
+    describe_attention(p, lse, out);
     out->query.attrs[0] = p->causal;
     out->query.attrs[1] = p->left;
     out->query.attrs[2] = p->right;
