@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * test_op_attention_dx.c - the gradients of attention are those of attention: on ref and on cpu, each element
  * of dQ, dK and dV beside the difference of two runs of attention in f64, with groups of heads, causal masks,
- * windows, softcaps, masks and lengths. */
+ * windows, softcaps, masks and lengths. On cpu its bits are those of any team. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -139,25 +139,30 @@ static int32_t differences(bs_rank *rank, void *arg, bs_error *err) {
   return rc;
 }
 
-static void in_world(bs_context *context, const char *backend, int32_t (*body)(bs_rank *, void *, bs_error *),
-                     job *j) {
+static void in_world(bs_context *context, const char *backend, uint32_t threads,
+                     int32_t (*body)(bs_rank *, void *, bs_error *), void *j) {
   bs_error err = BS_ERROR_INIT;
   bs_world *world = NULL;
   const bs_world_options o = {
-      .struct_size = sizeof o, .world_size = 1, .backend = backend, .threads_per_rank = 2};
+      .struct_size = sizeof o, .world_size = 1, .backend = backend, .threads_per_rank = threads};
   int32_t rc = bs_world_create(context, &o, &world, &err);
   if (rc == BS_OK) rc = bs_world_run(world, body, j, &err);
   if (world != NULL) bs_world_destroy(world);
   ck_assert_msg(rc == BS_OK, "%s: %s %s", backend, err.id, err.message);
 }
 
-START_TEST(gradients_are_differences) {
+static bs_context *open_context(void) {
   bs_error err = BS_ERROR_INIT;
   const char *dirs[] = {getenv("BS_TEST_PLUGIN_DIR")};
   bs_context *context = NULL;
   bs_context_options o = {.struct_size = sizeof o, .trust = BS_TRUST_ANY, .plugin_dirs = dirs};
   o.n_plugin_dirs = dirs[0] != NULL;
   ck_assert_msg(bs_context_open(&o, &context, &err) == BS_OK, "%s", err.message);
+  return context;
+}
+
+START_TEST(gradients_are_differences) {
+  bs_context *context = open_context();
   job *j = calloc(1, sizeof *j);
   ck_assert_ptr_nonnull(j);
   j->v = &variants[_i / 2];
@@ -171,14 +176,85 @@ START_TEST(gradients_are_differences) {
     if (j->v->bools || n % 5 == 0) j->at[MASK][n] = j->v->bools ? n % 3 != 0 : -INFINITY;
   j->at[LENGTHS][0] = T;
   j->at[LENGTHS][1] = T - 2;
-  in_world(context, j->dtype == BS_F64 ? "ref" : "cpu", on_rank, j);
-  in_world(context, "ref", differences, j);
+  in_world(context, j->dtype == BS_F64 ? "ref" : "cpu", 2, on_rank, j);
+  in_world(context, "ref", 2, differences, j);
   free(j);
   bs_context_close(context);
 }
 END_TEST
 
+/* Work for more than one member: 3 batches of 2 groups, blocks of queries and keys with a rest. */
+enum {
+  LARGE_B = 3,
+  LARGE_H = 4,
+  LARGE_G = 2,
+  LARGE_S = 150,
+  LARGE_D = 24,
+  LARGE = LARGE_B * LARGE_H * LARGE_S * LARGE_D
+};
+
+typedef struct large {
+  float memory[ARGS][LARGE];
+  bs_tensor t[ARGS], *args[ARGS];
+  bs_tensor_desc desc[ARGS];
+  const bs_tensor_desc *descs[ARGS];
+} large;
+
+static int32_t run_large(bs_rank *rank, void *arg, bs_error *err) {
+  static const uint32_t of[] = {Q, K, V, Y, LSE, DY, DQ, DK, DV};
+  const bs_rank_api *api = bs_rank_get_api();
+  large *l = arg;
+  bs_plan *plan = NULL;
+  memset(l, 0, sizeof *l);
+  for (uint32_t k = 0; k < TEST_COUNT(of); k++) {
+    const uint32_t i = of[k];
+    const int of_group = i == K || i == V || i == DK || i == DV;
+    bs_tensor *t = &l->t[i];
+    *t = (bs_tensor){
+        .struct_size = sizeof *t, .dtype = BS_F32, .rank = i == LSE ? 3 : 4, .data = l->memory[i]};
+    memcpy(t->dims, (const int64_t[]){LARGE_B, of_group ? LARGE_G : LARGE_H, LARGE_S, LARGE_D},
+           t->rank * sizeof t->dims[0]);
+    int64_t stride = 1;
+    for (uint32_t n = t->rank; n-- > 0; stride *= t->dims[n]) t->strides[n] = stride;
+    t->bytes = (uint64_t)stride * sizeof(float);
+    l->desc[i] = (bs_tensor_desc){.struct_size = sizeof l->desc[i], .dtype = BS_F32, .rank = t->rank};
+    memcpy(l->desc[i].dims, t->dims, sizeof t->dims);
+    memcpy(l->desc[i].strides, t->strides, sizeof t->strides);
+    if (i < DQ) bs_rng_normal(11, i, 0, (uint64_t)stride, l->memory[i]);
+    l->args[i] = t;
+    l->descs[i] = &l->desc[i];
+  }
+  for (int64_t n = 0; n < LARGE_B * LARGE_H * LARGE_S; n++) l->memory[LSE][n] += 9.0f; /* powers stay small */
+  bs_op_query q = {.struct_size = sizeof q, .op = "attention_dx", .nargs = ARGS, .args = l->descs};
+  q.attrs[0] = BS_CAUSAL_UPPER_LEFT;
+  q.numbers[0] = 0.3;
+  int32_t rc = api->op_prepare(rank, &q, NULL, &plan, err);
+  if (rc == BS_OK) rc = api->op_run(plan, l->args, ARGS, NULL, err);
+  if (plan != NULL) api->op_release(plan);
+  return rc;
+}
+
+START_TEST(bits_do_not_depend_on_the_team) {
+  bs_context *context = open_context();
+  large *one = malloc(sizeof *one), *more = malloc(sizeof *more);
+  ck_assert(one != NULL && more != NULL);
+  in_world(context, "cpu", 1, run_large, one);
+  for (uint32_t threads = 2; threads <= 3; threads++) {
+    in_world(context, "cpu", threads, run_large, more);
+    for (uint32_t i = DQ; i <= DV; i++) {
+      ck_assert(one->memory[i][LARGE / 3] != 0.0f);
+      ck_assert_msg(memcmp(one->memory[i], more->memory[i], sizeof one->memory[i]) == 0,
+                    "argument %u with %u threads", i, threads);
+    }
+  }
+  free(one);
+  free(more);
+  bs_context_close(context);
+}
+END_TEST
+
 int main(void) {
-  const test_case tests[] = {{gradients_are_differences, 2 * TEST_COUNT(variants)}, {0}};
+  const test_case tests[] = {
+      {gradients_are_differences, 2 * TEST_COUNT(variants)}, {bits_do_not_depend_on_the_team}, {0}};
   return run_tests("op_attention_dx", tests, (test_setup){0});
 }
