@@ -291,6 +291,9 @@ static const setting settings[] = {
     {"persistent=on", 64, 1, "rows=64;keys=64;stages=2;warps=4" REST("1", "exact", "on"), NULL},
     {"persistent=on;split=2;keys=32;stages=3", 64, 2,
      "rows=64;keys=32;stages=3;warps=4" REST("2", "exact", "on"), NULL},
+    /* The second part of the first queries has no keys that they see: an item of no tile between others. */
+    {"persistent=on;split=2;keys=32;stages=1", 64, 2,
+     "rows=64;keys=32;stages=1;warps=4" REST("2", "exact", "on"), NULL},
     {"keys=128", 256, 0, NULL, "rows=64 keys=128 stages=1 of 256 elements need 163840 bytes"},
     {"rows=64;warps=8", 64, 0, NULL, "rows=64 with warps=8"},
     {"warp_specialize=on", 64, 0, NULL, "there is no such kernel"},

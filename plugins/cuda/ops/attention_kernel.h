@@ -28,7 +28,7 @@ static __device__ __forceinline__ void attention_work(const attention_args *a, c
     if (ahead > 0) attention_fetch(a, shared, &async, at, &item, tile + ahead);
     attention_tile(a, shared, local, at, &item, tile);
   }
-  cuda_async_wait(&async, 0);
+  cuda_async_finish(&async);
   attention_finish(a, local, at, &item);
 }
 

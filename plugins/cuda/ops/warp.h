@@ -204,7 +204,7 @@ CUDA_FN void cuda_async_start(cuda_async *q) {
 #if defined(__CUDACC__)
   q->unused = 0;
 #else
-  q->count = 0;
+  if (q->count != 0) __builtin_trap(); /* the newer copies could arrive before these; zeros at first */
   q->group = 0;
 #endif
 }
@@ -253,5 +253,10 @@ CUDA_FN void cuda_async_wait(cuda_async *q, uint32_t newest) {
   }
   q->count = kept;
 #endif
+}
+/* Until all copies are there, also those behind the newest group. None may be under way at the next start. */
+CUDA_FN void cuda_async_finish(cuda_async *q) {
+  cuda_async_commit(q);
+  cuda_async_wait(q, 0);
 }
 #endif

@@ -46,12 +46,13 @@ static void attention_work(attention_block *b, uint32_t index, uint32_t bytes) {
     if (ahead > 0) attention_fetch_all(b, tile + ahead);
     attention_tile_all(b, tile);
   }
+  for (uint32_t t = 0; t < b->at.threads; t++) cuda_async_finish(&b->async[t]);
   for (b->at.thread = 0; b->at.thread < b->at.threads; b->at.thread += CUDA_WARP)
     attention_finish(&b->a, &b->warps[b->at.thread / CUDA_WARP], &b->at, &b->item);
 }
 
 static void attention_twin(const void *args, const cuda_twin_grid *grid) {
-  attention_block *b = malloc(sizeof *b);
+  attention_block *b = calloc(1, sizeof *b);
   if (b == NULL) abort();
   b->a = *(const attention_args *)args;
   b->shared = aligned_alloc(128, (grid->shared + 127u) / 128u * 128u);
