@@ -50,9 +50,11 @@ static const struct control {
     {.name = "no_samples", .few = 1},
 };
 enum { N_CONTROLS = sizeof controls / sizeof controls[0] };
-/* The right one, in each format that a control has, with its knob and beside itself as stored. */
-static const struct control right_ones[] = {{.name = "none: f32", .stored = 1, .knobs = "keys=32"},
-                                            {.name = "none: fp8", .problem = "b1h1s128d32:fp8"}};
+/* The right one, in each format that a control has, with its knob and beside itself as stored. It is 3 %
+ * faster than its twin: of two that are alike nobody can tell that one is to be promoted. */
+static const struct control right_ones[] = {
+    {.name = "none: f32", .stored = 1, .knobs = "keys=32", .slower = 0.97},
+    {.name = "none: fp8", .problem = "b1h1s128d32:fp8", .slower = 0.97}};
 
 static const struct control *control_of(const char *name) {
   for (size_t i = 0; i < N_CONTROLS; i++) {

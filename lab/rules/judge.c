@@ -11,6 +11,9 @@
 
 const char *const bs_rule_state_names[4] = {"FAIL", "pass", "UNKNOWN", "skipped"};
 
+/* Behind a path: why the value is not known. */
+#define UNKNOWN_KEY "_unknown"
+
 /* What the record has at a path. */
 typedef struct reading {
   int known;
@@ -18,8 +21,8 @@ typedef struct reading {
   const char *text; /* a text; NULL: a number */
 } reading;
 
-static reading read_path(const json_t *record, const char *path) {
-  char key[BS_RULE_PATH];
+static const json_t *value_at(const json_t *record, const char *path) {
+  char key[BS_RULE_PATH + sizeof UNKNOWN_KEY];
   const json_t *at = record;
   while (at != NULL && *path != '\0') {
     const size_t length = strcspn(path, ".");
@@ -27,6 +30,11 @@ static reading read_path(const json_t *record, const char *path) {
     at = json_object_get(at, key);
     path += length + (path[length] == '.');
   }
+  return at;
+}
+
+static reading read_path(const json_t *record, const char *path) {
+  const json_t *at = value_at(record, path);
   if (json_is_boolean(at)) return (reading){1, json_is_true(at), NULL};
   if (json_is_number(at)) return (reading){1, json_number_value(at), NULL};
   if (!json_is_string(at)) return (reading){0, NAN, NULL};
@@ -92,6 +100,45 @@ static void judge_texts(const bs_rule_condition *c, const reading *value, const 
            sign_of(c->compare), limit->text, c->limit_path);
 }
 
+static void tell_unknown(const json_t *record, const char *path, bs_rule_result *out) {
+  char reason[BS_RULE_PATH + sizeof UNKNOWN_KEY];
+  snprintf(reason, sizeof reason, "%s" UNKNOWN_KEY, path);
+  const char *why = json_string_value(value_at(record, reason));
+  out->state = BS_RULE_UNKNOWN;
+  snprintf(out->text, sizeof out->text, "%s is not known%s%.160s", path, why != NULL ? ": " : "",
+           why != NULL ? why : "");
+}
+
+/* The same at the two ends of the metric's interval: `out` is judged of the metric itself. */
+static void judge_interval(const bs_rule_condition *c, const json_t *record, bs_rule_result *out) {
+  const reading ends[] = {read_path(record, c->low), read_path(record, c->high)};
+  char source[BS_RULE_PATH + 32];
+  for (int i = 0; i < 2; i++) {
+    if (ends[i].known && ends[i].text == NULL) continue;
+    out->value = out->limit = out->margin = NAN;
+    tell_unknown(record, i == 0 ? c->low : c->high, out);
+    return;
+  }
+  limit_text(c, source, sizeof source);
+  snprintf(out->text, sizeof out->text, "%s %.4g [%.4g, %.4g], to be %s %.4g%s", c->metric, out->value,
+           ends[0].number, ends[1].number, sign_of(c->compare), out->limit, source);
+  if (!isfinite(ends[0].number) || !isfinite(ends[1].number)) {
+    out->state = BS_RULE_FAIL;
+    out->margin = NAN;
+    return;
+  }
+  const int at_low = holds(c->compare, ends[0].number, out->limit),
+            at_high = holds(c->compare, ends[1].number, out->limit);
+  const double a = margin_of(c->compare, ends[0].number, out->limit),
+               b = margin_of(c->compare, ends[1].number, out->limit);
+  out->state = at_low && at_high ? BS_RULE_PASS : at_low || at_high ? BS_RULE_UNKNOWN : BS_RULE_FAIL;
+  out->margin = at_low ? fmin(a, b) : fmax(a, b);
+  if (out->state != BS_RULE_UNKNOWN) return;
+  const size_t used = strlen(out->text);
+  snprintf(out->text + used, sizeof out->text - used, ": the limit lies in the interval");
+  out->value = out->limit = out->margin = NAN;
+}
+
 /* State, numbers and text of one condition. */
 static void judge_condition(const bs_rule_condition *c, const json_t *record, bs_rule_result *out) {
   char source[BS_RULE_PATH + 32];
@@ -103,8 +150,7 @@ static void judge_condition(const bs_rule_condition *c, const json_t *record, bs
     limit.number *= c->limit;
   }
   if (!value.known || !limit.known) {
-    out->state = BS_RULE_UNKNOWN;
-    snprintf(out->text, sizeof out->text, "%s is not known", !value.known ? c->metric : c->limit_path);
+    tell_unknown(record, !value.known ? c->metric : c->limit_path, out);
     return;
   }
   if (value.text != NULL || limit.text != NULL) {
@@ -122,6 +168,7 @@ static void judge_condition(const bs_rule_condition *c, const json_t *record, bs
   }
   out->margin = margin_of(c->compare, value.number, limit.number);
   out->state = holds(c->compare, value.number, limit.number) ? BS_RULE_PASS : BS_RULE_FAIL;
+  if (c->low != NULL) judge_interval(c, record, out);
 }
 
 /* 1: the rule is to be judged. Else why it is not, in *out. */
@@ -129,7 +176,8 @@ static int applies(const bs_rule *rule, const json_t *record, bs_rule_result *ou
   for (uint32_t i = 0; i < rule->n_when; i++) {
     judge_condition(&rule->when[i], record, out);
     if (out->state == BS_RULE_PASS) continue;
-    if (out->state == BS_RULE_FAIL) out->state = BS_RULE_SKIPPED;
+    const int number = out->texts || (isfinite(out->value) && isfinite(out->limit));
+    if (out->state == BS_RULE_FAIL) out->state = number ? BS_RULE_SKIPPED : BS_RULE_UNKNOWN;
     out->value = out->limit = out->margin = NAN;
     return 0;
   }

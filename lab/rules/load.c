@@ -83,13 +83,27 @@ static int32_t limit_of(const reader *r, const bs_node *node, bs_rule_condition 
   return BS_OK;
 }
 
+/* *out stays NULL where the key is missing. */
+static int32_t path_of(const reader *r, const bs_node *map, const char *key, const char **out) {
+  const bs_node *node = bs_config_find(map, key);
+  char text[64];
+  if (node == NULL) return BS_OK;
+  snprintf(text, sizeof text, "%s '%%.80s': not a path of the record", key);
+  if (node->kind != BS_NODE_SCALAR || !is_path(node->text, strlen(node->text)))
+    return refuse(r, node, text, node->kind == BS_NODE_SCALAR ? node->text : "", NULL);
+  *out = node->text;
+  return BS_OK;
+}
+
 static int32_t condition_of(const reader *r, const bs_node *map, bs_rule_condition *out) {
-  const bs_node *metric = bs_config_find(map, "metric");
-  out->metric = metric->text;
-  if (!is_path(metric->text, strlen(metric->text)))
-    return refuse(r, metric, "metric '%.80s': not a path of the record", metric->text, NULL);
-  const int32_t rc =
-      word_of(r, bs_config_find(map, "compare"), "comparison", compare_names, N_COMPARES, &out->compare);
+  int32_t rc = path_of(r, map, "metric", &out->metric);
+  if (rc == BS_OK) rc = path_of(r, map, "low", &out->low);
+  if (rc == BS_OK) rc = path_of(r, map, "high", &out->high);
+  if (rc == BS_OK && (out->low != NULL) != (out->high != NULL))
+    return refuse(r, map, "'%s' alone: an interval has the keys low and high",
+                  out->low != NULL ? "low" : "high", NULL);
+  if (rc == BS_OK)
+    rc = word_of(r, bs_config_find(map, "compare"), "comparison", compare_names, N_COMPARES, &out->compare);
   return rc == BS_OK ? limit_of(r, bs_config_find(map, "limit"), out) : rc;
 }
 
@@ -124,8 +138,8 @@ static int32_t controls_of(const reader *r, const bs_node *map, bs_rule *rule) {
 }
 
 static int32_t rule_of(const reader *r, const bs_node *map, bs_rule *rule) {
-  static const char *const keys[] = {"name",  "stage", "metric", "compare",
-                                     "limit", "says",  "when",   "control"};
+  static const char *const keys[] = {"name", "stage", "metric",  "compare", "limit",
+                                     "says", "when",  "control", "low",     "high"};
   int32_t rc = keys_of(r, map, keys, 6, sizeof keys / sizeof keys[0]);
   if (rc != BS_OK) return rc;
   rule->name = bs_config_find(map, "name")->text;

@@ -27,9 +27,12 @@ extern const char *const bs_rule_state_names[4]; /* "FAIL", "pass", "UNKNOWN", "
 enum { BS_RULE_PATH = 64, BS_RULE_CONDITIONS = 4, BS_RULE_CONTROLS = 4, BS_RULE_TEXT = 240 };
 
 /* metric compare limit. The metric is a path of the record ("numeric.relative_rmse"); the limit is a number,
- * or the value at a path times a factor. */
+ * or the value at a path times a factor. A measured metric may have an interval: the condition holds where it
+ * holds at both ends, does not where it holds at neither, and is UNKNOWN where the limit lies between them.
+ */
 typedef struct bs_rule_condition {
   const char *metric;
+  const char *low, *high;        /* paths of the interval's ends; both or none (NULL) */
   uint32_t compare;              /* enum bs_rule_compare */
   char limit_path[BS_RULE_PATH]; /* "": the number */
   double limit;                  /* the number, or the factor of limit_path */
@@ -76,9 +79,11 @@ typedef struct bs_rules_outcome {
 int32_t bs_rules_load(const char *name_or_path, const char *group, bs_rules **out_rules, bs_error *err);
 void bs_rules_free(bs_rules *rules);
 
-/* A value or limit that the record lacks, or that is null, is UNKNOWN and never a pass; one that is not
- * finite (a text "nan" or "inf", as JSON has no such numbers) FAILS. BS_USAGE (BS-RULES-NONE) when no rule
- * ran. *out is to be freed, also then. */
+/* A value or limit that the record lacks, or that is null, is UNKNOWN and never a pass; a text at the path
+ * with
+ * "_unknown" behind it ("performance.ratio_unknown") is the reason that is told. A value that is not finite
+ * (a text "nan" or "inf", as JSON has no such numbers) FAILS; in a `when` it is UNKNOWN. BS_USAGE
+ * (BS-RULES-NONE) when no rule ran. *out is to be freed, also then. */
 int32_t bs_rules_judge(const bs_rules *rules, const json_t *record, bs_rules_outcome *out, bs_error *err);
 /* The rules of one stage alone. That none ran is no error here: the caller looks at `ran`. */
 int32_t bs_rules_judge_stage(const bs_rules *rules, uint32_t stage, const json_t *record,

@@ -24,7 +24,8 @@ static int32_t load(const char *group, const char *yaml, bs_rules **out, bs_erro
 
 static const char record_text[] =
     "{\"a\": 1, \"b\": 2.5, \"zero\": 0, \"no\": null, \"nan\": \"nan\", \"inf\": \"inf\", \"yes\": true,"
-    " \"in\": {\"of\": {\"it\": 3}}, \"id\": \"c0de\", \"same\": \"c0de\", \"other\": \"beef\"}";
+    " \"in\": {\"of\": {\"it\": 3}}, \"gone_unknown\": \"nobody looked\", \"id\": \"c0de\", \"same\": "
+    "\"c0de\", \"other\": \"beef\"}";
 
 static json_t *record(void) {
   json_t *made = json_loads(record_text, 0, NULL);
@@ -73,6 +74,21 @@ static const struct judged {
     {"a", "le", "1", "{metric: gone, compare: eq, limit: 1}", BS_RULE_UNKNOWN, NAN, NAN},
     {"a", "le", "1", "[{metric: a, compare: eq, limit: 1}, {metric: b, compare: lt, limit: 1}]",
      BS_RULE_SKIPPED, NAN, NAN},
+    /* what is not finite tells nothing of a rule that is to be skipped */
+    {"a", "le", "1", "{metric: nan, compare: eq, limit: 1}", BS_RULE_UNKNOWN, NAN, NAN},
+    {"a", "le", "1", "{metric: a, compare: lt, limit: inf}", BS_RULE_UNKNOWN, NAN, NAN},
+    {"a", "le", "1", "{metric: id, compare: eq, limit: other}", BS_RULE_SKIPPED, NAN, NAN},
+    /* an interval: the limit below it, in it, above it; an end that is not known, or not finite */
+    {"b, low: a, high: in.of.it", "ge", "0.5", NULL, BS_RULE_PASS, 2.5, 1},
+    {"b, low: a, high: in.of.it", "ge", "1", NULL, BS_RULE_PASS, 2.5, 0},
+    {"b, low: a, high: in.of.it", "ge", "2", NULL, BS_RULE_UNKNOWN, NAN, NAN},
+    {"b, low: a, high: in.of.it", "ge", "2.7", NULL, BS_RULE_UNKNOWN, NAN, NAN},
+    {"b, low: a, high: in.of.it", "ge", "4", NULL, BS_RULE_FAIL, 2.5, -0.25},
+    {"b, low: a, high: in.of.it", "le", "4", NULL, BS_RULE_PASS, 2.5, 0.25},
+    {"b, low: a, high: in.of.it", "le", "2", NULL, BS_RULE_UNKNOWN, NAN, NAN},
+    {"b, low: a, high: in.of.it", "le", "0.5", NULL, BS_RULE_FAIL, 2.5, -1},
+    {"b, low: gone, high: in.of.it", "ge", "0.5", NULL, BS_RULE_UNKNOWN, NAN, NAN},
+    {"b, low: a, high: inf", "ge", "0.5", NULL, BS_RULE_FAIL, 2.5, NAN},
 };
 
 static int alike(double a, double b) {
@@ -141,6 +157,11 @@ static const struct refused {
     {"rules",
      "rules:\n- {name: a, stage: memory, metric: m, compare: le, limit: 1, says: s, when: {metric: m}}",
      "needs the key 'compare'", ":2:"},
+    {"rules", "rules:\n- {name: a, stage: memory, metric: m, compare: le, limit: 1, says: s, low: l}",
+     "'low' alone", ":2:"},
+    {"rules",
+     "rules:\n- {name: a, stage: memory, metric: m, compare: le, limit: 1, says: s, low: l, high: 3}",
+     "high '3': not a path", ":2:"},
 };
 
 START_TEST(a_file_is_refused) {
@@ -195,6 +216,7 @@ START_TEST(stages) {
   ck_assert(all.n == 4 && all.ran == 3 && all.passed == 1 && all.failed == 2 && all.unknown == 1);
   ck_assert_ptr_eq(bs_rules_first(&all, BS_RULE_FAIL), &all.result[1]);
   ck_assert_str_eq(all.result[1].text, "b 2.5, to be <= 2");
+  ck_assert_str_eq(all.result[0].text, "gone is not known: nobody looked");
   json_t *rows = bs_rules_outcome_json(&all);
   json_t *bad = json_array_get(rows, 1), *gone = json_array_get(rows, 0);
   ck_assert_str_eq(json_string_value(json_object_get(bad, "state")), "FAIL");
