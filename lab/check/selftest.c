@@ -9,6 +9,10 @@
 #include "lab/config/experiment.h"
 #include "lab/error.h"
 
+/* Of every row; the others are gates. */
+static const char *const columns[] = {"suite", "fault", "gate", "state", "by", "text"};
+enum { N_COLUMNS = sizeof columns / sizeof columns[0] };
+
 static const char *text_of(const json_t *row, const char *key) {
   const char *text = json_string_value(json_object_get(row, key));
   return text != NULL ? text : "";
@@ -38,17 +42,31 @@ int32_t bs_selftest_context(const bs_selftest_request *request, const char *key,
   return rc;
 }
 
+/* A rule's verdict is a column of its name, beside those of every row. */
+static int32_t check_names(const bs_rules *rules, bs_error *err) {
+  for (uint32_t i = 0; i < rules->n; i++) {
+    for (size_t k = 0; k < N_COLUMNS; k++) {
+      if (strcmp(rules->rule[i].name, columns[k]) != 0) continue;
+      bs_error_set(err, BS_CONFIG, "BS-RULES-NAME", "%s: a gate is called '%s', as a column of the self-test",
+                   rules->name, columns[k]);
+      bs_error_hint(err, "give it another name");
+      return BS_CONFIG;
+    }
+  }
+  return BS_OK;
+}
+
 int32_t bs_selftest_run(const bs_selftest_request *request, bs_selftest *out, bs_error *err) {
   memset(out, 0, sizeof *out);
   out->rows = json_array();
   if (out->rows == NULL) return bs_no_memory(err, "the self-test");
   int32_t rc = bs_rules_load(request->gates, "gates", &out->rules, err);
+  if (rc == BS_OK) rc = check_names(out->rules, err);
   if (rc == BS_OK) rc = bs_selftest_kernels(request, out, err);
   return rc == BS_OK ? bs_selftest_layers(request, out, err) : rc;
 }
 
 uint32_t bs_selftest_gates(const bs_selftest *selftest, const char *out_gates[BS_SELFTEST_GATES]) {
-  static const char *const others[] = {"suite", "fault", "gate", "state", "by", "text"};
   uint32_t n = 0;
   size_t r;
   json_t *row, *cell;
@@ -56,7 +74,7 @@ uint32_t bs_selftest_gates(const bs_selftest *selftest, const char *out_gates[BS
   json_array_foreach(selftest->rows, r, row) {
     json_object_foreach(row, key, cell) {
       uint32_t known = 0;
-      for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) known |= strcmp(key, others[i]) == 0;
+      for (size_t i = 0; i < N_COLUMNS; i++) known |= strcmp(key, columns[i]) == 0;
       for (uint32_t i = 0; i < n; i++) known |= strcmp(key, out_gates[i]) == 0;
       if (!known && n < BS_SELFTEST_GATES) out_gates[n++] = key;
     }

@@ -379,6 +379,9 @@ static const struct {
     {RULE "metric: numeric.relative_rmse, compare: le, limit: 0, control: zero}", "none: f32 (none)", 6},
     {RULE "metric: numeric.colour, compare: le, limit: 0, control: zero}", "BS-RULES-NONE", 2},
     {RULE "metric: numeric.rows, compare: gt, limit: 0, control: zerro}", "did you mean 'zero'?", 3},
+    {"rules:\n- {name: fault, stage: numeric, says: nothing, metric: numeric.relative_rmse, compare: le, "
+     "limit: 1e-3, control: zero}",
+     "BS-RULES-NAME", 3},
 };
 START_TEST(poor_gates_are_told) {
   write_text(dir, "gates.yaml", poor[_i].yaml);
