@@ -98,6 +98,7 @@ static const bs_field fields[] = {
     {"cause", "CAUSE", BS_FIELD_WIDE, 0},
     {"unknown_gates", "UNKNOWN GATES", BS_FIELD_RIGHT | BS_FIELD_WIDE, 0},
     {"gates_failed", "GATES FAILED", BS_FIELD_WIDE, 0},
+    {"unknown_reasons", "UNKNOWN FOR", BS_FIELD_WIDE, 0},
     {"gates_skipped", "GATES SKIPPED", BS_FIELD_WIDE, 0},
     {"gates_unknown", "GATES UNKNOWN", BS_FIELD_WIDE, 0},
     {"gates_not_reached", "GATES NOT REACHED", BS_FIELD_WIDE, 0},
@@ -282,10 +283,10 @@ static void print_lines(const char *text) {
 
 /* What GATES does not say, once for all rows that are alike. */
 static void explain_gates(const json_t *rows) {
-  static const char *const of[][2] = {{"gates_failed", "failed"},
-                                      {"gates_unknown", "UNKNOWN, a number is missing"},
-                                      {"gates_skipped", "skipped, nothing to judge"},
-                                      {"gates_not_reached", "not reached"}};
+  static const char *const of[][3] = {{"gates_failed", "failed", "gates_failed"},
+                                      {"gates_unknown", "UNKNOWN", "unknown_reasons"},
+                                      {"gates_skipped", "skipped, nothing to judge", "gates_skipped"},
+                                      {"gates_not_reached", "not reached", "gates_not_reached"}};
   enum { KINDS = sizeof of / sizeof of[0] };
   for (size_t i = 0; i < json_array_size(rows); i++) {
     int seen = 0, some = 0;
@@ -299,7 +300,7 @@ static void explain_gates(const json_t *rows) {
     bs_text_printf(&line, "GATES %s:", of_row(rows, i, "gates"));
     for (int j = 0; j < KINDS; j++)
       if (of_row(rows, i, of[j][0])[0] != '\0')
-        bs_text_printf(&line, "%s %s (%s)", some++ > 0 ? ";" : "", of[j][1], of_row(rows, i, of[j][0]));
+        bs_text_printf(&line, "%s %s (%s)", some++ > 0 ? ";" : "", of[j][1], of_row(rows, i, of[j][2]));
     bs_text_printf(&line, "%s", some > 0 ? "" : " all");
     if (!line.failed) print_lines(line.data);
     bs_text_free(&line);
@@ -364,9 +365,10 @@ const bsrun_subverb bench_sdpa = {
     "seen).\n"
     "Each provider goes through build, resource, numeric (5 seeds beside f64), determinism, memory,\n"
     "performance and evidence (configs/gates/sdpa.yaml). A failed stage is kept as a run with its cause and\n"
-    "ends in exit code 6, of performance in 14; what an implementation does not serve in 5. The bound is the "
-    "longest of FMA, exp, bytes and launch, of\n"
-    "peaks that are measured now; more than 100 % of it is an error.\n",
+    "ends in exit code 6, of performance and evidence in 14; what an implementation does not serve in 5; "
+    "with\n"
+    "--strict a gate that could not be judged in 15. The bound is the longest of FMA, exp, bytes and launch, "
+    "of\npeaks that are measured now; more than 100 % of it is an error.\n",
     "  bsrun bench sdpa mission --dtype f32,bf16\n"
     "  bsrun bench sdpa small --provider cpu:online,ref --torch off\n"
     "  bsrun bench sdpa mission --backward --mask causal\n"

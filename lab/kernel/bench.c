@@ -213,7 +213,7 @@ int32_t bs_entrant_code(const bs_entrant *e) {
   const char *code = json_string_value(json_object_get(json_object_get(e->record, "build"), "code"));
   if (code != NULL && (strcmp(code, "UNSUPPORTED") == 0 || strcmp(code, "UNAVAILABLE") == 0))
     return BS_UNAVAILABLE;
-  return e->failed == BS_STAGE_PERFORMANCE ? BS_PERF : BS_NUMERIC;
+  return e->failed >= BS_STAGE_PERFORMANCE ? BS_PERF : BS_NUMERIC;
 }
 
 /* The failure that ends the command: of numbers first, then what is not served, then of speed. */

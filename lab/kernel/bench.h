@@ -33,6 +33,7 @@ typedef struct bs_kernel_bench {
   uint64_t seed, warmup, iters;
   uint32_t promote;    /* 1: the subject asks to become the choice: as fast as the best other one at least */
   double seconds;      /* that pairs of one problem may take */
+  double slowest;      /* seconds of a call; slower arms are in no pairs; 0: 0.5 */
   const char *gates;   /* a name of configs/gates or a file; NULL: sdpa */
   const char *torch;   /* a Python that has torch; "auto": python3 of PATH, if it has it; NULL: none */
   const char *out_dir; /* NULL: nothing is kept */
@@ -46,7 +47,8 @@ typedef struct bs_kernel_bench {
 } bs_kernel_bench;
 
 /* *out: {rows: [one of each problem and arm], runs: [folders], torch: version or null}; the caller releases
- * it, also of an error. BS_NUMERIC or BS_PERF (BS-KERNEL-GATE): a gate failed, with its provider, problem,
- * value and limit; the rows and runs are whole. *out_unknown: gates that could not be judged. */
+ * it, also of an error. BS_NUMERIC, or BS_PERF of the stages performance and evidence (BS-KERNEL-GATE): a
+ * gate failed, with its provider, problem, value and limit; the rows and runs are whole. *out_unknown: gates
+ * that could not be judged. */
 int32_t bs_kernel_bench_run(const bs_kernel_bench *bench, json_t **out, uint32_t *out_unknown, bs_error *err);
 #endif

@@ -98,6 +98,23 @@ static int add_gates_of(json_t *row, const char *key, const bs_point *point, con
   return bad;
 }
 
+/* What is missing of each gate that is UNKNOWN, "kept: performance.ratio is not known: ..."; "": none is. */
+static int add_reasons(json_t *row, const bs_entrant *e) {
+  bs_text reasons = {0};
+  for (size_t i = 0; i < json_array_size(e->gates); i++) {
+    const json_t *g = json_array_get(e->gates, i);
+    if (strcmp(json_string_value(json_object_get(g, "state")), "unknown") != 0) continue;
+    bs_text_printf(&reasons, "%s%s: %s", reasons.size > 0 ? "; " : "",
+                   json_string_value(json_object_get(g, "gate")),
+                   json_string_value(json_object_get(g, "text")));
+  }
+  const int bad =
+      reasons.failed ||
+      json_object_set_new(row, "unknown_reasons", json_string(reasons.data != NULL ? reasons.data : "")) != 0;
+  bs_text_free(&reasons);
+  return bad;
+}
+
 static json_t *shape_of(const bs_point *point, const bs_entrant *e) {
   const bs_kernel_problem *p = point->problem;
   char shape[BS_KERNEL_TEXT], gates[48];
@@ -115,10 +132,11 @@ static json_t *shape_of(const bs_point *point, const bs_entrant *e) {
 
 int32_t bs_entrant_row(const bs_point *point, const bs_entrant *e, json_t *rows, bs_error *err) {
   json_t *row = shape_of(point, e);
-  if (row != NULL && (add_gates_of(row, "gates_failed", point, e, "fail") ||
-                      add_gates_of(row, "gates_skipped", point, e, "skipped") ||
-                      add_gates_of(row, "gates_unknown", point, e, "unknown") ||
-                      add_gates_of(row, "gates_not_reached", point, e, "not_reached"))) {
+  if (row != NULL &&
+      (add_gates_of(row, "gates_failed", point, e, "fail") ||
+       add_gates_of(row, "gates_skipped", point, e, "skipped") ||
+       add_gates_of(row, "gates_unknown", point, e, "unknown") ||
+       add_gates_of(row, "gates_not_reached", point, e, "not_reached") || add_reasons(row, e))) {
     json_decref(row);
     return bs_no_memory(err, "a row");
   }

@@ -11,7 +11,7 @@
 #include "lab/kernel/bench_point.h"
 
 static const double SERIES_SECONDS = 10;  /* a series ends before its count when it would take longer */
-static const double SLOWEST_PAIRED = 0.5; /* seconds of a call; slower arms are in no pairs */
+static const double SLOWEST_PAIRED = 0.5; /* bs_kernel_bench.slowest where it says nothing */
 static const double MARGIN = 0.01;
 enum { LEAST_CALLS = 3, LAUNCHES = 200, LEAST_PAIRS = 20, MOST_PAIRS = 60 };
 
@@ -92,6 +92,10 @@ static void progress(void *user, const char *what, uint64_t done, uint64_t total
   if (point->bench->progress != NULL) point->bench->progress(point->bench->user, what, done, total);
 }
 
+static double slowest_paired(const bs_point *point) {
+  return point->bench->slowest > 0.0 ? point->bench->slowest : SLOWEST_PAIRED;
+}
+
 static int32_t take_pairs(bs_point *point, bs_error *err) {
   const bs_kernel_bench *q = point->bench;
   const uint32_t crowded = q->threads > bs_machine_cores();
@@ -102,7 +106,7 @@ static int32_t take_pairs(bs_point *point, bs_error *err) {
   bs_sampler_options o;
   for (uint32_t i = 0; i < point->n; i++) {
     bs_entrant *e = &point->of[i];
-    if (!bs_entrant_runs(e) || e->look.p50 > SLOWEST_PAIRED) continue;
+    if (!bs_entrant_runs(e) || e->look.p50 > slowest_paired(point)) continue;
     e->paired = (int32_t)n;
     arms[n++] = (bs_sampler_arm){.name = e->label, .user = e, .batch = batch, .oversubscribed = crowded};
   }
@@ -149,10 +153,12 @@ static int32_t compare(const bs_point *point, const bs_entrant *e, const bs_entr
   return BS_OK;
 }
 
-/* What a provider's ratio says of it: 1.0 of the best other one to take its place, 0.9 to be kept at all. */
+/* What a provider's ratio says of it, as the gates promoted and kept judge: 1.0 of the best other one to take
+ * its place, 0.9 to be kept at all. */
 static const char *standing(const bs_comparison *c) {
-  if (c->ratio >= 1.0 && c->word != BS_WORD_SLOWER) return "promoted";
-  return c->high >= 0.9 ? "kept" : "dropped";
+  if (c->low >= 1.0) return "promoted";
+  if (c->low >= 0.9) return "kept";
+  return c->high < 0.9 ? "dropped" : "unclear";
 }
 
 static int32_t add_ratio(const bs_point *point, const bs_entrant *e, const char *against,
@@ -206,9 +212,18 @@ static json_t *numbers(const double *values, size_t n) {
 static uint32_t peers(const bs_point *point, const bs_entrant *e) {
   uint32_t n = 0;
   /* The subject alone is judged by its speed: those beside it are what it is judged by. */
-  for (uint32_t i = 0; e == &point->of[0] && e->paired >= 0 && i < point->n; i++)
-    n += i > 0 && point->of[i].paired >= 0;
+  for (uint32_t i = 1; e == &point->of[0] && i < point->n; i++) n += (uint32_t)bs_entrant_runs(&point->of[i]);
   return n;
+}
+
+/* Why one that is judged by its speed is in no pairs: it, or each of the others, takes too long. */
+static void say_unpaired(const bs_point *point, const bs_entrant *e, char *out, size_t size) {
+  double least = INFINITY;
+  for (uint32_t i = 0; i < point->n; i++)
+    if (&point->of[i] != e && bs_entrant_runs(&point->of[i])) least = fmin(least, point->of[i].look.p50);
+  const int mine = e->look.p50 > slowest_paired(point);
+  snprintf(out, size, "%s takes %.3g s a call, and more than %.3g s is not paired",
+           mine ? "it" : "the best other provider", mine ? e->look.p50 : least, slowest_paired(point));
 }
 
 /* Single calls, in microseconds of one call; an item is one of the batch, of all arms alike. */
@@ -226,8 +241,10 @@ static json_t *calls_json(const bs_point *point, const bs_entrant *e, const bs_k
 static int32_t add_performance(bs_point *point, bs_entrant *e, bs_kernel_peaks *rates, bs_error *err) {
   const bs_entrant *other = e->paired >= 0 ? best_other(point, e) : NULL;
   const uint32_t judged = peers(point, e);
+  char unpaired[160];
   bs_kernel_bound b;
   bs_comparison c;
+  say_unpaired(point, e, unpaired, sizeof unpaired);
   int32_t rc = bound(point, e, rates, &b, err);
   if (rc == BS_OK && other != NULL) rc = compare(point, e, other, &c, err);
   const bs_kernel_timed timed = {.seconds = e->look.p50,
@@ -235,6 +252,7 @@ static int32_t add_performance(bs_point *point, bs_entrant *e, bs_kernel_peaks *
                                  .bound = &b,
                                  .peers = judged,
                                  .best = other != NULL ? &c : NULL,
+                                 .unpaired = judged > 0 && other == NULL ? unpaired : NULL,
                                  .candidate = judged > 0 && point->bench->promote};
   if (rc == BS_OK) rc = bs_kernel_record_times(&timed, e->record, err);
   if (rc != BS_OK) return rc;

@@ -227,6 +227,7 @@ int32_t bs_kernel_record_times(const bs_kernel_timed *t, json_t *record, bs_erro
     json_object_set_new(performance, "ratio_high", bs_kernel_number(t->best->high));
     json_object_set_new(performance, "word", json_string(bs_comparison_name(t->best->word)));
   }
+  if (t->unpaired != NULL) json_object_set_new(performance, "ratio_unknown", json_string(t->unpaired));
   if (t->bound != NULL) {
     json_object_set_new(performance, "bound_percent",
                         bs_kernel_number(100.0 * t->bound->seconds / t->seconds));

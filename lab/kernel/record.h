@@ -58,9 +58,10 @@ typedef struct bs_kernel_timed {
   double seconds;               /* of a call, median */
   size_t samples;               /* stored */
   const bs_kernel_bound *bound; /* NULL: unknown */
-  uint32_t peers;               /* other providers in the same pairs */
-  const bs_comparison *best;    /* with the fastest of them: its time / this one's; NULL without peers */
-  uint32_t candidate;           /* 1: it asks to be promoted: to be the choice from now on */
+  uint32_t peers;               /* other providers that it is judged by */
+  const bs_comparison *best; /* with the fastest of them, in pairs: its time / this one's; NULL: no pairs */
+  const char *unpaired;      /* why there are none; NULL: there are, or nobody to be paired with */
+  uint32_t candidate;        /* 1: it asks to be promoted: to be the choice from now on */
 } bs_kernel_timed;
 /* Adds performance and evidence. A bound that is beaten is written as it is, above 100 %. */
 int32_t bs_kernel_record_times(const bs_kernel_timed *timed, json_t *record, bs_error *err);
