@@ -20,12 +20,18 @@ typedef struct wish {
   const char *knobs; /* too; NULL: none */
 } wish;
 
+/* What a plan said of itself. It does not change once a reader may have it. */
+typedef struct said {
+  bs_op_echo echo;
+  struct said *before;
+} said;
+
 /* What was asked under one key. */
 typedef struct asked {
   char *key;
   char *chosen; /* NULL: only asked about */
   char *why;    /* the wish was refused */
-  bs_op_echo *echo;
+  said *said;   /* each other one once, the newest first; NULL: nothing */
   bs_text candidates;
 } asked;
 
@@ -129,7 +135,11 @@ void bs_choice_book_free(bs_choice_book *book) {
     free(book->asked[i].key);
     free(book->asked[i].chosen);
     free(book->asked[i].why);
-    free(book->asked[i].echo);
+    while (book->asked[i].said != NULL) {
+      said *newest = book->asked[i].said;
+      book->asked[i].said = newest->before;
+      free(newest);
+    }
     bs_text_free(&book->asked[i].candidates);
   }
   free(book->wishes);
@@ -325,13 +335,27 @@ int32_t bs_choice_build(bs_choice_book *book, const bs_op_impl *impl, const bs_o
   return rc;
 }
 
+/* Without memory the report has what was said before. */
+static void add_said(asked *a, const bs_op_echo *echo) {
+  said **at = &a->said;
+  while (*at != NULL && memcmp(&(*at)->echo, echo, sizeof *echo) != 0) at = &(*at)->before;
+  said *newest = *at;
+  if (newest != NULL)
+    *at = newest->before;
+  else if ((newest = malloc(sizeof *newest)) == NULL)
+    return;
+  else
+    memcpy(&newest->echo, echo, sizeof *echo);
+  newest->before = a->said;
+  a->said = newest;
+}
+
 void bs_choice_echo(bs_choice_book *book, const char *key, const bs_thing *thing, const bs_op_echo *echo) {
   const bs_op_impl *impl = thing->vtable;
   if (book == NULL || key[0] == '\0') return;
   pthread_mutex_lock(&book->lock);
   asked *a = entry_of(book, key); /* without memory the report lacks it; the work goes on */
-  if (a != NULL && a->echo == NULL) a->echo = malloc(sizeof *a->echo);
-  if (a != NULL && a->echo != NULL) *a->echo = *echo;
+  if (a != NULL) add_said(a, echo);
   if (a != NULL && a->chosen == NULL) { /* over a weight that was packed for another key */
     char name[160];
     snprintf(name, sizeof name, "%s:%s", thing->plugin, impl->name);
@@ -361,7 +385,7 @@ int32_t bs_choice_get(bs_choice_book *book, uint32_t index, bs_choice_info *out,
   full.candidates = a->candidates.data != NULL ? a->candidates.data : "";
   full.why = a->why != NULL ? a->why : "";
   full.knobs = knobs != NULL ? knobs : "";
-  full.echo = a->echo;
+  full.echo = a->said != NULL ? &a->said->echo : NULL;
   pthread_mutex_unlock(&book->lock);
   const uint32_t size = out->struct_size < sizeof full ? out->struct_size : (uint32_t)sizeof full;
   full.struct_size = out->struct_size;

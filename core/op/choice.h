@@ -46,6 +46,7 @@ void bs_choice_echo(bs_choice_book *book, const char *key, const bs_thing *thing
 int bs_choice_refuse(bs_choice_book *book, const char *key, const char *why);
 
 uint32_t bs_choice_count(bs_choice_book *book);
-/* Texts live until the next report of the same key. BS_NOT_FOUND. */
+/* Texts live until the next report of the same key; the echo lives, and does not change, as long as the book.
+ * BS_NOT_FOUND. */
 int32_t bs_choice_get(bs_choice_book *book, uint32_t index, bs_choice_info *out_info, bs_error *err);
 #endif

@@ -192,6 +192,28 @@ START_TEST(a_choice_carries_knobs_to_one_implementation) {
 }
 END_TEST
 
+/* A reader keeps what it was given while other ranks prepare the same key. */
+START_TEST(an_echo_that_was_given_does_not_change) {
+  static const char *const builds[] = {"b1", "b2", "b1"};
+  const bs_op_echo *given[3];
+  bs_choice_book *book = NULL;
+  const bs_op_impl impl = {.struct_size = sizeof impl, .op = "convert", .backend = "ref", .name = "first"};
+  const bs_thing thing = {.plugin = "p", .name = "convert", .vtable = &impl};
+  ck_assert_int_eq(bs_choice_book_new(NULL, 0, &book, NULL), BS_OK);
+  for (size_t i = 0; i < 3; i++) {
+    bs_choice_info info = {.struct_size = sizeof info};
+    bs_op_echo echo = {.struct_size = sizeof echo};
+    snprintf(echo.build, sizeof echo.build, "%s", builds[i]);
+    bs_choice_echo(book, "key", &thing, &echo);
+    ck_assert_int_eq(bs_choice_get(book, 0, &info, NULL), BS_OK);
+    given[i] = info.echo;
+    for (size_t k = 0; k <= i; k++) ck_assert_str_eq(given[k]->build, builds[k]);
+  }
+  ck_assert_ptr_eq(given[0], given[2]); /* the same words are kept once */
+  bs_choice_book_free(book);
+}
+END_TEST
+
 START_TEST(without_a_choice_the_standards_serve) {
   bs_op_echo echo = {0};
   bs_error err = BS_ERROR_INIT;
@@ -391,6 +413,7 @@ int main(void) {
                              {settings_that_are_refused},
                              {helpers_of_plugins_read_settings},
                              {a_choice_carries_knobs_to_one_implementation},
+                             {an_echo_that_was_given_does_not_change},
                              {without_a_choice_the_standards_serve},
                              {knobs_that_the_named_one_does_not_have},
                              {texts_of_choices_with_knobs},
