@@ -110,6 +110,7 @@ static int32_t examine(bs_point *point, bs_entrant *e, bs_error *err) {
     if (q->progress != NULL) q->progress(q->user, bs_rule_stage_names[stage], stage, BS_STAGE_COUNT_);
     rc = bs_kernel_stage(stage, &e->setup, e->seeds, &e->arm, e->record, err);
     if (rc == BS_OK && stage == BS_STAGE_BUILD) rc = take_tuned(q, e, err);
+    if (rc == BS_OK && stage == BS_STAGE_BUILD) rc = bs_entrant_check_build(point, e, err);
     if (rc == BS_OK && e->arm != NULL && stage == BS_STAGE_BUILD)
       snprintf(e->name, sizeof e->name, "%s", bs_kernel_arm_provider(e->arm));
     if (rc == BS_OK) rc = judge(point, e, stage, err);

@@ -43,6 +43,9 @@ static inline int bs_entrant_runs(const bs_entrant *e) {
 
 /* Of a failed one: BS_UNAVAILABLE (it does not serve the problem), BS_PERF or BS_NUMERIC. */
 int32_t bs_entrant_code(const bs_entrant *entrant);
+/* bench_build.c: build.unshown_knobs 1 where an earlier entrant has another value of a knob that selects a
+ * binary, and reports the same build. */
+int32_t bs_entrant_check_build(const bs_point *point, bs_entrant *entrant, bs_error *err);
 /* bench_time.c: single calls, pairs, and the object `performance` of every record. */
 int32_t bs_point_time(bs_point *point, bs_error *err);
 /* bench_rows.c: the row of a table, and the fields that every record of the point has. */

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT
+ * test_kernel_bench.c - what bench makes of arms that cannot be judged: too slow to be paired, and two
+ * settings that are one binary (knob `unroll` of bsrun/fixtures/knobby.c). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/error.h"
+#include "lab/kernel/bench.h"
+#include "tests/run_tests.h"
+
+#define KNOBBY(n) BS_TEST_KNOBBY_DIR #n "/bs_knobby.so"
+
+static bs_context *context;
+static char configs[512];
+
+static void open_context(const char *plugin) {
+  const char *const plugins[] = {plugin};
+  const bs_context_options o = {.struct_size = sizeof o, .plugins = plugins, .n_plugins = 1};
+  bs_error err = BS_ERROR_INIT;
+  snprintf(configs, sizeof configs, "%s/configs", getenv("BS_TEST_SOURCE_DIR"));
+  setenv("BS_CONFIG_DIR", configs, 1);
+  ck_assert_msg(bs_context_open(&o, &context, &err) == BS_OK, "%s", err.message);
+}
+
+/* One problem with two providers; the caller releases the rows. */
+static int32_t run(const char *problem, const char *const providers[2], double slowest, uint32_t *out_unknown,
+                   json_t **out, bs_error *err) {
+  bs_kernel_problem p;
+  ck_assert_msg(bs_kernel_problem_parse(problem, &p, err) == BS_OK, "%s", err->message);
+  const bs_kernel_bench q = {.context = context,
+                             .problems = &p,
+                             .n_problems = 1,
+                             .providers = providers,
+                             .n_providers = 2,
+                             .backend = "ref",
+                             .threads = 1,
+                             .seeds = 1,
+                             .seed = 1,
+                             .iters = 20,
+                             .seconds = 0.02,
+                             .slowest = slowest};
+  return bs_kernel_bench_run(&q, out, out_unknown, err);
+}
+
+static const char *text(const json_t *result, size_t row, const char *key) {
+  const char *value =
+      json_string_value(json_object_get(json_array_get(json_object_get(result, "rows"), row), key));
+  ck_assert_msg(value != NULL, "no text %s", key);
+  return value;
+}
+
+/* The speed of the subject is not known then: that is no reason to skip its gate. */
+START_TEST(an_arm_that_is_too_slow_is_not_judged) {
+  static const char *const providers[] = {"knobby:turns{turns=8}", "ref:portable"};
+  static const double slowest[] = {0, 1e-12};
+  open_context(KNOBBY(1));
+  for (int slow = 0; slow < 2; slow++) {
+    bs_error err = BS_ERROR_INIT;
+    json_t *result = NULL;
+    uint32_t unknown = 0;
+    const int32_t rc = run("matmul n8k8b2", providers, slowest[slow], &unknown, &result, &err);
+    const char *reasons = text(result, 0, "unknown_reasons");
+    ck_assert_ptr_null(strstr(text(result, 0, "gates_skipped"), "kept"));
+    if (slow) {
+      ck_assert_msg(rc == BS_OK && unknown == 1, "%d, %u UNKNOWN: %s", rc, unknown, err.message);
+      ck_assert_str_eq(text(result, 0, "gates_unknown"), "kept");
+      ck_assert_msg(strstr(reasons, "kept: performance.ratio is not known: it takes") != NULL &&
+                        strstr(reasons, "more than 1e-12 s is not paired") != NULL,
+                    "%s", reasons);
+    } else { /* whatever its time is, it is told by pairs */
+      ck_assert_ptr_null(strstr(reasons, "not known"));
+    }
+    json_decref(result);
+  }
+  bs_context_close(context);
+}
+END_TEST
+
+START_TEST(two_settings_with_one_build_are_told) {
+  static const struct {
+    const char *plugin, *providers[2];
+    int told;
+  } rows[] = {
+      {KNOBBY(1), {"knobby:turns{unroll=1}", "knobby:turns{unroll=2}"}, 1},
+      {KNOBBY(1), {"knobby:turns{turns=1}", "knobby:turns{turns=2}"}, 0}, /* one binary serves all turns */
+      {KNOBBY(3), {"knobby:turns{turns=1;unroll=1}", "knobby:turns{turns=1;unroll=2}"}, 0}, /* not known */
+  };
+  open_context(rows[_i].plugin);
+  bs_error err = BS_ERROR_INIT;
+  json_t *result = NULL;
+  uint32_t unknown = 0;
+  const int32_t rc = run("matmul n8k8b2", rows[_i].providers, 0, &unknown, &result, &err);
+  ck_assert_str_eq(text(result, 0, "failed_stage"), ""); /* the first one is what it says */
+  ck_assert_str_eq(text(result, 1, "failed_stage"), rows[_i].told ? "build" : "");
+  if (rows[_i].told) {
+    ck_assert_int_eq(rc, BS_NUMERIC);
+    ck_assert_str_eq(text(result, 1, "gates_failed"), "knobs");
+    ck_assert_msg(strstr(err.message, "has another unroll and reports the same build, knobby-1") != NULL,
+                  "%s", err.message);
+  }
+  json_decref(result);
+  bs_context_close(context);
+}
+END_TEST
+
+int main(void) {
+  const test_case tests[] = {
+      {an_arm_that_is_too_slow_is_not_judged}, {two_settings_with_one_build_are_told, 3}, {0}};
+  return run_tests("kernel_bench", tests, (test_setup){0});
+}
