@@ -56,6 +56,7 @@ static int32_t judge_stage(const bs_rules *rules, uint32_t stage, const json_t *
     const int numbers = stage == BS_STAGE_NUMERIC || stage == BS_STAGE_DETERMINISM;
     const char *message = bs_tune_text(build, "message");
     out->verdict = numbers ? BS_VERDICT_WRONG : BS_VERDICT_REFUSED;
+    out->unserved = stage == BS_STAGE_BUILD && strcmp(bs_tune_text(build, "code"), "UNSUPPORTED") == 0;
     if (stage == BS_STAGE_BUILD && message[0] != '\0')
       snprintf(out->cause, sizeof out->cause, "[%.40s] %.260s", bs_tune_text(build, "error"), message);
     else
@@ -83,7 +84,8 @@ static int32_t judge(const bs_rules *rules, const bs_kernel_setup *s, int ragged
   return rc;
 }
 
-/* One that serves the problem and not the small one is no candidate less: nobody asked for more. */
+/* One that serves the problem, and does not serve the small one, passes on one shape, which is noted. Any
+ * other failure of the small one is a failure. */
 static int32_t judge_ragged(const bs_rules *rules, const bs_kernel_setup *s, bs_judgement *out,
                             bs_error *err) {
   bs_kernel_problem small;
@@ -96,7 +98,9 @@ static int32_t judge_ragged(const bs_rules *rules, const bs_kernel_setup *s, bs_
   other.problem = &small;
   other.data = data;
   if (rc == BS_OK) rc = judge(rules, &other, 1, &arm, &second, err);
-  if (rc == BS_OK && arm != NULL) *out = second;
+  if (rc == BS_OK && !second.unserved) *out = second;
+  if (rc == BS_OK && second.unserved)
+    snprintf(out->cause, sizeof out->cause, "judged on one shape: %.290s", second.cause);
   bs_kernel_arm_close(arm);
   bs_kernel_data_free(data);
   return rc;

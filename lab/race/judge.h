@@ -6,8 +6,9 @@
 #include "lab/kernel/case.h"
 
 typedef struct bs_judgement {
-  uint32_t verdict; /* enum bs_verdict of lab/choose/history.h */
-  char cause[320];  /* the gate and its numbers; "": all passed */
+  uint32_t verdict;  /* enum bs_verdict of lab/choose/history.h */
+  uint32_t unserved; /* 1: no plan, for the implementation does not serve the problem (BS_UNSUPPORTED) */
+  char cause[320]; /* the gate and its numbers; "": all passed. Of one that passed: why on one shape alone */
 } bs_judgement;
 
 /* Opens the arm, which the caller closes (NULL: no plan could be had). An error is of a run that failed, or

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * test_kernel_bench.c - what bench makes of arms that cannot be judged: too slow to be paired, and two
- * settings that are one binary (knob `unroll` of bsrun/fixtures/knobby.c). */
+ * test_kernel_bench.c - what bench and the tuner make of arms that cannot be judged: too slow to be paired,
+ * two settings that are one binary (knob `unroll` of bsrun/fixtures/knobby.c), no plan for the second shape.
+ */
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/error.h"
+#include "lab/choose/history.h"
 #include "lab/kernel/bench.h"
+#include "lab/race/judge.h"
 #include "tests/run_tests.h"
 
 #define KNOBBY(n) BS_TEST_KNOBBY_DIR #n "/bs_knobby.so"
@@ -103,8 +106,43 @@ START_TEST(two_settings_with_one_build_are_told) {
 }
 END_TEST
 
+/* The shape with ragged edges of a product has 70 rows of W. */
+START_TEST(a_candidate_may_refuse_the_ragged_shape_and_not_fail_on_it) {
+  static const struct {
+    const char *plugin, *cause;
+    uint32_t verdict;
+  } rows[] = {{KNOBBY(1), "", BS_VERDICT_OK},
+              {KNOBBY(3), "judged on one shape: [BS-KNOBBY-ROWS] ", BS_VERDICT_OK},
+              {KNOBBY(4), "[BS-KNOBBY-ROWS] ", BS_VERDICT_REFUSED}};
+  bs_error err = BS_ERROR_INIT;
+  bs_kernel_problem p;
+  bs_kernel_data *data = NULL;
+  bs_kernel_arm *arm = NULL;
+  bs_judgement judged;
+  open_context(rows[_i].plugin);
+  ck_assert_int_eq(bs_kernel_problem_parse("matmul n8k8b2", &p, &err), BS_OK);
+  ck_assert_int_eq(bs_kernel_data_make(&p, 1, &data, &err), BS_OK);
+  const bs_kernel_setup setup = {.context = context,
+                                 .problem = &p,
+                                 .backend = "ref",
+                                 .provider = "knobby:turns",
+                                 .knobs = "turns=1",
+                                 .threads = 1,
+                                 .data = data};
+  ck_assert_msg(bs_judge_candidate(&setup, &arm, &judged, &err) == BS_OK, "%s", err.message);
+  ck_assert_msg(judged.verdict == rows[_i].verdict, "%u: %s", judged.verdict, judged.cause);
+  ck_assert_msg(strncmp(judged.cause, rows[_i].cause, strlen(rows[_i].cause)) == 0, "%s", judged.cause);
+  ck_assert_int_eq(judged.cause[0] == '\0', _i == 0);
+  bs_kernel_arm_close(arm);
+  bs_kernel_data_free(data);
+  bs_context_close(context);
+}
+END_TEST
+
 int main(void) {
-  const test_case tests[] = {
-      {an_arm_that_is_too_slow_is_not_judged}, {two_settings_with_one_build_are_told, 3}, {0}};
+  const test_case tests[] = {{an_arm_that_is_too_slow_is_not_judged},
+                             {two_settings_with_one_build_are_told, 3},
+                             {a_candidate_may_refuse_the_ragged_shape_and_not_fail_on_it, 3},
+                             {0}};
   return run_tests("kernel_bench", tests, (test_setup){0});
 }
