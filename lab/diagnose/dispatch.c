@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * dispatch.c - what a call of an op costs beside its arithmetic: a plan that is run on no rows, with the
- * checks of a call and without. */
+ * dispatch.c - what the host does beside arithmetic: of a model, chains of operators on one number; of a
+ * layer, a plan that is run on one row, with the checks of a call and without. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,9 +11,83 @@
 #include "lab/diagnose/model_checks.h"
 #include "lab/error.h"
 
-enum { CALLS = 2000, ROUNDS = 15, WIDTH = 64 };
+enum { CALLS = 2000, RUNS = 200, ROUNDS = 15, WIDTH = 64, CHAIN = 33 };
 /* The host's part of a pass from which on it is told. */
 static const double MUCH = 0.2;
+
+/* ---- models ---------------------------------------------------------------------------------- */
+
+/* So many operators in a row, of one number each. */
+static int32_t make_chain(bs_context *context, uint32_t n, bs_graph **out, bs_error *err) {
+  const bs_tensor_desc d = {.struct_size = sizeof d, .dtype = BS_F32, .rank = 1, .dims = {1}};
+  uint32_t value = BS_GRAPH_NONE;
+  int32_t rc = bs_graph_new(context, out, err);
+  if (rc == BS_OK) rc = bs_graph_input(*out, "x", &d, NULL, &value, err);
+  for (uint32_t i = 0; rc == BS_OK && i < n; i++)
+    rc = bs_graph_op(*out, "Sigmoid", &value, 1, NULL, 0, &value, 1, err);
+  return rc == BS_OK ? bs_graph_output(*out, "y", value, err) : rc;
+}
+
+static int32_t time_runs(bs_session *session, double *out, bs_error *err) {
+  double each[ROUNDS];
+  int32_t rc = BS_OK;
+  for (int r = 0; rc == BS_OK && r < ROUNDS; r++) {
+    const double began = bs_clock_s();
+    for (int i = 0; rc == BS_OK && i < RUNS; i++) rc = bs_session_run(session, err);
+    each[r] = (bs_clock_s() - began) / RUNS;
+  }
+  *out = rc == BS_OK ? bs_median(each, ROUNDS) : 0;
+  return rc;
+}
+
+/* Seconds of a run of a chain, and how many nodes it became. */
+static int32_t time_chain(const diag_model *m, uint32_t n, double *out_s, uint32_t *out_nodes,
+                          bs_error *err) {
+  static const char *const off[] = {"all"};
+  const bs_session_options o = {.struct_size = sizeof o,
+                                .threads = m->request.threads,
+                                .backend = m->request.backend,
+                                .passes_off = off,
+                                .n_passes_off = 1};
+  bs_tensor x = {.struct_size = sizeof x, .dtype = BS_F32, .rank = 1, .dims = {1}, .strides = {1}};
+  float number = 1;
+  bs_graph *graph = NULL;
+  bs_session *session = NULL;
+  x.data = &number;
+  x.bytes = sizeof number;
+  int32_t rc = make_chain(m->context, n, &graph, err);
+  if (rc == BS_OK) rc = bs_session_open(m->context, graph, &o, &session, err);
+  if (rc == BS_OK) rc = bs_session_set(session, 0, &x, err);
+  if (rc == BS_OK) rc = time_runs(session, out_s, err);
+  *out_nodes = rc == BS_OK ? bs_session_node_count(session) : 0;
+  bs_session_close(session);
+  bs_graph_close(graph);
+  return rc;
+}
+
+/* What a run takes whatever its nodes are, and a node whatever its numbers are: of two chains. */
+int32_t diag_model_dispatch(bs_diagnosis *d, diag_model *m, bs_error *err) {
+  const uint32_t nodes = bs_session_node_count(m->model->session);
+  double few = 0, many = 0;
+  uint32_t n_few = 0, n_many = 0;
+  int32_t rc = time_chain(m, 1, &few, &n_few, err);
+  if (rc == BS_OK) rc = time_chain(m, CHAIN, &many, &n_many, err);
+  if (rc != BS_OK) return rc;
+  if (n_many <= n_few) return bs_skip(d, "a chain of %d operators became %u nodes", CHAIN, n_many);
+  const double node = fmax(0, (many - few) / (n_many - n_few)),
+               all = fmax(0, few - n_few * node) + nodes * node;
+  bs_fact(d, "a run of no nodes", fmax(0, few - n_few * node), "s");
+  bs_fact(d, "a node on one number", node, "s");
+  bs_fact(d, "nodes of a run", nodes, "");
+  bs_fact(d, "the host's part of a run", all, "s");
+  if (all > MUCH * d->pass_s)
+    bs_find(d, fmin(all, d->pass_s), NULL,
+            "a run of %.3g us, of %u nodes, takes %.3g us on single numbers: its ops are too small",
+            1e6 * d->pass_s, nodes, 1e6 * all);
+  return BS_OK;
+}
+
+/* ---- layers ---------------------------------------------------------------------------------- */
 
 typedef struct call_costs {
   double checked, unchecked;
@@ -32,7 +107,7 @@ static int32_t time_calls(const bs_rank_api *api, bs_plan *plan, bs_tensor *cons
   return rc;
 }
 
-/* An activation without rows: all of the call is the host's. */
+/* An activation of one row: next to all of the call is the host's. */
 static int32_t on_rank(bs_rank *rank, call_costs *out, bs_error *err) {
   const bs_rank_api *api = bs_rank_get_api();
   const bs_tensor_desc d = {.struct_size = sizeof d, .dtype = BS_F32, .rank = 2, .dims = {WIDTH, WIDTH}};
@@ -45,7 +120,7 @@ static int32_t on_rank(bs_rank *rank, call_costs *out, bs_error *err) {
   int32_t rc = api->tensor_alloc(rank, &d, BS_LIFE_ACTIVATION, &in, err);
   if (rc == BS_OK) rc = api->tensor_alloc(rank, &d, BS_LIFE_ACTIVATION, &to, err);
   if (rc == BS_OK) rc = api->op_prepare(rank, &q, NULL, &plan, err);
-  in.dims[0] = to.dims[0] = 0;
+  in.dims[0] = to.dims[0] = 1;
   if (rc == BS_OK) rc = time_calls(api, plan, args, 1, &out->checked, err);
   if (rc == BS_OK) rc = time_calls(api, plan, args, 0, &out->unchecked, err);
   api->op_release(plan);
@@ -71,28 +146,6 @@ static int32_t time_dispatch(bs_context *context, const char *backend, call_cost
   return rc;
 }
 
-static void tell(bs_diagnosis *d, const call_costs *t) {
-  bs_fact(d, "call of an op on no rows, with checks", t->checked, "s");
-  bs_fact(d, "call of an op on no rows, without", t->unchecked, "s");
-}
-
-int32_t diag_model_dispatch(bs_diagnosis *d, diag_model *m, bs_error *err) {
-  const char *backend = m->request.backend != NULL ? m->request.backend : "cpu";
-  const uint32_t nodes = bs_session_node_count(m->model->session);
-  call_costs t;
-  const int32_t rc = time_dispatch(m->context, backend, &t, err);
-  if (rc != BS_OK) return rc;
-  const double all = t.unchecked * nodes;
-  tell(d, &t);
-  bs_fact(d, "calls of ops in a run, without checks", nodes, "");
-  bs_fact(d, "the host's part of a run", all, "s");
-  if (all > MUCH * d->pass_s)
-    bs_find(d, all, NULL,
-            "%u calls of ops take %.3g us of a run of %.3g us: the ops are too small for one each", nodes,
-            1e6 * all, 1e6 * d->pass_s);
-  return BS_OK;
-}
-
 /* Ops that a pass of a rank calls, as the world's list of algorithms names them; each once at least. */
 static uint32_t ops_of(const char *algorithms) {
   uint32_t n = 0;
@@ -110,7 +163,8 @@ int32_t diag_layer_dispatch(bs_diagnosis *d, diag_layer *l, bs_error *err) {
   if (rc != BS_OK) return rc;
   const uint32_t ops = ops_of(l->result.algorithms);
   const double all = t.checked * ops;
-  tell(d, &t);
+  bs_fact(d, "call of an op on one row, with checks", t.checked, "s");
+  bs_fact(d, "call of an op on one row, without", t.unchecked, "s");
   bs_fact(d, "ops of a pass, with checks", ops, "");
   bs_fact(d, "the host's part of a pass", all, "s");
   if (all > MUCH * d->pass_s)
