@@ -99,7 +99,7 @@ START_TEST(faults_of_a_layer) {
       {"waits",
        "a host wait",
        {LAYER, "--method", "dense", "--backend", "slow:cpu", "--set", "plugins.slow.plan=op=matmul,ms=2"}},
-      {"epilogue", "an op of its own", {NAIVE, "--set", "model.activation=gelu"}},
+      {"epilogue", "at most what is lost", {NAIVE, "--set", "model.activation=gelu"}},
       {"threads", "8 threads", {LAYER, "--method", "dense", "--threads-per-rank", "8"}},
   };
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -276,7 +276,8 @@ START_TEST(command_of_shapes) {
 }
 END_TEST
 
-/* Of a model this small the host may be a fifth, and nodes one by one be as fast: those findings are left out. */
+/* Of a model this small the host may be a fifth, and nodes one by one be as fast: those findings are left
+ * out. */
 START_TEST(a_clean_model) {
   static const char *const words[] = {MODEL, "--threads", "1", "--skip", "dispatch, nodes", NULL};
   write_model();
