@@ -34,6 +34,10 @@ def beside(r, text):
     return f"is {times(r)} times as fast as {text}" if r["ratio"] > 1 else f"has {times(r)} of the speed of {text}"
 
 
+def joined(parts):
+    return " and ".join([", ".join(parts[:-1])] * (len(parts) > 1) + parts[-1:])
+
+
 def sentence(ranks, case, at):
     head = f"**{case[0].upper() + case[1:]}, {ranks} rank{'s' if ranks > 1 else ''}**"
     first = at.get(FIRST)
@@ -42,9 +46,10 @@ def sentence(ranks, case, at):
     have = [(named(at, name), text) for name, text in PEERS]
     if "measured_ms" in first:
         parts = [beside(r, text) for r, text in have if r is not None and "ratio" in r]
-        return f"- {head}: blockshock takes {first['measured_ms']:.2f} ms; it " + ", ".join(parts[:-1]) + " and " + parts[-1] + "."
+        beside_it = f"it {joined(parts)}" if parts else "nothing was measured beside it"
+        return f"- {head}: blockshock takes {first['measured_ms']:.2f} ms; {beside_it}."
     parts = [f"{text} {r['predicted_ms']:.2f}" for r, text in have if r is not None and "predicted_ms" in r]
-    return f"- {head}: predicted, not measured: blockshock {first['predicted_ms']:.2f} ms, " + ", ".join(parts) + "."
+    return f"- {head}: predicted, not measured: blockshock " + ", ".join([f"{first['predicted_ms']:.2f} ms"] + parts) + "."
 
 
 def sentences(rows, head):
