@@ -119,6 +119,13 @@ int bs_space_allows(const bs_space *s, uint64_t point) {
   return point < s->size && (s->constraint[0] == '\0' || bs_where_holds(s, s->constraint, point, NULL) == 1);
 }
 
+uint64_t bs_space_count(const bs_space *s) {
+  if (s->constraint[0] == '\0') return s->size;
+  uint64_t n = 0;
+  for (uint64_t p = 0; p < s->size; p++) n += bs_space_allows(s, p) != 0;
+  return n;
+}
+
 /* ---- points --------------------------------------------------------------------------------- */
 
 static uint64_t weight_of(const bs_space *s, uint32_t knob) {
@@ -174,6 +181,34 @@ int bs_space_find(const bs_space *s, const char *text, uint64_t *out) {
     *out = bs_space_with(s, *out, i, place);
   }
   return pieces == s->n;
+}
+
+static const bs_space_knob *knob_of(const bs_space *s, const char *name) {
+  for (uint32_t i = 0; i < s->n; i++)
+    if (strcmp(s->knob[i].name, name) == 0) return &s->knob[i];
+  return NULL;
+}
+
+char *bs_space_why(const bs_space *s, const char *text, char *out, size_t size) {
+  char value[BS_SPACE_WORD + 1], name[32];
+  uint64_t point = 0;
+  out[0] = '\0';
+  for (const char *at = text; *at != '\0' && out[0] == '\0';) {
+    const size_t piece = strcspn(at, ";");
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(at, "=;"), at);
+    const bs_space_knob *k = knob_of(s, name);
+    if (k == NULL)
+      snprintf(out, size, "there is no knob '%s'", name);
+    else if (!bs_space_value(at, name, value, sizeof value) || place_of(k, value) == k->n)
+      snprintf(out, size, "'%.*s' is none of the values of %s here", (int)(piece < 60 ? piece : 60), at,
+               name);
+    at += piece + (at[piece] == ';');
+  }
+  for (uint32_t i = 0; i < s->n && out[0] == '\0'; i++)
+    if (!bs_space_value(text, s->knob[i].name, value, sizeof value))
+      snprintf(out, size, "it has no value for %s", s->knob[i].name);
+  if (out[0] == '\0' && !bs_space_find(s, text, &point)) snprintf(out, size, "a knob comes twice");
+  return out;
 }
 
 static uint32_t nearest_place(const bs_space_knob *k, const char *value) {

@@ -36,9 +36,11 @@ int32_t bs_space_add(bs_space *space, const char *name, const char *values, cons
                      bs_error *err);
 /* Only points for which an expression of knobs, numbers and words holds: "rows*keys <= 16384 && exp != fast".
  * Operators: * / % + - < <= > >= == != && || ! and parentheses. BS_CONFIG (BS-KNOB-WHERE) when it cannot be
- * read, names no knob, or compares a word as a number. */
+ * read, names no knob, or compares a word as a number. What is not a number (rows % 0) holds nowhere. */
 int32_t bs_space_limit(bs_space *space, const char *constraint, bs_error *err);
 int bs_space_allows(const bs_space *space, uint64_t point);
+/* How many points the constraint leaves. */
+uint64_t bs_space_count(const bs_space *space);
 
 uint32_t bs_space_place(const bs_space *space, uint64_t point, uint32_t knob);
 /* The point with another value of one knob. */
@@ -47,6 +49,8 @@ uint64_t bs_space_with(const bs_space *space, uint64_t point, uint32_t knob, uin
 char *bs_space_text(const bs_space *space, uint64_t point, char *out, size_t size);
 /* The point of such a text, which names every knob once and nothing else; 0: there is none. */
 int bs_space_find(const bs_space *space, const char *text, uint64_t *out_point);
+/* Why bs_space_find has no point for a text: "there is no knob 'warps'". "": it has one. Returns out. */
+char *bs_space_why(const bs_space *space, const char *text, char *out, size_t size);
 /* The point that is nearest to a text: knobs that it lacks have their default (else their first value), of
  * numbers the nearest by their ratio is taken. *out_exact: 1 when nothing had to be moved. */
 uint64_t bs_space_nearest(const bs_space *space, const char *text, int *out_exact);

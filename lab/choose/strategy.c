@@ -26,6 +26,7 @@ typedef struct search {
   uint64_t budget, drawn; /* budget: of the search, without the halving */
   double began;
   size_t capacity;
+  uint8_t *seen; /* a bit a point */
   uint32_t survivors, n_elite;
   size_t elite[MOST_SURVIVORS]; /* rows, fastest first */
   int mixed;
@@ -70,9 +71,7 @@ static double uniform(search *s) {
 /* ---- measuring ------------------------------------------------------------------------------ */
 
 static int is_seen(const search *s, uint64_t point) {
-  for (size_t i = 0; i < s->out->n; i++)
-    if (s->out->rows[i].point == point) return 1;
-  return 0;
+  return (s->seen[point / 8] >> (point % 8)) & 1;
 }
 
 static int is_new(const search *s, uint64_t point) {
@@ -100,6 +99,7 @@ static int32_t add_row(search *s, const bs_searched_row *row) {
     s->capacity = capacity;
   }
   out->rows[out->n++] = *row;
+  s->seen[row->point / 8] |= (uint8_t)(1u << (row->point % 8));
   return BS_OK;
 }
 
@@ -195,12 +195,16 @@ static int32_t run_random(search *s) {
   return rc;
 }
 
+static int32_t no_point(const search *s) {
+  return bs_error_set(s->err, BS_CONFIG, "BS-KNOB-SPACE", "the constraint leaves no point");
+}
+
 /* The start, moved to where the constraint allows it. */
 static int32_t look_at_start(search *s) {
   const uint64_t size = s->space->size;
   for (uint64_t i = 0; i < size; i++)
     if (is_new(s, (s->of->start + i) % size)) return look(s, (s->of->start + i) % size, BS_ORIGIN_START);
-  return bs_error_set(s->err, BS_CONFIG, "BS-KNOB-SPACE", "the constraint leaves no point");
+  return no_point(s);
 }
 
 /* Of what surrounds the points seen so far, the one that is expected to be the fastest, else the next in
@@ -364,10 +368,12 @@ int32_t bs_search_run(const bs_space *space, const bs_search *of, bs_searched *o
   size_t best = 0;
   *out = (bs_searched){.best_seconds = INFINITY};
   uint64_t *list = malloc(NEIGHBOURS * sizeof *list);
-  if (list == NULL) return bs_no_memory(err, "a search");
-  int32_t rc = explore(&s, list);
+  s.seen = calloc(space->size / 8 + 1, 1);
+  int32_t rc = list != NULL && s.seen != NULL ? explore(&s, list) : bs_no_memory(err, "a search");
+  if (rc == BS_OK && out->n == 0 && !s.full) rc = no_point(&s);
   if (rc == BS_OK) rc = halve(&s, finalists);
   free(list);
+  free(s.seen);
   if (rc == BS_OK && bs_searched_elite(out, 1, &best) == 1) {
     out->best = out->rows[best].point;
     out->best_seconds = out->rows[best].seconds;

@@ -43,6 +43,19 @@ static double number_of(reader *r, const value *v) {
   return v->number;
 }
 
+/* Truth of three values: NAN is that of what is no number, and holds nowhere. */
+static double truth(double x) {
+  return isnan(x) ? NAN : x != 0.0;
+}
+
+static double and_of(double x, double y) {
+  return x == 0.0 || y == 0.0 ? 0.0 : isnan(x) || isnan(y) ? NAN : 1.0;
+}
+
+static double not_of(double x) {
+  return isnan(x) ? NAN : x == 0.0;
+}
+
 static value any(reader *r);
 
 static value name_of(reader *r) {
@@ -75,7 +88,7 @@ static value single(reader *r) {
   r->depth++;
   if (take(r, "!")) {
     const value of = single(r);
-    v.number = number_of(r, &of) == 0.0;
+    v.number = not_of(number_of(r, &of));
   } else if (take(r, "(")) {
     v = any(r);
     if (!take(r, ")")) fail(r, "')' is missing at", r->at);
@@ -125,8 +138,10 @@ static value comparison(reader *r) {
     const value b = sum(r);
     const int equal =
         v.word[0] != '\0' || b.word[0] != '\0' ? strcmp(v.word, b.word) == 0 : v.number == b.number;
-    if (i == 2 || i == 3) return (value){.number = equal == (i == 2)};
+    const int nan = v.word[0] == '\0' && b.word[0] == '\0' && (isnan(v.number) || isnan(b.number));
+    if (!nan && (i == 2 || i == 3)) return (value){.number = equal == (i == 2)};
     const double x = number_of(r, &v), y = number_of(r, &b);
+    if (isnan(x) || isnan(y)) return (value){.number = NAN};
     return (value){.number = i == 0 ? x <= y : i == 1 ? x >= y : i == 4 ? x < y : x > y};
   }
   return v;
@@ -136,8 +151,8 @@ static value both(reader *r) {
   value v = comparison(r);
   while (take(r, "&&")) {
     const value b = comparison(r);
-    const int x = number_of(r, &v) != 0.0, y = number_of(r, &b) != 0.0;
-    v.number = x && y;
+    const double x = truth(number_of(r, &v)), y = truth(number_of(r, &b));
+    v.number = and_of(x, y);
   }
   return v;
 }
@@ -146,8 +161,8 @@ static value any(reader *r) {
   value v = both(r);
   while (take(r, "||")) {
     const value b = both(r);
-    const int x = number_of(r, &v) != 0.0, y = number_of(r, &b) != 0.0;
-    v.number = x || y;
+    const double x = truth(number_of(r, &v)), y = truth(number_of(r, &b));
+    v.number = not_of(and_of(not_of(x), not_of(y)));
   }
   return v;
 }
@@ -159,7 +174,7 @@ int bs_where_holds(const bs_space *space, const char *text, uint64_t point, bs_e
   take(&r, "");
   if (r.why[0] == '\0' && *r.at != '\0') fail(&r, "cannot read", r.at);
   if (r.why[0] == '\0' && r.knobs == 0) fail(&r, "no knob is named in", text);
-  if (r.why[0] == '\0') return holds != 0.0;
+  if (r.why[0] == '\0') return truth(holds) == 1.0;
   bs_error_set(err, BS_CONFIG, "BS-KNOB-WHERE", "the constraint '%.200s': %s", text, r.why);
   bs_error_hint(err, "knobs, numbers, words and * / %% + - < <= > >= == != && || ! ( )");
   return -1;

@@ -333,7 +333,7 @@ int main(void) {
                             {the_seed_decides_the_points, BS_STRATEGIES},
                             {budgets_constraints_and_errors_end_it, BS_STRATEGIES},
                             {one_point_is_a_space, BS_STRATEGIES},
-                            {no_point_is_left, BS_STRATEGIES, BS_STRATEGY_FAST},
+                            {no_point_is_left, BS_STRATEGIES},
                             {halving_looks_again},
                             {known_points_are_free},
                             {a_prior_leads_fast},

@@ -97,6 +97,28 @@ START_TEST(the_nearest_point_of_an_echo) {
 }
 END_TEST
 
+START_TEST(why_a_text_is_no_point) {
+  static const struct {
+    const char *text, *why;
+  } rows[] = {{"rows=16;exp=fast;keys=64", ""},
+              {"warps=2;rows=4;exp=fast;keys=64", "there is no knob 'warps'"},
+              {"rows=5;exp=fast;keys=64", "'rows=5' is none of the values of rows here"},
+              {"rows;exp=fast;keys=64", "'rows' is none of the values of rows here"},
+              {"nonsense", "there is no knob 'nonsense'"},
+              {"rows=4;keys=64", "it has no value for exp"},
+              {"", "it has no value for rows"},
+              {"rows=4;exp=fast;keys=64;keys=16", "a knob comes twice"}};
+  bs_space s;
+  char why[200];
+  uint64_t p = 0;
+  make(&s);
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    ck_assert_str_eq(bs_space_why(&s, rows[i].text, why, sizeof why), rows[i].why);
+    ck_assert_int_eq(bs_space_find(&s, rows[i].text, &p), rows[i].why[0] == '\0');
+  }
+}
+END_TEST
+
 static const struct {
   const char *text;
   int points; /* that it leaves of 24; -1: refused */
@@ -108,6 +130,12 @@ static const struct {
              {"(rows + keys) / 4 >= 16 - 2*2", 18},
              {"rows > 1000", 0},
              {"rows - 4 - 4 == 0", 6},
+             {"rows % 0", 0}, /* what is no number holds nowhere */
+             {"!(rows % 0)", 0},
+             {"rows % 0 != 1", 0},
+             {"rows % 0 < 1 && rows > 0", 0},
+             {"rows % (rows - 4) == 0 && exp == fast", 3},
+             {"rows == 4 || rows % (rows - 4) == 0", 12},
              {"", -1},
              {"1 < 2", -1},
              {"rows <", -1},
@@ -134,6 +162,7 @@ START_TEST(constraints) {
   }
   for (uint64_t p = 0; p < s.size; p++) n += bs_space_allows(&s, p);
   ck_assert_msg(n == where[_i].points, "%s: %d", where[_i].text, n);
+  ck_assert_uint_eq(bs_space_count(&s), (uint64_t)n);
   ck_assert(!bs_space_allows(&s, s.size));
 }
 END_TEST
@@ -160,6 +189,7 @@ int main(void) {
                             {what_is_no_list_of_values_is_refused, TEST_COUNT(bad)},
                             {points_and_texts_are_each_others},
                             {the_nearest_point_of_an_echo},
+                            {why_a_text_is_no_point},
                             {constraints, TEST_COUNT(where)},
                             {a_space_that_is_too_large_is_refused},
                             {0}};
