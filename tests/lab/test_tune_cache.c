@@ -159,6 +159,38 @@ START_TEST(other_machines_keep_theirs) {
 }
 END_TEST
 
+/* What `bsrun tune` found in a part of what there is. */
+START_TEST(a_part_is_no_answer_for_all) {
+  bs_error err = BS_ERROR_INIT;
+  json_t *one = asked("matmul one", "aa"), *nothing = json_object(),
+         *part = json_pack("{s:s}", "provider", "cpu:dnnl"), *other = json_pack("{s:s}", "where", "rows > 1");
+  bs_tune_cache cache = opened();
+  json_t *e = entry(&cache, one, "cpu:dnnl");
+  json_object_set(e, "restriction", part);
+  ck_assert_int_eq(bs_lines_append(&cache.lines, e, &err), BS_OK);
+  bs_tune_cache_close(&cache);
+  ck_assert_str_eq(found(one), "cpu:dnnl"); /* a run takes it while there is no other */
+  cache = opened();
+  ck_assert_ptr_null(bs_tune_cache_searched(&cache, one, nothing));
+  ck_assert_ptr_null(bs_tune_cache_searched(&cache, one, other));
+  ck_assert_ptr_nonnull(bs_tune_cache_searched(&cache, one, part));
+  bs_tune_cache_close(&cache);
+  append(one, "cpu:packed");
+  cache = opened();
+  ck_assert_int_eq(bs_lines_append(&cache.lines, e, &err), BS_OK); /* newer than that of everything */
+  json_decref(e);
+  bs_tune_cache_close(&cache);
+  ck_assert_str_eq(found(one), "cpu:packed");
+  cache = opened();
+  ck_assert_ptr_nonnull(bs_tune_cache_searched(&cache, one, nothing));
+  bs_tune_cache_close(&cache);
+  json_decref(one);
+  json_decref(nothing);
+  json_decref(part);
+  json_decref(other);
+}
+END_TEST
+
 START_TEST(files_that_cannot_be_read_or_written) {
   bs_tune_cache cache;
   bs_error err = BS_ERROR_INIT;
@@ -323,6 +355,7 @@ int main(void) {
                              {another_build_loses_its_entries_only},
                              {lines_that_are_no_entries_are_counted},
                              {other_machines_keep_theirs},
+                             {a_part_is_no_answer_for_all},
                              {files_that_cannot_be_read_or_written},
                              {several_may_append_at_once},
                              {a_lock_that_is_never_given_back},
