@@ -4,6 +4,7 @@
  * plugin; a candidate is a process of its own, `bsrun tune --candidate FILE`. */
 #include "bsrun/tune.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -125,6 +126,11 @@ static int32_t read_knobs(tune_verb *v, bs_error *err) {
     if (v->names[i] == NULL) rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
     v->knobs[i] = (bs_race_knob){v->names[i], equals + 1};
     v->race.n_knobs = i + 1;
+    for (size_t j = 0; j < i && rc == BS_OK; j++)
+      if (strcmp(v->names[j], v->names[i]) == 0)
+        rc = bs_error_set(err, BS_USAGE, "BS-USE-TWICE",
+                          "--knob %.60s is given twice: give all values in one (%.60s=%.60s,%.60s)",
+                          v->names[i], v->names[i], v->knobs[j].values, v->knobs[i].values);
   }
   v->race.knobs = v->knobs;
   free(given);
@@ -241,7 +247,14 @@ static int tune(tune_verb *v, bs_error *err) {
   o->progress = on_progress;
   if (rc == BS_OK) rc = bs_race_run(o, &report, &number, err);
   if (v->shown) fputs("\r\033[K", stderr);
-  if (rc == BS_OK) rc = tune_print(v->format, report, err);
+  if (report != NULL) { /* of a search that a signal ended, what was found until then */
+    bs_error why = BS_ERROR_INIT;
+    const int32_t printed = tune_print(v->format, report, &why);
+    if (rc == BS_OK && printed != BS_OK) {
+      *err = why;
+      rc = printed;
+    }
+  }
   json_decref(report);
   if (number != 0) {
     bsrun_note(v->quiet, "stopped by a signal; the same command goes on with what was measured");
@@ -266,6 +279,23 @@ static int32_t replay_all(const bs_replay *replay, bs_replay_options *o, uint32_
   return BS_OK;
 }
 
+/* A replay starts nothing: what says how to measure is an error, not ignored. */
+static int32_t check_replay_options(const args *a, bs_error *err) {
+  static const char *const taken[] = {"simulate", "strategy", "budget", "provider", "finalists", "seed",
+                                      "repeats",  "output",   "wide",   "quiet",    "help"};
+  for (size_t i = 0; i < tune_n_options; i++) {
+    size_t t = 0;
+    while (t < sizeof taken / sizeof taken[0] && strcmp(taken[t], tune_options[i].name) != 0) t++;
+    if (t < sizeof taken / sizeof taken[0] || !args_has(a, tune_options[i].name)) continue;
+    bs_error_set(err, BS_USAGE, "BS-USE-OPTION",
+                 "--%s: a replay of stored points (--simulate) has no use for it", tune_options[i].name);
+    bs_error_hint(err,
+                  "it takes PROBLEM, --provider, --strategy, --budget N, --finalists, --seed, --repeats");
+    return BS_USAGE;
+  }
+  return BS_OK;
+}
+
 static int32_t simulate(tune_verb *v, bs_error *err) {
   bs_replay replay = {0};
   bs_replay_options o = {.goal = GOAL};
@@ -273,7 +303,8 @@ static int32_t simulate(tune_verb *v, bs_error *err) {
   double seconds = 0;
   uint32_t which = 0;
   json_t *rows = json_array();
-  int32_t rc = v->a->n_words > 0 ? read_problem(v, err) : BS_OK;
+  int32_t rc = check_replay_options(v->a, err);
+  if (rc == BS_OK && v->a->n_words > 0) rc = read_problem(v, err);
   if (rc == BS_OK) rc = read_strategy(v->a, &which, 1, err);
   if (rc == BS_OK) rc = read_budget(v->a, &o.points, &seconds, err);
   if (rc == BS_OK && seconds > 0)
@@ -285,7 +316,8 @@ static int32_t simulate(tune_verb *v, bs_error *err) {
   o.finalists = (uint32_t)finalists;
   o.seed = (uint64_t)seed;
   if (rc == BS_OK)
-    rc = bs_replay_open(args_value(v->a, "simulate"), v->a->n_words > 0 ? v->problem : NULL, &replay, err);
+    rc = bs_replay_open(args_value(v->a, "simulate"), v->a->n_words > 0 ? v->problem : NULL,
+                        args_value(v->a, "provider"), &replay, err);
   if (rc == BS_OK) rc = replay_all(&replay, &o, which, rows, err);
   if (rc == BS_OK) rc = tune_print_replays(v->format, rows, err);
   bs_replay_free(&replay);
@@ -295,18 +327,33 @@ static int32_t simulate(tune_verb *v, bs_error *err) {
 
 /* ---- a candidate ---------------------------------------------------------------------------- */
 
+/* The answer's own descriptor is stdout's; what plugins and libraries print to stdout goes to stderr. */
+static FILE *take_stdout(void) {
+  const int fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  if (fd >= 0 && dup2(STDERR_FILENO, STDOUT_FILENO) >= 0) {
+    FILE *out = fdopen(fd, "w");
+    if (out != NULL) return out;
+  }
+  if (fd >= 0) close(fd);
+  return NULL;
+}
+
 /* What `bsrun tune` starts: its file is the question, the answer is one line of JSON. */
 static int candidate(const char *path) {
   bs_error err = BS_ERROR_INIT;
   json_t *asked = NULL, *answer = NULL;
   json_error_t why;
+  FILE *out = take_stdout();
   asked = json_load_file(path, JSON_REJECT_DUPLICATES, &why);
   char *text = asked != NULL ? json_dumps(asked, JSON_COMPACT) : NULL;
   int32_t rc = text != NULL
                    ? bs_race_child(text, &answer, &err)
                    : bs_error_set(&err, BS_USAGE, "BS-TUNE-CHILD", "%.200s is no order of bsrun tune", path);
-  if (rc == BS_OK && (json_dumpf(answer, stdout, JSON_COMPACT) != 0 || putchar('\n') == EOF))
-    rc = bs_error_set(&err, BS_IO, "BS-OUT", "cannot write the answer");
+  int written = out != NULL;
+  if (out != NULL && answer != NULL)
+    written = json_dumpf(answer, out, JSON_COMPACT) == 0 && fputc('\n', out) != EOF;
+  if (out != NULL && fclose(out) != 0) written = 0;
+  if (rc == BS_OK && !written) rc = bs_error_set(&err, BS_IO, "BS-OUT", "cannot write the answer");
   free(text);
   json_decref(asked);
   json_decref(answer);
@@ -338,10 +385,13 @@ void help_tune(void) {
       "  bsrun tune mission --strategy full --points points.jsonl --tune-cache off\n"
       "  bsrun tune --simulate points.jsonl --strategy all --repeats 100\n"
       "\n"
-      "exit codes: 0 a choice is made or stored; 2 usage; 3 configuration, or nobody serves the problem; 5\n"
-      "--cache-only and nothing is stored; 6 the numbers of --point are wrong; 8 a deadline; 10 memory or "
-      "disk;\n"
-      "130, 143 signals: what was measured is kept.\n",
+      "exit codes: 0 a choice is made or stored; 2 usage; 3 configuration, or no candidate passed; 4 no file "
+      "to\n"
+      "replay; 5 nobody serves the problem, a plugin is not there, or --cache-only and nothing is stored; 6 "
+      "the\n"
+      "numbers of --point are wrong; 8 a deadline; 10 memory or disk; 130, 143 signals: what was measured "
+      "is\n"
+      "kept, and printed.\n",
       stdout);
 }
 

@@ -60,6 +60,10 @@ static json_t *elite_rows(const json_t *report) {
 /* The verdict first. */
 static void print_sentence(const json_t *r) {
   const char *word = text_of(r, "word"), *standard = text_of(r, "default");
+  if (strcmp(text_of(r, "origin"), "stopped") == 0) {
+    printf("stopped before there was a choice: %s stays the default\n", standard);
+    return;
+  }
   printf("%s\n", text_of(r, "choice"));
   if (word[0] == '\0')
     printf("the default: nothing that was found differs from it\n");
@@ -85,10 +89,12 @@ static void print_counts(const json_t *r) {
          (long long)json_integer_value(json_object_get(r, "failed")), text_of(r, "strategy"),
          number_of(r, "spent_s"));
   json_array_foreach(json_object_get(r, "spaces"), i, s)
-      printf("%s: %lld of %lld points, ended by: %s; default %s\n", text_of(s, "provider"),
-             (long long)json_integer_value(json_object_get(s, "measured")),
-             (long long)json_integer_value(json_object_get(s, "points")), text_of(s, "end"),
-             text_of(s, "default")[0] != '\0' ? text_of(s, "default") : "(no knobs)");
+      printf("%s: %lld of %lld points, %lld measurements, ended by: %s; default %s%s\n",
+             text_of(s, "provider"), (long long)json_integer_value(json_object_get(s, "seen")),
+             (long long)json_integer_value(json_object_get(s, "points")),
+             (long long)json_integer_value(json_object_get(s, "measured")), text_of(s, "end"),
+             text_of(s, "default")[0] != '\0' ? text_of(s, "default") : "(no knobs)",
+             json_is_true(json_object_get(s, "outside")) ? " (outside of what was searched)" : "");
   putchar('\n');
 }
 

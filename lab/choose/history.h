@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * history.h - the points that were measured, as a file of JSON lines that is only ever appended to
  * (docs/tuning.md). Each line is judged by itself: it holds when it is of the same problem, machine,
- * implementation, plugin file, threads and cache regime, and its values are a point of the space as it is
- * now: a value that a knob gets or loses voids no other line. Points that failed, were wrong, were refused or
- * came too late are kept with their cause, and are not tried again. */
+ * implementation (which answers the same), plugin file, parameters of plugins, threads and cache regime, and
+ * its values are a point of the space as it is now: a value that a knob gets or loses voids no other line.
+ * Points that failed, were wrong, were refused or came too late are kept with their cause, and are not tried
+ * again. */
 #ifndef BS_LAB_CHOOSE_HISTORY_H
 #define BS_LAB_CHOOSE_HISTORY_H
 #include "lab/choose/space.h"
@@ -13,15 +14,20 @@
 typedef struct bs_history_key {
   const char *problem, *provider; /* "b2h8s512d64:bf16:full", "cpu:online" */
   const char *plugin;             /* SHA-256 of its file, or the library's build id */
+  const char *how;                /* what it answers to the query: "oneDNN 3.2.0 (OpenMP)" */
   const char *regime;             /* "hot", "cold" */
   uint32_t threads;
-  const json_t *machine; /* {cpu, cores} */
+  const json_t *machine;  /* {cpu, cores} */
+  const json_t *settings; /* the parameters of plugins: {"cpu": {"isa": "avx2"}} */
   const bs_space *space;
 } bs_history_key;
 
 typedef struct bs_history {
   bs_history_key key;
-  bs_lines lines; /* entries: those that hold */
+  bs_lines lines;     /* entries: those that hold */
+  uint64_t *point;    /* of each entry */
+  uint32_t *entry;    /* [space.size] place of the entry that counts + 1; 0: the point has none */
+  size_t n, capacity; /* of point */
 } bs_history;
 
 /* "ok", and what is not. */

@@ -2,10 +2,12 @@
  * replay.c - see replay.h. */
 #include "lab/choose/replay.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/base/rng.h"
 #include "core/base/text.h"
@@ -26,17 +28,24 @@ static const char *text_of(const json_t *object, const char *key) {
 }
 
 static int is_alike(const json_t *a, const json_t *b) {
-  static const char *const keys[] = {"problem", "provider", "plugin", "regime", "threads", "machine"};
-  for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
-    if (!json_equal(json_object_get(a, keys[i]), json_object_get(b, keys[i]))) return 0;
+  static const char *const keys[] = {"problem", "provider", "plugin",  "how",
+                                     "regime",  "settings", "threads", "machine"};
+  for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+    const json_t *of_a = json_object_get(a, keys[i]), *of_b = json_object_get(b, keys[i]);
+    if ((of_a != NULL || of_b != NULL) && !json_equal(of_a, of_b)) return 0;
+  }
   return 1;
 }
 
-/* The newest line of the problem. */
-static const json_t *sample_of(const json_t *lines, const char *problem) {
+static int is_of(const json_t *e, const char *key, const char *wanted) {
+  return wanted == NULL || strcmp(text_of(e, key), wanted) == 0;
+}
+
+/* The newest line of the problem and the implementation. */
+static const json_t *sample_of(const json_t *lines, const char *problem, const char *provider) {
   for (size_t i = json_array_size(lines); i-- > 0;) {
     const json_t *e = json_array_get(lines, i);
-    if (problem == NULL || strcmp(text_of(e, "problem"), problem) == 0) return e;
+    if (is_of(e, "problem", problem) && is_of(e, "provider", provider)) return e;
   }
   return NULL;
 }
@@ -138,16 +147,26 @@ static int32_t fill(bs_replay *r, const json_t *lines, const json_t *sample, bs_
              : bs_error_set(err, BS_NOT_FOUND, "BS-TUNE-REPLAY", "no point of %.200s has a time", r->of);
 }
 
-int32_t bs_replay_open(const char *path, const char *problem, bs_replay *out, bs_error *err) {
+static int32_t no_points(int32_t code, bs_error *err) {
+  bs_error_hint(err, "bsrun tune PROBLEM --strategy full --points FILE measures them");
+  return code;
+}
+
+int32_t bs_replay_open(const char *path, const char *problem, const char *provider, bs_replay *out,
+                       bs_error *err) {
   bs_lines lines;
   memset(out, 0, sizeof *out);
+  if (access(path, F_OK) != 0)
+    return no_points(
+        bs_error_errno(err, BS_INPUT, "BS-TUNE-REPLAY", errno, "cannot read the points of %.200s", path),
+        err);
   int32_t rc = bs_lines_open(&words, path, judge, NULL, &lines, err);
-  const json_t *sample = rc == BS_OK ? sample_of(lines.entries, problem) : NULL;
-  if (rc == BS_OK && sample == NULL) {
-    rc = bs_error_set(err, BS_NOT_FOUND, "BS-TUNE-REPLAY", "%.200s has no points of %.100s", path,
-                      problem != NULL ? problem : "any problem");
-    bs_error_hint(err, "bsrun tune PROBLEM --strategy full --points FILE measures them");
-  }
+  const json_t *sample = rc == BS_OK ? sample_of(lines.entries, problem, provider) : NULL;
+  if (rc == BS_OK && sample == NULL)
+    rc = no_points(bs_error_set(err, BS_NOT_FOUND, "BS-TUNE-REPLAY", "%.200s has no points of %.100s%s%.60s",
+                                path, problem != NULL ? problem : "any problem",
+                                provider != NULL ? " by " : "", provider != NULL ? provider : ""),
+                   err);
   if (rc == BS_OK) {
     snprintf(out->of, sizeof out->of, "%s %s", text_of(sample, "problem"), text_of(sample, "provider"));
     rc = make_space(lines.entries, sample, &out->space, err);

@@ -16,9 +16,11 @@ typedef struct bs_replay {
   char of[320];  /* "b2h8s512d64:bf16:full cpu:online" */
 } bs_replay;
 
-/* problem NULL: that of the last line. Of several implementations, machines or plugin files the last line's
- * counts. BS_IO, BS_NOT_FOUND (BS-TUNE-REPLAY) when the file has no such points. Free it in any case. */
-int32_t bs_replay_open(const char *path, const char *problem, bs_replay *out, bs_error *err);
+/* problem, provider NULL: those of the last line. Of several machines or plugin files the last line's counts.
+ * BS_INPUT when there is no file, BS_IO, BS_NOT_FOUND (all BS-TUNE-REPLAY but BS_IO) when it has no such
+ * points. Free it in any case. */
+int32_t bs_replay_open(const char *path, const char *problem, const char *provider, bs_replay *out,
+                       bs_error *err);
 void bs_replay_free(bs_replay *replay);
 
 typedef struct bs_replay_options {

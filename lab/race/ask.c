@@ -39,17 +39,32 @@ static void task_free(bs_task *task) {
 }
 
 static json_t *answer_of(const bs_task *task) {
-  if (task->state != BS_TASK_ENDED || task->code != 0 || task->out == NULL) return NULL;
+  if (task->state != BS_TASK_ENDED || task->code > 128 || task->out == NULL) return NULL;
   return json_loads(task->out, JSON_DISABLE_EOF_CHECK, NULL);
 }
 
-/* A child that must answer: the probe, the pairs. Its own error line is the error. */
+/* The error that a child answers with, as its own. */
+static int32_t error_of(const json_t *e, bs_error *err) {
+  const int32_t code = (int32_t)json_integer_value(json_object_get(e, "code"));
+  bs_error_set(err, code != BS_OK ? code : BS_INTERNAL, bs_tune_text(e, "id"), "%s",
+               bs_tune_text(e, "message"));
+  if (bs_tune_text(e, "where")[0] != '\0') bs_error_where(err, "%s", bs_tune_text(e, "where"));
+  if (bs_tune_text(e, "hint")[0] != '\0') bs_error_hint(err, "%s", bs_tune_text(e, "hint"));
+  return err->code;
+}
+
+/* A child that must answer: the probe, the pairs. Its own error is the error. */
 static int32_t must_answer(race *r, json_t *asked, double deadline_s, const char *what, json_t **out,
                            bs_error *err) {
   bs_task task;
   int32_t rc = run_child(r, asked, deadline_s, &task, err);
   *out = rc == BS_OK ? answer_of(&task) : NULL;
-  if (rc == BS_OK && *out == NULL) {
+  const json_t *error = json_object_get(*out, "error");
+  if (error != NULL) {
+    rc = error_of(error, err);
+    json_decref(*out);
+    *out = NULL;
+  } else if (rc == BS_OK && *out == NULL) {
     const char *said = task.said != NULL ? task.said : "it said nothing";
     if (task.state == BS_TASK_LATE)
       rc = bs_error_set(err, BS_DEADLINE, "BS-TUNE-LATE", "%s took more than %g s", what, deadline_s);
@@ -106,6 +121,10 @@ int32_t race_ask_point(race *r, const char *provider, const char *config, uint32
   const int32_t rc = run_child(r, asked, r->o->deadline_s, &task, err);
   if (rc == BS_OK) {
     *out = answer_of(&task);
+    if (json_object_get(*out, "error") != NULL) {
+      json_decref(*out);
+      *out = NULL;
+    }
     if (*out == NULL) *out = no_answer(&task, r->o->deadline_s);
   }
   task_free(&task);

@@ -118,6 +118,7 @@ static int32_t probe(child *c, json_t *answer, bs_error *err) {
   json_t *plugins = NULL, *candidate, *list = json_array();
   size_t i;
   int32_t rc = bs_kernel_arm_open(&setup, &arm, err);
+  if (rc == BS_UNSUPPORTED) rc = err->code = BS_UNAVAILABLE; /* nobody serves it: as bsrun bench says */
   if (rc == BS_OK) rc = bs_env_plugins(c->context, &plugins, err);
   if (rc == BS_OK) {
     json_t *candidates = bs_tune_candidates(plugins, bs_kernel_arm_candidates(arm));
@@ -264,7 +265,9 @@ int32_t bs_race_child(const char *input, json_t **out, bs_error *err) {
   json_decref(read);
   if (rc != BS_OK) {
     json_decref(answer);
-    answer = NULL;
+    answer = json_pack("{s:{s:i,s:o,s:o,s:o,s:o}}", "error", "code", rc, "id", bs_env_string(err->id),
+                       "where", bs_env_string(err->where), "message", bs_env_string(err->message), "hint",
+                       bs_env_string(err->hint));
   }
   *out = answer;
   return rc;

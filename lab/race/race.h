@@ -45,10 +45,12 @@ typedef struct bs_race_options {
 } bs_race_options;
 
 /* *out: {problem, key, choice, default, origin, word, ratio, low, high, measured, known, spaces, elite, ...}
- * (docs/tuning.md); also when a signal ended the search (*out_signal). BS_NOT_FOUND (BS-TUNE-UNKNOWN):
+ * (docs/tuning.md); also when a signal ended the search (*out_signal): its origin is "stopped", its choice
+ * the default. BS_NOT_FOUND (BS-TUNE-UNKNOWN):
  * cache_only, and nothing is stored. */
 int32_t bs_race_run(const bs_race_options *options, json_t **out, int *out_signal, bs_error *err);
 
-/* What a child does with the text of its file; prints nothing. The answer is one JSON object. */
+/* What a child does with the text of its file; prints nothing. The answer is one JSON object, also of an
+ * error ({"error": {code, id, where, message, hint}}); NULL: no memory. */
 int32_t bs_race_child(const char *input, json_t **out_answer, bs_error *err);
 #endif

@@ -82,6 +82,10 @@ START_TEST(what_is_wrong_is_found_and_kept) {
   ck_assert_uint_eq(json_array_size(json_object_get(r, "elite")), 1);
   ck_assert_str_eq(text_of(json_array_get(json_object_get(r, "elite"), 0), "config"),
                    "turns=1;unroll=1;mode=right");
+  const json_t *space = json_array_get(json_object_get(r, "spaces"), 0);
+  ck_assert_int_eq(number_of(space, "seen"), 10);
+  ck_assert_str_eq(text_of(space, "default"), "turns=4;unroll=1;mode=right"); /* --knob turns=1 has it not */
+  ck_assert(json_is_true(json_object_get(space, "outside")));
   json_decref(r);
   json_t *lines = lines_of("tuning-points.jsonl");
   ck_assert_uint_eq(json_array_size(lines), 10);
@@ -136,6 +140,11 @@ START_TEST(the_choice_is_kept_and_taken) {
   ck_assert_str_eq(text_of(r, "origin"), "measured");
   ck_assert_str_eq(text_of(r, "default"), "knobby:turns");
   ck_assert_int_eq(number_of(r, "measured"), 4 + 4 + 2);
+  const json_t *space = json_array_get(json_object_get(r, "spaces"), 0);
+  ck_assert_int_eq(number_of(space, "points"), 4);
+  ck_assert_int_eq(number_of(space, "seen"), 4); /* the halving's looks are measurements, no points */
+  ck_assert_int_eq(number_of(space, "measured"), 4 + 4 + 2);
+  ck_assert(json_is_false(json_object_get(space, "outside")));
   char choice[200], pin[1300];
   snprintf(choice, sizeof choice, "%s", text_of(r, "choice"));
   json_decref(r);
@@ -165,6 +174,105 @@ START_TEST(the_choice_is_kept_and_taken) {
   other = bsrun(dir, WITH(KNOBBY1), "--provider", "knobby:turns", "--cache-only", "--threads=2", NULL);
   must_be(&other, 2); /* threads given twice */
   ran_free(&other);
+}
+END_TEST
+
+#define ONE RIGHT, "--knob", "turns=1", "--strategy", "full", "--finalists", "0"
+
+/* Options are read also where a choice is stored, and it answers the question that it was searched for. */
+START_TEST(a_stored_choice_is_of_what_was_searched) {
+  static const struct {
+    const char *words[2];
+    const char *id, *says;
+  } rows[] = {
+      {{"--knob", "nosuch=3"}, "BS-OP-KNOB", "nosuch"},
+      {{"--start", "nonsense"}, "BS-TUNE-START", "there is no knob 'nonsense'"},
+      {{"--start", "turns=3;unroll=1;mode=right"}, "BS-TUNE-START", "'turns=3' is none of the values"}};
+  json_decref(report_of(bsrun(dir, TUNE, ONE, JSON, NULL)));
+  /* a part of the space is no answer for all of it */
+  ran r = bsrun(dir, WITH(KNOBBY1), "--cache-only", NULL);
+  must_be(&r, 5);
+  ck_assert_msg(strstr(r.err, "BS-TUNE-UNKNOWN") != NULL, "%s", r.err);
+  ran_free(&r);
+  json_t *lines = lines_of("tuning.jsonl"), *entry = json_array_get(lines, 0);
+  ck_assert_str_eq(text_of(json_object_get(entry, "restriction"), "provider"), "knobby:turns");
+  ck_assert_str_eq(text_of(json_object_get(json_object_get(entry, "restriction"), "knobs"), "turns"), "1");
+  json_object_del(entry, "restriction"); /* as a search of everything leaves it */
+  char *text = json_dumps(entry, JSON_COMPACT);
+  write_text(cache, "tuning.jsonl", text);
+  free(text);
+  json_decref(lines);
+  json_t *report = report_of(bsrun(dir, WITH(KNOBBY1), "--cache-only", JSON, NULL));
+  ck_assert_str_eq(text_of(report, "origin"), "stored");
+  json_decref(report);
+  r = bsrun(dir, TUNE, "--cache-only", NULL); /* and all is no answer for a part */
+  must_be(&r, 5);
+  ran_free(&r);
+  r = bsrun(dir, WITH(KNOBBY1), "--provider", "knobby:nosuch", NULL);
+  must_be(&r, 2);
+  ck_assert_msg(strstr(r.err, "BS-TUNE-PROVIDER") != NULL, "%s", r.err);
+  ran_free(&r);
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    r = bsrun(dir, WITH(KNOBBY1), rows[i].words[0], rows[i].words[1], NULL);
+    must_be(&r, 2);
+    ck_assert_msg(strstr(r.err, rows[i].id) != NULL && strstr(r.err, rows[i].says) != NULL, "%s", r.err);
+    ran_free(&r);
+  }
+}
+END_TEST
+
+/* Points are those of the parameters of plugins that they were measured with. */
+START_TEST(points_are_of_their_parameters) {
+  static const struct {
+    const char *isa;
+    int measured;
+  } rows[] = {{"portable", 1}, {"auto", 1}, {"portable", 0}};
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    char set[64];
+    snprintf(set, sizeof set, "plugins.cpu.isa=%s", rows[i].isa);
+    json_t *r = report_of(bsrun(dir, TUNE, ONE, "--set", set, "--continue", JSON, NULL));
+    ck_assert_int_eq(number_of(r, "measured"), rows[i].measured);
+    ck_assert_int_eq(number_of(r, "known"), 1 - rows[i].measured);
+    json_decref(r);
+  }
+}
+END_TEST
+
+/* A constraint is of those that have its knobs; the others are left out, and named. */
+START_TEST(a_constraint_leaves_some_out) {
+  ran r = bsrun(dir, WITH(KNOBBY1), RIGHT, "--strategy", "full", "--finalists", "0", "--sample-seconds",
+                "0.01", "--pair-seconds", "0.06", "--where", "turns < 2", JSON, NULL);
+  ck_assert_msg(strstr(r.err, "knobby:part is left out") != NULL, "%s", r.err);
+  json_t *report = report_of(r);
+  const json_t *spaces = json_object_get(report, "spaces");
+  ck_assert_uint_eq(json_array_size(spaces), 1);
+  ck_assert_str_eq(text_of(json_array_get(spaces, 0), "provider"), "knobby:turns");
+  ck_assert_int_eq(number_of(json_array_get(spaces, 0), "points"), 1);
+  json_decref(report);
+}
+END_TEST
+
+/* What a library prints is no answer. */
+START_TEST(what_prints_harms_nobody) {
+  json_t *r = report_of(bsrun(dir, TUNE, "--point", "turns=1;mode=loud", JSON, NULL));
+  ck_assert_int_eq(number_of(r, "measured"), 1);
+  ck_assert_msg(text_of(r, "word")[0] != '\0', "no word");
+  json_decref(r);
+}
+END_TEST
+
+START_TEST(a_signal_leaves_what_was_found) {
+  ran r = bsrun(dir, TUNE, "--strategy", "full", "--knob", "turns=1", "--knob", "unroll=1", "--knob",
+                "mode=right,stop", NULL);
+  must_be(&r, 130);
+  ck_assert_msg(strstr(r.out, "stopped before there was a choice: knobby:turns stays the default") != NULL,
+                "%s", r.out);
+  ck_assert_msg(strstr(r.out, "1 of 2 points, 1 measurements, ended by: stopped") != NULL, "%s", r.out);
+  ck_assert_msg(strstr(r.out, "turns=1;unroll=1;mode=right") != NULL, "%s", r.out);
+  ran_free(&r);
+  json_t *lines = lines_of("tuning-points.jsonl");
+  ck_assert_uint_eq(json_array_size(lines), 1);
+  json_decref(lines);
 }
 END_TEST
 
@@ -233,6 +341,10 @@ START_TEST(replays_of_what_was_measured) {
   ck_assert_str_eq(text_of(full, "of"), "matmul n16k32b4:f32 knobby:turns");
   ck_assert_double_eq(json_number_value(json_object_get(full, "found")), 1.0);
   json_decref(rows);
+  ran other = bsrun(dir, "tune", "--simulate", path, "--provider", "knobby:nosuch", NULL);
+  must_be(&other, 5);
+  ck_assert_msg(strstr(other.err, "has no points of any problem by knobby:nosuch") != NULL, "%s", other.err);
+  ran_free(&other);
 }
 END_TEST
 
@@ -246,7 +358,13 @@ static const struct {
     {{"tune", "b2h8s512d64", "--budget", "sixty"}, 2, "BS-USE-NUMBER", "60s"},
     {{"tune", "b2h8s512d64", "--continue", "--anew"}, 2, "BS-USE-TWICE", "--continue and --anew"},
     {{"tune", "b2h8s512d64", "--knob", "keys"}, 2, "BS-USE-KNOB", "NAME=VALUES"},
-    {{"tune", "--simulate", "nothing.jsonl"}, 5, "BS-TUNE-REPLAY", "--points FILE measures them"},
+    {{"tune", "--simulate", "nothing.jsonl"}, 4, "BS-TUNE-REPLAY", "--points FILE measures them"},
+    {{"tune", "--simulate", "nothing.jsonl"}, 4, "BS-TUNE-REPLAY", "No such file"},
+    {{"tune", "--simulate", "nothing.jsonl", "--knob", "rows=48"}, 2, "BS-USE-OPTION", "--knob: a replay"},
+    {{"tune", "--simulate", "nothing.jsonl", "--start", "rows=48"}, 2, "BS-USE-OPTION", "--start: a replay"},
+    {{"tune", "b1h1s8d8", "--knob", "rows=48", "--knob", "rows=96"}, 2, "BS-USE-TWICE", "rows=48,96"},
+    {{"tune", PROBLEM, "--backend", "nosuch"}, 5, "error[BS-OP-NONE]", "no plugin offers op matmul"},
+    {{"tune", PROBLEM, "--plugin", "nosuch"}, 5, "error[BS-PLG-NOTFOUND]", "no plugin 'nosuch'"},
     {{"tune", "--simulate", "nothing.jsonl", "--budget", "5s"},
      2,
      "BS-USE-NUMBER",
@@ -267,11 +385,11 @@ static const struct {
   const char *words[2];
   int code;
   const char *id;
-} refused[] = {{{"--knob", "keys=1"}, 2, "BS-OP-KNOB"},
-               {{"--knob", "turns=1,3"}, 2, "BS-OP-KNOB"},
-               {{"--where", "keys > 1"}, 3, "BS-KNOB-WHERE"},
-               {{"--where", "turns > 100"}, 3, "BS-KNOB-SPACE"},
-               {{"--start", "turns=3"}, 2, "BS-TUNE-START"}};
+} refused[] = {
+    {{"--knob", "keys=1"}, 2, "BS-OP-KNOB"},        {{"--knob", "turns=1,3"}, 2, "BS-OP-KNOB"},
+    {{"--where", "keys > 1"}, 3, "BS-KNOB-WHERE"},  {{"--where", "turns > 100"}, 3, "BS-KNOB-SPACE"},
+    {{"--where", "turns % 0"}, 3, "BS-KNOB-SPACE"}, {{"--where", "turns <"}, 3, "BS-KNOB-WHERE"},
+    {{"--start", "turns=3"}, 2, "BS-TUNE-START"}};
 
 START_TEST(knobs_that_nobody_has) {
   ran r = bsrun(dir, TUNE, refused[_i].words[0], refused[_i].words[1], NULL);
@@ -285,6 +403,11 @@ int main(void) {
   const test_case rows[] = {{what_is_wrong_is_found_and_kept},
                             {what_does_not_end_is_late},
                             {the_choice_is_kept_and_taken},
+                            {a_stored_choice_is_of_what_was_searched},
+                            {points_are_of_their_parameters},
+                            {a_constraint_leaves_some_out},
+                            {what_prints_harms_nobody},
+                            {a_signal_leaves_what_was_found},
                             {a_run_takes_what_was_tuned},
                             {one_point_meets_the_default},
                             {replays_of_what_was_measured},

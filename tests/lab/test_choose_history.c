@@ -11,13 +11,14 @@
 static const char *dir;
 static char path[600];
 static bs_space space;
-static json_t *machine;
+static json_t *machine, *settings;
 
 static void before(void) {
   bs_error err = BS_ERROR_INIT;
   dir = scratch_dir();
   snprintf(path, sizeof path, "%s/points.jsonl", dir);
   machine = json_pack("{s:s,s:i}", "cpu", "a cpu", "cores", 2);
+  settings = json_pack("{s:{s:s}}", "cpu", "isa", "avx2");
   bs_space_init(&space);
   ck_assert_int_eq(bs_space_add(&space, "keys", "16,64,256", "auto", &err), BS_OK);
   ck_assert_int_eq(bs_space_add(&space, "exp", "exact,fast", "exact", &err), BS_OK);
@@ -25,6 +26,7 @@ static void before(void) {
 
 static void after(void) {
   json_decref(machine);
+  json_decref(settings);
   remove_dir(dir);
 }
 
@@ -32,9 +34,11 @@ static bs_history_key key_of(const char *problem) {
   return (bs_history_key){.problem = problem,
                           .provider = "cpu:online",
                           .plugin = "0123",
+                          .how = "own kernels",
                           .regime = "hot",
                           .threads = 2,
                           .machine = machine,
+                          .settings = settings,
                           .space = &space};
 }
 
@@ -90,7 +94,8 @@ START_TEST(lines_of_others_are_skipped) {
   open_history(&key, &h);
   add(&h, 0, 0, 1e-3, "ok");
   bs_history_close(&h);
-  for (int i = 0; i < 6; i++) {
+  json_t *portable = json_pack("{s:{s:s}}", "cpu", "isa", "portable");
+  for (int i = 0; i < 8; i++) {
     key = key_of("p");
     if (i == 0) key.problem = "q";
     if (i == 1) key.provider = "cpu:dnnl";
@@ -98,12 +103,36 @@ START_TEST(lines_of_others_are_skipped) {
     if (i == 3) key.regime = "cold";
     if (i == 4) key.threads = 1;
     if (i == 5) key.machine = other;
+    if (i == 6) key.settings = portable; /* --set plugins.cpu.isa=portable */
+    if (i == 7) key.how = "oneDNN 3.2.0 (OpenMP)";
     open_history(&key, &h);
     ck_assert_double_eq(seconds_of(&h, 0), -1.0);
     ck_assert_uint_eq(h.lines.foreign, 1);
     bs_history_close(&h);
   }
   json_decref(other);
+  json_decref(portable);
+}
+END_TEST
+
+/* Nobody knows by what parameters they were measured. */
+START_TEST(lines_before_how_and_settings_are_foreign) {
+  static const char *const without[] = {"how", "settings"};
+  for (int i = 0; i < 2; i++) {
+    bs_history h;
+    const bs_history_key key = key_of("p");
+    open_history(&key, &h);
+    add(&h, 0, 0, 1e-3, "ok");
+    json_t *line = json_deep_copy(bs_history_find(&h, 0));
+    bs_history_close(&h);
+    json_object_del(line, without[i]);
+    ck_assert_int_eq(json_dump_file(line, path, JSON_COMPACT), 0);
+    json_decref(line);
+    open_history(&key, &h);
+    ck_assert_double_eq(seconds_of(&h, 0), -1.0);
+    ck_assert_uint_eq(h.lines.foreign, 1);
+    bs_history_close(&h);
+  }
 }
 END_TEST
 
@@ -157,12 +186,17 @@ END_TEST
 
 START_TEST(a_file_is_replayed) {
   static const double at[] = {9e-3, 8e-3, 4e-3, 2e-3, 3e-3, 0.0};
-  const bs_history_key p = key_of("p"), q = key_of("q");
+  const bs_history_key p = key_of("p");
+  bs_history_key q = key_of("q");
   bs_history h;
   bs_replay r;
   bs_replayed got;
   bs_error err = BS_ERROR_INIT;
-  ck_assert_int_eq(bs_replay_open(path, NULL, &r, &err), BS_NOT_FOUND);
+  ck_assert_int_eq(bs_replay_open(path, NULL, NULL, &r, &err), BS_INPUT);
+  ck_assert_ptr_nonnull(strstr(err.message, "No such file"));
+  bs_replay_free(&r);
+  write_text(dir, "points.jsonl", "");
+  ck_assert_int_eq(bs_replay_open(path, NULL, NULL, &r, &err), BS_NOT_FOUND);
   bs_replay_free(&r);
   open_history(&p, &h);
   for (uint64_t i = space.size; i-- > 0;) add(&h, i, 0, at[i], at[i] > 0 ? "ok" : "failed");
@@ -171,7 +205,18 @@ START_TEST(a_file_is_replayed) {
   add(&h, 5, 0, 1e-3, "ok");
   bs_history_close(&h);
 
-  ck_assert_int_eq(bs_replay_open(path, "p", &r, &err), BS_OK);
+  q.provider = "cpu:dnnl"; /* the last line's; another one is asked for by name */
+  open_history(&q, &h);
+  add(&h, 4, 0, 1e-3, "ok");
+  bs_history_close(&h);
+  ck_assert_int_eq(bs_replay_open(path, "q", "cpu:online", &r, &err), BS_OK);
+  ck_assert_str_eq(r.of, "q cpu:online");
+  bs_replay_free(&r);
+  ck_assert_int_eq(bs_replay_open(path, "p", "cpu:dnnl", &r, &err), BS_NOT_FOUND);
+  ck_assert_ptr_nonnull(strstr(err.message, "no points of p by cpu:dnnl"));
+  bs_replay_free(&r);
+
+  ck_assert_int_eq(bs_replay_open(path, "p", NULL, &r, &err), BS_OK);
   ck_assert_str_eq(r.of, "p cpu:online");
   ck_assert_uint_eq(r.space.size, 6);
   ck_assert_uint_eq(r.present, 6);
@@ -185,19 +230,23 @@ START_TEST(a_file_is_replayed) {
   ck_assert_double_eq(got.measured, 1.0);
   bs_replay_free(&r);
 
-  ck_assert_int_eq(bs_replay_open(path, NULL, &r, &err), BS_OK); /* the last line's */
-  ck_assert_str_eq(r.of, "q cpu:online");
+  ck_assert_int_eq(bs_replay_open(path, NULL, NULL, &r, &err), BS_OK); /* the last line's */
+  ck_assert_str_eq(r.of, "q cpu:dnnl");
   ck_assert_uint_eq(r.space.size, 1);
   bs_replay_free(&r);
-  ck_assert_int_eq(bs_replay_open(path, "s", &r, &err), BS_NOT_FOUND);
+  ck_assert_int_eq(bs_replay_open(path, "s", NULL, &r, &err), BS_NOT_FOUND);
   ck_assert_str_eq(err.id, "BS-TUNE-REPLAY");
   bs_replay_free(&r);
 }
 END_TEST
 
 int main(void) {
-  const test_case rows[] = {
-      {what_was_measured_is_found_again}, {lines_of_others_are_skipped}, {each_line_is_judged_by_itself},
-      {broken_lines_harm_nobody},         {a_file_is_replayed},          {0}};
+  const test_case rows[] = {{what_was_measured_is_found_again},
+                            {lines_of_others_are_skipped},
+                            {lines_before_how_and_settings_are_foreign},
+                            {each_line_is_judged_by_itself},
+                            {broken_lines_harm_nobody},
+                            {a_file_is_replayed},
+                            {0}};
   return run_tests("choose_history", rows, (test_setup){.before = before, .after = after});
 }
