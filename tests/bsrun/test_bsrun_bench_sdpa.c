@@ -320,6 +320,35 @@ START_TEST(the_tuned_choice_comes_first) {
 }
 END_TEST
 
+/* Of a value with an interval around the limit nobody knows on which side it is: no pass, and no failure. */
+START_TEST(a_limit_in_the_interval_is_unknown) {
+  static const struct {
+    const char *strict;
+    int code;
+  } rows[] = {{"", 0}, {"--strict ", 15}};
+  write_text(
+      dir, "interval.yaml",
+      "rules:\n  - {name: ran, stage: numeric, metric: numeric.nonfinite, compare: le, limit: 0, control: "
+      "nan, says: planted}\n  - {name: between, stage: numeric, metric: numeric.relative_rmse, low: "
+      "numeric.nonfinite, high: numeric.rows, compare: le, limit: 1, control: zero, says: planted}\n");
+  for (size_t i = 0; i < 2; i++) {
+    char line[300];
+    snprintf(line, sizeof line,
+             "b1h1s8d8 --provider cpu:online --gates ./interval.yaml %s--out off -o json " NO_TORCH,
+             rows[i].strict);
+    ran r = run_line(line);
+    must_be(&r, rows[i].code);
+    json_t *list = rows_of(&r);
+    const json_t *row = json_array_get(list, 0);
+    ck_assert_str_eq(text(row, "gates_unknown"), "between");
+    ck_assert_msg(strstr(text(row, "unknown_reasons"), "the limit lies in the interval") != NULL, "%s",
+                  text(row, "unknown_reasons"));
+    json_decref(list);
+    ran_free(&r);
+  }
+}
+END_TEST
+
 /* Defect (c): a file whose gates are all skipped, or lack their number, proves nothing. */
 START_TEST(no_gate_that_ran_is_refused) {
   static const char *const lacking[] = {"when: {metric: performance.peers, compare: ge, limit: 99}\n    ",
@@ -419,6 +448,7 @@ int main(void) {
                              {a_value_that_is_lost_fails_its_gate},
                              {a_table_shows_providers_as_given},
                              {the_tuned_choice_comes_first},
+                             {a_limit_in_the_interval_is_unknown},
                              {no_gate_that_ran_is_refused, 2},
                              {pytorch_is_an_arm_on_the_same_bytes},
                              {pytorch_that_is_of_no_use_is_left_out, 3},
