@@ -273,7 +273,8 @@ static int32_t start_torch(const bs_kernel_bench *q, bs_kernel_torch **out, bs_e
   *out = NULL;
   if (q->torch == NULL) return BS_OK;
   const int asked = strcmp(q->torch, "auto") != 0;
-  const int32_t rc = bs_kernel_torch_start(asked ? q->torch : "python3", q->threads, out, &why);
+  const char *device = q->backend != NULL && strcmp(q->backend, "cuda") == 0 ? "cuda" : "cpu";
+  const int32_t rc = bs_kernel_torch_start(asked ? q->torch : "python3", q->threads, device, out, &why);
   if (rc == BS_OK) return BS_OK;
   if (asked && err != NULL) *err = why;
   if (asked) return rc;

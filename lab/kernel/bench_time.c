@@ -177,6 +177,38 @@ static int32_t add_ratio(const bs_point *point, const bs_entrant *e, const char 
 
 /* ---- bounds and the record ---------------------------------------------------------------------- */
 
+/* A device's: the fastest product that its backend serves. Its bytes and exponentials a second are not
+ * measured, and limit nothing. Nor does anything but launching where it serves no such product. */
+static int32_t device_peaks(const bs_entrant *e, const bs_kernel_problem *of, bs_kernel_peaks *out,
+                            bs_error *err) {
+  enum { CALLS = 10 };
+  bs_kernel_setup s = e->setup;
+  bs_kernel_problem p;
+  bs_kernel_arm *arm = NULL;
+  double seconds[CALLS], least = INFINITY;
+  *out = (bs_kernel_peaks){.threads = 1, .loop = "product"};
+  int32_t rc = bs_kernel_problem_parse("matmul n4096k4096b4096", &p, err);
+  if (rc != BS_OK) return rc;
+  p.dtype = BS_DTYPE_BYTES(of->dtype) == 1 ? (uint32_t)BS_F16 : of->dtype;
+  s.problem = &p;
+  s.provider = s.knobs = s.stored_id = NULL;
+  s.data = NULL;
+  rc = bs_kernel_arm_open(&s, &arm, NULL);
+  if (rc != BS_OK) return rc == BS_NO_MEMORY ? bs_no_memory(err, "a product") : BS_OK;
+  rc = bs_kernel_arm_series(arm, CALLS, CALLS, seconds, err);
+  for (int i = 0; rc == BS_OK && i < CALLS; i++) least = fmin(least, seconds[i]);
+  if (rc == BS_OK) out->flops = bs_kernel_flops(&p) / least;
+  bs_kernel_arm_close(arm);
+  return rc;
+}
+
+static int32_t peaks(const bs_point *point, bs_kernel_peaks *out, bs_error *err) {
+  for (uint32_t i = 0; i < point->n; i++)
+    if (point->of[i].arm != NULL && bs_kernel_arm_on_device(point->of[i].arm))
+      return device_peaks(&point->of[i], point->problem, out, err);
+  return bs_kernel_peaks_measure(point->problem, point->bench->threads, out, err);
+}
+
 /* A share above 100 % is measured against peaks once more: they may have been taken while others ran. What
  * then is still above is no number of a row, and fails its gate. */
 static int32_t bound(bs_point *point, const bs_entrant *e, bs_kernel_peaks *rates, bs_kernel_bound *out,
@@ -185,7 +217,7 @@ static int32_t bound(bs_point *point, const bs_entrant *e, bs_kernel_peaks *rate
   bs_kernel_bound_of(point->problem, rates, e->launch_s, out);
   if (bs_kernel_bound_percent(out, e->look.p50, &percent, NULL) == BS_OK) return BS_OK;
   bs_kernel_peaks again;
-  const int32_t rc = bs_kernel_peaks_measure(point->problem, point->bench->threads, &again, err);
+  const int32_t rc = peaks(point, &again, err);
   if (rc != BS_OK) return rc;
   rates->flops = fmax(rates->flops, again.flops);
   rates->exps = fmax(rates->exps, again.exps);
@@ -279,7 +311,7 @@ int32_t bs_point_time(bs_point *point, bs_error *err) {
     if (rc == BS_OK) rc = time_calls(point->bench, e, err);
   }
   if (rc == BS_OK) rc = take_pairs(point, err);
-  if (rc == BS_OK) rc = bs_kernel_peaks_measure(point->problem, point->bench->threads, &rates, err);
+  if (rc == BS_OK) rc = peaks(point, &rates, err);
   for (uint32_t i = 0; rc == BS_OK && i < point->n; i++)
     if (bs_entrant_runs(&point->of[i])) rc = add_performance(point, &point->of[i], &rates, err);
   return rc;

@@ -36,12 +36,17 @@ int32_t bs_kernel_peaks_measure(const bs_kernel_problem *p, uint32_t threads, bs
   return BS_OK;
 }
 
+/* Of a rate that is not known, 0: it limits nothing. */
+static double limit(double work, double rate) {
+  return rate > 0.0 ? work / rate : 0.0;
+}
+
 void bs_kernel_bound_of(const bs_kernel_problem *p, const bs_kernel_peaks *rates, double launch_s,
                         bs_kernel_bound *out) {
   *out = (bs_kernel_bound){.seconds = 0.0};
-  out->limit_s[BS_LIMIT_FMA] = bs_kernel_flops(p) / rates->flops;
-  out->limit_s[BS_LIMIT_EXP] = bs_kernel_exps(p) / rates->exps;
-  out->limit_s[BS_LIMIT_BYTES] = bs_kernel_bytes(p) / rates->bytes;
+  out->limit_s[BS_LIMIT_FMA] = limit(bs_kernel_flops(p), rates->flops);
+  out->limit_s[BS_LIMIT_EXP] = limit(bs_kernel_exps(p), rates->exps);
+  out->limit_s[BS_LIMIT_BYTES] = limit(bs_kernel_bytes(p), rates->bytes);
   out->limit_s[BS_LIMIT_LAUNCH] = launch_s;
   out->shared_s = out->limit_s[BS_LIMIT_FMA] + out->limit_s[BS_LIMIT_EXP];
   for (uint32_t i = 0; i < BS_LIMITS_; i++) {

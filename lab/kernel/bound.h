@@ -15,7 +15,7 @@ enum bs_kernel_limit {
 };
 extern const char *const bs_kernel_limit_names[BS_LIMITS_]; /* "FMA", "exp", "bytes", "launch" */
 
-/* Peaks a second of so many threads together. */
+/* Peaks a second of so many threads together; 0: not known, and no limit. */
 typedef struct bs_kernel_peaks {
   double flops, exps, bytes;
   double footprint; /* bytes that `bytes` was read of: a small one lies in a cache */

@@ -70,9 +70,10 @@ static int32_t ask(const bs_kernel_torch *t, const char *command, char *answer, 
 
 /* ---- the process -------------------------------------------------------------------------------- */
 
-static int spawn(bs_kernel_torch *t, const char *python, uint32_t threads, int theirs) {
+static int spawn(bs_kernel_torch *t, const char *python, uint32_t threads, const char *device, int theirs) {
   char count[16],
-      *argv[] = {(char *)(uintptr_t)python, "-c", (char *)(uintptr_t)bs_kernel_torch_script, count, NULL};
+      *argv[] = {(char *)(uintptr_t)python, "-c", (char *)(uintptr_t)bs_kernel_torch_script, count,
+                 (char *)(uintptr_t)device, NULL};
   posix_spawn_file_actions_t actions;
   snprintf(count, sizeof count, "%u", threads);
   if (posix_spawn_file_actions_init(&actions) != 0) return 0;
@@ -86,7 +87,8 @@ static int spawn(bs_kernel_torch *t, const char *python, uint32_t threads, int t
   return !failed;
 }
 
-int32_t bs_kernel_torch_start(const char *python, uint32_t threads, bs_kernel_torch **out, bs_error *err) {
+int32_t bs_kernel_torch_start(const char *python, uint32_t threads, const char *device, bs_kernel_torch **out,
+                              bs_error *err) {
   int ends[2] = {-1, -1};
   *out = NULL;
   bs_kernel_torch *t = calloc(1, sizeof *t);
@@ -95,7 +97,7 @@ int32_t bs_kernel_torch_start(const char *python, uint32_t threads, bs_kernel_to
   t->shared = memfd_create("bsrun_torch", MFD_CLOEXEC);
   const int ready = t->shared >= 0 && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0;
   t->socket = ends[0];
-  int32_t rc = ready && spawn(t, python, threads > 0 ? threads : 1, ends[1])
+  int32_t rc = ready && spawn(t, python, threads > 0 ? threads : 1, device, ends[1])
                    ? BS_OK
                    : bs_error_set(err, BS_UNAVAILABLE, "BS-KERNEL-TORCH", "cannot start '%.200s': %s", python,
                                   strerror(errno));

@@ -9,9 +9,11 @@
 
 typedef struct bs_kernel_torch bs_kernel_torch;
 
-/* python: a program, looked for on PATH where it has no slash. BS_UNAVAILABLE, id BS-KERNEL-TORCH: it cannot
- * be started or has no torch. Importing torch takes seconds. */
-int32_t bs_kernel_torch_start(const char *python, uint32_t threads, bs_kernel_torch **out, bs_error *err);
+/* python: a program, looked for on PATH where it has no slash. device: "cpu" or "cuda". BS_UNAVAILABLE, id
+ * BS-KERNEL-TORCH: it cannot be started, has no torch, or that has no such device. Importing torch takes
+ * seconds. */
+int32_t bs_kernel_torch_start(const char *python, uint32_t threads, const char *device, bs_kernel_torch **out,
+                              bs_error *err);
 void bs_kernel_torch_close(bs_kernel_torch *torch);
 const char *bs_kernel_torch_version(const bs_kernel_torch *torch); /* "PyTorch 2.15.0 (AVX512)" */
 /* The problem that is timed from now on; the caller keeps data alive until the next one. BS_UNSUPPORTED:

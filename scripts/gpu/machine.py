@@ -13,10 +13,10 @@ import time
 LIBRARIES = ("libcublasLt.so.*", "libcusparseLt.so.*", "libnccl.so.*", "libcudnn.so.*")
 
 
-def say(words, seconds=60):
+def say(words, seconds=60, env=None):
     """What a command says, or that it cannot be had."""
     try:
-        done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=seconds, check=False)
+        done = subprocess.run(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=seconds, check=False)
         return done.stdout.decode(errors="replace").strip()
     except (OSError, subprocess.TimeoutExpired) as e:
         return "not available: %s" % e

@@ -147,7 +147,9 @@ START_TEST(failures) {
                {"plain=1;refuse=2", BS_OK, BS_OK},
                {"plain=1;fail=cudnnBackendFinalize:2000", BS_OK, BS_OK},
                {"plain=1;fail=cudnnCreate:1001", BS_OK, BS_OK},
-               {"plain=1;fail=cudnnBackendSetAttribute:4000", BS_RANK_FAILED, BS_OK},
+               {"plain=1;fail=cudnnBackendSetAttribute:4000", BS_OK, BS_OK},
+               {"plain=1;fail=cudnnBackendSetAttribute:5000", BS_RANK_FAILED, BS_OK},
+               {"plain=1;fail=cudnnBackendExecute:3000", BS_OK, BS_OK},
                {"plain=1;fail=cudnnBackendExecute:5000", BS_OK, BS_RANK_FAILED}};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     pl p;

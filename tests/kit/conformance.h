@@ -29,6 +29,7 @@ typedef struct bs_kit_options {
   /* Of communicators whose ranks mpirun starts: words that take -n P PROGRAM (NULL: the mpirun of PATH), and
    * the command bs-conformance, which the ranks are (NULL: such communicators are not run). */
   const char *mpirun, *rank_program;
+  uint32_t part, parts; /* of the chosen checks the part-th, and every parts-th behind it; 0, 0: all */
 } bs_kit_options;
 
 typedef struct bs_kit_row {

@@ -98,6 +98,7 @@ typedef struct kit_found {
   char op[64], backend[64];
   uint32_t launch;  /* of a communicator */
   uint32_t phantom; /* 1: a backend whose memory holds no values */
+  uint32_t device;  /* 1: a backend whose memory is not the host's */
   uint32_t knobs;   /* of an op implementation */
 } kit_found;
 typedef struct kit_survey {
@@ -121,7 +122,8 @@ typedef struct kit_case {
   void (*body)(const struct kit_case *c);
   uint32_t thing; /* index of the survey's and of the host's things */
   uint32_t arg;
-  uint32_t least; /* 1: may not be unsupported: the least that the kind must do */
+  uint32_t least;  /* 1: may not be unsupported: the least that the kind must do */
+  uint32_t chosen; /* 1: of the group and the part that are run */
 } kit_case;
 
 /* The run that this process belongs to. */

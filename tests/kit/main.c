@@ -13,7 +13,7 @@
 enum { MAX_SETTINGS = 64 };
 
 static const char usage[] =
-    "usage: bs-conformance PLUGIN.so [--kit quick|full] [--group G] [--xfail FILE]\n"
+    "usage: bs-conformance PLUGIN.so [--kit quick|full] [--group G] [--part K/N] [--xfail FILE]\n"
     "                      [--backend B] [--param NAME=VALUE] [--option NAME=VALUE] [-o text|tap|json]\n"
     "                      [--mpirun WORDS]\n"
     "\n"
@@ -24,6 +24,8 @@ static const char usage[] =
     "                       threads or hygiene,\n"
     "                       or the beginning of names of checks in one (method.gradient); the last line\n"
     "                       then says partial: who passes a part may fail another\n"
+    "  --part K/N           of the chosen checks the K-th, and every N-th behind it, so that N processes\n"
+    "                       share the work; the last line then says partial\n"
     "  --backend B          what methods are graded on (ref); looked for as bsrun does, host memory only\n"
     "  --mpirun WORDS       what starts the ranks of a communicator that is an MPI's (the mpirun of PATH); "
     "it\n"
@@ -90,6 +92,7 @@ static int take_setting(const char *name, const char *text, const char **list, u
 /* One option; -1: go on, else the exit code. */
 static int take(request *r, int letter, const char *value) {
   static const char *const kits[] = {"quick", "full"}, *const formats[] = {"text", "tap", "json"};
+  char end = 0;
   int at;
   switch (letter) {
     case 'k':
@@ -99,6 +102,9 @@ static int take(request *r, int letter, const char *value) {
     case 'g':
       r->kit.group = value;
       return bs_kit_group_known(value) ? -1 : wrong("--group", value, kit_groups, kit_n_groups);
+    case 'n':
+      if (sscanf(value, "%u/%u%c", &r->kit.part, &r->kit.parts, &end) == 2 && r->kit.parts > 0) return -1;
+      return wrong("--part", value, NULL, 0);
     case 'b':
       r->kit.backend = value;
       return -1;
@@ -158,17 +164,12 @@ static int grade(const request *r) {
 
 int main(int argc, char **argv) {
   static const struct option longs[] = {
-      {"kit", required_argument, NULL, 'k'},
-      {"group", required_argument, NULL, 'g'},
-      {"backend", required_argument, NULL, 'b'},
-      {"xfail", required_argument, NULL, 'x'},
-      {"output", required_argument, NULL, 'o'},
-      {"param", required_argument, NULL, 'p'},
-      {"option", required_argument, NULL, 's'},
-      {"help", no_argument, NULL, 'h'},
-      {"version", no_argument, NULL, 'v'},
-      {"mpirun", required_argument, NULL, 'm'},
-      {NULL, 0, NULL, 0},
+      {"kit", required_argument, NULL, 'k'},    {"group", required_argument, NULL, 'g'},
+      {"part", required_argument, NULL, 'n'},   {"backend", required_argument, NULL, 'b'},
+      {"xfail", required_argument, NULL, 'x'},  {"output", required_argument, NULL, 'o'},
+      {"param", required_argument, NULL, 'p'},  {"option", required_argument, NULL, 's'},
+      {"help", no_argument, NULL, 'h'},         {"version", no_argument, NULL, 'v'},
+      {"mpirun", required_argument, NULL, 'm'}, {NULL, 0, NULL, 0},
   };
   static request r;
   static char self[4096];

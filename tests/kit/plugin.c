@@ -100,6 +100,7 @@ static void describe(const kit_thing *t, kit_found *f) {
     case BS_KIND_BACKEND:
       name = ((const bs_backend *)t->vtable)->name;
       f->phantom = (((const bs_backend *)t->vtable)->flags & BS_BACKEND_PHANTOM) != 0;
+      f->device = (((const bs_backend *)t->vtable)->flags & BS_BACKEND_HOST_MEMORY) == 0;
       break;
     case BS_KIND_COMM:
       name = ((const bs_comm *)t->vtable)->name;

@@ -120,10 +120,16 @@ static int wanted(const bs_kit_options *o, const kit_case *c) {
   return strchr(o->group, '.') != NULL && strncmp(o->group, c->name, strlen(o->group)) == 0;
 }
 
+static void choose(const bs_kit_options *o) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < kit.n_cases; i++)
+    kit.cases[i].chosen = wanted(o, &kit.cases[i]) && (o->parts == 0 || n++ % o->parts == o->part - 1);
+}
+
 static SRunner *make_runner(void) {
   SRunner *runner = NULL;
   for (uint32_t i = 0; i < kit.n_cases; i++) {
-    if (!wanted(kit.options, &kit.cases[i])) continue;
+    if (!kit.cases[i].chosen) continue;
     Suite *suite = suite_create(kit.cases[i].group);
     TCase *tc = tcase_create(kit.cases[i].name);
     tcase_set_timeout(tc, kit_full() ? KIT_FULL_LIMIT_S : KIT_LIMIT_S);
@@ -180,7 +186,7 @@ static void class_all(SRunner *runner, const xfails *x, bs_kit_report *out) {
   int next = 0;
   for (uint32_t i = 0; i < kit.n_cases; i++) {
     bs_kit_row *row = &out->rows[out->n_rows];
-    if (!wanted(kit.options, &kit.cases[i])) continue;
+    if (!kit.cases[i].chosen) continue;
     if (next < n && strcmp(tr_tcname(results[next]), kit.cases[i].name) == 0) {
       class_row(&kit.cases[i], i, x, results[next++], row);
     } else {
@@ -236,6 +242,7 @@ static int32_t prepare(bs_kit_options *options, bs_kit_report *out, bs_error *er
   kit.survey = (kit_survey *)(void *)(shared + notes);
   kit_survey_make(options, kit.survey);
   kit.n_cases = kit_list(kit.survey, kit.cases, KIT_MAX_CASES);
+  choose(options);
   out->rows = calloc(kit.n_cases, sizeof *out->rows);
   snprintf(out->id, sizeof out->id, "%s", kit.survey->id);
   snprintf(out->version, sizeof out->version, "%s", kit.survey->version);
@@ -243,6 +250,9 @@ static int32_t prepare(bs_kit_options *options, bs_kit_report *out, bs_error *er
   out->kinds = kit.survey->kinds;
   out->full = options->full;
   if (options->group != NULL) snprintf(out->group, sizeof out->group, "%s", options->group);
+  if (options->parts > 0)
+    snprintf(out->group, sizeof out->group, "%s, part %u/%u", options->group != NULL ? options->group : "all",
+             options->part, options->parts);
   return out->rows != NULL ? BS_OK : bs_error_set(err, BS_NO_MEMORY, "BS-KIT-MEMORY", "no memory");
 }
 
@@ -304,6 +314,9 @@ int32_t bs_kit_run(const bs_kit_options *given, bs_kit_report *out, bs_error *er
   memset(out, 0, sizeof *out);
   memset(&kit, 0, sizeof kit);
   int32_t rc = try_child(err);
+  if (rc == BS_OK && options->parts > 0 && (options->part == 0 || options->part > options->parts))
+    rc = bs_error_set(err, BS_USAGE, "BS-KIT-PART", "part %u of %u: the first is 1", options->part,
+                      options->parts);
   if (rc == BS_OK) rc = settings("params", options->params, options->n_params, err);
   if (rc == BS_OK) rc = settings("options", options->options, options->n_options, err);
   if (rc == BS_OK) rc = xfail_read(options->xfail, &x, err);
@@ -312,7 +325,7 @@ int32_t bs_kit_run(const bs_kit_options *given, bs_kit_report *out, bs_error *er
   SRunner *runner = rc == BS_OK ? make_runner() : NULL;
   if (rc == BS_OK && runner == NULL)
     rc = bs_error_set(err, BS_USAGE, "BS-KIT-GROUP", "group %s has no check that fits this plugin's kinds",
-                      options->group);
+                      out->group);
   if (runner != NULL) {
     run_all(runner);
     class_all(runner, &x, out);

@@ -66,6 +66,20 @@ START_TEST(a_part_of_a_group_is_run_alone) {
 }
 END_TEST
 
+/* Two parts have each check of the group in one of them. */
+START_TEST(parts_share_the_checks) {
+  for (int i = 0; i < 2; i++) {
+    char words[64];
+    snprintf(words, sizeof words, "--group abi --part %d/2", i + 1);
+    run_kit("wrong0", words);
+    ck_assert_msg(r.code == 0 && strstr(r.text, "partial: group abi, part") != NULL, "%s", r.text);
+    ck_assert_msg((strstr(r.text, "abi.host") != NULL) != (strstr(r.text, "abi.symbols") != NULL), "%s",
+                  r.text);
+    ck_assert_msg(strstr(r.text, i == 0 ? "(3 pass, " : "(2 pass, ") != NULL, "%s", r.text);
+  }
+}
+END_TEST
+
 START_TEST(an_expected_failure_is_no_failure) {
   write_xfail("# known\nhygiene.environment: waits for a release of its vendor's library\n");
   run_kit("wrong4", "--group hygiene --xfail xfail.txt");
@@ -113,6 +127,8 @@ static const struct {
     {"", "--kit ful", 2, "did you mean 'full'?"},
     {"", "--group numeric", 2, "did you mean 'numerics'?"},
     {"", "--group abi.nothing", 2, "abi.nothing has no check"},
+    {"", "--part 3/2", 2, "part 3 of 2"},
+    {"", "--part two", 2, "'two' is not known"},
     {"", "-o yaml", 2, "-o: 'yaml' is not known"},
     {"", "more", 2, "takes one plugin file, 2 given"},
     {"", "--nothing", 2, "--help"},
@@ -254,6 +270,7 @@ int main(void) {
                              {tap_counts_its_lines},
                              {the_environment_of_libcheck_is_not_obeyed},
                              {a_part_of_a_group_is_run_alone},
+                             {parts_share_the_checks},
                              {an_expected_failure_is_no_failure},
                              {an_unexpected_pass_fails},
                              {wrong_use_is_refused, TEST_COUNT(refusals)},

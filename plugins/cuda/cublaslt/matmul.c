@@ -169,6 +169,7 @@ static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stre
   int refused = 0;
   shape.n = x.dims[0];
   if (shape.n == 0) return BS_OK;
+  if (plan->own_only) return plan->own_impl->run(plan->own, args, nargs, stream, err);
   cuda_lt_operands o = {.a = plan->weight->data,
                         .b = (const char *)x.data + plan->ask.offset_b,
                         .d = plan->ask.finished ? plan->sums : args[3]->data};

@@ -45,6 +45,7 @@ static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stre
   cuda_lt_shape shape;
   cuda_lt_operands o;
   int refused = 0;
+  if (plan->own_only) return plan->own_impl->run(plan->own, args, nargs, stream, err);
   int32_t rc = cuda_lt_gradient_begin(plan, args, stream, &shape, &o, err);
   if (rc != BS_OK) return rc;
   o.d = args[2]->data;

@@ -245,6 +245,26 @@ static int32_t prepare_algorithm(cuda_lt_plan *plan, bs_error *err) {
                  (unsigned long long)plan->algo.workspace);
 }
 
+/* A shape that the library's tables allow and its heuristics have no algorithm for is multiplied by our own
+ * tiles; the record names them with the reason. Every other error ends the preparation. */
+static int32_t prepare_or_leave(cuda_lt_plan *plan, bs_error *err) {
+  const bs_exec *exec = plan->plan.exec;
+  bs_error why = {.struct_size = (uint32_t)sizeof why};
+  const int32_t rc = prepare_algorithm(plan, &why);
+  if (rc == BS_OK) return rc;
+  if (rc != BS_UNSUPPORTED) {
+    if (err != NULL) *err = why;
+    return rc;
+  }
+  plan->own_only = 1;
+  if (exec->note != NULL) {
+    char text[256];
+    snprintf(text, sizeof text, "%s@cuda/tiles (%.160s)", plan->own_impl->op, why.message);
+    exec->note(exec->ctx, text);
+  }
+  return BS_OK;
+}
+
 int32_t cuda_lt_prepare(const bs_op_impl *impl, const bs_op_impl *own, const bs_op_impl *move, uint32_t moved,
                         void *state, const bs_exec *exec, const bs_op_query *q, void *packed,
                         const cuda_lt_ask *ask, cuda_lt_plan **out_plan, bs_error *err) {
@@ -260,7 +280,7 @@ int32_t cuda_lt_prepare(const bs_op_impl *impl, const bs_op_impl *own, const bs_
   plan->move_impl = plan->ask.gathered > 0 ? move : NULL;
   rc = own->prepare(state, exec, q, packed, &plan->own, err);
   if (rc == BS_OK && plan->move_impl != NULL) rc = prepare_move(plan, q, moved, err);
-  if (rc == BS_OK && ask != NULL) rc = prepare_algorithm(plan, err);
+  if (rc == BS_OK && ask != NULL) rc = prepare_or_leave(plan, err);
   if (rc != BS_OK) {
     cuda_lt_plan_free(plan);
     return rc;

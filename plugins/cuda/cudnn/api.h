@@ -10,9 +10,9 @@
 enum cuda_dnn_status {
   DNN_SUCCESS = 0,
   DNN_BAD_PARAM = 2000,
-  DNN_NOT_SUPPORTED = 3000, /* and up to 3999: of a kind */
-  DNN_INTERNAL_ERROR = 4000,
-  DNN_EXECUTION_FAILED = 5000
+  DNN_NOT_SUPPORTED = 3000,    /* and up to 3999: of a kind */
+  DNN_INTERNAL_ERROR = 4000,   /* and up to 4999: it cannot make or start what was asked */
+  DNN_EXECUTION_FAILED = 5000, /* and above: the device's work is lost */
 };
 enum cuda_dnn_dtype { DNN_F16 = 2, DNN_F32 = 0, DNN_BF16 = 9 };
 enum cuda_dnn_kind { /* of descriptors */

@@ -9,6 +9,8 @@
 
 #define NAME "cudnn"
 enum { Q_ID = 1, K_ID, V_ID, O_ID, SCALE_ID, IDS = 5, CONFIGS = 4, MADE = 16, MOST_WIDTH = 128 };
+/* What a plan of the library may want, which is not known before it is made. */
+static const uint64_t most_workspace = UINT64_C(32) << 20;
 
 typedef struct dnn_plan {
   cuda_plan plan;
@@ -29,6 +31,10 @@ static const uint32_t operands[4] = {CUDA_ATTEND_Q, CUDA_ATTEND_K, CUDA_ATTEND_V
 
 static int shape_legal(const bs_op_query *q, bs_op_answer *out) {
   const uint32_t x = q->args[CUDA_ATTEND_Q]->dtype;
+  if (q->args[CUDA_ATTEND_Q]->dims[2] == 1) {
+    (void)cuda_answer_no(out, BS_REASON_SHAPE, "one query a sequence: releases of cuDNN 9 refuse it");
+    return 0;
+  }
   for (int i = 0; i < 4; i++) {
     const bs_tensor_desc *d = q->args[operands[i]];
     if (d->dtype != x || (x != BS_BF16 && x != BS_F16)) {
@@ -52,7 +58,16 @@ static int shape_legal(const bs_op_query *q, bs_op_answer *out) {
   return 1;
 }
 
+/* What runs where the library does not, and the bytes that it promises. */
+static const bs_op_impl *own_of(void *state, const bs_op_query *q, uint64_t *out_workspace) {
+  bs_op_answer answer = {.struct_size = (uint32_t)sizeof answer};
+  const int mma = cuda_attention.supports(state, q, &answer) == BS_OK && answer.level != BS_LEVEL_NO;
+  *out_workspace = mma ? answer.workspace : 0;
+  return mma ? &cuda_attention : &cuda_attention_rows;
+}
+
 static int32_t supports(void *state, const bs_op_query *q, bs_op_answer *out) {
+  uint64_t own = 0;
   if (!cuda_attend_legal(q, out)) return BS_OK;
   if (q->args[CUDA_ATTEND_DESCALE] == NULL && (q->flags & BS_QUERY_TOKENWISE) != 0)
     return cuda_answer_no(out, BS_REASON_DISABLED, "cuDNN promises no bits by the query alone");
@@ -62,7 +77,8 @@ static int32_t supports(void *state, const bs_op_query *q, bs_op_answer *out) {
       cuda_dnn_block_of(dnn->version, q->args[CUDA_ATTEND_Q]->dtype, cuda_dnn_features(q));
   if (block != NULL) return cuda_answer_no(out, block->reason, "%s: not by %s", block->why, dnn->text);
   if (!shape_legal(q, out)) return BS_OK;
-  return cuda_answer(out, BS_LEVEL_NATIVE, 850, BS_TOL_ACC_LOW, 0, NAME,
+  (void)own_of(state, q, &own);
+  return cuda_answer(out, BS_LEVEL_NATIVE, 850, BS_TOL_ACC_LOW, own + most_workspace, NAME,
                      "cuDNN's fused attention; other shapes than prepared: our own kernels");
 }
 
@@ -91,6 +107,13 @@ static int tensor(const cuda_dnn *dnn, dnn_plan *plan, int64_t id, int dtype, co
   return status == DNN_SUCCESS ? call->finalize(*out) : status;
 }
 
+/* A dimension of one element has the stride that it would have if it were packed: the library takes no 0. */
+static void library_strides(const bs_tensor_desc *d, int64_t out[4]) {
+  for (int dim = 3; dim >= 0; dim--)
+    out[dim] =
+        d->dims[dim] > 1 || dim == 3 ? cuda_attend_stride(d, (uint32_t)dim) : out[dim + 1] * d->dims[dim + 1];
+}
+
 static int operation(const cuda_dnn *dnn, dnn_plan *plan, const bs_op_query *q, void **out) {
   static const int attributes[4] = {DNN_SDPA_Q, DNN_SDPA_K, DNN_SDPA_V, DNN_SDPA_O};
   static const int64_t ones[4] = {1, 1, 1, 1};
@@ -100,7 +123,7 @@ static int operation(const cuda_dnn *dnn, dnn_plan *plan, const bs_op_query *q, 
   for (int i = 0; i < 4 && status == DNN_SUCCESS; i++) {
     const bs_tensor_desc *d = q->args[operands[i]];
     int64_t strides[4];
-    for (uint32_t dim = 0; dim < 4; dim++) strides[dim] = cuda_attend_stride(d, dim);
+    library_strides(d, strides);
     memcpy(plan->strides[i], strides, sizeof plan->strides[i]);
     status = tensor(dnn, plan, Q_ID + i, dtype, d->dims, strides, &tensors[i]);
   }
@@ -173,7 +196,7 @@ static int32_t library_begin(dnn_plan *plan, const bs_op_query *q, bs_error *err
     status = dnn->call.get(plan->execution, DNN_PLAN_WORKSPACE, DNN_TYPE_INT64, 1, &count, &bytes);
   rc = cuda_dnn_check(dnn, status, "cuDNN's attention", err);
   if (rc != BS_OK || bytes <= 0) return rc;
-  if (q->workspace_limit != 0 && (uint64_t)bytes > q->workspace_limit)
+  if ((uint64_t)bytes > most_workspace || (q->workspace_limit != 0 && (uint64_t)bytes > q->workspace_limit))
     return bs_fail(err, BS_UNSUPPORTED, "BS-CUDA-DNN-UNSUPPORTED",
                    "cuDNN's attention wants %lld bytes of workspace", (long long)bytes);
   plan->workspace = exec->alloc(exec->ctx, (uint64_t)bytes);
@@ -200,11 +223,10 @@ static void note(const bs_exec *exec, const bs_op_impl *impl, const bs_error *wh
 }
 
 static int32_t fill(dnn_plan *plan, void *state, const bs_op_query *q, bs_error *err) {
-  bs_op_answer answer = {.struct_size = (uint32_t)sizeof answer};
   bs_error why = {.struct_size = (uint32_t)sizeof why};
-  int32_t rc = cuda_attention.supports(state, q, &answer);
-  plan->own_impl = rc == BS_OK && answer.level != BS_LEVEL_NO ? &cuda_attention : &cuda_attention_rows;
-  rc = plan->own_impl->prepare(state, plan->plan.exec, q, NULL, &plan->own, err);
+  uint64_t workspace = 0;
+  plan->own_impl = own_of(state, q, &workspace);
+  int32_t rc = plan->own_impl->prepare(state, plan->plan.exec, q, NULL, &plan->own, err);
   if (rc != BS_OK) return rc;
   rc = library_begin(plan, q, &why);
   if (rc == BS_UNSUPPORTED) {
@@ -277,6 +299,8 @@ static int32_t run(void *opaque, bs_tensor *const *tensors, uint32_t nargs, bs_s
   const int32_t rc = cuda_enter(plan->plan.device, err);
   if (rc != BS_OK) return rc;
   const int status = multiply(plan, tensors, cuda_stream(plan->plan.device, stream));
+  if (status != DNN_SUCCESS && status < DNN_EXECUTION_FAILED) /* nothing was queued */
+    return plan->own_impl->run(plan->own, tensors, nargs, stream, err);
   return cuda_dnn_check(plan->plan.state->dnn, status, "cudnnBackendExecute", err);
 }
 
