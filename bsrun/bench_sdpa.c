@@ -217,7 +217,7 @@ static void tuned(void *user, const char *key, const char *lines, char *out, siz
   json_t *plugins = NULL;
   if (bs_env_plugins(r->bench.context, &plugins, NULL) != BS_OK) return;
   json_t *asked = json_pack("{s:s, s:o}", "key", key, "candidates", bs_tune_candidates(plugins, lines));
-  const json_t *entry = asked != NULL ? bs_tune_cache_find(&r->tuned, asked) : NULL;
+  const json_t *entry = asked != NULL ? bs_tune_cache_find(&r->tuned, asked, NULL) : NULL;
   if (entry != NULL) snprintf(out, size, "%s", bs_tune_text(entry, "choice"));
   if (entry != NULL) snprintf(out_build, build_size, "%s", bs_tune_text(entry, "build"));
   json_decref(asked);

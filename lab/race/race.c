@@ -240,7 +240,7 @@ static int32_t run_search(race *r, json_t **out, bs_error *err) {
 /* The tuning file's answer, or a search. The options are checked before: what nobody can do is an error also
  * where a choice is stored. */
 static int32_t run_or_read(race *r, json_t **out, bs_error *err) {
-  const json_t *entry = r->o->anew ? NULL : bs_tune_cache_searched(&r->cache, r->asked, r->restriction);
+  const json_t *entry = r->o->anew ? NULL : bs_tune_cache_find(&r->cache, r->asked, r->restriction);
   int32_t rc = race_open_runners(r, err);
   if (rc != BS_OK) return rc;
   if (entry != NULL && !r->o->go_on) {

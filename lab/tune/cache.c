@@ -90,26 +90,14 @@ static int fits(const json_t *entry, const json_t *asked) {
   return chosen;
 }
 
-/* restriction NULL: any. */
-static const json_t *newest(const bs_tune_cache *cache, const json_t *asked, const json_t *restriction) {
+const json_t *bs_tune_cache_find(const bs_tune_cache *cache, const json_t *asked, const json_t *restriction) {
+  const json_t *partial = NULL;
   for (size_t i = json_array_size(cache->lines.entries); i-- > 0;) {
     const json_t *entry = json_array_get(cache->lines.entries, i),
                  *of = json_object_get(entry, "restriction");
-    const int same = restriction == NULL || (of == NULL && json_object_size(restriction) == 0) ||
-                     json_equal(of, restriction);
-    if (same && fits(entry, asked)) return entry;
+    if (!fits(entry, asked)) continue;
+    if (json_object_size(restriction) > 0 ? json_equal(of, restriction) : of == NULL) return entry;
+    if (restriction == NULL && partial == NULL) partial = entry;
   }
-  return NULL;
-}
-
-const json_t *bs_tune_cache_searched(const bs_tune_cache *cache, const json_t *asked,
-                                     const json_t *restriction) {
-  return newest(cache, asked, restriction);
-}
-
-const json_t *bs_tune_cache_find(const bs_tune_cache *cache, const json_t *asked) {
-  json_t *nothing = json_object();
-  const json_t *entry = newest(cache, asked, nothing); /* without memory: any */
-  json_decref(nothing);
-  return entry != NULL ? entry : newest(cache, asked, NULL);
+  return partial;
 }

@@ -17,12 +17,10 @@ typedef struct bs_tune_cache {
 int32_t bs_tune_cache_open(const char *path, bs_tune_cache *out, bs_error *err);
 void bs_tune_cache_close(bs_tune_cache *cache);
 /* The newest entry with the key of `asked` that knows each of its candidates as it is now (same name, same
- * plugin file, same answer) and whose choice is one of them; one of a search of everything before those of
- * `bsrun tune` with a restriction (--provider, --knob, --where). NULL: none. */
-const json_t *bs_tune_cache_find(const bs_tune_cache *cache, const json_t *asked);
-/* Only those of a search under the same restriction; {}: of everything. */
-const json_t *bs_tune_cache_searched(const bs_tune_cache *cache, const json_t *asked,
-                                     const json_t *restriction);
+ * plugin file, same answer), whose choice is one of them, and whose search left out what `restriction` says
+ * (--provider, --knob, --where of `bsrun tune`; {}: nothing). restriction NULL: nothing, else anything. NULL:
+ * none. */
+const json_t *bs_tune_cache_find(const bs_tune_cache *cache, const json_t *asked, const json_t *restriction);
 /* A new entry of what was asked ({key, default, candidates}): results ([{name, ...}]) become fields of their
  * candidates. NULL: out of memory. */
 json_t *bs_tune_entry(const bs_tune_cache *cache, const json_t *asked, const char *choice,

@@ -2,8 +2,10 @@
  * contest.c - see contest.h. */
 #include "lab/tune/contest.h"
 
+#include <math.h>
 #include <string.h>
 
+#include "lab/choose/strategy.h"
 #include "lab/error.h"
 #include "lab/store/env.h"
 #include "lab/tune/cache.h"
@@ -60,17 +62,21 @@ const char *bs_contest_passing(const json_t *row, int hurried) {
              : NULL;
 }
 
-/* Arm `index` against the default: its row, and its ratio when FASTER (0: it was not). */
-static int32_t compare(contest *c, uint32_t index, json_t **out_row, double *out_ratio, bs_error *err) {
+/* An arm against the default, as a search measures a point: its time as a share of the default's, INFINITY
+ * when it is not FASTER. Effort 1 is the look again: the first result chose it among others, and is likely to
+ * flatter it. */
+static int32_t compare(void *user, uint64_t point, uint32_t effort, double *out_share, bs_error *err) {
+  contest *c = user;
+  const uint32_t index = (uint32_t)point + 1;
+  const char *name = c->of->name(c->of->user, index);
   watched other = {0};
   bs_sampling *s = NULL;
   bs_error why = BS_ERROR_INIT;
-  *out_ratio = 0.0;
   int32_t rc = c->of->open(c->of->user, index, &other.inner, &why);
   other.failed = rc != BS_OK;
   if (rc == BS_OK) {
     const bs_sampler_arm arms[] = {
-        {.name = c->of->name(c->of->user, index), .user = &other, .batch = batch},
+        {.name = name, .user = &other, .batch = batch},
         {.name = c->of->name(c->of->user, 0), .user = &c->standard, .batch = batch}};
     rc = bs_sampler_run(&c->options, c->host, arms, 2, &s, &why);
     c->of->close(c->of->user, index);
@@ -79,42 +85,32 @@ static int32_t compare(contest *c, uint32_t index, json_t **out_row, double *out
     if (err != NULL) *err = why;
     return rc;
   }
-  *out_row = rc == BS_OK ? comparison_json(s) : failed_json(&why);
-  if (rc == BS_OK && s->arm[1].comparison.word == BS_WORD_FASTER) *out_ratio = s->arm[1].comparison.ratio;
+  const bs_comparison *found = rc == BS_OK ? &s->arm[1].comparison : NULL;
+  json_t *row = rc == BS_OK ? comparison_json(s) : failed_json(&why);
+  *out_share = found != NULL && found->word == BS_WORD_FASTER ? 1.0 / found->ratio : INFINITY;
   bs_sampling_free(s);
-  return *out_row != NULL ? BS_OK : bs_no_memory(err, "the tuning");
+  if (effort == 0) json_object_set_new(row, "name", json_string(name));
+  const int bad = effort == 0 ? json_array_append_new(c->results, row)
+                              : json_object_set_new(json_array_get(c->results, point), "again", row);
+  return bad == 0 ? BS_OK : bs_no_memory(err, "the tuning");
 }
 
-static int32_t all_against_the_default(contest *c, uint32_t *out_best, bs_error *err) {
-  double best = 0.0, ratio = 0.0;
-  for (uint32_t i = 1; i < c->of->n; i++) {
-    json_t *row = NULL;
-    const int32_t rc = compare(c, i, &row, &ratio, err);
-    if (rc != BS_OK) return rc;
-    json_object_set_new(row, "name", json_string(c->of->name(c->of->user, i)));
-    json_array_append_new(c->results, row);
-    if (ratio <= best) continue;
-    best = ratio;
-    *out_best = i;
-  }
-  return BS_OK;
-}
-
-/* The first result chose it among others, and is likely to flatter it. */
-static int32_t once_more(contest *c, uint32_t best, uint32_t *out_winner, bs_error *err) {
-  json_t *row = NULL;
-  double ratio = 0.0;
-  const int32_t rc = compare(c, best, &row, &ratio, err);
-  if (rc != BS_OK) return rc;
-  json_object_set_new(json_array_get(c->results, best - 1), "again", row);
-  if (ratio > 0.0) *out_winner = best;
-  return BS_OK;
+/* The fastest of all that were FASTER, if it is that again. */
+static int32_t search(contest *c, uint32_t *out_winner, bs_error *err) {
+  const bs_search all = {.strategy = BS_STRATEGY_FULL, .user = c, .measure = compare};
+  const bs_space alternatives = {.size = c->of->n - 1};
+  bs_searched found;
+  double again = INFINITY;
+  int32_t rc = bs_search_run(&alternatives, &all, &found, err);
+  if (rc == BS_OK && isfinite(found.best_seconds)) rc = compare(c, found.best, 1, &again, err);
+  if (rc == BS_OK && isfinite(again)) *out_winner = (uint32_t)found.best + 1;
+  bs_searched_free(&found);
+  return rc;
 }
 
 int32_t bs_contest_run(const bs_contest *of, double seconds, double margin, const bs_sampler_host *host,
                        uint32_t *out_winner, json_t **out_results, bs_error *err) {
   contest c = {.of = of, .host = host, .results = json_array()};
-  uint32_t best = 0;
   *out_winner = 0;
   *out_results = NULL;
   if (c.results == NULL) return bs_no_memory(err, "the tuning");
@@ -127,8 +123,7 @@ int32_t bs_contest_run(const bs_contest *of, double seconds, double margin, cons
   c.options.warm_seconds = WARM_SHARE * c.options.seconds;
   int32_t rc = of->open(of->user, 0, &c.standard.inner, err);
   if (rc == BS_OK) {
-    rc = all_against_the_default(&c, &best, err);
-    if (rc == BS_OK && best > 0) rc = once_more(&c, best, out_winner, err);
+    rc = search(&c, out_winner, err);
     of->close(of->user, 0);
   }
   if (rc != BS_OK) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * internal.h - what tune.c (decides), measure.c (measures) and words.c share. */
+ * internal.h - what tune.c (decides) and measure.c (measures) share. */
 #ifndef BS_LAB_TUNE_INTERNAL_H
 #define BS_LAB_TUNE_INTERNAL_H
 #include "lab/case/arms.h"
@@ -27,10 +27,24 @@ typedef struct bs_decision {
   char why[160];       /* of a default */
 } bs_decision;
 
+/* All products of an experiment's worlds. */
+typedef struct bs_tuning {
+  bs_tuner *tuner;
+  bs_experiment *e;
+  bs_subject subject;
+  uint32_t n_arms;
+  bs_arm_case arms[BS_ARMS_MAX];
+  json_t *asked;
+  bs_decision *decisions;
+  size_t n;
+} bs_tuning;
+
 /* Measure the undecided products (origin "default") of one world together, the others as they are decided;
- * remembers their entries and decides them. What stands against measuring becomes their why. */
-int32_t bs_tune_measure(bs_tuner *tuner, const bs_experiment *e, const bs_arm_case *arm, uint32_t index,
-                        bs_decision *decisions, size_t n, double seconds, bs_error *err);
+ * remembers their entries and decides them. why: what stands against measuring, "" nothing. */
+int32_t bs_tune_measure(const bs_tuning *of, uint32_t arm, double seconds, char why[160], bs_error *err);
+/* "KEY -> NAME{knobs}", `other` (NULL: none) in the place of what was chosen. The caller frees; NULL: out of
+ * memory. */
+char *bs_decision_pin(const bs_decision *decision, const char *other);
 /* Is it one of this world that has two candidates, and is it still the default? */
 int bs_decision_waits(const bs_decision *decision, uint32_t arm);
 #endif

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/size.h"
 #include "core/base/text.h"
 #include "lab/config/experiment.h"
 #include "lab/error.h"
@@ -19,21 +18,13 @@ enum { MAX_ALTERNATIVES = 15 };
 static const double USUAL_SECONDS = 4; /* the default of tune.seconds */
 
 typedef struct job {
-  bs_tuner *tuner;
+  const bs_tuning *of;
   const bs_arm_case *arm;
   uint32_t index; /* of the world */
-  bs_decision *decisions;
-  size_t n;
-  double patience; /* s, of one build */
-  int hurried;     /* less time was given than tune.seconds has unless set */
   uint32_t n_names;
   const char *names[MAX_ALTERNATIVES + 1]; /* [0]: the default */
   bs_arm *open[MAX_ALTERNATIVES + 1];
 } job;
-
-static int undecided(const job *j, const bs_decision *d) {
-  return bs_decision_waits(d, j->index);
-}
 
 static int serves(const bs_decision *d, const char *name) {
   return bs_tune_row(json_object_get(d->asked, "candidates"), name) != NULL;
@@ -58,21 +49,14 @@ static const char *arm_name(void *user, uint32_t arm) {
 }
 
 /* The choices of the world when `name` (NULL: the default) serves the undecided products. */
-static const char **choices_for(const job *j, const char *name, uint32_t *out_n) {
-  const char **texts = calloc(j->n > 0 ? j->n : 1, sizeof *texts);
-  *out_n = 0;
-  for (size_t i = 0; texts != NULL && i < j->n; i++) {
-    const bs_decision *d = &j->decisions[i];
-    bs_text t = {0};
-    const int other = name != NULL && undecided(j, d) && serves(d, name);
-    bs_text_printf(&t, "%s -> %s%s", bs_tune_text(d->asked, "key"), other ? name : d->choice,
-                   other ? "" : d->knobs);
-    if (!t.failed) {
-      texts[(*out_n)++] = t.data;
-      continue;
-    }
-    bs_text_free(&t);
-    bs_choices_free(*out_n, texts);
+static const char **choices_for(const job *j, const char *name) {
+  const char **texts = calloc(j->of->n, sizeof *texts);
+  for (size_t i = 0; texts != NULL && i < j->of->n; i++) {
+    const bs_decision *d = &j->of->decisions[i];
+    const int other = name != NULL && bs_decision_waits(d, j->index) && serves(d, name);
+    texts[i] = bs_decision_pin(d, other ? name : NULL);
+    if (texts[i] != NULL) continue;
+    bs_choices_free((uint32_t)i, texts);
     return NULL;
   }
   return texts;
@@ -81,22 +65,22 @@ static const char **choices_for(const job *j, const char *name, uint32_t *out_n)
 static int32_t arm_open(void *user, uint32_t arm, bs_sampler_arm *out, bs_error *err) {
   job *j = user;
   bs_case c = j->arm->c;
-  uint32_t n = 0;
-  const char **texts = choices_for(j, arm > 0 ? j->names[arm] : NULL, &n);
+  const char **texts = choices_for(j, arm > 0 ? j->names[arm] : NULL);
   if (texts == NULL) return bs_no_memory(err, "the tuning");
   c.comm = bs_peers_alone(c.context, c.comm);
   c.peers = NULL;
   c.choices = texts;
-  c.n_choices = n;
+  c.n_choices = (uint32_t)j->of->n;
   int32_t rc = bs_arm_open(&c, j->names[arm], &j->open[arm], err);
-  bs_choices_free(n, texts);
+  bs_choices_free(c.n_choices, texts);
   if (rc != BS_OK) return rc;
   const double built = bs_arm_build(j->open[arm]).seconds;
-  if (built > j->patience) {
+  const double patience = j->of->e->tune_seconds; /* another run may have more */
+  if (built > patience) {
     bs_arm_close(j->open[arm], NULL, NULL);
     j->open[arm] = NULL;
     return bs_error_set(err, BS_DEADLINE, "BS-TUNE-SLOW", "packing took %.1f s, tune.seconds is %g", built,
-                        j->patience);
+                        patience);
   }
   *out = (bs_sampler_arm){.name = j->names[arm], .user = j->open[arm], .batch = bs_arm_batch};
   return BS_OK;
@@ -109,13 +93,6 @@ static void arm_close(void *user, uint32_t arm) {
 }
 
 /* ---- results -------------------------------------------------------------------------------- */
-
-static json_t *entry_of(const job *j, const bs_decision *d, const char *choice, const json_t *results) {
-  json_t *entry = bs_tune_entry(&j->tuner->cache, d->asked, choice, results);
-  json_object_set_new(entry, "method", json_string(j->arm->c.method));
-  json_object_set_new(entry, "world", json_string(j->arm->name));
-  return entry;
-}
 
 /* "KEY: cpu:packed; cpu:dnnl: 0.86 times as fast as cpu:packed" */
 static void tell(const bs_tuner *tuner, const json_t *entry) {
@@ -142,106 +119,83 @@ static int is_passing(job *j, bs_decision *d, int wins, const json_t *results) {
     if (!serves(d, bs_tune_text(r, "name")) ||
         strcmp(bs_tune_text(r, "name"), bs_tune_text(d->asked, "default")) == 0)
       continue;
-    const char *why = bs_contest_passing(r, j->hurried && !wins);
+    const char *why = bs_contest_passing(r, !wins && j->of->e->tune_seconds < USUAL_SECONDS);
     if (why == NULL) continue;
     snprintf(d->why, sizeof d->why, "not settled: %.32s: %.100s", bs_tune_text(r, "name"), why);
-    bs_tuner_say(j->tuner, 1, "%s: %s for now, nothing is kept; %s", bs_tune_text(d->asked, "key"), d->choice,
-                 d->why);
+    bs_tuner_say(j->of->tuner, 1, "%s: %s for now, nothing is kept; %s", bs_tune_text(d->asked, "key"),
+                 d->choice, d->why);
     return 1;
   }
   return 0;
 }
 
 static int32_t settle(job *j, uint32_t winner, const json_t *results, bs_error *err) {
-  for (size_t i = 0; i < j->n; i++) {
-    bs_decision *d = &j->decisions[i];
-    if (!undecided(j, d)) continue;
+  for (size_t i = 0; i < j->of->n; i++) {
+    bs_decision *d = &j->of->decisions[i];
+    if (!bs_decision_waits(d, j->index)) continue;
     const int wins = winner > 0 && serves(d, j->names[winner]);
     if (is_passing(j, d, wins, results)) continue;
-    json_t *entry = entry_of(j, d, wins ? j->names[winner] : d->choice, results);
+    json_t *entry =
+        bs_tune_entry(&j->of->tuner->cache, d->asked, wins ? j->names[winner] : d->choice, results);
+    json_object_set_new(entry, "method", json_string(j->arm->c.method));
+    json_object_set_new(entry, "world", json_string(j->arm->name));
     json_t *kept = json_pack("{s:i,s:O}", "arm", (int)j->index, "entry", entry);
-    if (kept == NULL || json_array_append_new(j->tuner->pending, kept) != 0) {
+    if (kept == NULL || json_array_append_new(j->of->tuner->pending, kept) != 0) {
       json_decref(entry);
       return bs_no_memory(err, "the tuning");
     }
-    const int32_t rc = bs_tune_cache_remember(&j->tuner->cache, entry, err);
+    const int32_t rc = bs_tune_cache_remember(&j->of->tuner->cache, entry, err);
     if (rc != BS_OK) return rc;
     d->entry = entry;
     d->choice = bs_tune_text(entry, "choice");
     d->origin = "measured";
-    tell(j->tuner, entry);
+    tell(j->of->tuner, entry);
   }
   return BS_OK;
 }
 
 /* Two copies of the weights are held at a time. 1 when they fit. */
-static int fits_memory(const bs_case *c, char *why, size_t size) {
-  const uint64_t available = bs_env_memory_available();
-  uint64_t need = 0;
-  const int small = bs_mul_u64((uint64_t)c->spec.N, (uint64_t)c->spec.K, &need) &&
-                    bs_mul_u64(need, UINT64_C(2) * BS_DTYPE_BYTES(c->spec.w_dtype), &need);
-  if (small && (available == 0 || need < available - available / 8)) return 1;
-  snprintf(why, size, "not measured: two copies of the weights need %.1f GiB, %.1f are free",
-           (double)need / 1073741824.0, (double)available / 1073741824.0);
+static int fits_memory(const bs_case *c, char why[160]) {
+  const uint64_t each = BS_DTYPE_BYTES(c->spec.w_dtype);
+  const double available = (double)bs_env_memory_available(),
+               need = 2.0 * (double)each * (double)c->spec.N * (double)c->spec.K;
+  if (available == 0.0 || need < 0.875 * available) return 1;
+  snprintf(why, 160, "not measured: two copies of the weights need %.1f GiB, %.1f are free",
+           need / 1073741824.0, available / 1073741824.0);
   return 0;
 }
 
-static void give_reason(job *j, const char *why) {
-  for (size_t i = 0; i < j->n; i++) {
-    bs_decision *d = &j->decisions[i];
-    if (undecided(j, d)) snprintf(d->why, sizeof d->why, "%s", why);
-  }
-}
-
-static int32_t contest(job *j, double seconds, double margin, bs_error *err) {
+/* The default itself may be too slow to pack, or not run: then the phase says so, with a folder. The host has
+ * no clock of its own: its user is the progress's. */
+static int32_t contest(job *j, double seconds, char why[160], bs_error *err) {
   const bs_contest of = {.n = j->n_names, .user = j, .name = arm_name, .open = arm_open, .close = arm_close};
-  const bs_sampler_host host = {.user = j->tuner->options.progress_user,
-                                .progress = j->tuner->options.progress};
-  /* A host's user is the clock's too; without one of its own, only the progress sees it. */
+  const bs_sampler_host host = {.user = j->of->tuner->options.progress_user,
+                                .progress = j->of->tuner->options.progress};
   uint32_t winner = 0;
   json_t *results = NULL;
-  bs_error why = BS_ERROR_INIT;
-  int32_t rc = bs_contest_run(&of, seconds, margin, &host, &winner, &results, &why);
-  if (rc == BS_OK) {
-    rc = settle(j, winner, results, err);
-  } else { /* the default itself is too slow to pack, or does not run: then the phase says so, with a folder
-            */
-    bs_tuner_say(j->tuner, 0, "%s: not measured: [%s] %s", j->arm->name, why.id, why.message);
-    char text[160];
-    snprintf(text, sizeof text, "not measured: %.140s", why.message);
-    give_reason(j, text);
-    rc = BS_OK;
-  }
+  bs_error failed = BS_ERROR_INIT;
+  int32_t rc = bs_contest_run(&of, seconds, j->of->e->tune_margin, &host, &winner, &results, &failed);
+  if (rc != BS_OK) snprintf(why, 160, "not measured: [%.31s] %.110s", failed.id, failed.message);
+  rc = rc == BS_OK ? settle(j, winner, results, err) : BS_OK;
   json_decref(results);
   return rc;
 }
 
-int32_t bs_tune_measure(bs_tuner *tuner, const bs_experiment *e, const bs_arm_case *arm, uint32_t index,
-                        bs_decision *decisions, size_t n, double seconds, bs_error *err) {
-  job j = {.tuner = tuner,
-           .arm = arm,
-           .index = index,
-           .decisions = decisions,
-           .n = n,
-           .patience = e->tune_seconds,
-           .hurried = e->tune_seconds < USUAL_SECONDS,
-           .n_names = 1,
-           .names = {"default"}};
-  char why[160] = "";
+int32_t bs_tune_measure(const bs_tuning *of, uint32_t arm, double seconds, char why[160], bs_error *err) {
+  job j = {.of = of, .arm = &of->arms[arm], .index = arm, .n_names = 1, .names = {"default"}};
   size_t products = 0;
-  for (size_t i = 0; i < n; i++) {
-    if (!undecided(&j, &decisions[i])) continue;
-    add_names(&j, &decisions[i]);
+  int32_t rc = BS_OK;
+  for (size_t i = 0; i < of->n; i++) {
+    if (!bs_decision_waits(&of->decisions[i], arm)) continue;
+    add_names(&j, &of->decisions[i]);
     products++;
   }
-  if (j.n_names < 2) return BS_OK;
-  if (!fits_memory(&arm->c, why, sizeof why)) {
-    give_reason(&j, why);
-    bs_tuner_say(tuner, 0, "%s: %s", arm->name, why);
-    return BS_OK;
+  if (fits_memory(&j.arm->c, why)) {
+    bs_tuner_say(of->tuner, 1,
+                 "measuring which of %u implementations is the fastest for: %s (%zu product%s, about %.2g s)",
+                 j.n_names, j.arm->name, products, products == 1 ? "" : "s", seconds);
+    rc = contest(&j, seconds, why, err);
   }
-  bs_tuner_say(tuner, 1,
-               "measuring which of %u implementations is the fastest for: %s (%zu product%s, about %.2g s)",
-               j.n_names, arm->name, products, products == 1 ? "" : "s", seconds);
-  return contest(&j, seconds, e->tune_margin, err);
+  if (why[0] != '\0') bs_tuner_say(of->tuner, 0, "%s: %s", j.arm->name, why);
+  return rc;
 }

@@ -14,7 +14,6 @@
 #include "lab/error.h"
 #include "lab/measure/chunks.h"
 #include "lab/store/env.h"
-#include "lab/tune/cache.h"
 #include "lab/tune/internal.h"
 
 #define ARROW " -> "
@@ -47,9 +46,8 @@ int32_t bs_tuner_open(bs_context *context, const bs_tuner_options *options, bs_t
     bs_tuner_say(t, 0, "[%s] %s; nothing is measured and the defaults serve: %s", why.id, why.message,
                  why.hint);
   if (t->cache.lines.broken > 0)
-    bs_tuner_say(t, 0, "%zu line%s of %s %s no tuning entries and are skipped (%zu of other machines)",
-                 t->cache.lines.broken, t->cache.lines.broken == 1 ? "" : "s", options->path,
-                 t->cache.lines.broken == 1 ? "is" : "are", t->cache.lines.foreign);
+    bs_tuner_say(t, 0, "%zu line%s of %s cannot be read as a tuning entry: skipped", t->cache.lines.broken,
+                 t->cache.lines.broken == 1 ? "" : "s", options->path);
   if (t->cache.lines.unread > 0)
     bs_tuner_say(t, 0, "of %s only the last 16 MiB are read: %llu bytes of older lines can be removed",
                  options->path, (unsigned long long)t->cache.lines.unread);
@@ -65,12 +63,20 @@ void bs_tuner_close(bs_tuner *tuner) {
 }
 
 const json_t *bs_tuner_find(const bs_tuner *tuner, const json_t *asked) {
-  return bs_tune_cache_find(&tuner->cache, asked);
+  return bs_tune_cache_find(&tuner->cache, asked, NULL);
 }
 
 /* Is it settled by measuring at all: are there two candidates? */
 static int has_rivals(const bs_decision *d) {
   return json_array_size(json_object_get(d->asked, "candidates")) > 1;
+}
+
+char *bs_decision_pin(const bs_decision *d, const char *other) {
+  bs_text t = {0};
+  bs_text_printf(&t, "%s" ARROW "%s%s", bs_tune_text(d->asked, "key"), other != NULL ? other : d->choice,
+                 other != NULL ? "" : d->knobs);
+  if (t.failed) bs_text_free(&t);
+  return t.data;
 }
 
 int bs_decision_waits(const bs_decision *d, uint32_t arm) {
@@ -97,14 +103,20 @@ static int32_t check_pins(const bs_experiment *e, bs_error *err) {
   return BS_OK;
 }
 
-const char *bs_tune_pinned(const bs_experiment *e, const char *key) {
+/* What a text of tune.choices pins for a key; NULL: it is another one's. */
+static const char *pin_for(const bs_node *item, const char *key) {
   const size_t length = strlen(key);
-  for (const bs_node *item = first_pin(e); item != NULL; item = item->next) {
-    if (item->kind == BS_NODE_SCALAR && strncmp(item->text, key, length) == 0 &&
-        strncmp(item->text + length, ARROW, strlen(ARROW)) == 0)
-      return item->text + length + strlen(ARROW);
-  }
-  return NULL;
+  return item->kind == BS_NODE_SCALAR && strncmp(item->text, key, length) == 0 &&
+                 strncmp(item->text + length, ARROW, strlen(ARROW)) == 0
+             ? item->text + length + strlen(ARROW)
+             : NULL;
+}
+
+const char *bs_tune_pinned(const bs_experiment *e, const char *key) {
+  const char *pin = NULL;
+  for (const bs_node *item = first_pin(e); item != NULL && pin == NULL; item = item->next)
+    pin = pin_for(item, key);
+  return pin;
 }
 
 /* The candidate that a pin names: with its plugin, or by its name alone; its knobs do not matter. NULL: none.
@@ -117,6 +129,13 @@ static const char *pinned_candidate(const json_t *asked, const char *pin) {
     if (bs_tune_names(pin, name) || (colon != NULL && bs_tune_names(pin, colon + 1))) return name;
   }
   return NULL;
+}
+
+static int is_pending(const bs_tuner *t, const json_t *entry) {
+  size_t i;
+  const json_t *kept;
+  json_array_foreach(t->pending, i, kept) if (json_object_get(kept, "entry") == entry) return 1;
+  return 0;
 }
 
 static void decide(bs_tuner *t, const bs_experiment *e, bs_decision *d) {
@@ -134,33 +153,17 @@ static void decide(bs_tuner *t, const bs_experiment *e, bs_decision *d) {
     d->choice = named;
     d->knobs = pin + strcspn(pin, "{");
     d->origin = "pinned";
-  } else if ((d->entry = bs_tune_cache_find(&t->cache, d->asked)) != NULL) {
-    size_t i;
-    const json_t *fresh;
+  } else if ((d->entry = bs_tune_cache_find(&t->cache, d->asked, NULL)) != NULL) {
     const char *choice = bs_tune_text(d->entry, "choice");
     d->choice = pinned_candidate(d->asked, choice);
     d->knobs = choice + strcspn(choice, "{");
-    d->origin = "cache";
-    json_array_foreach(t->pending, i, fresh) {
-      if (json_object_get(fresh, "entry") == d->entry) d->origin = "measured";
-    }
+    d->origin = is_pending(t, d->entry) ? "measured" : "cache";
   }
 }
 
 /* ---- the experiment's worlds ---------------------------------------------------------------- */
 
-typedef struct work {
-  bs_tuner *tuner;
-  bs_experiment *e;
-  bs_subject subject;
-  uint32_t n_arms;
-  bs_arm_case arms[BS_ARMS_MAX];
-  json_t *asked;
-  bs_decision *decisions;
-  size_t n;
-} work;
-
-static int32_t ask(work *w, bs_error *err) {
+static int32_t ask(bs_tuning *w, bs_error *err) {
   size_t ends[BS_ARMS_MAX] = {0};
   for (uint32_t i = 0; i < w->n_arms; i++) {
     const int32_t rc = bs_tune_ask(&w->arms[i].c, w->asked, err);
@@ -179,7 +182,7 @@ static int32_t ask(work *w, bs_error *err) {
   return BS_OK;
 }
 
-static void give_reason(work *w, uint32_t arm, const char *why) {
+static void give_reason(bs_tuning *w, uint32_t arm, const char *why) {
   for (size_t i = 0; i < w->n; i++) {
     bs_decision *d = &w->decisions[i];
     if (d->arm == arm && strcmp(d->origin, "default") == 0 && d->why[0] == '\0')
@@ -187,7 +190,7 @@ static void give_reason(work *w, uint32_t arm, const char *why) {
   }
 }
 
-static int is_open(const work *w, uint32_t arm) {
+static int is_open(const bs_tuning *w, uint32_t arm) {
   for (size_t i = 0; i < w->n; i++)
     if (bs_decision_waits(&w->decisions[i], arm)) return 1;
   return 0;
@@ -198,7 +201,7 @@ static double multiply_adds(const bs_case *c) {
 }
 
 /* Why nothing of this world is to be measured; NULL: measure. */
-static const char *reason_not_to(const work *w, uint32_t arm) {
+static const char *reason_not_to(const bs_tuning *w, uint32_t arm) {
   if (w->tuner->cache.lines.path == NULL) return "not measured: there is no tuning file";
   if (!w->e->tune_measure) return "not measured: tune.measure is off";
   if (w->e->phase != BS_PHASE_FORWARD) return "not measured: nothing is timed";
@@ -209,19 +212,18 @@ static const char *reason_not_to(const work *w, uint32_t arm) {
   return NULL;
 }
 
-static int32_t measure(work *w, bs_error *err) {
+static int32_t measure(bs_tuning *w, bs_error *err) {
+  const char *against[BS_ARMS_MAX] = {NULL};
   uint32_t todo = 0;
   int32_t rc = BS_OK;
   for (uint32_t i = 0; i < w->n_arms; i++) {
-    const char *why = reason_not_to(w, i);
-    if (why != NULL) give_reason(w, i, why);
-    todo += why == NULL && is_open(w, i);
+    against[i] = is_open(w, i) ? reason_not_to(w, i) : "";
+    todo += against[i] == NULL;
   }
   for (uint32_t i = 0; rc == BS_OK && i < w->n_arms; i++) {
-    if (is_open(w, i) && reason_not_to(w, i) == NULL)
-      rc =
-          bs_tune_measure(w->tuner, w->e, &w->arms[i], i, w->decisions, w->n, w->e->tune_seconds / todo, err);
-    give_reason(w, i, "");
+    char why[160] = "";
+    if (against[i] == NULL) rc = bs_tune_measure(w, i, w->e->tune_seconds / todo, why, err);
+    give_reason(w, i, against[i] != NULL ? against[i] : why);
   }
   return rc;
 }
@@ -240,37 +242,30 @@ static json_t *record_of(const bs_decision *d) {
   return row;
 }
 
-/* A YAML list of single-quoted texts. */
+/* A list in JSON is one in YAML. */
 static int32_t pin(bs_experiment *e, bs_error *err) {
-  bs_text list = {0};
-  bs_text_printf(&list, "[");
-  for (uint32_t i = 0; i < e->n_choices; i++) {
-    bs_text_printf(&list, "%s'", i > 0 ? ", " : "");
-    for (const char *c = e->choices[i]; *c != '\0'; c++) bs_text_printf(&list, *c == '\'' ? "''" : "%c", *c);
-    bs_text_printf(&list, "'");
-  }
-  bs_text_printf(&list, "]");
-  const int32_t rc = list.failed ? bs_no_memory(err, "the tuning")
-                                 : bs_config_set(e->config, "tune.choices", list.data, err);
-  bs_text_free(&list);
+  json_t *list = json_array();
+  for (uint32_t i = 0; i < e->n_choices; i++) json_array_append_new(list, bs_env_string(e->choices[i]));
+  char *text = json_dumps(list, JSON_COMPACT);
+  const int32_t rc =
+      text == NULL ? bs_no_memory(err, "the tuning") : bs_config_set(e->config, "tune.choices", text, err);
+  json_decref(list);
+  free(text);
   return rc;
 }
 
-static int is_asked(const work *w, const char *pin) {
-  for (size_t i = 0; i < w->n; i++) {
-    const char *key = bs_tune_text(w->decisions[i].asked, "key");
-    if (strncmp(pin, key, strlen(key)) == 0 && strncmp(pin + strlen(key), ARROW, strlen(ARROW)) == 0)
-      return 1;
-  }
+static int is_asked(const bs_tuning *w, const bs_node *item) {
+  for (size_t i = 0; i < w->n; i++)
+    if (pin_for(item, bs_tune_text(w->decisions[i].asked, "key")) != NULL) return 1;
   return 0;
 }
 
 /* Pins with knobs of what no build asks for: a plan over packed weights may, of a pass or a batch of its own.
  */
-static int32_t keep_unasked(work *w, bs_error *err) {
+static int32_t keep_unasked(bs_tuning *w, bs_error *err) {
   for (const bs_node *item = first_pin(w->e); item != NULL; item = item->next) {
     const char *knobs = item->kind == BS_NODE_SCALAR ? strrchr(item->text, '{') : NULL;
-    if (knobs == NULL || is_asked(w, item->text)) continue;
+    if (knobs == NULL || is_asked(w, item)) continue;
     bs_tuner_say(w->tuner, 0,
                  "tune.choices: building the layer does not ask for %.*s; %s serves a later plan "
                  "of this key, if there is one",
@@ -283,7 +278,7 @@ static int32_t keep_unasked(work *w, bs_error *err) {
 }
 
 /* Products that only one implementation can serve need no pin, unless it has knobs. */
-static int32_t write_choices(work *w, bs_error *err) {
+static int32_t write_choices(bs_tuning *w, bs_error *err) {
   bs_experiment *e = w->e;
   size_t pins = 0;
   for (const bs_node *item = first_pin(e); item != NULL; item = item->next) pins++;
@@ -294,44 +289,32 @@ static int32_t write_choices(work *w, bs_error *err) {
   if (e->choices == NULL || e->choice_record == NULL) return bs_no_memory(err, "the tuning");
   for (size_t i = 0; i < w->n; i++) {
     const bs_decision *d = &w->decisions[i];
-    bs_text t = {0};
     if (json_array_append_new(e->choice_record, record_of(d)) != 0) return bs_no_memory(err, "the tuning");
     if (!has_rivals(d) && d->knobs[0] == '\0') continue;
-    bs_text_printf(&t, "%s" ARROW "%s%s", bs_tune_text(d->asked, "key"), d->choice, d->knobs);
-    if (t.failed) return bs_no_memory(err, "the tuning");
-    e->choices[e->n_choices++] = t.data;
+    char *text = bs_decision_pin(d, NULL);
+    if (text == NULL) return bs_no_memory(err, "the tuning");
+    e->choices[e->n_choices++] = text;
   }
   const int32_t rc = keep_unasked(w, err);
   return rc == BS_OK && e->n_choices > 0 ? pin(e, err) : rc;
 }
 
-/* The layer cannot be built: the phase will fail with the same words, or its run says that nobody was asked.
- */
-static int32_t not_asked(bs_experiment *e, const bs_error *why) {
-  e->choice_record = json_array();
-  json_array_append_new(e->choice_record,
-                        json_pack("{s:s,s:o}", "origin", "default", "why", bs_env_string(why->message)));
-  return BS_OK;
-}
-
 int32_t bs_tuner_choose(bs_tuner *tuner, bs_experiment *e, bs_error *err) {
-  work w = {.tuner = tuner, .e = e, .asked = json_array()};
+  bs_tuning w = {.tuner = tuner, .e = e, .asked = json_array()};
   bs_error why = BS_ERROR_INIT;
   if (w.asked == NULL) return bs_no_memory(err, "the tuning");
   int32_t rc = check_pins(e, err);
-  if (rc == BS_OK && bs_subject_open(tuner->context, e, &w.subject, &why) == BS_OK) {
+  int32_t asking = rc == BS_OK ? bs_subject_open(tuner->context, e, &w.subject, &why) : BS_OK;
+  if (rc == BS_OK && asking == BS_OK) {
     bs_overlap_resolve(e, &w.subject);
     w.n_arms = bs_arms_of(tuner->context, e, &w.subject, w.arms);
-    if (ask(&w, &why) == BS_OK) {
-      rc = measure(&w, err);
-      if (rc == BS_OK) rc = write_choices(&w, err);
-    } else {
-      rc = not_asked(e, &why);
-    }
+    asking = ask(&w, &why);
+    if (asking == BS_OK) rc = measure(&w, err);
+    if (asking == BS_OK && rc == BS_OK) rc = write_choices(&w, err);
     bs_subject_close(&w.subject);
-  } else if (rc == BS_OK) {
-    rc = not_asked(e, &why);
   }
+  if (asking != BS_OK) /* the phase fails with the same words, or its run says that nobody was asked */
+    e->choice_record = json_pack("[{s:s,s:o}]", "origin", "default", "why", bs_env_string(why.message));
   free(w.decisions);
   json_decref(w.asked);
   return rc;
@@ -341,14 +324,12 @@ int32_t bs_tuner_choose(bs_tuner *tuner, bs_experiment *e, bs_error *err) {
 
 /* The one that won gave wrong numbers: the default stays. The entry is the cache's too. */
 static void reject(json_t *entry, const char *wrong) {
-  size_t i;
-  json_t *c;
-  if (json_equal(json_object_get(entry, "choice"), json_object_get(entry, "default"))) return;
-  json_array_foreach(json_object_get(entry, "candidates"), i, c) {
-    if (!json_equal(json_object_get(c, "name"), json_object_get(entry, "choice"))) continue;
-    json_object_set_new(c, "failed", bs_env_string(wrong));
-  }
-  json_object_set(entry, "choice", json_object_get(entry, "default"));
+  const json_t *standard = json_object_get(entry, "default");
+  const char *choice = bs_tune_text(entry, "choice");
+  if (json_equal(json_object_get(entry, "choice"), standard)) return;
+  json_t *row = (json_t *)(uintptr_t)bs_tune_row(json_object_get(entry, "candidates"), choice);
+  json_object_set_new(row, "failed", bs_env_string(wrong));
+  json_object_set(entry, "choice", (json_t *)(uintptr_t)standard);
 }
 
 void bs_tuner_keep(bs_tuner *tuner, int judged, const char *wrong) {
@@ -371,13 +352,9 @@ void bs_tuner_keep(bs_tuner *tuner, int judged, const char *wrong) {
 }
 
 void bs_tuner_drop(bs_tuner *tuner) {
-  size_t i;
-  const json_t *kept;
-  json_array_foreach(tuner->pending, i, kept) {
-    json_t *known = tuner->cache.lines.entries;
-    for (size_t k = json_array_size(known); k-- > 0;)
-      if (json_array_get(known, k) == json_object_get(kept, "entry")) json_array_remove(known, k);
-  }
+  json_t *known = tuner->cache.lines.entries;
+  for (size_t i = json_array_size(known); i-- > 0;)
+    if (is_pending(tuner, json_array_get(known, i))) json_array_remove(known, i);
   if (json_array_size(tuner->pending) > 0)
     bs_tuner_say(tuner, 0, "what was measured is not kept: the run with it did not end with a verdict");
   json_array_clear(tuner->pending);

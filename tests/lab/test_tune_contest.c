@@ -2,6 +2,7 @@
  * test_tune_contest.c - the contest of implementations on synthetic clocks: it chooses what is faster by the
  * margin and was so twice, never what only looked so once; who fails is out. */
 #include "core/base/rng.h"
+#include "lab/case/ask.h"
 #include "lab/tune/contest.h"
 #include "tests/lab/lab_test.h"
 #include "tests/run_tests.h"
@@ -77,67 +78,53 @@ static void play(const player *list, uint32_t n, uint32_t *winner, json_t **resu
     ck_assert_str_eq(json_string_value(json_object_get(json_array_get(*results, i - 1), "name")), names[i]);
 }
 
-static const char *word(const json_t *results, size_t i) {
-  const char *text = json_string_value(json_object_get(json_array_get(results, i), "word"));
-  return text != NULL ? text : "";
+/* Its word, or why it failed; "": neither. */
+static const char *word(const json_t *row) {
+  const char *failed = bs_tune_text(row, "failed");
+  return failed[0] != '\0' ? failed : bs_tune_text(row, "word");
 }
 
-START_TEST(the_fastest_wins_after_a_second_look) {
-  uint32_t winner = 9;
-  json_t *results;
-  const player list[] = {{.seconds = 1e-3}, {.seconds = 1.2e-3}, {.seconds = 0.9e-3}, {.seconds = 0.8e-3}};
-  play(list, 4, &winner, &results);
-  ck_assert_uint_eq(winner, 3);
-  ck_assert_str_eq(word(results, 0), "SLOWER");
-  ck_assert_str_eq(word(results, 1), "FASTER");
-  ck_assert_str_eq(word(results, 2), "FASTER");
-  ck_assert_double_eq_tol(json_number_value(json_object_get(json_array_get(results, 2), "ratio")), 1.25,
-                          1e-9);
-  for (size_t i = 0; i < 3; i++)
-    ck_assert_int_eq(json_object_get(json_array_get(results, i), "again") != NULL, i == 2);
-  json_decref(results);
-}
-END_TEST
+/* Arms beside the default, what their rows say, and what that of the winner says again: "" no look. */
+static const struct {
+  player list[MOST];
+  uint32_t n, winner;
+  const char *words[MOST - 1], *again;
+} contests[] = {
+    /* the fastest wins after a second look */
+    {{{.seconds = 1e-3}, {.seconds = 1.2e-3}, {.seconds = 0.9e-3}, {.seconds = 0.8e-3}},
+     4,
+     3,
+     {"SLOWER", "FASTER", "FASTER"},
+     "FASTER"},
+    /* within the margin the default stays */
+    {{{.seconds = 1e-3}, {.seconds = 0.985e-3}, {.seconds = 1e-3}}, 3, 0, {"SAME", "SAME"}, ""},
+    /* the winner's curse: it was fast while it was chosen */
+    {{{.seconds = 1e-3}, {.seconds = 0.8e-3, .second_look = 1e-3}}, 2, 0, {"FASTER"}, "SAME"},
+    /* who fails is out */
+    {{{.seconds = 1e-3},
+      {.seconds = 0.5e-3, .fails_to_open = 1},
+      {.seconds = 0.5e-3, .fails_at = 12},
+      {.seconds = 0.9e-3}},
+     4,
+     3,
+     {"[TEST-OPEN] this one does not open", "[TEST-BATCH] this batch fails", "FASTER"},
+     "FASTER"},
+};
 
-START_TEST(within_the_margin_the_default_stays) {
+START_TEST(who_wins) {
   uint32_t winner = 9;
   json_t *results;
-  const player list[] = {{.seconds = 1e-3}, {.seconds = 0.985e-3}, {.seconds = 1e-3}};
-  play(list, 3, &winner, &results);
-  ck_assert_uint_eq(winner, 0);
-  ck_assert_str_eq(word(results, 1), "SAME");
-  ck_assert_ptr_null(json_object_get(json_array_get(results, 0), "again"));
-  json_decref(results);
-}
-END_TEST
-
-/* The winner's curse: it was fast while it was chosen. */
-START_TEST(fast_only_once_is_not_enough) {
-  uint32_t winner = 9;
-  json_t *results;
-  const player list[] = {{.seconds = 1e-3}, {.seconds = 0.8e-3, .second_look = 1e-3}};
-  play(list, 2, &winner, &results);
-  ck_assert_uint_eq(winner, 0);
-  ck_assert_str_eq(word(results, 0), "FASTER");
-  const json_t *again = json_object_get(json_array_get(results, 0), "again");
-  ck_assert_str_ne(json_string_value(json_object_get(again, "word")), "FASTER");
-  json_decref(results);
-}
-END_TEST
-
-START_TEST(who_fails_is_out) {
-  uint32_t winner = 9;
-  json_t *results;
-  const player list[] = {{.seconds = 1e-3},
-                         {.seconds = 0.5e-3, .fails_to_open = 1},
-                         {.seconds = 0.5e-3, .fails_at = 12},
-                         {.seconds = 0.9e-3}};
-  play(list, 4, &winner, &results);
-  ck_assert_uint_eq(winner, 3);
-  const char *first = json_string_value(json_object_get(json_array_get(results, 0), "failed"));
-  const char *second = json_string_value(json_object_get(json_array_get(results, 1), "failed"));
-  ck_assert_str_eq(first, "[TEST-OPEN] this one does not open");
-  ck_assert_str_eq(second, "[TEST-BATCH] this batch fails");
+  const player *list = contests[_i].list;
+  play(list, contests[_i].n, &winner, &results);
+  ck_assert_uint_eq(winner, contests[_i].winner);
+  for (uint32_t i = 0; i + 1 < contests[_i].n; i++) {
+    const json_t *row = json_array_get(results, i), *ratio = json_object_get(row, "ratio");
+    const int looked = i + 2 == contests[_i].n; /* the last is the fastest of each list that has one */
+    ck_assert_str_eq(word(row), contests[_i].words[i]);
+    ck_assert_str_eq(word(json_object_get(row, "again")), looked ? contests[_i].again : "");
+    if (ratio != NULL)
+      ck_assert_double_eq_tol(json_number_value(ratio), list[0].seconds / list[i + 1].seconds, 1e-9);
+  }
   json_decref(results);
 }
 END_TEST
@@ -163,7 +150,7 @@ START_TEST(some_results_do_not_last) {
   const player noisy[] = {{.seconds = 1, .noise = 0.3}, {.seconds = 1, .noise = 0.3}};
   play(noisy, 2, &winner, &results);
   json_t *row = json_array_get(results, 0);
-  ck_assert_str_eq(word(results, 0), "UNCLEAR");
+  ck_assert_str_eq(word(row), "UNCLEAR");
   ck_assert_str_eq(json_string_value(json_object_get(row, "stopped_by")), "seconds");
   ck_assert_ptr_nonnull(bs_contest_passing(row, 1));
   ck_assert_ptr_null(bs_contest_passing(row, 0));
@@ -209,10 +196,7 @@ START_TEST(noise_alone_never_wins) {
 END_TEST
 
 int main(void) {
-  const test_case tests[] = {{the_fastest_wins_after_a_second_look},
-                             {within_the_margin_the_default_stays},
-                             {fast_only_once_is_not_enough},
-                             {who_fails_is_out},
+  const test_case tests[] = {{who_wins, TEST_COUNT(contests)},
                              {some_results_do_not_last},
                              {the_default_must_run},
                              {noise_alone_never_wins},
