@@ -65,8 +65,12 @@ static double number_of(const json_t *object, const char *key) {
 }
 
 static void print_head(const json_t *record) {
-  const json_t *subject = json_object_get(record, "subject"), *bound = json_object_get(record, "bound");
+  const json_t *subject = json_object_get(record, "subject"), *bound = json_object_get(record, "bound"),
+               *calls = json_object_get(record, "calls");
   printf("%s %s: %.4g s", text_of(subject, "kind"), text_of(subject, "name"), number_of(record, "call_s"));
+  if (calls != NULL)
+    printf(" (median of %.0f; shortest %.4g, 95 %% at most %.4g)", number_of(calls, "n"),
+           number_of(calls, "min_s"), number_of(calls, "p95_s"));
   if (json_object_get(bound, "limit") != NULL)
     printf(", %.3g %% of the bound by %s", number_of(bound, "percent"), text_of(bound, "limit"));
   printf("\n\n");

@@ -21,6 +21,7 @@ static const args_option options[] = {
     {"k", 0, "N", 0, "input features K; default: N"},
     {"dtype", 0, "T", 0, "dtype of the model: bf16, f16, f32, f64, ..."},
     {"bias", 0, "on|off", 0, "a random bias; default: on"},
+    {"iters", 0, "N", 0, "forwards that are timed, of which medians are told; default: 100"},
     {"backend", 0, "NAME", 0, "backend; default: cpu"},
     {"comm", 0, "NAME", 0, "communicator; default: threads"},
     {"workload", 0, "NAME", 0, "gaussian, file, ..."},

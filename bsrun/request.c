@@ -93,7 +93,8 @@ static int32_t add_keys(const args *a, bsrun_request *out, bs_error *err) {
                                            {"bias", "method.bias"},
                                            {"comm", "hardware.comm"},
                                            {"backend", "hardware.backend"},
-                                           {"launch", "hardware.launch"}};
+                                           {"launch", "hardware.launch"},
+                                           {"iters", "phase.timed_iters"}};
   int32_t rc = BS_OK;
   for (size_t i = 0; i < sizeof options / sizeof options[0] && rc == BS_OK; i++) {
     const char *value = args_value(a, options[i][0]);

@@ -136,11 +136,14 @@ static int32_t put_nodes(report *r, int json, int profile, bs_error *err) {
       put_json_text(&r->t, info.reason);
       bs_text_printf(&r->t, ",\"shape\":\"");
       put_shape(&r->t, &r->b->g->values[n->out[0]]);
-      bs_text_printf(&r->t,
-                     "\",\"flops\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"runs\":%" PRIu64
-                     ",\"seconds\":%.9g,\"prepare_s\":%.6g,\"cpu_s\":%.9g,\"waits\":%" PRIu64 ",\"origin\":",
-                     info.flops, info.bytes, info.runs, info.seconds, r->b->steps[i].prepare_s,
-                     1e-9 * (double)r->b->steps[i].cpu_ns, r->b->steps[i].waits);
+      bs_text_printf(
+          &r->t,
+          "\",\"flops\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"runs\":%" PRIu64
+          ",\"seconds\":%.9g,\"prepare_s\":%.6g,\"cpu_s\":%.9g,\"asleep_s\":%.9g,\"waits\":%" PRIu64
+          ",\"origin\":",
+          info.flops, info.bytes, info.runs, info.seconds, r->b->steps[i].prepare_s,
+          1e-9 * (double)r->b->steps[i].cpu_ns, 1e-9 * (double)r->b->steps[i].asleep_ns,
+          r->b->steps[i].waits);
       put_json_text(&r->t, info.origin);
       if (!profile) put_choice(r, n);
       bs_text_append(&r->t, "}", 1);

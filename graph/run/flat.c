@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * flat.c - the hot loop of a run: calls of plans that were checked before. */
 #include <string.h>
-#include <sys/resource.h>
-#include <time.h>
 
-#include "core/base/clock.h"
 #include "core/base/error.h"
+#include "core/base/usage.h"
 #include "graph/run/run.h"
 
 int32_t gnode_failed(const graph *g, const gnode *n, int32_t rc, bs_error *err) {
@@ -29,34 +27,27 @@ static int32_t run_steps(gbinding *b, bs_error *err) {
   return BS_OK;
 }
 
-/* What the thread has used so far. */
-typedef struct used {
-  double cpu_s;
-  uint64_t sleeps;
-} used;
-
-static used used_now(void) {
-  struct timespec t = {0};
-  struct rusage r = {0};
-  getrusage(RUSAGE_THREAD, &r);
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return (used){(double)t.tv_sec + 1e-9 * (double)t.tv_nsec, (uint64_t)r.ru_nvcsw};
+/* Adds a run of a step. A thread may lose its processor while what it has used is read, so what it slept is
+ * never below 0. */
+static void add_run(gstep *s, const bs_usage *before, const bs_usage *after) {
+  const double seconds = after->seconds - before->seconds, cpu_s = after->cpu_s - before->cpu_s,
+               asleep_s = seconds - cpu_s - (after->queued_s - before->queued_s);
+  s->runs++;
+  s->ns += (uint64_t)(seconds * 1e9);
+  s->cpu_ns += (uint64_t)(cpu_s * 1e9);
+  if (asleep_s > 0) s->asleep_ns += (uint64_t)(asleep_s * 1e9);
+  s->waits += after->sleeps - before->sleeps;
 }
 
 static int32_t profile_steps(gbinding *b, bs_error *err) {
   if (err != NULL) err->code = BS_OK;
   for (uint32_t i = 0; i < b->n_steps; i++) {
     gstep *s = &b->steps[i];
-    const used before = used_now();
-    const double began = bs_clock_s();
+    const bs_usage before = bs_usage_now(1);
     const int32_t rc = bs_dispatch_run_unchecked(s->plan, s->args, NULL, err);
-    const double ended = bs_clock_s();
+    const bs_usage after = bs_usage_now(0);
     if (rc != BS_OK) return gnode_failed(b->g, &b->g->nodes[s->node], rc, err);
-    const used after = used_now();
-    s->runs++;
-    s->ns += (uint64_t)((ended - began) * 1e9);
-    s->cpu_ns += (uint64_t)((after.cpu_s - before.cpu_s) * 1e9);
-    s->waits += after.sleeps - before.sleeps;
+    add_run(s, &before, &after);
   }
   return BS_OK;
 }

@@ -99,8 +99,9 @@ typedef struct gstep {
   uint32_t nargs;
   uint32_t node; /* of the graph */
   double prepare_s;
-  uint64_t runs, ns;      /* with `profile`, of all runs, as the following */
-  uint64_t cpu_ns, waits; /* of the caller's thread: its processor time, and how often it slept */
+  uint64_t runs, ns; /* with `profile`, of all runs, as the following */
+  /* Of the caller's thread: on a processor; neither that nor waiting for one; how often it slept. */
+  uint64_t cpu_ns, asleep_ns, waits;
 } gstep;
 
 /* A graph that can run: plans, tensors, memory. */

@@ -92,6 +92,7 @@ static void find(bs_diagnosis *d, double cost_s, double share, const char *more,
                  va_list args) {
   char only[48];
   bs_text command = {0};
+  share = fmin(share, 1); /* the pass was timed at another moment */
   snprintf(only, sizeof only, "--only %s", d->now->id);
   bs_text_printf(&command, "%s %s", d->asked->command, more != NULL ? more : only);
   json_t *finding = json_pack("{s:s, s:s, s:o, s:o}", "check", d->now->id, "severity",

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * dispatch.c - what the host does beside arithmetic: of a model, chains of operators on one number; of a
- * layer, a plan that is run on one row, with the checks of a call and without. */
+ * dispatch.c - what the host does beside arithmetic: a plan that is run on one row, with the checks of a call
+ * and without; of a model, chains of operators on one number; of a layer, its method on one token and few
+ * features. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,83 +12,11 @@
 #include "lab/diagnose/model_checks.h"
 #include "lab/error.h"
 
-enum { CALLS = 2000, RUNS = 200, ROUNDS = 15, WIDTH = 64, CHAIN = 33 };
+enum { CALLS = 2000, RUNS = 200, ROUNDS = 15, WIDTH = 64, CHAIN = 33, FEATURES = 8 };
 /* The host's part of a pass from which on it is told. */
 static const double MUCH = 0.2;
 
-/* ---- models ---------------------------------------------------------------------------------- */
-
-/* So many operators in a row, of one number each. */
-static int32_t make_chain(bs_context *context, uint32_t n, bs_graph **out, bs_error *err) {
-  const bs_tensor_desc d = {.struct_size = sizeof d, .dtype = BS_F32, .rank = 1, .dims = {1}};
-  uint32_t value = BS_GRAPH_NONE;
-  int32_t rc = bs_graph_new(context, out, err);
-  if (rc == BS_OK) rc = bs_graph_input(*out, "x", &d, NULL, &value, err);
-  for (uint32_t i = 0; rc == BS_OK && i < n; i++)
-    rc = bs_graph_op(*out, "Sigmoid", &value, 1, NULL, 0, &value, 1, err);
-  return rc == BS_OK ? bs_graph_output(*out, "y", value, err) : rc;
-}
-
-static int32_t time_runs(bs_session *session, double *out, bs_error *err) {
-  double each[ROUNDS];
-  int32_t rc = BS_OK;
-  for (int r = 0; rc == BS_OK && r < ROUNDS; r++) {
-    const double began = bs_clock_s();
-    for (int i = 0; rc == BS_OK && i < RUNS; i++) rc = bs_session_run(session, err);
-    each[r] = (bs_clock_s() - began) / RUNS;
-  }
-  *out = rc == BS_OK ? bs_median(each, ROUNDS) : 0;
-  return rc;
-}
-
-/* Seconds of a run of a chain, and how many nodes it became. */
-static int32_t time_chain(const diag_model *m, uint32_t n, double *out_s, uint32_t *out_nodes,
-                          bs_error *err) {
-  static const char *const off[] = {"all"};
-  const bs_session_options o = {.struct_size = sizeof o,
-                                .threads = m->request.threads,
-                                .backend = m->request.backend,
-                                .passes_off = off,
-                                .n_passes_off = 1};
-  bs_tensor x = {.struct_size = sizeof x, .dtype = BS_F32, .rank = 1, .dims = {1}, .strides = {1}};
-  float number = 1;
-  bs_graph *graph = NULL;
-  bs_session *session = NULL;
-  x.data = &number;
-  x.bytes = sizeof number;
-  int32_t rc = make_chain(m->context, n, &graph, err);
-  if (rc == BS_OK) rc = bs_session_open(m->context, graph, &o, &session, err);
-  if (rc == BS_OK) rc = bs_session_set(session, 0, &x, err);
-  if (rc == BS_OK) rc = time_runs(session, out_s, err);
-  *out_nodes = rc == BS_OK ? bs_session_node_count(session) : 0;
-  bs_session_close(session);
-  bs_graph_close(graph);
-  return rc;
-}
-
-/* What a run takes whatever its nodes are, and a node whatever its numbers are: of two chains. */
-int32_t diag_model_dispatch(bs_diagnosis *d, diag_model *m, bs_error *err) {
-  const uint32_t nodes = bs_session_node_count(m->model->session);
-  double few = 0, many = 0;
-  uint32_t n_few = 0, n_many = 0;
-  int32_t rc = time_chain(m, 1, &few, &n_few, err);
-  if (rc == BS_OK) rc = time_chain(m, CHAIN, &many, &n_many, err);
-  if (rc != BS_OK) return rc;
-  if (n_many <= n_few) return bs_skip(d, "a chain of %d operators became %u nodes", CHAIN, n_many);
-  const double node = fmax(0, (many - few) / (n_many - n_few)),
-               all = fmax(0, few - n_few * node) + nodes * node;
-  bs_fact(d, "a run of no nodes", fmax(0, few - n_few * node), "s");
-  bs_fact(d, "a node on one number", node, "s");
-  bs_fact(d, "nodes of a run", nodes, "");
-  bs_fact(d, "the host's part of a run", all, "s");
-  if (all > MUCH * d->pass_s)
-    bs_find(d, fmin(all, d->pass_s), NULL,
-            "a run of %.3g us, of %u nodes, takes %.3g us on single numbers: its ops are too small",
-            1e6 * d->pass_s, nodes, 1e6 * all);
-  return BS_OK;
-}
-
-/* ---- layers ---------------------------------------------------------------------------------- */
+/* ---- calls ------------------------------------------------------------------------------------ */
 
 typedef struct call_costs {
   double checked, unchecked;
@@ -146,29 +75,146 @@ static int32_t time_dispatch(bs_context *context, const char *backend, call_cost
   return rc;
 }
 
-/* Ops that a pass of a rank calls, as the world's list of algorithms names them; each once at least. */
-static uint32_t ops_of(const char *algorithms) {
-  uint32_t n = 0;
-  for (const char *at = algorithms; *at != '\0';) {
-    const size_t length = strcspn(at, "\n");
-    n += strncmp(at, "collectives@", 12) != 0 && memchr(at, '@', length) != NULL;
-    at += length + (at[length] == '\n');
+/* A layer's calls are checked each time; a session's were checked when it bound its shapes. */
+static int32_t tell_calls(bs_diagnosis *d, bs_context *context, const char *backend, bs_error *err) {
+  call_costs t;
+  const int32_t rc = time_dispatch(context, backend, &t, err);
+  if (rc != BS_OK) return rc;
+  bs_fact(d, "call of an op on one row, with checks", t.checked, "s");
+  bs_fact(d, "call of an op on one row, without", t.unchecked, "s");
+  return BS_OK;
+}
+
+/* ---- models ---------------------------------------------------------------------------------- */
+
+/* So many operators in a row, of one number each. */
+static int32_t make_chain(bs_context *context, uint32_t n, bs_graph **out, bs_error *err) {
+  const bs_tensor_desc d = {.struct_size = sizeof d, .dtype = BS_F32, .rank = 1, .dims = {1}};
+  uint32_t value = BS_GRAPH_NONE;
+  int32_t rc = bs_graph_new(context, out, err);
+  if (rc == BS_OK) rc = bs_graph_input(*out, "x", &d, NULL, &value, err);
+  for (uint32_t i = 0; rc == BS_OK && i < n; i++)
+    rc = bs_graph_op(*out, "Sigmoid", &value, 1, NULL, 0, &value, 1, err);
+  return rc == BS_OK ? bs_graph_output(*out, "y", value, err) : rc;
+}
+
+static int32_t time_runs(bs_session *session, double *out, bs_error *err) {
+  double each[ROUNDS];
+  int32_t rc = BS_OK;
+  for (int r = 0; rc == BS_OK && r < ROUNDS; r++) {
+    const double began = bs_clock_s();
+    for (int i = 0; rc == BS_OK && i < RUNS; i++) rc = bs_session_run(session, err);
+    each[r] = (bs_clock_s() - began) / RUNS;
   }
-  return n;
+  *out = rc == BS_OK ? bs_median(each, ROUNDS) : 0;
+  return rc;
+}
+
+/* Seconds of a run of a chain, and how many nodes it became. */
+static int32_t time_chain(const diag_model *m, uint32_t n, double *out_s, uint32_t *out_nodes,
+                          bs_error *err) {
+  static const char *const off[] = {"all"};
+  const bs_session_options o = {.struct_size = sizeof o,
+                                .threads = m->request.threads,
+                                .backend = m->request.backend,
+                                .passes_off = off,
+                                .n_passes_off = 1};
+  bs_tensor x = {.struct_size = sizeof x, .dtype = BS_F32, .rank = 1, .dims = {1}, .strides = {1}};
+  float number = 1;
+  bs_graph *graph = NULL;
+  bs_session *session = NULL;
+  x.data = &number;
+  x.bytes = sizeof number;
+  int32_t rc = make_chain(m->context, n, &graph, err);
+  if (rc == BS_OK) rc = bs_session_open(m->context, graph, &o, &session, err);
+  if (rc == BS_OK) rc = bs_session_set(session, 0, &x, err);
+  if (rc == BS_OK) rc = time_runs(session, out_s, err);
+  *out_nodes = rc == BS_OK ? bs_session_node_count(session) : 0;
+  bs_session_close(session);
+  bs_graph_close(graph);
+  return rc;
+}
+
+/* What a run takes whatever its nodes are, and a node whatever its numbers are: of two chains. */
+int32_t diag_model_dispatch(bs_diagnosis *d, diag_model *m, bs_error *err) {
+  const uint32_t nodes = bs_session_node_count(m->model->session);
+  double few = 0, many = 0;
+  uint32_t n_few = 0, n_many = 0;
+  int32_t rc = tell_calls(d, m->context, m->request.backend, err);
+  if (rc == BS_OK) rc = time_chain(m, 1, &few, &n_few, err);
+  if (rc == BS_OK) rc = time_chain(m, CHAIN, &many, &n_many, err);
+  if (rc != BS_OK) return rc;
+  if (n_many <= n_few) return bs_skip(d, "a chain of %d operators became %u nodes", CHAIN, n_many);
+  const double node = fmax(0, (many - few) / (n_many - n_few)),
+               all = fmax(0, few - n_few * node) + nodes * node;
+  bs_fact(d, "a run of no nodes", fmax(0, few - n_few * node), "s");
+  bs_fact(d, "a node on one number", node, "s");
+  bs_fact(d, "nodes of a run", nodes, "");
+  bs_fact(d, "the host's part of a run", all, "s");
+  if (all > MUCH * d->pass_s)
+    bs_find(d, all, NULL,
+            "a run of %.3g us, of %u nodes, takes %.3g us on single numbers: its ops are too small",
+            1e6 * d->pass_s, nodes, 1e6 * all);
+  return BS_OK;
+}
+
+/* ---- layers ---------------------------------------------------------------------------------- */
+
+/* The layer for one token and so few features that next to all of its pass is the host's. */
+static int32_t open_least(const diag_layer *l, diag_layer *out, bs_error *err) {
+  static const char *const sizes[] = {"model.N", "model.K"};
+  char features[16];
+  bs_node *tree = bs_config_clone(l->config);
+  snprintf(features, sizeof features, "%u", FEATURES * l->c.world_size);
+  int32_t rc = tree != NULL ? bs_config_set(tree, "model.B", "1", err) : bs_no_memory(err, "a configuration");
+  for (int i = 0; rc == BS_OK && i < 2; i++) rc = bs_config_set(tree, sizes[i], features, err);
+  if (rc == BS_OK) rc = diag_layer_open(l->context, tree, l->quiet_dir, out, err);
+  bs_config_free(tree);
+  return rc;
+}
+
+/* Seconds of rank 0's pass without the collectives, in which ranks wait for each other. */
+static double without_collectives(const diag_layer *l, const bs_case_result *result, double steady) {
+  const json_t *timings = result->ranks[0].timings;
+  const char *const names[] = {"forward", "allreduce"};
+  double p50[2];
+  if (l->c.world_size == 1) return steady;
+  for (int i = 0; i < 2; i++)
+    p50[i] = 1e-3 * json_number_value(json_object_get(json_object_get(timings, names[i]), "p50_ms"));
+  return fmax(0, p50[0] - p50[1]);
+}
+
+static int32_t time_least(const bs_diagnosis *d, const diag_layer *l, double *out_s, bs_error *err) {
+  diag_layer least = {0};
+  bs_case_result result = {0};
+  bs_span once[2];
+  double steady = 0, first = 0;
+  int32_t rc = open_least(l, &least, err);
+  if (rc == BS_OK) rc = diag_layer_time(d, &least.c, BS_ARM_FORWARD, &steady, &first, once, &result, err);
+  if (rc == BS_OK) *out_s = without_collectives(&least, &result, steady);
+  bs_case_result_free(&result);
+  diag_layer_close(&least);
+  return rc;
 }
 
 int32_t diag_layer_dispatch(bs_diagnosis *d, diag_layer *l, bs_error *err) {
-  call_costs t;
-  const int32_t rc = time_dispatch(l->context, l->c.backend, &t, err);
+  const uint32_t features = FEATURES * l->c.world_size;
+  bs_error why = BS_ERROR_INIT;
+  double host = 0;
+  int32_t rc = tell_calls(d, l->context, l->c.backend, err);
   if (rc != BS_OK) return rc;
-  const uint32_t ops = ops_of(l->result.algorithms);
-  const double all = t.checked * ops;
-  bs_fact(d, "call of an op on one row, with checks", t.checked, "s");
-  bs_fact(d, "call of an op on one row, without", t.unchecked, "s");
-  bs_fact(d, "ops of a pass, with checks", ops, "");
-  bs_fact(d, "the host's part of a pass", all, "s");
-  if (all > MUCH * d->pass_s)
-    bs_find(d, all, NULL, "%u calls of ops take %.3g us of a pass of %.3g us: the layer is too small", ops,
-            1e6 * all, 1e6 * d->pass_s);
+  rc = time_least(d, l, &host, &why);
+  if (rc == BS_NO_MEMORY || rc == BS_DEADLINE) {
+    *err = why;
+    return rc;
+  }
+  if (rc != BS_OK) return bs_skip(d, "no layer of one token and %u features: %.100s", features, why.message);
+  bs_fact(d, "the host's part: a pass of one token and few features, collectives left out", host, "s");
+  if (host > MUCH * d->pass_s)
+    bs_find(
+        d, host, NULL,
+        "a pass of %.3g us; on one token and %u features, collectives left out, it takes %.3g us: the layer "
+        "is too small",
+        1e6 * d->pass_s, features, 1e6 * host);
   return BS_OK;
 }

@@ -5,10 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <time.h>
 
-#include "core/base/clock.h"
+#include "core/base/usage.h"
 #include "core/world/executor.h"
 #include "lab/case/place.h"
 #include "lab/diagnose/layer.h"
@@ -16,17 +14,11 @@
 
 enum { WARM_CALLS = 3 };
 
-/* What a thread has used so far. */
-typedef struct used {
-  double seconds, cpu_s, queued_s;
-  uint64_t sleeps;
-} used;
-
 typedef struct probe_rank {
   bs_watch watch;
   pthread_t thread;
-  used outside, entered; /* in collectives: so far; where the newest began */
-  diag_call *calls;      /* n */
+  bs_usage outside, entered; /* in collectives: so far; where the newest began */
+  diag_call *calls;          /* n */
 } probe_rank;
 
 typedef struct probing {
@@ -37,37 +29,7 @@ typedef struct probing {
   bs_collective_hook hook;
 } probing;
 
-/* Seconds that the thread was ready and had no processor; 0 where the system does not tell. */
-static double queued_now(void) {
-  unsigned long long ran = 0, queued = 0;
-  char text[96] = "";
-  FILE *f = fopen("/proc/thread-self/schedstat", "r");
-  if (f == NULL) return 0;
-  if (fgets(text, sizeof text, f) != NULL) {
-    char *end = NULL;
-    ran = strtoull(text, &end, 10);
-    queued = strtoull(end, NULL, 10);
-  }
-  fclose(f);
-  return ran > 0 ? 1e-9 * (double)queued : 0;
-}
-
-/* The clock is read next to what is measured: last before it, first behind it. */
-static used used_now(int before) {
-  struct timespec t = {0};
-  struct rusage r = {0};
-  used u = {.seconds = before ? 0 : bs_clock_s()};
-  if (before) u.queued_s = queued_now();
-  getrusage(RUSAGE_THREAD, &r);
-  u.sleeps = (uint64_t)r.ru_nvcsw;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  u.cpu_s = (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-  if (!before) u.queued_s = queued_now();
-  if (before) u.seconds = bs_clock_s();
-  return u;
-}
-
-static void add_between(used *sum, const used *from, const used *to) {
+static void add_between(bs_usage *sum, const bs_usage *from, const bs_usage *to) {
   sum->seconds += to->seconds - from->seconds;
   sum->cpu_s += to->cpu_s - from->cpu_s;
   sum->queued_s += to->queued_s - from->queued_s;
@@ -78,7 +40,7 @@ static void add_between(used *sum, const used *from, const used *to) {
 static uint32_t before_collective(void *user, uint32_t rank, const bs_coll_call *call) {
   probe_rank *r = &((probing *)user)->ranks[rank];
   (void)call;
-  if (pthread_equal(r->thread, pthread_self())) r->entered = used_now(1);
+  if (pthread_equal(r->thread, pthread_self())) r->entered = bs_usage_now(1);
   return 1;
 }
 
@@ -86,7 +48,7 @@ static void after_collective(void *user, uint32_t rank, const bs_coll_call *call
   probe_rank *r = &((probing *)user)->ranks[rank];
   (void)call;
   if (!pthread_equal(r->thread, pthread_self())) return;
-  const used now = used_now(0);
+  const bs_usage now = bs_usage_now(0);
   add_between(&r->outside, &r->entered, &now);
 }
 
@@ -95,11 +57,11 @@ static int32_t one_call(probe_rank *r, bs_layer *layer, const bs_tensor *x, cons
   bs_tensor in = *x, out = *y;
   const bs_watch before = r->watch;
   in.dims[0] = out.dims[0] = call->tokens;
-  r->outside = (used){0};
-  const used began = used_now(1);
+  r->outside = (bs_usage){0};
+  const bs_usage began = bs_usage_now(1);
   const int32_t rc = bs_layer_forward(layer, &in, &out, NULL, err);
-  const used ended = used_now(0);
-  used own = {0};
+  const bs_usage ended = bs_usage_now(0);
+  bs_usage own = {0};
   add_between(&own, &began, &ended);
   call->seconds = own.seconds;
   const double blocked = own.seconds - own.cpu_s - own.queued_s;

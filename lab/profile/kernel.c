@@ -80,6 +80,9 @@ int32_t bs_profile_kernel(const bs_kernel_setup *setup, const bs_profile_options
   if (rc == BS_OK) rc = bs_kernel_arm_series(arm, 0, n, seconds, err);
   bs_counters_stop(&counters);
   if (rc == BS_OK) rc = describe(setup, arm, &counters, (double)n, bs_median(seconds, n), out, err);
+  if (rc == BS_OK)
+    rc =
+        bs_profile_calls(*out, (double)n, bs_percentile(seconds, n, 0), bs_percentile(seconds, n, 0.95), err);
   if (rc == BS_OK) rc = bs_profile_trace(*out, options->trace, err);
   bs_kernel_arm_close(arm);
   bs_counters_close(&counters);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * layer.c - a profile of one forward of a layer: the regions of each rank, what the ranks wait for, and the
- * machine's bound. The layer runs twice, the second time with three times as many forwards: the difference of
- * the counters is what forwards alone count. */
+ * machine's bound. The layer runs twice, the first time with a third of the forwards: the difference of the
+ * counters is what forwards alone count. */
 #include <math.h>
 #include <stdio.h>
 
@@ -12,12 +12,15 @@
 #include "lab/profile/parts.h"
 #include "lab/tune/tune.h"
 
-enum { AGAIN = 3 };
+enum { PART = 3 };
+
+static double stat(const bs_case_rank *rank, const char *name, const char *key) {
+  return json_number_value(json_object_get(json_object_get(rank->timings, name), key));
+}
 
 /* Median seconds of a region of one forward. */
 static double region(const bs_case_rank *rank, const char *name) {
-  const json_t *stats = json_object_get(rank->timings, name);
-  return 1e-3 * json_number_value(json_object_get(stats, "p50_ms"));
+  return 1e-3 * stat(rank, name, "p50_ms");
 }
 
 /* A rank's own work, and its time in collectives. */
@@ -79,25 +82,34 @@ static int32_t predict(const bs_case *c, const bs_experiment *e, bs_machine *mac
   return rc == BS_OK ? bs_predict_case(machine, NULL, c, out, err) : rc;
 }
 
-static double slowest(const bs_case_result *result) {
-  double most = 0;
-  for (uint32_t r = 0; r < result->world_size; r++) most = fmax(most, region(&result->ranks[r], "forward"));
+static const bs_case_rank *slowest(const bs_case_result *result) {
+  const bs_case_rank *most = &result->ranks[0];
+  for (uint32_t r = 1; r < result->world_size; r++)
+    if (region(&result->ranks[r], "forward") > region(most, "forward")) most = &result->ranks[r];
   return most;
+}
+
+static int32_t add_calls(json_t *record, const bs_case_rank *rank, bs_error *err) {
+  return bs_profile_calls(record, stat(rank, "forward", "count"), 1e-3 * stat(rank, "forward", "min_ms"),
+                          1e-3 * stat(rank, "forward", "p95_ms"), err);
 }
 
 static int32_t describe(const bs_case *c, const bs_case_result *result, const bs_predicted *p, json_t **out,
                         bs_error *err) {
   static const char *const names[] = {"fma", "bytes", "wire", "launch"};
   const double seconds[] = {p->bound.compute, p->bound.memory, p->bound.wire, p->bound.host};
+  const bs_case_rank *rank = slowest(result);
+  const double call_s = region(rank, "forward");
   char name[160];
   snprintf(name, sizeof name, "%s B=%lld N=%lld K=%lld P=%u", c->method, (long long)c->spec.B,
            (long long)c->spec.N, (long long)c->spec.K, result->world_size);
-  *out = bs_profile_record("layer", name, result->threads_per_rank, result->world_size, slowest(result));
+  *out = bs_profile_record("layer", name, result->threads_per_rank, result->world_size, call_s);
   int32_t rc = *out != NULL ? BS_OK : bs_no_memory(err, "a profile");
   for (uint32_t r = 0; rc == BS_OK && r < result->world_size; r++)
     rc = add_rank(*out, &result->ranks[r], (int32_t)r, fmax(p->bound.compute, p->bound.memory), err);
+  if (rc == BS_OK) rc = add_calls(*out, rank, err);
   if (rc == BS_OK) rc = bs_profile_bound(*out, names, seconds, 4, err);
-  return rc == BS_OK ? add_ranks(*out, result, slowest(result), err) : rc;
+  return rc == BS_OK ? add_ranks(*out, result, call_s, err) : rc;
 }
 
 /* Runs the case twice. *out_result: of the longer run, the caller's; counters: of the forwards that it has
@@ -105,19 +117,22 @@ static int32_t describe(const bs_case *c, const bs_case_result *result, const bs
 static int32_t run_twice(bs_case *c, const bs_profile_options *o, bs_case_result *out_result,
                          bs_counters *counters, double *out_calls, bs_error *err) {
   bs_case_result first = {0};
+  const int64_t all = c->iterations, part = all / PART > 0 ? all / PART : 1;
   bs_counters_open(o->counters, counters);
+  c->iterations = part;
   bs_counters_start(counters);
   int32_t rc = bs_case_run(c, &first, err);
   bs_counters_stop(counters);
   double before[BS_PERF_EVENTS_];
   for (int i = 0; i < BS_PERF_EVENTS_; i++) before[i] = counters->count[i];
   bs_case_result_free(&first);
-  *out_calls = (double)(AGAIN - 1) * (double)c->iterations;
-  c->iterations *= AGAIN;
+  *out_calls = (double)(all - part);
+  c->iterations = all;
   bs_counters_start(counters);
   if (rc == BS_OK) rc = bs_case_run(c, out_result, err);
   bs_counters_stop(counters);
-  for (int i = 0; i < BS_PERF_EVENTS_; i++) counters->count[i] -= before[i];
+  for (int i = 0; i < BS_PERF_EVENTS_; i++) /* of one forward alone nothing is known */
+    counters->count[i] = all > part ? counters->count[i] - before[i] : NAN;
   bs_counters_close(counters);
   return rc;
 }
@@ -133,8 +148,9 @@ static int32_t profile_case(bs_case *c, const bs_experiment *e, const bs_profile
   if (rc == BS_OK) rc = predict(c, e, &machine, &predicted, err);
   if (rc == BS_OK) rc = describe(c, &result, &predicted, out, err);
   if (rc == BS_OK)
-    rc = bs_profile_set(*out, "counters",
-                        bs_counters_json(&counters, calls, slowest(&result), machine.read_all), err);
+    rc = bs_profile_set(
+        *out, "counters",
+        bs_counters_json(&counters, calls, region(slowest(&result), "forward"), machine.read_all), err);
   if (rc == BS_OK) rc = bs_profile_trace(*out, o->trace, err);
   bs_case_result_free(&result);
   return rc;

@@ -2,10 +2,12 @@
  * model.c - a profile of a model: its nodes by `model bench --profile`, and the bound of all their work. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "lab/error.h"
 #include "lab/kernel/bound.h"
+#include "lab/measure/stats.h"
 #include "lab/model/bench.h"
 #include "lab/profile/parts.h"
 
@@ -18,7 +20,16 @@ static const char *text(const json_t *row, const char *key) {
   return value != NULL ? value : "";
 }
 
-static int32_t add_nodes(json_t *record, const json_t *nodes, const json_t *row, bs_error *err) {
+/* What a node cannot be shorter than: the multiply-adds of f32, and the bytes of one that touches at least as
+ * many as the rate was measured on (fewer may lie in a cache). 0: not known. */
+static double node_bound(const json_t *node, const bs_kernel_peaks *rates) {
+  const double bytes = number(node, "bytes");
+  const double fma = strncmp(text(node, "shape"), "f32[", 4) == 0 ? number(node, "flops") / rates->flops : 0;
+  return bytes >= rates->footprint ? fmax(fma, bytes / rates->bytes) : fma;
+}
+
+static int32_t add_nodes(json_t *record, const json_t *nodes, const json_t *row, const bs_kernel_peaks *rates,
+                         bs_error *err) {
   size_t i;
   json_t *node;
   int32_t rc = BS_OK;
@@ -31,7 +42,8 @@ static int32_t add_nodes(json_t *record, const json_t *nodes, const json_t *row,
                                   .rank = 0,
                                   .seconds = number(node, "each_s"),
                                   .flops = number(node, "flops"),
-                                  .bytes = number(node, "bytes")};
+                                  .bytes = number(node, "bytes"),
+                                  .bound_s = node_bound(node, rates)};
     if (part.seconds > 0) rc = bs_profile_add(record, &part, err);
     if (rc != BS_OK) return rc;
   }
@@ -43,21 +55,32 @@ static int32_t add_nodes(json_t *record, const json_t *nodes, const json_t *row,
 }
 
 /* What the machine could do for the FLOPs and bytes of a run: f32, since models are mostly of that. */
-static int32_t add_bound(json_t *record, const json_t *row, uint32_t threads, double *out_read,
-                         bs_error *err) {
+static int32_t add_bound(json_t *record, const json_t *row, const bs_kernel_peaks *rates, bs_error *err) {
   static const char *const names[] = {"fma", "bytes"};
-  const double bytes = number(row, "bytes"), flops = number(row, "flops");
+  const double seconds[] = {number(row, "flops") / rates->flops, number(row, "bytes") / rates->bytes};
+  return bs_profile_bound(record, names, seconds, 2, err);
+}
+
+static int32_t measure_peaks(const json_t *row, uint32_t threads, bs_kernel_peaks *out, bs_error *err) {
   const bs_kernel_problem like = {.kind = BS_KERNEL_MATMUL,
                                   .dtype = BS_F32,
                                   .B = 64,
                                   .N = 1024,
-                                  .K = bytes > 4096 * 1024.0 ? 4096 : 1024};
-  bs_kernel_peaks rates;
-  const int32_t rc = bs_kernel_peaks_measure(&like, threads, &rates, err);
-  if (rc != BS_OK) return rc;
-  const double seconds[] = {flops / rates.flops, bytes / rates.bytes};
-  *out_read = rates.bytes;
-  return bs_profile_bound(record, names, seconds, 2, err);
+                                  .K = number(row, "bytes") > 4096 * 1024.0 ? 4096 : 1024};
+  return bs_kernel_peaks_measure(&like, threads, out, err);
+}
+
+/* Samples are means of some runs each. */
+static int32_t add_calls(json_t *record, const json_t *row, bs_error *err) {
+  const json_t *samples = json_object_get(row, "samples_s");
+  const size_t n = json_array_size(samples);
+  double *seconds = calloc(n + 1, sizeof *seconds);
+  if (seconds == NULL) return bs_no_memory(err, "samples");
+  for (size_t i = 0; i < n; i++) seconds[i] = json_number_value(json_array_get(samples, i));
+  const int32_t rc =
+      bs_profile_calls(record, (double)n, number(row, "min_s"), bs_percentile(seconds, n, 0.95), err);
+  free(seconds);
+  return rc;
 }
 
 int32_t bs_profile_model(bs_context *context, bs_model_request *request, bs_model *model,
@@ -66,7 +89,7 @@ int32_t bs_profile_model(bs_context *context, bs_model_request *request, bs_mode
       .seconds = o->seconds, .allow_fallback = 1, .profile = 1, .progress = o->progress, .user = o->user};
   bs_counters counters;
   json_t *result = NULL;
-  double read = 0;
+  bs_kernel_peaks rates = {0};
   *out = NULL;
   bs_counters_open(o->counters, &counters);
   bs_counters_start(&counters);
@@ -81,8 +104,10 @@ int32_t bs_profile_model(bs_context *context, bs_model_request *request, bs_mode
   const uint32_t threads = (uint32_t)number(row, "threads");
   if (rc == BS_OK) *out = bs_profile_record("model", text(result, "model"), threads, 1, call_s);
   if (rc == BS_OK && *out == NULL) rc = bs_no_memory(err, "a profile");
-  if (rc == BS_OK) rc = add_nodes(*out, json_object_get(result, "profile"), row, err);
-  if (rc == BS_OK) rc = add_bound(*out, row, threads, &read, err);
+  if (rc == BS_OK) rc = add_calls(*out, row, err);
+  if (rc == BS_OK) rc = measure_peaks(row, threads, &rates, err);
+  if (rc == BS_OK) rc = add_nodes(*out, json_object_get(result, "profile"), row, &rates, err);
+  if (rc == BS_OK) rc = add_bound(*out, row, &rates, err);
   if (rc == BS_OK) rc = bs_profile_set(*out, "ranks", json_pack("{s:i}", "n", 1), err);
   if (rc == BS_OK) rc = bs_profile_set(*out, "counters", bs_counters_json(&counters, NAN, NAN, 0), err);
   if (rc == BS_OK) rc = bs_profile_trace(*out, o->trace, err);

@@ -16,6 +16,8 @@ typedef struct bs_profile_part {
 json_t *bs_profile_record(const char *kind, const char *name, uint32_t threads, uint32_t ranks,
                           double call_s);
 int32_t bs_profile_add(json_t *record, const bs_profile_part *part, bs_error *err);
+/* How call_s spreads: of so many calls (or samples) the shortest and the 95th percentile. */
+int32_t bs_profile_calls(json_t *record, double n, double min_s, double p95_s, bs_error *err);
 /* bound: seconds by each of n > 0 named limits; below 0: not known. */
 int32_t bs_profile_bound(json_t *record, const char *const *names, const double *seconds, uint32_t n,
                          bs_error *err);

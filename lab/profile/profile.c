@@ -45,6 +45,11 @@ int32_t bs_profile_add(json_t *record, const bs_profile_part *p, bs_error *err) 
                                                                            : bs_no_memory(err, "a profile");
 }
 
+int32_t bs_profile_calls(json_t *record, double n, double min_s, double p95_s, bs_error *err) {
+  return bs_profile_set(record, "calls",
+                        json_pack("{s:I,s:f,s:f}", "n", (json_int_t)n, "min_s", min_s, "p95_s", p95_s), err);
+}
+
 int32_t bs_profile_bound(json_t *record, const char *const *names, const double *seconds, uint32_t n,
                          bs_error *err) {
   char key[48];

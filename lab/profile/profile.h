@@ -3,8 +3,10 @@
  * follows from it (docs/profile.md). A profile is one JSON record:
  *   subject    {kind: "layer", "kernel", "model" or "ncu", name, threads, ranks, kernel: 0|1, model: 0|1}
  *   call_s     of one forward, call or run, median
+ *   calls      {n, min_s, p95_s}: of how many forwards, calls or samples of runs, and their spread
  *   parts      [{part, rank, seconds, share (of call_s), flops, bytes, gflops, gbytes_s, bound_percent}]:
- * regions of ranks, the kernel, or nodes bound      {limit, seconds, percent (of call_s), fma_share,
+ * regions of ranks, the kernel, or nodes
+ *   bound      {limit, seconds, percent (of call_s), fma_share,
  * exp_share, bytes_share, wire_share, launch_share}: seconds by each limit over call_s; what is not known is
  * left out ranks      {n, imbalance (the slowest rank's own work over the mean), wait_share,
  * collective_share} nodes      {n, fallback, top_share} of a model counters   {known, reason, ...}:

@@ -24,12 +24,16 @@ static const bs_field findings[] = {{"rule", "finding", 0, 0},
 
 static void one_profile(bs_text *out, const json_t *row) {
   const json_t *profile = json_object_get(row, "profile"), *subject = json_object_get(profile, "subject");
-  const json_t *bound = json_object_get(profile, "bound"), *counters = json_object_get(profile, "counters");
+  const json_t *bound = json_object_get(profile, "bound"), *counters = json_object_get(profile, "counters"),
+               *calls = json_object_get(profile, "calls");
   bs_text_printf(out, "<h3>");
   bs_svg_escape(out, bs_row_text(subject, "kind"));
   bs_text_printf(out, " ");
   bs_svg_escape(out, bs_row_text(subject, "name"));
   bs_text_printf(out, "</h3>\n<p>%.4g s", bs_row_number(profile, "call_s"));
+  if (calls != NULL)
+    bs_text_printf(out, " (median of %.0f; shortest %.4g, 95 %% at most %.4g)", bs_row_number(calls, "n"),
+                   bs_row_number(calls, "min_s"), bs_row_number(calls, "p95_s"));
   if (bs_row_text(bound, "limit")[0] != '\0') {
     bs_text_printf(out, ", %.3g %% of the bound by ", bs_row_number(bound, "percent"));
     bs_svg_escape(out, bs_row_text(bound, "limit"));

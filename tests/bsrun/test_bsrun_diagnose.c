@@ -69,13 +69,29 @@ static void must_be_clean(const json_t *result, size_t checks) {
   free(all);
 }
 
-/* A fact of a check whose name contains `words`; "": there is none. */
-static const char *fact_of(const json_t *result, const char *check, const char *words) {
-  const json_t *fact;
+/* The value of a fact of a check whose name contains `words`; NULL: there is none. */
+static const json_t *value_of(const json_t *result, const char *check, const char *words) {
+  const json_t *fact, *facts = json_object_get(row_of(json_object_get(result, "checks"), check), "facts");
   size_t i;
-  json_array_foreach(json_object_get(row_of(json_object_get(result, "checks"), check), "facts"), i,
-                     fact) if (strstr(text_of(fact, "fact"), words) != NULL) return text_of(fact, "value");
-  return "";
+  json_array_foreach(facts, i, fact) {
+    if (strstr(text_of(fact, "fact"), words) != NULL) return json_object_get(fact, "value");
+  }
+  return NULL;
+}
+
+/* "": there is none, or it is a number. */
+static const char *fact_of(const json_t *result, const char *check, const char *words) {
+  const char *text = json_string_value(value_of(result, check, words));
+  return text != NULL ? text : "";
+}
+
+/* Each fact of a list {check, words of the fact} is a number. */
+static void must_measure(const json_t *result, const char *const facts[][2], size_t n) {
+  char *all = json_dumps(result, JSON_COMPACT);
+  for (size_t i = 0; i < n; i++)
+    ck_assert_msg(json_number_value(value_of(result, facts[i][0], facts[i][1])) > 0, "%s: %s: %s",
+                  facts[i][0], facts[i][1], all);
+  free(all);
 }
 
 static void must_tell(const json_t *result, const char *check, const char *fact, const char *words) {
@@ -101,6 +117,11 @@ START_TEST(faults_of_a_layer) {
        {LAYER, "--method", "dense", "--backend", "slow:cpu", "--set", "plugins.slow.plan=op=matmul,ms=2"}},
       {"epilogue", "at most what is lost", {NAIVE, "--set", "model.activation=gelu"}},
       {"threads", "8 threads", {LAYER, "--method", "dense", "--threads-per-rank", "8"}},
+      {"dispatch",
+       "the layer is too small",
+       {"--b", "1", "--n", "64", "--k", "64", "--dtype", "f32", "--method", "dense", "--threads-per-rank",
+        "1"}},
+      {"capture", "backend cpu has no graphs", {LAYER, "--method", "dense", "--set", "hardware.graph=true"}},
   };
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     const char *words[MOST_WORDS + 4] = {NULL};
@@ -122,10 +143,20 @@ START_TEST(a_clean_layer) {
       {LAYER, "--method", "row_parallel", "-P", "2", "--preset", "quick", NULL},
   };
   static const size_t checks[] = {11, 10};
+  static const char *const measured[][2] = {{"shapes", "call of 1 token"},
+                                            {"dispatch", "one row, with checks"},
+                                            {"dispatch", "one row, without"},
+                                            {"plan", "build"},
+                                            {"plan", "pack"},
+                                            {"plan", "first pass"},
+                                            {"plan", "steady pass"},
+                                            {"memory", "most at one time"},
+                                            {"memory", "packed weights"}};
   for (size_t i = 0; i < 2; i++) {
     json_t *result = diagnose(words[i]);
     must_be_clean(result, checks[i]);
     must_tell(result, "shapes", "built for", "64 tokens at most");
+    must_measure(result, measured, sizeof measured / sizeof measured[0]);
     json_decref(result);
   }
 }
@@ -164,10 +195,26 @@ START_TEST(ablation_and_training) {
   ck_assert_msg(strncmp(text_of(json_array_get(rows, 0), "verdict"), "failed: ", 8) == 0, "%s",
                 text_of(json_array_get(rows, 0), "verdict"));
   json_decref(result);
+  /* A knob of the implementation that serves. */
+  char knob[600];
+  ran r = bsrun(dir, "explain", "matmul", LAYER, "--bias", "--threads-per-rank", "1", "-o", "json", NULL);
+  must_be(&r, 0);
+  json_t *ladder = json_loads(r.out, 0, NULL);
+  ran_free(&r);
+  snprintf(knob, sizeof knob, "%.400s -> cpu:packed{tokens=24;threads=1}",
+           text_of(json_array_get(ladder, 0), "key"));
+  json_decref(ladder);
+  const char *const knobs[] = {LAYER,      "--method", "dense", "--threads-per-rank", "1", "--only", "memory",
+                               "--ablate", knob,       NULL};
+  result = diagnose(knobs);
+  rows = json_object_get(result, "ablations");
+  ck_assert_str_eq(text_of(json_array_get(rows, 0), "setting"), knob);
+  ck_assert(json_number_value(json_object_get(json_array_get(rows, 0), "ratio")) > 0);
+  json_decref(result);
   static const char *const wrong[] = {"method.nosuch=1", "foo -> bar"};
   for (size_t i = 0; i < 2; i++) {
-    ran r = bsrun(dir, "diagnose", LAYER, "--method", "dense", "--only", "memory", "--seconds", "0.01",
-                  "--ablate", wrong[i], NULL);
+    r = bsrun(dir, "diagnose", LAYER, "--method", "dense", "--only", "memory", "--seconds", "0.01",
+              "--ablate", wrong[i], NULL);
     must_be(&r, 2);
     ck_assert_str_eq(r.out, "");
     ran_free(&r);
@@ -264,6 +311,30 @@ START_TEST(faults_of_a_model) {
 }
 END_TEST
 
+/* Findings stand in the order of what they cost: the plans of the first check take less than the second's
+ * 2 ms. */
+START_TEST(dearest_first) {
+  static const char *const words[] = {NAIVE,
+                                      "--set",
+                                      "model.activation=gelu",
+                                      "--backend",
+                                      "slow:cpu",
+                                      "--set",
+                                      "plugins.slow.plan=op=activate,ms=2",
+                                      "--only",
+                                      "shapes, epilogue",
+                                      NULL};
+  json_t *result = diagnose(words);
+  const json_t *findings = json_object_get(result, "findings");
+  ck_assert_uint_eq(json_array_size(findings), 2);
+  ck_assert_str_eq(text_of(json_array_get(findings, 0), "check"), "epilogue");
+  ck_assert_str_eq(text_of(json_array_get(findings, 0), "severity"), "high");
+  ck_assert_str_eq(text_of(json_array_get(findings, 1), "check"), "shapes");
+  ck_assert_int_eq(json_integer_value(json_object_get(json_array_get(findings, 1), "rank")), 2);
+  json_decref(result);
+}
+END_TEST
+
 /* The sizes that were given stand in the command as they were given. */
 START_TEST(command_of_shapes) {
   static const char *const words[] = {MODEL,    "--threads",     "1", "--only", "shapes",
@@ -280,6 +351,15 @@ END_TEST
  * out. */
 START_TEST(a_clean_model) {
   static const char *const words[] = {MODEL, "--threads", "1", "--skip", "dispatch, nodes", NULL};
+  static const char *const measured[][2] = {{"shapes", "batch: a plan for a new size"},
+                                            {"plan", "cold: lower"},
+                                            {"plan", "cold: passes"},
+                                            {"plan", "cold: prepare the ops"},
+                                            {"plan", "of these an op takes"},
+                                            {"plan", "warm: all of it"},
+                                            {"plan", "first run"},
+                                            {"plan", "steady run"},
+                                            {"memory", "planned"}};
   write_model();
   json_t *result = diagnose(words);
   must_be_clean(result, 9);
@@ -288,7 +368,23 @@ START_TEST(a_clean_model) {
                 text_of(json_array_get(inputs, 0), "value"));
   ck_assert_msg(strstr(text_of(json_array_get(inputs, 1), "value"), "0 and 1") != NULL, "mask");
   must_tell(result, "shapes", "tokens: sizes of a round", "8,0,8,32,1,128,4,8");
+  must_measure(result, measured, sizeof measured / sizeof measured[0]);
   ck_assert_uint_gt(json_array_size(json_object_get(result, "ablations")), 0);
+  json_decref(result);
+}
+END_TEST
+
+/* Planned, the products take bias and activation, and values share memory; both are timed. */
+START_TEST(node_by_node) {
+  static const char *const words[] = {MODEL, "--threads", "1", "--only", "nodes", NULL};
+  static const char *const measured[][2] = {{"nodes", "planned: a run"}, {"nodes", "node by node: a run"}};
+  write_model();
+  json_t *result = diagnose(words);
+  must_measure(result, measured, 2);
+  ck_assert_int_eq(json_number_value(value_of(result, "nodes", "planned: nodes")), 5);
+  ck_assert_int_eq(json_number_value(value_of(result, "nodes", "node by node: nodes")), 9);
+  ck_assert(2 * json_number_value(value_of(result, "nodes", "planned: memory")) <
+            json_number_value(value_of(result, "nodes", "node by node: memory")));
   json_decref(result);
 }
 END_TEST
@@ -473,11 +569,13 @@ int main(void) {
   return run_tests("bsrun_diagnose",
                    (test_case[]){{faults_of_a_layer},
                                  {a_clean_layer},
+                                 {dearest_first},
                                  {command_of_shapes},
                                  {domains_of_takes},
                                  {ablation_and_training},
                                  {faults_of_a_model},
                                  {a_clean_model},
+                                 {node_by_node},
                                  {ablation_of_a_model},
                                  {built_in_models},
                                  {inputs_out_of_their_domain},

@@ -49,9 +49,18 @@ static void must_not_know_counters(const json_t *record) {
   ck_assert(strstr(text_of(json_object_get(record, "counters"), "reason"), "--counters off") != NULL);
 }
 
+/* call_s is the median of so many. */
+static void must_spread(const json_t *record, double least, double most) {
+  const json_t *calls = json_object_get(record, "calls");
+  const double call_s = number_of(record, "call_s");
+  ck_assert(number_of(calls, "n") >= least && number_of(calls, "n") <= most);
+  ck_assert(number_of(calls, "min_s") <= call_s && call_s <= number_of(calls, "p95_s"));
+}
+
 START_TEST(a_layer) {
   ran r = bsrun(dir, "profile", "layer", "--method", "row_parallel", "-P", "2", "--n", "64", "--b", "8",
-                "--counters", "off", "--timeline", "t.json", "--threads-per-rank", "1", "-o", "json", NULL);
+                "--counters", "off", "--timeline", "t.json", "--threads-per-rank", "1", "--iters", "7", "-o",
+                "json", NULL);
   json_t *record = load(&r), *part, *trace;
   size_t i, products = 0, sums = 0;
   double flops = 0;
@@ -66,6 +75,7 @@ START_TEST(a_layer) {
   ck_assert(number_of(ranks, "n") == 2 && number_of(ranks, "imbalance") >= 1 &&
             number_of(ranks, "wait_share") >= 0);
   ck_assert(number_of(bound, "fma_share") > 0 && number_of(bound, "bytes_share") > 0);
+  must_spread(record, 7, 7);
   must_not_know_counters(record);
   char *text = read_text(dir, "t.json");
   trace = json_loads(text, 0, NULL);
@@ -87,6 +97,7 @@ START_TEST(kernels) {
     json_t *record = load(&r);
     ck_assert_str_eq(text_of(json_object_get(record, "subject"), "name"), of[i].name);
     ck_assert(number_of(record, "call_s") > 0);
+    must_spread(record, 5, 20000);
     const json_t *bound = json_object_get(record, "bound"),
                  *part = json_array_get(json_object_get(record, "parts"), 0);
     ck_assert(number_of(bound, "fma_share") > 0 && number_of(bound, "exp_share") >= 0 &&
@@ -139,6 +150,12 @@ START_TEST(a_model) {
   ck_assert_str_eq(state_of(record, "exp_bound"), "no");
   ck_assert(number_of(json_object_get(record, "nodes"), "n") == 2);
   ck_assert_uint_eq(json_array_size(json_object_get(record, "parts")), 2);
+  must_spread(record, 5, 1e6);
+  /* The product's share of the machine's multiply-adds; the other node has none. */
+  const json_t *product = json_array_get(json_object_get(record, "parts"), 0);
+  if (strstr(text_of(product, "part"), "matmul") == NULL)
+    product = json_array_get(json_object_get(record, "parts"), 1);
+  ck_assert(number_of(product, "bound_percent") > 0 && number_of(product, "flops") > 0);
   must_not_know_counters(record);
   json_decref(record);
 }
