@@ -18,7 +18,7 @@ int32_t diag_layer_threads(bs_diagnosis *d, diag_layer *l, bs_error *err) {
   bs_case other = l->c;
   other.threads_per_rank = cores / ranks > 0 ? cores / ranks : 1;
   if (ranks > cores) { /* no number of threads mends that */
-    bs_find(d, 0, "--only threads -P 2", "%u ranks on %u cores take turns", ranks, cores);
+    bs_find(d, 0, NULL, "%u ranks on %u cores take turns", ranks, cores);
     return BS_OK;
   }
   const int32_t rc = diag_layer_pair(d, l, &other, BS_ARM_FORWARD, &t, err);

@@ -93,7 +93,8 @@ static int32_t bind_one(const diag_session *s, const char *name, int64_t size, b
   return bs_session_bind(s->session, dims, 1, err);
 }
 
-/* A size that the model cannot have (more places than its table has) is taken out of the script. */
+/* A size that the model cannot have (more places than its table has), or the machine has no memory for, is
+ * taken out of the script. */
 static int32_t one_call(diag_session *s, script *sc, uint32_t i, round *r, bs_text *refused, bs_error *err) {
   bs_session_stats before = {.struct_size = sizeof before}, after = before;
   bs_error why = BS_ERROR_INIT;
@@ -103,7 +104,7 @@ static int32_t one_call(diag_session *s, script *sc, uint32_t i, round *r, bs_te
   r->bind_s += bs_clock_s() - began;
   if (rc == BS_OK) rc = diag_inputs_set(s, &why);
   if (rc == BS_OK) rc = diag_session_run(s, &why);
-  if (rc == BS_NO_MEMORY || rc == BS_INTERNAL || (rc != BS_OK && sc->sizes[i] == sc->base)) {
+  if (rc == BS_INTERNAL || (rc != BS_OK && sc->sizes[i] == sc->base)) {
     if (rc == BS_INTERNAL) bs_error_where(&why, "%.60s=%lld", sc->name, (long long)sc->sizes[i]);
     if (err != NULL) *err = why;
     return rc;

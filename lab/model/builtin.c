@@ -10,6 +10,8 @@
 #include "core/base/rng.h"
 #include "lab/error.h"
 
+/* Of weights of a built-in model. */
+static const double MOST_BYTES = 8e9;
 enum { WORDS = 8192, PLACES = 1024, PATCHES = 196, PATCH = 768, CLASSES = 1000, HEAD = 64, MOST_ATTRS = 3 };
 
 typedef struct maker {
@@ -157,6 +159,17 @@ static int read_sizes(const char *text, maker *k) {
          k->width <= 8192 && (k->width <= HEAD || k->width % HEAD == 0);
 }
 
+/* A layer has 12 matrices of width x width, in f32. */
+static int32_t fits(const maker *k, const char *path, bs_error *err) {
+  const double bytes = 48.0 * (double)k->layers * (double)k->width * (double)k->width;
+  if (bytes <= MOST_BYTES) return BS_OK;
+  bs_error_set(err, BS_USAGE, "BS-MODEL-BUILTIN",
+               "'%.100s' would have %.3g GB of weights; at most %.3g are made", path, 1e-9 * bytes,
+               1e-9 * MOST_BYTES);
+  bs_error_hint(err, "give fewer layers or a smaller width");
+  return BS_USAGE;
+}
+
 int32_t bs_model_builtin(bs_context *context, const char *path, bs_model *out, bs_error *err) {
   const char *name = path + strlen("builtin:");
   const size_t length = strcspn(name, ":");
@@ -164,7 +177,8 @@ int32_t bs_model_builtin(bs_context *context, const char *path, bs_model *out, b
     maker k = {.m = out, .seed = 1, .layers = models[i].layers, .width = models[i].width, .err = err};
     if (strlen(models[i].name) != length || strncmp(models[i].name, name, length) != 0) continue;
     if (!read_sizes(name + length, &k)) break;
-    k.rc = bs_graph_new(context, &out->graph, err);
+    k.rc = fits(&k, path, err);
+    if (k.rc == BS_OK) k.rc = bs_graph_new(context, &out->graph, err);
     if (k.rc == BS_OK) models[i].make(&k);
     return k.rc;
   }

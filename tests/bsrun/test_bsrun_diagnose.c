@@ -428,18 +428,20 @@ START_TEST(ablation_of_a_model) {
 }
 END_TEST
 
-/* Models that are made in memory, here small ones, and a choice that is ablated. */
+/* Models that are made in memory, here small ones with the sizes of the preset large, and a choice that is
+ * ablated. */
 START_TEST(built_in_models) {
   static const char *const names[] = {"builtin:lm:1x16", "builtin:vit:1x16"};
   static char choice[600];
   for (size_t i = 0; i < 2; i++) {
     const char *words[] = {
-        names[i], "--threads", "1", "--dim", "batch=1", "--only", "inputs, fallback, epilogue, shapes",
+        names[i], "--threads", "1", "--preset", "large", "--only", "inputs, fallback, epilogue, shapes",
         "--vary", "batch=0,2", NULL};
     json_t *result = diagnose(words);
     must_be_clean(result, 4);
     ck_assert_str_eq(fact_of(result, "shapes", "refused"), "");
-    if (i == 0) must_tell(result, "inputs", "input_ids", "ids below 8192");
+    if (i == 0) must_tell(result, "inputs", "input_ids", "[8,128], ids below 8192");
+    if (i == 1) must_tell(result, "inputs", "patches", "f32[8,");
     ck_assert_str_eq(text_of(json_object_get(result, "subject"), "model"), names[i]);
     json_decref(result);
   }
@@ -451,10 +453,13 @@ START_TEST(built_in_models) {
   ck_assert_uint_eq(json_array_size(rows), 1);
   ck_assert_str_eq(text_of(json_array_get(rows, 0), "setting"), choice);
   json_decref(result);
-  ran r = bsrun(dir, "model", "info", "builtin:vit:0x64", NULL);
-  must_be(&r, 2);
-  ck_assert_msg(strstr(r.err, "BS-MODEL-BUILTIN") != NULL, "%s", r.err);
-  ran_free(&r);
+  static const char *const wrong[] = {"builtin:vit:0x64", "builtin:lm:96x8192"};
+  for (size_t i = 0; i < 2; i++) {
+    ran r = bsrun(dir, "model", "info", wrong[i], NULL);
+    must_be(&r, 2);
+    ck_assert_msg(strstr(r.err, "BS-MODEL-BUILTIN") != NULL, "%s", r.err);
+    ran_free(&r);
+  }
 }
 END_TEST
 
