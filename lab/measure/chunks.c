@@ -25,13 +25,6 @@ static int asked(uint32_t n, const char *const *keys, const char *const *values)
   return -1;
 }
 
-static double seconds(const bs_machine *m, const bs_kernel *k, const bs_case *c) {
-  bs_predicted p;
-  bs_error err = BS_ERROR_INIT;
-  if (bs_predict_case(m, k, c, &p, &err) != BS_OK) return 0.0;
-  return p.has_kernel ? p.kernel.total : p.bound.total;
-}
-
 /* BS_OK: *out_best is the best of them; what else comes of it leaves the choice to the method. */
 static int32_t find(const bs_experiment *e, bs_subject *s, int at, int *out_best, bs_error *err) {
   bs_arm_case arm[BS_ARMS_MAX];
@@ -53,8 +46,10 @@ static int32_t find(const bs_experiment *e, bs_subject *s, int at, int *out_best
   c->spec.option_values = values;
   double t[COUNTS];
   for (int i = 0; i < COUNTS; ++i) {
+    bs_predicted p;
     values[at] = counts[i];
-    t[i] = (i == 0 ? WORTH : 1.0) * seconds(&machine, known ? &kernel : NULL, c);
+    const int told = bs_predict_case(&machine, known ? &kernel : NULL, c, &p, &unknown) == BS_OK;
+    t[i] = !told ? 0.0 : (i == 0 ? WORTH : 1.0) * (p.has_kernel ? p.kernel.total : p.bound.total);
   }
   *out_best = t[0] > 0.0 ? (int)bs_choose_least(t, COUNTS, 1.0) : 0;
   return BS_OK;

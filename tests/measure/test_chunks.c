@@ -20,18 +20,17 @@ static void close_context(void) {
   bs_context_close(context);
 }
 
-/* The value of the option, and the time that is predicted with it. */
-static const char *resolved(const char *method, const char *value, int64_t K, const json_t *constants) {
+/* The value of the option. */
+static const char *resolved(const char *value, int64_t K, const json_t *constants) {
   static char got[16];
   char yaml[512];
   bs_error err = BS_ERROR_INIT;
   bs_experiment e;
   bs_subject s;
   snprintf(yaml, sizeof yaml,
-           "method: {name: %s, overlap: %s}\nmodel: {B: 64, N: 1024, K: %lld, dtype: float32}\nhardware: "
-           "{backend: "
-           "ref, world_size: 2}\n",
-           method, value, (long long)K);
+           "method: {name: row_parallel, overlap: %s}\nmodel: {B: 64, N: 1024, K: %lld, dtype: float32}\n"
+           "hardware: {backend: ref, world_size: 2}\n",
+           value, (long long)K);
   ck_assert_msg(bs_experiment_make(context, parse_tree(yaml), NULL, NULL, &e, &err) == BS_OK, "%s",
                 err.message);
   e.machine_constants = constants;
@@ -49,11 +48,11 @@ static const char *resolved(const char *method, const char *value, int64_t K, co
 
 START_TEST(auto_is_resolved) {
   json_t *constants = round_constants("ref");
-  const char *few = resolved("row_parallel", "auto", 32, constants);
+  const char *few = resolved("auto", 32, constants);
   ck_assert_msg(few[0] >= '2' && few[0] <= '8', "%s", few);
-  ck_assert_str_eq(resolved("row_parallel", "auto", 8192, constants), "off");
-  ck_assert_str_eq(resolved("row_parallel", "3", 8192, constants), "3");
-  ck_assert_str_eq(resolved("row_parallel", "auto", 32, NULL), "auto"); /* the method decides */
+  ck_assert_str_eq(resolved("auto", 8192, constants), "off");
+  ck_assert_str_eq(resolved("3", 8192, constants), "3");
+  ck_assert_str_eq(resolved("auto", 32, NULL), "auto"); /* the method decides */
   json_decref(constants);
 }
 END_TEST
