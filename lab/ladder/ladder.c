@@ -243,13 +243,12 @@ static int32_t run_sampled(sampled *s, double seconds, bs_error *err) {
   return rc;
 }
 
-int32_t bs_ladder_measure(bs_ladder *l, uint32_t most, double seconds, const bs_ladder_options *o,
-                          bs_error *err) {
+int32_t bs_ladder_measure(bs_ladder *l, uint32_t most, const bs_ladder_options *o, bs_error *err) {
   sampled s = {.o = o};
   if (l->simulated) return BS_OK;
   if (most > BS_SAMPLER_ARMS) most = BS_SAMPLER_ARMS;
   int32_t rc = open_sampled(l, most, o, &s, err);
-  if (rc == BS_OK) rc = run_sampled(&s, seconds, err);
+  if (rc == BS_OK) rc = run_sampled(&s, o->seconds, err);
   for (uint32_t i = 0; i < s.n; i++) bs_arm_close(s.arm[i], NULL, NULL);
   l->sampling = s.sampling;
   give_places(l);

@@ -58,6 +58,7 @@ typedef struct bs_ladder_options {
    */
   const char *const *specs;
   size_t n_specs;
+  double seconds;          /* of bs_ladder_measure; rates of kernels take less time where it is short */
   const char *quiet_dir;   /* as in bs_experiment_make */
   const json_t *constants; /* of the machine; NULL: measured */
   struct bs_peers
@@ -72,9 +73,8 @@ typedef struct bs_ladder_options {
 int32_t bs_ladder_make(bs_context *context, const bs_node *config, const bs_ladder_options *options,
                        bs_ladder *out_ladder, bs_error *err);
 /* Of a simulated machine it does nothing. Sample the best `most` rungs by what is predicted (those first that
- * are said to be lossless) in turn, for about so many seconds, and place all. BS_SAMPLER_ARMS at most. */
-int32_t bs_ladder_measure(bs_ladder *ladder, uint32_t most, double seconds, const bs_ladder_options *options,
-                          bs_error *err);
+ * are said to be lossless) in turn, for about options->seconds, and place all. BS_SAMPLER_ARMS at most. */
+int32_t bs_ladder_measure(bs_ladder *ladder, uint32_t most, const bs_ladder_options *options, bs_error *err);
 /* In a process that is not rank 0, beside both of these there: its rank of each rung that is measured, until
  * rank 0 has chosen or this one fails; bs_peers_await_end then tells how it ended. */
 int32_t bs_ladder_follow(bs_context *context, const bs_node *config, const bs_ladder_options *options,

@@ -106,7 +106,7 @@ static const bs_kernel *kernel_of(bs_ladder *l, uint32_t i, const bs_ladder_opti
   const uint32_t dtype = r->c.spec.w_dtype;
   const bs_kernel *k = &r->kernel;
   if (!bs_constants_kernel(o->constants, &r->c, footprint, k, &r->kernel) &&
-      (r->unasked || bs_kernel_measure(&r->c, dtype, footprint, &r->kernel, &why) != BS_OK)) {
+      (r->unasked || bs_kernel_measure(&r->c, dtype, footprint, o->seconds, &r->kernel, &why) != BS_OK)) {
     r->kernel.source = NULL;
     return NULL;
   }

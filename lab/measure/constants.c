@@ -122,7 +122,7 @@ static int32_t survey_kernel(survey *s, const bs_case *c, uint32_t dtype, uint32
   for (size_t i = of24; i < 2 && 2 * measured >= kernel_footprints[0]; i++) {
     bs_kernel kernel = {.of24 = of24, .source = "measured"};
     bs_error why = BS_ERROR_INIT;
-    const int32_t rc = bs_kernel_measure(c, dtype, kernel_footprints[i], &kernel, &why);
+    const int32_t rc = bs_kernel_measure(c, dtype, kernel_footprints[i], BS_KERNEL_SECONDS, &kernel, &why);
     if (rc == BS_OK) bs_kernel_measure_backward(c, dtype, &kernel);
     json_t *row = rc == BS_OK
                       ? bs_kernel_json(&kernel)

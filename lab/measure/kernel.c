@@ -191,21 +191,26 @@ static void limit_to_all(const way *ways, bs_kernel *k) {
   k->bytes_core = fmin(k->bytes_core, k->bytes_all);
 }
 
-int32_t bs_kernel_measure(const bs_case *like, uint32_t dtype, double footprint, bs_kernel *out,
-                          bs_error *err) {
+int32_t bs_kernel_measure(const bs_case *like, uint32_t dtype, double footprint, double seconds,
+                          bs_kernel *out, bs_error *err) {
   const uint32_t threads = bs_machine_threads();
   double bytes = fmin(fmax(footprint, LEAST), MOST);
   double *const rates[WAYS][2] = {{&out->flops_core, &out->bytes_core},
                                   {&out->flops_all, &out->bytes_all},
                                   {&out->flops_team, &out->bytes_team}};
   way ways[WAYS] = {{{0}, {0}}};
-  bs_product p = {.dtype = dtype, .of24 = out->of24, .ranks = 1, .threads = 1, .tokens = {TRIAL_B, 1}};
+  bs_product p = {.dtype = dtype,
+                  .of24 = out->of24,
+                  .ranks = 1,
+                  .threads = 1,
+                  .tokens = {TRIAL_B, 1},
+                  .pace = fmin(1.0, seconds / BS_KERNEL_SECONDS)};
   bs_kernel trial = *out; /* with few tokens another may be the default */
   shape(&p, fmin(bytes, TRIAL), threads);
   int32_t rc = run_product(like, &p, &trial, err);
   if (rc != BS_OK) return rc;
   const double second = TRIAL_B * weight_bytes(&p) / fmax(p.seconds[0], 1e-9); /* token bytes a second */
-  while (bytes > LEAST && MANY * bytes > second * CALL_SECONDS) bytes /= 2;
+  while (bytes > LEAST && MANY * bytes > second * p.pace * CALL_SECONDS) bytes /= 2;
   shape(&p, bytes, threads);
   p.tokens[0] = MANY;
   out->footprint = weight_bytes(&p);
@@ -222,7 +227,8 @@ int32_t bs_kernel_measure(const bs_case *like, uint32_t dtype, double footprint,
 /* What does not run is no reason to fail: the rates of forward serve then. */
 void bs_kernel_measure_backward(const bs_case *like, uint32_t dtype, bs_kernel *out) {
   bs_error why = BS_ERROR_INIT;
-  bs_product p = {.dtype = dtype, .of24 = out->of24, .trains = 1, .threads = 1, .tokens = {MANY, MANY}};
+  bs_product p = {
+      .dtype = dtype, .of24 = out->of24, .trains = 1, .threads = 1, .pace = 1.0, .tokens = {MANY, MANY}};
   p.ranks = bs_machine_threads();
   if (p.ranks > BS_PRODUCT_RANKS) p.ranks = BS_PRODUCT_RANKS;
   out->backward = 1.0;

@@ -176,11 +176,11 @@ static int32_t time_one(work *w, uint32_t call, bs_error *err) {
   int32_t rc = bs_rank_barrier(w->rank, "lab.kernel.calls", err);
   if (rc == BS_OK && w->index == 0) p->calls = 1;
   rc = rc == BS_OK ? one_round(w, call, &first, err) : rc; /* warms up */
-  if (rc == BS_OK && first < LONG_SECONDS) rc = one_round(w, call, &first, err);
+  if (rc == BS_OK && first < p->pace * LONG_SECONDS) rc = one_round(w, call, &first, err);
   if (rc == BS_OK) rc = bs_rank_barrier(w->rank, "lab.kernel.calls", err);
   if (rc == BS_OK && w->index == 0)
-    p->calls = (uint64_t)fmin(1000.0, 1.0 + ROUND_SECONDS / fmax(first, 1e-9));
-  const int rounds = first > LONG_SECONDS ? LONG_ROUNDS : ROUNDS;
+    p->calls = (uint64_t)fmin(1000.0, 1.0 + p->pace * ROUND_SECONDS / fmax(first, 1e-9));
+  const int rounds = first > p->pace * LONG_SECONDS ? LONG_ROUNDS : ROUNDS;
   for (int i = 0; rc == BS_OK && i < rounds; ++i) rc = one_round(w, call, &seconds[i], err);
   if (rc != BS_OK || w->index != 0) return rc;
   const int64_t tokens = p->tokens[call == BS_PRODUCT_SECOND];

@@ -19,6 +19,7 @@ typedef struct bs_product {
   uint32_t of24, trains;
   int64_t N, K; /* of all ranks together; N a multiple of ranks, K of 4 */
   int64_t tokens[2];
+  double pace;    /* 1: rounds as long as they should be; less: shorter by this factor */
   int rehearse;   /* pack alone */
   uint64_t calls; /* of the round in progress */
   double rank_seconds[BS_PRODUCT_RANKS];

@@ -178,7 +178,9 @@ static const bs_kernel *kernel_of(phase1 *p, uint32_t i, double footprint) {
     return k;
   }
   if (bs_constants_kernel(p->e->machine_constants, &a->c, footprint, k, k)) return k;
-  return bs_kernel_measure(&a->c, a->c.spec.w_dtype, footprint, k, &a->no_kernel) == BS_OK ? k : NULL;
+  const double seconds = p->e->pairs_seconds;
+  const int32_t rc = bs_kernel_measure(&a->c, a->c.spec.w_dtype, footprint, seconds, k, &a->no_kernel);
+  return rc == BS_OK ? k : NULL;
 }
 
 static int32_t predict(phase1 *p, bs_error *err) {

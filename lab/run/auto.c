@@ -31,8 +31,7 @@ static int32_t choose_best(bs_context *context, const bs_node *config, const bs_
   const int64_t most = bs_schema_i64(config, "auto.measure");
   bs_ladder ladder;
   int32_t rc = bs_ladder_make(context, config, o, &ladder, err);
-  if (rc == BS_OK && most > 0)
-    rc = bs_ladder_measure(&ladder, (uint32_t)most, bs_schema_f64(config, "auto.seconds"), o, err);
+  if (rc == BS_OK && most > 0) rc = bs_ladder_measure(&ladder, (uint32_t)most, o, err);
   const bs_rung *best = rc == BS_OK ? bs_ladder_best(&ladder) : NULL;
   if (best != NULL) {
     memcpy(out->settings, best->settings, sizeof out->settings);
@@ -93,6 +92,7 @@ static int32_t tell_end(struct bs_peers *peers, int32_t rc, const lab_auto_choic
 int32_t lab_auto_choose(lab_run *run, const bs_node *config, lab_auto_choice *out, bs_error *err) {
   const lab_run_host *host = run->host;
   const bs_ladder_options o = {.pass = pass_of_phase(config),
+                               .seconds = bs_schema_f64(config, "auto.seconds"),
                                .quiet_dir = run->configs_dir,
                                .constants = constants_of(run),
                                .peers = run->peers,

@@ -143,7 +143,7 @@ static int32_t one_pass(keeper *k, bs_node *config, const lab_ladder_request *q,
   int32_t rc = bs_ladder_make(k->lab->context, config, o, &ladder, err);
   if (rc == BS_OK) rc = check_specs(&ladder, o, err);
   if (rc == BS_OK) note_crowd(k->lab, &ladder);
-  if (rc == BS_OK && q->most > 0) rc = bs_ladder_measure(&ladder, (uint32_t)q->most, q->seconds, o, err);
+  if (rc == BS_OK && q->most > 0) rc = bs_ladder_measure(&ladder, (uint32_t)q->most, o, err);
   if (rc == BS_OK) rc = check_specs(&ladder, o, err); /* what could not be built */
   if (rc == BS_OK) {
     json_t *more = bs_ladder_rows(&ladder);

@@ -10,8 +10,7 @@ typedef struct lab_ladder_request {
   const char *phase;      /* of the records and of the folder: "ladder", "compare" */
   const uint32_t *passes; /* enum bs_arm_work */
   size_t n_passes;
-  int64_t most; /* measured, the others are predicted alone; 0: nothing is measured or kept */
-  double seconds;
+  int64_t most;              /* measured, the others are predicted alone; 0: nothing is measured or kept */
   bs_ladder_options options; /* but what the run and the pass say */
 } lab_ladder_request;
 

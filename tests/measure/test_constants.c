@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "lab/measure/kernel.h"
 #include "lab/measure/peak.h"
 #include "tests/bsrun/constants_file.h"
 #include "tests/lab/lab_test.h"
@@ -136,6 +137,26 @@ START_TEST(a_kernels_rates_follow_the_footprint) {
 END_TEST
 
 /* Rows of the dense product are not those of 2:4 values, whatever their name. */
+/* The rates beside a short sampling take no longer than it: smaller weights, fewer calls. */
+START_TEST(a_short_sampling_has_short_rates) {
+  bs_context *context = NULL;
+  bs_error err = BS_ERROR_INIT;
+  const bs_context_options options = {.struct_size = sizeof options};
+  ck_assert_msg(bs_context_open(&options, &context, &err) == BS_OK, "%s", err.message);
+  bs_case c = run_of(BS_F32, 1);
+  c.context = context;
+  c.timeout_s = 60;
+  const double seconds[] = {BS_KERNEL_SECONDS, 0.01 * BS_KERNEL_SECONDS};
+  for (int i = 0; i < 2; i++) {
+    bs_kernel k = {0};
+    ck_assert_msg(bs_kernel_measure(&c, BS_F32, MIB, seconds[i], &k, &err) == BS_OK, "%s", err.message);
+    ck_assert_msg(i == 0 ? near(k.footprint, MIB) : k.footprint < MIB, "%g bytes", k.footprint);
+    ck_assert(k.footprint >= MIB / 16 && k.flops_core > 0 && k.flops_all > 0 && k.bytes_core > 0);
+  }
+  bs_context_close(context);
+}
+END_TEST
+
 START_TEST(products_of_kept_values_have_rows_of_their_own) {
   const bs_case c = run_of(BS_F32, 1);
   bs_kernel of24 = ours, got;
@@ -397,6 +418,7 @@ int main(void) {
                              {what_is_lacking_is_not_found},
                              {nonsense_is_not_used, TEST_COUNT(numbers)},
                              {a_kernels_rates_follow_the_footprint},
+                             {a_short_sampling_has_short_rates},
                              {products_of_kept_values_have_rows_of_their_own, 2},
                              {another_kernels_rates_are_refused, 9},
                              {a_file_of_the_old_format, 2},
