@@ -19,6 +19,8 @@ by their help, `make ...` as make -n, `ctest ...` as ctest -N. HTML comments, wh
   <!-- output -->                the next block is the shape of lines that the last command printed
   <!-- long [REGEX]: REASON -->  the next block runs whole only where BS_TEST_BIG is set; else of a run only its options are
                                  read (--print-config), and commands that match are left out
+  <!-- quick [REGEX]: WORDS -->  the commands of the next block that match (those of bsrun) have these words too, which leave them less
+                                 to do, but where BS_TEST_BIG is set
   <!-- not run: REASON -->       neither the next block...
   <!-- not run: `COMMAND`: REASON -->  ... nor this command in the text of the page
 """
@@ -32,7 +34,7 @@ import sys
 import tempfile
 
 COMMANDS = ("bsrun", "bs-conformance", "make", "ctest", "pkg-config", "scripts/")
-DIRECTIVES = ("do", "exit", "in", "file", "save", "output", "long", "not run")
+DIRECTIVES = ("do", "exit", "in", "file", "save", "output", "long", "quick", "not run")
 
 
 class Wrong(Exception):
@@ -200,6 +202,18 @@ class Reader:
                 line = shlex.join(words + ["--print-config"])
             self.shell(line)
 
+    @staticmethod
+    def quickened(text, pattern, words):
+        """The block with words behind each command that matches, in front of its comment."""
+        lines, found = re.sub(r"\\\n\s*", " ", text).split("\n"), 0
+        for i, line in enumerate(lines):
+            if re.search(pattern or "^bsrun ", line):
+                lines[i] = re.sub(r"(\s+#.*)?$", lambda m: f" {words}{m.group()}", line, count=1)
+                found += 1
+        if not found:
+            raise Wrong(f"quick: no command matches '{pattern}'")
+        return "\n".join(lines)
+
     def file_of(self, name):
         return name.replace("$SOURCE", self.source) if name.startswith("$SOURCE") else os.path.join(self.folder, name)
 
@@ -224,6 +238,8 @@ class Reader:
             self.must_match(item.text.split("\n"), self.output, False)
         elif kind == "long" and not self.big:
             self.options_only(item.text, directive.more)
+        elif kind == "quick" and not self.big:
+            self.shell(self.quickened(item.text, directive.more, directive.text))
         elif item.text.startswith("$ "):
             self.session(item.text)
         else:

@@ -19,6 +19,11 @@ RIGHT = """# A page
     bsrun version
     test -f hidden.txt
 
+<!-- quick [help]: >quick.txt -->
+
+    bsrun help   # in a file
+    grep -q usage quick.txt
+
 <!-- save: sum.c -->
 ```c
 int sum(int a, int b);
@@ -65,6 +70,8 @@ MISTAKES = [
     ("<!-- do: echo hidden >hidden.txt -->", "", "exit 1"),
     ("-->\n```c\nint sum(int a, int b);", "-->\n```c\nint sum(int a, int b) int", "cc -c sum.c"),
     ("{ return a + b; }\n```\n\n<!-- exit", "{ return a - b; }\n```\n\n<!-- exit", "has another text than the page"),
+    ("<!-- quick [help]", "<!-- quick [hlep]", "no command matches"),
+    ("<!-- quick [help]: >quick.txt -->", "", "quick.txt"),
     ("<!-- exit: 2 -->", "<!-- exti: 2 -->", "unknown words"),
     ("<!-- exit: 2 -->", "<!-- exit: 3 -->", "the page says 3"),
     ("<!-- exit: 2 -->", "", "exit 2"),
