@@ -9,11 +9,12 @@
 #include "lab/cores.h"
 #include "lab/error.h"
 #include "lab/kernel/bench_point.h"
+#include "lab/measure/spacer.h"
 
 static const double SERIES_SECONDS = 10;  /* a series ends before its count when it would take longer */
 static const double SLOWEST_PAIRED = 0.5; /* bs_kernel_bench.slowest where it says nothing */
 static const double MARGIN = 0.01;
-enum { LEAST_CALLS = 3, LAUNCHES = 200, LEAST_PAIRS = 20, MOST_PAIRS = 60 };
+enum { LEAST_CALLS = 3, LAUNCHES = 200, LEAST_PAIRS = 20, MOST_PAIRS = 200 };
 
 /* ---- an arm, whoever it is ---------------------------------------------------------------------- */
 
@@ -28,13 +29,17 @@ static int32_t series(bs_entrant *e, uint64_t warmup, uint64_t n, double *out, b
                           : bs_kernel_arm_series(e->arm, warmup, n, out, err);
 }
 
+static void drop(bs_entrant *e) {
+  bs_kernel_arm_close(e->arm);
+  e->arm = NULL;
+}
+
 static int32_t build_anew(bs_entrant *e, bs_error *err) {
   bs_kernel_data *data = NULL;
   int32_t rc = bs_kernel_seeds_get(e->seeds, 0, &data, err);
   if (rc != BS_OK) return rc;
   if (e->torch != NULL) return bs_kernel_torch_load(e->torch, data, err);
   e->setup.data = data;
-  bs_kernel_arm_close(e->arm);
   return bs_kernel_arm_open(&e->setup, &e->arm, err);
 }
 
@@ -80,6 +85,9 @@ static int32_t time_launch(const bs_point *point, bs_entrant *e, bs_error *err) 
 static int32_t rebuild(void *user, uint32_t build, bs_error *err) {
   bs_point *point = user;
   int32_t rc = BS_OK;
+  for (uint32_t i = 0; i < point->n; i++)
+    if (point->of[i].paired >= 0) drop(&point->of[i]);
+  bs_spacer_return_pages();
   for (uint32_t i = 0; rc == BS_OK && i < point->n; i++) {
     bs_entrant *e = &point->of[build % 2 == 0 ? point->n - 1 - i : i];
     if (e->paired >= 0) rc = build_anew(e, err);
@@ -148,7 +156,9 @@ static int32_t compare(const bs_point *point, const bs_entrant *e, const bs_entr
   const int known = groups > 0 ? bs_compare_groups(mine, theirs, start, groups, MARGIN, out)
                                : bs_compare_pairs(mine, theirs, s->pairs, MARGIN, out);
   bs_comparison *table[] = {out};
+  const double order = s->arm[e->paired].order - s->arm[other->paired].order;
   if (!known) return bs_no_memory(err, "a comparison");
+  if (order != 0) bs_comparison_widen(out, order);
   bs_comparisons_decide(table, 1);
   return BS_OK;
 }

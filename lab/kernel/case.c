@@ -13,6 +13,7 @@
 #include "core/base/text.h"
 #include "lab/error.h"
 #include "lab/kernel/query.h"
+#include "lab/measure/spacer.h"
 
 enum { INPUTS = 6, OUTPUTS = 3, KEY = 600, NAME = 160 };
 
@@ -33,6 +34,7 @@ struct bs_kernel_arm {
   uint32_t out[OUTPUTS];             /* arguments, in the order of the numbers */
   uint32_t tolerance, fallback, on_device;
   uint64_t workspace, before; /* before: the world's memory without weights and plan */
+  void *spacer;               /* each arm that is opened lies elsewhere */
   char key[KEY], provider[NAME];
   bs_text choice; /* of the world: the provider, pinned, and its knobs */
   bs_text candidates;
@@ -283,6 +285,7 @@ static int32_t build(bs_kernel_arm *arm, bs_error *err) {
 }
 
 static int32_t open_arm(const bs_kernel_setup *s, bs_kernel_arm *arm, int lse, bs_error *err) {
+  arm->spacer = bs_spacer_take();
   describe(arm, lse);
   int32_t rc = choose(arm, s, err);
   if (rc == BS_OK) rc = make_world(arm, s, err);
@@ -299,6 +302,7 @@ void bs_kernel_arm_close(bs_kernel_arm *arm) {
   }
   bs_world_destroy(arm->world);
   bs_kernel_data_free(arm->own);
+  free(arm->spacer);
   bs_text_free(&arm->candidates);
   bs_text_free(&arm->choice);
   free(arm);

@@ -3,7 +3,6 @@
  * two barriers. */
 #include "lab/measure/arm.h"
 
-#include <malloc.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -11,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 
 #include "core/base/rng.h"
 #include "core/plugin/registry.h"
@@ -21,6 +19,7 @@
 #include "lab/error.h"
 #include "lab/measure/flush.h"
 #include "lab/measure/machine.h"
+#include "lab/measure/spacer.h"
 #include "lab/peers/exchange.h"
 #include "lab/stop.h"
 
@@ -108,9 +107,6 @@ static void rank_failed(bs_arm *arm) {
 enum {
   NUMBERS = 2, /* doubles in a rank_building */
   TOLD = 3,    /* in a rank_told */
-  CACHE_LINE = 64,
-  SPACER_LINES = 1500, /* less than what malloc maps apart */
-  SPACER_STREAM = 12,
   ORDER_STREAM = 13
 };
 
@@ -229,19 +225,9 @@ static void drop(bs_arm *arm, bs_rank *rank, uint32_t index, built *b) {
   *b = (built){0};
 }
 
-/* Memory of a random length, held while what is allocated behind it stands. A thread gets the same addresses
- * again for the same sizes; behind a spacer each world and build has other ones, so that none is an arm's. */
-static void *draw_spacer(void) {
-  struct timespec now;
-  uint32_t draw = 0;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  bs_rng_bits((uint64_t)now.tv_nsec, SPACER_STREAM, 0, 1, &draw);
-  return malloc((size_t)CACHE_LINE * (1 + draw % SPACER_LINES));
-}
-
 static int32_t build(bs_arm *arm, bs_rank *rank, uint32_t index, built *b, bs_error *err) {
   const bs_case *c = &arm->c;
-  b->spacer = draw_spacer();
+  b->spacer = bs_spacer_take();
   bs_region_stats before = {.struct_size = sizeof before}, pack = before;
   int64_t first = 0, rows = 0, cols = 0;
   int32_t rc = bs_rank_region_stats(rank, BS_REGION_PACK, &before, err);
@@ -353,7 +339,7 @@ int32_t bs_arm_open_work(const bs_case *c, const char *name, uint32_t work, uint
   arm->c = *c;
   arm->number = number;
   snprintf(arm->name, sizeof arm->name, "%s", name);
-  arm->spacer = draw_spacer();
+  arm->spacer = bs_spacer_take();
   pthread_mutex_init(&arm->lock, NULL);
   pthread_cond_init(&arm->changed, NULL);
   arm->c.spec.flags |= bs_arm_work_flags(work);
@@ -434,9 +420,7 @@ int bs_arms_backwards(uint64_t seed, uint32_t build) {
 int32_t bs_arms_rebuild(bs_arm *const *arms, uint32_t n, int backwards, bs_error *err) {
   int32_t rc = BS_OK;
   for (uint32_t i = 0; rc == BS_OK && i < n; ++i) rc = run_command(arms[i], COMMAND_DROP, 0, 0, err);
-#ifdef __GLIBC__
-  malloc_trim(0); /* the pages too are dealt out anew */
-#endif
+  bs_spacer_return_pages();
   for (uint32_t i = 0; rc == BS_OK && i < n; ++i)
     rc = run_command(arms[backwards ? n - 1 - i : i], COMMAND_BUILD, 0, 0, err);
   return rc;

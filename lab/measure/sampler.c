@@ -245,7 +245,8 @@ static int32_t build_anew(run *r, bs_error *err) {
   bs_sampling *s = r->out;
   if (r->host == NULL || r->host->rebuild == NULL || r->built_last) return BS_OK;
   const double from = bs_sampler_now(r->host);
-  int32_t rc = r->host->rebuild(r->host->user, s->builds, err);
+  void *user = r->host->build_user != NULL ? r->host->build_user : r->host->user;
+  int32_t rc = r->host->rebuild(user, s->builds, err);
   if (rc == BS_OK) rc = bs_sampler_warm_again(r->arm, s, s->builds % 2 == 1, err);
   if (rc == BS_OK) rc = steady(r, err);
   if (rc != BS_OK) return rc;

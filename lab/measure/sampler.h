@@ -47,6 +47,7 @@ typedef struct bs_sampler_host {
   /* Builds all arms anew, in memory of its own; `build` counts from 1. Even ones in the opposite order: what
    * was freed last is given first, and so each arm has each place equally often. */
   int32_t (*rebuild)(void *user, uint32_t build, bs_error *err);
+  void *build_user; /* of rebuild; NULL: user */
 } bs_sampler_host;
 
 typedef struct bs_sampler_options {

@@ -13,7 +13,6 @@ enum {
   MIN_PAIRS = 5,
   MIN_GROUPS = 3,
   MOST_SINGLE = 24,
-  MOST_PARTS = 10,
   USUAL_GROUPS = 15,
   USUAL_PAIRS = 20,
   MOST_PAIRS = 20000
@@ -123,16 +122,11 @@ static void summarise(double *v, uint32_t n, double error2, bs_comparison *out) 
   out->by_build = out->error * sqrt((double)n) > BY_BUILD * sqrt(error2 / n);
 }
 
-/* Whether all builds lie on the side of 1 that `ratio` lies on. One of many crosses it by the noise of its
- * few pairs: of more than MOST_PARTS the mean of each part of them counts, in the order of time. */
-static int on_one_side(const double *observed, uint32_t n, double ratio) {
-  const uint32_t parts = n < MOST_PARTS ? n : MOST_PARTS;
-  for (uint32_t p = 0; p < parts; ++p) {
-    double sum = 0.0;
-    for (uint32_t g = p * n / parts; g < (p + 1) * n / parts; ++g) sum += observed[g];
-    if (ratio > 1 ? sum <= 0 : sum > 0) return 0;
-  }
-  return 1;
+/* Whether all builds that the trimmed mean keeps lie on the side of 1 that `ratio` lies on: one of many
+ * crosses it where something hit its few pairs. */
+static int on_one_side(const double *sorted, uint32_t n, double ratio) {
+  const uint32_t cut = (uint32_t)(TRIMMED * n);
+  return ratio > 1 ? sorted[cut] > 0 : sorted[n - 1 - cut] <= 0;
 }
 
 /* Observations of single pairs need not lie on one side of 1: only what is fixed for a build would hide
@@ -152,7 +146,7 @@ static int compare(const double *subject, const double *other, const size_t *sta
   }
   memcpy(sorted, observed, groups * sizeof *sorted);
   summarise(sorted, groups, error2, out);
-  out->one_side = !one_side || on_one_side(observed, groups, out->ratio);
+  out->one_side = !one_side || on_one_side(sorted, groups, out->ratio);
   bs_comparison *const table[] = {out};
   bs_comparisons_decide(table, 1);
   return 1;

@@ -44,7 +44,7 @@ typedef struct bs_comparison {
   double order; /* log of the factor by which the ratio changes when each arm follows itself; 0: none */
   size_t needs; /* when UNCLEAR: about so many pairs would decide; 0: no number that is practical */
   double needs_seconds; /* and so long they would take; 0: not known */
-  uint32_t one_side;    /* all builds lie on the ratio's side of 1 */
+  uint32_t one_side;    /* all builds that the ratio is the mean of lie on its side of 1 */
   uint32_t by_build;    /* the groups differ by more than three times what their own pairs explain */
 } bs_comparison;
 

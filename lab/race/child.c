@@ -233,7 +233,8 @@ static void pair_close(void *user, uint32_t arm) {
 
 static int32_t pairs(child *c, json_t *answer, bs_error *err) {
   pair p = {.c = c};
-  const bs_contest of = {.n = 2, .user = &p, .name = pair_name, .open = pair_open, .close = pair_close};
+  const bs_contest of = {
+      .n = 2, .user = &p, .name = pair_name, .open = pair_open, .close = pair_close, .anew = 1};
   const bs_sampler_host host = {.disturb = bs_disturb_host};
   uint32_t winner = 0;
   json_t *results = NULL;

@@ -7,18 +7,20 @@
 
 #include "lab/choose/strategy.h"
 #include "lab/error.h"
+#include "lab/measure/spacer.h"
 #include "lab/store/env.h"
 #include "lab/tune/cache.h"
 
 /* A comparison that is closer than the margin is settled by +- 1 %; more pairs would change no choice. */
 static const double HALF_WIDTH = 0.01;
-static const double WARM_SHARE = 0.2; /* of a comparison's time, for each arm */
-enum { PAIRS_MIN = 12, PAIRS_MAX = 60 };
+static const double WARM_SHARE = 0.2;     /* of a comparison's time, for each arm */
+static const double REBUILD_SHARE = 0.25; /* of a comparison's time */
+enum { PAIRS_MIN = 12, PAIRS_MAX = 60, PAIRS_MAX_ANEW = 240 };
 
-/* An arm that remembers that it was the one that failed. */
+/* An open arm that remembers that it was the one that failed. */
 typedef struct watched {
   bs_sampler_arm inner;
-  int failed;
+  int open, failed;
 } watched;
 
 static int32_t batch(void *user, uint64_t lead, uint64_t n, bs_sample *out, bs_error *err) {
@@ -32,9 +34,33 @@ typedef struct contest {
   const bs_contest *of;
   const bs_sampler_host *host;
   bs_sampler_options options;
-  watched standard;
+  watched standard, other;
+  uint32_t index; /* of the other */
   json_t *results;
 } contest;
+
+static int32_t open_arm(contest *c, uint32_t index, watched *w, bs_error *err) {
+  const int32_t rc = c->of->open(c->of->user, index, &w->inner, err);
+  w->open = rc == BS_OK;
+  w->failed = rc != BS_OK;
+  return rc;
+}
+
+static void close_arm(contest *c, uint32_t index, watched *w) {
+  if (w->open) c->of->close(c->of->user, index);
+  w->open = 0;
+}
+
+/* Both arms in other places of the memory: what a place costs is no difference between them. */
+static int32_t open_anew(void *user, uint32_t build, bs_error *err) {
+  contest *c = user;
+  close_arm(c, c->index, &c->other);
+  close_arm(c, 0, &c->standard);
+  bs_spacer_return_pages();
+  int32_t rc = build % 2 == 0 ? open_arm(c, c->index, &c->other, err) : BS_OK;
+  if (rc == BS_OK) rc = open_arm(c, 0, &c->standard, err);
+  return rc == BS_OK && !c->other.open ? open_arm(c, c->index, &c->other, err) : rc;
+}
 
 static json_t *comparison_json(const bs_sampling *s) {
   const bs_comparison *c = &s->arm[1].comparison;
@@ -69,22 +95,26 @@ static int32_t compare(void *user, uint64_t point, uint32_t effort, double *out_
   contest *c = user;
   const uint32_t index = (uint32_t)point + 1;
   const char *name = c->of->name(c->of->user, index);
-  watched other = {0};
+  bs_sampler_host host = c->host != NULL ? *c->host : (bs_sampler_host){0};
   bs_sampling *s = NULL;
   bs_error why = BS_ERROR_INIT;
-  int32_t rc = c->of->open(c->of->user, index, &other.inner, &why);
-  other.failed = rc != BS_OK;
+  host.rebuild = c->of->anew ? open_anew : NULL;
+  host.build_user = c;
+  c->index = index;
+  int32_t rc = open_arm(c, index, &c->other, &why);
   if (rc == BS_OK) {
     const bs_sampler_arm arms[] = {
-        {.name = name, .user = &other, .batch = batch},
+        {.name = name, .user = &c->other, .batch = batch},
         {.name = c->of->name(c->of->user, 0), .user = &c->standard, .batch = batch}};
-    rc = bs_sampler_run(&c->options, c->host, arms, 2, &s, &why);
-    c->of->close(c->of->user, index);
+    rc = bs_sampler_run(&c->options, &host, arms, 2, &s, &why);
+    close_arm(c, index, &c->other);
   }
-  if (rc != BS_OK && !other.failed) {
+  if (rc != BS_OK && !c->other.failed) {
     if (err != NULL) *err = why;
     return rc;
   }
+  const int32_t stands = c->standard.open ? BS_OK : open_arm(c, 0, &c->standard, err);
+  if (stands != BS_OK) return stands; /* the other one failed while both were opened anew */
   const bs_comparison *found = rc == BS_OK ? &s->arm[1].comparison : NULL;
   json_t *row = rc == BS_OK ? comparison_json(s) : failed_json(&why);
   *out_share = found != NULL && found->word == BS_WORD_FASTER ? 1.0 / found->ratio : INFINITY;
@@ -116,16 +146,15 @@ int32_t bs_contest_run(const bs_contest *of, double seconds, double margin, cons
   if (c.results == NULL) return bs_no_memory(err, "the tuning");
   bs_sampler_defaults(&c.options);
   c.options.pairs_min = PAIRS_MIN;
-  c.options.pairs_max = PAIRS_MAX;
+  c.options.pairs_max = of->anew ? PAIRS_MAX_ANEW : PAIRS_MAX;
   c.options.half_width = HALF_WIDTH;
   c.options.margin = margin;
   c.options.seconds = seconds / of->n; /* n - 1 alternatives and one more look */
+  c.options.rebuild_seconds = REBUILD_SHARE * c.options.seconds;
   c.options.warm_seconds = WARM_SHARE * c.options.seconds;
-  int32_t rc = of->open(of->user, 0, &c.standard.inner, err);
-  if (rc == BS_OK) {
-    rc = search(&c, out_winner, err);
-    of->close(of->user, 0);
-  }
+  int32_t rc = open_arm(&c, 0, &c.standard, err);
+  if (rc == BS_OK) rc = search(&c, out_winner, err);
+  close_arm(&c, 0, &c.standard);
   if (rc != BS_OK) {
     json_decref(c.results);
     return rc;

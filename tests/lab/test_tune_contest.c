@@ -13,13 +13,15 @@ typedef struct player {
   double seconds, second_look; /* of one call; second_look: from the second opening on, 0: the same */
   int fails_to_open, fails_at; /* at that batch; 0: never */
   int opened, batches;
-  double noise; /* half width, uniform */
+  int fails_to_open_at; /* that opening; 0: none */
+  double lucky;         /* every third opening has this time; 0: the same */
+  double noise;         /* half width, uniform */
   uint64_t drawn;
 } player;
 
 static player players[MOST];
 static double now;
-static int open_now, most_open;
+static int open_now, most_open, anew;
 static const char *const names[MOST] = {"default", "a", "b", "c", "d"};
 
 static double clock_now(void *user) {
@@ -33,7 +35,8 @@ static int32_t batch(void *user, uint64_t lead, uint64_t n, bs_sample *out, bs_e
   if (p->fails_at > 0 && ++p->batches >= p->fails_at)
     return bs_error_set(err, BS_INTERNAL, "TEST-BATCH", "this batch fails");
   bs_rng_bits(1, 2 + (uint64_t)(p - players), p->drawn++, 1, &bits);
-  const double base = p->second_look > 0 && p->opened > 1 ? p->second_look : p->seconds;
+  const int lucky = p->lucky > 0 && p->opened % 3 == 1;
+  const double base = p->second_look > 0 && p->opened > 1 ? p->second_look : lucky ? p->lucky : p->seconds;
   out->seconds = base * (1.0 + p->noise * (2.0 * bits / 4294967296.0 - 1.0));
   now += out->seconds * (double)(lead + n);
   return BS_OK;
@@ -48,7 +51,8 @@ static int32_t open_arm(void *user, uint32_t arm, bs_sampler_arm *out, bs_error 
   (void)user;
   player *p = &players[arm];
   if (p->fails_to_open) return bs_error_set(err, BS_NO_MEMORY, "TEST-OPEN", "this one does not open");
-  p->opened++;
+  if (++p->opened == p->fails_to_open_at)
+    return bs_error_set(err, BS_INTERNAL, "TEST-ANEW", "opening %d fails", p->opened);
   if (++open_now > most_open) most_open = open_now;
   *out = (bs_sampler_arm){.name = names[arm], .user = p, .batch = batch};
   return BS_OK;
@@ -60,7 +64,7 @@ static void close_arm(void *user, uint32_t arm) {
 }
 
 static int32_t run(uint32_t n, uint32_t *winner, json_t **results, bs_error *err) {
-  const bs_contest contest = {.n = n, .name = name, .open = open_arm, .close = close_arm};
+  const bs_contest contest = {.n = n, .name = name, .open = open_arm, .close = close_arm, .anew = anew};
   const bs_sampler_host host = {.now = clock_now};
   const int32_t rc = bs_contest_run(&contest, 30.0, 0.02, &host, winner, results, err);
   ck_assert_int_eq(open_now, 0);
@@ -126,6 +130,46 @@ START_TEST(who_wins) {
       ck_assert_double_eq_tol(json_number_value(ratio), list[0].seconds / list[i + 1].seconds, 1e-9);
   }
   json_decref(results);
+}
+END_TEST
+
+/* A place in memory where it is fast is not its speed. Were both not opened anew, each look would see one
+ * place alone. */
+START_TEST(a_lucky_build_does_not_win) {
+  for (anew = 0; anew < 2; anew++) {
+    uint32_t winner = 9;
+    json_t *results;
+    const player list[] = {{.seconds = 1e-3}, {.seconds = 1e-3, .lucky = 0.8e-3}};
+    play(list, 2, &winner, &results);
+    ck_assert_str_eq(word(json_array_get(results, 0)), anew ? "UNCLEAR" : "FASTER");
+    ck_assert_uint_eq(winner, 0);
+    json_decref(results);
+  }
+  anew = 0;
+}
+END_TEST
+
+/* While both are opened anew: who cannot be is out, and the next one meets the default. */
+START_TEST(who_fails_when_opened_anew_is_out) {
+  uint32_t winner = 9;
+  json_t *results;
+  anew = 1;
+  for (int at = 2; at < 4; at++) {
+    const player list[] = {
+        {.seconds = 1e-3}, {.seconds = 0.5e-3, .fails_to_open_at = at}, {.seconds = 0.9e-3}};
+    play(list, 3, &winner, &results);
+    ck_assert_uint_eq(winner, 2);
+    ck_assert_int_gt(players[0].opened, 3);
+    ck_assert_ptr_nonnull(json_object_get(json_array_get(results, 0), "failed"));
+    json_decref(results);
+    memset(players, 0, sizeof players);
+    bs_error err = BS_ERROR_INIT;
+    players[0] = (player){.seconds = 1e-3, .fails_to_open_at = at};
+    players[1] = (player){.seconds = 1e-3};
+    ck_assert_int_eq(run(2, &winner, &results, &err), BS_INTERNAL);
+    ck_assert_str_eq(err.id, "TEST-ANEW");
+  }
+  anew = 0;
 }
 END_TEST
 
@@ -197,6 +241,8 @@ END_TEST
 
 int main(void) {
   const test_case tests[] = {{who_wins, TEST_COUNT(contests)},
+                             {a_lucky_build_does_not_win},
+                             {who_fails_when_opened_anew_is_out},
                              {some_results_do_not_last},
                              {the_default_must_run},
                              {noise_alone_never_wins},

@@ -98,7 +98,9 @@ START_TEST(interval_contains_the_ratio_and_is_repeatable) {
   ck_assert_double_le(first.low, first.ratio);
   ck_assert_double_ge(first.high, first.ratio);
   ck_assert_double_lt(first.low, first.high);
-  ck_assert_int_eq(memcmp(&first, &second, sizeof first), 0);
+  ck_assert_double_eq(first.ratio, second.ratio);
+  ck_assert_double_eq(first.low, second.low);
+  ck_assert_double_eq(first.high, second.high);
 }
 END_TEST
 
@@ -138,6 +140,35 @@ START_TEST(words) {
   for (uint32_t word = 0; word < 5; ++word) ck_assert_str_ne(bs_comparison_name(word), "");
   ck_assert_str_eq(bs_comparison_name(BS_WORD_UNCLEAR), "UNCLEAR");
   ck_assert_str_eq(bs_comparison_name(4), "?");
+}
+END_TEST
+
+/* 6 pairs of each build, 9 % apart; in the first `hit` builds something made them seem 0.4 times as fast. */
+static uint32_t word_of_builds(uint32_t builds, uint32_t hit) {
+  double a[6 * BS_GROUPS_MAX], b[6 * BS_GROUPS_MAX];
+  size_t start[BS_GROUPS_MAX + 1] = {0};
+  bs_comparison c, turned;
+  for (uint32_t g = 0; g < builds; ++g) {
+    start[g + 1] = start[g] + 6;
+    for (size_t i = start[g]; i < start[g + 1]; ++i) {
+      a[i] = 1.0;
+      b[i] = (g < hit ? 0.4 : 1.09) * (1.0 + 1e-3 * (double)(i % 7));
+    }
+  }
+  ck_assert_int_eq(bs_compare_groups(a, b, start, builds, 0.01, &c), 1);
+  ck_assert_int_eq(bs_compare_groups(b, a, start, builds, 0.01, &turned), 1);
+  const uint32_t other[] = {BS_WORD_UNCLEAR, BS_WORD_SLOWER, BS_WORD_FASTER, BS_WORD_SAME};
+  ck_assert_uint_eq(turned.word, other[c.word]);
+  return c.word;
+}
+
+START_TEST(one_of_many_builds_takes_no_word_away) {
+  ck_assert_uint_eq(word_of_builds(3, 0), BS_WORD_FASTER);
+  ck_assert_uint_eq(word_of_builds(3, 1), BS_WORD_UNCLEAR); /* of so few each counts */
+  ck_assert_uint_eq(word_of_builds(4, 1), BS_WORD_UNCLEAR);
+  ck_assert_uint_eq(word_of_builds(10, 1), BS_WORD_FASTER);
+  ck_assert_uint_eq(word_of_builds(25, 2), BS_WORD_FASTER);
+  ck_assert_uint_eq(word_of_builds(25, 6), BS_WORD_UNCLEAR); /* more than a fifth */
 }
 END_TEST
 
@@ -207,6 +238,7 @@ int main(void) {
                              {interval_contains_the_ratio_and_is_repeatable},
                              {few_pairs_are_unclear},
                              {words},
+                             {one_of_many_builds_takes_no_word_away},
                              {unclear_says_what_next},
                              {series_apart_are_compared},
                              {0}};
