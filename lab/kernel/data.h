@@ -7,6 +7,7 @@
 #ifndef BS_LAB_KERNEL_DATA_H
 #define BS_LAB_KERNEL_DATA_H
 #include "lab/kernel/problem.h"
+#include "lab/kernel/tail.h"
 
 enum { BS_KERNEL_INPUTS = 6, BS_KERNEL_GIVEN = 4 }; /* Q, K, V, dY; X, W. Then, of gradients, Y and LSE */
 
@@ -19,7 +20,7 @@ typedef struct bs_kernel_numbers {
   double max_error;     /* max|y - reference| */
   double worst_slice;   /* the largest relative_rmse of one batch and head, or of one token */
   double rms;           /* of the reference */
-  int64_t rows;         /* judged */
+  int64_t rows, values; /* judged: rows, and outputs in them */
   uint64_t nonfinite;   /* of all outputs, judged or not */
 } bs_kernel_numbers;
 
@@ -48,6 +49,6 @@ int64_t bs_kernel_data_slices(const bs_kernel_data *data);
 /* y: all outputs, dense, of bs_kernel_y_dtype, in host memory. The reference is made the first time. */
 int32_t bs_kernel_data_judge(bs_kernel_data *data, const void *y, bs_kernel_numbers *out, bs_error *err);
 /* The relative error that round-off predicts for sums in f32: of a product (gates T1, docs/gates.md), and of
- * gradients, whose sampled rows are made in f32 as well. */
-int32_t bs_kernel_data_predict(bs_kernel_data *data, double *out_relative, bs_error *err);
+ * gradients, whose sampled rows are made in f32 as well; and how it differs from row to row. */
+int32_t bs_kernel_data_predict(bs_kernel_data *data, double *out_relative, bs_tail *out_tail, bs_error *err);
 #endif

@@ -104,9 +104,10 @@ static void put(bs_kernel_data *d, const group *g, int which, int64_t count, int
 }
 
 /* What sum[which] has become beside the run that was made in f64. */
-static void compare(const bs_kernel_data *d, const group *g, int which, int64_t run, double *inout_error,
+static void compare(bs_kernel_data *d, const group *g, int which, int64_t run, double *inout_error,
                     double *inout_energy) {
   const uint32_t dtype = bs_kernel_y_dtype(&d->p);
+  double squares = 0.0, fourths = 0.0;
   for (int64_t i = 0; i < d->count[run]; i++) {
     const double right = d->value[run * d->width + i];
     const float narrow = (float)g->sum[which][i];
@@ -116,9 +117,13 @@ static void compare(const bs_kernel_data *d, const group *g, int which, int64_t 
       bs_convert(dtype, &stored, BS_F32, &narrow, 1);
       bs_convert(BS_F64, &given, dtype, &stored, 1);
     }
-    *inout_error += (given - right) * (given - right);
+    const double square = (given - right) * (given - right);
+    squares += square;
+    fourths += square * square;
     *inout_energy += right * right;
   }
+  *inout_error += squares;
+  bs_tail_add(&d->tail, (double)d->count[run], squares, fourths);
 }
 
 /* All judged rows of a group: dQ, then dK and dV. narrow: what they become in f32 is compared instead. */
@@ -194,6 +199,7 @@ int32_t bs_kernel_data_refer_dx(bs_kernel_data *d, bs_error *err) {
   const bs_kernel_problem *p = &d->p;
   const int64_t tile = bs_kernel_data_tile(p), longest = (p->S > p->T ? p->S : p->T) / tile + 3;
   const int64_t runs = p->B * (p->H * (p->S / tile + 3) + 2 * p->G * (p->T / tile + 3));
+  int64_t compared = 0; /* values that were made in f32 too */
   double error = 0.0, energy = 0.0;
   if (d->in[IN_LSE].data == NULL)
     return bs_error_set(err, BS_USAGE, "BS-KERNEL-FORWARD",
@@ -212,11 +218,14 @@ int32_t bs_kernel_data_refer_dx(bs_kernel_data *d, bs_error *err) {
     if (i == 0 && g.narrow) {
       sum_deltas(&g);
       rows_of(d, &g, rows, from, &error, &energy);
+      for (int64_t run = from; run < d->n; run++) compared += d->count[run];
     }
     free_group(&g);
   }
   const double unit = ldexp(sqrt((double)(p->S + p->T)), -52); /* of f64 */
   d->predicted = p->dtype == BS_F64 ? unit : energy > 0.0 ? sqrt(error / energy) : 0.0;
+  if (p->dtype == BS_F64) bs_tail_add(&d->tail, 1.0, unit * unit, 3.0 * unit * unit * unit * unit);
+  if (energy > 0.0) bs_tail_divide(&d->tail, sqrt(energy / (double)compared));
   free(rows);
   return rc;
 }

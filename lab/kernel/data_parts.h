@@ -21,6 +21,7 @@ struct bs_kernel_data {
   int64_t *at, *count, *slice;
   double *value;
   double predicted; /* relative, of products and gradients */
+  bs_tail tail;     /* relative too */
 };
 
 /* Rows of an input in f64 as they are, factor included. The caller frees; NULL: no memory. */

@@ -19,6 +19,10 @@ enum {
   MANY_KEYS = 2048
 }; /* samples: beyond many keys, few rows of one head */
 #define MOST_KEYS (INT64_C(1) << 24)
+/* The variance of an output's three roundings in f32, by which it is scaled with its sum (the power, the
+ * reciprocal, the product), relative to its square: 0.425 units each (docs/gates.md). Of one key it is all
+ * the error there is; the emulation divides once. */
+static const double SCALING = 3.0 * (0.425 * 0x1p-24) * (0.425 * 0x1p-24);
 
 /* ---- inputs ----------------------------------------------------------------------------------- */
 
@@ -101,7 +105,8 @@ typedef struct emulation {
   float *low_space;
   int64_t count; /* rows */
   row rows[ROWS];
-  double right[2], wrong[2], largest[2]; /* sums of squares, and the largest error, of all heads so far */
+  double right[2], wrong[2]; /* sums of squares of all heads so far */
+  bs_tail tail;              /* of the rows, beside the rounded inputs */
 } emulation;
 
 /* Keys `first`.. of K turned: out[d][key], what is beyond the last one 0. */
@@ -206,14 +211,6 @@ static void run_rows(emulation *e, double *turned) {
 
 /* ---- errors ----------------------------------------------------------------------------------- */
 
-/* The largest of `all` errors like the `seen` ones that were sampled: of normal ones it grows as the root of
- * 2 ln n, and they are as far from normal ones as the sampled largest is. */
-static double worst_of(double largest, double rmse, double seen, double all) {
-  if (rmse == 0.0) return 0.0;
-  const double expected = rmse * sqrt(2.0 * log(2.0 * seen)), tail = largest / expected;
-  return rmse * sqrt(2.0 * log(2.0 * (all > seen ? all : seen))) * (tail > 1.0 ? tail : 1.0);
-}
-
 static double output_of(const emulation *e, const row *r, int64_t x) {
   const bs_sdpa_format *f = e->f;
   const uint32_t to = f->out_dtype != 0 ? f->out_dtype : is_f8(f->dtype) ? BS_BF16 : f->dtype;
@@ -222,29 +219,35 @@ static double output_of(const emulation *e, const row *r, int64_t x) {
       to, f->tolerance == BS_TOL_ACC_F64 ? r->exact[1][x] / r->total[1] : (double)(r->low[x] / r->low_total));
 }
 
-/* Adds a head's outputs to the sums. */
+/* Adds one row's outputs to the sums; beside the rounded inputs also to the tail. */
+static void add_row(emulation *e, const row *r, int which) {
+  const double scaling = e->f->tolerance == BS_TOL_ACC_F64 ? 0.0 : SCALING;
+  double right = 0.0, squares = 0.0, fourths = 0.0;
+  for (int64_t x = 0; x < e->f->E; x++) {
+    const double want = r->total[which] > 0.0 ? r->exact[which][x] / r->total[which] : 0.0;
+    const double off = output_of(e, r, x) - want, square = off * off + scaling * want * want;
+    right += want * want;
+    squares += square;
+    fourths += square * square;
+  }
+  e->right[which] += right;
+  e->wrong[which] += squares;
+  if (which == 1) bs_tail_add(&e->tail, (double)e->f->E, squares, fourths);
+}
+
 static void add_errors(emulation *e) {
   for (int64_t i = 0; i < e->count; i++)
-    for (int64_t x = 0; x < e->f->E; x++)
-      for (int which = 0; which < 2; which++) {
-        const row *r = &e->rows[i];
-        const double want = r->total[which] > 0.0 ? r->exact[which][x] / r->total[which] : 0.0;
-        const double off = fabs(output_of(e, r, x) - want);
-        e->right[which] += want * want;
-        e->wrong[which] += off * off;
-        if (off > e->largest[which]) e->largest[which] = off;
-      }
+    for (int which = 0; which < 2; which++) add_row(e, &e->rows[i], which);
 }
 
 static void judge(const emulation *e, double seen, bs_sdpa_error *out) {
-  const bs_sdpa_format *f = e->f;
-  const double all = (double)f->B * (double)f->H * (double)f->S * (double)f->E;
   for (int which = 0; which < 2; which++) {
     const double rms = sqrt(e->right[which] / seen);
     const double rmse = rms > 0.0 ? sqrt(e->wrong[which] / seen) / rms : 0.0;
-    const double worst = worst_of(rms > 0.0 ? e->largest[which] / rms : 0.0, rmse, seen, all);
     *(which == 0 ? &out->whole_rmse : &out->rmse) = rmse;
-    *(which == 0 ? &out->whole_worst : &out->worst) = worst;
+    if (which == 0 || rms == 0.0) continue;
+    out->tail = e->tail;
+    bs_tail_divide(&out->tail, rms);
   }
 }
 
@@ -257,8 +260,7 @@ static int32_t check(const bs_sdpa_format *f, bs_error *err) {
         err, BS_INVALID_ARGUMENT, "BS-KERNEL-DTYPE",
         "attention of %s to %s has no predicted error: f32, bf16, f16, f8e4m3 and f8e5m2 have",
         bs_dtype_name(f->dtype), bs_dtype_name(f->out_dtype));
-  if (f->B < 1 || f->H < 1 || f->S < 1 || f->T < 1 || f->T > MOST_KEYS || f->D < 1 || f->D > MOST ||
-      f->E < 1 || f->E > MOST)
+  if (f->S < 1 || f->T < 1 || f->T > MOST_KEYS || f->D < 1 || f->D > MOST || f->E < 1 || f->E > MOST)
     return bs_error_set(
         err, BS_INVALID_ARGUMENT, "BS-KERNEL-SHAPE",
         "attention of %lld queries over %lld keys of %lld and %lld elements has no predicted error",

@@ -7,6 +7,7 @@
 #ifndef BS_LAB_KERNEL_ORACLE_H
 #define BS_LAB_KERNEL_ORACLE_H
 #include "blockshock/blockshock.h"
+#include "lab/kernel/tail.h"
 
 /* How much worse than predicted a right kernel may be: other orders of the same sums, other rows. */
 #define BS_SDPA_SLACK 1.3
@@ -21,9 +22,9 @@ enum bs_sdpa_fault {
 };
 
 typedef struct bs_sdpa_format {
-  int64_t B, H, S, T, D, E; /* B and H: how many outputs there are */
-  uint32_t dtype;           /* of Q, K and V */
-  uint32_t out_dtype;       /* 0: dtype; of fp8: bf16 */
+  int64_t S, T, D, E;
+  uint32_t dtype;      /* of Q, K and V */
+  uint32_t out_dtype;  /* 0: dtype; of fp8: bf16 */
   uint32_t tolerance;  /* enum bs_tolerance: ACC_F32 keeps the powers in f32, ACC_LOW rounds them to dtype,
                         * ACC_F64 rounds the output alone */
   uint32_t causal;     /* enum bs_causal */
@@ -34,10 +35,11 @@ typedef struct bs_sdpa_format {
   uint64_t seed;
 } bs_sdpa_format;
 
-/* Relative to the root mean square of the right outputs. `worst` is of all B*H*S*E outputs. */
 typedef struct bs_sdpa_error {
-  double rmse, worst;             /* beside f64 of the same, rounded Q, K and V */
-  double whole_rmse, whole_worst; /* beside f64 of the inputs before they were rounded to dtype */
+  /* Relative to the root mean square of the right outputs. */
+  double rmse;       /* beside f64 of the same, rounded Q, K and V */
+  double whole_rmse; /* beside f64 of the inputs before they were rounded to dtype */
+  bs_tail tail;      /* of the rows, beside f64 of the rounded Q, K and V */
 } bs_sdpa_error;
 
 /* BS_INVALID_ARGUMENT: no shape, or a dtype or class that attention has not. BS_NO_MEMORY. */

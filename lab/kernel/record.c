@@ -87,11 +87,9 @@ static int32_t resource(const bs_kernel_arm *arm, json_t *record, bs_error *err)
 }
 
 static int32_t predict_sdpa(const bs_kernel_arm *arm, const bs_kernel_data *data, double *out_rmse,
-                            double *out_worst, bs_error *err) {
+                            bs_tail *out_tail, bs_error *err) {
   const bs_kernel_problem *p = bs_kernel_data_problem(data);
-  const bs_sdpa_format f = {.B = p->B,
-                            .H = p->H,
-                            .S = p->S,
+  const bs_sdpa_format f = {.S = p->S,
                             .T = p->T,
                             .D = p->D,
                             .E = p->E,
@@ -105,24 +103,15 @@ static int32_t predict_sdpa(const bs_kernel_arm *arm, const bs_kernel_data *data
   bs_sdpa_error predicted = {0};
   const int32_t rc = bs_sdpa_emulate(&f, &predicted, err);
   *out_rmse = predicted.rmse;
-  *out_worst = predicted.worst;
+  *out_tail = predicted.tail;
   return rc;
 }
 
-int32_t bs_kernel_predict(const bs_kernel_arm *arm, bs_kernel_data *data, double *out_rmse, double *out_worst,
+int32_t bs_kernel_predict(const bs_kernel_arm *arm, bs_kernel_data *data, double *out_rmse, bs_tail *out_tail,
                           bs_error *err) {
-  const bs_kernel_problem *p = bs_kernel_data_problem(data);
-  if (p->kind == BS_KERNEL_SDPA) return predict_sdpa(arm, data, out_rmse, out_worst, err);
-  const int32_t rc = bs_kernel_data_predict(data, out_rmse, err);
-  /* Of so many normal errors the largest is about this many deviations. */
-  *out_worst = *out_rmse * sqrt(2.0 * log(2.0 + (double)bs_kernel_data_outputs(data)));
-  return rc;
-}
-
-/* Of a slice of so many rows: one of them may be as far off as the worst output is, the others as the mean.
- */
-static double slice_of(double rmse, double worst, double rows) {
-  return sqrt(rmse * rmse + worst * worst / fmax(rows, 1.0));
+  return bs_kernel_data_problem(data)->kind == BS_KERNEL_SDPA
+             ? predict_sdpa(arm, data, out_rmse, out_tail, err)
+             : bs_kernel_data_predict(data, out_rmse, out_tail, err);
 }
 
 static double larger(double a, double b) {
@@ -132,7 +121,8 @@ static double larger(double a, double b) {
 static int32_t numeric(bs_kernel_seeds *seeds, bs_kernel_arm *arm, json_t *record, bs_error *err) {
   bs_kernel_numbers all = {0};
   bs_kernel_data *data = NULL;
-  double predicted = 0.0, predicted_worst = 0.0;
+  bs_tail tail = {0};
+  double predicted = 0.0;
   int32_t rc = BS_OK;
   for (uint32_t i = 0; rc == BS_OK && i < seeds->n; i++) {
     bs_kernel_numbers n;
@@ -146,20 +136,23 @@ static int32_t numeric(bs_kernel_seeds *seeds, bs_kernel_arm *arm, json_t *recor
     all.max_error = larger(all.max_error, n.max_error);
     all.rms = n.rms;
     all.rows += n.rows;
+    all.values += n.values;
     all.nonfinite += n.nonfinite;
   }
   if (rc == BS_OK) rc = bs_kernel_seeds_get(seeds, 0, &data, err);
   if (rc == BS_OK && seeds->n > 1) rc = bs_kernel_arm_load(arm, data, err);
-  if (rc == BS_OK) rc = bs_kernel_predict(arm, data, &predicted, &predicted_worst, err);
+  if (rc == BS_OK) rc = bs_kernel_predict(arm, data, &predicted, &tail, err);
   if (rc != BS_OK) return rc;
-  const double slices = (double)seeds->n * (double)bs_kernel_data_slices(data);
+  const double slices = (double)seeds->n * (double)bs_kernel_data_slices(data),
+               worst = bs_tail_largest(&tail, (double)all.values, BS_TAIL_ODDS),
+               slice = bs_tail_slice(&tail, slices, (double)all.rows / slices, (double)all.values / slices,
+                                     BS_TAIL_ODDS);
   return add(
       record, "numeric",
       json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:i}", "relative_rmse",
                 bs_kernel_number(all.relative_rmse), "predicted_rmse", bs_kernel_number(predicted), "worst",
-                bs_kernel_number(all.worst), "predicted_worst", bs_kernel_number(predicted_worst),
-                "worst_slice_rmse", bs_kernel_number(all.worst_slice), "predicted_slice_rmse",
-                bs_kernel_number(slice_of(predicted, predicted_worst, (double)all.rows / slices)),
+                bs_kernel_number(all.worst), "predicted_worst", bs_kernel_number(worst), "worst_slice_rmse",
+                bs_kernel_number(all.worst_slice), "predicted_slice_rmse", bs_kernel_number(slice),
                 "max_error", bs_kernel_number(all.max_error), "rms", bs_kernel_number(all.rms), "nonfinite",
                 (json_int_t)all.nonfinite, "rows", (json_int_t)all.rows, "seeds", (int)seeds->n),
       err);

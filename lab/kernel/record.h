@@ -9,7 +9,8 @@
  *   resource     reported, registers, shared_bytes, spill_bytes
  *   numeric      relative_rmse, predicted_rmse, worst, predicted_worst, worst_slice_rmse,
  *                predicted_slice_rmse, max_error, rms,
- *                nonfinite, rows, seeds: the worst of all seeds
+ *                nonfinite, rows, seeds: the worst of all seeds; predicted_worst and _slice_rmse: what
+ *                one right kernel of 1 / BS_TAIL_ODDS exceeds (tail.h)
  *   determinism  differing_bytes
  *   memory       plan_bytes, promised_bytes
  *
@@ -47,8 +48,9 @@ int32_t bs_kernel_stage(uint32_t stage, const bs_kernel_setup *setup, bs_kernel_
 int32_t bs_kernel_examine(const bs_kernel_setup *setup, bs_kernel_seeds *seeds, bs_kernel_arm **arm,
                           json_t *record, bs_error *err);
 
-/* The error that the arm's dtype and class explain: by lab/kernel/oracle.h, of a product by its reference. */
-int32_t bs_kernel_predict(const bs_kernel_arm *arm, bs_kernel_data *data, double *out_rmse, double *out_worst,
+/* The relative error that the arm's dtype and class explain, and how it differs from output to output: by
+ * lab/kernel/oracle.h, of a product by its reference. */
+int32_t bs_kernel_predict(const bs_kernel_arm *arm, bs_kernel_data *data, double *out_rmse, bs_tail *out_tail,
                           bs_error *err);
 /* A number of a record: real, or the text "nan", "inf", "-inf". */
 json_t *bs_kernel_number(double value);

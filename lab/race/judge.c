@@ -10,10 +10,6 @@
 #include "lab/error.h"
 #include "lab/kernel/record.h"
 
-/* The emulation is made for rows of some hundred keys; a ragged shape is there for edges and offsets, whose
- * errors are many times the predicted one. */
-static const double RAGGED_SLACK = 2.0;
-
 static int64_t least(int64_t a, int64_t b) {
   return a < b ? a : b;
 }
@@ -30,17 +26,6 @@ void bs_judge_ragged(const bs_kernel_problem *p, bs_kernel_problem *out) {
     out->N = 70;
     out->K = 132;
     out->B = p->B > 1 ? 5 : 1;
-  }
-}
-
-/* Widens what is predicted of the numbers. */
-static void widen(json_t *record, double slack) {
-  static const char *const keys[] = {"predicted_rmse", "predicted_worst", "predicted_slice_rmse"};
-  json_t *numeric = json_object_get(record, "numeric");
-  for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
-    const json_t *value = json_object_get(numeric, keys[i]);
-    if (json_is_number(value))
-      json_object_set_new(numeric, keys[i], json_real(slack * json_number_value(value)));
   }
 }
 
@@ -67,14 +52,14 @@ static int32_t judge_stage(const bs_rules *rules, uint32_t stage, const json_t *
   return rc;
 }
 
-static int32_t judge(const bs_rules *rules, const bs_kernel_setup *s, int ragged, bs_kernel_arm **arm,
-                     bs_judgement *out, bs_error *err) {
+/* From build up to the stage `last`. */
+static int32_t judge(const bs_rules *rules, const bs_kernel_setup *s, uint32_t last, int ragged,
+                     bs_kernel_arm **arm, bs_judgement *out, bs_error *err) {
   bs_kernel_seeds seeds = {.problem = *s->problem, .first = 1, .n = 1};
   json_t *record = json_object();
   int32_t rc = record == NULL ? bs_no_memory(err, "a record") : BS_OK;
-  for (uint32_t stage = BS_STAGE_BUILD; rc == BS_OK && stage <= BS_STAGE_MEMORY; stage++) {
+  for (uint32_t stage = BS_STAGE_BUILD; rc == BS_OK && stage <= last; stage++) {
     rc = bs_kernel_stage(stage, s, &seeds, arm, record, err);
-    if (stage == BS_STAGE_NUMERIC && ragged) widen(record, RAGGED_SLACK);
     if (rc == BS_OK) rc = judge_stage(rules, stage, record, ragged, out, err);
     if (out->verdict != BS_VERDICT_OK) break;
   }
@@ -97,7 +82,7 @@ static int32_t judge_ragged(const bs_rules *rules, const bs_kernel_setup *s, bs_
   int32_t rc = bs_kernel_data_make(&small, 1, &data, err);
   other.problem = &small;
   other.data = data;
-  if (rc == BS_OK) rc = judge(rules, &other, 1, &arm, &second, err);
+  if (rc == BS_OK) rc = judge(rules, &other, BS_STAGE_MEMORY, 1, &arm, &second, err);
   if (rc == BS_OK && !second.unserved) *out = second;
   if (rc == BS_OK && second.unserved)
     snprintf(out->cause, sizeof out->cause, "judged on one shape: %.290s", second.cause);
@@ -112,8 +97,19 @@ int32_t bs_judge_candidate(const bs_kernel_setup *s, bs_kernel_arm **out_arm, bs
   *out_arm = NULL;
   *out = (bs_judgement){.verdict = BS_VERDICT_OK};
   int32_t rc = bs_rules_load("sdpa", "gates", &rules, err);
-  if (rc == BS_OK) rc = judge(rules, s, 0, out_arm, out, err);
+  if (rc == BS_OK) rc = judge(rules, s, BS_STAGE_MEMORY, 0, out_arm, out, err);
   if (rc == BS_OK && out->verdict == BS_VERDICT_OK) rc = judge_ragged(rules, s, out, err);
+  bs_rules_free(rules);
+  return rc;
+}
+
+int32_t bs_judge_build(const bs_kernel_setup *s, bs_judgement *out, bs_error *err) {
+  bs_rules *rules = NULL;
+  bs_kernel_arm *arm = NULL;
+  *out = (bs_judgement){.verdict = BS_VERDICT_OK};
+  int32_t rc = bs_rules_load("sdpa", "gates", &rules, err);
+  if (rc == BS_OK) rc = judge(rules, s, BS_STAGE_BUILD, 0, &arm, out, err);
+  bs_kernel_arm_close(arm);
   bs_rules_free(rules);
   return rc;
 }

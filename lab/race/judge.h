@@ -15,6 +15,9 @@ typedef struct bs_judgement {
  * of the machine. */
 int32_t bs_judge_candidate(const bs_kernel_setup *setup, bs_kernel_arm **out_arm, bs_judgement *out,
                            bs_error *err);
+/* The gates of the build alone: a plan is opened, and runs nothing. setup->stored_id: of the stored choice.
+ */
+int32_t bs_judge_build(const bs_kernel_setup *setup, bs_judgement *out, bs_error *err);
 /* The second problem: of the same kind, dtype and mask, with sizes that no tile divides. */
 void bs_judge_ragged(const bs_kernel_problem *problem, bs_kernel_problem *out);
 #endif

@@ -30,10 +30,11 @@ enum { RUNS = sizeof runs / sizeof runs[0] };
 static void judge(const run *r, bs_kernel_arm *arm) {
   bs_error err = BS_ERROR_INIT;
   bs_kernel_numbers got;
-  double rmse = 0.0, worst = 0.0;
+  double rmse = 0.0;
+  bs_tail tail;
   uint64_t differing = 1;
   ck_assert_msg(bs_kernel_arm_judge(arm, &got, &err) == BS_OK, "%s: %s", r->problem, err.message);
-  ck_assert_msg(bs_kernel_predict(arm, bs_kernel_arm_data(arm), &rmse, &worst, &err) == BS_OK, "%s",
+  ck_assert_msg(bs_kernel_predict(arm, bs_kernel_arm_data(arm), &rmse, &tail, &err) == BS_OK, "%s",
                 err.message);
   ck_assert_msg(got.relative_rmse > 0 && got.relative_rmse <= BS_SDPA_SLACK * rmse && got.nonfinite == 0,
                 "%s by %s: relative RMSE %.3g, %.3g predicted", r->problem, r->chosen, got.relative_rmse,

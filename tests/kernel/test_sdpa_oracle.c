@@ -4,14 +4,13 @@
 #include <math.h>
 
 #include "core/base/dtype.h"
+#include "core/base/rng.h"
 #include "lab/kernel/oracle.h"
 #include "tests/run_tests.h"
 
 static bs_sdpa_error emulate(bs_sdpa_format f, int64_t keys) {
   bs_sdpa_error e = {0};
   bs_error err = {.struct_size = sizeof err};
-  f.B = 1;
-  f.H = 8;
   f.D = f.E = 64;
   f.T = keys;
   if (f.S == 0) f.S = keys;
@@ -57,8 +56,9 @@ START_TEST(errors_are_those_known) {
                 (long long)keys, e.whole_rmse, k->whole);
   ck_assert_msg(fabs(e.rmse / k->same - 1.0) < 0.25, "%s, %lld keys: %g of the same inputs, known %g",
                 k->name, (long long)keys, e.rmse, k->same);
-  ck_assert_double_gt(e.worst, 2.0 * e.rmse);
-  ck_assert_double_lt(e.worst, 30.0 * e.rmse);
+  const double largest = bs_tail_largest(&e.tail, 32.0 * 64.0, 0.5);
+  ck_assert_double_gt(largest, 2.0 * e.rmse);
+  ck_assert_double_lt(largest, 30.0 * e.rmse);
 }
 END_TEST
 
@@ -141,12 +141,13 @@ END_TEST
 START_TEST(windows_and_masks_see_fewer_keys) {
   const bs_sdpa_format whole = {.dtype = BS_BF16, .tolerance = BS_TOL_ACC_F32};
   bs_sdpa_format one = whole;
-  one.left = one.right = 1; /* each query sees its own key: the output is a row of V, already rounded */
-  ck_assert_double_eq(emulate(one, 512).rmse, 0.0);
+  one.left = one.right =
+      1; /* each query sees its own key: the output is a row of V, but for the scaling in f32 */
+  ck_assert_double_lt(emulate(one, 512).rmse, 1e-7);
   one.causal = BS_CAUSAL_LOWER_RIGHT;
   one.right = 0;
   one.S = 7;
-  ck_assert_double_eq(emulate(one, 512).rmse, 0.0);
+  ck_assert_double_lt(emulate(one, 512).rmse, 1e-7);
   ck_assert_double_gt(emulate(whole, 512).rmse, 1e-3);
 }
 END_TEST
@@ -163,8 +164,7 @@ START_TEST(encoders_round) {
 END_TEST
 
 START_TEST(impossible_requests_are_refused) {
-  const bs_sdpa_format good = {
-      .B = 1, .H = 1, .S = 4, .T = 4, .D = 8, .E = 8, .dtype = BS_F32, .tolerance = BS_TOL_ACC_F32};
+  const bs_sdpa_format good = {.S = 4, .T = 4, .D = 8, .E = 8, .dtype = BS_F32, .tolerance = BS_TOL_ACC_F32};
   bs_sdpa_format bad[5] = {good, good, good, good, good};
   bs_sdpa_error e;
   bs_error err = {.struct_size = sizeof err};
@@ -178,6 +178,73 @@ START_TEST(impossible_requests_are_refused) {
 }
 END_TEST
 
+/* How often the largest of so many errors, whose deviations are log-normal, is beyond what is told of others
+ * of the same kind: as often as is asked for, and always below where a spread is told that there is not. */
+START_TEST(largest_errors_are_as_told) {
+  enum { ROWS = 64, WIDTH = 16, SETS = 200 };
+  static const double spreads[] = {0.0, 0.3, 0.6};
+  static const double odds[] = {0.5, 0.05};
+  const double spread = spreads[_i];
+  float z[2 * WIDTH];
+  bs_tail tail = {0};
+  double largest[SETS];
+  for (uint64_t set = 0; set < 2 * SETS; set++) { /* the first half is what is known of */
+    if (set >= SETS) largest[set - SETS] = 0.0;
+    for (uint64_t row = 0; row < ROWS; row++) {
+      double squares = 0.0, fourths = 0.0;
+      bs_rng_normal(3, (uint32_t)_i, (set * ROWS + row) * 2 * WIDTH, 2 * WIDTH, z);
+      for (int i = 0; i < WIDTH; i++) {
+        const double error = exp(spread * (double)z[WIDTH + i]) * (double)z[i], square = error * error;
+        squares += square;
+        fourths += square * square;
+        if (set >= SETS) largest[set - SETS] = fmax(largest[set - SETS], fabs(error));
+      }
+      if (set < SETS) bs_tail_add(&tail, WIDTH, squares, fourths);
+    }
+  }
+  bs_tail_divide(&tail, 0.25);
+  for (int k = 0; k < 2; k++) {
+    const double told = 0.25 * bs_tail_largest(&tail, ROWS * WIDTH, odds[k]);
+    int beyond = 0;
+    for (int set = 0; set < SETS; set++) beyond += largest[set] > told;
+    ck_assert_msg(beyond <= 1.4 * odds[k] * SETS && beyond >= 0.5 * odds[k] * SETS,
+                  "spread %g: %d of %d are beyond what %g are to be", spread, beyond, SETS, odds[k]);
+  }
+}
+END_TEST
+
+/* Of 8 slices of 16 rows whose deviations differ by row; one row, 20 times worse, is seen. */
+START_TEST(the_worst_slice_is_as_told) {
+  enum { SLICES = 8, ROWS = 16, WIDTH = 32 };
+  float z[WIDTH + 1];
+  bs_tail tail = {0};
+  double worst = 0.0, spoilt = 0.0;
+  for (uint64_t slice = 0; slice < SLICES; slice++) {
+    double all = 0.0, bad = 0.0;
+    for (uint64_t row = 0; row < ROWS; row++) {
+      double squares = 0.0, fourths = 0.0;
+      bs_rng_normal(4, 1, (slice * ROWS + row) * (WIDTH + 1), WIDTH + 1, z);
+      for (int i = 0; i < WIDTH; i++) {
+        const double error = exp(0.3 * (double)z[WIDTH]) * (double)z[i];
+        squares += error * error;
+        fourths += error * error * error * error;
+      }
+      all += squares;
+      bad += row == 3 ? 400.0 * squares : squares;
+      bs_tail_add(&tail, WIDTH, squares, fourths);
+    }
+    worst = fmax(worst, sqrt(all / (ROWS * WIDTH)));
+    spoilt = fmax(spoilt, sqrt(bad / (ROWS * WIDTH)));
+  }
+  const double told = bs_tail_slice(&tail, SLICES, ROWS, ROWS * WIDTH, BS_TAIL_ODDS);
+  ck_assert_double_lt(worst, told);
+  ck_assert_double_gt(spoilt, BS_SDPA_SLACK * told);
+  const bs_tail none = {0};
+  ck_assert_double_eq(bs_tail_slice(&none, 1, 1, 1, BS_TAIL_ODDS), 0.0);
+  ck_assert_double_eq(bs_tail_largest(&none, 1, BS_TAIL_ODDS), 0.0);
+}
+END_TEST
+
 int main(void) {
   const test_case tests[] = {
       {errors_are_those_known, TEST_COUNT(knowns) * SIZES},
@@ -186,6 +253,8 @@ int main(void) {
       {seeds_agree, 2},
       {windows_and_masks_see_fewer_keys},
       {encoders_round},
+      {largest_errors_are_as_told, 3},
+      {the_worst_slice_is_as_told},
       {impossible_requests_are_refused},
       {0},
   };

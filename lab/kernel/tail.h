@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT
+ * tail.h - how large the largest of many errors is when nothing is wrong. Errors are normal, and no two have
+ * the same deviation: a large output is rounded to fewer places, a query with few keys, or with one that
+ * outweighs the rest, is less exact. Deviations are taken to be log-normal, and their spread is that which
+ * gives the errors that were emulated their fourth moment. Pure. */
+#ifndef BS_LAB_KERNEL_TAIL_H
+#define BS_LAB_KERNEL_TAIL_H
+
+/* The probability that a right kernel exceeds what a gate takes of these functions. */
+#define BS_TAIL_ODDS 1e-4
+
+/* Sums over rows of errors. Begins as {0}. */
+typedef struct bs_tail {
+  double rows, values;
+  double squares, fourths; /* of the errors */
+  double means;            /* of the squares of the rows' mean squares */
+} bs_tail;
+
+/* The errors of a row: how many, and the sums of their squares and fourth powers. */
+void bs_tail_add(bs_tail *tail, double values, double squares, double fourths);
+/* The same errors relative to something. */
+void bs_tail_divide(bs_tail *tail, double by);
+/* What the largest of n errors exceeds with the probability p. */
+double bs_tail_largest(const bs_tail *tail, double n, double p);
+/* What the root mean square of the worst of n slices exceeds, each of so many rows and values: one row in it
+ * is as bad as the worst row of all n slices, the others are as all are. */
+double bs_tail_slice(const bs_tail *tail, double n, double rows, double values, double p);
+#endif
