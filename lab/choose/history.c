@@ -46,6 +46,7 @@ static enum bs_line judge(void *user, const json_t *e) {
       strcmp(text_of(e, "provider"), key->provider) == 0 && strcmp(text_of(e, "plugin"), key->plugin) == 0 &&
       strcmp(text_of(e, "regime"), key->regime) == 0 && json_is_string(json_object_get(e, "how")) &&
       strcmp(text_of(e, "how"), key->how) == 0 && json_equal(json_object_get(e, "settings"), key->settings) &&
+      strcmp(text_of(e, "backend"), key->backend) == 0 &&
       json_integer_value(json_object_get(e, "threads")) == (json_int_t)key->threads &&
       json_equal(json_object_get(e, "machine"), key->machine);
   return same && bs_space_find(key->space, text_of(e, "config"), &point) ? BS_LINE_HOLDS : BS_LINE_FOREIGN;
@@ -106,10 +107,10 @@ int32_t bs_history_add(bs_history *h, uint64_t point, json_t *result, bs_error *
   char config[BS_SPACE_TEXT], stamp[16];
   bs_store_stamp(stamp);
   json_t *entry =
-      json_pack("{s:i,s:s,s:s,s:s,s:s,s:s,s:O,s:i,s:O,s:s,s:s}", "format", 1, "problem", k->problem,
-                "provider", k->provider, "plugin", k->plugin, "how", k->how, "regime", k->regime, "settings",
-                k->settings, "threads", (int)k->threads, "machine", k->machine, "config",
-                bs_space_text(k->space, point, config, sizeof config), "measured_at", stamp);
+      json_pack("{s:i,s:s,s:s,s:s,s:s,s:s,s:s,s:O,s:i,s:O,s:s,s:s}", "format", 1, "problem", k->problem,
+                "provider", k->provider, "plugin", k->plugin, "how", k->how, "backend", k->backend, "regime",
+                k->regime, "settings", k->settings, "threads", (int)k->threads, "machine", k->machine,
+                "config", bs_space_text(k->space, point, config, sizeof config), "measured_at", stamp);
   const int bad = entry == NULL || json_object_update_missing(entry, result) != 0;
   json_decref(result);
   if (bad || json_array_append_new(h->lines.entries, entry) != 0) {

@@ -15,6 +15,7 @@ typedef struct bs_history_key {
   const char *problem, *provider; /* "b2h8s512d64:bf16:full", "cpu:online" */
   const char *plugin;             /* SHA-256 of its file, or the library's build id */
   const char *how;                /* what it answers to the query: "oneDNN 3.2.0 (OpenMP)" */
+  const char *backend;            /* "cpu" */
   const char *regime;             /* "hot", "cold" */
   uint32_t threads;
   const json_t *machine;  /* {cpu, cores} */

@@ -28,7 +28,7 @@ static const char *text_of(const json_t *object, const char *key) {
 }
 
 static int is_alike(const json_t *a, const json_t *b) {
-  static const char *const keys[] = {"problem", "provider", "plugin",  "how",
+  static const char *const keys[] = {"problem", "provider", "plugin",  "how",    "backend",
                                      "regime",  "settings", "threads", "machine"};
   for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
     const json_t *of_a = json_object_get(a, keys[i]), *of_b = json_object_get(b, keys[i]);
@@ -50,16 +50,19 @@ static const json_t *sample_of(const json_t *lines, const char *problem, const c
   return NULL;
 }
 
-/* A list of words, the numbers among them rising when they are nothing else. */
+/* A list of numbers, rising, and words behind them. */
 typedef struct value_list {
   char name[32];
   char value[BS_SPACE_VALUES][BS_SPACE_WORD];
   uint32_t n;
 } value_list;
 
+/* Numbers first, rising. */
 static int by_number(const void *a, const void *b) {
   double x = 0, y = 0;
-  if (!bs_parse_f64(a, &x) || !bs_parse_f64(b, &y)) return 0;
+  const int is_x = bs_parse_f64(a, &x), is_y = bs_parse_f64(b, &y);
+  if (is_x != is_y) return is_y - is_x;
+  if (!is_x) return strcmp(a, b);
   return x < y ? -1 : x > y;
 }
 

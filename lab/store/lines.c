@@ -79,7 +79,7 @@ int32_t bs_lines_read(const bs_lines_words *words, const char *path, char **out,
   if (fd < 0) return errno == ENOENT || errno == ENOTDIR ? BS_OK : io_error(words, errno, "read", path, err);
   if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
     rc = bs_error_set(err, BS_IO, words->io_id, "%.300s is no regular file", path);
-    bs_error_hint(err, "remove it; %s", words->hint);
+    bs_error_hint(err, "%s", words->hint);
   } else {
     rc = read_end(words, path, fd, st.st_size, out, out_size, out_unread, err);
   }

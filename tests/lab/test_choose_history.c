@@ -35,6 +35,7 @@ static bs_history_key key_of(const char *problem) {
                           .provider = "cpu:online",
                           .plugin = "0123",
                           .how = "own kernels",
+                          .backend = "cpu",
                           .regime = "hot",
                           .threads = 2,
                           .machine = machine,
@@ -95,7 +96,7 @@ START_TEST(lines_of_others_are_skipped) {
   add(&h, 0, 0, 1e-3, "ok");
   bs_history_close(&h);
   json_t *portable = json_pack("{s:{s:s}}", "cpu", "isa", "portable");
-  for (int i = 0; i < 8; i++) {
+  for (int i = 0; i < 9; i++) {
     key = key_of("p");
     if (i == 0) key.problem = "q";
     if (i == 1) key.provider = "cpu:dnnl";
@@ -105,6 +106,7 @@ START_TEST(lines_of_others_are_skipped) {
     if (i == 5) key.machine = other;
     if (i == 6) key.settings = portable; /* --set plugins.cpu.isa=portable */
     if (i == 7) key.how = "oneDNN 3.2.0 (OpenMP)";
+    if (i == 8) key.backend = "ref";
     open_history(&key, &h);
     ck_assert_double_eq(seconds_of(&h, 0), -1.0);
     ck_assert_uint_eq(h.lines.foreign, 1);
@@ -233,6 +235,19 @@ START_TEST(a_file_is_replayed) {
   ck_assert_int_eq(bs_replay_open(path, NULL, NULL, &r, &err), BS_OK); /* the last line's */
   ck_assert_str_eq(r.of, "q cpu:dnnl");
   ck_assert_uint_eq(r.space.size, 1);
+  bs_replay_free(&r);
+  /* a knob of numbers and words: the numbers rise, the words stand behind them */
+  static const char *const rising[] = {"1", "6", "64", "auto", "off"};
+  bs_space mixed;
+  bs_space_init(&mixed);
+  ck_assert_int_eq(bs_space_add(&mixed, "ahead", "64,off,6,auto,1", "off", &err), BS_OK);
+  q.problem = "m";
+  q.space = &mixed;
+  open_history(&q, &h);
+  for (uint64_t i = 0; i < mixed.size; i++) add(&h, i, 0, 1e-3, "ok");
+  bs_history_close(&h);
+  ck_assert_int_eq(bs_replay_open(path, "m", NULL, &r, &err), BS_OK);
+  for (uint32_t i = 0; i < 5; i++) ck_assert_str_eq(r.space.knob[0].value[i], rising[i]);
   bs_replay_free(&r);
   ck_assert_int_eq(bs_replay_open(path, "s", NULL, &r, &err), BS_NOT_FOUND);
   ck_assert_str_eq(err.id, "BS-TUNE-REPLAY");
