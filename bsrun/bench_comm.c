@@ -281,7 +281,7 @@ static int32_t run(const args *a, bs_error *err) {
 
 const bsrun_subverb bench_comm = {
     "comm",
-    "[--comm NAME] [-P N] [--launch HOW] [--coll NAME] [--max-bytes N] [-o FORMAT]",
+    "[--comm NAME] [-P N] [--launch HOW] [--coll NAME] [--max-bytes N] [options]",
     "time the collectives of a communicator over sizes",
     "Each size is called in turn by all ranks, behind a barrier, so often that a sample takes 2 ms. TIME is "
     "the\n"

@@ -226,10 +226,11 @@ static void tuned(void *user, const char *key, const char *lines, char *out, siz
 
 /* A file that cannot be read is as none. */
 static int32_t open_tuned(request *r, bs_error *err) {
-  char *path = NULL;
+  char *path = NULL, broken[600];
   bs_error why = BS_ERROR_INIT;
   const int32_t rc = bsrun_tune_path(r->a, &path, err);
   if (rc == BS_OK && bs_tune_cache_open(path, &r->tuned, &why) != BS_OK) bsrun_note(r->quiet, why.message);
+  if (rc == BS_OK && bs_tune_cache_broken(&r->tuned, broken, sizeof broken)) bsrun_note(r->quiet, broken);
   free(path);
   return rc;
 }
@@ -247,6 +248,7 @@ static int32_t read_request(request *r, bs_error *err) {
   b->n_providers = r->providers.n;
   b->tuned = tuned;
   b->tuned_user = r;
+  b->tuned_from = r->tuned.lines.path;
   b->backend = args_value(r->a, "backend");
   b->bind = 1;
   b->gates = args_value(r->a, "gates");
@@ -357,18 +359,15 @@ static int32_t run(const args *a, bs_error *err) {
 
 const bsrun_subverb bench_sdpa = {
     "sdpa",
-    "[SHAPE ...] [--dtype f32,bf16] [--mask full,causal] [--provider cpu:online,ref] [--torch PYTHON] [-o "
-    "FORMAT]",
+    "[SHAPE ...] [--dtype LIST] [--mask LIST] [--provider LIST] [options]",
     "attention of one shape by each provider: judged by gates, then timed in pairs",
-    "SHAPE is small, mission, long, gqa, decode, or as b2h8g2s512t640d64: batch, heads, heads of K and V,\n"
-    "queries, keys, width. With a colon it is complete, as b1h8s2kd64:bf16:causal:w256 (w: newest keys "
-    "seen).\n"
-    "Each provider goes through build, resource, numeric (5 seeds beside f64), determinism, memory,\n"
-    "performance and evidence (configs/gates/sdpa.yaml). A failed stage is kept as a run with its cause and\n"
-    "ends in exit code 6, of performance and evidence in 14; what an implementation does not serve in 5; "
-    "with\n"
-    "--strict a gate that could not be judged in 15. The bound is the longest of FMA, exp, bytes and launch, "
-    "of\npeaks that are measured now; more than 100 % of it is an error.\n",
+    "SHAPE is small, mission, long, gqa, decode, or as b2h8g2s512t640d64: batch, heads, heads of K and\n"
+    "V, queries, keys, width. With a colon it is complete, as b1h8s2kd64:bf16:causal:w256 (w: newest\n"
+    "keys seen). Each provider goes through build, resource, numeric (5 seeds beside f64), determinism,\n"
+    "memory, performance and evidence (configs/gates/sdpa.yaml). A failed stage is kept as a run with\n"
+    "its cause and ends in exit code 6, of performance and evidence in 14; what an implementation does\n"
+    "not serve in 5; with --strict a gate that could not be judged in 15. The bound is the longest of\n"
+    "FMA, exp, bytes and launch, of peaks that are measured now; more than 100 % of it is an error.\n",
     "  bsrun bench sdpa mission --dtype f32,bf16\n"
     "  bsrun bench sdpa small --provider cpu:online,ref --torch off\n"
     "  bsrun bench sdpa mission --backward --mask causal\n"

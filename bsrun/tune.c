@@ -365,14 +365,13 @@ void help_tune(void) {
       "usage: bsrun tune PROBLEM [options]\n"
       "       bsrun tune [PROBLEM] --simulate FILE [--strategy NAME|all] [--repeats N] [-o FORMAT]\n"
       "\n"
-      "Finds the implementation and the values of its knobs that are the fastest at one problem of a "
-      "kernel:\n"
-      "attention (b2h8s512d64:bf16:causal, mission), matmul or matmul24 ('matmul24 n4096k4096b64:f32'). "
-      "Each\n"
-      "candidate is a process: its plan must show its knobs, its numbers must pass the gates on two shapes,\n"
-      "then it is timed. The finalists are timed for longer, and the fastest is measured in pairs against "
-      "the\n"
-      "default, twice. What is FASTER by the margin goes into the tuning file, and runs take it from there.\n"
+      "Finds the implementation and the values of its knobs that are the fastest at one problem of a\n"
+      "kernel: attention (b2h8s512d64:bf16:causal, mission), matmul or matmul24 ('matmul24\n"
+      "n4096k4096b64:f32'). Each candidate is a process: its plan must show its knobs, its numbers must\n"
+      "pass the gates on two shapes, then it is timed. The finalists are timed for longer, and the\n"
+      "fastest is measured in pairs against the default, twice. What is FASTER by the margin goes into\n"
+      "the tuning file, and runs take it from there. A choice that is stored is not measured again: its\n"
+      "plan is opened, and must be of the build that was measured.\n"
       "\n",
       stdout);
   args_print_options(tune_options, tune_n_options);
@@ -385,13 +384,10 @@ void help_tune(void) {
       "  bsrun tune mission --strategy full --points points.jsonl --tune-cache off\n"
       "  bsrun tune --simulate points.jsonl --strategy all --repeats 100\n"
       "\n"
-      "exit codes: 0 a choice is made or stored; 2 usage; 3 configuration, or no candidate passed; 4 no file "
-      "to\n"
-      "replay; 5 nobody serves the problem, a plugin is not there, or --cache-only and nothing is stored; 6 "
-      "the\n"
-      "numbers of --point are wrong; 8 a deadline; 10 memory or disk; 130, 143 signals: what was measured "
-      "is\n"
-      "kept, and printed.\n",
+      "exit codes: 0 a choice is made or stored; 2 usage; 3 configuration, or no candidate passed; 4 no\n"
+      "file to replay; 5 nobody serves the problem, a plugin is not there, or --cache-only and nothing is\n"
+      "stored; 6 the numbers of --point are wrong, or the stored choice is not what was measured; 8 a\n"
+      "deadline; 10 memory or disk; 130, 143 signals: what was measured is kept, and printed.\n",
       stdout);
 }
 

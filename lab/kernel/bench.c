@@ -99,7 +99,12 @@ static int32_t take_tuned(const bs_kernel_bench *q, bs_entrant *e, bs_error *err
   bs_kernel_arm_close(e->arm);
   e->arm = NULL;
   set_provider(e, text);
-  return bs_kernel_stage(BS_STAGE_BUILD, &e->setup, e->seeds, &e->arm, e->record, err);
+  const int32_t rc = bs_kernel_stage(BS_STAGE_BUILD, &e->setup, e->seeds, &e->arm, e->record, err);
+  if (rc == BS_CONFIG || rc == BS_USAGE) { /* an entry that somebody has edited */
+    bs_error_where(err, "%s, choice %s", q->tuned_from, text);
+    bs_error_hint(err, "remove its line, or take no choice: --tune-cache off");
+  }
+  return rc;
 }
 
 /* The stages that need no clock, up to the first that fails. */
@@ -238,7 +243,10 @@ static void first_failure(const bs_point *point, int32_t *inout_code, bs_error *
     }
     bs_error_set(err, code, "BS-KERNEL-GATE", "%s on %s: stage %s, %s", e->label, point->text,
                  bs_rule_stage_names[e->failed], e->cause);
-    bs_error_hint(err, "the other stages and all numbers stand in the run's folder: bsrun runs show RUN");
+    if (point->bench->out_dir != NULL)
+      bs_error_hint(err, "the other stages and all numbers stand in the run's folder: bsrun runs show RUN");
+    else
+      bs_error_hint(err, "the other stages and all numbers: -o json, or a run's folder without --out off");
   }
 }
 

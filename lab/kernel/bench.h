@@ -28,7 +28,8 @@ typedef struct bs_kernel_bench {
   void (*tuned)(void *user, const char *key, const char *candidates, char *out, size_t size, char *out_build,
                 size_t build_size);
   void *tuned_user;
-  const char *backend; /* NULL: cpu */
+  const char *tuned_from; /* the tuning file's path, for errors; NULL: none */
+  const char *backend;    /* NULL: cpu */
   uint32_t threads, bind, seeds;
   uint64_t seed, warmup, iters;
   uint32_t promote;    /* 1: the subject asks to become the choice: as fast as the best other one at least */

@@ -86,6 +86,16 @@ int32_t race_ask_probe(race *r, json_t **out, bs_error *err) {
   return must_answer(r, question(r, "probe"), r->o->deadline_s, "who serves", out, err);
 }
 
+int32_t race_ask_stored(race *r, const char *choice, const char *build, json_t **out, bs_error *err) {
+  const size_t length = strcspn(choice, "{");
+  const char *knobs = choice + length + (choice[length] == '{');
+  json_t *asked = question(r, "stored");
+  json_object_set_new(asked, "provider", json_stringn(choice, length));
+  json_object_set_new(asked, "knobs", json_stringn(knobs, strcspn(knobs, "}")));
+  json_object_set_new(asked, "build", json_string(build));
+  return must_answer(r, asked, r->o->deadline_s, "the stored choice", out, err);
+}
+
 int32_t race_ask_pairs(race *r, const char *provider, const char *config, json_t **out, bs_error *err) {
   json_t *asked = question(r, "pairs");
   json_object_set_new(asked, "default", json_string(r->standard));

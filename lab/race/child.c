@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * child.c - one candidate in a process of its own: {"do": "probe"} tells who serves and with which knobs,
- * "point" judges and times one, "pairs" measures two in turn. */
+ * "stored" opens the plan of a stored choice, "point" judges and times one, "pairs" measures two in turn. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -203,6 +203,19 @@ static int32_t point(child *c, json_t *answer, bs_error *err) {
   return BS_OK;
 }
 
+/* ---- stored --------------------------------------------------------------------------------- */
+
+/* The plan of a stored choice, beside the build that was stored with it. */
+static int32_t stored(child *c, json_t *answer, bs_error *err) {
+  const char *build = text_of(c, "build");
+  bs_kernel_setup setup = setup_of(c, text_of(c, "provider"), text_of(c, "knobs"));
+  bs_judgement judged;
+  setup.stored_id = build[0] != '\0' ? build : NULL;
+  const int32_t rc = bs_judge_build(&setup, &judged, err);
+  if (rc == BS_OK) put_verdict(answer, judged.verdict, judged.cause);
+  return rc;
+}
+
 /* ---- pairs ---------------------------------------------------------------------------------- */
 
 typedef struct pair {
@@ -252,13 +265,14 @@ int32_t bs_race_child(const char *input, json_t **out, bs_error *err) {
   static const struct {
     const char *name;
     int32_t (*run)(child *c, json_t *answer, bs_error *err);
-  } works[] = {{"probe", probe}, {"point", point}, {"pairs", pairs}};
+  } works[] = {{"probe", probe}, {"stored", stored}, {"point", point}, {"pairs", pairs}};
+  enum { WORKS = sizeof works / sizeof works[0] };
   json_t *read = json_loads(input, JSON_REJECT_DUPLICATES, NULL), *answer = json_object();
   child c = {.input = read};
   int32_t rc = answer == NULL ? bs_no_memory(err, "an answer") : BS_OK;
   size_t i = 0;
-  while (i < 3 && strcmp(works[i].name, bs_tune_text(read, "do")) != 0) i++;
-  if (rc == BS_OK && i == 3)
+  while (i < WORKS && strcmp(works[i].name, bs_tune_text(read, "do")) != 0) i++;
+  if (rc == BS_OK && i == WORKS)
     rc = bs_error_set(err, BS_USAGE, "BS-TUNE-CHILD", "the file is no order of bsrun tune");
   if (rc == BS_OK) rc = open_child(&c, err);
   if (rc == BS_OK) rc = works[i].run(&c, answer, err);

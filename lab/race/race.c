@@ -237,16 +237,31 @@ static int32_t run_search(race *r, json_t **out, bs_error *err) {
   return rc == BS_OK && *out == NULL ? bs_no_memory(err, "a report") : rc;
 }
 
+/* Nothing is measured, but a plan is opened: it must be the code that was measured (gate same_code). */
+static int32_t take_stored(race *r, const json_t *entry, json_t **out, bs_error *err) {
+  const char *choice = bs_tune_text(entry, "choice");
+  json_t *answer = NULL;
+  int32_t rc = race_ask_stored(r, choice, bs_tune_text(entry, "build"), &answer, err);
+  if (rc == BS_OK && strcmp(bs_tune_text(answer, "verdict"), "ok") != 0)
+    rc = bs_error_set(err, BS_NUMERIC, "BS-TUNE-STORED", "the stored choice %.200s: %.300s", choice,
+                      bs_tune_text(answer, "cause"));
+  json_decref(answer);
+  if (rc == BS_CONFIG || rc == BS_NUMERIC) {
+    bs_error_where(err, "%s", r->cache.lines.path);
+    bs_error_hint(err, "--anew measures the problem again");
+  }
+  if (rc != BS_OK) return rc;
+  *out = race_stored_report(r, entry);
+  return *out != NULL ? BS_OK : bs_no_memory(err, "a report");
+}
+
 /* The tuning file's answer, or a search. The options are checked before: what nobody can do is an error also
  * where a choice is stored. */
 static int32_t run_or_read(race *r, json_t **out, bs_error *err) {
   const json_t *entry = r->o->anew ? NULL : bs_tune_cache_find(&r->cache, r->asked, r->restriction);
   int32_t rc = race_open_runners(r, err);
   if (rc != BS_OK) return rc;
-  if (entry != NULL && !r->o->go_on) {
-    *out = race_stored_report(r, entry);
-    return *out != NULL ? BS_OK : bs_no_memory(err, "a report");
-  }
+  if (entry != NULL && !r->o->go_on) return take_stored(r, entry, out, err);
   if (!r->o->cache_only) return run_search(r, out, err);
   bs_error_set(err, BS_NOT_FOUND, "BS-TUNE-UNKNOWN", "no choice is stored for %s%s", r->key,
                json_object_size(r->restriction) > 0 ? " under these --provider, --knob, --where" : "");
@@ -302,7 +317,9 @@ static json_t *restriction_of(const bs_race_options *o) {
 int32_t bs_race_run(const bs_race_options *o, json_t **out, int *out_signal, bs_error *err) {
   race r = {.o = o, .began = bs_clock_s(), .restriction = restriction_of(o)};
   *out = NULL;
+  char broken[600];
   int32_t rc = bs_tune_cache_open(o->tune_path, &r.cache, err);
+  if (rc == BS_OK && bs_tune_cache_broken(&r.cache, broken, sizeof broken)) race_note(&r, broken);
   if (rc == BS_OK && r.restriction == NULL) rc = bs_no_memory(err, "the options");
   if (rc == BS_OK) rc = read_settings(o->config, &r.settings, err);
   if (rc == BS_OK) rc = run_race(&r, out, err);

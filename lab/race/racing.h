@@ -55,6 +55,8 @@ json_t *race_stored_report(const race *r, const json_t *entry);
 /* Each starts a child and waits for its answer; BS_ABORTED when a signal ended it (race.number). A point that
  * crashed or was late is an answer. */
 int32_t race_ask_probe(race *r, json_t **out, bs_error *err);
+/* {verdict, cause}: is the plan of the stored choice the code that was measured? */
+int32_t race_ask_stored(race *r, const char *choice, const char *build, json_t **out, bs_error *err);
 int32_t race_ask_point(race *r, const char *provider, const char *config, uint32_t effort, json_t **out,
                        bs_error *err);
 int32_t race_ask_pairs(race *r, const char *provider, const char *config, json_t **out, bs_error *err);

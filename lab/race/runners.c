@@ -109,6 +109,7 @@ static int32_t open_history(runner *run, const json_t *provider, bs_error *err) 
                               .provider = run->name,
                               .plugin = bs_tune_text(provider, "plugin"),
                               .how = bs_tune_text(candidate, "how"),
+                              .backend = r->o->backend != NULL ? r->o->backend : "cpu",
                               .regime = "hot",
                               .threads = r->o->threads,
                               .machine = r->cache.machine,

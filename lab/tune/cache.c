@@ -2,6 +2,7 @@
  * cache.c - see cache.h. The file is read with distrust: anyone may have edited or torn it. */
 #include "lab/tune/cache.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "lab/error.h"
@@ -15,6 +16,16 @@ static int is_text(const json_t *object, const char *key) {
   return json_is_string(json_object_get(object, key));
 }
 
+/* What was measured of a candidate, where it was. */
+static int is_measured(const json_t *row) {
+  static const char *const numbers[] = {"ratio", "low", "high", "seconds", "default_seconds", "pairs"};
+  for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+    const json_t *value = json_object_get(row, numbers[i]);
+    if (value != NULL && !(json_is_number(value) && json_number_value(value) >= 0.0)) return 0;
+  }
+  return 1;
+}
+
 /* Everything that the rest relies on. */
 static int is_entry(const json_t *e) {
   size_t i;
@@ -23,10 +34,14 @@ static int is_entry(const json_t *e) {
       !is_text(e, "default") || !json_is_object(json_object_get(e, "machine")) ||
       json_array_size(candidates) == 0)
     return 0;
+  int chosen = 0;
   json_array_foreach(candidates, i, c) {
-    if (!is_text(c, "name") || !is_text(c, "how") || !is_text(c, "plugin")) return 0;
+    if (!is_text(c, "name") || !is_text(c, "how") || !is_text(c, "plugin") || !is_measured(c) ||
+        !is_measured(json_object_get(c, "again")))
+      return 0;
+    chosen |= bs_tune_names(bs_tune_text(e, "choice"), bs_tune_text(c, "name"));
   }
-  return 1;
+  return chosen;
 }
 
 static enum bs_line judge_line(void *user, const json_t *entry) {
@@ -45,6 +60,14 @@ int32_t bs_tune_cache_open(const char *path, bs_tune_cache *out, bs_error *err) 
   out->machine = machine_key();
   const int32_t rc = bs_lines_open(&words, path, judge_line, out, &out->lines, err);
   return rc == BS_OK && out->machine == NULL ? bs_no_memory(err, "the tuning file") : rc;
+}
+
+int bs_tune_cache_broken(const bs_tune_cache *cache, char *out, size_t size) {
+  const size_t n = cache->lines.broken;
+  if (n > 0)
+    snprintf(out, size, "%zu line%s of %.300s cannot be read as a tuning entry: skipped", n,
+             n == 1 ? "" : "s", cache->lines.path);
+  return n > 0;
 }
 
 void bs_tune_cache_close(bs_tune_cache *cache) {

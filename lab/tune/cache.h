@@ -16,6 +16,8 @@ typedef struct bs_tune_cache {
  * then, and writes nowhere). */
 int32_t bs_tune_cache_open(const char *path, bs_tune_cache *out, bs_error *err);
 void bs_tune_cache_close(bs_tune_cache *cache);
+/* 1, with a line for the reader: some lines are no entries. */
+int bs_tune_cache_broken(const bs_tune_cache *cache, char *out, size_t size);
 /* The newest entry with the key of `asked` that knows each of its candidates as it is now (same name, same
  * plugin file, same answer), whose choice is one of them, and whose search left out what `restriction` says
  * (--provider, --knob, --where of `bsrun tune`; {}: nothing). restriction NULL: nothing, else anything. NULL:

@@ -31,6 +31,7 @@ void bs_tuner_say(const bs_tuner *tuner, int detail, const char *fmt, ...) {
 
 int32_t bs_tuner_open(bs_context *context, const bs_tuner_options *options, bs_tuner **out, bs_error *err) {
   bs_error why = BS_ERROR_INIT;
+  char broken[600];
   *out = NULL;
   bs_tuner *t = calloc(1, sizeof *t);
   if (t == NULL) return bs_no_memory(err, "the tuning");
@@ -45,9 +46,7 @@ int32_t bs_tuner_open(bs_context *context, const bs_tuner_options *options, bs_t
   if (rc != BS_OK)
     bs_tuner_say(t, 0, "[%s] %s; nothing is measured and the defaults serve: %s", why.id, why.message,
                  why.hint);
-  if (t->cache.lines.broken > 0)
-    bs_tuner_say(t, 0, "%zu line%s of %s cannot be read as a tuning entry: skipped", t->cache.lines.broken,
-                 t->cache.lines.broken == 1 ? "" : "s", options->path);
+  if (bs_tune_cache_broken(&t->cache, broken, sizeof broken)) bs_tuner_say(t, 0, "%s", broken);
   if (t->cache.lines.unread > 0)
     bs_tuner_say(t, 0, "of %s only the last 16 MiB are read: %llu bytes of older lines can be removed",
                  options->path, (unsigned long long)t->cache.lines.unread);

@@ -52,9 +52,11 @@ static int has_word(const char *text, const char *word) {
   return 0;
 }
 
-/* Options of every help, and all lines of two, fit 100 columns. */
+/* Options of every help, and all lines of some, fit 100 columns. */
 static void must_fit(const char *verb, const char *help) {
-  const int whole = strcmp(verb, "compare") == 0 || strcmp(verb, "ladder") == 0;
+  static const char *const narrow[] = {"compare", "ladder", "tune", "bench"};
+  int whole = 0;
+  for (size_t i = 0; i < sizeof narrow / sizeof narrow[0]; i++) whole |= strcmp(verb, narrow[i]) == 0;
   for (const char *line = help; *line != '\0'; line += strcspn(line, "\n"), line += *line == '\n') {
     const size_t blanks = strspn(line, " ");
     const int of_option = blanks >= 31 || (blanks == 6 && line[6] == '-');

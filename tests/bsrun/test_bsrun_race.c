@@ -55,6 +55,13 @@ static json_t *lines_of(const char *name) {
   return lines;
 }
 
+/* Replaces the line of the tuning file. */
+static void put_entry(const json_t *entry) {
+  char *text = json_dumps(entry, JSON_COMPACT);
+  write_text(cache, "tuning.jsonl", text);
+  free(text);
+}
+
 /* The line of the points with this value. */
 static const json_t *point_with(const json_t *lines, const char *setting) {
   size_t i;
@@ -198,9 +205,7 @@ START_TEST(a_stored_choice_is_of_what_was_searched) {
   ck_assert_str_eq(text_of(json_object_get(entry, "restriction"), "provider"), "knobby:turns");
   ck_assert_str_eq(text_of(json_object_get(json_object_get(entry, "restriction"), "knobs"), "turns"), "1");
   json_object_del(entry, "restriction"); /* as a search of everything leaves it */
-  char *text = json_dumps(entry, JSON_COMPACT);
-  write_text(cache, "tuning.jsonl", text);
-  free(text);
+  put_entry(entry);
   json_decref(lines);
   json_t *report = report_of(bsrun(dir, WITH(KNOBBY1), "--cache-only", JSON, NULL));
   ck_assert_str_eq(text_of(report, "origin"), "stored");
@@ -218,6 +223,41 @@ START_TEST(a_stored_choice_is_of_what_was_searched) {
     ck_assert_msg(strstr(r.err, rows[i].id) != NULL && strstr(r.err, rows[i].says) != NULL, "%s", r.err);
     ran_free(&r);
   }
+}
+END_TEST
+
+/* A stored choice is not measured: its plan is opened, and must be of the build that was measured (spec
+ * measure.md 1c: a cached wrong binary). An entry that was edited is an error that names the file. */
+START_TEST(a_stored_choice_is_the_code_that_was_measured) {
+  static const struct {
+    const char *choice, *build;
+    int code;
+    const char *says;
+  } rows[] = {
+      {"knobby:turns{turns=1}", "knobby-1", 0, NULL},
+      {"knobby:turns{turns=1}", "knobby-9", 6, "gate same_code: build.id 'knobby-1', to be = 'knobby-9'"},
+      {"knobby:turns{turns=1;mode=lost}", "knobby-1", 6, "BS-OP-KNOB-ECHO"},
+      {"knobby:turns{tile=7}", "knobby-1", 3, "tuning.jsonl"}};
+  json_decref(report_of(bsrun(dir, TUNE, ONE, JSON, NULL)));
+  json_t *lines = lines_of("tuning.jsonl"), *entry = json_array_get(lines, 0);
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    json_object_set_new(entry, "choice", json_string(rows[i].choice));
+    json_object_set_new(entry, "build", json_string(rows[i].build));
+    put_entry(entry);
+    ran r = bsrun(dir, TUNE, ONE, "--cache-only", JSON, NULL);
+    must_be(&r, rows[i].code);
+    if (rows[i].says != NULL)
+      ck_assert_msg(strstr(r.err, rows[i].says) != NULL && strstr(r.err, "--anew") != NULL, "%s", r.err);
+    ran_free(&r);
+  }
+  /* No line is one whose numbers are none: it is skipped, and that is told. */
+  json_object_set_new(json_array_get(json_object_get(entry, "candidates"), 0), "ratio", json_string("abc"));
+  put_entry(entry);
+  ran r = bsrun(dir, TUNE, ONE, "--cache-only", NULL);
+  must_be(&r, 5);
+  ck_assert_msg(strstr(r.err, "cannot be read as a tuning entry") != NULL, "%s", r.err);
+  ran_free(&r);
+  json_decref(lines);
 }
 END_TEST
 
@@ -404,6 +444,7 @@ int main(void) {
                             {what_does_not_end_is_late},
                             {the_choice_is_kept_and_taken},
                             {a_stored_choice_is_of_what_was_searched},
+                            {a_stored_choice_is_the_code_that_was_measured},
                             {points_are_of_their_parameters},
                             {a_constraint_leaves_some_out},
                             {what_prints_harms_nobody},

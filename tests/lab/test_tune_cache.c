@@ -134,6 +134,9 @@ START_TEST(another_build_loses_its_entries_only) {
 END_TEST
 
 #define MADE_UP "\"choice\":\"x\",\"default\":\"x\",\"machine\":{},\"candidates\":"
+#define ONE_OF(name, more)                                                                              \
+  ("{\"format\":1,\"key\":\"one\"," MADE_UP "[{\"name\":\"" name "\",\"how\":\"\",\"plugin\":\"\"" more \
+   "}]}\n")
 START_TEST(lines_that_are_no_entries_are_counted) {
   static const char *const broken[] = {"nonsense\n",
                                        "[]\n",
@@ -143,7 +146,10 @@ START_TEST(lines_that_are_no_entries_are_counted) {
                                        "{\"format\":2}\n",
                                        ("{\"format\":1,\"key\":\"one\"," MADE_UP "[]}\n"),
                                        ("{\"format\":1,\"key\":\"one\"," MADE_UP "[{}]}\n"),
-                                       ("{\"format\":1,\"key\":7," MADE_UP "[1]}\n")};
+                                       ("{\"format\":1,\"key\":7," MADE_UP "[1]}\n"),
+                                       ONE_OF("y", ""), /* the choice is none of them */
+                                       ONE_OF("x", ",\"ratio\":\"abc\""),
+                                       ONE_OF("x", ",\"again\":{\"low\":-1}")};
   const size_t n = sizeof broken / sizeof broken[0];
   append(one, "cpu:dnnl");
   for (size_t i = 0; i < n; i++) add_text(broken[i]);
