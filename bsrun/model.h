@@ -29,6 +29,8 @@ extern const bsrun_subverbs model_subverbs;
   { "pass", 0, "NAME=off", 1, "leave a pass out; all=off leaves out every pass" }
 #define MODEL_OPTION_TOKENS \
   { "cache-tokens", 0, "N", 0, "of a folder: tokens of its key-value cache; default: as config.json says" }
+#define MODEL_OPTION_TUNED \
+  { "tune-cache", 0, "FILE|off", 0, "the tuning file, whose choices serve; default: the user's cache folder" }
 #define MODEL_OPTIONS_PLUGINS                                                      \
   {"plugin", 0, "ID|PATH", 1, "use this plugin"},                                  \
       {"config", 0, "FILE", 1, "plugin_dirs and plugin_trust from a YAML file"}, { \
@@ -46,6 +48,8 @@ typedef struct model_asked {
   bs_context *context;
   bs_model model;
   const char **lists[5];
+  char *tuning; /* the tuning file; NULL: none */
+  int quiet;
   bsrun_progress progress; /* of what takes long; its first line comes after half a second */
   bs_progress_fn show;     /* NULL: no terminal */
   double since;
@@ -53,9 +57,9 @@ typedef struct model_asked {
 
 /* The line of progress is wiped out: before anything is printed. */
 void model_progress_end(model_asked *asked);
-/* Of parsed options that may have dim, input, constant, pass, backend, threads, cache-tokens and those of
- * plugins; the first word is the model. The caller frees in every case; `a` outlives it, and `out` is not
- * moved. */
+/* Of parsed options that may have dim, input, constant, pass, backend, threads, cache-tokens, tune-cache
+ * (without which no tuning file is read) and those of plugins; the first word is the model. The caller frees
+ * in every case; `a` outlives it, and `out` is not moved. */
 int32_t model_asked_read(const args *a, model_asked *out, bs_error *err);
 /* The same, and opens the model. */
 int32_t model_asked_make(const args *a, model_asked *out, bs_error *err);

@@ -22,6 +22,7 @@ const args_option model_bench_options[] = {
     MODEL_OPTION_PASS,
     MODEL_OPTION_TOKENS,
     MODEL_OPTIONS_KEEP,
+    MODEL_OPTION_TUNED,
     MODEL_OPTIONS_PLUGINS,
     {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
     {"quiet", 'q', NULL, 0, "no warnings, notes and progress on stderr"},
@@ -153,15 +154,13 @@ static int32_t bench(const args *a, bs_error *err) {
 
 const model_verb model_bench = {
     "bench",
-    "MODEL --input NAME=FILE.npy ... [--threads N] [--seconds S] [--profile] [-o FORMAT]",
+    "MODEL --input NAME=FILE.npy ... [--threads N] [--seconds S] [--profile] [options]",
     "time a model's runs: warm, with an interval, beside load, packing and first run",
-    "MODEL is as in `model run`. The model runs until its runs no longer get faster. Then its runs are timed "
-    "in\n"
-    "samples. A row has the median and its 95 % interval. A folder with a key-value cache has two rows:\n"
-    "prefill runs the prompt into an empty cache, decode runs one token behind the prompt. The prompt is "
-    "--input,\n"
-    "or 128 made ids (--dim NAME=N). A node that the backend does not serve is an error (exit 3). With\n"
-    "--allow-fallback such nodes run on ref and are timed too.\n",
+    "MODEL is as in `model run`. The model runs until its runs no longer get faster. Then its runs are\n"
+    "timed in samples. A row has the median and its 95 % interval. A folder with a key-value cache has\n"
+    "two rows: prefill runs the prompt into an empty cache, decode runs one token behind the prompt.\n"
+    "The prompt is --input, or 128 made ids (--dim NAME=N). A node that the backend does not serve is\n"
+    "an error (exit 3). With --allow-fallback such nodes run on ref and are timed too.\n",
     "  bsrun model bench model.onnx --input input_ids=ids.npy --threads 1\n"
     "  bsrun model bench gpt2 --dim sequence=128 --cache-tokens 256 --allow-fallback -o json\n"
     "  bsrun model bench model.onnx --input x=x.npy --profile --pass fuse_attention=off\n",

@@ -17,6 +17,7 @@ const args_option model_explain_options[] = {
     MODEL_OPTION_THREADS,
     MODEL_OPTION_PASS,
     MODEL_OPTION_TOKENS,
+    MODEL_OPTION_TUNED,
     MODEL_OPTIONS_PLUGINS,
     {"output", 'o', "FORMAT", 0, "text or json"},
     {"help", 'h', NULL, 0, "this help"},
@@ -59,9 +60,8 @@ const model_verb model_explain = {
     "explain",
     "MODEL [--dim NAME=N] [--dump | --memory] [--backend NAME] [-o text|json]",
     "the plan of a model: passes, nodes, who serves them, memory",
-    "Lowers the model, runs the passes, packs the weights and plans the memory as `model run` does, and "
-    "runs\n"
-    "nothing. Every named dimension needs a size: --dim, or the file of an input.\n",
+    "Lowers the model, runs the passes, packs the weights and plans the memory as `model run` does, and\n"
+    "runs nothing. Every named dimension needs a size: --dim, or the file of an input.\n",
     "  bsrun model explain model.onnx --dim batch=1 --dim sequence=128\n"
     "  bsrun model explain model.onnx --dim batch=1 --dim sequence=128 --pass fuse_map=off --dump\n"
     "  bsrun model explain model.onnx --input x=x.npy --memory -o json\n",

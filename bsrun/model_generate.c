@@ -18,6 +18,7 @@ const args_option model_generate_options[] = {
     MODEL_OPTION_THREADS,
     MODEL_OPTION_PASS,
     MODEL_OPTION_TOKENS,
+    MODEL_OPTION_TUNED,
     MODEL_OPTIONS_PLUGINS,
     {"output", 'o', "FORMAT", 0, "text or json"},
     {"quiet", 'q', NULL, 0, "no warnings, notes and progress on stderr"},

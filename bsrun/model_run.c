@@ -15,6 +15,7 @@ const args_option model_run_options[] = {
     MODEL_OPTION_THREADS,
     MODEL_OPTION_PASS,
     MODEL_OPTION_TOKENS,
+    MODEL_OPTION_TUNED,
     MODEL_OPTIONS_PLUGINS,
     {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
     {"quiet", 'q', NULL, 0, "no warnings, notes and progress on stderr"},
@@ -80,13 +81,12 @@ static int32_t run_once(const args *a, bs_error *err) {
 
 const model_verb model_run = {
     "run",
-    "MODEL --input NAME=FILE.npy ... [--output-dir DIR] [--backend NAME] [-o FORMAT]",
+    "MODEL --input NAME=FILE.npy ... [--output-dir DIR] [--backend NAME] [options]",
     "run a model once on .npy files",
-    "MODEL is a file .onnx, or a folder with config.json and safetensors. Every input needs a file of its "
-    "dtype\n"
-    "and shape (bsrun model info). The sizes of named dimensions follow from the inputs' shapes; --dim gives "
-    "those\n"
-    "that do not. Prints what the outputs are like, and writes them with --output-dir.\n",
+    "MODEL is a file .onnx, or a folder with config.json and safetensors. Every input needs a file of\n"
+    "its dtype and shape (bsrun model info). The sizes of named dimensions follow from the inputs'\n"
+    "shapes; --dim gives those that do not. Prints what the outputs are like, and writes them with\n"
+    "--output-dir.\n",
     "  bsrun model run model.onnx --input input_ids=ids.npy --output-dir out\n"
     "  bsrun model run model.onnx --input x=x.npy --backend ref --pass all=off -o json\n",
     model_run_options,

@@ -23,6 +23,16 @@ static void show_later(void *user, const char *what, uint64_t done, uint64_t tot
   if (bs_clock_s() - asked->since >= 0.5) asked->show(&asked->progress, what, done, total);
 }
 
+static int takes(const args *a, const char *option) {
+  for (size_t i = 0; i < a->n_options; i++)
+    if (strcmp(a->options[i].name, option) == 0) return 1;
+  return 0;
+}
+
+static void note(void *user, const char *text) {
+  bsrun_note(((const model_asked *)user)->quiet, text);
+}
+
 void model_progress_end(model_asked *asked) {
   bsrun_progress_end(&asked->progress);
 }
@@ -44,6 +54,11 @@ int32_t model_asked_read(const args *a, model_asked *out, bs_error *err) {
   if (rc == BS_OK) rc = take_words(a, "constant", &r->constants, &out->lists[2], err);
   if (rc == BS_OK) rc = take_words(a, "pass", &r->passes, &out->lists[3], err);
   if (rc == BS_OK) rc = take_words(a, "choice", &r->choices, &out->lists[4], err);
+  if (rc == BS_OK && takes(a, "tune-cache")) rc = bsrun_tune_path(a, &out->tuning, err);
+  r->tuning = out->tuning;
+  r->note = note;
+  r->note_user = out;
+  out->quiet = args_has(a, "quiet");
   r->path = a->words[0];
   r->backend = args_value(a, "backend");
   r->threads = threads != 0 ? (uint32_t)threads : bs_machine_cores();
@@ -61,6 +76,7 @@ void model_asked_free(model_asked *asked) {
   model_progress_end(asked);
   bs_model_close(&asked->model);
   if (asked->context != NULL) bs_context_close(asked->context);
+  free(asked->tuning);
   for (size_t i = 0; i < sizeof asked->lists / sizeof asked->lists[0]; i++) free(asked->lists[i]);
   memset(asked, 0, sizeof *asked);
 }

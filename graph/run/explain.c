@@ -93,8 +93,23 @@ static void put_candidate(void *user, const bs_op_candidate *c) {
   if (all->key.size == 0) bs_text_printf(&all->key, "%s", c->key != NULL ? c->key : "");
   if (c->answer->level == BS_LEVEL_NO) return;
   const char *name = strrchr(c->name, '/');
-  bs_text_printf(&all->names, "%s{\"name\":\"%s:%s\",\"level\":\"%s\"}", all->names.size > 0 ? "," : "",
-                 c->plugin, name != NULL ? name + 1 : c->name, level_names[c->answer->level & 3u]);
+  bs_text_printf(&all->names,
+                 "%s{\"name\":\"%s:%s\",\"level\":\"%s\",\"how\":", all->names.size > 0 ? "," : "", c->plugin,
+                 name != NULL ? name + 1 : c->name, level_names[c->answer->level & 3u]);
+  bs_text how = {0}; /* as choices are reported (bs_choice_info) */
+  bs_text_printf(&how, "%s%s%s", c->answer->algo, c->answer->text[0] != '\0' ? ", " : "", c->answer->text);
+  for (char *at = how.data; at != NULL && *at != '\0'; at++)
+    if ((unsigned char)*at < 0x20) *at = ' ';
+  put_json_text(&all->names, how.data != NULL ? how.data : "");
+  bs_text_append(&all->names, "}", 1);
+  bs_text_free(&how);
+}
+
+/* The values in use of the knobs of a node's plan. */
+static void put_knobs(report *r, const gstep *step) {
+  const bs_op_echo *echo = bs_plan_echo(step->plan);
+  bs_text_printf(&r->t, ",\"knobs\":");
+  put_json_text(&r->t, echo != NULL ? echo->knobs : "");
 }
 
 static void put_choice(report *r, const gnode *n) {
@@ -145,6 +160,7 @@ static int32_t put_nodes(report *r, int json, int profile, bs_error *err) {
           1e-9 * (double)r->b->steps[i].cpu_ns, 1e-9 * (double)r->b->steps[i].asleep_ns,
           r->b->steps[i].waits);
       put_json_text(&r->t, info.origin);
+      put_knobs(r, &r->b->steps[i]);
       if (!profile) put_choice(r, n);
       bs_text_append(&r->t, "}", 1);
       continue;

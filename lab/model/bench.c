@@ -345,6 +345,7 @@ int32_t bs_model_bench_run(bs_context *context, const bs_model_request *request,
                      b.ids != NULL, "median_s", json_object_get(json_array_get(b.rows, 0), "median_s"),
                      "rows", b.rows, "conditions", bs_load_json(&before, &after), "stats",
                      bs_model_stats(model->session));
+  if (*out != NULL && model->tuned != NULL) json_object_set(*out, "tuned", model->tuned);
   if (*out != NULL && nodes != NULL) {
     json_object_set(*out, "profile", nodes);
     json_object_set_new(*out, "profile_work", json_string(b.work));

@@ -22,6 +22,7 @@ typedef struct bs_model_request {
   bs_model_words constants; /* NAME=FILE.npy: inputs that become constants */
   bs_model_words passes;    /* NAME=off or NAME=on; "all=off" */
   bs_model_words choices;   /* KEY -> PLUGIN:NAME, as bs_world_options has them */
+  const char *tuning;       /* the tuning file, whose choices serve what `choices` leave; NULL: none */
   int64_t cache_tokens;     /* of a folder with config.json; 0: what that says */
   uint32_t threads;         /* 0: all processors that the process may use */
   uint32_t profile;
@@ -29,6 +30,8 @@ typedef struct bs_model_request {
    */
   void (*progress)(void *user, const char *what, uint64_t done, uint64_t total);
   void *progress_user;
+  void (*note)(void *user, const char *text); /* a line for the reader; may be NULL */
+  void *note_user;
 } bs_model_request;
 
 /* A model with what was read for it. */
@@ -45,6 +48,7 @@ typedef struct bs_model {
   size_t n_texts;
   const char **passes_off;
   size_t n_passes_off;
+  json_t *tuned; /* {key: choice}: of the tuning file, as the session was opened; NULL: none was asked for */
 } bs_model;
 
 /* Opens the graph, makes the constants, reads the inputs' files and the sizes of dimensions: those of --dim,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * open.c - a model with what the command line says of it: constants, inputs, sizes of dimensions. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,6 +8,7 @@
 #include "core/base/text.h"
 #include "lab/model/builtin.h"
 #include "lab/model/model.h"
+#include "lab/model/tuned.h"
 
 static int32_t no_memory(bs_error *err) {
   return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory for the model's words");
@@ -369,8 +371,8 @@ int32_t bs_model_start(bs_context *context, const bs_model_request *request, bs_
   return bs_model_start_beside(context, request, model, NULL, err);
 }
 
-int32_t bs_model_start_beside(bs_context *context, const bs_model_request *request, bs_model *model,
-                              bs_session *share, bs_error *err) {
+static int32_t open_session(bs_context *context, const bs_model_request *request, bs_model *model,
+                            const char *const *choices, size_t n_choices, bs_session *share, bs_error *err) {
   const bs_session_options options = {.struct_size = sizeof options,
                                       .threads = request->threads,
                                       .backend = request->backend,
@@ -378,14 +380,56 @@ int32_t bs_model_start_beside(bs_context *context, const bs_model_request *reque
                                       .n_dims = (uint32_t)model->n_dims,
                                       .passes_off = model->passes_off,
                                       .n_passes_off = (uint32_t)model->n_passes_off,
-                                      .choices = request->choices.words,
-                                      .n_choices = (uint32_t)request->choices.n,
+                                      .choices = choices,
+                                      .n_choices = (uint32_t)n_choices,
                                       .profile = request->profile,
                                       .share = share,
                                       .progress = request->progress,
                                       .progress_user = request->progress_user};
+  return bs_session_open(context, model->graph, &options, &model->session, err);
+}
+
+/* Opens it until each of the file's choices holds. Those that cannot even be read are told, and none is
+ * taken. */
+static int32_t open_tuned(bs_context *context, const bs_model_request *request, bs_model *model,
+                          bs_model_tuned *tuned, bs_error *err) {
+  size_t taken = 1;
+  int32_t rc = BS_OK;
+  while (rc == BS_OK && taken > 0) {
+    bs_error why = BS_ERROR_INIT;
+    taken = 0;
+    rc = open_session(context, request, model, tuned->words, tuned->n_own + tuned->n, NULL, &why);
+    if (rc != BS_OK && tuned->n > 0 &&
+        (strncmp(why.id, "BS-OP-KNOB", 10) == 0 || strcmp(why.id, "BS-OP-CHOICE") == 0)) {
+      char text[800];
+      snprintf(text, sizeof text, "%.300s: [%s] %.300s; its choices are not taken", request->tuning, why.id,
+               why.message);
+      if (request->note != NULL) request->note(request->note_user, text);
+      bs_model_tuned_drop(tuned);
+      taken = 1;
+      rc = BS_OK;
+      continue;
+    }
+    if (rc != BS_OK && err != NULL) *err = why;
+    if (rc == BS_OK && tuned->n > 0) rc = bs_model_tuned_check(tuned, request, context, model, &taken, err);
+    if (rc == BS_OK && taken > 0) {
+      bs_session_close(model->session);
+      model->session = NULL;
+    }
+  }
+  return rc;
+}
+
+int32_t bs_model_start_beside(bs_context *context, const bs_model_request *request, bs_model *model,
+                              bs_session *share, bs_error *err) {
+  bs_model_tuned tuned;
   int32_t rc = all_dims_known(model, err);
-  if (rc == BS_OK) rc = bs_session_open(context, model->graph, &options, &model->session, err);
+  if (rc != BS_OK) return rc;
+  if (share != NULL || request->tuning == NULL) /* a shared session has the choices of the other */
+    return open_session(context, request, model, request->choices.words, request->choices.n, share, err);
+  rc = bs_model_tuned_open(context, request, &tuned, err);
+  if (rc == BS_OK) rc = open_tuned(context, request, model, &tuned, err);
+  bs_model_tuned_close(&tuned);
   return rc;
 }
 
@@ -400,5 +444,6 @@ void bs_model_close(bs_model *model) {
   free(model->dims);
   free(model->dim_pointers);
   free(model->passes_off);
+  json_decref(model->tuned);
   memset(model, 0, sizeof *model);
 }

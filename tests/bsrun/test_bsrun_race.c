@@ -261,6 +261,47 @@ START_TEST(a_stored_choice_is_the_code_that_was_measured) {
 }
 END_TEST
 
+/* The values in use of the knobs of the product of 8192 outputs, as `model explain` tells them. */
+static void must_use(const char *plugin, const char *option, const char *knobs, const char *note) {
+  ran r =
+      bsrun(dir, "model", "explain", "builtin:lm:1x16", "--dim", "batch=1", "--dim", "tokens=4", "--threads",
+            "1", "--backend", "ref", "--plugin", "ref", "--plugin", plugin, JSON, option, NULL);
+  ck_assert_msg(note == NULL || strstr(r.err, note) != NULL, "%s", r.err);
+  json_t *report = report_of(r);
+  size_t i, found = 0;
+  const json_t *node;
+  json_array_foreach(json_object_get(report, "nodes"), i, node) {
+    if (strstr(text_of(node, "key"), "N=8192 K=16") == NULL) continue;
+    ck_assert_msg(strcmp(text_of(node, "knobs"), knobs) == 0, "%s: %s, not %s", plugin,
+                  text_of(node, "knobs"), knobs);
+    found++;
+  }
+  ck_assert_uint_eq(found, 1);
+  json_decref(report);
+}
+
+/* What was tuned for a product serves it in a model: of the same plugin file, with its knobs. */
+START_TEST(a_model_takes_what_was_tuned) {
+  static const char off[] = "--tune-cache=off", on[] = "--pass=dce=on"; /* the pass runs as it is */
+  json_decref(report_of(bsrun(dir, TUNE, ONE, JSON, NULL)));
+  json_t *lines = lines_of("tuning.jsonl"), *entry = json_array_get(lines, 0);
+  json_object_set_new(
+      entry, "key", json_string("matmul@ref x=f32 w=f32 y=f32 N=8192 K=16 B=4 deterministic threads=1 P=1"));
+  json_object_set_new(entry, "choice", json_string("knobby:turns{turns=2;unroll=1;mode=right}"));
+  put_entry(entry);
+  must_use(KNOBBY1, on, "turns=2;unroll=1;mode=right", NULL);
+  must_use(KNOBBY1, off, "turns=4;unroll=1;mode=right", NULL);
+  must_use(KNOBBY2, on, "turns=8;unroll=1;mode=right", NULL); /* another file */
+  json_object_set_new(json_array_get(json_object_get(entry, "candidates"), 1), "how", json_string("another"));
+  put_entry(entry);
+  must_use(KNOBBY1, on, "turns=4;unroll=1;mode=right", NULL); /* somebody answers otherwise */
+  json_object_set_new(entry, "choice", json_string("knobby:turns{tile=7}"));
+  put_entry(entry);
+  must_use(KNOBBY1, on, "turns=4;unroll=1;mode=right", "its choices are not taken");
+  json_decref(lines);
+}
+END_TEST
+
 /* Points are those of the parameters of plugins that they were measured with. */
 START_TEST(points_are_of_their_parameters) {
   static const struct {
@@ -445,6 +486,7 @@ int main(void) {
                             {the_choice_is_kept_and_taken},
                             {a_stored_choice_is_of_what_was_searched},
                             {a_stored_choice_is_the_code_that_was_measured},
+                            {a_model_takes_what_was_tuned},
                             {points_are_of_their_parameters},
                             {a_constraint_leaves_some_out},
                             {what_prints_harms_nobody},
