@@ -44,6 +44,7 @@ static const struct control {
     {.name = "batch", .of_plugin = 1},
     {.name = "unsteady", .of_plugin = 1},
     {.name = "greedy", .of_plugin = 1},
+    {.name = "one_output", .of_plugin = 1},
     {.name = "much_slower_twin", .slower = 1.15},
     {.name = "slow_twin", .slower = 1.05},
     {.name = "too_fast", .share = 0.5},

@@ -4,7 +4,7 @@
 
 #define NAMES                                                                                            \
   "none|refused|lost_knob|rebuilt|spilled|many_registers|much_shared|zero|nan|last_tile|batch|half_lsb|" \
-  "taylor_exp|unsteady|greedy"
+  "taylor_exp|unsteady|greedy|one_output"
 
 static const bs_param_desc param = {.struct_size = (uint32_t)sizeof(bs_param_desc),
                                     .type = BS_PARAM_STRING,

@@ -329,6 +329,7 @@ START_TEST(the_gates_catch_their_faults) {
       {"half_lsb", "rmse", "finite", "missed"},
       {"taylor_exp", "rmse", "finite", "missed"},
       {"last_tile", "worst", "finite", "missed"},
+      {"one_output", "worst", "rmse", "missed"}, /* it is too little for the mean */
       {"batch", "each_head", "finite", "missed"},
       {"unsteady", "repeatable", "rmse", "missed"},
       {"greedy", "memory", "rmse", "missed"},
@@ -343,7 +344,7 @@ START_TEST(the_gates_catch_their_faults) {
       {"backward not_gathered", "dX, dW, db", "dX.T3", "caught"},
       {"training old_weights", "W, b, y", "y.T1", "caught"},
   };
-  enum { WANTED = sizeof wanted / sizeof wanted[0], KERNEL_ROWS = 20, LAYER_ROWS = 53 };
+  enum { WANTED = sizeof wanted / sizeof wanted[0], KERNEL_ROWS = 21, LAYER_ROWS = 53 };
   ran r = bsrun(dir, "check", "--selftest", "-o", "json", NULL);
   must_be(&r, 0);
   json_t *rows = json_loads(r.out, JSON_REJECT_DUPLICATES, NULL), *row;
