@@ -105,6 +105,18 @@ static json_t *subject_of(const diag_layer *l) {
                    (json_int_t)s->K, "dtype", bs_dtype_name(s->x_dtype));
 }
 
+/* All ranks must be here. */
+static int32_t ranks_are_threads(bs_context *context, const char *name, bs_error *err) {
+  const bs_comm *comm = NULL;
+  void *state = NULL;
+  const int32_t rc = bs_find_comm(context, name, &comm, &state, err);
+  if (rc != BS_OK || comm->launch != BS_LAUNCH_ATTACHED) return rc;
+  bs_error_set(err, BS_USAGE, "BS-DIAG-COMM",
+               "ranks of communicator %.60s are processes, those of diagnose threads", name);
+  bs_error_hint(err, "--comm threads");
+  return BS_USAGE;
+}
+
 int32_t bs_diagnose_layer(bs_context *context, const bs_node *config, const char *quiet_dir,
                           const bs_diagnose_request *request, json_t **out, bs_error *err) {
   diag_layer layer = {0};
@@ -115,6 +127,7 @@ int32_t bs_diagnose_layer(bs_context *context, const bs_node *config, const char
   int32_t rc = bs_diagnose_words(request, 0, err);
   if (rc == BS_OK) rc = bs_diagnosis_open(&d, request, err);
   if (rc == BS_OK) rc = diag_layer_open(context, config, quiet_dir, &layer, err);
+  if (rc == BS_OK) rc = ranks_are_threads(context, layer.e.comm, err);
   if (rc == BS_OK) rc = diag_layer_measure(&d, &layer, err);
   if (rc == BS_OK) rc = bs_diagnosis_run(&d, &layer, NULL, err);
   bs_load_now(&after);

@@ -59,10 +59,17 @@ static const char *better_than_ref(const json_t *node) {
   return NULL;
 }
 
+/* "slow:cpu:packed" is cpu:packed in a wrapper. */
+static int is_served_by(const json_t *node, const char *name) {
+  const char *serves = text_of(node, "serves");
+  const size_t all = strlen(serves), n = strlen(name);
+  return all >= n && strcmp(serves + all - n, name) == 0 && (all == n || serves[all - n - 1] == ':');
+}
+
 /* A node that a choice gave to another than the first that could serve it. */
 static int is_forced(const json_t *node) {
   const json_t *first = json_array_get(json_object_get(node, "candidates"), 0);
-  return first != NULL && strcmp(text_of(first, "name"), text_of(node, "serves")) != 0;
+  return first != NULL && !is_served_by(node, text_of(first, "name"));
 }
 
 /* Seconds of a run that nodes take, by their places: those that `take` says yes of. Time in which the

@@ -300,12 +300,16 @@ START_TEST(faults_of_a_model) {
   key_of_product(choice, sizeof choice);
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     const char *words[MOST_WORDS + 4] = {NULL};
+    char only[40];
     size_t n = 0;
     while (cases[i].words[n] != NULL) words[n] = cases[i].words[n], n++;
+    snprintf(only, sizeof only, "%s, fallback", cases[i].check);
     words[n++] = "--only";
-    words[n++] = cases[i].check;
+    words[n++] = only;
     json_t *result = diagnose(words);
     must_find(result, cases[i].check, cases[i].evidence);
+    /* Nodes of a wrapped backend are no nodes for which a choice was given. */
+    ck_assert((value_of(result, "fallback", "a choice was given") != NULL) == (i == 0));
     json_decref(result);
   }
 }
@@ -546,6 +550,7 @@ START_TEST(words) {
   static const struct {
     const char *words[4], *says;
   } wrong[] = {{{"m.onnx", "--b", "64"}, "--b is of a layer, and the model 'm.onnx' was given"},
+               {{"--comm=shm", "--method=row_parallel", "--n=64", "--only=memory"}, "hint: --comm threads"},
                {{"--dim", "a=3"}, "--dim is of a model, and no model was given"},
                {{"m.onnx", "--vary", "a=3", "--only=threads"}, "--vary is read by the check shapes"},
                {{"--ablate", "x", "--skip=ablate"}, "--ablate is read by the check ablate"}};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * test_cuda_runs.c - bsrun over the stand-ins: which communicator ranks on devices take, as threads and as
- * processes, and how runs end in which a call of NVIDIA's libraries never returns. */
+ * processes, what their passes spend on the host, and how runs end in which a call of NVIDIA's libraries
+ * never returns. */
 #include "tests/cuda/backend.h"
 #include "tests/e2e/run_help.h"
 #include "tests/lab/lab_test.h"
@@ -80,6 +81,57 @@ START_TEST(the_communicator_that_fits_is_taken) {
 }
 END_TEST
 
+/* What `bsrun diagnose` finds of passes on a device: collectives, waits and copies through the host, and
+ * graphs that are none or are lost to another number of tokens. */
+static const struct {
+  const char *method, *ranks, *checks, *said[4];
+} passes[] = {
+    {"row_parallel",
+     "2",
+     "staged, waits, capture",
+     {"collectives go through the host's memory", "waits for the device and",
+      "the pass is never a graph of the device: ranks meet on the host in"}},
+    {"dense",
+     "1",
+     "capture",
+     {"\"findings\": []", "\"value\": \"captured\"", "\"value\": \"a forward had another shape\""}},
+};
+START_TEST(what_passes_spend_on_the_host) {
+  char folder[64], library[600];
+  run_result r;
+  run_make_folder(folder);
+  snprintf(library, sizeof library, "BS_CUDA_DRIVER=%s", standin_path());
+  const char *const env[] = {library, "BS_CUDA_STANDIN=devices=1", NULL};
+  const char *const args[] = {"diagnose",
+                              "--plugin",
+                              "cuda",
+                              "--method",
+                              passes[_i].method,
+                              "-P",
+                              passes[_i].ranks,
+                              "--comm",
+                              "threads",
+                              "--b=8",
+                              "--n=96",
+                              "--k=64",
+                              "--set=plugin_trust=any",
+                              "--set=hardware.graph=true",
+                              "--only",
+                              passes[_i].checks,
+                              "--seconds=0.01",
+                              "--out=off",
+                              "-qo",
+                              "json",
+                              NULL};
+  run_bsrun(&r, folder, env, args);
+  run_expect(&r, 0, r.err);
+  for (int i = 0; passes[_i].said[i] != NULL; i++)
+    ck_assert_msg(strstr(r.out, passes[_i].said[i]) != NULL, "%s: %s", passes[_i].said[i], r.out);
+  run_free(&r);
+  run_remove(folder);
+}
+END_TEST
+
 /* What never returns is missed by the other rank, or by the device's own deadline, and named. */
 static const job hangs[] = {
     {"devices=2", "plan=ncclGroupEnd:1=hang", "", "processes", NULL, 8, "1.5 s passed on the device of rank"},
@@ -94,6 +146,7 @@ END_TEST
 
 int main(void) {
   const test_case tests[] = {{the_communicator_that_fits_is_taken, TEST_COUNT(communicators)},
+                             {what_passes_spend_on_the_host, TEST_COUNT(passes)},
                              {calls_that_hang_end_the_run, TEST_COUNT(hangs)},
                              {0}};
   return run_tests("cuda_runs", tests, (test_setup){.timeout = 60, .at_once = 2});
