@@ -221,9 +221,10 @@ typedef struct cpu_kernels {
   void (*widen8[3])(float *dst, const uint8_t *q, int64_t n);
   /* sums[r] += x . w[r], CPU_F8_ROWS rows of w at a time; n: a multiple of CPU_F8_STEP. */
   void (*dot_rows)(float *sums, const float *x, const float *w, int64_t ld, int64_t n);
-  /* Attention (isa/attention.h): n more scores of a query become powers 2^(by (s - largest so far)) in p,
-   * which may be s; [1]: fast ones. totals: sixteen lanes of their sum. What was summed up before has to be
-   * scaled by the result. v *= by; sums += rows of V by their powers. n: multiples of 16. */
+  /* Attention (isa/attention.h): n more scores of a query become powers 2^(by (s - *most)) in p, which may be
+   * s; [1]: fast ones. *most is at most 8 / by below the largest score so far. totals: sixteen lanes of their
+   * sum. What was summed up before has to be scaled by the result. v *= by; sums += rows of V by their
+   * powers. n: multiples of 16. */
   float (*attend[2])(const float *s, void *p, int64_t n, float by, float *most, float *totals);
   /* The same to bf16 for `dot`; NULL without one. */
   float (*attend_bf16[2])(const float *s, void *p, int64_t n, float by, float *most, float *totals);
@@ -233,6 +234,8 @@ typedef struct cpu_kernels {
   void (*bf16_turn)(void *panel, const void *rows, int64_t row_bytes, int64_t count, int64_t depth);
   void (*bf16_zip)(void *panels, int64_t step, const void *first, const void *second, int64_t columns);
   void (*attend_scale)(float *v, float by, int64_t n);
+  /* n floats, a multiple of 16, to panels of 16 columns that are `step` floats apart. */
+  void (*strips)(float *panels, int64_t step, const float *row, int64_t n);
   void (*attend_gather)(float *sums, const float *p, const float *v, int64_t ld, int64_t keys, int64_t n);
   /* Terms of int8: sum = q scale where `first`, else sum += q scale. */
   void (*dequantize)(float *sum, const int8_t *q, float scale, int64_t n, int first);

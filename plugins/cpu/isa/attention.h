@@ -31,7 +31,7 @@ INLINE vec attend_power(vec p, vec t, vec n, vec x) {
 }
 #endif
 
-/* 2^x for x <= 0: within 2 ulp, or `fast` within 1.1e-4 of it; 0 below -126; NaN stays. 2^n 2^r with |r| <=
+/* 2^x for x < 127: within 2 ulp, or `fast` within 1.1e-4 of it; 0 below -126; NaN stays. 2^n 2^r with |r| <=
  * 1/2 and a polynomial of least relative error that is 1 at 0. */
 INLINE vec attend_exp2(const int fast, vec x) {
   const vec round = vec_set1(0x1.8p23f), t = x + round, n = t - round, r = x - n;
@@ -68,28 +68,60 @@ INLINE float attend_largest(const vec *v) {
 #endif
 }
 
-/* n more scores of a query, a multiple of 16, become powers 2^(by (s - most)), put by `put` where they are
- * operands of the next product. *most is the largest of all scores so far, totals[16] are lanes of the sum of
- * their powers, and what was summed up before has to be scaled by the result. -INFINITY: not seen. NaN spoils
- * the totals. */
+/* Is a lane of the sixteen above `limit`? NaN is not. */
+INLINE int attend_above(const vec *v, float limit) {
+#if VEC == 16
+  return _mm512_cmp_ps_mask(v[0], vec_set1(limit), _CMP_GT_OQ) != 0;
+#elif VEC == 8
+  return _mm256_movemask_ps(_mm256_cmp_ps(vec_max(v[0], v[1]), vec_set1(limit), _CMP_GT_OQ)) != 0;
+#else
+  float lanes[ATTEND_LANES];
+  for (int i = 0; i < ATTEND_VECS; i++) vec_store(lanes + (size_t)i * VEC, v[i]);
+  for (int i = 0; i < ATTEND_LANES; i++)
+    if (lanes[i] > limit) return 1;
+  return 0;
+#endif
+}
+
+/* Powers may become 2^ATTEND_OVER before what was summed up is scaled: the branch is then almost never taken
+ * behind the first tile of keys, and the powers of a row do not wait for its largest score. */
+#define ATTEND_OVER 8.0f
+
+/* The shift beside which no power is above 1 for the scores of `here`: *most becomes their largest, and what
+ * was summed up has to be scaled by *scale. */
+INLINE float attend_rise(const int fast, const vec *here, float by, float *most, float *scale) {
+  const float before = *most, tile = attend_largest(here), now = tile > before ? tile : before;
+  float lanes[VEC];
+  *most = now;
+  if (now == -INFINITY) return 0.0f; /* nothing is seen so far: 2^-inf is 0 beside any number */
+  vec_store(lanes, attend_exp2(fast, vec_set1(before * by - now * by)));
+  *scale = lanes[0];
+  return -(now * by);
+}
+
+/* n more scores of a query, a multiple of 16, become powers 2^(by (s - *most)), put by `put` where they are
+ * operands of the next product. *most is one of the first scores, and the largest of all so far once one
+ * exceeds it by ATTEND_OVER; totals[16] are lanes of the sum of the powers; what was summed up before has to
+ * be scaled by the result. -INFINITY: not seen. NaN spoils the totals. */
 INLINE float attend_row(const int fast, void (*const put)(void *, int64_t, vec), const float *s, void *p,
                         int64_t n, float by, float *most, float *totals) {
-  vec here[ATTEND_VECS], sums[ATTEND_VECS];
+  vec here[ATTEND_VECS], over[ATTEND_VECS], sums[ATTEND_VECS];
   for (int v = 0; v < ATTEND_VECS; v++) here[v] = vec_set1(-INFINITY);
   for (int64_t i = 0; i < n; i += ATTEND_LANES)
     for (int v = 0; v < ATTEND_VECS; v++) here[v] = vec_max(vec_load(s + i + (int64_t)v * VEC), here[v]);
-  const float before = *most, tile = attend_largest(here), now = tile > before ? tile : before;
-  /* Nothing is seen so far: 2^-inf is 0 beside any number. */
-  const float shift = now == -INFINITY ? 0.0f : -(now * by);
-  float scale = 1.0f;
-  for (int v = 0; v < ATTEND_VECS; v++) sums[v] = vec_load(totals + (size_t)v * VEC);
-  if (now != before) {
-    float lanes[VEC];
-    vec_store(lanes, attend_exp2(fast, vec_set1(before * by + shift)));
-    scale = lanes[0];
+  /* The first scores: nothing has to be scaled, and any of them serves. */
+  if (*most == -INFINITY) *most = here[0][0];
+  const vec factor = vec_set1(by);
+  float scale = 1.0f, shift = -(*most * by);
+  for (int v = 0; v < ATTEND_VECS; v++) {
+    sums[v] = vec_load(totals + (size_t)v * VEC);
+    over[v] = vec_fma(here[v], factor, vec_set1(shift));
+  }
+  if (*most == -INFINITY || attend_above(over, ATTEND_OVER)) {
+    shift = attend_rise(fast, here, by, most, &scale);
     for (int v = 0; v < ATTEND_VECS; v++) sums[v] = sums[v] * vec_set1(scale);
   }
-  const vec factor = vec_set1(by), down = vec_set1(shift);
+  const vec down = vec_set1(shift);
   for (int64_t i = 0; i < n; i += ATTEND_LANES)
     for (int v = 0; v < ATTEND_VECS; v++) {
       const int64_t at = i + (int64_t)v * VEC;
@@ -98,7 +130,6 @@ INLINE float attend_row(const int fast, void (*const put)(void *, int64_t, vec),
       sums[v] = sums[v] + power;
     }
   for (int v = 0; v < ATTEND_VECS; v++) vec_store(totals + (size_t)v * VEC, sums[v]);
-  *most = now;
   return scale;
 }
 
@@ -118,6 +149,12 @@ static float attend_fast(const float *s, void *p, int64_t n, float by, float *mo
 /* v *= by, n a multiple of 16. */
 static void attend_scale(float *v, float by, int64_t n) {
   for (int64_t i = 0; i < n; i += VEC) vec_store(v + i, vec_load(v + i) * vec_set1(by));
+}
+
+/* n floats, a multiple of 16, to panels of 16 columns that are `step` floats apart. */
+static void attend_strips(float *panels, int64_t step, const float *row, int64_t n) {
+  for (int64_t i = 0; i < n; i += 16, panels += step)
+    for (int64_t v = 0; v < 16; v += VEC) vec_store(panels + v, vec_load(row + i + v));
 }
 
 /* sums[i] += sum over `keys` of p[k] * v[k * ld + i], n of them, a multiple of 16. */

@@ -209,9 +209,14 @@ float cpu_avx512_bf16_attend_fast(const float *s, void *p, int64_t n, float by, 
   return attend_row(1, put_bf16, s, p, n, by, most, totals);
 }
 
-/* Pairs are turned as words. */
+/* Pairs are turned as words: sixteen whole rows where they lie, else from a copy. */
 void cpu_avx512_bf16_turn(void *panel, const void *rows, int64_t row_bytes, int64_t count, int64_t depth) {
+  const int whole = count == 16 && (((uintptr_t)rows | (uintptr_t)row_bytes) & 3u) == 0;
   for (int64_t d = 0; d < depth; d += 32) {
+    if (whole && d + 32 <= depth) {
+      transpose((float *)panel + d / 2 * 16, 16, (const float *)rows + d / 2, row_bytes / 4);
+      continue;
+    }
     float lines[16 * 16], turned[16 * 16];
     const int64_t left = depth - d, pairs = left < 32 ? (left + 1) / 2 : 16;
     const __mmask32 some = left >= 32 ? ~(__mmask32)0 : ((__mmask32)1 << left) - 1;
@@ -227,7 +232,17 @@ void cpu_avx512_bf16_turn(void *panel, const void *rows, int64_t row_bytes, int6
 }
 
 void cpu_avx512_bf16_zip(void *panels, int64_t step, const void *first, const void *second, int64_t columns) {
-  for (int64_t n = 0; n < columns; n += 16) {
+  const __m512i low = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7,
+                                       38, 6, 37, 5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
+  const __m512i high_half = _mm512_add_epi16(low, _mm512_set1_epi16(16));
+  int64_t n = 0;
+  for (; n + 32 <= columns && second != NULL; n += 32) {
+    const __m512i a = _mm512_loadu_si512((const uint16_t *)first + n);
+    const __m512i b = _mm512_loadu_si512((const uint16_t *)second + n);
+    _mm512_storeu_si512((char *)panels + n / 16 * step, _mm512_permutex2var_epi16(a, low, b));
+    _mm512_storeu_si512((char *)panels + (n / 16 + 1) * step, _mm512_permutex2var_epi16(a, high_half, b));
+  }
+  for (; n < columns; n += 16) {
     const int64_t left = columns - n;
     const __mmask16 some = left >= 16 ? (__mmask16)0xffff : (__mmask16)((1u << left) - 1u);
     const __m256i a = _mm256_maskz_loadu_epi16(some, (const uint16_t *)first + n);

@@ -51,6 +51,7 @@ const cpu_kernels cpu_kernels_portable = {
     .dot_rows = dot_rows,
     .attend = {attend_exact, attend_fast},
     .attend_scale = attend_scale,
+    .strips = attend_strips,
     .attend_gather = attend_gather,
     .dequantize = dequantize_group,
     .scale_sums = scale_sums,

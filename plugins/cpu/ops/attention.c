@@ -12,6 +12,7 @@
 
 #define LOG2E 1.44269504088896340736
 #define LN2 0.69314718055994530942
+#define CPU_INFINITY_BITS 0x7f800000 /* NaN lies above it (kernels->largest) */
 
 /* ---- queries ---------------------------------------------------------------------------------- */
 
@@ -243,11 +244,23 @@ static void read_call(const cpu_attention *plan, bs_tensor *const *args, cpu_att
   if (!call->alone) call->splits = parts_of_keys(plan, call->B * call->G, call->rows, call->T);
 }
 
-/* The keys that row i sees by its position, its windows and the length. */
-static void bound_row(cpu_block *b, int64_t i, int64_t length) {
+/* Head and query of a block's rows, one after the other: no division a row. */
+typedef struct place {
+  int64_t head, query;
+} place;
+static place first_place(const cpu_block *b) {
+  return (place){cpu_head_of(b, 0), cpu_query_of(b, 0)};
+}
+static void next_place(const cpu_block *b, place *at) {
+  if (++at->query < b->call->S) return;
+  at->query = 0;
+  at->head++;
+}
+
+/* The keys that row i, query s, sees by its position, its windows and the length. */
+static void bound_row(cpu_block *b, int64_t i, int64_t s, int64_t length) {
   const cpu_attend *call = b->call;
   const cpu_attention *plan = call->plan;
-  const int64_t s = cpu_query_of(b, i);
   const int64_t at = s + (plan->causal == BS_CAUSAL_LOWER_RIGHT ? length - call->S : 0);
   int64_t end = length;
   if (plan->causal != BS_CAUSAL_NONE && at + 1 < end) end = at + 1;
@@ -279,11 +292,11 @@ static void place_scratch(cpu_block *b, const cpu_attention *plan, uint8_t *scra
 }
 
 /* Query i with the sign of the scale; zeros behind it, so that rows are whole vectors or pairs. */
-static void load_query(const cpu_block *b, int64_t i) {
+static void load_query(const cpu_block *b, int64_t i, const place *at) {
   const cpu_attend *call = b->call;
   const cpu_attention *plan = call->plan;
   const int64_t D = plan->D, wide = cpu_up16(D);
-  const uint8_t *from = cpu_row_at(&call->q, b->batch, cpu_head_of(b, i), cpu_query_of(b, i));
+  const uint8_t *from = cpu_row_at(&call->q, b->batch, at->head, at->query);
   if (plan->pairs && !cpu_block_few(b)) {
     uint16_t *q = (uint16_t *)(void *)b->q + i * CPU_X_LD;
     memcpy(q, from, (size_t)D * sizeof *q);
@@ -310,45 +323,40 @@ static void begin_block(const cpu_attend *call, int64_t item, uint8_t *scratch, 
   b->to = 0;
   int64_t length = call->lengths != NULL ? call->lengths[b->batch * call->lengths_step] : call->T;
   length = length < 0 ? 0 : length > call->T ? call->T : length;
-  for (int64_t i = 0; i < b->count; i++) {
-    bound_row(b, i, length);
-    load_query(b, i);
+  place at = first_place(b);
+  for (int64_t i = 0; i < b->count; i++, next_place(b, &at)) {
+    bound_row(b, i, at.query, length);
+    load_query(b, i, &at);
   }
   if (b->to == 0) b->from = 0;
 }
 
-static int has_nan(const float *v, int64_t n) {
-  int found = 0;
-  for (int64_t i = 0; i < n; i++) found |= v[i] != v[i];
-  return found;
-}
-
+/* By halves: lane i and i + 8, then i + 4, i + 2, i + 1. */
 static float total_of(const float *lanes) {
-  float sums[CPU_ATTEND_LANES];
-  memcpy(sums, lanes, sizeof sums);
-  for (int half = CPU_ATTEND_LANES / 2; half > 0; half /= 2)
-    for (int i = 0; i < half; i++) sums[i] += sums[i + half];
-  return sums[0];
+  float four[4];
+  for (int i = 0; i < 4; i++) four[i] = (lanes[i] + lanes[i + 8]) + (lanes[i + 4] + lanes[i + 12]);
+  return (four[0] + four[2]) + (four[1] + four[3]);
 }
 
 static void write_block(cpu_block *b) {
   const cpu_attend *call = b->call;
   const cpu_attention *plan = call->plan;
   const int64_t wide = cpu_up16(plan->E);
-  for (int64_t i = 0; i < b->count; i++) {
-    const int64_t head = cpu_head_of(b, i), query = cpu_query_of(b, i);
+  place at = first_place(b);
+  for (int64_t i = 0; i < b->count; i++, next_place(b, &at)) {
     const float total = total_of(b->totals + i * CPU_ATTEND_LANES);
     float *y = b->sums + i * wide, lse = -INFINITY;
     if (total > 0.0f) {
       plan->kernels->attend_scale(y, call->out_scale / total, wide); /* total: about 1 at least */
-      lse = (float)((double)(b->most[i] * call->by) * LN2 + log((double)total));
+      if (call->lse != NULL) lse = (float)((double)(b->most[i] * call->by) * LN2 + log((double)total));
     }
-    if (total != total || has_nan(y, plan->E)) cpu_attend_exact(b, i, y, &lse);
-    uint8_t *to = (uint8_t *)(uintptr_t)cpu_row_at(&call->y, b->batch, head, query);
+    if (total != total || plan->kernels->largest(y, plan->E) > CPU_INFINITY_BITS)
+      cpu_attend_exact(b, i, y, &lse);
+    uint8_t *to = (uint8_t *)(uintptr_t)cpu_row_at(&call->y, b->batch, at.head, at.query);
     plan->kernels->store[call->y.type](to, y, plan->E);
     if (call->lse != NULL)
-      call->lse[b->batch * call->lse_strides[0] + head * call->lse_strides[1] +
-                query * call->lse_strides[2]] = lse;
+      call->lse[b->batch * call->lse_strides[0] + at.head * call->lse_strides[1] +
+                at.query * call->lse_strides[2]] = lse;
   }
 }
 

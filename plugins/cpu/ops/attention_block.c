@@ -172,6 +172,19 @@ static int see(const cpu_block *b, const tile *t, int64_t row, chunk *out) {
   return to > from;
 }
 
+/* Part `part` of `parts` of the rows of K and V behind a tile, which are made panels next. */
+static void ask_ahead(const cpu_block *b, const tile *t, int64_t part, int64_t parts) {
+  const cpu_attention *plan = b->call->plan;
+  const int64_t next = t->first + t->keys, left = b->to - next < plan->keys ? b->to - next : plan->keys;
+  const cpu_rows4 *const of[] = {&b->call->k, &b->call->v};
+  const int64_t wide[] = {plan->D, plan->E};
+  for (int64_t j = part * left / parts; j < (part + 1) * left / parts; j++)
+    for (int i = 0; i < 2; i++) {
+      const uint8_t *row = cpu_row_at(of[i], b->batch, b->group, next + j);
+      for (int64_t at = 0; at < wide[i] * of[i]->size; at += 64) __builtin_prefetch(row + at, 0, 2);
+    }
+}
+
 static void one_tile(cpu_block *b, const tile *t) {
   const cpu_attention *plan = b->call->plan;
   const int pairs = plan->pairs != 0;
@@ -189,6 +202,7 @@ static void one_tile(cpu_block *b, const tile *t) {
   make_panels(b, t);
   for (int64_t row = 0; row < b->count; row += CPU_ATTEND_CHUNK) {
     chunk c;
+    ask_ahead(b, t, row / CPU_ATTEND_CHUNK, (b->count + CPU_ATTEND_CHUNK - 1) / CPU_ATTEND_CHUNK);
     if (!see(b, t, row, &c)) continue;
     scores.x = b->q + row * CPU_X_LD * size;
     scores.panels = b->k + c.skip / 16 * scores.step;

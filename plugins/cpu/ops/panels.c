@@ -34,9 +34,8 @@ void cpu_lines_store(const cpu_kernels *kernels, const cpu_lines *m, int64_t row
 void cpu_panels_copy(const cpu_kernels *kernels, const cpu_lines *m, int64_t from, int64_t depth,
                      int64_t first, int64_t columns, float *room, float *out) {
   const int64_t wide = cpu_up16(columns), ready = is_f32(m) ? columns / 16 * 16 : 0;
-  for (int64_t n = 0; n < ready; n += 16)
-    for (int64_t k = 0; k < depth; k++)
-      memcpy(out + n * depth + k * 16, place(m, from + k, first + n), 16 * sizeof *out);
+  for (int64_t k = 0; k < depth && ready > 0; k++)
+    kernels->strips(out + k * 16, depth * 16, (const float *)(const void *)place(m, from + k, first), ready);
   for (int64_t k = 0; k < depth && ready < wide; k++) {
     cpu_lines_load(kernels, m, from + k, first + ready, columns - ready, wide - ready, room);
     for (int64_t n = ready; n < wide; n += 16)
