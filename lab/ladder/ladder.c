@@ -3,12 +3,14 @@
  */
 #include "lab/ladder/ladder.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lab/case/arms.h"
+#include "lab/choose/strategy.h"
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
 #include "lab/error.h"
@@ -27,29 +29,18 @@ static void tell(const bs_ladder_options *o, const char *what, uint64_t done, ui
 
 /* ---- making --------------------------------------------------------------------------------- */
 
-/* "a.b=c" into the tree. */
-static int32_t apply(bs_node *tree, const char *setting, bs_error *err) {
-  char path[64];
-  snprintf(path, sizeof path, "%.*s", (int)strcspn(setting, "="), setting);
-  return bs_config_set_text(tree, path, setting + strlen(path) + 1, err);
-}
-
-static int32_t tree_of(const bs_node *config, const bs_rung *r, bs_node **out, bs_error *err) {
+int32_t bs_rung_apply(const char (*settings)[64], uint32_t n, bs_node *tree, bs_error *err) {
   static const char *const patterns[] = {"mask.pattern", "mask.pattern_a", "mask.pattern_b"};
-  bs_node *tree = bs_config_clone(config);
-  if (tree == NULL) return bs_no_memory(err, "candidates");
   int32_t rc = BS_OK;
   int masked = 0;
-  for (uint32_t i = 0; i < r->n_settings; i++) masked |= strncmp(r->settings[i], "mask.name=", 10) == 0;
-  for (size_t i = 0; rc == BS_OK && masked && i < 3; i++) { /* of another mask */
+  for (uint32_t i = 0; i < n; i++) masked |= strncmp(settings[i], "mask.name=", 10) == 0;
+  for (size_t i = 0; rc == BS_OK && masked && i < 3; i++)
     if (bs_config_find(tree, patterns[i]) != NULL) rc = bs_config_set(tree, patterns[i], "null", err);
+  for (uint32_t i = 0; rc == BS_OK && i < n; i++) {
+    char path[64];
+    snprintf(path, sizeof path, "%.*s", (int)strcspn(settings[i], "="), settings[i]);
+    rc = bs_config_set_text(tree, path, settings[i] + strlen(path) + 1, err);
   }
-  for (uint32_t i = 0; rc == BS_OK && i < r->n_settings; i++) rc = apply(tree, r->settings[i], err);
-  if (rc == BS_OK) {
-    *out = tree;
-    return BS_OK;
-  }
-  bs_config_free(tree);
   return rc;
 }
 
@@ -99,9 +90,14 @@ static int32_t join(const bs_ladder_options *o, uint32_t world, bs_rung *r, bs_e
 
 static int32_t make_rung(bs_context *context, const bs_node *config, const bs_ladder_options *o,
                          uint32_t world, bs_rung *r, bs_error *err) {
-  bs_node *tree = NULL;
-  int32_t rc = tree_of(config, r, &tree, err);
-  if (rc != BS_OK) return rc;
+  const bs_rung *given = r;
+  bs_node *tree = bs_config_clone(config);
+  if (tree == NULL) return bs_no_memory(err, "candidates");
+  int32_t rc = bs_rung_apply(given->settings, given->n_settings, tree, err);
+  if (rc != BS_OK) {
+    bs_config_free(tree);
+    return rc;
+  }
   rc = bs_experiment_make(context, tree, o->quiet_dir, NULL, &r->e, &r->refused);
   if (rc == BS_OK && r->e.world_size == world) r->e.peers = o->peers;
   if (rc == BS_OK) rc = ask(context, o, r, &r->refused);
@@ -111,35 +107,26 @@ static int32_t make_rung(bs_context *context, const bs_node *config, const bs_la
 
 /* ---- places --------------------------------------------------------------------------------- */
 
-static double expected(const bs_rung *r) {
-  if (r->is_simulated) return r->sim.ps * 1e-12;
-  if (!r->is_predicted) return INFINITY;
-  return r->predicted.has_kernel ? r->predicted.kernel.total : r->predicted.bound.total;
+static double seconds_of(const bs_rung *r) {
+  if (r->refused.code != BS_OK) return INFINITY;
+  const bs_parts *parts = r->predicted.has_kernel ? &r->predicted.kernel : &r->predicted.bound;
+  return fmin(r->measured ? r->seconds : r->is_simulated ? r->sim.ps * 1e-12 : parts->total, DBL_MAX);
 }
 
-/* What the implementation's own rates tell comes before a lower bound, which nothing reaches. */
-static int told(const bs_rung *r) {
-  return !r->is_predicted ? 0 : r->predicted.has_kernel ? 2 : 1;
-}
-
-/* Measured before predicted before refused. */
-static int by_time(const bs_rung *a, const bs_rung *b) {
-  if ((a->refused.code == BS_OK) != (b->refused.code == BS_OK)) return a->refused.code == BS_OK ? -1 : 1;
-  if (a->measured != b->measured) return a->measured ? -1 : 1;
-  if (!a->measured && told(a) != told(b)) return told(a) > told(b) ? -1 : 1;
-  const double x = a->measured ? a->seconds : expected(a), y = b->measured ? b->seconds : expected(b);
-  return x < y ? -1 : x > y;
-}
-
+/* As a search ranks what it has looked at: what was measured before what the implementation's own rates tell,
+ * and that before a lower bound, which nothing reaches. */
 static void give_places(bs_ladder *l) {
+  bs_searched_row rows[BS_RUNGS_MAX];
+  size_t order[BS_RUNGS_MAX];
   for (uint32_t i = 0; i < l->n; i++) {
-    uint32_t place = 1;
-    for (uint32_t j = 0; j < l->n; j++) {
-      const int order = by_time(&l->rungs[j], &l->rungs[i]);
-      place += order < 0 || (order == 0 && j < i);
-    }
-    l->rungs[i].place = l->rungs[i].refused.code == BS_OK ? place : 0;
+    const bs_rung *r = &l->rungs[i];
+    const uint32_t effort = r->measured ? 2 : r->predicted.has_kernel;
+    rows[i] = (bs_searched_row){.point = i, .seconds = seconds_of(r), .effort = effort};
+    l->rungs[i].place = 0;
   }
+  const bs_searched all = {.n = l->n, .rows = rows};
+  const size_t n = bs_searched_elite(&all, l->n, order);
+  for (size_t i = 0; i < n; i++) l->rungs[order[i]].place = (uint32_t)i + 1;
 }
 
 int32_t bs_ladder_rungs(bs_context *context, const bs_node *config, const bs_ladder_options *o,

@@ -101,6 +101,9 @@ int32_t bs_ladder_vary(bs_context *context, const bs_ladder_options *options, bs
 /* ladder.c: they as layers that are ready to be built, in all processes the same; *out_able can run. */
 int32_t bs_ladder_rungs(bs_context *context, const bs_node *config, const bs_ladder_options *options,
                         bs_ladder *ladder, uint32_t *out_able, bs_error *err);
+/* ladder.c: "a.b=c" settings into a composed configuration; a mask that they name has no patterns of another.
+ */
+int32_t bs_rung_apply(const char (*settings)[64], uint32_t n, bs_node *tree, bs_error *err);
 /* ladder.c: what it holds, not the rung itself. */
 void bs_rung_free(bs_rung *rung);
 /* simulate.c: whether the clock of the rungs is virtual: BS-SPAN-CLOCK where only some have such a one. Then

@@ -114,20 +114,7 @@ int32_t lab_auto_choose(lab_run *run, const bs_node *config, lab_auto_choice *ou
 }
 
 int32_t lab_auto_apply(const lab_auto_choice *choice, bs_node *config, bs_error *err) {
-  static const char *const patterns[] = {"mask.pattern", "mask.pattern_a", "mask.pattern_b"};
-  int32_t rc = BS_OK;
-  int masked = 0;
-  for (uint32_t i = 0; i < choice->n_settings; i++)
-    masked |= strncmp(choice->settings[i], "mask.name=", 10) == 0;
-  for (size_t i = 0; rc == BS_OK && masked && i < 3; i++)
-    if (bs_config_find(config, patterns[i]) != NULL) rc = bs_config_set(config, patterns[i], "null", err);
-  for (uint32_t i = 0; rc == BS_OK && i < choice->n_settings; i++) {
-    const char *s = choice->settings[i];
-    char path[64];
-    snprintf(path, sizeof path, "%.*s", (int)strcspn(s, "="), s);
-    rc = bs_config_set_text(config, path, s + strlen(path) + 1, err);
-  }
-  return rc;
+  return bs_rung_apply(choice->settings, choice->n_settings, config, err);
 }
 
 /* What one of the candidates alone may know: each is asked about it. */
