@@ -9,6 +9,7 @@
  *
  * --work: what is timed. backward: dX and dW; sgd, adamw: a train step, forward, backward and update.
  */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,8 +77,8 @@ static int32_t measure(job *j, bs_error *err) {
   bs_sampler_arm arms[ARMS];
   bs_sampler_options o;
   bs_sampler_defaults(&o);
-  o.batch_seconds = BATCH_SECONDS;
-  o.warm_seconds = WARM_SECONDS;
+  o.batch_seconds = fmin(BATCH_SECONDS, j->seconds / 100); /* --quick is short */
+  o.warm_seconds = fmin(WARM_SECONDS, j->seconds / 4);
   o.margin = MARGIN;
   o.pairs_max = (size_t)j->pairs;
   o.pairs_min = o.pairs_max < LEAST_PAIRS ? o.pairs_max : LEAST_PAIRS;
@@ -145,12 +146,13 @@ int main(int argc, char **argv) {
            .work = "forward",
            .output = "table",
            .seconds = 20.0};
-  const bench_option options[] = {{"--n", 'i', &j.n, 1, 1 << 20},         {"--k", 'i', &j.k, 1, 1 << 20},
-                                  {"--b", 'i', &j.b, 1, 1 << 20},         {"--ranks", 'i', &j.ranks, 1, 1024},
-                                  {"--pairs", 'i', &j.pairs, 5, 10000},   {"--dtype", 'd', &j.dtype, 0, 0},
-                                  {"--mask", 's', &j.mask, 0, 0},         {"--work", 's', &j.work, 0, 0},
-                                  {"--impl", 's', &j.impl, 0, 0},         {"-o", 's', &j.output, 0, 0},
-                                  {"--seconds", 'f', &j.seconds, 0, 3600}};
+  const bench_option options[] = {
+      {"--n", 'i', &j.n, 1, 1 << 20},           {"--k", 'i', &j.k, 1, 1 << 20},
+      {"--b", 'i', &j.b, 1, 1 << 20},           {"--ranks", 'i', &j.ranks, 1, 1024},
+      {"--pairs", 'i', &j.pairs, 5, 10000},     {"--dtype", 'd', &j.dtype, 0, 0},
+      {"--mask", 's', &j.mask, 0, 0},           {"--work", 's', &j.work, 0, 0},
+      {"--impl", 's', &j.impl, 0, 0},           {"-o", 's', &j.output, 0, 0},
+      {"--seconds", 'f', &j.seconds, 0.1, 3600}};
   if (!bench_parse("bench_layer", argc, argv, options, sizeof options / sizeof options[0])) return 2;
   if (work_of(j.work) == BS_ARM_WORKS_) {
     fprintf(stderr, "bench_layer: --work is forward, backward, sgd or adamw, not %s\n", j.work);

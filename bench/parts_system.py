@@ -38,7 +38,7 @@ def train(bench):
         command = [bench.path("bench", "bench_layer"), "--work", work, "--b", str(tokens), "--impl", "packed",
                    "--pairs", str(bench.count(60, 5)), "-o", "json"]
         if bench.quick:
-            command += ["--n", "256", "--k", "256", "--seconds", "1"]
+            command += ["--n", "256", "--k", "256", "--seconds", "0.1"]
         for r in bench.json_lines(command):
             rows.append((work, f"{r['ratio_of']} / {r['to']}", interval(r), r["pairs"], us(r["of_s"]), us(r["to_s"])))
             size = f"{work}, P = {r['ranks']}, N = K = {r['n']}, B = {r['b']}, {r['dtype']}"
@@ -123,7 +123,7 @@ def memory(bench):
     with tempfile.TemporaryDirectory() as out:
         command = [bench.path("bin", "bsrun"), "--plugin", "cpu", "--method", "blockshock", "-P", str(ranks), "--phase", "1"]
         for value in (f"model.N={size}", f"model.B={tokens}", "model.dtype=f32", "phase.dense_arm=false",
-                      "phase.pairs_min=5", "phase.pairs_max=5"):
+                      "phase.pairs_min=5", "phase.pairs_max=5", "phase.pairs_seconds=0.1"):
             command += ["--set", value]
         record = json.loads(bench.run(command + ["-q", "--out", out, "-o", "json"]))[0]
     peak = record["memory_peak_bytes"]

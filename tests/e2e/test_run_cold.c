@@ -67,7 +67,8 @@ START_TEST(cold_stays_apart) {
   run_result r;
   const char **args = run_words(
       "--plugin cpu --method dense --phase 1 --out out -o jsonl --set model.N=256 --set "
-      "phase.dense_arm=false --set %s --set phase.pairs_min=5 --set phase.pairs_max=5",
+      "phase.dense_arm=false --set %s --set phase.pairs_min=5 --set phase.pairs_max=5 --set "
+      "phase.pairs_seconds=0.1",
       _i == 0 ? "phase.cold=false" : "phase.cold=true");
   run_make_folder(folder);
   run_bsrun(&r, folder, NULL, args);

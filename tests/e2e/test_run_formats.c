@@ -21,7 +21,7 @@ static void teardown(void) {
 static char *output_of(const char *format, const char *phase) {
   const char **args = run_words(
       "--plugin cpu --method blockshock -o %s --phase %s --out %s --run-id it --set model.N=256 --set "
-      "model.B=16 --set phase.pairs_min=5 --set phase.pairs_max=5",
+      "model.B=16 --set phase.pairs_min=5 --set phase.pairs_max=5 --set phase.pairs_seconds=0.1",
       format, phase, format);
   run_result r;
   run_bsrun(&r, folder, NULL, args);

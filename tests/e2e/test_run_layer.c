@@ -21,7 +21,8 @@ static void run_layer(run_result *r, const char *method, const char *ranks, cons
                       const char *first, const char *second) {
   const char **args = run_words(
       "run --plugin cpu --method %s -P %s --phase %s --set model.N=192 --set model.B=16 --set "
-      "phase.timed_iters=2 --set phase.pairs_min=5 --set phase.pairs_max=5 --out out -o jsonl -v --set %s "
+      "phase.timed_iters=2 --set phase.pairs_min=5 --set phase.pairs_max=5 --set phase.pairs_seconds=0.1 "
+      "--out out -o jsonl -v --set %s "
       "--set %s",
       method, ranks, phase, first, second);
   run_bsrun(r, cwd, NULL, args);

@@ -225,7 +225,8 @@ START_TEST(main_job) {
   char folder[64];
   run_result r;
   const char **args = run_words(
-      "--plugin cpu --method %s --set model.N=256 --set phase.pairs_max=6 --set phase.pairs_min=6 --out out "
+      "--plugin cpu --method %s --set model.N=256 --set phase.pairs_max=6 --set phase.pairs_min=6 --set "
+      "phase.pairs_seconds=0.1 --out out "
       "-o jsonl",
       c->name);
   run_make_folder(folder);

@@ -22,7 +22,7 @@ static void run_one(run_result *r, const char *folder, const char *launch, const
   const char **args =
       run_words("--launch %s --method %s -P %s --phase %s " SMALL
                 " --mask %s -o jsonl --set %s --set phase.pairs_min=5 --set phase.pairs_max=5 "
-                "--set tune.seconds=0.2 %s %s",
+                "--set phase.pairs_seconds=0.1 --set tune.seconds=0.2 %s %s",
                 launch, method, P, phase, P[0] == '3' ? "interleave" : "complement_1100_0011", more,
                 dump != NULL ? "--dump" : NULL, dump);
   run_bsrun(r, folder, NULL, args);
@@ -231,7 +231,8 @@ START_TEST(test_auto) {
   const char **args = run_words(
       "--launch processes --wide --method auto -P %s --set model.dtype=f32 --set model.N=48 --set model.K=72 "
       "--set phase.timed_iters=2 --set auto.seconds=0.1 --set %s --set sweep.param=model.B --set "
-      "sweep.values=[4,8] --set phase.pairs_min=5 --set phase.pairs_max=5 %s %s",
+      "sweep.values=[4,8] --set phase.pairs_min=5 --set phase.pairs_max=5 --set phase.pairs_seconds=0.1 %s "
+      "%s",
       choices[_i].P, choices[_i].more, choices[_i].phase != NULL ? "--phase" : NULL, choices[_i].phase);
   size_t measured = 0, i;
   char folder[64];

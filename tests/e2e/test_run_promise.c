@@ -51,7 +51,8 @@ static void run_point(run_result *r, const point *p, const char *phase, const ch
   const char **args = run_words(
       "run --plugin cpu --method %s -P %s --phase %s --set model.N=200 --set model.B=13 --set %s --set %s "
       "--set %s --set %s --set %s --set method.bias=true --set phase.timed_iters=2 --set phase.pairs_min=5 "
-      "--set phase.pairs_max=5 --set hardware.threads_per_rank=1 --out out -o jsonl -v",
+      "--set phase.pairs_max=5 --set phase.pairs_seconds=0.1 --set hardware.threads_per_rank=1 --out out -o "
+      "jsonl -v",
       p->method, p->ranks, phase, x, y, repro, dtype, activation);
   size_t n = 0;
   while (args[n] != NULL) n++;

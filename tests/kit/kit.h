@@ -96,7 +96,8 @@ typedef struct kit_found {
   uint32_t kind;
   char name[64]; /* of an op implementation: its algorithm */
   char op[64], backend[64];
-  uint32_t launch;  /* of a communicator */
+  uint32_t launch; /* of a communicator */
+  uint32_t again; /* 1: a communicator that is registered under an earlier name too: same slots, same state */
   uint32_t phantom; /* 1: a backend whose memory holds no values */
   uint32_t device;  /* 1: a backend whose memory is not the host's */
   uint32_t knobs;   /* of an op implementation */

@@ -125,6 +125,21 @@ static void describe(const kit_thing *t, kit_found *f) {
   snprintf(f->name, sizeof f->name, "%s", name);
 }
 
+/* Is thing i an earlier communicator under another name? */
+static uint32_t is_again(const kit_host *h, uint32_t i) {
+  if (h->things[i].kind != BS_KIND_COMM) return 0;
+  for (uint32_t k = 0; k < i; k++) {
+    if (h->things[k].kind != BS_KIND_COMM || h->things[k].state != h->things[i].state) continue;
+    const bs_comm *before = h->things[k].vtable;
+    bs_comm same;
+    memcpy(&same, h->things[i].vtable, sizeof same);
+    same.name = before->name;
+    same.summary = before->summary;
+    if (memcmp(&same, before, sizeof same) == 0) return 1;
+  }
+  return 0;
+}
+
 static void survey_child(const bs_kit_options *options, kit_survey *s) {
   static kit_plugin p;
   bs_error err = BS_ERROR_INIT;
@@ -135,8 +150,10 @@ static void survey_child(const bs_kit_options *options, kit_survey *s) {
     s->kinds = p.desc->kinds;
     s->code = kit_plugin_activate(&p, &err);
   }
-  for (uint32_t i = 0; s->code == BS_OK && i < p.host.n_things; i++)
-    describe(&p.host.things[i], &s->things[s->n_things++]);
+  for (uint32_t i = 0; s->code == BS_OK && i < p.host.n_things; i++) {
+    describe(&p.host.things[i], &s->things[s->n_things]);
+    s->things[s->n_things++].again = is_again(&p.host, i);
+  }
   if (s->code != BS_OK) snprintf(s->why, sizeof s->why, "%s: %s", err.id, err.message);
   s->complete = 1;
   _exit(0);

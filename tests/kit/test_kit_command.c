@@ -80,6 +80,16 @@ START_TEST(parts_share_the_checks) {
 }
 END_TEST
 
+/* The same communicator under a second name is opened by it; what it does is checked once. */
+START_TEST(a_second_name_is_not_graded_again) {
+  run_kit("wrongx5", "-o tap");
+  ck_assert_ptr_nonnull(strstr(r.text, " communicator.exchange.wrong_exchange\n"));
+  ck_assert_ptr_nonnull(strstr(r.text, " communicator.exchange.exchange_other\n"));
+  ck_assert_ptr_nonnull(strstr(r.text, " lifecycle.world.exchange_again"));
+  ck_assert_msg(strstr(r.text, "communicator.exchange.exchange_again") == NULL, "%s", r.text);
+}
+END_TEST
+
 START_TEST(an_expected_failure_is_no_failure) {
   write_xfail("# known\nhygiene.environment: waits for a release of its vendor's library\n");
   run_kit("wrong4", "--group hygiene --xfail xfail.txt");
@@ -271,6 +281,7 @@ int main(void) {
                              {the_environment_of_libcheck_is_not_obeyed},
                              {a_part_of_a_group_is_run_alone},
                              {parts_share_the_checks},
+                             {a_second_name_is_not_graded_again},
                              {an_expected_failure_is_no_failure},
                              {an_unexpected_pass_fails},
                              {wrong_use_is_refused, TEST_COUNT(refusals)},

@@ -82,9 +82,10 @@ static int32_t run_small(const lab_run_host *host, size_t n_phases, const char *
                           "hardware.backend=ref",
                           "phase.pairs_max=5",
                           "phase.pairs_min=5",
+                          "phase.pairs_seconds=0.1",
                           "phase.integer_gate=false",
                           "phase.fault_gate=false"};
-  size_t n = 9;
+  size_t n = 10;
   snprintf(configs, sizeof configs, "%s/configs", getenv("BS_TEST_SOURCE_DIR"));
   snprintf(out, sizeof out, "logging.out_dir=%s", dir);
   sets[n++] = out;
