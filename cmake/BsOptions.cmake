@@ -15,3 +15,11 @@ if(BS_SANITIZE)
     -fno-sanitize-recover=all)
   target_link_options(bs_options INTERFACE -fsanitize=${BS_SANITIZE})
 endif()
+
+# Every run reads bsrun, the library and its plugins whole, for their SHA-256 in the record: without compression more than half of
+# these files is debug information.
+include(CheckLinkerFlag)
+check_linker_flag(C "-Wl,--compress-debug-sections=zlib" BS_COMPRESSES_DEBUG)
+if(BS_COMPRESSES_DEBUG AND NOT BS_SANITIZE)
+  set(BS_COMPRESS_DEBUG "-Wl,--compress-debug-sections=zlib")
+endif()

@@ -21,7 +21,7 @@ function(bs_own_plugin id)
     set_target_properties(bs_plugin_${id} PROPERTIES PREFIX "" OUTPUT_NAME bs_${id}
       LIBRARY_OUTPUT_DIRECTORY "${BS_PLUGIN_OUTPUT_DIR}" BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN")
     target_link_options(bs_plugin_${id} PRIVATE
-      -Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/plugin.map -Wl,-z,nodelete)
+      -Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/plugin.map -Wl,-z,nodelete ${BS_COMPRESS_DEBUG})
     if(NOT BS_SANITIZE)
       target_link_options(bs_plugin_${id} PRIVATE -Wl,-z,defs)
     endif()
