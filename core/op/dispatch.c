@@ -338,15 +338,20 @@ static int32_t run_rehearsed(void *plan, bs_tensor *const *args, uint32_t nargs,
   return bs_error_set(err, BS_UNSUPPORTED, "BS-OP-REHEARSAL", "a plan of a rehearsal cannot run");
 }
 
+static const char *sums_of(const bs_candidate *choice, const char *op) {
+  const int product = strncmp(op, "matmul", 6) == 0 || strcmp(op, "scaled_matmul") == 0;
+  return product && choice->answer.tolerance == BS_TOL_ACC_LOW ? BS_LOW_SUMS : "";
+}
+
 /* "matmul@cpu/dnnl (oneDNN 3.2)", with the knobs that were given "matmul@cpu/packed{tokens=48} (avx2)". */
 static void note_algorithm(const bs_op_host *host, const bs_candidate *choice, const char *op) {
   if (host->note_algorithm == NULL) return;
   char text[640];
   const char *detail = choice->answer.text[0] != '\0' ? choice->answer.text : choice->answer.algo;
   const int told = choice->knobs != NULL;
-  snprintf(text, sizeof text, "%s@%s/%s%s%s%s%s%s%s", op, choice->impl->backend, choice->impl->name,
+  snprintf(text, sizeof text, "%s@%s/%s%s%s%s%s%s%s%s", op, choice->impl->backend, choice->impl->name,
            told ? "{" : "", told ? choice->knobs : "", told ? "}" : "", detail[0] != '\0' ? " (" : "", detail,
-           detail[0] != '\0' ? ")" : "");
+           detail[0] != '\0' ? ")" : "", sums_of(choice, op));
   host->note_algorithm(host->user, text);
 }
 

@@ -7,6 +7,10 @@
 
 typedef struct bs_choice_book bs_choice_book; /* choice.h */
 
+/* In what is noted of a product whose sums are kept in fewer bits than f32's (BS_TOL_ACC_LOW): gates read it.
+ */
+#define BS_LOW_SUMS " [low sums]"
+
 /* Host services for one rank's ops: counters go to counters[BS_COUNT_COUNT_]; algorithms are reported by
  * note. */
 typedef struct bs_op_host {

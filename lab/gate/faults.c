@@ -393,7 +393,12 @@ void bs_fault_tally_add(bs_fault_tally *tally, const char *name, int caught, con
   const int right = name != NULL ? caught : !caught;
   ++tally->injected;
   tally->caught += (uint32_t)right;
-  if (!right) bs_fault_note(tally->missed, sizeof tally->missed, name != NULL ? name : "(none)", "");
+  if (!right && name != NULL) bs_fault_note(tally->missed, sizeof tally->missed, name, "");
+  if (!right && name == NULL) {
+    char by[300];
+    snprintf(by, sizeof by, " by %s", gates);
+    bs_fault_note(tally->missed, sizeof tally->missed, "(none)", by);
+  }
   if (name == NULL) return;
   tally->row[tally->n].name = name;
   snprintf(tally->row[tally->n].gates, sizeof tally->row[tally->n].gates, "%s", gates);

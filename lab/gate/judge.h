@@ -19,6 +19,7 @@ typedef struct bs_arithmetic {
   uint32_t accumulate;    /* enum bs_accumulate */
   uint32_t activation;    /* enum bs_activation, as the reference's */
   uint32_t wire_steps;    /* reduce_dtype BS_I8: 2, or 1 where each rank keeps its share of the sum */
+  uint32_t low_sums;      /* 1: a product's sums are kept in fewer bits than f32's (BS_LOW_SUMS) */
   uint32_t zero_products; /* 1: ranks multiply zeros in the place of others' weights with X */
 } bs_arithmetic;
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "core/op/dispatch.h"
 #include "lab/case/owners.h"
 #include "lab/case/place.h"
 #include "lab/gate/mixed.h"
@@ -162,6 +163,7 @@ static int32_t open_yardstick(const bs_case *c, const bs_case_result *result, in
   memset(out, 0, sizeof *out);
   out->arithmetic = bs_arithmetic_of(&c->spec);
   out->arithmetic.zero_products = result->zero_products;
+  out->arithmetic.low_sums = result->algorithms != NULL && strstr(result->algorithms, BS_LOW_SUMS) != NULL;
   int32_t rc = bs_mixed_open(c, result->ranks[0].proposal.split, &mixed, err);
   if (rc == BS_OK) rc = bs_case_column_ranks(c, result, &column_rank, err);
   if (rc == BS_OK) rc = bs_mixed_source(&views[0], &mixed, BS_MIXED_X, c->x, &x, err);

@@ -24,6 +24,7 @@ typedef struct cuda_state {
   struct cuda_lt *lt;      /* cublaslt/library.h; NULL: built without cuBLASLt's header */
   struct cuda_splt *splt;  /* cusparselt/library.h */
   struct cuda_dnn *dnn;    /* cudnn/library.h */
+  uint64_t contexts;       /* a bit for each ordinal whose primary context is kept (device.c) */
   uint32_t kernels_told;   /* resources.c has said what kernels need: once, not for each rank */
   bs_op_impl steps[2];     /* sgd_update and adamw_update under cublaslt's name: any weight is stepped so */
 } cuda_state;
@@ -32,6 +33,9 @@ typedef struct cuda_state {
 typedef struct cuda_needs {
   int registers, shared, local, threads;
 } cuda_needs;
+
+/* Gives back the contexts that device_open kept: the plugin ends. */
+void cuda_contexts_release(cuda_state *state);
 
 typedef struct cuda_inner cuda_inner; /* inner.h: what changes while the device is used, under a lock */
 

@@ -136,18 +136,18 @@ static int32_t make_pool(cuda_device *device, bs_error *err) {
                     "cuMemPoolSetAttribute", err);
 }
 
-/* The function of a kernel is in the one image that has it. */
+/* The function of a kernel is in the image that has its name. */
 static int32_t find_kernels(cuda_device *device, CUmodule module, const cuda_image *image, bs_error *err) {
   const cuda_functions *call = &device->driver->call;
   for (uint32_t k = 0; k < CUDA_KERNEL_COUNT_; k++) {
-    if (device->kernels[k] != NULL || cuda_kernel_table[k].name == NULL) continue;
-    const CUresult result = call->module_function(&device->kernels[k], module, cuda_kernel_table[k].name);
+    const char *name = cuda_kernel_table[k].name;
+    if (device->kernels[k] != NULL || name == NULL || strcmp(name, image->name) != 0) continue;
+    const CUresult result = call->module_function(&device->kernels[k], module, name);
     device->images[k] = image;
     if (result == CUDA_SUCCESS) continue;
     device->kernels[k] = NULL;
-    if (result == CUDA_ERROR_NOT_FOUND) continue;
     char what[96];
-    snprintf(what, sizeof what, "cuModuleGetFunction of %s in %s", cuda_kernel_table[k].name, image->name);
+    snprintf(what, sizeof what, "cuModuleGetFunction of %s", name);
     return cuda_check(device, result, what, err);
   }
   return BS_OK;
@@ -180,12 +180,26 @@ static int32_t make_inner(cuda_device *device, bs_error *err) {
   return BS_OK;
 }
 
+/* The primary context is kept from its first use until the plugin ends: it takes most of a second to make,
+ * and NVIDIA's libraries keep what they put into it. */
 static int32_t retain(cuda_device *device, bs_error *err) {
+  cuda_state *state = device->state;
+  const uint64_t bit = device->ordinal < 64 ? UINT64_C(1) << device->ordinal : 0;
+  const int first = (__atomic_fetch_or(&state->contexts, bit, __ATOMIC_RELAXED) & bit) != bit;
   CUcontext context = NULL;
-  const int32_t rc = cuda_check(device, device->driver->call.context_retain(&context, device->ordinal),
-                                "cuDevicePrimaryCtxRetain", err);
-  if (rc == BS_OK) device->context = context;
+  int32_t rc = BS_OK;
+  for (int i = 0; i <= first && rc == BS_OK; i++) {
+    rc = cuda_check(device, device->driver->call.context_retain(&context, device->ordinal),
+                    "cuDevicePrimaryCtxRetain", err);
+    if (rc != BS_OK && i == 0 && first) (void)__atomic_fetch_and(&state->contexts, ~bit, __ATOMIC_RELAXED);
+    if (rc == BS_OK) device->context = context;
+  }
   return rc;
+}
+
+void cuda_contexts_release(cuda_state *state) {
+  for (int ordinal = 0; state->contexts != 0; ordinal++, state->contexts >>= 1)
+    if (state->contexts & 1) (void)state->driver.call.context_release(ordinal);
 }
 
 static int32_t make_all(cuda_device *device, int pools, bs_error *err) {
@@ -211,6 +225,8 @@ static void device_close(void *opaque) {
   const cuda_functions *call = &device->driver->call;
   /* What a lost device may still use stays until the process ends. */
   const int lost = cuda_is_lost(device);
+  if (lost && device->ordinal < 64)
+    (void)__atomic_fetch_and(&device->state->contexts, ~(UINT64_C(1) << device->ordinal), __ATOMIC_RELAXED);
   if (device->context != NULL && !lost && cuda_reach(device, NULL) == BS_OK) {
     cuda_sides_close(device);
     if (device->stream != NULL) (void)call->stream_synchronize(device->stream);

@@ -137,6 +137,7 @@ static int32_t deactivate(void *opaque, bs_error *err) {
   cuda_dnn_delete(state);
   cuda_nccl_delete(state);
   cuda_nvml_delete(state);
+  cuda_contexts_release(state);
   cuda_driver_close(&state->driver);
   state->host->free(state->host->ctx, state);
   return BS_OK;

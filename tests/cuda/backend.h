@@ -63,10 +63,11 @@ static inline uint64_t calls_of(const char *function) {
   memcpy(&calls, &at, sizeof calls);
   return calls(function);
 }
+/* Primary contexts stay until the plugin ends. */
 static inline void nothing_lives(void) {
   static const char *const names[SI_KIND_COUNT_] = {"contexts", "streams",       "events", "modules",
                                                     "memory",   "pinned memory", "pools"};
-  for (uint32_t k = 0; k < SI_KIND_COUNT_; k++)
+  for (uint32_t k = SI_CONTEXT + 1; k < SI_KIND_COUNT_; k++)
     ck_assert_msg(living(k) == 0, "%lld %s are left", (long long)living(k), names[k]);
 }
 #endif

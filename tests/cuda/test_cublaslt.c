@@ -160,7 +160,9 @@ START_TEST(every_type) {
       s.activation = t->x == BS_I8 || epilogue < 3 ? BS_ACT_NONE : BS_ACT_RELU;
       pc c;
       pc_open(&c, &p, &s, &seed);
-      ck_assert_msg(made(pc_forward, &c) == 1, "%s", pc_text(&c, "not by cuBLASLt"));
+      /* relu is ours, behind sums in f32; f64 has none */
+      const uint64_t by_library = t->x != BS_F64 || s.activation == BS_ACT_NONE;
+      if (by_library) ck_assert_msg(made(pc_forward, &c) == 1, "%s", pc_text(&c, "not by cuBLASLt"));
       if (epilogue == 0 && t->bytes == 0) {
         ck_assert_uint_eq(made(pc_dx, &c), 1);
         ck_assert_uint_ge(made(pc_dw, &c), 1);
