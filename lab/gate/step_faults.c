@@ -74,6 +74,16 @@ static int can_make(uint32_t fault, const bs_train_options *o, const bs_case *c)
   }
 }
 
+/* Of gates that fail where nothing is wrong, what they measured too. */
+static void note_numbers(char *list, size_t size, const bs_gate *gates, uint32_t n) {
+  char text[160];
+  for (uint32_t g = 0; g < n; ++g) {
+    if (gates[g].state != BS_GATE_FAIL) continue;
+    snprintf(text, sizeof text, " is %.9g, limit %.9g (%s)", gates[g].value, gates[g].limit, gates[g].text);
+    bs_fault_note(list, size, gates[g].name, text);
+  }
+}
+
 /* gates: those that failed are added. */
 static int32_t inject(const bs_case *base, const bs_train_options *o, int *caught, char gates[256],
                       bs_error *err) {
@@ -90,6 +100,7 @@ static int32_t inject(const bs_case *base, const bs_train_options *o, int *caugh
   if (rc == BS_OK) rc = bs_step_judge(&c, o, &result, &verdict, err);
   if (rc == BS_OK) *caught |= !bs_verdict_passed(verdict.gates, verdict.n_gates);
   if (rc == BS_OK) bs_fault_note_failed(gates, 256, verdict.gates, verdict.n_gates);
+  if (rc == BS_OK && o->fault == BS_TRAIN_RIGHT) note_numbers(gates, 256, verdict.gates, verdict.n_gates);
   bs_train_result_free(&result);
   return rc;
 }

@@ -89,7 +89,7 @@ CUDA_FN float attention_factor(const attention_args *a, int which) {
 }
 
 CUDA_FN float attention_dot(const attention_args *a, const void *q, const void *k) {
-  float sum = 0.0f;
+  float part[4] = {0.0f, 0.0f, 0.0f, 0.0f}; /* short chains: they round less, and hide their latency */
   int32_t d = 0;
   if (a->pieces != 0) {
     CUDA_ROLL
@@ -100,14 +100,14 @@ CUDA_FN float attention_dot(const attention_args *a, const void *q, const void *
       cuda_widen_f32(a->q.dtype, &left, x, 4);
       cuda_widen_f32(a->k.dtype, &right, y, 4);
       CUDA_UNROLL
-      for (int i = 0; i < 4; i++) sum = cuda_fma_f32(x[i], y[i], sum);
+      for (int i = 0; i < 4; i++) part[i] = cuda_fma_f32(x[i], y[i], part[i]);
     }
   }
   CUDA_ROLL
   for (; d < a->D; d++)
-    sum = cuda_fma_f32(cuda_load_f32(a->q.dtype, q, d * a->q.strides[3]),
-                       cuda_load_f32(a->k.dtype, k, d * a->k.strides[3]), sum);
-  return sum;
+    part[0] = cuda_fma_f32(cuda_load_f32(a->q.dtype, q, d * a->q.strides[3]),
+                           cuda_load_f32(a->k.dtype, k, d * a->k.strides[3]), part[0]);
+  return (part[0] + part[1]) + (part[2] + part[3]);
 }
 
 /* The scores of ATTENTION_CHUNK keys from `key` on, one a lane; -inf: not seen. */
@@ -131,10 +131,10 @@ typedef struct attention_sums {
   float sums[ATTENTION_MOST / CUDA_WARP][CUDA_LANES]; /* element lane + 32 i */
 } attention_sums;
 
-/* A chunk's keys: e^(score - most), and their rows of V. */
+/* A chunk's keys: e^(score - most), and their rows of V, which are added up by themselves first. */
 CUDA_FN void attention_gather(const attention_args *a, const cuda_at *at, uint32_t b, uint32_t h, int32_t key,
                               const float *scores, attention_sums *of) {
-  float top[CUDA_LANES], power[CUDA_LANES];
+  float top[CUDA_LANES], power[CUDA_LANES], chunk[ATTENTION_MOST / CUDA_WARP][CUDA_LANES];
   for (int l = 0; l < CUDA_LANES; l++) top[l] = scores[l];
   cuda_lanes_max(top, CUDA_WARP);
   const float most = fmaxf(of->most, top[0]), base = most == -INFINITY ? 0.0f : most;
@@ -143,7 +143,7 @@ CUDA_FN void attention_gather(const attention_args *a, const cuda_at *at, uint32
     power[l] = expf(scores[l] - base);
     of->total[l] = cuda_fma_f32(of->total[l], by, power[l]);
     CUDA_UNROLL
-    for (int i = 0; i < ATTENTION_MOST / CUDA_WARP; i++) of->sums[i][l] *= by;
+    for (int i = 0; i < ATTENTION_MOST / CUDA_WARP; i++) chunk[i][l] = 0.0f;
   }
   of->most = most;
   CUDA_ROLL
@@ -156,9 +156,14 @@ CUDA_FN void attention_gather(const attention_args *a, const cuda_at *at, uint32
       for (int i = 0; i < ATTENTION_MOST / CUDA_WARP; i++) {
         const int32_t e = (int32_t)CUDA_LANE(at, l) + CUDA_WARP * i;
         if (e < a->E)
-          of->sums[i][l] = cuda_fma_f32(p, cuda_load_f32(a->v.dtype, v, e * a->v.strides[3]), of->sums[i][l]);
+          chunk[i][l] = cuda_fma_f32(p, cuda_load_f32(a->v.dtype, v, e * a->v.strides[3]), chunk[i][l]);
       }
     }
+  }
+  for (int l = 0; l < CUDA_LANES; l++) {
+    CUDA_UNROLL
+    for (int i = 0; i < ATTENTION_MOST / CUDA_WARP; i++)
+      of->sums[i][l] = cuda_fma_f32(of->sums[i][l], by, chunk[i][l]);
   }
 }
 
