@@ -64,14 +64,12 @@ static void end_plan(cuda_splt_product *p) {
 int32_t cuda_splt_product_plan(cuda_splt_product *p, int32_t id, uint64_t *out_workspace, bs_error *err) {
   const cuda_splt_functions *call = &p->splt->call;
   const int32_t whole = 1; /* sums; on capability 9.0 the library would split them as it likes */
-  int32_t parts = 0;       /* set only where they are not: a library may refuse to be told what it does */
   size_t bytes = 0;
   end_plan(p);
   int32_t rc =
       cuda_splt_check(p->splt, call->algorithm_set(p->handle, &p->algorithm, SPLT_CONFIG_ID, &id, sizeof id),
                       "cusparseLtMatmulAlgSetAttribute", err);
-  if (rc == BS_OK) (void)call->algorithm_get(p->handle, &p->algorithm, SPLT_SPLIT_K, &parts, sizeof parts);
-  if (rc == BS_OK && parts != whole)
+  if (rc == BS_OK)
     rc = cuda_splt_check(p->splt,
                          call->algorithm_set(p->handle, &p->algorithm, SPLT_SPLIT_K, &whole, sizeof whole),
                          "cusparseLtMatmulAlgSetAttribute", err);
