@@ -401,7 +401,8 @@ START_TEST(an_end_that_fails_ends_the_rest) {
   o.b->device_close(device);
   int64_t left = 0;
   for (uint32_t k = 0; k < SI_KIND_COUNT_; k++) left += living(k);
-  ck_assert_int_eq(left, 2); /* what could not be given back, and the context, which the plugin keeps */
+  /* What could not be given back, and the context, which the plugin keeps. */
+  ck_assert_int_eq(left, strstr(enders[_i], "Ctx") != NULL ? 1 : 2);
   bs_context_close(o.context);
 }
 END_TEST
