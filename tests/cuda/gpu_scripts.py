@@ -69,6 +69,8 @@ def records(out):
     expect(code == 1 and states(out)["kernels as loaded"] == "FAILED", "kernels with more registers than allowed passed", text)
     code, text = run("gpu-test", out, standins, "--only", "kernels", standin="local=16")
     expect(code == 1 and states(out)["kernels as loaded"] == "FAILED", "kernels with local memory passed", text)
+    code, text = run("gpu-test", out, standins, "--only", "run: fp8 by")
+    expect(code == 0 and states(out)["run: fp8 by cuBLASLt"] == "passed", "fp8 by cuBLASLt ended with %d" % code, text)
     code, text = run("gpu-test", out, standins, "--only", "run: fp8 by", cublaslt="off")
     expect(code == 1 and states(out)["run: fp8 by cuBLASLt"] in ("FAILED", "not run"), "products by cuBLASLt passed without it", text)
 

@@ -234,6 +234,30 @@ START_TEST(one_wrong_element_fails_t3_and_is_named) {
 }
 END_TEST
 
+/* Tensor cores' sums of fp8 keep 13 bits: what they lose passes where the record says so, and nowhere else.
+ */
+START_TEST(low_sums_are_bounded_by_their_bits) {
+  world s;
+  bs_gate gates[4];
+  bs_judgement j;
+  make_world(&s, 1, BS_BF16, 0.0);
+  uint16_t *y = malloc(sizeof(uint16_t) * B * N);
+  bs_arithmetic a = {.y_dtype = BS_BF16, .reduce_dtype = BS_F32, .accumulate = BS_ACC_F32};
+  perfect(&s, &a, y);
+  int64_t least = 0; /* where little is left of large terms */
+  for (int64_t i = 1; i < (int64_t)B * N; ++i)
+    if (fabs(s.ref.y[i]) < fabs(s.ref.y[least])) least = i;
+  y[least] = bs_f32_to_bf16((float)(s.ref.y[least] + 0x1p-13 * sqrt((double)K) * s.ref.magnitude[least]));
+  judge(&s, &a, y, gates, &j, NULL);
+  ck_assert_int_eq(gates[3].state, BS_GATE_FAIL);
+  a.low_sums = 1;
+  judge(&s, &a, y, gates, &j, NULL);
+  ck_assert_int_eq(gates[3].state, BS_GATE_PASS);
+  free(y);
+  free_world(&s);
+}
+END_TEST
+
 START_TEST(one_bad_feature_fails_t2) {
   world s;
   bs_gate gates[4];
@@ -416,6 +440,7 @@ int main(void) {
                              {perfect_outputs_pass},
                              {wrong_dtype_fails},
                              {one_wrong_element_fails_t3_and_is_named},
+                             {low_sums_are_bounded_by_their_bits},
                              {one_bad_feature_fails_t2},
                              {nan_inputs_are_followed},
                              {what_is_not_finite_keeps_its_class},
