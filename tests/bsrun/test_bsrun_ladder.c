@@ -7,8 +7,8 @@
 #include "tests/run_tests.h"
 
 /* A small layer and a larger one, which are predicted only. */
-#define SHORT "--measure 0 --n 64 --b 8 --threads-per-rank 1"
-#define LONG "--measure 0 --n 256 --b 64 --threads-per-rank 1"
+#define SHORT "--measure 0 --seconds 0.1 --n 64 --b 8 --threads-per-rank 1"
+#define LONG "--measure 0 --seconds 0.1 --n 256 --b 64 --threads-per-rank 1"
 
 static const char *dir;
 static char machine[600]; /* dir/machine.json */
@@ -248,7 +248,8 @@ START_TEST(a_kernel_of_halves_says_its_rate) {
     write_halves(cases[i].times, cases[i].backward);
     char line[256];
     snprintf(line, sizeof line,
-             "blockshock --masks random_2of4,interleave --measure 0 --n 64 --b 64 --threads-per-rank %u "
+             "blockshock --masks random_2of4,interleave --measure 0 --seconds 0.1 --n 64 --b 64 "
+             "--threads-per-rank %u "
              "--pass %s",
              (bs_machine_cores() + 1) / 2, cases[i].pass);
     json_t *rows = ladder(line);
@@ -343,7 +344,7 @@ START_TEST(a_mask_by_patterns_is_a_candidate) {
   write_constants(1e-6);
   ran r;
   json_t *rows = ladder_and(
-      "blockshock --measure 0 --n 64 --b 8 --threads-per-rank 128 --set mask.use=always --set "
+      "blockshock --measure 0 --seconds 0.1 --n 64 --b 8 --threads-per-rank 128 --set mask.use=always --set "
       "mask.name=complement --set mask.pattern_a=1010",
       &r);
   const int told = strstr(r.err, "2 ranks of 128 threads take turns on ") != NULL; /* as in every verb */
@@ -356,7 +357,8 @@ END_TEST
 
 START_TEST(what_cannot_run_says_why_and_stands_last) {
   ran r = bsrun(dir, "ladder", "masked_split", "--masks", "complement_1100_0011,interleave", "--measure", "0",
-                "--n", "64", "-P", "3", "--plugin", "ref", "--cache", "off", "-o", "json", NULL);
+                "--seconds", "0.1", "--n", "64", "-P", "3", "--plugin", "ref", "--cache", "off", "-o", "json",
+                NULL);
   must_be(&r, 0);
   json_t *rows = rows_of(&r), *last = json_array_get(rows, json_array_size(rows) - 1);
   ck_assert_str_eq(text_of(last, "candidate"), "masked_split complement_1100_0011");
