@@ -28,6 +28,7 @@ static const bs_field fields[] = {
     {"phase", "PHASE", 0, 0},
     {"word", "RESULT", 0, 0},
     {"method", "METHOD", 0, 0},
+    {"problem", "PROBLEM", 0, 0},
     {"arm", "ARM", 0, 0},
     {"world_size", "P", BS_FIELD_RIGHT, 0},
     {"N", "N", BS_FIELD_RIGHT, 0},
@@ -42,15 +43,20 @@ static const bs_field fields[] = {
 };
 enum { N_FIELDS = sizeof fields / sizeof fields[0] };
 
-/* What a table shows of a run that has no gates: what DONE says. */
+/* What a table shows: of a run that has no gates what DONE says, of NOT PASSED the stage. */
 static void dress(json_t *row) {
-  char date[32];
+  const char *stage = json_string_value(json_object_get(row, "failed_stage"));
+  const char *word = json_string_value(json_object_get(row, "word"));
+  char date[32], result[64];
   const time_t seconds = (time_t)json_number_value(json_object_get(row, "time"));
   struct tm tm;
   gmtime_r(&seconds, &tm);
   strftime(date, sizeof date, "%Y-%m-%d %H:%M:%S", &tm);
   json_object_set_new(row, "date", json_string(date));
-  if (json_is_null(json_object_get(row, "word")))
+  if (word != NULL && stage != NULL && strcmp(word, "NOT PASSED") == 0) {
+    snprintf(result, sizeof result, "%.20s: %.40s", word, stage);
+    json_object_set_new(row, "word", json_string(result));
+  } else if (word == NULL)
     json_object_set(row, "word", json_object_get(row, "status"));
 }
 

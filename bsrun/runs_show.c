@@ -7,9 +7,11 @@
 #include "bsrun/bsrun.h"
 #include "bsrun/runs.h"
 #include "core/base/error.h"
+#include "core/base/text.h"
 #include "lab/store/find.h"
 #include "lab/store/notes.h"
 #include "lab/store/read.h"
+#include "lab/store/summary.h"
 
 static const args_option options[] = {
     {"out", 0, "DIR", 0, "the results folder; default: results/raw"},
@@ -27,23 +29,59 @@ static char *as_text(const json_t *value) {
   return json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
 }
 
-/* What the rows of a run have in common once, then what each arm has of its own. */
+/* What the rows of a run have in common once, then what each arm, or each kernel, has of its own. */
 static void add_rows(json_t *out, const json_t *rows) {
   const json_t *first = json_array_get(rows, 0);
   for (size_t i = 0; i < json_array_size(rows); i++) {
     const json_t *row = json_array_get(rows, i);
     const char *arm = json_string_value(json_object_get(row, "arm"));
+    if (arm == NULL) arm = json_string_value(json_object_get(row, "method"));
     for (size_t k = 0; bs_run_row_keys[k] != NULL; k++) {
       const json_t *value = json_object_get(row, bs_run_row_keys[k]);
       if (value == NULL || json_is_null(value)) continue;
       if (i > 0 && json_equal(value, json_object_get(first, bs_run_row_keys[k]))) continue;
-      char what[128], *text = as_text(value);
+      char what[512], *text = as_text(value);
       snprintf(what, sizeof what, "%s%s%s", i > 0 && arm != NULL ? arm : "", i > 0 && arm != NULL ? ": " : "",
                bs_run_row_keys[k]);
       runs_add(out, what, text);
       free(text);
     }
   }
+}
+
+/* "; failed: kept, promoted": the gates of a record in one state. */
+static void add_names(bs_text *text, const json_t *record, const char *state, const char *word) {
+  const json_t *gates = json_object_get(record, "gates");
+  int n = 0;
+  for (size_t i = 0; i < json_array_size(gates); i++) {
+    const json_t *gate = json_array_get(gates, i);
+    const char *is = json_string_value(json_object_get(gate, "state"));
+    if (is == NULL || strcmp(is, state) != 0) continue;
+    if (n == 0) bs_text_printf(text, "%s%s: ", text->size > 0 ? "; " : "", word);
+    bs_text_printf(text, "%s%s", n++ > 0 ? ", " : "", bs_gate_name(gate));
+  }
+}
+
+static int32_t add_gates(json_t *out, const json_t *records, bs_error *err) {
+  static const char *const states[][2] = {{"pass", "passed"},
+                                          {"fail", "failed"},
+                                          {"unknown", "UNKNOWN"},
+                                          {"skipped", "skipped, nothing to judge"}};
+  int failed = 0;
+  for (size_t i = 0; i < json_array_size(records); i++) {
+    const json_t *record = json_array_get(records, i);
+    const char *method = json_string_value(json_object_get(record, "method"));
+    const int named = i > 0 && method != NULL;
+    char what[512];
+    bs_text text = {0};
+    for (size_t k = 0; k < sizeof states / sizeof states[0]; k++)
+      add_names(&text, record, states[k][0], states[k][1]);
+    snprintf(what, sizeof what, "%s%sgates", named ? method : "", named ? ": " : "");
+    failed |= text.failed;
+    if (!text.failed && text.size > 0) runs_add(out, what, text.data);
+    bs_text_free(&text);
+  }
+  return failed ? bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory") : BS_OK;
 }
 
 static void add_notes(json_t *out, const json_t *notes) {
@@ -77,6 +115,7 @@ static int32_t show(const char *root, const char *run, int format, bs_error *err
   } else if (rc == BS_OK) {
     rc = bs_run_rows(root, run, &rows, err);
     add_rows(list, rows);
+    if (rc == BS_OK) rc = add_gates(list, records, err);
     add_notes(list, notes);
     if (rc == BS_OK) rc = bs_report_print(stdout, format, fields, 2, list, err);
   }

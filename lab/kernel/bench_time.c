@@ -166,22 +166,35 @@ static int32_t compare(const bs_point *point, const bs_entrant *e, const bs_entr
 /* What a provider's ratio says of it, as the gates promoted and kept judge: 1.0 of the best other one to take
  * its place, 0.9 to be kept at all. */
 static const char *standing(const bs_comparison *c) {
+  if (bs_kernel_undecided(c)) return "unclear";
   if (c->low >= 1.0) return "promoted";
   if (c->low >= 0.9) return "kept";
   return c->high < 0.9 ? "dropped" : "unclear";
 }
 
+/* As bs_comparison_next, by the options of bench. */
+static const char *say_next(const bs_comparison *c, char *out, size_t size) {
+  if (c->word != BS_WORD_UNCLEAR || (c->cause != BS_UNCLEAR_FEW && c->cause != BS_UNCLEAR_BUILD))
+    return bs_comparison_next(c, out, size);
+  if (c->cause == BS_UNCLEAR_BUILD)
+    snprintf(out, size, "builds differ: a longer --seconds takes more of them");
+  else
+    snprintf(out, size, "needs about %zu pairs, has %zu: a longer --seconds, or a quiet machine", c->needs,
+             c->pairs);
+  return out;
+}
+
+/* Beside `performance`, of which gates judge the ratio only where it could be decided. */
 static int32_t add_ratio(const bs_point *point, const bs_entrant *e, const char *against,
-                         const bs_comparison *c, json_t *into, bs_error *err) {
+                         const bs_comparison *c, json_t *record, bs_error *err) {
   char next[BS_LOOK_SENTENCE];
-  json_t *ratio = json_pack("{s:s, s:o, s:o, s:o, s:s, s:s, s:I, s:I, s:f, s:s}", "against", against, "ratio",
-                            bs_kernel_number(c->ratio), "ratio_low", bs_kernel_number(c->low), "ratio_high",
-                            bs_kernel_number(c->high), "word", bs_comparison_name(c->word), "standing",
-                            standing(c), "pairs", (json_int_t)c->pairs, "builds",
-                            (json_int_t)point->sampling->builds, "pair_median_us",
-                            1e6 * pair_median(point, e), "next", bs_comparison_next(c, next, sizeof next));
-  const int bad = ratio == NULL || json_object_update(into, ratio) != 0;
-  json_decref(ratio);
+  json_t *ratio =
+      json_pack("{s:s, s:o, s:o, s:o, s:s, s:s, s:I, s:I, s:f, s:s}", "against", against, "ratio",
+                bs_kernel_number(c->ratio), "ratio_low", bs_kernel_number(c->low), "ratio_high",
+                bs_kernel_number(c->high), "word", bs_comparison_name(c->word), "standing", standing(c),
+                "pairs", (json_int_t)c->pairs, "builds", (json_int_t)point->sampling->builds,
+                "pair_median_us", 1e6 * pair_median(point, e), "next", say_next(c, next, sizeof next));
+  const int bad = ratio == NULL || json_object_set_new(record, "comparison", ratio) != 0;
   return bad ? bs_no_memory(err, "a ratio") : BS_OK;
 }
 
@@ -321,7 +334,7 @@ static int32_t add_performance(bs_point *point, bs_entrant *e, bs_kernel_peaks *
                   json_object_set_new(e->record, "calls_s", numbers(e->calls, e->n_calls)) != 0;
   json_decref(calls);
   if (bad) return bs_no_memory(err, "times");
-  return other != NULL ? add_ratio(point, e, other->label, &c, performance, err) : BS_OK;
+  return other != NULL ? add_ratio(point, e, other->label, &c, e->record, err) : BS_OK;
 }
 
 int32_t bs_point_time(bs_point *point, bs_error *err) {

@@ -3,6 +3,7 @@
 #include "lab/kernel/record.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "lab/error.h"
@@ -211,16 +212,34 @@ int32_t bs_kernel_examine(const bs_kernel_setup *setup, bs_kernel_seeds *seeds, 
   return rc;
 }
 
+int bs_kernel_undecided(const bs_comparison *best) {
+  return best->word == BS_WORD_UNCLEAR && best->cause == BS_UNCLEAR_FEW && best->high < 1.0;
+}
+
+/* The ratio that gates judge, or why it is not known. */
+static void add_ratio(const bs_kernel_timed *t, json_t *performance) {
+  const bs_comparison *c = t->best;
+  char few[200];
+  if (t->unpaired != NULL) json_object_set_new(performance, "ratio_unknown", json_string(t->unpaired));
+  if (c == NULL || t->peers == 0) return;
+  if (bs_kernel_undecided(c)) {
+    snprintf(
+        few, sizeof few,
+        "%.3g [%.3g, %.3g] is UNCLEAR: %zu pairs are too few, about %zu are needed: a longer --seconds, or a "
+        "quiet machine",
+        c->ratio, c->low, c->high, c->pairs, c->needs);
+    json_object_set_new(performance, "ratio_unknown", json_string(few));
+    return;
+  }
+  json_object_set_new(performance, "ratio", bs_kernel_number(c->ratio));
+  json_object_set_new(performance, "ratio_low", bs_kernel_number(c->low));
+  json_object_set_new(performance, "ratio_high", bs_kernel_number(c->high));
+}
+
 int32_t bs_kernel_record_times(const bs_kernel_timed *t, json_t *record, bs_error *err) {
   json_t *performance = json_pack("{s:o,s:I,s:i}", "seconds", bs_kernel_number(t->seconds), "peers",
                                   (json_int_t)t->peers, "candidate", t->candidate != 0);
-  if (t->best != NULL && t->peers > 0) {
-    json_object_set_new(performance, "ratio", bs_kernel_number(t->best->ratio));
-    json_object_set_new(performance, "ratio_low", bs_kernel_number(t->best->low));
-    json_object_set_new(performance, "ratio_high", bs_kernel_number(t->best->high));
-    json_object_set_new(performance, "word", json_string(bs_comparison_name(t->best->word)));
-  }
-  if (t->unpaired != NULL) json_object_set_new(performance, "ratio_unknown", json_string(t->unpaired));
+  add_ratio(t, performance);
   if (t->bound != NULL) {
     json_object_set_new(performance, "bound_percent",
                         bs_kernel_number(100.0 * t->bound->seconds / t->seconds));

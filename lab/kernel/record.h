@@ -65,6 +65,10 @@ typedef struct bs_kernel_timed {
   const char *unpaired;      /* why there are none; NULL: there are, or nobody to be paired with */
   uint32_t candidate;        /* 1: it asks to be promoted: to be the choice from now on */
 } bs_kernel_timed;
-/* Adds performance and evidence. A bound that is beaten is written as it is, above 100 %. */
+/* 1: the interval says slower, and the verdict is UNCLEAR for lack of pairs: nobody knows that it is slower.
+ */
+int bs_kernel_undecided(const bs_comparison *best);
+/* Adds performance and evidence. A ratio that is undecided is not known. A bound that is beaten is written as
+ * it is, above 100 %. */
 int32_t bs_kernel_record_times(const bs_kernel_timed *timed, json_t *record, bs_error *err);
 #endif

@@ -68,7 +68,8 @@ static const struct {
                 {"dtype", ""},         {"world_size", "P "}, {"threads_per_rank", "threads a rank "},
                 {"activation", ""},    {"backend", ""},      {"comm", "comm "},
                 {"launch", "launch "}, {"host", "on "},      {"origin", ""},
-                {"phase", ""},         {"simulated", ""},    {"pass", ""}};
+                {"phase", ""},         {"simulated", ""},    {"pass", ""},
+                {"problem", ""}};
 enum { METHOD, ARM, SETTINGS = sizeof settings / sizeof settings[0] };
 
 /* What a simulated run has in the place of a machine says nothing about the layer. */

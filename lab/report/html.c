@@ -117,10 +117,11 @@ static void strip(bs_text *out, const json_t *model) {
   static const struct {
     const char *colour, *key, *word;
     int compared;
-  } chips[] = {{"good", "word", "RIGHT", 0},           {"bad", "word", "WRONG", 0},
-               {"none", "word", "NOT SHOWN RIGHT", 0}, {"good", "speedup_word", "FASTER", 1},
-               {"bad", "speedup_word", "SLOWER", 1},   {"none", "speedup_word", "SAME", 1},
-               {"none", "speedup_word", "UNCLEAR", 1}, {"bad", "status", "failed", 0}};
+  } chips[] = {{"good", "word", "RIGHT", 0},          {"bad", "word", "WRONG", 0},
+               {"bad", "word", "NOT PASSED", 0},      {"none", "word", "NOT SHOWN RIGHT", 0},
+               {"good", "speedup_word", "FASTER", 1}, {"bad", "speedup_word", "SLOWER", 1},
+               {"none", "speedup_word", "SAME", 1},   {"none", "speedup_word", "UNCLEAR", 1},
+               {"bad", "status", "failed", 0}};
   bs_text_printf(out, "<ul class=\"strip\">\n");
   for (size_t i = 0; i < sizeof chips / sizeof chips[0]; i++)
     chip(out, chips[i].colour, count(chips[i].compared ? comparisons : latest, chips[i].key, chips[i].word),

@@ -58,8 +58,8 @@ static void caption(bs_text *out, const bs_field *fields, const int *kind, size_
 }
 
 static const char *class_of(const json_t *value) {
-  static const char *const words[][2] = {
-      {"FASTER", "good"}, {"SLOWER", "bad"}, {"RIGHT", "good"}, {"WRONG", "bad"}, {"failed", "bad"}};
+  static const char *const words[][2] = {{"FASTER", "good"}, {"SLOWER", "bad"},     {"RIGHT", "good"},
+                                         {"WRONG", "bad"},   {"NOT PASSED", "bad"}, {"failed", "bad"}};
   const char *text = json_string_value(value);
   for (size_t i = 0; text != NULL && i < sizeof words / sizeof words[0]; i++)
     if (strcmp(text, words[i][0]) == 0) return words[i][1];
@@ -213,15 +213,20 @@ static const json_t *best_of(const json_t *comparisons) {
 
 static size_t tell_numbers(const json_t *latest, char *out, size_t size) {
   const size_t right = count(latest, "word", "RIGHT"), wrong = count(latest, "word", "WRONG"),
-               open = count(latest, "word", "NOT SHOWN RIGHT"), all = right + wrong + open;
+               open = count(latest, "word", "NOT SHOWN RIGHT"),
+               not_passed = count(latest, "word", "NOT PASSED"), all = right + wrong + open + not_passed;
+  char others[96] = "";
   int n;
+  if (not_passed > 0)
+    snprintf(others, sizeof others, "%zu did not pass a gate of something else, such as support or speed. ",
+             not_passed);
   if (all == 0)
     n = snprintf(out, size, "No numbers were judged. ");
   else if (wrong > 0)
-    n = snprintf(out, size, "WRONG: %zu of %zu judged settings gave wrong numbers. ", wrong, all);
-  else if (open > 0)
-    n = snprintf(out, size, "%zu of %zu judged settings are RIGHT, %zu are not shown right. ", right, all,
-                 open);
+    n = snprintf(out, size, "WRONG: %zu of %zu judged settings gave wrong numbers. %s", wrong, all, others);
+  else if (open + not_passed > 0)
+    n = snprintf(out, size, "%zu of %zu judged settings are RIGHT, %zu are not shown right. %s", right, all,
+                 open, others);
   else
     n = snprintf(out, size,
                  all == 1 ? "The judged setting is RIGHT. " : "All %zu judged settings are RIGHT. ", all);

@@ -165,7 +165,7 @@ static int is_peer(const json_t *row) {
 /* A text that sorts as a reader expects: numbers with leading zeros. */
 static void sort_key(const json_t *row, char *out, size_t size) {
   static const char *const texts[] = {"method", "mask", "activation", "backend", "comm",
-                                      "launch", "host", "arm",        "pass"};
+                                      "launch", "host", "arm",        "pass",    "problem"};
   static const char *const sizes[] = {"K", "N", "B", "world_size", "threads_per_rank"};
   size_t used =
       (size_t)snprintf(out, size, "%.40s|%.12s", bs_row_text(row, "phase"), bs_row_text(row, "dtype"));
@@ -193,7 +193,7 @@ static int32_t add_latest(json_t *model, bs_error *err) {
   keyed *list = calloc(json_array_size(rows) + 1, sizeof *list);
   int32_t rc = list != NULL && seen != NULL ? BS_OK : bs_no_memory(err, "a report");
   size_t i, n = 0;
-  char key[600];
+  char key[700];
   json_array_foreach(rows, i, row) {
     if (rc != BS_OK || is_peer(row)) continue;
     sort_key(row, key, sizeof key);

@@ -2,6 +2,7 @@
  * rows.c - see rows.h: phase 0 is one row with its gates, phase 1 one row an arm with its time and the
  * comparison with the method. */
 #include "lab/report/rows.h"
+#include "lab/store/summary.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -147,8 +148,8 @@ static void gate_text(const json_t *record, char *out, size_t size) {
   for (size_t i = 0; i < json_array_size(gates); i++) {
     const json_t *gate = json_array_get(gates, i);
     const char *state = json_string_value(json_object_get(gate, "state"));
-    const char *name = json_string_value(json_object_get(gate, "name"));
-    if (state == NULL || name == NULL || strcmp(state, "skipped") == 0) continue;
+    const char *name = bs_gate_name(gate);
+    if (state == NULL || strcmp(state, "skipped") == 0) continue;
     ran++;
     if (strcmp(state, "pass") == 0) {
       passed++;

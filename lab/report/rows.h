@@ -17,8 +17,8 @@ int bs_row_is_simulated(const json_t *record_or_row);
 /* The fields of a record's "simulated" as those of a row. */
 void bs_row_add_simulated(json_t *row, const json_t *record);
 
-/* words.c: what the gates of a record say: RIGHT, WRONG where one failed, NOT SHOWN RIGHT where none could
- * judge. */
+/* words.c: what the gates of a record say: the word of bs_record_word (NOT SHOWN RIGHT where there are none),
+ * and of what is RIGHT in which way. */
 const char *bs_gates_words(const json_t *record);
 /* "FASTER: 1.86 times as fast as dense on 1 core [1.70, 1.88]": a comparison of a record, the record's method
  * being the subject, in words. `other` is the arm that it was held against. Returns out. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "lab/report/rows.h"
+#include "lab/store/summary.h"
 
 static double num(const json_t *object, const char *key) {
   return json_number_value(json_object_get(object, key));
@@ -15,14 +16,8 @@ static const char *str(const json_t *object, const char *key) {
 }
 
 const char *bs_gates_words(const json_t *record) {
-  const json_t *gates = json_object_get(record, "gates");
-  if (!json_is_true(json_object_get(record, "passed"))) {
-    for (size_t i = 0; i < json_array_size(gates); i++) {
-      const char *state = json_string_value(json_object_get(json_array_get(gates, i), "state"));
-      if (state != NULL && strcmp(state, "fail") == 0) return "WRONG";
-    }
-    return "NOT SHOWN RIGHT";
-  }
+  const char *word = bs_record_word(record);
+  if (!json_is_true(json_object_get(record, "passed"))) return word != NULL ? word : "NOT SHOWN RIGHT";
   return json_is_true(json_object_get(record, "half_alone")) ? "HALF ALONE, as expected"
          : json_object_get(record, "segments") != NULL       ? "TWO PRECISIONS, as predicted"
          : json_is_false(json_object_get(record, "valid"))   ? "RIGHT, with NaN or Inf"

@@ -14,11 +14,13 @@ const char *const bs_run_row_keys[] = {"run",
                                        "point",
                                        "status",
                                        "word",
+                                       "failed_stage",
                                        "time",
                                        "experiment",
                                        "phase",
                                        "pass",
                                        "method",
+                                       "problem",
                                        "arm",
                                        "backend",
                                        "comm",
@@ -84,6 +86,7 @@ static const source of_record[] = {{"run_id", "run_id"},
                                    {"phase", "phase"},
                                    {"pass", "pass"},
                                    {"method", "method"},
+                                   {"problem", "problem"},
                                    {"backend", "backend"},
                                    {"comm", "comm"},
                                    {"launch", "launch"},
@@ -100,6 +103,17 @@ static const source of_record[] = {{"run_id", "run_id"},
                                    {"library_build_id", "library_build_id"},
                                    {"request_key", "request_key"},
                                    {"result_key", "result_key"}};
+/* Of one kernel (`bsrun bench sdpa`). */
+static const source of_kernel[] = {{"mask", "mask"},
+                                   {"flops", "flops"},
+                                   {"limit", "performance.binding"},
+                                   {"speedup", "comparison.ratio"},
+                                   {"speedup_low", "comparison.ratio_low"},
+                                   {"speedup_high", "comparison.ratio_high"},
+                                   {"speedup_word", "comparison.word"},
+                                   {"against", "comparison.against"},
+                                   {"relative_error", "numeric.relative_rmse"},
+                                   {"relative_error_predicted", "numeric.predicted_rmse"}};
 /* Of the row of the method, which a record without arms describes alone. */
 static const source of_method[] = {{"mask", "mask"},
                                    {"median_s", "median_s"},
@@ -166,31 +180,13 @@ static int set_seconds(json_t *row, const char *key, const json_t *value, double
                                : 0;
 }
 
-/* How many gates of a record are in a state. */
-static json_int_t gates_in(const json_t *record, const char *state) {
-  const json_t *gates = json_object_get(record, "gates");
-  json_int_t n = 0;
-  for (size_t i = 0; i < json_array_size(gates); i++) {
-    const char *is = json_string_value(json_object_get(json_array_get(gates, i), "state"));
-    n += is != NULL && strcmp(is, state) == 0;
-  }
-  return n;
-}
-
-const char *bs_record_word(const json_t *record) {
-  const json_t *gates = json_object_get(record, "gates");
-  if (json_array_size(gates) == 0) return NULL;
-  if (json_is_true(json_object_get(record, "passed"))) return "RIGHT";
-  return gates_in(record, "fail") > 0 ? "WRONG" : "NOT SHOWN RIGHT";
-}
-
 /* Gates and warnings, where there are any. */
 static int add_counts(json_t *row, const json_t *record) {
   const size_t warnings = json_array_size(json_object_get(record, "measuring_warnings"));
   int bad = 0;
   if (json_array_size(json_object_get(record, "gates")) > 0)
-    bad = json_object_set_new(row, "gates_passed", json_integer(gates_in(record, "pass"))) ||
-          json_object_set_new(row, "gates_failed", json_integer(gates_in(record, "fail")));
+    bad = json_object_set_new(row, "gates_passed", json_integer(bs_record_gates(record, "pass"))) ||
+          json_object_set_new(row, "gates_failed", json_integer(bs_record_gates(record, "fail")));
   if (warnings > 0) bad |= json_object_set_new(row, "warnings", json_integer((json_int_t)warnings));
   return bad;
 }
@@ -239,7 +235,9 @@ static json_t *new_row(const bs_summary_run *run, const json_t *record) {
     bad |= json_object_set_new(row, bs_run_row_keys[i], json_null());
   const json_t *simulated = json_object_get(record, "simulated");
   bad = bad || set_text(row, "run", run->path) || copy(row, record, of_record, COUNT(of_record)) ||
-        set_text(row, "word", bs_record_word(record)) || set_text(row, "clock", bs_record_clock(record)) ||
+        set_text(row, "word", bs_record_word(record)) ||
+        set_text(row, "failed_stage", bs_record_failed_stage(record)) ||
+        set_text(row, "clock", bs_record_clock(record)) ||
         json_object_set_new(row, "simulated", json_boolean(simulated != NULL)) ||
         set_text(row, "status", json_string_value(json_object_get(run->done, "status"))) ||
         add_counts(row, record) || (run->host != NULL && json_object_set(row, "host", run->host)) ||
@@ -344,6 +342,20 @@ static int fill_alone(json_t *row, const json_t *record) {
          add_pass_time(row, record);
 }
 
+/* One provider of one problem. More than the whole bound is an error of the measurement, and no number. */
+static int fill_kernel(json_t *row, const json_t *record) {
+  static const char *const times[][2] = {{"median_s", "performance.p50_us"},
+                                         {"p50_s", "performance.p50_us"},
+                                         {"p90_s", "performance.p90_us"},
+                                         {"bound_s", "performance.bound_us"}};
+  const json_t *percent = at_path(record, "performance.bound_percent");
+  int bad = copy(row, record, of_kernel, COUNT(of_kernel));
+  for (size_t i = 0; i < COUNT(times); i++)
+    bad |= set_seconds(row, times[i][0], at_path(record, times[i][1]), 1e-6);
+  if (json_number_value(percent) <= 100.0) bad |= set_seconds(row, "share_of_limit", percent, 1e-2);
+  return bad;
+}
+
 /* The method on the simulated machine (row 0), and the dense layer on one device of it. */
 static int fill_simulated(json_t *row, const json_t *record, size_t i) {
   static const char *const peer = "dense, one device";
@@ -369,9 +381,10 @@ int bs_summary_add(json_t *rows, const bs_summary_run *run, const json_t *record
                                      : 1;
   for (size_t i = 0; i < n; i++) {
     json_t *row = new_row(run, record);
-    const int bad = row == NULL || (simulated != NULL ? fill_simulated(row, record, i)
-                                    : arms > 0        ? fill_arm(row, record, i)
-                                                      : fill_alone(row, record));
+    const int bad = row == NULL || (simulated != NULL             ? fill_simulated(row, record, i)
+                                    : arms > 0                    ? fill_arm(row, record, i)
+                                    : bs_record_is_kernel(record) ? fill_kernel(row, record)
+                                                                  : fill_alone(row, record));
     if (bad || json_array_append(rows, row) != 0) {
       json_decref(row);
       return 0;

@@ -90,13 +90,20 @@ static void add_log(story *s) {
 
 /* ---- committed runs -------------------------------------------------------------------------------- */
 
+/* Gates that are data (they have a stage) say what was seen, in numbers, and what to do. */
 static void add_gates(story *s, const json_t *record) {
   const json_t *gates = json_object_get(record, "gates");
   for (size_t i = 0; i < json_array_size(gates); i++) {
     const json_t *gate = json_array_get(gates, i);
-    const char *state = text_in(gate, "state");
-    if (strcmp(state, "fail") == 0 || strcmp(state, "unknown") == 0)
-      add(s, "gate", "%s: %s, %.3g with limit %.3g; %s", text_in(gate, "name"), state,
+    const char *state = text_in(gate, "state"), *name = bs_gate_name(gate);
+    const int failed = strcmp(state, "fail") == 0;
+    if (!failed && strcmp(state, "unknown") != 0) continue;
+    if (json_object_get(gate, "stage") != NULL)
+      add(s, "gate", "%s: %s at stage %s: %.400s%s%.400s", name, failed ? "failed" : "UNKNOWN",
+          text_in(gate, "stage"), text_in(gate, "text"), failed ? "; " : "",
+          failed ? text_in(gate, "says") : "");
+    else
+      add(s, "gate", "%s: %s, %.3g with limit %.3g; %s", name, state,
           json_number_value(json_object_get(gate, "value")),
           json_number_value(json_object_get(gate, "limit")), text_in(gate, "text"));
   }
@@ -111,6 +118,24 @@ static void add_comparisons(story *s, const json_t *record) {
   }
 }
 
+/* Of a kernel: which one, of which problem, and its time beside its bound and the best other one. */
+static void add_kernel(story *s, const json_t *record) {
+  const json_t *p = json_object_get(record, "performance"), *c = json_object_get(record, "comparison"),
+               *ratio = json_object_get(c, "ratio");
+  add(s, "kernel", "%s on %s", text_in(record, "method"), text_in(record, "problem"));
+  if (!json_is_number(json_object_get(p, "p50_us"))) return;
+  char pairs[300] = "";
+  if (json_is_number(ratio))
+    snprintf(pairs, sizeof pairs, "; %.3g times as fast as %.200s [%.3g, %.3g]: %.20s",
+             json_number_value(ratio), text_in(c, "against"),
+             json_number_value(json_object_get(c, "ratio_low")),
+             json_number_value(json_object_get(c, "ratio_high")), text_in(c, "word"));
+  add(s, "time", "p50 %.4g us a call, %.3g %% of the bound (%s)%s",
+      json_number_value(json_object_get(p, "p50_us")), json_number_value(json_object_get(p, "bound_percent")),
+      text_in(p, "binding"), pairs);
+  if (text_in(c, "next")[0] != '\0') add(s, "unclear", "%s", text_in(c, "next"));
+}
+
 static void add_record(story *s, const json_t *record) {
   const json_t *error = json_object_get(record, "error"), *rank = json_object_get(error, "rank");
   if (error != NULL) {
@@ -118,8 +143,9 @@ static void add_record(story *s, const json_t *record) {
     if (json_is_integer(rank)) snprintf(at, sizeof at, "rank %lld: ", (long long)json_integer_value(rank));
     add(s, "error", "%s[%s] %s", at, text_in(error, "id"), text_in(error, "message"));
   }
+  if (bs_record_is_kernel(record)) add_kernel(s, record);
   const char *word = bs_record_word(record);
-  if (word != NULL) add(s, "numbers", "%s", word);
+  if (word != NULL) add(s, bs_record_is_kernel(record) ? "result" : "numbers", "%s", word);
   add_gates(s, record);
   add_comparisons(s, record);
 }
@@ -133,8 +159,10 @@ static void tell_committed(story *s, const bs_folder_run *run) {
   json_array_foreach(run->metrics.records, i, record) add_record(s, record);
   if (failed) add_ranks(s);
   if (!ok) add_log(s);
+  const int kernel = bs_record_is_kernel(json_array_get(run->metrics.records, 0));
   add(s, "next", "%s",
       ok       ? "nothing: it counts; bsrun runs show prints it"
+      : kernel ? "bsrun runs show RUN has all numbers and gates; the command in RUN/env.json repeats it"
       : failed ? "bsrun run --config RUN/config.yaml repeats it; a longer --timeout tells a slow rank from a "
                  "hung one"
                : "bsrun run --config RUN/config.yaml --dump DIR writes the tensors of the gates that did not "

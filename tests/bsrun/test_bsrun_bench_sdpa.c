@@ -149,12 +149,33 @@ END_TEST
 static const struct {
   const char *metric, *compare, *limit, *stage;
   int code;
+  const char *word;
 } gates[] = {
-    {"numeric.relative_rmse", "le", "1e-12", "numeric", 6},
-    {"memory.plan_bytes", "le", "1", "memory", 6},
-    {"performance.p50_us", "le", "1e-9", "performance", 14},
-    {"evidence.samples", "ge", "1000", "evidence", 14},
+    {"numeric.relative_rmse", "le", "1e-12", "numeric", 6, "WRONG"},
+    {"memory.plan_bytes", "le", "1", "memory", 6, "NOT PASSED"},
+    {"performance.p50_us", "le", "1e-9", "performance", 14, "NOT PASSED"},
+    {"evidence.samples", "ge", "1000", "evidence", 14, "NOT PASSED"},
 };
+
+/* What `runs show` and `why` say of such a run: problem, numbers, and gates by their names. */
+static void must_be_told(const char *run, const char *stage) {
+  static const char *const shown[] = {"b1h1s8d8:f32:full", "p50_s", "bound_s", "relative_error_predicted",
+                                      "failed: planted"};
+  char told[80];
+  ran show = bsrun(dir, "runs", "show", run, "-o", "csv", NULL);
+  must_be(&show, 0);
+  for (size_t i = 0; i < sizeof shown / sizeof shown[0]; i++)
+    ck_assert_msg(strstr(show.out, shown[i]) != NULL, "no %s in\n%s", shown[i], show.out);
+  ran_free(&show);
+  ran why = bsrun(dir, "why", run, "-o", "csv", NULL);
+  must_be(&why, 0);
+  snprintf(told, sizeof told, "planted: failed at stage %s: ", stage);
+  ck_assert_msg(strstr(why.out, told) != NULL && strstr(why.out, "cpu:online on b1h1s8d8:f32:full") != NULL,
+                "%s", why.out);
+  ck_assert_msg(strstr(why.out, "% of the bound") != NULL && strstr(why.out, "--dump") == NULL, "%s",
+                why.out);
+  ran_free(&why);
+}
 
 START_TEST(a_failed_stage_is_kept_with_its_cause) {
   char yaml[300];
@@ -180,7 +201,11 @@ START_TEST(a_failed_stage_is_kept_with_its_cause) {
   ck_assert_str_eq(text(row, "status"), "not passed");
   ck_assert_str_eq(text(row, "phase"), "bench_sdpa");
   ck_assert_str_eq(text(row, "method"), "cpu:online");
+  ck_assert_str_eq(text(row, "word"), gates[_i].word);
+  ck_assert_str_eq(text(row, "failed_stage"), gates[_i].stage);
+  ck_assert_str_eq(text(row, "problem"), "b1h1s8d8:f32:full");
   ck_assert_ptr_nonnull(strstr(text(row, "error"), "gate planted"));
+  if (gates[_i].code == 14) must_be_told(text(row, "run_id"), gates[_i].stage);
   json_decref(rows);
   ran_free(&list);
 }
@@ -204,8 +229,14 @@ START_TEST(what_nobody_serves_is_a_negative) {
   json_decref(rows);
   ran_free(&r);
   ran list = bsrun(dir, "runs", "list", NULL);
-  ck_assert_msg(strstr(list.out, "WRONG") != NULL, "%s", list.out);
+  ck_assert_msg(strstr(list.out, "NOT PASSED:") != NULL && strstr(list.out, "build") != NULL, "%s", list.out);
+  ck_assert_ptr_null(strstr(list.out, "WRONG"));
   ran_free(&list);
+  ran report = bsrun(dir, "report", "-o", "table", NULL);
+  ck_assert_msg(
+      strstr(report.out, "WRONG") == NULL && strstr(report.out, "1 did not pass a gate of something else"),
+      "%s%s", report.out, report.err);
+  ran_free(&report);
 }
 END_TEST
 

@@ -79,6 +79,53 @@ START_TEST(an_arm_that_is_too_slow_is_not_judged) {
 }
 END_TEST
 
+/* A ratio below 1 whose verdict is UNCLEAR for lack of pairs is not known: it is no failure of the gate kept.
+ */
+static const struct {
+  bs_comparison c;
+  const char *failed, *unknown;
+} ratios[] = {
+    {{.ratio = 0.5, .low = 0.4, .high = 0.6, .word = BS_WORD_SLOWER}, "kept", ""},
+    {{.ratio = 0.146,
+      .low = 0.06,
+      .high = 0.38,
+      .word = BS_WORD_UNCLEAR,
+      .cause = BS_UNCLEAR_FEW,
+      .needs = 150},
+     "",
+     "kept"},
+    {{.ratio = 0.5, .low = 0.4, .high = 0.6, .word = BS_WORD_UNCLEAR, .cause = BS_UNCLEAR_ORDER}, "kept", ""},
+    {{.ratio = 1, .low = 0.98, .high = 1.02, .word = BS_WORD_UNCLEAR, .cause = BS_UNCLEAR_FEW, .needs = 60},
+     "",
+     ""},
+};
+
+START_TEST(too_few_pairs_are_no_failure) {
+  const bs_kernel_bound bound = {.seconds = 1e-6};
+  const bs_kernel_timed timed = {
+      .seconds = 1e-3, .samples = 100, .bound = &bound, .peers = 1, .best = &ratios[_i].c};
+  bs_error err = BS_ERROR_INIT;
+  bs_rules *rules = NULL;
+  bs_rules_outcome o;
+  json_t *record = json_object();
+  open_context(KNOBBY(1)); /* for the folder of the gates */
+  ck_assert_msg(bs_rules_load("sdpa", "gates", &rules, &err) == BS_OK, "%s", err.message);
+  ck_assert_int_eq(bs_kernel_record_times(&timed, record, &err), BS_OK);
+  ck_assert_int_eq(bs_rules_judge_stage(rules, BS_STAGE_PERFORMANCE, record, &o, &err), BS_OK);
+  const bs_rule_result *failed = bs_rules_first(&o, BS_RULE_FAIL),
+                       *unknown = bs_rules_first(&o, BS_RULE_UNKNOWN);
+  ck_assert_str_eq(failed != NULL ? failed->rule->name : "", ratios[_i].failed);
+  ck_assert_str_eq(unknown != NULL ? unknown->rule->name : "", ratios[_i].unknown);
+  if (unknown != NULL)
+    ck_assert_msg(strstr(unknown->text, "about 150 are needed: a longer --seconds") != NULL, "%s",
+                  unknown->text);
+  bs_rules_outcome_free(&o);
+  bs_rules_free(rules);
+  json_decref(record);
+  bs_context_close(context);
+}
+END_TEST
+
 START_TEST(two_settings_with_one_build_are_told) {
   static const struct {
     const char *plugin, *providers[2];
@@ -141,6 +188,7 @@ END_TEST
 
 int main(void) {
   const test_case tests[] = {{an_arm_that_is_too_slow_is_not_judged},
+                             {too_few_pairs_are_no_failure, TEST_COUNT(ratios)},
                              {two_settings_with_one_build_are_told, 3},
                              {a_candidate_may_refuse_the_ragged_shape_and_not_fail_on_it, 3},
                              {0}};

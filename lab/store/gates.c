@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT
+ * gates.c - what the gates of a record say (summary.h). */
+#include <string.h>
+
+#include "lab/store/summary.h"
+
+static const char *text_of(const json_t *object, const char *key) {
+  const char *text = json_string_value(json_object_get(object, key));
+  return text != NULL ? text : "";
+}
+
+/* Of layers all gates are of numbers, and have no stage. */
+static int is_of_numbers(const json_t *gate) {
+  const char *stage = text_of(gate, "stage");
+  return stage[0] == '\0' || strcmp(stage, "numeric") == 0 || strcmp(stage, "determinism") == 0;
+}
+
+/* The first gate that failed, of those of numbers or of all; NULL: none. */
+static const json_t *first_failed(const json_t *record, int numbers_alone) {
+  const json_t *gates = json_object_get(record, "gates");
+  for (size_t i = 0; i < json_array_size(gates); i++) {
+    const json_t *gate = json_array_get(gates, i);
+    if (strcmp(text_of(gate, "state"), "fail") == 0 && (!numbers_alone || is_of_numbers(gate))) return gate;
+  }
+  return NULL;
+}
+
+json_int_t bs_record_gates(const json_t *record, const char *state) {
+  const json_t *gates = json_object_get(record, "gates");
+  json_int_t n = 0;
+  for (size_t i = 0; i < json_array_size(gates); i++)
+    n += strcmp(text_of(json_array_get(gates, i), "state"), state) == 0;
+  return n;
+}
+
+const char *bs_record_word(const json_t *record) {
+  if (json_array_size(json_object_get(record, "gates")) == 0) return NULL;
+  if (json_is_true(json_object_get(record, "passed"))) return "RIGHT";
+  if (first_failed(record, 1) != NULL) return "WRONG";
+  return first_failed(record, 0) != NULL ? "NOT PASSED" : "NOT SHOWN RIGHT";
+}
+
+const char *bs_record_failed_stage(const json_t *record) {
+  return json_string_value(json_object_get(first_failed(record, 0), "stage"));
+}
+
+/* Gates that are data call it `gate`. */
+const char *bs_gate_name(const json_t *gate) {
+  const char *name = text_of(gate, "name");
+  return name[0] != '\0' ? name : text_of(gate, "gate");
+}
+
+int bs_record_is_kernel(const json_t *record) {
+  return strcmp(text_of(record, "phase"), "bench_sdpa") == 0;
+}
