@@ -12,7 +12,7 @@
 const char *const bs_strategy_names[BS_STRATEGIES] = {"full", "random", "fast", "elite", "mixed"};
 const char *const bs_origin_names[8] = {"start", "order",     "random", "neighbour",
                                         "macro", "crossover", "micro",  "final"};
-const char *const bs_search_end_names[3] = {"converged", "points", "seconds"};
+const char *const bs_search_end_names[3] = {"converged", "budget", "seconds"};
 
 enum { FAST_POINTS = 8, FEW_POINTS = 16, SURVIVORS = 6, MOST_SURVIVORS = 64, MOST_FINALISTS = 32 };
 enum { TRIES = 64, NEIGHBOURS = 2 * BS_SPACE_KNOBS * BS_SPACE_VALUES };
@@ -23,11 +23,13 @@ typedef struct search {
   const bs_space *space;
   const bs_search *of;
   bs_searched *out;
-  uint64_t budget, drawn; /* budget: of the search, without the halving */
+  uint64_t budget, drawn; /* budget: of the search and the halving */
   double began;
   size_t capacity;
   uint8_t *seen; /* a bit a point */
   uint32_t survivors, n_elite;
+  uint32_t finalists;           /* whose halving the search leaves measurements for */
+  uint32_t n_finite;            /* points that could be measured */
   size_t elite[MOST_SURVIVORS]; /* rows, fastest first */
   int mixed;
   int full; /* the budget is used up */
@@ -45,6 +47,12 @@ static uint64_t halving_cost(uint64_t n) {
   uint64_t cost = 0;
   for (; n > 1; n = (n + 1) / 2) cost += n;
   return cost;
+}
+
+/* The most finalists, up to `most`, whose halving takes no more than so many measurements. */
+static uint32_t affordable(uint32_t most, uint64_t measurements) {
+  while (most > 1 && halving_cost(most) > measurements) most--;
+  return most;
 }
 
 uint64_t bs_search_points(const bs_search *of, const bs_space *space) {
@@ -78,10 +86,13 @@ static int is_new(const search *s, uint64_t point) {
   return bs_space_allows(s->space, point) && !is_seen(s, point);
 }
 
+/* One more point and the halving of what could be measured must fit: what failed is no finalist, so its part
+ * of the halving goes to the search. */
 static int is_over(search *s) {
   bs_searched *out = s->out;
+  const uint32_t finalists = s->n_finite + 1 < s->finalists ? s->n_finite + 1 : s->finalists;
   if (s->full) return 1;
-  if (out->measured >= s->budget)
+  if (out->measured + 1 + halving_cost(finalists) > s->budget)
     out->end = BS_SEARCH_POINTS;
   else if (s->of->seconds > 0 && s->of->now != NULL && s->of->now(s->of->user) - s->began >= s->of->seconds)
     out->end = BS_SEARCH_SECONDS;
@@ -108,6 +119,7 @@ static void survive(search *s, size_t row) {
   const bs_searched_row *rows = s->out->rows;
   uint32_t at = s->n_elite;
   if (!isfinite(rows[row].seconds)) return;
+  s->n_finite++;
   while (at > 0 && rows[row].seconds < rows[s->elite[at - 1]].seconds) at--;
   if (at == s->survivors) return;
   if (s->n_elite < s->survivors) s->n_elite++;
@@ -228,13 +240,11 @@ static int next_near(const search *s, uint64_t *list, uint64_t *out) {
 }
 
 static int32_t run_fast(search *s, uint64_t *list) {
-  const uint64_t own = s->budget;
+  const uint64_t most = s->mixed ? FAST_POINTS : UINT64_MAX;
   uint64_t p = 0;
-  if (s->mixed && s->budget > FAST_POINTS) s->budget = FAST_POINTS;
   int32_t rc = look_at_start(s);
-  while (rc == BS_OK && !is_over(s) && next_near(s, list, &p)) rc = look(s, p, BS_ORIGIN_NEIGHBOUR);
-  s->budget = own;
-  if (s->mixed && s->out->end == BS_SEARCH_POINTS) s->full = s->out->end = 0;
+  while (rc == BS_OK && s->out->measured < most && !is_over(s) && next_near(s, list, &p))
+    rc = look(s, p, BS_ORIGIN_NEIGHBOUR);
   return rc;
 }
 
@@ -272,7 +282,7 @@ static int32_t micro_step(search *s, uint64_t *list, int *out_found) {
 }
 
 static int32_t run_elite(search *s, uint64_t *list) {
-  const uint64_t macro = (uint64_t)(MACRO_SHARE * (double)s->budget);
+  const uint64_t macro = (uint64_t)(MACRO_SHARE * (double)(s->budget - halving_cost(s->finalists)));
   int found = 1;
   int32_t rc = s->out->n > 0 ? BS_OK : look_at_start(s);
   while (rc == BS_OK && found && !is_over(s) && s->out->measured < macro) rc = macro_step(s, &found);
@@ -354,12 +364,13 @@ static int32_t explore(search *s, uint64_t *list) {
 
 int32_t bs_search_run(const bs_space *space, const bs_search *of, bs_searched *out, bs_error *err) {
   const uint32_t finalists = of->finalists < MOST_FINALISTS ? of->finalists : MOST_FINALISTS;
-  const uint64_t points = bs_search_points(of, space), kept = halving_cost(finalists);
+  const uint64_t points = bs_search_points(of, space);
   search s = {.space = space,
               .of = of,
               .out = out,
               .err = err,
-              .budget = points > kept ? points - kept : 1,
+              .budget = points,
+              .finalists = affordable(finalists, points / 2),
               .mixed = of->strategy == BS_STRATEGY_MIXED,
               .began = of->now != NULL ? of->now(of->user) : 0.0,
               .survivors = of->survivors == 0               ? SURVIVORS
@@ -371,7 +382,7 @@ int32_t bs_search_run(const bs_space *space, const bs_search *of, bs_searched *o
   s.seen = calloc(space->size / 8 + 1, 1);
   int32_t rc = list != NULL && s.seen != NULL ? explore(&s, list) : bs_no_memory(err, "a search");
   if (rc == BS_OK && out->n == 0 && !s.full) rc = no_point(&s);
-  if (rc == BS_OK) rc = halve(&s, finalists);
+  if (rc == BS_OK) rc = halve(&s, affordable(finalists, points - out->measured));
   free(list);
   free(s.seen);
   if (rc == BS_OK && bs_searched_elite(out, 1, &best) == 1) {

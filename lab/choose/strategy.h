@@ -11,7 +11,8 @@
  *   mixed   fast, then elite with every fourth point drawn at random
  *
  * Behind the search the finalists are measured again with doubled effort, and half of them drop out each time
- * (successive halving). */
+ * (successive halving). The search leaves at most half of the measurements for it: with fewer of them there
+ * are fewer finalists. */
 #ifndef BS_LAB_CHOOSE_STRATEGY_H
 #define BS_LAB_CHOOSE_STRATEGY_H
 #include "lab/choose/space.h"
@@ -66,7 +67,7 @@ typedef struct bs_searched_row {
 } bs_searched_row;
 
 enum bs_search_end { BS_SEARCH_DONE = 0, BS_SEARCH_POINTS = 1, BS_SEARCH_SECONDS = 2 };
-extern const char *const bs_search_end_names[3]; /* "converged", "points", "seconds" */
+extern const char *const bs_search_end_names[3]; /* "converged", "budget", "seconds" */
 
 typedef struct bs_searched {
   size_t n;

@@ -214,6 +214,35 @@ START_TEST(budgets_constraints_and_errors_end_it) {
 }
 END_TEST
 
+/* The halving takes at most half of a budget, and what it does not need goes to the search. */
+START_TEST(a_budget_is_used_up) {
+  static const struct {
+    uint64_t points, looked_at;
+    uint32_t finalists;
+    int all_fail;
+  } rows[] = {{1, 1, 4, 0},    {2, 2, 4, 0},  {4, 2, 4, 0},  {8, 6, 4, 0},   {8, 8, 0, 0},
+              {9, 7, 4, 0},    {10, 5, 4, 0}, {12, 6, 4, 0}, {16, 10, 4, 0}, {16, 10, 8, 0},
+              {16, 10, 32, 0}, {8, 8, 4, 1},  {16, 16, 8, 1}};
+  bs_space space;
+  bs_error err = BS_ERROR_INIT;
+  make_space(&space);
+  for (size_t i = 0; i < TEST_COUNT(rows); i++) {
+    probe p = {.space = &space, .land = &lands[1], .all_fail = rows[i].all_fail};
+    bs_search s = {.strategy = (uint32_t)_i, .points = rows[i].points, .finalists = rows[i].finalists};
+    bs_searched got;
+    uint64_t looked_at = 0;
+    if (rows[i].all_fail && _i >= BS_STRATEGY_ELITE) continue; /* without a survivor they end before */
+    ck_assert_int_eq(search(&p, &s, &got, &err), BS_OK);
+    for (size_t k = 0; k < got.n; k++) looked_at += got.rows[k].effort == 0;
+    ck_assert_msg(looked_at == rows[i].looked_at && got.measured == rows[i].points,
+                  "%s: %u of %u points, %u measurements", bs_strategy_names[_i], (unsigned)looked_at,
+                  (unsigned)rows[i].looked_at, (unsigned)got.measured);
+    ck_assert_str_eq(bs_search_end_names[got.end], "budget");
+    bs_searched_free(&got);
+  }
+}
+END_TEST
+
 /* An implementation without knobs is one point. */
 START_TEST(one_point_is_a_space) {
   bs_space space;
@@ -332,6 +361,7 @@ int main(void) {
                             {full_finds_the_very_best, TEST_COUNT(lands)},
                             {the_seed_decides_the_points, BS_STRATEGIES},
                             {budgets_constraints_and_errors_end_it, BS_STRATEGIES},
+                            {a_budget_is_used_up, BS_STRATEGIES},
                             {one_point_is_a_space, BS_STRATEGIES},
                             {no_point_is_left, BS_STRATEGIES},
                             {halving_looks_again},
