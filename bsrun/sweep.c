@@ -15,6 +15,7 @@
 #include "lab/config/schema.h"
 #include "lab/store/sha256.h"
 #include "lab/store/store.h"
+#include "lab/sweep/declared.h"
 #include "lab/sweep/points.h"
 
 typedef struct sweep_verb {
@@ -61,6 +62,7 @@ static int32_t make_points(sweep_verb *v, json_t **out_points, bs_error *err) {
   if (rc == BS_OK) rc = bs_schema_check(v->base, v->request.configs_dir, NULL, err);
   if (rc == BS_OK) rc = sweep_settings(v->a, v->base, settings, err);
   if (rc == BS_OK) rc = open_context(v, err);
+  if (rc == BS_OK) rc = bs_settings_expand(&v->request.compose, v->context, settings, err);
   if (rc == BS_OK) rc = bs_points_make(&v->request.compose, v->context, settings, out_points, err);
   if (rc == BS_OK) rc = bs_points_check(v->context, v->request.configs_dir, v->constants, *out_points, err);
   if (rc == BS_OK) tell_unchecked(v, *out_points);

@@ -267,6 +267,18 @@ int32_t bs_knobs_check(const bs_knob *const *knobs, uint32_t n, const char *what
   return BS_CONFIG;
 }
 
+int32_t bs_method_check_options(const bs_method *method, uint32_t n, const char *const *keys,
+                                const char *const *values, bs_error *err) {
+  char what[96];
+  snprintf(what, sizeof what, "method %.80s", method->name);
+  for (uint32_t i = 0; i < n; i++) {
+    const bs_knob *knob = find_knob(method->knobs, method->n_knobs, keys[i]);
+    if (knob != NULL && !bs_knob_has(knob, values[i]))
+      return bs_knob_refuse(knob, "BS-METHOD-OPTION", what, values[i], err);
+  }
+  return BS_OK;
+}
+
 /* ---- echoes --------------------------------------------------------------------------------- */
 
 int32_t bs_knobs_echoed(const bs_op_impl *impl, const char *given, const bs_op_echo *echo, bs_error *err) {

@@ -16,6 +16,9 @@ BS_API int bs_knob_has(const bs_knob *knob, const char *value); /* the set alone
 /* BS_CONFIG `id` for a value that is not: the legal set, and the nearest of it. */
 BS_API int32_t bs_knob_refuse(const bs_knob *knob, const char *id, const char *what, const char *value,
                               bs_error *err);
+/* Options of a method whose values it declares as a set: BS_CONFIG BS-METHOD-OPTION for one outside. */
+BS_API int32_t bs_method_check_options(const bs_method *method, uint32_t n, const char *const *keys,
+                                       const char *const *values, bs_error *err);
 /* The value of a knob in settings: 1; 0 when they do not have it. NULL settings have none. */
 BS_API int bs_knob_said(const char *settings, const char *name, char value[BS_KNOB_VALUE]);
 /* Does the echo name every knob, and with the given value those that `given` (NULL: none) sets?

@@ -20,23 +20,22 @@ static int32_t unknown(const char *name, int32_t code, bs_error *err) {
   return code;
 }
 
-static int32_t can_run(const bs_world *world, const bs_algorithm *a, bs_error *err) {
+static int32_t can_run(const bs_algorithm *a, const bs_comm *comm, uint32_t world_size, bs_error *err) {
   if (a->schedule == NULL) {
     bs_error_set(err, BS_UNSUPPORTED, "BS-COLL-ALGORITHM", "algorithm %s is a cost alone: it cannot be run",
                  a->name);
     bs_error_hint(err, "bsrun ccl list shows those that have a schedule");
     return BS_UNSUPPORTED;
   }
-  if (world->comm->exchange != NULL || world->size == 1) return BS_OK;
+  if (comm->exchange != NULL || world_size == 1) return BS_OK;
   bs_error_set(err, BS_UNSUPPORTED, "BS-COLL-ALGORITHM",
-               "communicator %s has no exchange, over which the host runs algorithm %s", world->comm->name,
-               a->name);
+               "communicator %s has no exchange, over which the host runs algorithm %s", comm->name, a->name);
   bs_error_hint(err, "another communicator, or hardware.algorithm=native");
   return BS_UNSUPPORTED;
 }
 
-int32_t bs_world_choose_algorithm(bs_world *world, const char *text, bs_error *err) {
-  bs_world_algorithm *a = &world->algorithm;
+int32_t bs_algorithm_choose(bs_context *context, const bs_comm *comm, uint32_t world_size, const char *text,
+                            bs_world_algorithm *a, bs_error *err) {
   const bs_algorithm *table = NULL;
   if (!given(text)) return BS_OK;
   if (strcmp(text, "native") == 0) {
@@ -45,10 +44,9 @@ int32_t bs_world_choose_algorithm(bs_world *world, const char *text, bs_error *e
   }
   int32_t rc = bs_named_read(text, &a->named, err);
   if (rc == BS_OK)
-    rc =
-        unknown(a->named.name, bs_find_algorithm(world->context, a->named.name, &table, &a->state, err), err);
+    rc = unknown(a->named.name, bs_find_algorithm(context, a->named.name, &table, &a->state, err), err);
   if (rc == BS_OK) rc = bs_algorithm_options(table, &a->named, a->options, err);
-  if (rc == BS_OK) rc = can_run(world, table, err);
+  if (rc == BS_OK) rc = can_run(table, comm, world_size, err);
   if (rc == BS_OK) a->table = table;
   return rc;
 }

@@ -61,20 +61,6 @@ static int32_t check_spec(const bs_layer_spec *s, bs_error *err) {
   return check_flags(s->flags, err);
 }
 
-/* Options whose values the method declares as a set. */
-static int32_t check_options(const bs_method *m, const bs_layer_spec *spec, bs_error *err) {
-  char what[96];
-  snprintf(what, sizeof what, "method %.80s", m->name);
-  for (uint32_t i = 0; i < spec->n_options; i++)
-    for (uint32_t k = 0; k < m->n_knobs; k++) {
-      const bs_knob *knob = m->knobs[k];
-      if (strcmp(knob->name, spec->option_keys[i]) != 0 || bs_knob_has(knob, spec->option_values[i]))
-        continue;
-      return bs_knob_refuse(knob, "BS-METHOD-OPTION", what, spec->option_values[i], err);
-    }
-  return BS_OK;
-}
-
 static int32_t check_world(const bs_method *m, uint32_t world_size, bs_error *err) {
   if ((m->max_world != 0 && world_size > m->max_world) || world_size < m->min_world) {
     bs_error_set(err, BS_UNSUPPORTED, "BS-LAYER-WORLD", "method %s on %u ranks; it serves %u to %u", m->name,
@@ -94,7 +80,8 @@ static int32_t build(bs_rank *rank, bs_group *group, const char *method, const b
   int32_t rc = bs_find_method(rank->world->context, method, &m, &state, err);
   if (rc == BS_OK) rc = check_spec(spec, err);
   if (rc == BS_OK) rc = check_world(m, group != NULL ? group->n : rank->world->size, err);
-  if (rc == BS_OK) rc = check_options(m, spec, err);
+  if (rc == BS_OK)
+    rc = bs_method_check_options(m, spec->n_options, spec->option_keys, spec->option_values, err);
   if (rc != BS_OK) return rc;
   if (weights == NULL || weights->rows != spec->N || weights->cols != spec->K)
     return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-LAYER-WEIGHTS",
@@ -305,7 +292,8 @@ int32_t bs_method_propose(bs_context *context, const char *method, const bs_laye
   if (rc == BS_OK && (world_size == 0 || rank >= world_size))
     rc = bs_error_set(err, BS_INVALID_ARGUMENT, "BS-LAYER-WORLD", "rank %u of %u ranks", rank, world_size);
   if (rc == BS_OK) rc = check_world(m, world_size, err);
-  if (rc == BS_OK) rc = check_options(m, spec, err);
+  if (rc == BS_OK)
+    rc = bs_method_check_options(m, spec->n_options, spec->option_keys, spec->option_values, err);
   if (rc != BS_OK) return rc;
   memset(out_proposal, 0, sizeof *out_proposal);
   out_proposal->struct_size = (uint32_t)sizeof *out_proposal;

@@ -131,7 +131,8 @@ int32_t bs_world_create(bs_context *context, const bs_world_options *options, bs
   rc = bs_choice_book_new(o.choices, o.n_choices, &world->choices, err);
   if (rc == BS_OK) rc = bs_world_find_cores(world, err);
   if (rc == BS_OK) rc = resolve(world, &o, err);
-  if (rc == BS_OK) rc = bs_world_choose_algorithm(world, o.algorithm, err);
+  if (rc == BS_OK)
+    rc = bs_algorithm_choose(world->context, world->comm, world->size, o.algorithm, &world->algorithm, err);
   if (rc == BS_OK) rc = bs_world_attach(world, &world->sharers, err);
   if (rc == BS_OK) rc = bs_world_open_topology(world, o.topology, err);
   if (rc == BS_OK) {

@@ -15,21 +15,14 @@
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/op/dispatch.h"
-#include "core/plugin/named.h"
+#include "core/world/algorithm.h"
 
 #define BS_WORLD_MAX 1024u             /* ranks that are threads or processes */
 #define BS_WORLD_DRIVEN_MAX (1u << 20) /* that a communicator drives */
 #define BS_TEAM_MAX 1024u
 #define BS_REGIONS_MAX 1024u
 
-/* algorithm.c: what runs the collectives of methods, and what lies between the ranks. */
-typedef struct bs_world_algorithm {
-  const bs_algorithm *table; /* NULL: the communicator */
-  void *state;
-  uint32_t any_order;
-  bs_named named;
-  bs_value options[BS_ALGORITHM_MAX_OPTIONS];
-} bs_world_algorithm;
+/* algorithm.c: what lies between the ranks. */
 typedef struct bs_world_topology {
   const bs_topology *table; /* NULL: none */
   void *opened;
@@ -187,7 +180,6 @@ static inline int bs_world_line_alone(const bs_world *world) {
 /* cores.c: the process's cores, at least one. */
 int32_t bs_world_find_cores(bs_world *world, bs_error *err);
 /* algorithm.c. The communicator is known; `close` after its world. */
-int32_t bs_world_choose_algorithm(bs_world *world, const char *text, bs_error *err);
 int32_t bs_world_open_topology(bs_world *world, const char *text, bs_error *err);
 void bs_world_close_choices(bs_world *world);
 /* attach.c: makes the world one of processes where its communicator joins them. */

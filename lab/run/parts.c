@@ -2,11 +2,23 @@
  * parts.c - before a run folder exists: the plugins that it will use are opened, and its memory is there. */
 #include "core/base/error.h"
 #include "core/base/size.h"
+#include "core/op/knob.h"
 #include "core/plugin/registry.h"
+#include "core/world/algorithm.h"
 #include "lab/clock.h"
 #include "lab/config/experiment.h"
 #include "lab/run/run.h"
 #include "lab/store/env.h"
+
+/* What a method and a collective algorithm are told: values outside their declared sets are refused. */
+static int32_t check_told(bs_context *context, const bs_experiment *e, const bs_method *method,
+                          const bs_comm *comm, uint32_t world, bs_error *err) {
+  bs_world_algorithm algorithm = {0};
+  int32_t rc = bs_method_check_options(method, e->n_method_options, e->method_keys, e->method_values, err);
+  if (rc == BS_OK) rc = bs_algorithm_choose(context, comm, world, e->algorithm, &algorithm, err);
+  bs_named_free(&algorithm.named);
+  return rc;
+}
 
 int32_t lab_run_open_parts(bs_context *context, const bs_experiment *e, uint32_t *out_world, bs_error *err) {
   const bs_method *method;
@@ -20,7 +32,7 @@ int32_t lab_run_open_parts(bs_context *context, const bs_experiment *e, uint32_t
   if (rc == BS_OK) rc = bs_find_comm(context, e->comm, &comm, &state, err);
   if (rc != BS_OK) return rc;
   *out_world = bs_experiment_world(e, method);
-  return BS_OK;
+  return check_told(context, e, method, comm, *out_world, err);
 }
 
 void lab_run_doing(lab_run *run, const bs_experiment *e, const char *step) {

@@ -1,16 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * check.c - what each planned point would be, asked in a child process: the supervisor opens no plugin, and
  * one that ends the process costs the answers that it would have given (points.h). */
-#include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "core/base/text.h"
 #include "lab/case/arms.h"
@@ -24,12 +17,10 @@
 #include "lab/store/request_key.h"
 #include "lab/store/sha256.h"
 #include "lab/store/store.h"
+#include "lab/sweep/hear.h"
 #include "lab/sweep/points.h"
 
-enum {
-  ANSWER_MS = 60000, /* of one point, that is opening what it names */
-  MAX_DEATHS = 16    /* of children that ask: then the rest is left unchecked */
-};
+enum { MAX_DEATHS = 16 }; /* of children that ask: then the rest is left unchecked */
 
 typedef struct check {
   bs_context *context;
@@ -161,9 +152,19 @@ static json_t *answer_of(const check *c, const json_t *point) {
   return answer;
 }
 
-static void answer_all(const check *c, const json_t *points, size_t first, int fd) {
+/* What one child is asked: all from a point on. */
+typedef struct asked {
+  const check *c;
+  const json_t *points;
+  size_t first;
+} asked;
+
+static void answer_all(void *user, int fd) {
+  const asked *a = user;
+  const check *c = a->c;
+  const json_t *points = a->points;
   const size_t n = json_array_size(points);
-  for (size_t i = next_asked(c, points, first); i < n; i = next_asked(c, points, i + 1)) {
+  for (size_t i = next_asked(c, points, a->first); i < n; i = next_asked(c, points, i + 1)) {
     json_t *answer = answer_of(c, json_array_get(points, i));
     char *line = answer == NULL ? NULL : json_dumps(answer, JSON_COMPACT);
     if (line == NULL) return;
@@ -197,28 +198,11 @@ static void take(json_t *point, const json_t *answer, json_t *seen) {
     json_object_set(point, "duplicate_of", (json_t *)(uintptr_t)first);
 }
 
-/* Waits for more; a signal, or a stop and its end, are no reason to give up. */
-static int is_more(int fd) {
-  struct pollfd wait_for = {.fd = fd, .events = POLLIN};
-  int n;
-  while ((n = poll(&wait_for, 1, ANSWER_MS)) < 0 && errno == EINTR) {
-  }
-  return n > 0;
-}
-
-/* Reads answers until the child is done; one that says nothing for a minute hangs in a plugin. *at: the point
- * that answers next. */
-static int32_t hear(const check *c, int fd, pid_t child, json_t *points, json_t *seen, size_t *at,
-                    bs_error *err) {
+/* One child, which asks from *at on until it is done or dies. *at: the point that answers next. */
+static int32_t ask(const check *c, json_t *points, json_t *seen, size_t *at, bs_error *err) {
+  asked a = {c, points, *at};
   bs_text text = {0};
-  char part[4096];
-  ssize_t n = 1;
-  while (n > 0 && is_more(fd)) {
-    do n = read(fd, part, sizeof part);
-    while (n < 0 && errno == EINTR);
-    if (n > 0) bs_text_append(&text, part, (size_t)n);
-  }
-  if (n > 0) kill(child, SIGKILL);
+  const int32_t rc = bs_hear_child(answer_all, &a, &text, err);
   for (char *line = text.data, *end; line != NULL && (end = strchr(line, '\n')) != NULL; line = end + 1) {
     json_t *answer = json_loadb(line, (size_t)(end - line), 0, NULL);
     json_t *point = json_array_get(points, *at);
@@ -229,32 +213,7 @@ static int32_t hear(const check *c, int fd, pid_t child, json_t *points, json_t 
     }
     json_decref(answer);
   }
-  const int failed = text.failed;
   bs_text_free(&text);
-  return failed ? bs_no_memory(err, "a sweep") : BS_OK;
-}
-
-/* One child, which asks from *at on until it is done or dies. */
-static int32_t ask(const check *c, json_t *points, json_t *seen, size_t *at, bs_error *err) {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0)
-    return bs_error_errno(err, BS_NO_MEMORY, "BS-SWEEP-FORK", errno, "cannot check the points");
-  fflush(NULL);
-  const pid_t child = fork();
-  if (child == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    close(ends[0]);
-    answer_all(c, points, *at, ends[1]);
-    _exit(0); /* what was opened ends with the process */
-  }
-  const int failed = errno;
-  close(ends[1]);
-  const int32_t rc =
-      child < 0 ? bs_error_errno(err, BS_NO_MEMORY, "BS-SWEEP-FORK", failed, "cannot check the points")
-                : hear(c, ends[0], child, points, seen, at, err);
-  close(ends[0]);
-  while (child > 0 && waitpid(child, NULL, 0) < 0 && errno == EINTR) {
-  }
   return rc;
 }
 

@@ -52,6 +52,65 @@ START_TEST(a_dry_run_shows_the_plan_and_makes_nothing) {
 }
 END_TEST
 
+/* The row of a dry run's point with this value; there is one. */
+static const char *plan_of(const json_t *rows, const char *key, const char *value) {
+  const char *plan = NULL;
+  for (size_t i = 0; i < json_array_size(rows); i++) {
+    if (strcmp(cell(rows, i, key), value) != 0) continue;
+    ck_assert_msg(plan == NULL, "%s=%s is there twice", key, value);
+    plan = cell(rows, i, "plan");
+  }
+  ck_assert_msg(plan != NULL, "there is no %s=%s", key, value);
+  return plan;
+}
+
+/* "all" becomes the declared values; the plan refuses what is not declared, or cannot be run. */
+START_TEST(declared_values_are_enumerated_and_checked) {
+  static const struct {
+    const char *axes[2], *method, *key;
+    size_t n; /* points; 0: as many as there are */
+    struct {
+      const char *value, *plan;
+    } has[4];
+  } cases[] = {
+      {{"method.overlap=all,9"},
+       "row_parallel",
+       "method.overlap",
+       10,
+       {{"off", "run"},
+        {"8", "run"},
+        {"9", "refused: [BS-METHOD-OPTION] method row_parallel: overlap=9; legal are off,auto,2,"}}},
+      {{"method.overlap=all", "method=dense,row_parallel"},
+       NULL,
+       "method.overlap",
+       10,
+       {{"all", "refused: [BS-CFG-KEY] unknown key 'method.overlap'"}, {"auto", "run"}}},
+      {{"algorithm=all,rng,ring:step=1"},
+       "row_parallel",
+       "hardware.algorithm",
+       0,
+       {{"ring", "run"},
+        {"nccl230", "refused: [BS-COLL-ALGORITHM]"},
+        {"rng", "did you mean 'ring'?"},
+        {"ring:step=1", "refused: [BS-NAME-OPTIONS]"}}},
+  };
+  for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+    const char *const *axes = cases[i].axes;
+    ran r = bsrun(dir, "sweep", "-n", "-o", "json", "--phase", "0", "--n", "64", "-P", "2", "-x", axes[0],
+                  axes[1] != NULL ? "-x" : "--method", axes[1] != NULL ? axes[1] : cases[i].method, NULL);
+    must_be(&r, 0);
+    json_t *rows = rows_of(&r);
+    if (cases[i].n > 0) ck_assert_uint_eq(json_array_size(rows), cases[i].n);
+    for (size_t k = 0; k < 4 && cases[i].has[k].value != NULL; k++) {
+      const char *plan = plan_of(rows, cases[i].key, cases[i].has[k].value);
+      ck_assert_msg(strstr(plan, cases[i].has[k].plan) != NULL, "%s: %s", cases[i].has[k].value, plan);
+    }
+    json_decref(rows);
+    ran_free(&r);
+  }
+}
+END_TEST
+
 START_TEST(points_run_once_and_are_resumed) {
   ran r = bsrun(dir, "sweep", "-x", "method=dense,blockshock", "-x", "mask=complement_1100_0011,interleave",
                 "-x", "N=64", QUICK, "--id", "s", "-o", "json", "--jobs", "2", NULL);
@@ -356,6 +415,7 @@ END_TEST
 
 int main(void) {
   const test_case tests[] = {{a_dry_run_shows_the_plan_and_makes_nothing},
+                             {declared_values_are_enumerated_and_checked},
                              {points_run_once_and_are_resumed},
                              {a_point_says_how_to_run_it_alone},
                              {the_order_of_points_changes_no_result},

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * test_sweep_axis.c - axes as texts, ranges, products, batch files, and what is refused. */
 #include "lab/sweep/axis.h"
+#include "lab/sweep/declared.h"
 
 #include "tests/lab/lab_test.h"
 #include "tests/run_tests.h"
@@ -123,11 +124,33 @@ START_TEST(a_batch_file_has_a_product_a_line) {
 }
 END_TEST
 
+/* Of a range with a step only powers of two; of any other set all of it. */
+START_TEST(a_set_of_a_knob_becomes_values) {
+  static const char *const rows[][2] = {{"off,auto,2,3", "off auto 2 3"},
+                                        {"8:64*2", "8 16 32 64"},
+                                        {"3:48*4,all", "3 12 48 all"},
+                                        {"0:9+1,auto", "1 2 4 8 auto"},
+                                        {"7:1000+10", "7"}};
+  for (size_t i = 0; i < TEST_COUNT(rows); i++) {
+    const bs_knob knob = {.struct_size = sizeof knob, .name = "k", .values = rows[i][0]};
+    char joined[256] = "";
+    const json_t *value;
+    size_t k;
+    json_t *values = json_array();
+    bs_declared_values(&knob, values);
+    json_array_foreach(values, k, value) {
+      const size_t used = strlen(joined);
+      snprintf(joined + used, sizeof joined - used, "%s%s", k > 0 ? " " : "", json_string_value(value));
+    }
+    ck_assert_str_eq(joined, rows[i][1]);
+    json_decref(values);
+  }
+}
+END_TEST
+
 int main(void) {
-  const test_case tests[] = {{lists_and_ranges_become_values},
-                             {what_is_no_axis_is_refused},
-                             {several_axes_are_their_product},
-                             {a_batch_file_has_a_product_a_line},
-                             {0}};
+  const test_case tests[] = {{lists_and_ranges_become_values}, {what_is_no_axis_is_refused},
+                             {several_axes_are_their_product}, {a_batch_file_has_a_product_a_line},
+                             {a_set_of_a_knob_becomes_values}, {0}};
   return run_tests("sweep_axis", tests, (test_setup){0});
 }
