@@ -20,7 +20,8 @@ void bs_judge_ragged(const bs_kernel_problem *p, bs_kernel_problem *out) {
     out->B = 1;
     out->G = least(p->G, 2);
     out->H = p->H / p->G * out->G;
-    out->S = p->S > 1 ? 67 : 1; /* decoding stays that */
+    /* Large tiles have a rest, too; decoding stays that. */
+    out->S = p->S > 384 ? 389 : p->S > 128 ? 197 : p->S > 1 ? 67 : 1;
     out->T = p->T == p->S ? out->S : 131;
   } else {
     out->N = 70;

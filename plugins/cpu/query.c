@@ -129,6 +129,17 @@ int32_t cpu_knob_members(const bs_op_query *query, uint32_t width, uint32_t *out
   return BS_CONFIG;
 }
 
+int32_t cpu_knob_busy(const bs_op_query *query, int64_t items, int alone, uint32_t members,
+                      uint32_t *out_busy, bs_error *err) {
+  const int given = bs_knob_int(query->knobs, "threads", 0) != 0;
+  *out_busy = items < 1 || alone ? 1 : items < members ? (uint32_t)items : members;
+  if (!given || *out_busy == members) return BS_OK;
+  bs_fail(err, BS_UNSUPPORTED, "BS-CPU-KNOB", "%s: threads=%u asked, there is work for %lld", query->op,
+          members, (long long)items);
+  bs_fail_hint(err, "threads=%u at most, or smaller blocks", *out_busy);
+  return BS_UNSUPPORTED;
+}
+
 int cpu_knob_switch(const bs_op_query *query, const char *name, int fallback) {
   char value[8];
   return bs_knob_find(query->knobs, name, value, sizeof value) ? strcmp(value, "on") == 0 : fallback;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * test_cpu_attention.c - the powers of attention over their whole range, exact and fast, on every instruction
- * set; what its knobs change and report; and that parts of the keys, tiles and blocks of any size give the
- * same outputs. */
+ * set; what its knobs change and report, and what is refused; and that parts of the keys, tiles and blocks of
+ * any size give the same outputs. */
 #include <math.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@
 #include "cpu_fixture.h"
 #include "tests/run_tests.h"
 
-enum { Q, K, V, MASK, LENGTHS, DESCALE, Y, LSE, ARGS };
+enum { Q, K, V, MASK, LENGTHS, DESCALE, Y, LSE, ARGS, DY = ARGS, DQ, DK, DV, DX_ARGS };
 static const char *const sets[] = {"portable", "avx2", "avx512", "avx512_bf16"};
 enum { SETS = 4 };
 
@@ -22,33 +22,78 @@ static bs_tensor dense(uint32_t dtype, const int64_t *dims, void *data) {
   return t;
 }
 
-/* One run with knobs; the echo of its plan, and the class of the answer. */
-static uint32_t run(cx *c, const char *knobs, bs_tensor *t, bs_op_echo *out_echo) {
-  void *state = NULL, *plan = NULL;
-  const bs_op_impl *impl = cx_impl(c, "attention", "online", &state);
-  bs_error err = BS_ERROR_INIT;
-  bs_tensor_desc descs[ARGS];
-  const bs_tensor_desc *asked[ARGS] = {NULL};
-  bs_tensor *args[ARGS] = {NULL};
-  for (uint32_t i = 0; i < ARGS; i++) {
-    if (t[i].data == NULL) continue;
-    descs[i] = (bs_tensor_desc){.struct_size = sizeof descs[i], .dtype = t[i].dtype, .rank = t[i].rank};
-    memcpy(descs[i].dims, t[i].dims, sizeof descs[i].dims);
-    memcpy(descs[i].strides, t[i].strides, sizeof descs[i].strides);
-    asked[i] = &descs[i];
-    args[i] = &t[i];
+/* A team whose members work one after the other; those that change its scratch are counted. */
+static cx *team;
+static int64_t workers;
+static uint64_t scratch_sum(void) {
+  const unsigned char *at = team->scratch;
+  uint64_t sum = 0;
+  for (uint64_t i = 0; i < team->scratch_bytes; i++) sum = sum * 31 + at[i];
+  return sum;
+}
+static int32_t counted(void *ctx, void (*body)(void *arg, uint32_t member, uint32_t width), void *arg) {
+  (void)ctx;
+  workers = 0;
+  for (uint32_t m = 0; m < team->exec.width; m++) {
+    const uint64_t before = scratch_sum();
+    body(arg, m, team->exec.width);
+    workers += scratch_sum() != before;
   }
-  bs_op_query q = {.struct_size = sizeof q, .op = "attention", .nargs = ARGS, .args = asked, .knobs = knobs};
+  return BS_OK;
+}
+
+/* What is asked of a plan of `t`; attrs as those of the op. */
+typedef struct ask {
+  bs_tensor_desc descs[DX_ARGS];
+  const bs_tensor_desc *asked[DX_ARGS];
+  bs_tensor *args[DX_ARGS];
+  bs_op_query q;
+} ask;
+static void make_ask(ask *a, const char *op, const char *knobs, bs_tensor *t, uint32_t n,
+                     const int64_t attrs[3]) {
+  memset(a, 0, sizeof *a);
+  for (uint32_t i = 0; i < n; i++) {
+    if (t[i].data == NULL) continue;
+    bs_tensor_desc *d = &a->descs[i];
+    *d = (bs_tensor_desc){.struct_size = sizeof *d, .dtype = t[i].dtype, .rank = t[i].rank};
+    memcpy(d->dims, t[i].dims, sizeof d->dims);
+    memcpy(d->strides, t[i].strides, sizeof d->strides);
+    a->asked[i] = d;
+    a->args[i] = &t[i];
+  }
+  a->q = (bs_op_query){.struct_size = sizeof a->q, .op = op, .nargs = n, .args = a->asked, .knobs = knobs};
+  a->q.numbers[0] = 1.0;
+  for (int i = 0; i < 3 && attrs != NULL; i++) a->q.attrs[i] = attrs[i];
+}
+
+/* One run with knobs; the echo of its plan, and the class of the answer. 0: refused, with the reason in
+ * err. */
+static uint32_t try_run(cx *c, const bs_op_impl *impl, void *state, ask *a, bs_op_echo *out_echo,
+                        bs_error *err) {
+  void *plan = NULL;
   bs_op_answer answer = {.struct_size = sizeof answer};
-  q.numbers[0] = 1.0;
-  ck_assert_int_eq(impl->supports(state, &q, &answer), BS_OK);
+  ck_assert_int_eq(impl->supports(state, &a->q, &answer), BS_OK);
+  const int32_t rc = impl->prepare(state, &c->exec, &a->q, NULL, &plan, err);
+  if (rc != BS_OK) return 0;
   ck_assert_int_eq(answer.level, BS_LEVEL_NATIVE);
-  ck_assert_msg(impl->prepare(state, &c->exec, &q, NULL, &plan, &err) == BS_OK, "%s", err.message);
-  ck_assert_msg(impl->run(plan, args, ARGS, NULL, &err) == BS_OK, "%s", err.message);
+  memset(c->scratch, 0xA5, c->scratch_bytes);
+  workers = 1; /* without the team */
+  ck_assert_msg(impl->run(plan, a->args, a->q.nargs, NULL, err) == BS_OK, "%s", err->message);
   *out_echo = (bs_op_echo){.struct_size = sizeof *out_echo};
   ck_assert_int_eq(impl->echo(plan, out_echo), BS_OK);
   impl->plan_free(plan);
   return answer.tolerance;
+}
+
+static uint32_t run(cx *c, const char *knobs, bs_tensor *t, bs_op_echo *out_echo) {
+  void *state = NULL;
+  const bs_op_impl *impl = cx_impl(c, "attention", "online", &state);
+  bs_error err = BS_ERROR_INIT;
+  ask a;
+  make_ask(&a, "attention", knobs, t, ARGS, NULL);
+  const uint32_t class = try_run(c, impl, state, &a, out_echo, &err);
+  ck_assert_msg(class != 0, "%s", err.message);
+  return class;
 }
 
 /* ---- powers ----------------------------------------------------------------------------------- */
@@ -108,44 +153,55 @@ END_TEST
 /* ---- knobs ------------------------------------------------------------------------------------ */
 
 typedef struct setting {
-  const char *knobs, *echo;
-  int64_t S;
+  const char *knobs;
+  const char *echo; /* or what the refusal says */
+  int64_t S, T;
   float grows; /* key j is 1 + grows j times as long: later tiles have scores far above those before */
+  int64_t causal, left;
 } setting;
+#define ECHO(rows, keys, split, threads) \
+  "rows=" #rows ";keys=" #keys ";split=" #split ";exp=exact;threads=" #threads
 static const setting settings[] = {
-    {NULL, "rows=192;keys=128;split=1;exp=exact", 400, 0.0f},
-    {NULL, "rows=192;keys=128;split=1;exp=exact", 400, 0.003f},
-    {"rows=48", "rows=48;keys=128;split=1;exp=exact", 400, 0.0f},
-    {"rows=384;keys=64", "rows=384;keys=64;split=1;exp=exact", 400, 0.0f},
-    {"keys=256;exp=auto", "rows=192;keys=256;split=1;exp=exact", 400, 0.0f},
-    {NULL, "rows=48;keys=128;split=2;exp=exact", 3, 0.0f},
-    {NULL, "rows=48;keys=128;split=2;exp=exact", 3, 0.003f},
-    {"split=1", "rows=48;keys=128;split=1;exp=exact", 3, 0.0f},
-    {"split=64;keys=64", "rows=48;keys=64;split=64;exp=exact", 3, 0.0f},
+    {NULL, ECHO(192, 128, 1, 2), 400, 700, 0.0f, 0, 0},
+    {NULL, ECHO(192, 128, 1, 2), 400, 700, 0.003f, 0, 0},
+    {"rows=48", ECHO(48, 128, 1, 2), 400, 700, 0.0f, 0, 0},
+    {"rows=384;keys=64", ECHO(384, 64, 1, 2), 400, 700, 0.0f, 0, 0},
+    {"keys=256;exp=auto", ECHO(192, 256, 1, 2), 400, 700, 0.0f, 0, 0},
+    {NULL, ECHO(48, 128, 2, 2), 3, 700, 0.0f, 0, 0},
+    {NULL, ECHO(48, 128, 2, 2), 3, 700, 0.003f, 0, 0},
+    {"split=1", ECHO(48, 128, 1, 1), 3, 700, 0.0f, 0, 0},
+    {"split=2;keys=64", ECHO(48, 64, 2, 1), 3, 90, 0.0f, 0, 0}, /* too little work to wake members for it */
+    /* what cannot be kept is refused */
+    {"split=8", "split=8: keys of up to 8 queries are cut, here are 400", 400, 700, 0.0f, 0, 0},
+    {"split=64;keys=64", "split=64: the 700 keys that are seen have 11 tiles of 64", 3, 700, 0.0f, 0, 0},
+    {"split=4", "split=4 asked, 2 members and 1 groups of heads", 3, 700, 0.0f, 0, 0},
+    {"rows=384", "rows=384: the 64 queries beside a K are one block of rows=96", 64, 700, 0.0f, 0, 0},
+    {"rows=96", ECHO(96, 128, 1, 1), 64, 700, 0.0f, 0, 0},
+    {"keys=256", "keys=256: the 100 keys that are seen are one tile of keys=128", 400, 100, 0.0f, 0, 0},
+    {"keys=128", ECHO(192, 128, 1, 2), 400, 100, 0.0f, 0, 0},
+    {NULL, ECHO(192, 64, 1, 2), 400, 60, 0.0f, 0, 0},
+    /* keys that no query sees make no tiles */
+    {"split=2", "split=2: the 3 keys that are seen have 1 tiles", 3, 700, 0.0f, BS_CAUSAL_UPPER_LEFT, 0},
+    {"split=2", "split=2: the 102 keys that are seen have 1 tiles", 3, 700, 0.0f, BS_CAUSAL_LOWER_RIGHT, 100},
+    {"split=2;keys=64", ECHO(48, 64, 2, 2), 3, 700, 0.0f, BS_CAUSAL_LOWER_RIGHT, 100},
+    /* members */
+    {"threads=1", ECHO(192, 128, 1, 1), 400, 700, 0.0f, 0, 0},
+    {"threads=2", ECHO(192, 128, 1, 2), 400, 700, 0.0f, 0, 0},
+    {"threads=1", ECHO(48, 128, 1, 1), 3, 700, 0.0f, 0, 0},
+    {"threads=1;split=2", "split=2 asked, 1 members and 1 groups of heads", 3, 700, 0.0f, 0, 0},
+    {"threads=3", "threads=3 asked, 2 can work", 400, 700, 0.0f, 0, 0},
+    {"threads=2;rows=96", "threads=2 asked, there is work for 1", 64, 700, 0.0f, 0, 0},
+    {NULL, ECHO(96, 64, 1, 1), 100, 10, 0.0f, 0, 0}, /* too little work */
+    {"threads=2", ECHO(96, 64, 1, 2), 100, 10, 0.0f, 0, 0},
 };
 
-START_TEST(knobs_change_no_output) {
-  enum { T = 700, D = 20, MOST = T * D };
-  static float q[MOST], k[MOST], v[MOST], y[MOST], want[MOST];
-  const setting *s = &settings[_i];
-  cx c;
-  bs_op_echo echo;
-  memset(&c, 0, sizeof c);
-  cx_open(&c, "auto", "off", 2);
-  bs_rng_normal(1, 1, 0, MOST, q);
-  bs_rng_normal(1, 2, 0, MOST, k);
-  bs_rng_normal(1, 3, 0, MOST, v);
-  for (int64_t j = 0; j < T; j++)
-    for (int d = 0; d < D; d++) k[j * D + d] *= 1.0f + s->grows * (float)j;
-  bs_tensor t[ARGS] = {[Q] = dense(BS_F32, (const int64_t[4]){1, 1, s->S, D}, q),
-                       [K] = dense(BS_F32, (const int64_t[4]){1, 1, T, D}, k),
-                       [V] = dense(BS_F32, (const int64_t[4]){1, 1, T, D}, v),
-                       [Y] = dense(BS_F32, (const int64_t[4]){1, 1, s->S, D}, y)};
-  (void)run(&c, s->knobs, t, &echo);
-  ck_assert_str_eq(echo.knobs, s->echo);
+enum { MOST_T = 700, D = 20, MOST = MOST_T * D };
+
+static void reference(const setting *s, const float *q, const float *k, const float *v, float *want) {
   for (int64_t i = 0; i < s->S; i++) {
+    const int64_t at = i + (s->causal == BS_CAUSAL_LOWER_RIGHT ? s->T - s->S : 0);
     double sum[D] = {0}, total = 0.0;
-    for (int64_t j = 0; j < T; j++) {
+    for (int64_t j = s->left > 0 ? at - s->left + 1 : 0; j < s->T && (s->causal == 0 || j <= at); j++) {
       double score = 0.0;
       for (int d = 0; d < D; d++) score += (double)q[i * D + d] * (double)k[j * D + d];
       total += exp(score);
@@ -153,14 +209,97 @@ START_TEST(knobs_change_no_output) {
     }
     for (int d = 0; d < D; d++) want[i * D + d] = (float)(sum[d] / total);
   }
+}
+
+START_TEST(knobs_change_no_output) {
+  static float q[MOST], k[MOST], v[MOST], y[MOST], want[MOST];
+  const setting *s = &settings[_i];
+  const int64_t attrs[3] = {s->causal, s->left, 0};
+  void *state = NULL;
+  bs_error err = BS_ERROR_INIT;
+  cx c;
+  ask a;
+  bs_op_echo echo;
+  memset(&c, 0, sizeof c);
+  cx_open(&c, "auto", "off", 2);
+  team = &c;
+  c.exec.parallel_for = counted;
+  bs_rng_normal(1, 1, 0, MOST, q);
+  bs_rng_normal(1, 2, 0, MOST, k);
+  bs_rng_normal(1, 3, 0, MOST, v);
+  for (int64_t j = 0; j < s->T; j++)
+    for (int d = 0; d < D; d++) k[j * D + d] *= 1.0f + s->grows * (float)j;
+  bs_tensor t[ARGS] = {[Q] = dense(BS_F32, (const int64_t[4]){1, 1, s->S, D}, q),
+                       [K] = dense(BS_F32, (const int64_t[4]){1, 1, s->T, D}, k),
+                       [V] = dense(BS_F32, (const int64_t[4]){1, 1, s->T, D}, v),
+                       [Y] = dense(BS_F32, (const int64_t[4]){1, 1, s->S, D}, y)};
+  const bs_op_impl *impl = cx_impl(&c, "attention", "online", &state);
+  make_ask(&a, "attention", s->knobs, t, ARGS, attrs);
+  if (try_run(&c, impl, state, &a, &echo, &err) == 0) {
+    ck_assert_msg(strstr(err.message, s->echo) != NULL, "%s: refused, but: %s", s->knobs, err.message);
+    cx_close(&c);
+    return;
+  }
+  ck_assert_str_eq(echo.knobs, s->echo);
+  ck_assert_int_eq(workers, bs_knob_int(echo.knobs, "threads", 0));
+  reference(s, q, k, v, want);
   for (int64_t i = 0; i < s->S * D; i++)
     ck_assert_msg(fabsf(y[i] - want[i]) < 2e-5f, "%s: %g, not %g", s->knobs, (double)y[i], (double)want[i]);
   cx_close(&c);
 }
 END_TEST
 
+/* ---- gradients -------------------------------------------------------------------------------- */
+
+START_TEST(threads_of_the_gradients) {
+  enum { LONG = 200, FEW = 4, SIZE = LONG * D };
+  static const struct {
+    const char *knobs, *echo; /* or what the refusal says */
+    int64_t n;
+  } cases[] = {{NULL, "threads=2", LONG},        {"threads=1", "threads=1", LONG},
+               {"threads=2", "threads=2", LONG}, {"threads=3", "threads=3 asked, 2 can work", LONG},
+               {NULL, "threads=1", FEW},         {"threads=2", "threads=2", FEW}};
+  static float memory[DX_ARGS][SIZE], first[3][SIZE];
+  cx c;
+  memset(&c, 0, sizeof c);
+  cx_open(&c, "auto", "off", 2);
+  team = &c;
+  c.exec.parallel_for = counted;
+  for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+    const int64_t n = cases[i].n;
+    bs_tensor t[DX_ARGS] = {{0}};
+    void *state = NULL;
+    const bs_op_impl *impl = cx_impl(&c, "attention_dx", "tiles", &state);
+    bs_error err = BS_ERROR_INIT;
+    bs_op_echo echo;
+    ask a;
+    for (uint32_t arg = 0; arg < DX_ARGS; arg++) {
+      if (arg >= MASK && arg <= DESCALE) continue;
+      bs_rng_normal(2, arg, 0, SIZE, memory[arg]);
+      t[arg] = dense(BS_F32, (const int64_t[4]){1, 1, n, arg == LSE ? 0 : D}, memory[arg]);
+    }
+    for (int64_t row = 0; row < n; row++) memory[LSE][row] = 20.0f; /* powers are small numbers */
+    make_ask(&a, "attention_dx", cases[i].knobs, t, DX_ARGS, NULL);
+    if (try_run(&c, impl, state, &a, &echo, &err) == 0) {
+      ck_assert_msg(strstr(err.message, cases[i].echo) != NULL, "%s: %s", cases[i].knobs, err.message);
+      continue;
+    }
+    ck_assert_str_eq(echo.knobs, cases[i].echo);
+    ck_assert_int_eq(workers, bs_knob_int(echo.knobs, "threads", 0));
+    for (uint32_t g = 0; g < 3; g++) {
+      if (cases[i].knobs == NULL) memcpy(first[g], memory[DQ + g], sizeof first[g]);
+      ck_assert_msg(memcmp(first[g], memory[DQ + g], (size_t)(n * D) * sizeof(float)) == 0, "%s: other bits",
+                    cases[i].knobs);
+    }
+  }
+  cx_close(&c);
+}
+END_TEST
+
 int main(void) {
-  const test_case tests[] = {
-      {powers_are_right_everywhere, SETS * 2}, {knobs_change_no_output, TEST_COUNT(settings)}, {0}};
+  const test_case tests[] = {{powers_are_right_everywhere, SETS * 2},
+                             {knobs_change_no_output, TEST_COUNT(settings)},
+                             {threads_of_the_gradients},
+                             {0}};
   return run_tests("cpu_attention", tests, (test_setup){0});
 }

@@ -54,21 +54,23 @@ static const bs_knob rows_knob = {
     .standard = "auto",
     .summary =
         "queries of a block, whose keys are made panels once; auto: up to 192, 96 behind a causal mask, "
-        "and fewer where members would have none",
+        "and fewer where members would have none; more than one block of all is refused",
 };
 static const bs_knob keys_knob = {
     .struct_size = sizeof(bs_knob),
     .name = "keys",
     .values = "64:256*2",
     .standard = "auto",
-    .summary = "keys of a tile; auto: 128",
+    .summary = "keys of a tile; auto: 128; more than one tile of all is refused",
 };
 static const bs_knob split_knob = {
     .struct_size = sizeof(bs_knob),
     .name = "split",
     .values = "1:64*2",
     .standard = "auto",
-    .summary = "parts of the keys of up to 8 queries at most; auto: one a member that would have none",
+    .summary =
+        "parts of the keys of up to 8 queries; auto: one a member that would have none; refused where "
+        "members or tiles are fewer, and 2 and more of more queries",
 };
 static const bs_knob exp_knob = {
     .struct_size = sizeof(bs_knob),
@@ -78,13 +80,14 @@ static const bs_knob exp_knob = {
     .summary =
         "powers within 2 ulp, or within 1.1e-4 of their value; auto: fast where they are rounded to bf16",
 };
-static const bs_knob *const knobs[] = {&rows_knob, &keys_knob, &split_knob, &exp_knob};
+static const bs_knob *const knobs[] = {&rows_knob, &keys_knob, &split_knob, &exp_knob, &cpu_knob_threads};
 
 static void read_knobs(const bs_op_query *q, cpu_attention *plan) {
   char word[8];
   plan->rows = bs_knob_int(q->knobs, "rows", 0);
   plan->keys = bs_knob_int(q->knobs, "keys", CPU_ATTEND_KEYS);
   plan->split = bs_knob_int(q->knobs, "split", 0);
+  plan->woken = bs_knob_int(q->knobs, "threads", 0) != 0;
   plan->fast = plan->pairs;
   if (bs_knob_find(q->knobs, "exp", word, sizeof word)) plan->fast = strcmp(word, "fast") == 0;
 }
@@ -94,10 +97,11 @@ static int32_t echo(const void *opaque, bs_op_echo *out_echo) {
   const cpu_attention *plan = opaque;
   bs_op_echo mine;
   bs_echo_begin(&mine);
-  bs_echo_int(&mine, "rows", plan->rows_asked);
-  bs_echo_int(&mine, "keys", plan->keys);
-  bs_echo_int(&mine, "split", plan->split_asked);
+  bs_echo_int(&mine, "rows", plan->told_rows);
+  bs_echo_int(&mine, "keys", plan->told_keys);
+  bs_echo_int(&mine, "split", plan->told_split);
   bs_echo_word(&mine, "exp", plan->fast ? "fast" : "exact");
+  bs_echo_int(&mine, "threads", plan->told_threads);
   bs_out_copy(out_echo, &mine, sizeof mine);
   return BS_OK;
 }
@@ -142,12 +146,99 @@ static uint64_t pieces_of(const cpu_attention *plan, int64_t floats[PIECES]) {
   return (uint64_t)all * sizeof(float);
 }
 
+/* ---- how the work is cut ---------------------------------------------------------------------- */
+
+/* Groups of heads that share a K and V, queries of one, and the most keys from the first to the last that
+ * they see; `alone`: too little work to wake the team for, unless threads were given. */
+typedef struct extent {
+  int64_t groups, rows, keys;
+  int alone;
+} extent;
+
+static extent extent_of(const cpu_attention *plan, const int64_t *q, const int64_t *k) {
+  const int64_t B = q[0], H = q[1], S = q[2], T = k[2];
+  const double products = (double)(B * H * S) * (double)T * (double)(plan->D + plan->E);
+  extent e = {B * k[1], k[1] > 0 ? H / k[1] * S : 0, T, !plan->woken && products < CPU_ATTEND_ALONE};
+  if (plan->causal == BS_CAUSAL_UPPER_LEFT && S < e.keys) e.keys = S;
+  const int64_t right = plan->causal != BS_CAUSAL_NONE ? 1 : plan->right; /* 0: to the end */
+  if (plan->left > 0 && right > 0 && plan->left - 1 < T && right - 1 < T &&
+      plan->left + right + S - 2 < e.keys)
+    e.keys = plan->left + right + S - 2;
+  return e;
+}
+
+/* The least of value, value / 2, ... least that is no less than n, as value is: they all cut n alike. */
+static int64_t least_alike(int64_t value, int64_t least, int64_t n) {
+  while (value / 2 >= least && value / 2 >= n) value /= 2;
+  return value;
+}
+static int64_t rows_alike(int64_t each, const extent *e) {
+  return least_alike(each, CPU_ATTEND_LEAST, e->rows);
+}
+static int64_t keys_alike(int64_t keys, const extent *e) {
+  return least_alike(keys, CPU_ATTEND_LEAST_KEYS, e->keys);
+}
+
+/* Parts that the keys can be cut into by whole tiles. */
+static int64_t most_parts(const cpu_attention *plan, const extent *e) {
+  const int64_t tiles = (e->keys + plan->keys - 1) / plan->keys;
+  return e->rows > CPU_ATTEND_FEW || tiles < 1 ? 1 : tiles;
+}
+
+/* Parts of the keys of few queries, which are one block a group: as many as have a member. */
+static int64_t parts_of_keys(const cpu_attention *plan, const extent *e) {
+  int64_t parts = plan->split, most = most_parts(plan, e);
+  if (e->groups < 1) return 1;
+  if (plan->split == 0) {
+    parts = plan->width / e->groups;
+    most = e->alone || e->rows > CPU_ATTEND_FEW ? 1 : e->keys / CPU_ATTEND_SPLIT;
+  }
+  if (parts > most) parts = most;
+  if (parts > plan->width / e->groups) parts = plan->width / e->groups;
+  return parts < 1 ? 1 : parts;
+}
+
+/* Queries of a block: as the plan says, or as few that every member has a block. Behind a causal mask keys
+ * are left out by whole blocks and tiles: smaller ones leave out more. */
+static int64_t rows_of_block(const cpu_attention *plan, const extent *e) {
+  if (plan->rows != 0) return plan->rows;
+  int64_t each = plan->causal != BS_CAUSAL_NONE ? CPU_ATTEND_ROWS / 2 : CPU_ATTEND_ROWS;
+  while (each > CPU_ATTEND_LEAST && e->groups * ((e->rows + each - 1) / each) < plan->width) each /= 2;
+  return each;
+}
+
+/* Values that would cut these queries and keys as smaller ones do are refused: they are no plans of their
+ * own. */
+static int knobs_are_kept(const cpu_attention *plan, const bs_op_query *q, bs_op_answer *answer) {
+  const extent e = extent_of(plan, q->args[CPU_Q]->dims, q->args[CPU_K]->dims);
+  const int64_t rows = rows_alike(plan->rows, &e), keys = keys_alike(plan->keys, &e),
+                parts = most_parts(plan, &e);
+  if (rows != plan->rows)
+    return cpu_answer_no(answer, BS_REASON_SHAPE,
+                         "rows=%lld: the %lld queries beside a K are one block of rows=%lld",
+                         (long long)plan->rows, (long long)e.rows, (long long)rows);
+  if (keys != plan->keys && bs_knob_int(q->knobs, "keys", 0) != 0)
+    return cpu_answer_no(answer, BS_REASON_SHAPE,
+                         "keys=%lld: the %lld keys that are seen are one tile of keys=%lld",
+                         (long long)plan->keys, (long long)e.keys, (long long)keys);
+  if (plan->split > parts && e.rows > CPU_ATTEND_FEW)
+    return cpu_answer_no(answer, BS_REASON_SHAPE,
+                         "split=%lld: keys of up to %d queries are cut, here are %lld",
+                         (long long)plan->split, CPU_ATTEND_FEW, (long long)e.rows);
+  if (plan->split > parts)
+    return cpu_answer_no(answer, BS_REASON_SHAPE,
+                         "split=%lld: the %lld keys that are seen have %lld tiles of %lld",
+                         (long long)plan->split, (long long)e.keys, (long long)parts, (long long)plan->keys);
+  return 1;
+}
+
 static int32_t supports(void *opaque, const bs_op_query *q, bs_op_answer *answer) {
   const cpu_state *state = opaque;
   int64_t floats[PIECES];
   cpu_attention plan = {.kernels = NULL};
   if (!read_query(q, answer)) return BS_OK;
   read_plan(state, q, &plan);
+  if (!knobs_are_kept(&plan, q, answer)) return BS_OK;
   if (!cpu_workspace_fits(q, pieces_of(&plan, floats), answer)) return BS_OK;
   cpu_answer_yes(answer, 800, plan.pairs || plan.fast ? BS_TOL_ACC_LOW : BS_TOL_ACC_F32,
                  plan.pairs ? "online-bf16" : "online", "online softmax over tiles of keys");
@@ -159,22 +250,26 @@ static int64_t part_floats(const cpu_attention *plan) {
   return CPU_ATTEND_FEW * (cpu_up16(plan->E) + 1 + CPU_ATTEND_LANES);
 }
 
-/* Queries of a block: as the plan says, or as few that every member has a block. Behind a causal mask keys
- * are left out by whole blocks and tiles: smaller ones leave out more. */
-static int64_t rows_of_block(const cpu_attention *plan, int64_t groups, int64_t rows) {
-  if (plan->rows != 0) return plan->rows;
-  int64_t each = plan->causal != BS_CAUSAL_NONE ? CPU_ATTEND_ROWS / 2 : CPU_ATTEND_ROWS;
-  while (each > CPU_ATTEND_LEAST && groups * ((rows + each - 1) / each) < plan->width) each /= 2;
-  return each;
-}
-
-/* Parts of the T keys of few queries, which are one block a group. */
-static int64_t parts_of_keys(const cpu_attention *plan, int64_t groups, int64_t rows, int64_t T) {
-  if (rows > CPU_ATTEND_FEW || groups >= plan->width || groups < 1) return 1;
-  const int64_t by_width = plan->width / groups, by_keys = T / CPU_ATTEND_SPLIT;
-  int64_t parts = by_width < by_keys ? by_width : by_keys;
-  if (plan->split != 0 && plan->split < parts) parts = plan->split;
-  return parts < 1 ? 1 : parts;
+/* The members, and what of the knobs depends on them. */
+static int32_t divide(cpu_attention *plan, const bs_op_query *q, bs_error *err) {
+  const extent e = extent_of(plan, q->args[CPU_Q]->dims, q->args[CPU_K]->dims);
+  plan->width = cpu_workspace_members(q, plan->member_bytes, plan->exec->width);
+  if (plan->width == 0) plan->width = 1;
+  int32_t rc = cpu_knob_members(q, plan->width, &plan->width, err);
+  if (rc != BS_OK) return rc;
+  const int64_t each = rows_of_block(plan, &e), parts = parts_of_keys(plan, &e);
+  plan->told_rows = rows_alike(each, &e);
+  plan->told_keys = keys_alike(plan->keys, &e);
+  plan->told_split = parts;
+  if (plan->split > parts) {
+    bs_fail(err, BS_UNSUPPORTED, "BS-CPU-KNOB",
+            "attention: split=%lld asked, %u members and %lld groups of heads", (long long)plan->split,
+            plan->width, (long long)e.groups);
+    bs_fail_hint(err, "split=%lld at most, or more threads a rank", (long long)parts);
+    return BS_UNSUPPORTED;
+  }
+  return cpu_knob_busy(q, e.groups * ((e.rows + each - 1) / each) * parts, e.alone, plan->width,
+                       &plan->told_threads, err);
 }
 
 static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *q, void *packed, void **out_plan,
@@ -188,14 +283,10 @@ static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *q, 
   read_plan(opaque, q, plan);
   plan->exec = exec;
   plan->member_bytes = pieces_of(plan, floats);
-  plan->width = cpu_workspace_members(q, plan->member_bytes, exec->width);
-  if (plan->width == 0) plan->width = 1;
-  const int64_t *k = q->args[CPU_K]->dims, groups = q->args[CPU_Q]->dims[0] * k[1];
-  const int64_t rows = k[1] > 0 ? q->args[CPU_Q]->dims[1] / k[1] * q->args[CPU_Q]->dims[2] : 0;
-  plan->rows_asked = rows_of_block(plan, groups, rows);
-  plan->split_asked = plan->split != 0 ? plan->split : parts_of_keys(plan, groups, rows, k[2]);
-  rc = cpu_reserve(exec, (plan->member_bytes + (uint64_t)part_floats(plan) * sizeof(float)) * plan->width,
-                   err);
+  rc = divide(plan, q, err);
+  if (rc == BS_OK)
+    rc = cpu_reserve(exec, (plan->member_bytes + (uint64_t)part_floats(plan) * sizeof(float)) * plan->width,
+                     err);
   if (rc != BS_OK)
     free(plan);
   else
@@ -237,11 +328,11 @@ static void read_call(const cpu_attention *plan, bs_tensor *const *args, cpu_att
   if (call->B * call->H * call->S == 0) return;
   call->repeat = call->H / call->G;
   call->rows = call->repeat * call->S;
-  call->alone = (double)(call->B * call->H * call->S) * (double)call->T * (double)(plan->D + plan->E) <
-                CPU_ATTEND_ALONE;
-  call->each = rows_of_block(plan, call->B * call->G, call->rows);
+  const extent e = extent_of(plan, q, k);
+  call->alone = e.alone || plan->width == 1;
+  call->each = rows_of_block(plan, &e);
   call->blocks = (call->rows + call->each - 1) / call->each;
-  if (!call->alone) call->splits = parts_of_keys(plan, call->B * call->G, call->rows, call->T);
+  call->splits = parts_of_keys(plan, &e);
 }
 
 /* Head and query of a block's rows, one after the other: no division a row. */
@@ -433,11 +524,11 @@ static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stre
   read_call(plan, args, &call);
   if (call.rows == 0) return BS_OK;
   call.scratch = plan->exec->scratch(plan->exec->ctx);
-  if (call.alone) {
+  int32_t rc = BS_OK;
+  if (call.alone)
     attend_share(&call, 0, 1);
-    return BS_OK;
-  }
-  const int32_t rc = cpu_parallel(plan->exec, attend_share, &call);
+  else
+    rc = cpu_parallel(plan->exec, attend_share, &call);
   if (rc != BS_OK) return bs_fail(err, rc, "BS-CPU-TEAM", "the rank's team did not run (%d)", rc);
   for (int64_t item = 0; call.splits > 1 && item < call.B * call.G * call.blocks; item++) {
     cpu_block b;

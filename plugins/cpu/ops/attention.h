@@ -11,13 +11,14 @@ enum { CPU_Q, CPU_K, CPU_V, CPU_MASK, CPU_LENGTHS, CPU_DESCALE, CPU_Y, CPU_LSE, 
 #define CPU_ATTEND_ROWS 192  /* queries of a block: K and V are made panels once for each block */
 #define CPU_ATTEND_MOST 384  /* of a block at most */
 #define CPU_ATTEND_LEAST 48  /* of a block that is cut so that every member has one */
-#define CPU_ATTEND_CHUNK                                                                                     \
-  48                         /* queries whose scores are made and used before the next ones: they stay in L1 \
-                              */
-#define CPU_ATTEND_KEYS 128  /* keys of a tile */
-#define CPU_ATTEND_FEW 8     /* queries up to which keys are read as they lie */
-#define CPU_ATTEND_SPLIT 256 /* keys that are worth another member */
-#define CPU_ATTEND_LANES 16  /* of the sum of a query's powers */
+#define CPU_ATTEND_CHUNK                                                                                    \
+  48                        /* queries whose scores are made and used before the next ones: they stay in L1 \
+                             */
+#define CPU_ATTEND_KEYS 128 /* keys of a tile */
+#define CPU_ATTEND_LEAST_KEYS 64
+#define CPU_ATTEND_FEW 8         /* queries up to which keys are read as they lie */
+#define CPU_ATTEND_SPLIT 256     /* keys that are worth another member */
+#define CPU_ATTEND_LANES 16      /* of the sum of a query's powers */
 #define CPU_ATTEND_ALONE 65536.0 /* products up to which the team is not woken */
 #define CPU_BOOL 5               /* type of a mask beside cpu_wide_index */
 
@@ -32,8 +33,10 @@ typedef struct cpu_attention {
   int64_t causal, left, right; /* as attrs */
   int64_t D, E;
   int64_t rows, keys, split; /* of a block, of a tile, parts of the keys; rows and split 0: by the call */
-  int64_t rows_asked, split_asked; /* of the query's own dims: what the plan reports */
-  uint64_t member_bytes;           /* of scratch */
+  int64_t told_rows, told_keys, told_split; /* of the query's own dims: what the plan reports */
+  uint32_t told_threads;                    /* too */
+  uint32_t woken;                           /* threads were given: the team is woken for little work, too */
+  uint64_t member_bytes;                    /* of scratch */
 } cpu_attention;
 
 /* A 4-D tensor: element strides of batch, head, row; columns are adjacent. data NULL: absent. */

@@ -69,6 +69,39 @@ static int32_t supports(void *opaque, const bs_op_query *q, bs_op_answer *answer
   return BS_OK;
 }
 
+/* ---- knobs ------------------------------------------------------------------------------------ */
+
+static const bs_knob *const knobs[] = {&cpu_knob_threads};
+
+static int32_t echo(const void *opaque, bs_op_echo *out_echo) {
+  const cpu_dx *plan = opaque;
+  bs_op_echo mine;
+  bs_echo_begin(&mine);
+  bs_echo_int(&mine, "threads", plan->told_threads);
+  bs_out_copy(out_echo, &mine, sizeof mine);
+  return BS_OK;
+}
+
+static dx_call cut(const cpu_dx *plan, const int64_t *q, const int64_t *k) {
+  dx_call call = {.plan = plan, .B = q[0], .H = q[1], .G = k[1], .S = q[2], .T = k[2]};
+  call.S_blocks = (call.S + CPU_PANEL_ROWS - 1) / CPU_PANEL_ROWS;
+  call.T_blocks = (call.T + CPU_PANEL_ROWS - 1) / CPU_PANEL_ROWS;
+  call.items = call.B * (call.H * call.S_blocks + call.G * call.T_blocks);
+  const double products = (double)(call.B * call.H * call.S) * (double)call.T * (double)(plan->D + plan->E);
+  call.alone = !plan->woken && products < CPU_ATTEND_ALONE;
+  return call;
+}
+
+static int32_t count_members(cpu_dx *plan, const bs_op_query *q, bs_error *err) {
+  plan->woken = bs_knob_int(q->knobs, "threads", 0) != 0;
+  plan->width = cpu_workspace_members(q, plan->member_bytes, plan->exec->width);
+  if (plan->width == 0) plan->width = 1;
+  const int32_t rc = cpu_knob_members(q, plan->width, &plan->width, err);
+  if (rc != BS_OK) return rc;
+  const dx_call call = cut(plan, q->args[DX_Q]->dims, q->args[DX_K]->dims);
+  return cpu_knob_busy(q, call.items, call.alone, plan->width, &plan->told_threads, err);
+}
+
 static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *q, void *packed, void **out_plan,
                        bs_error *err) {
   const cpu_state *state = opaque;
@@ -87,9 +120,8 @@ static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *q, 
   plan->D = q->args[DX_Q]->dims[3];
   plan->E = q->args[DX_V]->dims[3];
   plan->member_bytes = member_bytes(plan->D, plan->E);
-  plan->width = cpu_workspace_members(q, plan->member_bytes, exec->width);
-  if (plan->width == 0) plan->width = 1;
-  rc = cpu_reserve(exec, plan->member_bytes * plan->width, err);
+  rc = count_members(plan, q, err);
+  if (rc == BS_OK) rc = cpu_reserve(exec, plan->member_bytes * plan->width, err);
   if (rc != BS_OK)
     free(plan);
   else
@@ -315,10 +347,9 @@ static void begin_block(const dx_call *call, int64_t item, uint8_t *scratch, dx_
 
 static void share(void *arg, uint32_t member, uint32_t width) {
   const dx_call *call = arg;
-  const int64_t items = call->B * (call->H * call->S_blocks + call->G * call->T_blocks);
   const uint32_t members = width < call->plan->width ? width : call->plan->width;
   if (member >= members) return;
-  for (int64_t i = member; i < items; i += members) {
+  for (int64_t i = member; i < call->items; i += members) {
     dx_block b;
     begin_block(call, i, call->scratch + call->plan->member_bytes * member, &b);
     one_block(&b);
@@ -327,22 +358,19 @@ static void share(void *arg, uint32_t member, uint32_t width) {
 
 static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err) {
   const cpu_dx *plan = opaque;
-  const int64_t *q = args[DX_Q]->dims, *k = args[DX_K]->dims;
   (void)nargs;
   (void)stream;
-  dx_call call = {.plan = plan, .B = q[0], .H = q[1], .G = k[1], .S = q[2], .T = k[2], .lse = args[DX_LSE]};
+  dx_call call = cut(plan, args[DX_Q]->dims, args[DX_K]->dims);
+  call.lse = args[DX_LSE];
   for (uint32_t i = 0; i < DX_ARGS; i++)
     if (i != DX_LENGTHS && i != DX_LSE) call.t[i] = cpu_rows4_of(args[i]);
   if (args[DX_LENGTHS] != NULL) {
     call.lengths = args[DX_LENGTHS]->data;
     call.lengths_step = args[DX_LENGTHS]->dims[0] == 1 ? 0 : args[DX_LENGTHS]->strides[0];
   }
-  call.S_blocks = (call.S + CPU_PANEL_ROWS - 1) / CPU_PANEL_ROWS;
-  call.T_blocks = (call.T + CPU_PANEL_ROWS - 1) / CPU_PANEL_ROWS;
-  if (call.B * (call.H * call.S_blocks + call.G * call.T_blocks) == 0) return BS_OK;
+  if (call.items == 0) return BS_OK;
   call.scratch = plan->exec->scratch(plan->exec->ctx);
-  const double work = (double)(call.B * call.H * call.S) * (double)call.T * (double)(plan->D + plan->E);
-  if (work < CPU_ATTEND_ALONE) {
+  if (call.alone || plan->width == 1) {
     share(&call, 0, 1);
     return BS_OK;
   }
@@ -366,4 +394,7 @@ const bs_op_impl cpu_attention_dx = {
     .prepare = prepare,
     .run = run,
     .plan_free = plan_free,
+    .n_knobs = sizeof knobs / sizeof knobs[0],
+    .knobs = knobs,
+    .echo = echo,
 };

@@ -45,7 +45,8 @@ typedef struct cpu_dx {
   int64_t D, E;
   uint64_t member_bytes; /* of scratch */
   uint32_t width;
-  uint32_t reserved;
+  uint32_t told_threads; /* of the query's own dims: what the plan reports */
+  int woken;             /* threads were given: the team is woken for little work, too */
 } cpu_dx;
 
 typedef struct dx_call {
@@ -55,6 +56,8 @@ typedef struct dx_call {
   const int32_t *lengths; /* NULL: all T */
   int64_t lengths_step;
   int64_t B, H, G, S, T, S_blocks, T_blocks;
+  int64_t items; /* blocks of all heads */
+  int alone;     /* too little work to wake the team for */
   uint8_t *scratch;
 } dx_call;
 
