@@ -25,15 +25,16 @@ static const args_option options[] = {
      "as in cpu:online,ref; the first is judged by its speed. Default: all of the backend that serve"},
     {"backend", 0, "NAME", 0, "default: cpu"},
     {"threads", 0, "N", 0, "of each provider; default: all cores"},
-    {"iters", 0, "N", 0, "single calls of each, of which p50, p90 and p99 are taken; default: 100"},
+    {"iters", 0, "N", 0,
+     "single calls of each, of which p50, p90 and p99 are taken; default: 100; below 20 the gate samples "
+     "fails"},
     {"warmup", 0, "N", 0, "calls before them; default: 20"},
     {"seeds", 0, "N", 0, "of the numbers that are judged, at most 16; default: 5"},
     {"seed", 0, "N", 0, "the first of them; default: 1"},
     {"seconds", 0, "S", 0, "that the pairs of one problem may take; default: 8"},
     {"torch", 0, "PYTHON", 0,
      "a Python that has PyTorch, which is timed in pairs; off; default: python3, if it has it"},
-    {"promote", 0, NULL, 0,
-     "the first provider asks to become the choice: as fast as the best other one at least"},
+    {"promote", 0, NULL, 0, "also demand that the first provider is at least as fast as the best other one"},
     {"tune-cache", 0, "FILE", 0, "the tuning file, whose choice comes first without --provider; off: none"},
     {"gates", 0, "NAME|FILE", 0, "of configs/gates, or a YAML file; default: sdpa"},
     {"strict", 0, NULL, 0, "a gate that could not be judged ends in exit code 15"},
@@ -103,6 +104,8 @@ static const bs_field fields[] = {
     {"gates_unknown", "GATES UNKNOWN", BS_FIELD_WIDE, 0},
     {"gates_not_reached", "GATES NOT REACHED", BS_FIELD_WIDE, 0},
 };
+
+enum { N_FIELDS = sizeof fields / sizeof fields[0] };
 
 /* The words of a list with commas, each its own text. */
 typedef struct words {
@@ -314,15 +317,19 @@ static int32_t print(const request *r, const json_t *result, bs_error *err) {
   const int readable =
       r->format == BS_FORMAT_TABLE || r->format == BS_FORMAT_MD || r->format == BS_FORMAT_WIDE;
   if (json_array_size(rows) == 0) return BS_OK;
-  const int32_t rc = bs_report_print(stdout, r->format, fields, sizeof fields / sizeof fields[0], rows, err);
+  bs_field shown[N_FIELDS];
+  size_t n = 0;
+  for (size_t i = 0; i < N_FIELDS; i++) /* a page has the columns of the table */
+    if (r->format != BS_FORMAT_MD || !(fields[i].flags & BS_FIELD_WIDE)) shown[n++] = fields[i];
+  const int32_t rc = bs_report_print(stdout, r->format, shown, n, rows, err);
   if (rc != BS_OK || !readable) return rc;
   fputs("\n", stdout);
   explain_gates(rows);
   fputs(
       "TIMES AS FAST: the best other provider's time over this one's, in pairs, with its 95 % interval.\n"
-      "FLOP of the products alone, exact pairs x 2 (D + E), of gradients x 2 (3 D + 2 E), behind a mask "
-      "those "
-      "that are\nseen; times of one call.\n",
+      "FLOP: pairs of a query and a key that it sees, times 2 (D + E); of gradients times 2 (3 D + 2 E). "
+      "Times "
+      "are of one call.\n",
       stdout);
   for (size_t i = 0; i < json_array_size(runs); i++)
     printf("run: %s\n", json_string_value(json_array_get(runs, i)));
@@ -360,9 +367,10 @@ static int32_t run(const args *a, bs_error *err) {
 const bsrun_subverb bench_sdpa = {
     "sdpa",
     "[SHAPE ...] [--dtype LIST] [--mask LIST] [--provider LIST] [options]",
-    "attention of one shape by each provider: judged by gates, then timed in pairs",
-    "SHAPE is small, mission, long, gqa, decode, or as b2h8g2s512t640d64: batch, heads, heads of K and\n"
-    "V, queries, keys, width. With a colon it is complete, as b1h8s2kd64:bf16:causal:w256 (w: newest\n"
+    "attention (sdpa): each implementation is judged by gates, then timed in pairs",
+    "Attention is scaled dot-product attention (sdpa). SHAPE is small, mission, long, gqa, decode, or as\n"
+    "b2h8g2s512t640d64: batch, heads, heads of K and V, queries, keys, width. Without SHAPE small, mission\n"
+    "and long are timed. With a colon it is complete, as b1h8s2kd64:bf16:causal:w256 (w: newest\n"
     "keys seen). Each provider goes through build, resource, numeric (5 seeds beside f64), determinism,\n"
     "memory, performance and evidence (configs/gates/sdpa.yaml). A failed stage is kept as a run with\n"
     "its cause and ends in exit code 6, of performance and evidence in 14; what an implementation does\n"

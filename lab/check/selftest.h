@@ -11,8 +11,8 @@
 enum { BS_SELFTEST_GATES = 96 };
 
 /* Rows: {suite: "kernel" or "layer", fault, gate (that must catch it), state: "caught", "MISSED", or of the
- * fault "none" "clean" and "FALSE ALARM", by: names, text, and for each gate by its name: "caught", "missed",
- * "not applicable", "unknown"}. */
+ * fault "none" "clean" and "FALSE ALARM", by: names, text, and for each gate by its name: "caught", "let
+ * pass", "not applicable", "unknown"}. */
 typedef struct bs_selftest {
   json_t *rows;
   uint32_t n, right; /* rows, and those that are as they should be */

@@ -67,7 +67,7 @@ static json_t *row_of(suite *s, uint32_t pass, const char *fault) {
 static void mark(json_t *row, const char *gate, int caught) {
   char by[200];
   if (strcmp(text_of(row, gate), "caught") == 0) return;
-  json_object_set_new(row, gate, json_string(caught ? "caught" : "missed"));
+  json_object_set_new(row, gate, json_string(caught ? "caught" : "let pass"));
   if (!caught) return;
   snprintf(by, sizeof by, "%s%s%s", text_of(row, "by"), text_of(row, "by")[0] != '\0' ? ", " : "", gate);
   json_object_set_new(row, "by", json_string(by));

@@ -108,9 +108,13 @@ int32_t bs_space_add(bs_space *s, const char *name, const char *values, const ch
 
 int32_t bs_space_limit(bs_space *s, const char *constraint, bs_error *err) {
   if (strlen(constraint) >= sizeof s->constraint)
-    return bs_error_set(err, BS_CONFIG, "BS-KNOB-WHERE", "the constraint is longer than %zu characters",
+    return bs_error_set(err, BS_USAGE, "BS-KNOB-WHERE", "the constraint is longer than %zu characters",
                         sizeof s->constraint - 1);
-  if (bs_where_holds(s, constraint, 0, err) < 0) return BS_CONFIG;
+  bs_error why = BS_ERROR_INIT;
+  if (bs_where_holds(s, constraint, 0, &why) < 0) {
+    if (err != NULL) *err = why;
+    return why.code;
+  }
   memcpy(s->constraint, constraint, strlen(constraint) + 1);
   return BS_OK;
 }

@@ -20,8 +20,9 @@ enum { MAX_DEPTH = 32 };
 typedef struct reader {
   const bs_space *space;
   uint64_t point;
-  const char *at;
+  const char *text, *at;
   int knobs, depth;
+  int unknown;  /* the error is a name that another space may have */
   char why[96]; /* "": no error */
 } reader;
 
@@ -39,6 +40,7 @@ static int take(reader *r, const char *sign) {
 }
 
 static double number_of(reader *r, const value *v) {
+  if (v->word[0] != '\0' && r->why[0] == '\0') r->unknown = 1;
   if (v->word[0] != '\0') fail(r, "a word where a number is due:", v->word);
   return v->number;
 }
@@ -63,7 +65,9 @@ static value name_of(reader *r) {
   size_t n = 0;
   while (isalnum((unsigned char)r->at[n]) || r->at[n] == '_') n++;
   snprintf(v.word, sizeof v.word, "%.*s", (int)n, r->at);
-  if (n == 0) fail(r, r->at[0] == '\0' ? "something is missing at the end of" : "cannot read", r->at);
+  if (n == 0)
+    fail(r, r->at[0] == '\0' ? "it ends where a knob or a number is due after" : "cannot read",
+         r->at[0] == '\0' ? r->text : r->at);
   r->at += n;
   int known = 0; /* as a value of a knob */
   for (uint32_t i = 0; i < r->space->n; i++) {
@@ -75,6 +79,7 @@ static value name_of(reader *r) {
     r->knobs++;
     return v;
   }
+  if (!known && r->why[0] == '\0') r->unknown = 1;
   if (!known) fail(r, "neither a knob nor one of its values:", v.word);
   return v;
 }
@@ -168,14 +173,15 @@ static value any(reader *r) {
 }
 
 int bs_where_holds(const bs_space *space, const char *text, uint64_t point, bs_error *err) {
-  reader r = {.space = space, .point = point, .at = text};
+  reader r = {.space = space, .point = point, .text = text, .at = text};
   const value v = any(&r);
   const double holds = number_of(&r, &v);
   take(&r, "");
   if (r.why[0] == '\0' && *r.at != '\0') fail(&r, "cannot read", r.at);
   if (r.why[0] == '\0' && r.knobs == 0) fail(&r, "no knob is named in", text);
   if (r.why[0] == '\0') return truth(holds) == 1.0;
-  bs_error_set(err, BS_CONFIG, "BS-KNOB-WHERE", "the constraint '%.200s': %s", text, r.why);
+  bs_error_set(err, r.unknown ? BS_CONFIG : BS_USAGE, "BS-KNOB-WHERE", "the constraint '%.200s': %s", text,
+               r.why);
   bs_error_hint(err, "knobs, numbers, words and * / %% + - < <= > >= == != && || ! ( )");
   return -1;
 }

@@ -147,7 +147,19 @@ static int32_t examine_all(bs_point *point, bs_error *err) {
     bs_entrant *e = add_entrant(point, q->n_providers > 0 ? q->providers[i] : "");
     rc = e != NULL ? examine(point, e, err) : bs_no_memory(err, "a provider");
   }
+  if (rc == BS_CONFIG && q->n_providers > 0 && err != NULL && strncmp(err->id, "BS-OP-KNOB", 10) == 0)
+    rc = err->code = BS_USAGE; /* as --provider has it */
   return rc == BS_OK && q->n_providers == 0 ? examine_others(point, err) : rc;
+}
+
+/* Of a Python that the user has named. */
+static int32_t torch_ended(const bs_kernel_bench *q, const bs_error *why, bs_error *err) {
+  if (err == NULL) return why->code;
+  *err = *why;
+  bs_error_where(err, "--torch %.200s", q->torch);
+  if (err->hint[0] == '\0')
+    bs_error_hint(err, "try: %.120s -c 'import torch'; --torch off compares without it", q->torch);
+  return why->code;
 }
 
 /* PyTorch has the same bytes, and no gates: it is the machine's other provider. One that computes something
@@ -163,6 +175,7 @@ static int32_t examine_torch(bs_point *point, bs_kernel_torch *torch, bs_error *
   if (rc != BS_OK) return rc;
   rc = bs_kernel_torch_load(torch, data, &why);
   if (rc == BS_OK) rc = bs_kernel_torch_judge(torch, &n, &why);
+  if (rc == BS_UNAVAILABLE && strcmp(q->torch, "auto") != 0) return torch_ended(q, &why, err);
   if (rc != BS_OK) {
     snprintf(text, sizeof text, "%s: without PyTorch: %.200s", point->text, why.message);
     tell(q, text);
@@ -284,10 +297,22 @@ static int32_t start_torch(const bs_kernel_bench *q, bs_kernel_torch **out, bs_e
   const char *device = q->backend != NULL && strcmp(q->backend, "cuda") == 0 ? "cuda" : "cpu";
   const int32_t rc = bs_kernel_torch_start(asked ? q->torch : "python3", q->threads, device, out, &why);
   if (rc == BS_OK) return BS_OK;
-  if (asked && err != NULL) *err = why;
-  if (asked) return rc;
+  if (asked) return torch_ended(q, &why, err);
   snprintf(text, sizeof text, "without PyTorch: python3: %.200s (--torch PYTHON names another)", why.message);
   tell(q, text);
+  return BS_OK;
+}
+
+/* "cpu:online{rows=48": nobody knows what was left out. */
+static int32_t check_braces(const bs_kernel_bench *q, bs_error *err) {
+  for (size_t i = 0; i < q->n_providers; i++) {
+    const char *brace = strchr(q->providers[i], '{'), *end = brace != NULL ? strchr(brace, '}') : NULL;
+    if (brace == NULL || (end != NULL && end[1] == '\0')) continue;
+    bs_error_set(err, BS_USAGE, "BS-KERNEL-PROVIDER", "provider '%.200s': the knobs do not end in '}'",
+                 q->providers[i]);
+    bs_error_hint(err, "as in 'cpu:online{rows=48;keys=64}'");
+    return BS_USAGE;
+  }
   return BS_OK;
 }
 
@@ -304,7 +329,8 @@ int32_t bs_kernel_bench_run(const bs_kernel_bench *q, json_t **out, uint32_t *ou
     return bs_error_set(err, BS_USAGE, "BS-KERNEL-EMPTY",
                         "%zu problems, %u seeds (1 to %d), %zu providers (at most %d)", q->n_problems,
                         q->seeds, BS_KERNEL_SEEDS, q->n_providers, BS_KERNEL_PROVIDERS);
-  int32_t rc = bs_rules_load(q->gates != NULL ? q->gates : "sdpa", "gates", &rules, err);
+  int32_t rc = check_braces(q, err);
+  if (rc == BS_OK) rc = bs_rules_load(q->gates != NULL ? q->gates : "sdpa", "gates", &rules, err);
   if (rc == BS_OK) rc = start_torch(q, &torch, err);
   if (torch != NULL) json_object_set_new(*out, "torch", bs_env_string(bs_kernel_torch_version(torch)));
   for (size_t i = 0; rc == BS_OK && i < q->n_problems; i++) {

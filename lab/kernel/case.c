@@ -116,11 +116,32 @@ static void consider(void *user, const bs_op_candidate *c) {
   snprintf(arm->provider, sizeof arm->provider, "%s", name);
 }
 
+/* Of "a, b, c" the one that is spelt like `wanted`; 0: none is. */
+static int nearest_name(const char *names, const char *wanted, char out[NAME]) {
+  enum { MOST = 32 };
+  char copy[MOST * NAME], *save = NULL;
+  const char *known[MOST];
+  size_t n = 0;
+  snprintf(copy, sizeof copy, "%s", names);
+  for (char *name = strtok_r(copy, ", ", &save); name != NULL && n < MOST; name = strtok_r(NULL, ", ", &save))
+    known[n++] = name;
+  const char *near = wanted != NULL ? bs_nearest(wanted, known, n) : NULL;
+  snprintf(out, NAME, "%s", near != NULL ? near : "");
+  return near != NULL;
+}
+
 static int32_t not_found(const choosing *ch, const char *wanted, bs_error *err) {
   const int refused = ch->refused[0] != '\0';
   bs_error_set(err, refused ? BS_UNSUPPORTED : BS_USAGE, refused ? "BS-KERNEL-REFUSED" : "BS-KERNEL-PROVIDER",
                refused ? "%s" : "there is no provider '%s'", refused ? ch->refused : wanted);
-  bs_error_hint(err, "asked: %s", ch->names.data != NULL && !ch->names.failed ? ch->names.data : "nobody");
+  const char *names = ch->names.data != NULL && !ch->names.failed ? ch->names.data : "nobody";
+  char near[NAME];
+  if (refused)
+    bs_error_hint(err, "asked: %s", names);
+  else if (nearest_name(names, wanted, near))
+    bs_error_hint(err, "did you mean '%s'? These were asked: %s", near, names);
+  else
+    bs_error_hint(err, "these were asked: %s", names);
   return refused ? BS_UNSUPPORTED : BS_USAGE;
 }
 

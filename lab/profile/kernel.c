@@ -56,6 +56,9 @@ static int32_t describe(const bs_kernel_setup *setup, bs_kernel_arm *arm, const 
                                 .flops = bs_kernel_flops(p),
                                 .bytes = bs_kernel_bytes(p),
                                 .bound_s = bound.seconds};
+  if (rc == BS_OK && json_object_set_new(json_object_get(*out, "subject"), "dtype_bytes",
+                                         json_integer((json_int_t)BS_DTYPE_BYTES(p->dtype))) != 0)
+    rc = bs_no_memory(err, "a profile");
   if (rc == BS_OK) rc = bs_profile_add(*out, &part, err);
   if (rc == BS_OK) rc = bs_profile_bound(*out, limits, bound.limit_s, BS_LIMITS_, err);
   if (rc == BS_OK) rc = bs_profile_set(*out, "ranks", json_pack("{s:i}", "n", 1), err);

@@ -134,12 +134,34 @@ static int32_t add_runner(race *r, const json_t *provider, bs_error *why, bs_err
   int32_t rc = make_space(run, provider, err);
   if (rc != BS_OK) return rc;
   if (!may_be_searched(run, why)) {
+    if (why->code == BS_USAGE && err != NULL) *err = *why; /* not understood: nobody else understands it */
+    if (why->code == BS_USAGE) return BS_USAGE;
     snprintf(text, sizeof text, "%s is left out: %.300s", run->name, why->message);
     race_note(r, text);
     return BS_OK;
   }
   r->n++; /* from here on it is closed, also when it failed */
   return open_history(run, provider, err);
+}
+
+/* With the nearest of all knobs of those who serve. */
+static int32_t unknown_knob(const race *r, const json_t *providers, const char *name, bs_error *err) {
+  const char *known[64];
+  size_t n = 0, i, k;
+  const json_t *p, *knob;
+  json_array_foreach(providers, i, p) {
+    if (r->o->provider != NULL && strcmp(r->o->provider, bs_tune_text(p, "name")) != 0) continue;
+    json_array_foreach(json_object_get(p, "knobs"), k, knob) {
+      if (n < sizeof known / sizeof known[0]) known[n++] = bs_tune_text(knob, "name");
+    }
+  }
+  const char *near = bs_nearest(name, known, n);
+  bs_error_set(err, BS_USAGE, "BS-OP-KNOB", "--knob %s: nobody who serves has this knob", name);
+  if (near != NULL)
+    bs_error_hint(err, "did you mean '%s'?", near);
+  else
+    bs_error_hint(err, "bsrun plugins knobs lists all");
+  return BS_USAGE;
 }
 
 /* Each --knob is one of somebody who serves. */
@@ -153,8 +175,7 @@ static int32_t check_knobs(const race *r, const json_t *providers, bs_error *err
       if (r->o->provider == NULL || strcmp(r->o->provider, bs_tune_text(p, "name")) == 0)
         known |= bs_tune_row(json_object_get(p, "knobs"), name) != NULL;
     }
-    if (!known)
-      return bs_error_set(err, BS_USAGE, "BS-OP-KNOB", "--knob %s: nobody who serves has this knob", name);
+    if (!known) return unknown_knob(r, providers, name, err);
   }
   return BS_OK;
 }

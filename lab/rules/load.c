@@ -192,6 +192,12 @@ static int32_t no_such_name(const char *name, const char *group, const char *dir
     bs_error_hint(err, "no configs folder was found; set BS_CONFIG_DIR or give a path to a YAML file");
   } else if (nearest != NULL) {
     bs_error_hint(err, "did you mean '%s'?", nearest);
+  } else if (n > 0) {
+    bs_text all = {0};
+    for (size_t i = 0; i < n; i++) bs_text_printf(&all, "%s%s", i > 0 ? ", " : "", names[i]);
+    bs_error_hint(err, "there are: %s; or a path to a YAML file",
+                  all.data != NULL && !all.failed ? all.data : "");
+    bs_text_free(&all);
   }
   bs_config_names_free(names, n);
   return BS_CONFIG;

@@ -121,7 +121,7 @@ END_TEST
 
 static const struct {
   const char *text;
-  int points; /* that it leaves of 24; -1: refused */
+  int points; /* that it leaves of 24; -1: bad syntax, -2: names or words that this space has not */
 } where[] = {{"rows*keys <= 512", 12},
              {"rows < 16 && exp == fast", 6},
              {"rows < 16 || exp == fast", 18},
@@ -141,10 +141,10 @@ static const struct {
              {"rows <", -1},
              {"rows < 16)", -1},
              {"(rows < 16", -1},
-             {"exp < 3", -1},
-             {"exp", -1},
-             {"exp == fats", -1},
-             {"warps == 4", -1},
+             {"exp < 3", -2},
+             {"exp", -2},
+             {"exp == fats", -2},
+             {"warps == 4", -2},
              {"rows = 4", -1},
              {"((((((((((((((((((((((((((((((((((rows))))))))))))))))))))))))))))))))))", -1}};
 
@@ -157,6 +157,7 @@ START_TEST(constraints) {
   ck_assert_msg((rc == BS_OK) == (where[_i].points >= 0), "%s: %s", where[_i].text, err.message);
   if (rc != BS_OK) {
     ck_assert_str_eq(err.id, "BS-KNOB-WHERE");
+    ck_assert_int_eq(rc, where[_i].points == -1 ? BS_USAGE : BS_CONFIG);
     ck_assert_str_eq(s.constraint, "");
     return;
   }

@@ -123,7 +123,7 @@ static void judge(const char *rules, const char *record, char held[300], char un
   json_decref(r);
 }
 
-#define KERNEL "{\"subject\": {\"kernel\": 1, \"model\": 0}, \"ranks\": {\"n\": 1}, "
+#define KERNEL "{\"subject\": {\"kernel\": 1, \"model\": 0, \"dtype_bytes\": 2}, \"ranks\": {\"n\": 1}, "
 #define LAYER "{\"subject\": {\"kernel\": 0, \"model\": 0}, \"ranks\": {\"n\": 2, "
 #define QUIET "\"counters\": {\"ipc\": 2, \"llc_share\": 0.1, \"branch_misses_per_1000\": 1}}"
 #define IDLE                                                                                  \
@@ -149,6 +149,11 @@ static const struct {
      KERNEL "\"bound\": {\"percent\": 80, \"fma_share\": 0.8, \"exp_share\": 0.5, \"bytes_share\": 0.7, "
             "\"launch_share\": 0.2}, " QUIET,
      "compute_bound memory_bound exp_bound launch_bound ", ""},
+    {"cpu",
+     "{\"subject\": {\"kernel\": 1, \"model\": 0, \"dtype_bytes\": 4}, \"ranks\": {\"n\": 1}, \"bound\": "
+     "{\"percent\": 80, \"fma_share\": 0.1, \"exp_share\": 0.5, \"bytes_share\": 0.1, \"launch_share\": "
+     "0.1}, " QUIET,
+     "exp_bound_f32 ", ""},
     {"cpu", KERNEL IDLE "\"counters\": {\"known\": 0, \"reason\": \"not permitted\"}}", "", NO_COUNTERS},
     {"cpu", KERNEL IDLE "\"counters\": {\"ipc\": 0.9, \"llc_share\": 0.5, \"branch_misses_per_1000\": 5}}",
      "few_instructions cache_misses branches ", ""},
