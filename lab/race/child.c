@@ -221,17 +221,12 @@ static int32_t stored(child *c, json_t *answer, bs_error *err) {
 typedef struct pair {
   const child *c;
   bs_kernel_arm *arm[2];
+  const char *names[2];
 } pair;
-
-static const char *pair_name(void *user, uint32_t arm) {
-  const pair *p = user;
-  return text_of(p->c, arm == 0 ? "default" : "provider");
-}
 
 static int32_t pair_open(void *user, uint32_t arm, bs_sampler_arm *out, bs_error *err) {
   pair *p = user;
-  const bs_kernel_setup setup =
-      setup_of(p->c, pair_name(user, arm), arm == 0 ? NULL : text_of(p->c, "knobs"));
+  const bs_kernel_setup setup = setup_of(p->c, p->names[arm], arm == 0 ? NULL : text_of(p->c, "knobs"));
   const int32_t rc = bs_kernel_arm_open(&setup, &p->arm[arm], err);
   *out = (bs_sampler_arm){
       .name = arm == 0 ? "default" : "choice", .user = p->arm[arm], .batch = bs_kernel_arm_batch};
@@ -245,9 +240,9 @@ static void pair_close(void *user, uint32_t arm) {
 }
 
 static int32_t pairs(child *c, json_t *answer, bs_error *err) {
-  pair p = {.c = c};
+  pair p = {.c = c, .names = {text_of(c, "default"), text_of(c, "provider")}};
   const bs_contest of = {
-      .n = 2, .user = &p, .name = pair_name, .open = pair_open, .close = pair_close, .anew = 1};
+      .n = 2, .user = &p, .names = p.names, .open = pair_open, .close = pair_close, .anew = 1};
   const bs_sampler_host host = {.disturb = bs_disturb_host};
   uint32_t winner = 0;
   json_t *results = NULL;

@@ -32,7 +32,7 @@ static int is_entry(const json_t *e) {
   const json_t *candidates = json_object_get(e, "candidates"), *c;
   if (json_integer_value(json_object_get(e, "format")) != 1 || !is_text(e, "key") || !is_text(e, "choice") ||
       !is_text(e, "default") || !json_is_object(json_object_get(e, "machine")) ||
-      json_array_size(candidates) == 0)
+      json_array_size(candidates) == 0 || json_object_get(e, "pending") != NULL)
     return 0;
   int chosen = 0;
   json_array_foreach(candidates, i, c) {
@@ -50,14 +50,9 @@ static enum bs_line judge_line(void *user, const json_t *entry) {
   return json_equal(json_object_get(entry, "machine"), cache->machine) ? BS_LINE_HOLDS : BS_LINE_FOREIGN;
 }
 
-static json_t *machine_key(void) {
-  json_t *key = bs_constants_key();
-  json_object_del(key, "library_build_id"); /* each candidate has its plugin's */
-  return key;
-}
-
 int32_t bs_tune_cache_open(const char *path, bs_tune_cache *out, bs_error *err) {
-  out->machine = machine_key();
+  out->machine = bs_constants_key();
+  json_object_del(out->machine, "library_build_id"); /* each candidate has its plugin's */
   const int32_t rc = bs_lines_open(&words, path, judge_line, out, &out->lines, err);
   return rc == BS_OK && out->machine == NULL ? bs_no_memory(err, "the tuning file") : rc;
 }
@@ -88,10 +83,6 @@ json_t *bs_tune_entry(const bs_tune_cache *cache, const json_t *asked, const cha
   return json_pack("{s:i,s:O,s:s,s:O,s:O,s:o,s:s,s:s}", "format", 1, "key", json_object_get(asked, "key"),
                    "choice", choice, "default", json_object_get(asked, "default"), "machine", cache->machine,
                    "candidates", candidates, "measured_at", stamp, "blockshock", bs_version());
-}
-
-int32_t bs_tune_cache_remember(bs_tune_cache *cache, json_t *entry, bs_error *err) {
-  return json_array_append_new(cache->lines.entries, entry) == 0 ? BS_OK : bs_no_memory(err, "the tuning");
 }
 
 /* Is `c` among the entry's candidates, the same plugin file answering the same? */

@@ -27,6 +27,4 @@ const json_t *bs_tune_cache_find(const bs_tune_cache *cache, const json_t *asked
  * candidates. NULL: out of memory. */
 json_t *bs_tune_entry(const bs_tune_cache *cache, const json_t *asked, const char *choice,
                       const json_t *results);
-/* For the rest of this process; takes the reference. BS_NO_MEMORY. */
-int32_t bs_tune_cache_remember(bs_tune_cache *cache, json_t *entry, bs_error *err);
 #endif

@@ -94,7 +94,7 @@ const char *bs_contest_passing(const json_t *row, int hurried) {
 static int32_t compare(void *user, uint64_t point, uint32_t effort, double *out_share, bs_error *err) {
   contest *c = user;
   const uint32_t index = (uint32_t)point + 1;
-  const char *name = c->of->name(c->of->user, index);
+  const char *name = c->of->names[index];
   bs_sampler_host host = c->host != NULL ? *c->host : (bs_sampler_host){0};
   bs_sampling *s = NULL;
   bs_error why = BS_ERROR_INIT;
@@ -103,9 +103,8 @@ static int32_t compare(void *user, uint64_t point, uint32_t effort, double *out_
   c->index = index;
   int32_t rc = open_arm(c, index, &c->other, &why);
   if (rc == BS_OK) {
-    const bs_sampler_arm arms[] = {
-        {.name = name, .user = &c->other, .batch = batch},
-        {.name = c->of->name(c->of->user, 0), .user = &c->standard, .batch = batch}};
+    const bs_sampler_arm arms[] = {{.name = name, .user = &c->other, .batch = batch},
+                                   {.name = c->of->names[0], .user = &c->standard, .batch = batch}};
     rc = bs_sampler_run(&c->options, &host, arms, 2, &s, &why);
     close_arm(c, index, &c->other);
   }
@@ -155,10 +154,9 @@ int32_t bs_contest_run(const bs_contest *of, double seconds, double margin, cons
   int32_t rc = open_arm(&c, 0, &c.standard, err);
   if (rc == BS_OK) rc = search(&c, out_winner, err);
   close_arm(&c, 0, &c.standard);
-  if (rc != BS_OK) {
+  if (rc == BS_OK)
+    *out_results = c.results;
+  else
     json_decref(c.results);
-    return rc;
-  }
-  *out_results = c.results;
-  return BS_OK;
+  return rc;
 }

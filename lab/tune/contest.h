@@ -12,7 +12,7 @@
 typedef struct bs_contest {
   uint32_t n; /* arms, the default included: 2 or more */
   void *user;
-  const char *(*name)(void *user, uint32_t arm);
+  const char *const *names;
   /* At most two are open at once, arm 0 during all comparisons. An arm other than 0 that fails, here or in a
    * batch, is out, with its error; arm 0's error ends the contest. */
   int32_t (*open)(void *user, uint32_t arm, bs_sampler_arm *out, bs_error *err);

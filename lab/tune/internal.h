@@ -9,8 +9,8 @@
 struct bs_tuner {
   bs_context *context;
   bs_tuner_options options;
-  bs_tune_cache cache;
-  json_t *pending; /* [{arm, entry}]: measured, not yet in the file; the entries are also in the cache */
+  bs_tune_cache
+      cache; /* its entries with "pending", the arm's number, are measured and not yet in the file */
 };
 
 void bs_tuner_say(const bs_tuner *tuner, int detail, const char *fmt, ...)
@@ -36,7 +36,7 @@ typedef struct bs_tuning {
   bs_arm_case arms[BS_ARMS_MAX];
   json_t *asked;
   bs_decision *decisions;
-  size_t n;
+  size_t n, waiting[BS_ARMS_MAX]; /* waiting: undecided when asked */
 } bs_tuning;
 
 /* Measure the undecided products (origin "default") of one world together, the others as they are decided;

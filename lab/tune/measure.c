@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/text.h"
 #include "lab/config/experiment.h"
 #include "lab/error.h"
 #include "lab/measure/arm.h"
@@ -43,11 +42,6 @@ static void add_names(job *j, const bs_decision *d) {
 
 /* ---- arms ----------------------------------------------------------------------------------- */
 
-static const char *arm_name(void *user, uint32_t arm) {
-  const job *j = user;
-  return j->names[arm];
-}
-
 /* The choices of the world when `name` (NULL: the default) serves the undecided products. */
 static const char **choices_for(const job *j, const char *name) {
   const char **texts = calloc(j->of->n, sizeof *texts);
@@ -62,6 +56,12 @@ static const char **choices_for(const job *j, const char *name) {
   return texts;
 }
 
+static void arm_close(void *user, uint32_t arm) {
+  job *j = user;
+  if (j->open[arm] != NULL) bs_arm_close(j->open[arm], NULL, NULL);
+  j->open[arm] = NULL;
+}
+
 static int32_t arm_open(void *user, uint32_t arm, bs_sampler_arm *out, bs_error *err) {
   job *j = user;
   bs_case c = j->arm->c;
@@ -74,11 +74,9 @@ static int32_t arm_open(void *user, uint32_t arm, bs_sampler_arm *out, bs_error 
   int32_t rc = bs_arm_open(&c, j->names[arm], &j->open[arm], err);
   bs_choices_free(c.n_choices, texts);
   if (rc != BS_OK) return rc;
-  const double built = bs_arm_build(j->open[arm]).seconds;
-  const double patience = j->of->e->tune_seconds; /* another run may have more */
-  if (built > patience) {
-    bs_arm_close(j->open[arm], NULL, NULL);
-    j->open[arm] = NULL;
+  const double built = bs_arm_build(j->open[arm]).seconds, patience = j->of->e->tune_seconds;
+  if (built > patience) { /* another run may have more */
+    arm_close(j, arm);
     return bs_error_set(err, BS_DEADLINE, "BS-TUNE-SLOW", "packing took %.1f s, tune.seconds is %g", built,
                         patience);
   }
@@ -86,28 +84,19 @@ static int32_t arm_open(void *user, uint32_t arm, bs_sampler_arm *out, bs_error 
   return BS_OK;
 }
 
-static void arm_close(void *user, uint32_t arm) {
-  job *j = user;
-  if (j->open[arm] != NULL) bs_arm_close(j->open[arm], NULL, NULL);
-  j->open[arm] = NULL;
-}
-
 /* ---- results -------------------------------------------------------------------------------- */
 
-/* "KEY: cpu:packed; cpu:dnnl: 0.86 times as fast as cpu:packed" */
+/* A line a candidate: "KEY: cpu:packed; cpu:dnnl: 0.86 times as fast as cpu:packed". */
 static void tell(const bs_tuner *tuner, const json_t *entry) {
   size_t i;
   const json_t *c;
-  bs_text t = {0};
-  bs_text_printf(&t, "%s: %s", bs_tune_text(entry, "key"), bs_tune_text(entry, "choice"));
   json_array_foreach(json_object_get(entry, "candidates"), i, c) {
     char words[256];
-    if (strcmp(bs_tune_text(c, "name"), bs_tune_text(entry, "default")) != 0)
-      bs_text_printf(&t, "; %s: %s", bs_tune_text(c, "name"),
-                     bs_tune_words(entry, bs_tune_text(c, "name"), words, sizeof words));
+    const char *name = bs_tune_text(c, "name");
+    if (strcmp(name, bs_tune_text(entry, "default")) != 0)
+      bs_tuner_say(tuner, 1, "%s: %s; %s: %s", bs_tune_text(entry, "key"), bs_tune_text(entry, "choice"),
+                   name, bs_tune_words(entry, name, words, sizeof words));
   }
-  if (!t.failed) bs_tuner_say(tuner, 1, "%s", t.data);
-  bs_text_free(&t);
 }
 
 /* Does what was found of a product hold only today? Then the default serves this run, and the next one
@@ -116,12 +105,11 @@ static int is_passing(job *j, bs_decision *d, int wins, const json_t *results) {
   size_t i;
   const json_t *r;
   json_array_foreach(results, i, r) {
-    if (!serves(d, bs_tune_text(r, "name")) ||
-        strcmp(bs_tune_text(r, "name"), bs_tune_text(d->asked, "default")) == 0)
-      continue;
+    const char *name = bs_tune_text(r, "name");
+    if (!serves(d, name) || strcmp(name, bs_tune_text(d->asked, "default")) == 0) continue;
     const char *why = bs_contest_passing(r, !wins && j->of->e->tune_seconds < USUAL_SECONDS);
     if (why == NULL) continue;
-    snprintf(d->why, sizeof d->why, "not settled: %.32s: %.100s", bs_tune_text(r, "name"), why);
+    snprintf(d->why, sizeof d->why, "not settled: %.32s: %.100s", name, why);
     bs_tuner_say(j->of->tuner, 1, "%s: %s for now, nothing is kept; %s", bs_tune_text(d->asked, "key"),
                  d->choice, d->why);
     return 1;
@@ -139,13 +127,9 @@ static int32_t settle(job *j, uint32_t winner, const json_t *results, bs_error *
         bs_tune_entry(&j->of->tuner->cache, d->asked, wins ? j->names[winner] : d->choice, results);
     json_object_set_new(entry, "method", json_string(j->arm->c.method));
     json_object_set_new(entry, "world", json_string(j->arm->name));
-    json_t *kept = json_pack("{s:i,s:O}", "arm", (int)j->index, "entry", entry);
-    if (kept == NULL || json_array_append_new(j->of->tuner->pending, kept) != 0) {
-      json_decref(entry);
+    json_object_set_new(entry, "pending", json_integer(j->index));
+    if (json_array_append_new(j->of->tuner->cache.lines.entries, entry) != 0)
       return bs_no_memory(err, "the tuning");
-    }
-    const int32_t rc = bs_tune_cache_remember(&j->of->tuner->cache, entry, err);
-    if (rc != BS_OK) return rc;
     d->entry = entry;
     d->choice = bs_tune_text(entry, "choice");
     d->origin = "measured";
@@ -168,7 +152,7 @@ static int fits_memory(const bs_case *c, char why[160]) {
 /* The default itself may be too slow to pack, or not run: then the phase says so, with a folder. The host has
  * no clock of its own: its user is the progress's. */
 static int32_t contest(job *j, double seconds, char why[160], bs_error *err) {
-  const bs_contest of = {.n = j->n_names, .user = j, .name = arm_name, .open = arm_open, .close = arm_close};
+  const bs_contest of = {.n = j->n_names, .user = j, .names = j->names, .open = arm_open, .close = arm_close};
   const bs_sampler_host host = {.user = j->of->tuner->options.progress_user,
                                 .progress = j->of->tuner->options.progress};
   uint32_t winner = 0;
@@ -183,17 +167,13 @@ static int32_t contest(job *j, double seconds, char why[160], bs_error *err) {
 
 int32_t bs_tune_measure(const bs_tuning *of, uint32_t arm, double seconds, char why[160], bs_error *err) {
   job j = {.of = of, .arm = &of->arms[arm], .index = arm, .n_names = 1, .names = {"default"}};
-  size_t products = 0;
   int32_t rc = BS_OK;
-  for (size_t i = 0; i < of->n; i++) {
-    if (!bs_decision_waits(&of->decisions[i], arm)) continue;
-    add_names(&j, &of->decisions[i]);
-    products++;
-  }
+  for (size_t i = 0; i < of->n; i++)
+    if (bs_decision_waits(&of->decisions[i], arm)) add_names(&j, &of->decisions[i]);
   if (fits_memory(&j.arm->c, why)) {
     bs_tuner_say(of->tuner, 1,
                  "measuring which of %u implementations is the fastest for: %s (%zu product%s, about %.2g s)",
-                 j.n_names, j.arm->name, products, products == 1 ? "" : "s", seconds);
+                 j.n_names, j.arm->name, of->waiting[arm], of->waiting[arm] == 1 ? "" : "s", seconds);
     rc = contest(&j, seconds, why, err);
   }
   if (why[0] != '\0') bs_tuner_say(of->tuner, 0, "%s: %s", j.arm->name, why);

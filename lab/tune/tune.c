@@ -37,9 +37,8 @@ int32_t bs_tuner_open(bs_context *context, const bs_tuner_options *options, bs_t
   if (t == NULL) return bs_no_memory(err, "the tuning");
   t->context = context;
   t->options = *options;
-  t->pending = json_array();
   const int32_t rc = bs_tune_cache_open(options->path, &t->cache, &why);
-  if (t->pending == NULL || rc == BS_NO_MEMORY) {
+  if (rc == BS_NO_MEMORY) {
     bs_tuner_close(t);
     return bs_no_memory(err, "the tuning");
   }
@@ -57,7 +56,6 @@ int32_t bs_tuner_open(bs_context *context, const bs_tuner_options *options, bs_t
 void bs_tuner_close(bs_tuner *tuner) {
   if (tuner == NULL) return;
   bs_tune_cache_close(&tuner->cache);
-  json_decref(tuner->pending);
   free(tuner);
 }
 
@@ -130,13 +128,6 @@ static const char *pinned_candidate(const json_t *asked, const char *pin) {
   return NULL;
 }
 
-static int is_pending(const bs_tuner *t, const json_t *entry) {
-  size_t i;
-  const json_t *kept;
-  json_array_foreach(t->pending, i, kept) if (json_object_get(kept, "entry") == entry) return 1;
-  return 0;
-}
-
 static void decide(bs_tuner *t, const bs_experiment *e, bs_decision *d) {
   const char *pin = bs_tune_pinned(e, bs_tune_text(d->asked, "key"));
   const char *named = pin != NULL ? pinned_candidate(d->asked, pin) : NULL;
@@ -156,7 +147,7 @@ static void decide(bs_tuner *t, const bs_experiment *e, bs_decision *d) {
     const char *choice = bs_tune_text(d->entry, "choice");
     d->choice = pinned_candidate(d->asked, choice);
     d->knobs = choice + strcspn(choice, "{");
-    d->origin = is_pending(t, d->entry) ? "measured" : "cache";
+    d->origin = json_object_get(d->entry, "pending") != NULL ? "measured" : "cache";
   }
 }
 
@@ -177,6 +168,7 @@ static int32_t ask(bs_tuning *w, bs_error *err) {
     d->asked = json_array_get(w->asked, i);
     while (d->arm + 1 < w->n_arms && i >= ends[d->arm]) d->arm++;
     decide(w->tuner, w->e, d);
+    w->waiting[d->arm] += bs_decision_waits(d, d->arm) != 0;
   }
   return BS_OK;
 }
@@ -189,24 +181,15 @@ static void give_reason(bs_tuning *w, uint32_t arm, const char *why) {
   }
 }
 
-static int is_open(const bs_tuning *w, uint32_t arm) {
-  for (size_t i = 0; i < w->n; i++)
-    if (bs_decision_waits(&w->decisions[i], arm)) return 1;
-  return 0;
-}
-
-static double multiply_adds(const bs_case *c) {
-  return (double)c->spec.B * (double)c->spec.N * (double)c->spec.K / c->world_size;
-}
-
 /* Why nothing of this world is to be measured; NULL: measure. */
 static const char *reason_not_to(const bs_tuning *w, uint32_t arm) {
+  const bs_case *c = &w->arms[arm].c;
   if (w->tuner->cache.lines.path == NULL) return "not measured: there is no tuning file";
   if (!w->e->tune_measure) return "not measured: tune.measure is off";
   if (w->e->phase != BS_PHASE_FORWARD) return "not measured: nothing is timed";
   if (strchr(w->e->backend, ':') != NULL || strchr(w->e->comm, ':') != NULL)
     return "not measured: backend or communicator is wrapped";
-  if (multiply_adds(&w->arms[arm].c) < (double)w->e->tune_min_work)
+  if ((double)c->spec.B * (double)c->spec.N * (double)c->spec.K / c->world_size < (double)w->e->tune_min_work)
     return "not measured: the work is below tune.min_work";
   return NULL;
 }
@@ -216,7 +199,7 @@ static int32_t measure(bs_tuning *w, bs_error *err) {
   uint32_t todo = 0;
   int32_t rc = BS_OK;
   for (uint32_t i = 0; i < w->n_arms; i++) {
-    against[i] = is_open(w, i) ? reason_not_to(w, i) : "";
+    against[i] = w->waiting[i] > 0 ? reason_not_to(w, i) : "";
     todo += against[i] == NULL;
   }
   for (uint32_t i = 0; rc == BS_OK && i < w->n_arms; i++) {
@@ -232,8 +215,7 @@ static int32_t measure(bs_tuning *w, bs_error *err) {
 static json_t *record_of(const bs_decision *d) {
   json_t *row = json_pack("{s:O,s:s,s:O,s:s}", "key", json_object_get(d->asked, "key"), "choice", d->choice,
                           "default", json_object_get(d->asked, "default"), "origin", d->origin);
-  const json_t *detail = d->entry != NULL ? d->entry : d->asked;
-  json_object_set(row, "candidates", json_object_get(detail, "candidates"));
+  json_object_set(row, "candidates", json_object_get(d->entry != NULL ? d->entry : d->asked, "candidates"));
   if (d->entry != NULL) json_object_set(row, "measured_at", json_object_get(d->entry, "measured_at"));
   if (d->why[0] != '\0') json_object_set_new(row, "why", json_string(d->why));
   if (d->knobs[0] != '\0')
@@ -332,31 +314,33 @@ static void reject(json_t *entry, const char *wrong) {
 }
 
 void bs_tuner_keep(bs_tuner *tuner, int judged, const char *wrong) {
-  size_t i;
-  const json_t *kept;
+  size_t i, kept = 0;
+  json_t *entry;
   bs_error err = BS_ERROR_INIT;
   int32_t rc = BS_OK;
-  json_array_foreach(tuner->pending, i, kept) {
-    json_t *entry = json_object_get(kept, "entry");
-    const int methods = json_integer_value(json_object_get(kept, "arm")) == 0; /* the gates saw no peer */
+  json_array_foreach(tuner->cache.lines.entries, i, entry) {
+    const json_t *arm = json_object_get(entry, "pending");
+    const int methods = json_integer_value(arm) == 0; /* the gates saw no peer */
+    if (arm == NULL) continue;
+    json_object_del(entry, "pending");
     if (wrong != NULL && methods) reject(entry, wrong);
     json_object_set_new(entry, "judged", json_boolean(judged && wrong == NULL && methods));
     if (rc == BS_OK) rc = bs_lines_append(&tuner->cache.lines, entry, &err);
+    kept++;
   }
   if (rc != BS_OK)
     bs_tuner_say(tuner, 0, "[%s] %s; what was measured is not kept: %s", err.id, err.message, err.hint);
-  else if (json_array_size(tuner->pending) > 0 && tuner->cache.lines.path != NULL)
+  else if (kept > 0 && tuner->cache.lines.path != NULL)
     bs_tuner_say(tuner, 1, "kept in %s", tuner->cache.lines.path);
-  json_array_clear(tuner->pending);
 }
 
 void bs_tuner_drop(bs_tuner *tuner) {
   json_t *known = tuner->cache.lines.entries;
-  for (size_t i = json_array_size(known); i-- > 0;)
-    if (is_pending(tuner, json_array_get(known, i))) json_array_remove(known, i);
-  if (json_array_size(tuner->pending) > 0)
+  const size_t n = json_array_size(known);
+  for (size_t i = n; i-- > 0;)
+    if (json_object_get(json_array_get(known, i), "pending") != NULL) json_array_remove(known, i);
+  if (json_array_size(known) < n)
     bs_tuner_say(tuner, 0, "what was measured is not kept: the run with it did not end with a verdict");
-  json_array_clear(tuner->pending);
 }
 
 /* ---- an entry in words --------------------------------------------------------------------------- */
@@ -365,12 +349,12 @@ void bs_tuner_drop(bs_tuner *tuner) {
 static void compared(const json_t *row, const char *standard, char *out, size_t size) {
   const json_t *again = json_object_get(row, "again");
   const json_t *look = again != NULL ? again : row;
-  const double ratio = json_number_value(json_object_get(look, "ratio"));
   const char *word = bs_tune_text(look, "word");
   if (bs_tune_text(row, "failed")[0] != '\0')
     snprintf(out, size, "failed: %.120s", bs_tune_text(row, "failed"));
   else if (strcmp(word, "FASTER") == 0 || strcmp(word, "SLOWER") == 0)
-    snprintf(out, size, "%.2f times as fast as %s", ratio, standard);
+    snprintf(out, size, "%.2f times as fast as %s", json_number_value(json_object_get(look, "ratio")),
+             standard);
   else if (strcmp(word, "SAME") == 0)
     snprintf(out, size, "as fast as %s", standard);
   else

@@ -14,9 +14,9 @@
       "tune.seconds=0.2", "--set", "method.bias=false"
 /* One rank: exchanges of a busy machine take any time, and would hide who is faster. */
 #define TUNED "--method", "dense", SMALLER
-#define FIRST_TUNED "--plugin", "ref", "--plugin", PAIR1, "--phase", "1", TUNED
-#define EXPLAIN \
-  "explain", "matmul", "--plugin", "ref", "--plugin", PAIR1, "--dtype", "f32", "--b", "8", "--n", "64"
+#define PAIRED "--plugin", "ref", "--plugin", PAIR1
+#define FIRST_TUNED PAIRED, "--phase", "1", TUNED
+#define EXPLAIN "explain", "matmul", PAIRED, "--dtype", "f32", "--b", "8", "--n", "64"
 #define TWO_RANKS "--method", "row_parallel", "-P", "2", SMALLER, "--set", "tune.measure=false"
 
 static const char *dir;
@@ -71,10 +71,11 @@ static void must_choose(const ran *r, int index, const char *name, const char *o
   json_decref(c);
 }
 
-/* A run that ends well with that product. */
-static void must_run_with(ran r, const char *name, const char *origin) {
+/* A run that ends well with that product, and says so on stderr ("": anything). */
+static void must_run_with(ran r, const char *name, const char *origin, const char *said) {
   must_be(&r, 0);
   must_choose(&r, 0, name, origin);
+  ck_assert_msg(strstr(r.err, said) != NULL, "%s", r.err);
   ran_free(&r);
 }
 
@@ -127,12 +128,13 @@ START_TEST(measured_once_kept_and_pinned) {
   ck_assert_ptr_null(strstr(r.err, "measuring which"));
   ran_free(&r);
   /* The stored configuration decides alone: without a file, and against one that says otherwise. */
-  must_run_with(bsrun(dir, "--config", config, "--tune-cache", "off", NULL), "pair:hollow", "pinned");
+  must_run_with(bsrun(dir, "--config", config, "--tune-cache", "off", NULL), "pair:hollow", "pinned", "");
   json_object_set_new(entry, "choice", json_string("pair:heavy"));
   char *other = json_dumps(entry, JSON_COMPACT);
   write_text(dir, "other.jsonl", other);
-  must_run_with(bsrun(dir, "--config", config, "--tune-cache", "other.jsonl", NULL), "pair:hollow", "pinned");
-  must_run_with(bsrun(dir, FIRST_TUNED, "--tune-cache", "other.jsonl", NULL), "pair:heavy", "cache");
+  must_run_with(bsrun(dir, "--config", config, "--tune-cache", "other.jsonl", NULL), "pair:hollow", "pinned",
+                "");
+  must_run_with(bsrun(dir, FIRST_TUNED, "--tune-cache", "other.jsonl", NULL), "pair:heavy", "cache", "");
   free(other);
   json_decref(entry);
   ck_assert_int_eq(lines(), 1);
@@ -141,7 +143,7 @@ END_TEST
 
 /* Fast and wrong: phase 0 fails with it, once; then the default serves. */
 START_TEST(wrong_numbers_lose) {
-  ran r = bsrun(dir, "--plugin", "ref", "--plugin", PAIR1, TUNED, NULL);
+  ran r = bsrun(dir, PAIRED, TUNED, NULL);
   must_be(&r, 6);
   ran_free(&r);
   ck_assert_int_eq(lines(), 1);
@@ -156,7 +158,7 @@ START_TEST(wrong_numbers_lose) {
     if (hollow) ck_assert_ptr_nonnull(strstr(failed, "gate"));
   }
   json_decref(entry);
-  r = bsrun(dir, "--plugin", "ref", "--plugin", PAIR1, TUNED, NULL);
+  r = bsrun(dir, PAIRED, TUNED, NULL);
   must_be(&r, 0);
   must_choose(&r, 0, "pair:heavy", "cache");
   must_choose(&r, 1, "pair:heavy", "cache"); /* both phases */
@@ -170,11 +172,11 @@ START_TEST(wrong_numbers_lose) {
 END_TEST
 
 START_TEST(another_build_is_measured_anew) {
-  must_run_with(bsrun(dir, FIRST_TUNED, NULL), "pair:hollow", "measured");
+  must_run_with(bsrun(dir, FIRST_TUNED, NULL), "pair:hollow", "measured", "");
   must_run_with(bsrun(dir, "--plugin", "ref", "--plugin", PAIR2, "--phase", "1", TUNED, NULL), "pair:hollow",
-                "measured");
+                "measured", "");
   ck_assert_int_eq(lines(), 2);
-  must_run_with(bsrun(dir, FIRST_TUNED, NULL), "pair:hollow", "cache"); /* its line still holds */
+  must_run_with(bsrun(dir, FIRST_TUNED, NULL), "pair:hollow", "cache", ""); /* its line still holds */
   ck_assert_int_eq(lines(), 2);
 }
 END_TEST
@@ -192,8 +194,7 @@ START_TEST(nothing_is_measured_unless_wanted) {
     json_decref(c);
     ran_free(&r);
   }
-  must_run_with(bsrun(dir, "--plugin", "ref", "--plugin", PAIR1, "--phase", "0", TUNED, NULL), "pair:heavy",
-                "default");
+  must_run_with(bsrun(dir, PAIRED, "--phase", "0", TUNED, NULL), "pair:heavy", "default", "");
   ck_assert_int_eq(lines(), 0);
 }
 END_TEST
@@ -209,21 +210,16 @@ START_TEST(pins_force_and_are_checked) {
   snprintf(gone, sizeof gone, "tune.choices=['%s -> pair:gone']", key);
   json_decref(row);
   ran_free(&r);
-  must_run_with(
-      bsrun(dir, "--plugin", "ref", "--plugin", PAIR1, "--phase", "1", TWO_RANKS, "--set", set, NULL),
-      "ref:portable", "pinned");
+  must_run_with(bsrun(dir, PAIRED, "--phase", "1", TWO_RANKS, "--set", set, NULL), "ref:portable", "pinned",
+                "");
   r = bsrun(dir, EXPLAIN, "--mask", "contiguous", "-P", "2", "--set", set, NULL);
   must_be(&r, 0);
   ck_assert_msg(strstr(r.out, "*  matmul@ref/portable") != NULL && strstr(r.out, "pinned") != NULL, "%s",
                 r.out);
   ran_free(&r);
-  r = bsrun(dir, "--plugin", "ref", "--plugin", PAIR1, "--phase", "1", TWO_RANKS, "--set", gone, NULL);
-  must_be(&r, 0);
-  must_choose(&r, 0, "pair:heavy", "default (pinned)");
-  ck_assert_msg(strstr(r.err, "pair:gone cannot serve") != NULL, "%s", r.err);
-  ran_free(&r);
-  r = bsrun(dir, "--plugin", "ref", "--plugin", PAIR1, "--phase", "1", TWO_RANKS, "--set",
-            "tune.choices=[portable]", NULL);
+  must_run_with(bsrun(dir, PAIRED, "--phase", "1", TWO_RANKS, "--set", gone, NULL), "pair:heavy",
+                "default (pinned)", "pair:gone cannot serve");
+  r = bsrun(dir, PAIRED, "--phase", "1", TWO_RANKS, "--set", "tune.choices=[portable]", NULL);
   must_be(&r, 3);
   ck_assert_ptr_nonnull(strstr(r.err, "BS-CFG-CHOICE"));
   ran_free(&r);
@@ -233,27 +229,17 @@ END_TEST
 
 START_TEST(files_that_cannot_be_used) {
   write_text(cache, "tuning.jsonl", "{\"format\":1}\nnot JSON");
-  ran r = bsrun(dir, FIRST_TUNED, NULL);
-  must_be(&r, 0);
-  must_choose(&r, 0, "pair:hollow", "measured");
-  ck_assert_msg(strstr(r.err, "2 lines of ") != NULL, "%s", r.err);
-  ran_free(&r);
+  must_run_with(bsrun(dir, FIRST_TUNED, NULL), "pair:hollow", "measured", "2 lines of ");
   ck_assert_int_eq(lines(), 3); /* the torn line was ended */
   json_decref(line_of(2));
   /* A folder in its place: said, and nothing is measured. */
-  r = bsrun(dir, FIRST_TUNED, "--tune-cache", cache, NULL);
-  must_be(&r, 0);
-  must_choose(&r, 0, "pair:heavy", "default");
-  ck_assert_ptr_nonnull(strstr(r.err, "[BS-TUNE-IO]"));
-  ran_free(&r);
+  must_run_with(bsrun(dir, FIRST_TUNED, "--tune-cache", cache, NULL), "pair:heavy", "default",
+                "[BS-TUNE-IO]");
   /* It can be read (there is none) and not be made. */
   write_text(dir, "file", "");
-  r = bsrun(dir, FIRST_TUNED, "--tune-cache", "file/tuning.jsonl", NULL);
-  must_be(&r, 0);
-  must_choose(&r, 0, "pair:hollow", "measured");
-  ck_assert_msg(strstr(r.err, "what was measured is not kept") != NULL, "%s", r.err);
-  ran_free(&r);
-  r = bsrun(dir, "--method", "dense", "--tune-cache", "", NULL);
+  must_run_with(bsrun(dir, FIRST_TUNED, "--tune-cache", "file/tuning.jsonl", NULL), "pair:hollow", "measured",
+                "what was measured is not kept");
+  ran r = bsrun(dir, "--method", "dense", "--tune-cache", "", NULL);
   must_be(&r, 2);
   ran_free(&r);
 }

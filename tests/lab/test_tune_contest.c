@@ -20,6 +20,8 @@ typedef struct player {
 } player;
 
 static player players[MOST];
+static uint32_t winner;
+static json_t *results;
 static double now;
 static int open_now, most_open, anew;
 static const char *const names[MOST] = {"default", "a", "b", "c", "d"};
@@ -42,11 +44,6 @@ static int32_t batch(void *user, uint64_t lead, uint64_t n, bs_sample *out, bs_e
   return BS_OK;
 }
 
-static const char *name(void *user, uint32_t arm) {
-  (void)user;
-  return names[arm];
-}
-
 static int32_t open_arm(void *user, uint32_t arm, bs_sampler_arm *out, bs_error *err) {
   (void)user;
   player *p = &players[arm];
@@ -63,23 +60,33 @@ static void close_arm(void *user, uint32_t arm) {
   open_now--;
 }
 
-static int32_t run(uint32_t n, uint32_t *winner, json_t **results, bs_error *err) {
-  const bs_contest contest = {.n = n, .name = name, .open = open_arm, .close = close_arm, .anew = anew};
+static void tear_down(void) {
+  json_decref(results);
+  results = NULL;
+  anew = 0;
+}
+
+/* `list` against each other; what it gives is there until the next one. */
+static int32_t run(const player *list, uint32_t n, bs_error *err) {
+  const bs_contest contest = {.n = n, .names = names, .open = open_arm, .close = close_arm, .anew = anew};
   const bs_sampler_host host = {.now = clock_now};
-  const int32_t rc = bs_contest_run(&contest, 30.0, 0.02, &host, winner, results, err);
+  memcpy(players, list, n * sizeof *list);
+  json_decref(results);
+  results = NULL;
+  winner = 9;
+  now = 0;
+  const int32_t rc = bs_contest_run(&contest, 30.0, 0.02, &host, &winner, &results, err);
   ck_assert_int_eq(open_now, 0);
   ck_assert_int_le(most_open, 2);
   return rc;
 }
 
-static void play(const player *list, uint32_t n, uint32_t *winner, json_t **results) {
+static void play(const player *list, uint32_t n) {
   bs_error err = BS_ERROR_INIT;
-  memcpy(players, list, n * sizeof *list);
-  now = 0;
-  ck_assert_msg(run(n, winner, results, &err) == BS_OK, "%s", err.message);
-  ck_assert_uint_eq(json_array_size(*results), n - 1);
+  ck_assert_msg(run(list, n, &err) == BS_OK, "%s", err.message);
+  ck_assert_uint_eq(json_array_size(results), n - 1);
   for (uint32_t i = 1; i < n; i++)
-    ck_assert_str_eq(json_string_value(json_object_get(json_array_get(*results, i - 1), "name")), names[i]);
+    ck_assert_str_eq(json_string_value(json_object_get(json_array_get(results, i - 1), "name")), names[i]);
 }
 
 /* Its word, or why it failed; "": neither. */
@@ -88,48 +95,39 @@ static const char *word(const json_t *row) {
   return failed[0] != '\0' ? failed : bs_tune_text(row, "word");
 }
 
-/* Arms beside the default, what their rows say, and what that of the winner says again: "" no look. */
+/* Seconds of all arms, the default's first; what the others' rows say, and the winner's again: "" no look. */
 static const struct {
   player list[MOST];
-  uint32_t n, winner;
+  uint32_t winner;
   const char *words[MOST - 1], *again;
 } contests[] = {
     /* the fastest wins after a second look */
-    {{{.seconds = 1e-3}, {.seconds = 1.2e-3}, {.seconds = 0.9e-3}, {.seconds = 0.8e-3}},
-     4,
-     3,
-     {"SLOWER", "FASTER", "FASTER"},
-     "FASTER"},
+    {{{1e-3}, {1.2e-3}, {0.9e-3}, {0.8e-3}}, 3, {"SLOWER", "FASTER", "FASTER"}, "FASTER"},
     /* within the margin the default stays */
-    {{{.seconds = 1e-3}, {.seconds = 0.985e-3}, {.seconds = 1e-3}}, 3, 0, {"SAME", "SAME"}, ""},
+    {{{1e-3}, {0.985e-3}, {1e-3}}, 0, {"SAME", "SAME"}, ""},
     /* the winner's curse: it was fast while it was chosen */
-    {{{.seconds = 1e-3}, {.seconds = 0.8e-3, .second_look = 1e-3}}, 2, 0, {"FASTER"}, "SAME"},
+    {{{1e-3}, {0.8e-3, .second_look = 1e-3}}, 0, {"FASTER"}, "SAME"},
     /* who fails is out */
-    {{{.seconds = 1e-3},
-      {.seconds = 0.5e-3, .fails_to_open = 1},
-      {.seconds = 0.5e-3, .fails_at = 12},
-      {.seconds = 0.9e-3}},
-     4,
+    {{{1e-3}, {0.5e-3, .fails_to_open = 1}, {0.5e-3, .fails_at = 12}, {0.9e-3}},
      3,
      {"[TEST-OPEN] this one does not open", "[TEST-BATCH] this batch fails", "FASTER"},
      "FASTER"},
 };
 
 START_TEST(who_wins) {
-  uint32_t winner = 9;
-  json_t *results;
   const player *list = contests[_i].list;
-  play(list, contests[_i].n, &winner, &results);
+  uint32_t n = 0;
+  while (n < MOST && list[n].seconds > 0) n++;
+  play(list, n);
   ck_assert_uint_eq(winner, contests[_i].winner);
-  for (uint32_t i = 0; i + 1 < contests[_i].n; i++) {
+  for (uint32_t i = 0; i + 1 < n; i++) {
     const json_t *row = json_array_get(results, i), *ratio = json_object_get(row, "ratio");
-    const int looked = i + 2 == contests[_i].n; /* the last is the fastest of each list that has one */
+    const int looked = i + 2 == n; /* the last is the fastest of each list that has one */
     ck_assert_str_eq(word(row), contests[_i].words[i]);
     ck_assert_str_eq(word(json_object_get(row, "again")), looked ? contests[_i].again : "");
     if (ratio != NULL)
       ck_assert_double_eq_tol(json_number_value(ratio), list[0].seconds / list[i + 1].seconds, 1e-9);
   }
-  json_decref(results);
 }
 END_TEST
 
@@ -137,51 +135,39 @@ END_TEST
  * place alone. */
 START_TEST(a_lucky_build_does_not_win) {
   for (anew = 0; anew < 2; anew++) {
-    uint32_t winner = 9;
-    json_t *results;
     const player list[] = {{.seconds = 1e-3}, {.seconds = 1e-3, .lucky = 0.8e-3}};
-    play(list, 2, &winner, &results);
+    play(list, 2);
     ck_assert_str_eq(word(json_array_get(results, 0)), anew ? "UNCLEAR" : "FASTER");
     ck_assert_uint_eq(winner, 0);
-    json_decref(results);
   }
-  anew = 0;
 }
 END_TEST
 
 /* While both are opened anew: who cannot be is out, and the next one meets the default. */
 START_TEST(who_fails_when_opened_anew_is_out) {
-  uint32_t winner = 9;
-  json_t *results;
   anew = 1;
   for (int at = 2; at < 4; at++) {
     const player list[] = {
         {.seconds = 1e-3}, {.seconds = 0.5e-3, .fails_to_open_at = at}, {.seconds = 0.9e-3}};
-    play(list, 3, &winner, &results);
+    play(list, 3);
     ck_assert_uint_eq(winner, 2);
     ck_assert_int_gt(players[0].opened, 3);
     ck_assert_ptr_nonnull(json_object_get(json_array_get(results, 0), "failed"));
-    json_decref(results);
-    memset(players, 0, sizeof players);
     bs_error err = BS_ERROR_INIT;
-    players[0] = (player){.seconds = 1e-3, .fails_to_open_at = at};
-    players[1] = (player){.seconds = 1e-3};
-    ck_assert_int_eq(run(2, &winner, &results, &err), BS_INTERNAL);
+    const player standard[] = {{.seconds = 1e-3, .fails_to_open_at = at}, {.seconds = 1e-3}};
+    ck_assert_int_eq(run(standard, 2, &err), BS_INTERNAL);
     ck_assert_str_eq(err.id, "TEST-ANEW");
   }
-  anew = 0;
 }
 END_TEST
 
 /* What fails for want of memory or time may run tomorrow; what fails otherwise will not. */
 START_TEST(some_results_do_not_last) {
-  uint32_t winner = 9;
-  json_t *results;
   const player list[] = {{.seconds = 1e-3},
                          {.seconds = 0.5e-3, .fails_to_open = 1},
                          {.seconds = 0.5e-3, .fails_at = 12},
                          {.seconds = 1.2e-3}};
-  play(list, 4, &winner, &results);
+  play(list, 4);
   for (int hurried = 0; hurried < 2; hurried++) {
     const char *why = bs_contest_passing(json_array_get(results, 0), hurried);
     ck_assert_ptr_nonnull(why);
@@ -189,10 +175,9 @@ START_TEST(some_results_do_not_last) {
     ck_assert_ptr_null(bs_contest_passing(json_array_get(results, 1), hurried));
     ck_assert_ptr_null(bs_contest_passing(json_array_get(results, 2), hurried));
   }
-  json_decref(results);
   /* The time is up before the noise is averaged away. */
   const player noisy[] = {{.seconds = 1, .noise = 0.3}, {.seconds = 1, .noise = 0.3}};
-  play(noisy, 2, &winner, &results);
+  play(noisy, 2);
   json_t *row = json_array_get(results, 0);
   ck_assert_str_eq(word(row), "UNCLEAR");
   ck_assert_str_eq(json_string_value(json_object_get(row, "stopped_by")), "seconds");
@@ -205,36 +190,28 @@ START_TEST(some_results_do_not_last) {
   ck_assert_ptr_null(bs_contest_passing(row, 1));
   json_object_set_new(row, "again", json_pack("{s:s,s:b}", "failed", "no memory", "passing", 1));
   ck_assert_str_eq(bs_contest_passing(row, 0), "no memory");
-  json_decref(results);
 }
 END_TEST
 
 START_TEST(the_default_must_run) {
-  uint32_t winner = 9;
-  json_t *results = NULL;
   bs_error err = BS_ERROR_INIT;
-  memset(players, 0, sizeof players);
-  players[0] = (player){.seconds = 1e-3, .fails_at = 5};
-  players[1] = (player){.seconds = 1e-3};
-  ck_assert_int_eq(run(2, &winner, &results, &err), BS_INTERNAL);
+  const player ends[] = {{.seconds = 1e-3, .fails_at = 5}, {.seconds = 1e-3}},
+               closed[] = {{.fails_to_open = 1}, {0}};
+  ck_assert_int_eq(run(ends, 2, &err), BS_INTERNAL);
   ck_assert_str_eq(err.id, "TEST-BATCH");
   ck_assert_ptr_null(results);
-  players[0] = (player){.fails_to_open = 1};
-  ck_assert_int_eq(run(2, &winner, &results, &err), BS_NO_MEMORY);
+  ck_assert_int_eq(run(closed, 2, &err), BS_NO_MEMORY);
 }
 END_TEST
 
 /* Noise of 3 % around the same time: nobody wins, whatever the draw. */
 START_TEST(noise_alone_never_wins) {
   for (uint64_t trial = 0; trial < 20; trial++) {
-    uint32_t winner = 9;
-    json_t *results;
     player list[MOST];
     for (size_t i = 0; i < MOST; i++)
       list[i] = (player){.seconds = 1e-3, .noise = 0.03, .drawn = trial << 32};
-    play(list, MOST, &winner, &results);
+    play(list, MOST);
     ck_assert_uint_eq(winner, 0);
-    json_decref(results);
   }
 }
 END_TEST
@@ -247,5 +224,5 @@ int main(void) {
                              {the_default_must_run},
                              {noise_alone_never_wins},
                              {0}};
-  return run_tests("tune_contest", tests, (test_setup){0});
+  return run_tests("tune_contest", tests, (test_setup){.after = tear_down});
 }
