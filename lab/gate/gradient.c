@@ -152,6 +152,7 @@ static int32_t judge_dx(const bs_case *g, const bs_case_result *run, int64_t max
                                          : (uint32_t)BS_SPLIT_NONE;
   }
   result.turned = (uint32_t)bs_owners_by_row(run);
+  result.algorithms = NULL; /* of dX no product has low sums */
   if (rc == BS_OK) rc = bs_verdict_make_within(g, &result, max_features, &within, out, err);
   free(result.ranks);
   free(rows);

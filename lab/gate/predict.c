@@ -98,8 +98,8 @@ static int wire_steps(const bs_reference *ref, const bs_arithmetic *a, double **
 /* Unit round-off of the accumulator of the products. Hopper's tensor cores keep 13 bits behind the point of
  * the largest term of a sum of fp8. */
 static double accumulate_roundoff(const bs_arithmetic *arithmetic) {
-  if (arithmetic->low_sums) return 0x1p-13;
-  return arithmetic->accumulate == BS_ACC_F64 || arithmetic->y_dtype == BS_F64 ? 0x1p-53 : 0x1p-24;
+  if (arithmetic->accumulate == BS_ACC_F64 || arithmetic->y_dtype == BS_F64) return 0x1p-53;
+  return arithmetic->low_sums ? 0x1p-13 : 0x1p-24;
 }
 
 static double rounding_variance(uint32_t dtype, double value) {

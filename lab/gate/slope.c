@@ -13,8 +13,8 @@
 #include "lab/gate/verdict.h"
 
 /* Z is kept as wide as its sum was made: in the dtype of sums over ranks, else in f32 or f64. */
-static bs_arithmetic arithmetic_of_z(const bs_layer_spec *s, int summed) {
-  bs_arithmetic a = bs_arithmetic_of(s);
+static bs_arithmetic arithmetic_of_z(const bs_layer_spec *s, const bs_case_result *run, int summed) {
+  bs_arithmetic a = bs_arithmetic_of_run(s, run);
   a.activation = BS_ACT_NONE;
   a.y_dtype = bs_case_wide(s);
   if (summed) a.y_dtype = a.reduce_dtype == BS_I8 ? (uint32_t)BS_F32 : a.reduce_dtype;
@@ -92,7 +92,7 @@ int32_t bs_slopes_make(const bs_case *c, const bs_case_result *result, const bs_
   int32_t rc = reference_of_z(c, result, &ref, err);
   ref.bias_error = given->bias_error;
   ref.gaps = given->gaps;
-  const bs_arithmetic a = arithmetic_of_z(&c->spec, ref.partial != NULL && result->world_size > 1);
+  const bs_arithmetic a = arithmetic_of_z(&c->spec, result, ref.partial != NULL && result->world_size > 1);
   if (rc == BS_OK) rc = bs_bound_sums(&ref, &a, out->bound2, err);
   for (int64_t i = 0; rc == BS_OK && i < n; ++i) {
     double reach = out->bound2[i];

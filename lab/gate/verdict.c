@@ -25,6 +25,12 @@ bs_arithmetic bs_arithmetic_of(const bs_layer_spec *spec) {
   return a;
 }
 
+bs_arithmetic bs_arithmetic_of_run(const bs_layer_spec *spec, const bs_case_result *run) {
+  bs_arithmetic a = bs_arithmetic_of(spec);
+  a.low_sums = run->algorithms != NULL && strstr(run->algorithms, BS_LOW_SUMS) != NULL;
+  return a;
+}
+
 int bs_verdict_passed(const bs_gate *gates, uint32_t count) {
   uint32_t ran = 0;
   for (uint32_t i = 0; i < count; ++i) {
@@ -161,9 +167,8 @@ static int32_t open_yardstick(const bs_case *c, const bs_case_result *result, in
   bs_mixed_view views[2];
   bs_source x, w; /* what is multiplied: in two precisions, rounded */
   memset(out, 0, sizeof *out);
-  out->arithmetic = bs_arithmetic_of(&c->spec);
+  out->arithmetic = bs_arithmetic_of_run(&c->spec, result);
   out->arithmetic.zero_products = result->zero_products;
-  out->arithmetic.low_sums = result->algorithms != NULL && strstr(result->algorithms, BS_LOW_SUMS) != NULL;
   int32_t rc = bs_mixed_open(c, result->ranks[0].proposal.split, &mixed, err);
   if (rc == BS_OK) rc = bs_case_column_ranks(c, result, &column_rank, err);
   if (rc == BS_OK) rc = bs_mixed_source(&views[0], &mixed, BS_MIXED_X, c->x, &x, err);

@@ -50,6 +50,7 @@ struct bs_owners;
 bs_reference_request bs_verdict_request(const bs_case *c, const bs_case_result *result,
                                         const uint32_t *column_rank, struct bs_owners *owners,
                                         bs_case *teller);
-/* The arithmetic of a layer spec. */
+/* The arithmetic of a layer spec; of a run, with what its products said of their sums. */
 bs_arithmetic bs_arithmetic_of(const bs_layer_spec *spec);
+bs_arithmetic bs_arithmetic_of_run(const bs_layer_spec *spec, const bs_case_result *run);
 #endif

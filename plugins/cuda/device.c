@@ -191,7 +191,7 @@ static int32_t retain(cuda_device *device, bs_error *err) {
   for (int i = 0; i <= first && rc == BS_OK; i++) {
     rc = cuda_check(device, device->driver->call.context_retain(&context, device->ordinal),
                     "cuDevicePrimaryCtxRetain", err);
-    if (rc != BS_OK && i == 0 && first) (void)__atomic_fetch_and(&state->contexts, ~bit, __ATOMIC_RELAXED);
+    if (rc != BS_OK && first) (void)__atomic_fetch_and(&state->contexts, ~bit, __ATOMIC_RELAXED);
     if (rc == BS_OK) device->context = context;
   }
   return rc;

@@ -103,7 +103,9 @@ static int take(request *r, int letter, const char *value) {
       r->kit.group = value;
       return bs_kit_group_known(value) ? -1 : wrong("--group", value, kit_groups, kit_n_groups);
     case 'n':
-      if (sscanf(value, "%u/%u%c", &r->kit.part, &r->kit.parts, &end) == 2 && r->kit.parts > 0) return -1;
+      if (value[strspn(value, "0123456789/")] == '\0' &&
+          sscanf(value, "%u/%u%c", &r->kit.part, &r->kit.parts, &end) == 2 && r->kit.parts > 0)
+        return -1;
       return wrong("--part", value, NULL, 0);
     case 'b':
       r->kit.backend = value;

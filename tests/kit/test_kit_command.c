@@ -139,6 +139,7 @@ static const struct {
     {"", "--group abi.nothing", 2, "abi.nothing has no check"},
     {"", "--part 3/2", 2, "part 3 of 2"},
     {"", "--part two", 2, "'two' is not known"},
+    {"", "--part 1/-1", 2, "'1/-1' is not known"},
     {"", "-o yaml", 2, "-o: 'yaml' is not known"},
     {"", "more", 2, "takes one plugin file, 2 given"},
     {"", "--nothing", 2, "--help"},

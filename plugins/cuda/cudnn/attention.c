@@ -18,7 +18,8 @@ typedef struct dnn_plan {
   void *own;
   void *handle, *execution; /* execution NULL: own alone */
   void *made[MADE];         /* descriptors, in the order that they were made */
-  uint32_t n_made, reserved;
+  uint32_t n_made;
+  uint32_t refused; /* 1: the library refused a run, and the record has been told */
   void *workspace;
   int64_t S, T, B;
   int64_t strides[4][3]; /* of Q, K, V, Y */
@@ -66,6 +67,13 @@ static const bs_op_impl *own_of(void *state, const bs_op_query *q, uint64_t *out
   return mma ? &cuda_attention : &cuda_attention_rows;
 }
 
+/* Bytes that are left for the library beside `own`. */
+static uint64_t room_of(const bs_op_query *q, uint64_t own) {
+  if (q->workspace_limit == 0) return most_workspace;
+  const uint64_t left = q->workspace_limit > own ? q->workspace_limit - own : 0;
+  return left < most_workspace ? left : most_workspace;
+}
+
 static int32_t supports(void *state, const bs_op_query *q, bs_op_answer *out) {
   uint64_t own = 0;
   if (!cuda_attend_legal(q, out)) return BS_OK;
@@ -78,7 +86,7 @@ static int32_t supports(void *state, const bs_op_query *q, bs_op_answer *out) {
   if (block != NULL) return cuda_answer_no(out, block->reason, "%s: not by %s", block->why, dnn->text);
   if (!shape_legal(q, out)) return BS_OK;
   (void)own_of(state, q, &own);
-  return cuda_answer(out, BS_LEVEL_NATIVE, 850, BS_TOL_ACC_LOW, own + most_workspace, NAME,
+  return cuda_answer(out, BS_LEVEL_NATIVE, 850, BS_TOL_ACC_LOW, own + room_of(q, own), NAME,
                      "cuDNN's fused attention; other shapes than prepared: our own kernels");
 }
 
@@ -182,7 +190,7 @@ static void library_end(dnn_plan *plan) {
   plan->execution = plan->workspace = NULL;
 }
 
-static int32_t library_begin(dnn_plan *plan, const bs_op_query *q, bs_error *err) {
+static int32_t library_begin(dnn_plan *plan, const bs_op_query *q, uint64_t room, bs_error *err) {
   const cuda_dnn *dnn = plan->plan.state->dnn;
   const bs_exec *exec = plan->plan.exec;
   void *op = NULL, *graph = NULL;
@@ -196,7 +204,7 @@ static int32_t library_begin(dnn_plan *plan, const bs_op_query *q, bs_error *err
     status = dnn->call.get(plan->execution, DNN_PLAN_WORKSPACE, DNN_TYPE_INT64, 1, &count, &bytes);
   rc = cuda_dnn_check(dnn, status, "cuDNN's attention", err);
   if (rc != BS_OK || bytes <= 0) return rc;
-  if ((uint64_t)bytes > most_workspace || (q->workspace_limit != 0 && (uint64_t)bytes > q->workspace_limit))
+  if ((uint64_t)bytes > room)
     return bs_fail(err, BS_UNSUPPORTED, "BS-CUDA-DNN-UNSUPPORTED",
                    "cuDNN's attention wants %lld bytes of workspace", (long long)bytes);
   plan->workspace = exec->alloc(exec->ctx, (uint64_t)bytes);
@@ -228,7 +236,7 @@ static int32_t fill(dnn_plan *plan, void *state, const bs_op_query *q, bs_error 
   plan->own_impl = own_of(state, q, &workspace);
   int32_t rc = plan->own_impl->prepare(state, plan->plan.exec, q, NULL, &plan->own, err);
   if (rc != BS_OK) return rc;
-  rc = library_begin(plan, q, &why);
+  rc = library_begin(plan, q, room_of(q, workspace), &why);
   if (rc == BS_UNSUPPORTED) {
     library_end(plan);
     note(plan->plan.exec, plan->own_impl, &why);
@@ -294,13 +302,18 @@ static int multiply(const dnn_plan *plan, bs_tensor *const *t, CUstream stream) 
 
 static int32_t run(void *opaque, bs_tensor *const *tensors, uint32_t nargs, bs_stream *stream,
                    bs_error *err) {
-  const dnn_plan *plan = opaque;
+  dnn_plan *plan = opaque;
   if (!fits(plan, tensors)) return plan->own_impl->run(plan->own, tensors, nargs, stream, err);
   const int32_t rc = cuda_enter(plan->plan.device, err);
   if (rc != BS_OK) return rc;
   const int status = multiply(plan, tensors, cuda_stream(plan->plan.device, stream));
-  if (status != DNN_SUCCESS && status < DNN_EXECUTION_FAILED) /* nothing was queued */
+  if (status != DNN_SUCCESS && status < DNN_EXECUTION_FAILED) { /* it has started nothing */
+    bs_error why = {.struct_size = (uint32_t)sizeof why};
+    (void)cuda_dnn_check(plan->plan.state->dnn, status, "cudnnBackendExecute", &why);
+    if (!plan->refused) note(plan->plan.exec, plan->own_impl, &why);
+    plan->refused = 1;
     return plan->own_impl->run(plan->own, tensors, nargs, stream, err);
+  }
   return cuda_dnn_check(plan->plan.state->dnn, status, "cudnnBackendExecute", err);
 }
 
