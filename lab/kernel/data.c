@@ -163,7 +163,7 @@ double bs_kernel_data_dot(const double *a, const double *b, int64_t n) {
   return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
-/* ---- the reference of attention ----------------------------------------------------------------- */
+/* ---- rows that are judged ----------------------------------------------------------------------- */
 
 int64_t bs_kernel_data_tile(const bs_kernel_problem *p) {
   const double passes = p->kind == BS_KERNEL_SDPA ? 1.0 : 4.0, heads = (double)(p->B * p->H);
@@ -187,54 +187,6 @@ int64_t bs_kernel_data_draw(const bs_kernel_data *d, int64_t base, int64_t rows,
   return n;
 }
 
-/* y = softmax(q K^T / sqrt(D)) V of query s in f64; a query that sees no key gives zeros. */
-static void attend(const bs_kernel_problem *p, int64_t s, const double *q, const double *k, const double *v,
-                   double *score, double *y) {
-  int64_t first, end;
-  double most = -INFINITY, total = 0.0;
-  bs_kernel_keys(p, s, &first, &end);
-  for (int64_t e = 0; e < p->E; e++) y[e] = 0.0;
-  for (int64_t t = first; t < end; t++) {
-    score[t] = bs_kernel_data_dot(q, k + t * p->D, p->D) / sqrt((double)p->D);
-    if (score[t] > most) most = score[t];
-  }
-  for (int64_t t = first; t < end; t++) {
-    const double power = exp(score[t] - most);
-    total += power;
-    for (int64_t e = 0; e < p->E; e++) y[e] += power * v[t * p->E + e];
-  }
-  for (int64_t e = 0; e < p->E && total > 0.0; e++) y[e] /= total;
-}
-
-/* All heads of a batch that share K and V. */
-static int32_t refer_group(bs_kernel_data *d, int64_t group, int64_t tile, double *score, int64_t *rows,
-                           bs_error *err) {
-  const bs_kernel_problem *p = &d->p;
-  const int64_t each = p->H / p->G;
-  double *k = bs_kernel_data_widen(d, 1, group * p->T, p->T, err),
-         *v = bs_kernel_data_widen(d, 2, group * p->T, p->T, err);
-  int32_t rc = k != NULL && v != NULL ? BS_OK : BS_NO_MEMORY;
-  for (int64_t h = 0; rc == BS_OK && h < each; h++) {
-    const int64_t head = group * each + h, n = bs_kernel_data_draw(d, head * p->S, p->S, tile, rows);
-    for (int64_t i = 0; rc == BS_OK && i < n; i++) {
-      const int64_t row = head * p->S + rows[i];
-      double *q = bs_kernel_data_widen(d, 0, row, 1, err);
-      if (q == NULL) {
-        rc = BS_NO_MEMORY;
-        break;
-      }
-      attend(p, rows[i], q, k, v, score, d->value + d->n * d->width);
-      d->at[d->n] = row * p->E;
-      d->count[d->n] = p->E;
-      d->slice[d->n++] = head;
-      free(q);
-    }
-  }
-  free(k);
-  free(v);
-  return rc;
-}
-
 int32_t bs_kernel_data_room(bs_kernel_data *d, int64_t runs, int64_t width, bs_error *err) {
   const size_t n = (size_t)runs, values = (size_t)runs * (size_t)width;
   d->width = width;
@@ -245,22 +197,6 @@ int32_t bs_kernel_data_room(bs_kernel_data *d, int64_t runs, int64_t width, bs_e
   return d->at != NULL && d->count != NULL && d->slice != NULL && d->value != NULL
              ? BS_OK
              : bs_no_memory(err, "a reference of %zu rows", n);
-}
-
-static int32_t refer_sdpa(bs_kernel_data *d, bs_error *err) {
-  const bs_kernel_problem *p = &d->p;
-  const int64_t tile = bs_kernel_data_tile(p), heads = p->B * p->H,
-                rows_of_head = (p->S + tile - 1) / tile + 2;
-  double *score = calloc((size_t)p->T, sizeof *score);
-  int64_t *rows = calloc((size_t)rows_of_head, sizeof *rows);
-  int32_t rc = score != NULL && rows != NULL ? bs_kernel_data_room(d, heads * rows_of_head, p->E, err)
-                                             : bs_no_memory(err, "a row of scores");
-  d->slices = heads;
-  for (int64_t group = 0; rc == BS_OK && group < p->B * p->G; group++)
-    rc = refer_group(d, group, tile, score, rows, err);
-  free(score);
-  free(rows);
-  return rc;
 }
 
 /* ---- the reference of products ------------------------------------------------------------------ */
@@ -322,7 +258,7 @@ static int32_t refer(bs_kernel_data *d, bs_error *err) {
   if (d->value != NULL) return BS_OK;
   d->n = 0;
   const int32_t rc = d->p.kind == BS_KERNEL_SDPA_DX ? bs_kernel_data_refer_dx(d, err)
-                     : is_sdpa(&d->p)               ? refer_sdpa(d, err)
+                     : is_sdpa(&d->p)               ? bs_kernel_data_refer_sdpa(d, err)
                                                     : refer_product(d, err);
   if (rc == BS_OK) return rc;
   free(d->at);
@@ -334,14 +270,14 @@ static int32_t refer(bs_kernel_data *d, bs_error *err) {
   return rc;
 }
 
-int32_t bs_kernel_data_predict(bs_kernel_data *d, double *out_relative, bs_tail *out_tail, bs_error *err) {
+int32_t bs_kernel_data_predict(bs_kernel_data *d, uint32_t tolerance, double *out_relative, bs_tail *out_tail,
+                               bs_error *err) {
   *out_relative = 0.0;
   *out_tail = (bs_tail){0};
-  if (d->p.kind == BS_KERNEL_SDPA)
-    return bs_error_set(err, BS_USAGE, "BS-KERNEL-PREDICT",
-                        "attention's error is predicted by lab/kernel/oracle.h");
   const int32_t rc = refer(d, err);
   if (rc != BS_OK) return rc;
+  if (d->p.kind == BS_KERNEL_SDPA)
+    return bs_kernel_data_predict_sdpa(d, tolerance, out_relative, out_tail, err);
   *out_relative = d->predicted;
   *out_tail = d->tail;
   return BS_OK;

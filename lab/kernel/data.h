@@ -48,7 +48,9 @@ int32_t bs_kernel_data_set_forward(bs_kernel_data *data, const void *y, const vo
 int64_t bs_kernel_data_slices(const bs_kernel_data *data);
 /* y: all outputs, dense, of bs_kernel_y_dtype, in host memory. The reference is made the first time. */
 int32_t bs_kernel_data_judge(bs_kernel_data *data, const void *y, bs_kernel_numbers *out, bs_error *err);
-/* The relative error that round-off predicts for sums in f32: of a product (gates T1, docs/gates.md), and of
- * gradients, whose sampled rows are made in f32 as well; and how it differs from row to row. */
-int32_t bs_kernel_data_predict(bs_kernel_data *data, double *out_relative, bs_tail *out_tail, bs_error *err);
+/* The relative error that round-off explains, and how it differs from row to row: of a product in f32 (gates
+ * T1, docs/gates.md); of gradients, whose sampled rows are made in f32 as well; of attention, whose judged
+ * rows are made as a kernel of this class (enum bs_tolerance) makes them. */
+int32_t bs_kernel_data_predict(bs_kernel_data *data, uint32_t tolerance, double *out_relative,
+                               bs_tail *out_tail, bs_error *err);
 #endif

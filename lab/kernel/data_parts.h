@@ -35,6 +35,10 @@ int64_t bs_kernel_data_draw(const bs_kernel_data *d, int64_t base, int64_t n, in
 int64_t bs_kernel_data_tile(const bs_kernel_problem *p);
 /* Room for so many runs of at most width values, all 0. */
 int32_t bs_kernel_data_room(bs_kernel_data *d, int64_t runs, int64_t width, bs_error *err);
+/* data_sdpa.c: the reference of attention, and what the class explains of the error of its rows. */
+int32_t bs_kernel_data_refer_sdpa(bs_kernel_data *d, bs_error *err);
+int32_t bs_kernel_data_predict_sdpa(const bs_kernel_data *d, uint32_t tolerance, double *out_relative,
+                                    bs_tail *out_tail, bs_error *err);
 /* data_dx.c: the reference of gradients, and `predicted`. */
 int32_t bs_kernel_data_refer_dx(bs_kernel_data *d, bs_error *err);
 #endif

@@ -19,11 +19,6 @@ enum {
   MANY_KEYS = 2048
 }; /* samples: beyond many keys, few rows of one head */
 #define MOST_KEYS (INT64_C(1) << 24)
-/* The variance of an output's three roundings in f32, by which it is scaled with its sum (the power, the
- * reciprocal, the product), relative to its square: 0.425 units each (docs/gates.md). Of one key it is all
- * the error there is; the emulation divides once. */
-static const double SCALING = 3.0 * (0.425 * 0x1p-24) * (0.425 * 0x1p-24);
-
 /* ---- inputs ----------------------------------------------------------------------------------- */
 
 static int is_f8(uint32_t dtype) {
@@ -65,7 +60,7 @@ double bs_sdpa_rounded(uint32_t dtype, uint32_t fault, double largest, double va
 typedef struct matrix {
   int64_t rows, width;
   float *drawn;
-  double *rounded;
+  double *rounded; /* of inputs that were given: the caller's, and nothing is drawn */
 } matrix;
 
 static int32_t draw(const bs_sdpa_format *f, uint32_t stream, matrix *m, bs_error *err) {
@@ -105,8 +100,8 @@ typedef struct emulation {
   float *low_space;
   int64_t count; /* rows */
   row rows[ROWS];
-  double right[2], wrong[2]; /* sums of squares of all heads so far */
-  bs_tail tail;              /* of the rows, beside the rounded inputs */
+  double right[2]; /* sums of squares of all heads so far, beside the drawn and the rounded inputs */
+  bs_tail tail[2];
 } emulation;
 
 /* Keys `first`.. of K turned: out[d][key], what is beyond the last one 0. */
@@ -190,49 +185,65 @@ static void low_tile(const emulation *e, row *r, int64_t i, int64_t first, int64
   for (int64_t x = 0; x < E; x++) r->low[x] = r->low[x] * by + here[x];
 }
 
-/* Of the drawn inputs, of the rounded ones, and as the format does it; the last may need the sums before it.
- */
-static void run_rows(emulation *e, double *turned) {
-  const int passes = e->f->tolerance == BS_TOL_ACC_F64 ? 2 : 3;
-  for (int pass = 0; pass < passes; pass++)
-    for (int64_t first = 0; first < e->f->T; first += TILE) {
-      const int64_t keys = e->f->T - first < TILE ? e->f->T - first : TILE;
-      turn(e, first, keys, pass == 0, turned);
-      for (int64_t i = 0; i < e->count; i++) {
-        row *r = &e->rows[i];
-        if (first >= r->end || first + keys <= r->first) continue;
-        if (pass == 2)
-          low_tile(e, r, i, first, keys, turned);
-        else
-          exact_tile(e, r, i, first, keys, pass, turned);
-      }
+enum { DRAWN, ROUNDED, LOW };
+
+/* All keys once: f64 of the drawn inputs, of the rounded ones, or as the format does it. */
+static void run_pass(emulation *e, int pass, double *turned) {
+  for (int64_t first = 0; first < e->f->T; first += TILE) {
+    const int64_t keys = e->f->T - first < TILE ? e->f->T - first : TILE;
+    turn(e, first, keys, pass == DRAWN, turned);
+    for (int64_t i = 0; i < e->count; i++) {
+      row *r = &e->rows[i];
+      if (first >= r->end || first + keys <= r->first) continue;
+      if (pass == LOW)
+        low_tile(e, r, i, first, keys, turned);
+      else
+        exact_tile(e, r, i, first, keys, pass, turned);
     }
+  }
+}
+
+/* LOW may need the sums before it. */
+static void run_rows(emulation *e, double *turned) {
+  const int passes = e->f->tolerance == BS_TOL_ACC_F64 ? LOW : LOW + 1;
+  for (int pass = DRAWN; pass < passes; pass++) run_pass(e, pass, turned);
 }
 
 /* ---- errors ----------------------------------------------------------------------------------- */
 
+static uint32_t stored_as(const bs_sdpa_format *f) {
+  return f->out_dtype != 0 ? f->out_dtype : is_f8(f->dtype) ? BS_BF16 : f->dtype;
+}
+
 static double output_of(const emulation *e, const row *r, int64_t x) {
   const bs_sdpa_format *f = e->f;
-  const uint32_t to = f->out_dtype != 0 ? f->out_dtype : is_f8(f->dtype) ? BS_BF16 : f->dtype;
+  const uint32_t to = stored_as(f);
   if (f->fault == BS_SDPA_ZERO || r->total[1] == 0.0) return 0.0;
   return round_to(
       to, f->tolerance == BS_TOL_ACC_F64 ? r->exact[1][x] / r->total[1] : (double)(r->low[x] / r->low_total));
 }
 
-/* Adds one row's outputs to the sums; beside the rounded inputs also to the tail. */
-static void add_row(emulation *e, const row *r, int which) {
-  const double scaling = e->f->tolerance == BS_TOL_ACC_F64 ? 0.0 : SCALING;
+/* The errors of one row's outputs. Returns the sum of the squares of what is right. */
+static double compare(const bs_sdpa_format *f, const double *got, const double *want, bs_tail *tail) {
+  const double scaling = f->tolerance == BS_TOL_ACC_F64 ? 0.0 : BS_SDPA_SCALING;
   double right = 0.0, squares = 0.0, fourths = 0.0;
-  for (int64_t x = 0; x < e->f->E; x++) {
-    const double want = r->total[which] > 0.0 ? r->exact[which][x] / r->total[which] : 0.0;
-    const double off = output_of(e, r, x) - want, square = off * off + scaling * want * want;
-    right += want * want;
+  for (int64_t x = 0; x < f->E; x++) {
+    const double off = got[x] - want[x], square = off * off + scaling * want[x] * want[x];
+    right += want[x] * want[x];
     squares += square;
     fourths += square * square;
   }
-  e->right[which] += right;
-  e->wrong[which] += squares;
-  if (which == 1) bs_tail_add(&e->tail, (double)e->f->E, squares, fourths);
+  bs_tail_add(tail, (double)f->E, squares, fourths);
+  return right;
+}
+
+static void add_row(emulation *e, const row *r, int which) {
+  double got[MOST], want[MOST];
+  for (int64_t x = 0; x < e->f->E; x++) {
+    got[x] = output_of(e, r, x);
+    want[x] = r->total[which] > 0.0 ? r->exact[which][x] / r->total[which] : 0.0;
+  }
+  e->right[which] += compare(e->f, got, want, &e->tail[which]);
 }
 
 static void add_errors(emulation *e) {
@@ -240,14 +251,13 @@ static void add_errors(emulation *e) {
     for (int which = 0; which < 2; which++) add_row(e, &e->rows[i], which);
 }
 
-static void judge(const emulation *e, double seen, bs_sdpa_error *out) {
+static void judge(const emulation *e, bs_sdpa_error *out) {
   for (int which = 0; which < 2; which++) {
-    const double rms = sqrt(e->right[which] / seen);
-    const double rmse = rms > 0.0 ? sqrt(e->wrong[which] / seen) / rms : 0.0;
-    *(which == 0 ? &out->whole_rmse : &out->rmse) = rmse;
-    if (which == 0 || rms == 0.0) continue;
-    out->tail = e->tail;
-    bs_tail_divide(&out->tail, rms);
+    bs_tail tail = e->tail[which];
+    const double rms = sqrt(e->right[which] / tail.values);
+    if (rms > 0.0) bs_tail_divide(&tail, rms);
+    *(which == 0 ? &out->whole_rmse : &out->rmse) = rms > 0.0 ? bs_tail_rmse(&tail) : 0.0;
+    if (which == 1 && rms > 0.0) out->tail = tail;
   }
 }
 
@@ -272,6 +282,22 @@ static int32_t check(const bs_sdpa_format *f, bs_error *err) {
                       f->tolerance);
 }
 
+/* The rows at hand, with nothing summed yet. */
+static void begin_rows(emulation *e) {
+  memset(e->space, 0, (size_t)(e->count * 2 * e->f->E) * sizeof *e->space);
+  memset(e->low_space, 0, (size_t)(e->count * e->f->E) * sizeof *e->low_space);
+  memset(e->rows, 0, sizeof e->rows);
+  for (int64_t i = 0; i < e->count; i++) {
+    row *r = &e->rows[i];
+    for (int which = 0; which < 2; which++) {
+      r->most[which] = -INFINITY;
+      r->exact[which] = e->space + (2 * i + which) * e->f->E;
+    }
+    r->low_most = -INFINITY;
+    r->low = e->low_space + i * e->f->E;
+  }
+}
+
 /* Rows that are spread evenly over the S, and the keys that each sees (op.h, attention). */
 static void place_rows(emulation *e) {
   const bs_sdpa_format *f = e->f;
@@ -282,21 +308,13 @@ static void place_rows(emulation *e) {
     r->first = f->left > 0 && f->left <= at ? at - f->left + 1 : 0;
     r->end = f->causal != BS_CAUSAL_NONE && at + 1 < f->T ? at + 1 : f->T;
     if (f->right > 0 && f->right < r->end - at) r->end = at + f->right;
-    for (int which = 0; which < 2; which++) {
-      r->most[which] = -INFINITY;
-      r->exact[which] = e->space + (2 * i + which) * f->E;
-    }
-    r->low_most = -INFINITY;
-    r->low = e->low_space + i * f->E;
   }
 }
 
 static int32_t one_head(emulation *e, uint32_t head, double *turned, bs_error *err) {
   matrix *all[] = {&e->q, &e->k, &e->v};
   int32_t rc = BS_OK;
-  memset(e->space, 0, (size_t)(e->count * 2 * e->f->E) * sizeof *e->space);
-  memset(e->low_space, 0, (size_t)(e->count * e->f->E) * sizeof *e->low_space);
-  memset(e->rows, 0, sizeof e->rows);
+  begin_rows(e);
   for (uint32_t i = 0; i < 3 && rc == BS_OK; i++) rc = draw(e->f, 32 * head + 1 + i, all[i], err);
   if (rc == BS_OK) {
     place_rows(e);
@@ -312,27 +330,84 @@ static int32_t one_head(emulation *e, uint32_t head, double *turned, bs_error *e
   return rc;
 }
 
-int32_t bs_sdpa_emulate(const bs_sdpa_format *format, bs_sdpa_error *out_error, bs_error *err) {
-  int32_t rc = check(format, err);
-  if (rc != BS_OK) return rc;
-  emulation *e = calloc(1, sizeof *e);
-  if (e == NULL) return bs_no_memory(err, "the oracle");
-  const int64_t most = format->T > MANY_KEYS ? FEW_ROWS : ROWS;
-  const uint32_t heads = format->T > MANY_KEYS ? 1 : HEADS;
-  e->f = format;
-  e->count = format->S < most ? format->S : most;
-  e->q = (matrix){.rows = e->count, .width = format->D};
-  e->k = (matrix){.rows = format->T, .width = format->D};
-  e->v = (matrix){.rows = format->T, .width = format->E};
-  e->space = malloc((size_t)(e->count * 2 * format->E) * sizeof *e->space);
-  e->low_space = malloc((size_t)(e->count * format->E) * sizeof *e->low_space);
-  double *turned = malloc((size_t)(TILE * format->D) * sizeof *turned);
-  if (e->space == NULL || e->low_space == NULL || turned == NULL) rc = bs_no_memory(err, "the oracle");
-  for (uint32_t head = 0; head < heads && rc == BS_OK; head++) rc = one_head(e, head, turned, err);
-  if (rc == BS_OK) judge(e, (double)heads * (double)e->count * (double)format->E, out_error);
+static void close_emulation(emulation *e, double *turned) {
   free(turned);
+  if (e == NULL) return;
   free(e->space);
   free(e->low_space);
   free(e);
+}
+
+/* For `count` rows at a time. */
+static int32_t open_emulation(const bs_sdpa_format *f, int64_t count, emulation **out, double **out_turned,
+                              bs_error *err) {
+  emulation *e = calloc(1, sizeof *e);
+  double *turned = malloc((size_t)(TILE * f->D) * sizeof *turned);
+  if (e != NULL) {
+    e->f = f;
+    e->count = count;
+    e->q = (matrix){.rows = count, .width = f->D};
+    e->k = (matrix){.rows = f->T, .width = f->D};
+    e->v = (matrix){.rows = f->T, .width = f->E};
+    e->space = malloc((size_t)(count * 2 * f->E) * sizeof *e->space);
+    e->low_space = malloc((size_t)(count * f->E) * sizeof *e->low_space);
+  }
+  if (e == NULL || turned == NULL || e->space == NULL || e->low_space == NULL) {
+    close_emulation(e, turned);
+    return bs_no_memory(err, "the oracle");
+  }
+  *out = e;
+  *out_turned = turned;
+  return BS_OK;
+}
+
+int32_t bs_sdpa_emulate(const bs_sdpa_format *format, bs_sdpa_error *out_error, bs_error *err) {
+  emulation *e = NULL;
+  double *turned = NULL;
+  const int64_t most = format->T > MANY_KEYS ? FEW_ROWS : ROWS;
+  const uint32_t heads = format->T > MANY_KEYS ? 1 : HEADS;
+  int32_t rc = check(format, err);
+  if (rc == BS_OK) rc = open_emulation(format, format->S < most ? format->S : most, &e, &turned, err);
+  if (rc != BS_OK) return rc;
+  for (uint32_t head = 0; head < heads && rc == BS_OK; head++) rc = one_head(e, head, turned, err);
+  if (rc == BS_OK) judge(e, out_error);
+  close_emulation(e, turned);
   return rc;
+}
+
+/* Rows of inputs that were given, from..: their outputs as the format makes them. */
+static void run_given(emulation *e, const bs_sdpa_rows *given, int64_t from, double *turned) {
+  e->count = given->n - from < ROWS ? given->n - from : ROWS;
+  e->q.rounded = given->q + from * e->f->D;
+  begin_rows(e);
+  for (int64_t i = 0; i < e->count; i++) {
+    e->rows[i].first = given->first[from + i];
+    e->rows[i].end = given->end[from + i];
+  }
+  if (e->f->tolerance != BS_TOL_ACC_F64) run_pass(e, LOW, turned);
+}
+
+int32_t bs_sdpa_add_rows(const bs_sdpa_format *f, const bs_sdpa_rows *given, double *inout_right,
+                         bs_tail *inout_tail, bs_error *err) {
+  emulation *e = NULL;
+  double *turned = NULL, got[MOST];
+  int32_t rc = check(f, err);
+  if (rc == BS_OK) rc = open_emulation(f, ROWS, &e, &turned, err);
+  if (rc != BS_OK) return rc;
+  e->k.rounded = given->k;
+  e->v.rounded = given->v;
+  for (int64_t from = 0; from < given->n; from += ROWS) {
+    run_given(e, given, from, turned);
+    for (int64_t i = 0; i < e->count; i++) {
+      const row *r = &e->rows[i];
+      const double *right = given->right + (from + i) * f->E;
+      for (int64_t x = 0; x < f->E; x++) {
+        const double low = r->low_total > 0.0f ? (double)(r->low[x] / r->low_total) : 0.0;
+        got[x] = round_to(stored_as(f), f->tolerance == BS_TOL_ACC_F64 ? right[x] : low);
+      }
+      *inout_right += compare(f, got, right, inout_tail);
+    }
+  }
+  close_emulation(e, turned);
+  return BS_OK;
 }

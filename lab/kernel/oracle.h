@@ -9,8 +9,12 @@
 #include "blockshock/blockshock.h"
 #include "lab/kernel/tail.h"
 
-/* How much worse than predicted a right kernel may be: other orders of the same sums, other rows. */
+/* How much worse than predicted a right kernel may be: other orders of the same sums. */
 #define BS_SDPA_SLACK 1.3
+/* The variance of an output's three roundings in f32, by which it is scaled with its sum (the power, the
+ * reciprocal, the product), relative to its square: 0.425 units each (docs/gates.md). Of one key it is all
+ * the error there is; an emulation may divide once. */
+#define BS_SDPA_SCALING (3.0 * (0.425 * 0x1p-24) * (0.425 * 0x1p-24))
 
 /* Faults that tests emulate; a gate has to see each. */
 enum bs_sdpa_fault {
@@ -44,6 +48,18 @@ typedef struct bs_sdpa_error {
 
 /* BS_INVALID_ARGUMENT: no shape, or a dtype or class that attention has not. BS_NO_MEMORY. */
 int32_t bs_sdpa_emulate(const bs_sdpa_format *format, bs_sdpa_error *out_error, bs_error *err);
+/* Queries of one head whose inputs are known, the keys first <= t < end that each sees, and what is right. */
+typedef struct bs_sdpa_rows {
+  int64_t n;
+  const int64_t *first, *end;
+  double *q, *k, *v;   /* [n][D], [T][D], [T][E]: only read */
+  const double *right; /* [n][E] in f64 */
+} bs_sdpa_rows;
+/* Adds the errors that an implementation of the format makes of these rows to the tail, and the squares of
+ * what is right to inout_right. Of the format S, masks, windows, seed, outliers and fault count for nothing.
+ */
+int32_t bs_sdpa_add_rows(const bs_sdpa_format *format, const bs_sdpa_rows *rows, double *inout_right,
+                         bs_tail *inout_tail, bs_error *err);
 /* One value as the format has it: rounded, or with the fault. largest: of the tensor (fp8 is scaled by it).
  */
 double bs_sdpa_rounded(uint32_t dtype, uint32_t fault, double largest, double value);

@@ -87,32 +87,9 @@ static int32_t resource(const bs_kernel_arm *arm, json_t *record, bs_error *err)
   return add(record, "resource", fields, err);
 }
 
-static int32_t predict_sdpa(const bs_kernel_arm *arm, const bs_kernel_data *data, double *out_rmse,
-                            bs_tail *out_tail, bs_error *err) {
-  const bs_kernel_problem *p = bs_kernel_data_problem(data);
-  const bs_sdpa_format f = {.S = p->S,
-                            .T = p->T,
-                            .D = p->D,
-                            .E = p->E,
-                            .dtype = p->dtype,
-                            .out_dtype = bs_kernel_y_dtype(p),
-                            .tolerance = bs_kernel_arm_tolerance(arm),
-                            .causal = p->causal,
-                            .left = p->left,
-                            .right = p->right,
-                            .seed = bs_kernel_data_seed(data)};
-  bs_sdpa_error predicted = {0};
-  const int32_t rc = bs_sdpa_emulate(&f, &predicted, err);
-  *out_rmse = predicted.rmse;
-  *out_tail = predicted.tail;
-  return rc;
-}
-
 int32_t bs_kernel_predict(const bs_kernel_arm *arm, bs_kernel_data *data, double *out_rmse, bs_tail *out_tail,
                           bs_error *err) {
-  return bs_kernel_data_problem(data)->kind == BS_KERNEL_SDPA
-             ? predict_sdpa(arm, data, out_rmse, out_tail, err)
-             : bs_kernel_data_predict(data, out_rmse, out_tail, err);
+  return bs_kernel_data_predict(data, bs_kernel_arm_tolerance(arm), out_rmse, out_tail, err);
 }
 
 static double larger(double a, double b) {
@@ -122,15 +99,18 @@ static double larger(double a, double b) {
 static int32_t numeric(bs_kernel_seeds *seeds, bs_kernel_arm *arm, json_t *record, bs_error *err) {
   bs_kernel_numbers all = {0};
   bs_kernel_data *data = NULL;
-  bs_tail tail = {0};
-  double predicted = 0.0;
+  bs_tail tail = {0}, own;
+  double predicted = 0.0, of_seed = 0.0;
   int32_t rc = BS_OK;
   for (uint32_t i = 0; rc == BS_OK && i < seeds->n; i++) {
     bs_kernel_numbers n;
     rc = bs_kernel_seeds_get(seeds, i, &data, err);
     if (rc == BS_OK && i > 0) rc = bs_kernel_arm_load(arm, data, err);
     if (rc == BS_OK) rc = bs_kernel_arm_judge(arm, &n, err);
+    if (rc == BS_OK) rc = bs_kernel_predict(arm, data, &of_seed, &own, err);
     if (rc != BS_OK) break;
+    predicted = larger(predicted, of_seed);
+    bs_tail_join(&tail, &own);
     all.relative_rmse = larger(all.relative_rmse, n.relative_rmse);
     all.worst = larger(all.worst, n.worst);
     all.worst_slice = larger(all.worst_slice, n.worst_slice);
@@ -142,16 +122,17 @@ static int32_t numeric(bs_kernel_seeds *seeds, bs_kernel_arm *arm, json_t *recor
   }
   if (rc == BS_OK) rc = bs_kernel_seeds_get(seeds, 0, &data, err);
   if (rc == BS_OK && seeds->n > 1) rc = bs_kernel_arm_load(arm, data, err);
-  if (rc == BS_OK) rc = bs_kernel_predict(arm, data, &predicted, &tail, err);
   if (rc != BS_OK) return rc;
   const double slices = (double)seeds->n * (double)bs_kernel_data_slices(data),
                worst = bs_tail_largest(&tail, (double)all.values, BS_TAIL_ODDS),
                slice = bs_tail_slice(&tail, slices, (double)all.rows / slices, (double)all.values / slices,
-                                     BS_TAIL_ODDS);
+                                     BS_TAIL_ODDS),
+               ratio = bs_tail_ratio(&tail, seeds->n, (double)all.values / seeds->n, BS_TAIL_ODDS);
   return add(
       record, "numeric",
-      json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:i}", "relative_rmse",
-                bs_kernel_number(all.relative_rmse), "predicted_rmse", bs_kernel_number(predicted), "worst",
+      json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:i}", "relative_rmse",
+                bs_kernel_number(all.relative_rmse), "predicted_rmse", bs_kernel_number(predicted),
+                "predicted_worst_rmse", bs_kernel_number(predicted * ratio), "worst",
                 bs_kernel_number(all.worst), "predicted_worst", bs_kernel_number(worst), "worst_slice_rmse",
                 bs_kernel_number(all.worst_slice), "predicted_slice_rmse", bs_kernel_number(slice),
                 "max_error", bs_kernel_number(all.max_error), "rms", bs_kernel_number(all.rms), "nonfinite",

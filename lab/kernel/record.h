@@ -7,10 +7,10 @@
  *   build        prepared, code, error, message, provider, algorithm, key, knobs, unshown_knobs, id,
  *                has_stored, stored_id
  *   resource     reported, registers, shared_bytes, spill_bytes
- *   numeric      relative_rmse, predicted_rmse, worst, predicted_worst, worst_slice_rmse,
- *                predicted_slice_rmse, max_error, rms,
- *                nonfinite, rows, seeds: the worst of all seeds; predicted_worst and _slice_rmse: what
- *                one right kernel of 1 / BS_TAIL_ODDS exceeds (tail.h)
+ *   numeric      relative_rmse, predicted_rmse, predicted_worst_rmse, worst, predicted_worst,
+ *                worst_slice_rmse, predicted_slice_rmse, max_error, rms, nonfinite, rows, seeds: the worst
+ *                of all seeds; predicted_worst_rmse, _worst and _slice_rmse: what one right kernel of
+ *                1 / BS_TAIL_ODDS exceeds (tail.h)
  *   determinism  differing_bytes
  *   memory       plan_bytes, promised_bytes
  *

@@ -20,6 +20,18 @@ void bs_tail_divide(bs_tail *t, double by) {
   t->means /= square * square;
 }
 
+void bs_tail_join(bs_tail *t, const bs_tail *other) {
+  t->rows += other->rows;
+  t->values += other->values;
+  t->squares += other->squares;
+  t->fourths += other->fourths;
+  t->means += other->means;
+}
+
+double bs_tail_rmse(const bs_tail *t) {
+  return t->values > 0.0 ? sqrt(t->squares / t->values) : 0.0;
+}
+
 /* Log-normal deviations. */
 typedef struct deviations {
   double mean, spread; /* of the logarithm */
@@ -66,6 +78,18 @@ static double normal_at(double p) {
   return high;
 }
 
+/* The standard deviation of the logarithm of the root mean square of so many errors. Few of them show too
+ * little of a kurtosis. */
+static double uncertainty(const bs_tail *t, double values) {
+  const double square = t->squares / t->values, kurtosis = t->fourths / t->values / (square * square);
+  return sqrt((fmax(kurtosis, 3.0) - 1.0) / (4.0 * values));
+}
+
+/* By how much the errors that are known may be too small a sample. */
+static double few(const bs_tail *t, double p) {
+  return exp(normal_at(p) * uncertainty(t, t->values));
+}
+
 double bs_tail_largest(const bs_tail *t, double n, double p) {
   if (!(t->squares > 0.0)) return t->squares; /* none, or NaN */
   const deviations d = fit(t->squares / t->values, t->fourths / t->values / 3.0);
@@ -78,15 +102,20 @@ double bs_tail_largest(const bs_tail *t, double n, double p) {
     else
       high = x;
   }
-  return exp(high);
+  return exp(high) * few(t, p);
 }
 
 double bs_tail_slice(const bs_tail *t, double n, double rows, double values, double p) {
   if (!(t->squares > 0.0)) return t->squares;
   /* The mean square of v normal errors varies too, and adds 2 / v to the ratio of these moments. */
-  const double square = t->squares / t->values, few = 1.0 + 2.0 * t->rows / t->values;
-  const deviations d = fit(square, t->means / t->rows / few);
+  const double square = t->squares / t->values, spread_of_few = 1.0 + 2.0 * t->rows / t->values;
+  const deviations d = fit(square, t->means / t->rows / spread_of_few);
   const double row = exp(d.mean + d.spread * normal_at(each_of(n * rows, p)));
   const double drawn = normal_at(each_of(n, p)) / sqrt(2.0 * values);
-  return sqrt(square + row * row / rows) * (1.0 + drawn);
+  return sqrt(square + row * row / rows) * (1.0 + drawn) * few(t, p);
+}
+
+double bs_tail_ratio(const bs_tail *t, double n, double values, double p) {
+  if (!(t->squares > 0.0)) return 1.0;
+  return exp(normal_at(each_of(n, p)) * sqrt(2.0) * uncertainty(t, values));
 }

@@ -25,6 +25,7 @@ enum bad_fault {
   BAD_UNSTEADY,       /* every second run changes the last bit of one output */
   BAD_GREEDY,         /* 8 MiB that supports does not promise */
   BAD_ONE_OUTPUT,     /* 3.5e-6 is added to the last output */
+  BAD_MUTE_DEVICE,    /* the memory is a device's, and a plan tells nothing of registers */
   BAD_COUNT_
 };
 

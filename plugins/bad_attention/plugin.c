@@ -4,7 +4,7 @@
 
 #define NAMES                                                                                            \
   "none|refused|lost_knob|rebuilt|spilled|many_registers|much_shared|zero|nan|last_tile|batch|half_lsb|" \
-  "taylor_exp|unsteady|greedy|one_output"
+  "taylor_exp|unsteady|greedy|one_output|mute_device"
 
 static const bs_param_desc param = {.struct_size = (uint32_t)sizeof(bs_param_desc),
                                     .type = BS_PARAM_STRING,
@@ -36,7 +36,10 @@ static int32_t activate(const bs_host *host, bs_plugin_self *self, void **out_st
   *plugin = (bad_plugin){host, self};
   bad_backend_table(&backend);
   bad_attention_table(&attention);
+  uint32_t fault = BAD_NONE;
   int32_t rc = host->param_define(host->ctx, self, &param, err);
+  if (rc == BS_OK) rc = bad_fault_of(plugin, &fault, err);
+  if (fault == BAD_MUTE_DEVICE) backend.flags &= ~(uint32_t)BS_BACKEND_HOST_MEMORY;
   if (rc == BS_OK) rc = host->register_thing(host->ctx, self, BS_KIND_BACKEND, &backend, plugin, &at, err);
   if (rc == BS_OK) rc = host->register_thing(host->ctx, self, BS_KIND_OP, &attention, plugin, &at, err);
   if (rc != BS_OK) {

@@ -286,6 +286,17 @@ START_TEST(a_value_that_is_lost_fails_its_gate) {
 }
 END_TEST
 
+/* A device whose plan tells nothing of registers has not passed the gates of resources. */
+START_TEST(a_device_that_reports_nothing_is_unknown) {
+  ran r = run_line("b1h2s8d8 " BAD "--set plugins.bad_attention.fault=mute_device -o json " NO_TORCH);
+  must_be(&r, 0);
+  json_t *rows = rows_of(&r);
+  ck_assert_str_eq(text(json_array_get(rows, 0), "gates_unknown"), "spills, registers, shared_memory");
+  json_decref(rows);
+  ran_free(&r);
+}
+END_TEST
+
 /* Two settings of one implementation can be told apart, no name is cut, every line fits, and gates that did
  * not run are named. */
 START_TEST(a_table_shows_providers_as_given) {
@@ -492,6 +503,7 @@ int main(void) {
                              {gradients_go_the_same_way},
                              {knobs_reach_the_plan},
                              {a_value_that_is_lost_fails_its_gate},
+                             {a_device_that_reports_nothing_is_unknown},
                              {a_table_shows_providers_as_given},
                              {a_page_has_the_columns_of_the_table},
                              {the_tuned_choice_comes_first},

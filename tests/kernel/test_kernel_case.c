@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "lab/kernel/case.h"
 #include "lab/kernel/oracle.h"
+#include "lab/kernel/record.h"
 #include "tests/run_tests.h"
 
 static bs_context *context;
@@ -265,7 +266,7 @@ START_TEST(test_an_error_of_a_product_is_predicted) {
   const bs_kernel_setup s = {.context = context, .problem = &p, .data = data};
   ck_assert_int_eq(bs_kernel_arm_open(&s, &arm, &err), BS_OK);
   ck_assert_int_eq(bs_kernel_arm_judge(arm, &n, &err), BS_OK);
-  ck_assert_int_eq(bs_kernel_data_predict(data, &predicted, &tail, &err), BS_OK);
+  ck_assert_int_eq(bs_kernel_predict(arm, data, &predicted, &tail, &err), BS_OK);
   ck_assert_msg(n.relative_rmse <= 1.5 * predicted && n.relative_rmse >= predicted / 8,
                 "%s: %g, predicted %g", texts[_i], n.relative_rmse, predicted);
   const double largest = bs_tail_largest(&tail, (double)n.values, BS_TAIL_ODDS);
