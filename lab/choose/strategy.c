@@ -253,7 +253,8 @@ static int32_t macro_step(search *s, int *out_found) {
   const int crossing = s->n_elite > 1 && uniform(s) < CROSSOVER_SHARE;
   uint64_t p = 0;
   *out_found = 0;
-  if (s->n_elite == 0 || (s->mixed && s->out->n % 4 == 3)) { /* all failed so far */
+  /* The first points are drawn, until half of the survivors are known: beside a bad start all are bad. */
+  if (2 * s->n_elite < s->survivors || (s->mixed && s->out->n % 4 == 3)) {
     *out_found = draw(s, &p);
     return *out_found ? look(s, p, BS_ORIGIN_RANDOM) : BS_OK;
   }
