@@ -469,7 +469,7 @@ static const struct {
 } refused[] = {
     {{"--knob", "keys=1"}, 2, "BS-OP-KNOB"},        {{"--knob", "turns=1,3"}, 2, "BS-OP-KNOB"},
     {{"--where", "keys > 1"}, 3, "BS-KNOB-WHERE"},  {{"--where", "turns > 100"}, 3, "BS-KNOB-SPACE"},
-    {{"--where", "turns % 0"}, 3, "BS-KNOB-SPACE"}, {{"--where", "turns <"}, 3, "BS-KNOB-WHERE"},
+    {{"--where", "turns % 0"}, 3, "BS-KNOB-SPACE"}, {{"--where", "turns <"}, 2, "BS-KNOB-WHERE"},
     {{"--start", "turns=3"}, 2, "BS-TUNE-START"}};
 
 START_TEST(knobs_that_nobody_has) {
