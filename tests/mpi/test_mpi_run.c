@@ -68,8 +68,8 @@ END_TEST
 START_TEST(test_methods) {
   static const char *const words[] = {
       "--method blockshock --phase 0", "--method row_parallel --phase 2",
-      "--method column_parallel --phase 1 --set phase.pairs_max=5 --set phase.pairs_min=5 --set "
-      "phase.pairs_seconds=0.1",
+      ("--method column_parallel --phase 1 --set phase.pairs_max=5 --set phase.pairs_min=5 --set "
+       "phase.pairs_seconds=0.1"),
       "--method masked_split --phase 0",
       "--method blockshock --mask magnitude --phase 3 --set phase.remask=1 --set method.bias=true"};
   char line[256];
