@@ -25,6 +25,7 @@ typedef struct cuda_state {
   struct cuda_splt *splt;  /* cusparselt/library.h */
   struct cuda_dnn *dnn;    /* cudnn/library.h */
   uint64_t contexts;       /* a bit for each ordinal whose primary context is kept (device.c) */
+  uint32_t devices;        /* opened, and not given back: what is left behind may still use its context */
   uint32_t kernels_told;   /* resources.c has said what kernels need: once, not for each rank */
   bs_op_impl steps[2];     /* sgd_update and adamw_update under cublaslt's name: any weight is stepped so */
 } cuda_state;

@@ -198,6 +198,7 @@ static int32_t retain(cuda_device *device, bs_error *err) {
 }
 
 void cuda_contexts_release(cuda_state *state) {
+  if (__atomic_load_n(&state->devices, __ATOMIC_RELAXED) != 0) return;
   for (int ordinal = 0; state->contexts != 0; ordinal++, state->contexts >>= 1)
     if (state->contexts & 1) (void)state->driver.call.context_release(ordinal);
 }
@@ -225,8 +226,6 @@ static void device_close(void *opaque) {
   const cuda_functions *call = &device->driver->call;
   /* What a lost device may still use stays until the process ends. */
   const int lost = cuda_is_lost(device);
-  if (lost && device->ordinal < 64)
-    (void)__atomic_fetch_and(&device->state->contexts, ~(UINT64_C(1) << device->ordinal), __ATOMIC_RELAXED);
   if (device->context != NULL && !lost && cuda_reach(device, NULL) == BS_OK) {
     cuda_sides_close(device);
     if (device->stream != NULL) (void)call->stream_synchronize(device->stream);
@@ -243,6 +242,7 @@ static void device_close(void *opaque) {
     if (device->pool != NULL) (void)call->pool_destroy(device->pool);
   }
   if (device->context != NULL && !lost) (void)call->context_release(device->ordinal);
+  if (!lost) (void)__atomic_fetch_sub(&device->state->devices, 1, __ATOMIC_RELAXED);
   if (device->inner != NULL) {
     free(device->inner->sides); /* of a lost device: the tables alone */
     free(device->inner->pinned);
@@ -262,6 +262,7 @@ static int32_t device_open(void *opaque, uint32_t index, void **out_device, bs_e
   cuda_device *device = state->host->alloc(state->host->ctx, sizeof *device, 64);
   if (device == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-CUDA-MEMORY", "no memory for a device object");
   device->state = state;
+  (void)__atomic_fetch_add(&state->devices, 1, __ATOMIC_RELAXED);
   device->driver = &state->driver;
   device->index = index;
   device->ordinal = ordinal;
