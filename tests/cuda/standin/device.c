@@ -218,10 +218,10 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
   CUcontext c = &contexts[device];
   if (!si_lives(SI_CONTEXT, c)) return CUDA_ERROR_INVALID_CONTEXT;
   pthread_mutex_lock(&si_lock);
-  const int last = __atomic_sub_fetch(&c->retained, 1, __ATOMIC_RELEASE) == 0;
-  if (last) si_end(SI_CONTEXT, c);
+  const int64_t left = (int64_t)__atomic_sub_fetch(&c->retained, 1, __ATOMIC_RELEASE);
+  if (left == 0) si_end(SI_CONTEXT, c);
   pthread_mutex_unlock(&si_lock);
-  if (last) si_join_workers();
+  if (left <= 1) si_join_workers(); /* the last one may be kept by who uses none */
   return CUDA_SUCCESS;
 }
 
