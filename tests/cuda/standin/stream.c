@@ -168,7 +168,8 @@ CUresult cuStreamCreate(CUstream *out_stream, unsigned int flags) {
   return CUDA_SUCCESS;
 }
 
-/* Returns at once: the worker ends with its work, and is waited for when its context goes or is kept alone. */
+/* Returns at once: the worker ends with its work, and is waited for when its context goes or is kept alone.
+ */
 CUresult cuStreamDestroy_v2(CUstream s) {
   const CUresult rc = si_enter("cuStreamDestroy_v2");
   if (rc != CUDA_SUCCESS) return rc;
