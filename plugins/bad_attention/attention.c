@@ -117,7 +117,7 @@ static int32_t echo(const void *opaque, bs_op_echo *out_echo) {
   snprintf(mine.build, sizeof mine.build, "bad_attention %s%s", BS_PLUGIN_VERSION,
            plan->fault == BAD_REBUILT ? " built anew" : "");
   if (plan->fault == BAD_SPILLED || plan->fault == BAD_MANY_REGISTERS || plan->fault == BAD_MUCH_SHARED) {
-    mine.registers = plan->fault == BAD_MANY_REGISTERS ? 256 : 96;
+    mine.registers = plan->fault == BAD_MANY_REGISTERS ? 255 : 96;
     mine.shared_bytes = plan->fault == BAD_MUCH_SHARED ? 1 << 20 : 32 << 10;
     mine.spill_bytes = plan->fault == BAD_SPILLED ? 128 : 0;
   }

@@ -70,4 +70,9 @@ static inline void nothing_lives(void) {
   for (uint32_t k = SI_CONTEXT + 1; k < SI_KIND_COUNT_; k++)
     ck_assert_msg(living(k) == 0, "%lld %s are left", (long long)living(k), names[k]);
 }
+/* Closes it: the plugin gives back the contexts that it kept. */
+static inline void over_close(const over *o) {
+  bs_context_close(o->context);
+  ck_assert_int_eq(living(SI_CONTEXT), 0);
+}
 #endif

@@ -91,7 +91,7 @@ START_TEST(copies_take_what_is_there_when_called) {
   }
   o.b->device_close(device);
   nothing_lives();
-  bs_context_close(o.context);
+  over_close(&o);
 }
 END_TEST
 
@@ -113,7 +113,7 @@ START_TEST(a_long_copy_behind_other_work) {
   o.b->mem_free(device, p);
   o.b->device_close(device);
   nothing_lives();
-  bs_context_close(o.context);
+  over_close(&o);
 }
 END_TEST
 
@@ -134,7 +134,7 @@ START_TEST(odd_copies) {
   wait_for(&o, device, NULL);
   o.b->device_close(device);
   nothing_lives();
-  bs_context_close(o.context);
+  over_close(&o);
 }
 END_TEST
 
@@ -162,7 +162,7 @@ START_TEST(what_cannot_be_allocated) {
   wait_for(&o, device, NULL);
   o.b->device_close(device);
   nothing_lives();
-  bs_context_close(o.context);
+  over_close(&o);
 }
 END_TEST
 
@@ -181,7 +181,7 @@ START_TEST(memory_outlives_what_other_streams_do_with_it) {
   if (_i % 2 == 0) wait_for(&o, device, side);
   o.b->device_close(device);
   nothing_lives();
-  bs_context_close(o.context);
+  over_close(&o);
 }
 END_TEST
 
@@ -209,7 +209,7 @@ START_TEST(memory_is_there_for_other_streams) {
   o.b->mem_free(device, b);
   o.b->device_close(device); /* with its streams */
   nothing_lives();
-  bs_context_close(o.context);
+  over_close(&o);
 }
 END_TEST
 
@@ -242,7 +242,7 @@ START_TEST(events_tell_the_time_between_them) {
   o.b->mem_free(device, b);
   o.b->device_close(device);
   nothing_lives();
-  bs_context_close(o.context);
+  over_close(&o);
 }
 END_TEST
 
@@ -307,8 +307,7 @@ START_TEST(ranks_share_a_device) {
   ck_assert_ptr_eq(s[0].context, s[2].context);
   nothing_lives();
   ck_assert_int_eq(living(SI_CONTEXT), 1); /* kept for the next device that is opened */
-  bs_context_close(o.context);
-  ck_assert_int_eq(living(SI_CONTEXT), 0);
+  over_close(&o);
 }
 END_TEST
 
@@ -387,7 +386,7 @@ START_TEST(each_call_that_fails_is_told) {
     ck_assert_int_eq((int)err.native_code, 999);
   }
   if (strcmp(name, "cuMemFreeAsync") != 0) nothing_lives();
-  bs_context_close(o.context);
+  over_close(&o);
 }
 END_TEST
 

@@ -82,7 +82,7 @@ START_TEST(devices_are_told_without_a_context) {
   ck_assert_str_eq(err.message, "device 2 asked, there are 2");
   ck_assert_uint_eq(calls_of("cuDevicePrimaryCtxRetain"), 0);
   nothing_lives();
-  bs_context_close(o.context);
+  over_close(&o);
 }
 END_TEST
 
@@ -99,7 +99,7 @@ START_TEST(code_for_another_device) {
   ck_assert_msg(strstr(err.hint, "BS_CUDA_ARCHS") != NULL, "%s", err.hint);
   ck_assert_uint_eq(calls_of("cuDevicePrimaryCtxRetain"), 0);
   nothing_lives();
-  bs_context_close(o.context);
+  over_close(&o);
 }
 END_TEST
 

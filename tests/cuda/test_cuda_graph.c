@@ -210,7 +210,7 @@ START_TEST(what_spoils_a_graph_is_told) {
   o.b->event_destroy(device, event);
   o.b->device_close(device);
   nothing_lives();
-  bs_context_close(o.context);
+  over_close(&o);
 }
 END_TEST
 
@@ -238,7 +238,7 @@ START_TEST(graphs_are_begun_once) {
   o.b->mem_free(device, p);
   o.b->device_close(device);
   nothing_lives();
-  bs_context_close(o.context);
+  over_close(&o);
 }
 END_TEST
 

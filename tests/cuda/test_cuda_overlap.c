@@ -84,7 +84,7 @@ static void with_two(const char *comm, int32_t (*rank_main)(bs_rank *rank, void 
   ck_assert_ptr_nonnull(strstr(bs_world_algorithms(w.world), "overlap@cuda/stream"));
   cc_close(&w);
   nothing_lives();
-  bs_context_close(o.context);
+  over_close(&o);
 }
 
 /* Rank 1's device is busy before its part is there. Rank 0 has started its own, and computes on. */

@@ -32,7 +32,7 @@ static void with_ranks(uint32_t ranks, int32_t (*rank_main)(bs_rank *rank, void 
   ck_assert_msg(rc == code && strstr(err.message, message) != NULL, "%d %s: %s", rc, err.id, err.message);
   bs_world_destroy(world);
   nothing_lives();
-  bs_context_close(o.context);
+  over_close(&o);
 }
 
 static void with_world(int32_t (*rank_main)(bs_rank *rank, void *arg, bs_error *err), void *arg, int32_t code,

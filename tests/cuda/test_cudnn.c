@@ -234,6 +234,27 @@ START_TEST(blocklist) {
 }
 END_TEST
 
+/* The library takes no stride of 0, which a dimension of one element has here. */
+START_TEST(one_sequence) {
+  pl p;
+  attend c;
+  dnn_open(&p, "plain=1", DNN_STANDIN);
+  begin(&c, BS_BF16, BS_BF16);
+  pl_tensor *const all[4] = {&c.q, &c.k, &c.v, &c.y};
+  for (int i = 0; i < 4; i++) all[i]->t.dims[0] = all[i]->d.dims[0] = 1;
+  const uint64_t before = told->executions;
+  pl_run_cuda(&p, &cuda_dnn_attention, &c.query, NULL, c.args);
+  ck_assert_uint_eq(told->executions - before, 1);
+  judge(&c, &p);
+  c.q.d.dims[2] = c.y.d.dims[2] = 1; /* one query */
+  uint32_t reason = 0;
+  (void)answer_of(&p, &c.query, &reason);
+  ck_assert_uint_eq(reason, BS_REASON_SHAPE);
+  end(&c);
+  dnn_close(&p);
+}
+END_TEST
+
 /* Queries of what is blocked, of other dtypes and widths, and of promises. */
 START_TEST(refused) {
   static const struct {
@@ -269,7 +290,7 @@ START_TEST(refused) {
 END_TEST
 
 int main(void) {
-  const test_case tests[] = {
-      {numbers}, {fewer_than_prepared}, {failures}, {not_to_be_had}, {blocklist}, {refused}, {0}};
+  const test_case tests[] = {{numbers},       {fewer_than_prepared}, {one_sequence}, {failures},
+                             {not_to_be_had}, {blocklist},           {refused},      {0}};
   return run_tests("cuDNN", tests, (test_setup){0});
 }

@@ -29,7 +29,7 @@ START_TEST(bits_are_those_of_host_memory) {
   cc_close(&got);
   cc_close(&want);
   nothing_lives();
-  bs_context_close(o.context);
+  over_close(&o);
 }
 END_TEST
 
@@ -58,7 +58,7 @@ static void ends(const cc_case *c, const char *setup, int32_t code, const char *
                 run.err.message);
   cc_close(&w);
   nothing_lives();
-  bs_context_close(o.context);
+  over_close(&o);
 }
 
 START_TEST(who_does_not_come_is_named) {
@@ -150,7 +150,7 @@ START_TEST(groups_are_bound) {
   ck_assert_str_eq(bs_world_algorithms(w.world), "collectives@cuda/devlocal");
   cc_close(&w);
   nothing_lives();
-  bs_context_close(o.context);
+  over_close(&o);
 }
 END_TEST
 

@@ -46,7 +46,7 @@ START_TEST(bits_are_those_of_host_memory) {
   cc_close(&got);
   cc_close(&want);
   nothing_lives();
-  bs_context_close(o.context);
+  over_close(&o);
 }
 END_TEST
 

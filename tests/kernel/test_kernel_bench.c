@@ -71,7 +71,8 @@ START_TEST(an_arm_that_is_too_slow_is_not_judged) {
                         strstr(reasons, "more than 1e-12 s is not paired") != NULL,
                     "%s", reasons);
     } else { /* whatever its time is, it is told by pairs: by too few on a slow machine */
-      ck_assert_msg(strstr(reasons, "is not paired") == NULL, "%s", reasons);
+      ck_assert_msg(strstr(reasons, "not known") == NULL || strstr(reasons, "pairs are too few") != NULL,
+                    "%s", reasons);
     }
     json_decref(result);
   }

@@ -387,6 +387,8 @@ static void take(const descriptor *op, int name, const descriptor *pack, operand
   memcpy(&dtype, value_of(t, DNN_TENSOR_DTYPE, DNN_TYPE_DTYPE, 1), sizeof dtype);
   memcpy(out->dims, dims_of(t), sizeof out->dims);
   memcpy(out->strides, value_of(t, DNN_TENSOR_STRIDES, DNN_TYPE_INT64, 4), sizeof out->strides);
+  for (int i = 0; i < 4; i++)
+    if (out->strides[i] <= 0) die("a stride of 0");
   out->dtype = dtype == DNN_BF16 ? BS_BF16 : dtype == DNN_F16 ? BS_F16 : BS_F32;
   out->at = NULL;
   for (int i = 0; i < 5; i++) {
