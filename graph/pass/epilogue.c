@@ -5,8 +5,7 @@
 #include <string.h>
 
 #include "core/base/error.h"
-#include "core/op/dispatch.h"
-#include "graph/ir/query.h"
+#include "graph/pass/form.h"
 #include "graph/pass/match.h"
 #include "graph/pass/pass.h"
 #include "graph/pass/program.h"
@@ -17,27 +16,66 @@ typedef struct roles {
   uint32_t activation;
 } roles;
 
-static double activated(uint32_t activation, double x) {
-  switch (activation) {
-    case BS_ACT_RELU:
-      return x > 0 ? x : 0;
-    case BS_ACT_GELU:
-      return 0.5 * x * (1 + erf(x * 0.70710678118654752440));
-    case BS_ACT_SILU:
-      return x / (1 + exp(-x));
-    case BS_ACT_GELU_TANH:
-      return 0.5 * x * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
-    default:
-      return x;
-  }
-}
+static const struct activation {
+  uint8_t op; /* its step; max: of 0 */
+  uint32_t activation;
+} activations[] = {{BS_EXPR_MAX, BS_ACT_RELU},
+                   {BS_EXPR_GELU, BS_ACT_GELU},
+                   {BS_EXPR_SILU, BS_ACT_SILU},
+                   {BS_EXPR_GELU_TANH, BS_ACT_GELU_TANH}};
 
 static double wanted(const double *in, const void *arg) {
   const roles *r = arg;
   double x = in[r->y];
   if (r->bias != GNONE) x += in[r->bias];
-  x = activated(r->activation, x);
+  for (uint32_t i = 0; i < sizeof activations / sizeof activations[0]; i++)
+    if (activations[i].activation == r->activation) x = program_step(activations[i].op, x, 0, 0);
   return r->residual != GNONE ? x + in[r->residual] : x;
+}
+
+/* The activation that gives an operand, and what it is of; BS_ACT_NONE: the operand itself. */
+static uint32_t activation_of(const form *f, uint8_t operand, uint8_t *out_inner) {
+  uint32_t step;
+  const uint8_t op = form_op(f, operand, &step);
+  *out_inner = operand;
+  for (uint32_t i = 0; i < sizeof activations / sizeof activations[0]; i++) {
+    if (op == 0 || activations[i].op != op) continue;
+    const uint8_t a = f->e->steps[step].a, b = f->e->steps[step].b;
+    double zero = 1;
+    const int second = form_is_const(f, b, &zero);
+    if (op == BS_EXPR_MAX && !second && !form_is_const(f, a, &zero)) return BS_ACT_NONE;
+    if (op == BS_EXPR_MAX && zero != 0) return BS_ACT_NONE;
+    *out_inner = op == BS_EXPR_MAX && !second ? b : a;
+    return activations[i].activation;
+  }
+  return BS_ACT_NONE;
+}
+
+/* The other one of two terms with the factor 1, of which one is `known`; GX_NO_OPERAND. */
+static uint8_t other_term(const form *f, uint8_t operand, uint8_t known) {
+  form_sum s;
+  if (!form_sum_of(f, operand, &s) || s.n != 2 || s.has_constant || s.factor[0] != 1 || s.factor[1] != 1)
+    return GX_NO_OPERAND;
+  if (s.operand[0] == known) return s.operand[1];
+  return s.operand[1] == known ? s.operand[0] : GX_NO_OPERAND;
+}
+
+/* act(y + bias) + residual, of the roles that the shapes gave. */
+static int is_epilogue(const form *f, roles *io) {
+  static const double ones[3] = {1, 1, 1};
+  uint8_t terms[3] = {(uint8_t)io->y}, core = form_operand(f, f->e->outs[0]), inner;
+  uint32_t n = 1;
+  if (io->bias != GNONE) terms[n++] = (uint8_t)io->bias;
+  io->activation = BS_ACT_NONE;
+  if (io->residual != GNONE) {
+    terms[n] = (uint8_t)io->residual;
+    if (form_is_sum(f, core, terms, ones, n + 1)) return program_is(f->e, wanted, io);
+    core = other_term(f, core, (uint8_t)io->residual);
+    if (core == GX_NO_OPERAND) return 0;
+  }
+  io->activation = activation_of(f, core, &inner);
+  if (io->residual != GNONE && io->activation == BS_ACT_NONE) return 0;
+  return form_is_sum(f, inner, terms, ones, n) && program_is(f->e, wanted, io);
 }
 
 /* Slots of the map by their shapes: rows are biases, whole values residuals. 0: another one, or two of a
@@ -59,13 +97,6 @@ static int assign(const graph *g, const gnode *map, uint32_t y, int64_t columns,
       return 0;
   }
   return 1;
-}
-
-static int find_roles(const graph *g, const gnode *map, uint32_t y, int64_t columns, roles *out) {
-  if (!assign(g, map, y, columns, out)) return 0;
-  for (out->activation = BS_ACT_NONE; out->activation <= BS_ACT_GELU_TANH; out->activation++)
-    if (program_is(&g->exprs[map->expr], wanted, out)) return 1;
-  return 0;
 }
 
 /* The views of the map's values as the product's arguments; *out_ok 0: one would need a copy. */
@@ -91,67 +122,67 @@ static int32_t try_product(graph *g, uint32_t map_id, uint32_t slot, uint32_t *o
   if (product_id == GNONE || match_slot(g, &map, g->values[map.in[slot]].base) != slot) return BS_OK;
   gnode product = g->nodes[product_id];
   const gvalue y = g->values[product.out[0]];
+  const form f = form_of(g, &map);
   roles r;
   int ok = 0;
   if (product.in[2] != GNONE || product.activation != BS_ACT_NONE || map.n_out != 1 || y.kind != GV_TEMP ||
-      g->values[map.out[0]].dtype != y.dtype || g->exprs[map.expr].compute != y.dtype ||
-      !find_roles(g, &map, slot, y.dims[1], &r) || (r.bias != GNONE && product.in[1] != GNONE))
+      g->values[map.out[0]].dtype != y.dtype || f.e->compute != y.dtype ||
+      !match_dims(g, map.in[slot], map.out[0]) || !assign(g, &map, slot, y.dims[1], &r) ||
+      !is_epilogue(&f, &r) || (r.bias != GNONE && product.in[1] != GNONE))
     return BS_OK;
-  int32_t rc = arguments(g, &map, &r, y.dims, &product, &ok, err);
+  const int32_t rc = arguments(g, &map, &r, y.dims, &product, &ok, err);
   if (rc != BS_OK || !ok) return rc;
   product.activation = r.activation;
-  gquery q;
-  graph_query(g, &product, &q);
-  if (bs_op_check(&q.query, NULL) != BS_OK) return BS_OK; /* the op does not take this epilogue */
   product.origin = graph_origin_join(g, product.origin, map.origin);
-  const uint32_t at = g->nodes[map_id].next;
-  graph_remove_node(g, map_id);
-  graph_remove_node(g, product_id);
-  rc = graph_add_node(g, &product, at, NULL, err);
-  ++*out_changes;
-  return rc;
+  const uint32_t old[2] = {map_id, product_id};
+  return match_replace(g, &product, old, 2, NULL, out_changes, err);
 }
 
 /* ---- sums before normalisations -------------------------------------------------------------- */
 
-static double sum_of_two(const double *in, const void *arg) {
-  (void)arg;
-  return in[0] + in[1];
+/* Every reader of the sum runs after the normalisation, which will write it. *out_others: there are some.
+ * Whatever reads the sum runs after `add`, so that the nodes from there to `norm` are all that is looked at.
+ */
+static int readers_follow(const graph *g, uint32_t root, uint32_t add, uint32_t norm, int *out_others) {
+  *out_others = (g->values[root].flags & GV_OUTPUT) != 0 || graph_sole_user(g, root) == GNONE;
+  if (graph_sole_user(g, root) == norm) return 1;
+  for (uint32_t i = g->nodes[add].next; i != norm && i != GNONE; i = g->nodes[i].next)
+    for (uint32_t k = 0; k < g->nodes[i].n_in; k++)
+      if (g->nodes[i].in[k] != GNONE && g->values[g->nodes[i].in[k]].base == root) return 0;
+  return 1;
 }
 
-/* Every reader of the sum runs after the normalisation, which will write it. *out_others: there are some. */
-static int readers_follow(const graph *g, uint32_t root, uint32_t norm, int *out_others) {
-  *out_others = (g->values[root].flags & GV_OUTPUT) != 0;
-  for (uint32_t i = root; i != GNONE; i = g->values[i].next_view) {
-    for (uint32_t u = g->values[i].first_use; u != GNONE; u = g->uses[u].next) {
-      if (g->uses[u].node == norm) continue;
-      *out_others = 1;
-      if (!match_before(g, norm, g->uses[u].node)) return 0;
-    }
+/* The map is a sum of two values with the dims of the result, or one of them broadcast to it; *out_x: the
+ * whole one. */
+static int is_sum_of_two(const graph *g, const gnode *add, uint32_t sum, uint32_t *out_x) {
+  static const uint8_t terms[2] = {GX_IN, GX_IN + 1};
+  static const double ones[2] = {1, 1};
+  const gvalue *v = &g->values[sum];
+  if (add->out[0] != sum || add->n_in != 2 || add->n_out != 1 || g->exprs[add->expr].compute != v->dtype)
+    return 0;
+  const form f = form_of(g, add);
+  for (uint32_t i = 0; i < 2; i++) {
+    const gvalue *a = &g->values[add->in[i]];
+    if (a->dtype != v->dtype || a->rank != v->rank ||
+        (a->rank > 0 && a->dims[a->rank - 1] > 1 && a->strides[a->rank - 1] != 1))
+      return 0;
   }
-  return 1;
+  *out_x = match_dims(g, add->in[0], sum) ? 0 : 1;
+  return match_dims(g, add->in[*out_x], sum) && form_is_sum(&f, f.e->outs[0], terms, ones, 2);
 }
 
 static int32_t try_norm(graph *g, uint32_t id, uint32_t *out_changes, bs_error *err) {
   gnode n = g->nodes[id];
   const uint32_t sum = n.in[0], add_id = match_producer(g, sum);
   int others = 0;
+  uint32_t x;
   if (n.in[1] != GNONE || (n.n_out > 1 && n.out[1] != GNONE) || add_id == GNONE ||
       g->nodes[add_id].op != GOP_MAP)
     return BS_OK;
   const gnode add = g->nodes[add_id];
-  const gvalue v = g->values[sum];
-  if (add.out[0] != sum || add.n_in != 2 || add.n_out != 1 || g->exprs[add.expr].compute != v.dtype ||
-      !program_is(&g->exprs[add.expr], sum_of_two, NULL) || !readers_follow(g, sum, id, &others))
-    return BS_OK;
-  const uint32_t x = graph_count(&g->values[add.in[0]]) == graph_count(&v) ? 0 : 1;
-  for (uint32_t i = 0; i < 2; i++) {
-    const gvalue *a = &g->values[add.in[i]];
-    if (a->dtype != v.dtype || a->rank != v.rank ||
-        (a->rank > 0 && a->dims[a->rank - 1] > 1 && a->strides[a->rank - 1] != 1))
-      return BS_OK;
-  }
-  if (graph_count(&g->values[add.in[x]]) != graph_count(&v)) return BS_OK;
+  for (uint32_t i = 1; i < n.n_in; i++)
+    if (n.in[i] != GNONE && g->values[n.in[i]].base == g->values[sum].base) return BS_OK;
+  if (!is_sum_of_two(g, &add, sum, &x) || !readers_follow(g, sum, add_id, id, &others)) return BS_OK;
   n.in[0] = add.in[x];
   n.in[1] = add.in[1 - x];
   n.origin = graph_origin_join(g, n.origin, add.origin);
@@ -159,11 +190,8 @@ static int32_t try_norm(graph *g, uint32_t id, uint32_t *out_changes, bs_error *
     n.n_out = 2;
     n.out[1] = sum;
   }
-  const uint32_t at = g->nodes[id].next;
-  graph_remove_node(g, id);
-  graph_remove_node(g, add_id);
-  ++*out_changes;
-  return graph_add_node(g, &n, at, NULL, err);
+  const uint32_t old[2] = {id, add_id};
+  return match_replace(g, &n, old, 2, NULL, out_changes, err);
 }
 
 int32_t gpass_epilogue(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err) {

@@ -1,82 +1,141 @@
 /* SPDX-License-Identifier: MIT
  * expr.c - programs in their normal form; a run of steps that is gelu, gelu by tanh, silu, sigmoid or
- * softplus becomes that one step. Which run it is, is found by its values and not by its form, so that the
- * order in which an exporter wrote it does not matter. */
+ * softplus becomes that one step. It is found by its form (form.h), in which the order of factors and terms
+ * does not matter. */
 #include <math.h>
 #include <string.h>
 
 #include "core/base/error.h"
 #include "graph/ir/query.h"
+#include "graph/pass/form.h"
 #include "graph/pass/match.h"
 #include "graph/pass/pass.h"
 #include "graph/pass/program.h"
 
 static double gelu(double x) {
-  return 0.5 * x * (1 + erf(x * 0.70710678118654752440));
+  return program_step(BS_EXPR_GELU, x, 0, 0);
 }
 static double gelu_tanh(double x) {
-  return 0.5 * x * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
+  return program_step(BS_EXPR_GELU_TANH, x, 0, 0);
 }
 static double sigmoid(double x) {
-  return 1 / (1 + exp(-x));
+  return program_step(BS_EXPR_SIGMOID, x, 0, 0);
 }
 static double silu(double x) {
-  return x / (1 + exp(-x));
+  return program_step(BS_EXPR_SILU, x, 0, 0);
 }
 static double softplus(double x) {
-  return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x));
+  return program_step(BS_EXPR_SOFTPLUS, x, 0, 0);
 }
 
-static const struct known {
-  uint8_t op;
-  double (*value)(double x);
-} functions[] = {{BS_EXPR_GELU, gelu},
-                 {BS_EXPR_GELU_TANH, gelu_tanh},
-                 {BS_EXPR_SILU, silu},
-                 {BS_EXPR_SIGMOID, sigmoid},
-                 {BS_EXPR_SOFTPLUS, softplus}};
-
-/* Is `to`, as a function of `from` alone, this one? Constants of an exporter are rounded to f32. */
-static int is_function(const gexpr *e, uint8_t from, uint8_t to, double (*value)(double x)) {
-  for (int i = -40; i <= 40; i++) {
-    const double x = i % 2 == 0 ? 0.2 * i : 0.73 * i;
-    double got;
-    if (!program_between(e, from, to, x, &got)) return 0;
-    const double want = value(x);
-    if (!(fabs(got - want) <= 1e-6 * fabs(want) + 2e-7 * fmin(fabs(x) + 0.1, 1))) return 0;
-  }
+/* operand == c[0] + c[1] x + c[2] x^2 + c[3] x^3, or with t, that much more times t. */
+static int is_poly(const form *f, uint8_t operand, uint8_t x, uint8_t t, const double plain[4],
+                   const double with_t[4]) {
+  form_poly p;
+  if (!form_poly_of(f, operand, x, t, &p)) return 0;
+  for (uint32_t i = 0; i < 4; i++)
+    if (!form_near(f, p.c[i][0], plain[i]) || !form_near(f, p.c[i][1], with_t[i])) return 0;
   return 1;
 }
 
-static int is_named(uint8_t op) {
-  return op == BS_EXPR_GELU || op == BS_EXPR_GELU_TANH || op == BS_EXPR_SILU;
-}
-
-/* One step for the run of steps that ends at step `to`. */
-static int shorten(gexpr *e, uint32_t to) {
-  double unused;
-  if (is_named(e->steps[to].op)) return 0;
-  const uint8_t target = (uint8_t)(GX_STEP + to);
-  for (uint32_t from = 0; from < target; from++) {
-    const int exists = from < GX_CONST ? from < e->n_in : from >= GX_STEP;
-    if (!exists || !program_between(e, (uint8_t)from, target, 0.5, &unused)) continue;
-    for (size_t f = 0; f < sizeof functions / sizeof functions[0]; f++) {
-      if (functions[f].op == e->steps[to].op || !is_function(e, (uint8_t)from, target, functions[f].value))
+/* x/2 (1 + t), t a step erf or tanh of a polynomial of x: gelu. */
+static int find_gelu(const form *f, uint32_t to, uint8_t *out_from) {
+  static const double none[4] = {0}, half[4] = {0, 0.5, 0, 0};
+  static const double by_erf[4] = {0, 0.70710678118654752440, 0, 0};
+  static const double by_tanh[4] = {0, 0.79788456080286535588, 0, 0.79788456080286535588 * 0.044715};
+  for (uint32_t t = 0; t < to; t++) {
+    const uint8_t op = f->e->steps[t].op, inner = f->e->steps[t].a;
+    if (op != BS_EXPR_ERF && op != BS_EXPR_TANH) continue;
+    for (uint32_t x = 0; x < GX_STEP + t; x++) {
+      if ((x >= f->e->n_in && x < GX_STEP) || form_operand(f, (uint8_t)x) != x) continue;
+      if (!is_poly(f, inner, (uint8_t)x, GX_NO_OPERAND, op == BS_EXPR_ERF ? by_erf : by_tanh, none) ||
+          !is_poly(f, (uint8_t)(GX_STEP + to), (uint8_t)x, (uint8_t)(GX_STEP + t), half, half))
         continue;
-      e->steps[to].op = functions[f].op;
-      e->steps[to].a = (uint8_t)from;
-      e->steps[to].b = e->steps[to].c = 0;
-      return 1;
+      *out_from = (uint8_t)x;
+      return op == BS_EXPR_ERF ? BS_EXPR_GELU : BS_EXPR_GELU_TANH;
     }
   }
   return 0;
 }
 
-static int rewrite(gexpr *e) {
+/* operand == 1 + exp(sign x): x. */
+static int is_one_plus_exp(const form *f, uint8_t operand, double sign, uint8_t *out_x) {
+  form_sum outer, inner;
+  uint32_t step;
+  if (!form_sum_of(f, operand, &outer) || outer.n != 1 || outer.constant != 1 || outer.factor[0] != 1 ||
+      form_op(f, outer.operand[0], &step) != BS_EXPR_EXP || !form_sum_of(f, f->e->steps[step].a, &inner) ||
+      inner.n != 1 || inner.has_constant || inner.factor[0] != sign)
+    return 0;
+  *out_x = inner.operand[0];
+  return 1;
+}
+
+/* 1 / (1 + exp(-x)), x / (1 + exp(-x)) or x sigmoid(x). */
+static int find_sigmoid(const form *f, uint32_t to, uint8_t *out_from) {
+  form_product p;
+  uint32_t step;
+  if (!form_product_of(f, (uint8_t)(GX_STEP + to), &p) || p.factor != 1 || p.n == 0 || p.n > 2) return 0;
+  for (uint32_t i = 0; i < p.n; i++) {
+    const uint8_t other = p.n == 2 ? p.operand[1 - i] : 0;
+    const int by_step = p.power[i] == 1 && form_op(f, p.operand[i], &step) == BS_EXPR_SIGMOID;
+    if (by_step)
+      *out_from = form_operand(f, f->e->steps[step].a);
+    else if (p.power[i] != -1 || !is_one_plus_exp(f, p.operand[i], -1, out_from))
+      continue;
+    if (p.n == 1) return by_step ? 0 : BS_EXPR_SIGMOID;
+    if (p.power[1 - i] == 1 && other == *out_from) return BS_EXPR_SILU;
+  }
+  return 0;
+}
+
+static int find_softplus(const form *f, uint32_t to, uint8_t *out_from) {
+  return f->e->steps[to].op == BS_EXPR_LOG && is_one_plus_exp(f, f->e->steps[to].a, 1, out_from)
+             ? BS_EXPR_SOFTPLUS
+             : 0;
+}
+
+/* `limit`: log(1 + exp(x)) has no end from 710 on, where softplus is x. */
+static const struct known {
+  int (*find)(const form *f, uint32_t to, uint8_t *out_from);
+  double limit;
+} finders[] = {{find_gelu, INFINITY}, {find_sigmoid, INFINITY}, {find_softplus, 700}};
+
+static double (*meaning_of(int op))(double x) {
+  switch (op) {
+    case BS_EXPR_GELU:
+      return gelu;
+    case BS_EXPR_GELU_TANH:
+      return gelu_tanh;
+    case BS_EXPR_SILU:
+      return silu;
+    case BS_EXPR_SIGMOID:
+      return sigmoid;
+    default:
+      return softplus;
+  }
+}
+
+/* One step for the steps that end at step `to`. */
+static int shorten(const form *f, gexpr *e, uint32_t to) {
+  for (size_t i = 0; i < sizeof finders / sizeof finders[0]; i++) {
+    uint8_t from = 0;
+    const int op = finders[i].find(f, to, &from);
+    if (op == 0 || !program_is_between(e, from, (uint8_t)(GX_STEP + to), meaning_of(op), finders[i].limit))
+      continue;
+    e->steps[to].op = (uint8_t)op;
+    e->steps[to].a = from;
+    e->steps[to].b = e->steps[to].c = 0;
+    return 1;
+  }
+  return 0;
+}
+
+static int rewrite(gexpr *e, uint32_t rounds) {
   int changed = program_tidy(e);
+  const form f = {e, rounds};
   if (e->compute == BS_I64) return changed;
   for (uint32_t i = e->n_steps; i-- > 0;)
-    if (i < e->n_steps && shorten(e, i)) {
+    if (i < e->n_steps && shorten(&f, e, i)) {
       program_tidy(e);
       changed = 1;
     }
@@ -114,7 +173,7 @@ int32_t gpass_expr(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_err
     int changed = 0;
     for (uint32_t slot = g->nodes[id].n_in; slot-- > 0;)
       if (slot < g->nodes[id].n_in) changed |= absorb(g, id, &e, slot, err);
-    if (!rewrite(&e) && !changed) continue;
+    if (!rewrite(&e, form_of(g, &g->nodes[id]).rounds) && !changed) continue;
     const uint32_t number = graph_expr(g, &e);
     if (number == GNONE) return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a program");
     g->nodes[id].expr = number;

@@ -8,6 +8,7 @@
 
 #include "core/base/dtype.h"
 #include "core/base/error.h"
+#include "graph/pass/form.h"
 #include "graph/pass/match.h"
 #include "graph/pass/pass.h"
 #include "graph/pass/program.h"
@@ -16,54 +17,73 @@ static int is_one_map(const graph *g, uint32_t id, uint32_t n_in) {
   return id != GNONE && g->nodes[id].op == GOP_MAP && g->nodes[id].n_in == n_in && g->nodes[id].n_out == 1;
 }
 
-/* x, but 0 where x is NaN: what some exports put behind a softmax. */
-static double guarded(const double *in, const void *arg) {
-  (void)arg;
-  return in[0];
+/* ---- programs -------------------------------------------------------------------------------- */
+
+/* x, but 0 where x is NaN: what some exports put behind a softmax. Attention gives 0 there. */
+static int is_guard(const form *f) {
+  double zero = 1;
+  uint32_t select, test;
+  const uint8_t out = form_operand(f, f->e->outs[0]);
+  if (out == GX_IN) return 1;
+  if (form_op(f, out, &select) != BS_EXPR_SELECT) return 0;
+  const uint8_t a = f->e->steps[select].a, b = f->e->steps[select].b, c = f->e->steps[select].c;
+  return form_op(f, form_operand(f, a), &test) == BS_EXPR_ISNAN &&
+         form_operand(f, f->e->steps[test].a) == GX_IN && form_is_const(f, b, &zero) && zero == 0 &&
+         form_operand(f, c) == GX_IN;
 }
+
 static double times(const double *in, const void *arg) {
   return in[0] * *(const double *)arg;
 }
+static int is_times(const form *f, double *out_scale) {
+  return form_is_scaled(f, f->e->outs[0], GX_IN, out_scale) && program_is(f->e, times, out_scale);
+}
 
+/* Inputs of a map: scores and what is added to them, or says where they count. */
 typedef struct masked {
   uint32_t scores, mask;
   double scale;
-  int is_bool;
 } masked;
+
 static double added(const double *in, const void *arg) {
   const masked *m = arg;
   return in[m->scores] * m->scale + in[m->mask];
 }
-
-/* Two slots of one map: scale * scores + mask. */
-static int find_mask(const graph *g, const gnode *map, uint32_t scores, masked *out) {
-  const gexpr *e = &g->exprs[map->expr];
-  double in[GX_MAX_IN] = {0}, value[GX_MAX_OUT];
-  if (map->n_in != 2) return 0;
-  *out = (masked){scores, 1 - scores, 0, 0};
-  const uint32_t dtype = g->values[map->in[1 - scores]].dtype;
-  if (!bs_dtype_is_float(dtype)) {
-    /* select: the scores where the mask is true, -inf elsewhere */
-    in[scores] = 1;
-    in[1 - scores] = 0;
-    if (!program_value(e, in, value) || !(isinf(value[0]) && value[0] < 0)) return 0;
-    in[1 - scores] = 1;
-    if (dtype != BS_BOOL || !program_value(e, in, value)) return 0;
-    out->scale = value[0];
-    out->is_bool = 1;
-    for (int i = -4; i <= 4; i++) {
-      in[scores] = 2.3 * i;
-      if (!program_value(e, in, value) ||
-          fabs(value[0] - 2.3 * i * out->scale) > 1e-6 * fabs(2.3 * i * out->scale))
-        return 0;
-    }
-    return out->scale != 0;
-  }
-  in[scores] = 1;
-  if (!program_value(e, in, value)) return 0;
-  out->scale = value[0];
-  return out->scale != 0 && program_is(e, added, out);
+static int is_added(const form *f, masked *io) {
+  form_sum s;
+  if (!form_sum_of(f, f->e->outs[0], &s) || s.n != 2 || s.has_constant) return 0;
+  const uint32_t i = s.operand[0] == io->scores ? 0 : 1;
+  if (s.operand[i] != io->scores || s.operand[1 - i] != io->mask || s.factor[1 - i] != 1) return 0;
+  io->scale = s.factor[i];
+  return program_is(f->e, added, io);
 }
+
+static double selected(const double *in, const void *arg) {
+  const masked *m = arg;
+  return in[m->mask] != 0 ? in[m->scores] * m->scale : -INFINITY;
+}
+/* The scores where the mask is true, -inf elsewhere. */
+static int is_selected(const form *f, masked *io) {
+  uint32_t select, test;
+  double least;
+  if (form_op(f, form_operand(f, f->e->outs[0]), &select) != BS_EXPR_SELECT) return 0;
+  uint8_t mask = form_operand(f, f->e->steps[select].a);
+  const int turned = form_op(f, mask, &test) == BS_EXPR_NOT;
+  if (turned) mask = form_operand(f, f->e->steps[test].a);
+  const uint8_t b = f->e->steps[select].b, c = f->e->steps[select].c;
+  return mask == io->mask && form_is_const(f, turned ? b : c, &least) && isinf(least) && least < 0 &&
+         form_is_scaled(f, turned ? c : b, (uint8_t)io->scores, &io->scale) && program_is(f->e, selected, io);
+}
+
+static int find_mask(const graph *g, const gnode *map, uint32_t scores, masked *out) {
+  const form f = form_of(g, map);
+  if (map->n_in != 2) return 0;
+  *out = (masked){scores, 1 - scores, 0};
+  const uint32_t dtype = g->values[map->in[1 - scores]].dtype;
+  return bs_dtype_is_float(dtype) ? is_added(&f, out) : dtype == BS_BOOL && is_selected(&f, out);
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
 
 /* x of a map scale * x, and the scale; else the value itself and 1. The result has the value's dims. */
 static int32_t without_scale(graph *g, uint32_t value, uint32_t *out_value, double *io_scale, bs_error *err) {
@@ -71,19 +91,17 @@ static int32_t without_scale(graph *g, uint32_t value, uint32_t *out_value, doub
   *out_value = value;
   if (!is_one_map(g, id, 1)) return BS_OK;
   const gnode n = g->nodes[id];
-  const double one[GX_MAX_IN] = {1};
-  double scale[GX_MAX_OUT];
-  if (g->values[n.in[0]].dtype != g->values[value].dtype || g->exprs[n.expr].n_steps == 0 ||
-      !program_value(&g->exprs[n.expr], one, scale) || scale[0] == 0 ||
-      !program_is(&g->exprs[n.expr], times, scale))
+  const form f = form_of(g, &n);
+  double scale;
+  if (g->values[n.in[0]].dtype != g->values[value].dtype || f.e->n_steps == 0 ||
+      !match_dims(g, n.in[0], n.out[0]) || !is_times(&f, &scale))
     return BS_OK;
-  const gvalue v = g->values[value], in = g->values[n.in[0]], out = g->values[n.out[0]];
-  if (graph_count(&in) != graph_count(&out)) return BS_OK;
+  const gvalue v = g->values[value];
   uint32_t seen = GNONE;
   const int32_t rc = match_reshape(g, n.in[0], v.rank, v.dims, &seen, err);
   if (rc != BS_OK || seen == GNONE) return rc;
   *out_value = seen;
-  *io_scale *= scale[0];
+  *io_scale *= scale;
   return BS_OK;
 }
 
@@ -94,32 +112,155 @@ static int32_t without_repeat(graph *g, uint32_t value, uint32_t *io_value, bs_e
   if (!is_one_map(g, id, 1) || v.rank != 4) return BS_OK;
   const gnode n = g->nodes[id];
   const gvalue in = g->values[n.in[0]], out = g->values[n.out[0]];
-  if (g->exprs[n.expr].n_steps != 0 || in.dtype != out.dtype || out.rank != 5 || in.dims[2] != 1 ||
-      out.dims[1] * out.dims[2] != v.dims[1] || in.dims[0] != v.dims[0] || in.dims[1] != out.dims[1] ||
-      in.dims[3] != v.dims[2] || in.dims[4] != v.dims[3])
+  if (g->exprs[n.expr].n_steps != 0 || g->exprs[n.expr].outs[0] != GX_IN || in.dtype != out.dtype ||
+      in.rank != 5 || out.rank != 5 || in.dims[2] != 1 || out.dims[1] * out.dims[2] != v.dims[1] ||
+      in.dims[0] != v.dims[0] || in.dims[1] != out.dims[1] || in.dims[3] != v.dims[2] ||
+      in.dims[4] != v.dims[3])
     return BS_OK;
   const int64_t dims[4] = {in.dims[0], in.dims[1], in.dims[3], in.dims[4]};
   const int64_t strides[4] = {in.strides[0], in.strides[1], in.strides[3], in.strides[4]};
   return graph_add_view(g, in.base, in.dtype, 4, dims, strides, in.offset, io_value, err);
 }
 
-/* Operands as [B,H,.,.]: rank 3 gets a leading 1; the last two dims of K are turned. */
-static int32_t as_heads(graph *g, uint32_t value, int turn, uint32_t *out_value, bs_error *err) {
+/* ---- the pattern ----------------------------------------------------------------------------- */
+
+typedef struct pattern {
+  uint32_t last, guard, soft, map, scores; /* nodes, from the last to the first; GNONE */
+  uint32_t mask;                           /* a value; GNONE */
+  double scale;
+  int64_t batch, heads;
+} pattern;
+
+typedef struct parts {
+  uint32_t q, k, v, mask, y;
+} parts;
+
+/* The value's last two dims are those of the scores: rows of keys, one for each query. */
+static int is_rows(const graph *g, uint32_t value, uint32_t scores) {
+  const gvalue *v = &g->values[value], *s = &g->values[scores];
+  return v->rank >= 2 && v->dims[v->rank - 1] == s->dims[s->rank - 1] &&
+         v->dims[v->rank - 2] == s->dims[s->rank - 2];
+}
+
+/* The product of Q and K^T below the softmax, with or without a map for scale and mask between. */
+static int find_scores(const graph *g, pattern *io) {
+  const uint32_t in = g->nodes[io->soft].in[0];
+  double scale;
+  io->scores = match_only(g, in, GOP_CONTRACT, io->soft);
+  if (io->scores != GNONE) return 1;
+  io->map = match_only(g, in, GOP_MAP, io->soft);
+  if (io->map == GNONE || g->nodes[io->map].n_out != 1) return 0;
+  const gnode *map = &g->nodes[io->map];
+  const form f = form_of(g, map);
+  for (uint32_t s = 0; s < map->n_in; s++) {
+    masked m = {0};
+    io->scores = match_only(g, map->in[s], GOP_CONTRACT, io->map);
+    if (io->scores == GNONE || !match_dims(g, map->in[s], map->out[0])) continue;
+    if (map->n_in == 1 && is_times(&f, &scale)) {
+      io->scale = scale;
+      return 1;
+    }
+    if (!find_mask(g, map, s, &m)) continue;
+    io->scale = m.scale;
+    io->mask = map->in[m.mask];
+    return 1;
+  }
+  return 0;
+}
+
+/* Each value between is rows of keys, and is rounded no coarser than the result. */
+static int are_rows(const graph *g, const pattern *p) {
+  const uint32_t scores = g->nodes[p->scores].out[0], y = g->nodes[p->last].out[0];
+  const uint32_t values[6] = {g->nodes[p->last].in[0],
+                              g->nodes[p->soft].out[0],
+                              g->nodes[p->soft].in[0],
+                              p->map != GNONE ? g->nodes[p->map].out[0] : scores,
+                              p->guard != GNONE ? g->nodes[p->guard].out[0] : scores,
+                              scores};
+  for (uint32_t i = 0; i < 6; i++)
+    if (!is_rows(g, values[i], scores) || !match_keeps(g, values[i], y)) return 0;
+  return 1;
+}
+
+/* Batch and heads: the leading dims of the scores, or those with which a mask is added to them. */
+static int find_heads(const graph *g, pattern *io) {
+  const gvalue *s = &g->values[g->nodes[io->scores].out[0]];
+  const gvalue *m = io->mask != GNONE ? &g->values[g->nodes[io->map].out[0]] : s;
+  const gvalue *of = s->rank == 4 ? s : m;
+  if (s->rank < 3 || s->rank > 4 || of->rank < 3 || of->rank > 4) return 0;
+  io->batch = of->rank == 4 ? of->dims[0] : 1;
+  io->heads = of->dims[of->rank - 3u];
+  return graph_count(s) == graph_count(m);
+}
+
+static int find_pattern(const graph *g, uint32_t id, pattern *out) {
+  const gnode *last = &g->nodes[id];
+  *out = (pattern){id, GNONE, GNONE, GNONE, GNONE, GNONE, 1, 1, 1};
+  if (last->in[2] != GNONE || last->numbers[0] != 1 || last->activation != 0) return 0;
+  out->soft = match_only(g, last->in[0], GOP_NORMALIZE, id);
+  const uint32_t guard = out->soft == GNONE ? match_only(g, last->in[0], GOP_MAP, id) : GNONE;
+  if (is_one_map(g, guard, 1)) {
+    const form f = form_of(g, &g->nodes[guard]);
+    if (!is_guard(&f) || !match_dims(g, g->nodes[guard].in[0], g->nodes[guard].out[0])) return 0;
+    out->guard = guard;
+    out->soft = match_only(g, g->nodes[guard].in[0], GOP_NORMALIZE, guard);
+  }
+  if (out->soft == GNONE || g->nodes[out->soft].attrs[0] != BS_NORMALIZE_SOFTMAX ||
+      g->nodes[out->soft].in[1] != GNONE || !find_scores(g, out))
+    return 0;
+  const gnode *product = &g->nodes[out->scores];
+  if (product->in[2] != GNONE || product->activation != 0) return 0;
+  out->scale *= product->numbers[0];
+  return are_rows(g, out) && find_heads(g, out);
+}
+
+/* ---- its operands ---------------------------------------------------------------------------- */
+
+/* An operand as [batch,heads,.,.], its last two dims turned or not. GNONE: it cannot be seen so. */
+static int32_t as_heads(graph *g, uint32_t value, const pattern *p, int turn, uint32_t *out_value,
+                        bs_error *err) {
   const gvalue v = g->values[value];
-  int64_t dims[4] = {1, 0, 0, 0}, strides[4] = {1, 0, 0, 0};
-  const uint32_t pad = 4 - v.rank;
-  for (uint32_t i = 0; i < v.rank; i++) {
-    dims[pad + i] = v.dims[i];
-    strides[pad + i] = v.strides[i];
+  *out_value = GNONE;
+  if (v.rank < 3 || v.rank > 4) return BS_OK;
+  const int one = v.rank == 3 && v.dims[0] == 1;
+  const int64_t dims[4] = {one ? 1 : p->batch, one ? 1 : p->heads, v.dims[v.rank - 2], v.dims[v.rank - 1]};
+  int32_t rc = match_reshape(g, value, 4, v.rank == 4 ? v.dims : dims, out_value, err);
+  if (rc != BS_OK || *out_value == GNONE || !turn) return rc;
+  const gvalue h = g->values[*out_value];
+  const int64_t turned[4] = {h.dims[0], h.dims[1], h.dims[3], h.dims[2]};
+  const int64_t strides[4] = {h.strides[0], h.strides[1], h.strides[3], h.strides[2]};
+  return graph_add_view(g, h.base, h.dtype, 4, turned, strides, h.offset, out_value, err);
+}
+
+/* K without its scale (whose map wrote K^T), K and V without the copies for the heads of a group. */
+static int32_t keys_and_values(graph *g, uint32_t kt, uint32_t v, pattern *p, parts *io, bs_error *err) {
+  uint32_t plain = kt;
+  double scale = 1;
+  int32_t rc = without_scale(g, kt, &plain, &scale, err);
+  if (rc == BS_OK) rc = as_heads(g, plain, p, 1, &io->k, err);
+  if (rc == BS_OK) rc = as_heads(g, v, p, 0, &io->v, err);
+  if (rc != BS_OK || io->k == GNONE || io->v == GNONE) return rc;
+  p->scale *= scale;
+  uint32_t k = io->k, values = io->v;
+  rc = without_repeat(g, io->k, &k, err);
+  if (rc == BS_OK) rc = without_repeat(g, io->v, &values, err);
+  if (rc == BS_OK && k != io->k && values != io->v && g->values[k].dims[1] == g->values[values].dims[1]) {
+    io->k = k;
+    io->v = values;
   }
-  if (turn) {
-    const int64_t d = dims[2], s = strides[2];
-    dims[2] = dims[3];
-    strides[2] = strides[3];
-    dims[3] = d;
-    strides[3] = s;
-  }
-  return graph_add_view(g, v.base, v.dtype, 4, dims, strides, v.offset, out_value, err);
+  return rc;
+}
+
+static int32_t operands(graph *g, pattern *p, parts *out, bs_error *err) {
+  const gnode product = g->nodes[p->scores], last = g->nodes[p->last];
+  uint32_t q = product.in[0];
+  *out = (parts){GNONE, GNONE, GNONE, GNONE, GNONE};
+  int32_t rc = without_scale(g, product.in[0], &q, &p->scale, err);
+  if (rc == BS_OK) rc = as_heads(g, q, p, 0, &out->q, err);
+  if (rc == BS_OK) rc = keys_and_values(g, product.in[1], last.in[1], p, out, err);
+  if (rc == BS_OK && p->mask != GNONE) rc = as_heads(g, p->mask, p, 0, &out->mask, err);
+  if (rc == BS_OK) rc = as_heads(g, last.out[0], p, 0, &out->y, err);
+  return rc;
 }
 
 static int dense_last(const graph *g, uint32_t value) {
@@ -127,105 +268,38 @@ static int dense_last(const graph *g, uint32_t value) {
   return v->dims[3] == 1 || v->strides[3] == 1;
 }
 
-typedef struct parts {
-  uint32_t q, k, v, mask, y;
-  double scale;
-} parts;
-
-/* Q, K, V and the mask as attention wants them; k and v GNONE where one cannot be had. */
-static int32_t operands(graph *g, uint32_t q, uint32_t kt, uint32_t v, parts *io, bs_error *err) {
-  uint32_t plain = q;
-  int32_t rc = without_scale(g, q, &plain, &io->scale, err);
-  if (rc == BS_OK) rc = as_heads(g, plain, 0, &io->q, err);
-  if (rc == BS_OK) rc = as_heads(g, v, 0, &io->v, err);
-  if (rc == BS_OK) rc = as_heads(g, kt, 1, &io->k, err);
-  if (rc != BS_OK) return rc;
-  /* The scale of K: its map wrote K^T, so that its input is turned as well. */
-  const uint32_t scaled_kt = match_producer(g, kt);
-  double scale = 1;
-  rc = without_scale(g, kt, &plain, &scale, err);
-  if (rc == BS_OK && scaled_kt != GNONE && plain != kt) {
-    rc = as_heads(g, plain, 1, &io->k, err);
-    io->scale *= scale;
-  }
-  uint32_t before_k = io->k, before_v = io->v;
-  if (rc == BS_OK) rc = without_repeat(g, io->k, &before_k, err);
-  if (rc == BS_OK) rc = without_repeat(g, io->v, &before_v, err);
-  if (rc == BS_OK && before_k != io->k && before_v != io->v &&
-      g->values[before_k].dims[1] == g->values[before_v].dims[1]) {
-    io->k = before_k;
-    io->v = before_v;
-  }
-  return rc;
-}
-
 /* Sizes that attention asks for, and rows without gaps. */
-static int fits(const graph *g, const parts *p) {
-  const gvalue *q = &g->values[p->q], *k = &g->values[p->k], *v = &g->values[p->v];
+static int fits(const graph *g, const pattern *p, const parts *o) {
+  if (o->q == GNONE || o->k == GNONE || o->v == GNONE || o->y == GNONE ||
+      (p->mask != GNONE && o->mask == GNONE))
+    return 0;
+  const gvalue *q = &g->values[o->q], *k = &g->values[o->k], *v = &g->values[o->v], *y = &g->values[o->y];
   if (q->dtype != k->dtype || k->dtype != v->dtype || !bs_dtype_is_float(q->dtype)) return 0;
+  if (q->dims[0] != p->batch || q->dims[1] != p->heads || y->dims[0] != p->batch || y->dims[1] != p->heads)
+    return 0;
   return k->dims[0] == q->dims[0] && v->dims[0] == q->dims[0] && v->dims[1] == k->dims[1] && k->dims[1] > 0 &&
          q->dims[1] % k->dims[1] == 0 && k->dims[3] == q->dims[3] && v->dims[2] == k->dims[2] &&
-         dense_last(g, p->q) && dense_last(g, p->k) && dense_last(g, p->v);
+         y->dims[2] == q->dims[2] && y->dims[3] == v->dims[3] && dense_last(g, o->q) && dense_last(g, o->k) &&
+         dense_last(g, o->v) && dense_last(g, o->y);
 }
 
 static int32_t try_attention(graph *g, uint32_t id, uint32_t *out_changes, bs_error *err) {
-  const gnode last = g->nodes[id];
-  if (last.in[2] != GNONE || last.numbers[0] != 1 || last.activation != 0) return BS_OK;
-  uint32_t below = id, soft = match_only(g, last.in[0], GOP_NORMALIZE, id);
-  const uint32_t guard = soft == GNONE ? match_only(g, last.in[0], GOP_MAP, id) : GNONE;
-  if (is_one_map(g, guard, 1) && program_is(&g->exprs[g->nodes[guard].expr], guarded, NULL)) {
-    below = guard;
-    soft = match_only(g, g->nodes[guard].in[0], GOP_NORMALIZE, below);
-  }
-  if (soft == GNONE || g->nodes[soft].attrs[0] != BS_NORMALIZE_SOFTMAX || g->nodes[soft].in[1] != GNONE)
-    return BS_OK;
-  uint32_t scores = match_only(g, g->nodes[soft].in[0], GOP_CONTRACT, soft);
-  parts p = {.mask = GNONE, .scale = 1};
-  if (scores == GNONE) {
-    const uint32_t map_id = match_only(g, g->nodes[soft].in[0], GOP_MAP, soft);
-    if (map_id == GNONE || g->nodes[map_id].n_out != 1) return BS_OK;
-    const gnode map = g->nodes[map_id];
-    for (uint32_t s = 0; s < map.n_in && scores == GNONE; s++) {
-      masked m = {0};
-      const double one[GX_MAX_IN] = {1};
-      double scale[GX_MAX_OUT] = {0};
-      const uint32_t found = match_only(g, map.in[s], GOP_CONTRACT, map_id);
-      if (found == GNONE) continue;
-      if (map.n_in == 1 && program_value(&g->exprs[map.expr], one, scale) && scale[0] != 0 &&
-          program_is(&g->exprs[map.expr], times, scale)) {
-        scores = found;
-        p.scale = scale[0];
-      } else if (find_mask(g, &map, s, &m)) {
-        scores = found;
-        p.scale = m.scale;
-        p.mask = map.in[m.mask];
-      }
-    }
-  }
-  if (scores == GNONE) return BS_OK;
-  const gnode product = g->nodes[scores];
-  const gvalue shape = g->values[product.out[0]];
-  if (product.in[2] != GNONE || product.activation != 0 || shape.rank < 3 || shape.rank > 4 ||
-      g->values[last.out[0]].rank != shape.rank || g->values[last.in[1]].rank != shape.rank)
-    return BS_OK;
-  p.scale *= product.numbers[0];
-  int32_t rc = operands(g, product.in[0], product.in[1], last.in[1], &p, err);
-  if (rc == BS_OK && p.mask != GNONE) rc = as_heads(g, p.mask, 0, &p.mask, err);
-  if (rc == BS_OK) rc = as_heads(g, last.out[0], 0, &p.y, err);
-  if (rc != BS_OK || !fits(g, &p) || !dense_last(g, p.y)) return rc;
+  pattern p;
+  parts o;
+  if (!find_pattern(g, id, &p)) return BS_OK;
+  const int32_t rc = operands(g, &p, &o, err);
+  if (rc != BS_OK || !fits(g, &p, &o)) return rc;
   gnode n = match_node(GOP_ATTENTION, 6, 2);
-  n.in[0] = p.q;
-  n.in[1] = p.k;
-  n.in[2] = p.v;
-  n.in[3] = p.mask;
+  n.in[0] = o.q;
+  n.in[1] = o.k;
+  n.in[2] = o.v;
+  n.in[3] = o.mask;
   n.numbers[0] = p.scale;
-  n.out[0] = p.y;
-  n.origin = graph_origin_join(g, graph_origin_join(g, last.origin, g->nodes[soft].origin), product.origin);
-  const uint32_t at = g->nodes[id].next;
-  if (g->values[last.out[0]].rank == 4) n.out[0] = last.out[0];
-  graph_remove_node(g, id);
-  ++*out_changes;
-  return graph_add_node(g, &n, at, NULL, err);
+  n.out[0] = o.y;
+  n.origin = graph_origin_join(g, graph_origin_join(g, g->nodes[id].origin, g->nodes[p.soft].origin),
+                               g->nodes[p.scores].origin);
+  const uint32_t old[5] = {id, p.guard, p.soft, p.map, p.scores};
+  return match_replace(g, &n, old, 5, NULL, out_changes, err);
 }
 
 int32_t gpass_fuse_attention(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err) {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "graph/pass/form.h"
 #include "graph/pass/match.h"
 #include "graph/pass/pass.h"
 #include "graph/pass/program.h"
@@ -20,8 +21,11 @@ static uint32_t row_fold(const graph *g, uint32_t value, uint32_t kind) {
   return id;
 }
 
+static int is_any_map(const graph *g, uint32_t id) {
+  return id != GNONE && g->nodes[id].op == GOP_MAP && g->nodes[id].n_out == 1;
+}
 static int is_map(const graph *g, uint32_t id, uint32_t n_in) {
-  return id != GNONE && g->nodes[id].op == GOP_MAP && g->nodes[id].n_in == n_in && g->nodes[id].n_out == 1;
+  return is_any_map(g, id) && g->nodes[id].n_in == n_in;
 }
 
 /* The slot of a map that reads these elements. */
@@ -31,19 +35,14 @@ static uint32_t slot_of(const graph *g, const gnode *n, uint32_t value) {
   return i;
 }
 
-/* Writes the node in place of the map `last`, whose output it gives. */
-static int32_t put_norm(graph *g, uint32_t last, gnode *n, uint32_t *out_changes, bs_error *err) {
-  const uint32_t out = g->nodes[last].out[0], at = g->nodes[last].next;
-  n->origin = g->nodes[last].origin;
-  graph_remove_node(g, last);
-  n->out[0] = out;
-  ++*out_changes;
-  return graph_add_node(g, n, at, NULL, err);
-}
-
 static int dense_rows(const graph *g, uint32_t value) {
   const gvalue *v = &g->values[value];
   return v->rank > 0 && (v->dims[v->rank - 1] == 1 || v->strides[v->rank - 1] == 1);
+}
+
+/* The map reads `rows` with its own dims, and `number` as one number for each row of them. */
+static int reads_rows(const graph *g, const gnode *map, uint32_t rows, uint32_t number) {
+  return match_dims(g, rows, map->out[0]) && match_row_number(g, number, map->out[0]);
 }
 
 /* ---- softmax: e / sum(e), e = exp(x - max(x)) or exp(x) --------------------------------------- */
@@ -52,33 +51,66 @@ static double quotient(const double *in, const void *arg) {
   const uint32_t *slots = arg;
   return in[slots[0]] / in[slots[1]];
 }
+static int is_quotient(const form *f, const uint32_t slots[2]) {
+  static const double powers[2] = {1, -1};
+  const uint8_t factors[2] = {(uint8_t)slots[0], (uint8_t)slots[1]};
+  return form_is_product(f, f->e->outs[0], factors, powers, 2) && program_is(f->e, quotient, slots);
+}
+
 static double exponential(const double *in, const void *arg) {
   const uint32_t *slots = arg;
   return exp(slots[1] != GNONE ? in[slots[0]] - in[slots[1]] : in[slots[0]]);
 }
+static int is_exponential(const form *f, const uint32_t slots[2]) {
+  static const double factors[2] = {1, -1};
+  const uint8_t terms[2] = {(uint8_t)slots[0], (uint8_t)slots[1]};
+  uint32_t step;
+  return form_op(f, form_operand(f, f->e->outs[0]), &step) == BS_EXPR_EXP &&
+         form_is_sum(f, f->e->steps[step].a, terms, factors, slots[1] == GNONE ? 1 : 2) &&
+         program_is(f->e, exponential, slots);
+}
+
+/* Which input of the map exp(x - max(x)) or exp(x) is x; n_in: it is another map. */
+static uint32_t find_exponent(const graph *g, const gnode *map, uint32_t *out_most) {
+  const form f = form_of(g, map);
+  for (uint32_t x = 0; map->n_in <= 2 && x < map->n_in; x++) {
+    const uint32_t slots[2] = {x, map->n_in == 2 ? 1 - x : GNONE};
+    *out_most = GNONE;
+    if (map->n_in == 2) {
+      *out_most = row_fold(g, map->in[1 - x], BS_FOLD_MAX);
+      if (*out_most == GNONE || !match_same(g, g->nodes[*out_most].in[0], map->in[x]) ||
+          !reads_rows(g, map, map->in[x], map->in[1 - x]))
+        continue;
+    }
+    if (match_dims(g, map->in[x], map->out[0]) && is_exponential(&f, slots)) return x;
+  }
+  return map->n_in;
+}
 
 static int32_t try_softmax(graph *g, uint32_t id, uint32_t *out_changes, bs_error *err) {
   const gnode last = g->nodes[id];
+  const form f = form_of(g, &last);
   if (!is_map(g, id, 2)) return BS_OK;
   for (uint32_t e = 0; e < 2; e++) {
     const uint32_t slots[2] = {e, 1 - e};
     const uint32_t sum = row_fold(g, last.in[1 - e], BS_FOLD_SUM), exp_id = match_producer(g, last.in[e]);
-    if (sum == GNONE || exp_id == GNONE || g->nodes[sum].numbers[0] != 1 ||
-        !match_same(g, g->nodes[sum].in[0], last.in[e]) || !program_is(&g->exprs[last.expr], quotient, slots))
+    if (sum == GNONE || !is_any_map(g, exp_id) || g->nodes[sum].numbers[0] != 1 ||
+        !match_same(g, g->nodes[sum].in[0], last.in[e]) ||
+        !reads_rows(g, &last, last.in[e], last.in[1 - e]) ||
+        !match_dims(g, last.in[e], g->nodes[exp_id].out[0]) || !match_keeps(g, last.in[e], last.out[0]) ||
+        !match_keeps(g, last.in[1 - e], last.out[0]) || !is_quotient(&f, slots))
       continue;
     const gnode map = g->nodes[exp_id];
-    if (map.op != GOP_MAP || map.n_out != 1 || map.n_in > 2) continue;
-    for (uint32_t x = 0; x < map.n_in; x++) {
-      const uint32_t most = map.n_in == 2 ? row_fold(g, map.in[1 - x], BS_FOLD_MAX) : GNONE;
-      const uint32_t roles[2] = {x, map.n_in == 2 ? 1 - x : GNONE};
-      if (map.n_in == 2 && (most == GNONE || !match_same(g, g->nodes[most].in[0], map.in[x]))) continue;
-      if (!program_is(&g->exprs[map.expr], exponential, roles) || !dense_rows(g, map.in[x])) continue;
-      gnode n = match_node(GOP_NORMALIZE, 4, 2);
-      const gvalue out = g->values[last.out[0]];
-      n.attrs[0] = BS_NORMALIZE_SOFTMAX;
-      int32_t rc = match_reshape(g, map.in[x], out.rank, out.dims, &n.in[0], err);
-      return rc != BS_OK || n.in[0] == GNONE ? rc : put_norm(g, id, &n, out_changes, err);
-    }
+    uint32_t most = GNONE;
+    const uint32_t x = find_exponent(g, &map, &most);
+    if (x == map.n_in || !dense_rows(g, map.in[x])) continue;
+    gnode n = match_node(GOP_NORMALIZE, 4, 2);
+    n.attrs[0] = BS_NORMALIZE_SOFTMAX;
+    n.in[0] = map.in[x];
+    n.out[0] = last.out[0];
+    n.origin = last.origin;
+    const uint32_t old[4] = {id, sum, exp_id, most};
+    return match_replace(g, &n, old, 4, NULL, out_changes, err);
   }
   return BS_OK;
 }
@@ -98,25 +130,75 @@ static double normalised(const double *in, const void *arg) {
   return s->beta != GNONE ? y + in[s->beta] : y;
 }
 
-/* A mean of squares over the last dimension: the value of which, GNONE. */
-static uint32_t squares_of(const graph *g, uint32_t value) {
-  uint32_t id = row_fold(g, value, BS_FOLD_SUMSQ);
-  const int plain = id == GNONE;
-  if (plain) id = row_fold(g, value, BS_FOLD_SUM);
-  if (id == GNONE) return GNONE;
-  const gnode *fold = &g->nodes[id];
-  const gvalue *in = &g->values[fold->in[0]];
-  if (fabs(fold->numbers[0] * (double)in->dims[in->rank - 1] - 1) > 1e-6) return GNONE;
-  if (!plain) return fold->in[0];
-  const uint32_t square = match_producer(g, fold->in[0]);
-  if (!is_map(g, square, 1)) return GNONE;
-  const gexpr *e = &g->exprs[g->nodes[square].expr];
-  for (int i = -3; i <= 3; i++) {
-    const double in1[GX_MAX_IN] = {1.37 * i};
-    double out[GX_MAX_OUT];
-    if (!program_value(e, in1, out) || fabs(out[0] - in1[0] * in1[0]) > 1e-9 * in1[0] * in1[0]) return GNONE;
+/* (r + eps)^(-1/2): eps stands inside the root. */
+static int is_scale(const form *f, uint8_t operand, double power, scaled *io) {
+  form_sum s;
+  if (power != -0.5 || !form_sum_of(f, operand, &s) || s.n != 1 || s.operand[0] != io->r ||
+      s.factor[0] != 1 || !(s.constant > 0))
+    return 0;
+  io->eps = s.constant;
+  return 1;
+}
+
+/* x (r + eps)^(-1/2) gamma: x and the scale once each, gamma another input. */
+static int find_factors(const form *f, uint8_t operand, scaled *io) {
+  form_product p;
+  uint32_t xs = 0, scales = 0;
+  if (!form_product_of(f, operand, &p) || p.factor != 1) return 0;
+  for (uint32_t i = 0; i < p.n; i++) {
+    const uint8_t o = p.operand[i];
+    if (o == io->x && p.power[i] == 1)
+      xs++;
+    else if (is_scale(f, o, p.power[i], io))
+      scales++;
+    else if (o < GX_CONST && o != io->r && p.power[i] == 1 && io->gamma == GNONE)
+      io->gamma = o;
+    else
+      return 0;
   }
-  return g->nodes[square].in[0];
+  return xs == 1 && scales == 1;
+}
+
+/* The roles of the inputs; every input has one. */
+static int find_scaled(const form *f, uint32_t x, uint32_t r, uint32_t n_in, scaled *out) {
+  form_sum s;
+  *out = (scaled){x, r, GNONE, GNONE, 0};
+  if (!form_sum_of(f, f->e->outs[0], &s) || s.has_constant || s.n == 0 || s.n > 2 || s.factor[0] != 1)
+    return 0;
+  const uint32_t main_term = s.n == 2 && s.operand[0] < GX_CONST ? 1 : 0;
+  if (s.n == 2) {
+    out->beta = s.operand[1 - main_term];
+    if (out->beta >= GX_CONST || out->beta == x || out->beta == r || s.factor[1] != 1) return 0;
+  }
+  if (!find_factors(f, s.operand[main_term], out) || (out->beta != GNONE && out->gamma == out->beta))
+    return 0;
+  return n_in == 2u + (out->gamma != GNONE) + (out->beta != GNONE) && program_is(f->e, normalised, out);
+}
+
+/* A mean over the last dimension, of as many as it has. */
+static int is_mean(const graph *g, const gnode *fold) {
+  const gvalue *in = &g->values[fold->in[0]];
+  return fabs(fold->numbers[0] * (double)in->dims[in->rank - 1] - 1) <= 1e-12;
+}
+
+/* A mean of squares over the last dimension: the value of which, GNONE. */
+static uint32_t squares_of(const graph *g, uint32_t value, uint32_t out, uint32_t *out_square) {
+  static const double two[1] = {2};
+  static const uint8_t first[1] = {GX_IN};
+  const uint32_t direct = row_fold(g, value, BS_FOLD_SUMSQ);
+  const uint32_t id = direct != GNONE ? direct : row_fold(g, value, BS_FOLD_SUM);
+  *out_square = GNONE;
+  if (id == GNONE || !is_mean(g, &g->nodes[id]) || !match_keeps(g, g->nodes[id].out[0], out)) return GNONE;
+  const uint32_t of = g->nodes[id].in[0];
+  if (direct != GNONE) return of;
+  *out_square = match_producer(g, of);
+  if (!is_map(g, *out_square, 1)) return GNONE;
+  const gnode *square = &g->nodes[*out_square];
+  const form f = form_of(g, square);
+  if (!match_dims(g, of, square->out[0]) || !match_dims(g, square->in[0], square->out[0]) ||
+      !match_keeps(g, of, out) || !form_is_product(&f, f.e->outs[0], first, two, 1))
+    return GNONE;
+  return square->in[0];
 }
 
 /* The map's program with the map that gives its input `slot` in it: r, the mean of squares, in its place. */
@@ -128,16 +210,8 @@ static int with_scale(const graph *g, const gnode *last, uint32_t slot, gexpr *o
   const uint8_t maps[1] = {(uint8_t)slot};
   *out_fold = g->nodes[id].in[0];
   return g->exprs[g->nodes[id].expr].compute == out->compute &&
+         match_keeps(g, last->in[slot], last->out[0]) &&
          program_join(out, (uint8_t)slot, &g->exprs[g->nodes[id].expr], maps, 0);
-}
-
-static int find_eps(const gexpr *e, scaled *s) {
-  double in[GX_MAX_IN] = {0}, out[GX_MAX_OUT];
-  in[s->x] = 1;
-  if (s->gamma != GNONE) in[s->gamma] = 1;
-  if (!program_value(e, in, out) || !(out[0] > 0) || isinf(out[0])) return 0;
-  s->eps = 1 / (out[0] * out[0]);
-  return program_is(e, normalised, s);
 }
 
 /* x - mean(x): x, GNONE. */
@@ -145,71 +219,78 @@ static double difference(const double *in, const void *arg) {
   const uint32_t *slots = arg;
   return in[slots[0]] - in[slots[1]];
 }
-static uint32_t centred(const graph *g, uint32_t value) {
+static uint32_t centred(const graph *g, uint32_t value, uint32_t out) {
+  static const double factors[2] = {1, -1};
   const uint32_t id = match_producer(g, value);
   if (!is_map(g, id, 2)) return GNONE;
+  const gnode *n = &g->nodes[id];
+  const form f = form_of(g, n);
+  if (!match_dims(g, value, n->out[0]) || !match_keeps(g, value, out)) return GNONE;
   for (uint32_t x = 0; x < 2; x++) {
     const uint32_t slots[2] = {x, 1 - x};
-    const uint32_t mean = row_fold(g, g->nodes[id].in[1 - x], BS_FOLD_SUM);
-    if (mean == GNONE || !match_same(g, g->nodes[mean].in[0], g->nodes[id].in[x])) continue;
-    const gvalue *in = &g->values[g->nodes[mean].in[0]];
-    if (fabs(g->nodes[mean].numbers[0] * (double)in->dims[in->rank - 1] - 1) > 1e-6) continue;
-    if (program_is(&g->exprs[g->nodes[id].expr], difference, slots)) return g->nodes[id].in[x];
+    const uint8_t terms[2] = {(uint8_t)x, (uint8_t)(1 - x)};
+    const uint32_t mean = row_fold(g, n->in[1 - x], BS_FOLD_SUM);
+    if (mean == GNONE || !match_same(g, g->nodes[mean].in[0], n->in[x]) || !is_mean(g, &g->nodes[mean]) ||
+        !reads_rows(g, n, n->in[x], n->in[1 - x]) || !match_keeps(g, n->in[1 - x], out))
+      continue;
+    if (form_is_sum(&f, f.e->outs[0], terms, factors, 2) && program_is(f.e, difference, slots))
+      return n->in[x];
   }
   return GNONE;
 }
 
-/* Rows among the other inputs: gamma and beta, in either order. */
-static int find_rows(const graph *g, const gnode *last, uint32_t slot, uint32_t x, int64_t n, const gexpr *e,
-                     scaled *out) {
-  uint32_t rows[2] = {GNONE, GNONE}, count = 0;
-  for (uint32_t i = 0; i < last->n_in; i++) {
-    if (i == slot || i == x) continue;
-    if (count == 2 || !match_row(g, last->in[i], n)) return 0;
-    rows[count++] = i;
-  }
-  *out = (scaled){x, slot, rows[0], rows[1], 0};
-  if (find_eps(e, out)) return 1;
-  if (count == 0) return 0;
-  *out = (scaled){x, slot, rows[1], rows[0], 0};
-  return find_eps(e, out);
-}
-
+/* gamma and beta as rows of n; 0: one is none. */
 static int32_t rows_of(graph *g, const gnode *last, const scaled *s, int64_t n, gnode *io_norm, int *out_ok,
                        bs_error *err) {
-  int32_t rc = BS_OK;
-  if (s->gamma != GNONE) rc = match_reshape(g, last->in[s->gamma], 1, &n, &io_norm->in[2], err);
-  if (rc == BS_OK && s->beta != GNONE) rc = match_reshape(g, last->in[s->beta], 1, &n, &io_norm->in[3], err);
-  *out_ok = (s->gamma == GNONE || io_norm->in[2] != GNONE) && (s->beta == GNONE || io_norm->in[3] != GNONE);
-  return rc;
+  const uint32_t slots[2] = {s->gamma, s->beta};
+  *out_ok = 1;
+  for (uint32_t i = 0; i < 2 && *out_ok; i++) {
+    if (slots[i] == GNONE) continue;
+    const uint32_t row = last->in[slots[i]];
+    const int32_t rc = match_row(g, row, n) ? match_reshape(g, row, 1, &n, &io_norm->in[2 + i], err) : BS_OK;
+    if (rc != BS_OK) return rc;
+    *out_ok = io_norm->in[2 + i] != GNONE;
+  }
+  return BS_OK;
+}
+
+/* The map `id`, of which input `slot` is one number a row, as a normalisation. */
+static int32_t try_slot(graph *g, uint32_t id, uint32_t slot, uint32_t *out_changes, bs_error *err) {
+  const gnode last = g->nodes[id];
+  const uint32_t out = last.out[0];
+  const int64_t n = g->values[out].dims[g->values[out].rank - 1];
+  gexpr e;
+  uint32_t fold, square;
+  scaled s;
+  if (!match_row_number(g, last.in[slot], out) || !with_scale(g, &last, slot, &e, &fold)) return BS_OK;
+  const uint32_t x_value = squares_of(g, fold, out, &square);
+  const uint32_t x = x_value != GNONE ? slot_of(g, &last, x_value) : last.n_in;
+  const form f = {&e, form_of(g, &last).rounds};
+  if (x == last.n_in || !match_dims(g, last.in[x], out) || !find_scaled(&f, x, slot, last.n_in, &s))
+    return BS_OK;
+  const uint32_t whole = centred(g, last.in[x], out);
+  gnode norm = match_node(GOP_NORMALIZE, 4, 2);
+  int ok = 0;
+  norm.attrs[0] = whole != GNONE ? BS_NORMALIZE_LAYER : BS_NORMALIZE_RMS;
+  norm.numbers[0] = s.eps;
+  norm.in[0] = whole != GNONE ? whole : last.in[x];
+  norm.out[0] = out;
+  norm.origin = last.origin;
+  const int32_t rc = rows_of(g, &last, &s, n, &norm, &ok, err);
+  if (rc != BS_OK || !ok || !dense_rows(g, norm.in[0])) return rc;
+  const uint32_t old[3] = {id, square, whole != GNONE ? match_producer(g, last.in[x]) : GNONE};
+  return match_replace(g, &norm, old, 3, NULL, out_changes, err);
 }
 
 static int32_t try_scaled(graph *g, uint32_t id, uint32_t *out_changes, bs_error *err) {
-  const gnode last = g->nodes[id];
-  const gvalue out = g->values[last.out[0]];
-  if (last.n_out != 1 || last.n_in < 2 || last.n_in > 4 || out.rank == 0) return BS_OK;
-  const int64_t n = out.dims[out.rank - 1];
-  for (uint32_t slot = 0; slot < last.n_in; slot++) {
-    gexpr e;
-    uint32_t fold;
-    scaled s;
-    if (graph_count(&g->values[last.in[slot]]) * n != graph_count(&out) || n < 2) continue;
-    if (!with_scale(g, &last, slot, &e, &fold)) continue;
-    const uint32_t x_value = squares_of(g, fold);
-    const uint32_t x = x_value != GNONE ? slot_of(g, &last, x_value) : last.n_in;
-    if (x == last.n_in || !find_rows(g, &last, slot, x, n, &e, &s)) continue;
-    const uint32_t whole = centred(g, last.in[x]), source = whole != GNONE ? whole : last.in[x];
-    gnode norm = match_node(GOP_NORMALIZE, 4, 2);
-    int ok = 0;
-    norm.attrs[0] = whole != GNONE ? BS_NORMALIZE_LAYER : BS_NORMALIZE_RMS;
-    norm.numbers[0] = s.eps;
-    int32_t rc = match_reshape(g, source, out.rank, out.dims, &norm.in[0], err);
-    if (rc == BS_OK) rc = rows_of(g, &last, &s, n, &norm, &ok, err);
-    if (rc != BS_OK) return rc;
-    if (!ok || norm.in[0] == GNONE || !dense_rows(g, norm.in[0])) continue;
-    return put_norm(g, id, &norm, out_changes, err);
-  }
-  return BS_OK;
+  const uint32_t n_in = g->nodes[id].n_in, before = *out_changes;
+  const gvalue *out = &g->values[g->nodes[id].out[0]];
+  if (g->nodes[id].n_out != 1 || n_in < 2 || n_in > 4 || out->rank == 0 || out->dims[out->rank - 1] < 2)
+    return BS_OK;
+  int32_t rc = BS_OK;
+  for (uint32_t slot = 0; slot < n_in && rc == BS_OK && *out_changes == before; slot++)
+    rc = try_slot(g, id, slot, out_changes, err);
+  return rc;
 }
 
 int32_t gpass_fuse_norm(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err) {

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "core/base/dtype.h"
+#include "core/op/dispatch.h"
+#include "graph/ir/query.h"
 
 static int is_whole(const gvalue *v, const gvalue *root) {
   return v->offset == 0 && graph_is_dense(v) && graph_count(v) == graph_count(root);
@@ -33,21 +35,36 @@ uint32_t match_only(const graph *g, uint32_t value, uint32_t op, uint32_t user) 
   return producer;
 }
 
+int match_dims(const graph *g, uint32_t a, uint32_t b) {
+  const gvalue *x = &g->values[a], *y = &g->values[b];
+  int same = x->rank == y->rank;
+  for (uint32_t i = 0; i < x->rank && same; i++) same = x->dims[i] == y->dims[i];
+  return same;
+}
+
 int match_same(const graph *g, uint32_t a, uint32_t b) {
   if (a == b) return 1;
-  if (a == GNONE || b == GNONE) return 0;
+  if (a == GNONE || b == GNONE || !match_dims(g, a, b)) return 0;
   const gvalue *x = &g->values[a], *y = &g->values[b];
-  if (x->base != y->base || x->offset != y->offset || graph_count(x) != graph_count(y)) return 0;
-  if (graph_is_dense(x) && graph_is_dense(y)) return 1;
-  uint32_t i = 0, k = 0;
-  for (;;) {
-    while (i < x->rank && x->dims[i] == 1) i++;
-    while (k < y->rank && y->dims[k] == 1) k++;
-    if (i == x->rank || k == y->rank) return i == x->rank && k == y->rank;
-    if (x->dims[i] != y->dims[k] || x->strides[i] != y->strides[k]) return 0;
-    i++;
-    k++;
-  }
+  if (x->base != y->base || x->offset != y->offset) return 0;
+  for (uint32_t i = 0; i < x->rank; i++)
+    if (x->dims[i] > 1 && x->strides[i] != y->strides[i]) return 0;
+  return 1;
+}
+
+int match_row_number(const graph *g, uint32_t value, uint32_t rows) {
+  const gvalue *v = &g->values[value], *r = &g->values[rows];
+  if (v->rank == 0 || v->rank != r->rank || v->dims[v->rank - 1u] != 1) return 0;
+  for (uint32_t i = 0; i + 1u < v->rank; i++)
+    if (v->dims[i] != r->dims[i]) return 0;
+  return 1;
+}
+
+int match_keeps(const graph *g, uint32_t between, uint32_t out) {
+  const uint32_t a = g->values[between].dtype, b = g->values[out].dtype;
+  if (a == b) return 1;
+  if (a == BS_F64) return bs_dtype_is_float(b);
+  return a == BS_F32 && bs_dtype_is_float(b) && b != BS_F64;
 }
 
 int match_number(const graph *g, uint32_t value, double *out_number) {
@@ -91,10 +108,50 @@ uint32_t match_slot(const graph *g, const gnode *n, uint32_t root) {
   return slot;
 }
 
-int match_before(const graph *g, uint32_t a, uint32_t b) {
-  for (uint32_t i = g->nodes[a].next; i != GNONE; i = g->nodes[i].next)
-    if (i == b) return 1;
+/* A node between `from` and `to` writes to a state that `from` reads. */
+static int state_changes(const graph *g, uint32_t from, uint32_t to) {
+  for (uint32_t i = 0; i < g->nodes[from].n_in; i++) {
+    const uint32_t in = g->nodes[from].in[i];
+    if (in == GNONE || g->values[g->values[in].base].kind != GV_STATE) continue;
+    for (uint32_t k = g->nodes[from].next; k != GNONE && k != to; k = g->nodes[k].next)
+      for (uint32_t o = 0; o < g->nodes[k].n_out; o++)
+        if (g->nodes[k].out[o] != GNONE && g->values[g->nodes[k].out[o]].base == g->values[in].base) return 1;
+  }
   return 0;
+}
+
+static int is_unread(const graph *g, uint32_t value) {
+  const uint32_t root = g->values[value].base;
+  for (uint32_t i = root; i != GNONE; i = g->values[i].next_view)
+    if (g->values[i].first_use != GNONE) return 0;
+  return g->values[root].kind == GV_TEMP && !(g->values[root].flags & GV_OUTPUT);
+}
+
+/* The new node writes an output of the old one, or nothing reads any of them. */
+static int is_replaced(const graph *g, uint32_t old, const gnode *node) {
+  int unread = 1;
+  for (uint32_t i = 0; i < g->nodes[old].n_out; i++) {
+    const uint32_t out = g->nodes[old].out[i];
+    for (uint32_t k = 0; k < node->n_out; k++)
+      if (out != GNONE && node->out[k] == out) return 1;
+    unread &= out == GNONE || is_unread(g, out);
+  }
+  return unread;
+}
+
+int32_t match_replace(graph *g, const gnode *node, const uint32_t *old, uint32_t n, uint32_t *out_node,
+                      uint32_t *io_changes, bs_error *err) {
+  gquery q;
+  graph_query(g, node, &q);
+  if (bs_op_check(&q.query, NULL) != BS_OK) return BS_OK;
+  for (uint32_t i = 1; i < n; i++)
+    if (old[i] != GNONE && state_changes(g, old[i], old[0])) return BS_OK;
+  const uint32_t at = g->nodes[old[0]].next;
+  graph_remove_node(g, old[0]);
+  for (uint32_t i = 1; i < n; i++)
+    if (old[i] != GNONE && is_replaced(g, old[i], node)) graph_remove_node(g, old[i]);
+  ++*io_changes;
+  return graph_add_node(g, node, at, out_node, err);
 }
 
 gnode match_node(uint32_t op, uint32_t n_in, uint32_t n_out) {

@@ -10,8 +10,15 @@
 uint32_t match_producer(const graph *g, uint32_t value);
 /* The same, of that op and with no other reader than `user` (GNONE: any) and no port. */
 uint32_t match_only(const graph *g, uint32_t value, uint32_t op, uint32_t user);
-/* Both show the same elements of the same root in the same order: dims of 1 do not count. */
+/* Both show the same elements of the same root with the same dims: an axis of one is that axis of the other.
+ */
 int match_same(const graph *g, uint32_t a, uint32_t b);
+/* The same rank and dims. */
+int match_dims(const graph *g, uint32_t a, uint32_t b);
+/* The dims of `rows`, the last of them 1: one number for each row. */
+int match_row_number(const graph *g, uint32_t value, uint32_t rows);
+/* A value between, whose rounding goes away, is rounded no coarser than the result `out` is. */
+int match_keeps(const graph *g, uint32_t between, uint32_t out);
 /* A single number of a constant. */
 int match_number(const graph *g, uint32_t value, double *out_number);
 /* The value is one row along the last dimension of `n` elements without gaps, broadcast over all others. */
@@ -21,8 +28,12 @@ int32_t match_reshape(graph *g, uint32_t value, uint32_t rank, const int64_t *di
                       bs_error *err);
 /* The slot of map `n` that reads `value`'s root; n_in where none does, or several. */
 uint32_t match_slot(const graph *g, const gnode *n, uint32_t root);
-/* Node a runs before node b. */
-int match_before(const graph *g, uint32_t a, uint32_t b);
+/* Puts `node` in the place of old[0], the last of the nodes old[0..n) whose work it does (GNONE: none). The
+ * others are removed where their outputs are now its own, or nothing reads them. Does nothing where the op
+ * does not take these arguments (bs_op_check), or where a state that one of them reads is written before
+ * old[0]. *io_changes counts what was done; *out_node (NULL: not wanted) is the new node. */
+int32_t match_replace(graph *g, const gnode *node, const uint32_t *old, uint32_t n, uint32_t *out_node,
+                      uint32_t *io_changes, bs_error *err);
 /* A node without inputs or outputs. */
 gnode match_node(uint32_t op, uint32_t n_in, uint32_t n_out);
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * program.c - programs of map at a point, and two programs as one. */
+ * program.c - parts of programs of map, two programs as one, the normal form. */
 #include "graph/pass/program.h"
 
 #include <math.h>
@@ -7,153 +7,6 @@
 
 #include "core/base/dtype.h"
 #include "graph/ir/query.h"
-
-static double truth(int yes) {
-  return yes ? 1 : 0;
-}
-
-static double step_value(uint8_t op, double x, double y, double z) {
-  switch (op) {
-    case BS_EXPR_MOV:
-      return x;
-    case BS_EXPR_NEG:
-      return -x;
-    case BS_EXPR_ABS:
-      return fabs(x);
-    case BS_EXPR_SIGN:
-      return isnan(x) ? x : truth(x > 0) - truth(x < 0);
-    case BS_EXPR_FLOOR:
-      return floor(x);
-    case BS_EXPR_CEIL:
-      return ceil(x);
-    case BS_EXPR_ROUND:
-      return nearbyint(x);
-    case BS_EXPR_SQRT:
-      return sqrt(x);
-    case BS_EXPR_RSQRT:
-      return 1 / sqrt(x);
-    case BS_EXPR_RECIP:
-      return 1 / x;
-    case BS_EXPR_EXP:
-      return exp(x);
-    case BS_EXPR_LOG:
-      return log(x);
-    case BS_EXPR_SIN:
-      return sin(x);
-    case BS_EXPR_COS:
-      return cos(x);
-    case BS_EXPR_TANH:
-      return tanh(x);
-    case BS_EXPR_ERF:
-      return erf(x);
-    case BS_EXPR_SIGMOID:
-      return 1 / (1 + exp(-x));
-    case BS_EXPR_SOFTPLUS:
-      return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x));
-    case BS_EXPR_GELU:
-      return 0.5 * x * (1 + erf(x * 0.70710678118654752440));
-    case BS_EXPR_GELU_TANH:
-      return 0.5 * x * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
-    case BS_EXPR_SILU:
-      return x / (1 + exp(-x));
-    case BS_EXPR_NOT:
-      return truth(x == 0);
-    case BS_EXPR_ISNAN:
-      return truth(isnan(x));
-    case BS_EXPR_ISINF:
-      return truth(isinf(x));
-    case BS_EXPR_ADD:
-      return x + y;
-    case BS_EXPR_SUB:
-      return x - y;
-    case BS_EXPR_MUL:
-      return x * y;
-    case BS_EXPR_DIV:
-      return x / y;
-    case BS_EXPR_FMOD:
-      return fmod(x, y);
-    case BS_EXPR_POW:
-      return pow(x, y);
-    case BS_EXPR_MIN:
-      return isnan(x) ? x : isnan(y) ? y : fmin(x, y);
-    case BS_EXPR_MAX:
-      return isnan(x) ? x : isnan(y) ? y : fmax(x, y);
-    case BS_EXPR_LT:
-      return truth(x < y);
-    case BS_EXPR_LE:
-      return truth(x <= y);
-    case BS_EXPR_EQ:
-      return truth(x == y);
-    case BS_EXPR_AND:
-      return truth(x != 0 && y != 0);
-    case BS_EXPR_OR:
-      return truth(x != 0 || y != 0);
-    case BS_EXPR_XOR:
-      return truth((x != 0) != (y != 0));
-    case BS_EXPR_FMA:
-      return x * y + z;
-    case BS_EXPR_SELECT:
-      return x != 0 ? y : z;
-    default:
-      return NAN;
-  }
-}
-
-static double constant_of(const gexpr *e, uint32_t i) {
-  double value;
-  memcpy(&value, &e->consts[i], sizeof value);
-  return e->compute == BS_I64 ? (double)(int64_t)e->consts[i] : value;
-}
-
-/* Conversions to bool matter; rounding to a float does not, beside the tolerance of those who ask. */
-static double converted(double x, uint32_t dtype) {
-  if (dtype == BS_BOOL) return truth(x != 0);
-  return bs_dtype_is_float(dtype) ? x : trunc(x);
-}
-
-static int all_values(const gexpr *e, const double *in, double values[GX_STEP + GX_MAX_STEPS]) {
-  for (uint32_t i = 0; i < e->n_in; i++) values[GX_IN + i] = in[i];
-  for (uint32_t i = 0; i < e->n_const; i++) values[GX_CONST + i] = constant_of(e, i);
-  for (uint32_t i = 0; i < e->n_steps; i++) {
-    const uint8_t op = e->steps[i].op, a = e->steps[i].a, b = e->steps[i].b, c = e->steps[i].c;
-    if (op == BS_EXPR_INDEX) return 0;
-    if (op == BS_EXPR_TO)
-      values[GX_STEP + i] = converted(values[a], (uint32_t)b << 8 | c);
-    else
-      values[GX_STEP + i] = step_value(op, values[a], values[b], values[c]);
-  }
-  return 1;
-}
-
-int program_value(const gexpr *e, const double *in, double out[GX_MAX_OUT]) {
-  double values[GX_STEP + GX_MAX_STEPS] = {0};
-  if (e->compute == BS_I64 || !all_values(e, in, values)) return 0;
-  for (uint32_t i = 0; i < e->n_out; i++) out[i] = values[e->outs[i]];
-  return 1;
-}
-
-int program_between(const gexpr *e, uint8_t from, uint8_t to, double x, double *out_value) {
-  double values[GX_STEP + GX_MAX_STEPS] = {0};
-  uint8_t known[GX_STEP + GX_MAX_STEPS] = {0};
-  if (e->compute == BS_I64) return 0;
-  for (uint32_t i = 0; i < e->n_const; i++) {
-    values[GX_CONST + i] = constant_of(e, i);
-    known[GX_CONST + i] = 1;
-  }
-  values[from] = x;
-  known[from] = 1;
-  for (uint32_t i = 0; i < e->n_steps; i++) {
-    const uint8_t op = e->steps[i].op, a = e->steps[i].a, b = e->steps[i].b, c = e->steps[i].c;
-    const uint32_t arity = gexpr_arity(op);
-    if (GX_STEP + i == from || arity == 0) continue;
-    if (!known[a] || (arity > 1 && !known[b]) || (arity > 2 && !known[c])) continue;
-    known[GX_STEP + i] = 1;
-    values[GX_STEP + i] = op == BS_EXPR_TO ? converted(values[a], (uint32_t)b << 8 | c)
-                                           : step_value(op, values[a], values[b], values[c]);
-  }
-  *out_value = values[to];
-  return known[to];
-}
 
 uint32_t program_inputs(const gexpr *e, uint8_t operand) {
   uint32_t sets[GX_STEP + GX_MAX_STEPS] = {0};
@@ -173,28 +26,6 @@ int program_has(const gexpr *e, uint8_t op) {
   for (uint32_t i = 0; i < e->n_steps; i++)
     if (e->steps[i].op == op) return 1;
   return 0;
-}
-
-/* Points from a fixed sequence, small, usual and large. */
-int program_is(const gexpr *e, double (*want)(const double *in, const void *arg), const void *arg) {
-  uint32_t state = 12345;
-  if (e->n_out != 1) return 0;
-  for (uint32_t p = 0; p < 96; p++) {
-    double in[GX_MAX_IN], out[GX_MAX_OUT];
-    const double size = p % 3 == 0 ? 1 : p % 3 == 1 ? 6 : 30;
-    for (uint32_t i = 0; i < GX_MAX_IN; i++) {
-      state = state * 1664525u + 1013904223u;
-      in[i] = size * ((double)(state >> 8) / 8388608.0 - 1);
-    }
-    if (!program_value(e, in, out)) return 0;
-    const double w = want(in, arg);
-    if (!isfinite(w)) { /* infinity is within any share of itself */
-      if (isnan(w) ? !isnan(out[0]) : w != out[0]) return 0;
-      continue;
-    }
-    if (!(fabs(out[0] - w) <= 1e-6 * (fabs(w) + 1e-3 * size))) return 0;
-  }
-  return 1;
 }
 
 /* ---- two programs as one --------------------------------------------------------------------- */
@@ -282,9 +113,8 @@ static int is_const(uint8_t o) {
   return o >= GX_CONST && o < GX_STEP;
 }
 
-/* The constant that a step over constants is, as the run computes it: rounded to f32 where that is the
- * compute dtype. Steps with functions are left alone: the run's are within 4 ulp, and a folded one need not
- * have the same bits. */
+/* The constant that a step over constants is: its value in f64, rounded to the compute dtype once. A
+ * function's bits may differ from the run's, which is within 4 ulp. */
 static int fold_step(gexpr *e, uint32_t i, uint8_t *out_operand) {
   const uint8_t op = e->steps[i].op;
   const uint32_t arity = gexpr_arity(op);
@@ -293,10 +123,10 @@ static int fold_step(gexpr *e, uint32_t i, uint8_t *out_operand) {
   double v[3] = {0};
   for (uint32_t k = 0; k < arity && k < 3; k++) {
     if (!is_const(operands[k])) return 0;
-    v[k] = constant_of(e, operands[k] - GX_CONST);
+    v[k] = program_const(e, operands[k] - GX_CONST);
     if (e->compute == BS_F32) v[k] = (double)(float)v[k];
   }
-  double value = step_value(op, v[0], v[1], v[2]);
+  double value = program_step(op, v[0], v[1], v[2]);
   if (e->compute == BS_F32) value = (double)(float)value;
   uint64_t bits;
   memcpy(&bits, &value, sizeof bits);

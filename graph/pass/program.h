@@ -14,9 +14,16 @@ int program_between(const gexpr *e, uint8_t from, uint8_t to, double x, double *
 /* Which inputs an operand depends on: bit i. */
 uint32_t program_inputs(const gexpr *e, uint8_t operand);
 int program_has(const gexpr *e, uint8_t op);
-/* Is output 0 the same function as `want` of its inputs? Compared at many points, to what f32 constants
- * allow. */
-int program_is(const gexpr *e, double (*want)(const double *in, const void *arg), const void *arg);
+/* The value of one step, and constant i of a program. */
+double program_step(uint8_t op, double x, double y, double z);
+double program_const(const gexpr *e, uint32_t i);
+/* Does output 0 agree with `want`, a function of the inputs, at 0, at infinity, NaN, 1e-40 to 1e38 of both
+ * signs, and around each constant? A pass may only ask it of what it has recognised by its form (form.h):
+ * points cannot prove that two functions are equal. */
+typedef double (*program_function)(const double *in, const void *arg);
+int program_is(const gexpr *e, program_function want, const void *arg);
+/* The same of operand `to` as a function of operand `from`, at points up to `limit`. */
+int program_is_between(const gexpr *e, uint8_t from, uint8_t to, double (*want)(double x), double limit);
 
 /* The steps of `producer` in front of those of `consumer`, in which input `input` is the producer's only
  * output. maps[i]: input of the result for each input of the producer; inputs of the consumer keep their

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "graph/pass/form.h"
 #include "graph/pass/match.h"
 #include "graph/pass/pass.h"
 #include "graph/pass/program.h"
@@ -33,11 +34,6 @@ static int32_t half_of(graph *g, uint32_t value, int second, uint32_t *out_value
                         v.offset + (second ? h.dims[last] * v.strides[last] : 0), out_value, err);
 }
 
-static double negated(const double *in, const void *arg) {
-  (void)arg;
-  return -in[0];
-}
-
 /* The maps that write the halves of the join: the first from the second half of x, negated, the second from
  * the first, both into nothing else. */
 static int is_turned(graph *g, uint32_t join, uint32_t x, uint32_t writers[2]) {
@@ -56,31 +52,47 @@ static int is_turned(graph *g, uint32_t join, uint32_t x, uint32_t writers[2]) {
     const int64_t from = part->offset == 0 ? half * of->strides[of->rank - 1] : 0;
     if (in->base != of->base || in->offset != of->offset + from || in->rank != of->rank) return 0;
     for (uint32_t d = 0; d < in->rank; d++)
-      if (in->dims[d] != part->dims[d] || (in->dims[d] > 1 && in->strides[d] != of->strides[d])) return 0;
-    const gexpr *e = &g->exprs[w->expr];
-    if (part->offset == 0 ? !program_is(e, negated, NULL) : e->n_steps != 0) return 0;
+      if (in->dims[d] != part->dims[d] || (in->dims[d] > 1 && in->strides[d] != of->strides[d]) ||
+          (part->dims[d] > 1 && part->strides[d] != j->strides[d]))
+        return 0;
+    const form f = form_of(g, w);
+    double factor = 1;
+    const int is_half = part->offset == 0 ? form_is_scaled(&f, f.e->outs[0], GX_IN, &factor) && factor == -1
+                                          : form_operand(&f, f.e->outs[0]) == GX_IN;
+    if (!is_half || g->values[w->in[0]].dtype != part->dtype) return 0;
     writers[n++] = part->producer;
   }
   return n == 2;
 }
 
+/* scale (x cos + turned sin): which input is which, as the form of the program says. */
+static int find_roles(const form *f, uint32_t x, uint32_t t, turn *out) {
+  form_sum s;
+  uint32_t other[4] = {GNONE, GNONE, GNONE, GNONE};
+  if (!form_sum_of(f, f->e->outs[0], &s) || s.n != 2 || s.has_constant || s.factor[0] != s.factor[1])
+    return 0;
+  for (uint32_t i = 0; i < 2; i++) {
+    form_product p;
+    if (!form_product_of(f, s.operand[i], &p) || p.n != 2 || p.factor != 1 || p.power[0] != 1 ||
+        p.power[1] != 1)
+      return 0;
+    for (uint32_t k = 0; k < 2; k++)
+      if (p.operand[k] < 4 && p.operand[1 - k] < 4) other[p.operand[k]] = p.operand[1 - k];
+  }
+  *out = (turn){x, t, other[x], other[t], s.factor[0]};
+  return out->cosine != GNONE && out->sine != GNONE && out->cosine != t &&
+         out->cosine + out->sine + x + t == 6 && program_is(f->e, rotated, out);
+}
+
 static int find_turn(graph *g, const gnode *map, turn *out, uint32_t writers[2]) {
   if (map->n_in != 4 || map->n_out != 1) return 0;
+  const form f = form_of(g, map);
   for (uint32_t t = 0; t < 4; t++)
-    for (uint32_t x = 0; x < 4; x++) {
-      if (x == t || g->values[map->in[t]].base != map->in[t] ||
-          !is_turned(g, map->in[t], map->in[x], writers))
-        continue;
-      for (uint32_t c = 0; c < 4; c++) {
-        if (c == x || c == t) continue;
-        const uint32_t s = 6 - x - t - c;
-        double in[GX_MAX_IN] = {0}, value[GX_MAX_OUT];
-        in[x] = in[c] = 1;
-        if (!program_value(&g->exprs[map->expr], in, value) || value[0] == 0) continue;
-        *out = (turn){x, t, c, s, value[0]};
-        if (program_is(&g->exprs[map->expr], rotated, out)) return 1;
-      }
-    }
+    for (uint32_t x = 0; x < 4; x++)
+      if (x != t && g->values[map->in[t]].base == map->in[t] && match_dims(g, map->in[t], map->out[0]) &&
+          match_dims(g, map->in[x], map->out[0]) && match_keeps(g, map->in[t], map->out[0]) &&
+          is_turned(g, map->in[t], map->in[x], writers) && find_roles(&f, x, t, out))
+        return 1;
   return 0;
 }
 
@@ -145,12 +157,8 @@ static int32_t try_turn(graph *g, uint32_t id, uint32_t *out_changes, bs_error *
   n.expr = graph_expr(g, &e);
   if (n.expr == GNONE) return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a program");
   n.origin = graph_origin_join(g, map.origin, g->nodes[writers[0]].origin);
-  const uint32_t at = g->nodes[id].next;
-  graph_remove_node(g, id);
-  graph_remove_node(g, writers[0]);
-  graph_remove_node(g, writers[1]);
-  ++*out_changes;
-  return graph_add_node(g, &n, at, NULL, err);
+  const uint32_t old[3] = {id, writers[0], writers[1]};
+  return match_replace(g, &n, old, 3, NULL, out_changes, err);
 }
 
 int32_t gpass_rope(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err) {
