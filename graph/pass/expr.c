@@ -38,20 +38,38 @@ static int is_poly(const form *f, uint8_t operand, uint8_t x, uint8_t t, const d
   return 1;
 }
 
+/* What the argument of erf or tanh can be a polynomial of: c x, c (x + ..), c x (1 + ..). */
+static uint32_t arguments_of(const form *f, uint8_t operand, uint8_t out[2 * FORM_MAX]) {
+  form_product p;
+  form_sum s;
+  uint32_t n = 0;
+  if (!form_product_of(f, operand, &p)) return 0;
+  for (uint32_t i = 0; i < p.n; i++) {
+    out[n++] = p.operand[i];
+    if (!form_sum_of(f, p.operand[i], &s) || s.n > FORM_MAX / p.n) continue;
+    for (uint32_t k = 0; k < s.n; k++) out[n++] = s.operand[k];
+  }
+  return n;
+}
+
 /* x/2 (1 + t), t a step erf or tanh of a polynomial of x: gelu. */
 static int find_gelu(const form *f, uint32_t to, uint8_t *out_from) {
   static const double none[4] = {0}, half[4] = {0, 0.5, 0, 0};
   static const double by_erf[4] = {0, 0.70710678118654752440, 0, 0};
   static const double by_tanh[4] = {0, 0.79788456080286535588, 0, 0.79788456080286535588 * 0.044715};
+  uint8_t arguments[2 * FORM_MAX];
+  const uint8_t end = f->e->steps[to].op;
+  if (end != BS_EXPR_MUL && end != BS_EXPR_DIV && end != BS_EXPR_ADD) return 0;
   for (uint32_t t = 0; t < to; t++) {
     const uint8_t op = f->e->steps[t].op, inner = f->e->steps[t].a;
     if (op != BS_EXPR_ERF && op != BS_EXPR_TANH) continue;
-    for (uint32_t x = 0; x < GX_STEP + t; x++) {
-      if ((x >= f->e->n_in && x < GX_STEP) || form_operand(f, (uint8_t)x) != x) continue;
-      if (!is_poly(f, inner, (uint8_t)x, GX_NO_OPERAND, op == BS_EXPR_ERF ? by_erf : by_tanh, none) ||
-          !is_poly(f, (uint8_t)(GX_STEP + to), (uint8_t)x, (uint8_t)(GX_STEP + t), half, half))
+    const uint32_t n = arguments_of(f, inner, arguments);
+    for (uint32_t i = 0; i < n; i++) {
+      const uint8_t x = arguments[i];
+      if (!is_poly(f, inner, x, GX_NO_OPERAND, op == BS_EXPR_ERF ? by_erf : by_tanh, none) ||
+          !is_poly(f, (uint8_t)(GX_STEP + to), x, (uint8_t)(GX_STEP + t), half, half))
         continue;
-      *out_from = (uint8_t)x;
+      *out_from = x;
       return op == BS_EXPR_ERF ? BS_EXPR_GELU : BS_EXPR_GELU_TANH;
     }
   }

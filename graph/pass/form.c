@@ -264,7 +264,7 @@ static int poly_step(const form *f, uint32_t step, const form_poly *a, const for
 
 /* Each step once, in order: the work does not grow with how often a value is used. */
 int form_poly_of(const form *f, uint8_t operand, uint8_t x, uint8_t t, form_poly *out) {
-  form_poly values[GX_STEP + GX_MAX_STEPS];
+  form_poly values[GX_STEP + GX_MAX_STEPS]; /* made where it is known */
   uint8_t known[GX_STEP + GX_MAX_STEPS] = {0};
   if (f->e->compute == BS_I64) return 0;
   operand = form_operand(f, operand);

@@ -2,7 +2,8 @@
  * test_lower_cases.c - the lowering of ONNX operators, by the cases of tests/graph/cases: models as text, the
  * tensors that are fed, and those that ONNX's own reference gives or what the refusal says. nodes.txt holds
  * the small ones of ONNX's node tests (node_tests.py text), lower.txt cases of our own (lower_cases.py),
- * models.txt whole exports of PyTorch with two narrow layers (model_cases.py). */
+ * passes.txt what a pass must leave alone (pass_cases.py), models.txt whole exports of PyTorch with two
+ * narrow layers (model_cases.py). */
 #include "tests/graph/case_run.h"
 #include "tests/graph/onnx_case.h"
 #include "tests/graph/random_text.h"
@@ -131,6 +132,12 @@ START_TEST(cases_of_our_own) {
 }
 END_TEST
 
+/* What looks like a pattern of a pass and is another function (pass_cases.py). */
+START_TEST(near_patterns) {
+  run_file("passes.txt", modes[_i].backend, modes[_i].passes_off, 80);
+}
+END_TEST
+
 START_TEST(small_node_tests) {
   run_file("nodes.txt", modes[_i].backend, modes[_i].passes_off, 300);
 }
@@ -158,6 +165,7 @@ END_TEST
 
 int main(void) {
   const test_case rows[] = {{cases_of_our_own, TEST_COUNT(modes)},
+                            {near_patterns, TEST_COUNT(modes)},
                             {small_node_tests, TEST_COUNT(modes)},
                             {exported_models, TEST_COUNT(modes)},
                             {exports_without_a_pass},

@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Writes tests/graph/cases/passes.txt: valid models that look like a pattern of a pass and are another function: a clamp,
+a select or a repair in the chain, another axis, a reshape between, an eps in another place, a cast, a mask that widens.
+
+  pass_cases.py FILE       needs the Python package onnx >= 1.23, whose reference computes what is expected
+
+A row is that of lower_cases.py: name, opset, nodes in ONNX's text syntax, inputs, constants."""
+import sys
+
+import numpy as np
+
+import lower_cases
+from lower_cases import B, F, ints
+
+rng = np.random.default_rng(11)
+
+
+def f(*shape, scale=1.0):
+    return np.round(rng.uniform(-2, 2, shape) * scale, 3).astype(F)
+
+
+def c(value):
+    return np.array(value, F)
+
+
+def square():
+    """4 x 4, so that rows can be taken for columns."""
+    return f(4, 4)
+
+
+INF, NAN = np.float32(np.inf), np.float32(np.nan)
+TAIL = np.array([-60, -17, -5, 0, 0.5, 33, 60, 90], F)
+X44, W44, LARGE = square(), f(4, 4), f(4, 4, scale=40)
+WITH_NAN = X44.copy()
+WITH_NAN[1, 2] = NAN
+WITH_INF = X44.copy()
+WITH_INF[2, 1] = INF
+Q, K, V = f(2, 3, 4, 4), f(2, 3, 4, 4), f(2, 3, 4, 4)
+QKV = {"q": Q, "k": K, "v": V}
+BIG = {"q": Q * 9, "k": K * 9, "v": V}
+KT = "t = Transpose <perm: ints = [0,1,3,2]> (k) s0 = MatMul (q, t) "
+GELU = "a = Div (x, root) b = Erf (a) d = Add (b, one) e = Mul (x, d) g = Mul (e, half) "
+GELU_C = {"root": c(np.sqrt(2)), "one": c(1), "half": c(0.5)}
+MEAN = "m = ReduceMean <keepdims: int = 1> (x, ax) z = Sub (x, m) q = Mul (z, z) v = ReduceMean <keepdims: int = 1> (q, ax) "
+LAST = {"ax": ints(-1)}
+RMS = "q = Mul (x, x) v = ReduceMean <keepdims: int = 1> (q, ax) "
+SOFT = "e = Exp (x) s = ReduceSum <keepdims: int = 1> (e, ax) p = Div (e, s) "
+
+CASES = [
+    # a clamp, a select or a repair behind or inside a function
+    ("gelu_then_min", 20, GELU + "y = Min (g, hi)", {"x": TAIL}, {**GELU_C, "hi": c(40)}),
+    ("gelu_where", 20, GELU + "w = Greater (x, hi) y = Where (w, hi, g)", {"x": TAIL}, {**GELU_C, "hi": c(40)}),
+    ("gelu_clamped_inside", 20, "a = Div (x, root) b = Erf (a) d = Max (b, lo) e = Add (d, one) h = Mul (x, e) y = Mul (h, half)", {"x": TAIL}, {**GELU_C, "lo": c(-0.9)}),
+    ("gelu_of_another_root", 20, "a = Div (x, root) b = Erf (a) d = Add (b, one) e = Mul (x, d) y = Mul (e, half)", {"x": TAIL}, {**GELU_C, "root": c(1.4143)}),
+    ("gelu_tanh_of_another_cube", 20, "p = Pow (x, three) q = Mul (p, k) r = Add (x, q) s = Mul (r, n) t = Tanh (s) u = Add (t, one) w = Mul (x, u) y = Mul (w, half)",
+     {"x": np.linspace(-4, 4, 9, dtype=F)}, {**GELU_C, "three": c(3), "k": c(0.0449), "n": c(0.7978845608)}),
+    ("silu_then_min", 20, "a = Sigmoid (x) g = Mul (x, a) y = Min (g, hi)", {"x": TAIL}, {"hi": c(40)}),
+    ("quick_gelu", 20, "z = Mul (x, k) a = Sigmoid (z) y = Mul (x, a)", {"x": TAIL / 20}, {"k": c(1.702)}),
+    ("log_of_clamped_sigmoid", 20, "a = Sigmoid (x) b = Clip (a, lo, hi) y = Log (b)", {"x": TAIL}, {"lo": c(1e-7), "hi": c(1)}),
+    ("log_of_one_minus_clamped_sigmoid", 20, "a = Sigmoid (x) b = Clip (a, lo, hi) d = Sub (one, b) y = Log (d)", {"x": TAIL}, {"lo": c(1e-7), "hi": c(0.99), "one": c(1)}),
+    ("reciprocal_of_floored_softplus", 20, "a = Softplus (x) b = Max (a, lo) y = Reciprocal (b)", {"x": TAIL}, {"lo": c(1e-7)}),
+    ("sigmoid_by_hand_with_a_floor", 20, "n = Neg (x) e = Exp (n) d = Add (e, one) w = Min (d, hi) y = Reciprocal (w)", {"x": TAIL}, {"one": c(1), "hi": c(1e4)}),
+    ("softplus_by_hand_capped", 20, "e = Exp (x) d = Add (e, one) w = Min (d, hi) y = Log (w)", {"x": TAIL}, {"one": c(1), "hi": c(1e10)}),
+    ("softplus_of_twice", 20, "z = Mul (x, two) e = Exp (z) d = Add (e, one) y = Log (d)", {"x": TAIL / 10}, {"one": c(1), "two": c(2)}),
+    # what follows a product
+    ("relu6", 20, "m = MatMul (x, w) y = Clip (m, lo, hi)", {"x": LARGE}, {"w": W44, "lo": c(0), "hi": c(6)}),
+    ("relu_up_to_31", 20, "m = MatMul (x, w) y = Clip (m, lo, hi)", {"x": LARGE}, {"w": W44, "lo": c(0), "hi": c(31)}),
+    ("relu_up_to_100", 20, "m = MatMul (x, w) y = Clip (m, lo, hi)", {"x": LARGE}, {"w": W44, "lo": c(0), "hi": c(100)}),
+    ("relu_above_a_little", 20, "m = MatMul (x, w) y = Max (m, lo)", {"x": X44}, {"w": W44, "lo": c(1e-3)}),
+    ("residual_clipped", 20, "m = MatMul (x, w) a = Add (m, r) y = Clip (a, lo, hi)", {"x": LARGE, "r": X44}, {"w": W44, "lo": c(-50), "hi": c(50)}),
+    ("relu_of_residual", 20, "m = MatMul (x, w) a = Add (m, r) y = Relu (a)", {"x": X44, "r": f(4, 4)}, {"w": W44}),
+    ("residual_times_two", 20, "m = MatMul (x, w) t = Mul (r, two) y = Add (m, t)", {"x": X44, "r": f(4, 4)}, {"w": W44, "two": c(2)}),
+    ("residual_that_widens", 20, "m = MatMul (x, w) y = Add (m, r)", {"x": f(1, 4), "r": f(4, 4)}, {"w": W44}),
+    ("bias_of_columns", 20, "m = MatMul (x, w) y = Add (m, r)", {"x": X44}, {"w": W44, "r": f(4, 1)}),
+    ("product_nan_to_zero", 20, "m = MatMul (x, w) n = IsNaN (m) y = Where (n, zero, m)", {"x": WITH_NAN}, {"w": W44, "zero": c(0)}),
+    ("product_bias_nan_to_zero", 20, "m = MatMul (x, w) a = Add (m, b) n = IsNaN (a) y = Where (n, zero, a)", {"x": WITH_NAN}, {"w": W44, "b": f(4), "zero": c(0)}),
+    ("product_bias_inf_to_zero", 20, "m = MatMul (x, w) a = Add (m, b) n = IsInf (a) y = Where (n, zero, a)", {"x": WITH_INF}, {"w": np.abs(W44), "b": f(4), "zero": c(0)}),
+    ("product_of_turned_rows", 20, "m = MatMul (x, w) t = Transpose (m) y = Add (t, b)", {"x": X44}, {"w": W44, "b": f(4)}),
+    # sums before normalisations
+    ("layer_of_clipped_sum", 20, "a = Add (x, r) s = Clip (a, lo, hi) y = LayerNormalization (s, g)", {"x": LARGE, "r": LARGE[::-1].copy()}, {"lo": c(-50), "hi": c(50), "g": f(4)}),
+    ("clipped_sum_is_an_output", 20, "a = Add (x, r) z = Clip (a, lo, hi) y = LayerNormalization (z, g)", {"x": LARGE, "r": LARGE[::-1].copy()}, {"lo": c(-50), "hi": c(50), "g": f(4)}),
+    ("layer_of_repaired_sum", 20, "a = Add (x, r) n = IsNaN (a) s = Where (n, zero, a) y = LayerNormalization (s, g)", {"x": WITH_NAN, "r": X44}, {"zero": c(0), "g": f(4)}),
+    ("layer_of_weighted_sum", 20, "t = Mul (r, half) s = Add (x, t) y = LayerNormalization (s, g)", {"x": X44, "r": f(4, 4)}, {"half": c(0.5), "g": f(4)}),
+    # normalisations: axes, shapes, eps, clamps
+    ("softmax_of_columns", 20, "e = Exp (x) s = ReduceSum <keepdims: int = 0> (e, ax) y = Div (e, s)", {"x": X44}, LAST),
+    ("softmax_of_columns_less_max", 20, "m = ReduceMax <keepdims: int = 0> (x, ax) d = Sub (x, m) e = Exp (d) s = ReduceSum <keepdims: int = 0> (e, ax) y = Div (e, s)", {"x": X44}, LAST),
+    ("softmax_max_over_columns", 20, "m = ReduceMax <keepdims: int = 0> (x, ax) d = Sub (x, m) e = Exp (d) s = ReduceSum <keepdims: int = 1> (e, ax) y = Div (e, s)", {"x": X44}, LAST),
+    ("softmax_over_axis_0", 20, "e = Exp (x) s = ReduceSum <keepdims: int = 1> (e, ax) y = Div (e, s)", {"x": X44}, {"ax": ints(0)}),
+    ("softmax_sum_seen_otherwise", 20, "e = Exp (x) u = Reshape (e, s28) s = ReduceSum <keepdims: int = 1> (u, ax) v = Reshape (s, s211) w = Reshape (e, s224) y = Div (w, v)",
+     {"x": f(2, 2, 4)}, {**LAST, "s28": ints(2, 8), "s211": ints(2, 1, 1), "s224": ints(2, 2, 4)}),
+    ("softmax_with_a_floor", 20, "e = Exp (x) s = ReduceSum <keepdims: int = 1> (e, ax) t = Max (s, lo) y = Div (e, t)", {"x": X44}, {**LAST, "lo": c(3)}),
+    ("softmax_plus_one", 20, "e = Exp (x) s = ReduceSum <keepdims: int = 1> (e, ax) t = Add (s, one) y = Div (e, t)", {"x": X44}, {**LAST, "one": c(1)}),
+    ("softmax_of_another_power", 20, "e = Exp (x) s = ReduceSum <keepdims: int = 1> (e, ax) q = Mul (e, e) y = Div (q, s)", {"x": X44}, LAST),
+    ("softmax_to_i32", 20, SOFT + "y = Cast <to: int = 6> (p)", {"x": X44 * 20}, LAST),
+    ("softmax_to_bool", 20, SOFT + "y = Cast <to: int = 9> (p)", {"x": X44 * 40}, LAST),
+    ("rms_of_columns", 20, "q = Mul (x, x) v = ReduceMean <keepdims: int = 0> (q, ax) w = Add (v, eps) r = Sqrt (w) y = Div (x, r)", {"x": X44}, {**LAST, "eps": c(1e-5)}),
+    ("layer_mean_of_columns", 20, "m = ReduceMean <keepdims: int = 0> (x, ax) z = Sub (x, m) q = Mul (z, z) v = ReduceMean <keepdims: int = 1> (q, ax) w = Add (v, eps) r = Sqrt (w) y = Div (z, r)",
+     {"x": X44}, {**LAST, "eps": c(1e-5)}),
+    ("layer_variance_of_columns", 20, "m = ReduceMean <keepdims: int = 1> (x, ax) z = Sub (x, m) q = Mul (z, z) v = ReduceMean <keepdims: int = 0> (q, ax) w = Add (v, eps) r = Sqrt (w) y = Div (z, r)",
+     {"x": X44}, {**LAST, "eps": c(1e-5)}),
+    ("layer_eps_behind_the_root", 20, MEAN + "r = Sqrt (v) w = Add (r, eps) y = Div (z, w)", {"x": X44 * F(1e-6)}, {**LAST, "eps": c(1e-6)}),
+    ("rms_with_a_floor", 20, RMS + "r = Sqrt (v) w = Max (r, eps) y = Div (x, w)", {"x": X44 * F(1e-6)}, {**LAST, "eps": c(1e-4)}),
+    ("rms_of_clipped", 20, "d = Clip (x, lo, hi) q = Mul (d, d) v = ReduceMean <keepdims: int = 1> (q, ax) w = Add (v, eps) r = Sqrt (w) y = Div (x, r)",
+     {"x": X44 * 8}, {**LAST, "eps": c(1e-5), "lo": c(-5), "hi": c(5)}),
+    ("rms_of_capped_squares", 20, "q0 = Mul (x, x) q = Min (q0, hi) v = ReduceMean <keepdims: int = 1> (q, ax) w = Add (v, eps) r = Sqrt (w) y = Div (x, r)",
+     {"x": X44 * 8}, {**LAST, "eps": c(1e-5), "hi": c(17)}),
+    ("rms_gamma_then_clip", 20, RMS + "w = Add (v, eps) r = Sqrt (w) n = Div (x, r) a = Mul (n, g) y = Clip (a, lo, hi)", {"x": X44}, {**LAST, "eps": c(1e-5), "g": f(4) * F(1e6), "lo": c(-2e4), "hi": c(2e4)}),
+    ("rms_gamma_of_columns", 20, RMS + "w = Add (v, eps) r = Sqrt (w) n = Div (x, r) y = Mul (n, g)", {"x": X44}, {**LAST, "eps": c(1e-5), "g": f(4, 1)}),
+    ("rms_cube_root", 20, RMS + "w = Add (v, eps) r = Pow (w, third) y = Div (x, r)", {"x": X44}, {**LAST, "eps": c(1e-5), "third": c(0.25)}),
+    ("rms_sum_of_squares", 20, "q = Mul (x, x) v = ReduceSum <keepdims: int = 1> (q, ax) w = Add (v, eps) r = Sqrt (w) y = Div (x, r)", {"x": X44}, {**LAST, "eps": c(1e-5)}),
+    ("layer_to_i64", 20, MEAN + "w = Add (v, eps) r = Sqrt (w) n = Div (z, r) y = Cast <to: int = 7> (n)", {"x": X44}, {**LAST, "eps": c(1e-5)}),
+    ("rms_rounded_to_f16", 20, RMS + "w = Add (v, eps) r = Sqrt (w) n = Div (x, r) h = Cast <to: int = 10> (n) i = Cast <to: int = 1> (h) y = Mul (i, g)", {"x": X44}, {**LAST, "eps": c(1e-5), "g": f(4)}),
+    # attention
+    ("scores_clipped", 20, KT + "s = Clip (s0, lo, hi) p = Softmax (s) y = MatMul (p, v)", BIG, {"lo": c(-50), "hi": c(50)}),
+    ("scaled_scores_clipped", 20, KT + "s1 = Mul (s0, half) s = Clip (s1, lo, hi) p = Softmax (s) y = MatMul (p, v)", BIG, {"half": c(0.5), "lo": c(-50), "hi": c(50)}),
+    ("queries_clipped", 20, "t = Transpose <perm: ints = [0,1,3,2]> (k) u = Clip (q, lo, hi) w = Mul (u, half) s = MatMul (w, t) p = Softmax (s) y = MatMul (p, v)", BIG,
+     {"half": c(0.35), "lo": c(-8), "hi": c(8)}),
+    ("scores_nan_to_zero", 20, KT + "n = IsNaN (s0) s = Where (n, zero, s0) p = Softmax (s) y = MatMul (p, v)", {**QKV, "q": np.where(Q > 1.8, NAN, Q)}, {"zero": c(0)}),
+    ("mask_and_floor", 20, KT + "s1 = Add (s0, m) s = Max (s1, lo) p = Softmax (s) y = MatMul (p, v)", {**QKV, "m": np.array([[-INF] * 4, [0] * 4, [0, -INF, 0, 0], [-INF] * 4], F)}, {"lo": c(np.finfo(F).min)}),
+    ("mask_times_two", 20, KT + "n = Mul (m, two) s = Add (s0, n) p = Softmax (s) y = MatMul (p, v)", {**QKV, "m": f(2, 3, 4, 4)}, {"two": c(2)}),
+    ("mask_of_bool_and_clip", 20, KT + "s1 = Clip (s0, lo, hi) s = Where (m, s1, least) p = Softmax (s) y = MatMul (p, v)",
+     {**BIG, "m": np.array([[True, False, True, True]] * 4)}, {"lo": c(-10), "hi": c(10), "least": c(-np.inf)}),
+    ("mask_of_bool_not_least", 20, KT + "s = Where (m, s0, least) p = Softmax (s) y = MatMul (p, v)", {**QKV, "m": np.array([[True, False, True, True]] * 4)}, {"least": c(-1)}),
+    ("mask_of_bool_turned", 20, KT + "s = Where (m, least, s0) p = Softmax (s) y = MatMul (p, v)", {**QKV, "m": np.array([[True, False, True, False]] * 4)}, {"least": c(-np.inf)}),
+    ("weights_nan_to_seven", 20, KT + "p = Softmax (s0) n = IsNaN (p) w = Where (n, seven, p) y = MatMul (w, v)", {**QKV, "q": np.where(Q > 1.9, NAN, Q)}, {"seven": c(7)}),
+    ("softmax_over_queries", 20, KT + "p = Softmax <axis: int = 2> (s0) y = MatMul (p, v)", QKV, {}),
+    ("softmax_over_heads", 20, KT + "p = Softmax <axis: int = 1> (s0) y = MatMul (p, v)", QKV, {}),
+    ("one_key_softmax_over_queries", 20, KT + "p = Softmax <axis: int = 2> (s0) y = MatMul (p, v)", {"q": Q, "k": K[:, :, :1], "v": V[:, :, :1]}, {}),
+    ("softmax_over_pairs", 20, KT + "r = Reshape (s0, flat) p = Softmax (r) u = Reshape (p, back) y = MatMul (u, v)", QKV, {"flat": ints(2, 3, 16), "back": ints(2, 3, 4, 4)}),
+    ("softmax_in_groups", 20, KT + "r = Reshape (s0, flat) p = Softmax (r) u = Reshape (p, back) y = MatMul (u, v)", QKV, {"flat": ints(2, 3, 8, 2), "back": ints(2, 3, 4, 4)}),
+    ("softmax_of_turned_scores", 20, KT + "r = Transpose <perm: ints = [0,1,3,2]> (s0) p = Softmax (r) y = MatMul (p, v)", QKV, {}),
+    ("mask_widens_batch", 20, KT + "s = Add (s0, m) p = Softmax (s) y = MatMul (p, v)", {"q": Q[:1], "k": K[:1], "v": V[:1], "m": f(2, 3, 4, 4)}, {}),
+    ("mask_widens_queries", 20, KT + "s = Add (s0, m) p = Softmax (s) y = MatMul (p, v)", {"q": Q[:, :, :1], "k": K, "v": V, "m": f(4, 4)}, {}),
+    ("mask_after_reshape", 20, KT + "r = Reshape (s0, flat) s = Add (r, m) p = Softmax (s) u = Reshape (p, back) y = MatMul (u, v)", {**QKV, "m": f(6, 4, 4)}, {"flat": ints(6, 4, 4), "back": ints(2, 3, 4, 4)}),
+    ("mask_of_rank_5", 20, "t = Transpose <perm: ints = [0,1,3,2]> (k) s0 = MatMul (q, t) r = Reshape (s0, five) s = Add (r, m) w = Reshape (s, four) p = Softmax (w) y = MatMul (p, v)",
+     {**QKV, "m": f(1, 2, 1, 4, 4)}, {"five": ints(1, 2, 3, 4, 4), "four": ints(2, 3, 4, 4)}),
+    ("heads_in_batches", 20, "t = Transpose <perm: ints = [0,2,1]> (k) s0 = MatMul (q, t) r = Reshape (s0, four) s = Add (r, m) w = Reshape (s, three) p = Softmax (w) y = MatMul (p, v)",
+     {"q": Q.reshape(6, 4, 4), "k": K.reshape(6, 4, 4), "v": V.reshape(6, 4, 4), "m": f(2, 1, 4, 4)}, {"four": ints(2, 3, 4, 4), "three": ints(6, 4, 4)}),
+    ("weights_rounded_to_f16", 20, KT + "p = Softmax (s0) h = Cast <to: int = 10> (p) w = Cast <to: int = 1> (h) y = MatMul (w, v)", QKV, {}),
+    # rotations, products side by side
+    ("rope_clipped", 20, "a, b = Split <num_outputs: int = 2, axis: int = -1> (x) n0 = Neg (b) n = Clip (n0, lo, hi) t = Concat <axis: int = -1> (n, a) u = Mul (x, k) w = Mul (t, s) y = Add (u, w)",
+     {"x": LARGE}, {"k": f(4, 4), "s": f(4, 4), "lo": c(-20), "hi": c(20)}),
+    ("rope_not_negated", 20, "a, b = Split <num_outputs: int = 2, axis: int = -1> (x) t = Concat <axis: int = -1> (b, a) u = Mul (x, k) w = Mul (t, s) y = Add (u, w)", {"x": X44}, {"k": f(4, 4), "s": f(4, 4)}),
+    ("rope_of_rows", 20, "a, b = Split <num_outputs: int = 2, axis: int = 0> (x) n = Neg (b) t = Concat <axis: int = 0> (n, a) u = Mul (x, k) w = Mul (t, s) y = Add (u, w)", {"x": X44}, {"k": f(4, 4), "s": f(4, 4)}),
+    ("rope_minus", 20, "a, b = Split <num_outputs: int = 2, axis: int = -1> (x) n = Neg (b) t = Concat <axis: int = -1> (n, a) u = Mul (x, k) w = Mul (t, s) y = Sub (u, w)", {"x": X44}, {"k": f(4, 4), "s": f(4, 4)}),
+    ("products_of_turned_rows", 20, "t = Transpose (x) m = MatMul (x, w) n = MatMul (t, w) y = Add (m, n)", {"x": X44}, {"w": W44}),
+]  # fmt: skip
+
+
+if __name__ == "__main__":
+    lower_cases.write(sys.argv[1], CASES)
