@@ -21,13 +21,20 @@ uint8_t form_op(const form *f, uint8_t operand, uint32_t *out_step) {
   return f->e->steps[*out_step].op;
 }
 
+/* Steps that give 0 or 1, so that a conversion to bool changes nothing. */
+static int is_truth(uint8_t op) {
+  return op == BS_EXPR_NOT || op == BS_EXPR_ISNAN || op == BS_EXPR_ISINF || op == BS_EXPR_LT ||
+         op == BS_EXPR_LE || op == BS_EXPR_EQ || op == BS_EXPR_AND || op == BS_EXPR_OR || op == BS_EXPR_XOR;
+}
+
 uint8_t form_operand(const form *f, uint8_t operand) {
-  uint32_t i;
+  uint32_t i, inner;
   for (;;) {
     const uint8_t op = form_op(f, operand, &i);
-    const int rounded = op == BS_EXPR_TO && f->rounds != 0 &&
-                        ((uint32_t)f->e->steps[i].b << 8 | f->e->steps[i].c) == f->rounds;
-    if (op != BS_EXPR_MOV && !rounded) return operand;
+    if (op != BS_EXPR_MOV && op != BS_EXPR_TO) return operand;
+    const uint32_t to = op == BS_EXPR_TO ? (uint32_t)f->e->steps[i].b << 8 | f->e->steps[i].c : 0;
+    const int truth = to == BS_BOOL && is_truth(form_op(f, f->e->steps[i].a, &inner));
+    if (op == BS_EXPR_TO && !truth && (f->rounds == 0 || to != f->rounds)) return operand;
     operand = f->e->steps[i].a;
   }
 }
