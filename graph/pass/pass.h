@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * pass.h - the passes: each rewrites a graph into an equal one. To add a pass: write a file with its
- * function, put a row into the table of run.c, and a test on a model that fails without it. */
+ * pass.h - the passes: each rewrites a graph into one of the same function. To add a pass: write a file with
+ * its function, put a row into the table of run.c, and a test on a model that fails without it. */
 #ifndef BS_GRAPH_PASS_PASS_H
 #define BS_GRAPH_PASS_PASS_H
 #include "graph/ir/graph.h"

@@ -74,6 +74,40 @@ static void eight_nodes(void) {
   tb_output("y", tb_op("Mul", tb_op("Mul", tb_scalar(0.5), x, NONE), one, NONE));
 }
 
+/* Other spellings of the same functions: a form does not depend on the order of factors and terms. */
+static void gelu_of_terms(void) { /* 0.5 x + 0.5 x erf(x / root) */
+  const uint32_t x = input("x"), h = tb_op("Mul", x, tb_scalar(0.5), NONE);
+  const uint32_t e = tb_op("Erf", tb_op("Div", x, tb_scalar(sqrt(2.0)), NONE), NONE, NONE);
+  tb_output("y", tb_op("Add", h, tb_op("Mul", e, h, NONE), NONE));
+}
+static void gelu_halved_last(void) { /* x (erf(0.7071 x) + 1) / 2 */
+  const uint32_t x = input("x"), e = tb_op("Erf", tb_op("Mul", tb_scalar(sqrt(0.5)), x, NONE), NONE, NONE);
+  tb_output("y",
+            tb_op("Div", tb_op("Mul", tb_op("Add", e, tb_scalar(1), NONE), x, NONE), tb_scalar(2), NONE));
+}
+static void gelu_tanh_factored(void) { /* tanh(c x (1 + k x x)) */
+  const uint32_t x = input("x");
+  const uint32_t cube = tb_op("Mul", tb_scalar(0.044715), tb_op("Mul", x, x, NONE), NONE);
+  const uint32_t inner = tb_op("Mul", tb_op("Mul", x, tb_scalar(0.7978845608), NONE),
+                               tb_op("Add", cube, tb_scalar(1), NONE), NONE);
+  const uint32_t half =
+      tb_op("Mul", tb_op("Add", tb_op("Tanh", inner, NONE, NONE), tb_scalar(1), NONE), tb_scalar(0.5), NONE);
+  tb_output("y", tb_op("Mul", half, x, NONE));
+}
+static uint32_t one_plus_exp(uint32_t x) {
+  return tb_op("Add", tb_scalar(1), tb_op("Exp", x, NONE, NONE), NONE);
+}
+static void sigmoid_by_hand(void) {
+  tb_output("y", tb_op("Reciprocal", one_plus_exp(tb_op("Neg", input("x"), NONE, NONE)), NONE, NONE));
+}
+static void silu_by_hand(void) {
+  const uint32_t x = input("x");
+  tb_output("y", tb_op("Div", x, one_plus_exp(tb_op("Mul", x, tb_scalar(-1), NONE)), NONE));
+}
+static void softplus_by_hand(void) {
+  tb_output("y", tb_op("Log", one_plus_exp(input("x")), NONE, NONE));
+}
+
 static void naive_softmax(void) {
   const uint32_t x = input("x");
   const uint32_t e = tb_op("Exp", tb_op("Sub", x, reduced("ReduceMax", x, -1), NONE), NONE, NONE);
@@ -115,6 +149,20 @@ static void masked_attention(void) {
   const int64_t dims[] = {B, 1, 1, S};
   const uint32_t mask = tb_input("mask", BS_F32, 4, dims);
   tb_output("y", attend(heads(input("q")), heads(input("k")), heads(input("v")), mask));
+}
+
+/* Heads in the batch of the products, and apart from it where the mask is added: [B H,S,S] is [B,H,S,S]. */
+static void batched_attention(void) {
+  const int64_t dims[] = {B, 1, S, S}, flat[] = {B * H, S, D}, apart[] = {B, H, S, S},
+                joint[] = {B * H, S, S};
+  const uint32_t mask = tb_input("mask", BS_F32, 4, dims);
+  const uint32_t q = tb_op("Reshape", heads(input("q")), tb_ints(3, flat), NONE);
+  const uint32_t k = tb_op("Reshape", heads(input("k")), tb_ints(3, flat), NONE);
+  const uint32_t v = tb_op("Reshape", heads(input("v")), tb_ints(3, flat), NONE);
+  uint32_t s = tb_op("MatMul", q, tb_with("Transpose", "perm=0,2,1", k, NONE, NONE), NONE);
+  s = tb_op("Add", tb_op("Reshape", s, tb_ints(4, apart), NONE), mask, NONE);
+  s = tb_with("Softmax", "axis=-1", tb_op("Reshape", s, tb_ints(3, joint), NONE), NONE, NONE);
+  tb_output("y", tb_op("MatMul", s, v, NONE));
 }
 
 /* Two heads of K and V for four of Q, repeated by Expand. */
@@ -202,11 +250,18 @@ static const struct row {
     {"view", joined, "map", 1, 3},
     {"fuse_map", chain, "map", 1, 4},
     {"expr", eight_nodes, "steps", 1, 8},
+    {"expr", gelu_of_terms, "steps", 1, 5},
+    {"expr", gelu_halved_last, "steps", 1, 5},
+    {"expr", gelu_tanh_factored, "steps", 1, 9},
+    {"expr", sigmoid_by_hand, "steps", 1, 4},
+    {"expr", silu_by_hand, "steps", 1, 4},
+    {"expr", softplus_by_hand, "steps", 1, 3},
     {"fuse_norm", naive_softmax, "reduce", 0, 2},
     {"fuse_norm", rms, "reduce", 0, 1},
     {"fuse_norm", layer_norm, "reduce", 0, 2},
     {"fuse_attention", attention, "contract", 0, 2},
     {"fuse_attention", masked_attention, "contract", 0, 2},
+    {"fuse_attention", batched_attention, "contract", 0, 2},
     {"fuse_attention", grouped_attention, "map", 0, 3},
     {"rope", rotary, "map", 1, 3},
     {"epilogue", bias_activation, "map", 0, 1},
