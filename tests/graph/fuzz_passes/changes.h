@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT
+ * changes.h - what a pattern is given that a pass may not look over: a clamp, a select, another axis, ... */
+#ifndef TESTS_GRAPH_FUZZ_PASSES_CHANGES_H
+#define TESTS_GRAPH_FUZZ_PASSES_CHANGES_H
+#include "tests/graph/fuzz_passes/spec.h"
+
+/* Dtypes that a Cast goes to; ends with dtype 0. */
+typedef struct cast_type {
+  uint32_t dtype;
+  int64_t onnx;
+} cast_type;
+extern const cast_type cast_types[];
+
+/* A value that was made just now, perhaps changed. */
+int change_here(spec *s, int v);
+/* A constant of a pattern as a value, perhaps another one. */
+int change_number(spec *s, double number);
+/* keepdims and axis of a reduction, perhaps others. */
+void change_reduction(spec *s, uint32_t rank, int64_t *io_axis, int *io_keep);
+/* The axis of Softmax. */
+void change_axis(spec *s, uint32_t rank, int64_t *io_axis);
+/* Casts v to a drawn dtype. */
+int cast_value(spec *s, int v);
+/* The place of eps, 0: inside the root. */
+uint32_t change_eps(spec *s, uint32_t places);
+
+/* Names of changes by their numbers; NULL beyond the last. */
+const char *change_name(uint32_t number);
+#endif

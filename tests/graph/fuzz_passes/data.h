@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT
+ * data.h - the numbers of inputs and constants. */
+#ifndef TESTS_GRAPH_FUZZ_PASSES_DATA_H
+#define TESTS_GRAPH_FUZZ_PASSES_DATA_H
+#include "tests/graph/fuzz_passes/spec.h"
+
+enum data_role {
+  ROLE_X = 1,  /* anything: usual numbers, extremes, the neighbourhood of the graph's constants */
+  ROLE_WEIGHT, /* of products: usual */
+  ROLE_ROW,    /* biases, gammas */
+  ROLE_MASK,   /* bool */
+  ROLE_ADDED,  /* 0 where a key counts, a large negative number or -inf elsewhere */
+  ROLE_ANGLE,  /* cosines and sines */
+};
+
+/* Fills every input and constant that has no elements yet. */
+void fill_data(spec *s);
+#endif
