@@ -172,28 +172,36 @@ enum { CHANGE_NUMBER = 14, CHANGE_KEEPDIMS, CHANGE_AXIS, CHANGE_EPS };
 static const struct change {
   const char *name;
   int (*make)(spec *s, int v);
-} changes[] = {{"clamp", clamped},
-               {"min or max", bounded},
-               {"select", selected},
-               {"NaN repair", without_nan},
-               {"Inf repair", without_inf},
-               {"cast between", cast_between},
-               {"cast beside", cast_beside},
-               {"reader", read_beside},
-               {"also output", also_output},
-               {"reshape", reshaped},
-               {"views", seen_twice},
-               {"transpose", turned},
-               {"scale or shift", scaled},
-               {"step", through_step},
-               {"constant", NULL},
-               {"keepdims", NULL},
-               {"axis", NULL},
-               {"eps", NULL}};
+  int beside; /* 1: the value stays as it is */
+} changes[] = {{"clamp", clamped, 0},
+               {"min or max", bounded, 0},
+               {"select", selected, 0},
+               {"NaN repair", without_nan, 0},
+               {"Inf repair", without_inf, 0},
+               {"cast between", cast_between, 0},
+               {"cast beside", cast_beside, 1},
+               {"reader", read_beside, 1},
+               {"also output", also_output, 1},
+               {"reshape", reshaped, 0},
+               {"views", seen_twice, 1},
+               {"transpose", turned, 0},
+               {"scale or shift", scaled, 0},
+               {"step", through_step, 0},
+               {"constant", NULL, 0},
+               {"keepdims", NULL, 0},
+               {"axis", NULL, 0},
+               {"eps", NULL, 0}};
 enum { CHANGES = (int)(sizeof changes / sizeof changes[0]) };
 
 const char *change_name(uint32_t number) {
   return number < CHANGES ? changes[number].name : NULL;
+}
+
+/* Do the changes from the one of that number on leave the value as it is? */
+int only_beside(const spec *s, uint32_t from) {
+  for (uint32_t i = from; i < s->n_changes; i++)
+    if (!changes[s->changes[i]].beside) return 0;
+  return 1;
 }
 
 /* Is there a change here? Once in `often` places, while the graph may have more. */
@@ -206,8 +214,7 @@ static void count(spec *s, uint32_t number) {
 }
 
 int change_here(spec *s, int v) {
-  if (s->bad || !is_float_dtype(s->values[v].dtype) || s->values[v].dtype != s->dtype || !wanted(s, 8))
-    return v;
+  if (s->bad || s->values[v].dtype != s->dtype || !wanted(s, 6)) return v;
   const uint32_t number = draw(s, CHANGE_NUMBER);
   count(s, number);
   return changes[number].make(s, v);

@@ -24,6 +24,8 @@ int cast_value(spec *s, int v);
 /* The place of eps, 0: inside the root. */
 uint32_t change_eps(spec *s, uint32_t places);
 
+/* 1: the changes from the one of that number on leave the value as it is. */
+int only_beside(const spec *s, uint32_t from);
 /* Names of changes by their numbers; NULL beyond the last. */
 const char *change_name(uint32_t number);
 #endif

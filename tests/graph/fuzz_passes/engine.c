@@ -12,21 +12,22 @@
 
 /* A noise of a value: an input of its shape. */
 typedef struct noise {
-  int of; /* value of the spec */
-  double size;
+  int of;    /* value of the spec */
+  int added; /* 1: it is added, else multiplied */
 } noise;
 
+enum { MAX_NOISES = 2 * SPEC_VALUES, MAX_BLOCKS = 8 * SPEC_VALUES };
 struct machine {
   bs_context *context;
   bs_graph *graph;
   const spec *s;
   uint32_t n_blocks, n_noises;
-  void *blocks[4 * SPEC_VALUES]; /* freed with the graph */
-  noise noises[SPEC_VALUES];
+  void *blocks[MAX_BLOCKS]; /* freed with the graph */
+  noise noises[MAX_NOISES];
 };
 
 static void *keep(machine *m, size_t bytes) {
-  void *p = m->n_blocks < 4 * SPEC_VALUES ? aligned_alloc(64, (bytes + 64) & ~(size_t)63) : NULL;
+  void *p = m->n_blocks < MAX_BLOCKS ? aligned_alloc(64, (bytes + 64) & ~(size_t)63) : NULL;
   if (p != NULL) m->blocks[m->n_blocks++] = p;
   return p;
 }
@@ -79,22 +80,22 @@ static int32_t build_node(machine *m, const node *n, uint32_t *ids, bs_error *er
   return bs_graph_op(m->graph, n->op, in, n->n_in, pointers, count, &ids[n->out], 1, err);
 }
 
-/* The rounding of a value's dtype and of the functions of a step: 4 ulp (expr.h). */
-static double noise_size(const value *v) {
-  return 8 * bs_dtype_unit_roundoff(v->dtype);
+double smallest_normal(uint32_t dtype) {
+  return dtype == BS_F64 ? 0x1p-1022 : dtype == BS_F16 ? 0x1p-14 : is_float_dtype(dtype) ? 0x1p-126 : 0;
 }
 
-static int32_t add_noise(machine *m, int of, uint32_t *io_id, bs_error *err) {
+/* An input of the value's shape, and the value with it. */
+static int32_t add_noise(machine *m, int of, int added, uint32_t *io_id, bs_error *err) {
   const value *v = &m->s->values[of];
   char name[24];
   uint32_t in[2] = {*io_id, 0};
-  if (!is_float_dtype(v->dtype) || v->exact || m->n_noises == SPEC_VALUES) return BS_OK;
-  snprintf(name, sizeof name, "noise%d", of);
+  if (!is_float_dtype(v->dtype) || v->exact || m->n_noises == MAX_NOISES) return BS_OK;
+  snprintf(name, sizeof name, "%s%d", added ? "added" : "noise", of);
   const bs_tensor_desc d = desc_of(v);
   const int32_t rc = bs_graph_input(m->graph, name, &d, NULL, &in[1], err);
   if (rc != BS_OK) return rc;
-  m->noises[m->n_noises++] = (noise){of, noise_size(v)};
-  return bs_graph_op(m->graph, "Mul", in, 2, NULL, 0, io_id, 1, err);
+  m->noises[m->n_noises++] = (noise){of, added};
+  return bs_graph_op(m->graph, added ? "Add" : "Mul", in, 2, NULL, 0, io_id, 1, err);
 }
 
 static int32_t build(machine *m, int noisy, bs_error *err) {
@@ -111,11 +112,12 @@ static int32_t build(machine *m, int noisy, bs_error *err) {
       rc = bs_graph_input(m->graph, name, &d, NULL, &ids[i], err);
     else
       rc = bs_graph_constant(m->graph, name, &d, as_dtype(m, v->dtype, v->data, spec_count(v)), &ids[i], err);
-    if (rc == BS_OK && noisy) rc = add_noise(m, (int)i, &ids[i], err);
+    if (rc == BS_OK && noisy) rc = add_noise(m, (int)i, 0, &ids[i], err);
   }
   for (uint32_t i = 0; i < s->n_nodes && rc == BS_OK; i++) {
     rc = build_node(m, &s->nodes[i], ids, err);
-    if (rc == BS_OK && noisy) rc = add_noise(m, s->nodes[i].out, &ids[s->nodes[i].out], err);
+    for (int added = 0; added < 2 && rc == BS_OK && noisy; added++)
+      rc = add_noise(m, s->nodes[i].out, added, &ids[s->nodes[i].out], err);
   }
   for (uint32_t i = 0; i < s->n_outputs && rc == BS_OK; i++) {
     snprintf(name, sizeof name, "y%u", i);
@@ -183,17 +185,22 @@ static int32_t set_inputs(machine *m, bs_session *session, bs_error *err) {
   return rc;
 }
 
-static int32_t set_noises(machine *m, bs_session *session, uint64_t seed, bs_error *err) {
-  double factors[SPEC_ELEMENTS];
+/* 8 u: the functions of steps are within 4 ulp (expr.h). `underflow`: what is added is no zero. */
+static int32_t set_noises(machine *m, bs_session *session, uint64_t seed, int underflow, bs_error *err) {
+  double numbers[SPEC_ELEMENTS];
   float uniform[SPEC_ELEMENTS];
   char name[24];
   int32_t rc = BS_OK;
   for (uint32_t i = 0; i < m->n_noises && rc == BS_OK; i++) {
-    const int64_t n = spec_count(&m->s->values[m->noises[i].of]);
+    const noise *of = &m->noises[i];
+    const value *v = &m->s->values[of->of];
+    const int64_t n = spec_count(v);
+    const double size =
+        of->added ? (underflow ? smallest_normal(v->dtype) : 0) : 8 * bs_dtype_unit_roundoff(v->dtype);
     bs_rng_uniform(seed, i, 0, (uint64_t)n, uniform);
-    for (int64_t k = 0; k < n; k++) factors[k] = 1 + m->noises[i].size * (2.0 * uniform[k] - 1);
-    snprintf(name, sizeof name, "noise%d", m->noises[i].of);
-    rc = set_port(m, session, name, factors, err);
+    for (int64_t k = 0; k < n; k++) numbers[k] = !of->added + size * (2.0 * uniform[k] - 1);
+    snprintf(name, sizeof name, "%s%d", of->added ? "added" : "noise", of->of);
+    rc = set_port(m, session, name, numbers, err);
   }
   return rc;
 }
@@ -247,7 +254,7 @@ void machine_run(machine *m, const mode *how, result *out) {
   bs_session_close(session);
 }
 
-void machine_noise(machine *m, uint64_t seed, uint32_t n, result *each) {
+void machine_noise(machine *m, uint64_t seed, int underflow, uint32_t n, result *each) {
   static const mode truth = {"ref", 1, 1, {"all"}};
   bs_error err = BS_ERROR_INIT;
   bs_session *session = NULL;
@@ -256,7 +263,7 @@ void machine_noise(machine *m, uint64_t seed, uint32_t n, result *each) {
   if (rc == BS_OK) rc = set_inputs(m, session, &err);
   for (uint32_t i = 0; i < n; i++) {
     const uint32_t blocks = m->n_blocks;
-    if (rc == BS_OK) rc = set_noises(m, session, seed + i, &err);
+    if (rc == BS_OK) rc = set_noises(m, session, seed + i, underflow && i % 2 != 0, &err);
     if (rc == BS_OK) rc = bs_session_run(session, &err);
     if (rc == BS_OK) rc = read_outputs(m, session, &each[i], &err);
     finish(&each[i], rc, &err);

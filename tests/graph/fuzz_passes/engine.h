@@ -24,11 +24,15 @@ void result_clear(result *r);
 
 /* A graph that is open, with the memory of its inputs. */
 typedef struct machine machine;
-/* `noisy`: every value that rounding touches is multiplied by one plus a noise, which machine_noise draws. */
+/* `noisy`: every value that rounding touches is multiplied by one plus a noise, and what nodes give gets one
+ * added, which machine_noise draws. */
 int32_t machine_open(bs_context *context, const spec *s, int noisy, machine **out, char *error, size_t size);
 void machine_close(machine *m);
 void machine_run(machine *m, const mode *how, result *out);
-/* Runs one session, with f64 and no pass, `n` times with other noises: each[i] gets the i-th outputs. */
-void machine_noise(machine *m, uint64_t seed, uint32_t n, result *each);
+/* Runs one session, with f64 and no pass, `n` times with other noises: each[i] gets the i-th outputs.
+ * `underflow`: every second run also adds noises of the size of the dtype's smallest normal number. */
+void machine_noise(machine *m, uint64_t seed, int underflow, uint32_t n, result *each);
+/* 0: of no float. */
+double smallest_normal(uint32_t dtype);
 
 #endif

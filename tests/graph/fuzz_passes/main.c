@@ -40,7 +40,7 @@ typedef struct state {
 typedef struct options {
   double seconds;
   uint64_t graphs, seed, begin;
-  uint32_t shrinks;
+  uint32_t shrinks, first; /* first: it ends with the first finding */
   const char *keep, *replay;
   judging j;
 } options;
@@ -139,6 +139,7 @@ static uint64_t judged(void) {
 }
 
 static int is_over(const options *o) {
+  if (o->first && shared->n_found > 0) return 1;
   return (o->graphs > 0 && judged() >= o->graphs) || (o->graphs == 0 && now() - began >= o->seconds);
 }
 
@@ -265,13 +266,14 @@ static int usage(const char *why) {
       stderr,
       "fuzz_passes: %s\n"
       "fuzz_passes [--seconds N | --graphs N] [--seed S] [--from GRAPH] [--off PASS].. [--only PATTERN]\n"
-      "            [--keep DIR] [--shrink N] | --replay FILE\n"
+      "            [--keep DIR] [--shrink N] [--first] | --replay FILE\n"
       "Random small graphs with the patterns of the graph passes, with passes against as written.\n"
       "  --seconds N, --graphs N  how long (20 s)        --seed S, --from GRAPH  where it begins (1, 0)\n"
       "  --off PASS               that pass stays off    --only PATTERN          graphs that end with it\n"
       "  --keep DIR               found cases as text    --shrink N              how many are made smaller "
       "(60)\n"
       "  --replay FILE            judges the lines of FILE that say choices=..\n"
+      "  --first                  ends with the first finding\n"
       "Exit: 0 nothing found, 6 something found, 2 usage.\npatterns:",
       why);
   for (uint32_t i = 0; pattern_get(i) != NULL; i++) fprintf(stderr, " %s", pattern_get(i)->name);
@@ -283,7 +285,7 @@ static int read_options(int argc, char **argv, options *o) {
   static const struct option names[] = {
       {"seconds", 1, NULL, 's'}, {"graphs", 1, NULL, 'g'}, {"seed", 1, NULL, 'S'}, {"from", 1, NULL, 'f'},
       {"off", 1, NULL, 'o'},     {"only", 1, NULL, 'p'},   {"keep", 1, NULL, 'k'}, {"shrink", 1, NULL, 'm'},
-      {"replay", 1, NULL, 'r'},  {"help", 0, NULL, 'h'},   {NULL, 0, NULL, 0}};
+      {"replay", 1, NULL, 'r'},  {"first", 0, NULL, '1'},  {"help", 0, NULL, 'h'}, {NULL, 0, NULL, 0}};
   for (int option; (option = getopt_long(argc, argv, "h", names, NULL)) != -1;) {
     if (option == 's')
       o->seconds = strtod(optarg, NULL);
@@ -299,6 +301,8 @@ static int read_options(int argc, char **argv, options *o) {
       o->shrinks = (uint32_t)strtoul(optarg, NULL, 10);
     else if (option == 'r')
       o->replay = optarg;
+    else if (option == '1')
+      o->first = 1;
     else if (option == 'o' && o->j.n_off < MAX_PASSES)
       o->j.off[o->j.n_off++] = optarg;
     else if (option == 'p') {

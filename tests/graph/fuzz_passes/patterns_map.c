@@ -56,8 +56,9 @@ static int quick_gelu(spec *s, int x) {
 static int softplus(spec *s, int x) {
   if (draw(s, 3) == 0) return op1(s, "Softplus", x);
   const uint32_t before = s->n_changes;
-  const int written = op1(s, "Log", plus(s, op1(s, "Exp", x), 1)), in[1] = {x};
-  return s->stable && s->n_changes == before ? raw_op(s, "Softplus", "", in, 1) : written;
+  const int sum[1] = {plus(s, op1(s, "Exp", x), 1)}, in[1] = {x};
+  const int written = raw_op(s, "Log", "", sum, 1), stable = s->stable && only_beside(s, before);
+  return change_here(s, stable ? raw_op(s, "Softplus", "", in, 1) : written);
 }
 static int mish(spec *s, int x) {
   return op2(s, "Mul", x, op1(s, "Tanh", softplus(s, x)));

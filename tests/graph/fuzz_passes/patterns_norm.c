@@ -22,9 +22,10 @@ static int softmax_written(spec *s, int x) {
   int shifted = x;
   if (top > 0) shifted = op2(s, "Sub", x, reduced(s, "ReduceMax", x, axis));
   const int e = op1(s, "Exp", shifted), sum = reduced(s, "ReduceSum", e, axis);
-  const int written = draw(s, 2) == 0 ? op2(s, "Div", e, sum) : op2(s, "Mul", e, op1(s, "Reciprocal", sum));
-  const int in[1] = {x};
-  return s->stable && s->n_changes == before ? raw_op(s, "Softmax", "axis=-1", in, 1) : written;
+  const int by_product = (int)draw(s, 2), pair[2] = {e, by_product ? op1(s, "Reciprocal", sum) : sum};
+  const int written = raw_op(s, by_product ? "Mul" : "Div", "", pair, 2), in[1] = {x};
+  const int stable = s->stable && only_beside(s, before);
+  return change_here(s, stable ? raw_op(s, "Softmax", "axis=-1", in, 1) : written);
 }
 
 int softmax(spec *s, int x) {
