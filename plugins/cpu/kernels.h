@@ -9,6 +9,11 @@
 
 #include <stdint.h>
 
+/* From scores of this size on, in powers of 2, attention takes the difference of two scores first
+ * (isa/attention.h).
+ */
+#define CPU_ATTEND_FAR 4096.0f
+
 #define CPU_PANEL 16    /* outputs of a weight panel */
 #define CPU_K_BLOCK 256 /* columns of a block: a panel of a block is 16 KiB of fp32, half of L1 */
 #define CPU_X_LD                                                                          \

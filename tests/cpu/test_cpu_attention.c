@@ -150,6 +150,48 @@ START_TEST(powers_are_right_everywhere) {
 }
 END_TEST
 
+enum { FAR_KEYS = 700 };
+
+/* Scores far from 0: one query sees keys whose scores lie close together at a height, so that by * most has
+ * no digits left where powers are made. Y is the mean of V by their powers. */
+START_TEST(scores_far_from_zero) {
+  static const float heights[] = {0.0f, 88.0f, 2839.0f, 2840.0f, 1e5f, 8e6f, 1e20f, 3e38f, -8e6f, -3e38f};
+  static const char *const words[] = {"split=1", "split=2"};
+  float q[1] = {0}, k[FAR_KEYS] = {0}, v[FAR_KEYS], mask[FAR_KEYS], y, lse;
+  cx c;
+  bs_op_echo echo;
+  if (!cx_has_isa(sets[_i / 2])) return;
+  memset(&c, 0, sizeof c);
+  cx_open(&c, sets[_i / 2], "off", 2);
+  bs_tensor t[ARGS] = {[Q] = dense(BS_F32, (const int64_t[4]){1, 1, 1, 1}, q),
+                       [K] = dense(BS_F32, (const int64_t[4]){1, 1, FAR_KEYS, 1}, k),
+                       [V] = dense(BS_F32, (const int64_t[4]){1, 1, FAR_KEYS, 1}, v),
+                       [MASK] = dense(BS_F32, (const int64_t[4]){1, 1, 1, FAR_KEYS}, mask),
+                       [Y] = dense(BS_F32, (const int64_t[4]){1, 1, 1, 1}, &y),
+                       [LSE] = dense(BS_F32, (const int64_t[4]){1, 1, 1, 0}, &lse)};
+  for (int h = 0; h < TEST_COUNT(heights); h++) {
+    double sum = 0.0, total = 0.0, most = -INFINITY;
+    for (int j = 0; j < FAR_KEYS; j++) {
+      v[j] = (float)(j % 7 - 2);
+      mask[j] = heights[h] + (float)(j * 37 % 23) - 20.0f;
+      most = fmax(most, (double)mask[j]);
+    }
+    for (int j = 0; j < FAR_KEYS; j++) {
+      const double power = exp((double)mask[j] - most);
+      total += power;
+      sum += power * (double)v[j];
+    }
+    run(&c, words[_i % 2], t, &echo);
+    ck_assert_msg(fabs((double)y - sum / total) <= 2e-5, "%s, %s: scores of %g give %g, not %g", sets[_i / 2],
+                  words[_i % 2], (double)heights[h], (double)y, sum / total);
+    const double want = most + log(total);
+    ck_assert_msg(fabs((double)lse - want) <= 2e-6 * fabs(want) + 1e-5, "%s: LSE %g, not %g", sets[_i / 2],
+                  (double)lse, want);
+  }
+  cx_close(&c);
+}
+END_TEST
+
 /* ---- knobs ------------------------------------------------------------------------------------ */
 
 typedef struct setting {
@@ -298,7 +340,8 @@ START_TEST(threads_of_the_gradients) {
 END_TEST
 
 int main(void) {
-  const test_case tests[] = {{powers_are_right_everywhere, SETS * 2},
+  const test_case tests[] = {{scores_far_from_zero, 2 * SETS},
+                             {powers_are_right_everywhere, SETS * 2},
                              {knobs_change_no_output, TEST_COUNT(settings)},
                              {threads_of_the_gradients},
                              {0}};

@@ -87,6 +87,12 @@ INLINE int attend_above(const vec *v, float limit) {
  * behind the first tile of keys, and the powers of a row do not wait for its largest score. */
 #define ATTEND_OVER 8.0f
 
+/* From CPU_ATTEND_FAR on, in powers of 2, the rounding of by * most is no longer small beside 1: powers
+ * are then made of the difference of two scores, by (s - most), and not of by s - by most. */
+INLINE int attend_is_far(float shift) {
+  return shift > CPU_ATTEND_FAR || shift < -CPU_ATTEND_FAR;
+}
+
 /* The shift beside which no power is above 1 for the scores of `here`: *most becomes their largest, and what
  * was summed up has to be scaled by *scale. */
 INLINE float attend_rise(const int fast, const vec *here, float by, float *most, float *scale) {
@@ -94,9 +100,29 @@ INLINE float attend_rise(const int fast, const vec *here, float by, float *most,
   float lanes[VEC];
   *most = now;
   if (now == -INFINITY) return 0.0f; /* nothing is seen so far: 2^-inf is 0 beside any number */
-  vec_store(lanes, attend_exp2(fast, vec_set1(before * by - now * by)));
+  const float fall = attend_is_far(now * by) ? (before - now) * by : before * by - now * by;
+  vec_store(lanes, attend_exp2(fast, vec_set1(fall)));
   *scale = lanes[0];
   return -(now * by);
+}
+
+/* The powers of n scores; `shift` is -(by most). */
+INLINE void attend_powers(const int fast, const int far, void (*const put)(void *, int64_t, vec),
+                          const float *s, void *p, int64_t n, float by, float most, float shift, vec *sums) {
+  const vec factor = vec_set1(by), down = vec_set1(far ? most : shift);
+  for (int64_t i = 0; i < n; i += ATTEND_LANES)
+    for (int v = 0; v < ATTEND_VECS; v++) {
+      const int64_t at = i + (int64_t)v * VEC;
+      const vec here = vec_load(s + at);
+      vec x;
+      if (far)
+        x = (here - down) * factor;
+      else
+        x = vec_fma(here, factor, down);
+      const vec power = attend_exp2(fast, x);
+      put(p, at, power);
+      sums[v] = sums[v] + power;
+    }
 }
 
 /* n more scores of a query, a multiple of 16, become powers 2^(by (s - *most)), put by `put` where they are
@@ -111,24 +137,19 @@ INLINE float attend_row(const int fast, void (*const put)(void *, int64_t, vec),
     for (int v = 0; v < ATTEND_VECS; v++) here[v] = vec_max(vec_load(s + i + (int64_t)v * VEC), here[v]);
   /* The first scores: nothing has to be scaled, and any of them serves. */
   if (*most == -INFINITY) *most = here[0][0];
-  const vec factor = vec_set1(by);
   float scale = 1.0f, shift = -(*most * by);
   for (int v = 0; v < ATTEND_VECS; v++) {
     sums[v] = vec_load(totals + (size_t)v * VEC);
-    over[v] = vec_fma(here[v], factor, vec_set1(shift));
+    over[v] = (here[v] - vec_set1(*most)) * vec_set1(by);
   }
   if (*most == -INFINITY || attend_above(over, ATTEND_OVER)) {
     shift = attend_rise(fast, here, by, most, &scale);
     for (int v = 0; v < ATTEND_VECS; v++) sums[v] = sums[v] * vec_set1(scale);
   }
-  const vec down = vec_set1(shift);
-  for (int64_t i = 0; i < n; i += ATTEND_LANES)
-    for (int v = 0; v < ATTEND_VECS; v++) {
-      const int64_t at = i + (int64_t)v * VEC;
-      const vec power = attend_exp2(fast, vec_fma(vec_load(s + at), factor, down));
-      put(p, at, power);
-      sums[v] = sums[v] + power;
-    }
+  if (attend_is_far(shift))
+    attend_powers(fast, 1, put, s, p, n, by, *most, shift, sums);
+  else
+    attend_powers(fast, 0, put, s, p, n, by, *most, shift, sums);
   for (int v = 0; v < ATTEND_VECS; v++) vec_store(totals + (size_t)v * VEC, sums[v]);
   return scale;
 }

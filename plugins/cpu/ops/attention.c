@@ -429,6 +429,17 @@ static float total_of(const float *lanes) {
   return (four[0] + four[2]) + (four[1] + four[3]);
 }
 
+/* The power that takes sums from the largest score of a part to that of all: the shifts that the powers were
+ * made with, or the scores themselves where these are far from 0 (attend_rise). */
+static float fall_of(float before, float now, float by) {
+  return fabsf(now * by) > CPU_ATTEND_FAR ? (before - now) * by : before * by - now * by;
+}
+
+/* by * most, as the shift of the powers was rounded. */
+static double height_of(float most, float by) {
+  return fabsf(most * by) > CPU_ATTEND_FAR ? (double)most * (double)by : (double)(most * by);
+}
+
 static void write_block(cpu_block *b) {
   const cpu_attend *call = b->call;
   const cpu_attention *plan = call->plan;
@@ -439,7 +450,7 @@ static void write_block(cpu_block *b) {
     float *y = b->sums + i * wide, lse = -INFINITY;
     if (total > 0.0f) {
       plan->kernels->attend_scale(y, call->out_scale / total, wide); /* total: about 1 at least */
-      if (call->lse != NULL) lse = (float)((double)(b->most[i] * call->by) * LN2 + log((double)total));
+      if (call->lse != NULL) lse = (float)(height_of(b->most[i], call->by) * LN2 + log((double)total));
     }
     if (total != total || plan->kernels->largest(y, plan->E) > CPU_INFINITY_BITS)
       cpu_attend_exact(b, i, y, &lse);
@@ -486,7 +497,7 @@ static void merge_row(cpu_block *b, int64_t item, int64_t i) {
     const float *part = part_at(call, item * call->splits + p);
     const float most = part[CPU_ATTEND_FEW * wide + i];
     const float *lanes = part + CPU_ATTEND_FEW * (wide + 1) + i * CPU_ATTEND_LANES;
-    const float scale = most == b->most[i] ? 1.0f : exp2f(most * call->by - b->most[i] * call->by);
+    const float scale = most == b->most[i] ? 1.0f : exp2f(fall_of(most, b->most[i], call->by));
     for (int64_t e = 0; e < CPU_ATTEND_LANES; e++) totals[e] += scale * lanes[e];
     for (int64_t e = 0; e < wide; e++) b->sums[i * wide + e] += scale * part[i * wide + e];
   }
