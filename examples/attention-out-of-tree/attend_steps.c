@@ -94,8 +94,10 @@ static int32_t supports(void *state, const bs_op_query *q, bs_op_answer *answer)
     if (d->dims[3] < 1 || d->dims[3] > MAX_WIDTH)
       return no(answer, BS_REASON_SHAPE, "rows of 1 to 256 numbers");
   }
-  if (q->attrs[0] == BS_CAUSAL_LOWER_RIGHT || q->attrs[1] != 0 || q->attrs[2] != 0 || q->numbers[1] != 0.0)
-    return no(answer, BS_REASON_DISABLED, "no window, no softcap, causal from the upper left only");
+  if (q->attrs[0] == BS_CAUSAL_LOWER_RIGHT || q->attrs[1] != 0 || q->attrs[2] != 0 || q->attrs[3] != 0 ||
+      q->numbers[1] != 0.0)
+    return no(answer, BS_REASON_DISABLED,
+              "no window, no softcap, no zeros for NaN, causal from the upper left");
   if (q->accumulate == BS_ACC_F64) return no(answer, BS_REASON_DTYPE, "sums in f32");
   answer->level = BS_LEVEL_NATIVE;
   answer->score = 1; /* chosen only by name, or by the tuner */

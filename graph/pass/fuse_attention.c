@@ -19,11 +19,13 @@ static int is_one_map(const graph *g, uint32_t id, uint32_t n_in) {
 
 /* ---- programs -------------------------------------------------------------------------------- */
 
-/* x, but 0 where x is NaN: what some exports put behind a softmax. Attention gives 0 there. */
-static int is_guard(const form *f) {
+/* x, but 0 where x is NaN: what some exports put behind a softmax, for queries that see no key. Attention has
+ * an attribute for it. *out_zero 0: it is x alone. */
+static int is_guard(const form *f, int *out_zero) {
   double zero = 1;
   uint32_t select, test;
   const uint8_t out = form_operand(f, f->e->outs[0]);
+  *out_zero = out != GX_IN;
   if (out == GX_IN) return 1;
   if (form_op(f, out, &select) != BS_EXPR_SELECT) return 0;
   const uint8_t a = f->e->steps[select].a, b = f->e->steps[select].b, c = f->e->steps[select].c;
@@ -129,6 +131,7 @@ typedef struct pattern {
   uint32_t mask;                           /* a value; GNONE */
   double scale;
   int64_t batch, heads;
+  int nan_gives_0; /* the guard */
 } pattern;
 
 typedef struct parts {
@@ -195,13 +198,14 @@ static int find_heads(const graph *g, pattern *io) {
 
 static int find_pattern(const graph *g, uint32_t id, pattern *out) {
   const gnode *last = &g->nodes[id];
-  *out = (pattern){id, GNONE, GNONE, GNONE, GNONE, GNONE, 1, 1, 1};
+  *out = (pattern){id, GNONE, GNONE, GNONE, GNONE, GNONE, 1, 1, 1, 0};
   if (last->in[2] != GNONE || last->numbers[0] != 1 || last->activation != 0) return 0;
   out->soft = match_only(g, last->in[0], GOP_NORMALIZE, id);
   const uint32_t guard = out->soft == GNONE ? match_only(g, last->in[0], GOP_MAP, id) : GNONE;
   if (is_one_map(g, guard, 1)) {
     const form f = form_of(g, &g->nodes[guard]);
-    if (!is_guard(&f) || !match_dims(g, g->nodes[guard].in[0], g->nodes[guard].out[0])) return 0;
+    if (!is_guard(&f, &out->nan_gives_0) || !match_dims(g, g->nodes[guard].in[0], g->nodes[guard].out[0]))
+      return 0;
     out->guard = guard;
     out->soft = match_only(g, g->nodes[guard].in[0], GOP_NORMALIZE, guard);
   }
@@ -294,6 +298,7 @@ static int32_t try_attention(graph *g, uint32_t id, uint32_t *out_changes, bs_er
   n.in[1] = o.k;
   n.in[2] = o.v;
   n.in[3] = o.mask;
+  n.attrs[3] = p.nan_gives_0;
   n.numbers[0] = p.scale;
   n.out[0] = o.y;
   n.origin = graph_origin_join(g, graph_origin_join(g, g->nodes[id].origin, g->nodes[p.soft].origin),

@@ -51,8 +51,8 @@ static int32_t no(bs_op_answer *answer, uint32_t reason, const char *why) {
 
 static int32_t supports(void *state, const bs_op_query *q, bs_op_answer *answer) {
   (void)state;
-  if (q->args[MASK] != NULL || q->args[LENGTHS] != NULL || q->numbers[1] != 0.0)
-    return no(answer, BS_REASON_NOT_BUILT, "no mask tensor, no kv_len, no softcap");
+  if (q->args[MASK] != NULL || q->args[LENGTHS] != NULL || q->numbers[1] != 0.0 || q->attrs[3] != 0)
+    return no(answer, BS_REASON_NOT_BUILT, "no mask tensor, no kv_len, no softcap, no zeros for NaN");
   for (uint32_t i = 0; i < ARGS; i++) {
     const bs_tensor_desc *d = q->args[i];
     if (d == NULL || i == DESCALE || i == LSE) continue;

@@ -39,6 +39,8 @@ WITH_INF[2, 1] = INF
 Q, K, V = f(2, 3, 4, 4), f(2, 3, 4, 4), f(2, 3, 4, 4)
 QKV = {"q": Q, "k": K, "v": V}
 BIG = {"q": Q * 9, "k": K * 9, "v": V}
+HUGE = np.array([[1.1e19, 1.2e19, -1.1e19, 1e19], [1, 2, 3, 4]], F)  # each square is finite, their sum in f32 is not
+HUGE_RMS = (HUGE / np.sqrt(np.mean(HUGE.astype(np.float64) ** 2, -1, keepdims=True) + 1e-5)).astype(F)
 KT = "t = Transpose <perm: ints = [0,1,3,2]> (k) s0 = MatMul (q, t) "
 GELU = "a = Div (x, root) b = Erf (a) d = Add (b, one) e = Mul (x, d) g = Mul (e, half) "
 GELU_C = {"root": c(np.sqrt(2)), "one": c(1), "half": c(0.5)}
@@ -124,6 +126,11 @@ CASES = [
     ("mask_of_bool_not_least", 20, KT + "s = Where (m, s0, least) p = Softmax (s) y = MatMul (p, v)", {**QKV, "m": np.array([[True, False, True, True]] * 4)}, {"least": c(-1)}),
     ("mask_of_bool_turned", 20, KT + "s = Where (m, least, s0) p = Softmax (s) y = MatMul (p, v)", {**QKV, "m": np.array([[True, False, True, False]] * 4)}, {"least": c(-np.inf)}),
     ("weights_nan_to_seven", 20, KT + "p = Softmax (s0) n = IsNaN (p) w = Where (n, seven, p) y = MatMul (w, v)", {**QKV, "q": np.where(Q > 1.9, NAN, Q)}, {"seven": c(7)}),
+    ("weights_nan_to_zero", 20, KT + "p = Softmax (s0) n = IsNaN (p) w = Where (n, zero, p) y = MatMul (w, v)", {**QKV, "q": np.where(Q > 1.6, NAN, Q)}, {"zero": c(0)}),
+    ("masked_weights_nan_to_zero", 20, KT + "s = Add (s0, m) p = Softmax (s) n = IsNaN (p) w = Where (n, zero, p) y = MatMul (w, v)",
+     {**QKV, "m": np.array([[-INF] * 4, [0] * 4, [0, -INF, 0, 0], [NAN, 0, 0, 0]], F)}, {"zero": c(0)}),
+    ("weights_of_large_scores", 20, KT + "p = Softmax (s0) y = MatMul (p, v)", {"q": Q * F(1e10), "k": K * F(1e10), "v": V}, {}),
+    ("rms_of_1e19", 20, RMS + "w = Add (v, eps) r = Sqrt (w) y = Div (x, r)", {"x": HUGE}, {**LAST, "eps": c(1e-5)}, {"y": HUGE_RMS}),
     ("softmax_over_queries", 20, KT + "p = Softmax <axis: int = 2> (s0) y = MatMul (p, v)", QKV, {}),
     ("softmax_over_heads", 20, KT + "p = Softmax <axis: int = 1> (s0) y = MatMul (p, v)", QKV, {}),
     ("one_key_softmax_over_queries", 20, KT + "p = Softmax <axis: int = 2> (s0) y = MatMul (p, v)", {"q": Q, "k": K[:, :, :1], "v": V[:, :, :1]}, {}),

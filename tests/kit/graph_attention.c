@@ -104,6 +104,7 @@ static void make_common(kit_data *d, uint64_t *seed, int backward) {
   d->query.attrs[0] = kit_below(seed, 3);
   if (kit_below(seed, 3) == 0) d->query.attrs[1] = 1 + kit_below(seed, 9);
   if (kit_below(seed, 4) == 0) d->query.attrs[2] = 1 + kit_below(seed, 9);
+  if (!backward && kit_below(seed, 3) == 0) d->query.attrs[3] = 1;
   d->query.numbers[0] = D > 0 ? 1.0 / sqrt((double)D) : 1.0;
   if (kit_below(seed, 3) == 0) d->query.numbers[0] *= 3.0;
   if (kit_below(seed, 4) == 0) d->query.numbers[1] = 1.5;
@@ -190,7 +191,7 @@ static void judge_query(const kit_data *d, uint32_t tolerance, int special, int6
     total += of[j].score;
     off += of[j].score * of[j].error;
   }
-  const int none = most == -INFINITY;
+  const int none = most == -INFINITY || (isnan((double)most) && d->query.attrs[3] != 0);
   if (!none) off /= total;
   const double c = kit_slack(d, tolerance, T + 2, 1.0);
   for (at[3] = 0; at[3] < E; at[3]++) {
@@ -205,7 +206,7 @@ static void judge_query(const kit_data *d, uint32_t tolerance, int special, int6
     kit_graph_check(d, Y, kit_graph_number(&d->a[Y], 4, at), (double)sum, (double)size + 0x1p-126, special);
   }
   if (d->a[LSE].block == NULL) return;
-  const double lse = none ? -INFINITY : (double)(most + logl(total));
+  const double lse = most == -INFINITY ? -INFINITY : (double)(most + logl(total));
   const double slack = none ? 0.0 : (double)off + c + 8 * u * (1 + fabs(lse) + fabs((double)most));
   kit_graph_check(d, LSE, kit_graph_number(&d->a[LSE], 3, at), lse, slack, special);
 }

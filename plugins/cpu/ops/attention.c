@@ -116,6 +116,7 @@ static void read_plan(const cpu_state *state, const bs_op_query *q, cpu_attentio
   plan->causal = q->attrs[0];
   plan->left = q->attrs[1];
   plan->right = q->attrs[2];
+  plan->nan_gives_0 = q->attrs[3] != 0;
   plan->D = q->args[CPU_Q]->dims[3];
   plan->E = q->args[CPU_V]->dims[3];
   plan->pairs = bf16 && state->kernels.dot != NULL && q->accumulate != BS_ACC_F32;
@@ -452,7 +453,7 @@ static void write_block(cpu_block *b) {
       plan->kernels->attend_scale(y, call->out_scale / total, wide); /* total: about 1 at least */
       if (call->lse != NULL) lse = (float)(height_of(b->most[i], call->by) * LN2 + log((double)total));
     }
-    if (total != total || plan->kernels->largest(y, plan->E) > CPU_INFINITY_BITS)
+    if (total != total || plan->kernels->largest(y, plan->E) >= CPU_INFINITY_BITS)
       cpu_attend_exact(b, i, y, &lse);
     uint8_t *to = (uint8_t *)(uintptr_t)cpu_row_at(&call->y, b->batch, at.head, at.query);
     plan->kernels->store[call->y.type](to, y, plan->E);

@@ -28,6 +28,7 @@ typedef struct cpu_attention {
   double scale;
   float softcap;
   uint32_t fast;               /* powers of least degree */
+  uint32_t nan_gives_0;        /* attrs[3] */
   uint32_t pairs;              /* products of pairs of bf16 */
   uint32_t width;              /* members */
   int64_t causal, left, right; /* as attrs */

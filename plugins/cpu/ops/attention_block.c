@@ -261,6 +261,7 @@ static double exact_score(const cpu_block *b, int64_t i, int64_t j, const float 
   return dot + (double)mask;
 }
 
+/* Powers are divided by their sum before they meet V, so that no sum is beyond what the mean of V can be. */
 void cpu_attend_exact(const cpu_block *b, int64_t i, float *out, float *out_lse) {
   const cpu_attend *call = b->call;
   const int64_t E = call->plan->E;
@@ -272,15 +273,18 @@ void cpu_attend_exact(const cpu_block *b, int64_t i, float *out, float *out_lse)
     const double s = exact_score(b, i, j, q);
     if (s > most || isnan(s)) most = isnan(most) ? most : s;
   }
-  for (int64_t e = 0; e < E; e++) out[e] = 0.0f;
   for (int64_t j = b->first[i]; j < b->end[i]; j++) {
-    const double s = exact_score(b, i, j, q), p = exp(s - most);
+    const double s = exact_score(b, i, j, q);
+    if (s != -INFINITY) total += exp(s - most);
+  }
+  memset(out, 0, (size_t)E * sizeof *out);
+  *out_lse = most == -INFINITY ? -INFINITY : (float)(most + log(total));
+  if (isnan(most) && call->plan->nan_gives_0) return;
+  for (int64_t j = b->first[i]; j < b->end[i]; j++) {
+    const double s = exact_score(b, i, j, q), p = exp(s - most) / total;
     if (s == -INFINITY) continue;
-    total += p;
     kernels_of(b)->load[call->v.type](b->row, cpu_row_at(&call->v, b->batch, b->group, j), E);
     for (int64_t e = 0; e < E; e++) out[e] = (float)((double)out[e] + p * (double)b->row[e]);
   }
-  for (int64_t e = 0; e < E && most != -INFINITY; e++)
-    out[e] = (float)((double)out[e] / total * (double)call->out_scale);
-  *out_lse = most == -INFINITY ? -INFINITY : (float)(most + log(total));
+  for (int64_t e = 0; e < E; e++) out[e] = (float)((double)out[e] * (double)call->out_scale);
 }

@@ -86,6 +86,18 @@ static int32_t read_row(const member *m, int64_t line, const float **out_row) {
   return space->args[SUM].data != NULL ? store(m, SUM, line, *out_row) : BS_OK;
 }
 
+/* Mean and mean of squares in f64, for a row whose sums in f32 have no end: squares beyond 1e38. */
+static double wide_power(const float *row, int64_t n, int centred, float *out_shift) {
+  double sum = 0.0, squares = 0.0;
+  for (int64_t i = 0; i < n && centred; i++) sum += (double)row[i];
+  *out_shift = (float)(sum / (double)n);
+  for (int64_t i = 0; i < n; i++) {
+    const double d = (double)row[i] - (double)*out_shift;
+    squares += d * d;
+  }
+  return squares / (double)n;
+}
+
 static void normalize(const member *m, const float *row, float *out) {
   const normalize_plan *plan = m->call->plan;
   const cpu_rows_fns *rows = plan->state->kernels.rows;
@@ -104,7 +116,8 @@ static void normalize(const member *m, const float *row, float *out) {
     return;
   }
   if (plan->kind == BS_NORMALIZE_LAYER) shift = (float)((double)rows->sum(row, m->n) / n);
-  const double power = (double)rows->squares(row, shift, m->n) / n;
+  double power = (double)rows->squares(row, shift, m->n) / n;
+  if (!isfinite(power)) power = wide_power(row, m->n, plan->kind == BS_NORMALIZE_LAYER, &shift);
   rows->finish(out, row, shift, (float)(1.0 / sqrt(power + plan->eps)), m->gamma, m->beta, m->n);
 }
 

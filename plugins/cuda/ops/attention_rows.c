@@ -36,6 +36,10 @@ int cuda_attend_legal(const bs_op_query *q, bs_op_answer *out) {
     (void)cuda_answer_no(out, BS_REASON_RANK, "needs eight arguments");
     return 0;
   }
+  if (q->attrs[3] != 0) {
+    (void)cuda_answer_no(out, BS_REASON_NOT_BUILT, "no zeros for scores of NaN");
+    return 0;
+  }
   for (uint32_t i = 0; i < CUDA_ATTEND_ARGS; i++) {
     const int optional = i >= CUDA_ATTEND_MASK && i != CUDA_ATTEND_Y;
     const bs_tensor_desc *d = q->args[i];
