@@ -43,7 +43,7 @@ static inline int case_same(const case_run *c, uint32_t dtype, const void *got, 
     return 1;
   if (dtype == BS_I64) return 0;
   const double a = case_number(dtype, got, i), b = case_number(dtype, wanted, i);
-  return (isnan(a) && isnan(b)) || a == b || fabs(a - b) <= c->atol + c->rtol * fabs(b);
+  return (isnan(a) && isnan(b)) || a == b || (isfinite(b) && fabs(a - b) <= c->atol + c->rtol * fabs(b));
 }
 
 static inline int case_compare(case_run *c, bs_session *session, uint32_t port,

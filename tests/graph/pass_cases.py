@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes tests/graph/cases/passes.txt: valid models that look like a pattern of a pass and are another function: a clamp,
+"""Writes tests/graph/cases/near.txt: valid models that look like a pattern of a pass and are another function: a clamp,
 a select or a repair in the chain, another axis, a reshape between, an eps in another place, a cast, a mask that widens.
 
   pass_cases.py FILE       needs the Python package onnx >= 1.23, whose reference computes what is expected

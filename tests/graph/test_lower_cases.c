@@ -2,8 +2,9 @@
  * test_lower_cases.c - the lowering of ONNX operators, by the cases of tests/graph/cases: models as text, the
  * tensors that are fed, and those that ONNX's own reference gives or what the refusal says. nodes.txt holds
  * the small ones of ONNX's node tests (node_tests.py text), lower.txt cases of our own (lower_cases.py),
- * passes.txt what a pass must leave alone (pass_cases.py), models.txt whole exports of PyTorch with two
- * narrow layers (model_cases.py). */
+ * near.txt what a pass must leave alone (pass_cases.py), passes.txt what the fuzzer of the passes found
+ * (fuzz_passes --keep, tests/graph/fuzz_passes), models.txt whole exports of PyTorch with two narrow layers
+ * (model_cases.py). */
 #include "tests/graph/case_run.h"
 #include "tests/graph/onnx_case.h"
 #include "tests/graph/random_text.h"
@@ -134,7 +135,12 @@ END_TEST
 
 /* What looks like a pattern of a pass and is another function (pass_cases.py). */
 START_TEST(near_patterns) {
-  run_file("passes.txt", modes[_i].backend, modes[_i].passes_off, 80);
+  run_file("near.txt", modes[_i].backend, modes[_i].passes_off, 80);
+}
+END_TEST
+
+START_TEST(found_by_the_fuzzer) {
+  run_file("passes.txt", modes[_i].backend, modes[_i].passes_off, 20);
 }
 END_TEST
 
@@ -166,6 +172,7 @@ END_TEST
 int main(void) {
   const test_case rows[] = {{cases_of_our_own, TEST_COUNT(modes)},
                             {near_patterns, TEST_COUNT(modes)},
+                            {found_by_the_fuzzer, TEST_COUNT(modes)},
                             {small_node_tests, TEST_COUNT(modes)},
                             {exported_models, TEST_COUNT(modes)},
                             {exports_without_a_pass},

@@ -108,13 +108,13 @@ static int with_dims(spec *s, int v, uint32_t rank, const int64_t *dims) {
   return two(s, "Reshape", v, add_ints(s, rank, dims));
 }
 
-static int reshaped(spec *s, int v) {
+int reshaped(spec *s, int v) {
   const value of = s->values[v];
   int64_t dims[SPEC_RANK] = {0};
   uint32_t rank = of.rank;
   if (rank < 2) return v;
   for (uint32_t i = 0; i < rank; i++) dims[i] = of.dims[i];
-  switch (draw(s, 4)) {
+  switch (draw(s, 6)) {
     case 0: /* the last two dims in turn */
       dims[rank - 1] = of.dims[rank - 2];
       dims[rank - 2] = of.dims[rank - 1];
@@ -124,14 +124,25 @@ static int reshaped(spec *s, int v) {
       dims[rank - 1] *= of.dims[rank];
       break;
     case 2: /* the first two as one */
-      dims[0] *= dims[1];
-      for (uint32_t i = 1; i + 1 < rank; i++) dims[i] = dims[i + 1];
       rank--;
+      dims[0] *= dims[1];
+      for (uint32_t i = 1; i < rank; i++) dims[i] = of.dims[i + 1];
       break;
-    default: /* the last dim as two */
+    case 3: /* the last dim as two */
       if (dims[rank - 1] % 2 != 0 || rank == SPEC_RANK) return v;
       dims[rank - 1] /= 2;
       dims[rank++] = 2;
+      break;
+    case 4: /* the last two as two others */
+      if (dims[rank - 2] % 2 != 0) return v;
+      dims[rank - 2] /= 2;
+      dims[rank - 1] *= 2;
+      break;
+    default: /* the first as two */
+      if (dims[0] % 2 != 0 || rank == SPEC_RANK) return v;
+      for (uint32_t i = rank++; i > 1; i--) dims[i] = of.dims[i - 1];
+      dims[0] = 2;
+      dims[1] = of.dims[0] / 2;
   }
   return with_dims(s, v, rank, dims);
 }
@@ -168,7 +179,7 @@ static int through_step(spec *s, int v) {
   return raw_op(s, steps[draw(s, 6)], "", in, 1);
 }
 
-enum { CHANGE_NUMBER = 14, CHANGE_KEEPDIMS, CHANGE_AXIS, CHANGE_EPS };
+enum { CHANGE_NUMBER = 14, CHANGE_KEEPDIMS, CHANGE_AXIS, CHANGE_EPS, CHANGE_VIEW };
 static const struct change {
   const char *name;
   int (*make)(spec *s, int v);
@@ -190,7 +201,8 @@ static const struct change {
                {"constant", NULL, 0},
                {"keepdims", NULL, 0},
                {"axis", NULL, 0},
-               {"eps", NULL, 0}};
+               {"eps", NULL, 0},
+               {"other view", NULL, 0}};
 enum { CHANGES = (int)(sizeof changes / sizeof changes[0]) };
 
 const char *change_name(uint32_t number) {
@@ -228,13 +240,13 @@ int change_number(spec *s, double number) {
 }
 
 void change_axis(spec *s, uint32_t rank, int64_t *io_axis) {
-  if (rank < 2 || !wanted(s, 10)) return;
+  if (rank < 2 || !wanted(s, 8)) return;
   count(s, CHANGE_AXIS);
   *io_axis = draw(s, rank - 1u);
 }
 
 void change_reduction(spec *s, uint32_t rank, int64_t *io_axis, int *io_keep) {
-  if (wanted(s, 10)) {
+  if (wanted(s, 8)) {
     count(s, CHANGE_KEEPDIMS);
     *io_keep = 0;
   }
@@ -242,7 +254,13 @@ void change_reduction(spec *s, uint32_t rank, int64_t *io_axis, int *io_keep) {
 }
 
 uint32_t change_eps(spec *s, uint32_t places) {
-  if (!wanted(s, 4)) return 0;
+  if (!wanted(s, 2)) return 0;
   count(s, CHANGE_EPS);
   return 1 + draw(s, places - 1u);
+}
+
+int change_view(spec *s) {
+  if (!wanted(s, 6)) return 0;
+  count(s, CHANGE_VIEW);
+  return 1;
 }

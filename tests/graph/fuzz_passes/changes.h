@@ -21,6 +21,10 @@ void change_reduction(spec *s, uint32_t rank, int64_t *io_axis, int *io_keep);
 void change_axis(spec *s, uint32_t rank, int64_t *io_axis);
 /* Casts v to a drawn dtype. */
 int cast_value(spec *s, int v);
+/* 1: what comes next is to be done on another view of the elements. */
+int change_view(spec *s);
+/* v with other dims. */
+int reshaped(spec *s, int v);
 /* The place of eps, 0: inside the root. */
 uint32_t change_eps(spec *s, uint32_t places);
 

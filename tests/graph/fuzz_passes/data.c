@@ -58,6 +58,10 @@ static double element_of_x(source *r, uint32_t kind, int64_t row) {
       return 1e-8 * normal(r);
     case 7: /* constant rows, nearly */
       return normal(&of_row) * (bits(r) % 8 == 0 ? 1.0001 : 1);
+    case 9: { /* rows of the size of a constant, or of its root */
+      const double c = r->s->n_numbers > 0 ? fabs(r->s->numbers[bits(&of_row) % r->s->n_numbers]) : 1;
+      return (bits(&of_row) % 2 == 0 ? c : sqrt(c)) * normal(r);
+    }
     case 8: /* rows of sizes from 1e-12 to 1e12 */
       return pow(10, (double)(bits(&of_row) % 25) - 12) * normal(r);
     default:
@@ -93,7 +97,7 @@ static double element(source *r, const value *v, uint32_t kind, int64_t row) {
 }
 
 static uint32_t kinds_of(uint32_t role) {
-  return role == ROLE_ADDED ? 21 : role == ROLE_MASK ? 3 : role == ROLE_ANGLE ? 1 : role == ROLE_X ? 10 : 11;
+  return role == ROLE_ADDED ? 21 : role == ROLE_MASK ? 3 : role == ROLE_ANGLE ? 1 : 11;
 }
 
 static void fill(spec *s, value *v) {

@@ -21,7 +21,12 @@ static int softmax_written(spec *s, int x) {
   const int top = (int)draw(s, 3);
   int shifted = x;
   if (top > 0) shifted = op2(s, "Sub", x, reduced(s, "ReduceMax", x, axis));
-  const int e = op1(s, "Exp", shifted), sum = reduced(s, "ReduceSum", e, axis);
+  int e = op1(s, "Exp", shifted), seen = e;
+  if (change_view(s)) { /* the sums are of one view of e, and another one is divided */
+    seen = reshaped(s, e);
+    e = reshaped(s, e);
+  }
+  const int sum = reduced(s, "ReduceSum", seen, axis);
   const int by_product = (int)draw(s, 2), pair[2] = {e, by_product ? op1(s, "Reciprocal", sum) : sum};
   const int written = raw_op(s, by_product ? "Mul" : "Div", "", pair, 2), in[1] = {x};
   const int stable = s->stable && only_beside(s, before);

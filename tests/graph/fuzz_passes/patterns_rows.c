@@ -87,7 +87,14 @@ static int lost_rows(spec *s, int scores, int p) {
 }
 
 static int weighted(spec *s, int scores, int v) {
-  int p = lost_rows(s, scores, softmax(s, scores));
+  const value of = s->values[scores];
+  int p;
+  if (change_view(s)) { /* over other rows than those of the scores */
+    p = softmax(s, reshaped(s, scores));
+    p = s->bad ? p : seen_as(s, p, of.rank, of.dims);
+  } else {
+    p = lost_rows(s, scores, softmax(s, scores));
+  }
   if (seldom(s, 5)) { /* what some exports put behind a softmax */
     const int in[1] = {p};
     p = op(s, "Where", "", raw_op(s, "IsNaN", "", in, 1), add_number(s, draw(s, 3) < 2 ? 0 : 7), p);
