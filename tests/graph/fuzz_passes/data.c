@@ -91,6 +91,10 @@ static double element(source *r, const value *v, uint32_t kind, int64_t row) {
       return kind < 8 ? normal(r) : kind == 8 ? 1e6 * normal(r) : kind == 9 ? extreme(r) : 1;
     case ROLE_WEIGHT:
       return kind < 9 ? 0.5 * normal(r) : kind == 9 ? 20 * normal(r) : (double)(bits(r) % 3) - 1;
+    case ROLE_VALUE: {
+      const double x = element_of_x(r, kind, row);
+      return isfinite(x) && fabs(x) > 1e30 ? copysign(1e30, x) : x;
+    }
     default:
       return element_of_x(r, kind, row);
   }

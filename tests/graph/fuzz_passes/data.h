@@ -6,6 +6,8 @@
 
 enum data_role {
   ROLE_X = 1,  /* anything: usual numbers, extremes, the neighbourhood of the graph's constants */
+  ROLE_VALUE,  /* of attention: as X, but no finite number beyond 1e30: attention adds up powers of scores
+                * times values before it divides by the sum of the powers, and may overflow earlier */
   ROLE_WEIGHT, /* of products: usual */
   ROLE_ROW,    /* biases, gammas */
   ROLE_MASK,   /* bool */

@@ -75,31 +75,37 @@ static int masked(spec *s, int v) {
   }
 }
 
-/* Rows of -inf alone: attention gives 0 (docs/models.md), softmax NaN. */
-static int lost_rows(spec *s, int scores, int p) {
+/* Rows of -inf alone: attention gives 0 (docs/models.md), softmax NaN. y, but 0 where the scores are such. */
+static int without_lost_rows(spec *s, int scores, int y) {
   const int64_t axis[1] = {-1};
   const double lowest = -INFINITY, zero = 0;
-  if (!s->stable || s->bad) return p;
   const int reduce[2] = {scores, add_ints(s, 1, axis)}, top = raw_op(s, "ReduceMax", "keepdims=1", reduce, 2);
   const int equal[2] = {top, add_data(s, s->dtype, 0, NULL, &lowest)};
-  const int where[3] = {raw_op(s, "Equal", "", equal, 2), add_data(s, s->dtype, 0, NULL, &zero), p};
+  const int where[3] = {raw_op(s, "Equal", "", equal, 2), add_data(s, s->dtype, 0, NULL, &zero), y};
   return raw_op(s, "Where", "", where, 3);
 }
 
+/* softmax(scores) v. */
 static int weighted(spec *s, int scores, int v) {
   const value of = s->values[scores];
+  const uint32_t before = s->n_changes;
+  double repair = 0;
   int p;
   if (change_view(s)) { /* over other rows than those of the scores */
     p = softmax(s, reshaped(s, scores));
     p = s->bad ? p : seen_as(s, p, of.rank, of.dims);
   } else {
-    p = lost_rows(s, scores, softmax(s, scores));
+    p = softmax(s, scores);
   }
   if (seldom(s, 5)) { /* what some exports put behind a softmax */
     const int in[1] = {p};
-    p = op(s, "Where", "", raw_op(s, "IsNaN", "", in, 1), add_number(s, draw(s, 3) < 2 ? 0 : 7), p);
+    repair = draw(s, 3) < 2 ? 0 : 7;
+    p = op(s, "Where", "", raw_op(s, "IsNaN", "", in, 1), add_number(s, repair), p);
   }
-  return op2(s, "MatMul", p, v);
+  const int in[2] = {p, v};
+  int y = raw_op(s, "MatMul", "", in, 2);
+  if (s->stable && !s->bad && only_beside(s, before) && repair == 0) y = without_lost_rows(s, scores, y);
+  return change_here(s, y);
 }
 
 static int scores_of(spec *s, int q, int kt) {
@@ -121,11 +127,11 @@ static int attention_of_batches(spec *s, const sizes *z) {
     if (s->bad) return v;
     if (draw(s, 4) == 0) { /* softmax before the scores are joined again */
       v = softmax(s, v);
-      return op2(s, "MatMul", seen_as(s, v, 3, joined), draw_source(s, ROLE_X, 3, vd));
+      return op2(s, "MatMul", seen_as(s, v, 3, joined), draw_source(s, ROLE_VALUE, 3, vd));
     }
     v = seen_as(s, v, 3, joined);
   }
-  return s->bad ? v : weighted(s, v, draw_source(s, ROLE_X, 3, vd));
+  return s->bad ? v : weighted(s, v, draw_source(s, ROLE_VALUE, 3, vd));
 }
 
 int pattern_attention(spec *s, int x) {
@@ -138,7 +144,7 @@ int pattern_attention(spec *s, int x) {
   if (seldom(s, 4)) return attention_of_batches(s, &z);
   const int q = heads(s, z.b, z.h, z.s, z.d, ROLE_X);
   const int k = repeated(s, heads(s, z.b, z.g, z.t, z.d, ROLE_X), &z, z.d);
-  const int v = repeated(s, heads(s, z.b, z.g, z.t, z.e, ROLE_X), &z, z.e);
+  const int v = repeated(s, heads(s, z.b, z.g, z.t, z.e, ROLE_VALUE), &z, z.e);
   if (s->bad) return q;
   int scores = scores_of(s, q, turned_by(s, k, "0,1,3,2"));
   if (draw(s, 3) > 0 && !s->bad) scores = masked(s, scores);
