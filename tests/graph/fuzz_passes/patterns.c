@@ -88,7 +88,11 @@ static void put_patterns(spec *s, uint32_t only) {
   const uint32_t n = 1 + (uint32_t)seldom(s, 4);
   int v = SPEC_NONE;
   for (uint32_t i = 0; i < n; i++) {
-    const uint32_t drawn = draw(s, PATTERNS), number = only < PATTERNS && i == n - 1 ? only : drawn;
+    uint32_t number = draw(s, PATTERNS);
+    if (only < PATTERNS && i == n - 1 && !s->bad) {
+      number = only;
+      s->choices->made[s->choices->n - 1] = only;
+    }
     s->patterns[s->n_patterns++] = number;
     v = table[number].make(s, v);
     if (s->bad) return;

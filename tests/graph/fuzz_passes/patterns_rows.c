@@ -53,25 +53,43 @@ static int mask_source(spec *s, int scores, uint32_t role, uint32_t dtype) {
   return draw_broadcast(s, role, dtype, rank, dims);
 }
 
+/* The finite number that masks hide keys by. */
+static double smallest(const spec *s) {
+  return s->dtype == BS_F16 ? -65504 : -3.4028234663852886e38;
+}
+
+/* v + mask. A key that the mask hides by -inf is not seen by attention, whatever its score is. */
+static int with_mask(spec *s, int v, int mask) {
+  const double lowest = -INFINITY;
+  const int in[2] = {v, mask};
+  int sum = raw_op(s, "Add", "", in, 2);
+  if (s->stable && !s->bad) {
+    const int hidden = add_data(s, s->dtype, 0, NULL, &lowest), equal[2] = {mask, hidden};
+    const int where[3] = {raw_op(s, "Equal", "", equal, 2), hidden, sum};
+    sum = raw_op(s, "Where", "", where, 3);
+  }
+  return change_here(s, sum);
+}
+
 static int masked(spec *s, int v) {
   static const double lost[] = {-INFINITY, -1e9, -3.4028234663852886e38, -1e4, 0};
   switch (draw(s, 6)) {
     case 0:
     case 1:
-      return op2(s, "Add", v, mask_source(s, v, ROLE_ADDED, s->dtype));
+      return with_mask(s, v, mask_source(s, v, ROLE_ADDED, s->dtype));
     case 2: {
       const int mask = mask_source(s, v, ROLE_MASK, BS_BOOL), c = add_number(s, lost[draw(s, 5)]);
       return draw(s, 2) == 0 ? op(s, "Where", "", mask, v, c) : op(s, "Where", "", mask, c, v);
     }
-    case 3: /* (1 - m) times the smallest number */
-      return op2(s, "Add", v,
-                 op2(s, "Mul", op2(s, "Sub", add_number(s, 1), mask_source(s, v, ROLE_ANGLE, s->dtype)),
-                     add_number(s, s->dtype == BS_F16 ? -65504 : -3.4028234663852886e38)));
+    case 3: { /* (1 - m) times the smallest number */
+      const int yes = mask_source(s, v, ROLE_ANGLE, s->dtype), no = op2(s, "Sub", add_number(s, 1), yes);
+      return with_mask(s, v, op2(s, "Mul", no, add_number(s, smallest(s))));
+    }
     case 4: /* a cap */
       return op2(s, "Mul", op1(s, "Tanh", op2(s, "Div", v, add_number(s, 5))), add_number(s, 5));
     default: /* what the smallest number keeps finite */
       return op2(s, "Max", op2(s, "Add", v, mask_source(s, v, ROLE_ADDED, s->dtype)),
-                 add_number(s, s->dtype == BS_F16 ? -65504 : -3.4028234663852886e38));
+                 add_number(s, smallest(s)));
   }
 }
 
