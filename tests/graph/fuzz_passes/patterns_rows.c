@@ -103,6 +103,29 @@ static int without_lost_rows(spec *s, int scores, int y) {
   return raw_op(s, "Where", "", where, 3);
 }
 
+static int as_number(spec *s, int v) {
+  const int in[1] = {v};
+  return raw_op(s, "Cast",
+                s->dtype == BS_F64    ? "to=11"
+                : s->dtype == BS_F16  ? "to=10"
+                : s->dtype == BS_BF16 ? "to=16"
+                                      : "to=1",
+                in, 1);
+}
+
+/* y = p v, without what is no finite number in values whose weight is 0. */
+static int without_hidden_values(spec *s, int p, int v, int y) {
+  const double zero = 0;
+  const int none = add_data(s, s->dtype, 0, NULL, &zero);
+  const int sub[2] = {v, v}, weight[2] = {p, none};
+  const int odd_in[1] = {raw_op(s, "Sub", "", sub, 2)}, odd = raw_op(s, "IsNaN", "", odd_in, 1);
+  const int clean_in[3] = {odd, none, v}, clean[2] = {p, raw_op(s, "Where", "", clean_in, 3)};
+  const int seen[2] = {as_number(s, raw_op(s, "Greater", "", weight, 2)), as_number(s, odd)};
+  const int spoiled[2] = {raw_op(s, "MatMul", "", seen, 2), none};
+  const int where[3] = {raw_op(s, "Greater", "", spoiled, 2), y, raw_op(s, "MatMul", "", clean, 2)};
+  return raw_op(s, "Where", "", where, 3);
+}
+
 /* softmax(scores) v. */
 static int weighted(spec *s, int scores, int v) {
   const value of = s->values[scores];
@@ -122,7 +145,8 @@ static int weighted(spec *s, int scores, int v) {
   }
   const int in[2] = {p, v};
   int y = raw_op(s, "MatMul", "", in, 2);
-  if (s->stable && !s->bad && only_beside(s, before) && repair == 0) y = without_lost_rows(s, scores, y);
+  if (s->stable && !s->bad && only_beside(s, before) && repair == 0)
+    y = without_lost_rows(s, scores, without_hidden_values(s, p, v, y));
   return change_here(s, y);
 }
 
