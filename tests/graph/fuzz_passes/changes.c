@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "tests/graph/fuzz_passes/data.h"
 
@@ -144,7 +145,8 @@ int reshaped(spec *s, int v) {
       dims[0] = 2;
       dims[1] = of.dims[0] / 2;
   }
-  return with_dims(s, v, rank, dims);
+  const int same = rank == of.rank && memcmp(dims, of.dims, rank * sizeof *dims) == 0;
+  return same ? v : with_dims(s, v, rank, dims);
 }
 
 /* Seen with other dims and back again: nothing changes. */
@@ -229,7 +231,13 @@ int change_here(spec *s, int v) {
   if (s->bad || s->values[v].dtype != s->dtype || !wanted(s, 6)) return v;
   const uint32_t number = draw(s, CHANGE_NUMBER);
   count(s, number);
-  return changes[number].make(s, v);
+  const int made = changes[number].make(s, v);
+  if (made == v && !changes[number].beside) change_undone(s); /* the shape does not allow it */
+  return made;
+}
+
+void change_undone(spec *s) {
+  s->n_changes--;
 }
 
 int change_number(spec *s, double number) {
@@ -247,7 +255,7 @@ void change_axis(spec *s, uint32_t rank, int64_t *io_axis) {
 
 void change_reduction(spec *s, uint32_t rank, int64_t *io_axis, int *io_keep) {
   if (wanted(s, 8)) {
-    count(s, CHANGE_KEEPDIMS);
+    if (rank > 1) count(s, CHANGE_KEEPDIMS); /* of one dim the result broadcasts all the same */
     *io_keep = 0;
   }
   change_axis(s, rank, io_axis);

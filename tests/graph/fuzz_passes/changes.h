@@ -23,8 +23,10 @@ void change_axis(spec *s, uint32_t rank, int64_t *io_axis);
 int cast_value(spec *s, int v);
 /* 1: what comes next is to be done on another view of the elements. */
 int change_view(spec *s);
-/* v with other dims. */
+/* v with other dims; v itself where it has none. */
 int reshaped(spec *s, int v);
+/* The last change that was counted turned out to be none. */
+void change_undone(spec *s);
 /* The place of eps, 0: inside the root. */
 uint32_t change_eps(spec *s, uint32_t places);
 

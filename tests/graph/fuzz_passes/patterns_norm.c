@@ -23,8 +23,10 @@ static int softmax_written(spec *s, int x) {
   if (top > 0) shifted = op2(s, "Sub", x, reduced(s, "ReduceMax", x, axis));
   int e = op1(s, "Exp", shifted), seen = e;
   if (change_view(s)) { /* the sums are of one view of e, and another one is divided */
+    const int written = e;
     seen = reshaped(s, e);
     e = reshaped(s, e);
+    if (seen == written && e == written) change_undone(s);
   }
   const int sum = reduced(s, "ReduceSum", seen, axis);
   const int by_product = (int)draw(s, 2), pair[2] = {e, by_product ? op1(s, "Reciprocal", sum) : sum};

@@ -126,6 +126,14 @@ static int without_hidden_values(spec *s, int p, int v, int y) {
   return raw_op(s, "Where", "", where, 3);
 }
 
+/* p v, where `beside`: nothing has changed p since it was the softmax of the scores. */
+static int attended(spec *s, int scores, int p, int v, int beside) {
+  const int in[2] = {p, v};
+  int y = raw_op(s, "MatMul", "", in, 2);
+  if (s->stable && !s->bad && beside) y = without_lost_rows(s, scores, without_hidden_values(s, p, v, y));
+  return change_here(s, y);
+}
+
 /* softmax(scores) v. */
 static int weighted(spec *s, int scores, int v) {
   const value of = s->values[scores];
@@ -133,8 +141,10 @@ static int weighted(spec *s, int scores, int v) {
   double repair = 0;
   int p;
   if (change_view(s)) { /* over other rows than those of the scores */
-    p = softmax(s, reshaped(s, scores));
-    p = s->bad ? p : seen_as(s, p, of.rank, of.dims);
+    const int other = reshaped(s, scores);
+    if (other == scores) change_undone(s);
+    p = softmax(s, other);
+    if (other != scores && !s->bad) p = seen_as(s, p, of.rank, of.dims);
   } else {
     p = softmax(s, scores);
   }
@@ -143,11 +153,7 @@ static int weighted(spec *s, int scores, int v) {
     repair = draw(s, 3) < 2 ? 0 : 7;
     p = op(s, "Where", "", raw_op(s, "IsNaN", "", in, 1), add_number(s, repair), p);
   }
-  const int in[2] = {p, v};
-  int y = raw_op(s, "MatMul", "", in, 2);
-  if (s->stable && !s->bad && only_beside(s, before) && repair == 0)
-    y = without_lost_rows(s, scores, without_hidden_values(s, p, v, y));
-  return change_here(s, y);
+  return attended(s, scores, p, v, only_beside(s, before) && repair == 0);
 }
 
 static int scores_of(spec *s, int q, int kt) {
@@ -168,8 +174,10 @@ static int attention_of_batches(spec *s, const sizes *z) {
     v = draw(s, 4) > 0 && !s->bad ? masked(s, v) : v;
     if (s->bad) return v;
     if (draw(s, 4) == 0) { /* softmax before the scores are joined again */
-      v = softmax(s, v);
-      return op2(s, "MatMul", seen_as(s, v, 3, joined), draw_source(s, ROLE_VALUE, 3, vd));
+      const uint32_t before = s->n_changes;
+      const int p = seen_as(s, softmax(s, v), 3, joined), in[2] = {v, add_ints(s, 3, joined)};
+      const int values = draw_source(s, ROLE_VALUE, 3, vd), scores = raw_op(s, "Reshape", "", in, 2);
+      return s->bad ? v : attended(s, scores, p, values, only_beside(s, before));
     }
     v = seen_as(s, v, 3, joined);
   }
