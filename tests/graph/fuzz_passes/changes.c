@@ -185,7 +185,7 @@ enum { CHANGE_NUMBER = 14, CHANGE_KEEPDIMS, CHANGE_AXIS, CHANGE_EPS, CHANGE_VIEW
 static const struct change {
   const char *name;
   int (*make)(spec *s, int v);
-  int beside; /* 1: the value stays as it is */
+  int beside; /* 1: the value stays as it is; 2: its elements do, in their order */
 } changes[] = {{"clamp", clamped, 0},
                {"min or max", bounded, 0},
                {"select", selected, 0},
@@ -195,7 +195,7 @@ static const struct change {
                {"cast beside", cast_beside, 1},
                {"reader", read_beside, 1},
                {"also output", also_output, 1},
-               {"reshape", reshaped, 0},
+               {"reshape", reshaped, 2},
                {"views", seen_twice, 1},
                {"transpose", turned, 0},
                {"scale or shift", scaled, 0},
@@ -211,11 +211,18 @@ const char *change_name(uint32_t number) {
   return number < CHANGES ? changes[number].name : NULL;
 }
 
-/* Do the changes from the one of that number on leave the value as it is? */
-int only_beside(const spec *s, uint32_t from) {
+static int all_are(const spec *s, uint32_t from, int least, int most) {
   for (uint32_t i = from; i < s->n_changes; i++)
-    if (!changes[s->changes[i]].beside) return 0;
+    if (changes[s->changes[i]].beside < least || changes[s->changes[i]].beside > most) return 0;
   return 1;
+}
+
+int only_beside(const spec *s, uint32_t from) {
+  return all_are(s, from, 1, 1);
+}
+
+int only_views(const spec *s, uint32_t from) {
+  return all_are(s, from, 1, 2);
 }
 
 /* Is there a change here? Once in `often` places, while the graph may have more. */
@@ -232,7 +239,7 @@ int change_here(spec *s, int v) {
   const uint32_t number = draw(s, CHANGE_NUMBER);
   count(s, number);
   const int made = changes[number].make(s, v);
-  if (made == v && !changes[number].beside) change_undone(s); /* the shape does not allow it */
+  if (made == v && changes[number].beside != 1) change_undone(s); /* the shape does not allow it */
   return made;
 }
 

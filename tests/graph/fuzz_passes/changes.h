@@ -32,6 +32,8 @@ uint32_t change_eps(spec *s, uint32_t places);
 
 /* 1: the changes from the one of that number on leave the value as it is. */
 int only_beside(const spec *s, uint32_t from);
+/* 1: they leave its elements as they are, in their order. */
+int only_views(const spec *s, uint32_t from);
 /* Names of changes by their numbers; NULL beyond the last. */
 const char *change_name(uint32_t number);
 #endif

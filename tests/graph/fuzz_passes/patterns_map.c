@@ -57,8 +57,11 @@ static int softplus(spec *s, int x) {
   if (draw(s, 3) == 0) return op1(s, "Softplus", x);
   const uint32_t before = s->n_changes;
   const int sum[1] = {plus(s, op1(s, "Exp", x), 1)}, in[1] = {x};
-  const int written = raw_op(s, "Log", "", sum, 1), stable = s->stable && only_beside(s, before);
-  return change_here(s, stable ? raw_op(s, "Softplus", "", in, 1) : written);
+  const int written = raw_op(s, "Log", "", sum, 1);
+  if (!s->stable || s->bad || !only_views(s, before)) return change_here(s, written);
+  const value of = s->values[written];
+  const int view[2] = {raw_op(s, "Softplus", "", in, 1), add_ints(s, of.rank, of.dims)};
+  return change_here(s, raw_op(s, "Reshape", "", view, 2));
 }
 static int mish(spec *s, int x) {
   return op2(s, "Mul", x, op1(s, "Tanh", softplus(s, x)));
