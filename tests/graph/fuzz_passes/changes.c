@@ -181,7 +181,7 @@ static int through_step(spec *s, int v) {
   return raw_op(s, steps[draw(s, 6)], "", in, 1);
 }
 
-enum { CHANGE_NUMBER = 14, CHANGE_KEEPDIMS, CHANGE_AXIS, CHANGE_EPS, CHANGE_VIEW };
+enum { CHANGE_CLAMP = 0, CHANGE_NUMBER = 14, CHANGE_KEEPDIMS, CHANGE_AXIS, CHANGE_EPS, CHANGE_VIEW };
 static const struct change {
   const char *name;
   int (*make)(spec *s, int v);
@@ -278,4 +278,12 @@ int change_view(spec *s) {
   if (!wanted(s, 6)) return 0;
   count(s, CHANGE_VIEW);
   return 1;
+}
+
+int change_floor(spec *s, int v) {
+  static const double floors[] = {1e-7, 1e-3, 1e-10};
+  if (s->bad || !wanted(s, 2)) return v;
+  count(s, CHANGE_CLAMP);
+  const int least = add_number(s, floors[draw(s, 3)]);
+  return draw(s, 2) == 0 ? three(s, "Clip", v, least, add_number(s, 1)) : two(s, "Max", v, least);
 }

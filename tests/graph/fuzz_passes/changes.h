@@ -27,6 +27,8 @@ int change_view(spec *s);
 int reshaped(spec *s, int v);
 /* The last change that was counted turned out to be none. */
 void change_undone(spec *s);
+/* v, perhaps no less than a small number, as losses have it before a logarithm. */
+int change_floor(spec *s, int v);
 /* The place of eps, 0: inside the root. */
 uint32_t change_eps(spec *s, uint32_t places);
 

@@ -85,11 +85,11 @@ int pattern_activation(spec *s, int x) {
   int v = activated(s, or_source(s, x, 1));
   switch (draw(s, 6)) {
     case 1:
-      return op1(s, "Log", v);
+      return op1(s, "Log", change_floor(s, v));
     case 2:
-      return op1(s, "Log", op2(s, "Sub", add_number(s, 1), v));
+      return op1(s, "Log", op2(s, "Sub", add_number(s, 1), change_floor(s, v)));
     case 3:
-      return op1(s, "Reciprocal", v);
+      return op1(s, "Reciprocal", change_floor(s, v));
     case 4: /* gate and up */
       return op2(s, "Mul", v, draw_broadcast(s, ROLE_X, s->dtype, s->values[v].rank, s->values[v].dims));
     default:
