@@ -83,16 +83,16 @@ static int count_found(const char *key, const verdict *v, uint64_t graph) {
   return 1;
 }
 
-static void save_case(options *o, choices *c, uint64_t graph, const char *outcome, const char *pass) {
+static void save_case(options *o, choices *c, uint64_t graph, uint32_t outcome, const char *pass) {
   char name[160], path[1024];
   if (o->keep == NULL) return;
   mkdir(o->keep, 0777);
-  snprintf(name, sizeof name, "%s_%s_%llu_%llu", outcome, pass[0] != '\0' ? pass : "none",
+  snprintf(name, sizeof name, "%s_%s_%llu_%llu", outcome_name(outcome), pass[0] != '\0' ? pass : "none",
            (unsigned long long)o->seed, (unsigned long long)graph);
   snprintf(path, sizeof path, "%s/%s.txt", o->keep, name);
   FILE *out = fopen(path, "w");
   if (out == NULL) return;
-  write_case(&o->j, c, name, out);
+  write_case(&o->j, c, name, outcome == OUTCOME_CRASH, out);
   fclose(out);
 }
 
@@ -109,7 +109,7 @@ static void report(options *o, choices *c, verdict *v, uint64_t graph) {
     printf("  smaller: %s\n  %s\n  choices=", key, v->why);
     for (uint32_t i = 0; i < c->n_given; i++) printf("%s%u", i > 0 ? "," : "", c->given[i]);
     printf("\n");
-    if (v->outcome != OUTCOME_CRASH) save_case(o, c, graph, outcome_name(v->outcome), v->pass);
+    save_case(o, c, graph, v->outcome, v->pass);
   }
   fflush(stdout);
 }
@@ -252,8 +252,7 @@ static int replay(options *o) {
            : v.outcome == OUTCOME_RIGHT ? "right"
                                         : "no graph",
            v.pass, v.why);
-    if (v.outcome != OUTCOME_CRASH && o->j.n_off == 0 && o->keep != NULL)
-      write_case(&o->j, &c, "replayed", stdout);
+    if (o->keep != NULL) write_case(&o->j, &c, "replayed", v.outcome == OUTCOME_CRASH, stdout);
   }
   fclose(in);
   bs_context_close(o->j.context);

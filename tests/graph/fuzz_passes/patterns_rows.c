@@ -176,7 +176,8 @@ static int attention_of_batches(spec *s, const sizes *z) {
     if (draw(s, 4) == 0) { /* softmax before the scores are joined again */
       const uint32_t before = s->n_changes;
       const int p = seen_as(s, softmax(s, v), 3, joined), in[2] = {v, add_ints(s, 3, joined)};
-      const int values = draw_source(s, ROLE_VALUE, 3, vd), scores = raw_op(s, "Reshape", "", in, 2);
+      const int values = draw_source(s, ROLE_VALUE, 3, vd);
+      const int scores = s->stable && !s->bad ? raw_op(s, "Reshape", "", in, 2) : v;
       return s->bad ? v : attended(s, scores, p, values, only_beside(s, before));
     }
     v = seen_as(s, v, 3, joined);

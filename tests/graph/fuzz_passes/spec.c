@@ -180,15 +180,14 @@ static int shape_gemm(const spec *s, const node *n, value *out) {
 static int shape_transpose(const spec *s, const node *n, value *out) {
   const value v = s->values[n->in[0]];
   *out = v;
-  const char *at = strstr(n->attrs, "perm=");
-  for (uint32_t i = 0; i < v.rank && at != NULL; i++) {
-    char *end;
-    const int64_t from = strtoll(at + (i == 0 ? 5 : 1), &end, 10);
+  const char *at = n->attrs + 5; /* behind "perm=" */
+  for (uint32_t i = 0; i < v.rank; i++, at += 2) {
+    const int64_t from = at[0] - '0';
     if (from < 0 || from >= v.rank) return 0;
     out->dims[i] = v.dims[from];
-    at = end;
+    if (at[1] == '\0') return i + 1u == v.rank;
   }
-  return at != NULL && *at == '\0';
+  return 0;
 }
 
 static int shape_reshape(const spec *s, const node *n, value *out) {

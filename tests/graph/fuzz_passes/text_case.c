@@ -165,7 +165,7 @@ static void put_case(FILE *out, const spec *s, const choices *c, const char *nam
   }
 }
 
-int write_case(judging *j, choices *c, const char *name, FILE *out) {
+int write_case(judging *j, choices *c, const char *name, int crashes, FILE *out) {
   static const mode off = {"cpu", 0, 1, {"all"}}, ref = {"ref", 0, 1, {"all"}}, on = {"cpu", 0, 0, {NULL}};
   const mode *const modes[3] = {&off, &ref, &on};
   result r[3] = {{0}, {0}, {0}};
@@ -174,7 +174,8 @@ int write_case(judging *j, choices *c, const char *name, FILE *out) {
   double rtol, atol;
   if (!make_spec(j->graph, c, j->only, 0)) return 0;
   int ok = machine_open(j->context, j->graph, 0, &m, error, sizeof error) == BS_OK;
-  for (uint32_t i = 0; i < 3 && ok; i++) {
+  if (crashes) r[2].status = BS_INTERNAL;
+  for (uint32_t i = 0; i < (crashes ? 2u : 3u) && ok; i++) {
     machine_run(m, modes[i], &r[i]);
     ok = i == 2 || r[i].status == BS_OK;
   }

@@ -7,6 +7,6 @@
 #include "tests/graph/fuzz_passes/judge.h"
 
 /* The graph of the choices as text. 0: it cannot be run as written. Tolerances: such that what cpu and ref
- * give without passes lies well within, and what is given with passes does not. */
-int write_case(judging *j, choices *c, const char *name, FILE *out);
+ * give without passes lies well within, and what passes give does not; they are not run where they crash. */
+int write_case(judging *j, choices *c, const char *name, int crashes, FILE *out);
 #endif
