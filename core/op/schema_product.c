@@ -90,7 +90,7 @@ static int32_t check_attention_numbers(const bs_op_query *q, bs_error *err) {
   if (rc == BS_OK) rc = bs_op_check_attr(q, 0, BS_CAUSAL_NONE, BS_CAUSAL_LOWER_RIGHT, "causal", err);
   if (rc == BS_OK) rc = bs_op_check_attr(q, 1, 0, INT64_MAX, "left window", err);
   if (rc == BS_OK) rc = bs_op_check_attr(q, 2, 0, INT64_MAX, "right window", err);
-  if (rc == BS_OK) rc = bs_op_check_attr(q, 3, 0, 1, "zeros for scores of NaN", err);
+  if (rc == BS_OK) rc = bs_op_check_attr(q, 3, 0, 1, "zeros for NaN", err);
   return rc;
 }
 
@@ -152,7 +152,7 @@ int32_t bs_op_check_attention_dx(const bs_op_query *q, bs_error *err) {
   if (q->args[5] != NULL)
     return bs_op_refuse(err, "BS-OP-ARITY", q->op, "arg 5, descale, has no gradient: none may be given");
   if (q->attrs[3] != 0)
-    return bs_op_refuse(err, "BS-OP-ATTR", q->op, "attrs[3], zeros for scores of NaN, has no gradient");
+    return bs_op_refuse(err, "BS-OP-ATTR", q->op, "attrs[3], zeros for NaN, has no gradient");
   int32_t rc = bs_op_check_attention(&forward, err);
   if (rc == BS_OK) rc = check_as(q, 8, 6, err);
   for (uint32_t i = 0; i < 3 && rc == BS_OK; i++) rc = check_as(q, 9 + i, i, err);

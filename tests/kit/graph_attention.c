@@ -191,7 +191,7 @@ static void judge_query(const kit_data *d, uint32_t tolerance, int special, int6
     total += of[j].score;
     off += of[j].score * of[j].error;
   }
-  const int none = most == -INFINITY || (isnan((double)most) && d->query.attrs[3] != 0);
+  const int none = most == -INFINITY || (isnan((double)total) && d->query.attrs[3] != 0);
   if (!none) off /= total;
   const double c = kit_slack(d, tolerance, T + 2, 1.0);
   for (at[3] = 0; at[3] < E; at[3]++) {

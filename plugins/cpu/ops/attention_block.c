@@ -279,7 +279,7 @@ void cpu_attend_exact(const cpu_block *b, int64_t i, float *out, float *out_lse)
   }
   memset(out, 0, (size_t)E * sizeof *out);
   *out_lse = most == -INFINITY ? -INFINITY : (float)(most + log(total));
-  if (isnan(most) && call->plan->nan_gives_0) return;
+  if (isnan(total) && call->plan->nan_gives_0) return;
   for (int64_t j = b->first[i]; j < b->end[i]; j++) {
     const double s = exact_score(b, i, j, q), p = exp(s - most) / total;
     if (s == -INFINITY) continue;

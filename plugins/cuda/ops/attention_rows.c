@@ -37,7 +37,7 @@ int cuda_attend_legal(const bs_op_query *q, bs_op_answer *out) {
     return 0;
   }
   if (q->attrs[3] != 0) {
-    (void)cuda_answer_no(out, BS_REASON_NOT_BUILT, "no zeros for scores of NaN");
+    (void)cuda_answer_no(out, BS_REASON_NOT_BUILT, "no zeros for NaN");
     return 0;
   }
   for (uint32_t i = 0; i < CUDA_ATTEND_ARGS; i++) {

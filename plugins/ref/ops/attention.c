@@ -2,7 +2,7 @@
  * attention.c - Y = softmax(mask(softcap(scale Q K^T))) V for each query of each head, in f64, rounded once:
  * scores of the keys that the query sees, their largest one, then the sum of the rows of V by their powers.
  * Keys outside are not read, nor are those whose score is -inf. A query that sees no key gets Y = 0 and
- * LSE = -inf; with attrs[3] one with a score of NaN gets Y = 0. Queries are divided over the team; each member keeps a row of scores in the rank's scratch. */
+ * LSE = -inf; with attrs[3] one whose powers have no sum (a score is NaN or +inf) gets Y = 0. Queries are divided over the team; each member keeps a row of scores in the rank's scratch. */
 #include <math.h>
 
 #include "../ref.h"
@@ -144,7 +144,7 @@ static int32_t one_query(const attention_job *job, query *one) {
   if (rc != BS_OK) return rc;
   if (most != -INFINITY) {
     lse = most + log(total);
-    const int zero = isnan(most) && job->plan->base.attrs[3] != 0;
+    const int zero = isnan(total) && job->plan->base.attrs[3] != 0;
     for (int64_t e = 0; e < job->E; e++) one->sum[e] = zero ? 0.0 : one->sum[e] / total * job->out_scale;
   }
   const ref_view y = ref_line_along(&job->y, 3, one->at);
