@@ -19,7 +19,7 @@ int32_t bs_graph_of(bs_context *context, gmodel *model, bs_graph **out_graph, bs
   }
   g->context = context;
   g->model = model;
-  g->fold.context = context;
+  gfold_init(&g->fold, context);
   *out_graph = g;
   return BS_OK;
 }

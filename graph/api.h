@@ -9,7 +9,7 @@ struct bs_graph {
   bs_context *context;
   gmodel *model;
   gfold fold;
-  uint32_t finished; /* checked: nothing is added any more */
+  _Atomic uint32_t finished; /* checked: nothing is added any more, any thread may read the model */
 };
 /* A graph of a model, which it takes over, also when it fails. */
 int32_t bs_graph_of(bs_context *context, gmodel *model, bs_graph **out_graph, bs_error *err);

@@ -346,8 +346,8 @@ static int32_t run_steps(checking *c, void (*each)(void *user, const bs_node_che
   return *out_wrong > 0 ? BS_NUMERIC : BS_OK;
 }
 
-BS_API int32_t bs_session_check(bs_session *s, void (*each)(void *user, const bs_node_check *row), void *user,
-                                bs_error *err) {
+static int32_t check_session(bs_session *s, void (*each)(void *user, const bs_node_check *row), void *user,
+                             bs_error *err) {
   checking c = {.s = s, .b = s->bound, .err = err};
   unsigned char *before = NULL, *flat = NULL, *mine = NULL;
   uint64_t flat_size = 0, mine_size = 0;
@@ -363,8 +363,8 @@ BS_API int32_t bs_session_check(bs_session *s, void (*each)(void *user, const bs
   if (rc == BS_OK) rc = copy_results(&c, &flat, &flat_size);
   if (rc == BS_OK) put_states(&c, before);
   if (rc == BS_OK) rc = spread_out(&c);
-  if (rc == BS_OK) rc = grank_enter(&s->core->rank, err);
-  if (rc == BS_OK) rc = grank_leave(&s->core->rank, run_steps(&c, each, user, &wrong), err);
+  if (rc == BS_OK) rc = grank_enter(s->rank, err);
+  if (rc == BS_OK) rc = grank_leave(s->rank, run_steps(&c, each, user, &wrong), err);
   if (rc == BS_OK) rc = copy_results(&c, &mine, &mine_size);
   if (rc == BS_OK && (mine_size != flat_size || memcmp(mine, flat, flat_size) != 0))
     rc = bs_error_set(err, BS_NUMERIC, "BS-GRAPH-CHECK",
@@ -373,12 +373,21 @@ BS_API int32_t bs_session_check(bs_session *s, void (*each)(void *user, const bs
   if (rc == BS_OK) { /* the outputs are where a run leaves them */
     put_states(&c, before);
     rc = gflat_run(c.b, 0, err);
-    s->core->length += rc == BS_OK ? tokens : 0;
+    if (rc == BS_OK && tokens > 0) s->core->length += tokens;
   }
   for (uint32_t i = 0; i < c.b->g->n_values && c.memory != NULL; i++) free(c.memory[i]);
   free(c.memory);
   free(before);
   free(flat);
   free(mine);
+  return rc;
+}
+
+BS_API int32_t bs_session_check(bs_session *s, void (*each)(void *user, const bs_node_check *row), void *user,
+                                bs_error *err) {
+  int32_t rc = gcore_take_states(s->core, s->graph->model, err);
+  if (rc != BS_OK) return rc;
+  rc = check_session(s, each, user, err);
+  gcore_give_states(s->core, s->graph->model);
   return rc;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * core.c - what sessions of one model share: the rank, packed weights, copies of constants, states. */
+ * core.c - what sessions of one model share: packed weights, copies of constants, states; and the ranks that
+ * live as long as what they packed. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/clock.h"
 #include "core/base/error.h"
 #include "graph/ir/arena.h"
 #include "graph/run/run.h"
@@ -13,19 +13,61 @@ static int32_t no_memory(bs_error *err) {
   return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a session");
 }
 
-int32_t gcore_open(bs_context *context, const bs_session_options *options, gcore **out_core, bs_error *err) {
+static gcore *core_new(const bs_session_options *options) {
   gcore *core = calloc(1, sizeof *core);
-  if (core == NULL) return no_memory(err);
-  core->refs = 1;
+  if (core == NULL) return NULL;
   core->progress = options->progress;
   core->progress_user = options->progress_user;
+  core->threads = options->threads;
+  core->bind = options->bind;
   snprintf(core->backend, sizeof core->backend, "%s", options->backend != NULL ? options->backend : "cpu");
-  const int32_t rc = grank_open(context, options, !options->no_fallback, &core->rank, err);
+  pthread_mutex_init(&core->lock, NULL);
+  return core;
+}
+
+static void core_free(gcore *core) {
+  for (uint32_t i = 0; i < core->n_copies; i++) free(core->copies[i].data);
+  for (uint32_t i = 0; i < core->n_states; i++) free(core->states[i].memory);
+  pthread_mutex_destroy(&core->lock);
+  free(core->weights);
+  free(core->copies);
+  free(core->states);
+  free(core);
+}
+
+/* Weights were packed for one backend, and by default a session has as many threads as the other. */
+static int32_t rank_options(const gcore *core, const bs_session_options *given, bs_session_options *out,
+                            bs_error *err) {
+  *out = *given;
+  if (given->share == NULL) return BS_OK;
+  if (given->backend != NULL && strcmp(given->backend, core->backend) != 0)
+    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GRAPH-SHARE",
+                        "a session on backend %.64s cannot share the weights of one on %.64s", given->backend,
+                        core->backend);
+  out->backend = core->backend;
+  if (given->threads == 0) out->threads = core->threads;
+  if (given->bind == 0) out->bind = core->bind;
+  return BS_OK;
+}
+
+int32_t gcore_open(bs_context *context, gcore *shared, const bs_session_options *options, gcore **out_core,
+                   grank **out_rank, bs_error *err) {
+  bs_session_options own;
+  gcore *core = shared != NULL ? shared : core_new(options);
+  grank *rank = calloc(1, sizeof *rank);
+  int32_t rc = core == NULL || rank == NULL ? no_memory(err) : rank_options(core, options, &own, err);
+  if (rc == BS_OK) rc = grank_open(context, &own, !own.no_fallback, rank, err);
   if (rc != BS_OK) {
-    free(core);
+    free(rank);
+    if (core != NULL && shared == NULL) core_free(core);
     return rc;
   }
+  rank->refs = 1;
+  pthread_mutex_lock(&core->lock);
+  core->refs++;
+  pthread_mutex_unlock(&core->lock);
   *out_core = core;
+  *out_rank = rank;
   return BS_OK;
 }
 
@@ -33,19 +75,39 @@ void gcore_tell(const gcore *core, const char *what, uint64_t done, uint64_t tot
   if (core->progress != NULL) core->progress(core->progress_user, what, done, total);
 }
 
-void gcore_release(gcore *core) {
-  if (core == NULL || --core->refs > 0) return;
-  if (core->n_weights > 0 && grank_enter(&core->rank, NULL) == BS_OK) {
-    for (uint32_t i = 0; i < core->n_weights; i++) core->rank.api->packed_release(core->weights[i].packed);
-    grank_leave(&core->rank, BS_OK, NULL);
+static void rank_drop(grank *rank) {
+  if (--rank->refs > 0) return;
+  grank_close(rank);
+  free(rank);
+}
+
+void gcore_close(gcore *core, grank *rank) {
+  if (core == NULL) return;
+  pthread_mutex_lock(&core->lock);
+  rank_drop(rank);
+  const uint32_t left = --core->refs;
+  for (uint32_t i = 0; i < core->n_weights && left == 0; i++) {
+    grank *packer = core->weights[i].rank;
+    if (grank_enter(packer, NULL) == BS_OK) {
+      packer->api->packed_release(core->weights[i].packed);
+      grank_leave(packer, BS_OK, NULL);
+    }
+    rank_drop(packer);
   }
-  for (uint32_t i = 0; i < core->n_copies; i++) free(core->copies[i].data);
-  for (uint32_t i = 0; i < core->n_states; i++) free(core->states[i].memory);
-  grank_close(&core->rank);
-  free(core->weights);
-  free(core->copies);
-  free(core->states);
-  free(core);
+  pthread_mutex_unlock(&core->lock);
+  if (left == 0) core_free(core);
+}
+
+int32_t gcore_take_states(gcore *core, const gmodel *model, bs_error *err) {
+  if (model->n_states == 0 || atomic_exchange(&core->states_busy, 1u) == 0) return BS_OK;
+  bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GRAPH-BUSY",
+               "a session that shares this key-value cache is running");
+  bs_error_hint(err, "sessions that share a cache run one after the other; open one that shares nothing");
+  return BS_INVALID_ARGUMENT;
+}
+
+void gcore_give_states(gcore *core, const gmodel *model) {
+  if (model->n_states > 0) atomic_store(&core->states_busy, 0u);
 }
 
 /* ---- constants and states -------------------------------------------------------------------- */

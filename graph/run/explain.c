@@ -50,7 +50,7 @@ BS_API int32_t bs_session_node(const bs_session *s, uint32_t index, bs_node_info
   bs_text origins = {0};
   gstep_serves(step, serves, sizeof serves);
   graph_query(b->g, n, &q);
-  grank *r = &b->core->rank;
+  grank *r = b->rank;
   int32_t rc = grank_enter(r, err);
   if (rc == BS_OK) rc = grank_leave(r, r->api->op_supports(r->rank, &q.query, &answer, err), err);
   if (rc != BS_OK) {
@@ -115,7 +115,7 @@ static void put_knobs(report *r, const gstep *step) {
 static void put_choice(report *r, const gnode *n) {
   const gcore *core = r->s->core;
   const bs_op_site site = {.struct_size = (uint32_t)sizeof site,
-                           .threads = bs_world_threads_per_rank(core->rank.world),
+                           .threads = bs_world_threads_per_rank(r->s->rank->world),
                            .world_size = 1,
                            .fallback = 1};
   candidates all = {{0}, {0}};
@@ -196,7 +196,8 @@ static void put_passes(report *r, int json) {
 
 static void put_memory(report *r, int json) {
   const gplan_report *m = &r->b->report;
-  const gcore *core = r->s->core;
+  bs_session_stats t = {.struct_size = (uint32_t)sizeof t};
+  bs_session_stats_get(r->s, &t, NULL);
   if (!json) {
     bs_text_printf(&r->t,
                    "memory: naive %" PRIu64 ", bound before sharing %" PRIu64 ", bound %" PRIu64
@@ -206,7 +207,7 @@ static void put_memory(report *r, int json) {
     bs_text_printf(&r->t,
                    "packed weights %" PRIu64 ", constants %" PRIu64 ", states %" PRIu64 ", scratch %" PRIu64
                    " bytes\n",
-                   core->packed_bytes, r->b->constant_bytes, core->state_bytes, core->scratch_bytes);
+                   t.packed_bytes, t.constant_bytes, t.state_bytes, t.scratch_bytes);
     bs_text_printf(&r->t, "peak in step %u:", m->peak);
     for (uint32_t i = 0; i < m->n_top; i++) {
       char name[32];
@@ -224,8 +225,8 @@ static void put_memory(report *r, int json) {
                  ",\"packed\":%" PRIu64 ",\"constants\":%" PRIu64 ",\"states\":%" PRIu64
                  ",\"peak\":%u,\"top\":[",
                  m->naive, m->bound_before, m->bound, m->arena, m->ratio, m->by != NULL ? m->by : "",
-                 m->proven ? "true" : "false", core->scratch_bytes, core->packed_bytes, r->b->constant_bytes,
-                 core->state_bytes, m->peak);
+                 m->proven ? "true" : "false", t.scratch_bytes, t.packed_bytes, t.constant_bytes,
+                 t.state_bytes, m->peak);
   for (uint32_t i = 0; i < m->n_top; i++) {
     char name[32];
     bs_text_printf(&r->t, "%s{\"value\":", i > 0 ? "," : "");
@@ -255,7 +256,7 @@ static void put_stats(report *r, int json, bs_error *err) {
         "seconds: load %.4f, lower %.4f, passes %.4f, plan %.4f, pack %.4f, prepare %.4f, first run %.4f\n"
         "%" PRIu64 " nodes are served by ref for backend %s\n",
         t.load_s, t.lower_s, t.pass_s, t.plan_s, t.pack_s, t.prepare_s, t.first_run_s, t.fallback_nodes,
-        r->s->backend);
+        r->s->core->backend);
 }
 
 BS_API int32_t bs_session_text(bs_session *s, uint32_t what, uint32_t json,
@@ -268,7 +269,7 @@ BS_API int32_t bs_session_text(bs_session *s, uint32_t what, uint32_t json,
   if (what == BS_REPORT_PROFILE && !s->profile)
     return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GRAPH-REPORT",
                         "the session was opened without `profile`");
-  if (json) bs_text_printf(&r.t, "{\"backend\":\"%s\",", s->backend);
+  if (json) bs_text_printf(&r.t, "{\"backend\":\"%s\",", s->core->backend);
   if (what == BS_REPORT_EXPLAIN) put_passes(&r, (int)json);
   if (what != BS_REPORT_PROFILE) put_memory(&r, (int)json);
   if (what == BS_REPORT_EXPLAIN) put_stats(&r, (int)json, err);

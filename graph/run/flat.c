@@ -53,7 +53,6 @@ static int32_t profile_steps(gbinding *b, bs_error *err) {
 }
 
 int32_t gflat_run(gbinding *b, int profile, bs_error *err) {
-  const int32_t rc = grank_enter(&b->core->rank, err);
-  return rc == BS_OK ? grank_leave(&b->core->rank, profile ? profile_steps(b, err) : run_steps(b, err), err)
-                     : rc;
+  const int32_t rc = grank_enter(b->rank, err);
+  return rc == BS_OK ? grank_leave(b->rank, profile ? profile_steps(b, err) : run_steps(b, err), err) : rc;
 }

@@ -39,9 +39,8 @@ static int32_t open_rank(gfold *f, bs_error *err) {
   return rc;
 }
 
-int32_t gfold_run(void *fold, const graph *g, const gnode *node, void *const *out_data, bs_error *err) {
+static int32_t run_locked(gfold *f, const graph *g, const gnode *node, void *const *out_data, bs_error *err) {
   static unsigned char nothing[64];
-  gfold *f = fold;
   gquery q;
   bs_tensor tensors[BS_MAX_OP_ARGS], *args[BS_MAX_OP_ARGS];
   void *copies[BS_MAX_OP_ARGS] = {NULL};
@@ -72,7 +71,21 @@ int32_t gfold_run(void *fold, const graph *g, const gnode *node, void *const *ou
   return grank_leave(&f->rank, rc, err);
 }
 
+int32_t gfold_run(void *fold, const graph *g, const gnode *node, void *const *out_data, bs_error *err) {
+  gfold *f = fold;
+  pthread_mutex_lock(&f->lock);
+  const int32_t rc = run_locked(f, g, node, out_data, err);
+  pthread_mutex_unlock(&f->lock);
+  return rc;
+}
+
+void gfold_init(gfold *f, bs_context *context) {
+  *f = (gfold){.context = context};
+  pthread_mutex_init(&f->lock, NULL);
+}
+
 void gfold_close(gfold *f) {
   if (f->opened > 0) grank_close(&f->rank);
   f->opened = 0;
+  pthread_mutex_destroy(&f->lock);
 }

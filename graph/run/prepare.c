@@ -7,7 +7,6 @@
 
 #include "core/base/clock.h"
 #include "core/base/error.h"
-#include "core/world/executor.h"
 #include "graph/run/run.h"
 
 static int32_t no_memory(bs_error *err) {
@@ -68,22 +67,8 @@ static void mark_arguments(gbinding *b) {
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
-/* A product: over a weight that is packed already, or, where its implementation cannot serve this query, over
- * one that is packed for it. */
-static int32_t prepare_product(gbinding *b, const gnode *n, const gquery *q, bs_plan **out_plan,
-                               bs_error *err) {
-  const grank *r = &b->core->rank;
-  bs_packed *packed = NULL;
-  int32_t rc = gcore_weight(b->core, b->g, n, q, 0, &packed, err);
-  if (rc == BS_OK) rc = r->api->op_prepare(r->rank, &q->query, packed, out_plan, err);
-  if (rc != BS_UNSUPPORTED || packed == NULL) return rc;
-  bs_error_clear(err);
-  rc = gcore_weight(b->core, b->g, n, q, 1, &packed, err);
-  return rc == BS_OK ? r->api->op_prepare(r->rank, &q->query, packed, out_plan, err) : rc;
-}
-
 static int32_t prepare_step(gbinding *b, uint32_t id, gstep *s, bs_tensor **args, bs_error *err) {
-  const grank *r = &b->core->rank;
+  grank *r = b->rank;
   const gnode *n = &b->g->nodes[id];
   uint32_t values[BS_MAX_OP_ARGS];
   gquery q;
@@ -92,7 +77,7 @@ static int32_t prepare_step(gbinding *b, uint32_t id, gstep *s, bs_tensor **args
   s->args = args;
   s->nargs = graph_arguments(n, values);
   for (uint32_t i = 0; i < s->nargs; i++) args[i] = values[i] != GNONE ? &b->tensors[values[i]] : NULL;
-  const int32_t rc = n->op == GOP_MATMUL ? prepare_product(b, n, &q, &s->plan, err)
+  const int32_t rc = n->op == GOP_MATMUL ? gcore_product(b->core, r, b->g, n, &q, &s->plan, err)
                                          : r->api->op_prepare(r->rank, &q.query, NULL, &s->plan, err);
   return rc == BS_OK ? rc : gnode_failed(b->g, n, rc, err);
 }
@@ -122,7 +107,16 @@ void gstep_serves(const gstep *s, char *out, size_t size) {
   snprintf(out, size, "%s:%s", s->plan->impl->backend, s->plan->impl->name);
 }
 
-int32_t gbinding_make(gcore *core, graph *g, gbinding **out_binding, bs_error *err) {
+/* Makes what outlasts the binding or is shared: constants and states, packed weights, plans over these. */
+static int32_t prepare_locked(gbinding *b, bs_error *err) {
+  int32_t rc = place_outside(b, err);
+  if (rc == BS_OK) gbinding_place(b, NULL);
+  if (rc == BS_OK) rc = grank_enter(b->rank, err);
+  if (rc != BS_OK) return rc;
+  return grank_leave(b->rank, prepare_steps(b, err), err);
+}
+
+int32_t gbinding_make(gcore *core, grank *rank, graph *g, gbinding **out_binding, bs_error *err) {
   gbinding *b = calloc(1, sizeof *b);
   if (b == NULL) {
     graph_free(g);
@@ -130,7 +124,7 @@ int32_t gbinding_make(gcore *core, graph *g, gbinding **out_binding, bs_error *e
   }
   b->g = g;
   b->core = core;
-  core->refs++;
+  b->rank = rank;
   b->n_steps = g->n_live;
   b->steps = calloc(b->n_steps + 1u, sizeof *b->steps);
   b->tensors = calloc(g->n_values + 1u, sizeof *b->tensors);
@@ -138,17 +132,12 @@ int32_t gbinding_make(gcore *core, graph *g, gbinding **out_binding, bs_error *e
   if (rc == BS_OK) rc = graph_validate(g, "before planning", err);
   gcore_tell(core, "plan", 0, 0);
   if (rc == BS_OK) rc = gbinding_plan(b, err);
-  const double began = bs_clock_s(), packed = core->pack_s;
   if (rc == BS_OK) mark_arguments(b);
-  if (rc == BS_OK) rc = place_outside(b, err);
-  if (rc == BS_OK) gbinding_place(b, NULL);
-  if (rc == BS_OK) rc = grank_enter(&core->rank, err);
-  if (rc == BS_OK) {
-    rc = prepare_steps(b, err);
-    core->scratch_bytes = bs_rank_scratch_bytes(core->rank.rank);
-    rc = grank_leave(&core->rank, rc, err);
-  }
+  pthread_mutex_lock(&core->lock);
+  const double began = bs_clock_s(), packed = core->pack_s;
+  if (rc == BS_OK) rc = prepare_locked(b, err);
   b->prepare_s = bs_clock_s() - began - (core->pack_s - packed);
+  pthread_mutex_unlock(&core->lock);
   if (rc != BS_OK) {
     gbinding_free(b);
     return rc;
@@ -174,11 +163,13 @@ int32_t gbinding_check(gbinding *b, bs_error *err) {
 
 void gbinding_free(gbinding *b) {
   if (b == NULL) return;
-  if (b->steps != NULL && grank_enter(&b->core->rank, NULL) == BS_OK) {
+  pthread_mutex_lock(&b->core->lock);
+  if (b->steps != NULL && grank_enter(b->rank, NULL) == BS_OK) {
     for (uint32_t i = 0; i < b->n_steps; i++)
-      if (b->steps[i].plan != NULL) b->core->rank.api->op_release(b->steps[i].plan);
-    grank_leave(&b->core->rank, BS_OK, NULL);
+      if (b->steps[i].plan != NULL) b->rank->api->op_release(b->steps[i].plan);
+    grank_leave(b->rank, BS_OK, NULL);
   }
+  pthread_mutex_unlock(&b->core->lock);
   gplan_life_free(&b->life);
   free(b->steps);
   free(b->tensors);
@@ -188,6 +179,5 @@ void gbinding_free(gbinding *b) {
   free(b->own_arena);
   free(b->sizes);
   graph_free(b->g);
-  gcore_release(b->core);
   free(b);
 }

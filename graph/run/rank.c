@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * rank.c - the rank that a session runs on: of a world of one, on the thread of the caller. */
 #include "core/base/error.h"
+#include "core/world/executor.h"
 #include "graph/run/run.h"
 
 static int32_t check_backend(bs_context *context, const char *name, bs_error *err) {
@@ -42,6 +43,10 @@ int32_t grank_leave(grank *r, int32_t rc, bs_error *err) {
   if (--r->depth > 0) return rc;
   const int32_t left = bs_world_leave(r->world, rc == BS_OK ? err : NULL);
   return rc != BS_OK ? rc : left;
+}
+
+uint64_t grank_scratch(const grank *r) {
+  return r->rank != NULL ? bs_rank_scratch_bytes(r->rank) : 0;
 }
 
 void grank_close(grank *r) {

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * run.h - inside of sessions: what runs a graph. core.c has what sessions of one model can share (a rank,
- * packed weights, constants, states), fold.c computes nodes over constants, prepare.c makes a binding (memory
- * and op plans for one set of shapes), flat.c runs it, check.c runs it node by node, session.c is the API. */
+ * run.h - inside of sessions: what runs a graph. core.c has what sessions of one model can share (packed
+ * weights, constants, states), rank.c a session's own rank, fold.c computes nodes over constants, prepare.c
+ * makes a binding (memory and op plans for one set of shapes), flat.c runs it, check.c runs it node by node,
+ * session.c is the API. */
 #ifndef BS_GRAPH_RUN_RUN_H
 #define BS_GRAPH_RUN_RUN_H
+#include <pthread.h>
+#include <stdatomic.h>
+
 #include "core/op/plan.h"
 #include "graph/ir/graph.h"
 #include "graph/ir/query.h"
@@ -18,6 +22,7 @@ typedef struct grank {
   bs_rank *rank; /* between grank_enter and grank_leave */
   const bs_rank_api *api;
   uint32_t depth;
+  uint32_t refs; /* of a core's rank: its session, and each weight that it packed; under the core's lock */
 } grank;
 /* A world of one rank. fallback 1: `ref` may serve what the backend lacks. BS_UNSUPPORTED: the backend's
  * memory is not the host's. */
@@ -27,23 +32,27 @@ int32_t grank_open(bs_context *context, const bs_session_options *options, int f
  */
 int32_t grank_enter(grank *rank, bs_error *err);
 int32_t grank_leave(grank *rank, int32_t rc, bs_error *err);
+uint64_t grank_scratch(const grank *rank); /* bytes: the most that one of its plans works in */
 void grank_close(grank *rank);
 
 /* ---- computing constants --------------------------------------------------------------------- */
-/* An evaluator on `ref`, for lower_options.folder and for the pass fold. `user` is a bs_context: the world is
- * made at the first node and kept in *slot. */
+/* An evaluator on `ref`, for lower_options.folder and for the pass fold. The world is made at the first node.
+ * Any thread may ask: one node is computed at a time. */
 typedef struct gfold {
   bs_context *context;
+  pthread_mutex_t lock;
   grank rank;
   int opened; /* -1: `ref` cannot be opened */
 } gfold;
+void gfold_init(gfold *fold, bs_context *context);
 int32_t gfold_run(void *fold, const graph *g, const gnode *node, void *const *out_data, bs_error *err);
 void gfold_close(gfold *fold);
 /* A tensor of a value whose root lies at `root`. */
 void gtensor_fill(const gvalue *value, const gvalue *root, void *root_data, bs_tensor *out_tensor);
 
 /* ---- what sessions share --------------------------------------------------------------------- */
-/* A packed weight: which elements it is, and the query's part that decided how it was packed. */
+/* A packed weight: which elements it is, the query's part that decided how it was packed, and the rank that
+ * packed it, which lives as long. */
 typedef struct gpart {
   const unsigned char *data;
   int64_t rows, row_stride, col_stride;
@@ -53,6 +62,7 @@ typedef struct gweight {
   int64_t rows, cols;
   uint32_t n_parts, dtype, x_dtype, y_dtype;
   bs_packed *packed;
+  grank *rank;
 } gweight;
 /* A constant that is not where the model has it: data that was not aligned. */
 typedef struct gcopy {
@@ -65,27 +75,38 @@ typedef struct gstate {
   uint64_t bytes;
 } gstate;
 
+/* Sessions that share it run at the same time, each with its own rank: a run reads packed weights and
+ * copies, and takes no lock. What is made, found, counted or freed here is so under `lock`: the arrays, the
+ * reference counts of packed weights (core/op/plan.h), and the sums. */
 typedef struct gcore {
-  uint32_t refs;
-  grank rank;
+  pthread_mutex_t lock;
+  uint32_t refs;                /* sessions */
+  _Atomic uint32_t states_busy; /* a session runs on the states */
   char backend[64];
+  uint32_t threads, bind; /* of the session that opened it */
   gweight *weights;
   gcopy *copies;
   gstate *states;
   uint32_t n_weights, n_copies, n_states, cap_weights, cap_copies, cap_states;
   int64_t length; /* tokens in the cache */
   uint64_t packed_bytes, state_bytes;
-  uint64_t scratch_bytes; /* of the rank: the most that one of its plans works in */
   double pack_s;
   void (*progress)(void *user, const char *what, uint64_t done, uint64_t total); /* NULL: none */
   void *progress_user;
 } gcore;
 void gcore_tell(const gcore *core, const char *what, uint64_t done, uint64_t total);
-int32_t gcore_open(bs_context *context, const bs_session_options *options, gcore **out_core, bs_error *err);
-void gcore_release(gcore *core);
-/* The packed weight of a matmul, packed when it is new. */
-int32_t gcore_weight(gcore *core, const graph *g, const gnode *node, const gquery *query, int again,
-                     bs_packed **out_packed, bs_error *err);
+/* What a session works with: a new core, or that of options->share; and its own rank. */
+int32_t gcore_open(bs_context *context, gcore *shared, const bs_session_options *options, gcore **out_core,
+                   grank **out_rank, bs_error *err);
+void gcore_close(gcore *core, grank *rank);
+/* The plan of a matmul over a weight that is packed already and serves its query; else it is packed for it.
+ * The rank is entered, the core locked. */
+int32_t gcore_product(gcore *core, grank *rank, const graph *g, const gnode *node, const gquery *query,
+                      bs_plan **out_plan, bs_error *err);
+/* Sessions that share states run one at a time. BS_INVALID_ARGUMENT: another one is in a run. Models without
+ * states pass. */
+int32_t gcore_take_states(gcore *core, const gmodel *model, bs_error *err);
+void gcore_give_states(gcore *core, const gmodel *model);
 /* drop.c: gives back the pages of a constant that lies in a mapped file. */
 void gdrop_mapped(const void *data, uint64_t bytes);
 /* A constant's elements, aligned to their size. */
@@ -109,7 +130,8 @@ typedef struct gbinding {
   int64_t *sizes; /* of the model's symbols: the key */
   uint64_t used;  /* when, for the choice of what to drop */
   graph *g;
-  gcore *core;
+  gcore *core; /* the session's, as the rank is */
+  grank *rank;
   gstep *steps;
   uint32_t n_steps;
   bs_tensor *tensors; /* of each value; data NULL: not set yet */
@@ -127,7 +149,7 @@ typedef struct gbinding {
   gpass_trace traces[GPASS_MAX];
 } gbinding;
 /* Takes over `g`, also when it fails. */
-int32_t gbinding_make(gcore *core, graph *g, gbinding **out_binding, bs_error *err);
+int32_t gbinding_make(gcore *core, grank *rank, graph *g, gbinding **out_binding, bs_error *err);
 void gbinding_free(gbinding *binding);
 /* Where the arena lies: all tensors in it follow. */
 void gbinding_place(gbinding *binding, void *arena);

@@ -58,7 +58,7 @@ static int was_dropped(const bs_session *s, const int64_t *sizes) {
 /* The binding that was used longest ago makes room. */
 static uint32_t free_place(bs_session *s) {
   uint32_t oldest = 0;
-  for (uint32_t i = 0; i < GSESSION_BINDINGS; i++) {
+  for (uint32_t i = 0; i < s->n_bindings; i++) {
     if (s->bindings[i] == NULL) return i;
     if (s->bindings[i]->used < s->bindings[oldest]->used) oldest = i;
   }
@@ -75,7 +75,7 @@ static int32_t make_binding(bs_session *s, const bs_dim *const *dims, uint32_t n
   gbinding *b = NULL;
   gpass_trace traces[GPASS_MAX] = {{0}};
   int32_t rc = make_graph(s, dims, n_dims, &g, traces, err);
-  if (rc == BS_OK) rc = gbinding_make(s->core, g, &b, err);
+  if (rc == BS_OK) rc = gbinding_make(s->core, s->rank, g, &b, err);
   if (rc == BS_OK) rc = gmodel_unchanged(s->graph->model, err);
   if (rc != BS_OK) {
     gbinding_free(b);
@@ -143,7 +143,7 @@ BS_API int32_t bs_session_bind(bs_session *s, const bs_dim *const *dims, uint32_
     free(sizes);
     return rc;
   }
-  for (uint32_t i = 0; i < GSESSION_BINDINGS; i++) {
+  for (uint32_t i = 0; i < s->n_bindings; i++) {
     gbinding *b = s->bindings[i];
     if (b == NULL || memcmp(b->sizes, sizes, count * sizeof *sizes) != 0) continue;
     free(sizes);
@@ -180,17 +180,12 @@ BS_API int32_t bs_session_bind(bs_session *s, const bs_dim *const *dims, uint32_
 /* ---- open and close -------------------------------------------------------------------------- */
 
 static int32_t open_core(bs_session *s, const bs_session_options *o, bs_error *err) {
-  if (o->share == NULL) {
-    bs_session_options own = *o;
-    if (o->f64) own.backend = "ref";
-    return gcore_open(s->context, &own, &s->core, err);
-  }
-  if (o->share->graph != s->graph || o->share->f64 != o->f64)
+  bs_session_options own = *o;
+  if (o->f64) own.backend = "ref";
+  if (o->share != NULL && (o->share->graph != s->graph || o->share->f64 != o->f64))
     return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GRAPH-SHARE",
                         "sessions of different models share nothing");
-  s->core = o->share->core;
-  s->core->refs++;
-  return BS_OK;
+  return gcore_open(s->context, o->share != NULL ? o->share->core : NULL, &own, &s->core, &s->rank, err);
 }
 
 BS_API int32_t bs_session_open(bs_context *context, bs_graph *model, const bs_session_options *options,
@@ -208,8 +203,10 @@ BS_API int32_t bs_session_open(bs_context *context, bs_graph *model, const bs_se
   s->profile = o.profile;
   s->stats.load_s = model->model->load_seconds;
   s->memory = calloc(model->model->n_inputs + model->model->n_outputs + 1u, sizeof *s->memory);
-  s->backend = bs_strdup(o.f64 ? "ref" : o.backend != NULL ? o.backend : "cpu");
-  rc = s->memory == NULL || s->backend == NULL
+  s->n_bindings = o.plans == 0 ? GSESSION_BINDINGS : o.plans;
+  if (s->n_bindings > GSESSION_BINDINGS_MAX) s->n_bindings = GSESSION_BINDINGS_MAX;
+  s->bindings = calloc(s->n_bindings, sizeof *s->bindings);
+  rc = s->memory == NULL || s->bindings == NULL
            ? no_memory(err)
            : gpass_mask(o.passes_off, o.n_passes_off, &s->passes_off, err);
   if (rc == BS_OK) rc = open_core(s, &o, err);
@@ -224,10 +221,10 @@ BS_API int32_t bs_session_open(bs_context *context, bs_graph *model, const bs_se
 
 BS_API void bs_session_close(bs_session *s) {
   if (s == NULL) return;
-  for (uint32_t i = 0; i < GSESSION_BINDINGS; i++) gbinding_free(s->bindings[i]);
-  gcore_release(s->core);
+  for (uint32_t i = 0; i < s->n_bindings && s->bindings != NULL; i++) gbinding_free(s->bindings[i]);
+  gcore_close(s->core, s->rank);
+  free(s->bindings);
   free(s->memory);
-  free(s->backend);
   free(s);
 }
 
@@ -395,22 +392,29 @@ int32_t gsession_ready(bs_session *s, int64_t *out_tokens, bs_error *err) {
     bs_error_hint(err, "empty the cache, or open the model with a larger one");
     return BS_OVERFLOW;
   }
-  s->bound->length = s->core->length;
+  if (limit > 0) s->bound->length = s->core->length; /* of no cache: sessions run at the same time */
   return gsession_arena(s, err);
 }
 
-BS_API int32_t bs_session_run(bs_session *s, bs_error *err) {
+static int32_t run_once(bs_session *s, bs_error *err) {
   int64_t tokens = 0;
-  const double began = s->stats.runs == 0 ? bs_clock_s() : 0;
   int32_t rc = gsession_ready(s, &tokens, err);
   if (rc == BS_OK) rc = gbinding_check(s->bound, err);
   if (rc == BS_OK) rc = gflat_run(s->bound, (int)s->profile, err);
   /* Tables are read where they lie in the mapped files: zeros of a file that was cut are no result. */
   if (rc == BS_OK) rc = gmodel_unchanged(s->graph->model, err);
+  if (rc == BS_OK && tokens > 0) s->core->length += tokens;
+  return rc;
+}
+
+BS_API int32_t bs_session_run(bs_session *s, bs_error *err) {
+  const double began = s->stats.runs == 0 ? bs_clock_s() : 0;
+  int32_t rc = gcore_take_states(s->core, s->graph->model, err);
   if (rc != BS_OK) return rc;
-  s->core->length += tokens;
-  if (s->stats.runs++ == 0) s->stats.first_run_s = bs_clock_s() - began;
-  return BS_OK;
+  rc = run_once(s, err);
+  gcore_give_states(s->core, s->graph->model);
+  if (rc == BS_OK && s->stats.runs++ == 0) s->stats.first_run_s = bs_clock_s() - began;
+  return rc;
 }
 
 BS_API int64_t bs_session_cache_length(const bs_session *s) {
@@ -439,11 +443,13 @@ BS_API int32_t bs_session_stats_get(const bs_session *s, bs_session_stats *out_s
   t.arena_bytes = b->arena_bytes;
   t.bound_bytes = b->report.bound;
   t.naive_bytes = b->report.naive;
+  pthread_mutex_lock(&s->core->lock);
   t.packed_bytes = s->core->packed_bytes;
   t.state_bytes = s->core->state_bytes;
-  t.scratch_bytes = s->core->scratch_bytes;
-  t.constant_bytes = b->constant_bytes;
   t.pack_s = s->core->pack_s;
+  pthread_mutex_unlock(&s->core->lock);
+  t.scratch_bytes = grank_scratch(s->rank);
+  t.constant_bytes = b->constant_bytes;
   for (uint32_t i = 0; i < b->n_steps; i++) t.fallback_nodes += (uint64_t)gstep_falls_back(&b->steps[i]);
   memcpy(out_stats, &t, t.struct_size < sizeof t ? t.struct_size : sizeof t);
   return BS_OK;

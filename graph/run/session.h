@@ -6,16 +6,17 @@
 #include "graph/pass/pass.h"
 #include "graph/run/run.h"
 
-enum { GSESSION_BINDINGS = 8, GSESSION_DROPPED = 256 };
+enum { GSESSION_BINDINGS = 8, GSESSION_BINDINGS_MAX = 65536, GSESSION_DROPPED = 256 };
 
 struct bs_session {
   bs_context *context;
   bs_graph *graph;
-  gcore *core;
+  gcore *core;     /* with the sessions that it shares with */
+  grank *rank;     /* its own */
   gbinding *bound; /* one of bindings */
-  gbinding *bindings[GSESSION_BINDINGS];
+  gbinding **bindings;
+  uint32_t n_bindings; /* places */
   uint32_t passes_off, f64, profile;
-  char *backend;
   void **memory;   /* of each port, the caller's; NULL: not set */
   void *workspace; /* the caller's; NULL: the binding's own */
   uint64_t clock;

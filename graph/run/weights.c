@@ -146,33 +146,40 @@ static int same_weight(const gweight *a, const gweight *b) {
          a->cols == b->cols && a->dtype == b->dtype && a->x_dtype == b->x_dtype && a->y_dtype == b->y_dtype;
 }
 
-int32_t gcore_weight(gcore *core, const graph *g, const gnode *node, const gquery *q, int again,
-                     bs_packed **out_packed, bs_error *err) {
-  gweight key = key_of(g, node, q);
-  for (uint32_t i = 0; i < core->n_weights && !again; i++)
-    if (same_weight(&core->weights[i], &key)) {
-      *out_packed = core->weights[i].packed;
-      return BS_OK;
-    }
+static int32_t pack(gcore *core, grank *rank, gweight *key, const gquery *q, bs_error *err) {
   if (!ARRAY_GROW(core->weights, core->n_weights, core->cap_weights))
     return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a packed weight");
   const bs_source source = {.struct_size = (uint32_t)sizeof source,
-                            .dtype = key.dtype,
-                            .rows = key.rows,
-                            .cols = key.cols,
-                            .ctx = &key,
+                            .dtype = key->dtype,
+                            .rows = key->rows,
+                            .cols = key->cols,
+                            .ctx = key,
                             .read = read_rows};
   const double began = bs_clock_s();
-  const int32_t rc = core->rank.api->pack(core->rank.rank, &q->query, &source, &key.packed, err);
+  const int32_t rc = rank->api->pack(rank->rank, &q->query, &source, &key->packed, err);
   if (rc != BS_OK) return rc;
   core->pack_s += bs_clock_s() - began;
-  for (uint32_t i = 0; i < key.n_parts; i++) {
-    const gpart *p = &key.parts[i];
-    const int64_t last = (p->rows - 1) * p->row_stride + (key.cols - 1) * p->col_stride;
-    gdrop_mapped(p->data, (uint64_t)(last + 1) * BS_DTYPE_BYTES(key.dtype));
+  for (uint32_t i = 0; i < key->n_parts; i++) {
+    const gpart *p = &key->parts[i];
+    const int64_t last = (p->rows - 1) * p->row_stride + (key->cols - 1) * p->col_stride;
+    gdrop_mapped(p->data, (uint64_t)(last + 1) * BS_DTYPE_BYTES(key->dtype));
   }
-  core->packed_bytes += core->rank.api->packed_bytes(key.packed);
-  core->weights[core->n_weights++] = key;
-  *out_packed = key.packed;
+  core->packed_bytes += rank->api->packed_bytes(key->packed);
+  key->rank = rank;
+  rank->refs++;
+  core->weights[core->n_weights++] = *key;
   return BS_OK;
+}
+
+int32_t gcore_product(gcore *core, grank *rank, const graph *g, const gnode *node, const gquery *q,
+                      bs_plan **out_plan, bs_error *err) {
+  gweight key = key_of(g, node, q);
+  for (uint32_t i = 0; i < core->n_weights; i++) {
+    if (!same_weight(&core->weights[i], &key)) continue;
+    const int32_t rc = rank->api->op_prepare(rank->rank, &q->query, core->weights[i].packed, out_plan, err);
+    if (rc != BS_UNSUPPORTED) return rc;
+    bs_error_clear(err);
+  }
+  const int32_t rc = pack(core, rank, &key, q, err);
+  return rc == BS_OK ? rank->api->op_prepare(rank->rank, &q->query, key.packed, out_plan, err) : rc;
 }

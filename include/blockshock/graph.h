@@ -7,10 +7,17 @@
  *   bs_session   a model that is lowered, optimised, packed and planned for one set of shapes, and runs.
  *
  * Errors: functions return an enum bs_status and fill a caller-owned bs_error (may be NULL).
- * Threads: one caller at a time uses a graph or a session; different sessions may run at the same time.
- * Lifetimes: the context outlives its graphs; a graph outlives its sessions, which read its constants.
- * Structs: set struct_size to sizeof before a call that fills or reads one; zero in every other field is the
- * default. Strings that a call returns live as long as the graph or the session that they belong to.
+ * Threads: any thread may call, one at a time for each object:
+ *   a session    one call at a time. Different sessions may be opened, bound, run, checked, asked and closed
+ * at the same time: of one graph or of several, whether or not they share weights. What is made of shared
+ * weights is made by one session at a time, the others wait; runs do not wait. a cache      sessions that
+ * share a key-value cache run and are checked one at a time, and bs_session_cache is called between runs. A
+ * run during another's is refused: BS-GRAPH-BUSY. a graph      one call at a time adds to it, fixes an input
+ * or closes it, and no other call uses it meanwhile. All other calls may be made at the same time, also while
+ * its sessions. Lifetimes: the context outlives its graphs; a graph outlives its sessions, which read its
+ * constants. Structs: set struct_size to sizeof before a call that fills or reads one; zero in every other
+ * field is the default. Strings that a call returns live as long as the graph or the session that they belong
+ * to.
  */
 #ifndef BLOCKSHOCK_GRAPH_H
 #define BLOCKSHOCK_GRAPH_H
@@ -156,23 +163,25 @@ BS_API void bs_graph_close(bs_graph *graph);
 /* How a session is opened. bs_session_open copies it. */
 typedef struct bs_session_options {
   uint32_t struct_size;
-  uint32_t threads;    /* of a run, the caller's among them; 0: all processors that the process may use */
-  const char *backend; /* NULL: "cpu" */
+  uint32_t threads;    /* of a run, the caller's among them; 0: all processors that the process may use; of a
+                        * session that shares, 0: as many as the other has */
+  const char *backend; /* NULL: "cpu", or that of `share` */
   const bs_dim *const *dims;
   uint32_t n_dims; /* every symbol of the model needs a size */
   uint32_t n_passes_off;
   const char *const *passes_off; /* names of passes that do not run; "all": none runs */
-  uint32_t bind;                 /* 1: pin the threads to their cores */
-  uint32_t no_fallback;          /* 1: `ref` may not serve what the backend lacks (benchmarks) */
-  const char *const *choices;    /* as bs_world_options */
+  uint32_t bind;        /* 1: pin the threads to their cores, as a session that shares has the other's */
+  uint32_t no_fallback; /* 1: `ref` may not serve what the backend lacks (benchmarks) */
+  const char *const *choices; /* as bs_world_options */
   uint32_t n_choices;
-  uint32_t f64;     /* 1: every float is f64, on `ref`: the reference of bs_session_check */
-  uint32_t profile; /* 1: bs_session_run times each node */
-  uint32_t reserved;
-  bs_session *share; /* a session of the same graph: packed weights and KV states are its own; NULL: none.
-                      * It must outlive this one. */
+  uint32_t f64;      /* 1: every float is f64, on `ref`: the reference of bs_session_check */
+  uint32_t profile;  /* 1: bs_session_run times each node */
+  uint32_t plans;    /* sets of shapes whose plans are kept; 0: 8 */
+  bs_session *share; /* a session of the same graph and backend: packed weights, copies of constants and the
+                      * key-value cache are in common; threads and scratch are not. NULL: none. */
   /* Called while the session is opened and bound, on the caller's thread: "lower", "passes", "plan" (total 0)
    * and "pack weights", product `done` of `total`. NULL: not called. A session that shares has the other's.
+   * It opens, binds and closes no session that shares with this one.
    */
   void (*progress)(void *user, const char *what, uint64_t done, uint64_t total);
   void *progress_user;
@@ -182,8 +191,8 @@ typedef struct bs_session_options {
  * node that cannot be served and how many there are: bs_graph_check has all. */
 BS_API int32_t bs_session_open(bs_context *context, bs_graph *graph, const bs_session_options *options,
                                bs_session **out_session, bs_error *err);
-/* Gives symbols new sizes; symbols that are not named keep theirs. Keeps the plans of the last 8 sets of
- * shapes; packs no weight again. Forgets what bs_session_set was given. */
+/* Gives symbols new sizes; symbols that are not named keep theirs. Keeps the plans of the sets
+ * of shapes that were used last (`plans`); packs no weight again. Forgets what bs_session_set was given. */
 BS_API int32_t bs_session_bind(bs_session *session, const bs_dim *const *dims, uint32_t n, bs_error *err);
 /* Bytes of the memory for intermediate values, and memory of the caller's for them: 64-byte aligned, at least
  * that many bytes, until the session is closed or bound again. Without this call the session allocates it at

@@ -7,6 +7,7 @@
 
 #include "blockshock/graph.h"
 #include "core/base/error.h"
+#include "graph/run/session.h"
 #include "tests/graph/folder_case.h"
 
 enum { WORDS = 5, PROMPT = 4, ALL = 8 };
@@ -45,7 +46,7 @@ static const struct {
                {0.0205655935, 0.0576679577, 0.125471008, -0.0121443753, -0.0892703523}}};
 
 static bs_context *context;
-static bs_graph *graph;
+static bs_graph *model;
 static bs_error err;
 
 static void ok(int32_t rc, const char *what) {
@@ -58,7 +59,7 @@ static void before(void) {
 }
 
 static void after(void) {
-  bs_graph_close(graph);
+  bs_graph_close(model);
   bs_context_close(context);
   files_end();
 }
@@ -73,7 +74,7 @@ static bs_session *open_session(const char *backend, int64_t tokens, bs_session 
                                       .n_dims = 1,
                                       .share = share};
   bs_session *session = NULL;
-  ok(bs_session_open(context, graph, &options, &session, &err), "session");
+  ok(bs_session_open(context, model, &options, &session, &err), "session");
   return session;
 }
 
@@ -119,7 +120,7 @@ START_TEST(prefill_and_decode) {
   double logits[WORDS];
   write_config(models[_i / 2].config, models[_i / 2].changed_config);
   write_weights("model.safetensors", models[_i / 2].weights, 0, 100, models[_i / 2].changed_weights);
-  ok(bs_graph_open(context, files_folder, NULL, &graph, &err), "graph");
+  ok(bs_graph_open(context, files_folder, NULL, &model, &err), "graph");
   bs_session *prefill = open_session(backend, PROMPT, NULL), *decode = open_session(backend, 1, prefill);
   ok(run(prefill, tokens, PROMPT, logits), "prompt");
   expect(logits, models[_i / 2].first, "prompt");
@@ -142,13 +143,36 @@ START_TEST(prefill_and_decode) {
 }
 END_TEST
 
+/* Another session runs on the cache that both share: a run, a check are refused, not wrong. */
+START_TEST(a_cache_serves_one_run_at_a_time) {
+  double logits[WORDS];
+  write_config(gpt2_config, NULL);
+  write_weights("model.safetensors", gpt2_weights, 0, 100, NULL);
+  ok(bs_graph_open(context, files_folder, NULL, &model, &err), "graph");
+  bs_session *prefill = open_session("ref", PROMPT, NULL), *decode = open_session("ref", 1, prefill),
+             *other = open_session("ref", PROMPT, NULL);
+  ok(run(prefill, models[0].tokens, PROMPT, logits), "prompt");
+  ok(gcore_take_states(prefill->core, model->model, &err), "a run");
+  files_expect(&err, run(decode, models[0].tokens, 1, logits), BS_INVALID_ARGUMENT, "BS-GRAPH-BUSY", "run");
+  files_expect(&err, bs_session_check(decode, NULL, NULL, &err), BS_INVALID_ARGUMENT, "BS-GRAPH-BUSY",
+               "check");
+  ok(run(other, models[0].tokens, PROMPT, logits), "a cache of its own");
+  gcore_give_states(prefill->core, model->model);
+  ok(run(decode, &models[0].tokens[PROMPT], 1, logits), "decode");
+  ck_assert_int_eq(bs_session_cache_length(prefill), PROMPT + 1);
+  bs_session_close(other);
+  bs_session_close(decode);
+  bs_session_close(prefill);
+}
+END_TEST
+
 /* The embeddings are read where they lie in the file. */
 START_TEST(a_file_is_cut_between_runs) {
   double logits[WORDS];
   struct stat st;
   write_config(gpt2_config, NULL);
   write_weights("model.safetensors", gpt2_weights, 0, 100, NULL);
-  ok(bs_graph_open(context, files_folder, NULL, &graph, &err), "graph");
+  ok(bs_graph_open(context, files_folder, NULL, &model, &err), "graph");
   bs_session *session = open_session("ref", PROMPT, NULL);
   ok(run(session, models[0].tokens, PROMPT, logits), "before");
   ck_assert_int_eq(stat(files_path("model.safetensors"), &st), 0);
@@ -159,6 +183,9 @@ START_TEST(a_file_is_cut_between_runs) {
 END_TEST
 
 int main(void) {
-  const test_case rows[] = {{prefill_and_decode, 2 * TEST_COUNT(models)}, {a_file_is_cut_between_runs}, {0}};
+  const test_case rows[] = {{prefill_and_decode, 2 * TEST_COUNT(models)},
+                            {a_file_is_cut_between_runs},
+                            {a_cache_serves_one_run_at_a_time},
+                            {0}};
   return run_tests("folder_run", rows, (test_setup){.before = before, .after = after});
 }

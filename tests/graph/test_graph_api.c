@@ -110,6 +110,41 @@ START_TEST(counts_plans_by_reason) {
 }
 END_TEST
 
+/* The session keeps as many plans as the caller wants. */
+START_TEST(keeps_as_many_plans_as_wanted) {
+  static const struct {
+    uint32_t plans;
+    uint64_t made, again, reused;
+  } wants[] = {{0, 40, 20, 0}, {1, 40, 20, 0}, {19, 40, 20, 0}, {20, 20, 0, 20}, {UINT32_MAX, 20, 0, 20}};
+  const int64_t dims[] = {-1, 3};
+  const char *const names[] = {"N", NULL};
+  tb_output("y", tb_op("Neg", tb_symbolic("x", BS_F32, 2, dims, names), NONE, NONE));
+  for (int i = 0; i < TEST_COUNT(wants); i++) {
+    bs_session_stats stats = {.struct_size = (uint32_t)sizeof stats};
+    bs_error err = {.struct_size = (uint32_t)sizeof err};
+    bs_dim dim = {.struct_size = (uint32_t)sizeof dim, .name = "N", .size = 1};
+    const bs_dim *d = &dim;
+    const bs_session_options o = {.struct_size = (uint32_t)sizeof o,
+                                  .threads = 1,
+                                  .backend = "ref",
+                                  .dims = &d,
+                                  .n_dims = 1,
+                                  .plans = wants[i].plans};
+    bs_session *s = NULL;
+    ck_assert_int_eq(bs_session_open(tb_context, tb_graph, &o, &s, &err), BS_OK);
+    for (int k = 1; k < 40; k++) { /* 20 shapes one after the other, twice */
+      dim.size = 1 + k % 20;
+      ck_assert_int_eq(bs_session_bind(s, &d, 1, &err), BS_OK);
+    }
+    ck_assert_int_eq(bs_session_stats_get(s, &stats, &err), BS_OK);
+    ck_assert_uint_eq(stats.plans_made, wants[i].made);
+    ck_assert_uint_eq(stats.plans_again, wants[i].again);
+    ck_assert_uint_eq(stats.plans_reused, wants[i].reused);
+    bs_session_close(s);
+  }
+}
+END_TEST
+
 /* Shapes that are computed are constants before the run. */
 START_TEST(computes_shapes_first) {
   const int64_t dims[] = {-1, 4, 6}, one[] = {1}, minus[] = {-1}, zero[] = {0};
@@ -358,7 +393,7 @@ START_TEST(uses_allowed_processors) {
     bs_session *s = NULL;
     ck_assert_int_eq(sched_setaffinity(0, sizeof one, all ? &before : &one), 0);
     ck_assert_int_eq(bs_session_open(tb_context, tb_graph, &o, &s, &err), BS_OK);
-    ck_assert_uint_eq(bs_world_threads_per_rank(s->core->rank.world), all ? (uint32_t)CPU_COUNT(&before) : 1);
+    ck_assert_uint_eq(bs_world_threads_per_rank(s->rank->world), all ? (uint32_t)CPU_COUNT(&before) : 1);
     bs_session_close(s);
   }
 }
@@ -431,6 +466,7 @@ int main(void) {
                             {gives_every_kind_of_output},
                             {binds_symbols},
                             {counts_plans_by_reason},
+                            {keeps_as_many_plans_as_wanted},
                             {computes_shapes_first},
                             {joins_and_cuts},
                             {uses_a_workspace},
