@@ -7,17 +7,18 @@
  *   bs_session   a model that is lowered, optimised, packed and planned for one set of shapes, and runs.
  *
  * Errors: functions return an enum bs_status and fill a caller-owned bs_error (may be NULL).
- * Threads: any thread may call, one at a time for each object:
- *   a session    one call at a time. Different sessions may be opened, bound, run, checked, asked and closed
- * at the same time: of one graph or of several, whether or not they share weights. What is made of shared
- * weights is made by one session at a time, the others wait; runs do not wait. a cache      sessions that
- * share a key-value cache run and are checked one at a time, and bs_session_cache is called between runs. A
- * run during another's is refused: BS-GRAPH-BUSY. a graph      one call at a time adds to it, fixes an input
- * or closes it, and no other call uses it meanwhile. All other calls may be made at the same time, also while
- * its sessions. Lifetimes: the context outlives its graphs; a graph outlives its sessions, which read its
- * constants. Structs: set struct_size to sizeof before a call that fills or reads one; zero in every other
- * field is the default. Strings that a call returns live as long as the graph or the session that they belong
- * to.
+ * Threads: any thread may call. What may run at the same time:
+ * - A session takes one call at a time. Different sessions may be opened, bound, run, checked, asked and
+ *   closed at the same time: of one graph or of several, with shared weights or without. A bind or a close
+ *   waits for another one of a session with the same weights; a run waits for nothing.
+ * - Sessions that share a key-value cache are run and checked one at a time, and bs_session_cache is called
+ *   between runs. A run during another one is refused: BS-GRAPH-BUSY.
+ * - A graph takes one call at a time that adds to it, fixes an input or closes it, and no other call uses the
+ *   graph meanwhile. All other calls may be made at the same time, also while its sessions work.
+ *
+ * Lifetimes: the context outlives its graphs; a graph outlives its sessions, which read its constants.
+ * Structs: set struct_size to sizeof before a call that fills or reads one; zero in every other field is the
+ * default. Strings that a call returns live as long as the graph or the session that they belong to.
  */
 #ifndef BLOCKSHOCK_GRAPH_H
 #define BLOCKSHOCK_GRAPH_H
