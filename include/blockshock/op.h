@@ -29,8 +29,9 @@
  *   expand24        V [N,2 ceil(K/4)], out [N,K]; query->kept: the kept values at their places, else zeros
  *   sgd_update      dW [N,K_r], V [N,K_r] or NULL, hyper [4] f32 {lr, momentum, weight_decay, 0}; has no
  *                   output: g = dW + weight_decay W; with V: V = momentum V + g, g = V; W -= lr g.
- *   adamw_update    dW [N,K_r], M [N,K_r] f32, V [N,K_r] f32, hyper [8] f32 {lr, beta1, beta2, eps,
- *                   weight_decay, 1 / (1 - beta1^t), 1 / (1 - beta2^t), 0}; has no output. Decoupled weight
+ *   adamw_update    dW [N,K_r], M [N,K_r] f32, V [N,K_r] f32, hyper [8] f32 {lr, 1 - beta1, 1 - beta2,
+ *                   eps, weight_decay, 1 / (1 - beta1^t), 1 / (1 - beta2^t), 0}, each rounded once from f64
+ *                   (of a rounded beta near 1, 1 - beta is far off); has no output. Decoupled weight
  *                   decay (Loshchilov and Hutter, 2019). Both change the packed weight of matmul or matmul24,
  *                   each value rounded once to the weight's dtype.
  *   activate_dx     dY [B,N], Z [B,N], dZ [B,N]; dZ = dY act'(Z), Z what act was applied to; dZ may be in dY

@@ -16,17 +16,23 @@ static double longest(const bs_train_options *o, int64_t t) {
   return sqrt(c1 * c1 * a * a / (c2 * b) * sum);
 }
 
+/* Rounded, and through memory: gcc 12 takes (double)(float) of two neighbours at once for nothing. */
+static double as_f32(double x) {
+  const volatile float f = (float)x;
+  return (double)f;
+}
+
 bs_stepper bs_stepper_make(const bs_train_options *o, int64_t t, int of_bias, int wide) {
   const double count = (double)t;
   return (bs_stepper){.optimizer = o->optimizer,
-                      .lr = (double)(float)o->lr,
-                      .momentum = (double)(float)o->momentum,
-                      .beta1 = (double)(float)o->beta1,
-                      .beta2 = (double)(float)o->beta2,
-                      .eps = (double)(float)o->eps,
-                      .decay = of_bias ? 0.0 : (double)(float)o->weight_decay,
-                      .c1 = (double)(float)(1.0 / (1.0 - pow(o->beta1, count))),
-                      .c2 = (double)(float)(1.0 / (1.0 - pow(o->beta2, count))),
+                      .lr = as_f32(o->lr),
+                      .momentum = as_f32(o->momentum),
+                      .beta1 = o->beta1,
+                      .beta2 = o->beta2,
+                      .eps = as_f32(o->eps),
+                      .decay = of_bias ? 0.0 : as_f32(o->weight_decay),
+                      .c1 = as_f32(1.0 / (1.0 - pow(o->beta1, count))),
+                      .c2 = as_f32(1.0 / (1.0 - pow(o->beta2, count))),
                       .u = wide ? 0x1p-53 : 0x1p-24,
                       .most = o->optimizer == BS_OPT_ADAMW ? longest(o, t) : INFINITY};
 }
@@ -46,13 +52,19 @@ static double follow_sgd(const bs_stepper *s, bs_followed *f, double w, bs_slope
   return w - s->lr * g;
 }
 
+/* What comes of the number 1 - beta, which the op gets in f32, and of its products. */
+static double number_bound(const bs_stepper *s, double a, double kept, double added) {
+  return (s->u + U_STATE) * a * (kept + added);
+}
+
 static double follow_adamw(const bs_stepper *s, bs_followed *f, double w, bs_slope slope, double *bound) {
   const double g = slope.g, a = 1.0 - s->beta1, b = 1.0 - s->beta2;
   const double m = s->beta1 * f->m + a * g, v = s->beta2 * f->v + b * g * g;
   const double size = s->beta1 * fabs(f->m) + a * fabs(g);
-  f->m_bound = s->beta1 * f->m_bound + a * slope.bound + (3 * s->u + U_STATE) * size;
+  f->m_bound = s->beta1 * f->m_bound + a * slope.bound + (3 * s->u + U_STATE) * size +
+               number_bound(s, a, fabs(f->m), fabs(g));
   f->v_bound = s->beta2 * f->v_bound + b * (2 * fabs(g) + slope.bound) * slope.bound +
-               (5 * s->u + U_STATE) * v + 0x1p-149;
+               (5 * s->u + U_STATE) * v + number_bound(s, b, f->v, g * g) + 0x1p-149;
   f->m = m;
   f->v = v;
   const double mean = s->c1 * m, under = sqrt(s->c2 * v) + s->eps;

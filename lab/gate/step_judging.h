@@ -18,7 +18,7 @@ typedef struct bs_slope {
   double g, bound;
 } bs_slope;
 
-/* The numbers as the ops get them, in f32. */
+/* The numbers as the ops get them, in f32; but beta1 and beta2 as the user gave them. */
 typedef struct bs_stepper {
   uint32_t optimizer;
   double lr, momentum, beta1, beta2, eps, decay, c1, c2;

@@ -74,7 +74,7 @@ static void sgd(step_case *s, pl *p, int with_state) {
 }
 
 static void adamw(step_case *s, pl *p) {
-  static const double numbers[8] = {0.02, 0.9, 0.99, 1e-8, 0.1, 10.0, 100.0, 0.0};
+  static const double numbers[8] = {0.02, 0.1, 0.01, 1e-8, 0.1, 10.0, 100.0, 0.0};
   for (int i = 0; i < 8; i++) pl_set(&s->hyper, 0, i, numbers[i]);
   const bs_tensor_desc *descs[4] = {&s->dw.d, &s->m[0].d, &s->v[0].d, &s->hyper.d};
   bs_op_query q = fx_query("adamw_update", descs, 4);

@@ -25,6 +25,22 @@ static const char *const runs[] = {
     "method: {name: row_parallel, bias: true}\nhardware: {backend: cpu, world_size: 2}\n"
     "model: {B: 64, N: 512, K: 32, dtype: bf16}\n"
     "phase: {name: phase3_train_step, optimizer: adamw, lr: 1, warmup_iters: 0, timed_iters: 4}",
+    /* little is left of 1 - beta where beta is rounded first */
+    "method: {name: dense, bias: true}\nhardware: {backend: cpu, world_size: 1}\n"
+    "model: {B: 32, N: 48, K: 40, dtype: float32}\n"
+    "phase: {name: phase3_train_step, optimizer: adamw, beta1: 0.99999, beta2: 0.999999, lr: 0.01}",
+    "method: {name: row_parallel, bias: true}\nhardware: {backend: cpu, world_size: 2}\n"
+    "model: {B: 32, N: 48, K: 40, dtype: bf16}\n"
+    "phase: {name: phase3_train_step, optimizer: adamw, beta2: 0.999999, lr: 0.1, timed_iters: 20}",
+    "method: {name: dense, bias: true}\nhardware: {backend: ref, world_size: 1}\n"
+    "model: {B: 32, N: 48, K: 40, dtype: float64}\n"
+    "phase: {name: phase3_train_step, optimizer: adamw, beta2: 0.999999, lr: 0.01}",
+    "method: {name: dense, bias: true}\nhardware: {backend: ref, world_size: 1}\n"
+    "model: {B: 32, N: 48, K: 40, dtype: float64}\n"
+    "phase: {name: phase3_train_step, optimizer: sgd, lr: 0.01, momentum: 0.9, weight_decay: 0.1}",
+    "method: {name: dense}\nhardware: {backend: ref, world_size: 1}\n"
+    "model: {B: 32, N: 48, K: 40, dtype: float32}\n"
+    "phase: {name: phase3_train_step, optimizer: adamw, beta1: 0, beta2: 0.5, lr: 0.01}",
     "method: {name: dense, bias: true}\nhardware: {backend: cpu, world_size: 1}\n"
     "model: {B: 70, N: 257, K: 4, dtype: float32}\nphase: {name: phase3_train_step}",
     "method: {name: row_parallel, bias: true}\nhardware: {backend: ref, world_size: 2}\n"

@@ -8,8 +8,8 @@
 #include "tests/kit/op.h"
 
 static const double sgd_hyper[4] = {0.25, 0.5, 0.125, 0};
-/* 1 / (1 - 0.75^3) and 1 / (1 - 0.875^3), rounded to f32 where they are set. */
-static const double adamw_hyper[8] = {0.125, 0.75, 0.875, 1.0 / 1024, 0.125, 64.0 / 37, 512.0 / 169, 0};
+/* Of beta 0.75 and 0.875; 1 / (1 - 0.75^3) and 1 / (1 - 0.875^3), rounded to f32 where they are set. */
+static const double adamw_hyper[8] = {0.125, 0.25, 0.125, 1.0 / 1024, 0.125, 64.0 / 37, 512.0 / 169, 0};
 
 int kit_is_step(const char *op) {
   return strcmp(op, "sgd_update") == 0 || strcmp(op, "adamw_update") == 0;
@@ -75,8 +75,8 @@ void kit_step_judge(const kit_data *d, uint32_t tolerance, int special) {
   bs_stepper s = {.optimizer = adamw ? BS_OPT_ADAMW : BS_OPT_SGD, .lr = h[0], .u = roundoff(d, tolerance)};
   s.momentum = !adamw && has_state ? h[1] : 0.0;
   s.decay = adamw ? h[4] : h[2];
-  s.beta1 = adamw_hyper[1];
-  s.beta2 = adamw_hyper[2];
+  s.beta1 = 1.0 - adamw_hyper[1];
+  s.beta2 = 1.0 - adamw_hyper[2];
   s.eps = adamw_hyper[3];
   s.c1 = (double)(float)adamw_hyper[5];
   s.c2 = (double)(float)adamw_hyper[6];

@@ -41,10 +41,15 @@ static void sgd(float *w, const float *dw, float *v, const float *hyper, int64_t
   if (v != NULL) memcpy(v + i, last[2], bytes);
 }
 
-/* hyper: lr, beta1, beta2, eps, weight_decay, and what takes the moments' bias off them. */
+/* m (1 - a) + a g. What is kept is m - a m: 1 - a in f32 would be off by a large part of a small a. */
+INLINE vec moment(vec m, vec a, vec g) {
+  return vec_fma(a, g, vec_fma(vec_set1(0.0f) - a, m, m));
+}
+
+/* hyper: lr, 1 - beta1, 1 - beta2, eps, weight_decay, and what takes the moments' bias off them. */
 INLINE vec adamw_one(vec w, vec g, vec *m, vec *v, const float *hyper) {
-  *m = vec_fma(vec_set1(hyper[1]), *m, vec_set1(1.0f - hyper[1]) * g);
-  *v = vec_fma(vec_set1(hyper[2]), *v, vec_set1(1.0f - hyper[2]) * g * g);
+  *m = moment(*m, vec_set1(hyper[1]), g);
+  *v = moment(*v, vec_set1(hyper[2]), g * g);
   const vec root = vec_add(vec_sqrt(vec_set1(hyper[6]) * *v), vec_set1(hyper[3]));
   const vec change = vec_fma(vec_set1(hyper[4]), w, vec_set1(hyper[5]) * *m / root);
   return vec_fma(vec_set1(-hyper[0]), change, w);

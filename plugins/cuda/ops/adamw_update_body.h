@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * adamw_update_body.h - one step of AdamW: M = beta1 M + (1 - beta1) dW, V = beta2 V + (1 - beta2) dW^2,
+ * adamw_update_body.h - one step of AdamW: M = (1 - a1) M + a1 dW, V = (1 - a2) V + a2 dW^2,
  * W -= lr (c1 M / (sqrt(c2 V) + eps) + decay W), M and V as stored. In f64, each value rounded once to its
  * dtype; every matrix is read and written once. */
 #ifndef BS_PLUGIN_CUDA_ADAMW_UPDATE_BODY_H
@@ -9,12 +9,12 @@
 typedef struct adamw_update_args {
   cuda_walk walk;
   cuda_view w, dw, m, v; /* m, v: f32 */
-  const float *hyper;    /* lr, beta1, beta2, eps, decay, c1, c2 */
+  const float *hyper;    /* lr, a1, a2, eps, decay, c1, c2 */
   cuda_beyond beyond;
 } adamw_update_args;
 
 CUDA_FN void adamw_update_one(const adamw_update_args *a, const cuda_place *at, const int count) {
-  const double lr = (double)a->hyper[0], beta1 = (double)a->hyper[1], beta2 = (double)a->hyper[2];
+  const double lr = (double)a->hyper[0], a1 = (double)a->hyper[1], a2 = (double)a->hyper[2];
   const double eps = (double)a->hyper[3], decay = (double)a->hyper[4];
   const double c1 = (double)a->hyper[5], c2 = (double)a->hyper[6];
   const cuda_raw raw_w = cuda_view_get(&a->w, at, count), raw_dw = cuda_view_get(&a->dw, at, count);
@@ -25,8 +25,8 @@ CUDA_FN void adamw_update_one(const adamw_update_args *a, const cuda_place *at, 
   CUDA_UNROLL
   for (int i = 0; i < count; i++) {
     const double g = dw[i];
-    const float m = (float)(beta1 * (double)cuda_f32_bits(raw_m.word[i]) + (1.0 - beta1) * g);
-    const float v = (float)(beta2 * (double)cuda_f32_bits(raw_v.word[i]) + (1.0 - beta2) * g * g);
+    const float m = (float)((1.0 - a1) * (double)cuda_f32_bits(raw_m.word[i]) + a1 * g);
+    const float v = (float)((1.0 - a2) * (double)cuda_f32_bits(raw_v.word[i]) + a2 * g * g);
     raw_m.word[i] = cuda_bits_f32(m);
     raw_v.word[i] = cuda_bits_f32(v);
     w[i] -= lr * (c1 * (double)m / (sqrt(c2 * (double)v) + eps) + decay * w[i]);

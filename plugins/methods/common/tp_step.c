@@ -48,8 +48,8 @@ static void numbers(const bs_step *step, uint32_t of, uint64_t t, float *v) {
     v[2] = (float)decay;
     return;
   }
-  v[1] = (float)step->beta1;
-  v[2] = (float)step->beta2;
+  v[1] = (float)(1.0 - step->beta1); /* of 1 - beta: of a rounded beta near 1 little would be left */
+  v[2] = (float)(1.0 - step->beta2);
   v[3] = (float)step->eps;
   v[4] = (float)decay;
   v[5] = (float)(1.0 / (1.0 - pow(step->beta1, (double)t)));

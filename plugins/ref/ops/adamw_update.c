@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * adamw_update.c - one step of AdamW on a packed weight, in place: M = beta1 M + (1 - beta1) dW,
- * V = beta2 V + (1 - beta2) dW^2, W -= lr (c1 M / (sqrt(c2 V) + eps) + weight_decay W), M and V as stored. In
- * f64, each value rounded once to its dtype. */
+ * adamw_update.c - one step of AdamW on a packed weight, in place: M = (1 - a1) M + a1 dW,
+ * V = (1 - a2) V + a2 dW^2, W -= lr (c1 M / (sqrt(c2 V) + eps) + weight_decay W), M and V as stored. In f64,
+ * each value rounded once to its dtype. */
 #include <math.h>
 
 #include "step.h"
@@ -24,13 +24,13 @@ static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *q, v
 }
 
 static void change(const ref_step_job *job, double *const *v, int64_t n) {
-  const double lr = (double)job->hyper[0], beta1 = (double)job->hyper[1], beta2 = (double)job->hyper[2];
+  const double lr = (double)job->hyper[0], a1 = (double)job->hyper[1], a2 = (double)job->hyper[2];
   const double eps = (double)job->hyper[3], decay = (double)job->hyper[4];
   const double c1 = (double)job->hyper[5], c2 = (double)job->hyper[6];
   for (int64_t i = 0; i < n; i++) {
     const double g = v[1][i];
-    v[2][i] = (double)(float)(beta1 * v[2][i] + (1.0 - beta1) * g);
-    v[3][i] = (double)(float)(beta2 * v[3][i] + (1.0 - beta2) * g * g);
+    v[2][i] = (double)(float)((1.0 - a1) * v[2][i] + a1 * g);
+    v[3][i] = (double)(float)((1.0 - a2) * v[3][i] + a2 * g * g);
     v[0][i] -= lr * (c1 * v[2][i] / (sqrt(c2 * v[3][i]) + eps) + decay * v[0][i]);
   }
 }
