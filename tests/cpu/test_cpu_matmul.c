@@ -441,6 +441,29 @@ START_TEST(too_many_tokens_are_refused) {
 }
 END_TEST
 
+/* As with AMX, where oneDNN wants a copy of the weights: a slice is multiplied in parts, with every epilogue,
+ * by teams of several sizes, and by calls of fewer tokens. test_method_memory holds the scratchpad. */
+#ifdef TEST_DNNL_WITH_AMX
+START_TEST(slices_in_parts) {
+  static const int64_t shapes[][3] = {{16, 1100, 200}, {130, 530, 130}, {7, 2049, 64}};
+  for (uint32_t width = 1; width <= 3; width++) {
+    cx c;
+    cx_open(&c, "auto", TEST_DNNL_WITH_AMX, width);
+    for (size_t k = 0; k < sizeof shapes / sizeof shapes[0]; k++)
+      for (uint32_t turn = width; turn < 12; turn += 3) {
+        mc s = varied(types[turn / 3 % 3], shapes[k][0], shapes[k][1], shapes[k][2], turn);
+        mc_data d;
+        s.columns = MC_ALL;
+        mc_make(&d, &s);
+        if (serves(&c, "dnnl", &d)) mc_run(&c, "dnnl", &d);
+        mc_free(&d);
+      }
+    cx_close(&c);
+  }
+}
+END_TEST
+#endif
+
 int main(void) {
   const test_case tests[] = {{every_shape_is_within_the_bound, 3},
                              {integers_are_exact},
@@ -456,6 +479,9 @@ int main(void) {
                              {works_without_onednn},
                              {matmul_is_forced},
                              {too_many_tokens_are_refused},
+#ifdef TEST_DNNL_WITH_AMX
+                             {slices_in_parts},
+#endif
                              {0}};
   return run_tests("cpu_matmul", tests, (test_setup){.timeout = 300});
 }

@@ -276,8 +276,13 @@ static int32_t rank_main(bs_rank *rank, void *arg, bs_error *err) {
 }
 
 bs_context *mf_context(void) {
+  return mf_context_with(NULL, 0);
+}
+
+bs_context *mf_context_with(const char *const *params, uint32_t count) {
   const char *dir = getenv("BS_TEST_PLUGIN_DIR");
-  bs_context_options options = {.struct_size = sizeof options, .trust = BS_TRUST_ANY};
+  bs_context_options options = {
+      .struct_size = sizeof options, .trust = BS_TRUST_ANY, .params = params, .n_params = count};
   if (dir != NULL) {
     options.plugin_dirs = &dir;
     options.n_plugin_dirs = 1;

@@ -54,6 +54,8 @@ typedef struct mf_result {
 
 /* A context with the built and built-in plugins; fails the test when it cannot be opened. */
 bs_context *mf_context(void);
+/* With parameters of plugins, "cpu.matmul=dnnl". */
+bs_context *mf_context_with(const char *const *params, uint32_t count);
 bs_layer_spec mf_spec(int64_t B, int64_t N, int64_t K, uint32_t dtype);
 /* Build and run; returns the status of the first call that failed. mf_free in any case. */
 int32_t mf_run(bs_context *context, const mf_case *c, mf_result *out, bs_error *err);

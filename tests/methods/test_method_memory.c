@@ -17,23 +17,45 @@ typedef struct point {
   const char *method, *mask, *backend;
   uint32_t dtype;
   int64_t b, n, k;
+  int amx; /* oneDNN multiplies, as on a processor with AMX */
 } point;
 
 /* The cpu kernels' scratch is a constant, some 130 KiB a thread: its points are those where a constant is
  * small. 16-bit layers keep an f32 partial of Y: few tokens, where it is small too. */
 static const point points[] = {
-    {"blockshock", NULL, "ref", BS_F32, 64, N, K},   {"blockshock", "interleave", "ref", BS_F32, 64, N, K},
-    {"row_parallel", NULL, "ref", BS_F32, 64, N, K}, {"column_parallel", NULL, "ref", BS_F32, 64, N, K},
-    {"blockshock", NULL, "cpu", BS_F32, 64, N, K},   {"blockshock", "1001", "cpu", BS_F32, 64, N, K},
-    {"row_parallel", NULL, "cpu", BS_F32, 64, N, K}, {"column_parallel", NULL, "cpu", BS_F32, 64, N, K},
+    {"blockshock", NULL, "ref", BS_F32, 64, N, K},
+    {"blockshock", "interleave", "ref", BS_F32, 64, N, K},
+    {"row_parallel", NULL, "ref", BS_F32, 64, N, K},
+    {"column_parallel", NULL, "ref", BS_F32, 64, N, K},
+    {"blockshock", NULL, "cpu", BS_F32, 64, N, K},
+    {"blockshock", "1001", "cpu", BS_F32, 64, N, K},
+    {"row_parallel", NULL, "cpu", BS_F32, 64, N, K},
+    {"column_parallel", NULL, "cpu", BS_F32, 64, N, K},
     {"blockshock", NULL, "cpu", BS_BF16, 16, N, K},
+#ifdef TEST_DNNL_WITH_AMX
+    {"blockshock", NULL, "cpu", BS_BF16, 16, N, K, 1},
+    {"row_parallel", NULL, "cpu", BS_BF16, 16, N, K, 1},
+    {"column_parallel", NULL, "cpu", BS_BF16, 64, N, K, 1},
+    {"column_parallel", NULL, "cpu", BS_F32, 64, N, K, 1},
+    {"row_parallel", NULL, "cpu", BS_F32, 64, 2000, 2072, 1},
+#endif
 };
 #define N_POINTS ((int)(sizeof points / sizeof points[0]))
+
+static bs_context *context_of(const point *p) {
+#ifdef TEST_DNNL_WITH_AMX
+  static const char *const params[] = {"cpu.matmul=dnnl", "cpu.dnnl_library=" TEST_DNNL_WITH_AMX};
+  if (p->amx) return mf_context_with(params, 2);
+#endif
+  (void)p;
+  return mf_context();
+}
 
 START_TEST(peak_of_build_and_forward) {
   const point *p = &points[_i];
   const int64_t B = p->b;
-  bs_context *context = mf_context();
+  if (p->amx && p->dtype == BS_BF16 && !__builtin_cpu_supports("avx512bw")) return; /* oneDNN has none */
+  bs_context *context = context_of(p);
   float *x = mf_integers(1, B * p->k), *w = mf_integers(2, p->n * p->k);
   bs_mask mask;
   mf_case c = {.method = p->method, .backend = p->backend, .world = 2, .forwards = 2, .x = x, .w = w};

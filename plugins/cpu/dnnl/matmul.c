@@ -13,14 +13,25 @@
  * memory objects a digit; below 128 tokens any number is one piece, below 16384 at most two. */
 enum { BASE = 128, MAX_PIECES = 9 /* digits of INT64_MAX */ };
 
+/* Where a slice's scratchpad is larger than this part of its tensors, the slice is multiplied in parts, one
+ * after the other in the scratchpad of one: with AMX oneDNN writes the weights of all outputs of a primitive
+ * anew in the layout of its tiles. No part has fewer outputs, no scratchpad below LEAST counts. */
+enum { SHARE = 32, FEWEST = 32, LEAST = 64 << 10 };
+
+/* A multiplication of `count` outputs. */
+typedef struct form {
+  int64_t count;
+  dnnl_primitive_t exact, any;
+  dnnl_memory_t w, bias, scratchpad, scratchpad_any;
+  dnnl_memory_t *y; /* as the plan's x */
+} form;
+
 /* What of a slice is oneDNN's belongs to one member. */
 typedef struct member {
   int64_t first, count; /* outputs */
   dnnl_stream_t stream;
-  dnnl_primitive_t exact, any;
-  dnnl_memory_t w, bias, scratchpad, scratchpad_any;
-  dnnl_memory_t *y; /* as the plan's x */
-  uint64_t at;      /* both scratchpads, in the rank's scratch */
+  form forms[2]; /* of each part; of the last, where it has fewer outputs */
+  uint64_t at;   /* all scratchpads, in the rank's scratch */
   dnnl_status_t status;
   uint8_t apart[64]; /* members write their own cache lines */
 } member;
@@ -105,51 +116,90 @@ static dnnl_status_t make_sizes(const dnnl_plan *plan, int64_t count, int is_y, 
   return status;
 }
 
-static dnnl_status_t make_memories(const dnnl_plan *plan, member *m, const cpu_dnnl_descs *d) {
+static dnnl_status_t make_memories(const dnnl_plan *plan, form *f, const cpu_dnnl_descs *d) {
   const cpu_dnnl_lib *lib = plan->lib;
-  uint8_t *w = (uint8_t *)plan->w->data + (size_t)(m->first * plan->w->K) * plan->w->size;
-  dnnl_status_t status = lib->api.memory_create(&m->w, d->w, lib->engine, w);
+  dnnl_status_t status = lib->api.memory_create(&f->w, d->w, lib->engine, DNNL_MEMORY_NONE);
   if (status == dnnl_success && d->bias != NULL)
-    status = lib->api.memory_create(&m->bias, d->bias, lib->engine, DNNL_MEMORY_NONE);
-  if (status == dnnl_success) status = make_sizes(plan, m->count, 1, &m->y);
+    status = lib->api.memory_create(&f->bias, d->bias, lib->engine, DNNL_MEMORY_NONE);
+  if (status == dnnl_success) status = make_sizes(plan, f->count, 1, &f->y);
   return status;
 }
 
 /* Primitives and scratchpads from the two descriptors. */
-static dnnl_status_t make_primitives(dnnl_plan *plan, member *m, dnnl_primitive_desc_t exact,
+static dnnl_status_t make_primitives(const dnnl_plan *plan, form *f, dnnl_primitive_desc_t exact,
                                      dnnl_primitive_desc_t any) {
   const cpu_dnnl_lib *lib = plan->lib;
   const_dnnl_memory_desc_t pad = NULL, pad_any = NULL;
   const size_t bytes = scratchpad_bytes(lib, exact, &pad), more = scratchpad_bytes(lib, any, &pad_any);
-  const size_t most = bytes > more ? bytes : more; /* never used at once */
-  m->at = plan->bytes;
-  plan->bytes += most;
   const int width = cpu_dnnl_alone(lib);
-  dnnl_status_t status = lib->api.primitive_create(&m->exact, exact);
-  if (status == dnnl_success) status = lib->api.primitive_create(&m->any, any);
+  dnnl_status_t status = lib->api.primitive_create(&f->exact, exact);
+  if (status == dnnl_success) status = lib->api.primitive_create(&f->any, any);
   cpu_dnnl_together(lib, width);
   if (status == dnnl_success && bytes > 0)
-    status = lib->api.memory_create(&m->scratchpad, pad, lib->engine, DNNL_MEMORY_NONE);
+    status = lib->api.memory_create(&f->scratchpad, pad, lib->engine, DNNL_MEMORY_NONE);
   if (status == dnnl_success && more > 0)
-    status = lib->api.memory_create(&m->scratchpad_any, pad_any, lib->engine, DNNL_MEMORY_NONE);
+    status = lib->api.memory_create(&f->scratchpad_any, pad_any, lib->engine, DNNL_MEMORY_NONE);
+  return status;
+}
+
+/* The bytes of its scratchpads, which are never used at once, grow *io_bytes. `f` NULL: that alone. */
+static dnnl_status_t make_form(const dnnl_plan *plan, int64_t count, form *f, uint64_t *io_bytes) {
+  const cpu_dnnl_lib *lib = plan->lib;
+  const int64_t tokens[2] = {plan->shape.B, DNNL_RUNTIME_DIM_VAL};
+  dnnl_primitive_desc_t made[2] = {NULL, NULL};
+  cpu_dnnl_descs d[2] = {{0}, {0}};
+  dnnl_status_t status = dnnl_success;
+  for (int i = 0; i < 2 && status == dnnl_success; i++) {
+    const_dnnl_memory_desc_t pad = NULL;
+    status = cpu_dnnl_make_desc(lib, &plan->shape, tokens[i], count, &d[i], &made[i]);
+    const uint64_t bytes = status == dnnl_success ? scratchpad_bytes(lib, made[i], &pad) : 0;
+    if (bytes > *io_bytes) *io_bytes = bytes;
+  }
+  if (f != NULL && status == dnnl_success) {
+    f->count = count;
+    status = make_memories(plan, f, &d[0]);
+    if (status == dnnl_success) status = make_primitives(plan, f, made[0], made[1]);
+  }
+  for (int i = 0; i < 2; i++) {
+    if (made[i] != NULL) (void)lib->api.primitive_desc_destroy(made[i]);
+    cpu_dnnl_free_descs(lib, &d[i]);
+  }
+  return status;
+}
+
+/* Outputs of a part: all, or as many as keep the scratchpad small, where fewer outputs make it smaller. */
+static dnnl_status_t choose_part(const dnnl_plan *plan, int64_t count, int64_t *out_part) {
+  const cpu_matmul *s = &plan->shape;
+  const double tensors = (double)count * (double)s->K * plan->w->size +
+                         (double)s->B * (double)s->K * BS_DTYPE_BYTES(s->x_type) +
+                         (double)s->B * (double)count * BS_DTYPE_BYTES(s->y_type);
+  const double most = tensors / SHARE > LEAST ? tensors / SHARE : LEAST;
+  uint64_t bytes = 0;
+  dnnl_status_t status = make_form(plan, count, NULL, &bytes);
+  *out_part = count;
+  while (status == dnnl_success && (double)bytes > most && *out_part > FEWEST) {
+    const int64_t half = (*out_part / 2 + FEWEST - 1) / FEWEST * FEWEST;
+    uint64_t fewer = 0;
+    if (half >= *out_part) break;
+    status = make_form(plan, half, NULL, &fewer);
+    if (status != dnnl_success || fewer > bytes / 4 * 3) break;
+    *out_part = half;
+    bytes = fewer;
+  }
   return status;
 }
 
 static dnnl_status_t make_member(dnnl_plan *plan, member *m) {
-  const cpu_dnnl_lib *lib = plan->lib;
-  dnnl_primitive_desc_t exact = NULL, any = NULL;
-  cpu_dnnl_descs d = {0}, d_any = {0};
-  dnnl_status_t status = lib->api.stream_create(&m->stream, lib->engine, dnnl_stream_default_flags);
-  if (status == dnnl_success)
-    status = cpu_dnnl_make_desc(lib, &plan->shape, plan->shape.B, m->count, &d, &exact);
-  if (status == dnnl_success)
-    status = cpu_dnnl_make_desc(lib, &plan->shape, DNNL_RUNTIME_DIM_VAL, m->count, &d_any, &any);
-  if (status == dnnl_success) status = make_memories(plan, m, &d);
-  if (status == dnnl_success) status = make_primitives(plan, m, exact, any);
-  if (exact != NULL) (void)lib->api.primitive_desc_destroy(exact);
-  if (any != NULL) (void)lib->api.primitive_desc_destroy(any);
-  cpu_dnnl_free_descs(lib, &d);
-  cpu_dnnl_free_descs(lib, &d_any);
+  int64_t part = 0;
+  uint64_t bytes = 0;
+  dnnl_status_t status =
+      plan->lib->api.stream_create(&m->stream, plan->lib->engine, dnnl_stream_default_flags);
+  if (status == dnnl_success) status = choose_part(plan, m->count, &part);
+  if (status == dnnl_success) status = make_form(plan, part, &m->forms[0], &bytes);
+  if (status == dnnl_success && m->count % part != 0)
+    status = make_form(plan, m->count % part, &m->forms[1], &bytes);
+  m->at = plan->bytes;
+  plan->bytes += bytes;
   return status;
 }
 
@@ -162,16 +212,20 @@ static void free_sizes(const dnnl_plan *plan, dnnl_memory_t *memories) {
   free(memories);
 }
 
-static void free_member(const dnnl_plan *plan, member *m) {
+static void free_form(const dnnl_plan *plan, form *f) {
   const cpu_dnnl_lib *lib = plan->lib;
-  free_memory(lib, m->w);
-  free_memory(lib, m->bias);
-  free_sizes(plan, m->y);
-  free_memory(lib, m->scratchpad);
-  free_memory(lib, m->scratchpad_any);
-  if (m->exact != NULL) (void)lib->api.primitive_destroy(m->exact);
-  if (m->any != NULL) (void)lib->api.primitive_destroy(m->any);
-  if (m->stream != NULL) (void)lib->api.stream_destroy(m->stream);
+  free_memory(lib, f->w);
+  free_memory(lib, f->bias);
+  free_sizes(plan, f->y);
+  free_memory(lib, f->scratchpad);
+  free_memory(lib, f->scratchpad_any);
+  if (f->exact != NULL) (void)lib->api.primitive_destroy(f->exact);
+  if (f->any != NULL) (void)lib->api.primitive_destroy(f->any);
+}
+
+static void free_member(const dnnl_plan *plan, member *m) {
+  for (int i = 0; i < 2; i++) free_form(plan, &m->forms[i]);
+  if (m->stream != NULL) (void)plan->lib->api.stream_destroy(m->stream);
 }
 
 static void plan_free(void *opaque) {
@@ -268,42 +322,56 @@ static dnnl_status_t place_scratchpads(dnnl_plan *plan) {
   plan->scratch = NULL; /* until all are placed */
   for (uint32_t i = 0; status == dnnl_success && i < plan->width; i++) {
     const member *m = &plan->members[i];
-    if (m->scratchpad != NULL) status = api->memory_set_data_handle(m->scratchpad, base + m->at);
-    if (status == dnnl_success && m->scratchpad_any != NULL)
-      status = api->memory_set_data_handle(m->scratchpad_any, base + m->at);
+    for (int k = 0; status == dnnl_success && k < 4; k++) {
+      const form *f = &m->forms[k / 2];
+      const dnnl_memory_t pad = k % 2 == 0 ? f->scratchpad : f->scratchpad_any;
+      if (pad != NULL) status = api->memory_set_data_handle(pad, base + m->at);
+    }
   }
   if (status == dnnl_success) plan->scratch = base;
   return status;
 }
 
-static dnnl_status_t run_piece(const dnnl_call *call, const member *m, const piece *p) {
+static dnnl_status_t run_piece(const dnnl_call *call, const member *m, const form *f, int64_t first,
+                               const piece *p) {
   const dnnl_plan *plan = call->plan;
   const cpu_dnnl_api *api = &plan->lib->api;
   const int exact = p->size == plan->sizes;
-  const dnnl_memory_t pad = exact ? m->scratchpad : m->scratchpad_any, y = m->y[p->size];
-  dnnl_exec_arg_t args[5] = {{DNNL_ARG_SRC, plan->x[p->size]}, {DNNL_ARG_WEIGHTS, m->w}, {DNNL_ARG_DST, y}};
+  const dnnl_memory_t pad = exact ? f->scratchpad : f->scratchpad_any, y = f->y[p->size];
+  dnnl_exec_arg_t args[5] = {{DNNL_ARG_SRC, plan->x[p->size]}, {DNNL_ARG_WEIGHTS, f->w}, {DNNL_ARG_DST, y}};
   int count = 3;
-  if (m->bias != NULL) args[count++] = (dnnl_exec_arg_t){DNNL_ARG_BIAS, m->bias};
+  if (f->bias != NULL) args[count++] = (dnnl_exec_arg_t){DNNL_ARG_BIAS, f->bias};
   if (pad != NULL) args[count++] = (dnnl_exec_arg_t){DNNL_ARG_SCRATCHPAD, pad};
-  const size_t at = (size_t)(p->first * call->y->strides[0] + m->first);
+  const size_t at = (size_t)(p->first * call->y->strides[0] + first);
   dnnl_status_t status =
       api->memory_set_data_handle(y, (uint8_t *)call->y->data + at * BS_DTYPE_BYTES(call->y->dtype));
   if (status == dnnl_success)
-    status = api->primitive_execute(exact ? m->exact : m->any, m->stream, count, args);
+    status = api->primitive_execute(exact ? f->exact : f->any, m->stream, count, args);
+  return status;
+}
+
+/* Outputs first .. first + f->count - 1. */
+static dnnl_status_t run_part(const dnnl_call *call, const member *m, const form *f, int64_t first) {
+  const cpu_rows *w = call->plan->w;
+  const cpu_dnnl_api *api = &call->plan->lib->api;
+  dnnl_status_t status =
+      api->memory_set_data_handle(f->w, (uint8_t *)w->data + (size_t)(first * w->K) * w->size);
+  if (status == dnnl_success && f->bias != NULL)
+    status = api->memory_set_data_handle(
+        f->bias, (uint8_t *)call->bias->data + (size_t)first * BS_DTYPE_BYTES(call->bias->dtype));
+  for (uint32_t i = 0; status == dnnl_success && i < call->count; i++)
+    status = run_piece(call, m, f, first, &call->pieces[i]);
   return status;
 }
 
 static dnnl_status_t run_member(const dnnl_call *call, const member *m) {
   const dnnl_plan *plan = call->plan;
-  const cpu_dnnl_api *api = &plan->lib->api;
+  const int64_t part = m->forms[0].count;
   dnnl_status_t status = dnnl_success;
   if (call->residual != NULL) place_residual(call, m);
-  if (m->bias != NULL)
-    status = api->memory_set_data_handle(
-        m->bias, (uint8_t *)call->bias->data + (size_t)m->first * BS_DTYPE_BYTES(call->bias->dtype));
-  for (uint32_t i = 0; status == dnnl_success && i < call->count; i++)
-    status = run_piece(call, m, &call->pieces[i]);
-  if (status == dnnl_success) status = api->stream_wait(m->stream);
+  for (int64_t done = 0; status == dnnl_success && done < m->count; done += part)
+    status = run_part(call, m, &m->forms[m->count - done < part], m->first + done);
+  if (status == dnnl_success) status = plan->lib->api.stream_wait(m->stream);
   if (status == dnnl_success && plan->shape.activation != BS_ACT_NONE) activate_slice(call, m);
   return status;
 }
