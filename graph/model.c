@@ -8,6 +8,7 @@
 #include "core/base/error.h"
 #include "core/base/size.h"
 #include "graph/ir/arena.h"
+#include "graph/schema.h"
 
 typedef struct kept {
   struct kept *next;
@@ -284,6 +285,7 @@ static int32_t copy_attr(gmodel *m, const bs_attr *from, int copy_tensors, bs_at
   int ok = to->name != NULL;
   uint64_t bytes;
   switch (from->type) {
+    case GMODEL_ATTR_OTHER:
     case BS_ATTR_INT:
     case BS_ATTR_FLOAT:
     case BS_ATTR_GRAPH:
@@ -334,6 +336,7 @@ static int32_t node_refs(const gmodel *m, const gmodel_node_desc *desc, const ui
 
 int32_t gmodel_node_add(gmodel *m, const gmodel_node_desc *desc, const uint32_t *out, bs_error *err) {
   int32_t rc = node_refs(m, desc, out, err);
+  if (rc == BS_OK) rc = schema_check(m, desc, out, err);
   if (rc != BS_OK) return rc;
   gmodel_node n = {.opset = desc->opset != 0 ? desc->opset : m->opset,
                    .block = desc->block,

@@ -11,6 +11,7 @@
 #include "blockshock/graph.h"
 
 #define GMODEL_NONE BS_GRAPH_NONE      /* no value: an absent optional input or output */
+#define GMODEL_ATTR_OTHER 0u           /* type of an attribute whose value is not kept (a sparse tensor) */
 #define GMODEL_RANK_UNKNOWN UINT32_MAX /* of a computed value whose shape the file does not tell */
 
 /* What a value is. */
@@ -140,7 +141,7 @@ typedef struct gmodel_node_desc {
   int copy_tensors;
 } gmodel_node_desc;
 /* Adds a node at the end of its block. out[i]: a computed value without a producer, or GMODEL_NONE when that
- * output is absent. */
+ * output is absent. A node that breaks the schema of its operator (graph/schema.h) is BS_INPUT. */
 int32_t gmodel_node_add(gmodel *model, const gmodel_node_desc *desc, const uint32_t *out, bs_error *err);
 /* Adds a node of ai.onnx to block 0 and makes its outputs: what builders use. */
 int32_t gmodel_op(gmodel *model, const char *op, const char *name, const uint32_t *in, uint32_t n_in,

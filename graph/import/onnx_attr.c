@@ -62,7 +62,7 @@ static int32_t set_tensor(onnx_import *im, const bs_onnx_attr *a, bs_attr *out, 
   return rc;
 }
 
-/* Lists of tensors and graphs, sparse tensors and types are left out: no operator that is served has them. */
+/* The value of a list of tensors or graphs, a sparse tensor or a type is not kept: GMODEL_ATTR_OTHER. */
 static int32_t convert(onnx_import *im, const bs_onnx_attr *a, const onnx_scope *scope, bs_attr *out,
                        bs_error *err) {
   uint32_t block = 0;
@@ -116,7 +116,7 @@ int32_t onnx_attrs(onnx_import *im, const bs_onnx_node *node, const onnx_scope *
     if (a == NULL) continue;
     rc = onnx_text_of(im, "", node->attrs[i].name, &attrs[n].name, err);
     if (rc == BS_OK) rc = convert(im, a, at, &attrs[n], err);
-    if (rc != BS_OK || attrs[n].type == 0) continue;
+    if (rc != BS_OK) continue;
     list[n] = &attrs[n];
     n++;
   }
