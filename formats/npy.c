@@ -4,6 +4,7 @@
 #include "formats/npy.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/base/error.h"
@@ -70,6 +71,49 @@ static int32_t check_sizes(bs_npy *npy, bs_error *err) {
   return BS_OK;
 }
 
+/* out, in C order, from the elements of `in`, in Fortran order: the first index runs fastest there. */
+static void to_c_order(const bs_npy *npy, const char *in, char *out) {
+  const size_t size = BS_DTYPE_BYTES(npy->dtype);
+  uint64_t strides[BS_NPY_MAX_DIMS], at = 0, stride = 1;
+  int64_t index[BS_NPY_MAX_DIMS] = {0};
+  for (uint32_t d = 0; d < npy->rank; stride *= (uint64_t)npy->dims[d++]) strides[d] = stride;
+  for (uint64_t i = 0; i < npy->count; i++) {
+    memcpy(out + i * size, in + at * size, size);
+    for (uint32_t d = npy->rank; d-- > 0;) {
+      at += strides[d];
+      if (++index[d] < npy->dims[d]) break;
+      at -= strides[d] * (uint64_t)npy->dims[d];
+      index[d] = 0;
+    }
+  }
+}
+
+/* 1: the file's order of the elements is not that of C. */
+static int is_transposed(const bs_npy *npy) {
+  uint32_t long_dims = 0;
+  for (uint32_t d = 0; d < npy->rank; d++) long_dims += npy->dims[d] > 1;
+  return npy->fortran && long_dims > 1;
+}
+
+static int32_t copy_data(const char *path, bs_npy *npy, bs_error *err) {
+  const uint64_t bytes = npy->count * BS_DTYPE_BYTES(npy->dtype);
+  char *raw = malloc(bytes), *turned = is_transposed(npy) ? malloc(bytes) : NULL;
+  int32_t rc = BS_OK;
+  if (raw == NULL || (turned == NULL && is_transposed(npy)))
+    rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "no memory for a copy of %" PRIu64 " bytes", bytes);
+  if (rc == BS_OK) rc = bs_map_pread(&npy->map, path, npy->offset, raw, bytes, err);
+  if (rc == BS_OK && turned != NULL) to_c_order(npy, raw, turned);
+  if (rc == BS_OK) {
+    npy->copy = turned != NULL ? turned : raw;
+    if (turned != NULL) free(raw);
+    npy->data = npy->copy;
+    return BS_OK;
+  }
+  free(raw);
+  free(turned);
+  return rc;
+}
+
 static int32_t open_parts(const char *path, bs_npy *npy, bs_error *err) {
   char header[BS_NPY_MAX_HEADER];
   uint64_t start = 0, length = 0;
@@ -82,6 +126,8 @@ static int32_t open_parts(const char *path, bs_npy *npy, bs_error *err) {
   npy->offset = start + length;
   rc = check_sizes(npy, err);
   if (rc != BS_OK) return rc;
+  if (npy->count > 0 && (is_transposed(npy) || npy->offset % BS_DTYPE_BYTES(npy->dtype) != 0))
+    return copy_data(path, npy, err);
   rc = bs_map_map(&npy->map, path, err);
   if (rc != BS_OK) return rc;
   npy->data = (const char *)npy->map.data + npy->offset;
@@ -100,7 +146,15 @@ int32_t bs_npy_open(const char *path, bs_npy *out_npy, bs_error *err) {
   return rc;
 }
 
+int32_t bs_npy_read(const bs_npy *npy, const char *path, uint64_t from, void *out, uint64_t bytes,
+                    bs_error *err) {
+  if (npy->copy == NULL) return bs_map_pread(&npy->map, path, npy->offset + from, out, bytes, err);
+  if (bytes > 0) memcpy(out, (const char *)npy->copy + from, (size_t)bytes);
+  return bs_map_unchanged(&npy->map, path, err);
+}
+
 void bs_npy_close(bs_npy *npy) {
+  free(npy->copy);
   bs_map_close(&npy->map);
   memset(npy, 0, sizeof *npy);
 }

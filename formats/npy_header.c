@@ -88,17 +88,15 @@ static int32_t parse_descr(cursor *c, bs_npy *out) {
   return BS_INPUT;
 }
 
-static int32_t parse_order(cursor *c) {
+static int32_t parse_order(cursor *c, bs_npy *out) {
+  static const char *const words[] = {"False", "True"};
   skip_space(c);
-  size_t left = c->size - c->at;
-  if (left >= 5 && memcmp(c->text + c->at, "False", 5) == 0) {
-    c->at += 5;
+  for (uint32_t i = 0; i < 2; i++) {
+    const size_t size = strlen(words[i]);
+    if (c->size - c->at < size || memcmp(c->text + c->at, words[i], size) != 0) continue;
+    c->at += size;
+    out->fortran = i;
     return BS_OK;
-  }
-  if (left >= 4 && memcmp(c->text + c->at, "True", 4) == 0) {
-    bs_error_set(c->err, BS_INPUT, "BS-NPY-ORDER", "the array is in Fortran order");
-    bs_error_hint(c->err, "numpy.ascontiguousarray(a)");
-    return BS_INPUT;
   }
   return unexpected(c, "BS-NPY-ORDER", "True or False");
 }
@@ -162,7 +160,7 @@ int32_t bs_npy_parse_header(const char *text, size_t size, bs_npy *out, bs_error
     if (seen & (1u << which)) return bs_error_set(err, BS_INPUT, HEADER_ID, "header key '%s' twice", key);
     seen |= 1u << which;
     if (!take(&c, ':')) return unexpected(&c, HEADER_ID, "':'");
-    rc = which == 0 ? parse_descr(&c, out) : which == 1 ? parse_order(&c) : parse_shape(&c, out);
+    rc = which == 0 ? parse_descr(&c, out) : which == 1 ? parse_order(&c, out) : parse_shape(&c, out);
     if (rc != BS_OK) return rc;
     comma = take(&c, ',');
   }

@@ -92,32 +92,16 @@ int32_t bs_graph_finish(bs_graph *g, bs_error *err) {
 }
 
 BS_API int32_t bs_graph_fix(bs_graph *g, const char *name, const bs_tensor *tensor, bs_error *err) {
-  gmodel *m = g->model;
+  if (g->has_session)
+    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GRAPH-BUILD",
+                        "an input is made a constant before the first session of its model");
+  return gmodel_fix(g->model, name, tensor, err);
+}
+
+int bs_graph_has_default(const bs_graph *g, const char *name) {
   uint32_t i = 0;
-  while (i < m->n_inputs && strcmp(m->inputs[i].name, name) != 0) i++;
-  if (i == m->n_inputs)
-    return bs_error_set(err, BS_NOT_FOUND, "BS-GRAPH-PORT", "the model has no input '%.64s'", name);
-  gmodel_value *v = &m->values[m->inputs[i].value];
-  uint64_t bytes = 0;
-  int same = v->dtype == tensor->dtype && v->rank == tensor->rank;
-  for (uint32_t d = 0; d < v->rank && same; d++) same = v->dims[d] == tensor->dims[d] || v->dims[d] == -1;
-  if (!same || !gmodel_shape_bytes(tensor->dtype, tensor->rank, tensor->dims, &bytes) ||
-      bytes > tensor->bytes)
-    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GRAPH-PORT", "input '%.64s' has another dtype or shape",
-                        name);
-  void *copy = gmodel_alloc(m, bytes);
-  if (copy == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a constant");
-  if (bytes > 0) memcpy(copy, tensor->data, bytes);
-  v->kind = GMODEL_CONSTANT;
-  v->data = copy;
-  v->bytes = bytes;
-  for (uint32_t d = 0; d < v->rank; d++) {
-    v->dims[d] = tensor->dims[d];
-    v->symbols[d] = 0;
-  }
-  memmove(&m->inputs[i], &m->inputs[i + 1u], (m->n_inputs - i - 1u) * sizeof *m->inputs);
-  m->n_inputs--;
-  return BS_OK;
+  while (i < g->model->n_defaults && strcmp(g->model->defaults[i].name, name) != 0) i++;
+  return i < g->model->n_defaults;
 }
 
 /* ---- what cannot be served ---------------------------------------------------------------------- */

@@ -10,9 +10,12 @@ struct bs_graph {
   gmodel *model;
   gfold fold;
   _Atomic uint32_t finished; /* checked: nothing is added any more, any thread may read the model */
+  _Atomic uint32_t has_session; /* one was opened: no input becomes a constant any more */
 };
 /* A graph of a model, which it takes over, also when it fails. */
 int32_t bs_graph_of(bs_context *context, gmodel *model, bs_graph **out_graph, bs_error *err);
 /* Checks a model that was built by calls, once. */
 int32_t bs_graph_finish(bs_graph *graph, bs_error *err);
+/* 1: the model has an initializer of that name that is an input too (bs_graph_fix). */
+int bs_graph_has_default(const bs_graph *graph, const char *name);
 #endif

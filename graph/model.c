@@ -53,6 +53,7 @@ void gmodel_free(gmodel *m) {
   free(m->blocks);
   free(m->inputs);
   free(m->outputs);
+  free(m->defaults);
   free(m->symbols);
   if (m->arena != NULL) arena_free(m->arena);
   free(m->arena);
@@ -207,6 +208,65 @@ int32_t gmodel_constant(gmodel *m, const char *name, uint32_t dtype, uint32_t ra
   if (rc != BS_OK) return rc;
   m->values[*out_value].data = data;
   m->values[*out_value].bytes = bytes;
+  return BS_OK;
+}
+
+int32_t gmodel_default_add(gmodel *m, const char *name, uint32_t value, uint32_t rank, const int64_t *dims,
+                           bs_error *err) {
+  const char *copy = copy_name(m, name);
+  if (copy == NULL || !ARRAY_GROW(m->defaults, m->n_defaults, m->cap_defaults)) return no_memory(err);
+  gmodel_default *d = &m->defaults[m->n_defaults++];
+  *d = (gmodel_default){.name = copy, .value = value, .rank = rank};
+  for (uint32_t i = 0; rank <= BS_MAX_DIMS && i < rank; i++) d->dims[i] = dims[i];
+  return BS_OK;
+}
+
+/* The shape of the tensor is the one that is asked for; dims of -1 are of any size. */
+static int shape_fits(const bs_tensor *tensor, uint32_t dtype, uint32_t rank, const int64_t *dims) {
+  int same = tensor->dtype == dtype && (tensor->rank == rank || rank == GMODEL_RANK_UNKNOWN);
+  for (uint32_t d = 0; same && rank <= BS_MAX_DIMS && d < rank; d++)
+    same = tensor->dims[d] == dims[d] || dims[d] == -1;
+  return same && tensor->rank <= BS_MAX_DIMS;
+}
+
+static int32_t fix_value(gmodel *m, uint32_t value, const bs_tensor *tensor, bs_error *err) {
+  gmodel_value *v = &m->values[value];
+  uint64_t bytes = 0;
+  if (!gmodel_shape_bytes(tensor->dtype, tensor->rank, tensor->dims, &bytes) || bytes > tensor->bytes ||
+      (bytes > 0 && tensor->data == NULL))
+    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GRAPH-PORT",
+                        "the tensor for input '%.64s' has no data, or fewer bytes than its shape", v->name);
+  void *copy = gmodel_alloc(m, bytes);
+  if (copy == NULL) return no_memory(err);
+  if (bytes > 0) memcpy(copy, tensor->data, bytes);
+  v->kind = GMODEL_CONSTANT;
+  v->data = copy;
+  v->bytes = bytes;
+  v->rank = tensor->rank;
+  for (uint32_t d = 0; d < v->rank; d++) {
+    v->dims[d] = tensor->dims[d];
+    v->symbols[d] = 0;
+  }
+  return BS_OK;
+}
+
+int32_t gmodel_fix(gmodel *m, const char *name, const bs_tensor *tensor, bs_error *err) {
+  uint32_t i = 0, k = 0;
+  while (i < m->n_inputs && strcmp(m->inputs[i].name, name) != 0) i++;
+  while (k < m->n_defaults && strcmp(m->defaults[k].name, name) != 0) k++;
+  if (i == m->n_inputs && k == m->n_defaults)
+    return bs_error_set(err, BS_NOT_FOUND, "BS-GRAPH-PORT", "the model has no input '%.64s'", name);
+  const int is_input = i < m->n_inputs;
+  const uint32_t value = is_input ? m->inputs[i].value : m->defaults[k].value;
+  const gmodel_value *v = &m->values[value];
+  if (!shape_fits(tensor, v->dtype, is_input ? v->rank : m->defaults[k].rank,
+                  is_input ? v->dims : m->defaults[k].dims))
+    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GRAPH-PORT", "input '%.64s' has another dtype or shape",
+                        name);
+  const int32_t rc = fix_value(m, value, tensor, err);
+  if (rc != BS_OK || !is_input) return rc;
+  memmove(&m->inputs[i], &m->inputs[i + 1u], (m->n_inputs - i - 1u) * sizeof *m->inputs);
+  m->n_inputs--;
   return BS_OK;
 }
 

@@ -63,15 +63,24 @@ typedef struct gmodel_port {
   uint32_t value;
 } gmodel_port;
 
+/* A constant that the model lists among its inputs too: bs_graph_fix may give it another value. */
+typedef struct gmodel_default {
+  const char *name;
+  uint32_t value;
+  uint32_t rank;             /* of the input; GMODEL_RANK_UNKNOWN: any shape */
+  int64_t dims[BS_MAX_DIMS]; /* -1: any size */
+} gmodel_default;
+
 typedef struct gmodel gmodel;
 struct gmodel {
   gmodel_value *values;
   gmodel_node *nodes;
   gmodel_block *blocks; /* 0 is the model itself */
   gmodel_port *inputs, *outputs;
+  gmodel_default *defaults;
   const char **symbols;
-  uint32_t n_values, n_nodes, n_blocks, n_inputs, n_outputs, n_symbols;
-  uint32_t cap_values, cap_nodes, cap_blocks, cap_inputs, cap_outputs, cap_symbols;
+  uint32_t n_values, n_nodes, n_blocks, n_inputs, n_outputs, n_defaults, n_symbols;
+  uint32_t cap_values, cap_nodes, cap_blocks, cap_inputs, cap_outputs, cap_defaults, cap_symbols;
   uint32_t opset;              /* of ai.onnx */
   uint32_t n_states;           /* values of kind STATE */
   uint32_t length;             /* the value of kind LENGTH; GMODEL_NONE */
@@ -112,6 +121,12 @@ int32_t gmodel_input(gmodel *model, const char *name, uint32_t dtype, uint32_t r
  * be the size of the shape (BS_INPUT else). */
 int32_t gmodel_constant(gmodel *model, const char *name, uint32_t dtype, uint32_t rank, const int64_t *dims,
                         const void *data, uint64_t bytes, int copy, uint32_t *out_value, bs_error *err);
+/* The constant `value` may get another value by its name. */
+int32_t gmodel_default_add(gmodel *model, const char *name, uint32_t value, uint32_t rank,
+                           const int64_t *dims, bs_error *err);
+/* Makes an input, or a constant of gmodel_default_add, a constant with a copy of these elements.
+ * BS_NOT_FOUND: there is none of that name; BS_INVALID_ARGUMENT: it has another dtype or shape. */
+int32_t gmodel_fix(gmodel *model, const char *name, const bs_tensor *tensor, bs_error *err);
 /* A key-value cache [.., tokens, ..] that keeps its values from run to run. */
 int32_t gmodel_state(gmodel *model, const char *name, uint32_t dtype, uint32_t rank, const int64_t *dims,
                      uint32_t *out_value, bs_error *err);

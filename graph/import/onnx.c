@@ -162,13 +162,26 @@ static int32_t add_input(onnx_import *im, const bs_onnx_value *v, onnx_scope *sc
   return rc == BS_OK ? onnx_define(scope, &v->name, value, err) : rc;
 }
 
+/* An initializer that is an input too is a constant, whose value the caller may replace. */
+static int32_t add_default(onnx_import *im, const bs_onnx_value *v, uint32_t value, bs_error *err) {
+  int64_t dims[BS_MAX_DIMS] = {0};
+  const char *name = NULL;
+  const int shaped = v->kind == BS_ONNX_KIND_TENSOR && v->has_shape && v->rank <= BS_MAX_DIMS;
+  for (uint32_t i = 0; shaped && i < v->rank; i++) dims[i] = v->dims[i].value < 0 ? -1 : v->dims[i].value;
+  const int32_t rc = onnx_text_of(im, "", v->name, &name, err);
+  return rc == BS_OK
+             ? gmodel_default_add(im->model, name, value, shaped ? v->rank : GMODEL_RANK_UNKNOWN, dims, err)
+             : rc;
+}
+
 static int32_t add_inputs(onnx_import *im, const bs_onnx_graph *g, onnx_scope *scope, bs_error *err) {
   uint32_t added = 0, value;
   for (uint32_t i = 0; i < g->n_inputs; i++) {
-    if (onnx_resolve(scope, g->inputs[i].name, &value)) continue; /* an initializer gives it its value */
-    if (++added > ONNX_MAX_PORTS)
+    const int has_value = onnx_resolve(scope, g->inputs[i].name, &value);
+    if (!has_value && ++added > ONNX_MAX_PORTS)
       return bs_error_set(err, BS_INPUT, "BS-ONNX-COUNT", "more than %d inputs", ONNX_MAX_PORTS);
-    const int32_t rc = add_input(im, &g->inputs[i], scope, err);
+    const int32_t rc =
+        has_value ? add_default(im, &g->inputs[i], value, err) : add_input(im, &g->inputs[i], scope, err);
     if (rc != BS_OK) return rc;
   }
   return BS_OK;

@@ -37,8 +37,8 @@ static int32_t if_rule(lower_ctx *c, const gmodel_node *node, bs_error *err) {
     return b.rc;
   }
   condition = build_reshape(&b, condition, &scalar);
-  run_block(&b, then_block, NULL, 0, yes, n);
-  run_block(&b, else_block, NULL, 0, no, n);
+  if (b.rc == BS_OK) b.rc = lower_branch(c, node, then_block, condition, 1, yes, n, err);
+  if (b.rc == BS_OK) b.rc = lower_branch(c, node, else_block, condition, 0, no, n, err);
   for (uint32_t i = 0; i < n && b.rc == BS_OK; ++i) {
     const build_shape sy = build_shape_of(&b, yes[i]), sn = build_shape_of(&b, no[i]);
     if (!build_same(&sy, &sn) || build_dtype(&b, yes[i]) != build_dtype(&b, no[i])) {

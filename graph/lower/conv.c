@@ -130,8 +130,12 @@ static int32_t conv(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   build_check(&b, bias == GNONE || (build_rank(&b, bias) == 1 && build_dim(&b, bias, 0) == sk.dims[0]),
               "the bias does not fit the kernel");
   w.places = sx.rank - 2;
-  for (uint32_t i = 0; i < w.places; ++i) {
+  const bs_attr *told = lower_ints(node, "kernel_shape");
+  build_check(&b, told == NULL || told->count == w.places,
+              "kernel_shape has another length than W has places");
+  for (uint32_t i = 0; i < w.places && b.rc == BS_OK; ++i) {
     w.kernel[i] = sk.dims[2 + i];
+    build_check(&b, told == NULL || told->ints[i] == w.kernel[i], "kernel_shape is not that of W");
     build_check(&b, w.kernel[i] > 0 && w.kernel[i] <= INT32_MAX, "the kernel is empty or too large");
   }
   read_sizes(&b, "strides", w.stride, w.places);

@@ -207,6 +207,8 @@ int32_t lower_einsum(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   } else {
     implicit_output(terms, n, most, &out);
   }
+  for (uint32_t i = 0; i < out.n; ++i)
+    build_check(&b, find(&out, out.letters[i]) == (int)i, "the output of the equation has a letter twice");
   for (uint32_t i = 0; i < n; ++i) take_diagonals(&b, &terms[i]);
   for (uint32_t i = 1; i < n && b.rc == BS_OK; ++i) {
     char later[MAX_TERMS * BS_MAX_DIMS + 1] = "";

@@ -101,6 +101,45 @@ static int32_t variadic(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   return b.rc;
 }
 
+/* 1: a constant whose numbers f32 holds exactly. */
+static int small_numbers(build *b, uint32_t value) {
+  enum { MOST = 64 };
+  const build_shape shape = build_shape_of(b, value);
+  const int64_t n = build_elements(&shape);
+  int64_t numbers[MOST];
+  if (b->rc != BS_OK || !lower_is_const(b->c, value) || n > MOST) return 0;
+  const uint32_t read = build_read_ints(b, value, "its exponent", numbers, MOST);
+  for (uint32_t i = 0; i < read; ++i) {
+    if (numbers[i] < -(1 << 24) || numbers[i] > 1 << 24) return 0;
+  }
+  return b->rc == BS_OK;
+}
+
+/* A float to an integer power in f64. No float holds each integer: whether the exponent is odd, which decides
+ * the sign, is found in i64. The base -0 has a sign too: its reciprocal is -Inf. */
+static uint32_t integer_power(build *b, uint32_t x, uint32_t y) {
+  lower_map m;
+  if (b->rc != BS_OK) return GNONE;
+  lower_map_begin(&m, b->c, BS_I64);
+  const uint8_t n = lower_map_in(&m, y);
+  const uint8_t rest = lower_map_step(&m, BS_EXPR_FMOD, n, lower_map_const_int(&m, 2), 0);
+  const uint32_t even =
+      build_map(b, &m, lower_map_step(&m, BS_EXPR_EQ, rest, lower_map_const_int(&m, 0), 0), BS_BOOL);
+  if (b->rc != BS_OK) return GNONE;
+  lower_map_begin(&m, b->c, BS_F64);
+  const uint8_t v = lower_map_in(&m, x), zero = lower_map_const(&m, 0);
+  const uint8_t size =
+      lower_map_step(&m, BS_EXPR_POW, lower_map_step(&m, BS_EXPR_ABS, v, 0, 0), lower_map_in(&m, y), 0);
+  const uint8_t below =
+      lower_map_step(&m, BS_EXPR_OR, lower_map_step(&m, BS_EXPR_LT, v, zero, 0),
+                     lower_map_step(&m, BS_EXPR_LT, lower_map_step(&m, BS_EXPR_RECIP, v, 0, 0), zero, 0), 0);
+  const uint8_t negative = lower_map_step(&m, BS_EXPR_AND, below,
+                                          lower_map_step(&m, BS_EXPR_NOT, lower_map_in(&m, even), 0, 0), 0);
+  return build_map(
+      b, &m, lower_map_step(&m, BS_EXPR_SELECT, negative, lower_map_step(&m, BS_EXPR_NEG, size, 0, 0), size),
+      build_dtype(b, x));
+}
+
 /* Base and exponent may differ in dtype; the result has the base's. */
 static int32_t power(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   build b = build_begin(c, node, err);
@@ -112,6 +151,10 @@ static int32_t power(lower_ctx *c, const gmodel_node *node, bs_error *err) {
             mixed = build_is_float(tx) != build_is_float(ty);
   const uint32_t wide = (tx == BS_F64 || ty == BS_F64 || mixed) ? BS_F64 : BS_F32;
   if (b.rc != BS_OK) return b.rc;
+  if (mixed && build_is_float(tx) && !small_numbers(&b, y)) {
+    build_out(&b, 0, integer_power(&b, x, y));
+    return b.rc;
+  }
   lower_map_begin(&m, c, floats ? (tx == BS_F32 && mixed ? BS_F32 : wide) : BS_I64);
   const uint8_t vx = lower_map_in(&m, x), vy = lower_map_in(&m, y);
   build_out(&b, 0, build_map(&b, &m, lower_map_step(&m, BS_EXPR_POW, vx, vy, 0), tx));

@@ -18,6 +18,14 @@ typedef struct lower_part {
   uint32_t computed;
 } lower_part;
 
+/* A branch that is lowered although it may not be taken (branch.c). */
+typedef struct lower_guard {
+  uint32_t condition; /* one bool */
+  int when;           /* the condition's value that takes the branch */
+  uint32_t holds;     /* one bool: this branch and those around it are taken; GNONE: not made yet */
+  struct lower_guard *up;
+} lower_guard;
+
 struct lower_ctx {
   const gmodel *model;
   graph *g;
@@ -25,6 +33,7 @@ struct lower_ctx {
   uint32_t *value_of; /* of each model value; GNONE: not lowered */
   int64_t *sizes;     /* of each symbol */
   lower_frame *frame; /* of lower_call, the innermost */
+  lower_guard *guard; /* the innermost; NULL: all that is lowered counts */
   lower_part *parts;
   uint32_t n_parts, cap_parts;
   uint32_t origin; /* of the node that is lowered */
@@ -37,6 +46,10 @@ struct lower_ctx {
 
 /* help_op.c: constants out of TEMPs whose parts were all computed since `from`. */
 void lower_settle_parts(lower_ctx *c, uint32_t from);
+/* branch.c: in a branch that may not be taken, an index that is 0 when it is not taken. kind as take's and
+ * put's; first: the dim of data that the indices, or the first of a tuple, count. */
+int32_t lower_guard_index(lower_ctx *c, uint32_t kind, uint32_t data, uint32_t first, uint32_t *io_index,
+                          bs_error *err);
 /* frame.c */
 int32_t lower_node(lower_ctx *c, const gmodel_node *node, bs_error *err);
 /* help_view.c: the same value with `rank` dims, ones in front, and 1 where it has stride 0: an argument of

@@ -313,6 +313,8 @@ int32_t lower_take(lower_ctx *c, uint32_t kind, uint32_t data, uint32_t index, u
   if (kind == BS_INDEX_TUPLES && (x.rank == 0 || x.dims[x.rank - 1] < 0 || x.dims[x.rank - 1] > BS_MAX_DIMS))
     return bs_error_set(err, BS_INPUT, "BS-GRAPH-SHAPE", "an index of %u dimensions has no tuples", x.rank);
   int32_t rc = take_dims(&d, &x, kind, axis, batch_dims, &rank, dims, err);
+  const uint32_t first = kind == BS_INDEX_TUPLES ? batch_dims : axis;
+  if (rc == BS_OK) rc = lower_guard_index(c, kind, data, first, &index, err);
   gnode n = node_of(GOP_TAKE, 2, 1);
   n.in[0] = data;
   n.in[1] = index;
@@ -327,6 +329,8 @@ int32_t lower_take(lower_ctx *c, uint32_t kind, uint32_t data, uint32_t index, u
 int32_t lower_put(lower_ctx *c, uint32_t kind, uint32_t reduction, uint32_t base, uint32_t index,
                   uint32_t updates, uint32_t axis, uint32_t *out_y, bs_error *err) {
   const gvalue b = c->g->values[base];
+  int32_t rc = lower_guard_index(c, kind, base, kind == BS_INDEX_TUPLES ? 0 : axis, &index, err);
+  if (rc != BS_OK) return rc;
   gnode n = node_of(GOP_PUT, 3, 1);
   n.in[0] = base;
   n.in[1] = index;
@@ -334,7 +338,6 @@ int32_t lower_put(lower_ctx *c, uint32_t kind, uint32_t reduction, uint32_t base
   n.attrs[0] = kind;
   n.attrs[1] = axis;
   n.attrs[3] = reduction;
-  int32_t rc;
   if (c->g->values[b.base].kind == GV_STATE) /* in place */
     rc = graph_add_view(c->g, b.base, b.dtype, b.rank, b.dims, b.strides, b.offset, out_y, err);
   else

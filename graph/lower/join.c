@@ -173,6 +173,8 @@ static int32_t range(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   const uint32_t dtype = build_dtype(&b, start);
   build_check(&b, build_dtype(&b, limit) == dtype && build_dtype(&b, delta) == dtype,
               "its inputs have different dtypes");
+  if ((dtype == BS_F16 || dtype == BS_BF16) && lower_int(node, "stash_type", 1) != 1)
+    build_refuse(&b, dtype, "stash_type other than 1 (f32)");
   build_shape shape = {1, {0}};
   if (build_is_float(dtype)) {
     const double from = build_read_real(&b, start, "its start"), to = build_read_real(&b, limit, "its limit");

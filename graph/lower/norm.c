@@ -110,6 +110,8 @@ static int32_t group_norm(lower_ctx *c, const gmodel_node *node, bs_error *err) 
   const build_shape shape = build_shape_of(&b, x);
   build_check(&b, shape.rank >= 2, "the rank is below 2");
   build_check(&b, build_is_float(dtype), "the operator takes floats");
+  if (lower_int(node, "stash_type", 1) != 1 && dtype != BS_F64)
+    build_refuse(&b, 0, "stash_type other than 1 (f32)");
   if (b.rc != BS_OK) return b.rc;
   const int64_t channels = shape.dims[1], groups = instance ? channels : lower_int(node, "num_groups", 0);
   build_check(&b, groups > 0 && channels % groups == 0, "num_groups does not divide the channels");

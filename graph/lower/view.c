@@ -31,6 +31,8 @@ static int32_t constant(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   build b = build_begin(c, node, err);
   const bs_attr *a = gmodel_attr(node, "value"), *number;
   uint32_t value = GNONE;
+  build_check(&b, node->n_attr == 1, "it needs exactly one of its attributes");
+  if (b.rc != BS_OK) return b.rc;
   if (a != NULL && a->type == BS_ATTR_TENSOR && a->tensor != NULL) {
     b.rc = lower_const_model(c, a->tensor->dtype, a->tensor->rank, a->tensor->dims, a->data, &value, err);
   } else if ((number = gmodel_attr(node, "value_float")) != NULL) {
@@ -44,7 +46,7 @@ static int32_t constant(lower_ctx *c, const gmodel_node *node, bs_error *err) {
     const build_shape shape = {1, {(int64_t)number->count}};
     value = build_cast(&b, build_const(&b, BS_F64, &shape, number->floats), BS_F32);
   } else {
-    build_refuse(&b, 0, "the constant is text, sparse or absent");
+    build_refuse(&b, 0, "the constant is text or sparse");
   }
   build_out(&b, 0, value);
   return b.rc;

@@ -215,6 +215,7 @@ BS_API int32_t bs_session_open(bs_context *context, bs_graph *model, const bs_se
     bs_session_close(s);
     return rc;
   }
+  model->has_session = 1;
   *out_session = s;
   return BS_OK;
 }

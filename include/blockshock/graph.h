@@ -127,7 +127,8 @@ BS_API int32_t bs_graph_op(bs_graph *graph, const char *onnx_op, const uint32_t 
 /* Makes a value an output of the model. */
 BS_API int32_t bs_graph_output(bs_graph *graph, const char *name, uint32_t value, bs_error *err);
 /* Makes the input of that name a constant with the tensor's elements, which are copied: shapes, axes and
- * other numbers that the lowering must know. Before the first session. */
+ * other numbers that the lowering must know. The name may also be that of an initializer that a file lists
+ * among its inputs: it gets this value in place of its own. Before the first session opens; an error later. */
 BS_API int32_t bs_graph_fix(bs_graph *graph, const char *name, const bs_tensor *tensor, bs_error *err);
 /* The inputs (inputs not 0) or the outputs of a model, in its order. */
 BS_API uint32_t bs_graph_port_count(const bs_graph *graph, uint32_t inputs);

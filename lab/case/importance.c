@@ -69,7 +69,7 @@ static int32_t by_file(const char *path, int64_t K, weighed *columns, bs_error *
     raw = malloc(bytes);
     values = malloc((size_t)K * sizeof *values);
     rc = raw != NULL && values != NULL ? BS_OK : bs_no_memory(err, "ordering columns by importance");
-    if (rc == BS_OK) rc = bs_map_pread(&npy.map, path, npy.offset, raw, bytes, err);
+    if (rc == BS_OK) rc = bs_npy_read(&npy, path, 0, raw, bytes, err);
     if (rc == BS_OK) rc = bs_convert(BS_F64, values, npy.dtype, raw, npy.count);
     for (int64_t k = 0; rc == BS_OK && k < K; k++) columns[k].importance = values[k];
   }

@@ -6,6 +6,7 @@
 
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "graph/api.h"
 #include "lab/model/builtin.h"
 #include "lab/model/model.h"
 #include "lab/model/tuned.h"
@@ -14,10 +15,56 @@ static int32_t no_memory(bs_error *err) {
   return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory for the model's words");
 }
 
+/* ---- names that the model has ---------------------------------------------------------------- */
+
+/* The names of its inputs, or the symbols of their dimensions, each once. The caller frees the array. */
+static int32_t known_names(const bs_graph *g, int symbols, const char ***out_names, size_t *out_n,
+                           bs_error *err) {
+  const uint32_t n_ports = bs_graph_port_count(g, 1);
+  size_t n = 0;
+  const char **names = calloc((size_t)n_ports * BS_MAX_DIMS + 1, sizeof *names);
+  int32_t rc = names == NULL ? no_memory(err) : BS_OK;
+  for (uint32_t i = 0; i < n_ports && rc == BS_OK; i++) {
+    bs_port port = {.struct_size = sizeof port};
+    rc = bs_graph_port(g, 1, i, &port, err);
+    if (rc == BS_OK && !symbols) names[n++] = port.name;
+    for (uint32_t d = 0; rc == BS_OK && symbols && port.rank <= BS_MAX_DIMS && d < port.rank; d++) {
+      size_t k = 0;
+      if (port.symbols[d] == NULL) continue;
+      while (k < n && strcmp(names[k], port.symbols[d]) != 0) k++;
+      if (k == n) names[n++] = port.symbols[d];
+    }
+  }
+  *out_names = names;
+  *out_n = n;
+  return rc;
+}
+
+enum { INPUTS = 0, SYMBOLS = 1, OTHERS = 2 }; /* what the name of a word is of */
+
+/* The '=' behind the longest name that the model has; of a word without one the first '='. */
+static int32_t find_equals(const bs_model *m, int of, const char *word, const char **out_equals,
+                           bs_error *err) {
+  const char **names = NULL, *equals = strchr(word, '=');
+  size_t n = 0;
+  int32_t rc = BS_OK;
+  if (of != OTHERS && equals != NULL && strchr(equals + 1, '=') != NULL)
+    rc = known_names(m->graph, of == SYMBOLS, &names, &n, err);
+  for (const char *at = equals; n > 0 && at != NULL; at = strchr(at + 1, '='))
+    for (size_t i = 0; i < n; i++)
+      if (strlen(names[i]) == (size_t)(at - word) && memcmp(names[i], word, (size_t)(at - word)) == 0)
+        equals = at;
+  free(names);
+  *out_equals = equals;
+  return rc;
+}
+
 /* "NAME=VALUE": the name (owned by the model) and the value. */
-static int32_t split_word(bs_model *m, const char *option, const char *form, const char *word,
+static int32_t split_word(bs_model *m, int of, const char *option, const char *form, const char *word,
                           const char **out_name, const char **out_value, bs_error *err) {
-  const char *equals = strchr(word, '=');
+  const char *equals = NULL;
+  const int32_t rc = find_equals(m, of, word, &equals, err);
+  if (rc != BS_OK) return rc;
   if (equals == NULL || equals == word || equals[1] == '\0') {
     bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "--%s '%.100s' is not of the form %s", option, word, form);
     return BS_USAGE;
@@ -35,36 +82,11 @@ static int32_t split_word(bs_model *m, const char *option, const char *form, con
   return BS_OK;
 }
 
-/* ---- names that the model has ---------------------------------------------------------------- */
-
-/* The names of its inputs, or the symbols of their dimensions, each once. The caller frees the array. */
-static int32_t known_names(const bs_graph *graph, int symbols, const char ***out_names, size_t *out_n,
-                           bs_error *err) {
-  const uint32_t n_ports = bs_graph_port_count(graph, 1);
-  size_t n = 0;
-  const char **names = calloc((size_t)n_ports * BS_MAX_DIMS + 1, sizeof *names);
-  int32_t rc = names == NULL ? no_memory(err) : BS_OK;
-  for (uint32_t i = 0; i < n_ports && rc == BS_OK; i++) {
-    bs_port port = {.struct_size = sizeof port};
-    rc = bs_graph_port(graph, 1, i, &port, err);
-    if (rc == BS_OK && !symbols) names[n++] = port.name;
-    for (uint32_t d = 0; rc == BS_OK && symbols && port.rank <= BS_MAX_DIMS && d < port.rank; d++) {
-      size_t k = 0;
-      if (port.symbols[d] == NULL) continue;
-      while (k < n && strcmp(names[k], port.symbols[d]) != 0) k++;
-      if (k == n) names[n++] = port.symbols[d];
-    }
-  }
-  *out_names = names;
-  *out_n = n;
-  return rc;
-}
-
 /* BS_USAGE with the nearest name unless the model knows it. */
-static int32_t must_know(const bs_graph *graph, int symbols, const char *name, bs_error *err) {
+static int32_t must_know(const bs_graph *g, int symbols, const char *name, bs_error *err) {
   const char **names = NULL;
   size_t n = 0, k = 0;
-  int32_t rc = known_names(graph, symbols, &names, &n, err);
+  int32_t rc = known_names(g, symbols, &names, &n, err);
   while (rc == BS_OK && k < n && strcmp(names[k], name) != 0) k++;
   if (rc == BS_OK && k == n) {
     const char *nearest = bs_nearest(name, names, n);
@@ -107,7 +129,7 @@ static int32_t read_dims(bs_model *m, const bs_model_words *words, bs_error *err
   for (size_t i = 0; i < words->n && rc == BS_OK; i++) {
     const char *name, *value;
     int64_t size;
-    rc = split_word(m, "dim", "NAME=N", words->words[i], &name, &value, err);
+    rc = split_word(m, SYMBOLS, "dim", "NAME=N", words->words[i], &name, &value, err);
     if (rc == BS_OK && (!bs_parse_i64(value, 0, &size) || size < 0 || size > INT32_MAX))
       rc = bs_error_set(err, BS_USAGE, "BS-USE-NUMBER",
                         "--dim %.60s: '%.60s' is not a whole number from 0 to %d", name, value, INT32_MAX);
@@ -193,11 +215,11 @@ int32_t bs_model_need_inputs(const bs_model *m, bs_error *err) {
 }
 
 /* The port of an input by its name; must_know has found it. */
-static int32_t find_port(const bs_graph *graph, const char *name, bs_port *out, bs_error *err) {
-  const uint32_t n = bs_graph_port_count(graph, 1);
+static int32_t find_port(const bs_graph *g, const char *name, bs_port *out, bs_error *err) {
+  const uint32_t n = bs_graph_port_count(g, 1);
   for (uint32_t i = 0; i < n; i++) {
     *out = (bs_port){.struct_size = sizeof *out};
-    const int32_t rc = bs_graph_port(graph, 1, i, out, err);
+    const int32_t rc = bs_graph_port(g, 1, i, out, err);
     if (rc != BS_OK || strcmp(out->name, name) == 0) return rc;
   }
   return bs_error_set(err, BS_INTERNAL, "BS-MODEL-INPUT", "no input '%.100s'", name);
@@ -236,23 +258,34 @@ static int32_t open_file(const bs_model *m, const char *name, const char *path, 
   return rc;
 }
 
+/* An input becomes a constant with the file's elements; an initializer that is an input too gets them. */
+static int32_t make_constant(bs_model *m, const char *name, const char *path, bs_error *err) {
+  bs_port port;
+  bs_npy file;
+  int32_t rc = bs_graph_has_default(m->graph, name) ? bs_npy_open(path, &file, err)
+                                                    : open_file(m, name, path, &port, &file, err);
+  if (rc != BS_OK) return rc;
+  const bs_tensor tensor = bs_model_npy_tensor(&file);
+  rc = bs_graph_fix(m->graph, name, &tensor, err);
+  if (rc == BS_INVALID_ARGUMENT)
+    rc = bs_error_set(err, BS_INPUT, "BS-MODEL-INPUT",
+                      "%.160s holds another dtype or shape than input '%.60s'", path, name);
+  bs_npy_close(&file);
+  return rc;
+}
+
 static int32_t make_constants(bs_model *m, const bs_model_words *words, bs_error *err) {
   int32_t rc = BS_OK;
   for (size_t i = 0; i < words->n && rc == BS_OK; i++) {
     const char *name, *path;
-    bs_port port;
-    bs_npy file;
-    rc = split_word(m, "constant", "NAME=FILE.npy", words->words[i], &name, &path, err);
-    if (rc == BS_OK) rc = open_file(m, name, path, &port, &file, err);
-    if (rc != BS_OK) break;
-    const bs_tensor tensor = bs_model_npy_tensor(&file);
-    rc = bs_graph_fix(m->graph, name, &tensor, err);
-    bs_npy_close(&file);
+    rc = split_word(m, INPUTS, "constant", "NAME=FILE.npy", words->words[i], &name, &path, err);
+    if (rc == BS_OK) rc = make_constant(m, name, path, err);
   }
   return rc;
 }
 
 static int32_t read_inputs(bs_model *m, const bs_model_words *words, bs_error *err) {
+  const size_t before = m->n_texts;
   int32_t rc = BS_OK;
   m->n_inputs = 0;
   m->names = calloc(words->n + 1, sizeof *m->names);
@@ -261,10 +294,14 @@ static int32_t read_inputs(bs_model *m, const bs_model_words *words, bs_error *e
   for (size_t i = 0; i < words->n && rc == BS_OK; i++) {
     const char *name, *path;
     bs_port port;
-    rc = split_word(m, "input", "NAME=FILE.npy", words->words[i], &name, &path, err);
-    for (size_t k = 0; k < m->n_inputs && rc == BS_OK; k++)
-      if (strcmp(m->names[k], name) == 0)
+    rc = split_word(m, INPUTS, "input", "NAME=FILE.npy", words->words[i], &name, &path, err);
+    for (size_t k = 0; k < i && rc == BS_OK; k++)
+      if (strcmp(m->texts[before + k], name) == 0)
         rc = bs_error_set(err, BS_USAGE, "BS-USE-TWICE", "--input %.100s is given twice", name);
+    if (rc == BS_OK && bs_graph_has_default(m->graph, name)) {
+      rc = make_constant(m, name, path, err);
+      continue;
+    }
     if (rc == BS_OK) rc = open_file(m, name, path, &port, &m->files[m->n_inputs], err);
     if (rc != BS_OK) break;
     m->names[m->n_inputs++] = name;
@@ -283,7 +320,7 @@ int32_t bs_model_read_passes(bs_model *m, const bs_model_words *words, bs_error 
     const char *name, *value, *names[64];
     size_t n = 0, k = 0;
     int on;
-    rc = split_word(m, "pass", "NAME=off", words->words[i], &name, &value, err);
+    rc = split_word(m, OTHERS, "pass", "NAME=off", words->words[i], &name, &value, err);
     if (rc == BS_OK && !bs_parse_bool(value, &on))
       rc = bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "--pass %.60s: '%.60s' is neither on nor off", name,
                         value);

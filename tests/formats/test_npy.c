@@ -112,7 +112,8 @@ static const struct {
     {"BS-NPY-DTYPE", HEAD("'<f4<f4<f4<f4<f4<f4<f4<f4<f4<f4<f4'", "False", "(2,)") "\n", 1, 0, -1, 8},
     {"BS-NPY-ENDIAN", HEAD("'>f4'", "False", "(2,)") "\n", 1, 0, -1, 8},
     {"BS-NPY-ENDIAN", HEAD("'>i8'", "False", "(2,)") "\n", 1, 0, -1, 16},
-    {"BS-NPY-ORDER", HEAD("'<f4'", "True", "(2, 1)") "\n", 1, 0, -1, 8},
+    {"BS-NPY-ORDER", HEAD("'<f4'", "Tru", "(2, 1)") "\n", 1, 0, -1, 8},
+    {"BS-NPY-ORDER", HEAD("'<f4'", "1", "(2, 1)") "\n", 1, 0, -1, 8},
     {"BS-NPY-ORDER", HEAD("'<f4'", "0", "(2,)") "\n", 1, 0, -1, 8},
     {"BS-NPY-ORDER", HEAD("'<f4'", "'False'", "(2,)") "\n", 1, 0, -1, 8},
     {"BS-NPY-SHAPE", HEAD("'<f4'", "False", "[2]") "\n", 1, 0, -1, 8},
@@ -135,6 +136,48 @@ static const struct {
     {"BS-NPY-TRAILING", HEAD("'<f4'", "False", "(2,)") "\n", 1, 0, -1, 9},
     {"BS-NPY-TRAILING", HEAD("'<f4'", "False", "(0,)") "\n", 1, 0, -1, 1},
 };
+
+/* Bytes 0, 1, 2, .. of data in Fortran order, or at an odd place of the file, are read in C order. */
+static const struct {
+  const char *header;
+  uint32_t dtype, pad; /* blanks before the end of the header */
+  uint64_t count;
+  int wanted[12]; /* the elements, as numbers of elements of the file */
+} copied[] = {
+    {HEAD("'|u1'", "True", "(2, 3)"), BS_U8, 0, 6, {0, 2, 4, 1, 3, 5}},
+    {HEAD("'<f4'", "True", "(2, 3)"), BS_F32, 0, 6, {0, 2, 4, 1, 3, 5}},
+    {HEAD("'<f8'", "True", "(2, 3, 2)"), BS_F64, 1, 12, {0, 6, 2, 8, 4, 10, 1, 7, 3, 9, 5, 11}},
+    {HEAD("'<i4'", "True", "(1, 3, 1, 2)"), BS_I32, 0, 6, {0, 3, 1, 4, 2, 5}},
+    {HEAD("'<i8'", "True", "(3,)"), BS_I64, 0, 3, {0, 1, 2}},
+    {HEAD("'<i8'", "True", "()"), BS_I64, 3, 1, {0}},
+    {HEAD("'<f4'", "True", "(0, 5)"), BS_F32, 0, 0, {0}},
+    {HEAD("'<f4'", "False", "(2, 3)"), BS_F32, 1, 6, {0, 1, 2, 3, 4, 5}},
+    {HEAD("'<f4'", "False", "(2, 3)"), BS_F32, 2, 6, {0, 1, 2, 3, 4, 5}},
+    {HEAD("'<f8'", "False", "(3,)"), BS_F64, 5, 3, {0, 1, 2}},
+};
+
+START_TEST(fortran_order_and_odd_places) {
+  char header[300], buffer[600];
+  unsigned char part[8] = {0};
+  bs_npy npy;
+  bs_error err = BS_ERROR_INIT;
+  const size_t size = BS_DTYPE_BYTES(copied[_i].dtype);
+  snprintf(header, sizeof header, "%s%*s\n", copied[_i].header, (int)copied[_i].pad, "");
+  const size_t bytes = copied[_i].count * size, n = make(buffer, 1, 0, header, -1, bytes);
+  for (size_t i = 0; i < bytes; i++) buffer[n - bytes + i] = (char)i;
+  const char *path = files_write("copied.npy", buffer, n);
+  ck_assert_msg(bs_npy_open(path, &npy, &err) == BS_OK, "%s", err.message);
+  ck_assert_uint_eq(npy.count, copied[_i].count);
+  if (npy.count > 0) ck_assert_uint_eq((uintptr_t)npy.data % size, 0);
+  for (size_t i = 0; i < npy.count; i++) {
+    const unsigned char *at = (const unsigned char *)npy.data + i * size;
+    ck_assert_uint_eq(at[0], (size_t)copied[_i].wanted[i] * size);
+    ck_assert_int_eq(bs_npy_read(&npy, path, i * size, part, size, &err), BS_OK);
+    ck_assert_int_eq(memcmp(part, at, size), 0);
+  }
+  bs_npy_close(&npy);
+}
+END_TEST
 
 START_TEST(each_broken_rule_has_its_id) {
   char buffer[4096], what[256];
@@ -255,6 +298,7 @@ END_TEST
 
 int main(void) {
   const test_case tests[] = {{good_files_are_read, (int)(sizeof good / sizeof *good)},
+                             {fortran_order_and_odd_places, TEST_COUNT(copied)},
                              {each_broken_rule_has_its_id, (int)(sizeof bad / sizeof *bad)},
                              {caps_hold_on_both_sides},
                              {every_cut_is_an_error},

@@ -7,6 +7,8 @@
 
 static int32_t read_bytes(const bs_file_matrix *m, uint64_t element, void *out, int64_t n, bs_error *err) {
   uint64_t size = BS_DTYPE_BYTES(m->input->dtype);
+  if (m->input->tensor == NULL)
+    return bs_npy_read(&m->input->npy, m->input->path, element * size, out, (uint64_t)n * size, err);
   return bs_map_pread(m->input->map, m->input->path, m->input->offset + element * size, out,
                       (uint64_t)n * size, err);
 }
