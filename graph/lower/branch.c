@@ -9,10 +9,10 @@
 static const gmodel_node select_node = {.op = "If", .domain = "", .name = ""};
 
 int32_t lower_branch(lower_ctx *c, const gmodel_node *node, uint32_t block, uint32_t condition, int when,
-                     uint32_t *outs, uint32_t n_out, bs_error *err) {
+                     const uint32_t *in, uint32_t n_in, uint32_t *outs, uint32_t n_out, bs_error *err) {
   lower_guard guard = {.condition = condition, .when = when, .holds = GNONE, .up = c->guard};
   c->guard = &guard;
-  const int32_t rc = lower_block(c, node, block, NULL, 0, outs, n_out, err);
+  const int32_t rc = lower_block(c, node, block, in, n_in, outs, n_out, err);
   c->guard = guard.up;
   return rc;
 }

@@ -37,8 +37,8 @@ static int32_t if_rule(lower_ctx *c, const gmodel_node *node, bs_error *err) {
     return b.rc;
   }
   condition = build_reshape(&b, condition, &scalar);
-  if (b.rc == BS_OK) b.rc = lower_branch(c, node, then_block, condition, 1, yes, n, err);
-  if (b.rc == BS_OK) b.rc = lower_branch(c, node, else_block, condition, 0, no, n, err);
+  if (b.rc == BS_OK) b.rc = lower_branch(c, node, then_block, condition, 1, NULL, 0, yes, n, err);
+  if (b.rc == BS_OK) b.rc = lower_branch(c, node, else_block, condition, 0, NULL, 0, no, n, err);
   for (uint32_t i = 0; i < n && b.rc == BS_OK; ++i) {
     const build_shape sy = build_shape_of(&b, yes[i]), sn = build_shape_of(&b, no[i]);
     if (!build_same(&sy, &sn) || build_dtype(&b, yes[i]) != build_dtype(&b, no[i])) {
@@ -103,6 +103,25 @@ static uint32_t stack(build *b, const uint32_t *rounds, uint32_t stride, int64_t
   return out;
 }
 
+/* A result of no rounds: empty, of the dtype and dims that a round gives, with a new dim of 0 at `axis`. */
+static uint32_t no_rounds(build *b, uint32_t round, int64_t axis) {
+  build_shape shape = build_shape_of(b, round);
+  if (shape.rank == BS_MAX_DIMS) build_refuse(b, 0, "it needs more than 6 dims");
+  const uint32_t at = build_axis(b, axis, shape.rank + 1);
+  if (b->rc != BS_OK) return GNONE;
+  memmove(&shape.dims[at + 1], &shape.dims[at], (shape.rank - at) * sizeof shape.dims[0]);
+  shape.dims[at] = 0;
+  shape.rank += 1;
+  return build_const(b, build_dtype(b, round), &shape, "");
+}
+
+/* What a round would give: the body is lowered for its shapes alone, and nothing of it counts. */
+static void dry_round(build *b, uint32_t block, const uint32_t *in, uint32_t n_in, uint32_t *outs,
+                      uint32_t n_out) {
+  const uint32_t never = build_real(b, BS_BOOL, 0);
+  if (b->rc == BS_OK) b->rc = lower_branch(b->c, b->node, block, never, 1, in, n_in, outs, n_out, b->err);
+}
+
 /* Loop: in: trip count, condition, states; body: round, condition, states -> condition, states, results. */
 static int32_t loop(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   build b = build_begin(c, node, err);
@@ -132,9 +151,15 @@ static int32_t loop(lower_ctx *c, const gmodel_node *node, bs_error *err) {
     go = build_read_int(&b, outs[0], "the condition that its body computes") != 0;
   }
   for (uint32_t i = 0; i < states && b.rc == BS_OK; ++i) build_out(&b, i, in[2 + i]);
-  if (results > 0 && n == 0) build_refuse(&b, 0, "results of a loop of no rounds");
+  if (results > 0 && n == 0 && b.rc == BS_OK) {
+    const build_shape scalar = {0};
+    in[0] = build_const(&b, BS_I64, &scalar, &n);
+    in[1] = build_real(&b, BS_BOOL, 1);
+    dry_round(&b, block, in, 2 + states, outs, 1 + node->n_out);
+  }
   for (uint32_t i = 0; i < results && b.rc == BS_OK; ++i) {
-    build_out(&b, states + i, stack(&b, &rounds[i], MAX_PORTS, n, 0, 0));
+    build_out(&b, states + i,
+              n == 0 ? no_rounds(&b, outs[1 + states + i], 0) : stack(&b, &rounds[i], MAX_PORTS, n, 0, 0));
   }
   free(rounds);
   return b.rc;
@@ -143,6 +168,14 @@ static int32_t loop(lower_ctx *c, const gmodel_node *node, bs_error *err) {
 static int64_t listed(const gmodel_node *node, const char *attr, uint32_t i) {
   const bs_attr *list = lower_ints(node, attr);
   return list != NULL && i < list->count ? list->ints[i] : 0;
+}
+
+/* A zero of the dtype and dims that one element of a sequence has. */
+static uint32_t element_of(build *b, uint32_t sequence, uint32_t axis) {
+  build_shape shape = build_shape_of(b, sequence);
+  memmove(&shape.dims[axis], &shape.dims[axis + 1], (shape.rank - axis - 1) * sizeof shape.dims[0]);
+  shape.rank -= 1;
+  return build_expand(b, build_real(b, build_dtype(b, sequence), 0), &shape);
 }
 
 /* Scan (opset 9): in: states, sequences; body: states, elements -> states, results. */
@@ -168,7 +201,6 @@ static int32_t scan(lower_ctx *c, const gmodel_node *node, bs_error *err) {
     rounds = dim;
   }
   if (rounds > MAX_ROUNDS) build_refuse(&b, 0, "a loop of more than 1024 rounds");
-  if (rounds == 0) build_refuse(&b, 0, "results of a loop of no rounds");
   uint32_t *kept = calloc((size_t)MAX_ROUNDS * MAX_PORTS, sizeof *kept);
   if (kept == NULL && b.rc == BS_OK) build_no_memory(&b);
   for (int64_t n = 0; kept != NULL && n < rounds && b.rc == BS_OK; ++n) {
@@ -181,11 +213,17 @@ static int32_t scan(lower_ctx *c, const gmodel_node *node, bs_error *err) {
     memcpy(in, outs, states * sizeof in[0]);
     memcpy(&kept[n * MAX_PORTS], &outs[states], results * sizeof in[0]);
   }
+  if (rounds == 0 && results > 0) {
+    for (uint32_t i = states; i < node->n_in; ++i) in[i] = element_of(&b, in[i], axes[i]);
+    dry_round(&b, block, in, node->n_in, outs, node->n_out);
+  }
   for (uint32_t i = 0; i < states && b.rc == BS_OK; ++i) build_out(&b, i, in[i]);
   for (uint32_t i = 0; i < results && b.rc == BS_OK; ++i) {
     const int backwards = listed(node, "scan_output_directions", i) != 0;
+    const int64_t axis = listed(node, "scan_output_axes", i);
     build_out(&b, states + i,
-              stack(&b, &kept[i], MAX_PORTS, rounds, listed(node, "scan_output_axes", i), backwards));
+              rounds == 0 ? no_rounds(&b, outs[states + i], axis)
+                          : stack(&b, &kept[i], MAX_PORTS, rounds, axis, backwards));
   }
   free(kept);
   return b.rc;

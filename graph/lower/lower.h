@@ -183,10 +183,10 @@ int32_t lower_call(lower_ctx *c, const gmodel_node *node, const char *op, const 
 /* The nodes of a branch or body: its inputs are the given values, outs its outputs. */
 int32_t lower_block(lower_ctx *c, const gmodel_node *node, uint32_t block, const uint32_t *in, uint32_t n_in,
                     uint32_t *outs, uint32_t n_out, bs_error *err);
-/* The nodes of a branch that is taken when `condition` (one bool) has the value `when`. Indices in it that
+/* The same of a branch that is taken when `condition` (one bool) has the value `when`. Indices in it that
  * are out of range are no error in a run that does not take it. */
 int32_t lower_branch(lower_ctx *c, const gmodel_node *node, uint32_t block, uint32_t condition, int when,
-                     uint32_t *outs, uint32_t n_out, bs_error *err);
+                     const uint32_t *in, uint32_t n_in, uint32_t *outs, uint32_t n_out, bs_error *err);
 
 /* ---- what went wrong ------------------------------------------------------------------------ */
 /* dtype 0: the reason is another one. Returns BS_UNSUPPORTED, with err filled. */

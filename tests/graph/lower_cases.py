@@ -219,6 +219,15 @@ CASES = [
      {"x": X23}, {"c": np.array(False)}),
     ("loop_of_a_known_length", 16, "y, z = Loop (n, c, x) <body = b (int64 i, bool c, float[2,3] a) => (bool d, float[2,3] e, float[2,3] f) { d = Identity (c) e = Add (a, a) f = Neg (a) }>",
      {"x": X23}, {"n": np.array(3, L), "c": np.array(True)}, {"y": X23 * 8, "z": np.stack([-X23, -2 * X23, -4 * X23])}),
+    ("loop_of_no_rounds", 16, "y, z = Loop (n, c, x) <body = b (int64 i, bool c, float[2,3] a) => (bool d, float[2,3] e, float[3] f) { d = Identity (c) e = Add (a, a) f = Gather (a, i) }>",
+     {"x": X23}, {"n": np.array(0, L), "c": np.array(True)}, {"y": X23, "z": np.zeros((0, 3), F)}),
+    ("loop_not_begun", 16, "y, z = Loop (n, c, x) <body = b (int64 i, bool c, float[2,3] a) => (bool d, float[2,3] e, int64[2] f) { d = Identity (c) e = Add (a, a) f = Shape (a) }>",
+     {"x": X23}, {"n": np.array(3, L), "c": np.array(False)}, {"y": X23, "z": np.zeros((0, 2), L)}),
+    ("loop_of_no_rounds_bad_index", 16, "y, z = Loop (n, c, x) <body = b (int64 i, bool c, float[2,3] a) => (bool d, float[2,3] e, float[3] f) { d = Identity (c) e = Add (a, a) f = Gather (a, k) }>",
+     {"x": X23, "k": np.array(9, L)}, {"n": np.array(0, L), "c": np.array(True)}, {"y": X23, "z": np.zeros((0, 3), F)}),
+    ("scan_of_no_rounds", 16, """y, z = Scan <num_scan_inputs: int = 1, scan_input_axes: ints = [1], scan_output_axes: ints = [-1], body = b (float[2] s, float[2] a) => (float[2] t, double[2] f)
+      { t = Add (s, a) f = Cast <to: int = 11> (t) }> (w, x)""",
+     {"x": np.zeros((2, 0), F), "w": X23[:, 0]}, {}, {"y": X23[:, 0], "z": np.zeros((2, 0), D)}),
     # integer powers: no float holds the exponent
     ("pow_large_odd_i64", 15, "y = Pow (x, w)", {"x": np.array([-1, -1, -1, 1, -2, -0.5], F), "w": ints(2**24 + 1, 2**53 + 1, 2**53 + 2, 2**62 + 1, 3, -3)}, {},
      {"y": np.array([-1, -1, 1, 1, -8, -8], F)}),
