@@ -30,8 +30,8 @@ static int32_t copy_file(const char *path, int64_t **out, size_t *out_n, bs_erro
   bs_npy npy;
   int32_t rc = bs_npy_open(path, &npy, err);
   if (rc != BS_OK) return rc;
-  if (npy.dtype != BS_I64 || npy.count == 0 || npy.count > INT32_MAX) {
-    rc = bs_error_set(err, BS_INPUT, "BS-MODEL-IDS", "%.200s holds no i64 token ids", path);
+  if (!bs_model_are_ids(&npy)) {
+    rc = bs_error_set(err, BS_INPUT, "BS-MODEL-IDS", "%.200s holds no i64 token ids of 0 or more", path);
   } else if ((*out = malloc(npy.count * sizeof **out)) == NULL) {
     rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory for a prompt");
   } else {
@@ -51,6 +51,11 @@ static int is_list(const char *text) {
 static int32_t read_ids(const char *text, int64_t **out, size_t *out_n, bs_error *err) {
   if (text == NULL) {
     bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "model generate needs a prompt");
+    bs_error_hint(err, "--ids 1,2,3, or --ids prompt.npy");
+    return BS_USAGE;
+  }
+  if (text[strspn(text, " ")] == '\0') {
+    bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "--ids '%.40s' holds no token id", text);
     bs_error_hint(err, "--ids 1,2,3, or --ids prompt.npy");
     return BS_USAGE;
   }

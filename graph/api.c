@@ -98,6 +98,10 @@ BS_API int32_t bs_graph_fix(bs_graph *g, const char *name, const bs_tensor *tens
   return gmodel_fix(g->model, name, tensor, err);
 }
 
+const char *bs_graph_warning(const bs_graph *g) {
+  return g->model->warning;
+}
+
 int bs_graph_has_default(const bs_graph *g, const char *name) {
   uint32_t i = 0;
   while (i < g->model->n_defaults && strcmp(g->model->defaults[i].name, name) != 0) i++;

@@ -30,6 +30,7 @@ int32_t gmodel_new(uint32_t opset, gmodel **out_model, bs_error *err) {
   m->tokens_input = GMODEL_NONE;
   m->path = "";
   m->producer = "";
+  m->warning = "";
   uint32_t block;
   if (m->arena == NULL || gmodel_block_new(m, &block, NULL) != BS_OK) {
     gmodel_free(m);

@@ -88,6 +88,7 @@ struct gmodel {
   uint32_t tokens_input;       /* with states: the input that holds the tokens ... */
   uint32_t tokens_axis;        /* ... and which of its dims counts them: a run adds that many to the length */
   const char *path, *producer; /* "" when there is none */
+  const char *warning;         /* what its files hold and it passes over; "" */
   double load_seconds;
   void *arena; /* model.c: memory of names, attributes and copies */
   void *kept;  /* model.c: what gmodel_keep and gmodel_watch were given */

@@ -77,5 +77,6 @@ void hf_gpt2(hf_build *b, int64_t asked) {
   for (int64_t i = 0; b->rc == BS_OK && i < layers; i++) x = block(b, &g, x, i);
   x = layer_norm(b, &g, hf_name(b, g.prefix, "ln_f"), x);
   const int tied = hf_bool(b, "tie_word_embeddings", 1);
+  if (tied) hf_weights_use(b->weights, "lm_head.weight"); /* a copy of the embeddings */
   hf_end(b, x, tied ? wte : hf_weight(b, "lm_head.weight", 2, table), words);
 }

@@ -38,6 +38,43 @@ static void build_model(hf_build *b, const char *folder, int64_t asked) {
   hf_refuse(b, "model_type", "known: gpt2 llama mistral qwen2 qwen3; others are read as .onnx");
 }
 
+/* Tensors that files of old programs hold and that no model needs: tables that are computed. */
+static int is_computed(const char *name) {
+  static const char *const ends[] = {".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias"};
+  const size_t size = strlen(name);
+  for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+    if (size >= strlen(ends[i]) && strcmp(name + size - strlen(ends[i]), ends[i]) == 0) return 1;
+  return 0;
+}
+
+/* What the folder holds and the model passes over: tensors that nothing reads, quantization_config. */
+static void warn(hf_build *b) {
+  enum { SHOWN = 4 };
+  const hf_weights *w = b->weights;
+  char text[700] = "";
+  size_t at = 0;
+  uint32_t unread = 0;
+  if (b->rc != BS_OK) return;
+  for (uint32_t i = 0; i < w->n_tensors; i++) {
+    const char *name = w->tensors[i]->name;
+    if (w->read[i] || is_computed(name)) continue;
+    if (unread++ < SHOWN)
+      at += (size_t)snprintf(text + at, sizeof text - at, "%s%.100s", at > 0 ? ", " : "", name);
+  }
+  char line[1000] = "";
+  at = 0;
+  if (unread > 0)
+    at = (size_t)snprintf(line, sizeof line, "%u tensor%s of the files %s not read: %s%s", unread,
+                          unread == 1 ? "" : "s", unread == 1 ? "is" : "are", text,
+                          unread > SHOWN ? ", .." : "");
+  if (hf_has_key(b, "quantization_config"))
+    snprintf(line + at, sizeof line - at, "%squantization_config of config.json is not applied",
+             at > 0 ? "; " : "");
+  b->model->warning = gmodel_copy_text(b->model, line, strlen(line));
+  if (b->model->warning == NULL)
+    b->rc = bs_error_set(b->err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for the model");
+}
+
 /* The model of the weights, which it takes over, also when it fails. */
 static int32_t import_weights(const char *folder, json_t *config, hf_weights *weights, int64_t asked,
                               gmodel **out_model, bs_error *err) {
@@ -53,6 +90,7 @@ static int32_t import_weights(const char *folder, json_t *config, hf_weights *we
     hf_build b = {.model = model, .weights = weights, .config = config, .err = err};
     snprintf(b.config_path, sizeof b.config_path, "%.140s/config.json", folder);
     build_model(&b, folder, asked);
+    warn(&b);
     rc = b.rc;
   }
   if (rc == BS_OK) rc = hf_weights_unchanged(weights, err);

@@ -21,7 +21,8 @@ typedef struct hf_weights {
   bs_span *spans; /* names of the tensors, in the order of the files */
   const bs_st_tensor **tensors;
   uint32_t n_tensors;
-  bs_names by_name; /* to an index of tensors */
+  unsigned char *read; /* of each tensor: 1 when the model reads it */
+  bs_names by_name;    /* to an index of tensors */
 } hf_weights;
 
 /* Opens model.safetensors, or the files that model.safetensors.index.json names. */
@@ -30,6 +31,8 @@ int32_t hf_weights_unchanged(const hf_weights *weights, bs_error *err);
 void hf_weights_close(hf_weights *weights);
 /* NULL: there is no such tensor. */
 const bs_st_tensor *hf_weights_find(const hf_weights *weights, const char *name);
+/* The tensor is read, or is known to be of no use to the model. */
+void hf_weights_use(const hf_weights *weights, const char *name);
 /* The JSON object in folder/name; NULL with err filled. */
 json_t *hf_json(const char *folder, const char *name, bs_error *err);
 

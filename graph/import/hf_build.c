@@ -118,18 +118,24 @@ uint32_t hf_cast(hf_build *b, const char *name, uint32_t x, uint32_t dtype) {
   return dtype == b->dtype ? x : hf_op(b, "Cast", name, &x, 1, &to, 1);
 }
 
+static const char quantized[] =
+    "config.json has quantization_config: quantised weights are not read, take the original ones";
+
 uint32_t hf_weight(hf_build *b, const char *name, uint32_t rank, const int64_t *dims) {
   uint32_t out = GMODEL_NONE;
   if (b->rc != BS_OK) return GMODEL_NONE;
   const bs_st_tensor *t = hf_weights_find(b->weights, name);
   if (t == NULL) {
     b->rc = bs_error_set(b->err, BS_INPUT, "BS-HF-TENSOR", "no file has the tensor '%.200s'", name);
+    if (hf_has_key(b, "quantization_config")) bs_error_hint(b->err, "%s", quantized);
     return GMODEL_NONE;
   }
+  hf_weights_use(b->weights, name);
   if (!is_float(t->dtype)) {
     b->rc =
         bs_error_set(b->err, BS_INPUT, "BS-HF-DTYPE", "tensor '%.200s' has the dtype %s", name, t->type_name);
-    bs_error_hint(b->err, "dtypes of weights: F64 F32 F16 BF16");
+    bs_error_hint(b->err, "%s",
+                  hf_has_key(b, "quantization_config") ? quantized : "dtypes of weights: F64 F32 F16 BF16");
     return GMODEL_NONE;
   }
   if (t->rank != rank || memcmp(t->dims, dims, rank * sizeof *dims) != 0) {

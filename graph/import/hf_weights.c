@@ -120,7 +120,8 @@ static int32_t index_tensors(hf_weights *w, bs_error *err) {
                         BS_ST_MAX_TENSORS);
   w->spans = calloc((size_t)count + 1, sizeof *w->spans);
   w->tensors = calloc((size_t)count + 1, sizeof *w->tensors);
-  if (w->spans == NULL || w->tensors == NULL) return no_memory(err);
+  w->read = calloc((size_t)count + 1, 1);
+  if (w->spans == NULL || w->tensors == NULL || w->read == NULL) return no_memory(err);
   for (uint32_t i = 0; i < w->n_files; i++)
     for (uint64_t k = 0; k < w->files[i].st.count; k++) {
       const bs_st_tensor *t = &w->files[i].st.tensors[k];
@@ -183,10 +184,16 @@ void hf_weights_close(hf_weights *w) {
   free(w->files);
   free(w->spans);
   free((void *)w->tensors);
+  free(w->read);
   memset(w, 0, sizeof *w);
 }
 
 const bs_st_tensor *hf_weights_find(const hf_weights *w, const char *name) {
   const uint32_t *found = bs_names_find(&w->by_name, (bs_span){name, strlen(name)});
   return found == NULL ? NULL : w->tensors[*found];
+}
+
+void hf_weights_use(const hf_weights *w, const char *name) {
+  const uint32_t *found = bs_names_find(&w->by_name, (bs_span){name, strlen(name)});
+  if (found != NULL) w->read[*found] = 1;
 }

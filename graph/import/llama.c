@@ -202,5 +202,6 @@ void hf_llama(hf_build *b, int64_t asked) {
   for (int64_t i = 0; b->rc == BS_OK && i < layers; i++) x = block(b, &l, x, i);
   x = norm(b, &l, hf_name(b, l.prefix, "norm"), x, l.width);
   const int tied = hf_bool(b, "tie_word_embeddings", 0);
+  if (tied) hf_weights_use(b->weights, "lm_head.weight"); /* a copy of the embeddings */
   hf_end(b, x, tied ? embeddings : hf_weight(b, "lm_head.weight", 2, rows), words);
 }

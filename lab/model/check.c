@@ -178,11 +178,35 @@ static int32_t start_session(bs_checking *c, const bs_dim *dims, uint32_t n_dims
   return bs_session_open(c->context, c->model.graph, &options, &c->model.session, err);
 }
 
-static int32_t set_input(bs_checking *c, const bs_port_file *input, bs_npy *file, bs_error *err) {
+/* Sizes that the case does not name are those of its inputs' files, as in `model run`. */
+static int32_t infer_dims(bs_checking *c, const bs_port_file *input, const bs_npy *file, bs_error *err) {
+  uint32_t number = 0;
+  bs_port port = {.struct_size = sizeof port};
+  int32_t rc = find_port(c, 1, input, &number, err);
+  if (rc == BS_OK) rc = bs_graph_port(c->model.graph, 1, number, &port, err);
+  for (uint32_t d = 0; rc == BS_OK && port.rank == file->rank && d < port.rank; d++) {
+    uint32_t k = 0;
+    while (port.symbols[d] != NULL && k < c->n_dims && strcmp(c->dims[k].name, port.symbols[d]) != 0) k++;
+    if (port.symbols[d] == NULL || k < c->n_dims || k == BS_CHECK_PORTS) continue;
+    c->dims[c->n_dims++] =
+        (bs_dim){.struct_size = sizeof(bs_dim), .name = port.symbols[d], .size = file->dims[d]};
+  }
+  return rc;
+}
+
+static int32_t open_inputs(bs_checking *c, bs_npy *files, bs_error *err) {
+  int32_t rc = BS_OK;
+  for (uint32_t i = 0; i < c->n_inputs && rc == BS_OK; i++) {
+    rc = open_npy(c, c->inputs[i].file, &files[i], err);
+    if (rc == BS_OK) rc = infer_dims(c, &c->inputs[i], &files[i], err);
+  }
+  return rc;
+}
+
+static int32_t set_input(bs_checking *c, const bs_port_file *input, const bs_npy *file, bs_error *err) {
   uint32_t number = 0;
   bs_tensor_desc desc = {.struct_size = sizeof desc};
-  int32_t rc = open_npy(c, input->file, file, err);
-  if (rc == BS_OK) rc = find_port(c, 1, input, &number, err);
+  int32_t rc = find_port(c, 1, input, &number, err);
   if (rc == BS_OK) rc = bs_session_port(c->model.session, number, NULL, &desc, err);
   if (rc != BS_OK) return rc;
   bs_port port = {.struct_size = sizeof port, .dtype = desc.dtype, .name = input->name, .rank = desc.rank};
@@ -237,7 +261,8 @@ int32_t bs_check_case(bs_checking *c, bs_error *err) {
   bs_npy files[BS_CHECK_PORTS] = {0};
   int32_t rc = complete(c, err);
   if (rc == BS_OK && c->n_prompts == 0) {
-    rc = blame_line(c, c->case_line, start_session(c, c->dims, c->n_dims, err), err);
+    rc = open_inputs(c, files, err);
+    if (rc == BS_OK) rc = blame_line(c, c->case_line, start_session(c, c->dims, c->n_dims, err), err);
     for (uint32_t i = 0; i < c->n_inputs && rc == BS_OK; i++)
       rc = set_input(c, &c->inputs[i], &files[i], err);
     if (rc == BS_OK) rc = all_inputs(c, err);
@@ -253,10 +278,16 @@ int32_t bs_check_case(bs_checking *c, bs_error *err) {
 
 /* ---- prompts --------------------------------------------------------------------------------- */
 
+int bs_model_are_ids(const bs_npy *file) {
+  int are = file->dtype == BS_I64 && file->count > 0 && file->count <= INT32_MAX;
+  for (uint64_t i = 0; are && i < file->count; i++) are = ((const int64_t *)file->data)[i] >= 0;
+  return are;
+}
+
 /* Token ids of a file: i64, of any shape. */
 static int32_t open_ids(bs_checking *c, const char *file, bs_npy *out, bs_error *err) {
   int32_t rc = open_npy(c, file, out, err);
-  if (rc != BS_OK || (out->dtype == BS_I64 && out->count > 0)) return rc;
+  if (rc != BS_OK || bs_model_are_ids(out)) return rc;
   bs_npy_close(out);
   return bs_check_line_error(c, err, "no i64 token ids in", file);
 }

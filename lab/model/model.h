@@ -55,6 +55,8 @@ typedef struct bs_model {
  * and those that the inputs' shapes say. BS_USAGE: a word that is not of that form, an unknown name (with the
  * nearest). BS_INPUT: a file. The caller closes in every case. */
 int32_t bs_model_open(bs_context *context, const bs_model_request *request, bs_model *out, bs_error *err);
+/* Tells request->note what the model's files hold and it passes over, if there is anything. */
+void bs_model_warn(const bs_model_request *request, const bs_graph *graph);
 /* Opens its session. BS_USAGE: a dimension has no size, or two. */
 int32_t bs_model_start(bs_context *context, const bs_model_request *request, bs_model *model, bs_error *err);
 /* The same with the packed weights and the key-value cache of another session of the model, which outlives
@@ -120,6 +122,8 @@ int32_t bs_model_set_inputs(const bs_model *model, bs_error *err);
 void *bs_model_dense(const bs_tensor *tensor, uint32_t *out_dtype, uint64_t *out_count);
 /* 1: a file has the dtype and the shape of a port, as far as these are known. */
 int bs_model_fits(const bs_port *port, const bs_npy *file);
+/* 1: a file holds token ids: i64, none of them negative, at least one. */
+int bs_model_are_ids(const bs_npy *file);
 /* BS_INPUT: "PATH holds ..; input NAME is ..". */
 int32_t bs_model_shape_error(bs_error *err, const bs_port *port, const bs_npy *file, const char *path);
 /* A file of at most BS_MAX_DIMS dimensions as a tensor, which reads the file's memory. */

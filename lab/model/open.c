@@ -355,6 +355,13 @@ static int32_t point_at_dims(bs_model *m, bs_error *err) {
   return BS_OK;
 }
 
+void bs_model_warn(const bs_model_request *request, const bs_graph *g) {
+  char line[1200];
+  if (request->note == NULL || bs_graph_warning(g)[0] == '\0') return;
+  snprintf(line, sizeof line, "%.150s: %.1000s", request->path, bs_graph_warning(g));
+  request->note(request->note_user, line);
+}
+
 int32_t bs_model_open(bs_context *context, const bs_model_request *request, bs_model *out, bs_error *err) {
   const bs_graph_options options = {.struct_size = sizeof options, .cache_tokens = request->cache_tokens};
   memset(out, 0, sizeof *out);
@@ -362,6 +369,7 @@ int32_t bs_model_open(bs_context *context, const bs_model_request *request, bs_m
   int32_t rc = bs_model_is_builtin(request->path)
                    ? bs_model_builtin(context, request->path, out, err)
                    : bs_graph_open(context, request->path, &options, &out->graph, err);
+  if (rc == BS_OK) bs_model_warn(request, out->graph);
   if (rc == BS_OK) rc = bs_model_read_passes(out, &request->passes, err);
   if (rc == BS_OK) rc = make_constants(out, &request->constants, err);
   if (rc == BS_OK) rc = read_dims(out, &request->dims, err);

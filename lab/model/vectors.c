@@ -34,7 +34,9 @@ static int32_t open_graph(bs_checking *c, const char *file, bs_error *err) {
   if (c->path != NULL) return bs_check_line_error(c, err, "a second model:", file);
   c->path = bs_check_path(c, file, err);
   if (c->path == NULL) return BS_NO_MEMORY;
-  return bs_graph_open(c->context, c->path, &options, &c->model.graph, err);
+  const int32_t rc = bs_graph_open(c->context, c->path, &options, &c->model.graph, err);
+  if (rc == BS_OK) bs_model_warn(c->request, c->model.graph);
+  return rc;
 }
 
 static int32_t add_port(bs_checking *c, bs_port_file *ports, uint32_t *n, char *rest, bs_error *err) {

@@ -86,7 +86,9 @@ static const struct {
     /* what compares nothing, and what the model does not have */
     {HEAD THREE, 4, "vectors.txt:4: neither an output nor a prompt in case 'three'"},
     {HEAD THREE "case four\n", 4, "vectors.txt:4: neither an output nor a prompt"},
-    {HEAD "case a\ninput x3.npy x\noutput y3.npy y\n", 4, "BS-GRAPH-DIM"},
+    {HEAD "case a\ninput x3.npy x\noutput y3.npy y\n", 0, "1 cases on ref, 0 wrong"}, /* batch is x's */
+    {HEAD "case a\ninput x3.npy x\noutput y3.npy y\ncase b\ninput x1.npy x\noutput y1.npy y\n", 0, "2 cases"},
+    {HEAD "case a\noutput y3.npy y\n", 4, "BS-GRAPH-DIM"},
     {HEAD "case a\ndim 3 bach\ninput x3.npy x\noutput y3.npy y\n", 4, "the nearest one is batch"},
     {HEAD "case a\ndim 2 batch\ninput x3.npy x\noutput y3.npy y\n", 4,
      "vectors.txt:6: x3.npy holds f32 [3, 2]; input 'x' is f32 [2, 2]"},
@@ -226,17 +228,21 @@ static const struct {
     {2, {"--ids", "-5"}, "'-5' is not a token id"},
     {2, {"--tokens", "2"}, "needs a prompt"},
     {2, {"--ids", "1,,2"}, "'' is not a token id"},
+    {2, {"--ids", ""}, "--ids '' holds no token id"},
+    {2, {"--ids", "  "}, "holds no token id"},
     {4, {"--ids", "missing.npy"}, "missing.npy"},
+    {4, {"--ids", "below.npy"}, "no i64 token ids"},
     {4, {"--ids", "1,99"}, "index 99 is outside of"},
     {4, {"--ids", "f.npy"}, "no i64 token ids"},
 };
 
 START_TEST(tokens_follow_by_hand) {
   const char *const *w = prompts[_i].words;
-  static const int64_t ids[] = {1, 1};
+  static const int64_t ids[] = {1, 1}, below[] = {1, -1};
   static const float reals[] = {1, 1};
   write_gpt2(dir);
   write_array(dir, "p.npy", BS_I64, 1, (const int64_t[]){2}, ids);
+  write_array(dir, "below.npy", BS_I64, 1, (const int64_t[]){2}, below);
   write_array(dir, "f.npy", BS_F32, 1, (const int64_t[]){2}, reals);
   ran r = bsrun(dir, "model", "generate", ".", w[0], w[1], w[2], w[3], w[4], w[5], NULL);
   must_be(&r, prompts[_i].code);

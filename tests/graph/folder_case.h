@@ -118,6 +118,7 @@ static const entry llama_config[] = {{"model_type", "\"llama\""},
                                      {"use_sliding_window", NULL},
                                      {"sliding_window", NULL},
                                      {"tie_word_embeddings", "false"},
+                                     {"quantization_config", NULL},
                                      {0}};
 #define L "model.layers.0."
 static const entry llama_weights[] = {{"model.embed_tokens.weight", "5,16"},

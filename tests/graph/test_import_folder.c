@@ -246,6 +246,45 @@ START_TEST(a_key_is_wrong) {
 }
 END_TEST
 
+/* What a folder holds and its model passes over. */
+static const struct {
+  const char *warning;
+  entry config[2], weights[3];
+} passed_over[] = {
+    {"", {{0}}, {{0}}},
+    {"", {{"tie_word_embeddings", "true"}}, {{0}}}, /* lm_head is a copy of the embeddings */
+    {"", {{0}}, {{L "self_attn.q_proj.bias", "16"}}},
+    {"1 tensor of the files is not read: " L "self_attn.q_norm.weight",
+     {{0}},
+     {{L "self_attn.q_norm.weight", "8"}}},
+    {"2 tensors of the files are not read: " L "self_attn.q_norm.weight, " L
+     "self_attn.k_norm.weight; quantization_config of config.json is not applied",
+     {{"quantization_config", "{\"quant_method\": \"gptq\"}"}},
+     {{L "self_attn.q_norm.weight", "8"}, {L "self_attn.k_norm.weight", "8"}}},
+    {"quantization_config of config.json is not applied",
+     {{"quantization_config", "{\"quant_method\": \"fp8\"}"}},
+     {{0}}},
+};
+
+START_TEST(what_is_passed_over_is_told) {
+  gmodel *m = import_llama(passed_over[_i].config, passed_over[_i].weights);
+  ck_assert_str_eq(m->warning, passed_over[_i].warning);
+  gmodel_free(m);
+}
+END_TEST
+
+START_TEST(layers_beyond_the_number_are_told) {
+  static const entry one[] = {{"n_layer", "1"}, {0}};
+  write_config(gpt2_config, one);
+  write_weights("model.safetensors", gpt2_weights, 0, 100, NULL);
+  gmodel *m = import_tokens(0);
+  ck_assert_str_eq(m->warning,
+                   "12 tensors of the files are not read: h.1.ln_1.weight, h.1.ln_1.bias, "
+                   "h.1.attn.c_attn.weight, h.1.attn.c_attn.bias, ..");
+  gmodel_free(m);
+}
+END_TEST
+
 START_TEST(a_tensor_is_wrong) {
   static const entry rows[][2] = {{{"model.norm.weight", NULL}},
                                   {{"lm_head.weight", NULL}},
@@ -319,6 +358,8 @@ int main(void) {
                             {rotary_tables, TEST_COUNT(ropes)},
                             {files_in_parts},
                             {a_key_is_wrong, TEST_COUNT(bad_llama)},
+                            {what_is_passed_over_is_told, TEST_COUNT(passed_over)},
+                            {layers_beyond_the_number_are_told},
                             {a_tensor_is_wrong},
                             {a_file_is_wrong},
                             {a_cache_beyond_the_positions},
