@@ -55,6 +55,11 @@ static int32_t print_table(const json_t *info, bs_error *err) {
   if (rc == BS_OK)
     rc = bs_report_print(stdout, BS_FORMAT_TABLE, op_fields, 3, json_object_get(info, "ops"), err);
   if (rc != BS_OK) return rc;
+  const char *not_judged = json_string_value(json_object_get(info, "not_judged"));
+  if (not_judged != NULL && not_judged[0] != '\0') {
+    printf("\n%s\n", not_judged);
+    return BS_OK;
+  }
   printf(json_array_size(issues) == 0 ? "\nEvery node is supported.\n" : "\nunsupported nodes\n");
   return json_array_size(issues) == 0
              ? BS_OK
@@ -93,7 +98,10 @@ const model_verb model_info = {
     "inputs, outputs and operators of a model, and every node that cannot be served",
     "MODEL is a file .onnx, or a folder with config.json and safetensors. Nothing is run. A dimension that "
     "is a\n"
-    "name has its size when the model runs: --dim, or the shapes of the inputs. Exit 3: some node cannot be\n"
+    "name has its size when the model runs: --dim, or the shapes of the inputs. Without --dim sizes are "
+    "tried;\n"
+    "nodes that fit none of them are not judged, and a line says which sizes to give. Exit 3: some node "
+    "cannot be\n"
     "served; all of them are listed, with dtype and reason. Exit 4: the file is wrong.\n",
     "  bsrun model info model.onnx\n"
     "  bsrun model info model.onnx --backend cpu -o json\n",

@@ -110,19 +110,28 @@ int bs_graph_has_default(const bs_graph *g, const char *name) {
 
 /* ---- what cannot be served ---------------------------------------------------------------------- */
 
-/* Symbols without a size get this one for a look at the operators. */
-enum { SMALL_DIM = 8 };
+/* Symbols without a size get the first of these at which no node is wrong: a kernel may be larger than 8, the
+ * place of 197 tokens needs pictures of 224. */
+static const int64_t guesses[] = {8, 224, 512, 1};
+enum { GUESSES = sizeof guesses / sizeof guesses[0] };
 
 typedef struct asking {
   void (*each)(void *user, const bs_graph_issue *issue);
   void *user;
-  uint64_t count;
+  uint64_t count, not_judged;
+  bs_error first; /* why the first node is not judged */
 } asking;
 
 static void count_issue(void *user, const bs_graph_issue *issue) {
   asking *a = user;
   a->count++;
   if (a->each != NULL) a->each(a->user, issue);
+}
+
+static void pass_over(void *user, const gmodel_node *node, const bs_error *why) {
+  asking *a = user;
+  (void)node;
+  if (a->not_judged++ == 0) a->first = *why;
 }
 
 /* Every node of the lowered graph that no implementation serves. */
@@ -152,21 +161,62 @@ static int32_t ask_backend(bs_graph *g, const char *backend, const graph *lowere
   return rc;
 }
 
+/* The size at which the model is looked at. */
+static int64_t guess_of(bs_graph *g, const bs_dim *const *dims, uint32_t n_dims) {
+  for (uint32_t i = 0; i < GUESSES && g->model->n_symbols > n_dims; i++) {
+    asking quiet = {0};
+    graph *lowered = NULL;
+    const lower_options options = {.dims = dims,
+                                   .n_dims = n_dims,
+                                   .missing = guesses[i],
+                                   .folder = {gfold_run, &g->fold},
+                                   .issue = count_issue,
+                                   .issue_user = &quiet};
+    const int32_t rc = lower_model(g->model, &options, &lowered, NULL);
+    graph_free(lowered);
+    if (rc != BS_INPUT) return guesses[i];
+  }
+  return guesses[0];
+}
+
+/* BS_OK with a note in err: what was not looked at, and the sizes that would help. */
+static void tell_not_judged(const bs_graph *g, const asking *a, const bs_dim *const *dims, uint32_t n_dims,
+                            bs_error *err) {
+  char wanted[300] = "";
+  size_t at = 0;
+  for (uint32_t s = 0; s < g->model->n_symbols && at + 80 < sizeof wanted; s++) {
+    uint32_t k = 0;
+    while (k < n_dims && strcmp(dims[k]->name, g->model->symbols[s]) != 0) k++;
+    if (k == n_dims)
+      at += (size_t)snprintf(wanted + at, sizeof wanted - at, " --dim %.60s=N", g->model->symbols[s]);
+  }
+  bs_error_set(err, BS_OK, "BS-GRAPH-GUESS", "%llu node%s not judged, for lack of sizes: %.100s: %.300s",
+               (unsigned long long)a->not_judged, a->not_judged == 1 ? " is" : "s are", a->first.where,
+               a->first.message);
+  bs_error_hint(err, "give%s", wanted);
+}
+
 BS_API int32_t bs_graph_check(bs_graph *g, const char *backend, const bs_dim *const *dims, uint32_t n_dims,
                               void (*each)(void *user, const bs_graph_issue *issue), void *user,
                               bs_error *err) {
-  asking a = {each, user, 0};
-  const lower_options options = {.dims = dims,
-                                 .n_dims = n_dims,
-                                 .missing = SMALL_DIM,
-                                 .folder = {gfold_run, &g->fold},
-                                 .issue = count_issue,
-                                 .issue_user = &a};
+  asking a = {.each = each, .user = user, .first = BS_ERROR_INIT};
   graph *lowered = NULL;
   int32_t rc = bs_graph_finish(g, err);
-  if (rc == BS_OK) rc = lower_model(g->model, &options, &lowered, err);
+  if (rc != BS_OK) return rc;
+  const lower_options options = {.dims = dims,
+                                 .n_dims = n_dims,
+                                 .missing = guess_of(g, dims, n_dims),
+                                 .folder = {gfold_run, &g->fold},
+                                 .issue = count_issue,
+                                 .issue_user = &a,
+                                 .not_judged = pass_over};
+  rc = lower_model(g->model, &options, &lowered, err);
   if (rc == BS_OK && backend != NULL) rc = ask_backend(g, backend, lowered, &a, err);
   graph_free(lowered);
+  if (rc == BS_UNSUPPORTED && a.count == 0 && a.not_judged > 0) {
+    tell_not_judged(g, &a, dims, n_dims, err);
+    return BS_OK;
+  }
   if (rc != BS_OK || a.count == 0) return rc;
   bs_error_set(err, BS_UNSUPPORTED, "BS-GRAPH-NODE", "%llu nodes are not supported",
                (unsigned long long)a.count);

@@ -109,6 +109,17 @@ static int32_t dim_size(lower_ctx *c, const gmodel_value *v, uint32_t i, int64_t
   return BS_OK;
 }
 
+/* 1: the size of one of its dims is a guess. */
+static unsigned char is_guessed(const lower_ctx *c, const gmodel_value *v) {
+  for (uint32_t i = 0; i < v->rank && v->rank <= BS_MAX_DIMS; i++) {
+    const char *name = v->dims[i] < 0 ? c->model->symbols[v->symbols[i] - 1u] : NULL;
+    uint32_t k = 0;
+    while (name != NULL && k < c->options->n_dims && strcmp(c->options->dims[k]->name, name) != 0) k++;
+    if (name != NULL && k == c->options->n_dims) return 1;
+  }
+  return 0;
+}
+
 /* A value that no node computes. */
 static int32_t given_value(lower_ctx *c, uint32_t model_value, bs_error *err) {
   const gmodel_value *v = &c->model->values[model_value];
@@ -128,6 +139,7 @@ static int32_t given_value(lower_ctx *c, uint32_t model_value, bs_error *err) {
   c->g->values[value].source = model_value;
   if (v->kind == GMODEL_LENGTH) c->g->values[value].flags |= GV_LENGTH;
   c->value_of[model_value] = value;
+  c->guessed[model_value] = is_guessed(c, v);
   return BS_OK;
 }
 
@@ -169,7 +181,7 @@ int32_t lower_node(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   if (rc == BS_OK) rc = ready_inputs(c, node, &ready, err);
   if (rc != BS_OK) return rc;
   if (!ready) return BS_UNSUPPORTED; /* the node that it needs was told of */
-  const uint64_t issues = c->issues;
+  const uint64_t issues = c->issues + c->not_judged;
   const uint32_t parts = c->n_parts;
   rc = rule->run(c, node, err);
   lower_settle_parts(c, parts);
@@ -177,7 +189,7 @@ int32_t lower_node(lower_ctx *c, const gmodel_node *node, bs_error *err) {
     for (uint32_t i = 0; i < node->n_out && c->frame == NULL; i++)
       if (node->out[i] != GMODEL_NONE && c->value_of[node->out[i]] == GNONE)
         return lower_unsupported(c, node, 0, err, "its output %u is not supported", i);
-  if (rc == BS_UNSUPPORTED && c->issues == issues) /* of a helper that knows no node */
+  if (rc == BS_UNSUPPORTED && c->issues + c->not_judged == issues) /* of a helper that knows no node */
     return lower_unsupported(c, node, 0, err, "%s",
                              err != NULL && err->message[0] != '\0' ? err->message : "not supported");
   if (rc != BS_OK && err != NULL && err->where[0] == '\0') node_where(node, err);
@@ -217,6 +229,27 @@ int32_t lower_call(lower_ctx *c, const gmodel_node *node, const char *op, const 
   return rc;
 }
 
+/* A node may depend on a guess when one of its inputs does; of one with branches that is not known. */
+static int depends_on_guess(const lower_ctx *c, const gmodel_node *node) {
+  int guess = 0;
+  for (uint32_t i = 0; i < node->n_in; i++) guess |= node->in[i] != GMODEL_NONE && c->guessed[node->in[i]];
+  for (uint32_t i = 0; i < node->n_attr; i++) guess |= node->attrs[i].type == BS_ATTR_GRAPH;
+  return guess && c->options->missing > 0;
+}
+
+/* One node of a block. A wrong one whose sizes are guesses is not judged. */
+static int32_t lower_judged(lower_ctx *c, const gmodel_node *node, bs_error *err) {
+  bs_error own = BS_ERROR_INIT, *why = err != NULL ? err : &own;
+  const int guess = depends_on_guess(c, node);
+  const int32_t rc = lower_node(c, node, why);
+  for (uint32_t i = 0; i < node->n_out; i++)
+    if (node->out[i] != GMODEL_NONE) c->guessed[node->out[i]] = (unsigned char)guess;
+  if (rc != BS_INPUT || !guess || c->options->not_judged == NULL) return rc;
+  c->not_judged++;
+  c->options->not_judged(c->options->issue_user, node, why);
+  return BS_UNSUPPORTED;
+}
+
 static int32_t lower_nodes(lower_ctx *c, uint32_t block, bs_error *err) {
   const gmodel_block *b = &c->model->blocks[block];
   int32_t first = BS_OK;
@@ -227,7 +260,7 @@ static int32_t lower_nodes(lower_ctx *c, uint32_t block, bs_error *err) {
     const uint32_t up = c->origin;
     c->origin = graph_origin(c->g, text, GNONE);
     bs_error later = BS_ERROR_INIT;
-    const int32_t rc = lower_node(c, node, first == BS_OK ? err : &later);
+    const int32_t rc = lower_judged(c, node, first == BS_OK ? err : &later);
     if (block != 0) c->origin = up;
     if (rc == BS_UNSUPPORTED) {
       first = rc;
@@ -395,17 +428,20 @@ int32_t lower_model(const gmodel *model, const lower_options *options, graph **o
   c.fold_limit = (UINT64_C(256) << 20) + 2u * constant_bytes(model);
   c.value_of = malloc((model->n_values + 1u) * sizeof *c.value_of);
   c.sizes = malloc((model->n_symbols + 1u) * sizeof *c.sizes);
-  int32_t rc = c.value_of == NULL || c.sizes == NULL ? no_memory(err) : graph_new(&c.g, err);
+  c.guessed = calloc(model->n_values + 1u, 1);
+  int32_t rc =
+      c.value_of == NULL || c.sizes == NULL || c.guessed == NULL ? no_memory(err) : graph_new(&c.g, err);
   for (uint32_t i = 0; i < model->n_values && c.value_of != NULL; i++) c.value_of[i] = GNONE;
   if (rc == BS_OK) rc = take_sizes(&c, err);
   if (rc == BS_OK) rc = lower_inputs(&c, err);
   if (rc == BS_OK) rc = lower_nodes(&c, 0, err);
-  if (rc == BS_OK && c.issues > 0) rc = BS_UNSUPPORTED;
+  if (rc == BS_OK && c.issues + c.not_judged > 0) rc = BS_UNSUPPORTED;
   c.ports = 1;
   if (rc == BS_OK) rc = lower_states(&c, err);
   if (rc == BS_OK) rc = lower_outputs(&c, err);
   free(c.value_of);
   free(c.sizes);
+  free(c.guessed);
   free(c.parts);
   if (rc != BS_OK) {
     graph_free(c.g);

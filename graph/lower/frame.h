@@ -32,6 +32,8 @@ struct lower_ctx {
   const lower_options *options;
   uint32_t *value_of; /* of each model value; GNONE: not lowered */
   int64_t *sizes;     /* of each symbol */
+  /* 1 of each model value that may depend on a size that nobody gave (lower_options.missing). */
+  unsigned char *guessed;
   lower_frame *frame; /* of lower_call, the innermost */
   lower_guard *guard; /* the innermost; NULL: all that is lowered counts */
   lower_part *parts;
@@ -41,6 +43,7 @@ struct lower_ctx {
   uint32_t rounds; /* of lower_block: loops are unrolled */
   uint32_t ports;  /* 1: outputs are made: a copy of a constant is a node */
   uint64_t issues;
+  uint64_t not_judged; /* nodes */
   uint64_t fold_limit; /* bytes that computed constants may take */
 };
 

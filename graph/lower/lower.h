@@ -211,8 +211,11 @@ typedef struct lower_options {
   lower_folder folder;
   void (*issue)(void *user, const bs_graph_issue *issue); /* NULL: the first issue is the error */
   void *issue_user;
+  /* A node that is wrong, but depends on a size that is `missing`: it and those that need it are left out.
+   * NULL: it is the error. */
+  void (*not_judged)(void *user, const gmodel_node *node, const bs_error *why);
 } lower_options;
-/* The model as a graph. With issues: BS_UNSUPPORTED, and *out_graph NULL. */
+/* The model as a graph. With issues, or nodes that are not judged: BS_UNSUPPORTED, and *out_graph NULL. */
 int32_t lower_model(const gmodel *model, const lower_options *options, graph **out_graph, bs_error *err);
 /* The row for an operator; NULL: none has the name (out_known 0) or none has the opset (1). */
 const lower_rule *lower_find(const char *op, const char *domain, uint32_t opset, int *out_known);

@@ -135,9 +135,10 @@ BS_API uint32_t bs_graph_port_count(const bs_graph *graph, uint32_t inputs);
 BS_API int32_t bs_graph_port(const bs_graph *graph, uint32_t inputs, uint32_t index, bs_port *out_port,
                              bs_error *err);
 /* Calls `each` for every node that cannot be served: an operator, version, attribute or dtype that the
- * library does not know, with dims at the sizes given and every other symbol at a small size. `backend` NULL:
- * the lowering alone is asked, else also the backend's ops. BS_OK with no call of `each`: all is served.
- * BS_UNSUPPORTED when there were calls. */
+ * library does not know, with dims at the sizes given and every other symbol at a size that is tried.
+ * `backend` NULL: the lowering alone is asked, else also the backend's ops. BS_OK with no call of `each`: all
+ * is served; where nodes fit none of the sizes that were tried, they are not judged, and err has the id
+ * BS-GRAPH-GUESS and says which sizes to give. BS_UNSUPPORTED when there were calls. */
 BS_API int32_t bs_graph_check(bs_graph *graph, const char *backend, const bs_dim *const *dims,
                               uint32_t n_dims, void (*each)(void *user, const bs_graph_issue *issue),
                               void *user, bs_error *err);

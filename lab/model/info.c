@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * info.c - what a model holds: ports, operators, and every node that cannot be served. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "core/base/error.h"
@@ -60,6 +61,7 @@ static void add_issue(void *user, const bs_graph_issue *issue) {
 int32_t bs_model_info(const bs_model *model, const char *backend, json_t **out, bs_error *err) {
   bs_graph_info info = {.struct_size = sizeof info};
   json_t *inputs = json_array(), *outputs = json_array(), *ops = json_array(), *issues = json_array();
+  bs_error note = BS_ERROR_INIT;
   *out = NULL;
   int32_t rc = bs_graph_info_get(model->graph, &info, err);
   if (rc == BS_OK) rc = list_ports(model->graph, 1, inputs, err);
@@ -67,8 +69,12 @@ int32_t bs_model_info(const bs_model *model, const char *backend, json_t **out, 
   if (rc == BS_OK) rc = bs_graph_ops(model->graph, add_op, ops, err);
   if (rc == BS_OK) {
     rc = bs_graph_check(model->graph, backend, model->dim_pointers, (uint32_t)model->n_dims, add_issue,
-                        issues, err);
-    if (rc == BS_UNSUPPORTED && json_array_size(issues) > 0) rc = BS_OK;
+                        issues, &note);
+    if (rc == BS_UNSUPPORTED && json_array_size(issues) > 0) {
+      rc = BS_OK;
+      bs_error_clear(&note);
+    }
+    if (rc != BS_OK && err != NULL) *err = note;
   }
   if (rc != BS_OK) {
     json_decref(inputs);
@@ -77,14 +83,15 @@ int32_t bs_model_info(const bs_model *model, const char *backend, json_t **out, 
     json_decref(issues);
     return rc;
   }
-  bs_error_clear(err);
-  *out = json_pack("{s:o, s:o, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:o, s:o, s:o, s:o}", "path",
+  char not_judged[900] = "";
+  if (note.id[0] != '\0') snprintf(not_judged, sizeof not_judged, "%s; %s", note.message, note.hint);
+  *out = json_pack("{s:o, s:o, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:o, s:o, s:o, s:o, s:o}", "path",
                    bs_model_json_text(info.path), "producer", bs_model_json_text(info.producer), "opset",
                    (int)info.opset, "nodes", (json_int_t)info.nodes, "constants", (json_int_t)info.constants,
                    "constant_bytes", (json_int_t)info.constant_bytes, "states", (json_int_t)info.states,
                    "state_bytes", (json_int_t)info.state_bytes, "cache_tokens", (json_int_t)info.cache_tokens,
                    "load_seconds", info.load_seconds, "inputs", inputs, "outputs", outputs, "ops", ops,
-                   "unsupported", issues);
+                   "unsupported", issues, "not_judged", bs_model_json_text(not_judged));
   return *out != NULL
              ? BS_OK
              : bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory for the model's description");

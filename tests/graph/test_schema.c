@@ -289,8 +289,59 @@ START_TEST(files_that_break_the_schema) {
 }
 END_TEST
 
+/* bs_graph_check tries sizes for symbols. `note`: what it says of nodes that fit none of them. */
+static const struct {
+  const char *text, *dim, *note;
+  int64_t size;
+  int32_t rc;
+} guesses[] = {
+    {HEAD(17) "g (float[b,1,n] x, float[1,1,10] w) => (float y) { y = Conv (x, w) }", NULL, "", 0, BS_OK},
+    {HEAD(17) "g (float[b,s,4] x, float[1,1,4] p) => (float y) { y = Add (x, p) }", NULL, "", 0, BS_OK},
+    {HEAD(17) "g (float[b,s] x, float[1,77] p) => (float y) { t = Add (x, p) y = Relu (t) }", NULL, "", 0,
+     BS_OK}, /* at 1 */
+    {HEAD(17) "g (float[b,s] x, float[77] p, float[33] q) => (float y) { t = Concat <axis: int = 1> (x, x)"
+              " y = Add (t, p) z = Add (x, q) }",
+     NULL, "--dim b=N --dim s=N", 0, BS_OK},
+    {HEAD(17) "g (float[b,s] x, float[77] p) => (float y) { t = Concat <axis: int = 1> (x, x, x, x, x, x, x)"
+              " y = Add (t, p) }",
+     "s", "", 11, BS_OK},
+    {HEAD(17) "g (float[b,s] x, float[77] p) => (float y) { t = Concat <axis: int = 1> (x, x, x, x, x, x, x)"
+              " y = Add (t, p) }",
+     "s", "--dim b=N", 12, BS_OK},
+    {HEAD(17) "g (float[b,2] x, float[3] z, float[2] p) => (float y) { y = Add (z, p) }", NULL, "", 0,
+     BS_INPUT},
+};
+
+START_TEST(guessed_sizes_are_not_judged) {
+  bs_context *context;
+  bs_graph *g = NULL;
+  bs_error err = BS_ERROR_INIT;
+  size_t size;
+  unsigned char *bytes = onnx_bytes(guesses[_i].text, 0, &size);
+  const bs_dim dim = {.struct_size = sizeof dim, .name = guesses[_i].dim, .size = guesses[_i].size};
+  const bs_dim *const dims[] = {&dim};
+  ck_assert_int_eq(bs_context_open(NULL, &context, NULL), BS_OK);
+  const char *path = files_write("m.onnx", bytes, size);
+  ck_assert_msg(bs_graph_open(context, path, NULL, &g, &err) == BS_OK, "%s", err.message);
+  const int32_t rc = bs_graph_check(g, NULL, dims, dim.name != NULL, NULL, NULL, &err);
+  ck_assert_msg(rc == guesses[_i].rc, "%d %s", rc, err.message);
+  if (rc == BS_OK) {
+    ck_assert_str_eq(err.id, guesses[_i].note[0] != '\0' ? "BS-GRAPH-GUESS" : "");
+    ck_assert_msg(strstr(err.hint, guesses[_i].note) != NULL, "%s", err.hint);
+  }
+  bs_graph_close(g);
+  bs_context_close(context);
+  free(bytes);
+}
+END_TEST
+
 int main(void) {
-  const test_case rows[] = {{whole_nodes},  {broken_attributes},           {broken_values},
-                            {broken_ports}, {files_that_break_the_schema}, {0}};
+  const test_case rows[] = {{whole_nodes},
+                            {broken_attributes},
+                            {broken_values},
+                            {broken_ports},
+                            {files_that_break_the_schema},
+                            {guessed_sizes_are_not_judged, TEST_COUNT(guesses)},
+                            {0}};
   return run_tests("schema", rows, (test_setup){files_begin, files_end, 20});
 }
