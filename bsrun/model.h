@@ -73,6 +73,8 @@ int32_t model_keep(const args *a, const model_asked *asked, const char *phase, i
                    char **out_folder, bs_error *err);
 /* "run: FOLDER" below a table; folder may be NULL. */
 void model_print_folder(int format, const char *folder);
+/* The error of a result that differs from the graph as written; 0: it does not. */
+int model_say_written(const json_t *result, bs_error *err);
 int32_t model_print_json(const json_t *value, bs_error *err);
 /* "[batch, 128]" of a shape. */
 json_t *model_shape_text(const json_t *shape);

@@ -43,9 +43,20 @@ static const bs_field node_fields[] = {{"case", "case", 0, 0},
                                        {"limit", "limit", BS_FIELD_RIGHT, 3},
                                        {"ok", "ok", 0, 0},
                                        {"reason", "reason", 0, 0}};
+static const bs_field written_fields[] = {{"case", "case", 0, 0},
+                                          {"inputs", "inputs", 0, 0},
+                                          {"output", "output", 0, 0},
+                                          {"difference", "difference", BS_FIELD_RIGHT, 3},
+                                          {"limit", "limit", BS_FIELD_RIGHT, 3},
+                                          {"compared", "numbers", BS_FIELD_RIGHT, 0},
+                                          {"skipped", "not compared", BS_FIELD_RIGHT, 0},
+                                          {"ok", "ok", 0, 0},
+                                          {"pass", "pass", 0, 0},
+                                          {"node", "of the model's", 0, 0}};
 enum {
   N_FIELDS = sizeof fields / sizeof fields[0],
-  N_NODE_FIELDS = sizeof node_fields / sizeof node_fields[0]
+  N_NODE_FIELDS = sizeof node_fields / sizeof node_fields[0],
+  N_WRITTEN_FIELDS = sizeof written_fields / sizeof written_fields[0]
 };
 
 static int has_vectors(const char *path) {
@@ -64,8 +75,8 @@ static size_t count_wrong(const json_t *nodes) {
   return n;
 }
 
-/* The wrong nodes; those that are right are for programs to read. */
-static json_t *wrong_nodes(json_t *nodes) {
+/* The wrong rows; those that are right are for programs to read. */
+static json_t *wrong_rows(json_t *nodes) {
   json_t *wrong = json_array();
   for (size_t i = 0; i < json_array_size(nodes); i++) {
     json_t *node = json_array_get(nodes, i);
@@ -74,31 +85,47 @@ static json_t *wrong_nodes(json_t *nodes) {
   return wrong;
 }
 
-/* "4 cases on cpu, 0 wrong; 96 nodes, 0 wrong": the second half where nodes were checked. */
+/* "4 cases on cpu, 0 wrong; 96 nodes, 0 wrong": the second half where nodes were checked. Then what was
+ * compared with the graph as written, and what was not. */
 static void print_counts(int by_node, const json_t *result) {
-  const json_t *nodes = json_object_get(result, "nodes");
-  const long long failed = (long long)json_integer_value(json_object_get(result, "failed"));
+  const json_t *nodes = json_object_get(result, "nodes"), *written = json_object_get(result, "written");
+  const json_t *notes = json_object_get(result, "written_not_compared"), *note;
+  const size_t differ = count_wrong(written);
+  const long long failed = (long long)json_integer_value(json_object_get(result, "failed")) - (long long)differ;
   const long long wrong = by_node ? 0 : (long long)count_wrong(nodes);
+  size_t i;
   printf("%lld %s on %s, %lld wrong", (long long)json_integer_value(json_object_get(result, "cases")),
          by_node ? "nodes" : "cases", json_string_value(json_object_get(result, "backend")), failed - wrong);
   if (!by_node && json_array_size(nodes) > 0)
     printf("; %zu nodes, %lld wrong", json_array_size(nodes), wrong);
-  printf("\n");
+  printf("\n%zu sets of inputs beside the graph as written, in f64: %zu differ\n", json_array_size(written), differ);
+  json_array_foreach(notes, i, note) printf("not compared: %s\n", json_string_value(note));
+}
+
+/* The wrong rows of a table; with `all` each. */
+static int32_t print_rows(int format, const char *title, const bs_field *columns, size_t n, json_t *rows, int all,
+                          bs_error *err) {
+  json_t *shown = all ? json_incref(rows) : wrong_rows(rows);
+  int32_t rc = BS_OK;
+  if (json_array_size(shown) > 0) {
+    if (format == BS_FORMAT_TABLE && title != NULL) printf("\n%s\n", title);
+    rc = bs_report_print(stdout, format, columns, n, shown, err);
+  }
+  json_decref(shown);
+  return rc;
 }
 
 static int32_t print_result(int format, int by_node, const json_t *result, bs_error *err) {
   const json_t *rows = json_object_get(result, "rows");
+  json_t *nodes = json_object_get(result, "nodes"), *written = json_object_get(result, "written");
   const int all = by_node && (format == BS_FORMAT_CSV || format == BS_FORMAT_JSONL);
   int32_t rc = BS_OK;
   if (format == BS_FORMAT_JSON) return model_print_json(result, err);
-  json_t *nodes = json_object_get(result, "nodes");
-  nodes = all ? json_incref(nodes) : wrong_nodes(nodes);
   if (!by_node) rc = bs_report_print(stdout, format, fields, N_FIELDS, rows, err);
-  if (rc == BS_OK && json_array_size(nodes) > 0) {
-    if (format == BS_FORMAT_TABLE && !by_node) printf("\nnodes\n");
-    rc = bs_report_print(stdout, format, node_fields, N_NODE_FIELDS, nodes, err);
-  }
-  json_decref(nodes);
+  if (rc == BS_OK)
+    rc = print_rows(format, by_node ? NULL : "nodes", node_fields, N_NODE_FIELDS, nodes, all, err);
+  if (rc == BS_OK)
+    rc = print_rows(format, "beside the graph as written", written_fields, N_WRITTEN_FIELDS, written, 0, err);
   if (rc == BS_OK && format == BS_FORMAT_TABLE) print_counts(by_node, result);
   return rc;
 }
@@ -106,7 +133,6 @@ static int32_t print_result(int format, int by_node, const json_t *result, bs_er
 /* A model without vectors, node by node. */
 static int32_t check_model(model_asked *asked, json_t **out, bs_error *err) {
   int32_t rc = bs_model_open(asked->context, &asked->request, &asked->model, err);
-  if (rc == BS_OK) rc = bs_model_need_inputs(&asked->model, err);
   if (rc == BS_OK) rc = bs_model_start(asked->context, &asked->request, &asked->model, err);
   return rc == BS_OK ? bs_model_check_nodes(&asked->request, &asked->model, out, err) : rc;
 }
@@ -131,6 +157,7 @@ static int32_t keep_and_print(const args *a, const model_asked *asked, int forma
   model_print_folder(format, folder);
   free(folder);
   if (kept != BS_OK || rc != BS_OK || failed == 0) return kept != BS_OK ? kept : rc;
+  if (model_say_written(result, err)) return BS_NUMERIC;
   bs_error_set(err, BS_NUMERIC, "BS-MODEL-CHECK", "%lld of the comparisons of %.200s failed", failed,
                a->words[0]);
   bs_error_hint(err, "%s",

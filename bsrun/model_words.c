@@ -109,3 +109,12 @@ json_t *model_shape_text(const json_t *shape) {
   json_t *value = json_string(text);
   return value != NULL ? value : json_string("?");
 }
+
+int model_say_written(const json_t *result, bs_error *err) {
+  const json_t *error = json_object_get(result, "written_error");
+  if (error == NULL) return 0;
+  bs_error_set(err, BS_NUMERIC, json_string_value(json_object_get(error, "id")), "%s",
+               json_string_value(json_object_get(error, "message")));
+  bs_error_hint(err, "%s", json_string_value(json_object_get(error, "hint")));
+  return 1;
+}

@@ -164,6 +164,25 @@ static int32_t compute_wide(checking *c, const gstep *s, double **out_data) {
 
 /* ---- one node -------------------------------------------------------------------------------- */
 
+double gstep_terms(const gbinding *b, const gstep *s) {
+  const gnode *n = &b->g->nodes[s->node];
+  const bs_tensor *x = s->args[0], *out = s->args[n->n_in];
+  double terms = 1;
+  switch (n->op) {
+    case GOP_MATMUL:
+    case GOP_CONTRACT:
+    case GOP_NORMALIZE:
+      return x->rank > 0 ? (double)x->dims[x->rank - 1] : 1;
+    case GOP_ATTENTION:
+      return (double)x->dims[3] + (double)s->args[1]->dims[2];
+    case GOP_REDUCE:
+      for (uint32_t d = 0; d < x->rank; d++) terms *= (double)(x->dims[d] > out->dims[d] ? x->dims[d] : 1);
+      return terms;
+    default:
+      return 1;
+  }
+}
+
 /* Round-off of a node relative to its largest output: a few units of the outputs' dtype for what is one
  * operation an element, and of sums over k terms sqrt(k) of f32's besides; functions are within 4 ulp of each
  * step. */
@@ -172,8 +191,7 @@ static double bound_of(const gbinding *b, const gstep *s) {
   const bs_tensor *out = s->args[n->n_in];
   const double unit = bs_dtype_is_float(out->dtype) ? bs_dtype_unit_roundoff(out->dtype) : 0;
   const double f32 = out->dtype == BS_F64 ? DBL_EPSILON : FLT_EPSILON;
-  const bs_tensor *x = s->args[0];
-  double terms = 1, steps = 8;
+  double steps = 0;
   switch (n->op) {
     case GOP_MAP:
       steps = 8 + 8.0 * b->g->exprs[n->expr].n_steps;
@@ -181,20 +199,18 @@ static double bound_of(const gbinding *b, const gstep *s) {
     case GOP_MATMUL:
     case GOP_CONTRACT:
     case GOP_NORMALIZE:
-      terms = x->rank > 0 ? (double)x->dims[x->rank - 1] : 1;
       steps = 32;
       break;
     case GOP_ATTENTION:
-      terms = (double)x->dims[3] + (double)s->args[1]->dims[2];
       steps = 64;
       break;
     case GOP_REDUCE:
-      for (uint32_t d = 0; d < x->rank; d++) terms *= (double)(x->dims[d] > out->dims[d] ? x->dims[d] : 1);
+      steps = 8;
       break;
     default:
       return unit;
   }
-  return unit + f32 * (steps + 8 * sqrt(terms));
+  return unit + f32 * (steps + 8 * sqrt(gstep_terms(b, s)));
 }
 
 /* Sums cancel: what the deviation is relative to is at least the size of the terms. Fills of masks are no
@@ -263,22 +279,6 @@ static int32_t check_step(checking *c, uint32_t index, bs_node_check *row) {
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-enum { BLOCK = 4096 };
-
-/* Copies what differs. Most of a cache was never written: reading it takes no memory, writing it would. */
-static void copy_changes(unsigned char *to, const unsigned char *from, uint64_t bytes) {
-  for (uint64_t at = 0; at < bytes; at += BLOCK) {
-    const size_t n = bytes - at < BLOCK ? (size_t)(bytes - at) : BLOCK;
-    if (memcmp(to + at, from + at, n) != 0) memcpy(to + at, from + at, n);
-  }
-}
-
-static uint64_t states_bytes(const gcore *core) {
-  uint64_t bytes = 0;
-  for (uint32_t i = 0; i < core->n_states; i++) bytes += core->states[i].bytes;
-  return bytes;
-}
-
 /* Zeros, which take no memory before they are written. */
 static unsigned char *new_bytes(const checking *c, uint64_t size) {
   unsigned char *bytes = calloc(1, size + 1u);
@@ -286,32 +286,12 @@ static unsigned char *new_bytes(const checking *c, uint64_t size) {
   return bytes;
 }
 
-static void get_states(const checking *c, unsigned char *to) {
-  const gcore *core = c->s->core;
-  for (uint32_t i = 0; i < core->n_states; to += core->states[i++].bytes)
-    copy_changes(to, core->states[i].data, core->states[i].bytes);
-}
-
-static void put_states(const checking *c, const unsigned char *from) {
-  const gcore *core = c->s->core;
-  for (uint32_t i = 0; i < core->n_states; from += core->states[i++].bytes)
-    copy_changes(core->states[i].data, from, core->states[i].bytes);
-}
-
-/* The states before: a check runs the model twice. */
-static int32_t keep_states(const checking *c, unsigned char **out_bytes) {
-  *out_bytes = new_bytes(c, states_bytes(c->s->core));
-  if (*out_bytes == NULL) return BS_NO_MEMORY;
-  get_states(c, *out_bytes);
-  return BS_OK;
-}
-
 /* The outputs of a run, and the states after it, as bytes in a row. */
 static int32_t copy_results(const checking *c, unsigned char **out_bytes, uint64_t *out_size) {
   const graph *g = c->b->g;
   uint64_t size = 0, at = 0;
   for (uint32_t i = 0; i < g->n_outputs; i++) size += root_bytes(&g->values[g->outputs[i].value]);
-  *out_size = size + states_bytes(c->s->core);
+  *out_size = size + gstates_bytes(c->s->core);
   *out_bytes = new_bytes(c, *out_size);
   if (*out_bytes == NULL) return BS_NO_MEMORY;
   for (uint32_t i = 0; i < g->n_outputs; i++) {
@@ -319,7 +299,7 @@ static int32_t copy_results(const checking *c, unsigned char **out_bytes, uint64
     if (n > 0) memcpy(*out_bytes + at, c->b->tensors[g->outputs[i].value].data, n);
     at += n;
   }
-  get_states(c, *out_bytes + size);
+  gstates_get(c->s->core, *out_bytes + size);
   return BS_OK;
 }
 
@@ -357,11 +337,11 @@ static int32_t check_session(bs_session *s, void (*each)(void *user, const bs_no
   c.memory = calloc(c.b->g->n_values + 1u, sizeof *c.memory);
   if (rc == BS_OK && c.memory == NULL)
     rc = bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a check");
-  if (rc == BS_OK) rc = keep_states(&c, &before);
+  if (rc == BS_OK) rc = gstates_keep(s->core, &before, err);
   if (rc == BS_OK) rc = gbinding_check(c.b, err);
   if (rc == BS_OK) rc = gflat_run(c.b, 0, err);
   if (rc == BS_OK) rc = copy_results(&c, &flat, &flat_size);
-  if (rc == BS_OK) put_states(&c, before);
+  if (rc == BS_OK) gstates_put(s->core, before);
   if (rc == BS_OK) rc = spread_out(&c);
   if (rc == BS_OK) rc = grank_enter(s->rank, err);
   if (rc == BS_OK) rc = grank_leave(s->rank, run_steps(&c, each, user, &wrong), err);
@@ -371,7 +351,7 @@ static int32_t check_session(bs_session *s, void (*each)(void *user, const bs_no
                       "a run with planned memory and a run node by node give different bits");
   gsession_place(s, s->workspace != NULL ? s->workspace : c.b->own_arena);
   if (rc == BS_OK) { /* the outputs are where a run leaves them */
-    put_states(&c, before);
+    gstates_put(s->core, before);
     rc = gflat_run(c.b, 0, err);
     if (rc == BS_OK && tokens > 0) s->core->length += tokens;
   }

@@ -27,6 +27,18 @@ static int32_t run_steps(gbinding *b, bs_error *err) {
   return BS_OK;
 }
 
+static int32_t watch_steps(gbinding *b, void (*each)(void *user, const gbinding *b, const gstep *s),
+                           void *user, bs_error *err) {
+  if (err != NULL) err->code = BS_OK;
+  for (uint32_t i = 0; i < b->n_steps; i++) {
+    const gstep *s = &b->steps[i];
+    const int32_t rc = bs_dispatch_run_unchecked(s->plan, s->args, NULL, err);
+    if (rc != BS_OK) return gnode_failed(b->g, &b->g->nodes[s->node], rc, err);
+    each(user, b, s);
+  }
+  return BS_OK;
+}
+
 /* Adds a run of a step. A thread may lose its processor while what it has used is read, so what it slept is
  * never below 0. */
 static void add_run(gstep *s, const bs_usage *before, const bs_usage *after) {
@@ -55,4 +67,10 @@ static int32_t profile_steps(gbinding *b, bs_error *err) {
 int32_t gflat_run(gbinding *b, int profile, bs_error *err) {
   const int32_t rc = grank_enter(b->rank, err);
   return rc == BS_OK ? grank_leave(b->rank, profile ? profile_steps(b, err) : run_steps(b, err), err) : rc;
+}
+
+int32_t gflat_watch(gbinding *b, void (*each)(void *user, const gbinding *b, const gstep *s), void *user,
+                    bs_error *err) {
+  const int32_t rc = grank_enter(&b->core->rank, err);
+  return rc == BS_OK ? grank_leave(&b->core->rank, watch_steps(b, each, user, err), err) : rc;
 }

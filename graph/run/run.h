@@ -112,6 +112,11 @@ void gdrop_mapped(const void *data, uint64_t bytes);
 /* A constant's elements, aligned to their size. */
 int32_t gcore_constant(gcore *core, const gvalue *root, void **out_data, bs_error *err);
 int32_t gcore_state(gcore *core, const char *name, uint64_t bytes, void **out_data, bs_error *err);
+/* states.c: all states in a row, gstates_bytes of them. gstates_keep: a copy, to be freed. */
+uint64_t gstates_bytes(const gcore *core);
+void gstates_get(const gcore *core, unsigned char *to);
+void gstates_put(const gcore *core, const unsigned char *from);
+int32_t gstates_keep(const gcore *core, unsigned char **out_bytes, bs_error *err);
 
 /* ---- a binding ------------------------------------------------------------------------------- */
 typedef struct gstep {
@@ -172,4 +177,9 @@ int32_t gbinding_check(gbinding *binding, bs_error *err);
  */
 int32_t gnode_failed(const graph *g, const gnode *node, int32_t rc, bs_error *err);
 int32_t gflat_run(gbinding *binding, int profile, bs_error *err);
+/* A run that calls `each` behind each step, when its outputs are there. */
+int32_t gflat_watch(gbinding *binding, void (*each)(void *user, const gbinding *binding, const gstep *step),
+                    void *user, bs_error *err);
+/* check.c: the terms of the longest sum of a step. */
+double gstep_terms(const gbinding *binding, const gstep *step);
 #endif

@@ -7,6 +7,8 @@
 #include "graph/run/run.h"
 
 enum { GSESSION_BINDINGS = 8, GSESSION_BINDINGS_MAX = 65536, GSESSION_DROPPED = 256 };
+/* Texts of the last bs_verify_report. */
+enum { GVERIFIED_OFF = 0, GVERIFIED_NODE = 1, GVERIFIED_SERVES = 2, GVERIFIED_COUNT = 3 };
 
 struct bs_session {
   bs_context *context;
@@ -23,6 +25,7 @@ struct bs_session {
   uint64_t dropped[GSESSION_DROPPED]; /* hashes of the sizes of bindings that made room, the last ones */
   uint64_t n_dropped;
   bs_session_stats stats;
+  char verified[GVERIFIED_COUNT][160];
 };
 
 /* The value of a port of the bound graph; GNONE: there is no such port. */

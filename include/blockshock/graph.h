@@ -243,6 +243,31 @@ typedef struct bs_node_check {
 BS_API int32_t bs_session_check(bs_session *session, void (*each)(void *user, const bs_node_check *row),
                                 void *user, bs_error *err);
 
+/* What bs_session_verify found. Strings live until the next call of it, or until the session is closed. */
+typedef struct bs_verify_report {
+  uint32_t struct_size;
+  uint32_t ok;       /* 1: every number that was compared is within its bound */
+  uint64_t compared; /* numbers of all outputs */
+  /* Numbers that are not compared: the graph as written gives an infinity or NaN there because it overflows,
+   * or right runs of it differ (the place of the largest of equal numbers). */
+  uint64_t skipped;
+  /* The number that is furthest from its bound. */
+  const char *output;
+  uint32_t rank, reserved;
+  int64_t at[BS_MAX_DIMS];
+  double value, expected, bound;
+  /* Where it is not ok; "" is none. */
+  const char *pass;   /* the first pass with which the outputs differ */
+  const char *off;    /* passes, between commas: without them the outputs are right */
+  const char *node;   /* the model's node that the wrong numbers begin with */
+  const char *serves; /* "cpu:packed": no pass is to blame, this kernel is */
+} bs_verify_report;
+/* Runs the model once, as bs_session_run does, and compares its outputs with those of the graph as written:
+ * the lowered model without any pass, on `ref`, with every float in f64. docs/models.md says how far a number
+ * may be. BS_NUMERIC: the outputs differ; the error names the pass or the kernel. The first call opens the
+ * sessions that this needs, and closes them: a program calls it to test a model, not in its runs. */
+BS_API int32_t bs_session_verify(bs_session *session, bs_verify_report *out_report, bs_error *err);
+
 /* A node of a session's plan and who serves it. */
 typedef struct bs_node_info {
   uint32_t struct_size;

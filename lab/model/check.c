@@ -10,6 +10,7 @@
 #include "core/base/text.h"
 #include "lab/model/checking.h"
 #include "lab/model/text_file.h"
+#include "lab/model/verify.h"
 
 char *bs_check_path(const bs_checking *c, const char *file, bs_error *err) {
   bs_text path = {0};
@@ -139,15 +140,24 @@ static int32_t check_nodes(bs_session *session, node_rows *rows, bs_error *err) 
 
 int32_t bs_model_check_nodes(const bs_model_request *request, bs_model *model, json_t **out, bs_error *err) {
   node_rows rows = {.rows = json_array(), .name = "", .request = request};
+  bs_model_verified verified = {0};
+  int all = 1;
   *out = NULL;
   int32_t rc = bs_model_set_inputs(model, err);
-  if (rc == BS_OK) rc = check_nodes(model->session, &rows, err);
+  if (rc == BS_OK) rc = bs_model_verified_init(&verified, err);
+  if (rc == BS_OK) all = model->n_inputs == bs_graph_port_count(model->graph, 1);
+  if (rc == BS_OK) rc = bs_model_verify(request, model->session, "", 1, &verified, err);
+  if (rc == BS_OK && all) rc = check_nodes(model->session, &rows, err);
   if (rc == BS_OK)
     *out = json_pack("{s:o, s:s, s:I, s:I, s:[], s:O}", "model", bs_model_json_text(request->path), "backend",
                      request->backend != NULL ? request->backend : "cpu", "cases", (json_int_t)rows.n,
-                     "failed", (json_int_t)rows.failed, "rows", "nodes", rows.rows);
-  if (*out != NULL) json_object_set_new(*out, "stats", bs_model_stats(model->session));
+                     "failed", (json_int_t)(rows.failed + verified.failed), "rows", "nodes", rows.rows);
+  if (*out != NULL) {
+    json_object_set_new(*out, "stats", bs_model_stats(model->session));
+    bs_model_verified_put(&verified, *out);
+  }
   json_decref(rows.rows);
+  bs_model_verified_free(&verified);
   return rc;
 }
 

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT
+ * verify.h - a model's planned outputs beside those of the graph as written (bs_session_verify), on the inputs
+ * given and on made ones. */
+#ifndef BS_LAB_MODEL_VERIFY_H
+#define BS_LAB_MODEL_VERIFY_H
+#include "lab/model/model.h"
+
+/* What was found: rows [{case, inputs, ok, compared, skipped, output, at, value, expected, limit, ratio, pass,
+ * without, node, serves}], one for each set of inputs; notes [text]: what was not compared; error {id,
+ * message, hint} of the first row that is wrong. */
+typedef struct bs_model_verified {
+  json_t *rows, *notes, *error;
+  uint64_t failed;
+} bs_model_verified;
+
+int32_t bs_model_verified_init(bs_model_verified *out, bs_error *err);
+/* Adds "written", "written_not_compared" and "written_error" to a result of `bsrun model check` or `run`. */
+void bs_model_verified_put(const bs_model_verified *verified, json_t *result);
+void bs_model_verified_free(bs_model_verified *verified);
+
+/* Compares a session whose inputs are set, or, where some are not, on made ones alone. made: 0: the inputs
+ * that are set alone. That numbers are wrong is in the rows. */
+int32_t bs_model_verify(const bs_model_request *request, bs_session *session, const char *name, int made,
+                        bs_model_verified *io, bs_error *err);
+#endif
