@@ -10,7 +10,8 @@
 #include "core/base/error.h"
 #include "graph/run/verify.h"
 
-enum { FINITE = 1, NOT_A_NUMBER = 2, ABOVE = 4, BELOW = 8 };
+/* What a number is; STRUCK: it depends on one that overflows. */
+enum { FINITE = 1, NOT_A_NUMBER = 2, ABOVE = 4, BELOW = 8, STRUCK = 16 };
 static const double SPREADS = 16;
 
 static unsigned char kind_of(double v) {
@@ -74,6 +75,20 @@ void goutput_learn(goutput *o, const gnumber *seen) {
   }
 }
 
+void goutput_strike(goutput *o, const gnumber *seen) {
+  for (uint64_t i = 0; i < o->count; i++) {
+    double *spread = &o->spread[2u * (i / o->row)];
+    if (!o->is_float) {
+      if (seen[i].i != o->want[i].i) *spread = INFINITY;
+    } else if (isnan(seen[i].f) && !isnan(o->want[i].f)) {
+      o->kinds[i] |= STRUCK;
+    } else if (isfinite(seen[i].f) && isfinite(o->want[i].f)) { /* NaN became a number again */
+      spread += is_fill(o, o->want[i].f);
+      *spread = fmax(*spread, fabs(seen[i].f - o->want[i].f));
+    }
+  }
+}
+
 static void raise_worst(gworst *worst, uint32_t output, uint64_t index, gnumber value, double off,
                         double bound) {
   const double ratio = off <= bound ? off / fmax(bound, DBL_MIN) : bound > 0 ? off / bound : INFINITY;
@@ -93,6 +108,7 @@ static int judge_float(const goutput *o, uint32_t index, uint64_t i, gnumber see
                        gworst *worst) {
   const double w = o->want[i].f, v = seen.f;
   const unsigned char kind = kind_of(v);
+  if (o->kinds[i] & STRUCK) return 0;
   if (!isfinite(v) || !isfinite(w)) {
     if (kind == kind_of(w) || kind == kind_of(bs_rounded(o->dtype, w))) return 1;
     if (o->kinds[i] & kind || (io->infinite && !isfinite(w))) return 0;

@@ -76,7 +76,7 @@ static int32_t feed_port(gverify *v, bs_session *x, uint32_t port, bs_error *err
     bs_convert(to->dtype, v->inputs[port], from->dtype, v->s->memory[port], count);
     t.data = v->inputs[port];
   }
-  return count > 0 ? bs_session_set(x, port, &t, err) : BS_OK;
+  return bs_session_set(x, port, &t, err);
 }
 
 /* The dtype of a state in a session's graph; 0: it has none of that name. */
@@ -143,8 +143,8 @@ static uint64_t elements(const bs_tensor *t) {
 /* A run in f64 that is watched. */
 typedef struct watching {
   gverify *v;
-  int move;       /* 1: each number is moved by its own round-off */
-  uint64_t state; /* of the random numbers */
+  enum { LOOK, MOVE, STRIKE } what; /* MOVE: each number is moved by its own round-off */
+  uint64_t state;                   /* of the random numbers */
 } watching;
 
 /* From -1 to 1: splitmix64. */
@@ -161,16 +161,27 @@ static void move_number(watching *w, double unit, double *x) {
   *x *= 1 + 2 * unit * next_random(w);
 }
 
-static void watch_output(watching *w, const gbinding *b, uint32_t value, const bs_tensor *t) {
+/* STRIKE: a number that is too large for the arithmetic of the model's own dtype (its square overflows)
+ * becomes NaN, so that what depends on it is known. The lowest numbers of a dtype fill masks. */
+static void strike_number(uint32_t dtype, double *x) {
+  const double most = dtype == BS_F64 ? DBL_MAX : dtype == BS_F16 ? 65504 : (double)FLT_MAX;
+  const double limit = dtype == BS_F16 ? most : sqrt(most);
+  if (isfinite(*x) && fabs(*x) > limit && !(*x >= -most && *x <= -0.97 * most)) *x = NAN;
+}
+
+static void watch_number(watching *w, uint32_t dtype, double *x) {
+  if (w->what == MOVE) move_number(w, bs_dtype_unit_roundoff(dtype), x);
+  if (w->what == STRIKE) strike_number(dtype, x);
+}
+
+static void watch_output(watching *w, uint32_t value, const bs_tensor *t) {
   const uint32_t dtype = w->v->own->bound->g->values[value].dtype;
-  const double unit = bs_dtype_is_float(dtype) ? bs_dtype_unit_roundoff(dtype) : 0;
-  (void)b;
-  if (t->dtype != BS_F64) return;
+  if (t->dtype != BS_F64 || !bs_dtype_is_float(dtype)) return;
   const uint64_t count = elements(t);
   for (uint64_t i = 0; i < count; i++) {
     double *x = element(t, i);
     if (isinf(*x)) w->v->judging.infinite = 1;
-    if (w->move) move_number(w, unit, x);
+    watch_number(w, dtype, x);
   }
 }
 
@@ -181,7 +192,7 @@ static void watch_step(void *user, const gbinding *b, const gstep *s) {
   const double part = (w->v->s->f64 ? DBL_EPSILON : FLT_EPSILON) * (64 + 8 * sqrt(terms));
   w->v->judging.part = fmax(w->v->judging.part, part);
   for (uint32_t i = 0; i < n->n_out; i++)
-    if (n->out[i] != GNONE) watch_output(w, b, n->out[i], s->args[n->n_in + i]);
+    if (n->out[i] != GNONE) watch_output(w, n->out[i], s->args[n->n_in + i]);
 }
 
 /* The outputs of a session that ran, each given to `take`. */
@@ -231,18 +242,26 @@ static int32_t run_written(gverify *v, bs_error *err) {
   return rc == BS_OK ? each_output(v, v->own, take_right, NULL, err) : rc;
 }
 
-/* A right run more: each number, the inputs too, is off by its own round-off. */
-static int32_t run_moved(gverify *v, uint64_t seed, bs_error *err) {
-  watching w = {.v = v, .move = 1, .state = seed};
+static int32_t take_struck(gverify *v, uint32_t i, const bs_tensor *t, void *user, bs_error *err) {
+  gnumber *numbers = NULL;
+  (void)user;
+  const int32_t rc = gnumbers_read(t, &numbers, err);
+  if (rc == BS_OK) goutput_strike(&v->outputs[i], numbers);
+  free(numbers);
+  return rc;
+}
+
+/* A run more of the graph as written, in f64, whose numbers are changed; the inputs too. */
+static int32_t run_changed(gverify *v, int what, uint64_t seed, bs_error *err) {
+  watching w = {.v = v, .what = what, .state = seed};
   int32_t rc = gverify_feed(v, v->wide, err);
   for (uint32_t port = 0; rc == BS_OK && port < v->s->bound->g->n_inputs; port++) {
     const gvalue *in = port_value(v->s, port);
-    if (v->inputs[port] == NULL) continue;
-    for (int64_t i = 0; i < graph_count(in); i++)
-      move_number(&w, bs_dtype_unit_roundoff(in->dtype), &v->inputs[port][i]);
+    for (int64_t i = 0; v->inputs[port] != NULL && i < graph_count(in); i++)
+      watch_number(&w, in->dtype, &v->inputs[port][i]);
   }
   if (rc == BS_OK) rc = gverify_steps(v, v->wide, watch_step, &w, err);
-  return rc == BS_OK ? each_output(v, v->wide, take_right, NULL, err) : rc;
+  return rc == BS_OK ? each_output(v, v->wide, what == STRIKE ? take_struck : take_right, NULL, err) : rc;
 }
 
 int32_t gverify_judge(gverify *v, bs_session *x, gworst *out_worst, bs_error *err) {
@@ -278,8 +297,10 @@ enum { MOVED_RUNS = 3 };
 /* Judges the planned run; what is beyond its bound is judged again with more right runs. */
 static int32_t judge_planned(gverify *v, gworst *worst, bs_error *err) {
   int32_t rc = gverify_judge(v, v->s, worst, err);
-  for (uint64_t k = 1; rc == BS_OK && worst->ratio > 1 && k <= MOVED_RUNS; k++) rc = run_moved(v, k, err);
-  if (rc == BS_OK && worst->ratio > 1) rc = gverify_judge(v, v->s, worst, err);
+  if (rc != BS_OK || worst->ratio <= 1) return rc;
+  rc = run_changed(v, STRIKE, 0, err);
+  for (uint64_t k = 1; rc == BS_OK && k <= MOVED_RUNS; k++) rc = run_changed(v, MOVE, k, err);
+  if (rc == BS_OK) rc = gverify_judge(v, v->s, worst, err);
   if (rc != BS_OK || worst->ratio <= 1) return rc;
   rc = run_plain(v, err);
   return rc == BS_OK ? gverify_judge(v, v->s, worst, err) : rc;

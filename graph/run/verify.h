@@ -19,7 +19,7 @@ typedef struct goutput {
   uint32_t dtype, is_float;
   uint64_t count, row, rows;
   gnumber *want;
-  unsigned char *kinds; /* of each number: what right runs gave there; 1 finite, 2 NaN, 4 and 8 infinities */
+  unsigned char *kinds; /* of each number: what right runs gave there (judge.c) */
   double *spread, *scale;
 } goutput;
 
@@ -38,6 +38,9 @@ void goutput_free(goutput *o);
 int32_t gnumbers_read(const bs_tensor *tensor, gnumber **out_numbers, bs_error *err);
 /* `seen` is of a right run. */
 void goutput_learn(goutput *o, const gnumber *seen);
+/* `seen` is of a run where numbers became NaN that overflow in the model's own dtype: what they reach is not
+ * compared. */
+void goutput_strike(goutput *o, const gnumber *seen);
 /* Compares numbers; raises *io_worst and counts. infinite: an intermediate value of the graph as written was
  * an infinity, so that what is neither number nor error there (NaN, infinity) is no statement. part: the
  * round-off of one node, of the largest number of a row. */

@@ -3,6 +3,7 @@
 #include "lab/model/made.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "core/base/dtype.h"
@@ -84,24 +85,21 @@ static double with_infinities(const made *m, uint64_t i) {
   return row % 4 < 2 && i % m->row == row % m->row ? (row % 4 == 0 ? INFINITY : -INFINITY) : normal(m, i);
 }
 
+/* of_one: one input has such numbers, the others ordinary ones: infinities in each make NaN of all. */
 static const struct {
   const char *name;
   double (*element)(const made *m, uint64_t i);
-  int of_constants;
-} kinds[] = {{"ordinary numbers", ordinary, 0},
-             {"1e-3 to 1e3 and zeros", all_sizes, 0},
-             {"up to 1e4", large, 0},
-             {"up to 1e-8", small, 0},
-             {"rows of 0, 1e-8 to 1e30", rows, 0},
-             {"other rows of 0, 1e-8 to 1e30", other_rows, 0},
-             {"near the model's constants", near_constants, 1},
-             {"NaN in rows", with_nan, 0},
-             {"infinities in rows", with_infinities, 0}};
+  int of_constants, of_one;
+} kinds[] = {{"ordinary numbers", ordinary, 0, 0},
+             {"1e-3 to 1e3 and zeros", all_sizes, 0, 0},
+             {"up to 1e4", large, 0, 0},
+             {"up to 1e-8", small, 0, 0},
+             {"rows of 0, 1e-8 to 1e30", rows, 0, 0},
+             {"other rows of 0, 1e-8 to 1e30", other_rows, 0, 0},
+             {"near the model's constants", near_constants, 1, 0},
+             {"NaN in rows", with_nan, 0, 1},
+             {"infinities in rows", with_infinities, 0, 1}};
 enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
-
-const char *bs_made_name(uint32_t kind) {
-  return kind < N_KINDS ? kinds[kind].name : NULL;
-}
 
 /* ---- the model's constants ---------------------------------------------------------------------- */
 
@@ -140,9 +138,29 @@ static uint32_t find_constants(const bs_graph *g, double list[MOST_CONSTANTS]) {
   return n;
 }
 
-int bs_made_applies(uint32_t kind, const bs_graph *g) {
+/* Inputs of floats in their order; at most MOST_ONES. */
+enum { MOST_ONES = 4 };
+static uint32_t float_ports(const bs_graph *g, uint32_t ports[MOST_ONES]) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < g->model->n_inputs && n < MOST_ONES; i++)
+    if (bs_dtype_is_float(g->model->values[g->model->inputs[i].value].dtype)) ports[n++] = i;
+  return n;
+}
+
+uint32_t bs_made_list(const bs_graph *g, bs_made *out, uint32_t size) {
   double list[MOST_CONSTANTS];
-  return kind < N_KINDS && (!kinds[kind].of_constants || find_constants(g, list) > 0);
+  uint32_t ports[MOST_ONES], n = 0;
+  const uint32_t n_ports = float_ports(g, ports), n_constants = find_constants(g, list);
+  for (uint32_t k = 0; k < N_KINDS; k++) {
+    if (kinds[k].of_constants && n_constants == 0) continue;
+    for (uint32_t p = 0; p < (kinds[k].of_one ? n_ports : 1u) && n < size; p++) {
+      bs_made *m = &out[n++];
+      *m = (bs_made){.kind = k, .port = kinds[k].of_one ? ports[p] : UINT32_MAX};
+      const char *of = kinds[k].of_one ? g->model->inputs[ports[p]].name : "";
+      snprintf(m->name, sizeof m->name, "made: %s%s%.40s", kinds[k].name, of[0] != '\0' ? " of " : "", of);
+    }
+  }
+  return n;
 }
 
 /* ---- ports -------------------------------------------------------------------------------------- */
@@ -161,9 +179,10 @@ static void fill_whole(const made *m, const bs_tensor_desc *d, const void *given
     bs_store_f64(d->dtype, out, (int64_t)i, uniform(m, 4, i) < 0.5 ? 0 : 1);
 }
 
-void bs_made_fill(uint32_t kind, const bs_graph *g, uint32_t port, const bs_tensor_desc *d,
+void bs_made_fill(const bs_made *of, const bs_graph *g, uint32_t port, const bs_tensor_desc *d,
                   const void *given, void *out) {
   double constants[MOST_CONSTANTS];
+  const uint32_t kind = of->port == UINT32_MAX || of->port == port ? of->kind : 0;
   made m = {.seed = 1000u * kind + port + 1u, .count = 1, .row = 1, .constants = constants};
   for (uint32_t i = 0; i < d->rank; i++) m.count *= (uint64_t)d->dims[i];
   if (d->rank > 0 && d->dims[d->rank - 1] > 0) m.row = (uint64_t)d->dims[d->rank - 1];

@@ -6,11 +6,16 @@
 #define BS_LAB_MODEL_MADE_H
 #include "graph/api.h"
 
-/* The kinds of made inputs; NULL beyond the last. */
-const char *bs_made_name(uint32_t kind);
-/* 1: the model has numbers that this kind needs: near its own constants, and it has some. */
-int bs_made_applies(uint32_t kind, const bs_graph *g);
+/* One set of inputs. */
+typedef struct bs_made {
+  uint32_t kind, port; /* port: the only input that has such numbers; UINT32_MAX: all have */
+  char name[96];       /* "made: rows of 0, 1e-8 to 1e30" */
+} bs_made;
+enum { BS_MADE_MOST = 24 };
+
+/* The sets for a model; returns how many. */
+uint32_t bs_made_list(const bs_graph *g, bs_made *out, uint32_t size);
 /* Fills the dense elements of input `port`. given (may be NULL): its elements as the user gave them. */
-void bs_made_fill(uint32_t kind, const bs_graph *g, uint32_t port, const bs_tensor_desc *desc,
+void bs_made_fill(const bs_made *of, const bs_graph *g, uint32_t port, const bs_tensor_desc *desc,
                   const void *given, void *out);
 #endif

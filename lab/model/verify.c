@@ -103,29 +103,28 @@ static int32_t set_port(const verifying *v, uint32_t port, void *data, bs_error 
   return rc == BS_OK ? bs_session_set(v->session, port, &t, err) : rc;
 }
 
-static int32_t fill_ports(verifying *v, uint32_t kind, bs_error *err) {
+static int32_t fill_ports(verifying *v, const bs_made *of, bs_error *err) {
   int32_t rc = BS_OK;
   for (uint32_t i = 0; rc == BS_OK && i < v->n_inputs; i++) {
     bs_tensor_desc d = {.struct_size = (uint32_t)sizeof d};
     rc = bs_session_port(v->session, i, NULL, &d, err);
     if (rc == BS_OK && v->made[i] == NULL) v->made[i] = aligned_alloc(64, (bytes_of(&d) + 64u) & ~UINT64_C(63));
     if (rc == BS_OK && v->made[i] == NULL) rc = bs_no_memory(err, "made inputs");
-    if (rc == BS_OK) bs_made_fill(kind, v->session->graph, i, &d, v->given[i], v->made[i]);
+    if (rc == BS_OK) bs_made_fill(of, v->session->graph, i, &d, v->given[i], v->made[i]);
     if (rc == BS_OK) rc = set_port(v, i, v->made[i], err);
   }
   return rc;
 }
 
 /* What a model does not accept of made inputs says nothing of its passes. */
-static int32_t try_kind(verifying *v, uint32_t kind, bs_error *err) {
-  char inputs[80], note[700];
+static int32_t try_made(verifying *v, const bs_made *of, bs_error *err) {
+  char note[700];
   bs_error why = BS_ERROR_INIT;
-  snprintf(inputs, sizeof inputs, "made: %s", bs_made_name(kind));
-  int32_t rc = fill_ports(v, kind, err);
+  int32_t rc = fill_ports(v, of, err);
   if (rc != BS_OK) return rc;
-  rc = compare(v, inputs, &why);
+  rc = compare(v, of->name, &why);
   if (rc == BS_INPUT) {
-    snprintf(note, sizeof note, "%s: the model does not accept them (%.300s)", inputs, why.message);
+    snprintf(note, sizeof note, "%s: the model does not accept them (%.300s)", of->name, why.message);
     add_note(v->out, note);
     return BS_OK;
   }
@@ -142,10 +141,12 @@ static int has_floats(const verifying *v) {
 }
 
 static int32_t compare_made(verifying *v, int all_given, bs_error *err) {
+  bs_made list[BS_MADE_MOST];
   int32_t rc = BS_OK;
   if (!has_floats(v) && all_given) return rc; /* they would be those that were given */
-  for (uint32_t k = 0; rc == BS_OK && bs_made_name(k) != NULL && v->out->failed == 0; k++)
-    if (bs_made_applies(k, v->session->graph)) rc = try_kind(v, k, err);
+  const uint32_t n = bs_made_list(v->session->graph, list, BS_MADE_MOST);
+  v->total = n + (uint32_t)all_given;
+  for (uint32_t k = 0; rc == BS_OK && k < n && v->out->failed == 0; k++) rc = try_made(v, &list[k], err);
   return rc;
 }
 
@@ -163,7 +164,6 @@ int32_t bs_model_verify(const bs_model_request *request, bs_session *session, co
   v.n_inputs = session->bound->g->n_inputs;
   v.given = calloc(v.n_inputs + 1u, sizeof *v.given);
   v.made = calloc(v.n_inputs + 1u, sizeof *v.made);
-  while (made && bs_made_name(v.total - 1u) != NULL) v.total++;
   int32_t rc = v.given == NULL || v.made == NULL ? bs_no_memory(err, "inputs") : BS_OK;
   for (uint32_t i = 0; rc == BS_OK && i < v.n_inputs; i++) {
     v.given[i] = session->memory[i];

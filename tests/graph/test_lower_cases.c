@@ -5,6 +5,7 @@
  * near.txt what a pass must leave alone (pass_cases.py), passes.txt what the fuzzer of the passes found
  * (fuzz_passes --keep, tests/graph/fuzz_passes), models.txt whole exports of PyTorch with two narrow layers
  * (model_cases.py). */
+#include "lab/model/verify.h"
 #include "tests/graph/case_run.h"
 #include "tests/graph/onnx_case.h"
 #include "tests/graph/random_text.h"
@@ -112,8 +113,9 @@ static int run_case(char *text, case_run *io) {
   return as_expected;
 }
 
-static case_run run_file(const char *name, const char *backend, const char *passes_off, int least) {
-  case_run all = {.context = context, .backend = backend, .passes_off = passes_off};
+static case_run run_file_also(const char *name, const char *backend, const char *passes_off, int least,
+                              int (*also)(case_run *c, bs_session *session)) {
+  case_run all = {.context = context, .backend = backend, .passes_off = passes_off, .also = also};
   char *text = read_text(name);
   int n = 0, failed = 0;
   for (char *at = strstr(text, "== "); at != NULL;) {
@@ -127,6 +129,37 @@ static case_run run_file(const char *name, const char *backend, const char *pass
   ck_assert_msg(failed == 0 && n >= least, "%d of %d cases of %s failed", failed, n, name);
   return all;
 }
+
+static case_run run_file(const char *name, const char *backend, const char *passes_off, int least) {
+  return run_file_also(name, backend, passes_off, least, NULL);
+}
+
+/* The planned outputs beside those of the graph as written, on the case's inputs and on made ones. */
+static int as_written(case_run *c, bs_session *session) {
+  const bs_model_request request = {.path = "", .backend = c->backend};
+  bs_model_verified verified;
+  bs_error err = BS_ERROR_INIT;
+  int32_t rc = bs_model_verified_init(&verified, &err);
+  if (rc == BS_OK) rc = bs_model_verify(&request, session, "", 1, &verified, &err);
+  if (rc != BS_OK) snprintf(c->why, sizeof c->why, "%s: %s", err.id, err.message);
+  for (size_t i = 0; rc == BS_OK && i < json_array_size(verified.rows); ++i) {
+    const json_t *row = json_array_get(verified.rows, i);
+    if (json_is_true(json_object_get(row, "ok"))) continue;
+    snprintf(c->why, sizeof c->why, "%s: %s; %s", json_string_value(json_object_get(row, "inputs")),
+             json_string_value(json_object_get(verified.error, "message")),
+             json_string_value(json_object_get(verified.error, "hint")));
+  }
+  const int right = rc == BS_OK && verified.failed == 0;
+  bs_model_verified_free(&verified);
+  return right;
+}
+
+START_TEST(right_cases_are_as_written) {
+  static const char *const files[] = {"lower.txt", "nodes.txt", "models.txt"};
+  const int mode = _i % TEST_COUNT(modes);
+  run_file_also(files[_i / TEST_COUNT(modes)], modes[mode].backend, modes[mode].passes_off, MODELS, as_written);
+}
+END_TEST
 
 START_TEST(cases_of_our_own) {
   run_file("lower.txt", modes[_i].backend, modes[_i].passes_off, 100);
@@ -176,6 +209,7 @@ int main(void) {
                             {small_node_tests, TEST_COUNT(modes)},
                             {exported_models, TEST_COUNT(modes)},
                             {exports_without_a_pass},
+                            {right_cases_are_as_written, 3 * TEST_COUNT(modes)},
                             {0}};
   return run_tests("lower_cases", rows, (test_setup){open_all, close_all, 120});
 }
