@@ -38,13 +38,9 @@ static int32_t widen_data(graph *g, uint32_t value, bs_error *err) {
   return rc;
 }
 
+/* Steps that round (BS_EXPR_TO) stay: the model asks for these roundings. */
 static void widen_expr(gexpr *e) {
   if (e->compute == BS_F32) e->compute = BS_F64;
-  for (uint32_t i = 0; i < e->n_steps; i++) {
-    if (e->steps[i].op != BS_EXPR_TO || !is_narrow((uint32_t)e->steps[i].b << 8 | e->steps[i].c)) continue;
-    e->steps[i].op = BS_EXPR_MOV;
-    e->steps[i].b = e->steps[i].c = 0;
-  }
 }
 
 int32_t graph_widen(graph *g, bs_error *err) {
