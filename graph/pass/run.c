@@ -58,6 +58,8 @@ int32_t gpass_mask(const char *const *names, uint32_t n, uint32_t *out_off, bs_e
   return BS_OK;
 }
 
+int32_t (*gpass_fault)(graph *g, const char *pass, uint32_t *io_changes, bs_error *err);
+
 int32_t gpass_run(graph *g, const gpass_ctx *ctx, uint32_t off, gpass_trace *out_traces, bs_error *err) {
   int32_t rc = graph_validate(g, "after the lowering", err);
   for (uint32_t i = 0; i < N_PASSES && rc == BS_OK; i++) {
@@ -66,6 +68,7 @@ int32_t gpass_run(graph *g, const gpass_ctx *ctx, uint32_t off, gpass_trace *out
     if (!t->off) {
       const double began = bs_clock_s();
       rc = table[i].run(g, ctx, &t->changes, err);
+      if (rc == BS_OK && gpass_fault != NULL) rc = gpass_fault(g, table[i].name, &t->changes, err);
       t->seconds = bs_clock_s() - began;
       char when[64] = "after the pass ";
       strncat(when, table[i].name, 32);

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: MIT
+ * Translation validation: a pass that changes the numbers of a model is found and named, on given and on made
+ * inputs, where a check of the nodes behind the passes finds nothing; a wrong kernel is named as one; a session
+ * is as it was behind a run. The faults are put behind the real passes by gpass_fault. */
+#include <math.h>
+#include <string.h>
+
+#include "graph/pass/pass.h"
+#include "lab/model/verify.h"
+#include "tests/graph/build.h"
+
+#define NONE BS_GRAPH_NONE
+enum { ROWS = 4, COLS = 8 };
+
+/* ---- faults ---------------------------------------------------------------------------------- */
+
+struct fault {
+  const char *pass;
+  uint32_t op;            /* of the step that is dropped */
+  void (*make)(void);     /* the model */
+  double shown;           /* an input where the numbers differ */
+  int ordinary;           /* 1: ordinary numbers show it */
+};
+static const struct fault *fault; /* of the test that runs */
+static int applied;
+
+/* The first step of the fault's op in a program of the graph becomes a copy of what is no constant. */
+static int32_t drop_step(graph *g, const char *pass, uint32_t *io_changes, bs_error *err) {
+  (void)err;
+  if (strcmp(pass, fault->pass) != 0) return BS_OK;
+  for (uint32_t id = g->first; id != GNONE; id = g->nodes[id].next) {
+    gexpr *e = g->nodes[id].op == GOP_MAP ? &g->exprs[g->nodes[id].expr] : NULL;
+    for (uint32_t k = 0; e != NULL && k < e->n_steps; k++) {
+      if (e->steps[k].op != fault->op) continue;
+      const uint8_t a = e->steps[k].a, b = e->steps[k].b, is_const = a >= GX_CONST && a < GX_STEP;
+      e->steps[k].op = BS_EXPR_MOV;
+      e->steps[k].a = fault->op == BS_EXPR_SELECT ? e->steps[k].c : is_const ? b : a;
+      e->steps[k].b = e->steps[k].c = 0;
+      ++*io_changes;
+      ++applied;
+      return BS_OK;
+    }
+  }
+  return BS_OK;
+}
+
+/* ---- models ---------------------------------------------------------------------------------- */
+
+static uint32_t input(void) {
+  const int64_t dims[] = {ROWS, COLS};
+  return tb_input("x", BS_F32, 2, dims);
+}
+
+static void clamped(void) {
+  tb_output("y", tb_op("Clip", tb_op("Exp", input(), NONE, NONE), tb_scalar(-1e30), tb_scalar(400)));
+}
+
+static void floored(void) {
+  tb_output("y", tb_op("Reciprocal", tb_op("Max", tb_op("Abs", input(), NONE, NONE), tb_scalar(1e-6), NONE), NONE,
+                       NONE));
+}
+
+static void repaired(void) {
+  const uint32_t x = input(), e = tb_op("Exp", x, NONE, NONE);
+  tb_output("y", tb_op("Where", tb_op("IsNaN", e, NONE, NONE), tb_scalar(7), e));
+}
+
+static void turned(void) {
+  tb_output("y", tb_op("Tanh", tb_op("Neg", input(), NONE, NONE), NONE, NONE));
+}
+
+static const struct fault faults[] = {
+    {"fuse_map", BS_EXPR_MIN, clamped, 8, 0},      {"expr", BS_EXPR_MIN, clamped, 8, 0},
+    {"expr", BS_EXPR_MAX, floored, 1e-9, 0},       {"fuse_norm", BS_EXPR_SELECT, repaired, NAN, 0},
+    {"epilogue", BS_EXPR_NEG, turned, 0.5, 1},     {"last_token", BS_EXPR_MIN, clamped, 8, 0},
+};
+
+static void before(void) {
+  applied = 0;
+  tb_begin();
+}
+
+static void after(void) {
+  gpass_fault = NULL;
+  tb_end();
+}
+
+static bs_session *open_faulty(float *x, double shown) {
+  tb_fill(x, ROWS * COLS, 1);
+  if (shown != 0) x[COLS + 3] = (float)shown;
+  fault->make();
+  gpass_fault = drop_step;
+  bs_session *s = tb_open("ref", "", NULL);
+  ck_assert_msg(applied > 0, "%s: there is no such step", fault->pass);
+  tb_set(s, "x", x);
+  return s;
+}
+
+/* ---- tests ----------------------------------------------------------------------------------- */
+
+/* On inputs that show it. The nodes behind the passes are right, so that a check of those, or a reference made
+ * behind the passes, says nothing. */
+START_TEST(a_faulty_pass_is_named) {
+  float x[ROWS * COLS], planned[ROWS * COLS];
+  bs_error err = {.struct_size = (uint32_t)sizeof err};
+  bs_verify_report r = {.struct_size = (uint32_t)sizeof r};
+  fault = &faults[_i];
+  bs_session *s = open_faulty(x, fault->shown);
+  ck_assert_msg(bs_session_check(s, NULL, NULL, &err) == BS_OK, "%s", err.message);
+  memcpy(planned, tb_get(s, "y"), sizeof planned);
+  ck_assert_int_eq(bs_session_verify(s, &r, &err), BS_NUMERIC);
+  ck_assert_str_eq(err.id, "BS-MODEL-PASS");
+  ck_assert_msg(strcmp(r.pass, fault->pass) == 0 && strcmp(r.off, fault->pass) == 0, "%s, not %s: %s", r.pass,
+                fault->pass, err.message);
+  ck_assert(!r.ok && strcmp(r.output, "y") == 0 && r.rank == 2 && r.serves[0] == '\0');
+  ck_assert_msg(strstr(err.message, fault->pass) != NULL && strstr(err.hint, "=off") != NULL, "%s; %s", err.message,
+                err.hint);
+  ck_assert_msg(r.node[0] != '\0' && strstr(err.message, r.node) != NULL, "%s", err.message);
+  /* The session's outputs are those of its own run, wrong as they are. */
+  ck_assert_int_eq(memcmp(planned, tb_get(s, "y"), sizeof planned), 0);
+  bs_session_close(s);
+}
+END_TEST
+
+static void verify_made(bs_session *s, bs_model_verified *out) {
+  const bs_model_request request = {.path = ""};
+  bs_error err = {.struct_size = (uint32_t)sizeof err};
+  ck_assert_int_eq(bs_model_verified_init(out, &err), BS_OK);
+  ck_assert_msg(bs_model_verify(&request, s, "", 1, out, &err) == BS_OK, "%s", err.message);
+}
+
+/* Ordinary inputs do not show most of them: made ones do. */
+START_TEST(made_inputs_show_a_fault) {
+  float x[ROWS * COLS];
+  bs_model_verified v;
+  fault = &faults[_i];
+  bs_session *s = open_faulty(x, 0);
+  verify_made(s, &v);
+  ck_assert_uint_eq(v.failed, 1);
+  const json_t *first = json_array_get(v.rows, 0), *last = json_array_get(v.rows, json_array_size(v.rows) - 1);
+  ck_assert_int_eq(json_is_true(json_object_get(first, "ok")), !fault->ordinary);
+  ck_assert_str_eq(json_string_value(json_object_get(last, "pass")), fault->pass);
+  bs_model_verified_free(&v);
+  bs_session_close(s);
+}
+END_TEST
+
+/* Without the fault, and with its pass left out, all are right. */
+START_TEST(right_models_are_right) {
+  float x[ROWS * COLS];
+  bs_model_verified v;
+  bs_session *s;
+  fault = &faults[_i / 2];
+  if (_i % 2 == 0) {
+    tb_fill(x, ROWS * COLS, 1);
+    fault->make();
+    s = tb_open("ref", "", NULL);
+    tb_set(s, "x", x);
+  } else {
+    s = open_faulty(x, fault->shown);
+    bs_session_close(s);
+    s = tb_open("ref", "", fault->pass);
+    tb_set(s, "x", x);
+  }
+  verify_made(s, &v);
+  ck_assert_uint_eq(v.failed, 0);
+  ck_assert(json_array_size(v.rows) > 5 && json_array_size(v.notes) == 0);
+  bs_model_verified_free(&v);
+  bs_session_close(s);
+}
+END_TEST
+
+/* No pass is to blame for what a kernel does. */
+START_TEST(a_wrong_kernel_is_named) {
+  const char *params[] = {"fault.plan=rank=*,op=matmul,seq=*,do=flip"};
+  bs_error err = {.struct_size = (uint32_t)sizeof err};
+  bs_verify_report r = {.struct_size = (uint32_t)sizeof r};
+  const bs_context_options o = {
+      .struct_size = (uint32_t)sizeof o, .params = params, .n_params = 1, .trust = BS_TRUST_ANY};
+  const int64_t square[] = {COLS, COLS};
+  float x[ROWS * COLS];
+  tb_end();
+  ck_assert_msg(bs_context_open(&o, &tb_context, &err) == BS_OK, "%s", err.message);
+  ck_assert_int_eq(bs_graph_new(tb_context, &tb_graph, &err), BS_OK);
+  tb_output("y", tb_op("MatMul", input(), tb_random(2, square, 0.5), NONE));
+  bs_session *s = tb_open("fault:ref", "", NULL);
+  tb_fill(x, ROWS * COLS, 1);
+  tb_set(s, "x", x);
+  ck_assert_int_eq(bs_session_verify(s, &r, &err), BS_NUMERIC);
+  ck_assert_str_eq(err.id, "BS-MODEL-KERNEL");
+  ck_assert_msg(r.pass[0] == '\0' && r.node[0] != '\0' && strstr(r.serves, "fault") != NULL, "%s %s: %s", r.serves,
+                r.node, err.message);
+  bs_session_close(s);
+}
+END_TEST
+
+/* A report of an older program, which has fewer fields. */
+START_TEST(reports_have_a_size) {
+  bs_error err = {.struct_size = (uint32_t)sizeof err};
+  float x[ROWS * COLS];
+  bs_verify_report r;
+  memset(&r, 0x5a, sizeof r);
+  r.struct_size = (uint32_t)offsetof(bs_verify_report, skipped);
+  turned();
+  bs_session *s = tb_open("cpu", "", NULL);
+  tb_fill(x, ROWS * COLS, 1);
+  tb_set(s, "x", x);
+  ck_assert_msg(bs_session_verify(s, &r, &err) == BS_OK, "%s", err.message);
+  ck_assert(r.ok == 1 && r.compared == ROWS * COLS);
+  ck_assert_uint_eq(r.skipped, UINT64_C(0x5a5a5a5a5a5a5a5a));
+  bs_session_close(s);
+}
+END_TEST
+
+int main(void) {
+  const int n = TEST_COUNT(faults);
+  const test_case cases[] = {{a_faulty_pass_is_named, n}, {made_inputs_show_a_fault, n},
+                             {right_models_are_right, 2 * n}, {a_wrong_kernel_is_named},
+                             {reports_have_a_size},          {0}};
+  return run_tests("graph verify", cases, (test_setup){.before = before, .after = after});
+}
