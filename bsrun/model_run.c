@@ -5,12 +5,14 @@
 
 #include "bsrun/model.h"
 #include "core/base/error.h"
+#include "lab/model/verify.h"
 
 const args_option model_run_options[] = {
     {"input", 0, "NAME=FILE", 1, "the .npy file of an input"},
     MODEL_OPTION_DIM,
     MODEL_OPTION_CONSTANT,
     {"output-dir", 0, "DIR", 0, "write each output to DIR/NAME.npy; default: outputs are only described"},
+    {"verify", 0, NULL, 0, "first compare the outputs with those of the graph as written, in f64"},
     MODEL_OPTION_BACKEND,
     MODEL_OPTION_THREADS,
     MODEL_OPTION_PASS,
@@ -60,20 +62,42 @@ static int32_t print_result(int format, json_t *result, bs_error *err) {
   return BS_OK;
 }
 
+/* The run is printed also where it differs from the graph as written. */
+static int32_t compare_first(const args *a, model_asked *asked, bs_model_verified *out, bs_error *err) {
+  if (!args_has(a, "verify")) return BS_OK;
+  int32_t rc = bs_model_set_inputs(&asked->model, err);
+  if (rc == BS_OK) rc = bs_model_verified_init(out, err);
+  return rc == BS_OK ? bs_model_verify(&asked->request, asked->model.session, "", 0, out, err) : rc;
+}
+
+static void print_compared(int format, const bs_model_verified *v) {
+  const json_t *note;
+  size_t i;
+  if (v->rows == NULL || format != BS_FORMAT_TABLE) return;
+  printf("%s the graph as written, in f64\n", v->failed > 0 ? "differs from" : "equal, within round-off, to");
+  json_array_foreach(v->notes, i, note) printf("not compared: %s\n", json_string_value(note));
+}
+
 static int32_t run_once(const args *a, bs_error *err) {
   model_asked asked = {0};
+  bs_model_verified verified = {0};
   json_t *result = NULL;
   int format;
   int32_t rc = bsrun_format(a, &format, err);
   if (rc == BS_OK) rc = model_asked_make(a, &asked, err);
   if (rc == BS_OK) rc = bs_model_need_inputs(&asked.model, err);
   if (rc == BS_OK) rc = bs_model_start(asked.context, &asked.request, &asked.model, err);
+  if (rc == BS_OK) rc = compare_first(a, &asked, &verified, err);
   if (rc == BS_OK) rc = bs_model_run(&asked.request, &asked.model, args_value(a, "output-dir"), &result, err);
   model_progress_end(&asked);
   if (rc == BS_OK) {
     model_tell_fallback(a, &asked.request, json_object_get(result, "stats"));
+    if (verified.rows != NULL) bs_model_verified_put(&verified, result);
     rc = print_result(format, result, err);
+    print_compared(format, &verified);
   }
+  if (rc == BS_OK && model_say_written(result, err)) rc = BS_NUMERIC;
+  bs_model_verified_free(&verified);
   json_decref(result);
   model_asked_free(&asked);
   return rc;
@@ -86,9 +110,10 @@ const model_verb model_run = {
     "MODEL is a file .onnx, or a folder with config.json and safetensors. Every input needs a file of\n"
     "its dtype and shape (bsrun model info). The sizes of named dimensions follow from the inputs'\n"
     "shapes; --dim gives those that do not. Prints what the outputs are like, and writes them with\n"
-    "--output-dir.\n",
+    "--output-dir. Exit 6 with --verify: the outputs differ from those of the graph as written.\n",
     "  bsrun model run model.onnx --input input_ids=ids.npy --output-dir out\n"
-    "  bsrun model run model.onnx --input x=x.npy --backend ref --pass all=off -o json\n",
+    "  bsrun model run model.onnx --input x=x.npy --backend ref --pass all=off -o json\n"
+    "  bsrun model run model.onnx --input x=x.npy --verify\n",
     model_run_options,
     &model_run_n_options,
     run_once,

@@ -266,6 +266,12 @@ static int32_t all_inputs(const bs_checking *c, bs_error *err) {
   return BS_OK;
 }
 
+/* The outputs beside those of the graph as written; made inputs with the first case. */
+static int32_t verify_case(bs_checking *c, bs_error *err) {
+  const int first = json_array_size(c->verified.rows) == 0;
+  return bs_model_verify(c->request, c->model.session, c->name, first, &c->verified, err);
+}
+
 int32_t bs_check_case(bs_checking *c, bs_error *err) {
   if (c->name == NULL) return BS_OK;
   bs_npy files[BS_CHECK_PORTS] = {0};
@@ -278,6 +284,7 @@ int32_t bs_check_case(bs_checking *c, bs_error *err) {
     if (rc == BS_OK) rc = all_inputs(c, err);
     if (rc == BS_OK) rc = blame_line(c, c->case_line, bs_session_run(c->model.session, err), err);
     for (uint32_t i = 0; i < c->n_outputs && rc == BS_OK; i++) rc = check_output(c, &c->outputs[i], err);
+    if (rc == BS_OK) rc = verify_case(c, err);
     if (rc == BS_OK && c->nodes) rc = run_nodes(c, err);
   }
   for (uint32_t i = 0; i < c->n_inputs; i++) bs_npy_close(&files[i]);
@@ -300,6 +307,17 @@ static int32_t open_ids(bs_checking *c, const char *file, bs_npy *out, bs_error 
   if (rc != BS_OK || bs_model_are_ids(out)) return rc;
   bs_npy_close(out);
   return bs_check_line_error(c, err, "no i64 token ids in", file);
+}
+
+/* The prompt alone, from an empty cache, beside the graph as written. */
+static int32_t verify_prompt(bs_checking *c, const bs_npy *ids, bs_error *err) {
+  bs_tensor t = bs_model_npy_tensor(ids);
+  t.rank = 2;
+  t.dims[0] = 1;
+  t.dims[1] = t.strides[0] = (int64_t)ids->count;
+  t.strides[1] = 1;
+  int32_t rc = bs_session_set(c->model.session, 0, &t, err);
+  return rc == BS_OK ? bs_model_verify(c->request, c->model.session, c->name, 0, &c->verified, err) : rc;
 }
 
 /* Greedy tokens from a prompt are those expected. */
@@ -359,6 +377,7 @@ int32_t bs_check_prompt(bs_checking *c, int generate, const char *prompt, const 
   if (rc == BS_OK && want.count == 0) rc = bs_check_line_error(c, err, "no logits in", file);
   if (rc == BS_OK) rc = start_session(c, &dim, 1, err);
   if (rc == BS_OK) rc = bs_session_cache(c->model.session, 0, err);
+  if (rc == BS_OK) rc = verify_prompt(c, &ids, err);
   if (rc == BS_OK)
     rc = generate ? compare_tokens(c, symbol, &ids, &want, &j, err)
                   : compare_logits(c, symbol, &ids, &want, &j, err);
@@ -383,15 +402,18 @@ int32_t bs_model_check_folder(bs_context *context, const bs_model_request *reque
   c.rows = json_array();
   c.node_rows = json_array();
   int32_t rc = bs_text_file_read(index, "BS-MODEL-VECTORS", &text, err);
+  if (rc == BS_OK) rc = bs_model_verified_init(&c.verified, err);
   if (rc == BS_OK) rc = bs_model_read_passes(&c.model, &request->passes, err);
   if (rc == BS_OK) rc = bs_check_read(&c, text, err);
   if (rc == BS_OK)
     *out = json_pack("{s:o, s:o, s:s, s:I, s:I, s:O, s:O}", "folder", bs_model_json_text(request->path),
                      "model", bs_model_json_text(c.path), "backend",
                      request->backend != NULL ? request->backend : "cpu", "cases", (json_int_t)c.cases,
-                     "failed", (json_int_t)c.failed, "rows", c.rows, "nodes", c.node_rows);
+                     "failed", (json_int_t)(c.failed + c.verified.failed), "rows", c.rows, "nodes", c.node_rows);
   if (*out != NULL && c.model.session != NULL)
     json_object_set_new(*out, "stats", bs_model_stats(c.model.session));
+  if (*out != NULL) bs_model_verified_put(&c.verified, *out);
+  bs_model_verified_free(&c.verified);
   json_decref(c.rows);
   json_decref(c.node_rows);
   bs_model_close(&c.model);

@@ -4,6 +4,7 @@
 #define BS_LAB_MODEL_CHECKING_H
 #include "lab/model/compare.h"
 #include "lab/model/model.h"
+#include "lab/model/verify.h"
 
 enum { BS_CHECK_PORTS = 64 };
 
@@ -30,6 +31,7 @@ typedef struct bs_checking {
   uint32_t n_dims, n_inputs, n_outputs, n_prompts, case_line;
   /* Results. */
   json_t *rows, *node_rows;
+  bs_model_verified verified; /* beside the graph as written */
   uint64_t cases, failed;
 } bs_checking;
 

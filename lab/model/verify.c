@@ -7,8 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/clock.h"
 #include "core/base/dtype.h"
 #include "core/base/error.h"
+#include "core/base/text.h"
 #include "graph/run/verify.h"
 #include "lab/error.h"
 #include "lab/model/made.h"
@@ -53,6 +55,9 @@ static void add_note(bs_model_verified *v, const char *text) {
   json_array_append_new(v->notes, bs_model_json_text(text));
 }
 
+/* A comparison of one model takes a minute at most; a case behind others that took it this long. */
+static const double MOST_SECONDS = 60, LEAST_SECONDS = 5;
+
 /* ---- one set of inputs --------------------------------------------------------------------------- */
 
 typedef struct verifying {
@@ -60,8 +65,12 @@ typedef struct verifying {
   bs_session *session;
   const char *name; /* of the case */
   gverify *verify;
-  void **given, **made; /* of each input; given NULL: not set */
+  void **given, **made, **cut; /* of each input; given NULL: not set; cut: given at smaller sizes */
+  bs_tensor_desc *descs;       /* of each input, at the sizes of the session */
+  int64_t *sizes;              /* of symbols, as the session was bound */
   uint32_t n_inputs, done, total;
+  int all_given;
+  double each; /* seconds that one set takes, estimated, then measured */
   bs_model_verified *out;
 } verifying;
 
@@ -71,7 +80,10 @@ static int32_t compare(verifying *v, const char *inputs, bs_error *err) {
   const bs_model_request *r = v->request;
   if (r->progress != NULL) r->progress(r->progress_user, "compare with the graph as written", ++v->done, v->total);
   const int64_t cached = bs_session_cache_length(v->session);
+  const double began = bs_clock_s();
   int32_t rc = gverify_run(v->verify, &report, &why);
+  v->each = bs_clock_s() - began;
+  v->out->spent += v->each;
   if (rc == BS_OK || rc == BS_NUMERIC) {
     add_row(v->out, v->name, inputs, &report);
     if (rc == BS_NUMERIC && v->out->error == NULL)
@@ -110,7 +122,7 @@ static int32_t fill_ports(verifying *v, const bs_made *of, bs_error *err) {
     rc = bs_session_port(v->session, i, NULL, &d, err);
     if (rc == BS_OK && v->made[i] == NULL) v->made[i] = aligned_alloc(64, (bytes_of(&d) + 64u) & ~UINT64_C(63));
     if (rc == BS_OK && v->made[i] == NULL) rc = bs_no_memory(err, "made inputs");
-    if (rc == BS_OK) bs_made_fill(of, v->session->graph, i, &d, v->given[i], v->made[i]);
+    if (rc == BS_OK) bs_made_fill(of, v->session->graph, i, &d, v->cut[i] != NULL ? v->cut[i] : v->given[i], v->made[i]);
     if (rc == BS_OK) rc = set_port(v, i, v->made[i], err);
   }
   return rc;
@@ -133,49 +145,239 @@ static int32_t try_made(verifying *v, const bs_made *of, bs_error *err) {
 }
 
 static int has_floats(const verifying *v) {
-  for (uint32_t i = 0; i < v->n_inputs; i++) {
-    bs_tensor_desc d = {.struct_size = (uint32_t)sizeof d};
-    if (bs_session_port(v->session, i, NULL, &d, NULL) == BS_OK && bs_dtype_is_float(d.dtype)) return 1;
-  }
+  for (uint32_t i = 0; i < v->n_inputs; i++)
+    if (bs_dtype_is_float(v->descs[i].dtype)) return 1;
   return 0;
 }
 
-static int32_t compare_made(verifying *v, int all_given, bs_error *err) {
+static int32_t compare_made(verifying *v, bs_error *err) {
   bs_made list[BS_MADE_MOST];
+  char note[120];
   int32_t rc = BS_OK;
-  if (!has_floats(v) && all_given) return rc; /* they would be those that were given */
+  if (!has_floats(v) && v->all_given) return rc; /* they would be those that were given */
   const uint32_t n = bs_made_list(v->session->graph, list, BS_MADE_MOST);
-  v->total = n + (uint32_t)all_given;
-  for (uint32_t k = 0; rc == BS_OK && k < n && v->out->failed == 0; k++) rc = try_made(v, &list[k], err);
+  v->total = n + (uint32_t)v->all_given;
+  for (uint32_t k = 0; rc == BS_OK && k < n && v->out->failed == 0; k++) {
+    if (v->done > 0 && v->out->spent + v->each > MOST_SECONDS) {
+      snprintf(note, sizeof note, "%u of %u sets of made inputs, which would take more than a minute", n - k, n);
+      add_note(v->out, note);
+      return rc;
+    }
+    rc = try_made(v, &list[k], err);
+  }
+  return rc;
+}
+
+/* ---- sizes --------------------------------------------------------------------------------------- */
+
+enum { RATE_ROWS = 32, RATE_WIDTH = 256 };
+
+/* The time of the graph as written of a product, in both of its runs. */
+static int32_t time_product(bs_context *context, double *out_seconds, bs_error *err) {
+  static float x[RATE_ROWS * RATE_WIDTH], w[RATE_WIDTH * RATE_WIDTH];
+  const bs_tensor_desc of_x = {.struct_size = sizeof of_x, .dtype = BS_F32, .rank = 2, .dims = {RATE_ROWS, RATE_WIDTH}},
+                       of_w = {.struct_size = sizeof of_w, .dtype = BS_F32, .rank = 2, .dims = {RATE_WIDTH, RATE_WIDTH}};
+  const bs_session_options o = {.struct_size = sizeof o, .threads = 1, .backend = "ref"};
+  bs_verify_report report = {.struct_size = sizeof report};
+  bs_tensor t = {.struct_size = sizeof t, .dtype = BS_F32, .rank = 2, .dims = {RATE_ROWS, RATE_WIDTH}};
+  bs_graph *g = NULL;
+  bs_session *s = NULL;
+  gverify *v = NULL;
+  uint32_t in[2], out;
+  t.strides[0] = RATE_WIDTH;
+  t.strides[1] = 1;
+  t.data = x;
+  t.bytes = sizeof x;
+  int32_t rc = bs_graph_new(context, &g, err);
+  if (rc == BS_OK) rc = bs_graph_input(g, "x", &of_x, NULL, &in[0], err);
+  if (rc == BS_OK) rc = bs_graph_constant(g, "w", &of_w, w, &in[1], err);
+  if (rc == BS_OK) rc = bs_graph_op(g, "MatMul", in, 2, NULL, 0, &out, 1, err);
+  if (rc == BS_OK) rc = bs_graph_output(g, "y", out, err);
+  if (rc == BS_OK) rc = bs_session_open(context, g, &o, &s, err);
+  if (rc == BS_OK) rc = bs_session_set(s, 0, &t, err);
+  if (rc == BS_OK) rc = gverify_open(s, &v, err);
+  const double began = bs_clock_s();
+  if (rc == BS_OK) rc = gverify_run(v, &report, err);
+  *out_seconds = bs_clock_s() - began;
+  gverify_close(v);
+  bs_session_close(s);
+  bs_graph_close(g);
+  return rc;
+}
+
+/* Seconds of one comparison at the sizes that the session is bound to. */
+static int32_t estimate(verifying *v, double *out_seconds, bs_error *err) {
+  double flops = 0, seconds = 0;
+  int32_t rc = BS_OK;
+  if (v->out->rate == 0) {
+    rc = time_product(v->session->context, &seconds, err);
+    if (rc == BS_OK) v->out->rate = 2.0 * RATE_ROWS * RATE_WIDTH * RATE_WIDTH / fmax(seconds, 1e-6);
+  }
+  for (uint32_t i = 0; rc == BS_OK && i < bs_session_node_count(v->session); i++) {
+    bs_node_info node = {.struct_size = sizeof node};
+    rc = bs_session_node(v->session, i, &node, err);
+    flops += (double)node.flops;
+  }
+  if (rc == BS_OK) *out_seconds = flops / v->out->rate;
+  return rc;
+}
+
+static int32_t bind_sizes(const verifying *v, const int64_t *sizes, bs_error *err) {
+  const gmodel *m = v->session->graph->model;
+  bs_dim *dims = calloc(m->n_symbols + 1u, sizeof *dims);
+  const bs_dim **list = calloc(m->n_symbols + 1u, sizeof *list);
+  uint32_t n = 0;
+  int32_t rc = dims == NULL || list == NULL ? bs_no_memory(err, "sizes") : BS_OK;
+  for (uint32_t i = 0; rc == BS_OK && i < m->n_symbols; i++) {
+    if (sizes[i] < 0) continue;
+    dims[n] = (bs_dim){.struct_size = sizeof *dims, .name = m->symbols[i], .size = sizes[i]};
+    list[n] = &dims[n];
+    n++;
+  }
+  if (rc == BS_OK) rc = bs_session_bind(v->session, list, n, err);
+  free(dims);
+  free(list);
+  return rc;
+}
+
+/* The first elements of each dimension of what was given. */
+static void cut_out(const bs_tensor_desc *from, const bs_tensor_desc *to, const unsigned char *data,
+                    unsigned char *out) {
+  const size_t size = BS_DTYPE_BYTES(to->dtype);
+  uint64_t count = 1;
+  for (uint32_t d = 0; d < to->rank; d++) count *= (uint64_t)to->dims[d];
+  for (uint64_t i = 0; i < count; i++) {
+    uint64_t rest = i, at = 0, stride = 1;
+    for (uint32_t d = to->rank; d-- > 0; stride *= (uint64_t)from->dims[d]) {
+      at += rest % (uint64_t)to->dims[d] * stride;
+      rest /= (uint64_t)to->dims[d];
+    }
+    memcpy(out + i * size, data + at * size, size);
+  }
+}
+
+static int32_t set_cut(verifying *v, bs_error *err) {
+  int32_t rc = BS_OK;
+  for (uint32_t i = 0; rc == BS_OK && i < v->n_inputs; i++) {
+    bs_tensor_desc to = {.struct_size = sizeof to};
+    if (v->given[i] == NULL) continue;
+    rc = bs_session_port(v->session, i, NULL, &to, err);
+    if (rc == BS_OK) v->cut[i] = aligned_alloc(64, (bytes_of(&to) + 64u) & ~UINT64_C(63));
+    if (rc == BS_OK && v->cut[i] == NULL) rc = bs_no_memory(err, "inputs");
+    if (rc != BS_OK) return rc;
+    cut_out(&v->descs[i], &to, v->given[i], v->cut[i]);
+    rc = set_port(v, i, v->cut[i], err);
+  }
+  return rc;
+}
+
+/* "4 of 24 layers" and the like are for the caller to say. */
+static void note_sizes(const verifying *v, const int64_t *sizes, double whole) {
+  const gmodel *m = v->session->graph->model;
+  bs_text text = {0};
+  for (uint32_t i = 0; i < m->n_symbols; i++)
+    if (sizes[i] != v->sizes[i])
+      bs_text_printf(&text, "%s%.60s %lld of %lld", text.size > 0 ? ", " : "compared at ", m->symbols[i],
+                     (long long)sizes[i], (long long)v->sizes[i]);
+  bs_text_printf(&text, "; the whole would take about %.0f s", whole);
+  add_note(v->out, text.data != NULL ? text.data : "");
+  bs_text_free(&text);
+}
+
+static uint32_t largest_size(const int64_t *sizes, uint32_t n) {
+  uint32_t best = n;
+  for (uint32_t i = 0; i < n; i++)
+    if (sizes[i] > 1 && (best == n || sizes[i] > sizes[best])) best = i;
+  return best;
+}
+
+/* Halves the largest named dimension until a comparison fits into what is left of the minute. A model that
+ * cannot be bound to smaller sizes stays as it is. */
+static int32_t make_smaller(verifying *v, bs_error *err) {
+  const uint32_t n = v->session->graph->model->n_symbols;
+  const double left = fmax(MOST_SECONDS - v->out->spent, LEAST_SECONDS);
+  int64_t *sizes = malloc((n + 1u) * sizeof *sizes);
+  int32_t rc = sizes == NULL ? bs_no_memory(err, "sizes") : estimate(v, &v->each, err);
+  const double whole = v->each;
+  int changed = 0;
+  if (rc == BS_OK) memcpy(sizes, v->sizes, n * sizeof *sizes);
+  for (uint32_t k; rc == BS_OK && v->each > left && (k = largest_size(sizes, n)) < n;) {
+    const int64_t before = sizes[k];
+    sizes[k] = (before + 1) / 2;
+    if (bind_sizes(v, sizes, NULL) != BS_OK) {
+      sizes[k] = before;
+      rc = bind_sizes(v, sizes, err);
+      break;
+    }
+    changed = 1;
+    rc = estimate(v, &v->each, err);
+  }
+  if (rc == BS_OK && changed) rc = set_cut(v, err);
+  if (rc == BS_OK && changed) note_sizes(v, sizes, whole);
+  free(sizes);
   return rc;
 }
 
 static int32_t put_back(const verifying *v, bs_error *err) {
-  int32_t rc = BS_OK;
+  int32_t rc = bind_sizes(v, v->sizes, err);
   for (uint32_t i = 0; rc == BS_OK && i < v->n_inputs; i++)
     if (v->given[i] != NULL) rc = set_port(v, i, v->given[i], err);
   return rc;
 }
 
+/* ---- the whole ----------------------------------------------------------------------------------- */
+
+static int32_t begin(verifying *v, bs_error *err) {
+  bs_session *s = v->session;
+  const uint32_t n = s->graph->model->n_symbols;
+  v->n_inputs = s->bound->g->n_inputs;
+  v->given = calloc(v->n_inputs + 1u, sizeof *v->given);
+  v->made = calloc(v->n_inputs + 1u, sizeof *v->made);
+  v->cut = calloc(v->n_inputs + 1u, sizeof *v->cut);
+  v->descs = calloc(v->n_inputs + 1u, sizeof *v->descs);
+  v->sizes = malloc((n + 1u) * sizeof *v->sizes);
+  if (v->given == NULL || v->made == NULL || v->cut == NULL || v->descs == NULL || v->sizes == NULL)
+    return bs_no_memory(err, "inputs");
+  memcpy(v->sizes, s->bound->sizes, n * sizeof *v->sizes);
+  v->all_given = 1;
+  v->total = 1;
+  int32_t rc = BS_OK;
+  for (uint32_t i = 0; rc == BS_OK && i < v->n_inputs; i++) {
+    v->given[i] = s->memory[i];
+    v->descs[i].struct_size = (uint32_t)sizeof v->descs[i];
+    v->all_given = v->all_given && v->given[i] != NULL;
+    rc = bs_session_port(s, i, NULL, &v->descs[i], err);
+  }
+  return rc;
+}
+
+static void end(verifying *v) {
+  gverify_close(v->verify);
+  for (uint32_t i = 0; v->made != NULL && v->cut != NULL && i < v->n_inputs; i++) {
+    free(v->made[i]);
+    free(v->cut[i]);
+  }
+  free(v->given);
+  free(v->made);
+  free(v->cut);
+  free(v->descs);
+  free(v->sizes);
+}
+
 int32_t bs_model_verify(const bs_model_request *request, bs_session *session, const char *name, int made,
                         bs_model_verified *io, bs_error *err) {
-  verifying v = {.request = request, .session = session, .name = name, .out = io, .total = 1};
-  int all_given = 1;
-  v.n_inputs = session->bound->g->n_inputs;
-  v.given = calloc(v.n_inputs + 1u, sizeof *v.given);
-  v.made = calloc(v.n_inputs + 1u, sizeof *v.made);
-  int32_t rc = v.given == NULL || v.made == NULL ? bs_no_memory(err, "inputs") : BS_OK;
-  for (uint32_t i = 0; rc == BS_OK && i < v.n_inputs; i++) {
-    v.given[i] = session->memory[i];
-    all_given = all_given && v.given[i] != NULL;
-  }
+  verifying v = {.request = request, .session = session, .name = name, .out = io};
+  const double began = bs_clock_s(), before = io->spent;
+  int32_t rc = begin(&v, err);
+  if (rc == BS_OK) rc = make_smaller(&v, err);
   if (rc == BS_OK) rc = gverify_open(session, &v.verify, err);
-  if (rc == BS_OK && all_given) rc = compare(&v, "given", err);
-  if (rc == BS_OK && made) rc = compare_made(&v, all_given, err);
-  if (rc == BS_OK) rc = put_back(&v, err);
+  io->spent = before + bs_clock_s() - began;
+  if (rc == BS_OK && v.all_given) rc = compare(&v, "given", err);
+  if (rc == BS_OK && made) rc = compare_made(&v, err);
   gverify_close(v.verify);
-  for (uint32_t i = 0; v.made != NULL && i < v.n_inputs; i++) free(v.made[i]);
-  free(v.given);
-  free(v.made);
+  v.verify = NULL;
+  if (rc == BS_OK) rc = put_back(&v, err);
+  end(&v);
+  io->spent = before + bs_clock_s() - began;
   return rc;
 }
