@@ -85,6 +85,7 @@ struct gmodel {
   uint32_t n_states;           /* values of kind STATE */
   uint32_t length;             /* the value of kind LENGTH; GMODEL_NONE */
   int64_t cache_tokens;        /* capacity of the states; 0: no states */
+  int64_t layers, all_layers;  /* of a folder: that were read, that it has; 0: not known */
   uint32_t tokens_input;       /* with states: the input that holds the tokens ... */
   uint32_t tokens_axis;        /* ... and which of its dims counts them: a run adds that many to the length */
   const char *path, *producer; /* "" when there is none */

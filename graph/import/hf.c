@@ -76,8 +76,8 @@ static void warn(hf_build *b) {
 }
 
 /* The model of the weights, which it takes over, also when it fails. */
-static int32_t import_weights(const char *folder, json_t *config, hf_weights *weights, int64_t asked,
-                              gmodel **out_model, bs_error *err) {
+static int32_t import_weights(const char *folder, json_t *config, hf_weights *weights,
+                              const bs_graph_options *options, gmodel **out_model, bs_error *err) {
   gmodel *model = NULL;
   int32_t rc = gmodel_new(OPSET, &model, err);
   if (rc != BS_OK) {
@@ -87,10 +87,11 @@ static int32_t import_weights(const char *folder, json_t *config, hf_weights *we
   rc = gmodel_keep(model, weights, close_weights, err);
   if (rc == BS_OK) rc = gmodel_watch(model, weights, unchanged, err);
   if (rc == BS_OK) {
-    hf_build b = {.model = model, .weights = weights, .config = config, .err = err};
+    hf_build b = {
+        .model = model, .weights = weights, .config = config, .layers = options->layers, .err = err};
     snprintf(b.config_path, sizeof b.config_path, "%.140s/config.json", folder);
-    build_model(&b, folder, asked);
-    warn(&b);
+    build_model(&b, folder, options->cache_tokens);
+    if (options->layers == 0) warn(&b);
     rc = b.rc;
   }
   if (rc == BS_OK) rc = hf_weights_unchanged(weights, err);
@@ -102,6 +103,8 @@ static int32_t import_weights(const char *folder, json_t *config, hf_weights *we
 }
 
 int32_t import_folder(const char *path, const bs_graph_options *options, gmodel **out_model, bs_error *err) {
+  bs_graph_options o = {0};
+  if (options != NULL) memcpy(&o, options, options->struct_size < sizeof o ? options->struct_size : sizeof o);
   bs_error_clear(err);
   json_t *config = hf_json(path, "config.json", err);
   if (config == NULL) return err != NULL && err->code != BS_OK ? err->code : BS_INPUT;
@@ -109,7 +112,7 @@ int32_t import_folder(const char *path, const bs_graph_options *options, gmodel 
   int32_t rc = weights == NULL ? bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for the model")
                                : hf_weights_open(path, weights, err);
   if (rc == BS_OK)
-    rc = import_weights(path, config, weights, options == NULL ? 0 : options->cache_tokens, out_model, err);
+    rc = import_weights(path, config, weights, &o, out_model, err);
   else
     free(weights);
   json_decref(config);

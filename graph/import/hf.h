@@ -43,6 +43,7 @@ typedef struct hf_build {
   char config_path[160]; /* for messages; cut when it is longer */
   uint32_t dtype;        /* of activations: that of the embeddings */
   int64_t cache;         /* tokens of the key-value cache */
+  int64_t layers;        /* that are wanted; 0: all */
   uint32_t ids;          /* i64 [tokens] */
   uint32_t positions;    /* i64 [tokens] */
   uint32_t filled;       /* i64 [1]: tokens in the cache after the run */
@@ -54,6 +55,8 @@ typedef struct hf_build {
 /* A whole number between least and most. `otherwise` stands for a key that is absent or null; below least:
  * the key must be there. A key like "rope_parameters.factor" is one of an object. */
 int64_t hf_int(hf_build *b, const char *key, int64_t least, int64_t most, int64_t otherwise);
+/* The layers to read: those that config.json says under `key`, or as many of them as are wanted. */
+int64_t hf_layers(hf_build *b, const char *key);
 double hf_real(hf_build *b, const char *key, double otherwise); /* finite and positive */
 int hf_bool(hf_build *b, const char *key, int otherwise);
 const char *hf_text(hf_build *b, const char *key, const char *otherwise);

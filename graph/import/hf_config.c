@@ -58,6 +58,13 @@ int64_t hf_int(hf_build *b, const char *key, int64_t least, int64_t most, int64_
   return least;
 }
 
+int64_t hf_layers(hf_build *b, const char *key) {
+  const int64_t all = hf_int(b, key, 1, 4096, 0);
+  b->model->all_layers = all;
+  b->model->layers = b->layers > 0 && b->layers < all ? b->layers : all;
+  return b->model->layers;
+}
+
 double hf_real(hf_build *b, const char *key, double otherwise) {
   const json_t *value = find(b, key);
   if (b->rc != BS_OK || (value == NULL && otherwise > 0)) return otherwise;

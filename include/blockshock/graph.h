@@ -89,6 +89,8 @@ typedef struct bs_graph_options {
   uint32_t reserved;
   /* Of a folder with config.json: the most tokens of its key-value cache. 0: what config.json says. */
   int64_t cache_tokens;
+  /* Of a folder: so many of its first layers, for a comparison that would take too long. 0: all. */
+  int64_t layers;
 } bs_graph_options;
 
 /* A node that the library cannot serve. Strings live during the call. */
