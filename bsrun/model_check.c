@@ -94,8 +94,12 @@ static void print_counts(int by_node, const json_t *result) {
   const long long failed = (long long)json_integer_value(json_object_get(result, "failed")) - (long long)differ;
   const long long wrong = by_node ? 0 : (long long)count_wrong(nodes);
   size_t i;
-  printf("%lld %s on %s, %lld wrong", (long long)json_integer_value(json_object_get(result, "cases")),
-         by_node ? "nodes" : "cases", json_string_value(json_object_get(result, "backend")), failed - wrong);
+  if (by_node && json_array_size(nodes) == 0) {
+    printf("no node was checked alone: that needs every --input");
+  } else {
+    printf("%lld %s on %s, %lld wrong", (long long)json_integer_value(json_object_get(result, "cases")),
+           by_node ? "nodes" : "cases", json_string_value(json_object_get(result, "backend")), failed - wrong);
+  }
   if (!by_node && json_array_size(nodes) > 0)
     printf("; %zu nodes, %lld wrong", json_array_size(nodes), wrong);
   printf("\n%zu sets of inputs beside the graph as written, in f64: %zu differ\n", json_array_size(written), differ);

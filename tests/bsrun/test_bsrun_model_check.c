@@ -156,8 +156,64 @@ START_TEST(nodes_of_a_folder_and_of_a_model) {
   ran_free(&r);
   r = bsrun(dir, "model", "check", "m.onnx", NULL);
   must_be(&r, 2);
-  ck_assert_ptr_nonnull(strstr(r.err, "1 input has no file: x"));
+  ck_assert_ptr_nonnull(strstr(r.err, "1 dimension has no size: batch"));
   ran_free(&r);
+}
+END_TEST
+
+/* A folder, a model with its inputs, a model on made ones alone. */
+START_TEST(outputs_are_held_against_the_graph_as_written) {
+  static const struct {
+    const char *words[3];
+    const char *first; /* the first set of inputs */
+    int nodes;
+  } rows[] = {{{".", NULL, NULL}, "given", 0},
+              {{"m.onnx", "--input", "x=x3.npy"}, "given", 1},
+              {{"m.onnx", "--dim", "batch=2"}, "made: ordinary numbers", 0}};
+  write_model();
+  write_text(dir, "vectors.txt", HEAD THREE "output y3.npy y\n");
+  const char *const *w = rows[_i].words;
+  ran r = bsrun(dir, "model", "check", w[0], "--out", "off", w[1], w[2], NULL);
+  must_be(&r, 0);
+  ck_assert_msg(strstr(r.out, "sets of inputs beside the graph as written, in f64: 0 differ") != NULL, "%s", r.out);
+  ck_assert_int_eq(strstr(r.out, "no node was checked alone") != NULL, _i == 2);
+  ran_free(&r);
+  r = bsrun(dir, "model", "check", w[0], "--out", "off", "-o", "json", w[1], w[2], NULL);
+  must_be(&r, 0);
+  json_t *result = json_loads(r.out, 0, NULL), *written = json_object_get(result, "written"), *row;
+  size_t i;
+  ck_assert_msg(json_array_size(written) > 5, "%s", r.out);
+  json_array_foreach(written, i, row) {
+    ck_assert(json_is_true(json_object_get(row, "ok")) && json_integer_value(json_object_get(row, "compared")) > 0);
+    ck_assert_str_eq(json_string_value(json_object_get(row, "pass")), "");
+  }
+  ck_assert_str_eq(json_string_value(json_object_get(json_array_get(written, 0), "inputs")), rows[_i].first);
+  ck_assert_uint_eq(json_array_size(json_object_get(result, "written_not_compared")), 0);
+  json_decref(result);
+  ran_free(&r);
+}
+END_TEST
+
+/* check, and a run with --verify: a kernel that computes something wrong is exit 6 and named. */
+START_TEST(a_wrong_kernel_is_told) {
+  static const char *const plans[] = {"plugins.fault.plan=rank=9,op=matmul,seq=*,do=flip",
+                                      "plugins.fault.plan=rank=*,op=matmul,seq=*,do=flip"};
+  write_model();
+  for (int wrong = 0; wrong < 2; wrong++) {
+    ran r = _i == 0 ? bsrun(dir, "model", "check", "m.onnx", "--input", "x=x3.npy", "--out", "off", "--backend",
+                            "fault:ref", "--set", plans[wrong], NULL)
+                    : bsrun(dir, "model", "run", "m.onnx", "--input", "x=x3.npy", "--verify", "--backend",
+                            "fault:ref", "--set", plans[wrong], NULL);
+    must_be(&r, wrong ? 6 : 0);
+    if (wrong)
+      ck_assert_msg(strstr(r.err, "BS-MODEL-KERNEL") != NULL && strstr(r.err, "output 'y' differs") != NULL &&
+                        strstr(r.err, "no pass made it, the kernel fault:") != NULL,
+                    "%s", r.err);
+    if (_i == 1)
+      ck_assert_msg(strstr(r.out, wrong ? "differs from the graph as written" : "equal, within round-off") != NULL,
+                    "%s", r.out);
+    ran_free(&r);
+  }
 }
 END_TEST
 
@@ -330,6 +386,8 @@ int main(void) {
   return run_tests("bsrun_model_check",
                    (test_case[]){{folders_with_vectors, TEST_COUNT(indexes)},
                                  {nodes_of_a_folder_and_of_a_model},
+                                 {outputs_are_held_against_the_graph_as_written, 3},
+                                 {a_wrong_kernel_is_told, 2},
                                  {nodes_on_ref_are_told},
                                  {a_check_is_kept},
                                  {tokens_follow_by_hand, TEST_COUNT(prompts)},

@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/base/dtype.h"
+#include "core/base/rng.h"
 #include "graph/pass/pass.h"
 #include "lab/model/verify.h"
 #include "tests/graph/build.h"
@@ -194,6 +196,72 @@ START_TEST(a_wrong_kernel_is_named) {
 }
 END_TEST
 
+/* What would take too long is compared at smaller sizes and on fewer made inputs, and that is told. The session
+ * is bound as it was, its inputs are set. */
+START_TEST(long_comparisons_are_cut) {
+  static const char *const symbols[] = {"batch", "tokens", NULL};
+  const int64_t dims[] = {-1, -1, COLS}, square[] = {COLS, COLS};
+  const bs_model_request request = {.path = ""};
+  bs_error err = {.struct_size = (uint32_t)sizeof err};
+  bs_model_verified v;
+  static float x[2 * 64 * COLS];
+  float y[4];
+  const uint32_t in = tb_symbolic("x", BS_F32, 3, dims, symbols);
+  tb_output("y", tb_op("Relu", tb_op("MatMul", in, tb_random(2, square, 0.5), NONE), NONE, NONE));
+  bs_session *s = tb_open("cpu", "batch=2 tokens=64", NULL);
+  tb_fill(x, 2 * 64 * COLS, 1);
+  tb_set(s, "x", x);
+  tb_run(s);
+  memcpy(y, tb_get(s, "y"), sizeof y);
+  ck_assert_int_eq(bs_model_verified_init(&v, &err), BS_OK);
+  v.rate = 2.0 * 2 * 64 * COLS * COLS / 100; /* the whole would take 100 s */
+  v.most = 10;
+  ck_assert_msg(bs_model_verify(&request, s, "", 1, &v, &err) == BS_OK, "%s", err.message);
+  const char *note = json_string_value(json_array_get(v.notes, 0));
+  ck_assert_msg(v.failed == 0 && note != NULL && strstr(note, "compared at tokens 4 of 64;") != NULL &&
+                    strstr(note, "about 100 s") != NULL,
+                "%s", note);
+  bs_model_verified_free(&v);
+  ck_assert_int_eq(bs_model_verified_init(&v, &err), BS_OK);
+  v.most = 1e-9;
+  ck_assert_msg(bs_model_verify(&request, s, "", 1, &v, &err) == BS_OK, "%s", err.message);
+  ck_assert_uint_eq(json_array_size(v.rows), 1); /* at batch 1, tokens 1; no made inputs */
+  ck_assert_uint_eq(json_array_size(v.notes), 2);
+  bs_model_verified_free(&v);
+  ck_assert_int_eq(tb_elements(s, "x"), 2 * 64 * COLS);
+  tb_run(s);
+  ck_assert_int_eq(memcmp(y, tb_get(s, "y"), sizeof y), 0);
+  bs_session_close(s);
+}
+END_TEST
+
+/* f16: a fused program rounds where the model's values are f16, and so does the f64 node beside it; sums beside
+ * a tie may be rounded to either side. */
+START_TEST(roundings_of_f16_are_right) {
+  enum { N = 1 << 15 };
+  static const char *const then[] = {"Tanh", "Gelu", "Neg", "Exp"};
+  const int64_t dims[] = {N};
+  static uint16_t x[N], y[N];
+  float r[N / 8];
+  bs_error err = {.struct_size = (uint32_t)sizeof err};
+  uint32_t sum = tb_op("Add", tb_input("x", BS_F16, 1, dims), tb_input("y", BS_F16, 1, dims), NONE);
+  tb_output("z", tb_op(then[_i / 2], tb_with("Cast", "to=1", sum, NONE, NONE), NONE, NONE));
+  tb_output("w", tb_op("Mul", tb_op(then[_i / 2], sum, NONE, NONE), sum, NONE));
+  for (int i = 0; i < N; i++) {
+    if (i % (N / 8) == 0) bs_rng_normal((uint64_t)i, 0, 0, N / 8, r);
+    x[i] = bs_f32_to_f16(r[i % (N / 8)] * (i % 3 == 0 ? 0.01F : 2.0F));
+    y[i] = bs_f32_to_f16(r[N / 8 - 1 - i % (N / 8)]);
+  }
+  bs_session *s = tb_open(_i % 2 == 0 ? "ref" : "cpu", "", NULL);
+  tb_set(s, "x", x);
+  tb_set(s, "y", y);
+  ck_assert_msg(bs_session_check(s, NULL, NULL, &err) == BS_OK, "%s", err.message);
+  bs_verify_report report = {.struct_size = (uint32_t)sizeof report};
+  ck_assert_msg(bs_session_verify(s, &report, &err) == BS_OK, "%s; %s", err.message, err.hint);
+  bs_session_close(s);
+}
+END_TEST
+
 /* A report of an older program, which has fewer fields. */
 START_TEST(reports_have_a_size) {
   bs_error err = {.struct_size = (uint32_t)sizeof err};
@@ -216,6 +284,7 @@ int main(void) {
   const int n = TEST_COUNT(faults);
   const test_case cases[] = {{a_faulty_pass_is_named, n}, {made_inputs_show_a_fault, n},
                              {right_models_are_right, 2 * n}, {a_wrong_kernel_is_named},
+                             {long_comparisons_are_cut},     {roundings_of_f16_are_right, 8},
                              {reports_have_a_size},          {0}};
   return run_tests("graph verify", cases, (test_setup){.before = before, .after = after});
 }
