@@ -22,10 +22,11 @@ from onnx import numpy_helper
 from node_tests import text_case
 
 HERE = pathlib.Path(__file__).resolve().parent
-# Preset, opset, symbols; one case each.
+# Preset, opset, symbols, and the batch where it is not the usual one (generators 1, others 2); one case each.
 MODELS = [("gpt2", 23, False), ("gpt2", 20, False), ("qwen3", 23, False), ("qwen3", 20, False), ("bert", 23, True), ("bert", 20, False),
           ("llama", 23, False), ("t5-encoder", 23, False), ("vit", 23, False), ("block-naive-toy", 23, False), ("mlp-4x128", 23, False),
-          ("gpt2-last", 23, False)]  # fmt: skip
+          ("gpt2-last", 23, False), ("gpt2", 23, False, 2), ("gpt2", 20, False, 2), ("qwen3", 23, False, 2), ("qwen3", 20, False, 2),
+          ("llama", 23, False, 2), ("llama", 20, False, 2)]  # fmt: skip
 
 
 def numbers(seed, count):
@@ -86,14 +87,14 @@ def last_token(module):
     return Last().eval()
 
 
-def case(tool, preset, opset, dynamic):
+def case(tool, preset, opset, dynamic, batch=None):
     kind, preset, last = preset, preset.removesuffix("-last"), preset.endswith("-last")
     options = argparse.Namespace(model=preset, opset=opset, dynamic=dynamic, layers=2, tiny=True, mask=False, seed=3, inline=True)
     made = tool.PRESETS[preset][0](options)
     if last:
         made.module = last_token(made.module)
-    inputs = made.make(2, 5)
-    if not dynamic and "tokens" in str(made.axes) and preset in ("gpt2", "qwen3", "llama"):
+    inputs = made.make(batch or 2, 5)
+    if not batch and not dynamic and "tokens" in str(made.axes) and preset in ("gpt2", "qwen3", "llama"):
         inputs = made.make(1, 6)
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "model.onnx"
@@ -115,7 +116,7 @@ def case(tool, preset, opset, dynamic):
     outputs = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, inputs)
     largest = max(float(np.abs(out).max()) for out in outputs)
     tensors = [[numpy_helper.from_array(np.ascontiguousarray(a), "") for a in part] for part in (inputs.values(), outputs)]
-    name = f"{kind}_{opset}{'_dynamic' if dynamic else ''}".replace("-", "_")
+    name = f"{kind}_{opset}{'_dynamic' if dynamic else ''}{f'_batch{batch}' if batch else ''}".replace("-", "_")
     text = text_case(name, model, *tensors, 0, 1e-4 * largest)
     for weight, random in texts.items():
         text, found = re.subn(r"(\"?" + re.escape(weight) + r"\"? = )\s*\{[^}]*\}", lambda hit, r=random: hit[1] + r, text, count=1)

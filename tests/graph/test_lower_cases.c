@@ -16,7 +16,7 @@ static const struct {
   const char *backend, *passes_off;
 } modes[] = {{"ref", NULL}, {"ref", "all"}, {"cpu", NULL}};
 
-enum { MODELS = 12 }; /* exports in models.txt */
+enum { MODELS = 18 }; /* exports in models.txt */
 
 static bs_context *context;
 
@@ -157,7 +157,8 @@ static int as_written(case_run *c, bs_session *session) {
 START_TEST(right_cases_are_as_written) {
   static const char *const files[] = {"lower.txt", "nodes.txt", "models.txt"};
   const int mode = _i % TEST_COUNT(modes);
-  run_file_also(files[_i / TEST_COUNT(modes)], modes[mode].backend, modes[mode].passes_off, MODELS, as_written);
+  run_file_also(files[_i / TEST_COUNT(modes)], modes[mode].backend, modes[mode].passes_off, MODELS,
+                as_written);
 }
 END_TEST
 
