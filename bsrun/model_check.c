@@ -91,24 +91,27 @@ static void print_counts(int by_node, const json_t *result) {
   const json_t *nodes = json_object_get(result, "nodes"), *written = json_object_get(result, "written");
   const json_t *notes = json_object_get(result, "written_not_compared"), *note;
   const size_t differ = count_wrong(written);
-  const long long failed = (long long)json_integer_value(json_object_get(result, "failed")) - (long long)differ;
+  const long long failed =
+      (long long)json_integer_value(json_object_get(result, "failed")) - (long long)differ;
   const long long wrong = by_node ? 0 : (long long)count_wrong(nodes);
   size_t i;
   if (by_node && json_array_size(nodes) == 0) {
     printf("no node was checked alone: that needs every --input");
   } else {
     printf("%lld %s on %s, %lld wrong", (long long)json_integer_value(json_object_get(result, "cases")),
-           by_node ? "nodes" : "cases", json_string_value(json_object_get(result, "backend")), failed - wrong);
+           by_node ? "nodes" : "cases", json_string_value(json_object_get(result, "backend")),
+           failed - wrong);
   }
   if (!by_node && json_array_size(nodes) > 0)
     printf("; %zu nodes, %lld wrong", json_array_size(nodes), wrong);
-  printf("\n%zu sets of inputs beside the graph as written, in f64: %zu differ\n", json_array_size(written), differ);
+  printf("\n%zu sets of inputs compared with the graph as written, in f64: %zu differ\n",
+         json_array_size(written), differ);
   json_array_foreach(notes, i, note) printf("not compared: %s\n", json_string_value(note));
 }
 
 /* The wrong rows of a table; with `all` each. */
-static int32_t print_rows(int format, const char *title, const bs_field *columns, size_t n, json_t *rows, int all,
-                          bs_error *err) {
+static int32_t print_rows(int format, const char *title, const bs_field *columns, size_t n, json_t *rows,
+                          int all, bs_error *err) {
   json_t *shown = all ? json_incref(rows) : wrong_rows(rows);
   int32_t rc = BS_OK;
   if (json_array_size(shown) > 0) {
@@ -129,7 +132,8 @@ static int32_t print_result(int format, int by_node, const json_t *result, bs_er
   if (rc == BS_OK)
     rc = print_rows(format, by_node ? NULL : "nodes", node_fields, N_NODE_FIELDS, nodes, all, err);
   if (rc == BS_OK)
-    rc = print_rows(format, "beside the graph as written", written_fields, N_WRITTEN_FIELDS, written, 0, err);
+    rc = print_rows(format, "compared with the graph as written", written_fields, N_WRITTEN_FIELDS, written,
+                    0, err);
   if (rc == BS_OK && format == BS_FORMAT_TABLE) print_counts(by_node, result);
   return rc;
 }

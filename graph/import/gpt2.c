@@ -60,8 +60,7 @@ static uint32_t block(hf_build *b, const gpt2 *g, uint32_t x, int64_t layer) {
 void hf_gpt2(hf_build *b, int64_t asked) {
   gpt2 g = {.prefix = hf_has_weight(b, "transformer.wte.weight") ? "transformer." : ""};
   const int64_t words = hf_int(b, "vocab_size", 1, INT32_MAX, 0),
-                positions = hf_int(b, "n_positions", 1, INT32_MAX, 0),
-                layers = hf_layers(b, "n_layer");
+                positions = hf_int(b, "n_positions", 1, INT32_MAX, 0), layers = hf_layers(b, "n_layer");
   g.width = hf_int(b, "n_embd", 1, 1 << 24, 0);
   g.heads = hf_int(b, "n_head", 1, 1 << 16, 0);
   g.inner = hf_int(b, "n_inner", 1, 1 << 26, 4 * g.width);

@@ -191,8 +191,7 @@ static void check_window(hf_build *b) {
 void hf_llama(hf_build *b, int64_t asked) {
   llama l = {0};
   read_config(b, &l);
-  const int64_t words = hf_int(b, "vocab_size", 1, INT32_MAX, 0),
-                layers = hf_layers(b, "num_hidden_layers");
+  const int64_t words = hf_int(b, "vocab_size", 1, INT32_MAX, 0), layers = hf_layers(b, "num_hidden_layers");
   const int64_t rows[2] = {words, l.width};
   const uint32_t embeddings = hf_weight(b, hf_name(b, l.prefix, "embed_tokens.weight"), 2, rows);
   hf_begin(b, hf_int(b, "max_position_embeddings", 1, INT32_MAX, 0), asked);

@@ -186,8 +186,8 @@ int32_t graph_read_const(const graph *g, uint32_t value, void *out, bs_error *er
  * views, no overlapping writes. BS_INTERNAL names `when` ("after fuse_map") and the node. */
 int32_t graph_validate(const graph *g, const char *when, bs_error *err);
 
-/* widen.c: every float becomes f64, constants with their data: the reference of a graph. Steps of programs that
- * round to a dtype stay. */
+/* widen.c: every float becomes f64, constants with their data: the reference of a graph. Steps of programs
+ * that round to a dtype stay. */
 int32_t graph_widen(graph *g, bs_error *err);
 
 /* dump.c: a line (or a JSON object) for each value and node, in an order that depends on the graph alone. */

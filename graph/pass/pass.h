@@ -32,8 +32,8 @@ int32_t gpass_mask(const char *const *names, uint32_t n, uint32_t *out_off, bs_e
 /* Runs the passes that are on, in order, and checks the graph after each. out_traces: GPASS_MAX of them. */
 int32_t gpass_run(graph *g, const gpass_ctx *ctx, uint32_t off, gpass_trace *out_traces, bs_error *err);
 
-/* For tests of the checks alone: called behind each pass that ran, with its name; what it changes counts as the
- * pass's. NULL: not called. */
+/* For tests of the checks alone: called behind each pass that ran, with its name; what it changes counts as
+ * the pass's. NULL: not called. */
 extern int32_t (*gpass_fault)(graph *g, const char *pass, uint32_t *io_changes, bs_error *err);
 
 /* Removes nodes whose results nobody reads; what every pass may call when it is done. */

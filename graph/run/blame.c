@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * blame.c - which pass made wrong numbers: the passes are put on one after the other, in their order, until the
- * outputs differ from the graph as written. The node is the first of that plan whose output differs from the
- * same value of the graph as written. */
+ * blame.c - which pass made wrong numbers: the passes are put on one after the other, in their order, until
+ * the outputs differ from the graph as written. The node is the first of that plan whose output differs from
+ * the same value of the graph as written. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,8 +57,8 @@ typedef struct comparing {
   uint64_t *counts;
   uint32_t n;
   uint64_t bytes;
-  double worst;      /* of the nodes so far, relative to the largest number of the value */
-  char *name;        /* of the node */
+  double worst; /* of the nodes so far, relative to the largest number of the value */
+  char *name;   /* of the node */
   size_t size;
   int failed;
 } comparing;
@@ -150,7 +150,8 @@ static void put_difference(const bs_verify_report *r, char *out, size_t size) {
   for (uint32_t d = 0; d < r->rank; d++)
     used += (size_t)snprintf(at + used, sizeof at - used, "%s%lld", d > 0 ? "," : "", (long long)r->at[d]);
   if (isfinite(r->value) && isfinite(r->expected))
-    snprintf(out, size, "output '%.64s' differs from the graph as written by %.3g at [%s] (%.6g, right is %.6g)",
+    snprintf(out, size,
+             "output '%.64s' differs from the graph as written by %.3g at [%s] (%.6g, right is %.6g)",
              r->output, fabs(r->value - r->expected), at, r->value, r->expected);
   else
     snprintf(out, size, "output '%.64s' differs from the graph as written at [%s]: it is %.6g, right is %.6g",
@@ -170,8 +171,8 @@ static int32_t say_kernel(const gverify *v, const bs_verify_report *r, bs_error 
   char text[320];
   put_difference(r, text, sizeof text);
   if (r->serves[0] != '\0') {
-    bs_error_set(err, BS_NUMERIC, "BS-MODEL-KERNEL", "%s: no pass made it, the kernel %s did (node %.100s)", text,
-                 r->serves, r->node);
+    bs_error_set(err, BS_NUMERIC, "BS-MODEL-KERNEL", "%s: no pass made it, the kernel %s did (node %.100s)",
+                 text, r->serves, r->node);
     bs_error_hint(err, "--backend ref gives the right numbers");
     return BS_NUMERIC;
   }
@@ -209,7 +210,8 @@ static void put_off(uint32_t off, uint32_t before, char *names, size_t size, cha
   for (uint32_t i = 0; gpass_get(i) != NULL; i++) {
     if (!((off & ~before) >> i & 1u) || used >= size || at >= words_size) continue;
     used += (size_t)snprintf(names + used, size - used, "%s%s", used > 0 ? "," : "", gpass_get(i)->name);
-    at += (size_t)snprintf(words + at, words_size - at, "%s--pass %s=off", at > 0 ? " " : "", gpass_get(i)->name);
+    at += (size_t)snprintf(words + at, words_size - at, "%s--pass %s=off", at > 0 ? " " : "",
+                           gpass_get(i)->name);
   }
 }
 

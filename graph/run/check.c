@@ -125,14 +125,16 @@ static int32_t add_residual(const checking *c, const bs_tensor *t, double *io_su
 
 /* ---- roundings ------------------------------------------------------------------------------- */
 
-/* What a program rounds is known to some units of f32: beside a tie, the number on its other side is as right.
- * So a node that rounds is computed three times, as it is and with what it rounds moved to either side. */
+/* What a program rounds is known to some units of f32: beside a tie, the number on its other side is as
+ * right. So a node that rounds is computed three times, as it is and with what it rounds moved to either
+ * side. */
 enum { SIDES = 3 };
 static const double side_factors[SIDES] = {1, 1 + 0x1p-21, 1 - 0x1p-21};
 
 static int rounds(const gexpr *e) {
   for (uint32_t i = 0; i < e->n_steps; i++)
-    if (e->steps[i].op == BS_EXPR_TO && bs_dtype_is_float((uint32_t)e->steps[i].b << 8 | e->steps[i].c)) return 1;
+    if (e->steps[i].op == BS_EXPR_TO && bs_dtype_is_float((uint32_t)e->steps[i].b << 8 | e->steps[i].c))
+      return 1;
   return 0;
 }
 

@@ -117,7 +117,8 @@ static int judge_float(const goutput *o, uint32_t index, uint64_t i, gnumber see
   }
   const uint64_t at = 2u * (i / o->row) + (uint64_t)is_fill(o, w);
   const double least = o->dtype == BS_F64 ? DBL_MIN : o->dtype == BS_F16 ? 0x1p-24 : (double)FLT_MIN;
-  const double bound = SPREADS * o->spread[at] + (io->part + 4 * bs_dtype_unit_roundoff(o->dtype)) * o->scale[at];
+  const double bound =
+      SPREADS * o->spread[at] + (io->part + 4 * bs_dtype_unit_roundoff(o->dtype)) * o->scale[at];
   raise_worst(worst, index, i, seen, fabs(v - w), bound + least);
   return 1;
 }

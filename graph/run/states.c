@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * states.c - the bytes of a core's key-value states: a check runs a model more than once from the same ones. */
+ * states.c - the bytes of a core's key-value states: a check runs a model more than once from the same ones.
+ */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * verify.c - a planned session beside the graph as written. Right runs, which say how far round-off goes, are:
- * the graph as written in its own dtypes on `ref`; when that is not enough, the same in f64 with each number
- * moved by its own round-off, and the backend without a pass, where each of its nodes is right. */
+ * verify.c - a planned session beside the graph as written. Right runs, which say how far round-off goes,
+ * are: the graph as written in its own dtypes on `ref`; when that is not enough, the same in f64 with each
+ * number moved by its own round-off, and the backend without a pass, where each of its nodes is right. */
 #include "graph/run/verify.h"
 
 #include <float.h>
@@ -27,8 +27,8 @@ static int32_t open_beside(const bs_session *s, bs_session_options o, bs_session
   int32_t rc = dims == NULL || pointers == NULL ? no_memory(err) : BS_OK;
   for (uint32_t i = 0; rc == BS_OK && i < m->n_symbols; i++) {
     if (s->bound->sizes[i] < 0) continue;
-    dims[o.n_dims] = (bs_dim){
-        .struct_size = (uint32_t)sizeof *dims, .name = m->symbols[i], .size = s->bound->sizes[i]};
+    dims[o.n_dims] =
+        (bs_dim){.struct_size = (uint32_t)sizeof *dims, .name = m->symbols[i], .size = s->bound->sizes[i]};
     pointers[o.n_dims] = &dims[o.n_dims];
     o.n_dims++;
   }
@@ -96,7 +96,8 @@ static void feed_states(const gverify *v, bs_session *x) {
     for (uint32_t k = 0; k < to->n_states; k++) {
       if (strcmp(from->states[i].name, to->states[k].name) != 0) continue;
       const uint32_t a = state_dtype(v->s, from->states[i].name), b = state_dtype(x, to->states[k].name);
-      if (a != 0 && b != 0) bs_convert(b, to->states[k].data, a, at, from->states[i].bytes / BS_DTYPE_BYTES(a));
+      if (a != 0 && b != 0)
+        bs_convert(b, to->states[k].data, a, at, from->states[i].bytes / BS_DTYPE_BYTES(a));
     }
 }
 
@@ -197,7 +198,8 @@ static void watch_step(void *user, const gbinding *b, const gstep *s) {
 
 /* The outputs of a session that ran, each given to `take`. */
 static int32_t each_output(gverify *v, const bs_session *x,
-                           int32_t (*take)(gverify *v, uint32_t i, const bs_tensor *t, void *user, bs_error *err),
+                           int32_t (*take)(gverify *v, uint32_t i, const bs_tensor *t, void *user,
+                                           bs_error *err),
                            void *user, bs_error *err) {
   int32_t rc = BS_OK;
   for (uint32_t i = 0; rc == BS_OK && i < v->n_outputs; i++) {

@@ -406,10 +406,11 @@ int32_t bs_model_check_folder(bs_context *context, const bs_model_request *reque
   if (rc == BS_OK) rc = bs_model_read_passes(&c.model, &request->passes, err);
   if (rc == BS_OK) rc = bs_check_read(&c, text, err);
   if (rc == BS_OK)
-    *out = json_pack("{s:o, s:o, s:s, s:I, s:I, s:O, s:O}", "folder", bs_model_json_text(request->path),
-                     "model", bs_model_json_text(c.path), "backend",
-                     request->backend != NULL ? request->backend : "cpu", "cases", (json_int_t)c.cases,
-                     "failed", (json_int_t)(c.failed + c.verified.failed), "rows", c.rows, "nodes", c.node_rows);
+    *out =
+        json_pack("{s:o, s:o, s:s, s:I, s:I, s:O, s:O}", "folder", bs_model_json_text(request->path), "model",
+                  bs_model_json_text(c.path), "backend", request->backend != NULL ? request->backend : "cpu",
+                  "cases", (json_int_t)c.cases, "failed", (json_int_t)(c.failed + c.verified.failed), "rows",
+                  c.rows, "nodes", c.node_rows);
   if (*out != NULL && c.model.session != NULL)
     json_object_set_new(*out, "stats", bs_model_stats(c.model.session));
   if (*out != NULL) bs_model_verified_put(&c.verified, *out);

@@ -132,7 +132,8 @@ static uint32_t find_constants(const bs_graph *g, double list[MOST_CONSTANTS]) {
       const bs_attr *a = &m->nodes[i].attrs[k];
       uint64_t bytes = 0;
       if (a->type == BS_ATTR_FLOAT) add_constant(a->f, list, &n);
-      if (a->type == BS_ATTR_TENSOR && gmodel_shape_bytes(a->tensor->dtype, a->tensor->rank, a->tensor->dims, &bytes))
+      if (a->type == BS_ATTR_TENSOR &&
+          gmodel_shape_bytes(a->tensor->dtype, a->tensor->rank, a->tensor->dims, &bytes))
         add_tensor(a->tensor->dtype, bytes, a->data, list, &n);
     }
   return n;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * made.h - inputs that are made for a comparison: sizes at which rewrites go wrong that ordinary inputs do not
- * show. Whole numbers and bools stay as they were given, or are 0 and 1: what a model accepts of them cannot
- * be known. */
+ * made.h - inputs that are made for a comparison: sizes at which rewrites go wrong that ordinary inputs do
+ * not show. Whole numbers and bools stay as they were given, or are 0 and 1: what a model accepts of them
+ * cannot be known. */
 #ifndef BS_LAB_MODEL_MADE_H
 #define BS_LAB_MODEL_MADE_H
 #include "graph/api.h"

@@ -41,12 +41,12 @@ static json_t *number_or_null(double value) {
 static void add_row(bs_model_verified *v, const char *name, const char *inputs, const bs_verify_report *r) {
   json_t *at = json_array();
   for (uint32_t d = 0; d < r->rank; d++) json_array_append_new(at, json_integer(r->at[d]));
-  json_t *row = json_pack("{s:o, s:s, s:b, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:s, s:s, s:o, s:s}", "case",
-                          bs_model_json_text(name), "inputs", inputs, "ok", (int)r->ok, "compared",
-                          (json_int_t)r->compared, "skipped", (json_int_t)r->skipped, "output",
-                          bs_model_json_text(r->output), "at", at, "value", number_or_null(r->value), "expected",
-                          number_or_null(r->expected), "limit", number_or_null(r->bound), "pass", r->pass,
-                          "without", r->off, "node", bs_model_json_text(r->node), "serves", r->serves);
+  json_t *row = json_pack(
+      "{s:o, s:s, s:b, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:s, s:s, s:o, s:s}", "case",
+      bs_model_json_text(name), "inputs", inputs, "ok", (int)r->ok, "compared", (json_int_t)r->compared,
+      "skipped", (json_int_t)r->skipped, "output", bs_model_json_text(r->output), "at", at, "value",
+      number_or_null(r->value), "expected", number_or_null(r->expected), "limit", number_or_null(r->bound),
+      "pass", r->pass, "without", r->off, "node", bs_model_json_text(r->node), "serves", r->serves);
   json_object_set_new(row, "difference", number_or_null(fabs(r->value - r->expected)));
   json_array_append_new(v->rows, row);
   v->failed += !r->ok;
@@ -73,7 +73,7 @@ typedef struct verifying {
   int64_t *sizes;              /* of symbols, as the session was bound */
   uint32_t n_inputs, done, total;
   int all_given;
-  double each; /* seconds that one set takes, estimated, then measured */
+  double each;    /* seconds that one set takes, estimated, then measured */
   bs_graph *part; /* of fewer layers, and its session; NULL: the whole is compared */
   bs_session *of_part;
   bs_model_verified *out;
@@ -84,7 +84,8 @@ static int32_t compare(verifying *v, const char *inputs, bs_error *err) {
   bs_error why = BS_ERROR_INIT;
   const bs_model_request *r = v->request;
   v->done++;
-  if (r->progress != NULL) r->progress(r->progress_user, "compare with the graph as written", v->done, v->total);
+  if (r->progress != NULL)
+    r->progress(r->progress_user, "compare with the graph as written", v->done, v->total);
   const int64_t cached = bs_session_cache_length(v->session);
   const double began = bs_clock_s();
   int32_t rc = gverify_run(v->verify, &report, &why);
@@ -93,8 +94,8 @@ static int32_t compare(verifying *v, const char *inputs, bs_error *err) {
   if (rc == BS_OK || rc == BS_NUMERIC) {
     add_row(v->out, v->name, inputs, &report);
     if (rc == BS_NUMERIC && v->out->error == NULL)
-      v->out->error = json_pack("{s:s, s:o, s:o}", "id", why.id, "message", bs_model_json_text(why.message), "hint",
-                                bs_model_json_text(why.hint));
+      v->out->error = json_pack("{s:s, s:o, s:o}", "id", why.id, "message", bs_model_json_text(why.message),
+                                "hint", bs_model_json_text(why.hint));
     rc = BS_OK;
   } else if (err != NULL) {
     *err = why;
@@ -126,9 +127,11 @@ static int32_t fill_ports(verifying *v, const bs_made *of, bs_error *err) {
   for (uint32_t i = 0; rc == BS_OK && i < v->n_inputs; i++) {
     bs_tensor_desc d = {.struct_size = (uint32_t)sizeof d};
     rc = bs_session_port(v->session, i, NULL, &d, err);
-    if (rc == BS_OK && v->made[i] == NULL) v->made[i] = aligned_alloc(64, (bytes_of(&d) + 64u) & ~UINT64_C(63));
+    if (rc == BS_OK && v->made[i] == NULL)
+      v->made[i] = aligned_alloc(64, (bytes_of(&d) + 64u) & ~UINT64_C(63));
     if (rc == BS_OK && v->made[i] == NULL) rc = bs_no_memory(err, "made inputs");
-    if (rc == BS_OK) bs_made_fill(of, v->session->graph, i, &d, v->cut[i] != NULL ? v->cut[i] : v->given[i], v->made[i]);
+    if (rc == BS_OK)
+      bs_made_fill(of, v->session->graph, i, &d, v->cut[i] != NULL ? v->cut[i] : v->given[i], v->made[i]);
     if (rc == BS_OK) rc = set_port(v, i, v->made[i], err);
   }
   return rc;
@@ -166,7 +169,8 @@ static int32_t compare_made(verifying *v, bs_error *err) {
   v->total = n + (uint32_t)v->all_given;
   for (uint32_t k = 0; rc == BS_OK && k < n && v->out->failed == 0; k++) {
     if (v->done > 0 && v->out->spent + v->each > v->out->most) {
-      snprintf(note, sizeof note, "%u of %u sets of made inputs, which would take more than a minute", n - k, n);
+      snprintf(note, sizeof note, "%u of %u sets of made inputs, which would take more than a minute", n - k,
+               n);
       add_note(v->out, note);
       return rc;
     }
@@ -182,8 +186,9 @@ enum { RATE_ROWS = 32, RATE_WIDTH = 256 };
 /* The time of the graph as written of a product, in both of its runs. */
 static int32_t time_product(bs_context *context, double *out_seconds, bs_error *err) {
   static float x[RATE_ROWS * RATE_WIDTH], w[RATE_WIDTH * RATE_WIDTH];
-  const bs_tensor_desc of_x = {.struct_size = sizeof of_x, .dtype = BS_F32, .rank = 2, .dims = {RATE_ROWS, RATE_WIDTH}},
-                       of_w = {.struct_size = sizeof of_w, .dtype = BS_F32, .rank = 2, .dims = {RATE_WIDTH, RATE_WIDTH}};
+  const bs_tensor_desc
+      of_x = {.struct_size = sizeof of_x, .dtype = BS_F32, .rank = 2, .dims = {RATE_ROWS, RATE_WIDTH}},
+      of_w = {.struct_size = sizeof of_w, .dtype = BS_F32, .rank = 2, .dims = {RATE_WIDTH, RATE_WIDTH}};
   const bs_session_options o = {.struct_size = sizeof o, .threads = 1, .backend = "ref"};
   bs_verify_report report = {.struct_size = sizeof report};
   bs_tensor t = {.struct_size = sizeof t, .dtype = BS_F32, .rank = 2, .dims = {RATE_ROWS, RATE_WIDTH}};
@@ -342,7 +347,8 @@ static int32_t open_part(verifying *v, int64_t layers, bs_error *err) {
   const gmodel *m = v->session->graph->model;
   const bs_graph_options of = {.struct_size = sizeof of, .cache_tokens = m->cache_tokens, .layers = layers};
   const char *off[GPASS_MAX];
-  const bs_dim dim = {.struct_size = sizeof dim, .name = m->n_symbols > 0 ? m->symbols[0] : "",
+  const bs_dim dim = {.struct_size = sizeof dim,
+                      .name = m->n_symbols > 0 ? m->symbols[0] : "",
                       .size = m->n_symbols > 0 ? v->session->bound->sizes[0] : 0};
   const bs_dim *const dims[] = {&dim};
   bs_session_options o = {.struct_size = sizeof o,

@@ -175,7 +175,8 @@ START_TEST(outputs_are_held_against_the_graph_as_written) {
   const char *const *w = rows[_i].words;
   ran r = bsrun(dir, "model", "check", w[0], "--out", "off", w[1], w[2], NULL);
   must_be(&r, 0);
-  ck_assert_msg(strstr(r.out, "sets of inputs beside the graph as written, in f64: 0 differ") != NULL, "%s", r.out);
+  ck_assert_msg(strstr(r.out, "sets of inputs compared with the graph as written, in f64: 0 differ") != NULL,
+                "%s", r.out);
   ck_assert_int_eq(strstr(r.out, "no node was checked alone") != NULL, _i == 2);
   ran_free(&r);
   r = bsrun(dir, "model", "check", w[0], "--out", "off", "-o", "json", w[1], w[2], NULL);
@@ -184,7 +185,8 @@ START_TEST(outputs_are_held_against_the_graph_as_written) {
   size_t i;
   ck_assert_msg(json_array_size(written) > 5, "%s", r.out);
   json_array_foreach(written, i, row) {
-    ck_assert(json_is_true(json_object_get(row, "ok")) && json_integer_value(json_object_get(row, "compared")) > 0);
+    ck_assert(json_is_true(json_object_get(row, "ok")) &&
+              json_integer_value(json_object_get(row, "compared")) > 0);
     ck_assert_str_eq(json_string_value(json_object_get(row, "pass")), "");
   }
   ck_assert_str_eq(json_string_value(json_object_get(json_array_get(written, 0), "inputs")), rows[_i].first);
@@ -200,8 +202,8 @@ START_TEST(a_wrong_kernel_is_told) {
                                       "plugins.fault.plan=rank=*,op=matmul,seq=*,do=flip"};
   write_model();
   for (int wrong = 0; wrong < 2; wrong++) {
-    ran r = _i == 0 ? bsrun(dir, "model", "check", "m.onnx", "--input", "x=x3.npy", "--out", "off", "--backend",
-                            "fault:ref", "--set", plans[wrong], NULL)
+    ran r = _i == 0 ? bsrun(dir, "model", "check", "m.onnx", "--input", "x=x3.npy", "--out", "off",
+                            "--backend", "fault:ref", "--set", plans[wrong], NULL)
                     : bsrun(dir, "model", "run", "m.onnx", "--input", "x=x3.npy", "--verify", "--backend",
                             "fault:ref", "--set", plans[wrong], NULL);
     must_be(&r, wrong ? 6 : 0);
@@ -210,8 +212,9 @@ START_TEST(a_wrong_kernel_is_told) {
                         strstr(r.err, "no pass made it, the kernel fault:") != NULL,
                     "%s", r.err);
     if (_i == 1)
-      ck_assert_msg(strstr(r.out, wrong ? "differs from the graph as written" : "equal, within round-off") != NULL,
-                    "%s", r.out);
+      ck_assert_msg(
+          strstr(r.out, wrong ? "differs from the graph as written" : "equal, within round-off") != NULL,
+          "%s", r.out);
     ran_free(&r);
   }
 }
