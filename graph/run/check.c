@@ -19,6 +19,7 @@ typedef struct checking {
   gbinding *b;
   unsigned char **memory; /* of each TEMP root: GUARD bytes, its elements, GUARD bytes */
   graph *wide;            /* one node at a time in f64 */
+  double moved;           /* above 0: its inputs are off by so much of themselves */
   bs_error *err;
 } checking;
 
@@ -129,6 +130,8 @@ static int32_t add_residual(const checking *c, const bs_tensor *t, double *io_su
  * right. So a node that rounds is computed three times, as it is and with what it rounds moved to either
  * side. */
 enum { SIDES = 3 };
+static const double MOVES =
+    4; /* roundings on the way of a term: the product, the sum, their tail, the output */
 static const double side_factors[SIDES] = {1, 1 + 0x1p-21, 1 - 0x1p-21};
 
 static int rounds(const gexpr *e) {
@@ -174,6 +177,19 @@ static gexpr beside_ties(const gexpr *e, double factor) {
   return out;
 }
 
+/* ---- what rounding of the inputs does ---------------------------------------------------------- */
+
+/* Moves the floats of the small graph by their round-off, up or down by a hash of their place. */
+static void move_inputs(checking *c, const gnode *n, double unit) {
+  for (uint32_t i = 0; i < n->n_in; i++) {
+    const gvalue *v = n->in[i] != GNONE ? &c->wide->values[c->wide->values[n->in[i]].base] : NULL;
+    if (v == NULL || v->kind != GV_CONST || v->dtype != BS_F64) continue;
+    double *data = (double *)(uintptr_t)v->data;
+    for (int64_t k = 0; k < graph_count(v); k++)
+      data[k] *= 1 + unit * ((uint64_t)(k + 1) * UINT64_C(0x9e3779b97f4a7c15) >> 63 ? 1 : -1);
+  }
+}
+
 /* The step's node in f64 over the values that it reads now, into dense memory: *out_data[i] of output i. */
 static int32_t compute_wide(checking *c, const gstep *s, double factor, double **out_data) {
   const gnode *from = &c->b->g->nodes[s->node];
@@ -195,6 +211,7 @@ static int32_t compute_wide(checking *c, const gstep *s, double factor, double *
   n.origin = GNONE;
   if (rc == BS_OK) rc = graph_add_node(c->wide, &n, GNONE, NULL, c->err);
   if (rc == BS_OK) rc = graph_widen(c->wide, c->err);
+  if (rc == BS_OK && c->moved > 0) move_inputs(c, &c->wide->nodes[c->wide->first], c->moved);
   void *data[GNODE_OUT] = {NULL};
   for (uint32_t i = 0; i < n.n_out && rc == BS_OK; i++) {
     if (n.out[i] == GNONE) continue;
@@ -232,6 +249,8 @@ double gstep_terms(const gbinding *b, const gstep *s) {
     case GOP_REDUCE:
       for (uint32_t d = 0; d < x->rank; d++) terms *= (double)(x->dims[d] > out->dims[d] ? x->dims[d] : 1);
       return terms;
+    case GOP_PUT: /* as many updates may meet one element */
+      return n->attrs[3] == BS_PUT_SET ? 1 : 1 + (double)elements(s->args[1]);
     default:
       return 1;
   }
@@ -261,6 +280,8 @@ static double bound_of(const gbinding *b, const gstep *s) {
     case GOP_REDUCE:
       steps = 8;
       break;
+    case GOP_PUT: /* rounds once for each update that meets an element */
+      return unit * fmin(gstep_terms(b, s), 16);
     default:
       return unit;
   }
@@ -337,6 +358,31 @@ static int32_t compare_outputs(checking *c, const gstep *s, const wanted *want, 
   return BS_OK;
 }
 
+/* Sums cancel: where a product or a normalisation is beyond its bound, its bound is at least what moving each
+ * of its inputs by the round-off of its arithmetic does. */
+static int32_t widen_bound(checking *c, const gstep *s, const wanted *want, double least,
+                           bs_node_check *row) {
+  const gnode *n = &c->b->g->nodes[s->node];
+  const int sums = n->op == GOP_MATMUL || n->op == GOP_CONTRACT || n->op == GOP_NORMALIZE;
+  double *moved[GNODE_OUT] = {NULL};
+  if (!sums || row->deviation <= row->bound || !isfinite(row->deviation)) return BS_OK;
+  c->moved = s->args[n->n_in]->dtype == BS_F64 ? DBL_EPSILON : FLT_EPSILON;
+  const int32_t rc = compute_wide(c, s, 1, moved);
+  c->moved = 0;
+  graph_free(c->wide);
+  c->wide = NULL;
+  for (uint32_t i = 0; rc == BS_OK && i < n->n_out; i++) {
+    if (n->out[i] == GNONE || want->sides[0][i] == NULL) continue;
+    const bs_tensor *t = s->args[n->n_in + i];
+    bs_deviation d = {.scale = least};
+    for (uint64_t k = 0; k < elements(t); k++)
+      bs_deviation_add(&d, t->dtype, moved[i][k], want->sides[0][i][k]);
+    if (isfinite(bs_deviation_of(&d))) row->bound = fmax(row->bound, MOVES * bs_deviation_of(&d));
+  }
+  for (uint32_t i = 0; i < GNODE_OUT; i++) free(moved[i]);
+  return rc;
+}
+
 static int32_t check_step(checking *c, uint32_t index, bs_node_check *row) {
   const gstep *s = &c->b->steps[index];
   const gnode *n = &c->b->g->nodes[s->node];
@@ -349,6 +395,7 @@ static int32_t check_step(checking *c, uint32_t index, bs_node_check *row) {
   if (rc == BS_OK) rc = least_scale(c, s, &least);
   if (rc == BS_OK) rc = bs_dispatch_run_unchecked(s->plan, s->args, NULL, c->err);
   if (rc == BS_OK) rc = compare_outputs(c, s, &want, least, row);
+  if (rc == BS_OK) rc = widen_bound(c, s, &want, least, row);
   if (rc == BS_OK && !(row->deviation <= row->bound)) {
     row->ok = 0;
     row->reason = "it differs from f64 by more than its round-off";

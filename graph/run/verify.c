@@ -144,8 +144,8 @@ static uint64_t elements(const bs_tensor *t) {
 /* A run in f64 that is watched. */
 typedef struct watching {
   gverify *v;
-  enum { LOOK, MOVE, STRIKE } what; /* MOVE: each number is moved by its own round-off */
-  uint64_t state;                   /* of the random numbers */
+  enum { LOOK, MOVE, STRIKE, TURN } what; /* MOVE: each number is moved by its own round-off */
+  uint64_t state;                         /* of the random numbers */
 } watching;
 
 /* From -1 to 1: splitmix64. */
@@ -162,17 +162,19 @@ static void move_number(watching *w, double unit, double *x) {
   *x *= 1 + 2 * unit * next_random(w);
 }
 
-/* STRIKE: a number that is too large for the arithmetic of the model's own dtype (its square overflows)
- * becomes NaN, so that what depends on it is known. The lowest numbers of a dtype fill masks. */
-static void strike_number(uint32_t dtype, double *x) {
+/* A number that is too large for the arithmetic of the model's own dtype (a sum of its squares overflows)
+ * becomes NaN (STRIKE) or another number (TURN), so that what depends on it is known: comparisons with NaN
+ * give a number again. The lowest numbers of a dtype fill masks. */
+static int is_too_large(const watching *w, uint32_t dtype, double x) {
   const double most = dtype == BS_F64 ? DBL_MAX : dtype == BS_F16 ? 65504 : (double)FLT_MAX;
-  const double limit = dtype == BS_F16 ? most : sqrt(most);
-  if (isfinite(*x) && fabs(*x) > limit && !(*x >= -most && *x <= -0.97 * most)) *x = NAN;
+  const double limit = dtype == BS_F16 ? most : sqrt(most / w->v->judging.terms);
+  return isfinite(x) && fabs(x) > limit && !(x >= -most && x <= -0.97 * most);
 }
 
 static void watch_number(watching *w, uint32_t dtype, double *x) {
   if (w->what == MOVE) move_number(w, bs_dtype_unit_roundoff(dtype), x);
-  if (w->what == STRIKE) strike_number(dtype, x);
+  if (w->what == STRIKE && is_too_large(w, dtype, *x)) *x = NAN;
+  if (w->what == TURN && is_too_large(w, dtype, *x)) *x = -*x;
 }
 
 static void watch_output(watching *w, uint32_t value, const bs_tensor *t) {
@@ -192,6 +194,7 @@ static void watch_step(void *user, const gbinding *b, const gstep *s) {
   const double terms = gstep_terms(b, s);
   const double part = (w->v->s->f64 ? DBL_EPSILON : FLT_EPSILON) * (64 + 8 * sqrt(terms));
   w->v->judging.part = fmax(w->v->judging.part, part);
+  w->v->judging.terms = fmax(w->v->judging.terms, terms);
   for (uint32_t i = 0; i < n->n_out; i++)
     if (n->out[i] != GNONE) watch_output(w, n->out[i], s->args[n->n_in + i]);
 }
@@ -235,7 +238,7 @@ static int32_t take_judged(gverify *v, uint32_t i, const bs_tensor *t, void *use
 
 static int32_t run_written(gverify *v, bs_error *err) {
   watching w = {.v = v};
-  v->judging = (gjudging){0};
+  v->judging = (gjudging){.terms = 1};
   int32_t rc = gverify_feed(v, v->wide, err);
   if (rc == BS_OK) rc = gverify_steps(v, v->wide, watch_step, &w, err);
   if (rc == BS_OK) rc = each_output(v, v->wide, take_written, NULL, err);
@@ -301,6 +304,7 @@ static int32_t judge_planned(gverify *v, gworst *worst, bs_error *err) {
   int32_t rc = gverify_judge(v, v->s, worst, err);
   if (rc != BS_OK || worst->ratio <= 1) return rc;
   rc = run_changed(v, STRIKE, 0, err);
+  if (rc == BS_OK) rc = run_changed(v, TURN, 0, err);
   for (uint64_t k = 1; rc == BS_OK && k <= MOVED_RUNS; k++) rc = run_changed(v, MOVE, k, err);
   if (rc == BS_OK) rc = gverify_judge(v, v->s, worst, err);
   if (rc != BS_OK || worst->ratio <= 1) return rc;

@@ -45,7 +45,7 @@ void goutput_strike(goutput *o, const gnumber *seen);
  * an infinity, so that what is neither number nor error there (NaN, infinity) is no statement. part: the
  * round-off of one node, of the largest number of a row. */
 typedef struct gjudging {
-  double part;
+  double part, terms;
   int infinite;
   uint64_t compared, skipped;
 } gjudging;
