@@ -358,6 +358,34 @@ static int32_t compare_outputs(checking *c, const gstep *s, const wanted *want, 
   return BS_OK;
 }
 
+/* The mean of a row is rounded too, to the size of its largest number: of a layer normalisation, what that is
+ * of a deviation from the mean, as the largest of all rows times the largest factor. */
+static int32_t mean_part(const checking *c, const gstep *s, double *out_part) {
+  const gnode *n = &c->b->g->nodes[s->node];
+  const int64_t row = s->args[0]->rank > 0 ? s->args[0]->dims[s->args[0]->rank - 1] : 1;
+  double *values[3] = {NULL}, part = 0, gamma = n->in[2] == GNONE; /* x, what is added, factors */
+  int32_t rc = BS_OK;
+  for (uint32_t i = 0; i < 3 && rc == BS_OK; i++)
+    if (n->in[i] != GNONE) rc = copy_f64(c, s->args[i], &values[i]);
+  for (int64_t k = 0; rc == BS_OK && values[2] != NULL && k < row; k++)
+    gamma = fmax(gamma, fabs(values[2][k]));
+  const int64_t count = rc == BS_OK ? (int64_t)elements(s->args[0]) : 0;
+  for (int64_t at = 0; at + row <= count && row > 0; at += row) {
+    double mean = 0, squares = 0, most = 0;
+    for (int64_t k = at; k < at + row; k++) {
+      values[0][k] += values[1] != NULL ? values[1][k] : 0;
+      mean += values[0][k] / (double)row;
+      most = fmax(most, fabs(values[0][k]));
+    }
+    for (int64_t k = at; k < at + row; k++)
+      squares += (values[0][k] - mean) * (values[0][k] - mean) / (double)row;
+    if (isfinite(squares)) part = fmax(part, most / sqrt(squares + n->numbers[0]));
+  }
+  for (int i = 0; i < 3; i++) free(values[i]);
+  *out_part = part * gamma;
+  return rc;
+}
+
 /* Sums cancel: where a product or a normalisation is beyond its bound, its bound is at least what moving each
  * of its inputs by the round-off of its arithmetic does. */
 static int32_t widen_bound(checking *c, const gstep *s, const wanted *want, double least,
@@ -367,7 +395,10 @@ static int32_t widen_bound(checking *c, const gstep *s, const wanted *want, doub
   double *moved[GNODE_OUT] = {NULL};
   if (!sums || row->deviation <= row->bound || !isfinite(row->deviation)) return BS_OK;
   c->moved = s->args[n->n_in]->dtype == BS_F64 ? DBL_EPSILON : FLT_EPSILON;
-  const int32_t rc = compute_wide(c, s, 1, moved);
+  const double unit = c->moved;
+  double mean = 0;
+  int32_t rc = compute_wide(c, s, 1, moved);
+  if (rc == BS_OK && n->op == GOP_NORMALIZE && n->attrs[0] == BS_NORMALIZE_LAYER) rc = mean_part(c, s, &mean);
   c->moved = 0;
   graph_free(c->wide);
   c->wide = NULL;
@@ -377,7 +408,8 @@ static int32_t widen_bound(checking *c, const gstep *s, const wanted *want, doub
     bs_deviation d = {.scale = least};
     for (uint64_t k = 0; k < elements(t); k++)
       bs_deviation_add(&d, t->dtype, moved[i][k], want->sides[0][i][k]);
-    if (isfinite(bs_deviation_of(&d))) row->bound = fmax(row->bound, MOVES * bs_deviation_of(&d));
+    const double off = bs_deviation_of(&d) + (d.scale > 0 ? unit * mean / d.scale : 0);
+    if (isfinite(off)) row->bound = fmax(row->bound, MOVES * off);
   }
   for (uint32_t i = 0; i < GNODE_OUT; i++) free(moved[i]);
   return rc;

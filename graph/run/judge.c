@@ -80,7 +80,7 @@ void goutput_strike(goutput *o, const gnumber *seen) {
     double *spread = &o->spread[2u * (i / o->row)];
     if (!o->is_float) {
       if (seen[i].i != o->want[i].i) *spread = INFINITY;
-    } else if (isnan(seen[i].f) && !isnan(o->want[i].f)) {
+    } else if (kind_of(seen[i].f) != kind_of(o->want[i].f)) {
       o->kinds[i] |= STRUCK;
     } else if (isfinite(seen[i].f) && isfinite(o->want[i].f)) { /* NaN became a number again */
       spread += is_fill(o, o->want[i].f);

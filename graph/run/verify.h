@@ -38,8 +38,8 @@ void goutput_free(goutput *o);
 int32_t gnumbers_read(const bs_tensor *tensor, gnumber **out_numbers, bs_error *err);
 /* `seen` is of a right run. */
 void goutput_learn(goutput *o, const gnumber *seen);
-/* `seen` is of a run where numbers became NaN that overflow in the model's own dtype: what they reach is not
- * compared. */
+/* `seen` is of a run where numbers that overflow in the model's own dtype became NaN or others: what they
+ * reach is not compared. */
 void goutput_strike(goutput *o, const gnumber *seen);
 /* Compares numbers; raises *io_worst and counts. infinite: an intermediate value of the graph as written was
  * an infinity, so that what is neither number nor error there (NaN, infinity) is no statement. part: the
