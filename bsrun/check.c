@@ -8,12 +8,14 @@
 
 #include "bsrun/bsrun.h"
 #include "core/base/error.h"
+#include "core/base/text.h"
 #include "lab/check/check.h"
 
 const args_option check_options[] = {
     {"dump", 0, "DIR", 0, "a folder of .npy and .safetensors files, or one such file"},
     {"dtype", 0, "DTYPE", 0, "that Y was rounded to: f64, f32, f16, bf16, f8e4m3, f8e5m2"},
     {"reduce-dtype", 0, "DTYPE", 0, "of the partials and their sums (default f32; f64 where Y is f64)"},
+    {"ranks", 0, "N", 0, "over which the sum was made, where the tensors do not tell"},
     {"activation", 0, "NAME", 0, "none, relu, gelu, gelu_tanh or silu (default none)"},
     {"features", 0, "N", 0, "judge N outputs a token (default: all, fewer of a large layer)"},
     {"transposed", 0, NULL, 0, "W is [K,N]"},
@@ -69,7 +71,9 @@ static int32_t dtype_of(const args *a, const char *option, uint32_t *out_dtype, 
 static int32_t options_of(const args *a, bs_check_options *out, bs_error *err) {
   static const char *const activations[] = {"none", "relu", "gelu", "silu", "gelu_tanh"};
   enum { N = sizeof activations / sizeof activations[0] };
-  const char *activation = args_value(a, "activation"), *features = args_value(a, "features");
+  const char *activation = args_value(a, "activation"), *features = args_value(a, "features"),
+             *ranks = args_value(a, "ranks");
+  int64_t n = 0;
   char *end = NULL;
   int32_t rc = dtype_of(a, "dtype", &out->y_dtype, err);
   if (rc == BS_OK) rc = dtype_of(a, "reduce-dtype", &out->reduce_dtype, err);
@@ -80,6 +84,10 @@ static int32_t options_of(const args *a, bs_check_options *out, bs_error *err) {
     out->activation = i;
     if (strcmp(activations[i], activation) == 0) break;
   }
+  if (ranks != NULL && (!bs_parse_i64(ranks, 0, &n) || n < 1 || n > BS_CHECK_RANKS))
+    return bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--ranks: '%.40s' is not a number from 1 to %d",
+                        ranks, BS_CHECK_RANKS);
+  out->ranks = (uint32_t)n;
   if (features == NULL) return BS_OK;
   out->max_features = strtoll(features, &end, 10);
   if (end == features || *end != '\0' || out->max_features < 1)

@@ -106,3 +106,9 @@ double bs_activation_error(uint32_t activation, double z, double u) {
   if (activation == BS_ACT_NONE || activation == BS_ACT_RELU) return 0.0;
   return 8.0 * u * fabs(bs_activation_value(activation, z));
 }
+
+double bs_activation_tail_error(uint32_t activation, double z, double u) {
+  if (activation == BS_ACT_NONE || activation == BS_ACT_RELU || !(z < 0.0)) return 0.0;
+  if (activation == BS_ACT_SILU) return fabs(z) * (u < 0x1p-24 ? 0x1p-1022 : 0x1p-126);
+  return z < -9.0 ? fabs(bs_activation_value(activation, z)) : 8.0 * u * fabs(z);
+}

@@ -21,4 +21,8 @@ double bs_activation_slope_error(uint32_t activation, double slope, double u);
 /* What evaluating it in a format of unit round-off u may add, at most: the four units in the last place (8 u)
  * that docs/ops.md allows an implementation of gelu and silu. 0 for none and relu. */
 double bs_activation_error(uint32_t activation, double z, double u);
+/* What the usual formulas add to that for z < 0, in a format of unit round-off u. gelu is the sum of z/2 and
+ * z/2 erf (or tanh), which cancel: the same four units in the last place of each term are 8 u |z|. Below -9
+ * erf is -1 and gelu may be 0. silu by 1 / (1 + e^-z) loses what is below the least normal number. */
+double bs_activation_tail_error(uint32_t activation, double z, double u);
 #endif

@@ -13,6 +13,7 @@ typedef struct bs_check_options {
   uint32_t reduce_dtype; /* of partials and their sums; 0: f64 where Y is f64, else f32 */
   uint32_t activation;   /* enum bs_activation */
   int64_t max_features;  /* outputs judged a token; 0: as many as keep the reference small */
+  uint32_t ranks;        /* over which the sum is made; 0: as many as the tensors tell of */
   int transposed;        /* 1: W is [K,N] */
 } bs_check_options;
 
@@ -23,10 +24,11 @@ typedef struct bs_check_result {
   int64_t B, N, K, features;
   uint32_t ranks;
   int wrong;       /* a gate failed */
-  char cause[384]; /* a sentence; "" where nothing is wrong */
+  char cause[512]; /* a sentence; "" where nothing is wrong */
 } bs_check_result;
 
-/* BS_INPUT: shapes that no layer has (BS-CHECK-SHAPE). Threads: the reference uses all cores. */
+/* BS_INPUT: shapes that no layer has (BS-CHECK-SHAPE), fewer ranks than tensors (BS-CHECK-RANKS). Threads:
+ * the reference uses all cores. */
 int32_t bs_check_judge(const bs_check_set *set, const bs_check_options *options, bs_check_result *out,
                        bs_error *err);
 #endif

@@ -10,6 +10,7 @@ enum bs_check_layout { BS_CHECK_ALIKE = 0, BS_CHECK_FEATURES = 1, BS_CHECK_TOKEN
 typedef struct bs_checking {
   const bs_check_set *set;
   bs_check_options options; /* settled */
+  int reduce_given;         /* somebody said what partials and sums were rounded to */
   int64_t B, N, K;
   bs_source x, w, w_turned, bias; /* w_turned: only where N = K */
   void *turned;                   /* memory of W as [N,K] where the file has [K,N]; or of w_turned's */
@@ -20,15 +21,19 @@ typedef struct bs_checking {
   int terms;             /* the ranks' partials are [B,N]: terms of a sum */
   uint32_t *column_rank; /* [K]; NULL: one product */
   int columns_known;     /* 0: column_rank is a guess, good for a prediction and not for a judgement */
+  char columns_why[128]; /* why they are not known */
   int was_turned;        /* the file's W is [K,N], and nobody said so */
   bs_arithmetic arithmetic;
   bs_reference reference;
   bs_prediction prediction;
   double *bound;       /* [B, features] before the activation */
+  int sum_stored;      /* Y fits sums that were rounded to y_dtype before the activation; reference.y is so */
   uint32_t worst_rank; /* whose Y is the worst */
   double noise;        /* its error, in units of the predicted one */
   double relative;     /* and of the size of Y */
+  double worst_ratio;  /* and the worst one, in bounds */
   uint64_t wrong;      /* its outputs over their bound */
+  uint64_t misplaced;  /* its outputs that should be NaN or Inf by the inputs, and are something else */
   int64_t at_token, at_feature;
 } bs_checking;
 
@@ -36,12 +41,29 @@ typedef struct bs_checking {
 int32_t bs_checking_open(const bs_check_set *set, const bs_check_options *options, bs_checking *out,
                          bs_error *err);
 void bs_checking_close(bs_checking *c);
-/* The sum before the activation, at = token * features + feature of the reference. */
+/* The sum before the activation, at = token * features + feature of the reference; and its bias. */
 double bs_checking_sum(const bs_checking *c, int64_t at);
-/* What whole Y number r holds there; and rank r's partial. */
+double bs_checking_bias(const bs_checking *c, int64_t at);
+/* What whole Y number r holds there; and rank r's partial, 0 where that is empty. */
 double bs_checking_y(const bs_checking *c, uint32_t r, int64_t at);
 double bs_checking_partial(const bs_checking *c, uint32_t r, int64_t at);
+/* What rank r's partial should be there, without a bias. Only where the columns are known. */
+double bs_checking_product(const bs_checking *c, uint32_t r, int64_t at);
+/* What a dtype makes of a value. */
+double bs_checking_stored(uint32_t dtype, double value);
 
+/* stored.c: PyTorch and others keep sums in Y's dtype before gelu and silu. Judges Y so too where it is wrong
+ * otherwise, and takes over reference, prediction and *inout_judgement where it fits better so. */
+int32_t bs_checking_try_stored(bs_checking *c, bs_judgement *inout_judgement, bs_error *err);
+
+/* drift.c, partial.c: one gate each. */
+void bs_check_drift(const bs_checking *c, bs_gate *gate);
+void bs_check_partials(const bs_checking *c, bs_gate *gate);
+void bs_check_sum(const bs_checking *c, bs_gate *gate);
+
+/* mistake.c: whether Y is what a known mistake makes; then a sentence, else "". turned: X W of a square W, or
+ * NULL. */
+void bs_check_mistake(const bs_checking *c, const double *turned, char *out_text, size_t size);
 /* cause.c: a sentence for what failed. */
 int32_t bs_check_cause(const bs_checking *c, bs_check_result *result, bs_error *err);
 #endif

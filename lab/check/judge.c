@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "core/base/dtype.h"
-#include "lab/activation.h"
 #include "lab/check/checking.h"
 #include "lab/error.h"
 
@@ -51,13 +50,11 @@ static void judge_stream(const bs_checking *c, bs_check_result *out) {
 
 static void judge_dtype(const bs_checking *c, bs_check_result *out) {
   uint64_t lost = 0;
-  uint64_t room = 0;
   for (uint32_t r = 0; r < c->set->y.n; r++) {
     const bs_check_tensor *t = &c->set->y.of[r];
     for (int64_t i = 0; i < t->rows * t->cols; i++) {
       const double value = bs_load_f64(t->dtype, t->data, i);
-      bs_store_f64(c->options.y_dtype, &room, 0, value);
-      lost += isfinite(value) && bs_load_f64(c->options.y_dtype, &room, 0) != value;
+      lost += isfinite(value) && bs_checking_stored(c->options.y_dtype, value) != value;
     }
   }
   bs_gate_set(next_gate(out, "dtype"), "dtype", -1, (double)lost, 0.0,
@@ -86,31 +83,6 @@ static void judge_zero(const bs_checking *c, bs_check_result *out) {
               (long long)features * c->n_whole);
 }
 
-/* Errors to one side, of all outputs or away from zero: in units of the predicted deviation. */
-static void judge_drift(const bs_checking *c, bs_check_result *out) {
-  bs_gate *gate = next_gate(out, "drift");
-  double sum = 0, away = 0, square = 0, n = 0;
-  for (int64_t at = 0; at < c->B * c->reference.features; at++) {
-    const double want = c->reference.y[at], error = bs_checking_y(c, c->worst_rank, at) - want;
-    const double deviation = sqrt(c->prediction.variance[at]);
-    if (!isfinite(error) || !(deviation > 0)) continue;
-    sum += error / deviation;
-    away += (want < 0 ? -error : error) / deviation;
-    square += error / deviation * (error / deviation);
-    n++;
-  }
-  if (c->options.activation > BS_ACT_RELU || n < BS_T1_MIN_OUTPUTS) {
-    bs_gate_skip(gate,
-                 n < BS_T1_MIN_OUTPUTS
-                     ? "fewer than 128 outputs"
-                     : "gelu and silu may be off to one side within what share/doc/blockshock/ops.md allows");
-    return;
-  }
-  bs_gate_set(gate, "drift", (int32_t)c->worst_rank, fmax(fabs(sum), fabs(away)) / n,
-              0.25 + 6.0 / sqrt(n) * fmax(1.0, sqrt(square / n)),
-              "mean signed error, in units of the predicted deviation (half an ulp: 1.7)");
-}
-
 static int worse(const bs_judgement *a, const bs_judgement *b) {
   return a->worst_ratio > b->worst_ratio;
 }
@@ -122,8 +94,21 @@ static int is_nothing(const bs_checking *c, const bs_judgement *j) {
   return 1;
 }
 
+static int is_wrong(const bs_checking *c, const bs_judgement *j) {
+  bs_gate gates[4];
+  const uint32_t n = bs_gates_from_judgement(&c->reference, j, -1, gates, 4);
+  for (uint32_t g = 0; g < n; g++)
+    if (gates[g].state == BS_GATE_FAIL) return 1;
+  return 0;
+}
+
+static void note(bs_gate *gate, const char *text) {
+  const size_t n = strlen(gate->text);
+  snprintf(gate->text + n, sizeof gate->text - n, "%s", text);
+}
+
 /* finite, and T1 to T3 of the worst rank. */
-static void judge_outputs(bs_checking *c, bs_check_result *out) {
+static int32_t judge_outputs(bs_checking *c, bs_check_result *out, bs_error *err) {
   bs_judgement j, worst = {0};
   for (uint32_t r = 0; r < c->n_whole; r++) {
     bs_judge(&c->reference, &c->arithmetic, &c->prediction, c->y[r], c->N, 0, c->N, &j);
@@ -132,10 +117,16 @@ static void judge_outputs(bs_checking *c, bs_check_result *out) {
       c->worst_rank = r;
     }
   }
+  if (is_wrong(c, &worst)) {
+    const int32_t rc = bs_checking_try_stored(c, &worst, err);
+    if (rc != BS_OK) return rc;
+  }
   const int32_t rank = c->layout == BS_CHECK_ALIKE ? (int32_t)c->worst_rank : -1;
   c->noise = worst.predicted > 0 ? worst.measured / worst.predicted : INFINITY;
   c->relative = worst.relative;
+  c->worst_ratio = worst.worst_ratio;
   c->wrong = worst.wrong;
+  c->misplaced = worst.misplaced;
   c->at_token = worst.at_token;
   c->at_feature = worst.at_feature;
   bs_gate_set(next_gate(out, "finite"), "finite", rank, (double)worst.nonfinite, 0.0,
@@ -147,7 +138,9 @@ static void judge_outputs(bs_checking *c, bs_check_result *out) {
   for (int i = 0; i < 4 && is_nothing(c, &worst); i++)
     if (i < 3 || first[i].state == BS_GATE_PASS)
       bs_gate_skip(&first[i], "every output is zero or not finite by X, W and bias: this proves nothing");
-  if (first[3].state != BS_GATE_SKIPPED) judge_drift(c, out);
+  if (c->sum_stored) note(&first[3], "; the sum was rounded to Y's dtype before the activation");
+  if (first[3].state != BS_GATE_SKIPPED) bs_check_drift(c, next_gate(out, "drift"));
+  return BS_OK;
 }
 
 static void judge_ranks(const bs_checking *c, bs_check_result *out) {
@@ -167,75 +160,11 @@ static void judge_ranks(const bs_checking *c, bs_check_result *out) {
   bs_gate_set(gate, "T4", rank, differ, 0.0, "ranks whose Y has other bits than rank 0's, of %u", c->n_whole);
 }
 
-static int is_zero(const bs_checking *c, uint32_t r) {
-  for (int64_t at = 0; at < c->B * c->reference.features; at++)
-    if (bs_checking_partial(c, r, at) != 0.0) return 0;
-  return 1;
-}
-
-/* The worst share of its bound by which rank r's partial misses the product of its columns; the bias may be
- * in rank 0's. */
-static double partial_off(const bs_checking *c, uint32_t r) {
-  double plain = 0, biased = 0;
-  const int64_t features = c->reference.features;
-  for (int64_t at = 0; at < c->B * features; at++) {
-    const double bias = r == 0 && c->set->bias.n > 0
-                            ? bs_load_f64(c->set->bias.of[0].dtype, c->set->bias.of[0].data,
-                                          c->reference.feature[at % features])
-                            : 0.0;
-    const double want = c->reference.partial[r][at], got = bs_checking_partial(c, r, at);
-    const double with = fabs(got - want), without = fabs(got - (want - bias));
-    biased = fmax(biased, isfinite(with) && c->bound[at] > 0 ? with / c->bound[at] : with > 0 ? INFINITY : 0);
-    plain = fmax(plain, isfinite(without) && c->bound[at] > 0 ? without / c->bound[at]
-                        : without > 0                         ? INFINITY
-                                                              : 0);
-    if (!isfinite(got) && isfinite(want)) return INFINITY;
-  }
-  return fmin(plain, biased);
-}
-
-static void judge_partials(const bs_checking *c, bs_check_result *out) {
-  bs_gate *gate = next_gate(out, "partial");
-  double worst = 0;
-  int32_t rank = -1;
-  for (uint32_t r = 0; r < c->set->partial.n && c->terms; r++) {
-    double off = c->columns_known && c->reference.partial ? partial_off(c, r) : 0.0;
-    if (!c->columns_known && c->ranks > 1 && is_zero(c, r)) off = INFINITY;
-    if (off > worst) rank = (int32_t)r;
-    worst = fmax(worst, off);
-  }
-  if (rank < 0 && !(c->columns_known && c->terms)) {
-    bs_gate_skip(gate, c->terms ? "no columns_0, columns_1 ..: which columns of W each rank has is not told"
-                                : "no partials of [B,N]");
-    return;
-  }
-  bs_gate_set(gate, "partial", rank, worst, 1.0, "worst |error|/bound of a rank's partial%s",
-              isinf(worst) ? ": not finite or all zeros" : "");
-}
-
-/* Y against the sum of the partials as they are, with the bias or without. Either may be off by its bound. */
-static void judge_sum(const bs_checking *c, bs_check_result *out) {
-  bs_gate *gate = next_gate(out, "sum");
-  double off[2] = {0, 0};
-  const int64_t features = c->reference.features;
-  if (!c->terms || c->set->partial.n < c->ranks) {
-    bs_gate_skip(gate, c->terms ? "partials of some ranks only" : "no partials of [B,N]");
-    return;
-  }
-  for (int64_t at = 0; at < c->B * features; at++) {
-    double sum = 0;
-    for (uint32_t r = 0; r < c->set->partial.n; r++) sum += bs_checking_partial(c, r, at);
-    for (int with = 0; with <= (c->set->bias.n > 0); with++) {
-      if (with)
-        sum += bs_load_f64(c->set->bias.of[0].dtype, c->set->bias.of[0].data,
-                           c->reference.feature[at % features]);
-      const double want = bs_activation_value(c->options.activation, sum);
-      const double error = fabs(bs_checking_y(c, c->worst_rank, at) - want), bound = c->prediction.bound[at];
-      off[with] = fmax(off[with], error == 0 ? 0 : isfinite(error) && bound > 0 ? error / bound : INFINITY);
-    }
-  }
-  bs_gate_set(gate, "sum", (int32_t)c->worst_rank, c->set->bias.n > 0 ? fmin(off[0], off[1]) : off[0], 2.0,
-              "worst |Y - sum of partials|/bound; %u partials", c->set->partial.n);
+/* --reduce-dtype without a word of how many ranks there are. */
+static void judge_ranks_told(const bs_checking *c, bs_check_result *out) {
+  if (!c->reduce_given || c->ranks > 1) return;
+  bs_gate_skip(next_gate(out, "ranks"),
+               "--reduce-dtype has no effect: nothing tells of ranks whose products are summed (--ranks N)");
 }
 
 int32_t bs_check_judge(const bs_check_set *set, const bs_check_options *options, bs_check_result *out,
@@ -247,10 +176,13 @@ int32_t bs_check_judge(const bs_check_set *set, const bs_check_options *options,
     judge_shape(&c, out);
     judge_stream(&c, out);
     judge_dtype(&c, out);
-    judge_outputs(&c, out);
+    rc = judge_outputs(&c, out, err);
+  }
+  if (rc == BS_OK) {
     judge_ranks(&c, out);
-    judge_partials(&c, out);
-    judge_sum(&c, out);
+    bs_check_partials(&c, next_gate(out, "partial"));
+    bs_check_sum(&c, next_gate(out, "sum"));
+    judge_ranks_told(&c, out);
     out->y_dtype = c.options.y_dtype;
     out->B = c.B, out->N = c.N, out->K = c.K;
     out->features = c.reference.features;

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT
  * layer.c - from tensors to a layer: its shape, its dtypes, which rank holds what, and its reference. */
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/dtype.h"
+#include "lab/activation.h"
 #include "lab/check/checking.h"
 #include "lab/error.h"
 
@@ -13,12 +16,9 @@ enum { FEWEST_FEATURES = 16 };
 
 /* Every value is one of `dtype`. */
 static int holds(const bs_check_tensor *t, uint32_t dtype) {
-  uint64_t room = 0;
   for (int64_t i = 0; i < t->rows * t->cols; i++) {
     const double value = bs_load_f64(t->dtype, t->data, i);
-    bs_store_f64(dtype, &room, 0, value);
-    const double kept = bs_load_f64(dtype, &room, 0);
-    if (kept != value && value == value) return 0;
+    if (bs_checking_stored(dtype, value) != value && value == value) return 0;
   }
   return 1;
 }
@@ -53,11 +53,41 @@ static void *turn(const bs_check_tensor *t) {
   return out;
 }
 
+static int is_empty(const bs_check_tensor *t) {
+  return t->rows * t->cols == 0;
+}
+
+/* Terms of a sum over ranks: of [B,N], or nothing. */
+static int are_terms(const bs_checking *c, const bs_check_list *partial) {
+  uint32_t whole = 0, empty = 0;
+  for (uint32_t r = 0; r < partial->n; r++) {
+    whole += partial->of[r].rows == c->B && partial->of[r].cols == c->N;
+    empty += is_empty(&partial->of[r]);
+  }
+  return whole > 0 && whole + empty == partial->n;
+}
+
+static uint32_t most_ranks(const bs_check_set *set) {
+  uint32_t most = set->partial.n > set->y.n ? set->partial.n : set->y.n;
+  return set->columns.n > most ? set->columns.n : most;
+}
+
+static int32_t find_ranks(bs_checking *c, bs_error *err) {
+  c->ranks = most_ranks(c->set);
+  if (c->options.ranks != 0 && c->options.ranks < c->ranks)
+    return bs_error_set(err, BS_INPUT, "BS-CHECK-RANKS",
+                        "%u ranks are asked for, and there are tensors of %u", c->options.ranks, c->ranks);
+  if (c->options.ranks != 0) c->ranks = c->options.ranks;
+  return BS_OK;
+}
+
 /* How Y lies over the ranks; 0: it fits nowhere. */
 static int lay_out(bs_checking *c) {
   const bs_check_list *y = &c->set->y;
   int64_t rows = 0, cols = 0, alike = 1, narrow = 1, low = 1;
   for (uint32_t r = 0; r < y->n; r++) {
+    alike = alike && !is_empty(&y->of[r]);
+    if (is_empty(&y->of[r])) continue; /* a part of nothing */
     rows += y->of[r].rows;
     cols += y->of[r].cols;
     alike = alike && y->of[r].rows == c->B && y->of[r].cols == c->N;
@@ -80,12 +110,8 @@ static int32_t find_shape(bs_checking *c, bs_error *err) {
     return bad_shape(err, "bias", 0, &c->set->bias.of[0], c);
   for (uint32_t r = 0; r < c->set->y.n; r++)
     if (!lay_out(c)) return bad_shape(err, "Y", r, &c->set->y.of[r], c);
-  c->terms = c->set->partial.n > 0;
-  for (uint32_t r = 0; r < c->set->partial.n; r++)
-    c->terms = c->terms && c->set->partial.of[r].rows == c->B && c->set->partial.of[r].cols == c->N;
-  c->ranks = c->set->partial.n > c->set->y.n ? c->set->partial.n : c->set->y.n;
-  if (c->set->columns.n > c->ranks) c->ranks = c->set->columns.n;
-  return BS_OK;
+  c->terms = are_terms(c, &c->set->partial);
+  return find_ranks(c, err);
 }
 
 static int32_t open_sources(bs_checking *c, bs_error *err) {
@@ -105,26 +131,66 @@ static int32_t open_sources(bs_checking *c, bs_error *err) {
   return rc;
 }
 
-/* Which rank multiplies column k. The columns of the ranks must be all of K, each once; else they are taken
- * to be equal shares in order, which serves the prediction alone. */
+/* Rank r's columns; 0: one is none of the layer's, or another's too, and columns_why says so. */
+static int take_columns(bs_checking *c, uint32_t r, const bs_check_tensor *t) {
+  for (int64_t i = 0; i < t->rows * t->cols; i++) {
+    const double k = bs_load_f64(t->dtype, t->data, i);
+    if (!(k >= 0.0 && k < (double)c->K && k == floor(k))) {
+      snprintf(c->columns_why, sizeof c->columns_why, "columns of rank %u hold %.6g: no column of 0 to %lld",
+               r, k, (long long)c->K - 1);
+      return 0;
+    }
+    uint32_t *owner = &c->column_rank[(int64_t)k];
+    if (*owner != UINT32_MAX) {
+      snprintf(c->columns_why, sizeof c->columns_why, "column %.0f is told of rank %u and of rank %u", k,
+               *owner, r);
+      return 0;
+    }
+    *owner = r;
+  }
+  return 1;
+}
+
+/* Columns that nobody tells of are those of ranks that are not here: one stands for them. */
+static void give_rest(bs_checking *c, uint32_t told) {
+  if (c->ranks <= told) c->ranks = told + 1;
+  for (int64_t k = 0; k < c->K; k++)
+    if (c->column_rank[k] == UINT32_MAX) c->column_rank[k] = c->ranks - 1;
+}
+
+static int are_known(bs_checking *c) {
+  const bs_check_list *columns = &c->set->columns;
+  int64_t left = 0;
+  if (columns->n == 0 && c->ranks < 2) return 1; /* all are the one rank's */
+  if (columns->n == 0)
+    snprintf(c->columns_why, sizeof c->columns_why,
+             "no columns_0, columns_1 ..: which columns of W each rank has is not told");
+  for (uint32_t r = 0; r < columns->n; r++)
+    if (!take_columns(c, r, &columns->of[r])) return 0;
+  for (int64_t k = 0; k < c->K; k++) left += c->column_rank[k] == UINT32_MAX;
+  if (columns->n == 0 || left == 0) return columns->n > 0;
+  snprintf(c->columns_why, sizeof c->columns_why, "%lld of %lld columns are told of no rank", (long long)left,
+           (long long)c->K);
+  if (c->set->partial.n > columns->n) return 0;
+  give_rest(c, columns->n);
+  return 1;
+}
+
+/* Which rank multiplies column k, where the ranks' products are terms of a sum. The columns of the ranks must
+ * be all of K, each once; else they are taken to be equal shares in order, which serves the prediction alone.
+ */
 static int32_t find_columns(bs_checking *c, bs_error *err) {
-  if (!c->terms || c->ranks < 2) return BS_OK;
+  if (!c->terms && !(c->ranks > 1 && (c->reduce_given || c->set->columns.n > 1))) return BS_OK;
   c->column_rank = malloc((size_t)c->K * sizeof *c->column_rank);
   if (c->column_rank == NULL) return bs_no_memory(err, "the ranks of %lld columns", (long long)c->K);
-  int64_t told = 0, good = 1;
   for (int64_t k = 0; k < c->K; k++) c->column_rank[k] = UINT32_MAX;
-  for (uint32_t r = 0; r < c->set->columns.n; r++) {
-    const bs_check_tensor *t = &c->set->columns.of[r];
-    for (int64_t i = 0; i < t->rows * t->cols; i++, told++) {
-      const double k = bs_load_f64(t->dtype, t->data, i);
-      const int fits = k >= 0.0 && k < (double)c->K && c->column_rank[(int64_t)k] == UINT32_MAX;
-      if (fits) c->column_rank[(int64_t)k] = r;
-      good = good && fits;
-    }
-  }
-  c->columns_known = good && told == c->K;
+  c->columns_known = are_known(c);
   for (int64_t k = 0; !c->columns_known && k < c->K; k++)
     c->column_rank[k] = (uint32_t)((uint64_t)k * c->ranks / (uint64_t)c->K);
+  if (c->ranks < 2) {
+    free(c->column_rank);
+    c->column_rank = NULL;
+  }
   return BS_OK;
 }
 
@@ -161,6 +227,7 @@ static int32_t settle(bs_checking *c, bs_error *err) {
   if (!bs_dtype_is_float(o->y_dtype))
     return bs_error_set(err, BS_INPUT, "BS-CHECK-DTYPE", "Y is %s: outputs of floating point are judged",
                         bs_dtype_name(o->y_dtype));
+  c->reduce_given = o->reduce_dtype != 0;
   if (o->reduce_dtype == 0) o->reduce_dtype = o->y_dtype == BS_F64 ? BS_F64 : BS_F32;
   int64_t most = MOST_PRODUCTS / c->K / c->B;
   if (most > MOST_OUTPUTS / c->B) most = MOST_OUTPUTS / c->B;
@@ -169,8 +236,39 @@ static int32_t settle(bs_checking *c, bs_error *err) {
                                   .reduce_dtype = o->reduce_dtype,
                                   .accumulate = o->y_dtype == BS_F64 ? BS_ACC_F64 : BS_ACC_F32,
                                   .activation = o->activation,
+                                  .usual_tail = 1,
                                   .wire_steps = 2};
   return BS_OK;
+}
+
+/* A partial is NaN where its own product is not, and the token's X holds NaN or Inf: that rank multiplies
+ * zeros in the place of others' weights. */
+static uint32_t has_zero_products(const bs_checking *c) {
+  const bs_reference *ref = &c->reference;
+  for (uint32_t r = 0; c->terms && c->ranks > 1 && r < c->set->partial.n; r++) {
+    for (int64_t at = 0; at < c->B * ref->features; at++) {
+      if (!ref->token_nonfinite[at / ref->features] || !isnan(bs_checking_partial(c, r, at))) continue;
+      if (!isnan(c->columns_known ? ref->partial[r][at] : bs_checking_sum(c, at))) return 1;
+    }
+  }
+  return 0;
+}
+
+/* Where the columns are not known, partials may be larger than those of the guess. Of K products in any order
+ * the sum of a P-th part is within S/P +- 4 sqrt(E/P) of most outputs, E the products' energy; E is at most
+ * about 2 magnitude^2 / K of products that are spread as normal values are. P partials and P-1 partial sums
+ * are rounded. */
+static void allow_other_columns(bs_checking *c) {
+  const double P = c->ranks, u = bs_dtype_unit_roundoff(c->options.reduce_dtype);
+  if (c->reference.partial == NULL || c->columns_known || c->ranks < 2) return;
+  for (int64_t at = 0; at < c->B * c->reference.features; at++) {
+    const double spread = c->reference.magnitude[at] * sqrt(2.0 / (double)c->K);
+    const double more = u * 4.0 * spread * (sqrt(P) + (P - 1.0) / 2.0);
+    const double z = bs_checking_sum(c, at);
+    if (!isfinite(more) || !isfinite(z)) continue;
+    c->bound[at] += more;
+    c->prediction.bound[at] += more * bs_activation_slope(c->options.activation, z - more, z + more);
+  }
 }
 
 static int32_t refer(bs_checking *c, bs_error *err) {
@@ -183,6 +281,7 @@ static int32_t refer(bs_checking *c, bs_error *err) {
       .max_features = c->options.max_features < c->N ? c->options.max_features : 0,
       .activation = c->options.activation};
   int32_t rc = bs_reference_compute(&request, &c->reference, err);
+  if (rc == BS_OK) c->arithmetic.zero_products = has_zero_products(c);
   if (rc == BS_OK) rc = bs_predict(&c->reference, &c->arithmetic, &c->prediction, err);
   if (rc != BS_OK) return rc;
   c->bound = malloc((size_t)(c->B * c->reference.features) * sizeof *c->bound);
@@ -192,7 +291,9 @@ static int32_t refer(bs_checking *c, bs_error *err) {
   if (plain.pre != NULL) plain.y = plain.pre;
   plain.pre = NULL;
   sums.activation = BS_ACT_NONE;
-  return bs_bound_sums(&plain, &sums, c->bound, err);
+  rc = bs_bound_sums(&plain, &sums, c->bound, err);
+  if (rc == BS_OK) allow_other_columns(c);
+  return rc;
 }
 
 int32_t bs_checking_open(const bs_check_set *set, const bs_check_options *options, bs_checking *out,
@@ -235,5 +336,36 @@ double bs_checking_y(const bs_checking *c, uint32_t r, int64_t at) {
 
 double bs_checking_partial(const bs_checking *c, uint32_t r, int64_t at) {
   const bs_check_tensor *t = &c->set->partial.of[r];
-  return bs_load_f64(t->dtype, t->data, place_of(c, at));
+  return is_empty(t) ? 0.0 : bs_load_f64(t->dtype, t->data, place_of(c, at));
+}
+
+double bs_checking_bias(const bs_checking *c, int64_t at) {
+  const bs_check_tensor *b = &c->set->bias.of[0];
+  return c->set->bias.n > 0 ? bs_load_f64(b->dtype, b->data, c->reference.feature[at % c->reference.features])
+                            : 0.0;
+}
+
+/* Element by element; rank 0's product beside a bias that is not finite cannot be had from their sum. */
+static double product_of(const bs_checking *c, uint32_t r, int64_t at) {
+  const bs_check_tensor *x = &c->set->x.of[0], *w = &c->set->w.of[0];
+  const int turned = c->options.transposed || c->was_turned;
+  const int64_t b = at / c->reference.features, n = c->reference.feature[at % c->reference.features];
+  double sum = 0.0;
+  for (int64_t k = 0; k < c->K; k++)
+    if (c->column_rank == NULL || c->column_rank[k] == r)
+      sum += bs_load_f64(x->dtype, x->data, b * c->K + k) *
+             bs_load_f64(w->dtype, w->data, turned ? k * c->N + n : n * c->K + k);
+  return sum;
+}
+
+double bs_checking_product(const bs_checking *c, uint32_t r, int64_t at) {
+  const double bias = r == 0 ? bs_checking_bias(c, at) : 0.0;
+  if (!isfinite(bias)) return product_of(c, r, at);
+  return (c->reference.partial != NULL ? c->reference.partial[r][at] : bs_checking_sum(c, at)) - bias;
+}
+
+double bs_checking_stored(uint32_t dtype, double value) {
+  uint64_t room = 0;
+  bs_store_f64(dtype, &room, 0, value);
+  return bs_load_f64(dtype, &room, 0);
 }

@@ -54,18 +54,21 @@ static bs_check_list *list_of(bs_check_set *set, const char *base) {
   return NULL;
 }
 
-static int32_t copy_tensor(const found *f, bs_check_tensor *out, bs_error *err) {
+/* A rank may own nothing: its part of Y, its partial or its columns may be empty. */
+static int32_t copy_tensor(const found *f, int may_be_empty, bs_check_tensor *out, bs_error *err) {
   uint64_t rows = 1, count, bytes;
   const int64_t cols = f->rank > 0 ? f->dims[f->rank - 1] : 1;
   for (uint32_t d = 0; d + 1 < f->rank; d++)
     if (f->dims[d] < 0 || !bs_mul_u64(rows, (uint64_t)f->dims[d], &rows)) rows = UINT64_MAX;
   if (rows > INT64_MAX || cols < 0 || !bs_mul_u64(rows, (uint64_t)cols, &count) || count > INT64_MAX / 16 ||
-      !bs_mul_u64(count, BS_DTYPE_BYTES(f->dtype), &bytes) || count == 0)
-    return bs_error_set(err, BS_INPUT, "BS-CHECK-SHAPE", "tensor %.100s is empty or too large", f->name);
-  out->data = malloc((size_t)bytes);
+      !bs_mul_u64(count, BS_DTYPE_BYTES(f->dtype), &bytes))
+    return bs_error_set(err, BS_INPUT, "BS-CHECK-SHAPE", "tensor %.100s is too large", f->name);
+  if (count == 0 && !may_be_empty)
+    return bs_error_set(err, BS_INPUT, "BS-CHECK-SHAPE", "tensor %.100s is empty", f->name);
+  out->data = malloc((size_t)bytes + 1);
   if (out->data == NULL)
     return bs_no_memory(err, "tensor %.100s of %llu bytes", f->name, (unsigned long long)bytes);
-  memcpy(out->data, f->data, (size_t)bytes);
+  if (bytes > 0) memcpy(out->data, f->data, (size_t)bytes);
   out->rows = (int64_t)rows;
   out->cols = cols;
   out->dtype = f->dtype;
@@ -89,7 +92,7 @@ static int32_t take(bs_check_set *set, const found *f, bs_error *err) {
     return bs_error_set(err, BS_INPUT, "BS-CHECK-DTYPE", "tensor %.100s has a dtype that is not judged",
                         f->name);
   if (index >= list->n) list->n = index + 1;
-  return copy_tensor(f, &list->of[index], err);
+  return copy_tensor(f, !alone, &list->of[index], err);
 }
 
 static int32_t read_npy(bs_check_set *set, const char *path, bs_error *err) {

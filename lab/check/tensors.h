@@ -7,7 +7,8 @@
 
 enum { BS_CHECK_RANKS = 256 };
 
-/* A matrix; data NULL: the folder has none of that name. Leading dimensions are one number of rows. */
+/* A matrix; data NULL: the folder has none of that name. Leading dimensions are one number of rows. Rows or
+ * cols may be 0 in y, partial and columns: the rank owns nothing. */
 typedef struct bs_check_tensor {
   int64_t rows, cols;
   uint32_t dtype;

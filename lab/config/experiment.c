@@ -54,10 +54,12 @@ static void read_training(bs_experiment *e) {
                                             : bs_schema_bool(config, "method.recompress_each_step");
 }
 
-/* int8 too: in two steps by groups. */
+/* int8 too: in two steps by groups. 0 where nothing is said: the layer's own rule (docs/methods.md). */
 static int32_t read_reduce_dtype(bs_experiment *e, bs_error *err) {
   static const char path[] = "method.reduce_dtype";
   const char *text = bs_schema_str(e->config, path);
+  e->reduce_dtype = 0;
+  if (text == NULL || text[0] == '\0') return BS_OK;
   e->reduce_dtype = BS_I8;
   if (strcmp(text, "int8") == 0 || strcmp(text, "i8") == 0) return BS_OK;
   return read_dtype(e->config, path, &e->reduce_dtype, err);

@@ -66,8 +66,9 @@ static const bs_key keys[] = {
      "method: dense, column_parallel, row_parallel, masked_split, "
      "blockshock, one from a plugin, or auto: the fastest of them (share/doc/blockshock/auto.md)"},
     {"method.bias", BS_KEY_BOOL, ACTIVE, "true", NULL, "add a random bias, whatever the method"},
-    {"method.reduce_dtype", BS_KEY_DTYPE, ACTIVE, "f32", NULL,
-     "dtype of partial sums on the wire; int8: in two steps, a scale a group"},
+    {"method.reduce_dtype", BS_KEY_DTYPE, ACTIVE, "", NULL,
+     "dtype of partial sums on the wire; int8: in two steps, a scale a group; absent: f32, f64 where "
+     "model.dtype is f64"},
     {"method.accumulate", BS_KEY_STR, ACTIVE, "default", "default|f32|f64", "accumulator of the products"},
     {"method.x_placement", BS_KEY_STR, ACTIVE, "replicated", "replicated|split|partial|tokens",
      "the whole input on every rank, each rank's own columns (methods that split K), partial sums to be "

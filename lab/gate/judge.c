@@ -117,6 +117,7 @@ static void judge_element(running *run, bs_judgement *out, int64_t b, int64_t f,
       return;
     }
     ++out->wrong;
+    ++out->misplaced;
     out->worst_ratio = INFINITY;
     out->at_token = b;
     out->at_feature = ref->feature[f];
@@ -232,19 +233,30 @@ static const char *skips_spreads(const bs_reference *ref, double outputs) {
   return outputs < BS_T1_MIN_OUTPUTS ? "fewer than 128 outputs: T3 and T5 judge alone" : NULL;
 }
 
+static double all_of(const bs_judgement *j) {
+  return j->features > 0 ? (double)j->features : 1.0;
+}
+
+/* Of the judged ones; equal rows of W have equal errors. */
+static double different_features(const bs_reference *ref, const bs_judgement *j) {
+  return ref->distinct_features > 0 && ref->features > 0
+             ? (double)j->features * (double)ref->distinct_features / (double)ref->features
+             : (double)j->features;
+}
+
 uint32_t bs_gates_from_judgement(const bs_reference *ref, const bs_judgement *j, int32_t rank, bs_gate *gates,
                                  uint32_t max) {
   if (max < 4) return 0;
   const double differ = ref->B > 0 ? (double)ref->distinct / (double)ref->B : 0.0;
-  const double outputs = j->outputs * differ;
+  const double features = different_features(ref, j), outputs = j->outputs * differ * features / all_of(j);
   const char *const why = skips_spreads(ref, outputs);
-  const int many[3] = {1, ref->distinct >= BS_T2_MIN, j->features >= BS_T2_MIN};
-  static const char *const few[3] = {"", "fewer than 8 different tokens", "fewer than 8 features"};
+  const int many[3] = {1, ref->distinct >= BS_T2_MIN, features >= BS_T2_MIN};
+  static const char *const few[3] = {"", "fewer than 8 different tokens", "fewer than 8 different features"};
   bs_gate_set(&gates[0], "T1", rank, j->measured, j->predicted * (1.3 + BS_T1_C / sqrt(fmax(outputs, 1.0))),
               "relative Frobenius error; predicted %.3g", j->predicted);
   bs_gate_set(&gates[1], "T2.feature", rank, j->worst_feature, t2_limit((double)ref->distinct),
               "worst output feature, in units of its own prediction");
-  bs_gate_set(&gates[2], "T2.token", rank, j->worst_token, t2_limit((double)j->features),
+  bs_gate_set(&gates[2], "T2.token", rank, j->worst_token, t2_limit(features),
               "worst token, in units of its own prediction");
   for (int i = 0; i < 3; ++i)
     if (why || !many[i]) bs_gate_skip(&gates[i], why ? why : few[i]);

@@ -21,6 +21,7 @@ typedef struct bs_arithmetic {
   uint32_t wire_steps;    /* reduce_dtype BS_I8: 2, or 1 where each rank keeps its share of the sum */
   uint32_t low_sums;      /* 1: a product's sums are kept in fewer bits than f32's (BS_LOW_SUMS) */
   uint32_t zero_products; /* 1: ranks multiply zeros in the place of others' weights with X */
+  uint32_t usual_tail;    /* 1: gelu by 1 + erf or 1 + tanh, silu by 1 / (1 + e^-x): see lab/activation.h */
 } bs_arithmetic;
 
 typedef struct bs_prediction {
@@ -63,6 +64,7 @@ typedef struct bs_judgement {
   uint64_t wrong;               /* elements over their bound */
   uint64_t propagated;          /* outputs that are NaN or Inf as the reference asks, from such inputs */
   uint64_t nonfinite;           /* outputs that are NaN or Inf where the reference rounds to a finite value */
+  uint64_t misplaced;           /* outputs that should be NaN or Inf by the inputs, and are something else */
   uint64_t overflow;            /* outputs whose reference is beyond the dtype's range (then Inf is right) */
 } bs_judgement;
 

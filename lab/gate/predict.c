@@ -133,11 +133,22 @@ static double stored_variance(const bs_reference *ref, const bs_arithmetic *a, c
   return variance;
 }
 
-/* Of evaluating the activation and of storing the output. */
+/* Of the formats that an activation is evaluated in. */
+static double evaluation_roundoff(const bs_arithmetic *a) {
+  return a->y_dtype == BS_F64 ? 0x1p-53 : 0x1p-24;
+}
+
+static double tail_error(const bs_arithmetic *a, double z) {
+  return a->usual_tail ? bs_activation_tail_error(a->activation, z, evaluation_roundoff(a)) : 0.0;
+}
+
+/* Of evaluating the activation, and of storing the output. An eighth and a quarter of what may be added are
+ * typical (tests/gate/test_gate_activation.c). */
 static double output_variance(const bs_reference *ref, const bs_arithmetic *a, int64_t at) {
-  const double u = a->y_dtype == BS_F64 ? 0x1p-53 : 0x1p-24;
-  const double own = bs_activation_error(a->activation, bs_reference_sum(ref, at), u) / 8.0; /* typical */
-  return own * own + (last_sum_is_output(ref, a) ? 0.0 : rounding_variance(a->y_dtype, ref->y[at]));
+  const double z = bs_reference_sum(ref, at), tail = tail_error(a, z) / 4.0;
+  const double own = bs_activation_error(a->activation, z, evaluation_roundoff(a)) / 8.0;
+  return own * own + tail * tail +
+         (last_sum_is_output(ref, a) ? 0.0 : rounding_variance(a->y_dtype, ref->y[at]));
 }
 
 static double bias_error(const bs_reference *ref, int64_t at) {
@@ -205,9 +216,8 @@ static double element_bound(const bs_reference *ref, const bs_arithmetic *a, con
     bound += plain ? (1.0 + u_out) * stored : stored;
   }
   if (a->activation == BS_ACT_NONE) return u_out * fabs(ref->y[at]) + half_step + bound;
-  const double u_own = a->y_dtype == BS_F64 ? 0x1p-53 : 0x1p-24;
   bound *= bs_activation_slope(a->activation, z - bound, z + bound);
-  bound += bs_activation_error(a->activation, z, u_own);
+  bound += bs_activation_error(a->activation, z, evaluation_roundoff(a)) + tail_error(a, z);
   return last_sum_is_output(ref, a) ? bound : (1.0 + u_out) * bound + u_out * fabs(ref->y[at]) + half_step;
 }
 

@@ -80,6 +80,7 @@ typedef struct reference_job {
   const double *x_blocks;  /* [ceil(B/16)][K][16], zero padded */
   const double *column_x2; /* [K] sum over tokens of x^2, in `order` */
   const double *bias;      /* [N] or NULL */
+  uint64_t *hashes;        /* [features] of each feature's weights and bias */
   accumulate_fn accumulate;
   pthread_t caller; /* it tells how far all are */
   atomic_llong next;
@@ -165,6 +166,11 @@ static void job_fail(reference_job *job, const bs_error *err) {
   pthread_mutex_unlock(&job->lock);
 }
 
+static uint64_t hash_of(const double *row, int64_t count, double bias) {
+  const uint64_t pair[2] = {bs_hash64(row, (size_t)count * sizeof *row), bs_hash64(&bias, sizeof bias)};
+  return bs_hash64(pair, sizeof pair);
+}
+
 static void *worker(void *arg) {
   reference_job *job = arg;
   bs_reference *out = job->out;
@@ -197,6 +203,7 @@ static void *worker(void *arg) {
       bad += !isfinite(w[k]);
     }
     if (bad) atomic_fetch_add(&job->nonfinite, bad);
+    job->hashes[f] = hash_of(row, out->K, job->bias ? job->bias[out->feature[f]] : 0.0);
     one_feature(job, f, w, owner, first, row); /* the row as it was read is not needed any more */
   }
   free(row);
@@ -341,11 +348,12 @@ int32_t bs_reference_compute(const bs_reference_request *request, bs_reference *
   reference_job job = {.request = request, .out = out, .ranks = ranks, .lock = PTHREAD_MUTEX_INITIALIZER};
   int64_t *order = calloc((size_t)(out->K > 0 ? out->K : 1), sizeof *order);
   int64_t *run_end = calloc(ranks, sizeof *run_end);
+  uint64_t *hashes = calloc((size_t)(out->features > 0 ? out->features : 1), sizeof *hashes);
   double *column_x2 = alloc_doubles(1, out->K);
   double *bias = NULL;
   int64_t padded = (out->B + TOKENS - 1) / TOKENS * TOKENS;
   double *x_blocks = alloc_doubles(padded, out->K);
-  if (!order || !run_end || !column_x2 || !x_blocks) {
+  if (!order || !run_end || !hashes || !column_x2 || !x_blocks) {
     rc = bs_no_memory(err, "X of %lld x %lld in fp64", (long long)out->B, (long long)out->K);
   }
   if (rc == BS_OK) {
@@ -360,6 +368,7 @@ int32_t bs_reference_compute(const bs_reference_request *request, bs_reference *
     job.x_blocks = x_blocks;
     job.column_x2 = column_x2;
     job.bias = bias;
+    job.hashes = hashes;
     job.accumulate = choose_accumulate();
     job.caller = pthread_self();
     run_workers(&job, request->threads);
@@ -367,8 +376,11 @@ int32_t bs_reference_compute(const bs_reference_request *request, bs_reference *
     if (atomic_load(&job.failed)) {
       rc = job.error.code;
       if (err) *err = job.error;
+    } else {
+      out->distinct_features = count_distinct(hashes, out->features);
     }
   }
+  free(hashes);
   free(order);
   free(run_end);
   free(column_x2);

@@ -38,6 +38,7 @@ typedef struct bs_reference {
   /* Tokens that differ from one another: only so many outputs of a feature are independent of one another
    * (the gradient of a sum is the same for all tokens). */
   int64_t distinct;
+  int64_t distinct_features; /* likewise of features, by their rows of w and their bias; 0: not counted */
   const double
       *bias_error; /* [features] how far the bias may be from the one used; NULL: not at all; not owned */
   int gaps;        /* 1: the features are no neighbours, though they are all of w's rows */

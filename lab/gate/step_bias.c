@@ -139,8 +139,7 @@ static double lost_in_steps(const bs_judging *j, int64_t f) {
 static double most_off(const bs_judging *j, double b, double bound, double in_steps) {
   const bs_layer_spec *s = &j->c->spec;
   const double u = j->wide ? 0x1p-53 : 0x1p-24;
-  const double before =
-      bound + in_steps + (s->reduce_dtype ? bs_ulp(s->reduce_dtype, fabs(b) + bound) / 2 : 0.0);
+  const double before = bound + in_steps + bs_ulp(bs_arithmetic_of(s).reduce_dtype, fabs(b) + bound) / 2;
   const double slope = bs_activation_slope(s->activation, b - before, b + before);
   return before * slope + bs_activation_error(s->activation, b, u) +
          bs_ulp(s->y_dtype, fabs(bs_activation_value(s->activation, b)) + bound * slope) / 2;
@@ -165,7 +164,7 @@ void bs_step_judge_bias(bs_judging *j, int64_t f) {
   j->worst_bias = ratio <= j->worst_bias ? j->worst_bias : isnan(ratio) ? INFINITY : ratio;
   j->shown_error[f] = bound;
   if (s->activation != BS_ACT_NONE) return;
-  const uint32_t wire = j->r->run.world_size > 1 ? s->reduce_dtype : 0;
+  const uint32_t wire = j->r->run.world_size > 1 ? bs_arithmetic_of(s).reduce_dtype : 0;
   const double shown =
       lost_in(j, s->y_dtype, got) + in_steps + (wire && wire != BS_I8 ? lost_in(j, wire, got) : 0.0);
   j->shown[f] = fmin(fmax(b, got - shown), got + shown);
