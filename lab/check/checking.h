@@ -52,6 +52,9 @@ double bs_checking_product(const bs_checking *c, uint32_t r, int64_t at);
 /* What a dtype makes of a value. */
 double bs_checking_stored(uint32_t dtype, double value);
 
+/* allow.c: adds to bounds and predictions what a layer of others may be off by. */
+int32_t bs_checking_allow(bs_checking *c, bs_error *err);
+
 /* stored.c: PyTorch and others keep sums in Y's dtype before gelu and silu. Judges Y so too where it is wrong
  * otherwise, and takes over reference, prediction and *inout_judgement where it fits better so. */
 int32_t bs_checking_try_stored(bs_checking *c, bs_judgement *inout_judgement, bs_error *err);

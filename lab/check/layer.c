@@ -254,23 +254,6 @@ static uint32_t has_zero_products(const bs_checking *c) {
   return 0;
 }
 
-/* Where the columns are not known, partials may be larger than those of the guess. Of K products in any order
- * the sum of a P-th part is within S/P +- 4 sqrt(E/P) of most outputs, E the products' energy; E is at most
- * about 2 magnitude^2 / K of products that are spread as normal values are. P partials and P-1 partial sums
- * are rounded. */
-static void allow_other_columns(bs_checking *c) {
-  const double P = c->ranks, u = bs_dtype_unit_roundoff(c->options.reduce_dtype);
-  if (c->reference.partial == NULL || c->columns_known || c->ranks < 2) return;
-  for (int64_t at = 0; at < c->B * c->reference.features; at++) {
-    const double spread = c->reference.magnitude[at] * sqrt(2.0 / (double)c->K);
-    const double more = u * 4.0 * spread * (sqrt(P) + (P - 1.0) / 2.0);
-    const double z = bs_checking_sum(c, at);
-    if (!isfinite(more) || !isfinite(z)) continue;
-    c->bound[at] += more;
-    c->prediction.bound[at] += more * bs_activation_slope(c->options.activation, z - more, z + more);
-  }
-}
-
 static int32_t refer(bs_checking *c, bs_error *err) {
   const bs_reference_request request = {
       .x = &c->x,
@@ -292,8 +275,8 @@ static int32_t refer(bs_checking *c, bs_error *err) {
   plain.pre = NULL;
   sums.activation = BS_ACT_NONE;
   rc = bs_bound_sums(&plain, &sums, c->bound, err);
-  if (rc == BS_OK) allow_other_columns(c);
-  return rc;
+  if (rc != BS_OK) return rc;
+  return bs_checking_allow(c, err);
 }
 
 int32_t bs_checking_open(const bs_check_set *set, const bs_check_options *options, bs_checking *out,

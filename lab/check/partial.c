@@ -28,6 +28,15 @@ static double off_by(uint32_t dtype, double want, double got, double bound) {
   return got == want ? 0.0 : bound > 0 && isfinite(bound) ? fabs(got - want) / bound : INFINITY;
 }
 
+/* Of one partial. NaN and Inf of another rank's leave the whole sum without a bound, and not this one. */
+static double bound_of(const bs_checking *c, int64_t at, double want) {
+  const double u = c->options.y_dtype == BS_F64 ? 0x1p-53 : 0x1p-24;
+  if (isfinite(c->bound[at])) return c->bound[at];
+  return bs_dtype_unit_roundoff(c->options.reduce_dtype) * fabs(want) +
+         4.0 * sqrt((double)c->K + 1.0) * u * c->reference.magnitude[at] +
+         bs_ulp(c->options.reduce_dtype, 0.0);
+}
+
 /* By how much rank r's partial misses the product of its columns with each share of the bias, at worst. */
 static void partial_off(const bs_checking *c, uint32_t r, double out_off[SHARES]) {
   const double of_bias[SHARES] = {0.0, 1.0, 1.0 / c->ranks};
@@ -39,7 +48,7 @@ static void partial_off(const bs_checking *c, uint32_t r, double out_off[SHARES]
       continue;
     for (int s = 0; s < SHARES; s++) {
       const double want = s == NONE ? product : product + of_bias[s] * bias;
-      out_off[s] = fmax(out_off[s], off_by(c->options.reduce_dtype, want, got, c->bound[at]));
+      out_off[s] = fmax(out_off[s], off_by(c->options.reduce_dtype, want, got, bound_of(c, at, want)));
     }
   }
 }
@@ -137,7 +146,8 @@ static double sum_off(const bs_checking *c, int64_t at, double sum) {
   const double got = bs_checking_y(c, c->worst_rank, at);
   if (isinf(sum) && sum < 0 && c->options.activation > BS_ACT_RELU)
     return got == 0.0 || isnan(got) ? 0.0 : INFINITY; /* the limit, or -Inf times 0 */
-  if (isnan(got) && isinf(sum) && c->arithmetic.zero_products) return 0.0;
+  if (isnan(got) && isinf(sum) && (c->arithmetic.zero_products || c->options.activation == BS_ACT_GELU))
+    return 0.0;
   return off_by(dtype, want, got, c->prediction.bound[at]);
 }
 

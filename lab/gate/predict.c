@@ -172,8 +172,21 @@ static double least_step(const bs_arithmetic *a) {
   return accumulate_roundoff(a) == 0x1p-53 ? 0x1p-1074 : 0x1p-149;
 }
 
+/* Of feature f's outputs, the sum of the squares of their magnitudes. */
+static double magnitude2(const bs_reference *ref, int64_t f) {
+  double sum = 0.0;
+  for (int64_t at = f; at < ref->B * ref->features; at += ref->features)
+    sum += ref->magnitude[at] * ref->magnitude[at];
+  return sum;
+}
+
+/* How much of the mean accumulation error of its feature an output has: tokens may differ in size. */
+static double share_of(const bs_reference *ref, int64_t at, double all) {
+  return all > 0.0 && isfinite(all) ? (double)ref->B * ref->magnitude[at] * ref->magnitude[at] / all : 1.0;
+}
+
 /* Accumulation: sqrt(K/6) u relative to the products' energy, or to the result where that is larger (sums of
- * one sign). Per output of feature f. */
+ * one sign). Per output of feature f, in the mean over tokens. */
 static double accumulation_variance(const bs_reference *ref, const bs_arithmetic *a, int64_t f) {
   const double u = accumulate_roundoff(a);
   double norm = 0.0;
@@ -239,13 +252,14 @@ int32_t bs_predict(const bs_reference *ref, const bs_arithmetic *a, bs_predictio
                         (long long)ref->features);
   }
   for (int64_t f = 0; f < ref->features; ++f) {
-    const double accumulation = accumulation_variance(ref, a, f);
+    const double accumulation = accumulation_variance(ref, a, f), all = magnitude2(ref, f);
     for (int64_t at = f; at < ref->B * ref->features; at += ref->features) {
       double slope2 = 1.0;
       out->bound[at] = element_bound(ref, a, out->step_bound, at);
       if (!isfinite(ref->y[at]) || !isfinite(bs_reference_sum(ref, at)))
         continue; /* from the inputs: nothing to round */
-      out->variance[at] = element_variance(ref, a, out->step_variance, at, accumulation, &slope2);
+      out->variance[at] =
+          element_variance(ref, a, out->step_variance, at, accumulation * share_of(ref, at, all), &slope2);
       if (out->slope2) out->slope2[at] = slope2;
       variance += out->variance[at];
       norm += ref->y[at] * ref->y[at];

@@ -80,7 +80,7 @@ typedef struct reference_job {
   const double *x_blocks;  /* [ceil(B/16)][K][16], zero padded */
   const double *column_x2; /* [K] sum over tokens of x^2, in `order` */
   const double *bias;      /* [N] or NULL */
-  uint64_t *hashes;        /* [features] of each feature's weights and bias */
+  uint64_t *hashes;        /* [features] of each feature's weights */
   accumulate_fn accumulate;
   pthread_t caller; /* it tells how far all are */
   atomic_llong next;
@@ -166,11 +166,6 @@ static void job_fail(reference_job *job, const bs_error *err) {
   pthread_mutex_unlock(&job->lock);
 }
 
-static uint64_t hash_of(const double *row, int64_t count, double bias) {
-  const uint64_t pair[2] = {bs_hash64(row, (size_t)count * sizeof *row), bs_hash64(&bias, sizeof bias)};
-  return bs_hash64(pair, sizeof pair);
-}
-
 static void *worker(void *arg) {
   reference_job *job = arg;
   bs_reference *out = job->out;
@@ -203,7 +198,7 @@ static void *worker(void *arg) {
       bad += !isfinite(w[k]);
     }
     if (bad) atomic_fetch_add(&job->nonfinite, bad);
-    job->hashes[f] = hash_of(row, out->K, job->bias ? job->bias[out->feature[f]] : 0.0);
+    job->hashes[f] = bs_hash64(row, (size_t)out->K * sizeof *row);
     one_feature(job, f, w, owner, first, row); /* the row as it was read is not needed any more */
   }
   free(row);
@@ -276,11 +271,16 @@ static int by_value(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
+/* As many independent ones as have the same spread of their mean: (sum of m)^2 / sum of m^2 over groups of m
+ * equal ones. */
 static int64_t count_distinct(uint64_t *hashes, int64_t count) {
-  int64_t distinct = count > 0;
+  double squares = 0.0;
   qsort(hashes, (size_t)count, sizeof *hashes, by_value);
-  for (int64_t i = 1; i < count; ++i) distinct += hashes[i] != hashes[i - 1];
-  return distinct;
+  for (int64_t first = 0, at = 0; first < count; first = at) {
+    while (at < count && hashes[at] == hashes[first]) ++at;
+    squares += (double)(at - first) * (double)(at - first);
+  }
+  return squares > 0.0 ? (int64_t)((double)count * (double)count / squares) : 0;
 }
 
 /* X as [block][K][16] in the order of `order`, and the columns' squared norms. */

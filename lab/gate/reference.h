@@ -35,10 +35,10 @@ typedef struct bs_reference {
   double **partial;  /* [world_size] each [B,features]; NULL without partial sums */
   double *energy;    /* [features]: sum over tokens and columns of (x w)^2 */
   uint32_t world_size;
-  /* Tokens that differ from one another: only so many outputs of a feature are independent of one another
-   * (the gradient of a sum is the same for all tokens). */
+  /* Tokens that differ from one another, of groups of equal ones fewer: only so many outputs of a feature are
+   * independent of one another (the gradient of a sum is the same for all tokens). */
   int64_t distinct;
-  int64_t distinct_features; /* likewise of features, by their rows of w and their bias; 0: not counted */
+  int64_t distinct_features; /* likewise of features, by their rows of w; 0: not counted */
   const double
       *bias_error; /* [features] how far the bias may be from the one used; NULL: not at all; not owned */
   int gaps;        /* 1: the features are no neighbours, though they are all of w's rows */
