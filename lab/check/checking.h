@@ -64,9 +64,8 @@ void bs_check_drift(const bs_checking *c, bs_gate *gate);
 void bs_check_partials(const bs_checking *c, bs_gate *gate);
 void bs_check_sum(const bs_checking *c, bs_gate *gate);
 
-/* mistake.c: whether Y is what a known mistake makes; then a sentence, else "". turned: X W of a square W, or
- * NULL. */
-void bs_check_mistake(const bs_checking *c, const double *turned, char *out_text, size_t size);
+/* mistake.c: whether Y is what a known mistake makes; then a sentence, else "". */
+int32_t bs_check_mistake(const bs_checking *c, char *out_text, size_t size, bs_error *err);
 /* cause.c: a sentence for what failed. */
 int32_t bs_check_cause(const bs_checking *c, bs_check_result *result, bs_error *err);
 #endif

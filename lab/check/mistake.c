@@ -3,17 +3,19 @@
  * that Y fits as well is named beside it: which of them was made cannot be told from Y. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/base/dtype.h"
 #include "lab/activation.h"
 #include "lab/check/checking.h"
+#include "lab/error.h"
 
 enum kind {
-  MIXED, /* act(sum S + partial P_rank + bias b): S = X W^T, P the product of one rank's columns */
-  TURNED,
-  LATE,  /* the bias behind the activation */
-  EARLY, /* the activation of each partial; bias: in rank 0's, in each, or afterwards */
+  MIXED,   /* act(sum S + partial P_rank + bias b): S = X W^T, P the product of one rank's columns */
+  PRODUCT, /* of other inputs or weights */
+  LATE,    /* the bias behind the activation */
+  EARLY,   /* the activation of each partial; bias: in rank 0's, in each, or afterwards */
 };
 
 typedef struct mistake {
@@ -33,9 +35,9 @@ typedef struct fit {
 enum { FITS = 3 };
 typedef struct search {
   const bs_checking *c;
-  const double *turned; /* X W of a square W; or NULL */
-  double none;          /* by how many bounds the right outputs miss Y */
-  fit best[FITS];       /* the nearest first */
+  const double *product; /* of PRODUCT */
+  double none;           /* by how many bounds the right outputs miss Y */
+  fit best[FITS];        /* the nearest first */
   int n;
 } search;
 
@@ -66,7 +68,7 @@ static double early(const bs_checking *c, const mistake *m, int64_t at) {
 static double would_be(const search *s, const mistake *m, int64_t at) {
   const bs_checking *c = s->c;
   const double bias = bs_checking_bias(c, at), product = bs_checking_sum(c, at) - bias;
-  if (m->kind == TURNED) return bs_activation_value(m->activation, s->turned[at]);
+  if (m->kind == PRODUCT) return bs_activation_value(m->activation, s->product[at]);
   if (m->kind == EARLY) return early(c, m, at);
   if (m->kind == LATE) return bs_activation_value(m->activation, product) + bias;
   double z = m->sum * product + m->bias * bias;
@@ -229,8 +231,80 @@ static void say_best(const search *s, char *text, size_t size) {
   }
 }
 
-void bs_check_mistake(const bs_checking *c, const double *turned, char *text, size_t size) {
-  search s = {.c = c, .turned = turned};
+/* Y = act(x w^T + b) of another x or w. */
+static int32_t try_product(search *s, const bs_source *x, const bs_source *w, const char *text,
+                           const char *which, bs_error *err) {
+  const bs_checking *c = s->c;
+  const bs_reference_request request = {
+      .x = x,
+      .w = w,
+      .bias = c->set->bias.n > 0 ? &c->bias : NULL,
+      .world_size = 1,
+      .max_features = c->options.max_features < c->N ? c->options.max_features : 0};
+  bs_reference other = {0};
+  const int32_t rc = bs_reference_compute(&request, &other, err);
+  if (rc != BS_OK) return rc;
+  s->product = other.y;
+  mistake m = mixed(c, 1, 1, text, 0);
+  m.kind = PRODUCT;
+  m.which = which;
+  try_one(s, m);
+  bs_reference_free(&other);
+  return BS_OK;
+}
+
+static int32_t round_to(const bs_source *from, uint32_t dtype, double **out_values, bs_source *out,
+                        bs_error *err) {
+  double *values = malloc((size_t)(from->rows * from->cols) * sizeof *values);
+  *out_values = values;
+  if (values == NULL) return bs_no_memory(err, "rounded inputs");
+  int32_t rc = from->read(from->ctx, 0, from->rows, NULL, BS_F64, values, from->cols, err);
+  for (int64_t i = 0; rc == BS_OK && i < from->rows * from->cols; i++)
+    values[i] = bs_checking_stored(dtype, values[i]);
+  return rc == BS_OK ? bs_source_from_memory(values, BS_F64, from->rows, from->cols, from->cols, out, err)
+                     : rc;
+}
+
+static int32_t try_rounded_to(search *s, uint32_t dtype, bs_error *err) {
+  const bs_checking *c = s->c;
+  const char *name = bs_dtype_name(dtype);
+  double *x_values = NULL, *w_values = NULL;
+  bs_source x = {0}, w = {0};
+  int32_t rc = round_to(&c->x, dtype, &x_values, &x, err);
+  if (rc == BS_OK) rc = round_to(&c->w, dtype, &w_values, &w, err);
+  if (rc == BS_OK) rc = try_product(s, &c->x, &w, "W was rounded to a narrower dtype, %s", name, err);
+  if (rc == BS_OK) rc = try_product(s, &x, &c->w, "X was rounded to a narrower dtype, %s", name, err);
+  if (rc == BS_OK) rc = try_product(s, &x, &w, "X and W were rounded to a narrower dtype, %s", name, err);
+  bs_source_release(&x);
+  bs_source_release(&w);
+  free(x_values);
+  free(w_values);
+  return rc;
+}
+
+/* Those whose roundings make an error of Y's size. */
+static int32_t try_rounded(search *s, bs_error *err) {
+  static const uint32_t dtypes[] = {BS_F32, BS_F16, BS_BF16, BS_F8E4M3, BS_F8E5M2};
+  int32_t rc = BS_OK;
+  for (size_t i = 0; rc == BS_OK && i < sizeof dtypes / sizeof dtypes[0]; i++) {
+    const double u = bs_dtype_unit_roundoff(dtypes[i]);
+    if (u > bs_dtype_unit_roundoff(s->c->options.y_dtype) && s->c->relative <= 2.0 * u &&
+        s->c->relative >= 0.05 * u)
+      rc = try_rounded_to(s, dtypes[i], err);
+  }
+  return rc;
+}
+
+static void try_formulas(search *s) {
+  try_bias(s);
+  try_activations(s);
+  try_partials(s);
+  if (s->c->options.activation == BS_ACT_NONE) try_factors(s);
+}
+
+int32_t bs_check_mistake(const bs_checking *c, char *text, size_t size, bs_error *err) {
+  search s = {.c = c};
+  int32_t rc = BS_OK;
   const mistake right = mixed(c, 1, 1, "", 0);
   text[0] = '\0';
   s.none = off_by(&s, &right, c->worst_rank, INFINITY);
@@ -239,16 +313,12 @@ void bs_check_mistake(const bs_checking *c, const double *turned, char *text, si
     snprintf(text, size,
              "the partials were not summed (no all-reduce): the Y of each rank is its own partial%s",
              with ? " and the bias" : "");
-    return;
+    return BS_OK;
   }
-  if (turned != NULL)
-    try_one(&s, (mistake){.kind = TURNED,
-                          .activation = c->options.activation,
-                          .sum = 1,
-                          .text = "W is transposed: Y is X W, not X W^T"});
-  try_bias(&s);
-  try_activations(&s);
-  try_partials(&s);
-  if (c->options.activation == BS_ACT_NONE) try_factors(&s);
-  say_best(&s, text, size);
+  if (c->N == c->K)
+    rc = try_product(&s, &c->x, &c->w_turned, "W is transposed: Y is X W, not X W^T", NULL, err);
+  if (rc == BS_OK) try_formulas(&s);
+  if (rc == BS_OK && s.n == 0) rc = try_rounded(&s, err);
+  if (rc == BS_OK) say_best(&s, text, size);
+  return rc;
 }
