@@ -67,7 +67,9 @@ static double number_of(const json_t *object, const char *key) {
 static void print_head(const json_t *record) {
   const json_t *subject = json_object_get(record, "subject"), *bound = json_object_get(record, "bound"),
                *calls = json_object_get(record, "calls");
-  printf("%s %s: %.4g s", text_of(subject, "kind"), text_of(subject, "name"), number_of(record, "call_s"));
+  char *name = bs_report_printable(text_of(subject, "name"));
+  printf("%s %s: %.4g s", text_of(subject, "kind"), name != NULL ? name : "?", number_of(record, "call_s"));
+  free(name);
   if (calls != NULL)
     printf(" (median of %.0f; shortest %.4g, 95 %% at most %.4g)", number_of(calls, "n"),
            number_of(calls, "min_s"), number_of(calls, "p95_s"));
@@ -110,27 +112,27 @@ static int32_t print_readable(const json_t *record, int format, bs_error *err) {
   return rc;
 }
 
-int32_t profile_print(const args *a, const json_t *records, bs_error *err) {
+static void print_json(const json_t *record, size_t at, size_t all) {
+  if (all > 1) printf("%s", at == 0 ? "[\n" : ",\n");
+  json_dumpf(record, stdout, JSON_INDENT(2));
+  printf("%s", all > 1 && at + 1 == all ? "\n]\n" : all > 1 ? "" : "\n");
+}
+
+int32_t profile_print(const args *a, const json_t *record, size_t at, size_t all, bs_error *err) {
   int format;
-  int32_t rc = bsrun_format(a, &format, err);
-  for (size_t i = 0; rc == BS_OK && i < json_array_size(records); i++) {
-    const json_t *record = json_array_get(records, i);
-    if (format == BS_FORMAT_TABLE || format == BS_FORMAT_MD) {
-      if (i > 0) printf("\n");
-      rc = print_readable(record, format, err);
-    } else if (format == BS_FORMAT_CSV) {
-      rc = bs_report_print(stdout, format, parts, sizeof parts / sizeof parts[0],
+  const int32_t rc = bsrun_format(a, &format, err);
+  if (rc != BS_OK) return rc;
+  if (format == BS_FORMAT_CSV)
+    return bs_report_print(stdout, format, parts, sizeof parts / sizeof parts[0],
                            json_object_get(record, "parts"), err);
-    }
-  }
-  if (rc != BS_OK || (format != BS_FORMAT_JSON && format != BS_FORMAT_JSONL)) return rc;
-  for (size_t i = 0; format == BS_FORMAT_JSONL && i < json_array_size(records); i++) {
-    json_dumpf(json_array_get(records, i), stdout, JSON_COMPACT);
-    printf("\n");
-  }
   if (format == BS_FORMAT_JSON) {
-    json_dumpf(json_array_size(records) == 1 ? json_array_get(records, 0) : records, stdout, JSON_INDENT(2));
+    print_json(record, at, all);
+  } else if (format == BS_FORMAT_JSONL) {
+    json_dumpf(record, stdout, JSON_COMPACT);
     printf("\n");
+  } else {
+    if (at > 0) printf("\n");
+    return print_readable(record, format, err);
   }
   return BS_OK;
 }
@@ -183,11 +185,9 @@ int32_t profile_finish(const args *a, json_t *record, const profile_kept *kept, 
   int32_t rc = bsrun_format(a, &format, err);
   if (rc == BS_OK) rc = bs_profile_judge(record, rules != NULL ? rules : "cpu", err);
   if (rc == BS_OK && keeps) rc = keep(a, record, kept, &folder, err);
-  json_t *records = json_pack("[O]", record);
-  if (rc == BS_OK) rc = profile_print(a, records, err);
+  if (rc == BS_OK) rc = profile_print(a, record, 0, 1, err);
   if (rc == BS_OK && folder != NULL && (format == BS_FORMAT_TABLE || format == BS_FORMAT_MD))
     printf("\n%srun: %s\n", format == BS_FORMAT_MD ? "- " : "", folder);
-  json_decref(records);
   free(folder);
   return rc;
 }

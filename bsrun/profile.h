@@ -34,6 +34,6 @@ typedef struct profile_kept {
 } profile_kept;
 /* Judges the record by --rules, keeps it, and prints parts and findings. */
 int32_t profile_finish(const args *a, json_t *record, const profile_kept *kept, bs_error *err);
-/* Prints records of which none is kept. */
-int32_t profile_print(const args *a, const json_t *records, bs_error *err);
+/* Prints record number `at` of `all`, one after another. */
+int32_t profile_print(const args *a, const json_t *record, size_t at, size_t all, bs_error *err);
 #endif

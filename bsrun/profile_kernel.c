@@ -128,17 +128,13 @@ static const args_option ncu_options[] = {
 };
 static const size_t ncu_n_options = sizeof ncu_options / sizeof ncu_options[0];
 
+static int32_t print_kernel(void *user, json_t *record, size_t at, size_t all, bs_error *err) {
+  return profile_print(user, record, at, all, err);
+}
+
 static int32_t run_ncu(const args *a, bs_error *err) {
   const char *rules = args_value(a, "rules");
-  json_t *records = NULL, *record;
-  size_t i;
-  int32_t rc = bs_profile_ncu(a->words[0], &records, err);
-  json_array_foreach(records, i, record) {
-    if (rc == BS_OK) rc = bs_profile_judge(record, rules != NULL ? rules : "ncu", err);
-  }
-  if (rc == BS_OK) rc = profile_print(a, records, err);
-  json_decref(records);
-  return rc;
+  return bs_profile_ncu(a->words[0], rules != NULL ? rules : "ncu", print_kernel, (void *)a, err);
 }
 
 const bsrun_subverb profile_ncu = {

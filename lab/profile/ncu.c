@@ -8,29 +8,55 @@
 #include <string.h>
 
 #include "lab/error.h"
+#include "lab/profile/ncu_number.h"
 
 enum { MOST_BYTES = 64 << 20, MOST_CELLS = 4096 };
 
+/* Percentages of a peak may be a little over 100, since ncu measures in several passes. */
+static const bs_ncu_range percent = {0, 110}, time = {1e-15, 1e15}, registers = {0, 1024},
+                          anything = {-1e300, 1e300};
+
+static const char *const keys[] = {"tensor_percent", "dram_percent", "sm_percent",
+                                   "warps_percent",  "seconds",      "registers"};
+enum { N_KEYS = sizeof keys / sizeof keys[0], SECONDS = 4 };
+
 /* Names of ncu's metrics, of the raw page and of the sections, and what they are here. */
 static const struct metric {
-  const char *name, *key;
+  const char *name;
+  uint32_t key; /* of keys */
+  const bs_ncu_range *range;
 } metrics[] = {
-    {"sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active", "tensor_percent"},
-    {"sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_active", "tensor_percent"},
-    {"sm__pipe_tensor_op_hmma_cycles_active.avg.pct_of_peak_sustained_active", "tensor_percent"},
-    {"dram__throughput.avg.pct_of_peak_sustained_elapsed", "dram_percent"},
-    {"gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed", "dram_percent"},
-    {"DRAM Throughput", "dram_percent"},
-    {"sm__throughput.avg.pct_of_peak_sustained_elapsed", "sm_percent"},
-    {"Compute (SM) Throughput", "sm_percent"},
-    {"sm__warps_active.avg.pct_of_peak_sustained_active", "warps_percent"},
-    {"Achieved Occupancy", "warps_percent"},
-    {"gpu__time_duration.sum", "seconds"},
-    {"Duration", "seconds"},
-    {"launch__registers_per_thread", "registers"},
-    {"Registers Per Thread", "registers"},
+    {"sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active", 0, &percent},
+    {"sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_active", 0, &percent},
+    {"sm__pipe_tensor_op_hmma_cycles_active.avg.pct_of_peak_sustained_active", 0, &percent},
+    {"dram__throughput.avg.pct_of_peak_sustained_elapsed", 1, &percent},
+    {"gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed", 1, &percent},
+    {"DRAM Throughput", 1, &percent},
+    {"sm__throughput.avg.pct_of_peak_sustained_elapsed", 2, &percent},
+    {"Compute (SM) Throughput", 2, &percent},
+    {"sm__warps_active.avg.pct_of_peak_sustained_active", 3, &percent},
+    {"Achieved Occupancy", 3, &percent},
+    {"gpu__time_duration.sum", SECONDS, &time},
+    {"Duration", SECONDS, &time},
+    {"launch__registers_per_thread", 5, &registers},
+    {"Registers Per Thread", 5, &registers},
 };
 enum { N_METRICS = sizeof metrics / sizeof metrics[0] };
+
+/* One kernel's name: sums of its launches. */
+typedef struct kernel {
+  const char *name; /* in the file's text */
+  double sum[N_KEYS];
+  uint64_t n[N_KEYS];
+} kernel;
+
+/* A cell of a metric that is known; it is read when all of the file has told its style. */
+typedef struct value {
+  const char *text;
+  double factor;
+  size_t kernel, line;
+  const struct metric *metric;
+} value;
 
 /* A line cut into cells, in place. */
 typedef struct line {
@@ -45,14 +71,18 @@ typedef struct table {
   line head, units, at;
   size_t kernel, name, value, unit; /* columns; MOST_CELLS: none */
   int raw;                          /* a row a kernel, with a line of units */
-  json_t *kernels;                  /* by name: {key: [sum, count], launches} */
+  json_t *places;                   /* by name: place in kernels */
+  kernel *kernels;
+  value *values;
+  size_t n_kernels, room_kernels, n_values, room_values;
+  bs_ncu_votes known, other; /* of metrics that are known, and of the rest */
   bs_error *err;
 } table;
 
 static int32_t bad(const table *t, const char *what) {
   bs_error_set(t->err, BS_INPUT, "BS-NCU-CSV", "%s", what);
   bs_error_where(t->err, "%s:%zu", t->path, t->number);
-  bs_error_hint(t->err, "ncu --csv --page raw --set full COMMAND > FILE.csv");
+  bs_error_hint(t->err, "LC_ALL=C ncu --csv --page raw --set full COMMAND > FILE.csv");
   return BS_INPUT;
 }
 
@@ -86,67 +116,107 @@ static size_t column(const line *head, const char *name) {
   return MOST_CELLS;
 }
 
-static const char *key_of(const char *metric) {
+static const struct metric *metric_of(const char *name) {
   for (size_t i = 0; i < N_METRICS; i++) {
-    if (strcmp(metrics[i].name, metric) == 0) return metrics[i].key;
+    if (strcmp(metrics[i].name, name) == 0) return &metrics[i];
   }
   return NULL;
 }
 
 /* The factor that makes seconds of a unit of time. */
-static double unit_factor(const char *key, const char *unit) {
+static double unit_factor(const struct metric *metric, const char *unit) {
   static const struct {
     const char *unit;
     double factor;
   } units[] = {{"s", 1},          {"second", 1}, {"msecond", 1e-3}, {"ms", 1e-3},
                {"usecond", 1e-6}, {"us", 1e-6},  {"nsecond", 1e-9}, {"ns", 1e-9}};
-  if (strcmp(key, "seconds") != 0) return 1.0;
+  if (metric->key != SECONDS) return 1.0;
   for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
     if (strcmp(units[i].unit, unit) == 0) return units[i].factor;
   }
   return 0.0; /* unknown */
 }
 
-/* "1,234.5" */
-static int number_of(const char *text, double *out) {
-  char plain[64], *end;
-  size_t n = 0;
-  for (; *text != '\0' && n + 1 < sizeof plain; text++) {
-    if (*text != ',') plain[n++] = *text;
-  }
-  plain[n] = '\0';
-  errno = 0;
-  *out = strtod(plain, &end);
-  return n > 0 && *end == '\0' && errno == 0 && *out == *out && *out - *out == 0;
+/* Room for one more of `size` bytes. */
+static int grow(void **all, size_t n, size_t *room, size_t size) {
+  if (n < *room) return 1;
+  const size_t more = *room > 0 ? 2 * *room : 64;
+  void *grown = realloc(*all, more * size);
+  if (grown == NULL) return 0;
+  *all = grown;
+  *room = more;
+  return 1;
 }
 
-static int32_t add_value(table *t, json_t *kernel, const char *metric, const char *unit, const char *text) {
-  const char *key = key_of(metric);
-  double value;
-  if (key == NULL || text[0] == '\0' || strcmp(text, "n/a") == 0) return BS_OK;
-  const double factor = unit_factor(key, unit);
+static int32_t kernel_of(table *t, const char *name, size_t *out) {
+  const json_t *known = json_object_get(t->places, name);
+  *out = known != NULL ? (size_t)json_integer_value(known) : t->n_kernels;
+  if (known != NULL) return BS_OK;
+  if (!grow((void **)&t->kernels, t->n_kernels, &t->room_kernels, sizeof *t->kernels))
+    return bs_no_memory(t->err, "a file of ncu");
+  if (json_object_set_new(t->places, name, json_integer((json_int_t)t->n_kernels)) != 0)
+    return bad(t, "the name of a kernel is no UTF-8");
+  memset(&t->kernels[t->n_kernels], 0, sizeof *t->kernels);
+  t->kernels[t->n_kernels++].name = name;
+  return BS_OK;
+}
+
+static int32_t add_value(table *t, size_t of, const char *name, const char *unit, const char *text) {
+  const struct metric *metric = metric_of(name);
+  if (bs_ncu_tells_nothing(text)) return BS_OK;
+  if (metric == NULL) {
+    if (!t->raw || strstr(name, "__") != NULL) bs_ncu_vote(text, &anything, t->number, &t->other);
+    return BS_OK;
+  }
+  const double factor = unit_factor(metric, unit);
   if (factor == 0.0) return bad(t, "the unit of a time is unknown");
-  if (!number_of(text, &value)) return bad(t, "a metric's value is no number");
-  json_t *sum = json_object_get(kernel, key);
-  const double before = json_number_value(json_array_get(sum, 0)),
-               count = json_number_value(json_array_get(sum, 1));
-  return json_object_set_new(kernel, key, json_pack("[f,f]", before + factor * value, count + 1)) == 0
-             ? BS_OK
-             : bs_no_memory(t->err, "a kernel's metrics");
+  if (!grow((void **)&t->values, t->n_values, &t->room_values, sizeof *t->values))
+    return bs_no_memory(t->err, "a file of ncu");
+  t->values[t->n_values++] = (value){text, factor, of, t->number, metric};
+  bs_ncu_vote(text, metric->range, t->number, &t->known);
+  return BS_OK;
 }
 
 static int32_t add_row(table *t) {
+  size_t of = 0;
   if (t->at.n != t->head.n) return bad(t, "a line has another number of cells than the header");
-  const char *name = t->at.cell[t->kernel];
-  json_t *kernel = json_object_get(t->kernels, name);
-  if (kernel == NULL && json_object_set_new(t->kernels, name, json_object()) != 0)
-    return bad(t, "the name of a kernel is no UTF-8");
-  kernel = json_object_get(t->kernels, name);
-  int32_t rc = BS_OK;
-  if (!t->raw) return add_value(t, kernel, t->at.cell[t->name], t->at.cell[t->unit], t->at.cell[t->value]);
+  int32_t rc = kernel_of(t, t->at.cell[t->kernel], &of);
+  if (rc == BS_OK && !t->raw)
+    return add_value(t, of, t->at.cell[t->name], t->at.cell[t->unit], t->at.cell[t->value]);
   for (size_t i = 0; rc == BS_OK && i < t->head.n; i++)
-    rc =
-        add_value(t, kernel, t->head.cell[i], t->units.n == t->head.n ? t->units.cell[i] : "", t->at.cell[i]);
+    rc = add_value(t, of, t->head.cell[i], t->units.n == t->head.n ? t->units.cell[i] : "", t->at.cell[i]);
+  return rc;
+}
+
+/* The numbers of known metrics tell; where each can be of both styles, the others do. */
+static int32_t find_style(table *t, enum bs_ncu_style *out) {
+  const bs_ncu_votes *v = &t->known;
+  const size_t point = v->first[BS_NCU_POINT], comma = v->first[BS_NCU_COMMA];
+  *out = comma > 0 ? BS_NCU_COMMA : BS_NCU_POINT;
+  if (point > 0 && comma > 0) {
+    t->number = point > comma ? point : comma;
+    return bad(t, "numbers have a decimal point in one place and a decimal comma in another");
+  }
+  if (point > 0 || comma > 0) return BS_OK;
+  if (t->other.n[BS_NCU_POINT] == 0 && t->other.n[BS_NCU_COMMA] > 0) *out = BS_NCU_COMMA;
+  if (v->doubtful == 0 || (t->other.n[BS_NCU_POINT] > 0) != (t->other.n[BS_NCU_COMMA] > 0)) return BS_OK;
+  t->number = v->doubtful;
+  return bad(t, "the comma of a number may be a decimal comma or mark thousands: no other number tells");
+}
+
+static int32_t add_up(table *t) {
+  enum bs_ncu_style style;
+  const int32_t rc = find_style(t, &style);
+  for (size_t i = 0; rc == BS_OK && i < t->n_values; i++) {
+    const value *v = &t->values[i];
+    double number;
+    t->number = v->line;
+    if (!bs_ncu_number(v->text, style, &anything, &number)) return bad(t, "a metric's value is no number");
+    if (!bs_ncu_number(v->text, style, v->metric->range, &number))
+      return bad(t, "a metric's value cannot be: a percentage is from 0 to 110, a time is above 0");
+    t->kernels[v->kernel].sum[v->metric->key] += v->factor * number;
+    t->kernels[v->kernel].n[v->metric->key]++;
+  }
   return rc;
 }
 
@@ -185,31 +255,29 @@ static int32_t read_lines(table *t, char *text) {
     if (to == &t->at) rc = add_row(t);
   }
   if (rc == BS_OK && t->head.n == 0) return bad(t, "there is no header that begins with \"ID\"");
-  if (rc == BS_OK && json_object_size(t->kernels) == 0) return bad(t, "there is no kernel");
-  return rc;
+  if (rc == BS_OK && t->n_kernels == 0) return bad(t, "there is no kernel");
+  return rc == BS_OK ? add_up(t) : rc;
 }
 
 /* Sums become means. */
-static int32_t finish(const table *t, json_t **out, bs_error *err) {
-  const char *name, *key;
-  json_t *kernel, *sum;
-  *out = json_array();
-  json_object_foreach(t->kernels, name, kernel) {
-    double launches = 1;
-    json_t *means = json_object();
-    json_object_foreach(kernel, key, sum) {
-      const double n = json_number_value(json_array_get(sum, 1));
-      if (n > launches) launches = n;
-      json_object_set_new(means, key, json_real(json_number_value(json_array_get(sum, 0)) / n));
-    }
-    json_t *row = json_pack("{ss,s:I,so}", "kernel", name, "launches", (json_int_t)launches, "ncu", means);
-    if (row == NULL || json_array_append_new(*out, row) != 0) {
-      json_decref(*out);
-      *out = NULL;
-      return bs_no_memory(err, "kernels of %s", t->path);
-    }
+static json_t *means_of(const kernel *k) {
+  uint64_t launches = 1;
+  json_t *means = json_object();
+  for (size_t key = 0; key < N_KEYS; key++) {
+    if (k->n[key] > launches) launches = k->n[key];
+    if (k->n[key] > 0) json_object_set_new(means, keys[key], json_real(k->sum[key] / (double)k->n[key]));
   }
-  return BS_OK;
+  return json_pack("{ss,s:I,so}", "kernel", k->name, "launches", (json_int_t)launches, "ncu", means);
+}
+
+static int32_t tell(const table *t, bs_ncu_take take, void *user) {
+  int32_t rc = BS_OK;
+  for (size_t i = 0; rc == BS_OK && i < t->n_kernels; i++) {
+    json_t *row = means_of(&t->kernels[i]);
+    rc = row != NULL ? take(user, row, i, t->n_kernels, t->err) : bs_no_memory(t->err, "a kernel");
+    json_decref(row);
+  }
+  return rc;
 }
 
 static int32_t read_file(const char *path, char **out, bs_error *err) {
@@ -230,21 +298,22 @@ static int32_t read_file(const char *path, char **out, bs_error *err) {
   return BS_OK;
 }
 
-int32_t bs_ncu_read(const char *path, json_t **out_kernels, bs_error *err) {
+int32_t bs_ncu_read(const char *path, bs_ncu_take take, void *user, bs_error *err) {
   char *text;
-  *out_kernels = NULL;
   int32_t rc = read_file(path, &text, err);
   if (rc != BS_OK) return rc;
   table *t = calloc(1, sizeof *t);
-  if (t != NULL) t->kernels = json_object();
-  if (t == NULL || t->kernels == NULL) {
+  if (t != NULL) t->places = json_object();
+  if (t == NULL || t->places == NULL) {
     rc = bs_no_memory(err, "a file of ncu");
   } else {
     t->path = path;
     t->err = err;
-    rc = read_lines(t, text);
-    if (rc == BS_OK) rc = finish(t, out_kernels, err);
-    json_decref(t->kernels);
+    rc = read_lines(t, strncmp(text, "\xef\xbb\xbf", 3) == 0 ? text + 3 : text);
+    json_decref(t->places);
+    free(t->values);
+    if (rc == BS_OK) rc = tell(t, take, user);
+    free(t->kernels);
   }
   free(t);
   free(text);

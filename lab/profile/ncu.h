@@ -7,8 +7,12 @@
 
 #include "blockshock/blockshock.h"
 
-/* [{kernel, launches, ncu: {tensor_percent, dram_percent, sm_percent, warps_percent, seconds, registers}}]: a
- * row for each kernel's name, the means of its launches; what no launch tells is left out. BS_INPUT: not a
- * file of ncu, or damaged (with the line), or it names no kernel. */
-int32_t bs_ncu_read(const char *path, json_t **out_kernels, bs_error *err);
+/* Takes {kernel, launches, ncu: {tensor_percent, dram_percent, sm_percent, warps_percent, seconds,
+ * registers}}, number `at` of `all`: the means of the launches of one kernel's name; what no launch tells
+ * (n/a, nan) is left out. Another result than BS_OK ends the reading. */
+typedef int32_t (*bs_ncu_take)(void *user, const json_t *kernel, size_t at, size_t all, bs_error *err);
+
+/* Nothing is taken before all of the file is read. BS_INPUT: not a file of ncu, or damaged (with the line),
+ * or it names no kernel, or its numbers do not tell whether a comma is a decimal one. */
+int32_t bs_ncu_read(const char *path, bs_ncu_take take, void *user, bs_error *err);
 #endif

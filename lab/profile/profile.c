@@ -90,14 +90,11 @@ int32_t bs_profile_trace(const json_t *record, const char *path, bs_error *err) 
   return rc;
 }
 
-int32_t bs_profile_judge(json_t *record, const char *name, bs_error *err) {
+static int32_t judge_by(json_t *record, const bs_rules *rules, bs_error *err) {
   static const char *const states[] = {"no", "holds", "UNKNOWN", "no"};
-  bs_rules *rules = NULL;
   bs_rules_outcome outcome = {0};
   bs_error nothing = BS_ERROR_INIT;
-  int32_t rc = bs_rules_load(name, "rules", &rules, err);
-  if (rc != BS_OK) return rc;
-  rc = bs_rules_judge(rules, record, &outcome, &nothing);
+  int32_t rc = bs_rules_judge(rules, record, &outcome, &nothing);
   if (rc == BS_USAGE) rc = BS_OK; /* all are UNKNOWN, and say so */
   json_t *findings = rc == BS_OK ? json_array() : NULL;
   for (uint32_t i = 0; findings != NULL && i < outcome.n; i++) {
@@ -110,34 +107,45 @@ int32_t bs_profile_judge(json_t *record, const char *name, bs_error *err) {
   else if (err != NULL)
     *err = nothing;
   bs_rules_outcome_free(&outcome);
+  return rc;
+}
+
+int32_t bs_profile_judge(json_t *record, const char *name, bs_error *err) {
+  bs_rules *rules = NULL;
+  int32_t rc = bs_rules_load(name, "rules", &rules, err);
+  if (rc == BS_OK) rc = judge_by(record, rules, err);
   bs_rules_free(rules);
   return rc;
 }
 
-int32_t bs_profile_ncu(const char *path, json_t **out, bs_error *err) {
-  size_t i;
-  json_t *kernels = NULL, *kernel;
-  *out = NULL;
-  int32_t rc = bs_ncu_read(path, &kernels, err);
-  json_t *records = rc == BS_OK ? json_array() : NULL;
-  json_array_foreach(kernels, i, kernel) {
-    json_t *ncu = json_object_get(kernel, "ncu");
-    const double seconds = json_number_value(json_object_get(ncu, "seconds"));
-    const char *name = json_string_value(json_object_get(kernel, "kernel"));
-    json_t *record = bs_profile_record("ncu", name, 0, 1, seconds);
-    const bs_profile_part whole = {.name = name, .rank = -1, .seconds = seconds};
-    rc = record != NULL ? bs_profile_add(record, &whole, err) : bs_no_memory(err, "a profile");
-    if (rc == BS_OK) rc = bs_profile_set(record, "ncu", json_incref(ncu), err);
-    if (rc == BS_OK)
-      rc = bs_profile_set(record, "launches", json_incref(json_object_get(kernel, "launches")), err);
-    if (record != NULL) json_array_append_new(records, record);
-    if (rc != BS_OK) break;
-  }
-  json_decref(kernels);
-  if (rc == BS_OK) {
-    *out = records;
-  } else {
-    json_decref(records);
-  }
+typedef struct taking {
+  const bs_rules *rules;
+  bs_profile_take take;
+  void *user;
+} taking;
+
+static int32_t take_kernel(void *user, const json_t *kernel, size_t at, size_t all, bs_error *err) {
+  const taking *t = user;
+  json_t *ncu = json_object_get(kernel, "ncu");
+  const double seconds = json_number_value(json_object_get(ncu, "seconds"));
+  const char *name = json_string_value(json_object_get(kernel, "kernel"));
+  json_t *record = bs_profile_record("ncu", name, 0, 1, seconds);
+  const bs_profile_part whole = {.name = name, .rank = -1, .seconds = seconds};
+  int32_t rc = record != NULL ? bs_profile_add(record, &whole, err) : bs_no_memory(err, "a profile");
+  if (rc == BS_OK) rc = bs_profile_set(record, "ncu", json_incref(ncu), err);
+  if (rc == BS_OK)
+    rc = bs_profile_set(record, "launches", json_incref(json_object_get(kernel, "launches")), err);
+  if (rc == BS_OK) rc = judge_by(record, t->rules, err);
+  if (rc == BS_OK) rc = t->take(t->user, record, at, all, err);
+  json_decref(record);
+  return rc;
+}
+
+int32_t bs_profile_ncu(const char *path, const char *rules, bs_profile_take take, void *user, bs_error *err) {
+  bs_rules *loaded = NULL;
+  int32_t rc = bs_rules_load(rules, "rules", &loaded, err);
+  taking t = {loaded, take, user};
+  if (rc == BS_OK) rc = bs_ncu_read(path, take_kernel, &t, err);
+  bs_rules_free(loaded);
   return rc;
 }

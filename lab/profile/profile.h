@@ -34,8 +34,10 @@ int32_t bs_profile_kernel(const bs_kernel_setup *setup, const bs_profile_options
 /* Of an open model that has no session yet (bench.h); parts are nodes, the slowest first. */
 int32_t bs_profile_model(bs_context *context, bs_model_request *request, bs_model *model,
                          const bs_profile_options *options, json_t **out, bs_error *err);
-/* Of a file of Nsight Compute (ncu.h): an array of records, one a kernel. */
-int32_t bs_profile_ncu(const char *path, json_t **out, bs_error *err);
+/* Of a file of Nsight Compute (ncu.h): a record a kernel, with the findings of a rule file, number `at` of
+ * `all`. Records are made one after another, so that many kernels need little memory. */
+typedef int32_t (*bs_profile_take)(void *user, json_t *record, size_t at, size_t all, bs_error *err);
+int32_t bs_profile_ncu(const char *path, const char *rules, bs_profile_take take, void *user, bs_error *err);
 
 /* Adds the findings of a rule file (a name of configs/rules, or a path) to a record. That all are UNKNOWN is
  * no error. */

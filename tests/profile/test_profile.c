@@ -23,11 +23,25 @@ static void teardown(void) {
 
 /* ---- ncu ---------------------------------------------------------------------------------------- */
 
+static int32_t keep_kernel(void *user, const json_t *kernel, size_t at, size_t all, bs_error *err) {
+  (void)err;
+  ck_assert_uint_eq(at, json_array_size(user));
+  ck_assert_uint_lt(at, all);
+  return json_array_append_new(user, json_deep_copy(kernel)) == 0 ? BS_OK : BS_NO_MEMORY;
+}
+
+/* NULL where nothing is taken. */
 static int32_t read_ncu(const char *text, json_t **out, bs_error *err) {
   char path[600];
   write_text(dir, "k.csv", text);
   snprintf(path, sizeof path, "%s/k.csv", dir);
-  return bs_ncu_read(path, out, err);
+  *out = json_array();
+  const int32_t rc = bs_ncu_read(path, keep_kernel, *out, err);
+  if (json_array_size(*out) == 0) {
+    json_decref(*out);
+    *out = NULL;
+  }
+  return rc;
 }
 
 static double metric(const json_t *kernels, size_t i, const char *key) {
@@ -88,7 +102,16 @@ static const struct {
     {HEAD, "there is no kernel", ":1"},
     {HEAD "\n\"0\",\"a\",\"Duration\",\"us\",\"x\"\n", "no number", ":3"},
     {HEAD "\"0\",\"a\",\"Duration\",\"us\",\"1e999\"\n", "no number", ":2"},
-    {HEAD "\"0\",\"a\",\"Duration\",\"us\",\"nan\"\n", "no number", ":2"},
+    {HEAD "\"0\",\"a\",\"Duration\",\"us\",\"0x10\"\n", "no number", ":2"},
+    {HEAD "\"0\",\"a\",\"Duration\",\"us\",\"1,23,456\"\n", "no number", ":2"},
+    {HEAD "\"0\",\"a\",\"Duration\",\"us\",\"12 345.5\"\n", "no number", ":2"},
+    {HEAD "\"0\",\"a\",\"Duration\",\"us\",\"-5\"\n", "cannot be", ":2"},
+    {HEAD "\"0\",\"a\",\"Duration\",\"us\",\"0\"\n", "cannot be", ":2"},
+    {HEAD "\"0\",\"a\",\"DRAM Throughput\",\"%\",\"5000\"\n", "cannot be", ":2"},
+    {HEAD "\"0\",\"a\",\"DRAM Throughput\",\"%\",\"-5\"\n", "cannot be", ":2"},
+    {HEAD "\"0\",\"a\",\"Duration\",\"us\",\"1,234\"\n", "no other number tells", ":2"},
+    {HEAD "\"0\",\"a\",\"Duration\",\"us\",\"1,5\"\n\"0\",\"a\",\"Duration\",\"us\",\"1.5\"\n",
+     "a decimal comma in", ":3"},
     {HEAD "\"0\",\"a\",\"Duration\",\"fortnight\",\"1\"\n", "unit of a time", ":2"},
     {HEAD "\"0\",\"a\",\"Duration\",\"us\"\n", "number of cells", ":2"},
     {HEAD "\"0\",\"a\n", "a quote is not closed", ":2"},
@@ -101,6 +124,42 @@ START_TEST(a_damaged_file_is_told) {
   ck_assert_ptr_null(kernels);
   ck_assert_msg(strstr(err.message, damaged[_i].says) != NULL, "%s", err.message);
   ck_assert_msg(strstr(err.where, damaged[_i].place) != NULL, "%s", err.where);
+}
+END_TEST
+
+/* One file has one style of numbers: us, tensor %, registers. */
+static const struct {
+  const char *us, *percent, *other;
+  double seconds, tensor;
+} styles[] = {
+    {"1,234.5", "81.5", "7", 1234.5e-6, 81.5},  {"1.234,5", "81,5", "7", 1234.5e-6, 81.5},
+    {"12345.5", "81", "7", 12345.5e-6, 81},     {"12345,5", "81", "7", 12345.5e-6, 81},
+    {"1,234", "81.5", "7", 1234e-6, 81.5},      {"1,234", "81,5", "7", 1.234e-6, 81.5},
+    {"1.234", "81,5", "7", 1234e-6, 81.5},      {"1.234", "81", "7", 1.234e-6, 81},
+    {"1,234,567", "1", "7", 1234567e-6, 1},     {"1.234.567", "1", "7", 1234567e-6, 1},
+    {"1,234", "20,125", "7", 1.234e-6, 20.125}, /* 20125 % is no percentage */
+    {"1,234", "81", "0,5", 1.234e-6, 81},       {"1,234", "81", "0.5", 1234e-6, 81},
+    {"1.5e+03", "81", "7", 1500e-6, 81},
+};
+START_TEST(numbers_of_any_locale) {
+  char text[900];
+  json_t *kernels = NULL;
+  bs_error err = BS_ERROR_INIT;
+  snprintf(text, sizeof text,
+           "\xef\xbb\xbf" HEAD
+           "\"0\",\"a\",\"Duration\",\"us\",\"%s\"\n"
+           "\"0\",\"a\",\"sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_active\",\"%%\",\"%s\"\n"
+           "\"0\",\"a\",\"Elapsed Cycles\",\"cycle\",\"%s\"\n"
+           "\"0\",\"a\",\"DRAM Throughput\",\"%%\",\"(!) nan\"\n"
+           "\"0\",\"a\",\"Achieved Occupancy\",\"%%\",\"nan\"\n",
+           styles[_i].us, styles[_i].percent, styles[_i].other);
+  ck_assert_msg(read_ncu(text, &kernels, &err) == BS_OK, "%s %s", err.message, err.where);
+  ck_assert_msg(fabs(metric(kernels, 0, "seconds") / styles[_i].seconds - 1) < 1e-12, "%s: %g", styles[_i].us,
+                metric(kernels, 0, "seconds"));
+  ck_assert_double_eq(metric(kernels, 0, "tensor_percent"), styles[_i].tensor);
+  const json_t *ncu = json_object_get(json_array_get(kernels, 0), "ncu");
+  ck_assert(!json_object_get(ncu, "dram_percent") && !json_object_get(ncu, "warps_percent"));
+  json_decref(kernels);
 }
 END_TEST
 
@@ -220,6 +279,7 @@ int main(void) {
   const test_case tests[] = {{rows_of_metrics},
                              {rows_of_kernels},
                              {a_damaged_file_is_told, TEST_COUNT(damaged)},
+                             {numbers_of_any_locale, TEST_COUNT(styles)},
                              {findings, TEST_COUNT(known)},
                              {reasons_are_told, TEST_COUNT(reasons)},
                              {counters_of_calls},
