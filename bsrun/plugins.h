@@ -30,7 +30,8 @@ int32_t plugins_open_context(const args *a, const char *const *extra, size_t n_e
 /* Open, activate and close plugin `id` in a forked child with a deadline: BS_OK, or why not. This process
  * opens nothing. */
 int32_t plugins_probe(bs_context *context, const char *id, bs_error *err);
-/* The same, and its backends are asked there how many devices they have: none is not usable. */
+/* The same, and there the texts of what it registers are read, and its backends are asked how many devices
+ * they have: none is not usable. */
 int32_t plugins_probe_devices(bs_context *context, const char *id, bs_error *err);
 /* The same, and there `look` reads what the plugin registers while it is active: its rows (all texts) are
  * added to `rows` here. */

@@ -22,6 +22,14 @@
 #define PROBE_MS 10000
 #define LOOK_MS 50 /* between two looks at the child */
 
+/* Reads the texts that a thing was registered with, as `plugins inspect` does: one may be no text. */
+static void read_texts(const bs_thing_info *info) {
+  const char *const texts[] = {info->name, info->summary, info->aliases, info->at.file};
+  volatile size_t length = 0;
+  for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+    if (texts[i] != NULL) length = length + strlen(texts[i]);
+}
+
 /* The plugin's backends have devices here, as far as they can tell without opening one. A look-up by name
  * would open other plugins on the way: what they do is theirs. */
 static int32_t has_devices(bs_context *context, const char *id, bs_error *err) {
@@ -32,6 +40,7 @@ static int32_t has_devices(bs_context *context, const char *id, bs_error *err) {
     uint32_t count = 0;
     int32_t rc = bs_thing_get(context, id, i, &info, err);
     if (rc != BS_OK) return rc;
+    read_texts(&info);
     if (thing->kind != BS_KIND_BACKEND || info.wrapper) continue;
     rc = backend->device_count(thing->state, &count, err);
     if (rc != BS_OK) return rc;

@@ -41,10 +41,12 @@ int32_t bs_store_check_name(const char *option, const char *name, bs_error *err)
   } else if (name[0] == '.') {
     /* Folders with a dot are those of runs that are being made: no reader looks into them. */
     bs_error_set(err, BS_USAGE, "BS-USE-NAME", "%s: '%s' begins with a dot", option, name);
+  } else if (name[0] == '-') {
+    bs_error_set(err, BS_USAGE, "BS-USE-NAME", "%s: '%s' begins with a dash, as options do", option, name);
   } else {
     return BS_OK;
   }
-  bs_error_hint(err, "1 to 64 of A-Z a-z 0-9 . _ -, the first no dot");
+  bs_error_hint(err, "1 to 64 of A-Z a-z 0-9 . _ -, the first no dot and no dash");
   return BS_USAGE;
 }
 

@@ -49,7 +49,7 @@ void bs_store_abandon(bs_run *run);
 /* Close a run that a signal ended: INTERRUPTED, no DONE. */
 void bs_store_interrupt(bs_run *run, int signal_number);
 
-/* [A-Za-z0-9._-]{1,64}, the first no dot: BS_USAGE naming the option otherwise. */
+/* [A-Za-z0-9._-]{1,64}, the first no dot and no dash: BS_USAGE naming the option otherwise. */
 int32_t bs_store_check_name(const char *option, const char *name, bs_error *err);
 /* UTC YYYYMMDD_HHMMSS. */
 void bs_store_stamp(char out_stamp[16]);

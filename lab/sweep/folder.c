@@ -48,8 +48,9 @@ static int32_t lock(bs_sweep_folder *folder, bs_error *err) {
     text[n > 0 ? strcspn(text, "\n") : 0] = '\0';
     close(folder->lock_fd);
     folder->lock_fd = -1; /* it is another's */
-    bs_error_set(err, BS_BUSY, "BS-SWEEP-LOCK", "%.200s is being run by process %s", folder->path,
-                 text[0] != '\0' && strspn(text, "0123456789") == strlen(text) ? text : "?");
+    const int known = text[0] != '\0' && strspn(text, "0123456789") == strlen(text);
+    bs_error_set(err, BS_BUSY, "BS-SWEEP-LOCK", "%.200s is being run by %s%s", folder->path,
+                 known ? "process " : "another process", known ? text : "");
     bs_error_hint(err, "wait for it, or begin another sweep without --resume");
     return BS_BUSY;
   }

@@ -130,6 +130,19 @@ static int32_t read_all(const bs_sweep_folder *folder, char **out, size_t *out_s
   return BS_OK;
 }
 
+/* A plan without a word is of the first format. */
+static int32_t check_format(const bs_sweep_folder *folder, const json_t *header, bs_error *err) {
+  const json_t *format = json_object_get(header, "format");
+  if (format == NULL || (json_is_integer(format) && json_integer_value(format) == 1)) return BS_OK;
+  char *text = json_dumps(format, JSON_ENCODE_ANY);
+  bs_error_set(err, BS_INPUT, "BS-SWEEP-FORMAT",
+               "%.200s/plan.jsonl is of format %.40s: this bsrun reads format 1", folder->path,
+               text != NULL ? text : "?");
+  bs_error_hint(err, "resume it with the bsrun that began it, or begin another sweep");
+  free(text);
+  return BS_INPUT;
+}
+
 int32_t bs_plan_read(const bs_sweep_folder *folder, json_t **out_header, json_t **out_points, bs_error *err) {
   char *text = NULL;
   size_t size = 0;
@@ -138,5 +151,11 @@ int32_t bs_plan_read(const bs_sweep_folder *folder, json_t **out_header, json_t 
   int32_t rc = read_all(folder, &text, &size, err);
   if (rc == BS_OK) rc = bs_plan_text_read(text, size, out_header, out_points, &why, err);
   free(text);
+  if (rc == BS_OK) rc = check_format(folder, *out_header, err);
+  if (rc == BS_INPUT) {
+    json_decref(*out_header);
+    json_decref(*out_points);
+    *out_header = *out_points = NULL;
+  }
   return rc == BS_CORRUPT && why != NULL ? corrupt(folder, why, err) : rc;
 }

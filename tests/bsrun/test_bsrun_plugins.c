@@ -73,6 +73,7 @@ START_TEST(loading_costs_a_row_not_the_list) {
   ck_assert_str_eq(text_of(rows, "rude2", "state"), "unavailable");
   ck_assert_str_eq(text_of(rows, "rude3", "state"), "unavailable");
   ck_assert_str_eq(text_of(rows, "rude5", "state"), "unavailable");
+  ck_assert_str_eq(text_of(rows, "rude9", "state"), "unavailable"); /* as `plugins inspect` finds it */
   ck_assert(strstr(text_of(rows, "rude5", "why"), "asleep") != NULL);
   ck_assert_str_eq(text_of(rows, "blockshock", "state"), "ok"); /* the rest is as it was */
   ck_assert_str_eq(text_of(rows, "ref", "state"), "ok");        /* its devices are asked for without rude1 */

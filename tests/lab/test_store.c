@@ -239,6 +239,8 @@ START_TEST(names_are_checked) {
                                     ".0123456789ab.x",
                                     "a/b",
                                     "../x",
+                                    "--out",
+                                    "-x",
                                     "a b",
                                     "a\nb",
                                     "\x80",

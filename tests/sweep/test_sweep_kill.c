@@ -182,6 +182,20 @@ START_TEST(kills_lose_nothing) {
 }
 END_TEST
 
+/* A plan of a later bsrun is not run as one of this one's. */
+START_TEST(a_later_format_is_refused) {
+  bs_error err = BS_ERROR_INIT;
+  bs_sweep sweep;
+  ck_assert_int_eq(
+      bs_sweep_begin(root, "f", json_pack("{s:i}", "format", 2), make_points(context, 2), &sweep, &err),
+      BS_OK);
+  bs_sweep_close(&sweep);
+  ck_assert_int_eq(bs_sweep_resume(root, "f", context, 0, &sweep, &err), BS_INPUT);
+  ck_assert_str_eq(err.id, "BS-SWEEP-FORMAT");
+  bs_sweep_close(&sweep);
+}
+END_TEST
+
 START_TEST(one_process_at_a_time_runs_a_sweep) {
   bs_error err = BS_ERROR_INIT;
   bs_sweep first, second;
@@ -191,6 +205,10 @@ START_TEST(one_process_at_a_time_runs_a_sweep) {
   bs_sweep_close(&second);
   ck_assert_int_eq(bs_sweep_resume(root, "s", context, 0, &second, &err), BS_BUSY);
   ck_assert_str_eq(err.id, "BS-SWEEP-LOCK");
+  bs_sweep_close(&second);
+  ck_assert_int_eq(ftruncate(first.folder.lock_fd, 0), 0); /* who it is has not been written yet */
+  ck_assert_int_eq(bs_sweep_resume(root, "s", context, 0, &second, &err), BS_BUSY);
+  ck_assert_msg(strstr(err.message, "run by another process") != NULL, "%s", err.message);
   bs_sweep_close(&second);
   ck_assert_int_eq(bs_sweep_begin(root, "t", json_object(), make_points(context, 2), &second, &err), BS_OK);
   bs_sweep_close(&second);
@@ -298,6 +316,7 @@ END_TEST
 int main(void) {
   const test_case tests[] = {{kills_lose_nothing},
                              {one_process_at_a_time_runs_a_sweep},
+                             {a_later_format_is_refused},
                              {a_plan_that_is_not_whole_is_told},
                              {a_full_disk_stops_the_sweep_and_loses_nothing},
                              {a_root_that_cannot_be_written_is_one_error},
