@@ -67,7 +67,9 @@ static void add_roundings(const bs_checking *c, enum place place, const terms *t
     sum += part;
     const double of_sum = r > 0 ? bs_ulp(c->options.reduce_dtype, sum) : 0.0;
     *size += fabs(part) + (r > 0 ? fabs(sum) : 0.0);
-    *variance += (ulp * ulp * t->alike[r] + of_sum * of_sum) / 12.0;
+    /* A share of the bias alone has the same error for every token, at most half an ulp. */
+    const double same = t->product[r] == 0.0 ? 3.0 : 1.0;
+    *variance += (ulp * ulp * t->alike[r] * same + of_sum * of_sum) / 12.0;
   }
 }
 
