@@ -195,6 +195,13 @@ static int all_alone(const search *s, double bias) {
   return c->n_whole > 1 && c->n_whole == c->ranks && has_partials(c);
 }
 
+/* n or 1/n where the factor is nearly that: Y's own roundings move it. */
+static double plain_factor(double factor) {
+  const double n = factor < 1 ? round(1 / factor) : round(factor);
+  const double plain = factor < 1 ? 1 / n : n;
+  return n >= 1 && fabs(factor / plain - 1) < 1e-3 ? plain : factor;
+}
+
 /* Y = s X W^T + t b, by least squares; s = t is a multiple of the whole. */
 static void try_factors(search *s) {
   const bs_checking *c = s->c;
@@ -205,7 +212,7 @@ static void try_factors(search *s) {
     if (!isfinite(p) || !isfinite(b) || !isfinite(y)) continue;
     pp += p * p, pb += p * b, bb += b * b, yp += y * p, yb += y * b;
   }
-  const double whole = (yp + yb) / (pp + 2 * pb + bb), det = pp * bb - pb * pb;
+  const double whole = plain_factor((yp + yb) / (pp + 2 * pb + bb)), det = pp * bb - pb * pb;
   if (isfinite(whole))
     try_one(s, mixed(c, whole, whole, "Y is a multiple of the right outputs: %.6g times", whole));
   if (s->n > 0 || !(det > 1e-9 * pp * bb)) return;
@@ -215,7 +222,7 @@ static void try_factors(search *s) {
 
 static void say(const mistake *m, const bs_checking *c, char *text, size_t size) {
   if (m->text == NULL)
-    snprintf(text, size, "Y is %.6g X W^T + %.6g bias", m->sum, m->bias);
+    snprintf(text, size, "Y is %.4g X W^T + %.4g bias", m->sum, m->bias);
   else if (m->which != NULL)
     snprintf(text, size, m->text, m->which, bs_activation_name(c->options.activation));
   else

@@ -11,6 +11,11 @@
 
 enum { B = 16, N = 64, K = 64, ALL = B * N };
 
+#define FILES                                                                                         \
+  "--workload file --set workload.weights=t/w.npy --set workload.x=t/x.npy --set model.B=null --set " \
+  "workload.allow_nonfinite=true"
+#define HALF "--workload file --set workload.weights=t/half.npy --set workload.x=t/x2.npy --set model.B=null"
+
 static const char *dir;
 
 static void setup(void) {
@@ -186,6 +191,41 @@ START_TEST(planted_faults_are_named) {
 }
 END_TEST
 
+/* What a run here has dumped is right: ranks that own nothing, sums of f64, weights with NaN and Inf, a half
+ * of a 2:4 mask that is all zeros. */
+static const char *const own[][4] = {
+    {"row_parallel", "--n=2 --k=5 --b=2 -P 3 --dtype f32 --set method.y_placement=split", ""},
+    {"row_parallel", "--n=7 --k=2 --b=2 -P 3 --dtype f32", ""},
+    {"column_parallel", "--n=2 --k=5 --b=2 -P 3 --dtype f32", ""},
+    {"row_parallel", "--n=64 --k=64 --b=8 -P 2 --dtype f64 --backend ref", ""},
+    {"row_parallel", "--n=64 --k=64 --b=8 -P 8 --dtype bf16 --set method.reduce_dtype=bf16",
+     "--reduce-dtype bf16"},
+    {"row_parallel", FILES " -P 3 --dtype f32", ""},
+    {"masked_split", FILES " -P 2 --dtype f32", ""},
+    {"blockshock", FILES " -P 2 --dtype f32 --mask magnitude", ""},
+    {"blockshock", HALF " -P 2 --dtype f32 --mask magnitude", ""},
+};
+START_TEST(own_dumps_are_right) {
+  double w[32 * 16], x[4 * 16], half[32 * 16];
+  shell("mkdir t");
+  for (int i = 0; i < 32 * 16; i++) w[i] = sin(3.1 * i * i), half[i] = i % 4 < 2 ? w[i] + 2 : 0;
+  for (int i = 0; i < 4 * 16; i++) x[i] = sin(7.3 * i + 1);
+  w[40] = NAN, w[80] = INFINITY, x[7] = -INFINITY;
+  put_values("w", BS_F32, 32, 16, w);
+  put_values("x", BS_F32, 4, 16, x);
+  put_values("half", BS_F32, 32, 16, half);
+  x[7] = 0.5;
+  put_values("x2", BS_F32, 4, 16, x);
+  char command[1200];
+  snprintf(command, sizeof command,
+           "'%s' --method %s %s --phase 0 -q --set phase.fault_gate=false --dump d >out 2>&1 && grep -q "
+           "RIGHT out && "
+           "'%s' check --dump d %s >out 2>&1 || { cat out; false; }",
+           bsrun_path(), own[_i][0], own[_i][1], bsrun_path(), own[_i][2]);
+  shell(command);
+}
+END_TEST
+
 /* Half of the outputs one step up: half a step on average. */
 START_TEST(half_a_step_is_seen) {
   dump_layer("bf16");
@@ -296,6 +336,8 @@ START_TEST(bad_files_and_use) {
                                          {"check", "--dump", "t", "more"},
                                          {"check", "--dump=t", "--dtype", "bf17"},
                                          {"check", "--dump=t", "--activation", "rely"},
+                                         {"check", "--dump=t", "--ranks", "0"},
+                                         {"check", "--dump=t", "--ranks", "257"},
                                          {"check", "--dump=t", "--features", "0"}};
   for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
     ran r = bsrun(dir, words[i][0], words[i][1], words[i][2], words[i][3], NULL);
@@ -397,6 +439,7 @@ END_TEST
 
 int main(void) {
   const test_case tests[] = {{planted_faults_are_named},
+                             {own_dumps_are_right, TEST_COUNT(own)},
                              {half_a_step_is_seen},
                              {plain_names_and_shapes},
                              {one_stream_is_warned_of},

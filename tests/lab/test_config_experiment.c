@@ -57,7 +57,7 @@ START_TEST(defaults) {
   ck_assert_uint_eq(e.mask_given, 0);
   ck_assert_str_eq(e.workload, "gaussian");
   ck_assert_str_eq(e.out_dir, "results/raw");
-  ck_assert_uint_eq(e.reduce_dtype, BS_F32);
+  ck_assert_uint_eq(e.reduce_dtype, 0); /* the layer's rule: f32, f64 where Y is f64 */
   ck_assert(e.dense_arm && e.integer_gate && e.fault_gate && e.bind);
   ck_assert_ptr_null(e.dump_dir);
   ck_assert_ptr_null(e.run_group);
