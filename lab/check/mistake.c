@@ -135,7 +135,7 @@ static void try_bias(search *s) {
     try_one(s, (mistake){.kind = LATE,
                          .activation = c->options.activation,
                          .sum = 1,
-                         .text = "the bias is added behind the activation"});
+                         .text = "the bias is added after the activation"});
 }
 
 static void try_activations(search *s) {

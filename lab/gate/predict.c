@@ -142,8 +142,8 @@ static double tail_error(const bs_arithmetic *a, double z) {
   return a->usual_tail ? bs_activation_tail_error(a->activation, z, evaluation_roundoff(a)) : 0.0;
 }
 
-/* Of evaluating the activation, and of storing the output. An eighth and a quarter of what may be added are
- * typical (tests/gate/test_gate_activation.c). */
+/* Of evaluating the activation, and of storing the output. Of what may be added an eighth is typical, and a
+ * quarter at the tail (docs/check.md). */
 static double output_variance(const bs_reference *ref, const bs_arithmetic *a, int64_t at) {
   const double z = bs_reference_sum(ref, at), tail = tail_error(a, z) / 4.0;
   const double own = bs_activation_error(a->activation, z, evaluation_roundoff(a)) / 8.0;

@@ -130,7 +130,7 @@ static int32_t read_all(const bs_sweep_folder *folder, char **out, size_t *out_s
   return BS_OK;
 }
 
-/* A plan without a word is of the first format. */
+/* A plan that names no format is of the first. */
 static int32_t check_format(const bs_sweep_folder *folder, const json_t *header, bs_error *err) {
   const json_t *format = json_object_get(header, "format");
   if (format == NULL || (json_is_integer(format) && json_integer_value(format) == 1)) return BS_OK;
