@@ -3,6 +3,7 @@
  * died), as `--launch processes` does; where a core is wanted, a copy of the process leaves it. */
 #include "bsrun/died.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -15,6 +16,7 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -35,7 +37,7 @@
 #define DIED_SANITIZED 0
 #endif
 
-enum { DIED = 7, STACK = 1 << 16 };
+enum { DIED = 7, STACK = 1 << 16, TELLING_SECONDS = 10 };
 
 static const struct {
   int number;
@@ -47,10 +49,10 @@ enum { N_DEATHS = sizeof deaths / sizeof deaths[0] };
 static struct {
   pid_t pid; /* of bsrun: a child that it forks has another */
   _Atomic int ended, code;
-  atomic_flag told;
-  int follows; /* a rank, not 0, that bsrun has started */
+  _Atomic pid_t teller; /* the thread that tells of the death; 0: none */
+  int follows;          /* a rank, not 0, that bsrun has started */
   char verb[64], what[400];
-} self = {.told = ATOMIC_FLAG_INIT};
+} self;
 
 static const char *what_runs(void) {
   return self.what[0] != '\0' ? self.what : self.verb;
@@ -171,6 +173,19 @@ static _Noreturn void leave(int code) {
   for (;;) syscall(SYS_exit_group, code);
 }
 
+/* The first thread that dies tells of it and ends the process. Any other waits for that end: its own status
+ * must not overtake the first one's. */
+static void take_the_word(void) {
+  const pid_t me = (pid_t)syscall(SYS_gettid);
+  pid_t teller = 0;
+  if (atomic_compare_exchange_strong(&self.teller, &teller, me)) return;
+  for (int s = 0; teller != me && s < TELLING_SECONDS * 10; s++) {
+    const struct timespec rest = {0, 100000000};
+    nanosleep(&rest, NULL);
+  }
+  leave(DIED); /* it died while it told, or the one that tells is stuck */
+}
+
 static void on_signal(int number, siginfo_t *info, void *context) {
   const pid_t pid = getpid();
   if (pid != self.pid || (info->si_code == SI_USER && info->si_pid != pid)) { /* not a mistake made here */
@@ -178,7 +193,7 @@ static void on_signal(int number, siginfo_t *info, void *context) {
     kill(pid, number);
     return;
   }
-  while (atomic_flag_test_and_set(&self.told)) pause(); /* another thread is dying, too */
+  take_the_word();
   const char *name = "";
   for (size_t i = 0; i < N_DEATHS; i++)
     if (deaths[i].number == number) name = deaths[i].name;
@@ -209,7 +224,8 @@ static int unasked(void) {
 
 static void on_exit_called(int status, void *unused) {
   (void)unused;
-  if (!unasked() || atomic_flag_test_and_set(&self.told)) return;
+  if (!unasked()) return;
+  take_the_word();
   bs_error err = BS_ERROR_INIT;
   bs_error_set(&err, BS_RANK_FAILED, "BS-RUN-DIED", "%s: a plugin, or a library of it, called exit(%d)",
                what_runs(), status);
@@ -219,21 +235,48 @@ static void on_exit_called(int status, void *unused) {
 }
 
 #if !DIED_SANITIZED /* a sanitizer has its own, which reports */
-/* The program's own definition comes before the C library's, for plugins too: an _exit(0) in one would end
- * bsrun with a status that says that all is well. */
+static struct { void (*exit)(int status), (*quick_exit)(int status); } ends; /* those of the C library */
+
+static void find_ends(void) {
+  *(void **)&ends.exit = dlsym(RTLD_NEXT, "exit");
+  *(void **)&ends.quick_exit = dlsym(RTLD_NEXT, "quick_exit");
+}
+
+static _Noreturn void tell_end(const char *function, int status, const void *caller) {
+  take_the_word();
+  line l;
+  begin(&l);
+  put(&l, ": ");
+  put(&l, function);
+  put(&l, "(");
+  put_number(&l, (unsigned long)(status & 0xff));
+  put(&l, ") was called");
+  put_file(&l, (uintptr_t)caller);
+  say(&l, "a plugin returns its errors");
+  run_signals_mark(0);
+  leave(DIED);
+}
+
+/* The program's own definitions come before the C library's, for plugins too: an _exit(0) in one would end
+ * bsrun with a status that says that all is well. In exit() of the C library a second thread runs the
+ * handlers that the first has left, and ends the process before the first has told. */
 __attribute__((visibility("default"))) void _exit(int status) {
-  if (unasked() && !atomic_flag_test_and_set(&self.told)) {
-    line l;
-    begin(&l);
-    put(&l, ": _exit(");
-    put_number(&l, (unsigned long)(status & 0xff));
-    put(&l, ") was called");
-    put_file(&l, (uintptr_t)__builtin_return_address(0));
-    say(&l, "a plugin returns its errors");
-    run_signals_mark(0);
-    status = DIED;
-  }
+  if (unasked()) tell_end("_exit", status, __builtin_return_address(0));
   leave(self.ended && getpid() == self.pid ? self.code : status);
+}
+__attribute__((visibility("default"))) void _Exit(int status) {
+  if (unasked()) tell_end("_Exit", status, __builtin_return_address(0));
+  leave(self.ended && getpid() == self.pid ? self.code : status);
+}
+__attribute__((visibility("default"))) void exit(int status) {
+  if (unasked()) tell_end("exit", status, __builtin_return_address(0));
+  if (ends.exit != NULL) ends.exit(status);
+  leave(status);
+}
+__attribute__((visibility("default"))) void quick_exit(int status) {
+  if (unasked()) tell_end("quick_exit", status, __builtin_return_address(0));
+  if (ends.quick_exit != NULL) ends.quick_exit(status);
+  leave(status);
 }
 #endif
 
@@ -266,6 +309,9 @@ void bsrun_died_install(const char *verb) {
   self.follows = bsrun_rank_launched() && bsrun_rank_follows();
   snprintf(self.verb, sizeof self.verb, "bsrun %.50s", verb);
   on_exit(on_exit_called, NULL);
+#if !DIED_SANITIZED
+  find_ends();
+#endif
   if (bsrun_rank_found()) return; /* the launcher sees the signal itself */
   memset(&action, 0, sizeof action);
   action.sa_sigaction = on_signal;

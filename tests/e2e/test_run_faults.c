@@ -152,6 +152,24 @@ START_TEST(fault_is_told) {
 }
 END_TEST
 
+/* Both ranks end the process at once: whoever comes second does not end it with its own status. Six times
+ * each, since the two must meet. */
+START_TEST(all_ranks_end_at_once) {
+  static const char *const faults[] = {"all_exit", "all_leave", "all_leave_c99", "all_quick"};
+  for (int i = 0; i < 6 && !BS_SLOW; i++) { /* a sanitizer has ends of its own */
+    char folder[64], id[64];
+    run_result r;
+    run_make_folder(folder);
+    run_faulty(&r, folder, "0", faults[_i], "1", LONG);
+    run_expect(&r, 7, faults[_i]);
+    run_expect_error(&r, 1, id, faults[_i]);
+    ck_assert_str_eq(id, "BS-RUN-DIED");
+    run_free(&r);
+    run_remove(folder);
+  }
+}
+END_TEST
+
 /* The control: without a fault the same method passes every gate in both phases, so the exits above are the
  * faults' doing. */
 START_TEST(no_fault_passes) {
@@ -260,7 +278,8 @@ START_TEST(a_thread_cannot_be_started) {
 END_TEST
 
 int main(void) {
-  const test_case tests[] = {{fault_is_told, TEST_COUNT(cases)},
+  const test_case tests[] = {{all_ranks_end_at_once, 4},
+                             {fault_is_told, TEST_COUNT(cases)},
                              {no_fault_passes},
                              {a_method_without_bias_says_so},
                              {false_claim_is_shown},
