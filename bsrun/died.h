@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * died.h - what bsrun says when something in its process ends it: a signal of a plugin's mistake (a fault, an
- * abort), exit(), quick_exit(), _exit() or _Exit(). One error line, BS-RUN-DIED, and exit code 7; an open run is marked as not
- * finished. Processes that bsrun starts are told of by who waits for them: nothing here speaks for them. */
+ * abort), exit(), quick_exit(), _exit() or _Exit(). One error line, BS-RUN-DIED, and exit code 7; an open run
+ * is marked as not finished. Processes that bsrun starts are told of by who waits for them: nothing here
+ * speaks for them. */
 #ifndef BSRUN_DIED_H
 #define BSRUN_DIED_H
 

@@ -48,11 +48,19 @@ typedef struct sim_case {
   const bs_coll_shape *shape;
   sim_check_row *row;
 } sim_case;
+/* What the algorithm's formula says of the shape, on a fast link and on a slow one. */
+int32_t sim_check_formula(const sim_case *c, bs_error *err);
 int32_t sim_check_static(const sim_case *c, bs_error *err);
 int32_t sim_check_values(const sim_case *c, bs_error *err);
 int32_t sim_check_columns(const sim_case *c, bs_error *err);
 int32_t sim_check_sets(const sim_case *c, bs_error *err);
 int32_t sim_check_rounding(const sim_case *c, bs_error *err);
+/* The steps of a rank (core/base/steps.h). */
+int32_t sim_case_steps(const sim_case *c, uint32_t rank,
+                       int32_t (*each)(void *user, const bs_coll_step *step), void *user, bs_error *err);
+/* A sum of the steps of all ranks for elements of this size: two sizes with the same one have the same
+ * schedule. */
+uint64_t sim_case_print(const sim_case *c, uint32_t element_bytes);
 /* Runs the schedule without times; data may be NULL. */
 int32_t sim_case_run(const sim_case *c, const sim_data *data, bs_error *err);
 /* Adds to err the last step of `rank` that writes this element of OUT. */

@@ -8,7 +8,7 @@
 
 typedef struct sim_columns sim_columns;
 
-enum { SIM_COLUMNS_MAX = 4 };
+enum { SIM_COLUMNS_MAX = 8 };
 
 /* Samples `n` elements (at most SIM_COLUMNS_MAX) of the vector, chosen by `seed`, among them the first and
  * the last, and writes every rank's IN. `shape` must outlive the columns. */

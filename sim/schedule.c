@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "core/base/error.h"
+#include "core/base/steps.h"
 
 enum { WINDOW_BYTES = 128 << 20, WINDOW_LEAST = 16, ENOUGH = 0x7fffffff };
 enum phase { ROUND_BEGINS, ROUND_SENDS, ROUND_RECEIVES };
@@ -34,6 +35,7 @@ typedef struct run {
   sim_engine *engine;
   rank_state *ranks;
   uint64_t element_bytes;
+  uint64_t most; /* steps of a rank */
   uint32_t window;
   sim_schedule_result result;
   /* While a window is loaded. */
@@ -71,7 +73,6 @@ static int32_t keep(run *r, const bs_coll_step *step) {
 static int32_t on_emit(void *user, const bs_coll_step *step) {
   run *r = user;
   rank_state *me = &r->ranks[r->loading];
-  if (r->full) return ENOUGH; /* a schedule need not end at once */
   if (step->round < me->next) return 0;
   if (me->n >= r->window && step->round > me->steps[me->n - 1].round) {
     me->next = step->round;
@@ -82,6 +83,9 @@ static int32_t on_emit(void *user, const bs_coll_step *step) {
   if (rc == BS_OK && me->n > 0 && step->round < me->steps[me->n - 1].round)
     rc = bs_error_set(r->err, BS_PLUGIN, "BS-ALG-STEP", "rank %u: round %u comes after round %u", r->loading,
                       step->round, me->steps[me->n - 1].round);
+  if (rc == BS_OK && me->seen + me->n >= r->most)
+    rc = bs_error_set(r->err, BS_PLUGIN, "BS-ALG-STEPS", "rank %u: more than %llu steps", r->loading,
+                      (unsigned long long)r->most);
   return rc != BS_OK || step->count == 0 ? rc : keep(r, step);
 }
 
@@ -96,7 +100,8 @@ static int32_t load(run *r, uint32_t rank, bs_error *err) {
   r->full = 0;
   r->err = err;
   int32_t rc = sim_scratch_of(c->algorithm, c->state, c->shape, rank, &r->scratch, err);
-  if (rc == BS_OK) rc = c->algorithm->schedule(c->state, &shape, rank, on_emit, r, err);
+  const bs_steps_call call = {.algorithm = c->algorithm, .state = c->state, .shape = &shape, .rank = rank};
+  if (rc == BS_OK) rc = bs_steps_each(&call, on_emit, r, err);
   me->complete = rc == BS_OK && !r->full;
   if (me->seen + me->n > r->result.most_steps) r->result.most_steps = me->seen + me->n;
   return rc == ENOUGH ? BS_OK : rc;
@@ -321,6 +326,7 @@ int32_t sim_schedule_run(const sim_schedule_config *config, sim_schedule_result 
     return bs_error_set(err, BS_UNSUPPORTED, "BS-ALG-COST", "the algorithm %s has a formula and no schedule",
                         config->algorithm->name);
   if (p == 0) return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-ALG-RANKS", "a world of no ranks");
+  r.most = bs_steps_most(config->algorithm, config->shape);
   if (r.window == 0) r.window = (uint32_t)(WINDOW_BYTES / sizeof(sim_step) / p);
   if (r.window < WINDOW_LEAST) r.window = WINDOW_LEAST;
   const sim_config engine = {.ranks = p,

@@ -63,6 +63,11 @@ int32_t sim_schedule_run(const sim_schedule_config *config, sim_schedule_result 
 uint64_t sim_buffer_elements(const bs_coll_shape *shape, uint64_t scratch, uint32_t rank, uint32_t buffer);
 int32_t sim_scratch_of(const bs_algorithm *algorithm, void *state, const bs_coll_shape *shape, uint32_t rank,
                        uint64_t *out_elements, bs_error *err);
+/* The algorithm's formula, or BS_UNSUPPORTED where it has none or says so. BS_PLUGIN (BS-CCL-COST): it is no
+ * number of seconds, or below 0, or more than a thousand times what P * P messages of the whole vector, cut
+ * into as many chunks as an option may mean, take one after the other. */
+int32_t sim_cost_of(const bs_algorithm *algorithm, void *state, const bs_coll_shape *shape,
+                    const bs_link *link, double *out_seconds, bs_error *err);
 /* One step against algorithm.h: action, peer, buffers, ranges. BS_PLUGIN with the step named. */
 int32_t sim_step_check(const bs_coll_shape *shape, uint64_t scratch, uint32_t rank, const bs_coll_step *step,
                        bs_error *err);

@@ -10,6 +10,7 @@
 
 #include "blockshock/plugin.h"
 #include "core/base/size.h"
+#include "core/base/steps.h"
 #include "core/world/coll_rounds.h"
 
 #define KEPT 1024u      /* steps of a part, or of the round with the most */
@@ -27,14 +28,6 @@ typedef struct scan {
 
 static const char *const action_names[] = {"?", "send", "recv", "reduce", "copy"};
 static const char *const buffer_names[] = {"in", "out", "scratch"};
-
-/* A step of an algorithm of another minor may be shorter or longer. */
-static bs_coll_step read_step(const bs_coll_step *given) {
-  bs_coll_step step;
-  memset(&step, 0, sizeof step);
-  memcpy(&step, given, given->struct_size < sizeof step ? given->struct_size : sizeof step);
-  return step;
-}
 
 static int32_t wrong(const scan *s, const bs_coll_step *step, const char *what, uint64_t value) {
   const char *action = step->action <= BS_STEP_COPY ? action_names[step->action] : "step";
@@ -77,25 +70,24 @@ static int32_t check_step(const scan *s, const bs_coll_step *step) {
   return rc == BS_OK && local ? check_range(s, step, step->from_buffer, step->from_first) : rc;
 }
 
-static int32_t look(void *user, const bs_coll_step *given) {
+static int32_t look(void *user, const bs_coll_step *step) {
   scan *s = user;
-  const bs_coll_step step = read_step(given);
-  const int32_t rc = check_step(s, &step);
+  const int32_t rc = check_step(s, step);
   if (rc != BS_OK) return rc;
-  if (!s->any || step.round != s->last) {
+  if (!s->any || step->round != s->last) {
     s->in_round = s->calls = 0;
     s->landing = 0;
     s->rounds++;
   }
   s->any = 1;
-  s->last = step.round;
-  if (step.count == 0) return BS_OK;
+  s->last = step->round;
+  if (step->count == 0) return BS_OK;
   s->steps++;
   if (++s->in_round > s->most_in_round) s->most_in_round = s->in_round;
-  if (step.action == BS_STEP_COPY || step.peer == s->r->plan->me) return BS_OK;
+  if (step->action == BS_STEP_COPY || step->peer == s->r->plan->me) return BS_OK;
   if (++s->calls > s->most_calls) s->most_calls = s->calls;
-  if (step.action == BS_STEP_REDUCE && !bs_add_u64(s->landing, step.count, &s->landing))
-    return wrong(s, &step, "too much is reduced at once", step.count);
+  if (step->action == BS_STEP_REDUCE && !bs_add_u64(s->landing, step->count, &s->landing))
+    return wrong(s, step, "too much is reduced at once", step->count);
   if (s->landing > s->most_landing) s->most_landing = s->landing;
   return BS_OK;
 }
@@ -172,12 +164,22 @@ static int32_t grow_rooms(bs_coll_rounds *r, uint64_t scratch, uint64_t landing,
   return rc;
 }
 
+static int32_t each_step(const bs_coll_rounds *r, int32_t (*each)(void *user, const bs_coll_step *step),
+                         void *user, bs_error *err) {
+  const bs_steps_call call = {.algorithm = r->algorithm,
+                              .state = r->state,
+                              .shape = &r->shape,
+                              .rank = r->plan->me,
+                              .timeout_ns = r->plan->call.timeout_ns};
+  return bs_steps_each(&call, each, user, err);
+}
+
 static int32_t fit(bs_coll_rounds *r, uint64_t rows, bs_error *err) {
   scan s = {.r = r, .err = err};
   uint64_t scratch = 0, landing = 0;
   if (r->flat) r->shape.count = rows * r->columns; /* prepare has checked that it fits */
   int32_t rc = size_buffers(r, err);
-  if (rc == BS_OK) rc = r->algorithm->schedule(r->state, &r->shape, r->plan->me, look, &s, err);
+  if (rc == BS_OK) rc = each_step(r, look, &s, err);
   if (rc != BS_OK) {
     if (err != NULL && err->where[0] == '\0') bs_error_where(err, "%s", r->plan->site);
     return rc;
@@ -204,21 +206,19 @@ typedef struct keeper {
   scan look; /* steps are checked each time that they are given: a part may differ from what fit has seen */
 } keeper;
 
-static int32_t keep(void *user, const bs_coll_step *given) {
+static int32_t keep(void *user, const bs_coll_step *step) {
   keeper *k = user;
   bs_coll_rounds *r = k->r;
-  const bs_coll_step step = read_step(given);
-  if (r->next != UINT32_MAX) return FULL;
-  if (step.count == 0 || step.round < r->from) return BS_OK;
-  const int32_t rc = check_step(&k->look, &step);
+  if (step->count == 0 || step->round < r->from) return BS_OK;
+  const int32_t rc = check_step(&k->look, step);
   if (rc != BS_OK) return rc;
   k->look.any = 1;
-  k->look.last = step.round;
+  k->look.last = step->round;
   if (r->nsteps == r->capacity) {
-    r->next = step.round;
+    r->next = step->round;
     return FULL;
   }
-  r->steps[r->nsteps++] = step;
+  r->steps[r->nsteps++] = *step;
   return BS_OK;
 }
 
@@ -227,7 +227,7 @@ int32_t bs_rounds_load(bs_coll_rounds *r, uint32_t from, bs_error *err) {
   r->nsteps = 0;
   r->next = UINT32_MAX;
   keeper k = {r, {.r = r, .err = err}};
-  const int32_t rc = r->algorithm->schedule(r->state, &r->shape, r->plan->me, keep, &k, err);
+  const int32_t rc = each_step(r, keep, &k, err);
   r->shape.from_round = 0;
   if (r->next == UINT32_MAX) return rc;
   while (r->nsteps > 0 && r->steps[r->nsteps - 1].round == r->next) r->nsteps--; /* whole rounds alone */

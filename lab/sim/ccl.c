@@ -174,7 +174,7 @@ static int32_t add_formula(json_t *row, const bs_ccl *ccl, const bs_coll_shape *
       .struct_size = sizeof link, .latency_s = place->alpha_s, .bytes_per_s = place->bytes_per_s};
   double seconds = 0;
   if (ccl->algorithm->cost == NULL) return BS_OK;
-  const int32_t rc = ccl->algorithm->cost(ccl->state, shape, &link, &seconds, err);
+  const int32_t rc = sim_cost_of(ccl->algorithm, ccl->state, shape, &link, &seconds, err);
   if (rc != BS_OK) return rc;
   json_object_set_new(row, "formula_us", json_real(seconds * 1e6));
   if (ran != NULL && !(place->late_s > 0))

@@ -328,6 +328,8 @@ END_TEST
 #define LAYER                                                                          \
   "--plugin sim --hardware sim-flat --method row_parallel -P 2 --n 64 --b 4 -q " STUCK \
   "--set hardware.algorithm="
+#define THREADS \
+  "--method row_parallel -P 2 --n 64 --b 4 --phase 0 -q --timeout 3 " STUCK "--set hardware.algorithm="
 #define EXPLAIN "ccl explain --hardware sim-flat -P 4 --count 1024 " STUCK
 
 /* A deadlocked pair, a count that differs, a message that nobody receives: in a layer, and as a schedule. */
@@ -354,6 +356,16 @@ static const struct {
      "error[BS-SIM-MISMATCH] rank 0 sends 4096 bytes at short_count, rank 1 receives "
      "4092 bytes at short_count: the sizes differ"},
     {EXPLAIN "left_over", 9, "error[BS-SIM-LEFTOVER] all ranks have ended, and 1 message was not received"},
+    {LAYER "endless", 5,
+     "error[BS-ALG-STEPS] row_parallel.y: algorithm endless, rank 0 of 2, step 1048641: a rank has more "
+     "steps than any use of them (1048640)"},
+    {THREADS "endless", 5, "error[BS-ALG-STEPS] row_parallel.y: algorithm endless"},
+    {EXPLAIN "endless", 5, "error[BS-ALG-STEPS] algorithm endless, rank 0 of 4, step 1048706"},
+    {"ccl bench endless --hardware sim-flat --timeout 3 -P 2 --samples 3 --max-bytes 4096 " STUCK, 5,
+     "error[BS-ALG-STEPS]"},
+    {EXPLAIN "negative", 5,
+     "error[BS-CCL-COST] the formula of negative says -1 s for all_reduce of 1024 elements of 4 bytes on 4 "
+     "ranks: only 0 to"},
     {"ccl check " BS_TEST_RUDE_DIR "/bs_stuck.so", 6, "BS-CCL-WRONG"},
 };
 
