@@ -126,6 +126,8 @@ int32_t bsrun_cache_path(const args *a, char **out_path, bs_error *err);
 int32_t bsrun_tune_path(const args *a, char **out_path, bs_error *err);
 /* The file of measured points in the same way: --points. */
 int32_t bsrun_points_path(const args *a, char **out_path, bs_error *err);
+/* The key by which this user's plans are known (lab/store/own.h); NULL: there is no cache folder. */
+int32_t bsrun_own_key_path(char **out_path, bs_error *err);
 /* The grades that `plugins check` has kept in the user's cache folder. A file that is damaged or cannot be
  * read is noted; what is not read is not graded. The caller closes. */
 void bsrun_grades(int quiet, bs_grades *out);

@@ -50,6 +50,10 @@ int32_t bsrun_points_path(const args *a, char **out_path, bs_error *err) {
   return cache_file(a, "points", "tuning-points.jsonl", out_path, err);
 }
 
+int32_t bsrun_own_key_path(char **out_path, bs_error *err) {
+  return cache_file(NULL, NULL, "own.key", out_path, err);
+}
+
 void bsrun_grades(int quiet, bs_grades *out) {
   bs_error err = BS_ERROR_INIT;
   char *path = NULL, line[1024];

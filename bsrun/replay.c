@@ -17,6 +17,7 @@
 
 const args_option replay_options[] = {
     {"out", 0, "DIR", 0, "the results folder, of both runs; default: results/raw"},
+    {"trust-config", 0, NULL, 0, "also run the code and commands that the stored configuration names"},
     {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
     {"wide", 0, NULL, 0, "a table of all columns, however wide"},
     {"help", 'h', NULL, 0, "this help"},
@@ -38,6 +39,10 @@ void help_replay(void) {
       "folder, its run_id, or the beginning of one, and is a run of a phase. Tensors are not dumped again.\n"
       "The replay is another result where the status or a gate differs, or a simulated time; a difference\n"
       "of the environment, of bits or of measured times is only told.\n\n"
+      "A stored configuration may name code of whoever wrote it. Of that only plugin files are run which\n"
+      "the record lists with their SHA-256, and which lie outside of the bundle. Folders of plugins,\n"
+      "plugin_trust, libraries of plugins and hardware.mpirun are left out, which stderr tells.\n"
+      "--trust-config takes them all.\n\n"
       "Options:\n");
   args_print_options(replay_options, replay_n_options);
   printf(
@@ -45,11 +50,13 @@ void help_replay(void) {
       "  bsrun replay 20260131_120000\n"
       "  bsrun replay results/raw/phase0_correctness/dense/ID -o json\n\n"
       "exit codes: 0 the same result; 2 several runs are meant; 3 the run is of no phase; 5 there is no\n"
-      "such run; 6 another result; 13 the stored run is damaged; those of run where the new run has none\n");
+      "such run, or a plugin file is not the recorded one; 6 another result; 13 the stored run is damaged; "
+      "those of run where the new run has none\n");
 }
 
 typedef struct replayed {
   bs_stored_run stored, again;
+  bs_replay_code how;
   json_t *rows;
   uint32_t unlike;
 } replayed;
@@ -83,8 +90,47 @@ static int run_silently(int argc, char **argv) {
   return code;
 }
 
+/* Who writes the configuration of a bundle writes what runs: the reader is told. */
+static void tell_code(const bs_replay_code *c, int trusted) {
+  size_t i;
+  json_t *row;
+  json_array_foreach(c->opens, i, row) {
+    bs_text line = {0};
+    bs_text_printf(&line, "replay opens a plugin file with the SHA-256 of the record: %.600s",
+                   json_string_value(row));
+    if (!line.failed) bsrun_note(0, line.data);
+    bs_text_free(&line);
+  }
+  json_array_foreach(c->code, i, row) {
+    bs_text line = {0};
+    const char *key = json_string_value(json_object_get(row, "key"));
+    bs_text_printf(&line, "the stored configuration names code or a command, which is %s: %s=%.300s%s",
+                   trusted ? "run" : "left out", key, json_string_value(json_object_get(row, "value")),
+                   trusted ? "" : " (--trust-config runs it)");
+    if (!line.failed && (trusted || strcmp(key, "plugin") != 0)) bsrun_note(0, line.data);
+    bs_text_free(&line);
+  }
+}
+
+/* bsrun run with these words, and more of them. */
+static int run_words(const char *const *words, size_t n, const json_t *more) {
+  const size_t all = n + json_array_size(more);
+  const char **argv = calloc(all + 1, sizeof *argv);
+  if (argv == NULL) {
+    bs_error err = BS_ERROR_INIT;
+    bs_error_set(&err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+    return bsrun_fail(&err);
+  }
+  memcpy(argv, words, n * sizeof *argv);
+  for (size_t i = n; i < all; i++) argv[i] = json_string_value(json_array_get(more, i - n));
+  const int code = run_silently((int)all, (char **)(uintptr_t)argv);
+  free(argv);
+  return code;
+}
+
 /* The new run's exit code; its folder is <root>/.../id where there is one. */
-static int run_again(const bs_stored_run *stored, const char *root, const char *id) {
+static int run_again(const bs_stored_run *stored, const bs_replay_code *how, const char *root,
+                     const char *id) {
   bs_text config = {0}, of = {0};
   int code;
   bs_text_printf(&config, "--config=%s/%s/config.yaml", stored->root, stored->path);
@@ -96,9 +142,8 @@ static int run_again(const bs_stored_run *stored, const char *root, const char *
     code = bsrun_fail(&err);
   } else {
     const char *words[] = {"bsrun",    "run", "-q",    config.data, "--out", root,
-                           "--run-id", id,    "--set", of.data,     "--set", "logging.dump_dir=null",
-                           NULL};
-    code = run_silently((int)(sizeof words / sizeof words[0]) - 1, (char **)(uintptr_t)words);
+                           "--run-id", id,    "--set", of.data,     "--set", "logging.dump_dir=null"};
+    code = run_words(words, sizeof words / sizeof words[0], how->words);
   }
   bs_text_free(&config);
   bs_text_free(&of);
@@ -155,7 +200,11 @@ static int32_t replay(const args *a, replayed *r, int *out_code, bs_error *err) 
   if (rc == BS_OK) rc = open_stored(a, &r->stored, err);
   if (rc != BS_OK) return rc;
   new_id(id);
-  const int code = run_again(&r->stored, runs_root(a), id);
+  const int trusted = args_has(a, "trust-config");
+  rc = bs_replay_code_of(&r->stored, trusted, &r->how, err);
+  if (rc != BS_OK) return rc;
+  tell_code(&r->how, trusted);
+  const int code = run_again(&r->stored, &r->how, runs_root(a), id);
   rc = bs_stored_open(runs_root(a), id, &r->again, err);
   if (rc != BS_OK && code != 0) { /* the run has told why there is none */
     *out_code = code;
@@ -179,6 +228,7 @@ int verb_replay(int argc, char **argv) {
   }
   bs_stored_close(&r.stored);
   bs_stored_close(&r.again);
+  bs_replay_code_free(&r.how);
   json_decref(r.rows);
   args_free(&a);
   return rc == BS_OK ? code : bsrun_fail(&err);

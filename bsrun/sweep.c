@@ -13,9 +13,11 @@
 #include "core/base/text.h"
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
+#include "lab/store/plan_text.h"
 #include "lab/store/sha256.h"
 #include "lab/store/store.h"
 #include "lab/sweep/declared.h"
+#include "lab/sweep/owned.h"
 #include "lab/sweep/points.h"
 
 typedef struct sweep_verb {
@@ -25,7 +27,7 @@ typedef struct sweep_verb {
   int64_t jobs;
   bsrun_request request;
   bs_node *base; /* what all points have in common */
-  char *cache, *tune_cache;
+  char *cache, *tune_cache, *own_key;
   json_t *constants;
   bs_context *context;
   bs_sweep sweep;
@@ -109,9 +111,9 @@ static json_t *make_header(const sweep_verb *v, const char *id, size_t n) {
   char *command = bsrun_command_line();
   bs_config_print(v->base, &base);
   json_t *header =
-      json_pack("{s:i, s:s, s:s?, s:o, s:s?, s:s?, s:s, s:s, s:I}", "format", 1, "sweep", id, "command",
-                command, "words", words_of_run(v->a), "folder", getcwd(here, sizeof here), "base", base.data,
-                "blockshock", bs_version(), "library_build_id", bs_build_id(), "n", (json_int_t)n);
+      json_pack("{s:i, s:s, s:s?, s:o, s:s?, s:s?, s:s, s:s, s:I}", "format", BS_PLAN_FORMAT, "sweep", id,
+                "command", command, "words", words_of_run(v->a), "folder", getcwd(here, sizeof here), "base",
+                base.data, "blockshock", bs_version(), "library_build_id", bs_build_id(), "n", (json_int_t)n);
   bs_text_free(&base);
   free(command);
   return header;
@@ -143,7 +145,9 @@ static int32_t begin(sweep_verb *v, json_t *points, bs_error *err) {
     json_decref(points);
     return rc != BS_OK ? rc : no_memory(err);
   }
-  return bs_sweep_begin(root, id, header, points, &v->sweep, err);
+  rc = bs_sweep_begin(root, id, header, points, &v->sweep, err);
+  if (rc == BS_OK) bs_plan_own(&v->sweep.folder, v->own_key);
+  return rc;
 }
 
 /* ---- one that goes on ------------------------------------------------------------------------ */
@@ -152,7 +156,7 @@ static int32_t begin(sweep_verb *v, json_t *points, bs_error *err) {
 static int32_t only_how(const args *a, bs_error *err) {
   static const char *const how[] = {"resume",     "any-build", "deadline", "budget", "jobs",
                                     "keep-going", "fail-fast", "out",      "cache",  "tune-cache",
-                                    "output",     "wide",      "quiet",    "config"};
+                                    "output",     "wide",      "quiet",    "config", "trust-config"};
   for (size_t i = 0; i < a->n_given; i++) {
     const char *name = a->options[a->given[i].option].name;
     size_t k = 0;
@@ -166,12 +170,28 @@ static int32_t only_how(const args *a, bs_error *err) {
   return BS_OK;
 }
 
+static void tell_code(const json_t *code) {
+  const char *key;
+  json_t *unused;
+  json_object_foreach((json_t *)(uintptr_t)code, key, unused) {
+    bs_text line = {0};
+    bs_text_printf(
+        &line, "the plan is not one that you have written here; code or a command of it is run: %.600s", key);
+    if (!line.failed) bsrun_note(0, line.data);
+    bs_text_free(&line);
+  }
+}
+
 /* The context is that of the plan's base; the folder is locked only when its points are read. */
 static int32_t context_of_plan(sweep_verb *v, const char *root, const char *id, bs_error *err) {
   bs_sweep_folder folder;
-  json_t *header = NULL, *points = NULL;
+  json_t *header = NULL, *points = NULL, *code = NULL;
   int32_t rc = bs_sweep_folder_open(root, id, 1, &folder, err);
   if (rc == BS_OK) rc = bs_plan_read(&folder, &header, &points, err);
+  if (rc == BS_OK)
+    rc = bs_plan_judge(&folder, v->own_key, args_has(v->a, "trust-config"), header, points, &code, err);
+  if (rc == BS_OK) tell_code(code);
+  json_decref(code);
   const char *base = json_string_value(json_object_get(header, "base"));
   bs_config_free(v->base);
   v->base = NULL;
@@ -229,6 +249,7 @@ static int32_t read_options(sweep_verb *v, bs_error *err) {
   if (rc == BS_OK) rc = args_integer(v->a, "jobs", 1, 64, 1, &v->jobs, err);
   if (rc == BS_OK) rc = bsrun_cache_path(v->a, &v->cache, err);
   if (rc == BS_OK) rc = bsrun_tune_path(v->a, &v->tune_cache, err);
+  if (rc == BS_OK) rc = bsrun_own_key_path(&v->own_key, err);
   if (rc == BS_OK && args_has(v->a, "keep-going") && args_has(v->a, "fail-fast"))
     rc = bs_error_set(err, BS_USAGE, "BS-USE-TWICE", "--keep-going and --fail-fast: give one of them");
   return rc;
@@ -331,6 +352,7 @@ int verb_sweep(int argc, char **argv) {
   json_decref(v.constants);
   free(v.cache);
   free(v.tune_cache);
+  free(v.own_key);
   bsrun_request_free(&v.request);
   args_free(&a);
   return code;

@@ -17,6 +17,7 @@ const args_option sweep_options[] = {
     {"id", 0, "NAME", 0, "name of the sweep and of its folder; default: made of the time"},
     {"resume", 0, "NAME", 0, "go on with a sweep: run the points of its plan that are not done"},
     {"any-build", 0, NULL, 0, "with --resume: runs of another build of the library or a plugin count"},
+    {"trust-config", 0, NULL, 0, "with --resume: also run code and commands that another's plan names"},
     {"deadline", 0, "SECONDS", 0, "of one point; default: 3600"},
     {"budget", 0, "SECONDS", 0, "of the whole; what is left then is for --resume"},
     {"jobs", 0, "N", 0, "points at once; those that measure time run alone; default: 1"},

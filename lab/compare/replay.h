@@ -10,6 +10,19 @@
  * what the record says. BS_IO. */
 int32_t bs_replay_check(const bs_stored_run *run, bs_error *err);
 
+/* What of its configuration is code of whoever wrote it, and how `bsrun run` is kept from it. */
+typedef struct bs_replay_code {
+  json_t *code;  /* [{key, value}]: as bs_config_code has it */
+  json_t *words; /* of `bsrun run`, beside --config: such keys are unset, and plugins are named */
+  json_t *opens; /* plugin files that the words name: the record lists each with its SHA-256 */
+} bs_replay_code;
+/* trusted: words and opens stay empty. Else BS_PLUGIN, BS-REPLAY-CODE: the configuration opens a plugin file
+ * that the record does not list with the file's SHA-256, or that lies in the bundle or results folder itself.
+ * Folders of plugins are not taken; a plugin that was found in one is named by its file. Free it in any case.
+ */
+int32_t bs_replay_code_of(const bs_stored_run *run, int trusted, bs_replay_code *out, bs_error *err);
+void bs_replay_code_free(bs_replay_code *code);
+
 /* [{part, what, is, stored, replay}]. part: config (also input files and
  * algorithms), env (what differs), verdict (status and gates), numbers
  * (errors, losses and counts, bit by bit), time (the verdict of the times, where both runs have them and may

@@ -135,6 +135,7 @@ static int32_t param_strings(const bs_node *config, collected *out, bs_error *er
   for (const bs_node *plugin = map->first; plugin != NULL; plugin = plugin->next) {
     if (plugin->kind == BS_NODE_NULL) continue;
     for (const bs_node *param = plugin->first; param != NULL; param = param->next) {
+      if (plugin->kind == BS_NODE_MAP && param->kind == BS_NODE_NULL) continue; /* unset */
       if (plugin->kind != BS_NODE_MAP || param->kind != BS_NODE_SCALAR) {
         return bs_schema_refuse(plugin, err, "BS-CFG-TYPE",
                                 "plugins.%.64s: must map parameter names to values", plugin->key);

@@ -74,7 +74,7 @@ static int32_t check_plan(int fd, const char *folder, const json_t *keys, bs_fsc
   free(text);
   if (rc == BS_OK) {
     rc = count(folder, points, keys, out, err);
-  } else if (rc == BS_CORRUPT) {
+  } else if (why != NULL) {
     char what[96];
     snprintf(what, sizeof what, "plan.jsonl: %s", why);
     out->damaged++;

@@ -87,6 +87,11 @@ static int32_t read_text(const char *text, size_t size, json_t **out_header, jso
   const char *first = memchr(text, '\n', size);
   *out_header = json_loadb(text, (size_t)(first - text), 0, NULL);
   if (!json_is_object(*out_header)) return corrupt("it has no header", out_why);
+  const json_t *format = json_object_get(*out_header, "format");
+  if (format != NULL && (!json_is_integer(format) || json_integer_value(format) != BS_PLAN_FORMAT)) {
+    *out_why = "its format is not 1: another version of bsrun has written it";
+    return BS_INPUT;
+  }
   const int32_t rc = read_points(first + 1, last, points, out_why, err);
   if (rc == BS_OK && (json_int_t)json_array_size(points) != n) return corrupt("points are missing", out_why);
   return rc;

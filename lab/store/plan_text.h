@@ -9,10 +9,11 @@
 
 #include "blockshock/abi.h"
 
-enum { BS_PLAN_BYTES = 64 << 20, BS_PLAN_POINTS = 4096 };
+enum { BS_PLAN_BYTES = 64 << 20, BS_PLAN_POINTS = 4096, BS_PLAN_FORMAT = 1 };
 
 /* The header and the points of a plan's text, both the caller's; NULL on failure. BS_CORRUPT: it is no whole
- * plan; *out_why, a constant text, says what is wrong, and err is not set. BS_NO_MEMORY. */
+ * plan, BS_INPUT: it is of another format; *out_why, a constant text, says what is wrong, and err is not set.
+ * BS_NO_MEMORY. */
 int32_t bs_plan_text_read(const char *text, size_t size, json_t **out_header, json_t **out_points,
                           const char **out_why, bs_error *err);
 #endif

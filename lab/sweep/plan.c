@@ -81,10 +81,10 @@ int32_t bs_plan_write(const bs_sweep_folder *folder, const json_t *header, const
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static int32_t corrupt(const bs_sweep_folder *folder, const char *what, bs_error *err) {
-  bs_error_set(err, BS_CORRUPT, "BS-SWEEP-PLAN", "%.200s/plan.jsonl: %s", folder->path, what);
+static int32_t bad_plan(const bs_sweep_folder *folder, int32_t code, const char *what, bs_error *err) {
+  bs_error_set(err, code, "BS-SWEEP-PLAN", "%.200s/plan.jsonl: %s", folder->path, what);
   bs_error_hint(err, "its runs are whole without it: begin another sweep");
-  return BS_CORRUPT;
+  return code;
 }
 
 /* Up to `size`, less at the end of the file: 0, or the errno. */
@@ -112,7 +112,7 @@ static int32_t read_all(const bs_sweep_folder *folder, char **out, size_t *out_s
   }
   if (st.st_size > PLAN_BYTES) {
     close(fd);
-    return corrupt(folder, "it has more than 64 MiB", err);
+    return bad_plan(folder, BS_CORRUPT, "it has more than 64 MiB", err);
   }
   const size_t size = (size_t)st.st_size;
   char *text = malloc(size + 1);
@@ -130,19 +130,6 @@ static int32_t read_all(const bs_sweep_folder *folder, char **out, size_t *out_s
   return BS_OK;
 }
 
-/* A plan that names no format is of the first. */
-static int32_t check_format(const bs_sweep_folder *folder, const json_t *header, bs_error *err) {
-  const json_t *format = json_object_get(header, "format");
-  if (format == NULL || (json_is_integer(format) && json_integer_value(format) == 1)) return BS_OK;
-  char *text = json_dumps(format, JSON_ENCODE_ANY);
-  bs_error_set(err, BS_INPUT, "BS-SWEEP-FORMAT",
-               "%.200s/plan.jsonl is of format %.40s: this bsrun reads format 1", folder->path,
-               text != NULL ? text : "?");
-  bs_error_hint(err, "resume it with the bsrun that began it, or begin another sweep");
-  free(text);
-  return BS_INPUT;
-}
-
 int32_t bs_plan_read(const bs_sweep_folder *folder, json_t **out_header, json_t **out_points, bs_error *err) {
   char *text = NULL;
   size_t size = 0;
@@ -151,11 +138,5 @@ int32_t bs_plan_read(const bs_sweep_folder *folder, json_t **out_header, json_t 
   int32_t rc = read_all(folder, &text, &size, err);
   if (rc == BS_OK) rc = bs_plan_text_read(text, size, out_header, out_points, &why, err);
   free(text);
-  if (rc == BS_OK) rc = check_format(folder, *out_header, err);
-  if (rc == BS_INPUT) {
-    json_decref(*out_header);
-    json_decref(*out_points);
-    *out_header = *out_points = NULL;
-  }
-  return rc == BS_CORRUPT && why != NULL ? corrupt(folder, why, err) : rc;
+  return why != NULL ? bad_plan(folder, rc, why, err) : rc;
 }

@@ -40,7 +40,7 @@ int32_t bs_sweep_folder_probe(const bs_sweep_folder *folder, bs_error *err);
 /* Writes the plan, and returns when it is on the disk. BS_IO leaves none. */
 int32_t bs_plan_write(const bs_sweep_folder *folder, const json_t *header, const json_t *points,
                       bs_error *err);
-/* BS_INPUT when there is none (BS-SWEEP-NONE) or it is of another format (BS-SWEEP-FORMAT), BS_CORRUPT
- * (BS-SWEEP-PLAN) when it is not whole. */
+/* BS_INPUT (BS-SWEEP-NONE) when there is none, BS_CORRUPT (BS-SWEEP-PLAN) when it is not whole,
+ * BS_INPUT (BS-SWEEP-PLAN) when it is of another format. */
 int32_t bs_plan_read(const bs_sweep_folder *folder, json_t **out_header, json_t **out_points, bs_error *err);
 #endif

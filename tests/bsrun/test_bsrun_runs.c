@@ -218,6 +218,19 @@ START_TEST(a_simulated_run_repeats_exactly) {
 }
 END_TEST
 
+/* A stored library of a plugin is left out, unless the reader trusts the configuration. */
+START_TEST(a_replay_leaves_code_out) {
+  ran r = RUN("-q", "--method", "dense", "--phase", "0", "--run-id", "first", "--set",
+              "plugins.cpu.dnnl_library=/nowhere.so", SMALL);
+  must_be(&r, 0);
+  ran_free(&r);
+  must_say(RUN("replay", "first"), 0, "status, gates and simulated times are the same",
+           "note: the stored configuration names code or a command, which is left out: "
+           "plugins.cpu.dnnl_library=/nowhere.so (--trust-config runs it)");
+  must_say(RUN("replay", "first", "--trust-config"), 0, "status, gates", "which is run: plugins.cpu.dnnl");
+}
+END_TEST
+
 /* Errors of the stored run and of the new one. */
 START_TEST(what_cannot_be_replayed_is_told) {
   make_run("first");
@@ -284,6 +297,7 @@ int main(void) {
                              {why_reads_what_a_killed_process_left},
                              {a_run_is_replayed, TEST_COUNT(launches)},
                              {a_simulated_run_repeats_exactly},
+                             {a_replay_leaves_code_out},
                              {what_cannot_be_replayed_is_told},
                              {a_bundle_is_made_and_verified},
                              {0}};

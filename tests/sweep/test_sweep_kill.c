@@ -182,20 +182,6 @@ START_TEST(kills_lose_nothing) {
 }
 END_TEST
 
-/* A plan of a later bsrun is not run as one of this one's. */
-START_TEST(a_later_format_is_refused) {
-  bs_error err = BS_ERROR_INIT;
-  bs_sweep sweep;
-  ck_assert_int_eq(
-      bs_sweep_begin(root, "f", json_pack("{s:i}", "format", 2), make_points(context, 2), &sweep, &err),
-      BS_OK);
-  bs_sweep_close(&sweep);
-  ck_assert_int_eq(bs_sweep_resume(root, "f", context, 0, &sweep, &err), BS_INPUT);
-  ck_assert_str_eq(err.id, "BS-SWEEP-FORMAT");
-  bs_sweep_close(&sweep);
-}
-END_TEST
-
 START_TEST(one_process_at_a_time_runs_a_sweep) {
   bs_error err = BS_ERROR_INIT;
   bs_sweep first, second;
@@ -264,6 +250,19 @@ START_TEST(a_plan_that_is_not_whole_is_told) {
 }
 END_TEST
 
+START_TEST(a_plan_of_another_format_is_not_run) {
+  static const char *const formats[] = {"{\"format\": 2}", "{\"format\": \"1\"}", "{\"format\": null}"};
+  bs_error err = BS_ERROR_INIT;
+  bs_sweep s;
+  json_t *header = json_loads(formats[_i], 0, NULL);
+  ck_assert_int_eq(bs_sweep_begin(root, "s", header, make_points(context, 2), &s, &err), BS_OK);
+  bs_sweep_close(&s);
+  ck_assert_int_eq(bs_sweep_resume(root, "s", context, 0, &s, &err), BS_INPUT);
+  ck_assert_str_eq(err.id, "BS-SWEEP-PLAN");
+  bs_sweep_close(&s);
+}
+END_TEST
+
 /* A limit of the size of files stands for a full disk: writes end with an error (SIGXFSZ is ignored). */
 static int with_little_room(size_t bytes) {
   const struct rlimit limit = {bytes, bytes};
@@ -316,8 +315,8 @@ END_TEST
 int main(void) {
   const test_case tests[] = {{kills_lose_nothing},
                              {one_process_at_a_time_runs_a_sweep},
-                             {a_later_format_is_refused},
                              {a_plan_that_is_not_whole_is_told},
+                             {a_plan_of_another_format_is_not_run, 3},
                              {a_full_disk_stops_the_sweep_and_loses_nothing},
                              {a_root_that_cannot_be_written_is_one_error},
                              {0}};
