@@ -132,7 +132,16 @@ static void on_began(void *user, const bs_task *task) {
   tell(user, task->id, NULL);
 }
 
-/* A point that failed for want of space is not the last one. */
+/* Does the failure of one point mean that no other can be stored? The folder is tried, too: a point may have
+ * failed for want of space without saying so. What is too large for the memory is a matter of that point. */
+static int32_t room_for_more(const running *r, int64_t i, const bs_point_outcome *o, bs_error *err) {
+  if (o->code != bs_status_exit_code(BS_IO)) return BS_OK;
+  if (o->said != NULL && strstr(o->said, "[BS-STO-IO]") != NULL)
+    return bs_error_set(err, BS_IO, "BS-SWEEP-IO", "point %lld could not be stored: %.300s", (long long)i,
+                        o->said);
+  return bs_sweep_folder_probe(&r->s->folder, err);
+}
+
 static int32_t on_ended(void *user, const bs_task *task, bs_error *err) {
   running *r = user;
   bs_point_outcome *o = &r->s->outcomes[task->id];
@@ -151,7 +160,7 @@ static int32_t on_ended(void *user, const bs_task *task, bs_error *err) {
   r->seconds += task->seconds;
   tell(r, task->id, o);
   if (o->state == BS_POINT_DONE) return BS_OK;
-  int32_t rc = o->code == bs_status_exit_code(BS_IO) ? bs_sweep_folder_probe(&r->s->folder, err) : BS_OK;
+  int32_t rc = room_for_more(r, task->id, o, err);
   if (rc == BS_OK && r->o->fail_fast)
     rc = bs_error_set(err, BS_SOME_FAILED, "BS-SWEEP-FAILED",
                       "point %lld failed with %d, and --fail-fast is given", (long long)task->id, o->code);

@@ -79,6 +79,12 @@ int main(int argc, char **argv) {
   int32_t rc = BS_OK;
   json_t *input = argc == 3 ? json_load_file(argv[2], 0, NULL) : NULL;
   if (input == NULL) return 2;
+  const char *fails = getenv("BS_STUB_FAILS"); /* with this id, and the exit code of a full disk */
+  if (fails != NULL) {
+    fprintf(stderr, "stub: error[%s] cannot\n", fails);
+    fflush(NULL);
+    _exit((int)bs_status_exit_code(BS_IO));
+  }
   const pid_t self = getpid(), rank = fork();
   if (rank == 0) become_rank(self);
   const size_t n = json_array_size(json_object_get(input, "phases"));

@@ -297,6 +297,25 @@ START_TEST(a_full_disk_stops_the_sweep_and_loses_nothing) {
 }
 END_TEST
 
+/* A point that could not be stored is the last one, though there is room for little things again; one that
+ * is too large for the memory is not. */
+START_TEST(a_point_without_room_ends_the_sweep) {
+  static const char *const ids[] = {"BS-STO-IO", "BS-MEM"};
+  bs_error err = BS_ERROR_INIT;
+  bs_sweep s;
+  int number = 0, failed = 0;
+  setenv("BS_STUB_FAILS", ids[_i], 1);
+  ck_assert_int_eq(bs_sweep_begin(root, "s", json_object(), make_points(context, POINTS), &s, &err), BS_OK);
+  const int32_t rc = bs_sweep_run(&s, &options, &number, &err);
+  unsetenv("BS_STUB_FAILS");
+  ck_assert_int_eq(rc, _i == 0 ? BS_IO : BS_OK);
+  if (_i == 0) ck_assert_str_eq(err.id, "BS-SWEEP-IO");
+  for (int i = 0; i < POINTS; i++) failed += s.outcomes[i].state == BS_POINT_FAILED;
+  ck_assert_int_eq(failed, _i == 0 ? 1 : POINTS);
+  bs_sweep_close(&s);
+}
+END_TEST
+
 START_TEST(a_root_that_cannot_be_written_is_one_error) {
   char file[700];
   bs_error err = BS_ERROR_INIT;
@@ -318,6 +337,7 @@ int main(void) {
                              {a_plan_that_is_not_whole_is_told},
                              {a_plan_of_another_format_is_not_run, 3},
                              {a_full_disk_stops_the_sweep_and_loses_nothing},
+                             {a_point_without_room_ends_the_sweep, 2},
                              {a_root_that_cannot_be_written_is_one_error},
                              {0}};
   return run_tests("sweep_kill", tests, (test_setup){.before = set_up, .after = tear_down});
