@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/memory.h"
 #include "core/base/size.h"
 #include "core/world/executor.h"
 #include "core/world/world.h"
@@ -53,7 +54,10 @@ static int32_t device_alloc(bs_rank *rank, uint64_t bytes, void **out_ptr, bs_er
   if (rc != BS_OK) return rc;
   void *ptr = NULL;
   uint64_t ask = bytes != 0 ? bytes : 1;
-  rc = rank->world->backend->mem_alloc(rank->device, ask, ALIGN, &ptr, err);
+  const uint32_t flags = rank->world->backend->flags;
+  if (flags & BS_BACKEND_HOST_MEMORY && !(flags & BS_BACKEND_PHANTOM))
+    rc = bs_memory_fits(bytes, "BS-MEM-DEVICE", "buffers of a rank", err);
+  if (rc == BS_OK) rc = rank->world->backend->mem_alloc(rank->device, ask, ALIGN, &ptr, err);
   if (rc == BS_OK && ptr == NULL)
     rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM-DEVICE", "backend %s gave no memory for %llu bytes",
                       rank->world->backend->name, (unsigned long long)bytes);

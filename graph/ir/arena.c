@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/memory.h"
 #include "core/base/size.h"
 
 enum { CHUNK = 64 << 10 };
@@ -18,6 +19,7 @@ struct arena_chunk {
 static struct arena_chunk *chunk_new(uint64_t size) {
   uint64_t bytes;
   if (!bs_add_u64(size, sizeof(struct arena_chunk) + 63u, &bytes) || bytes > SIZE_MAX / 2) return NULL;
+  if (bs_memory_fits(bytes, "BS-GRAPH-MEMORY", "constants", NULL) != BS_OK) return NULL;
   struct arena_chunk *chunk = aligned_alloc(64, bytes & ~UINT64_C(63));
   if (chunk == NULL) return NULL;
   chunk->next = NULL;

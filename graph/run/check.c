@@ -10,6 +10,7 @@
 
 #include "core/base/deviation.h"
 #include "core/base/error.h"
+#include "core/base/memory.h"
 #include "graph/run/session.h"
 
 enum { GUARD = 64, POISON = 0xff, GUARD_BYTE = 0xa5 };
@@ -30,6 +31,12 @@ static uint64_t root_bytes(const gvalue *v) {
 /* Every TEMP gets memory of its own: nothing is shared, so that what overwrites too much is seen. */
 static int32_t spread_out(checking *c) {
   const graph *g = c->b->g;
+  uint64_t all = 0;
+  for (uint32_t i = 0; i < g->n_values; i++)
+    if (g->values[i].kind == GV_TEMP) all += root_bytes(&g->values[i]) + 2u * GUARD;
+  const int32_t rc =
+      bs_memory_fits(all, "BS-GRAPH-MEMORY", "all values of the model, each by itself,", c->err);
+  if (rc != BS_OK) return rc;
   for (uint32_t i = 0; i < g->n_values; i++) {
     if (g->values[i].kind != GV_TEMP) continue;
     const uint64_t bytes = root_bytes(&g->values[i]);

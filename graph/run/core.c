@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "core/base/memory.h"
 #include "graph/ir/arena.h"
 #include "graph/run/run.h"
 
@@ -130,6 +131,8 @@ int32_t gcore_constant(gcore *core, const gvalue *root, void **out_data, bs_erro
       return BS_OK;
     }
   const uint64_t bytes = (uint64_t)graph_count(root) * size;
+  const int32_t rc = bs_memory_fits(bytes, "BS-GRAPH-MEMORY", "the constants of the model", err);
+  if (rc != BS_OK) return rc;
   void *data = alloc_lines(bytes);
   if (data == NULL || !ARRAY_GROW(core->copies, core->n_copies, core->cap_copies)) {
     free(data);
@@ -152,6 +155,9 @@ int32_t gcore_state(gcore *core, const char *name, uint64_t bytes, void **out_da
     *out_data = s->data;
     return BS_OK;
   }
+  const int32_t rc = bs_memory_fits(core->state_bytes + bytes, "BS-GRAPH-MEMORY",
+                                    "the states and the cache of the model", err);
+  if (rc != BS_OK) return rc;
   /* Zeros that nobody has written: the system gives a page when a token comes to lie in it. */
   unsigned char *memory = bytes <= SIZE_MAX - LINE ? calloc(1, (size_t)bytes + LINE) : NULL;
   if (memory == NULL || !ARRAY_GROW(core->states, core->n_states, core->cap_states)) {

@@ -7,6 +7,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/error.h"
+#include "core/base/memory.h"
 #include "graph/run/run.h"
 
 static int32_t no_memory(bs_error *err) {
@@ -94,6 +95,9 @@ static int32_t prepare_steps(gbinding *b, bs_error *err) {
     const double began = bs_clock_s(), packed = b->core->pack_s;
     const int32_t rc = prepare_step(b, id, &b->steps[i], args, err);
     b->steps[i].prepare_s = bs_clock_s() - began - (b->core->pack_s - packed);
+    if (rc == BS_NO_MEMORY && err != NULL && err->hint[0] == '\0')
+      bs_error_hint(err, "%.1f MiB are free: smaller dimensions, or more memory for this process",
+                    (double)bs_memory_available("") / (1024.0 * 1024.0));
     if (rc != BS_OK) return rc;
   }
   return BS_OK;

@@ -10,6 +10,7 @@
 #include "core/base/clock.h"
 #include "core/base/dtype.h"
 #include "core/base/error.h"
+#include "core/base/memory.h"
 #include "core/base/text.h"
 
 static int32_t no_memory(bs_error *err) {
@@ -358,6 +359,13 @@ BS_API int32_t bs_session_use_workspace(bs_session *s, void *memory, uint64_t by
 int32_t gsession_arena(bs_session *s, bs_error *err) {
   gbinding *b = s->bound;
   if (b->arena != NULL || b->arena_bytes == 0) return BS_OK;
+  /* Pages of a cache are taken when a token comes to lie in them: before the first one, none is. */
+  const uint64_t cache = s->core->length == 0 ? s->core->state_bytes : 0;
+  const int32_t rc = bs_memory_fits(b->arena_bytes + cache, "BS-GRAPH-MEMORY",
+                                    cache > 0 ? "the intermediate values and the cache of the model"
+                                              : "the intermediate values of the model",
+                                    err);
+  if (rc != BS_OK) return rc;
   b->own_arena = aligned_alloc(64, (size_t)(b->arena_bytes + 63u) & ~(size_t)63u);
   if (b->own_arena == NULL) {
     bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for intermediate values: %llu bytes",

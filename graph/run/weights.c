@@ -7,6 +7,7 @@
 #include "core/base/clock.h"
 #include "core/base/dtype.h"
 #include "core/base/error.h"
+#include "core/base/memory.h"
 #include "graph/ir/arena.h"
 #include "graph/run/run.h"
 
@@ -156,7 +157,9 @@ static int32_t pack(gcore *core, grank *rank, gweight *key, const gquery *q, bs_
                             .ctx = key,
                             .read = read_rows};
   const double began = bs_clock_s();
-  const int32_t rc = rank->api->pack(rank->rank, &q->query, &source, &key->packed, err);
+  int32_t rc = bs_memory_fits((uint64_t)key->rows * (uint64_t)key->cols * BS_DTYPE_BYTES(key->dtype),
+                              "BS-GRAPH-MEMORY", "the packed weights of the model", err);
+  if (rc == BS_OK) rc = rank->api->pack(rank->rank, &q->query, &source, &key->packed, err);
   if (rc != BS_OK) return rc;
   core->pack_s += bs_clock_s() - began;
   for (uint32_t i = 0; i < key->n_parts; i++) {

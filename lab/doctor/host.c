@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "core/base/error.h"
+#include "core/base/memory.h"
 #include "core/base/text.h"
 #include "lab/doctor/doctor.h"
 #include "lab/store/env.h"
@@ -170,7 +171,7 @@ static void load(bs_doctor *d, int usable) {
 
 static void memory(bs_doctor *d) {
   char line[96];
-  const double free_bytes = (double)bs_env_memory_available();
+  const double free_bytes = (double)bs_memory_available("");
   const double page = (double)sysconf(_SC_PAGESIZE), total = (double)sysconf(_SC_PHYS_PAGES) * page;
   bs_doctor_add(d, "memory", free_bytes > 0 && free_bytes < GIB ? BS_CHECK_WARN : BS_CHECK_OK,
                 "less than 1 GiB is free: give the process more, or use a smaller model.N",

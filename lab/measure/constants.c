@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/memory.h"
 #include "lab/cores.h"
 #include "lab/error.h"
 #include "lab/measure/kernel.h"
@@ -69,7 +70,7 @@ static int32_t survey_arithmetic(survey *s, bs_error *err) {
 
 /* The largest footprint that takes at most a quarter of the free memory; at least the smallest. */
 static size_t largest_footprint(void) {
-  const double available = (double)bs_env_memory_available();
+  const double available = (double)bs_memory_available("");
   size_t n = N_FOOTPRINTS;
   while (available > 0 && n > 1 && footprints[n - 1] > available / 4) n--;
   return n;

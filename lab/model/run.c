@@ -8,6 +8,7 @@
 
 #include "core/base/dtype.h"
 #include "core/base/error.h"
+#include "core/base/memory.h"
 #include "core/base/text.h"
 #include "lab/model/model.h"
 
@@ -29,7 +30,9 @@ void *bs_model_dense(const bs_tensor *t, uint32_t *out_dtype, uint64_t *out_coun
   const uint32_t dtype = t->dtype == BS_BF16 ? BS_F32 : t->dtype;
   uint64_t count = 1;
   for (uint32_t d = 0; d < t->rank; d++) count *= (uint64_t)t->dims[d];
-  void *copy = malloc(count * BS_DTYPE_BYTES(dtype) + 1);
+  const uint64_t bytes = count * BS_DTYPE_BYTES(dtype);
+  void *copy =
+      bs_memory_fits(bytes, "BS-MODEL-MEMORY", "copies of tensors", NULL) == BS_OK ? malloc(bytes + 1) : NULL;
   if (copy != NULL) bs_read_dense(dtype, copy, t);
   *out_count = count;
   *out_dtype = dtype;
@@ -97,6 +100,8 @@ static int32_t take_output(const bs_model *m, uint32_t port, const char *dir, js
   if (rc == BS_OK) rc = bs_session_get(m->session, port, &t, err);
   if (rc != BS_OK) return rc;
   uint32_t dtype = 0;
+  rc = bs_memory_fits(t.bytes, "BS-MODEL-MEMORY", "copies of the outputs", err);
+  if (rc != BS_OK) return rc;
   void *data = bs_model_dense(&t, &dtype, &count);
   if (data == NULL)
     return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory for output '%.100s'", name);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * parts.c - before a run folder exists: the plugins that it will use are opened, and its memory is there. */
 #include "core/base/error.h"
+#include "core/base/memory.h"
 #include "core/base/size.h"
 #include "core/op/knob.h"
 #include "core/plugin/registry.h"
@@ -67,7 +68,7 @@ static int32_t check_memory(const bs_experiment *e, uint32_t world, bs_error *er
   const uint64_t backward = e->phase >= BS_PHASE_BACKWARD, wide = e->dtype == BS_F64 ? 8 : 4;
   const uint64_t features =
       e->reference_features > 0 && e->reference_features < e->N ? (uint64_t)e->reference_features : n;
-  const uint64_t available = bs_env_memory_available();
+  const uint64_t available = bs_memory_available("");
   uint64_t need = 0, xy = 0;
   if (n == 0 || k == 0 || b == 0) return BS_OK; /* the workload knows; its reader is bounded by its file */
   int fits = add_product(&need, n, k, element * (1 + peers) + 2 * backward * wide) && bs_add_u64(k, n, &xy) &&

@@ -11,6 +11,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "core/base/memory.h"
 #include "lab/error.h"
 #include "lab/store/env_parts.h"
 #include "lab/store/file_sum.h"
@@ -71,18 +72,6 @@ static int proc_value(const char *path, const char *key, char *out, size_t size)
 static uint64_t kib_of(const char *key) {
   char value[64];
   return proc_value("/proc/meminfo", key, value, sizeof value) ? strtoull(value, NULL, 10) * 1024u : 0;
-}
-
-uint64_t bs_env_memory_available(void) {
-  char line[64];
-  uint64_t available = kib_of("MemAvailable");
-  if (!bs_env_first_line("/sys/fs/cgroup/memory.max", line, sizeof line) || line[0] < '0' || line[0] > '9')
-    return available;
-  const uint64_t limit = strtoull(line, NULL, 10);
-  if (!bs_env_first_line("/sys/fs/cgroup/memory.current", line, sizeof line)) return available;
-  const uint64_t used = strtoull(line, NULL, 10);
-  const uint64_t left = limit > used ? limit - used : 0;
-  return available == 0 || left < available ? left : available;
 }
 
 static json_t *isa_flags(void) {
@@ -154,7 +143,7 @@ static json_t *system_part(void) {
   json_object_set_new(system, "transparent_hugepage",
                       line_or_null("/sys/kernel/mm/transparent_hugepage/enabled"));
   json_object_set_new(system, "memory_total_bytes", json_integer((json_int_t)kib_of("MemTotal")));
-  json_object_set_new(system, "memory_available_bytes", json_integer((json_int_t)bs_env_memory_available()));
+  json_object_set_new(system, "memory_available_bytes", json_integer((json_int_t)bs_memory_available("")));
   return system;
 }
 

@@ -24,8 +24,6 @@ json_t *bs_env_after(uint64_t steal_before);
 /* When a process of this machine began, in clock ticks since the machine did: with the pid it names the
  * process for ever. 0: there is no such process. */
 uint64_t bs_env_process_start(long pid);
-/* MemAvailable of /proc/meminfo in bytes, lowered to what the cgroup leaves; 0: unknown. */
-uint64_t bs_env_memory_available(void);
 /* The plugins that are open: [{id, version, path, sha256}], sorted by id. A built-in has the library's build
  * id instead of a file's sum. BS_IO when a file cannot be read. */
 int32_t bs_env_plugins(bs_context *context, json_t **out_list, bs_error *err);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/memory.h"
 #include "lab/config/experiment.h"
 #include "lab/error.h"
 #include "lab/measure/arm.h"
@@ -141,7 +142,7 @@ static int32_t settle(job *j, uint32_t winner, const json_t *results, bs_error *
 /* Two copies of the weights are held at a time. 1 when they fit. */
 static int fits_memory(const bs_case *c, char why[160]) {
   const uint64_t each = BS_DTYPE_BYTES(c->spec.w_dtype);
-  const double available = (double)bs_env_memory_available(),
+  const double available = (double)bs_memory_available(""),
                need = 2.0 * (double)each * (double)c->spec.N * (double)c->spec.K;
   if (available == 0.0 || need < 0.875 * available) return 1;
   snprintf(why, 160, "not measured: two copies of the weights need %.1f GiB, %.1f are free",

@@ -232,6 +232,22 @@ START_TEST(run_of_a_model) {
 }
 END_TEST
 
+/* Values of 4 TiB: told before any of it is taken, with what is free. */
+START_TEST(a_model_larger_than_the_memory_is_exit_10) {
+  write_model("large.onnx",
+              "<ir_version: 10, opset_import: [\"\" : 23]> g (float[1] x) => (float[1] y) "
+              "<int64[1] s = {1099511627776}> { c = Expand (x, s) e = Exp (c) r = ReduceSum (e) "
+              "y = Add (r, x) }");
+  write_array("x.npy", BS_F32, 1, (const int64_t[]){1}, small_x);
+  ran r = bsrun(dir, "model", "run", "large.onnx", "--input", "x=x.npy", NULL);
+  must_be(&r, 10);
+  ck_assert_msg(strstr(r.err, "error[BS-GRAPH-MEMORY] the intermediate values of the model need ") != NULL &&
+                    strstr(r.err, " MiB are free; hint: ") != NULL,
+                "%s", r.err);
+  ran_free(&r);
+}
+END_TEST
+
 START_TEST(explain_of_a_model) {
   write_model("m.onnx", small);
   static const char *const what[] = {"--backend", "--memory", "--dump"}, *const more[] = {"ref", NULL, NULL};
@@ -336,6 +352,7 @@ int main(void) {
                                  {info_lists_every_unsupported_node},
                                  {run_of_a_model, TEST_COUNT(ways)},
                                  {explain_of_a_model},
+                                 {a_model_larger_than_the_memory_is_exit_10},
                                  {wrong_words_and_files, TEST_COUNT(wrong)},
                                  {words_of_the_verb, TEST_COUNT(uses)},
                                  {0}},

@@ -4,6 +4,7 @@
 
 #include <math.h>
 
+#include "core/base/memory.h"
 #include "lab/config/experiment.h"
 #include "lab/store/env.h"
 #include "lab/store/file_sum.h"
@@ -168,7 +169,7 @@ START_TEST(the_environment_is_an_allow_list) {
   ck_assert(text[strlen(text) - 1] == '\n');
   free(text);
   json_decref(env);
-  ck_assert(bs_env_memory_available() > 0);
+  ck_assert(bs_memory_available("") > 0);
 }
 END_TEST
 
