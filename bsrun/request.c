@@ -104,8 +104,18 @@ static int32_t add_keys(const args *a, bsrun_request *out, bs_error *err) {
   return rc;
 }
 
-/* An option and a --set of one key that differ: neither wins in silence. */
-static int32_t no_conflicts(const args *a, const bsrun_request *r, bs_error *err) {
+static int32_t given_twice(const char *key, const char *value, const bs_node *set, bs_error *err) {
+  const int scalar = set->kind == BS_NODE_SCALAR;
+  if (scalar && strcmp(set->text, value) == 0) return BS_OK;
+  bs_error_set(err, BS_USAGE, "BS-USE-TWICE",
+               "%s is given twice: as %.100s by an option, and%s%.100s by --set", key, value,
+               scalar ? " as " : "", scalar ? set->text : "");
+  bs_error_hint(err, "give one of them");
+  return BS_USAGE;
+}
+
+/* An option and a --set (of the key, or of a mapping above it) that differ: neither wins in silence. */
+static int32_t no_conflicts(const args *a, const bsrun_request *r, const bs_node *sets, bs_error *err) {
   const bs_compose_request *q = &r->compose;
   static const char *const named[][2] = {{"world-size", "hardware.world_size"},
                                          {"phase", "phase.name"},
@@ -113,24 +123,20 @@ static int32_t no_conflicts(const args *a, const bsrun_request *r, bs_error *err
                                          {"mask", "mask.name"},
                                          {"workload", "workload.name"},
                                          {"hardware", "hardware.name"}};
-  for (size_t i = 0; i < q->n_sets; i++) {
-    const char *set = q->sets[i], *text = NULL;
-    const size_t key = strcspn(set, "=");
-    char other[320];
-    for (size_t k = 0; k < q->n_texts; k++)
-      if (strlen(q->texts[k]) > key && strncmp(q->texts[k], set, key + 1) == 0) text = q->texts[k];
-    for (size_t k = 0; k < sizeof named / sizeof named[0]; k++) {
-      const char *value = args_value(a, named[k][0]);
-      if (value == NULL || strlen(named[k][1]) != key || strncmp(named[k][1], set, key) != 0) continue;
-      snprintf(other, sizeof other, "%s=%.200s", named[k][1], value);
-      text = other;
-    }
-    if (text == NULL || strcmp(text, set) == 0) continue;
-    bs_error_set(err, BS_USAGE, "BS-USE-TWICE", "--set %.200s, and an option that means %.200s", set, text);
-    bs_error_hint(err, "give one of them");
-    return BS_USAGE;
+  int32_t rc = BS_OK;
+  for (size_t i = 0; i < q->n_texts && rc == BS_OK; i++) {
+    char key[64];
+    const size_t length = strcspn(q->texts[i], "=");
+    snprintf(key, sizeof key, "%.*s", (int)length, q->texts[i]);
+    const bs_node *set = bs_config_find(sets, key);
+    if (set != NULL) rc = given_twice(key, q->texts[i] + length + 1, set, err);
   }
-  return BS_OK;
+  for (size_t i = 0; i < sizeof named / sizeof named[0] && rc == BS_OK; i++) {
+    const char *value = args_value(a, named[i][0]);
+    const bs_node *set = value == NULL ? NULL : bs_config_find(sets, named[i][1]);
+    if (set != NULL) rc = given_twice(named[i][1], value, set, err);
+  }
+  return rc;
 }
 
 static int32_t add_numbers(const args *a, bsrun_request *out, bs_error *err) {
@@ -154,15 +160,23 @@ static int32_t add_numbers(const args *a, bsrun_request *out, bs_error *err) {
 }
 
 /* --trace, unless --set says how many events it holds. */
-static int32_t add_trace(const args *a, bsrun_request *out, bs_error *err) {
+static int32_t add_trace(const args *a, bsrun_request *out, const bs_node *sets, bs_error *err) {
   static const char key[] = "plugins.sim.trace_events";
   const char *value = args_value(a, "trace");
   if (value == NULL) return BS_OK;
   if (value[0] == '\0')
     return bs_error_set(err, BS_USAGE, "BS-USE-EMPTY", "--trace: the file's name is empty");
-  for (size_t i = 0; i < out->compose.n_sets; i++)
-    if (strncmp(out->compose.sets[i], key, sizeof key - 1) == 0) return BS_OK;
-  return add_text(out, key, "200000", err);
+  return bs_config_find(sets, key) != NULL ? BS_OK : add_text(out, key, "200000", err);
+}
+
+/* What --set says beside the options. */
+static int32_t check_sets(const args *a, bsrun_request *out, bs_error *err) {
+  bs_node *sets = bs_sets_tree(out->compose.sets, out->compose.n_sets);
+  if (sets == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  int32_t rc = add_trace(a, out, sets, err);
+  if (rc == BS_OK) rc = no_conflicts(a, out, sets, err);
+  bs_config_free(sets);
+  return rc;
 }
 
 /* A process that was started as a rank is one, unless another way is asked for; P is how many were started.
@@ -193,8 +207,7 @@ int32_t bsrun_request_make(const args *a, bsrun_request *out, bs_error *err) {
   q->plugins = out->lists[1];
   q->sets = out->lists[2];
   q->texts = (const char *const *)out->texts;
-  if (rc == BS_OK) rc = add_trace(a, out, err);
-  if (rc == BS_OK) rc = no_conflicts(a, out, err);
+  if (rc == BS_OK) rc = check_sets(a, out, err);
   q->phase = args_value(a, "phase");
   q->method = args_value(a, "method");
   q->mask = args_value(a, "mask");

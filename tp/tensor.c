@@ -9,6 +9,7 @@
 
 #include "core/base/dtype.h"
 #include "core/base/size.h"
+#include "core/base/text.h"
 #include "tp/state.h"
 
 enum { SHOWN = 8 }; /* rows and columns of a text */
@@ -140,28 +141,16 @@ int32_t bs_tp_get(bs_rank *rank, const bs_tensor *tensor, int64_t row, int64_t c
 
 /* ---- text ----------------------------------------------------------------------------------- */
 
-typedef struct writer {
-  char *text;
-  size_t size, used;
-} writer;
-
-static void put(writer *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static void put(writer *w, const char *fmt, ...) {
-  va_list ap;
-  va_start(ap, fmt);
-  const int n = w->used < w->size ? vsnprintf(w->text + w->used, w->size - w->used, fmt, ap) : 0;
-  va_end(ap);
-  if (n > 0) w->used += (size_t)n;
-}
-
-static void put_values(writer *w, const bs_tensor *t, const double *values, int64_t rows, int64_t cols) {
-  put(w, "%s [%lld, %lld]\n[", bs_dtype_name(t->dtype), (long long)t->dims[0], (long long)t->dims[1]);
+/* Numbers have a decimal point whatever the locale of the program is. */
+static void put_values(bs_text *w, const bs_tensor *t, const double *values, int64_t rows, int64_t cols) {
+  bs_text_printf(w, "%s [%lld, %lld]\n[", bs_dtype_name(t->dtype), (long long)t->dims[0],
+                 (long long)t->dims[1]);
   for (int64_t r = 0; r < rows; ++r) {
-    put(w, r > 0 ? ",\n [" : "[");
-    for (int64_t c = 0; c < cols; ++c) put(w, c > 0 ? ", %g" : "%g", values[r * SHOWN + c]);
-    put(w, cols < t->dims[1] ? ", ...]" : "]");
+    bs_text_printf(w, r > 0 ? ",\n [" : "[");
+    for (int64_t c = 0; c < cols; ++c) bs_text_printf(w, c > 0 ? ", %g" : "%g", values[r * SHOWN + c]);
+    bs_text_printf(w, cols < t->dims[1] ? ", ...]" : "]");
   }
-  put(w, rows < t->dims[0] ? ",\n ...]\n" : "]\n");
+  bs_text_printf(w, rows < t->dims[0] ? ",\n ...]\n" : "]\n");
 }
 
 int32_t bs_tp_format(bs_rank *rank, const bs_tensor *tensor, char *out_text, size_t size, bs_error *err) {
@@ -174,8 +163,13 @@ int32_t bs_tp_format(bs_rank *rank, const bs_tensor *tensor, char *out_text, siz
     for (int64_t c = 0; c < cols && rc == BS_OK; ++c)
       rc = bs_tp_get(rank, tensor, r, c, &values[r * SHOWN + c], err);
   if (rc != BS_OK) return rc;
-  writer w = {out_text, size, 0};
-  if (size > 0) out_text[0] = '\0';
-  put_values(&w, tensor, values, rows, cols);
-  return BS_OK;
+  bs_text text = {0};
+  put_values(&text, tensor, values, rows, cols);
+  if (text.failed) {
+    rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  } else {
+    snprintf(out_text, size, "%s", text.data);
+  }
+  bs_text_free(&text);
+  return rc;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * config.c - the config tree: making, copying, merging, finding, setting (contract: config.h; rules of
- * composition: any value but a mapping replaces). Called by the lab, which builds
- * one tree per run from files and options. Trees are plain data: thread-safe on distinct trees. */
+ * composition: mappings merge, a null over a mapping changes nothing, any other value replaces). Called by
+ * the lab, which builds one tree per run from files and options. Trees are plain data: thread-safe on
+ * distinct trees. */
 #include "core/base/config.h"
 
 #include <pthread.h>
@@ -152,6 +153,7 @@ static int32_t merge_maps(bs_node *base, const bs_node *over, bs_error *err) {
       if (rc != BS_OK) return rc;
       continue;
     }
+    if (mine != NULL && mine->kind == BS_NODE_MAP && entry->kind == BS_NODE_NULL) continue; /* no keys */
     bs_node *copy = bs_config_clone(entry);
     if (copy == NULL) return bs_config_no_memory(err);
     if (mine != NULL) {
@@ -163,16 +165,18 @@ static int32_t merge_maps(bs_node *base, const bs_node *over, bs_error *err) {
   return BS_OK;
 }
 
+static int32_t check_count(const bs_node *root, bs_error *err) {
+  if (bs_config_count(root) <= BS_CFG_MAX_NODES) return BS_OK;
+  return bs_error_set(err, BS_CONFIG, "BS-CFG-NODES", "the merged configuration has more than %d nodes",
+                      BS_CFG_MAX_NODES);
+}
+
 int32_t bs_config_merge(bs_node *base, const bs_node *over, bs_error *err) {
   if (base->kind != BS_NODE_MAP || over->kind != BS_NODE_MAP) {
     return bs_error_set(err, BS_CONFIG, "BS-CFG-ROOT", "only mappings can be merged");
   }
-  int32_t rc = merge_maps(base, over, err);
-  if (rc == BS_OK && bs_config_count(base) > BS_CFG_MAX_NODES) {
-    rc = bs_error_set(err, BS_CONFIG, "BS-CFG-NODES", "the merged configuration has more than %d nodes",
-                      BS_CFG_MAX_NODES);
-  }
-  return rc;
+  const int32_t rc = merge_maps(base, over, err);
+  return rc == BS_OK ? check_count(base, err) : rc;
 }
 
 /* ---- removing and setting
@@ -249,6 +253,18 @@ static int32_t reach(bs_node *root, const char *path, bs_node **out_entry, bs_er
   return BS_OK;
 }
 
+/* What a merged file would do with `value` (used up, also on error) at `entry`. */
+static int32_t put_value(bs_node *root, bs_node *entry, bs_node *value, bs_error *err) {
+  int32_t rc = BS_OK;
+  if (entry->kind != BS_NODE_MAP || (value->kind != BS_NODE_MAP && value->kind != BS_NODE_NULL)) {
+    move_value(entry, value);
+  } else {
+    rc = merge_maps(entry, value, err);
+    bs_config_free(value);
+  }
+  return rc == BS_OK ? check_count(root, err) : rc;
+}
+
 /* Puts `value` (used up, also on error) at path. */
 static int32_t set_node(bs_node *root, const char *path, bs_node *value, bs_error *err) {
   int segments = 0;
@@ -267,8 +283,7 @@ static int32_t set_node(bs_node *root, const char *path, bs_node *value, bs_erro
   }
   rc = reach(root, path, &entry, err);
   if (rc != BS_OK) goto fail;
-  move_value(entry, value);
-  return BS_OK;
+  return put_value(root, entry, value, err);
 fail:
   bs_config_free(value);
   return rc;

@@ -26,11 +26,13 @@ BS_API int32_t bs_config_load(const char *path, bs_node **out_root, bs_error *er
 BS_API bs_node *bs_config_new_map(void);
 BS_API bs_node *bs_config_clone(const bs_node *node);
 BS_API void bs_config_free(bs_node *node);
-/* Mappings merge key by key, recursively; any other value replaces. `over` stays unchanged. */
+/* Mappings merge key by key, recursively; a null over a mapping changes nothing; any other value replaces.
+ * `over` stays unchanged. */
 BS_API int32_t bs_config_merge(bs_node *base, const bs_node *over, bs_error *err);
 /* "a.b.c" -> node or NULL. */
 BS_API const bs_node *bs_config_find(const bs_node *root, const char *path);
-/* Set a.b.c to a scalar, list or map given as YAML text (flow style allowed), as --set does. */
+/* Set a.b.c to a scalar, list or map given as YAML text (flow style allowed), as --set does: by the rules of
+ * bs_config_merge. */
 BS_API int32_t bs_config_set(bs_node *root, const char *path, const char *yaml_value, bs_error *err);
 BS_API int32_t bs_config_set_text(bs_node *root, const char *path, const char *text, bs_error *err);
 /* Takes the map entry at path out, and maps above it that it leaves empty. */

@@ -176,12 +176,14 @@ static const char *skip_digits(const char *p) {
   return p;
 }
 
-/* Decimal only: the grammar is checked before strtod, which would also take hex, inf, nan and blanks. */
+/* Decimal only, without leading zeros: the grammar is checked before strtod, which would also take hex, inf,
+ * nan and blanks. */
 int bs_parse_f64(const char *text, double *out) {
   const char *p = text;
   if (*p == '-' || *p == '+') p++;
   const char *whole = p;
   p = skip_digits(p);
+  if (p - whole > 1 && whole[0] == '0') return 0; /* as bs_parse_i64: other readers take it for octal */
   size_t digits = (size_t)(p - whole);
   if (*p == '.') {
     const char *fraction = ++p;

@@ -4,7 +4,6 @@
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/base/text.h"
@@ -84,6 +83,20 @@ static value name_of(reader *r) {
   return v;
 }
 
+/* The letters behind digits belong to them: 0x10 and 010 are refused, as they are everywhere. */
+static double number(reader *r) {
+  char word[64];
+  double found = 0;
+  size_t n = 0;
+  while (isalnum((unsigned char)r->at[n]) || r->at[n] == '.' ||
+         ((r->at[n] == '+' || r->at[n] == '-') && n > 0 && tolower((unsigned char)r->at[n - 1]) == 'e'))
+    n++;
+  snprintf(word, sizeof word, "%.*s", (int)n, r->at);
+  if (n >= sizeof word || !bs_parse_f64(word, &found)) fail(r, "no decimal number:", word);
+  r->at += n;
+  return found;
+}
+
 static value single(reader *r) {
   value v = {0};
   if (r->depth >= MAX_DEPTH || r->why[0] != '\0') {
@@ -98,9 +111,7 @@ static value single(reader *r) {
     v = any(r);
     if (!take(r, ")")) fail(r, "')' is missing at", r->at);
   } else if (isdigit((unsigned char)*r->at)) {
-    char *end = NULL;
-    v.number = strtod(r->at, &end);
-    r->at = end;
+    v.number = number(r);
   } else {
     v = name_of(r);
   }

@@ -191,7 +191,7 @@ static int file_agrees(composer *c, const char *folder, const char *word) {
 static int32_t set_keys(composer *c, const char *folder, const char *word, const char *const *keys) {
   int32_t rc = BS_OK;
   if (strcmp(folder, "masks") == 0) /* patterns of another mask must not stay */
-    rc = bs_config_set(c->out->config, "mask", "{}", c->err);
+    bs_config_remove(c->out->config, "mask");
   for (size_t i = 0; keys[i] != NULL && rc == BS_OK; i++)
     rc = bs_config_set_text(c->out->config, keys[i], word, c->err);
   return rc;
@@ -245,6 +245,18 @@ static const char *full_phase(const char *word) {
   return word;
 }
 
+bs_node *bs_sets_tree(const char *const *sets, size_t n_sets) {
+  bs_node *tree = bs_config_new_map();
+  for (size_t i = 0; i < n_sets && tree != NULL; i++) {
+    char path[256];
+    const size_t length = strcspn(sets[i], "=");
+    if (sets[i][length] == '\0' || length >= sizeof path) continue;
+    snprintf(path, sizeof path, "%.*s", (int)length, sets[i]);
+    (void)bs_config_set(tree, path, sets[i] + length + 1, NULL);
+  }
+  return tree;
+}
+
 static int32_t apply_set(composer *c, const char *text) {
   char path[256];
   const char *equals = strchr(text, '=');
@@ -259,7 +271,6 @@ static int32_t apply_set(composer *c, const char *text) {
     bs_error_hint(c->err, "use --run-id to name a run");
     return BS_USAGE;
   }
-  if (strcmp(path, "phase.name") == 0) c->out->phase_given = 1;
   int32_t rc = bs_config_set(c->out->config, path, equals + 1, c->err);
   if (rc != BS_OK && c->err != NULL && c->err->where[0] == '\0') bs_error_where(c->err, "--set %s", path);
   return rc;
@@ -290,6 +301,10 @@ static int32_t apply_flags(composer *c) {
     snprintf(path, sizeof path, "%.*s", (int)strcspn(q->texts[i], "="), q->texts[i]);
     rc = bs_config_set_text(c->out->config, path, q->texts[i] + strlen(path) + 1, c->err);
   }
+  bs_node *sets = bs_sets_tree(q->sets, q->n_sets);
+  if (sets == NULL && rc == BS_OK) rc = bs_no_memory(c->err, "a configuration");
+  if (sets != NULL && bs_config_find(sets, "phase.name") != NULL) c->out->phase_given = 1;
+  bs_config_free(sets);
   for (size_t i = 0; i < q->n_sets && rc == BS_OK; i++) rc = apply_set(c, q->sets[i]);
   return rc;
 }

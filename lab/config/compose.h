@@ -40,6 +40,10 @@ int32_t bs_compose_with(bs_compose_request *request, bs_context *context, bs_com
  * to the registry for methods, workloads and masks. */
 int32_t bs_compose(const bs_compose_request *request, bs_composed *out_composed, bs_error *err);
 
+/* What --set texts say, as one tree that the caller frees; NULL: no memory. A text that is refused is left
+ * out: bs_compose says why. */
+bs_node *bs_sets_tree(const char *const *sets, size_t n_sets);
+
 /* Names of the files of a group ("methods", "phases", ...), sorted, without .yaml, as one malloc'd block;
  * the count is returned. */
 size_t bs_config_names(const char *configs_dir, const char *group, char ***out_names);

@@ -208,7 +208,8 @@ static int32_t check_list(const bs_node *node, const bs_key *key, bs_error *err)
   for (const bs_node *item = node->first; item != NULL; item = item->next) {
     double number;
     if (item->kind != BS_NODE_SCALAR) return type_error(item, key, err);
-    if (key->type == BS_KEY_NUMBERS && !bs_parse_f64(item->text, &number)) return type_error(item, key, err);
+    if (key->type == BS_KEY_NUMBERS && (item->quoted || !bs_parse_f64(item->text, &number)))
+      return type_error(item, key, err);
   }
   return BS_OK;
 }

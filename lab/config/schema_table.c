@@ -12,7 +12,7 @@ static const bs_key keys[] = {
     {"experiment.name", BS_KEY_STR, LABEL, "block_shock", NULL, "name carried into the record"},
     {"experiment.seed", BS_KEY_INT, ACTIVE, "725", "0..9223372036854775807",
      "seed of weights, bias and targets, and of the inputs when workload.seed is absent"},
-    {"model.dtype", BS_KEY_DTYPE, ACTIVE, "f32", NULL,
+    {"model.dtype", BS_KEY_DTYPE, ACTIVE, "bf16", NULL,
      "dtype of X, W, bias and Y: bf16, f16, f32, f64, f8e4m3, f8e5m2"},
     {"model.N", BS_KEY_INT, ACTIVE, "", "1..1073741824", "output features; absent: the workload's own"},
     {"model.K", BS_KEY_INT, ACTIVE, "", "1..1073741824", "input features; absent: N, or the workload's own"},

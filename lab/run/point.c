@@ -59,7 +59,7 @@ static int32_t compose_phase(const work *w, size_t phase, bs_node **out_config, 
   int32_t rc = bs_compose(&q, &composed, err);
   if (rc == BS_OK && p->param != NULL) {
     rc = bs_config_set_text(composed.config, p->param, p->value, err);
-    if (rc == BS_OK) rc = bs_config_set(composed.config, "sweep", "{}", err); /* the run is one point */
+    if (rc == BS_OK) bs_config_remove(composed.config, "sweep"); /* the run is one point */
   }
   if (rc == BS_OK && p->group != NULL)
     rc = bs_config_set_text(composed.config, "logging.run_group", p->group, err);

@@ -17,6 +17,7 @@ typedef struct varied {
   bs_compose_request q;
   char **sets;
   size_t n;
+  bs_node *given; /* what the --set of the request say */
 } varied;
 
 static const char **word_of(bs_compose_request *q, const char *key) {
@@ -46,8 +47,7 @@ static int begins_with_key(const char *text, const char *key) {
 static int32_t vary(varied *v, const char *key, const char *value, bs_error *err) {
   const char **word = word_of(&v->q, key);
   if (word != NULL && *word != NULL) return twice(key, err);
-  for (size_t i = 0; i < v->q.n_sets - v->n; i++)
-    if (begins_with_key(v->sets[i], key)) return twice(key, err);
+  if (bs_config_find(v->given, key) != NULL) return twice(key, err);
   for (size_t i = 0; i < v->q.n_texts; i++)
     if (begins_with_key(v->q.texts[i], key)) return twice(key, err);
   if (strcmp(key, "hardware.world_size") == 0 && v->q.world_size > 0) return twice(key, err);
@@ -69,6 +69,7 @@ static int32_t vary(varied *v, const char *key, const char *value, bs_error *err
 static void varied_free(varied *v) {
   for (size_t i = 0; i < v->n; i++) free(v->sets[v->q.n_sets - 1 - i]);
   free(v->sets);
+  bs_config_free(v->given);
 }
 
 static int32_t varied_make(const bs_compose_request *request, const json_t *settings, varied *out,
@@ -81,6 +82,8 @@ static int32_t varied_make(const bs_compose_request *request, const json_t *sett
   if (out->sets == NULL) return bs_no_memory(err, "a sweep");
   for (size_t i = 0; i < request->n_sets; i++) out->sets[i] = (char *)(uintptr_t)request->sets[i];
   out->q.sets = (const char *const *)out->sets;
+  out->given = bs_sets_tree(request->sets, request->n_sets);
+  if (out->given == NULL) return bs_no_memory(err, "a sweep");
   json_object_foreach((json_t *)(uintptr_t)settings, key, value) {
     if (rc == BS_OK) rc = vary(out, key, json_string_value(value), err);
   }

@@ -80,7 +80,10 @@ START_TEST(merge_replaces_all_but_maps) {
   } merges[] = {
       {"{a: [1, 2]}", "{a: [3]}", "a:\n  - 3\n"},
       {"{a: {b: 1}}", "{a: [3]}", "a:\n  - 3\n"},
-      {"{a: {b: 1}}", "{a: null}", "a: null\n"},
+      {"{a: {b: 1}}", "{a: null}", "a:\n  b: 1\n"}, /* a section without keys changes nothing */
+      {"{a: {b: {c: 1}}}", "{a: {b: }}", "a:\n  b:\n    c: 1\n"},
+      {"{a: {b: 1}}", "{a: {b: null}}", "a:\n  b: null\n"},
+      {"{a: [1]}", "{a: null}", "a: null\n"},
       {"{a: 1}", "{a: {b: 1}}", "a:\n  b: 1\n"},
       {"{a: null}", "{a: {b: 1}}", "a:\n  b: 1\n"},
       {"{a: {b: 1}}", "{a: {}}", "a:\n  b: 1\n"},
@@ -164,6 +167,32 @@ START_TEST(set) {
 }
 END_TEST
 
+/* A mapping that is set does what a merged file does. */
+START_TEST(set_merges_mappings) {
+  static const struct {
+    const char *base, *path, *value, *want;
+  } rows[] = {
+      {"{a: {b: 1, c: 2}}", "a", "{c: 3, d: 4}", "a:\n  b: 1\n  c: 3\n  d: 4\n"},
+      {"{a: {b: 1}}", "a", "{}", "a:\n  b: 1\n"},
+      {"{a: {b: 1}}", "a", "null", "a:\n  b: 1\n"},
+      {"{a: {b: 1}}", "a", "", "a:\n  b: 1\n"},
+      {"{a: {b: {c: 1, d: 2}}}", "a", "{b: {d: 5}}", "a:\n  b:\n    c: 1\n    d: 5\n"},
+      {"{a: {b: {c: 1, d: 2}}}", "a.b", "{d: 5}", "a:\n  b:\n    c: 1\n    d: 5\n"},
+      {"{a: {b: 1}}", "a.b", "null", "a:\n  b: null\n"},
+      {"{a: {b: 1}}", "a", "7", "a: 7\n"},
+      {"{a: {b: 1}}", "a", "[7]", "a:\n  - 7\n"},
+      {"{a: 7}", "a", "{b: 1}", "a:\n  b: 1\n"},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    bs_node *root = parsed(rows[i].base);
+    ck_assert_int_eq(bs_config_set(root, rows[i].path, rows[i].value, NULL), BS_OK);
+    expect_print(root, rows[i].want);
+    expect_round_trip(root);
+    bs_config_free(root);
+  }
+}
+END_TEST
+
 START_TEST(set_refuses) {
   static const struct {
     const char *path, *value, *id;
@@ -226,7 +255,10 @@ START_TEST(typed_reads) {
       {"9223372036854775807", 1, 1, 0, 1},
       {"-9223372036854775808", 1, 1, 0, 1},
       {"9223372036854775808", 0, 1, 0, 1},
-      {"007", 0, 1, 0, 1},
+      {"007", 0, 0, 0, 1},
+      {"010", 0, 0, 0, 1},
+      {"00.5", 0, 0, 0, 1},
+      {"-01", 0, 0, 0, 1},
       {"0x10", 0, 0, 0, 1},
       {"0o7", 0, 0, 0, 1},
       {"1_000", 0, 0, 0, 1},
@@ -378,6 +410,7 @@ int main(void) {
                              {merge_keeps_the_node_cap},
                              {find},
                              {set},
+                             {set_merges_mappings},
                              {set_refuses},
                              {typed_reads},
                              {defaults},

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * test_text.c - the growing text, the nearest name and strict number parsing. */
-#include <locale.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/size.h"
 #include "core/base/text.h"
+#include "tests/comma_locale.h"
 #include "tests/marks.h"
 #include "tests/run_tests.h"
 
@@ -31,10 +31,7 @@ END_TEST
 
 /* A program that embeds us may have set a locale with a decimal comma. */
 START_TEST(numbers_ignore_the_locale) {
-  static const char *const commas[] = {"de_DE.UTF-8", "fr_FR.UTF-8", "de_DE.utf8"};
-  for (int i = 0; i < 3; i++) {
-    if (setlocale(LC_ALL, commas[i]) != NULL) break;
-  }
+  (void)comma_locale();
   bs_text t = {0};
   double d = 0;
   bs_text_printf(&t, "%.2f", 1.5);
@@ -148,7 +145,9 @@ START_TEST(floats) {
               {"inf", 0, 0},    {"-Infinity", 0, 0}, {"0x1p3", 0, 0},       {"", 0, 0},
               {".", 0, 0},      {"e5", 0, 0},        {"1e", 0, 0},          {"1e+", 0, 0},
               {" 1", 0, 0},     {"1 ", 0, 0},        {"1_0", 0, 0},         {"1f", 0, 0},
-              {"0.1", 1, 0.1}};
+              {"0.1", 1, 0.1},  {"010", 0, 0},       {"00", 0, 0},          {"-01.5", 0, 0},
+              {"00.5", 0, 0},   {"-0", 1, 0},        {"0e5", 1, 0},         {"1e-05", 1, 1e-5},
+              {"0x10", 0, 0},   {"+010", 0, 0},      {"0.10", 1, 0.1},      {"0b1", 0, 0}};
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
     double v = 5;
     int ok = bs_parse_f64(rows[i].text, &v);

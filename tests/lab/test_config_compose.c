@@ -169,6 +169,49 @@ START_TEST(options_are_literal_and_sets_are_yaml) {
 }
 END_TEST
 
+/* A mapping merges, in a file and in --set; a section without keys is none. */
+START_TEST(sections_are_never_wiped) {
+  static const struct {
+    const char *file, *set, *n, *dtype;
+  } rows[] = {
+      {"model:\n  # N: 7\n", NULL, "1", "bf16"},
+      {"model: null\nphase: ~\n", NULL, "1", "bf16"},
+      {"model: {}\n", NULL, "1", "bf16"},
+      {"model:\n  N: 7\n", NULL, "7", "bf16"},
+      {NULL, "model=", "1", "bf16"},
+      {NULL, "model=null", "1", "bf16"},
+      {NULL, "model={N: 9}", "9", "bf16"},
+      {NULL, "model={dtype: f16}", "1", "f16"},
+      {NULL, "model={dtype: null}", "1", NULL},
+      {"model: {dtype: f16}\n", "model={N: 9}", "9", "f16"},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    char path[600];
+    const char *files[] = {path_b, path}, *sets[] = {rows[i].set};
+    bs_compose_request q = {.configs_dir = dir, .configs = files, .n_configs = 1, .sets = sets};
+    snprintf(path, sizeof path, "%s/user.yaml", dir);
+    if (rows[i].file != NULL) write_text(dir, "user.yaml", rows[i].file), q.n_configs = 2;
+    q.n_sets = rows[i].set != NULL;
+    bs_composed c = compose(&q);
+    is(c.config, "model.N", rows[i].n);
+    is(c.config, "model.B", "1");
+    is(c.config, "model.dtype", rows[i].dtype);
+    is(c.config, "phase.name", "phase0_correctness");
+    bs_config_free(c.config);
+  }
+}
+END_TEST
+
+START_TEST(a_mapping_can_name_the_phase) {
+  const char *sets[] = {"phase={name: phase1_forward}"};
+  bs_compose_request q = {.configs_dir = dir, .sets = sets, .n_sets = 1};
+  bs_composed c = compose(&q);
+  ck_assert_uint_eq(c.phase_given, 1);
+  is(c.config, "phase.name", "phase1_forward");
+  bs_config_free(c.config);
+}
+END_TEST
+
 static const struct {
   bs_compose_request q;
   const char *id, *hint;
@@ -279,6 +322,8 @@ int main(void) {
                              {names_without_a_file_are_left_to_the_registry},
                              {phases_have_short_names},
                              {options_are_literal_and_sets_are_yaml},
+                             {sections_are_never_wiped},
+                             {a_mapping_can_name_the_phase},
                              {bad_requests_are_refused, TEST_COUNT(bad)},
                              {configs_dir_is_the_environments_or_beside_the_program},
                              {0}};

@@ -4,6 +4,7 @@
 #include "blockshock/blockshock.h"
 #include "core/base/error.h"
 #include "sim/topology.h"
+#include "tests/comma_locale.h"
 #include "tests/run_tests.h"
 
 static bs_context *context;
@@ -56,26 +57,37 @@ static const struct {
     {"hier", 16, 0, 8, 2, 0.5e-6, 48e9, "outer_bw_Bps", "48e9"},
 };
 
-START_TEST(a_way_is_as_its_topology_and_options_say) {
+static void a_way_is_right(int i) {
   const bs_topology *table = NULL;
   void *topology = NULL;
   bs_link links[SIM_HOPS];
   bs_error err = BS_ERROR_INIT;
   uint32_t n = 0;
   double latency = 0;
-  ck_assert_msg(open_topology(ways[_i].name, ways[_i].ranks, ways[_i].key, ways[_i].value, &table, &topology,
+  ck_assert_msg(open_topology(ways[i].name, ways[i].ranks, ways[i].key, ways[i].value, &table, &topology,
                               &err) == BS_OK,
-                "%s: %s", ways[_i].name, err.message);
-  ck_assert_int_eq(table->route(topology, ways[_i].from, ways[_i].to, links, SIM_HOPS, &n, &err), BS_OK);
-  ck_assert_uint_eq(n, ways[_i].hops);
+                "%s: %s", ways[i].name, err.message);
+  ck_assert_int_eq(table->route(topology, ways[i].from, ways[i].to, links, SIM_HOPS, &n, &err), BS_OK);
+  ck_assert_uint_eq(n, ways[i].hops);
   for (uint32_t h = 0; h < n; h++) latency += links[h].latency_s;
-  ck_assert_double_eq_tol(latency, ways[_i].latency_s, 1e-15);
-  ck_assert_double_eq_tol(links[n - 1].bytes_per_s / ways[_i].bytes_per_s, 1, 1e-9);
+  ck_assert_double_eq_tol(latency, ways[i].latency_s, 1e-15);
+  ck_assert_double_eq_tol(links[n - 1].bytes_per_s / ways[i].bytes_per_s, 1, 1e-9);
   links[1].id = 7; /* only as many as there is room for are written */
-  ck_assert_int_eq(table->route(topology, ways[_i].from, ways[_i].to, links, 1, &n, &err), BS_OK);
-  ck_assert_uint_eq(n, ways[_i].hops);
+  ck_assert_int_eq(table->route(topology, ways[i].from, ways[i].to, links, 1, &n, &err), BS_OK);
+  ck_assert_uint_eq(n, ways[i].hops);
   ck_assert_uint_eq(links[1].id, 7);
   table->close(topology);
+}
+
+START_TEST(a_way_is_as_its_topology_and_options_say) {
+  a_way_is_right(_i);
+}
+END_TEST
+
+/* The locale is that of the program around us. */
+START_TEST(a_way_is_the_same_in_a_comma_locale) {
+  if (!comma_locale()) return;
+  for (int i = 0; i < TEST_COUNT(ways); i++) a_way_is_right(i);
 }
 END_TEST
 
@@ -94,6 +106,17 @@ START_TEST(options_that_mean_nothing_are_refused) {
       {"fat_tree", "ports", "2", BS_UNSUPPORTED,
        "topology fat_tree cannot have 16 ranks: its switches have too few ports"},
       {"nvswitch", "latency_s", "-1", BS_CONFIG, "latency_s=-1 of a topology is not seconds from 0 to 3600"},
+      {"nvswitch", "latency_s", "0x1p-20", BS_CONFIG,
+       "latency_s=0x1p-20 of a topology is not seconds from 0 to 3600"},
+      {"nvswitch", "latency_s", " 1e-6", BS_CONFIG,
+       "latency_s= 1e-6 of a topology is not seconds from 0 to 3600"},
+      {"nvswitch", "latency_s", "01", BS_CONFIG, "latency_s=01 of a topology is not seconds from 0 to 3600"},
+      {"nvswitch", "latency_s", "2,5", BS_CONFIG,
+       "latency_s=2,5 of a topology is not seconds from 0 to 3600"},
+      {"nvswitch", "latency_s", "", BS_CONFIG, "latency_s= of a topology is not seconds from 0 to 3600"},
+      {"nvswitch", "bw_Bps", "inf", BS_CONFIG,
+       "bw_Bps=inf of a topology is not bytes per second, at least 1000"},
+      {"hier", "group", "0x8", BS_CONFIG, "group=0x8 of a topology is not a number from 1 to 1000000"},
       {"nvswitch", "bw_Bps", "0", BS_CONFIG, "bw_Bps=0 of a topology is not bytes per second, at least 1000"},
   };
   for (int i = 0; i < TEST_COUNT(wrong); i++) {
@@ -175,6 +198,7 @@ END_TEST
 
 int main(void) {
   const test_case tests[] = {{a_way_is_as_its_topology_and_options_say, TEST_COUNT(ways)},
+                             {a_way_is_the_same_in_a_comma_locale},
                              {options_that_mean_nothing_are_refused},
                              {messages_that_share_a_wire_take_turns},
                              {0}};

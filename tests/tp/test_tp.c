@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 
 #include "core/base/error.h"
+#include "tests/comma_locale.h"
 #include "tests/kit/driven.h"
 #include "tests/run_tests.h"
 #include "tests/tp/bodies.h"
@@ -178,6 +179,29 @@ START_TEST(test_t5_write_waits_for_nothing) {
 }
 END_TEST
 
+/* A list of numbers with commas in them could not be read. */
+static int32_t written(bs_rank *rank, void *user, bs_error *err) {
+  const float value[2] = {0.5f, -1.25f};
+  bs_tensor t;
+  int32_t rc = bs_tp_tensor_make(rank, BS_F32, 1, 2, &t, err);
+  if (rc == BS_OK) rc = bs_tp_copy_in(rank, value, &t, err);
+  if (rc == BS_OK) rc = bs_tp_format(rank, &t, user, 64, err);
+  return rc;
+}
+
+START_TEST(test_text_has_points_in_a_comma_locale) {
+  open_context(THREADS);
+  const bs_world_options world = world_of(1);
+  bs_tp_spawn_options o = {.struct_size = sizeof o, .tensor_size = 1, .world = &world};
+  char text[64] = "";
+  bs_error err = BS_ERROR_INIT;
+  (void)comma_locale();
+  ck_assert_msg(bs_tp_spawn(context, &o, written, text, &err) == BS_OK, "%s", err.message);
+  ck_assert_str_eq(text, "f32 [1, 2]\n[[0.5, -1.25]]\n");
+  bs_context_close(context);
+}
+END_TEST
+
 /* ---- join ------------------------------------------------------------------------------------- */
 
 typedef struct gate {
@@ -253,6 +277,7 @@ int main(void) {
                              {test_t4_root_causes, WAYS},
                              {test_t4_join, 2 * WAYS},
                              {test_t4_refused},
+                             {test_text_has_points_in_a_comma_locale},
                              {0}};
   return run_tests("tp", tests, (test_setup){0});
 }

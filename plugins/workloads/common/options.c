@@ -75,9 +75,15 @@ const char *bs_wl_text(const bs_workload_request *request, const char *key) {
   return text;
 }
 
+/* As the configuration reads its numbers: 010 is octal to other readers. */
+static int leading_zero(const char *text) {
+  if (*text == '-' || *text == '+') text++;
+  return text[0] == '0' && text[1] >= '0' && text[1] <= '9';
+}
+
 /* In the C locale whatever the program's is; plain decimal only (strtod alone takes hex, inf and nan). */
 static int parse_number(const char *text, double *out) {
-  if (text[strspn(text, "0123456789+-.eE")] != '\0') return 0;
+  if (text[strspn(text, "0123456789+-.eE")] != '\0' || leading_zero(text)) return 0;
   locale_t c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
   if (c_locale == (locale_t)0) return 0;
   char *end = NULL;
@@ -110,7 +116,7 @@ int32_t bs_wl_i64(const bs_workload_request *request, const char *key, int64_t f
   int64_t value = fallback;
   if (text != NULL) {
     size_t sign = *text == '-' || *text == '+', digits = strspn(text + sign, "0123456789");
-    if (digits == 0 || text[sign + digits] != '\0') {
+    if (digits == 0 || text[sign + digits] != '\0' || leading_zero(text)) {
       bs_fail(err, BS_CONFIG, "BS-WL-VALUE", "'%s' is not a whole number", text);
       return bs_wl_at(err, BS_CONFIG, key);
     }
