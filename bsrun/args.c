@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "core/base/out_file.h"
 #include "core/base/text.h"
 
 static int32_t unknown_option(const char *given, const args_option *options, size_t n, bs_error *err) {
@@ -96,6 +97,34 @@ static int32_t short_options(args *a, const char *word, const char *next, int *u
   return BS_OK;
 }
 
+static int writes(const args_option *option) {
+  static const char *const names[] = {"output", "csv", "trace", "timeline", "junit", "write", "save"};
+  if (option->value == NULL || strncmp(option->value, "FILE", 4) != 0) return 0;
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+    if (strcmp(option->name, names[i]) == 0) return 1;
+  return 0;
+}
+
+/* A file that is stdout has it for itself; a folder cannot be stdout. */
+static int32_t check_places(const args *a, bs_error *err) {
+  const char *has_stdout = NULL;
+  for (size_t i = 0; i < a->n_given; i++) {
+    const args_option *option = &a->options[a->given[i].option];
+    const int dash = strcmp(a->given[i].value, "-") == 0;
+    if (dash && option->value != NULL && strncmp(option->value, "DIR", 3) == 0)
+      return bs_error_set(err, BS_USAGE, "BS-USE-FOLDER", "--%s is a folder, and '-' is stdout",
+                          option->name);
+    if (!writes(option) || !(dash || bs_out_is_stdout(a->given[i].value))) continue;
+    if (has_stdout != NULL)
+      return bs_error_set(err, BS_USAGE, "BS-USE-TWICE", "--%s and --%s are both stdout", has_stdout,
+                          option->name);
+    has_stdout = option->name;
+    if (bs_out_claim_stdout() != 0)
+      return bs_error_set(err, BS_IO, "BS-OUT-WRITE", "--%s: stdout cannot be written", option->name);
+  }
+  return BS_OK;
+}
+
 int32_t args_parse(int argc, char **argv, const args_option *options, size_t n_options, args *out,
                    bs_error *err) {
   memset(out, 0, sizeof *out);
@@ -123,7 +152,7 @@ int32_t args_parse(int argc, char **argv, const args_option *options, size_t n_o
     }
     i += used;
   }
-  return rc;
+  return rc == BS_OK ? check_places(out, err) : rc;
 }
 
 void args_free(args *a) {

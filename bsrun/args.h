@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * args.h - a strict GNU-style parser: --name value, --name=value, -x value, -xvalue. Unknown options and
- * missing values are errors with the nearest spelling; an option given twice is one unless it may repeat. */
+ * missing values are errors with the nearest spelling; an option given twice is one unless it may repeat. A
+ * file to be written that is stdout (-) has it for itself: what else is printed goes to stderr. */
 #ifndef BSRUN_ARGS_H
 #define BSRUN_ARGS_H
 #include <stddef.h>

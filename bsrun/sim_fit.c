@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT
  * sim_fit.c - `bsrun sim fit`: rows of `bsrun bench comm` as fits with their error on sizes that they have
  * not seen, and as a hardware file for the simulator. */
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "bsrun/sim.h"
 #include "core/base/error.h"
+#include "core/base/out_file.h"
 #include "core/base/text.h"
 #include "lab/sim/fit_rows.h"
 
@@ -79,23 +81,26 @@ static int32_t write_file(const args *a, const bs_fit_link *link, const char *ro
     rc = bs_error_set(err, BS_USAGE, "BS-USE-CHOICE", "--name: '%.60s' has other letters than a-z 0-9 - _ .",
                       name);
   if (rc != BS_OK) return rc;
-  FILE *f = fopen(path, "we");
-  if (f == NULL) return bs_error_set(err, BS_IO, "BS-OUT-WRITE", "%s cannot be written", path);
-  fprintf(
-      f,
+  bs_text text = {0};
+  bs_text_printf(
+      &text,
       "# Made by `bsrun sim fit %s`. One straight line over %.0f to %.0f bytes on %u ranks; on %u sizes that "
       "the "
       "fit\n# had not seen its mean error was %.1f %%, its bias %+.1f %%, its worst error %+.1f %% (at %.0f "
       "bytes).\n\nhardware:\n  name: %s\n  backend: sim\n  comm: sim\n\nplugins:\n  sim:\n",
       rows, link->least_bytes, link->most_bytes, link->ranks, link->held_out.cells, 100 * link->held_out.mape,
       100 * link->held_out.bias, 100 * link->held_out.worst, link->held_out.worst_bytes, name);
-  fprintf(f, "    flops: %.9g\n    mem_Bps: %.9g\n    launch_s: %.9g\n    alpha_s: %.9g\n    bw_Bps: %.9g\n",
-          flops, mem, launch, link->alpha_s, link->bytes_per_s);
-  fprintf(f,
-          "    label: calibrated\n    domain_least_B: %.0f\n    domain_most_B: %.0f\n    domain_ranks: %u\n",
-          link->least_bytes, link->most_bytes, link->ranks);
-  const int failed = ferror(f);
-  if (fclose(f) != 0 || failed) return bs_error_set(err, BS_IO, "BS-OUT-WRITE", "%s cannot be written", path);
+  bs_text_printf(
+      &text, "    flops: %.9g\n    mem_Bps: %.9g\n    launch_s: %.9g\n    alpha_s: %.9g\n    bw_Bps: %.9g\n",
+      flops, mem, launch, link->alpha_s, link->bytes_per_s);
+  bs_text_printf(
+      &text,
+      "    label: calibrated\n    domain_least_B: %.0f\n    domain_most_B: %.0f\n    domain_ranks: %u\n",
+      link->least_bytes, link->most_bytes, link->ranks);
+  const int why = text.failed ? ENOMEM : bs_out_text(path, text.data, text.size);
+  bs_text_free(&text);
+  if (why != 0)
+    return bs_error_set(err, BS_IO, "BS-OUT-WRITE", "%s cannot be written: %s", path, strerror(why));
   fprintf(stderr, "bsrun: note: wrote %s: alpha_s %.4g, bw_Bps %.4g; use it with --hardware %s\n", path,
           link->alpha_s, link->bytes_per_s, path);
   return BS_OK;

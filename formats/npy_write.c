@@ -2,15 +2,12 @@
  * npy_write.c - writing .npy files so that a reader sees the old file, the new one, or none: a temporary
  * name beside the target, fsync, rename, fsync of the folder. Called by the lab's dumps and by tests. */
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "core/base/error.h"
+#include "core/base/out_file.h"
 #include "core/base/size.h"
 #include "formats/npy.h"
 
@@ -67,67 +64,20 @@ static int32_t write_error(bs_error *err, const char *path, int saved_errno) {
   return BS_IO;
 }
 
-static int write_all(int fd, const void *data, uint64_t bytes) {
-  const char *from = data;
-  while (bytes > 0) {
-    ssize_t put = write(fd, from, bytes > ((size_t)1 << 30) ? (size_t)1 << 30 : (size_t)bytes);
-    if (put < 0 && errno == EINTR) continue;
-    if (put <= 0) {
-      if (put == 0) errno = EIO;
-      return 0;
-    }
-    from += put;
-    bytes -= (uint64_t)put;
-  }
-  return 1;
-}
-
-/* The elements as NumPy knows them: in one go, or widened to f32 in chunks. */
-static int write_data(int fd, uint32_t dtype, const void *data, uint64_t count) {
+/* The elements as NumPy knows them: in one go, or widened to f32 in chunks. 0 or an errno. */
+static int write_data(const bs_out_file *out, uint32_t dtype, const void *data, uint64_t count) {
   float chunk[CONVERT_CHUNK];
   const char *from = data;
+  int why = 0;
   if (dtype != BS_BF16 && dtype != BS_F8E4M3 && dtype != BS_F8E5M2)
-    return write_all(fd, data, count * BS_DTYPE_BYTES(dtype));
-  for (uint64_t done = 0; done < count;) {
+    return bs_out_write(out, data, count * BS_DTYPE_BYTES(dtype));
+  for (uint64_t done = 0; done < count && why == 0;) {
     uint64_t n = count - done < CONVERT_CHUNK ? count - done : CONVERT_CHUNK;
-    if (bs_convert(BS_F32, chunk, dtype, from + done * BS_DTYPE_BYTES(dtype), n) != BS_OK) {
-      errno = EINVAL;
-      return 0;
-    }
-    if (!write_all(fd, chunk, n * sizeof(float))) return 0;
+    if (bs_convert(BS_F32, chunk, dtype, from + done * BS_DTYPE_BYTES(dtype), n) != BS_OK) return EINVAL;
+    why = bs_out_write(out, chunk, n * sizeof(float));
     done += n;
   }
-  return 1;
-}
-
-/* Create "<path>.tmp-<pid>-<n>" that did not exist. The descriptor, or -1 with errno. */
-static int create_temp(const char *path, char *out_name, size_t room) {
-  static atomic_uint counter;
-  for (int tries = 0; tries < 100; tries++) {
-    snprintf(out_name, room, "%s.tmp-%ld-%u", path, (long)getpid(), atomic_fetch_add(&counter, 1u));
-    int fd = open(out_name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-    if (fd >= 0 || errno != EEXIST) return fd;
-  }
-  return -1;
-}
-
-/* Make the rename durable. File systems that cannot sync a folder say EINVAL: that is no failure. */
-static int sync_folder(const char *path, char *scratch, size_t room) {
-  snprintf(scratch, room, "%s", path);
-  char *slash = strrchr(scratch, '/');
-  if (slash == NULL)
-    snprintf(scratch, room, ".");
-  else if (slash == scratch)
-    slash[1] = '\0';
-  else
-    *slash = '\0';
-  int fd = open(scratch, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return errno == EACCES; /* a folder one may write but not list */
-  int ok = fsync(fd) == 0 || errno == EINVAL || errno == EROFS;
-  int saved_errno = errno;
-  close(fd);
-  errno = saved_errno;
-  return ok;
+  return why;
 }
 
 int32_t bs_npy_write(const char *path, uint32_t dtype, uint32_t rank, const int64_t *dims, const void *data,
@@ -151,33 +101,11 @@ int32_t bs_npy_write(const char *path, uint32_t dtype, uint32_t rank, const int6
   if (!bs_mul_u64(count, 8, &bytes) || (count > 0 && data == NULL))
     return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-NPY-WRITE", "%" PRIu64 " elements cannot be written",
                         count);
-  size_t room = strlen(path) + 48;
-  char *temp = malloc(room);
-  if (temp == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "%zu bytes are not to be had", room);
-  int32_t rc = BS_OK;
-  int fd = create_temp(path, temp, room);
-  if (fd < 0) {
-    rc = write_error(err, path, errno);
-    goto out;
-  }
-  size_t header_bytes = make_header(header, descr, rank, dims);
-  int ok = write_all(fd, header, header_bytes) && write_data(fd, dtype, data, count) && fsync(fd) == 0;
-  int saved_errno = errno;
-  if (close(fd) != 0 && ok) {
-    ok = 0;
-    saved_errno = errno;
-  }
-  if (ok && rename(temp, path) != 0) {
-    ok = 0;
-    saved_errno = errno;
-  }
-  if (!ok) {
-    unlink(temp);
-    rc = write_error(err, path, saved_errno);
-  } else if (!sync_folder(path, temp, room)) {
-    rc = write_error(err, path, errno);
-  }
-out:
-  free(temp);
-  return rc;
+  bs_out_file out;
+  int why = bs_out_open(path, &out);
+  if (why != 0) return write_error(err, path, why);
+  why = bs_out_write(&out, header, make_header(header, descr, rank, dims));
+  if (why == 0) why = write_data(&out, dtype, data, count);
+  why = bs_out_close(&out, why, 1);
+  return why == 0 ? BS_OK : write_error(err, path, why);
 }

@@ -7,8 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/base/error.h"
+#include "core/base/out_file.h"
 
 enum { MESSAGE_EVENTS = 4 }; /* two slices, an arrow's beginning and end */
 
@@ -164,8 +166,11 @@ static void write_names(FILE *f, const sim_trace *t) {
 }
 
 int32_t sim_trace_write(const sim_trace *t, const char *path, bs_error *err) {
-  FILE *f = fopen(path, "w");
-  if (f == NULL) return bs_error_errno(err, BS_IO, "BS-SIM-TRACE", errno, "cannot write the trace %s", path);
+  bs_out_file out;
+  int why = bs_out_open(path, &out);
+  FILE *f = why == 0 ? fdopen(dup(out.fd), "w") : NULL;
+  if (why == 0 && f == NULL) why = bs_out_close(&out, errno, 0);
+  if (f == NULL) return bs_error_errno(err, BS_IO, "BS-SIM-TRACE", why, "cannot write the trace %s", path);
   fprintf(f,
           "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"simulated\":true,\"events\":%" PRIu64
           ",\"dropped\":%" PRIu64
@@ -175,7 +180,8 @@ int32_t sim_trace_write(const sim_trace *t, const char *path, bs_error *err) {
   for (uint64_t i = 0; i < t->n; i++) write_slice(f, &t->slices[i]);
   fputs("\n]}\n", f);
   const int bad = ferror(f);
-  if (fclose(f) != 0 || bad)
-    return bs_error_errno(err, BS_IO, "BS-SIM-TRACE", errno, "cannot write the trace %s", path);
+  if (fclose(f) != 0) why = errno;
+  why = bs_out_close(&out, why == 0 && bad ? EIO : why, 0);
+  if (why != 0) return bs_error_errno(err, BS_IO, "BS-SIM-TRACE", why, "cannot write the trace %s", path);
   return BS_OK;
 }

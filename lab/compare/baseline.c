@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "core/base/out_file.h"
 #include "core/base/text.h"
 #include "lab/store/notes.h"
 
@@ -136,11 +137,8 @@ int32_t bs_junit_write(const char *path, const char *suite, const json_t *rows, 
     bs_text_free(&out);
     return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
   }
-  FILE *f = fopen(path, "we");
-  int bad = f == NULL;
-  if (f != NULL) bad = fwrite(out.data, 1, out.size, f) != out.size;
-  if (f != NULL) bad |= fclose(f) != 0;
+  const int why = bs_out_text(path, out.data, out.size);
   bs_text_free(&out);
-  return bad ? bs_error_set(err, BS_IO, "BS-JUNIT-WRITE", "cannot write %.300s: %s", path, strerror(errno))
-             : BS_OK;
+  return why != 0 ? bs_error_set(err, BS_IO, "BS-JUNIT-WRITE", "cannot write %.300s: %s", path, strerror(why))
+                  : BS_OK;
 }

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/base/out_file.h"
 #include "core/base/text.h"
 #include "lab/cores.h"
 #include "lab/error.h"
@@ -40,26 +41,13 @@ static int32_t io_error(bs_error *err, int number, const char *verb, const char 
   return BS_IO;
 }
 
-static int32_t write_beside(const char *temporary, const char *path, const char *text, bs_error *err) {
-  const int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-  if (fd < 0) return io_error(err, errno, "write", temporary);
-  int bad = bs_store_write_all(fd, text, strlen(text));
-  if (bad == 0 && fsync(fd) != 0) bad = errno;
-  if (close(fd) != 0 && bad == 0) bad = errno;
-  if (bad == 0 && rename(temporary, path) != 0) bad = errno;
-  if (bad == 0) return BS_OK;
-  unlink(temporary);
-  return io_error(err, bad, "write", path);
-}
-
 int32_t bs_constants_store(const char *path, const json_t *constants, bs_error *err) {
-  bs_text temporary = {0};
   char *text = json_dumps(constants, JSON_INDENT(2) | JSON_SORT_KEYS);
-  bs_text_printf(&temporary, "%s.%ld.tmp", path, (long)getpid());
-  int32_t rc =
-      text == NULL || temporary.failed ? bs_no_memory(err, "constants") : bs_lines_folders(&words, path, err);
-  if (rc == BS_OK) rc = write_beside(temporary.data, path, text, err);
-  bs_text_free(&temporary);
+  int32_t rc = text == NULL ? bs_no_memory(err, "constants") : bs_lines_folders(&words, path, err);
+  bs_out_file out;
+  int why = rc == BS_OK ? bs_out_open(path, &out) : 0;
+  if (rc == BS_OK && why == 0) why = bs_out_close(&out, bs_out_write(&out, text, strlen(text)), 1);
+  if (why != 0) rc = io_error(err, why, "write", path);
   free(text);
   return rc;
 }

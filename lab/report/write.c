@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
+#include "core/base/out_file.h"
 #include "lab/error.h"
 #include "lab/report/model.h"
 
@@ -16,18 +16,8 @@ static int32_t cannot(const char *path, int why, bs_error *err) {
 }
 
 int32_t bs_report_write(const char *path, const bs_text *text, bs_error *err) {
-  char beside[4096];
-  if (snprintf(beside, sizeof beside, "%s.%ld.tmp", path, (long)getpid()) >= (int)sizeof beside)
-    return cannot(path, ENAMETOOLONG, err);
-  FILE *file = fopen(beside, "wx");
-  if (file == NULL) return cannot(path, errno, err);
-  const size_t written = text->size > 0 ? fwrite(text->data, 1, text->size, file) : 0;
-  int why = written != text->size ? errno : 0;
-  if (fclose(file) != 0 && why == 0) why = errno;
-  if (why == 0 && rename(beside, path) != 0) why = errno;
-  if (why == 0) return BS_OK;
-  unlink(beside);
-  return cannot(path, why, err);
+  const int why = bs_out_text(path, text->data, text->size);
+  return why == 0 ? BS_OK : cannot(path, why, err);
 }
 
 int32_t bs_report_write_charts(const char *dir, const bs_chart *charts, size_t n, bs_error *err) {

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/base/out_file.h"
 #include "core/base/text.h"
 #include "lab/error.h"
 #include "lab/store/env.h"
@@ -142,8 +143,8 @@ static int32_t write_done(bs_run *run, const char *status, bs_error *err) {
   char *text = rc == BS_OK ? done_text(run, status) : NULL;
   if (rc == BS_OK && text == NULL) rc = bs_no_memory(err, "a run's files");
   if (rc == BS_OK) rc = bs_store_write_file(run->fd, "DONE.tmp", text, strlen(text), 1, err);
-  if (rc == BS_OK && renameat(run->fd, "DONE.tmp", run->fd, "DONE") != 0)
-    rc = bs_store_io_error(err, errno, "finish", run->path);
+  const int why = rc == BS_OK ? bs_out_rename(run->fd, "DONE.tmp", "DONE") : 0;
+  if (why != 0) rc = bs_store_io_error(err, why, "finish", run->path);
   if (rc == BS_OK && (fsync(run->fd) != 0 || fsync(run->parent_fd) != 0))
     rc = bs_store_io_error(err, errno, "sync", run->path);
   if (rc != BS_OK) bs_error_where(err, "%.300s", run->path);

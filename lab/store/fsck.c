@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/base/out_file.h"
 #include "lab/error.h"
 #include "lab/store/env.h"
 #include "lab/store/folder.h"
@@ -45,8 +46,8 @@ static int32_t add_row(check *c, const char *path, const char *state, const char
 static int32_t replace(int fd, const char *name, const char *data, size_t size, bs_error *err) {
   unlinkat(fd, "fsck.tmp", 0);
   int32_t rc = bs_store_write_file(fd, "fsck.tmp", data, size, 1, err);
-  if (rc == BS_OK && renameat(fd, "fsck.tmp", fd, name) != 0)
-    rc = bs_store_io_error(err, errno, "replace", name);
+  const int why = rc == BS_OK ? bs_out_rename(fd, "fsck.tmp", name) : 0;
+  if (why != 0) rc = bs_store_io_error(err, why, "replace", name);
   return rc;
 }
 

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/base/out_file.h"
 #include "core/base/text.h"
 #include "lab/error.h"
 #include "lab/store/folder.h"
@@ -118,8 +119,9 @@ static int32_t write_names(int fd, const char *root, const json_t *names, bs_err
   snprintf(temporary, sizeof temporary, ".baselines.%ld", (long)getpid());
   unlinkat(fd, temporary, 0);
   int32_t rc = bs_store_write_file(fd, temporary, text, strlen(text), 1, err);
-  if (rc == BS_OK && (renameat(fd, temporary, fd, "baselines.json") != 0 || fsync(fd) != 0))
-    rc = bs_store_io_error(err, errno, "write baselines.json in", root);
+  int why = rc == BS_OK ? bs_out_rename(fd, temporary, "baselines.json") : 0;
+  if (rc == BS_OK && why == 0 && fsync(fd) != 0) why = errno;
+  if (why != 0) rc = bs_store_io_error(err, why, "write baselines.json in", root);
   if (rc != BS_OK) unlinkat(fd, temporary, 0);
   free(text);
   return rc;

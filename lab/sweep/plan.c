@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/base/out_file.h"
 #include "core/base/text.h"
 #include "lab/error.h"
 #include "lab/store/plan_text.h"
@@ -68,7 +69,7 @@ int32_t bs_plan_write(const bs_sweep_folder *folder, const json_t *header, const
   int failed = fd < 0 ? errno : bs_store_write_all(fd, text.data, text.size);
   if (failed == 0 && fsync(fd) != 0) failed = errno;
   if (fd >= 0 && close(fd) != 0 && failed == 0) failed = errno;
-  if (failed == 0 && renameat(folder->fd, "plan.jsonl.tmp", folder->fd, "plan.jsonl") != 0) failed = errno;
+  if (failed == 0) failed = bs_out_rename(folder->fd, "plan.jsonl.tmp", "plan.jsonl");
   if (failed == 0 && fsync(folder->fd) != 0) {
     failed = errno;
     unlinkat(folder->fd, "plan.jsonl", 0); /* the caller is told that there is none */

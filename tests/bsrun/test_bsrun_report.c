@@ -74,6 +74,33 @@ START_TEST(the_page_says_what_was_run) {
 }
 END_TEST
 
+static void shell(const char *script) {
+  char command[2048];
+  snprintf(command, sizeof command, "cd '%s' && BSRUN='%s' sh -c '%s'", dir, bsrun_path(), script);
+  ck_assert_msg(system(command) == 0, "%s", script);
+}
+
+/* A device, a FIFO, a link and stdout are written to; none of them becomes a page. */
+START_TEST(only_a_regular_file_is_replaced) {
+  static const char *const scripts[] = {
+      "$BSRUN report runs -q -o /dev/full 2>err; test $? = 10 && test -c /dev/full && grep -q BS-OUT-WRITE "
+      "err",
+      "mkfifo fi && { cat fi >read & } && $BSRUN report runs -o fi -q >words && wait && test -p fi && "
+      "grep -q /html read && grep -q \"report: fi\" words",
+      ": >target.html && ln -s target.html li && $BSRUN report runs -o li -q >words && test -h li && "
+      "grep -q /html target.html",
+      "$BSRUN report runs -o - -q >page 2>words && head -c 15 page | grep -qi doctype && test ! -e - && "
+      "grep -q RIGHT words && tail -n 1 page | grep -q /html",
+      "$BSRUN report runs -o /dev/stdout -q >page2 2>/dev/null && cmp page page2",
+      "$BSRUN report runs --csv - -q 2>/dev/null | grep -q forward_avg_ms",
+      "$BSRUN report runs --csv - -o - -q 2>err; test $? = 2 && grep -q BS-USE-TWICE err",
+      "$BSRUN report runs --svg - -q 2>err; test $? = 2 && grep -q BS-USE-FOLDER err && test ! -e -",
+  };
+  make_runs();
+  for (size_t i = 0; i < sizeof scripts / sizeof scripts[0]; i++) shell(scripts[i]);
+}
+END_TEST
+
 /* The one file that it writes in the root is the index. */
 START_TEST(the_help_says_what_is_written) {
   ran r = bsrun(dir, "report", "--help", NULL);
@@ -233,6 +260,7 @@ END_TEST
 
 int main(void) {
   const test_case tests[] = {{the_page_says_what_was_run},
+                             {only_a_regular_file_is_replaced},
                              {the_help_says_what_is_written},
                              {rows_are_printed_and_chosen},
                              {the_page_says_what_was_not_tried},

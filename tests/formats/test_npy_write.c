@@ -101,7 +101,7 @@ START_TEST(a_failure_keeps_the_old_file) {
 }
 END_TEST
 
-START_TEST(a_link_is_replaced_not_followed) {
+START_TEST(a_link_is_followed) {
   const int64_t dims[1] = {1};
   const float one = 1.0f;
   struct stat st;
@@ -110,9 +110,9 @@ START_TEST(a_link_is_replaced_not_followed) {
   ck_assert_int_eq(symlink("victim", files_path("link.npy")), 0);
   ck_assert_int_eq(bs_npy_write(files_path("link.npy"), BS_F32, 1, dims, &one, &err), BS_OK);
   ck_assert_int_eq(lstat(files_path("link.npy"), &st), 0);
-  ck_assert(S_ISREG(st.st_mode));
+  ck_assert(S_ISLNK(st.st_mode));
   ck_assert_int_eq(stat(files_path("victim"), &st), 0);
-  ck_assert_int_eq((int)st.st_size, 4);
+  ck_assert_int_eq((int)st.st_size, 132);
 }
 END_TEST
 
@@ -203,7 +203,7 @@ int main(void) {
                              {the_longest_shape_fits},
                              {bad_arguments_are_refused},
                              {a_failure_keeps_the_old_file},
-                             {a_link_is_replaced_not_followed},
+                             {a_link_is_followed},
                              {numpy_reads_ours_and_we_read_its},
                              {0}};
   return run_tests("npy_write", tests, (test_setup){files_begin, files_end});
