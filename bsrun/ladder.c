@@ -13,6 +13,7 @@
 
 const args_option ladder_options[] = {
     {"pass", 0, "NAME", 1, "forward, backward, sgd or adamw (a whole step of training); default: forward"},
+    {"mask", 0, "NAME", 0, "the mask of methods that take one; default: several fixed ones"},
     {"masks", 0, "LIST", 0, "masks for the methods that take them, with commas between"},
     {"overlap", 0, "LIST", 0, "off, auto or numbers of chunks, with commas between; default: off"},
     {"reduce-dtypes", 0, "LIST", 0, "dtypes on the wire, with commas between; default: as configured"},
@@ -30,7 +31,7 @@ const args_option ladder_options[] = {
     {"comm", 0, "NAME", 0, "communicator; default: threads"},
     {"workload", 0, "NAME", 0, "gaussian, file, ..."},
     {"hardware", 0, "NAME", 0, "cpu, or a YAML file"},
-    {"out", 0, "DIR", 0, "root of the run folder (default results/raw)"},
+    {"out", 0, "DIR|off", 0, "root of the run folder (default results/raw); off: nothing is kept"},
     {"run-id", 0, "ID", 0, "name of the run folder"},
     {"cache", 0, "FILE|off", 0, "stored machine constants; default: the user's cache folder"},
     {"plugin", 0, "ID|PATH", 1, "use this plugin (its backend, if it has one)"},

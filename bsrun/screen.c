@@ -9,6 +9,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "bsrun/next.h"
 #include "bsrun/run.h"
 #include "bsrun/simulated.h"
 #include "core/base/error.h"
@@ -306,50 +307,49 @@ static void say_training(const json_t *r) {
 
 /* ---- where it lies, and what to type next ------------------------------------------------------ */
 
-/* " -P 2 --n 512 --b 8": what differs from the base configuration. */
-static void size_words(const json_t *r, char *out, size_t size) {
-  char n[32] = "", k[32] = "", b[32] = "", dtype[32] = "";
-  if (num(r, "N") != 4096) snprintf(n, sizeof n, " --n %.0f", num(r, "N"));
-  if (num(r, "K") != num(r, "N")) snprintf(k, sizeof k, " --k %.0f", num(r, "K"));
-  if (num(r, "B") != 64) snprintf(b, sizeof b, " --b %.0f", num(r, "B"));
-  if (strcmp(str(r, "dtype"), "bf16") != 0) snprintf(dtype, sizeof dtype, " --dtype %s", str(r, "dtype"));
-  snprintf(out, size, " -P %.0f%s%s%s%s", num(r, "world_size"), n, k, b, dtype);
-}
-
-/* A command, never broken, with what it is for where there is room. */
-static void say_command(const char *why, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static void say_command(const char *why, const char *fmt, ...) {
-  char text[LINE];
-  va_list list;
-  va_start(list, fmt);
-  vsnprintf(text, sizeof text, fmt, list);
-  va_end(list);
+/* A command (used up; NULL: there is none), never broken, with what it is for where there is room. */
+static void say_command(const char *why, char *command) {
+  char *text = command != NULL ? bs_report_printable(command) : NULL;
+  free(command);
+  if (text == NULL) return;
   const size_t used = 6 + (strlen(text) > COMMAND ? strlen(text) : COMMAND) + 3 + strlen(why);
   if (used <= width())
     printf("next: %-*s # %s\n", COMMAND, text, why);
   else
     printf("next: %s\n", text);
+  free(text);
+}
+
+/* Other ways to split this layer; its ranks are threads, so those of another kind have none. */
+static void say_ladder(const json_t *r, const char *why, const char *pass) {
+  const char *launch = str(r, "launch");
+  char verb[48];
+  if (launch[0] != '\0' && strcmp(launch, "threads") != 0) return;
+  snprintf(verb, sizeof verb, "ladder%s%s", pass != NULL ? " --pass " : "", pass != NULL ? pass : "");
+  say_command(why, bsrun_next_verb(verb, NULL, ladder_options, ladder_n_options));
+}
+
+static void say_limits(const json_t *r) {
+  say_command("what each rank does, and its limits",
+              bsrun_next_verb("explain method", str(r, "method"), explain_options, explain_n_options));
 }
 
 static void say_next(const json_t *r) {
-  const char *phase = str(r, "phase"), *method = str(r, "method");
-  char sizes[160];
-  size_words(r, sizes, sizeof sizes);
-  const int first = strncmp(phase, "phase0", 6) == 0, train = strncmp(phase, "phase3", 6) == 0;
-  const char *limits = "what each rank does, and its limits", *ways = "other ways to split this layer";
+  static const char *const ways = "other ways to split this layer";
+  const char *phase = str(r, "phase");
+  const int train = strncmp(phase, "phase3", 6) == 0;
   if (!json_is_true(json_object_get(r, "passed")) && json_object_get(r, "arms") == NULL) {
-    say_command("all tensors, to look at", "bsrun --method %s%s --phase 0 --dump tensors", method, sizes);
-    say_command(limits, "bsrun explain method %s%s", method, sizes);
-  } else if (first) {
-    say_command("how fast it is", "bsrun --method %s%s --phase 1", method, sizes);
-    say_command(ways, "bsrun ladder%s", sizes);
+    say_command("all tensors, to look at", bsrun_next_phase(0, "tensors"));
+    say_limits(r);
+  } else if (strncmp(phase, "phase0", 6) == 0) {
+    say_command("how fast it is", bsrun_next_phase(1, NULL));
+    say_ladder(r, ways, NULL);
   } else if (strncmp(phase, "phase1", 6) == 0) {
-    say_command(ways, "bsrun ladder%s", sizes);
-    say_command(limits, "bsrun explain method %s%s", method, sizes);
+    say_ladder(r, ways, NULL);
+    say_limits(r);
   } else {
-    say_command("how fast, by every method", "bsrun ladder%s --pass %s", sizes, train ? "sgd" : "backward");
-    say_command(train ? "the gradients alone" : "steps of training", "bsrun --method %s%s --phase %d", method,
-                sizes, train ? 2 : 3);
+    say_ladder(r, "how fast, by every method", train ? "sgd" : "backward");
+    say_command(train ? "the gradients alone" : "steps of training", bsrun_next_phase(train ? 2 : 3, NULL));
   }
 }
 

@@ -33,7 +33,7 @@ def main(build, source):
 
     def narrow(what, text, width):
         for line in text.split("\n"):
-            if len(line) > width and not line.startswith(("repeat: ", "run: ")):
+            if len(line) > width and not line.startswith(("repeat: ", "run: ", "next: ")):
                 failures.append("%s: %d columns, at most %d:\n%s" % (what, len(line), width, line))
                 return
 
@@ -46,7 +46,7 @@ def main(build, source):
         text = re.sub(r" predicted: \S+ % off\)", " predicted)", re.sub(r"doubtful: .*?--measure\) ", "", text))
         text = re.sub(r"; (arithmetic|reading memory|the exchange between ranks|the calls of the host) limits? it", "; LIMIT", text)
         text = re.sub(r"\S+ % of this machine's limit; LIMIT|share of this machine's limit unknown", "LIMIT", text)
-        return re.sub(r"\d[\d.e+-]*", "N", re.sub(r" --(n|k|b) \d+", "", re.sub(r"(results/\S*/)\S+", r"\1ID", text))).strip()
+        return re.sub(r"\d[\d.e+-]*", "N", re.sub(r" --(n|k|b) \d+| --set \S+", "", re.sub(r"(results/\S*/)\S+", r"\1ID", text))).strip()
 
     screen = bsrun(SMALL)
     narrow("the screen", screen, 100)
