@@ -127,6 +127,16 @@ static int32_t open_head(const bs_kernel_data *d, int64_t index, int64_t run, he
   return BS_OK;
 }
 
+/* f64 beside the reference, which is f64 too (docs/gates.md): 0.425 units of each rounding, twice, of the
+ * sums of a score, of a row and of its powers, and 16 of the scaling, the difference, the exponential and the
+ * quotient. */
+static double predict_f64(const bs_kernel_problem *p, bs_tail *out_tail) {
+  const double roundings = (double)p->D / 2.0 + 5.0 * (double)p->T / 6.0 + 16.0;
+  const double unit = sqrt(2.0) * 0.425 * 0x1p-53 * sqrt(roundings);
+  bs_tail_add(out_tail, 1.0, unit * unit, 3.0 * unit * unit * unit * unit);
+  return bs_tail_rmse(out_tail);
+}
+
 int32_t bs_kernel_data_predict_sdpa(const bs_kernel_data *d, uint32_t tolerance, double *out_relative,
                                     bs_tail *out_tail, bs_error *err) {
   const bs_kernel_problem *p = &d->p;
@@ -140,6 +150,10 @@ int32_t bs_kernel_data_predict_sdpa(const bs_kernel_data *d, uint32_t tolerance,
   double right = 0.0, products = 0.0;
   int64_t run = 0;
   int32_t rc = BS_OK;
+  if (p->dtype == BS_F64) {
+    *out_relative = predict_f64(p, out_tail);
+    return BS_OK;
+  }
   for (int64_t i = 0; rc == BS_OK && i < p->B * p->H && products < MOST_EMULATED; i++) {
     head h;
     rc = open_head(d, i, run, &h, err);

@@ -10,8 +10,8 @@
 #include "core/base/text.h"
 #include "lab/error.h"
 
-enum { MOST = 1 << 24, PARTS = 8 };
-static const double MOST_ELEMENTS = 1.7e10; /* of one tensor */
+enum { MOST = 1 << 24, MOST_HEAD = 1024, PARTS = 8 }; /* of a head the oracle knows the error (oracle.c) */
+static const double MOST_ELEMENTS = 1.7e10;           /* of one tensor */
 
 const bs_kernel_shape bs_kernel_shapes[] = {
     {"small", "b1h8s128d64"}, {"mission", "b2h8s512d64"},     {"long", "b2h8s2048d64"},
@@ -189,6 +189,8 @@ static int32_t complete(const char *text, bs_kernel_problem *p, bs_error *err) {
     if (p->T == 0) p->T = p->S;
     if (p->E == 0) p->E = p->D;
     if (p->G < 1 || p->H % p->G != 0) return refuse(err, text, "h is no multiple of", "g");
+    if (p->D > MOST_HEAD || p->E > MOST_HEAD)
+      return refuse(err, text, "a head of more than 1024 elements:", p->D > MOST_HEAD ? "d" : "e");
   }
   if (elements(p) > MOST_ELEMENTS) return refuse(err, text, "more than 16G elements in", "a tensor");
   return BS_OK;

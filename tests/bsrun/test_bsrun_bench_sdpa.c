@@ -50,6 +50,24 @@ static const char *text(const json_t *row, const char *key) {
   return value;
 }
 
+/* f64 beside an f64 reference: gates as of any other dtype. */
+START_TEST(f64_has_gates) {
+  ran r = run_line(
+      "b1h1s4d8:f64 b2h4g2s67d33e17:f64:causal b1h1s3t300d64:f64 --provider ref --out off -o json " NO_TORCH);
+  must_be(&r, 0);
+  json_t *rows = rows_of(&r), *row;
+  size_t i;
+  ck_assert_uint_eq(json_array_size(rows), 3);
+  json_array_foreach(rows, i, row) {
+    ck_assert_str_eq(text(row, "failed_stage"), "");
+    ck_assert(number(row, "predicted_rmse") > 1e-16 && number(row, "predicted_rmse") < 1e-14);
+    ck_assert(number(row, "relative_rmse") <= 1.3 * number(row, "predicted_rmse"));
+  }
+  json_decref(rows);
+  ran_free(&r);
+}
+END_TEST
+
 /* Each dtype and mask has a row of each provider; every time is one of a call, of all rows alike, and what an
  * item takes is another column (defect (g): one arm's time was divided by the batch, the other's not). */
 START_TEST(each_provider_has_a_row_of_each_problem) {
@@ -497,6 +515,7 @@ END_TEST
 
 int main(void) {
   const test_case cases[] = {{each_provider_has_a_row_of_each_problem},
+                             {f64_has_gates},
                              {what_is_refused, TEST_COUNT(refused)},
                              {a_failed_stage_is_kept_with_its_cause, TEST_COUNT(gates)},
                              {what_nobody_serves_is_a_negative, 3},
