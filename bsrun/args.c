@@ -105,12 +105,19 @@ static int writes(const args_option *option) {
   return 0;
 }
 
-/* A file that is stdout has it for itself; a folder cannot be stdout. */
+/* A file that is stdout has it for itself; a folder cannot be stdout, and only some can be left out. */
 static int32_t check_places(const args *a, bs_error *err) {
   const char *has_stdout = NULL;
   for (size_t i = 0; i < a->n_given; i++) {
     const args_option *option = &a->options[a->given[i].option];
     const int dash = strcmp(a->given[i].value, "-") == 0;
+    if (strcmp(option->name, "out") == 0 && strcmp(a->given[i].value, "off") == 0 &&
+        strcmp(option->value, "DIR|off") != 0) {
+      bs_error_set(err, BS_USAGE, "BS-USE-FOLDER",
+                   "--out off keeps nothing, and there must be a folder here");
+      bs_error_hint(err, "leave --out away for results/raw; ./off is a folder of that name");
+      return BS_USAGE;
+    }
     if (dash && option->value != NULL && strncmp(option->value, "DIR", 3) == 0)
       return bs_error_set(err, BS_USAGE, "BS-USE-FOLDER", "--%s is a folder, and '-' is stdout",
                           option->name);

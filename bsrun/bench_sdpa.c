@@ -38,7 +38,7 @@ static const args_option options[] = {
     {"tune-cache", 0, "FILE", 0, "the tuning file, whose choice comes first without --provider; off: none"},
     {"gates", 0, "NAME|FILE", 0, "of configs/gates, or a YAML file; default: sdpa"},
     {"strict", 0, NULL, 0, "a gate that could not be judged ends in exit code 15"},
-    {"out", 0, "DIR", 0, "the results folder; default: results/raw; off: nothing is kept"},
+    {"out", 0, "DIR|off", 0, "the results folder; default: results/raw; off: nothing is kept"},
     {"run-id", 0, "ID", 0, "of the run's folder; default: made"},
     {"plugin", 0, "ID|PATH", 1, "open this plugin too"},
     {"config", 0, "FILE", 1, "plugin_dirs, plugin_trust and plugins.ID.NAME from a YAML file"},
@@ -256,7 +256,7 @@ static int32_t read_request(request *r, bs_error *err) {
   b->bind = 1;
   b->gates = args_value(r->a, "gates");
   b->torch = torch == NULL ? "auto" : strcmp(torch, "off") == 0 ? NULL : torch;
-  b->out_dir = out == NULL ? "results/raw" : strcmp(out, "off") == 0 ? NULL : out;
+  b->out_dir = out == NULL ? "results/raw" : bsrun_keeps(r->a) ? out : NULL;
   b->promote = (uint32_t)args_has(r->a, "promote");
   b->run_id = args_value(r->a, "run-id");
   b->command = r->command = bsrun_command_line();

@@ -88,6 +88,9 @@ char *bsrun_command_line(void);
 /* The words themselves, NULL at their end. */
 char **bsrun_command_words(void);
 
+/* Is a run folder kept? Not with --out off. */
+int bsrun_keeps(const args *a);
+
 /* The error line on stderr; returns the exit code of err->code. */
 int bsrun_fail(const bs_error *err);
 /* "bsrun: note: ..." unless quiet; and into log.txt. */

@@ -30,7 +30,7 @@ const args_option compare_options[] = {
     {"comm", 0, "NAME", 0, "--a --b: communicator; default: threads"},
     {"workload", 0, "NAME", 0, "--a --b: gaussian, file, ..."},
     {"hardware", 0, "NAME", 0, "--a --b: cpu, or a YAML file"},
-    {"out", 0, "DIR", 0, "root of the run folders (default results/raw)"},
+    {"out", 0, "DIR|off", 0, "root of the run folders (default results/raw); off: nothing is kept"},
     {"run-id", 0, "ID", 0, "--a --b: name of the run folder"},
     {"cache", 0, "FILE|off", 0, "stored machine constants; default: the user's cache folder"},
     {"plugin", 0, "ID|PATH", 1, "use this plugin (its backend, if it has one)"},

@@ -243,15 +243,10 @@ static int32_t print_data(int format, const json_t *results, bs_error *err) {
 
 /* ---- the subjects ---------------------------------------------------------------------------- */
 
-static int off(const args *a) {
-  const char *out = args_value(a, "out");
-  return out != NULL && strcmp(out, "off") == 0;
-}
-
 static int32_t of_layer(const args *a, const bs_diagnose_request *asked, json_t **out, char **out_folder,
                         bs_error *err) {
   ladder_run r = {.host.progress.busy = ATOMIC_FLAG_INIT};
-  const int keep = !off(a);
+  const int keep = bsrun_keeps(a);
   int32_t rc = ladder_run_open(a, 1.0, &r, err);
   bs_diagnose_request q = *asked;
   q.progress = r.host.table.progress;

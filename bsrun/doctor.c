@@ -17,7 +17,7 @@ const args_option doctor_options[] = {
     {"world-size", 'P', "N", 0, "ranks of the checks that need ranks; default: 2"},
     {"backend", 0, "NAME", 0, "backend to check; default: the one of --plugin, else cpu"},
     {"comm", 0, "NAME", 0, "communicator to check; default: the one of --plugin, else threads"},
-    {"out", 0, "DIR", 0, "root of the run folders (default results/raw)"},
+    {"out", 0, "DIR|off", 0, "root of the run folders (default results/raw); off: nothing is kept"},
     {"timeout", 0, "SECONDS", 0, "deadline of every wait between ranks; default: 20"},
     {"plugin", 0, "ID|PATH", 1, "also look at this plugin, and check its backend"},
     {"config", 0, "FILE", 1, "plugin_dirs and plugin_trust from a YAML file"},
@@ -256,7 +256,7 @@ static int32_t examine(visit *v, bs_error *err) {
     choose(v, named, n_named);
     bs_doctor_host(&v->d);
     library_rows(v);
-    bs_doctor_results(&v->d, out_dir != NULL ? out_dir : "results/raw");
+    if (bsrun_keeps(v->a)) bs_doctor_results(&v->d, out_dir != NULL ? out_dir : "results/raw");
     plugin_rows(v);
     world_rows(v);
     if (args_has(v->a, "measure")) {

@@ -36,7 +36,7 @@ int32_t model_keep(const args *a, const model_asked *asked, const char *phase, i
   char keys[4][48], *command = NULL;
   bs_grades grades;
   *out_folder = NULL;
-  if (out_dir != NULL && strcmp(out_dir, "off") == 0) return BS_OK;
+  if (!bsrun_keeps(a)) return BS_OK;
   command = bsrun_command_line();
   bsrun_grades(1, &grades);
   const bs_model_keep_request q = {.context = asked->context,

@@ -178,13 +178,12 @@ static int32_t keep(const args *a, const json_t *record, const profile_kept *kep
 }
 
 int32_t profile_finish(const args *a, json_t *record, const profile_kept *kept, bs_error *err) {
-  const char *rules = args_value(a, "rules"), *out_dir = args_value(a, "out");
-  const int keeps = out_dir == NULL || strcmp(out_dir, "off") != 0;
+  const char *rules = args_value(a, "rules");
   char *folder = NULL;
   int format;
   int32_t rc = bsrun_format(a, &format, err);
   if (rc == BS_OK) rc = bs_profile_judge(record, rules != NULL ? rules : "cpu", err);
-  if (rc == BS_OK && keeps) rc = keep(a, record, kept, &folder, err);
+  if (rc == BS_OK && bsrun_keeps(a)) rc = keep(a, record, kept, &folder, err);
   if (rc == BS_OK) rc = profile_print(a, record, 0, 1, err);
   if (rc == BS_OK && folder != NULL && (format == BS_FORMAT_TABLE || format == BS_FORMAT_MD))
     printf("\n%srun: %s\n", format == BS_FORMAT_MD ? "- " : "", folder);

@@ -82,7 +82,6 @@ static void close_layer(opened *o) {
 
 /* A world that many processes have would need each of them here. */
 static int32_t run(const args *a, bs_error *err) {
-  args own = *a;
   opened o = {0};
   bs_profile_options how = {0};
   bs_node *config = NULL;
@@ -91,9 +90,7 @@ static int32_t run(const args *a, bs_error *err) {
   int32_t rc = profile_options(a, &how, err);
   how.progress = bsrun_progress_to(args_has(a, "quiet"));
   how.user = &progress;
-  /* --out off is ours */
-  if (args_value(a, "out") != NULL && strcmp(args_value(a, "out"), "off") == 0) args_drop(&own, "out");
-  if (rc == BS_OK) rc = open_layer(&own, &o, err);
+  if (rc == BS_OK) rc = open_layer(a, &o, err);
   if (rc == BS_OK) rc = bs_experiment_settle(&o.e, o.e.world_size, &config, err);
   if (rc == BS_OK) rc = bs_profile_layer(o.context, &o.e, o.tune, &how, &record, err);
   bsrun_progress_end(&progress);

@@ -35,7 +35,7 @@ const args_option bsrun_run_options[] = {
     {"set", 0, "KEY=VALUE", 1, "set one key, after all files (bsrun config keys lists them)"},
     {"threads-per-rank", 0, "N", 0, "threads of one rank; default: cores / ranks"},
     {"timeout", 0, "SECONDS", 0, "deadline of every wait between ranks"},
-    {"out", 0, "DIR", 0, "root of the run folders (default results/raw)"},
+    {"out", 0, "DIR|off", 0, "root of the run folders (default results/raw); off: nothing is kept"},
     {"run-id", 0, "ID", 0, "name of the run folder"},
     {"dump", 0, "DIR", 0, "phase 0 writes X, W, bias, partials and Y there as .npy"},
     {"trace", 0, "FILE", 0,
@@ -62,6 +62,11 @@ static int32_t add_text(bsrun_request *out, const char *key, const char *value, 
   }
   out->texts[out->compose.n_texts++] = text.data;
   return BS_OK;
+}
+
+int bsrun_keeps(const args *a) {
+  const char *out = args_value(a, "out");
+  return out == NULL || bs_store_keeps(out);
 }
 
 static int32_t add_paths(const args *a, bsrun_request *out, bs_error *err) {

@@ -68,9 +68,12 @@ static void on_closed(void *user) {
 
 static int32_t on_row(void *user, json_t *record, json_t *folder, bs_error *err) {
   run_host *h = user;
-  const int32_t rc = bs_rows_add(h->rows, record, json_string_value(folder), err);
+  const char *path = json_string_value(folder);
+  const int32_t rc = bs_rows_add(h->rows, record, path != NULL ? path : "", err);
   if (rc != BS_OK) return rc;
-  if (json_array_append(h->folders, folder) == 0 && json_array_append(h->records, record) == 0) return BS_OK;
+  if (path != NULL && json_array_append(h->folders, folder) != 0)
+    return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  if (json_array_append(h->records, record) == 0) return BS_OK;
   return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
 }
 

@@ -138,7 +138,10 @@ static int32_t begin(sweep_verb *v, json_t *points, bs_error *err) {
   const char *id = args_value(v->a, "id"), *root = bs_schema_str(v->base, "logging.out_dir");
   make_id(points, made);
   if (id == NULL) id = made;
-  int32_t rc = some_can_run(points, err);
+  int32_t rc = bs_store_keeps(root)
+                   ? some_can_run(points, err)
+                   : bs_error_set(err, BS_CONFIG, "BS-CFG-RANGE",
+                                  "logging.out_dir=off: a sweep keeps its plan and its points");
   json_t *header = make_header(v, id, json_array_size(points));
   if (rc != BS_OK || header == NULL) {
     json_decref(header);

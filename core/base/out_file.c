@@ -19,8 +19,10 @@ static int same_file(const struct stat *a, int fd) {
 }
 
 int bs_out_is_stdout(const char *path) {
+  static const char *const names[] = {"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"};
   struct stat at;
-  if (strcmp(path, "-") == 0) return 1;
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+    if (strcmp(path, names[i]) == 0) return 1;
   return stat(path, &at) == 0 && same_file(&at, claimed >= 0 ? claimed : STDOUT_FILENO);
 }
 
@@ -83,7 +85,6 @@ static int open_regular(const char *path, const struct stat *at, bs_out_file *ou
 static int open_path(const char *path, bs_out_file *out) {
   struct stat at, link;
   if (stat(path, &at) == 0) {
-    if (same_file(&at, STDOUT_FILENO)) return open_again(STDOUT_FILENO, out);
     if (same_file(&at, STDERR_FILENO)) return open_again(STDERR_FILENO, out);
     if (S_ISDIR(at.st_mode)) return EISDIR;
     if (!S_ISREG(at.st_mode)) return open_in_place(path, 0, out);
@@ -97,10 +98,8 @@ static int open_path(const char *path, bs_out_file *out) {
 
 int bs_out_open(const char *path, bs_out_file *out) {
   *out = (bs_out_file){.fd = -1};
-  const int own = claimed >= 0 && bs_out_is_stdout(path);
-  const int why = own                      ? open_again(claimed, out)
-                  : strcmp(path, "-") == 0 ? open_again(STDOUT_FILENO, out)
-                                           : open_path(path, out);
+  const int why = bs_out_is_stdout(path) ? open_again(claimed >= 0 ? claimed : STDOUT_FILENO, out)
+                                         : open_path(path, out);
   if (why != 0) forget(out);
   return why;
 }

@@ -105,7 +105,7 @@ static int32_t keeper_close(keeper *k, int32_t rc, char **out_path, bs_error *er
   int32_t committed = BS_OK;
   if (k->run != NULL) {
     if (host->closed != NULL) host->closed(host->user);
-    *out_path = bs_strdup(bs_run_get_path(k->run));
+    if (bs_run_is_kept(k->run)) *out_path = bs_strdup(bs_run_get_path(k->run));
     committed = bs_store_commit(k->run, rc == BS_OK ? "ok" : "failed", rc == BS_OK ? err : &ignored);
   }
   json_decref(k->load);

@@ -85,7 +85,7 @@ static int32_t keep_result(const lab_run *lab, bs_run *run, json_t *record, cons
     bs_store_abandon(run);
     return rc;
   }
-  json_t *path = json_string(bs_run_get_path(run));
+  json_t *path = bs_run_is_kept(run) ? json_string(bs_run_get_path(run)) : json_null();
   rc = bs_store_commit(run, result->passed ? "ok" : "not passed", err);
   if (rc == BS_OK && lab->host->row != NULL) rc = lab->host->row(lab->host->user, record, path, err);
   json_decref(path);

@@ -28,7 +28,7 @@ typedef struct lab_run_host {
   void (*doing)(void *user, const char *step, const char *what);
   void (*opened)(void *user, int run_fd); /* a run folder is open: what is told now goes into its log.txt */
   void (*closed)(void *user);             /* log.txt is complete */
-  /* A run is committed. record and folder are the callee's to keep by a reference. */
+  /* A run is committed. record and folder (null: it is not kept) are the callee's to keep by a reference. */
   int32_t (*row)(void *user, json_t *record, json_t *folder, bs_error *err);
   void (*ladder)(void *user, json_t *rows);  /* what --method auto has chosen from */
   const json_t *(*constants)(void *user);    /* of this machine; NULL: they are measured */

@@ -25,6 +25,12 @@ const char *bs_run_get_id(const bs_run *run) {
 const char *bs_run_get_path(const bs_run *run) {
   return run->path;
 }
+int bs_store_keeps(const char *out_dir) {
+  return strcmp(out_dir, "off") != 0;
+}
+int bs_run_is_kept(const bs_run *run) {
+  return run->scratch == NULL;
+}
 int bs_run_get_fd(const bs_run *run) {
   return run->fd;
 }
@@ -160,14 +166,18 @@ static void remove_run(bs_run *run) {
 int32_t bs_store_commit(bs_run *run, const char *status, bs_error *err) {
   sigset_t old;
   bs_store_hold_signals(&old);
-  const int32_t rc = write_done(run, status, err);
-  if (rc != BS_OK) remove_run(run);
+  const int32_t rc = run->scratch == NULL ? write_done(run, status, err) : BS_OK;
+  if (rc != BS_OK || run->scratch != NULL) remove_run(run);
   bs_store_close(run);
   pthread_sigmask(SIG_SETMASK, &old, NULL);
   return rc;
 }
 
 void bs_store_interrupt(bs_run *run, int signal_number) {
+  if (run->scratch != NULL) {
+    bs_store_abandon(run);
+    return;
+  }
   bs_store_mark_interrupted(run->fd, signal_number);
   bs_store_close(run);
 }

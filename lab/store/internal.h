@@ -23,6 +23,7 @@ struct bs_run {
   uint64_t steal;        /* ticks that other guests took before the run; of all processors */
   char id[96];
   char *path;
+  char *scratch; /* the folder above, which goes with the run; NULL: the run is kept */
 };
 
 /* BS_IO with a hint by what errno says. */

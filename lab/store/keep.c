@@ -95,9 +95,10 @@ static int32_t end(keeping *k, int32_t rc, char **out_folder, bs_error *err) {
     bs_store_abandon(k->run);
     return rc;
   }
-  char *folder = bs_strdup(bs_run_get_path(k->run));
+  const int kept = bs_run_is_kept(k->run);
+  char *folder = kept ? bs_strdup(bs_run_get_path(k->run)) : NULL;
   rc = bs_store_commit(k->run, k->q->status, err);
-  if (rc == BS_OK && folder == NULL) rc = bs_no_memory(err, "a folder's name");
+  if (rc == BS_OK && kept && folder == NULL) rc = bs_no_memory(err, "a folder's name");
   if (rc == BS_OK)
     *out_folder = folder;
   else

@@ -23,6 +23,7 @@ typedef struct bs_keep_request {
 
 /* records: an array, a line of metrics.jsonl each; fields that tell who, what and when are put in front of
  * those of each record, which has its own `status` or is "ok". The run's key is the sum of the configuration,
- * the plugins, the library's build and the inputs. *out_folder: malloc'd. */
+ * the plugins, the library's build and the inputs. *out_folder: malloc'd; NULL where
+ * nothing is kept (out_dir "off"). */
 int32_t bs_keep(const bs_keep_request *request, const json_t *records, char **out_folder, bs_error *err);
 #endif

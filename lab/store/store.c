@@ -149,6 +149,8 @@ void bs_store_close(bs_run *run) {
   if (run->lock_fd >= 0) close(run->lock_fd); /* drops the lock last */
   json_decref(run->first);
   json_decref(run->keys);
+  if (run->scratch != NULL) rmdir(run->scratch);
+  free(run->scratch);
   free(run->path);
   free(run);
 }
@@ -230,8 +232,11 @@ static int32_t set_path(const bs_run_request *q, bs_run *run, bs_error *err) {
   bs_text text = {0};
   size_t root = strlen(q->out_dir);
   while (root > 1 && q->out_dir[root - 1] == '/') root--;
-  bs_text_printf(&text, "%.*s/%s%s%s/%s/%s", (int)root, q->out_dir, q->group == NULL ? "" : q->group,
-                 q->group == NULL ? "" : "/", q->phase, q->method, run->id);
+  if (run->scratch != NULL)
+    bs_text_printf(&text, "%s/%s", run->scratch, run->id);
+  else
+    bs_text_printf(&text, "%.*s/%s%s%s/%s/%s", (int)root, q->out_dir, q->group == NULL ? "" : q->group,
+                   q->group == NULL ? "" : "/", q->phase, q->method, run->id);
   if (text.failed) {
     bs_text_free(&text);
     return bs_no_memory(err, "a run's files");
@@ -240,12 +245,33 @@ static int32_t set_path(const bs_run_request *q, bs_run *run, bs_error *err) {
   return BS_OK;
 }
 
-static int32_t begin(const bs_run_request *q, bs_run *run, bs_error *err) {
-  char temporary[80];
+/* A run that is not kept has a folder while it is open: the flight recorder and log.txt are in it. */
+static int32_t open_scratch(bs_run *run, bs_error *err) {
+  const char *tmp = getenv("TMPDIR");
+  bs_text text = {0};
+  bs_text_printf(&text, "%s/bsrun_off_XXXXXX", tmp != NULL && tmp[0] != '\0' ? tmp : "/tmp");
+  if (text.failed) return bs_no_memory(err, "a run's files");
+  if (mkdtemp(text.data) == NULL) {
+    const int32_t rc = bs_store_io_error(err, errno, "make the folder", text.data);
+    bs_text_free(&text);
+    return rc;
+  }
+  run->scratch = text.data;
+  run->parent_fd = open(run->scratch, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  return run->parent_fd < 0 ? bs_store_io_error(err, errno, "open the folder", run->scratch) : BS_OK;
+}
+
+static int32_t open_parents(const bs_run_request *q, bs_run *run, bs_error *err) {
+  if (!bs_store_keeps(q->out_dir)) return open_scratch(run, err);
   int32_t rc = open_root(q->out_dir, &run->parent_fd, err);
   if (rc == BS_OK && q->group != NULL) rc = descend(&run->parent_fd, q->group, q->out_dir, err);
   if (rc == BS_OK) rc = descend(&run->parent_fd, q->phase, q->out_dir, err);
-  if (rc == BS_OK) rc = descend(&run->parent_fd, q->method, q->out_dir, err);
+  return rc == BS_OK ? descend(&run->parent_fd, q->method, q->out_dir, err) : rc;
+}
+
+static int32_t begin(const bs_run_request *q, bs_run *run, bs_error *err) {
+  char temporary[80];
+  int32_t rc = open_parents(q, run, err);
   if (rc != BS_OK) return rc;
   snprintf(temporary, sizeof temporary, ".tmp.%.12s.%ld.%llu", q->key, (long)getpid(),
            (unsigned long long)bs_env_process_start((long)getpid()));

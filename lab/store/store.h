@@ -12,7 +12,8 @@
 typedef struct bs_run bs_run;
 
 typedef struct bs_run_request {
-  const char *out_dir;
+  const char
+      *out_dir; /* "off" (bs_store_keeps): the folder is a temporary one, removed when the run is closed */
   const char *group; /* NULL: none */
   const char *phase; /* folder names: see bs_store_check_name */
   const char *method;
@@ -31,6 +32,10 @@ enum { BS_RECORD_SCHEMA = 2 };
  * a clash of names gets the suffix -2, -3, ... Nothing is synced before bs_store_commit, for a run without
  * DONE does not count. Nothing stays on failure (BS_IO). Blocks SIGINT and SIGTERM meanwhile. */
 int32_t bs_store_begin(const bs_run_request *request, bs_run **out_run, bs_error *err);
+/* Is anything kept below this out_dir? Not below "off". */
+int bs_store_keeps(const char *out_dir);
+/* Will the folder stay? */
+int bs_run_is_kept(const bs_run *run);
 const char *bs_run_get_id(const bs_run *run);
 const char *bs_run_get_path(const bs_run *run); /* out_dir/.../run_id */
 int bs_run_get_fd(const bs_run *run);           /* of the folder, for a signal handler */

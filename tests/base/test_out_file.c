@@ -140,7 +140,8 @@ START_TEST(stdout_can_be_claimed) {
   ck_assert_int_eq(bs_out_claim_stdout(), 0);
   printf("words");
   fflush(stdout);
-  ck_assert_int_eq(bs_out_text("-", "page", 4), 0);
+  ck_assert_int_eq(bs_out_text("-", "pa", 2), 0);
+  ck_assert_int_eq(bs_out_text("/dev/stdout", "ge", 2), 0);
   holds("other", "page");
   holds("out", "words");
 }
