@@ -22,7 +22,8 @@ static const args_option options[] = {
     {"mask", 0, "LIST", 0, "full, causal, causal_br (the last query sees the last key); default: full"},
     {"backward", 0, NULL, 0, "the gradients of attention, dQ, dK and dV, in its place (op attention_dx)"},
     {"provider", 0, "LIST", 0,
-     "as in cpu:online,ref; the first is judged by its speed. Default: all of the backend that serve"},
+     "as in cpu:online,ref; the first is judged by its speed. Default: all of the backend that serve, and "
+     "what a plugin of --plugin has"},
     {"backend", 0, "NAME", 0, "default: cpu"},
     {"threads", 0, "N", 0, "of each provider; default: all cores"},
     {"iters", 0, "N", 0,
@@ -135,7 +136,7 @@ static int32_t words_add(words *w, const char *list, bs_error *err) {
 typedef struct request {
   const args *a;
   bs_kernel_bench bench;
-  words shapes, dtypes, masks, providers;
+  words shapes, dtypes, masks, providers, plugins;
   bs_kernel_problem *problems;
   bs_node *config;
   bs_grades grades;
@@ -203,6 +204,21 @@ static int32_t read_numbers(request *r, bs_error *err) {
   return rc;
 }
 
+/* The ids of the plugins that the configuration or --plugin names. */
+static int32_t named_plugins(request *r, bs_error *err) {
+  const bs_node *list = bs_config_find(r->config, "plugin");
+  int32_t rc = BS_OK;
+  for (const bs_node *item = list != NULL ? list->first : NULL; rc == BS_OK && item != NULL;
+       item = item->next) {
+    char id[64];
+    bs_plugin_id_of(item->text, id, sizeof id);
+    rc = words_add(&r->plugins, id, err);
+  }
+  r->bench.plugins = (const char *const *)r->plugins.text;
+  r->bench.n_plugins = r->plugins.n;
+  return rc;
+}
+
 /* The options of the context; they are no layer's. */
 static int32_t open_context(request *r, bs_error *err) {
   char *dir = NULL;
@@ -210,6 +226,7 @@ static int32_t open_context(request *r, bs_error *err) {
   if (rc == BS_OK) rc = plugins_compose(r->a, dir, NULL, 0, &r->config, err);
   free(dir);
   if (rc == BS_OK) rc = bs_context_of_config(r->config, BS_LOG_WARN, bsrun_log, NULL, &r->bench.context, err);
+  if (rc == BS_OK) rc = named_plugins(r, err);
   return rc;
 }
 
@@ -353,7 +370,7 @@ static int32_t run(const args *a, bs_error *err) {
   json_decref(result);
   bs_grades_close(&r.grades);
   bs_tune_cache_close(&r.tuned);
-  if (r.bench.context != NULL) bs_context_close(r.bench.context);
+  bsrun_close_context(r.bench.context);
   bs_config_free(r.config);
   free(r.command);
   free(r.problems);
@@ -361,6 +378,7 @@ static int32_t run(const args *a, bs_error *err) {
   words_free(&r.dtypes);
   words_free(&r.masks);
   words_free(&r.providers);
+  words_free(&r.plugins);
   return rc;
 }
 

@@ -140,6 +140,42 @@ static int32_t examine_others(bs_point *point, bs_error *err) {
   return rc;
 }
 
+static int takes_part(const bs_point *point, const char *name, size_t length) {
+  for (uint32_t i = 0; i < point->n; i++)
+    if (strncmp(point->of[i].name, name, length) == 0 && strchr(":", point->of[i].name[length]) != NULL)
+      return 1;
+  return 0;
+}
+
+static void tell_absent(const bs_point *point, const char *plugin, const char *why) {
+  char text[700];
+  snprintf(text, sizeof text, "%s: the plugin %.60s takes no part: %.300s", point->text, plugin, why);
+  tell(point->bench, text);
+}
+
+/* All that a plugin has which somebody named, whatever its score is. */
+static int32_t examine_plugin(bs_point *point, const char *plugin, bs_error *err) {
+  char why[300], *lines = NULL, *save = NULL;
+  if (point->bench->n_providers > 0) {
+    if (!takes_part(point, plugin, strlen(plugin))) tell_absent(point, plugin, "--provider names others");
+    return BS_OK;
+  }
+  int32_t rc = bs_kernel_named(point, plugin, &lines, why, err);
+  for (char *name = lines != NULL ? strtok_r(lines, "\n", &save) : NULL; rc == BS_OK && name != NULL;
+       name = strtok_r(NULL, "\n", &save)) {
+    if (takes_part(point, name, strlen(name))) continue;
+    if (point->n >= BS_KERNEL_PROVIDERS) {
+      snprintf(why, sizeof why, "so many others serve; --provider %.100s", name);
+      break;
+    }
+    bs_entrant *e = add_entrant(point, name);
+    rc = e != NULL ? examine(point, e, err) : bs_no_memory(err, "a provider");
+  }
+  if (rc == BS_OK && !takes_part(point, plugin, strlen(plugin))) tell_absent(point, plugin, why);
+  free(lines);
+  return rc;
+}
+
 static int32_t examine_all(bs_point *point, bs_error *err) {
   const bs_kernel_bench *q = point->bench;
   int32_t rc = BS_OK;
@@ -149,7 +185,9 @@ static int32_t examine_all(bs_point *point, bs_error *err) {
   }
   if (rc == BS_CONFIG && q->n_providers > 0 && err != NULL && strncmp(err->id, "BS-OP-KNOB", 10) == 0)
     rc = err->code = BS_USAGE; /* as --provider has it */
-  return rc == BS_OK && q->n_providers == 0 ? examine_others(point, err) : rc;
+  if (rc == BS_OK && q->n_providers == 0) rc = examine_others(point, err);
+  for (size_t i = 0; rc == BS_OK && i < q->n_plugins; i++) rc = examine_plugin(point, q->plugins[i], err);
+  return rc;
 }
 
 /* Of a Python that the user has named. */

@@ -21,7 +21,9 @@ typedef struct bs_kernel_bench {
   size_t n_problems;
   const char *const
       *providers;     /* "cpu:online", "cpu:online{keys=64;exp=fast}", "ref"; the first is the subject */
-  size_t n_providers; /* 0: all of the backend that serve, what would be chosen first */
+  size_t n_providers; /* 0: all of the backend that serve, what would be chosen first, and all of `plugins` */
+  const char *const *plugins; /* ids of plugins that were named: each takes part, or a note says why not */
+  size_t n_plugins;
   /* Where no providers are given, may be NULL: the choice that the tuning file has for a key, of the
    * candidates (lines "NAME<tab>HOW"): "cpu:online{keys=64}" into out; "": none. out_build: the id
    * of the code that was measured; "": not known. */

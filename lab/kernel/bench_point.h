@@ -51,4 +51,8 @@ int32_t bs_point_time(bs_point *point, bs_error *err);
 /* bench_rows.c: the row of a table, and the fields that every record of the point has. */
 int32_t bs_entrant_row(const bs_point *point, const bs_entrant *entrant, json_t *rows, bs_error *err);
 int32_t bs_point_keep(bs_point *point, json_t *runs, bs_error *err);
+/* bench_named.c: the implementations of a plugin that serve the point's problem, as malloc'd lines
+ * "cpu:online" (NULL: none); out_why: why one does not serve, or that there is none. */
+int32_t bs_kernel_named(const bs_point *point, const char *plugin, char **out_lines, char out_why[300],
+                        bs_error *err);
 #endif

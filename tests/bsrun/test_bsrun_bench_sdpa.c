@@ -50,6 +50,32 @@ static const char *text(const json_t *row, const char *key) {
   return value;
 }
 
+/* What --plugin names takes part whatever its score is, or a line says why not. */
+START_TEST(named_plugins_take_part) {
+  static const struct {
+    const char *line;
+    size_t rows;
+    const char *says;
+  } named[] = {
+      {"b1h1s16d8 --plugin ref", 2, NULL},
+      {"b1h1s16d8 --plugin cpu", 1, NULL},
+      {"b1h1s16d8 --plugin sim", 1, "the plugin sim takes no part: it has no attention for the backend cpu"},
+      {"b1h1s16d8 --plugin ref --provider cpu:online", 1, "takes no part: --provider names others"},
+      {"b1h1s16d8:f64 --plugin cpu --provider ref", 1, "the plugin cpu takes no part"},
+  };
+  char line[300];
+  snprintf(line, sizeof line, "%s --out off -o json " NO_TORCH, named[_i].line);
+  ran r = run_line(line);
+  must_be(&r, 0);
+  json_t *rows = rows_of(&r);
+  ck_assert_msg(json_array_size(rows) == named[_i].rows, "%s", r.out);
+  ck_assert_msg((strstr(r.err, "takes no part") != NULL) == (named[_i].says != NULL), "%s", r.err);
+  if (named[_i].says != NULL) ck_assert_msg(strstr(r.err, named[_i].says) != NULL, "%s", r.err);
+  json_decref(rows);
+  ran_free(&r);
+}
+END_TEST
+
 /* f64 beside an f64 reference: gates as of any other dtype. */
 START_TEST(f64_has_gates) {
   ran r = run_line(
@@ -516,6 +542,7 @@ END_TEST
 int main(void) {
   const test_case cases[] = {{each_provider_has_a_row_of_each_problem},
                              {f64_has_gates},
+                             {named_plugins_take_part, 5},
                              {what_is_refused, TEST_COUNT(refused)},
                              {a_failed_stage_is_kept_with_its_cause, TEST_COUNT(gates)},
                              {what_nobody_serves_is_a_negative, 3},
