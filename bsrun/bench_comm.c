@@ -245,7 +245,7 @@ static int32_t measure(request *r, bs_error *err) {
   if (rc == BS_OK && r->timeless) rc = bs_simulated_takes_time(0.0, err);
   if (!r->quiet && isatty(STDERR_FILENO)) fputs("\r\033[K", stderr);
   if (bs_context_stuck(context) > 0) bsrun_leave(bsrun_finish(bsrun_fail(err)));
-  if (context != NULL) bs_context_close(context);
+  bsrun_close_context(context);
   return rc;
 }
 

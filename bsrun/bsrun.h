@@ -88,6 +88,8 @@ char *bsrun_command_line(void);
 /* The words themselves, NULL at their end. */
 char **bsrun_command_words(void);
 
+/* bs_context_close. What a plugin says then makes an exit code of 0 an error. */
+void bsrun_close_context(bs_context *context);
 /* Is a run folder kept? Not with --out off. */
 int bsrun_keeps(const args *a);
 

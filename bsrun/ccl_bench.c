@@ -240,7 +240,7 @@ static int32_t measure(request *r, bs_error *err) {
   if (rc == BS_OK && !configured) rc = measure_link(r, context, err);
   for (size_t i = 0; rc == BS_OK && i < r->a->n_words; i++) rc = bench_one(r, context, r->a->words[i], err);
   if (context != NULL && bs_context_stuck(context) > 0) bsrun_leave(bsrun_finish(bsrun_fail(err)));
-  bs_context_close(context);
+  bsrun_close_context(context);
   return rc;
 }
 

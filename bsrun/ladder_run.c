@@ -97,7 +97,7 @@ void ladder_run_free(ladder_run *r) {
   free(r->folder);
   bs_config_free(r->config);
   fflush(stdout); /* a plugin that is closed may end the process */
-  if (r->run.context != NULL) bs_context_close(r->run.context);
+  bsrun_close_context(r->run.context);
   run_host_close(&r->host);
   bsrun_request_free(&r->request);
   bsrun_log_free();

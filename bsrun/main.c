@@ -12,6 +12,7 @@
 #include "bsrun/launch_mpi.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "core/plugin/registry.h"
 #include "lab/run/run.h"
 
 const bsrun_verb bsrun_verbs[] = {
@@ -83,6 +84,18 @@ char *bsrun_command_line(void) {
     return NULL;
   }
   return text.data;
+}
+
+static bs_error at_end = BS_ERROR_INIT; /* what a plugin said when it was closed */
+
+void bsrun_close_context(bs_context *context) {
+  bs_error err = BS_ERROR_INIT;
+  if (bs_context_end(context, &err) != BS_OK && at_end.code == BS_OK) at_end = err;
+}
+
+/* The other processes of a run have their own part of it: only a program that has all ranks knows. */
+static int end_of_plugins(int code) {
+  return code != 0 || at_end.code == BS_OK || bsrun_rank_how() != NULL ? code : bsrun_fail(&at_end);
 }
 
 int bsrun_fail(const bs_error *given) {
@@ -199,5 +212,5 @@ int main(int argc, char **argv) {
   signal(SIGXFSZ, SIG_IGN); /* a file limit is an error of write(2), told like a full disk */
   bsrun_set_command_line(argc, argv);
   bsrun_died_install(argc < 2 || argv[1][0] == '-' ? "run" : argv[1]);
-  return bsrun_end(run_verb(argc, argv));
+  return bsrun_end(end_of_plugins(run_verb(argc, argv)));
 }

@@ -75,7 +75,7 @@ int32_t model_asked_make(const args *a, model_asked *out, bs_error *err) {
 void model_asked_free(model_asked *asked) {
   model_progress_end(asked);
   bs_model_close(&asked->model);
-  if (asked->context != NULL) bs_context_close(asked->context);
+  bsrun_close_context(asked->context);
   free(asked->tuning);
   for (size_t i = 0; i < sizeof asked->lists / sizeof asked->lists[0]; i++) free(asked->lists[i]);
   memset(asked, 0, sizeof *asked);

@@ -99,7 +99,7 @@ static int32_t run(const args *a, bs_error *err) {
   json_decref(record);
   bs_config_free(config);
   fflush(stdout);
-  if (context != NULL) bs_context_close(context);
+  bsrun_close_context(context);
   return rc;
 }
 

@@ -76,7 +76,7 @@ static void close_layer(opened *o) {
   free(o->cache);
   free(o->tune);
   fflush(stdout); /* a plugin that is closed may end the process */
-  if (o->context != NULL) bs_context_close(o->context);
+  bsrun_close_context(o->context);
   bsrun_request_free(&o->request);
 }
 

@@ -228,7 +228,7 @@ static void plan_free(run_plan *p) {
   lab_run_close(&p->run);
   free(p->mpirun);
   fflush(stdout); /* a plugin that is closed may end the process */
-  if (p->run.context != NULL) bs_context_close(p->run.context);
+  bsrun_close_context(p->run.context);
   run_host_close(&p->host);
   free(p->cache);
   free(p->tune_path);

@@ -145,7 +145,7 @@ static int32_t explain(const args *a, bs_error *err) {
   bs_notes_free(&notes);
   bsrun_request_free(&request);
   fflush(stdout); /* a plugin that is closed may end the process */
-  if (context != NULL) bs_context_close(context);
+  bsrun_close_context(context);
   return rc;
 }
 

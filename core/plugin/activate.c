@@ -54,11 +54,16 @@ static int32_t commit(bs_plugin_self *plugin, bs_error *err) {
   return BS_OK;
 }
 
-static void deactivate(bs_plugin_self *plugin) {
+/* first: takes the error of the first plugin that has one; NULL, or another one: it is logged. */
+static void deactivate(bs_plugin_self *plugin, bs_error *first) {
   bs_error err = BS_ERROR_INIT;
   if (plugin->desc.deactivate == NULL) return;
-  int32_t rc = plugin->desc.deactivate(plugin->plugin_state, &err);
-  if (rc != BS_OK)
+  const int32_t rc = plugin->desc.deactivate(plugin->plugin_state, &err);
+  if (rc == BS_OK) return;
+  err.code = rc;
+  if (first != NULL && first->code == BS_OK)
+    *first = err;
+  else
     bs_log_write(&plugin->context->logger, BS_LOG_WARN, plugin->id, -1, "deactivate failed (%s): %s",
                  bs_status_name(rc), err.message);
 }
@@ -90,13 +95,13 @@ static int32_t call_activate(bs_plugin_self *plugin, bs_error *err) {
   atomic_store_explicit(&plugin->activating, 0, memory_order_release);
   if (plugin->refused_call.code != BS_OK) {
     *err = plugin->refused_call; /* the cause, whatever the plugin made of it */
-    if (code == BS_OK) deactivate(plugin);
+    if (code == BS_OK) deactivate(plugin, NULL);
     return err->code;
   }
   if (code != BS_OK) return wrap_failure(plugin, code, &own, err);
   int32_t rc = bs_params_check_known(plugin, err);
   if (rc == BS_OK) rc = commit(plugin, err);
-  if (rc != BS_OK) deactivate(plugin);
+  if (rc != BS_OK) deactivate(plugin, NULL);
   return rc;
 }
 
@@ -124,10 +129,10 @@ int32_t bs_plugin_ensure(bs_plugin_self *plugin, bs_error *err) {
   return plugin->failure.code;
 }
 
-void bs_deactivate_all(bs_context *context) {
+void bs_deactivate_all(bs_context *context, bs_error *err) {
   while (context->active.count > 0) {
     bs_plugin_self *plugin = context->active.items[--context->active.count];
-    deactivate(plugin);
+    deactivate(plugin, err);
     plugin->state = BS_PLUGIN_FOUND;
   }
 }

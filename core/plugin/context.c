@@ -122,13 +122,18 @@ int32_t bs_context_open(const bs_context_options *options, bs_context **out_cont
   return BS_OK;
 }
 
-void bs_context_close(bs_context *context) {
-  if (context == NULL || bs_context_stuck(context) > 0) return;
+int32_t bs_context_end(bs_context *context, bs_error *err) {
+  if (context == NULL || bs_context_stuck(context) > 0) return BS_OK;
   bs_context_lock(context);
   bs_wrap_drop(context);
-  bs_deactivate_all(context);
+  bs_deactivate_all(context, err);
   bs_context_unlock(context);
   bs_context_free(context);
+  return err != NULL ? err->code : BS_OK;
+}
+
+void bs_context_close(bs_context *context) {
+  (void)bs_context_end(context, NULL);
 }
 
 int32_t bs_plugin_activate(bs_context *context, const char *id, bs_error *err) {

@@ -141,7 +141,8 @@ int32_t bs_load_desc(bs_plugin_self *plugin, const bs_plugin_desc *seen, bs_erro
 
 /* activate.c: load and activate once; the failure of an earlier try is given again. */
 int32_t bs_plugin_ensure(bs_plugin_self *plugin, bs_error *err);
-void bs_deactivate_all(bs_context *context);
+/* err: the error of the first that has one; NULL: all are logged. */
+void bs_deactivate_all(bs_context *context, bs_error *err);
 void bs_entry_free(bs_entry *entry);
 /* stage.c: the host's register_thing, and the strings of names and aliases. */
 int32_t bs_host_register(void *ctx, bs_plugin_self *self, uint32_t kind, const void *vtable, void *state,

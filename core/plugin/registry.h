@@ -39,4 +39,6 @@ const bs_logger *bs_context_logger(const bs_context *context);
  * ends (launch.c); bs_context_close does nothing then. */
 void bs_context_leave_stuck(bs_context *context);
 BS_API uint32_t bs_context_stuck(const bs_context *context);
+/* bs_context_close that returns what a plugin says of its end (of all the first), in place of a warning. */
+BS_API int32_t bs_context_end(bs_context *context, bs_error *err);
 #endif

@@ -165,7 +165,8 @@ int32_t bs_case_input(const bs_case *c, bs_rank *rank, bs_layer *layer, const bs
   return rc == BS_OK ? bs_place_read(c, rank, source, cols, first, out_x, err) : rc;
 }
 
-/* Forwards: warm-up, then the timed ones; every output is hashed after its own timing. */
+/* Forwards: warm-up, then the timed ones; every output is hashed after its own timing, and is the first
+ * one's. */
 static int32_t forwards(case_run *run, bs_rank *rank, uint32_t index, bs_layer *layer, const bs_tensor *x,
                         bs_tensor *y, bs_error *err) {
   const bs_case *c = run->c;
@@ -186,13 +187,12 @@ static int32_t forwards(case_run *run, bs_rank *rank, uint32_t index, bs_layer *
       for (uint32_t k = 0; k < BS_COUNT_COUNT_; ++k) mine->counters[k] = bs_rank_counter(rank, k);
     }
     if (index == 0 && i < 0) bs_case_tell(c, "warm-up", (uint64_t)(i + c->warmup) + 1, (uint64_t)c->warmup);
-    if (i < 0) continue;
     rc = bs_rank_copy_out(rank, y, mine->y, err);
     if (rc != BS_OK) return rc;
     mine->hash = bs_hash64(mine->y, bytes);
-    if (i == 0) first_hash = mine->hash;
+    if (i == -c->warmup) first_hash = mine->hash;
     if (mine->hash != first_hash) mine->same_each_time = 0;
-    if (index == 0) bs_case_tell(c, "forward", (uint64_t)i + 1, (uint64_t)iterations);
+    if (index == 0 && i >= 0) bs_case_tell(c, "forward", (uint64_t)i + 1, (uint64_t)iterations);
   }
   return BS_OK;
 }

@@ -45,7 +45,13 @@ static int32_t register_both(const bs_host *host, bs_plugin_self *self, wrap_plu
 static int32_t activate(const bs_host *host, bs_plugin_self *self, void **out_state, bs_error *err) {
   wrap_plugin *plugin = host->alloc(host->ctx, sizeof *plugin, 64);
   int32_t rc = BS_OK;
-  if (plugin == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-WRAP-MEMORY", "no memory for the plugin's state");
+  wrap_reach *reach = host->alloc(host->ctx, sizeof *reach, 64);
+  if (plugin == NULL || reach == NULL) {
+    host->free(host->ctx, plugin);
+    host->free(host->ctx, reach);
+    return bs_fail(err, BS_NO_MEMORY, "BS-WRAP-MEMORY", "no memory for the plugin's state");
+  }
+  plugin->reach = reach;
   plugin->host = host;
   plugin->self = self;
   plugin->id = WRAP_ID;
@@ -54,6 +60,7 @@ static int32_t activate(const bs_host *host, bs_plugin_self *self, void **out_st
     rc = host->param_define(host->ctx, self, &params[i], err);
   if (rc == BS_OK) rc = register_both(host, self, plugin, err);
   if (rc != BS_OK) {
+    host->free(host->ctx, reach);
     host->free(host->ctx, plugin);
     return rc;
   }
@@ -63,9 +70,11 @@ static int32_t activate(const bs_host *host, bs_plugin_self *self, void **out_st
 
 static int32_t deactivate(void *state, bs_error *err) {
   wrap_plugin *plugin = state;
-  (void)err;
-  plugin->host->free(plugin->host->ctx, plugin);
-  return BS_OK;
+  const bs_host *host = plugin->host;
+  const int32_t rc = wrap_check_reached(plugin, err);
+  host->free(host->ctx, plugin->reach);
+  host->free(host->ctx, plugin);
+  return rc;
 }
 
 BS_PLUGIN_DEFINE(WRAP_ID, BS_PLUGIN_VERSION, "wraps a communicator or a backend: " WRAP_WHAT,

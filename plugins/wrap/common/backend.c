@@ -19,7 +19,7 @@ static void sleep_for(int64_t ns) {
 int32_t wrap_device_before(wrap_device *d, uint32_t op, const char *site, uint32_t *out_what, bs_error *err) {
   int64_t ns = 0;
   char name[40];
-  const wrap_step *s = wrap_next(&d->w->plan, &d->calls, op, &ns);
+  const wrap_step *s = wrap_next(d->w->plugin, &d->w->plan, &d->calls, op, &ns);
   *out_what = s != NULL ? s->what : (uint32_t)WRAP_DO_COUNT_;
   if (ns > 0) sleep_for(ns);
   if (s == NULL) return BS_OK;
@@ -103,6 +103,7 @@ static int32_t device_open(void *state, uint32_t index, void **out_device, bs_er
     host->free(host->ctx, d);
     return rc;
   }
+  atomic_store(&d->w->plugin->reach->used, 1u);
   *out_device = d;
   return BS_OK;
 }

@@ -72,6 +72,7 @@ static int32_t world_open(void *state, const bs_world_request *request, void **o
     world_free(world);
     return rc;
   }
+  atomic_store(&w->plugin->reach->used, 1u);
   *out_world = world;
   return BS_OK;
 }
@@ -237,7 +238,7 @@ static int32_t pass(void *opaque, const bs_coll_call *call, uint32_t kind, coll_
   int64_t ns = 0;
   /* Results on their way between processes are not the program's calls. */
   if (call->site != NULL && strncmp(call->site, "lab.peers", 9) == 0) return fn(end->inner, call, err);
-  const wrap_step *s = wrap_next(&w->plan, end->calls, kind, &ns);
+  const wrap_step *s = wrap_next(w->plugin, &w->plan, end->calls, kind, &ns);
   wrap_delay(end, kind, ns);
   if (s == NULL) return fn(end->inner, call, err);
   switch (s->what) {

@@ -96,7 +96,7 @@ int32_t wrap_exchange(void *opaque, const bs_coll_call *const *calls, uint32_t n
   const wrap_end *end = opaque;
   const wrap_comm_state *w = end->world->w;
   int64_t ns = 0;
-  const wrap_step *s = ncalls > 0 ? wrap_next(&w->plan, end->calls, WRAP_OP_EXCHANGE, &ns) : NULL;
+  const wrap_step *s = ncalls > 0 ? wrap_next(w->plugin, &w->plan, end->calls, WRAP_OP_EXCHANGE, &ns) : NULL;
   wrap_delay(end, WRAP_OP_EXCHANGE, ns);
   if (s == NULL) return w->inner->exchange(end->inner, calls, ncalls, err);
   switch (s->what) {

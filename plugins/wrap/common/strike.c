@@ -23,7 +23,45 @@ int32_t wrap_read_plan(const wrap_plugin *plugin, wrap_plan *out, bs_error *err)
   return BS_CONFIG;
 }
 
-const wrap_step *wrap_next(const wrap_plan *plan, wrap_calls *calls, uint32_t op, int64_t *out_ns) {
+/* A call that the step's rank and op fit. */
+static void count(wrap_reach *reach, uint32_t step, uint64_t n) {
+  uint64_t most = atomic_load(&reach->calls[step]);
+  while (most < n && !atomic_compare_exchange_weak(&reach->calls[step], &most, n)) {
+  }
+}
+
+static void name_who(const wrap_step *s, char out[64]) {
+  if (s->rank == WRAP_ANY)
+    snprintf(out, 64, "each rank");
+  else
+    snprintf(out, 64, "rank %llu", (unsigned long long)s->rank);
+}
+
+int32_t wrap_check_reached(const wrap_plugin *plugin, bs_error *err) {
+  wrap_plan plan;
+  char name[40], who[64];
+  if (!atomic_load(&plugin->reach->used) || wrap_read_plan(plugin, &plan, NULL) != BS_OK) return BS_OK;
+  for (uint32_t i = 0; i < plan.n; ++i) {
+    const wrap_step *s = &plan.steps[i];
+    if (atomic_load(&plugin->reach->reached[i])) continue;
+    const uint64_t calls = atomic_load(&plugin->reach->calls[i]);
+    name_who(s, who);
+    bs_fail(err, BS_CONFIG, "BS-WRAP-UNREACHED",
+            "plugins.%s.plan, step %u: the plan was never reached: %s was called %llu time%s by %s",
+            plugin->id, i + 1u, s->op == WRAP_ANY ? "everything" : wrap_op_name((uint32_t)s->op, name),
+            (unsigned long long)calls, calls == 1 ? "" : "s", who);
+    if (err != NULL) snprintf(err->plugin, sizeof err->plugin, "%s", plugin->id);
+    bs_fail_hint(err,
+                 calls > 0 ? "seq counts from 0; -v --set plugins.%s.count=true tells what is called"
+                           : "-v --set plugins.%s.count=true tells what each rank calls",
+                 plugin->id);
+    return BS_CONFIG;
+  }
+  return BS_OK;
+}
+
+const wrap_step *wrap_next(const wrap_plugin *plugin, const wrap_plan *plan, wrap_calls *calls, uint32_t op,
+                           int64_t *out_ns) {
   const uint64_t seq = calls->of[op]++, all = calls->all++;
   const wrap_step *found = NULL;
   *out_ns = 0;
@@ -31,7 +69,10 @@ const wrap_step *wrap_next(const wrap_plan *plan, wrap_calls *calls, uint32_t op
     const wrap_step *s = &plan->steps[i];
     if (s->rank != WRAP_ANY && (calls->rank < 0 || s->rank != (uint64_t)calls->rank)) continue;
     if (s->op != WRAP_ANY && s->op != op) continue;
-    if (s->seq != WRAP_ANY && s->seq != (s->op == WRAP_ANY ? all : seq)) continue;
+    const uint64_t at = s->op == WRAP_ANY ? all : seq;
+    count(plugin->reach, i, at + 1);
+    if (s->seq != WRAP_ANY && s->seq != at) continue;
+    atomic_store(&plugin->reach->reached[i], 1u);
     if (s->what == WRAP_DELAY)
       *out_ns += s->ns;
     else if (found == NULL)

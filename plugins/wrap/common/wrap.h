@@ -8,14 +8,25 @@
 #ifndef BS_WRAP_H
 #define BS_WRAP_H
 
+#include <stdatomic.h>
+
 #include "blockshock/plugin.h"
 #include "plan.h"
+
+/* How far the steps of the plan have come, in all worlds and on all ranks of this process. */
+typedef struct wrap_reach {
+  _Atomic uint32_t used; /* a communicator or a device was opened */
+  _Atomic uint32_t reached[WRAP_STEPS_MAX];
+  _Atomic uint64_t
+      calls[WRAP_STEPS_MAX]; /* that its rank and op fit, of the rank of one world that had most */
+} wrap_reach;
 
 typedef struct wrap_plugin {
   const bs_host *host;
   bs_plugin_self *self;
   const char *id;
   int slow; /* only delays, and needs no do= */
+  wrap_reach *reach;
 } wrap_plugin;
 
 /* Calls of one rank, counted for seq=. */
@@ -33,7 +44,12 @@ extern const bs_op_impl wrap_op_table;
 /* The plan as configured: BS_CONFIG says what is wrong in it. */
 int32_t wrap_read_plan(const wrap_plugin *plugin, wrap_plan *out_plan, bs_error *err);
 /* Count a call, and look it up. *out_ns: the sum of the delays; returns the other thing to do, NULL: none. */
-const wrap_step *wrap_next(const wrap_plan *plan, wrap_calls *calls, uint32_t op, int64_t *out_ns);
+const wrap_step *wrap_next(const wrap_plugin *plugin, const wrap_plan *plan, wrap_calls *calls, uint32_t op,
+                           int64_t *out_ns);
+/* BS_CONFIG where a step of the plan was never reached, though something ran: who relies on the fault must
+ * know.
+ */
+int32_t wrap_check_reached(const wrap_plugin *plugin, bs_error *err);
 /* The injected error. */
 /* WRAP_KILL, WRAP_STOP: of the whole process, which is one rank where ranks are processes. */
 void wrap_signal(uint32_t what);
