@@ -41,7 +41,7 @@ static const args_option ccl_explain_options[] = {
     {"root", 0, "R", 0, "of a broadcast; default: 0"},
     {"late", 0, "RANK:SECONDS", 0, "this rank begins so much later than the others, as 0:1e-3"},
     {"trace", 0, "FILE", 0, "its messages, for Perfetto or chrome://tracing; of one algorithm"},
-    {"hardware", 0, "NAME", 0, "whose link: sim-flat, h100-dgx, or a YAML file"},
+    {"hardware", 0, "NAME", 0, "whose link: sim-flat (default), h100-dgx, or a YAML file"},
     {"option", 0, "KEY=VALUE", 1, "an option of the algorithm (bsrun ccl list)"},
     CONTEXT_OPTIONS};
 static const size_t ccl_n_explain_options = sizeof ccl_explain_options / sizeof ccl_explain_options[0];
@@ -109,7 +109,19 @@ static int has_option(const args *a, const char *name) {
   return 0;
 }
 
-int32_t ccl_context(const args *a, const char *extra_plugin, bs_context **out_context, bs_error *err) {
+/* Does the configuration give the simulated link a time? */
+static int has_link(const bs_node *config) {
+  static const char *const keys[] = {"plugins.sim.alpha_s", "plugins.sim.bw_Bps"};
+  for (size_t i = 0; i < 2; i++) {
+    const bs_node *value = bs_config_find(config, keys[i]);
+    if (value != NULL && value->kind != BS_NODE_NULL) return 1;
+  }
+  return 0;
+}
+
+/* machine: NULL, or the hardware where neither --hardware nor another option gives the link a time. */
+static int32_t open_context(const args *a, const char *extra_plugin, const char *machine,
+                            bs_context **out_context, bs_error *err) {
   bs_compose_request q = {.hardware = has_option(a, "hardware") ? args_value(a, "hardware") : NULL};
   bs_composed composed = {0};
   const char **lists[3] = {NULL, NULL, NULL};
@@ -125,6 +137,11 @@ int32_t ccl_context(const args *a, const char *extra_plugin, bs_context **out_co
   q.plugins = extra_plugin != NULL ? &extra_plugin : lists[2];
   q.n_plugins = extra_plugin != NULL ? 1 : n_given;
   if (rc == BS_OK) rc = bs_compose(&q, &composed, err);
+  if (rc == BS_OK && machine != NULL && q.hardware == NULL && !has_link(composed.config)) {
+    q.hardware = machine;
+    bs_config_free(composed.config);
+    rc = bs_compose(&q, &composed, err);
+  }
   if (rc == BS_OK) rc = bs_schema_check(composed.config, dir, NULL, err);
   if (rc == BS_OK)
     rc = bs_context_of_config(composed.config, args_has(a, "verbose") ? BS_LOG_DEBUG : BS_LOG_WARN, bsrun_log,
@@ -133,6 +150,10 @@ int32_t ccl_context(const args *a, const char *extra_plugin, bs_context **out_co
   for (int i = 0; i < 3; i++) free(lists[i]);
   free(dir);
   return rc;
+}
+
+int32_t ccl_context(const args *a, const char *extra_plugin, bs_context **out_context, bs_error *err) {
+  return open_context(a, extra_plugin, NULL, out_context, err);
 }
 
 static int32_t kind_of(const args *a, const bs_ccl *ccl, uint32_t *out_kind, bs_error *err) {
@@ -340,6 +361,15 @@ static int32_t read_late(const args *a, bs_ccl_place *place, bs_error *err) {
 
 /* ---- explain ---------------------------------------------------------------------------------- */
 
+/* A machine in which everything takes no time explains nothing. */
+static int32_t check_link(const bs_ccl_place *place, bs_error *err) {
+  if (place->alpha_s > 0 || place->bytes_per_s > 0) return BS_OK;
+  bs_error_set(err, BS_CONFIG, "BS-SIM-MACHINE",
+               "the simulated link takes no time: it has no alpha_s and no bw_Bps");
+  bs_error_hint(err, "--hardware sim-flat, h100-dgx, ... or --set plugins.sim.alpha_s=1e-6");
+  return BS_CONFIG;
+}
+
 static int32_t explain(const args *a, bs_error *err) {
   bs_context *context = NULL;
   json_t *rows = json_array();
@@ -347,7 +377,7 @@ static int32_t explain(const args *a, bs_error *err) {
   int format = 0;
   int32_t rc = bsrun_format(a, &format, err);
   if (rc == BS_OK) rc = ccl_trace(a, &trace, err);
-  if (rc == BS_OK) rc = ccl_context(a, NULL, &context, err);
+  if (rc == BS_OK) rc = open_context(a, NULL, "sim-flat", &context, err);
   for (size_t i = 0; rc == BS_OK && i < a->n_words; i++) {
     bs_ccl ccl;
     bs_ccl_place place;
@@ -356,6 +386,7 @@ static int32_t explain(const args *a, bs_error *err) {
     rc = ccl_place(a, &ccl, &place, err);
     if (rc == BS_OK) rc = read_late(a, &place, err);
     if (rc == BS_OK) rc = bs_ccl_place_link(context, &place, err);
+    if (rc == BS_OK) rc = check_link(&place, err);
     place.trace_file = trace;
     json_t *row = rc == BS_OK ? bs_ccl_explain(&ccl, &place, err) : NULL;
     ccl_note_trace(trace, row);

@@ -100,6 +100,29 @@ END_TEST
 
 /* On two ranks of each communicator that is always there: right values, and both times. How far they are
  * apart is the machine's affair. */
+/* Without --hardware the machine is that of sim scale; never one in which everything takes 0. */
+START_TEST(explain_has_a_machine) {
+  ran bare = bsrun(dir, "ccl", "explain", "ring", "-P", "64", "-o", "json", NULL);
+  ran named = bsrun(dir, "ccl", "explain", "ring", "-P", "64", "-o", "json", "--hardware", "sim-flat", NULL);
+  must_be(&bare, 0);
+  must_be(&named, 0);
+  ck_assert_str_eq(bare.out, named.out);
+  ran_free(&bare);
+  ran_free(&named);
+  ran own = bsrun(dir, "ccl", "explain", "ring", "-P", "8", "-o", "json", "--set", "plugins.sim.alpha_s=1e-6",
+                  NULL);
+  must_be(&own, 0); /* that of the user, and nothing of sim-flat */
+  json_t *rows = rows_of(&own);
+  ck_assert(json_number_value(json_object_get(row_named(rows, "ring"), "simulated_us")) == 14);
+  json_decref(rows);
+  ran_free(&own);
+  own = bsrun(dir, "ccl", "explain", "ring", "--hardware", "cpu", NULL);
+  must_be(&own, 3);
+  ck_assert_ptr_nonnull(strstr(own.err, "BS-SIM-MACHINE"));
+  ran_free(&own);
+}
+END_TEST
+
 START_TEST(bench_measures_beside_the_simulation) {
   static const char *const comms[] = {"threads", "shm"};
   ran r = bsrun(dir, "ccl", "bench", "ring", "two_shot", "--comm", comms[_i], "-P", "2", "--max-bytes",
@@ -146,12 +169,9 @@ START_TEST(what_is_wrong_is_said) {
 END_TEST
 
 int main(void) {
-  const test_case tests[] = {{list_names_all},
-                             {check_proves_one},
-                             {check_takes_a_file},
-                             {explain_gives_known_answers},
-                             {bench_measures_beside_the_simulation, 2},
-                             {what_is_wrong_is_said},
-                             {0}};
+  const test_case tests[] = {{list_names_all},        {check_proves_one},
+                             {check_takes_a_file},    {explain_gives_known_answers},
+                             {explain_has_a_machine}, {bench_measures_beside_the_simulation, 2},
+                             {what_is_wrong_is_said}, {0}};
   return run_tests("bsrun_ccl", tests, (test_setup){setup, teardown});
 }

@@ -78,6 +78,8 @@ START_TEST(runs_are_listed_shown_and_annotated) {
            2, "", "BS-USE-BASELINE");
   must_say(RUN("why", "first"), 0, "committed: ok", "");
   must_say(RUN("fsck"), 0, "2 of 2 runs are whole", "");
+  must_say(RUN("fsck", "results/rwa"), 10, "", "BS-STO-READ");
+  must_say(RUN("fsck", "/dev/null"), 10, "", "Not a directory");
 }
 END_TEST
 
