@@ -95,8 +95,7 @@ static int32_t measure(job *j, bs_error *err) {
   o.pairs_max = (size_t)j->pairs;
   o.pairs_min = o.pairs_max < LEAST_PAIRS ? o.pairs_max : LEAST_PAIRS;
   o.seconds = j->seconds;
-  for (int i = 0; i < ARMS; ++i)
-    arms[i] = (bs_sampler_arm){.name = names[i], .user = j->arms[i], .batch = bs_arm_batch};
+  for (int i = 0; i < ARMS; ++i) arms[i] = bs_arm_sampled(j->arms[i], names[i], BS_TIME_HOT);
   return bs_sampler_run(&o, &host, arms, ARMS, &j->sampling, err);
 }
 

@@ -73,8 +73,12 @@ static int32_t rebuild(void *user, uint32_t build, bs_error *err) {
 
 static int32_t measure(job *j, bs_sampling **out, bs_error *err) {
   const bs_sampler_host host = {.user = j, .disturb = bs_disturb_host, .rebuild = rebuild};
-  const bs_sampler_arm arms[ARMS] = {{.name = "first", .user = j->arms[0], .batch = bs_arm_batch},
-                                     {.name = "second", .user = j, .batch = longer_batch}};
+  bs_sampler_arm arms[ARMS];
+  for (int i = 0; i < ARMS; ++i)
+    arms[i] = bs_arm_sampled(j->arms[i], i == 0 ? "first" : "second", BS_TIME_HOT);
+  arms[1].user = j;
+  arms[1].batch = longer_batch;
+  arms[1].elsewhere = NULL;
   bs_sampler_options o;
   bs_sampler_defaults(&o);
   o.pairs_max = (size_t)j->pairs;

@@ -69,6 +69,8 @@ static const bs_field fields[] = {
     {"ratio_low", "LOW", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
     {"ratio_high", "HIGH", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
     {"word", "VERDICT", BS_FIELD_WORDS, 0},
+    {"cause", "CAUSE", BS_FIELD_WIDE, 0},
+    {"next", "TO DO", BS_FIELD_WIDE, 0},
     {"relative_rmse", "REL RMSE", BS_FIELD_RIGHT, 3},
     {"predicted_rmse", "PREDICTED", BS_FIELD_RIGHT | BS_FIELD_SPARE, 3},
     {"gates", "GATES", BS_FIELD_WORDS, 0},
@@ -329,6 +331,23 @@ static void explain_gates(const json_t *rows) {
   }
 }
 
+/* Why a row is UNCLEAR, or has no word: each sentence once. */
+static void explain_verdicts(const json_t *rows) {
+  for (size_t i = 0; i < json_array_size(rows); i++) {
+    const char *cause = of_row(rows, i, "cause"), *next = of_row(rows, i, "next");
+    size_t k = 0;
+    while (k < i &&
+           (strcmp(of_row(rows, k, "cause"), cause) != 0 || strcmp(of_row(rows, k, "next"), next) != 0))
+      k++;
+    if (cause[0] == '\0' || k < i) continue;
+    bs_text line = {0};
+    bs_text_printf(&line, "%s%s%s%s", of_row(rows, i, "word"), of_row(rows, i, "word")[0] != '\0' ? ": " : "",
+                   next[0] != '\0' ? next : cause, next[0] != '\0' ? "" : ": no verdict");
+    if (!line.failed) print_lines(line.data);
+    bs_text_free(&line);
+  }
+}
+
 static int32_t print(const request *r, const json_t *result, bs_error *err) {
   const json_t *rows = json_object_get(result, "rows"), *runs = json_object_get(result, "runs");
   const int readable =
@@ -341,6 +360,7 @@ static int32_t print(const request *r, const json_t *result, bs_error *err) {
   const int32_t rc = bs_report_print(stdout, r->format, shown, n, rows, err);
   if (rc != BS_OK || !readable) return rc;
   fputs("\n", stdout);
+  explain_verdicts(rows);
   explain_gates(rows);
   fputs(
       "TIMES AS FAST: the best other provider's time over this one's, in pairs, with its 95 % interval.\n"
@@ -357,10 +377,8 @@ static int32_t run(const args *a, bs_error *err) {
   request r = {.a = a};
   json_t *result = NULL;
   uint32_t unknown = 0;
-  char busy[256];
   int32_t rc = read_request(&r, err);
   if (rc == BS_OK) bsrun_grades(1, &r.grades);
-  if (rc == BS_OK && !r.quiet && bs_load_is_high(busy, sizeof busy)) bsrun_warn(busy);
   if (rc == BS_OK) rc = bs_kernel_bench_run(&r.bench, &result, &unknown, err);
   if (r.bench.progress != NULL) bsrun_progress_end(&r.progress);
   const int32_t printed = print(&r, result, rc == BS_OK ? err : NULL);

@@ -58,16 +58,19 @@ static void join_settings(json_t *rows) {
   }
 }
 
-/* "forward: B is FASTER: 1.23 times as fast as A [1.2, 1.26] (48 pairs, 4 builds)". */
+/* "forward: B is FASTER: 1.23 times as fast as A [1.2, 1.26] (48 pairs, 4 builds)"; of equal sides "forward:
+ * both sides are the same configuration: B is 1.002 times as fast as A ...". */
 static void print_words(int format, const json_t *rows) {
   if (format != BS_FORMAT_TABLE && format != BS_FORMAT_WIDE && format != BS_FORMAT_MD) return;
   printf("\n");
   for (size_t i = 1; i < json_array_size(rows); i += 2) {
     const json_t *b = json_array_get(rows, i);
     const char *cause = str(b, "cause"), *next = str(b, "next");
-    printf("%s: B is %s%s%s%s: %.4g times as fast as A [%.4g, %.4g] (%lld pairs, %lld builds)\n",
-           str(b, "pass"), str(b, "verdict"), cause[0] != '\0' ? " (" : "", cause,
-           cause[0] != '\0' ? ")" : "", json_number_value(json_object_get(b, "speedup")),
+    const int none = str(b, "verdict")[0] == '\0';
+    printf("%s: %s%s%s%s%s: %s%.4g times as fast as A [%.4g, %.4g] (%lld pairs, %lld builds)\n",
+           str(b, "pass"), none ? "" : "B is ", str(b, "verdict"), cause[0] != '\0' && !none ? " (" : "",
+           cause, cause[0] != '\0' && !none ? ")" : "", none ? "B is " : "",
+           json_number_value(json_object_get(b, "speedup")),
            json_number_value(json_object_get(b, "speedup_low")),
            json_number_value(json_object_get(b, "speedup_high")),
            (long long)json_integer_value(json_object_get(b, "pairs")),

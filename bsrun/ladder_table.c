@@ -122,6 +122,7 @@ static int32_t print_pass(const json_t *rows, int only_measured, bs_error *err) 
   int32_t rc = bs_report_print(stdout, BS_FORMAT_TABLE, shown, N_FIELDS, mine, err);
   if (!only_measured) print_sentences("why:", "why", mine);
   if (!only_measured) print_sentences("unclear, and what to do:", "next", mine);
+  if (!only_measured) print_sentences("no verdict:", "note", mine);
   if (left_out > 0)
     printf("(%zu more candidates are predicted to be slower or cannot run: --wide, -o json)\n", left_out);
   json_decref(mine);

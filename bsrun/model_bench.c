@@ -64,8 +64,6 @@ enum {
   N_NODE_FIELDS = sizeof node_fields / sizeof node_fields[0],
   SLOWEST = 10
 };
-static const double BUSY = 0.1; /* part of the processors' time that others take */
-
 static int32_t print_profile(int format, const char *work, const json_t *nodes, bs_error *err) {
   json_t *slowest = json_array();
   double share = 0;
@@ -80,19 +78,32 @@ static int32_t print_profile(int format, const char *work, const json_t *nodes, 
   return rc;
 }
 
+/* Times that say little: which, and what disturbed them. */
+static void print_unclear(const json_t *rows) {
+  const json_t *row;
+  size_t i;
+  json_array_foreach(rows, i, row) {
+    const char *unclear = json_string_value(json_object_get(row, "unclear"));
+    if (unclear != NULL)
+      printf("%s%s: UNCLEAR (%s): %s: repeat it on a quiet machine\n", i == 0 ? "\n" : "",
+             json_string_value(json_object_get(row, "work")), unclear,
+             json_string_value(json_object_get(json_object_get(row, "disturbance"), "cause")));
+  }
+}
+
 static int32_t print_result(int format, const json_t *result, bs_error *err) {
   const json_t *nodes = json_object_get(result, "profile");
   const char *work = json_string_value(json_object_get(result, "profile_work"));
   if (format == BS_FORMAT_JSON) return model_print_json(result, err);
   const int32_t rc = bs_report_print(stdout, format, fields, N_FIELDS, json_object_get(result, "rows"), err);
   const int readable = format == BS_FORMAT_TABLE || format == BS_FORMAT_MD;
+  if (rc == BS_OK && readable) print_unclear(json_object_get(result, "rows"));
   return rc == BS_OK && readable && nodes != NULL ? print_profile(format, work, nodes, err) : rc;
 }
 
-/* Warnings: nodes that ran on ref, samples that did not settle, other programs that were busy. */
+/* Warnings: nodes that ran on ref, samples that did not settle, what disturbed them. */
 static void tell_of(const args *a, const json_t *result) {
   const json_t *rows = json_object_get(result, "rows"), *row, *warning;
-  const json_t *others = json_object_get(json_object_get(result, "conditions"), "others");
   const int quiet = args_has(a, "quiet");
   char line[300];
   size_t i, k;
@@ -105,12 +116,6 @@ static void tell_of(const args *a, const json_t *result) {
     }
     json_array_foreach(json_object_get(row, "measuring_warnings"), k, warning)
         bsrun_note(quiet, json_string_value(warning));
-  }
-  if (json_number_value(others) > BUSY) {
-    snprintf(line, sizeof line,
-             "other programs took %.0f %% of the processors' time: the measured times may be too long",
-             100 * json_number_value(others));
-    bsrun_warn(line);
   }
 }
 

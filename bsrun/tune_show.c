@@ -74,6 +74,9 @@ static void print_sentence(const json_t *r) {
     printf("%.3f times as fast as %s (%.3f to %.3f, %lld pairs): %s\n", number_of(r, "ratio"), standard,
            number_of(r, "low"), number_of(r, "high"),
            (long long)json_integer_value(json_object_get(r, "pairs")), word);
+  const char *disturbed = text_of(r, "disturbed"), *cause = text_of(r, "cause");
+  if (strcmp(word, "UNCLEAR") == 0 && cause[0] != '\0')
+    printf("unclear: %s%s%s\n", cause, disturbed[0] != '\0' ? ": " : "", disturbed);
 }
 
 static void print_counts(const json_t *r) {

@@ -87,13 +87,13 @@ static int append(json_t *rows, json_t *row, json_t *figures) {
 }
 
 static json_t *figures_of(const bs_apart *a, const bs_apart *b, const bs_comparison *c) {
-  const int unclear = c->word == BS_WORD_UNCLEAR;
+  const int wordless = c->word == BS_WORD_UNCLEAR || c->word == BS_WORD_NONE;
   return json_pack("{s:o,s:o,s:o,s:o,s:o,s:s,s:s,s:I,s:I}", "a_ms",
                    bs_record_number(1e3 * bs_median(a->seconds, a->count)), "b_ms",
                    bs_record_number(1e3 * bs_median(b->seconds, b->count)), "speedup",
                    bs_record_number(c->ratio), "low", bs_record_number(c->low), "high",
                    bs_record_number(c->high), "word", bs_comparison_name(c->word), "cause",
-                   unclear ? bs_unclear_name(c->cause) : "", "samples_a", (json_int_t)a->count, "samples_b",
+                   wordless ? bs_unclear_name(c->cause) : "", "samples_a", (json_int_t)a->count, "samples_b",
                    (json_int_t)b->count);
 }
 
@@ -113,6 +113,32 @@ static int32_t add_missing(const bs_stored_run *a, const json_t *x, json_t *rows
              : bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
 }
 
+/* What its record says of the machine while the samples were taken. Records of before it was told say
+ * nothing. */
+static void disturbance_of(const bs_stored_run *run, const json_t *sample, bs_disturbance *out) {
+  const json_t *record =
+      json_array_get(run->records, (size_t)json_integer_value(json_object_get(sample, "record")));
+  const int cold = strcmp(text_of(sample, "phase"), "steady-cold") == 0;
+  bs_disturbance_read(json_object_get(cold ? json_object_get(record, "pairs_cold") : record, "disturbance"),
+                      out);
+}
+
+static uint32_t is_same_run(const bs_stored_run *a, const bs_stored_run *b) {
+  return a->root != NULL && a->path != NULL && b->root != NULL && b->path != NULL &&
+         strcmp(a->root, b->root) == 0 && strcmp(a->path, b->path) == 0;
+}
+
+/* Both must have been measured undisturbed; a run is the same as itself. */
+static void settle(const bs_stored_run *a, const bs_stored_run *b, const json_t *x, const json_t *y,
+                   bs_comparison *c) {
+  bs_disturbance of_a, of_b;
+  disturbance_of(a, x, &of_a);
+  disturbance_of(b, y, &of_b);
+  const bs_word_facts facts = {.disturbance = bs_disturbance_decides(&of_a) ? &of_a : &of_b,
+                               .equal = is_same_run(a, b)};
+  bs_comparison_settle(c, &facts);
+}
+
 /* One arm that both have. */
 static int32_t add_arm(const bs_stored_run *a, const bs_stored_run *b, const json_t *x, const json_t *y,
                        json_t *rows, bs_error *err) {
@@ -120,9 +146,11 @@ static int32_t add_arm(const bs_stored_run *a, const bs_stored_run *b, const jso
   bs_comparison c;
   int32_t rc = take(a, x, &of_a, err);
   if (rc == BS_OK) rc = take(b, y, &of_b, err);
-  if (rc == BS_OK && bs_compare_apart(&of_b.series, &of_a.series, MARGIN, &c) &&
-      append(rows, new_row(a, x), figures_of(&of_a.series, &of_b.series, &c)) != 0)
-    rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  if (rc == BS_OK && bs_compare_apart(&of_b.series, &of_a.series, MARGIN, &c)) {
+    settle(a, b, x, y, &c);
+    if (append(rows, new_row(a, x), figures_of(&of_a.series, &of_b.series, &c)) != 0)
+      rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  }
   free(of_a.seconds);
   free(of_b.seconds);
   return rc;
@@ -135,13 +163,15 @@ static int add_simulated(const bs_stored_run *a, const bs_stored_run *b, json_t 
   const double us_b = json_number_value(json_object_get(json_object_get(y, "simulated"), "us"));
   if (!(us_a > 0 && us_b > 0)) return 0;
   const double ratio = us_a / us_b;
-  const uint32_t word = ratio > 1 + MARGIN         ? BS_WORD_FASTER
+  const uint32_t word = is_same_run(a, b)          ? BS_WORD_NONE
+                        : ratio > 1 + MARGIN       ? BS_WORD_FASTER
                         : ratio < 1 / (1 + MARGIN) ? BS_WORD_SLOWER
                                                    : BS_WORD_SAME;
   return json_array_append_new(
       rows, json_pack("{s:s,s:s,s:n,s:b,s:f,s:f,s:f,s:f,s:f,s:s,s:s}", "arm", "method", "phase", "simulated",
                       "pass", "peer", 0, "a_ms", us_a * 1e-3, "b_ms", us_b * 1e-3, "speedup", ratio, "low",
-                      ratio, "high", ratio, "word", bs_comparison_name(word), "cause", ""));
+                      ratio, "high", ratio, "word", bs_comparison_name(word), "cause",
+                      bs_unclear_name(word == BS_WORD_NONE ? BS_UNCLEAR_EQUAL : BS_UNCLEAR_NO)));
 }
 
 /* Did both move the same way, and does `peer` explain as much as `row` moved? */

@@ -10,11 +10,12 @@ typedef struct bs_diagnosis {
   const bs_diagnose_request *asked;
   const struct bs_check *now; /* the check that runs */
   json_t *findings, *checks, *ablations;
-  json_t *facts;  /* of the check that runs */
-  size_t found;   /* its findings */
-  char skip[160]; /* why it had nothing to look at; "" */
-  double pass_s;  /* a steady pass of the subject */
-  double seconds; /* that one timing may take */
+  json_t *facts;       /* of the check that runs */
+  size_t found;        /* its findings */
+  char skip[160];      /* why it had nothing to look at; "" */
+  char disturbed[160]; /* what took the processors while it compared two things; "" */
+  double pass_s;       /* a steady pass of the subject */
+  double seconds;      /* that one timing may take */
 } bs_diagnosis;
 
 struct diag_layer; /* layer.h */
@@ -57,7 +58,7 @@ typedef struct bs_pair_times {
   double as_is, other; /* medians */
   bs_comparison comparison;
 } bs_pair_times;
-int32_t bs_pair_time(const bs_diagnosis *d, const bs_sampler_arm arms[2], bs_pair_times *out, bs_error *err);
+int32_t bs_pair_time(bs_diagnosis *d, const bs_sampler_arm arms[2], bs_pair_times *out, bs_error *err);
 /* As bs_find, of a pair of which the other lacks what is told of: the cost and its share are the pair's own.
  */
 void bs_find_pair(bs_diagnosis *d, const bs_pair_times *t, const char *fmt, ...)

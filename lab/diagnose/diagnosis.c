@@ -167,7 +167,13 @@ static int32_t sample(const bs_diagnosis *d, const bs_sampler_arm *arms, uint32_
   return bs_sampler_run(&o, &host, arms, n, out, err);
 }
 
-int32_t bs_pair_time(const bs_diagnosis *d, const bs_sampler_arm arms[2], bs_pair_times *out, bs_error *err) {
+/* The first of a check is told. */
+static void note_disturbance(bs_diagnosis *d, const bs_comparison *c) {
+  if (c->cause == BS_UNCLEAR_DISTURBED && d->disturbed[0] == '\0')
+    bs_disturbance_cause(&c->disturbance, d->disturbed, sizeof d->disturbed);
+}
+
+int32_t bs_pair_time(bs_diagnosis *d, const bs_sampler_arm arms[2], bs_pair_times *out, bs_error *err) {
   bs_sampling *s = NULL;
   memset(out, 0, sizeof *out);
   const int32_t rc = sample(d, arms, 2, &s, err);
@@ -175,6 +181,7 @@ int32_t bs_pair_time(const bs_diagnosis *d, const bs_sampler_arm arms[2], bs_pai
     out->as_is = s->arm[0].look.p50;
     out->other = s->arm[1].look.p50;
     out->comparison = s->arm[1].comparison;
+    note_disturbance(d, &out->comparison);
   }
   bs_sampling_free(s);
   return rc;
@@ -197,13 +204,12 @@ int bs_pair_is_slower(const bs_pair_times *t) {
 }
 
 int32_t bs_ablated(bs_diagnosis *d, const char *setting, const bs_pair_times *t, bs_error *err) {
-  static const char *const words[] = {"UNCLEAR", "SLOWER", "FASTER",
-                                      "SAME"}; /* of the setting, not the subject */
-  json_t *row =
-      json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:s}", "setting", bs_model_json_text(setting), "seconds",
-                bs_record_number(t->other), "as_is_s", bs_record_number(t->as_is), "ratio",
-                bs_record_number(t->comparison.ratio), "low", bs_record_number(t->comparison.low), "high",
-                bs_record_number(t->comparison.high), "verdict", words[t->comparison.word & 3u]);
+  const bs_comparison *c = &t->comparison;
+  json_t *row = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:s}", "setting", bs_model_json_text(setting),
+                          "seconds", bs_record_number(t->other), "as_is_s", bs_record_number(t->as_is),
+                          "ratio", bs_record_number(c->ratio), "low", bs_record_number(c->low), "high",
+                          bs_record_number(c->high), "verdict", bs_comparison_name(bs_word_turned(c->word)),
+                          "cause", bs_unclear_name(c->cause)); /* of the setting, not the subject */
   return row != NULL && json_array_append_new(d->ablations, row) == 0 ? BS_OK : bs_no_memory(err, "a row");
 }
 
@@ -295,7 +301,7 @@ static int32_t run_check(bs_diagnosis *d, const bs_check *c, struct diag_layer *
   const double began = bs_clock_s();
   d->now = c;
   d->found = 0;
-  d->skip[0] = '\0';
+  d->skip[0] = d->disturbed[0] = '\0';
   json_decref(d->facts);
   d->facts = json_array();
   bs_tell(d, c->id, 0, 0);
@@ -304,13 +310,17 @@ static int32_t run_check(bs_diagnosis *d, const bs_check *c, struct diag_layer *
     if (err != NULL) *err = why;
     return rc;
   }
-  const char *state = rc != BS_OK          ? "failed"
-                      : d->found > 0       ? "found"
-                      : d->skip[0] != '\0' ? "skipped"
-                                           : "clean";
-  json_t *row = json_pack("{s:s, s:s, s:s, s:o, s:f, s:O}", "check", c->id, "title", c->title, "state", state,
-                          "why", bs_model_json_text(rc != BS_OK ? why.message : d->skip), "seconds",
-                          1e-3 * round(1e3 * (bs_clock_s() - began)), "facts", d->facts);
+  const char *state = rc != BS_OK               ? "failed"
+                      : d->found > 0            ? "found"
+                      : d->skip[0] != '\0'      ? "skipped"
+                      : d->disturbed[0] != '\0' ? "unclear"
+                                                : "clean";
+  json_t *row =
+      json_pack("{s:s, s:s, s:s, s:o, s:f, s:O}", "check", c->id, "title", c->title, "state", state, "why",
+                bs_model_json_text(rc != BS_OK          ? why.message
+                                   : d->skip[0] != '\0' ? d->skip
+                                                        : d->disturbed),
+                "seconds", 1e-3 * round(1e3 * (bs_clock_s() - began)), "facts", d->facts);
   return row != NULL && json_array_append_new(d->checks, row) == 0 ? BS_OK : bs_no_memory(err, "a check");
 }
 

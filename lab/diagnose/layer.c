@@ -63,7 +63,7 @@ int32_t diag_layer_time(const bs_diagnosis *d, const bs_case *c, uint32_t work, 
   bs_arm *arm = NULL;
   int32_t rc = bs_arm_open_work(c, "layer", work, 0, &arm, err);
   if (rc != BS_OK) return rc;
-  const bs_sampler_arm sampled = {.name = "layer", .user = arm, .batch = bs_arm_batch};
+  const bs_sampler_arm sampled = bs_arm_sampled(arm, "layer", BS_TIME_HOT);
   rc = bs_arm_time(d, &sampled, out_steady, out_first, err);
   out_once[0] = bs_arm_build(arm);
   out_once[1] = bs_arm_pack(arm);
@@ -82,14 +82,16 @@ int32_t diag_layer_measure(bs_diagnosis *d, diag_layer *l, bs_error *err) {
   return BS_OK;
 }
 
-int32_t diag_layer_pair(const bs_diagnosis *d, const diag_layer *l, const bs_case *other, uint32_t work,
+int32_t diag_layer_pair(bs_diagnosis *d, const diag_layer *l, const bs_case *other, uint32_t work,
                         bs_pair_times *out, bs_error *err) {
   bs_arm *arms[2] = {NULL, NULL};
   int32_t rc = bs_arm_open_work(&l->c, "as it is", work, 0, &arms[0], err);
   if (rc == BS_OK) rc = bs_arm_open_work(other, "changed", work, 1, &arms[1], err);
-  const bs_sampler_arm sampled[2] = {{.name = "as it is", .user = arms[0], .batch = bs_arm_batch},
-                                     {.name = "changed", .user = arms[1], .batch = bs_arm_batch}};
-  if (rc == BS_OK) rc = bs_pair_time(d, sampled, out, err);
+  if (rc == BS_OK) {
+    const bs_sampler_arm sampled[2] = {bs_arm_sampled(arms[0], "as it is", BS_TIME_HOT),
+                                       bs_arm_sampled(arms[1], "changed", BS_TIME_HOT)};
+    rc = bs_pair_time(d, sampled, out, err);
+  }
   for (int i = 0; i < 2; i++)
     if (arms[i] != NULL) bs_arm_close(arms[i], NULL, NULL);
   return rc;

@@ -31,7 +31,7 @@ void diag_layer_close(diag_layer *layer);
 /* Builds the layer, times it, and keeps what the checks hold others against. */
 int32_t diag_layer_measure(bs_diagnosis *d, diag_layer *layer, bs_error *err);
 /* The case as it is and another one in turn. work: enum bs_arm_work, of both. */
-int32_t diag_layer_pair(const bs_diagnosis *d, const diag_layer *layer, const bs_case *other, uint32_t work,
+int32_t diag_layer_pair(bs_diagnosis *d, const diag_layer *layer, const bs_case *other, uint32_t work,
                         bs_pair_times *out, bs_error *err);
 /* A case alone: a call of `work`. out_result may be NULL; free it. */
 int32_t diag_layer_time(const bs_diagnosis *d, const bs_case *c, uint32_t work, double *out_steady,

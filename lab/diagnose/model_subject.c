@@ -97,8 +97,7 @@ static int32_t batch(void *user, uint64_t lead, uint64_t n, bs_sample *out, bs_e
 }
 
 bs_sampler_arm diag_session_arm(diag_session *s, const char *name, uint32_t threads) {
-  return (bs_sampler_arm){
-      .name = name, .user = s, .batch = batch, .oversubscribed = threads > bs_machine_cores()};
+  return (bs_sampler_arm){.name = name, .user = s, .batch = batch, .threads = threads};
 }
 
 int32_t diag_session_report(const diag_session *s, uint32_t what, json_t **out, bs_error *err) {
@@ -121,8 +120,8 @@ int32_t diag_session_profile(const bs_diagnosis *d, const diag_session *s, json_
   return rc == BS_OK ? diag_session_report(s, BS_REPORT_PROFILE, out, err) : rc;
 }
 
-int32_t diag_model_pair(const bs_diagnosis *d, const diag_model *m, const diag_change *change,
-                        bs_pair_times *out, bs_session_stats *out_stats, uint32_t *out_nodes, bs_error *err) {
+int32_t diag_model_pair(bs_diagnosis *d, const diag_model *m, const diag_change *change, bs_pair_times *out,
+                        bs_session_stats *out_stats, uint32_t *out_nodes, bs_error *err) {
   diag_session asked = {0}, other = {0};
   int32_t rc = diag_session_asked(m, &asked, err);
   if (rc == BS_OK) rc = diag_session_open(m, change, &other, err);

@@ -64,6 +64,6 @@ int32_t diag_session_report(const diag_session *s, uint32_t what, json_t **out, 
 /* Runs a session with profile for about as long as a timing, and reports. */
 int32_t diag_session_profile(const bs_diagnosis *d, const diag_session *s, json_t **out, bs_error *err);
 /* The session as asked and a changed one, in turn. */
-int32_t diag_model_pair(const bs_diagnosis *d, const diag_model *m, const diag_change *change,
-                        bs_pair_times *out, bs_session_stats *out_stats, uint32_t *out_nodes, bs_error *err);
+int32_t diag_model_pair(bs_diagnosis *d, const diag_model *m, const diag_change *change, bs_pair_times *out,
+                        bs_session_stats *out_stats, uint32_t *out_nodes, bs_error *err);
 #endif

@@ -149,8 +149,8 @@ static int32_t rebuild_both(void *user, uint32_t build, bs_error *err) {
 
 /* Two arms of the same layer, built apart. */
 static int32_t self_pairs(bs_arm *const *arm, uint64_t seed, bs_comparison *out, bs_error *err) {
-  const bs_sampler_arm both[] = {{.name = "first", .user = arm[0], .batch = bs_arm_batch},
-                                 {.name = "second", .user = arm[1], .batch = bs_arm_batch}};
+  const bs_sampler_arm both[] = {bs_arm_sampled(arm[0], "first", BS_TIME_HOT),
+                                 bs_arm_sampled(arm[1], "second", BS_TIME_HOT)};
   const bs_sampler_host host = {.user = (void *)arm, .disturb = bs_disturb_host, .rebuild = rebuild_both};
   bs_sampler_options o;
   bs_sampling *s = NULL;

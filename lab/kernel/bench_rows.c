@@ -34,6 +34,8 @@ static const struct {
     {"ratio_low", "comparison", "ratio_low"},
     {"ratio_high", "comparison", "ratio_high"},
     {"word", "comparison", "word"},
+    {"cause", "comparison", "cause"},
+    {"next", "comparison", "next"},
     {"standing", "comparison", "standing"},
     {"pairs", "comparison", "pairs"},
     {"fma_us", "bound", "fma_us"},

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lab/cores.h"
 #include "lab/error.h"
 #include "lab/kernel/bench_point.h"
 #include "lab/measure/spacer.h"
@@ -104,9 +103,13 @@ static double slowest_paired(const bs_point *point) {
   return point->bench->slowest > 0.0 ? point->bench->slowest : SLOWEST_PAIRED;
 }
 
+/* PyTorch is a process of its own. */
+static void used_elsewhere(void *user, bs_process_use *out) {
+  bs_kernel_torch_used(((const bs_entrant *)user)->torch, out);
+}
+
 static int32_t take_pairs(bs_point *point, bs_error *err) {
   const bs_kernel_bench *q = point->bench;
-  const uint32_t crowded = q->threads > bs_machine_cores();
   const bs_sampler_host host = {
       .user = point, .disturb = bs_disturb_host, .progress = progress, .rebuild = rebuild};
   bs_sampler_arm arms[BS_KERNEL_PROVIDERS + 1];
@@ -116,7 +119,12 @@ static int32_t take_pairs(bs_point *point, bs_error *err) {
     bs_entrant *e = &point->of[i];
     if (!bs_entrant_runs(e) || e->look.p50 > slowest_paired(point)) continue;
     e->paired = (int32_t)n;
-    arms[n++] = (bs_sampler_arm){.name = e->label, .user = e, .batch = batch, .oversubscribed = crowded};
+    arms[n++] = (bs_sampler_arm){.name = e->label,
+                                 .user = e,
+                                 .batch = batch,
+                                 .threads = q->threads,
+                                 .elsewhere = e->torch != NULL ? used_elsewhere : NULL,
+                                 .configuration = e->label};
   }
   if (n < 2) {
     for (uint32_t i = 0; i < point->n; i++) point->of[i].paired = -1;
@@ -160,6 +168,7 @@ static int32_t compare(const bs_point *point, const bs_entrant *e, const bs_entr
   if (!known) return bs_no_memory(err, "a comparison");
   if (order != 0) bs_comparison_widen(out, order);
   bs_comparisons_decide(table, 1);
+  bs_sampling_settle(s, (uint32_t)e->paired, (uint32_t)other->paired, out);
   return BS_OK;
 }
 
@@ -188,12 +197,13 @@ static const char *say_next(const bs_comparison *c, char *out, size_t size) {
 static int32_t add_ratio(const bs_point *point, const bs_entrant *e, const char *against,
                          const bs_comparison *c, json_t *record, bs_error *err) {
   char next[BS_LOOK_SENTENCE];
-  json_t *ratio =
-      json_pack("{s:s, s:o, s:o, s:o, s:s, s:s, s:I, s:I, s:f, s:s}", "against", against, "ratio",
-                bs_kernel_number(c->ratio), "ratio_low", bs_kernel_number(c->low), "ratio_high",
-                bs_kernel_number(c->high), "word", bs_comparison_name(c->word), "standing", standing(c),
-                "pairs", (json_int_t)c->pairs, "builds", (json_int_t)point->sampling->builds,
-                "pair_median_us", 1e6 * pair_median(point, e), "next", say_next(c, next, sizeof next));
+  json_t *ratio = json_pack(
+      "{s:s, s:o, s:o, s:o, s:s, s:s, s:s, s:I, s:I, s:f, s:s, s:o}", "against", against, "ratio",
+      bs_kernel_number(c->ratio), "ratio_low", bs_kernel_number(c->low), "ratio_high",
+      bs_kernel_number(c->high), "word", bs_comparison_name(c->word), "cause", bs_unclear_name(c->cause),
+      "standing", standing(c), "pairs", (json_int_t)c->pairs, "builds", (json_int_t)point->sampling->builds,
+      "pair_median_us", 1e6 * pair_median(point, e), "next", say_next(c, next, sizeof next), "disturbance",
+      bs_disturbance_json(&point->sampling->disturbance));
   const int bad = ratio == NULL || json_object_set_new(record, "comparison", ratio) != 0;
   return bad ? bs_no_memory(err, "a ratio") : BS_OK;
 }

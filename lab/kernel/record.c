@@ -194,7 +194,9 @@ int32_t bs_kernel_examine(const bs_kernel_setup *setup, bs_kernel_seeds *seeds, 
 }
 
 int bs_kernel_undecided(const bs_comparison *best) {
-  return best->word == BS_WORD_UNCLEAR && best->cause == BS_UNCLEAR_FEW && best->high < 1.0;
+  const int disturbed = best->cause == BS_UNCLEAR_DISTURBED;
+  return best->word == BS_WORD_NONE || (best->word == BS_WORD_UNCLEAR &&
+                                        (disturbed || (best->cause == BS_UNCLEAR_FEW && best->high < 1.0)));
 }
 
 /* The ratio that gates judge, or why it is not known. */
@@ -203,6 +205,14 @@ static void add_ratio(const bs_kernel_timed *t, json_t *performance) {
   char few[200];
   if (t->unpaired != NULL) json_object_set_new(performance, "ratio_unknown", json_string(t->unpaired));
   if (c == NULL || t->peers == 0) return;
+  if (bs_kernel_undecided(c) && c->cause != BS_UNCLEAR_FEW) {
+    char next[BS_LOOK_SENTENCE];
+    bs_comparison_next(c, next, sizeof next);
+    snprintf(few, sizeof few, "%.3g [%.3g, %.3g]: %s%s%s", c->ratio, c->low, c->high,
+             bs_unclear_name(c->cause), next[0] != '\0' ? ": " : "", next);
+    json_object_set_new(performance, "ratio_unknown", json_string(few));
+    return;
+  }
   if (bs_kernel_undecided(c)) {
     snprintf(
         few, sizeof few,

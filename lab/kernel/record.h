@@ -65,8 +65,8 @@ typedef struct bs_kernel_timed {
   const char *unpaired;      /* why there are none; NULL: there are, or nobody to be paired with */
   uint32_t candidate;        /* 1: it asks to be promoted: to be the choice from now on */
 } bs_kernel_timed;
-/* 1: the interval says slower, and the verdict is UNCLEAR for lack of pairs: nobody knows that it is slower.
- */
+/* 1: the interval says slower, and the verdict is UNCLEAR for lack of pairs; or the machine was disturbed, or
+ * both are the same: nobody knows that it is slower. */
 int bs_kernel_undecided(const bs_comparison *best);
 /* Adds performance and evidence. A ratio that is undecided is not known. A bound that is beaten is written as
  * it is, above 100 %. */

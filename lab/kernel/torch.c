@@ -139,6 +139,10 @@ void bs_kernel_torch_close(bs_kernel_torch *t) {
   free(t);
 }
 
+void bs_kernel_torch_used(const bs_kernel_torch *t, bs_process_use *out) {
+  bs_process_use_read(t->child, out);
+}
+
 const char *bs_kernel_torch_version(const bs_kernel_torch *t) {
   return t->version;
 }

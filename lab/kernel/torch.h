@@ -5,6 +5,7 @@
 #ifndef BS_LAB_KERNEL_TORCH_H
 #define BS_LAB_KERNEL_TORCH_H
 #include "lab/kernel/data.h"
+#include "lab/measure/load.h"
 #include "lab/measure/span.h"
 
 typedef struct bs_kernel_torch bs_kernel_torch;
@@ -15,6 +16,8 @@ typedef struct bs_kernel_torch bs_kernel_torch;
 int32_t bs_kernel_torch_start(const char *python, uint32_t threads, const char *device, bs_kernel_torch **out,
                               bs_error *err);
 void bs_kernel_torch_close(bs_kernel_torch *torch);
+/* What its process used so far. */
+void bs_kernel_torch_used(const bs_kernel_torch *torch, bs_process_use *out);
 const char *bs_kernel_torch_version(const bs_kernel_torch *torch); /* "PyTorch 2.15.0 (AVX512)" */
 /* The problem that is timed from now on; the caller keeps data alive until the next one. BS_UNSUPPORTED:
  * torch does not serve it, with its reason. */

@@ -19,6 +19,7 @@
 #include "lab/measure/sampler.h"
 #include "lab/peers/exchange.h"
 #include "lab/peers/peers.h"
+#include "lab/store/request_key.h"
 
 enum { PAIRS_MIN = 18 };                  /* three builds */
 static const double REBUILD_SHARE = 0.25; /* of the time of measuring */
@@ -101,6 +102,7 @@ static int32_t make_rung(bs_context *context, const bs_node *config, const bs_la
   rc = bs_experiment_make(context, tree, o->quiet_dir, NULL, &r->e, &r->refused);
   if (rc == BS_OK && r->e.world_size == world) r->e.peers = o->peers;
   if (rc == BS_OK) rc = ask(context, o, r, &r->refused);
+  if (rc == BS_OK && bs_rung_describe(r, err) != BS_OK) return err->code;
   if (rc == BS_OK) join(o, world, r, &r->refused); /* the dense layer's products are known all the same */
   return r->refused.code == BS_NO_MEMORY ? (*err = r->refused, BS_NO_MEMORY) : BS_OK;
 }
@@ -127,6 +129,28 @@ static void give_places(bs_ladder *l) {
   const bs_searched all = {.n = l->n, .rows = rows};
   const size_t n = bs_searched_elite(&all, l->n, order);
   for (size_t i = 0; i < n; i++) l->rungs[order[i]].place = (uint32_t)i + 1;
+}
+
+/* Ranks and threads as they were decided; what is not of the layer and its split is left out. */
+int32_t bs_rung_describe(bs_rung *r, bs_error *err) {
+  static const char *const left_out[] = {"run_id",
+                                         "config_paths",
+                                         "logging",
+                                         "sweep",
+                                         "auto",
+                                         "phase",
+                                         "experiment",
+                                         "hardware.world_size",
+                                         "hardware.threads_per_rank",
+                                         "mask"};
+  const size_t n = sizeof left_out / sizeof left_out[0] - (r->c.spec.mask != NULL);
+  bs_node *tree = NULL;
+  int32_t rc = bs_experiment_settle(&r->e, r->c.world_size, &tree, err);
+  if (rc == BS_OK) rc = bs_request_text(tree, left_out, n, &r->same, err);
+  if (rc == BS_OK)
+    bs_text_printf(&r->same, "%u ranks of %u threads\n", r->c.world_size, r->c.threads_per_rank);
+  bs_config_free(tree);
+  return rc == BS_OK && r->same.failed ? bs_no_memory(err, "a candidate") : rc;
 }
 
 int32_t bs_ladder_rungs(bs_context *context, const bs_node *config, const bs_ladder_options *o,
@@ -215,11 +239,10 @@ static int32_t run_sampled(sampled *s, double seconds, bs_error *err) {
   so.seconds = seconds;
   so.rebuild_seconds = REBUILD_SHARE * seconds;
   so.warm_seconds = seconds / (2.0 * s->n) < so.warm_seconds ? seconds / (2.0 * s->n) : so.warm_seconds;
-  for (uint32_t i = 0; i < s->n; i++)
-    arms[i] = (bs_sampler_arm){.name = s->rung[i]->name,
-                               .user = s->arm[i],
-                               .batch = bs_arm_batch,
-                               .oversubscribed = bs_arm_oversubscribed(s->arm[i])};
+  for (uint32_t i = 0; i < s->n; i++) {
+    arms[i] = bs_arm_sampled(s->arm[i], s->rung[i]->name, BS_TIME_HOT);
+    arms[i].configuration = s->rung[i]->same.data;
+  }
   const int32_t rc = bs_sampler_run(&so, &host, arms, s->n, &taken, err);
   for (uint32_t i = 0; rc == BS_OK && i < s->n; i++) {
     s->rung[i]->measured = 1;
@@ -251,6 +274,7 @@ const bs_rung *bs_ladder_best(const bs_ladder *l) {
 
 void bs_rung_free(bs_rung *r) {
   json_decref(r->sim.steps);
+  bs_text_free(&r->same);
   if (r->opened) bs_subject_close(&r->subject);
   bs_experiment_free(&r->e);
 }

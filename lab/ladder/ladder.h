@@ -21,6 +21,7 @@ typedef struct bs_rung {
   bs_subject subject;
   uint32_t opened;
   bs_case c;                                /* points into the two above */
+  bs_text same;                             /* rungs of one text are the same configuration */
   bs_error refused;                         /* code not BS_OK: it cannot run, and why */
   uint64_t flops, weight_bytes, wire_bytes; /* of rank 0: one forward's, and what one pass sends */
   double wire_error;
@@ -104,6 +105,8 @@ int32_t bs_ladder_rungs(bs_context *context, const bs_node *config, const bs_lad
 /* ladder.c: "a.b=c" settings into a composed configuration; a mask that they name has no patterns of another.
  */
 int32_t bs_rung_apply(const char (*settings)[64], uint32_t n, bs_node *tree, bs_error *err);
+/* ladder.c: makes rung->same of a rung that can run. */
+int32_t bs_rung_describe(bs_rung *rung, bs_error *err);
 /* ladder.c: what it holds, not the rung itself. */
 void bs_rung_free(bs_rung *rung);
 /* simulate.c: whether the clock of the rungs is virtual: BS-SPAN-CLOCK where only some have such a one. Then

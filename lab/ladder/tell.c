@@ -110,25 +110,27 @@ static void sentence(const bs_ladder *l, const bs_rung *r, char *out, size_t siz
 
 /* How many times as fast the row's candidate is as the first: the comparison has the first as its subject. */
 static void add_comparison(json_t *row, const bs_ladder *l, const bs_rung *r) {
-  static const uint32_t turned[] = {BS_WORD_UNCLEAR, BS_WORD_SLOWER, BS_WORD_FASTER, BS_WORD_SAME};
   char next[BS_LOOK_SENTENCE];
   const bs_rung *first = NULL;
   bs_comparison doubted = r->against;
   const bs_comparison *c = &doubted;
+  bs_word_facts facts = {0};
   for (uint32_t i = 0; i < l->n; i++)
     if (l->rungs[i].measured && l->rungs[i].against.pairs == 0) first = &l->rungs[i];
-  if (bs_against_of(&r->predicted, r->seconds).below_bound ||
-      (first != NULL && bs_against_of(&first->predicted, first->seconds).below_bound))
-    doubted.word = BS_WORD_UNCLEAR, doubted.cause = BS_UNCLEAR_BOUND;
+  facts.below_bound = bs_against_of(&r->predicted, r->seconds).below_bound ||
+                      (first != NULL && bs_against_of(&first->predicted, first->seconds).below_bound);
+  bs_comparison_settle(&doubted, &facts);
   json_object_set_new(row, "against", json_string(first != NULL ? first->name : ""));
   json_object_set_new(row, "speedup", bs_record_number(1.0 / c->ratio));
   json_object_set_new(row, "speedup_low", bs_record_number(1.0 / c->high));
   json_object_set_new(row, "speedup_high", bs_record_number(1.0 / c->low));
   json_object_set_new(row, "pairs", json_integer((json_int_t)c->pairs));
   json_object_set_new(row, "builds", json_integer((json_int_t)c->builds));
-  json_object_set_new(row, "verdict", json_string(bs_comparison_name(turned[c->word & 3u])));
-  if (c->word != BS_WORD_UNCLEAR) return;
+  json_object_set_new(row, "verdict", json_string(bs_comparison_name(bs_word_turned(c->word))));
+  if (c->word != BS_WORD_UNCLEAR && c->word != BS_WORD_NONE) return;
   json_object_set_new(row, "cause", json_string(bs_unclear_name(c->cause)));
+  if (c->word == BS_WORD_NONE) json_object_set_new(row, "note", json_string(bs_unclear_name(c->cause)));
+  if (c->word == BS_WORD_NONE) return;
   json_object_set_new(row, "next", json_string(bs_comparison_next(c, next, sizeof next)));
 }
 

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "core/base/rng.h"
 #include "core/plugin/registry.h"
@@ -32,9 +33,10 @@ enum command {
   COMMAND_STOP = 6
 };
 
-/* What a rank tells of a batch. */
+/* What a rank tells of a batch. The last three are of its whole process so far: a rank of another machine
+ * takes nothing of this one. */
 typedef struct rank_told {
-  double seconds, switches, cpu_ns;
+  double seconds, switches, cpu_ns, used_s, waited_s, machine;
 } rank_told;
 
 /* Seconds that a rank needed to build its layer, and of these to pack its weights. */
@@ -106,13 +108,27 @@ static void rank_failed(bs_arm *arm) {
 
 enum {
   NUMBERS = 2, /* doubles in a rank_building */
-  TOLD = 3,    /* in a rank_told */
+  TOLD = 6,    /* in a rank_told */
   ORDER_STREAM = 13
 };
 
+/* A number that processes of one machine have in common. */
+static double machine_number(void) {
+  char name[256] = "";
+  uint32_t sum = 2166136261u;
+  if (gethostname(name, sizeof name - 1) != 0) return 0.0;
+  for (const char *c = name; *c != '\0'; ++c) sum = (sum ^ (unsigned char)*c) * 16777619u;
+  return (double)sum;
+}
+
 /* What each rank tells, to all: they are threads of this process, or other processes. */
 static int32_t share_told(bs_arm *arm, bs_rank *rank, uint32_t index, bs_error *err) {
+  bs_process_use use;
   if (!arm->joint) return BS_OK;
+  bs_process_use_read(0, &use);
+  arm->told[index].used_s = use.cpu_s;
+  arm->told[index].waited_s = use.waited_s;
+  arm->told[index].machine = machine_number();
   return bs_exchange_numbers(rank, "lab.peers.seconds", &arm->told[index].seconds, TOLD,
                              &arm->told[0].seconds, err);
 }
@@ -431,9 +447,24 @@ int32_t bs_arm_reset(bs_arm *arm, int clocks, bs_error *err) {
   return run_command(arm, COMMAND_RESET, 0, 0, err);
 }
 
-uint32_t bs_arm_oversubscribed(const bs_arm *arm) {
-  return (uint64_t)arm->c.world_size * arm->c.threads_per_rank > bs_machine_cores();
+/* Of the ranks that are processes on this machine, as they told behind the newest batch. */
+static void used_elsewhere(void *user, bs_process_use *out) {
+  const bs_arm *arm = user;
+  for (uint32_t r = 1; r < arm->c.world_size; ++r) { /* rank 0 samples */
+    if (arm->told[r].machine != arm->told[0].machine) continue;
+    out->cpu_s += arm->told[r].used_s;
+    out->waited_s += fmax(arm->told[r].waited_s, 0.0);
+  }
 }
+
+bs_sampler_arm bs_arm_sampled(bs_arm *arm, const char *name, uint32_t phase) {
+  return (bs_sampler_arm){.name = name,
+                          .user = arm,
+                          .batch = phase == BS_TIME_COLD ? bs_arm_batch_cold : bs_arm_batch,
+                          .threads = arm->c.world_size * arm->c.threads_per_rank,
+                          .elsewhere = arm->joint ? used_elsewhere : NULL};
+}
+
 bs_span bs_arm_build(const bs_arm *arm) {
   double most = 0.0;
   for (uint32_t r = 0; r < arm->c.world_size; ++r) most = fmax(most, arm->building[r].all);

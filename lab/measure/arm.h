@@ -6,6 +6,7 @@
 #include "lab/case/case.h"
 #include "lab/measure/arm_work.h"
 #include "lab/measure/clocks.h"
+#include "lab/measure/sampler.h"
 #include "lab/measure/span.h"
 #include "lab/peers/peers.h"
 
@@ -33,8 +34,9 @@ int bs_arms_backwards(uint64_t seed, uint32_t build);
 int32_t bs_arms_rebuild(bs_arm *const *arms, uint32_t n, int backwards, bs_error *err);
 /* In a follower: what rank 0 told to do (BS_WORD_BATCH). */
 int32_t bs_arm_follow(bs_arm *arm, const bs_told *told, bs_error *err);
-/* 1: it has more threads than this process has cores. */
-uint32_t bs_arm_oversubscribed(const bs_arm *arm);
+/* An arm for the sampler: its forwards, cold ones where phase is BS_TIME_COLD, with what is known of its
+ * threads and processes. */
+bs_sampler_arm bs_arm_sampled(bs_arm *arm, const char *name, uint32_t phase);
 /* Of the slowest rank, of the newest building. Packing is part of the building; of it alone. */
 bs_span bs_arm_build(const bs_arm *arm);
 bs_span bs_arm_pack(const bs_arm *arm);

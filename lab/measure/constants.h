@@ -6,25 +6,12 @@
 #define BS_LAB_MEASURE_CONSTANTS_H
 #include <jansson.h>
 
+#include "lab/measure/load.h"
 #include "lab/measure/predict.h"
 
 #define BS_CONSTANTS_FORMAT 3
 enum { BS_CONSTANTS_LISTS = 5 };
 extern const char *const bs_constants_lists[BS_CONSTANTS_LISTS]; /* "arithmetic", "memory", ... */
-
-/* What the processors that this process may use have done, as /proc tells it. */
-typedef struct bs_load {
-  double average; /* over a minute; below 0: not known */
-  double total, busy,
-      own;       /* processor seconds: all; in use by anybody; by this process. total 0: not known */
-  double stolen; /* by the hypervisor */
-} bs_load;
-void bs_load_now(bs_load *out);
-/* From the texts of /proc/stat and /proc/loadavg; cores: which count, of `n` flags. own is left as it is. */
-void bs_load_read(const char *stat, const char *loadavg, const uint8_t *cores, size_t n, bs_load *out);
-/* {load_before, load_after, others, stolen}: the last two are parts of the processors' time between the two;
- * null: not known. */
-json_t *bs_load_json(const bs_load *before, const bs_load *after);
 
 /* {cpu, cores, library_build_id} of this process. NULL when out of memory. */
 json_t *bs_constants_key(void);

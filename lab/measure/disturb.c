@@ -2,6 +2,7 @@
  * disturb.c - counts of what took the processor away: /proc/stat, the cgroup's cpu.stat. */
 #include "lab/measure/disturb.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,11 +70,17 @@ static int throttled_here(const bs_disturb_source *s, char *text, uint64_t *out_
 }
 
 void bs_disturb_read(const bs_disturb_source *s, bs_disturb *out) {
-  char text[TEXT];
-  memset(out, 0, sizeof *out);
-  out->known[BS_DISTURB_STEAL] =
-      s->read(s->user, "/proc/stat", text, sizeof text) && steal_of(text, &out->count[BS_DISTURB_STEAL]);
+  uint8_t cores[CPU_SETSIZE];
+  char *text = malloc(BS_STAT_TEXT);
+  *out = (bs_disturb){.waited = -1.0};
+  if (text == NULL) return;
+  if (s->read(s->user, "/proc/stat", text, BS_STAT_TEXT)) {
+    out->known[BS_DISTURB_STEAL] = steal_of(text, &out->count[BS_DISTURB_STEAL]) != 0;
+    bs_load_cores(cores, CPU_SETSIZE);
+    bs_load_read(text, "", cores, CPU_SETSIZE, &out->load);
+  }
   out->known[BS_DISTURB_THROTTLE] = throttled_here(s, text, &out->count[BS_DISTURB_THROTTLE]) != 0;
+  free(text);
 }
 
 int bs_disturb_file(void *user, const char *path, char *text, size_t size) {
@@ -88,6 +95,10 @@ int bs_disturb_file(void *user, const char *path, char *text, size_t size) {
 
 void bs_disturb_host(void *user, bs_disturb *out) {
   const bs_disturb_source source = {NULL, bs_disturb_file};
+  bs_process_use use;
   (void)user;
   bs_disturb_read(&source, out);
+  bs_process_use_read(0, &use);
+  bs_load_own(&out->load);
+  out->waited = use.waited_s;
 }

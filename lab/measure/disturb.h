@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * disturb.h - what took the processor away from a measurement: time stolen by the hypervisor, involuntary
- * context switches, cgroup throttling. Cumulative counts, read before and after a pair; the source is a
- * table, so that tests feed it. */
+ * disturb.h - what took the processor away from a measurement: other programs, time stolen by the hypervisor,
+ * involuntary context switches, cgroup throttling. Cumulative counts, read before and after a pair; the
+ * source is a table, so that tests feed it. */
 #ifndef BS_LAB_MEASURE_DISTURB_H
 #define BS_LAB_MEASURE_DISTURB_H
 #include <stddef.h>
 #include <stdint.h>
+
+#include "lab/measure/load.h"
 
 enum bs_disturb_kind {
   BS_DISTURB_STEAL = 0, /* clock ticks of all processors: /proc/stat */
@@ -18,7 +20,11 @@ enum bs_disturb_kind {
 typedef struct bs_disturb {
   uint64_t count[BS_DISTURB_COUNT_];
   uint32_t known[BS_DISTURB_COUNT_]; /* 0: this machine does not tell */
+  bs_load load;                      /* clock 0: this machine does not tell */
+  double waited; /* seconds that threads of this process could run and had no processor; below 0: not known */
 } bs_disturb;
+
+enum { BS_STAT_TEXT = 65536 }; /* of /proc/stat: a line a processor, then what is not read */
 
 /* This machine; it does not tell of switches, which samples do. user is not used. It fits
  * bs_sampler_host.disturb. */

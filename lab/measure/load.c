@@ -13,7 +13,7 @@
 #include "lab/measure/constants.h"
 #include "lab/measure/disturb.h"
 
-enum { TEXT = 65536, FIELDS = 8, IDLE = 3, IO_WAIT = 4, STEAL = 7 };
+enum { FIELDS = 8, IDLE = 3, IO_WAIT = 4, STEAL = 7 };
 /* Half of the tenth to which a constant is known: the best of some passes loses less than others take. */
 static const double OTHERS_MOST = BS_SAME_PASSES / 2;
 
@@ -23,18 +23,20 @@ void bs_load_read(const char *stat, const char *loadavg, const uint8_t *cores, s
   char *end = NULL;
   out->average = strtod(loadavg, &end);
   if (end == loadavg) out->average = -1.0;
-  out->total = out->busy = out->stolen = 0.0;
+  out->cores = 0;
+  out->total = out->busy = out->idle = out->stolen = 0.0;
   for (const char *line = stat; line != NULL && *line != '\0'; line = strchr(line, '\n')) {
     line += *line == '\n';
     if (strncmp(line, "cpu", 3) != 0 || line[3] < '0' || line[3] > '9') continue;
     const unsigned long core = strtoul(line + 3, &end, 10);
-    for (int field = 0; core < n && cores[core] && field < FIELDS; ++field) {
+    const int counts = core < n && cores[core];
+    out->cores += (uint32_t)counts;
+    for (int field = 0; counts && field < FIELDS; ++field) {
       const double seconds = tick * (double)strtoull(end, &end, 10);
       out->total += seconds;
-      if (field == STEAL)
-        out->stolen += seconds;
-      else if (field != IDLE && field != IO_WAIT)
-        out->busy += seconds;
+      *(field == STEAL                      ? &out->stolen
+        : field == IDLE || field == IO_WAIT ? &out->idle
+                                            : &out->busy) += seconds;
     }
   }
 }
@@ -46,17 +48,42 @@ static double used(int who) {
          1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
 }
 
-void bs_load_now(bs_load *out) {
-  char loadavg[128] = "", *stat = calloc(TEXT, 1);
-  uint8_t cores[CPU_SETSIZE] = {0};
-  cpu_set_t set;
-  if (stat != NULL) bs_disturb_file(NULL, "/proc/stat", stat, TEXT);
-  bs_disturb_file(NULL, "/proc/loadavg", loadavg, sizeof loadavg);
-  if (sched_getaffinity(0, sizeof set, &set) == 0)
-    for (size_t i = 0; i < CPU_SETSIZE; ++i) cores[i] = CPU_ISSET(i, &set) != 0;
-  bs_load_read(stat != NULL ? stat : "", loadavg, cores, CPU_SETSIZE, out);
+void bs_load_own(bs_load *out) {
+  struct timespec t = {0};
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  out->clock = (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
   out->own = used(RUSAGE_SELF) + used(RUSAGE_CHILDREN);
+}
+
+void bs_load_cores(uint8_t *out, size_t n) {
+  cpu_set_t set;
+  memset(out, 0, n);
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return;
+  for (size_t i = 0; i < n && i < CPU_SETSIZE; ++i) out[i] = CPU_ISSET(i, &set) != 0;
+}
+
+void bs_load_now(bs_load *out) {
+  char loadavg[128] = "", *stat = calloc(BS_STAT_TEXT, 1);
+  uint8_t cores[CPU_SETSIZE];
+  if (stat != NULL) bs_disturb_file(NULL, "/proc/stat", stat, BS_STAT_TEXT);
+  bs_disturb_file(NULL, "/proc/loadavg", loadavg, sizeof loadavg);
+  bs_load_cores(cores, CPU_SETSIZE);
+  bs_load_read(stat != NULL ? stat : "", loadavg, cores, CPU_SETSIZE, out);
+  bs_load_own(out);
   free(stat);
+}
+
+/* The kernel counts idle time in nanoseconds and tells it in whole ticks, a processor each. The sum of the
+ * other fields is counted by looks at each tick: of it is only taken that it moves. */
+double bs_load_others(const bs_load *a, const bs_load *b, double *out_doubt) {
+  static const double rounding = 0.41; /* standard deviation of a difference of two cut numbers, 1/sqrt(6) */
+  const double passed = b->clock - a->clock, all = passed * b->cores;
+  *out_doubt = 0.0;
+  if (!(passed > 0.0) || a->cores != b->cores || !(a->total > 0.0) || b->total - a->total < 0.5 * all - 1.0)
+    return -1.0;
+  *out_doubt = 3.0 * rounding * sqrt((double)b->cores) / (double)sysconf(_SC_CLK_TCK) / passed;
+  const double busy = all - (b->idle - a->idle) - (b->stolen - a->stolen);
+  return fmax(0.0, busy - (b->own - a->own)) / passed;
 }
 
 static json_t *known(double value) {

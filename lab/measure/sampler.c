@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "core/base/rng.h"
+#include "lab/cores.h"
 #include "lab/error.h"
 #include "lab/measure/sampler_arm.h"
 
@@ -22,6 +23,7 @@ enum {
   MAX_ROWS = 2 * BS_SAMPLER_ARMS
 };
 static const double SHORTEST_BATCH = 1e-3;
+static const double WAITED = 0.05; /* of a pair's time: what waking threads wait on a quiet machine is less */
 
 typedef struct run {
   const bs_sampler_options *o;
@@ -33,8 +35,10 @@ typedef struct run {
   double rebuilt; /* seconds that building anew took */
   int built_last; /* nothing is built anew from now on */
   double start;
-  uint32_t next_look;               /* groups at which the intervals are looked at */
-  bs_disturb seen;                  /* counts before the pair */
+  uint32_t next_look; /* groups at which the intervals are looked at */
+  bs_disturb seen;    /* counts before the pair */
+  bs_disturbance_judge judge;
+  int begun;                        /* pairs were begun: the judge has its first counts */
   uint32_t row[MAX_ROWS], next_row; /* rows of the design in the order of this round */
   uint64_t rounds;
   uint32_t before; /* the arm of the sample before; n_arms: not known */
@@ -85,6 +89,26 @@ static int32_t refuse_options(const bs_sampler_options *o, uint32_t n_arms, bs_e
   return BS_OK;
 }
 
+/* What the words depend on beside the samples. 0: no memory. */
+static int describe_arms(run *r, uint32_t n_arms) {
+  const uint32_t cores = bs_machine_cores();
+  uint32_t widest = 0, known = 1, crowded = 0;
+  for (uint32_t i = 0; i < n_arms; ++i) {
+    const bs_sampler_arm *arm = &r->arm[i];
+    bs_sampled_arm *a = &r->out->arm[i];
+    a->oversubscribed = arm->threads > cores;
+    crowded |= a->oversubscribed;
+    known &= arm->threads > 0;
+    widest = arm->threads > widest ? arm->threads : widest;
+    while (arm->configuration != NULL && a->kind < i &&
+           (r->arm[a->kind].configuration == NULL ||
+            strcmp(r->arm[a->kind].configuration, arm->configuration) != 0))
+      ++a->kind;
+    if (arm->configuration == NULL) a->kind = i;
+  }
+  return bs_disturbance_open(&r->judge, r->o->pairs_max, known ? widest : 0, crowded);
+}
+
 static int32_t make_room(run *r, uint32_t n_arms, bs_error *err) {
   r->out = calloc(1, sizeof *r->out);
   int good = r->out != NULL;
@@ -99,31 +123,48 @@ static int32_t make_room(run *r, uint32_t n_arms, bs_error *err) {
     good = a->seconds != NULL && a->discarded != NULL;
     r->out->n_arms = i + 1;
   }
-  if (good) return BS_OK;
+  if (good && describe_arms(r, n_arms)) return BS_OK;
   return bs_no_memory(err, "%zu pairs of %u arms", r->o->pairs_max, n_arms);
 }
 
 /* ---- pairs -------------------------------------------------------------------------------------- */
 
+/* The host's counts, with what other processes used for the arms. */
+static int look_around(const run *r, bs_disturb *out) {
+  if (r->host == NULL || r->host->disturb == NULL) return 0;
+  r->host->disturb(r->host->user, out);
+  for (uint32_t i = 0; i < r->out->n_arms; ++i) {
+    bs_process_use use = {0};
+    if (r->arm[i].elsewhere == NULL) continue;
+    r->arm[i].elsewhere(r->arm[i].user, &use);
+    out->load.own += use.cpu_s;
+    if (out->waited >= 0.0 && use.waited_s > 0.0) out->waited += use.waited_s;
+  }
+  return 1;
+}
+
 /* What rose since the last look; which kinds did is counted. 1: the hypervisor or a quota took the processor;
  * *out_steal: by how many ticks. */
-static int taken_away(run *r, uint64_t switches, uint64_t *out_steal) {
+static int taken_away(run *r, uint64_t switches, bs_disturb *now, bs_disturbed_pair *out,
+                      uint64_t *out_steal) {
   static const uint32_t kinds[] = {BS_DISTURB_STEAL, BS_DISTURB_THROTTLE};
-  bs_disturb now;
-  int any = 0;
+  int rose[BS_DISTURB_COUNT_] = {0};
   *out_steal = 0;
+  *out = (bs_disturbed_pair){0};
   r->out->disturbed[BS_DISTURB_SWITCH] += switches > 0;
-  if (r->host == NULL || r->host->disturb == NULL) return 0;
-  r->host->disturb(r->host->user, &now);
+  if (!look_around(r, now)) return 0;
   for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; ++i) {
     const uint32_t k = kinds[i];
-    const int rose = now.known[k] && r->seen.known[k] && now.count[k] > r->seen.count[k];
-    r->out->disturbed[k] += (size_t)rose;
-    any |= rose;
-    if (rose && k == BS_DISTURB_STEAL) *out_steal = now.count[k] - r->seen.count[k];
+    rose[k] = now->known[k] && r->seen.known[k] && now->count[k] > r->seen.count[k];
+    r->out->disturbed[k] += (size_t)rose[k];
+    if (rose[k] && k == BS_DISTURB_STEAL) *out_steal = now->count[k] - r->seen.count[k];
   }
-  r->seen = now;
-  return any;
+  const double passed = now->load.clock - r->seen.load.clock;
+  out->steal = rose[BS_DISTURB_STEAL] != 0;
+  out->quota = rose[BS_DISTURB_THROTTLE] != 0;
+  out->waited = switches > 0 && r->seen.waited >= 0.0 && now->waited - r->seen.waited > WAITED * passed;
+  r->seen = *now;
+  return out->steal || out->quota;
 }
 
 /* Where more than half of the pairs are disturbed, others would be too. */
@@ -199,6 +240,8 @@ static int32_t take_pair(run *r, int with_echo, bs_error *err) {
   for (;;) {
     double seconds[BS_SAMPLER_ARMS], echo[BS_SAMPLER_ARMS];
     uint64_t switches = 0, steal;
+    bs_disturb now = {0};
+    bs_disturbed_pair by;
     const size_t from = s->trail.n;
     for (uint32_t j = 0; j < s->n_arms; ++j) {
       const uint32_t i = order[j];
@@ -206,7 +249,7 @@ static int32_t take_pair(run *r, int with_echo, bs_error *err) {
       const int32_t rc = take_sample(r, i, &seconds[i], &switches, with_echo ? &echo[i] : NULL, err);
       if (rc != BS_OK) return rc;
     }
-    const int bad = taken_away(r, switches, &steal), discard = bad && worth_discarding(r);
+    const int bad = taken_away(r, switches, &now, &by, &steal), discard = bad && worth_discarding(r);
     for (size_t k = from; k < s->trail.n; ++k) {
       s->trail.row[k].steal = (uint32_t)(steal < UINT32_MAX ? steal : UINT32_MAX);
       if (discard) s->trail.row[k].flags |= BS_SAMPLE_DISCARDED;
@@ -218,6 +261,7 @@ static int32_t take_pair(run *r, int with_echo, bs_error *err) {
     s->disturbed_kept += (size_t)(bad && !discard);
     s->discarded += (size_t)discard;
     s->pairs += (size_t)!discard;
+    if (!discard) bs_disturbance_pair(&r->judge, &by, &now);
     if (!discard) return BS_OK;
   }
 }
@@ -227,8 +271,10 @@ static int32_t take_pair(run *r, int with_echo, bs_error *err) {
 static int32_t steady(run *r, bs_error *err) {
   r->before = r->out->n_arms;
   const int32_t rc = r->host != NULL && r->host->steady != NULL ? r->host->steady(r->host->user, err) : BS_OK;
-  if (rc == BS_OK && r->host != NULL && r->host->disturb != NULL) r->host->disturb(r->host->user, &r->seen);
-  return rc;
+  if (rc != BS_OK || !look_around(r, &r->seen)) return rc;
+  if (!r->begun) bs_disturbance_begin(&r->judge, &r->seen);
+  r->begun = 1;
+  return BS_OK;
 }
 
 /* Where building takes long, the pairs that are left are taken in fewer groups. */
@@ -313,6 +359,7 @@ static int32_t take_pairs(run *r, bs_error *err) {
     if (r->host != NULL && r->host->progress != NULL)
       r->host->progress(r->host->user, "pairs", s->pairs, r->o->pairs_max);
   }
+  bs_disturbance_end(&r->judge, &r->seen, &s->disturbance);
   return rc;
 }
 
@@ -332,7 +379,8 @@ int32_t bs_sampler_run(const bs_sampler_options *o, const bs_sampler_host *host,
   }
   if (rc == BS_OK) rc = take_pairs(&r, err);
   if (rc == BS_OK) rc = bs_sampling_compare(r.out, o->margin, err);
-  if (rc == BS_OK) rc = bs_sampling_judge(r.out, arms, err);
+  if (rc == BS_OK) rc = bs_sampling_judge(r.out, err);
+  bs_disturbance_close(&r.judge);
   if (rc == BS_OK) {
     *out = r.out;
   } else {

@@ -33,7 +33,12 @@ typedef struct bs_sampler_arm {
   /* Makes `lead` calls that are not timed and n calls that are. What else is not to be timed (flushing
    * caches, waking threads) it does outside of the seconds that it gives. *out is zeroed before. */
   int32_t (*batch)(void *user, uint64_t lead, uint64_t n, bs_sample *out, bs_error *err);
-  uint32_t oversubscribed; /* it has more threads than there are cores: a cause of UNCLEAR */
+  uint32_t threads; /* that work at the same time, of all its processes; 0: not known, all cores are needed */
+  /* What other processes than this one have used for the arm so far; NULL: it has none. */
+  void (*elsewhere)(void *user, bs_process_use *out);
+  /* What is measured, in a text that two arms have in common when they are the same; NULL: another thing than
+   * all other arms. Read while the sampler runs. */
+  const char *configuration;
 } bs_sampler_arm;
 
 /* The world around the arms. Any slot may be NULL: `now` is then the monotonic clock, nothing is told of
@@ -90,8 +95,10 @@ typedef struct bs_sampled_arm {
   double *discarded; /* [discarded]: those */
   /* A group: log of (time after another arm / time after itself); NAN: not known. */
   double echo[BS_GROUPS_MAX];
-  double carry; /* the same as the longest lead left it; 0: it passed */
-  double order; /* the same over all groups; 0: no more than noise */
+  double carry;            /* the same as the longest lead left it; 0: it passed */
+  double order;            /* the same over all groups; 0: no more than noise */
+  uint32_t oversubscribed; /* it has more threads than there are cores */
+  uint32_t kind;           /* the first arm of the same configuration: itself, or one before it */
   bs_look look;
   bs_comparison comparison; /* subject = arm 0, other = this one; of arm 0: all zero */
 } bs_sampled_arm;
@@ -102,7 +109,8 @@ typedef struct bs_sampling {
   size_t pairs;                        /* used */
   size_t discarded;                    /* pairs taken away, all arms of them */
   size_t disturbed_kept;               /* disturbed pairs beyond what may be discarded: used */
-  size_t disturbed[BS_DISTURB_COUNT_]; /* pairs in which each kind was seen */
+  size_t disturbed[BS_DISTURB_COUNT_]; /* pairs in which each kind was seen, discarded ones included */
+  bs_disturbance disturbance;          /* of the pairs that are used: what decides whether there is a word */
   uint64_t batches;                    /* samples of pairs of all arms, discarded ones included */
   uint32_t builds;                     /* 1: built once */
   uint32_t groups;
@@ -126,6 +134,10 @@ void bs_sampling_free(bs_sampling *sampling);
 /* The groups of pairs that comparisons count as one observation each, [groups + 1] starts; 0: the arms were
  * built less than three times, and bs_compare_pairs made groups. */
 uint32_t bs_sampling_groups(const bs_sampling *sampling, size_t out_start[BS_GROUPS_MAX + 1]);
+/* The rule of word.c for a comparison of two arms of the sampling, by what it knows of them and of the
+ * machine. The comparisons of the arms with arm 0 have it. */
+void bs_sampling_settle(const bs_sampling *sampling, uint32_t subject, uint32_t other,
+                        bs_comparison *comparison);
 /* Typed samples of an arm, for bs_compare_series. */
 bs_series bs_sampling_series(const bs_sampling *sampling, uint32_t arm);
 

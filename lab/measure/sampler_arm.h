@@ -17,8 +17,8 @@ int32_t bs_sampler_find_lead(const bs_sampler_options *options, const bs_sampler
 
 /* Compares all arms with the subject, by what there is so far. */
 int32_t bs_sampling_compare(bs_sampling *sampling, double margin, bs_error *err);
-/* At the end: the look of each arm, the causes of UNCLEAR and the warnings. */
-int32_t bs_sampling_judge(bs_sampling *sampling, const bs_sampler_arm *arms, bs_error *err);
+/* At the end: the look of each arm, the words that the machine allows and the warnings. */
+int32_t bs_sampling_judge(bs_sampling *sampling, bs_error *err);
 
 /* The order of the arms in row `row` of a Williams design: of all rows together each arm follows each other
  * arm equally often. bs_design_rows(n) rows. */

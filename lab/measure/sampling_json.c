@@ -35,16 +35,16 @@ int bs_sampling_arm_json(json_t *into, const bs_sampling *s, uint32_t arm) {
 json_t *bs_sampling_comparison_json(const bs_sampling *s, uint32_t arm) {
   const bs_comparison *c = &s->arm[arm].comparison;
   char next[BS_LOOK_SENTENCE];
-  json_t *out =
-      json_pack("{s:s,s:s,s:I,s:I,s:I,s:f,s:f,s:f,s:s,s:f,s:f}", "against", s->arm[arm].name, "phase",
-                bs_time_phase_name(s->phase), "pairs", (json_int_t)c->pairs, "groups", (json_int_t)c->groups,
-                "builds", (json_int_t)c->builds, "speedup", c->ratio, "low", c->low, "high", c->high, "word",
-                bs_comparison_name(c->word), "margin", c->margin, "order_effect", expm1(c->order));
-  const int unclear = c->word == BS_WORD_UNCLEAR;
+  const int unclear = c->word == BS_WORD_UNCLEAR, none = c->word == BS_WORD_NONE;
+  json_t *out = json_pack("{s:s,s:s,s:I,s:I,s:I,s:f,s:f,s:f,s:s?,s:f,s:f}", "against", s->arm[arm].name,
+                          "phase", bs_time_phase_name(s->phase), "pairs", (json_int_t)c->pairs, "groups",
+                          (json_int_t)c->groups, "builds", (json_int_t)c->builds, "speedup", c->ratio, "low",
+                          c->low, "high", c->high, "word", none ? NULL : bs_comparison_name(c->word),
+                          "margin", c->margin, "order_effect", expm1(c->order));
   json_t *needs = unclear && c->needs > 0 ? json_integer((json_int_t)c->needs) : json_null();
   json_object_set_new(out, "needs_pairs", needs);
   bs_comparison_next(c, next, sizeof next);
-  json_object_set_new(out, "cause", unclear ? json_string(bs_unclear_name(c->cause)) : json_null());
+  json_object_set_new(out, "cause", unclear || none ? json_string(bs_unclear_name(c->cause)) : json_null());
   json_object_set_new(out, "next", unclear ? json_string(next) : json_null());
   return out;
 }
@@ -65,6 +65,7 @@ json_t *bs_sampling_pairs_json(const bs_sampling *s) {
   for (uint32_t g = 0; g < groups; ++g) json_array_append_new(starts, json_integer((json_int_t)start[g]));
   json_object_set_new(out, "group_starts", starts);
   json_object_set_new(out, "disturbed_pairs", disturbed);
+  json_object_set_new(out, "disturbance", bs_disturbance_json(&s->disturbance));
   json_object_set_new(out, "measuring_warnings", warnings);
   return out;
 }

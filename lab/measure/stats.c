@@ -249,46 +249,6 @@ int32_t bs_compare_series(const bs_series *subject, const bs_series *other, doub
   return bs_no_memory(err, "comparing %zu pairs", subject->count);
 }
 
-const char *bs_comparison_name(uint32_t word) {
-  static const char *const names[] = {"UNCLEAR", "FASTER", "SLOWER", "SAME"};
-  return word < 4 ? names[word] : "?";
-}
-
-const char *bs_unclear_name(uint32_t cause) {
-  static const char *const names[] = {"",
-                                      "too few pairs",
-                                      "at the margin",
-                                      "order effect",
-                                      "differs by build",
-                                      "machine disturbed",
-                                      "oversubscribed",
-                                      "below its bound"};
-  return cause < sizeof names / sizeof names[0] ? names[cause] : "?";
-}
-
-const char *bs_comparison_next(const bs_comparison *c, char *out, size_t size) {
-  static const char *const what[] = {
-      [BS_UNCLEAR_ORDER] = "an arm's time depends on the arm before it: measure each in a run of its own",
-      [BS_UNCLEAR_BUILD] =
-          "builds differ: sample more by --set phase.pairs_max=600 --set phase.pairs_seconds=30",
-      [BS_UNCLEAR_DISTURBED] = "other programs took the processor: repeat the run on a quiet machine",
-      [BS_UNCLEAR_OVERSUBSCRIBED] = "there are more threads than cores: give fewer -P or --threads-per-rank",
-      [BS_UNCLEAR_BOUND] = "an arm was faster than its bound allows: bsrun doctor --measure"};
-  const size_t n = sizeof what / sizeof what[0];
-  if (c->word != BS_WORD_UNCLEAR) {
-    snprintf(out, size, "%s", "");
-  } else if (c->cause < n && what[c->cause] != NULL) {
-    snprintf(out, size, "%s", what[c->cause]);
-  } else if (c->needs > 0) {
-    snprintf(out, size, "needs about %zu pairs: --set phase.pairs_max=%zu --set phase.pairs_seconds=%.0f",
-             c->needs, c->needs, fmax(10.0, ceil(1.5 * c->needs_seconds)));
-  } else {
-    snprintf(out, size, "more samples cannot decide; the difference is as large as the %g %% margin",
-             c->margin * 100.0);
-  }
-  return out;
-}
-
 /* ---- a look at a series -------------------------------------------------------------------------- */
 
 static const double Z = 3.5;     /* modified z beyond which a sample is an outlier */

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "lab/measure/disturbance.h"
 #include "lab/measure/span.h"
 
 /* Percentile q in [0,1] by linear interpolation of the sorted values: k = (n-1) q. 0 for none. Sorts a copy;
@@ -13,18 +14,25 @@
 double bs_percentile(const double *values, size_t count, double q);
 double bs_median(const double *values, size_t count);
 
-enum bs_comparison_word { BS_WORD_UNCLEAR = 0, BS_WORD_FASTER = 1, BS_WORD_SLOWER = 2, BS_WORD_SAME = 3 };
+enum bs_comparison_word {
+  BS_WORD_UNCLEAR = 0,
+  BS_WORD_FASTER = 1,
+  BS_WORD_SLOWER = 2,
+  BS_WORD_SAME = 3,
+  BS_WORD_NONE = 4 /* both sides are the same configuration: numbers, and no word */
+};
 
-/* Why a comparison is UNCLEAR. */
+/* Why a comparison is UNCLEAR, or has no word. */
 enum bs_unclear {
   BS_UNCLEAR_NO = 0,             /* it is not */
   BS_UNCLEAR_FEW = 1,            /* more pairs would decide: `needs` */
   BS_UNCLEAR_MARGIN = 2,         /* the ratio lies at the margin: no practical number of pairs decides */
   BS_UNCLEAR_ORDER = 3,          /* an arm's time depends on the arm before it */
   BS_UNCLEAR_BUILD = 4,          /* the ratio differs by build more than within a build */
-  BS_UNCLEAR_DISTURBED = 5,      /* other programs or the hypervisor took the processor */
+  BS_UNCLEAR_DISTURBED = 5,      /* other programs, the hypervisor or a quota took the processor */
   BS_UNCLEAR_OVERSUBSCRIBED = 6, /* more threads than cores */
-  BS_UNCLEAR_BOUND = 7           /* an arm was faster than its bound allows */
+  BS_UNCLEAR_BOUND = 7,          /* an arm was faster than its bound allows */
+  BS_UNCLEAR_EQUAL = 8           /* there is nothing to tell apart; of BS_WORD_NONE */
 };
 
 enum { BS_GROUPS_MAX = 64 };
@@ -43,9 +51,10 @@ typedef struct bs_comparison {
   double margin;
   double order; /* log of the factor by which the ratio changes when each arm follows itself; 0: none */
   size_t needs; /* when UNCLEAR: about so many pairs would decide; 0: no number that is practical */
-  double needs_seconds; /* and so long they would take; 0: not known */
-  uint32_t one_side;    /* all builds that the ratio is the mean of lie on its side of 1 */
-  uint32_t by_build;    /* the groups differ by more than three times what their own pairs explain */
+  double needs_seconds;       /* and so long they would take; 0: not known */
+  uint32_t one_side;          /* all builds that the ratio is the mean of lie on its side of 1 */
+  uint32_t by_build;          /* the groups differ by more than three times what their own pairs explain */
+  bs_disturbance disturbance; /* of the sampling; by bs_comparison_settle */
 } bs_comparison;
 
 /* Student's t over groups of consecutive pairs: a group's median ratio is one observation. Noise that lasts
@@ -76,15 +85,33 @@ void bs_comparison_widen(bs_comparison *comparison, double order);
  * SLOWER: the 99 % interval lies beyond the margin, and each group on that side of 1. SAME: the 95 % interval
  * lies inside the margin. Comparisons of one table differ in nothing but the other arm. */
 void bs_comparisons_decide(bs_comparison *const *table, uint32_t n);
+
+/* ---- word.c ------------------------------------------------------------------------------------ */
+
+/* What is known of a comparison beside its samples. */
+typedef struct bs_word_facts {
+  const bs_disturbance *disturbance; /* NULL: not known */
+  uint32_t equal;                    /* both sides are the same configuration */
+  uint32_t below_bound;              /* a side was faster than the machine allows */
+  uint32_t oversubscribed;           /* a side has more threads than there are cores */
+} bs_word_facts;
+/* The one rule of all verbs, behind bs_comparisons_decide: equal sides have no word; a time below its bound,
+ * and a disturbed measurement, are UNCLEAR whatever the samples say; of what is UNCLEAR by the samples alone
+ * the cause may be too many threads. Facts of several calls add up. */
+void bs_comparison_settle(bs_comparison *comparison, const bs_word_facts *facts);
+/* "FASTER", ...; "" for BS_WORD_NONE. */
 const char *bs_comparison_name(uint32_t word);
+/* The word of the other side. */
+uint32_t bs_word_turned(uint32_t word);
 /* "order effect", "differs by build", ...; "" for BS_UNCLEAR_NO. */
 const char *bs_unclear_name(uint32_t cause);
+/* What to do about an UNCLEAR comparison, one sentence; empty for the other words. Returns out. */
+const char *bs_comparison_next(const bs_comparison *comparison, char *out, size_t size);
+
 /* As bs_compare_pairs, of typed samples: BS_USAGE (BS-SPAN-PHASE) when they are of different phases or not of
  * the same number. */
 int32_t bs_compare_series(const bs_series *subject, const bs_series *other, double margin, bs_comparison *out,
                           bs_error *err);
-/* What to do about an UNCLEAR comparison, one sentence; empty for the other words. Returns out. */
-const char *bs_comparison_next(const bs_comparison *comparison, char *out, size_t size);
 /* Student's t with `dof` degrees of freedom (1 or more): |T| exceeds it with probability `tail`. */
 double bs_student_quantile(double tail, uint32_t dof);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * verdict.c - what came of a sampling: the comparisons, why one is UNCLEAR, and what the reader is told. */
+ * verdict.c - what came of a sampling: the comparisons, their words, and what the reader is told. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -90,26 +90,30 @@ static void warn_of_disturbances(bs_sampling *s) {
       warn(s, "%s in %zu of %zu pairs; %zu disturbed pairs were discarded and taken again, %zu kept",
            bs_disturb_name(k), s->disturbed[k], all, s->discarded, s->disturbed_kept);
   }
+  char cause[BS_LOOK_SENTENCE];
+  if (bs_disturbance_decides(&s->disturbance))
+    warn(s, "%s", bs_disturbance_cause(&s->disturbance, cause, sizeof cause));
 }
 
-/* What is known of the machine comes before what the samples alone can tell. */
-static void name_causes(bs_sampling *s, const bs_sampler_arm *arms) {
-  int disturbed = 0;
-  for (uint32_t k = 0; k < BS_DISTURB_COUNT_; ++k) disturbed |= 2 * s->disturbed[k] > s->pairs + s->discarded;
+void bs_sampling_settle(const bs_sampling *s, uint32_t subject, uint32_t other, bs_comparison *c) {
+  const bs_word_facts facts = {
+      .disturbance = &s->disturbance,
+      .equal = s->arm[subject].kind == s->arm[other].kind,
+      .oversubscribed = s->arm[subject].oversubscribed | s->arm[other].oversubscribed};
+  bs_comparison_settle(c, &facts);
+}
+
+static void settle_all(bs_sampling *s) {
   for (uint32_t i = 1; i < s->n_arms; ++i) {
     bs_comparison *c = &s->arm[i].comparison;
     c->needs_seconds = s->pairs > 0 ? s->seconds * (double)c->needs / (double)s->pairs : 0.0;
-    if (c->word != BS_WORD_UNCLEAR) continue;
-    if (arms[0].oversubscribed || arms[i].oversubscribed)
-      c->cause = BS_UNCLEAR_OVERSUBSCRIBED;
-    else if (disturbed && c->cause != BS_UNCLEAR_ORDER)
-      c->cause = BS_UNCLEAR_DISTURBED;
+    bs_sampling_settle(s, 0, i, c);
   }
 }
 
-int32_t bs_sampling_judge(bs_sampling *s, const bs_sampler_arm *arms, bs_error *err) {
+int32_t bs_sampling_judge(bs_sampling *s, bs_error *err) {
   char sentence[BS_LOOK_SENTENCE];
-  name_causes(s, arms);
+  settle_all(s);
   for (uint32_t i = 0; i < s->n_arms; ++i) {
     bs_sampled_arm *a = &s->arm[i];
     if (!a->warm.settled) warn(s, "%s did not settle in %u blocks of warm-up", a->name, a->warm.blocks);

@@ -127,6 +127,11 @@ static int32_t add_row(benching *b, const bs_sampling *s, bs_error *err) {
                 b->tokens > 0 ? json_real((double)b->tokens / each) : json_null());
   int bad = row == NULL || bs_sampling_arm_json(row, s, 0) != 0 || json_object_update(row, pairs) != 0;
   if (!bad) bad = add_seconds(b, row) != 0;
+  const int unclear = bs_disturbance_decides(&s->disturbance);
+  if (!bad)
+    bad =
+        json_object_set_new(row, "unclear",
+                            unclear ? json_string(bs_unclear_name(BS_UNCLEAR_DISTURBED)) : json_null()) != 0;
   if (!bad && b->tokens > 0) bad = json_object_set_new(row, "tokens", json_integer(b->tokens)) != 0;
   json_decref(stats);
   json_decref(pairs);
@@ -158,8 +163,7 @@ static int32_t refuse_fallback(const benching *b, bs_error *err) {
 
 static int32_t bench_one(benching *b, const char *work, int64_t tokens, int64_t before, bs_error *err) {
   const bs_sampler_host host = {.user = b, .disturb = bs_disturb_host, .progress = tell};
-  const bs_sampler_arm arm = {
-      .name = work, .user = b, .batch = take_sample, .oversubscribed = b->threads > bs_machine_cores()};
+  const bs_sampler_arm arm = {.name = work, .user = b, .batch = take_sample, .threads = b->threads};
   bs_sampler_options o;
   bs_sampling *s = NULL;
   b->work = work;

@@ -149,11 +149,7 @@ static int32_t sample(phase1 *p, uint32_t phase, bs_sampling **out, bs_error *er
     o.warm_calls = 0;
     o.warm_seconds = COLD_WARM_SECONDS;
   }
-  for (uint32_t i = 0; i < p->arms; ++i)
-    arms[i] = (bs_sampler_arm){.name = p->arm[i].name,
-                               .user = p->arm[i].arm,
-                               .batch = phase == BS_TIME_COLD ? bs_arm_batch_cold : bs_arm_batch,
-                               .oversubscribed = bs_arm_oversubscribed(p->arm[i].arm)};
+  for (uint32_t i = 0; i < p->arms; ++i) arms[i] = bs_arm_sampled(p->arm[i].arm, p->arm[i].name, phase);
   return bs_sampler_run(&o, &host, arms, p->arms, out, err);
 }
 
@@ -250,12 +246,10 @@ static json_t *break_even_json(const phase1 *p, const bs_sampling *s, uint32_t i
 /* A time that the machine does not allow has no word. */
 static void doubt_below_bound(const phase1 *p, bs_sampling *s, uint32_t i) {
   const uint32_t both[] = {0, i};
-  for (size_t k = 0; k < 2; ++k) {
-    const bs_against against = bs_against_of(&p->arm[both[k]].predicted, s->arm[both[k]].look.p50);
-    if (!against.below_bound) continue;
-    s->arm[i].comparison.word = BS_WORD_UNCLEAR;
-    s->arm[i].comparison.cause = BS_UNCLEAR_BOUND;
-  }
+  bs_word_facts facts = {0};
+  for (size_t k = 0; k < 2; ++k)
+    facts.below_bound |= bs_against_of(&p->arm[both[k]].predicted, s->arm[both[k]].look.p50).below_bound != 0;
+  bs_comparison_settle(&s->arm[i].comparison, &facts);
 }
 
 static json_t *comparisons_json(const phase1 *p, bs_sampling *s) {

@@ -228,8 +228,10 @@ static int32_t pair_open(void *user, uint32_t arm, bs_sampler_arm *out, bs_error
   pair *p = user;
   const bs_kernel_setup setup = setup_of(p->c, p->names[arm], arm == 0 ? NULL : text_of(p->c, "knobs"));
   const int32_t rc = bs_kernel_arm_open(&setup, &p->arm[arm], err);
-  *out = (bs_sampler_arm){
-      .name = arm == 0 ? "default" : "choice", .user = p->arm[arm], .batch = bs_kernel_arm_batch};
+  *out = (bs_sampler_arm){.name = arm == 0 ? "default" : "choice",
+                          .user = p->arm[arm],
+                          .batch = bs_kernel_arm_batch,
+                          .threads = setup.threads};
   return rc;
 }
 

@@ -52,6 +52,11 @@ static void add_elite(const race *r, json_t *elite) {
   }
 }
 
+/* What a look of a contest says. */
+static const char *const look_keys[] = {"word", "cause", "disturbed", "ratio",          "low",
+                                        "high", "pairs", "seconds",   "default_seconds"};
+enum { N_LOOK_KEYS = sizeof look_keys / sizeof look_keys[0] };
+
 json_t *race_report(const race *r, const char *origin) {
   json_t *spaces = json_array(), *elite = json_array();
   for (size_t i = 0; i < r->n; i++) json_array_append_new(spaces, space_json(&r->run[i]));
@@ -65,9 +70,9 @@ json_t *race_report(const race *r, const char *origin) {
   if (json_object_size(r->restriction) > 0) json_object_set(out, "restriction", r->restriction);
   json_object_set_new(out, "spent_s", json_real(bs_clock_s() - r->began));
   const json_t *again = json_object_get(r->result, "again"), *look = again != NULL ? again : r->result;
-  static const char *const keys[] = {"word", "ratio", "low", "high", "pairs", "seconds", "default_seconds"};
-  for (size_t i = 0; look != NULL && i < sizeof keys / sizeof keys[0]; i++)
-    if (json_object_get(look, keys[i]) != NULL) json_object_set(out, keys[i], json_object_get(look, keys[i]));
+  for (size_t i = 0; look != NULL && i < N_LOOK_KEYS; i++)
+    if (json_object_get(look, look_keys[i]) != NULL)
+      json_object_set(out, look_keys[i], json_object_get(look, look_keys[i]));
   return out;
 }
 
@@ -80,9 +85,8 @@ json_t *race_stored_report(const race *r, const json_t *entry) {
   json_object_set(out, "measured_at", json_object_get(entry, "measured_at"));
   json_array_foreach(json_object_get(entry, "candidates"), i, c) {
     const json_t *again = json_object_get(c, "again"), *look = again != NULL ? again : c;
-    static const char *const keys[] = {"word", "ratio", "low", "high", "pairs", "seconds", "default_seconds"};
-    for (size_t k = 0; json_object_get(look, "word") != NULL && k < sizeof keys / sizeof keys[0]; k++)
-      json_object_set(out, keys[k], json_object_get(look, keys[k]));
+    for (size_t k = 0; json_object_get(look, "word") != NULL && k < N_LOOK_KEYS; k++)
+      json_object_set(out, look_keys[k], json_object_get(look, look_keys[k]));
   }
   return out;
 }

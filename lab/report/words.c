@@ -39,7 +39,7 @@ const char *bs_arm_words(const json_t *arm, char *out, size_t size) {
 const char *bs_comparison_words(const json_t *c, const json_t *other, char *out, size_t size) {
   char name[96], why[64] = "";
   const char *word = str(c, "word"), *cause = str(c, "cause");
-  if (cause[0] != '\0') snprintf(why, sizeof why, " (%.56s)", cause);
+  if (cause[0] != '\0') snprintf(why, sizeof why, word[0] != '\0' ? " (%.56s)" : "%.60s", cause);
   if (strcmp(word, "SAME") == 0)
     snprintf(out, size, "SAME: as fast as %s, %.3g times [%.3g, %.3g]",
              bs_arm_words(other, name, sizeof name), num(c, "speedup"), num(c, "low"), num(c, "high"));

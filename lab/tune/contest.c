@@ -64,10 +64,16 @@ static int32_t open_anew(void *user, uint32_t build, bs_error *err) {
 
 static json_t *comparison_json(const bs_sampling *s) {
   const bs_comparison *c = &s->arm[1].comparison;
-  return json_pack("{s:s,s:f,s:f,s:f,s:i,s:s,s:f,s:f}", "word", bs_comparison_name(c->word), "ratio",
-                   c->ratio, "low", c->low, "high", c->high, "pairs", (int)c->pairs, "stopped_by",
-                   bs_stop_name(s->stop), "seconds", bs_median(s->arm[0].seconds, s->pairs),
-                   "default_seconds", bs_median(s->arm[1].seconds, s->pairs));
+  json_t *row = json_pack("{s:s,s:s,s:f,s:f,s:f,s:i,s:s,s:f,s:f}", "word", bs_comparison_name(c->word),
+                          "cause", bs_unclear_name(c->cause), "ratio", c->ratio, "low", c->low, "high",
+                          c->high, "pairs", (int)c->pairs, "stopped_by", bs_stop_name(s->stop), "seconds",
+                          bs_median(s->arm[0].seconds, s->pairs), "default_seconds",
+                          bs_median(s->arm[1].seconds, s->pairs));
+  char disturbed[BS_LOOK_SENTENCE];
+  if (c->cause == BS_UNCLEAR_DISTURBED)
+    json_object_set_new(row, "disturbed",
+                        json_string(bs_disturbance_cause(&c->disturbance, disturbed, sizeof disturbed)));
+  return row;
 }
 
 static json_t *failed_json(const bs_error *why) {
@@ -82,6 +88,7 @@ const char *bs_contest_passing(const json_t *row, int hurried) {
   const json_t *again = json_object_get(row, "again");
   const json_t *look = again != NULL ? again : row;
   if (json_is_true(json_object_get(look, "passing"))) return bs_tune_text(look, "failed");
+  if (json_is_string(json_object_get(look, "disturbed"))) return bs_tune_text(look, "disturbed");
   return hurried && strcmp(bs_tune_text(look, "word"), "UNCLEAR") == 0 &&
                  strcmp(bs_tune_text(look, "stopped_by"), "seconds") == 0
              ? "no clear difference in so little time"

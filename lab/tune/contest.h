@@ -22,11 +22,12 @@ typedef struct bs_contest {
 
 /* seconds: of all comparisons together. host may be NULL. *out_results: [{name, word, ratio, low, high,
  * pairs, stopped_by, seconds, default_seconds, again}] or {name, failed}, of arms 1..n-1; the caller
- * releases. ratio > 1: faster than the default. */
+ * releases. ratio > 1: faster than the default. UNCLEAR has a cause; of a disturbed machine `disturbed` is
+ * the sentence. */
 int32_t bs_contest_run(const bs_contest *contest, double seconds, double margin, const bs_sampler_host *host,
                        uint32_t *out_winner, json_t **out_results, bs_error *err);
-/* Why an arm's row of the results may be another one tomorrow: it failed for want of memory or time, or the
- * time was up before an UNCLEAR comparison had its pairs, and (hurried) it was less than usual. NULL: it
- * lasts. Lives as long as the row. */
+/* Why an arm's row of the results may be another one tomorrow: it failed for want of memory or time, the
+ * machine was disturbed, or the time was up before an UNCLEAR comparison had its pairs, and (hurried) it was
+ * less than usual. NULL: it lasts. Lives as long as the row. */
 const char *bs_contest_passing(const json_t *row, int hurried);
 #endif

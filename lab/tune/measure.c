@@ -81,7 +81,7 @@ static int32_t arm_open(void *user, uint32_t arm, bs_sampler_arm *out, bs_error 
     return bs_error_set(err, BS_DEADLINE, "BS-TUNE-SLOW", "packing took %.1f s, tune.seconds is %g", built,
                         patience);
   }
-  *out = (bs_sampler_arm){.name = j->names[arm], .user = j->open[arm], .batch = bs_arm_batch};
+  *out = bs_arm_sampled(j->open[arm], j->names[arm], BS_TIME_HOT);
   return BS_OK;
 }
 

@@ -358,7 +358,8 @@ static void compared(const json_t *row, const char *standard, char *out, size_t 
   else if (strcmp(word, "SAME") == 0)
     snprintf(out, size, "as fast as %s", standard);
   else
-    snprintf(out, size, "no clear difference to %s", standard);
+    snprintf(out, size, "no clear difference to %s%s%s", standard,
+             bs_tune_text(look, "disturbed")[0] != '\0' ? ": " : "", bs_tune_text(look, "disturbed"));
 }
 
 const char *bs_tune_words(const json_t *entry, const char *name, char *out, size_t size) {

@@ -73,12 +73,19 @@ START_TEST(two_specs_are_measured_and_kept) {
 }
 END_TEST
 
-/* What is compared with itself is an arm twice. */
+/* What is compared with itself is an arm twice: numbers, and no word, also where it is written otherwise. */
 START_TEST(a_side_may_be_the_other) {
-  ran r = bsrun(dir, "compare", "--a", "P=2", "--b", "P=2", "--method", "row_parallel", "--n", "32",
-                "--seconds", "0.1", "--dtype", "f32", NULL);
+  static const char *const sides[][2] = {
+      {"P=2", "P=2"}, {"n=32", "model.N=32"}, {"P=2 threads-per-rank=1", "threads-per-rank=1"}};
+  ran r = bsrun(dir, "compare", "--a", sides[_i][0], "--b", sides[_i][1], "--method", "row_parallel", "--n",
+                "32", "--seconds", "0.1", "--dtype", "f32", NULL);
   must_be(&r, 0);
-  ck_assert_msg(strstr(r.out, "forward: B is ") != NULL && strstr(r.out, "run: results/raw/compare/") != NULL,
+  ck_assert_msg(strstr(r.out, "forward: both sides are the same configuration: B is ") != NULL &&
+                    strstr(r.out, "times as fast as A [") != NULL &&
+                    strstr(r.out, "run: results/raw/compare/") != NULL,
+                "%s", r.out);
+  ck_assert_msg(strstr(r.out, "FASTER") == NULL && strstr(r.out, "SLOWER") == NULL &&
+                    strstr(r.out, "SAME") == NULL && strstr(r.out, "UNCLEAR") == NULL,
                 "%s", r.out);
   ran_free(&r);
 }
@@ -104,7 +111,9 @@ START_TEST(stored_runs_show_what_differs) {
   ran_free(&r);
   r = bsrun(dir, "compare", "smal", "results/raw/phase1_forward/row_parallel/small/", NULL);
   must_be(&r, 0);
-  ck_assert_msg(strstr(r.out, "nothing differs") != NULL && strstr(r.out, "SAME") != NULL, "%s", r.out);
+  ck_assert_msg(strstr(r.out, "nothing differs") != NULL && strstr(r.out, "the same configuration") != NULL &&
+                    strstr(r.out, "SAME") == NULL,
+                "%s", r.out);
   ran_free(&r);
 }
 END_TEST
@@ -236,7 +245,7 @@ END_TEST
 
 int main(void) {
   const test_case tests[] = {{two_specs_are_measured_and_kept},
-                             {a_side_may_be_the_other},
+                             {a_side_may_be_the_other, 3},
                              {stored_runs_show_what_differs},
                              {a_slower_run_ends_with_14},
                              {a_run_that_lacks_an_arm_ends_with_5},

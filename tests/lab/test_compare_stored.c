@@ -113,6 +113,40 @@ START_TEST(ratios_have_words) {
 }
 END_TEST
 
+/* What the records tell of the machine decides, of either side; a run has no word beside itself. */
+START_TEST(disturbed_runs_are_unclear) {
+  static const struct {
+    const char *a, *b; /* disturbance */
+    int same;
+    const char *word, *cause;
+  } cases[] = {{NULL, NULL, 0, "SLOWER", ""},
+               {"{\"pairs\": 20, \"disturbed\": 4}", NULL, 0, "SLOWER", ""},
+               {"{\"pairs\": 20, \"disturbed\": 5}", NULL, 0, "UNCLEAR", "machine disturbed"},
+               {NULL, "{\"pairs\": 20, \"disturbed\": 20}", 0, "UNCLEAR", "machine disturbed"},
+               {NULL, NULL, 1, "", "both sides are the same configuration"}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    bs_stored_run run[2] = {run_of(1e-3, "phase1_forward", "x", "g", 0),
+                            run_of(2e-3, "phase1_forward", "x", "g", 0)};
+    const char *const told[] = {cases[i].a, cases[i].b};
+    json_t *rows = NULL;
+    for (int k = 0; k < 2; k++) {
+      run[k].root = strdup("runs");
+      run[k].path = strdup(k == 1 && !cases[i].same ? "b" : "a");
+      if (told[k] != NULL)
+        json_object_set_new(json_array_get(run[k].records, 0), "disturbance", json_loads(told[k], 0, NULL));
+    }
+    ck_assert_int_eq(bs_stored_rows(&run[0], &run[1], &rows, NULL), BS_OK);
+    const json_t *row = json_array_get(rows, 0);
+    ck_assert_str_eq(json_string_value(json_object_get(row, "word")), cases[i].word);
+    ck_assert_str_eq(json_string_value(json_object_get(row, "cause")), cases[i].cause);
+    ck_assert_int_eq(bs_baseline_slower(rows) != NULL, strcmp(cases[i].word, "SLOWER") == 0);
+    json_decref(rows);
+    bs_stored_close(&run[0]);
+    bs_stored_close(&run[1]);
+  }
+}
+END_TEST
+
 /* Adds the samples of an arm `factor` times as slow as those of the method. */
 static void add_arm(bs_stored_run *run, const char *arm, double factor) {
   const json_t *own = json_object_get(json_array_get(run->samples, 0), "seconds"), *one;
@@ -253,6 +287,7 @@ int main(void) {
   const test_case tests[] = {{what_differs_is_listed},
                              {unlike_runs_are_refused},
                              {ratios_have_words},
+                             {disturbed_runs_are_unclear},
                              {cold_samples_have_groups_of_their_own},
                              {dense_arms_show_the_machine_and_decide_nothing},
                              {an_arm_that_b_lacks_is_told},

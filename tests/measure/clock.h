@@ -47,11 +47,15 @@ typedef struct clock_world {
   double rebuild_takes;
   uint64_t calls_of[CLOCK_ARMS], samples_of[CLOCK_ARMS];
   bs_disturb counts;
-  uint64_t steal_every;  /* a sample in so many loses 30 % of its time, and steal rises; 0: none */
-  uint64_t switch_every; /* a sample in so many tells of a switch; 0: none */
-  uint64_t fail_after;   /* samples after which an arm fails; 0: never */
-  size_t steady_at;      /* where the log was when all was warm */
-  double jump;           /* each sample is so much faster than the one before: never settles */
+  uint32_t cores;         /* of which the load is told; 0: it is not */
+  double threads;         /* processors that an arm uses while it runs, where others leave them */
+  double others, on, off; /* processors that others have, for `on` seconds in `on` + `off`; on 0: always */
+  double waited;          /* of its time a sample's threads wait for a processor */
+  uint64_t steal_every;   /* a sample in so many loses 30 % of its time, and steal rises; 0: none */
+  uint64_t switch_every;  /* a sample in so many tells of a switch; 0: none */
+  uint64_t fail_after;    /* samples after which an arm fails; 0: never */
+  size_t steady_at;       /* where the log was when all was warm */
+  double jump;            /* each sample is so much faster than the one before: never settles */
 } clock_world;
 
 typedef struct clock_arm {
@@ -69,6 +73,20 @@ static inline double clock_uniform(clock_world *w) {
   float u = 0;
   bs_rng_uniform(w->seed, 2, w->drawn++, 1, &u);
   return u;
+}
+
+/* What /proc/stat would tell of that time. */
+static inline void clock_pass(clock_world *w, double seconds) {
+  const int there = w->on == 0 || fmod(w->now, w->on + w->off) < w->on;
+  const double others = there ? w->others : 0;
+  w->now += seconds;
+  w->counts.load.clock = w->now;
+  w->counts.load.cores = w->cores;
+  w->counts.load.total += seconds * w->cores;
+  const double own = fmin(w->threads, fmax(0, w->cores - others));
+  w->counts.load.own += seconds * own;
+  w->counts.load.idle += seconds * fmax(0, w->cores - own - others);
+  w->counts.waited += seconds * w->waited;
 }
 
 static inline int32_t clock_batch(void *user, uint64_t lead, uint64_t calls, bs_sample *out, bs_error *err) {
@@ -94,7 +112,7 @@ static inline int32_t clock_batch(void *user, uint64_t lead, uint64_t calls, bs_
   }
   ck_assert_uint_lt(w->n_log, CLOCK_LOG);
   w->log[w->n_log++] = (clock_entry){a->index, calls, t};
-  w->now += t * (double)(lead + calls);
+  clock_pass(w, t * (double)(lead + calls));
   w->calls_of[a->index] += lead + calls;
   ++w->samples_of[a->index];
   ++w->at;
