@@ -25,8 +25,9 @@ void help_fsck(void) {
       "and metrics.jsonl is what DONE has the SHA-256 of. Prints a row for each folder that is not such a\n"
       "run, a line for each sweep's plan, and a sum. Without --repair nothing is written.\n\n"
       "States: damaged (never listed or reported), torn (what stands behind the last whole record was cut\n"
-      "off by a death), copy differs, samples lost, killed, interrupted, at work, left over, closed (this\n"
-      "user may not look into it).\n\n"
+      "off by a death), copy differs, samples lost, index differs (the cache index.jsonl; --repair removes\n"
+      "it, and the next list makes it anew), killed, interrupted, at work, left over, closed (this user may\n"
+      "not look into it).\n\n"
       "Options:\n");
   args_print_options(fsck_options, fsck_n_options);
   printf(

@@ -16,6 +16,7 @@
 #include "lab/error.h"
 #include "lab/store/env.h"
 #include "lab/store/internal.h"
+#include "lab/store/metrics.h"
 
 #define MAX_LINE (16u << 20) /* a record with every sample of the largest phase 1 */
 
@@ -62,9 +63,7 @@ static int32_t frame(bs_run *run, const json_t *record, bs_text *out, bs_error *
   json_decref(line);
   if (body == NULL)
     return bs_error_set(err, BS_INTERNAL, "BS-STO-JSON", "the record cannot be written as JSON");
-  const size_t size = strlen(body);
-  bs_text_append(out, body, size - 1);
-  bs_text_printf(out, ",\"crc32c\":\"%08x\"}\n", bs_crc32c(body, size - 1));
+  bs_line_print(body, out);
   free(body);
   if (out->failed) return bs_no_memory(err, "a run's files");
   return out->size <= MAX_LINE

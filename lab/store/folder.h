@@ -32,6 +32,8 @@ typedef struct bs_folder_run {
  * Release with bs_folder_run_free in any case. */
 int32_t bs_folder_read(int fd, const char *path, bs_folder_run *out, bs_error *err);
 void bs_folder_run_free(bs_folder_run *run);
+/* read.c: the rows of a verified run, for the caller to release; NULL: no memory. */
+json_t *bs_folder_rows(int fd, const char *path, const bs_folder_run *run);
 /* The text of the newest line of notes.jsonl, or NULL. The caller releases it. */
 json_t *bs_folder_note(int fd);
 #endif

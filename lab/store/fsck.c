@@ -16,6 +16,7 @@
 #include "lab/store/env.h"
 #include "lab/store/folder.h"
 #include "lab/store/fsck_plan.h"
+#include "lab/store/index.h"
 #include "lab/store/internal.h"
 
 typedef struct check {
@@ -23,6 +24,8 @@ typedef struct check {
   const char *root;
   json_t *keys; /* [{run, request_key}] of the whole runs, for the plans of sweeps */
   int repair;
+  bs_rows_index index;
+  size_t lies; /* entries of the index that are not what the records say */
 } check;
 
 enum bs_lock_state bs_folder_lock(int fd, int *out_fd) {
@@ -189,6 +192,35 @@ static int32_t check_bad_run(check *c, int fd, const char *path, const bs_folder
   return rc;
 }
 
+/* The index is a cache that lists and reports believe: what it has of a run must be what the records say. */
+static int32_t check_index(check *c, int fd, const char *path, const bs_folder_run *run, bs_error *err) {
+  json_t *kept = bs_rows_index_find(&c->index, fd, path), *rows;
+  if (kept == NULL) return BS_OK;
+  rows = bs_folder_rows(fd, path, run);
+  const int same = rows != NULL && json_equal(kept, rows), known = rows != NULL;
+  json_decref(kept);
+  json_decref(rows);
+  if (!known) return bs_no_memory(err, "rows");
+  c->lies += (size_t)!same;
+  return same ? BS_OK
+              : add_row(c, path, "index differs", "index.jsonl says otherwise than the records",
+                        c->repair ? "the index is removed" : NULL, err);
+}
+
+/* Lines without a right sum are not read. Of a bad index nothing is kept: the next list makes it anew. */
+static int32_t close_index(check *c, int32_t rc, bs_error *err) {
+  char what[120];
+  const size_t bad = c->index.bad;
+  if (rc == BS_OK && bad > 0) {
+    snprintf(what, sizeof what, "%zu of %zu lines have no right crc32c and are not read", bad,
+             c->index.lines);
+    rc = add_row(c, "index.jsonl", "index differs", what, c->repair ? "the index is removed" : NULL, err);
+  }
+  bs_rows_index_close(&c->index, c->root, 0);
+  if (rc == BS_OK && c->repair && bad + c->lies > 0) bs_rows_index_remove(c->root);
+  return rc;
+}
+
 static int32_t check_whole(check *c, int fd, const char *path, const bs_folder_run *run, bs_error *err) {
   json_t *key = json_object_get(run->done, "request_key");
   json_t *row = json_pack("{s:o, s:O?}", "run", bs_env_string(path), "request_key", key);
@@ -196,6 +228,7 @@ static int32_t check_whole(check *c, int fd, const char *path, const bs_folder_r
   int32_t rc = row != NULL && json_array_append_new(c->keys, row) == 0 ? BS_OK : bs_no_memory(err, "keys");
   if (rc == BS_OK) rc = check_copies(c, fd, path, run, err);
   if (rc == BS_OK) rc = check_samples(c, fd, path, run, err);
+  if (rc == BS_OK) rc = check_index(c, fd, path, run, err);
   return rc;
 }
 
@@ -333,7 +366,9 @@ int32_t bs_fsck_run(const char *root, int repair, bs_fsck *out, bs_error *err) {
   *out = (bs_fsck){.rows = json_array(), .sweeps = json_array()};
   int32_t rc = out->rows == NULL || out->sweeps == NULL || c.keys == NULL ? bs_no_memory(err, "rows") : BS_OK;
   if (rc == BS_OK) rc = check_root(root, err);
+  bs_rows_index_open(&c.index, root);
   if (rc == BS_OK) rc = bs_folders_walk(root, visit, &c, err);
+  rc = close_index(&c, rc, err);
   if (rc == BS_OK) rc = bs_fsck_plans(root, c.keys, out, err);
   json_decref(c.keys);
   return rc == BS_OK ? judge(root, out, err) : rc;

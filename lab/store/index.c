@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "lab/store/folder.h"
+#include "lab/store/metrics.h"
 #include "lab/store/read.h"
 #include "lab/store/sha256.h"
 #include "lab/store/store.h"
@@ -42,6 +43,16 @@ static void stamp_of(int fd, char out[STAMP]) {
   }
 }
 
+static void take_line(bs_rows_index *index, const char *line, size_t size) {
+  json_t *entry = bs_line_holds(line, size) ? json_loadb(line, size, JSON_REJECT_DUPLICATES, NULL) : NULL;
+  const char *run = json_string_value(json_object_get(entry, "run"));
+  if (run != NULL)
+    json_object_set(index->entries, run, entry);
+  else
+    index->bad++;
+  json_decref(entry);
+}
+
 void bs_rows_index_open(bs_rows_index *index, const char *root) {
   char *text = NULL;
   size_t size = 0;
@@ -53,10 +64,7 @@ void bs_rows_index_open(bs_rows_index *index, const char *root) {
   for (size_t at = 0; rc == BS_OK && text != NULL && at < size;) {
     const char *end = memchr(text + at, '\n', size - at);
     if (end == NULL) break; /* torn */
-    json_t *entry = json_loadb(text + at, (size_t)(end - text) - at, JSON_REJECT_DUPLICATES, NULL);
-    const char *run = json_string_value(json_object_get(entry, "run"));
-    if (run != NULL) json_object_set(index->entries, run, entry);
-    json_decref(entry);
+    take_line(index, text + at, (size_t)(end - text) - at);
     index->lines++;
     at = (size_t)(end - text) + 1;
   }
@@ -110,7 +118,7 @@ void bs_rows_index_add(bs_rows_index *index, int fd, const char *run, const json
   stamp_of(fd, stamp);
   json_t *entry = json_pack("{s:s, s:s, s:o}", "run", run, "stamp", stamp, "rows", without_nulls(rows));
   char *line = entry != NULL ? json_dumps(entry, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
-  if (line != NULL) bs_text_printf(&index->added, "%s\n", line);
+  if (line != NULL) bs_line_print(line, &index->added);
   free(line);
   json_decref(entry);
 }
@@ -132,15 +140,18 @@ static void append(const char *root, const bs_text *added) {
   bs_text_free(&path);
 }
 
+void bs_rows_index_remove(const char *root) {
+  bs_text path = {0};
+  bs_text_printf(&path, "%s/index.jsonl", root);
+  if (!path.failed) unlink(path.data);
+  bs_text_free(&path);
+}
+
 void bs_rows_index_close(bs_rows_index *index, const char *root, int keep) {
-  char path[4096];
-  if (keep && index->lines > 64 && index->used < index->lines / 2) {
-    /* Mostly of runs that are gone or changed: the next list makes it anew. */
-    snprintf(path, sizeof path, "%s/index.jsonl", root);
-    unlink(path);
-  } else if (keep && index->added.size > 0 && !index->added.failed) {
-    append(root, &index->added);
-  }
+  /* Mostly of runs that are gone or changed: the next list makes it anew. */
+  const int stale = index->lines > 64 && index->used < index->lines / 2;
+  if (keep && (stale || index->bad > 0)) bs_rows_index_remove(root);
+  if (keep && !stale && index->added.size > 0 && !index->added.failed) append(root, &index->added);
   bs_text_free(&index->added);
   json_decref(index->entries);
   *index = (bs_rows_index){0};

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * index.h - <root>/index.jsonl: the rows of each committed run, so that a list of thousands of runs reads one
- * file. Only a cache: an entry counts while DONE, metrics.jsonl and notes.jsonl of the run have the inode,
- * size and time of change that it was made of; a root that cannot be written has none, and nobody is told. */
+ * file. Only a cache: an entry counts while its line has the CRC-32C of what stands in it, and DONE,
+ * metrics.jsonl and notes.jsonl of the run have the inode, size and time of change that it was made of; a
+ * root that cannot be written has none, and nobody is told. */
 #ifndef BS_LAB_STORE_INDEX_H
 #define BS_LAB_STORE_INDEX_H
 #include <jansson.h>
@@ -12,6 +13,7 @@ typedef struct bs_rows_index {
   json_t *entries; /* {run: {stamp, rows}} of the file */
   size_t lines;    /* that the file has */
   size_t used;     /* that still count */
+  size_t bad;      /* lines without a right sum, as older versions wrote them: the file is made anew */
   bs_text added;   /* lines to be added */
 } bs_rows_index;
 void bs_rows_index_open(bs_rows_index *index, const char *root);
@@ -19,6 +21,8 @@ void bs_rows_index_open(bs_rows_index *index, const char *root);
 json_t *bs_rows_index_find(bs_rows_index *index, int fd, const char *run);
 /* Rows that were read; borrowed, NULL: none. */
 void bs_rows_index_add(bs_rows_index *index, int fd, const char *run, const json_t *rows);
-/* Releases it; keep: what was added is written, and a file of mostly stale lines is made anew. */
+void bs_rows_index_remove(const char *root);
+/* Releases it; keep: what was added is written, and a file of mostly stale lines, or with bad ones, is made
+ * anew. */
 void bs_rows_index_close(bs_rows_index *index, const char *root, int keep);
 #endif

@@ -11,7 +11,13 @@
 /* ,"crc32c":"01234567"} */
 enum { SUM_BYTES = 21 };
 
-static int sum_holds(const char *line, size_t size) {
+void bs_line_print(const char *object, bs_text *out) {
+  const size_t size = strlen(object) - 1; /* the sum's field stands before the brace */
+  bs_text_append(out, object, size);
+  bs_text_printf(out, ",\"crc32c\":\"%08x\"}\n", bs_crc32c(object, size));
+}
+
+int bs_line_holds(const char *line, size_t size) {
   char want[SUM_BYTES + 1];
   if (size <= SUM_BYTES) return 0;
   snprintf(want, sizeof want, ",\"crc32c\":\"%08x\"}", bs_crc32c(line, size - SUM_BYTES));
@@ -21,7 +27,7 @@ static int sum_holds(const char *line, size_t size) {
 /* What is wrong with a whole line, or NULL; then *out_record is its object. */
 static const char *line_fault(const char *line, size_t size, size_t seq, json_t **out_record) {
   *out_record = NULL;
-  if (!sum_holds(line, size)) return "its crc32c does not match";
+  if (!bs_line_holds(line, size)) return "its crc32c does not match";
   json_t *record = json_loadb(line, size, JSON_REJECT_DUPLICATES, NULL);
   if (!json_is_object(record)) {
     json_decref(record);

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "blockshock/abi.h"
+#include "core/base/text.h"
 
 /* What a text of metrics.jsonl holds. */
 typedef struct bs_metrics {
@@ -17,6 +18,12 @@ typedef struct bs_metrics {
   size_t bad_line;   /* counted from 1: a line with its newline whose sum, number or JSON is wrong; 0: none */
   char why[96];      /* of bad_line or of the torn bytes; else "" */
 } bs_metrics;
+
+/* A line of JSON as it is kept: `object`, printed compactly, with the CRC-32C of what stands before as its
+ * last field ,"crc32c":"01234567"}, and a newline. Metrics and the index have such lines. */
+void bs_line_print(const char *object, bs_text *out);
+/* Has a line (without its newline) such a sum, and is it right? */
+int bs_line_holds(const char *line, size_t size);
 
 /* BS_NO_MEMORY, else BS_OK whatever the text is: `out` tells. Release with bs_metrics_free in any case. */
 int32_t bs_metrics_read(const char *text, size_t size, bs_metrics *out, bs_error *err);

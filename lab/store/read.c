@@ -41,8 +41,7 @@ static int grow(collection *c) {
   return 1;
 }
 
-/* The rows of one verified run. */
-static json_t *rows_of(int fd, const char *path, const bs_folder_run *run) {
+json_t *bs_folder_rows(int fd, const char *path, const bs_folder_run *run) {
   const json_t *env = json_object_get(json_array_get(run->metrics.records, 0), "env");
   const bs_summary_run all = {.path = path,
                               .done = run->done,
@@ -87,7 +86,7 @@ static int32_t read_run(collection *c, int fd, const char *path, bs_error *err) 
   bs_folder_run run;
   int32_t rc = bs_folder_read(fd, path, &run, &why);
   if (rc == BS_OK) {
-    json_t *rows = rows_of(fd, path, &run);
+    json_t *rows = bs_folder_rows(fd, path, &run);
     bs_rows_index_add(&c->index, fd, path, rows);
     rc = take_rows(c, path, rows, err);
   } else if (rc == BS_NO_MEMORY) {
@@ -157,7 +156,7 @@ int32_t bs_run_rows(const char *root, const char *run, json_t **out_rows, bs_err
   int32_t rc = bs_folder_open(root, run, &fd, err);
   if (rc != BS_OK) return rc;
   rc = bs_folder_read(fd, run, &content, err);
-  if (rc == BS_OK && (*out_rows = rows_of(fd, run, &content)) == NULL)
+  if (rc == BS_OK && (*out_rows = bs_folder_rows(fd, run, &content)) == NULL)
     rc = bs_no_memory(err, "the rows of a run");
   bs_folder_run_free(&content);
   close(fd);

@@ -3,6 +3,8 @@
 #include <sys/stat.h>
 
 #include "lab/store/find.h"
+#include "lab/store/fsck.h"
+#include "lab/store/metrics.h"
 #include "lab/store/notes.h"
 #include "lab/store/read.h"
 #include "tests/lab/store_runs.h"
@@ -114,12 +116,21 @@ START_TEST(the_index_is_a_cache) {
 }
 END_TEST
 
-/* Writes index.jsonl with `from` (of the first line) replaced by `to`, as long as it. */
-static void change_index(const char *from, const char *to) {
+/* Writes index.jsonl, of one line, with `from` replaced by `to`, as long as it. sum: the line's sum is right.
+ */
+static void change_index(const char *from, const char *to, int sum) {
   char *text = read_text(dir, "index.jsonl"), *at = text != NULL ? strstr(text, from) : NULL;
+  bs_text line = {0};
   ck_assert_ptr_nonnull(at);
   for (size_t i = 0; to[i] != '\0'; i++) at[i] = to[i];
-  write_text(dir, "index.jsonl", text);
+  char *end = strstr(text, ",\"crc32c\":");
+  ck_assert(end != NULL && end[22] == '\0');
+  if (sum) {
+    memcpy(end, "}", 2);
+    bs_line_print(text, &line);
+  }
+  write_text(dir, "index.jsonl", sum ? line.data : text);
+  bs_text_free(&line);
   free(text);
 }
 
@@ -136,10 +147,64 @@ static json_int_t first_n(void) {
 START_TEST(rows_of_another_version_are_made_anew) {
   keep("a", "k");
   ck_assert_int_eq(first_n(), 4);
-  change_index("\"N\":4", "\"N\":9");
+  change_index("\"N\":4", "\"N\":9", 1);
   ck_assert_int_eq(first_n(), 9); /* the cache is used */
-  change_index("\"stamp\":\"v", "\"stamp\":\"w");
+  change_index("\"stamp\":\"v", "\"stamp\":\"w", 1);
   ck_assert_int_eq(first_n(), 4);
+}
+END_TEST
+
+/* A line without a right sum, as older versions wrote it, is not believed, and the file is made anew. */
+START_TEST(lines_have_sums) {
+  char *whole, *text, *end;
+  keep("a", "k");
+  ck_assert_int_eq(first_n(), 4);
+  whole = read_text(dir, "index.jsonl");
+  change_index("\"N\":4", "\"N\":9", 0);
+  ck_assert_int_eq(first_n(), 4);
+  text = read_text(dir, "index.jsonl");
+  ck_assert_str_eq(text, whole);
+  end = strstr(text, ",\"crc32c\":");
+  memcpy(end, "}\n", 3);
+  write_text(dir, "index.jsonl", text);
+  free(text);
+  ck_assert_int_eq(first_n(), 4);
+  text = read_text(dir, "index.jsonl");
+  ck_assert_str_eq(text, whole);
+  free(text);
+  free(whole);
+}
+END_TEST
+
+/* fsck tells what the index has otherwise than the records, and drops it where it may. */
+START_TEST(fsck_compares_the_index) {
+  static const struct {
+    int sum;
+    const char *run, *what;
+  } cases[] = {{0, "index.jsonl", "1 of 1 lines have no right crc32c and are not read"},
+               {1, "phase0_correctness/dense/a", "index.jsonl says otherwise than the records"}};
+  bs_error err = BS_ERROR_INIT;
+  keep("a", "k");
+  for (size_t i = 0; i < 2; i++) {
+    for (int repair = 0; repair < 2; repair++) {
+      bs_fsck f;
+      ck_assert_int_eq(first_n(), 4);
+      ck_assert_int_eq(bs_fsck_run(dir, repair, &f, &err), BS_OK); /* what a list wrote is right */
+      ck_assert_uint_eq(json_array_size(f.rows), 0);
+      bs_fsck_free(&f);
+      change_index("\"N\":4", "\"N\":9", cases[i].sum);
+      ck_assert_int_eq(bs_fsck_run(dir, repair, &f, &err), BS_OK);
+      ck_assert_uint_eq(json_array_size(f.rows), 1);
+      const json_t *row = json_array_get(f.rows, 0);
+      ck_assert_str_eq(json_string_value(json_object_get(row, "run")), cases[i].run);
+      ck_assert_str_eq(json_string_value(json_object_get(row, "state")), "index differs");
+      ck_assert_str_eq(json_string_value(json_object_get(row, "what")), cases[i].what);
+      ck_assert(json_is_string(json_object_get(row, "done")) == repair);
+      ck_assert_uint_eq(f.whole, 1);
+      bs_fsck_free(&f);
+      if (!repair) change_index("\"N\":9", "\"N\":4", 1);
+    }
+  }
 }
 END_TEST
 
@@ -168,6 +233,8 @@ int main(void) {
                              {conditions_select_rows},
                              {the_index_is_a_cache},
                              {rows_of_another_version_are_made_anew},
+                             {lines_have_sums},
+                             {fsck_compares_the_index},
                              {links_are_not_followed_to_notes},
                              {0}};
   return run_tests("runs_index", tests, (test_setup){setup, teardown});
