@@ -201,8 +201,8 @@ static void add_cell(void *user, const bs_comm_cell *c) {
                 algbw * bs_bus_factor(c->kind, r->bench.ranks), "wrong", (json_int_t)c->wrong, "algorithm",
                 r->algorithm, "samples", (json_int_t)c->samples, "calls", (json_int_t)c->calls));
   if (!r->quiet && isatty(STDERR_FILENO))
-    fprintf(stderr, "\r\033[K%s, %llu bytes: %.4g us", bs_comm_bench_name(c->kind),
-            (unsigned long long)c->bytes, c->median_s * 1e6);
+    bs_print(stderr, "\r\033[K%s, %llu bytes: %.4g us", bs_comm_bench_name(c->kind),
+             (unsigned long long)c->bytes, c->median_s * 1e6);
 }
 
 /* The communicator that a plugin of --plugin registers, where neither --comm nor another option says which.

@@ -300,7 +300,7 @@ static void print_lines(const char *text) {
     size_t n = strlen(rest);
     if (n > room)
       for (n = room; n > 1 && rest[n] != ' ';) n--;
-    printf("%s%.*s\n", indent, (int)n, rest);
+    bs_print(stdout, "%s%.*s\n", indent, (int)n, rest);
     rest += n + (rest[n] == ' ');
   }
 }
@@ -369,7 +369,7 @@ static int32_t print(const request *r, const json_t *result, bs_error *err) {
       "are of one call.\n",
       stdout);
   for (size_t i = 0; i < json_array_size(runs); i++)
-    printf("run: %s\n", json_string_value(json_array_get(runs, i)));
+    bs_print(stdout, "run: %s\n", json_string_value(json_array_get(runs, i)));
   return BS_OK;
 }
 

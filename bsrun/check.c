@@ -136,9 +136,9 @@ static int32_t conclude(const bs_check_result *r, const char *dir, int format, b
     return BS_INCONCLUSIVE;
   }
   if (format == BS_FORMAT_TABLE || format == BS_FORMAT_MD)
-    printf("\nright: Y is act(X W^T + b) in %s; B %lld, N %lld (%lld judged), K %lld, %u rank(s)\n",
-           bs_dtype_name(r->y_dtype), (long long)r->B, (long long)r->N, (long long)r->features,
-           (long long)r->K, r->ranks);
+    bs_print(stdout, "\nright: Y is act(X W^T + b) in %s; B %lld, N %lld (%lld judged), K %lld, %u rank(s)\n",
+             bs_dtype_name(r->y_dtype), (long long)r->B, (long long)r->N, (long long)r->features,
+             (long long)r->K, r->ranks);
   return BS_OK;
 }
 

@@ -67,15 +67,15 @@ static void print_words(int format, const json_t *rows) {
     const json_t *b = json_array_get(rows, i);
     const char *cause = str(b, "cause"), *next = str(b, "next");
     const int none = str(b, "verdict")[0] == '\0';
-    printf("%s: %s%s%s%s%s: %s%.4g times as fast as A [%.4g, %.4g] (%lld pairs, %lld builds)\n",
-           str(b, "pass"), none ? "" : "B is ", str(b, "verdict"), cause[0] != '\0' && !none ? " (" : "",
-           cause, cause[0] != '\0' && !none ? ")" : "", none ? "B is " : "",
-           json_number_value(json_object_get(b, "speedup")),
-           json_number_value(json_object_get(b, "speedup_low")),
-           json_number_value(json_object_get(b, "speedup_high")),
-           (long long)json_integer_value(json_object_get(b, "pairs")),
-           (long long)json_integer_value(json_object_get(b, "builds")));
-    if (next[0] != '\0') printf("%s: unclear: %s\n", str(b, "pass"), next);
+    bs_print(stdout, "%s: %s%s%s%s%s: %s%.4g times as fast as A [%.4g, %.4g] (%lld pairs, %lld builds)\n",
+             str(b, "pass"), none ? "" : "B is ", str(b, "verdict"), cause[0] != '\0' && !none ? " (" : "",
+             cause, cause[0] != '\0' && !none ? ")" : "", none ? "B is " : "",
+             json_number_value(json_object_get(b, "speedup")),
+             json_number_value(json_object_get(b, "speedup_low")),
+             json_number_value(json_object_get(b, "speedup_high")),
+             (long long)json_integer_value(json_object_get(b, "pairs")),
+             (long long)json_integer_value(json_object_get(b, "builds")));
+    if (next[0] != '\0') bs_print(stdout, "%s: unclear: %s\n", str(b, "pass"), next);
   }
 }
 

@@ -66,7 +66,7 @@ static int32_t open_pair(const args *a, pair *p, bs_error *err) {
 
 static int32_t print_differences(int format, const pair *p, bs_error *err) {
   if (!is_readable(format)) return BS_OK;
-  printf("A: %s/%s\nB: %s/%s\n\n", p->a.root, p->a.path, p->b.root, p->b.path);
+  bs_print(stdout, "A: %s/%s\nB: %s/%s\n\n", p->a.root, p->a.path, p->b.root, p->b.path);
   if (json_array_size(p->differences) == 0) {
     printf("nothing differs in the configuration and the environment\n\n");
     return BS_OK;

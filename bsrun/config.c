@@ -55,7 +55,10 @@ static int32_t print_tree(const bs_node *config, int format, int as_rows, bs_err
     bs_text_free(&text);
     return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
   }
-  fputs(text.data == NULL ? "" : text.data, stdout);
+  if (bs_report_terminal(stdout))
+    bs_print_lines(stdout, text.data == NULL ? "" : text.data);
+  else
+    fputs(text.data == NULL ? "" : text.data, stdout);
   bs_text_free(&text);
   return BS_OK;
 }

@@ -177,8 +177,9 @@ static int32_t print_list(int format, bs_error *err) {
 static void print_commands(const json_t *findings) {
   const json_t *f;
   size_t i;
-  json_array_foreach(findings, i, f) printf("%s%zu: %s\n", i == 0 ? "\nto see one alone:\n" : "", i + 1,
-                                            json_string_value(json_object_get(f, "command")));
+  if (json_array_size(findings) > 0) fputs("\nto see one alone:\n", stdout);
+  json_array_foreach(findings, i, f)
+      bs_print(stdout, "%zu: %s\n", i + 1, json_string_value(json_object_get(f, "command")));
 }
 
 /* A line each: their texts are too long for columns. */
@@ -186,18 +187,18 @@ static void print_facts(int format, const json_t *checks) {
   const json_t *check, *fact;
   size_t i, k;
   json_array_foreach(checks, i, check) {
-    printf("\n%s%s: %s\n", format == BS_FORMAT_MD ? "- " : "",
-           json_string_value(json_object_get(check, "check")),
-           json_string_value(json_object_get(check, "title")));
+    bs_print(stdout, "\n%s%s: %s\n", format == BS_FORMAT_MD ? "- " : "",
+             json_string_value(json_object_get(check, "check")),
+             json_string_value(json_object_get(check, "title")));
     json_array_foreach(json_object_get(check, "facts"), k, fact) {
       const json_t *value = json_object_get(fact, "value");
       char number[40] = "?";
       if (json_is_number(value)) snprintf(number, sizeof number, "%.4g", json_number_value(value));
-      printf("  %s%s: %s%s%s\n", format == BS_FORMAT_MD ? "- " : "",
-             json_string_value(json_object_get(fact, "fact")),
-             json_is_string(value) ? json_string_value(value) : number,
-             json_string_length(json_object_get(fact, "unit")) > 0 ? " " : "",
-             json_string_value(json_object_get(fact, "unit")));
+      bs_print(stdout, "  %s%s: %s%s%s\n", format == BS_FORMAT_MD ? "- " : "",
+               json_string_value(json_object_get(fact, "fact")),
+               json_is_string(value) ? json_string_value(value) : number,
+               json_string_length(json_object_get(fact, "unit")) > 0 ? " " : "",
+               json_string_value(json_object_get(fact, "unit")));
     }
   }
 }
@@ -207,9 +208,9 @@ static int32_t print_readable(int format, int verbose, const json_t *result, bs_
   const json_t *ablations = json_object_get(result, "ablations");
   const size_t n = json_array_size(findings);
   int32_t rc = BS_OK;
-  printf("%zu finding%s in a %s whose pass takes %.4g ms\n", n, n == 1 ? "" : "s",
-         json_string_value(json_object_get(result, "kind")),
-         1e3 * json_number_value(json_object_get(result, "pass_s")));
+  bs_print(stdout, "%zu finding%s in a %s whose pass takes %.4g ms\n", n, n == 1 ? "" : "s",
+           json_string_value(json_object_get(result, "kind")),
+           1e3 * json_number_value(json_object_get(result, "pass_s")));
   if (n > 0) printf("\n");
   if (n > 0) rc = bs_report_print(stdout, format, finding_fields, N_OF(finding_fields), findings, err);
   if (rc == BS_OK && n > 0) print_commands(findings);
@@ -389,7 +390,7 @@ static int32_t of_builtin(const args *a, const bs_diagnose_request *q, int forma
     bs_error why = BS_ERROR_INIT;
     of.words = &names[i];
     of.n_words = 1;
-    if (is_readable(format)) printf("%s%s\n", i > 0 ? "\n" : "", names[i]);
+    if (is_readable(format)) bs_print(stdout, i > 0 ? "\n%s\n" : "%s\n", names[i]);
     const int32_t rc = one_subject(&of, q, format, results, &why);
     if (rc == BS_OK || (first != BS_OK && (rc == BS_PERF || rc == BS_INCONCLUSIVE))) continue;
     first = rc;

@@ -46,9 +46,9 @@ static void print_sums(const bs_fsck *f, const char *root) {
   for (size_t i = 0; i < json_array_size(f->sweeps); i++) {
     const json_t *sweep = json_array_get(f->sweeps, i);
     const char *name = json_string_value(json_object_get(sweep, "sweep"));
-    printf("%s: %llu of %llu keys, %llu foreign, %llu torn\n", name[0] != '\0' ? name : root,
-           count_of(sweep, "committed"), count_of(sweep, "planned"), count_of(sweep, "foreign"),
-           count_of(sweep, "torn"));
+    bs_print(stdout, "%s: %llu of %llu keys, %llu foreign, %llu torn\n", name[0] != '\0' ? name : root,
+             count_of(sweep, "committed"), count_of(sweep, "planned"), count_of(sweep, "foreign"),
+             count_of(sweep, "torn"));
   }
   printf("%llu of %llu runs are whole, %llu damaged, %llu torn, %llu repaired\n",
          (unsigned long long)f->whole, (unsigned long long)f->runs, (unsigned long long)f->damaged,

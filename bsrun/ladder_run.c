@@ -87,7 +87,8 @@ int32_t ladder_run_measure(ladder_run *r, const char *phase, int64_t most, const
 
 void ladder_run_print_folder(const ladder_run *r, int format) {
   const int readable = format == BS_FORMAT_TABLE || format == BS_FORMAT_WIDE || format == BS_FORMAT_MD;
-  if (r->folder != NULL && readable) printf("\n%srun: %s\n", format == BS_FORMAT_MD ? "- " : "", r->folder);
+  if (r->folder != NULL && readable)
+    bs_print(stdout, "\n%srun: %s\n", format == BS_FORMAT_MD ? "- " : "", r->folder);
 }
 
 void ladder_run_free(ladder_run *r) {

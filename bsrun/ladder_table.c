@@ -57,13 +57,13 @@ static int is_timed(const json_t *row) {
 
 /* "  1, 3: text", in lines of a table's width. */
 static void print_wrapped(const char *places, const char *text) {
-  size_t used = (size_t)printf("  %s: ", places);
+  size_t used = (size_t)bs_print(stdout, "  %s: ", places);
   const size_t indent = used;
   char *shown = bs_report_printable(text), *rest = NULL;
   for (char *word = strtok_r(shown, " ", &rest); word != NULL; word = strtok_r(NULL, " ", &rest)) {
     if (used > indent && used + 1 + strlen(word) > BS_TABLE_WIDTH)
-      used = (size_t)printf("\n%*s", (int)indent, "") - 1;
-    used += (size_t)printf("%s%s", used > indent ? " " : "", word);
+      used = (size_t)bs_print(stdout, "\n%*s", (int)indent, "") - 1;
+    used += (size_t)bs_print(stdout, "%s%s", used > indent ? " " : "", word);
   }
   printf("\n");
   free(shown);
@@ -89,7 +89,7 @@ static void print_sentences(const char *title, const char *key, const json_t *ro
                                                           between, str(row, "candidate"));
       if (wrote > 0) used += (size_t)wrote;
     }
-    if (!titled++) printf("\n%s\n", title);
+    if (!titled++) bs_print(stdout, "\n%s\n", title);
     print_wrapped(places, text);
   }
 }
@@ -118,7 +118,7 @@ static int32_t print_pass(const json_t *rows, int only_measured, bs_error *err) 
     if (other[0] != '\0' && strcmp(other, domain) != 0) domain = "some rows are extrapolated: --wide";
   }
   if (is_simulated(first))
-    printf("simulated, not measured: a machine of %s numbers (%s)\n", str(first, "label"), domain);
+    bs_print(stdout, "simulated, not measured: a machine of %s numbers (%s)\n", str(first, "label"), domain);
   int32_t rc = bs_report_print(stdout, BS_FORMAT_TABLE, shown, N_FIELDS, mine, err);
   if (!only_measured) print_sentences("why:", "why", mine);
   if (!only_measured) print_sentences("unclear, and what to do:", "next", mine);

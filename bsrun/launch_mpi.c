@@ -194,7 +194,7 @@ static void become(const mpi_launch *l, const sigset_t *signals, char **words) {
   const int none = open("/dev/null", O_RDONLY);
   if (none >= 0) dup2(none, STDIN_FILENO);
   execvp(words[0], words);
-  fprintf(stderr, "bsrun: cannot start %s: %s\n", words[0], strerror(errno));
+  bs_print(stderr, "bsrun: cannot start %s: %s\n", words[0], strerror(errno));
   _exit(127);
 }
 

@@ -111,7 +111,7 @@ int bsrun_fail(const bs_error *given) {
     bsrun_mpi_error(err);
   }
   char *shown = bs_report_printable(line);
-  fprintf(stderr, "%s\n", shown != NULL ? shown : line);
+  bs_print(stderr, "%s\n", shown != NULL ? shown : line);
   free(shown);
   return (int)bs_status_exit_code(err->code);
 }
@@ -121,7 +121,7 @@ static void tell(int quiet, const char *kind, const char *text) {
   bs_text line = {0};
   char *shown = bs_report_printable(text);
   bs_text_printf(&line, "%s: %s", kind, shown != NULL ? shown : "");
-  if (line.data != NULL && !quiet) fprintf(stderr, "bsrun: %s\n", line.data);
+  if (line.data != NULL && !quiet) bs_print(stderr, "bsrun: %s\n", line.data);
   if (line.data != NULL) bsrun_log_line(line.data);
   bs_text_free(&line);
   free(shown);

@@ -11,7 +11,7 @@ static const model_verb *const verbs[] = {&model_info,    &model_run,      &mode
 const bsrun_subverbs model_subverbs = {"model", verbs, sizeof verbs / sizeof verbs[0]};
 
 int32_t model_print_json(const json_t *value, bs_error *err) {
-  if (json_dumpf(value, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) != 0)
+  if (json_dumpf(value, stdout, bs_report_json(stdout) | JSON_INDENT(2) | JSON_REAL_PRECISION(17)) != 0)
     return bs_error_set(err, BS_IO, "BS-OUT-WRITE", "cannot write the results to stdout");
   fputs("\n", stdout);
   return BS_OK;

@@ -71,8 +71,8 @@ static int32_t print_profile(int format, const char *work, const json_t *nodes, 
     share += json_number_value(json_object_get(json_array_get(nodes, i), "share"));
     json_array_append(slowest, json_array_get(nodes, i));
   }
-  printf("\n%s: %zu of %zu nodes take %.0f %% of the time of all nodes\n", work, json_array_size(slowest),
-         json_array_size(nodes), 100 * share);
+  bs_print(stdout, "\n%s: %zu of %zu nodes take %.0f %% of the time of all nodes\n", work,
+           json_array_size(slowest), json_array_size(nodes), 100 * share);
   const int32_t rc = bs_report_print(stdout, format, node_fields, N_NODE_FIELDS, slowest, err);
   json_decref(slowest);
   return rc;
@@ -85,9 +85,9 @@ static void print_unclear(const json_t *rows) {
   json_array_foreach(rows, i, row) {
     const char *unclear = json_string_value(json_object_get(row, "unclear"));
     if (unclear != NULL)
-      printf("%s%s: UNCLEAR (%s): %s: repeat it on a quiet machine\n", i == 0 ? "\n" : "",
-             json_string_value(json_object_get(row, "work")), unclear,
-             json_string_value(json_object_get(json_object_get(row, "disturbance"), "cause")));
+      bs_print(stdout, "\n%s: UNCLEAR (%s): %s: repeat it on a quiet machine\n",
+               json_string_value(json_object_get(row, "work")), unclear,
+               json_string_value(json_object_get(json_object_get(row, "disturbance"), "cause")));
   }
 }
 

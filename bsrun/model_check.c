@@ -98,7 +98,7 @@ static void print_counts(int by_node, const json_t *result) {
   if (by_node && json_array_size(nodes) == 0) {
     printf("no node was checked alone: that needs every --input");
   } else {
-    printf("%lld %s on %s, %lld wrong", (long long)json_integer_value(json_object_get(result, "cases")),
+    bs_print(stdout, "%lld %s on %s, %lld wrong", (long long)json_integer_value(json_object_get(result, "cases")),
            by_node ? "nodes" : "cases", json_string_value(json_object_get(result, "backend")),
            failed - wrong);
   }

@@ -48,7 +48,7 @@ static int32_t explain_model(const args *a, bs_error *err) {
   if (rc == BS_OK) rc = bs_model_text(&asked.model, what, json, &text, err);
   model_progress_end(&asked);
   if (rc == BS_OK) {
-    fputs(text, stdout);
+    bs_print_lines(stdout, text);
     if (text[0] != '\0' && text[strlen(text) - 1] != '\n') fputs("\n", stdout);
   }
   free(text);

@@ -94,7 +94,7 @@ static int32_t print_tokens(const args *a, const int64_t *ids, size_t n, size_t 
     json_decref(row);
     return rc;
   }
-  for (size_t i = 0; i < n; i++) printf("%s%lld", i == 0 ? "" : ",", (long long)ids[i]);
+  for (size_t i = 0; i < n; i++) bs_print(stdout, "%s%lld", i == 0 ? "" : ",", (long long)ids[i]);
   printf("\n");
   char line[160];
   snprintf(line, sizeof line, "prompt of %zu tokens %.3f s, %zu tokens at %.1f a second", n_prompt,

@@ -34,21 +34,21 @@ static int32_t print_ports(const char *what, json_t *ports, bs_error *err) {
   json_t *port;
   json_array_foreach(ports, i, port)
       json_object_set_new(port, "text", model_shape_text(json_object_get(port, "shape")));
-  printf("\n%s\n", what);
+  bs_print(stdout, "\n%s\n", what);
   return bs_report_print(stdout, BS_FORMAT_TABLE, port_fields, 3, ports, err);
 }
 
 static int32_t print_table(const json_t *info, bs_error *err) {
   const json_t *issues = json_object_get(info, "unsupported");
-  printf("%s: opset %lld, %lld nodes, %lld constants of %lld bytes",
-         json_string_value(json_object_get(info, "path")), number(info, "opset"), number(info, "nodes"),
-         number(info, "constants"), number(info, "constant_bytes"));
+  bs_print(stdout, "%s: opset %lld, %lld nodes, %lld constants of %lld bytes",
+           json_string_value(json_object_get(info, "path")), number(info, "opset"), number(info, "nodes"),
+           number(info, "constants"), number(info, "constant_bytes"));
   if (number(info, "states") > 0)
     printf(", a key-value cache of %lld tokens and %lld bytes", number(info, "cache_tokens"),
            number(info, "state_bytes"));
   printf("\n");
   const char *producer = json_string_value(json_object_get(info, "producer"));
-  if (producer != NULL && producer[0] != '\0') printf("made by %s\n", producer);
+  if (producer != NULL && producer[0] != '\0') bs_print(stdout, "made by %s\n", producer);
   int32_t rc = print_ports("inputs", json_object_get(info, "inputs"), err);
   if (rc == BS_OK) rc = print_ports("outputs", json_object_get(info, "outputs"), err);
   if (rc == BS_OK) printf("\noperators\n");

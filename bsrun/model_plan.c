@@ -30,15 +30,16 @@ static int32_t print_summary(const json_t *plan, bs_error *err) {
   const long long arena = number(plan, "arena"), bound = number(plan, "bound");
   printf("%lld blocks of %lld bytes lie in an arena of %lld bytes.\n", number(plan, "blocks"),
          number(plan, "naive"), arena);
-  printf("The lower bound is %lld bytes: what is in use in step %lld. arena / bound = %.4f: %s.\n", bound,
-         number(plan, "peak_step"), json_real_value(json_object_get(plan, "ratio")),
-         arena == bound ? "no arena is smaller"
-         : json_is_true(json_object_get(plan, "proven"))
-             ? "the bound cannot be reached, and no arena is smaller"
-             : "a smaller arena may exist");
-  printf("Placed by %s, %lld steps of the exact search, %.1f ms. The largest blocks in use in step %lld:\n",
-         json_string_value(json_object_get(plan, "by")), number(plan, "steps"),
-         1e3 * json_real_value(json_object_get(plan, "seconds")), number(plan, "peak_step"));
+  bs_print(stdout, "The lower bound is %lld bytes: what is in use in step %lld. arena / bound = %.4f: %s.\n",
+           bound, number(plan, "peak_step"), json_real_value(json_object_get(plan, "ratio")),
+           arena == bound ? "no arena is smaller"
+           : json_is_true(json_object_get(plan, "proven"))
+               ? "the bound cannot be reached, and no arena is smaller"
+               : "a smaller arena may exist");
+  bs_print(stdout,
+           "Placed by %s, %lld steps of the exact search, %.1f ms. The largest blocks in use in step %lld:\n",
+           json_string_value(json_object_get(plan, "by")), number(plan, "steps"),
+           1e3 * json_real_value(json_object_get(plan, "seconds")), number(plan, "peak_step"));
   return bs_report_print(stdout, BS_FORMAT_TABLE, fields, N_FIELDS, json_object_get(plan, "largest"), err);
 }
 

@@ -10,7 +10,8 @@
 
 void model_print_folder(int format, const char *folder) {
   const int readable = format == BS_FORMAT_TABLE || format == BS_FORMAT_MD;
-  if (folder != NULL && readable) printf("\n%srun: %s\n", format == BS_FORMAT_MD ? "- " : "", folder);
+  if (folder != NULL && readable)
+    bs_print(stdout, "\n%srun: %s\n", format == BS_FORMAT_MD ? "- " : "", folder);
 }
 
 /* "check.nodes: true", ...: options that say what was done. */

@@ -52,13 +52,13 @@ static int32_t print_result(int format, json_t *result, bs_error *err) {
       json_object_set_new(row, "text", model_shape_text(json_object_get(row, "shape")));
   const int32_t rc = bs_report_print(stdout, format, fields, N_FIELDS, outputs, err);
   if (rc != BS_OK || format != BS_FORMAT_TABLE) return rc;
-  printf(
-      "%lld nodes on %s; arena %lld bytes (lower bound %lld, without sharing %lld)\n"
-      "load %.3f s, lower %.3f s, passes %.3f s, plan %.3f s, pack %.3f s, first run %.3f s\n",
-      count(result, "nodes"), json_string_value(json_object_get(result, "backend")),
-      count(stats, "arena_bytes"), count(stats, "bound_bytes"), count(stats, "naive_bytes"),
-      seconds(stats, "load_s"), seconds(stats, "lower_s"), seconds(stats, "pass_s"), seconds(stats, "plan_s"),
-      seconds(stats, "pack_s"), seconds(stats, "first_run_s"));
+  bs_print(stdout,
+           "%lld nodes on %s; arena %lld bytes (lower bound %lld, without sharing %lld)\n"
+           "load %.3f s, lower %.3f s, passes %.3f s, plan %.3f s, pack %.3f s, first run %.3f s\n",
+           count(result, "nodes"), json_string_value(json_object_get(result, "backend")),
+           count(stats, "arena_bytes"), count(stats, "bound_bytes"), count(stats, "naive_bytes"),
+           seconds(stats, "load_s"), seconds(stats, "lower_s"), seconds(stats, "pass_s"),
+           seconds(stats, "plan_s"), seconds(stats, "pack_s"), seconds(stats, "first_run_s"));
   return BS_OK;
 }
 

@@ -251,9 +251,9 @@ static void shell_word(const char *text, bs_text *out) {
 }
 
 static int32_t print_next(const making *m, bs_error *err) {
-  printf("%s: a plugin of kind %s in %s\n", m->id, m->kind, m->dir);
+  bs_print(stdout, "%s: a plugin of kind %s in %s\n", m->id, m->kind, m->dir);
   for (size_t i = 0; i < json_array_size(m->rows); i++)
-    printf("  %s\n", json_string_value(json_object_get(json_array_get(m->rows, i), "file")));
+    bs_print(stdout, "  %s\n", json_string_value(json_object_get(json_array_get(m->rows, i), "file")));
   bs_text dir = {0}, file = {0}, word = {0};
   shell_word(m->dir, &dir);
   bs_text_printf(&file, "%s%s/bs_%s.so", strchr(m->dir, '/') != NULL ? "" : "./", m->dir, m->id);
@@ -264,14 +264,14 @@ static int32_t print_next(const making *m, bs_error *err) {
     bs_text_free(&word);
     return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
   }
-  printf(
-      "next:\n"
-      "  make -C %s        # bs_%s.so; pkg-config must find blockshock-plugin (PKG_CONFIG_PATH)\n"
-      "  make -C %s run    # use it\n"
-      "  make -C %s check  # graded by the conformance kit\n"
-      "  bsrun plugins inspect %s\n"
-      "%s/README.md says what to change.\n",
-      dir.data, m->id, dir.data, dir.data, word.data, m->dir);
+  bs_print(stdout,
+           "next:\n"
+           "  make -C %s        # bs_%s.so; pkg-config must find blockshock-plugin (PKG_CONFIG_PATH)\n"
+           "  make -C %s run    # use it\n"
+           "  make -C %s check  # graded by the conformance kit\n"
+           "  bsrun plugins inspect %s\n"
+           "%s/README.md says what to change.\n",
+           dir.data, m->id, dir.data, dir.data, word.data, m->dir);
   bs_text_free(&dir);
   bs_text_free(&word);
   return BS_OK;

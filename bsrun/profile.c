@@ -67,14 +67,13 @@ static double number_of(const json_t *object, const char *key) {
 static void print_head(const json_t *record) {
   const json_t *subject = json_object_get(record, "subject"), *bound = json_object_get(record, "bound"),
                *calls = json_object_get(record, "calls");
-  char *name = bs_report_printable(text_of(subject, "name"));
-  printf("%s %s: %.4g s", text_of(subject, "kind"), name != NULL ? name : "?", number_of(record, "call_s"));
-  free(name);
+  bs_print(stdout, "%s %s: %.4g s", text_of(subject, "kind"), text_of(subject, "name"),
+           number_of(record, "call_s"));
   if (calls != NULL)
     printf(" (median of %.0f; shortest %.4g, 95 %% at most %.4g)", number_of(calls, "n"),
            number_of(calls, "min_s"), number_of(calls, "p95_s"));
   if (json_object_get(bound, "limit") != NULL)
-    printf(", %.3g %% of the bound by %s", number_of(bound, "percent"), text_of(bound, "limit"));
+    bs_print(stdout, ", %.3g %% of the bound by %s", number_of(bound, "percent"), text_of(bound, "limit"));
   printf("\n\n");
 }
 
@@ -106,7 +105,7 @@ static int32_t print_readable(const json_t *record, int format, bs_error *err) {
   else if (rc == BS_OK)
     printf("no rule holds\n");
   if (json_object_get(counters, "reason") != NULL)
-    printf("\ncounters are UNKNOWN: %s\n", text_of(counters, "reason"));
+    bs_print(stdout, "\ncounters are UNKNOWN: %s\n", text_of(counters, "reason"));
   json_decref(most);
   json_decref(held);
   return rc;
@@ -114,7 +113,7 @@ static int32_t print_readable(const json_t *record, int format, bs_error *err) {
 
 static void print_json(const json_t *record, size_t at, size_t all) {
   if (all > 1) printf("%s", at == 0 ? "[\n" : ",\n");
-  json_dumpf(record, stdout, JSON_INDENT(2));
+  json_dumpf(record, stdout, bs_report_json(stdout) | JSON_INDENT(2));
   printf("%s", all > 1 && at + 1 == all ? "\n]\n" : all > 1 ? "" : "\n");
 }
 
@@ -128,7 +127,7 @@ int32_t profile_print(const args *a, const json_t *record, size_t at, size_t all
   if (format == BS_FORMAT_JSON) {
     print_json(record, at, all);
   } else if (format == BS_FORMAT_JSONL) {
-    json_dumpf(record, stdout, JSON_COMPACT);
+    json_dumpf(record, stdout, bs_report_json(stdout) | JSON_COMPACT);
     printf("\n");
   } else {
     if (at > 0) printf("\n");
@@ -186,7 +185,7 @@ int32_t profile_finish(const args *a, json_t *record, const profile_kept *kept, 
   if (rc == BS_OK && bsrun_keeps(a)) rc = keep(a, record, kept, &folder, err);
   if (rc == BS_OK) rc = profile_print(a, record, 0, 1, err);
   if (rc == BS_OK && folder != NULL && (format == BS_FORMAT_TABLE || format == BS_FORMAT_MD))
-    printf("\n%srun: %s\n", format == BS_FORMAT_MD ? "- " : "", folder);
+    bs_print(stdout, "\n%srun: %s\n", format == BS_FORMAT_MD ? "- " : "", folder);
   free(folder);
   return rc;
 }

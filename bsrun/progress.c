@@ -18,7 +18,7 @@ static void write_line(const bsrun_progress *p, uint64_t done, uint64_t total) {
   if (p->points > 1) snprintf(point, sizeof point, "point %zu/%zu, ", p->point, p->points);
   if (total > 0)
     snprintf(count, sizeof count, " %llu/%llu", (unsigned long long)done, (unsigned long long)total);
-  fprintf(stderr, "\r\033[K%s%s: %s%s", point, p->of, p->step, count);
+  bs_print(stderr, "\r\033[K%s%s: %s%s", point, p->of, p->step, count);
   fflush(stderr);
 }
 

@@ -175,7 +175,8 @@ static int32_t print(int format, const replayed *r, bs_error *err) {
   const int32_t rc = bs_report_print(stdout, format, fields, sizeof fields / sizeof fields[0], r->rows, err);
   if (rc != BS_OK || (format != BS_FORMAT_TABLE && format != BS_FORMAT_WIDE && format != BS_FORMAT_MD))
     return rc;
-  printf("\nstored: %s/%s\nrun: %s/%s\n", r->stored.root, r->stored.path, r->again.root, r->again.path);
+  bs_print(stdout, "\nstored: %s/%s\nrun: %s/%s\n", r->stored.root, r->stored.path, r->again.root,
+           r->again.path);
   if (r->unlike == 0) printf("status, gates and simulated times are the same\n");
   return rc;
 }

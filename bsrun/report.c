@@ -119,7 +119,7 @@ static int32_t print_original(const report *r, int format, bs_error *err) {
   const int people = format == BS_FORMAT_TABLE || format == BS_FORMAT_MD;
   char words[500];
   bs_original_words(r->table, words, sizeof words);
-  if (people) printf("%s\n\n", words);
+  if (people) bs_print(stdout, "%s\n\n", words);
   return bs_report_print(stdout, format, people ? bs_original_cells : bs_original_numbers,
                          people ? bs_original_n_cells : bs_original_n_numbers,
                          json_object_get(r->table, "rows"), err);
@@ -129,7 +129,7 @@ static int32_t print_runs(const report *r, int format, bs_error *err) {
   char words[700];
   json_t *rows = bs_report_rows(json_object_get(r->model, "latest"));
   bs_report_verdict(r->model, words, sizeof words);
-  if (format == BS_FORMAT_TABLE || format == BS_FORMAT_MD) printf("%s\n\n", words);
+  if (format == BS_FORMAT_TABLE || format == BS_FORMAT_MD) bs_print(stdout, "%s\n\n", words);
   const int32_t rc = bs_report_print(stdout, format, bs_report_fields, bs_report_n_fields, rows, err);
   json_decref(rows);
   return rc;
@@ -144,9 +144,9 @@ static int32_t print(const report *r, int format, const char *page, bs_error *er
   if (format >= 0 || page == NULL) return rc;
   if (r->model != NULL) {
     bs_report_verdict(r->model, words, sizeof words);
-    printf("%s\n", words);
+    bs_print(stdout, "%s\n", words);
   }
-  printf("report: %s\n", page);
+  bs_print(stdout, "report: %s\n", page);
   return BS_OK;
 }
 

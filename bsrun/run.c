@@ -175,7 +175,7 @@ static int run_points(run_plan *p, bs_error *err) {
     if (bs_context_stuck(p->run.context) > 0) return code; /* nothing more is begun beside it */
     if (bs_peers_lost(p->run.peers)) return code;          /* nor with ranks that are gone */
     if (p->param != NULL && !bsrun_following())
-      fprintf(stderr, "bsrun: %s=%s failed with %d\n", p->param, p->values[i], code);
+      bs_print(stderr, "bsrun: %s=%s failed with %d\n", p->param, p->values[i], code);
     bs_error_clear(err);
     lab_run_tell_notes(&p->run);
   }
@@ -217,9 +217,9 @@ static int32_t print_results(const run_plan *p, bs_error *err) {
   char *shown = p->command == NULL ? NULL : bs_report_printable(p->command);
   putchar('\n');
   for (size_t i = 0; i < json_array_size(p->host.folders); i++) {
-    printf("%srun: %s\n", lead, json_string_value(json_array_get(p->host.folders, i)));
+    bs_print(stdout, "%srun: %s\n", lead, json_string_value(json_array_get(p->host.folders, i)));
   }
-  if (shown != NULL) printf("%srepeat: %s\n", lead, shown);
+  if (shown != NULL) bs_print(stdout, "%srepeat: %s\n", lead, shown);
   free(shown);
   return BS_OK;
 }
@@ -263,7 +263,7 @@ static int tune(run_plan *p, bs_error *err) {
   json_t *choices = NULL;
   if (lab_run_tune(&p->run, &p->point, &choices, err) != BS_OK) return bsrun_fail(err);
   json_t *line = json_pack("{s:o}", "choices", choices);
-  char *text = json_dumps(line, JSON_COMPACT);
+  char *text = json_dumps(line, bs_report_json(stdout) | JSON_COMPACT);
   if (text != NULL && !bsrun_following()) puts(text);
   free(text);
   json_decref(line);

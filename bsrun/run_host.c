@@ -37,8 +37,8 @@ static void on_gate(void *user, const bs_gate *g) {
   run_host *h = user;
   bsrun_progress_end(&h->progress);
   if (h->verbose)
-    fprintf(stderr, "bsrun: gate %-10s %-7s %.3g, limit %.3g; %s\n", g->name, states[g->state & 3u], g->value,
-            g->limit, g->text);
+    bs_print(stderr, "bsrun: gate %-10s %-7s %.3g, limit %.3g; %s\n", g->name, states[g->state & 3u],
+             g->value, g->limit, g->text);
 }
 
 static void on_progress(void *user, const char *what, uint64_t done, uint64_t total) {

@@ -41,7 +41,7 @@ static int32_t print_tables(int format, const json_t *rows, bs_error *err) {
         json_array_append(mine, json_array_get(rows, i));
     if (json_array_size(mine) > 0) {
       const char *name = json_string_value(json_object_get(json_array_get(mine, 0), "phase"));
-      printf("%s%s\n", printed++ > 0 ? "\n" : "", name);
+      bs_print(stdout, printed++ > 0 ? "\n%s\n" : "%s\n", name);
       rc = format == BS_FORMAT_TABLE
                ? bs_report_print(stdout, format, shown, n, mine, err)
                : bs_report_print(stdout, format, bs_run_fields, bs_n_run_fields, mine, err);

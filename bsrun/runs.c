@@ -48,7 +48,7 @@ static int32_t run_note(const args *a, bs_error *err) {
   for (size_t i = 0; rc == BS_OK && bs_note_kinds[i] != NULL; i++) {
     const char *text = args_value(a, bs_note_kinds[i]);
     if (text != NULL) rc = bs_run_note(root, run, bs_note_kinds[i], text, err);
-    if (rc == BS_OK && text != NULL) printf("%s of %s/%s is noted\n", bs_note_kinds[i], root, run);
+    if (rc == BS_OK && text != NULL) bs_print(stdout, "%s of %s/%s is noted\n", bs_note_kinds[i], root, run);
   }
   free(root);
   free(run);
@@ -80,7 +80,7 @@ static int32_t print_baselines(const args *a, bs_error *err) {
   json_t *names, *run;
   const char *name;
   const int32_t rc = bs_baselines_read(runs_root(a), &names, err);
-  json_object_foreach(names, name, run) printf("%s %s\n", name, json_string_value(run));
+  json_object_foreach(names, name, run) bs_print(stdout, "%s %s\n", name, json_string_value(run));
   json_decref(names);
   return rc;
 }
@@ -100,7 +100,7 @@ static int32_t run_baseline(const args *a, bs_error *err) {
     bs_error_hint(err, "--out DIR: the results folder that the run lies in, which keeps the names");
   }
   if (rc == BS_OK) rc = bs_baseline_set(root, a->words[0], run, err);
-  if (rc == BS_OK) printf("baseline %s is %s/%s\n", a->words[0], root, run);
+  if (rc == BS_OK) bs_print(stdout, "baseline %s is %s/%s\n", a->words[0], root, run);
   free(root);
   free(run);
   return rc;

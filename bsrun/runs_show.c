@@ -98,7 +98,9 @@ static void add_notes(json_t *out, const json_t *notes) {
 static int32_t print_whole(const char *run, json_t *records, json_t *env, json_t *notes, bs_error *err) {
   json_t *whole =
       json_pack("{s:s, s:O, s:O, s:O}", "run", run, "records", records, "env", env, "notes", notes);
-  char *text = whole != NULL ? json_dumps(whole, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
+  char *text = whole != NULL
+                   ? json_dumps(whole, bs_report_json(stdout) | JSON_INDENT(2) | JSON_REAL_PRECISION(17))
+                   : NULL;
   json_decref(whole);
   if (text == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
   puts(text);

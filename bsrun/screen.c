@@ -49,7 +49,7 @@ static void say(const char *label, const char *fmt, ...) {
   va_end(list);
   char *text = bs_report_printable(raw);
   if (text == NULL) return;
-  size_t used = (size_t)printf("%-*s", LABEL, label), words = 0;
+  size_t used = (size_t)bs_print(stdout, "%-*s", LABEL, label), words = 0;
   char *rest = NULL;
   const size_t inner = strspn(text, " ");
   for (const char *word = strtok_r(text, " ", &rest); word != NULL; word = strtok_r(NULL, " ", &rest)) {
@@ -58,8 +58,9 @@ static void say(const char *label, const char *fmt, ...) {
       used = 0;
       words = 0;
     }
-    if (words == 0 && used < LABEL + inner) used += (size_t)printf("%*s", (int)(LABEL + inner - used), "");
-    used += (size_t)printf("%s%s", words > 0 ? " " : "", word);
+    if (words == 0 && used < LABEL + inner)
+      used += (size_t)bs_print(stdout, "%*s", (int)(LABEL + inner - used), "");
+    used += (size_t)bs_print(stdout, "%s%s", words > 0 ? " " : "", word);
     words++;
   }
   printf("\n");
@@ -314,9 +315,9 @@ static void say_command(const char *why, char *command) {
   if (text == NULL) return;
   const size_t used = 6 + (strlen(text) > COMMAND ? strlen(text) : COMMAND) + 3 + strlen(why);
   if (used <= width())
-    printf("next: %-*s # %s\n", COMMAND, text, why);
+    bs_print(stdout, "next: %-*s # %s\n", COMMAND, text, why);
   else
-    printf("next: %s\n", text);
+    bs_print(stdout, "next: %s\n", text);
   free(text);
 }
 
@@ -381,8 +382,8 @@ int32_t screen_print(const json_t *records, const json_t *folders, bs_error *err
   }
   printf("\n");
   for (size_t i = 0; i < json_array_size(folders); i++)
-    printf("run: %s\n", json_string_value(json_array_get(folders, i)));
-  if (shown != NULL) printf("repeat: %s\n", shown);
+    bs_print(stdout, "run: %s\n", json_string_value(json_array_get(folders, i)));
+  if (shown != NULL) bs_print(stdout, "repeat: %s\n", shown);
   if (n > 0 && !bs_row_is_simulated(json_array_get(records, n - 1))) say_next(json_array_get(records, n - 1));
   free(shown);
   free(command);

@@ -85,10 +85,10 @@ static void print_path(const json_t *s) {
   const char *plus = " ";
   for (size_t i = 0; i < sizeof terms / sizeof terms[0]; i++) {
     if (!(num(path, terms[i][0]) > 0)) continue;
-    printf("%s%s %.3f", plus, terms[i][1], num(path, terms[i][0]));
+    bs_print(stdout, "%s%s %.3f", plus, terms[i][1], num(path, terms[i][0]));
     plus = " + ";
   }
-  printf("; limit: %s\n", str(s, "limit"));
+  bs_print(stdout, "; limit: %s\n", str(s, "limit"));
 }
 
 static int32_t print(const bs_experiment *e, const json_t *record, int format, bs_error *err) {
@@ -98,11 +98,11 @@ static int32_t print(const bs_experiment *e, const json_t *record, int format, b
     json_array_append_new(rows, format == BS_FORMAT_TABLE ? shown(json_array_get(steps, i))
                                                           : json_incref(json_array_get(steps, i)));
   if (format == BS_FORMAT_TABLE) {
-    printf("simulated, not measured: machine %s (%s, %s), %s\n", str(s, "machine"), str(s, "label"),
-           str(s, "domain"), str(s, "engine"));
-    printf("%s on %.0f ranks, B %.0f, N %.0f, K %.0f, %s, %s: %.3f us; rank %.0f ends last\n\n", e->method,
-           num(record, "world_size"), num(record, "B"), num(record, "N"), num(record, "K"),
-           str(record, "dtype"), e->phase_name, num(s, "us"), num(s, "last_rank"));
+    bs_print(stdout, "simulated, not measured: machine %s (%s, %s), %s\n", str(s, "machine"), str(s, "label"),
+             str(s, "domain"), str(s, "engine"));
+    bs_print(stdout, "%s on %.0f ranks, B %.0f, N %.0f, K %.0f, %s, %s: %.3f us; rank %.0f ends last\n\n",
+             e->method, num(record, "world_size"), num(record, "B"), num(record, "N"), num(record, "K"),
+             str(record, "dtype"), e->phase_name, num(s, "us"), num(s, "last_rank"));
   }
   int32_t rc = bs_report_print(stdout, format, fields, sizeof fields / sizeof fields[0], rows, err);
   if (rc == BS_OK && format == BS_FORMAT_TABLE) {

@@ -101,7 +101,7 @@ static int32_t write_file(const args *a, const bs_fit_link *link, const char *ro
   bs_text_free(&text);
   if (why != 0)
     return bs_error_set(err, BS_IO, "BS-OUT-WRITE", "%s cannot be written: %s", path, strerror(why));
-  fprintf(stderr, "bsrun: note: wrote %s: alpha_s %.4g, bw_Bps %.4g; use it with --hardware %s\n", path,
+  bs_print(stderr, "bsrun: note: wrote %s: alpha_s %.4g, bw_Bps %.4g; use it with --hardware %s\n", path,
           link->alpha_s, link->bytes_per_s, path);
   return BS_OK;
 }
@@ -113,7 +113,8 @@ static int32_t print(const args *a, const json_t *fits, json_t *regret, bs_error
   int32_t rc = bsrun_format(a, &format, err);
   if (rc == BS_OK && format == BS_FORMAT_JSON) {
     json_t *all = json_pack("{s:O, s:O}", "fits", fits, "regret", regret);
-    if (all == NULL || json_dumpf(all, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) != 0)
+    if (all == NULL ||
+        json_dumpf(all, stdout, bs_report_json(stdout) | JSON_INDENT(2) | JSON_REAL_PRECISION(17)) != 0)
       rc = bs_error_set(err, BS_IO, "BS-OUT-WRITE", "cannot write the results to stdout");
     fputs("\n", stdout);
     json_decref(all);

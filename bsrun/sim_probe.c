@@ -136,7 +136,8 @@ static int32_t print(const request *r, const args *a, json_t *rows, bs_error *er
     json_object_set_new(row, "topology", json_string(with ? r->topology : ""));
   }
   if (format == BS_FORMAT_TABLE || format == BS_FORMAT_WIDE)
-    printf(
+    bs_print(
+        stdout,
         "simulated, not measured: machine %s (%s), %s%s\n"
         "%llu bytes from rank %u to rank %u of %u, beside %u other message%s: %.6f us; alone %.6f us by the "
         "closed form\n\n",

@@ -273,7 +273,7 @@ static int32_t run_points(scale *s, bs_error *err) {
   int32_t rc = BS_OK;
   for (size_t m = 0; rc == BS_OK && m < s->n_methods; m++) {
     for (size_t i = 0; rc == BS_OK && i < s->n_ranks; i++) {
-      if (shown) fprintf(stderr, "\r\033[K%s, %u ranks", s->methods[m], s->ranks[i]);
+      if (shown) bs_print(stderr, "\r\033[K%s, %u ranks", s->methods[m], s->ranks[i]);
       rc = run_point(s, s->methods[m], s->ranks[i], err);
     }
   }

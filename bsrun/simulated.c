@@ -17,9 +17,9 @@ static const char *word(const json_t *row, const char *key) {
 static void print_head(const json_t *row) {
   const int none = strcmp(word(row, "values"), "none") == 0;
   char *machine = bs_report_printable(word(row, "machine"));
-  printf("simulated, not measured: machine %s (%s), %s, %s\n", machine != NULL ? machine : "",
-         word(row, "label"), word(row, "engine"),
-         none ? "no values; --backend virtual:ref judges numbers" : "real values in virtual time");
+  bs_print(stdout, "simulated, not measured: machine %s (%s), %s, %s\n", machine != NULL ? machine : "",
+           word(row, "label"), word(row, "engine"),
+           none ? "no values; --backend virtual:ref judges numbers" : "real values in virtual time");
   free(machine);
 }
 

@@ -311,7 +311,7 @@ static int run_and_show(sweep_verb *v, bs_error *err) {
     return rc == BS_OK && number == 0 ? code : outcome(v, rc, number, failed, left, err);
   }
   if (v->format == BS_FORMAT_TABLE || v->format == BS_FORMAT_WIDE || v->format == BS_FORMAT_MD)
-    printf("\nsweep: %s\nreport: bsrun report %s\n", v->sweep.folder.path, v->sweep.folder.path);
+    bs_print(stdout, "\nsweep: %s\nreport: bsrun report %s\n", v->sweep.folder.path, v->sweep.folder.path);
   return outcome(v, rc, number, failed, left, err);
 }
 

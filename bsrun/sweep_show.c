@@ -66,10 +66,10 @@ void sweep_tell(void *user, const json_t *point, const bs_point_outcome *o, size
   if (o != NULL && o->code != 0)
     snprintf(ended, sizeof ended, ": FAILED with %d after %.1f s", o->code, o->seconds);
   if (o == NULL && s->terminal) {
-    fprintf(stderr, "bsrun: %zu of %zu done%s; %.60s", done, s->points, left, shown != NULL ? shown : "");
+    bs_print(stderr, "bsrun: %zu of %zu done%s; %.60s", done, s->points, left, shown != NULL ? shown : "");
     s->open = 1;
   } else if (o != NULL && (!s->terminal || o->code != 0)) {
-    fprintf(stderr, "bsrun: %zu of %zu: %s%s%s\n", done, s->points, shown != NULL ? shown : "", ended, left);
+    bs_print(stderr, "bsrun: %zu of %zu: %s%s%s\n", done, s->points, shown != NULL ? shown : "", ended, left);
   }
   fflush(stderr);
   free(shown);

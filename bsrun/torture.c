@@ -212,13 +212,12 @@ static int on_ended(torture *t, torture_case *c) {
   static size_t done; /* of one command */
   if (c->fault == TORTURE_NONE || t->quiet) return 0;
   if (isatty(STDERR_FILENO))
-    fprintf(stderr, "\r\033[K%zu of %zu: %s of %s", ++done, t->n_cases, torture_fault_names[c->fault], c->op);
+    bs_print(stderr, "\r\033[K%zu of %zu: %s of %s", ++done, t->n_cases, torture_fault_names[c->fault],
+             c->op);
   if (c->why[0] == '\0') return 0;
-  char *shown = bs_report_printable(c->why);
-  fprintf(stderr, "%sbsrun: note: %s of %s, rank %u of %u, call %llu: %s\n",
-          isatty(STDERR_FILENO) ? "\r\033[K" : "", torture_fault_names[c->fault], c->op, c->rank,
-          c->world_size, (unsigned long long)c->seq, shown != NULL ? shown : "");
-  free(shown);
+  if (isatty(STDERR_FILENO)) fputs("\r\033[K", stderr);
+  bs_print(stderr, "bsrun: note: %s of %s, rank %u of %u, call %llu: %s\n", torture_fault_names[c->fault],
+           c->op, c->rank, c->world_size, (unsigned long long)c->seq, c->why);
   return 0;
 }
 

@@ -97,8 +97,8 @@ static void print_repeats(const json_t *rows) {
   json_array_foreach(rows, i, row) {
     const char *command = json_string_value(json_object_get(row, "repeat"));
     if (command != NULL && command[0] != '\0')
-      printf("repeat %s %s: %s\n", json_string_value(json_object_get(row, "op")),
-             json_string_value(json_object_get(row, "fault")), command);
+      bs_print(stdout, "repeat %s %s: %s\n", json_string_value(json_object_get(row, "op")),
+               json_string_value(json_object_get(row, "fault")), command);
   }
 }
 
@@ -106,12 +106,13 @@ static void print_tap(const torture *t) {
   printf("1..%zu\n", t->n_cases);
   for (size_t i = 0; i < t->n_cases; i++) {
     const torture_case *c = &t->cases[i];
-    printf("%s %zu - %s %s %s of %s, rank %u of %u, call %llu\n", c->why[0] == '\0' ? "ok" : "not ok", i + 1,
-           torture_kind_names[c->subject->kind], c->subject->name, torture_fault_names[c->fault], c->op,
-           c->rank, c->world_size, (unsigned long long)c->seq);
+    bs_print(stdout, "%s %zu - %s %s %s of %s, rank %u of %u, call %llu\n",
+             c->why[0] == '\0' ? "ok" : "not ok", i + 1, torture_kind_names[c->subject->kind],
+             c->subject->name, torture_fault_names[c->fault], c->op, c->rank, c->world_size,
+             (unsigned long long)c->seq);
     if (c->why[0] == '\0') continue;
     char *shown = bs_report_printable(c->why), *command = torture_command(t, c);
-    printf("# %s\n# repeat: %s\n", shown != NULL ? shown : "", command != NULL ? command : "");
+    bs_print(stdout, "# %s\n# repeat: %s\n", shown != NULL ? shown : "", command != NULL ? command : "");
     free(shown);
     free(command);
   }
@@ -135,7 +136,7 @@ int32_t torture_card(const torture *t, size_t *out_failed, bs_error *err) {
     json_t *card = json_pack("{s:O,s:I,s:I,s:f,s:f,s:f}", "rows", rows, "cases", (json_int_t)t->n_cases,
                              "as_specified", (json_int_t)(t->n_cases - failed), "slowest_s", slowest,
                              "seconds", took, "deadline_s", t->deadline);
-    json_dumpf(card, stdout, JSON_INDENT(2));
+    json_dumpf(card, stdout, bs_report_json(stdout) | JSON_INDENT(2));
     putchar('\n');
     json_decref(card);
   } else {
@@ -145,9 +146,9 @@ int32_t torture_card(const torture *t, size_t *out_failed, bs_error *err) {
     } else {
       print_tap(t);
     }
-    printf("%sscore: %zu of %zu as specified, slowest %.2f s, deadline %g s, %.0f s in all\n",
-           t->format == BS_FORMAT_TABLE ? "" : "# ", t->n_cases - failed, t->n_cases, slowest, t->deadline,
-           took);
+    bs_print(stdout, "%sscore: %zu of %zu as specified, slowest %.2f s, deadline %g s, %.0f s in all\n",
+             t->format == BS_FORMAT_TABLE ? "" : "# ", t->n_cases - failed, t->n_cases, slowest, t->deadline,
+             took);
   }
   json_decref(rows);
   return rc;

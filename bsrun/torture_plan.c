@@ -82,7 +82,7 @@ static void print_counts(uint64_t (*counts)[BS_COLL_COUNT_], uint32_t P) {
   for (uint32_t r = 0; r < P; r++) {
     printf("calls of rank %u:", r);
     for (uint32_t k = 0; k < BS_COLL_COUNT_; k++)
-      if (counts[r][k] > 0) printf(" %s=%llu", names[k], (unsigned long long)counts[r][k]);
+      if (counts[r][k] > 0) bs_print(stdout, " %s=%llu", names[k], (unsigned long long)counts[r][k]);
     putchar('\n');
   }
 }

@@ -217,7 +217,7 @@ static void on_progress(void *user, const char *what, uint64_t done, uint64_t mo
   if (v->quiet || !isatty(STDERR_FILENO)) return;
   if (most > 0) snprintf(of, sizeof of, "/%llu", (unsigned long long)most);
   if (left_s > 0) snprintf(left, sizeof left, ", about %.0f s left", left_s);
-  fprintf(stderr, "\r\033[Ktune: %llu%s%s: %.60s", (unsigned long long)done, of, left, what);
+  bs_print(stderr, "\r\033[Ktune: %llu%s%s: %.60s", (unsigned long long)done, of, left, what);
   fflush(stderr);
   v->shown = 1;
 }

@@ -61,50 +61,51 @@ static json_t *elite_rows(const json_t *report) {
 static void print_sentence(const json_t *r) {
   const char *word = text_of(r, "word"), *standard = text_of(r, "default");
   if (strcmp(text_of(r, "origin"), "stopped") == 0) {
-    printf("stopped before there was a choice: %s stays the default\n", standard);
+    bs_print(stdout, "stopped before there was a choice: %s stays the default\n", standard);
     return;
   }
-  printf("%s\n", text_of(r, "choice"));
+  bs_print(stdout, "%s\n", text_of(r, "choice"));
   if (word[0] == '\0')
     printf("the default: nothing that was found differs from it\n");
   else if (strcmp(text_of(r, "choice"), standard) == 0)
-    printf("the default stays: the fastest candidate is %s (%.3f times as fast, %.3f to %.3f)\n", word,
-           number_of(r, "ratio"), number_of(r, "low"), number_of(r, "high"));
+    bs_print(stdout, "the default stays: the fastest candidate is %s (%.3f times as fast, %.3f to %.3f)\n",
+             word, number_of(r, "ratio"), number_of(r, "low"), number_of(r, "high"));
   else
-    printf("%.3f times as fast as %s (%.3f to %.3f, %lld pairs): %s\n", number_of(r, "ratio"), standard,
-           number_of(r, "low"), number_of(r, "high"),
-           (long long)json_integer_value(json_object_get(r, "pairs")), word);
+    bs_print(stdout, "%.3f times as fast as %s (%.3f to %.3f, %lld pairs): %s\n", number_of(r, "ratio"),
+             standard, number_of(r, "low"), number_of(r, "high"),
+             (long long)json_integer_value(json_object_get(r, "pairs")), word);
   const char *disturbed = text_of(r, "disturbed"), *cause = text_of(r, "cause");
   if (strcmp(word, "UNCLEAR") == 0 && cause[0] != '\0')
-    printf("unclear: %s%s%s\n", cause, disturbed[0] != '\0' ? ": " : "", disturbed);
+    bs_print(stdout, "unclear: %s%s%s\n", cause, disturbed[0] != '\0' ? ": " : "", disturbed);
 }
 
 static void print_counts(const json_t *r) {
   size_t i;
   const json_t *s;
   if (strcmp(text_of(r, "origin"), "stored") == 0) {
-    printf("stored on %s; nothing was measured\n", text_of(r, "measured_at"));
+    bs_print(stdout, "stored on %s; nothing was measured\n", text_of(r, "measured_at"));
     return;
   }
-  printf("%lld measured, %lld known before, %lld failed or refused; %s; %.3g s\n",
-         (long long)json_integer_value(json_object_get(r, "measured")),
-         (long long)json_integer_value(json_object_get(r, "known")),
-         (long long)json_integer_value(json_object_get(r, "failed")), text_of(r, "strategy"),
-         number_of(r, "spent_s"));
+  bs_print(stdout, "%lld measured, %lld known before, %lld failed or refused; %s; %.3g s\n",
+           (long long)json_integer_value(json_object_get(r, "measured")),
+           (long long)json_integer_value(json_object_get(r, "known")),
+           (long long)json_integer_value(json_object_get(r, "failed")), text_of(r, "strategy"),
+           number_of(r, "spent_s"));
   json_array_foreach(json_object_get(r, "spaces"), i, s)
-      printf("%s: %lld of %lld points, %lld measurements, ended by: %s; default %s%s\n",
-             text_of(s, "provider"), (long long)json_integer_value(json_object_get(s, "seen")),
-             (long long)json_integer_value(json_object_get(s, "points")),
-             (long long)json_integer_value(json_object_get(s, "measured")), text_of(s, "end"),
-             text_of(s, "default")[0] != '\0' ? text_of(s, "default") : "(no knobs)",
-             json_is_true(json_object_get(s, "outside")) ? " (outside of what was searched)" : "");
+      bs_print(stdout, "%s: %lld of %lld points, %lld measurements, ended by: %s; default %s%s\n",
+               text_of(s, "provider"), (long long)json_integer_value(json_object_get(s, "seen")),
+               (long long)json_integer_value(json_object_get(s, "points")),
+               (long long)json_integer_value(json_object_get(s, "measured")), text_of(s, "end"),
+               text_of(s, "default")[0] != '\0' ? text_of(s, "default") : "(no knobs)",
+               json_is_true(json_object_get(s, "outside")) ? " (outside of what was searched)" : "");
   putchar('\n');
 }
 
 int32_t tune_print(int format, const json_t *report, bs_error *err) {
   if (format == BS_FORMAT_JSON || format == BS_FORMAT_JSONL) {
     const size_t flags = format == BS_FORMAT_JSON ? JSON_INDENT(2) : JSON_COMPACT;
-    if (json_dumpf(report, stdout, flags | JSON_REAL_PRECISION(9)) != 0 || putchar('\n') == EOF)
+    if (json_dumpf(report, stdout, bs_report_json(stdout) | flags | JSON_REAL_PRECISION(9)) != 0 ||
+        putchar('\n') == EOF)
       return bs_error_set(err, BS_IO, "BS-OUT", "cannot write the report");
     return BS_OK;
   }

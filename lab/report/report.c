@@ -35,20 +35,27 @@ static size_t utf8_length(const unsigned char *s) {
   return n;
 }
 
+/* Characters that steer a terminal, or the order in which it shows others: C1 controls (c2 80 .. c2 9f),
+ * marks of direction (U+061C, 200E, 200F, 202A .. 202E, 2066 .. 2069), separators of lines (U+2028, 2029). */
+static int steers(const unsigned char *p, size_t n) {
+  if (n == 1) return p[0] < 0x20 || p[0] == 0x7f;
+  if (n == 2) return (p[0] == 0xc2 && p[1] < 0xa0) || (p[0] == 0xd8 && p[1] == 0x9c);
+  if (n != 3 || p[0] != 0xe2) return 0;
+  return p[1] == 0x80 ? p[2] == 0x8e || p[2] == 0x8f || (p[2] >= 0xa8 && p[2] <= 0xae)
+                      : p[1] == 0x81 && p[2] >= 0xa6 && p[2] <= 0xa9;
+}
+
 char *bs_report_printable(const char *text) {
   bs_text out = {0};
   const unsigned char *p = (const unsigned char *)text;
   bs_text_append(&out, "", 0);
   while (*p != '\0') {
-    const size_t n = utf8_length(p);
-    /* C1 controls (c2 80 .. c2 9f) steer terminals too. */
-    if (n == 0 || *p < 0x20 || *p == 0x7f || (p[0] == 0xc2 && p[1] < 0xa0)) {
-      bs_text_printf(&out, "\\x%02x", *p++);
-      if (n == 2) bs_text_printf(&out, "\\x%02x", *p++);
-    } else {
+    const size_t n = utf8_length(p), bytes = n > 0 ? n : 1;
+    if (n == 0 || steers(p, n))
+      for (size_t i = 0; i < bytes; i++) bs_text_printf(&out, "\\x%02x", p[i]);
+    else
       bs_text_append(&out, (const char *)p, n);
-      p += n;
-    }
+    p += bytes;
   }
   if (out.failed) {
     bs_text_free(&out);
@@ -93,6 +100,7 @@ static char *cell(const json_t *row, const bs_field *field) {
 typedef struct grid {
   size_t rows, cols;
   const bs_field **fields;
+  char **title;  /* [cols]: as they are shown */
   char **cells;  /* [rows][cols] */
   size_t *width; /* of a column in a table; 0: not in its rows */
   int fold_one;  /* a table of one row folds too */
@@ -100,6 +108,8 @@ typedef struct grid {
 
 static void grid_free(grid *g) {
   for (size_t i = 0; g->cells != NULL && i < g->rows * g->cols; i++) free(g->cells[i]);
+  for (size_t i = 0; g->title != NULL && i < g->cols; i++) free(g->title[i]);
+  free(g->title);
   free(g->cells);
   free(g->fields);
   free(g->width);
@@ -110,12 +120,15 @@ static int grid_make(grid *g, const bs_field *fields, size_t n_fields, const jso
   g->rows = json_array_size(rows);
   g->fields = calloc(n_fields + 1, sizeof *g->fields);
   g->width = calloc(n_fields + 1, sizeof *g->width);
-  if (g->fields == NULL || g->width == NULL) return 0;
+  g->title = calloc(n_fields + 1, sizeof *g->title);
+  if (g->fields == NULL || g->width == NULL || g->title == NULL) return 0;
   for (size_t i = 0; i < n_fields; i++) {
     if (all || !(fields[i].flags & BS_FIELD_WIDE)) g->fields[g->cols++] = &fields[i];
   }
   g->cells = calloc(g->rows * g->cols + 1, sizeof *g->cells);
   if (g->cells == NULL) return 0;
+  for (size_t c = 0; c < g->cols; c++)
+    if ((g->title[c] = bs_report_printable(g->fields[c]->title)) == NULL) return 0;
   for (size_t r = 0; r < g->rows; r++) {
     for (size_t c = 0; c < g->cols; c++) {
       g->cells[r * g->cols + c] = cell(json_array_get(rows, r), g->fields[c]);
@@ -210,12 +223,12 @@ static size_t least_width(const grid *g, size_t c) {
 static void lay_out(grid *g, size_t most) {
   memset(g->width, 0, g->cols * sizeof *g->width);
   for (size_t c = 0; c < g->cols; c++) {
-    const size_t cells = cells_width(g, c), title = shown_width(g->fields[c]->title);
+    const size_t cells = cells_width(g, c), title = shown_width(g->title[c]);
     if (folded(g, c) == NULL && !empty(g, c))
       g->width[c] = (cells > title ? cells : title) + !(cells + title);
   }
   for (size_t c = 0; c < g->cols && total_width(g) > most; c++) {
-    const size_t cells = cells_width(g, c), word = longest_word(g->fields[c]->title, 0);
+    const size_t cells = cells_width(g, c), word = longest_word(g->title[c], 0);
     if (g->width[c] > 0) g->width[c] = (cells > word ? cells : word) + !(cells + word);
   }
   for (size_t c = g->cols; c-- > 0 && total_width(g) > most;)
@@ -240,7 +253,7 @@ static int print_row(FILE *out, const grid *g, size_t row) {
   const char **rest = calloc(g->cols + 1, sizeof *rest);
   int more = rest != NULL;
   for (size_t c = 0; more && c < g->cols; c++)
-    rest[c] = row == 0 ? g->fields[c]->title : g->cells[(row - 1) * g->cols + c];
+    rest[c] = row == 0 ? g->title[c] : g->cells[(row - 1) * g->cols + c];
   while (more) {
     bs_text line = {0};
     size_t before = 0;
@@ -276,10 +289,10 @@ static int print_table(FILE *out, grid *g, size_t most) {
   for (size_t c = 0; c < g->cols; c++) {
     const char *text = folded(g, c);
     if (text == NULL || text[0] == '\0') continue;
-    const size_t need = shown_width(g->fields[c]->title) + 1 + shown_width(text);
+    const size_t need = shown_width(g->title[c]) + 1 + shown_width(text);
     const char *between = above == 0 ? "" : above + 3 + need > most ? ",\n" : ", ";
     above = between[0] == ',' && between[1] == ' ' ? above + 2 + need : need;
-    fprintf(out, "%s%s %s", between, g->fields[c]->title, text);
+    fprintf(out, "%s%s %s", between, g->title[c], text);
   }
   if (above) fputs("\n\n", out);
   int ok = 1;
@@ -293,7 +306,7 @@ static void print_md(FILE *out, const grid *g) {
     for (size_t c = 0, begun = 0; c < g->cols; c++) {
       if (empty(g, c)) continue;
       fputs(begun++ == 0 ? "| " : " | ", out);
-      for (const char *p = r == 0 ? g->fields[c]->title : g->cells[(r - 1) * g->cols + c]; *p != '\0'; p++) {
+      for (const char *p = r == 0 ? g->title[c] : g->cells[(r - 1) * g->cols + c]; *p != '\0'; p++) {
         if (*p == '|') fputc('\\', out);
         fputc(*p, out);
       }
@@ -306,13 +319,23 @@ static void print_md(FILE *out, const grid *g) {
   }
 }
 
+/* Of a value as it is; on a terminal as a table shows it. */
+static char *csv_text(const json_t *value, int terminal) {
+  char *raw = raw_text(value, 17, "true", "false");
+  if (raw == NULL || !terminal) return raw;
+  char *shown = bs_report_printable(raw);
+  free(raw);
+  return shown;
+}
+
 /* RFC 4180: quoted where needed, quotes doubled; booleans as in JSON. */
 static int print_csv(FILE *out, const bs_field *fields, size_t n_fields, const json_t *rows) {
-  for (size_t c = 0; c < n_fields; c++) fprintf(out, "%s%s", c == 0 ? "" : ",", fields[c].key);
+  const int terminal = bs_report_terminal(out);
+  for (size_t c = 0; c < n_fields; c++) bs_print(out, "%s%s", c == 0 ? "" : ",", fields[c].key);
   fputs("\r\n", out);
   for (size_t r = 0; r < json_array_size(rows); r++) {
     for (size_t c = 0; c < n_fields; c++) {
-      char *text = raw_text(json_object_get(json_array_get(rows, r), fields[c].key), 17, "true", "false");
+      char *text = csv_text(json_object_get(json_array_get(rows, r), fields[c].key), terminal);
       if (text == NULL) return 0;
       const int quote = strpbrk(text, ",\"\r\n") != NULL;
       if (c > 0) fputc(',', out);
@@ -339,7 +362,8 @@ static int print_json(FILE *out, int lines, const bs_field *fields, size_t n_fie
       bad = value != NULL ? json_object_set(picked, fields[c].key, value)
                           : json_object_set_new(picked, fields[c].key, json_null());
     }
-    char *text = bad ? NULL : json_dumps(picked, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    char *text =
+        bad ? NULL : json_dumps(picked, JSON_COMPACT | JSON_REAL_PRECISION(17) | bs_report_json(out));
     json_decref(picked);
     if (text == NULL) return 0;
     fprintf(out, "%s%s%s", lines ? "" : r == 0 ? "\n  " : ",\n  ", text, lines ? "\n" : "");

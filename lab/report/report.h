@@ -40,7 +40,16 @@ extern const char *const bs_format_names[5];
 /* rows: an array of objects. BS_IO when `out` cannot be written. */
 int32_t bs_report_print(FILE *out, int format, const bs_field *fields, size_t n_fields, const json_t *rows,
                         bs_error *err);
-/* `text` with control bytes and bytes that are not UTF-8 shown as \xNN. The caller frees; NULL: out of
- * memory. */
+/* `text` with control bytes, characters that change the direction of others, and bytes that are not UTF-8
+ * shown as \xNN. The caller frees; NULL: out of memory. */
 char *bs_report_printable(const char *text);
+/* print.c: as fprintf, with each %s shown as bs_report_printable does: names and paths that others chose
+ * steer no terminal. */
+int bs_print(FILE *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The lines of a text, each as bs_print shows it. -1: no memory. */
+int bs_print_lines(FILE *out, const char *text);
+/* Does a person look at it? */
+int bs_report_terminal(FILE *out);
+/* Flags for jansson's dumps to `out`: on a terminal nothing but ASCII. */
+size_t bs_report_json(FILE *out);
 #endif

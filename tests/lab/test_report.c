@@ -2,6 +2,10 @@
  * test_report.c - every format from one field list: alignment, folding, quoting, hostile text. */
 #include "lab/report/report.h"
 
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
 #include "tests/lab/lab_test.h"
 #include "tests/run_tests.h"
 
@@ -152,6 +156,72 @@ START_TEST(control_bytes_never_reach_a_terminal) {
 }
 END_TEST
 
+/* Titles are names of axes and files that others chose. */
+START_TEST(titles_are_shown_as_cells_are) {
+  static const int formats[] = {BS_FORMAT_TABLE, BS_FORMAT_MD};
+  const bs_field hostile[] = {{"a", "\x1b[31mN", BS_FIELD_FOLD, 0}, {"b", "\xe2\x80\xaeM", 0, 0}};
+  for (size_t i = 0; i < 2; i++) {
+    char *text = NULL;
+    size_t size = 0;
+    FILE *f = open_memstream(&text, &size);
+    json_t *rows = json_pack("[{s:i, s:i}, {s:i, s:i}]", "a", 1, "b", 2, "a", 1, "b", 3);
+    ck_assert_int_eq(bs_report_print(f, formats[i], hostile, 2, rows, NULL), BS_OK);
+    fclose(f);
+    ck_assert_msg(strchr(text, 0x1b) == NULL && strstr(text, "\\x1b[31mN") != NULL, "%s", text);
+    ck_assert_msg(strstr(text, "\\xe2\\x80\\xaeM") != NULL, "%s", text);
+    json_decref(rows);
+    free(text);
+  }
+}
+END_TEST
+
+START_TEST(lines_show_what_others_chose) {
+  const struct {
+    int n;
+    const char *want;
+  } cases[] = {{0, "a\\x1b[0m\\x0ab\n"},
+               {1, "   x|y  |7%|-3|9000000000|1.50|q|\\xe2\\x81\\xa6|ab\n"},
+               {2, "one\ntwo\\x07\n\nlast"}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    char *text = NULL;
+    size_t size = 0;
+    FILE *f = open_memstream(&text, &size);
+    if (cases[i].n == 0) ck_assert_int_eq(bs_print(f, "%s\n", "a\x1b[0m\nb"), 14);
+    if (cases[i].n == 1)
+      bs_print(f, "%4s|%-3s|%u%%|%d|%lld|%.2f|%c|%s|%.*s\n", "x", "y", 7u, -3, 9000000000LL, 1.5, 'q',
+               "\xe2\x81\xa6", 2, "abc");
+    if (cases[i].n == 2) ck_assert_int_eq(bs_print_lines(f, "one\ntwo\a\n\nlast"), 0);
+    fclose(f);
+    ck_assert_str_eq(text, cases[i].want);
+    free(text);
+  }
+}
+END_TEST
+
+/* What a file gets is exact; a terminal gets nothing that steers it. */
+START_TEST(csv_and_json_steer_no_terminal) {
+  static const int formats[] = {BS_FORMAT_CSV, BS_FORMAT_JSON, BS_FORMAT_JSONL};
+  for (size_t i = 0; i < 3; i++) {
+    char text[512] = "";
+    const int side = posix_openpt(O_RDWR | O_NOCTTY);
+    if (side < 0 || grantpt(side) != 0 || unlockpt(side) != 0) return; /* none here */
+    FILE *terminal = fopen(ptsname(side), "w");
+    if (terminal == NULL) return;
+    json_t *rows = json_pack("[{s:s}]", "name", "a\x1b[31m\xe2\x80\xae\xc2\x9b");
+    ck_assert_int_eq(bs_report_print(terminal, formats[i], fields, 1, rows, NULL), BS_OK);
+    ck_assert_int_gt(read(side, text, sizeof text - 1), 0);
+    ck_assert_msg(strchr(text, 0x1b) == NULL && strstr(text, "\xe2\x80\xae") == NULL &&
+                      strstr(text, "\xc2\x9b") == NULL,
+                  "%s", text);
+    fclose(terminal);
+    close(side);
+    char *kept = print(formats[i], rows);
+    ck_assert_msg(strstr(kept, "\xe2\x80\xae") != NULL, "%s", kept);
+    free(kept);
+  }
+}
+END_TEST
+
 START_TEST(a_full_output_is_an_error) {
   bs_error err = BS_ERROR_INIT;
   FILE *full = fopen("/dev/full", "w");
@@ -178,6 +248,9 @@ int main(void) {
                              {csv},
                              {json_and_lines},
                              {control_bytes_never_reach_a_terminal},
+                             {titles_are_shown_as_cells_are},
+                             {lines_show_what_others_chose},
+                             {csv_and_json_steer_no_terminal},
                              {a_full_output_is_an_error},
                              {formats_have_names},
                              {0}};

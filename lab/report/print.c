@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT
+ * print.c - lines for people, with names and paths that others chose: see report.h. */
+#include <ctype.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/base/text.h"
+#include "lab/report/report.h"
+
+int bs_report_terminal(FILE *out) {
+  const int fd = fileno(out);
+  return fd >= 0 && isatty(fd);
+}
+
+size_t bs_report_json(FILE *out) {
+  return bs_report_terminal(out) ? JSON_ENSURE_ASCII : 0;
+}
+
+/* One conversion of a format, with the numbers of its stars in their place: "%-*s" is "%-12s". */
+typedef struct conversion {
+  char text[48];
+  char type;   /* d, s, g, ... */
+  char length; /* 0, l, L (ll), z, j, t */
+} conversion;
+
+/* `args` is a copy's address: what a star takes is gone behind it. */
+static const char *read_conversion(const char *at, va_list *args, conversion *out) {
+  size_t used = 0;
+  *out = (conversion){.text = "%"};
+  for (used = 1, at++; *at != '\0' && used + 14 < sizeof out->text; at++) {
+    if (*at == '*') {
+      used += (size_t)snprintf(out->text + used, 14, "%d", va_arg(*args, int));
+      continue;
+    }
+    out->text[used++] = *at;
+    if (*at == 'l') out->length = out->length == 'l' ? 'L' : 'l';
+    if (*at == 'z' || *at == 'j' || *at == 't') out->length = *at;
+    if (isalpha((unsigned char)*at) && strchr("lhzjtL", *at) == NULL) break;
+    if (*at == '%') break;
+  }
+  out->text[used] = '\0';
+  out->type = *at;
+  return *at != '\0' ? at + 1 : at;
+}
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+
+static void add_text(bs_text *line, const conversion *c, const char *text) {
+  char *shown = bs_report_printable(text != NULL ? text : "(null)");
+  bs_text_printf(line, c->text, shown != NULL ? shown : "");
+  free(shown);
+}
+
+static void add_whole(bs_text *line, const conversion *c, va_list *args) {
+  if (c->length == 'l')
+    bs_text_printf(line, c->text, va_arg(*args, long));
+  else if (c->length == 'L')
+    bs_text_printf(line, c->text, va_arg(*args, long long));
+  else if (c->length == 'z')
+    bs_text_printf(line, c->text, va_arg(*args, size_t));
+  else if (c->length == 'j')
+    bs_text_printf(line, c->text, va_arg(*args, intmax_t));
+  else if (c->length == 't')
+    bs_text_printf(line, c->text, va_arg(*args, ptrdiff_t));
+  else
+    bs_text_printf(line, c->text, va_arg(*args, int));
+}
+
+static void add_conversion(bs_text *line, const conversion *c, va_list *args) {
+  if (c->type == '%')
+    bs_text_append(line, "%", 1);
+  else if (c->type == 's')
+    add_text(line, c, va_arg(*args, const char *));
+  else if (strchr("aAeEfFgG", c->type) != NULL)
+    bs_text_printf(line, c->text, va_arg(*args, double));
+  else
+    add_whole(line, c, args);
+}
+#pragma GCC diagnostic pop
+
+int bs_print_lines(FILE *out, const char *text) {
+  char *copy = bs_strdup(text), *rest = copy;
+  if (copy == NULL) return -1;
+  for (char *line = strsep(&rest, "\n"); line != NULL; line = strsep(&rest, "\n"))
+    bs_print(out, rest != NULL ? "%s\n" : "%s", line);
+  free(copy);
+  return 0;
+}
+
+int bs_print(FILE *out, const char *format, ...) {
+  bs_text line = {0};
+  va_list args;
+  conversion c;
+  va_start(args, format);
+  for (const char *at = format; *at != '\0';) {
+    const size_t plain = strcspn(at, "%");
+    bs_text_append(&line, at, plain);
+    at += plain;
+    if (*at == '%') {
+      at = read_conversion(at, &args, &c);
+      add_conversion(&line, &c, &args);
+    }
+  }
+  va_end(args);
+  const int n = line.data == NULL ? 0 : line.failed ? -1 : (int)fwrite(line.data, 1, line.size, out);
+  bs_text_free(&line);
+  return n;
+}
