@@ -27,6 +27,17 @@ int32_t bs_model_token_dim(const bs_graph *graph, const char **out_symbol, bs_er
   return BS_UNSUPPORTED;
 }
 
+int32_t bs_model_ids_check(const int64_t *ids, size_t n, bs_error *err) {
+  for (size_t i = 0; i < n; i++) {
+    if (ids[i] >= 0) continue;
+    bs_error_set(err, BS_INPUT, "BS-MODEL-IDS", "token %zu of the prompt is %lld: no token id", i,
+                 (long long)ids[i]);
+    bs_error_hint(err, "ids are 0 or more, and less than the size of the vocabulary");
+    return BS_INPUT;
+  }
+  return BS_OK;
+}
+
 int32_t bs_model_feed(bs_session *session, const char *symbol, const int64_t *ids, size_t n,
                       bs_tensor *out_logits, bs_error *err) {
   const bs_dim dim = {.struct_size = sizeof dim, .name = symbol, .size = (int64_t)n};
@@ -37,7 +48,8 @@ int32_t bs_model_feed(bs_session *session, const char *symbol, const int64_t *id
   input.data = (void *)(uintptr_t)ids;
   input.bytes = n * sizeof *ids;
   *out_logits = (bs_tensor){.struct_size = sizeof *out_logits};
-  int32_t rc = bs_session_bind(session, dims, 1, err);
+  int32_t rc = bs_model_ids_check(ids, n, err);
+  if (rc == BS_OK) rc = bs_session_bind(session, dims, 1, err);
   if (rc == BS_OK) rc = bs_session_set(session, 0, &input, err);
   if (rc == BS_OK) rc = bs_session_run(session, err);
   if (rc == BS_OK) rc = bs_session_get(session, 1, out_logits, err);

@@ -91,6 +91,9 @@ typedef struct bs_model_times {
 /* The symbol of the number of tokens of a model that generates. BS_UNSUPPORTED: it has no key-value cache, or
  * other inputs than token ids [1, symbol]. */
 int32_t bs_model_token_dim(const bs_graph *graph, const char **out_symbol, bs_error *err);
+/* BS_INPUT, BS-MODEL-IDS: one of the ids is below 0, which an operator that counts from the end would take.
+ */
+int32_t bs_model_ids_check(const int64_t *ids, size_t n, bs_error *err);
 /* Runs a session of it on n ids, behind those in its cache. out_logits lies in the session until its next
  * run. */
 int32_t bs_model_feed(bs_session *session, const char *symbol, const int64_t *ids, size_t n,

@@ -293,6 +293,7 @@ static const struct {
     {4, {"--ids", "below.npy"}, "no i64 token ids"},
     {4, {"--ids", "1,99"}, "index 99 is outside of"},
     {4, {"--ids", "f.npy"}, "no i64 token ids"},
+    {4, {"--ids", "below.npy"}, "token 1 of the prompt is -1"},
 };
 
 START_TEST(tokens_follow_by_hand) {
@@ -303,6 +304,7 @@ START_TEST(tokens_follow_by_hand) {
   write_array(dir, "p.npy", BS_I64, 1, (const int64_t[]){2}, ids);
   write_array(dir, "below.npy", BS_I64, 1, (const int64_t[]){2}, below);
   write_array(dir, "f.npy", BS_F32, 1, (const int64_t[]){2}, reals);
+  write_array(dir, "below.npy", BS_I64, 1, (const int64_t[]){2}, (const int64_t[]){1, -1});
   ran r = bsrun(dir, "model", "generate", ".", w[0], w[1], w[2], w[3], w[4], w[5], NULL);
   must_be(&r, prompts[_i].code);
   if (prompts[_i].code == 0) {
