@@ -9,6 +9,7 @@
 #include "core/base/clock.h"
 #include "lab/cores.h"
 #include "lab/error.h"
+#include "lab/measure/arm.h"
 #include "lab/measure/constants.h"
 
 /* ---- sessions -------------------------------------------------------------------------------- */
@@ -97,7 +98,11 @@ static int32_t batch(void *user, uint64_t lead, uint64_t n, bs_sample *out, bs_e
 }
 
 bs_sampler_arm diag_session_arm(diag_session *s, const char *name, uint32_t threads) {
-  return (bs_sampler_arm){.name = name, .user = s, .batch = batch, .threads = threads};
+  const char *backend = s->m->request.backend != NULL ? s->m->request.backend : "cpu";
+  return (bs_sampler_arm){.name = name,
+                          .user = s,
+                          .batch = batch,
+                          .threads = bs_host_threads(s->m->context, backend, 1, threads)};
 }
 
 int32_t diag_session_report(const diag_session *s, uint32_t what, json_t **out, bs_error *err) {

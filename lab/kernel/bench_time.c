@@ -110,11 +110,14 @@ static void used_elsewhere(void *user, bs_process_use *out) {
 
 static int32_t take_pairs(bs_point *point, bs_error *err) {
   const bs_kernel_bench *q = point->bench;
+  uint32_t threads = q->threads;
   const bs_sampler_host host = {
       .user = point, .disturb = bs_disturb_host, .progress = progress, .rebuild = rebuild};
   bs_sampler_arm arms[BS_KERNEL_PROVIDERS + 1];
   uint32_t n = 0;
   bs_sampler_options o;
+  for (uint32_t i = 0; i < point->n; i++) /* a device's host thread waits; PyTorch is on the same device */
+    if (point->of[i].arm != NULL && bs_kernel_arm_on_device(point->of[i].arm)) threads = 1;
   for (uint32_t i = 0; i < point->n; i++) {
     bs_entrant *e = &point->of[i];
     if (!bs_entrant_runs(e) || e->look.p50 > slowest_paired(point)) continue;
@@ -122,7 +125,7 @@ static int32_t take_pairs(bs_point *point, bs_error *err) {
     arms[n++] = (bs_sampler_arm){.name = e->label,
                                  .user = e,
                                  .batch = batch,
-                                 .threads = q->threads,
+                                 .threads = threads,
                                  .elsewhere = e->torch != NULL ? used_elsewhere : NULL,
                                  .configuration = e->label};
   }

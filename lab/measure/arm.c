@@ -457,12 +457,20 @@ static void used_elsewhere(void *user, bs_process_use *out) {
   }
 }
 
+uint32_t bs_host_threads(bs_context *context, const char *name, uint32_t ranks, uint32_t threads) {
+  const bs_backend *backend = NULL;
+  void *state = NULL;
+  const int found = bs_find_backend(context, name, &backend, &state, NULL) == BS_OK;
+  return found && (backend->flags & BS_BACKEND_HOST_MEMORY) == 0 ? ranks : ranks * threads;
+}
+
 bs_sampler_arm bs_arm_sampled(bs_arm *arm, const char *name, uint32_t phase) {
-  return (bs_sampler_arm){.name = name,
-                          .user = arm,
-                          .batch = phase == BS_TIME_COLD ? bs_arm_batch_cold : bs_arm_batch,
-                          .threads = arm->c.world_size * arm->c.threads_per_rank,
-                          .elsewhere = arm->joint ? used_elsewhere : NULL};
+  return (bs_sampler_arm){
+      .name = name,
+      .user = arm,
+      .batch = phase == BS_TIME_COLD ? bs_arm_batch_cold : bs_arm_batch,
+      .threads = bs_host_threads(arm->c.context, arm->c.backend, arm->c.world_size, arm->c.threads_per_rank),
+      .elsewhere = arm->joint ? used_elsewhere : NULL};
 }
 
 bs_span bs_arm_build(const bs_arm *arm) {

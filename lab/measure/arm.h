@@ -34,6 +34,9 @@ int bs_arms_backwards(uint64_t seed, uint32_t build);
 int32_t bs_arms_rebuild(bs_arm *const *arms, uint32_t n, int backwards, bs_error *err);
 /* In a follower: what rank 0 told to do (BS_WORD_BATCH). */
 int32_t bs_arm_follow(bs_arm *arm, const bs_told *told, bs_error *err);
+/* Threads of the host that work when `ranks` run with `threads` each: with a device one a rank, which waits.
+ */
+uint32_t bs_host_threads(bs_context *context, const char *backend, uint32_t ranks, uint32_t threads);
 /* An arm for the sampler: its forwards, cold ones where phase is BS_TIME_COLD, with what is known of its
  * threads and processes. */
 bs_sampler_arm bs_arm_sampled(bs_arm *arm, const char *name, uint32_t phase);

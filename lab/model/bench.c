@@ -10,6 +10,7 @@
 #include "core/base/text.h"
 #include "lab/cores.h"
 #include "lab/error.h"
+#include "lab/measure/arm.h"
 #include "lab/measure/constants.h"
 #include "lab/measure/sampler.h"
 #include "lab/model/bench.h"
@@ -18,6 +19,7 @@ enum { DEFAULT_PROMPT = 128, SAMPLES = 200, LEAST_SAMPLES = 5 };
 static const double LONGEST_SAMPLE = 0.05, SHORTEST_SAMPLE = 2e-3, WARM_SECONDS = 2, PROFILE_SECONDS = 1;
 
 typedef struct benching {
+  bs_context *context;
   const bs_model_request *request;
   const bs_model_bench *asked;
   bs_model *model;
@@ -163,7 +165,10 @@ static int32_t refuse_fallback(const benching *b, bs_error *err) {
 
 static int32_t bench_one(benching *b, const char *work, int64_t tokens, int64_t before, bs_error *err) {
   const bs_sampler_host host = {.user = b, .disturb = bs_disturb_host, .progress = tell};
-  const bs_sampler_arm arm = {.name = work, .user = b, .batch = take_sample, .threads = b->threads};
+  const bs_sampler_arm arm = {.name = work,
+                              .user = b,
+                              .batch = take_sample,
+                              .threads = bs_host_threads(b->context, b->backend, 1, b->threads)};
   bs_sampler_options o;
   bs_sampling *s = NULL;
   b->work = work;
@@ -326,7 +331,8 @@ int32_t bs_model_bench_run(bs_context *context, const bs_model_request *request,
   json_t *nodes = NULL;
   bs_load before, after;
   if (r.threads == 0) r.threads = bs_machine_cores();
-  benching b = {.request = &r,
+  benching b = {.context = context,
+                .request = &r,
                 .asked = asked,
                 .model = model,
                 .threads = r.threads,

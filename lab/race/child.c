@@ -231,7 +231,7 @@ static int32_t pair_open(void *user, uint32_t arm, bs_sampler_arm *out, bs_error
   *out = (bs_sampler_arm){.name = arm == 0 ? "default" : "choice",
                           .user = p->arm[arm],
                           .batch = bs_kernel_arm_batch,
-                          .threads = setup.threads};
+                          .threads = rc == BS_OK && bs_kernel_arm_on_device(p->arm[arm]) ? 1 : setup.threads};
   return rc;
 }
 
