@@ -177,7 +177,7 @@ static int32_t say_kernel(const gverify *v, const bs_verify_report *r, bs_error 
     return BS_NUMERIC;
   }
   bs_error_set(err, BS_NUMERIC, "BS-MODEL-KERNEL", "%s: no pass made it, the backend %.40s did", text,
-               v->s->backend);
+               v->s->core->backend);
   bs_error_hint(err, "--backend ref gives the right numbers; --nodes looks for the node");
   return BS_NUMERIC;
 }

@@ -71,6 +71,6 @@ int32_t gflat_run(gbinding *b, int profile, bs_error *err) {
 
 int32_t gflat_watch(gbinding *b, void (*each)(void *user, const gbinding *b, const gstep *s), void *user,
                     bs_error *err) {
-  const int32_t rc = grank_enter(&b->core->rank, err);
-  return rc == BS_OK ? grank_leave(&b->core->rank, watch_steps(b, each, user, err), err) : rc;
+  const int32_t rc = grank_enter(b->rank, err);
+  return rc == BS_OK ? grank_leave(b->rank, watch_steps(b, each, user, err), err) : rc;
 }

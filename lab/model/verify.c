@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/memory.h"
 #include "core/base/clock.h"
 #include "core/base/dtype.h"
 #include "core/base/error.h"
@@ -353,7 +354,7 @@ static int32_t open_part(verifying *v, int64_t layers, bs_error *err) {
   const bs_dim *const dims[] = {&dim};
   bs_session_options o = {.struct_size = sizeof o,
                           .threads = v->request->threads,
-                          .backend = v->session->backend,
+                          .backend = v->session->core->backend,
                           .dims = dims,
                           .n_dims = m->n_symbols > 0,
                           .passes_off = off,
@@ -370,7 +371,7 @@ static int32_t open_part(verifying *v, int64_t layers, bs_error *err) {
 static int32_t leave_layers_out(verifying *v, int *out_skip, bs_error *err) {
   const gmodel *m = v->session->graph->model;
   const double left = seconds_left(v->out);
-  const double available = (double)bs_env_memory_available() / 2, bytes = written_bytes(m);
+  const double available = (double)bs_memory_available("") / 2, bytes = written_bytes(m);
   const double part = fmin(left / fmax(v->each, 1e-9), available > 0 ? available / fmax(bytes, 1) : 1);
   const int64_t layers = (int64_t)fmax(1, floor(part * (double)m->all_layers));
   char note[160];
