@@ -87,9 +87,23 @@ static int add_parameters(const bs_node *tree, json_t *list) {
   return whole;
 }
 
+/* A sweep sets a key by its values: one over such a key is code itself. */
+static int add_sweep(const bs_node *tree, json_t *list) {
+  const bs_node *param = bs_config_find(tree, "sweep.param"), *values = bs_config_find(tree, "sweep.values");
+  bs_text text = {0};
+  int whole = 1;
+  if (param == NULL || param->kind != BS_NODE_SCALAR) return 1;
+  if (!is_listed(param->text) && strncmp(param->text, "plugin", strlen("plugin")) != 0) return 1;
+  bs_text_printf(&text, "%s:", param->text);
+  if (values != NULL) add_text(values, &text);
+  whole = !text.failed && add(list, "sweep", text.data);
+  bs_text_free(&text);
+  return whole;
+}
+
 json_t *bs_config_code(const bs_node *tree) {
   json_t *list = json_array();
-  int whole = list != NULL && add_files(tree, list);
+  int whole = list != NULL && add_files(tree, list) && add_sweep(tree, list);
   for (size_t i = 0; i < N_KEYS && whole; i++) {
     const bs_node *node = bs_config_find(tree, keys[i].key);
     bs_text value = {0};

@@ -35,6 +35,9 @@ static const struct {
      "plugins.cuda.nccl=e, plugins.cuda.nvml=f"},
     {"plugins: {acme: {lib: ./x, other: libx.so.1, tool: sh x, level: 3, mode: fast}}\n",
      "plugins.acme.lib=./x, plugins.acme.other=libx.so.1, plugins.acme.tool=sh x"},
+    {"sweep: {param: model.N, values: [1, 2]}\n", ""},
+    {"sweep: {param: hardware.mpirun, values: ['touch x --', y]}\n", "sweep=hardware.mpirun: touch x -- y"},
+    {"sweep: {param: plugins.cpu.dnnl_library, values: [/x.so]}\n", "sweep=plugins.cpu.dnnl_library: /x.so"},
     {"plugins: {fault: {plan: 'rank 1 /a/ b'}, sim: {alpha_s: 1e-6, buffering: eager}}\n", ""},
 };
 
