@@ -398,7 +398,8 @@ static int32_t mean_part(const checking *c, const gstep *s, double *out_part) {
 static int32_t widen_bound(checking *c, const gstep *s, const wanted *want, double least,
                            bs_node_check *row) {
   const gnode *n = &c->b->g->nodes[s->node];
-  const int sums = n->op == GOP_MATMUL || n->op == GOP_CONTRACT || n->op == GOP_NORMALIZE;
+  const int sums =
+      n->op == GOP_MATMUL || n->op == GOP_CONTRACT || n->op == GOP_NORMALIZE || n->op == GOP_ATTENTION;
   double *moved[GNODE_OUT] = {NULL};
   if (!sums || row->deviation <= row->bound || !isfinite(row->deviation)) return BS_OK;
   c->moved = s->args[n->n_in]->dtype == BS_F64 ? DBL_EPSILON : FLT_EPSILON;

@@ -144,8 +144,8 @@ static uint64_t elements(const bs_tensor *t) {
 /* A run in f64 that is watched. */
 typedef struct watching {
   gverify *v;
-  enum { LOOK, MOVE, STRIKE, TURN } what; /* MOVE: each number is moved by its own round-off */
-  uint64_t state;                         /* of the random numbers */
+  enum { LOOK, MOVE, STRIKE, TURN, DROP, FILL } what; /* MOVE: each number is moved by its own round-off */
+  uint64_t state;                                     /* of the random numbers */
 } watching;
 
 /* From -1 to 1: splitmix64. */
@@ -163,8 +163,8 @@ static void move_number(watching *w, double unit, double *x) {
 }
 
 /* A number that is too large for the arithmetic of the model's own dtype (a sum of its squares overflows)
- * becomes NaN (STRIKE) or another number (TURN), so that what depends on it is known: comparisons with NaN
- * give a number again. The lowest numbers of a dtype fill masks. */
+ * becomes NaN (STRIKE), its negative (TURN) or 0 (DROP), so that what depends on it is known: comparisons
+ * with NaN give a number again. The lowest numbers of a dtype fill masks. */
 static int is_too_large(const watching *w, uint32_t dtype, double x) {
   const double most = dtype == BS_F64 ? DBL_MAX : dtype == BS_F16 ? 65504 : (double)FLT_MAX;
   const double limit = dtype == BS_F16 ? most : sqrt(most / w->v->judging.terms);
@@ -175,17 +175,27 @@ static void watch_number(watching *w, uint32_t dtype, double *x) {
   if (w->what == MOVE) move_number(w, bs_dtype_unit_roundoff(dtype), x);
   if (w->what == STRIKE && is_too_large(w, dtype, *x)) *x = NAN;
   if (w->what == TURN && is_too_large(w, dtype, *x)) *x = -*x;
+  if (w->what == DROP && is_too_large(w, dtype, *x)) *x = 0;
+  if (w->what == FILL && isnan(*x)) *x = 0;
 }
 
-static void watch_output(watching *w, uint32_t value, const bs_tensor *t) {
+/* exponential: zeros are of exponentials that vanish, which are as good as infinite when they divide. */
+static void watch_output(watching *w, uint32_t value, const bs_tensor *t, int exponential) {
   const uint32_t dtype = w->v->own->bound->g->values[value].dtype;
   if (t->dtype != BS_F64 || !bs_dtype_is_float(dtype)) return;
   const uint64_t count = elements(t);
   for (uint64_t i = 0; i < count; i++) {
     double *x = element(t, i);
-    if (isinf(*x)) w->v->judging.infinite = 1;
+    if (isinf(*x) || (exponential && *x == 0)) w->v->judging.infinite = 1;
     watch_number(w, dtype, x);
   }
+}
+
+static int has_exponential(const gbinding *b, const gnode *n) {
+  const gexpr *e = n->op == GOP_MAP ? &b->g->exprs[n->expr] : NULL;
+  for (uint32_t i = 0; e != NULL && i < e->n_steps; i++)
+    if (e->steps[i].op == BS_EXPR_EXP) return 1;
+  return 0;
 }
 
 static void watch_step(void *user, const gbinding *b, const gstep *s) {
@@ -196,7 +206,7 @@ static void watch_step(void *user, const gbinding *b, const gstep *s) {
   w->v->judging.part = fmax(w->v->judging.part, part);
   w->v->judging.terms = fmax(w->v->judging.terms, terms);
   for (uint32_t i = 0; i < n->n_out; i++)
-    if (n->out[i] != GNONE) watch_output(w, n->out[i], s->args[n->n_in + i]);
+    if (n->out[i] != GNONE) watch_output(w, n->out[i], s->args[n->n_in + i], has_exponential(b, n));
 }
 
 /* The outputs of a session that ran, each given to `take`. */
@@ -256,8 +266,16 @@ static int32_t take_struck(gverify *v, uint32_t i, const bs_tensor *t, void *use
   return rc;
 }
 
+/* Whole numbers that change when NaN becomes 0. */
+static int32_t take_filled(gverify *v, uint32_t i, const bs_tensor *t, void *user, bs_error *err) {
+  return v->outputs[i].is_float ? BS_OK : take_struck(v, i, t, user, err);
+}
+
 /* A run more of the graph as written, in f64, whose numbers are changed; the inputs too. */
 static int32_t run_changed(gverify *v, int what, uint64_t seed, bs_error *err) {
+  int32_t (*take)(gverify *, uint32_t, const bs_tensor *, void *, bs_error *) = what == MOVE   ? take_right
+                                                                                : what == FILL ? take_filled
+                                                                                               : take_struck;
   watching w = {.v = v, .what = what, .state = seed};
   int32_t rc = gverify_feed(v, v->wide, err);
   for (uint32_t port = 0; rc == BS_OK && port < v->s->bound->g->n_inputs; port++) {
@@ -266,7 +284,7 @@ static int32_t run_changed(gverify *v, int what, uint64_t seed, bs_error *err) {
       watch_number(&w, in->dtype, &v->inputs[port][i]);
   }
   if (rc == BS_OK) rc = gverify_steps(v, v->wide, watch_step, &w, err);
-  return rc == BS_OK ? each_output(v, v->wide, what == STRIKE ? take_struck : take_right, NULL, err) : rc;
+  return rc == BS_OK ? each_output(v, v->wide, take, NULL, err) : rc;
 }
 
 int32_t gverify_judge(gverify *v, bs_session *x, gworst *out_worst, bs_error *err) {
@@ -303,8 +321,8 @@ enum { MOVED_RUNS = 3 };
 static int32_t judge_planned(gverify *v, gworst *worst, bs_error *err) {
   int32_t rc = gverify_judge(v, v->s, worst, err);
   if (rc != BS_OK || worst->ratio <= 1) return rc;
-  rc = run_changed(v, STRIKE, 0, err);
-  if (rc == BS_OK) rc = run_changed(v, TURN, 0, err);
+  for (int what = STRIKE; rc == BS_OK && what <= DROP; what++) rc = run_changed(v, what, 0, err);
+  if (rc == BS_OK && v->judging.infinite) rc = run_changed(v, FILL, 0, err);
   for (uint64_t k = 1; rc == BS_OK && k <= MOVED_RUNS; k++) rc = run_changed(v, MOVE, k, err);
   if (rc == BS_OK) rc = gverify_judge(v, v->s, worst, err);
   if (rc != BS_OK || worst->ratio <= 1) return rc;
