@@ -282,6 +282,39 @@ START_TEST(roundings_of_f16_are_right) {
 }
 END_TEST
 
+/* Rows that hardly differ from their mean, scores under a mask of -1e4, products beyond f32: right kernels
+ * are as far from f64 as this, and are called right, node by node and as a whole. */
+START_TEST(ill_conditioned_models_are_right) {
+  enum { N = 64 };
+  const int64_t dims[] = {N, 2}, two[] = {2}, square[] = {2, 2}, q[] = {1, 1, N, 2};
+  bs_error err = {.struct_size = (uint32_t)sizeof err};
+  bs_verify_report r = {.struct_size = (uint32_t)sizeof r};
+  float x[2 * N], noise[2 * N];
+  if (_i == 1) {
+    const uint32_t in = tb_input("x", BS_F32, 4, q);
+    const uint32_t scores = tb_op("MatMul", in, tb_with("Transpose", "perm=0,1,3,2", in, NONE, NONE), NONE);
+    const uint32_t masked = tb_op("Add", scores, tb_scalar(-1e4), NONE);
+    tb_output("y", tb_op("MatMul", tb_with("Softmax", "axis=-1", masked, NONE, NONE), in, NONE));
+  } else {
+    const uint32_t in = tb_input("x", BS_F32, 2, dims);
+    tb_output("y", _i == 0 ? tb_op("LayerNormalization", in, tb_random(1, two, 3), NONE)
+                           : tb_op("MatMul", in, tb_random(2, square, 1e18), NONE));
+  }
+  bs_session *s = tb_open("cpu", "", NULL);
+  tb_fill(x, 2 * N, 1);
+  tb_fill(noise, 2 * N, 2);
+  for (int i = 0; i < N && _i == 0; i++) {
+    x[2 * i] = 1000 * noise[2 * i];
+    x[2 * i + 1] = x[2 * i] + 0.05F * noise[2 * i + 1];
+  }
+  for (int i = 0; i < N && _i == 2; i++) x[i] *= 1e30F;
+  tb_set(s, "x", x);
+  ck_assert_msg(bs_session_check(s, NULL, NULL, &err) == BS_OK, "%s", err.message);
+  ck_assert_msg(bs_session_verify(s, &r, &err) == BS_OK, "%s", err.message);
+  bs_session_close(s);
+}
+END_TEST
+
 /* A report of an older program, which has fewer fields. */
 START_TEST(reports_have_a_size) {
   bs_error err = {.struct_size = (uint32_t)sizeof err};
@@ -302,9 +335,14 @@ END_TEST
 
 int main(void) {
   const int n = TEST_COUNT(faults);
-  const test_case cases[] = {{a_faulty_pass_is_named, n},     {made_inputs_show_a_fault, n},
-                             {right_models_are_right, 2 * n}, {a_wrong_kernel_is_named},
-                             {long_comparisons_are_cut},      {roundings_of_f16_are_right, 8},
-                             {reports_have_a_size},           {0}};
+  const test_case cases[] = {{a_faulty_pass_is_named, n},
+                             {made_inputs_show_a_fault, n},
+                             {right_models_are_right, 2 * n},
+                             {a_wrong_kernel_is_named},
+                             {long_comparisons_are_cut},
+                             {roundings_of_f16_are_right, 8},
+                             {ill_conditioned_models_are_right, 3},
+                             {reports_have_a_size},
+                             {0}};
   return run_tests("graph verify", cases, (test_setup){.before = before, .after = after});
 }
