@@ -8,6 +8,7 @@
 
 #include "core/base/dtype.h"
 #include "core/base/error.h"
+#include "graph/args.h"
 
 enum { BUILD_OPSET = 24 };
 
@@ -26,13 +27,16 @@ int32_t bs_graph_of(bs_context *context, gmodel *model, bs_graph **out_graph, bs
 
 BS_API int32_t bs_graph_new(bs_context *context, bs_graph **out_graph, bs_error *err) {
   gmodel *model = NULL;
+  if (context == NULL || out_graph == NULL) return gargs_null("bs_graph_new", "context and out_graph", err);
   const int32_t rc = gmodel_new(BUILD_OPSET, &model, err);
   return rc == BS_OK ? bs_graph_of(context, model, out_graph, err) : rc;
 }
 
 /* ---- building -------------------------------------------------------------------------------- */
 
-static int32_t may_add(const bs_graph *g, const bs_tensor_desc *desc, bs_error *err) {
+static int32_t may_add(const bs_graph *g, const char *function, const bs_tensor_desc *desc, bs_error *err) {
+  if (desc != NULL && gargs_size(function, "bs_tensor_desc", desc->struct_size, err) != BS_OK)
+    return BS_INVALID_ARGUMENT;
   if (g->finished)
     return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GRAPH-BUILD",
                         "a model that was read, or that has a session, cannot be added to");
@@ -44,7 +48,9 @@ static int32_t may_add(const bs_graph *g, const bs_tensor_desc *desc, bs_error *
 
 BS_API int32_t bs_graph_input(bs_graph *g, const char *name, const bs_tensor_desc *desc,
                               const char *const *dim_names, uint32_t *out_value, bs_error *err) {
-  const int32_t rc = may_add(g, desc, err);
+  if (g == NULL || name == NULL || desc == NULL || out_value == NULL)
+    return gargs_null("bs_graph_input", "graph, name, desc and out_value", err);
+  const int32_t rc = may_add(g, "bs_graph_input", desc, err);
   return rc == BS_OK
              ? gmodel_input(g->model, name, desc->dtype, desc->rank, desc->dims, dim_names, out_value, err)
              : rc;
@@ -53,18 +59,51 @@ BS_API int32_t bs_graph_input(bs_graph *g, const char *name, const bs_tensor_des
 BS_API int32_t bs_graph_constant(bs_graph *g, const char *name, const bs_tensor_desc *desc, const void *data,
                                  uint32_t *out_value, bs_error *err) {
   uint64_t bytes = 0;
-  const int32_t rc = may_add(g, desc, err);
+  if (g == NULL || desc == NULL || out_value == NULL)
+    return gargs_null("bs_graph_constant", "graph, desc and out_value", err);
+  const int32_t rc = may_add(g, "bs_graph_constant", desc, err);
   if (rc != BS_OK) return rc;
   if (!gmodel_shape_bytes(desc->dtype, desc->rank, desc->dims, &bytes))
-    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GRAPH-BUILD", "constant '%.64s' has no size", name);
+    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GRAPH-BUILD", "constant '%.64s' has no size",
+                        name != NULL ? name : "");
+  if (data == NULL && bytes > 0) return gargs_null("bs_graph_constant", "data of the constant", err);
   return gmodel_constant(g->model, name, desc->dtype, desc->rank, desc->dims, data, bytes, 0, out_value, err);
+}
+
+/* Each has its name, and what its type points to. */
+static int32_t check_attrs(const bs_attr *const *attrs, uint32_t n, bs_error *err) {
+  int32_t rc = gargs_list("bs_graph_op", "attrs", attrs, n, err);
+  for (uint32_t i = 0; i < n && rc == BS_OK; i++) {
+    const bs_attr *a = attrs[i];
+    uint64_t bytes = 0;
+    rc = gargs_size("bs_graph_op", "bs_attr", a->struct_size, err);
+    if (rc != BS_OK) break;
+    int whole = a->name != NULL && (a->type != BS_ATTR_TEXT || a->text != NULL) &&
+                (a->type != BS_ATTR_INTS || a->count == 0 || a->ints != NULL) &&
+                (a->type != BS_ATTR_FLOATS || a->count == 0 || a->floats != NULL) &&
+                (a->type != BS_ATTR_TENSOR || a->tensor != NULL);
+    if (whole && a->type == BS_ATTR_TENSOR && a->data == NULL)
+      whole = gmodel_shape_bytes(a->tensor->dtype, a->tensor->rank <= BS_MAX_DIMS ? a->tensor->rank : 0,
+                                 a->tensor->dims, &bytes) &&
+              bytes == 0;
+    if (!whole)
+      rc = gargs_null("bs_graph_op", "the name of each attribute, and its text, list or tensor", err);
+    if (rc == BS_OK && a->type == BS_ATTR_TEXTS)
+      rc = a->count > UINT32_MAX ? BS_INVALID_ARGUMENT
+                                 : gargs_list("bs_graph_op", "texts", a->texts, (uint32_t)a->count, err);
+  }
+  return rc;
 }
 
 BS_API int32_t bs_graph_op(bs_graph *g, const char *onnx_op, const uint32_t *in, uint32_t n_in,
                            const bs_attr *const *attrs, uint32_t n_attr, uint32_t *out_values, uint32_t n_out,
                            bs_error *err) {
-  int32_t rc = may_add(g, NULL, err);
+  if (g == NULL || onnx_op == NULL) return gargs_null("bs_graph_op", "graph and onnx_op", err);
+  int32_t rc = may_add(g, "bs_graph_op", NULL, err);
   int known = 0;
+  if (rc == BS_OK && ((in == NULL && n_in > 0) || (out_values == NULL && n_out > 0)))
+    rc = gargs_null("bs_graph_op", "in of n_in values and out_values of n_out", err);
+  if (rc == BS_OK) rc = check_attrs(attrs, n_attr, err);
   if (rc != BS_OK) return rc;
   if (lower_find(onnx_op, "", g->model->opset, &known) == NULL) {
     bs_error_set(err, BS_UNSUPPORTED, "BS-GRAPH-OP", "the operator '%.64s'%s is not supported", onnx_op,
@@ -80,7 +119,8 @@ BS_API int32_t bs_graph_op(bs_graph *g, const char *onnx_op, const uint32_t *in,
 }
 
 BS_API int32_t bs_graph_output(bs_graph *g, const char *name, uint32_t value, bs_error *err) {
-  const int32_t rc = may_add(g, NULL, err);
+  if (g == NULL || name == NULL) return gargs_null("bs_graph_output", "graph and name", err);
+  const int32_t rc = may_add(g, "bs_graph_output", NULL, err);
   return rc == BS_OK ? gmodel_output(g->model, name, value, err) : rc;
 }
 
@@ -92,6 +132,9 @@ int32_t bs_graph_finish(bs_graph *g, bs_error *err) {
 }
 
 BS_API int32_t bs_graph_fix(bs_graph *g, const char *name, const bs_tensor *tensor, bs_error *err) {
+  if (g == NULL || name == NULL || tensor == NULL)
+    return gargs_null("bs_graph_fix", "graph, name and tensor", err);
+  if (gargs_size("bs_graph_fix", "bs_tensor", tensor->struct_size, err) != BS_OK) return BS_INVALID_ARGUMENT;
   if (g->has_session)
     return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GRAPH-BUILD",
                         "an input is made a constant before the first session of its model");
@@ -201,7 +244,9 @@ BS_API int32_t bs_graph_check(bs_graph *g, const char *backend, const bs_dim *co
                               bs_error *err) {
   asking a = {.each = each, .user = user, .first = BS_ERROR_INIT};
   graph *lowered = NULL;
-  int32_t rc = bs_graph_finish(g, err);
+  if (g == NULL) return gargs_null("bs_graph_check", "graph", err);
+  int32_t rc = gargs_dims("bs_graph_check", dims, n_dims, err);
+  if (rc == BS_OK) rc = bs_graph_finish(g, err);
   if (rc != BS_OK) return rc;
   const lower_options options = {.dims = dims,
                                  .n_dims = n_dims,
@@ -226,11 +271,14 @@ BS_API int32_t bs_graph_check(bs_graph *g, const char *backend, const bs_dim *co
 /* ---- questions ------------------------------------------------------------------------------- */
 
 BS_API uint32_t bs_graph_port_count(const bs_graph *g, uint32_t inputs) {
+  if (g == NULL) return 0;
   return inputs ? g->model->n_inputs : g->model->n_outputs;
 }
 
 BS_API int32_t bs_graph_port(const bs_graph *g, uint32_t inputs, uint32_t index, bs_port *out_port,
                              bs_error *err) {
+  if (g == NULL || out_port == NULL) return gargs_null("bs_graph_port", "graph and out_port", err);
+  if (gargs_size("bs_graph_port", "bs_port", out_port->struct_size, err) != BS_OK) return BS_INVALID_ARGUMENT;
   if (index >= bs_graph_port_count(g, inputs))
     return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GRAPH-PORT", "there is no port %u", index);
   const gmodel_port *p = inputs ? &g->model->inputs[index] : &g->model->outputs[index];
@@ -245,7 +293,9 @@ BS_API int32_t bs_graph_port(const bs_graph *g, uint32_t inputs, uint32_t index,
 }
 
 BS_API int32_t bs_graph_info_get(const bs_graph *g, bs_graph_info *out_info, bs_error *err) {
-  (void)err;
+  if (g == NULL || out_info == NULL) return gargs_null("bs_graph_info_get", "graph and out_info", err);
+  if (gargs_size("bs_graph_info_get", "bs_graph_info", out_info->struct_size, err) != BS_OK)
+    return BS_INVALID_ARGUMENT;
   const gmodel *m = g->model;
   bs_graph_info info = {.struct_size = out_info->struct_size,
                         .opset = m->opset,
@@ -290,6 +340,7 @@ static int by_node(const void *a, const void *b) {
 BS_API int32_t bs_graph_ops(const bs_graph *g,
                             void (*each)(void *user, const char *op, const char *domain, uint64_t nodes),
                             void *user, bs_error *err) {
+  if (g == NULL || each == NULL) return gargs_null("bs_graph_ops", "graph and each", err);
   const gmodel *m = g->model;
   used_op *ops = calloc(m->n_nodes + 1u, sizeof *ops);
   uint32_t n = 0;

@@ -5,11 +5,16 @@
 #include "core/base/clock.h"
 #include "core/base/error.h"
 #include "graph/api.h"
+#include "graph/args.h"
 #include "graph/import/import.h"
 
 BS_API int32_t bs_graph_open(bs_context *context, const char *path, const bs_graph_options *options,
                              bs_graph **out_graph, bs_error *err) {
   struct stat at;
+  if (context == NULL || path == NULL || out_graph == NULL)
+    return gargs_null("bs_graph_open", "context, path and out_graph", err);
+  if (options != NULL && gargs_size("bs_graph_open", "bs_graph_options", options->struct_size, err) != BS_OK)
+    return BS_INVALID_ARGUMENT;
   gmodel *model = NULL;
   const double began = bs_clock_s();
   const int folder = stat(path, &at) == 0 && S_ISDIR(at.st_mode);

@@ -11,6 +11,7 @@
 #include "core/base/deviation.h"
 #include "core/base/error.h"
 #include "core/base/memory.h"
+#include "graph/args.h"
 #include "graph/run/session.h"
 
 enum { GUARD = 64, POISON = 0xff, GUARD_BYTE = 0xa5 };
@@ -538,6 +539,7 @@ static int32_t check_session(bs_session *s, void (*each)(void *user, const bs_no
 
 BS_API int32_t bs_session_check(bs_session *s, void (*each)(void *user, const bs_node_check *row), void *user,
                                 bs_error *err) {
+  if (s == NULL) return gargs_null("bs_session_check", "session", err);
   int32_t rc = gcore_take_states(s->core, s->graph->model, err);
   if (rc != BS_OK) return rc;
   rc = check_session(s, each, user, err);

@@ -8,6 +8,7 @@
 
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "graph/args.h"
 #include "graph/run/session.h"
 
 typedef struct report {
@@ -27,7 +28,7 @@ static void put_origins(bs_text *t, const graph *g, uint32_t origin, const char 
 }
 
 BS_API uint32_t bs_session_node_count(const bs_session *s) {
-  return s->bound->n_steps;
+  return s == NULL ? 0 : s->bound->n_steps;
 }
 
 /* Texts of node infos are made once and live as long as the binding. */
@@ -37,6 +38,9 @@ static const char *lasting(graph *g, const char *text) {
 }
 
 BS_API int32_t bs_session_node(const bs_session *s, uint32_t index, bs_node_info *out_info, bs_error *err) {
+  if (s == NULL || out_info == NULL) return gargs_null("bs_session_node", "session and out_info", err);
+  if (gargs_size("bs_session_node", "bs_node_info", out_info->struct_size, err) != BS_OK)
+    return BS_INVALID_ARGUMENT;
   const gbinding *b = s->bound;
   if (index >= b->n_steps)
     return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GRAPH-NODE", "there is no node %u, the plan has %u",
@@ -261,6 +265,7 @@ static void put_stats(report *r, int json, bs_error *err) {
 
 BS_API int32_t bs_session_text(bs_session *s, uint32_t what, uint32_t json,
                                void (*put)(void *user, const char *text), void *user, bs_error *err) {
+  if (s == NULL || put == NULL) return gargs_null("bs_session_text", "session and put", err);
   report r = {.s = s, .b = s->bound};
   int32_t rc = BS_OK;
   if (what == BS_REPORT_DUMP) return graph_dump(s->bound->g, (int)json, put, user, err);

@@ -12,6 +12,7 @@
 #include "core/base/error.h"
 #include "core/base/memory.h"
 #include "core/base/text.h"
+#include "graph/args.h"
 
 static int32_t no_memory(bs_error *err) {
   return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a session");
@@ -134,6 +135,9 @@ static int32_t cache_holds(const gmodel *m, const int64_t *sizes, bs_error *err)
 }
 
 BS_API int32_t bs_session_bind(bs_session *s, const bs_dim *const *dims, uint32_t n, bs_error *err) {
+  if (s == NULL) return gargs_null("bs_session_bind", "session", err);
+  const int32_t wrong = gargs_dims("bs_session_bind", dims, n, err);
+  if (wrong != BS_OK) return wrong;
   const gmodel *m = s->graph->model;
   const uint32_t count = m->n_symbols;
   int64_t *sizes = malloc((count + 1u) * sizeof *sizes);
@@ -189,12 +193,25 @@ static int32_t open_core(bs_session *s, const bs_session_options *o, bs_error *e
   return gcore_open(s->context, o->share != NULL ? o->share->core : NULL, &own, &s->core, &s->rank, err);
 }
 
+static int32_t check_options(const bs_session_options *o, bs_error *err) {
+  static const char function[] = "bs_session_open";
+  int32_t rc = gargs_dims(function, o->dims, o->n_dims, err);
+  if (rc == BS_OK) rc = gargs_list(function, "passes_off", o->passes_off, o->n_passes_off, err);
+  return rc == BS_OK ? gargs_list(function, "choices", o->choices, o->n_choices, err) : rc;
+}
+
 BS_API int32_t bs_session_open(bs_context *context, bs_graph *model, const bs_session_options *options,
                                bs_session **out_session, bs_error *err) {
   bs_session_options o = {0};
+  if (context == NULL || model == NULL || out_session == NULL)
+    return gargs_null("bs_session_open", "context, graph and out_session", err);
+  if (options != NULL &&
+      gargs_size("bs_session_open", "bs_session_options", options->struct_size, err) != BS_OK)
+    return BS_INVALID_ARGUMENT;
   if (options != NULL) memcpy(&o, options, options->struct_size < sizeof o ? options->struct_size : sizeof o);
   o.struct_size = (uint32_t)sizeof o;
-  int32_t rc = bs_graph_finish(model, err);
+  int32_t rc = check_options(&o, err);
+  if (rc == BS_OK) rc = bs_graph_finish(model, err);
   if (rc != BS_OK) return rc;
   bs_session *s = calloc(1, sizeof *s);
   if (s == NULL) return no_memory(err);
@@ -233,7 +250,7 @@ BS_API void bs_session_close(bs_session *s) {
 /* ---- ports ----------------------------------------------------------------------------------- */
 
 BS_API uint32_t bs_session_port_count(const bs_session *s) {
-  return s->graph->model->n_inputs + s->graph->model->n_outputs;
+  return s == NULL ? 0 : s->graph->model->n_inputs + s->graph->model->n_outputs;
 }
 
 uint32_t gsession_value(const bs_session *s, uint32_t port) {
@@ -249,6 +266,7 @@ static const char *port_name(const bs_session *s, uint32_t port) {
 }
 
 static int32_t check_port(const bs_session *s, uint32_t port, bs_error *err) {
+  if (s == NULL) return gargs_null("a function of a session", "session", err);
   if (port < bs_session_port_count(s)) return BS_OK;
   return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GRAPH-PORT", "there is no port %u, the session has %u",
                       port, bs_session_port_count(s));
@@ -268,6 +286,8 @@ BS_API int32_t bs_session_port(const bs_session *s, uint32_t port, const char **
 }
 
 BS_API int32_t bs_session_find(const bs_session *s, const char *name, uint32_t *out_port, bs_error *err) {
+  if (s == NULL || name == NULL || out_port == NULL)
+    return gargs_null("bs_session_find", "session, name and out_port", err);
   const uint32_t n = bs_session_port_count(s);
   for (uint32_t i = 0; i < n; i++)
     if (strcmp(port_name(s, i), name) == 0) {
@@ -301,7 +321,9 @@ static int32_t port_differs(const bs_session *s, uint32_t port, const bs_tensor 
 }
 
 BS_API int32_t bs_session_set(bs_session *s, uint32_t port, const bs_tensor *t, bs_error *err) {
-  const int32_t rc = check_port(s, port, err);
+  if (s == NULL || t == NULL) return gargs_null("bs_session_set", "session and tensor", err);
+  int32_t rc = gargs_size("bs_session_set", "bs_tensor", t->struct_size, err);
+  if (rc == BS_OK) rc = check_port(s, port, err);
   if (rc != BS_OK) return rc;
   const uint32_t value = gsession_value(s, port);
   const gvalue *v = &s->bound->g->values[value];
@@ -321,6 +343,7 @@ BS_API int32_t bs_session_set(bs_session *s, uint32_t port, const bs_tensor *t, 
 }
 
 BS_API int32_t bs_session_get(const bs_session *s, uint32_t port, bs_tensor *out_tensor, bs_error *err) {
+  if (out_tensor == NULL) return gargs_null("bs_session_get", "session and out_tensor", err);
   int32_t rc = check_port(s, port, err);
   if (rc != BS_OK) return rc;
   const bs_tensor *t = &s->bound->tensors[gsession_value(s, port)];
@@ -334,7 +357,7 @@ BS_API int32_t bs_session_get(const bs_session *s, uint32_t port, bs_tensor *out
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 BS_API uint64_t bs_session_workspace(const bs_session *s) {
-  return s->bound->arena_bytes;
+  return s == NULL ? 0 : s->bound->arena_bytes;
 }
 
 /* Outputs that the caller gave memory for lie there and not in the arena. */
@@ -347,6 +370,7 @@ void gsession_place(bs_session *s, void *arena) {
 }
 
 BS_API int32_t bs_session_use_workspace(bs_session *s, void *memory, uint64_t bytes, bs_error *err) {
+  if (s == NULL) return gargs_null("bs_session_use_workspace", "session", err);
   if (((uintptr_t)memory & 63u) != 0 || bytes < s->bound->arena_bytes || (memory == NULL && bytes > 0))
     return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GRAPH-WORKSPACE",
                         "a workspace of %llu bytes at %p: %llu bytes are needed, aligned to 64",
@@ -417,6 +441,7 @@ static int32_t run_once(bs_session *s, bs_error *err) {
 }
 
 BS_API int32_t bs_session_run(bs_session *s, bs_error *err) {
+  if (s == NULL) return gargs_null("bs_session_run", "session", err);
   const double began = s->stats.runs == 0 ? bs_clock_s() : 0;
   int32_t rc = gcore_take_states(s->core, s->graph->model, err);
   if (rc != BS_OK) return rc;
@@ -427,13 +452,14 @@ BS_API int32_t bs_session_run(bs_session *s, bs_error *err) {
 }
 
 BS_API int64_t bs_session_cache_length(const bs_session *s) {
-  return s->core->length;
+  return s == NULL ? 0 : s->core->length;
 }
 BS_API int64_t bs_session_cache_limit(const bs_session *s) {
-  return s->graph->model->cache_tokens;
+  return s == NULL ? 0 : s->graph->model->cache_tokens;
 }
 
 BS_API int32_t bs_session_cache(bs_session *s, int64_t length, bs_error *err) {
+  if (s == NULL) return gargs_null("bs_session_cache", "session", err);
   if (s->graph->model->cache_tokens == 0)
     return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GRAPH-CACHE", "the model has no key-value cache");
   if (length < 0 || length > s->core->length)
@@ -445,7 +471,9 @@ BS_API int32_t bs_session_cache(bs_session *s, int64_t length, bs_error *err) {
 }
 
 BS_API int32_t bs_session_stats_get(const bs_session *s, bs_session_stats *out_stats, bs_error *err) {
-  (void)err;
+  if (s == NULL || out_stats == NULL) return gargs_null("bs_session_stats_get", "session and out_stats", err);
+  if (gargs_size("bs_session_stats_get", "bs_session_stats", out_stats->struct_size, err) != BS_OK)
+    return BS_INVALID_ARGUMENT;
   bs_session_stats t = s->stats;
   const gbinding *b = s->bound;
   t.struct_size = out_stats->struct_size;

@@ -17,8 +17,12 @@
  *   graph meanwhile. All other calls may be made at the same time, also while its sessions work.
  *
  * Lifetimes: the context outlives its graphs; a graph outlives its sessions, which read its constants.
- * Structs: set struct_size to sizeof before a call that fills or reads one; zero in every other field is the
- * default. Strings that a call returns live as long as the graph or the session that they belong to.
+ * NULL: err may be NULL, and any argument whose function says so. A NULL elsewhere is BS_INVALID_ARGUMENT
+ * (BS-GRAPH-NULL), and 0 from functions that return a number. A list with a count may be NULL when the count
+ * is 0; the count is the number of its entries, of which none is NULL.
+ * Structs: a struct_size of 0 is BS_INVALID_ARGUMENT (BS-GRAPH-STRUCT): set struct_size to sizeof before a
+ * call that fills or reads one; zero in every other field is the default. Strings that a call returns live as
+ * long as the graph or the session that they belong to.
  */
 #ifndef BLOCKSHOCK_GRAPH_H
 #define BLOCKSHOCK_GRAPH_H
@@ -108,7 +112,8 @@ typedef struct bs_graph_issue {
 /* ---- models --------------------------------------------------------------------------------- */
 
 /* Reads a model: a file .onnx, or a folder with config.json and safetensors. Maps its files; the files must
- * stay as they are until the graph is closed. BS_INPUT: the file is damaged or unusual, and where. */
+ * stay as they are until the graph is closed. options may be NULL. BS_INPUT: the file is damaged or unusual,
+ * and where. */
 BS_API int32_t bs_graph_open(bs_context *context, const char *path, const bs_graph_options *options,
                              bs_graph **out_graph, bs_error *err);
 /* Makes an empty model, which the functions below fill. Its operators are those of ai.onnx, opset 24. */
@@ -117,11 +122,13 @@ BS_API int32_t bs_graph_new(bs_context *context, bs_graph **out_graph, bs_error 
  * name is the same size. dim_names may be NULL when all dims are fixed. *out_value is the value's number. */
 BS_API int32_t bs_graph_input(bs_graph *graph, const char *name, const bs_tensor_desc *desc,
                               const char *const *dim_names, uint32_t *out_value, bs_error *err);
-/* Adds a constant. `data` is dense, belongs to the caller, and stays until the graph is closed. */
+/* Adds a constant. `data` is dense, belongs to the caller, and stays until the graph is closed. name may be
+ * NULL; data may be NULL where there is no element. */
 BS_API int32_t bs_graph_constant(bs_graph *graph, const char *name, const bs_tensor_desc *desc,
                                  const void *data, uint32_t *out_value, bs_error *err);
 /* Adds an operator of ONNX by its name: inputs and attributes as its specification says, BS_GRAPH_NONE for an
- * optional input that is absent. Fills out_values[0..n_out) with the numbers of its outputs; out_values may
+ * optional input that is absent. BS_INPUT (BS-GRAPH-BAD) names an attribute or input that the operator does
+ * not have, or needs and has not. Fills out_values[0..n_out) with the numbers of its outputs; out_values may
  * be `in` or a part of it. Shapes and dtypes are checked when a session opens. */
 BS_API int32_t bs_graph_op(bs_graph *graph, const char *onnx_op, const uint32_t *in, uint32_t n_in,
                            const bs_attr *const *attrs, uint32_t n_attr, uint32_t *out_values, uint32_t n_out,
@@ -130,17 +137,18 @@ BS_API int32_t bs_graph_op(bs_graph *graph, const char *onnx_op, const uint32_t 
 BS_API int32_t bs_graph_output(bs_graph *graph, const char *name, uint32_t value, bs_error *err);
 /* Makes the input of that name a constant with the tensor's elements, which are copied: shapes, axes and
  * other numbers that the lowering must know. The name may also be that of an initializer that a file lists
- * among its inputs: it gets this value in place of its own. Before the first session opens; an error later. */
+ * among its inputs: it gets this value in place of its own. Before the first session opens; an error later.
+ */
 BS_API int32_t bs_graph_fix(bs_graph *graph, const char *name, const bs_tensor *tensor, bs_error *err);
 /* The inputs (inputs not 0) or the outputs of a model, in its order. */
 BS_API uint32_t bs_graph_port_count(const bs_graph *graph, uint32_t inputs);
 BS_API int32_t bs_graph_port(const bs_graph *graph, uint32_t inputs, uint32_t index, bs_port *out_port,
                              bs_error *err);
-/* Calls `each` for every node that cannot be served: an operator, version, attribute or dtype that the
- * library does not know, with dims at the sizes given and every other symbol at a size that is tried.
- * `backend` NULL: the lowering alone is asked, else also the backend's ops. BS_OK with no call of `each`: all
- * is served; where nodes fit none of the sizes that were tried, they are not judged, and err has the id
- * BS-GRAPH-GUESS and says which sizes to give. BS_UNSUPPORTED when there were calls. */
+/* Calls `each` (may be NULL) for every node that cannot be served: an operator, version, attribute or dtype
+ * that the library does not know, with dims at the sizes given and every other symbol at a size that is
+ * tried. `backend` NULL: the lowering alone is asked, else also the backend's ops. BS_OK with no call of
+ * `each`: all is served; where nodes fit none of the sizes that were tried, they are not judged, and err has
+ * the id BS-GRAPH-GUESS and says which sizes to give. BS_UNSUPPORTED when there were calls. */
 BS_API int32_t bs_graph_check(bs_graph *graph, const char *backend, const bs_dim *const *dims,
                               uint32_t n_dims, void (*each)(void *user, const bs_graph_issue *issue),
                               void *user, bs_error *err);
@@ -192,8 +200,9 @@ typedef struct bs_session_options {
   void *progress_user;
 } bs_session_options;
 
-/* Lowers the model, runs the passes, packs the weights and plans the memory. BS_UNSUPPORTED names the first
- * node that cannot be served and how many there are: bs_graph_check has all. */
+/* Lowers the model, runs the passes, packs the weights and plans the memory. options may be NULL.
+ * BS_UNSUPPORTED names the first node that cannot be served and how many there are: bs_graph_check has all.
+ */
 BS_API int32_t bs_session_open(bs_context *context, bs_graph *graph, const bs_session_options *options,
                                bs_session **out_session, bs_error *err);
 /* Gives symbols new sizes; symbols that are not named keep theirs. Keeps the plans of the sets
@@ -204,7 +213,8 @@ BS_API int32_t bs_session_bind(bs_session *session, const bs_dim *const *dims, u
  * its first run. */
 BS_API uint64_t bs_session_workspace(const bs_session *session);
 BS_API int32_t bs_session_use_workspace(bs_session *session, void *memory, uint64_t bytes, bs_error *err);
-/* The ports of a session: its inputs first, then its outputs, in the model's order. */
+/* The ports of a session: its inputs first, then its outputs, in the model's order. out_name and out_desc may
+ * be NULL. */
 BS_API uint32_t bs_session_port_count(const bs_session *session);
 BS_API int32_t bs_session_port(const bs_session *session, uint32_t port, const char **out_name,
                                bs_tensor_desc *out_desc, bs_error *err);
@@ -213,7 +223,8 @@ BS_API int32_t bs_session_find(const bs_session *session, const char *name, uint
                                bs_error *err);
 /* Gives a port the caller's memory, which is dense and stays until another is set: an input is read from it
  * by each run, an output is written to it. Shape and dtype are checked here. An output that is not set lies
- * in the workspace. */
+ * in the workspace. The memory of an output overlaps that of no other port: a run may write an output before
+ * it has read every input, and what it gives then is not defined. */
 BS_API int32_t bs_session_set(bs_session *session, uint32_t port, const bs_tensor *tensor, bs_error *err);
 /* Where a port lies: of an output, its values until the next run. */
 BS_API int32_t bs_session_get(const bs_session *session, uint32_t port, bs_tensor *out_tensor, bs_error *err);
