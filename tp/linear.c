@@ -17,9 +17,8 @@ static int32_t contradicts(bs_error *err, const char *what) {
 }
 
 static int32_t check_spec(const bs_tp_linear_spec *s, int is_row, bs_error *err) {
-  if (s->struct_size < offsetof(bs_tp_linear_spec, method))
-    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-TP-STRUCT", "struct_size of bs_tp_linear_spec is %u",
-                        s->struct_size);
+  const int32_t rc = tp_size("bs_tp_linear_spec", s->struct_size, offsetof(bs_tp_linear_spec, method), err);
+  if (rc != BS_OK) return rc;
   if (is_row && s->gather_output) return contradicts(err, "gather_output is an option of column layers");
   if (!is_row && s->input_is_parallel)
     return contradicts(err, "input_is_parallel is an option of row layers");
@@ -113,6 +112,8 @@ static int32_t make(bs_rank *rank, int is_row, const bs_tp_linear_spec *given, c
   tp_state *state;
   bs_tp_linear_spec spec;
   int32_t rc = tp_state_of(rank, &state, err);
+  if (rc == BS_OK && (given == NULL || out_linear == NULL))
+    rc = tp_null(is_row ? "bs_tp_row_linear" : "bs_tp_column_linear", "spec and out_linear", err);
   if (rc == BS_OK) rc = check_spec(given, is_row, err);
   if (rc != BS_OK) return rc;
   memset(&spec, 0, sizeof spec);
@@ -152,10 +153,10 @@ void bs_tp_linear_free(bs_tp_linear *l) {
 }
 
 int32_t bs_tp_linear_get_shape(const bs_tp_linear *l, bs_tp_linear_shape *out_shape, bs_error *err) {
+  if (l == NULL || out_shape == NULL) return tp_null("bs_tp_linear_get_shape", "linear and out_shape", err);
   const uint32_t size = out_shape->struct_size;
-  if (size < offsetof(bs_tp_linear_shape, y_features))
-    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-TP-STRUCT", "struct_size of bs_tp_linear_shape is %u",
-                        size);
+  if (tp_size("bs_tp_linear_shape", size, offsetof(bs_tp_linear_shape, y_features), err) != BS_OK)
+    return BS_INVALID_ARGUMENT;
   memcpy(out_shape, &l->shape, size < sizeof l->shape ? size : sizeof l->shape);
   out_shape->struct_size = size;
   return BS_OK;
@@ -187,6 +188,7 @@ static int32_t check_pair(const bs_tp_linear *l, const bs_tensor *x, const bs_te
 }
 
 int32_t bs_tp_linear_forward(bs_tp_linear *l, const bs_tensor *x, bs_tensor *y, bs_error *err) {
+  if (l == NULL) return tp_null("bs_tp_linear_forward", "linear", err);
   int32_t rc = check_pair(l, x, y, "y", err);
   if (rc == BS_OK) rc = tp_await_pass(l->state, x, y, err);
   return rc == BS_OK ? bs_layer_forward(l->layer, x, y, NULL, err) : rc;
@@ -194,6 +196,7 @@ int32_t bs_tp_linear_forward(bs_tp_linear *l, const bs_tensor *x, bs_tensor *y, 
 
 int32_t bs_tp_linear_backward(bs_tp_linear *l, const bs_tensor *x, const bs_tensor *dy, bs_tensor *dx,
                               bs_error *err) {
+  if (l == NULL) return tp_null("bs_tp_linear_backward", "linear", err);
   if ((l->spec.flags & BS_LAYER_BACKWARD) == 0) {
     bs_error_set(err, BS_UNSUPPORTED, "BS-TP-LINEAR", "the layer was made for forward only");
     bs_error_hint(err, "set BS_LAYER_BACKWARD in its flags");
@@ -210,6 +213,8 @@ int32_t bs_tp_linear_backward(bs_tp_linear *l, const bs_tensor *x, const bs_tens
 }
 
 int32_t bs_tp_linear_gradients(bs_tp_linear *l, bs_tensor **out_dw, bs_tensor **out_db, bs_error *err) {
+  if (l == NULL || out_dw == NULL || out_db == NULL)
+    return tp_null("bs_tp_linear_gradients", "linear, out_dw and out_db", err);
   if ((l->spec.flags & BS_LAYER_BACKWARD) == 0)
     return bs_error_set(err, BS_UNSUPPORTED, "BS-TP-LINEAR", "the layer was made for forward only");
   *out_dw = &l->dw;
@@ -219,6 +224,9 @@ int32_t bs_tp_linear_gradients(bs_tp_linear *l, bs_tensor **out_dw, bs_tensor **
 
 int32_t bs_tp_linear_step(bs_tp_linear *l, const bs_step *step, bs_error *err) {
   bs_step own;
+  if (l == NULL || step == NULL) return tp_null("bs_tp_linear_step", "linear and step", err);
+  if (tp_size("bs_step", step->struct_size, sizeof step->struct_size, err) != BS_OK)
+    return BS_INVALID_ARGUMENT;
   memset(&own, 0, sizeof own);
   memcpy(&own, step, step->struct_size < sizeof own ? step->struct_size : sizeof own);
   own.struct_size = (uint32_t)sizeof own;
@@ -231,5 +239,5 @@ int32_t bs_tp_linear_step(bs_tp_linear *l, const bs_step *step, bs_error *err) {
 }
 
 bs_tensor *bs_tp_linear_bias(bs_tp_linear *l) {
-  return l->bias.data != NULL ? &l->bias : NULL;
+  return l != NULL && l->bias.data != NULL ? &l->bias : NULL;
 }

@@ -10,10 +10,13 @@
 #include "tp/linear.h"
 
 int32_t bs_tp_linear_owns(bs_tp_linear *l, bs_ownership *out_ownership, bs_error *err) {
+  if (l == NULL || out_ownership == NULL)
+    return tp_null("bs_tp_linear_owns", "linear and out_ownership", err);
   return bs_layer_owns(l->layer, out_ownership, err);
 }
 
 int32_t bs_tp_linear_read_weights(bs_tp_linear *l, int64_t row, bs_tensor *out, bs_error *err) {
+  if (l == NULL || out == NULL) return tp_null("bs_tp_linear_read_weights", "linear and out", err);
   const int32_t rc = tp_await_used(l->state, out, err);
   return rc == BS_OK ? bs_layer_read_weights(l->layer, row, out, err) : rc;
 }
@@ -60,6 +63,8 @@ static int32_t place_own(bs_tp_linear *l, double *whole, bs_error *err) {
 
 /* Each weight is one rank's, and zero elsewhere: the sum is exact. */
 int32_t bs_tp_linear_gather_weights(bs_tp_linear *l, double *out_host, bs_error *err) {
+  if (l == NULL || out_host == NULL)
+    return tp_null("bs_tp_linear_gather_weights", "linear and out_host", err);
   const bs_tp_place *p = &l->state->place;
   uint64_t n = 0;
   if (!bs_mul_u64((uint64_t)l->spec.N, (uint64_t)l->spec.K, &n) || n > SIZE_MAX / sizeof(double))

@@ -91,6 +91,7 @@ int32_t bs_tp_mapping_make(bs_rank *rank, uint32_t kind, uint32_t dtype, int64_t
                            bs_tp_mapping **out_mapping, bs_error *err) {
   tp_state *state;
   int32_t rc = tp_state_of(rank, &state, err);
+  if (rc == BS_OK && out_mapping == NULL) rc = tp_null("bs_tp_mapping_make", "out_mapping", err);
   if (rc != BS_OK) return rc;
   if (kind > BS_TP_GATHER_FROM || !bs_dtype_known(dtype) || max_rows < 1 || features < 1 ||
       features > (int64_t)UINT32_MAX)
@@ -138,8 +139,8 @@ void bs_tp_mapping_free(bs_tp_mapping *m) {
 }
 
 void bs_tp_mapping_part(const bs_tp_mapping *m, int64_t *out_begin, int64_t *out_count) {
-  *out_begin = m->begin;
-  *out_count = m->count;
+  if (out_begin != NULL) *out_begin = m != NULL ? m->begin : 0;
+  if (out_count != NULL) *out_count = m != NULL ? m->count : 0;
 }
 
 /* ---- run ------------------------------------------------------------------------------------- */
@@ -168,9 +169,11 @@ static int32_t copy(bs_tp_mapping *m, const bs_tensor *in, bs_tensor *out, bs_er
   return bs_rank_get_api()->op_run(m->copy, args, 2, NULL, err);
 }
 
-/* moves: the collective direction. start: leave it pending. */
-static int32_t run(bs_tp_mapping *m, int moves, int start, const bs_tensor *in, bs_tensor *out,
+/* forward: the pass. start: leave a collective pending. */
+static int32_t run(bs_tp_mapping *m, int forward, int start, const bs_tensor *in, bs_tensor *out,
                    bs_error *err) {
+  if (m == NULL) return tp_null("a pass of a mapping", "mapping", err);
+  const int moves = (m->kind->forward_is != 0) == forward; /* the collective direction */
   tp_state *state = m->state;
   if (tp_state_active(state->rank) != state) start = 0; /* nobody would drain it */
   int32_t rc = check(m, in, out, moves, err);
@@ -184,14 +187,14 @@ static int32_t run(bs_tp_mapping *m, int moves, int start, const bs_tensor *in, 
 }
 
 int32_t bs_tp_mapping_forward(bs_tp_mapping *m, const bs_tensor *x, bs_tensor *y, bs_error *err) {
-  return run(m, m->kind->forward_is != 0, 0, x, y, err);
+  return run(m, 1, 0, x, y, err);
 }
 int32_t bs_tp_mapping_backward(bs_tp_mapping *m, const bs_tensor *dy, bs_tensor *dx, bs_error *err) {
-  return run(m, m->kind->forward_is == 0, 0, dy, dx, err);
+  return run(m, 0, 0, dy, dx, err);
 }
 int32_t bs_tp_mapping_forward_start(bs_tp_mapping *m, const bs_tensor *x, bs_tensor *y, bs_error *err) {
-  return run(m, m->kind->forward_is != 0, 1, x, y, err);
+  return run(m, 1, 1, x, y, err);
 }
 int32_t bs_tp_mapping_backward_start(bs_tp_mapping *m, const bs_tensor *dy, bs_tensor *dx, bs_error *err) {
-  return run(m, m->kind->forward_is == 0, 1, dy, dx, err);
+  return run(m, 0, 1, dy, dx, err);
 }

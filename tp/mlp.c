@@ -156,6 +156,10 @@ static int32_t make_hidden(bs_tp_mlp *m, const bs_tp_mlp_spec *s, bs_error *err)
 int32_t bs_tp_mlp_make(bs_rank *rank, const bs_tp_mlp_spec *given, const bs_source *w1, const bs_source *b1,
                        const bs_source *w2, const bs_source *b2, bs_tp_mlp **out_mlp, bs_error *err) {
   bs_tp_mlp_spec spec;
+  if (rank == NULL || given == NULL || out_mlp == NULL)
+    return tp_null("bs_tp_mlp_make", "rank, spec and out_mlp", err);
+  if (tp_size("bs_tp_mlp_spec", given->struct_size, sizeof given->struct_size, err) != BS_OK)
+    return BS_INVALID_ARGUMENT;
   memset(&spec, 0, sizeof spec);
   memcpy(&spec, given, given->struct_size < sizeof spec ? given->struct_size : sizeof spec);
   if (w1 == NULL || w2 == NULL)
@@ -196,6 +200,7 @@ static bs_tensor rows_of(const bs_tensor *t, const bs_tensor *x) {
 }
 
 int32_t bs_tp_mlp_forward(bs_tp_mlp *m, const bs_tensor *x, bs_tensor *y, bs_error *err) {
+  if (m == NULL) return tp_null("bs_tp_mlp_forward", "mlp", err);
   bs_tensor h = rows_of(&m->h, x);
   const int32_t rc = bs_tp_linear_forward(m->column, x, &h, err);
   return rc == BS_OK ? bs_tp_linear_forward(m->row, &h, y, err) : rc;
@@ -203,6 +208,7 @@ int32_t bs_tp_mlp_forward(bs_tp_mlp *m, const bs_tensor *x, bs_tensor *y, bs_err
 
 int32_t bs_tp_mlp_backward(bs_tp_mlp *m, const bs_tensor *x, const bs_tensor *dy, bs_tensor *dx,
                            bs_error *err) {
+  if (m == NULL) return tp_null("bs_tp_mlp_backward", "mlp", err);
   if (m->dh.struct_size == 0)
     return bs_error_set(err, BS_UNSUPPORTED, "BS-TP-LINEAR", "the MLP was made for forward only");
   const bs_tensor h = rows_of(&m->h, x);
@@ -212,13 +218,14 @@ int32_t bs_tp_mlp_backward(bs_tp_mlp *m, const bs_tensor *x, const bs_tensor *dy
 }
 
 int32_t bs_tp_mlp_step(bs_tp_mlp *m, const bs_step *step, bs_error *err) {
+  if (m == NULL) return tp_null("bs_tp_mlp_step", "mlp", err);
   const int32_t rc = bs_tp_linear_step(m->column, step, err);
   return rc == BS_OK ? bs_tp_linear_step(m->row, step, err) : rc;
 }
 
 bs_tp_linear *bs_tp_mlp_column(bs_tp_mlp *m) {
-  return m->column;
+  return m != NULL ? m->column : NULL;
 }
 bs_tp_linear *bs_tp_mlp_row(bs_tp_mlp *m) {
-  return m->row;
+  return m != NULL ? m->row : NULL;
 }

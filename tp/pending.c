@@ -164,10 +164,12 @@ int32_t tp_start(tp_state *state, bs_coll_plan *plan, const bs_tensor *in, const
 int32_t bs_tp_start(bs_rank *rank, bs_coll_plan *plan, const bs_tensor *in, bs_tensor *out, bs_error *err) {
   tp_state *state;
   const int32_t rc = tp_state_of(rank, &state, err);
+  if (rc == BS_OK && plan == NULL) return tp_null("bs_tp_start", "plan", err);
   return rc == BS_OK ? tp_start(state, plan, in, out, err) : rc;
 }
 
 void bs_tp_plan_release(bs_rank *rank, bs_coll_plan *plan) {
+  if (plan == NULL) return;
   tp_state *state = tp_state_active(rank);
   const tp_pending *user = NULL;
   for (const tp_pending *p = state != NULL ? state->first : NULL; p != NULL; p = p->next)

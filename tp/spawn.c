@@ -113,6 +113,7 @@ static int32_t job_make(bs_context *context, const bs_tp_spawn_options *options,
                         bs_tp_job **out_job, bs_error *err) {
   bs_tp_spawn_options o;
   bs_world_options world;
+  if (context == NULL) return tp_null("a spawn", "context", err);
   int32_t rc = check(options, fn, &o, &world, err);
   if (rc == BS_OK) rc = find_size(context, &world, err);
   if (rc != BS_OK) return rc;
@@ -184,6 +185,7 @@ static int make_locks(bs_tp_job *job) {
 int32_t bs_tp_spawn_start(bs_context *context, const bs_tp_spawn_options *options, bs_tp_rank_fn fn,
                           void *user, bs_tp_job **out_job, bs_error *err) {
   bs_tp_job *job;
+  if (out_job == NULL) return tp_null("bs_tp_spawn_start", "out_job", err);
   const int32_t rc = job_make(context, options, fn, user, &job, err);
   if (rc != BS_OK) return rc;
   if (!make_locks(job)) {
@@ -221,6 +223,7 @@ static uint32_t await(bs_tp_job *job, double timeout_s) {
 }
 
 int32_t bs_tp_join(bs_tp_job *job, double timeout_s, uint32_t *out_done, bs_error *err) {
+  if (job == NULL || out_done == NULL) return tp_null("bs_tp_join", "job and out_done", err);
   const int endless = !(timeout_s >= 0.0 && timeout_s < LONGEST_WAIT_S);
   uint32_t done = await(job, endless ? LONGEST_WAIT_S : timeout_s);
   while (endless && !done) done = await(job, LONGEST_WAIT_S);

@@ -13,10 +13,21 @@
 static const char state_key = 0;
 
 tp_state *tp_state_active(const bs_rank *rank) {
-  return bs_rank_data(rank, &state_key);
+  return rank != NULL ? bs_rank_data(rank, &state_key) : NULL;
+}
+
+int32_t tp_null(const char *function, const char *needed, bs_error *err) {
+  return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-TP-NULL", "%s was given NULL; it needs %s", function,
+                      needed);
+}
+
+int32_t tp_size(const char *name, uint32_t struct_size, size_t least, bs_error *err) {
+  if (struct_size >= least) return BS_OK;
+  return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-TP-STRUCT", "struct_size of %s is %u", name, struct_size);
 }
 
 int32_t tp_state_of(const bs_rank *rank, tp_state **out_state, bs_error *err) {
+  if (rank == NULL) return tp_null("a function of a rank", "rank", err);
   tp_state *state = tp_state_active(rank);
   if (state == NULL) {
     bs_error_set(err, BS_INVALID_ARGUMENT, "BS-TP-STATE", "rank %u has no parallel state",
@@ -65,6 +76,7 @@ static void fill_place(bs_tp_place *p, const bs_rank *rank, uint32_t tensor_size
 }
 
 int32_t bs_tp_initialize(bs_rank *rank, uint32_t tensor_size, bs_error *err) {
+  if (rank == NULL) return tp_null("bs_tp_initialize", "rank", err);
   const uint32_t world = bs_rank_get_api()->world_size(rank);
   const uint32_t size = tensor_size != 0 ? tensor_size : world;
   if (tp_state_active(rank) != NULL) {
@@ -120,10 +132,11 @@ int32_t bs_tp_get_place(const bs_rank *rank, bs_tp_place *out_place, bs_error *e
   tp_state *state;
   const int32_t rc = tp_state_of(rank, &state, err);
   if (rc != BS_OK) return rc;
+  if (out_place == NULL) return tp_null("bs_tp_get_place", "out_place", err);
   bs_tp_place place = state->place;
   const uint32_t size = out_place->struct_size;
-  if (size < offsetof(bs_tp_place, world_size))
-    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-TP-STRUCT", "struct_size of bs_tp_place is %u", size);
+  if (tp_size("bs_tp_place", size, offsetof(bs_tp_place, world_size), err) != BS_OK)
+    return BS_INVALID_ARGUMENT;
   memcpy(out_place, &place, size < sizeof place ? size : sizeof place);
   out_place->struct_size = size;
   return BS_OK;
@@ -134,6 +147,8 @@ int32_t bs_tp_get_ranks(const bs_rank *rank, uint32_t group, uint32_t *out_ranks
   tp_state *state;
   const int32_t rc = tp_state_of(rank, &state, err);
   if (rc != BS_OK) return rc;
+  if (out_count == NULL || (out_ranks == NULL && max > 0))
+    return tp_null("bs_tp_get_ranks", "out_count, and out_ranks of max entries", err);
   if (group != BS_TP_TENSOR && group != BS_TP_DATA)
     return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-TP-GROUP", "no group has the number %u", group);
   const uint32_t n = group_size(&state->place, group);

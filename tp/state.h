@@ -31,9 +31,13 @@ typedef struct tp_state {
   tp_pending *unused;
 } tp_state;
 
+/* What a function says that was given NULL: `needed` lists the arguments that may not be. */
+int32_t tp_null(const char *function, const char *needed, bs_error *err);
+/* struct_size of the struct `name` is at least what it cannot do without. */
+int32_t tp_size(const char *name, uint32_t struct_size, size_t least, bs_error *err);
 /* The active state of a rank, or BS-TP-STATE. */
 int32_t tp_state_of(const bs_rank *rank, tp_state **out_state, bs_error *err);
-tp_state *tp_state_active(const bs_rank *rank); /* NULL: none */
+tp_state *tp_state_active(const bs_rank *rank); /* NULL: none; rank may be NULL */
 /* An object is gone, or the state is no longer active. The last one closes the groups. */
 void tp_state_release(tp_state *state);
 

@@ -23,6 +23,7 @@ static int32_t check_matrix(const bs_tensor *t, bs_error *err) {
 
 int32_t bs_tp_tensor_make(bs_rank *rank, uint32_t dtype, int64_t rows, int64_t cols, bs_tensor *out_tensor,
                           bs_error *err) {
+  if (rank == NULL || out_tensor == NULL) return tp_null("bs_tp_tensor_make", "rank and out_tensor", err);
   if (!bs_dtype_known(dtype) || rows < 0 || cols < 0)
     return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-TP-TENSOR",
                         "no tensor has dtype 0x%04x and [%lld, %lld]", dtype, (long long)rows,
@@ -36,7 +37,7 @@ int32_t bs_tp_tensor_make(bs_rank *rank, uint32_t dtype, int64_t rows, int64_t c
 }
 
 void bs_tp_tensor_free(bs_rank *rank, bs_tensor *tensor) {
-  if (tensor == NULL || tensor->data == NULL) return;
+  if (rank == NULL || tensor == NULL || tensor->data == NULL) return;
   tp_state *state = tp_state_active(rank);
   tp_pending *later =
       state != NULL && tp_is_used(state, tensor) ? tp_pending_add(state, TP_FREE_TENSOR) : NULL;
@@ -76,6 +77,8 @@ int32_t bs_tp_copy_in(bs_rank *rank, const void *host, bs_tensor *tensor, bs_err
   if (rc == BS_OK) rc = check_matrix(tensor, err);
   if (rc == BS_OK) rc = host_bytes(tensor, &bytes, err);
   if (rc != BS_OK || bytes == 0) return rc;
+  if (host == NULL || tensor->data == NULL)
+    return tp_null("bs_tp_copy_in", "host and a tensor with data", err);
   if (!tp_is_used(state, tensor)) return tp_write(rank, host, tensor, err);
   void *kept = malloc(bytes);
   tp_pending *later = kept != NULL ? tp_pending_add(state, TP_WRITE) : NULL;
@@ -93,6 +96,8 @@ int32_t bs_tp_copy_in(bs_rank *rank, const void *host, bs_tensor *tensor, bs_err
 int32_t bs_tp_copy_out(bs_rank *rank, const bs_tensor *tensor, void *out_host, bs_error *err) {
   tp_state *state;
   int32_t rc = tp_state_of(rank, &state, err);
+  if (rc == BS_OK && (tensor == NULL || out_host == NULL))
+    rc = tp_null("bs_tp_copy_out", "tensor and out_host", err);
   if (rc == BS_OK) rc = tp_await_written(state, tensor, err);
   return rc == BS_OK ? bs_rank_copy_out(rank, tensor, out_host, err) : rc;
 }
@@ -121,8 +126,13 @@ int32_t bs_tp_copy(bs_rank *rank, const bs_tensor *source, bs_tensor *target, bs
 
 int32_t bs_tp_get(bs_rank *rank, const bs_tensor *tensor, int64_t row, int64_t col, double *out_value,
                   bs_error *err) {
-  int32_t rc = check_matrix(tensor, err);
+  tp_state *state;
+  int32_t rc = tp_state_of(rank, &state, err);
+  if (rc == BS_OK && out_value == NULL) rc = tp_null("bs_tp_get", "out_value", err);
+  if (rc == BS_OK) rc = check_matrix(tensor, err);
   if (rc != BS_OK) return rc;
+  if (tensor->data == NULL && tensor->dims[0] > 0 && tensor->dims[1] > 0)
+    return tp_null("bs_tp_get", "a tensor with data", err);
   if (row < 0 || row >= tensor->dims[0] || col < 0 || col >= tensor->dims[1])
     return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-TP-TENSOR", "element [%lld, %lld] of [%lld, %lld]",
                         (long long)row, (long long)col, (long long)tensor->dims[0],
@@ -155,6 +165,8 @@ static void put_values(bs_text *w, const bs_tensor *t, const double *values, int
 
 int32_t bs_tp_format(bs_rank *rank, const bs_tensor *tensor, char *out_text, size_t size, bs_error *err) {
   double values[SHOWN * SHOWN] = {0};
+  if (rank == NULL || (out_text == NULL && size > 0))
+    return tp_null("bs_tp_format", "rank, and out_text of size bytes", err);
   int32_t rc = check_matrix(tensor, err);
   if (rc != BS_OK) return rc;
   const int64_t rows = tensor->dims[0] < SHOWN ? tensor->dims[0] : SHOWN;

@@ -34,6 +34,10 @@
  * collective leaves its world failed: every later collective of every rank fails too (BS_ABORTED on the ranks
  * that did not cause it). Out parameters are written only on BS_OK.
  *
+ * NULL. Where a comment says so NULL is allowed, as are err, a bias of a layer without one, and the pointer
+ * of every free. Elsewhere it is BS_INVALID_ARGUMENT (BS-TP-NULL), and a function that returns a number or a
+ * pointer returns 0. A struct whose struct_size is 0 is refused (BS-TP-STRUCT).
+ *
  * Ownership. Objects that a function makes belong to the caller, who frees them on the rank that made them,
  * before the rank function ends. NULL is allowed in every free. Option structs, names and arrays may be freed
  * after the call that took them, but for masks and option strings (as in bs_layer_build: they outlive the

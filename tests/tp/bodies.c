@@ -10,6 +10,7 @@
 
 const tp_body tp_bodies[] = {
     {"t1_state", 4, 0, t1_state, NULL},
+    {"t1_null", 2, 2, t1_null, NULL},
     {"t1_left", 4, 2, t1_left, NULL},
     {"t2_layers", 4, 2, t2_layers, NULL},
     {"t2_layers", 2, 2, t2_layers, NULL},

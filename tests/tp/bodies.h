@@ -26,6 +26,7 @@ extern const tp_body tp_bodies[];
 extern const int tp_n_bodies;
 
 /* bodies_*.c */
+int32_t t1_null(bs_rank *rank, void *user, bs_error *err);
 int32_t t1_state(bs_rank *rank, void *user, bs_error *err);
 int32_t t1_left(bs_rank *rank, void *user, bs_error *err);
 int32_t t4_once(bs_rank *rank, void *user, bs_error *err);

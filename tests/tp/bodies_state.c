@@ -57,6 +57,121 @@ static int32_t two_groups(bs_rank *rank, uint32_t me, bs_error *err) {
   return BS_OK;
 }
 
+/* NULL where something is needed is an error, never a signal. `e` stands for the error. */
+#define IS_NULL(call)                                                                                   \
+  do {                                                                                                  \
+    const int32_t rc_ = (call);                                                                         \
+    MUST(rc_ == BS_INVALID_ARGUMENT && strcmp(e.id, "BS-TP-NULL") == 0, "%s: %d %s", #call, rc_, e.id); \
+    bs_error_clear(&e);                                                                                 \
+  } while (0)
+
+/* Functions of a rank that is there. */
+static int32_t nothing_beside_a_rank(bs_rank *rank, bs_error *err) {
+  bs_error e = BS_ERROR_INIT;
+  uint32_t n = 0;
+  const bs_tp_linear_spec spec = {
+      .struct_size = sizeof spec, .tokens = 1, .in_features = 2, .out_features = 2};
+  const bs_tp_mlp_spec no_mlp = {0};
+  const bs_tp_linear_spec no_spec = {0};
+  bs_tp_place no_place = {0};
+  bs_tp_linear *linear;
+  bs_tp_mlp *mlp;
+  bs_tensor t = {.struct_size = sizeof t};
+  double value = 0;
+  IS_NULL(bs_tp_get_place(rank, NULL, &e));
+  MUST(is_error(bs_tp_get_place(rank, &no_place, &e), &e, "BS-TP-STRUCT"), "place: %s", e.id);
+  IS_NULL(bs_tp_get_ranks(rank, BS_TP_TENSOR, NULL, 2, &n, &e));
+  IS_NULL(bs_tp_get_ranks(rank, BS_TP_TENSOR, &n, 1, NULL, &e));
+  TRY(bs_tp_get_ranks(rank, BS_TP_TENSOR, NULL, 0, &n, err));
+  IS_NULL(bs_tp_start(rank, NULL, NULL, NULL, &e));
+  IS_NULL(bs_tp_tensor_make(rank, BS_F32, 1, 1, NULL, &e));
+  TRY(bs_tp_tensor_make(rank, BS_F32, 1, 1, &t, err));
+  IS_NULL(bs_tp_copy_in(rank, NULL, &t, &e));
+  IS_NULL(bs_tp_copy_out(rank, NULL, &value, &e));
+  IS_NULL(bs_tp_copy_out(rank, &t, NULL, &e));
+  IS_NULL(bs_tp_get(rank, &t, 0, 0, NULL, &e));
+  IS_NULL(bs_tp_format(rank, &t, NULL, 8, &e));
+  MUST(is_error(bs_tp_copy_in(rank, &value, NULL, &e), &e, "BS-TP-TENSOR"), "copy_in: %s", e.id);
+  MUST(is_error(bs_tp_copy(rank, NULL, &t, &e), &e, "BS-TP-TENSOR"), "copy: %s", e.id);
+  MUST(is_error(bs_tp_copy(rank, &t, NULL, &e), &e, "BS-TP-TENSOR"), "copy: %s", e.id);
+  MUST(is_error(bs_tp_get(rank, NULL, 0, 0, &value, &e), &e, "BS-TP-TENSOR"), "get: %s", e.id);
+  MUST(is_error(bs_tp_format(rank, NULL, NULL, 0, &e), &e, "BS-TP-TENSOR"), "format: %s", e.id);
+  bs_tp_tensor_free(rank, &t);
+  bs_tp_tensor_free(rank, NULL);
+  bs_tp_plan_release(rank, NULL);
+  IS_NULL(bs_tp_column_linear(rank, NULL, NULL, NULL, &linear, &e));
+  IS_NULL(bs_tp_row_linear(rank, &spec, NULL, NULL, NULL, &e));
+  MUST(is_error(bs_tp_row_linear(rank, &no_spec, NULL, NULL, &linear, &e), &e, "BS-TP-STRUCT"), "row: %s",
+       e.id);
+  IS_NULL(bs_tp_mapping_make(rank, BS_TP_COPY_TO, BS_F32, 1, 1, NULL, &e));
+  IS_NULL(bs_tp_mlp_make(rank, NULL, NULL, NULL, NULL, NULL, &mlp, &e));
+  IS_NULL(bs_tp_mlp_make(rank, &no_mlp, NULL, NULL, NULL, NULL, NULL, &e));
+  MUST(is_error(bs_tp_mlp_make(rank, &no_mlp, NULL, NULL, NULL, NULL, &mlp, &e), &e, "BS-TP-STRUCT"),
+       "mlp: %s", e.id);
+  return BS_OK;
+}
+
+/* Functions of an object, or of a rank, that is not there. */
+static int32_t nothing_at_all(bs_error *err) {
+  bs_error e = BS_ERROR_INIT;
+  bs_tp_place place = {.struct_size = sizeof place};
+  bs_tp_linear_shape shape = {.struct_size = sizeof shape};
+  const bs_step step = {.struct_size = sizeof step};
+  bs_ownership own = {.struct_size = sizeof own};
+  bs_tensor t = {.struct_size = sizeof t, .rank = 2, .dtype = BS_F32, .dims = {1, 1}, .strides = {1, 1}};
+  bs_tensor *dw, *db;
+  bs_tp_mapping *mapping;
+  uint32_t n;
+  int64_t begin = 7, count = 7;
+  double value;
+  IS_NULL(bs_tp_initialize(NULL, 1, &e));
+  IS_NULL(bs_tp_get_place(NULL, &place, &e));
+  IS_NULL(bs_tp_get_ranks(NULL, BS_TP_DATA, &n, 1, &n, &e));
+  IS_NULL(bs_tp_start(NULL, NULL, NULL, NULL, &e));
+  IS_NULL(bs_tp_drain(NULL, &e));
+  IS_NULL(bs_tp_tensor_make(NULL, BS_F32, 1, 1, &t, &e));
+  IS_NULL(bs_tp_copy_in(NULL, &value, &t, &e));
+  IS_NULL(bs_tp_copy_out(NULL, &t, &value, &e));
+  IS_NULL(bs_tp_copy(NULL, &t, &t, &e));
+  IS_NULL(bs_tp_get(NULL, &t, 0, 0, &value, &e));
+  IS_NULL(bs_tp_mapping_make(NULL, BS_TP_COPY_TO, BS_F32, 1, 1, &mapping, &e));
+  IS_NULL(bs_tp_linear_get_shape(NULL, &shape, &e));
+  IS_NULL(bs_tp_linear_forward(NULL, &t, &t, &e));
+  IS_NULL(bs_tp_linear_backward(NULL, &t, &t, &t, &e));
+  IS_NULL(bs_tp_linear_gradients(NULL, &dw, &db, &e));
+  IS_NULL(bs_tp_linear_step(NULL, &step, &e));
+  IS_NULL(bs_tp_linear_owns(NULL, &own, &e));
+  IS_NULL(bs_tp_linear_read_weights(NULL, 0, &t, &e));
+  IS_NULL(bs_tp_linear_gather_weights(NULL, &value, &e));
+  IS_NULL(bs_tp_mapping_forward(NULL, &t, &t, &e));
+  IS_NULL(bs_tp_mapping_backward(NULL, &t, &t, &e));
+  IS_NULL(bs_tp_mapping_forward_start(NULL, &t, &t, &e));
+  IS_NULL(bs_tp_mapping_backward_start(NULL, &t, &t, &e));
+  IS_NULL(bs_tp_mlp_forward(NULL, &t, &t, &e));
+  IS_NULL(bs_tp_mlp_backward(NULL, &t, &t, &t, &e));
+  IS_NULL(bs_tp_mlp_step(NULL, &step, &e));
+  IS_NULL(bs_tp_join(NULL, 0, &n, &e));
+  MUST(bs_tp_linear_gradients(NULL, NULL, NULL, NULL) == BS_INVALID_ARGUMENT, "without an error");
+  bs_tp_mapping_part(NULL, &begin, &count);
+  MUST(begin == 0 && count == 0, "part: %lld %lld", (long long)begin, (long long)count);
+  MUST(bs_tp_initialized(NULL) == 0 && bs_tp_pending(NULL) == 0, "numbers");
+  MUST(bs_tp_linear_bias(NULL) == NULL && bs_tp_mlp_column(NULL) == NULL && bs_tp_mlp_row(NULL) == NULL,
+       "pointers");
+  bs_tp_destroy(NULL);
+  bs_tp_tensor_free(NULL, NULL);
+  bs_tp_linear_free(NULL);
+  bs_tp_mapping_free(NULL);
+  bs_tp_mlp_free(NULL);
+  bs_tp_job_free(NULL);
+  return BS_OK;
+}
+
+int32_t t1_null(bs_rank *rank, void *user, bs_error *err) {
+  (void)user;
+  TRY(nothing_at_all(err));
+  return nothing_beside_a_rank(rank, err);
+}
+
 int32_t t1_state(bs_rank *rank, void *user, bs_error *err) {
   const uint32_t me = bs_rank_get_api()->rank(rank);
   bs_error e = BS_ERROR_INIT;

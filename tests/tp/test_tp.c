@@ -65,6 +65,24 @@ START_TEST(test_bodies) {
 }
 END_TEST
 
+START_TEST(test_t4_nothing_to_spawn) {
+  open_context(THREADS);
+  const bs_world_options world = world_of(1);
+  const bs_tp_spawn_options o = {.struct_size = sizeof o, .world = &world}, no_size = {.world = &world};
+  bs_tp_job *job;
+  bs_error err = BS_ERROR_INIT;
+  ck_assert_int_eq(bs_tp_spawn(NULL, &o, t4_once, NULL, &err), BS_INVALID_ARGUMENT);
+  ck_assert_str_eq(err.id, "BS-TP-NULL");
+  ck_assert_int_eq(bs_tp_spawn(context, NULL, t4_once, NULL, NULL), BS_INVALID_ARGUMENT);
+  ck_assert_int_eq(bs_tp_spawn(context, &no_size, t4_once, NULL, NULL), BS_INVALID_ARGUMENT);
+  ck_assert_int_eq(bs_tp_spawn(context, &o, NULL, NULL, NULL), BS_INVALID_ARGUMENT);
+  ck_assert_int_eq(bs_tp_spawn_start(NULL, &o, t4_once, NULL, &job, &err), BS_INVALID_ARGUMENT);
+  ck_assert_int_eq(bs_tp_spawn_start(context, &o, t4_once, NULL, NULL, &err), BS_INVALID_ARGUMENT);
+  ck_assert_str_eq(err.id, "BS-TP-NULL");
+  bs_context_close(context);
+}
+END_TEST
+
 START_TEST(test_t4_runs_once_a_rank) {
   open_context(_i);
   const bs_world_options world = world_of(4);
@@ -273,6 +291,7 @@ int main(void) {
                              {test_t6_simulated_time, 3},
                              {test_t3_orphan_is_done, WAYS},
                              {test_t5_write_waits_for_nothing},
+                             {test_t4_nothing_to_spawn},
                              {test_t4_runs_once_a_rank, WAYS},
                              {test_t4_root_causes, WAYS},
                              {test_t4_join, 2 * WAYS},
