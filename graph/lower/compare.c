@@ -89,11 +89,10 @@ static uint32_t convert(build *b, uint32_t x, uint32_t dtype) {
 static int32_t cast(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   build b = build_begin(c, node, err);
   const uint32_t x = build_in(&b, 0);
-  const uint32_t dtype = build_onnx_dtype(lower_int(node, "to", 0));
-  if (dtype == 0) {
-    return lower_unsupported(c, node, 0, err, "a cast to the ONNX type %lld",
-                             (long long)lower_int(node, "to", 0));
-  }
+  const int64_t to = lower_int(node, "to", 0);
+  const uint32_t dtype = build_onnx_dtype(to);
+  if (to < 1 || to > 31) return lower_bad(c, node, err, "its attribute 'to' is %lld, no type", (long long)to);
+  if (dtype == 0) return lower_unsupported(c, node, 0, err, "a cast to the ONNX type %lld", (long long)to);
   build_out(&b, 0, convert(&b, x, dtype));
   return b.rc;
 }

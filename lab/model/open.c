@@ -42,20 +42,27 @@ static int32_t known_names(const bs_graph *g, int symbols, const char ***out_nam
 
 enum { INPUTS = 0, SYMBOLS = 1, OTHERS = 2 }; /* what the name of a word is of */
 
+/* 1: the model has the name of `size` bytes. */
+static int has_name(const bs_model *m, int of, const char *const *names, size_t n, const char *word,
+                    size_t size) {
+  char *name = strndup(word, size);
+  int has = of == INPUTS && name != NULL && bs_graph_has_default(m->graph, name);
+  for (size_t i = 0; i < n && name != NULL; i++) has |= strcmp(names[i], name) == 0;
+  free(name);
+  return has;
+}
+
 /* The '=' behind the longest name that the model has; of a word without one the first '='. */
 static int32_t find_equals(const bs_model *m, int of, const char *word, const char **out_equals,
                            bs_error *err) {
   const char **names = NULL, *equals = strchr(word, '=');
   size_t n = 0;
-  int32_t rc = BS_OK;
-  if (of != OTHERS && equals != NULL && strchr(equals + 1, '=') != NULL)
-    rc = known_names(m->graph, of == SYMBOLS, &names, &n, err);
-  for (const char *at = equals; n > 0 && at != NULL; at = strchr(at + 1, '='))
-    for (size_t i = 0; i < n; i++)
-      if (strlen(names[i]) == (size_t)(at - word) && memcmp(names[i], word, (size_t)(at - word)) == 0)
-        equals = at;
-  free(names);
   *out_equals = equals;
+  if (of == OTHERS || equals == NULL || strchr(equals + 1, '=') == NULL) return BS_OK;
+  const int32_t rc = known_names(m->graph, of == SYMBOLS, &names, &n, err);
+  for (; rc == BS_OK && equals != NULL; equals = strchr(equals + 1, '='))
+    if (has_name(m, of, names, n, word, (size_t)(equals - word))) *out_equals = equals;
+  free(names);
   return rc;
 }
 

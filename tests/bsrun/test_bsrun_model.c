@@ -248,6 +248,58 @@ START_TEST(a_model_larger_than_the_memory_is_exit_10) {
 }
 END_TEST
 
+/* An initializer that is an input too keeps its value, unless a file gives it another; names with '='. */
+static const struct {
+  int code;
+  const char *words[6], *says;
+} given[] = {
+    {0, {"x=x.npy"}, "11"},
+    {0, {"x=x.npy", "a=b=w.npy"}, "31"},
+    {0, {"a=b=w.npy", "x=x.npy"}, "31"},
+    {2, {"x=x.npy", "a=b=w.npy", "a=b=w.npy"}, "--input a=b is given twice"},
+    {2, {"x=x.npy", "a=w.npy"}, "the model has no input 'a'"},
+    {4, {"x=x.npy", "a=b=three.npy"}, "three.npy holds another dtype or shape than input 'a=b'"},
+    {4, {"x=x.npy", "a=b=none.npy"}, "none.npy"},
+    {0, {"x=x.npy", "c=d=x.npy"}, "11"},
+};
+
+START_TEST(values_of_initializers) {
+  static const float x[] = {1, 1}, w[] = {30, 30}, three[] = {1, 2, 3};
+  const char *const *v = given[_i].words;
+  const int plain = strncmp(v[1] != NULL ? v[1] : "", "c=d", 3) != 0;
+  write_model("m.onnx",
+              plain ? "<ir_version: 10, opset_import: [\"\" : 23]> g (float[2] x, float[n] \"a=b\")"
+                      " => (float[2] y) <float[2] \"a=b\" = {10, 10}> { y = Add (x, \"a=b\") }"
+                    : "<ir_version: 10, opset_import: [\"\" : 23]> g (float[2] x, float[2] \"c=d\")"
+                      " => (float[2] y) <float[2] k = {9, 9}> { s = Add (x, \"c=d\") y = Add (s, k) }");
+  write_array("x.npy", BS_F32, 1, (const int64_t[]){2}, x);
+  write_array("w.npy", BS_F32, 1, (const int64_t[]){2}, w);
+  write_array("three.npy", BS_F32, 2, (const int64_t[]){1, 3}, three);
+  ran r = bsrun(dir, "model", "run", "m.onnx", "--input", v[0], v[1] != NULL ? "--input" : NULL, v[1],
+                v[2] != NULL ? "--input" : NULL, v[2], NULL);
+  must_be(&r, given[_i].code);
+  ck_assert_msg(strstr(given[_i].code == 0 ? r.out : r.err, given[_i].says) != NULL, "%s%s", r.out, r.err);
+  ran_free(&r);
+}
+END_TEST
+
+/* What fits none of the sizes that are tried is not judged: model info says which --dim would help. */
+START_TEST(info_without_sizes) {
+  static const char *const words[][2] = {{NULL, NULL}, {"--dim", "s=11"}};
+  static const char *const says[] = {"1 node is not judged", "Every node is supported"};
+  write_model("m.onnx",
+              "<ir_version: 10, opset_import: [\"\" : 23]> g (float[1,s] x, float[77] p) => (float y)"
+              " { t = Concat <axis: int = 1> (x, x, x, x, x, x, x) y = Add (t, p) }");
+  for (int i = 0; i < 2; i++) {
+    ran r = bsrun(dir, "model", "info", "m.onnx", words[i][0], words[i][1], NULL);
+    must_be(&r, 0);
+    ck_assert_msg(strstr(r.out, says[i]) != NULL, "%s", r.out);
+    if (i == 0) ck_assert_msg(strstr(r.out, "give --dim s=N") != NULL, "%s", r.out);
+    ran_free(&r);
+  }
+}
+END_TEST
+
 START_TEST(explain_of_a_model) {
   write_model("m.onnx", small);
   static const char *const what[] = {"--backend", "--memory", "--dump"}, *const more[] = {"ref", NULL, NULL};
@@ -351,6 +403,8 @@ int main(void) {
                                  {info_of_a_model},
                                  {info_lists_every_unsupported_node},
                                  {run_of_a_model, TEST_COUNT(ways)},
+                                 {values_of_initializers, TEST_COUNT(given)},
+                                 {info_without_sizes},
                                  {explain_of_a_model},
                                  {a_model_larger_than_the_memory_is_exit_10},
                                  {wrong_words_and_files, TEST_COUNT(wrong)},
