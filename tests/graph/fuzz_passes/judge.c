@@ -122,16 +122,16 @@ static int within(bench *b, const result *on, uint32_t k, int64_t i, double spre
   return 0;
 }
 
-/* A graph of 16 bits that overflows as it is written, and has a finite value for all that. */
-static int overflows_in_16_bits(const bench *b, uint32_t k, int64_t i) {
-  return BS_DTYPE_BYTES(b->j->graph->dtype) == 2 && isfinite(b->truth.outputs[k][i]) &&
-         !isfinite(b->off.outputs[k][i]) && !isfinite(b->ref.outputs[k][i]);
+/* The graph as written overflows in its own dtypes, and has a finite value for all that. */
+static int overflows_as_written(const bench *b, uint32_t k, int64_t i) {
+  return isfinite(b->truth.outputs[k][i]) && !isfinite(b->off.outputs[k][i]) &&
+         !isfinite(b->ref.outputs[k][i]);
 }
 
 static int element_is_right(bench *b, choices *c, const result *on, uint32_t k, int64_t i,
                             double *out_bound) {
   const double t = b->truth.outputs[k][i];
-  if (within(b, on, k, i, 0, out_bound) || overflows_in_16_bits(b, k, i)) return 1;
+  if (within(b, on, k, i, 0, out_bound) || overflows_as_written(b, k, i)) return 1;
   if (!b->has_few) need_noise(b);
   double spread = spread_of(b->few, FEW, k, i, t);
   if (spread < 0 || within(b, on, k, i, spread, out_bound)) return 1;

@@ -113,24 +113,45 @@ static int as_number(spec *s, int v) {
                 in, 1);
 }
 
-/* y = p v, without what is no finite number in values whose weight is 0. */
-static int without_hidden_values(spec *s, int p, int v, int y) {
+/* `number` where a weight that is not 0 meets a value of which `odd` is true, else 0. */
+static int met(spec *s, int seen, int odd, double number) {
   const double zero = 0;
-  const int none = add_data(s, s->dtype, 0, NULL, &zero);
-  const int sub[2] = {v, v}, weight[2] = {p, none};
-  const int odd_in[1] = {raw_op(s, "Sub", "", sub, 2)}, odd = raw_op(s, "IsNaN", "", odd_in, 1);
-  const int clean_in[3] = {odd, none, v}, clean[2] = {p, raw_op(s, "Where", "", clean_in, 3)};
-  const int seen[2] = {as_number(s, raw_op(s, "Greater", "", weight, 2)), as_number(s, odd)};
-  const int spoiled[2] = {raw_op(s, "MatMul", "", seen, 2), none};
-  const int where[3] = {raw_op(s, "Greater", "", spoiled, 2), y, raw_op(s, "MatMul", "", clean, 2)};
+  const int none = add_data(s, s->dtype, 0, NULL, &zero), pair[2] = {seen, as_number(s, odd)};
+  const int greater[2] = {raw_op(s, "MatMul", "", pair, 2), none};
+  const int where[3] = {raw_op(s, "Greater", "", greater, 2), add_data(s, s->dtype, 0, NULL, &number), none};
   return raw_op(s, "Where", "", where, 3);
+}
+
+static int is_equal(spec *s, int v, double number) {
+  const int in[2] = {v, add_data(s, s->dtype, 0, NULL, &number)};
+  return raw_op(s, "Equal", "", in, 2);
+}
+
+/* p v, without values whose weight is 0, even if they are no finite numbers: the sum over the finite ones,
+ * and what the others add to it. */
+static int without_hidden_values(spec *s, int p, int v) {
+  const double zero = 0;
+  const int none = add_data(s, s->dtype, 0, NULL, &zero), minus[2] = {v, v}, weight[2] = {p, none};
+  const int difference[1] = {raw_op(s, "Sub", "", minus, 2)}, value_in[1] = {v};
+  const int clean_in[3] = {raw_op(s, "IsNaN", "", difference, 1), none, v};
+  const int clean[2] = {p, raw_op(s, "Where", "", clean_in, 3)};
+  const int seen = as_number(s, raw_op(s, "Greater", "", weight, 2));
+  const int more[3] = {met(s, seen, is_equal(s, v, INFINITY), INFINITY),
+                       met(s, seen, is_equal(s, v, -INFINITY), -INFINITY),
+                       met(s, seen, raw_op(s, "IsNaN", "", value_in, 1), NAN)};
+  int sum = raw_op(s, "MatMul", "", clean, 2);
+  for (uint32_t i = 0; i < 3; i++) {
+    const int in[2] = {sum, more[i]};
+    sum = raw_op(s, "Add", "", in, 2);
+  }
+  return sum;
 }
 
 /* p v, where `beside`: nothing has changed p since it was the softmax of the scores. */
 static int attended(spec *s, int scores, int p, int v, int beside) {
   const int in[2] = {p, v};
   int y = raw_op(s, "MatMul", "", in, 2);
-  if (s->stable && !s->bad && beside) y = without_lost_rows(s, scores, without_hidden_values(s, p, v, y));
+  if (s->stable && !s->bad && beside) y = without_lost_rows(s, scores, without_hidden_values(s, p, v));
   return change_here(s, y);
 }
 
