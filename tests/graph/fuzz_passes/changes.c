@@ -254,18 +254,19 @@ int change_number(spec *s, double number) {
   return add_number(s, number * factors[draw(s, 6)]);
 }
 
-void change_axis(spec *s, uint32_t rank, int64_t *io_axis) {
-  if (rank < 2 || !wanted(s, 8)) return;
+void change_axis(spec *s, const value *of, int64_t *io_axis) {
+  if (of->rank < 2 || !wanted(s, 8)) return;
   count(s, CHANGE_AXIS);
-  *io_axis = draw(s, rank - 1u);
+  *io_axis = draw(s, of->rank - 1u);
+  if (of->dims[*io_axis] == 1 && of->dims[of->rank - 1] == 1) change_undone(s); /* the same rows */
 }
 
-void change_reduction(spec *s, uint32_t rank, int64_t *io_axis, int *io_keep) {
+void change_reduction(spec *s, const value *of, int64_t *io_axis, int *io_keep) {
   if (wanted(s, 8)) {
-    if (rank > 1) count(s, CHANGE_KEEPDIMS); /* of one dim the result broadcasts all the same */
+    if (of->rank > 1) count(s, CHANGE_KEEPDIMS); /* of one dim the result broadcasts all the same */
     *io_keep = 0;
   }
-  change_axis(s, rank, io_axis);
+  change_axis(s, of, io_axis);
 }
 
 uint32_t change_eps(spec *s, uint32_t places) {

@@ -16,9 +16,9 @@ int change_here(spec *s, int v);
 /* A constant of a pattern as a value, perhaps another one. */
 int change_number(spec *s, double number);
 /* keepdims and axis of a reduction, perhaps others. */
-void change_reduction(spec *s, uint32_t rank, int64_t *io_axis, int *io_keep);
+void change_reduction(spec *s, const value *of, int64_t *io_axis, int *io_keep);
 /* The axis of Softmax. */
-void change_axis(spec *s, uint32_t rank, int64_t *io_axis);
+void change_axis(spec *s, const value *of, int64_t *io_axis);
 /* Casts v to a drawn dtype. */
 int cast_value(spec *s, int v);
 /* 1: what comes next is to be done on another view of the elements. */

@@ -62,7 +62,8 @@ int or_source(spec *s, int x, uint32_t rank) {
 int reduced(spec *s, const char *name, int x, int64_t axis) {
   char attrs[48];
   int keep = 1;
-  change_reduction(s, s->values[x].rank, &axis, &keep);
+  const value of = s->values[x];
+  change_reduction(s, &of, &axis, &keep);
   snprintf(attrs, sizeof attrs, "keepdims=%d", keep);
   return op(s, name, attrs, x, add_ints(s, 1, &axis), SPEC_NONE);
 }

@@ -10,8 +10,7 @@ static int softmax_op(spec *s, int x) {
   char attrs[48];
   int64_t axis = -1;
   const value of = s->values[x];
-  change_axis(s, of.rank, &axis);
-  if (axis >= 0 && of.dims[axis] == 1 && of.dims[of.rank - 1] == 1) change_undone(s); /* the same rows */
+  change_axis(s, &of, &axis);
   snprintf(attrs, sizeof attrs, "axis=%d", (int)axis);
   return op(s, "Softmax", attrs, x, SPEC_NONE, SPEC_NONE);
 }
