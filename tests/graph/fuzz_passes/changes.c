@@ -236,8 +236,8 @@ static void count(spec *s, uint32_t number) {
 
 int change_here(spec *s, int v) {
   if (s->bad || s->values[v].dtype != s->dtype || !wanted(s, 6)) return v;
-  const uint32_t number = draw(s, CHANGE_NUMBER);
-  count(s, number);
+  const uint32_t drawn = draw(s, CHANGE_NUMBER + 2), number = drawn < CHANGE_NUMBER ? drawn : CHANGE_CLAMP;
+  count(s, number); /* clamps more often: they have many limits */
   const int made = changes[number].make(s, v);
   if (made == v && changes[number].beside != 1) change_undone(s); /* the shape does not allow it */
   return made;
