@@ -13,8 +13,13 @@ static void *exec_alloc(void *ctx, uint64_t bytes) {
   kit_actor *a = ctx;
   void *p = NULL;
   if (__atomic_add_fetch(&a->calls, 1, __ATOMIC_RELAXED) == a->fail_at) return NULL;
-  if (a->backend->mem_alloc(a->device, bytes > 0 ? bytes : 1, 64, &p, NULL) != BS_OK) return NULL;
-  if (kit_host_memory(a)) memset(p, 0xE7, bytes);
+  if (kit_host_memory(a)) { /* packed weights too: at a fence, as far as 64-byte alignment lets them */
+    p = kit_fence_alloc((bytes + 63) / 64 * 64, kit_fence_turn());
+    if (p == NULL) return NULL;
+    memset(p, 0xE7, bytes);
+  } else if (a->backend->mem_alloc(a->device, bytes > 0 ? bytes : 1, 64, &p, NULL) != BS_OK) {
+    return NULL;
+  }
   __atomic_add_fetch(&a->live, 1, __ATOMIC_RELAXED);
   return p;
 }
@@ -23,17 +28,17 @@ static void exec_free(void *ctx, void *p) {
   kit_actor *a = ctx;
   if (p == NULL) return;
   __atomic_sub_fetch(&a->live, 1, __ATOMIC_RELAXED);
-  a->backend->mem_free(a->device, p);
+  if (!kit_fence_free(p)) a->backend->mem_free(a->device, p);
 }
 
 /* Only ops that work on host memory ask for it. */
 static int32_t exec_reserve(void *ctx, uint64_t bytes) {
   kit_actor *a = ctx;
-  void *more = NULL;
   if (__atomic_add_fetch(&a->calls, 1, __ATOMIC_RELAXED) == a->fail_at) return BS_NO_MEMORY;
   if (a->scratch != NULL && bytes <= a->scratch_bytes) return BS_OK;
-  if (posix_memalign(&more, 64, bytes > 0 ? bytes : 1) != 0) return BS_NO_MEMORY;
-  free(a->scratch);
+  void *more = kit_fence_alloc((bytes + 63) / 64 * 64, 1);
+  if (more == NULL) return BS_NO_MEMORY;
+  kit_fence_free(a->scratch);
   a->scratch = more;
   a->scratch_bytes = bytes;
   return BS_OK;
@@ -157,7 +162,7 @@ int kit_actor_open(kit_actor *a, uint32_t thing, uint32_t width) {
 void kit_actor_close(kit_actor *a) {
   kit_assert(a->live == 0, "%s@%s/%s leaves %lld blocks of device memory", a->impl->op, a->impl->backend,
              a->impl->name, (long long)a->live);
-  free(a->scratch);
+  kit_fence_free(a->scratch);
   a->scratch = NULL;
   if (a->device != NULL) a->backend->device_close(a->device);
   if (a->context != NULL) bs_context_close(a->context);

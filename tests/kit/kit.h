@@ -30,6 +30,8 @@ void kit_rank_fails(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
     if (!(ok)) kit_fail(__VA_ARGS__); \
   } while (0)
 
+void kit_fence_watch(void); /* fence.c */
+
 /* ---- the host (host.c) ---------------------------------------------------------------------- */
 
 typedef struct kit_thing {

@@ -50,7 +50,7 @@ static void one_plan(kit_actor *a, kit_shape shape, const kit_data *packed_of, v
   void *plan = NULL;
   kit_data d;
   kit_data_make(&d, a->impl->op, &shape);
-  if (d.w.block != NULL) memcpy(d.w.block, packed_of->w.block, d.w.block_bytes);
+  if (d.w.block != NULL) memcpy(d.w.t.data, packed_of->w.t.data, d.w.t.bytes);
   snprintf(d.note, sizeof d.note, ", prepared for %lld rows, packed for %lld", (long long)shape.B,
            (long long)packed_of->shape.B);
   kit_assert(a->impl->prepare(a->state, &a->exec, &d.query, packed, &plan, &err) == BS_OK,

@@ -62,7 +62,8 @@ static int32_t run_to_judge(kit_actor *a, kit_data *d, int poison, const bs_op_a
   return rc;
 }
 
-/* Runs and judges one query twice. 0: UNKNOWN, and it was refused. */
+/* Runs and judges one query twice, every argument at one end of its memory and at the other. 0: UNKNOWN, and
+ * it was refused. */
 static int judge_twice(kit_actor *a, kit_data *d, const bs_op_answer *answer, int special) {
   uint32_t tolerance = answer->tolerance;
   size_t bytes;
@@ -71,6 +72,7 @@ static int judge_twice(kit_actor *a, kit_data *d, const bs_op_answer *answer, in
   if (run_to_judge(a, d, 0xA5, answer) != BS_OK) return 0;
   kit_data_judge(d, tolerance, special);
   unsigned char *first = bits_of(d, &bytes);
+  for (uint32_t i = 0; i < d->nargs; i++) kit_tensor_turn(&d->a[i]);
   kit_assert(run_to_judge(a, d, 0xFF, answer) == BS_OK, "%s: runs once and is refused then",
              kit_data_text(d));
   kit_data_judge(d, tolerance, special);

@@ -37,11 +37,23 @@ int kit_host_memory(const kit_actor *a);
 typedef struct kit_tensor {
   bs_tensor t;
   bs_tensor_desc d;
-  unsigned char *block;       /* on the host: guard, elements, guard */
+  unsigned char *block;       /* on the host: guard, elements, guard; or one guard, and a fence (fence.c) */
   unsigned char *before;      /* as it was before the run */
   uint64_t block_bytes, lead; /* lead: of the first element from the block's begin */
+  int at_end, shifted;        /* the block ends at the fence; KIT_SHIFTED */
   unsigned char *device;      /* NULL: block itself is device memory */
 } kit_tensor;
+
+/* fence.c: memory whose first byte (at_end: whose last one) is at a page that may not be touched; NULL: there
+ * is none. free: 0 when it is not the kit's. turn: 0 or 1, in a fixed order. While the plan of `data` runs
+ * (NULL: none does), who touches such a page fails the check with the argument's number. watch: once a check.
+ */
+struct kit_data;
+void *kit_fence_alloc(uint64_t bytes, int at_end);
+void *kit_fence_move(void *data, uint64_t bytes, int at_end); /* to the other end; copies nothing */
+int kit_fence_free(void *data);
+int kit_fence_turn(void);
+void kit_fence_run(const struct kit_data *data);
 
 /* spread 0: dense, 1: rows padded, 2: also a gap between columns; and KIT_SHIFTED: the data are aligned to an
  * element and no more. rank 1: a vector of cols. */
@@ -55,6 +67,8 @@ enum { KIT_PADDED = 1, KIT_GAPS = 2, KIT_TURNED = 3, KIT_COLUMNS = 8 };
 void kit_tensor_make_nd(kit_tensor *m, uint32_t dtype, uint32_t rank, const int64_t *dims, uint32_t spread,
                         uint32_t repeats);
 void kit_tensor_free(kit_actor *a, kit_tensor *m);
+/* To the other end of its memory, where that is the host's. */
+void kit_tensor_turn(kit_tensor *m);
 /* Elements by their number, row-major: how many, offset in elements, value, bytes. */
 int64_t kit_elements(const kit_tensor *m);
 int64_t kit_offset(const kit_tensor *m, int64_t i);

@@ -342,7 +342,9 @@ int32_t kit_data_run_plan(kit_actor *a, kit_data *d, void *plan, bs_error *err) 
     kit_push(a, &d->a[i]);
     args[i] = d->a[i].block != NULL ? &d->a[i].t : NULL;
   }
+  kit_fence_run(d);
   int32_t rc = a->impl->run(plan, args, d->nargs, NULL, err);
+  kit_fence_run(NULL);
   if (rc == BS_OK && a->backend->stream_sync != NULL) rc = a->backend->stream_sync(a->device, NULL, err);
   for (uint32_t i = 0; i < d->nargs; i++) kit_pull(a, &d->a[i]);
   return rc;

@@ -36,6 +36,7 @@ void kit_unsupported(const char *fmt, ...) {
 
 START_TEST(one_case) {
   kit.current = (uint32_t)_i;
+  kit_fence_watch();
   kit.cases[_i].body(&kit.cases[_i]);
   kit.notes[_i].done = 1;
 }

@@ -1,19 +1,34 @@
 /* SPDX-License-Identifier: MIT
- * tensor.c - tensors between guard bytes. Where the backend's memory is the host's, the block is the device's
- * too; elsewhere the whole block, guards included, travels. */
+ * tensor.c - tensors between guard bytes, and at a page that may not be touched (fence.c). Where the
+ * backend's memory is the host's, the block is the device's too; elsewhere the whole block, guards included,
+ * travels. */
 #include <math.h>
 
 #include "tests/kit/op.h"
 
+/* Where the elements begin in the block, and how long that is. The last element is at the fence (the data are
+ * then aligned to an element, as tensor.h says, and by luck to more), or the first one, on a cache line; of
+ * shifted data there are guard bytes before the first. */
+static void place_data(kit_tensor *m, uint64_t bytes) {
+  if (m->at_end) {
+    m->lead = (KIT_GUARD + bytes + 63) / 64 * 64 - bytes;
+    m->block_bytes = m->lead + bytes;
+  } else {
+    m->lead = m->shifted ? KIT_GUARD + BS_DTYPE_BYTES(m->d.dtype) : 0;
+    m->block_bytes = (m->lead + bytes + KIT_GUARD + 63) / 64 * 64;
+  }
+  free(m->before);
+  m->before = malloc(m->block_bytes);
+  kit_assert(m->before != NULL, "no memory for a tensor");
+}
+
 /* The block around `bytes` of elements whose descriptor is filled in. */
 static void make_block(kit_tensor *m, uint64_t bytes, uint32_t spread) {
-  const uint64_t size = BS_DTYPE_BYTES(m->d.dtype);
-  void *p = NULL;
-  m->lead = KIT_GUARD + ((spread & KIT_SHIFTED) != 0 ? size : 0);
-  m->block_bytes = (m->lead + bytes + KIT_GUARD + 63) / 64 * 64;
-  m->before = malloc(m->block_bytes);
-  kit_assert(posix_memalign(&p, 64, m->block_bytes) == 0 && m->before != NULL, "no memory for a tensor");
-  m->block = p;
+  m->at_end = kit_fence_turn();
+  m->shifted = (spread & KIT_SHIFTED) != 0;
+  place_data(m, bytes);
+  m->block = kit_fence_alloc(m->block_bytes, m->at_end);
+  kit_assert(m->block != NULL, "no memory for a tensor");
   memset(m->block, 0xFF, m->block_bytes); /* NaN of floats: what is read from beside shows in the output */
   m->t.struct_size = (uint32_t)sizeof m->t;
   m->t.dtype = m->d.dtype;
@@ -22,6 +37,21 @@ static void make_block(kit_tensor *m, uint64_t bytes, uint32_t spread) {
   memcpy(m->t.strides, m->d.strides, sizeof m->t.strides);
   m->t.bytes = bytes;
   m->t.data = m->block + m->lead;
+}
+
+void kit_tensor_turn(kit_tensor *m) {
+  const uint64_t bytes = m->t.bytes;
+  if (m->block == NULL || m->device != NULL) return;
+  unsigned char *copy = malloc(bytes + 1);
+  kit_assert(copy != NULL, "no memory for a tensor");
+  memcpy(copy, m->block + m->lead, bytes);
+  m->at_end = !m->at_end;
+  place_data(m, bytes);
+  m->block = kit_fence_move(m->block, m->block_bytes, m->at_end);
+  memset(m->block, 0xFF, m->block_bytes);
+  memcpy(m->block + m->lead, copy, bytes);
+  m->t.data = m->block + m->lead;
+  free(copy);
 }
 
 void kit_tensor_make(kit_tensor *m, uint32_t dtype, uint32_t rank, int64_t rows, int64_t cols,
@@ -69,7 +99,7 @@ void kit_tensor_make_nd(kit_tensor *m, uint32_t dtype, uint32_t rank, const int6
 
 void kit_tensor_free(kit_actor *a, kit_tensor *m) {
   if (m->device != NULL) a->backend->mem_free(a->device, m->device);
-  free(m->block);
+  kit_fence_free(m->block);
   free(m->before);
   memset(m, 0, sizeof *m);
 }
