@@ -65,7 +65,10 @@ static void print_sentence(const json_t *r) {
     return;
   }
   bs_print(stdout, "%s\n", text_of(r, "choice"));
-  if (word[0] == '\0')
+  if (word[0] == '\0' && json_is_number(json_object_get(r, "ratio")))
+    bs_print(stdout, "%s: %.3f times as fast (%.3f to %.3f)\n", text_of(r, "cause"), number_of(r, "ratio"),
+             number_of(r, "low"), number_of(r, "high"));
+  else if (word[0] == '\0')
     printf("the default: nothing that was found differs from it\n");
   else if (strcmp(text_of(r, "choice"), standard) == 0)
     bs_print(stdout, "the default stays: the fastest candidate is %s (%.3f times as fast, %.3f to %.3f)\n",

@@ -23,7 +23,8 @@ typedef struct bs_entrant {
   size_t n_calls;
   bs_look look; /* of them */
   double launch_s;
-  int32_t paired; /* which arm of the sampling; -1: none */
+  int32_t paired;            /* which arm of the sampling; -1: none */
+  char same[BS_KERNEL_SAME]; /* what it runs; "": not known */
 } bs_entrant;
 
 typedef struct bs_point {

@@ -122,12 +122,13 @@ static int32_t take_pairs(bs_point *point, bs_error *err) {
     bs_entrant *e = &point->of[i];
     if (!bs_entrant_runs(e) || e->look.p50 > slowest_paired(point)) continue;
     e->paired = (int32_t)n;
+    if (e->arm != NULL) bs_kernel_arm_same(e->arm, e->same);
     arms[n++] = (bs_sampler_arm){.name = e->label,
                                  .user = e,
                                  .batch = batch,
                                  .threads = threads,
                                  .elsewhere = e->torch != NULL ? used_elsewhere : NULL,
-                                 .configuration = e->label};
+                                 .configuration = e->same[0] != '\0' ? e->same : e->label};
   }
   if (n < 2) {
     for (uint32_t i = 0; i < point->n; i++) point->of[i].paired = -1;

@@ -571,6 +571,13 @@ const char *bs_kernel_arm_algorithm(const bs_kernel_arm *arm) {
   return bs_world_algorithms(arm->world);
 }
 
+void bs_kernel_arm_same(const bs_kernel_arm *arm, char out[BS_KERNEL_SAME]) {
+  const bs_op_echo *echo = bs_kernel_arm_echo(arm);
+  out[0] = '\0';
+  if (echo != NULL)
+    snprintf(out, BS_KERNEL_SAME, "%.160s{%s} %s", bs_kernel_arm_provider(arm), echo->knobs, echo->build);
+}
+
 const bs_op_echo *bs_kernel_arm_echo(const bs_kernel_arm *arm) {
   return bs_plan_echo(arm->plan);
 }

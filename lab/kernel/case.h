@@ -47,8 +47,12 @@ const char *bs_kernel_arm_candidates(
     const bs_kernel_arm *arm); /* those that can serve, as in bs_choice_info */
 const char *bs_kernel_arm_algorithm(const bs_kernel_arm *arm);  /* "attention@cpu/online (...)" */
 const bs_op_echo *bs_kernel_arm_echo(const bs_kernel_arm *arm); /* of the plan; NULL: none */
-int bs_kernel_arm_on_device(const bs_kernel_arm *arm);          /* memory is not the host's */
-uint32_t bs_kernel_arm_tolerance(const bs_kernel_arm *arm);     /* enum bs_tolerance of its answer */
-uint64_t bs_kernel_arm_workspace(const bs_kernel_arm *arm);     /* bytes that its answer promises */
-uint64_t bs_kernel_arm_bytes(const bs_kernel_arm *arm);         /* that packing, preparing and runs took */
+/* "cpu:online{keys=128;exp=fast} BUILD": arms of one problem with one such text run the same, whatever they
+ * were told. "": the plan does not say what it runs. */
+enum { BS_KERNEL_SAME = 512 };
+void bs_kernel_arm_same(const bs_kernel_arm *arm, char out[BS_KERNEL_SAME]);
+int bs_kernel_arm_on_device(const bs_kernel_arm *arm);      /* memory is not the host's */
+uint32_t bs_kernel_arm_tolerance(const bs_kernel_arm *arm); /* enum bs_tolerance of its answer */
+uint64_t bs_kernel_arm_workspace(const bs_kernel_arm *arm); /* bytes that its answer promises */
+uint64_t bs_kernel_arm_bytes(const bs_kernel_arm *arm);     /* that packing, preparing and runs took */
 #endif

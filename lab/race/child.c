@@ -222,13 +222,16 @@ typedef struct pair {
   const child *c;
   bs_kernel_arm *arm[2];
   const char *names[2];
+  char same[2][BS_KERNEL_SAME]; /* what they run; "": not known */
 } pair;
 
 static int32_t pair_open(void *user, uint32_t arm, bs_sampler_arm *out, bs_error *err) {
   pair *p = user;
   const bs_kernel_setup setup = setup_of(p->c, p->names[arm], arm == 0 ? NULL : text_of(p->c, "knobs"));
   const int32_t rc = bs_kernel_arm_open(&setup, &p->arm[arm], err);
-  *out = (bs_sampler_arm){.name = arm == 0 ? "default" : "choice",
+  if (rc == BS_OK) bs_kernel_arm_same(p->arm[arm], p->same[arm]);
+  *out = (bs_sampler_arm){.configuration = p->same[arm][0] != '\0' ? p->same[arm] : NULL,
+                          .name = arm == 0 ? "default" : "choice",
                           .user = p->arm[arm],
                           .batch = bs_kernel_arm_batch,
                           .threads = rc == BS_OK && bs_kernel_arm_on_device(p->arm[arm]) ? 1 : setup.threads};

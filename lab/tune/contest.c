@@ -95,6 +95,20 @@ const char *bs_contest_passing(const json_t *row, int hurried) {
              : NULL;
 }
 
+static void used_elsewhere(void *user, bs_process_use *out) {
+  const watched *w = user;
+  if (w->open && w->inner.elsewhere != NULL) w->inner.elsewhere(w->inner.user, out);
+}
+
+static bs_sampler_arm arm_of(watched *w, const char *name) {
+  return (bs_sampler_arm){.name = name,
+                          .user = w,
+                          .batch = batch,
+                          .threads = w->inner.threads,
+                          .elsewhere = w->inner.elsewhere != NULL ? used_elsewhere : NULL,
+                          .configuration = w->inner.configuration};
+}
+
 /* An arm against the default, as a search measures a point: its time as a share of the default's, INFINITY
  * when it is not FASTER. Effort 1 is the look again: the first result chose it among others, and is likely to
  * flatter it. */
@@ -110,8 +124,7 @@ static int32_t compare(void *user, uint64_t point, uint32_t effort, double *out_
   c->index = index;
   int32_t rc = open_arm(c, index, &c->other, &why);
   if (rc == BS_OK) {
-    const bs_sampler_arm arms[] = {{.name = name, .user = &c->other, .batch = batch},
-                                   {.name = c->of->names[0], .user = &c->standard, .batch = batch}};
+    const bs_sampler_arm arms[] = {arm_of(&c->other, name), arm_of(&c->standard, c->of->names[0])};
     rc = bs_sampler_run(&c->options, &host, arms, 2, &s, &why);
     close_arm(c, index, &c->other);
   }

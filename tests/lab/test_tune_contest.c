@@ -17,6 +17,7 @@ typedef struct player {
   double lucky;         /* every third opening has this time; 0: the same */
   double noise;         /* half width, uniform */
   uint64_t drawn;
+  const char *runs; /* what it is; NULL: not told */
 } player;
 
 static player players[MOST];
@@ -24,11 +25,20 @@ static uint32_t winner;
 static json_t *results;
 static double now;
 static int open_now, most_open, anew;
+static double others;   /* processors of two that other programs have, as the host tells */
+static uint32_t needed; /* threads of each arm */
 static const char *const names[MOST] = {"default", "a", "b", "c", "d"};
 
 static double clock_now(void *user) {
   (void)user;
   return now;
+}
+
+/* One of two processors is the arms' own. */
+static void disturb(void *user, bs_disturb *out) {
+  (void)user;
+  *out = (bs_disturb){.load = {.clock = 1 + now, .cores = 2, .total = 1 + 2 * now, .own = now}, .waited = -1};
+  out->load.idle = now * (1 - others);
 }
 
 static int32_t batch(void *user, uint64_t lead, uint64_t n, bs_sample *out, bs_error *err) {
@@ -51,7 +61,8 @@ static int32_t open_arm(void *user, uint32_t arm, bs_sampler_arm *out, bs_error 
   if (++p->opened == p->fails_to_open_at)
     return bs_error_set(err, BS_INTERNAL, "TEST-ANEW", "opening %d fails", p->opened);
   if (++open_now > most_open) most_open = open_now;
-  *out = (bs_sampler_arm){.name = names[arm], .user = p, .batch = batch};
+  *out = (bs_sampler_arm){
+      .name = names[arm], .user = p, .batch = batch, .threads = needed, .configuration = p->runs};
   return BS_OK;
 }
 
@@ -64,12 +75,13 @@ static void tear_down(void) {
   json_decref(results);
   results = NULL;
   anew = 0;
+  needed = 0;
 }
 
 /* `list` against each other; what it gives is there until the next one. */
 static int32_t run(const player *list, uint32_t n, bs_error *err) {
   const bs_contest contest = {.n = n, .names = names, .open = open_arm, .close = close_arm, .anew = anew};
-  const bs_sampler_host host = {.now = clock_now};
+  const bs_sampler_host host = {.now = clock_now, .disturb = needed > 0 ? disturb : NULL};
   memcpy(players, list, n * sizeof *list);
   json_decref(results);
   results = NULL;
@@ -204,6 +216,31 @@ START_TEST(the_default_must_run) {
 }
 END_TEST
 
+/* What an arm tells of itself reaches the rule of words. */
+START_TEST(a_busy_machine_and_a_twin_decide_nothing) {
+  const player list[] = {
+      {.seconds = 1e-3, .runs = "x"}, {.seconds = 0.8e-3, .runs = "y"}, {.seconds = 0.5e-3, .runs = "x"}};
+  static const struct {
+    uint32_t needed;
+    double others;
+    const char *word;
+  } cases[] = {{1, 1, "FASTER"}, {2, 1, "UNCLEAR"}, {2, 0, "FASTER"}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    needed = cases[i].needed;
+    others = cases[i].others;
+    play(list, 3);
+    const json_t *row = json_array_get(results, 0);
+    const int busy = strcmp(cases[i].word, "UNCLEAR") == 0;
+    ck_assert_str_eq(word(row), cases[i].word);
+    ck_assert_uint_eq(winner, busy ? 0 : 1);
+    ck_assert_str_eq(bs_tune_text(row, "cause"), busy ? "machine disturbed" : "");
+    const char *why = bs_contest_passing(row, 0); /* tomorrow the machine may be at rest */
+    ck_assert(busy ? why != NULL && strncmp(why, "others took 50 %", 16) == 0 : why == NULL);
+    ck_assert_str_eq(word(json_array_get(results, 1)), ""); /* the default itself, however fast it looks */
+  }
+}
+END_TEST
+
 /* Noise of 3 % around the same time: nobody wins, whatever the draw. */
 START_TEST(noise_alone_never_wins) {
   for (uint64_t trial = 0; trial < 20; trial++) {
@@ -222,6 +259,7 @@ int main(void) {
                              {who_fails_when_opened_anew_is_out},
                              {some_results_do_not_last},
                              {the_default_must_run},
+                             {a_busy_machine_and_a_twin_decide_nothing},
                              {noise_alone_never_wins},
                              {0}};
   return run_tests("tune_contest", tests, (test_setup){.after = tear_down});
