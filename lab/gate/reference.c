@@ -166,6 +166,21 @@ static void job_fail(reference_job *job, const bs_error *err) {
   pthread_mutex_unlock(&job->lock);
 }
 
+/* Equal rows have equal hashes, and so have rows that are multiples of one constant row, as their errors are
+ * alike: of these the places that are not zero count. */
+static uint64_t hash_of(const double *row, int64_t count) {
+  double value = 0.0;
+  uint64_t places[2] = {(uint64_t)count, 0};
+  for (int64_t k = 0; k < count; ++k) {
+    if (row[k] == 0.0) continue;
+    if (value != 0.0 && row[k] != value) return bs_hash64(row, (size_t)count * sizeof *row);
+    value = row[k];
+    places[1] = (uint64_t)k;
+    places[0] = bs_hash64(places, sizeof places);
+  }
+  return places[0];
+}
+
 static void *worker(void *arg) {
   reference_job *job = arg;
   bs_reference *out = job->out;
@@ -198,7 +213,7 @@ static void *worker(void *arg) {
       bad += !isfinite(w[k]);
     }
     if (bad) atomic_fetch_add(&job->nonfinite, bad);
-    job->hashes[f] = bs_hash64(row, (size_t)out->K * sizeof *row);
+    job->hashes[f] = hash_of(row, out->K);
     one_feature(job, f, w, owner, first, row); /* the row as it was read is not needed any more */
   }
   free(row);
@@ -296,7 +311,7 @@ static int32_t load_x(const bs_reference_request *request, bs_reference *out, co
   int32_t rc = BS_OK;
   for (int64_t b = 0; b < out->B && rc == BS_OK; ++b) {
     rc = request->x->read(request->x->ctx, b, 1, NULL, BS_F64, row, out->K, err);
-    if (rc == BS_OK) hashes[b] = bs_hash64(row, (size_t)out->K * sizeof *row);
+    if (rc == BS_OK) hashes[b] = hash_of(row, out->K);
     for (int64_t k = 0; rc == BS_OK && k < out->K; ++k) {
       const double value = row[order[k]];
       out->nonfinite_inputs += !isfinite(value);
