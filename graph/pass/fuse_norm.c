@@ -45,7 +45,7 @@ static int reads_rows(const graph *g, const gnode *map, uint32_t rows, uint32_t 
   return match_dims(g, rows, map->out[0]) && match_row_number(g, number, map->out[0]);
 }
 
-/* ---- softmax: e / sum(e), e = exp(x - max(x)) or exp(x) --------------------------------------- */
+/* ---- softmax: e / sum(e), e = exp(x - max(x)) -------------------------------------------------- */
 
 static double quotient(const double *in, const void *arg) {
   const uint32_t *slots = arg;
@@ -59,30 +59,26 @@ static int is_quotient(const form *f, const uint32_t slots[2]) {
 
 static double exponential(const double *in, const void *arg) {
   const uint32_t *slots = arg;
-  return exp(slots[1] != GNONE ? in[slots[0]] - in[slots[1]] : in[slots[0]]);
+  return exp(in[slots[0]] - in[slots[1]]);
 }
 static int is_exponential(const form *f, const uint32_t slots[2]) {
   static const double factors[2] = {1, -1};
   const uint8_t terms[2] = {(uint8_t)slots[0], (uint8_t)slots[1]};
   uint32_t step;
   return form_op(f, form_operand(f, f->e->outs[0]), &step) == BS_EXPR_EXP &&
-         form_is_sum(f, f->e->steps[step].a, terms, factors, slots[1] == GNONE ? 1 : 2) &&
-         program_is(f->e, exponential, slots);
+         form_is_sum(f, f->e->steps[step].a, terms, factors, 2) && program_is(f->e, exponential, slots);
 }
 
-/* Which input of the map exp(x - max(x)) or exp(x) is x; n_in: it is another map. */
+/* Which input of the map exp(x - max(x)) is x; n_in: it is another map. Without the largest one, exp(inf)
+ * over the sum is 0 for the other numbers of a row, where softmax gives NaN for all. */
 static uint32_t find_exponent(const graph *g, const gnode *map, uint32_t *out_most) {
   const form f = form_of(g, map);
-  for (uint32_t x = 0; map->n_in <= 2 && x < map->n_in; x++) {
-    const uint32_t slots[2] = {x, map->n_in == 2 ? 1 - x : GNONE};
-    *out_most = GNONE;
-    if (map->n_in == 2) {
-      *out_most = row_fold(g, map->in[1 - x], BS_FOLD_MAX);
-      if (*out_most == GNONE || !match_same(g, g->nodes[*out_most].in[0], map->in[x]) ||
-          !reads_rows(g, map, map->in[x], map->in[1 - x]))
-        continue;
-    }
-    if (match_dims(g, map->in[x], map->out[0]) && is_exponential(&f, slots)) return x;
+  for (uint32_t x = 0; map->n_in == 2 && x < 2; x++) {
+    const uint32_t slots[2] = {x, 1 - x};
+    *out_most = row_fold(g, map->in[1 - x], BS_FOLD_MAX);
+    if (*out_most != GNONE && match_same(g, g->nodes[*out_most].in[0], map->in[x]) &&
+        reads_rows(g, map, map->in[x], map->in[1 - x]) && is_exponential(&f, slots))
+      return x;
   }
   return map->n_in;
 }

@@ -94,6 +94,8 @@ CASES = [
     ("softmax_with_a_floor", 20, "e = Exp (x) s = ReduceSum <keepdims: int = 1> (e, ax) t = Max (s, lo) y = Div (e, t)", {"x": X44}, {**LAST, "lo": c(3)}),
     ("softmax_plus_one", 20, "e = Exp (x) s = ReduceSum <keepdims: int = 1> (e, ax) t = Add (s, one) y = Div (e, t)", {"x": X44}, {**LAST, "one": c(1)}),
     ("softmax_of_another_power", 20, "e = Exp (x) s = ReduceSum <keepdims: int = 1> (e, ax) q = Mul (e, e) y = Div (q, s)", {"x": X44}, LAST),
+    ("softmax_of_infinity", 20, SOFT + "y = Mul (p, one)", {"x": np.where(X44 > 1.5, INF, X44)}, {**LAST, "one": c(1)}),
+    ("softmax_of_large", 20, SOFT + "y = Mul (p, one)", {"x": X44 * 60}, {**LAST, "one": c(1)}),
     ("softmax_to_i32", 20, SOFT + "y = Cast <to: int = 6> (p)", {"x": X44 * 20}, LAST),
     ("softmax_to_bool", 20, SOFT + "y = Cast <to: int = 9> (p)", {"x": X44 * 40}, LAST),
     ("rms_of_columns", 20, "q = Mul (x, x) v = ReduceMean <keepdims: int = 0> (q, ax) w = Add (v, eps) r = Sqrt (w) y = Div (x, r)", {"x": X44}, {**LAST, "eps": c(1e-5)}),
