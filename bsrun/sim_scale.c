@@ -26,6 +26,8 @@ static const args_option options[] = {
     {"ranks", 'P', "LIST", 0,
      "numbers of ranks: 2,4,8, or FIRST:LAST*FACTOR, FIRST:LAST+STEP; default: 1:64*2"},
     {"hardware", 0, "NAME", 0, "the machine: sim-flat (default), h100-dgx, ..., or a YAML file"},
+    {"algorithm", 0, "NAME|best", 0,
+     "what runs the collectives (bsrun ccl list); best: the fastest of those that take seconds to simulate"},
     {"weak", 0, "b|n|k", 0, "this size grows with the ranks; default: none does (strong scaling)"},
     {"phase", 0, "NAME", 0, "1 (forward; the default), 2 (backward pass), 3 (training)"},
     {"at-least", 0, "X", 0, "a gate: each row is X times as fast as dense on one rank, or exit 14"},
@@ -63,6 +65,7 @@ static const bs_field fields[] = {
     {"simulated_speedup", "x dense", BS_FIELD_RIGHT, 4},
     {"efficiency", "/ P", BS_FIELD_RIGHT, 3},
     {"domain", "domain", BS_FIELD_FOLD, 0},
+    {"algorithm", "algorithm", 0, 0},
     {"machine", "machine", BS_FIELD_FOLD, 0},
     {"label", "label", BS_FIELD_FOLD, 0},
     {"values", "values", BS_FIELD_WIDE, 0},
@@ -83,8 +86,9 @@ typedef struct scale {
   size_t n_methods;
   uint32_t ranks[RANKS_MAX];
   size_t n_ranks;
-  double at_least;  /* 0: no gate */
-  const char *weak; /* the key; NULL: strong scaling */
+  const char *algorithm; /* NULL: as configured; "best" */
+  double at_least;       /* 0: no gate */
+  const char *weak;      /* the key; NULL: strong scaling */
   int64_t weak_base;
   json_t *rows;
   size_t refused;
@@ -192,11 +196,31 @@ static int32_t read_options(scale *s, bs_error *err) {
     q->n_plugins = 1;
   }
   if (q->hardware == NULL) q->hardware = "sim-flat";
+  s->algorithm = args_value(s->a, "algorithm");
+  bs_node *sets = bs_sets_tree(q->sets, q->n_sets);
+  const int twice =
+      s->algorithm != NULL && sets != NULL && bs_config_find(sets, "hardware.algorithm") != NULL;
+  bs_config_free(sets);
+  if (twice)
+    return bs_error_set(err, BS_USAGE, "BS-USE-TWICE",
+                        "hardware.algorithm is given twice: by --algorithm and by --set");
   if (q->phase == NULL) q->phase = "phase1_forward";
   return BS_OK;
 }
 
 /* ---- points ------------------------------------------------------------------------------------ */
+
+/* A name that nobody has is told once, and not of each point. */
+static int32_t check_algorithm(const scale *s, bs_error *err) {
+  const bs_algorithm *found = NULL;
+  char name[NAME_BYTES];
+  if (s->algorithm == NULL || strcmp(s->algorithm, "best") == 0) return BS_OK;
+  snprintf(name, sizeof name, "%.*s", (int)strcspn(s->algorithm, ":"), s->algorithm);
+  if (name[0] == '\0') return bs_error_set(err, BS_USAGE, "BS-USE-EMPTY", "--algorithm: the name is empty");
+  const int32_t rc = bs_find_algorithm(s->context, name, &found, NULL, err);
+  if (rc == BS_NOT_FOUND && err != NULL) err->code = BS_CONFIG;
+  return rc == BS_NOT_FOUND ? BS_CONFIG : rc;
+}
 
 static int32_t open_context(scale *s, bs_error *err) {
   bs_compose_request q = s->request.compose;
@@ -206,11 +230,14 @@ static int32_t open_context(scale *s, bs_error *err) {
   if (rc == BS_OK) rc = bs_schema_check(composed.config, s->request.configs_dir, NULL, err);
   if (rc == BS_OK) rc = bs_context_of_config(composed.config, BS_LOG_WARN, bsrun_log, NULL, &s->context, err);
   if (rc == BS_OK && s->weak != NULL) rc = bs_config_i64(composed.config, s->weak, 0, &s->weak_base, err);
+  if (rc == BS_OK) rc = check_algorithm(s, err);
   bs_config_free(composed.config);
   return rc;
 }
 
-static int32_t make_point(scale *s, const char *method, uint32_t P, bs_experiment *out, bs_error *err) {
+/* algorithm: NULL as configured; "" the communicator's own. */
+static int32_t make_point(scale *s, const char *method, uint32_t P, const char *algorithm, bs_experiment *out,
+                          bs_error *err) {
   bs_compose_request q = s->request.compose;
   bs_composed composed = {0};
   char size[32];
@@ -222,6 +249,10 @@ static int32_t make_point(scale *s, const char *method, uint32_t P, bs_experimen
     snprintf(size, sizeof size, "%lld", (long long)s->weak_base * P);
     rc = bs_config_set_text(composed.config, s->weak, size, err);
   }
+  if (rc == BS_OK && algorithm != NULL && algorithm[0] == '\0')
+    bs_config_remove(composed.config, "hardware.algorithm");
+  else if (rc == BS_OK && algorithm != NULL)
+    rc = bs_config_set_text(composed.config, "hardware.algorithm", algorithm, err);
   if (rc != BS_OK) {
     bs_config_free(composed.config);
     return rc;
@@ -229,7 +260,8 @@ static int32_t make_point(scale *s, const char *method, uint32_t P, bs_experimen
   return bs_experiment_make(s->context, composed.config, s->request.configs_dir, &s->notes, out, err);
 }
 
-static void add_row(scale *s, const char *method, uint32_t P, const bs_experiment *e, const json_t *record) {
+static json_t *make_row(const char *method, uint32_t P, const char *algorithm, const bs_experiment *e,
+                        const json_t *record) {
   static const char *const sizes[] = {"B", "N", "K"};
   json_t *row =
       json_pack("{s:s, s:I, s:s}", "method", method, "world_size", (json_int_t)P, "phase", e->phase_name);
@@ -241,31 +273,85 @@ static void add_row(scale *s, const char *method, uint32_t P, const bs_experimen
   const json_t *speedup = json_object_get(row, "simulated_speedup");
   if (json_is_number(speedup))
     json_object_set_new(row, "efficiency", json_real(json_number_value(speedup) / P));
-  json_array_append_new(s->rows, row);
+  if (algorithm != NULL)
+    json_object_set_new(row, "algorithm", json_string(algorithm[0] != '\0' ? algorithm : "ring"));
+  return row;
 }
 
-/* A point that the method refuses is a note; anything else ends the scale. */
-static int32_t run_point(scale *s, const char *method, uint32_t P, bs_error *err) {
+/* By one algorithm. */
+static int32_t simulate(scale *s, const char *method, uint32_t P, const char *algorithm, json_t **out_row,
+                        bs_error *err) {
   bs_experiment e;
   bs_phase_result result = {0};
-  int32_t rc = make_point(s, method, P, &e, err);
+  int32_t rc = make_point(s, method, P, algorithm, &e, err);
   const int made = rc == BS_OK;
+  *out_row = NULL;
   if (rc == BS_OK && !bs_clock_is_virtual(s->context, e.comm)) {
     rc = bs_error_set(err, BS_USAGE, "BS-SIM-CLOCK", "communicator %s has no clock of its own", e.comm);
     bs_error_hint(err, "--plugin sim --hardware sim-flat");
   }
   if (rc == BS_OK) rc = bs_simulated_run(s->context, &e, NULL, NULL, &result, err);
   if (rc == BS_OK) {
-    add_row(s, method, P, &e, result.record);
+    *out_row = make_row(method, P, algorithm, &e, result.record);
     bs_phase_result_free(&result);
   }
   if (made) bs_experiment_free(&e);
+  return rc;
+}
+
+/* The fastest; one that does not take the point is passed over. Those with a message from each rank to each
+ * other would take minutes of many ranks. */
+static int32_t simulate_best(scale *s, const char *method, uint32_t P, json_t **out_row, bs_error *err) {
+  enum { MANY = 64, FEW_ONLY = 1 };
+  static const char *const names[] = {"two_shot",    "", "halving_doubling", "doubling", "double_tree",
+                                      "hierarchical"};
+  int32_t first = BS_OK;
+  *out_row = NULL;
+  for (size_t i = P > MANY ? FEW_ONLY : 0; i < sizeof names / sizeof names[0]; i++) {
+    bs_error why = BS_ERROR_INIT;
+    json_t *row = NULL;
+    const int32_t rc = simulate(s, method, P, names[i], &row, &why);
+    if (rc != BS_OK && rc != BS_CONFIG && rc != BS_UNSUPPORTED) return *err = why, json_decref(*out_row), rc;
+    if (rc != BS_OK && first == BS_OK) first = rc, *err = why;
+    if (row == NULL) continue;
+    const double us = json_number_value(json_object_get(row, "simulated_us"));
+    if (*out_row == NULL || us < json_number_value(json_object_get(*out_row, "simulated_us"))) {
+      json_decref(*out_row);
+      *out_row = json_incref(row);
+    }
+    json_decref(row);
+  }
+  if (*out_row == NULL) return first;
+  bs_error_clear(err);
+  return BS_OK;
+}
+
+/* A point that the method refuses is a note; anything else ends the scale. */
+static int32_t run_point(scale *s, const char *method, uint32_t P, bs_error *err) {
+  json_t *row = NULL;
+  const int best = s->algorithm != NULL && strcmp(s->algorithm, "best") == 0;
+  const int32_t rc =
+      best ? simulate_best(s, method, P, &row, err) : simulate(s, method, P, s->algorithm, &row, err);
+  if (rc == BS_OK) json_array_append_new(s->rows, row);
   if ((rc != BS_CONFIG && rc != BS_UNSUPPORTED) || s->n_ranks * s->n_methods == 1) return rc;
   char note[512];
   snprintf(note, sizeof note, "%s on %u ranks is left out: %.400s", method, P, err->message);
   bsrun_note(s->quiet, note);
   s->refused++;
   return BS_OK;
+}
+
+/* Of the row with most ranks, beyond those that the machine has. */
+static void tell_beyond(const scale *s) {
+  const json_t *most = NULL, *row;
+  size_t i;
+  json_array_foreach(s->rows, i, row) {
+    if (json_object_get(row, "beyond") == NULL) continue;
+    if (most == NULL || json_integer_value(json_object_get(row, "world_size")) >
+                            json_integer_value(json_object_get(most, "world_size")))
+      most = row;
+  }
+  if (most != NULL) bsrun_note(s->quiet, json_string_value(json_object_get(most, "beyond")));
 }
 
 static int32_t run_points(scale *s, bs_error *err) {
@@ -333,6 +419,7 @@ static int32_t run(const args *a, bs_error *err) {
   if (rc == BS_OK) rc = open_context(s, err);
   if (rc == BS_OK) rc = run_points(s, err);
   if (rc == BS_OK) rc = print(s, err);
+  if (rc == BS_OK) tell_beyond(s);
   if (rc == BS_OK && s->refused > 0)
     rc =
         bs_error_set(err, BS_SOME_FAILED, "BS-SIM-REFUSED", "%zu of %zu points were left out (see the notes)",

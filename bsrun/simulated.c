@@ -78,6 +78,12 @@ int32_t simulated_print(const json_t *rows, bs_error *err) {
   print_head(json_array_get(rows, 0));
   const int32_t rc =
       bs_report_print(stdout, BS_FORMAT_TABLE, fields, sizeof fields / sizeof fields[0], shown, err);
+  for (size_t i = json_array_size(rows); rc == BS_OK && i > 0; i--) { /* the last one has most ranks */
+    const char *beyond = word(json_array_get(rows, i - 1), "beyond");
+    if (beyond[0] == '\0') continue;
+    printf("%s\n", beyond);
+    break;
+  }
   if (rc == BS_OK && not_costed > 0)
     printf("%.0f ops have no cost in the core's table of ops: they took no time here\n", not_costed);
   json_decref(shown);

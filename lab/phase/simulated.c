@@ -85,6 +85,7 @@ static void take(void *user, const char *name, double value, const char *unit, c
                  {"ops_not_costed", &s->ops_not_costed},
                  {"device_bytes", &s->device_bytes},
                  {"outside_domain", &s->outside_domain},
+                 {"switch_ranks", &s->switch_ranks},
                  {"domain", &s->domain_most}};
   for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; ++i)
     if (strcmp(name, numbers[i].name) == 0) *numbers[i].to = value;
@@ -95,10 +96,12 @@ static void take(void *user, const char *name, double value, const char *unit, c
 const char *bs_simulated_limit(const bs_simulated *s) {
   const double of[] = {s->own[BS_SIM_COMPUTE], s->own[BS_SIM_MEMORY], s->own[BS_SIM_LAUNCH],
                        s->own[BS_SIM_LATENCY] + s->own[BS_SIM_WIRE], s->own[BS_SIM_WAIT]};
+  enum { EXCHANGE = 3 };
   static const char *const names[] = {"compute", "memory", "launch", "wire", "wait"};
   size_t most = 0;
   for (size_t i = 1; i < sizeof of / sizeof of[0]; ++i)
     if (of[i] > of[most]) most = i;
+  if (most == EXCHANGE && s->own[BS_SIM_LATENCY] > s->own[BS_SIM_WIRE]) return "latency";
   return of[most] > 0 ? names[most] : "nothing";
 }
 
@@ -327,6 +330,22 @@ int32_t bs_simulated_takes_time(double time, bs_error *err) {
   return BS_CONFIG;
 }
 
+/* More ranks than the machine has on a switch, and nobody has said what lies between them. */
+static void tell_beyond(const bs_experiment *e, const bs_case *c, const bs_simulated *s, json_t *told) {
+  char text[400];
+  const int ring = e->algorithm == NULL || e->algorithm[0] == '\0';
+  const char *name = machine_of(e);
+  if (!(s->switch_ranks > 0) || c->world_size <= s->switch_ranks || e->topology != NULL) return;
+  snprintf(
+      text, sizeof text,
+      "%.60s has %.0f GPUs on one switch; %u were simulated %s: --set hardware.algorithm=%s%s",
+      name != NULL ? name : "the machine", s->switch_ranks, c->world_size,
+      ring ? "as one ring" : "on one switch", ring ? "halving_doubling" : "hierarchical",
+      ring ? " (bsrun sim scale --algorithm best tries others); --hardware h100-cluster has nodes"
+           : " --set hardware.topology=hier:outer_latency_s=S,outer_bw_Bps=R, as --hardware h100-cluster");
+  json_object_set_new(told, "beyond", json_string(text));
+}
+
 static int32_t simulate(bs_context *context, const bs_experiment *e, const bs_subject *subject,
                         bs_progress_fn progress, void *user, bs_phase_result *out, bs_error *err) {
   bs_arm_case arms[BS_ARMS_MAX];
@@ -339,6 +358,7 @@ static int32_t simulate(bs_context *context, const bs_experiment *e, const bs_su
   if (rc == BS_OK && (rc = bs_simulated_takes_time(method.ps, err)) != BS_OK) json_decref(method.steps);
   if (rc != BS_OK) return rc;
   json_t *told = simulated_json(&method, machine_of(e));
+  tell_beyond(e, c, &method, told);
   if (e->trace_file != NULL)
     json_object_set_new(
         told, "trace",

@@ -38,6 +38,7 @@ typedef struct bs_simulated {
   char label[16];                     /* "published", "calibrated" */
   uint64_t flops, wire_bytes;         /* counted by the host, of all ranks */
   uint32_t claims;                    /* 1: as the method proposed, on rank 0 (of a forward) */
+  double switch_ranks;                /* devices on one switch; 0: any number */
   double domain_most, outside_domain; /* bytes that the machine was fitted to (0: none); collectives beyond */
   uint64_t trace_events, trace_left_out; /* of the trace */
   json_t *steps; /* with plugins.sim.steps: of the rank that ends last, times in us; else NULL. json_decref */

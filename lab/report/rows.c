@@ -33,6 +33,7 @@ static const char *const copied[][2] = {{"simulated_us", "us"},
                                         {"machine", "machine"},
                                         {"label", "label"},
                                         {"domain", "domain"},
+                                        {"beyond", "beyond"},
                                         {"values", "values"},
                                         {"simulated_speedup", "speedup"}};
 

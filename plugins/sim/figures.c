@@ -70,6 +70,7 @@ void sim_figures(void *world, each_fn *each, void *user) {
   each(user, "device_bytes", (double)most_bytes(w), "bytes", NULL);
   each(user, "outside_domain", (double)w->outside, "collectives", NULL);
   each(user, "domain", (double)w->plugin->machine.domain_most, "bytes", NULL);
+  each(user, "switch_ranks", w->plugin->machine.switch_ranks, "ranks", NULL);
   each(user, "engine", 0, "",
        w->exchanges == 0                   ? "closed forms"
        : sim_world_order(w) == SIM_ORDER_E ? "message by message, order E"

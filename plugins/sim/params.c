@@ -42,6 +42,8 @@ static const bs_param_desc params[] = {
      "keep each op and collective of each rank, for bsrun sim explain"},
     {sizeof(bs_param_desc), BS_PARAM_INT, "trace_events", "0", "0..1000000000", NULL,
      "events that a trace holds at most (bsrun --trace sets 200000); 0: there is none"},
+    {sizeof(bs_param_desc), BS_PARAM_INT, "switch_ranks", "0", "0..1048576", NULL,
+     "devices on one switch, beyond which a result without a topology says so; 0: any number"},
 };
 
 int32_t sim_params_define(sim_plugin *plugin, bs_error *err) {
@@ -91,6 +93,9 @@ int32_t sim_params_read(sim_plugin *plugin, bs_error *err) {
   rc = get(plugin, "trace_events", &value, err);
   if (rc != BS_OK) return rc;
   m->trace_events = (uint64_t)value.i;
+  rc = get(plugin, "switch_ranks", &value, err);
+  if (rc != BS_OK) return rc;
+  m->switch_ranks = (uint32_t)value.i;
   m->domain_least = (uint64_t)sim_round(v[LEAST]);
   m->domain_most = (uint64_t)sim_round(v[MOST]);
   m->roof.flops = sim_rate(v[FLOPS]);

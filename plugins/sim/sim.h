@@ -29,6 +29,7 @@ typedef struct sim_machine {
   const char *label;                  /* "published" or "calibrated" */
   uint64_t domain_least, domain_most; /* bytes of the collectives that it was fitted to */
   uint32_t domain_ranks;              /* 0: any */
+  uint32_t switch_ranks;              /* devices on one switch; 0: any number */
   uint32_t buffering;                 /* enum sim_buffering */
   int32_t by_time;                    /* 1: order E also without a topology */
   int32_t steps;                      /* 1: each step is kept */

@@ -40,9 +40,63 @@ START_TEST(a_ring_over_the_ranks) {
     ck_assert(number(rows, i, "world_size") == ranks[i]);
     ck_assert_msg(fabs(number(rows, i, "simulated_us") - us[i]) < 1e-6, "row %zu", i);
     ck_assert(number(rows, i, "wire_latency_us") == ranks[i] - 1);
-    ck_assert_str_eq(json_string_value(json_object_get(json_array_get(rows, i), "limit")), "wire");
+    ck_assert_str_eq(json_string_value(json_object_get(json_array_get(rows, i), "limit")),
+                     ranks[i] == 64 ? "latency" : "wire"); /* 63 us against 41.29 */
   }
   json_decref(rows);
+}
+END_TEST
+
+/* More GPUs than the machine has: said in one line, with a better algorithm; --algorithm takes it. */
+START_TEST(beyond_the_machine) {
+  ran r = bsrun(dir, "sim", "scale", "--method", "blockshock", "-P", "8,512", "--hardware", "h100-dgx", NULL);
+  must_be(&r, 0);
+  ck_assert_ptr_nonnull(strstr(r.err,
+                               "h100-dgx has 8 GPUs on one switch; 512 were simulated as one ring: --set "
+                               "hardware.algorithm=halving_doubling"));
+  ck_assert_ptr_nonnull(strstr(r.out, "latency"));
+  ran_free(&r);
+  r = bsrun(dir, "sim", "scale", "--method", "blockshock", "-P", "8", "--hardware", "h100-dgx", NULL);
+  ck_assert_ptr_null(strstr(r.err, "GPUs on one switch"));
+  ran_free(&r);
+  r = bsrun(dir, "--plugin", "sim", "--hardware", "h100-dgx", "--method", "blockshock", "--phase", "1", "-P",
+            "64", "--out", "off", NULL);
+  must_be(&r, 0);
+  ck_assert_ptr_nonnull(strstr(r.out, "has 8 GPUs on one switch; 64 were simulated as one ring"));
+  ran_free(&r);
+  r = bsrun(dir, "sim", "scale", "--method", "blockshock", "-P", "16,512", "--hardware", "h100-cluster", "-o",
+            "json", NULL);
+  ck_assert_ptr_null(strstr(r.err, "GPUs on one switch"));
+  json_t *rows = rows_of(&r, 2);
+  ck_assert(number(rows, 1, "simulated_us") < 200);
+  json_decref(rows);
+}
+END_TEST
+
+START_TEST(an_algorithm_is_named_or_found) {
+  static const char *const names[] = {"halving_doubling", "doubling", "best"};
+  double us[3], ring;
+  ran r = bsrun(dir, "sim", "scale", "--method", "blockshock", "-P", "256", "--hardware", "h100-dgx", "-o",
+                "json", NULL);
+  json_t *rows = rows_of(&r, 1);
+  ring = number(rows, 0, "simulated_us");
+  json_decref(rows);
+  for (int i = 0; i < 3; i++) {
+    r = bsrun(dir, "sim", "scale", "--method", "blockshock", "-P", "256", "--hardware", "h100-dgx", "-o",
+              "json", "--algorithm", names[i], NULL);
+    rows = rows_of(&r, 1);
+    us[i] = number(rows, 0, "simulated_us");
+    ck_assert_str_ne(json_string_value(json_object_get(json_array_get(rows, 0), "algorithm")), "best");
+    json_decref(rows);
+  }
+  ck_assert(us[2] <= us[0] && us[2] <= us[1] && us[2] < ring / 5);
+  r = bsrun(dir, "sim", "scale", "--algorithm", "rng", "-P", "2,4", NULL);
+  must_be(&r, 3);
+  ck_assert_ptr_nonnull(strstr(r.err, "'ring'"));
+  ran_free(&r);
+  r = bsrun(dir, "sim", "scale", "--algorithm", "ring", "--set", "hardware.algorithm=ring", NULL);
+  must_be(&r, 2);
+  ran_free(&r);
 }
 END_TEST
 
@@ -117,7 +171,9 @@ START_TEST(what_is_wrong_is_named) {
 END_TEST
 
 int main(void) {
-  const test_case tests[] = {{a_ring_over_the_ranks},
+  const test_case tests[] = {{beyond_the_machine},
+                             {an_algorithm_is_named_or_found},
+                             {a_ring_over_the_ranks},
                              {strong_and_weak},
                              {a_plot_has_a_bar_for_each_row},
                              {a_refused_point_is_named},
