@@ -63,6 +63,7 @@ _bsrun() {
       if [[ $verb == "bench sdpa" ]]; then COMPREPLY=($(compgen -W "full causal causal_br" -- "$cur")); else _bsrun_reply "$cur" masks; fi
       return
       ;;
+    --algorithm) _bsrun_reply "$cur" algorithms; return ;;
     --workload) _bsrun_reply "$cur" workloads; return ;;
     --hardware) _bsrun_reply "$cur" hardware; return ;;
     --sweep) _bsrun_reply "$cur" sweeps; return ;;

@@ -34,7 +34,8 @@ void help_fsck(void) {
       "\nexamples:\n"
       "  bsrun fsck\n"
       "  bsrun fsck --repair results/official/runs\n\n"
-      "exit codes: 0 nothing that counts is damaged; 10 DIR is no folder, or one cannot be read or written; 13 a run is\n"
+      "exit codes: 0 nothing that counts is damaged; 10 DIR is no folder, or one cannot be read or written; "
+      "13 a run is\n"
       "damaged, or a committed run has a torn tail that was not cut\n");
 }
 

@@ -98,8 +98,8 @@ static int open_path(const char *path, bs_out_file *out) {
 
 int bs_out_open(const char *path, bs_out_file *out) {
   *out = (bs_out_file){.fd = -1};
-  const int why = bs_out_is_stdout(path) ? open_again(claimed >= 0 ? claimed : STDOUT_FILENO, out)
-                                         : open_path(path, out);
+  const int why =
+      bs_out_is_stdout(path) ? open_again(claimed >= 0 ? claimed : STDOUT_FILENO, out) : open_path(path, out);
   if (why != 0) forget(out);
   return why;
 }

@@ -23,9 +23,9 @@ typedef struct bs_fsck {
  * metrics.jsonl.torn), copies of what the first record says are written anew, an index that is not what the
  * records say is removed, and so are temporary folders whose lock is free and whose process ended. Nothing
  * that another process holds is touched. BS_CORRUPT: damage is there that repair cannot undo, or a committed
- * run has a torn tail that was not cut. BS_IO: root is no folder, or one cannot be read or written; where folders are only
- * closed to this user, all others are checked. `out` tells what was found; release it with bs_fsck_free in
- * any case. */
+ * run has a torn tail that was not cut. BS_IO: root is no folder, or one cannot be read or written; where
+ * folders are only closed to this user, all others are checked. `out` tells what was found; release it with
+ * bs_fsck_free in any case. */
 int32_t bs_fsck_run(const char *root, int repair, bs_fsck *out, bs_error *err);
 void bs_fsck_free(bs_fsck *fsck);
 
