@@ -29,13 +29,10 @@ static const struct {
   const char *kept[4]; /* what each next line says of the layer, too */
   int next;            /* so many lines */
 } typed[] = {
-    {"--n 64 --phase 0" QUICK, {"--n 64"}, 2},
     {"run -P2 --n=64 --phase=1 --method row_parallel" QUICK, {"--n 64", "-P 2"}, 2},
-    {"--method blockshock --mask interleave --bias off --n 128 --phase 0" QUICK, {"--mask interleave"}, 2},
     {"--method blockshock --mask interleave --bias off --n 128 --phase 0 --comm shm --launch processes" QUICK,
      {"--mask interleave --bias off", "--comm shm", "--launch processes"},
      1},
-    {"--method row_parallel --n 64 --phase 1 --launch processes" QUICK, {"--n 64"}, 1},
     {"--config cfg.yaml --config named.yaml --n 64 --k 128 --b 8 --dtype f32 --phase 1" QUICK,
      {"--config cfg.yaml", "--k 128"},
      2},
