@@ -8,7 +8,7 @@
 
 #include "core/base/dtype.h"
 #include "core/base/error.h"
-#include "graph/args.h"
+#include "graph/run/args.h"
 
 enum { BUILD_OPSET = 24 };
 

@@ -5,8 +5,8 @@
 #include "core/base/clock.h"
 #include "core/base/error.h"
 #include "graph/api.h"
-#include "graph/args.h"
 #include "graph/import/import.h"
+#include "graph/run/args.h"
 
 BS_API int32_t bs_graph_open(bs_context *context, const char *path, const bs_graph_options *options,
                              bs_graph **out_graph, bs_error *err) {

@@ -11,7 +11,7 @@
 #include "core/base/deviation.h"
 #include "core/base/error.h"
 #include "core/base/memory.h"
-#include "graph/args.h"
+#include "graph/run/args.h"
 #include "graph/run/session.h"
 
 enum { GUARD = 64, POISON = 0xff, GUARD_BYTE = 0xa5 };

@@ -8,7 +8,7 @@
 
 #include "core/base/error.h"
 #include "core/base/text.h"
-#include "graph/args.h"
+#include "graph/run/args.h"
 #include "graph/run/session.h"
 
 typedef struct report {

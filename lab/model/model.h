@@ -71,7 +71,8 @@ void bs_model_close(bs_model *model);
 
 /* {path, producer, opset, nodes, constants, constant_bytes, states, state_bytes, cache_tokens, load_seconds,
  * inputs, outputs: [{name, dtype, shape}], ops: [{op, domain, nodes}], unsupported: [{node, op, domain,
- * opset, dtype, reason}], not_judged: a line that says which sizes would help, or ""}. A symbolic dimension is its name. `backend` NULL: the lowering alone is asked. */
+ * opset, dtype, reason}], not_judged: a line that says which sizes would help, or ""}. A symbolic dimension
+ * is its name. `backend` NULL: the lowering alone is asked. */
 int32_t bs_model_info(const bs_model *model, const char *backend, json_t **out, bs_error *err);
 /* Runs a started model once on its inputs. {model, backend, dims, nodes, outputs: [{name, dtype, shape, min,
  * max, mean, nonfinite, first, file}], stats}. output_dir (may be NULL): each output is written there as

@@ -283,7 +283,7 @@ START_TEST(values_of_initializers) {
 }
 END_TEST
 
-/* What fits none of the sizes that are tried is not judged: model info says which --dim would help. */
+/* A node that fits none of the sizes that are tried is not judged: model info says which --dim would help. */
 START_TEST(info_without_sizes) {
   static const char *const words[][2] = {{NULL, NULL}, {"--dim", "s=11"}};
   static const char *const says[] = {"1 node is not judged", "Every node is supported"};

@@ -125,10 +125,10 @@ START_TEST(a_body_has_inputs) {
 END_TEST
 
 /* Twice calls Once twice; the attribute goes through both, or is the default of the inner one. */
-#define FUNCTIONS                                                                                      \
-  " <domain: \"my.d\", opset_import: [\"\" : 20, \"my.d\" : 2]> Once <alpha: float = 0.25, none>"      \
+#define FUNCTIONS                                                                                       \
+  " <domain: \"my.d\", opset_import: [\"\" : 20, \"my.d\" : 2]> Once <alpha: float = 0.25, none>"       \
   " (a, b) => (r, u) { r = LeakyRelu <alpha: float = @alpha, other: int = @none> (a) u = Clip (a, b) }" \
-  " <domain: \"my.d\", opset_import: [\"\" : 21, \"my.d\" : 2]> Twice <beta> (a) => (r)"               \
+  " <domain: \"my.d\", opset_import: [\"\" : 21, \"my.d\" : 2]> Twice <beta> (a) => (r)"                \
   " { [one] h = my.d.Once <alpha: float = @beta> (a) \"\", r = my.d.Once (h, a) }"
 
 START_TEST(functions_replace_their_calls) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * args.h - the rules of graph.h for arguments: no NULL but where the header allows it, struct_size set. Each
  * check returns BS_OK, or BS_INVALID_ARGUMENT with the function's name. Thread-safe. */
-#ifndef BS_GRAPH_ARGS_H
-#define BS_GRAPH_ARGS_H
+#ifndef BS_GRAPH_RUN_ARGS_H
+#define BS_GRAPH_RUN_ARGS_H
 #include "blockshock/graph.h"
 
 /* What a function says that was given NULL: `needed` lists the arguments that may not be. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * args.c - checks of the arguments of graph.h's functions. */
-#include "graph/args.h"
+#include "graph/run/args.h"
 
 #include <string.h>
 
