@@ -244,6 +244,9 @@ static int32_t lower_judged(lower_ctx *c, const gmodel_node *node, bs_error *err
   const int32_t rc = lower_node(c, node, why);
   for (uint32_t i = 0; i < node->n_out; i++)
     if (node->out[i] != GMODEL_NONE) c->guessed[node->out[i]] = (unsigned char)guess;
+  if (rc != BS_OK && node->n_out > 0 && node->out[0] != GMODEL_NONE &&
+      strncmp(why->where, "node '' ", 8) == 0)
+    bs_error_where(why, "the node (%.40s) that gives '%.80s'", node->op, c->model->values[node->out[0]].name);
   if (rc != BS_INPUT || !guess || c->options->not_judged == NULL) return rc;
   c->not_judged++;
   c->options->not_judged(c->options->issue_user, node, why);
