@@ -61,6 +61,8 @@ double hf_real(hf_build *b, const char *key, double otherwise); /* finite and po
 int hf_bool(hf_build *b, const char *key, int otherwise);
 const char *hf_text(hf_build *b, const char *key, const char *otherwise);
 int hf_has_key(const hf_build *b, const char *key); /* and it is not null */
+/* 1: the list has the text, 0: it has not, -1: there is no such list. */
+int hf_list_has(const hf_build *b, const char *key, const char *text);
 /* What the library cannot do: BS-HF-CONFIG with the key, its value and what is known. */
 void hf_refuse(hf_build *b, const char *key, const char *known);
 

@@ -29,6 +29,17 @@ int hf_has_key(const hf_build *b, const char *key) {
   return find(b, key) != NULL;
 }
 
+int hf_list_has(const hf_build *b, const char *key, const char *text) {
+  const json_t *list = find(b, key);
+  size_t i = 0;
+  if (!json_is_array(list)) return -1;
+  while (i < json_array_size(list)) {
+    const char *item = json_string_value(json_array_get(list, i++));
+    if (item != NULL && strcmp(item, text) == 0) return 1;
+  }
+  return 0;
+}
+
 static void bad(hf_build *b, const char *key, const char *want) {
   json_t *value = find(b, key);
   char *text = value == NULL ? NULL : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_ENSURE_ASCII);

@@ -180,9 +180,13 @@ static void read_config(hf_build *b, llama *l) {
   if (l->head % 2 != 0) hf_refuse(b, "head_dim", "an even width is rotated");
 }
 
-/* A window that the cache cannot leave is none. */
-static void check_window(hf_build *b) {
-  const int used = hf_bool(b, "use_sliding_window", strcmp(hf_text(b, "model_type", NULL), "mistral") == 0);
+/* A window that the cache cannot leave is none, and so is one that no layer has: layer_types says which have
+ * one; else, of Qwen, those from max_window_layers on. */
+static void check_window(hf_build *b, int64_t layers) {
+  const int mistral = strcmp(hf_text(b, "model_type", NULL), "mistral") == 0;
+  const int listed = hf_list_has(b, "layer_types", "sliding_attention");
+  const int64_t first = mistral ? 0 : hf_int(b, "max_window_layers", 0, INT32_MAX, 0);
+  const int used = hf_bool(b, "use_sliding_window", mistral) && (listed >= 0 ? listed : first < layers);
   if (used && hf_has_key(b, "sliding_window") && hf_int(b, "sliding_window", 1, INT32_MAX, 0) < b->cache)
     hf_refuse(b, "sliding_window",
               "windows shorter than the cache are not built; ask for fewer cache tokens");
@@ -195,7 +199,7 @@ void hf_llama(hf_build *b, int64_t asked) {
   const int64_t rows[2] = {words, l.width};
   const uint32_t embeddings = hf_weight(b, hf_name(b, l.prefix, "embed_tokens.weight"), 2, rows);
   hf_begin(b, hf_int(b, "max_position_embeddings", 1, INT32_MAX, 0), asked);
-  check_window(b);
+  check_window(b, layers);
   rotary_tables(b, &l);
   uint32_t x = hf_op2(b, "Gather", "embeddings", embeddings, b->ids);
   for (int64_t i = 0; b->rc == BS_OK && i < layers; i++) x = block(b, &l, x, i);

@@ -117,6 +117,8 @@ static const entry llama_config[] = {{"model_type", "\"llama\""},
                                      {"rope_parameters", NULL},
                                      {"use_sliding_window", NULL},
                                      {"sliding_window", NULL},
+                                     {"max_window_layers", NULL},
+                                     {"layer_types", NULL},
                                      {"tie_word_embeddings", "false"},
                                      {"quantization_config", NULL},
                                      {0}};

@@ -212,7 +212,7 @@ static void expect(const char *id, const char *seen) {
 
 static const struct {
   const char *seen;
-  entry config[3];
+  entry config[4];
 } bad_llama[] = {
     {"'model_type' is \"bert\"", {{"model_type", "\"bert\""}}},
     {"'model_type' is not there", {{"model_type", NULL}}},
@@ -237,6 +237,10 @@ static const struct {
     {"'tie_word_embeddings' is 1", {{"tie_word_embeddings", "1"}}},
     {"'sliding_window' is 4", {{"use_sliding_window", "true"}, {"sliding_window", "4"}}},
     {"'sliding_window' is 4", {{"model_type", "\"mistral\""}, {"sliding_window", "4"}}},
+    {"'sliding_window' is 4",
+     {{"use_sliding_window", "true"}, {"sliding_window", "4"}, {"max_window_layers", "0"}}},
+    {"'sliding_window' is 4",
+     {{"use_sliding_window", "true"}, {"sliding_window", "4"}, {"layer_types", "[\"sliding_attention\"]"}}},
 };
 
 START_TEST(a_key_is_wrong) {
@@ -281,6 +285,25 @@ START_TEST(layers_beyond_the_number_are_told) {
   ck_assert_str_eq(m->warning,
                    "12 tensors of the files are not read: h.1.ln_1.weight, h.1.ln_1.bias, "
                    "h.1.attn.c_attn.weight, h.1.attn.c_attn.bias, ..");
+  gmodel_free(m);
+}
+END_TEST
+
+/* Qwen's window is of the layers from max_window_layers on, or of those that layer_types names: here none. */
+static const entry windows[][5] = {
+    {{"use_sliding_window", "true"}, {"sliding_window", "4"}, {"max_window_layers", "4096"}},
+    {{"use_sliding_window", "true"}, {"sliding_window", "4"}, {"layer_types", "[\"full_attention\"]"}},
+    {{"use_sliding_window", "false"}, {"sliding_window", "4"}, {"max_window_layers", "0"}},
+    {{"use_sliding_window", "true"}, {"sliding_window", "1000000"}},
+};
+
+START_TEST(no_layer_has_a_window) {
+  gmodel *m = NULL;
+  bs_error err = BS_ERROR_INIT;
+  write_config(llama_config, windows[_i]);
+  write_weights("model.safetensors", llama_weights, 0, 100, NULL);
+  const int32_t rc = import_folder(files_folder, NULL, &m, &err);
+  ck_assert_msg(rc == BS_OK, "%s: %s", err.id, err.message);
   gmodel_free(m);
 }
 END_TEST
@@ -360,6 +383,7 @@ int main(void) {
                             {a_key_is_wrong, TEST_COUNT(bad_llama)},
                             {what_is_passed_over_is_told, TEST_COUNT(passed_over)},
                             {layers_beyond_the_number_are_told},
+                            {no_layer_has_a_window, TEST_COUNT(windows)},
                             {a_tensor_is_wrong},
                             {a_file_is_wrong},
                             {a_cache_beyond_the_positions},
