@@ -88,7 +88,7 @@ static double element(source *r, const value *v, uint32_t kind, int64_t row) {
     case ROLE_ANGLE:
       return cos(3 * normal(r));
     case ROLE_ROW:
-      return kind < 7 ? normal(r) : kind < 9 ? 1e6 * normal(r) : kind == 9 ? extreme(r) : 1;
+      return kind < 6 ? normal(r) : kind < 8 ? 1e6 * normal(r) : kind < 10 ? extreme(r) : 1;
     case ROLE_WEIGHT:
       return kind < 9 ? 0.5 * normal(r) : kind == 9 ? 20 * normal(r) : (double)(bits(r) % 3) - 1;
     case ROLE_VALUE: {
