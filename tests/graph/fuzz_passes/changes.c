@@ -251,7 +251,10 @@ int change_number(spec *s, double number) {
   static const double factors[] = {1 + 1e-5, 1 + 1e-3, 1.1, 2, -1, 0};
   if (!wanted(s, 16)) return add_number(s, number);
   count(s, CHANGE_NUMBER);
-  return add_number(s, number * factors[draw(s, 6)]);
+  const int written = add_number(s, number), changed = add_number(s, number * factors[draw(s, 6)]);
+  if (!s->bad && s->values[written].data[0] == s->values[changed].data[0])
+    change_undone(s); /* in its dtype */
+  return changed;
 }
 
 void change_axis(spec *s, const value *of, int64_t *io_axis) {
