@@ -2,6 +2,7 @@
  * verify.c - a planned session beside the graph as written. Right runs, which say how far round-off goes,
  * are: the graph as written in its own dtypes on `ref`; when that is not enough, the same in f64 with each
  * number moved by its own round-off, and the backend without a pass, where each of its nodes is right. */
+#include "graph/run/args.h"
 #include "graph/run/verify.h"
 
 #include <float.h>
@@ -411,6 +412,10 @@ void gverify_close(gverify *v) {
 }
 
 BS_API int32_t bs_session_verify(bs_session *s, bs_verify_report *out_report, bs_error *err) {
+  static const char function[] = "bs_session_verify";
+  if (s == NULL || out_report == NULL) return gargs_null(function, "session and out_report", err);
+  if (gargs_size(function, "bs_verify_report", out_report->struct_size, err) != BS_OK)
+    return BS_INVALID_ARGUMENT;
   gverify *v = NULL;
   int32_t rc = gverify_open(s, &v, err);
   if (rc == BS_OK) rc = gverify_run(v, out_report, err);
