@@ -104,9 +104,10 @@ void program_drop_input(gexpr *e, uint8_t input) {
 
 /* ---- normal form ----------------------------------------------------------------------------- */
 
+/* Not min and max: of 0 and -0 each of them may give its first. */
 static int commutes(uint8_t op) {
-  return op == BS_EXPR_ADD || op == BS_EXPR_MUL || op == BS_EXPR_MIN || op == BS_EXPR_MAX ||
-         op == BS_EXPR_EQ || op == BS_EXPR_AND || op == BS_EXPR_OR || op == BS_EXPR_XOR;
+  return op == BS_EXPR_ADD || op == BS_EXPR_MUL || op == BS_EXPR_EQ || op == BS_EXPR_AND ||
+         op == BS_EXPR_OR || op == BS_EXPR_XOR;
 }
 
 static int is_const(uint8_t o) {
