@@ -126,7 +126,7 @@ END_TEST
 START_TEST(bench_measures_beside_the_simulation) {
   static const char *const comms[] = {"threads", "shm"};
   ran r = bsrun(dir, "ccl", "bench", "ring", "two_shot", "--comm", comms[_i], "-P", "2", "--max-bytes",
-                "65536", "--samples", "3", "-o", "json", NULL);
+                "4194304", "--samples", "3", "-o", "json", NULL);
   must_be(&r, 0);
   json_t *rows = rows_of(&r);
   ck_assert_uint_ge(json_array_size(rows), 4);

@@ -82,7 +82,6 @@ static const npy_case npys[] = {
     {"{'descr': '<c8', 'fortran_order': False, 'shape': (8, 3), }", "BS-NPY-DTYPE", "complex numbers", 192},
     {"{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (8, 6), }", "BS-NPY-DTYPE", "records", 192},
     {"{'descr': '>f4', 'fortran_order': False, 'shape': (8, 6), }", "BS-NPY-ENDIAN", "big endian", 192},
-    {"{'descr': '<f4', 'fortran_order': True, 'shape': (8, 6), }", "BS-NPY-ORDER", "Fortran order", 192},
     {"{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296), }", "BS-NPY-SHAPE",
      "a product that wraps", 192},
     {"{'descr': '<f4', 'fortran_order': False, 'shape': (-8, 6), }", "BS-NPY-SHAPE", "a negative size", 192},
