@@ -98,9 +98,9 @@ static void print_counts(int by_node, const json_t *result) {
   if (by_node && json_array_size(nodes) == 0) {
     printf("no node was checked alone: that needs every --input");
   } else {
-    bs_print(stdout, "%lld %s on %s, %lld wrong", (long long)json_integer_value(json_object_get(result, "cases")),
-           by_node ? "nodes" : "cases", json_string_value(json_object_get(result, "backend")),
-           failed - wrong);
+    bs_print(stdout, "%lld %s on %s, %lld wrong",
+             (long long)json_integer_value(json_object_get(result, "cases")), by_node ? "nodes" : "cases",
+             json_string_value(json_object_get(result, "backend")), failed - wrong);
   }
   if (!by_node && json_array_size(nodes) > 0)
     printf("; %zu nodes, %lld wrong", json_array_size(nodes), wrong);

@@ -102,7 +102,7 @@ static int32_t write_file(const args *a, const bs_fit_link *link, const char *ro
   if (why != 0)
     return bs_error_set(err, BS_IO, "BS-OUT-WRITE", "%s cannot be written: %s", path, strerror(why));
   bs_print(stderr, "bsrun: note: wrote %s: alpha_s %.4g, bw_Bps %.4g; use it with --hardware %s\n", path,
-          link->alpha_s, link->bytes_per_s, path);
+           link->alpha_s, link->bytes_per_s, path);
   return BS_OK;
 }
 

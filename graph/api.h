@@ -9,7 +9,7 @@ struct bs_graph {
   bs_context *context;
   gmodel *model;
   gfold fold;
-  _Atomic uint32_t finished; /* checked: nothing is added any more, any thread may read the model */
+  _Atomic uint32_t finished;    /* checked: nothing is added any more, any thread may read the model */
   _Atomic uint32_t has_session; /* one was opened: no input becomes a constant any more */
 };
 /* A graph of a model, which it takes over, also when it fails. */

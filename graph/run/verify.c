@@ -2,8 +2,8 @@
  * verify.c - a planned session beside the graph as written. Right runs, which say how far round-off goes,
  * are: the graph as written in its own dtypes on `ref`; when that is not enough, the same in f64 with each
  * number moved by its own round-off, and the backend without a pass, where each of its nodes is right. */
-#include "graph/run/args.h"
 #include "graph/run/verify.h"
+#include "graph/run/args.h"
 
 #include <float.h>
 #include <math.h>

@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/memory.h"
 #include "core/base/clock.h"
 #include "core/base/dtype.h"
 #include "core/base/error.h"
+#include "core/base/memory.h"
 #include "core/base/text.h"
 #include "graph/run/verify.h"
 #include "lab/error.h"

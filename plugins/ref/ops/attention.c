@@ -2,7 +2,8 @@
  * attention.c - Y = softmax(mask(softcap(scale Q K^T))) V for each query of each head, in f64, rounded once:
  * scores of the keys that the query sees, their largest one, then the sum of the rows of V by their powers.
  * Keys outside are not read, nor are those whose score is -inf. A query that sees no key gets Y = 0 and
- * LSE = -inf; with attrs[3] one whose powers have no sum (a score is NaN or +inf) gets Y = 0. Queries are divided over the team; each member keeps a row of scores in the rank's scratch. */
+ * LSE = -inf; with attrs[3] one whose powers have no sum (a score is NaN or +inf) gets Y = 0. Queries are
+ * divided over the team; each member keeps a row of scores in the rank's scratch. */
 #include <math.h>
 
 #include "../ref.h"
