@@ -337,7 +337,7 @@ static int32_t compute_sides(checking *c, const gstep *s, wanted *out) {
   const gnode *n = &c->b->g->nodes[s->node];
   int32_t rc = BS_OK;
   *out = (wanted){.n_sides = n->op == GOP_MAP && rounds(&c->b->g->exprs[n->expr]) ? SIDES : 1};
-  for (int i = 0; i < out->n_sides && rc == BS_OK; i++) {
+  for (int i = 0; i < SIDES && i < out->n_sides && rc == BS_OK; i++) {
     rc = compute_wide(c, s, side_factors[i], out->sides[i]);
     graph_free(c->wide);
     c->wide = NULL;
@@ -377,11 +377,14 @@ static int32_t mean_part(const checking *c, const gstep *s, double *out_part) {
     if (n->in[i] != GNONE) rc = copy_f64(c, s->args[i], &values[i]);
   for (int64_t k = 0; rc == BS_OK && values[2] != NULL && k < row; k++)
     gamma = fmax(gamma, fabs(values[2][k]));
-  const int64_t count = rc == BS_OK ? (int64_t)elements(s->args[0]) : 0;
+  const int64_t count = rc == BS_OK && values[0] != NULL ? (int64_t)elements(s->args[0]) : 0;
+  /* What is added may be broadcast: its elements are then taken again, in order, which is enough for a size.
+   */
+  const int64_t added = values[1] != NULL ? (int64_t)elements(s->args[1]) : 0;
   for (int64_t at = 0; at + row <= count && row > 0; at += row) {
     double mean = 0, squares = 0, most = 0;
     for (int64_t k = at; k < at + row; k++) {
-      values[0][k] += values[1] != NULL ? values[1][k] : 0;
+      values[0][k] += added > 0 ? values[1][k % added] : 0;
       mean += values[0][k] / (double)row;
       most = fmax(most, fabs(values[0][k]));
     }

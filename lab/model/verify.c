@@ -335,13 +335,13 @@ static int32_t make_smaller(verifying *v, bs_error *err) {
 
 /* What the sessions of the graph as written hold of its constants: both in their dtype and packed. */
 static double written_bytes(const gmodel *m) {
-  double bytes = 0;
+  uint64_t bytes = 0;
   for (uint32_t i = 0; i < m->n_values; i++) {
     const gmodel_value *value = &m->values[i];
     if (value->kind == GMODEL_CONSTANT && bs_dtype_is_float(value->dtype))
-      bytes += (double)value->bytes * (2 + 16.0 / BS_DTYPE_BYTES(value->dtype));
+      bytes += 2 * value->bytes + 16 * (value->bytes / BS_DTYPE_BYTES(value->dtype));
   }
-  return bytes;
+  return (double)bytes;
 }
 
 static int32_t open_part(verifying *v, int64_t layers, bs_error *err) {

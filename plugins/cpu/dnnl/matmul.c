@@ -171,8 +171,8 @@ static dnnl_status_t make_form(const dnnl_plan *plan, int64_t count, form *f, ui
 static dnnl_status_t choose_part(const dnnl_plan *plan, int64_t count, int64_t *out_part) {
   const cpu_matmul *s = &plan->shape;
   const double tensors = (double)count * (double)s->K * plan->w->size +
-                         (double)s->B * (double)s->K * BS_DTYPE_BYTES(s->x_type) +
-                         (double)s->B * (double)count * BS_DTYPE_BYTES(s->y_type);
+                         (double)(s->B * s->K * (int64_t)BS_DTYPE_BYTES(s->x_type)) +
+                         (double)(s->B * count * (int64_t)BS_DTYPE_BYTES(s->y_type));
   const double most = tensors / SHARE > LEAST ? tensors / SHARE : LEAST;
   uint64_t bytes = 0;
   dnnl_status_t status = make_form(plan, count, NULL, &bytes);

@@ -158,12 +158,15 @@ static int attended(spec *s, int scores, int p, int v, int beside) {
 /* softmax(scores) v. */
 static int weighted(spec *s, int scores, int v) {
   const value of = s->values[scores];
-  const uint32_t before = s->n_changes;
+  uint32_t before = s->n_changes;
   double repair = 0;
   int p;
   if (change_view(s)) { /* over other rows than those of the scores */
     const int other = reshaped(s, scores);
+    const value seen = s->values[other];
     if (other == scores) change_undone(s);
+    /* Rows as long as those of the scores are these, and attention may be made of them. */
+    if (!s->bad && seen.rank > 0 && seen.dims[seen.rank - 1u] == of.dims[of.rank - 1u]) before = s->n_changes;
     p = softmax(s, other);
     if (other != scores && !s->bad) p = seen_as(s, p, of.rank, of.dims);
   } else {
