@@ -83,9 +83,11 @@ static int64_t onnx_type(uint32_t dtype) {
   return t->onnx;
 }
 
-/* There and back. */
+/* To another dtype and back. */
 static int cast_between(spec *s, int v) {
-  return cast_to(s, cast_value(s, v), onnx_type(s->dtype));
+  uint32_t i = draw(s, 7);
+  if (cast_types[i].dtype == s->dtype) i = 7;
+  return cast_to(s, cast_to(s, v, cast_types[i].onnx), onnx_type(s->dtype));
 }
 
 /* Another reader, of another dtype, whose result is an output. */
@@ -185,7 +187,7 @@ enum { CHANGE_CLAMP = 0, CHANGE_NUMBER = 14, CHANGE_KEEPDIMS, CHANGE_AXIS, CHANG
 static const struct change {
   const char *name;
   int (*make)(spec *s, int v);
-  int beside; /* 1: the value stays as it is; 2: its elements do, in their order */
+  int beside; /* 1: the value stays as it is; 2: its elements do */
 } changes[] = {{"clamp", clamped, 0},
                {"min or max", bounded, 0},
                {"select", selected, 0},
@@ -197,7 +199,7 @@ static const struct change {
                {"also output", also_output, 1},
                {"reshape", reshaped, 2},
                {"views", seen_twice, 1},
-               {"transpose", turned, 0},
+               {"transpose", turned, 2},
                {"scale or shift", scaled, 0},
                {"step", through_step, 0},
                {"constant", NULL, 0},
