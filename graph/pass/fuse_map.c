@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "graph/pass/match.h"
 #include "graph/pass/pass.h"
 #include "graph/pass/program.h"
 
@@ -104,6 +105,11 @@ static int32_t fuse(graph *g, const pair *w, uint32_t *out_changes, bs_error *er
   }
   const uint32_t number = graph_expr(g, &e), origin = graph_origin_join(g, c.origin, p.origin);
   if (number == GNONE) return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a program");
+  gnode fused = c;
+  fused.n_in = (uint8_t)n_in;
+  fused.expr = number;
+  memcpy(fused.in, in, sizeof in);
+  if (!match_accepts(g, &fused)) return BS_OK;
   for (uint32_t i = 0; i < c.n_in || i < n_in; i++) {
     const int32_t rc = graph_set_input(g, w->consumer, i, i < n_in ? in[i] : GNONE, err);
     if (rc != BS_OK) return rc;

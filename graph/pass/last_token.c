@@ -62,6 +62,7 @@ static int32_t try_rows(graph *g, uint32_t id, uint32_t *out_changes, bs_error *
   n.out[0] = rows;
   rc = match_reshape(g, rows, v.rank, v.dims, &again, err);
   if (rc != BS_OK || again == GNONE) return rc;
+  if (!match_accepts(g, &n)) return BS_OK;
   rc = graph_replace(g, seen, again, err);
   if (rc != BS_OK) return rc;
   const uint32_t at = g->nodes[id].next;

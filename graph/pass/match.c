@@ -139,11 +139,15 @@ static int is_replaced(const graph *g, uint32_t old, const gnode *node) {
   return unread;
 }
 
-int32_t match_replace(graph *g, const gnode *node, const uint32_t *old, uint32_t n, uint32_t *out_node,
-                      uint32_t *io_changes, bs_error *err) {
+int match_accepts(const graph *g, const gnode *node) {
   gquery q;
   graph_query(g, node, &q);
-  if (bs_op_check(&q.query, NULL) != BS_OK) return BS_OK;
+  return bs_op_check(&q.query, NULL) == BS_OK;
+}
+
+int32_t match_replace(graph *g, const gnode *node, const uint32_t *old, uint32_t n, uint32_t *out_node,
+                      uint32_t *io_changes, bs_error *err) {
+  if (!match_accepts(g, node)) return BS_OK;
   for (uint32_t i = 1; i < n; i++)
     if (old[i] != GNONE && state_changes(g, old[i], old[0])) return BS_OK;
   const uint32_t at = g->nodes[old[0]].next;

@@ -28,6 +28,8 @@ int32_t match_reshape(graph *g, uint32_t value, uint32_t rank, const int64_t *di
                       bs_error *err);
 /* The slot of map `n` that reads `value`'s root; n_in where none does, or several. */
 uint32_t match_slot(const graph *g, const gnode *n, uint32_t root);
+/* The op of the node takes these arguments (bs_op_check). */
+int match_accepts(const graph *g, const gnode *node);
 /* Puts `node` in the place of old[0], the last of the nodes old[0..n) whose work it does (GNONE: none). The
  * others are removed where their outputs are now its own, or nothing reads them. Does nothing where the op
  * does not take these arguments (bs_op_check), or where a state that one of them reads is written before

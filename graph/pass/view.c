@@ -66,6 +66,9 @@ static int32_t try_copy(graph *g, uint32_t id, uint32_t *out_changes, bs_error *
   if (k == g->nodes[producer].n_out || !may_write(&g->nodes[producer], &root, strides)) return BS_OK;
   int32_t rc = graph_add_view(g, to.base, root.dtype, root.rank, root.dims, strides, to.offset, &view, err);
   if (rc != BS_OK) return rc;
+  gnode moved = g->nodes[producer];
+  moved.out[k] = view;
+  if (!match_accepts(g, &moved)) return BS_OK;
   const uint32_t origin = graph_origin_join(g, g->nodes[producer].origin, copy.origin);
   graph_remove_node(g, id);
   rc = graph_set_output(g, producer, k, view, err);

@@ -200,10 +200,11 @@ END_TEST
 /* A list of numbers with commas in them could not be read. */
 static int32_t written(bs_rank *rank, void *user, bs_error *err) {
   const float value[2] = {0.5f, -1.25f};
-  bs_tensor t;
+  bs_tensor t = {0};
   int32_t rc = bs_tp_tensor_make(rank, BS_F32, 1, 2, &t, err);
   if (rc == BS_OK) rc = bs_tp_copy_in(rank, value, &t, err);
   if (rc == BS_OK) rc = bs_tp_format(rank, &t, user, 64, err);
+  bs_tp_tensor_free(rank, &t);
   return rc;
 }
 
