@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "core/base/text.h"
+#include "sim/number.h"
 #include "world.h"
 
 #define LINK_OPTIONS                                                            \
@@ -35,7 +35,7 @@ static int32_t wrong(const char *key, const char *value, const char *what, bs_er
 
 static int32_t read_count(const char *key, const char *value, uint32_t *out, bs_error *err) {
   double x = 0;
-  if (!bs_parse_f64(value, &x) || x < 1 || x > 1e6 || x != floor(x))
+  if (!sim_number(value, &x) || x < 1 || x > 1e6 || x != floor(x))
     return wrong(key, value, "a number from 1 to 1000000", err);
   *out = (uint32_t)x;
   return BS_OK;
@@ -43,14 +43,14 @@ static int32_t read_count(const char *key, const char *value, uint32_t *out, bs_
 
 static int32_t read_seconds(const char *key, const char *value, uint64_t *out, bs_error *err) {
   double x = 0;
-  if (!bs_parse_f64(value, &x) || x < 0 || x > 3600) return wrong(key, value, "seconds from 0 to 3600", err);
+  if (!sim_number(value, &x) || x < 0 || x > 3600) return wrong(key, value, "seconds from 0 to 3600", err);
   *out = sim_seconds_ps(x);
   return BS_OK;
 }
 
 static int32_t read_rate(const char *key, const char *value, uint64_t *out, bs_error *err) {
   double x = 0;
-  if (!bs_parse_f64(value, &x) || x < 1000) return wrong(key, value, "bytes per second, at least 1000", err);
+  if (!sim_number(value, &x) || x < 1000) return wrong(key, value, "bytes per second, at least 1000", err);
   *out = sim_rate_q32(x);
   return BS_OK;
 }
