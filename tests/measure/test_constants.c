@@ -136,8 +136,8 @@ START_TEST(a_kernels_rates_follow_the_footprint) {
 }
 END_TEST
 
-/* Rows of the dense product are not those of 2:4 values, whatever their name. */
-/* The rates beside a short sampling take no longer than it: smaller weights, fewer calls. */
+/* The rates beside a short sampling take no longer than it: smaller weights, fewer calls. How small depends on
+ * how fast this machine is now; the weight of a full sampling is the measure. */
 START_TEST(a_short_sampling_has_short_rates) {
   bs_context *context = NULL;
   bs_error err = BS_ERROR_INIT;
@@ -147,16 +147,20 @@ START_TEST(a_short_sampling_has_short_rates) {
   c.context = context;
   c.timeout_s = 60;
   const double seconds[] = {BS_KERNEL_SECONDS, 0.01 * BS_KERNEL_SECONDS};
+  double full = MIB, least = MIB / 16;
   for (int i = 0; i < 2; i++) {
     bs_kernel k = {0};
     ck_assert_msg(bs_kernel_measure(&c, BS_F32, MIB, seconds[i], &k, &err) == BS_OK, "%s", err.message);
-    ck_assert_msg(i == 0 ? near(k.footprint, MIB) : k.footprint < MIB, "%g bytes", k.footprint);
-    ck_assert(k.footprint >= MIB / 16 && k.flops_core > 0 && k.flops_all > 0 && k.bytes_core > 0);
+    ck_assert_msg(k.footprint >= least && k.footprint <= full, "%g bytes", k.footprint);
+    ck_assert_msg(i == 0 || k.footprint < full || full <= least, "%g bytes too", k.footprint);
+    ck_assert(k.flops_core > 0 && k.flops_all > 0 && k.bytes_core > 0);
+    full = k.footprint;
   }
   bs_context_close(context);
 }
 END_TEST
 
+/* Rows of the dense product are not those of 2:4 values, whatever their name. */
 START_TEST(products_of_kept_values_have_rows_of_their_own) {
   const bs_case c = run_of(BS_F32, 1);
   bs_kernel of24 = ours, got;
