@@ -371,23 +371,25 @@ static int32_t open_part(verifying *v, int64_t layers, bs_error *err) {
 static int32_t leave_layers_out(verifying *v, int *out_skip, bs_error *err) {
   const gmodel *m = v->session->graph->model;
   const double left = seconds_left(v->out);
-  const double available = (double)bs_memory_available("") / 2, bytes = written_bytes(m);
+  const double available = v->out->bytes > 0 ? v->out->bytes : (double)bs_memory_available("") / 2;
+  const double bytes = written_bytes(m);
   const double part = fmin(left / fmax(v->each, 1e-9), available > 0 ? available / fmax(bytes, 1) : 1);
   const int64_t layers = (int64_t)fmax(1, floor(part * (double)m->all_layers));
   char note[160];
   *out_skip = 0;
   if (part >= 1) return BS_OK;
-  if (layers >= m->all_layers) {
-    *out_skip = bytes > available && available > 0;
+  int32_t rc = layers < m->all_layers ? open_part(v, layers, err) : BS_OK;
+  const double least = v->part != NULL ? written_bytes(v->part->model) : bytes;
+  *out_skip = rc == BS_OK && least > available && available > 0;
+  if (*out_skip) {
     snprintf(note, sizeof note, "the graph as written, which would take %.1f GB of memory", 1e-9 * bytes);
-    if (*out_skip) add_note(v->out, note);
-    return BS_OK;
+    add_note(v->out, note);
   }
-  int32_t rc = open_part(v, layers, err);
+  if (*out_skip || rc != BS_OK || layers >= m->all_layers) return rc;
   snprintf(note, sizeof note, "compared with %lld of %lld layers; all would take about %.0f s and %.1f GB",
            (long long)layers, (long long)m->all_layers, v->each, 1e-9 * bytes);
-  if (rc == BS_OK) add_note(v->out, note);
-  if (rc == BS_OK) v->session = v->of_part;
+  add_note(v->out, note);
+  v->session = v->of_part;
   for (uint32_t i = 0; rc == BS_OK && i < v->n_inputs; i++)
     if (v->given[i] != NULL) rc = set_port(v, i, v->cut[i] != NULL ? v->cut[i] : v->given[i], err);
   return rc;

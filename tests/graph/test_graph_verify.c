@@ -10,6 +10,7 @@
 #include "graph/pass/pass.h"
 #include "lab/model/verify.h"
 #include "tests/graph/build.h"
+#include "tests/graph/folder_case.h"
 
 #define NONE BS_GRAPH_NONE
 enum { ROWS = 4, COLS = 8 };
@@ -248,6 +249,45 @@ START_TEST(long_comparisons_are_cut) {
 }
 END_TEST
 
+/* A folder of two layers: one of them where both would take too long, or too much memory; nothing where one
+ * takes too much memory too. */
+START_TEST(fewer_layers_are_compared) {
+  static const struct {
+    double most, bytes;
+    const char *note;
+    uint32_t rows;
+  } limits[] = {{60, 0, NULL, 1},
+                {1e-9, 0, "compared with 1 of 2 layers; all would take about ", 1},
+                {60, 20000, "compared with 1 of 2 layers; all would take about ", 1},
+                {60, 100, "the graph as written, which would take ", 0}};
+  static const int64_t tokens[] = {3, 1, 4, 1};
+  const bs_model_request request = {.path = "", .threads = 1};
+  bs_error err = {.struct_size = (uint32_t)sizeof err};
+  bs_model_verified v;
+  tb_end();
+  files_begin();
+  write_config(gpt2_config, NULL);
+  write_weights("model.safetensors", gpt2_weights, 0, 1000, NULL);
+  ck_assert_msg(bs_context_open(NULL, &tb_context, &err) == BS_OK, "%s", err.message);
+  ck_assert_msg(bs_graph_open(tb_context, files_folder, NULL, &tb_graph, &err) == BS_OK, "%s", err.message);
+  bs_session *s = tb_open("cpu", "sequence=4", NULL);
+  tb_set(s, "input_ids", tokens);
+  ck_assert_int_eq(bs_model_verified_init(&v, &err), BS_OK);
+  v.most = limits[_i].most;
+  v.bytes = limits[_i].bytes;
+  ck_assert_msg(bs_model_verify(&request, s, "", 0, &v, &err) == BS_OK, "%s", err.message);
+  const size_t n = json_array_size(v.notes);
+  const char *note = n > 0 ? json_string_value(json_array_get(v.notes, n - 1)) : "";
+  ck_assert_msg(strncmp(note, limits[_i].note != NULL ? limits[_i].note : "", 30) == 0, "%s", note);
+  ck_assert_msg(v.failed == 0 && json_array_size(v.rows) == limits[_i].rows, "%zu rows", json_array_size(v.rows));
+  bs_model_verified_free(&v);
+  tb_run(s); /* of both layers and all tokens, as before */
+  ck_assert_int_eq(tb_elements(s, "logits"), 4 * 5);
+  bs_session_close(s);
+  files_end();
+}
+END_TEST
+
 /* f16: a fused program rounds where the model's values are f16, and so does the f64 node beside it; sums
  * beside a tie may be rounded to either side. */
 START_TEST(roundings_of_f16_are_right) {
@@ -340,6 +380,7 @@ int main(void) {
                              {right_models_are_right, 2 * n},
                              {a_wrong_kernel_is_named},
                              {long_comparisons_are_cut},
+                             {fewer_layers_are_compared, 4},
                              {roundings_of_f16_are_right, 8},
                              {ill_conditioned_models_are_right, 3},
                              {reports_have_a_size},
