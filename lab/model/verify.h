@@ -24,9 +24,9 @@ void bs_model_verified_free(bs_model_verified *verified);
 
 /* Compares a session whose inputs are set, or, where some are not, on made ones alone. made: 0: the inputs
  * that are set alone. That numbers are wrong is in the rows. What would take more than a minute, by its FLOPs
- * and the measured rate of `ref`, is compared at smaller sizes of named dimensions, on fewer layers of a folder
- * and on fewer sets of made inputs, and a note says so. So is what would take more memory than there is; where
- * one layer does too, nothing is compared. The session is bound as before in the end. */
+ * and the measured rate of `ref`, is compared at smaller sizes of named dimensions, on fewer layers of a
+ * folder and on fewer sets of made inputs, and a note says so. So is what would take more memory than there
+ * is; where one layer does too, nothing is compared. The session is bound as before in the end. */
 int32_t bs_model_verify(const bs_model_request *request, bs_session *session, const char *name, int made,
                         bs_model_verified *io, bs_error *err);
 #endif

@@ -279,7 +279,8 @@ START_TEST(fewer_layers_are_compared) {
   const size_t n = json_array_size(v.notes);
   const char *note = n > 0 ? json_string_value(json_array_get(v.notes, n - 1)) : "";
   ck_assert_msg(strncmp(note, limits[_i].note != NULL ? limits[_i].note : "", 30) == 0, "%s", note);
-  ck_assert_msg(v.failed == 0 && json_array_size(v.rows) == limits[_i].rows, "%zu rows", json_array_size(v.rows));
+  ck_assert_msg(v.failed == 0 && json_array_size(v.rows) == limits[_i].rows, "%zu rows",
+                json_array_size(v.rows));
   bs_model_verified_free(&v);
   tb_run(s); /* of both layers and all tokens, as before */
   ck_assert_int_eq(tb_elements(s, "logits"), 4 * 5);
@@ -375,15 +376,10 @@ END_TEST
 
 int main(void) {
   const int n = TEST_COUNT(faults);
-  const test_case cases[] = {{a_faulty_pass_is_named, n},
-                             {made_inputs_show_a_fault, n},
-                             {right_models_are_right, 2 * n},
-                             {a_wrong_kernel_is_named},
-                             {long_comparisons_are_cut},
-                             {fewer_layers_are_compared, 4},
-                             {roundings_of_f16_are_right, 8},
-                             {ill_conditioned_models_are_right, 3},
-                             {reports_have_a_size},
-                             {0}};
+  const test_case cases[] = {{a_faulty_pass_is_named, n},     {made_inputs_show_a_fault, n},
+                             {right_models_are_right, 2 * n}, {a_wrong_kernel_is_named},
+                             {long_comparisons_are_cut},      {fewer_layers_are_compared, 4},
+                             {roundings_of_f16_are_right, 8}, {ill_conditioned_models_are_right, 3},
+                             {reports_have_a_size},           {0}};
   return run_tests("graph verify", cases, (test_setup){.before = before, .after = after});
 }

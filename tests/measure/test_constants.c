@@ -136,8 +136,8 @@ START_TEST(a_kernels_rates_follow_the_footprint) {
 }
 END_TEST
 
-/* The rates beside a short sampling take no longer than it: smaller weights, fewer calls. How small depends on
- * how fast this machine is now; the weight of a full sampling is the measure. */
+/* The rates beside a short sampling take no longer than it: smaller weights, fewer calls. How small depends
+ * on how fast this machine is now; the weight of a full sampling is the measure. */
 START_TEST(a_short_sampling_has_short_rates) {
   bs_context *context = NULL;
   bs_error err = BS_ERROR_INIT;
