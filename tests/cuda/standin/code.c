@@ -143,7 +143,7 @@ static void check_table(const char *name, const si_kernel *kernel) {
   }
 }
 
-static struct CUfunc_st functions[4096]; /* never freed: queued launches may still name them */
+static struct CUfunc_st functions[1 << 16]; /* never freed: queued launches may still name them */
 static size_t n_functions;
 
 CUresult cuModuleUnload(CUmodule m) {
