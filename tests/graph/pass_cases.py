@@ -32,6 +32,7 @@ def square():
 INF, NAN = np.float32(np.inf), np.float32(np.nan)
 TAIL = np.array([-60, -17, -5, 0, 0.5, 33, 60, 90], F)
 X44, W44, LARGE = square(), f(4, 4), f(4, 4, scale=40)
+W46 = np.round(np.random.default_rng(12).uniform(-2, 2, (4, 6)), 3).astype(F)
 WITH_NAN = X44.copy()
 WITH_NAN[1, 2] = NAN
 WITH_INF = X44.copy()
@@ -155,6 +156,17 @@ CASES = [
     ("rope_of_rows", 20, "a, b = Split <num_outputs: int = 2, axis: int = 0> (x) n = Neg (b) t = Concat <axis: int = 0> (n, a) u = Mul (x, k) w = Mul (t, s) y = Add (u, w)", {"x": X44}, {"k": f(4, 4), "s": f(4, 4)}),
     ("rope_minus", 20, "a, b = Split <num_outputs: int = 2, axis: int = -1> (x) n = Neg (b) t = Concat <axis: int = -1> (n, a) u = Mul (x, k) w = Mul (t, s) y = Sub (u, w)", {"x": X44}, {"k": f(4, 4), "s": f(4, 4)}),
     ("products_of_turned_rows", 20, "t = Transpose (x) m = MatMul (x, w) n = MatMul (t, w) y = Add (m, n)", {"x": X44}, {"w": W44}),
+    # rows of a product that are not whole rows at equal distances, or not the only ones that are read
+    ("rows_across_rows", 20, "m = MatMul (x, w) r = Reshape (m, flat) s = Slice (r, begin, end) t = Reshape (s, two) y = Neg (t)", {"x": X44}, {"w": W46, "flat": ints(24), "begin": ints(3), "end": ints(15), "two": ints(2, 6)}),
+    ("rows_of_a_wider_view", 20, "m = MatMul (x, w) r = Reshape (m, flat) s = Slice (r, begin, end) t = Reshape (s, two) u = Slice (t, begin, six, ax) y = Neg (u)",
+     {"x": X44}, {"w": W46, "flat": ints(24), "begin": ints(0), "end": ints(18), "two": ints(2, 9), "six": ints(6), "ax": ints(1)}),
+    ("one_row_many_times", 20, "m = MatMul (x, w) s = Slice (m, begin, end, ax) t = Expand (s, three) y = Neg (t)", {"x": X44}, {"w": W46, "begin": ints(1), "end": ints(2), "ax": ints(0), "three": ints(3, 6)}),
+    ("two_rows_apart", 20, "m = MatMul (x, w) s = Slice (m, begin, end, ax) t = Slice (m, second, last, ax) y = Sub (s, t)",
+     {"x": X44}, {"w": W46, "begin": ints(0), "end": ints(1), "second": ints(2), "last": ints(3), "ax": ints(0)}),
+    ("a_product_and_its_row", 20, "m = MatMul (x, w) s = Slice (m, begin, end, ax) y = Sub (m, s)", {"x": X44}, {"w": W46, "begin": ints(0), "end": ints(1), "ax": ints(0)}),
+    ("columns_of_a_product", 20, "m = MatMul (x, w) s = Slice (m, begin, end, ax) y = Neg (s)", {"x": X44}, {"w": W46, "begin": ints(0), "end": ints(3), "ax": ints(1)}),
+    ("columns_as_rows", 20, "m = MatMul (x, w) t = Transpose (m) s = Slice (t, begin, end, ax) y = Neg (s)", {"x": X44}, {"w": W44, "begin": ints(0), "end": ints(1), "ax": ints(0)}),
+    ("row_of_a_residual", 20, "m = MatMul (x, w) t = Add (m, r) s = Slice (t, begin, end, ax) y = Neg (s)", {"x": X44, "r": f(4, 6)}, {"w": W46, "begin": ints(3), "end": ints(4), "ax": ints(0)}),
 ]  # fmt: skip
 
 
