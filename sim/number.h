@@ -3,6 +3,6 @@
 #ifndef BS_SIM_NUMBER_H
 #define BS_SIM_NUMBER_H
 
-/* A finite decimal number, whatever the program's locale is. 0: the text is none. Thread-safe. */
+/* Reads a finite decimal number in any locale. Returns 0 where the text is not a number. Thread-safe. */
 int sim_number(const char *text, double *out_value);
 #endif

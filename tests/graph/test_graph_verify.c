@@ -261,6 +261,7 @@ START_TEST(fewer_layers_are_compared) {
                 {60, 20000, "compared with 1 of 2 layers; all would take about ", 1},
                 {60, 100, "the graph as written, which would take ", 0}};
   static const int64_t tokens[] = {3, 1, 4, 1};
+  float logits[4 * 5]; /* of all tokens and words */
   const bs_model_request request = {.path = "", .threads = 1};
   bs_error err = {.struct_size = (uint32_t)sizeof err};
   bs_model_verified v;
@@ -272,6 +273,9 @@ START_TEST(fewer_layers_are_compared) {
   ck_assert_msg(bs_graph_open(tb_context, files_folder, NULL, &tb_graph, &err) == BS_OK, "%s", err.message);
   bs_session *s = tb_open("cpu", "sequence=4", NULL);
   tb_set(s, "input_ids", tokens);
+  tb_run(s);
+  memcpy(logits, tb_get(s, "logits"), sizeof logits);
+  ck_assert_int_eq(bs_session_cache(s, 0, &err), BS_OK);
   ck_assert_int_eq(bs_model_verified_init(&v, &err), BS_OK);
   v.most = limits[_i].most;
   v.bytes = limits[_i].bytes;
@@ -282,8 +286,10 @@ START_TEST(fewer_layers_are_compared) {
   ck_assert_msg(v.failed == 0 && json_array_size(v.rows) == limits[_i].rows, "%zu rows",
                 json_array_size(v.rows));
   bs_model_verified_free(&v);
+  ck_assert_int_eq(bs_session_cache_length(s), 0);
   tb_run(s); /* of both layers and all tokens, as before */
   ck_assert_int_eq(tb_elements(s, "logits"), 4 * 5);
+  ck_assert_int_eq(memcmp(logits, tb_get(s, "logits"), sizeof logits), 0);
   bs_session_close(s);
   files_end();
 }

@@ -136,8 +136,9 @@ START_TEST(a_kernels_rates_follow_the_footprint) {
 }
 END_TEST
 
-/* The rates beside a short sampling take no longer than it: smaller weights, fewer calls. How small depends
- * on how fast this machine is now; the weight of a full sampling is the measure. */
+/* A short sampling measures its rates with smaller weights and fewer calls than a full one. A slow machine
+ * halves the weight of both: the short one is compared with the full one. The least weight is never halved.
+ */
 START_TEST(a_short_sampling_has_short_rates) {
   bs_context *context = NULL;
   bs_error err = BS_ERROR_INIT;
@@ -147,15 +148,20 @@ START_TEST(a_short_sampling_has_short_rates) {
   c.context = context;
   c.timeout_s = 60;
   const double seconds[] = {BS_KERNEL_SECONDS, 0.01 * BS_KERNEL_SECONDS};
-  double full = MIB, least = MIB / 16;
+  const double least = MIB / 16;
+  double full = MIB;
   for (int i = 0; i < 2; i++) {
     bs_kernel k = {0};
     ck_assert_msg(bs_kernel_measure(&c, BS_F32, MIB, seconds[i], &k, &err) == BS_OK, "%s", err.message);
     ck_assert_msg(k.footprint >= least && k.footprint <= full, "%g bytes", k.footprint);
+    ck_assert_msg(near(k.footprint, MIB / exp2(round(log2(MIB / k.footprint)))), "%g bytes", k.footprint);
     ck_assert_msg(i == 0 || k.footprint < full || full <= least, "%g bytes too", k.footprint);
     ck_assert(k.flops_core > 0 && k.flops_all > 0 && k.bytes_core > 0);
     full = k.footprint;
   }
+  bs_kernel k = {0};
+  ck_assert_msg(bs_kernel_measure(&c, BS_F32, least, seconds[0], &k, &err) == BS_OK, "%s", err.message);
+  ck_assert_msg(near(k.footprint, least), "%g bytes", k.footprint);
   bs_context_close(context);
 }
 END_TEST
