@@ -120,7 +120,7 @@ START_TEST(faults_of_a_layer) {
       {"threads", "8 threads", {LAYER, "--method", "dense", "--threads-per-rank", "8"}},
       {"dispatch",
        "the layer is too small",
-       {"--b", "1", "--n", "64", "--k", "64", "--dtype", "f32", "--method", "dense", "--threads-per-rank",
+       {"--b", "1", "--n", "8", "--k", "8", "--dtype", "f32", "--method", "dense", "--threads-per-rank",
         "1"}},
       {"capture", "backend cpu has no graphs", {LAYER, "--method", "dense", "--set", "hardware.graph=true"}},
   };
