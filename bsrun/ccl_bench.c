@@ -217,10 +217,11 @@ static int32_t bench_one(request *r, bs_context *context, const char *name, bs_e
   int32_t rc = open_text(context, name, &ccl, err);
   if (rc != BS_OK) return rc;
   rc = ccl_place(r->a, &ccl, &place, err);
-  if (rc == BS_OK && bs_comm_bench_kind(sim_kind_name(place.kind)) < 0)
-    rc = bs_error_set(err, BS_UNSUPPORTED, "BS-CCL-BENCH", "%s is not measured", sim_kind_name(place.kind));
+  if (rc == BS_OK && bs_comm_bench_kind(bs_name_of(BS_NAMES_COLL, place.kind)) < 0)
+    rc = bs_error_set(err, BS_UNSUPPORTED, "BS-CCL-BENCH", "%s is not measured",
+                      bs_name_of(BS_NAMES_COLL, place.kind));
   if (rc == BS_OK) {
-    r->kind = sim_kind_name(place.kind);
+    r->kind = bs_name_of(BS_NAMES_COLL, place.kind);
     r->bench.algorithm = name;
     r->bench.user = &all;
     rc = bs_comm_bench_run(context, &r->bench, err);

@@ -147,8 +147,6 @@ static const char *pick(const char *const *names, size_t n, uint32_t i) {
 static int32_t method_row(split *s, uint32_t rank, const bs_mixed_error *mixed, bs_error *err) {
   static const char *const splits[] = {"none", "K", "N"};
   static const char *const placements[] = {"replicated", "split", "partial", "tokens"};
-  static const char *const kinds[] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
-                                      "all_to_all", "send",       "recv",           "barrier"};
   static const char *const classes[] = {"R0", "R1", "R2", "R3", "R4"};
   bs_proposal p;
   bs_text collectives = {0};
@@ -157,7 +155,7 @@ static int32_t method_row(split *s, uint32_t rank, const bs_mixed_error *mixed, 
   const int32_t rc = split_propose(s, rank, &p, err);
   if (rc != BS_OK) return rc;
   for (uint32_t i = 0; i < p.n_collectives && i < BS_MAX_PROPOSED; i++) {
-    bs_text_printf(&collectives, "%s%s", i > 0 ? " " : "", pick(kinds, 8, p.coll_kind[i]));
+    bs_text_printf(&collectives, "%s%s", i > 0 ? " " : "", bs_name_of(BS_NAMES_COLL, p.coll_kind[i]));
     payload += p.coll_payload[i];
   }
   p.text[sizeof p.text - 1] = '\0';

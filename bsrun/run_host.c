@@ -33,11 +33,10 @@ static void on_warn(void *user, const char *text) {
 }
 
 static void on_gate(void *user, const bs_gate *g) {
-  static const char *const states[] = {"FAIL", "pass", "unknown", "skipped"};
   run_host *h = user;
   bsrun_progress_end(&h->progress);
   if (h->verbose)
-    bs_print(stderr, "bsrun: gate %-10s %-7s %.3g, limit %.3g; %s\n", g->name, states[g->state & 3u],
+    bs_print(stderr, "bsrun: gate %-10s %-7s %.3g, limit %.3g; %s\n", g->name, bs_gate_shown(g->state),
              g->value, g->limit, g->text);
 }
 

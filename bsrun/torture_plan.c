@@ -77,12 +77,11 @@ int torture_is_driven(const torture *t, const char *comm) {
 /* ---- one run -------------------------------------------------------------------------------- */
 
 static void print_counts(uint64_t (*counts)[BS_COLL_COUNT_], uint32_t P) {
-  static const char *const names[BS_COLL_COUNT_] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
-                                                    "all_to_all", "send",       "recv",           "barrier"};
   for (uint32_t r = 0; r < P; r++) {
     printf("calls of rank %u:", r);
     for (uint32_t k = 0; k < BS_COLL_COUNT_; k++)
-      if (counts[r][k] > 0) bs_print(stdout, " %s=%llu", names[k], (unsigned long long)counts[r][k]);
+      if (counts[r][k] > 0)
+        bs_print(stdout, " %s=%llu", bs_name_of(BS_NAMES_COLL, k), (unsigned long long)counts[r][k]);
     putchar('\n');
   }
 }

@@ -13,11 +13,6 @@ static const double GELU_BEND = 2.0, SILU_BEND = 3.43584099353511;
 static const double TANH_K = 0.79788456080286535588, TANH_C = 0.044715;
 static const double TANH_TOP = 1.4185040087908283, TANH_BEND = 2.0134807149185203;
 
-const char *bs_activation_name(uint32_t activation) {
-  static const char *const names[] = {"none", "relu", "gelu", "silu", "gelu_tanh"};
-  return activation <= BS_ACT_GELU_TANH ? names[activation] : "?";
-}
-
 double bs_activation_value(uint32_t activation, double z) {
   switch (activation) {
     case BS_ACT_RELU:

@@ -5,8 +5,6 @@
 #define BS_LAB_ACTIVATION_H
 #include "blockshock/blockshock.h"
 
-/* "none", "relu", "gelu", "silu"; "?" for another number. */
-const char *bs_activation_name(uint32_t activation);
 double bs_activation_value(uint32_t activation, double z);
 /* The largest |f'| on [low, high]: |f(a) - f(b)| <= that * |a - b| there. Over all of the line it is 1 for
  * relu, 1.129 for gelu and 1.0999 for silu. */

@@ -91,8 +91,7 @@ typedef struct bs_experiment {
   const char **method_keys, **method_values, **workload_keys, **workload_values;
 } bs_experiment;
 
-/* One gate's verdict; UNKNOWN is not a pass. */
-enum bs_gate_state { BS_GATE_FAIL = 0, BS_GATE_PASS = 1, BS_GATE_UNKNOWN = 2, BS_GATE_SKIPPED = 3 };
+/* One gate's verdict. */
 typedef struct bs_gate {
   char name[24];  /* "T1", "T2.feature", ... */
   uint32_t state; /* enum bs_gate_state */
@@ -100,6 +99,13 @@ typedef struct bs_gate {
   double value, limit;
   char text[160]; /* what was measured, or why it was skipped */
 } bs_gate;
+
+/* The state's name as people read it: what is no pass in capitals. Records have bs_name_of's. */
+static inline const char *bs_gate_shown(uint32_t state) {
+  return state == BS_GATE_FAIL      ? "FAIL"
+         : state == BS_GATE_UNKNOWN ? "UNKNOWN"
+                                    : bs_name_of(BS_NAMES_GATE, state);
+}
 
 /* A phase's outcome. `record` holds the fields of the metrics line (docs/runs.md); the phase adds to it,
  * the caller owns it. */

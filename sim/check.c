@@ -213,7 +213,7 @@ static void place(const bs_coll_shape *shape, bs_error *why) {
   if (shape->kind == BS_COLL_BROADCAST) snprintf(root, sizeof root, " root %u", shape->root);
   if (shape->element_bytes != element_sizes[0])
     snprintf(bytes, sizeof bytes, " of %llu bytes", (unsigned long long)shape->element_bytes);
-  snprintf(message, sizeof message, "%s p=%u n=%llu%s%s: %.380s", sim_kind_name(shape->kind),
+  snprintf(message, sizeof message, "%s p=%u n=%llu%s%s: %.380s", bs_name_of(BS_NAMES_COLL, shape->kind),
            shape->world_size, (unsigned long long)shape->count, bytes, root, why->message);
   memcpy(why->message, message, sizeof message);
 }

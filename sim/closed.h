@@ -52,6 +52,4 @@ static inline uint32_t sim_log2_up(uint32_t ranks) {
   while (n < 32 && (UINT64_C(1) << n) < ranks) ++n;
   return n;
 }
-/* "all_reduce", ...; "?" for a number that is none. */
-const char *sim_kind_name(uint32_t kind);
 #endif

@@ -30,8 +30,9 @@ int32_t sim_cost_of(const bs_algorithm *algorithm, void *state, const bs_coll_sh
     bs_error_set(err, BS_PLUGIN, "BS-CCL-COST",
                  "the formula of %s says %g s for %s of %llu elements of %llu bytes on %u ranks: only 0 to "
                  "%.3g s can be",
-                 algorithm->name, seconds, sim_kind_name(shape->kind), (unsigned long long)shape->count,
-                 (unsigned long long)shape->element_bytes, shape->world_size, most);
+                 algorithm->name, seconds, bs_name_of(BS_NAMES_COLL, shape->kind),
+                 (unsigned long long)shape->count, (unsigned long long)shape->element_bytes,
+                 shape->world_size, most);
     bs_error_hint(err, "cost gives seconds of the whole collective; BS_UNSUPPORTED where it knows none");
     return BS_PLUGIN;
   }

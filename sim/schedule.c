@@ -341,7 +341,7 @@ int32_t sim_schedule_run(const sim_schedule_config *config, sim_schedule_result 
   int32_t rc = r.ranks != NULL ? BS_OK : bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "no memory for the ranks");
   for (uint32_t rank = 0; rc == BS_OK && rank < p; ++rank)
     r.ranks[rank].call =
-        (sim_call){.kind = sim_kind_name(config->shape->kind), .site = config->algorithm->name};
+        (sim_call){.kind = bs_name_of(BS_NAMES_COLL, config->shape->kind), .site = config->algorithm->name};
   if (rc == BS_OK) rc = sim_engine_new(&engine, &r.engine, err);
   if (rc == BS_OK && config->late_ps > 0) sim_set_clock(r.engine, config->late_rank, config->late_ps);
   if (rc == BS_OK) rc = sim_run(r.engine, err);

@@ -6,12 +6,6 @@
 #include "core/base/error.h"
 #include "sim/schedule.h"
 
-const char *sim_kind_name(uint32_t kind) {
-  static const char *const names[BS_COLL_COUNT_] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
-                                                    "all_to_all", "send",       "recv",           "barrier"};
-  return kind < BS_COLL_COUNT_ ? names[kind] : "?";
-}
-
 uint64_t sim_buffer_elements(const bs_coll_shape *shape, uint64_t scratch, uint32_t rank, uint32_t buffer) {
   const uint64_t own = bs_coll_first(shape, rank + 1) - bs_coll_first(shape, rank), all = shape->count;
   if (buffer == BS_BUFFER_SCRATCH) return scratch;

@@ -9,35 +9,8 @@
 
 #include "core/base/dtype_bits.h"
 
-static const struct {
-  uint32_t dtype;
-  const char *name;
-} dtype_names[] = {
-    /* the first row of a dtype is its name, the others are aliases */
-    {BS_F64, "f64"},         {BS_F64, "fp64"},
-    {BS_F64, "float64"},     {BS_F64, "double"},
-    {BS_F32, "f32"},         {BS_F32, "fp32"},
-    {BS_F32, "float32"},     {BS_F32, "float"},
-    {BS_F16, "f16"},         {BS_F16, "fp16"},
-    {BS_F16, "float16"},     {BS_F16, "half"},
-    {BS_BF16, "bf16"},       {BS_BF16, "bfloat16"},
-    {BS_F8E4M3, "f8e4m3"},   {BS_F8E4M3, "f8_e4m3"},
-    {BS_F8E4M3, "fp8_e4m3"}, {BS_F8E4M3, "float8_e4m3fn"},
-    {BS_F8E5M2, "f8e5m2"},   {BS_F8E5M2, "f8_e5m2"},
-    {BS_F8E5M2, "fp8_e5m2"}, {BS_F8E5M2, "float8_e5m2"},
-    {BS_I64, "i64"},         {BS_I64, "int64"},
-    {BS_I32, "i32"},         {BS_I32, "int32"},
-    {BS_I8, "i8"},           {BS_I8, "int8"},
-    {BS_U8, "u8"},           {BS_U8, "uint8"},
-    {BS_BOOL, "bool"},
-};
-enum { NAME_COUNT = sizeof dtype_names / sizeof dtype_names[0] };
-
 const char *bs_dtype_name(uint32_t dtype) {
-  for (int i = 0; i < NAME_COUNT; i++) {
-    if (dtype_names[i].dtype == dtype) return dtype_names[i].name;
-  }
-  return "?";
+  return bs_name_of(BS_NAMES_DTYPE, dtype);
 }
 
 void bs_dtype_name_codes(char *text) {
@@ -54,28 +27,13 @@ void bs_dtype_name_codes(char *text) {
   }
 }
 
-static int same_word(const char *word, const char *text) {
-  for (; *word != '\0'; word++, text++) {
-    int c = (unsigned char)*text;
-    if (c >= 'A' && c <= 'Z') c += 'a' - 'A';
-    if (c != *word) return 0;
-  }
-  return *text == '\0';
-}
-
 uint32_t bs_dtype_parse(const char *name) {
-  if (name == NULL) return 0;
-  for (int i = 0; i < NAME_COUNT; i++) {
-    if (same_word(dtype_names[i].name, name)) return dtype_names[i].dtype;
-  }
-  return 0;
+  uint32_t dtype = 0;
+  return bs_name_read(BS_NAMES_DTYPE, name, &dtype) ? dtype : 0;
 }
 
 int bs_dtype_known(uint32_t dtype) {
-  for (int i = 0; i < NAME_COUNT; i++) {
-    if (dtype_names[i].dtype == dtype) return 1;
-  }
-  return 0;
+  return bs_dtype_name(dtype)[0] != '?';
 }
 
 int bs_dtype_is_float(uint32_t dtype) {

@@ -202,10 +202,10 @@ static void put_other(bs_text *t, const bs_op_query *q) {
 }
 
 static void put_activation(bs_text *t, uint32_t activation) {
-  static const char *const names[] = {"none", "relu", "gelu", "silu", "gelu_tanh"};
   if (activation == BS_ACT_NONE) return;
-  if (activation < sizeof names / sizeof names[0])
-    bs_text_printf(t, " act=%s", names[activation]);
+  const char *name = bs_name_of(BS_NAMES_ACTIVATION, activation);
+  if (name[0] != '?')
+    bs_text_printf(t, " act=%s", name);
   else
     bs_text_printf(t, " act=%u", activation);
 }

@@ -24,13 +24,6 @@
 #include "core/world/coll_plan.h"
 #include "core/world/flight.h"
 
-static const char *const kind_names[BS_COLL_COUNT_] = {
-    "all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "send", "recv", "barrier"};
-
-const char *bs_coll_kind_name(uint32_t kind) {
-  return kind < BS_COLL_COUNT_ ? kind_names[kind] : "?";
-}
-
 static bs_coll_fn slot_of(const bs_comm *comm, uint32_t kind) {
   switch (kind) {
     case BS_COLL_ALL_REDUCE:
@@ -84,7 +77,7 @@ static uint64_t fingerprint_of(const bs_coll_plan *p, uint32_t me) {
 
 static int32_t invalid(const bs_collective *d, bs_error *err, const char *what, uint64_t value) {
   bs_error_set(err, BS_INVALID_ARGUMENT, "BS-COLL-ARGUMENT", "%s: %s (%llu)",
-               d->kind < BS_COLL_COUNT_ ? kind_names[d->kind] : "collective", what,
+               d->kind < BS_COLL_COUNT_ ? bs_name_of(BS_NAMES_COLL, d->kind) : "collective", what,
                (unsigned long long)value);
   if (d->site != NULL) bs_error_where(err, "%s", d->site);
   return BS_INVALID_ARGUMENT;
@@ -180,7 +173,8 @@ static int32_t fill_bytes(bs_coll_plan *p, uint32_t n, uint64_t in_sum, bs_error
   if (!bs_mul_u64(cols, BS_DTYPE_BYTES(c->dtype_in), &p->row_bytes) || !bs_mul_u64(most, 8, &whole) ||
       !bs_mul_u64(whole, p->rows != 0 ? p->rows : 1, &whole) || whole > (uint64_t)INT64_MAX)
     return bs_error_set(err, BS_OVERFLOW, "BS-COLL-SIZE", "%s of %llu rows x %llu overflows",
-                        kind_names[c->kind], (unsigned long long)p->rows, (unsigned long long)most);
+                        bs_name_of(BS_NAMES_COLL, c->kind), (unsigned long long)p->rows,
+                        (unsigned long long)most);
   p->wire_den = n;
   p->wire_num = n - 1u;
   if (c->kind == BS_COLL_ALL_REDUCE) p->wire_num = 2u * (uint64_t)(n - 1u);
@@ -202,7 +196,7 @@ static int32_t choose_slot(bs_coll_plan *p, const bs_collective *d, void *comm, 
   p->fn = n == 1 ? bs_coll_local : slot_of(vtable, d->kind);
   if (p->fn == NULL && !p->by_rounds) {
     bs_error_set(err, BS_UNSUPPORTED, "BS-COLL-KIND", "communicator %s has no %s", vtable->name,
-                 kind_names[d->kind]);
+                 bs_name_of(BS_NAMES_COLL, d->kind));
     if (d->site != NULL) bs_error_where(err, "%s", d->site);
     return BS_UNSUPPORTED;
   }
@@ -211,7 +205,8 @@ static int32_t choose_slot(bs_coll_plan *p, const bs_collective *d, void *comm, 
 
 static void note_any_order(const bs_coll_plan *p) {
   char text[96];
-  snprintf(text, sizeof text, "%s@%.60s/any order", kind_names[p->call.kind], p->rank->world->comm->name);
+  snprintf(text, sizeof text, "%s@%.60s/any order", bs_name_of(BS_NAMES_COLL, p->call.kind),
+           p->rank->world->comm->name);
   p->rank->ops.note_algorithm(p->rank->ops.user, text);
 }
 
@@ -294,13 +289,14 @@ void bs_coll_release(bs_coll_plan *plan) {
 static int32_t bad_tensor(const bs_coll_plan *p, const bs_tensor *t, const char *which, uint64_t cols,
                           bs_error *err) {
   if (t == NULL)
-    bs_error_set(err, BS_INVALID_ARGUMENT, "BS-COLL-TENSOR", "%s: %s is missing", kind_names[p->call.kind],
-                 which);
+    bs_error_set(err, BS_INVALID_ARGUMENT, "BS-COLL-TENSOR", "%s: %s is missing",
+                 bs_name_of(BS_NAMES_COLL, p->call.kind), which);
   else
     bs_error_set(err, BS_INVALID_ARGUMENT, "BS-COLL-TENSOR",
                  "%s: %s is %s of rank %u, %lld x %lld; prepared for at most %llu x %llu",
-                 kind_names[p->call.kind], which, bs_dtype_name(t->dtype), t->rank, (long long)t->dims[0],
-                 (long long)t->dims[1], (unsigned long long)p->rows, (unsigned long long)cols);
+                 bs_name_of(BS_NAMES_COLL, p->call.kind), which, bs_dtype_name(t->dtype), t->rank,
+                 (long long)t->dims[0], (long long)t->dims[1], (unsigned long long)p->rows,
+                 (unsigned long long)cols);
   bs_error_where(err, "%s", p->site);
   if (err != NULL) err->rank = (int32_t)p->rank->index;
   return BS_INVALID_ARGUMENT;

@@ -310,7 +310,8 @@ int32_t bs_rounds_prepare(bs_coll_plan *p, bs_error *err) {
   if (rc != BS_OK) return rc;
   p->comm = r;
   p->fn = rounds_run;
-  snprintf(text, sizeof text, "%s@algorithm/%.60s", bs_coll_kind_name(p->call.kind), r->algorithm->name);
+  snprintf(text, sizeof text, "%s@algorithm/%.60s", bs_name_of(BS_NAMES_COLL, p->call.kind),
+           r->algorithm->name);
   p->rank->ops.note_algorithm(p->rank->ops.user, text);
   return BS_OK;
 }

@@ -271,7 +271,6 @@ int32_t bs_coll_run(bs_coll_plan *plan, const bs_tensor *in, bs_tensor *out, bs_
                     bs_error *err);
 void bs_coll_release(bs_coll_plan *plan);
 uint64_t bs_coll_text_hash(const char *text);
-const char *bs_coll_kind_name(uint32_t kind);
 int32_t bs_coll_local(void *unused, const bs_coll_call *call, bs_error *err);
 
 /* coll_start.c: collectives beside ops. The rank's own thread calls all of these. */

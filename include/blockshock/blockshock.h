@@ -17,6 +17,7 @@
 #include "comm.h"
 #include "importer.h"
 #include "method.h"
+#include "names.h"
 #include "topology.h"
 #include "workload.h"
 

@@ -71,13 +71,15 @@
  *                   not 0; numbers[1]: softcap, 0 none. attrs[0]: enum bs_causal; query s has the
  *                   position p = s, or with LOWER_RIGHT p = s + length - S, length kv_len[b] or T; both
  *                   causal ones see keys up to p. attrs[1], attrs[2]: windows, 0 none: with attrs[1] = n
- *                   keys from p - n + 1 on are seen, with attrs[2] = n keys up to p + n - 1. attrs[3] 1: a
- * query of which a score is NaN or +inf gets Y = 0, not NaN; its LSE is NaN. descale: of fp8. attention_dx
- * args 0 to 7 as attention had and gave them (5: NULL), 8 dY, written 9 dQ, 10 dK, 11 dV contract        A
- * [z..,M,K], B [z..,K,N], bias or NULL, Y [z..,M,N], of one rank; a z of A or B may be 1, any dim of bias
- * too. Y = act(alpha A B + bias); numbers[0]: alpha, not 0. All floats, or integers with Y i32 or i64, alpha
- * 1, no activation but relu. reduce          in, out, of one rank. attrs[0]: enum bs_fold; out's dim is 1
- * where it is reduced over. numbers[0]: factor of SUM and SUMSQ, not 0 (1 for the others). ARGMAX, ARGMIN:
+ *                   keys from p - n + 1 on are seen, with attrs[2] = n keys up to p + n - 1. attrs[3] 1:
+ *                   a query of which a score is NaN or +inf gets Y = 0, not NaN; its LSE is NaN. descale:
+ *                   of fp8.
+ *   attention_dx    args 0 to 7 as attention had and gave them (5: NULL), 8 dY, written 9 dQ, 10 dK, 11 dV
+ *   contract        A [z..,M,K], B [z..,K,N], bias or NULL, Y [z..,M,N], of one rank; a z of A or B may be
+ *                   1, any dim of bias too. Y = act(alpha A B + bias); numbers[0]: alpha, not 0. All
+ *                   floats, or integers with Y i32 or i64, alpha 1, no activation but relu.
+ *   reduce          in, out, of one rank. attrs[0]: enum bs_fold; out's dim is 1 where it is reduced over.
+ *                   numbers[0]: factor of SUM and SUMSQ, not 0 (1 for the others). ARGMAX, ARGMIN:
  *                   attrs[1] the only axis, out i64 or i32, attrs[2] 1: the last of equals, else the
  *                   first; NaN wins. CUMSUM: out is as in, attrs[1] the axis, attrs[2] bit 0: without the
  *                   element itself, bit 1: from the end.

@@ -21,6 +21,7 @@
 #include "comm.h"
 #include "importer.h"
 #include "method.h"
+#include "names.h"
 #include "topology.h"
 #include "workload.h"
 

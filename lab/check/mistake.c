@@ -142,7 +142,7 @@ static void try_activations(search *s) {
   for (uint32_t a = BS_ACT_NONE; a <= BS_ACT_GELU_TANH; a++) {
     mistake m = mixed(s->c, 1, 1, "Y was made with %s, where %s was asked for (--activation)", 0);
     m.activation = a;
-    m.which = a == BS_ACT_NONE ? "no activation" : bs_activation_name(a);
+    m.which = a == BS_ACT_NONE ? "no activation" : bs_name_of(BS_NAMES_ACTIVATION, a);
     if (a != s->c->options.activation) try_one(s, m);
   }
 }
@@ -224,7 +224,7 @@ static void say(const mistake *m, const bs_checking *c, char *text, size_t size)
   if (m->text == NULL)
     snprintf(text, size, "Y is %.4g X W^T + %.4g bias", m->sum, m->bias);
   else if (m->which != NULL)
-    snprintf(text, size, m->text, m->which, bs_activation_name(c->options.activation));
+    snprintf(text, size, m->text, m->which, bs_name_of(BS_NAMES_ACTIVATION, c->options.activation));
   else
     snprintf(text, size, m->text, m->number);
 }

@@ -168,7 +168,7 @@ static int32_t make_record(const bs_selftest_request *r, const struct control *c
 
 static const char *cell_of(const bs_rule_result *result, int fault) {
   static const char *const words[] = {"caught", "let pass", "unknown", "not applicable"};
-  return !fault && result->state == BS_RULE_PASS ? "passed" : words[result->state];
+  return !fault && result->state == BS_GATE_PASS ? "passed" : words[result->state];
 }
 
 /* One row. rule NULL: of a kernel that is right. */
@@ -181,7 +181,7 @@ static int32_t add_row(bs_selftest *out, const struct control *c, const bs_rule 
                           rule != NULL ? rule->name : "none");
   for (uint32_t i = 0; row != NULL && i < outcome->n; i++) {
     const bs_rule_result *result = &outcome->result[i];
-    const int failed = result->state == BS_RULE_FAIL, wrong = failed || result->state == BS_RULE_UNKNOWN;
+    const int failed = result->state == BS_GATE_FAIL, wrong = failed || result->state == BS_GATE_UNKNOWN;
     const size_t used = strlen(by);
     json_object_set_new(row, result->rule->name, json_string(cell_of(result, rule != NULL)));
     if (rule != NULL ? failed : wrong)

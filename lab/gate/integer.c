@@ -85,7 +85,9 @@ int32_t bs_integer_gate(const bs_case *like, uint32_t fault_kind, int64_t max_fe
                 (unsigned long long)inexact, (long long)judged, result.world_size,
                 spec.reduce_dtype == like->spec.reduce_dtype ? "" : "; sums in f32",
                 spec.activation == like->spec.activation ? "" : "; without ",
-                spec.activation == like->spec.activation ? "" : bs_activation_name(like->spec.activation));
+                spec.activation == like->spec.activation
+                    ? ""
+                    : bs_name_of(BS_NAMES_ACTIVATION, like->spec.activation));
     if (bs_mixed_of(&spec) >= 0)
       snprintf(gate->text + strlen(gate->text), sizeof gate->text - strlen(gate->text),
                "; to the nearest integer, as scales of 8 bits are rounded");

@@ -187,7 +187,9 @@ int32_t bs_step_integer_gate(const bs_case *like, const bs_train_options *option
              (unsigned long long)verdict.inexact, (unsigned long long)verdict.judged + 96u,
              spec.reduce_dtype == like->spec.reduce_dtype ? "" : "; sums in f32",
              spec.activation == like->spec.activation ? "" : "; without ",
-             spec.activation == like->spec.activation ? "" : bs_activation_name(like->spec.activation));
+             spec.activation == like->spec.activation
+                 ? ""
+                 : bs_name_of(BS_NAMES_ACTIVATION, like->spec.activation));
   }
   bs_train_result_free(&result);
   bs_small_close(&subject);

@@ -16,13 +16,9 @@ static void tell(const bs_kernel_bench *q, const char *text) {
 
 /* ---- gates -------------------------------------------------------------------------------------- */
 
-/* Lower case, as in the records of layers. */
 static int32_t add_gates(bs_entrant *e, const bs_rules_outcome *o, bs_error *err) {
-  static const char *const states[] = {"fail", "pass", "unknown", "skipped"};
   json_t *rows = bs_rules_outcome_json(o);
   if (rows == NULL) return bs_no_memory(err, "gates");
-  for (uint32_t i = 0; i < o->n; i++)
-    json_object_set_new(json_array_get(rows, i), "state", json_string(states[o->result[i].state]));
   const int bad = json_array_extend(e->gates, rows);
   json_decref(rows);
   return bad ? bs_no_memory(err, "gates") : BS_OK;
@@ -32,7 +28,7 @@ static int32_t judge(const bs_point *point, bs_entrant *e, uint32_t stage, bs_er
   bs_rules_outcome o;
   int32_t rc = bs_rules_judge_stage(point->rules, stage, e->record, &o, err);
   if (rc == BS_OK) rc = add_gates(e, &o, err);
-  const bs_rule_result *failed = rc == BS_OK ? bs_rules_first(&o, BS_RULE_FAIL) : NULL;
+  const bs_rule_result *failed = rc == BS_OK ? bs_rules_first(&o, BS_GATE_FAIL) : NULL;
   if (rc == BS_OK) e->unknown += o.unknown;
   if (rc == BS_OK) e->ran += o.ran;
   if (failed != NULL) {

@@ -49,9 +49,9 @@ static void add_collectives(bs_rung *r, uint32_t n, const uint32_t *kinds, const
   size_t used = strlen(r->collectives);
   for (uint32_t i = 0; i < n && i < BS_MAX_PROPOSED; i++) {
     r->wire_bytes += payloads[i];
-    if (used > 0 && strstr(r->collectives, bs_exchange_name(kinds[i])) != NULL) continue;
+    if (used > 0 && strstr(r->collectives, bs_name_of(BS_NAMES_COLL, kinds[i])) != NULL) continue;
     const int more = snprintf(r->collectives + used, sizeof r->collectives - used, "%s%s",
-                              used > 0 ? " " : "", bs_exchange_name(kinds[i]));
+                              used > 0 ? " " : "", bs_name_of(BS_NAMES_COLL, kinds[i]));
     if (more > 0 && used + (size_t)more < sizeof r->collectives) used += (size_t)more;
   }
 }

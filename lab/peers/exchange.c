@@ -74,12 +74,6 @@ bs_collective bs_exchange_of(uint32_t kind, uint32_t dtype, uint64_t count, uint
                          .site = site};
 }
 
-const char *bs_exchange_name(uint32_t kind) {
-  static const char *const names[BS_COLL_COUNT_] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
-                                                    "all_to_all", "send",       "recv",           "barrier"};
-  return kind < BS_COLL_COUNT_ ? names[kind] : "?";
-}
-
 int32_t bs_exchange_numbers(bs_rank *rank, const char *site, const double *mine, uint32_t n, double *out_all,
                             bs_error *err) {
   const bs_rank_api *api = bs_rank_get_api();

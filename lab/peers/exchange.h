@@ -27,8 +27,6 @@ int bs_exchange_joint(const bs_world *world);
 int32_t bs_exchange_parcels(bs_world *world, const bs_parcel *mine, bs_parcel *of_rank, bs_error *err);
 /* A collective of one row whose sums have the dtype of what is sent. */
 bs_collective bs_exchange_of(uint32_t kind, uint32_t dtype, uint64_t count, uint32_t root, const char *site);
-/* "all_reduce", "all_gather", ...; "?" for no kind. */
-const char *bs_exchange_name(uint32_t kind);
 /* n numbers of each rank to all, [world_size][n]; within a run, by every rank. */
 int32_t bs_exchange_numbers(bs_rank *rank, const char *site, const double *mine, uint32_t n, double *out_all,
                             bs_error *err);

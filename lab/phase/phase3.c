@@ -103,7 +103,7 @@ static int32_t refuse_remask(const bs_case *c, const bs_train_options *o, bs_err
   if (c->spec.has_bias && c->spec.activation != BS_ACT_NONE) {
     bs_error_set(err, BS_UNSUPPORTED, "BS-PHASE-REMASK",
                  "phase.remask=%lld: the bias of the new layer cannot be read through model.activation=%s",
-                 (long long)o->remask, bs_activation_name(c->spec.activation));
+                 (long long)o->remask, bs_name_of(BS_NAMES_ACTIVATION, c->spec.activation));
     bs_error_hint(err, "phase.remask=0, method.bias=false or model.activation=none");
     return BS_UNSUPPORTED;
   }

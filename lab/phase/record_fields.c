@@ -66,9 +66,9 @@ int32_t bs_record_case_fields(json_t *record, const bs_case *c, const bs_case_re
       record,
       json_pack("{s:s, s:I, s:I, s:I, s:b, s:s, s:s, s:s, s:s}", "dtype", bs_dtype_name(spec->y_dtype), "B",
                 (json_int_t)spec->B, "N", (json_int_t)spec->N, "K", (json_int_t)spec->K, "bias",
-                (int)spec->has_bias, "activation", bs_activation_name(spec->activation), "x_placement",
-                bs_place_name(spec->x_placement), "y_placement", bs_place_name(spec->y_placement), "repro",
-                bs_repro_name(bs_repro_of(result))),
+                (int)spec->has_bias, "activation", bs_name_of(BS_NAMES_ACTIVATION, spec->activation),
+                "x_placement", bs_place_name(spec->x_placement), "y_placement",
+                bs_place_name(spec->y_placement), "repro", bs_repro_name(bs_repro_of(result))),
       err);
   if (rc == BS_OK)
     rc = bs_record_add(

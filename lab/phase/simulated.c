@@ -293,11 +293,12 @@ static int32_t add_layer(json_t *record, const bs_case *c, const bs_subject *sub
       json_pack("{s:s,s:I,s:I,s:I,s:b,s:s,s:s,s:s,s:I,s:I,s:s,s:s,s:I,s:I,s:I,s:b}", "dtype",
                 bs_dtype_name(spec->y_dtype), "B", (json_int_t)spec->B, "N", (json_int_t)spec->N, "K",
                 (json_int_t)spec->K, "bias", (int)spec->has_bias, "activation",
-                bs_activation_name(spec->activation), "x_placement", bs_place_name(spec->x_placement),
-                "y_placement", bs_place_name(spec->y_placement), "world_size", (json_int_t)c->world_size,
-                "threads_per_rank", (json_int_t)1, "workload_text", subject->info.text, "split", p.text,
-                "weight_bytes_total", (json_int_t)weights, "flops_per_forward", (json_int_t)s->flops,
-                "wire_bytes_per_forward", (json_int_t)s->wire_bytes, "claims_match_counts", (int)s->claims),
+                bs_name_of(BS_NAMES_ACTIVATION, spec->activation), "x_placement",
+                bs_place_name(spec->x_placement), "y_placement", bs_place_name(spec->y_placement),
+                "world_size", (json_int_t)c->world_size, "threads_per_rank", (json_int_t)1, "workload_text",
+                subject->info.text, "split", p.text, "weight_bytes_total", (json_int_t)weights,
+                "flops_per_forward", (json_int_t)s->flops, "wire_bytes_per_forward",
+                (json_int_t)s->wire_bytes, "claims_match_counts", (int)s->claims),
       err);
 }
 

@@ -36,8 +36,8 @@ static int32_t judge_stage(const bs_rules *rules, uint32_t stage, const json_t *
   const json_t *build = json_object_get(record, "build");
   bs_rules_outcome o = {0};
   const int32_t rc = bs_rules_judge_stage(rules, stage, record, &o, err);
-  const bs_rule_result *bad = rc == BS_OK ? bs_rules_first(&o, BS_RULE_FAIL) : NULL;
-  if (bad == NULL && rc == BS_OK) bad = bs_rules_first(&o, BS_RULE_UNKNOWN);
+  const bs_rule_result *bad = rc == BS_OK ? bs_rules_first(&o, BS_GATE_FAIL) : NULL;
+  if (bad == NULL && rc == BS_OK) bad = bs_rules_first(&o, BS_GATE_UNKNOWN);
   if (bad != NULL) {
     const int numbers = stage == BS_STAGE_NUMERIC || stage == BS_STAGE_DETERMINISM;
     const char *message = bs_tune_text(build, "message");

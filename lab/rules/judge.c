@@ -9,8 +9,6 @@
 #include "lab/error.h"
 #include "lab/rules/rules.h"
 
-const char *const bs_rule_state_names[4] = {"FAIL", "pass", "UNKNOWN", "skipped"};
-
 /* Behind a path: why the value is not known. */
 #define UNKNOWN_KEY "_unknown"
 
@@ -89,13 +87,13 @@ static void judge_texts(const bs_rule_condition *c, const reading *value, const 
                         bs_rule_result *out) {
   out->texts = 1;
   if (value->text == NULL || limit->text == NULL || c->compare < BS_EQ) {
-    out->state = BS_RULE_FAIL;
+    out->state = BS_GATE_FAIL;
     snprintf(out->text, sizeof out->text, "%s and %s: a text and a number have no %s", c->metric,
              c->limit_path[0] != '\0' ? c->limit_path : "the limit", sign_of(c->compare));
     return;
   }
   const int same = strcmp(value->text, limit->text) == 0;
-  out->state = same == (c->compare == BS_EQ) ? BS_RULE_PASS : BS_RULE_FAIL;
+  out->state = same == (c->compare == BS_EQ) ? BS_GATE_PASS : BS_GATE_FAIL;
   snprintf(out->text, sizeof out->text, "%s '%.60s', to be %s '%.60s' (%s)", c->metric, value->text,
            sign_of(c->compare), limit->text, c->limit_path);
 }
@@ -104,7 +102,7 @@ static void tell_unknown(const json_t *record, const char *path, bs_rule_result 
   char reason[BS_RULE_PATH + sizeof UNKNOWN_KEY];
   snprintf(reason, sizeof reason, "%s" UNKNOWN_KEY, path);
   const char *why = json_string_value(value_at(record, reason));
-  out->state = BS_RULE_UNKNOWN;
+  out->state = BS_GATE_UNKNOWN;
   snprintf(out->text, sizeof out->text, "%s is not known%s%.160s", path, why != NULL ? ": " : "",
            why != NULL ? why : "");
 }
@@ -123,7 +121,7 @@ static void judge_interval(const bs_rule_condition *c, const json_t *record, bs_
   snprintf(out->text, sizeof out->text, "%s %.4g [%.4g, %.4g], to be %s %.4g%s", c->metric, out->value,
            ends[0].number, ends[1].number, sign_of(c->compare), out->limit, source);
   if (!isfinite(ends[0].number) || !isfinite(ends[1].number)) {
-    out->state = BS_RULE_FAIL;
+    out->state = BS_GATE_FAIL;
     out->margin = NAN;
     return;
   }
@@ -131,9 +129,9 @@ static void judge_interval(const bs_rule_condition *c, const json_t *record, bs_
             at_high = holds(c->compare, ends[1].number, out->limit);
   const double a = margin_of(c->compare, ends[0].number, out->limit),
                b = margin_of(c->compare, ends[1].number, out->limit);
-  out->state = at_low && at_high ? BS_RULE_PASS : at_low || at_high ? BS_RULE_UNKNOWN : BS_RULE_FAIL;
+  out->state = at_low && at_high ? BS_GATE_PASS : at_low || at_high ? BS_GATE_UNKNOWN : BS_GATE_FAIL;
   out->margin = at_low ? fmin(a, b) : fmax(a, b);
-  if (out->state != BS_RULE_UNKNOWN) return;
+  if (out->state != BS_GATE_UNKNOWN) return;
   const size_t used = strlen(out->text);
   snprintf(out->text + used, sizeof out->text - used, ": the limit lies in the interval");
   out->value = out->limit = out->margin = NAN;
@@ -163,11 +161,11 @@ static void judge_condition(const bs_rule_condition *c, const json_t *record, bs
   snprintf(out->text, sizeof out->text, "%s %.4g, to be %s %.4g%s", c->metric, value.number,
            sign_of(c->compare), limit.number, source);
   if (!isfinite(value.number) || !isfinite(limit.number)) {
-    out->state = BS_RULE_FAIL;
+    out->state = BS_GATE_FAIL;
     return;
   }
   out->margin = margin_of(c->compare, value.number, limit.number);
-  out->state = holds(c->compare, value.number, limit.number) ? BS_RULE_PASS : BS_RULE_FAIL;
+  out->state = holds(c->compare, value.number, limit.number) ? BS_GATE_PASS : BS_GATE_FAIL;
   if (c->low != NULL) judge_interval(c, record, out);
 }
 
@@ -175,9 +173,9 @@ static void judge_condition(const bs_rule_condition *c, const json_t *record, bs
 static int applies(const bs_rule *rule, const json_t *record, bs_rule_result *out) {
   for (uint32_t i = 0; i < rule->n_when; i++) {
     judge_condition(&rule->when[i], record, out);
-    if (out->state == BS_RULE_PASS) continue;
+    if (out->state == BS_GATE_PASS) continue;
     const int number = out->texts || (isfinite(out->value) && isfinite(out->limit));
-    if (out->state == BS_RULE_FAIL) out->state = number ? BS_RULE_SKIPPED : BS_RULE_UNKNOWN;
+    if (out->state == BS_GATE_FAIL) out->state = number ? BS_GATE_SKIPPED : BS_GATE_UNKNOWN;
     out->value = out->limit = out->margin = NAN;
     return 0;
   }
@@ -185,10 +183,10 @@ static int applies(const bs_rule *rule, const json_t *record, bs_rule_result *ou
 }
 
 static void count(bs_rules_outcome *out, const bs_rule_result *result) {
-  out->passed += result->state == BS_RULE_PASS;
-  out->failed += result->state == BS_RULE_FAIL;
-  out->unknown += result->state == BS_RULE_UNKNOWN;
-  out->skipped += result->state == BS_RULE_SKIPPED;
+  out->passed += result->state == BS_GATE_PASS;
+  out->failed += result->state == BS_GATE_FAIL;
+  out->unknown += result->state == BS_GATE_UNKNOWN;
+  out->skipped += result->state == BS_GATE_SKIPPED;
 }
 
 /* Of a stage, or with BS_STAGE_COUNT_ of all. */
@@ -206,9 +204,9 @@ static int32_t judge(const bs_rules *rules, uint32_t stage, const json_t *record
     out->n++;
   }
   out->ran = out->passed + out->failed;
-  out->state = out->failed > 0                     ? BS_RULE_FAIL
-               : out->unknown > 0 || out->ran == 0 ? BS_RULE_UNKNOWN
-                                                   : BS_RULE_PASS;
+  out->state = out->failed > 0                     ? BS_GATE_FAIL
+               : out->unknown > 0 || out->ran == 0 ? BS_GATE_UNKNOWN
+                                                   : BS_GATE_PASS;
   return BS_OK;
 }
 
@@ -249,9 +247,9 @@ json_t *bs_rules_outcome_json(const bs_rules_outcome *outcome) {
   json_t *rows = json_array();
   for (uint32_t i = 0; rows != NULL && i < outcome->n; i++) {
     const bs_rule_result *r = &outcome->result[i];
-    const int judged = !r->texts && (r->state == BS_RULE_PASS || r->state == BS_RULE_FAIL);
+    const int judged = !r->texts && (r->state == BS_GATE_PASS || r->state == BS_GATE_FAIL);
     json_t *row = json_pack("{ss,ss,ss,so,so,so,ss,ss}", "gate", r->rule->name, "stage",
-                            bs_rule_stage_names[r->rule->stage], "state", bs_rule_state_names[r->state],
+                            bs_rule_stage_names[r->rule->stage], "state", bs_name_of(BS_NAMES_GATE, r->state),
                             "value", number_of(r->value, judged), "limit", number_of(r->limit, judged),
                             "margin", number_of(r->margin, judged && isfinite(r->margin)), "text", r->text,
                             "says", r->rule->says);

@@ -8,7 +8,6 @@
 
 #include "core/base/config.h"
 
-enum bs_rule_state { BS_RULE_FAIL = 0, BS_RULE_PASS = 1, BS_RULE_UNKNOWN = 2, BS_RULE_SKIPPED = 3 };
 enum bs_rule_compare { BS_LE = 0, BS_LT = 1, BS_GE = 2, BS_GT = 3, BS_EQ = 4, BS_NE = 5 };
 /* In the order in which a kernel is judged. */
 enum bs_rule_stage {
@@ -22,7 +21,6 @@ enum bs_rule_stage {
   BS_STAGE_COUNT_ = 7
 };
 extern const char *const bs_rule_stage_names[BS_STAGE_COUNT_];
-extern const char *const bs_rule_state_names[4]; /* "FAIL", "pass", "UNKNOWN", "skipped" */
 
 enum { BS_RULE_PATH = 64, BS_RULE_CONDITIONS = 4, BS_RULE_CONTROLS = 4, BS_RULE_TEXT = 240 };
 
@@ -58,7 +56,7 @@ typedef struct bs_rules {
 
 typedef struct bs_rule_result {
   const bs_rule *rule;
-  uint32_t state; /* enum bs_rule_state */
+  uint32_t state; /* enum bs_gate_state */
   uint32_t texts; /* 1: two texts were compared */
   /* NAN where unknown, skipped, or texts were compared. margin: how far the value may still move, as a share
    * of the limit (of 1 where the limit is 0); below 0: by how much it is over. */

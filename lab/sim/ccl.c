@@ -14,7 +14,7 @@
 
 uint32_t bs_ccl_kind(const char *name) {
   uint32_t kind = 0;
-  while (kind < BS_COLL_COUNT_ && strcmp(name, sim_kind_name(kind)) != 0) ++kind;
+  while (kind < BS_COLL_COUNT_ && strcmp(name, bs_name_of(BS_NAMES_COLL, kind)) != 0) ++kind;
   return kind;
 }
 
@@ -49,7 +49,7 @@ json_t *bs_ccl_row(const bs_ccl *ccl) {
   json_t *row = json_object();
   for (uint32_t kind = 0; kind < BS_COLL_COUNT_; ++kind)
     if ((a->kinds >> kind & 1) != 0)
-      bs_text_printf(&kinds, "%s%s", kinds.size > 0 ? " " : "", sim_kind_name(kind));
+      bs_text_printf(&kinds, "%s%s", kinds.size > 0 ? " " : "", bs_name_of(BS_NAMES_COLL, kind));
   for (uint32_t i = 0; a->params != NULL && i < BS_ALGORITHM_MAX_OPTIONS && a->params[i] != NULL; ++i)
     bs_text_printf(&params, "%s%s=%s", i > 0 ? " " : "", a->params[i]->name, a->params[i]->default_text);
   add_place(row, ccl);
@@ -79,7 +79,7 @@ static void add_level(void *user, const sim_check_row *r) {
   const char *result = r->code == BS_OK ? "right" : r->code == BS_INCONCLUSIVE ? "not run" : "WRONG";
   snprintf(range, sizeof range, "p <= %u", r->ranks);
   add_place(row, c->ccl);
-  json_object_set_new(row, "collective", json_string(sim_kind_name(r->kind)));
+  json_object_set_new(row, "collective", json_string(bs_name_of(BS_NAMES_COLL, r->kind)));
   json_object_set_new(row, "level", json_string(sim_level_names[r->level]));
   json_object_set_new(row, "range", json_string(r->cases > 0 ? range : ""));
   json_object_set_new(row, "ranks", json_integer(r->ranks));
@@ -219,7 +219,7 @@ json_t *bs_ccl_explain(const bs_ccl *ccl, const bs_ccl_place *place, bs_error *e
   json_t *row = json_object();
   int32_t rc = runs ? run_schedule(place, &config, row, &result, err) : BS_OK;
   add_place(row, ccl);
-  json_object_set_new(row, "collective", json_string(sim_kind_name(place->kind)));
+  json_object_set_new(row, "collective", json_string(bs_name_of(BS_NAMES_COLL, place->kind)));
   json_object_set_new(row, "world_size", json_integer(place->world_size));
   json_object_set_new(row, "count", json_integer((json_int_t)place->count));
   json_object_set_new(row, "element_bytes", json_integer(place->element_bytes));

@@ -9,12 +9,6 @@
 #include "lab/store/folder.h"
 #include "lab/store/why.h"
 
-static const char *kind_name(uint32_t kind) {
-  static const char *const names[BS_COLL_COUNT_] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
-                                                    "all_to_all", "send",       "recv",           "barrier"};
-  return kind < BS_COLL_COUNT_ ? names[kind] : "collective";
-}
-
 static const bs_flight_slot *newest_of(const bs_flight_file *f, uint32_t rank) {
   const bs_flight_slot *newest = NULL;
   for (uint32_t i = 0; i < BS_FLIGHT_SLOTS; i++) {
@@ -28,10 +22,11 @@ static json_t *row_of(const bs_flight_slot *s, uint32_t rank, uint64_t last_ns) 
   static const char *const states[] = {"", "in it", "left it", "failed in it"};
   char site[BS_FLIGHT_SITE + 1] = "";
   memcpy(site, s->site, BS_FLIGHT_SITE);
-  return json_pack("{s:i, s:s, s:s, s:I, s:o, s:s, s:I, s:f}", "rank", (int)rank, "op", kind_name(s->kind),
-                   "dtype", bs_dtype_name(s->dtype), "count", (json_int_t)s->count, "site",
-                   bs_env_string(site), "state", states[s->state < 4 ? s->state : 3], "seq",
-                   (json_int_t)s->seq, "since_s", (double)(last_ns - s->ns) * 1e-9);
+  return json_pack("{s:i, s:s, s:s, s:I, s:o, s:s, s:I, s:f}", "rank", (int)rank, "op",
+                   bs_name_of(BS_NAMES_COLL, s->kind), "dtype", bs_dtype_name(s->dtype), "count",
+                   (json_int_t)s->count, "site", bs_env_string(site), "state",
+                   states[s->state < 4 ? s->state : 3], "seq", (json_int_t)s->seq, "since_s",
+                   (double)(last_ns - s->ns) * 1e-9);
 }
 
 int32_t bs_flight_read(int folder_fd, json_t **out_ranks, bs_error *err) {

@@ -89,7 +89,7 @@ static int32_t compare(const call *c, const float *out, bs_error *err) {
       if (got == want) continue;
       if (from < c->P) snprintf(whom, sizeof whom, " from rank %u", from);
       bs_error_set(err, BS_NUMERIC, "BS-TORTURE-NUMBERS",
-                   "%s: element [%llu,%llu]%s is %.9g, alone it is %.9g", bs_exchange_name(c->kind),
+                   "%s: element [%llu,%llu]%s is %.9g, alone it is %.9g", bs_name_of(BS_NAMES_COLL, c->kind),
                    (unsigned long long)row, (unsigned long long)col, whom, (double)got, (double)want);
       bs_error_where(err, "%s", c->site);
       if (err != NULL) err->rank = (int32_t)c->me;
@@ -141,7 +141,7 @@ static int32_t one(bs_rank *rank, const job *j, const size *s, uint32_t kind, ui
             .root = root,
             .rows = s->rows,
             .count = s->count};
-  snprintf(c.site, sizeof c.site, "torture.%s.%s", bs_exchange_name(kind), s->name);
+  snprintf(c.site, sizeof c.site, "torture.%s.%s", bs_name_of(BS_NAMES_COLL, kind), s->name);
   if (kind == BS_COLL_SEND || kind == BS_COLL_RECV)
     snprintf(c.site, sizeof c.site, "torture.p2p.%s", s->name);
   return run_call(rank, &c, err);

@@ -110,9 +110,8 @@ double cost_halving_doubling(uint32_t n, double bytes, const bs_link *link) {
 }
 
 int32_t need_kind(const char *who, uint64_t kinds, const bs_coll_shape *shape, bs_error *err) {
-  static const char *const names[] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
-                                      "all_to_all", "send",       "recv",           "barrier"};
   if (shape->kind < BS_COLL_COUNT_ && (kinds & KIND(shape->kind)) != 0) return BS_OK;
-  return bs_fail(err, BS_UNSUPPORTED, "BS-ALG-KIND", "the algorithm %s has no schedule of %s", who,
-                 shape->kind < BS_COLL_COUNT_ ? names[shape->kind] : "an unknown collective");
+  return bs_fail(
+      err, BS_UNSUPPORTED, "BS-ALG-KIND", "the algorithm %s has no schedule of %s", who,
+      shape->kind < BS_COLL_COUNT_ ? bs_name_of(BS_NAMES_COLL, shape->kind) : "an unknown collective");
 }

@@ -3,28 +3,15 @@
  * says (sim/closed.h). */
 #include "world.h"
 
-static const char *const ops[] = {"sum", "max", "min"};
-
-static const char *dtype_name(uint32_t dtype) {
-  static const struct {
-    uint32_t dtype;
-    const char *name;
-  } names[] = {{BS_F64, "f64"},       {BS_F32, "f32"},       {BS_F16, "f16"},  {BS_BF16, "bf16"},
-               {BS_F8E4M3, "f8e4m3"}, {BS_F8E5M2, "f8e5m2"}, {BS_I64, "i64"},  {BS_I32, "i32"},
-               {BS_I8, "i8"},         {BS_U8, "u8"},         {BS_BOOL, "bool"}};
-  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-    if (names[i].dtype == dtype) return names[i].name;
-  return NULL;
-}
-
 sim_call sim_call_of(const bs_coll_call *call) {
   const int reduces = call->kind == BS_COLL_ALL_REDUCE || call->kind == BS_COLL_REDUCE_SCATTER;
-  return (sim_call){.kind = call->kind < BS_COLL_COUNT_ ? sim_kind_name(call->kind) : "collective",
-                    .site = call->site,
-                    .dtype = dtype_name(call->dtype_in),
-                    .op = reduces && call->reduce_op <= BS_REDUCE_MIN ? ops[call->reduce_op] : NULL,
-                    .count = sim_times(call->rows, call->count),
-                    .fingerprint = call->fingerprint};
+  return (sim_call){
+      .kind = call->kind < BS_COLL_COUNT_ ? bs_name_of(BS_NAMES_COLL, call->kind) : "collective",
+      .site = call->site,
+      .dtype = bs_name_of(BS_NAMES_DTYPE, call->dtype_in),
+      .op = reduces ? bs_name_of(BS_NAMES_REDUCE, call->reduce_op) : NULL,
+      .count = sim_times(call->rows, call->count),
+      .fingerprint = call->fingerprint};
 }
 
 int32_t sim_failed(const sim_world *world, int32_t state, bs_error *err) {
@@ -159,7 +146,7 @@ static int32_t complete(void *user, sim_arrival *arrivals, uint32_t n, bs_error 
     sim_time_spend(t, SIM_WIRE, cost.wire);
     sim_time_spend(t, SIM_MEMORY, cost.reduce);
     arrivals[i].done = t->now;
-    sim_step_add(q->comm->rank, sim_kind_name(call->kind), call->site, &before, t, &said);
+    sim_step_add(q->comm->rank, bs_name_of(BS_NAMES_COLL, call->kind), call->site, &before, t, &said);
   }
   w->messages = sim_add(w->messages, cost.messages);
   w->message_bytes = sim_add(w->message_bytes, bytes_sent(call, n));

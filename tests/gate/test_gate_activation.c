@@ -126,7 +126,7 @@ static int run_case(const bs_case *like, uint64_t seed, const bs_layer_spec *jud
   const int passed = bs_verdict_passed(verdict.gates, verdict.n_gates);
   for (uint32_t g = 0; !judged_by && !passed && g < verdict.n_gates; ++g)
     printf("%s P=%u %s %s B=%lld N=%lld K=%lld seed=%llu: %s %u value %g limit %g (%s)\n", c.method,
-           c.world_size, bs_dtype_name(c.spec.y_dtype), bs_activation_name(c.spec.activation),
+           c.world_size, bs_dtype_name(c.spec.y_dtype), bs_name_of(BS_NAMES_ACTIVATION, c.spec.activation),
            (long long)c.spec.B, (long long)c.spec.N, (long long)c.spec.K, (unsigned long long)seed,
            verdict.gates[g].name, verdict.gates[g].state, verdict.gates[g].value, verdict.gates[g].limit,
            verdict.gates[g].text);
@@ -187,7 +187,7 @@ START_TEST(every_fault_is_caught) {
         const int32_t rc = bs_fault_gate(&c, &faults, &err);
         ck_assert_msg(rc == BS_OK, "%s: %s: %s", c.method, err.id, err.message);
         ck_assert_msg(faults.caught == faults.injected, "%s P=%u %s %s: missed %s", c.method, c.world_size,
-                      bs_dtype_name(dtypes[d]), bs_activation_name(a), faults.missed);
+                      bs_dtype_name(dtypes[d]), bs_name_of(BS_NAMES_ACTIVATION, a), faults.missed);
         /* With a reduction all faults but those of masks are made; the two of the activation where there is
          * one.
          */

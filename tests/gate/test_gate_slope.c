@@ -228,8 +228,9 @@ START_TEST(clean_cases_pass) {
                           err.where);
             ck_assert_msg(failed[0] == '\0',
                           "%s P=%u %s %s %s case %u turn %u B=%lld N=%lld K=%lld trains %d: %s", c.method,
-                          c.world_size, bs_dtype_name(dtypes[d]), bs_activation_name(a), workload, at, turn,
-                          (long long)c.spec.B, (long long)c.spec.N, (long long)c.spec.K, trains, failed);
+                          c.world_size, bs_dtype_name(dtypes[d]), bs_name_of(BS_NAMES_ACTIVATION, a),
+                          workload, at, turn, (long long)c.spec.B, (long long)c.spec.N, (long long)c.spec.K,
+                          trains, failed);
             ++cases;
           }
         }
@@ -261,13 +262,13 @@ START_TEST(every_fault_is_caught) {
         int32_t rc = bs_gradient_fault_gate(&c, &tally, &err);
         ck_assert_msg(rc == BS_OK && tally.caught == tally.injected,
                       "%s P=%u %s %s reduce 0x%x: missed %s %s", c.method, c.world_size,
-                      bs_dtype_name(dtypes[d]), bs_activation_name(a), c.spec.reduce_dtype, tally.missed,
-                      rc == BS_OK ? "" : err.message);
+                      bs_dtype_name(dtypes[d]), bs_name_of(BS_NAMES_ACTIVATION, a), c.spec.reduce_dtype,
+                      tally.missed, rc == BS_OK ? "" : err.message);
         ck_assert_uint_ge(tally.injected, (bs_fault_alone(&c) ? 7 : 10) + (a > BS_ACT_RELU));
         rc = bs_step_fault_gate(&c, &o, &tally, &err);
         ck_assert_msg(rc == BS_OK && tally.caught == tally.injected, "%s P=%u %s %s options %u: missed %s %s",
-                      c.method, c.world_size, bs_dtype_name(dtypes[d]), bs_activation_name(a), turn,
-                      tally.missed, rc == BS_OK ? "" : err.message);
+                      c.method, c.world_size, bs_dtype_name(dtypes[d]), bs_name_of(BS_NAMES_ACTIVATION, a),
+                      turn, tally.missed, rc == BS_OK ? "" : err.message);
         ck_assert_uint_eq(tally.injected, 8 + (turn > 0) + 1 + (a > BS_ACT_RELU));
       }
   bs_context_close(context);
@@ -287,7 +288,8 @@ START_TEST(faults_are_caught_in_fp8) {
     c.spec.has_bias = 1;
     const int32_t rc = bs_gradient_fault_gate(&c, &tally, &err);
     ck_assert_msg(rc == BS_OK, "%s: %s", err.id, err.message);
-    ck_assert_msg(tally.caught == tally.injected, "%s: missed %s", bs_activation_name(a), tally.missed);
+    ck_assert_msg(tally.caught == tally.injected, "%s: missed %s", bs_name_of(BS_NAMES_ACTIVATION, a),
+                  tally.missed);
     ck_assert_uint_ge(tally.injected, 10);
   }
   bs_context_close(context);
@@ -432,7 +434,7 @@ static double slope(problem *p, double *value) {
 
 static void must_be(const bs_case *c, const char *what, int i, double got, double want) {
   ck_assert_msg(fabs(got - want) <= 1e-9 * (1.0 + fabs(want)), "%s %s: %s[%d] is %.15g, the difference %.15g",
-                c->method, bs_activation_name(c->spec.activation), what, i, got, want);
+                c->method, bs_name_of(BS_NAMES_ACTIVATION, c->spec.activation), what, i, got, want);
 }
 
 static void read_all(const bs_source *s, double *out) {
@@ -511,7 +513,7 @@ START_TEST(weights_show_a_wrong_slope) {
         open_data(&c, "random_normal", 5, &numbers);
         ck_assert_int_eq(run_training(&c, &o, &failed, &err), BS_OK);
         ck_assert_msg(strstr(failed, "W.T3 ") != NULL, "%s fault %u options %u: only %s",
-                      bs_activation_name(a), fault, turn, failed);
+                      bs_name_of(BS_NAMES_ACTIVATION, a), fault, turn, failed);
         close_data(&numbers);
       }
   bs_context_close(context);
@@ -532,7 +534,8 @@ START_TEST(integers_are_stepped_exactly) {
         const bs_train_options o = options_of(turn);
         if (turn == 1 && subjects[_i].P > 1) c.spec.reduce_dtype = dtypes[d];
         ck_assert_int_eq(bs_step_integer_gate(&c, &o, &gate, &err), BS_OK);
-        ck_assert_msg(gate.state == BS_GATE_PASS, "%s %s: %s", c.method, bs_activation_name(a), gate.text);
+        ck_assert_msg(gate.state == BS_GATE_PASS, "%s %s: %s", c.method, bs_name_of(BS_NAMES_ACTIVATION, a),
+                      gate.text);
         ck_assert_int_eq(strstr(gate.text, "; without ") != NULL, a > BS_ACT_RELU);
       }
   bs_context_close(context);

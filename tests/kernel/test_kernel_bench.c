@@ -129,8 +129,8 @@ START_TEST(too_few_pairs_are_no_failure) {
   ck_assert_msg(bs_rules_load("sdpa", "gates", &rules, &err) == BS_OK, "%s", err.message);
   ck_assert_int_eq(bs_kernel_record_times(&timed, record, &err), BS_OK);
   ck_assert_int_eq(bs_rules_judge_stage(rules, BS_STAGE_PERFORMANCE, record, &o, &err), BS_OK);
-  const bs_rule_result *failed = bs_rules_first(&o, BS_RULE_FAIL),
-                       *unknown = bs_rules_first(&o, BS_RULE_UNKNOWN);
+  const bs_rule_result *failed = bs_rules_first(&o, BS_GATE_FAIL),
+                       *unknown = bs_rules_first(&o, BS_GATE_UNKNOWN);
   ck_assert_str_eq(failed != NULL ? failed->rule->name : "", ratios[_i].failed);
   ck_assert_str_eq(unknown != NULL ? unknown->rule->name : "", ratios[_i].unknown);
   if (unknown != NULL) ck_assert_msg(strstr(unknown->text, ratios[_i].says) != NULL, "%s", unknown->text);

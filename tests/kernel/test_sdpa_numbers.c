@@ -91,7 +91,7 @@ static void judge_few(const bs_rules *rules, bs_kernel_seeds *of, const char *te
   ck_assert_msg(bs_rules_judge(rules, record, &outcome, &err) == BS_OK, "%s", err.message);
   for (uint32_t i = 0; i < outcome.n; i++) {
     const bs_rule_result *r = &outcome.result[i];
-    ck_assert_msg(r->rule->stage != BS_STAGE_NUMERIC || r->state == BS_RULE_PASS, "%s, seed %llu, %s: %s",
+    ck_assert_msg(r->rule->stage != BS_STAGE_NUMERIC || r->state == BS_GATE_PASS, "%s, seed %llu, %s: %s",
                   text, (unsigned long long)of->first, r->rule->name, r->text);
   }
   bs_rules_outcome_free(&outcome);

@@ -38,7 +38,7 @@ static subject subject_of(const kit_case *c) {
 static void judge(void *user, const sim_check_row *row) {
   uint64_t *cases = user;
   kit_assert(row->code == BS_OK || row->code == BS_INCONCLUSIVE, "%s %s: [%s] %s%s%s",
-             sim_level_names[row->level], sim_kind_name(row->kind), row->why.id, row->why.message,
+             sim_level_names[row->level], bs_name_of(BS_NAMES_COLL, row->kind), row->why.id, row->why.message,
              row->why.hint[0] != '\0' ? "; " : "", row->why.hint);
   *cases += row->cases;
 }
@@ -91,6 +91,6 @@ void kit_algorithm_formula(const kit_case *c) {
     for (uint32_t p = 1; (s.algorithm->kinds >> kind & 1) != 0 && p <= 17; p++) {
       const double little = seconds(&s, kind, p, 1000), much = seconds(&s, kind, p, 10000000);
       kit_assert(much >= little, "%s, %u ranks: ten million elements take %g s, a thousand %g s",
-                 sim_kind_name(kind), p, much, little);
+                 bs_name_of(BS_NAMES_COLL, kind), p, much, little);
     }
 }

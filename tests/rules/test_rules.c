@@ -39,56 +39,56 @@ static const struct judged {
   uint32_t state;
   double value, margin;
 } judged[] = {
-    {"a", "le", "1", NULL, BS_RULE_PASS, 1, 0},
-    {"a", "lt", "1", NULL, BS_RULE_FAIL, 1, 0},
-    {"b", "le", "2", NULL, BS_RULE_FAIL, 2.5, -0.25},
-    {"b", "ge", "2", NULL, BS_RULE_PASS, 2.5, 0.25},
-    {"b", "gt", "2.5", NULL, BS_RULE_FAIL, 2.5, 0},
-    {"a", "eq", "1", NULL, BS_RULE_PASS, 1, NAN},
-    {"a", "ne", "1", NULL, BS_RULE_FAIL, 1, NAN},
-    {"yes", "eq", "1", NULL, BS_RULE_PASS, 1, NAN},
-    {"a", "le", "zero", NULL, BS_RULE_FAIL, 1, -1},
-    {"b", "le", "a * 3", NULL, BS_RULE_PASS, 2.5, 0.5 / 3},
-    {"b", "le", "a*2", NULL, BS_RULE_FAIL, 2.5, -0.25},
-    {"in.of.it", "ge", "in.of.it", NULL, BS_RULE_PASS, 3, 0},
-    {"id", "eq", "same", NULL, BS_RULE_PASS, NAN, NAN},
-    {"id", "eq", "other", NULL, BS_RULE_FAIL, NAN, NAN},
-    {"id", "ne", "other", NULL, BS_RULE_PASS, NAN, NAN},
-    {"id", "le", "other", NULL, BS_RULE_FAIL, NAN, NAN},
-    {"id", "eq", "a", NULL, BS_RULE_FAIL, NAN, NAN},
+    {"a", "le", "1", NULL, BS_GATE_PASS, 1, 0},
+    {"a", "lt", "1", NULL, BS_GATE_FAIL, 1, 0},
+    {"b", "le", "2", NULL, BS_GATE_FAIL, 2.5, -0.25},
+    {"b", "ge", "2", NULL, BS_GATE_PASS, 2.5, 0.25},
+    {"b", "gt", "2.5", NULL, BS_GATE_FAIL, 2.5, 0},
+    {"a", "eq", "1", NULL, BS_GATE_PASS, 1, NAN},
+    {"a", "ne", "1", NULL, BS_GATE_FAIL, 1, NAN},
+    {"yes", "eq", "1", NULL, BS_GATE_PASS, 1, NAN},
+    {"a", "le", "zero", NULL, BS_GATE_FAIL, 1, -1},
+    {"b", "le", "a * 3", NULL, BS_GATE_PASS, 2.5, 0.5 / 3},
+    {"b", "le", "a*2", NULL, BS_GATE_FAIL, 2.5, -0.25},
+    {"in.of.it", "ge", "in.of.it", NULL, BS_GATE_PASS, 3, 0},
+    {"id", "eq", "same", NULL, BS_GATE_PASS, NAN, NAN},
+    {"id", "eq", "other", NULL, BS_GATE_FAIL, NAN, NAN},
+    {"id", "ne", "other", NULL, BS_GATE_PASS, NAN, NAN},
+    {"id", "le", "other", NULL, BS_GATE_FAIL, NAN, NAN},
+    {"id", "eq", "a", NULL, BS_GATE_FAIL, NAN, NAN},
     /* what is not known is no pass */
-    {"gone", "le", "1", NULL, BS_RULE_UNKNOWN, NAN, NAN},
-    {"no", "le", "1", NULL, BS_RULE_UNKNOWN, NAN, NAN},
-    {"in.of", "le", "1", NULL, BS_RULE_UNKNOWN, NAN, NAN},
-    {"a.b", "le", "1", NULL, BS_RULE_UNKNOWN, NAN, NAN},
-    {"a", "le", "gone * 2", NULL, BS_RULE_UNKNOWN, NAN, NAN},
+    {"gone", "le", "1", NULL, BS_GATE_UNKNOWN, NAN, NAN},
+    {"no", "le", "1", NULL, BS_GATE_UNKNOWN, NAN, NAN},
+    {"in.of", "le", "1", NULL, BS_GATE_UNKNOWN, NAN, NAN},
+    {"a.b", "le", "1", NULL, BS_GATE_UNKNOWN, NAN, NAN},
+    {"a", "le", "gone * 2", NULL, BS_GATE_UNKNOWN, NAN, NAN},
     /* what is not finite fails, on either side */
-    {"nan", "le", "1", NULL, BS_RULE_FAIL, NAN, NAN},
-    {"nan", "ne", "1", NULL, BS_RULE_FAIL, NAN, NAN},
-    {"inf", "ge", "1", NULL, BS_RULE_FAIL, INFINITY, NAN},
-    {"a", "le", "inf", NULL, BS_RULE_FAIL, 1, NAN},
-    {"a", "le", "nan", NULL, BS_RULE_FAIL, 1, NAN},
+    {"nan", "le", "1", NULL, BS_GATE_FAIL, NAN, NAN},
+    {"nan", "ne", "1", NULL, BS_GATE_FAIL, NAN, NAN},
+    {"inf", "ge", "1", NULL, BS_GATE_FAIL, INFINITY, NAN},
+    {"a", "le", "inf", NULL, BS_GATE_FAIL, 1, NAN},
+    {"a", "le", "nan", NULL, BS_GATE_FAIL, 1, NAN},
     /* when */
-    {"b", "le", "2", "{metric: a, compare: eq, limit: 1}", BS_RULE_FAIL, 2.5, -0.25},
-    {"b", "le", "2", "{metric: a, compare: eq, limit: 2}", BS_RULE_SKIPPED, NAN, NAN},
-    {"a", "le", "1", "{metric: gone, compare: eq, limit: 1}", BS_RULE_UNKNOWN, NAN, NAN},
+    {"b", "le", "2", "{metric: a, compare: eq, limit: 1}", BS_GATE_FAIL, 2.5, -0.25},
+    {"b", "le", "2", "{metric: a, compare: eq, limit: 2}", BS_GATE_SKIPPED, NAN, NAN},
+    {"a", "le", "1", "{metric: gone, compare: eq, limit: 1}", BS_GATE_UNKNOWN, NAN, NAN},
     {"a", "le", "1", "[{metric: a, compare: eq, limit: 1}, {metric: b, compare: lt, limit: 1}]",
-     BS_RULE_SKIPPED, NAN, NAN},
+     BS_GATE_SKIPPED, NAN, NAN},
     /* what is not finite tells nothing of a rule that is to be skipped */
-    {"a", "le", "1", "{metric: nan, compare: eq, limit: 1}", BS_RULE_UNKNOWN, NAN, NAN},
-    {"a", "le", "1", "{metric: a, compare: lt, limit: inf}", BS_RULE_UNKNOWN, NAN, NAN},
-    {"a", "le", "1", "{metric: id, compare: eq, limit: other}", BS_RULE_SKIPPED, NAN, NAN},
+    {"a", "le", "1", "{metric: nan, compare: eq, limit: 1}", BS_GATE_UNKNOWN, NAN, NAN},
+    {"a", "le", "1", "{metric: a, compare: lt, limit: inf}", BS_GATE_UNKNOWN, NAN, NAN},
+    {"a", "le", "1", "{metric: id, compare: eq, limit: other}", BS_GATE_SKIPPED, NAN, NAN},
     /* an interval: the limit below it, in it, above it; an end that is not known, or not finite */
-    {"b, low: a, high: in.of.it", "ge", "0.5", NULL, BS_RULE_PASS, 2.5, 1},
-    {"b, low: a, high: in.of.it", "ge", "1", NULL, BS_RULE_PASS, 2.5, 0},
-    {"b, low: a, high: in.of.it", "ge", "2", NULL, BS_RULE_UNKNOWN, NAN, NAN},
-    {"b, low: a, high: in.of.it", "ge", "2.7", NULL, BS_RULE_UNKNOWN, NAN, NAN},
-    {"b, low: a, high: in.of.it", "ge", "4", NULL, BS_RULE_FAIL, 2.5, -0.25},
-    {"b, low: a, high: in.of.it", "le", "4", NULL, BS_RULE_PASS, 2.5, 0.25},
-    {"b, low: a, high: in.of.it", "le", "2", NULL, BS_RULE_UNKNOWN, NAN, NAN},
-    {"b, low: a, high: in.of.it", "le", "0.5", NULL, BS_RULE_FAIL, 2.5, -1},
-    {"b, low: gone, high: in.of.it", "ge", "0.5", NULL, BS_RULE_UNKNOWN, NAN, NAN},
-    {"b, low: a, high: inf", "ge", "0.5", NULL, BS_RULE_FAIL, 2.5, NAN},
+    {"b, low: a, high: in.of.it", "ge", "0.5", NULL, BS_GATE_PASS, 2.5, 1},
+    {"b, low: a, high: in.of.it", "ge", "1", NULL, BS_GATE_PASS, 2.5, 0},
+    {"b, low: a, high: in.of.it", "ge", "2", NULL, BS_GATE_UNKNOWN, NAN, NAN},
+    {"b, low: a, high: in.of.it", "ge", "2.7", NULL, BS_GATE_UNKNOWN, NAN, NAN},
+    {"b, low: a, high: in.of.it", "ge", "4", NULL, BS_GATE_FAIL, 2.5, -0.25},
+    {"b, low: a, high: in.of.it", "le", "4", NULL, BS_GATE_PASS, 2.5, 0.25},
+    {"b, low: a, high: in.of.it", "le", "2", NULL, BS_GATE_UNKNOWN, NAN, NAN},
+    {"b, low: a, high: in.of.it", "le", "0.5", NULL, BS_GATE_FAIL, 2.5, -1},
+    {"b, low: gone, high: in.of.it", "ge", "0.5", NULL, BS_GATE_UNKNOWN, NAN, NAN},
+    {"b, low: a, high: inf", "ge", "0.5", NULL, BS_GATE_FAIL, 2.5, NAN},
 };
 
 static int alike(double a, double b) {
@@ -108,12 +108,12 @@ START_TEST(one_rule) {
            j->when != NULL ? j->when : "");
   ck_assert_msg(load("rules", yaml, &rules, &err) == BS_OK, "%s: %s", yaml, err.message);
   const int32_t rc = bs_rules_judge(rules, r, &outcome, &err);
-  const uint32_t ran = j->state == BS_RULE_PASS || j->state == BS_RULE_FAIL;
+  const uint32_t ran = j->state == BS_GATE_PASS || j->state == BS_GATE_FAIL;
   ck_assert_uint_eq(outcome.result[0].state, j->state);
   ck_assert_msg(alike(outcome.result[0].value, j->value), "%g", outcome.result[0].value);
   ck_assert_msg(alike(outcome.result[0].margin, j->margin), "%g", outcome.result[0].margin);
   ck_assert_uint_eq(outcome.ran, ran);
-  ck_assert_uint_eq(outcome.state, ran ? j->state : BS_RULE_UNKNOWN);
+  ck_assert_uint_eq(outcome.state, ran ? j->state : BS_GATE_UNKNOWN);
   ck_assert_int_eq(rc, ran ? BS_OK : BS_USAGE); /* nothing is passed when nothing ran */
   if (!ran) ck_assert_str_eq(err.id, "BS-RULES-NONE");
   bs_rules_outcome_free(&outcome);
@@ -214,22 +214,22 @@ START_TEST(stages) {
   ck_assert_str_eq(all.result[1].rule->name, "bad");
   ck_assert_str_eq(all.result[3].rule->name, "late");
   ck_assert(all.n == 4 && all.ran == 3 && all.passed == 1 && all.failed == 2 && all.unknown == 1);
-  ck_assert_ptr_eq(bs_rules_first(&all, BS_RULE_FAIL), &all.result[1]);
+  ck_assert_ptr_eq(bs_rules_first(&all, BS_GATE_FAIL), &all.result[1]);
   ck_assert_str_eq(all.result[1].text, "b 2.5, to be <= 2");
   ck_assert_str_eq(all.result[0].text, "gone is not known: nobody looked");
   json_t *rows = bs_rules_outcome_json(&all);
   json_t *bad = json_array_get(rows, 1), *gone = json_array_get(rows, 0);
-  ck_assert_str_eq(json_string_value(json_object_get(bad, "state")), "FAIL");
+  ck_assert_str_eq(json_string_value(json_object_get(bad, "state")), "fail");
   ck_assert_str_eq(json_string_value(json_object_get(bad, "says")), "mend it");
   ck_assert(json_number_value(json_object_get(bad, "value")) == 2.5);
   ck_assert(json_is_null(json_object_get(gone, "value")));
   ck_assert_str_eq(json_string_value(json_object_get(json_array_get(rows, 2), "value")), "nan");
   json_decref(rows);
   ck_assert_int_eq(bs_rules_judge_stage(rules, BS_STAGE_NUMERIC, r, &one, &err), BS_OK);
-  ck_assert(one.n == 2 && one.failed == 2 && one.state == BS_RULE_FAIL);
+  ck_assert(one.n == 2 && one.failed == 2 && one.state == BS_GATE_FAIL);
   bs_rules_outcome_free(&one);
   ck_assert_int_eq(bs_rules_judge_stage(rules, BS_STAGE_MEMORY, r, &one, &err), BS_OK);
-  ck_assert(one.n == 0 && one.ran == 0 && one.state == BS_RULE_UNKNOWN);
+  ck_assert(one.n == 0 && one.ran == 0 && one.state == BS_GATE_UNKNOWN);
   bs_rules_outcome_free(&one);
   bs_rules_outcome_free(&all);
   bs_rules_free(rules);

@@ -44,7 +44,7 @@ static const struct {
 static void judge(void *user, const sim_check_row *row) {
   uint64_t *cases = user;
   ck_assert_msg(row->code == BS_OK, "%s %s: [%s] %s (%s)", sim_level_names[row->level],
-                sim_kind_name(row->kind), row->why.id, row->why.message, row->why.hint);
+                bs_name_of(BS_NAMES_COLL, row->kind), row->why.id, row->why.message, row->why.hint);
   ck_assert_uint_eq(row->refused, 0);
   *cases += row->cases;
 }

@@ -36,7 +36,7 @@ static const char *text_of(mpic_comm *comm, const bs_coll_call *call) {
   const uint64_t key = mpic_key(&c), line = (key >> 7) % THR_CACHE;
   char *text = comm->cache[line].text;
   if (text[0] == '\0' || comm->cache[line].key != key) {
-    mpic_describe(text, MPIC_TEXT, call);
+    bs_coll_describe(call, text, MPIC_TEXT);
     comm->cache[line].key = key;
   }
   return text;

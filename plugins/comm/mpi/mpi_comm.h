@@ -262,7 +262,6 @@ mpic_timer mpic_timer_of(const mpic_comm *comm, const bs_coll_call *call);
 int32_t mpic_enter(mpic_comm *comm, const bs_coll_call *call, bs_error *err);
 int32_t mpic_exit(mpic_comm *comm, int32_t rc);
 uint64_t mpic_key(const bs_coll_call *call);
-void mpic_describe(char *out, size_t size, const bs_coll_call *call);
 /* Publish the round whose half has been written, wait for the others of this machine, compare keys. */
 int32_t mpic_meet(mpic_comm *comm, const bs_coll_call *call, mpic_timer *timer, bs_error *err);
 const char *mpic_trace_text(const mpic_comm *comm, uint32_t world_rank, char *out, size_t size);

@@ -55,37 +55,13 @@ void mpic_ring(mpic_flag *flag) {
 
 /* ---- what a rank is in ---------------------------------------------------------------------- */
 
-static const char *dtype_name(uint32_t dtype) {
-  static const struct {
-    uint32_t dtype;
-    const char *name;
-  } names[] = {{BS_F64, "f64"},       {BS_F32, "f32"},       {BS_F16, "f16"},  {BS_BF16, "bf16"},
-               {BS_F8E4M3, "f8e4m3"}, {BS_F8E5M2, "f8e5m2"}, {BS_I64, "i64"},  {BS_I32, "i32"},
-               {BS_I8, "i8"},         {BS_U8, "u8"},         {BS_BOOL, "bool"}};
-  for (size_t i = 0; i < sizeof names / sizeof names[0]; ++i)
-    if (names[i].dtype == dtype) return names[i].name;
-  return "?";
-}
-
-void mpic_describe(char *out, size_t size, const bs_coll_call *call) {
-  static const char *const kinds[BS_COLL_COUNT_] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
-                                                    "all_to_all", "send",       "recv",           "barrier"};
-  const char *kind = call->kind < BS_COLL_COUNT_ ? kinds[call->kind] : "?";
-  const char *site = call->site != NULL ? call->site : "";
-  if (call->kind == BS_COLL_BARRIER)
-    snprintf(out, size, "barrier at '%s'", site);
-  else
-    snprintf(out, size, "%s %s %llux%llu at '%s'", kind, dtype_name(call->dtype_in),
-             (unsigned long long)call->rows, (unsigned long long)call->count, site);
-}
-
 int32_t mpic_enter(mpic_comm *comm, const bs_coll_call *call, bs_error *err) {
   const mpic_comm *all = comm->world->all;
   uint64_t key = mpic_key(call);
   uint64_t line = (key >> 7) % THR_CACHE;
   char *text = comm->cache[line].text;
   if (text[0] == '\0' || comm->cache[line].key != key) {
-    mpic_describe(text, MPIC_TEXT, call);
+    bs_coll_describe(call, text, MPIC_TEXT);
     comm->cache[line].key = key;
   }
   if (mpic_failed(comm->world)) return mpic_fail_told(comm, text, err);

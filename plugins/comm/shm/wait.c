@@ -262,33 +262,13 @@ static int32_t fail_deadline(shm_comm *comm, uint32_t pos, int64_t timeout_ns, b
 
 /* ---- meetings ------------------------------------------------------------------------------- */
 
-static const char *dtype_name(uint32_t dtype) {
-  static const struct {
-    uint32_t dtype;
-    const char *name;
-  } names[] = {{BS_F64, "f64"},       {BS_F32, "f32"},       {BS_F16, "f16"},  {BS_BF16, "bf16"},
-               {BS_F8E4M3, "f8e4m3"}, {BS_F8E5M2, "f8e5m2"}, {BS_I64, "i64"},  {BS_I32, "i32"},
-               {BS_I8, "i8"},         {BS_U8, "u8"},         {BS_BOOL, "bool"}};
-  for (size_t i = 0; i < sizeof names / sizeof names[0]; ++i)
-    if (names[i].dtype == dtype) return names[i].name;
-  return "?";
-}
-
 const char *shm_text(shm_comm *comm, const bs_coll_call *call, uint64_t key) {
-  static const char *const kinds[BS_COLL_COUNT_] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
-                                                    "all_to_all", "send",       "recv",           "barrier"};
   const uint64_t line = (key >> 7) % THR_CACHE;
   if (comm->cache[line].known && comm->cache[line].key == key) return comm->cache[line].text;
   char *out = comm->cache[line].text;
-  const char *site = call->site != NULL ? call->site : "";
   comm->cache[line].key = key;
   comm->cache[line].known = 1;
-  if (call->kind == BS_COLL_BARRIER)
-    snprintf(out, SHM_TEXT, "barrier at '%s'", site);
-  else
-    snprintf(out, SHM_TEXT, "%s %s %llux%llu at '%s'", call->kind < BS_COLL_COUNT_ ? kinds[call->kind] : "?",
-             dtype_name(call->dtype_in), (unsigned long long)call->rows, (unsigned long long)call->count,
-             site);
+  bs_coll_describe(call, out, SHM_TEXT);
   return out;
 }
 

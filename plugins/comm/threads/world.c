@@ -274,36 +274,12 @@ void thr_abort(void *world, uint32_t rank, int32_t code, const char *why) {
 
 /* ---- call sites ----------------------------------------------------------------------------- */
 
-static const char *dtype_name(uint32_t dtype) {
-  static const struct {
-    uint32_t dtype;
-    const char *name;
-  } names[] = {{BS_F64, "f64"},       {BS_F32, "f32"},       {BS_F16, "f16"},  {BS_BF16, "bf16"},
-               {BS_F8E4M3, "f8e4m3"}, {BS_F8E5M2, "f8e5m2"}, {BS_I64, "i64"},  {BS_I32, "i32"},
-               {BS_I8, "i8"},         {BS_U8, "u8"},         {BS_BOOL, "bool"}};
-  for (size_t i = 0; i < sizeof names / sizeof names[0]; ++i)
-    if (names[i].dtype == dtype) return names[i].name;
-  return "?";
-}
-
-static void describe(char *out, size_t size, const bs_coll_call *call) {
-  static const char *const kinds[BS_COLL_COUNT_] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
-                                                    "all_to_all", "send",       "recv",           "barrier"};
-  const char *kind = call->kind < BS_COLL_COUNT_ ? kinds[call->kind] : "?";
-  const char *site = call->site != NULL ? call->site : "";
-  if (call->kind == BS_COLL_BARRIER)
-    snprintf(out, size, "barrier at '%s'", site);
-  else
-    snprintf(out, size, "%s %s %llux%llu at '%s'", kind, dtype_name(call->dtype_in),
-             (unsigned long long)call->rows, (unsigned long long)call->count, site);
-}
-
 const char *thr_site_text(thr_comm *comm, uint64_t key, const bs_coll_call *call) {
   thr_world *world = comm->world;
   size_t bucket = key % (sizeof world->sites / sizeof world->sites[0]);
   const char *text = "(call site not recorded)";
   char description[sizeof((thr_site *)0)->text];
-  describe(description, sizeof description, call);
+  bs_coll_describe(call, description, sizeof description);
   pthread_mutex_lock(&world->lock);
   thr_site *site = world->sites[bucket];
   while (site != NULL && (site->key != key || strcmp(site->text, description) != 0)) site = site->next;

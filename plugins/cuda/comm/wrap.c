@@ -174,32 +174,15 @@ int32_t cuda_comm_bind(void *opaque, const bs_comm_device *device, const char **
 
 /* ---- meetings --------------------------------------------------------------------------------- */
 
-static const char *dtype_name(uint32_t dtype) {
-  static const struct {
-    uint32_t dtype;
-    const char *name;
-  } names[] = {{BS_F64, "f64"},       {BS_F32, "f32"},       {BS_F16, "f16"},  {BS_BF16, "bf16"},
-               {BS_F8E4M3, "f8e4m3"}, {BS_F8E5M2, "f8e5m2"}, {BS_I64, "i64"},  {BS_I32, "i32"},
-               {BS_I8, "i8"},         {BS_U8, "u8"},         {BS_BOOL, "bool"}};
-  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-    if (names[i].dtype == dtype) return names[i].name;
-  return "?";
-}
-
 /* What the call is, for who misses it. Kept: a call site is used over and over. */
 const char *cuda_site(cuda_end *end, const bs_coll_call *call, uint64_t *out_key) {
-  static const char *const kinds[BS_COLL_COUNT_] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
-                                                    "all_to_all", "send",       "recv",           "barrier"};
   uint64_t key = call->fingerprint + (call->kind + 1u) * UINT64_C(0x9e3779b97f4a7c15);
   key ^= call->rows * UINT64_C(0xc2b2ae3d27d4eb4f);
   *out_key = key;
   const uint64_t place = (key >> 7) % CUDA_END_SITES;
   char *text = end->sites[place].text;
   if (text[0] != '\0' && end->sites[place].key == key) return text;
-  snprintf(text, sizeof end->sites[place].text, "%s %s %llux%llu of %.90s",
-           call->kind < BS_COLL_COUNT_ ? kinds[call->kind] : "?", dtype_name(call->dtype_in),
-           (unsigned long long)call->rows, (unsigned long long)call->count,
-           call->site != NULL ? call->site : "an unnamed call");
+  bs_coll_describe(call, text, sizeof end->sites[place].text);
   end->sites[place].key = key;
   return text;
 }

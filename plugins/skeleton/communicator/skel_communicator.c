@@ -36,12 +36,6 @@ struct world {
 
 /* ---- failures ------------------------------------------------------------------------------- */
 
-static const char *kind_name(uint32_t kind) {
-  static const char *const names[BS_COLL_COUNT_] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
-                                                    "all_to_all", "send",       "recv",           "barrier"};
-  return kind < BS_COLL_COUNT_ ? names[kind] : "?";
-}
-
 static int64_t timeout_of(const bs_coll_call *call) {
   return call->timeout_ns > 0 ? call->timeout_ns : INT64_C(60000000000);
 }
@@ -58,7 +52,8 @@ static int32_t stopped(const world *w, int32_t code, const bs_coll_call *call, b
     bs_fail(err, code, "BS-SKEL-COMMUNICATOR-MISMATCH", "ranks disagree: %s", w->why);
   } else {
     code = BS_ABORTED;
-    bs_fail(err, code, "BS-SKEL-COMMUNICATOR-ABORTED", "stopped in %s: %s", kind_name(call->kind), w->why);
+    bs_fail(err, code, "BS-SKEL-COMMUNICATOR-ABORTED", "stopped in %s: %s",
+            bs_name_of(BS_NAMES_COLL, call->kind), w->why);
   }
   if (err != NULL) snprintf(err->where, sizeof err->where, "%s", site_of(call));
   return code;
@@ -79,8 +74,9 @@ static int agreed(world *w) {
                       a->count == b->count))
       continue;
     snprintf(w->why, sizeof w->why, "rank %u called %s %llux%llu at '%.80s', rank %u %s %llux%llu at '%.80s'",
-             first, kind_name(a->kind), (unsigned long long)a->rows, (unsigned long long)a->count, site_of(a),
-             r, kind_name(b->kind), (unsigned long long)b->rows, (unsigned long long)b->count, site_of(b));
+             first, bs_name_of(BS_NAMES_COLL, a->kind), (unsigned long long)a->rows,
+             (unsigned long long)a->count, site_of(a), r, bs_name_of(BS_NAMES_COLL, b->kind),
+             (unsigned long long)b->rows, (unsigned long long)b->count, site_of(b));
     fail(w, BS_MISMATCH);
     return 0;
   }
@@ -91,7 +87,7 @@ static void fail_deadline(world *w, const bs_coll_call *call) {
   if (!agreed(w)) return; /* the reason why the others are elsewhere */
   size_t used = (size_t)snprintf(w->why, sizeof w->why,
                                  "%.3g s passed in %s at '%.80s'; missing:", (double)timeout_of(call) * 1e-9,
-                                 kind_name(call->kind), site_of(call));
+                                 bs_name_of(BS_NAMES_COLL, call->kind), site_of(call));
   for (uint32_t r = 0; r < w->size && used + 16 < sizeof w->why; r++)
     if (w->calls[r] == NULL) used += (size_t)snprintf(w->why + used, sizeof w->why - used, " rank %u", r);
   fail(w, BS_DEADLINE);
