@@ -131,11 +131,11 @@ static void add_table(json_t *rows, const bs_node *base) {
   const bs_key *keys = bs_schema_keys(&count);
   for (size_t i = 0; i < count; i++) {
     const bs_key *k = &keys[i];
-    char values[256] = "";
+    char values[256];
     if (k->effect == BS_EFFECT_DECORATIVE || k->effect == BS_EFFECT_OLDER) continue;
     const bs_node *given = bs_config_find(base, k->path);
     const int has = given != NULL && given->kind == BS_NODE_SCALAR;
-    if (k->range != NULL) snprintf(values, sizeof values, "%s", k->range);
+    bs_key_range(k, values, sizeof values);
     char *older = strstr(values, "||");
     if (older != NULL) *older = '\0';
     add_key(rows, k->path, bs_key_type_name(k->type), has ? given->text : k->default_text, values,

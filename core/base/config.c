@@ -323,3 +323,12 @@ int32_t bs_config_set_text(bs_node *root, const char *path, const char *text, bs
   value->quoted = !bs_config_plain_safe(text);
   return set_node(root, path, value, err);
 }
+
+int32_t bs_config_put_text(bs_node *scalar, const char *text, bs_error *err) {
+  char *copy = bs_strdup(text);
+  if (copy == NULL) return bs_config_no_memory(err);
+  free(scalar->text);
+  scalar->text = copy;
+  scalar->quoted = !bs_config_plain_safe(copy);
+  return BS_OK;
+}

@@ -35,9 +35,12 @@ BS_API const bs_node *bs_config_find(const bs_node *root, const char *path);
  * bs_config_merge. */
 BS_API int32_t bs_config_set(bs_node *root, const char *path, const char *yaml_value, bs_error *err);
 BS_API int32_t bs_config_set_text(bs_node *root, const char *path, const char *text, bs_error *err);
+/* Gives a scalar another text; where it was written stays. It is quoted only where YAML needs that. */
+BS_API int32_t bs_config_put_text(bs_node *scalar, const char *text, bs_error *err);
 /* Takes the map entry at path out, and maps above it that it leaves empty. */
 BS_API void bs_config_remove(bs_node *root, const char *path);
-/* Typed reads: the default when absent or null; BS_CONFIG with the place when of another type. */
+/* Typed reads, of whole numbers also with k, M or G (1024): the default when absent or null; BS_CONFIG with
+ * the place when of another type. */
 BS_API int32_t bs_config_i64(const bs_node *root, const char *path, int64_t fallback, int64_t *out,
                              bs_error *err);
 BS_API int32_t bs_config_f64(const bs_node *root, const char *path, double fallback, double *out,

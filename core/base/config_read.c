@@ -89,7 +89,7 @@ int32_t bs_config_i64(const bs_node *root, const char *path, int64_t fallback, i
   int64_t value = fallback;
   int32_t rc = scalar_at(root, path, wanted, &node, err);
   if (rc != BS_OK) return rc;
-  if (node != NULL && (node->quoted || !bs_parse_i64(node->text, 0, &value))) {
+  if (node != NULL && (node->quoted || !bs_parse_i64(node->text, 1, &value))) {
     return bs_config_type_error(node, path, wanted, err);
   }
   *out = value;

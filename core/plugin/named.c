@@ -94,3 +94,29 @@ int32_t bs_algorithm_options(const bs_algorithm *a, const bs_named *given,
   }
   return BS_OK;
 }
+
+/* "method:old=new" of a note, for `old`. */
+static int newer_in(const char *things, const char *word, const char *name, char *out_name, size_t size) {
+  const size_t word_size = strlen(word), name_size = strlen(name);
+  for (const char *line = things; *line != '\0';) {
+    const size_t n = strcspn(line, "\n"), head = word_size + 1 + name_size;
+    if (n > head + 1 && strncmp(line, word, word_size) == 0 && line[word_size] == ':' &&
+        strncmp(line + word_size + 1, name, name_size) == 0 && line[head] == '=') {
+      snprintf(out_name, size, "%.*s", (int)(n - head - 1), line + head + 1);
+      return 1;
+    }
+    line += n + (line[n] == '\n');
+  }
+  return 0;
+}
+
+int bs_named_newer(const bs_context *context, uint32_t kind, const char *name, char *out_name, size_t size) {
+  for (uint32_t i = 0; i < bs_plugin_count(context); i++) {
+    bs_plugin_info info = {.struct_size = sizeof info};
+    if (bs_plugin_get(context, i, &info, NULL) != BS_OK || info.state == BS_PLUGIN_SHADOWED ||
+        info.state == BS_PLUGIN_REFUSED)
+      continue;
+    if (newer_in(info.things, bs_kind_word(kind), name, out_name, size)) return 1;
+  }
+  return 0;
+}

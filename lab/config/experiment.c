@@ -18,6 +18,7 @@
 #include "lab/config/schema.h"
 #include "lab/cores.h"
 #include "lab/place_name.h"
+#include "lab/word.h"
 
 /* What the communicators of this package take, so that no rank is started before it is known. */
 static const struct {
@@ -26,16 +27,19 @@ static const struct {
 } most_ranks[] = {{"threads", 1024}, {"shm", 128}};
 
 static int32_t read_dtype(const bs_node *config, const char *path, uint32_t *out, bs_error *err) {
-  static const char *const names[] = {"float32", "bfloat16", "float16", "float64", "bf16", "fp16",
-                                      "fp32",    "f32",      "f16",     "f64",     "half", "float"};
-  const char *text = bs_schema_str(config, path);
-  *out = bs_dtype_parse(text);
-  if (bs_dtype_is_float(*out)) return BS_OK;
-  const char *nearest = bs_nearest(text, names, sizeof names / sizeof names[0]);
+  const char *words[BS_WORDS_MAX], *text = bs_schema_str(config, path);
+  bs_text all = {0};
+  if (bs_word_read(BS_NAMES_DTYPE, bs_float_dtypes, BS_FLOAT_DTYPES, text, out)) return BS_OK;
+  const size_t n = bs_word_list(BS_NAMES_DTYPE, bs_float_dtypes, BS_FLOAT_DTYPES, words);
+  const char *nearest = bs_word_nearest(BS_NAMES_DTYPE, bs_float_dtypes, BS_FLOAT_DTYPES, text);
+  for (size_t i = 0; i < n; i++) bs_text_printf(&all, "%s%s", i > 0 ? ", " : "one of ", words[i]);
   (void)bs_schema_refuse(bs_config_find(config, path), err, "BS-CFG-DTYPE",
                          "%s: '%.60s' is not a floating dtype", path, text);
-  bs_error_hint(err, "%s%s%s", nearest == NULL ? "one of bf16, fp16, fp32, f64" : "did you mean '",
-                nearest == NULL ? "" : nearest, nearest == NULL ? "" : "'?");
+  if (nearest != NULL)
+    bs_error_hint(err, "did you mean '%s'?", nearest);
+  else
+    bs_error_hint(err, "%s", all.failed ? "" : all.data);
+  bs_text_free(&all);
   return BS_CONFIG;
 }
 
@@ -60,8 +64,10 @@ static int32_t read_reduce_dtype(bs_experiment *e, bs_error *err) {
   const char *text = bs_schema_str(e->config, path);
   e->reduce_dtype = 0;
   if (text == NULL || text[0] == '\0') return BS_OK;
-  e->reduce_dtype = BS_I8;
-  if (strcmp(text, "int8") == 0 || strcmp(text, "i8") == 0) return BS_OK;
+  if (bs_dtype_parse(text) == BS_I8) {
+    e->reduce_dtype = BS_I8;
+    return BS_OK;
+  }
   return read_dtype(e->config, path, &e->reduce_dtype, err);
 }
 
@@ -89,14 +95,11 @@ static int32_t read_phase(bs_experiment *e, bs_error *err) {
   return BS_OK;
 }
 
-static int32_t read_sync(bs_experiment *e, bs_notes *notes, bs_error *err) {
+static void read_sync(bs_experiment *e) {
   const char *mode = bs_schema_str(e->config, "phase.sync_mode");
   e->sync_mode = strcmp(mode, "sync") == 0   ? BS_SYNC_SYNC
                  : strcmp(mode, "none") == 0 ? BS_SYNC_NONE
                                              : BS_SYNC_EVENTS;
-  if (strcmp(mode, "cuda_events") != 0) return BS_OK;
-  bs_note_add(notes, "phase.sync_mode cuda_events is an older name of events");
-  return bs_config_set_text(e->config, "phase.sync_mode", "events", err);
 }
 
 /* Is the thing what the configured wrapper wraps? */
@@ -286,12 +289,6 @@ static int32_t read_method(bs_context *context, bs_experiment *e, bs_notes *note
   rc = bs_options_collect(e->config, "method", method == NULL ? NULL : method->option_docs, context == NULL,
                           chosen_by, notes, &e->n_method_options, &e->method_keys, &e->method_values, err);
   if (rc != BS_OK || method == NULL) return rc;
-  if (strcmp(e->method, method->name) != 0) { /* an alias: the record has one name of a method */
-    bs_note_add(notes, "method %s is an older name of %s", e->method, method->name);
-    rc = bs_config_set_text(e->config, "method.name", method->name, err);
-    e->method = bs_schema_str(e->config, "method.name");
-    if (rc != BS_OK) return rc;
-  }
   /* Older hardware files say 2 for every method; dense runs on one all the same. */
   const bs_node *world = bs_config_find(e->config, "hardware.world_size");
   if (method->max_world != 0 && e->world_size > method->max_world && world != NULL &&
@@ -371,13 +368,6 @@ static void count_threads(bs_context *context, bs_experiment *e, bs_notes *notes
   if (e->oversubscribed) bs_note_crowd(ranks, each, notes);
 }
 
-static uint32_t read_activation(const bs_node *config) {
-  const char *name = bs_schema_str(config, "model.activation");
-  uint32_t activation = BS_ACT_NONE; /* the schema lets no other name through */
-  while (activation < BS_ACT_GELU_TANH && strcmp(name, bs_activation_name(activation)) != 0) activation++;
-  return activation;
-}
-
 static int32_t read_all(bs_context *context, bs_experiment *e, const char *quiet_dir, bs_notes *notes,
                         bs_error *err) {
   const char *accumulate = bs_schema_str(e->config, "method.accumulate");
@@ -386,7 +376,8 @@ static int32_t read_all(bs_context *context, bs_experiment *e, const char *quiet
   e->N = bs_schema_i64(e->config, "model.N");
   e->K = given(e->config, "model.K") ? bs_schema_i64(e->config, "model.K") : e->N;
   e->B = bs_schema_i64(e->config, "model.B");
-  e->activation = read_activation(e->config);
+  e->activation = BS_ACT_NONE; /* the schema lets no other word through */
+  bs_name_read(BS_NAMES_ACTIVATION, bs_schema_str(e->config, "model.activation"), &e->activation);
   e->has_bias = (uint32_t)bs_schema_bool(e->config, "method.bias");
   e->accumulate = strcmp(accumulate, "f32") == 0   ? BS_ACC_F32
                   : strcmp(accumulate, "f64") == 0 ? BS_ACC_F64
@@ -409,7 +400,7 @@ static int32_t read_all(bs_context *context, bs_experiment *e, const char *quiet
   if (rc == BS_OK) rc = device_comm(context, e, notes, err);
   if (rc == BS_OK) rc = read_workload(context, e, notes, err);
   if (rc == BS_OK) rc = bs_experiment_mask(context, e, quiet_dir, notes, err);
-  if (rc == BS_OK) rc = read_sync(e, notes, err);
+  if (rc == BS_OK) read_sync(e);
   if (rc == BS_OK) count_threads(context, e, notes);
   return rc;
 }
@@ -419,6 +410,7 @@ int32_t bs_experiment_make(bs_context *context, bs_node *config, const char *qui
   memset(out_experiment, 0, sizeof *out_experiment);
   out_experiment->config = config;
   int32_t rc = bs_schema_check(config, quiet_dir, notes, err);
+  if (rc == BS_OK) rc = bs_schema_canonical(context, config, notes, err);
   bs_schema_drop_idle(config);
   if (rc == BS_OK) rc = read_all(context, out_experiment, quiet_dir, notes, err);
   if (rc != BS_OK) bs_experiment_free(out_experiment);

@@ -9,6 +9,7 @@
 
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "lab/word.h"
 
 #define MAX_CANDIDATES 256
 
@@ -20,7 +21,8 @@ const char *bs_key_type_name(uint32_t type) {
                                       [BS_KEY_STRS] = "list",
                                       [BS_KEY_PATTERN] = "pattern such as \"1100\"",
                                       [BS_KEY_NUMBERS] = "list of numbers",
-                                      [BS_KEY_DTYPE] = "dtype"};
+                                      [BS_KEY_DTYPE] = "dtype",
+                                      [BS_KEY_ACTIVATION] = "string"};
   return type < sizeof names / sizeof names[0] && names[type] != NULL ? names[type] : "?";
 }
 
@@ -176,6 +178,7 @@ static int32_t check_choice(const bs_node *node, const bs_key *key, bs_error *er
   snprintf(copy, sizeof copy, "%s", key->range);
   for (char *save = NULL, *w = strtok_r(copy, "|", &save); w != NULL && n < 16;
        w = strtok_r(NULL, "|", &save)) {
+    w[strcspn(w, "=")] = '\0'; /* an older spelling */
     if (strcmp(w, node->text) == 0) return BS_OK;
     words[n++] = w;
   }
@@ -185,6 +188,25 @@ static int32_t check_choice(const bs_node *node, const bs_key *key, bs_error *er
   bs_schema_where(node, err);
   if (nearest != NULL) bs_error_hint(err, "did you mean '%s'?", nearest);
   return BS_CONFIG;
+}
+
+void bs_key_range(const bs_key *key, char *out, size_t size) {
+  const char *words[BS_WORDS_MAX];
+  size_t used = 0;
+  const size_t n = key->type == BS_KEY_ACTIVATION ? bs_word_list(BS_NAMES_ACTIVATION, NULL, 0, words) : 0;
+  snprintf(out, size, "%s", key->range != NULL ? key->range : "");
+  for (size_t i = 0; i < n && used < size; i++)
+    used += (size_t)snprintf(out + used, size - used, "%s%s", i > 0 ? "|" : "", words[i]);
+}
+
+static int32_t check_activation(const bs_node *node, const bs_key *key, bs_error *err) {
+  char range[160];
+  uint32_t activation;
+  if (bs_name_read(BS_NAMES_ACTIVATION, node->text, &activation)) return BS_OK;
+  bs_key_range(key, range, sizeof range);
+  bs_key one = *key;
+  one.range = range;
+  return check_choice(node, &one, err);
 }
 
 /* Every bound of a whole number is one that a double holds, or the largest that there is. */
@@ -227,6 +249,8 @@ static int32_t check_value(const bs_node *root, const bs_node *node, const bs_ke
       int value;
       return bs_config_bool(root, key->path, 0, &value, err);
     }
+    case BS_KEY_ACTIVATION:
+      return check_activation(node, key, err);
     default:
       return key->range != NULL ? check_choice(node, key, err) : BS_OK;
   }

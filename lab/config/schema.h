@@ -15,7 +15,8 @@ enum bs_key_type {
   BS_KEY_STRS = 5,    /* list of strings */
   BS_KEY_PATTERN = 6, /* string, or list of 0 and 1 */
   BS_KEY_NUMBERS = 7, /* list of numbers */
-  BS_KEY_DTYPE = 8
+  BS_KEY_DTYPE = 8,
+  BS_KEY_ACTIVATION = 9
 };
 /* ACTIVE changes a run; LABEL is only carried into the record; DECORATIVE is known from older files and does
  * nothing; WRITTEN is put there by bsrun itself; OLDER changes a run, and has a newer name
@@ -33,7 +34,8 @@ typedef struct bs_key {
   uint32_t type;
   uint32_t effect;
   const char *default_text; /* "": none */
-  const char *range;        /* "min..max" for numbers, "a|b|c" for strings, NULL: any */
+  /* "min..max" for numbers, "a|b|c" for strings; behind "||" older spellings, "old=new". NULL: any. */
+  const char *range;
   const char *doc;
 } bs_key;
 
@@ -41,12 +43,19 @@ const bs_key *bs_schema_keys(size_t *out_count);
 const bs_key *bs_schema_find(const char *path);
 const char *bs_key_type_name(uint32_t type);
 const char *bs_key_effect_name(uint32_t effect);
+/* The values of a key as text, "none|relu|gelu"; "": any. */
+void bs_key_range(const bs_key *key, char *out, size_t size);
 
 /* Check a merged tree: unknown keys (BS-CFG-KEY, with the nearest), keys written with a dot (BS-CFG-FLAT),
  * types (BS-CFG-TYPE), ranges (BS-CFG-RANGE). Keys below workload, method and plugins that the table lacks
  * are left for bs_options_collect, which knows the chosen plugins. One note names all decorative keys, except
  * those from files below quiet_dir (NULL: none): nobody typed those. */
 int32_t bs_schema_check(const bs_node *root, const char *quiet_dir, bs_notes *notes, bs_error *err);
+/* Writes each value of a checked tree in one spelling, so that equal requests are equal texts: "fp16" as f16,
+ * "1e-2" as 0.01, "yes" as true, [1,1,0,0] of a pattern as 1100, an older name of a method or workload as the
+ * name that the plugin gives it. Where a value was written stays. context: knows the older names; NULL: those
+ * stay. notes (NULL: none) get a line for an older name of a method and of a value. */
+int32_t bs_schema_canonical(bs_context *context, bs_node *root, bs_notes *notes, bs_error *err);
 /* Takes the decorative keys out of a checked tree. */
 void bs_schema_drop_idle(bs_node *root);
 

@@ -98,10 +98,9 @@ int32_t bs_record_key(const bs_experiment *experiment, const bs_node *config, co
 
 json_t *bs_record_start(const bs_experiment *e, const char *run_id, const json_t *plugins) {
   struct timespec now;
-  const char *dtype = bs_dtype_name(e->dtype), *replay_of = NULL;
+  const char *replay_of = NULL;
   json_t *record = json_object();
   if (record == NULL) return NULL;
-  bs_config_str(e->config, "model.dtype", dtype, &dtype, NULL);
   bs_config_str(e->config, "logging.replay_of", NULL, &replay_of, NULL);
   clock_gettime(CLOCK_REALTIME, &now);
   int bad = bs_record_add(
@@ -109,9 +108,9 @@ json_t *bs_record_start(const bs_experiment *e, const char *run_id, const json_t
       json_pack("{s:f, s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:s, s:s?, s:I, s:I, s:s, s:s, s:O}",
                 "timestamp_unix", (double)now.tv_sec + (double)now.tv_nsec * 1e-9, "schema", BS_RECORD_SCHEMA,
                 "run_id", run_id, "experiment", e->name, "phase", e->phase_name, "method", e->method, "dtype",
-                dtype, "backend", e->backend, "comm", e->comm, "oversubscribed", (int)e->oversubscribed,
-                "workload", e->workload, "mask", e->mask_given ? e->mask.name : NULL, "seed",
-                (json_int_t)e->seed, "workload_seed", (json_int_t)e->workload_seed, "blockshock",
+                bs_dtype_name(e->dtype), "backend", e->backend, "comm", e->comm, "oversubscribed",
+                (int)e->oversubscribed, "workload", e->workload, "mask", e->mask_given ? e->mask.name : NULL,
+                "seed", (json_int_t)e->seed, "workload_seed", (json_int_t)e->workload_seed, "blockshock",
                 bs_version(), "library_build_id", bs_build_id(), "plugins", plugins),
       NULL);
   if (e->choice_record != NULL) bad |= json_object_set(record, "choices", e->choice_record);
@@ -128,19 +127,14 @@ json_t *bs_record_start(const bs_experiment *e, const char *run_id, const json_t
   return record;
 }
 
-static const char *gate_state_name(uint32_t state) {
-  static const char *const names[] = {"fail", "pass", "unknown", "skipped"};
-  return state < 4 ? names[state] : "unknown";
-}
-
 static json_t *gate_list(const bs_phase_result *result) {
   json_t *list = json_array();
   for (uint32_t i = 0; list != NULL && i < result->n_gates; i++) {
     const bs_gate *g = &result->gates[i];
     json_array_append_new(
-        list, json_pack("{s:s, s:s, s:i, s:o, s:o, s:s}", "name", g->name, "state", gate_state_name(g->state),
-                        "rank", g->rank, "value", bs_record_number(g->value), "limit",
-                        bs_record_number(g->limit), "text", g->text));
+        list, json_pack("{s:s, s:s, s:i, s:o, s:o, s:s}", "name", g->name, "state",
+                        bs_name_of(BS_NAMES_GATE, g->state), "rank", g->rank, "value",
+                        bs_record_number(g->value), "limit", bs_record_number(g->limit), "text", g->text));
   }
   return list;
 }

@@ -144,13 +144,17 @@ int32_t bs_request_key_of_build(bs_context *context, const bs_node *config, cons
   bs_text text = {0};
   bs_sha256 h;
   bs_sha256_init(&h);
-  int32_t rc = bs_request_text(config, not_asked, sizeof not_asked / sizeof not_asked[0], &text, err);
+  bs_node *copy = bs_config_clone(config);
+  int32_t rc =
+      copy != NULL ? bs_schema_canonical(context, copy, NULL, err) : bs_no_memory(err, "a request's key");
+  if (rc == BS_OK) rc = bs_request_text(copy, not_asked, sizeof not_asked / sizeof not_asked[0], &text, err);
   if (rc == BS_OK) {
-    bs_sha256_field(&h, "blockshock request 1");
+    bs_sha256_field(&h, "blockshock request 2");
     bs_sha256_field(&h, text.data == NULL ? "" : text.data);
-    rc = add_plugins(&h, context, config, err);
+    rc = add_plugins(&h, context, copy, err);
   }
   bs_text_free(&text);
+  bs_config_free(copy);
   if (rc != BS_OK) return rc;
   bs_sha256_field(&h, build_id);
   bs_sha256_hex(&h, out_key);

@@ -73,6 +73,36 @@ START_TEST(another_request_has_another_key) {
 }
 END_TEST
 
+/* Ways to write one request, of each type of key, and of names. */
+START_TEST(other_spellings_have_the_same_key) {
+  static const struct {
+    const char *one, *ways[8];
+  } rows[] = {
+      {"model: {dtype: f16}\n",
+       {"model: {dtype: fp16}\n", "model: {dtype: half}\n", "model: {dtype: float16}\n",
+        "model: {dtype: FP16}\n", "model: {dtype: \"f16\"}\n"}},
+      {"model: {dtype: bf16}\n", {"model: {dtype: bfloat16}\n", "model: {dtype: BF16}\n"}},
+      {"model: {dtype: f8e4m3}\n", {"model: {dtype: fp8}\n", "model: {dtype: float8_e4m3fn}\n"}},
+      {"method: {reduce_dtype: i8}\n", {"method: {reduce_dtype: int8}\n"}},
+      {"model: {activation: silu}\n", {"model: {activation: swish}\n", "model: {activation: SiLU}\n"}},
+      {"phase: {sync_mode: events}\n", {"phase: {sync_mode: cuda_events}\n"}},
+      {"phase: {lr: 0.01}\n", {"phase: {lr: 1e-2}\n", "phase: {lr: 0.010}\n", "phase: {lr: 1.0e-2}\n"}},
+      {"phase: {cold: true}\n", {"phase: {cold: yes}\n", "phase: {cold: on}\n", "phase: {cold: True}\n"}},
+      {"mask: {pattern_a: '1100'}\n", {"mask: {pattern_a: 1100}\n", "mask: {pattern_a: [1, 1, 0, 0]}\n"}},
+      {"mask: {shares: [1, 2]}\n", {"mask: {shares: [1.0, 2]}\n", "mask: {shares: [1e0, 2.00]}\n"}},
+      {"method: {name: dense}\n", {"method: {name: \"dense\"}\n", "method: {name: 'dense'}\n"}},
+      {"method: {name: blockshock}\n", {"method: {name: block_shock_2gpu}\n"}},
+      {"workload: {type: gaussian}\n", {"workload: {type: random_normal}\n"}},
+  };
+  bs_context *context = open_with(NULL);
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+    for (size_t k = 0; rows[i].ways[k] != NULL; k++)
+      ck_assert_msg(strcmp(key_in(context, rows[i].one), key_in(context, rows[i].ways[k])) == 0, "%s",
+                    rows[i].ways[k]);
+  bs_context_close(context);
+}
+END_TEST
+
 static void copy_plugin(const char *dir, const char *name, const char *tail) {
   char command[2048];
   snprintf(command, sizeof command, "cp '%s/%s' '%s/%s' && printf '%s' >>'%s/%s' && chmod 755 '%s/%s'",
@@ -110,6 +140,7 @@ END_TEST
 int main(void) {
   const test_case rows[] = {{equal_requests_have_equal_keys},
                             {another_request_has_another_key},
+                            {other_spellings_have_the_same_key},
                             {the_files_of_what_is_named_are_in_the_key},
                             {0}};
   return run_tests("request_key", rows, (test_setup){0});

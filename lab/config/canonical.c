@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: MIT
+ * canonical.c - the values of a checked tree, each in one spelling. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/text.h"
+#include "core/plugin/named.h"
+#include "lab/config/schema.h"
+
+enum { WORD = 256 };
+
+static int32_t put(bs_node *node, const char *text, bs_error *err) {
+  return strcmp(node->text, text) == 0 && !node->quoted ? BS_OK : bs_config_put_text(node, text, err);
+}
+
+/* The shortest text that reads as the number. */
+static int32_t put_number(bs_node *node, bs_error *err) {
+  char text[40];
+  double value, again = 0;
+  if (!bs_parse_f64(node->text, &value)) return BS_OK;
+  for (int digits = 1; digits <= 17; digits++) {
+    snprintf(text, sizeof text, "%.*g", digits, value);
+    if (bs_parse_f64(text, &again) && again == value) return put(node, text, err);
+  }
+  return BS_OK;
+}
+
+/* [1, 1, 0, 0] as 1100. */
+static int32_t put_pattern(bs_node *node, bs_error *err) {
+  char text[WORD] = "";
+  size_t n = 0;
+  if (node->kind != BS_NODE_LIST) return put(node, node->text, err);
+  for (const bs_node *item = node->first; item != NULL && n + 1 < sizeof text; item = item->next) {
+    if (strcmp(item->text, "0") != 0 && strcmp(item->text, "1") != 0) return BS_OK;
+    text[n++] = item->text[0];
+    text[n] = '\0';
+  }
+  while (node->first != NULL) {
+    bs_node *item = node->first;
+    node->first = item->next;
+    item->next = NULL;
+    bs_config_free(item);
+  }
+  node->kind = BS_NODE_SCALAR;
+  return bs_config_put_text(node, text, err);
+}
+
+/* "old=new" behind the "||" of a key's range. */
+static int32_t put_choice(const bs_key *key, bs_node *node, bs_notes *notes, bs_error *err) {
+  const char *older = key->range != NULL ? strstr(key->range, "||") : NULL;
+  const size_t size = strlen(node->text);
+  for (const char *at = older != NULL ? older + 2 : ""; *at != '\0'; at += *at == '|') {
+    const size_t length = strcspn(at, "|");
+    if (length > size + 1 && strncmp(at, node->text, size) == 0 && at[size] == '=') {
+      char text[WORD];
+      snprintf(text, sizeof text, "%.*s", (int)(length - size - 1), at + size + 1);
+      bs_note_add(notes, "%s %s is an older name of %s", key->path, node->text, text);
+      return put(node, text, err);
+    }
+    at += length;
+  }
+  return put(node, node->text, err);
+}
+
+static int32_t put_value(const bs_key *key, bs_node *node, bs_notes *notes, bs_error *err) {
+  uint32_t number;
+  int yes;
+  int64_t whole;
+  char text[32];
+  int32_t rc = BS_OK;
+  if (key->type == BS_KEY_PATTERN && node->kind != BS_NODE_NULL) return put_pattern(node, err);
+  if (key->type == BS_KEY_NUMBERS || key->type == BS_KEY_STRS)
+    for (bs_node *item = node->first; rc == BS_OK && item != NULL; item = item->next)
+      rc = key->type == BS_KEY_NUMBERS ? put_number(item, err) : put(item, item->text, err);
+  if (rc != BS_OK || node->kind != BS_NODE_SCALAR) return rc;
+  switch (key->type) {
+    case BS_KEY_INT:
+      if (!bs_parse_i64(node->text, 1, &whole)) return BS_OK;
+      snprintf(text, sizeof text, "%lld", (long long)whole);
+      return put(node, text, err);
+    case BS_KEY_FLOAT:
+      return put_number(node, err);
+    case BS_KEY_BOOL:
+      return bs_parse_bool(node->text, &yes) ? put(node, yes ? "true" : "false", err) : BS_OK;
+    case BS_KEY_DTYPE:
+    case BS_KEY_ACTIVATION: {
+      const uint32_t table = key->type == BS_KEY_DTYPE ? BS_NAMES_DTYPE : BS_NAMES_ACTIVATION;
+      return bs_name_read(table, node->text, &number) ? put(node, bs_name_of(table, number), err) : BS_OK;
+    }
+    default:
+      return put_choice(key, node, notes, err);
+  }
+}
+
+/* The name in front of the options of "NAME:key=value". */
+static int32_t put_name(bs_context *context, bs_node *root, const char *path, uint32_t kind, bs_notes *notes,
+                        bs_error *err) {
+  bs_node *node = (bs_node *)(uintptr_t)bs_config_find(root, path);
+  char name[WORD], newer[WORD], text[2 * WORD];
+  if (node == NULL || node->kind != BS_NODE_SCALAR) return BS_OK;
+  const size_t length = strcspn(node->text, ":");
+  if (length >= sizeof name || strlen(node->text) >= WORD) return BS_OK;
+  snprintf(name, sizeof name, "%.*s", (int)length, node->text);
+  if (!bs_named_newer(context, kind, name, newer, sizeof newer)) return BS_OK;
+  bs_note_add(notes, "%.*s %s is an older name of %s", (int)strcspn(path, "."), path, name, newer);
+  snprintf(text, sizeof text, "%s%s", newer, node->text + length);
+  return put(node, text, err);
+}
+
+int32_t bs_schema_canonical(bs_context *context, bs_node *root, bs_notes *notes, bs_error *err) {
+  const struct {
+    const char *path;
+    uint32_t kind;
+  } names[] = {
+      {"method.name", BS_KIND_METHOD},
+      {bs_config_find(root, "workload.type") != NULL ? "workload.type" : "workload.name", BS_KIND_WORKLOAD},
+      {"hardware.algorithm", BS_KIND_ALGORITHM},
+      {"hardware.topology", BS_KIND_TOPOLOGY}};
+  size_t count;
+  const bs_key *keys = bs_schema_keys(&count);
+  int32_t rc = BS_OK;
+  for (size_t i = 0; rc == BS_OK && i < count; i++) {
+    bs_node *node = (bs_node *)(uintptr_t)bs_config_find(root, keys[i].path);
+    if (node != NULL) rc = put_value(&keys[i], node, notes, err);
+  }
+  for (size_t i = 0; rc == BS_OK && context != NULL && i < sizeof names / sizeof names[0]; i++)
+    rc = put_name(context, root, names[i].path, names[i].kind, i == 0 ? notes : NULL, err);
+  return rc;
+}
