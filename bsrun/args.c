@@ -6,9 +6,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bsrun/bsrun.h"
 #include "core/base/error.h"
 #include "core/base/out_file.h"
 #include "core/base/text.h"
+#include "lab/word.h"
+
+/* Where the options of the verb that was typed are listed. */
+static void list_hint(bs_error *err) {
+  char **words = bsrun_command_words();
+  const char *verb = words != NULL ? words[1] : NULL;
+  bs_error none = BS_ERROR_INIT;
+  if (verb != NULL && bsrun_find_verb(verb, &none) != NULL)
+    bs_error_hint(err, "bsrun help %s lists the options", verb);
+  else
+    bs_error_hint(err, "bsrun --help lists the options");
+}
 
 static int32_t unknown_option(const char *given, const args_option *options, size_t n, bs_error *err) {
   const char *names[64];
@@ -21,7 +34,7 @@ static int32_t unknown_option(const char *given, const args_option *options, siz
   if (nearest != NULL) {
     bs_error_hint(err, "did you mean --%s?", nearest);
   } else {
-    bs_error_hint(err, "bsrun --help lists the options");
+    list_hint(err);
   }
   return BS_USAGE;
 }
@@ -81,7 +94,7 @@ static int32_t short_options(args *a, const char *word, const char *next, int *u
     if (i == a->n_options) {
       char shown[3] = {'-', *p, '\0'};
       bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "unknown option %s in %.60s", shown, word);
-      bs_error_hint(err, "bsrun --help lists the options");
+      list_hint(err);
       return BS_USAGE;
     }
     if (a->options[i].value == NULL) {
@@ -205,7 +218,7 @@ int32_t args_integer(const args *a, const char *name, int64_t low, int64_t high,
   const char *text = args_value(a, name);
   *out = fallback;
   if (text == NULL) return BS_OK;
-  if (bs_parse_i64(text, 0, out) && *out >= low && *out <= high) return BS_OK;
+  if (bs_parse_i64(text, 1, out) && *out >= low && *out <= high) return BS_OK;
   char shown[64];
   snprintf(shown, sizeof shown, "--%s", name);
   for (size_t i = 0; i < a->n_options; i++) {
@@ -215,6 +228,20 @@ int32_t args_integer(const args *a, const char *name, int64_t low, int64_t high,
   }
   bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "%s: '%.60s' is not a whole number from %lld to %lld", shown,
                text, (long long)low, (long long)high);
+  return BS_USAGE;
+}
+
+int32_t args_word(const args *a, const char *name, uint32_t table, const uint32_t *only, size_t n,
+                  uint32_t *inout_number, bs_error *err) {
+  static const char *const what[BS_NAMES_COUNT_] = {[BS_NAMES_DTYPE] = "dtype",
+                                                    [BS_NAMES_ACTIVATION] = "activation",
+                                                    [BS_NAMES_COLL] = "collective",
+                                                    [BS_NAMES_REDUCE] = "reduction",
+                                                    [BS_NAMES_GATE] = "state of a gate"};
+  const char *words[BS_WORDS_MAX], *text = args_value(a, name);
+  if (text == NULL || bs_word_read(table, only, n, text, inout_number)) return BS_OK;
+  bsrun_unknown(what[table], text, words, bs_word_list(table, only, n, words), err);
+  bs_error_where(err, "--%s", name);
   return BS_USAGE;
 }
 

@@ -42,6 +42,9 @@ int32_t args_values(const args *a, const char *name, const char ***out_values, s
 /* A whole number in [low, high]; `fallback` when not given. */
 int32_t args_integer(const args *a, const char *name, int64_t low, int64_t high, int64_t fallback,
                      int64_t *out, bs_error *err);
+/* A word of a table of names.h, one of only[0..n) (NULL: of any number). Not given: *inout_number stays. */
+int32_t args_word(const args *a, const char *name, uint32_t table, const uint32_t *only, size_t n,
+                  uint32_t *inout_number, bs_error *err);
 /* No words are left over. */
 int32_t args_no_words(const args *a, bs_error *err);
 /* The option lines of a help text. */

@@ -20,6 +20,7 @@
 #include "lab/measure/constants.h"
 #include "lab/phase/simulated.h"
 #include "lab/sim/comm_bench.h"
+#include "lab/word.h"
 
 static const args_option options[] = {
     {"comm", 0, "NAME", 0, "the communicator; default: that of --plugin or --hardware, else of --launch"},
@@ -105,15 +106,9 @@ static int32_t read_real(const args *a, const char *name, double low, double hig
 }
 
 static int32_t read_dtype(const args *a, uint32_t *out, bs_error *err) {
-  static const char *const names[] = {"f64", "f32", "f16", "bf16", "i32"};
-  static const uint32_t dtypes[] = {BS_F64, BS_F32, BS_F16, BS_BF16, BS_I32};
-  const char *text = args_value(a, "dtype");
+  static const uint32_t measured[] = {BS_F64, BS_F32, BS_F16, BS_BF16, BS_I32};
   *out = BS_F32;
-  for (size_t i = 0; text != NULL && i < sizeof dtypes / sizeof dtypes[0]; i++) {
-    *out = dtypes[i];
-    if (strcmp(text, names[i]) == 0) return BS_OK;
-  }
-  return text == NULL ? BS_OK : bsrun_unknown("dtype", text, names, sizeof names / sizeof names[0], err);
+  return args_word(a, "dtype", BS_NAMES_DTYPE, measured, sizeof measured / sizeof measured[0], out, err);
 }
 
 static int32_t read_kinds(request *r, bs_error *err) {

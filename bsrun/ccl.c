@@ -162,8 +162,8 @@ static int32_t kind_of(const args *a, const bs_ccl *ccl, uint32_t *out_kind, bs_
   *out_kind = BS_COLL_COUNT_;
   for (uint32_t kind = 0; kind < BS_COLL_COUNT_; kind++) {
     if ((ccl->algorithm->kinds >> kind & 1) == 0) continue;
-    names[n++] = sim_kind_name(kind);
-    if (*out_kind == BS_COLL_COUNT_ && (name == NULL || strcmp(name, sim_kind_name(kind)) == 0))
+    names[n++] = bs_name_of(BS_NAMES_COLL, kind);
+    if (*out_kind == BS_COLL_COUNT_ && (name == NULL || strcmp(name, bs_name_of(BS_NAMES_COLL, kind)) == 0))
       *out_kind = kind;
   }
   if (*out_kind != BS_COLL_COUNT_) return BS_OK;
@@ -171,8 +171,7 @@ static int32_t kind_of(const args *a, const bs_ccl *ccl, uint32_t *out_kind, bs_
 }
 
 int32_t ccl_place(const args *a, const bs_ccl *ccl, bs_ccl_place *out_place, bs_error *err) {
-  const char *dtype = has_option(a, "dtype") ? args_value(a, "dtype") : NULL;
-  const uint32_t code = bs_dtype_parse(dtype != NULL ? dtype : "f32");
+  uint32_t dtype = BS_F32;
   int64_t p = 8, count = 0, root = 0;
   *out_place = (bs_ccl_place){0};
   int32_t rc = kind_of(a, ccl, &out_place->kind, err);
@@ -180,13 +179,12 @@ int32_t ccl_place(const args *a, const bs_ccl *ccl, bs_ccl_place *out_place, bs_
   if (rc == BS_OK && has_option(a, "count"))
     rc = args_integer(a, "count", 0, INT64_C(1) << 48, 262144, &count, err);
   if (rc == BS_OK && has_option(a, "root")) rc = args_integer(a, "root", 0, p - 1, 0, &root, err);
-  if (rc == BS_OK && (code == 0 || BS_DTYPE_BYTES(code) == 0))
-    rc = bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "--dtype: '%.40s' is not a dtype of whole bytes", dtype);
+  if (rc == BS_OK && has_option(a, "dtype")) rc = args_word(a, "dtype", BS_NAMES_DTYPE, NULL, 0, &dtype, err);
   if (rc != BS_OK) return rc;
   out_place->world_size = (uint32_t)p;
   out_place->count = (uint64_t)count;
   out_place->root = (uint32_t)root;
-  out_place->element_bytes = BS_DTYPE_BYTES(code);
+  out_place->element_bytes = BS_DTYPE_BYTES(dtype);
   return BS_OK;
 }
 
@@ -235,7 +233,7 @@ static int32_t read_check(const args *a, sim_check_request *out, bs_error *err) 
   const char **values = NULL, *kinds[BS_COLL_COUNT_];
   size_t n = 0;
   int64_t most = 0;
-  for (uint32_t i = 0; i < BS_COLL_COUNT_; i++) kinds[i] = sim_kind_name(i);
+  for (uint32_t i = 0; i < BS_COLL_COUNT_; i++) kinds[i] = bs_name_of(BS_NAMES_COLL, i);
   *out = (sim_check_request){.full = (uint32_t)args_has(a, "full")};
   int32_t rc = args_integer(a, "max-ranks", 1, 1 << 20, 0, &most, err);
   out->max_ranks = (uint32_t)most;

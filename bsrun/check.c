@@ -10,6 +10,7 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/check/check.h"
+#include "lab/word.h"
 
 const args_option check_options[] = {
     {"dump", 0, "DIR", 0, "a folder of .npy and .safetensors files, or one such file"},
@@ -58,46 +59,18 @@ void help_check(void) {
       "fit; 6 the numbers are wrong, or a gate has missed a fault; 15 nothing could be judged\n");
 }
 
-static int32_t dtype_of(const args *a, const char *option, uint32_t *out_dtype, bs_error *err) {
-  static const char *const known[] = {"f64", "f32", "f16", "bf16", "f8e4m3", "f8e5m2"};
-  const char *text = args_value(a, option);
-  if (text == NULL) return BS_OK;
-  for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-    if (strcmp(known[i], text) == 0) *out_dtype = bs_dtype_parse(text);
-  }
-  return *out_dtype != 0 ? BS_OK : bsrun_unknown("dtype", text, known, sizeof known / sizeof known[0], err);
-}
-
 static int32_t options_of(const args *a, bs_check_options *out, bs_error *err) {
-  static const char *const activations[] = {"none", "relu", "gelu", "silu", "gelu_tanh"};
-  enum { N = sizeof activations / sizeof activations[0] };
-  const char *activation = args_value(a, "activation"), *features = args_value(a, "features"),
-             *ranks = args_value(a, "ranks");
-  int64_t n = 0;
-  char *end = NULL;
-  int32_t rc = dtype_of(a, "dtype", &out->y_dtype, err);
-  if (rc == BS_OK) rc = dtype_of(a, "reduce-dtype", &out->reduce_dtype, err);
-  if (rc != BS_OK) return rc;
+  int64_t ranks = 0;
+  int32_t rc = args_word(a, "dtype", BS_NAMES_DTYPE, bs_float_dtypes, BS_FLOAT_DTYPES, &out->y_dtype, err);
+  if (rc == BS_OK)
+    rc = args_word(a, "reduce-dtype", BS_NAMES_DTYPE, bs_float_dtypes, BS_FLOAT_DTYPES, &out->reduce_dtype,
+                   err);
+  if (rc == BS_OK) rc = args_word(a, "activation", BS_NAMES_ACTIVATION, NULL, 0, &out->activation, err);
+  if (rc == BS_OK) rc = args_integer(a, "ranks", 1, BS_CHECK_RANKS, 0, &ranks, err);
+  if (rc == BS_OK) rc = args_integer(a, "features", 1, INT64_MAX, 0, &out->max_features, err);
   out->transposed = args_has(a, "transposed");
-  for (uint32_t i = 0; activation != NULL && i <= N; i++) {
-    if (i == N) return bsrun_unknown("activation", activation, activations, N, err);
-    out->activation = i;
-    if (strcmp(activations[i], activation) == 0) break;
-  }
-  if (ranks != NULL && (!bs_parse_i64(ranks, 0, &n) || n < 1 || n > BS_CHECK_RANKS))
-    return bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--ranks: '%.40s' is not a number from 1 to %d",
-                        ranks, BS_CHECK_RANKS);
-  out->ranks = (uint32_t)n;
-  if (features == NULL) return BS_OK;
-  out->max_features = strtoll(features, &end, 10);
-  if (end == features || *end != '\0' || out->max_features < 1)
-    return bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "--features %.40s: not a number from 1 on", features);
-  return BS_OK;
-}
-
-static const char *state_of(const bs_gate *gate) {
-  static const char *const names[] = {"FAIL", "pass", "WARN", "skipped"};
-  return names[gate->state];
+  out->ranks = (uint32_t)ranks;
+  return rc;
 }
 
 static int32_t print_gates(const bs_check_result *result, int format, bs_error *err) {
@@ -105,7 +78,8 @@ static int32_t print_gates(const bs_check_result *result, int format, bs_error *
   for (uint32_t g = 0; g < result->n_gates; g++) {
     const bs_gate *gate = &result->gates[g];
     const int judged = gate->state != BS_GATE_SKIPPED;
-    json_t *row = json_pack("{ss,ss,ss}", "gate", gate->name, "state", state_of(gate), "text", gate->text);
+    json_t *row =
+        json_pack("{ss,ss,ss}", "gate", gate->name, "state", bs_gate_shown(gate->state), "text", gate->text);
     if (judged && gate->rank >= 0) json_object_set_new(row, "rank", json_integer(gate->rank));
     if (judged && isfinite(gate->value)) json_object_set_new(row, "value", json_real(gate->value));
     if (judged && isinf(gate->value)) json_object_set_new(row, "value", json_string("inf"));

@@ -11,6 +11,7 @@
 #include "core/base/error.h"
 #include "lab/config/schema.h"
 #include "lab/model/model.h"
+#include "lab/word.h"
 
 const bsrun_words bsrun_all_words[] = {
     {"run", bsrun_run_options, &bsrun_n_run_options},
@@ -152,6 +153,11 @@ static void add_list(json_t *names, const char *const *list, size_t n) {
   for (size_t i = 0; i < n; i++) add_text(names, list[i]);
 }
 
+static void add_table(json_t *names, uint32_t table, const uint32_t *only, size_t n) {
+  const char *words[BS_WORDS_MAX];
+  add_list(names, words, bs_word_list(table, only, n, words));
+}
+
 /* Kinds that are files of a folder of the configs, names of things in notes, or both. */
 static const struct {
   const char *kind, *group;
@@ -162,14 +168,12 @@ static const struct {
                {"backends", NULL, BS_KIND_BACKEND},    {"comms", NULL, BS_KIND_COMM},
                {"algorithms", NULL, BS_KIND_ALGORITHM}};
 
-static const char *const kinds[] = {"verbs",       "options",   "valued",  "methods", "masks",
-                                    "workloads",   "hardware",  "sweeps",  "phases",  "backends",
-                                    "comms",       "plugins",   "formats", "keys",    "dtypes",
-                                    "activations", "skeletons", "kinds",   "passes"};
+static const char *const kinds[] = {"verbs",       "options",  "valued",    "methods", "masks",
+                                    "workloads",   "hardware", "sweeps",    "phases",  "backends",
+                                    "comms",       "plugins",  "formats",   "keys",    "dtypes",
+                                    "activations", "ops",      "skeletons", "kinds",   "passes"};
 
 static int32_t collect(const char *kind, json_t *names, bs_error *err) {
-  static const char *const dtypes[] = {"bf16", "f16", "f32", "f64", "f8e4m3", "f8e5m2"};
-  static const char *const activations[] = {"none", "relu", "gelu", "silu"};
   for (size_t i = 0; i < sizeof sources / sizeof sources[0]; i++) {
     if (strcmp(kind, sources[i].kind) != 0) continue;
     int32_t rc = sources[i].group != NULL ? add_files(names, sources[i].group, err) : BS_OK;
@@ -183,7 +187,7 @@ static int32_t collect(const char *kind, json_t *names, bs_error *err) {
   } else if (strcmp(kind, "formats") == 0) {
     add_list(names, bs_format_names, 5);
   } else if (strcmp(kind, "dtypes") == 0) {
-    add_list(names, dtypes, sizeof dtypes / sizeof dtypes[0]);
+    add_table(names, BS_NAMES_DTYPE, bs_float_dtypes, BS_FLOAT_DTYPES);
   } else if (strcmp(kind, "kinds") == 0) {
     add_list(names, kinds, sizeof kinds / sizeof kinds[0]);
   } else if (strcmp(kind, "passes") == 0) {
@@ -195,8 +199,10 @@ static int32_t collect(const char *kind, json_t *names, bs_error *err) {
     }
   } else if (strcmp(kind, "skeletons") == 0) {
     add_list(names, plugins_new_kinds, plugins_n_new_kinds);
+  } else if (strcmp(kind, "ops") == 0) {
+    add_table(names, BS_NAMES_OP, NULL, 0);
   } else if (strcmp(kind, "activations") == 0) {
-    add_list(names, activations, sizeof activations / sizeof activations[0]);
+    add_table(names, BS_NAMES_ACTIVATION, NULL, 0);
   } else {
     return bsrun_unknown("kind of words", kind, kinds, sizeof kinds / sizeof kinds[0], err);
   }
@@ -236,7 +242,8 @@ void help_completion(void) {
       "words   the names it completes, one a line: verbs, options, valued (options that take a value),\n"
       "        methods, masks, workloads, hardware, sweeps, phases, backends, comms, plugins, formats, "
       "keys,\n"
-      "        dtypes, activations, skeletons (the kinds of plugins new), passes (of models); kinds (these)\n"
+      "        dtypes, activations, ops, skeletons (the kinds of plugins new), passes (of models); kinds "
+      "(these)\n"
       "\n"
       "examples:\n"
       "  source <(bsrun completion bash)\n"

@@ -9,6 +9,7 @@
 
 #include "core/base/text.h"
 #include "lab/error.h"
+#include "lab/word.h"
 
 enum { MOST = 1 << 24, MOST_HEAD = 1024, PARTS = 8 }; /* of a head the oracle knows the error (oracle.c) */
 static const double MOST_ELEMENTS = 1.7e10;           /* of one tensor */
@@ -18,8 +19,7 @@ const bs_kernel_shape bs_kernel_shapes[] = {
     {"gqa", "b2h8g2s512d64"}, {"decode", "b4h8g2s1t2048d64"}, {NULL, NULL},
 };
 static const char *const masks[] = {"full", "causal", "causal_br"}; /* by enum bs_causal */
-static const char *const dtype_names[] = {"f32", "bf16", "f16", "fp8", "f8e4m3", "f8e5m2", "f64"};
-enum { MASKS = sizeof masks / sizeof masks[0], DTYPES = sizeof dtype_names / sizeof dtype_names[0] };
+enum { MASKS = sizeof masks / sizeof masks[0] };
 
 /* Kinds: the word in front of a text, the op, the letters of sizes and those that must be there. */
 static const struct {
@@ -135,12 +135,10 @@ static int read_window(const char *part, bs_kernel_problem *p, int *out_bad) {
 }
 
 static int32_t read_dtype(const char *part, uint32_t *out, bs_error *err) {
-  for (size_t i = 0; i < DTYPES; i++)
-    if (strcmp(part, dtype_names[i]) == 0) {
-      *out = strcmp(part, "fp8") == 0 ? (uint32_t)BS_F8E4M3 : bs_dtype_parse(part);
-      return BS_OK;
-    }
-  return unknown(err, "dtype", part, dtype_names, DTYPES);
+  const char *words[BS_WORDS_MAX];
+  if (bs_word_read(BS_NAMES_DTYPE, bs_float_dtypes, BS_FLOAT_DTYPES, part, out)) return BS_OK;
+  return unknown(err, "dtype", part, words,
+                 bs_word_list(BS_NAMES_DTYPE, bs_float_dtypes, BS_FLOAT_DTYPES, words));
 }
 
 static int32_t read_mask(const char *part, uint32_t *out, bs_error *err) {
@@ -155,8 +153,7 @@ static int32_t read_mask(const char *part, uint32_t *out, bs_error *err) {
 /* What follows a colon: a dtype, a mask or a window, each once. */
 static int32_t read_part(const char *text, const char *part, bs_kernel_problem *p, int *masked,
                          bs_error *err) {
-  static const char *const words[] = {"f32", "bf16", "f16",    "fp8",       "f8e4m3", "f8e5m2",
-                                      "f64", "full", "causal", "causal_br", "wN",     "rN"};
+  static const char *const more[] = {"full", "causal", "causal_br", "wN", "rN"}; /* of sdpa */
   int bad = 0;
   uint32_t mask = 0, dtype = 0;
   if (is_sdpa(p) && read_window(part, p, &bad))
@@ -167,9 +164,12 @@ static int32_t read_part(const char *text, const char *part, bs_kernel_problem *
     p->causal = mask;
     return BS_OK;
   }
-  if (read_dtype(part, &dtype, NULL) != BS_OK)
-    return unknown(err, is_sdpa(p) ? "dtype, mask or window" : "dtype", part, words,
-                   is_sdpa(p) ? sizeof words / sizeof words[0] : DTYPES);
+  if (!bs_word_read(BS_NAMES_DTYPE, bs_float_dtypes, BS_FLOAT_DTYPES, part, &dtype)) {
+    const char *words[BS_WORDS_MAX];
+    size_t n = bs_word_list(BS_NAMES_DTYPE, bs_float_dtypes, BS_FLOAT_DTYPES, words);
+    for (size_t i = 0; is_sdpa(p) && i < sizeof more / sizeof more[0]; i++) words[n++] = more[i];
+    return unknown(err, is_sdpa(p) ? "dtype, mask or window" : "dtype", part, words, n);
+  }
   if (p->dtype != 0) return refuse(err, text, "a second dtype", part);
   p->dtype = dtype;
   return BS_OK;
