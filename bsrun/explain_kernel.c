@@ -38,10 +38,7 @@ static int32_t only_shape(const explained *x, size_t i, bs_error *err) {
     bs_error_hint(err, "for example --shape %s", kernels[i].example);
     return BS_USAGE;
   }
-  if (args_has(x->a, "shape")) return BS_OK;
-  bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "%s needs --shape: its sizes", kernels[i].op);
-  bs_error_hint(err, "for example --shape %s", kernels[i].example);
-  return BS_USAGE;
+  return BS_OK;
 }
 
 /* "mission", or with the kind in front: "sdpa mission". */

@@ -10,17 +10,14 @@
 #include "bsrun/plugins.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "core/op/ask.h"
 #include "core/op/knob.h"
 #include "lab/case/ask.h"
 #include "lab/cores.h"
 #include "lab/measure/machine.h"
 #include "lab/store/env.h"
 #include "lab/tune/tune.h"
-
-static const char *const ops[] = {"matmul",     "matmul_dx",    "matmul_dw",      "matmul_update",
-                                  "sgd_update", "adamw_update", "gather_columns", "scatter_columns",
-                                  "convert",    "activate",     "activate_dx",    "tree_sum",
-                                  "attention",  "attention_dx", "matmul24"};
+#include "lab/word.h"
 
 static const bs_field fields[] = {
     {"mark", "", 0, 0},
@@ -48,44 +45,13 @@ static const bs_field knob_fields[] = {
     {"in_use", "IN USE", 0, 0}, {"text", "WHAT", 0, 0},
 };
 
-/* A query and what it points to. */
+/* A layer's sizes and what is asked of the op; owns partition and kept. */
 typedef struct question {
-  bs_tensor_desc x, bias, residual, y;
-  const bs_tensor_desc *args[4];
+  bs_op_sizes sizes;
   const bs_partition *partition;
-  bs_op_query query;
+  const bs_kept *kept;
+  bs_op_question asked;
 } question;
-
-static bs_tensor_desc matrix(uint32_t dtype, int64_t rows, int64_t cols) {
-  bs_tensor_desc d = {.struct_size = sizeof d, .dtype = dtype, .rank = 2};
-  d.dims[0] = d.strides[0] = rows;
-  d.dims[1] = cols;
-  d.strides[0] = cols;
-  d.strides[1] = 1;
-  return d;
-}
-
-static int32_t read_dtype(const args *a, const char *option, uint32_t fallback, uint32_t *out,
-                          bs_error *err) {
-  const char *text = args_value(a, option);
-  *out = text == NULL ? fallback : bs_dtype_parse(text);
-  if (*out != 0) return BS_OK;
-  bs_error_set(err, BS_USAGE, "BS-USE-DTYPE", "--%s: '%.60s' is not a dtype", option, text);
-  bs_error_hint(err, "one of f32, bf16, f16, f64, f8e4m3, f8e5m2");
-  return BS_USAGE;
-}
-
-static int32_t read_activation(const args *a, uint32_t fallback, uint32_t *out, bs_error *err) {
-  static const char *const names[] = {"none", "relu", "gelu", "silu"};
-  const char *text = args_value(a, "activation");
-  *out = fallback;
-  if (text == NULL) return BS_OK;
-  for (uint32_t i = 0; i < 4; i++) {
-    *out = i;
-    if (strcmp(text, names[i]) == 0) return BS_OK;
-  }
-  return bsrun_unknown("activation", text, names, 4, err);
-}
 
 static int32_t read_partition(const explained *x, int64_t K, question *q, bs_error *err) {
   int64_t rank;
@@ -108,137 +74,61 @@ static int32_t read_partition(const explained *x, int64_t K, question *q, bs_err
   return rc;
 }
 
-static void fill_matmul(const explained *x, question *q, int64_t K, int64_t own, uint32_t out_dtype) {
-  const bs_experiment *e = &x->e;
-  const int full = q->partition != NULL && !args_has(x->a, "gathered");
-  q->x = matrix(e->dtype, e->B, full ? K : own);
-  /* As layers keep it: f32 holds every narrower float exactly. */
-  const uint32_t bias = BS_DTYPE_BYTES(e->dtype) > 4 ? BS_F64 : BS_F32;
-  q->bias = (bs_tensor_desc){.struct_size = sizeof q->bias, .dtype = bias, .rank = 1};
-  q->bias.dims[0] = e->N;
-  q->bias.strides[0] = 1;
-  q->residual = matrix(out_dtype, e->B, e->N);
-  q->y = matrix(out_dtype, e->B, e->N);
-  q->args[0] = &q->x;
-  q->args[1] = args_has(x->a, "bias") ? &q->bias : NULL;
-  q->args[2] = args_has(x->a, "residual") ? &q->residual : NULL;
-  q->args[3] = &q->y;
-  q->query.nargs = 4;
-  q->query.flags |= BS_QUERY_DETERMINISTIC | (full ? (uint32_t)BS_QUERY_X_FULL : 0u);
-  q->query.accumulate = e->accumulate;
+/* Of ops of 2:4 weights: those of --mask, else random ones. */
+static int32_t read_kept(const explained *x, const char *op, question *q, bs_error *err) {
+  bs_mask mask = x->e.mask;
+  int32_t rc = BS_OK;
+  if (!bs_op_needs_kept(op)) return BS_OK;
+  if (!args_has(x->a, "mask")) rc = bs_mask_parse("random_2of4", NULL, NULL, &mask, err);
+  return rc == BS_OK ? bs_kept_make(&mask, q->sizes.N, q->sizes.K, NULL, 0, &q->kept, err) : rc;
 }
 
-/* matmul_dx, matmul_dw, matmul_update: x is X or dX, y is dY, the third argument goes in `bias`. */
-static void fill_grad(const explained *x, question *q, const char *op, int64_t K, int64_t own,
-                      uint32_t out_dtype) {
+static int32_t read_sizes(const explained *x, const char *op, question *q, bs_error *err) {
   const bs_experiment *e = &x->e;
-  const int dx = strcmp(op, "matmul_dx") == 0, dw = strcmp(op, "matmul_dw") == 0;
-  const int full = q->partition != NULL && !args_has(x->a, "gathered");
-  q->x = matrix(dx ? out_dtype : e->dtype, e->B, full ? K : own);
-  q->y = matrix(e->dtype, e->B, e->N);
-  q->bias = dw ? matrix(BS_DTYPE_BYTES(e->dtype) > 4 ? BS_F64 : BS_F32, e->N, own)
-               : (bs_tensor_desc){.struct_size = sizeof q->bias, .dtype = BS_F32, .rank = 1, .dims = {1}};
-  q->args[0] = dx ? &q->y : &q->x;
-  q->args[1] = dx ? &q->x : &q->y;
-  q->args[2] = dx ? NULL : &q->bias;
-  q->query.nargs = dx ? 2 : 3;
-  q->query.flags |= full ? (uint32_t)BS_QUERY_X_FULL : 0u;
-  q->query.accumulate = e->accumulate;
-  if (!args_has(x->a, "activation")) q->query.activation = BS_ACT_NONE;
-}
-
-/* sgd_update, adamw_update: x is dW and residual what is remembered, for SGD none. */
-static void fill_step(const explained *x, question *q, const char *op, int64_t own) {
-  const bs_experiment *e = &x->e;
-  const int adamw = strcmp(op, "adamw_update") == 0;
-  q->x = matrix(BS_DTYPE_BYTES(e->dtype) > 4 ? BS_F64 : BS_F32, e->N, own);
-  q->residual = matrix(BS_F32, e->N, own);
-  q->bias =
-      (bs_tensor_desc){.struct_size = sizeof q->bias, .dtype = BS_F32, .rank = 1, .dims = {adamw ? 8 : 4}};
-  q->args[0] = &q->x;
-  q->args[1] = adamw ? &q->residual : NULL;
-  q->args[2] = adamw ? &q->residual : &q->bias;
-  q->args[3] = adamw ? &q->bias : NULL;
-  q->query.nargs = adamw ? 4 : 3;
-  q->query.partition = NULL;
-  q->query.activation = BS_ACT_NONE;
-  q->query.accumulate = e->accumulate;
-}
-
-/* activate_dx: relu where nothing is said. */
-static void fill_slope(const bs_experiment *e, question *q, uint32_t out_dtype) {
-  q->x = matrix(e->dtype, e->B, e->N);
-  q->residual = matrix(BS_F32, e->B, e->N);
-  q->y = matrix(out_dtype, e->B, e->N);
-  q->args[0] = &q->x;
-  q->args[1] = &q->residual;
-  q->args[2] = &q->y;
-  q->query.nargs = 3;
-  q->query.partition = NULL;
-  if (q->query.activation == BS_ACT_NONE) q->query.activation = BS_ACT_RELU;
-}
-
-static void fill_move(const explained *x, question *q, const char *op, int64_t K, int64_t own,
-                      uint32_t out_dtype) {
-  const bs_experiment *e = &x->e;
-  const int tree = strcmp(op, "tree_sum") == 0,
-            convert = strcmp(op, "convert") == 0 || strcmp(op, "activate") == 0 || tree,
-            gather = strcmp(op, "gather_columns") == 0;
-  q->x = matrix(e->dtype, e->B, tree ? 2 * e->N : convert ? e->N : gather ? K : own);
-  q->y = matrix(out_dtype, e->B, convert ? e->N : gather ? own : K);
-  q->args[0] = &q->x;
-  q->args[1] = &q->y;
-  q->query.nargs = 2;
+  bs_op_sizes *s = &q->sizes;
+  *s = (bs_op_sizes){.B = e->B,
+                     .N = e->N,
+                     .K = e->K > 0 ? e->K : e->N,
+                     .dtype = e->dtype,
+                     .out_dtype = e->dtype,
+                     .weight_dtype = e->dtype,
+                     .activation = e->activation,
+                     .accumulate = e->accumulate,
+                     .bias = (uint32_t)args_has(x->a, "bias"),
+                     .residual = (uint32_t)args_has(x->a, "residual")};
+  int32_t rc = args_word(x->a, "out-dtype", BS_NAMES_DTYPE, NULL, 0, &s->out_dtype, err);
+  if (rc == BS_OK) rc = args_word(x->a, "weight-dtype", BS_NAMES_DTYPE, NULL, 0, &s->weight_dtype, err);
+  if (rc == BS_OK) rc = args_word(x->a, "activation", BS_NAMES_ACTIVATION, NULL, 0, &s->activation, err);
+  if (rc == BS_OK) rc = read_partition(x, s->K, q, err);
+  if (rc == BS_OK) rc = read_kept(x, op, q, err);
+  s->partition = q->partition;
+  s->kept = q->kept;
+  if (q->partition != NULL && !args_has(x->a, "gathered")) s->flags |= BS_QUERY_X_FULL;
+  if (args_has(x->a, "deterministic") || strcmp(op, "matmul") == 0) s->flags |= BS_QUERY_DETERMINISTIC;
+  if (args_has(x->a, "train")) s->flags |= BS_QUERY_TRAIN;
+  if (args_has(x->a, "tokenwise")) s->flags |= BS_QUERY_TOKENWISE;
+  return rc;
 }
 
 static int32_t ask(const explained *x, const char *op, question *q, bs_error *err) {
+  int64_t workspace;
   if (args_has(x->a, "shape")) {
     bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "--shape is not for %s", op);
     bs_error_hint(err, "it is for attention, attention_dx and matmul24; --b, --n, --k give sizes of %s", op);
     return BS_USAGE;
   }
-  const bs_experiment *e = &x->e;
-  uint32_t out_dtype, weight_dtype;
-  int64_t workspace;
-  const int64_t K = e->K > 0 ? e->K : e->N;
-  int32_t rc = read_dtype(x->a, "out-dtype", e->dtype, &out_dtype, err);
-  if (rc == BS_OK) rc = read_dtype(x->a, "weight-dtype", e->dtype, &weight_dtype, err);
-  if (rc == BS_OK) rc = args_integer(x->a, "workspace", 0, INT64_MAX, 0, &workspace, err);
-  if (rc == BS_OK) rc = read_activation(x->a, e->activation, &q->query.activation, err);
-  if (rc == BS_OK) rc = read_partition(x, K, q, err);
-  if (rc != BS_OK) return rc;
-  const int64_t own = q->partition != NULL ? q->partition->count : K;
-  q->query.struct_size = sizeof q->query;
-  q->query.op = op;
-  q->query.args = q->args;
-  q->query.workspace_limit = (uint64_t)workspace;
-  q->query.partition = q->partition;
-  if (args_has(x->a, "deterministic")) q->query.flags |= BS_QUERY_DETERMINISTIC;
-  if (args_has(x->a, "train")) q->query.flags |= BS_QUERY_TRAIN;
-  if (args_has(x->a, "tokenwise")) q->query.flags |= BS_QUERY_TOKENWISE;
-  if (strcmp(op, "activate_dx") == 0) return fill_slope(&x->e, q, out_dtype), BS_OK;
-  if (strncmp(op, "matmul", 6) != 0 && strstr(op, "_update") != NULL) {
-    q->query.weight_dtype = weight_dtype;
-    return fill_step(x, q, op, own), BS_OK;
-  }
-  if (strncmp(op, "matmul_", 7) == 0) {
-    if (strcmp(op, "matmul_dw") != 0) q->query.weight_dtype = weight_dtype;
-    fill_grad(x, q, op, K, own, out_dtype);
-    return BS_OK;
-  }
-  if (strcmp(op, "matmul") == 0) {
-    q->query.weight_dtype = weight_dtype;
-    fill_matmul(x, q, K, own, out_dtype);
-    return BS_OK;
-  }
-  fill_move(x, q, op, K, own, out_dtype);
-  if (strcmp(op, "convert") == 0 || strcmp(op, "activate") == 0 || strcmp(op, "tree_sum") == 0) {
-    q->query.partition = NULL;
-  } else if (q->partition == NULL) {
+  if (bs_op_needs_partition(op) && !args_has(x->a, "mask")) {
     bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "%s needs --mask: the columns that it moves", op);
     bs_error_hint(err, "for example --mask complement_1100_0011 -P 2");
     return BS_USAGE;
   }
+  int32_t rc = args_integer(x->a, "workspace", 0, INT64_MAX, 0, &workspace, err);
+  if (rc == BS_OK) rc = read_sizes(x, op, q, err);
+  if (rc == BS_OK) rc = bs_op_ask(op, &q->sizes, &q->asked, err);
+  if (rc != BS_OK) return rc;
+  q->asked.query.workspace_limit = (uint64_t)workspace;
+  if (args_has(x->a, "activation"))
+    q->asked.query.activation = q->sizes.activation; /* refused where it is none */
   return BS_OK;
 }
 
@@ -348,13 +238,12 @@ static json_t *asked_of(const explained *x, const bs_op_query *query, const char
   json_t *plugins = NULL;
   if (bs_env_plugins(x->context, &plugins, err) != BS_OK) return NULL;
   product p = {plugins, json_array()};
-  bs_op_query gathered = *query;
-  bs_tensor_desc own = {0};
-  const bs_tensor_desc *of[4] = {&own};
   bs_op_explain(x->context, x->e.backend, query, add_candidate, &p, NULL);
   if (strcmp(query->op, "matmul") == 0 && (query->flags & BS_QUERY_X_FULL) != 0) {
-    own = matrix(query->args[0]->dtype, query->args[0]->dims[0], query->partition->count);
-    for (uint32_t i = 1; i < 4; i++) of[i] = query->args[i];
+    bs_tensor_desc own = *query->args[0];
+    const bs_tensor_desc *of[4] = {&own, query->args[1], query->args[2], query->args[3]};
+    bs_op_query gathered = *query;
+    own.dims[1] = own.strides[0] = query->partition->count;
     gathered.args = of;
     gathered.flags &= ~(uint32_t)BS_QUERY_X_FULL;
     bs_op_explain(x->context, x->e.backend, &gathered, add_candidate, &p, NULL);
@@ -444,14 +333,16 @@ static int32_t print_knobs(const explained *x, const json_t *rows, bs_error *err
 
 int32_t explain_op(const explained *x, const char *name, bs_error *err) {
   question q = {0};
-  size_t i = 0;
-  while (i < sizeof ops / sizeof ops[0] && strcmp(ops[i], name) != 0) i++;
-  if (i == sizeof ops / sizeof ops[0]) return bsrun_unknown("op", name, ops, sizeof ops / sizeof ops[0], err);
+  const char *ops[BS_WORDS_MAX];
+  size_t i;
+  if (bs_op_schema_find(name) == NULL)
+    return bsrun_unknown("op", name, ops, bs_word_list(BS_NAMES_OP, NULL, 0, ops), err);
   json_t *rows = json_array(), *row;
   bs_kernel_query kernel;
   const bs_kept *kept = NULL;
-  const bs_op_query *query = explain_takes_shape(name) ? &kernel.query : &q.query;
-  int32_t rc = query == &q.query ? ask(x, name, &q, err) : explain_kernel_ask(x, name, &kernel, &kept, err);
+  const int shaped = explain_takes_shape(name) && args_has(x->a, "shape");
+  const bs_op_query *query = shaped ? &kernel.query : &q.asked.query;
+  int32_t rc = !shaped ? ask(x, name, &q, err) : explain_kernel_ask(x, name, &kernel, &kept, err);
   if (rc == BS_OK) {
     rc = ladder(x, query, rows, err);
     if (rc == BS_INVALID_ARGUMENT) rc = err->code = BS_USAGE; /* the options made the query */
@@ -466,6 +357,7 @@ int32_t explain_op(const explained *x, const char *name, bs_error *err) {
     }
   }
   bs_partition_free(q.partition);
+  if (q.kept != NULL) bs_kept_free(q.kept);
   if (kept != NULL) bs_kept_free(kept);
   json_decref(rows);
   return rc;

@@ -7,6 +7,7 @@
 
 #include "bsrun/torture.h"
 #include "core/base/error.h"
+#include "core/op/schema.h"
 
 const char *const torture_fault_names[TORTURE_FAULTS] = {"err", "hang",     "delay", "late", "flip",
                                                          "nan", "truncate", "kill",  "stop"};
@@ -50,12 +51,11 @@ static torture_case *add(torture *t) {
 
 /* Is there a result that a flip, a NaN or a lost row would show in? */
 static int has_result(const char *op) {
-  static const char *const results[] = {"all_reduce",     "all_gather", "reduce_scatter", "broadcast",
-                                        "all_to_all",     "send",       "recv",           "matmul",
-                                        "gather_columns", "activate",   "exchange"};
-  for (size_t i = 0; i < sizeof results / sizeof results[0]; i++)
-    if (strcmp(op, results[i]) == 0) return 1;
-  return 0;
+  uint32_t kind;
+  const bs_op_schema *schema = bs_op_schema_find(op);
+  if (schema != NULL) return schema->outputs != 0 || schema->nargs == 0;
+  if (bs_name_read(BS_NAMES_COLL, op, &kind)) return kind != BS_COLL_BARRIER;
+  return strcmp(op, "exchange") == 0;
 }
 
 /* The first alloc of a device is in the rehearsal that chooses kernels: a rank runs it alone, so that nobody

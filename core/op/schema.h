@@ -25,7 +25,9 @@ typedef struct bs_op_links {
 
 typedef struct bs_op_schema {
   const char *name;
-  uint32_t nargs;         /* 0: as many as its program has inputs and outputs */
+  const char
+      *roles;     /* "x:BC:t bias?:N:m y:BN:o": name, dims and dtype of each argument (ask.c); ?: optional */
+  uint32_t nargs; /* 0: as many as its program has inputs and outputs */
   uint32_t required;      /* bit i: arg i may not be NULL */
   uint32_t activations;   /* bit i: arg i's leading dimension is the batch and may shrink at run */
   uint32_t outputs;       /* bit i: arg i is written */
@@ -42,7 +44,10 @@ typedef struct bs_op_schema {
 } bs_op_schema;
 
 /* The schema of a core op; NULL for an op that only plugins define. */
-const bs_op_schema *bs_op_schema_find(const char *op);
+BS_API const bs_op_schema *bs_op_schema_find(const char *op);
+/* Number of core ops (BS_CORE_OPS), and each of them, in the order of names.h; index < count. */
+BS_API uint32_t bs_op_schema_count(void);
+BS_API const bs_op_schema *bs_op_schema_at(uint32_t index);
 /* Which args of a query are written; a program, if any, has passed its check. */
 uint32_t bs_op_outputs(const bs_op_schema *schema, const bs_op_query *query);
 /* The cost per row of any query that passed bs_op_check; zero for plugin ops and dynamic ones. */

@@ -1,46 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * op.c - every op of the core by one implementation that computes nothing: it asks the host what a run costs
- * by the op's schema, and charges that to the stream. One line an op in `names`. */
+ * by the op's schema, and charges that to the stream. */
 #include "sim.h"
 
-static const char *const names[] = {
-    "matmul",
-    "matmul_dx",
-    "matmul_dw",
-    "matmul_update",
-    "matmul24",
-    "matmul24_dx",
-    "matmul24_dw",
-    "matmul24_update",
-    "expand24",
-    "sgd_update",
-    "adamw_update",
-    "gather_columns",
-    "scatter_columns",
-    "convert",
-    "activate",
-    "activate_dx",
-    "quantize_groups",
-    "dequantize_sum",
-    "dequantize_product",
-    "scaled_matmul",
-    "loss_gradient",
-    "tree_sum",
-    "map",
-    "normalize",
-    "attention",
-    "attention_dx",
-    "contract",
-    "reduce",
-    "take",
-    "put",
-    "topk",
-};
-
 const char *sim_op_name(const char *op) {
-  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-    if (strcmp(names[i], op) == 0) return names[i];
-  return "op";
+  uint32_t number = BS_CORE_OPS;
+  return bs_name_read(BS_NAMES_OP, op, &number) ? bs_name_of(BS_NAMES_OP, number) : "op";
 }
 
 /* ---- weights ----------------------------------------------------------------------------------- */
@@ -165,9 +130,10 @@ int32_t sim_ops_register(sim_plugin *plugin, bs_error *err) {
                      .run = run,
                      .plan_free = plan_free};
   int32_t rc = BS_OK;
-  for (size_t i = 0; rc == BS_OK && i < sizeof names / sizeof names[0]; i++) {
-    const int packs = strcmp(names[i], "matmul") == 0 || strcmp(names[i], "matmul24") == 0;
-    impl.op = names[i];
+  for (uint32_t i = 0; rc == BS_OK && i < BS_CORE_OPS; i++) {
+    const char *name = bs_name_of(BS_NAMES_OP, i);
+    const int packs = strcmp(name, "matmul") == 0 || strcmp(name, "matmul24") == 0;
+    impl.op = name;
     impl.pack = packs ? pack : NULL;
     impl.packed_update = packs ? packed_update : NULL;
     impl.packed_read = packs ? packed_read : NULL;

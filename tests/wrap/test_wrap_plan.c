@@ -59,16 +59,11 @@ START_TEST(names_go_round) {
   }
   ck_assert_uint_eq(wrap_op_of("a_plugins_own", WRAP_RUN), wrap_op_of("another", WRAP_RUN));
   /* the ops of the core's table */
-  static const char *const core[] = {
-      "matmul",          "matmul_dx",    "matmul_dw",       "matmul_update",  "matmul24",
-      "matmul24_dx",     "matmul24_dw",  "matmul24_update", "expand24",       "gather_columns",
-      "scatter_columns", "convert",      "activate",        "activate_dx",    "sgd_update",
-      "adamw_update",    "tree_sum",     "quantize_groups", "dequantize_sum", "dequantize_product",
-      "scaled_matmul",   "loss_gradient"};
-  for (size_t i = 0; i < sizeof core / sizeof core[0]; i++) {
-    ck_assert_uint_ne(wrap_op_of(core[i], WRAP_RUN), wrap_op_of("another", WRAP_RUN));
-    snprintf(text, sizeof text, "op=%s,do=flip", core[i]);
-    ck_assert_uint_eq(parsed(text, 0).steps[0].op, wrap_op_of(core[i], WRAP_RUN));
+  for (uint32_t i = 0; i < BS_CORE_OPS; i++) {
+    const char *name_of = bs_name_of(BS_NAMES_OP, i);
+    ck_assert_uint_ne(wrap_op_of(name_of, WRAP_RUN), wrap_op_of("another", WRAP_RUN));
+    snprintf(text, sizeof text, "op=%s,do=flip", name_of);
+    ck_assert_uint_eq(parsed(text, 0).steps[0].op, wrap_op_of(name_of, WRAP_RUN));
   }
 }
 END_TEST

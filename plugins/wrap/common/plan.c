@@ -8,43 +8,10 @@
 
 static const char *const do_names[WRAP_DO_COUNT_] = {"hang", "err",      "delay", "flip",
                                                      "nan",  "truncate", "kill",  "stop"};
-static const char *const plain_names[WRAP_OP_FIRST] = {
-    "all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "send",    "recv",
-    "barrier",    "alloc",      "copy",           "sync",      "event",      "exchange"};
-static const char *const core_names[WRAP_CORE_OPS] = {"matmul",
-                                                      "matmul_dx",
-                                                      "matmul_dw",
-                                                      "matmul_update",
-                                                      "matmul24",
-                                                      "matmul24_dx",
-                                                      "matmul24_dw",
-                                                      "matmul24_update",
-                                                      "expand24",
-                                                      "gather_columns",
-                                                      "scatter_columns",
-                                                      "convert",
-                                                      "activate",
-                                                      "activate_dx",
-                                                      "sgd_update",
-                                                      "adamw_update",
-                                                      "tree_sum",
-                                                      "quantize_groups",
-                                                      "dequantize_sum",
-                                                      "dequantize_product",
-                                                      "scaled_matmul",
-                                                      "loss_gradient",
-                                                      "other"};
+/* What a backend and a communicator do beside ops and collectives, from WRAP_OP_ALLOC on. */
+static const char *const plain_names[WRAP_OP_FIRST - WRAP_OP_ALLOC] = {"alloc", "copy", "sync", "event",
+                                                                       "exchange"};
 static const char *const stage_names[] = {"", ".prepare", ".pack"};
-static const char op_words[] =
-    "*, all_reduce, all_gather, reduce_scatter, broadcast, all_to_all, send, recv, barrier, exchange, "
-    "alloc, copy, sync, event, matmul, matmul_dx, matmul_dw, matmul_update, matmul24, matmul24_dx, "
-    "matmul24_dw, "
-    "matmul24_update, "
-    "expand24, gather_columns, scatter_columns, convert, activate, activate_dx, sgd_update, adamw_update, "
-    "tree_sum, "
-    "quantize_groups, dequantize_sum, dequantize_product, scaled_matmul, loss_gradient, OP.prepare, "
-    "matmul.pack, "
-    "matmul24.pack";
 static const char key_words[] = "rank, op, seq, do, ms";
 
 typedef struct reader {
@@ -63,22 +30,27 @@ const char *wrap_do_name(uint32_t what) {
   return what < WRAP_DO_COUNT_ ? do_names[what] : "?";
 }
 
+static const char *core_name(uint32_t op) {
+  return op < BS_CORE_OPS ? bs_name_of(BS_NAMES_OP, op) : "other";
+}
+
 const char *wrap_op_name(uint32_t op, char out[40]) {
-  if (op < WRAP_OP_FIRST) {
-    snprintf(out, 40, "%s", plain_names[op]);
-  } else if (op < WRAP_OP_COUNT_) {
-    const uint32_t i = op - WRAP_OP_FIRST;
-    snprintf(out, 40, "%s%s", core_names[i / 3], stage_names[i % 3]);
-  } else {
+  const uint32_t i = op - WRAP_OP_FIRST;
+  if (op < BS_COLL_COUNT_)
+    snprintf(out, 40, "%s", bs_name_of(BS_NAMES_COLL, op));
+  else if (op < WRAP_OP_FIRST)
+    snprintf(out, 40, "%s", plain_names[op - WRAP_OP_ALLOC]);
+  else if (op < WRAP_OP_COUNT_)
+    snprintf(out, 40, "%s%s", core_name(i / 3), stage_names[i % 3]);
+  else
     snprintf(out, 40, "?");
-  }
   return out;
 }
 
 uint32_t wrap_op_of(const char *name, uint32_t stage) {
-  uint32_t i = 0;
-  while (i + 1 < WRAP_CORE_OPS && strcmp(core_names[i], name) != 0) ++i;
-  return WRAP_OP_FIRST + 3 * i + stage;
+  uint32_t op = BS_CORE_OPS;
+  bs_name_read(BS_NAMES_OP, name, &op);
+  return WRAP_OP_FIRST + 3 * op + stage;
 }
 
 static int complain(const reader *r, const char *at, const char *what, word w, const char *words) {
@@ -128,7 +100,27 @@ static int number(const reader *r, word w, const char *what, int any, uint64_t m
 
 /* Do weights get packed for the core op? */
 static int is_packed(uint32_t op) {
-  return strcmp(core_names[op], "matmul") == 0 || strcmp(core_names[op], "matmul24") == 0;
+  return strcmp(core_name(op), "matmul") == 0 || strcmp(core_name(op), "matmul24") == 0;
+}
+
+/* Can a plan name it? "other" it cannot, nor the pack of an op without weights. */
+static int is_nameable(uint32_t op) {
+  const uint32_t i = op - WRAP_OP_FIRST;
+  return op < WRAP_OP_FIRST || (i / 3 < BS_CORE_OPS && (i % 3 != WRAP_PACK || is_packed(i / 3)));
+}
+
+/* All that a plan can name; prepare is of every op. */
+static int unknown_op(const reader *r, word w) {
+  char words[sizeof r->complaint->words] = "*", name[40];
+  size_t used = 1;
+  for (uint32_t op = 0; op < WRAP_OP_COUNT_; ++op) {
+    if (!is_nameable(op) || (op >= WRAP_OP_FIRST && (op - WRAP_OP_FIRST) % 3 == WRAP_PREPARE)) continue;
+    const int n = snprintf(words + used, sizeof words - used, ", %s", wrap_op_name(op, name));
+    if (n < 0 || used + (size_t)n >= sizeof words) break;
+    used += (size_t)n;
+  }
+  snprintf(words + used, sizeof words - used, ", OP.prepare");
+  return complain(r, w.from, "is no op", w, words);
 }
 
 static int op_number(const reader *r, word w, uint64_t *out) {
@@ -138,14 +130,11 @@ static int op_number(const reader *r, word w, uint64_t *out) {
     return 1;
   }
   for (uint32_t op = 0; op < WRAP_OP_COUNT_; ++op) {
-    const uint32_t i = op - WRAP_OP_FIRST;
-    if (op >= WRAP_OP_FIRST && (i / 3 == WRAP_CORE_OPS - 1 || (i % 3 == WRAP_PACK && !is_packed(i / 3))))
-      continue;
-    if (!is(w, wrap_op_name(op, name))) continue;
+    if (!is_nameable(op) || !is(w, wrap_op_name(op, name))) continue;
     *out = op;
     return 1;
   }
-  return complain(r, w.from, "is no op", w, op_words);
+  return unknown_op(r, w);
 }
 
 static int do_number(const reader *r, word w, uint32_t *out) {

@@ -6,7 +6,7 @@
 #ifndef BS_WRAP_PLAN_H
 #define BS_WRAP_PLAN_H
 
-#include "blockshock/comm.h"
+#include "blockshock/names.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -37,7 +37,7 @@ enum wrap_op {
   WRAP_OP_EVENT,
   WRAP_OP_EXCHANGE,
   WRAP_OP_FIRST,
-  WRAP_CORE_OPS = 23, /* the last one stands for all ops that have no name here */
+  WRAP_CORE_OPS = BS_CORE_OPS + 1, /* the last one stands for all ops of plugins */
   WRAP_OP_COUNT_ = WRAP_OP_FIRST + 3 * WRAP_CORE_OPS
 };
 enum wrap_stage { WRAP_RUN = 0, WRAP_PREPARE = 1, WRAP_PACK = 2 };
@@ -59,12 +59,12 @@ typedef struct wrap_plan {
 typedef struct wrap_complaint {
   uint32_t at;
   char what[120];
-  char words[600];
+  char words[1000];
 } wrap_complaint;
 
 /* 1, or 0 with the first complaint. slow: do= may be left out, and only delay is one. "" is an empty plan. */
 int wrap_plan_parse(const char *text, int slow, wrap_plan *out_plan, wrap_complaint *out_complaint);
-/* "all_reduce", "matmul.prepare"; "other" for an op without a name here. */
+/* "all_reduce", "matmul.prepare"; "other" for an op of a plugin. */
 const char *wrap_op_name(uint32_t op, char out[40]);
 const char *wrap_do_name(uint32_t what);
 /* The number of a core op's stage by the op's name. */
