@@ -34,7 +34,7 @@ uint8_t form_operand(const form *f, uint8_t operand) {
     if (op != BS_EXPR_MOV && op != BS_EXPR_TO) return operand;
     const uint32_t to = op == BS_EXPR_TO ? (uint32_t)f->e->steps[i].b << 8 | f->e->steps[i].c : 0;
     const int truth = to == BS_BOOL && is_truth(form_op(f, f->e->steps[i].a, &inner));
-    if (op == BS_EXPR_TO && !truth && (f->rounds == 0 || to != f->rounds)) return operand;
+    if (op == BS_EXPR_TO && !truth && to != f->rounds) return operand; /* no dtype is 0 */
     operand = f->e->steps[i].a;
   }
 }
@@ -79,7 +79,7 @@ static int constant_factor(const form *f, uint32_t step, uint8_t *out_operand, d
     *io_factor = -*io_factor;
     return 1;
   }
-  if (op == BS_EXPR_DIV && form_is_const(f, b, &c) && usable(c)) {
+  if (op == BS_EXPR_DIV && form_is_const(f, b, &c)) {
     *io_factor /= c;
     return usable(*io_factor);
   }
@@ -148,7 +148,7 @@ static double power_of(const form *f, uint32_t step) {
     case BS_EXPR_RSQRT:
       return -0.5;
     case BS_EXPR_POW:
-      return form_is_const(f, f->e->steps[step].b, &c) && isfinite(c) && fabs(c) <= 4 ? c : 0;
+      return form_is_const(f, f->e->steps[step].b, &c) && fabs(c) <= 4 ? c : 0;
     default:
       return 0;
   }
@@ -283,8 +283,6 @@ int form_poly_of(const form *f, uint8_t operand, uint8_t x, uint8_t t, form_poly
       p->c[1][0] = 1;
     } else if (i == t) {
       p->c[0][1] = 1;
-    } else if (i >= GX_CONST && i < GX_CONST + (uint32_t)f->e->n_const) {
-      known[i] = (uint8_t)form_is_const(f, (uint8_t)i, &p->c[0][0]);
     } else if (i >= GX_STEP) {
       const uint32_t step = i - GX_STEP, arity = gexpr_arity(f->e->steps[step].op);
       const uint8_t a = form_operand(f, f->e->steps[step].a), b = form_operand(f, f->e->steps[step].b);
@@ -297,7 +295,7 @@ int form_poly_of(const form *f, uint8_t operand, uint8_t x, uint8_t t, form_poly
                    poly_step(f, step, &values[a], arity == 2 ? &values[b] : &values[a], p);
       }
     } else {
-      known[i] = 0;
+      known[i] = (uint8_t)form_is_const(f, (uint8_t)i, &p->c[0][0]);
     }
   }
   *out = values[operand];

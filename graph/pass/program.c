@@ -119,7 +119,7 @@ static int is_const(uint8_t o) {
 static int fold_step(gexpr *e, uint32_t i, uint8_t *out_operand) {
   const uint8_t op = e->steps[i].op;
   const uint32_t arity = gexpr_arity(op);
-  if (e->compute == BS_I64 || arity == 0 || op == BS_EXPR_TO || e->n_const == GX_MAX_CONST) return 0;
+  if (e->compute == BS_I64 || arity == 0 || op == BS_EXPR_TO) return 0;
   const uint8_t operands[3] = {e->steps[i].a, e->steps[i].b, e->steps[i].c};
   double v[3] = {0};
   for (uint32_t k = 0; k < arity && k < 3; k++) {
