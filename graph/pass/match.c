@@ -8,8 +8,9 @@
 #include "core/op/dispatch.h"
 #include "graph/ir/query.h"
 
+/* A dense view of as many elements as its root has begins where the root does. */
 static int is_whole(const gvalue *v, const gvalue *root) {
-  return v->offset == 0 && graph_is_dense(v) && graph_count(v) == graph_count(root);
+  return graph_is_dense(v) && graph_count(v) == graph_count(root);
 }
 
 /* A root is written as itself, or through a view of all of it. */
@@ -30,9 +31,8 @@ uint32_t match_producer(const graph *g, uint32_t value) {
 uint32_t match_only(const graph *g, uint32_t value, uint32_t op, uint32_t user) {
   const uint32_t producer = match_producer(g, value);
   if (producer == GNONE || g->nodes[producer].op != op) return GNONE;
-  const uint32_t root = g->values[value].base, sole = graph_sole_user(g, root);
-  if (sole == GNONE || (user != GNONE && sole != user) || g->values[root].flags & GV_OUTPUT) return GNONE;
-  return producer;
+  const uint32_t sole = graph_sole_user(g, g->values[value].base); /* none where a port shows it */
+  return sole != GNONE && (user == GNONE || sole == user) ? producer : GNONE;
 }
 
 int match_dims(const graph *g, uint32_t a, uint32_t b) {
@@ -43,8 +43,7 @@ int match_dims(const graph *g, uint32_t a, uint32_t b) {
 }
 
 int match_same(const graph *g, uint32_t a, uint32_t b) {
-  if (a == b) return 1;
-  if (a == GNONE || b == GNONE || !match_dims(g, a, b)) return 0;
+  if (!match_dims(g, a, b)) return 0;
   const gvalue *x = &g->values[a], *y = &g->values[b];
   if (x->base != y->base || x->offset != y->offset) return 0;
   for (uint32_t i = 0; i < x->rank; i++)
@@ -70,8 +69,7 @@ int match_keeps(const graph *g, uint32_t between, uint32_t out) {
 int match_number(const graph *g, uint32_t value, double *out_number) {
   const gvalue *v = &g->values[value];
   unsigned char element[8];
-  if (!graph_is_const(g, value) || graph_count(v) != 1 || graph_read_const(g, value, element, NULL) != BS_OK)
-    return 0;
+  if (graph_count(v) != 1 || graph_read_const(g, value, element, NULL) != BS_OK) return 0;
   *out_number = bs_load_f64(v->dtype, element, 0);
   return 1;
 }
@@ -90,7 +88,7 @@ int32_t match_reshape(graph *g, uint32_t value, uint32_t rank, const int64_t *di
   gvalue wanted = {.rank = (uint8_t)rank};
   for (uint32_t i = 0; i < rank; i++) wanted.dims[i] = dims[i];
   if (graph_count(&wanted) != graph_count(&v)) return BS_OK;
-  if (v.rank == rank && (rank == 0 || memcmp(v.dims, dims, rank * sizeof *dims) == 0)) {
+  if (v.rank == rank && memcmp(v.dims, dims, rank * sizeof *dims) == 0) {
     *out_value = value;
     return BS_OK;
   }
@@ -101,7 +99,7 @@ int32_t match_reshape(graph *g, uint32_t value, uint32_t rank, const int64_t *di
 uint32_t match_slot(const graph *g, const gnode *n, uint32_t root) {
   uint32_t slot = n->n_in;
   for (uint32_t i = 0; i < n->n_in; i++) {
-    if (n->in[i] == GNONE || g->values[n->in[i]].base != root) continue;
+    if (g->values[n->in[i]].base != root) continue;
     if (slot != n->n_in) return n->n_in;
     slot = i;
   }

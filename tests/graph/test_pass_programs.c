@@ -15,6 +15,12 @@ static void put_operand(const form *f, char out[1024]) {
   snprintf(out, 1024, "%s", program_word(f->e, form_operand(f, f->e->outs[0])));
 }
 
+static void put_constant(const form *f, char out[1024]) {
+  double value;
+  snprintf(out, 1024, "none");
+  if (form_is_const(f, f->e->outs[0], &value)) snprintf(out, 1024, "%.9g", value);
+}
+
 static void put_sum(const form *f, char out[1024]) {
   form_sum s;
   size_t n = 0;
@@ -41,6 +47,7 @@ static void put_polynomial(const form *f, char out[1024]) {
   size_t n = 0;
   snprintf(out, 1024, "none");
   if (!form_poly_of(f, f->e->outs[0], 0, 1, &p)) return;
+  snprintf(out, 1024, "0");
   for (uint32_t i = 0; i < 8; i++)
     if (p.c[i / 2][i % 2] != 0)
       n += (size_t)snprintf(out + n, 1024 - n, "%s%.9g x%u t%u", n > 0 ? " + " : "", p.c[i / 2][i % 2], i / 2,
@@ -75,6 +82,10 @@ static const struct {
     {put_operand, "xor a b; to t0 bool; t1", "t0", BS_F32},
     {put_operand, "add a b; to t0 bool; t1", "t1", BS_F32},
     {put_operand, "lt a b; to t0 f16; t1", "t1", BS_F32},
+    {put_constant, "mov 2; t0", "2"},
+    {put_constant, "a", "none"},
+    {put_constant, "exp 2; t0", "none"},
+    {put_constant, "i64 2", "none"}, /* its bits are those of no f64 */
     /* Sums. */
     {put_sum, "add a b; t0", "1 a + 1 b"},
     {put_sum, "sub a b; t0", "1 a + -1 b"},
@@ -149,7 +160,8 @@ static const struct {
     {put_polynomial, "exp a; t0", "none"},
     {put_polynomial, "fma a a 1; t0", "none"},
     {put_polynomial, "mul a 3; mov t0; add t1 b; t2", "1 x0 t1 + 3 x1 t0"},
-    {put_polynomial, "i64 add a 2; t0", "none"},
+    {put_polynomial, "i64 add a b; t0", "none"},
+    {put_polynomial, "sub a a; t0", "0"},
 };
 
 START_TEST(forms_are_read) {
