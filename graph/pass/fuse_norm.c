@@ -15,7 +15,7 @@ static uint32_t row_fold(const graph *g, uint32_t value, uint32_t kind) {
   const uint32_t id = match_producer(g, value);
   if (id == GNONE || g->nodes[id].op != GOP_REDUCE || g->nodes[id].attrs[0] != kind) return GNONE;
   const gvalue *in = &g->values[g->nodes[id].in[0]], *out = &g->values[g->nodes[id].out[0]];
-  if (in->rank == 0 || out->rank != in->rank || out->dims[in->rank - 1] != 1) return GNONE;
+  if (in->rank == 0 || out->dims[in->rank - 1] != 1) return GNONE;
   for (uint32_t i = 0; i + 1 < in->rank; i++)
     if (in->dims[i] != out->dims[i]) return GNONE;
   return id;
@@ -35,9 +35,10 @@ static uint32_t slot_of(const graph *g, const gnode *n, uint32_t value) {
   return i;
 }
 
+/* Of a value with rows. */
 static int dense_rows(const graph *g, uint32_t value) {
   const gvalue *v = &g->values[value];
-  return v->rank > 0 && (v->dims[v->rank - 1] == 1 || v->strides[v->rank - 1] == 1);
+  return v->dims[v->rank - 1] == 1 || v->strides[v->rank - 1] == 1;
 }
 
 /* The map reads `rows` with its own dims, and `number` as one number for each row of them. */
@@ -83,17 +84,17 @@ static uint32_t find_exponent(const graph *g, const gnode *map, uint32_t *out_mo
   return map->n_in;
 }
 
+/* Rows of the exponentials that are seen with other dims are other rows than those of x: the op refuses it,
+ * whose result has the dims of x. */
 static int32_t try_softmax(graph *g, uint32_t id, uint32_t *out_changes, bs_error *err) {
   const gnode last = g->nodes[id];
   const form f = form_of(g, &last);
-  if (!is_map(g, id, 2)) return BS_OK;
   for (uint32_t e = 0; e < 2; e++) {
     const uint32_t slots[2] = {e, 1 - e};
     const uint32_t sum = row_fold(g, last.in[1 - e], BS_FOLD_SUM), exp_id = match_producer(g, last.in[e]);
     if (sum == GNONE || !is_any_map(g, exp_id) || g->nodes[sum].numbers[0] != 1 ||
         !match_same(g, g->nodes[sum].in[0], last.in[e]) ||
-        !reads_rows(g, &last, last.in[e], last.in[1 - e]) ||
-        !match_dims(g, last.in[e], g->nodes[exp_id].out[0]) || !match_keeps(g, last.in[e], last.out[0]) ||
+        !reads_rows(g, &last, last.in[e], last.in[1 - e]) || !match_keeps(g, last.in[e], last.out[0]) ||
         !match_keeps(g, last.in[1 - e], last.out[0]) || !is_quotient(&f, slots))
       continue;
     const gnode map = g->nodes[exp_id];
@@ -147,7 +148,7 @@ static int find_factors(const form *f, uint8_t operand, scaled *io) {
       xs++;
     else if (is_scale(f, o, p.power[i], io))
       scales++;
-    else if (o < GX_CONST && o != io->r && p.power[i] == 1 && io->gamma == GNONE)
+    else if (o < GX_CONST && p.power[i] == 1 && io->gamma == GNONE)
       io->gamma = o;
     else
       return 0;
@@ -155,20 +156,17 @@ static int find_factors(const form *f, uint8_t operand, scaled *io) {
   return xs == 1 && scales == 1;
 }
 
-/* The roles of the inputs; every input has one. */
-static int find_scaled(const form *f, uint32_t x, uint32_t r, uint32_t n_in, scaled *out) {
+/* The roles of the inputs. gamma and beta may be the same one. */
+static int find_scaled(const form *f, uint32_t x, uint32_t r, scaled *out) {
   form_sum s;
   *out = (scaled){x, r, GNONE, GNONE, 0};
-  if (!form_sum_of(f, f->e->outs[0], &s) || s.has_constant || s.n == 0 || s.n > 2 || s.factor[0] != 1)
-    return 0;
+  if (!form_sum_of(f, f->e->outs[0], &s) || s.has_constant || s.n > 2 || s.factor[0] != 1) return 0;
   const uint32_t main_term = s.n == 2 && s.operand[0] < GX_CONST ? 1 : 0;
   if (s.n == 2) {
     out->beta = s.operand[1 - main_term];
-    if (out->beta >= GX_CONST || out->beta == x || out->beta == r || s.factor[1] != 1) return 0;
+    if (out->beta >= GX_CONST || s.factor[1] != 1) return 0;
   }
-  if (!find_factors(f, s.operand[main_term], out) || (out->beta != GNONE && out->gamma == out->beta))
-    return 0;
-  return n_in == 2u + (out->gamma != GNONE) + (out->beta != GNONE) && program_is(f->e, normalised, out);
+  return find_factors(f, s.operand[main_term], out) && program_is(f->e, normalised, out);
 }
 
 /* A mean over the last dimension, of as many as it has. */
@@ -177,7 +175,8 @@ static int is_mean(const graph *g, const gnode *fold) {
   return fabs(fold->numbers[0] * (double)in->dims[in->rank - 1] - 1) <= 1e-12;
 }
 
-/* A mean of squares over the last dimension: the value of which, GNONE. */
+/* A mean of squares over the last dimension: the value of which, GNONE. The squares may be seen with other
+ * dims: as many rows of them, in order, are the same rows. */
 static uint32_t squares_of(const graph *g, uint32_t value, uint32_t out, uint32_t *out_square) {
   static const double two[1] = {2};
   static const uint8_t first[1] = {GX_IN};
@@ -191,8 +190,8 @@ static uint32_t squares_of(const graph *g, uint32_t value, uint32_t out, uint32_
   if (!is_map(g, *out_square, 1)) return GNONE;
   const gnode *square = &g->nodes[*out_square];
   const form f = form_of(g, square);
-  if (!match_dims(g, of, square->out[0]) || !match_dims(g, square->in[0], square->out[0]) ||
-      !match_keeps(g, of, out) || !form_is_product(&f, f.e->outs[0], first, two, 1))
+  if (!match_dims(g, square->in[0], square->out[0]) || !match_keeps(g, of, out) ||
+      !form_is_product(&f, f.e->outs[0], first, two, 1))
     return GNONE;
   return square->in[0];
 }
@@ -235,7 +234,7 @@ static uint32_t centred(const graph *g, uint32_t value, uint32_t out) {
   return GNONE;
 }
 
-/* gamma and beta as rows of n; 0: one is none. */
+/* gamma and beta as rows of n >= 2; 0: one is none. The number for each row, r, is none. */
 static int32_t rows_of(graph *g, const gnode *last, const scaled *s, int64_t n, gnode *io_norm, int *out_ok,
                        bs_error *err) {
   const uint32_t slots[2] = {s->gamma, s->beta};
@@ -250,7 +249,8 @@ static int32_t rows_of(graph *g, const gnode *last, const scaled *s, int64_t n, 
   return BS_OK;
 }
 
-/* The map `id`, of which input `slot` is one number a row, as a normalisation. */
+/* The map `id`, of which input `slot` is one number a row, as a normalisation. The op sees to it that x has
+ * the dims of the result. */
 static int32_t try_slot(graph *g, uint32_t id, uint32_t slot, uint32_t *out_changes, bs_error *err) {
   const gnode last = g->nodes[id];
   const uint32_t out = last.out[0];
@@ -260,10 +260,9 @@ static int32_t try_slot(graph *g, uint32_t id, uint32_t slot, uint32_t *out_chan
   scaled s;
   if (!match_row_number(g, last.in[slot], out) || !with_scale(g, &last, slot, &e, &fold)) return BS_OK;
   const uint32_t x_value = squares_of(g, fold, out, &square);
-  const uint32_t x = x_value != GNONE ? slot_of(g, &last, x_value) : last.n_in;
+  const uint32_t x = x_value != GNONE ? slot_of(g, &last, x_value) : last.n_in; /* n_in: no factor */
   const form f = {&e, form_of(g, &last).rounds};
-  if (x == last.n_in || !match_dims(g, last.in[x], out) || !find_scaled(&f, x, slot, last.n_in, &s))
-    return BS_OK;
+  if (!find_scaled(&f, x, slot, &s)) return BS_OK;
   const uint32_t whole = centred(g, last.in[x], out);
   gnode norm = match_node(GOP_NORMALIZE, 4, 2);
   int ok = 0;
@@ -281,8 +280,7 @@ static int32_t try_slot(graph *g, uint32_t id, uint32_t slot, uint32_t *out_chan
 static int32_t try_scaled(graph *g, uint32_t id, uint32_t *out_changes, bs_error *err) {
   const uint32_t n_in = g->nodes[id].n_in, before = *out_changes;
   const gvalue *out = &g->values[g->nodes[id].out[0]];
-  if (g->nodes[id].n_out != 1 || n_in < 2 || n_in > 4 || out->rank == 0 || out->dims[out->rank - 1] < 2)
-    return BS_OK;
+  if (out->rank == 0 || out->dims[out->rank - 1] < 2) return BS_OK;
   int32_t rc = BS_OK;
   for (uint32_t slot = 0; slot < n_in && rc == BS_OK && *out_changes == before; slot++)
     rc = try_slot(g, id, slot, out_changes, err);
@@ -292,7 +290,7 @@ static int32_t try_scaled(graph *g, uint32_t id, uint32_t *out_changes, bs_error
 int32_t gpass_fuse_norm(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err) {
   for (uint32_t id = g->first, next; id != GNONE; id = next) {
     next = g->nodes[id].next;
-    if (g->nodes[id].op != GOP_MAP || g->exprs[g->nodes[id].expr].compute == BS_I64) continue;
+    if (g->nodes[id].op != GOP_MAP) continue;
     const uint32_t before = *out_changes;
     int32_t rc = try_softmax(g, id, out_changes, err);
     if (rc == BS_OK && *out_changes == before) rc = try_scaled(g, id, out_changes, err);

@@ -89,9 +89,9 @@ static void add_step(gexpr *e, char *text) {
 gexpr program_of(const char *text) {
   gexpr e;
   memset(&e, 0, sizeof e);
-  e.compute = strncmp(text, "i64 ", 4) == 0 ? BS_I64 : BS_F32;
+  e.compute = strncmp(text, "i64 ", 4) == 0 ? BS_I64 : strncmp(text, "f64 ", 4) == 0 ? BS_F64 : BS_F32;
   e.n_in = 1;
-  char *copy = strdup(e.compute == BS_I64 ? text + 4 : text), *rest = NULL, *words[4];
+  char *copy = strdup(e.compute != BS_F32 ? text + 4 : text), *rest = NULL, *words[4];
   char *part = strtok_r(copy, ";", &rest);
   for (char *next = strtok_r(NULL, ";", &rest); next != NULL; next = strtok_r(NULL, ";", &rest)) {
     add_step(&e, part);
@@ -106,7 +106,7 @@ gexpr program_of(const char *text) {
 void program_print(const gexpr *e, char out[1024]) {
   FILE *f = fmemopen(out, 1024, "w");
   ck_assert_ptr_nonnull(f);
-  if (e->compute == BS_I64) fputs("i64 ", f);
+  if (e->compute != BS_F32) fprintf(f, "%s ", bs_dtype_name(e->compute));
   for (uint32_t i = 0; i < e->n_steps; i++) {
     const uint8_t op = e->steps[i].op, operands[3] = {e->steps[i].a, e->steps[i].b, e->steps[i].c};
     fputs(bs_expr_op_name(op), f);

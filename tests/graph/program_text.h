@@ -5,8 +5,9 @@
 #include "graph/ir/graph.h"
 
 /* "exp a; add t0 1; t1": steps, then the outputs. a to l: inputs; t0: what step 0 gives; other words:
- * constants. "to a bool": a conversion; "index 0": the element's index. Behind "i64 " the program computes in
- * i64. As many inputs as the last one named, at least one. The test fails where the text is wrong. */
+ * constants. "to a bool": a conversion; "index 0": the element's index. Behind "i64 " or "f64 " the program
+ * computes in that dtype. As many inputs as the last one named, at least one. The test fails where the text
+ * is wrong. */
 gexpr program_of(const char *text);
 /* The same text. */
 void program_print(const gexpr *e, char out[1024]);
