@@ -48,6 +48,9 @@ GELU_C = {"root": c(np.sqrt(2)), "one": c(1), "half": c(0.5)}
 MEAN = "m = ReduceMean <keepdims: int = 1> (x, ax) z = Sub (x, m) q = Mul (z, z) v = ReduceMean <keepdims: int = 1> (q, ax) "
 LAST = {"ax": ints(-1)}
 RMS = "q = Mul (x, x) v = ReduceMean <keepdims: int = 1> (q, ax) "
+RMS_Z = "q = Mul (z, z) v = ReduceMean <keepdims: int = 1> (q, ax) w = Add (v, eps) r = Sqrt (w) y = Div (z, r)"
+SHIFTED = "m = ReduceMax <keepdims: int = 1> (x, ax) d = Sub (x, m) e = Exp (d) "
+EPS, G4 = {**LAST, "eps": c(1e-5)}, W46[0, :4]
 SOFT = "e = Exp (x) s = ReduceSum <keepdims: int = 1> (e, ax) p = Div (e, s) "
 
 CASES = [
@@ -116,6 +119,50 @@ CASES = [
     ("rms_sum_of_squares", 20, "q = Mul (x, x) v = ReduceSum <keepdims: int = 1> (q, ax) w = Add (v, eps) r = Sqrt (w) y = Div (x, r)", {"x": X44}, {**LAST, "eps": c(1e-5)}),
     ("layer_to_i64", 20, MEAN + "w = Add (v, eps) r = Sqrt (w) n = Div (z, r) y = Cast <to: int = 7> (n)", {"x": X44}, {**LAST, "eps": c(1e-5)}),
     ("rms_rounded_to_f16", 20, RMS + "w = Add (v, eps) r = Sqrt (w) n = Div (x, r) h = Cast <to: int = 10> (n) i = Cast <to: int = 1> (h) y = Mul (i, g)", {"x": X44}, {**LAST, "eps": c(1e-5), "g": f(4)}),
+    # one part of a normalisation is another value's, or stands elsewhere
+    ("softmax_by_the_largest", 20, SHIFTED + "s = ReduceMax <keepdims: int = 1> (e, ax) y = Div (e, s)", {"x": X44}, LAST),
+    ("softmax_by_another_sum", 20, SHIFTED + "h = Exp (x) s = ReduceSum <keepdims: int = 1> (h, ax) y = Div (e, s)", {"x": X44}, LAST),
+    ("softmax_by_sums_of_columns", 20, SHIFTED + "s = ReduceSum <keepdims: int = 0> (e, ax) y = Div (e, s)", {"x": X44}, LAST),
+    ("softmax_by_a_norm_of_one", 20, SHIFTED + "s = LayerNormalization <axis: int = -1, epsilon: float = 1.0> (e, g, b) y = Div (e, s)", {"x": X44[:, :1].copy()}, {**LAST, "g": W44[0, :1], "b": W44[1, :1]}),
+    ("softmax_less_another_largest", 20, "m = ReduceMax <keepdims: int = 1> (z, ax) d = Sub (x, m) e = Exp (d) s = ReduceSum <keepdims: int = 1> (e, ax) y = Div (e, s)", {"x": X44, "z": W44}, LAST),
+    ("softmax_less_the_least", 20, "m = ReduceMin <keepdims: int = 1> (x, ax) d = Sub (x, m) e = Exp (d) s = ReduceSum <keepdims: int = 1> (e, ax) y = Div (e, s)", {"x": X44 * 60}, LAST),
+    ("softmax_of_twice", 20, "m = ReduceMax <keepdims: int = 1> (x, ax) d = Sub (x, m) t = Mul (d, two) e = Exp (t) s = ReduceSum <keepdims: int = 1> (e, ax) y = Div (e, s)", {"x": X44}, {**LAST, "two": c(2)}),
+    ("softmax_of_tanh", 20, "m = ReduceMax <keepdims: int = 1> (x, ax) d = Sub (x, m) e = Tanh (d) s = ReduceSum <keepdims: int = 1> (e, ax) y = Div (e, s)", {"x": X44}, LAST),
+    ("softmax_of_a_given_e", 20, "s = ReduceSum <keepdims: int = 1> (x, ax) y = Div (x, s)", {"x": np.abs(X44)}, LAST),
+    ("softmax_turned_over", 20, SHIFTED + "s = ReduceSum <keepdims: int = 1> (e, ax) y = Div (s, e)", {"x": X44}, LAST),
+    ("softmax_in_other_rows", 20, SHIFTED + "h = Reshape (e, two8) s = ReduceSum <keepdims: int = 1> (h, ax) y = Div (h, s)", {"x": X44}, {**LAST, "two8": ints(2, 8)}),
+    ("softmax_and_its_exponent", 20, SHIFTED + "s = ReduceSum <keepdims: int = 1> (e, ax) p = Div (e, s) y = Add (p, e)", {"x": X44}, LAST),
+    ("rms_of_twice_the_mean", 20, RMS + "t = Mul (v, two) w = Add (t, eps) r = Sqrt (w) y = Div (x, r)", {"x": X44}, {**EPS, "two": c(2)}),
+    ("rms_less_eps", 20, RMS + "w = Sub (v, eps) r = Sqrt (w) y = Div (x, r)", {"x": X44}, {**LAST, "eps": c(0.1)}),
+    ("rms_without_eps", 20, RMS + "r = Sqrt (v) y = Div (x, r)", {"x": np.where(np.arange(4)[:, None] == 2, F(0), X44)}, LAST),
+    ("rms_and_gamma_under_the_root", 20, RMS + "w = Add (v, eps) u = Add (w, g) r = Sqrt (u) n = Div (x, r) y = Mul (n, g)", {"x": X44}, {**EPS, "g": G4}),
+    ("rms_turned_over", 20, RMS + "w = Add (v, eps) r = Sqrt (w) n = Reciprocal (r) y = Div (n, x)", {"x": X44}, EPS),
+    ("rms_times_x", 20, RMS + "w = Add (v, eps) r = Sqrt (w) n = Div (x, r) y = Mul (n, x)", {"x": X44}, EPS),
+    ("rms_times_the_mean", 20, RMS + "w = Add (v, eps) r = Sqrt (w) n = Div (x, r) y = Mul (n, v)", {"x": X44}, EPS),
+    ("rms_plus_the_mean", 20, RMS + "w = Add (v, eps) r = Sqrt (w) n = Div (x, r) y = Add (n, v)", {"x": X44}, EPS),
+    ("rms_over_gamma", 20, RMS + "w = Add (v, eps) r = Sqrt (w) n = Div (x, r) y = Div (n, g)", {"x": X44}, {**EPS, "g": G4}),
+    ("rms_twice_gamma", 20, RMS + "w = Add (v, eps) r = Sqrt (w) n = Div (x, r) a = Mul (n, g) y = Mul (a, h)", {"x": X44, "h": W44[:1]}, {**EPS, "g": G4}),
+    ("rms_exponent_of_gamma", 20, RMS + "w = Add (v, eps) r = Sqrt (w) n = Div (x, r) h = Exp (g) y = Mul (n, h)", {"x": X44, "g": W44[:1]}, EPS),
+    ("rms_less_beta", 20, RMS + "w = Add (v, eps) r = Sqrt (w) n = Div (x, r) y = Sub (n, g)", {"x": X44}, {**EPS, "g": G4}),
+    ("beta_less_rms", 20, RMS + "w = Add (v, eps) r = Sqrt (w) n = Div (x, r) y = Sub (g, n)", {"x": X44}, {**EPS, "g": G4}),
+    ("rms_plus_one", 20, RMS + "w = Add (v, eps) r = Sqrt (w) n = Div (x, r) y = Add (n, one)", {"x": X44}, {**EPS, "one": c(1)}),
+    ("rms_times_two", 20, RMS + "w = Add (v, eps) r = Sqrt (w) n = Div (x, r) y = Mul (n, two)", {"x": X44}, {**EPS, "two": c(2)}),
+    ("rms_of_another", 20, "q = Mul (z, z) v = ReduceMean <keepdims: int = 1> (q, ax) w = Add (v, eps) r = Sqrt (w) y = Div (x, r)", {"x": X44, "z": W44}, EPS),
+    ("rms_of_cubes", 20, "q0 = Mul (x, x) q = Mul (q0, x) v0 = ReduceMean <keepdims: int = 1> (q, ax) v = Abs (v0) w = Add (v, eps) r = Sqrt (w) y = Div (x, r)", {"x": X44}, EPS),
+    ("rms_over_all", 20, "q = Mul (x, x) v = ReduceMean <keepdims: int = 1> (q, both) w = Add (v, eps) r = Sqrt (w) y = Div (x, r)", {"x": X44}, {"both": ints(0, 1), "eps": c(1e-5)}),
+    ("rms_of_turned_rows", 20, "x = Transpose (z) " + RMS + "w = Add (v, eps) r = Sqrt (w) y = Div (x, r)", {"z": X44}, EPS),
+    ("rms_gamma_is_beta", 20, RMS + "w = Add (v, eps) r = Sqrt (w) n = Div (x, r) a = Mul (n, g) y = Add (a, g)", {"x": X44}, {**EPS, "g": G4}),
+    ("rms_of_a_row_plus_itself", 20, RMS + "w = Add (v, eps) r = Sqrt (w) n = Div (x, r) y = Add (n, x)", {"x": X44[:1].copy()}, EPS),
+    ("rms_of_squares_in_blocks", 20, "q = Mul (x, x) h = Reshape (q, s224) v0 = ReduceMean <keepdims: int = 1> (h, ax) v = Reshape (v0, s41) w = Add (v, eps) r = Sqrt (w) y = Div (x, r)",
+     {"x": X44}, {**EPS, "s224": ints(2, 2, 4), "s41": ints(4, 1)}),
+    ("rms_of_copies_in_blocks", 20, "d = Expand (x, s234) q = Mul (d, d) h = Reshape (q, s38) v0 = ReduceMean <keepdims: int = 1> (h, ax) v = Reshape (v0, s131) w = Add (v, eps) r = Sqrt (w) y = Div (x, r)",
+     {"x": X44[None, :3].copy()}, {**EPS, "s234": ints(2, 3, 4), "s38": ints(3, 8), "s131": ints(1, 3, 1)}),
+    ("rms_of_one_number", 20, RMS + "w = Add (v, eps) r = Sqrt (w) u = Div (v, r) y = Mul (x, u)", {"x": X44[:1, :1].copy()}, EPS),
+    ("layer_less_the_sum", 20, "m = ReduceSum <keepdims: int = 1> (x, ax) z = Sub (x, m) " + RMS_Z, {"x": X44}, EPS),
+    ("layer_plus_the_mean", 20, "m = ReduceMean <keepdims: int = 1> (x, ax) z = Add (x, m) " + RMS_Z, {"x": X44}, EPS),
+    ("layer_less_another_mean", 20, "m = ReduceMean <keepdims: int = 1> (u, ax) z = Sub (x, m) " + RMS_Z, {"x": X44, "u": W44}, EPS),
+    ("layer_of_means", 20, "m = ReduceMean <keepdims: int = 1> (x, ax) n = Neg (m) z = Expand (n, s44) " + RMS_Z, {"x": X44}, {**EPS, "s44": ints(4, 4)}),
+    ("layer_in_other_rows", 20, "m = ReduceMean <keepdims: int = 1> (x, ax) z0 = Sub (x, m) z = Reshape (z0, two8) " + RMS_Z, {"x": X44}, {**EPS, "two8": ints(2, 8)}),
     # attention
     ("scores_clipped", 20, KT + "s = Clip (s0, lo, hi) p = Softmax (s) y = MatMul (p, v)", BIG, {"lo": c(-50), "hi": c(50)}),
     ("scaled_scores_clipped", 20, KT + "s1 = Mul (s0, half) s = Clip (s1, lo, hi) p = Softmax (s) y = MatMul (p, v)", BIG, {"half": c(0.5), "lo": c(-50), "hi": c(50)}),
