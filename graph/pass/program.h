@@ -17,9 +17,9 @@ int program_has(const gexpr *e, uint8_t op);
 /* The value of one step, and constant i of a program. */
 double program_step(uint8_t op, double x, double y, double z);
 double program_const(const gexpr *e, uint32_t i);
-/* Does the only output agree with `want`, a function of the inputs, at 0, at infinity, NaN, 1e-40 to 1e38 of both
- * signs, and around each constant? A pass may only ask it of what it has recognised by its form (form.h):
- * points cannot prove that two functions are equal. */
+/* Does the only output agree with `want`, a function of the inputs, at 0, at infinity, NaN, 1e-40 to 1e38 of
+ * both signs, and around each constant? A pass may only ask it of what it has recognised by its form
+ * (form.h): points cannot prove that two functions are equal. */
 typedef double (*program_function)(const double *in, const void *arg);
 int program_is(const gexpr *e, program_function want, const void *arg);
 /* The same of operand `to` as a function of operand `from`, at points up to `limit`. */

@@ -4,44 +4,9 @@
 #include <string.h>
 
 #include "graph/pass/match.h"
+#include "tests/graph/graph_text.h"
 #include "tests/graph/program_text.h"
 #include "tests/run_tests.h"
-
-static graph *g;
-
-static void begin(void) {
-  ck_assert_int_eq(graph_new(&g, NULL), BS_OK);
-}
-static void end(void) {
-  graph_free(g);
-}
-
-/* The numbers of "2,3"; how many. */
-static uint32_t numbers_of(const char *text, int64_t out[BS_MAX_DIMS]) {
-  uint32_t n = 0;
-  for (char *at = (char *)text; *at != '\0'; at += *at == ',') out[n++] = strtoll(at, &at, 10);
-  return n;
-}
-
-static uint32_t root(uint32_t kind, uint32_t dtype, const char *dims) {
-  static const float data[64];
-  int64_t sizes[BS_MAX_DIMS];
-  uint32_t value = GNONE;
-  const uint32_t rank = numbers_of(dims, sizes);
-  ck_assert_int_eq(
-      graph_add_root(g, kind, dtype, rank, sizes, kind == GV_CONST ? data : NULL, "", &value, NULL), BS_OK);
-  return value;
-}
-
-static uint32_t view(uint32_t of, const char *dims, const char *strides, int64_t offset) {
-  int64_t sizes[BS_MAX_DIMS], steps[BS_MAX_DIMS];
-  uint32_t value = GNONE;
-  const uint32_t rank = numbers_of(dims, sizes);
-  ck_assert_uint_eq(numbers_of(strides, steps), rank);
-  ck_assert_int_eq(graph_add_view(g, of, g->values[of].dtype, rank, sizes, steps, offset, &value, NULL),
-                   BS_OK);
-  return value;
-}
 
 static gnode node_of(uint32_t op, uint32_t in, uint32_t out) {
   gnode n = match_node(op, 1, 1);
@@ -51,14 +16,14 @@ static gnode node_of(uint32_t op, uint32_t in, uint32_t out) {
 }
 static uint32_t add(const gnode *n) {
   uint32_t id = GNONE;
-  ck_assert_int_eq(graph_add_node(g, n, GNONE, &id, NULL), BS_OK);
+  ck_assert_int_eq(graph_add_node(gt_graph, n, GNONE, &id, NULL), BS_OK);
   return id;
 }
 /* A map of one input, after all nodes that there are. */
 static gnode map_of(uint32_t in, uint32_t out) {
   const gexpr e = program_of("exp a; t0");
   gnode n = node_of(GOP_MAP, in, out);
-  n.expr = graph_expr(g, &e);
+  n.expr = graph_expr(gt_graph, &e);
   return n;
 }
 static uint32_t map(uint32_t in, uint32_t out) {
@@ -66,66 +31,64 @@ static uint32_t map(uint32_t in, uint32_t out) {
   return add(&n);
 }
 static uint32_t temp(void) {
-  return root(GV_TEMP, BS_F32, "2,3");
+  return gt_root(GV_TEMP, BS_F32, "2,3");
 }
 
 /* ---- who writes a value, who reads it --------------------------------------------------------- */
 
 START_TEST(producers) {
-  const uint32_t x = root(GV_INPUT, BS_F32, "2,3"), y = temp(), flat = view(y, "6", "1", 0);
+  const uint32_t x = gt_root(GV_INPUT, BS_F32, "2,3"), y = temp(), flat = gt_view(y, "6", "1", 0);
   const uint32_t by = map(x, y);
-  ck_assert_uint_eq(match_producer(g, y), by);
-  ck_assert_uint_eq(match_producer(g, flat), by);
-  ck_assert_uint_eq(match_producer(g, x), GNONE);
-  ck_assert_uint_eq(match_producer(g, GNONE), GNONE);
-  ck_assert_uint_eq(match_producer(g, view(y, "1,3", "3,1", 0)), GNONE); /* a part */
-  ck_assert_uint_eq(match_producer(g, view(y, "1,3", "3,1", 3)), GNONE);
-  ck_assert_uint_eq(match_producer(g, view(y, "3,2", "1,3", 0)), GNONE); /* turned */
+  ck_assert_uint_eq(match_producer(gt_graph, y), by);
+  ck_assert_uint_eq(match_producer(gt_graph, flat), by);
+  ck_assert_uint_eq(match_producer(gt_graph, x), GNONE);
+  ck_assert_uint_eq(match_producer(gt_graph, GNONE), GNONE);
+  ck_assert_uint_eq(match_producer(gt_graph, gt_view(y, "1,3", "3,1", 0)), GNONE); /* a part */
+  ck_assert_uint_eq(match_producer(gt_graph, gt_view(y, "1,3", "3,1", 3)), GNONE);
+  ck_assert_uint_eq(match_producer(gt_graph, gt_view(y, "3,2", "1,3", 0)), GNONE); /* turned */
 }
 END_TEST
 
 /* Written through a view: of all of it, of a part; a state is what it was before, too. */
 START_TEST(producers_of_views) {
-  const uint32_t x = root(GV_INPUT, BS_F32, "2,3"), whole = temp(), parts = temp();
-  const uint32_t state = root(GV_STATE, BS_F32, "2,3");
-  const uint32_t by = map(x, view(whole, "6", "1", 0));
-  map(view(x, "1,3", "3,1", 0), view(parts, "1,3", "3,1", 0));
-  map(view(x, "1,3", "3,1", 3), view(parts, "1,3", "3,1", 3));
-  map(x, view(state, "2,3", "3,1", 0));
-  ck_assert_uint_eq(match_producer(g, whole), by);
-  ck_assert_uint_eq(match_producer(g, parts), GNONE);
-  ck_assert_uint_eq(match_producer(g, state), GNONE);
+  const uint32_t x = gt_root(GV_INPUT, BS_F32, "2,3"), whole = temp(), parts = temp();
+  const uint32_t state = gt_root(GV_STATE, BS_F32, "2,3");
+  const uint32_t by = map(x, gt_view(whole, "6", "1", 0));
+  map(gt_view(x, "1,3", "3,1", 0), gt_view(parts, "1,3", "3,1", 0));
+  map(gt_view(x, "1,3", "3,1", 3), gt_view(parts, "1,3", "3,1", 3));
+  map(x, gt_view(state, "2,3", "3,1", 0));
+  ck_assert_uint_eq(match_producer(gt_graph, whole), by);
+  ck_assert_uint_eq(match_producer(gt_graph, parts), GNONE);
+  ck_assert_uint_eq(match_producer(gt_graph, state), GNONE);
 }
 END_TEST
 
 START_TEST(only_readers) {
-  const uint32_t x = root(GV_INPUT, BS_F32, "2,3"), y = temp(), z = temp(), w = temp(), v = temp();
+  const uint32_t x = gt_root(GV_INPUT, BS_F32, "2,3"), y = temp(), z = temp(), w = temp(), v = temp();
   const uint32_t first = map(x, y), second = map(y, z), third = map(z, w);
   map(z, v);
-  ck_assert_uint_eq(match_only(g, y, GOP_MAP, second), first);
-  ck_assert_uint_eq(match_only(g, y, GOP_MAP, GNONE), first);
-  ck_assert_uint_eq(match_only(g, y, GOP_MAP, third), GNONE);
-  ck_assert_uint_eq(match_only(g, y, GOP_REDUCE, second), GNONE);
-  ck_assert_uint_eq(match_only(g, x, GOP_MAP, first), GNONE);
-  ck_assert_uint_eq(match_only(g, z, GOP_MAP, GNONE), GNONE); /* two readers */
-  ck_assert_uint_eq(match_only(g, z, GOP_MAP, third), GNONE);
-  ck_assert_uint_eq(match_only(g, w, GOP_MAP, GNONE), GNONE); /* none */
+  ck_assert_uint_eq(match_only(gt_graph, y, GOP_MAP, second), first);
+  ck_assert_uint_eq(match_only(gt_graph, y, GOP_MAP, GNONE), first);
+  ck_assert_uint_eq(match_only(gt_graph, y, GOP_MAP, third), GNONE);
+  ck_assert_uint_eq(match_only(gt_graph, y, GOP_REDUCE, second), GNONE);
+  ck_assert_uint_eq(match_only(gt_graph, x, GOP_MAP, first), GNONE);
+  ck_assert_uint_eq(match_only(gt_graph, z, GOP_MAP, GNONE), GNONE); /* two readers */
+  ck_assert_uint_eq(match_only(gt_graph, z, GOP_MAP, third), GNONE);
+  ck_assert_uint_eq(match_only(gt_graph, w, GOP_MAP, GNONE), GNONE); /* none */
 }
 END_TEST
 
 START_TEST(a_port_reads) {
   gport port = {GNONE, 0};
-  const uint32_t x = root(GV_INPUT, BS_F32, "2,3"), y = temp(), flat = view(y, "6", "1", 0), z = temp();
+  const uint32_t x = gt_root(GV_INPUT, BS_F32, "2,3"), y = temp(), flat = gt_view(y, "6", "1", 0), z = temp();
   const uint32_t first = map(x, y), second = map(y, z);
-  ck_assert_uint_eq(match_only(g, y, GOP_MAP, second), first);
-  g->outputs = &port;
-  g->n_outputs = 1;
+  ck_assert_uint_eq(match_only(gt_graph, y, GOP_MAP, second), first);
+  gt_graph->outputs = &port;
+  gt_graph->n_outputs = 1;
   for (int i = 0; i < 2; i++) {
     port.value = i == 0 ? y : flat;
-    ck_assert_uint_eq(match_only(g, y, GOP_MAP, second), GNONE);
+    ck_assert_uint_eq(match_only(gt_graph, y, GOP_MAP, second), GNONE);
   }
-  g->outputs = NULL;
-  g->n_outputs = 0;
 }
 END_TEST
 
@@ -146,13 +109,14 @@ static const struct {
 };
 
 START_TEST(same_elements) {
-  const uint32_t x = root(GV_INPUT, BS_F32, "4,4"), y = root(GV_INPUT, BS_F32, "4,4");
-  const uint32_t a = view(x, pairs[_i].dims, pairs[_i].strides, pairs[_i].offset);
-  const uint32_t b = view(x, pairs[_i].other_dims, pairs[_i].other_strides, pairs[_i].other_offset);
-  ck_assert_int_eq(match_same(g, a, b), pairs[_i].same);
-  ck_assert_int_eq(match_same(g, b, a), pairs[_i].same);
-  ck_assert_int_eq(match_same(g, a, a), 1);
-  ck_assert_int_eq(match_same(g, a, view(y, pairs[_i].dims, pairs[_i].strides, pairs[_i].offset)), 0);
+  const uint32_t x = gt_root(GV_INPUT, BS_F32, "4,4"), y = gt_root(GV_INPUT, BS_F32, "4,4");
+  const uint32_t a = gt_view(x, pairs[_i].dims, pairs[_i].strides, pairs[_i].offset);
+  const uint32_t b = gt_view(x, pairs[_i].other_dims, pairs[_i].other_strides, pairs[_i].other_offset);
+  ck_assert_int_eq(match_same(gt_graph, a, b), pairs[_i].same);
+  ck_assert_int_eq(match_same(gt_graph, b, a), pairs[_i].same);
+  ck_assert_int_eq(match_same(gt_graph, a, a), 1);
+  ck_assert_int_eq(match_same(gt_graph, a, gt_view(y, pairs[_i].dims, pairs[_i].strides, pairs[_i].offset)),
+                   0);
 }
 END_TEST
 
@@ -164,9 +128,9 @@ static const struct {
                    {"2,3,1", "2,3,1", 1}, {"2,3,1,1", "2,3,4", 0}, {"1", "", 0}};
 
 START_TEST(numbers_of_rows) {
-  const uint32_t a = root(GV_INPUT, BS_F32, row_numbers[_i].dims);
-  const uint32_t b = root(GV_INPUT, BS_F32, row_numbers[_i].rows);
-  ck_assert_int_eq(match_row_number(g, a, b), row_numbers[_i].is);
+  const uint32_t a = gt_root(GV_INPUT, BS_F32, row_numbers[_i].dims);
+  const uint32_t b = gt_root(GV_INPUT, BS_F32, row_numbers[_i].rows);
+  ck_assert_int_eq(match_row_number(gt_graph, a, b), row_numbers[_i].is);
 }
 END_TEST
 
@@ -180,19 +144,19 @@ static const struct {
               {BS_F16, BS_BF16, 0}, {BS_I32, BS_F32, 0}, {BS_BOOL, BS_F16, 0}};
 
 START_TEST(roundings) {
-  const uint32_t a = root(GV_INPUT, dtypes[_i].between, "1"), b = root(GV_INPUT, dtypes[_i].out, "1");
-  ck_assert_int_eq(match_keeps(g, a, b), dtypes[_i].keeps);
+  const uint32_t a = gt_root(GV_INPUT, dtypes[_i].between, "1"), b = gt_root(GV_INPUT, dtypes[_i].out, "1");
+  ck_assert_int_eq(match_keeps(gt_graph, a, b), dtypes[_i].keeps);
 }
 END_TEST
 
 START_TEST(single_numbers) {
   double number = -1;
-  ck_assert(match_number(g, root(GV_CONST, BS_F32, ""), &number) && number == 0);
-  ck_assert(match_number(g, root(GV_CONST, BS_F32, "1,1"), &number));
-  ck_assert(match_number(g, view(root(GV_CONST, BS_F32, "2,3"), "1", "1", 5), &number));
-  ck_assert(!match_number(g, root(GV_CONST, BS_F32, "2"), &number));
-  ck_assert(!match_number(g, root(GV_CONST, BS_F32, "0"), &number));
-  ck_assert(!match_number(g, root(GV_INPUT, BS_F32, "1"), &number));
+  ck_assert(match_number(gt_graph, gt_root(GV_CONST, BS_F32, ""), &number) && number == 0);
+  ck_assert(match_number(gt_graph, gt_root(GV_CONST, BS_F32, "1,1"), &number));
+  ck_assert(match_number(gt_graph, gt_view(gt_root(GV_CONST, BS_F32, "2,3"), "1", "1", 5), &number));
+  ck_assert(!match_number(gt_graph, gt_root(GV_CONST, BS_F32, "2"), &number));
+  ck_assert(!match_number(gt_graph, gt_root(GV_CONST, BS_F32, "0"), &number));
+  ck_assert(!match_number(gt_graph, gt_root(GV_INPUT, BS_F32, "1"), &number));
 }
 END_TEST
 
@@ -206,8 +170,9 @@ static const struct {
             {"1,1", "8,8", 1, 1}, {"", "", 1, 0}};
 
 START_TEST(one_row) {
-  const uint32_t x = root(GV_CONST, BS_F32, "8,8");
-  ck_assert_int_eq(match_row(g, view(x, rows[_i].dims, rows[_i].strides, 0), rows[_i].n), rows[_i].is);
+  const uint32_t x = gt_root(GV_CONST, BS_F32, "8,8");
+  ck_assert_int_eq(match_row(gt_graph, gt_view(x, rows[_i].dims, rows[_i].strides, 0), rows[_i].n),
+                   rows[_i].is);
 }
 END_TEST
 
@@ -221,32 +186,33 @@ static const struct {
 START_TEST(reshapes_are_views) {
   int64_t dims[BS_MAX_DIMS], strides[BS_MAX_DIMS];
   uint32_t seen = 0;
-  const uint32_t x = view(root(GV_INPUT, BS_F32, "4,4"), reshapes[_i].dims, reshapes[_i].strides, 0);
-  const uint32_t rank = numbers_of(reshapes[_i].seen, dims);
-  ck_assert_int_eq(match_reshape(g, x, rank, dims, &seen, NULL), BS_OK);
+  const uint32_t x = gt_view(gt_root(GV_INPUT, BS_F32, "4,4"), reshapes[_i].dims, reshapes[_i].strides, 0);
+  const uint32_t rank = gt_numbers(reshapes[_i].seen, dims);
+  ck_assert_int_eq(match_reshape(gt_graph, x, rank, dims, &seen, NULL), BS_OK);
   ck_assert_int_eq(seen == GNONE, reshapes[_i].seen_strides == NULL);
   if (seen == GNONE) return;
-  const gvalue *v = &g->values[seen];
+  const gvalue *v = &gt_graph->values[seen];
   ck_assert_uint_eq(v->rank, rank);
-  ck_assert_uint_eq(numbers_of(reshapes[_i].seen_strides, strides), rank);
+  ck_assert_uint_eq(gt_numbers(reshapes[_i].seen_strides, strides), rank);
   for (uint32_t i = 0; i < rank; i++)
     ck_assert(v->dims[i] == dims[i] && (dims[i] == 1 || v->strides[i] == strides[i]));
-  const uint32_t n_values = g->n_values;
-  ck_assert_int_eq(match_reshape(g, seen, rank, dims, &seen, NULL), BS_OK); /* itself, no further view */
-  ck_assert_uint_eq(g->n_values, n_values);
+  const uint32_t n_values = gt_graph->n_values;
+  ck_assert_int_eq(match_reshape(gt_graph, seen, rank, dims, &seen, NULL),
+                   BS_OK); /* itself, no further view */
+  ck_assert_uint_eq(gt_graph->n_values, n_values);
 }
 END_TEST
 
 START_TEST(slots) {
-  const uint32_t x = root(GV_INPUT, BS_F32, "2,3"), y = root(GV_INPUT, BS_F32, "2,3"), z = temp();
+  const uint32_t x = gt_root(GV_INPUT, BS_F32, "2,3"), y = gt_root(GV_INPUT, BS_F32, "2,3"), z = temp();
   gnode n = match_node(GOP_MAP, 3, 1);
   n.in[0] = x;
-  n.in[1] = view(y, "2,3", "3,1", 0);
-  n.in[2] = view(x, "3", "1", 3);
+  n.in[1] = gt_view(y, "2,3", "3,1", 0);
+  n.in[2] = gt_view(x, "3", "1", 3);
   n.out[0] = z;
-  ck_assert_uint_eq(match_slot(g, &n, y), 1);
-  ck_assert_uint_eq(match_slot(g, &n, x), 3); /* twice */
-  ck_assert_uint_eq(match_slot(g, &n, z), 3);
+  ck_assert_uint_eq(match_slot(gt_graph, &n, y), 1);
+  ck_assert_uint_eq(match_slot(gt_graph, &n, x), 3); /* twice */
+  ck_assert_uint_eq(match_slot(gt_graph, &n, z), 3);
 }
 END_TEST
 
@@ -255,18 +221,18 @@ END_TEST
 /* `node` for old[0..n): was it done? */
 static int replaces(const gnode *node, const uint32_t *old, uint32_t n) {
   uint32_t changes = 0, id = GNONE;
-  ck_assert_int_eq(match_replace(g, node, old, n, &id, &changes, NULL), BS_OK);
+  ck_assert_int_eq(match_replace(gt_graph, node, old, n, &id, &changes, NULL), BS_OK);
   ck_assert_int_eq(changes == 1, id != GNONE);
   return changes == 1;
 }
 static int is_there(uint32_t node) {
-  for (uint32_t i = g->first; i != GNONE; i = g->nodes[i].next)
+  for (uint32_t i = gt_graph->first; i != GNONE; i = gt_graph->nodes[i].next)
     if (i == node) return 1;
   return 0;
 }
 
 START_TEST(what_is_unread_goes) {
-  const uint32_t x = root(GV_INPUT, BS_F32, "2,3"), y = temp(), z = temp();
+  const uint32_t x = gt_root(GV_INPUT, BS_F32, "2,3"), y = temp(), z = temp();
   const uint32_t first = map(x, y), old[] = {map(y, z), first};
   const gnode n = map_of(x, z);
   ck_assert(replaces(&n, old, 2) && !is_there(old[0]) && !is_there(old[1]));
@@ -275,12 +241,13 @@ END_TEST
 
 /* A reader of the value or of a view of it, a port, a state: the node that writes it stays. */
 START_TEST(what_is_read_stays) {
-  const uint32_t x = root(GV_INPUT, BS_F32, "2,3"), y = _i == 3 ? root(GV_STATE, BS_F32, "2,3") : temp();
-  const uint32_t z = temp(), seen = view(y, "6", "1", 0);
+  const uint32_t x = gt_root(GV_INPUT, BS_F32, "2,3"),
+                 y = _i == 3 ? gt_root(GV_STATE, BS_F32, "2,3") : temp();
+  const uint32_t z = temp(), seen = gt_view(y, "6", "1", 0);
   const uint32_t first = map(x, y), second = map(y, z), old[] = {second, first};
   if (_i == 0) map(y, temp());
-  if (_i == 1) map(seen, root(GV_TEMP, BS_F32, "6"));
-  if (_i == 2) g->values[y].flags |= GV_OUTPUT;
+  if (_i == 1) map(seen, gt_root(GV_TEMP, BS_F32, "6"));
+  if (_i == 2) gt_graph->values[y].flags |= GV_OUTPUT;
   const gnode n = map_of(x, z);
   ck_assert(replaces(&n, old, 2) && !is_there(second) && is_there(first));
 }
@@ -297,7 +264,7 @@ static gnode normalised(uint32_t in, uint32_t out, uint32_t statistics) {
 
 /* An output that neither node has is no output of both. */
 START_TEST(absent_outputs) {
-  const uint32_t x = root(GV_INPUT, BS_F32, "2,3"), y = temp(), z = temp();
+  const uint32_t x = gt_root(GV_INPUT, BS_F32, "2,3"), y = temp(), z = temp();
   const gnode first = normalised(x, y, GNONE), last = normalised(y, z, GNONE), both = normalised(x, z, GNONE);
   const uint32_t first_id = add(&first), old[] = {add(&last), first_id, GNONE};
   map(y, temp());
@@ -307,13 +274,13 @@ END_TEST
 
 /* A node of several outputs of which the new node writes one is gone, though the other ones are read. */
 START_TEST(an_output_of_both) {
-  const uint32_t x = root(GV_INPUT, BS_F32, "2,3"), y = temp(), z = temp(), w = temp();
+  const uint32_t x = gt_root(GV_INPUT, BS_F32, "2,3"), y = temp(), z = temp(), w = temp();
   const gexpr e = program_of("exp a; neg a; t0, t1");
   gnode two = match_node(GOP_MAP, 1, 2);
   two.in[0] = x;
   two.out[0] = y;
   two.out[1] = z;
-  two.expr = graph_expr(g, &e);
+  two.expr = graph_expr(gt_graph, &e);
   const uint32_t first = add(&two), old[] = {map(z, w), first};
   two.out[1] = w;
   ck_assert(replaces(&two, old, 2) && !is_there(old[1]));
@@ -321,11 +288,12 @@ START_TEST(an_output_of_both) {
 END_TEST
 
 START_TEST(the_op_takes_it) {
-  const uint32_t x = root(GV_INPUT, BS_F32, "2,3"), z = temp(), old[] = {map(x, z)};
+  const uint32_t x = gt_root(GV_INPUT, BS_F32, "2,3"), z = temp(), old[] = {map(x, z)};
   const gnode wrong = normalised(GNONE, z, GNONE),
-              other = normalised(root(GV_INPUT, BS_F32, "3,2"), z, GNONE);
+              other = normalised(gt_root(GV_INPUT, BS_F32, "3,2"), z, GNONE);
   const gnode right = normalised(x, z, GNONE);
-  ck_assert(!match_accepts(g, &wrong) && !match_accepts(g, &other) && match_accepts(g, &right));
+  ck_assert(!match_accepts(gt_graph, &wrong) && !match_accepts(gt_graph, &other) &&
+            match_accepts(gt_graph, &right));
   ck_assert(!replaces(&wrong, old, 1) && !replaces(&other, old, 1) && is_there(old[0]));
   ck_assert(replaces(&right, old, 1) && !is_there(old[0]));
 }
@@ -341,10 +309,10 @@ static const struct {
     {GV_STATE, 0, 0, 0}, {GV_STATE, 1, 0, 1}, {GV_STATE, 0, 1, 1}, {GV_STATE, 0, 2, 1}, {GV_TEMP, 0, 0, 1}};
 
 START_TEST(states_between) {
-  const uint32_t x = root(GV_INPUT, BS_F32, "1,3"), whole = root(between[_i].kind, BS_F32, "2,3");
-  const uint32_t read = view(whole, "1,3", "3,1", 0), rest = view(whole, "1,3", "3,1", 3);
-  const uint32_t other = root(between[_i].writes == 1 ? GV_STATE : GV_TEMP, BS_F32, "1,3");
-  const uint32_t y = root(GV_TEMP, BS_F32, "1,3"), z = root(GV_TEMP, BS_F32, "1,3");
+  const uint32_t x = gt_root(GV_INPUT, BS_F32, "1,3"), whole = gt_root(between[_i].kind, BS_F32, "2,3");
+  const uint32_t read = gt_view(whole, "1,3", "3,1", 0), rest = gt_view(whole, "1,3", "3,1", 3);
+  const uint32_t other = gt_root(between[_i].writes == 1 ? GV_STATE : GV_TEMP, BS_F32, "1,3");
+  const uint32_t y = gt_root(GV_TEMP, BS_F32, "1,3"), z = gt_root(GV_TEMP, BS_F32, "1,3");
   const gnode middle = between[_i].writes == 2 ? normalised(x, other, GNONE)
                                                : map_of(x, between[_i].writes == 0 ? rest : other);
   if (between[_i].kind == GV_TEMP) map(x, read);
@@ -360,7 +328,7 @@ END_TEST
 
 /* A first node with an absent input. */
 START_TEST(absent_inputs) {
-  const uint32_t x = root(GV_INPUT, BS_F32, "2,3"), y = temp(), z = temp();
+  const uint32_t x = gt_root(GV_INPUT, BS_F32, "2,3"), y = temp(), z = temp();
   const gnode first = normalised(x, y, GNONE), both = normalised(x, z, GNONE);
   const uint32_t first_id = add(&first), old[] = {map(y, z), first_id};
   ck_assert(replaces(&both, old, 2) && !is_there(first_id));
@@ -387,5 +355,5 @@ int main(void) {
                              {states_between, TEST_COUNT(between)},
                              {absent_inputs},
                              {0}};
-  return run_tests("pass match", cases, (test_setup){.before = begin, .after = end});
+  return run_tests("pass match", cases, (test_setup){.before = gt_begin, .after = gt_end});
 }

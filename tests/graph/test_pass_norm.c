@@ -1,179 +1,20 @@
 /* SPDX-License-Identifier: MIT
  * The pass fuse_norm on graphs of kernel ops, also such as no lowering makes: which normalisations it makes
  * of them. A graph that differs from a pattern in one place stays as it is, and so does its program. */
-#include <math.h>
 #include <string.h>
 
-#include "core/base/dtype.h"
-#include "graph/pass/match.h"
 #include "graph/pass/pass.h"
-#include "tests/graph/program_text.h"
+#include "tests/graph/graph_text.h"
 #include "tests/run_tests.h"
-
-enum { MAX_VALUES = 24 };
-
-/* The graph of a text, and the names of its values. */
-static graph *g;
-static struct {
-  char name[16];
-  uint32_t value;
-} names[MAX_VALUES];
-static uint32_t n_names;
-static gport port;
-
-static void begin(void) {
-  ck_assert_int_eq(graph_new(&g, NULL), BS_OK);
-  n_names = 0;
-}
-static void end(void) {
-  g->outputs = NULL;
-  g->n_outputs = 0;
-  graph_free(g);
-}
-
-/* ---- graphs as texts ------------------------------------------------------------------------- */
-
-static uint32_t named(const char *name) {
-  for (uint32_t i = 0; i < n_names; i++)
-    if (strcmp(names[i].name, name) == 0) return names[i].value;
-  ck_abort_msg("no value '%s'", name);
-  return GNONE;
-}
-
-static void name_it(const char *name, uint32_t value) {
-  ck_assert_uint_lt(n_names, MAX_VALUES);
-  snprintf(names[n_names].name, sizeof names[0].name, "%s", name);
-  names[n_names++].value = value;
-}
-
-static uint32_t numbers_of(const char *text, int64_t out[BS_MAX_DIMS]) {
-  uint32_t n = 0;
-  for (char *at = (char *)text; *at != '\0' && *at != ':'; at += *at == ',') out[n++] = strtoll(at, &at, 10);
-  return n;
-}
-
-static uint32_t dtype_of(const char *shape) {
-  const char *name = strchr(shape, ':');
-  return name == NULL                ? BS_F32
-         : strcmp(name, ":f16") == 0 ? BS_F16
-         : strcmp(name, ":f64") == 0 ? BS_F64
-                                     : BS_I64;
-}
-
-static uint32_t root(uint32_t kind, const char *shape) {
-  static const float data[64];
-  int64_t dims[BS_MAX_DIMS];
-  uint32_t value = GNONE;
-  const uint32_t rank = numbers_of(shape, dims);
-  ck_assert_int_eq(
-      graph_add_root(g, kind, dtype_of(shape), rank, dims, kind == GV_CONST ? data : NULL, "", &value, NULL),
-      BS_OK);
-  return value;
-}
-
-/* "view STRIDES OFFSET of" */
-static uint32_t view(const char *shape, const char *text) {
-  char strides_text[64], of_name[16];
-  long long offset = 0;
-  int64_t dims[BS_MAX_DIMS], strides[BS_MAX_DIMS];
-  uint32_t value = GNONE;
-  ck_assert_int_eq(sscanf(text, "view %63s %lld %15s", strides_text, &offset, of_name), 3);
-  const uint32_t of = named(of_name), rank = numbers_of(shape, dims);
-  ck_assert_uint_eq(numbers_of(strides_text, strides), rank);
-  ck_assert_int_eq(graph_add_view(g, of, g->values[of].dtype, rank, dims, strides, offset, &value, NULL),
-                   BS_OK);
-  return value;
-}
-
-/* A fold or a normalisation by its word: "sum", "sum*0.5", "mean", "layer*1". */
-static gnode node_by_word(const char *word, uint32_t in) {
-  static const struct {
-    const char *name;
-    uint32_t op, kind;
-  } kinds[] = {{"sumsq", GOP_REDUCE, BS_FOLD_SUMSQ},
-               {"sum", GOP_REDUCE, BS_FOLD_SUM},
-               {"meansq", GOP_REDUCE, BS_FOLD_SUMSQ},
-               {"mean", GOP_REDUCE, BS_FOLD_SUM},
-               {"max", GOP_REDUCE, BS_FOLD_MAX},
-               {"min", GOP_REDUCE, BS_FOLD_MIN},
-               {"layer", GOP_NORMALIZE, BS_NORMALIZE_LAYER},
-               {"softmax", GOP_NORMALIZE, BS_NORMALIZE_SOFTMAX}};
-  const size_t length = strcspn(word, "*");
-  size_t i = 0;
-  while (i < sizeof kinds / sizeof kinds[0] &&
-         (strlen(kinds[i].name) != length || strncmp(kinds[i].name, word, length) != 0))
-    i++;
-  ck_assert_msg(i < sizeof kinds / sizeof kinds[0], "no op '%s'", word);
-  const gvalue *v = &g->values[in];
-  gnode n = match_node(kinds[i].op, kinds[i].op == GOP_REDUCE ? 1 : 4, kinds[i].op == GOP_REDUCE ? 1 : 2);
-  n.attrs[0] = kinds[i].kind;
-  n.in[0] = in;
-  n.numbers[0] = word[length] == '*' ? atof(word + length + 1) : 1;
-  if (strncmp(word, "mean", 4) == 0) n.numbers[0] = 1 / (double)v->dims[v->rank - 1];
-  return n;
-}
-
-/* "{program} a b" or "sum a". */
-static gnode node_of(char *text) {
-  char *rest = NULL, *close = text[0] == '{' ? strchr(text, '}') : NULL;
-  if (close == NULL) {
-    const char *word = strtok_r(text, " ", &rest);
-    return node_by_word(word, named(strtok_r(NULL, " ", &rest)));
-  }
-  *close = '\0';
-  gnode n = match_node(GOP_MAP, 0, 0);
-  gexpr e = program_of(text + 1);
-  for (char *w = strtok_r(close + 1, " ", &rest); w != NULL; w = strtok_r(NULL, " ", &rest))
-    n.in[n.n_in++] = named(w);
-  ck_assert_uint_eq(n.n_in, e.n_in);
-  n.expr = graph_expr(g, &e);
-  return n;
-}
-
-/* "x 2,4", an input; "w 4 = const"; "v 8 = view 1 0 x"; "y 2,4:f16 = {exp a; t0} x"; "y+z 2,4 = {..} x". */
-static void add_line(char *line) {
-  char *rest = NULL, *text = strstr(line, " = "), *more = NULL;
-  if (text != NULL) *text = '\0';
-  const char *name = strtok_r(line, " ", &rest), *shape = strtok_r(NULL, " ", &rest);
-  if (shape == NULL) shape = "";
-  if (text == NULL || strcmp(text + 3, "const") == 0) {
-    name_it(name, root(text == NULL ? GV_INPUT : GV_CONST, shape));
-  } else if (strncmp(text + 3, "view ", 5) == 0) {
-    name_it(name, view(shape, text + 3));
-  } else {
-    gnode n = node_of(text + 3);
-    uint32_t n_out = 0;
-    for (char *part = strtok_r((char *)name, "+", &more); part != NULL; part = strtok_r(NULL, "+", &more)) {
-      n.out[n_out] = root(GV_TEMP, shape);
-      name_it(part, n.out[n_out++]);
-    }
-    if (n.op == GOP_MAP) n.n_out = (uint8_t)n_out;
-    ck_assert_int_eq(graph_add_node(g, &n, GNONE, NULL, NULL), BS_OK);
-  }
-}
-
-/* The value of the last line is the output. */
-static void make(const char *text) {
-  bs_error err = {.struct_size = (uint32_t)sizeof err};
-  char *copy = strdup(text), *rest = NULL;
-  for (char *line = strtok_r(copy, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest))
-    add_line(line);
-  free(copy);
-  port = (gport){GNONE, names[n_names - 1].value};
-  g->outputs = &port;
-  g->n_outputs = 1;
-  g->values[g->values[port.value].base].flags |= GV_OUTPUT;
-  ck_assert_msg(graph_validate(g, "as made", &err) == BS_OK, "%s", err.message);
-}
 
 /* Its normalisations in order: "layer rms". */
 static void kinds_of(char out[256]) {
   static const char *const kinds[] = {"?", "layer", "rms", "softmax", "log_softmax"};
   size_t n = 0;
   out[0] = '\0';
-  for (uint32_t id = g->first; id != GNONE; id = g->nodes[id].next)
-    if (g->nodes[id].op == GOP_NORMALIZE)
-      n += (size_t)snprintf(out + n, 256 - n, "%s%s", n > 0 ? " " : "", kinds[g->nodes[id].attrs[0]]);
+  for (uint32_t id = gt_graph->first; id != GNONE; id = gt_graph->nodes[id].next)
+    if (gt_graph->nodes[id].op == GOP_NORMALIZE)
+      n += (size_t)snprintf(out + n, 256 - n, "%s%s", n > 0 ? " " : "", kinds[gt_graph->nodes[id].attrs[0]]);
 }
 
 static void check(const char *text, const char *wanted) {
@@ -181,9 +22,9 @@ static void check(const char *text, const char *wanted) {
   char got[256];
   uint32_t changes = 0;
   const gpass_ctx ctx = {0};
-  make(text);
-  ck_assert_int_eq(gpass_fuse_norm(g, &ctx, &changes, &err), BS_OK);
-  ck_assert_msg(graph_validate(g, "after fuse_norm", &err) == BS_OK, "%s\n%s", err.message, text);
+  gt_make(text);
+  ck_assert_int_eq(gpass_fuse_norm(gt_graph, &ctx, &changes, &err), BS_OK);
+  ck_assert_msg(graph_validate(gt_graph, "after fuse_norm", &err) == BS_OK, "%s\n%s", err.message, text);
   kinds_of(got);
   ck_assert_msg(strcmp(got, wanted) == 0, "'%s', not '%s', of\n%s", got, wanted, text);
 }
@@ -376,5 +217,5 @@ END_TEST
 int main(void) {
   const test_case cases[] = {
       {softmax_alone, TEST_COUNT(softmaxes)}, {rms_and_layer, TEST_COUNT(scaled)}, {0}};
-  return run_tests("pass norm", cases, (test_setup){.before = begin, .after = end});
+  return run_tests("pass norm", cases, (test_setup){.before = gt_begin, .after = gt_end});
 }
