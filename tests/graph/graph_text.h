@@ -4,7 +4,7 @@
 #define TESTS_GRAPH_GRAPH_TEXT_H
 #include "graph/ir/graph.h"
 
-/* Of the test that runs; made by gt_begin, freed by gt_end. */
+/* The graph of the test that runs. gt_begin makes it, gt_end frees it. */
 extern graph *gt_graph;
 void gt_begin(void);
 void gt_end(void);
