@@ -115,7 +115,7 @@ static gnode node_by_word(const char *word, uint32_t in) {
   gnode n = match_node(kinds[i].op, folds ? 1 : 4, folds ? 1 : 2);
   n.attrs[0] = kinds[i].kind;
   n.in[0] = in;
-  n.numbers[0] = word[length] == '*' ? atof(word + length + 1) : 1;
+  n.numbers[0] = word[length] == '*' ? strtod(word + length + 1, NULL) : 1;
   if (strncmp(word, "mean", 4) == 0) n.numbers[0] = 1 / (double)v->dims[v->rank - 1];
   return n;
 }
@@ -149,11 +149,12 @@ static void add_node(char *all_names, const char *shape, char *text) {
   ck_assert_int_eq(graph_add_node(gt_graph, &n, GNONE, NULL, NULL), BS_OK);
 }
 
-static void add_view(const char *name, const char *shape, const char *text) {
-  char strides[64], of[16];
-  long long offset = 0;
-  ck_assert_int_eq(sscanf(text, "view %63s %lld %15s", strides, &offset, of), 3);
-  name_it(name, gt_view(gt_named(of), shape, strides, offset));
+static void add_view(const char *name, const char *shape, char *text) {
+  char *rest = NULL, *of = NULL;
+  const char *strides = strtok_r(text, " ", &rest);
+  const int64_t offset = strtoll(rest, &of, 10);
+  ck_assert_msg(strides != NULL && *of == ' ', "no view '%s'", name);
+  name_it(name, gt_view(gt_named(of + 1), shape, strides, offset));
 }
 
 static void add_line(char *line) {
@@ -170,7 +171,7 @@ static void add_line(char *line) {
   else if (strcmp(text, "const") == 0)
     name_it(name, gt_root(GV_CONST, dtype_of(shape), shape));
   else if (strncmp(text, "view ", 5) == 0)
-    add_view(name, shape, text);
+    add_view(name, shape, text + 5);
   else
     add_node(name, shape, text);
 }

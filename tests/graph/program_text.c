@@ -27,7 +27,7 @@ static uint8_t constant(gexpr *e, const char *word) {
 }
 
 uint8_t program_operand(gexpr *e, const char *word) {
-  if (word[0] == 't') return (uint8_t)(GX_STEP + atoi(word + 1));
+  if (word[0] == 't') return (uint8_t)(GX_STEP + strtol(word + 1, NULL, 10));
   if (word[1] != '\0' || word[0] < 'a' || word[0] > 'l') return constant(e, word);
   if (e->n_in <= word[0] - 'a') e->n_in = (uint8_t)(word[0] - 'a' + 1);
   return (uint8_t)(word[0] - 'a');
@@ -60,9 +60,10 @@ static uint32_t dtype_of(const char *word) {
 }
 
 /* The words of a step or of the outputs; how many there are. */
-static uint32_t words_of(char *text, char *words[4]) {
+static uint32_t words_of(char *text, const char *words[4]) {
   uint32_t n = 0;
   char *rest = NULL;
+  for (uint32_t i = 0; i < 4; i++) words[i] = "";
   for (char *w = strtok_r(text, " ,", &rest); w != NULL; w = strtok_r(NULL, " ,", &rest)) {
     ck_assert_uint_lt(n, 4);
     words[n++] = w;
@@ -71,14 +72,14 @@ static uint32_t words_of(char *text, char *words[4]) {
 }
 
 static void add_step(gexpr *e, char *text) {
-  char *words[4];
+  const char *words[4];
   const uint32_t n = words_of(text, words);
   uint8_t op = 1, *operands[3] = {&e->steps[e->n_steps].a, &e->steps[e->n_steps].b, &e->steps[e->n_steps].c};
   while (op < BS_EXPR_OP_COUNT_ && strcmp(bs_expr_op_name(op), words[0]) != 0) op++;
   ck_assert_msg(op < BS_EXPR_OP_COUNT_, "no step '%s'", words[0]);
   ck_assert_uint_eq(n, 1 + (op == BS_EXPR_INDEX || op == BS_EXPR_TO) + gexpr_arity(op));
-  for (uint32_t k = 0; k < gexpr_arity(op); k++) *operands[k] = program_operand(e, words[k + 1]);
-  if (op == BS_EXPR_INDEX) *operands[0] = (uint8_t)atoi(words[1]);
+  for (uint32_t k = 0; k < gexpr_arity(op) && k < 3; k++) *operands[k] = program_operand(e, words[k + 1]);
+  if (op == BS_EXPR_INDEX) *operands[0] = (uint8_t)strtol(words[1], NULL, 10);
   if (op == BS_EXPR_TO) {
     *operands[1] = (uint8_t)(dtype_of(words[2]) >> 8);
     *operands[2] = (uint8_t)dtype_of(words[2]);
@@ -91,14 +92,15 @@ gexpr program_of(const char *text) {
   memset(&e, 0, sizeof e);
   e.compute = strncmp(text, "i64 ", 4) == 0 ? BS_I64 : strncmp(text, "f64 ", 4) == 0 ? BS_F64 : BS_F32;
   e.n_in = 1;
-  char *copy = strdup(e.compute != BS_F32 ? text + 4 : text), *rest = NULL, *words[4];
+  char *copy = strdup(e.compute != BS_F32 ? text + 4 : text), *rest = NULL;
+  const char *words[4];
   char *part = strtok_r(copy, ";", &rest);
   for (char *next = strtok_r(NULL, ";", &rest); next != NULL; next = strtok_r(NULL, ";", &rest)) {
     add_step(&e, part);
     part = next;
   }
   e.n_out = (uint8_t)words_of(part, words);
-  for (uint32_t i = 0; i < e.n_out; i++) e.outs[i] = program_operand(&e, words[i]);
+  for (uint32_t i = 0; i < e.n_out && i < 4; i++) e.outs[i] = program_operand(&e, words[i]);
   free(copy);
   return e;
 }
@@ -110,7 +112,7 @@ void program_print(const gexpr *e, char out[1024]) {
   for (uint32_t i = 0; i < e->n_steps; i++) {
     const uint8_t op = e->steps[i].op, operands[3] = {e->steps[i].a, e->steps[i].b, e->steps[i].c};
     fputs(bs_expr_op_name(op), f);
-    for (uint32_t k = 0; k < gexpr_arity(op); k++) fprintf(f, " %s", program_word(e, operands[k]));
+    for (uint32_t k = 0; k < gexpr_arity(op) && k < 3; k++) fprintf(f, " %s", program_word(e, operands[k]));
     if (op == BS_EXPR_INDEX) fprintf(f, " %u", operands[0]);
     if (op == BS_EXPR_TO) fprintf(f, " %s", bs_dtype_name((uint32_t)operands[1] << 8 | operands[2]));
     fputs("; ", f);
