@@ -12,7 +12,7 @@
 #include "core/base/text.h"
 #include "lab/word.h"
 
-/* Where the options of the verb that was typed are listed. */
+/* The hint names the help that lists the options of the typed verb. */
 static void list_hint(bs_error *err) {
   char **words = bsrun_command_words();
   const char *verb = words != NULL ? words[1] : NULL;

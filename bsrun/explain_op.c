@@ -74,7 +74,7 @@ static int32_t read_partition(const explained *x, int64_t K, question *q, bs_err
   return rc;
 }
 
-/* Of ops of 2:4 weights: those of --mask, else random ones. */
+/* The kept places of 2:4 weights: those of --mask, else random ones. */
 static int32_t read_kept(const explained *x, const char *op, question *q, bs_error *err) {
   bs_mask mask = x->e.mask;
   int32_t rc = BS_OK;
@@ -128,7 +128,7 @@ static int32_t ask(const explained *x, const char *op, question *q, bs_error *er
   if (rc != BS_OK) return rc;
   q->asked.query.workspace_limit = (uint64_t)workspace;
   if (args_has(x->a, "activation"))
-    q->asked.query.activation = q->sizes.activation; /* refused where it is none */
+    q->asked.query.activation = q->sizes.activation; /* bs_op_check refuses it for the others */
   return BS_OK;
 }
 

@@ -99,7 +99,7 @@ static void put_args(const bs_op_schema *schema, const bs_op_sizes *s, bs_op_que
   q->query.nargs = n;
 }
 
-/* One step: the activation, or the sum of a number with itself where there is none. */
+/* The program has one step: the activation, or without one the sum of a number with itself. */
 static void put_program(const bs_op_sizes *s, bs_op_question *q) {
   static const uint8_t steps[] = {[BS_ACT_NONE] = BS_EXPR_ADD,
                                   [BS_ACT_RELU] = BS_EXPR_ABS,
@@ -119,12 +119,12 @@ static void put_program(const bs_op_sizes *s, bs_op_question *q) {
   q->query.expr = &q->expr;
 }
 
-/* What an op needs beside its arguments: usual attributes, and which options of a layer it takes. */
+/* Usual attributes of an op, and which options of a layer it takes. */
 static const struct usual {
   const char *op;
   int64_t attrs[2];
   double numbers[1];
-  uint32_t activation; /* 1: takes the layer's, 2: and relu where there is none */
+  uint32_t activation; /* 1: takes the layer's; 2: the same, and relu where the layer has none */
   uint32_t partition;  /* 1: takes the layer's, 2: needs one */
 } usuals[] = {
     {"matmul", {0}, {0}, 1, 1},

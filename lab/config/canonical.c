@@ -46,7 +46,7 @@ static int32_t put_pattern(bs_node *node, bs_error *err) {
   return bs_config_put_text(node, text, err);
 }
 
-/* "old=new" behind the "||" of a key's range. */
+/* Reads "old=new" after the "||" of a key's range. */
 static int32_t put_choice(const bs_key *key, bs_node *node, bs_notes *notes, bs_error *err) {
   const char *older = key->range != NULL ? strstr(key->range, "||") : NULL;
   const size_t size = strlen(node->text);

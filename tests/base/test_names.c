@@ -10,7 +10,7 @@
 static const uint32_t dtypes[] = {BS_F64, BS_F32, BS_F16, BS_BF16, BS_F8E4M3, BS_F8E5M2,
                                   BS_I64, BS_I32, BS_I8,  BS_U8,   BS_BOOL};
 
-/* Number i of a table's enum; 0 behind the last. */
+/* Number i of a table's enum; 0 after the last. */
 static int number_of(uint32_t table, uint32_t i, uint32_t *out_number) {
   static const uint32_t counts[BS_NAMES_COUNT_] = {
       [BS_NAMES_DTYPE] = TEST_COUNT(dtypes), [BS_NAMES_ACTIVATION] = BS_ACT_GELU_TANH + 1,

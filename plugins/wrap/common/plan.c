@@ -8,7 +8,7 @@
 
 static const char *const do_names[WRAP_DO_COUNT_] = {"hang", "err",      "delay", "flip",
                                                      "nan",  "truncate", "kill",  "stop"};
-/* What a backend and a communicator do beside ops and collectives, from WRAP_OP_ALLOC on. */
+/* Other calls of a backend and a communicator, from WRAP_OP_ALLOC on. */
 static const char *const plain_names[WRAP_OP_FIRST - WRAP_OP_ALLOC] = {"alloc", "copy", "sync", "event",
                                                                        "exchange"};
 static const char *const stage_names[] = {"", ".prepare", ".pack"};
