@@ -39,7 +39,7 @@ static uint32_t activation_of(const form *f, uint8_t operand, uint8_t *out_inner
   const uint8_t op = form_op(f, operand, &step);
   *out_inner = operand;
   for (uint32_t i = 0; i < sizeof activations / sizeof activations[0]; i++) {
-    if (op == 0 || activations[i].op != op) continue;
+    if (activations[i].op != op) continue;
     const uint8_t a = f->e->steps[step].a, b = f->e->steps[step].b;
     double zero = 1;
     const int second = form_is_const(f, b, &zero);
@@ -51,13 +51,13 @@ static uint32_t activation_of(const form *f, uint8_t operand, uint8_t *out_inner
   return BS_ACT_NONE;
 }
 
-/* The other one of two terms with the factor 1, of which one is `known`; GX_NO_OPERAND. */
-static uint8_t other_term(const form *f, uint8_t operand, uint8_t known) {
+/* The other one of two terms with the factor 1, of which one is `known`. 0: operand is no such sum. */
+static int other_term(const form *f, uint8_t operand, uint8_t known, uint8_t *out_other) {
   form_sum s;
   if (!form_sum_of(f, operand, &s) || s.n != 2 || s.has_constant || s.factor[0] != 1 || s.factor[1] != 1)
-    return GX_NO_OPERAND;
-  if (s.operand[0] == known) return s.operand[1];
-  return s.operand[1] == known ? s.operand[0] : GX_NO_OPERAND;
+    return 0;
+  *out_other = s.operand[0] == known ? s.operand[1] : s.operand[0];
+  return s.operand[0] == known || s.operand[1] == known;
 }
 
 /* act(y + bias) + residual, of the roles that the shapes gave. */
@@ -70,8 +70,7 @@ static int is_epilogue(const form *f, roles *io) {
   if (io->residual != GNONE) {
     terms[n] = (uint8_t)io->residual;
     if (form_is_sum(f, core, terms, ones, n + 1)) return program_is(f->e, wanted, io);
-    core = other_term(f, core, (uint8_t)io->residual);
-    if (core == GX_NO_OPERAND) return 0;
+    if (!other_term(f, core, (uint8_t)io->residual, &core)) return 0;
   }
   io->activation = activation_of(f, core, &inner);
   if (io->residual != GNONE && io->activation == BS_ACT_NONE) return 0;
@@ -125,10 +124,10 @@ static int32_t try_product(graph *g, uint32_t map_id, uint32_t slot, uint32_t *o
   const form f = form_of(g, &map);
   roles r;
   int ok = 0;
-  if (product.in[2] != GNONE || product.activation != BS_ACT_NONE || map.n_out != 1 || y.kind != GV_TEMP ||
+  if (product.in[2] != GNONE || product.activation != BS_ACT_NONE || map.n_out != 1 ||
       g->values[map.out[0]].dtype != y.dtype || f.e->compute != y.dtype ||
-      !match_dims(g, map.in[slot], map.out[0]) || !assign(g, &map, slot, y.dims[1], &r) ||
-      !is_epilogue(&f, &r) || (r.bias != GNONE && product.in[1] != GNONE))
+      !assign(g, &map, slot, y.dims[1], &r) || !is_epilogue(&f, &r) ||
+      (r.bias != GNONE && product.in[1] != GNONE))
     return BS_OK;
   const int32_t rc = arguments(g, &map, &r, y.dims, &product, &ok, err);
   if (rc != BS_OK || !ok) return rc;
@@ -163,9 +162,7 @@ static int is_sum_of_two(const graph *g, const gnode *add, uint32_t sum, uint32_
   const form f = form_of(g, add);
   for (uint32_t i = 0; i < 2; i++) {
     const gvalue *a = &g->values[add->in[i]];
-    if (a->dtype != v->dtype || a->rank != v->rank ||
-        (a->rank > 0 && a->dims[a->rank - 1] > 1 && a->strides[a->rank - 1] != 1))
-      return 0;
+    if (a->dtype != v->dtype || (a->dims[a->rank - 1] > 1 && a->strides[a->rank - 1] != 1)) return 0;
   }
   *out_x = match_dims(g, add->in[0], sum) ? 0 : 1;
   return match_dims(g, add->in[*out_x], sum) && form_is_sum(&f, f.e->outs[0], terms, ones, 2);
@@ -176,8 +173,7 @@ static int32_t try_norm(graph *g, uint32_t id, uint32_t *out_changes, bs_error *
   const uint32_t sum = n.in[0], add_id = match_producer(g, sum);
   int others = 0;
   uint32_t x;
-  if (n.in[1] != GNONE || (n.n_out > 1 && n.out[1] != GNONE) || add_id == GNONE ||
-      g->nodes[add_id].op != GOP_MAP)
+  if (n.in[1] != GNONE || n.out[1] != GNONE || add_id == GNONE || g->nodes[add_id].op != GOP_MAP)
     return BS_OK;
   const gnode add = g->nodes[add_id];
   for (uint32_t i = 1; i < n.n_in; i++)

@@ -39,14 +39,15 @@ static int is_poly(const form *f, uint8_t operand, uint8_t x, uint8_t t, const d
 }
 
 /* What the argument of erf or tanh can be a polynomial of: c x, c (x + ..), c x (1 + ..). */
-static uint32_t arguments_of(const form *f, uint8_t operand, uint8_t out[2 * FORM_MAX]) {
+enum { MAX_ARGUMENTS = FORM_MAX * (1 + FORM_MAX) };
+static uint32_t arguments_of(const form *f, uint8_t operand, uint8_t out[MAX_ARGUMENTS]) {
   form_product p;
   form_sum s;
   uint32_t n = 0;
   if (!form_product_of(f, operand, &p)) return 0;
   for (uint32_t i = 0; i < p.n; i++) {
     out[n++] = p.operand[i];
-    if (!form_sum_of(f, p.operand[i], &s) || s.n > FORM_MAX / p.n) continue;
+    if (!form_sum_of(f, p.operand[i], &s)) continue;
     for (uint32_t k = 0; k < s.n; k++) out[n++] = s.operand[k];
   }
   return n;
@@ -57,7 +58,7 @@ static int find_gelu(const form *f, uint32_t to, uint8_t *out_from) {
   static const double none[4] = {0}, half[4] = {0, 0.5, 0, 0};
   static const double by_erf[4] = {0, 0.70710678118654752440, 0, 0};
   static const double by_tanh[4] = {0, 0.79788456080286535588, 0, 0.79788456080286535588 * 0.044715};
-  uint8_t arguments[2 * FORM_MAX];
+  uint8_t arguments[MAX_ARGUMENTS];
   const uint8_t end = f->e->steps[to].op;
   if (end != BS_EXPR_MUL && end != BS_EXPR_DIV && end != BS_EXPR_ADD) return 0;
   for (uint32_t t = 0; t < to; t++) {
@@ -76,15 +77,22 @@ static int find_gelu(const form *f, uint32_t to, uint8_t *out_from) {
   return 0;
 }
 
-/* operand == 1 + exp(sign x): x. */
-static int is_one_plus_exp(const form *f, uint8_t operand, double sign, uint8_t *out_x) {
-  form_sum outer, inner;
+/* operand == 1 + exp(x): x. */
+static int is_one_plus_exp(const form *f, uint8_t operand, uint8_t *out_x) {
+  form_sum s;
   uint32_t step;
-  if (!form_sum_of(f, operand, &outer) || outer.n != 1 || outer.constant != 1 || outer.factor[0] != 1 ||
-      form_op(f, outer.operand[0], &step) != BS_EXPR_EXP || !form_sum_of(f, f->e->steps[step].a, &inner) ||
-      inner.n != 1 || inner.has_constant || inner.factor[0] != sign)
+  if (!form_sum_of(f, operand, &s) || s.n != 1 || s.constant != 1 || s.factor[0] != 1 ||
+      form_op(f, s.operand[0], &step) != BS_EXPR_EXP)
     return 0;
-  *out_x = inner.operand[0];
+  *out_x = form_operand(f, f->e->steps[step].a);
+  return 1;
+}
+
+/* operand == -x: x. */
+static int is_negated(const form *f, uint8_t operand, uint8_t *out_x) {
+  form_sum s;
+  if (!form_sum_of(f, operand, &s) || s.n != 1 || s.has_constant || s.factor[0] != -1) return 0;
+  *out_x = s.operand[0];
   return 1;
 }
 
@@ -92,13 +100,14 @@ static int is_one_plus_exp(const form *f, uint8_t operand, double sign, uint8_t 
 static int find_sigmoid(const form *f, uint32_t to, uint8_t *out_from) {
   form_product p;
   uint32_t step;
-  if (!form_product_of(f, (uint8_t)(GX_STEP + to), &p) || p.factor != 1 || p.n == 0 || p.n > 2) return 0;
+  if (!form_product_of(f, (uint8_t)(GX_STEP + to), &p) || p.factor != 1 || p.n > 2) return 0;
   for (uint32_t i = 0; i < p.n; i++) {
     const uint8_t other = p.n == 2 ? p.operand[1 - i] : 0;
+    uint8_t power = p.operand[i]; /* of e */
     const int by_step = p.power[i] == 1 && form_op(f, p.operand[i], &step) == BS_EXPR_SIGMOID;
     if (by_step)
       *out_from = form_operand(f, f->e->steps[step].a);
-    else if (p.power[i] != -1 || !is_one_plus_exp(f, p.operand[i], -1, out_from))
+    else if (p.power[i] != -1 || !is_one_plus_exp(f, p.operand[i], &power) || !is_negated(f, power, out_from))
       continue;
     if (p.n == 1) return by_step ? 0 : BS_EXPR_SIGMOID;
     if (p.power[1 - i] == 1 && other == *out_from) return BS_EXPR_SILU;
@@ -107,7 +116,7 @@ static int find_sigmoid(const form *f, uint32_t to, uint8_t *out_from) {
 }
 
 static int find_softplus(const form *f, uint32_t to, uint8_t *out_from) {
-  return f->e->steps[to].op == BS_EXPR_LOG && is_one_plus_exp(f, f->e->steps[to].a, 1, out_from)
+  return f->e->steps[to].op == BS_EXPR_LOG && is_one_plus_exp(f, f->e->steps[to].a, out_from)
              ? BS_EXPR_SOFTPLUS
              : 0;
 }
@@ -151,7 +160,6 @@ static int shorten(const form *f, gexpr *e, uint32_t to) {
 static int rewrite(gexpr *e, uint32_t rounds) {
   int changed = program_tidy(e);
   const form f = {e, rounds};
-  if (e->compute == BS_I64) return changed;
   for (uint32_t i = e->n_steps; i-- > 0;)
     if (i < e->n_steps && shorten(&f, e, i)) {
       program_tidy(e);
@@ -165,10 +173,10 @@ static int absorb(graph *g, uint32_t id, gexpr *e, uint32_t slot, bs_error *err)
   double number;
   uint64_t bits;
   gnode *n = &g->nodes[id];
-  if (e->n_const == GX_MAX_CONST || n->n_in < 2 || !match_number(g, n->in[slot], &number)) return 0;
+  if (n->n_in < 2 || !match_number(g, n->in[slot], &number)) return 0;
   if (e->compute == BS_I64) {
+    if (fabs(number) > 9e15) return 0;
     const int64_t whole = (int64_t)number;
-    if ((double)whole != number || fabs(number) > 9e15) return 0;
     memcpy(&bits, &whole, sizeof bits);
   } else {
     memcpy(&bits, &number, sizeof bits);

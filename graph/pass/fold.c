@@ -24,7 +24,7 @@ static int foldable(const graph *g, const gnode *n) {
   for (uint32_t i = 0; i < n->n_out; i++) {
     if (n->out[i] == GNONE) continue;
     const gvalue *root = &g->values[g->values[n->out[i]].base];
-    if (root->kind != GV_TEMP || root->flags & GV_OUTPUT) return 0;
+    if (root->flags & GV_OUTPUT) return 0;
     out += root_bytes(root);
   }
   return out <= FOLD_LIMIT && (out <= 4u * in || out <= FOLD_LIMIT / 16u);

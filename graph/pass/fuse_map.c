@@ -36,15 +36,13 @@ static int may_fuse(const graph *g, uint32_t consumer, uint32_t slot, pair *foun
   const gnode *c = &g->nodes[consumer];
   const uint32_t value = c->in[slot];
   const gvalue *v = &g->values[value], *root = &g->values[v->base];
-  if (root->kind != GV_TEMP || root->flags & GV_OUTPUT || root->producer == GNONE) return 0;
+  if (root->producer == GNONE) return 0;
   const gnode *p = &g->nodes[root->producer];
-  if (p->op != GOP_MAP || p->n_out != 1 || p->out[0] != v->base || graph_sole_user(g, v->base) != consumer)
-    return 0;
+  if (p->op != GOP_MAP || p->n_out != 1 || graph_sole_user(g, v->base) != consumer) return 0;
   for (uint32_t i = 0; i < c->n_in; i++) /* read as one value only */
     if (i != slot && g->values[c->in[i]].base == v->base) return 0;
   const gvalue *out = &g->values[c->out[0]];
-  if (!graph_is_dense(v) || v->offset != 0 || graph_count(v) != graph_count(root) || v->rank != out->rank)
-    return 0;
+  if (!graph_is_dense(v) || graph_count(v) != graph_count(root)) return 0;
   for (uint32_t i = 0; i < v->rank; i++)
     if (v->dims[i] != out->dims[i]) return 0; /* a broadcast value would be computed many times */
   for (uint32_t i = 0; i < p->n_in; i++)
@@ -92,7 +90,7 @@ static int32_t fuse(graph *g, const pair *w, uint32_t *out_changes, bs_error *er
   if (e.compute != pe.compute || (reshaped && program_has(&pe, BS_EXPR_INDEX))) return BS_OK;
   for (uint32_t i = 0; i < p.n_in; i++) {
     const int32_t rc = see_as(g, p.in[i], root.rank, root.dims, out.rank, out.dims, &seen[i], err);
-    if (rc != BS_OK || seen[i] == GNONE) return rc;
+    if (rc != BS_OK) return rc; /* one that cannot be seen so is GNONE, which no map accepts */
   }
   memcpy(in, c.in, sizeof in);
   if (!place_inputs(seen, p.n_in, w->slot, in, &n_in, maps, &slot_free)) return BS_OK;

@@ -9,8 +9,7 @@
  * them. */
 static int rows_of(const gvalue *v, int64_t n, int64_t *out_first, int64_t *out_count, int64_t *out_step) {
   int64_t count = 1, step = 0;
-  if (v->rank == 0 || v->dims[v->rank - 1] != n || (n > 1 && v->strides[v->rank - 1] != 1) ||
-      v->offset % n != 0)
+  if (v->rank == 0 || v->dims[v->rank - 1] != n || v->strides[v->rank - 1] != 1 || v->offset % n != 0)
     return 0;
   for (uint32_t i = v->rank - 1u; i-- > 0;) {
     if (v->dims[i] == 1) continue;
@@ -28,12 +27,12 @@ static int rows_of(const gvalue *v, int64_t n, int64_t *out_first, int64_t *out_
   return count > 0;
 }
 
-/* The only view of the root that anything reads; GNONE. */
+/* The root, or the only view of it, where nothing else of it is read; GNONE. */
 static uint32_t sole_view(const graph *g, uint32_t root) {
   uint32_t found = GNONE;
   for (uint32_t i = root; i != GNONE; i = g->values[i].next_view) {
     if (g->values[i].first_use == GNONE) continue;
-    if (found != GNONE || i == root) return GNONE;
+    if (found != GNONE) return GNONE;
     found = i;
   }
   return found;
@@ -44,8 +43,7 @@ static int32_t try_rows(graph *g, uint32_t id, uint32_t *out_changes, bs_error *
   const gvalue y = g->values[product.out[0]], x = g->values[product.in[0]];
   const uint32_t root = y.base;
   int64_t first = 0, count = 0, step = 0;
-  if (g->values[root].flags & GV_OUTPUT || product.in[2] != GNONE || match_producer(g, product.out[0]) != id)
-    return BS_OK;
+  if (g->values[root].flags & GV_OUTPUT || match_producer(g, product.out[0]) != id) return BS_OK;
   const uint32_t seen = sole_view(g, root);
   if (seen == GNONE || graph_count(&g->values[seen]) >= graph_count(&y)) return BS_OK;
   const gvalue v = g->values[seen];

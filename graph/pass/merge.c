@@ -13,9 +13,10 @@ typedef struct group {
   int64_t columns; /* of all */
 } group;
 
+/* Not of one column: what reads the column as a row would find gaps, which kernels of rows do not take. */
 static int is_joinable(const graph *g, uint32_t id) {
   const gnode *n = &g->nodes[id];
-  if (n->op != GOP_MATMUL || n->in[2] != GNONE || n->out[0] == GNONE) return 0;
+  if (n->op != GOP_MATMUL || n->in[2] != GNONE) return 0;
   const gvalue *w = &g->values[n->weight], *y = &g->values[n->out[0]];
   const gvalue *root = &g->values[y->base];
   return !(w->flags & GV_JOINED) && !(root->flags & GV_OUTPUT) && match_producer(g, n->out[0]) == id &&
@@ -27,7 +28,6 @@ static int alike(const graph *g, uint32_t a, uint32_t b) {
   return match_same(g, x->in[0], y->in[0]) && x->activation == y->activation &&
          x->accumulate == y->accumulate && (x->in[1] == GNONE) == (y->in[1] == GNONE) &&
          g->values[x->weight].dtype == g->values[y->weight].dtype &&
-         g->values[x->weight].dims[1] == g->values[y->weight].dims[1] &&
          g->values[x->out[0]].dtype == g->values[y->out[0]].dtype &&
          (x->in[1] == GNONE || g->values[x->in[1]].dtype == g->values[y->in[1]].dtype);
 }

@@ -33,6 +33,9 @@ INF, NAN = np.float32(np.inf), np.float32(np.nan)
 TAIL = np.array([-60, -17, -5, 0, 0.5, 33, 60, 90], F)
 X44, W44, LARGE = square(), f(4, 4), f(4, 4, scale=40)
 W46 = np.round(np.random.default_rng(12).uniform(-2, 2, (4, 6)), 3).astype(F)
+own = np.random.default_rng(13)  # so that f() gives the cases above what it always gave
+X234, R44, R46, R28, R4 = (np.round(own.uniform(-2, 2, shape), 3).astype(F) for shape in ((2, 3, 4), (4, 4), (4, 6), (2, 8), (4,)))
+SMALL = np.array([-3, -1.5, -0.5, 0, 0.25, 1, 2, 4], F)
 WITH_NAN = X44.copy()
 WITH_NAN[1, 2] = NAN
 WITH_INF = X44.copy()
@@ -47,6 +50,16 @@ GELU = "a = Div (x, root) b = Erf (a) d = Add (b, one) e = Mul (x, d) g = Mul (e
 GELU_C = {"root": c(np.sqrt(2)), "one": c(1), "half": c(0.5)}
 MEAN = "m = ReduceMean <keepdims: int = 1> (x, ax) z = Sub (x, m) q = Mul (z, z) v = ReduceMean <keepdims: int = 1> (q, ax) "
 LAST = {"ax": ints(-1)}
+E1 = "e = Exp (x) d = Add (e, one) "
+ONE = {"one": c(1)}
+
+
+def chain(op, begin, end, n):
+    """The op n times: a sum or a product that a form does not follow to its end."""
+    names = [begin] + [f"{end}{i}" for i in range(1, n)] + [end]
+    return " ".join(f"{b} = {op} ({a})" for a, b in zip(names, names[1:])) + " "
+
+
 RMS = "q = Mul (x, x) v = ReduceMean <keepdims: int = 1> (q, ax) "
 RMS_Z = "q = Mul (z, z) v = ReduceMean <keepdims: int = 1> (q, ax) w = Add (v, eps) r = Sqrt (w) y = Div (z, r)"
 SHIFTED = "m = ReduceMax <keepdims: int = 1> (x, ax) d = Sub (x, m) e = Exp (d) "
@@ -62,13 +75,38 @@ CASES = [
     ("gelu_tanh_of_another_cube", 20, "p = Pow (x, three) q = Mul (p, k) r = Add (x, q) s = Mul (r, n) t = Tanh (s) u = Add (t, one) w = Mul (x, u) y = Mul (w, half)",
      {"x": np.linspace(-4, 4, 9, dtype=F)}, {**GELU_C, "three": c(3), "k": c(0.0449), "n": c(0.7978845608)}),
     ("silu_then_min", 20, "a = Sigmoid (x) g = Mul (x, a) y = Min (g, hi)", {"x": TAIL}, {"hi": c(40)}),
-    ("quick_gelu", 20, "z = Mul (x, k) a = Sigmoid (z) y = Mul (x, a)", {"x": TAIL / 20}, {"k": c(1.702)}),
+    ("quick_gelu", 20, "u = Mul (x, k) a = Sigmoid (u) y = Mul (x, a)", {"x": TAIL / 20}, {"k": c(1.702)}),
     ("log_of_clamped_sigmoid", 20, "a = Sigmoid (x) b = Clip (a, lo, hi) y = Log (b)", {"x": TAIL}, {"lo": c(1e-7), "hi": c(1)}),
     ("log_of_one_minus_clamped_sigmoid", 20, "a = Sigmoid (x) b = Clip (a, lo, hi) d = Sub (one, b) y = Log (d)", {"x": TAIL}, {"lo": c(1e-7), "hi": c(0.99), "one": c(1)}),
     ("reciprocal_of_floored_softplus", 20, "a = Softplus (x) b = Max (a, lo) y = Reciprocal (b)", {"x": TAIL}, {"lo": c(1e-7)}),
     ("sigmoid_by_hand_with_a_floor", 20, "n = Neg (x) e = Exp (n) d = Add (e, one) w = Min (d, hi) y = Reciprocal (w)", {"x": TAIL}, {"one": c(1), "hi": c(1e4)}),
     ("softplus_by_hand_capped", 20, "e = Exp (x) d = Add (e, one) w = Min (d, hi) y = Log (w)", {"x": TAIL}, {"one": c(1), "hi": c(1e10)}),
-    ("softplus_of_twice", 20, "z = Mul (x, two) e = Exp (z) d = Add (e, one) y = Log (d)", {"x": TAIL / 10}, {"one": c(1), "two": c(2)}),
+    ("softplus_of_twice", 20, "u = Mul (x, two) e = Exp (u) d = Add (e, one) y = Log (d)", {"x": TAIL / 10}, {"one": c(1), "two": c(2)}),
+
+    ("softplus_of_twice_the_power", 20, "e = Exp (x) u = Mul (e, two) d = Add (u, one) y = Log (d)", {"x": SMALL}, {**ONE, "two": c(2)}),
+    ("softplus_of_two_and_the_power", 20, "e = Exp (x) d = Add (e, two) y = Log (d)", {"x": SMALL}, {"two": c(2)}),
+    ("softplus_of_the_power_and_more", 20, E1 + "w = Sub (d, x) y = Log (w)", {"x": SMALL}, ONE),
+    ("softplus_of_the_power_and_a_deep_term", 20, E1 + chain("Neg", "x", "n", 9) + "w = Sub (d, n) y = Log (w)", {"x": np.abs(SMALL)}, ONE),
+    ("sigmoid_by_hand_of_twice", 20, "n = Mul (x, minus) e = Exp (n) d = Add (e, one) y = Reciprocal (d)", {"x": SMALL}, {**ONE, "minus": c(-2)}),
+    ("sigmoid_by_hand_of_more", 20, "n = Neg (x) t = Tanh (x) u = Sub (n, t) e = Exp (u) d = Add (e, one) y = Reciprocal (d)", {"x": SMALL}, ONE),
+    ("sigmoid_by_hand_of_more_by_a_number", 20, "n = Neg (x) u = Add (n, half) e = Exp (u) d = Add (e, one) y = Reciprocal (d)", {"x": SMALL}, {**ONE, "half": c(0.5)}),
+    ("sigmoid_by_hand_with_a_deep_term", 20, "m = Neg (x) " + chain("Neg", "x", "n", 9) + "u = Sub (m, n) e = Exp (u) d = Add (e, one) y = Reciprocal (d)", {"x": SMALL}, ONE),
+    ("log_of_one_plus_tanh", 20, "t = Tanh (x) d = Add (t, one) y = Log (d)", {"x": SMALL}, ONE),
+    ("twice_sigmoid_by_hand", 20, "n = Neg (x) e = Exp (n) d = Add (e, one) y = Div (two, d)", {"x": SMALL}, {**ONE, "two": c(2)}),
+    ("sigmoid_by_hand_over_a_deep_factor", 20, "n = Neg (x) e = Exp (n) d = Add (e, one) s = Reciprocal (d) " + chain("Reciprocal", "x", "r", 8) + "y = Div (s, r)", {"x": SMALL + F(8)}, ONE),
+    ("reciprocal_of_negated", 20, "n = Neg (x) y = Reciprocal (n)", {"x": SMALL + F(8)}, {}),
+    ("square_times_sigmoid", 20, "a = Sigmoid (x) q = Mul (x, x) y = Mul (q, a)", {"x": SMALL}, {}),
+    ("tanh_times_sigmoid", 20, "a = Sigmoid (x) t = Tanh (x) y = Mul (t, a)", {"x": SMALL}, {}),
+    # programs that are too large for one map, and numbers that none can hold
+    ("seventy_steps", 20, chain("Sin", "x", "y", 70), {"x": SMALL}, {}),
+    ("thirteen_inputs", 20, "s2 = Add (x, x2) " + " ".join(f"s{i} = Add (s{i - 1}, x{i})" for i in range(3, 14)) + " y = Mul (s13, x)",
+     {"x": SMALL, **{f"x{i}": SMALL * F(i / 7) for i in range(2, 14)}}, {}),
+    ("sixteen_numbers_and_one_more", 20, " ".join(f"l{i} = LeakyRelu <alpha: float = {0.5 + i / 64}> ({f'l{i - 1}' if i else 'x'})" for i in range(15)) + " y = Mul (l14, k)", {"x": SMALL * F(100)}, {"k": c(3)}),
+    ("number_beyond_2_to_53", 20, "y = Add (x, k)", {"x": ints(1, -2, 3)}, {"k": np.array(2**53 + 1)}),
+    ("number_alone", 20, "e = Expand (k, s) z = Neg (e) y = Neg (x)", {"x": X44}, {"k": np.array([3], F), "s": ints(100)}),
+    # maps that a view stands between
+    ("exp_turned", 20, "e = Exp (x) t = Transpose (e) y = Neg (t)", {"x": X44}, {}),
+    ("sum_of_turned_rows_seen_otherwise", 20, "t = Transpose (r) a = Add (x, t) b = Reshape (a, s) y = Exp (b)", {"x": X44, "r": R44}, {"s": ints(2, 8)}),
     # what follows a product
     ("relu6", 20, "m = MatMul (x, w) y = Clip (m, lo, hi)", {"x": LARGE}, {"w": W44, "lo": c(0), "hi": c(6)}),
     ("relu_up_to_31", 20, "m = MatMul (x, w) y = Clip (m, lo, hi)", {"x": LARGE}, {"w": W44, "lo": c(0), "hi": c(31)}),
@@ -83,11 +121,31 @@ CASES = [
     ("product_bias_nan_to_zero", 20, "m = MatMul (x, w) a = Add (m, b) n = IsNaN (a) y = Where (n, zero, a)", {"x": WITH_NAN}, {"w": W44, "b": f(4), "zero": c(0)}),
     ("product_bias_inf_to_zero", 20, "m = MatMul (x, w) a = Add (m, b) n = IsInf (a) y = Where (n, zero, a)", {"x": WITH_INF}, {"w": np.abs(W44), "b": f(4), "zero": c(0)}),
     ("product_of_turned_rows", 20, "m = MatMul (x, w) t = Transpose (m) y = Add (t, b)", {"x": X44}, {"w": W44, "b": f(4)}),
+
+    ("product_and_its_first_row", 20, "m = MatMul (x, w) t = Slice (m, begin, end, begin) y = Add (m, t)", {"x": X44}, {"w": W44, "begin": ints(0), "end": ints(1)}),
+    ("product_relu_residual_and_more", 20, "m = MatMul (x, w) a = Relu (m) t = Tanh (m) s = Add (a, r) y = Sub (s, t)", {"x": X44, "r": R44}, {"w": W44}),
+    ("product_relu_and_relu_of_residual", 20, "m = MatMul (x, w) a = Relu (m) b = Relu (r) n = Neg (b) y = Sub (a, n)", {"x": X44, "r": R44}, {"w": W44}),
+    ("product_relu_residual_and_a_number", 20, "m = MatMul (x, w) a = Relu (m) s = Add (a, r) y = Add (s, half)", {"x": X44, "r": R44}, {"w": W44, "half": c(0.5)}),
+    ("product_relu_less_residual", 20, "m = MatMul (x, w) a = Relu (m) y = Sub (a, r)", {"x": X44, "r": R44}, {"w": W44}),
+    ("product_twice_relu_and_residual", 20, "m = MatMul (x, w) a = Relu (m) b = Mul (a, two) n = Neg (r) y = Sub (b, n)", {"x": X44, "r": R44}, {"w": W44, "two": c(2)}),
+    ("product_relu_residual_and_a_deep_term", 20, "m = MatMul (x, w) a = Relu (m) s = Add (a, r) " + chain("Neg", "r", "n", 9) + "y = Sub (s, n)", {"x": X44, "r": R44}, {"w": W44}),
+    ("product_residual_twice", 20, "m = MatMul (x, w) s = Slice (r, begin, end, ax) a = Add (m, s) b = Reshape (a, s28) y = Add (b, r2)", {"x": X44, "r": R46, "r2": R28},
+     {"w": W44, "begin": ints(0), "end": ints(4), "ax": ints(1), "s28": ints(2, 8)}),
+    ("product_bias_relu_and_residual_seen_otherwise", 20, "m = MatMul (x, w) a = Add (m, b) h = Relu (a) u = Reshape (h, s28) y = Add (u, r2)", {"x": X44, "r2": R28}, {"w": W44, "b": R4, "s28": ints(2, 8)}),
+    ("product_and_residual_of_turned_batches", 20, "m = MatMul (x, w) t = Transpose <perm: ints = [1,0,2]> (r) y = Add (m, t)", {"x": X234, "r": X234.transpose(1, 0, 2).copy()}, {"w": W44}),
+    ("product_rounded_to_f16_and_bias", 20, "h = Cast <to: int = 10> (x) m = MatMul (h, w) a = Add (m, b) n = Neg (a) y = Cast <to: int = 1> (a) z = Cast <to: int = 1> (n)",
+     {"x": np.array([[1, 1], [-1, -1]], F)}, {"w": np.array([[2048, 1], [1, 2]], np.float16), "b": np.array([1, 0.5], np.float16)},
+     {"y": np.array([[2048, 3.5], [-2047, -2.5]], F), "z": np.array([[-2048, -3.5], [2047, 2.5]], F)}),
     # sums before normalisations
     ("layer_of_clipped_sum", 20, "a = Add (x, r) s = Clip (a, lo, hi) y = LayerNormalization (s, g)", {"x": LARGE, "r": LARGE[::-1].copy()}, {"lo": c(-50), "hi": c(50), "g": f(4)}),
     ("clipped_sum_is_an_output", 20, "a = Add (x, r) z = Clip (a, lo, hi) y = LayerNormalization (z, g)", {"x": LARGE, "r": LARGE[::-1].copy()}, {"lo": c(-50), "hi": c(50), "g": f(4)}),
     ("layer_of_repaired_sum", 20, "a = Add (x, r) n = IsNaN (a) s = Where (n, zero, a) y = LayerNormalization (s, g)", {"x": WITH_NAN, "r": X44}, {"zero": c(0), "g": f(4)}),
     ("layer_of_weighted_sum", 20, "t = Mul (r, half) s = Add (x, t) y = LayerNormalization (s, g)", {"x": X44, "r": f(4, 4)}, {"half": c(0.5), "g": f(4)}),
+
+    ("layer_of_a_sum_that_is_read_before", 20, "s = Add (x, r) p = ReduceMax <keepdims: int = 1> (s, ax) n = LayerNormalization (s, g) y = Add (n, p)", {"x": X44, "r": R44}, {**LAST, "g": R4}),
+    ("layer_of_a_sum_rounded_to_f16", 20, "h = Cast <to: int = 10> (x) s = Add (h, one) n = LayerNormalization (s, g) y = Cast <to: int = 1> (n) z = Cast <to: int = 1> (h)", {"x": np.array([[2048, 2050, 2052, 2054]], F)},
+     {"one": np.ones((1, 4), np.float16), "g": np.ones(4, np.float16)}),
+    ("largest_of_a_sum", 20, "s = Add (x, r) y = ReduceMax <keepdims: int = 1> (s, ax)", {"x": X44, "r": R44}, LAST),
     # normalisations: axes, shapes, eps, clamps
     ("softmax_of_columns", 20, "e = Exp (x) s = ReduceSum <keepdims: int = 0> (e, ax) y = Div (e, s)", {"x": X44}, LAST),
     ("softmax_of_columns_less_max", 20, "m = ReduceMax <keepdims: int = 0> (x, ax) d = Sub (x, m) e = Exp (d) s = ReduceSum <keepdims: int = 0> (e, ax) y = Div (e, s)", {"x": X44}, LAST),
@@ -203,6 +261,20 @@ CASES = [
     ("rope_of_rows", 20, "a, b = Split <num_outputs: int = 2, axis: int = 0> (x) n = Neg (b) t = Concat <axis: int = 0> (n, a) u = Mul (x, k) w = Mul (t, s) y = Add (u, w)", {"x": X44}, {"k": f(4, 4), "s": f(4, 4)}),
     ("rope_minus", 20, "a, b = Split <num_outputs: int = 2, axis: int = -1> (x) n = Neg (b) t = Concat <axis: int = -1> (n, a) u = Mul (x, k) w = Mul (t, s) y = Sub (u, w)", {"x": X44}, {"k": f(4, 4), "s": f(4, 4)}),
     ("products_of_turned_rows", 20, "t = Transpose (x) m = MatMul (x, w) n = MatMul (t, w) y = Add (m, n)", {"x": X44}, {"w": W44}),
+    ("products_with_residuals", 20, "m = MatMul (x, w) a = Add (m, r) n = MatMul (x, v) b = Add (n, q) p = Softmax (a) u = Softmax (b) y = Mul (p, u)", {"x": X44, "r": R44, "q": X44}, {"w": W44, "v": R44}),
+    ("products_the_first_with_a_residual", 20, "m = MatMul (x, w) a = Add (m, r) n = MatMul (x, v) p = Softmax (a) u = Softmax (n) y = Mul (p, u)", {"x": X44, "r": R44}, {"w": W44, "v": R44}),
+    ("products_the_second_with_a_residual", 20, "m = MatMul (x, w) n = MatMul (x, v) b = Add (n, r) p = Softmax (m) u = Softmax (b) y = Mul (p, u)", {"x": X44, "r": R44}, {"w": W44, "v": R44}),
+    ("products_the_first_with_a_bias", 20, "m = MatMul (x, w) a = Add (m, b) n = MatMul (x, v) p = Softmax (a) u = Softmax (n) y = Mul (p, u)", {"x": X44}, {"w": W44, "v": R44, "b": R4}),
+    ("products_the_second_with_a_bias", 20, "m = MatMul (x, w) n = MatMul (x, v) a = Add (n, b) p = Softmax (m) u = Softmax (a) y = Mul (p, u)", {"x": X44}, {"w": W44, "v": R44, "b": R4}),
+    ("products_the_first_with_an_activation", 20, "m = MatMul (x, w) a = Relu (m) n = MatMul (x, v) p = Softmax (a) u = Softmax (n) y = Mul (p, u)", {"x": X44}, {"w": W44, "v": R44}),
+    ("products_the_first_is_an_output", 20, "z = MatMul (x, w) n = MatMul (x, v) y = Neg (n)", {"x": X44}, {"w": W44, "v": R44}),
+    ("products_the_second_is_an_output", 20, "n = MatMul (x, v) z = MatMul (x, w) u = Softmax (z) p = Softmax (n) y = Mul (p, u)", {"x": X44}, {"w": W44, "v": R44}),
+    ("products_the_first_in_a_concat", 20, "m = MatMul (x, w) t = Softmax (r) a = Concat <axis: int = 0> (m, t) n = MatMul (x, v) y = Softmax (a) z = Neg (n)", {"x": X44, "r": R44}, {"w": W44, "v": R44}),
+    ("products_of_one_column_seen_as_a_row", 20, "m = MatMul (x, w) r = Reshape (m, row) p = Softmax (r) n = MatMul (x, u) y = Neg (p) z = Neg (n)", {"x": X44}, {"w": W46[:, :1], "u": W46[:, 1:2], "row": ints(1, 4)}),
+    ("products_the_first_in_a_wider_view", 20, "m = MatMul (x, w) r = Reshape (m, flat) s = Slice (r, begin, end) t = Reshape (s, two) u = Slice (t, begin, six, ax) n = MatMul (x, v) y = Neg (u) z = Neg (n)",
+     {"x": X44}, {"w": W46, "v": R46, "flat": ints(24), "begin": ints(0), "end": ints(18), "two": ints(2, 9), "six": ints(6), "ax": ints(1)}),
+    ("products_the_second_in_a_wider_view", 20, "n = MatMul (x, v) m = MatMul (x, w) r = Reshape (m, flat) s = Slice (r, begin, end) t = Reshape (s, two) u = Slice (t, begin, six, ax) y = Neg (u) z = Neg (n)",
+     {"x": X44}, {"w": W46, "v": R46, "flat": ints(24), "begin": ints(0), "end": ints(18), "two": ints(2, 9), "six": ints(6), "ax": ints(1)}),
     # rows of a product that are not whole rows at equal distances, or not the only ones that are read
     ("rows_across_rows", 20, "m = MatMul (x, w) r = Reshape (m, flat) s = Slice (r, begin, end) t = Reshape (s, two) y = Neg (t)", {"x": X44}, {"w": W46, "flat": ints(24), "begin": ints(3), "end": ints(15), "two": ints(2, 6)}),
     ("rows_of_a_wider_view", 20, "m = MatMul (x, w) r = Reshape (m, flat) s = Slice (r, begin, end) t = Reshape (s, two) u = Slice (t, begin, six, ax) y = Neg (u)",
@@ -214,6 +286,13 @@ CASES = [
     ("columns_of_a_product", 20, "m = MatMul (x, w) s = Slice (m, begin, end, ax) y = Neg (s)", {"x": X44}, {"w": W46, "begin": ints(0), "end": ints(3), "ax": ints(1)}),
     ("columns_as_rows", 20, "m = MatMul (x, w) t = Transpose (m) s = Slice (t, begin, end, ax) y = Neg (s)", {"x": X44}, {"w": W44, "begin": ints(0), "end": ints(1), "ax": ints(0)}),
     ("row_of_a_residual", 20, "m = MatMul (x, w) t = Add (m, r) s = Slice (t, begin, end, ax) y = Neg (s)", {"x": X44, "r": f(4, 6)}, {"w": W46, "begin": ints(3), "end": ints(4), "ax": ints(0)}),
+
+    ("two_of_three_tokens", 20, "m = MatMul (x, w) s = Slice (m, begin, end, ax) y = Neg (s)", {"x": X234}, {"w": W46, "begin": ints(0), "end": ints(2), "ax": ints(1)}),
+    ("one_row_many_times_for_rows", 20, "m = MatMul (x, w) s = Slice (m, begin, end, ax) t = Expand (s, three) y = Softmax (t)", {"x": X44}, {"w": W46, "begin": ints(1), "end": ints(2), "ax": ints(0), "three": ints(3, 6)}),
+    ("a_product_that_is_an_output_and_its_row", 20, "z = MatMul (x, w) s = Slice (z, begin, end, ax) y = Neg (s)", {"x": X44}, {"w": W46, "begin": ints(1), "end": ints(2), "ax": ints(0)}),
+    ("one_element_of_a_product", 20, "m = MatMul (x, w) s = Slice (m, begin, end, ax) q = Squeeze (s) y = Neg (q)", {"x": X44}, {"w": W46[:, :1], "begin": ints(2), "end": ints(3), "ax": ints(0)}),
+    ("row_behind_a_product_in_a_concat", 20, "m = MatMul (x, w) t = Softmax (r) a = Concat <axis: int = 0> (m, t) s = Slice (a, begin, end, ax) y = Neg (s)", {"x": X44, "r": R46}, {"w": W46, "begin": ints(5), "end": ints(7), "ax": ints(0)}),
+    ("row_of_a_running_sum", 20, "k = CumSum (x, zero) s = Slice (k, begin, end, ax) y = Neg (s)", {"x": X44}, {"zero": np.array(0), "begin": ints(2), "end": ints(3), "ax": ints(0)}),
 ]  # fmt: skip
 
 
