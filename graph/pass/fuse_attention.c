@@ -13,8 +13,9 @@
 #include "graph/pass/pass.h"
 #include "graph/pass/program.h"
 
-static int is_one_map(const graph *g, uint32_t id, uint32_t n_in) {
-  return id != GNONE && g->nodes[id].op == GOP_MAP && g->nodes[id].n_in == n_in && g->nodes[id].n_out == 1;
+/* A map of one output. What it reads its form says. */
+static int is_one_map(const graph *g, uint32_t id) {
+  return id != GNONE && g->nodes[id].op == GOP_MAP && g->nodes[id].n_out == 1;
 }
 
 /* ---- programs -------------------------------------------------------------------------------- */
@@ -67,7 +68,7 @@ static double selected(const double *in, const void *arg) {
 /* The scores where the mask is true, -inf elsewhere. */
 static int is_selected(const form *f, masked *io) {
   uint32_t select, test;
-  double least;
+  double least = 0;
   if (form_op(f, form_operand(f, f->e->outs[0]), &select) != BS_EXPR_SELECT) return 0;
   uint8_t mask = form_operand(f, f->e->steps[select].a);
   const int turned = form_op(f, mask, &test) == BS_EXPR_NOT;
@@ -80,23 +81,23 @@ static int is_selected(const form *f, masked *io) {
 static int find_mask(const graph *g, const gnode *map, uint32_t scores, masked *out) {
   const form f = form_of(g, map);
   if (map->n_in != 2) return 0;
-  *out = (masked){scores, 1 - scores, 0};
+  *out = (masked){scores, 1 - scores, 1};
   const uint32_t dtype = g->values[map->in[1 - scores]].dtype;
   return bs_dtype_is_float(dtype) ? is_added(&f, out) : dtype == BS_BOOL && is_selected(&f, out);
 }
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* x of a map scale * x, and the scale; else the value itself and 1. The result has the value's dims. */
+/* x of a map scale * x, and the scale; else the value itself and 1. The result has the value's dims: where x
+ * is broadcast, it has fewer elements, and match_reshape gives none. */
 static int32_t without_scale(graph *g, uint32_t value, uint32_t *out_value, double *io_scale, bs_error *err) {
   const uint32_t id = match_producer(g, value);
   *out_value = value;
-  if (!is_one_map(g, id, 1)) return BS_OK;
+  if (!is_one_map(g, id)) return BS_OK;
   const gnode n = g->nodes[id];
   const form f = form_of(g, &n);
-  double scale;
-  if (g->values[n.in[0]].dtype != g->values[value].dtype || f.e->n_steps == 0 ||
-      !match_dims(g, n.in[0], n.out[0]) || !is_times(&f, &scale))
+  double scale = 1;
+  if (g->values[n.in[0]].dtype != g->values[value].dtype || f.e->n_steps == 0 || !is_times(&f, &scale))
     return BS_OK;
   const gvalue v = g->values[value];
   uint32_t seen = GNONE;
@@ -107,16 +108,16 @@ static int32_t without_scale(graph *g, uint32_t value, uint32_t *out_value, doub
   return BS_OK;
 }
 
-/* [B,G,r,T,D], copied from [B,G,1,T,D] and seen as [B,G r,T,D], is [B,G,T,D] again. */
+/* [B,G,r,T,D], copied from [B,G,1,T,D] or [B,1,1,T,D] and seen as [B,G r,T,D], is [B,G,T,D] or [B,1,T,D]
+ * again. `value` has four dims. */
 static int32_t without_repeat(graph *g, uint32_t value, uint32_t *io_value, bs_error *err) {
   const gvalue v = g->values[value];
   const uint32_t id = match_producer(g, value);
-  if (!is_one_map(g, id, 1) || v.rank != 4) return BS_OK;
+  if (!is_one_map(g, id)) return BS_OK;
   const gnode n = g->nodes[id];
   const gvalue in = g->values[n.in[0]], out = g->values[n.out[0]];
-  if (g->exprs[n.expr].n_steps != 0 || g->exprs[n.expr].outs[0] != GX_IN || in.dtype != out.dtype ||
-      in.rank != 5 || out.rank != 5 || in.dims[2] != 1 || out.dims[1] * out.dims[2] != v.dims[1] ||
-      in.dims[0] != v.dims[0] || in.dims[1] != out.dims[1] || in.dims[3] != v.dims[2] ||
+  if (g->exprs[n.expr].outs[0] != GX_IN || in.dtype != out.dtype || in.rank != 5 || in.dims[2] != 1 ||
+      out.dims[1] * out.dims[2] != v.dims[1] || in.dims[0] != v.dims[0] || in.dims[3] != v.dims[2] ||
       in.dims[4] != v.dims[3])
     return BS_OK;
   const int64_t dims[4] = {in.dims[0], in.dims[1], in.dims[3], in.dims[4]};
@@ -148,7 +149,7 @@ static int is_rows(const graph *g, uint32_t value, uint32_t scores) {
 /* The product of Q and K^T below the softmax, with or without a map for scale and mask between. */
 static int find_scores(const graph *g, pattern *io) {
   const uint32_t in = g->nodes[io->soft].in[0];
-  double scale;
+  double scale = 1;
   io->scores = match_only(g, in, GOP_CONTRACT, io->soft);
   if (io->scores != GNONE) return 1;
   io->map = match_only(g, in, GOP_MAP, io->soft);
@@ -158,7 +159,7 @@ static int find_scores(const graph *g, pattern *io) {
   for (uint32_t s = 0; s < map->n_in; s++) {
     masked m = {0};
     io->scores = match_only(g, map->in[s], GOP_CONTRACT, io->map);
-    if (io->scores == GNONE || !match_dims(g, map->in[s], map->out[0])) continue;
+    if (io->scores == GNONE) continue;
     if (map->n_in == 1 && is_times(&f, &scale)) {
       io->scale = scale;
       return 1;
@@ -185,15 +186,14 @@ static int are_rows(const graph *g, const pattern *p) {
   return 1;
 }
 
-/* Batch and heads: the leading dims of the scores, or those with which a mask is added to them. */
-static int find_heads(const graph *g, pattern *io) {
+/* Batch and heads: the leading dims of the scores, or those with which a mask is added to them; 1 where there
+ * are none. Nothing between Q and y was broadcast, where both have these dims (as_heads, bs_op_check): Q has
+ * no more matrices than the scores, these no more than the weights, and these no more than y. */
+static void find_heads(const graph *g, pattern *io) {
   const gvalue *s = &g->values[g->nodes[io->scores].out[0]];
-  const gvalue *m = io->mask != GNONE ? &g->values[g->nodes[io->map].out[0]] : s;
-  const gvalue *of = s->rank == 4 ? s : m;
-  if (s->rank < 3 || s->rank > 4 || of->rank < 3 || of->rank > 4) return 0;
+  const gvalue *of = s->rank != 4 && io->mask != GNONE ? &g->values[g->nodes[io->map].out[0]] : s;
   io->batch = of->rank == 4 ? of->dims[0] : 1;
-  io->heads = of->dims[of->rank - 3u];
-  return graph_count(s) == graph_count(m);
+  io->heads = of->rank > 2 ? of->dims[of->rank - 3u] : 1;
 }
 
 static int find_pattern(const graph *g, uint32_t id, pattern *out) {
@@ -202,10 +202,9 @@ static int find_pattern(const graph *g, uint32_t id, pattern *out) {
   if (last->in[2] != GNONE || last->numbers[0] != 1 || last->activation != 0) return 0;
   out->soft = match_only(g, last->in[0], GOP_NORMALIZE, id);
   const uint32_t guard = out->soft == GNONE ? match_only(g, last->in[0], GOP_MAP, id) : GNONE;
-  if (is_one_map(g, guard, 1)) {
+  if (is_one_map(g, guard)) {
     const form f = form_of(g, &g->nodes[guard]);
-    if (!is_guard(&f, &out->nan_gives_0) || !match_dims(g, g->nodes[guard].in[0], g->nodes[guard].out[0]))
-      return 0;
+    if (!is_guard(&f, &out->nan_gives_0)) return 0;
     out->guard = guard;
     out->soft = match_only(g, g->nodes[guard].in[0], GOP_NORMALIZE, guard);
   }
@@ -215,17 +214,19 @@ static int find_pattern(const graph *g, uint32_t id, pattern *out) {
   const gnode *product = &g->nodes[out->scores];
   if (product->in[2] != GNONE || product->activation != 0) return 0;
   out->scale *= product->numbers[0];
-  return are_rows(g, out) && find_heads(g, out);
+  if (!are_rows(g, out)) return 0;
+  find_heads(g, out);
+  return 1;
 }
 
 /* ---- its operands ---------------------------------------------------------------------------- */
 
-/* An operand as [batch,heads,.,.], its last two dims turned or not. GNONE: it cannot be seen so. */
+/* An operand as [batch,heads,.,.], its last two dims turned or not. GNONE: it cannot be seen so, since it has
+ * another number of matrices. */
 static int32_t as_heads(graph *g, uint32_t value, const pattern *p, int turn, uint32_t *out_value,
                         bs_error *err) {
   const gvalue v = g->values[value];
   *out_value = GNONE;
-  if (v.rank < 3 || v.rank > 4) return BS_OK;
   const int one = v.rank == 3 && v.dims[0] == 1;
   const int64_t dims[4] = {one ? 1 : p->batch, one ? 1 : p->heads, v.dims[v.rank - 2], v.dims[v.rank - 1]};
   int32_t rc = match_reshape(g, value, 4, v.rank == 4 ? v.dims : dims, out_value, err);
@@ -248,7 +249,7 @@ static int32_t keys_and_values(graph *g, uint32_t kt, uint32_t v, pattern *p, pa
   uint32_t k = io->k, values = io->v;
   rc = without_repeat(g, io->k, &k, err);
   if (rc == BS_OK) rc = without_repeat(g, io->v, &values, err);
-  if (rc == BS_OK && k != io->k && values != io->v && g->values[k].dims[1] == g->values[values].dims[1]) {
+  if (rc == BS_OK && g->values[k].dims[1] == g->values[values].dims[1]) {
     io->k = k;
     io->v = values;
   }
@@ -272,19 +273,13 @@ static int dense_last(const graph *g, uint32_t value) {
   return v->dims[3] == 1 || v->strides[3] == 1;
 }
 
-/* Sizes that attention asks for, and rows without gaps. */
+/* All inputs are there, of one dtype, with rows without gaps. That there is a y, and what sizes all have,
+ * bs_op_check asks. */
 static int fits(const graph *g, const pattern *p, const parts *o) {
-  if (o->q == GNONE || o->k == GNONE || o->v == GNONE || o->y == GNONE ||
-      (p->mask != GNONE && o->mask == GNONE))
-    return 0;
-  const gvalue *q = &g->values[o->q], *k = &g->values[o->k], *v = &g->values[o->v], *y = &g->values[o->y];
-  if (q->dtype != k->dtype || k->dtype != v->dtype || !bs_dtype_is_float(q->dtype)) return 0;
-  if (q->dims[0] != p->batch || q->dims[1] != p->heads || y->dims[0] != p->batch || y->dims[1] != p->heads)
-    return 0;
-  return k->dims[0] == q->dims[0] && v->dims[0] == q->dims[0] && v->dims[1] == k->dims[1] && k->dims[1] > 0 &&
-         q->dims[1] % k->dims[1] == 0 && k->dims[3] == q->dims[3] && v->dims[2] == k->dims[2] &&
-         y->dims[2] == q->dims[2] && y->dims[3] == v->dims[3] && dense_last(g, o->q) && dense_last(g, o->k) &&
-         dense_last(g, o->v) && dense_last(g, o->y);
+  if (o->q == GNONE || o->k == GNONE || o->v == GNONE || (p->mask != GNONE && o->mask == GNONE)) return 0;
+  const uint32_t dtype = g->values[o->k].dtype;
+  return g->values[o->q].dtype == dtype && g->values[o->v].dtype == dtype && dense_last(g, o->q) &&
+         dense_last(g, o->k) && dense_last(g, o->v);
 }
 
 static int32_t try_attention(graph *g, uint32_t id, uint32_t *out_changes, bs_error *err) {

@@ -35,22 +35,20 @@ static int32_t half_of(graph *g, uint32_t value, int second, uint32_t *out_value
 }
 
 /* The maps that write the halves of the join: the first from the second half of x, negated, the second from
- * the first, both into nothing else. */
+ * the first, both into nothing else. Two parts that begin at 0 and at half and are all of the join
+ * (validate.c) are its halves. The join has the dims of x. */
 static int is_turned(graph *g, uint32_t join, uint32_t x, uint32_t writers[2]) {
   const gvalue *j = &g->values[join], *of = &g->values[x];
   uint32_t n = 0;
-  if (j->kind != GV_TEMP || j->producer != GNONE || j->rank != of->rank || j->rank == 0) return 0;
   const int64_t half = j->dims[j->rank - 1] / 2;
   for (uint32_t i = join; i != GNONE; i = g->values[i].next_view) {
     const gvalue *part = &g->values[i];
     if (part->producer == GNONE) continue;
-    if (n == 2 || part->rank != j->rank || part->dims[j->rank - 1] != half) return 0;
     const gnode *w = &g->nodes[part->producer];
-    if (w->op != GOP_MAP || w->n_in != 1 || w->n_out != 1 || (part->offset != 0 && part->offset != half))
-      return 0;
+    if (n == 2 || w->op != GOP_MAP || (part->offset != 0 && part->offset != half)) return 0;
     const gvalue *in = &g->values[w->in[0]];
     const int64_t from = part->offset == 0 ? half * of->strides[of->rank - 1] : 0;
-    if (in->base != of->base || in->offset != of->offset + from || in->rank != of->rank) return 0;
+    if (in->base != of->base || in->offset != of->offset + from) return 0;
     for (uint32_t d = 0; d < in->rank; d++)
       if (in->dims[d] != part->dims[d] || (in->dims[d] > 1 && in->strides[d] != of->strides[d]) ||
           (part->dims[d] > 1 && part->strides[d] != j->strides[d]))
@@ -59,7 +57,7 @@ static int is_turned(graph *g, uint32_t join, uint32_t x, uint32_t writers[2]) {
     double factor = 1;
     const int is_half = part->offset == 0 ? form_is_scaled(&f, f.e->outs[0], GX_IN, &factor) && factor == -1
                                           : form_operand(&f, f.e->outs[0]) == GX_IN;
-    if (!is_half || g->values[w->in[0]].dtype != part->dtype) return 0;
+    if (!is_half) return 0;
     writers[n++] = part->producer;
   }
   return n == 2;
@@ -68,20 +66,20 @@ static int is_turned(graph *g, uint32_t join, uint32_t x, uint32_t writers[2]) {
 /* scale (x cos + turned sin): which input is which, as the form of the program says. */
 static int find_roles(const form *f, uint32_t x, uint32_t t, turn *out) {
   form_sum s;
-  uint32_t other[4] = {GNONE, GNONE, GNONE, GNONE};
+  uint32_t other[4] = {x, x, x, x};
   if (!form_sum_of(f, f->e->outs[0], &s) || s.n != 2 || s.has_constant || s.factor[0] != s.factor[1])
     return 0;
   for (uint32_t i = 0; i < 2; i++) {
     form_product p;
-    if (!form_product_of(f, s.operand[i], &p) || p.n != 2 || p.factor != 1 || p.power[0] != 1 ||
-        p.power[1] != 1)
-      return 0;
-    for (uint32_t k = 0; k < 2; k++)
-      if (p.operand[k] < 4 && p.operand[1 - k] < 4) other[p.operand[k]] = p.operand[1 - k];
+    if (!form_product_of(f, s.operand[i], &p) || p.n != 2 || p.factor != 1) return 0;
+    for (uint32_t k = 0; k < 2; k++) {
+      if (p.operand[k] > 3 || p.power[k] != 1) return 0;
+      other[p.operand[k]] = p.operand[1 - k];
+    }
   }
   *out = (turn){x, t, other[x], other[t], s.factor[0]};
-  return out->cosine != GNONE && out->sine != GNONE && out->cosine != t &&
-         out->cosine + out->sine + x + t == 6 && program_is(f->e, rotated, out);
+  const uint32_t slots = 1u << x | 1u << t | 1u << out->cosine | 1u << out->sine;
+  return slots == 15 && program_is(f->e, rotated, out);
 }
 
 static int find_turn(graph *g, const gnode *map, turn *out, uint32_t writers[2]) {
@@ -89,7 +87,7 @@ static int find_turn(graph *g, const gnode *map, turn *out, uint32_t writers[2])
   const form f = form_of(g, map);
   for (uint32_t t = 0; t < 4; t++)
     for (uint32_t x = 0; x < 4; x++)
-      if (x != t && g->values[map->in[t]].base == map->in[t] && match_dims(g, map->in[t], map->out[0]) &&
+      if (g->values[map->in[t]].base == map->in[t] && match_dims(g, map->in[t], map->out[0]) &&
           match_dims(g, map->in[x], map->out[0]) && match_keeps(g, map->in[t], map->out[0]) &&
           is_turned(g, map->in[t], map->in[x], writers) && find_roles(&f, x, t, out))
         return 1;
@@ -99,7 +97,6 @@ static int find_turn(graph *g, const gnode *map, turn *out, uint32_t writers[2])
 /* Both halves of a constant are the same numbers. */
 static int same_halves(const graph *g, uint32_t first, uint32_t second) {
   if (first == second) return 1;
-  if (!graph_is_const(g, first) || !graph_is_const(g, second)) return 0;
   const size_t bytes = (size_t)graph_count(&g->values[first]) * BS_DTYPE_BYTES(g->values[first].dtype);
   unsigned char *a = malloc(bytes + 1u), *b = malloc(bytes + 1u);
   const int same = a != NULL && b != NULL && graph_read_const(g, first, a, NULL) == BS_OK &&
@@ -165,7 +162,7 @@ int32_t gpass_rope(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_err
   (void)ctx;
   for (uint32_t id = g->first; id != GNONE;) {
     const uint32_t next = g->nodes[id].next;
-    if (g->nodes[id].op == GOP_MAP && g->exprs[g->nodes[id].expr].compute != BS_I64) {
+    if (g->nodes[id].op == GOP_MAP) {
       const int32_t rc = try_turn(g, id, out_changes, err);
       if (rc != BS_OK) return rc;
     }

@@ -8,17 +8,17 @@
 #include "graph/pass/pass.h"
 
 static int is_copy(const graph *g, const gnode *n) {
-  if (n->op != GOP_MAP || n->n_in != 1 || n->n_out != 1) return 0;
-  const gexpr *e = &g->exprs[n->expr];
-  return e->n_steps == 0 && e->outs[0] == GX_IN && g->values[n->in[0]].dtype == g->values[n->out[0]].dtype;
+  if (n->op != GOP_MAP || n->n_out != 1) return 0;
+  return g->exprs[n->expr].outs[0] == GX_IN && g->values[n->in[0]].dtype == g->values[n->out[0]].dtype;
 }
 
 /* The copy's source has all elements of its root once, in another order: dims by falling strides are the
- * root's own order. *out_strides: the strides of the root's dims in the memory that the copy writes. */
+ * root's own order, so that it begins at the first element. *out_strides: the strides of the root's dims in
+ * the memory that the copy writes. */
 static int turned(const gvalue *from, const gvalue *root, const gvalue *to, int64_t *out_strides) {
   int64_t dims[BS_MAX_DIMS], strides[BS_MAX_DIMS], target[BS_MAX_DIMS], dense = 1;
   uint32_t n = 0;
-  if (from->offset != 0 || graph_count(from) != graph_count(root) || from->rank != to->rank) return 0;
+  if (graph_count(from) != graph_count(root)) return 0;
   for (uint32_t i = 0; i < from->rank; i++) {
     if (from->dims[i] != to->dims[i]) return 0;
     if (from->dims[i] == 1) continue;
@@ -57,18 +57,14 @@ static int32_t try_copy(graph *g, uint32_t id, uint32_t *out_changes, bs_error *
   const gnode copy = g->nodes[id];
   const gvalue from = g->values[copy.in[0]], root = g->values[from.base], to = g->values[copy.out[0]];
   int64_t strides[BS_MAX_DIMS] = {0};
-  if (root.kind != GV_TEMP || root.producer == GNONE || root.flags & GV_OUTPUT) return BS_OK;
-  if (g->values[to.base].kind != GV_TEMP || from.base == to.base) return BS_OK;
+  if (root.producer == GNONE || g->values[to.base].kind != GV_TEMP) return BS_OK;
   if (graph_sole_user(g, from.base) != id || !turned(&from, &root, &to, strides)) return BS_OK;
   const uint32_t producer = root.producer;
   uint32_t k = 0, view;
-  while (k < g->nodes[producer].n_out && g->nodes[producer].out[k] != from.base) k++;
-  if (k == g->nodes[producer].n_out || !may_write(&g->nodes[producer], &root, strides)) return BS_OK;
+  while (g->nodes[producer].out[k] != from.base) k++;
+  if (!may_write(&g->nodes[producer], &root, strides)) return BS_OK;
   int32_t rc = graph_add_view(g, to.base, root.dtype, root.rank, root.dims, strides, to.offset, &view, err);
   if (rc != BS_OK) return rc;
-  gnode moved = g->nodes[producer];
-  moved.out[k] = view;
-  if (!match_accepts(g, &moved)) return BS_OK;
   const uint32_t origin = graph_origin_join(g, g->nodes[producer].origin, copy.origin);
   graph_remove_node(g, id);
   rc = graph_set_output(g, producer, k, view, err);

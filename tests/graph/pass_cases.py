@@ -65,6 +65,20 @@ RMS_Z = "q = Mul (z, z) v = ReduceMean <keepdims: int = 1> (q, ax) w = Add (v, e
 SHIFTED = "m = ReduceMax <keepdims: int = 1> (x, ax) d = Sub (x, m) e = Exp (d) "
 EPS, G4 = {**LAST, "eps": c(1e-5)}, W46[0, :4]
 SOFT = "e = Exp (x) s = ReduceSum <keepdims: int = 1> (e, ax) p = Div (e, s) "
+KT3 = "t = Transpose <perm: ints = [0,2,1]> (k) s0 = MatMul (q, t) "
+NEG8 = "d1 = Neg (s0) " + " ".join(f"d{i + 1} = Neg (d{i})" for i in range(1, 8)) + " "  # the same again, by more steps than a form looks through
+M = np.round(np.random.default_rng(13).uniform(-2, 2, (2, 3, 4, 4)), 3).astype(F)
+ALIKE = np.random.default_rng(14).uniform(-0.02, 0.02, (2, 3, 4, 4))  # keys that differ by little
+H_SCORES = np.exp((Q @ K.swapaxes(2, 3)).astype(np.float16).astype(np.float64))
+H_SOFTMAX = (H_SCORES / H_SCORES.sum(-1, keepdims=True)).astype(np.float16).astype(F)
+ONE_QKV3 = {"q": Q[0, :1], "k": K[0, :1], "v": V[0, :1]}
+GROUPED = {key: np.round(np.random.default_rng(seed).uniform(-2, 2, shape), 3).astype(F) for key, seed, shape in (("q", 15, (2, 4, 3, 4)), ("k", 16, (2, 2, 2, 3, 4)), ("v", 17, (2, 2, 2, 3, 4)))}
+TURNED = "kg = Transpose <perm: ints = [0,2,1,3,4]> (k) vg = Transpose <perm: ints = [0,2,1,3,4]> (v) "
+HALVES = "a, b = Split <num_outputs: int = 2, axis: int = -1> (x) "
+TURN = "n = Neg (b) t = Concat <axis: int = -1> (n, a) "
+ROPE = "u = Mul (x, k) w = Mul (t, s) y = Add (u, w)"
+ANGLES = {"k": W44[:, ::-1].copy(), "s": M[0, 0]}
+PLACES = {f"i{i}": ints(i) for i in range(7)}
 
 CASES = [
     # a clamp, a select or a repair behind or inside a function
@@ -254,6 +268,48 @@ CASES = [
     ("heads_in_batches", 20, "t = Transpose <perm: ints = [0,2,1]> (k) s0 = MatMul (q, t) r = Reshape (s0, four) s = Add (r, m) w = Reshape (s, three) p = Softmax (w) y = MatMul (p, v)",
      {"q": Q.reshape(6, 4, 4), "k": K.reshape(6, 4, 4), "v": V.reshape(6, 4, 4), "m": f(2, 1, 4, 4)}, {"four": ints(2, 3, 4, 4), "three": ints(6, 4, 4)}),
     ("weights_rounded_to_f16", 20, KT + "p = Softmax (s0) h = Cast <to: int = 10> (p) w = Cast <to: int = 1> (h) y = MatMul (w, v)", QKV, {}),
+    # attention: what stands between, beside or below, and where each operand comes from
+    ("queries_of_a_maximum", 20, "q4 = ReduceMax <keepdims: int = 0> (q, ax) t = Transpose <perm: ints = [0,1,3,2]> (k) s0 = MatMul (q4, t) p = Softmax (s0) y = MatMul (p, v)",
+     {"q": np.stack([Q, Q / 2], -1), "k": K, "v": V}, LAST),
+    ("softmax_of_an_input", 20, "p = Softmax (q) y = MatMul (p, v)", {"q": Q, "v": V}, {}),
+    ("log_softmax_of_scores", 20, KT + "p = LogSoftmax (s0) y = MatMul (p, v)", QKV, {}),
+    ("weights_nan_to_zero_else_twice", 20, KT + "p = Softmax (s0) n = IsNaN (p) d = Mul (p, two) w = Where (n, zero, d) y = MatMul (w, v)", QKV, {"zero": c(0), "two": c(2)}),
+    ("weights_below_half_to_zero", 20, KT + "p = Softmax (s0) d = Sub (p, half) r = Sqrt (d) n = IsNaN (r) w = Where (n, zero, p) y = MatMul (w, v)", QKV, {"zero": c(0), "half": c(0.5)}),
+    ("weights_inf_alone_to_zero", 20, KT + "p = Softmax (s0) n = IsInf (p) w = Where (n, zero, p) y = MatMul (w, v)", {**QKV, "q": np.where(Q > 1.6, NAN, Q)}, {"zero": c(0)}),
+    ("weights_for_more_heads", 20, KT3 + "p = Softmax (s0) e = Expand (p, six) n = IsNaN (e) w = Where (n, zero, e) y = MatMul (w, v)", ONE_QKV3, {"zero": c(0), "six": ints(6, 4, 4)}),
+    ("mask_and_scores_negated_often", 20, KT + NEG8 + "a = Add (s0, d8) s = Add (m, a) p = Softmax (s) y = MatMul (p, v)", {**QKV, "m": M}, {}),
+    ("scores_and_mask_less_relu", 20, KT + "a = Add (s0, m) r = Relu (s0) s = Sub (a, r) p = Softmax (s) y = MatMul (p, v)", {**QKV, "m": M}, {}),
+    ("mask_and_relu_of_scores", 20, KT + "r = Relu (s0) s = Add (m, r) p = Softmax (s) y = MatMul (p, v)", {**QKV, "m": M}, {}),
+    ("scores_and_relu_of_mask", 20, KT + "r = Relu (m) s = Add (s0, r) p = Softmax (s) y = MatMul (p, v)", {**QKV, "m": M}, {}),
+    ("mask_and_a_large_number", 20, KT + "a = Add (s0, m) s = Add (a, large) p = Softmax (s) y = MatMul (p, v)", {**QKV, "m": M}, {"large": c(1e9)}),
+    ("mask_of_bool_to_plus_inf", 20, KT + "s = Where (m, s0, most) p = Softmax (s) y = MatMul (p, v)", {**QKV, "m": np.array([[True, False, True, True]] * 4)}, {"most": c(np.inf)}),
+    ("mask_of_what_is_masked", 20, KT + "a = Where (m, s0, zero) g = Greater (a, zero) s = Where (g, s0, least) p = Softmax (s) y = MatMul (p, v)",
+     {**QKV, "m": np.array([[True, False, True, True]] * 4)}, {"zero": c(0), "least": c(-np.inf)}),
+    ("mask_of_bool_and_relu", 20, KT + "r = Relu (s0) s = Where (m, r, least) p = Softmax (s) y = MatMul (p, v)", {**QKV, "m": np.array([[True, False, True, True]] * 4)}, {"least": c(-np.inf)}),
+    ("scores_in_f64", 20, "q8 = Cast <to: int = 11> (q) q9 = Mul (q8, half) k8 = Transpose <perm: ints = [0,1,3,2]> (k) t8 = Cast <to: int = 11> (k8) t = Mul (t8, half) s0 = MatMul (q9, t) s = Cast <to: int = 1> (s0) p = Softmax (s) y = MatMul (p, v)",
+     {"q": Q * F(300), "k": (K[:, :, :1] * F(300) + ALIKE).astype(F), "v": V}, {"half": np.array(0.5)}),
+    ("queries_expanded_and_halved", 20, "e = Expand (q, four) h = Mul (e, half) t = Transpose <perm: ints = [0,1,3,2]> (k) s = MatMul (h, t) p = Softmax (s) y = MatMul (p, v)",
+     {"q": Q[:, :, :1], "k": K, "v": V}, {"four": ints(2, 3, 4, 4), "half": c(0.5)}),
+    ("mask_over_other_rows", 20, KT + "r = Reshape (s0, other) s = Add (r, m) p0 = Softmax (s) p = Reshape (p0, four) y = MatMul (p, v)", {**QKV, "m": M[:1, :, :1]}, {"other": ints(1, 3, 8, 4), "four": ints(2, 3, 4, 4)}),
+    ("softmax_in_f16", 20, KT + "h = Cast <to: int = 10> (s0) p0 = Softmax (h) p = Cast <to: int = 1> (p0) y = MatMul (p, v)", QKV, {}, {"y": (H_SOFTMAX @ V).astype(F)}),
+    ("heads_of_groups_turned", 20, TURNED + "r = Reshape (kg, four) t = Transpose <perm: ints = [0,1,3,2]> (r) u = Reshape (vg, four) s = MatMul (q, t) p = Softmax (s) y = MatMul (p, u)", GROUPED,
+     {"four": ints(2, 4, 3, 4)}),
+    ("groups_halved_and_repeated", 20, "ke = Expand (k, five) kh = Mul (ke, half) r = Reshape (kh, four) t = Transpose <perm: ints = [0,1,3,2]> (r) ve = Expand (v, five) vh = Mul (ve, half) u = Reshape (vh, four) "
+     "s = MatMul (q, t) p = Softmax (s) y = MatMul (p, u)", {"q": GROUPED["q"], "k": GROUPED["k"][:, :, :1], "v": GROUPED["v"][:, :, :1]}, {"five": ints(2, 2, 2, 3, 4), "four": ints(2, 4, 3, 4), "half": c(0.5)}),
+    ("groups_in_every_batch", 20, "ke = Expand (k, five) r = Reshape (ke, four) t = Transpose <perm: ints = [0,1,3,2]> (r) ve = Expand (v, five) u = Reshape (ve, four) s = MatMul (q, t) p = Softmax (s) y = MatMul (p, u)",
+     {"q": GROUPED["q"].reshape(1, 8, 3, 4), "k": GROUPED["k"][:1, :, :1], "v": GROUPED["v"][:1, :, :1]}, {"five": ints(2, 2, 2, 3, 4), "four": ints(1, 8, 3, 4)}),
+    ("scores_of_two_dims", 20, "t = Transpose (k) s = MatMul (q, t) p = Softmax (s) y = MatMul (p, v)", {"q": Q[0, 0], "k": K[0, 0], "v": V[0, 0]}, {}),
+    ("scores_seen_with_two_dims", 20, "t = Transpose <perm: ints = [0,2,1]> (k) s0 = MatMul (q, t) r = Reshape (s0, two) s = Add (r, m) p = Softmax (s) y = MatMul (p, v)",
+     {"q": Q[0, :1], "k": K[0, :1], "v": V[0, 0], "m": M[0, 0]}, {"two": ints(4, 4)}),
+    ("weights_in_a_gemm_with_c", 20, KT + "p4 = Softmax (s0) p = Reshape (p4, two) y = Gemm (p, v, m)", {"q": Q[:1, :1], "k": K[:1, :1], "v": V[0, 0], "m": M[0, 0]}, {"two": ints(4, 4)}),
+    ("weights_in_a_gemm_with_alpha", 20, KT + "p4 = Softmax (s0) p = Reshape (p4, two) y = Gemm <alpha: float = 0.5> (p, v)", {"q": Q[:1, :1], "k": K[:1, :1], "v": V[0, 0]}, {"two": ints(4, 4)}),
+    ("scores_of_a_gemm_with_c", 20, "s0 = Gemm <transB: int = 1> (q, k, x) r = Reshape (s0, three) s = Add (r, m) p = Softmax (s) y = MatMul (p, v)",
+     {"q": Q[0, 0], "k": K[0, 0], "x": X44, "v": V[0, :1], "m": M[0, :1]}, {"three": ints(1, 4, 4)}),
+    ("sum_of_weights", 20, KT + "p = Softmax (s0) y = ReduceSum (p, ax)", {"q": Q[:1, :1], "k": K[:1, :1]}, LAST),
+    ("weights_times_a_constant", 20, KT + "p = Softmax (s0) y = MatMul (p, w)", {"q": Q[:1, :1], "k": K[:1, :1]}, {"w": W46}),
+    ("mask_widens_queries_of_three_dims", 20, KT3 + "s = Add (s0, m) p = Softmax (s) y = MatMul (p, v)", {"q": Q[0], "k": K[0, :1], "v": V[0, :1], "m": M[:, :, :]}, {}),
+    ("mask_widens_keys_of_three_dims", 20, KT3 + "s = Add (s0, m) p = Softmax (s) y = MatMul (p, v)", {"q": Q[0, :1], "k": K[0], "v": V[0, :1], "m": M}, {}),
+    ("weights_of_five_dims", 20, KT + "p4 = Softmax (s0) p = Reshape (p4, five) y = MatMul (p, v)", {"q": Q, "k": K, "v": V[0, 0]}, {"five": ints(1, 2, 3, 4, 4)}),
     # rotations, products side by side
     ("rope_clipped", 20, "a, b = Split <num_outputs: int = 2, axis: int = -1> (x) n0 = Neg (b) n = Clip (n0, lo, hi) t = Concat <axis: int = -1> (n, a) u = Mul (x, k) w = Mul (t, s) y = Add (u, w)",
      {"x": LARGE}, {"k": f(4, 4), "s": f(4, 4), "lo": c(-20), "hi": c(20)}),
@@ -293,6 +349,33 @@ CASES = [
     ("one_element_of_a_product", 20, "m = MatMul (x, w) s = Slice (m, begin, end, ax) q = Squeeze (s) y = Neg (q)", {"x": X44}, {"w": W46[:, :1], "begin": ints(2), "end": ints(3), "ax": ints(0)}),
     ("row_behind_a_product_in_a_concat", 20, "m = MatMul (x, w) t = Softmax (r) a = Concat <axis: int = 0> (m, t) s = Slice (a, begin, end, ax) y = Neg (s)", {"x": X44, "r": R46}, {"w": W46, "begin": ints(5), "end": ints(7), "ax": ints(0)}),
     ("row_of_a_running_sum", 20, "k = CumSum (x, zero) s = Slice (k, begin, end, ax) y = Neg (s)", {"x": X44}, {"zero": np.array(0), "begin": ints(2), "end": ints(3), "ax": ints(0)}),
+    # rotations: another value, other halves, other rows, another sum
+    ("rope_of_another_value", 20, "a, b = Split <num_outputs: int = 2, axis: int = -1> (z) " + TURN + ROPE, {"x": X44, "z": W44}, ANGLES),
+    ("rope_of_softmax", 20, HALVES + "n = Softmax (b) t = Concat <axis: int = -1> (n, a) " + ROPE, {"x": X44}, ANGLES),
+    ("rope_with_a_half_in_place", 20, HALVES + "n = Neg (a) t = Concat <axis: int = -1> (n, b) " + ROPE, {"x": X44}, ANGLES),
+    ("rope_of_one_column", 20, "a = Slice (x, i0, i2, i1) b1 = Slice (x, i2, i3, i1) b = Expand (b1, wide) " + TURN + ROPE, {"x": X44}, {**ANGLES, **PLACES, "wide": ints(4, 2)}),
+    ("rope_of_five", 20, "a = Slice (x, i0, i3, i1) b = Slice (x, i2, i4, i1) " + TURN + ROPE, {"x": W46[:, :5]}, {"k": W46[:, 1:], "s": W46[::-1, :5].copy(), **PLACES}),
+    ("rope_of_rounded_halves", 20, HALVES + "bh = Cast <to: int = 10> (b) n = Neg (bh) ah = Cast <to: int = 10> (a) th = Concat <axis: int = -1> (n, ah) t = Cast <to: int = 1> (th) " + ROPE, {"x": X44}, ANGLES),
+    ("rope_of_other_rows", 20, "a0, b0 = Split <num_outputs: int = 2, axis: int = -1> (z) n = Neg (b0) a1 = Reshape (a0, flat) a = Reshape (a1, rows) t0 = Concat <axis: int = -1> (n, a) "
+     "t = Slice (t0, i2, i6, i0) x = Slice (z, i0, i4, i0) " + ROPE, {"z": W46.T.copy()}, {**ANGLES, **PLACES, "flat": ints(12), "rows": ints(6, 2)}),
+    ("rope_of_the_first_row", 20, "x0 = Slice (x, i0, i1, i0) a, b = Split <num_outputs: int = 2, axis: int = -1> (x0) " + TURN + ROPE, {"x": X44}, {**ANGLES, **PLACES}),
+    ("rope_beside_the_first_row", 20, "x = Slice (z, i0, i1, i0) a, b = Split <num_outputs: int = 2, axis: int = -1> (z) " + TURN + ROPE, {"z": X44}, {**ANGLES, **PLACES}),
+    ("rope_less_a_product_negated_often", 20, HALVES + TURN + "s0 = Mul (x, k) w = Mul (t, s) g = Add (s0, w) " + NEG8 + "y = Sub (g, d8)", {"x": X44}, ANGLES),
+    ("rope_less_relu", 20, HALVES + TURN + "u = Mul (x, k) w = Mul (t, s) g = Add (u, w) r = Relu (x) y = Sub (g, r)", {"x": X44}, ANGLES),
+    ("rope_and_one", 20, HALVES + TURN + "u = Mul (x, k) w = Mul (t, s) g = Add (u, w) y = Add (g, one)", {"x": X44}, {**ANGLES, "one": c(1)}),
+    ("rope_with_a_square", 20, HALVES + TURN + "u = Mul (x, k) e1 = Mul (u, one) e2 = Mul (e1, one) e3 = Mul (e2, one) e4 = Mul (e3, one) e5 = Mul (e4, one) e6 = Mul (e5, one) e7 = Mul (e6, one) "
+     "e8 = Mul (e7, one) f = Mul (u, e8) w = Mul (t, s) y = Add (f, w)", {"x": X44}, {**ANGLES, "one": c(1)}),
+    ("rope_by_exp", 20, HALVES + TURN + "u = Mul (x, k) e = Exp (x) f = Div (u, e) w = Mul (t, s) y = Add (f, w)", {"x": X44}, ANGLES),
+    ("rope_of_a_negative_angle", 20, HALVES + TURN + "h = Neg (k) u = Mul (x, h) w = Mul (t, s) y = Add (u, w)", {"x": X44, "k": W44}, {"s": ANGLES["s"]}),
+    ("rope_by_a_square", 20, HALVES + TURN + "h = Mul (k, k) u = Mul (x, h) w = Mul (t, s) y = Add (u, w)", {"x": X44, "k": W44}, {"s": ANGLES["s"]}),
+    ("rope_of_relu", 20, HALVES + TURN + "r = Relu (x) u = Mul (r, k) w = Mul (t, s) y = Add (u, w)", {"x": X44}, ANGLES),
+    ("rope_of_both_alone", 20, HALVES + TURN + "u = Mul (x, t) w = Mul (k, s) y = Add (u, w)", {"x": X44, "k": W44, "s": X44[::-1].copy()}, {}),
+    ("two_products_of_inputs", 20, "u = Mul (a, b) w = Mul (d, e) y = Add (u, w)", {"a": X44, "b": W44, "d": X44[::-1].copy(), "e": W44[::-1].copy()}, {}),
+    # copies into another order, or into a part, that are not of all of a value
+    ("first_row_of_a_map", 20, "e = Exp (x) r = Slice (e, i0, i1, i0) y = Concat <axis: int = 0> (r, z)", {"x": X44, "z": X44[:1]}, PLACES),
+    ("windows_that_overlap", 20, "e = Exp (x) y = Conv <strides: ints = [3]> (e, w)", {"x": W46[:2, :4].reshape(1, 1, 8)}, {"w": W46[2:3, :4].reshape(1, 1, 4)}),
+    ("heads_of_an_input", 20, "t = Transpose (x) r = Reshape (t, flat) y = Neg (r)", {"x": X44}, {"flat": ints(16)}),
+    ("a_number_of_a_row", 20, "g = Gather (x, i) u = Unsqueeze (g, i0) y = Concat <axis: int = 0> (u, x)", {"x": X44[0], "i": np.array(2, np.int64)}, {"i0": ints(0)}),
 ]  # fmt: skip
 
 
