@@ -163,7 +163,7 @@ static const struct {
 } refused[] = {
     {"misson", "BS-KERNEL-PROBLEM", "did you mean 'mission'", 2},
     {"mission:bf61", "BS-KERNEL-PROBLEM", "did you mean 'bf16'", 2},
-    {"mission --dtype fp9", "BS-KERNEL-PROBLEM", "known: f32", 2},
+    {"mission --dtype fp9", "BS-KERNEL-PROBLEM", "known: f64, f32, f16, bf16, f8e4m3, f8e5m2", 2},
     {"mission --mask casual", "BS-KERNEL-PROBLEM", "did you mean 'causal'", 2},
     /* Defect (c): nothing selected passed. */
     {"EMPTY", "BS-KERNEL-EMPTY", "", 2},

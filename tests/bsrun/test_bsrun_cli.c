@@ -33,7 +33,7 @@ static const struct {
     {W("bench", "sdpa", "small", "-Z"), 2, "BS-USE-OPTION", "bsrun help bench lists"},
     {W("--zzzzzzzz"), 2, "BS-USE-OPTION", "bsrun --help lists"},
     {W("check", "--dump", "x", "--features", "99999999999999999999"), 2, "BS-USE-NUMBER", "--features"},
-    {W("check", "--dump", "x", "--features", "4k"), 4, "", "x"},
+    {W("check", "--dump", "x", "--features", "4k"), 4, "BS-CHECK-OPEN", "x"},
     {W("config", "print", "--method", "dense", "--n", "4k", "--b", "x4k"), 3, "BS-CFG-TYPE", "model.B"},
     {W("-P", "1000000000"), 2, "BS-USE-NUMBER", "65536"},
     {W("-P", "1e9"), 2, "BS-USE-NUMBER", "1e9"},

@@ -87,6 +87,7 @@ START_TEST(other_spellings_have_the_same_key) {
       {"model: {activation: silu}\n", {"model: {activation: swish}\n", "model: {activation: SiLU}\n"}},
       {"phase: {sync_mode: events}\n", {"phase: {sync_mode: cuda_events}\n"}},
       {"phase: {lr: 0.01}\n", {"phase: {lr: 1e-2}\n", "phase: {lr: 0.010}\n", "phase: {lr: 1.0e-2}\n"}},
+      {"model: {N: 4096}\n", {"model: {N: 4k}\n", "model: {N: 4K}\n"}},
       {"phase: {cold: true}\n", {"phase: {cold: yes}\n", "phase: {cold: on}\n", "phase: {cold: True}\n"}},
       {"mask: {pattern_a: '1100'}\n", {"mask: {pattern_a: 1100}\n", "mask: {pattern_a: [1, 1, 0, 0]}\n"}},
       {"mask: {shares: [1, 2]}\n", {"mask: {shares: [1.0, 2]}\n", "mask: {shares: [1e0, 2.00]}\n"}},
