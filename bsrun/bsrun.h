@@ -122,6 +122,8 @@ typedef struct bsrun_request {
   char *texts[BSRUN_MAX_TEXTS];
 } bsrun_request;
 int32_t bsrun_request_make(const args *a, bsrun_request *out, bs_error *err);
+/* Adds "key=value" to a request, taken literally. At most BSRUN_MAX_TEXTS, with those of the options. */
+int32_t bsrun_request_add(bsrun_request *request, const char *key, const char *value, bs_error *err);
 void bsrun_request_free(bsrun_request *request);
 
 /* The file of the machine's constants: --cache FILE, else the user's cache folder; NULL: off, or no such

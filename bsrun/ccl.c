@@ -2,6 +2,7 @@
  * ccl.c - `bsrun ccl list | check | explain | bench`: collective algorithms, proven and simulated before they
  * are run. */
 #include "bsrun/ccl.h"
+#include "bsrun/opening.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -122,32 +123,21 @@ static int has_link(const bs_node *config) {
 /* machine: NULL, or the hardware where neither --hardware nor another option gives the link a time. */
 static int32_t open_context(const args *a, const char *extra_plugin, const char *machine,
                             bs_context **out_context, bs_error *err) {
-  bs_compose_request q = {.hardware = has_option(a, "hardware") ? args_value(a, "hardware") : NULL};
-  bs_composed composed = {0};
-  const char **lists[3] = {NULL, NULL, NULL};
-  size_t n_given = 0;
+  bsrun_base base = {.plugins = &extra_plugin, .n_plugins = extra_plugin != NULL};
+  bs_node *config = NULL;
   char *dir = NULL;
   int32_t rc = bs_configs_dir(&dir, err);
-  if (rc == BS_OK) rc = args_values(a, "config", &lists[0], &q.n_configs, err);
-  if (rc == BS_OK) rc = args_values(a, "set", &lists[1], &q.n_sets, err);
-  if (rc == BS_OK) rc = args_values(a, "plugin", &lists[2], &n_given, err);
-  q.configs_dir = dir;
-  q.configs = lists[0];
-  q.sets = lists[1];
-  q.plugins = extra_plugin != NULL ? &extra_plugin : lists[2];
-  q.n_plugins = extra_plugin != NULL ? 1 : n_given;
-  if (rc == BS_OK) rc = bs_compose(&q, &composed, err);
-  if (rc == BS_OK && machine != NULL && q.hardware == NULL && !has_link(composed.config)) {
-    q.hardware = machine;
-    bs_config_free(composed.config);
-    rc = bs_compose(&q, &composed, err);
+  base.configs_dir = dir;
+  if (rc == BS_OK) rc = bsrun_base_tree(a, &base, &config, err);
+  if (rc == BS_OK && machine != NULL && args_value(a, "hardware") == NULL && !has_link(config)) {
+    base.hardware = machine;
+    bs_config_free(config);
+    rc = bsrun_base_tree(a, &base, &config, err);
   }
-  if (rc == BS_OK) rc = bs_schema_check(composed.config, dir, NULL, err);
   if (rc == BS_OK)
-    rc = bs_context_of_config(composed.config, args_has(a, "verbose") ? BS_LOG_DEBUG : BS_LOG_WARN, bsrun_log,
-                              NULL, out_context, err);
-  bs_config_free(composed.config);
-  for (int i = 0; i < 3; i++) free(lists[i]);
+    rc = bs_context_of_config(config, args_has(a, "verbose") ? BS_LOG_DEBUG : BS_LOG_WARN, bsrun_log, NULL,
+                              out_context, err);
+  bs_config_free(config);
   free(dir);
   return rc;
 }

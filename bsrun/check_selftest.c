@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "bsrun/bsrun.h"
+#include "bsrun/opening.h"
 #include "core/base/error.h"
 #include "lab/check/selftest.h"
 
@@ -41,17 +42,11 @@ static int32_t conclude(const bs_selftest *selftest, int format, bs_error *err) 
 
 /* The configuration of the contexts: base.yaml and --set. The caller frees it. */
 static int32_t compose(const args *a, bs_node **out_config, bs_error *err) {
+  bsrun_base base = {0};
   char *dir = NULL;
-  const char **sets = NULL;
-  bs_composed composed = {0};
-  bs_compose_request request = {0};
   int32_t rc = bs_configs_dir(&dir, err);
-  if (rc == BS_OK) rc = args_values(a, "set", &sets, &request.n_sets, err);
-  request.configs_dir = dir;
-  request.sets = sets;
-  if (rc == BS_OK) rc = bs_compose(&request, &composed, err);
-  *out_config = composed.config;
-  free(sets);
+  base.configs_dir = dir;
+  if (rc == BS_OK) rc = bsrun_base_tree(a, &base, out_config, err);
   free(dir);
   return rc;
 }

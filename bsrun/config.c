@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "bsrun/bsrun.h"
+#include "bsrun/opening.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/config/experiment.h"
@@ -78,12 +79,11 @@ static int32_t print_config(const args *a, bs_error *err) {
     bs_config_free(composed.config);
     composed.config = NULL;
     request.compose.phase = "phase0_correctness";
-    rc = bs_compose(&request.compose, &composed, err);
     bs_note_add(&notes, "this is phase 0; a bare run goes on with phase 1 (--phase 1 --print-config)");
   }
-  if (rc == BS_OK) rc = bs_schema_check(composed.config, request.configs_dir, NULL, err);
-  if (rc == BS_OK) rc = bs_context_of_config(composed.config, BS_LOG_WARN, bsrun_log, NULL, &context, err);
-  if (rc == BS_OK) rc = bs_compose_with(&request.compose, context, &composed, err);
+  bs_config_free(composed.config);
+  composed.config = NULL;
+  if (rc == BS_OK) rc = bsrun_open_tree(&request, BS_LOG_WARN, &context, &composed.config, err);
   const int open = rc == BS_OK && lab_auto_asked(composed.config);
   if (rc == BS_OK && !open) {
     rc = bs_experiment_make(context, composed.config, request.configs_dir, &notes, &experiment, err);

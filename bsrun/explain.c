@@ -2,6 +2,7 @@
  * explain.c - `bsrun explain OP|mask MASK|method M`: what would be chosen and why, without running anything.
  * The options are composed as a run's are, so that both see the same. */
 #include "bsrun/explain.h"
+#include "bsrun/opening.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -96,8 +97,6 @@ static void take_weights(explained *x, args *options) {
 
 static int32_t resolve(explained *x, enum subject of, const char *name, bs_error *err) {
   bsrun_request request;
-  bs_composed composed = {0};
-  bs_notes notes = {0};
   args options = *x->a; /* the words are ours */
   options.n_words = 0;
   options.given = malloc((options.n_given + 1) * sizeof *options.given);
@@ -109,19 +108,9 @@ static int32_t resolve(explained *x, enum subject of, const char *name, bs_error
   if (of == OF_MASK) q->mask = name;
   if (of == OF_METHOD) q->method = name;
   if (q->method == NULL && q->mask != NULL) q->method = "blockshock"; /* the method that masks are of */
-  if (rc == BS_OK) rc = bs_compose(q, &composed, err);
-  if (rc == BS_OK) rc = bs_schema_check(composed.config, request.configs_dir, NULL, err);
   if (rc == BS_OK)
-    rc = bs_context_of_config(composed.config, args_has(x->a, "verbose") ? BS_LOG_DEBUG : BS_LOG_WARN,
-                              bsrun_log, NULL, &x->context, err);
-  if (rc == BS_OK) rc = bs_compose_with(q, x->context, &composed, err);
-  if (rc == BS_OK) {
-    rc = bs_experiment_make(x->context, composed.config, request.configs_dir, &notes, &x->e, err);
-    composed.config = NULL;
-  }
-  for (size_t i = 0; i < notes.count; i++) bsrun_note(args_has(x->a, "quiet"), notes.items[i]);
-  bs_config_free(composed.config);
-  bs_notes_free(&notes);
+    rc = bsrun_open_experiment(&request, args_has(x->a, "verbose") ? BS_LOG_DEBUG : BS_LOG_WARN,
+                               args_has(x->a, "quiet"), &x->context, &x->e, err);
   bsrun_request_free(&request);
   free(options.given);
   return rc;

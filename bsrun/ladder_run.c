@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * ladder_run.c - see ladder_run.h. */
 #include "bsrun/ladder_run.h"
+#include "bsrun/opening.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,18 +46,12 @@ static int32_t read_seconds(const args *a, double otherwise, ladder_run *r, bs_e
 
 /* The composed tree and its plugins, as run and explain make them. */
 static int32_t open_config(const args *a, ladder_run *r, bs_error *err) {
-  bs_composed composed = {0};
   args options = *a; /* the words are the verb's */
   options.n_words = 0;
-  int32_t rc = bsrun_request_make(&options, &r->request, err);
-  if (rc == BS_OK) rc = bs_compose(&r->request.compose, &composed, err);
-  if (rc == BS_OK) rc = bs_schema_check(composed.config, r->request.configs_dir, NULL, err);
-  if (rc == BS_OK)
-    rc = bs_context_of_config(composed.config, args_has(a, "verbose") ? BS_LOG_DEBUG : BS_LOG_WARN, bsrun_log,
-                              NULL, &r->run.context, err);
-  if (rc == BS_OK) rc = bs_compose_with(&r->request.compose, r->run.context, &composed, err);
-  r->config = composed.config;
-  return rc;
+  const int32_t rc = bsrun_request_make(&options, &r->request, err);
+  if (rc != BS_OK) return rc;
+  return bsrun_open_tree(&r->request, args_has(a, "verbose") ? BS_LOG_DEBUG : BS_LOG_WARN, &r->run.context,
+                         &r->config, err);
 }
 
 int32_t ladder_run_open(const args *a, double seconds, ladder_run *r, bs_error *err) {

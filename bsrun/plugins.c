@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bsrun/opening.h"
 #include "bsrun/plugins.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
@@ -133,28 +134,8 @@ void plugins_add_names(json_t *names, bs_context *context, const bs_plugin_info 
 
 int32_t plugins_compose(const args *a, const char *configs_dir, const char *const *extra, size_t n_extra,
                         bs_node **out_config, bs_error *err) {
-  bs_compose_request q = {.configs_dir = configs_dir, .hardware = args_value(a, "hardware")};
-  bs_composed composed;
-  const char **configs = NULL, **sets = NULL, **given = NULL;
-  size_t n_given = 0;
-  int32_t rc = args_values(a, "config", &configs, &q.n_configs, err);
-  if (rc == BS_OK) rc = args_values(a, "set", &sets, &q.n_sets, err);
-  if (rc == BS_OK) rc = args_values(a, "plugin", &given, &n_given, err);
-  q.configs = configs;
-  q.sets = sets;
-  q.plugins = n_extra > 0 ? extra : given;
-  q.n_plugins = n_extra > 0 ? n_extra : n_given;
-  if (rc == BS_OK) rc = bs_compose(&q, &composed, err);
-  *out_config = rc == BS_OK ? composed.config : NULL;
-  if (rc == BS_OK) rc = bs_schema_check(*out_config, configs_dir, NULL, err);
-  if (rc != BS_OK) {
-    bs_config_free(*out_config);
-    *out_config = NULL;
-  }
-  free(configs);
-  free(sets);
-  free(given);
-  return rc;
+  const bsrun_base base = {.configs_dir = configs_dir, .plugins = extra, .n_plugins = n_extra};
+  return bsrun_base_tree(a, &base, out_config, err);
 }
 
 int32_t plugins_open_context(const args *a, const char *const *extra, size_t n_extra, bs_context **out,

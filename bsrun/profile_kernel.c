@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "bsrun/opening.h"
 #include "bsrun/profile.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
@@ -27,21 +28,14 @@ static const size_t n_options = sizeof options / sizeof options[0];
 
 /* base.yaml, --plugin and --set. */
 static int32_t open_context(const args *a, bs_context **out, bs_error *err) {
+  bsrun_base base = {0};
+  bs_node *config = NULL;
   char *dir = NULL;
-  const char **plugins = NULL, **sets = NULL;
-  bs_composed composed = {0};
-  bs_compose_request q = {0};
   int32_t rc = bs_configs_dir(&dir, err);
-  if (rc == BS_OK) rc = args_values(a, "plugin", &plugins, &q.n_plugins, err);
-  if (rc == BS_OK) rc = args_values(a, "set", &sets, &q.n_sets, err);
-  q.configs_dir = dir;
-  q.plugins = plugins;
-  q.sets = sets;
-  if (rc == BS_OK) rc = bs_compose(&q, &composed, err);
-  if (rc == BS_OK) rc = bs_context_of_config(composed.config, BS_LOG_WARN, bsrun_log, NULL, out, err);
-  bs_config_free(composed.config);
-  free(plugins);
-  free(sets);
+  base.configs_dir = dir;
+  if (rc == BS_OK) rc = bsrun_base_tree(a, &base, &config, err);
+  if (rc == BS_OK) rc = bs_context_of_config(config, BS_LOG_WARN, bsrun_log, NULL, out, err);
+  bs_config_free(config);
   free(dir);
   return rc;
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bsrun/opening.h"
 #include "bsrun/profile.h"
 #include "core/base/error.h"
 #include "lab/config/experiment.h"
@@ -40,7 +41,6 @@ static const size_t n_options = sizeof options / sizeof options[0];
 /* The experiment and its plugins, as run makes them. */
 typedef struct opened {
   bsrun_request request;
-  bs_composed composed;
   bs_context *context;
   bs_experiment e;
   int made; /* e is */
@@ -49,29 +49,18 @@ typedef struct opened {
 } opened;
 
 static int32_t open_layer(const args *a, opened *o, bs_error *err) {
-  bs_notes notes = {0};
   const int quiet = args_has(a, "quiet");
   int32_t rc = bsrun_cache_path(a, &o->cache, err);
   if (rc == BS_OK) rc = bsrun_tune_path(a, &o->tune, err);
   if (rc == BS_OK) rc = bsrun_request_make(a, &o->request, err);
-  if (rc == BS_OK) rc = bs_compose(&o->request.compose, &o->composed, err);
-  if (rc == BS_OK) rc = bs_schema_check(o->composed.config, o->request.configs_dir, NULL, err);
-  if (rc == BS_OK)
-    rc = bs_context_of_config(o->composed.config, BS_LOG_WARN, bsrun_log, NULL, &o->context, err);
-  if (rc == BS_OK) rc = bs_compose_with(&o->request.compose, o->context, &o->composed, err);
-  if (rc != BS_OK) return rc;
-  rc = bs_experiment_make(o->context, o->composed.config, o->request.configs_dir, &notes, &o->e, err);
-  o->composed.config = NULL;
+  if (rc == BS_OK) rc = bsrun_open_experiment(&o->request, BS_LOG_WARN, quiet, &o->context, &o->e, err);
   o->made = rc == BS_OK;
-  for (size_t i = 0; i < notes.count; i++) bsrun_note(quiet, notes.items[i]);
-  bs_notes_free(&notes);
   if (rc == BS_OK) o->e.machine_constants = o->constants = bsrun_constants(o->cache, quiet);
   return rc;
 }
 
 static void close_layer(opened *o) {
   if (o->made) bs_experiment_free(&o->e);
-  bs_config_free(o->composed.config);
   json_decref(o->constants);
   free(o->cache);
   free(o->tune);

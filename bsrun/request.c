@@ -53,8 +53,10 @@ const args_option bsrun_run_options[] = {
 };
 const size_t bsrun_n_run_options = sizeof bsrun_run_options / sizeof bsrun_run_options[0];
 
-static int32_t add_text(bsrun_request *out, const char *key, const char *value, bs_error *err) {
+int32_t bsrun_request_add(bsrun_request *out, const char *key, const char *value, bs_error *err) {
   bs_text text = {0};
+  if (out->compose.n_texts == BSRUN_MAX_TEXTS)
+    return bs_error_set(err, BS_INTERNAL, "BS-USE-TEXTS", "%s: more than %d texts", key, BSRUN_MAX_TEXTS);
   bs_text_printf(&text, "%s=%s", key, value);
   if (text.failed) {
     bs_text_free(&text);
@@ -84,7 +86,7 @@ static int32_t add_paths(const args *a, bsrun_request *out, bs_error *err) {
       return bs_error_set(err, BS_USAGE, "BS-USE-NAME", "--%s: control byte 0x%02x in the name",
                           options[i][0], c);
     }
-    rc = add_text(out, options[i][1], value, err);
+    rc = bsrun_request_add(out, options[i][1], value, err);
   }
   return rc;
 }
@@ -104,7 +106,7 @@ static int32_t add_keys(const args *a, bsrun_request *out, bs_error *err) {
   for (size_t i = 0; i < sizeof options / sizeof options[0] && rc == BS_OK; i++) {
     const char *value = args_value(a, options[i][0]);
     const int flag = value != NULL && value[0] == '\0' && i == 4; /* --bias of explain is of one product */
-    if (value != NULL && !flag) rc = add_text(out, options[i][1], value, err);
+    if (value != NULL && !flag) rc = bsrun_request_add(out, options[i][1], value, err);
   }
   return rc;
 }
@@ -152,7 +154,7 @@ static int32_t add_numbers(const args *a, bsrun_request *out, bs_error *err) {
   if (rc == BS_OK) rc = args_integer(a, "threads-per-rank", 0, 4096, -1, &value, err);
   if (rc == BS_OK && value >= 0) {
     snprintf(number, sizeof number, "%lld", (long long)value);
-    rc = add_text(out, "hardware.threads_per_rank", number, err);
+    rc = bsrun_request_add(out, "hardware.threads_per_rank", number, err);
   }
   const char *timeout = args_value(a, "timeout");
   if (rc != BS_OK || timeout == NULL) return rc;
@@ -161,7 +163,7 @@ static int32_t add_numbers(const args *a, bsrun_request *out, bs_error *err) {
                  "--timeout: '%.60s' is not a number of seconds from 0.001 to 86400", timeout);
     return BS_USAGE;
   }
-  return add_text(out, "hardware.timeout_s", timeout, err);
+  return bsrun_request_add(out, "hardware.timeout_s", timeout, err);
 }
 
 /* --trace, unless --set says how many events it holds. */
@@ -171,7 +173,7 @@ static int32_t add_trace(const args *a, bsrun_request *out, const bs_node *sets,
   if (value == NULL) return BS_OK;
   if (value[0] == '\0')
     return bs_error_set(err, BS_USAGE, "BS-USE-EMPTY", "--trace: the file's name is empty");
-  return bs_config_find(sets, key) != NULL ? BS_OK : add_text(out, key, "200000", err);
+  return bs_config_find(sets, key) != NULL ? BS_OK : bsrun_request_add(out, key, "200000", err);
 }
 
 /* What --set says beside the options. */
@@ -190,7 +192,7 @@ static int32_t add_rank(const args *a, bsrun_request *out, bs_error *err) {
   const char *asked = args_value(a, "launch"), *how = bsrun_rank_how();
   if (how == NULL || (asked != NULL && strcmp(asked, how) != 0)) return BS_OK;
   if (out->compose.world_size == 0) out->compose.world_size = bsrun_rank_count();
-  return asked == NULL ? add_text(out, "hardware.launch", how, err) : BS_OK;
+  return asked == NULL ? bsrun_request_add(out, "hardware.launch", how, err) : BS_OK;
 }
 
 int32_t bsrun_request_make(const args *a, bsrun_request *out, bs_error *err) {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bsrun/opening.h"
 #include "bsrun/sim.h"
 #include "bsrun/simulated.h"
 #include "core/base/error.h"
@@ -115,8 +116,6 @@ static int32_t print(const bs_experiment *e, const json_t *record, int format, b
 
 static int32_t explain(const args *a, bs_error *err) {
   bsrun_request request;
-  bs_composed composed = {0};
-  bs_notes notes = {0};
   bs_context *context = NULL;
   bs_experiment e = {0};
   bs_phase_result result = {0};
@@ -124,15 +123,8 @@ static int32_t explain(const args *a, bs_error *err) {
   int32_t rc = bsrun_request_make(a, &request, err);
   if (request.compose.phase == NULL) request.compose.phase = "phase1_forward";
   if (rc == BS_OK) rc = bsrun_format(a, &format, err);
-  if (rc == BS_OK) rc = bs_compose(&request.compose, &composed, err);
-  if (rc == BS_OK) rc = bs_config_set_text(composed.config, "plugins.sim.steps", "true", err);
-  if (rc == BS_OK) rc = bs_schema_check(composed.config, request.configs_dir, NULL, err);
-  if (rc == BS_OK) rc = bs_context_of_config(composed.config, BS_LOG_WARN, bsrun_log, NULL, &context, err);
-  if (rc == BS_OK) {
-    rc = bs_experiment_make(context, composed.config, request.configs_dir, &notes, &e, err);
-    composed.config = NULL;
-  }
-  for (size_t i = 0; i < notes.count; i++) bsrun_note(args_has(a, "quiet"), notes.items[i]);
+  if (rc == BS_OK) rc = bsrun_request_add(&request, "plugins.sim.steps", "true", err);
+  if (rc == BS_OK) rc = bsrun_open_experiment(&request, BS_LOG_WARN, args_has(a, "quiet"), &context, &e, err);
   e.trace_file = args_value(a, "trace");
   if (rc == BS_OK) rc = bs_simulated_run(context, &e, NULL, NULL, &result, err);
   char traced[512];
@@ -141,8 +133,6 @@ static int32_t explain(const args *a, bs_error *err) {
   if (rc == BS_OK) rc = print(&e, result.record, format, err);
   bs_phase_result_free(&result);
   bs_experiment_free(&e);
-  bs_config_free(composed.config);
-  bs_notes_free(&notes);
   bsrun_request_free(&request);
   fflush(stdout); /* a plugin that is closed may end the process */
   bsrun_close_context(context);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bsrun/opening.h"
 #include "bsrun/sim.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
@@ -150,24 +151,11 @@ static int32_t print(const request *r, const args *a, json_t *rows, bs_error *er
 }
 
 static int32_t compose(const args *a, bs_node **out_config, bs_error *err) {
-  static const char *const sim[] = {"sim"};
-  bs_compose_request q = {.hardware = args_has(a, "hardware") ? args_value(a, "hardware") : "sim-flat"};
-  const char **lists[3] = {NULL, NULL, NULL};
-  bs_composed composed = {0};
+  bsrun_base base = {.plugin = "sim", .hardware = "sim-flat"};
   char *dir = NULL;
   int32_t rc = bs_configs_dir(&dir, err);
-  if (rc == BS_OK) rc = args_values(a, "config", &lists[0], &q.n_configs, err);
-  if (rc == BS_OK) rc = args_values(a, "set", &lists[1], &q.n_sets, err);
-  if (rc == BS_OK) rc = args_values(a, "plugin", &lists[2], &q.n_plugins, err);
-  q.configs_dir = dir;
-  q.configs = lists[0];
-  q.sets = lists[1];
-  q.plugins = q.n_plugins > 0 ? lists[2] : sim;
-  q.n_plugins = q.n_plugins > 0 ? q.n_plugins : 1;
-  if (rc == BS_OK) rc = bs_compose(&q, &composed, err);
-  if (rc == BS_OK) rc = bs_schema_check(composed.config, dir, NULL, err);
-  *out_config = composed.config;
-  for (int i = 0; i < 3; i++) free(lists[i]);
+  base.configs_dir = dir;
+  if (rc == BS_OK) rc = bsrun_base_tree(a, &base, out_config, err);
   free(dir);
   return rc;
 }
