@@ -182,7 +182,10 @@ const char *cuda_site(cuda_end *end, const bs_coll_call *call, uint64_t *out_key
   const uint64_t place = (key >> 7) % CUDA_END_SITES;
   char *text = end->sites[place].text;
   if (text[0] != '\0' && end->sites[place].key == key) return text;
-  bs_coll_describe(call, text, sizeof end->sites[place].text);
+  snprintf(text, sizeof end->sites[place].text, "%s %s %llux%llu of %.90s",
+           bs_name_of(BS_NAMES_COLL, call->kind), bs_name_of(BS_NAMES_DTYPE, call->dtype_in),
+           (unsigned long long)call->rows, (unsigned long long)call->count,
+           call->site != NULL ? call->site : "an unnamed call");
   end->sites[place].key = key;
   return text;
 }
