@@ -234,13 +234,14 @@ static void look_for_stopped(launch *l) {
   }
 }
 
-/* The first signal is rank 0's, who ends its run in good order, stopped or not; the second ends all. */
+/* The first signal is rank 0's, who ends its run in good order; the second ends all. SIGCONT wakes a rank 0
+ * that is stopped, and takes back a stop that it has not reached yet. */
 static void interrupt(launch *l, int number_of) {
   const rank_process *lead = &l->ranks[0];
   if (number_of == SIGHUP) number_of = SIGTERM;
   if (l->asked++ == 0) l->interrupted = number_of;
   if (!lead->ended) kill(lead->pid, number_of);
-  if (!lead->ended && lead->stopped_at > 0.0) kill(lead->pid, SIGCONT);
+  if (!lead->ended) kill(lead->pid, SIGCONT);
   if (l->asked > 1) limit(l, FAILED_S);
 }
 
