@@ -123,9 +123,10 @@ static int32_t check_places(const args *a, bs_error *err) {
   const char *has_stdout = NULL;
   for (size_t i = 0; i < a->n_given; i++) {
     const args_option *option = &a->options[a->given[i].option];
-    const int dash = strcmp(a->given[i].value, "-") == 0;
-    if (strcmp(option->name, "out") == 0 && strcmp(a->given[i].value, "off") == 0 &&
-        strcmp(option->value, "DIR|off") != 0) {
+    const char *value = a->given[i].value != NULL ? a->given[i].value : "";
+    const int dash = strcmp(value, "-") == 0;
+    if (strcmp(option->name, "out") == 0 && strcmp(value, "off") == 0 &&
+        (option->value == NULL || strcmp(option->value, "DIR|off") != 0)) {
       bs_error_set(err, BS_USAGE, "BS-USE-FOLDER",
                    "--out off keeps nothing, and there must be a folder here");
       bs_error_hint(err, "leave --out away for results/raw; ./off is a folder of that name");
@@ -134,7 +135,7 @@ static int32_t check_places(const args *a, bs_error *err) {
     if (dash && option->value != NULL && strncmp(option->value, "DIR", 3) == 0)
       return bs_error_set(err, BS_USAGE, "BS-USE-FOLDER", "--%s is a folder, and '-' is stdout",
                           option->name);
-    if (!writes(option) || !(dash || bs_out_is_stdout(a->given[i].value))) continue;
+    if (!writes(option) || !(dash || bs_out_is_stdout(value))) continue;
     if (has_stdout != NULL)
       return bs_error_set(err, BS_USAGE, "BS-USE-TWICE", "--%s and --%s are both stdout", has_stdout,
                           option->name);
