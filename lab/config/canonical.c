@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/dtype.h"
 #include "core/base/text.h"
 #include "core/plugin/named.h"
 #include "lab/config/schema.h"
@@ -83,11 +84,14 @@ static int32_t put_value(const bs_key *key, bs_node *node, bs_notes *notes, bs_e
       return put_number(node, err);
     case BS_KEY_BOOL:
       return bs_parse_bool(node->text, &yes) ? put(node, yes ? "true" : "false", err) : BS_OK;
-    case BS_KEY_DTYPE:
-    case BS_KEY_ACTIVATION: {
-      const uint32_t table = key->type == BS_KEY_DTYPE ? BS_NAMES_DTYPE : BS_NAMES_ACTIVATION;
-      return bs_name_read(table, node->text, &number) ? put(node, bs_name_of(table, number), err) : BS_OK;
-    }
+    case BS_KEY_DTYPE: /* of the others an error shows what was typed */
+      if (!bs_name_read(BS_NAMES_DTYPE, node->text, &number) ||
+          (!bs_dtype_is_float(number) && number != BS_I8))
+        return BS_OK;
+      return put(node, bs_name_of(BS_NAMES_DTYPE, number), err);
+    case BS_KEY_ACTIVATION:
+      if (!bs_name_read(BS_NAMES_ACTIVATION, node->text, &number)) return BS_OK;
+      return put(node, bs_name_of(BS_NAMES_ACTIVATION, number), err);
     default:
       return put_choice(key, node, notes, err);
   }

@@ -100,6 +100,7 @@ static const struct {
     {W("--set", "model.N=0"), 3, "BS-CFG-RANGE", "1..1073741824"},
     {W("--set", "model.N=99999999999999999999999"), 3, "BS-CFG", "model.N"},
     {W("--set", "model.dtype=fp33"), 3, "BS-CFG-DTYPE", "fp32"},
+    {W("--set", "model.dtype=uint8"), 3, "BS-CFG-DTYPE", "'uint8'"},
     {W("--set", "workload.foo=1"), 3, "BS-CFG-KEY", "workload.foo"},
     {W("--workload", "file", "--set", "workload.inputs=x.npy"), 3, "BS-CFG-KEY", "options here: "},
     {W("--phase", "3", "--set", "phase.eps=-1"), 3, "BS-CFG-RANGE", "0..1e6"},
