@@ -34,7 +34,8 @@ int32_t bsrun_open_experiment(bsrun_request *request, int32_t level, int quiet, 
 
 int32_t bsrun_base_tree(const args *a, const bsrun_base *base, bs_node **out_config, bs_error *err) {
   const char *hardware = args_value(a, "hardware");
-  bs_compose_request q = {.configs_dir = base->configs_dir, .hardware = hardware != NULL ? hardware : base->hardware};
+  bs_compose_request q = {.configs_dir = base->configs_dir,
+                          .hardware = hardware != NULL ? hardware : base->hardware};
   bs_composed composed = {0};
   const char **lists[3] = {NULL, NULL, NULL};
   int32_t rc = args_values(a, "config", &lists[0], &q.n_configs, err);
