@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "core/base/config_internal.h"
 #include "core/base/error.h"
@@ -324,11 +325,21 @@ int32_t bs_config_set_text(bs_node *root, const char *path, const char *text, bs
   return set_node(root, path, value, err);
 }
 
-int32_t bs_config_put_text(bs_node *scalar, const char *text, bs_error *err) {
+/* 0011, 1e3, .5, -1, yes, null: no string for a reader that knows nothing of our keys. */
+static int reads_as_no_string(const char *text) {
+  static const char *const words[] = {"null", "y", "n", "yes", "no", "on", "off", "true", "false"};
+  const char *at = text + (*text == '-' || *text == '+');
+  for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+    if (strcasecmp(words[i], text) == 0) return 1;
+  return (*at >= '0' && *at <= '9') || *at == '.' || *text == '~';
+}
+
+int32_t bs_config_put_text(bs_node *scalar, const char *text, int is_string, bs_error *err) {
+  const uint32_t quoted = !bs_config_plain_safe(text) || (is_string && reads_as_no_string(text));
   char *copy = bs_strdup(text);
   if (copy == NULL) return bs_config_no_memory(err);
   free(scalar->text);
   scalar->text = copy;
-  scalar->quoted = !bs_config_plain_safe(copy);
+  scalar->quoted = quoted;
   return BS_OK;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * canonical.c - the values of a checked tree, each in one spelling. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,16 +13,21 @@
 enum { WORD = 256 };
 
 static int32_t put(bs_node *node, const char *text, bs_error *err) {
-  return strcmp(node->text, text) == 0 && !node->quoted ? BS_OK : bs_config_put_text(node, text, err);
+  return bs_config_put_text(node, text, 0, err);
+}
+static int32_t put_string(bs_node *node, const char *text, bs_error *err) {
+  return bs_config_put_text(node, text, 1, err);
 }
 
-/* The shortest text that reads as the number. */
+/* The shortest text that reads as the number, also for readers of YAML that want a dot before an exponent. */
 static int32_t put_number(bs_node *node, bs_error *err) {
-  char text[40];
-  double value, again = 0;
+  char text[64];
+  double value, again;
   if (!bs_parse_f64(node->text, &value)) return BS_OK;
-  for (int digits = 1; digits <= 17; digits++) {
-    snprintf(text, sizeof text, "%.*g", digits, value);
+  if (value == 0) value = 0; /* not -0 */
+  const int plain = value == 0 || (fabs(value) >= 1e-4 && fabs(value) < 1e15);
+  for (int digits = plain ? 0 : 1; digits <= 21; digits++) {
+    snprintf(text, sizeof text, plain ? "%.*f" : "%.*e", digits, value);
     if (bs_parse_f64(text, &again) && again == value) return put(node, text, err);
   }
   return BS_OK;
@@ -31,7 +37,7 @@ static int32_t put_number(bs_node *node, bs_error *err) {
 static int32_t put_pattern(bs_node *node, bs_error *err) {
   char text[WORD] = "";
   size_t n = 0;
-  if (node->kind != BS_NODE_LIST) return put(node, node->text, err);
+  if (node->kind != BS_NODE_LIST) return put_string(node, node->text, err);
   for (const bs_node *item = node->first; item != NULL && n + 1 < sizeof text; item = item->next) {
     if (strcmp(item->text, "0") != 0 && strcmp(item->text, "1") != 0) return BS_OK;
     text[n++] = item->text[0];
@@ -44,7 +50,7 @@ static int32_t put_pattern(bs_node *node, bs_error *err) {
     bs_config_free(item);
   }
   node->kind = BS_NODE_SCALAR;
-  return bs_config_put_text(node, text, err);
+  return put_string(node, text, err);
 }
 
 /* Reads "old=new" after the "||" of a key's range. */
@@ -57,11 +63,11 @@ static int32_t put_choice(const bs_key *key, bs_node *node, bs_notes *notes, bs_
       char text[WORD];
       snprintf(text, sizeof text, "%.*s", (int)(length - size - 1), at + size + 1);
       bs_note_add(notes, "%s %s is an older name of %s", key->path, node->text, text);
-      return put(node, text, err);
+      return put_string(node, text, err);
     }
     at += length;
   }
-  return put(node, node->text, err);
+  return put_string(node, node->text, err);
 }
 
 static int32_t put_value(const bs_key *key, bs_node *node, bs_notes *notes, bs_error *err) {
@@ -73,7 +79,7 @@ static int32_t put_value(const bs_key *key, bs_node *node, bs_notes *notes, bs_e
   if (key->type == BS_KEY_PATTERN && node->kind != BS_NODE_NULL) return put_pattern(node, err);
   if (key->type == BS_KEY_NUMBERS || key->type == BS_KEY_STRS)
     for (bs_node *item = node->first; rc == BS_OK && item != NULL; item = item->next)
-      rc = key->type == BS_KEY_NUMBERS ? put_number(item, err) : put(item, item->text, err);
+      rc = key->type == BS_KEY_NUMBERS ? put_number(item, err) : put_string(item, item->text, err);
   if (rc != BS_OK || node->kind != BS_NODE_SCALAR) return rc;
   switch (key->type) {
     case BS_KEY_INT:
@@ -85,8 +91,8 @@ static int32_t put_value(const bs_key *key, bs_node *node, bs_notes *notes, bs_e
     case BS_KEY_BOOL:
       return bs_parse_bool(node->text, &yes) ? put(node, yes ? "true" : "false", err) : BS_OK;
     case BS_KEY_DTYPE: /* of the others an error shows what was typed */
-      if (!bs_name_read(BS_NAMES_DTYPE, node->text, &number) ||
-          (!bs_dtype_is_float(number) && number != BS_I8))
+      if (!bs_name_read(BS_NAMES_DTYPE, node->text, &number)) return BS_OK;
+      if (!bs_dtype_is_float(number) && (number != BS_I8 || strcmp(key->path, "method.reduce_dtype") != 0))
         return BS_OK;
       return put(node, bs_name_of(BS_NAMES_DTYPE, number), err);
     case BS_KEY_ACTIVATION:
@@ -109,7 +115,7 @@ static int32_t put_name(bs_context *context, bs_node *root, const char *path, ui
   if (!bs_named_newer(context, kind, name, newer, sizeof newer)) return BS_OK;
   bs_note_add(notes, "%.*s %s is an older name of %s", (int)strcspn(path, "."), path, name, newer);
   snprintf(text, sizeof text, "%s%s", newer, node->text + length);
-  return put(node, text, err);
+  return put_string(node, text, err);
 }
 
 int32_t bs_schema_canonical(bs_context *context, bs_node *root, bs_notes *notes, bs_error *err) {

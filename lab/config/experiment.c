@@ -26,15 +26,22 @@ static const struct {
   uint32_t ranks;
 } most_ranks[] = {{"threads", 1024}, {"shm", 128}};
 
-static int32_t read_dtype(const bs_node *config, const char *path, uint32_t *out, bs_error *err) {
+/* The dtypes of a layer, and behind them what sums on the wire may have too. */
+static const uint32_t wire_dtypes[BS_FLOAT_DTYPES + 1] = {BS_F64,    BS_F32,    BS_F16, BS_BF16,
+                                                          BS_F8E4M3, BS_F8E5M2, BS_I8};
+
+static int32_t read_dtype(const bs_node *config, const char *path, size_t n_dtypes, uint32_t *out,
+                          bs_error *err) {
   const char *words[BS_WORDS_MAX], *text = bs_schema_str(config, path);
   bs_text all = {0};
-  if (bs_word_read(BS_NAMES_DTYPE, bs_float_dtypes, BS_FLOAT_DTYPES, text, out)) return BS_OK;
-  const size_t n = bs_word_list(BS_NAMES_DTYPE, bs_float_dtypes, BS_FLOAT_DTYPES, words);
-  const char *nearest = bs_word_nearest(BS_NAMES_DTYPE, bs_float_dtypes, BS_FLOAT_DTYPES, text);
+  if (bs_word_read(BS_NAMES_DTYPE, wire_dtypes, n_dtypes, text, out)) return BS_OK;
+  const size_t n = bs_word_list(BS_NAMES_DTYPE, wire_dtypes, n_dtypes, words);
+  const char *nearest = bs_word_nearest(BS_NAMES_DTYPE, wire_dtypes, n_dtypes, text);
   for (size_t i = 0; i < n; i++) bs_text_printf(&all, "%s%s", i > 0 ? ", " : "one of ", words[i]);
   (void)bs_schema_refuse(bs_config_find(config, path), err, "BS-CFG-DTYPE",
-                         "%s: '%.60s' is not a floating dtype", path, text);
+                         n_dtypes == BS_FLOAT_DTYPES ? "%s: '%.60s' is not a floating dtype"
+                                                     : "%s: '%.60s' is not a dtype of sums",
+                         path, text);
   if (nearest != NULL)
     bs_error_hint(err, "did you mean '%s'?", nearest);
   else
@@ -64,11 +71,7 @@ static int32_t read_reduce_dtype(bs_experiment *e, bs_error *err) {
   const char *text = bs_schema_str(e->config, path);
   e->reduce_dtype = 0;
   if (text == NULL || text[0] == '\0') return BS_OK;
-  if (bs_dtype_parse(text) == BS_I8) {
-    e->reduce_dtype = BS_I8;
-    return BS_OK;
-  }
-  return read_dtype(e->config, path, &e->reduce_dtype, err);
+  return read_dtype(e->config, path, BS_FLOAT_DTYPES + 1, &e->reduce_dtype, err);
 }
 
 static int32_t read_phase(bs_experiment *e, bs_error *err) {
@@ -392,7 +395,7 @@ static int32_t read_all(bs_context *context, bs_experiment *e, const char *quiet
   e->tune_seconds = bs_schema_f64(e->config, "tune.seconds");
   e->tune_margin = bs_schema_f64(e->config, "tune.margin");
   e->tune_min_work = bs_schema_i64(e->config, "tune.min_work");
-  int32_t rc = read_dtype(e->config, "model.dtype", &e->dtype, err);
+  int32_t rc = read_dtype(e->config, "model.dtype", BS_FLOAT_DTYPES, &e->dtype, err);
   if (rc == BS_OK) rc = read_reduce_dtype(e, err);
   if (rc == BS_OK) rc = read_phase(e, err);
   if (rc == BS_OK) rc = read_hardware(context, e, quiet_dir, notes, err);

@@ -34,7 +34,7 @@ typedef struct bs_key {
   uint32_t type;
   uint32_t effect;
   const char *default_text; /* "": none */
-  /* "min..max" for numbers, "a|b|c" for strings; behind "||" older spellings, "old=new". NULL: any. */
+  /* "min..max" for numbers, "a|b|c" for strings; after "||" older spellings, "old=new". NULL: any. */
   const char *range;
   const char *doc;
 } bs_key;

@@ -138,6 +138,17 @@ static int32_t add_plugins(bs_sha256 *h, bs_context *context, const bs_node *con
   return rc;
 }
 
+/* A null is an absent value, and a workload's name is a label where its type is given. */
+static void drop_what_says_nothing(bs_node *config) {
+  size_t n;
+  const bs_key *keys = bs_schema_keys(&n);
+  for (size_t i = 0; i < n; i++) {
+    const bs_node *node = bs_config_find(config, keys[i].path);
+    if (node != NULL && node->kind == BS_NODE_NULL) bs_config_remove(config, keys[i].path);
+  }
+  if (bs_config_find(config, "workload.type") != NULL) bs_config_remove(config, "workload.name");
+}
+
 int32_t bs_request_key_of_build(bs_context *context, const bs_node *config, const char *build_id,
                                 char out_key[65], bs_error *err) {
   static const char *const not_asked[] = {"run_id", "config_paths", "logging", "sweep"};
@@ -147,6 +158,7 @@ int32_t bs_request_key_of_build(bs_context *context, const bs_node *config, cons
   bs_node *copy = bs_config_clone(config);
   int32_t rc =
       copy != NULL ? bs_schema_canonical(context, copy, NULL, err) : bs_no_memory(err, "a request's key");
+  if (rc == BS_OK) drop_what_says_nothing(copy);
   if (rc == BS_OK) rc = bs_request_text(copy, not_asked, sizeof not_asked / sizeof not_asked[0], &text, err);
   if (rc == BS_OK) {
     bs_sha256_field(&h, "blockshock request 2");
