@@ -234,11 +234,9 @@ int32_t args_integer(const args *a, const char *name, int64_t low, int64_t high,
 
 int32_t args_word(const args *a, const char *name, uint32_t table, const uint32_t *only, size_t n,
                   uint32_t *inout_number, bs_error *err) {
-  static const char *const what[BS_NAMES_COUNT_] = {[BS_NAMES_DTYPE] = "dtype",
-                                                    [BS_NAMES_ACTIVATION] = "activation",
-                                                    [BS_NAMES_COLL] = "collective",
-                                                    [BS_NAMES_REDUCE] = "reduction",
-                                                    [BS_NAMES_GATE] = "state of a gate"};
+  static const char *const what[BS_NAMES_COUNT_] = {
+      [BS_NAMES_DTYPE] = "dtype",      [BS_NAMES_ACTIVATION] = "activation", [BS_NAMES_COLL] = "collective",
+      [BS_NAMES_REDUCE] = "reduction", [BS_NAMES_GATE] = "state of a gate",  [BS_NAMES_OP] = "op"};
   const char *words[BS_WORDS_MAX], *text = args_value(a, name);
   if (text == NULL || bs_word_read(table, only, n, text, inout_number)) return BS_OK;
   bsrun_unknown(what[table], text, words, bs_word_list(table, only, n, words), err);

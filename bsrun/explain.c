@@ -24,7 +24,7 @@ const args_option explain_options[] = {
     {"rank", 0, "R", 0, "op: the rank whose columns are meant; default: 0"},
     {"weight-dtype", 0, "T", 0, "op: storage of the packed weight; default: --dtype"},
     {"out-dtype", 0, "T", 0, "op: dtype of the output; default: --dtype"},
-    {"activation", 0, "NAME", 0, "op: none, relu, gelu, silu; default: model.activation"},
+    {"activation", 0, "NAME", 0, "op: none, relu, gelu, gelu_tanh, silu; default: model.activation"},
     {"bias", 0, NULL, 0, "op: with a bias"},
     {"residual", 0, NULL, 0, "op: with a residual"},
     {"gathered", 0, NULL, 0, "op: X holds the rank's columns already; default: the kernel picks them"},
@@ -87,7 +87,7 @@ static void take_weights(explained *x, args *options) {
   for (size_t i = 0; i < options->n_given; i++) {
     if (strcmp(options->options[options->given[i].option].name, "dtype") != 0) continue;
     for (size_t k = 0; k < sizeof known / sizeof known[0]; k++) {
-      if (strcmp(options->given[i].value, known[k].name) != 0) continue;
+      if (!bs_name_is(known[k].name, options->given[i].value)) continue;
       x->weights = known[k / 2 * 2]; /* by its first name */
       options->given[i].value = "f32";
       break;

@@ -53,34 +53,42 @@ typedef struct question {
   bs_op_question asked;
 } question;
 
-static int32_t read_partition(const explained *x, int64_t K, question *q, bs_error *err) {
+/* What an op of whole columns owns, or one of 2:4 weights keeps, of the mask: the columns, or the half, of a
+ * rank. The subject of the mask is opened where its weights or inputs decide. */
+static int32_t take_part(const explained *x, const char *op, const bs_mask *mask, const bs_source *weights,
+                         uint32_t rank, question *q, bs_error *err) {
+  const uint32_t world = x->e.world_size != 0 ? x->e.world_size : 2;
+  if (bs_op_needs_kept(op))
+    return bs_kept_make(mask, q->sizes.N, q->sizes.K, weights, rank % 2, &q->kept, err);
+  return bs_partition_make(mask, q->sizes.K, rank, world, &q->partition, err);
+}
+
+static int32_t read_part(const explained *x, const char *op, question *q, bs_error *err) {
   int64_t rank;
   const uint32_t world = x->e.world_size != 0 ? x->e.world_size : 2;
+  const int kept = bs_op_needs_kept(op), given = args_has(x->a, "mask");
+  bs_mask mask = x->e.mask;
+  bs_subject subject;
   int32_t rc = args_integer(x->a, "rank", 0, 65535, 0, &rank, err);
-  if (rc != BS_OK || !args_has(x->a, "mask")) return rc;
+  if (rc != BS_OK || (!given && !kept)) return rc;
   if (rank >= (int64_t)world) {
     bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--rank %lld: the world has %u ranks", (long long)rank,
                  world);
     bs_error_hint(err, "ranks count from 0");
     return BS_USAGE;
   }
-  if (x->e.mask.kind != BS_MASK_IMPORTANCE)
-    return bs_partition_make(&x->e.mask, K, (uint32_t)rank, world, &q->partition, err);
-  bs_subject subject; /* its columns decide */
+  if (!given) rc = bs_mask_parse("random_2of4", NULL, NULL, &mask, err); /* of 2:4 weights: random ones */
+  const int by_weights =
+      given && kept && (mask.kind == BS_MASK_MAGNITUDE || mask.kind == BS_MASK_TRANSPOSABLE);
+  if (rc != BS_OK || (mask.kind != BS_MASK_IMPORTANCE && !by_weights))
+    return rc == BS_OK ? take_part(x, op, &mask, NULL, (uint32_t)rank, q, err) : rc;
   rc = bs_subject_open(x->context, &x->e, &subject, err);
   if (rc != BS_OK) return rc;
-  rc = bs_partition_make(&subject.mask, K, (uint32_t)rank, world, &q->partition, err);
+  q->sizes.N = subject.spec.N;
+  q->sizes.K = subject.spec.K;
+  rc = take_part(x, op, &subject.mask, &subject.w, (uint32_t)rank, q, err);
   bs_subject_close(&subject);
   return rc;
-}
-
-/* The kept places of 2:4 weights: those of --mask, else random ones. */
-static int32_t read_kept(const explained *x, const char *op, question *q, bs_error *err) {
-  bs_mask mask = x->e.mask;
-  int32_t rc = BS_OK;
-  if (!bs_op_needs_kept(op)) return BS_OK;
-  if (!args_has(x->a, "mask")) rc = bs_mask_parse("random_2of4", NULL, NULL, &mask, err);
-  return rc == BS_OK ? bs_kept_make(&mask, q->sizes.N, q->sizes.K, NULL, 0, &q->kept, err) : rc;
 }
 
 static int32_t read_sizes(const explained *x, const char *op, question *q, bs_error *err) {
@@ -99,8 +107,7 @@ static int32_t read_sizes(const explained *x, const char *op, question *q, bs_er
   int32_t rc = args_word(x->a, "out-dtype", BS_NAMES_DTYPE, NULL, 0, &s->out_dtype, err);
   if (rc == BS_OK) rc = args_word(x->a, "weight-dtype", BS_NAMES_DTYPE, NULL, 0, &s->weight_dtype, err);
   if (rc == BS_OK) rc = args_word(x->a, "activation", BS_NAMES_ACTIVATION, NULL, 0, &s->activation, err);
-  if (rc == BS_OK) rc = read_partition(x, s->K, q, err);
-  if (rc == BS_OK) rc = read_kept(x, op, q, err);
+  if (rc == BS_OK) rc = read_part(x, op, q, err);
   s->partition = q->partition;
   s->kept = q->kept;
   if (q->partition != NULL && !args_has(x->a, "gathered")) s->flags |= BS_QUERY_X_FULL;
@@ -111,6 +118,7 @@ static int32_t read_sizes(const explained *x, const char *op, question *q, bs_er
 }
 
 static int32_t ask(const explained *x, const char *op, question *q, bs_error *err) {
+  static const char *const layer[] = {"activation", "bias", "residual"};
   int64_t workspace;
   if (args_has(x->a, "shape")) {
     bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "--shape is not for %s", op);
@@ -122,13 +130,15 @@ static int32_t ask(const explained *x, const char *op, question *q, bs_error *er
     bs_error_hint(err, "for example --mask complement_1100_0011 -P 2");
     return BS_USAGE;
   }
+  for (size_t i = 0; i < sizeof layer / sizeof layer[0]; i++) {
+    if (!args_has(x->a, layer[i]) || bs_op_takes(op, layer[i])) continue;
+    return bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "--%s is not for %s: the op has none", layer[i], op);
+  }
   int32_t rc = args_integer(x->a, "workspace", 0, INT64_MAX, 0, &workspace, err);
   if (rc == BS_OK) rc = read_sizes(x, op, q, err);
   if (rc == BS_OK) rc = bs_op_ask(op, &q->sizes, &q->asked, err);
   if (rc != BS_OK) return rc;
   q->asked.query.workspace_limit = (uint64_t)workspace;
-  if (args_has(x->a, "activation"))
-    q->asked.query.activation = q->sizes.activation; /* bs_op_check refuses it for the others */
   return BS_OK;
 }
 

@@ -8,6 +8,7 @@
 #include "core/op/ask.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "core/base/dtype.h"
@@ -99,21 +100,25 @@ static void put_args(const bs_op_schema *schema, const bs_op_sizes *s, bs_op_que
   q->query.nargs = n;
 }
 
-/* The program has one step: the activation, or without one the sum of a number with itself. */
+/* The program has one step: the activation, or without one the sum of a number with itself. relu is the
+ * larger one of value 0, the input, and value 1, the constant 0. */
 static void put_program(const bs_op_sizes *s, bs_op_question *q) {
   static const uint8_t steps[] = {[BS_ACT_NONE] = BS_EXPR_ADD,
-                                  [BS_ACT_RELU] = BS_EXPR_ABS,
+                                  [BS_ACT_RELU] = BS_EXPR_MAX,
                                   [BS_ACT_GELU] = BS_EXPR_GELU,
                                   [BS_ACT_SILU] = BS_EXPR_SILU,
                                   [BS_ACT_GELU_TANH] = BS_EXPR_GELU_TANH};
-  q->step.op = steps[s->activation];
-  q->out = 1;
+  const int relu = s->activation == BS_ACT_RELU;
+  q->step = (bs_expr_step){.op = steps[s->activation], .b = (uint8_t)relu};
+  q->out = (uint8_t)(1 + relu);
   q->expr = (bs_expr){.struct_size = sizeof q->expr,
                       .compute = BS_DTYPE_BYTES(s->dtype) > 4 ? BS_F64 : BS_F32,
                       .n_in = 1,
+                      .n_const = (uint32_t)relu,
                       .n_steps = 1,
                       .n_out = 1,
                       .max_op = q->step.op,
+                      .consts = &q->zero,
                       .steps = &q->step,
                       .outs = &q->out};
   q->query.expr = &q->expr;
@@ -128,9 +133,9 @@ static const struct usual {
   uint32_t partition;  /* 1: takes the layer's, 2: needs one */
 } usuals[] = {
     {"matmul", {0}, {0}, 1, 1},
-    {"matmul_dx", {0}, {0}, 1, 1},
-    {"matmul_dw", {0}, {0}, 1, 1},
-    {"matmul_update", {0}, {0}, 1, 1},
+    {"matmul_dx", {0}, {0}, 0, 1},
+    {"matmul_dw", {0}, {0}, 0, 1},
+    {"matmul_update", {0}, {0}, 0, 1},
     {"matmul24", {0}, {0}, 1, 0},
     {"gather_columns", {0}, {0}, 0, 2},
     {"scatter_columns", {0}, {0}, 0, 2},
@@ -148,6 +153,7 @@ static const struct usual {
     {"contract", {0}, {1}, 1, 0},
     {"reduce", {BS_FOLD_SUM}, {1}, 0, 0},
     {"topk", {1}, {0}, 0, 0},
+    {"map", {0}, {0}, 1, 0},
 };
 
 static struct usual usual_of(const char *op) {
@@ -156,6 +162,13 @@ static struct usual usual_of(const char *op) {
   return (struct usual){.op = op};
 }
 
+int bs_op_takes(const char *op, const char *option) {
+  char optional[32];
+  const bs_op_schema *schema = bs_op_schema_find(op);
+  if (strcmp(option, "activation") == 0) return usual_of(op).activation != 0;
+  snprintf(optional, sizeof optional, "%.30s?", option);
+  return schema != NULL && strstr(schema->roles, optional) != NULL;
+}
 int bs_op_needs_partition(const char *op) {
   return usual_of(op).partition == 2;
 }

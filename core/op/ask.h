@@ -21,16 +21,19 @@ typedef struct bs_op_question {
   const bs_tensor_desc *args[BS_MAX_OP_ARGS];
   bs_expr expr;
   bs_expr_step step;
+  uint64_t zero; /* the constant of relu */
   uint8_t out;
   bs_op_query query;
 } bs_op_question;
 
 /* Makes the query of a core op for the sizes. It points into out_question and to partition and kept, which
  * the caller keeps alive. Attributes have usual values: groups of 64 columns, a sum of two blocks, the 8
- * largest. Whether implementations can serve it, and bs_op_check, is the caller's question.
- * BS_INVALID_ARGUMENT: the op is none of the core, or a partition or kept is missing. */
+ * largest. The caller asks bs_op_check, and who can serve it. BS_INVALID_ARGUMENT: the core has no such op,
+ * or a partition or kept is missing. */
 BS_API int32_t bs_op_ask(const char *op, const bs_op_sizes *sizes, bs_op_question *out_question,
                          bs_error *err);
+/* Does a core op take what a layer's option of this name gives: "activation", "bias", "residual"? */
+BS_API int bs_op_takes(const char *op, const char *option);
 /* Does the op's query need a partition, or the kept places of a 2:4 weight? */
 BS_API int bs_op_needs_partition(const char *op);
 BS_API int bs_op_needs_kept(const char *op);

@@ -13,7 +13,8 @@ static int32_t check_attrs(const bs_op_query *q, bs_error *err) {
   if (q->accumulate > BS_ACC_F64)
     return bs_op_refuse(err, "BS-OP-ATTR", q->op, "unknown accumulate %u", q->accumulate);
   if (q->activation != BS_ACT_NONE)
-    return bs_op_refuse(err, "BS-OP-ATTR", q->op, "takes no activation (%u)", q->activation);
+    return bs_op_refuse(err, "BS-OP-ATTR", q->op, "takes no activation (%s)",
+                        bs_name_of(BS_NAMES_ACTIVATION, q->activation));
   return BS_OK;
 }
 

@@ -22,8 +22,8 @@ static int32_t check_step(const bs_op_query *q, uint32_t states, int64_t hyper, 
   if (q->partition != NULL || (q->flags & BS_QUERY_X_FULL) != 0)
     return bs_op_refuse(err, "BS-OP-PARTITION", q->op, "takes no partition: dW is what the weight holds");
   if (q->activation != BS_ACT_NONE || q->accumulate > BS_ACC_F64)
-    return bs_op_refuse(err, "BS-OP-ATTR", q->op, "takes no activation (%u) or unknown accumulate %u",
-                        q->activation, q->accumulate);
+    return bs_op_refuse(err, "BS-OP-ATTR", q->op, "takes no activation (%s) or unknown accumulate %u",
+                        bs_name_of(BS_NAMES_ACTIVATION, q->activation), q->accumulate);
   if (!bs_dtype_known(q->weight_dtype) || !bs_dtype_is_float(q->weight_dtype))
     return bs_op_refuse(err, "BS-OP-DTYPE", q->op, "weight of dtype 0x%04x: only floats are trained",
                         q->weight_dtype);
@@ -50,7 +50,8 @@ int32_t bs_op_check_activate_dx(const bs_op_query *q, bs_error *err) {
   static const char *const names[3] = {"dY", "Z", "dZ"};
   const bs_tensor_desc *dy = q->args[0];
   if (q->activation == BS_ACT_NONE || q->activation > BS_ACT_SILU)
-    return bs_op_refuse(err, "BS-OP-ATTR", q->op, "activation %u: relu, gelu or silu", q->activation);
+    return bs_op_refuse(err, "BS-OP-ATTR", q->op, "activation %s: relu, gelu or silu",
+                        bs_name_of(BS_NAMES_ACTIVATION, q->activation));
   for (uint32_t i = 0; i < 3; i++) {
     const bs_tensor_desc *d = q->args[i];
     if (!bs_dtype_is_float(d->dtype))

@@ -67,6 +67,27 @@ START_TEST(refused_candidates_are_shown_with_reasons) {
 }
 END_TEST
 
+/* Ops of 2:4 weights take what --mask keeps, of either half; the same weights for the same rank. */
+START_TEST(kept_weights_of_a_mask) {
+  static const char *const ops[] = {"matmul24", "matmul24_dx", "matmul24_dw", "matmul24_update", "expand24"};
+  static const char *const masks[] = {"random_2of4", "magnitude", "transposable", "complement_1100_0011"};
+  for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++)
+    for (size_t k = 0; k < sizeof masks / sizeof masks[0]; k++) {
+      ran r = bsrun(dir, "explain", ops[i], "--mask", masks[k], "-P", "2", "--rank", k % 2 ? "1" : "0", "--n",
+                    "64", "--backend", "ref", "-o", "jsonl", NULL);
+      must_be(&r, 0);
+      ck_assert_msg(strstr(r.out, "\"chosen\":true") != NULL, "%s of %s: %s", ops[i], masks[k], r.out);
+      ran_free(&r);
+    }
+  ran r = bsrun(dir, "explain", "matmul24", "--mask", "interleave", "--n", "64", "--backend", "ref", NULL);
+  must_be(&r, 3);
+  ran_free(&r);
+  r = bsrun(dir, "explain", "matmul24", "--mask", "magnitude", "--rank", "2", "--n", "64", NULL);
+  must_be(&r, 2);
+  ran_free(&r);
+}
+END_TEST
+
 START_TEST(the_other_ops) {
   static const char *const backends[] = {"ref", "sim"};
   for (uint32_t i = 0; i < 2 * BS_CORE_OPS; i++) {
@@ -434,6 +455,7 @@ int main(void) {
   const test_case tests[] = {{a_ladder_has_one_choice_at_its_top},
                              {refused_candidates_are_shown_with_reasons},
                              {the_other_ops},
+                             {kept_weights_of_a_mask},
                              {ops_of_a_shape},
                              {a_shape_is_refused},
                              {a_weight_to_train},

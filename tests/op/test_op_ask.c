@@ -3,6 +3,8 @@
  * query of any sizes, dtypes and options is made that bs_op_check lets pass. */
 #include "core/op/ask.h"
 
+#include <string.h>
+
 #include "core/base/error.h"
 #include "core/op/dispatch.h"
 #include "tests/run_tests.h"
@@ -62,6 +64,31 @@ START_TEST(sizes_make_a_query_that_passes) {
 }
 END_TEST
 
+/* An op takes a layer's activation where its query with one passes. */
+START_TEST(activations_of_a_layer) {
+  const char *op = bs_op_schema_at((uint32_t)_i)->name;
+  bs_op_question q;
+  bs_error err = BS_ERROR_INIT;
+  bs_op_sizes s = sizes_of(BS_F32, 4, 16, 24);
+  const bs_kept *kept = bs_op_needs_kept(op) ? kept_of(s.N, s.K) : NULL;
+  s.kept = kept;
+  s.partition = &partition;
+  for (s.activation = BS_ACT_RELU; s.activation <= BS_ACT_GELU_TANH; s.activation++) {
+    const int of_gradient =
+        strcmp(op, "activate_dx") == 0 && s.activation == BS_ACT_GELU_TANH; /* there is none */
+    ck_assert_msg(bs_op_ask(op, &s, &q, &err) == BS_OK, "%s: %s", op, err.message);
+    ck_assert_msg((bs_op_check(&q.query, &err) == BS_OK) == !of_gradient, "%s, activation %u: %s", op,
+                  s.activation, err.message);
+    const int shown = q.query.activation == s.activation || (q.query.expr != NULL && q.expr.n_steps == 1);
+    ck_assert_int_eq(shown, bs_op_takes(op, "activation"));
+  }
+  if (kept != NULL) bs_kept_free(kept);
+  ck_assert(bs_op_takes("matmul", "bias") && bs_op_takes("normalize", "residual") &&
+            !bs_op_takes("convert", "bias"));
+  ck_assert(!bs_op_takes("nosuch", "bias") && !bs_op_takes("attention", "residual"));
+}
+END_TEST
+
 START_TEST(what_is_missing_is_refused) {
   bs_op_question q;
   bs_error err = BS_ERROR_INIT;
@@ -78,6 +105,7 @@ END_TEST
 int main(void) {
   const test_case rows[] = {{a_name_and_roles_for_each_op, BS_CORE_OPS},
                             {sizes_make_a_query_that_passes, BS_CORE_OPS},
+                            {activations_of_a_layer, BS_CORE_OPS},
                             {what_is_missing_is_refused},
                             {0}};
   return run_tests("op_ask", rows, (test_setup){0});
