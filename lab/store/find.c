@@ -136,6 +136,15 @@ static int32_t check_key(const char *text, const char *key, bs_error *err) {
   return BS_USAGE;
 }
 
+/* The name of a dtype or an activation in any spelling, which older records have too; else the text. */
+static const char *one_spelling(const char *key, const char *text) {
+  const int is_activation = strcmp(key, "activation") == 0;
+  const uint32_t table = is_activation ? BS_NAMES_ACTIVATION : BS_NAMES_DTYPE;
+  uint32_t number;
+  if (!is_activation && strstr(key, "dtype") == NULL) return text;
+  return bs_name_read(table, text, &number) ? bs_name_of(table, number) : text;
+}
+
 int32_t bs_condition_parse(const char *text, bs_condition *out, bs_error *err) {
   const size_t n = strcspn(text, "=!<>"), m = strspn(text + n, "=!<>");
   static const char *const known[] = {"=", "!=", ">", "<", ">=", "<="};
@@ -154,6 +163,7 @@ int32_t bs_condition_parse(const char *text, bs_condition *out, bs_error *err) {
     out->is_number = bs_parse_f64(out->value, &out->number);
   if (out->how[0] != '=' && out->how[0] != '!' && !out->is_number)
     return bad_condition(text, "only numbers have an order", err);
+  out->value = one_spelling(out->key, out->value);
   return check_key(text, out->key, err);
 }
 
@@ -161,7 +171,7 @@ static int is_equal(const bs_condition *c, const json_t *value) {
   if (value == NULL || json_is_null(value)) return strcmp(c->value, "null") == 0;
   if (json_is_number(value)) return c->is_number && json_number_value(value) == c->number;
   if (json_is_boolean(value)) return strcmp(c->value, json_is_true(value) ? "true" : "false") == 0;
-  return json_is_string(value) && strcmp(c->value, json_string_value(value)) == 0;
+  return json_is_string(value) && strcmp(c->value, one_spelling(c->key, json_string_value(value))) == 0;
 }
 
 int bs_condition_holds(const bs_condition *c, const json_t *row) {

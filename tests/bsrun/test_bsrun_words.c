@@ -72,9 +72,11 @@ START_TEST(verbs_take_each_activation) {
 }
 END_TEST
 
-/* The rows of a list of runs with the dtype f16. */
-static json_t *listed(const char *out) {
-  ran r = bsrun(dir, "runs", "list", "--out", out, "--where", "dtype=f16", "-o", "json", NULL);
+/* The rows of a list of runs with the dtype f16, in this spelling. */
+static json_t *listed(const char *out, const char *spelling) {
+  char where[40];
+  snprintf(where, sizeof where, "dtype=%s", spelling);
+  ran r = bsrun(dir, "runs", "list", "--out", out, "--where", where, "-o", "json", NULL);
   must_be(&r, 0);
   json_t *rows = json_loads(r.out, 0, NULL);
   ck_assert_msg(rows != NULL, "%s", r.out);
@@ -89,7 +91,12 @@ START_TEST(spellings_make_one_key) {
     must_be(&r, 0);
     ran_free(&r);
   }
-  json_t *rows = listed("single");
+  for (size_t i = 1; i < sizeof f16s / sizeof f16s[0]; i++) {
+    json_t *same = listed("single", f16s[i]);
+    ck_assert_uint_eq(json_array_size(same), sizeof f16s / sizeof f16s[0]);
+    json_decref(same);
+  }
+  json_t *rows = listed("single", "f16");
   ck_assert_uint_eq(json_array_size(rows), sizeof f16s / sizeof f16s[0]);
   const char *key = json_string_value(json_object_get(json_array_get(rows, 0), "request_key"));
   ck_assert_ptr_nonnull(key);
@@ -104,7 +111,7 @@ START_TEST(spellings_make_one_run_of_a_sweep) {
                 "2", "--n", "64", "--b", "8", "--phase", "0", "--out", "swept", "-q", NULL);
   must_be(&r, 0);
   ran_free(&r);
-  json_t *rows = listed("swept");
+  json_t *rows = listed("swept", "f16");
   ck_assert_uint_eq(json_array_size(rows), 1);
   json_decref(rows);
 }
