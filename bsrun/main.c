@@ -165,9 +165,12 @@ int32_t bsrun_unknown(const char *what, const char *word, const char *const *kno
   size_t used = 0;
   list[0] = '\0';
   for (size_t i = 0; i < n && used + 1 < sizeof list; i++) {
-    const int wrote = snprintf(list + used, sizeof list - used, "%s%s", i == 0 ? "" : ", ", known[i]);
-    if (wrote < 0) break;
-    used += (size_t)wrote;
+    const char *more = i + 1 < n ? ", ..." : ""; /* a word is shown whole or not at all */
+    if (used + strlen(known[i]) + 2 + strlen(more) >= sizeof list) {
+      snprintf(list + used, sizeof list - used, ", ...");
+      break;
+    }
+    used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i == 0 ? "" : ", ", known[i]);
   }
   bs_error_hint(err, "one of %s", list);
   return BS_USAGE;

@@ -4,8 +4,9 @@
 #include "sim.h"
 
 const char *sim_op_name(const char *op) {
-  uint32_t number = BS_CORE_OPS;
-  return bs_name_read(BS_NAMES_OP, op, &number) ? bs_name_of(BS_NAMES_OP, number) : "op";
+  for (uint32_t i = 0; i < BS_CORE_OPS; i++)
+    if (strcmp(bs_name_of(BS_NAMES_OP, i), op) == 0) return bs_name_of(BS_NAMES_OP, i);
+  return "op";
 }
 
 /* ---- weights ----------------------------------------------------------------------------------- */

@@ -58,6 +58,7 @@ START_TEST(names_go_round) {
     ck_assert_uint_eq(parsed(text, 0).steps[0].op, op);
   }
   ck_assert_uint_eq(wrap_op_of("a_plugins_own", WRAP_RUN), wrap_op_of("another", WRAP_RUN));
+  ck_assert_uint_eq(wrap_op_of("MATMUL", WRAP_RUN), wrap_op_of("another", WRAP_RUN)); /* a plugin's */
   /* the ops of the core's table */
   for (uint32_t i = 0; i < BS_CORE_OPS; i++) {
     const char *name_of = bs_name_of(BS_NAMES_OP, i);
@@ -97,7 +98,8 @@ static const struct {
     {"op=copy,do=nan", 0, 1, "no result", "copy but nan"},
     {"op=exchanges,do=err", 0, 4, "'exchanges' is no op", "exchange"},
     {"op=other,do=err", 0, 4, "'other' is no op", "matmul"},
-    {"op=activate.pack,do=err", 0, 4, "'activate.pack' is no op", "matmul.pack"},
+    {"op=activate.pack,do=err", 0, 4, "'activate.pack' is no op", "OP.prepare, matmul.pack, matmul24.pack"},
+    {"op=Matmul,do=err", 0, 4, "'Matmul' is no op", "completion words ops"},
     {"do=hang", 1, 4, "'hang' is nothing to do", "delay"},
     {"rank=1", 1, 1, "a delay needs ms=", "ms="},
 };
@@ -109,6 +111,7 @@ START_TEST(bad_plans_are_told) {
   ck_assert_msg(c.at == bad[_i].at, "'%s': character %u, not %u (%s)", bad[_i].text, c.at, bad[_i].at,
                 c.what);
   ck_assert_msg(strstr(c.what, bad[_i].what) != NULL, "'%s': %s", bad[_i].text, c.what);
+  ck_assert_msg(strlen(c.words) + 1 < sizeof((bs_error *)0)->hint, "cut: %s", c.words);
   if (strchr(bad[_i].words, '|') == NULL)
     ck_assert_msg(strstr(c.words, bad[_i].words) != NULL, "'%s': %s", bad[_i].text, c.words);
 }

@@ -48,8 +48,8 @@ const char *wrap_op_name(uint32_t op, char out[40]) {
 }
 
 uint32_t wrap_op_of(const char *name, uint32_t stage) {
-  uint32_t op = BS_CORE_OPS;
-  bs_name_read(BS_NAMES_OP, name, &op);
+  uint32_t op = 0;
+  while (op < BS_CORE_OPS && strcmp(core_name(op), name) != 0) ++op;
   return WRAP_OP_FIRST + 3 * op + stage;
 }
 
@@ -109,17 +109,15 @@ static int is_nameable(uint32_t op) {
   return op < WRAP_OP_FIRST || (i / 3 < BS_CORE_OPS && (i % 3 != WRAP_PACK || is_packed(i / 3)));
 }
 
-/* All that a plan can name; prepare is of every op. */
+/* An error's hint has room for one of the ops: a command lists them. */
 static int unknown_op(const reader *r, word w) {
-  char words[sizeof r->complaint->words] = "*", name[40];
-  size_t used = 1;
-  for (uint32_t op = 0; op < WRAP_OP_COUNT_; ++op) {
-    if (!is_nameable(op) || (op >= WRAP_OP_FIRST && (op - WRAP_OP_FIRST) % 3 == WRAP_PREPARE)) continue;
-    const int n = snprintf(words + used, sizeof words - used, ", %s", wrap_op_name(op, name));
-    if (n < 0 || used + (size_t)n >= sizeof words) break;
-    used += (size_t)n;
-  }
-  snprintf(words + used, sizeof words - used, ", OP.prepare");
+  char words[sizeof r->complaint->words] = "*, ", name[40];
+  size_t used = 3;
+  for (uint32_t op = 0; op < WRAP_OP_FIRST && used < sizeof words; ++op)
+    used += (size_t)snprintf(words + used, sizeof words - used, "%s, ", wrap_op_name(op, name));
+  if (used < sizeof words)
+    snprintf(words + used, sizeof words - used,
+             "matmul and the others of `bsrun completion words ops`, OP.prepare, matmul.pack, matmul24.pack");
   return complain(r, w.from, "is no op", w, words);
 }
 

@@ -59,7 +59,7 @@ typedef struct wrap_plan {
 typedef struct wrap_complaint {
   uint32_t at;
   char what[120];
-  char words[1000];
+  char words[256];
 } wrap_complaint;
 
 /* 1, or 0 with the first complaint. slow: do= may be left out, and only delay is one. "" is an empty plan. */
