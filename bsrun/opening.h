@@ -10,14 +10,14 @@
  * frees *out_context and *out_config, also after an error (NULL: not made). level: enum bs_log_level. */
 int32_t bsrun_open_tree(bsrun_request *request, int32_t level, bs_context **out_context, bs_node **out_config,
                         bs_error *err);
-/* The same, and the experiment of the tree. Notes are printed, unless quiet. The caller frees *out_context,
+/* Opens the tree, and makes its experiment. Notes are printed, unless quiet. The caller frees *out_context,
  * also after an error, and the experiment after BS_OK. */
 int32_t bsrun_open_experiment(bsrun_request *request, int32_t level, int quiet, bs_context **out_context,
                               bs_experiment *out, bs_error *err);
 
-/* What the tree of a verb without an experiment is made of, in addition to its --config and --set. */
+/* A verb without an experiment makes its tree of these, of --config and of --set. */
 typedef struct bsrun_base {
-  const char *configs_dir;    /* whose base.yaml is read; NULL: none is */
+  const char *configs_dir;    /* the folder whose base.yaml is read; NULL: no file is read */
   const char *const *plugins; /* in the place of --plugin */
   size_t n_plugins;           /* 0: --plugin */
   const char *plugin;         /* where no --plugin is given; NULL: none */

@@ -12,7 +12,7 @@ extern const uint32_t bs_float_dtypes[BS_FLOAT_DTYPES];
 /* The number of a word of a table (enum bs_name_table), in any spelling, where it is one of only[0..n); only
  * NULL: any number serves. Returns 0, and leaves *out_number, for another word and for NULL. */
 int bs_word_read(uint32_t table, const uint32_t *only, size_t n, const char *text, uint32_t *out_number);
-/* The nearest word to a text that is none, in any spelling; NULL: none is near. */
+/* The word, in any spelling, that is nearest to an unknown text; NULL: no word is near. */
 const char *bs_word_nearest(uint32_t table, const uint32_t *only, size_t n, const char *text);
 /* The names of those numbers, in the order of the table. Returns how many were written. */
 size_t bs_word_list(uint32_t table, const uint32_t *only, size_t n, const char *out_words[BS_WORDS_MAX]);

@@ -27,7 +27,7 @@ BS_API int32_t bs_algorithm_options(const bs_algorithm *algorithm, const bs_name
 /* How many options it has. */
 BS_API uint32_t bs_algorithm_option_count(const bs_algorithm *algorithm);
 /* The name of which `name` is an older one, of a kind of thing (bs_kind), by the notes of the plugins that
- * were found; no plugin is opened. Returns 0, and leaves out_name, where it is none. Thread-safe. */
+ * were found; no plugin is opened. Returns 0, and leaves out_name, where no note has it. Thread-safe. */
 BS_API int bs_named_newer(const bs_context *context, uint32_t kind, const char *name, char *out_name,
                           size_t size);
 #endif

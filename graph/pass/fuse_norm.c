@@ -234,7 +234,7 @@ static uint32_t centred(const graph *g, uint32_t value, uint32_t out) {
   return GNONE;
 }
 
-/* gamma and beta as rows of n >= 2; 0: one is none. The number for each row, r, is none. */
+/* gamma and beta as rows of n >= 2; 0: one has another shape. The number for each row, r, is neither. */
 static int32_t rows_of(graph *g, const gnode *last, const scaled *s, int64_t n, gnode *io_norm, int *out_ok,
                        bs_error *err) {
   const uint32_t slots[2] = {s->gamma, s->beta};

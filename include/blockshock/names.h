@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-/* What a gate of a record says (share/doc/blockshock/gates.md). UNKNOWN and SKIPPED are not a pass. */
+/* The state of a gate in a record (share/doc/blockshock/gates.md). UNKNOWN and SKIPPED are not a pass. */
 enum bs_gate_state { BS_GATE_FAIL = 0, BS_GATE_PASS = 1, BS_GATE_UNKNOWN = 2, BS_GATE_SKIPPED = 3 };
 
 /* The tables; the numbers of each are those of an enum. */

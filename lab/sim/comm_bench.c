@@ -39,24 +39,15 @@ typedef struct cell {
   bs_coll_plan *plan, *back; /* back: send_recv only */
 } cell;
 
-static const struct {
-  const char *name;
-  uint32_t kind;
-} kinds[] = {{"all_reduce", BS_COLL_ALL_REDUCE},         {"all_gather", BS_COLL_ALL_GATHER},
-             {"reduce_scatter", BS_COLL_REDUCE_SCATTER}, {"broadcast", BS_COLL_BROADCAST},
-             {"all_to_all", BS_COLL_ALL_TO_ALL},         {"send_recv", BS_BENCH_SEND_RECV}};
-enum { KINDS = sizeof kinds / sizeof kinds[0] };
-
+/* send and recv are measured as one. */
 int bs_comm_bench_kind(const char *name) {
-  for (int i = 0; i < KINDS; ++i)
-    if (strcmp(kinds[i].name, name) == 0) return (int)kinds[i].kind;
-  return -1;
+  uint32_t kind = BS_COLL_COUNT_;
+  if (strcmp(name, "send_recv") == 0) return BS_BENCH_SEND_RECV;
+  return bs_name_read(BS_NAMES_COLL, name, &kind) && kind <= BS_COLL_ALL_TO_ALL ? (int)kind : -1;
 }
 
 const char *bs_comm_bench_name(uint32_t kind) {
-  for (int i = 0; i < KINDS; ++i)
-    if (kinds[i].kind == kind) return kinds[i].name;
-  return "?";
+  return kind == BS_BENCH_SEND_RECV ? "send_recv" : bs_name_of(BS_NAMES_COLL, kind);
 }
 
 double bs_bus_factor(uint32_t kind, uint32_t ranks) {

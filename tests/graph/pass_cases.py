@@ -268,7 +268,7 @@ CASES = [
     ("heads_in_batches", 20, "t = Transpose <perm: ints = [0,2,1]> (k) s0 = MatMul (q, t) r = Reshape (s0, four) s = Add (r, m) w = Reshape (s, three) p = Softmax (w) y = MatMul (p, v)",
      {"q": Q.reshape(6, 4, 4), "k": K.reshape(6, 4, 4), "v": V.reshape(6, 4, 4), "m": f(2, 1, 4, 4)}, {"four": ints(2, 3, 4, 4), "three": ints(6, 4, 4)}),
     ("weights_rounded_to_f16", 20, KT + "p = Softmax (s0) h = Cast <to: int = 10> (p) w = Cast <to: int = 1> (h) y = MatMul (w, v)", QKV, {}),
-    # attention: what stands between, beside or below, and where each operand comes from
+    # attention: what stands between, next to or below, and where each operand comes from
     ("queries_of_a_maximum", 20, "q4 = ReduceMax <keepdims: int = 0> (q, ax) t = Transpose <perm: ints = [0,1,3,2]> (k) s0 = MatMul (q4, t) p = Softmax (s0) y = MatMul (p, v)",
      {"q": np.stack([Q, Q / 2], -1), "k": K, "v": V}, LAST),
     ("softmax_of_an_input", 20, "p = Softmax (q) y = MatMul (p, v)", {"q": Q, "v": V}, {}),

@@ -109,7 +109,7 @@ static void pg_attend_masked(uint32_t k, uint32_t v) {
   tb_output("y", pg_product(pg_one("Softmax", s), v));
 }
 
-/* What is repeated in another place than the heads of a group stays repeated. */
+/* A repetition in another place than the heads of a group stays. */
 static void groups_of_one_batch(void) {
   const int64_t from[] = {1, 2, 1, PG_ROWS, PG_WIDTH};
   pg_attend_masked(pg_repeated("k", from), pg_repeated("v", from));

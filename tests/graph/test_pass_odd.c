@@ -117,16 +117,17 @@ START_TEST(odd_programs_are_no_attention) {
 }
 END_TEST
 
+static const gexpr negative = {.compute = BS_F32,
+                               .n_in = 1,
+                               .n_steps = 1,
+                               .n_out = 1,
+                               .outs = {GX_STEP},
+                               .steps = {{BS_EXPR_NEG, GX_IN, 0, 0}}};
+static const gexpr copy = {.compute = BS_F32, .n_in = 1, .n_out = 1, .outs = {GX_IN}};
+
 /* Where a dim is 1 its stride says nothing: halves of one row are halves, whatever stride the row has. */
 START_TEST(rope_of_one_row) {
-  const gexpr negative = {.compute = BS_F32,
-                          .n_in = 1,
-                          .n_steps = 1,
-                          .n_out = 1,
-                          .outs = {GX_STEP},
-                          .steps = {{BS_EXPR_NEG, GX_IN, 0, 0}}},
-              copy = {.compute = BS_F32, .n_in = 1, .n_out = 1, .outs = {GX_IN}},
-              sum = {.compute = BS_F32,
+  const gexpr sum = {.compute = BS_F32,
                      .n_in = 4,
                      .n_steps = 3,
                      .n_out = 1,
@@ -153,19 +154,12 @@ END_TEST
 
 /* A state keeps what it was until all that reads it has run: nothing is written into it earlier. */
 START_TEST(a_copy_into_a_state_stays) {
-  const gexpr negative = {.compute = BS_F32,
-                          .n_in = 1,
-                          .n_steps = 1,
-                          .n_out = 1,
-                          .outs = {GX_STEP},
-                          .steps = {{BS_EXPR_NEG, GX_IN, 0, 0}}},
-              sum = {.compute = BS_F32,
+  const gexpr sum = {.compute = BS_F32,
                      .n_in = 2,
                      .n_steps = 1,
                      .n_out = 1,
                      .outs = {GX_STEP},
-                     .steps = {{BS_EXPR_ADD, GX_IN, GX_IN + 1, 0}}},
-              copy = {.compute = BS_F32, .n_in = 1, .n_out = 1, .outs = {GX_IN}};
+                     .steps = {{BS_EXPR_ADD, GX_IN, GX_IN + 1, 0}}};
   const int64_t dims[] = {4}, strides[] = {1};
   bs_error err = BS_ERROR_INIT;
   graph *g = NULL;

@@ -53,18 +53,7 @@ static int32_t propose_backward(void *state, const bs_layer_spec *spec, const tp
 }
 
 static const char *coll_name(uint32_t kind) {
-  switch (kind) {
-    case BS_COLL_ALL_REDUCE:
-      return "all_reduce";
-    case BS_COLL_ALL_GATHER:
-      return "all_gather";
-    case BS_COLL_REDUCE_SCATTER:
-      return "reduce_scatter";
-    case BS_COLL_ALL_TO_ALL:
-      return "all_to_all";
-    default:
-      return "no collective";
-  }
+  return kind < BS_COLL_COUNT_ ? bs_name_of(BS_NAMES_COLL, kind) : "no collective";
 }
 
 static void describe(const tp_traits *traits, const tp_shape *s, char *out, size_t size) {
