@@ -15,11 +15,11 @@
 #include "core/base/text.h"
 #include "core/plugin/registry.h"
 #include "lab/clock.h"
+#include "lab/coll/comm_bench.h"
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
 #include "lab/measure/constants.h"
 #include "lab/phase/simulated.h"
-#include "lab/sim/comm_bench.h"
 #include "lab/word.h"
 
 static const args_option options[] = {

@@ -4,7 +4,7 @@
 #define BSRUN_CCL_H
 #include "bsrun/bsrun.h"
 #include "bsrun/subverb.h"
-#include "lab/sim/ccl.h"
+#include "lab/coll/ccl.h"
 
 extern const bsrun_subverbs ccl_subverbs;
 extern const bsrun_subverb ccl_bench; /* ccl_bench.c */

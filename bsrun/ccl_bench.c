@@ -12,9 +12,9 @@
 #include "core/base/error.h"
 #include "core/plugin/registry.h"
 #include "lab/clock.h"
+#include "lab/coll/comm_bench.h"
 #include "lab/config/experiment.h"
 #include "lab/phase/simulated.h"
-#include "lab/sim/comm_bench.h"
 
 static const args_option options[] = {
     {"comm", 0, "NAME", 0, "the communicator: threads (default), shm, or an MPI's"},

@@ -8,10 +8,10 @@
 #include "bsrun/sim.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "lab/coll/ccl.h"
 #include "lab/config/compose.h"
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
-#include "lab/sim/ccl.h"
 #include "lab/sim/probe.h"
 
 static const args_option options[] = {

@@ -4,7 +4,7 @@
 #include <jansson.h>
 #include <math.h>
 
-#include "lab/sim/comm_bench.h"
+#include "lab/coll/comm_bench.h"
 #include "lab/sim/fit_rows.h"
 #include "tests/bsrun/spawn.h"
 #include "tests/run_tests.h"

@@ -9,7 +9,7 @@
 
 #include "blockshock/blockshock.h"
 #include "core/base/error.h"
-#include "tests/cuda/standin/control.h"
+#include "tools/standin/control.h"
 
 typedef struct over {
   bs_context *context;

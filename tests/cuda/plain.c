@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "twins/twins.h"
+#include "tools/standin/twins/twins.h"
 
 /* ---- what the ops call of the plugin, without a driver ------------------------------------------- */
 

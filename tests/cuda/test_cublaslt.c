@@ -7,8 +7,8 @@
 
 #include "plugins/cuda/cublaslt/product.h"
 #include "scaled_case.h"
-#include "tests/cuda/standin/lt/control.h"
 #include "tests/run_tests.h"
+#include "tools/standin/lt/control.h"
 
 /* ---- the plugin's state over the stand-in ----------------------------------------------------- */
 

@@ -9,8 +9,8 @@
 #include "plugins/cuda/cudnn/blocklist.h"
 #include "plugins/cuda/cudnn/library.h"
 #include "plugins/cuda/ops/attention.h"
-#include "tests/cuda/standin/dnn/control.h"
 #include "tests/run_tests.h"
+#include "tools/standin/dnn/control.h"
 
 static const dnn_told *told;
 

@@ -9,8 +9,8 @@
 #include "cusparselt_header.h"
 #include "plugins/cuda/cusparselt/choose.h"
 #include "products_case.h"
-#include "tests/cuda/standin/splt/control.h"
 #include "tests/run_tests.h"
+#include "tools/standin/splt/control.h"
 
 /* ---- the plugin's state over the stand-in ----------------------------------------------------- */
 

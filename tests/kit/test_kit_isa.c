@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "core/base/error.h"
-#include "tests/kit/conformance.h"
+#include "kit/conformance.h"
 #include "tests/run_tests.h"
 
 static const char *const sets[] = {"isa=portable", "isa=avx2"};

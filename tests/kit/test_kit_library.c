@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "core/base/error.h"
-#include "tests/kit/conformance.h"
+#include "kit/conformance.h"
 #include "tests/kit/kit_test.h"
 #include "tests/run_tests.h"
 

@@ -5,7 +5,7 @@
 #ifndef BS_TESTS_BY_ROW_OPTIONS_H
 #define BS_TESTS_BY_ROW_OPTIONS_H
 
-#include "tests/methods/method_fixture.h"
+#include "kit/method_fixture.h"
 
 /* Options of a layer: kernel, slices and half, NULL where it is left. */
 typedef struct options {

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kit/method_fixture.h"
 #include "tests/marks.h"
-#include "tests/methods/method_fixture.h"
 #include "tests/run_tests.h"
 
 enum { N = 2048, K = 2048 };

@@ -12,8 +12,8 @@
 #include <string.h>
 
 #include "core/base/dtype.h"
+#include "kit/method_fixture.h"
 #include "tests/marks.h"
-#include "tests/methods/method_fixture.h"
 #include "tests/run_tests.h"
 
 enum { B = 5, N = 13, K = 331 };

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "core/base/dtype.h"
+#include "kit/method_fixture.h"
 #include "tests/marks.h"
-#include "tests/methods/method_fixture.h"
 #include "tests/run_tests.h"
 
 static const char *const methods[] = {"row_parallel", "blockshock", "masked_split", "column_parallel"};

@@ -11,8 +11,8 @@
 
 #include "core/base/dtype.h"
 #include "core/partition/partition.h"
+#include "kit/method_fixture.h"
 #include "tests/marks.h"
-#include "tests/methods/method_fixture.h"
 #include "tests/run_tests.h"
 
 enum { MAX_LAYERS = 2, B = 5 };

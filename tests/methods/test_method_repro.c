@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "core/partition/partition.h"
+#include "kit/method_fixture.h"
 #include "tests/marks.h"
-#include "tests/methods/method_fixture.h"
 #include "tests/run_tests.h"
 
 enum { B = 6, N = 19, K = 531 };

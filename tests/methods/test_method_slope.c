@@ -9,8 +9,8 @@
 
 #include "core/base/dtype.h"
 #include "core/partition/partition.h"
+#include "kit/method_fixture.h"
 #include "tests/marks.h"
-#include "tests/methods/method_fixture.h"
 #include "tests/run_tests.h"
 
 enum { B = 3, MOST_N = 7, MOST_K = 9 };

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kit/method_fixture.h"
 #include "tests/marks.h"
-#include "tests/methods/method_fixture.h"
 #include "tests/run_tests.h"
 
 const bs_plugin_desc *test_query_dense(uint32_t host_abi, uint32_t reserved);

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kit/method_gradient.h"
 #include "tests/marks.h"
-#include "tests/methods/method_gradient.h"
 #include "tests/run_tests.h"
 #include "tests/slow.h"
 

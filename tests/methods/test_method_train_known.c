@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "core/base/dtype.h"
+#include "kit/method_fixture.h"
 #include "tests/marks.h"
-#include "tests/methods/method_fixture.h"
 #include "tests/run_tests.h"
 
 static const float W[32] = {1, 2,  3, 4, 5, 6, 7,  8, -1, 0, 2,  1, 3, -2, 0, 4,

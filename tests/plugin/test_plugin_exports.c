@@ -2,7 +2,7 @@
  * test_plugin_exports.c - a plugin exports one symbol and needs none of ours: the fixture, and every plugin
  * of this tree. */
 #include "core/plugin/note.h"
-#include "tests/kit/symbols.h"
+#include "kit/symbols.h"
 #include "tests/plugin/plugin_test.h"
 #include "tests/run_tests.h"
 

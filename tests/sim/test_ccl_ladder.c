@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "core/base/error.h"
-#include "lab/sim/ccl.h"
+#include "lab/coll/ccl.h"
 #include "tests/run_tests.h"
 
 static bs_context *context;

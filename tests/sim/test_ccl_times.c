@@ -6,8 +6,8 @@
 #include <sys/resource.h>
 
 #include "core/base/error.h"
-#include "lab/sim/ccl.h"
-#include "lab/sim/comm_bench.h"
+#include "lab/coll/ccl.h"
+#include "lab/coll/comm_bench.h"
 #include "tests/run_tests.h"
 
 #define MIB (UINT64_C(1) << 20)

@@ -2,8 +2,8 @@
  * test_skeleton_layer.c - whole layers by the skeletons of a method and of a backend: exact on integers for
  * any world and shape, every column owned once, what was proposed is what was counted, and refusals that say
  * why. */
+#include "kit/method_fixture.h"
 #include "skeleton_test.h"
-#include "tests/methods/method_fixture.h"
 #include "tests/run_tests.h"
 
 static bs_context *context;

@@ -7,8 +7,8 @@
 #include <stdatomic.h>
 
 #include "core/base/error.h"
+#include "kit/driven.h"
 #include "tests/comma_locale.h"
-#include "tests/kit/driven.h"
 #include "tests/run_tests.h"
 #include "tests/tp/bodies.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * attention_kernel.h - the order of the steps of attention_body.h in its kernels,
- * ops/attention_TYPE_WIDTH.cu; tests/cuda/twins/attention_twin.h is the same for the twins. */
+ * ops/attention_TYPE_WIDTH.cu; tools/standin/twins/attention_twin.h is the same for the twins. */
 #ifndef BS_PLUGIN_CUDA_ATTENTION_KERNEL_H
 #define BS_PLUGIN_CUDA_ATTENTION_KERNEL_H
 #include "attention_body.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * kernel.h - what every kernel's body is written with. A body (ops/NAME_body.h) is compiled twice: by nvcc
  * into the kernel of ops/NAME.cu, and by a C compiler into the CPU twin that the tests launch in its place
- * (tests/cuda/twins), so that its index maths is run without a GPU.
+ * (tools/standin/twins), so that its index maths is run without a GPU.
  *
  * A kernel takes one struct by value, NAME_args. Bodies come in two forms:
  *   void NAME_thread(const NAME_args *a, int64_t t)      item t of a one-dimensional grid; threads share

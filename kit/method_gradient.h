@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * method_gradient.h - one backward pass of one layer of any method, checked on the spot: on small integers
+ * dX, dW and db must be the exact products, dX on every rank; the host must count what was proposed, and
+ * nothing may be allocated meanwhile. On demand two steps of an optimiser follow. For the tests of this
+ * folder and the conformance kit.
+ */
+#ifndef BS_KIT_METHOD_GRADIENT_H
+#define BS_KIT_METHOD_GRADIENT_H
+
+#include "kit/method_fixture.h"
+
+/* What follows a backward pass: nothing, or two steps of an optimiser. */
+enum mg_step { MG_NONE, MG_FUSED, MG_SGD, MG_MOMENTUM, MG_ADAMW, MG_STEPS_ };
+
+typedef struct mg_case {
+  const char *method, *backend;
+  uint32_t world;
+  int64_t rows; /* tokens of the pass; 0: spec.B */
+  bs_layer_spec spec;
+  const float *x, *w, *dy; /* [B,K], [N,K], [B,N], small integers; the bias is dy's first row */
+  uint32_t step;           /* enum mg_step */
+} mg_case;
+
+/* method_step.c: the flags of a layer that takes these steps; and two of them, behind a backward of x and dy
+ * that gave dw and db, checked: weights read back, the bias as forward gives it for an x of zeros. `want` are
+ * the exact gradients [N,K] and [N]. */
+uint32_t mg_step_flags(uint32_t step);
+typedef struct mg_stepping {
+  const mg_case *c;
+  bs_rank *rank;
+  bs_layer *layer;
+  const bs_ownership *own;
+  const bs_tensor *x, *dy, *dw, *db;
+  const double *want_dw, *want_db;
+  int64_t y_begin, y_cols;
+} mg_stepping;
+int32_t mg_steps(const mg_stepping *s, bs_error *err);
+
+/* Fails the test (ck_abort) with what it saw; returns the status of the first call that failed. */
+int32_t mg_run(bs_context *context, const mg_case *c, bs_error *err);
+
+#endif

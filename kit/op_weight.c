@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT
+ * op_weight.c - the dense weight of a query as a source that is packed, and what was packed read back. */
+#include "kit/op.h"
+
+static int32_t read_weight(void *ctx, int64_t row, int64_t nrows, const bs_partition *cols, uint32_t dtype,
+                           void *out, int64_t out_stride, bs_error *err) {
+  const kit_tensor *w = ctx;
+  const int64_t count = cols != NULL ? cols->count : w->t.dims[1];
+  if (row < 0 || nrows < 0 || row > w->t.dims[0] - nrows)
+    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-KIT-ROWS", "rows %lld+%lld of %lld are asked for",
+                        (long long)row, (long long)nrows, (long long)w->t.dims[0]);
+  for (int64_t r = 0; r < nrows; r++)
+    for (int64_t i = 0; i < count; i++) {
+      const int64_t k = cols == NULL                        ? i
+                        : cols->kind == BS_PARTITION_GATHER ? (int64_t)cols->columns[i]
+                                                            : cols->begin + i;
+      bs_store_f64(dtype, out, r * out_stride + i, kit_get(w, row + r, k));
+    }
+  return BS_OK;
+}
+
+bs_source kit_weight_source(kit_data *d) {
+  return (bs_source){.struct_size = sizeof(bs_source),
+                     .dtype = d->w.t.dtype,
+                     .rows = d->w.t.dims[0],
+                     .cols = d->w.t.dims[1],
+                     .ctx = &d->w,
+                     .read = read_weight};
+}
+
+int32_t kit_packed_values(kit_actor *a, void *packed, const kit_data *d, double *out, bs_error *err) {
+  kit_tensor t;
+  void *state = NULL;
+  const bs_op_impl *packer = kit_packer(a, d, &state);
+  if (packer->packed_read == NULL)
+    return bs_error_set(err, BS_UNSUPPORTED, "BS-KIT-READ", "has no packed_read");
+  kit_tensor_make(&t, d->shape.w, 2, d->shape.N, d->length, 0);
+  kit_push(a, &t);
+  const int32_t rc = packer->packed_read(packed, 0, &t.t, err);
+  kit_pull(a, &t);
+  for (int64_t n = 0; rc == BS_OK && n < d->shape.N; n++)
+    for (int64_t i = 0; i < d->length; i++) out[n * d->length + i] = kit_get(&t, n, i);
+  kit_tensor_free(a, &t);
+  return rc;
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT
+ * ccl.h - collective algorithms for `bsrun ccl`: found by name, listed, proven (sim/check.h), explained. Rows
+ * are JSON objects whose keys are those of the reports. */
+#ifndef BS_LAB_COLL_CCL_H
+#define BS_LAB_COLL_CCL_H
+#include <jansson.h>
+
+#include "sim/check.h"
+
+/* An algorithm and its options. */
+typedef struct bs_ccl {
+  const bs_algorithm *algorithm;
+  void *state;
+  bs_value options[BS_ALGORITHM_MAX_OPTIONS];
+  char *texts[BS_ALGORITHM_MAX_OPTIONS]; /* that the options point into */
+  bs_thing_info thing;                   /* its plugin and file */
+} bs_ccl;
+
+/* Looks the algorithm up and reads options "key=value"; what is not given has its default. BS_NOT_FOUND with
+ * the nearest name; BS_USAGE for an option that it has not, or a value that is none. The caller frees. */
+int32_t bs_ccl_open(bs_context *context, const char *name, const char *const *options, size_t n_options,
+                    bs_ccl *out_ccl, bs_error *err);
+void bs_ccl_free(bs_ccl *ccl);
+/* Names of the algorithms that `plugin` registers, or, with NULL, all usable plugins: strings of a new array.
+ */
+int32_t bs_ccl_names(bs_context *context, const char *plugin, json_t **out_names, bs_error *err);
+/* A row of what it is: name, plugin, kinds, same order, parameters. */
+json_t *bs_ccl_row(const bs_ccl *ccl);
+/* Proves it: a row a level and collective. Codes as of sim_check. */
+int32_t bs_ccl_check(const bs_ccl *ccl, const sim_check_request *request, json_t *rows, bs_error *err);
+
+/* A collective on a link that every pair of ranks has for itself. */
+typedef struct bs_ccl_place {
+  uint32_t kind, world_size, root, element_bytes;
+  uint64_t count;
+  double alpha_s, bytes_per_s; /* a rate of 0: bytes take no time */
+  double reduce_bytes_per_s;   /* 0: reducing takes no time */
+  uint32_t late_rank;          /* begins so many seconds behind the others */
+  double late_s;
+  const char *trace_file; /* NULL; else a trace of its messages */
+  uint64_t trace_events;  /* at most; 0: SIM_TRACE_CAP */
+} bs_ccl_place;
+/* The text of a parameter of the plugin "sim", which is opened. BS_UNAVAILABLE when there is none. */
+int32_t bs_sim_param(bs_context *context, const char *name, char *out_text, size_t size, bs_error *err);
+/* The place's link from the parameters of the plugin "sim", as they are configured in the context. */
+int32_t bs_ccl_place_link(bs_context *context, bs_ccl_place *place, bs_error *err);
+/* Simulates it message by message, and asks its formula: rounds, messages, bytes, times beside each other,
+ * the critical path in latency, bytes and reducing. Where a trace is asked for it is written, and the row
+ * says its trace_events and trace_left_out. A row; NULL on failure. */
+json_t *bs_ccl_explain(const bs_ccl *ccl, const bs_ccl_place *place, bs_error *err);
+/* The number of a collective's name; BS_COLL_COUNT_ when there is none. */
+uint32_t bs_ccl_kind(const char *name);
+#endif

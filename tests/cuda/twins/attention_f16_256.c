@@ -1,6 +1,0 @@
-/* SPDX-License-Identifier: MIT */
-#define ATTENTION_WIDTH 256
-#define ATTENTION_BF16 0
-#include "tests/cuda/twins/attention_twin.h"
-
-const cuda_twin cuda_twin_attention_f16_256 = {"attention_f16_256", attention_twin};

@@ -1,8 +1,0 @@
-/* SPDX-License-Identifier: MIT */
-#include "plugins/cuda/ops/product_f64.h"
-/**/
-#include "plugins/cuda/ops/product_body.h"
-/**/
-#include "tests/cuda/twins/product_twin.h"
-
-const cuda_twin cuda_twin_product_f64 = {"product_f64", product_twin};

@@ -1,8 +1,0 @@
-/* SPDX-License-Identifier: MIT */
-#include "plugins/cuda/ops/product_i64.h"
-/**/
-#include "plugins/cuda/ops/product_body.h"
-/**/
-#include "tests/cuda/twins/product_twin.h"
-
-const cuda_twin cuda_twin_product_i64 = {"product_i64", product_twin};

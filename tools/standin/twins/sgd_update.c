@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+#include "plugins/cuda/ops/sgd_update_body.h"
+#include "tools/standin/twins/twins.h"
+
+static void run(const void *args, const cuda_twin_grid *grid) {
+  sgd_update_args a = *(const sgd_update_args *)args;
+  cuda_twin_view(&a.w);
+  cuda_twin_view(&a.dw);
+  cuda_twin_view(&a.v);
+  a.hyper = cuda_twin_memory(a.hyper, 4 * sizeof *a.hyper);
+  if (a.beyond.codes != NULL)
+    a.beyond.codes = cuda_twin_memory(a.beyond.codes, (uint64_t)(a.w.rows * a.beyond.groups));
+  for (int64_t t = 0; t < (int64_t)grid->x * grid->threads; t++) sgd_update_thread(&a, t);
+}
+
+const cuda_twin cuda_twin_sgd_update = {"sgd_update", run};
