@@ -5,12 +5,13 @@ JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 DESTDIR ?=
 SHELL := /bin/bash
-.PHONY: help setup build run test verify bench bench-sim answer gpu-bundle docs install format lint clean
+.PHONY: help setup configure build everything run test check verify bench bench-sim answer gpu-bundle docs install format lint clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make run      set up, build, prove the split right on two ranks and time it (bsrun)'
 	@echo 'make test     build and run the tests (under 6 minutes), but for those that CI and make verify have time for (label long)'
+	@echo "make check    build and run the tests that a regular expression names: make check T='test_op_.*'"
 	@echo 'make verify   the same checks with the big counts; writes docs/verify/'
 	@echo 'make bench    benchmarks against the peers, about an hour; prints Markdown tables (docs/performance.md)'
 	@echo '              ISA=avx2 or all, CHOICE=measured, SKIP=grid,build, ONLY=matmul, QUICK=1, BS_PEERS_DIR=folder'
@@ -18,20 +19,27 @@ help:
 	@echo 'make answer   docs/answer.md and its chart: blockshock beside the other methods and dense, measured here in minutes'
 	@echo 'make gpu-bundle   build/gpu-bundle: what tests the cuda plugin on a machine with a GPU (docs/gpu/README.md)'
 	@echo 'make docs     the reference of the public headers: $(BUILD)/share/doc/blockshock/reference.md'
+	@echo 'BS_CUDA=on    before any of these: build the cuda plugin also where no GPU is; make run BS_CUDA=on'
 	@echo 'make install  PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)'
 	@echo 'make format | make lint | make clean'
 
 setup:
-	@scripts/setup
+	@BS_SETUP_CUDA=$(or $(BS_CUDA),auto) scripts/setup
 
-$(BUILD)/build.ninja: | setup
-	@cmake --preset release -B $(BUILD)
+# A folder is configured once, and again where BS_CUDA is given.
+configure: setup
+	@if [ ! -f $(BUILD)/build.ninja ] || [ -n '$(BS_CUDA)' ]; then cmake --preset release -B $(BUILD) $(if $(BS_CUDA),-DBS_CUDA=$(BS_CUDA)); fi
 
-build: setup $(BUILD)/build.ninja
+# What is installed; `everything` has the tests and benchmarks too.
+build: configure
 	@cmake --build $(BUILD) -j $(JOBS)
 
+everything: configure
+	@cmake --build $(BUILD) -j $(JOBS) --target all bs_tests bs_benches
+
 LAYER := encoder.layer.0.intermediate.dense.weight
-run: build
+run: configure
+	@cmake --build $(BUILD) -j $(JOBS) --target bs_run
 	@if file=$$(scripts/fetch-trained-layer .deps/minilm); then \
 	  set -- $(BUILD)/bin/bsrun -o table -q --phase 0 --workload file --set "workload.weights=$$file#$(LAYER)" --set workload.bias=auto; \
 	  printf 'a trained layer: %s\n' "$$*"; "$$@" && echo; \
@@ -42,26 +50,31 @@ run: build
 	$(BUILD)/bin/bsrun
 
 # One more than cores: tests of ranks that wait for one another leave a core idle.
-test: build
+test: everything
 	@ctest --test-dir $(BUILD) --output-on-failure --no-label-summary -LE '^long$$' -j "$$(($$(nproc) + 1))"
 	@scripts/test-budget $(BUILD) 20 --quiet
 
-verify: build
+# One test or a few, with what they need: make check T='test_op_(ask|run)'
+check: configure
+	@scripts/check-tests $(BUILD) '$(T)'
+
+verify: everything
 	@scripts/verify $(BUILD)
 
-bench: build
+bench: everything
 	@bench/run $(BUILD) $(if $(QUICK),--quick) $(if $(ISA),--isa $(ISA)) $(if $(CHOICE),--choice $(CHOICE)) $(if $(ONLY),--only $(ONLY)) $(if $(SKIP),--skip $(SKIP))
 
-bench-sim: build
+bench-sim: everything
 	@$(BUILD)/bench/bench_sim
 
 answer: build
 	@scripts/answer $(BUILD)
 
-gpu-bundle: setup
+gpu-bundle:
+	@BS_SETUP_CUDA=on scripts/setup
 	@scripts/gpu-bundle
 
-docs: setup $(BUILD)/build.ninja
+docs: configure
 	@cmake --build $(BUILD) --target bs_reference
 	@echo $(BUILD)/share/doc/blockshock/reference.md
 
@@ -71,7 +84,7 @@ install: build
 format:
 	@git ls-files '*.c' '*.h' '*.cu' | grep -v abi_ledger.h | xargs clang-format -i
 
-lint: build
+lint: everything
 	@scripts/lint $(BUILD)
 
 clean:

@@ -1,5 +1,6 @@
 # CUDA: nvcc and cuda.h, of the toolkit (BS_CUDA_ROOT, CUDA_HOME, CUDA_PATH, nvcc of PATH, /usr/local/cuda) or of NVIDIA's
 # Python packages, which scripts/setup lays into .deps/cuda. The driver's library is opened at run time by the plugin.
+# BS_CUDA=AUTO looks for them only where a GPU is.
 # nvcc takes a C++ compiler for its preprocessor (Debian: g++ of build-essential), also where all else is built by clang.
 # BS_CUDA_FOUND, BS_CUDA_NVCC, BS_CUDA_INCLUDE_DIR, BS_CUDA_VERSION; BS_CUDA_WHY where it is not to be had.
 set(BS_CUDA_FOUND OFF)
@@ -22,7 +23,10 @@ function(bs_cuda_try nvcc out)
   endif()
 endfunction()
 
-if(BS_CUDA)
+string(TOUPPER "${BS_CUDA}" BS_CUDA_WORD)
+if(BS_CUDA_WORD STREQUAL "AUTO" AND NOT EXISTS /dev/nvidiactl AND NOT EXISTS /dev/dxg) # /dev/dxg is a GPU's in WSL
+  set(BS_CUDA_WHY "no GPU here; -DBS_CUDA=ON builds the cuda plugin all the same")
+elseif(BS_CUDA_WORD MATCHES "^(AUTO|REQUIRED)$" OR BS_CUDA)
   set(BS_CUDA_CCBIN "")
   if(BS_CUDA_HOST_COMPILER)
     set(BS_CUDA_CCBIN "-ccbin=${BS_CUDA_HOST_COMPILER}")
@@ -59,7 +63,7 @@ if(BS_CUDA)
   if(BS_CUDA_FOUND AND EXISTS "${BS_CUDA_INCLUDE_DIR}/cublasLt.h")
     set(BS_CUDA_LT ON)
   endif()
-  if(BS_CUDA STREQUAL "REQUIRED" AND NOT BS_CUDA_FOUND)
+  if(BS_CUDA_WORD STREQUAL "REQUIRED" AND NOT BS_CUDA_FOUND)
     message(FATAL_ERROR "CUDA is required (BS_CUDA=REQUIRED): ${BS_CUDA_WHY}. scripts/setup fetches NVIDIA's packages.")
   endif()
 endif()

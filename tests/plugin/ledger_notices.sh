@@ -11,10 +11,9 @@ trap 'rm -rf "$work"' EXIT
 fail() { echo "ledger_notices: $1" >&2; exit 1; }
 fresh() {
   rm -rf "$work/tree"
-  mkdir -p "$work/tree/core/plugin" "$work/tree/docs"
+  mkdir -p "$work/tree/docs"
   cp "$source/docs/abi.md" "$work/tree/docs/"
   cp -r "$source/include" "$source/scripts" "$source/abi" "$work/tree/"
-  cp "$source/core/plugin/ledger_check.c" "$work/tree/core/plugin/"
 }
 notices() { # what, header, sed expression
   fresh
