@@ -216,6 +216,8 @@ static int32_t prepare(bs_rank *rank, const bs_collective *desc, int plain, bs_c
   memset(&d, 0, sizeof d);
   memcpy(&d, desc, desc->struct_size < sizeof d ? desc->struct_size : sizeof d);
   if (d.kind >= BS_COLL_COUNT_) return invalid(&d, err, "unknown kind", d.kind);
+  if ((d.flags & ~(uint32_t)(BS_COLL_NATIVE | BS_COLL_CONTROL)) != 0)
+    return invalid(&d, err, "unknown flags", d.flags);
   uint32_t n = d.group != NULL ? d.group->n : rank->world->size;
   uint32_t me = d.group != NULL ? d.group->me : rank->index;
   bs_coll_plan *p = calloc(1, sizeof *p);
@@ -231,7 +233,8 @@ static int32_t prepare(bs_rank *rank, const bs_collective *desc, int plain, bs_c
   uint64_t in_sum = 0, out_sum = 0;
   const char *site = d.site != NULL ? d.site : "unnamed";
   uint32_t any_order = 0;
-  p->by_rounds = !plain && bs_rounds_serve(rank->world, d.kind, n, site);
+  const uint32_t control = BS_COLL_CONTROL, native = BS_COLL_NATIVE | control;
+  p->by_rounds = !plain && (d.flags & native) == 0 && bs_rounds_serve(rank->world, d.kind, n);
   int32_t rc = choose_slot(p, &d, d.group != NULL ? d.group->comm : rank->comm, n, me, err);
   if (rc == BS_OK) rc = fill_dtypes(p, &d, err);
   if (rc == BS_OK) rc = fill_counts(p, &d, n, &in_sum, &out_sum, err);
@@ -239,7 +242,8 @@ static int32_t prepare(bs_rank *rank, const bs_collective *desc, int plain, bs_c
     fill_columns(p, me, in_sum, out_sum);
     rc = fill_bytes(p, n, in_sum, err);
   }
-  p->hooked = rank->world->has_hook && strncmp(site, "lab.peers", 9) != 0;
+  p->hooked = rank->world->has_hook && (d.flags & control) == 0;
+  p->call.flags = d.flags;
   if (!plain && rank->world->algorithm.any_order && reduces(d.kind) && n > 1) any_order = BS_COLL_ANY_ORDER;
   if (rc == BS_OK) rc = bs_coll_stage_prepare(p, err);
   if (rc == BS_OK && (p->site = malloc(strlen(site) + 1)) == NULL)

@@ -67,7 +67,7 @@ int32_t bs_coll_side_leave(bs_coll_plan *plan, bs_error *err);
 void bs_coll_side_release(bs_coll_plan *plan); /* its events */
 /* coll_algorithm.c: does the world's algorithm serve a collective of n ranks; and then, behind all else of
  * prepare, the plan is run by it. */
-int bs_rounds_serve(const bs_world *world, uint32_t kind, uint32_t n, const char *site);
+int bs_rounds_serve(const bs_world *world, uint32_t kind, uint32_t n);
 int32_t bs_rounds_prepare(bs_coll_plan *plan, bs_error *err);
 void bs_rounds_free(bs_coll_rounds *rounds);
 /* Count `calls` of what is bound; the rank's own thread. */

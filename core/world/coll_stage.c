@@ -33,7 +33,7 @@ int32_t bs_coll_stage_prepare(bs_coll_plan *p, bs_error *err) {
   /* The host reduces on its own memory, where there are values. */
   const int far = !p->by_rounds || (p->rank->world->backend->flags & BS_BACKEND_PHANTOM) != 0;
   if (p->rank->bound != NULL && p->n > 1 && !p->hooked && far) {
-    p->call.flags = BS_COLL_DEVICE;
+    p->call.flags |= BS_COLL_DEVICE;
     return note(p, p->rank->bound);
   }
   if (p->has_in) p->stage_in = room(p->rows, p->in_cols, p->call.dtype_in);
@@ -119,7 +119,7 @@ int32_t bs_rank_collective_host(bs_rank *rank, const bs_collective *what, const 
   int32_t rc = bs_coll_prepare_plain(rank, what, &plan, err);
   if (rc != BS_OK) return rc;
   plan->staged = 0;
-  plan->call.flags = 0;
+  plan->call.flags &= ~(uint32_t)BS_COLL_DEVICE;
   rc = bs_coll_run(plan, in != NULL ? &from : NULL, out != NULL ? &to : NULL, NULL, err);
   bs_coll_release(plan);
   return rc;

@@ -221,8 +221,8 @@ enum bs_sync_mode { BS_SYNC_SYNC = 0, BS_SYNC_EVENTS = 1, BS_SYNC_NONE = 2 };
 
 /* The host calls these around each collective of each rank; for tests, dumps and injected faults. `before`
  * returns how often to run the collective (normally 1; 0 skips, 2 repeats); in and out are the call's own
- * memory. `after` is called once, when the last repetition is done. Sites that begin with "lab.peers", where
- * results are exchanged, have no hook. */
+ * memory. `after` is called once, when the last repetition is done. Collectives with
+ * BS_COLL_CONTROL have no hook. */
 typedef struct bs_collective_hook {
   void *user;
   uint32_t (*before)(void *user, uint32_t rank, const bs_coll_call *call);

@@ -63,6 +63,8 @@ typedef struct bs_collective {
   const char *site;
   int64_t timeout_ns; /* 0: the world's default */
   bs_group *group;    /* NULL: the whole world */
+  uint32_t flags;     /* BS_COLL_NATIVE, BS_COLL_CONTROL (comm.h), since 0.11; others are an error */
+  uint32_t reserved;
 } bs_collective;
 
 /* The host's services for one rank. What can fail returns an enum bs_status; what no implementation serves

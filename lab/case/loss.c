@@ -170,7 +170,8 @@ int32_t bs_whole_open(bs_whole *whole, const bs_case *c, bs_rank *rank, bs_error
                              .dtype_out = s->y_dtype,
                              .rows = (uint64_t)s->B,
                              .count = (uint64_t)s->N,
-                             .site = BS_LAB_SITES "y"};
+                             .site = "lab.y",
+                             .flags = BS_COLL_NATIVE};
   const int32_t rc = bs_case_tensor(rank, s->y_dtype, 2, s->B, s->N, &whole->y, err);
   return rc == BS_OK ? bs_rank_get_api()->collective_prepare(rank, &sum, &whole->plan, err) : rc;
 }

@@ -35,7 +35,6 @@ int32_t bs_loss_upload(bs_rank *rank, bs_tensor *to, void *values, bs_error *err
 
 /* The output that a loss is taken of: where the ranks hold partial sums, their sum over ranks on every rank,
  * as the next layer would make it; else what the rank has. */
-#define BS_LAB_SITES "lab." /* call sites of the lab's own collectives begin so */
 
 typedef struct bs_whole {
   bs_coll_plan *plan; /* NULL: y is the whole already */

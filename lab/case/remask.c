@@ -74,8 +74,8 @@ static int32_t place_kept(bs_remask *r, const bs_ownership *own, int64_t row, co
 /* Each weight is one rank's, and where features of y are, so is each bias: those of other ranks are zero
  * here. */
 static int32_t share(bs_remask *r, bs_rank *rank, bs_error *err) {
-  const int32_t rc = bs_exchange_union(rank, BS_LAB_SITES "remask.weights", r->weights, bytes_of(r), err);
-  return rc == BS_OK && r->split ? bs_exchange_union(rank, BS_LAB_SITES "remask.bias", r->of_bias,
+  const int32_t rc = bs_exchange_union(rank, "lab.remask.weights", r->weights, bytes_of(r), err);
+  return rc == BS_OK && r->split ? bs_exchange_union(rank, "lab.remask.bias", r->of_bias,
                                                      (uint64_t)r->N * sizeof *r->of_bias, err)
                                  : rc;
 }

@@ -231,7 +231,7 @@ static uint32_t before(void *user, uint32_t rank, const bs_coll_call *call) {
   uint32_t place, ranks;
   (void)rank;
   bs_hook_place(call, &place, &ranks);
-  if (strncmp(call->site, BS_LAB_SITES, strlen(BS_LAB_SITES)) == 0) return 1; /* no part of the layer */
+  if ((call->flags & BS_COLL_NATIVE) != 0) return 1; /* no part of the layer */
   if (fault->kind == BS_FAULT_NOT_GATHERED) {
     const int hit = gathers_dx(call);
     if (hit) __atomic_store_n(&fault->met, 1, __ATOMIC_RELAXED);

@@ -210,7 +210,8 @@ static int32_t time_all_reduce(bs_rank *rank, uint64_t count, uint64_t calls, do
   desc.dims[1] = (int64_t)count;
   bs_tensor t = {0};
   bs_coll_plan *plan = NULL;
-  const bs_collective what = bs_exchange_of(BS_COLL_ALL_REDUCE, BS_F32, count, 0, "lab.machine");
+  bs_collective what = bs_exchange_of(BS_COLL_ALL_REDUCE, BS_F32, count, 0, "lab.machine");
+  what.flags = BS_COLL_NATIVE;
   int32_t rc = api->tensor_alloc(rank, &desc, BS_LIFE_SCRATCH, &t, err);
   if (rc == BS_OK) rc = api->collective_prepare(rank, &what, &plan, err);
   double best = 1e30;

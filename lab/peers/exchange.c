@@ -74,20 +74,27 @@ bs_collective bs_exchange_of(uint32_t kind, uint32_t dtype, uint64_t count, uint
                          .site = site};
 }
 
+static bs_collective control(uint32_t kind, uint32_t dtype, uint64_t count, uint32_t root, const char *site) {
+  bs_collective what = bs_exchange_of(kind, dtype, count, root, site);
+  what.flags = BS_COLL_CONTROL;
+  return what;
+}
+
 int32_t bs_exchange_numbers(bs_rank *rank, const char *site, const double *mine, uint32_t n, double *out_all,
                             bs_error *err) {
   const bs_rank_api *api = bs_rank_get_api();
   double kept[8];
   if (n > 8) return bs_error_set(err, BS_INTERNAL, "BS-EXCHANGE", "%u numbers of a rank", n);
   memcpy(kept, mine, n * sizeof *mine); /* `mine` may lie in `out_all` */
-  const bs_collective what = bs_exchange_of(BS_COLL_ALL_GATHER, BS_F64, n, 0, site);
+  const bs_collective what = control(BS_COLL_ALL_GATHER, BS_F64, n, 0, site);
   return bs_rank_collective_host(rank, &what, kept, n, out_all, (uint64_t)n * api->world_size(rank), err);
 }
 
 /* Whole numbers without a bit in common add up to their union. */
 int32_t bs_exchange_union(bs_rank *rank, const char *site, void *bytes, uint64_t size, bs_error *err) {
   const uint64_t n = (size + sizeof(int32_t) - 1) / sizeof(int32_t);
-  const bs_collective what = bs_exchange_of(BS_COLL_ALL_REDUCE, BS_I32, n, 0, site);
+  bs_collective what = bs_exchange_of(BS_COLL_ALL_REDUCE, BS_I32, n, 0, site);
+  what.flags = BS_COLL_NATIVE;
   return bs_rank_collective_host(rank, &what, bytes, n, bytes, n, err);
 }
 
@@ -97,7 +104,7 @@ typedef struct exchange {
 } exchange;
 
 static int32_t receive(bs_rank *rank, uint32_t from, uint64_t size, bs_parcel *out, bs_error *err) {
-  const bs_collective what = bs_exchange_of(BS_COLL_RECV, BS_U8, size, from, "lab.peers.results");
+  const bs_collective what = control(BS_COLL_RECV, BS_U8, size, from, "lab.peers.results");
   out->data = malloc(size > 0 ? (size_t)size : 1);
   if (out->data == NULL) return bs_no_memory(err, "%llu bytes of rank %u", (unsigned long long)size, from);
   out->size = out->capacity = size;
@@ -116,7 +123,7 @@ static int32_t exchange_main(bs_rank *rank, void *arg, bs_error *err) {
   const double own = (double)x->mine->size; /* exact below 2^53 */
   int32_t rc = bs_exchange_numbers(rank, "lab.peers.sizes", &own, 1, sizes, err);
   if (rc == BS_OK && me != 0) {
-    const bs_collective what = bs_exchange_of(BS_COLL_SEND, BS_U8, x->mine->size, 0, "lab.peers.results");
+    const bs_collective what = control(BS_COLL_SEND, BS_U8, x->mine->size, 0, "lab.peers.results");
     rc = bs_rank_collective_host(rank, &what, x->mine->data, x->mine->size, NULL, 0, err);
   }
   for (uint32_t r = 1; rc == BS_OK && me == 0 && r < P; ++r)

@@ -39,7 +39,8 @@ static int32_t meet_main(bs_rank *rank, void *arg, bs_error *err) {
   const bs_collective what = {.struct_size = sizeof what,
                               .kind = BS_COLL_BARRIER,
                               .timeout_ns = patience(rank, 0, PATIENCE_NS),
-                              .site = "lab.peers.meet"};
+                              .site = "lab.peers.meet",
+                              .flags = BS_COLL_CONTROL};
   (void)arg;
   return bs_rank_collective_host(rank, &what, NULL, 0, NULL, 0, err);
 }
@@ -59,7 +60,8 @@ static int32_t broadcast(bs_rank *rank, const message *m, void *data, uint64_t b
                               .rows = 1,
                               .count = bytes,
                               .timeout_ns = patience(rank, m->of_leader_ns, m->patience_ns),
-                              .site = "lab.peers"};
+                              .site = "lab.peers",
+                              .flags = BS_COLL_CONTROL};
   return bs_rank_collective_host(rank, &what, data, bytes, data, bytes, err);
 }
 
@@ -218,7 +220,11 @@ typedef struct comparison {
 
 static int32_t compare_main(bs_rank *rank, void *arg, bs_error *err) {
   const comparison *c = arg;
-  if (strcmp(c->mine, c->first) == 0) return bs_rank_barrier(rank, "lab.peers.same", err);
+  const bs_collective same = {.struct_size = sizeof same,
+                              .kind = BS_COLL_BARRIER,
+                              .site = "lab.peers.same",
+                              .flags = BS_COLL_CONTROL};
+  if (strcmp(c->mine, c->first) == 0) return bs_rank_collective_host(rank, &same, NULL, 0, NULL, 0, err);
   const size_t at = first_difference(c->mine, c->first);
   const char *own = c->mine + at, *first = c->first + at;
   bs_error_set(err, BS_MISMATCH, "BS-RANK-CONFIG", "rank %u is configured with %.*s, rank 0 with %.*s",

@@ -333,6 +333,42 @@ START_TEST(wrong_schedules_end_in_an_error) {
 }
 END_TEST
 
+/* A site's name says nothing: every plugin may name its own "lab.peers". */
+static int32_t site_main(bs_rank *rank, void *arg, bs_error *e) {
+  float x[60] = {1.0f};
+  bs_tensor t = rows_of(BS_F32, x, 60);
+  t.rank = 1, t.dims[0] = 60, t.strides[0] = 1, t.bytes = sizeof x;
+  const bs_collective d = {.struct_size = sizeof d,
+                           .kind = BS_COLL_ALL_REDUCE,
+                           .dtype_in = BS_F32,
+                           .rows = 1,
+                           .count = 60,
+                           .site = "lab.peers",
+                           .flags = *(const uint32_t *)arg};
+  bs_coll_plan *plan = NULL;
+  int32_t rc = api->collective_prepare(rank, &d, &plan, e);
+  if (rc != BS_OK) return rc;
+  rc = api->collective_run(plan, &t, &t, NULL, e);
+  if (rc == BS_OK) ck_assert_float_eq(x[0], 3.0f);
+  api->collective_release(plan);
+  return rc;
+}
+START_TEST(flags_and_not_sites_choose_the_communicators_own) {
+  static const struct {
+    uint32_t flags;
+    int32_t code;
+  } rows[] = {{0, BS_MISMATCH},
+              {BS_COLL_NATIVE, BS_OK},
+              {BS_COLL_CONTROL, BS_OK},
+              {BS_COLL_DEVICE, BS_INVALID_ARGUMENT}, /* the host's to give */
+              {64, BS_INVALID_ARGUMENT}};
+  uint32_t flags = rows[_i].flags;
+  bs_world *world = world_by(3, "testlost", 0.3);
+  run(world, site_main, &flags, rows[_i].code);
+  bs_world_destroy(world);
+}
+END_TEST
+
 START_TEST(names_that_cannot_be_are_refused) {
   static const struct {
     const char *algorithm;
@@ -408,10 +444,16 @@ START_TEST(sums_of_the_host_keep_their_order) {
 END_TEST
 
 int main(void) {
-  const test_case tests[] = {{values_are_the_communicators, 2 * CASES}, {values_of_every_kind, MORE_CASES},
-                             {long_schedules_are_run_in_parts},         {the_first_run_allocates_nothing},
-                             {sums_of_the_host_keep_their_order},       {wrong_schedules_end_in_an_error, 8},
-                             {names_that_cannot_be_are_refused, 9},     {a_communicator_needs_exchange},
-                             {what_is_promised_of_the_bits, 6},         {0}};
+  const test_case tests[] = {{values_are_the_communicators, 2 * CASES},
+                             {values_of_every_kind, MORE_CASES},
+                             {long_schedules_are_run_in_parts},
+                             {the_first_run_allocates_nothing},
+                             {sums_of_the_host_keep_their_order},
+                             {wrong_schedules_end_in_an_error, 8},
+                             {flags_and_not_sites_choose_the_communicators_own, 5},
+                             {names_that_cannot_be_are_refused, 9},
+                             {a_communicator_needs_exchange},
+                             {what_is_promised_of_the_bits, 6},
+                             {0}};
   return run_tests("world_algorithm", tests, (test_setup){open_all, close_context, 15, 4});
 }

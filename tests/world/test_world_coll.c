@@ -235,6 +235,26 @@ START_TEST(test_hook) {
 }
 END_TEST
 
+/* Messages between programs have no hook, whatever the site; a site named like theirs has one. */
+static int32_t control_main(bs_rank *rank, void *arg, bs_error *e) {
+  float x[2] = {1.0f, 2.0f}, y[2];
+  bs_collective d = collective(BS_COLL_ALL_REDUCE, 1, 2, "lab.peers");
+  d.flags = *(const uint32_t *)arg;
+  return bs_rank_collective_host(rank, &d, x, 2, y, 2, e);
+}
+START_TEST(test_control_has_no_hook) {
+  uint32_t flags = _i == 0 ? 0 : _i == 1 ? BS_COLL_NATIVE : BS_COLL_CONTROL;
+  hook_log log = {.times = 1};
+  bs_collective_hook hook = {.user = &log, .before = hook_before, .after = hook_after};
+  bs_world_options o = options(2, "ref");
+  o.hook = &hook;
+  bs_world *world = world_of(&o);
+  run(world, control_main, &flags, BS_OK);
+  for (int r = 0; r < 2; ++r) ck_assert_uint_eq(log.before[r], flags == BS_COLL_CONTROL ? 0 : 1);
+  bs_world_destroy(world);
+}
+END_TEST
+
 int main(void) {
   Suite *s = suite_create("world collectives");
   TCase *c = tcase_create("collectives");
@@ -244,6 +264,7 @@ int main(void) {
   tcase_add_test(c, test_alone);
   tcase_add_test(c, test_groups);
   tcase_add_loop_test(c, test_hook, 0, 3);
+  tcase_add_loop_test(c, test_control_has_no_hook, 0, 3);
   suite_add_tcase(s, c);
   return run_suite(s);
 }

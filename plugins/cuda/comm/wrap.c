@@ -230,7 +230,7 @@ bs_coll_call cuda_host_call(const bs_coll_call *call, uint32_t kind, const void 
   bs_coll_call c = *call;
   c.kind = kind;
   c.dtype_in = c.dtype_out = BS_U8;
-  c.flags = 0;
+  c.flags &= ~(uint32_t)BS_COLL_DEVICE;
   c.rows = 1;
   c.count = bytes;
   c.in = in;
@@ -248,7 +248,7 @@ static int32_t pass(void *comm, const bs_coll_call *call, coll_fn inner, bs_erro
   if ((call->flags & BS_COLL_DEVICE) == 0) return inner(end->inner, call, err);
   if (call->kind == BS_COLL_BARRIER) {
     bs_coll_call plain = *call;
-    plain.flags = 0;
+    plain.flags &= ~(uint32_t)BS_COLL_DEVICE;
     return inner(end->inner, &plain, err);
   }
   const int32_t rc = cuda_enter(end->device, err);
