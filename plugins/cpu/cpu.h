@@ -172,7 +172,7 @@ static inline int32_t cpu_parallel(const bs_exec *exec, void (*body)(void *, uin
   return exec->parallel_for(exec->ctx, body, arg);
 }
 
-/* The same as a whole op: of little work (`alone`) here in any case. */
+/* Run body as a whole op. `alone`: the work is little, and this thread does it. */
 static inline int32_t cpu_team(const bs_exec *exec, int alone, void (*body)(void *, uint32_t, uint32_t),
                                void *arg, bs_error *err) {
   int32_t rc = BS_OK;

@@ -14,7 +14,7 @@ comm_matrix comm_out(const bs_coll_call *call, uint64_t first, uint64_t cols) {
   return (comm_matrix){data, call->out_stride, cols, call->dtype_out};
 }
 
-/* Where element `at` lies, and how many of the n from there on lie without a gap. */
+/* The address of element `at`; *out_run: how many of the n elements from there on lie without a gap. */
 static char *run_at(const comm_matrix *m, uint64_t at, uint64_t n, uint64_t *out_run) {
   const uint64_t size = BS_DTYPE_BYTES(m->dtype);
   *out_run = n;

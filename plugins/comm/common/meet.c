@@ -44,7 +44,7 @@ int32_t comm_wait_asleep(comm_flag *flag, uint32_t want, const comm_sleeper *s) 
   int32_t rc = BS_OK;
   atomic_fetch_add(&flag->waiters, 1u);
   for (;;) {
-    /* The bell is read first: whatever happens after it makes the sleep return at once. */
+    /* The bell is read first: what happens after it makes the sleep return immediately. */
     const uint32_t bell = atomic_load(&flag->bell);
     const int failed = s->failed != NULL && atomic_load(s->failed) != 0;
     if (comm_reached(flag, want)) break; /* after `failed`: who has arrived is seen */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * meet.h - what a wait of every communicator is made of: a published position with its futex word, the busy
- * rounds, the sleep behind them, and the key that tells one call from another. What a small call runs when
+ * rounds, the sleep after them, and the key that tells one call from another. What a small call runs when
  * all are on time is inline; the rest is in meet.c. Used by threads, shm and mpi. */
 #ifndef BS_COMM_MEET_H
 #define BS_COMM_MEET_H
@@ -12,7 +12,7 @@
 #define COMM_SPIN_ROUND 64u /* checks between two looks at the clock */
 #define COMM_YIELDS 16u     /* turns given away before sleeping */
 
-/* Who sleeps on a flag: threads of one process, or processes. */
+/* A flag is for the threads of one process, or for processes. */
 enum { COMM_THREADS = 0, COMM_PROCESSES = 1 };
 
 /* A published position. `bell` is the futex word: it moves when somebody sleeps and `pos` changed, or on
@@ -90,7 +90,7 @@ static inline int comm_spin_round(comm_flag *flag, uint32_t want) {
  */
 int comm_spin(comm_flag *flag, uint32_t want, int64_t end, uint32_t yields, const _Atomic uint32_t *failed);
 
-/* What ends a sleep besides the position. */
+/* A sleep ends at the position, and by what this says. */
 typedef struct comm_sleeper {
   const _Atomic uint32_t *failed; /* the world's; NULL: an abort does not end it */
   int64_t deadline;

@@ -84,7 +84,7 @@ static int32_t fail_late(mpic_comm *comm, const char *text, const mpic_timer *ti
   return mpic_fail_deadline(comm, text, missing.text, timer->timeout_ns, err);
 }
 
-/* One neighbour has not come in the time of a spin. */
+/* A wait for one neighbour that has not come in the time of a spin. */
 typedef struct waiting {
   mpic_world *world;
   uint32_t dead;
@@ -98,7 +98,7 @@ static int32_t look(void *of, int64_t *ns) {
   if (w->world->all->machines > 1) mpic_listen(w->world->state);
   w->dead = mpic_dead(w->world->state, 0, MPIC_NONE);
   if (!mpic_failed(w->world)) return w->dead == MPIC_NONE ? BS_OK : BS_RANK_FAILED;
-  *ns = 0; /* the failure that it has just been told of */
+  *ns = 0; /* mpic_listen() has just reported a failure */
   return BS_OK;
 }
 

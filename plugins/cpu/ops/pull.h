@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * pull.h - a weight read from its source by the whole team. Each member has an error of its own. */
+ * pull.h - a weight read from its source by the whole team. Each member has a separate error. */
 #ifndef BS_PLUGINS_CPU_PULL_H
 #define BS_PLUGINS_CPU_PULL_H
 

@@ -359,7 +359,8 @@ int32_t tp_multiply(tp_layer *layer, const bs_tensor *x, bs_tensor *out, bs_stre
 /* dY as the products of the rank see it, once backward has gathered it: its own features of dy. */
 bs_tensor_desc tp_dy_desc(const tp_layer *layer);
 bs_tensor tp_own_dy(const tp_layer *layer, const bs_tensor *dy);
-/* What a backward pass is called with: dy has dy_cols columns, dw and db are of the dtype `wide`. */
+/* Refuses tensors of a backward pass that do not fit: dy has dy_cols columns, dw and db have the dtype
+ * `wide`. */
 int32_t tp_check_gradients(const tp_layer *layer, int64_t dy_cols, uint32_t wide, const bs_tensor *x,
                            const bs_tensor *dy, const bs_tensor *dx, const bs_tensor *dw, const bs_tensor *db,
                            bs_error *err);
