@@ -172,4 +172,15 @@ static inline int32_t cpu_parallel(const bs_exec *exec, void (*body)(void *, uin
   return exec->parallel_for(exec->ctx, body, arg);
 }
 
+/* Run body as a whole op. `alone`: the work is little, and this thread does it. */
+static inline int32_t cpu_team(const bs_exec *exec, int alone, void (*body)(void *, uint32_t, uint32_t),
+                               void *arg, bs_error *err) {
+  int32_t rc = BS_OK;
+  if (alone)
+    body(arg, 0, 1);
+  else
+    rc = cpu_parallel(exec, body, arg);
+  return rc == BS_OK ? BS_OK : bs_fail(err, rc, "BS-CPU-TEAM", "the rank's team did not run (%d)", rc);
+}
+
 #endif

@@ -55,6 +55,7 @@ static int32_t activate(const bs_host *host, bs_plugin_self *self, void **out_st
   plugin->host = host;
   plugin->self = self;
   plugin->id = WRAP_ID;
+  plugin->memory_id = "BS-WRAP-MEMORY";
   plugin->slow = WRAP_SLOW;
   for (size_t i = 0; rc == BS_OK && i < sizeof params / sizeof params[0]; ++i)
     rc = host->param_define(host->ctx, self, &params[i], err);

@@ -15,16 +15,11 @@ static char *out_at(const bs_coll_call *call, uint64_t row, uint64_t col) {
          ((int64_t)row * call->out_stride + (int64_t)col) * (int64_t)BS_DTYPE_BYTES(call->dtype_out);
 }
 
-static int plain_f32(const bs_coll_call *call) {
-  return call->dtype_in == BS_F32 && call->dtype_out == BS_F32 && call->reduce_dtype == BS_F32 &&
-         call->reduce_op == BS_REDUCE_SUM;
-}
-
 /* Elements without gaps, of ranks 0 and 1. `out` may be my input; `over` is the other's. */
 static int32_t reduce_run(thr_reduction *red, const bs_coll_call *call, const char *zero, const char *one,
                           char *out, char *over, uint64_t n) {
   const uint64_t size = BS_DTYPE_BYTES(call->dtype_in);
-  if (plain_f32(call)) {
+  if (thr_sums_f32(call)) {
     red->world->kernels.add2_both_f32((float *)(void *)out, (float *)(void *)over,
                                       (const float *)(const void *)zero, (const float *)(const void *)one, n);
     return BS_OK;

@@ -103,8 +103,8 @@ static int32_t join(mpic_state *state, bs_error *err) {
   MPI_Request request;
   rc = MPI_Comm_idup(MPI_COMM_WORLD, &state->comm, &request);
   if (rc != MPI_SUCCESS) return mpic_check(rc, "MPI_Comm_idup", err);
-  for (int64_t end = mpic_now() + ATTACH_NS; !mpic_test_one(state, &request);) {
-    if (mpic_now() >= end)
+  for (int64_t end = comm_now_ns() + ATTACH_NS; !mpic_test_one(state, &request);) {
+    if (comm_now_ns() >= end)
       return bs_fail(err, BS_DEADLINE, "BS-RANK-HELLO", "60 s passed and not every rank has joined the job");
     struct timespec nap = {0, 100000};
     nanosleep(&nap, NULL);
@@ -175,7 +175,7 @@ int32_t mpic_attach(void *state_ptr, const char *const *environment, bs_attachme
  * process that leaves it. */
 static void linger(mpic_state *state) {
   if (state->rank == 0 || state->processes == NULL) return;
-  for (int64_t end = mpic_now() + LINGER_NS; mpic_now() < end;) {
+  for (int64_t end = comm_now_ns() + LINGER_NS; comm_now_ns() < end;) {
     if (state->processes[0].pidfd >= 0 && mpic_dead(state, 0, 0) == 0) return;
     struct timespec nap = {0, 2000000};
     nanosleep(&nap, NULL);

@@ -14,7 +14,7 @@ static int32_t add_run(mpic_comm *comm, const bs_coll_call *call, const mpic_run
   uint64_t in_size = BS_DTYPE_BYTES(call->dtype_in), sum_size = BS_DTYPE_BYTES(call->reduce_dtype);
   uint64_t out_size = BS_DTYPE_BYTES(call->dtype_out);
   for (uint64_t at = 0; rc == BS_OK && at < n; at += THR_CHUNK) {
-    uint64_t part = mpic_min(n - at, THR_CHUNK);
+    uint64_t part = comm_min(n - at, THR_CHUNK);
     unsigned char *sum = comm->out_buf + MPIC_LINE + at * sum_size;
     uint32_t i = 0;
     if (begins) {

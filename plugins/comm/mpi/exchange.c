@@ -33,7 +33,7 @@ static bs_coll_call nameless(const bs_coll_call *call) {
 }
 static const char *text_of(mpic_comm *comm, const bs_coll_call *call) {
   const bs_coll_call c = nameless(call);
-  const uint64_t key = mpic_key(&c), line = (key >> 7) % THR_CACHE;
+  const uint64_t key = comm_key(&c), line = (key >> 7) % THR_CACHE;
   char *text = comm->cache[line].text;
   if (text[0] == '\0' || comm->cache[line].key != key) {
     bs_coll_describe(call, text, MPIC_TEXT);
@@ -43,12 +43,8 @@ static const char *text_of(mpic_comm *comm, const bs_coll_call *call) {
 }
 
 static int32_t check(const mpic_comm *comm, const bs_coll_call *call, uint64_t *out_bytes, bs_error *err) {
-  if (call->kind != BS_COLL_SEND && call->kind != BS_COLL_RECV)
-    return bs_fail(err, BS_INVALID_ARGUMENT, "BS-COLL-KIND", "exchange takes sends and receives, not kind %u",
-                   call->kind);
-  if (call->root >= comm->n || call->root == comm->me)
-    return bs_fail(err, BS_INVALID_ARGUMENT, "BS-COLL-ROOT", "rank %u cannot exchange with rank %u of %u",
-                   comm->me, call->root, comm->n);
+  const int32_t rc = comm_check_message(comm->me, comm->n, call, err);
+  if (rc != BS_OK) return rc;
   *out_bytes = call->rows * call->count * BS_DTYPE_BYTES(call->dtype_in);
   if (*out_bytes <= MOST_BYTES) return BS_OK;
   return bs_fail(err, BS_UNSUPPORTED, "BS-COLL-SIZE", "a message of %llu bytes; exchange sends %llu at most",
@@ -89,7 +85,7 @@ static int32_t open_all(mpic_comm *comm, const bs_coll_call *const *calls, uint3
     *t = (mpic_transfer){.call = calls[i],
                          .line = MPI_REQUEST_NULL,
                          .data = MPI_REQUEST_NULL,
-                         .key = mpic_key(calls[i]) + calls[i]->dtype_in * UINT64_C(0x27d4eb2f165667c5),
+                         .key = comm_message_key(calls[i]),
                          .bytes = bytes,
                          .at = at};
     at += room_of(bytes);
@@ -100,7 +96,7 @@ static int32_t open_all(mpic_comm *comm, const bs_coll_call *const *calls, uint3
 static int32_t start_send(mpic_comm *comm, mpic_transfer *t, bs_error *err) {
   const bs_coll_call *c = t->call;
   const uint32_t peer = comm->ranks[c->root];
-  const mpic_matrix from = mpic_in(c, 0, c->count);
+  const comm_matrix from = comm_in(c, 0, c->count);
   mpic_line line;
   memset(&line, 0, sizeof line);
   line.key = t->key;
@@ -108,7 +104,7 @@ static int32_t start_send(mpic_comm *comm, mpic_transfer *t, bs_error *err) {
   line.rank = comm->ranks[comm->me];
   snprintf(line.text, sizeof line.text, "%s", text_of(comm, c));
   memcpy(t->at, &line, sizeof line);
-  mpic_pack(comm->world, &from, 0, c->rows * c->count, t->at + MPIC_LINE);
+  comm_pack(&comm->world->math, &from, 0, c->rows * c->count, t->at + MPIC_LINE);
   t->state = DATA;
   int32_t rc = mpic_isend(comm->world->state, t->at, MPIC_LINE, peer, comm->tag + MPIC_XLINE, &t->line, err);
   if (rc == BS_OK && t->bytes > 0)
@@ -154,11 +150,10 @@ static int32_t finish(mpic_comm *comm, mpic_transfer *t, bs_error *err) {
   const bs_coll_call *c = t->call;
   t->state = DONE;
   if (c->kind == BS_COLL_SEND) return BS_OK;
-  const mpic_matrix to = mpic_out(c, 0, c->count);
-  const int32_t rc = mpic_unpack(comm->world, &to, 0, c->rows * c->count, c->dtype_in, t->at + MPIC_LINE);
-  if (rc == BS_OK) return BS_OK;
-  return bs_fail(err, rc, "BS-COLL-DTYPE", "cannot convert dtype 0x%04x to 0x%04x", c->dtype_in,
-                 c->dtype_out);
+  const comm_matrix to = comm_out(c, 0, c->count);
+  const int32_t work =
+      comm_unpack(&comm->world->math, &to, 0, c->rows * c->count, c->dtype_in, t->at + MPIC_LINE);
+  return comm_converted(work, c, err);
 }
 
 /* Looks at all; *out_left: those that are not done. 1: something has moved. */
@@ -198,15 +193,15 @@ static int32_t fail_late(mpic_comm *comm, const char *text, const mpic_timer *ti
 static int32_t rest(mpic_comm *comm, const char *text, const mpic_timer *timer, int64_t spin_end,
                     uint64_t *turn, bs_error *err) {
   mpic_state *state = comm->world->state;
-  if (mpic_now() < spin_end) {
-    mpic_relax();
+  if (comm_now_ns() < spin_end) {
+    comm_relax();
     return BS_OK;
   }
   mpic_listen(state);
   if (mpic_failed(comm->world)) return mpic_fail_told(comm, text, err);
   const uint32_t dead = mpic_dead(state, 0, MPIC_NONE);
   if (dead != MPIC_NONE && !mpic_failed(comm->world)) return mpic_fail_dead(comm, dead, text, err);
-  if (mpic_now() >= timer->deadline) return fail_late(comm, text, timer, err);
+  if (comm_now_ns() >= timer->deadline) return fail_late(comm, text, timer, err);
   if ((*turn)++ < YIELDS) {
     sched_yield();
   } else {
@@ -218,16 +213,16 @@ static int32_t rest(mpic_comm *comm, const char *text, const mpic_timer *timer, 
 
 static int32_t run(mpic_comm *comm, uint32_t n, const char *text, mpic_timer *timer, bs_error *err) {
   const int64_t spin = comm_caller_may_spin(&comm->caller) ? comm->world->spin_ns : 0;
-  int64_t spin_end = mpic_now() + spin;
+  int64_t spin_end = comm_now_ns() + spin;
   uint64_t turn = 0;
   uint32_t left = n;
   int32_t rc = BS_OK;
-  timer->deadline = mpic_now() + timer->timeout_ns;
+  timer->deadline = comm_now_ns() + timer->timeout_ns;
   for (;;) {
     const int moved = move_all(comm, n, &left, &rc, err);
     if (rc != BS_OK || left == 0) return rc;
     if (moved) {
-      spin_end = mpic_now() + spin;
+      spin_end = comm_now_ns() + spin;
       turn = 0;
       continue;
     }

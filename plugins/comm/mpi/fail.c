@@ -19,8 +19,8 @@ int32_t mpic_failed(const mpic_world *world) {
 
 static void ring_all(const mpic_comm *comm) {
   for (uint32_t i = 0; i < comm->nlocal; ++i) {
-    mpic_ring(&comm->seg.slots[i].header[0].flag);
-    mpic_ring(&comm->seg.slots[i].header[1].flag);
+    comm_ring(&comm->seg.slots[i].header[0].flag, COMM_PROCESSES);
+    comm_ring(&comm->seg.slots[i].header[1].flag, COMM_PROCESSES);
   }
 }
 
@@ -31,7 +31,7 @@ static int record(mpic_world *world, int32_t code, uint32_t rank, uint32_t commo
   uint32_t none = 0;
   world->state->broken = 1;
   if (!atomic_compare_exchange_strong(&f->claimed, &none, 1u)) {
-    for (int64_t end = mpic_now() + RECORD_NS; atomic_load(&f->failed) == 0 && mpic_now() < end;)
+    for (int64_t end = comm_now_ns() + RECORD_NS; atomic_load(&f->failed) == 0 && comm_now_ns() < end;)
       sched_yield();
     if (atomic_load(&f->failed) != 0) return 0;
   }
@@ -113,7 +113,7 @@ int32_t mpic_fail_told(mpic_comm *comm, const char *text, bs_error *err) {
     comm->world->state->hurry = 1;
     bs_fail(err, f->code, f->id, "%s", f->text);
     if (err != NULL && f->code == BS_RANK_FAILED) err->rank = (int32_t)f->rank;
-    if (err != NULL) snprintf(err->where, sizeof err->where, "%s", text);
+    comm_where(err, text);
     return f->code;
   }
   bs_fail(err, BS_ABORTED, "BS-COLL-ABORTED", "stopped at %s: rank %u failed: %s", text, f->rank, f->text);
@@ -131,21 +131,17 @@ int32_t mpic_fail_mismatch(mpic_comm *comm, uint32_t rank_a, const char *a, uint
   snprintf(text, sizeof text, "ranks disagree: rank %u called %s, rank %u called %s", rank_a, a, rank_b, b);
   mpic_fail_world(comm->world, BS_MISMATCH, rank_b, 1, "BS-COLL-MISMATCH", text);
   int32_t rc = mpic_fail_told(comm, comm->world->all->me == rank_a ? a : b, err);
-  if (rc == BS_MISMATCH && err != NULL)
-    bs_fail_hint(err,
-                 "every rank must make the same collective calls, in the same order, with equal dtypes and "
-                 "counts");
+  if (rc == BS_MISMATCH && err != NULL) comm_hint_mismatch(err);
   return rc;
 }
 
 int32_t mpic_fail_deadline(mpic_comm *comm, const char *text, const char *missing, int64_t timeout_ns,
                            bs_error *err) {
   char why[MPIC_FAIL_TEXT];
-  snprintf(why, sizeof why, "%.3g s passed in %s; missing: %s", (double)timeout_ns * 1e-9, text, missing);
+  comm_deadline_text(why, sizeof why, timeout_ns, text, missing);
   mpic_fail_world(comm->world, BS_DEADLINE, comm->world->all->me, 1, "BS-COLL-DEADLINE", why);
   int32_t rc = mpic_fail_told(comm, text, err);
-  if (rc == BS_DEADLINE && err != NULL)
-    bs_fail_hint(err, "a rank is late, stopped or in another call; raise the timeout if it is only slow");
+  if (rc == BS_DEADLINE && err != NULL) comm_hint_deadline(err);
   return rc;
 }
 

@@ -63,7 +63,7 @@ void mpic_hello_fill(mpic_state *state, mpic_hello *out) {
   out->abi = BS_ABI_LEDGER_HASH;
   out->plugin = hash_bytes(7, BS_PLUGIN_VERSION, sizeof BS_PLUGIN_VERSION);
   out->machine = machine_id();
-  int64_t pretend = mpic_param(state, "ranks_per_machine", 0);
+  int64_t pretend = comm_param(state->host, state->self, "ranks_per_machine", 0);
   if (pretend > 0) out->machine += state->rank / (uint64_t)pretend + 1u;
   fill_cores(out);
   out->world_size = state->size;
@@ -77,7 +77,7 @@ static uint32_t wait_until(mpic_state *state, MPI_Request *requests, uint32_t n,
     uint32_t left = 0;
     for (uint32_t i = 0; i < n; ++i)
       if (requests[i] != MPI_REQUEST_NULL && !mpic_test_one(state, &requests[i])) ++left;
-    if (left == 0 || mpic_now() >= deadline) return left;
+    if (left == 0 || comm_now_ns() >= deadline) return left;
     if (turn < 256) {
       sched_yield();
     } else {
@@ -136,7 +136,7 @@ static int32_t collect(mpic_state *state, unsigned char *table, uint64_t bytes, 
     mpic_keep(state, requests);
     return rc;
   }
-  if (wait_until(state, requests, n - 1u, mpic_now() + timeout_ns) != 0)
+  if (wait_until(state, requests, n - 1u, comm_now_ns() + timeout_ns) != 0)
     name_missing(v, requests, n, timeout_ns);
   else
     compare(v, all, n);
@@ -147,7 +147,7 @@ static int32_t collect(mpic_state *state, unsigned char *table, uint64_t bytes, 
   }
   for (uint32_t r = 1; rc == BS_OK && r < n; ++r)
     rc = mpic_isend(state, table, bytes, r, MPIC_TAG_TABLE, &replies[r - 1u], err);
-  uint32_t left = rc == BS_OK ? wait_until(state, replies, n - 1u, mpic_now() + REPLY_NS) : n;
+  uint32_t left = rc == BS_OK ? wait_until(state, replies, n - 1u, comm_now_ns() + REPLY_NS) : n;
   if (left != 0 || v->code == BS_DEADLINE) {
     mpic_keep(state, requests);
     mpic_keep(state, replies);
@@ -165,7 +165,7 @@ static int32_t report_to(mpic_state *state, const mpic_hello *mine, unsigned cha
   *copy = *mine;
   int32_t rc = mpic_irecv(state, table, bytes, 0, MPIC_TAG_TABLE, &requests[0], err);
   if (rc == BS_OK) rc = mpic_isend(state, copy, sizeof *copy, 0, MPIC_TAG_HELLO, &requests[1], err);
-  if (rc != BS_OK || wait_until(state, requests, 2, mpic_now() + timeout_ns + REPLY_NS) == 0) return rc;
+  if (rc != BS_OK || wait_until(state, requests, 2, comm_now_ns() + timeout_ns + REPLY_NS) == 0) return rc;
   return bs_fail(err, BS_DEADLINE, "BS-RANK-HELLO", "%.3g s passed and rank 0 has not come",
                  (double)timeout_ns * 1e-9);
 }

@@ -5,55 +5,8 @@
  */
 #include "mpi_comm.h"
 
-mpic_matrix mpic_in(const bs_coll_call *call, uint64_t first, uint64_t cols) {
-  const char *data = (const char *)call->in + (call->in != NULL ? first * BS_DTYPE_BYTES(call->dtype_in) : 0);
-  mpic_matrix m = {(char *)(uintptr_t)data, call->in_stride, cols, call->dtype_in};
-  return m;
-}
-mpic_matrix mpic_out(const bs_coll_call *call, uint64_t first, uint64_t cols) {
-  mpic_matrix m = {(char *)call->out + (call->out != NULL ? first * BS_DTYPE_BYTES(call->dtype_out) : 0),
-                   call->out_stride, cols, call->dtype_out};
-  return m;
-}
-
-int mpic_dense(const mpic_matrix *matrix, uint64_t rows) {
+int mpic_dense(const comm_matrix *matrix, uint64_t rows) {
   return rows <= 1 || matrix->stride == (int64_t)matrix->cols;
-}
-
-static char *element(const mpic_matrix *m, uint64_t at) {
-  int64_t row = (int64_t)(at / m->cols), col = (int64_t)(at % m->cols);
-  return m->data + (row * m->stride + col) * (int64_t)BS_DTYPE_BYTES(m->dtype);
-}
-
-void mpic_pack(const mpic_world *world, const mpic_matrix *from, uint64_t begin, uint64_t end, void *dense) {
-  uint64_t size = BS_DTYPE_BYTES(from->dtype);
-  char *to = dense;
-  for (uint64_t at = begin; at < end;) {
-    uint64_t n =
-        from->stride == (int64_t)from->cols ? end - at : mpic_min(end - at, from->cols - at % from->cols);
-    world->math.kernels.copy(to, element(from, at), n * size);
-    to += n * size;
-    at += n;
-  }
-}
-
-int32_t mpic_unpack(const mpic_world *world, const mpic_matrix *to, uint64_t begin, uint64_t end,
-                    uint32_t src_dtype, const void *dense) {
-  const char *from = dense;
-  for (uint64_t at = begin; at < end;) {
-    uint64_t n = to->stride == (int64_t)to->cols ? end - at : mpic_min(end - at, to->cols - at % to->cols);
-    int32_t rc = thr_convert(&world->math, to->dtype, element(to, at), src_dtype, from, n);
-    if (rc != BS_OK) return rc;
-    from += n * BS_DTYPE_BYTES(src_dtype);
-    at += n;
-  }
-  return BS_OK;
-}
-
-static int32_t done(int32_t work, const bs_coll_call *call, bs_error *err) {
-  if (work == BS_OK) return BS_OK;
-  return bs_fail(err, work, "BS-COLL-DTYPE", "cannot convert dtype 0x%04x to 0x%04x", call->dtype_in,
-                 call->dtype_out);
 }
 
 static int32_t gather(mpic_comm *comm, const bs_coll_call *call, bs_error *err) {
@@ -62,44 +15,44 @@ static int32_t gather(mpic_comm *comm, const bs_coll_call *call, bs_error *err) 
   int32_t work = BS_OK;
   for (uint32_t r = 0; r < comm->n; ++r)
     if (call->rows * call->counts[r] > most) most = call->rows * call->counts[r];
-  mpic_matrix mine = mpic_in(call, 0, call->counts[comm->me]);
+  comm_matrix mine = comm_in(call, 0, call->counts[comm->me]);
   uint64_t own = call->rows * call->counts[comm->me];
   uint64_t begin = 0;
   do { /* once at least: a gather of nothing is still a meeting */
-    uint64_t end = mpic_min(begin + piece, most), first = 0;
-    if (begin < own) mpic_pack(comm->world, &mine, begin, mpic_min(end, own), mpic_room(comm));
+    uint64_t end = comm_min(begin + piece, most), first = 0;
+    if (begin < own) comm_pack(&comm->world->math, &mine, begin, comm_min(end, own), mpic_room(comm));
     int32_t rc = mpic_share(comm, call, (end - begin) * size, MPIC_NONE, &timer, err);
     if (rc != BS_OK) return rc;
     for (uint32_t r = 0; r < comm->n && work == BS_OK; first += call->counts[r++]) {
-      mpic_matrix to = mpic_out(call, first, call->counts[r]);
+      comm_matrix to = comm_out(call, first, call->counts[r]);
       uint64_t all = call->rows * call->counts[r];
       if (begin >= all || (r == comm->me && call->in == (const void *)to.data)) continue;
-      work = mpic_unpack(comm->world, &to, begin, mpic_min(end, all), call->dtype_in,
+      work = comm_unpack(&comm->world->math, &to, begin, comm_min(end, all), call->dtype_in,
                          mpic_shared(comm, r, (end - begin) * size));
     }
     begin = end;
   } while (begin < most);
-  return done(work, call, err);
+  return comm_converted(work, call, err);
 }
 
 static int32_t spread(mpic_comm *comm, const bs_coll_call *call, bs_error *err) {
   uint64_t size = BS_DTYPE_BYTES(call->dtype_in), all = call->rows * call->count;
   uint64_t piece = mpic_share_max(comm) / size, begin = 0;
   mpic_timer timer = mpic_timer_of(comm, call);
-  mpic_matrix from = mpic_in(call, 0, call->count), to = mpic_out(call, 0, call->count);
+  comm_matrix from = comm_in(call, 0, call->count), to = comm_out(call, 0, call->count);
   int root = call->root == comm->me;
   int32_t work = BS_OK;
   do {
-    uint64_t end = mpic_min(begin + piece, all);
-    if (root) mpic_pack(comm->world, &from, begin, end, mpic_room(comm));
+    uint64_t end = comm_min(begin + piece, all);
+    if (root) comm_pack(&comm->world->math, &from, begin, end, mpic_room(comm));
     int32_t rc = mpic_share(comm, call, (end - begin) * size, call->root, &timer, err);
     if (rc != BS_OK) return rc;
     if (work == BS_OK && !(root && call->in == call->out))
-      work = mpic_unpack(comm->world, &to, begin, end, call->dtype_in,
+      work = comm_unpack(&comm->world->math, &to, begin, end, call->dtype_in,
                          mpic_shared(comm, call->root, (end - begin) * size));
     begin = end;
   } while (begin < all);
-  return done(work, call, err);
+  return comm_converted(work, call, err);
 }
 
 /* Every pair must agree: all see all counts, so that all come to the same answer. most: the largest block. */
@@ -121,11 +74,8 @@ static int32_t agree(mpic_comm *comm, const bs_coll_call *call, mpic_timer *time
       memcpy(&expected, mpic_shared(comm, to, bytes) + (comm->n + from) * sizeof expected, sizeof expected);
       if (sent > *most) *most = sent;
       if (sent == expected) continue;
-      char a[96], b[96];
-      snprintf(a, sizeof a, "all_to_all at '%.40s' sending it %llu", call->site ? call->site : "",
-               (unsigned long long)sent);
-      snprintf(b, sizeof b, "all_to_all at '%.40s' expecting %llu", call->site ? call->site : "",
-               (unsigned long long)expected);
+      char a[COMM_PAIR_TEXT], b[COMM_PAIR_TEXT];
+      comm_pair_texts(call, sent, expected, a, b);
       return mpic_fail_mismatch(comm, comm->ranks[from], a, comm->ranks[to], b, err);
     }
   }
@@ -176,24 +126,25 @@ static int32_t exchange(mpic_comm *comm, const bs_coll_call *call, bs_error *err
     uint64_t end = begin + area / size, first = 0;
     unsigned char *room = mpic_room(comm);
     for (uint32_t r = 0; r < comm->n; first += call->counts[r++]) {
-      mpic_matrix from = mpic_in(call, first, call->counts[r]);
+      comm_matrix from = comm_in(call, first, call->counts[r]);
       uint64_t all = call->rows * call->counts[r];
-      if (begin < all) mpic_pack(comm->world, &from, begin, mpic_min(end, all), room + r * area);
+      if (begin < all) comm_pack(&comm->world->math, &from, begin, comm_min(end, all), room + r * area);
     }
     rc = mpic_meet(comm, call, &timer, err);
     if (rc == BS_OK && comm->machines > 1) rc = swap_far(comm, call, area, &timer, err);
     if (rc != BS_OK) return rc;
     first = 0;
     for (uint32_t r = 0; r < comm->n && work == BS_OK; first += call->recv_counts[r++]) {
-      mpic_matrix to = mpic_out(call, first, call->recv_counts[r]);
+      comm_matrix to = comm_out(call, first, call->recv_counts[r]);
       uint64_t all = call->rows * call->recv_counts[r];
       const unsigned char *from = comm->machine[r] == comm->here
                                       ? mpic_half(comm, comm->local[r]) + comm->me * area
                                       : far_in(comm, r, area) + MPIC_LINE;
-      if (begin < all) work = mpic_unpack(comm->world, &to, begin, mpic_min(end, all), call->dtype_in, from);
+      if (begin < all)
+        work = comm_unpack(&comm->world->math, &to, begin, comm_min(end, all), call->dtype_in, from);
     }
   }
-  return done(work, call, err);
+  return comm_converted(work, call, err);
 }
 
 int32_t mpic_all_gather(void *comm_ptr, const bs_coll_call *call, bs_error *err) {
@@ -204,9 +155,8 @@ int32_t mpic_all_gather(void *comm_ptr, const bs_coll_call *call, bs_error *err)
 
 int32_t mpic_broadcast(void *comm_ptr, const bs_coll_call *call, bs_error *err) {
   mpic_comm *comm = comm_ptr;
-  if (call->root >= comm->n)
-    return bs_fail(err, BS_INVALID_ARGUMENT, "BS-COLL-ROOT", "root %u of %u ranks", call->root, comm->n);
-  int32_t rc = mpic_enter(comm, call, err);
+  int32_t rc = comm_check_root(comm->n, call, err);
+  if (rc == BS_OK) rc = mpic_enter(comm, call, err);
   return rc != BS_OK ? rc : mpic_exit(comm, spread(comm, call, err));
 }
 

@@ -23,6 +23,7 @@
 #include <stdatomic.h>
 
 #include "../common/caller.h"
+#include "../common/matrix.h"
 #include "../threads/threads.h"
 
 #define MPIC_TEXT 192u       /* bytes of a call site's description */
@@ -73,16 +74,9 @@ typedef struct mpic_process {
   int64_t pid;
 } mpic_process;
 
-/* A published position; `bell` is the futex word. */
-typedef struct mpic_flag {
-  _Atomic uint32_t pos;
-  _Atomic uint32_t waiters;
-  _Atomic uint32_t bell;
-} mpic_flag;
-
 /* What a rank says of a round, by its parity. */
 typedef struct mpic_header {
-  _Alignas(64) mpic_flag flag;
+  _Alignas(64) comm_flag flag;
   uint64_t key;
 } mpic_header;
 typedef struct mpic_slot {
@@ -247,21 +241,16 @@ void mpic_world_close(void *world);
 int32_t mpic_rank_open(void *world, uint32_t rank, void **out_comm, bs_error *err);
 void mpic_rank_close(void *comm);
 int32_t mpic_group_open(void *comm, const uint32_t *ranks, uint32_t nranks, void **out_comm, bs_error *err);
-int64_t mpic_param(const mpic_state *state, const char *name, int64_t fallback);
 
 /* segment.c */
 int32_t mpic_segment_open(mpic_comm *comm, int64_t timeout_ns, bs_error *err);
 void mpic_segment_close(mpic_comm *comm);
 
 /* wait.c */
-int64_t mpic_now(void);
-void mpic_relax(void);
-void mpic_ring(mpic_flag *flag);
 mpic_timer mpic_timer_of(const mpic_comm *comm, const bs_coll_call *call);
 /* Enter a call: what is it, has the world failed? Leave it. */
 int32_t mpic_enter(mpic_comm *comm, const bs_coll_call *call, bs_error *err);
 int32_t mpic_exit(mpic_comm *comm, int32_t rc);
-uint64_t mpic_key(const bs_coll_call *call);
 /* Publish the round whose half has been written, wait for the others of this machine, compare keys. */
 int32_t mpic_meet(mpic_comm *comm, const bs_coll_call *call, mpic_timer *timer, bs_error *err);
 const char *mpic_trace_text(const mpic_comm *comm, uint32_t world_rank, char *out, size_t size);
@@ -303,7 +292,7 @@ int32_t mpic_recv_from(mpic_comm *comm, const bs_coll_call *call, uint32_t membe
                        uint64_t bytes, mpic_timer *timer, bs_error *err);
 /* The text of the call that the rank is in. */
 static inline const char *mpic_text(const mpic_comm *comm, const bs_coll_call *call) {
-  return comm->cache[(mpic_key(call) >> 7) % THR_CACHE].text;
+  return comm->cache[(comm_key(call) >> 7) % THR_CACHE].text;
 }
 
 /* share.c: every member's `bytes` (root MPIC_NONE), or the root's, become visible to all: write them to
@@ -324,23 +313,7 @@ static inline uint32_t mpic_member(const mpic_comm *comm, uint32_t machine, uint
   return comm->members[comm->starts[machine] + local];
 }
 
-/* A caller's matrix, its elements numbered row by row. */
-typedef struct mpic_matrix {
-  char *data;
-  int64_t stride;
-  uint64_t cols;
-  uint32_t dtype;
-} mpic_matrix;
-/* move.c */
-void mpic_pack(const mpic_world *world, const mpic_matrix *from, uint64_t begin, uint64_t end, void *dense);
-int32_t mpic_unpack(const mpic_world *world, const mpic_matrix *to, uint64_t begin, uint64_t end,
-                    uint32_t src_dtype, const void *dense);
-int mpic_dense(const mpic_matrix *matrix, uint64_t rows);
-mpic_matrix mpic_in(const bs_coll_call *call, uint64_t first, uint64_t cols);
-mpic_matrix mpic_out(const bs_coll_call *call, uint64_t first, uint64_t cols);
-static inline uint64_t mpic_min(uint64_t a, uint64_t b) {
-  return a < b ? a : b;
-}
+int mpic_dense(const comm_matrix *matrix, uint64_t rows); /* move.c */
 /* chain.c: a slice is reduced in rank order from machine to machine. `offset`: where its inputs lie in each
  * half of the current round; dest: the machine that wants the result, or MPIC_NONE: all. */
 int32_t mpic_chain(mpic_comm *comm, const bs_coll_call *call, uint64_t offset, uint64_t n, void *result,

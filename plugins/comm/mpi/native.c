@@ -63,7 +63,7 @@ static int32_t keep_room(mpic_comm *comm, uint64_t bytes, bs_error *err) {
 }
 
 int32_t mpic_native_all_reduce(mpic_comm *comm, const bs_coll_call *call, bs_error *err) {
-  const mpic_matrix in = mpic_in(call, 0, call->count), out = mpic_out(call, 0, call->count);
+  const comm_matrix in = comm_in(call, 0, call->count), out = comm_out(call, 0, call->count);
   const uint64_t n = call->rows * call->count;
   mpic_timer timer = mpic_timer_of(comm, call);
   MPI_Datatype type = MPI_BYTE;
@@ -71,9 +71,9 @@ int32_t mpic_native_all_reduce(mpic_comm *comm, const bs_coll_call *call, bs_err
   int32_t rc = keep_room(comm, n * BS_DTYPE_BYTES(call->dtype_in), err);
   if (rc == BS_OK) rc = mpic_share(comm, call, 0, MPIC_NONE, &timer, err);
   if (rc != BS_OK) return rc;
-  mpic_pack(comm->world, &in, 0, n, comm->exchange_buf);
+  comm_pack(&comm->world->math, &in, 0, n, comm->exchange_buf);
   rc = reduce(comm, call, comm->exchange_buf, n, type, op_of(call->reduce_op), &timer, err);
-  if (rc == BS_OK) return mpic_unpack(comm->world, &out, 0, n, call->dtype_in, comm->exchange_buf);
+  if (rc == BS_OK) return comm_unpack(&comm->world->math, &out, 0, n, call->dtype_in, comm->exchange_buf);
   mpic_keep(comm->world->state, comm->exchange_buf); /* MPI may still touch it */
   comm->exchange_buf = NULL;
   comm->exchange_bytes = 0;

@@ -45,15 +45,13 @@ static mpic_line line_of(unsigned char *buf) {
 }
 
 static int32_t begin(mpic_comm *comm, const bs_coll_call *call, bs_error *err) {
-  if (call->root >= comm->n || call->root == comm->me)
-    return bs_fail(err, BS_INVALID_ARGUMENT, "BS-COLL-ROOT", "rank %u cannot exchange with rank %u of %u",
-                   comm->me, call->root, comm->n);
-  return mpic_enter(comm, call, err);
+  const int32_t rc = comm_check_peer(comm->me, comm->n, call, err);
+  return rc != BS_OK ? rc : mpic_enter(comm, call, err);
 }
 
 static int32_t deliver(mpic_comm *comm, const bs_coll_call *call, bs_error *err) {
   mpic_timer timer = mpic_timer_of(comm, call);
-  mpic_matrix from = mpic_in(call, 0, call->count);
+  comm_matrix from = comm_in(call, 0, call->count);
   uint64_t size = BS_DTYPE_BYTES(call->dtype_in), n = call->rows * call->count, piece = comm->half / size;
   mpic_line_fill(comm, call, comm->out_buf, n * size);
   int32_t rc = put(comm, call, comm->out_buf, MPIC_LINE, MPIC_PAIR, &timer, err);
@@ -62,8 +60,8 @@ static int32_t deliver(mpic_comm *comm, const bs_coll_call *call, bs_error *err)
   mpic_line answer = line_of(comm->in_buf);
   if (answer.status != TAKE) return refuse(comm, call, &answer, 1, err);
   for (uint64_t at = 0; rc == BS_OK && at < n; at += piece) {
-    uint64_t end = mpic_min(at + piece, n);
-    mpic_pack(comm->world, &from, at, end, comm->out_buf);
+    uint64_t end = comm_min(at + piece, n);
+    comm_pack(&comm->world->math, &from, at, end, comm->out_buf);
     rc = put(comm, call, comm->out_buf, (end - at) * size, MPIC_PAIR, &timer, err);
   }
   return rc;
@@ -71,7 +69,7 @@ static int32_t deliver(mpic_comm *comm, const bs_coll_call *call, bs_error *err)
 
 static int32_t receive(mpic_comm *comm, const bs_coll_call *call, bs_error *err) {
   mpic_timer timer = mpic_timer_of(comm, call);
-  mpic_matrix to = mpic_out(call, 0, call->count);
+  comm_matrix to = comm_out(call, 0, call->count);
   uint64_t size = BS_DTYPE_BYTES(call->dtype_in), n = call->rows * call->count, piece = comm->half / size;
   int32_t rc = get(comm, call, comm->in_buf, MPIC_LINE, MPIC_PAIR, &timer, err), work = BS_OK;
   if (rc != BS_OK) return rc;
@@ -84,15 +82,12 @@ static int32_t receive(mpic_comm *comm, const bs_coll_call *call, bs_error *err)
   if (rc != BS_OK) return rc;
   if (mine.status != TAKE) return refuse(comm, call, &theirs, 0, err);
   for (uint64_t at = 0; rc == BS_OK && at < n; at += piece) {
-    uint64_t end = mpic_min(at + piece, n);
+    uint64_t end = comm_min(at + piece, n);
     rc = get(comm, call, comm->in_buf, (end - at) * size, MPIC_PAIR, &timer, err);
     if (rc == BS_OK && work == BS_OK)
-      work = mpic_unpack(comm->world, &to, at, end, call->dtype_in, comm->in_buf);
+      work = comm_unpack(&comm->world->math, &to, at, end, call->dtype_in, comm->in_buf);
   }
-  if (rc == BS_OK && work != BS_OK)
-    return bs_fail(err, work, "BS-COLL-DTYPE", "cannot convert dtype 0x%04x to 0x%04x", call->dtype_in,
-                   call->dtype_out);
-  return rc;
+  return rc != BS_OK ? rc : comm_converted(work, call, err);
 }
 
 int32_t mpic_send(void *comm_ptr, const bs_coll_call *call, bs_error *err) {

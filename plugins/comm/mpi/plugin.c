@@ -53,10 +53,8 @@ static int32_t mpic_activate(const bs_host *host, bs_plugin_self *self, void **o
   state->host = host;
   state->self = self;
   state->fail_request = MPI_REQUEST_NULL;
-  int32_t rc = BS_OK;
-  for (size_t i = 0; rc == BS_OK && i < sizeof mpic_params / sizeof mpic_params[0]; ++i)
-    rc = host->param_define(host->ctx, self, &mpic_params[i], err);
-  if (rc == BS_OK) rc = host->register_thing(host->ctx, self, BS_KIND_COMM, &mpic_vtable, state, &here, err);
+  int32_t rc = comm_register(host, self, mpic_params, sizeof mpic_params / sizeof mpic_params[0],
+                             &mpic_vtable, state, &here, err);
   bs_comm also = mpic_vtable; /* under the library's name too: whoever knows which one has started the job */
   also.name = MPIC_ALSO;
   if (rc == BS_OK && strcmp(MPIC_ALSO, MPIC_NAME) != 0)

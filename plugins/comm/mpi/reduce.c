@@ -8,29 +8,8 @@
 #include "../common/pair.h"
 #include "mpi_comm.h"
 
-/* Refused before anybody waits: all ranks see the same call. */
-static int32_t check_reduction(const mpic_comm *comm, const bs_coll_call *call, bs_error *err) {
-  if (call->dtype_in == call->dtype_out && call->dtype_in == call->reduce_dtype &&
-      (call->dtype_in == BS_F32 || call->dtype_in == BS_F64) && call->reduce_op <= BS_REDUCE_MIN)
-    return BS_OK;
-  thr_reduction red;
-  int32_t rc = thr_reduction_init(&red, &comm->world->math, call, err);
-  if (rc != BS_OK) return rc;
-  static const uint64_t zero[4] = {0, 0, 0, 0}; /* do the conversions exist? */
-  uint64_t out;
-  if (thr_reduction_first(&red, zero, 1) != BS_OK || thr_reduction_store(&red, &out, 1) != BS_OK)
-    return bs_fail(err, BS_UNSUPPORTED, "BS-COLL-DTYPE", "cannot reduce 0x%04x in 0x%04x to 0x%04x",
-                   call->dtype_in, call->reduce_dtype, call->dtype_out);
-  return BS_OK;
-}
-
-static int32_t failed_here(int32_t work, bs_error *err) {
-  return work == BS_OK ? BS_OK : bs_fail(err, work, "BS-COLL-DTYPE", "reduction failed on this rank");
-}
-
 static int plain_f32(const mpic_comm *comm, const bs_coll_call *call) {
-  return comm->n > 1 && call->dtype_in == BS_F32 && call->dtype_out == BS_F32 &&
-         call->reduce_dtype == BS_F32 && call->reduce_op == BS_REDUCE_SUM;
+  return comm->n > 1 && thr_sums_f32(call);
 }
 
 /* ---- small ---------------------------------------------------------------------------------- */
@@ -38,8 +17,8 @@ static int plain_f32(const mpic_comm *comm, const bs_coll_call *call) {
 static int32_t one_shot(mpic_comm *comm, const bs_coll_call *call, bs_error *err) {
   mpic_timer timer = mpic_timer_of(comm, call);
   uint64_t n = call->rows * call->count, size = BS_DTYPE_BYTES(call->dtype_in);
-  mpic_matrix in = mpic_in(call, 0, call->count), out = mpic_out(call, 0, call->count);
-  mpic_pack(comm->world, &in, 0, n, mpic_room(comm));
+  comm_matrix in = comm_in(call, 0, call->count), out = comm_out(call, 0, call->count);
+  comm_pack(&comm->world->math, &in, 0, n, mpic_room(comm));
   int32_t rc = mpic_share(comm, call, n * size, MPIC_NONE, &timer, err), work = BS_OK;
   if (rc != BS_OK || n == 0) return rc;
   const thr_kernels *k = &comm->world->math.kernels;
@@ -55,14 +34,14 @@ static int32_t one_shot(mpic_comm *comm, const bs_coll_call *call, bs_error *err
   thr_buffer sum;
   work = thr_reduction_init(&red, &comm->world->math, call, NULL);
   for (uint64_t at = 0; work == BS_OK && at < n; at += THR_CHUNK) {
-    uint64_t part = mpic_min(n - at, THR_CHUNK);
+    uint64_t part = comm_min(n - at, THR_CHUNK);
     work = thr_reduction_first(&red, mpic_shared(comm, 0, n * size) + at * size, part);
     for (uint32_t r = 1; work == BS_OK && r < comm->n; ++r)
       work = thr_reduction_add(&red, mpic_shared(comm, r, n * size) + at * size, part);
     if (work == BS_OK) work = thr_reduction_store(&red, &sum, part);
-    if (work == BS_OK) work = mpic_unpack(comm->world, &out, at, at + part, call->dtype_out, &sum);
+    if (work == BS_OK) work = comm_unpack(&comm->world->math, &out, at, at + part, call->dtype_out, &sum);
   }
-  return failed_here(work, err);
+  return comm_reduced(work, err);
 }
 
 /* ---- large, one machine --------------------------------------------------------------------- */
@@ -70,7 +49,7 @@ static int32_t one_shot(mpic_comm *comm, const bs_coll_call *call, bs_error *err
 /* A piece of a large all_reduce: [begin, end) of the matrix, cut into a slice for each of `lanes` ranks. */
 typedef struct piece {
   const bs_coll_call *call;
-  mpic_matrix in, out;
+  comm_matrix in, out;
   uint64_t begin, end;
   uint64_t slice;
   uint32_t lanes;
@@ -78,7 +57,7 @@ typedef struct piece {
 } piece;
 
 static uint64_t slice_begin(const piece *p, uint32_t lane) {
-  return mpic_min(p->begin + lane * p->slice, p->end);
+  return comm_min(p->begin + lane * p->slice, p->end);
 }
 
 /* What others reduce; my own slice too where it cannot be read where it lies. */
@@ -87,7 +66,7 @@ static void show_inputs(const mpic_comm *comm, const piece *p, uint32_t own) {
   unsigned char *room = mpic_room(comm);
   for (uint32_t lane = 0; lane < p->lanes; ++lane) {
     uint64_t b = slice_begin(p, lane), e = slice_begin(p, lane + 1u);
-    if (b < e && lane != own) mpic_pack(comm->world, &p->in, b, e, room + (b - p->begin) * size);
+    if (b < e && lane != own) comm_pack(&comm->world->math, &p->in, b, e, room + (b - p->begin) * size);
   }
 }
 
@@ -108,7 +87,7 @@ static int32_t reduce_slice(const mpic_comm *comm, const piece *p, uint32_t lane
   thr_reduction red;
   int32_t rc = thr_reduction_init(&red, &comm->world->math, call, NULL);
   for (uint64_t at = b; rc == BS_OK && at < e; at += THR_CHUNK) {
-    uint64_t n = mpic_min(e - at, THR_CHUNK);
+    uint64_t n = comm_min(e - at, THR_CHUNK);
     unsigned char *sum = to + (at - b) * size;
     if (fast) {
       float *values = (float *)(void *)sum;
@@ -122,7 +101,7 @@ static int32_t reduce_slice(const mpic_comm *comm, const piece *p, uint32_t lane
         rc = thr_reduction_add(&red, input(comm, p, r, at, direct), n);
       if (rc == BS_OK) rc = thr_reduction_store(&red, sum, n);
     }
-    if (rc == BS_OK) rc = mpic_unpack(comm->world, &p->out, at, at + n, call->dtype_out, sum);
+    if (rc == BS_OK) rc = comm_unpack(&comm->world->math, &p->out, at, at + n, call->dtype_out, sum);
   }
   return rc;
 }
@@ -134,7 +113,7 @@ static int32_t take_results(const mpic_comm *comm, const piece *p, uint32_t own)
     uint32_t lane = (comm->local[comm->me] + i) % p->lanes;
     uint64_t b = slice_begin(p, lane), e = slice_begin(p, lane + 1u);
     if (b < e && lane != own)
-      rc = mpic_unpack(comm->world, &p->out, b, e, p->call->dtype_out, mpic_half(comm, lane));
+      rc = comm_unpack(&comm->world->math, &p->out, b, e, p->call->dtype_out, mpic_half(comm, lane));
   }
   return rc;
 }
@@ -169,33 +148,33 @@ static uint64_t widest(const bs_coll_call *call) {
 
 static int32_t in_pieces(mpic_comm *comm, const bs_coll_call *call, bs_error *err) {
   mpic_timer timer = mpic_timer_of(comm, call);
-  piece p = {.call = call, .in = mpic_in(call, 0, call->count), .out = mpic_out(call, 0, call->count)};
+  piece p = {.call = call, .in = comm_in(call, 0, call->count), .out = comm_out(call, 0, call->count)};
   uint64_t n = call->rows * call->count, most = comm->half / widest(call);
   p.lanes = comm->machines == 1 ? comm->n : comm->leaders;
   p.in_dense = mpic_dense(&p.in, call->rows);
   int32_t work = BS_OK;
   for (p.begin = 0; p.begin < n; p.begin = p.end) {
-    p.end = mpic_min(p.begin + most, n);
+    p.end = comm_min(p.begin + most, n);
     p.slice = ((p.end - p.begin + p.lanes - 1u) / p.lanes + 63u) & ~(uint64_t)63u;
     int32_t rc = one_piece(comm, &p, &timer, &work, err);
     if (rc != BS_OK) return rc;
   }
-  return failed_here(work, err);
+  return comm_reduced(work, err);
 }
 
 /* Two ranks, all that there are. The half that is written before the first meeting of a piece is mine again
  * after the second: nobody but me reads what the other has put there. */
 static int32_t in_pair(mpic_comm *comm, const bs_coll_call *call, bs_error *err) {
   mpic_timer timer = mpic_timer_of(comm, call);
-  mpic_matrix in = mpic_in(call, 0, call->count), out = mpic_out(call, 0, call->count);
+  comm_matrix in = comm_in(call, 0, call->count), out = comm_out(call, 0, call->count);
   const uint64_t n = call->rows * call->count, most = pair_most(call, comm->half);
   int32_t work = BS_OK;
   for (uint64_t begin = 0, end; begin < n; begin = end) {
-    end = mpic_min(begin + most, n);
+    end = comm_min(begin + most, n);
     const pair_slice mine = pair_slice_of(begin, end, comm->me);
     const pair_slice theirs = pair_slice_of(begin, end, 1u - comm->me);
     unsigned char *room = mpic_room(comm);
-    mpic_pack(comm->world, &in, theirs.begin, theirs.end, room);
+    comm_pack(&comm->world->math, &in, theirs.begin, theirs.end, room);
     int32_t rc = mpic_meet(comm, call, &timer, err);
     if (rc != BS_OK) return rc;
     const int32_t sums =
@@ -203,20 +182,21 @@ static int32_t in_pair(mpic_comm *comm, const bs_coll_call *call, bs_error *err)
     rc = mpic_meet(comm, call, &timer, err);
     if (rc != BS_OK) return rc;
     if (work == BS_OK)
-      work = sums != BS_OK ? sums
-                           : mpic_unpack(comm->world, &out, theirs.begin, theirs.end, call->dtype_out, room);
+      work = sums != BS_OK
+                 ? sums
+                 : comm_unpack(&comm->world->math, &out, theirs.begin, theirs.end, call->dtype_out, room);
   }
-  return failed_here(work, err);
+  return comm_reduced(work, err);
 }
 
 int32_t mpic_all_reduce(void *comm_ptr, const bs_coll_call *call, bs_error *err) {
   mpic_comm *comm = comm_ptr;
-  int32_t rc = check_reduction(comm, call, err);
+  int32_t rc = thr_check_reduction(&comm->world->math, call, err);
   if (rc == BS_OK) rc = mpic_enter(comm, call, err);
   if (rc != BS_OK) return rc;
   if (mpic_native_serves(comm, call)) return mpic_exit(comm, mpic_native_all_reduce(comm, call, err));
   uint64_t bytes = call->rows * call->count * BS_DTYPE_BYTES(call->dtype_in);
-  int small = bytes <= mpic_min(comm->world->inline_max, mpic_share_max(comm));
+  int small = bytes <= comm_min(comm->world->inline_max, mpic_share_max(comm));
   if (small) return mpic_exit(comm, one_shot(comm, call, err));
   const int pair = comm->n == 2 && comm->machines == 1 && pair_serves(call);
   return mpic_exit(comm, pair ? in_pair(comm, call, err) : in_pieces(comm, call, err));
@@ -227,18 +207,18 @@ int32_t mpic_all_reduce(void *comm_ptr, const bs_coll_call *call, bs_error *err)
 /* [begin, end) of my block, from the areas of all ranks of this machine. */
 static int32_t reduce_area(const mpic_comm *comm, const bs_coll_call *call, uint64_t begin, uint64_t end,
                            uint64_t area) {
-  mpic_matrix out = mpic_out(call, 0, call->counts[comm->me]);
+  comm_matrix out = comm_out(call, 0, call->counts[comm->me]);
   uint64_t size = BS_DTYPE_BYTES(call->dtype_in);
   thr_reduction red;
   thr_buffer sum;
   int32_t rc = thr_reduction_init(&red, &comm->world->math, call, NULL);
   for (uint64_t at = begin; rc == BS_OK && at < end; at += THR_CHUNK) {
-    uint64_t n = mpic_min(end - at, THR_CHUNK), offset = comm->me * area + (at - begin) * size;
+    uint64_t n = comm_min(end - at, THR_CHUNK), offset = comm->me * area + (at - begin) * size;
     rc = thr_reduction_first(&red, mpic_half(comm, 0) + offset, n);
     for (uint32_t r = 1; rc == BS_OK && r < comm->n; ++r)
       rc = thr_reduction_add(&red, mpic_half(comm, comm->local[r]) + offset, n);
     if (rc == BS_OK) rc = thr_reduction_store(&red, &sum, n);
-    if (rc == BS_OK) rc = mpic_unpack(comm->world, &out, at, at + n, call->dtype_out, &sum);
+    if (rc == BS_OK) rc = comm_unpack(&comm->world->math, &out, at, at + n, call->dtype_out, &sum);
   }
   return rc;
 }
@@ -252,7 +232,7 @@ static int32_t chain_areas(mpic_comm *comm, const bs_coll_call *call, uint64_t b
   for (uint32_t r = lane; rc == BS_OK && lane < comm->leaders && r < comm->n; r += comm->leaders) {
     uint64_t all = call->rows * call->counts[r];
     if (begin >= all) continue;
-    uint64_t n = mpic_min(end, all) - begin;
+    uint64_t n = comm_min(end, all) - begin;
     rc = mpic_chain(comm, call, r * area, n, room + r * area, comm->machine[r], timer, err);
   }
   return rc;
@@ -262,20 +242,20 @@ static int32_t scatter(mpic_comm *comm, const bs_coll_call *call, bs_error *err)
   mpic_timer timer = mpic_timer_of(comm, call);
   uint64_t most = 0, area = comm->half / comm->n / 64u * 64u, step = area / widest(call), begin = 0;
   uint64_t own = call->rows * call->counts[comm->me];
-  mpic_matrix out = mpic_out(call, 0, call->counts[comm->me]);
+  comm_matrix out = comm_out(call, 0, call->counts[comm->me]);
   int32_t work = BS_OK;
   for (uint32_t r = 0; r < comm->n; ++r)
     if (call->rows * call->counts[r] > most) most = call->rows * call->counts[r];
   do {
-    uint64_t end = mpic_min(begin + step, most), first = 0;
+    uint64_t end = comm_min(begin + step, most), first = 0;
     unsigned char *room = mpic_room(comm);
     for (uint32_t r = 0; r < comm->n; first += call->counts[r++]) {
-      mpic_matrix in = mpic_in(call, first, call->counts[r]);
+      comm_matrix in = comm_in(call, first, call->counts[r]);
       uint64_t all = call->rows * call->counts[r];
-      if (begin < all) mpic_pack(comm->world, &in, begin, mpic_min(end, all), room + r * area);
+      if (begin < all) comm_pack(&comm->world->math, &in, begin, comm_min(end, all), room + r * area);
     }
     int32_t rc = mpic_meet(comm, call, &timer, err);
-    uint64_t last = mpic_min(end, own);
+    uint64_t last = comm_min(end, own);
     if (rc == BS_OK && comm->machines == 1) {
       if (work == BS_OK && begin < own) work = reduce_area(comm, call, begin, last, area);
     } else if (rc == BS_OK) {
@@ -283,18 +263,18 @@ static int32_t scatter(mpic_comm *comm, const bs_coll_call *call, bs_error *err)
       if (rc == BS_OK) rc = mpic_meet(comm, call, &timer, err);
       uint32_t lane = comm->me % comm->leaders;
       if (rc == BS_OK && work == BS_OK && begin < own)
-        work = mpic_unpack(comm->world, &out, begin, last, call->dtype_out,
+        work = comm_unpack(&comm->world->math, &out, begin, last, call->dtype_out,
                            mpic_half(comm, lane) + comm->me * area);
     }
     if (rc != BS_OK) return rc;
     begin = end;
   } while (begin < most);
-  return failed_here(work, err);
+  return comm_reduced(work, err);
 }
 
 int32_t mpic_reduce_scatter(void *comm_ptr, const bs_coll_call *call, bs_error *err) {
   mpic_comm *comm = comm_ptr;
-  int32_t rc = check_reduction(comm, call, err);
+  int32_t rc = thr_check_reduction(&comm->world->math, call, err);
   if (rc == BS_OK) rc = mpic_enter(comm, call, err);
   return rc != BS_OK ? rc : mpic_exit(comm, scatter(comm, call, err));
 }

@@ -62,7 +62,7 @@ static int32_t opening_failed(mpic_comm *comm, uint32_t peer, int64_t deadline, 
                               bs_error *err) {
   const mpic_state *state = comm->world->state;
   const uint32_t rank = comm->ranks[peer];
-  const int64_t now = mpic_now();
+  const int64_t now = comm_now_ns();
   if (mpic_dead(comm->world->state, 0, rank) != MPIC_NONE) {
     if (*gone_ns == 0) *gone_ns = now;
     if (now - *gone_ns >= LAST_WORDS_NS)
@@ -81,7 +81,7 @@ static int32_t group_failed(mpic_comm *comm, uint32_t peer, int64_t deadline, bs
   if (mpic_failed(world)) return mpic_fail_told(world->all, text, err);
   uint32_t dead = mpic_dead(world->state, 0, MPIC_NONE);
   if (dead != MPIC_NONE) return mpic_fail_dead(world->all, dead, text, err);
-  if (mpic_now() < deadline) return BS_OK;
+  if (comm_now_ns() < deadline) return BS_OK;
   char missing[MPIC_TEXT + 64u], last[MPIC_TEXT + 32u];
   snprintf(missing, sizeof missing, "rank %u (last call: %s)", comm->ranks[peer],
            mpic_trace_text(world->all, comm->ranks[peer], last, sizeof last));
@@ -168,7 +168,7 @@ int32_t mpic_segment_open(mpic_comm *comm, int64_t timeout_ns, bs_error *err) {
   comm->seg.bytes = layout(comm, nowhere);
   ticket *box = calloc(comm->nlocal, sizeof *box);
   if (box == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-COLL-MEMORY", "no memory for a group");
-  int64_t deadline = mpic_now() + timeout_ns;
+  int64_t deadline = comm_now_ns() + timeout_ns;
   int32_t rc = comm->local[comm->me] == 0 ? make(comm, box, deadline, err) : take(comm, box, deadline, err);
   if (rc == BS_OK)
     free(box);

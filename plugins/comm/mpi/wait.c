@@ -3,61 +3,23 @@
  * wait.c - how the ranks of one machine meet: publish a round in shared memory, spin, then sleep on a futex
  * in slices; between slices look for a failure, for a process that has ended and for the deadline.
  */
-#include <errno.h>
-#include <limits.h>
-#include <linux/futex.h>
-#include <sched.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
-
 #include "mpi_comm.h"
 
-#define SPIN_ROUND 64u
-#define YIELDS 16u
-#define FIRST_SLICE_NS 1000000           /* a dead neighbour is seen after this */
-#define SLICE_NS 10000000                /* or, when the wait is long, this */
-#define HURRY_NS 1000000000              /* after a failure of all: for rank 0 to say that it is over */
-#define DEFAULT_TIMEOUT_NS (60000000000) /* a call without a deadline of its own */
-
-int64_t mpic_now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
-void mpic_relax(void) {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  __asm__ __volatile__("yield");
-#endif
-}
-
-uint64_t mpic_key(const bs_coll_call *call) {
-  uint64_t kind = call->kind == BS_COLL_RECV ? BS_COLL_SEND : call->kind;
-  uint64_t mixed = call->fingerprint + (kind + 1u) * UINT64_C(0x9e3779b97f4a7c15);
-  mixed ^= call->rows * UINT64_C(0xc2b2ae3d27d4eb4f);
-  mixed += call->count * UINT64_C(0x165667b19e3779f9);
-  return mixed ^ (mixed >> 29);
-}
+#define FIRST_SLICE_NS 1000000 /* a dead neighbour is seen after this */
+#define SLICE_NS 10000000      /* or, when the wait is long, this */
+#define HURRY_NS 1000000000    /* after a failure of all: for rank 0 to say that it is over */
 
 mpic_timer mpic_timer_of(const mpic_comm *comm, const bs_coll_call *call) {
-  mpic_timer timer = {call->timeout_ns > 0 ? call->timeout_ns : DEFAULT_TIMEOUT_NS, 0};
+  mpic_timer timer = {comm_timeout(call), 0};
   if (comm->world->state->hurry && timer.timeout_ns > HURRY_NS) timer.timeout_ns = HURRY_NS;
   return timer;
-}
-
-void mpic_ring(mpic_flag *flag) {
-  atomic_fetch_add(&flag->bell, 1u);
-  syscall(SYS_futex, (uint32_t *)(void *)&flag->bell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
 /* ---- what a rank is in ---------------------------------------------------------------------- */
 
 int32_t mpic_enter(mpic_comm *comm, const bs_coll_call *call, bs_error *err) {
   const mpic_comm *all = comm->world->all;
-  uint64_t key = mpic_key(call);
+  uint64_t key = comm_key(call);
   uint64_t line = (key >> 7) % THR_CACHE;
   char *text = comm->cache[line].text;
   if (text[0] == '\0' || comm->cache[line].key != key) {
@@ -100,96 +62,62 @@ const char *mpic_trace_text(const mpic_comm *comm, uint32_t world_rank, char *ou
 
 /* ---- meetings ------------------------------------------------------------------------------- */
 
-static inline int reached(mpic_flag *flag, uint32_t want) {
-  return (int32_t)(atomic_load_explicit(&flag->pos, memory_order_acquire) - want) >= 0;
-}
-
 static inline mpic_header *header_of(const mpic_comm *comm, uint32_t local) {
   return &comm->seg.slots[local].header[comm->pos & 1u];
-}
-
-static void sleep_on(mpic_flag *flag, uint32_t bell, int64_t ns) {
-  struct timespec t = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
-  syscall(SYS_futex, (uint32_t *)(void *)&flag->bell, FUTEX_WAIT, bell, &t, NULL, 0);
 }
 
 /* Who has not come; and, when those who came differ, a mismatch rather than a deadline. */
 static int32_t fail_late(mpic_comm *comm, const char *text, const mpic_timer *timer, bs_error *err) {
   const mpic_header *mine = header_of(comm, comm->local[comm->me]);
-  char missing[320], last[MPIC_TEXT + 32u];
-  size_t used = 0;
-  missing[0] = '\0';
+  comm_missing missing = {0};
+  char last[MPIC_TEXT + 32u];
   for (uint32_t i = 0; i < comm->nlocal; ++i) {
     uint32_t rank = comm->ranks[mpic_member(comm, comm->here, i)];
     mpic_header *other = header_of(comm, i);
     const char *theirs = mpic_trace_text(comm, rank, last, sizeof last);
-    if (reached(&other->flag, comm->pos)) {
+    if (comm_reached(&other->flag, comm->pos)) {
       if (other->key == mine->key) continue;
       return mpic_fail_mismatch(comm, comm->ranks[comm->me], text, rank, theirs, err);
     }
-    int n = snprintf(missing + used, sizeof missing - used, "%srank %u (last call: %s)", used ? ", " : "",
-                     rank, theirs);
-    if (n > 0) used += (size_t)n;
-    if (used >= sizeof missing) used = sizeof missing - 1u;
+    comm_miss(&missing, rank, theirs);
   }
-  return mpic_fail_deadline(comm, text, missing, timer->timeout_ns, err);
+  return mpic_fail_deadline(comm, text, missing.text, timer->timeout_ns, err);
 }
 
-/* One neighbour has not come in the time of a spin. */
-static int32_t wait_asleep(mpic_comm *comm, uint32_t local, const char *text, mpic_timer *timer,
-                           bs_error *err) {
-  mpic_world *world = comm->world;
-  mpic_flag *flag = &header_of(comm, local)->flag;
-  int32_t rc = BS_OK;
-  int64_t slice = FIRST_SLICE_NS;
-  atomic_fetch_add(&flag->waiters, 1u);
-  for (;;) {
-    uint32_t bell = atomic_load(&flag->bell); /* first: whatever happens after it ends the sleep */
-    int failed = mpic_failed(world);
-    if (reached(flag, comm->pos)) break;
-    if (failed) {
-      rc = mpic_fail_told(comm, text, err);
-      break;
-    }
-    int64_t left = timer->deadline - mpic_now();
-    if (left <= 0) {
-      rc = fail_late(comm, text, timer, err);
-      break;
-    }
-    sleep_on(flag, bell, left < slice ? left : slice);
-    slice = SLICE_NS;
-    if (comm->world->all->machines > 1) mpic_listen(world->state);
-    uint32_t dead = mpic_dead(world->state, 0, MPIC_NONE);
-    if (dead == MPIC_NONE || reached(flag, comm->pos) || mpic_failed(world)) continue;
-    rc = mpic_fail_dead(comm, dead, text, err);
-    break;
-  }
-  atomic_fetch_sub(&flag->waiters, 1u);
-  return rc;
+/* A wait for one neighbour that has not come in the time of a spin. */
+typedef struct waiting {
+  mpic_world *world;
+  uint32_t dead;
+  int slept;
+} waiting;
+
+static int32_t look(void *of, int64_t *ns) {
+  waiting *w = of;
+  *ns = w->slept ? SLICE_NS : FIRST_SLICE_NS;
+  if (!w->slept++) return BS_OK;
+  if (w->world->all->machines > 1) mpic_listen(w->world->state);
+  w->dead = mpic_dead(w->world->state, 0, MPIC_NONE);
+  if (!mpic_failed(w->world)) return w->dead == MPIC_NONE ? BS_OK : BS_RANK_FAILED;
+  *ns = 0; /* mpic_listen() has just reported a failure */
+  return BS_OK;
 }
 
 static int32_t wait_one(mpic_comm *comm, uint32_t local, const char *text, mpic_timer *timer, bs_error *err) {
-  mpic_flag *flag = &header_of(comm, local)->flag;
-  for (uint32_t i = 0; i < SPIN_ROUND; ++i) {
-    if (reached(flag, comm->pos)) return BS_OK;
-    mpic_relax();
-  }
-  int64_t start = mpic_now();
+  comm_flag *flag = &header_of(comm, local)->flag;
+  const _Atomic uint32_t *failed = &comm->world->all->seg.failure->failed;
+  if (comm_spin_round(flag, comm->pos)) return BS_OK;
+  int64_t start = comm_now_ns();
   if (timer->deadline == 0) timer->deadline = start + timer->timeout_ns;
-  if (!comm_caller_may_spin(&comm->caller)) return wait_asleep(comm, local, text, timer, err);
-  int64_t spin_end = start + comm->world->spin_ns;
-  while (mpic_now() < spin_end) {
-    for (uint32_t i = 0; i < SPIN_ROUND; ++i) {
-      if (reached(flag, comm->pos)) return BS_OK;
-      mpic_relax();
-    }
-    if (mpic_failed(comm->world)) break;
-  }
-  for (uint32_t i = 0; i < YIELDS; ++i) {
-    if (reached(flag, comm->pos)) return BS_OK;
-    sched_yield();
-  }
-  return wait_asleep(comm, local, text, timer, err);
+  if (comm_caller_may_spin(&comm->caller) &&
+      comm_spin(flag, comm->pos, start + comm->world->spin_ns, COMM_YIELDS, failed))
+    return BS_OK;
+  waiting w = {comm->world, MPIC_NONE, 0};
+  const comm_sleeper sleeper = {
+      .failed = failed, .deadline = timer->deadline, .sleepers = COMM_PROCESSES, .look = look, .of = &w};
+  const int32_t rc = comm_wait_asleep(flag, comm->pos, &sleeper);
+  if (rc == BS_ABORTED) return mpic_fail_told(comm, text, err);
+  if (rc == BS_DEADLINE) return fail_late(comm, text, timer, err);
+  return rc == BS_OK ? BS_OK : mpic_fail_dead(comm, w.dead, text, err);
 }
 
 int32_t mpic_meet(mpic_comm *comm, const bs_coll_call *call, mpic_timer *timer, bs_error *err) {
@@ -197,9 +125,8 @@ int32_t mpic_meet(mpic_comm *comm, const bs_coll_call *call, mpic_timer *timer, 
   const char *text = mpic_text(comm, call);
   comm->pos++;
   mpic_header *mine = header_of(comm, me);
-  mine->key = mpic_key(call);
-  atomic_store(&mine->flag.pos, comm->pos); /* sequentially consistent: before the look at waiters */
-  if (atomic_load(&mine->flag.waiters) != 0) mpic_ring(&mine->flag);
+  mine->key = comm_key(call);
+  comm_publish(&mine->flag, comm->pos, COMM_PROCESSES);
   for (uint32_t i = 1; i < comm->nlocal; ++i) {
     uint32_t local = me + i < comm->nlocal ? me + i : me + i - comm->nlocal;
     int32_t rc = wait_one(comm, local, text, timer, err);

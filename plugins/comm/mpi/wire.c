@@ -80,7 +80,7 @@ static int32_t slow_wait(mpic_comm *comm, MPI_Request *requests, const uint32_t 
     if (mpic_failed(comm->world)) return mpic_fail_told(comm, text, err);
     uint32_t dead = mpic_dead(state, 0, MPIC_NONE);
     if (dead != MPIC_NONE && !mpic_failed(comm->world)) return mpic_fail_dead(comm, dead, text, err);
-    if (mpic_now() >= timer->deadline + MPIC_REMOTE_GRACE_NS) {
+    if (comm_now_ns() >= timer->deadline + MPIC_REMOTE_GRACE_NS) {
       char missing[320];
       missing_peers(comm, requests, peers, n, missing, sizeof missing);
       return mpic_fail_deadline(comm, text, missing, timer->timeout_ns, err);
@@ -97,13 +97,14 @@ static int32_t slow_wait(mpic_comm *comm, MPI_Request *requests, const uint32_t 
 int32_t mpic_wire_wait(mpic_comm *comm, MPI_Request *requests, const uint32_t *peers, uint32_t n,
                        const char *text, mpic_timer *timer, bs_error *err) {
   mpic_state *state = comm->world->state;
-  int64_t now = mpic_now(), spin_end = now + (comm_caller_may_spin(&comm->caller) ? comm->world->spin_ns : 0);
+  int64_t now = comm_now_ns(),
+          spin_end = now + (comm_caller_may_spin(&comm->caller) ? comm->world->spin_ns : 0);
   if (timer->deadline == 0) timer->deadline = now + timer->timeout_ns;
   do {
     int32_t rc;
     if (mpic_test_all(state, requests, n, &rc) && rc == BS_OK) return BS_OK;
-    mpic_relax();
-  } while (mpic_now() < spin_end);
+    comm_relax();
+  } while (comm_now_ns() < spin_end);
   int32_t rc = slow_wait(comm, requests, peers, n, text, timer, err);
   if (rc == BS_OK) comm->dirty = 0;
   return rc;
@@ -112,7 +113,7 @@ int32_t mpic_wire_wait(mpic_comm *comm, MPI_Request *requests, const uint32_t *p
 void mpic_line_fill(const mpic_comm *comm, const bs_coll_call *call, unsigned char *buf, uint64_t bytes) {
   mpic_line line;
   memset(&line, 0, sizeof line);
-  line.key = mpic_key(call);
+  line.key = comm_key(call);
   line.bytes = bytes;
   line.rank = comm->ranks[comm->me];
   snprintf(line.text, sizeof line.text, "%s", mpic_text(comm, call));
@@ -124,7 +125,7 @@ int32_t mpic_line_check(mpic_comm *comm, const bs_coll_call *call, const unsigne
   mpic_line line;
   memcpy(&line, buf, sizeof line);
   line.text[sizeof line.text - 1u] = '\0';
-  if (line.key == mpic_key(call) && line.bytes == bytes) return BS_OK;
+  if (line.key == comm_key(call) && line.bytes == bytes) return BS_OK;
   uint32_t mine = comm->ranks[comm->me];
   const char *text = mpic_text(comm, call);
   if (line.rank < mine) return mpic_fail_mismatch(comm, line.rank, line.text, mine, text, err);

@@ -11,16 +11,6 @@
 #define OPEN_NS INT64_C(60000000000) /* of opening, where the request says nothing */
 #define TAGS 5400u                   /* groups are told apart by; MPI promises tags to 32767 */
 
-int64_t mpic_param(const mpic_state *state, const char *name, int64_t fallback) {
-  const bs_host *host = state->host;
-  bs_value value;
-  memset(&value, 0, sizeof value);
-  value.struct_size = (uint32_t)sizeof value;
-  if (!BS_HOST_HAS(host, param_get)) return fallback;
-  if (host->param_get(host->ctx, state->self, name, &value, NULL) != BS_OK) return fallback;
-  return value.i;
-}
-
 static void comm_free(mpic_comm *comm) {
   if (comm == NULL) return;
   mpic_segment_close(comm);
@@ -72,7 +62,7 @@ static int32_t place(mpic_comm *comm, bs_error *err) {
   }
   comm->leaders = n;
   for (uint32_t m = 0; m < comm->machines; ++m) {
-    comm->leaders = (uint32_t)mpic_min(comm->leaders, comm->starts[m + 1u]);
+    comm->leaders = (uint32_t)comm_min(comm->leaders, comm->starts[m + 1u]);
     comm->starts[m + 1u] += comm->starts[m];
   }
   for (uint32_t i = 0; i < n; ++i) comm->members[comm->starts[comm->machine[i]] + comm->local[i]] = i;
@@ -107,7 +97,7 @@ static int32_t comm_make(mpic_world *world, const mpic_comm *parent, const uint3
   comm->n = n;
   comm->me = me;
   comm_caller_open(&comm->caller);
-  comm->half = (uint64_t)mpic_param(world->state, "stage_kib", 512) * 1024u;
+  comm->half = (uint64_t)comm_param(world->state->host, world->state->self, "stage_kib", 512) * 1024u;
   comm->ranks = calloc(n, sizeof *comm->ranks);
   if (comm->ranks == NULL) {
     comm_free(comm);
@@ -178,7 +168,7 @@ int32_t mpic_world_open(void *state_ptr, const bs_world_request *asked, void **o
   world->size = request.world_size;
   world->me = request.world_size == 1 ? 0 : state->rank;
   world->timeout_ns = timeout_ns;
-  world->inline_max = (uint32_t)mpic_param(state, "inline_bytes", 4096);
+  world->inline_max = (uint32_t)comm_param(state->host, state->self, "inline_bytes", 4096);
   pthread_mutex_init(&world->lock, NULL);
   rc = comm_make(world, NULL, NULL, world->size, world->me, 0, timeout_ns, &world->all, err);
   if (rc != BS_OK) {
@@ -186,7 +176,8 @@ int32_t mpic_world_open(void *state_ptr, const bs_world_request *asked, void **o
     free(world);
     return rc;
   }
-  world->spin_ns = state->cores < world->all->nlocal ? 0 : mpic_param(state, "spin_us", 100) * 1000;
+  world->spin_ns =
+      state->cores < world->all->nlocal ? 0 : comm_param(state->host, state->self, "spin_us", 100) * 1000;
   world->number = state->worlds;
   world->next = state->open;
   state->open = world;
@@ -225,19 +216,10 @@ void mpic_rank_close(void *comm_ptr) {
 int32_t mpic_group_open(void *comm_ptr, const uint32_t *ranks, uint32_t nranks, void **out_comm,
                         bs_error *err) {
   mpic_comm *parent = comm_ptr, *comm = NULL;
-  uint32_t me = MPIC_NONE;
-  if (nranks == 0 || nranks > parent->n)
-    return bs_fail(err, BS_INVALID_ARGUMENT, "BS-COLL-GROUP", "a group of %u of %u ranks", nranks, parent->n);
-  for (uint32_t i = 0; i < nranks; ++i) {
-    if (ranks[i] >= parent->n || (i > 0 && ranks[i] <= ranks[i - 1]))
-      return bs_fail(err, BS_INVALID_ARGUMENT, "BS-COLL-GROUP",
-                     "ranks of a group must ascend and be below %u; entry %u is %u", parent->n, i, ranks[i]);
-    if (ranks[i] == parent->me) me = i;
-  }
-  if (me == MPIC_NONE)
-    return bs_fail(err, BS_INVALID_ARGUMENT, "BS-COLL-GROUP", "rank %u opens a group that it is not in",
-                   parent->me);
-  int32_t rc = comm_make(parent->world, parent, ranks, nranks, me, 1, parent->world->timeout_ns, &comm, err);
+  uint32_t me = 0;
+  int32_t rc = comm_check_group(parent->me, parent->n, ranks, nranks, &me, err);
+  if (rc != BS_OK) return rc;
+  rc = comm_make(parent->world, parent, ranks, nranks, me, 1, parent->world->timeout_ns, &comm, err);
   if (rc == BS_OK) *out_comm = comm;
   return rc;
 }

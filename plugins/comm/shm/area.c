@@ -128,21 +128,6 @@ static void close_area(shm_job *job, shm_area *area) {
 
 /* ---- worlds --------------------------------------------------------------------------------- */
 
-static int64_t param_int(const shm_job *job, const char *name, int64_t fallback) {
-  bs_value value;
-  memset(&value, 0, sizeof value);
-  value.struct_size = (uint32_t)sizeof value;
-  if (job->host->param_get(job->host->ctx, job->self, name, &value, NULL) != BS_OK) return fallback;
-  return value.i;
-}
-
-static uint32_t cores_allowed(void) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  const int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-  return n > 0 ? (uint32_t)n : 1u;
-}
-
 static shm_slot *slot_at(const shm_world *world, uint32_t r) {
   return (shm_slot *)shm_at(world->job, world->area->slots) + r;
 }
@@ -150,7 +135,7 @@ static shm_slot *slot_at(const shm_world *world, uint32_t r) {
 /* All are here, configured alike. */
 static int32_t greet(shm_world *world, const bs_world_request *q, bs_error *err) {
   shm_job *job = world->job;
-  const int64_t deadline = shm_now_ns() + q->timeout_ns;
+  const int64_t deadline = comm_now_ns() + q->timeout_ns;
   slot_at(world, job->rank)->config_hash = q->config_hash;
   atomic_store(&slot_at(world, job->rank)->joined, 1u);
   for (uint32_t r = 0; r < job->size; ++r) {
@@ -165,7 +150,7 @@ static int32_t greet(shm_world *world, const bs_world_request *q, bs_error *err)
       shm_last_call(job, r, last, sizeof last);
       if (shm_job_dead(job, r) && atomic_load(&slot_at(world, r)->joined) == 0)
         return bs_fail(err, BS_RANK_FAILED, "BS-RANK-DEAD", "rank %u has ended; its last call: %s", r, last);
-      if (shm_now_ns() >= deadline)
+      if (comm_now_ns() >= deadline)
         return bs_fail(err, BS_DEADLINE, "BS-COLL-DEADLINE",
                        "%.3g s passed in opening a world; missing: rank %u (last call: %s)",
                        (double)q->timeout_ns * 1e-9, r, last);
@@ -197,9 +182,9 @@ int32_t shm_world_open(void *state, const bs_world_request *request, void **out_
   if (world == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-COLL-MEMORY", "no memory for a world");
   for (uint32_t r = 0; r < job->size; ++r) all[r] = r;
   world->job = job;
-  world->spin_ns = param_int(job, "spin_us", 100) * 1000;
-  if (job->size > cores_allowed()) world->spin_ns = 0;
-  world->inline_max = (uint32_t)param_int(job, "inline_bytes", 4096);
+  world->spin_ns = comm_param(job->host, job->self, "spin_us", 100) * 1000;
+  if (job->size > comm_cores_allowed()) world->spin_ns = 0;
+  world->inline_max = (uint32_t)comm_param(job->host, job->self, "inline_bytes", 4096);
   rc = open_area(job, 0, 0, all, job->size, &world->area, err);
   if (rc == BS_OK && world->area != NULL) rc = greet(world, &q, err);
   if (rc != BS_OK) {
@@ -248,23 +233,12 @@ int32_t shm_group_open(void *comm_ptr, const uint32_t *ranks, uint32_t nranks, v
                        bs_error *err) {
   shm_comm *comm = comm_ptr;
   shm_job *job = comm->world->job;
-  uint32_t me = UINT32_MAX, members[SHM_MAX_RANKS];
+  uint32_t me = 0, members[SHM_MAX_RANKS];
   shm_area *area = NULL;
-  if (nranks == 0 || nranks > comm->area->n)
-    return bs_fail(err, BS_INVALID_ARGUMENT, "BS-COLL-GROUP", "a group of %u of %u ranks", nranks,
-                   comm->area->n);
-  for (uint32_t i = 0; i < nranks; ++i) {
-    if (ranks[i] >= comm->area->n || (i > 0 && ranks[i] <= ranks[i - 1]))
-      return bs_fail(err, BS_INVALID_ARGUMENT, "BS-COLL-GROUP",
-                     "ranks of a group must ascend and be below %u; entry %u is %u", comm->area->n, i,
-                     ranks[i]);
-    if (ranks[i] == comm->me) me = i;
-    members[i] = comm->area->ranks[ranks[i]];
-  }
-  if (me == UINT32_MAX)
-    return bs_fail(err, BS_INVALID_ARGUMENT, "BS-COLL-GROUP", "rank %u opens a group that it is not in",
-                   comm->me);
-  int32_t rc = open_area(job, shm_offset(job, comm->area), comm->area->world, members, nranks, &area, err);
+  int32_t rc = comm_check_group(comm->me, comm->area->n, ranks, nranks, &me, err);
+  if (rc != BS_OK) return rc;
+  for (uint32_t i = 0; i < nranks; ++i) members[i] = comm->area->ranks[ranks[i]];
+  rc = open_area(job, shm_offset(job, comm->area), comm->area->world, members, nranks, &area, err);
   if (rc == BS_OK) rc = comm_make(comm->world, area, me, out_comm, err);
   if (rc != BS_OK && area != NULL) close_area(job, area);
   return rc;

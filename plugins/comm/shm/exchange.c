@@ -5,18 +5,13 @@
  * the mailbox has room, and takes one that has come, whatever else it waits for. When nothing moves it spins
  * for a while and then sleeps, for a slice, on its inbox, which whoever moves a mailbox of it rings.
  */
-#include <linux/futex.h>
 #include <sched.h>
 #include <stdlib.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "../common/site.h"
 #include "shm.h"
 
-#define LOOKS 64u /* at all transfers, between two looks at the clock */
-#define YIELDS 16u
+#define LOOKS 64u         /* at all transfers, between two looks at the clock */
 #define SLICE_NS 10000000 /* a dead or failed peer is seen after this */
 
 enum { SHM_NEW = 0, SHM_MOVES = 1, SHM_DONE = 2 };
@@ -45,24 +40,19 @@ static const char *text_of(shm_comm *comm, const bs_coll_call *call) {
 
 static int32_t open_transfer(shm_comm *comm, const bs_coll_call *call, shm_transfer *t, bs_error *err) {
   const int sends = call->kind == BS_COLL_SEND;
-  if (!sends && call->kind != BS_COLL_RECV)
-    return bs_fail(err, BS_INVALID_ARGUMENT, "BS-COLL-KIND", "exchange takes sends and receives, not kind %u",
-                   call->kind);
-  if (call->root >= comm->area->n || call->root == comm->me)
-    return bs_fail(err, BS_INVALID_ARGUMENT, "BS-COLL-ROOT", "rank %u cannot exchange with rank %u of %u",
-                   comm->me, call->root, comm->area->n);
+  const int32_t rc = comm_check_message(comm->me, comm->area->n, call, err);
+  if (rc != BS_OK) return rc;
   *t = (shm_transfer){
       .call = call,
       .mail = sends ? mail_of(comm, comm->me, call->root) : mail_of(comm, call->root, comm->me),
-      .key = shm_key(call) + call->dtype_in * UINT64_C(0x27d4eb2f165667c5),
+      .key = comm_message_key(call),
       .n = call->rows * call->count,
       .room = SHM_MAIL / BS_DTYPE_BYTES(call->dtype_in)};
   return BS_OK;
 }
 
 static void ring(const shm_comm *comm, uint32_t member) {
-  shm_flag *inbox = &shm_slot_of(comm, member)->inbox;
-  if (atomic_load(&inbox->waiters) != 0) shm_ring(inbox);
+  comm_ring_waiters(&shm_slot_of(comm, member)->inbox, COMM_PROCESSES);
 }
 
 static int32_t mismatch(shm_comm *comm, const shm_transfer *t, bs_error *err) {
@@ -86,17 +76,17 @@ static int move_send(shm_comm *comm, shm_transfer *t, int32_t *rc, bs_error *err
     t->state = SHM_MOVES;
   } else if (t->done >= t->n && posted == taken) {
     t->state = SHM_DONE;
-    if (mail->status == BS_MISMATCH) *rc = mismatch(comm, t, err);
-    if (mail->status != BS_OK && mail->status != BS_MISMATCH)
-      *rc = bs_fail(err, mail->status, "BS-COLL-DTYPE", "the receiver failed at %s", mail->send_text);
+    *rc = mail->status == BS_MISMATCH ? mismatch(comm, t, err)
+                                      : comm_received(mail->status, mail->send_text, err);
     return 1;
   } else if (t->done >= t->n) {
     return 0;
   }
+  const comm_matrix from = comm_in(c, 0, c->count);
   for (uint32_t at = posted; at - taken < 2u && (t->done < t->n || at == posted);) {
-    const uint64_t end = shm_min(t->done + t->room, t->n);
-    shm_put(comm, c->dtype_in, mail->data[at & 1u], c->dtype_in, c->in, c->in_stride, c->count, t->done, end);
-    shm_publish(&mail->posted, ++at);
+    const uint64_t end = comm_min(t->done + t->room, t->n);
+    comm_pack(shm_math(comm), &from, t->done, end, mail->data[at & 1u]);
+    comm_publish(&mail->posted, ++at, COMM_PROCESSES);
     t->done = end;
     moved = 1;
     if (end >= t->n) break;
@@ -117,17 +107,17 @@ static int move_recv(shm_comm *comm, shm_transfer *t, int32_t *rc, bs_error *err
   }
   if (mail->status == BS_MISMATCH) { /* what else is on its way does not matter */
     *rc = mismatch(comm, t, err);
-    shm_publish(&mail->taken, atomic_load(&mail->posted.pos));
+    comm_publish(&mail->taken, atomic_load(&mail->posted.pos), COMM_PROCESSES);
     return 1;
   }
-  const uint64_t end = shm_min(t->done + t->room, t->n);
-  const int32_t work = shm_take(comm, c->dtype_out, c->out, c->out_stride, c->count, t->done, end,
-                                c->dtype_in, mail->data[at & 1u]);
+  const uint64_t end = comm_min(t->done + t->room, t->n);
+  const comm_matrix to = comm_out(c, 0, c->count);
+  const int32_t work = comm_unpack(shm_math(comm), &to, t->done, end, c->dtype_in, mail->data[at & 1u]);
   if (mail->status == BS_OK) mail->status = work;
   t->done = end;
   if (end >= t->n) t->state = SHM_DONE;
-  if (end >= t->n) *rc = shm_converted(mail->status, c, err);
-  shm_publish(&mail->taken, ++at);
+  if (end >= t->n) *rc = comm_converted(mail->status, c, err);
+  comm_publish(&mail->taken, ++at, COMM_PROCESSES);
   ring(comm, c->root);
   return 1;
 }
@@ -166,17 +156,17 @@ static uint32_t find_dead(const shm_comm *comm, uint32_t n) {
 
 /* Nothing moves: BS_OK to look again, else why not. `bell` was read before the last look. */
 static int32_t rest(shm_comm *comm, idle *w, uint32_t bell, uint32_t n, uint32_t *out_dead) {
-  shm_flag *inbox = &shm_slot_of(comm, comm->me)->inbox;
+  comm_flag *inbox = &shm_slot_of(comm, comm->me)->inbox;
   const shm_area *world = shm_at(comm->world->job, comm->area->world);
   if (++w->looks < LOOKS) return BS_OK;
-  const int64_t now = shm_now_ns();
+  const int64_t now = comm_now_ns();
   w->looks = 0;
   if (w->began == 0) w->began = now;
   if (w->deadline == 0) w->deadline = now + w->timeout_ns;
   if (atomic_load(&world->failure.failed) != 0) return BS_ABORTED;
   if (w->patient && now - w->began < comm->world->spin_ns) return BS_OK;
   w->looks = LOOKS;
-  if (w->patient && w->yields++ < YIELDS) {
+  if (w->patient && w->yields++ < COMM_YIELDS) {
     sched_yield();
     return BS_OK;
   }
@@ -189,31 +179,22 @@ static int32_t rest(shm_comm *comm, idle *w, uint32_t bell, uint32_t n, uint32_t
   if (*out_dead != UINT32_MAX) return BS_RANK_FAILED;
   if (now >= w->deadline) return BS_DEADLINE;
   const int64_t left = w->deadline - now;
-  const struct timespec t = {0, (long)(left < SLICE_NS ? left : SLICE_NS)};
-  syscall(SYS_futex, (uint32_t *)(void *)&inbox->bell, FUTEX_WAIT, bell, &t, NULL, 0);
+  comm_sleep(&inbox->bell, bell, left < SLICE_NS ? left : SLICE_NS, COMM_PROCESSES);
   return BS_OK;
 }
 
 static int32_t fail(shm_comm *comm, int32_t why, uint32_t dead, int64_t timeout_ns, bs_error *err) {
   uint32_t i = 0;
-  char last[SHM_TEXT], text[480];
   while (comm->transfers[i].state == SHM_DONE) i++;
   const bs_coll_call *call = comm->transfers[i].call;
   const char *mine = text_of(comm, call);
-  const uint32_t peer = comm->area->ranks[call->root];
   if (why == BS_ABORTED) return shm_fail_woken(comm, 0, mine, err);
   if (why == BS_RANK_FAILED) return shm_fail_dead(comm, dead, mine, err);
-  shm_last_call(comm->world->job, peer, last, sizeof last);
-  snprintf(text, sizeof text, "%.3g s passed in %s; missing: rank %u (last call: %s)",
-           (double)timeout_ns * 1e-9, mine, peer, last);
-  shm_fail_world(comm, BS_DEADLINE, comm->area->ranks[comm->me], 0, text);
-  bs_fail(err, BS_DEADLINE, "BS-COLL-DEADLINE", "%s", text);
-  if (err != NULL) snprintf(err->where, sizeof err->where, "%s", mine);
-  return BS_DEADLINE;
+  return shm_fail_late(comm, comm->area->ranks[call->root], timeout_ns, mine, err);
 }
 
 static int32_t run(shm_comm *comm, uint32_t n, idle *w, bs_error *err) {
-  shm_flag *inbox = &shm_slot_of(comm, comm->me)->inbox;
+  comm_flag *inbox = &shm_slot_of(comm, comm->me)->inbox;
   uint32_t left = n, dead = UINT32_MAX;
   int32_t rc = BS_OK;
   for (;;) {
@@ -267,7 +248,7 @@ int32_t shm_exchange(void *comm_ptr, const bs_coll_call *const *calls, uint32_t 
     rc = open_transfer(comm, calls[i], &comm->transfers[i], err);
   if (rc == BS_OK) rc = tell(comm, calls[0], err);
   if (rc != BS_OK) return rc;
-  idle w = {.timeout_ns = shm_timeout(calls[0]), .patient = comm_caller_may_spin(&comm->caller)};
+  idle w = {.timeout_ns = comm_timeout(calls[0]), .patient = comm_caller_may_spin(&comm->caller)};
   rc = run(comm, ncalls, &w, err);
   if (rc == BS_OK) shm_end(comm);
   return rc;

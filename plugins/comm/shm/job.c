@@ -162,7 +162,7 @@ static int get(int socket_fd) {
 }
 
 static int remaining_ms(int64_t deadline) {
-  const int64_t left = (deadline - shm_now_ns()) / 1000000;
+  const int64_t left = (deadline - comm_now_ns()) / 1000000;
   return left <= 0 ? 0 : left > TURN_MS ? TURN_MS : (int)left;
 }
 
@@ -188,7 +188,7 @@ static int32_t serve(shm_job *job, int64_t deadline, bs_error *err) {
   for (uint32_t given = 1; rc == BS_OK && given < job->size;) {
     struct pollfd p = {listener, POLLIN, 0};
     rc = check_refused(job, err);
-    if (rc == BS_OK && shm_now_ns() >= deadline)
+    if (rc == BS_OK && comm_now_ns() >= deadline)
       rc = bs_fail(err, BS_DEADLINE, "BS-COLL-DEADLINE", "%u of %u ranks have not come", job->size - given,
                    job->size);
     if (rc != BS_OK || poll(&p, 1, remaining_ms(deadline)) <= 0) continue;
@@ -210,7 +210,7 @@ static int32_t visit(shm_job *job, int64_t deadline, bs_error *err) {
     if (connect(peer, (struct sockaddr *)&name, size) == 0 && same_user(peer)) job->fd = get(peer);
     close(peer);
     if (job->fd >= 0) break;
-    if (shm_now_ns() >= deadline)
+    if (comm_now_ns() >= deadline)
       return bs_fail(err, BS_DEADLINE, "BS-COLL-DEADLINE", "rank 0 was not met at @%s", job->socket);
     nap();
   }
@@ -296,13 +296,14 @@ static int32_t follow(shm_job *job, int64_t deadline, bs_error *err) {
   int32_t rc = job->fd < 0 ? visit(job, deadline, err) : BS_OK;
   if (rc != BS_OK) return rc;
   while (fstat(job->fd, &st) == 0 && (uint64_t)st.st_size < sizeof(shm_head)) {
-    if (shm_now_ns() >= deadline) return bs_fail(err, BS_DEADLINE, "BS-COLL-DEADLINE", "rank 0 has not come");
+    if (comm_now_ns() >= deadline)
+      return bs_fail(err, BS_DEADLINE, "BS-COLL-DEADLINE", "rank 0 has not come");
     nap();
   }
   shm_head *head = mmap(NULL, sizeof *head, PROT_READ | PROT_WRITE, MAP_SHARED, job->fd, 0);
   if (head == MAP_FAILED) return fail_errno(err, "cannot map the memory that the ranks share");
   while (rc == BS_OK && atomic_load(&head->ready) != SHM_MAGIC) {
-    if (shm_now_ns() >= deadline) rc = bs_fail(err, BS_DEADLINE, "BS-COLL-DEADLINE", "rank 0 has not come");
+    if (comm_now_ns() >= deadline) rc = bs_fail(err, BS_DEADLINE, "BS-COLL-DEADLINE", "rank 0 has not come");
     nap();
   }
   if (rc == BS_OK) rc = compare(job, head, err);
@@ -317,7 +318,7 @@ static int32_t await_processes(shm_job *job, int64_t deadline, bs_error *err) {
     while (atomic_load(&job->head->process[r].state) == 0) {
       const int32_t rc = check_refused(job, err);
       if (rc != BS_OK) return rc;
-      if (shm_now_ns() >= deadline)
+      if (comm_now_ns() >= deadline)
         return bs_fail(err, BS_DEADLINE, "BS-COLL-DEADLINE", "rank %u has not come", r);
       nap();
     }
@@ -331,7 +332,7 @@ int32_t shm_job_open(shm_job *job, int64_t timeout_ns, bs_error *err) {
   if (job->base != NULL) return BS_OK;
   if (job->failed)
     return bs_fail(err, BS_UNAVAILABLE, "BS-COLL-WORLD", "the ranks of this job could not meet before");
-  const int64_t deadline = shm_now_ns() + timeout_ns;
+  const int64_t deadline = comm_now_ns() + timeout_ns;
   job->bytes = mapping_bytes(job->size);
   int32_t rc = job->fd >= 0 ? check_given(job, err) : BS_OK;
   if (rc == BS_OK) rc = job->rank == 0 ? lead(job, deadline, err) : follow(job, deadline, err);

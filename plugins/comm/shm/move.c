@@ -5,45 +5,6 @@
  */
 #include "shm.h"
 
-int32_t shm_put(const shm_comm *comm, uint32_t dst_dtype, void *dst, uint32_t src_dtype, const void *src,
-                int64_t src_stride, uint64_t cols, uint64_t begin, uint64_t end) {
-  const thr_world *a = &comm->world->job->arithmetic;
-  const uint64_t in = BS_DTYPE_BYTES(src_dtype), out = BS_DTYPE_BYTES(dst_dtype);
-  int32_t rc = BS_OK;
-  if (src_stride == (int64_t)cols) { /* without gaps it is one row */
-    return thr_convert(a, dst_dtype, dst, src_dtype, (const char *)src + begin * in, end - begin);
-  }
-  for (uint64_t at = begin; rc == BS_OK && cols > 0 && at < end;) {
-    const uint64_t row = at / cols, col = at % cols, part = shm_min(cols - col, end - at);
-    rc = thr_convert(a, dst_dtype, (char *)dst + (at - begin) * out, src_dtype,
-                     (const char *)src + ((int64_t)row * src_stride + (int64_t)col) * (int64_t)in, part);
-    at += part;
-  }
-  return rc;
-}
-
-int32_t shm_take(const shm_comm *comm, uint32_t dst_dtype, void *dst, int64_t dst_stride, uint64_t cols,
-                 uint64_t begin, uint64_t end, uint32_t src_dtype, const void *src) {
-  const thr_world *a = &comm->world->job->arithmetic;
-  const uint64_t in = BS_DTYPE_BYTES(src_dtype), out = BS_DTYPE_BYTES(dst_dtype);
-  int32_t rc = BS_OK;
-  if (dst_stride == (int64_t)cols)
-    return thr_convert(a, dst_dtype, (char *)dst + begin * out, src_dtype, src, end - begin);
-  for (uint64_t at = begin; rc == BS_OK && at < end;) {
-    const uint64_t row = at / cols, col = at % cols, part = shm_min(cols - col, end - at);
-    rc = thr_convert(a, dst_dtype, (char *)dst + ((int64_t)row * dst_stride + (int64_t)col) * (int64_t)out,
-                     src_dtype, (const char *)src + (at - begin) * in, part);
-    at += part;
-  }
-  return rc;
-}
-
-int32_t shm_converted(int32_t work, const bs_coll_call *call, bs_error *err) {
-  if (work == BS_OK) return BS_OK;
-  return bs_fail(err, work, "BS-COLL-DTYPE", "cannot convert dtype 0x%04x to 0x%04x", call->dtype_in,
-                 call->dtype_out);
-}
-
 static char *column(const bs_coll_call *call, uint64_t first) {
   return (char *)call->out + first * BS_DTYPE_BYTES(call->dtype_out);
 }
@@ -53,11 +14,11 @@ static int32_t gather_piece(shm_comm *comm, const bs_coll_call *call, uint64_t b
   int32_t work = BS_OK;
   uint64_t first = 0;
   for (uint32_t r = 0; r < comm->area->n && work == BS_OK; ++r) {
-    const uint64_t n = call->counts[r], end = shm_min(begin + room, call->rows * n);
-    const int own = r == comm->me && call->in == (const void *)column(call, first);
+    const uint64_t n = call->counts[r], end = comm_min(begin + room, call->rows * n);
+    const comm_matrix to = comm_out(call, first, n);
+    const int own = r == comm->me && call->in == (const void *)to.data;
     if (!own && begin < end)
-      work = shm_take(comm, call->dtype_out, column(call, first), call->out_stride, n, begin, end,
-                      call->dtype_in, shm_buffer(comm, r, 0));
+      work = comm_unpack(shm_math(comm), &to, begin, end, call->dtype_in, shm_buffer(comm, r, 0));
     first += n;
   }
   return work;
@@ -66,16 +27,15 @@ static int32_t gather_piece(shm_comm *comm, const bs_coll_call *call, uint64_t b
 int32_t shm_all_gather(void *comm_ptr, const bs_coll_call *call, bs_error *err) {
   shm_comm *comm = comm_ptr;
   const uint64_t room = SHM_PIECE / BS_DTYPE_BYTES(call->dtype_in), mine = call->counts[comm->me];
+  const comm_matrix from = comm_in(call, 0, mine);
   uint64_t largest = 0, begin = 0;
   int32_t rc = shm_begin(comm, call, err), work = BS_OK;
   for (uint32_t r = 0; r < comm->area->n; ++r)
     if (call->counts[r] > largest) largest = call->counts[r];
   if (rc != BS_OK) return rc;
   do {
-    const uint64_t end = shm_min(begin + room, call->rows * mine);
-    if (begin < end)
-      shm_put(comm, call->dtype_in, shm_buffer(comm, comm->me, 0), call->dtype_in, call->in, call->in_stride,
-              mine, begin, end);
+    const uint64_t end = comm_min(begin + room, call->rows * mine);
+    if (begin < end) comm_pack(shm_math(comm), &from, begin, end, shm_buffer(comm, comm->me, 0));
     rc = shm_meet(comm, call, begin == 0, err);
     if (rc == BS_OK && work == BS_OK) work = gather_piece(comm, call, begin, room);
     comm->piece++;
@@ -83,34 +43,30 @@ int32_t shm_all_gather(void *comm_ptr, const bs_coll_call *call, bs_error *err) 
   } while (rc == BS_OK && begin < call->rows * largest);
   if (rc != BS_OK) return rc;
   shm_end(comm);
-  return shm_converted(work, call, err);
+  return comm_converted(work, call, err);
 }
 
 int32_t shm_broadcast(void *comm_ptr, const bs_coll_call *call, bs_error *err) {
   shm_comm *comm = comm_ptr;
   const uint64_t room = SHM_PIECE / BS_DTYPE_BYTES(call->dtype_in), n = call->rows * call->count;
+  const comm_matrix from = comm_in(call, 0, call->count), to = comm_out(call, 0, call->count);
   const int root = call->root == comm->me;
   uint64_t begin = 0;
-  if (call->root >= comm->area->n)
-    return bs_fail(err, BS_INVALID_ARGUMENT, "BS-COLL-ROOT", "root %u of %u ranks", call->root,
-                   comm->area->n);
-  int32_t rc = shm_begin(comm, call, err), work = BS_OK;
+  int32_t rc = comm_check_root(comm->area->n, call, err), work = BS_OK;
+  if (rc == BS_OK) rc = shm_begin(comm, call, err);
   if (rc != BS_OK) return rc;
   do {
-    const uint64_t end = shm_min(begin + room, n);
-    if (root && begin < end)
-      shm_put(comm, call->dtype_in, shm_buffer(comm, comm->me, 0), call->dtype_in, call->in, call->in_stride,
-              call->count, begin, end);
+    const uint64_t end = comm_min(begin + room, n);
+    if (root && begin < end) comm_pack(shm_math(comm), &from, begin, end, shm_buffer(comm, comm->me, 0));
     rc = shm_meet(comm, call, begin == 0, err);
     if (rc == BS_OK && work == BS_OK && begin < end && !(root && call->in == call->out))
-      work = shm_take(comm, call->dtype_out, call->out, call->out_stride, call->count, begin, end,
-                      call->dtype_in, shm_buffer(comm, call->root, 0));
+      work = comm_unpack(shm_math(comm), &to, begin, end, call->dtype_in, shm_buffer(comm, call->root, 0));
     comm->piece++;
     begin += room;
   } while (rc == BS_OK && begin < n);
   if (rc != BS_OK) return rc;
   shm_end(comm);
-  return shm_converted(work, call, err);
+  return comm_converted(work, call, err);
 }
 
 /* ---- all_to_all ----------------------------------------------------------------------------- */
@@ -126,11 +82,8 @@ static int32_t check_pairs(shm_comm *comm, const bs_coll_call *call, bs_error *e
     for (uint32_t to = 0; to < area->n; ++to) {
       const uint64_t sent = counts_of(comm, from)[to], expected = counts_of(comm, to)[SHM_MAX_RANKS + from];
       if (sent == expected) continue;
-      char a[96], b[96];
-      snprintf(a, sizeof a, "all_to_all at '%.40s' sending it %llu", call->site ? call->site : "",
-               (unsigned long long)sent);
-      snprintf(b, sizeof b, "all_to_all at '%.40s' expecting %llu", call->site ? call->site : "",
-               (unsigned long long)expected);
+      char a[COMM_PAIR_TEXT], b[COMM_PAIR_TEXT];
+      comm_pair_texts(call, sent, expected, a, b);
       return shm_fail_mismatch(comm, area->ranks[from], a, area->ranks[to], b, err);
     }
   }
@@ -152,11 +105,11 @@ static int32_t take_block(shm_comm *comm, const bs_coll_call *call, uint32_t r, 
   if (n == 0 || begin >= end) return BS_OK;
   for (uint64_t row = begin / width; work == BS_OK && row * width < end; ++row) {
     const uint64_t from = row * width + first, to = from + n;
-    const uint64_t a = from > begin ? from : begin, b = shm_min(to, end);
+    const uint64_t a = from > begin ? from : begin, b = comm_min(to, end);
     if (a >= b) continue;
     char *out = column(call, out_col + (a - from)) +
                 (int64_t)row * call->out_stride * (int64_t)BS_DTYPE_BYTES(call->dtype_out);
-    work = thr_convert(&comm->world->job->arithmetic, call->dtype_out, out, call->dtype_in,
+    work = thr_convert(shm_math(comm), call->dtype_out, out, call->dtype_in,
                        shm_buffer(comm, r, 0) + (a - begin) * size, b - a);
   }
   return work;
@@ -174,20 +127,19 @@ static int32_t exchange(shm_comm *comm, const bs_coll_call *call, bs_error *err)
     if (r == comm->me) own = total[r];
     if (total[r] > widest) widest = total[r];
   }
+  const comm_matrix from = comm_in(call, 0, width);
   for (uint64_t begin = 0; rc == BS_OK && begin < widest; begin += room) {
-    const uint64_t mine = shm_min(begin + room, own);
-    if (begin < mine)
-      shm_put(comm, call->dtype_in, shm_buffer(comm, comm->me, 0), call->dtype_in, call->in, call->in_stride,
-              width, begin, mine);
+    const uint64_t mine = comm_min(begin + room, own);
+    if (begin < mine) comm_pack(shm_math(comm), &from, begin, mine, shm_buffer(comm, comm->me, 0));
     rc = shm_meet(comm, call, 0, err);
     uint64_t out_col = 0;
     for (uint32_t r = 0; rc == BS_OK && work == BS_OK && r < comm->area->n; ++r) {
-      work = take_block(comm, call, r, begin, shm_min(begin + room, total[r]), out_col);
+      work = take_block(comm, call, r, begin, comm_min(begin + room, total[r]), out_col);
       out_col += call->recv_counts[r];
     }
     comm->piece++;
   }
-  return rc != BS_OK ? rc : shm_converted(work, call, err);
+  return rc != BS_OK ? rc : comm_converted(work, call, err);
 }
 
 int32_t shm_all_to_all(void *comm_ptr, const bs_coll_call *call, bs_error *err) {

@@ -57,10 +57,8 @@ static int32_t shm_activate(const bs_host *host, bs_plugin_self *self, void **ou
   for (uint32_t r = 0; r < SHM_MAX_RANKS; ++r) job->watch[r] = -1;
   job->arithmetic.host = host;
   thr_kernels_choose(&job->arithmetic.kernels);
-  int32_t rc = BS_OK;
-  for (size_t i = 0; rc == BS_OK && i < sizeof params / sizeof params[0]; ++i)
-    rc = host->param_define(host->ctx, self, &params[i], err);
-  if (rc == BS_OK) rc = host->register_thing(host->ctx, self, BS_KIND_COMM, &shm_vtable, job, &here, err);
+  const int32_t rc =
+      comm_register(host, self, params, sizeof params / sizeof params[0], &shm_vtable, job, &here, err);
   if (rc != BS_OK) {
     host->free(host->ctx, job);
     return rc;

@@ -18,6 +18,7 @@
 #include <stdatomic.h>
 
 #include "../common/caller.h"
+#include "../common/matrix.h"
 #include "../threads/threads.h"
 #include "blockshock/plugin.h"
 
@@ -27,13 +28,6 @@
 #define SHM_PIECE (256u << 10) /* bytes of a buffer; a multiple of every element */
 #define SHM_MAIL (16u << 10)   /* bytes of a message between two ranks that travel at a time */
 
-/* A published position. `bell` is the futex word. */
-typedef struct shm_flag {
-  _Atomic uint32_t pos;
-  _Atomic uint32_t waiters;
-  _Atomic uint32_t bell;
-} shm_flag;
-
 /* What one rank says of one op; two of them, as in threads. */
 typedef struct shm_header {
   _Alignas(64) uint64_t key; /* fingerprint mixed with kind, rows and count */
@@ -41,11 +35,11 @@ typedef struct shm_header {
 } shm_header;
 
 typedef struct shm_slot {
-  _Alignas(64) shm_flag flag;
+  _Alignas(64) comm_flag flag;
   _Atomic uint32_t joined; /* opened its end */
   uint64_t config_hash;
   shm_header header[2];
-  shm_flag inbox;           /* of exchange: its bell moves when one of the rank's mailboxes has */
+  comm_flag inbox;          /* of exchange: its bell moves when one of the rank's mailboxes has */
   char exchanges[SHM_TEXT]; /* the newest exchange's first call, for messages */
   uint64_t counts[2][2 * SHM_MAX_RANKS]; /* of an all_to_all: sent, expected */
 } shm_slot;
@@ -53,8 +47,8 @@ typedef struct shm_slot {
 /* One direction between two ranks: `posted` pieces were put in, `taken` were taken out, at most two between.
  */
 typedef struct shm_mail {
-  _Alignas(64) shm_flag posted;
-  _Alignas(64) shm_flag taken;
+  _Alignas(64) comm_flag posted;
+  _Alignas(64) comm_flag taken;
   uint64_t key;
   char send_text[SHM_TEXT];
   char recv_text[SHM_TEXT];
@@ -187,6 +181,10 @@ static inline shm_slot *shm_slot_of(const shm_comm *comm, uint32_t r) {
 static inline shm_header *shm_peer(const shm_comm *comm, uint32_t r) {
   return &shm_slot_of(comm, r)->header[comm->op & 1u];
 }
+/* Kernels and host of the arithmetic. */
+static inline const thr_world *shm_math(const shm_comm *comm) {
+  return &comm->world->job->arithmetic;
+}
 /* Buffer of member r for the current piece; result: the one that a reduction is put into. */
 static inline unsigned char *shm_buffer(const shm_comm *comm, uint32_t r, int result) {
   const uint64_t index = 4u * (uint64_t)r + (result ? 2u : 0u) + (comm->piece & 1u);
@@ -194,13 +192,9 @@ static inline unsigned char *shm_buffer(const shm_comm *comm, uint32_t r, int re
 }
 
 /* wait.c */
-int64_t shm_now_ns(void);
-uint64_t shm_key(const bs_coll_call *call);
-void shm_publish(shm_flag *flag, uint32_t pos);
-void shm_ring(shm_flag *flag);
 /* Until flag->pos, of member `awaited`, has reached `want`: BS_OK, BS_ABORTED (the world has failed),
  * BS_DEADLINE, or BS_RANK_FAILED (rank `dead` has died). */
-int32_t shm_wait(shm_comm *comm, uint32_t awaited, shm_flag *flag, uint32_t want, int64_t timeout_ns,
+int32_t shm_wait(shm_comm *comm, uint32_t awaited, comm_flag *flag, uint32_t want, int64_t timeout_ns,
                  uint32_t *out_dead);
 int32_t shm_begin(shm_comm *comm, const bs_coll_call *call, bs_error *err);
 void shm_end(const shm_comm *comm);
@@ -212,10 +206,12 @@ int32_t shm_fail_mismatch(shm_comm *comm, uint32_t rank_a, const char *a, uint32
                           bs_error *err);
 /* The error of a wait that ended with rc. */
 int32_t shm_fail_dead(const shm_comm *comm, uint32_t rank, const char *text, bs_error *err);
+/* The deadline of a wait for one member only. */
+int32_t shm_fail_late(const shm_comm *comm, uint32_t peer, int64_t timeout_ns, const char *text,
+                      bs_error *err);
 int32_t shm_fail_woken(const shm_comm *comm, uint32_t pos, const char *text, bs_error *err);
 void shm_last_call(const shm_job *job, uint32_t rank, char *out, size_t size);
 void shm_abort(void *world, uint32_t rank, int32_t code, const char *why);
-int64_t shm_timeout(const bs_coll_call *call);
 
 /* reduce.c, move.c, p2p.c: slots of bs_comm. */
 int32_t shm_all_reduce(void *comm, const bs_coll_call *call, bs_error *err);
@@ -227,17 +223,5 @@ int32_t shm_barrier(void *comm, const bs_coll_call *call, bs_error *err);
 int32_t shm_send(void *comm, const bs_coll_call *call, bs_error *err);
 int32_t shm_recv(void *comm, const bs_coll_call *call, bs_error *err);
 int32_t shm_exchange(void *comm, const bs_coll_call *const *calls, uint32_t ncalls, bs_error *err);
-
-/* move.c: elements [begin, end) of a matrix of `cols` columns, rows one after another, to and from dense
- * memory; converted. */
-int32_t shm_put(const shm_comm *comm, uint32_t dst_dtype, void *dst, uint32_t src_dtype, const void *src,
-                int64_t src_stride, uint64_t cols, uint64_t begin, uint64_t end);
-int32_t shm_take(const shm_comm *comm, uint32_t dst_dtype, void *dst, int64_t dst_stride, uint64_t cols,
-                 uint64_t begin, uint64_t end, uint32_t src_dtype, const void *src);
-int32_t shm_converted(int32_t work, const bs_coll_call *call, bs_error *err);
-
-static inline uint64_t shm_min(uint64_t a, uint64_t b) {
-  return a < b ? a : b;
-}
 
 #endif

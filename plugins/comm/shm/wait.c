@@ -4,59 +4,11 @@
  * deadline, looking now and then whether the others still live; compare the keys of all ranks; say who is
  * missing, dead or different. Called by every collective.
  */
-#include <errno.h>
-#include <limits.h>
-#include <linux/futex.h>
-#include <sched.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "shm.h"
 
-#define SPIN_ROUND 64u
-#define YIELDS 16u
 #define SLEEP_SLICE_NS 20000000 /* between two looks at whether the others live */
-
-int64_t shm_now_ns(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
-static inline void cpu_relax(void) {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  __asm__ __volatile__("yield");
-#endif
-}
-
-uint64_t shm_key(const bs_coll_call *call) {
-  uint64_t kind = call->kind == BS_COLL_RECV ? BS_COLL_SEND : call->kind;
-  uint64_t mixed = call->fingerprint + (kind + 1u) * UINT64_C(0x9e3779b97f4a7c15);
-  mixed ^= call->rows * UINT64_C(0xc2b2ae3d27d4eb4f);
-  mixed += call->count * UINT64_C(0x165667b19e3779f9);
-  return mixed ^ (mixed >> 29);
-}
-
-int64_t shm_timeout(const bs_coll_call *call) {
-  return call->timeout_ns > 0 ? call->timeout_ns : INT64_C(60000000000);
-}
-
-void shm_ring(shm_flag *flag) {
-  atomic_fetch_add(&flag->bell, 1u);
-  syscall(SYS_futex, (uint32_t *)(void *)&flag->bell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-}
-
-void shm_publish(shm_flag *flag, uint32_t pos) {
-  atomic_store(&flag->pos, pos); /* sequentially consistent: ordered before the look at waiters */
-  if (atomic_load(&flag->waiters) != 0) shm_ring(flag);
-}
-
-static inline int reached(shm_flag *flag, uint32_t want) {
-  return (int32_t)(atomic_load_explicit(&flag->pos, memory_order_acquire) - want) >= 0;
-}
 
 static shm_failure *failure_of(const shm_comm *comm) {
   return &((shm_area *)shm_at(comm->world->job, comm->area->world))->failure;
@@ -71,58 +23,34 @@ static uint32_t find_dead(const shm_comm *comm, uint32_t awaited) {
   return UINT32_MAX;
 }
 
-static int32_t wait_asleep(const shm_comm *comm, uint32_t awaited, shm_flag *flag, uint32_t want,
-                           int64_t deadline, uint32_t *out_dead) {
-  const shm_failure *failure = failure_of(comm);
-  int32_t rc = BS_OK;
-  atomic_fetch_add(&flag->waiters, 1u);
-  for (;;) {
-    const uint32_t bell = atomic_load(&flag->bell); /* first: what happens after it ends the sleep at once */
-    const int failed = atomic_load(&failure->failed) != 0;
-    if (reached(flag, want)) break;
-    if (failed) {
-      rc = BS_ABORTED;
-      break;
-    }
-    *out_dead = find_dead(comm, awaited);
-    if (*out_dead != UINT32_MAX) {
-      if (reached(flag, want)) break; /* it came before it died */
-      rc = BS_RANK_FAILED;
-      break;
-    }
-    int64_t left = deadline - shm_now_ns();
-    if (left <= 0) {
-      rc = BS_DEADLINE;
-      break;
-    }
-    if (left > SLEEP_SLICE_NS) left = SLEEP_SLICE_NS;
-    const struct timespec t = {0, (long)left};
-    syscall(SYS_futex, (uint32_t *)(void *)&flag->bell, FUTEX_WAIT, bell, &t, NULL, 0);
-  }
-  atomic_fetch_sub(&flag->waiters, 1u);
-  return rc;
+typedef struct waiting {
+  const shm_comm *comm;
+  uint32_t awaited, dead;
+} waiting;
+
+static int32_t look(void *of, int64_t *ns) {
+  waiting *w = of;
+  *ns = SLEEP_SLICE_NS;
+  w->dead = find_dead(w->comm, w->awaited);
+  return w->dead == UINT32_MAX ? BS_OK : BS_RANK_FAILED;
 }
 
-int32_t shm_wait(shm_comm *comm, uint32_t awaited, shm_flag *flag, uint32_t want, int64_t timeout_ns,
+int32_t shm_wait(shm_comm *comm, uint32_t awaited, comm_flag *flag, uint32_t want, int64_t timeout_ns,
                  uint32_t *out_dead) {
-  for (uint32_t i = 0; i < SPIN_ROUND; ++i) {
-    if (reached(flag, want)) return BS_OK;
-    cpu_relax();
-  }
-  const int64_t start = shm_now_ns(), spin_end = start + comm->world->spin_ns;
-  if (!comm_caller_may_spin(&comm->caller))
-    return wait_asleep(comm, awaited, flag, want, start + timeout_ns, out_dead);
-  while (shm_now_ns() < spin_end) {
-    for (uint32_t i = 0; i < SPIN_ROUND; ++i) {
-      if (reached(flag, want)) return BS_OK;
-      cpu_relax();
-    }
-  }
-  for (uint32_t i = 0; i < YIELDS; ++i) {
-    if (reached(flag, want)) return BS_OK;
-    sched_yield();
-  }
-  return wait_asleep(comm, awaited, flag, want, start + timeout_ns, out_dead);
+  if (comm_spin_round(flag, want)) return BS_OK;
+  const int64_t start = comm_now_ns();
+  if (comm_caller_may_spin(&comm->caller) &&
+      comm_spin(flag, want, start + comm->world->spin_ns, COMM_YIELDS, NULL))
+    return BS_OK;
+  waiting w = {comm, awaited, UINT32_MAX};
+  const comm_sleeper sleeper = {.failed = &failure_of(comm)->failed,
+                                .deadline = start + timeout_ns,
+                                .sleepers = COMM_PROCESSES,
+                                .look = look,
+                                .of = &w};
+  const int32_t rc = comm_wait_asleep(flag, want, &sleeper);
+  *out_dead = w.dead;
+  return rc;
 }
 
 /* ---- failures ------------------------------------------------------------------------------- */
@@ -131,12 +59,12 @@ static void ring_area(const shm_job *job, const shm_area *area) {
   shm_slot *slots = shm_at(job, area->slots);
   shm_mail *mail = shm_at(job, area->mail);
   for (uint32_t r = 0; r < area->n; ++r) {
-    shm_ring(&slots[r].flag);
-    shm_ring(&slots[r].inbox);
+    comm_ring(&slots[r].flag, COMM_PROCESSES);
+    comm_ring(&slots[r].inbox, COMM_PROCESSES);
   }
   for (uint32_t i = 0; i < area->n * area->n; ++i) { /* pages that nobody touched are left alone */
-    if (atomic_load(&mail[i].posted.waiters) != 0) shm_ring(&mail[i].posted);
-    if (atomic_load(&mail[i].taken.waiters) != 0) shm_ring(&mail[i].taken);
+    if (atomic_load(&mail[i].posted.waiters) != 0) comm_ring(&mail[i].posted, COMM_PROCESSES);
+    if (atomic_load(&mail[i].taken.waiters) != 0) comm_ring(&mail[i].taken, COMM_PROCESSES);
   }
 }
 
@@ -171,10 +99,6 @@ void shm_last_call(const shm_job *job, uint32_t rank, char *out, size_t size) {
     snprintf(out, size, "none");
   else
     snprintf(out, size, "%.*s", (int)SHM_TEXT - 1, (const char *)shm_at(job, last));
-}
-
-static void set_where(bs_error *err, const char *text) {
-  if (err != NULL) snprintf(err->where, sizeof err->where, "%s", text);
 }
 
 int32_t shm_fail_dead(const shm_comm *comm, uint32_t rank, const char *text, bs_error *err) {
@@ -213,7 +137,7 @@ int32_t shm_fail_woken(const shm_comm *comm, uint32_t pos, const char *text, bs_
     bs_fail(err, BS_ABORTED, "BS-COLL-ABORTED", "stopped at %s: rank %u failed: %s", text, f->rank, f->text);
     if (err != NULL) err->native_code = f->code;
   }
-  set_where(err, text);
+  comm_where(err, text);
   if (err != NULL && code != BS_DEADLINE && await_record(f)) err->rank = (int32_t)f->rank;
   return code;
 }
@@ -221,42 +145,43 @@ int32_t shm_fail_woken(const shm_comm *comm, uint32_t pos, const char *text, bs_
 int32_t shm_fail_mismatch(shm_comm *comm, uint32_t rank_a, const char *a, uint32_t rank_b, const char *b,
                           bs_error *err) {
   char text[448];
-  snprintf(text, sizeof text, "rank %u called %s, rank %u called %s", rank_a, a, rank_b, b);
+  comm_mismatch_text(text, sizeof text, rank_a, a, rank_b, b);
   shm_fail_world(comm, BS_MISMATCH, rank_b, 0, text);
-  bs_fail(err, BS_MISMATCH, "BS-COLL-MISMATCH", "ranks disagree: %s", text);
-  set_where(err, comm->area->ranks[comm->me] == rank_a ? a : b);
-  bs_fail_hint(
-      err, "every rank must make the same collective calls, in the same order, with equal dtypes and counts");
-  return BS_MISMATCH;
+  return comm_fail_mismatch(text, comm->area->ranks[comm->me] == rank_a ? a : b, err);
+}
+
+int32_t shm_fail_late(const shm_comm *comm, uint32_t peer, int64_t timeout_ns, const char *text,
+                      bs_error *err) {
+  char last[SHM_TEXT], why[480];
+  comm_missing missing = {0};
+  shm_last_call(comm->world->job, peer, last, sizeof last);
+  comm_miss(&missing, peer, last);
+  comm_deadline_text(why, sizeof why, timeout_ns, text, missing.text);
+  shm_fail_world(comm, BS_DEADLINE, comm->area->ranks[comm->me], 0, why);
+  return comm_fail_deadline(why, text, err);
 }
 
 /* Who has not come; and, when those who came differ, a mismatch rather than a deadline. */
 static int32_t fail_deadline(shm_comm *comm, uint32_t pos, int64_t timeout_ns, bs_error *err) {
   const shm_area *area = comm->area;
   const shm_header *mine = shm_peer(comm, comm->me);
-  char text[480], missing[320];
-  size_t used = 0;
-  missing[0] = '\0';
+  comm_missing missing = {0};
+  char text[480];
   for (uint32_t r = 0; r < area->n; ++r) {
     char last[SHM_TEXT];
-    if (reached(&shm_slot_of(comm, r)->flag, pos)) {
+    if (comm_reached(&shm_slot_of(comm, r)->flag, pos)) {
       const shm_header *other = shm_peer(comm, r);
       if (other->key != mine->key)
         return shm_fail_mismatch(comm, area->ranks[comm->me], mine->text, area->ranks[r], other->text, err);
       continue;
     }
     shm_last_call(comm->world->job, area->ranks[r], last, sizeof last);
-    const int n = snprintf(missing + used, sizeof missing - used, "%srank %u (last call: %s)",
-                           used ? ", " : "", area->ranks[r], last);
-    if (n > 0) used += (size_t)n;
-    if (used >= sizeof missing) used = sizeof missing - 1u;
+    comm_miss(&missing, area->ranks[r], last);
   }
-  snprintf(text, sizeof text, "%.3g s passed in %s; missing: %s", (double)timeout_ns * 1e-9, mine->text,
-           missing);
+  comm_deadline_text(text, sizeof text, timeout_ns, mine->text, missing.text);
   shm_fail_world(comm, BS_DEADLINE, area->ranks[comm->me], pos, text);
-  bs_fail(err, BS_DEADLINE, "BS-COLL-DEADLINE", "%s", text);
-  set_where(err, mine->text);
-  bs_fail_hint(err, "a rank is late, stopped or in another call; raise the timeout if it is only slow");
+  comm_fail_deadline(text, mine->text, err);
+  comm_hint_deadline(err);
   return BS_DEADLINE;
 }
 
@@ -281,7 +206,7 @@ void shm_end(const shm_comm *comm) {
 }
 
 int32_t shm_begin(shm_comm *comm, const bs_coll_call *call, bs_error *err) {
-  const uint64_t key = shm_key(call);
+  const uint64_t key = comm_key(call);
   const char *text = shm_text(comm, call, key);
   if (atomic_load_explicit(&failure_of(comm)->claimed, memory_order_acquire) != 0)
     return shm_fail_woken(comm, 0, text, err);
@@ -296,11 +221,11 @@ int32_t shm_begin(shm_comm *comm, const bs_coll_call *call, bs_error *err) {
 
 int32_t shm_meet(shm_comm *comm, const bs_coll_call *call, int first, bs_error *err) {
   const shm_area *area = comm->area;
-  const int64_t timeout = shm_timeout(call);
+  const int64_t timeout = comm_timeout(call);
   const uint32_t pos = ++comm->pos;
   uint32_t dead = UINT32_MAX;
   int32_t rc = BS_OK;
-  shm_publish(&shm_slot_of(comm, comm->me)->flag, pos);
+  comm_publish(&shm_slot_of(comm, comm->me)->flag, pos, COMM_PROCESSES);
   for (uint32_t i = 1; rc == BS_OK && i < area->n; ++i) {
     const uint32_t r = (comm->me + i) % area->n;
     rc = shm_wait(comm, r, &shm_slot_of(comm, r)->flag, pos, timeout, &dead);

@@ -12,10 +12,8 @@
 #include "../common/site.h"
 #include "threads.h"
 
-#define DEFAULT_TIMEOUT_NS INT64_C(60000000000)
 #define WITHDRAW_NS INT64_C(10000000000) /* a peer that has taken a message only copies it */
 #define LOOKS 64u                        /* at all transfers, between two looks at the clock */
-#define YIELDS 16u
 
 enum { THR_NEW = 0, THR_POSTED = 1, THR_DONE = 2 };
 
@@ -54,15 +52,11 @@ static int32_t open_transfer(thr_comm *comm, const bs_coll_call *call, uint32_t 
   thr_transfer *t = &comm->transfers[i];
   thr_group *group = comm->group;
   const int sends = call->kind == BS_COLL_SEND;
-  if (!sends && call->kind != BS_COLL_RECV)
-    return bs_fail(err, BS_INVALID_ARGUMENT, "BS-COLL-KIND", "exchange takes sends and receives, not kind %u",
-                   call->kind);
-  if (call->root >= group->n || call->root == comm->me)
-    return bs_fail(err, BS_INVALID_ARGUMENT, "BS-COLL-ROOT", "rank %u cannot exchange with rank %u of %u",
-                   comm->me, call->root, group->n);
+  const int32_t rc = comm_check_message(comm->me, group->n, call, err);
+  if (rc != BS_OK) return rc;
   t->call = call;
   t->text = text_of(comm, call);
-  t->key = thr_key(call) + call->dtype_in * UINT64_C(0x27d4eb2f165667c5);
+  t->key = comm_message_key(call);
   t->state = THR_NEW;
   t->channel = thr_channel_of(group, group->exchange_rows, sends ? comm->me : call->root,
                               sends ? call->root : comm->me, err);
@@ -94,15 +88,13 @@ static int move_send(thr_comm *comm, thr_transfer *t, int32_t *rc, bs_error *err
     ch->header.in_stride = t->call->in_stride;
     t->base = base;
     t->state = THR_POSTED;
-    thr_publish(&ch->header.flag, base + 1u);
-    thr_inbox_ring(&comm->group->inboxes[t->call->root]);
+    comm_publish(&ch->header.flag, base + 1u, COMM_THREADS);
+    comm_ring_waiters(&comm->group->inboxes[t->call->root].flag, COMM_THREADS);
     return 1;
   }
   if (atomic_load_explicit(&ch->header.flag.pos, memory_order_acquire) != t->base + 4u) return 0;
   t->state = THR_DONE;
-  if (ch->status == BS_MISMATCH) *rc = mismatch(comm, t, err);
-  if (ch->status != BS_OK && ch->status != BS_MISMATCH)
-    *rc = bs_fail(err, ch->status, "BS-COLL-DTYPE", "the receiver failed at %s", t->text);
+  *rc = ch->status == BS_MISMATCH ? mismatch(comm, t, err) : comm_received(ch->status, t->text, err);
   return 1;
 }
 
@@ -125,8 +117,8 @@ static int move_recv(thr_comm *comm, thr_transfer *t, int32_t *rc, bs_error *err
   if (status != BS_OK && status != BS_MISMATCH)
     *rc = bs_fail(err, status, "BS-COLL-DTYPE", "cannot convert dtype 0x%04x to 0x%04x at %s", c->dtype_in,
                   c->dtype_out, t->text);
-  thr_publish(&ch->header.flag, base + 4u);
-  thr_inbox_ring(&comm->group->inboxes[c->root]);
+  comm_publish(&ch->header.flag, base + 4u, COMM_THREADS);
+  comm_ring_waiters(&comm->group->inboxes[c->root].flag, COMM_THREADS);
   return 1;
 }
 
@@ -149,7 +141,7 @@ static int move_all(thr_comm *comm, uint32_t n, uint32_t *out_left, int32_t *rc,
 static int32_t rest(thr_comm *comm, idle *w, uint32_t bell, int *sleepy) {
   const thr_world *world = comm->world;
   if (++w->looks < LOOKS) return BS_OK;
-  const int64_t now = thr_now_ns();
+  const int64_t now = comm_now_ns();
   w->looks = 0;
   if (w->began == 0) w->began = now;
   if (w->deadline == 0) w->deadline = now + w->timeout_ns;
@@ -157,17 +149,17 @@ static int32_t rest(thr_comm *comm, idle *w, uint32_t bell, int *sleepy) {
   if (now >= w->deadline) return BS_DEADLINE;
   if (w->patient && now - w->began < world->spin_ns) return BS_OK;
   w->looks = LOOKS;
-  if (w->patient && w->yields++ < YIELDS) {
+  if (w->patient && w->yields++ < COMM_YIELDS) {
     sched_yield();
     return BS_OK;
   }
-  if (*sleepy) thr_sleep(&comm->group->inboxes[comm->me].bell, bell, w->deadline - now);
+  if (*sleepy) comm_sleep(&comm->group->inboxes[comm->me].flag.bell, bell, w->deadline - now, COMM_THREADS);
   *sleepy = 1; /* and looks once more before it sleeps */
   return BS_OK;
 }
 
 static int32_t run(thr_comm *comm, uint32_t n, idle *w, bs_error *err) {
-  thr_inbox *inbox = &comm->group->inboxes[comm->me];
+  comm_flag *inbox = &comm->group->inboxes[comm->me].flag;
   uint32_t left = n;
   int sleepy = 0;
   int32_t rc = BS_OK;
@@ -225,8 +217,7 @@ int32_t thr_exchange(void *comm_ptr, const bs_coll_call *const *calls, uint32_t 
   const char *text = comm->transfers[0].text;
   if (atomic_load(&comm->world->failed) != 0) return thr_fail_aborted(comm, text, err);
   atomic_store(&comm->world->trace[comm->group->ranks[comm->me]].last, text);
-  idle w = {.timeout_ns = calls[0]->timeout_ns > 0 ? calls[0]->timeout_ns : DEFAULT_TIMEOUT_NS,
-            .patient = comm_caller_may_spin(&comm->caller)};
+  idle w = {.timeout_ns = comm_timeout(calls[0]), .patient = comm_caller_may_spin(&comm->caller)};
   rc = run(comm, ncalls, &w, err);
   if (rc != BS_OK) withdraw(comm, ncalls);
   return rc;

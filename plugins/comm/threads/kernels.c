@@ -373,3 +373,18 @@ int32_t thr_reduction_add(thr_reduction *red, const void *src, uint64_t n) {
 int32_t thr_reduction_store(thr_reduction *red, void *dst, uint64_t n) {
   return thr_convert(red->world, red->out, dst, red->work, &red->acc, n);
 }
+
+int32_t thr_check_reduction(const thr_world *world, const bs_coll_call *call, bs_error *err) {
+  if (call->dtype_in == call->dtype_out && call->dtype_in == call->reduce_dtype &&
+      (call->dtype_in == BS_F32 || call->dtype_in == BS_F64) && call->reduce_op <= BS_REDUCE_MIN)
+    return BS_OK;
+  thr_reduction red;
+  int32_t rc = thr_reduction_init(&red, world, call, err);
+  if (rc != BS_OK) return rc;
+  static const uint64_t zero[4] = {0, 0, 0, 0}; /* do the conversions exist? */
+  uint64_t out;
+  if (thr_reduction_first(&red, zero, 1) != BS_OK || thr_reduction_store(&red, &out, 1) != BS_OK)
+    return bs_fail(err, BS_UNSUPPORTED, "BS-COLL-DTYPE", "cannot reduce 0x%04x in 0x%04x to 0x%04x",
+                   call->dtype_in, call->reduce_dtype, call->dtype_out);
+  return BS_OK;
+}

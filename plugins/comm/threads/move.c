@@ -5,12 +5,6 @@
  */
 #include "threads.h"
 
-static int32_t done(int32_t work, const bs_coll_call *call, bs_error *err) {
-  if (work == BS_OK) return BS_OK;
-  return bs_fail(err, work, "BS-COLL-DTYPE", "cannot convert dtype 0x%04x to 0x%04x", call->dtype_in,
-                 call->dtype_out);
-}
-
 static char *column(const bs_coll_call *call, uint64_t first) {
   return (char *)call->out + first * BS_DTYPE_BYTES(call->dtype_out);
 }
@@ -46,7 +40,7 @@ int32_t thr_all_gather(void *comm_ptr, const bs_coll_call *call, bs_error *err) 
     first += n;
   }
   if (!small) rc = thr_part(comm, call, err);
-  return rc != BS_OK ? rc : done(work, call, err);
+  return rc != BS_OK ? rc : comm_converted(work, call, err);
 }
 
 int32_t thr_broadcast(void *comm_ptr, const bs_coll_call *call, bs_error *err) {
@@ -55,10 +49,8 @@ int32_t thr_broadcast(void *comm_ptr, const bs_coll_call *call, bs_error *err) {
   uint64_t bytes = call->rows * call->count * BS_DTYPE_BYTES(call->dtype_in);
   int small = bytes <= world->inline_max;
   thr_header *h;
-  if (call->root >= comm->group->n)
-    return bs_fail(err, BS_INVALID_ARGUMENT, "BS-COLL-ROOT", "root %u of %u ranks", call->root,
-                   comm->group->n);
-  int32_t rc = thr_begin(comm, call, &h, err), work = BS_OK;
+  int32_t rc = comm_check_root(comm->group->n, call, err), work = BS_OK;
+  if (rc == BS_OK) rc = thr_begin(comm, call, &h, err);
   if (rc != BS_OK) return rc;
   int root = call->root == comm->me;
   if (small && root)
@@ -73,7 +65,7 @@ int32_t thr_broadcast(void *comm_ptr, const bs_coll_call *call, bs_error *err) {
     work = thr_copy_rows(world, call->dtype_out, call->out, call->out_stride, call->dtype_in, from, stride,
                          call->rows, call->count);
   if (!small) rc = thr_part(comm, call, err);
-  return rc != BS_OK ? rc : done(work, call, err);
+  return rc != BS_OK ? rc : comm_converted(work, call, err);
 }
 
 /* Every pair must agree; each rank looks at all pairs, so all come to the same answer. */
@@ -84,11 +76,8 @@ static int32_t check_pairs(thr_comm *comm, const bs_coll_call *call, bs_error *e
       uint64_t sent = thr_peer(comm, from)->counts[to];
       uint64_t expected = thr_peer(comm, to)->recv_counts[from];
       if (sent == expected) continue;
-      char a[96], b[96];
-      snprintf(a, sizeof a, "all_to_all at '%.40s' sending it %llu", call->site ? call->site : "",
-               (unsigned long long)sent);
-      snprintf(b, sizeof b, "all_to_all at '%.40s' expecting %llu", call->site ? call->site : "",
-               (unsigned long long)expected);
+      char a[COMM_PAIR_TEXT], b[COMM_PAIR_TEXT];
+      comm_pair_texts(call, sent, expected, a, b);
       return thr_fail_mismatch(comm, group->ranks[from], a, group->ranks[to], b, err);
     }
   }
@@ -117,7 +106,7 @@ int32_t thr_all_to_all(void *comm_ptr, const bs_coll_call *call, bs_error *err) 
   }
   rc = thr_part(comm, call, pairs == BS_OK ? err : NULL);
   if (pairs != BS_OK) return pairs;
-  return rc != BS_OK ? rc : done(work, call, err);
+  return rc != BS_OK ? rc : comm_converted(work, call, err);
 }
 
 int32_t thr_barrier(void *comm_ptr, const bs_coll_call *call, bs_error *err) {

@@ -27,11 +27,10 @@ thr_channel *thr_channel_of(thr_group *group, _Atomic(thr_channel *) *rows, uint
 }
 
 static int32_t begin(thr_comm *comm, const bs_coll_call *call, const char **out_text, bs_error *err) {
-  uint64_t key = thr_key(call) + call->kind; /* two texts for one key */
+  uint64_t key = comm_key(call) + call->kind; /* two texts for one key */
   const char *text = thr_site_text(comm, key, call);
-  if (call->root >= comm->group->n || call->root == comm->me)
-    return bs_fail(err, BS_INVALID_ARGUMENT, "BS-COLL-ROOT", "rank %u cannot exchange with rank %u of %u",
-                   comm->me, call->root, comm->group->n);
+  const int32_t rc = comm_check_peer(comm->me, comm->group->n, call, err);
+  if (rc != BS_OK) return rc;
   if (atomic_load(&comm->world->failed) != 0) return thr_fail_aborted(comm, text, err);
   atomic_store(&comm->world->trace[comm->group->ranks[comm->me]].last, text);
   *out_text = text;
@@ -43,12 +42,11 @@ int32_t thr_fail_alone(thr_comm *comm, int32_t rc, const char *text, uint32_t pe
   if (rc == BS_ABORTED) return thr_fail_aborted(comm, text, err);
   const char *last = atomic_load(&comm->world->trace[peer].last);
   char why[400];
-  snprintf(why, sizeof why, "%.3g s passed in %s; missing: rank %u (last call: %s)",
-           (double)timeout_ns * 1e-9, text, peer, last != NULL ? last : "none");
+  comm_missing missing = {0};
+  comm_miss(&missing, peer, last != NULL ? last : "none");
+  comm_deadline_text(why, sizeof why, timeout_ns, text, missing.text);
   thr_fail_world(comm->world, BS_DEADLINE, comm->group->ranks[comm->me], NULL, 0, why);
-  bs_fail(err, BS_DEADLINE, "BS-COLL-DEADLINE", "%s", why);
-  if (err != NULL) snprintf(err->where, sizeof err->where, "%s", text);
-  return BS_DEADLINE;
+  return comm_fail_deadline(why, text, err);
 }
 
 static int32_t mismatch(thr_comm *comm, const thr_channel *ch, uint32_t from, uint32_t to, bs_error *err) {
@@ -64,12 +62,12 @@ int32_t thr_send(void *comm_ptr, const bs_coll_call *call, bs_error *err) {
   thr_channel *ch = thr_channel_of(comm->group, comm->group->rows, comm->me, call->root, err);
   if (ch == NULL) return BS_NO_MEMORY;
   uint32_t base = 4u * ch->send_k++;
-  ch->header.key = thr_key(call);
+  ch->header.key = comm_key(call);
   ch->header.text = text;
   ch->header.in = call->in;
   ch->header.in_stride = call->in_stride;
-  thr_publish(&ch->header.flag, base + 1u);
-  thr_timer timer = {call->timeout_ns > 0 ? call->timeout_ns : INT64_C(60000000000), 0, 0};
+  comm_publish(&ch->header.flag, base + 1u, COMM_THREADS);
+  thr_timer timer = {comm_timeout(call), 0, 0};
   rc = thr_wait(comm, &ch->header.flag, base + 4u, &timer);
   if (rc != BS_OK) {
     uint32_t posted = base + 1u;
@@ -81,9 +79,7 @@ int32_t thr_send(void *comm_ptr, const bs_coll_call *call, bs_error *err) {
       return thr_fail_alone(comm, rc, text, comm->group->ranks[call->root], copying.timeout_ns, err);
   }
   if (ch->status == BS_MISMATCH) return mismatch(comm, ch, comm->me, call->root, err);
-  if (ch->status != BS_OK)
-    return bs_fail(err, ch->status, "BS-COLL-DTYPE", "the receiver failed at %s", text);
-  return BS_OK;
+  return comm_received(ch->status, text, err);
 }
 
 int32_t thr_recv(void *comm_ptr, const bs_coll_call *call, bs_error *err) {
@@ -94,7 +90,7 @@ int32_t thr_recv(void *comm_ptr, const bs_coll_call *call, bs_error *err) {
   thr_channel *ch = thr_channel_of(comm->group, comm->group->rows, call->root, comm->me, err);
   if (ch == NULL) return BS_NO_MEMORY;
   uint32_t base = 4u * ch->recv_k++;
-  thr_timer timer = {call->timeout_ns > 0 ? call->timeout_ns : INT64_C(60000000000), 0, 0};
+  thr_timer timer = {comm_timeout(call), 0, 0};
   rc = thr_wait(comm, &ch->header.flag, base + 1u, &timer);
   if (rc != BS_OK)
     return thr_fail_alone(comm, rc, text, comm->group->ranks[call->root], timer.timeout_ns, err);
@@ -104,14 +100,14 @@ int32_t thr_recv(void *comm_ptr, const bs_coll_call *call, bs_error *err) {
     return thr_fail_alone(comm, BS_ABORTED, text, comm->group->ranks[call->root], 0, err);
   int32_t status = BS_OK;
   ch->recv_text = text;
-  if (ch->header.key != thr_key(call))
+  if (ch->header.key != comm_key(call))
     status = BS_MISMATCH;
   else
     status = thr_copy_rows(comm->world, call->dtype_out, call->out, call->out_stride, call->dtype_in,
                            ch->header.in, ch->header.in_stride, call->rows, call->count);
   ch->status = status;
   if (status == BS_MISMATCH) rc = mismatch(comm, ch, call->root, comm->me, err);
-  thr_publish(&ch->header.flag, base + 4u);
+  comm_publish(&ch->header.flag, base + 4u, COMM_THREADS);
   if (status != BS_OK && status != BS_MISMATCH)
     return bs_fail(err, status, "BS-COLL-DTYPE", "cannot convert dtype 0x%04x to 0x%04x at %s",
                    call->dtype_in, call->dtype_out, text);

@@ -51,10 +51,8 @@ static int32_t thr_activate(const bs_host *host, bs_plugin_self *self, void **ou
   if (state == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-COLL-MEMORY", "no memory for the plugin's state");
   state->host = host;
   state->self = self;
-  int32_t rc = BS_OK;
-  for (size_t i = 0; rc == BS_OK && i < sizeof thr_params / sizeof thr_params[0]; ++i)
-    rc = host->param_define(host->ctx, self, &thr_params[i], err);
-  if (rc == BS_OK) rc = host->register_thing(host->ctx, self, BS_KIND_COMM, &thr_vtable, state, &here, err);
+  const int32_t rc = comm_register(host, self, thr_params, sizeof thr_params / sizeof thr_params[0],
+                                   &thr_vtable, state, &here, err);
   if (rc != BS_OK) {
     host->free(host->ctx, state);
     return rc;

@@ -13,10 +13,6 @@ static inline const char *in_at(const thr_header *h, uint64_t row, uint64_t col,
 static inline char *out_at(const thr_header *h, uint64_t row, uint64_t col, uint64_t size) {
   return (char *)h->out + ((int64_t)row * h->out_stride + (int64_t)col) * (int64_t)size;
 }
-static inline uint64_t min_u64(uint64_t a, uint64_t b) {
-  return a < b ? a : b;
-}
-
 /* The sum of f32 in f32 over copies that lie dense: the hot small case. */
 static void one_shot_f32(thr_comm *comm, uint64_t bytes, float *out, uint64_t n) {
   const thr_kernels *k = &comm->world->kernels;
@@ -35,8 +31,7 @@ static int32_t one_shot(thr_comm *comm, const bs_coll_call *call, uint64_t bytes
   int32_t rc = thr_meet(comm, call, 0, err);
   if (rc != BS_OK || n == 0) return rc;
   int dense = call->rows == 1 || call->out_stride == (int64_t)call->count;
-  if (dense && comm->group->n > 1 && call->dtype_in == BS_F32 && call->dtype_out == BS_F32 &&
-      call->reduce_dtype == BS_F32 && call->reduce_op == BS_REDUCE_SUM) {
+  if (dense && comm->group->n > 1 && thr_sums_f32(call)) {
     one_shot_f32(comm, bytes, call->out, n);
     return BS_OK;
   }
@@ -46,7 +41,7 @@ static int32_t one_shot(thr_comm *comm, const bs_coll_call *call, uint64_t bytes
   uint64_t span = dense ? n : call->count;
   for (uint64_t at = 0; rc == BS_OK && at < n;) {
     uint64_t row = at / span, col = at % span;
-    uint64_t part = min_u64(span - col, THR_CHUNK);
+    uint64_t part = comm_min(span - col, THR_CHUNK);
     rc = thr_reduction_first(&red, thr_inline(comm, 0, bytes) + at * in_size, part);
     for (uint32_t r = 1; rc == BS_OK && r < comm->group->n; ++r)
       rc = thr_reduction_add(&red, thr_inline(comm, r, bytes) + at * in_size, part);
@@ -72,13 +67,12 @@ static int32_t reduce_slice(thr_comm *comm, const bs_coll_call *call, uint64_t b
   const thr_group *group = comm->group;
   uint64_t in_size = BS_DTYPE_BYTES(call->dtype_in), out_size = BS_DTYPE_BYTES(call->dtype_out);
   const thr_kernels *k = &comm->world->kernels;
-  int f32_sum = group->n > 1 && call->dtype_in == BS_F32 && call->dtype_out == BS_F32 &&
-                call->reduce_dtype == BS_F32 && call->reduce_op == BS_REDUCE_SUM;
+  int f32_sum = group->n > 1 && thr_sums_f32(call);
   thr_reduction red;
   int32_t rc = thr_reduction_init(&red, comm->world, call, NULL);
   for (uint64_t at = begin; rc == BS_OK && at < end;) {
     uint64_t row = at / span, col = at % span;
-    uint64_t part = min_u64(min_u64(span - col, THR_CHUNK), end - at);
+    uint64_t part = comm_min(comm_min(span - col, THR_CHUNK), end - at);
     if (f32_sum && group->n == 2) {
       sum_pair_f32(comm, row, col, part);
       at += part;
@@ -121,33 +115,17 @@ static int32_t two_shot(thr_comm *comm, const bs_coll_call *call, thr_header *h,
   /* Slices of whole cache lines, so that ranks do not write the same one. */
   uint64_t slice = (n + comm->group->n - 1u) / comm->group->n;
   slice = (slice + 63u) & ~(uint64_t)63u;
-  uint64_t begin = min_u64((uint64_t)comm->me * slice, n), end = min_u64(begin + slice, n);
+  uint64_t begin = comm_min((uint64_t)comm->me * slice, n), end = comm_min(begin + slice, n);
   int32_t work = reduce_slice(comm, call, begin, end, all_dense(comm, call) ? n : call->count);
   rc = thr_part(comm, call, err);
   if (rc != BS_OK) return rc;
-  return work == BS_OK ? BS_OK : bs_fail(err, work, "BS-COLL-DTYPE", "reduction failed on this rank");
-}
-
-/* A dtype that cannot be reduced is refused before anybody waits: all ranks see the same call. */
-static int32_t check_reduction(const thr_comm *comm, const bs_coll_call *call, bs_error *err) {
-  if (call->dtype_in == call->dtype_out && call->dtype_in == call->reduce_dtype &&
-      (call->dtype_in == BS_F32 || call->dtype_in == BS_F64) && call->reduce_op <= BS_REDUCE_MIN)
-    return BS_OK;
-  thr_reduction red;
-  int32_t rc = thr_reduction_init(&red, comm->world, call, err);
-  if (rc != BS_OK) return rc;
-  static const uint64_t zero[4] = {0, 0, 0, 0}; /* do the conversions exist? */
-  uint64_t out;
-  if (thr_reduction_first(&red, zero, 1) != BS_OK || thr_reduction_store(&red, &out, 1) != BS_OK)
-    return bs_fail(err, BS_UNSUPPORTED, "BS-COLL-DTYPE", "cannot reduce 0x%04x in 0x%04x to 0x%04x",
-                   call->dtype_in, call->reduce_dtype, call->dtype_out);
-  return BS_OK;
+  return comm_reduced(work, err);
 }
 
 int32_t thr_all_reduce(void *comm_ptr, const bs_coll_call *call, bs_error *err) {
   thr_comm *comm = comm_ptr;
   thr_header *h;
-  int32_t rc = check_reduction(comm, call, err);
+  int32_t rc = thr_check_reduction(comm->world, call, err);
   if (rc != BS_OK) return rc;
   rc = thr_begin(comm, call, &h, err);
   if (rc != BS_OK) return rc;
@@ -164,7 +142,7 @@ static int32_t reduce_block(thr_comm *comm, const bs_coll_call *call, uint64_t f
   int32_t rc = thr_reduction_init(&red, comm->world, call, NULL);
   for (uint64_t row = 0; row < call->rows; ++row) {
     for (uint64_t col = 0; rc == BS_OK && col < mine; col += THR_CHUNK) {
-      uint64_t part = min_u64(mine - col, THR_CHUNK);
+      uint64_t part = comm_min(mine - col, THR_CHUNK);
       rc = thr_reduction_first(&red, in_at(thr_peer(comm, 0), row, first_col + col, in_size), part);
       for (uint32_t r = 1; rc == BS_OK && r < comm->group->n; ++r)
         rc = thr_reduction_add(&red, in_at(thr_peer(comm, r), row, first_col + col, in_size), part);
@@ -178,7 +156,7 @@ static int32_t reduce_block(thr_comm *comm, const bs_coll_call *call, uint64_t f
 int32_t thr_reduce_scatter(void *comm_ptr, const bs_coll_call *call, bs_error *err) {
   thr_comm *comm = comm_ptr;
   thr_header *h;
-  int32_t rc = check_reduction(comm, call, err);
+  int32_t rc = thr_check_reduction(comm->world, call, err);
   if (rc != BS_OK) return rc;
   rc = thr_begin(comm, call, &h, err);
   if (rc != BS_OK) return rc;
@@ -190,5 +168,5 @@ int32_t thr_reduce_scatter(void *comm_ptr, const bs_coll_call *call, bs_error *e
   int32_t work = reduce_block(comm, call, first_col);
   rc = thr_part(comm, call, err);
   if (rc != BS_OK) return rc;
-  return work == BS_OK ? BS_OK : bs_fail(err, work, "BS-COLL-DTYPE", "reduction failed on this rank");
+  return comm_reduced(work, err);
 }

@@ -18,6 +18,8 @@
 #include <stdatomic.h>
 
 #include "../common/caller.h"
+#include "../common/meet.h"
+#include "../common/report.h"
 #include "blockshock/plugin.h"
 
 #define THR_INLINE_MAX 16384u /* most bytes of a message that travels inside the slot */
@@ -25,18 +27,10 @@
 #define THR_CHUNK 1024u       /* elements that are reduced at a time: 8 KiB of stack each buffer */
 #define THR_CACHE 256u        /* call sites remembered by a rank */
 
-/* A published position. `bell` is the futex word: it moves when somebody sleeps and `pos` changed, or
- * on abort. */
-typedef struct thr_flag {
-  _Atomic uint32_t pos;
-  _Atomic uint32_t waiters;
-  _Atomic uint32_t bell;
-} thr_flag;
-
 /* What one rank says of one op. The flag, the key and a small message share the first cache line, which is
  * all that a small op moves. */
 typedef struct thr_header {
-  _Alignas(64) thr_flag flag;
+  _Alignas(64) comm_flag flag;
   uint64_t key;     /* fingerprint mixed with kind, rows and count */
   const char *text; /* interned description for messages, lives as long as the world */
   unsigned char small[THR_SMALL];
@@ -68,8 +62,7 @@ typedef struct thr_group thr_group;
 
 /* Where a rank sleeps that exchanges with several: `bell` moves when one of its channels has. */
 typedef struct thr_inbox {
-  _Alignas(64) _Atomic uint32_t waiters;
-  _Atomic uint32_t bell;
+  _Alignas(64) comm_flag flag; /* its bell and waiters */
 } thr_inbox;
 
 struct thr_group {
@@ -182,13 +175,7 @@ void thr_abort(void *world, uint32_t rank, int32_t code, const char *why);
 const char *thr_site_text(thr_comm *comm, uint64_t key, const bs_coll_call *call);
 
 /* wait.c */
-uint64_t thr_key(const bs_coll_call *call);
-void thr_publish(thr_flag *flag, uint32_t pos);
-void thr_ring(thr_flag *flag); /* wake whoever sleeps on it */
-int32_t thr_wait(thr_comm *comm, thr_flag *flag, uint32_t want, thr_timer *timer);
-int64_t thr_now_ns(void);
-/* Asleep until the word is not `seen`, for ns at most, or a while less. */
-void thr_sleep(_Atomic uint32_t *word, uint32_t seen, int64_t ns);
+int32_t thr_wait(thr_comm *comm, comm_flag *flag, uint32_t want, thr_timer *timer);
 /* Fill my header and the trace; fails when the world has failed. */
 int32_t thr_begin(thr_comm *comm, const bs_coll_call *call, thr_header **out_header, bs_error *err);
 /* Publish and wait for all; compare keys. in_place: memory will be read where it lies (verdict). */
@@ -214,7 +201,7 @@ static inline void thr_set_data(thr_header *h, const bs_coll_call *call) {
   h->recv_counts = call->recv_counts;
 }
 /* The position of member r in the current op. */
-static inline thr_flag *thr_flag_of(const thr_comm *comm, uint32_t r) {
+static inline comm_flag *thr_flag_of(const thr_comm *comm, uint32_t r) {
   return &comm->group->slots[r].header[comm->op & 1u].flag;
 }
 /* Where a small message of member r lies. */
@@ -241,7 +228,6 @@ int32_t thr_fail_alone(thr_comm *comm, int32_t rc, const char *text, uint32_t pe
                        bs_error *err);
 /* exchange.c */
 int32_t thr_exchange(void *comm, const bs_coll_call *const *calls, uint32_t ncalls, bs_error *err);
-void thr_inbox_ring(thr_inbox *inbox); /* wakes who sleeps there */
 
 /* kernels.c */
 void thr_kernels_choose(thr_kernels *out_kernels);
@@ -277,5 +263,12 @@ int32_t thr_reduction_init(thr_reduction *red, const thr_world *world, const bs_
 int32_t thr_reduction_first(thr_reduction *red, const void *src, uint64_t n);
 int32_t thr_reduction_add(thr_reduction *red, const void *src, uint64_t n);
 int32_t thr_reduction_store(thr_reduction *red, void *dst, uint64_t n);
+/* A call that no communicator can reduce is refused before anybody waits: all ranks see the same call. */
+int32_t thr_check_reduction(const thr_world *world, const bs_coll_call *call, bs_error *err);
+/* The sum of f32 in f32: the hot case, which the kernels do without a thr_reduction. */
+static inline int thr_sums_f32(const bs_coll_call *call) {
+  return call->dtype_in == BS_F32 && call->dtype_out == BS_F32 && call->reduce_dtype == BS_F32 &&
+         call->reduce_op == BS_REDUCE_SUM;
+}
 
 #endif

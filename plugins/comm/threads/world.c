@@ -3,7 +3,6 @@
  * world.c - opening and closing of worlds, ranks and groups, the record of the first failure, and the
  * interned texts of call sites. Nothing here is on the hot path.
  */
-#include <sched.h>
 #include <stdlib.h>
 
 #include "threads.h"
@@ -63,25 +62,6 @@ static thr_group *group_make(thr_world *world, thr_group *parent, const uint32_t
   return group;
 }
 
-static int64_t param_int(const thr_state *state, const char *name, int64_t fallback) {
-  const bs_host *host = state->host;
-  bs_value value;
-  memset(&value, 0, sizeof value);
-  value.struct_size = (uint32_t)sizeof value;
-  if (!BS_HOST_HAS(host, param_get)) return fallback;
-  if (host->param_get(host->ctx, state->self, name, &value, NULL) != BS_OK) return fallback;
-  return value.i;
-}
-
-/* Cores this process may use. */
-static uint32_t cores_allowed(void) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  int n = CPU_COUNT(&set);
-  return n > 0 ? (uint32_t)n : 1u;
-}
-
 int32_t thr_world_open(void *state, const bs_world_request *request, void **out_world, bs_error *err) {
   const thr_state *plugin = state;
   if (request->world_size == 0 || request->world_size > MAX_WORLD)
@@ -92,9 +72,9 @@ int32_t thr_world_open(void *state, const bs_world_request *request, void **out_
   world->host = plugin->host;
   world->size = request->world_size;
   thr_kernels_choose(&world->kernels);
-  world->spin_ns = param_int(plugin, "spin_us", 100) * 1000;
-  if (world->size > cores_allowed()) world->spin_ns = 0;
-  int64_t inline_max = param_int(plugin, "inline_bytes", 512);
+  world->spin_ns = comm_param(plugin->host, plugin->self, "spin_us", 100) * 1000;
+  if (world->size > comm_cores_allowed()) world->spin_ns = 0;
+  int64_t inline_max = comm_param(plugin->host, plugin->self, "inline_bytes", 512);
   world->inline_max = inline_max > (int64_t)THR_INLINE_MAX ? THR_INLINE_MAX : (uint32_t)inline_max;
   world->trace = alloc_lines(world->size, sizeof *world->trace);
   world->all = group_make(world, NULL, NULL, world->size);
@@ -197,20 +177,9 @@ int32_t thr_group_open(void *comm_ptr, const uint32_t *ranks, uint32_t nranks, v
                        bs_error *err) {
   thr_comm *comm = comm_ptr;
   thr_world *world = comm->world;
-  uint32_t me = UINT32_MAX;
-  if (nranks == 0 || nranks > comm->group->n)
-    return bs_fail(err, BS_INVALID_ARGUMENT, "BS-COLL-GROUP", "a group of %u of %u ranks", nranks,
-                   comm->group->n);
-  for (uint32_t i = 0; i < nranks; ++i) {
-    if (ranks[i] >= comm->group->n || (i > 0 && ranks[i] <= ranks[i - 1]))
-      return bs_fail(err, BS_INVALID_ARGUMENT, "BS-COLL-GROUP",
-                     "ranks of a group must ascend and be below %u; entry %u is %u", comm->group->n, i,
-                     ranks[i]);
-    if (ranks[i] == comm->me) me = i;
-  }
-  if (me == UINT32_MAX)
-    return bs_fail(err, BS_INVALID_ARGUMENT, "BS-COLL-GROUP", "rank %u opens a group that it is not in",
-                   comm->me);
+  uint32_t me = 0;
+  int32_t rc = comm_check_group(comm->me, comm->group->n, ranks, nranks, &me, err);
+  if (rc != BS_OK) return rc;
   pthread_mutex_lock(&world->lock);
   thr_group *group = group_find(world, comm->group, ranks, nranks, me);
   if (group == NULL) {
@@ -226,7 +195,7 @@ int32_t thr_group_open(void *comm_ptr, const uint32_t *ranks, uint32_t nranks, v
   }
   pthread_mutex_unlock(&world->lock);
   if (group == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-COLL-MEMORY", "no memory for a group");
-  int32_t rc = comm_make(world, group, me, out_comm, err);
+  rc = comm_make(world, group, me, out_comm, err);
   if (rc != BS_OK) { /* the seat stays taken; world_close frees the group */
     pthread_mutex_lock(&world->lock);
     group->refs--;
@@ -239,16 +208,16 @@ int32_t thr_group_open(void *comm_ptr, const uint32_t *ranks, uint32_t nranks, v
 
 static void ring_group(thr_group *group) {
   for (uint32_t r = 0; r < group->n; ++r) {
-    thr_ring(&group->slots[r].header[0].flag);
-    thr_ring(&group->slots[r].header[1].flag);
+    comm_ring(&group->slots[r].header[0].flag, COMM_THREADS);
+    comm_ring(&group->slots[r].header[1].flag, COMM_THREADS);
     thr_channel *row = atomic_load(&group->rows[r]);
     if (row == NULL) continue;
-    for (uint32_t to = 0; to < group->n; ++to) thr_ring(&row[to].header.flag);
+    for (uint32_t to = 0; to < group->n; ++to) comm_ring(&row[to].header.flag, COMM_THREADS);
   }
   for (uint32_t r = 0; r < group->n; ++r) {
-    thr_inbox_ring(&group->inboxes[r]);
+    comm_ring_waiters(&group->inboxes[r].flag, COMM_THREADS);
     thr_channel *row = atomic_load(&group->exchange_rows[r]);
-    for (uint32_t to = 0; row != NULL && to < group->n; ++to) thr_ring(&row[to].header.flag);
+    for (uint32_t to = 0; row != NULL && to < group->n; ++to) comm_ring(&row[to].header.flag, COMM_THREADS);
   }
 }
 

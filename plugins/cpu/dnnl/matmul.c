@@ -401,8 +401,8 @@ static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stre
   dnnl_status_t status = split_tokens(&call);
   if (status == dnnl_success) status = place_scratchpads(plan);
   if (status != dnnl_success) return fail_dnnl(err, status, "running a matmul");
-  const int32_t rc = cpu_parallel(plan->exec, run_share, &call);
-  if (rc != BS_OK) return bs_fail(err, rc, "BS-CPU-TEAM", "the rank's team did not run (%d)", rc);
+  const int32_t rc = cpu_team(plan->exec, 0, run_share, &call, err);
+  if (rc != BS_OK) return rc;
   for (uint32_t i = 0; i < plan->width; i++)
     if (plan->members[i].status != dnnl_success)
       return fail_dnnl(err, plan->members[i].status, "running a matmul");

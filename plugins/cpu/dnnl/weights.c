@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "../half.h"
+#include "../ops/pull.h"
 
 #define ROWS 64 /* rows of one read */
 
@@ -36,17 +37,9 @@ static void make_share(void *arg, uint32_t member, uint32_t width) {
 }
 
 static int32_t make_all(cpu_rows *w, const bs_source *source, const bs_partition *partition, bs_error *err) {
-  const uint32_t width = w->exec->width > 0 ? w->exec->width : 1;
-  rows_job job = {w, source, partition, NULL, calloc(width, sizeof(bs_error))};
+  rows_job job = {w, source, partition, NULL, cpu_errors_make(w->exec)};
   if (job.errors == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-CPU-MEMORY", "no memory for errors");
-  for (uint32_t i = 0; i < width; i++) job.errors[i].struct_size = (uint32_t)sizeof *job.errors;
-  int32_t rc = cpu_parallel(w->exec, make_share, &job);
-  if (rc != BS_OK) bs_fail(err, rc, "BS-CPU-TEAM", "the rank's team did not run (%d)", rc);
-  for (uint32_t i = 0; rc == BS_OK && i < width; i++)
-    if (job.errors[i].code != BS_OK) {
-      rc = job.errors[i].code;
-      if (err != NULL) *err = job.errors[i];
-    }
+  const int32_t rc = cpu_team_errors(w->exec, make_share, &job, job.errors, err);
   free(job.errors);
   return rc;
 }
@@ -119,9 +112,7 @@ int32_t cpu_rows_update(void *packed, const bs_tensor *delta, bs_error *err) {
     return bs_fail(err, BS_INVALID_ARGUMENT, "BS-CPU-UPDATE", "delta must be f32 [%lld,%lld]",
                    (long long)w->N, (long long)w->K);
   if (w->data == NULL) return BS_OK;
-  const int32_t rc = cpu_parallel(w->exec, update_share, &job);
-  if (rc != BS_OK) return bs_fail(err, rc, "BS-CPU-TEAM", "the rank's team did not run (%d)", rc);
-  return BS_OK;
+  return cpu_team(w->exec, 0, update_share, &job, err);
 }
 
 int32_t cpu_rows_read(void *packed, int64_t row, bs_tensor *out, bs_error *err) {

@@ -536,12 +536,8 @@ static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stre
   read_call(plan, args, &call);
   if (call.rows == 0) return BS_OK;
   call.scratch = plan->exec->scratch(plan->exec->ctx);
-  int32_t rc = BS_OK;
-  if (call.alone)
-    attend_share(&call, 0, 1);
-  else
-    rc = cpu_parallel(plan->exec, attend_share, &call);
-  if (rc != BS_OK) return bs_fail(err, rc, "BS-CPU-TEAM", "the rank's team did not run (%d)", rc);
+  const int32_t rc = cpu_team(plan->exec, call.alone, attend_share, &call, err);
+  if (rc != BS_OK) return rc;
   for (int64_t item = 0; call.splits > 1 && item < call.B * call.G * call.blocks; item++) {
     cpu_block b;
     begin_block(&call, item, call.scratch, &b);

@@ -370,13 +370,7 @@ static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stre
   }
   if (call.items == 0) return BS_OK;
   call.scratch = plan->exec->scratch(plan->exec->ctx);
-  if (call.alone || plan->width == 1) {
-    share(&call, 0, 1);
-    return BS_OK;
-  }
-  const int32_t rc = cpu_parallel(plan->exec, share, &call);
-  if (rc != BS_OK) return bs_fail(err, rc, "BS-CPU-TEAM", "the rank's team did not run (%d)", rc);
-  return BS_OK;
+  return cpu_team(plan->exec, call.alone || plan->width == 1, share, &call, err);
 }
 
 static void plan_free(void *plan) {

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "packed24.h"
+#include "pull.h"
 
 typedef struct codes_job {
   const cpu_codes *codes;
@@ -58,23 +59,13 @@ static void read_share(void *arg, uint32_t member, uint32_t width) {
 
 static int32_t read_all(cpu_codes *codes, const bs_kept *kept, bs_error *err) {
   const uint32_t width = codes->exec->width > 0 ? codes->exec->width : 1;
-  codes_job job = {codes, kept, NULL, cpu_kept_length(codes->cols) / 2, NULL};
+  codes_job job = {codes, kept, NULL, cpu_kept_length(codes->cols) / 2, cpu_errors_make(codes->exec)};
   int32_t rc = BS_NO_MEMORY;
-  job.errors = calloc(width, sizeof *job.errors);
   job.rows = malloc((size_t)(width * CPU_PANEL * job.groups + 1));
-  if (job.errors == NULL || job.rows == NULL) {
+  if (job.errors == NULL || job.rows == NULL)
     bs_fail(err, rc, "BS-CPU-MEMORY", "no memory for %d rows of positions a thread", CPU_PANEL);
-    goto done;
-  }
-  for (uint32_t i = 0; i < width; i++) job.errors[i].struct_size = (uint32_t)sizeof *job.errors;
-  rc = cpu_parallel(codes->exec, read_share, &job);
-  if (rc != BS_OK) bs_fail(err, rc, "BS-CPU-TEAM", "the rank's team did not run (%d)", rc);
-  for (uint32_t i = 0; rc == BS_OK && i < width; i++)
-    if (job.errors[i].code != BS_OK) {
-      rc = job.errors[i].code;
-      if (err != NULL) *err = job.errors[i];
-    }
-done:
+  else
+    rc = cpu_team_errors(codes->exec, read_share, &job, job.errors, err);
   free(job.rows);
   free(job.errors);
   return rc;

@@ -166,12 +166,10 @@ static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stre
   read_call(plan, args, &call);
   if (call.items == 0) return BS_OK;
   call.scratch = plan->exec->scratch(plan->exec->ctx);
-  if (call.items == 1 || (double)call.items * CPU_PANEL_ROWS * COLUMNS * (double)(call.K + 1) < ALONE) {
-    share(&call, 0, 1);
-    return BS_OK;
-  }
-  const int32_t rc = cpu_parallel(plan->exec, share, &call);
-  return rc == BS_OK ? rc : bs_fail(err, rc, "BS-CPU-TEAM", "the rank's team did not run (%d)", rc);
+  return cpu_team(
+      plan->exec,
+      call.items == 1 || (double)call.items * CPU_PANEL_ROWS * COLUMNS * (double)(call.K + 1) < ALONE, share,
+      &call, err);
 }
 
 static void plan_free(void *plan) {

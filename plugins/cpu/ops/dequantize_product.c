@@ -78,13 +78,7 @@ static int32_t run(void *plan, bs_tensor *const *args, uint32_t nargs, bs_stream
   (void)stream;
   const int64_t rows = c.out->dims[0], cols = c.out->dims[1];
   if (rows <= 0 || cols <= 0) return BS_OK;
-  if (rows * cols < ALONE) {
-    share(&c, 0, 1);
-    return BS_OK;
-  }
-  const int32_t rc = cpu_parallel(c.plan->exec, share, &c);
-  if (rc != BS_OK) return bs_fail(err, rc, "BS-CPU-TEAM", "the rank's team did not run (%d)", rc);
-  return BS_OK;
+  return cpu_team(c.plan->exec, rows * cols < ALONE, share, &c, err);
 }
 
 const bs_src_loc cpu_dequantize_product_at = {__FILE__, (uint32_t)__LINE__ + 1u, 0u};

@@ -53,13 +53,7 @@ int32_t cpu_elementwise_run(void *opaque, bs_tensor *const *args, uint32_t nargs
   (void)nargs;
   (void)stream;
   if (args[0]->dims[0] <= 0 || args[0]->dims[1] <= 0) return BS_OK;
-  if (args[0]->dims[0] * args[0]->dims[1] < plan->alone) {
-    run_share(&c, 0, 1);
-    return BS_OK;
-  }
-  const int32_t rc = cpu_parallel(plan->exec, run_share, &c);
-  if (rc != BS_OK) return bs_fail(err, rc, "BS-CPU-TEAM", "the rank's team did not run (%d)", rc);
-  return BS_OK;
+  return cpu_team(plan->exec, args[0]->dims[0] * args[0]->dims[1] < plan->alone, run_share, &c, err);
 }
 
 void cpu_elementwise_free(void *plan) {

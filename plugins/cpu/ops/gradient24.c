@@ -84,13 +84,8 @@ int32_t cpu_grad24_go(cpu_grad24_plan *plan, int64_t tokens,
     return bs_fail(err, BS_INVALID_ARGUMENT, "BS-CPU-BATCH", "%lld tokens, prepared for %lld",
                    (long long)tokens, (long long)shape->B);
   plan->memory = plan->exec->scratch(plan->exec->ctx);
-  if ((double)(tokens + 1) * (double)shape->N * (double)shape->K < ALONE) {
-    body(arg, 0, 1);
-    return BS_OK;
-  }
-  const int32_t rc = cpu_parallel(plan->exec, body, arg);
-  if (rc != BS_OK) return bs_fail(err, rc, "BS-CPU-TEAM", "the rank's team did not run (%d)", rc);
-  return BS_OK;
+  return cpu_team(plan->exec, (double)(tokens + 1) * (double)shape->N * (double)shape->K < ALONE, body, arg,
+                  err);
 }
 
 /* ---- sums over tokens ----------------------------------------------------------------------- */

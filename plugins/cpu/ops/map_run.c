@@ -270,12 +270,8 @@ int32_t cpu_map_run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_str
   call.pieces = (length + CPU_MAP_CHUNK - 1) / CPU_MAP_CHUNK;
   choose_direct(&call);
   void (*const share)(void *, uint32_t, uint32_t) = has_form(&call) ? run_form : run_share;
-  if (elements < ALONE) {
-    share(&call, 0, 1);
-  } else {
-    const int32_t rc = cpu_parallel(plan->exec, share, &call);
-    if (rc != BS_OK) return bs_fail(err, rc, "BS-CPU-TEAM", "the rank's team did not run (%d)", rc);
-  }
+  const int32_t rc = cpu_team(plan->exec, elements < ALONE, share, &call, err);
+  if (rc != BS_OK) return rc;
   if (call.failed == BS_OK) return BS_OK;
   return bs_fail(err, call.failed, "BS-CPU-CONVERT", "the host does not convert these dtypes");
 }

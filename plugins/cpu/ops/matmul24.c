@@ -274,13 +274,10 @@ static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stre
     return bs_fail(err, BS_INVALID_ARGUMENT, "BS-CPU-BATCH", "%lld tokens, prepared for %lld",
                    (long long)call.tokens, (long long)plan->shape.B);
   place_scratch(plan);
-  if (plan->width == 1 || (double)call.tokens * (double)plan->shape.N * (double)plan->shape.K < ALONE) {
-    run_share((void *)&call, 0, 1);
-    return BS_OK;
-  }
-  const int32_t rc = cpu_parallel(plan->exec, run_share, (void *)&call);
-  if (rc != BS_OK) return bs_fail(err, rc, "BS-CPU-TEAM", "the rank's team did not run (%d)", rc);
-  return BS_OK;
+  return cpu_team(
+      plan->exec,
+      plan->width == 1 || (double)call.tokens * (double)plan->shape.N * (double)plan->shape.K < ALONE,
+      run_share, (void *)&call, err);
 }
 
 /* ---- plans ---------------------------------------------------------------------------------- */

@@ -125,13 +125,8 @@ static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stre
   (void)stream;
   if (call.tokens <= 0 || plan->shape.N == 0) return BS_OK;
   place_scratch(plan);
-  if ((double)call.tokens * (double)plan->shape.N * (double)plan->shape.K < ALONE) {
-    run_share(&call, 0, 1);
-    return BS_OK;
-  }
-  const int32_t rc = cpu_parallel(plan->exec, run_share, &call);
-  if (rc != BS_OK) return bs_fail(err, rc, "BS-CPU-TEAM", "the rank's team did not run (%d)", rc);
-  return BS_OK;
+  return cpu_team(plan->exec, (double)call.tokens * (double)plan->shape.N * (double)plan->shape.K < ALONE,
+                  run_share, &call, err);
 }
 
 static void plan_free(void *opaque) {

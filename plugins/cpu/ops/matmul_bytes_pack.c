@@ -5,63 +5,21 @@
 #include <stdlib.h>
 
 #include "packed_bytes.h"
+#include "pull.h"
 
-typedef struct bytes_job {
-  const cpu_packed_bytes *packed;
-  const bs_source *source;
-  const bs_partition *partition;
-  int8_t *rows;     /* CPU_PANEL rows a member */
-  bs_error *errors; /* one a member */
-} bytes_job;
-
-static void place_panel(const cpu_packed_bytes *w, int64_t panel, int64_t rows, const int8_t *from) {
+static void place_panel(const void *packed, int64_t panel, int64_t rows, const uint8_t *bytes) {
+  const cpu_packed_bytes *w = packed;
+  const int8_t *from = (const int8_t *)bytes;
   int8_t *to = w->data + cpu_bytes_at(w, panel, 0);
   memset(to, 0, (size_t)(w->pairs * 2 * CPU_PANEL));
   for (int64_t j = 0; j < rows; j++)
     for (int64_t k = 0; k < w->K; k++) to[(k / 2 * CPU_PANEL + j) * 2 + k % 2] = from[j * w->K + k];
 }
 
-static void pack_share(void *arg, uint32_t member, uint32_t width) {
-  bytes_job *job = arg;
-  const cpu_packed_bytes *w = job->packed;
-  int8_t *rows = job->rows + (int64_t)member * CPU_PANEL * w->K;
-  int64_t begin, end;
-  cpu_share(w->panels, member, width, &begin, &end);
-  for (int64_t p = begin; p < end; p++) {
-    const int64_t first = p * CPU_PANEL, count = w->N - first < CPU_PANEL ? w->N - first : CPU_PANEL;
-    const int32_t rc = job->source->read(job->source->ctx, first, count, job->partition, BS_I8, rows, w->K,
-                                         &job->errors[member]);
-    if (rc != BS_OK) {
-      job->errors[member].code = rc;
-      return;
-    }
-    place_panel(w, p, count, rows);
-  }
-}
-
 static int32_t pack_all(cpu_packed_bytes *w, const bs_source *source, const bs_partition *partition,
                         bs_error *err) {
-  const uint32_t width = w->exec->width > 0 ? w->exec->width : 1;
-  bytes_job job = {w, source, partition, NULL, NULL};
-  int32_t rc = BS_NO_MEMORY;
-  job.errors = calloc(width, sizeof *job.errors);
-  job.rows = w->exec->alloc(w->exec->ctx, (uint64_t)w->K * CPU_PANEL * width);
-  if (job.errors == NULL || job.rows == NULL) {
-    bs_fail(err, rc, "BS-CPU-MEMORY", "no memory for %d rows of %lld weights a thread", CPU_PANEL,
-            (long long)w->K);
-  } else {
-    for (uint32_t i = 0; i < width; i++) job.errors[i].struct_size = (uint32_t)sizeof *job.errors;
-    rc = cpu_parallel(w->exec, pack_share, &job);
-    if (rc != BS_OK) bs_fail(err, rc, "BS-CPU-TEAM", "the rank's team did not run (%d)", rc);
-    for (uint32_t i = 0; rc == BS_OK && i < width; i++)
-      if (job.errors[i].code != BS_OK) {
-        rc = job.errors[i].code;
-        if (err != NULL) *err = job.errors[i];
-      }
-  }
-  if (job.rows != NULL) w->exec->free(w->exec->ctx, job.rows);
-  free(job.errors);
-  return rc;
+  const cpu_pull pull = {w->exec, source, partition, w->N, w->K, w->panels, BS_I8, place_panel, w};
+  return cpu_pull_panels(&pull, err);
 }
 
 int32_t cpu_packed_bytes_make(void *state, const bs_exec *exec, const bs_op_query *query,

@@ -7,18 +7,11 @@
 
 #include "../half.h"
 #include "packed.h"
-
-typedef struct pack_job {
-  const cpu_packed *packed;
-  const bs_source *source;
-  const bs_partition *partition;
-  uint8_t *rows;       /* CPU_PANEL rows a member */
-  uint64_t rows_bytes; /* of one member */
-  bs_error *errors;    /* one a member */
-} pack_job;
+#include "pull.h"
 
 /* Rows of a panel, each `K` elements, to column-major blocks. */
-static void place_panel(const cpu_packed *w, int64_t panel, int64_t rows, const uint8_t *from) {
+static void place_panel(const void *packed, int64_t panel, int64_t rows, const uint8_t *from) {
+  const cpu_packed *w = packed;
   for (int64_t first = 0; first < w->K; first += CPU_K_BLOCK) {
     const int64_t length = w->K - first < CPU_K_BLOCK ? w->K - first : CPU_K_BLOCK;
     const int64_t all = cpu_packed_length(w, first);
@@ -37,48 +30,10 @@ static void place_panel(const cpu_packed *w, int64_t panel, int64_t rows, const 
   }
 }
 
-static void pack_share(void *arg, uint32_t member, uint32_t width) {
-  pack_job *job = arg;
-  const cpu_packed *w = job->packed;
-  uint8_t *rows = job->rows + member * job->rows_bytes;
-  int64_t begin, end;
-  cpu_share(w->panels, member, width, &begin, &end);
-  for (int64_t p = begin; p < end; p++) {
-    const int64_t first = p * CPU_PANEL, count = w->N - first < CPU_PANEL ? w->N - first : CPU_PANEL;
-    const int32_t rc = job->source->read(job->source->ctx, first, count, job->partition, w->dtype, rows, w->K,
-                                         &job->errors[member]);
-    if (rc != BS_OK) {
-      job->errors[member].code = rc;
-      return;
-    }
-    place_panel(w, p, count, rows);
-  }
-}
-
 static int32_t pack_all(cpu_packed *w, const bs_source *source, const bs_partition *partition,
                         bs_error *err) {
-  const uint32_t width = w->exec->width > 0 ? w->exec->width : 1;
-  pack_job job = {w, source, partition, NULL, (uint64_t)w->K * CPU_PANEL * w->size, NULL};
-  int32_t rc = BS_NO_MEMORY;
-  job.errors = calloc(width, sizeof *job.errors);
-  job.rows = w->exec->alloc(w->exec->ctx, job.rows_bytes * width);
-  if (job.errors == NULL || job.rows == NULL) {
-    bs_fail(err, rc, "BS-CPU-MEMORY", "no memory for %d rows of %lld weights a thread", CPU_PANEL,
-            (long long)w->K);
-    goto done;
-  }
-  for (uint32_t i = 0; i < width; i++) job.errors[i].struct_size = (uint32_t)sizeof *job.errors;
-  rc = cpu_parallel(w->exec, pack_share, &job);
-  if (rc != BS_OK) bs_fail(err, rc, "BS-CPU-TEAM", "the rank's team did not run (%d)", rc);
-  for (uint32_t i = 0; rc == BS_OK && i < width; i++)
-    if (job.errors[i].code != BS_OK) {
-      rc = job.errors[i].code;
-      if (err != NULL) *err = job.errors[i];
-    }
-done:
-  if (job.rows != NULL) w->exec->free(w->exec->ctx, job.rows);
-  free(job.errors);
-  return rc;
+  const cpu_pull pull = {w->exec, source, partition, w->N, w->K, w->panels, w->dtype, place_panel, w};
+  return cpu_pull_panels(&pull, err);
 }
 
 int32_t cpu_packed_make(void *state, const bs_exec *exec, const bs_op_query *query, const bs_source *weights,
@@ -184,9 +139,7 @@ int32_t cpu_packed_update(void *packed, const bs_tensor *delta, bs_error *err) {
     return bs_fail(err, BS_INVALID_ARGUMENT, "BS-CPU-UPDATE", "delta must be f32 [%lld,%lld]",
                    (long long)w->N, (long long)w->K);
   if (w->data == NULL) return BS_OK;
-  const int32_t rc = cpu_parallel(w->exec, update_share, &job);
-  if (rc != BS_OK) return bs_fail(err, rc, "BS-CPU-TEAM", "the rank's team did not run (%d)", rc);
-  return BS_OK;
+  return cpu_team(w->exec, 0, update_share, &job, err);
 }
 
 /* One row's part of a block, picked out of its panel and converted by the host's rule. */

@@ -78,13 +78,7 @@ int32_t cpu_move_run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_st
   (void)nargs;
   (void)stream;
   if (args[0]->dims[0] <= 0 || plan->partition->count == 0) return BS_OK;
-  if (args[0]->dims[0] * plan->partition->count < ALONE) {
-    move_share(&call, 0, 1);
-    return BS_OK;
-  }
-  const int32_t rc = cpu_parallel(plan->exec, move_share, &call);
-  if (rc != BS_OK) return bs_fail(err, rc, "BS-CPU-TEAM", "the rank's team did not run (%d)", rc);
-  return BS_OK;
+  return cpu_team(plan->exec, args[0]->dims[0] * plan->partition->count < ALONE, move_share, &call, err);
 }
 
 void cpu_move_free(void *opaque) {

@@ -170,12 +170,8 @@ static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stre
   for (uint32_t d = 0; d < args[X]->rank; d++) elements *= args[X]->dims[d];
   if (elements == 0) return BS_OK;
   cpu_spread_make(&call.space, args, nargs, args[X], 1);
-  if (elements < ALONE) {
-    run_share(&call, 0, 1);
-  } else {
-    const int32_t rc = cpu_parallel(plan->exec, run_share, &call);
-    if (rc != BS_OK) return bs_fail(err, rc, "BS-CPU-TEAM", "the rank's team did not run (%d)", rc);
-  }
+  const int32_t rc = cpu_team(plan->exec, elements < ALONE, run_share, &call, err);
+  if (rc != BS_OK) return rc;
   if (call.failed == BS_OK) return BS_OK;
   return bs_fail(err, call.failed, "BS-CPU-CONVERT", "the host does not convert these dtypes");
 }

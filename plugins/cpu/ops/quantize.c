@@ -163,13 +163,7 @@ static int32_t run(const call *c, const bs_tensor *floats, void (*share)(void *,
                    bs_error *err) {
   call body = *c;
   if (floats->dims[0] <= 0 || floats->dims[1] <= 0) return BS_OK;
-  if (floats->dims[0] * floats->dims[1] < ALONE) {
-    share(&body, 0, 1);
-    return BS_OK;
-  }
-  const int32_t rc = cpu_parallel(c->plan->exec, share, &body);
-  if (rc != BS_OK) return bs_fail(err, rc, "BS-CPU-TEAM", "the rank's team did not run (%d)", rc);
-  return BS_OK;
+  return cpu_team(c->plan->exec, floats->dims[0] * floats->dims[1] < ALONE, share, &body, err);
 }
 
 static int32_t run_quantize(void *plan, bs_tensor *const *args, uint32_t nargs, bs_stream *stream,

@@ -232,12 +232,7 @@ static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stre
     c.whole = out->dims[rank - 1] == 1;
   }
   if (c.lines == 0 || (c.columns == 0 && !c.whole)) return BS_OK;
-  if (c.lines * c.folds * (c.columns + 1) < ALONE) {
-    share(&c, 0, 1);
-    return BS_OK;
-  }
-  const int32_t rc = cpu_parallel(plan->exec, share, &c);
-  return rc == BS_OK ? rc : bs_fail(err, rc, "BS-CPU-TEAM", "the rank's team did not run (%d)", rc);
+  return cpu_team(plan->exec, c.lines * c.folds * (c.columns + 1) < ALONE, share, &c, err);
 }
 
 static void plan_free(void *plan) {

@@ -153,13 +153,7 @@ static int32_t run(void *plan, bs_tensor *const *args, uint32_t nargs, bs_stream
   const double work = (double)args[OUT]->dims[0] * (double)args[OUT]->dims[1];
   if (work <= 0) return BS_OK;
   place_scratch(plan);
-  if (work * (double)args[X]->dims[1] < ALONE) {
-    share(&c, 0, 1);
-    return BS_OK;
-  }
-  const int32_t rc = cpu_parallel(c.plan->exec, share, &c);
-  if (rc != BS_OK) return bs_fail(err, rc, "BS-CPU-TEAM", "the rank's team did not run (%d)", rc);
-  return BS_OK;
+  return cpu_team(c.plan->exec, work * (double)args[X]->dims[1] < ALONE, share, &c, err);
 }
 
 /* ---- plans -------------------------------------------------------------------------------------- */

@@ -78,13 +78,7 @@ int32_t cpu_step_run(cpu_step_plan *plan, bs_tensor *const *args, uint32_t state
   memcpy(c.hyper, args[1 + states]->data, count * sizeof(float));
   if (plan->N == 0 || plan->length == 0) return BS_OK;
   plan->memory = plan->exec->scratch(plan->exec->ctx);
-  if ((double)plan->N * (double)plan->length < ALONE) {
-    run_share(&c, 0, 1);
-    return BS_OK;
-  }
-  const int32_t rc = cpu_parallel(plan->exec, run_share, &c);
-  if (rc != BS_OK) return bs_fail(err, rc, "BS-CPU-TEAM", "the rank's team did not run (%d)", rc);
-  return BS_OK;
+  return cpu_team(plan->exec, (double)plan->N * (double)plan->length < ALONE, run_share, &c, err);
 }
 
 static int read_query(const bs_op_query *query, uint32_t states, bs_op_answer *answer) {

@@ -165,12 +165,7 @@ static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stre
   (void)stream;
   int32_t rc = check_index(&c, err);
   if (rc != BS_OK || c.positions * c.lines * c.line_bytes == 0) return rc;
-  if (c.positions * c.lines * c.line_bytes < ALONE) {
-    share(&c, 0, 1);
-    return BS_OK;
-  }
-  rc = cpu_parallel(plan->exec, share, &c);
-  return rc == BS_OK ? rc : bs_fail(err, rc, "BS-CPU-TEAM", "the rank's team did not run (%d)", rc);
+  return cpu_team(plan->exec, c.positions * c.lines * c.line_bytes < ALONE, share, &c, err);
 }
 
 static void plan_free(void *plan) {

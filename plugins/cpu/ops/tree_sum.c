@@ -73,13 +73,7 @@ static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stre
   (void)nargs;
   (void)stream;
   if (c.out->dims[0] <= 0 || c.out->dims[1] <= 0) return BS_OK;
-  if (c.out->dims[0] * c.in->dims[1] < ALONE) {
-    run_share(&c, 0, 1);
-    return BS_OK;
-  }
-  const int32_t rc = cpu_parallel(plan->exec, run_share, &c);
-  if (rc != BS_OK) return bs_fail(err, rc, "BS-CPU-TEAM", "the rank's team did not run (%d)", rc);
-  return BS_OK;
+  return cpu_team(plan->exec, c.out->dims[0] * c.in->dims[1] < ALONE, run_share, &c, err);
 }
 
 static int32_t supports(void *opaque, const bs_op_query *query, bs_op_answer *answer) {

@@ -5,51 +5,6 @@
  */
 #include "by_row.h"
 
-static bs_tensor_desc strided(uint32_t dtype, int64_t rows, int64_t cols, int64_t stride) {
-  bs_tensor_desc d = bs_desc_2d(dtype, rows, cols);
-  d.strides[0] = stride > 0 ? stride : 1;
-  return d;
-}
-
-static int32_t check_sources(const tp_layer *l, const bs_source *weights, const bs_source *bias,
-                             bs_error *err) {
-  const tp_shape *s = &l->shape;
-  if (weights == NULL || weights->rows != s->N || weights->cols != s->K)
-    return bs_fail(err, BS_INVALID_ARGUMENT, "BS-METHOD-WEIGHTS",
-                   "method blockshock: weights are %lld x %lld, the layer %lld x %lld",
-                   weights != NULL ? (long long)weights->rows : -1LL,
-                   weights != NULL ? (long long)weights->cols : -1LL, (long long)s->N, (long long)s->K);
-  if (s->bias_here && (bias == NULL || bias->cols != s->N))
-    return bs_fail(err, BS_INVALID_ARGUMENT, "BS-METHOD-BIAS",
-                   "method blockshock: bias has %lld values, the layer %lld outputs",
-                   bias != NULL ? (long long)bias->cols : -1LL, (long long)s->N);
-  return BS_OK;
-}
-
-/* The bias of the own rows as a [n] tensor; f32 holds every narrower float exactly. */
-static int32_t build_bias(tp_layer *l, const bs_source *bias, bs_error *err) {
-  const tp_shape *s = &l->shape;
-  if (!s->bias_here) return BS_OK;
-  uint32_t dtype = BS_DTYPE_BYTES(bias->dtype) > 4 || BS_DTYPE_BYTES(s->y_dtype) > 4 ? BS_F64 : BS_F32;
-  if (s->y_dtype == BS_I32 || s->y_dtype == BS_I64) dtype = s->y_dtype;
-  bs_partition own;
-  memset(&own, 0, sizeof own);
-  own.struct_size = (uint32_t)sizeof own;
-  own.kind = BS_PARTITION_CONTIGUOUS;
-  own.total = s->N;
-  own.begin = s->row_begin;
-  own.count = s->row_count;
-  const bs_tensor_desc d = bs_desc_2d(dtype, 1, s->row_count);
-  int32_t rc = l->api->tensor_alloc(l->rank, &d, BS_LIFE_WEIGHTS, &l->bias_row, err);
-  if (rc == BS_OK) rc = l->api->tensor_read(l->rank, bias, 0, &own, &l->bias_row, err);
-  l->bias = l->bias_row;
-  l->bias.rank = 1;
-  l->bias.dims[0] = s->row_count;
-  l->bias.strides[0] = 1;
-  l->bias.dims[1] = l->bias.strides[1] = 0;
-  return rc;
-}
-
 typedef struct product_query {
   bs_tensor_desc x, bias, y;
   const bs_tensor_desc *args[4];
@@ -66,15 +21,12 @@ static void product_query_fill(const tp_layer *l, const bs_layer_spec *spec, pro
   const tp_shape *s = &l->shape;
   memset(p, 0, sizeof *p);
   const int64_t width = s->input == TP_X_ZERO ? 1 : b->shape.run.count;
-  p->x = strided(s->x_dtype, s->B, width, s->input == TP_X_VIEW ? s->K : width);
-  p->y = strided(s->product_dtype, s->B, s->row_count, in_place(&b->shape) ? s->N : s->row_count);
+  p->x = tp_strided(s->x_dtype, s->B, width, s->input == TP_X_VIEW ? s->K : width);
+  p->y = tp_strided(s->product_dtype, s->B, s->row_count, in_place(&b->shape) ? s->N : s->row_count);
   p->args[0] = &p->x;
   p->args[3] = &p->y;
   if (s->bias_here) {
-    p->bias = bs_desc_2d(l->bias.dtype, s->row_count, 1);
-    p->bias.rank = 1;
-    p->bias.dims[1] = p->bias.strides[1] = 0;
-    p->bias.strides[0] = 1;
+    p->bias = tp_vector(l->bias.dtype, s->row_count);
     p->args[1] = &p->bias;
   }
   p->q.struct_size = (uint32_t)sizeof p->q;
@@ -150,22 +102,13 @@ static int32_t build_activation(tp_layer *l, const bs_layer_spec *spec, bs_error
   const tp_shape *s = &l->shape;
   const by_row_shape *shape = &by_row_of(l)->shape;
   if (s->after == BS_ACT_NONE) return BS_OK;
-  const int64_t cols = shape->z_cols, own = s->own_sums || s->keeps;
+  const int64_t cols = shape->z_cols;
+  const int own = s->own_sums || s->keeps;
   const int64_t stride = shape->slice_rows && shape->y.gather_ranks > 0 ? s->N : cols;
   const uint32_t dtype = s->keeps ? s->product_dtype : s->reduce_dtype;
-  const bs_tensor_desc in = strided(dtype, s->B, cols, !own && in_place(shape) ? s->N : cols);
-  const bs_tensor_desc out = strided(s->y_dtype, s->B, cols, stride);
-  const bs_tensor_desc *args[2] = {&in, &out};
-  bs_op_query q;
-  memset(&q, 0, sizeof q);
-  q.struct_size = (uint32_t)sizeof q;
-  q.op = "activate";
-  q.nargs = 2;
-  q.args = args;
-  q.activation = spec->activation;
-  int32_t rc = BS_OK;
-  if (own) rc = l->api->tensor_alloc(l->rank, &in, BS_LIFE_SCRATCH, &l->sums, err);
-  return rc == BS_OK ? l->api->op_prepare(l->rank, &q, NULL, &l->activate, err) : rc;
+  const bs_tensor_desc in = tp_strided(dtype, s->B, cols, !own && in_place(shape) ? s->N : cols);
+  const bs_tensor_desc out = tp_strided(s->y_dtype, s->B, cols, stride);
+  return tp_activation_prepare(l, spec->activation, own, &in, &out, err);
 }
 
 int32_t by_row_build(const tp_state *state, const bs_rank_api *api, bs_rank *rank, const bs_layer_spec *spec,
@@ -185,8 +128,8 @@ int32_t by_row_build(const tp_state *state, const bs_rank_api *api, bs_rank *ran
   int32_t rc = by_row_shape_make(state, spec, api->rank(rank), api->world_size(rank), &b->shape, err);
   l->shape = b->shape.base;
   tp_kept_init(&b->positions, l->shape.row_begin, l->shape.row_count, &b->shape.run);
-  if (rc == BS_OK) rc = check_sources(l, weights, bias, err);
-  if (rc == BS_OK) rc = build_bias(l, bias, err);
+  if (rc == BS_OK) rc = tp_check_weights(l, weights, err);
+  if (rc == BS_OK) rc = tp_bias_build(l, bias, err);
   if (rc == BS_OK) rc = build_product(l, spec, weights, err);
   if (rc == BS_OK) rc = build_ways(l, spec, err);
   if (rc == BS_OK) rc = build_activation(l, spec, err);

@@ -5,17 +5,6 @@
  */
 #include "by_row.h"
 
-static int32_t wrong_shape(const tp_layer *l, const char *name, const bs_tensor *t, uint32_t dtype,
-                           int64_t cols, bs_error *err) {
-  bs_fail(err, BS_INVALID_ARGUMENT, "BS-METHOD-FORWARD",
-          "method blockshock: %s is [%lld,%lld] of dtype 0x%04x, the layer wants at most %lld rows of %lld "
-          "columns of dtype 0x%04x",
-          name, (long long)t->dims[0], (long long)t->dims[1], t->dtype, (long long)l->shape.B,
-          (long long)cols, dtype);
-  return bs_fail_hint(err, "x and y are dense and row-major, with the same number of rows"),
-         BS_INVALID_ARGUMENT;
-}
-
 static int32_t multiply(tp_layer *l, const bs_tensor *x, bs_tensor *out, bs_stream *stream, bs_error *err) {
   const by_row *b = by_row_of(l);
   bs_tensor in = *x;
@@ -54,8 +43,8 @@ int32_t by_row_forward(tp_layer *l, const bs_tensor *x, bs_tensor *y, bs_stream 
   const by_row *b = by_row_of(l);
   const int64_t rows = x->dims[0];
   if (rows < 0 || rows > s->B || !tp_fits(x, rows, s->x_dtype, s->x_cols))
-    return wrong_shape(l, "x", x, s->x_dtype, s->x_cols, err);
-  if (!tp_fits(y, rows, s->y_dtype, s->y_cols)) return wrong_shape(l, "y", y, s->y_dtype, s->y_cols, err);
+    return tp_wrong_shape(l, "x", x, s->x_dtype, s->x_cols, err);
+  if (!tp_fits(y, rows, s->y_dtype, s->y_cols)) return tp_wrong_shape(l, "y", y, s->y_dtype, s->y_cols, err);
   bs_tensor place = b->gather_y != NULL ? tp_view_columns(y, s->row_begin, s->row_count) : *y;
   bs_tensor product = s->keeps         ? tp_view_rows(&l->sums, rows)
                       : s->own_partial ? tp_view_rows(&l->partial, rows)

@@ -5,12 +5,6 @@
  */
 #include "by_row.h"
 
-static bs_tensor_desc strided(uint32_t dtype, int64_t rows, int64_t cols, int64_t stride) {
-  bs_tensor_desc d = bs_desc_2d(dtype, rows, cols);
-  d.strides[0] = stride > 0 ? stride : 1;
-  return d;
-}
-
 static int32_t prepare(tp_layer *l, const bs_layer_spec *spec, const char *op,
                        const bs_tensor_desc *const *args, uint32_t nargs, int sparse, int x_full,
                        bs_packed *packed, bs_plan **out_plan, bs_error *err) {
@@ -40,8 +34,8 @@ static int32_t build_dx(tp_layer *l, const bs_layer_spec *spec, bs_error *err) {
   const tp_shape *s = &l->shape;
   if (s->row_count == 0 || b->shape.run.count == 0) return BS_OK;
   const int64_t stride = b->shape.dx.gather_ranks > 0 && !b->shape.own_dx ? s->K : b->shape.dx_cols;
-  const bs_tensor_desc dy = strided(s->y_dtype, s->B, s->row_count, dy_stride(l));
-  const bs_tensor_desc dx = strided(b->shape.dx_dtype, s->B, b->shape.dx_cols, stride);
+  const bs_tensor_desc dy = tp_strided(s->y_dtype, s->B, s->row_count, dy_stride(l));
+  const bs_tensor_desc dx = tp_strided(b->shape.dx_dtype, s->B, b->shape.dx_cols, stride);
   const bs_tensor_desc *args[2] = {&dy, &dx};
   return prepare(l, spec, "matmul24_dx", args, 2, 1, 0, l->packed, &l->gradient->dx, err);
 }
@@ -50,7 +44,7 @@ static int32_t build_dw(tp_layer *l, const bs_layer_spec *spec, bs_error *err) {
   by_row *b = by_row_of(l);
   const tp_shape *s = &l->shape;
   if (s->row_count == 0) return BS_OK;
-  const bs_tensor_desc dy = strided(s->y_dtype, s->B, s->row_count, dy_stride(l));
+  const bs_tensor_desc dy = tp_strided(s->y_dtype, s->B, s->row_count, dy_stride(l));
   const bs_tensor_desc x = bs_desc_2d(s->x_dtype, s->B, s->K);
   const bs_tensor_desc dw = bs_desc_2d(b->shape.wide, s->row_count, s->k_own);
   const bs_tensor_desc *args[3] = {&x, &dy, &dw};
@@ -61,38 +55,6 @@ static int32_t build_dw(tp_layer *l, const bs_layer_spec *spec, bs_error *err) {
   const bs_tensor_desc db = bs_desc_2d(b->shape.wide, s->row_count, 1);
   const bs_tensor_desc *sums[3] = {&ones, &dy, &db};
   return prepare(l, spec, "matmul_dw", sums, 3, 0, 0, NULL, &l->gradient->db, err);
-}
-
-static int32_t read_ones(void *ctx, int64_t row, int64_t nrows, const bs_partition *cols, uint32_t dtype,
-                         void *out, int64_t out_stride, bs_error *err) {
-  (void)ctx;
-  (void)row;
-  (void)cols;
-  if (dtype != BS_F32 && dtype != BS_F64)
-    return bs_fail(err, BS_UNSUPPORTED, "BS-METHOD-ONES", "ones are f32 or f64");
-  for (int64_t i = 0; i < nrows; i++) {
-    if (dtype == BS_F64)
-      ((double *)out)[i * out_stride] = 1.0;
-    else
-      ((float *)out)[i * out_stride] = 1.0f;
-  }
-  return BS_OK;
-}
-
-static int32_t build_ones(tp_layer *l, const bs_layer_spec *spec, bs_error *err) {
-  by_row *b = by_row_of(l);
-  if (!spec->has_bias || l->shape.row_count == 0) return BS_OK;
-  bs_source ones;
-  memset(&ones, 0, sizeof ones);
-  ones.struct_size = (uint32_t)sizeof ones;
-  ones.dtype = b->shape.wide;
-  ones.rows = l->shape.B;
-  ones.cols = 1;
-  ones.read = read_ones;
-  const bs_tensor_desc d = bs_desc_2d(b->shape.wide, l->shape.B, 1);
-  int32_t rc = l->api->tensor_alloc(l->rank, &d, BS_LIFE_SCRATCH, &l->gradient->ones, err);
-  if (rc == BS_OK) rc = l->api->tensor_read(l->rank, &ones, 0, NULL, &l->gradient->ones, err);
-  return rc;
 }
 
 static int32_t build_scratch(tp_layer *l, bs_error *err) {
@@ -136,7 +98,7 @@ int32_t by_row_gradient_build(tp_layer *l, const bs_layer_spec *spec, bs_error *
     rc = by_row_exchange_make(l, &b->shape.dx, b->shape.dx_dtype, l->shape.x_dtype, l->shape.x_dtype,
                               l->state->traits->dx_site, &l->gradient->sum_dx, &b->gather_dx, err);
   if (rc == BS_OK) rc = tp_slope_build(l, spec, err);
-  if (rc == BS_OK) rc = build_ones(l, spec, err);
+  if (rc == BS_OK) rc = tp_ones_build(l, spec, b->shape.wide, err);
   if (rc == BS_OK) rc = build_dx(l, spec, err);
   if (rc == BS_OK) rc = build_dw(l, spec, err);
   return rc;
@@ -145,12 +107,9 @@ int32_t by_row_gradient_build(tp_layer *l, const bs_layer_spec *spec, bs_error *
 /* W += alpha dY^T X on the kept values, without a dW. */
 static int32_t build_fused(tp_layer *l, const bs_layer_spec *spec, bs_error *err) {
   const tp_shape *s = &l->shape;
-  const bs_tensor_desc dy = strided(s->y_dtype, s->B, s->row_count, dy_stride(l));
+  const bs_tensor_desc dy = tp_strided(s->y_dtype, s->B, s->row_count, dy_stride(l));
   const bs_tensor_desc x = bs_desc_2d(s->x_dtype, s->B, s->K);
-  bs_tensor_desc alpha = bs_desc_2d(BS_F32, 1, 1);
-  alpha.rank = 1;
-  alpha.dims[1] = alpha.strides[1] = 0;
-  alpha.strides[0] = 1;
+  const bs_tensor_desc alpha = tp_vector(BS_F32, 1);
   const bs_tensor_desc *args[3] = {&x, &dy, &alpha};
   return prepare(l, spec, "matmul24_update", args, 3, 1, 1, l->packed, &l->training->fused, err);
 }
@@ -163,52 +122,6 @@ int32_t by_row_training_build(tp_layer *l, const bs_layer_spec *spec, const bs_s
 }
 
 /* ---- backward ------------------------------------------------------------------------------------ */
-
-static int32_t wrong(const char *name, const bs_tensor *t, int64_t rows, uint32_t dtype, int64_t cols,
-                     bs_error *err) {
-  return bs_fail(err, BS_INVALID_ARGUMENT, "BS-METHOD-GRADIENT",
-                 "method blockshock: %s is [%lld,%lld] of dtype 0x%04x, not a dense [%lld,%lld] of dtype "
-                 "0x%04x",
-                 name, (long long)t->dims[0], (long long)t->dims[1], t->dtype, (long long)rows,
-                 (long long)cols, dtype);
-}
-
-static int is_row(const bs_tensor *t, int64_t n, uint32_t dtype) {
-  return t->rank == 1 && t->dtype == dtype && t->dims[0] == n && (n <= 1 || t->strides[0] == 1);
-}
-
-static int32_t check(const tp_layer *l, const bs_tensor *x, const bs_tensor *dy, const bs_tensor *dx,
-                     const bs_tensor *dw, const bs_tensor *db, bs_error *err) {
-  const by_row *b = by_row_of(l);
-  const tp_shape *s = &l->shape;
-  const int64_t rows = dy->dims[0];
-  if (l->gradient == NULL) {
-    bs_fail(err, BS_UNSUPPORTED, "BS-METHOD-BACKWARD",
-            "method blockshock: the layer was built for forward only");
-    return bs_fail_hint(err, "build it with BS_LAYER_BACKWARD"), BS_UNSUPPORTED;
-  }
-  if (rows < 0 || rows > s->B || !tp_fits(dy, rows, s->y_dtype, b->shape.dy_cols))
-    return wrong("dy", dy, s->B, s->y_dtype, b->shape.dy_cols, err);
-  if (l->gradient->shape.activation != BS_ACT_NONE && rows != l->kept_rows)
-    return bs_fail(err, BS_INVALID_ARGUMENT, "BS-METHOD-GRADIENT",
-                   "method blockshock: dy of %lld tokens, the last forward had %lld", (long long)rows,
-                   (long long)l->kept_rows);
-  if (dw != NULL && !tp_fits(x, rows, s->x_dtype, s->K)) return wrong("x", x, rows, s->x_dtype, s->K, err);
-  if (dx != NULL && !tp_fits(dx, rows, s->x_dtype, s->K)) return wrong("dx", dx, rows, s->x_dtype, s->K, err);
-  if (dw != NULL && !tp_fits(dw, s->row_count, b->shape.wide, s->k_own))
-    return wrong("dw", dw, s->row_count, b->shape.wide, s->k_own, err);
-  if (db != NULL && !is_row(db, s->row_count, b->shape.wide))
-    return wrong("db", db, s->row_count, b->shape.wide, 0, err);
-  return BS_OK;
-}
-
-static int32_t bias_gradient(tp_layer *l, bs_tensor *dy, bs_tensor *db, bs_stream *stream, bs_error *err) {
-  bs_tensor ones = tp_view_rows(&l->gradient->ones, dy->dims[0]), column = *db;
-  column.rank = 2;
-  column.dims[1] = column.strides[0] = column.strides[1] = 1;
-  bs_tensor *args[3] = {&ones, dy, &column};
-  return l->api->op_run(l->gradient->db, args, 3, stream, err);
-}
 
 static int32_t weight_gradient(tp_layer *l, const bs_tensor *x, bs_tensor *dy, bs_tensor *dw,
                                bs_stream *stream, bs_error *err) {
@@ -237,7 +150,7 @@ int32_t by_row_backward(tp_layer *l, const bs_tensor *x, const bs_tensor *dy, bs
                         bs_tensor *db, bs_stream *stream, bs_error *err) {
   by_row *b = by_row_of(l);
   const by_row_shape *s = &b->shape;
-  int32_t rc = check(l, x, dy, dx, dw, db, err);
+  int32_t rc = tp_check_gradients(l, s->dy_cols, s->wide, x, dy, dx, dw, db, err);
   if (rc != BS_OK) return rc;
   bs_tensor own = *dy, mine = *dy;
   if (l->gradient->slope != NULL) rc = tp_slope_run(l, dy, &mine, stream, err);
@@ -251,7 +164,7 @@ int32_t by_row_backward(tp_layer *l, const bs_tensor *x, const bs_tensor *dy, bs
     own = tp_view_columns(dy, s->base.row_begin, s->base.row_count);
   }
   if (rc == BS_OK && dw != NULL && l->gradient->dw != NULL) rc = weight_gradient(l, x, &own, dw, stream, err);
-  if (rc == BS_OK && db != NULL && l->gradient->db != NULL) rc = bias_gradient(l, &own, db, stream, err);
+  if (rc == BS_OK && db != NULL && l->gradient->db != NULL) rc = tp_bias_gradient(l, &own, db, stream, err);
   if (rc == BS_OK && dx != NULL) rc = input_gradient(l, &own, dx, stream, err);
   return rc;
 }

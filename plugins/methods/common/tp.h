@@ -359,6 +359,13 @@ int32_t tp_multiply(tp_layer *layer, const bs_tensor *x, bs_tensor *out, bs_stre
 /* dY as the products of the rank see it, once backward has gathered it: its own features of dy. */
 bs_tensor_desc tp_dy_desc(const tp_layer *layer);
 bs_tensor tp_own_dy(const tp_layer *layer, const bs_tensor *dy);
+/* Refuses tensors of a backward pass that do not fit: dy has dy_cols columns, dw and db have the dtype
+ * `wide`. */
+int32_t tp_check_gradients(const tp_layer *layer, int64_t dy_cols, uint32_t wide, const bs_tensor *x,
+                           const bs_tensor *dy, const bs_tensor *dx, const bs_tensor *dw, const bs_tensor *db,
+                           bs_error *err);
+/* db = dY^T 1. */
+int32_t tp_bias_gradient(tp_layer *layer, bs_tensor *dy, bs_tensor *db, bs_stream *stream, bs_error *err);
 /* 1 when t is a [n] vector of a dtype. */
 int tp_is_row(const bs_tensor *t, int64_t n, uint32_t dtype);
 
@@ -382,7 +389,27 @@ int32_t tp_place_input(tp_layer *layer, const bs_tensor *x, const bs_tensor *y, 
 bs_tensor tp_view_flat(const bs_tensor *t);
 int32_t tp_wrong_shape(const tp_layer *layer, const char *name, const bs_tensor *t, uint32_t dtype,
                        int64_t cols, bs_error *err);
-/* tp_build.c */
+/* A matrix whose rows lie `stride` apart; a vector. */
+static inline bs_tensor_desc tp_strided(uint32_t dtype, int64_t rows, int64_t cols, int64_t stride) {
+  bs_tensor_desc d = bs_desc_2d(dtype, rows, cols);
+  d.strides[0] = stride > 0 ? stride : 1;
+  return d;
+}
+static inline bs_tensor_desc tp_vector(uint32_t dtype, int64_t n) {
+  bs_tensor_desc d = bs_desc_2d(dtype, n, 1);
+  d.rank = 1;
+  d.dims[1] = d.strides[1] = 0;
+  d.strides[0] = 1;
+  return d;
+}
+/* tp_build.c: are the weights those of the layer; the bias of the own rows; the plan of an activation, with
+ * `sums` for what it reads where those are its own. */
+int32_t tp_check_weights(const tp_layer *layer, const bs_source *weights, bs_error *err);
+int32_t tp_bias_build(tp_layer *layer, const bs_source *bias, bs_error *err);
+int32_t tp_activation_prepare(tp_layer *layer, uint32_t activation, int own, const bs_tensor_desc *in,
+                              const bs_tensor_desc *out, bs_error *err);
+/* tp_gradient.c: a column of ones, whose product with dY is db. */
+int32_t tp_ones_build(tp_layer *layer, const bs_layer_spec *spec, uint32_t dtype, bs_error *err);
 int32_t tp_collective(tp_layer *layer, uint32_t kind, uint32_t dtype_in, uint32_t dtype_out,
                       const uint64_t *counts, const uint64_t *recv_counts, bs_coll_plan **out_plan,
                       bs_error *err);

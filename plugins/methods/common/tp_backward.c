@@ -17,19 +17,19 @@ int tp_is_row(const bs_tensor *t, int64_t n, uint32_t dtype) {
   return t->rank == 1 && t->dtype == dtype && t->dims[0] == n && (n <= 1 || t->strides[0] == 1);
 }
 
-static int32_t check(const tp_layer *l, const bs_tensor *x, const bs_tensor *dy, const bs_tensor *dx,
-                     const bs_tensor *dw, const bs_tensor *db, bs_error *err) {
+int32_t tp_check_gradients(const tp_layer *l, int64_t dy_cols, uint32_t wide, const bs_tensor *x,
+                           const bs_tensor *dy, const bs_tensor *dx, const bs_tensor *dw, const bs_tensor *db,
+                           bs_error *err) {
   const tp_shape *s = &l->shape;
   if (l->gradient == NULL) {
     bs_fail(err, BS_UNSUPPORTED, "BS-METHOD-BACKWARD", "method %s: the layer was built for forward only",
             l->state->traits->name);
     return bs_fail_hint(err, "build it with BS_LAYER_BACKWARD"), BS_UNSUPPORTED;
   }
-  const tp_gradient_shape *g = &l->gradient->shape;
   const int64_t rows = dy->dims[0];
-  if (rows < 0 || rows > s->B || !tp_fits(dy, rows, s->y_dtype, g->dy_cols))
-    return wrong(l, "dy", dy, s->B, s->y_dtype, g->dy_cols, err);
-  if (g->activation != BS_ACT_NONE && rows != l->kept_rows)
+  if (rows < 0 || rows > s->B || !tp_fits(dy, rows, s->y_dtype, dy_cols))
+    return wrong(l, "dy", dy, s->B, s->y_dtype, dy_cols, err);
+  if (l->gradient->shape.activation != BS_ACT_NONE && rows != l->kept_rows)
     return bs_fail(err, BS_INVALID_ARGUMENT, "BS-METHOD-GRADIENT",
                    "method %s: dy of %lld tokens, the last forward had %lld", l->state->traits->name,
                    (long long)rows, (long long)l->kept_rows);
@@ -37,10 +37,9 @@ static int32_t check(const tp_layer *l, const bs_tensor *x, const bs_tensor *dy,
     return wrong(l, "x", x, rows, s->x_dtype, s->x_cols, err);
   if (dx != NULL && !tp_fits(dx, rows, s->x_dtype, s->x_cols))
     return wrong(l, "dx", dx, rows, s->x_dtype, s->x_cols, err);
-  if (dw != NULL && !tp_fits(dw, s->row_count, g->wide, s->k_own))
-    return wrong(l, "dw", dw, s->row_count, g->wide, s->k_own, err);
-  if (db != NULL && !tp_is_row(db, s->row_count, g->wide))
-    return wrong(l, "db", db, s->row_count, g->wide, 0, err);
+  if (dw != NULL && !tp_fits(dw, s->row_count, wide, s->k_own))
+    return wrong(l, "dw", dw, s->row_count, wide, s->k_own, err);
+  if (db != NULL && !tp_is_row(db, s->row_count, wide)) return wrong(l, "db", db, s->row_count, wide, 0, err);
   return BS_OK;
 }
 
@@ -95,7 +94,7 @@ static int32_t input_gradient(tp_layer *l, bs_tensor *dy, bs_tensor *dx, bs_stre
   return rc == BS_OK && g->shape.dx == TP_DX_GATHER ? spread(l, &whole, dx, stream, err) : rc;
 }
 
-static int32_t bias_gradient(tp_layer *l, bs_tensor *dy, bs_tensor *db, bs_stream *stream, bs_error *err) {
+int32_t tp_bias_gradient(tp_layer *l, bs_tensor *dy, bs_tensor *db, bs_stream *stream, bs_error *err) {
   bs_tensor ones = tp_view_rows(&l->gradient->ones, dy->dims[0]);
   bs_tensor column = *db;
   column.rank = 2;
@@ -124,9 +123,10 @@ bs_tensor tp_own_dy(const tp_layer *l, const bs_tensor *dy) {
 int32_t tp_backward(void *layer, const bs_tensor *x, const bs_tensor *dy, bs_tensor *dx, bs_tensor *dw,
                     bs_tensor *db, bs_stream *stream, bs_error *err) {
   tp_layer *l = layer;
-  int32_t rc = check(l, x, dy, dx, dw, db, err);
-  if (rc != BS_OK) return rc;
   const tp_gradient *g = l->gradient;
+  int32_t rc = tp_check_gradients(l, g != NULL ? g->shape.dy_cols : 0, g != NULL ? g->shape.wide : 0, x, dy,
+                                  dx, dw, db, err);
+  if (rc != BS_OK) return rc;
   bs_tensor own = tp_own_dy(l, dy), mine = *dy;
   if (g->slope != NULL) rc = tp_slope_run(l, dy, &mine, stream, err);
   if (rc == BS_OK && g->whole_dy != NULL) rc = exchange(l, g->whole_dy, &mine, &own, stream, err);
@@ -135,7 +135,7 @@ int32_t tp_backward(void *layer, const bs_tensor *x, const bs_tensor *dy, bs_ten
     bs_tensor *args[3] = {&from, &own, dw};
     rc = l->api->op_run(g->dw, args, 3, stream, err);
   }
-  if (rc == BS_OK && db != NULL && g->db != NULL) rc = bias_gradient(l, &own, db, stream, err);
+  if (rc == BS_OK && db != NULL && g->db != NULL) rc = tp_bias_gradient(l, &own, db, stream, err);
   if (rc == BS_OK && dx != NULL) rc = input_gradient(l, &own, dx, stream, err);
   return rc;
 }

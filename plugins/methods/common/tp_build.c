@@ -7,12 +7,6 @@
 #include "tp_kept.h"
 #include "tp_mixed.h"
 
-static bs_tensor_desc strided(uint32_t dtype, int64_t rows, int64_t cols, int64_t stride) {
-  bs_tensor_desc d = bs_desc_2d(dtype, rows, cols);
-  d.strides[0] = stride > 0 ? stride : 1;
-  return d;
-}
-
 /* Prepare a one-input, one-output op over the layer's columns. */
 static int32_t prepare_move(tp_layer *l, const char *op, const bs_tensor_desc *in, const bs_tensor_desc *out,
                             bs_plan **out_plan, bs_error *err) {
@@ -28,7 +22,7 @@ static int32_t prepare_move(tp_layer *l, const char *op, const bs_tensor_desc *i
 }
 
 /* The bias of the own rows as a [n] tensor; f32 holds every narrower float exactly. */
-static int32_t build_bias(tp_layer *l, const bs_source *bias, bs_error *err) {
+int32_t tp_bias_build(tp_layer *l, const bs_source *bias, bs_error *err) {
   const tp_shape *s = &l->shape;
   if (!s->bias_here) return BS_OK;
   if (bias == NULL || bias->cols != s->N)
@@ -62,17 +56,14 @@ void tp_product_query_fill(const tp_layer *l, const bs_layer_spec *spec, tp_prod
   if (s->input == TP_X_FULL)
     p->x = bs_desc_2d(s->x_dtype, s->B, s->K);
   else
-    p->x = strided(s->x_dtype, s->B, s->k_mul, s->input == TP_X_VIEW ? s->K : s->k_mul);
+    p->x = tp_strided(s->x_dtype, s->B, s->k_mul, s->input == TP_X_VIEW ? s->K : s->k_mul);
   /* The own block of a gathered y keeps y's row stride, and so does a chunk. */
   const int part = (s->coll == BS_COLL_ALL_GATHER && !s->keeps) || s->chunks > 1;
-  p->y = strided(s->product_dtype, s->B, s->row_count, part ? s->N : s->row_count);
+  p->y = tp_strided(s->product_dtype, s->B, s->row_count, part ? s->N : s->row_count);
   p->args[0] = &p->x;
   p->args[3] = &p->y;
   if (s->bias_here) {
-    p->bias = bs_desc_2d(l->bias.dtype, s->row_count, 1);
-    p->bias.rank = 1;
-    p->bias.dims[1] = p->bias.strides[1] = 0;
-    p->bias.strides[0] = 1;
+    p->bias = tp_vector(l->bias.dtype, s->row_count);
     p->args[1] = &p->bias;
   }
   p->q.struct_size = (uint32_t)sizeof p->q;
@@ -238,32 +229,37 @@ static int32_t build_collective(tp_layer *l, bs_error *err) {
   return rc;
 }
 
-/* The activation of a sum over ranks, or of a product that is kept: it stays in the dtype of the sums, so
- * that y is rounded once. */
-static int32_t build_activation(tp_layer *l, const bs_layer_spec *spec, bs_error *err) {
-  const tp_shape *s = &l->shape;
-  if (s->after == BS_ACT_NONE || (s->keeps && s->row_count == 0)) return BS_OK;
-  bs_tensor_desc in = strided(s->reduce_dtype, s->B, s->y_cols, s->y_cols); /* none where shares are empty */
-  bs_tensor_desc out = strided(s->y_dtype, s->B, s->y_cols, s->y_cols);
-  if (s->keeps) {
-    in = bs_desc_2d(s->product_dtype, s->B, s->row_count);
-    out = strided(s->y_dtype, s->B, s->row_count, s->coll == BS_COLL_ALL_GATHER ? s->N : s->row_count);
-  }
-  const bs_tensor_desc *args[2] = {&in, &out};
+int32_t tp_activation_prepare(tp_layer *l, uint32_t activation, int own, const bs_tensor_desc *in,
+                              const bs_tensor_desc *out, bs_error *err) {
+  const bs_tensor_desc *args[2] = {in, out};
   bs_op_query q;
   memset(&q, 0, sizeof q);
   q.struct_size = (uint32_t)sizeof q;
   q.op = "activate";
   q.nargs = 2;
   q.args = args;
-  q.activation = spec->activation;
+  q.activation = activation;
   int32_t rc = BS_OK;
-  if (s->own_sums || s->keeps) rc = l->api->tensor_alloc(l->rank, &in, BS_LIFE_SCRATCH, &l->sums, err);
-  if (rc == BS_OK) rc = l->api->op_prepare(l->rank, &q, NULL, &l->activate, err);
-  return rc;
+  if (own) rc = l->api->tensor_alloc(l->rank, in, BS_LIFE_SCRATCH, &l->sums, err);
+  return rc == BS_OK ? l->api->op_prepare(l->rank, &q, NULL, &l->activate, err) : rc;
 }
 
-static int32_t check_source(const tp_layer *l, const bs_source *weights, bs_error *err) {
+/* The activation of a sum over ranks, or of a product that is kept: it stays in the dtype of the sums, so
+ * that y is rounded once. */
+static int32_t build_activation(tp_layer *l, const bs_layer_spec *spec, bs_error *err) {
+  const tp_shape *s = &l->shape;
+  if (s->after == BS_ACT_NONE || (s->keeps && s->row_count == 0)) return BS_OK;
+  bs_tensor_desc in =
+      tp_strided(s->reduce_dtype, s->B, s->y_cols, s->y_cols); /* none where shares are empty */
+  bs_tensor_desc out = tp_strided(s->y_dtype, s->B, s->y_cols, s->y_cols);
+  if (s->keeps) {
+    in = bs_desc_2d(s->product_dtype, s->B, s->row_count);
+    out = tp_strided(s->y_dtype, s->B, s->row_count, s->coll == BS_COLL_ALL_GATHER ? s->N : s->row_count);
+  }
+  return tp_activation_prepare(l, spec->activation, s->own_sums || s->keeps, &in, &out, err);
+}
+
+int32_t tp_check_weights(const tp_layer *l, const bs_source *weights, bs_error *err) {
   if (weights != NULL && weights->rows == l->shape.N && weights->cols == l->shape.K) return BS_OK;
   return bs_fail(err, BS_INVALID_ARGUMENT, "BS-METHOD-WEIGHTS",
                  "method %s: weights are %lld x %lld, the layer %lld x %lld", l->state->traits->name,
@@ -281,9 +277,9 @@ int32_t tp_build(void *state, const bs_rank_api *api, bs_rank *rank, const bs_la
   l->api = api;
   l->rank = rank;
   int32_t rc = tp_shape_make(state, spec, api->rank(rank), api->world_size(rank), &l->shape, err);
-  if (rc == BS_OK) rc = check_source(l, weights, err);
+  if (rc == BS_OK) rc = tp_check_weights(l, weights, err);
   if (rc == BS_OK) rc = tp_place_build(l, err);
-  if (rc == BS_OK) rc = build_bias(l, bias, err);
+  if (rc == BS_OK) rc = tp_bias_build(l, bias, err);
   if (rc == BS_OK && l->shape.leaves > 0) {
     rc = tp_leaves_build(l, spec, weights, err);
     if (rc != BS_OK)

@@ -44,12 +44,6 @@ int32_t tp_gradient_shape_make(const tp_state *state, const bs_layer_spec *spec,
   return BS_OK;
 }
 
-static bs_tensor_desc strided(uint32_t dtype, int64_t rows, int64_t cols, int64_t stride) {
-  bs_tensor_desc d = bs_desc_2d(dtype, rows, cols);
-  d.strides[0] = stride > 0 ? stride : 1;
-  return d;
-}
-
 static int32_t prepare(tp_layer *l, const bs_layer_spec *spec, const char *op,
                        const bs_tensor_desc *const *args, uint32_t nargs, const bs_partition *cols,
                        bs_packed *packed, uint32_t flags, bs_plan **out_plan, bs_error *err) {
@@ -71,7 +65,7 @@ bs_tensor_desc tp_dy_desc(const tp_layer *l) {
   const tp_shape *s = &l->shape;
   const tp_gradient_shape *g = &l->gradient->shape;
   const int64_t stride = g->gather_dy ? s->N : g->activation != BS_ACT_NONE ? g->dz_cols : g->dy_cols;
-  return strided(s->y_dtype, s->B, s->row_count, stride);
+  return tp_strided(s->y_dtype, s->B, s->row_count, stride);
 }
 
 static int32_t build_dx(tp_layer *l, const bs_layer_spec *spec, bs_error *err) {
@@ -79,7 +73,7 @@ static int32_t build_dx(tp_layer *l, const bs_layer_spec *spec, bs_error *err) {
   const tp_gradient_shape *g = &l->gradient->shape;
   if (l->packed == NULL || s->input == TP_X_ZERO) return BS_OK;
   const int64_t stride = g->dx == TP_DX_RUN || g->dx == TP_DX_GATHER ? s->K : g->dx_width;
-  const bs_tensor_desc dy = tp_dy_desc(l), dx = strided(g->product_dtype, s->B, g->dx_width, stride);
+  const bs_tensor_desc dy = tp_dy_desc(l), dx = tp_strided(g->product_dtype, s->B, g->dx_width, stride);
   const bs_tensor_desc *args[2] = {&dy, &dx};
   return prepare(l, spec, "matmul_dx", args, 2, l->state->traits->full_width ? NULL : s->cols, l->packed,
                  BS_QUERY_DETERMINISTIC, &l->gradient->dx, err);
@@ -122,17 +116,17 @@ static int32_t read_ones(void *ctx, int64_t row, int64_t nrows, const bs_partiti
   return BS_OK;
 }
 
-static int32_t build_ones(tp_layer *l, const bs_layer_spec *spec, bs_error *err) {
+int32_t tp_ones_build(tp_layer *l, const bs_layer_spec *spec, uint32_t dtype, bs_error *err) {
   tp_gradient *g = l->gradient;
   if (!spec->has_bias || l->shape.row_count == 0) return BS_OK;
   bs_source ones;
   memset(&ones, 0, sizeof ones);
   ones.struct_size = (uint32_t)sizeof ones;
-  ones.dtype = g->shape.wide;
+  ones.dtype = dtype;
   ones.rows = l->shape.B;
   ones.cols = 1;
   ones.read = read_ones;
-  const bs_tensor_desc d = bs_desc_2d(g->shape.wide, l->shape.B, 1);
+  const bs_tensor_desc d = bs_desc_2d(dtype, l->shape.B, 1);
   int32_t rc = l->api->tensor_alloc(l->rank, &d, BS_LIFE_SCRATCH, &g->ones, err);
   if (rc == BS_OK) rc = l->api->tensor_read(l->rank, &ones, 0, NULL, &g->ones, err);
   return rc;
@@ -160,7 +154,7 @@ static int32_t build_blocks(tp_layer *l, const bs_mask *mask, bs_error *err) {
     g->begin[r + 1] = g->begin[r] + count;
     const int in_place = count == 0 || (cols->kind == BS_PARTITION_CONTIGUOUS && cols->begin == g->begin[r]);
     if (!in_place) g->shape.dx = TP_DX_GATHER;
-    const bs_tensor_desc block = strided(s->x_dtype, s->B, count, s->K);
+    const bs_tensor_desc block = tp_strided(s->x_dtype, s->B, count, s->K);
     const bs_tensor_desc dx = bs_desc_2d(s->x_dtype, s->B, s->K);
     const bs_tensor_desc *args[2] = {&block, &dx};
     const bs_layer_spec plain = {.struct_size = sizeof plain};
@@ -243,7 +237,7 @@ int32_t tp_slope_build(tp_layer *l, const bs_layer_spec *spec, bs_error *err) {
   const tp_shape *s = &l->shape;
   tp_gradient *g = l->gradient;
   if (spec->activation == BS_ACT_NONE || g->shape.dz_cols == 0) return BS_OK;
-  const bs_tensor_desc dy = strided(s->y_dtype, s->B, g->shape.dz_cols, g->shape.dy_cols);
+  const bs_tensor_desc dy = tp_strided(s->y_dtype, s->B, g->shape.dz_cols, g->shape.dy_cols);
   const bs_tensor_desc z = bs_desc_2d(l->sums.dtype, s->B, g->shape.dz_cols);
   const bs_tensor_desc dz = bs_desc_2d(s->y_dtype, s->B, g->shape.dz_cols);
   const bs_tensor_desc *args[3] = {&dy, &z, &dz};
@@ -265,7 +259,7 @@ int32_t tp_gradient_build(tp_layer *l, const bs_layer_spec *spec, bs_error *err)
   if (rc == BS_OK) rc = build_way_to_dx(l, spec, err);
   if (rc == BS_OK) rc = build_dy(l, err);
   if (rc == BS_OK) rc = tp_slope_build(l, spec, err);
-  if (rc == BS_OK) rc = build_ones(l, spec, err);
+  if (rc == BS_OK) rc = tp_ones_build(l, spec, l->gradient->shape.wide, err);
   if (rc == BS_OK) rc = build_dx(l, spec, err);
   if (rc == BS_OK) rc = build_dw(l, spec, err);
   return rc;

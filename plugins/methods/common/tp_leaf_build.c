@@ -6,12 +6,6 @@
  */
 #include "tp.h"
 
-static bs_tensor_desc strided(uint32_t dtype, int64_t rows, int64_t cols, int64_t stride) {
-  bs_tensor_desc d = bs_desc_2d(dtype, rows, cols);
-  d.strides[0] = stride > 0 ? stride : 1;
-  return d;
-}
-
 typedef struct leaf_query {
   bs_tensor_desc x, bias, y;
   const bs_tensor_desc *args[4];
@@ -31,16 +25,13 @@ static void query_fill(const tp_layer *l, const bs_layer_spec *spec, uint32_t i,
   const int64_t k = s->leaf_width[i];
   memset(p, 0, sizeof *p);
   p->x = leaf->input == TP_X_FULL   ? bs_desc_2d(s->x_dtype, s->B, s->x_cols)
-         : leaf->input == TP_X_VIEW ? strided(s->x_dtype, s->B, k, s->x_cols)
+         : leaf->input == TP_X_VIEW ? tp_strided(s->x_dtype, s->B, k, s->x_cols)
                                     : bs_desc_2d(s->x_dtype, s->B, k);
-  p->y = strided(s->product_dtype, s->B, s->row_count, sum_stride(l));
+  p->y = tp_strided(s->product_dtype, s->B, s->row_count, sum_stride(l));
   p->args[0] = &p->x;
   p->args[3] = &p->y;
   if (s->bias_here && i == 0) { /* the first leaf's; of the first rank's where K is split */
-    p->bias = bs_desc_2d(l->bias.dtype, s->row_count, 1);
-    p->bias.rank = 1;
-    p->bias.dims[1] = p->bias.strides[1] = 0;
-    p->bias.strides[0] = 1;
+    p->bias = tp_vector(l->bias.dtype, s->row_count);
     p->args[1] = &p->bias;
   }
   p->q.struct_size = (uint32_t)sizeof p->q;
@@ -148,11 +139,11 @@ static int32_t build_joins(tp_layer *l, const bs_layer_spec *spec, bs_error *err
   const uint32_t d = s->product_dtype;
   const bs_tensor_desc parts = bs_desc_2d(d, s->B, s->leaves * s->row_count);
   const bs_tensor_desc y =
-      strided(s->y_dtype, s->B, s->split == BS_SPLIT_N ? s->row_count : s->y_cols, s->y_cols);
+      tp_strided(s->y_dtype, s->B, s->split == BS_SPLIT_N ? s->row_count : s->y_cols, s->y_cols);
   if (s->split != BS_SPLIT_K)
     return prepare(l, "tree_sum", &parts, &y, NULL, spec, NULL, 0, &l->leaves->last, err);
   const bs_tensor_desc own =
-      strided(d, s->B, s->N, s->coll == BS_COLL_ALL_TO_ALL ? s->N : (int64_t)s->world * s->N);
+      tp_strided(d, s->B, s->N, s->coll == BS_COLL_ALL_TO_ALL ? s->N : (int64_t)s->world * s->N);
   const bs_tensor_desc all = bs_desc_2d(d, s->B, (int64_t)s->world * s->y_cols);
   bs_mask mask;
   uint32_t order[TP_LEAVES];

@@ -85,20 +85,6 @@ static int32_t read_scales(void *ctx, int64_t row, int64_t nrows, const bs_parti
 
 /* ---- plans ------------------------------------------------------------------------------------ */
 
-static bs_tensor_desc strided(uint32_t dtype, int64_t rows, int64_t cols, int64_t stride) {
-  bs_tensor_desc d = bs_desc_2d(dtype, rows, cols);
-  d.strides[0] = stride > 0 ? stride : 1;
-  return d;
-}
-
-static bs_tensor_desc vector(uint32_t dtype, int64_t n) {
-  bs_tensor_desc d = bs_desc_2d(dtype, n, 1);
-  d.rank = 1;
-  d.dims[1] = d.strides[1] = 0;
-  d.strides[0] = 1;
-  return d;
-}
-
 int32_t tp_mixed_scratch(tp_layer *l, uint32_t dtype, int64_t cols, bs_tensor *out, bs_error *err) {
   const bs_tensor_desc d = bs_desc_2d(dtype, l->shape.B, cols);
   return l->api->tensor_alloc(l->rank, &d, BS_LIFE_SCRATCH, out, err);
@@ -128,7 +114,7 @@ static bs_tensor_desc x_desc(const tp_layer *l, uint32_t segment) {
   const bs_partition *cols = l->mixed->cols[segment];
   const tp_shape *s = &l->shape;
   const int64_t n = cols != NULL ? cols->count : 1;
-  return strided(s->x_dtype, s->B, n, l->mixed->x[segment].data == NULL ? s->x_cols : n);
+  return tp_strided(s->x_dtype, s->B, n, l->mixed->x[segment].data == NULL ? s->x_cols : n);
 }
 
 int32_t tp_mixed_build_input(tp_layer *l, uint32_t segment, bs_error *err) {
@@ -146,14 +132,15 @@ int32_t tp_mixed_build_input(tp_layer *l, uint32_t segment, bs_error *err) {
 /* What the layer's product is written to. */
 bs_tensor_desc tp_mixed_out_desc(const tp_layer *l) {
   const tp_shape *s = &l->shape;
-  return strided(s->product_dtype, s->B, s->row_count, s->coll == BS_COLL_ALL_GATHER ? s->N : s->row_count);
+  return tp_strided(s->product_dtype, s->B, s->row_count,
+                    s->coll == BS_COLL_ALL_GATHER ? s->N : s->row_count);
 }
 
 static int32_t build_product(tp_layer *l, const bs_layer_spec *spec, uint32_t segment,
                              const bs_source *weights, const bs_tensor_desc *x, const bs_tensor_desc *y,
                              int alone, bs_error *err) {
   tp_mixed *m = l->mixed;
-  const bs_tensor_desc bias = vector(BS_F32, l->shape.row_count);
+  const bs_tensor_desc bias = tp_vector(BS_F32, l->shape.row_count);
   const bs_tensor_desc *args[4] = {x, alone && l->shape.bias_here ? &bias : NULL, NULL, y};
   bs_op_query q;
   memset(&q, 0, sizeof q);
@@ -253,7 +240,7 @@ static int32_t build_join(tp_layer *l, const bs_layer_spec *spec, bs_error *err)
   const tp_shape *s = &l->shape;
   const int64_t n = s->row_count;
   const bs_tensor_desc sums = bs_desc_2d(BS_I32, s->B, n), rows = bs_desc_2d(BS_F32, s->B, 1);
-  const bs_tensor_desc row = vector(BS_F32, n), base = bs_desc_2d(BS_F32, s->B, n),
+  const bs_tensor_desc row = tp_vector(BS_F32, n), base = bs_desc_2d(BS_F32, s->B, n),
                        out = tp_mixed_out_desc(l);
   const bs_tensor_desc *args[6] = {
       &sums, &rows, &row, s->bias_here ? &row : NULL, l->mixed->product[TP_HIGH] != NULL ? &base : NULL,

@@ -52,21 +52,13 @@ static int32_t prepare(tp_layer *l, const char *op, const bs_tensor_desc *const 
   return l->api->op_prepare(l->rank, &q, packed, out_plan, err);
 }
 
-static bs_tensor_desc vector(uint32_t dtype, int64_t n) {
-  bs_tensor_desc d = bs_desc_2d(dtype, n, 1);
-  d.rank = 1;
-  d.dims[1] = d.strides[1] = 0;
-  d.strides[0] = 1;
-  return d;
-}
-
 /* The steps over one packed [rows,cols], and what they remember of it. */
 static int32_t build_steps(tp_layer *l, bs_packed *packed, uint32_t dtype, int64_t rows, int64_t cols,
                            bs_plan **sgd, bs_plan **adamw, bs_tensor *speed, bs_tensor *first,
                            bs_tensor *second, bs_error *err) {
   const tp_training *t = l->training;
   const bs_tensor_desc dw = bs_desc_2d(t->wide, rows, cols), state = bs_desc_2d(BS_F32, rows, cols);
-  const bs_tensor_desc four = vector(BS_F32, 4), eight = vector(BS_F32, 8);
+  const bs_tensor_desc four = tp_vector(BS_F32, 4), eight = tp_vector(BS_F32, 8);
   const bs_tensor_desc *const slow[3] = {&dw, t->flags & BS_LAYER_MOMENTUM ? &state : NULL, &four};
   const bs_tensor_desc *const adaptive[4] = {&dw, &state, &state, &eight};
   int32_t rc = BS_OK;
@@ -83,7 +75,7 @@ static int32_t build_steps(tp_layer *l, bs_packed *packed, uint32_t dtype, int64
 static int32_t build_fused(tp_layer *l, const bs_layer_spec *spec, bs_error *err) {
   const tp_shape *s = &l->shape;
   const bs_tensor_desc dy = tp_dy_desc(l);
-  const bs_tensor_desc x = bs_desc_2d(s->x_dtype, s->B, s->x_cols), alpha = vector(BS_F32, 1);
+  const bs_tensor_desc x = bs_desc_2d(s->x_dtype, s->B, s->x_cols), alpha = tp_vector(BS_F32, 1);
   const bs_tensor_desc *args[3] = {&x, &dy, &alpha};
   bs_op_query q;
   memset(&q, 0, sizeof q);

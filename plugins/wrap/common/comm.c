@@ -12,7 +12,7 @@ static int32_t comm_wrap(void *state, const bs_comm *inner, void *inner_state, v
                          bs_error *err) {
   const wrap_plugin *plugin = state;
   wrap_comm_state *w = plugin->host->alloc(plugin->host->ctx, sizeof *w, 64);
-  if (w == NULL) return wrap_no_memory(err);
+  if (w == NULL) return wrap_no_memory(plugin, err);
   w->plugin = plugin;
   w->inner = inner;
   w->inner_state = inner_state;
@@ -66,7 +66,7 @@ static wrap_world *world_make(const wrap_comm_state *w, uint32_t size) {
 static int32_t world_open(void *state, const bs_world_request *request, void **out_world, bs_error *err) {
   const wrap_comm_state *w = state;
   wrap_world *world = world_make(w, request->world_size);
-  if (world == NULL) return wrap_no_memory(err);
+  if (world == NULL) return wrap_no_memory(w->plugin, err);
   const int32_t rc = w->inner->world_open(w->inner_state, request, &world->inner, err);
   if (rc != BS_OK) {
     world_free(world);
@@ -97,7 +97,7 @@ static int32_t end_make(wrap_world *world, void *inner, wrap_calls *calls, uint3
   wrap_end *end = host->alloc(host->ctx, sizeof *end, 64);
   if (end == NULL) {
     world->w->inner->rank_close(inner);
-    return wrap_no_memory(err);
+    return wrap_no_memory(world->w->plugin, err);
   }
   *end = (wrap_end){.world = world, .inner = inner, .calls = calls, .me = me, .n = n};
   *out_end = end;
@@ -188,13 +188,13 @@ static uint64_t result_columns(const wrap_end *end, const bs_coll_call *c) {
   }
 }
 
-static int32_t changed_send(const wrap_end *end, const bs_coll_call *call, uint32_t what, coll_fn fn,
+static int32_t changed_send(const wrap_end *end, const bs_coll_call *call, uint32_t what, wrap_coll_fn fn,
                             bs_error *err) {
   const wrap_plugin *plugin = end->world->w->plugin;
   const bs_host *host = plugin->host;
   bs_coll_call c = *call;
   void *copy = NULL;
-  int32_t rc = wrap_dense_copy(host, call, &copy, err);
+  int32_t rc = wrap_dense_copy(plugin, call, &copy, err);
   if (rc != BS_OK) return rc;
   c.in = copy;
   c.in_stride = (int64_t)call->count;
@@ -204,7 +204,7 @@ static int32_t changed_send(const wrap_end *end, const bs_coll_call *call, uint3
   return rc;
 }
 
-static int32_t changed(const wrap_end *end, const bs_coll_call *call, uint32_t what, coll_fn fn,
+static int32_t changed(const wrap_end *end, const bs_coll_call *call, uint32_t what, wrap_coll_fn fn,
                        bs_error *err) {
   const wrap_plugin *plugin = end->world->w->plugin;
   const int empty = call->rows == 0 || result_columns(end, call) == 0;
@@ -218,7 +218,7 @@ static int32_t changed(const wrap_end *end, const bs_coll_call *call, uint32_t w
 
 /* As if this rank had made the call with one row less, or, of a single row, one element less: other arguments
  * have another fingerprint. */
-static int32_t truncated(const wrap_end *end, const bs_coll_call *call, coll_fn fn, bs_error *err) {
+static int32_t truncated(const wrap_end *end, const bs_coll_call *call, wrap_coll_fn fn, bs_error *err) {
   bs_coll_call c = *call;
   if (c.rows == 0 || c.kind == BS_COLL_BARRIER) {
     wrap_warn_empty(end->world->w->plugin, end->calls, c.kind, WRAP_TRUNCATE);
@@ -232,10 +232,11 @@ static int32_t truncated(const wrap_end *end, const bs_coll_call *call, coll_fn 
   return fn(end->inner, &c, err);
 }
 
-static int32_t pass(void *opaque, const bs_coll_call *call, uint32_t kind, coll_fn fn, bs_error *err) {
+static int32_t pass(void *opaque, const bs_coll_call *call, uint32_t kind, wrap_coll_fn fn, bs_error *err) {
   const wrap_end *end = opaque;
   const wrap_comm_state *w = end->world->w;
   int64_t ns = 0;
+  if (w->plugin->pass != NULL) return w->plugin->pass(end, call, fn, err);
   /* Results on their way between processes are not the program's calls. */
   if ((call->flags & BS_COLL_CONTROL) != 0) return fn(end->inner, call, err);
   const wrap_step *s = wrap_next(w->plugin, &w->plan, end->calls, kind, &ns);

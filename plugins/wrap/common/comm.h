@@ -38,13 +38,11 @@ typedef struct wrap_end {
   uint32_t me, n;        /* in the group */
 } wrap_end;
 
-typedef int32_t (*coll_fn)(void *comm, const bs_coll_call *call, bs_error *err);
-
 static inline const bs_host *wrap_host(const wrap_comm_state *w) {
   return w->plugin->host;
 }
-static inline int32_t wrap_no_memory(bs_error *err) {
-  return bs_fail(err, BS_NO_MEMORY, "BS-WRAP-MEMORY", "no memory to wrap a communicator");
+static inline int32_t wrap_no_memory(const wrap_plugin *plugin, bs_error *err) {
+  return bs_fail(err, BS_NO_MEMORY, plugin->memory_id, "no memory to wrap a communicator");
 }
 
 /* hang.c: a group of all ranks for wrap_hang, opened before the program's groups; NULL where none is needed.
@@ -53,10 +51,13 @@ int32_t wrap_open_nowhere(const wrap_world *world, void *inner, void **out_group
 /* hang.c: the call does not return before the world fails; `op` is its name in texts. */
 int32_t wrap_hang(const wrap_end *end, const bs_coll_call *call, uint32_t op, bs_error *err);
 void wrap_delay(const wrap_end *end, uint32_t op, int64_t ns);
+/* Asleep until then by the monotonic clock. 1: the world failed meanwhile. */
+int wrap_sleep_until(wrap_world *world, int64_t ns);
+int64_t wrap_now_ns(void);
 
 /* exchange.c: one call of the op "exchange", however many messages it has. */
 int32_t wrap_exchange(void *end, const bs_coll_call *const *calls, uint32_t ncalls, bs_error *err);
 /* Dense rows of what a send sends; the caller frees them. */
-int32_t wrap_dense_copy(const bs_host *host, const bs_coll_call *call, void **out_copy, bs_error *err);
+int32_t wrap_dense_copy(const wrap_plugin *plugin, const bs_coll_call *call, void **out_copy, bs_error *err);
 
 #endif

@@ -5,10 +5,10 @@
  */
 #include "comm.h"
 
-int32_t wrap_dense_copy(const bs_host *host, const bs_coll_call *call, void **out_copy, bs_error *err) {
+int32_t wrap_dense_copy(const wrap_plugin *plugin, const bs_coll_call *call, void **out_copy, bs_error *err) {
   const uint64_t size = BS_DTYPE_BYTES(call->dtype_in), row = call->count * size;
-  unsigned char *copy = host->alloc(host->ctx, call->rows * row + 1u, 64);
-  if (copy == NULL) return wrap_no_memory(err);
+  unsigned char *copy = plugin->host->alloc(plugin->host->ctx, call->rows * row + 1u, 64);
+  if (copy == NULL) return wrap_no_memory(plugin, err);
   for (uint64_t r = 0; r < call->rows; ++r)
     memcpy(copy + r * row, (const unsigned char *)call->in + r * (uint64_t)call->in_stride * size, row);
   *out_copy = copy;
@@ -26,7 +26,7 @@ static int32_t exchange_other(const wrap_end *end, call_list calls, uint32_t n, 
                               const bs_coll_call *other, bs_error *err) {
   const bs_host *host = wrap_host(end->world->w);
   const bs_coll_call **list = host->alloc(host->ctx, n * sizeof *list, 64);
-  if (list == NULL) return wrap_no_memory(err);
+  if (list == NULL) return wrap_no_memory(end->world->w->plugin, err);
   for (uint32_t i = 0; i < n; ++i) list[i] = i == at ? other : calls[i];
   const int32_t rc = end->world->w->inner->exchange(end->inner, list, n, err);
   host->free(host->ctx, list);
@@ -67,7 +67,7 @@ static int32_t exchange_changed(const wrap_end *end, call_list calls, uint32_t n
   } else {
     bs_coll_call c = *call;
     void *copy = NULL;
-    rc = wrap_dense_copy(host, call, &copy, err);
+    rc = wrap_dense_copy(plugin, call, &copy, err);
     if (rc != BS_OK) return rc;
     c.in = copy;
     c.in_stride = (int64_t)c.count;

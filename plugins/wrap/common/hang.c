@@ -11,19 +11,25 @@
 
 #define HANG_NS INT64_C(60000000000) /* nobody noticed: a hang longer than this ends by itself */
 
-/* 1: the world failed meanwhile. */
-static int sleep_awake(wrap_world *world, int64_t ns) {
-  struct timespec end;
-  clock_gettime(CLOCK_MONOTONIC, &end);
-  const int64_t nsec = end.tv_nsec + ns % 1000000000;
-  end.tv_sec += (time_t)(ns / 1000000000 + nsec / 1000000000);
-  end.tv_nsec = (long)(nsec % 1000000000);
+int64_t wrap_now_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+int wrap_sleep_until(wrap_world *world, int64_t ns) {
+  const struct timespec end = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
   pthread_mutex_lock(&world->lock);
   while (!world->failed && pthread_cond_timedwait(&world->wake, &world->lock, &end) != ETIMEDOUT) {
   }
   const int failed = world->failed != 0;
   pthread_mutex_unlock(&world->lock);
   return failed;
+}
+
+/* 1: the world failed meanwhile. */
+static int sleep_awake(wrap_world *world, int64_t ns) {
+  return wrap_sleep_until(world, wrap_now_ns() + ns);
 }
 
 static int is_driven(const wrap_world *world) {
@@ -45,7 +51,7 @@ int32_t wrap_open_nowhere(const wrap_world *world, void *inner, void **out_group
   if (!is_driven(world) || world->size < 2 || w->inner->group_open == NULL || !plan_hangs(&w->plan))
     return BS_OK;
   uint32_t *ranks = host->alloc(host->ctx, world->size * sizeof *ranks, 64);
-  if (ranks == NULL) return wrap_no_memory(err);
+  if (ranks == NULL) return wrap_no_memory(w->plugin, err);
   for (uint32_t r = 0; r < world->size; ++r) ranks[r] = r;
   const int32_t rc = w->inner->group_open(inner, ranks, world->size, out_group, err);
   host->free(host->ctx, ranks);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * wrap.h - inside of the plugins fault and slow: a communicator and a backend that hand every call on to the
- * one that they wrap, and do what the plan says (plan.h) at the calls that it names. comm.c and backend.c are
- * the two tables, op.c the ops of the backend, strike.c what both share. Without a plan nothing is changed,
- * bit for bit.
+ * wrap.h - inside of the plugins fault, slow and link: a communicator and a backend that hand every call on
+ * to the one that they wrap, and do what the plan says (plan.h) at the calls that it names. comm.c and
+ * backend.c are the two tables, op.c the ops of the backend, strike.c what both share. Without a plan nothing
+ * is changed, bit for bit.
  */
 #ifndef BS_WRAP_H
 #define BS_WRAP_H
@@ -21,11 +21,17 @@ typedef struct wrap_reach {
       calls[WRAP_STEPS_MAX]; /* that its rank and op fit, of the rank of one world that had most */
 } wrap_reach;
 
+struct wrap_end; /* comm.h */
+typedef int32_t (*wrap_coll_fn)(void *comm, const bs_coll_call *call, bs_error *err);
+
 typedef struct wrap_plugin {
   const bs_host *host;
   bs_plugin_self *self;
   const char *id;
-  int slow; /* only delays, and needs no do= */
+  const char *memory_id; /* of the errors that say so */
+  int slow;              /* only delays, and needs no do= */
+  /* Instead of the plan: make the call, by `fn` of the inner communicator. NULL: the plan. */
+  int32_t (*pass)(const struct wrap_end *end, const bs_coll_call *call, wrap_coll_fn fn, bs_error *err);
   wrap_reach *reach;
 } wrap_plugin;
 
