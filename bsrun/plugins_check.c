@@ -15,6 +15,7 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/config/experiment.h"
+#include "lab/process/child.h"
 #include "lab/store/file_sum.h"
 #include "lab/store/sha256.h"
 
@@ -109,20 +110,17 @@ static int32_t add_all(const args *a, const char *name, const char *as, char **w
 /* The child's exit status, its standard output in `out`; a child that a signal ended is a failure of its own.
  */
 static int32_t run_child(char *const words[], int out, int *out_code, bs_error *err) {
-  int status = 0;
-  fflush(NULL);
-  const pid_t pid = fork();
+  const bs_child child = {.program = words[0],
+                          .words = words,
+                          .stdio = {BS_CHILD_KEEP, out, BS_CHILD_KEEP},
+                          .group = BS_CHILD_KEEP};
+  const pid_t pid = bs_child_start(&child);
   if (pid < 0) return bs_error_errno(err, BS_NO_MEMORY, "BS-CHK-FORK", errno, "cannot start the kit");
-  if (pid == 0) {
-    dup2(out, STDOUT_FILENO);
-    execv(words[0], words);
-    _exit(127);
-  }
-  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
+  const int status = bs_child_wait(pid);
   if (WIFSIGNALED(status))
     return bs_error_set(err, BS_RANK_FAILED, "BS-CHK-DIED", "the kit died of signal %d (%s)",
                         WTERMSIG(status), strsignal(WTERMSIG(status)));
-  if (WEXITSTATUS(status) == 127)
+  if (WEXITSTATUS(status) == BS_CHILD_NOT_RUN)
     return bs_error_set(err, BS_UNAVAILABLE, "BS-CHK-KIT", "%s cannot be run", words[0]);
   *out_code = WEXITSTATUS(status);
   return BS_OK;
