@@ -182,7 +182,7 @@ static int32_t make_board(mpi_launch *l, bs_error *err) {
   return bs_error_errno(err, BS_NO_MEMORY, "BS-LAUNCH-MEMORY", errno, "no shared memory for %u ranks", l->n);
 }
 
-/* In the new process: mpirun, or what it is called here. */
+/* In the new process, which becomes mpirun or the program in its place. */
 static void become(void *user) {
   const mpi_launch *l = user;
   setenv(BOARD, l->mark + sizeof BOARD, 1);
@@ -192,7 +192,7 @@ static void become(void *user) {
   _exit(BS_CHILD_NOT_RUN);
 }
 
-/* It ends with bsrun, in a process group of its own, without the terminal's input. */
+/* mpirun ends when bsrun does. It has a separate process group and no input from the terminal. */
 static int32_t start(mpi_launch *l, const sigset_t *signals, bs_error *err) {
   const bs_child child = {.run = become,
                           .user = l,

@@ -118,7 +118,7 @@ static int32_t read_launch(const args *a, bs_torture *t, bs_error *err) {
   return bsrun_unknown("way to launch", launch, bs_torture_launch_names, BS_TORTURE_LAUNCHES, err);
 }
 
-/* All options: the children are told some, others choose the cases. */
+/* All options: some are passed to the children, others choose the cases. */
 static bs_torture_given *list_given(const args *a) {
   bs_torture_given *given = calloc(a->n_given + 1, sizeof *given);
   for (size_t i = 0; given != NULL && i < a->n_given; i++)
@@ -252,12 +252,14 @@ static void listen_for_signals(void) {
 /* A communicator of its own decides how its ranks come to be, else the one that is to be used. */
 static void find_launches(bs_torture *t) {
   const char *comm = bs_torture_value(t, "comm");
-  const int of_comm = bs_torture_launch_of(t, comm), driven = bs_torture_is_driven(t, comm);
+  int driven;
+  const int of_comm = bs_torture_launch_of(t, comm, &driven);
   for (size_t i = 0; i < t->n_subjects; i++) {
     bs_torture_subject *s = &t->subjects[i];
     const int own = s->kind == BS_TORTURE_COMM && (comm == NULL || strcmp(comm, s->name) != 0);
-    s->launch = own ? bs_torture_launch_of(t, s->name) : of_comm;
-    s->driven = own ? bs_torture_is_driven(t, s->name) : driven;
+    s->launch = of_comm;
+    s->driven = driven;
+    if (own) s->launch = bs_torture_launch_of(t, s->name, &s->driven);
     if (s->driven)
       bsrun_note(t->quiet, s->kind == BS_TORTURE_BACKEND
                                ? "one thread drives all ranks: it cannot hang in a backend, nor be late"
@@ -298,7 +300,7 @@ static int run_all(const args *a, bs_torture *t, bs_error *err) {
   return rc == BS_OK ? 0 : bsrun_fail(err);
 }
 
-/* A configuration that cannot be made is told of by the first child that wants it. */
+/* If the configuration cannot be made, the first child that needs it reports the error. */
 static int torture_with(const args *a, bs_torture *t, bs_error *err) {
   const char *plan = args_value(a, "plan");
   bs_node *config = NULL;

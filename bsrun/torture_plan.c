@@ -71,7 +71,8 @@ int torture_run_planned(const args *a, const bs_torture *t, const char *plan, bs
     bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--plan runs one world: --ranks takes one number");
     return bsrun_fail(err);
   }
-  const int launch = bs_torture_launch_of(t, inner);
+  int driven;
+  const int launch = bs_torture_launch_of(t, inner, &driven);
   if (launch == BS_TORTURE_PROCESSES && P > 1 && how == NULL) return bsrun_launch(P, t->deadline);
   if (launch == BS_TORTURE_MPI && P > 1 && (how == NULL || strcmp(how, "mpi") != 0))
     return start_mpi(a, P, err);

@@ -13,11 +13,11 @@ enum { BS_CHILD_NOT_RUN = 127 }; /* the exit code where the program cannot be ru
 typedef struct bs_child {
   const char *program;     /* its path; NULL: none, the child ends with 0 after `run` */
   char *const *words;      /* its command line, NULL at the end */
-  void (*run)(void *user); /* what the child does first; may be NULL */
+  void (*run)(void *user); /* what the child does first; NULL: nothing */
   void *user;
   int stdio[3];         /* descriptors of its standard input, output and error */
   int death;            /* the signal that it gets when the parent's thread ends; 0: none */
-  pid_t group;          /* the process group that it joins; 0: one of its own */
+  pid_t group;          /* the process group that it joins; 0: a new one */
   const sigset_t *mask; /* of its signals; NULL: the parent's */
 } bs_child;
 

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* What to do with one. environment: its settings, each with a NUL at its end. */
+/* Called for one process. environment: its settings, each with a NUL at its end. */
 typedef void (*bs_marked_fn)(void *user, pid_t pid, const char *environment, size_t size);
 /* Calls back for each process but this one that has the setting "NAME=value" in its environment. One that has
  * ended has none to be read, and another user's cannot be. */

@@ -24,8 +24,7 @@ int bs_process_read(int fd, bs_text *into);
 /* Waits until one of the n processes (pid 0: none) says something or ends, until `wake` can be read (-1:
  * none), or `ms` have passed (-1: for as long as it takes), and takes what they said. 0: failed, by errno. */
 int bs_process_wait(bs_process *const *processes, size_t n, int wake, int ms);
-/* The same for one, until it has ended, at most until `seconds` pass in which it says nothing. 1: it ended.
- */
+/* Waits until the process has ended, or has written nothing for `seconds`. 1: it has ended. */
 int bs_process_watch(bs_process *process, double seconds);
 /* Asks it to end by a signal; what has not ended `grace` seconds later is killed. */
 void bs_process_ask(bs_process *process, int number, double grace);
@@ -33,7 +32,8 @@ void bs_process_kill(bs_process *process);
 /* After its end, or its kill: takes its status (as of waitpid) and the rest of its output, and closes. What
  * is left of its group runs on. */
 int bs_process_take(bs_process *process);
-/* The same, and kills what is left of its group. Returns its exit code, or 128 + the signal that ended it. */
+/* Takes it as bs_process_take does, and kills what is left of its group. Returns its exit code, or 128 + the
+ * signal that ended it. */
 int bs_process_finish(bs_process *process);
 void bs_process_free(bs_process *process);
 

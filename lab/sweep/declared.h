@@ -19,7 +19,7 @@ void bs_declared_values(const bs_knob *knob, json_t *values);
  * (BS-SWEEP-DECLARED) where the child ends or says nothing for a minute. */
 int32_t bs_settings_expand(const bs_compose_request *request, bs_context *context, json_t *settings,
                            bs_error *err);
-/* What `say` writes to fd in a child process, where it may open plugins; a child that writes nothing for a
- * minute is killed. BS_NO_MEMORY (BS-SWEEP-FORK, BS-MEM). Free *out in any case. */
+/* Runs `say` in a child process, where it may open plugins, and takes what it writes to fd. A child that
+ * writes nothing for a minute is killed. BS_NO_MEMORY (BS-SWEEP-FORK, BS-MEM). Free *out in any case. */
 int32_t bs_sweep_hear(void (*say)(void *user, int fd), void *user, bs_text *out, bs_error *err);
 #endif

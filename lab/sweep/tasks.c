@@ -20,7 +20,7 @@ enum { MAX_JOBS = 64, MAX_WORDS = 64 };
 
 typedef struct job {
   bs_process process; /* pid 0: free */
-  int input_fd;       /* a file in memory: what the task is told */
+  int input_fd;       /* a file in memory that holds the input of the task */
   bs_task *task;
   double began; /* by the real clock */
 } job;
@@ -98,7 +98,7 @@ static void close_job(job *j) {
   memset(j, 0, sizeof *j);
 }
 
-/* A point whose end could not be seen at once is not begun. */
+/* Without a pidfd the end of a point could not be waited for: no point is begun. */
 static int32_t start_task(const tasks *t, job *j, const bs_task *task, bs_error *err) {
   int failed = open_input(j, task->input);
   if (failed == 0) failed = start(t, j);

@@ -60,12 +60,8 @@ static int ask_in_child(const bs_torture *t, const char *comm) {
   return code >= 0 && code <= BS_TORTURE_LAUNCHES ? code : BS_TORTURE_THREADS;
 }
 
-int bs_torture_launch_of(const bs_torture *t, const char *comm) {
-  if (t->launch >= 0) return t->launch;
-  const int answer = ask_in_child(t, comm);
-  return answer < BS_TORTURE_LAUNCHES ? answer : BS_TORTURE_THREADS;
-}
-
-int bs_torture_is_driven(const bs_torture *t, const char *comm) {
-  return t->launch <= BS_TORTURE_THREADS && ask_in_child(t, comm) == BS_TORTURE_LAUNCHES;
+int bs_torture_launch_of(const bs_torture *t, const char *comm, int *out_driven) {
+  const int answer = t->launch <= BS_TORTURE_THREADS ? ask_in_child(t, comm) : t->launch;
+  *out_driven = answer == BS_TORTURE_LAUNCHES;
+  return t->launch >= 0 ? t->launch : *out_driven ? BS_TORTURE_THREADS : answer;
 }

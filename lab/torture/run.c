@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * run.c - the child processes: bsrun itself, each in a folder and a process group of its own, several
- * at once (most of them wait for a deadline). One that outlives every deadline is killed and told. */
+ * run.c - the child processes: bsrun itself, each in a separate folder and process group. Several run
+ * beside each other, for most of them wait for a deadline. A child that outlives every deadline is killed,
+ * and its case fails. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,7 +69,7 @@ static void finish(bs_torture *t, job *j) {
   c->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
   c->code = p->killed ? -2 : WIFSIGNALED(status) ? -1 : WEXITSTATUS(status);
   bs_torture_judge(t, c, j->folder, p, pid);
-  kill(-pid, SIGKILL); /* what it left running was told */
+  kill(-pid, SIGKILL); /* judge has reported what it left running */
   if (c->fault == BS_TORTURE_NONE) {
     bs_text_free(&t->clean);
     bs_text_append(&t->clean, p->out.data, p->out.size);

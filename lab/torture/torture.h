@@ -60,7 +60,7 @@ typedef struct bs_torture_given {
 typedef struct bs_torture {
   const bs_torture_given *given;
   size_t n_given;
-  const bs_node *config;          /* of the plugins; NULL: there is none, and each child says why */
+  const bs_node *config;          /* of the plugins; NULL: it could not be made, and each child reports why */
   double deadline, clean_seconds; /* of the slowest clean run so far, for each of the jobs */
   int quick, format, quiet;
   int launch; /* --launch; -1: not given */
@@ -85,10 +85,9 @@ extern const char *const bs_torture_launch_names[BS_TORTURE_LAUNCHES];
 const char *bs_torture_value(const bs_torture *t, const char *name);
 
 /* launch.c */
-/* How the ranks of a communicator come to be (NULL: of the default one), which a child process asks it. */
-int bs_torture_launch_of(const bs_torture *t, const char *comm);
-/* Whether one thread drives all ranks of it (BS_LAUNCH_DRIVEN). */
-int bs_torture_is_driven(const bs_torture *t, const char *comm);
+/* How the ranks of a communicator come to be (NULL: of the default one), which a child process asks it.
+ * *out_driven: one thread drives all of them (BS_LAUNCH_DRIVEN). */
+int bs_torture_launch_of(const bs_torture *t, const char *comm, int *out_driven);
 /* The communicator where none is named. */
 const char *bs_torture_comm_of(int launch);
 

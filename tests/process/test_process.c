@@ -44,7 +44,7 @@ static void hang_with_child(void *user) {
   if (fork() >= 0) hang(user);
 }
 
-/* 1: nobody holds the other end of the pipe any more. */
+/* 1: every process has closed the other end of the pipe. */
 static int is_let_go(int fd) {
   struct pollfd wait_for = {.fd = fd, .events = POLLIN};
   char c;
