@@ -2,11 +2,8 @@
  * probe.c - a plugin is opened, read and closed in a child: whatever it does there (crash, exit, hang, print,
  * also at exit) costs a row, not this process. */
 #include <dlfcn.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -52,31 +49,28 @@ typedef struct question {
   int devices;          /* its backends must have some */
   plugins_look_fn look; /* NULL: nothing is read */
   bs_context *context;
-  int rows_fd; /* a file in memory: what `look` found, as JSON */
+  json_t *rows; /* what `look` found */
 } question;
 
-static int32_t answer_question(const question *q, bs_error *err) {
+static int32_t answer_question(question *q, bs_error *err) {
   bs_context *context = q->context;
   int32_t rc = bs_plugin_activate(context, q->id, err);
   if (rc == BS_OK && q->devices) rc = has_devices(context, q->id, err);
   if (rc != BS_OK || q->look == NULL) return rc;
-  json_t *rows = json_array();
-  rc = q->look(context, q->id, rows, err);
-  if (rc == BS_OK && json_dumpfd(rows, q->rows_fd, JSON_COMPACT) != 0)
-    rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
-  json_decref(rows);
-  return rc;
+  q->rows = json_array();
+  return q->look(context, q->id, q->rows, err);
 }
 
-/* In the child: the answer is one bs_error on the pipe. Then the plugin is closed, and what it leaves to be
- * done at exit is done; the buffers of this process were flushed before. */
+/* In the child: the answer is one bs_error on the pipe, and the rows as JSON. Then the plugin is closed, and
+ * what it leaves to be done at exit is done; the buffers of this process were flushed before. */
 static void answer(void *user, int out) {
-  const question *q = user;
+  question *q = user;
   bs_error err = BS_ERROR_INIT;
   err.code = answer_question(q, &err);
   const ssize_t wrote = write(out, &err, sizeof err); /* below PIPE_BUF: whole or not at all */
   if (wrote != (ssize_t)sizeof err) _exit(1);
   if (err.code != BS_OK) _exit(0);
+  if (q->rows != NULL && json_dumpfd(q->rows, out, JSON_COMPACT) != 0) _exit(1);
   bs_context_close(q->context);
   exit(0);
 }
@@ -99,6 +93,9 @@ static int32_t probe(question *q, bs_error *err) {
   if (failed != 0) return bs_error_errno(err, BS_NO_MEMORY, "BS-PRB-FORK", failed, "cannot start a child");
   const int complete = text.size >= sizeof answered;
   if (complete) memcpy(&answered, text.data, sizeof answered);
+  q->rows = complete && q->look != NULL
+                ? json_loadb(text.data + sizeof answered, text.size - sizeof answered, 0, NULL)
+                : NULL;
   bs_text_free(&text);
   if (!complete) return verdict(&h, q->id, "opened", err);
   if (answered.code == BS_OK) return bs_child_code(h.status) == 0 ? BS_OK : verdict(&h, q->id, "closed", err);
@@ -116,27 +113,12 @@ int32_t plugins_probe_devices(bs_context *context, const char *id, bs_error *err
   return probe(&q, err);
 }
 
-static json_t *read_rows(int fd) {
-  struct stat st;
-  void *text = MAP_FAILED;
-  if (fstat(fd, &st) == 0 && st.st_size > 0)
-    text = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-  if (text == MAP_FAILED) return NULL;
-  json_t *rows = json_loadb(text, (size_t)st.st_size, 0, NULL);
-  munmap(text, (size_t)st.st_size);
-  return rows;
-}
-
 int32_t plugins_look(bs_context *context, const char *id, plugins_look_fn look, json_t *rows, bs_error *err) {
-  question q = {.id = id, .context = context, .look = look, .rows_fd = memfd_create("rows", MFD_CLOEXEC)};
-  if (q.rows_fd < 0)
-    return bs_error_errno(err, BS_NO_MEMORY, "BS-PRB-FILE", errno, "cannot make a file in memory");
+  question q = {.id = id, .context = context, .look = look};
   int32_t rc = probe(&q, err);
-  json_t *found = rc == BS_OK ? read_rows(q.rows_fd) : NULL;
-  if (rc == BS_OK && (found == NULL || json_array_extend(rows, found) != 0))
+  if (rc == BS_OK && (q.rows == NULL || json_array_extend(rows, q.rows) != 0))
     rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
-  json_decref(found);
-  close(q.rows_fd);
+  json_decref(q.rows);
   return rc;
 }
 
