@@ -3,15 +3,13 @@
  * that was stopped before its first line has told nobody its process. */
 #include "bsrun/late.h"
 
-#include <dirent.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "lab/process/marked.h"
 
 static const double LOOK_S = 0.25;
 static const double COME_S =
@@ -30,42 +28,17 @@ static char state_of(long pid) {
   return after != NULL && after[1] == ' ' ? after[2] : 0;
 }
 
-/* Its rank where the environment has the mark; -1: it is no rank of this job. */
-static int64_t rank_of(const char *environment, size_t size, const char *mark) {
+/* Its rank, by its environment; -1: it has none. */
+static int64_t rank_of(const char *environment, size_t size) {
   static const char *const names[] = {"OMPI_COMM_WORLD_RANK=", "PMI_RANK=", "SLURM_PROCID="};
   int64_t rank = -1;
-  int ours = 0;
   for (const char *at = environment; at < environment + size; at += strlen(at) + 1) {
-    ours |= strcmp(at, mark) == 0;
     for (size_t i = 0; i < sizeof names / sizeof names[0] && rank < 0; i++) {
       const size_t n = strlen(names[i]);
       if (strncmp(at, names[i], n) == 0 && !bs_parse_i64(at + n, 0, &rank)) rank = -1;
     }
   }
-  return ours ? rank : -1;
-}
-
-static int64_t rank_of_process(long pid, const char *mark) {
-  static char environment[1 << 17];
-  char path[64];
-  snprintf(path, sizeof path, "/proc/%ld/environ", pid);
-  FILE *f = fopen(path, "re");
-  if (f == NULL) return -1; /* another user's */
-  const size_t n = fread(environment, 1, sizeof environment - 1, f);
-  fclose(f);
-  environment[n] = '\0';
-  return rank_of(environment, n, mark);
-}
-
-/* Calls back for each process of a rank. */
-static void each_process(const char *mark, void (*call)(void *arg, long pid, int64_t rank), void *arg) {
-  DIR *d = opendir("/proc");
-  for (const struct dirent *e; d != NULL && (e = readdir(d)) != NULL;) {
-    const long pid = strtol(e->d_name, NULL, 10);
-    const int64_t rank = pid > 0 && pid != (long)getpid() ? rank_of_process(pid, mark) : -1;
-    if (rank >= 0) call(arg, pid, rank);
-  }
-  if (d != NULL) closedir(d);
+  return rank;
 }
 
 typedef struct search {
@@ -73,9 +46,9 @@ typedef struct search {
   long stopped; /* its process that stands still; 0: none does */
 } search;
 
-static void find_stopped(void *arg, long pid, int64_t rank) {
-  search *s = arg;
-  if (rank == s->rank && state_of(pid) == 'T') s->stopped = pid;
+static void find_stopped(void *user, pid_t pid, const char *environment, size_t size) {
+  search *s = user;
+  if (rank_of(environment, size) == s->rank && state_of(pid) == 'T') s->stopped = pid;
 }
 
 /* The process of a rank that a signal has stopped; 0: it runs, or is not of this machine. */
@@ -83,7 +56,7 @@ static long stopped_process(const bsrun_late *late, const bsrun_board *board, ui
   search s = {.rank = r};
   const long pid = board->rows[r].pid;
   if (pid > 0) return state_of(pid) == 'T' ? pid : 0;
-  each_process(late->mark, find_stopped, &s);
+  bs_marked_each(late->mark, find_stopped, &s);
   return s.stopped;
 }
 
@@ -145,11 +118,11 @@ int bsrun_late_look(bsrun_late *late, const bsrun_board *board, double now_s, bs
   return missed(late, board, now_s - late->since, err);
 }
 
-static void end_process(void *arg, long pid, int64_t rank) {
-  (void)arg, (void)rank;
-  kill((pid_t)pid, SIGKILL);
+static void end_process(void *user, pid_t pid, const char *environment, size_t size) {
+  (void)user;
+  if (rank_of(environment, size) >= 0) kill(pid, SIGKILL);
 }
 
 void bsrun_late_kill(const bsrun_late *late) {
-  each_process(late->mark, end_process, NULL);
+  bs_marked_each(late->mark, end_process, NULL);
 }

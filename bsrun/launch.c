@@ -10,10 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "bsrun/board.h"
@@ -21,6 +19,7 @@
 #include "bsrun/launch_mpi.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "lab/process/child.h"
 
 #define TURN_NS 50000000
 #define MAX_PROCESSES 1024u
@@ -48,12 +47,6 @@ typedef struct launch {
   int interrupted; /* the first signal; SIGHUP counts as SIGTERM */
   int asked;       /* how many came */
 } launch;
-
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 /* ---- in a rank ------------------------------------------------------------------------------ */
 
@@ -147,31 +140,35 @@ static void set_number(const char *name, long long value) {
   setenv(name, text, 1);
 }
 
-/* In the new process: dies with the launcher, and becomes a rank. */
-static void become(const launch *l, uint32_t rank, pid_t launcher, const sigset_t *signals, char **argv) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != launcher) _exit(70);
-  setpgid(0, l->group);
-  sigprocmask(SIG_SETMASK, signals, NULL);
-  set_number("BLOCKSHOCK_RANK", rank);
-  set_number("BLOCKSHOCK_WORLD_SIZE", l->n);
-  set_number("BLOCKSHOCK_SHM_FD", l->shm_fd);
-  set_number("BLOCKSHOCK_BOARD_FD", l->board_fd);
-  execv("/proc/self/exe", argv);
-  _exit(70);
+typedef struct rank_start {
+  const launch *l;
+  uint32_t rank;
+} rank_start;
+
+/* In the new process: its environment is a rank's. */
+static void become(void *user) {
+  const rank_start *s = user;
+  set_number("BLOCKSHOCK_RANK", s->rank);
+  set_number("BLOCKSHOCK_WORLD_SIZE", s->l->n);
+  set_number("BLOCKSHOCK_SHM_FD", s->l->shm_fd);
+  set_number("BLOCKSHOCK_BOARD_FD", s->l->board_fd);
 }
 
 static int32_t start(launch *l, const sigset_t *signals, bs_error *err) {
-  const pid_t launcher = getpid();
-  char **argv = bsrun_command_words();
-  fflush(NULL);
-  for (uint32_t r = 0; r < l->n; ++r) {
-    const pid_t pid = fork();
-    if (pid < 0) return bs_error_errno(err, BS_NO_MEMORY, "BS-LAUNCH-FORK", errno, "cannot start rank %u", r);
-    if (pid == 0) become(l, r, launcher, signals, argv);
-    if (r == 0) l->group = pid;
-    setpgid(pid, l->group); /* here and there: whoever is first */
-    l->ranks[r].pid = pid;
+  rank_start s = {.l = l};
+  bs_child child = {.program = "/proc/self/exe",
+                    .words = bsrun_command_words(),
+                    .run = become,
+                    .user = &s,
+                    .stdio = {BS_CHILD_KEEP, BS_CHILD_KEEP, BS_CHILD_KEEP},
+                    .death = SIGKILL,
+                    .mask = signals};
+  for (; s.rank < l->n; ++s.rank) {
+    const pid_t pid = bs_child_start(&child);
+    if (pid < 0)
+      return bs_error_errno(err, BS_NO_MEMORY, "BS-LAUNCH-FORK", errno, "cannot start rank %u", s.rank);
+    if (s.rank == 0) l->group = child.group = pid;
+    l->ranks[s.rank].pid = pid;
     l->running++;
   }
   return BS_OK;
@@ -185,7 +182,7 @@ static int orderly(const rank_process *p) {
 
 /* Those that are left have until `seconds` from now, if not less already. */
 static void limit(launch *l, double seconds) {
-  const double at = now() + seconds;
+  const double at = bs_process_now() + seconds;
   if (l->deadline == 0.0 || at < l->deadline) l->deadline = at;
 }
 
@@ -208,7 +205,7 @@ static void reap(launch *l) {
       rank_process *p = &l->ranks[r];
       if (p->pid != pid || p->ended) continue;
       if (WIFSTOPPED(status))
-        p->stopped_at = now();
+        p->stopped_at = bs_process_now();
       else if (WIFCONTINUED(status))
         p->stopped_at = 0.0;
       else
@@ -230,7 +227,8 @@ static void kill_left(launch *l) {
 static void look_for_stopped(launch *l) {
   for (uint32_t r = 0; r < l->n; ++r) {
     const rank_process *p = &l->ranks[r];
-    if (!p->ended && p->stopped_at > 0.0 && now() - p->stopped_at > l->timeout_s + LEAD_S) limit(l, 0.0);
+    if (!p->ended && p->stopped_at > 0.0 && bs_process_now() - p->stopped_at > l->timeout_s + LEAD_S)
+      limit(l, 0.0);
   }
 }
 
@@ -252,7 +250,7 @@ static void watch(launch *l, const sigset_t *signals) {
     reap(l);
     if (number_of == SIGINT || number_of == SIGTERM || number_of == SIGHUP) interrupt(l, number_of);
     look_for_stopped(l);
-    if (l->running > 0 && l->deadline > 0.0 && now() > l->deadline) kill_left(l);
+    if (l->running > 0 && l->deadline > 0.0 && bs_process_now() > l->deadline) kill_left(l);
   }
 }
 

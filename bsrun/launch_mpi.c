@@ -5,7 +5,6 @@
 #include "bsrun/launch_mpi.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +12,6 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "bsrun/board.h"
@@ -24,6 +22,7 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/peers/mpirun.h"
+#include "lab/process/child.h"
 
 #define TURN_NS 100000000
 static const double MPIRUN_S = 5.0; /* for mpirun to end once its ranks are gone */
@@ -35,7 +34,6 @@ static const double ORDERLY_S = 20.0;
 typedef struct mpi_launch {
   uint32_t n;
   pid_t pid; /* of mpirun */
-  pid_t launcher;
   bsrun_board *board;
   int board_fd;
   int asked;       /* signals received */
@@ -47,6 +45,7 @@ typedef struct mpi_launch {
   double over_at;  /* when the job was ended for that */
   int status;
   bs_mpirun mpirun;
+  char **words; /* of the whole command */
 } mpi_launch;
 
 /* ---- in a rank ------------------------------------------------------------------------------ */
@@ -183,19 +182,28 @@ static int32_t make_board(mpi_launch *l, bs_error *err) {
   return bs_error_errno(err, BS_NO_MEMORY, "BS-LAUNCH-MEMORY", errno, "no shared memory for %u ranks", l->n);
 }
 
-/* In the new process: ends with bsrun, in a process group of its own, without the terminal's input. */
-static void become(const mpi_launch *l, const sigset_t *signals, char **words) {
-  prctl(PR_SET_PDEATHSIG, SIGTERM); /* on which it ends its ranks */
-  if (getppid() != l->launcher) _exit(70);
-  setpgid(0, 0);
-  sigprocmask(SIG_SETMASK, signals, NULL);
+/* In the new process, which becomes mpirun or the program in its place. */
+static void become(void *user) {
+  const mpi_launch *l = user;
   setenv(BOARD, l->mark + sizeof BOARD, 1);
   setenv(BOARD_RANKS, l->mpirun.number, 1);
-  const int none = open("/dev/null", O_RDONLY);
-  if (none >= 0) dup2(none, STDIN_FILENO);
-  execvp(words[0], words);
-  bs_print(stderr, "bsrun: cannot start %s: %s\n", words[0], strerror(errno));
-  _exit(127);
+  execvp(l->words[0], l->words);
+  bs_print(stderr, "bsrun: cannot start %s: %s\n", l->words[0], strerror(errno));
+  _exit(BS_CHILD_NOT_RUN);
+}
+
+/* mpirun ends when bsrun does. It has a separate process group and no input from the terminal. */
+static int32_t start(mpi_launch *l, const sigset_t *signals, bs_error *err) {
+  const bs_child child = {.run = become,
+                          .user = l,
+                          .stdio = {BS_CHILD_NULL, BS_CHILD_KEEP, BS_CHILD_KEEP},
+                          .death = SIGTERM, /* on which it ends its ranks */
+                          .mask = signals};
+  l->words = whole_command(l);
+  if (l->words == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  l->pid = bs_child_start(&child);
+  if (l->pid > 0) return BS_OK;
+  return bs_error_errno(err, BS_NO_MEMORY, "BS-LAUNCH-FORK", errno, "cannot start %s", l->words[0]);
 }
 
 /* ---- watching ------------------------------------------------------------------------------- */
@@ -206,12 +214,6 @@ static void pass_on(mpi_launch *l, int signal_number) {
   if (l->asked == 0) l->signal = signal_number;
   if (l->asked++ == 0 && lead > 0 && kill(lead, signal_number) == 0) return;
   kill(l->pid, SIGTERM);
-}
-
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
 /* Ranks of this machine that have ended, of those that have come. */
@@ -229,8 +231,8 @@ static uint32_t ended(const mpi_launch *l, int *out_failed) {
 static void kill_late(mpi_launch *l) {
   int failed;
   if (ended(l, &failed) == 0) return;
-  if (l->ended_at == 0.0) l->ended_at = now();
-  if (now() - l->ended_at < (failed ? FAILED_S : ORDERLY_S)) return;
+  if (l->ended_at == 0.0) l->ended_at = bs_process_now();
+  if (bs_process_now() - l->ended_at < (failed ? FAILED_S : ORDERLY_S)) return;
   l->board->ending = 1;
   for (uint32_t r = 0; r < l->n; ++r)
     if (l->board->rows[r].pid > 0) kill(l->board->rows[r].pid, SIGKILL);
@@ -239,13 +241,13 @@ static void kill_late(mpi_launch *l) {
 /* A rank that has not come: those that wait for it in MPI cannot give up, so the job is ended from here. */
 static void end_late(mpi_launch *l) {
   if (l->missed.code == BS_OK) {
-    if (!bsrun_late_look(&l->late, l->board, now(), &l->missed)) return;
-    l->over_at = now();
+    if (!bsrun_late_look(&l->late, l->board, bs_process_now(), &l->missed)) return;
+    l->over_at = bs_process_now();
     l->board->ending = 1;
     kill(l->pid, SIGTERM);
     bsrun_late_kill(&l->late);
   }
-  if (now() - l->over_at > MPIRUN_S) kill(l->pid, SIGKILL);
+  if (bs_process_now() - l->over_at > MPIRUN_S) kill(l->pid, SIGKILL);
 }
 
 static void watch(mpi_launch *l, const sigset_t *signals) {
@@ -322,7 +324,7 @@ static int outcome(const mpi_launch *l) {
 }
 
 int bsrun_launch_mpi(uint32_t ranks, double timeout_s, const char *command) {
-  mpi_launch l = {.n = ranks, .board_fd = -1, .launcher = getpid(), .missed = BS_ERROR_INIT};
+  mpi_launch l = {.n = ranks, .board_fd = -1, .missed = BS_ERROR_INIT};
   bs_error err = BS_ERROR_INIT;
   sigset_t signals, before;
   sigemptyset(&signals);
@@ -332,21 +334,15 @@ int bsrun_launch_mpi(uint32_t ranks, double timeout_s, const char *command) {
   sigaddset(&signals, SIGHUP);
   int32_t rc = bs_mpirun_find(&l.mpirun, ranks, 0, command, &err);
   if (rc == BS_OK) rc = make_board(&l, &err);
-  snprintf(l.mark, sizeof l.mark, BOARD "=/proc/%d/fd/%d", (int)l.launcher, l.board_fd);
+  snprintf(l.mark, sizeof l.mark, BOARD "=/proc/%d/fd/%d", (int)getpid(), l.board_fd);
   l.late = (bsrun_late){.mark = l.mark, .timeout_s = timeout_s};
-  char **words = rc == BS_OK ? whole_command(&l) : NULL;
-  if (rc == BS_OK && words == NULL) rc = bs_error_set(&err, BS_NO_MEMORY, "BS-MEM", "out of memory");
   sigprocmask(SIG_BLOCK, &signals, &before);
-  fflush(NULL);
-  l.pid = rc == BS_OK ? fork() : -1;
-  if (l.pid == 0) become(&l, &before, words);
-  if (rc == BS_OK && l.pid < 0)
-    rc = bs_error_errno(&err, BS_NO_MEMORY, "BS-LAUNCH-FORK", errno, "cannot start %s", l.mpirun.words[0]);
+  if (rc == BS_OK) rc = start(&l, &before, &err);
   if (rc == BS_OK) watch(&l, &signals);
   const int code = rc == BS_OK ? outcome(&l) : bsrun_fail(&err);
   bsrun_board_close(l.board);
   if (l.board_fd >= 0) close(l.board_fd);
-  free(words);
+  free(l.words);
   bs_mpirun_free(&l.mpirun);
   return code;
 }

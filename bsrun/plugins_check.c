@@ -2,12 +2,10 @@
  * plugins_check.c - `bsrun plugins check ID|PATH`: grades a plugin by the conformance kit, the command
  * bs-conformance, as a child process. Its report is standard output, its exit status is bsrun's, and its
  * grade is kept for this file (lab/store/grade.h). */
-#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +13,7 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/config/experiment.h"
+#include "lab/process/process.h"
 #include "lab/store/file_sum.h"
 #include "lab/store/sha256.h"
 
@@ -106,56 +105,29 @@ static int32_t add_all(const args *a, const char *name, const char *as, char **w
   return rc;
 }
 
-/* The child's exit status, its standard output in `out`; a child that a signal ended is a failure of its own.
- */
-static int32_t run_child(char *const words[], int out, int *out_code, bs_error *err) {
-  int status = 0;
-  fflush(NULL);
-  const pid_t pid = fork();
-  if (pid < 0) return bs_error_errno(err, BS_NO_MEMORY, "BS-CHK-FORK", errno, "cannot start the kit");
-  if (pid == 0) {
-    dup2(out, STDOUT_FILENO);
-    execv(words[0], words);
-    _exit(127);
-  }
-  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
+/* The exit status of the kit, and its standard output, which is also printed at the end. A kit that a signal
+ * ended is a failure. A process that a plugin left running may hold the pipe: the end of the kit counts. */
+static int32_t run_kit(char *const words[], bs_text *report, int *out_code, bs_error *err) {
+  const bs_child child = {.program = words[0],
+                          .words = words,
+                          .stdio = {BS_CHILD_KEEP, BS_CHILD_PIPE, BS_CHILD_KEEP},
+                          .group = BS_CHILD_KEEP};
+  bs_process p, *const one = &p;
+  const int failed = bs_process_start(&child, &p);
+  if (failed != 0) return bs_error_errno(err, BS_NO_MEMORY, "BS-CHK-FORK", failed, "cannot start the kit");
+  p.whole = 1;
+  while (!p.ended && bs_process_wait(&one, 1, -1, -1)) continue;
+  const int status = bs_process_take(&p);
+  *report = p.out;
+  if (report->size > 0) fwrite(report->data, 1, report->size, stdout);
+  if (report->failed) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
   if (WIFSIGNALED(status))
     return bs_error_set(err, BS_RANK_FAILED, "BS-CHK-DIED", "the kit died of signal %d (%s)",
                         WTERMSIG(status), strsignal(WTERMSIG(status)));
-  if (WEXITSTATUS(status) == 127)
+  if (WEXITSTATUS(status) == BS_CHILD_NOT_RUN)
     return bs_error_set(err, BS_UNAVAILABLE, "BS-CHK-KIT", "%s cannot be run", words[0]);
   *out_code = WEXITSTATUS(status);
   return BS_OK;
-}
-
-/* All that was written to a file, and on to standard output. */
-static int32_t pass_on(int fd, bs_text *out, bs_error *err) {
-  char block[4096];
-  ssize_t n = lseek(fd, 0, SEEK_SET) == 0 ? 1 : -1;
-  while (n > 0) {
-    n = read(fd, block, sizeof block);
-    if (n < 0 && errno == EINTR)
-      n = 1;
-    else if (n > 0)
-      bs_text_append(out, block, (size_t)n);
-  }
-  if (n < 0) return bs_error_errno(err, BS_IO, "BS-CHK-REPORT", errno, "cannot read the kit's report");
-  if (out->failed) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
-  if (out->size > 0) fwrite(out->data, 1, out->size, stdout);
-  return BS_OK;
-}
-
-/* The report goes into a file in memory: it is printed at the end anyway, and a process that a plugin left
- * behind would hold a pipe open. */
-static int32_t run_kit(char *const words[], bs_text *report, int *out_code, bs_error *err) {
-  const int fd = memfd_create("report", MFD_CLOEXEC);
-  if (fd < 0) return bs_error_errno(err, BS_IO, "BS-CHK-REPORT", errno, "cannot make a file for the report");
-  bs_error died = BS_ERROR_INIT;
-  const int32_t rc = run_child(words, fd, out_code, &died);
-  const int32_t passed = pass_on(fd, report, err);
-  close(fd);
-  if (rc != BS_OK && err != NULL) *err = died;
-  return rc != BS_OK ? rc : passed;
 }
 
 /* ---- the grade ------------------------------------------------------------------------------ */

@@ -2,16 +2,10 @@
  * progress.c - one line on the terminal for work that takes long; nothing into files and pipes. */
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "bsrun/bsrun.h"
-
-static double seconds_now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
+#include "lab/process/child.h"
 
 static void write_line(const bsrun_progress *p, uint64_t done, uint64_t total) {
   char point[48] = "", count[48] = "";
@@ -25,7 +19,7 @@ static void write_line(const bsrun_progress *p, uint64_t done, uint64_t total) {
 static void show(void *user, const char *what, uint64_t done, uint64_t total) {
   bsrun_progress *p = user;
   if (atomic_flag_test_and_set(&p->busy)) return;
-  const double now = seconds_now();
+  const double now = bs_process_now();
   if (now - p->last >= 0.1 || strncmp(p->step, what, sizeof p->step - 1) != 0) {
     p->last = now;
     p->shown = 1;

@@ -84,7 +84,7 @@ void help_torture(void) {
       stdout);
 }
 
-static int32_t read_ranks(const args *a, torture *t, bs_error *err) {
+static int32_t read_ranks(const args *a, bs_torture *t, bs_error *err) {
   const char *text = args_value(a, "ranks");
   if (text == NULL) text = "2,3,4";
   for (const char *p = text; *p != '\0';) {
@@ -92,10 +92,10 @@ static int32_t read_ranks(const args *a, torture *t, bs_error *err) {
     int64_t value = 0;
     const size_t n = strcspn(p, ",");
     snprintf(number, sizeof number, "%.*s", (int)(n < 15 ? n : 15), p);
-    if (t->n_worlds == TORTURE_WORLDS || !bs_parse_i64(number, 0, &value) || value < 1 || value > 64)
+    if (t->n_worlds == BS_TORTURE_WORLDS || !bs_parse_i64(number, 0, &value) || value < 1 || value > 64)
       return bs_error_set(err, BS_USAGE, "BS-USE-NUMBER",
                           "--ranks: '%.60s' is no list of at most %d numbers from 1 to 64", text,
-                          TORTURE_WORLDS);
+                          BS_TORTURE_WORLDS);
     t->worlds[t->n_worlds++] = (uint32_t)value;
     p += n + (p[n] == ',');
   }
@@ -104,27 +104,34 @@ static int32_t read_ranks(const args *a, torture *t, bs_error *err) {
 }
 
 static int32_t check_fault(const char *name, bs_error *err) {
-  for (size_t i = 0; i < TORTURE_FAULTS; i++)
-    if (strcmp(name, torture_fault_names[i]) == 0) return BS_OK;
-  return bsrun_unknown("fault", name, torture_fault_names, TORTURE_FAULTS, err);
+  for (size_t i = 0; i < BS_TORTURE_FAULTS; i++)
+    if (strcmp(name, bs_torture_fault_names[i]) == 0) return BS_OK;
+  return bsrun_unknown("fault", name, bs_torture_fault_names, BS_TORTURE_FAULTS, err);
 }
 
-static int32_t read_launch(const args *a, torture *t, bs_error *err) {
+static int32_t read_launch(const args *a, bs_torture *t, bs_error *err) {
   const char *launch = args_value(a, "launch");
   t->launch = -1;
-  for (int i = 0; launch != NULL && i < TORTURE_LAUNCHES; i++)
-    if (strcmp(launch, torture_launch_names[i]) == 0) t->launch = i;
+  for (int i = 0; launch != NULL && i < BS_TORTURE_LAUNCHES; i++)
+    if (strcmp(launch, bs_torture_launch_names[i]) == 0) t->launch = i;
   if (launch == NULL || t->launch >= 0) return BS_OK;
-  return bsrun_unknown("way to launch", launch, torture_launch_names, TORTURE_LAUNCHES, err);
+  return bsrun_unknown("way to launch", launch, bs_torture_launch_names, BS_TORTURE_LAUNCHES, err);
 }
 
-static int32_t read_options(const args *a, torture *t, bs_error *err) {
+/* All options: some are passed to the children, others choose the cases. */
+static bs_torture_given *list_given(const args *a) {
+  bs_torture_given *given = calloc(a->n_given + 1, sizeof *given);
+  for (size_t i = 0; given != NULL && i < a->n_given; i++)
+    given[i] = (bs_torture_given){a->options[a->given[i].option].name, a->given[i].value};
+  return given;
+}
+
+static int32_t read_options(const args *a, bs_torture *t, bs_error *err) {
   const char *deadline = args_value(a, "deadline"), *format = args_value(a, "output");
   static const char *const formats[] = {"text", "tap", "json"};
   const char **faults = NULL;
   size_t n_faults = 0;
   int64_t jobs = 4;
-  t->a = a;
   t->deadline = 0.5;
   t->quick = args_has(a, "quick");
   int32_t launch_rc = read_launch(a, t, err);
@@ -155,35 +162,34 @@ static int32_t read_options(const args *a, torture *t, bs_error *err) {
 
 /* ---- subjects ------------------------------------------------------------------------------- */
 
-static void add_subject(torture *t, uint32_t kind, const char *name) {
+static void add_subject(bs_torture *t, uint32_t kind, const char *name) {
   for (size_t i = 0; i < t->n_subjects; i++)
     if (t->subjects[i].kind == kind && strcmp(t->subjects[i].name, name) == 0) return;
-  if (t->n_subjects == TORTURE_SUBJECTS) return;
+  if (t->n_subjects == BS_TORTURE_SUBJECTS) return;
   t->subjects[t->n_subjects].kind = kind;
   snprintf(t->subjects[t->n_subjects++].name, sizeof t->subjects[0].name, "%s", name);
 }
 
-static void add_things(torture *t, bs_context *context, const char *id) {
+static void add_things(bs_torture *t, bs_context *context, const char *id) {
   for (uint32_t i = 0; i < bs_thing_count(context, id); i++) {
     bs_thing_info thing = {.struct_size = sizeof thing};
     if (bs_thing_get(context, id, i, &thing, NULL) != BS_OK || thing.wrapper) continue;
-    if (thing.kind == BS_KIND_COMM) add_subject(t, TORTURE_COMM, thing.name);
-    if (thing.kind == BS_KIND_METHOD) add_subject(t, TORTURE_METHOD, thing.name);
-    if (thing.kind == BS_KIND_BACKEND) add_subject(t, TORTURE_BACKEND, thing.name);
+    if (thing.kind == BS_KIND_COMM) add_subject(t, BS_TORTURE_COMM, thing.name);
+    if (thing.kind == BS_KIND_METHOD) add_subject(t, BS_TORTURE_METHOD, thing.name);
+    if (thing.kind == BS_KIND_BACKEND) add_subject(t, BS_TORTURE_BACKEND, thing.name);
   }
 }
 
 /* What the options name; without one, what the plugins offer. */
-static int32_t find_subjects(torture *t, bs_error *err) {
-  const args *a = t->a;
+static int32_t find_subjects(const args *a, bs_torture *t, bs_error *err) {
   for (size_t i = 0; i < a->n_given; i++) {
     const char *name = a->options[a->given[i].option].name;
-    if (strcmp(name, "method") == 0) add_subject(t, TORTURE_METHOD, a->given[i].value);
-    if (strcmp(name, "backend") == 0) add_subject(t, TORTURE_BACKEND, a->given[i].value);
+    if (strcmp(name, "method") == 0) add_subject(t, BS_TORTURE_METHOD, a->given[i].value);
+    if (strcmp(name, "backend") == 0) add_subject(t, BS_TORTURE_BACKEND, a->given[i].value);
   }
-  if (t->n_subjects == 0 && args_has(a, "comm")) add_subject(t, TORTURE_COMM, args_value(a, "comm"));
-  if (t->n_subjects == 0 && !args_has(a, "plugin") && t->launch > TORTURE_THREADS)
-    add_subject(t, TORTURE_COMM, torture_comm_of(t->launch));
+  if (t->n_subjects == 0 && args_has(a, "comm")) add_subject(t, BS_TORTURE_COMM, args_value(a, "comm"));
+  if (t->n_subjects == 0 && !args_has(a, "plugin") && t->launch > BS_TORTURE_THREADS)
+    add_subject(t, BS_TORTURE_COMM, bs_torture_comm_of(t->launch));
   if (t->n_subjects > 0) return BS_OK;
   if (!args_has(a, "plugin")) {
     bs_error_set(err, BS_USAGE, "BS-USE-WORD", "torture needs --plugin, --comm, --method or --backend");
@@ -208,20 +214,19 @@ static int32_t find_subjects(torture *t, bs_error *err) {
 
 /* ---- all of them ---------------------------------------------------------------------------- */
 
-static int on_ended(torture *t, torture_case *c) {
+static void on_ended(const bs_torture *t, const bs_torture_case *c) {
   static size_t done; /* of one command */
-  if (c->fault == TORTURE_NONE || t->quiet) return 0;
+  if (c->fault == BS_TORTURE_NONE || t->quiet) return;
   if (isatty(STDERR_FILENO))
-    bs_print(stderr, "\r\033[K%zu of %zu: %s of %s", ++done, t->n_cases, torture_fault_names[c->fault],
+    bs_print(stderr, "\r\033[K%zu of %zu: %s of %s", ++done, t->n_cases, bs_torture_fault_names[c->fault],
              c->op);
-  if (c->why[0] == '\0') return 0;
+  if (c->why[0] == '\0') return;
   if (isatty(STDERR_FILENO)) fputs("\r\033[K", stderr);
-  bs_print(stderr, "bsrun: note: %s of %s, rank %u of %u, call %llu: %s\n", torture_fault_names[c->fault],
+  bs_print(stderr, "bsrun: note: %s of %s, rank %u of %u, call %llu: %s\n", bs_torture_fault_names[c->fault],
            c->op, c->rank, c->world_size, (unsigned long long)c->seq, c->why);
-  return 0;
 }
 
-static int32_t make_scratch(torture *t, bs_error *err) {
+static int32_t make_scratch(bs_torture *t, bs_error *err) {
   const char *base = getenv("TMPDIR");
   if (base == NULL || base[0] != '/' || strlen(base) > 30) base = "/tmp";
   snprintf(t->scratch, sizeof t->scratch, "%s/bs_torture_XXXXXX", base);
@@ -245,36 +250,39 @@ static void listen_for_signals(void) {
 }
 
 /* A communicator of its own decides how its ranks come to be, else the one that is to be used. */
-static void find_launches(torture *t) {
-  const char *comm = args_value(t->a, "comm");
-  const int of_comm = torture_launch_of(t, comm), driven = torture_is_driven(t, comm);
+static void find_launches(bs_torture *t) {
+  const char *comm = bs_torture_value(t, "comm");
+  int driven;
+  const int of_comm = bs_torture_launch_of(t, comm, &driven);
   for (size_t i = 0; i < t->n_subjects; i++) {
-    torture_subject *s = &t->subjects[i];
-    const int own = s->kind == TORTURE_COMM && (comm == NULL || strcmp(comm, s->name) != 0);
-    s->launch = own ? torture_launch_of(t, s->name) : of_comm;
-    s->driven = own ? torture_is_driven(t, s->name) : driven;
+    bs_torture_subject *s = &t->subjects[i];
+    const int own = s->kind == BS_TORTURE_COMM && (comm == NULL || strcmp(comm, s->name) != 0);
+    s->launch = of_comm;
+    s->driven = driven;
+    if (own) s->launch = bs_torture_launch_of(t, s->name, &s->driven);
     if (s->driven)
-      bsrun_note(t->quiet, s->kind == TORTURE_BACKEND
+      bsrun_note(t->quiet, s->kind == BS_TORTURE_BACKEND
                                ? "one thread drives all ranks: it cannot hang in a backend, nor be late"
                                : "one thread drives all ranks: none of them can be late (no delay, no late)");
   }
 }
 
-static int run_all(torture *t, bs_error *err) {
+static int run_all(const args *a, bs_torture *t, bs_error *err) {
   size_t failed = 0;
-  int32_t rc = find_subjects(t, err);
+  int32_t rc = find_subjects(a, t, err);
   if (rc == BS_OK) find_launches(t);
   listen_for_signals();
   if (rc == BS_OK) rc = make_scratch(t, err);
-  t->began = torture_now();
+  t->began = bs_process_now();
   t->ended = on_ended;
+  t->note = bsrun_note;
   for (size_t i = 0; rc == BS_OK && i < t->n_subjects; i++) {
     const size_t first = t->n_cases;
-    rc = torture_list(t, &t->subjects[i], err);
-    if (rc == BS_OK) rc = torture_run(t, first, err);
+    rc = bs_torture_list(t, &t->subjects[i], err);
+    if (rc == BS_OK) rc = bs_torture_run(t, first, err);
   }
   if (isatty(STDERR_FILENO) && !t->quiet) fputs("\r\033[K", stderr);
-  if (t->scratch[0] != '\0') torture_remove(t->scratch);
+  if (t->scratch[0] != '\0') bs_torture_remove(t->scratch);
   if (bs_stop_asked() != 0) {
     free(t->cases);
     fputs("bsrun: interrupted\n", stderr);
@@ -282,7 +290,7 @@ static int run_all(torture *t, bs_error *err) {
   }
   if (rc == BS_OK && t->n_cases == 0)
     rc = bs_error_set(err, BS_USAGE, "BS-TORTURE-NOTHING", "there is no call to inject a fault at");
-  if (rc == BS_OK) rc = torture_card(t, &failed, err);
+  if (rc == BS_OK) rc = bs_torture_card(t, &failed, err);
   if (rc == BS_OK && failed > 0) {
     rc = bs_error_set(err, BS_PLUGIN, "BS-TORTURE-SCORE", "%zu of %zu faults did not end as specified",
                       failed, t->n_cases);
@@ -292,25 +300,41 @@ static int run_all(torture *t, bs_error *err) {
   return rc == BS_OK ? 0 : bsrun_fail(err);
 }
 
+/* If the configuration cannot be made, the first child that needs it reports the error. */
+static int torture_with(const args *a, bs_torture *t, bs_error *err) {
+  const char *plan = args_value(a, "plan");
+  bs_node *config = NULL;
+  int32_t rc = read_options(a, t, err);
+  if (rc != BS_OK) return bsrun_fail(err);
+  plugins_compose(a, NULL, NULL, 0, &config, NULL);
+  t->config = config;
+  const int code = plan != NULL ? torture_run_planned(a, t, plan, err) : run_all(a, t, err);
+  bs_config_free(config);
+  return code;
+}
+
 int verb_torture(int argc, char **argv) {
   bs_error err = BS_ERROR_INIT;
-  torture *t = calloc(1, sizeof *t);
+  bs_torture *t = calloc(1, sizeof *t);
   args a;
   int code = 0;
   int32_t rc = args_parse(argc, argv, torture_options, torture_n_options, &a, &err);
-  if (rc == BS_OK && t == NULL) rc = bs_error_set(&err, BS_NO_MEMORY, "BS-MEM", "out of memory");
-  if (rc == BS_OK && args_has(&a, "help")) {
-    help_torture();
-  } else {
-    if (rc == BS_OK) rc = read_options(&a, t, &err);
-    if (rc != BS_OK)
-      code = bsrun_fail(&err);
-    else if (args_has(&a, "plan"))
-      code = torture_run_planned(t, args_value(&a, "plan"), &err);
-    else
-      code = run_all(t, &err);
+  bs_torture_given *given = rc == BS_OK ? list_given(&a) : NULL;
+  if (rc == BS_OK && (t == NULL || given == NULL))
+    rc = bs_error_set(&err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  if (rc == BS_OK) {
+    t->given = given;
+    t->n_given = a.n_given;
   }
+  if (rc != BS_OK)
+    code = bsrun_fail(&err);
+  else if (args_has(&a, "help"))
+    help_torture();
+  else
+    code = torture_with(&a, t, &err);
   args_free(&a);
+  if (t != NULL) bs_text_free(&t->clean);
+  free(given);
   free(t);
   return code;
 }

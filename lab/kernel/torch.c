@@ -6,20 +6,18 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "lab/error.h"
+#include "lab/process/child.h"
 
-enum { DEADLINE_MS = 300000, SHARED_FD = 3, LINE = 256, GO_TRIES = 500 };
+enum { DEADLINE_MS = 300000, SHARED_FD = 3, LINE = 256, GO_S = 5 };
 
 extern char **environ;
 
@@ -120,14 +118,9 @@ static void unmap(bs_kernel_torch *t) {
 /* It ends by itself when the socket does; a process that hangs is killed after some seconds. */
 static void wait_for(pid_t child) {
   int status;
-  for (int i = 0; i < GO_TRIES; i++) {
-    const pid_t gone = waitpid(child, &status, WNOHANG);
-    if (gone == child || (gone < 0 && errno != EINTR)) return;
-    const struct timespec pause = {.tv_nsec = 10000000};
-    nanosleep(&pause, NULL);
-  }
-  kill(child, SIGKILL);
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+  if (bs_child_ended(child, GO_S, &status) != 0) return;
+  bs_child_kill(child);
+  bs_child_wait(child);
 }
 
 void bs_kernel_torch_close(bs_kernel_torch *t) {

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #include "lab/cores.h"
 #include "lab/error.h"
@@ -16,6 +15,7 @@
 #include "lab/measure/peak.h"
 #include "lab/peers/exchange.h"
 #include "lab/peers/peers.h"
+#include "lab/process/child.h"
 
 enum {
   MAX_THREADS = 64,
@@ -55,12 +55,6 @@ static void spread_of(bs_machine *m, const bs_passes *p, size_t n) {
   for (size_t i = 0; i < n; ++i) m->spread = fmax(m->spread, bs_passes_spread(&p[i]));
 }
 
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* Threads wait here until all have been started, or until it is known that they will not be. */
 typedef struct probe_gate {
   pthread_mutex_t lock;
@@ -85,9 +79,9 @@ static void probe_peak(probe *p) {
   const uint32_t count = bs_peak_loops(p->dtype, loops, BS_PEAKS);
   for (uint32_t i = 0; i < count; ++i) {
     pthread_barrier_wait(&p->gate->barrier);
-    const double start = now();
+    const double start = bs_process_now();
     p->sink = (double)loops[i].run(FMA_ITERATIONS);
-    const double rate = FMA_ITERATIONS * loops[i].flops_per_iteration / (now() - start);
+    const double rate = FMA_ITERATIONS * loops[i].flops_per_iteration / (bs_process_now() - start);
     if (rate <= p->flops) continue;
     p->flops = rate;
     p->loop = loops[i].name;
@@ -110,15 +104,15 @@ static void probe_memory(probe *p) {
   for (int i = 0; i < times; ++i) {
     const size_t step = i % 2 == 0 ? 0 : READ_BLOCK; /* four runs side by side, or blocks of them */
     pthread_barrier_wait(&p->gate->barrier);
-    const double start = now();
+    const double start = bs_process_now();
     p->sink = (double)reader->run((const char *)p->data, bytes, step);
-    const double took = now() - start;
+    const double took = bs_process_now() - start;
     if (took < p->seconds_read) p->seconds_read = took;
   }
   pthread_barrier_wait(&p->gate->barrier);
-  const double start = now();
+  const double start = bs_process_now();
   memcpy(p->data + half, p->data, half * sizeof *p->data);
-  const double took = now() - start;
+  const double took = bs_process_now() - start;
   if (took < p->seconds_copy) p->seconds_copy = took;
 }
 
@@ -217,9 +211,9 @@ static int32_t time_all_reduce(bs_rank *rank, uint64_t count, uint64_t calls, do
   double best = 1e30;
   for (int i = 0; rc == BS_OK && i < REPEATS; ++i) {
     rc = bs_rank_barrier(rank, "lab.machine.start", err);
-    const double start = now();
+    const double start = bs_process_now();
     for (uint64_t k = 0; rc == BS_OK && k < calls; ++k) rc = api->collective_run(plan, &t, &t, NULL, err);
-    const double took = (now() - start) / (double)calls;
+    const double took = (bs_process_now() - start) / (double)calls;
     if (took < best) best = took;
   }
   *out_seconds = best;

@@ -7,12 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "core/base/rng.h"
 #include "lab/cores.h"
 #include "lab/error.h"
 #include "lab/measure/sampler_arm.h"
+#include "lab/process/child.h"
 
 enum {
   FEWEST = 5,
@@ -65,10 +65,7 @@ const char *bs_stop_name(uint32_t stop) {
 }
 
 double bs_sampler_now(const bs_sampler_host *host) {
-  struct timespec t;
-  if (host != NULL && host->now != NULL) return host->now(host->user);
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+  return host != NULL && host->now != NULL ? host->now(host->user) : bs_process_now();
 }
 
 static int32_t refuse_options(const bs_sampler_options *o, uint32_t n_arms, bs_error *err) {

@@ -17,7 +17,7 @@
 #include "lab/store/request_key.h"
 #include "lab/store/sha256.h"
 #include "lab/store/store.h"
-#include "lab/sweep/hear.h"
+#include "lab/sweep/declared.h"
 #include "lab/sweep/points.h"
 
 enum { MAX_DEATHS = 16 }; /* of children that ask: then the rest is left unchecked */
@@ -202,7 +202,7 @@ static void take(json_t *point, const json_t *answer, json_t *seen) {
 static int32_t ask(const check *c, json_t *points, json_t *seen, size_t *at, bs_error *err) {
   asked a = {c, points, *at};
   bs_text text = {0};
-  const int32_t rc = bs_hear_child(answer_all, &a, &text, err);
+  const int32_t rc = bs_sweep_hear(answer_all, &a, &text, err);
   for (char *line = text.data, *end; line != NULL && (end = strchr(line, '\n')) != NULL; line = end + 1) {
     json_t *answer = json_loadb(line, (size_t)(end - line), 0, NULL);
     json_t *point = json_array_get(points, *at);

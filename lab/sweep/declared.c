@@ -9,9 +9,9 @@
 #include "core/base/text.h"
 #include "lab/config/schema.h"
 #include "lab/error.h"
+#include "lab/process/hear.h"
 #include "lab/store/store.h"
 #include "lab/sweep/axis.h"
-#include "lab/sweep/hear.h"
 
 /* ---- what is declared ------------------------------------------------------------------------ */
 
@@ -150,6 +150,14 @@ static int wants_all(const json_t *settings) {
   return 0;
 }
 
+int32_t bs_sweep_hear(void (*say)(void *user, int fd), void *user, bs_text *out, bs_error *err) {
+  bs_hearing h = {.say = say, .user = user, .silence_s = 60.0}; /* that is opening what one point names */
+  const int failed = bs_hear(&h, out);
+  if (failed != 0)
+    return bs_error_errno(err, BS_NO_MEMORY, "BS-SWEEP-FORK", failed, "cannot check the points");
+  return out->failed ? bs_no_memory(err, "a sweep") : BS_OK;
+}
+
 static int32_t nothing_heard(bs_error *err) {
   bs_error_set(err, BS_UNAVAILABLE, "BS-SWEEP-DECLARED",
                "a plugin ended or hung the process that read the values of 'all'");
@@ -162,7 +170,7 @@ int32_t bs_settings_expand(const bs_compose_request *request, bs_context *contex
   expansion x = {request, context, settings};
   bs_text text = {0};
   if (!wants_all(settings)) return BS_OK;
-  int32_t rc = bs_hear_child(answer, &x, &text, err);
+  int32_t rc = bs_sweep_hear(answer, &x, &text, err);
   json_t *points = rc == BS_OK && text.size > 0 ? json_loadb(text.data, text.size, 0, NULL) : NULL;
   bs_text_free(&text);
   if (rc == BS_OK && points == NULL) rc = nothing_heard(err);

@@ -9,8 +9,8 @@
 
 #include "core/base/text.h"
 #include "lab/error.h"
+#include "lab/process/process.h"
 #include "lab/sweep/points.h"
-#include "lab/sweep/process.h"
 #include "lab/sweep/tuned.h"
 
 static int32_t make_outcomes(bs_sweep *s, bs_error *err) {

@@ -3,21 +3,24 @@
 #include "lab/sweep/tasks.h"
 
 #include <errno.h>
-#include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/signalfd.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "lab/error.h"
-#include "lab/sweep/process.h"
+#include "lab/process/process.h"
+#include "lab/store/store.h"
 
-enum { MAX_JOBS = 64 };
+enum { MAX_JOBS = 64, MAX_WORDS = 64 };
 #define GRACE_S 5.0 /* from being asked to end until being killed */
 
 typedef struct job {
   bs_process process; /* pid 0: free */
+  int input_fd;       /* a file in memory that holds the input of the task */
   bs_task *task;
   double began; /* by the real clock */
 } job;
@@ -67,14 +70,52 @@ static void stop(tasks *t, int32_t rc) {
   if (t->rc == BS_OK) t->rc = rc;
 }
 
+static int open_input(job *j, const char *input) {
+  j->input_fd = memfd_create("point", MFD_CLOEXEC);
+  if (j->input_fd < 0) return errno;
+  return bs_store_write_all(j->input_fd, input, strlen(input));
+}
+
+/* The words, then the file as any process of this user can open it, those of mpirun too. */
+static int start(const tasks *t, job *j) {
+  char path[64], *words[MAX_WORDS];
+  size_t n = 0;
+  snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)getpid(), j->input_fd);
+  for (; t->o->words[n] != NULL && n + 2 < MAX_WORDS; n++) words[n] = (char *)(uintptr_t)t->o->words[n];
+  words[n++] = path;
+  words[n] = NULL;
+  const bs_child child = {.program = t->o->program,
+                          .words = words,
+                          .stdio = {BS_CHILD_NULL, BS_CHILD_PIPE, BS_CHILD_PIPE},
+                          .death = SIGKILL,
+                          .mask = &t->mask};
+  return bs_process_start(&child, &j->process);
+}
+
+static void close_job(job *j) {
+  bs_process_free(&j->process);
+  if (j->input_fd >= 0) close(j->input_fd);
+  memset(j, 0, sizeof *j);
+}
+
+/* Without a pidfd the end of a point could not be waited for: no point is begun. */
+static int32_t start_task(const tasks *t, job *j, const bs_task *task, bs_error *err) {
+  int failed = open_input(j, task->input);
+  if (failed == 0) failed = start(t, j);
+  if (failed != 0) return bs_error_errno(err, BS_NO_MEMORY, "BS-SWEEP-FORK", failed, "cannot start a point");
+  if (j->process.pid_fd >= 0) return BS_OK;
+  bs_process_kill(&j->process);
+  bs_process_finish(&j->process);
+  return bs_error_set(err, BS_UNAVAILABLE, "BS-SWEEP-PIDFD", "this system has no pidfd (Linux 5.3 has)");
+}
+
 static void begin(tasks *t, job *j, bs_task *task) {
   const double now = bs_process_now();
   j->task = task;
   j->began = real_now();
-  const int32_t rc = bs_process_start(t->o->program, t->o->words, task->input, &t->mask, &j->process, t->err);
+  const int32_t rc = start_task(t, j, task, t->err);
   if (rc != BS_OK) {
-    bs_process_free(&j->process);
-    memset(j, 0, sizeof *j);
+    close_job(j);
     stop(t, rc);
     return;
   }
@@ -115,8 +156,7 @@ static void end(tasks *t, job *j) {
   if (j->process.out.data != NULL) task->out = strdup(j->process.out.data);
   if (!late) task->state = stopping(t) && j->process.asked ? BS_TASK_LEFT : BS_TASK_ENDED;
   const int badly = j->process.asked || j->process.killed || task->code > 128;
-  bs_process_free(&j->process);
-  memset(j, 0, sizeof *j);
+  close_job(j);
   t->running--;
   end_leftovers(t, badly, since);
   if (task->state != BS_TASK_LEFT && t->o->ended != NULL) stop(t, t->o->ended(t->o->user, task, t->err));
@@ -176,34 +216,16 @@ static int wait_ms(const tasks *t) {
   return ms < 0 ? 0 : ms > 60000 ? 60000 : (int)ms;
 }
 
-/* Closed pipes are no longer watched: a child that has closed its stderr still runs. */
-static void take_output(int *fd, bs_text *into) {
-  if (bs_process_read(*fd, into)) return;
-  close(*fd);
-  *fd = -1;
-}
-
 static void wait_once(tasks *t) {
-  struct pollfd fds[1 + 3 * MAX_JOBS];
-  const nfds_t n = 1 + 3 * (nfds_t)t->jobs;
-  fds[0] = (struct pollfd){.fd = t->signal_fd, .events = POLLIN};
-  for (uint32_t i = 0; i < t->jobs; i++) {
-    const bs_process *p = &t->job[i].process;
-    const int of[] = {p->pid_fd, p->out_fd, p->err_fd};
-    for (size_t k = 0; k < 3; k++)
-      fds[1 + 3 * i + k] = (struct pollfd){.fd = p->pid > 0 ? of[k] : -1, .events = POLLIN};
-  }
-  if (poll(fds, n, wait_ms(t)) < 0 && errno != EINTR) {
+  bs_process *of[MAX_JOBS];
+  for (uint32_t i = 0; i < t->jobs; i++) of[i] = &t->job[i].process;
+  if (!bs_process_wait(of, t->jobs, t->signal_fd, wait_ms(t))) {
     stop(t, bs_error_errno(t->err, BS_INTERNAL, "BS-SWEEP-POLL", errno, "cannot wait for points"));
-    for (uint32_t i = 0; i < t->jobs; i++) bs_process_kill(&t->job[i].process);
+    for (uint32_t i = 0; i < t->jobs; i++) bs_process_kill(of[i]);
   }
-  if (fds[0].revents != 0) hear_signal(t);
-  for (uint32_t i = 0; i < t->jobs; i++) {
-    job *j = &t->job[i];
-    if (fds[2 + 3 * i].revents != 0) take_output(&j->process.out_fd, &j->process.out);
-    if (fds[3 + 3 * i].revents != 0) take_output(&j->process.err_fd, &j->process.err);
-    if (fds[1 + 3 * i].revents != 0) end(t, j);
-  }
+  hear_signal(t);
+  for (uint32_t i = 0; i < t->jobs; i++)
+    if (of[i]->pid > 0 && of[i]->ended) end(t, &t->job[i]);
   look_at_clocks(t);
 }
 

@@ -115,6 +115,39 @@ START_TEST(test_told_soon) {
 }
 END_TEST
 
+/* Rank 0 is killed while the other rank is stopped: the launcher reports the death of rank 0. */
+START_TEST(test_death_of_the_lead) {
+  char folder[64], id[64];
+  run_result r;
+  run_make_folder(folder);
+  const char *args[] = {
+      "--launch",
+      "processes",
+      "--method",
+      "row_parallel",
+      "-P",
+      "2",
+      "--phase",
+      "0",
+      "--comm",
+      "fault:threads",
+      SMALL,
+      "--timeout",
+      "60",
+      "--set",
+      "plugins.fault.plan=rank=1,op=all_reduce,seq=0,do=stop;rank=0,op=all_reduce,seq=0,do=kill",
+      NULL};
+  run_bsrun(&r, folder, NULL, args);
+  run_expect(&r, 7, "death of rank 0");
+  run_expect_error(&r, 1, id, "death of rank 0");
+  ck_assert_str_eq(id, "BS-RANK-DEAD");
+  ck_assert_msg(strstr(r.err, "] rank 0 (process ") != NULL && strstr(r.err, "killed by signal 9") != NULL,
+                "%s", r.err);
+  run_free(&r);
+  run_remove(folder);
+}
+END_TEST
+
 /* A rank that dies in a sweep: what the others say of its remaining points does not hide that. */
 START_TEST(test_sweep_death) {
   static const char sweep[] = "sweep:\n  param: model.B\n  values: [4, 8, 16]\n";
@@ -161,7 +194,7 @@ START_TEST(test_not_started) {
 END_TEST
 
 int main(void) {
-  const test_case tests[] = {
-      {test_gone, TEST_COUNT(deaths)}, {test_told_soon, 1}, {test_sweep_death, 2}, {test_not_started}, {0}};
+  const test_case tests[] = {{test_gone, TEST_COUNT(deaths)}, {test_told_soon, 1}, {test_death_of_the_lead},
+                             {test_sweep_death, 2},           {test_not_started},  {0}};
   return run_tests("launch", tests, (test_setup){.at_once = 4});
 }

@@ -11,9 +11,9 @@
 #include <sys/wait.h>
 #include <time.h>
 
+#include "lab/process/process.h"
 #include "lab/store/fsck.h"
 #include "lab/store/read.h"
-#include "lab/sweep/process.h"
 #include "lab/sweep/sweep.h"
 #include "tests/child.h"
 #include "tests/lab/lab_test.h"

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "lab/sweep/process.h"
+#include "lab/process/process.h"
 #include "tests/lab/lab_test.h"
 #include "tests/run_tests.h"
 

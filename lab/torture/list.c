@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
- * torture_list.c - what is injected where: a clean run of every world tells how often each rank calls what;
+ * list.c - what is injected where: a clean run of every world tells how often each rank calls what;
  * each rank x op x call x fault that makes sense is a case. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "bsrun/torture.h"
-#include "core/base/error.h"
 #include "core/op/schema.h"
+#include "lab/error.h"
+#include "lab/torture/torture.h"
 
-const char *const torture_fault_names[TORTURE_FAULTS] = {"err", "hang",     "delay", "late", "flip",
-                                                         "nan", "truncate", "kill",  "stop"};
-const char *const torture_kind_names[] = {"comm", "method", "backend"};
+const char *const bs_torture_fault_names[BS_TORTURE_FAULTS] = {"err", "hang",     "delay", "late", "flip",
+                                                               "nan", "truncate", "kill",  "stop"};
+const char *const bs_torture_kind_names[] = {"comm", "method", "backend"};
 
 enum { MAX_OPS = 48, MAX_CALLS = 512 };
 
@@ -22,25 +22,25 @@ typedef struct tally {
   uint64_t calls[MAX_OPS];
 } tally;
 
-void torture_plan_text(const torture *t, const torture_case *c, char *out, size_t size) {
-  static const char *const what[TORTURE_FAULTS] = {"err", "hang",     "delay", "delay", "flip",
-                                                   "nan", "truncate", "kill",  "stop"};
+void bs_torture_plan_text(const bs_torture *t, const bs_torture_case *c, char *out, size_t size) {
+  static const char *const what[BS_TORTURE_FAULTS] = {"err", "hang",     "delay", "delay", "flip",
+                                                      "nan", "truncate", "kill",  "stop"};
   char ms[32] = "";
   out[0] = '\0';
-  if (c->fault == TORTURE_NONE) return;
-  if (c->fault == TORTURE_DELAY) snprintf(ms, sizeof ms, ",ms=%.0f", t->deadline * 200.0);
+  if (c->fault == BS_TORTURE_NONE) return;
+  if (c->fault == BS_TORTURE_DELAY) snprintf(ms, sizeof ms, ",ms=%.0f", t->deadline * 200.0);
   /* Of an MPI messages are waited for 0.3 s longer (docs/launch-mpi.md). */
-  if (c->fault == TORTURE_LATE)
+  if (c->fault == BS_TORTURE_LATE)
     snprintf(ms, sizeof ms, ",ms=%.0f",
-             t->deadline * 1600.0 + (c->subject->launch == TORTURE_MPI ? 500.0 : 0.0));
+             t->deadline * 1600.0 + (c->subject->launch == BS_TORTURE_MPI ? 500.0 : 0.0));
   snprintf(out, size, "rank=%u,op=%s,seq=%llu,do=%s%s", c->rank, c->op, (unsigned long long)c->seq,
            what[c->fault], ms);
 }
 
-static torture_case *add(torture *t) {
+static bs_torture_case *add(bs_torture *t) {
   if (t->n_cases == t->capacity) {
     const size_t capacity = t->capacity == 0 ? 256 : 2 * t->capacity;
-    torture_case *grown = realloc(t->cases, capacity * sizeof *grown);
+    bs_torture_case *grown = realloc(t->cases, capacity * sizeof *grown);
     if (grown == NULL) return NULL;
     t->cases = grown;
     t->capacity = capacity;
@@ -60,44 +60,44 @@ static int has_result(const char *op) {
 
 /* The first alloc of a device is in the rehearsal that chooses kernels: a rank runs it alone, so that nobody
  * waits for one who hangs there. */
-static uint64_t first_call(const torture_case *like, const char *op, uint64_t calls) {
-  return like->subject->kind == TORTURE_BACKEND && strcmp(op, "alloc") == 0 && calls > 1 ? 1 : 0;
+static uint64_t first_call(const bs_torture_case *like, const char *op, uint64_t calls) {
+  return like->subject->kind == BS_TORTURE_BACKEND && strcmp(op, "alloc") == 0 && calls > 1 ? 1 : 0;
 }
 
 /* The first call, the one in the middle and the last; quick: the first. */
-static int wanted_call(const torture *t, uint64_t seq, uint64_t calls) {
+static int wanted_call(const bs_torture *t, uint64_t seq, uint64_t calls) {
   return seq == 0 || (!t->quick && (seq == calls / 2 || seq == calls - 1));
 }
 
 /* Nothing asked for: everything. */
-static int asked(const torture *t, const char *option, const char *value) {
+static int asked(const bs_torture *t, const char *option, const char *value) {
   int any = 0;
-  for (size_t i = 0; i < t->a->n_given; i++) {
-    if (strcmp(t->a->options[t->a->given[i].option].name, option) != 0) continue;
-    if (strcmp(t->a->given[i].value, value) == 0) return 1;
+  for (size_t i = 0; i < t->n_given; i++) {
+    if (strcmp(t->given[i].name, option) != 0) continue;
+    if (strcmp(t->given[i].value, value) == 0) return 1;
     any = 1;
   }
   return !any;
 }
 
 /* What only a thread that sleeps can do. A rank of a communicator that hangs waits for what never comes. */
-static int needs_time(const torture_subject *s, int fault) {
-  return fault == TORTURE_DELAY || fault == TORTURE_LATE ||
-         (fault == TORTURE_HANG && s->kind == TORTURE_BACKEND);
+static int needs_time(const bs_torture_subject *s, int fault) {
+  return fault == BS_TORTURE_DELAY || fault == BS_TORTURE_LATE ||
+         (fault == BS_TORTURE_HANG && s->kind == BS_TORTURE_BACKEND);
 }
 
-static int add_op(torture *t, const torture_case *like, const char *op, uint64_t calls) {
+static int add_op(bs_torture *t, const bs_torture_case *like, const char *op, uint64_t calls) {
   const uint64_t first = first_call(like, op, calls);
   if (!asked(t, "op", op)) return 1;
   for (uint64_t seq = first; seq < calls && seq < MAX_CALLS; seq++) {
     if (!wanted_call(t, seq - first, calls - first)) continue;
-    for (int fault = 0; fault < TORTURE_FAULTS; fault++) {
-      const int alters = fault >= TORTURE_FLIP && fault <= TORTURE_TRUNCATE;
-      if (fault >= TORTURE_KILL && (like->subject->launch == TORTURE_THREADS || like->world_size == 1))
+    for (int fault = 0; fault < BS_TORTURE_FAULTS; fault++) {
+      const int alters = fault >= BS_TORTURE_FLIP && fault <= BS_TORTURE_TRUNCATE;
+      if (fault >= BS_TORTURE_KILL && (like->subject->launch == BS_TORTURE_THREADS || like->world_size == 1))
         continue;
       if (like->subject->driven && needs_time(like->subject, fault)) continue;
-      if ((alters && !has_result(op)) || !asked(t, "fault", torture_fault_names[fault])) continue;
-      torture_case *c = add(t);
+      if ((alters && !has_result(op)) || !asked(t, "fault", bs_torture_fault_names[fault])) continue;
+      bs_torture_case *c = add(t);
       if (c == NULL) return 0;
       *c = *like;
       c->fault = fault;
@@ -146,8 +146,8 @@ static tally *best_tallies(const char *text, uint32_t world_size, uint32_t *out_
   return best;
 }
 
-static int32_t add_tallies(torture *t, const torture_case *clean, const char *text, bs_error *err) {
-  torture_case like = *clean; /* t->cases moves while it grows */
+static int32_t add_tallies(bs_torture *t, const bs_torture_case *clean, const char *text, bs_error *err) {
+  bs_torture_case like = *clean; /* t->cases moves while it grows */
   uint32_t found = 0;
   tally *best = best_tallies(text, like.world_size, &found);
   int good = best != NULL;
@@ -161,61 +161,37 @@ static int32_t add_tallies(torture *t, const torture_case *clean, const char *te
   if (found == like.world_size || like.world_size == 1) return BS_OK;
   return bs_error_set(err, BS_PLUGIN, "BS-TORTURE-COUNT",
                       "the clean run of %s %s on %u ranks told the calls of %u of them",
-                      torture_kind_names[like.subject->kind], like.subject->name, like.world_size, found);
-}
-
-static char *clean_text(const torture *t) {
-  char path[160];
-  char *text = NULL;
-  size_t used = 0, room = 0;
-  static const char *const names[] = {"clean.out", "clean.err"};
-  for (size_t i = 0; i < 2; i++) {
-    snprintf(path, sizeof path, "%s/%s", t->scratch, names[i]);
-    FILE *f = fopen(path, "re");
-    if (f == NULL) continue;
-    for (size_t n = 1; n > 0;) {
-      if (room < used + 8192) {
-        char *grown = realloc(text, room = used + 65536);
-        if (grown == NULL) break;
-        text = grown;
-      }
-      n = fread(text + used, 1, 8000, f);
-      used += n;
-      text[used] = '\0';
-    }
-    fclose(f);
-  }
-  return text;
+                      bs_torture_kind_names[like.subject->kind], like.subject->name, like.world_size, found);
 }
 
 /* A method that does not run on so many ranks is passed over, with a note. */
-static int32_t clean_failed(const torture *t, const torture_case *c, bs_error *err) {
-  if (c->subject->kind == TORTURE_METHOD && (c->code == 3 || c->code == 2)) {
+static int32_t clean_failed(const bs_torture *t, const bs_torture_case *c, bs_error *err) {
+  if (c->subject->kind == BS_TORTURE_METHOD && (c->code == 3 || c->code == 2)) {
     char text[200];
     snprintf(text, sizeof text, "method %.64s is not run on %u ranks: it refuses them (exit %d)",
              c->subject->name, c->world_size, c->code);
-    bsrun_note(t->quiet, text);
+    if (t->note != NULL) t->note(t->quiet, text);
     return BS_OK;
   }
-  char *command = torture_command(t, c);
+  char *command = bs_torture_command(t, c);
   bs_error_set(err, BS_PLUGIN, "BS-TORTURE-CLEAN", "%s %s on %u ranks fails without any fault: %.300s",
-               torture_kind_names[c->subject->kind], c->subject->name, c->world_size, c->why);
+               bs_torture_kind_names[c->subject->kind], c->subject->name, c->world_size, c->why);
   if (command != NULL) bs_error_hint(err, "repeat: %.220s", command);
   free(command);
   return BS_PLUGIN;
 }
 
-int32_t torture_list(torture *t, const torture_subject *s, bs_error *err) {
+int32_t bs_torture_list(bs_torture *t, const bs_torture_subject *s, bs_error *err) {
   int32_t rc = BS_OK;
   for (size_t i = 0; rc == BS_OK && i < t->n_worlds; i++) {
-    torture_case *clean = add(t);
+    bs_torture_case *clean = add(t);
     if (clean == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
     clean->subject = s;
     clean->world_size = t->worlds[i];
-    clean->fault = TORTURE_NONE;
-    rc = torture_run(t, t->n_cases - 1, err);
+    clean->fault = BS_TORTURE_NONE;
+    rc = bs_torture_run(t, t->n_cases - 1, err);
     if (rc != BS_OK) return rc;
-    const torture_case done = t->cases[t->n_cases - 1];
+    const bs_torture_case done = t->cases[t->n_cases - 1];
     t->n_cases--; /* what it counts is kept, not the run */
     if (done.why[0] != '\0') {
       rc = clean_failed(t, &done, err);
@@ -223,9 +199,7 @@ int32_t torture_list(torture *t, const torture_subject *s, bs_error *err) {
     }
     const double allowed = done.seconds * (double)t->jobs; /* it ran alone, a case has others beside it */
     if (allowed > t->clean_seconds) t->clean_seconds = allowed;
-    char *text = clean_text(t);
-    rc = add_tallies(t, &done, text, err);
-    free(text);
+    rc = add_tallies(t, &done, t->clean.data, err);
   }
   return rc;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * torture_judge.c - is what a child did as specified: exit code, time, the one error line with the culprit,
+ * judge.c - is what a child did as specified: exit code, time, the one error line with the culprit,
  * the op and the site, and nothing left behind. One sentence says the first thing that is not. */
 #include <ctype.h>
 #include <dirent.h>
@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bsrun/torture.h"
+#include "lab/torture/torture.h"
 
 static char *read_all(const char *path) {
   FILE *f = fopen(path, "re");
@@ -21,18 +21,19 @@ static char *read_all(const char *path) {
   return text;
 }
 
-void torture_wanted(const torture_case *c, int codes[2]) {
-  static const int by_fault[TORTURE_FAULTS] = {7, 8, 0, 8, 6, 6, 9, 7, 8};
-  codes[0] = c->fault == TORTURE_NONE ? 0 : by_fault[c->fault];
+void bs_torture_wanted(const bs_torture_case *c, int codes[2]) {
+  static const int by_fault[BS_TORTURE_FAULTS] = {7, 8, 0, 8, 6, 6, 9, 7, 8};
+  codes[0] = c->fault == BS_TORTURE_NONE ? 0 : by_fault[c->fault];
   codes[1] = -1;
-  if (c->subject->kind != TORTURE_BACKEND) return;
-  if (c->fault == TORTURE_TRUNCATE) codes[0] = 6; /* a row that one rank did not compute is a wrong number */
+  if (c->subject->kind != BS_TORTURE_BACKEND) return;
+  if (c->fault == BS_TORTURE_TRUNCATE)
+    codes[0] = 6; /* a row that one rank did not compute is a wrong number */
   /* Kernels ask for memory by a call that tells no reason: their error is out of memory. */
-  if (c->fault == TORTURE_ERR && strcmp(c->op, "alloc") == 0) codes[1] = 10;
+  if (c->fault == BS_TORTURE_ERR && strcmp(c->op, "alloc") == 0) codes[1] = 10;
 }
 
-double torture_grace(const torture_case *c) {
-  return c->subject->launch == TORTURE_MPI ? 3.0 : 1.0;
+double bs_torture_grace(const bs_torture_case *c) {
+  return c->subject->launch == BS_TORTURE_MPI ? 3.0 : 1.0;
 }
 
 /* "rank 3" as whole words. */
@@ -69,33 +70,34 @@ static int is_pairwise(const char *op) {
 }
 
 /* In a collective that all ranks enter the others know the op and the site. */
-static void check_place(const torture_case *c, const char *line, char *why, size_t size) {
-  const int comm = c->subject->kind != TORTURE_BACKEND;
-  if (!comm || is_pairwise(c->op) || c->fault == TORTURE_FLIP || c->fault == TORTURE_NAN) return;
+static void check_place(const bs_torture_case *c, const char *line, char *why, size_t size) {
+  const int comm = c->subject->kind != BS_TORTURE_BACKEND;
+  if (!comm || is_pairwise(c->op) || c->fault == BS_TORTURE_FLIP || c->fault == BS_TORTURE_NAN) return;
   /* A death is seen at once, by ranks that are in the messages before a barrier too: then the line has the
    * last call that the dead rank has come back from. */
   const int done = strstr(line, " has ended after ") != NULL ||
                    (strstr(line, " has ended; its last call: ") != NULL && strstr(line, ", done") != NULL);
-  if (c->fault == TORTURE_KILL && strcmp(c->op, "barrier") == 0 && done) return;
+  if (c->fault == BS_TORTURE_KILL && strcmp(c->op, "barrier") == 0 && done) return;
   if (strstr(line, c->op) == NULL)
     snprintf(why, size, "the error line does not name %s: %.220s", c->op, line);
-  else if (c->subject->kind == TORTURE_COMM && strstr(line, "torture.") == NULL)
+  else if (c->subject->kind == BS_TORTURE_COMM && strstr(line, "torture.") == NULL)
     snprintf(why, size, "the error line does not name the call site: %.220s", line);
 }
 
 /* A wrong partial sum of one rank is in every rank's result: the gates cannot say whose it was. */
-static int is_summed(const torture_case *c) {
-  return c->subject->kind == TORTURE_BACKEND && c->fault >= TORTURE_FLIP && c->fault <= TORTURE_TRUNCATE;
+static int is_summed(const bs_torture_case *c) {
+  return c->subject->kind == BS_TORTURE_BACKEND && c->fault >= BS_TORTURE_FLIP &&
+         c->fault <= BS_TORTURE_TRUNCATE;
 }
 
 /* The messages of an algorithm pass on what is wrong, and that a rank waits: of several ranks another one may
  * be blamed. */
-static int is_passed_on(const torture_case *c) {
-  if (strcmp(c->op, "exchange") != 0 || c->fault == TORTURE_ERR) return 0;
-  return c->world_size > 2 || c->fault == TORTURE_FLIP || c->fault == TORTURE_NAN;
+static int is_passed_on(const bs_torture_case *c) {
+  if (strcmp(c->op, "exchange") != 0 || c->fault == BS_TORTURE_ERR) return 0;
+  return c->world_size > 2 || c->fault == BS_TORTURE_FLIP || c->fault == BS_TORTURE_NAN;
 }
 
-static void check_line(const torture_case *c, const char *errors, char *why, size_t size) {
+static void check_line(const bs_torture_case *c, const char *errors, char *why, size_t size) {
   char line[1400];
   const size_t n = error_lines(errors, line, sizeof line);
   if (n != 1) {
@@ -103,7 +105,7 @@ static void check_line(const torture_case *c, const char *errors, char *why, siz
     return;
   }
   const int told_by_others =
-      c->fault == TORTURE_HANG || c->fault == TORTURE_LATE || c->fault >= TORTURE_TRUNCATE;
+      c->fault == BS_TORTURE_HANG || c->fault == BS_TORTURE_LATE || c->fault >= BS_TORTURE_TRUNCATE;
   char full[sizeof line];
   memcpy(full, line, sizeof full);
   if (told_by_others) without_speaker(line);
@@ -133,14 +135,14 @@ static int on_remove(const char *path, const struct stat *st, int type, struct F
   return remove(path);
 }
 
-void torture_remove(const char *folder) {
+void bs_torture_remove(const char *folder) {
   nftw(folder, on_remove, 8, FTW_DEPTH | FTW_PHYS);
 }
 
 /* A run folder that holds anything must be finished, and say what became of it. */
-static void check_run(const torture_case *c, const char *folder, char *why, size_t size) {
+static void check_run(const bs_torture_case *c, const char *folder, char *why, size_t size) {
   char path[400];
-  const char *method = c->subject->kind == TORTURE_BACKEND ? "row_parallel" : c->subject->name;
+  const char *method = c->subject->kind == BS_TORTURE_BACKEND ? "row_parallel" : c->subject->name;
   snprintf(path, sizeof path, "%s/out/phase0_correctness/%s/it", folder, method);
   if (access(path, F_OK) != 0) {
     if (c->code == 0) snprintf(why, size, "exit 0, and no run is kept");
@@ -148,10 +150,11 @@ static void check_run(const torture_case *c, const char *folder, char *why, size
   }
   snprintf(path, sizeof path, "%s/out/phase0_correctness/%s/it/DONE", folder, method);
   char *done = read_all(path);
-  const int writer_gone = c->rank == 0 && (c->fault >= TORTURE_KILL || c->code == 8);
+  const int writer_gone = c->rank == 0 && (c->fault >= BS_TORTURE_KILL || c->code == 8);
   if (done == NULL || done[0] == '\0') {
-    if (writer_gone && c->subject->launch !=
-                           TORTURE_THREADS) { /* nobody could finish it, and without DONE it never counts */
+    if (writer_gone &&
+        c->subject->launch !=
+            BS_TORTURE_THREADS) { /* nobody could finish it, and without DONE it never counts */
       free(done);
       return;
     }
@@ -175,27 +178,28 @@ static void check_memory(pid_t pid, char *why, size_t size) {
   if (dir != NULL) closedir(dir);
 }
 
-static void check_left(const torture_case *c, const char *folder, pid_t group, char *why, size_t size) {
+static void check_left(const bs_torture_case *c, const char *folder, pid_t group, char *why, size_t size) {
   char cache[200];
-  if (torture_end_left(folder) > 0 || kill(-group, 0) == 0 || errno != ESRCH) {
+  if (bs_torture_end_left(folder) > 0 || kill(-group, 0) == 0 || errno != ESRCH) {
     snprintf(why, size, "a process is left running");
     return;
   }
   check_memory(group, why, size);
   if (why[0] != '\0') return;
-  if (c->subject->kind != TORTURE_COMM) check_run(c, folder, why, size);
-  if (why[0] != '\0' || c->subject->kind != TORTURE_COMM) return;
+  if (c->subject->kind != BS_TORTURE_COMM) check_run(c, folder, why, size);
+  if (why[0] != '\0' || c->subject->kind != BS_TORTURE_COMM) return;
   snprintf(cache, sizeof cache, "%s", folder);
   left_file = NULL;
   nftw(cache, on_file, 8, FTW_PHYS);
   if (left_file != NULL) snprintf(why, size, "a file is left: %.120s", left_file);
 }
 
-static void check_code(const torture *t, const torture_case *c, const char *errors, char *why, size_t size) {
-  const double grace = torture_grace(c);
+static void check_code(const bs_torture *t, const bs_torture_case *c, const char *errors, char *why,
+                       size_t size) {
+  const double grace = bs_torture_grace(c);
   char line[1400];
   int codes[2];
-  torture_wanted(c, codes);
+  bs_torture_wanted(c, codes);
   error_lines(errors, line, sizeof line);
   const char *died = strstr(errors, "bsrun: error[BS-RUN-DIED]");
   if (c->code == -2)
@@ -207,20 +211,18 @@ static void check_code(const torture *t, const torture_case *c, const char *erro
   else if (c->code != codes[0] && c->code != codes[1])
     snprintf(why, size, "exit %d, specified is %d%s%.250s", c->code, codes[0], line[0] != '\0' ? ": " : "",
              line);
-  else if (c->fault != TORTURE_NONE && c->seconds > t->deadline + grace + t->clean_seconds)
+  else if (c->fault != BS_TORTURE_NONE && c->seconds > t->deadline + grace + t->clean_seconds)
     snprintf(why, size,
              "it took %.2f s; the deadline is %g s, and %g s and the %.2f s of clean runs are allowed",
              c->seconds, t->deadline, grace, t->clean_seconds);
 }
 
-void torture_judge(const torture *t, torture_case *c, const char *folder, const char *out, const char *errors,
-                   pid_t group) {
-  char *text = read_all(errors);
-  (void)out;
+void bs_torture_judge(const bs_torture *t, bs_torture_case *c, const char *folder, const bs_process *child,
+                      pid_t pid) {
+  const char *text = child->err.data != NULL ? child->err.data : "";
   c->why[0] = '\0';
-  check_code(t, c, text != NULL ? text : "", c->why, sizeof c->why);
-  if (c->why[0] == '\0' && c->code != 0) check_line(c, text != NULL ? text : "", c->why, sizeof c->why);
-  if (c->why[0] == '\0') check_left(c, folder, group, c->why, sizeof c->why);
-  free(text);
-  torture_remove(folder);
+  check_code(t, c, text, c->why, sizeof c->why);
+  if (c->why[0] == '\0' && c->code != 0) check_line(c, text, c->why, sizeof c->why);
+  if (c->why[0] == '\0') check_left(c, folder, pid, c->why, sizeof c->why);
+  bs_torture_remove(folder);
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * torture_card.c - the score card: a row for each op and fault of a subject, how many were as specified, the
+ * card.c - the score card: a row for each op and fault of a subject, how many were as specified, the
  * slowest, and of the first that was not what it did and the command that repeats it. Text, TAP or JSON. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "bsrun/torture.h"
-#include "core/base/error.h"
+#include "lab/error.h"
+#include "lab/report/report.h"
+#include "lab/torture/torture.h"
 
 static const bs_field fields[] = {
     {"subject", "OF", BS_FIELD_FOLD, 0},
@@ -19,14 +20,14 @@ static const bs_field fields[] = {
 };
 
 typedef struct cell {
-  const torture_case *like, *failed;
+  const bs_torture_case *like, *failed;
   size_t n, good;
   double slowest;
 } cell;
 
-static cell *cell_of(cell *cells, size_t *n, const torture_case *c) {
+static cell *cell_of(cell *cells, size_t *n, const bs_torture_case *c) {
   for (size_t i = 0; i < *n; i++) {
-    const torture_case *k = cells[i].like;
+    const bs_torture_case *k = cells[i].like;
     if (k->subject == c->subject && k->fault == c->fault && strcmp(k->op, c->op) == 0) return &cells[i];
   }
   cells[*n].like = c;
@@ -34,17 +35,17 @@ static cell *cell_of(cell *cells, size_t *n, const torture_case *c) {
 }
 
 static int compare(const void *left, const void *right) {
-  const torture_case *a = ((const cell *)left)->like, *b = ((const cell *)right)->like;
+  const bs_torture_case *a = ((const cell *)left)->like, *b = ((const cell *)right)->like;
   if (a->subject != b->subject) return a->subject < b->subject ? -1 : 1;
   const int ops = strcmp(a->op, b->op);
   return ops != 0 ? ops : a->fault - b->fault;
 }
 
-static cell *make_cells(const torture *t, size_t *out_n) {
+static cell *make_cells(const bs_torture *t, size_t *out_n) {
   cell *cells = calloc(t->n_cases > 0 ? t->n_cases : 1, sizeof *cells);
   *out_n = 0;
   for (size_t i = 0; cells != NULL && i < t->n_cases; i++) {
-    const torture_case *c = &t->cases[i];
+    const bs_torture_case *c = &t->cases[i];
     cell *k = cell_of(cells, out_n, c);
     k->n++;
     if (c->seconds > k->slowest) k->slowest = c->seconds;
@@ -57,25 +58,25 @@ static cell *make_cells(const torture *t, size_t *out_n) {
   return cells;
 }
 
-static void specified_text(const torture_case *c, char *out, size_t size) {
+static void specified_text(const bs_torture_case *c, char *out, size_t size) {
   int codes[2];
-  torture_wanted(c, codes);
+  bs_torture_wanted(c, codes);
   if (codes[1] >= 0)
     snprintf(out, size, "%d or %d", codes[0], codes[1]);
   else
     snprintf(out, size, "%d", codes[0]);
 }
 
-static json_t *rows_of(const torture *t, const cell *cells, size_t n) {
+static json_t *rows_of(const bs_torture *t, const cell *cells, size_t n) {
   json_t *rows = json_array();
   for (size_t i = 0; rows != NULL && i < n; i++) {
     const cell *k = &cells[i];
     char subject[96], wanted[24], score[48], place[96] = "", failure[560] = "";
-    snprintf(subject, sizeof subject, "%s %s", torture_kind_names[k->like->subject->kind],
+    snprintf(subject, sizeof subject, "%s %s", bs_torture_kind_names[k->like->subject->kind],
              k->like->subject->name);
     specified_text(k->like, wanted, sizeof wanted);
     snprintf(score, sizeof score, "%zu/%zu", k->good, k->n);
-    char *command = k->failed != NULL ? torture_command(t, k->failed) : NULL;
+    char *command = k->failed != NULL ? bs_torture_command(t, k->failed) : NULL;
     if (k->failed != NULL) {
       snprintf(place, sizeof place, "rank %u of %u, call %llu", k->failed->rank, k->failed->world_size,
                (unsigned long long)k->failed->seq);
@@ -83,7 +84,7 @@ static json_t *rows_of(const torture *t, const cell *cells, size_t n) {
     }
     json_array_append_new(
         rows, json_pack("{s:s,s:s,s:s,s:s,s:I,s:I,s:s,s:f,s:s,s:s}", "subject", subject, "op", k->like->op,
-                        "fault", torture_fault_names[k->like->fault], "specified", wanted, "cases",
+                        "fault", bs_torture_fault_names[k->like->fault], "specified", wanted, "cases",
                         (json_int_t)k->n, "as_specified", (json_int_t)k->good, "score", score, "slowest_s",
                         k->slowest, "failure", failure, "repeat", command != NULL ? command : ""));
     free(command);
@@ -102,23 +103,23 @@ static void print_repeats(const json_t *rows) {
   }
 }
 
-static void print_tap(const torture *t) {
+static void print_tap(const bs_torture *t) {
   printf("1..%zu\n", t->n_cases);
   for (size_t i = 0; i < t->n_cases; i++) {
-    const torture_case *c = &t->cases[i];
+    const bs_torture_case *c = &t->cases[i];
     bs_print(stdout, "%s %zu - %s %s %s of %s, rank %u of %u, call %llu\n",
-             c->why[0] == '\0' ? "ok" : "not ok", i + 1, torture_kind_names[c->subject->kind],
-             c->subject->name, torture_fault_names[c->fault], c->op, c->rank, c->world_size,
+             c->why[0] == '\0' ? "ok" : "not ok", i + 1, bs_torture_kind_names[c->subject->kind],
+             c->subject->name, bs_torture_fault_names[c->fault], c->op, c->rank, c->world_size,
              (unsigned long long)c->seq);
     if (c->why[0] == '\0') continue;
-    char *shown = bs_report_printable(c->why), *command = torture_command(t, c);
+    char *shown = bs_report_printable(c->why), *command = bs_torture_command(t, c);
     bs_print(stdout, "# %s\n# repeat: %s\n", shown != NULL ? shown : "", command != NULL ? command : "");
     free(shown);
     free(command);
   }
 }
 
-int32_t torture_card(const torture *t, size_t *out_failed, bs_error *err) {
+int32_t bs_torture_card(const bs_torture *t, size_t *out_failed, bs_error *err) {
   size_t n = 0, failed = 0;
   double slowest = 0.0;
   int32_t rc = BS_OK;
@@ -128,7 +129,7 @@ int32_t torture_card(const torture *t, size_t *out_failed, bs_error *err) {
     failed += t->cases[i].why[0] != '\0';
     if (t->cases[i].seconds > slowest) slowest = t->cases[i].seconds;
   }
-  const double took = torture_now() - t->began;
+  const double took = bs_process_now() - t->began;
   free(cells);
   *out_failed = failed;
   if (rows == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");

@@ -9,11 +9,9 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "lab/sweep/process.h"
+#include "lab/process/process.h"
 
 void bs_leftover_adopt(void) {
   prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
@@ -27,14 +25,9 @@ static int is_kept(pid_t pid, const pid_t *keep, size_t n) {
 
 /* Killed and taken; one that the kernel does not let go is left after two seconds. */
 static int end_one(pid_t pid) {
-  const struct timespec step = {0, 1000000};
+  int status;
   kill(pid, SIGKILL);
-  for (int i = 0; i < 2000; i++) {
-    const pid_t got = waitpid(pid, NULL, WNOHANG);
-    if (got != 0) return got == pid;
-    nanosleep(&step, NULL);
-  }
-  return 0;
+  return bs_child_ended(pid, 2.0, &status) > 0;
 }
 
 /* Children of this thread, which is the only one. Where the kernel keeps no such list, they are left. */
