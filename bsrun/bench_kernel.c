@@ -17,7 +17,7 @@
 #include "lab/store/env.h"
 #include "lab/tune/cache.h"
 
-/* What both verbs have. */
+/* Options of both verbs. */
 #define COMMON_OPTIONS                                                                                       \
   {"provider", 0, "LIST", 0,                                                                                 \
    "as in cpu:online,ref; the first is judged by its speed. Default: all of the backend that serve, and "    \

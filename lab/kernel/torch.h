@@ -22,7 +22,7 @@ const char *bs_kernel_torch_version(const bs_kernel_torch *torch); /* "PyTorch 2
 /* The problem that is timed from now on; the caller keeps data alive until the next one. BS_UNSUPPORTED:
  * torch does not serve it, with its reason. */
 int32_t bs_kernel_torch_load(bs_kernel_torch *torch, bs_kernel_data *data, bs_error *err);
-/* The same of Y [B,N] = X [B,K] W^T, W [N,K], of the caller's numbers, which are copied. */
+/* Loads the product Y [B,N] = X [B,K] W^T, W [N,K], of the caller's numbers; it copies them. */
 int32_t bs_kernel_torch_linear(bs_kernel_torch *torch, const bs_kernel_problem *product, const void *x,
                                const void *w, bs_error *err);
 /* The output of one more call; it stays until the next problem. */
