@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
  * bench_graph_ops.c - models of one operator, run as a session runs them: `map` beside a loop written by hand
- * (hand_loops.c) in turn, and attention alone, which attention_peers.py times in turn with PyTorch.
+ * (hand_loops.c), alternately. `bsrun bench sdpa` times attention.
  *
- *   bench_graph_ops [--op add|silu_mul|rope|attention|attention_causal] [--elements N] [--heads H] [--rows S]
- *                   [--width D] [--batches B] [--dtype f32|bf16|f16] [--threads T] [--pairs P] [--batch
- * SECONDS]
- *                   [--save FILE] [-o table|json]
+ *   bench_graph_ops [--op add|silu_mul|rope] [--elements N] [--heads H] [--rows S] [--width D] [--threads T]
+ *                   [--pairs P] [--batch SECONDS] [-o table|json]
  *
- * add and silu_mul have N elements; the others [1,H,S,D], attention [B,H,S,D] of any dtype, the rest f32. The
- * loop by hand runs on one thread, the caller's, which is bound to the first core. --save writes Y as f32.
- * Results that differ end the program with exit code 6.
+ * add and silu_mul have N elements, rope [1,H,S,D], all of f32. The loop by hand runs on one thread, the
+ * caller's, which is bound to the first core. Results that differ end the program with exit code 6.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +15,6 @@
 
 #include "blockshock/graph.h"
 #include "blockshock/plugin.h"
-#include "core/base/dtype.h"
 #include "hand_loops.h"
 #include "numbers.h"
 #include "support.h"
@@ -27,9 +23,8 @@ enum { MAX_PAIRS = 1000, MAX_IN = 3 };
 #define TOLERANCE 1e-5 /* of the largest output */
 
 typedef struct job {
-  const char *op, *save, *output, *dtype_name;
-  int64_t elements, heads, rows, width, batches, threads, pairs;
-  uint32_t dtype;
+  const char *op, *output;
+  int64_t elements, heads, rows, width, threads, pairs;
   double batch;
   bs_tensor_desc in[MAX_IN];
   uint32_t n_in;
@@ -44,18 +39,14 @@ static int is(const job *j, const char *op) {
   return strcmp(j->op, op) == 0;
 }
 
-static int is_attention(const job *j) {
-  return strncmp(j->op, "attention", 9) == 0;
-}
-
 static int64_t count_of(const bs_tensor_desc *d) {
   int64_t n = 1;
   for (uint32_t i = 0; i < d->rank; i++) n *= d->dims[i];
   return n;
 }
 
-static bs_tensor_desc dense(uint32_t dtype, uint32_t rank, const int64_t *dims) {
-  bs_tensor_desc d = {.struct_size = sizeof d, .dtype = dtype, .rank = rank};
+static bs_tensor_desc dense(uint32_t rank, const int64_t *dims) {
+  bs_tensor_desc d = {.struct_size = sizeof d, .dtype = BS_F32, .rank = rank};
   int64_t stride = 1;
   for (uint32_t i = rank; i-- > 0; stride *= dims[i]) {
     d.dims[i] = dims[i];
@@ -65,26 +56,21 @@ static bs_tensor_desc dense(uint32_t dtype, uint32_t rank, const int64_t *dims) 
 }
 
 static int32_t describe(job *j, bs_error *err) {
-  static const uint32_t dtypes[] = {BS_F32, BS_BF16, BS_F16};
-  const int64_t whole[4] = {is_attention(j) ? j->batches : 1, j->heads, j->rows, j->width},
-                angles[3] = {1, j->rows, j->width / 2};
-  for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++)
-    if (strcmp(j->dtype_name, bs_dtype_name(dtypes[i])) == 0) j->dtype = dtypes[i];
-  if (j->dtype == 0 || (j->dtype != BS_F32 && !is_attention(j)))
-    return bs_fail(err, BS_USAGE, "BS-BENCH-DTYPE",
-                   "%s of dtype %s: attention of f32, bf16 or f16, others of f32", j->op, j->dtype_name);
-  j->n_in = is(j, "add") || is(j, "silu_mul") ? 2 : 3;
-  if (j->n_in == 2)
-    j->out = j->in[0] = j->in[1] = dense(BS_F32, 1, &j->elements);
-  else if (is(j, "rope") || is_attention(j))
-    j->out = j->in[0] = j->in[1] = j->in[2] = dense(j->dtype, 4, whole);
-  else
-    return bs_fail(err, BS_USAGE, "BS-BENCH-OP", "no op %s", j->op);
-  if (is(j, "rope")) j->in[1] = j->in[2] = dense(BS_F32, 3, angles);
+  const int64_t whole[4] = {1, j->heads, j->rows, j->width}, angles[3] = {1, j->rows, j->width / 2};
+  if (is(j, "rope")) {
+    j->n_in = 3;
+    j->out = j->in[0] = dense(4, whole);
+    j->in[1] = j->in[2] = dense(3, angles);
+    return BS_OK;
+  }
+  if (!is(j, "add") && !is(j, "silu_mul"))
+    return bs_fail(err, BS_USAGE, "BS-BENCH-OP", "no op %s: add, silu_mul or rope", j->op);
+  j->n_in = 2;
+  j->out = j->in[0] = j->in[1] = dense(1, &j->elements);
   return BS_OK;
 }
 
-/* Numbers in [-1, 1] by their place: attention_peers.py makes the same. */
+/* Numbers in [-1, 1] by their place. */
 static int32_t make_numbers(job *j, bs_error *err) {
   j->y = bench_huge_alloc((uint64_t)count_of(&j->out) * sizeof(float));
   j->hand_y = bench_huge_alloc((uint64_t)count_of(&j->out) * sizeof(float));
@@ -94,7 +80,7 @@ static int32_t make_numbers(job *j, bs_error *err) {
     j->data[k] = bench_huge_alloc((uint64_t)n * sizeof(float));
     whole = j->data[k] != NULL;
     for (int64_t i = 0; i < n && whole; i++)
-      bs_store_f64(j->dtype, j->data[k], i, (double)((i * 7919 + (int64_t)k * 104729) % 2003) / 1001.0 - 1.0);
+      j->data[k][i] = (float)((double)((i * 7919 + (int64_t)k * 104729) % 2003) / 1001.0 - 1.0);
   }
   return whole ? BS_OK : bs_fail(err, BS_NO_MEMORY, "BS-BENCH-MEMORY", "no memory for the numbers");
 }
@@ -103,9 +89,6 @@ static int32_t make_numbers(job *j, bs_error *err) {
 
 static int32_t build_graph(job *j, bs_context *context, bs_error *err) {
   static const char *const names[MAX_IN] = {"a", "b", "c"};
-  const bs_attr causal = {
-      .struct_size = sizeof causal, .type = BS_ATTR_INT, .name = "is_causal", .i = is(j, "attention_causal")};
-  const bs_attr *attrs[] = {&causal};
   uint32_t in[MAX_IN] = {0}, y = 0, step[2] = {0}, product = 0;
   int32_t rc = bs_graph_new(context, &j->graph, err);
   for (uint32_t k = 0; k < j->n_in && k < MAX_IN && rc == BS_OK; k++)
@@ -115,8 +98,6 @@ static int32_t build_graph(job *j, bs_context *context, bs_error *err) {
     rc = bs_graph_op(j->graph, "Add", in, 2, NULL, 0, &y, 1, err);
   } else if (is(j, "rope")) {
     rc = bs_graph_op(j->graph, "RotaryEmbedding", in, 3, NULL, 0, &y, 1, err);
-  } else if (is_attention(j)) {
-    rc = bs_graph_op(j->graph, "Attention", in, 3, attrs, 1, &y, 1, err);
   } else {
     rc = bs_graph_op(j->graph, "Sigmoid", in, 1, NULL, 0, &step[1], 1, err);
     step[0] = in[0];
@@ -181,10 +162,10 @@ static int32_t sample(job *j, int32_t (*run)(job *, bs_error *), double *out_sec
 static int32_t measure(job *j, bs_error *err) {
   int32_t rc = BS_OK;
   for (int64_t i = 0; i < j->pairs && rc == BS_OK; i++) {
-    const int hand_first = (i & 1) != 0 && !is_attention(j);
+    const int hand_first = (i & 1) != 0;
     if (hand_first) rc = sample(j, run_hand, &j->hand[i], err);
     if (rc == BS_OK) rc = sample(j, run_ours, &j->ours[i], err);
-    if (rc == BS_OK && !hand_first && !is_attention(j)) rc = sample(j, run_hand, &j->hand[i], err);
+    if (rc == BS_OK && !hand_first) rc = sample(j, run_hand, &j->hand[i], err);
   }
   return rc;
 }
@@ -192,7 +173,6 @@ static int32_t measure(job *j, bs_error *err) {
 /* ---- report ------------------------------------------------------------------------------------- */
 
 static int32_t judge(const job *j, bs_error *err) {
-  if (is_attention(j)) return BS_OK;
   const bench_numbers whole = {.n = count_of(&j->out), .b = 1, .product = BENCH_FORWARD};
   const double apart = bench_difference(&whole, j->y, BS_F32, j->hand_y, BS_F32);
   if (apart <= TOLERANCE) return BS_OK;
@@ -200,24 +180,12 @@ static int32_t judge(const job *j, bs_error *err) {
                  "%s differs from the loop by hand by %.2g of the largest output", j->op, apart);
 }
 
-static int32_t save(const job *j, bs_error *err) {
-  FILE *file = j->save[0] != '\0' ? fopen(j->save, "wb") : NULL;
-  if (j->save[0] == '\0') return BS_OK;
-  int good = file != NULL;
-  for (int64_t i = 0; good && i < count_of(&j->out); i++) {
-    const float y = (float)bs_load_f64(j->out.dtype, j->y, i);
-    good = fwrite(&y, sizeof y, 1, file) == 1;
-  }
-  if (file != NULL && fclose(file) == 0 && good) return BS_OK;
-  return bs_fail(err, BS_INPUT, "BS-BENCH-SAVE", "cannot write %s", j->save);
-}
-
 static void report(const job *j) {
   const size_t pairs = (size_t)j->pairs;
   const double ours = bs_median(j->ours, pairs);
   bs_comparison c = {0};
-  if (!is_attention(j)) (void)bs_compare_pairs(j->ours, j->hand, pairs, 0.01, &c);
-  const double hand = is_attention(j) ? 0.0 : bs_median(j->hand, pairs);
+  (void)bs_compare_pairs(j->ours, j->hand, pairs, 0.01, &c);
+  const double hand = bs_median(j->hand, pairs);
   if (strcmp(j->output, "json") == 0)
     printf(
         "{\"bench\":\"graph_ops\",\"op\":\"%s\",\"elements\":%lld,\"threads\":%lld,\"pairs\":%zu,\"ours_s\":%"
@@ -225,9 +193,6 @@ static void report(const job *j) {
         "\"hand_s\":%.5g,\"ratio\":%.4f,\"low\":%.4f,\"high\":%.4f}\n",
         j->op, (long long)count_of(&j->out), (long long)j->threads, pairs, ours, hand, c.ratio, c.low,
         c.high);
-  else if (is_attention(j))
-    printf("%-18s %10lld elements, %lld threads: %.2f us\n", j->op, (long long)count_of(&j->out),
-           (long long)j->threads, ours * 1e6);
   else
     printf(
         "%-18s %10lld elements, %lld threads: %.2f us, by hand %.2f us, by hand / ours %.3f [%.3f, %.3f]\n",
@@ -236,10 +201,8 @@ static void report(const job *j) {
 }
 
 int main(int argc, char **argv) {
-  static job j = {.op = "add", .save = "", .output = "table", .elements = 393216, .heads = 12, .rows = 512};
-  j.dtype_name = "f32";
+  static job j = {.op = "add", .output = "table", .elements = 393216, .heads = 12, .rows = 512};
   j.width = 64;
-  j.batches = 1;
   j.threads = 1;
   j.pairs = 40;
   j.batch = 0.005;
@@ -248,12 +211,9 @@ int main(int argc, char **argv) {
                                   {"--heads", 'i', &j.heads, 1, 1024},
                                   {"--rows", 'i', &j.rows, 1, 65536},
                                   {"--width", 'i', &j.width, 2, 256},
-                                  {"--batches", 'i', &j.batches, 1, 1024},
-                                  {"--dtype", 's', &j.dtype_name, 0, 0},
                                   {"--threads", 'i', &j.threads, 1, 1024},
                                   {"--pairs", 'i', &j.pairs, 5, MAX_PAIRS},
                                   {"--batch", 'f', &j.batch, 0, 60},
-                                  {"--save", 's', &j.save, 0, 0},
                                   {"-o", 's', &j.output, 0, 0}};
   if (!bench_parse("bench_graph_ops", argc, argv, options, sizeof options / sizeof options[0])) return 2;
   bs_error err = {.struct_size = sizeof err};
@@ -266,7 +226,6 @@ int main(int argc, char **argv) {
   bench_on_one_core(); /* the caller: a member of the team and the loop by hand */
   if (rc == BS_OK) rc = measure(&j, &err);
   if (rc == BS_OK) rc = judge(&j, &err);
-  if (rc == BS_OK) rc = save(&j, &err);
   if (rc == BS_OK) report(&j);
   bs_session_close(j.session);
   bs_graph_close(j.graph);

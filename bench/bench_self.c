@@ -2,7 +2,7 @@
  *
  * bench_self.c - a layer against itself, built twice in one process and sampled as phase 1 samples its arms:
  * the ratio is 1, or 1 + --planted when the other arm's times are made longer by that share.
- * scripts/self-check starts it many times and counts how often the words and intervals are wrong.
+ * scripts/claims self starts it many times and counts how often the words and intervals are wrong.
  *
  *   bench_self [--method M] [--ranks P] [--threads T] [--n N] [--k K] [--b B] [--dtype D] [--planted SHARE]
  * [--seed SEED]

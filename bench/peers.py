@@ -3,6 +3,7 @@
 all_reduce. What the system has is used; the rest is put into a folder outside the tree, by pip and by
 `apt-get download` without installing. A peer that cannot be had says why."""
 import glob
+import json
 import os
 import shutil
 import subprocess
@@ -26,6 +27,9 @@ class Peer:
     def commands(self, pairs):
         return [self.command + [str(n) for pair in pairs for n in pair]]
 
+    def seconds(self, said):
+        return [float(line) for line in said.split()]
+
     def run(self, pairs):
         seconds = []
         for command in self.commands(pairs):
@@ -33,17 +37,30 @@ class Peer:
                                   check=False)
             if done.returncode != 0:
                 raise Absent(f"{self.name} failed ({done.returncode}): {done.stderr.strip()[-200:]}")
-            seconds += [float(line) for line in done.stdout.split()]
+            seconds += self.seconds(done.stdout)
         if len(seconds) != len(pairs):
             raise Absent(f"{self.name} gave {len(seconds)} times for {len(pairs)} sizes")
         return seconds
 
 
 class Ours(Peer):
-    """bench_allreduce takes one pair a process."""
+    """bsrun bench comm, a process for each pair; it finds the iterations itself."""
 
     def commands(self, pairs):
-        return [self.command + [str(n) for n in pair] for pair in pairs]
+        return [self.command + ["--min-bytes", str(size), "--max-bytes", str(size)] for size, _ in pairs]
+
+    def seconds(self, said):
+        return [json.loads(line)["time_us"] * 1e-6 for line in said.splitlines()]
+
+
+class OpenMpi(Peer):
+    """mpi_allreduce, a process for each pair; the second time of a round is MPI_Allreduce's."""
+
+    def commands(self, pairs):
+        return [self.command + [str(size), str(iters), "1"] for size, iters in pairs]
+
+    def seconds(self, said):
+        return [float(said.split()[1])]
 
 
 def once(find):
@@ -67,7 +84,8 @@ def once(find):
 class Peers:
     """All peers of a run. `folder` keeps what was fetched; without BS_PEERS_DIR it goes with the run."""
 
-    def __init__(self):
+    def __init__(self, build):
+        self.build = build
         self.known, self.scratch = {}, tempfile.mkdtemp(prefix="bs-peers-")
         self.folder = os.environ.get("BS_PEERS_DIR") or os.path.join(self.scratch, "peers")
         self.library_paths = []  # for LD_LIBRARY_PATH: of libraries that are not the system's
@@ -77,14 +95,13 @@ class Peers:
 
     @once
     def open_mpi(self):
-        mpicc, mpirun = shutil.which("mpicc"), shutil.which("mpirun")
-        if not mpicc or not mpirun:
-            raise Absent("no mpicc and mpirun (Debian: openmpi-bin, libopenmpi-dev)")
-        program = os.path.join(self.scratch, "peer_mpi")
-        checked([mpicc, "-O2", "-o", program, os.path.join(HERE, "peer_mpi.c")])
+        program, mpirun = os.path.join(self.build, "bench", "mpi_allreduce"), shutil.which("mpirun")
+        if not os.path.exists(program) or not mpirun:
+            raise Absent("built without an MPI, or no mpirun (Debian: openmpi-bin, libopenmpi-dev)")
         start = [mpirun, "-n", "2", "--allow-run-as-root", "--oversubscribe", "--bind-to", "core",
                  "--mca", "btl", "self,vader", program]
-        return Peer("Open MPI", checked(start + ["--version"], timeout=60).strip(), start)
+        environment = dict(os.environ, BS_BENCH_PLUGINS=os.path.join(self.build, "lib", "blockshock", "plugins-0"))
+        return OpenMpi("Open MPI", checked([mpirun, "--version"], timeout=60).splitlines()[0], start, environment)
 
     @once
     def python(self):

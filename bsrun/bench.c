@@ -2,7 +2,7 @@
  * bench.c - the table of `bsrun bench`. */
 #include "bsrun/bench.h"
 
-static const bsrun_subverb *const verbs[] = {&bench_comm, &bench_sdpa};
+static const bsrun_subverb *const verbs[] = {&bench_comm, &bench_matmul, &bench_sdpa};
 const bsrun_subverbs bench_subverbs = {"bench", verbs, sizeof verbs / sizeof verbs[0]};
 
 void help_bench(void) {

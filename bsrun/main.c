@@ -36,7 +36,7 @@ const bsrun_verb bsrun_verbs[] = {
     {"model", "read, run and explain models (ONNX, config.json), plan their memory", verb_model, help_model},
     {"profile", "where the time of a layer, kernel or model goes, and what follows from it", verb_profile,
      help_profile},
-    {"bench", "attention (sdpa) of each implementation, or a communicator's collectives: checked, timed",
+    {"bench", "attention (sdpa) or a product of each implementation, or collectives: checked, timed",
      verb_bench, help_bench},
     {"sim", "simulated machines: explain, scale and probe them, fit them to measured times", verb_sim,
      help_sim},

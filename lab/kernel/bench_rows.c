@@ -117,19 +117,29 @@ static int add_reasons(json_t *row, const bs_entrant *e) {
   return bad;
 }
 
+/* How FLOP are counted, by enum bs_kernel_kind. */
+static const char *const conventions[BS_KERNEL_KINDS_] = {
+    [BS_KERNEL_SDPA] = "exact pairs x 2 (D + E)",
+    [BS_KERNEL_MATMUL] = "2 B N K",
+    [BS_KERNEL_MATMUL24] = "B N K, kept weights alone",
+    [BS_KERNEL_SDPA_DX] = "exact pairs x 2 (3 D + 2 E)"};
+
+static const char *mask_of(const bs_kernel_problem *p) {
+  return bs_kernel_is_product(p) ? "none" : bs_kernel_mask_name(p->causal);
+}
+
 static json_t *shape_of(const bs_point *point, const bs_entrant *e) {
   const bs_kernel_problem *p = point->problem;
   char shape[BS_KERNEL_TEXT], gates[48];
   snprintf(shape, sizeof shape, "%.*s", (int)strcspn(point->text, ":"), point->text);
   gate_words(point, e, gates, sizeof gates);
   return json_pack("{s:s, s:s, s:s, s:s, s:i, s:s, s:i, s:f, s:f, s:s, s:s, s:s, s:o}", "problem",
-                   point->text, "shape", shape, "dtype", bs_dtype_name(p->dtype), "mask",
-                   bs_kernel_mask_name(p->causal), "threads", (int)point->bench->threads, "provider",
-                   e->label, "unknown_gates", (int)e->unknown, "flops", bs_kernel_flops(p), "pairs_of_keys",
-                   bs_kernel_pairs(p), "flops_convention",
-                   p->kind == BS_KERNEL_SDPA_DX ? "exact pairs x 2 (3 D + 2 E)" : "exact pairs x 2 (D + E)",
-                   "gates", gates, "failed_stage", e->failed >= 0 ? bs_rule_stage_names[e->failed] : "",
-                   "cause", e->failed >= 0 ? bs_env_string(e->cause) : json_null());
+                   point->text, "shape", shape, "dtype", bs_dtype_name(p->dtype), "mask", mask_of(p),
+                   "threads", (int)point->bench->threads, "provider", e->label, "unknown_gates",
+                   (int)e->unknown, "flops", bs_kernel_flops(p), "pairs_of_keys", bs_kernel_pairs(p),
+                   "flops_convention", conventions[p->kind], "gates", gates, "failed_stage",
+                   e->failed >= 0 ? bs_rule_stage_names[e->failed] : "", "cause",
+                   e->failed >= 0 ? bs_env_string(e->cause) : json_null());
 }
 
 int32_t bs_entrant_row(const bs_point *point, const bs_entrant *e, json_t *rows, bs_error *err) {
@@ -193,13 +203,13 @@ static int32_t make_config(const bs_point *point, bs_node **out, bs_error *err) 
 static json_t *record_of(const bs_point *point, bs_entrant *e) {
   const bs_kernel_problem *p = point->problem;
   const int failed = e->failed >= 0;
-  json_t *r = json_pack(
-      "{s:s, s:s, s:s, s:s, s:I, s:s, s:i, s:I, s:f, s:s, s:b, s:O}", "problem", point->text, "method",
-      e->label, "backend", point->bench->backend != NULL ? point->bench->backend : "cpu", "dtype",
-      bs_dtype_name(p->dtype), "B", (json_int_t)p->B, "mask", bs_kernel_mask_name(p->causal),
-      "threads_per_rank", (int)point->bench->threads, "seed", (json_int_t)point->bench->seed, "flops",
-      bs_kernel_flops(p), "status", failed ? "failed" : "ok", "passed",
-      !failed && e->unknown == 0 && e->torch == NULL, "gates", e->gates);
+  json_t *r =
+      json_pack("{s:s, s:s, s:s, s:s, s:I, s:s, s:i, s:I, s:f, s:s, s:b, s:O}", "problem", point->text,
+                "method", e->label, "backend", point->bench->backend != NULL ? point->bench->backend : "cpu",
+                "dtype", bs_dtype_name(p->dtype), "B", (json_int_t)p->B, "mask", mask_of(p),
+                "threads_per_rank", (int)point->bench->threads, "seed", (json_int_t)point->bench->seed,
+                "flops", bs_kernel_flops(p), "status", failed ? "failed" : "ok", "passed",
+                !failed && e->unknown == 0 && e->torch == NULL, "gates", e->gates);
   if (r == NULL || json_object_update(r, e->record) != 0) {
     json_decref(r);
     return NULL;
@@ -253,7 +263,7 @@ int32_t bs_point_keep(bs_point *point, json_t *runs, bs_error *err) {
   const bs_keep_request keep = {.context = q->context,
                                 .out_dir = q->out_dir,
                                 .run_id = q->run_id,
-                                .phase = "bench_sdpa",
+                                .phase = bs_kernel_is_product(point->problem) ? "bench_matmul" : "bench_sdpa",
                                 .method = name,
                                 .command = q->command,
                                 .config = config,

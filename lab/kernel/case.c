@@ -41,10 +41,6 @@ struct bs_kernel_arm {
   bs_text candidates;
 };
 
-static int is_product(const bs_kernel_problem *p) {
-  return p->kind == BS_KERNEL_MATMUL || p->kind == BS_KERNEL_MATMUL24;
-}
-
 /* ---- the query ---------------------------------------------------------------------------------- */
 
 /* The arguments that are read from the numbers, and those that are judged. lse: attention gives its LSE too.
@@ -276,7 +272,7 @@ static int32_t make_plan(bs_kernel_arm *arm, bs_error *err) {
   const bs_op_query *q = query_of(arm);
   arm->before = bs_world_memory_now(arm->world);
   watch_memory(arm);
-  int32_t rc = is_product(&arm->p) ? pack(arm, q, err) : BS_OK;
+  int32_t rc = bs_kernel_is_product(&arm->p) ? pack(arm, q, err) : BS_OK;
   if (rc == BS_OK) rc = bs_rank_get_api()->op_prepare(arm->rank, q, arm->packed, &arm->plan, err);
   note_memory(arm);
   return rc;
@@ -541,7 +537,7 @@ int32_t bs_kernel_arm_load(bs_kernel_arm *arm, bs_kernel_data *data, bs_error *e
   if (rc == BS_OK) rc = enter(arm, err);
   if (rc != BS_OK) return rc;
   arm->data = data;
-  if (is_product(&arm->p)) { /* the weights are in the plan */
+  if (bs_kernel_is_product(&arm->p)) { /* the weights are in the plan */
     drop_plan(arm);
     rc = make_plan(arm, err);
   }

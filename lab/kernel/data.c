@@ -14,10 +14,6 @@
 enum { PRODUCT_ROWS = 128 };
 static const double MOST_PRODUCTS = 1e8; /* of a reference: about a tenth of a second */
 
-static int is_sdpa(const bs_kernel_problem *p) {
-  return p->kind == BS_KERNEL_SDPA || p->kind == BS_KERNEL_SDPA_DX;
-}
-
 /* ---- inputs ------------------------------------------------------------------------------------- */
 
 /* Normal numbers of a stream of their own, divided so that the largest one is fp8's largest. */
@@ -52,7 +48,7 @@ int32_t bs_kernel_data_make(const bs_kernel_problem *p, uint64_t seed, bs_kernel
   d->p = *p;
   d->seed = seed;
   int32_t rc = BS_OK;
-  if (is_sdpa(p)) {
+  if (!bs_kernel_is_product(p)) {
     rc = fill(d, 0, p->B * p->H * p->S, p->D, err);
     if (rc == BS_OK) rc = fill(d, 1, p->B * p->G * p->T, p->D, err);
     if (rc == BS_OK) rc = fill(d, 2, p->B * p->G * p->T, p->E, err);
@@ -98,7 +94,7 @@ const void *bs_kernel_data_input(const bs_kernel_data *d, uint32_t index, int64_
 }
 
 const float *bs_kernel_data_descale(const bs_kernel_data *d) {
-  return is_sdpa(&d->p) && BS_DTYPE_BYTES(d->p.dtype) == 1 ? d->descale : NULL;
+  return !bs_kernel_is_product(&d->p) && BS_DTYPE_BYTES(d->p.dtype) == 1 ? d->descale : NULL;
 }
 
 const bs_kept *bs_kernel_data_kept(const bs_kernel_data *d) {
@@ -108,7 +104,7 @@ const bs_kept *bs_kernel_data_kept(const bs_kernel_data *d) {
 int64_t bs_kernel_data_outputs(const bs_kernel_data *d) {
   const bs_kernel_problem *p = &d->p;
   if (p->kind == BS_KERNEL_SDPA_DX) return p->B * (p->H * p->S * p->D + p->G * p->T * (p->D + p->E));
-  return is_sdpa(p) ? p->B * p->H * p->S * p->E : p->B * p->N;
+  return !bs_kernel_is_product(p) ? p->B * p->H * p->S * p->E : p->B * p->N;
 }
 
 int bs_kernel_data_lacks_forward(const bs_kernel_data *d) {
@@ -216,7 +212,8 @@ static int32_t mask_row(const bs_kernel_data *d, int64_t row, double *w, uint8_t
 static int32_t refer_product(bs_kernel_data *d, bs_error *err) {
   const bs_kernel_problem *p = &d->p;
   const int64_t features = p->N < PRODUCT_ROWS ? p->N : PRODUCT_ROWS;
-  const double unit = bs_ulp(BS_F32, 1.0) / 2.0, terms = (double)(d->kept != NULL ? p->K / 2 : p->K);
+  const double unit = bs_ulp(p->dtype == BS_F64 ? BS_F64 : BS_F32, 1.0) / 2.0,
+               terms = (double)(d->kept != NULL ? p->K / 2 : p->K);
   double energy = 0.0, variance = 0.0;
   double *x = bs_kernel_data_widen(d, 0, 0, p->B, err);
   uint8_t *groups = malloc((size_t)(p->K / 4 + 1));
@@ -258,7 +255,7 @@ static int32_t refer(bs_kernel_data *d, bs_error *err) {
   if (d->value != NULL) return BS_OK;
   d->n = 0;
   const int32_t rc = d->p.kind == BS_KERNEL_SDPA_DX ? bs_kernel_data_refer_dx(d, err)
-                     : is_sdpa(&d->p)               ? bs_kernel_data_refer_sdpa(d, err)
+                     : !bs_kernel_is_product(&d->p) ? bs_kernel_data_refer_sdpa(d, err)
                                                     : refer_product(d, err);
   if (rc == BS_OK) return rc;
   free(d->at);

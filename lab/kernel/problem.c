@@ -31,10 +31,6 @@ static const struct {
     [BS_KERNEL_SDPA_DX] = {"sdpa_dx", "attention_dx", "bhgstde", "bhsd"},
 };
 
-static int is_sdpa(const bs_kernel_problem *p) {
-  return p->kind == BS_KERNEL_SDPA || p->kind == BS_KERNEL_SDPA_DX;
-}
-
 const char *bs_kernel_problem_op(uint32_t kind) {
   return kind < BS_KERNEL_KINDS_ ? kinds[kind].op : "?";
 }
@@ -156,9 +152,9 @@ static int32_t read_part(const char *text, const char *part, bs_kernel_problem *
   static const char *const more[] = {"full", "causal", "causal_br", "wN", "rN"}; /* of sdpa */
   int bad = 0;
   uint32_t mask = 0, dtype = 0;
-  if (is_sdpa(p) && read_window(part, p, &bad))
+  if (!bs_kernel_is_product(p) && read_window(part, p, &bad))
     return bad ? refuse(err, text, "a window that is no number, or is there twice:", part) : BS_OK;
-  if (is_sdpa(p) && read_mask(part, &mask, NULL) == BS_OK) {
+  if (!bs_kernel_is_product(p) && read_mask(part, &mask, NULL) == BS_OK) {
     if (*masked) return refuse(err, text, "a second mask", part);
     *masked = 1;
     p->causal = mask;
@@ -167,8 +163,9 @@ static int32_t read_part(const char *text, const char *part, bs_kernel_problem *
   if (!bs_word_read(BS_NAMES_DTYPE, bs_float_dtypes, BS_FLOAT_DTYPES, part, &dtype)) {
     const char *words[BS_WORDS_MAX];
     size_t n = bs_word_list(BS_NAMES_DTYPE, bs_float_dtypes, BS_FLOAT_DTYPES, words);
-    for (size_t i = 0; is_sdpa(p) && i < sizeof more / sizeof more[0]; i++) words[n++] = more[i];
-    return unknown(err, is_sdpa(p) ? "dtype, mask or window" : "dtype", part, words, n);
+    for (size_t i = 0; !bs_kernel_is_product(p) && i < sizeof more / sizeof more[0]; i++)
+      words[n++] = more[i];
+    return unknown(err, !bs_kernel_is_product(p) ? "dtype, mask or window" : "dtype", part, words, n);
   }
   if (p->dtype != 0) return refuse(err, text, "a second dtype", part);
   p->dtype = dtype;
@@ -184,7 +181,7 @@ static double elements(const bs_kernel_problem *p) {
 /* What is left out, and what does not fit together. */
 static int32_t complete(const char *text, bs_kernel_problem *p, bs_error *err) {
   if (p->dtype == 0) p->dtype = BS_F32;
-  if (is_sdpa(p)) {
+  if (!bs_kernel_is_product(p)) {
     if (p->G == 0) p->G = p->H;
     if (p->T == 0) p->T = p->S;
     if (p->E == 0) p->E = p->D;
@@ -241,7 +238,7 @@ int32_t bs_kernel_problem_parse(const char *text, bs_kernel_problem *out, bs_err
   if (parts[0] == '\0' || strstr(parts, "::") != NULL || parts[0] == ':' || parts[strlen(parts) - 1] == ':')
     return refuse(err, text, "a part is empty in", parts);
   const char *part = strtok_r(parts, ":", &save), *shape = NULL;
-  rc = is_sdpa(&p) ? shape_of(part, &shape, err) : BS_OK;
+  rc = !bs_kernel_is_product(&p) ? shape_of(part, &shape, err) : BS_OK;
   if (rc == BS_OK) rc = read_sizes(text, shape != NULL ? shape : part, &p, err);
   while (rc == BS_OK && (part = strtok_r(NULL, ":", &save)) != NULL)
     rc = read_part(text, part, &p, &masked, err);
@@ -253,7 +250,7 @@ int32_t bs_kernel_problem_parse(const char *text, bs_kernel_problem *out, bs_err
 void bs_kernel_problem_text(const bs_kernel_problem *p, char *out, size_t size) {
   bs_text t = {0};
   if (p->kind != BS_KERNEL_SDPA) bs_text_printf(&t, "%s ", kinds[p->kind].word);
-  if (is_sdpa(p)) {
+  if (!bs_kernel_is_product(p)) {
     bs_text_printf(&t, "b%lldh%lld", (long long)p->B, (long long)p->H);
     if (p->G != p->H) bs_text_printf(&t, "g%lld", (long long)p->G);
     bs_text_printf(&t, "s%lld", (long long)p->S);
@@ -338,7 +335,7 @@ double bs_kernel_flops(const bs_kernel_problem *p) {
 }
 
 double bs_kernel_exps(const bs_kernel_problem *p) {
-  return is_sdpa(p) ? bs_kernel_pairs(p) : 0.0;
+  return !bs_kernel_is_product(p) ? bs_kernel_pairs(p) : 0.0;
 }
 
 /* Keys that some query sees: the others need not be read. */
@@ -356,7 +353,7 @@ static int64_t keys_seen(const bs_kernel_problem *p) {
 double bs_kernel_bytes(const bs_kernel_problem *p) {
   const uint32_t of_in = BS_DTYPE_BYTES(p->dtype), of_out = BS_DTYPE_BYTES(bs_kernel_y_dtype(p));
   const double size = of_in, y_size = of_out;
-  if (!is_sdpa(p)) {
+  if (bs_kernel_is_product(p)) {
     const double weight = p->kind == BS_KERNEL_MATMUL24 ? (size + 0.25) / 2.0 : size;
     return (double)p->N * (double)p->K * weight + (double)(p->B * p->K) * size +
            (double)(p->B * p->N) * y_size;

@@ -39,6 +39,10 @@ typedef struct bs_kernel_problem {
   int64_t N, K;        /* of a product; B tokens */
 } bs_kernel_problem;
 
+static inline int bs_kernel_is_product(const bs_kernel_problem *p) {
+  return p->kind == BS_KERNEL_MATMUL || p->kind == BS_KERNEL_MATMUL24;
+}
+
 /* A name and the shape that it stands for; the last has no name. */
 typedef struct bs_kernel_shape {
   const char *name, *shape;

@@ -14,6 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "core/base/text.h"
 #include "lab/error.h"
 #include "lab/process/child.h"
 
@@ -69,18 +70,23 @@ static int32_t ask(const bs_kernel_torch *t, const char *command, char *answer, 
 /* ---- the process -------------------------------------------------------------------------------- */
 
 static int spawn(bs_kernel_torch *t, const char *python, uint32_t threads, const char *device, int theirs) {
-  char count[16],
-      *argv[] = {(char *)(uintptr_t)python, "-c", (char *)(uintptr_t)bs_kernel_torch_script, count,
-                 (char *)(uintptr_t)device, NULL};
+  bs_text script = {0};
+  char count[16];
   posix_spawn_file_actions_t actions;
+  bs_text_printf(&script, "%s%s", bs_kernel_torch_script[0], bs_kernel_torch_script[1]);
   snprintf(count, sizeof count, "%u", threads);
-  if (posix_spawn_file_actions_init(&actions) != 0) return 0;
+  if (script.failed || posix_spawn_file_actions_init(&actions) != 0) {
+    bs_text_free(&script);
+    return 0;
+  }
+  char *argv[] = {(char *)(uintptr_t)python, "-c", script.data, count, (char *)(uintptr_t)device, NULL};
   posix_spawn_file_actions_adddup2(&actions, theirs, STDIN_FILENO);
   posix_spawn_file_actions_adddup2(&actions, theirs, STDOUT_FILENO);
   posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
   posix_spawn_file_actions_adddup2(&actions, t->shared, SHARED_FD);
   const int failed = posix_spawnp(&t->child, python, &actions, NULL, argv, environ);
   posix_spawn_file_actions_destroy(&actions);
+  bs_text_free(&script);
   if (failed) t->child = 0;
   return !failed;
 }
@@ -142,16 +148,19 @@ const char *bs_kernel_torch_version(const bs_kernel_torch *t) {
 
 /* ---- a problem ---------------------------------------------------------------------------------- */
 
-/* Inputs side by side, room for the outputs, and from a whole cache line on for the seconds of a series. */
-static int32_t share(bs_kernel_torch *t, const bs_kernel_data *data, bs_error *err) {
-  const bs_kernel_problem *p = bs_kernel_data_problem(data);
-  const size_t size = BS_DTYPE_BYTES(p->dtype), y = (size_t)bs_kernel_data_outputs(data) * size;
+typedef struct part {
+  const void *from; /* NULL: none */
+  size_t bytes;
+} part;
+
+/* Inputs side by side, room for y bytes of outputs, and from a whole cache line on for the seconds of a
+ * series.
+ */
+static int32_t share(bs_kernel_torch *t, const part *parts, uint32_t n, size_t y, bs_error *err) {
   size_t at = 0;
-  int64_t rows, cols;
-  for (uint32_t i = 0; i < BS_KERNEL_GIVEN; i++) {
-    bs_kernel_data_input(data, i, &rows, &cols);
-    at += (size_t)(rows * cols) * size;
-  }
+  unmap(t);
+  t->data = NULL;
+  for (uint32_t i = 0; i < n; i++) at += parts[i].bytes;
   t->y_at = at;
   t->seconds_at = at + (y + 63) / 64 * 64;
   t->bytes = t->seconds_at + BS_KERNEL_TORCH_CALLS * sizeof(double);
@@ -160,30 +169,58 @@ static int32_t share(bs_kernel_torch *t, const bs_kernel_data *data, bs_error *e
   if (map == MAP_FAILED) return bs_no_memory(err, "%zu bytes to share", t->bytes);
   t->map = map;
   at = 0;
-  for (uint32_t i = 0; i < BS_KERNEL_GIVEN; i++) {
-    const void *from = bs_kernel_data_input(data, i, &rows, &cols);
-    if (from != NULL) memcpy(t->map + at, from, (size_t)(rows * cols) * size);
-    at += (size_t)(rows * cols) * size;
-  }
+  for (uint32_t i = 0; i < n; at += parts[i++].bytes)
+    if (parts[i].from != NULL) memcpy(t->map + at, parts[i].from, parts[i].bytes);
   return BS_OK;
 }
 
-int32_t bs_kernel_torch_load(bs_kernel_torch *t, bs_kernel_data *data, bs_error *err) {
-  const bs_kernel_problem *p = bs_kernel_data_problem(data);
+static int32_t refuse(const bs_kernel_problem *p, bs_error *err) {
+  return bs_error_set(err, BS_UNSUPPORTED, "BS-KERNEL-TORCH", "PyTorch has no %s of %s",
+                      bs_kernel_problem_op(p->kind), bs_dtype_name(p->dtype));
+}
+
+int32_t bs_kernel_torch_linear(bs_kernel_torch *t, const bs_kernel_problem *p, const void *x, const void *w,
+                               bs_error *err) {
+  const size_t size = BS_DTYPE_BYTES(p->dtype);
+  const part parts[] = {{x, (size_t)(p->B * p->K) * size}, {w, (size_t)(p->N * p->K) * size}};
   char command[LINE], answer[LINE];
-  const int backward = p->kind == BS_KERNEL_SDPA_DX;
-  if ((p->kind != BS_KERNEL_SDPA && !backward) || BS_DTYPE_BYTES(p->dtype) == 1)
-    return bs_error_set(err, BS_UNSUPPORTED, "BS-KERNEL-TORCH", "PyTorch has no %s of %s",
-                        bs_kernel_problem_op(p->kind), bs_dtype_name(p->dtype));
-  unmap(t);
-  t->data = data;
-  const int32_t rc = share(t, data, err);
+  if (size == 1) return refuse(p, err);
+  const int32_t rc = share(t, parts, 2, (size_t)(p->B * p->N) * size, err);
+  if (rc != BS_OK) return rc;
+  snprintf(command, sizeof command, "linear %lld %lld %lld %zu %s\n", (long long)p->B, (long long)p->N,
+           (long long)p->K, t->bytes, bs_dtype_name(p->dtype));
+  return ask(t, command, answer, sizeof answer, err);
+}
+
+static int32_t load_attention(bs_kernel_torch *t, const bs_kernel_data *data, bs_error *err) {
+  const bs_kernel_problem *p = bs_kernel_data_problem(data);
+  const size_t size = BS_DTYPE_BYTES(p->dtype);
+  part parts[BS_KERNEL_GIVEN];
+  char command[LINE], answer[LINE];
+  for (uint32_t i = 0; i < BS_KERNEL_GIVEN; i++) {
+    int64_t rows, cols;
+    parts[i].from = bs_kernel_data_input(data, i, &rows, &cols);
+    parts[i].bytes = (size_t)(rows * cols) * size;
+  }
+  const int32_t rc = share(t, parts, BS_KERNEL_GIVEN, (size_t)bs_kernel_data_outputs(data) * size, err);
   if (rc != BS_OK) return rc;
   snprintf(command, sizeof command, "problem %lld %lld %lld %lld %lld %lld %lld %u %lld %lld %zu %s %s\n",
            (long long)p->B, (long long)p->H, (long long)p->G, (long long)p->S, (long long)p->T,
            (long long)p->D, (long long)p->E, p->causal, (long long)p->left, (long long)p->right, t->bytes,
-           bs_dtype_name(p->dtype), backward ? "backward" : "forward");
+           bs_dtype_name(p->dtype), p->kind == BS_KERNEL_SDPA_DX ? "backward" : "forward");
   return ask(t, command, answer, sizeof answer, err);
+}
+
+int32_t bs_kernel_torch_load(bs_kernel_torch *t, bs_kernel_data *data, bs_error *err) {
+  const bs_kernel_problem *p = bs_kernel_data_problem(data);
+  int64_t rows, cols;
+  if (p->kind == BS_KERNEL_MATMUL24 || BS_DTYPE_BYTES(p->dtype) == 1) return refuse(p, err);
+  const int32_t rc = p->kind == BS_KERNEL_MATMUL
+                         ? bs_kernel_torch_linear(t, p, bs_kernel_data_input(data, 0, &rows, &cols),
+                                                  bs_kernel_data_input(data, 1, &rows, &cols), err)
+                         : load_attention(t, data, err);
+  t->data = data;
+  return rc;
 }
 
 int32_t bs_kernel_torch_batch(void *torch, uint64_t lead, uint64_t n, bs_sample *out, bs_error *err) {
@@ -206,8 +243,14 @@ int32_t bs_kernel_torch_series(void *torch, uint64_t warmup, uint64_t n, double 
   return rc;
 }
 
-int32_t bs_kernel_torch_judge(bs_kernel_torch *t, bs_kernel_numbers *out, bs_error *err) {
+int32_t bs_kernel_torch_output(bs_kernel_torch *t, const void **out, bs_error *err) {
   char answer[LINE];
-  const int32_t rc = ask(t, "output\n", answer, sizeof answer, err);
-  return rc == BS_OK ? bs_kernel_data_judge(t->data, t->map + t->y_at, out, err) : rc;
+  *out = t->map + t->y_at;
+  return ask(t, "output\n", answer, sizeof answer, err);
+}
+
+int32_t bs_kernel_torch_judge(bs_kernel_torch *t, bs_kernel_numbers *out, bs_error *err) {
+  const void *y = NULL;
+  const int32_t rc = bs_kernel_torch_output(t, &y, err);
+  return rc == BS_OK ? bs_kernel_data_judge(t->data, y, out, err) : rc;
 }

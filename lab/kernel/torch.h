@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * torch.h - PyTorch's scaled_dot_product_attention as an arm: a Python process that times calls when it is
- * asked and sleeps in between. It gets the very bytes of the other arms, and gives its output back to be
- * judged as theirs. */
+ * torch.h - PyTorch's scaled_dot_product_attention or linear as an arm: a Python process that times calls
+ * when it is asked and sleeps in between. It gets the very bytes of the other arms, and gives its output back
+ * to be judged as theirs. */
 #ifndef BS_LAB_KERNEL_TORCH_H
 #define BS_LAB_KERNEL_TORCH_H
 #include "lab/kernel/data.h"
@@ -22,12 +22,17 @@ const char *bs_kernel_torch_version(const bs_kernel_torch *torch); /* "PyTorch 2
 /* The problem that is timed from now on; the caller keeps data alive until the next one. BS_UNSUPPORTED:
  * torch does not serve it, with its reason. */
 int32_t bs_kernel_torch_load(bs_kernel_torch *torch, bs_kernel_data *data, bs_error *err);
+/* Loads the product Y [B,N] = X [B,K] W^T, W [N,K], of the caller's numbers; it copies them. */
+int32_t bs_kernel_torch_linear(bs_kernel_torch *torch, const bs_kernel_problem *product, const void *x,
+                               const void *w, bs_error *err);
+/* The output of one more call; it stays until the next problem. */
+int32_t bs_kernel_torch_output(bs_kernel_torch *torch, const void **out, bs_error *err);
 /* As bs_kernel_arm_batch, bs_kernel_arm_series and bs_kernel_arm_judge. */
 int32_t bs_kernel_torch_batch(void *torch, uint64_t lead, uint64_t n, bs_sample *out, bs_error *err);
 int32_t bs_kernel_torch_series(void *torch, uint64_t warmup, uint64_t n, double *out_seconds, bs_error *err);
 int32_t bs_kernel_torch_judge(bs_kernel_torch *torch, bs_kernel_numbers *out, bs_error *err);
 
-/* torch_script.c: what the process runs. */
-extern const char *const bs_kernel_torch_script;
+/* torch_script.c: what the process runs, in two pieces. */
+extern const char *const bs_kernel_torch_script[2];
 enum { BS_KERNEL_TORCH_CALLS = 65536 }; /* of a series, at most */
 #endif

@@ -51,5 +51,6 @@ const char *bs_gate_name(const json_t *gate) {
 }
 
 int bs_record_is_kernel(const json_t *record) {
-  return strcmp(text_of(record, "phase"), "bench_sdpa") == 0;
+  const char *phase = text_of(record, "phase");
+  return strcmp(phase, "bench_sdpa") == 0 || strcmp(phase, "bench_matmul") == 0;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * test_bsrun_bench_sdpa.c - `bsrun bench sdpa` as a user calls it: rows and their units, what is refused,
- * gates that fail and are kept as runs, and PyTorch as an arm (fixtures/fake_torch.c in its place). */
+ * test_bsrun_bench_sdpa.c - `bsrun bench sdpa` and `bsrun bench matmul` as a user calls them: rows and their
+ * units, what is refused, gates that fail and are kept as runs, and PyTorch as an arm (fixtures/fake_torch.c
+ * in its place). */
 #include <jansson.h>
 #include <math.h>
 
@@ -18,9 +19,9 @@ static void teardown(void) {
   remove_dir(dir);
 }
 
-static ran run_line(const char *line) {
+static ran run_verb(const char *verb, const char *line) {
   char copy[900],
-      *argv[64] = {(char *)(uintptr_t) "bsrun", (char *)(uintptr_t) "bench", (char *)(uintptr_t) "sdpa"};
+      *argv[64] = {(char *)(uintptr_t) "bsrun", (char *)(uintptr_t) "bench", (char *)(uintptr_t)verb};
   char *save = NULL;
   int n = 3;
   snprintf(copy, sizeof copy, "%s", line);
@@ -30,6 +31,10 @@ static ran run_line(const char *line) {
     argv[n++] = strcmp(word, "EMPTY") == 0 ? (char *)(uintptr_t) "" : word;
   }
   return finish_bsrun(dir, start_bsrun(dir, argv));
+}
+
+static ran run_line(const char *line) {
+  return run_verb("sdpa", line);
 }
 
 static json_t *rows_of(const ran *r) {
@@ -470,13 +475,17 @@ END_TEST
 
 /* ---- PyTorch ------------------------------------------------------------------------------------ */
 
-static ran run_fake(const char *how, const char *more) {
+static ran run_fake_of(const char *verb, const char *shape, const char *how, const char *more) {
   char line[600];
   setenv("FAKE_TORCH", how, 1);
-  snprintf(line, sizeof line, "b2h2g1s12t12d8 --torch %s -o json %s %s", BS_TEST_FAKE_TORCH, more, QUICK);
-  ran r = run_line(line);
+  snprintf(line, sizeof line, "%s --torch %s -o json %s %s", shape, BS_TEST_FAKE_TORCH, more, QUICK);
+  ran r = run_verb(verb, line);
   unsetenv("FAKE_TORCH");
   return r;
+}
+
+static ran run_fake(const char *how, const char *more) {
+  return run_fake_of("sdpa", "b2h2g1s12t12d8", how, more);
 }
 
 START_TEST(pytorch_is_an_arm_on_the_same_bytes) {
@@ -489,7 +498,7 @@ START_TEST(pytorch_is_an_arm_on_the_same_bytes) {
     ck_assert_str_eq(text(row, "provider"), "torch");
     ck_assert_str_eq(text(row, "build_id"), "PyTorch 0.0 (textbook)");
     ck_assert(number(row, "relative_rmse") < 1e-7); /* it is right, so it had our numbers */
-    ck_assert(fabs(number(row, "p50_us") - 100) < 1e-6);
+    ck_assert(fabs(number(row, "p50_us") - 100) < 1e-6 && fabs(number(row, "min_us") - 100) < 1e-6);
     ck_assert_str_eq(text(row, "gates"), "");
     ck_assert_str_eq(text(json_array_get(rows, i - 1), "against"), "torch");
   }
@@ -539,6 +548,128 @@ START_TEST(the_script_is_python) {
 }
 END_TEST
 
+/* ---- products ----------------------------------------------------------------------------------- */
+
+/* Each size of one option with each of the others, or as shapes; the rows are those of `bench sdpa`. A plugin
+ * that is named takes part in 2:4 products, too. */
+START_TEST(products_go_the_same_way) {
+  static const char *const lines[] = {"--n 33,48 --k 20 --b 1,5 --provider cpu,ref",
+                                      "--n 33 --k 20 --b 1 --sparse24 --plugin ref",
+                                      "n33k20b1,matmul\tn48k20b5 n8k4b2:f16 --dtype bf16 --provider cpu,ref",
+                                      "--n 48 --b 5 --provider cpu,ref"};
+  static const char *const problems[][4] = {
+      {"matmul n33k20b1:f32", "matmul n33k20b5:f32", "matmul n48k20b1:f32", "matmul n48k20b5:f32"},
+      {"matmul24 n33k20b1:f32"},
+      {"matmul n33k20b1:bf16", "matmul n48k20b5:bf16", "matmul n8k4b2:f16"},
+      {"matmul n48k48b5:f32"}};
+  static const size_t sizes[] = {8, 2, 6, 2};
+  static const double flops[] = {2 * 33 * 20, 33 * 20, 2 * 33 * 20, 2 * 48 * 48 * 5};
+  char line[300];
+  snprintf(line, sizeof line, "%s --out off -o json " NO_TORCH, lines[_i]);
+  ran r = run_verb("matmul", line);
+  must_be(&r, 0);
+  json_t *rows = rows_of(&r), *row;
+  size_t i;
+  ck_assert_uint_eq(json_array_size(rows), sizes[_i]);
+  ck_assert(number(json_array_get(rows, 0), "flops") == flops[_i]);
+  json_array_foreach(rows, i, row) {
+    ck_assert_str_eq(text(row, "problem"), problems[_i][i / 2]);
+    ck_assert_str_eq(text(row, "provider"), i % 2 == 0 ? "cpu:packed" : "ref:portable");
+    ck_assert_str_eq(text(row, "flops_convention"), _i == 1 ? "B N K, kept weights alone" : "2 B N K");
+    ck_assert(number(row, "bound_percent") > 0 && number(row, "pairs") >= 20);
+    ck_assert_str_eq(text(row, "failed_stage"), "");
+  }
+  json_decref(rows);
+  ran_free(&r);
+}
+END_TEST
+
+/* The limit is the error of f64 sums, a billionth of that of f32 sums. */
+START_TEST(f64_products_have_gates_of_f64) {
+  ran r = run_verb("matmul", "n48k64b5:f64 --provider ref --out off -o json " NO_TORCH);
+  must_be(&r, 0);
+  json_t *rows = rows_of(&r);
+  const json_t *row = json_array_get(rows, 0);
+  ck_assert(number(row, "predicted_rmse") > 1e-17 && number(row, "predicted_rmse") < 1e-14);
+  json_decref(rows);
+  ran_free(&r);
+}
+END_TEST
+
+static const struct {
+  const char *verb, *line, *id, *hint;
+} no_products[] = {
+    {"matmul", "b1h1s8d8", "BS-KERNEL-PROBLEM", ""},
+    {"matmul", "sdpa\tb1h1s8d8", "BS-KERNEL-KIND", "bench matmul times products: not attention"},
+    {"sdpa", "matmul\tn4k4b4", "BS-KERNEL-KIND", "bench sdpa times attention: not matmul"},
+    {"matmul", "n4k4b4 --n 4", "BS-USE-CHOICE", "leave out --n, --k and --b"},
+    {"matmul", "--n 0", "BS-KERNEL-PROBLEM", ""},
+    {"matmul", "--n 4b3", "BS-KERNEL-PROBLEM", ""},
+    {"matmul", "--b ,", "BS-KERNEL-EMPTY", "--b names no size"},
+    {"matmul", ",", "BS-KERNEL-EMPTY", ""},
+    {"matmul", "--n 4 --provider ,", "BS-KERNEL-EMPTY", "bsrun explain matmul lists them"},
+    {"matmul", "--n 4 --mask causal", "BS-USE-OPTION", ""},
+    {"sdpa", "small --sparse24", "BS-USE-OPTION", ""},
+};
+
+START_TEST(what_is_no_product_is_refused) {
+  ran r = run_verb(no_products[_i].verb, no_products[_i].line);
+  ck_assert_msg(r.code == 2, "%s: %d %s", no_products[_i].line, r.code, r.err);
+  ck_assert_msg(strstr(r.err, no_products[_i].id) != NULL && strstr(r.err, no_products[_i].hint) != NULL,
+                "%s: %s", no_products[_i].line, r.err);
+  ck_assert_str_eq(r.out, "");
+  ran_free(&r);
+}
+END_TEST
+
+/* One bit of one output of each product. */
+START_TEST(a_wrong_product_fails_its_gates_and_is_kept) {
+  ran r = run_verb("matmul",
+                   "n64k64b4 --backend fault:cpu --set plugins.fault.plan=rank=0,op=matmul,seq=*,do=flip "
+                   "-o json " NO_TORCH);
+  ck_assert_msg(r.code == 6 && strstr(r.err, "gate rmse") != NULL, "%d %s", r.code, r.err);
+  json_t *rows = rows_of(&r);
+  ck_assert_str_eq(text(json_array_get(rows, 0), "gates_failed"), "rmse, worst, each_head");
+  json_decref(rows);
+  ran_free(&r);
+  ran list = bsrun(dir, "runs", "list", "-o", "json", NULL);
+  must_be(&list, 0);
+  rows = rows_of(&list);
+  ck_assert_str_eq(text(json_array_get(rows, 0), "phase"), "bench_matmul");
+  ck_assert_str_eq(text(json_array_get(rows, 0), "word"), "WRONG");
+  ck_assert_str_eq(text(json_array_get(rows, 0), "failed_stage"), "numeric");
+  ran why = bsrun(dir, "why", text(json_array_get(rows, 0), "run_id"), "-o", "csv", NULL);
+  must_be(&why, 0);
+  ck_assert_msg(strstr(why.out, "cpu:packed on matmul n64k64b4:f32") != NULL, "%s", why.out);
+  ran_free(&why);
+  json_decref(rows);
+  ran_free(&list);
+}
+END_TEST
+
+/* PyTorch's linear has the same X and W. It is left out, with a note, where it is wrong or has no such
+ * product. */
+START_TEST(pytorch_takes_part_in_products) {
+  static const char *const how[] = {"", "wrong", "refuse", ""}, *const more[] = {"", "", "", "--sparse24"},
+                           *const says[] = {"", "are off by 1", "kernel for it",
+                                            "PyTorch has no matmul24 of f32"};
+  ran r = run_fake_of("matmul", "n12k20b7", how[_i], more[_i]);
+  must_be(&r, 0);
+  ck_assert_msg(strstr(r.err, says[_i]) != NULL, "%s", r.err);
+  json_t *rows = rows_of(&r);
+  ck_assert_uint_eq(json_array_size(rows), _i == 0 ? 2 : 1);
+  if (_i == 0) {
+    const json_t *row = json_array_get(rows, 1);
+    ck_assert_str_eq(text(row, "provider"), "torch");
+    ck_assert(number(row, "relative_rmse") < 1e-7); /* it is right, so it had our numbers */
+    ck_assert(fabs(number(row, "p50_us") - 100) < 1e-6 && fabs(number(row, "min_us") - 100) < 1e-6);
+    ck_assert_str_eq(text(json_array_get(rows, 0), "against"), "torch");
+  }
+  json_decref(rows);
+  ran_free(&r);
+}
+END_TEST
+
 int main(void) {
   const test_case cases[] = {{each_provider_has_a_row_of_each_problem},
                              {f64_has_gates},
@@ -559,6 +690,11 @@ int main(void) {
                              {pytorch_that_is_of_no_use_is_left_out, 3},
                              {pytorch_that_was_asked_for_must_be_there, 2},
                              {the_script_is_python},
+                             {products_go_the_same_way, 4},
+                             {f64_products_have_gates_of_f64},
+                             {what_is_no_product_is_refused, TEST_COUNT(no_products)},
+                             {a_wrong_product_fails_its_gates_and_is_kept},
+                             {pytorch_takes_part_in_products, 4},
                              {0}};
   return run_tests("bsrun_bench_sdpa", cases, (test_setup){.before = setup, .after = teardown});
 }

@@ -144,7 +144,8 @@ static const char *const verbs_with_options[] = {
     "plugins check", "config print", "config keys",     "doctor",      "explain",       "ladder",
     "compare",       "sweep",        "model info",      "model run",   "model check",   "model generate",
     "model explain", "model plan",   "sim explain",     "sim scale",   "sim probe",     "sim fit",
-    "bench comm",    "bench sdpa",   "ccl list",        "ccl check",   "ccl explain",   "ccl bench"};
+    "bench comm",    "bench matmul", "bench sdpa",      "ccl list",    "ccl check",     "ccl explain",
+    "ccl bench"};
 
 /* Behind an option that takes a value its values are completed, or nothing: never the next option. */
 START_TEST(values_are_no_options) {

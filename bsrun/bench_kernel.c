@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * bench_sdpa.c - `bsrun bench sdpa`: attention of one shape by each provider, judged and timed
- * (lab/kernel/bench.h). */
+ * bench_kernel.c - `bsrun bench sdpa` and `bsrun bench matmul`: attention, or a product, of one shape by each
+ * provider, judged and timed (lab/kernel/bench.h). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,39 +17,56 @@
 #include "lab/store/env.h"
 #include "lab/tune/cache.h"
 
-static const args_option options[] = {
+/* Options of both verbs. */
+#define COMMON_OPTIONS                                                                                       \
+  {"provider", 0, "LIST", 0,                                                                                 \
+   "as in cpu:online,ref; the first is judged by its speed. Default: all of the backend that serve, and "    \
+   "what a plugin of --plugin has"},                                                                         \
+      {"backend", 0, "NAME", 0, "default: cpu"},                                                             \
+      {"threads", 0, "N", 0, "of each provider; default: all cores"},                                        \
+      {"iters", 0, "N", 0,                                                                                   \
+       "single calls of each, of which p50, p90 and p99 are taken; default: 100; below 20 the gate samples " \
+       "fails"},                                                                                             \
+      {"warmup", 0, "N", 0, "calls before them; default: 20"},                                               \
+      {"seeds", 0, "N", 0, "of the numbers that are judged, at most 16; default: 5"},                        \
+      {"seed", 0, "N", 0, "the first of them; default: 1"},                                                  \
+      {"seconds", 0, "S", 0, "that the pairs of one problem may take; default: 8"},                          \
+      {"torch", 0, "PYTHON", 0,                                                                              \
+       "a Python that has PyTorch, which is timed in pairs; off; default: python3, if it has it"},           \
+      {"promote", 0, NULL, 0,                                                                                \
+       "also demand that the first provider is at least as fast as the best other one"},                     \
+      {"tune-cache", 0, "FILE", 0,                                                                           \
+       "the tuning file, whose choice comes first without --provider; off: none"},                           \
+      {"gates", 0, "NAME|FILE", 0, "of configs/gates, or a YAML file; default: sdpa"},                       \
+      {"strict", 0, NULL, 0, "a gate that could not be judged ends in exit code 15"},                        \
+      {"out", 0, "DIR|off", 0, "the results folder; default: results/raw; off: nothing is kept"},            \
+      {"run-id", 0, "ID", 0, "of the run's folder; default: made"},                                          \
+      {"plugin", 0, "ID|PATH", 1, "open this plugin too"},                                                   \
+      {"config", 0, "FILE", 1, "plugin_dirs, plugin_trust and plugins.ID.NAME from a YAML file"},            \
+      {"set", 0, "KEY=VALUE", 1, "set one key of it"},                                                       \
+      {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},                                         \
+      {"wide", 0, NULL, 0, "a table of all columns, however wide"},                                          \
+      {"quiet", 'q', NULL, 0, "no notes and no progress on stderr"}, {                                       \
+    "help", 'h', NULL, 0, "this help"                                                                        \
+  }
+
+static const args_option sdpa_options[] = {
     {"dtype", 0, "LIST", 0, "of Q, K, V, as in f32,bf16: f32, bf16, f16, fp8 (f8e4m3), f8e5m2; default: f32"},
     {"mask", 0, "LIST", 0, "full, causal, causal_br (the last query sees the last key); default: full"},
     {"backward", 0, NULL, 0, "the gradients of attention, dQ, dK and dV, in its place (op attention_dx)"},
-    {"provider", 0, "LIST", 0,
-     "as in cpu:online,ref; the first is judged by its speed. Default: all of the backend that serve, and "
-     "what a plugin of --plugin has"},
-    {"backend", 0, "NAME", 0, "default: cpu"},
-    {"threads", 0, "N", 0, "of each provider; default: all cores"},
-    {"iters", 0, "N", 0,
-     "single calls of each, of which p50, p90 and p99 are taken; default: 100; below 20 the gate samples "
-     "fails"},
-    {"warmup", 0, "N", 0, "calls before them; default: 20"},
-    {"seeds", 0, "N", 0, "of the numbers that are judged, at most 16; default: 5"},
-    {"seed", 0, "N", 0, "the first of them; default: 1"},
-    {"seconds", 0, "S", 0, "that the pairs of one problem may take; default: 8"},
-    {"torch", 0, "PYTHON", 0,
-     "a Python that has PyTorch, which is timed in pairs; off; default: python3, if it has it"},
-    {"promote", 0, NULL, 0, "also demand that the first provider is at least as fast as the best other one"},
-    {"tune-cache", 0, "FILE", 0, "the tuning file, whose choice comes first without --provider; off: none"},
-    {"gates", 0, "NAME|FILE", 0, "of configs/gates, or a YAML file; default: sdpa"},
-    {"strict", 0, NULL, 0, "a gate that could not be judged ends in exit code 15"},
-    {"out", 0, "DIR|off", 0, "the results folder; default: results/raw; off: nothing is kept"},
-    {"run-id", 0, "ID", 0, "of the run's folder; default: made"},
-    {"plugin", 0, "ID|PATH", 1, "open this plugin too"},
-    {"config", 0, "FILE", 1, "plugin_dirs, plugin_trust and plugins.ID.NAME from a YAML file"},
-    {"set", 0, "KEY=VALUE", 1, "set one key of it"},
-    {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
-    {"wide", 0, NULL, 0, "a table of all columns, however wide"},
-    {"quiet", 'q', NULL, 0, "no notes and no progress on stderr"},
-    {"help", 'h', NULL, 0, "this help"},
+    COMMON_OPTIONS,
 };
-static const size_t n_options = sizeof options / sizeof options[0];
+static const size_t n_sdpa_options = sizeof sdpa_options / sizeof sdpa_options[0];
+
+static const args_option matmul_options[] = {
+    {"n", 0, "LIST", 0, "rows of W, as in 1k,4k; default: 4096"},
+    {"k", 0, "LIST", 0, "columns of W; default: those of --n, each with its own"},
+    {"b", 0, "LIST", 0, "tokens, the rows of X; default: 64"},
+    {"sparse24", 0, NULL, 0, "W is 2:4, and its kept half is multiplied (op matmul24)"},
+    {"dtype", 0, "LIST", 0, "of X and W, as in f32,bf16: f32, bf16, f16, f64; default: f32"},
+    COMMON_OPTIONS,
+};
+static const size_t n_matmul_options = sizeof matmul_options / sizeof matmul_options[0];
 
 static const bs_field fields[] = {
     {"shape", "SHAPE", BS_FIELD_FOLD | BS_FIELD_WORDS, 0},
@@ -145,7 +162,7 @@ typedef struct request {
   bs_tune_cache tuned;
   bsrun_progress progress;
   char *command;
-  int format, quiet;
+  int format, quiet, matmul; /* matmul: of products, else of attention */
 } request;
 
 static void note(void *user, const char *text) {
@@ -153,36 +170,92 @@ static void note(void *user, const char *text) {
   bsrun_warn(text);
 }
 
+/* "matmul n1kk4kb64": every size of --n with every one of --k and --b. */
+static int32_t add_sizes(request *r, const char *kind, bs_error *err) {
+  static const char *const names[] = {"n", "k", "b"}, *const usual[] = {"4096", "", "64"};
+  words of[3] = {0};
+  char text[BS_KERNEL_TEXT];
+  int32_t rc = BS_OK;
+  for (int i = 0; rc == BS_OK && i < 3; i++) {
+    const char *list = args_value(r->a, names[i]);
+    rc = words_add(&of[i], list != NULL ? list : usual[i], err);
+    if (rc == BS_OK && list != NULL && of[i].n == 0)
+      rc = bs_error_set(err, BS_USAGE, "BS-KERNEL-EMPTY", "--%s names no size", names[i]);
+  }
+  for (size_t n = 0; rc == BS_OK && n < of[0].n; n++)
+    for (size_t k = 0; rc == BS_OK && k < (of[1].n > 0 ? of[1].n : 1); k++)
+      for (size_t b = 0; rc == BS_OK && b < of[2].n; b++) {
+        snprintf(text, sizeof text, "%s n%.40sk%.40sb%.40s", kind, of[0].text[n],
+                 of[1].n > 0 ? of[1].text[k] : of[0].text[n], of[2].text[b]);
+        rc = words_add(&r->shapes, text, err);
+      }
+  for (int i = 0; i < 3; i++) words_free(&of[i]);
+  return rc;
+}
+
+/* The shapes of `bench matmul`, each with its kind in front. */
+static int32_t read_products(request *r, bs_error *err) {
+  const args *a = r->a;
+  const char *kind = args_has(a, "sparse24") ? "matmul24" : "matmul";
+  if (a->n_words == 0) return add_sizes(r, kind, err);
+  if (args_has(a, "n") || args_has(a, "k") || args_has(a, "b"))
+    return bs_error_set(err, BS_USAGE, "BS-USE-CHOICE", "a SHAPE has its sizes: leave out --n, --k and --b");
+  words given = {0};
+  int32_t rc = BS_OK;
+  for (size_t i = 0; rc == BS_OK && i < a->n_words; i++) rc = words_add(&given, a->words[i], err);
+  for (size_t i = 0; rc == BS_OK && i < given.n; i++) {
+    char text[BS_KERNEL_TEXT + 16];
+    const int whole = strchr(given.text[i], ' ') != NULL;
+    snprintf(text, sizeof text, "%s%s%.*s", whole ? "" : kind, whole ? "" : " ", BS_KERNEL_TEXT,
+             given.text[i]);
+    rc = words_add(&r->shapes, text, err);
+  }
+  words_free(&given);
+  return rc;
+}
+
+static int32_t read_shapes(request *r, bs_error *err) {
+  const args *a = r->a;
+  int32_t rc = BS_OK;
+  if (r->matmul) return read_products(r, err);
+  for (size_t i = 0; rc == BS_OK && i < a->n_words; i++) rc = words_add(&r->shapes, a->words[i], err);
+  return rc == BS_OK && a->n_words == 0 ? words_add(&r->shapes, "small,mission,long", err) : rc;
+}
+
+/* Each verb takes its own kinds. */
+static int32_t check_kinds(request *r, bs_error *err) {
+  for (size_t i = 0; i < r->bench.n_problems; i++) {
+    bs_kernel_problem *p = &r->problems[i];
+    if (p->kind == BS_KERNEL_SDPA && args_has(r->a, "backward")) p->kind = BS_KERNEL_SDPA_DX;
+    if (bs_kernel_is_product(p) == r->matmul) continue;
+    return bs_error_set(err, BS_USAGE, "BS-KERNEL-KIND", "bench %s: not %s",
+                        r->matmul ? "matmul times products" : "sdpa times attention",
+                        bs_kernel_problem_op(p->kind));
+  }
+  return BS_OK;
+}
+
 static int32_t read_words(request *r, bs_error *err) {
   const args *a = r->a;
   const char *dtypes = args_value(a, "dtype"), *masks = args_value(a, "mask"),
              *providers = args_value(a, "provider");
-  int32_t rc = BS_OK;
-  for (size_t i = 0; rc == BS_OK && i < a->n_words; i++) rc = words_add(&r->shapes, a->words[i], err);
-  if (a->n_words == 0) rc = words_add(&r->shapes, "small,mission,long", err);
+  int32_t rc = read_shapes(r, err);
   if (rc == BS_OK) rc = words_add(&r->dtypes, dtypes != NULL ? dtypes : "f32", err);
   if (rc == BS_OK) rc = words_add(&r->masks, masks != NULL ? masks : "full", err);
   if (rc == BS_OK && providers != NULL) rc = words_add(&r->providers, providers, err);
   if (rc == BS_OK && providers != NULL && r->providers.n == 0) {
     bs_error_set(err, BS_USAGE, "BS-KERNEL-EMPTY", "--provider names no provider");
-    bs_error_hint(err, "as in --provider cpu:online,ref; bsrun explain attention lists them");
+    bs_error_hint(err, "as in --provider cpu:%s,ref; bsrun explain %s lists them",
+                  r->matmul ? "packed" : "online", r->matmul ? "matmul" : "attention");
     return BS_USAGE;
   }
-  if (rc != BS_OK) return rc;
-  size_t n = 0;
-  rc = bs_kernel_problems_expand((const char *const *)r->shapes.text, r->shapes.n,
-                                 (const char *const *)r->dtypes.text, r->dtypes.n,
-                                 (const char *const *)r->masks.text, r->masks.n, &r->problems, &n, err);
+  if (rc == BS_OK)
+    rc = bs_kernel_problems_expand((const char *const *)r->shapes.text, r->shapes.n,
+                                   (const char *const *)r->dtypes.text, r->dtypes.n,
+                                   r->matmul ? NULL : (const char *const *)r->masks.text, r->masks.n,
+                                   &r->problems, &r->bench.n_problems, err);
   r->bench.problems = r->problems;
-  r->bench.n_problems = n;
-  for (size_t i = 0; rc == BS_OK && i < n; i++) {
-    if (args_has(a, "backward") && r->problems[i].kind == BS_KERNEL_SDPA)
-      r->problems[i].kind = BS_KERNEL_SDPA_DX;
-    if (r->problems[i].kind != BS_KERNEL_SDPA && r->problems[i].kind != BS_KERNEL_SDPA_DX)
-      rc = bs_error_set(err, BS_USAGE, "BS-KERNEL-KIND", "bench sdpa times attention: not %s",
-                        bs_kernel_problem_op(r->problems[i].kind));
-  }
-  return rc;
+  return rc == BS_OK ? check_kinds(r, err) : rc;
 }
 
 static int32_t read_numbers(request *r, bs_error *err) {
@@ -355,26 +428,28 @@ static int32_t print(const request *r, const json_t *result, bs_error *err) {
   if (json_array_size(rows) == 0) return BS_OK;
   bs_field shown[N_FIELDS];
   size_t n = 0;
-  for (size_t i = 0; i < N_FIELDS; i++) /* a page has the columns of the table */
-    if (r->format != BS_FORMAT_MD || !(fields[i].flags & BS_FIELD_WIDE)) shown[n++] = fields[i];
+  for (size_t i = 0; i < N_FIELDS; i++) { /* a page has the columns of the table; a product has no mask */
+    if (r->format == BS_FORMAT_MD && fields[i].flags & BS_FIELD_WIDE) continue;
+    if (!r->matmul || strcmp(fields[i].key, "mask") != 0) shown[n++] = fields[i];
+  }
   const int32_t rc = bs_report_print(stdout, r->format, shown, n, rows, err);
   if (rc != BS_OK || !readable) return rc;
   fputs("\n", stdout);
   explain_verdicts(rows);
   explain_gates(rows);
-  fputs(
-      "TIMES AS FAST: the best other provider's time over this one's, in pairs, with its 95 % interval.\n"
-      "FLOP: pairs of a query and a key that it sees, times 2 (D + E); of gradients times 2 (3 D + 2 E). "
-      "Times "
-      "are of one call.\n",
-      stdout);
+  fputs("TIMES AS FAST: the best other provider's time over this one's, in pairs, with its 95 % interval.\n",
+        stdout);
+  fputs(r->matmul ? "FLOP: 2 B N K; of 2:4 weights B N K. Times are of one call.\n"
+                  : "FLOP: pairs of a query and a key that it sees, times 2 (D + E); of gradients times "
+                    "2 (3 D + 2 E). Times are of one call.\n",
+        stdout);
   for (size_t i = 0; i < json_array_size(runs); i++)
     bs_print(stdout, "run: %s\n", json_string_value(json_array_get(runs, i)));
   return BS_OK;
 }
 
-static int32_t run(const args *a, bs_error *err) {
-  request r = {.a = a};
+static int32_t run(const args *a, int matmul, bs_error *err) {
+  request r = {.a = a, .matmul = matmul};
   json_t *result = NULL;
   uint32_t unknown = 0;
   int32_t rc = read_request(&r, err);
@@ -400,6 +475,14 @@ static int32_t run(const args *a, bs_error *err) {
   return rc;
 }
 
+static int32_t run_sdpa(const args *a, bs_error *err) {
+  return run(a, 0, err);
+}
+
+static int32_t run_matmul(const args *a, bs_error *err) {
+  return run(a, 1, err);
+}
+
 const bsrun_subverb bench_sdpa = {
     "sdpa",
     "[SHAPE ...] [--dtype LIST] [--mask LIST] [--provider LIST] [options]",
@@ -417,8 +500,28 @@ const bsrun_subverb bench_sdpa = {
     "  bsrun bench sdpa mission --backward --mask causal\n"
     "  bsrun bench sdpa b1h8g2s1t4kd128:bf16 --torch /opt/venv/bin/python -o json\n"
     "  bsrun runs list --where phase=bench_sdpa\n",
-    options,
-    &n_options,
-    run,
+    sdpa_options,
+    &n_sdpa_options,
+    run_sdpa,
+    0,
+    64};
+
+const bsrun_subverb bench_matmul = {
+    "matmul",
+    "[SHAPE ... | --n LIST --k LIST --b LIST] [--dtype LIST] [--provider LIST] [options]",
+    "a product: each implementation is judged by gates, then timed in pairs",
+    "Y = X W^T, W of N rows and K columns, X of B rows (tokens). SHAPE is as n4096k4096b64; with a colon it\n"
+    "is complete, as n1kk4kb16:bf16. Each provider goes through the stages of `bsrun bench sdpa` and the\n"
+    "same gates (configs/gates/sdpa.yaml), and ends in the same exit codes. PyTorch's linear is timed in "
+    "the\n"
+    "same pairs. The bound is the longest of FMA, bytes and launch, of peaks that are measured now.\n",
+    "  bsrun bench matmul --n 4096 --b 16,64,256\n"
+    "  bsrun bench matmul n4kk11008b1:bf16 --threads 1 --provider cpu,ref\n"
+    "  bsrun bench matmul --n 1k --b 64 --sparse24 --torch off\n"
+    "  bsrun bench matmul --n 4096 --b 1 --torch /opt/venv/bin/python -o json\n"
+    "  bsrun runs list --where phase=bench_matmul\n",
+    matmul_options,
+    &n_matmul_options,
+    run_matmul,
     0,
     64};

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The test of the judge of scripts/auto-picks, over cases whose right answer is known: measured candidates with noise, of which a
-given number of choices is slower than 5 %; and cases that must not count.  auto_picks_notices.py SOURCE"""
+"""The test of the judge of `scripts/claims picks`, over cases whose right answer is known: measured candidates with noise, of which a
+given number of choices is slower than 5 %; and cases that must not count.  claims_notices.py SOURCE"""
 import json
 import os
 import random
@@ -37,7 +37,7 @@ def main(source):
         path = os.path.join(folder.name, "cases")
         with open(path, "w", encoding="utf-8") as f:
             f.writelines(json.dumps(c) + "\n" for c in cases)
-        done = subprocess.run([sys.executable, os.path.join(source, "scripts", "auto-picks"), "--replay", path],
+        done = subprocess.run([sys.executable, os.path.join(source, "scripts", "claims"), "picks", "--judge", "--save", path],
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
         text = done.stdout.decode()
         if done.returncode != wanted or says not in text.rstrip().split("\n")[-1]:
