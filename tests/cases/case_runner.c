@@ -8,6 +8,7 @@
  *   case NAME                     a case begins
  *   each NAME WORD...             the rest of the case once for each word, which is {NAME} there
  *   set NAME TEXT                 from here on {NAME} is the rest of this line, as it is
+ *   names NAME... VALUE...        the same for several names, and as many values
  *   env NAME=VALUE                a variable of bsrun; env NAME takes it away
  *   file NAME [TEXT]              writes a file; without TEXT the lines down to "end"
  *   sh COMMAND                    a shell command in the folder; it must succeed
@@ -213,6 +214,11 @@ static void do_bad(const words *w) {
     if ((unsigned char)*p < 0x20 && *p != '\n') FAIL("stderr has the byte 0x%02x", (unsigned char)*p);
   if (last.out[0] != '\0') FAIL("stdout is not empty");
   if (files_below("results") + files_below("out") != 0) FAIL("files are left");
+}
+
+static void do_names(const words *w) {
+  if (w->count % 2 != 0) FAIL("names and values are not as many");
+  for (int i = 0; i < w->count / 2; i++) set_name(w->at[i], w->at[w->count / 2 + i]);
 }
 
 static void do_env(const words *w) {
@@ -442,11 +448,11 @@ static const struct {
   void (*run)(const words *);
   int least; /* arguments */
 } verbs[] = {
-    {"run", do_run, 1},       {"bad", do_bad, 3},       {"env", do_env, 1},       {"file", do_file, 1},
-    {"sh", do_sh, 1},         {"read", do_read, 1},     {"out", do_out, 1},       {"no-out", do_no_out, 1},
-    {"err", do_err, 1},       {"no-err", do_no_err, 1}, {"out-is", do_out_is, 1}, {"err-is", do_err_is, 1},
-    {"save", do_save, 1},     {"same", do_same, 1},     {"json", do_json, 3},     {"row", do_row, 1},
-    {"no-row", do_no_row, 1}, {"keep", do_keep, 2},     {"files", do_files, 2}};
+    {"run", do_run, 1},       {"bad", do_bad, 3},       {"env", do_env, 1},       {"names", do_names, 2},
+    {"file", do_file, 1},     {"sh", do_sh, 1},         {"read", do_read, 1},     {"out", do_out, 1},
+    {"no-out", do_no_out, 1}, {"err", do_err, 1},       {"no-err", do_no_err, 1}, {"out-is", do_out_is, 1},
+    {"err-is", do_err_is, 1}, {"save", do_save, 1},     {"same", do_same, 1},     {"json", do_json, 3},
+    {"row", do_row, 1},       {"no-row", do_no_row, 1}, {"keep", do_keep, 2},     {"files", do_files, 2}};
 
 static void run_line(const char *line, const words *w) {
   const char *verb = w->at[0];
