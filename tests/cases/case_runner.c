@@ -7,29 +7,30 @@
  *
  *   case NAME                     a case begins
  *   each NAME WORD...             the rest of the case once for each word, which is {NAME} there
+ *   each NAME                     once for each of the lines down to "end"
  *   set NAME TEXT                 from here on {NAME} is the rest of this line, as it is
  *   names NAME... VALUE...        the same for several names, and as many values
  *   env NAME=VALUE                a variable of bsrun; env NAME takes it away
  *   file NAME [TEXT]              writes a file; without TEXT the lines down to "end"
  *   sh COMMAND                    a shell command in the folder; it must succeed
  *   run CODE WORDS...             bsrun with these words; it must end with this exit code
- *   bad CODE ID TEXT WORDS...     the same; stderr has one error line, of this id, with TEXT in it; stdout is
- *                                 empty, nothing is below the folders results and out
- *   read GLOB                     the checks of stdout and JSON are about this file now
- *   out TEXT...                   stdout has each text; no-out: it has none of them; err, no-err: so of
- * stderr out-is TEXT, err-is TEXT      stdout (stderr) is this text save FILE, same FILE          writes
- * stdout to a file; stdout is what a file has json PATH... OP VALUE         a value in the JSON (or JSON
- * lines) of stdout: = != < <= > >= has lacks, and "is" null, true, false, number, text, list, object, absent
- *   row SELECTOR...               the JSON has such a row; no-row: it has none
- *   keep NAME PATH...             from here on {NAME} is this text or number of the JSON
- *   files COUNT FOLDER            so many files are below a folder
+ *   error ID TEXT...              stderr has one error line, of this id, with each text in it; stdout is
+ * empty bad CODE ID TEXT WORDS...     "run" and "error" in one line; nothing is below the folders results and
+ * out read GLOB                     the checks of stdout and JSON are about this file now out TEXT... stdout
+ * has each text; no-out: none of them; err, no-err: of stderr out-is TEXT, err-is TEXT      stdout (stderr)
+ * is this text save FILE, same FILE          writes stdout to a file; stdout is what a file has json PATH...
+ * OP VALUE         a value in the JSON (or JSON lines) of stdout. OP: = != < <= > >= has lacks json PATH...
+ * near N+-M        it is nearer to N than M json PATH... is KIND          null, true, false, number, text,
+ * list, object, absent row SELECTOR...               the JSON has such a row; no-row: it has none keep NAME
+ * PATH...             from here on {NAME} is this text or number of the JSON files COUNT FOLDER            so
+ * many files are below a folder
  *
  * A path is of words: a key, a number of a row (-1: the last), * for all rows, of which there must be one, #
  * for how many there are, and the selectors KEY=VALUE and KEY~PART, which leave the rows with such a text.
  * {tmp} is the case's folder, {$NAME} a variable of the environment; other braces are text. */
-#include <ctype.h>
 #include <glob.h>
 #include <jansson.h>
+#include <math.h>
 
 #include "tests/bsrun/spawn.h"
 #include "tests/run_tests.h"
@@ -194,16 +195,17 @@ static size_t files_below(const char *folder) {
   return n;
 }
 
-static void do_bad(const words *w) {
-  const char *id = w->at[1], *lead = made("bsrun: error[%s] ", id);
+/* stderr has one error line, of this id, with these texts, and besides it nothing but notes. */
+static void one_error(const char *id, char *const *with) {
+  const char *lead = made("bsrun: error[%s] ", id);
   int errors = 0;
-  run_words(w->at[0], w->at + 3);
   for (const char *line = last.err; *line != '\0';) {
     const size_t length = strcspn(line, "\n");
     if (strncmp(line, "bsrun: error[", 13) == 0) {
       errors++;
       if (strncmp(line, lead, strlen(lead)) != 0) FAIL("the error is not %s", id);
-      if (strstr(made("%.*s", (int)length, line), w->at[2]) == NULL) FAIL("the error has no '%s'", w->at[2]);
+      for (int i = 0; with[i] != NULL; i++)
+        if (strstr(made("%.*s", (int)length, line), with[i]) == NULL) FAIL("the error has no '%s'", with[i]);
     } else if (!is_aside(line)) {
       FAIL("stderr has the line: %.*s", (int)length, line);
     }
@@ -213,6 +215,16 @@ static void do_bad(const words *w) {
   for (const char *p = last.err; *p != '\0'; p++)
     if ((unsigned char)*p < 0x20 && *p != '\n') FAIL("stderr has the byte 0x%02x", (unsigned char)*p);
   if (last.out[0] != '\0') FAIL("stdout is not empty");
+}
+
+static void do_error(const words *w) {
+  one_error(w->at[0], w->at + 1);
+}
+
+static void do_bad(const words *w) {
+  char *with[] = {w->at[2], NULL};
+  run_words(w->at[0], w->at + 3);
+  one_error(w->at[1], with);
   if (files_below("results") + files_below("out") != 0) FAIL("files are left");
 }
 
@@ -395,6 +407,9 @@ static void check_value(const json_t *value, char *const *want) {
   int ok;
   if (strcmp(op, "is") == 0)
     ok = is_kind(value, to);
+  else if (strcmp(op, "near") == 0)
+    ok = json_is_number(value) && strncmp(rest, "+-", 2) == 0 &&
+         fabs(json_number_value(value) - number) < strtod(rest + 2, NULL);
   else if (strcmp(op, "has") == 0 || strcmp(op, "lacks") == 0)
     ok = text != NULL && (strstr(text, to) != NULL) == (op[0] == 'h');
   else if (json_is_number(value) && *rest == '\0' && *to != '\0')
@@ -406,7 +421,7 @@ static void check_value(const json_t *value, char *const *want) {
 }
 
 static void do_json(const words *w) {
-  static const char *const ops[] = {"=", "!=", "<", "<=", ">", ">=", "has", "lacks", "is"};
+  static const char *const ops[] = {"=", "!=", "<", "<=", ">", ">=", "has", "lacks", "near", "is"};
   const int end = w->count - 2;
   int known = 0;
   for (size_t i = 0; end >= 0 && i < sizeof ops / sizeof ops[0]; i++)
@@ -447,12 +462,13 @@ static const struct {
   const char *name;
   void (*run)(const words *);
   int least; /* arguments */
-} verbs[] = {
-    {"run", do_run, 1},       {"bad", do_bad, 3},       {"env", do_env, 1},       {"names", do_names, 2},
-    {"file", do_file, 1},     {"sh", do_sh, 1},         {"read", do_read, 1},     {"out", do_out, 1},
-    {"no-out", do_no_out, 1}, {"err", do_err, 1},       {"no-err", do_no_err, 1}, {"out-is", do_out_is, 1},
-    {"err-is", do_err_is, 1}, {"save", do_save, 1},     {"same", do_same, 1},     {"json", do_json, 3},
-    {"row", do_row, 1},       {"no-row", do_no_row, 1}, {"keep", do_keep, 2},     {"files", do_files, 2}};
+} verbs[] = {{"run", do_run, 1},       {"bad", do_bad, 3},       {"error", do_error, 1},
+             {"env", do_env, 1},       {"names", do_names, 2},   {"file", do_file, 1},
+             {"sh", do_sh, 1},         {"read", do_read, 1},     {"out", do_out, 1},
+             {"no-out", do_no_out, 1}, {"err", do_err, 1},       {"no-err", do_no_err, 1},
+             {"out-is", do_out_is, 1}, {"err-is", do_err_is, 1}, {"save", do_save, 1},
+             {"same", do_same, 1},     {"json", do_json, 3},     {"row", do_row, 1},
+             {"no-row", do_no_row, 1}, {"keep", do_keep, 2},     {"files", do_files, 2}};
 
 static void run_line(const char *line, const words *w) {
   const char *verb = w->at[0];
@@ -477,6 +493,24 @@ static void run_line(const char *line, const words *w) {
   FAIL("'%s' is nothing to do", verb);
 }
 
+static void run_lines(int from, int end);
+
+/* The rest of a case for each word, or for each line down to "end". */
+static void run_each(const words *w, int end) {
+  int first = line_number, rest = line_number;
+  while (w->count == 2 && rest < end && strcmp(lines[rest], "end") != 0) rest++;
+  const int stop = rest;
+  if (w->count == 2) rest++;
+  for (int i = 2; i < w->count; i++) {
+    set_name(w->at[1], w->at[i]);
+    run_lines(rest, end);
+  }
+  for (; first < stop; first++) {
+    set_name(w->at[1], expand(lines[first]));
+    run_lines(rest, end);
+  }
+}
+
 /* The lines with these numbers, from 0, up to `end`. */
 static void run_lines(int from, int end) {
   words w;
@@ -488,12 +522,8 @@ static void run_lines(int from, int end) {
     } else {
       split(line, &w);
     }
-    if (w.count > 0 && strcmp(w.at[0], "each") == 0) {
-      const int rest = line_number;
-      for (int i = 2; i < w.count; i++) {
-        set_name(w.at[1], w.at[i]);
-        run_lines(rest, end);
-      }
+    if (w.count > 1 && strcmp(w.at[0], "each") == 0) {
+      run_each(&w, end);
       return;
     }
     if (w.count > 0) run_line(line, &w);
@@ -546,7 +576,7 @@ int main(int argc, char **argv) {
     return 1;
   }
   const test_case tests[] = {{one_case, case_count}, {0}};
-  const int failed = run_tests(strrchr(argv[1], '/') + 1, tests, (test_setup){setup, teardown, 120, 2});
+  const int failed = run_tests(strrchr(argv[1], '/') + 1, tests, (test_setup){setup, teardown, 120, 4});
   free(lines);
   free(file_text);
   return failed;
