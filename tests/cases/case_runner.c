@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * case_runner.c - runs the commands of a .case file and compares what they say with what the file wants.
  *
- * Usage: case_runner FILE.case. Every case is a test with a new folder of its own, in which bsrun runs.
+ * Usage: case_runner FILE.case. Every case is a test, and bsrun runs in a new folder.
  * A line is a word that says what to do, and its arguments. Words are written as for a shell: 'as it is',
  * "with \n \t \" \\ \x1b", and # starts a comment line. Lines before the first case hold for all cases.
  *
@@ -47,7 +47,7 @@ static const char *file_name;
 static char *file_text, **lines; /* the lines of the file; NULL at the end */
 static int case_at[CASES_MAX + 1], case_count;
 
-/* Of the case that runs. */
+/* The state of the case that runs. */
 static const char *dir;
 static struct { char *name, *value; } names[NAMES_MAX];
 static int name_count, line_number;
@@ -179,7 +179,7 @@ static void do_run(const words *w) {
   run_words(w->at[0], w->at + 1);
 }
 
-/* Lines that may stand beside an error. */
+/* Lines that stderr may have in addition to the error. */
 static int is_aside(const char *line) {
   return strncmp(line, "bsrun: note: ", 13) == 0 || strncmp(line, "bsrun: warning:", 15) == 0 ||
          (strncmp(line, "==", 2) == 0 && strstr(line, "ASan doesn't fully support makecontext") != NULL);
@@ -330,7 +330,7 @@ static int selected(const json_t *row, const char *word) {
   return word[n] == '=' ? strcmp(text, word + n + 1) == 0 : strstr(text, word + n + 1) != NULL;
 }
 
-/* The rows that all selectors from path[*at] on leave; moves *at behind them. */
+/* The rows that all selectors from path[*at] on leave; *at is the word after them then. */
 static json_t *selection(const json_t *of, char *const *path, int end, int *at) {
   /* JSON lines with one line are an object. */
   json_t *from = json_is_object(of) ? json_pack("[O]", of) : json_incref((json_t *)(uintptr_t)of);
