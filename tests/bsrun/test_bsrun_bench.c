@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * test_bsrun_bench.c - `bsrun bench comm` and `bsrun sim fit`: rows that are measured and checked, a machine
- * that is made of them, and what is refused. */
+ * that is made of them. What is refused is in tests/cases/bench.case. */
 #include <jansson.h>
 #include <math.h>
 
@@ -149,53 +149,12 @@ START_TEST(measured_rows_are_fitted) {
 }
 END_TEST
 
-/* ---- refused --------------------------------------------------------------------------------- */
-
-static const struct {
-  const char *words[8];
-  const char *file; /* of rows.jsonl */
-  int exit;
-  const char *id;
-} refused[] = {
-    {{"bench", "comm", "--coll", "all_reduse"}, NULL, 2, "BS-USE-CHOICE"},
-    {{"bench", "comm", "--dtype", "f23"}, NULL, 2, "BS-USE-CHOICE"},
-    {{"bench", "comm", "--min-bytes", "8k", "--max-bytes", "4k"}, NULL, 2, "BS-USE-NUMBER"},
-    {{"bench", "comm", "--factor", "1"}, NULL, 2, "BS-USE-NUMBER"},
-    {{"bench", "comm", "--comm", "thread"}, NULL, 5, "thread"},
-    {{"bench", "com"}, NULL, 2, "BS-USE-VERB"},
-    {{"sim", "fit"}, NULL, 2, "BS-USE-WORD"},
-    {{"sim", "fit", "none.jsonl"}, NULL, 4, "BS-FIT-FILE"},
-    {{"sim", "fit", "rows.jsonl"}, "", 4, "BS-FIT-FILE"},
-    {{"sim", "fit", "rows.jsonl"}, "{\"coll\":\n", 4, "rows.jsonl:1"},
-    {{"sim", "fit", "rows.jsonl"}, "{\"coll\":\"all_reduce\"}\n", 4, "BS-FIT-ROW"},
-    {{"sim", "fit", "rows.jsonl"},
-     "{\"coll\":\"x\",\"comm\":\"c\",\"ranks\":2,\"dtype\":\"f32\",\"algorithm\":\"a\",\"bytes\":8,\"time_"
-     "us\":0}\n",
-     4,
-     "BS-FIT-ROW"},
-    {{"sim", "fit", "rows.jsonl"},
-     "{\"coll\":\"x\",\"comm\":\"c\",\"ranks\":2,\"dtype\":\"f32\",\"algorithm\":\"a\",\"bytes\":8,\"time_"
-     "us\":1}\n",
-     4,
-     "1 size cannot be fitted"},
-};
-
-START_TEST(what_is_wrong_is_named) {
-  if (refused[_i].file != NULL) write_text(dir, "rows.jsonl", refused[_i].file);
-  ran r = bsrun_words(dir, refused[_i].words);
-  must_be(&r, refused[_i].exit);
-  ck_assert_msg(strstr(r.err, refused[_i].id) != NULL, "%s", r.err);
-  ran_free(&r);
-}
-END_TEST
-
 int main(void) {
   const test_case tests[] = {{bus_bandwidth_is_that_of_nccl_tests},
                              {every_collective_is_timed_and_right},
                              {processes_and_other_dtypes, 4},
                              {an_exact_machine_is_found_and_written},
                              {measured_rows_are_fitted},
-                             {what_is_wrong_is_named, TEST_COUNT(refused)},
                              {0}};
   return run_tests("bsrun_bench", tests, (test_setup){setup, teardown});
 }

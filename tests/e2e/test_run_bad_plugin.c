@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * test_run_bad_plugin.c - broken, old, foreign and unsafe plugin files through bsrun: exit 5, one error line
- * that names the file, never a signal. The fixtures are those of tests/plugin; a real plugin of ours is cut
- * short. test_plugin_damage.c overwrites each byte without a bsrun for each. BS_TEST_BIG: more cuts, and
- * every value in every byte. */
+ * test_run_bad_plugin.c - a plugin of ours, cut short and overwritten, through bsrun: it runs or is refused
+ * with exit 5, never a signal. test_plugin_damage.c overwrites each byte without a bsrun for each.
+ * tests/cases/bad_plugin.case has broken and foreign files. BS_TEST_BIG: more cuts, and every value in every
+ * byte. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -35,47 +35,6 @@ static const char *const small[] = {"--phase",
                                     "--set",
                                     "phase.fault_gate=false",
                                     NULL};
-
-typedef struct fixture_case {
-  const char *id, *error, *says;
-} fixture_case;
-static const fixture_case fixtures[] = {
-    {"nosymbol", "BS-PLG-SYMBOL", "bs_plugin_query_0"},
-    {"major", "BS-PLG-ABI", "host"},
-    {"minor", "BS-PLG-ABI", "host"},
-    {"abizero", "BS-PLG-ABI", NULL},
-    {"newer", "BS-PLG-ABI", NULL},
-    {"ledger", "BS-PLG-ABI", NULL},
-    {"sanitizer", "BS-PLG-SANITIZER", NULL},
-    {"wrongid", "BS-PLG-ID", NULL},
-    {"differ", "BS-PLG-NOTE", NULL},
-    {"missing", "BS-PLG-LOAD", NULL},
-    {"failing", "BS-", NULL},
-    {"driver", "BS-", "no driver"},
-    {"short", "BS-PLG-SIZE", "struct_size of bs_method is 16"},
-    {"slot", "BS-PLG-SLOT", NULL},
-    {"twice", "BS-PLG-DUP", NULL},
-    {"kind", "BS-PLG-KIND", NULL},
-};
-
-START_TEST(bad_fixture) {
-  const fixture_case *c = &fixtures[_i];
-  char path[512], id[64];
-  snprintf(path, sizeof path, "%s/tests/fixtures/bs_%s.so", run_env("BS_TEST_BINARY_DIR"), c->id);
-  const char *args[] = {"--plugin", path,    "--method",   "bad_method", "--phase", "0",
-                        "-q",       "--set", "model.N=16", "--out",      "out",     NULL};
-  run_result r;
-  run_bsrun(&r, folder, NULL, args);
-  run_expect(&r, 5, c->id);
-  run_expect_error(&r, 1, id, c->id);
-  ck_assert_msg(strncmp(id, c->error, strlen(c->error)) == 0, "%s: %s", c->id, r.err);
-  ck_assert_msg(strstr(r.err, c->id) != NULL, "%s: the line does not name the file: %s", c->id, r.err);
-  if (c->says != NULL)
-    ck_assert_msg(strstr(r.err, c->says) != NULL, "%s: no '%s': %s", c->id, c->says, r.err);
-  ck_assert_uint_eq(run_count_files(folder, NULL), 0);
-  run_free(&r);
-}
-END_TEST
 
 static char *copy_plugin(const char *from, const char *to_folder, const char *name, size_t *out_size) {
   char dir[512];
@@ -155,76 +114,8 @@ START_TEST(overwritten) {
 }
 END_TEST
 
-/* Found on the search path in a folder that others may write: refused, and `plugins list` says why. */
-START_TEST(unsafe_folder) {
-  size_t size;
-  char dir[80], setting[128];
-  snprintf(dir, sizeof dir, "%s/open", folder);
-  ck_assert_int_eq(mkdir(dir, 0777), 0);
-  ck_assert_int_eq(chmod(dir, 0777), 0);
-  char good[512];
-  snprintf(good, sizeof good, "%s/tests/fixtures/bs_good.so", run_env("BS_TEST_BINARY_DIR"));
-  free(copy_plugin(good, dir, "bs_good.so", &size));
-  snprintf(setting, sizeof setting, "BS_PLUGIN_PATH=%s", dir);
-  const char *const env[] = {setting, NULL};
-  static const char *const list[] = {"plugins", "list", "-o", "jsonl", NULL};
-  static const run_bad use = {
-      "a plugin of a folder that all may write",
-      5,
-      "BS-PLG-TRUST",
-      "world-writable",
-      {"--plugin", "good", "--method", "dense", "--phase", "0", "-q", "--out", "out", NULL}};
-  run_result r;
-  run_bsrun(&r, folder, env, list);
-  run_expect(&r, 0, "list");
-  json_t *rows = run_rows(r.out);
-  int refused = 0;
-  for (size_t i = 0; i < json_array_size(rows); i++) {
-    const json_t *row = json_array_get(rows, i);
-    if (strcmp(run_str(row, "id"), "good") == 0) refused = strcmp(run_str(row, "state"), "refused") == 0;
-  }
-  ck_assert_msg(refused, "%s", r.out);
-  json_decref(rows);
-  run_free(&r);
-  run_check_bad(folder, env, NULL, &use);
-}
-END_TEST
-
-/* What cannot be a plugin at all. */
-START_TEST(not_a_plugin) {
-  static const run_bad rows[] = {
-      {"no file", 5, "BS-PLG-NOTFOUND", "bs_none.so", {"--plugin", "./bs_none.so", NULL}},
-      {"an empty file", 5, "BS-PLG-TRUNCATED", "bs_empty.so", {"--plugin", "./bs_empty.so", NULL}},
-      {"a text", 5, "BS-PLG-ELF", "bs_text.so", {"--plugin", "./bs_text.so", NULL}},
-      {"a name that is no plugin's", 5, "BS-PLG-ID", "plugin.so", {"--plugin", "./plugin.so", NULL}},
-      {"a folder", 5, "BS-PLG-PATH", "bs_dir.so", {"--plugin", "./bs_dir.so", NULL}},
-      {"a pipe", 5, "BS-PLG-PATH", "bs_pipe.so", {"--plugin", "./bs_pipe.so", NULL}},
-  };
-  char path[128];
-  run_write(folder, "bs_empty.so", "", 0);
-  run_write(folder, "bs_text.so",
-            "int main(void) { return 0; }\n/* long enough for an ELF header, but a text */\n", 76);
-  run_write(folder, "plugin.so", "", 0);
-  snprintf(path, sizeof path, "%s/bs_dir.so", folder);
-  ck_assert_int_eq(mkdir(path, 0700), 0);
-  snprintf(path, sizeof path, "%s/bs_pipe.so", folder);
-  ck_assert_int_eq(mkfifo(path, 0600), 0);
-  run_check_bad(folder, NULL, small, &rows[_i]);
-}
-END_TEST
-
 int main(void) {
-  Suite *suite = suite_create("run_bad_plugin");
-  TCase *tc = tcase_create("plugin files");
-  tcase_set_timeout(tc, 180);
-  tcase_add_checked_fixture(tc, setup, teardown);
-  tcase_add_loop_test(tc, bad_fixture, 0, TEST_COUNT(fixtures));
-  if (access(row_parallel_path(), R_OK) == 0) { /* not where all plugins are linked in */
-    tcase_add_test(tc, cut_short);
-    tcase_add_test(tc, overwritten);
-  }
-  tcase_add_test(tc, unsafe_folder);
-  tcase_add_loop_test(tc, not_a_plugin, 0, 6);
-  suite_add_tcase(suite, tc);
-  return run_suite(suite);
+  const test_case tests[] = {{cut_short}, {overwritten}, {0}};
+  if (access(row_parallel_path(), R_OK) != 0) return 0; /* where all plugins are linked in */
+  return run_tests("run_bad_plugin", tests, (test_setup){setup, teardown, 180});
 }
