@@ -43,18 +43,20 @@ static uint32_t blocks_of(const char *op) {
   return strncmp(op, "matmul24", 8) == 0 ? N_BLOCKS - N_LARGE : N_BLOCKS;
 }
 
-/* Queries behind those of kit_grid_size. */
-static uint32_t edges_of(const char *op) {
-  return is_product(op) ? blocks_of(op) + 9 * N_TILES : has_long_rows(op) ? N_LONG : 0;
+/* Queries behind those of kit_grid_size; of products of integers the blocks alone. */
+static uint32_t edges_of(const char *op, int integers) {
+  if (is_product(op) && integers) return blocks_of(op);
+  return is_product(op) ? 2 * blocks_of(op) + 9 * N_TILES : has_long_rows(op) ? N_LONG : 0;
 }
 
-/* Edge number e: every block, then every number of tokens, outputs and columns of a tile, in each of three
- * dtypes, beside four, two and one panels of 16. */
+/* Edge number e: every block, again with some columns of a whole X, then every number of tokens, outputs and
+ * columns of a tile, in each of three dtypes, beside four, two and one panels of 16. */
 static void edge_sizes(kit_shape *s, const char *op, uint32_t e) {
-  const int64_t *of = is_product(op) ? blocks[e % N_BLOCKS] : long_rows[e % N_LONG];
+  const int64_t *of = is_product(op) ? blocks[e % blocks_of(op)] : long_rows[e % N_LONG];
   int64_t tile[3] = {5, 112, 112};
-  if (is_product(op) && e >= blocks_of(op)) {
-    e -= blocks_of(op);
+  s->x_full = is_product(op) && e >= blocks_of(op) && e < 2 * blocks_of(op);
+  if (is_product(op) && e >= 2 * blocks_of(op)) {
+    e -= 2 * blocks_of(op);
     tile[e / 3 / N_TILES] = 1 + e / 3 % N_TILES;
     if (e / 3 / N_TILES == 0) tile[2] = 5 + e % 4;
     of = tile;
@@ -62,6 +64,7 @@ static void edge_sizes(kit_shape *s, const char *op, uint32_t e) {
   s->B = of[0];
   s->N = of[1];
   s->K = of[2];
+  if (s->x_full) s->part = s->K > 1000 ? KIT_LIST : KIT_PATTERN;
 }
 
 static void draw_sizes(kit_shape *s, uint32_t i, uint64_t *seed) {
@@ -150,7 +153,7 @@ int kit_grid(const char *op, uint32_t i, int integers, kit_shape *s) {
   static const uint32_t plain[] = {BS_F32, BS_BF16, BS_F16};
   const uint32_t size = kit_grid_size(), of24 = i >= size && kit_is_step(op);
   const int edge = i >= size && !of24;
-  if (i >= (of24 ? 2 * size : size + edges_of(op))) return 0;
+  if (i >= (of24 ? 2 * size : size + edges_of(op, integers))) return 0;
   if (of24) i -= size;
   uint64_t seed = UINT64_C(0x6b6974) + i * 977u + (integers ? 1u << 20 : 0u);
   memset(s, 0, sizeof *s);
@@ -173,9 +176,10 @@ int kit_grid(const char *op, uint32_t i, int integers, kit_shape *s) {
   if (i >= N_CORNERS) s->spread = kit_below(&seed, 3) == 0 ? (uint32_t)kit_below(&seed, edge ? 2 : 3) : 0;
   if (i % 3 == 1) s->spread |= KIT_SHIFTED;
   const int columns = strstr(op, "_columns") != NULL;
-  if ((columns || is_product(op)) && kit_below(&seed, 2) == 0) s->part = (uint32_t)kit_below(&seed, 4);
+  if ((columns || is_product(op)) && !s->x_full && kit_below(&seed, 2) == 0)
+    s->part = (uint32_t)kit_below(&seed, 4);
   if (columns && s->part == KIT_ALL) s->part = KIT_PATTERN;
-  if (is_product(op) && s->part != KIT_ALL) s->x_full = (uint32_t)kit_below(&seed, 2);
+  if (is_product(op) && s->part != KIT_ALL && !s->x_full) s->x_full = (uint32_t)kit_below(&seed, 2);
   if (is_product(op) && i >= N_CORNERS && !edge && kit_below(&seed, 6) == 0)
     s->accumulate = kit_below(&seed, 2) == 0 ? BS_ACC_F32 : BS_ACC_F64;
   if (kit_is_scaled(op) && kit_below(&seed, 4) == 0) s->accumulate = BS_ACC_F32;
