@@ -59,9 +59,9 @@ int64_t kit_blocks(const kit_data *d) {
   return d->shape.N > 0 ? INT64_C(1) << d->shape.seed % 4 : 1;
 }
 
-/* Every second query names another order than that of the blocks: the last is the first, and so on. */
+/* Every second query names another order than that of the blocks: the second is the first, and so on. */
 int64_t kit_block(const kit_data *d, int64_t place) {
-  return d->shape.seed / 4 % 2 ? kit_blocks(d) - 1 - place : place;
+  return d->shape.seed / 4 % 2 ? (place + 1) % kit_blocks(d) : place;
 }
 
 static void add_pattern(kit_data *d, int64_t begin, int64_t span) {
@@ -299,7 +299,7 @@ void kit_data_make(kit_data *d, const char *op, const kit_shape *shape) {
     fill_wide(d, &d->w, &seed);
   }
   if (has_groups(d) && d->w.block != NULL) put_zeros(d);
-  if (is(d, "matmul_update")) kit_set(&d->a[2], 0, 0, -0.25);
+  if (is(d, "matmul_update")) kit_set(&d->a[2], 0, 0, -0.3);
   make_queries(d);
 }
 

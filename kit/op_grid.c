@@ -46,7 +46,7 @@ static uint32_t blocks_of(const char *op) {
 /* Queries behind those of kit_grid_size; of products of integers the blocks alone. */
 static uint32_t edges_of(const char *op, int integers) {
   if (is_product(op) && integers) return blocks_of(op);
-  return is_product(op) ? 2 * blocks_of(op) + 9 * N_TILES : has_long_rows(op) ? N_LONG : 0;
+  return is_product(op) ? 2 * blocks_of(op) + 9 * N_TILES : has_long_rows(op) ? 2 * N_LONG : 0;
 }
 
 /* Edge number e: every block, again with some columns of a whole X, then every number of tokens, outputs and
@@ -174,6 +174,7 @@ int kit_grid(const char *op, uint32_t i, int integers, kit_shape *s) {
   if (adds && i >= N_CORNERS) draw_epilogue(s, integers, &seed);
   if (!fit_dtypes(op, s, i, integers, &seed)) return 0;
   if (i >= N_CORNERS) s->spread = kit_below(&seed, 3) == 0 ? (uint32_t)kit_below(&seed, edge ? 2 : 3) : 0;
+  if (edge && !is_product(op) && i - size >= N_LONG) s->spread = 2;
   if (i % 3 == 1) s->spread |= KIT_SHIFTED;
   const int columns = strstr(op, "_columns") != NULL;
   if ((columns || is_product(op)) && !s->x_full && kit_below(&seed, 2) == 0)
