@@ -187,7 +187,7 @@ double kit_wrapped(uint32_t dtype, double sum);
 int kit_in_steps(const kit_data *d, uint32_t tolerance, int special);
 double kit_step(int wide, double sum, double a, double b);
 double kit_finish_steps(const kit_data *d, int64_t b, int64_t n, double sum, double *out_slack);
-/* A weight behind an update by alpha times this sum. */
+/* A weight after an update by alpha times this sum. */
 double kit_updated(const kit_data *d, double weight, double sum);
 /* An activation that no processor has in one instruction. */
 int kit_curved(uint32_t activation);

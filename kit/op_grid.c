@@ -43,14 +43,14 @@ static uint32_t blocks_of(const char *op) {
   return strncmp(op, "matmul24", 8) == 0 ? N_BLOCKS - N_LARGE : N_BLOCKS;
 }
 
-/* Queries behind those of kit_grid_size; of products of integers the blocks alone. */
+/* Queries after those of kit_grid_size; of products of integers the blocks alone. */
 static uint32_t edges_of(const char *op, int integers) {
   if (is_product(op) && integers) return blocks_of(op);
   return is_product(op) ? 2 * blocks_of(op) + 9 * N_TILES : has_long_rows(op) ? 2 * N_LONG : 0;
 }
 
 /* Edge number e: every block, again with some columns of a whole X, then every number of tokens, outputs and
- * columns of a tile, in each of three dtypes, beside four, two and one panels of 16. */
+ * columns of a tile, in each of three dtypes, with four, two and one panels of 16. */
 static void edge_sizes(kit_shape *s, const char *op, uint32_t e) {
   const int64_t *of = is_product(op) ? blocks[e % blocks_of(op)] : long_rows[e % N_LONG];
   int64_t tile[3] = {5, 112, 112};
