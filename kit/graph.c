@@ -6,9 +6,9 @@
 #include <math.h>
 #include <stdio.h>
 
-static const kit_graph_op *const ops[] = {&kit_graph_map,      &kit_graph_normalize, &kit_graph_attention,
-                                          &kit_graph_contract, &kit_graph_reduce,    &kit_graph_take,
-                                          &kit_graph_put,      &kit_graph_topk,      &kit_graph_attention_dx};
+static const kit_graph_op *const ops[KIT_GRAPH_OPS] = {
+    &kit_graph_map,  &kit_graph_normalize, &kit_graph_attention, &kit_graph_contract,    &kit_graph_reduce,
+    &kit_graph_take, &kit_graph_put,       &kit_graph_topk,      &kit_graph_attention_dx};
 
 const kit_graph_op *kit_graph_find(const char *op) {
   for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++)

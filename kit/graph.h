@@ -6,6 +6,7 @@
 #define BS_KIT_GRAPH_H
 #include "kit/op.h"
 
+enum { KIT_GRAPH_OPS = 9 };
 enum { KIT_DENSE = 16 }; /* of spread: as every implementation takes it */
 /* What inputs hold: numbers in [-1, 1) and zeros of both signs; NaN and infinities here and there;
  * subnormals. */

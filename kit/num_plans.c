@@ -192,7 +192,7 @@ void kit_num_in_place(const kit_case *c) {
   }
   for (size_t i = 0; i < N_DTYPES; i++) {
     if (kit_is_quant(a.impl->op) && dtypes[i] != BS_F32) continue; /* its base has no other */
-    for (uint32_t act = BS_ACT_NONE; act <= (uint32_t)(dtypes[i] == BS_I32 ? BS_ACT_RELU : BS_ACT_SILU);
+    for (uint32_t act = BS_ACT_NONE; act <= (uint32_t)(dtypes[i] == BS_I32 ? BS_ACT_RELU : BS_ACT_GELU_TANH);
          act++)
       ran += in_place(&a, dtypes[i], act, 41 + i);
   }

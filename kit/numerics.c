@@ -195,7 +195,9 @@ void kit_num_special(const kit_case *c) {
   uint32_t ran = 0;
   if (!kit_actor_open(&a, c->thing, 2)) return;
   const char *op = a.impl->op;
-  const uint32_t last = kit_graph_find(op) != NULL ? GRAPH_QUERIES : has_activation(op) ? BS_ACT_SILU : 0;
+  const uint32_t last = kit_graph_find(op) != NULL ? GRAPH_QUERIES
+                        : has_activation(op)       ? BS_ACT_GELU_TANH
+                                                   : 0;
   for (size_t i = 0; kit_op_known(op) && i < sizeof special_dtypes / sizeof special_dtypes[0]; i++)
     for (uint32_t activation = BS_ACT_NONE; activation <= last; activation++) {
       kit_data d;
@@ -272,7 +274,7 @@ void kit_num_packed(const kit_case *c) {
   if (!kit_actor_open(&a, c->thing, 1)) return;
   const int has = a.impl->pack != NULL && a.impl->packed_read != NULL && kit_op_known(a.impl->op);
   for (int family = 0; has && family < 2; family++)
-    for (uint32_t i = 0; kit_grid(a.impl->op, i, family, &s); i++) {
+    for (uint32_t i = 0; kit_grid(a.impl->op, i, family, &s) && !s.edge; i++) {
       kit_data d;
       bs_op_answer answer;
       kit_data_make(&d, a.impl->op, &s);

@@ -136,6 +136,7 @@ typedef struct kit_shape {
   uint32_t part, x_full, activation, accumulate, spread, flags;
   uint32_t of24;  /* an optimiser's step over a weight of matmul24 */
   uint32_t index; /* of the grid */
+  uint32_t edge;  /* 1: of the grid, for values alone: plugins answer it as they do the others */
   uint64_t seed;
   /* Of the ops of graphs (graph.h). */
   uint32_t values;   /* enum kit_values: what the inputs hold */
@@ -179,6 +180,17 @@ int kit_place(const kit_data *d, int64_t n, int64_t j, int64_t *out_k);
 void kit_judge24(const kit_data *d, uint32_t tolerance, int special);
 void kit_check_value(const kit_data *d, uint32_t dtype, int special, int64_t row, int64_t col, double got,
                      double want, double slack);
+/* A sum as an output of this dtype has it: i32 keeps the low 32 bits. */
+double kit_wrapped(uint32_t dtype, double sum);
+/* docs/ops.md: each step rounded to the dtype that it is made in. An answer of class EXACT is held to that:
+ * a sum with one more product, and what the epilogue of element [b,n] makes of it; the bound that is left. */
+int kit_in_steps(const kit_data *d, uint32_t tolerance, int special);
+double kit_step(int wide, double sum, double a, double b);
+double kit_finish_steps(const kit_data *d, int64_t b, int64_t n, double sum, double *out_slack);
+/* A weight after an update by alpha times this sum. */
+double kit_updated(const kit_data *d, double weight, double sum);
+/* An activation that no processor has in one instruction. */
+int kit_curved(uint32_t activation);
 /* 1 for an op that the kit knows. */
 int kit_op_known(const char *op);
 int64_t kit_column(const kit_data *d, int64_t i);

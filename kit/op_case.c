@@ -11,6 +11,8 @@ static const char *const known[] = {
     "scatter_columns", "convert",      "activate",        "tree_sum",       "sgd_update",
     "adamw_update",    "activate_dx",  "quantize_groups", "dequantize_sum", "dequantize_product",
     "scaled_matmul",   "loss_gradient"};
+_Static_assert(sizeof known / sizeof known[0] + KIT_GRAPH_OPS == BS_CORE_OPS,
+               "the last op of BS_NAMES_OP has no case here, or none in kit/graph.c");
 
 int kit_op_known(const char *op) {
   for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
@@ -57,20 +59,23 @@ int64_t kit_blocks(const kit_data *d) {
   return d->shape.N > 0 ? INT64_C(1) << d->shape.seed % 4 : 1;
 }
 
-/* Every second query names another order than that of the blocks: the last is the first, and so on. */
+/* Every second query names another order than that of the blocks: the second is the first, and so on. */
 int64_t kit_block(const kit_data *d, int64_t place) {
-  return d->shape.seed / 4 % 2 ? kit_blocks(d) - 1 - place : place;
+  return d->shape.seed / 4 % 2 ? (place + 1) % kit_blocks(d) : place;
 }
 
 static void add_pattern(kit_data *d, int64_t begin, int64_t span) {
-  static const uint32_t bits[] = {3, 5, 9, 12};
+  static const uint32_t bits[] = {3, 5, 9, 12}, periods[] = {4, 4, 4, 1, 2, 3, 5, 8, 16};
+  const uint64_t seed = d->shape.seed;
   bs_partition *p = &d->partition;
   p->begin = begin;
   p->span = span;
-  p->period = 4;
-  p->pattern_bits = bits[d->shape.seed % 4];
+  p->period = periods[seed / 4 % (sizeof periods / sizeof periods[0])];
+  p->pattern_bits = seed / 4 % 2 == 0 ? bits[seed % 4] : (uint32_t)(seed >> 32 | 1u);
+  p->pattern_bits &= (1u << p->period) - 1;
+  if (p->pattern_bits == 0) p->pattern_bits = 1;
   for (int64_t k = begin; k < begin + span; k++)
-    if (p->pattern_bits >> (k % 4) & 1u) d->columns[p->count++] = (uint32_t)k;
+    if (p->pattern_bits >> (k % p->period) & 1u) d->columns[p->count++] = (uint32_t)k;
 }
 
 static void make_partition(kit_data *d, uint64_t *seed) {
@@ -243,6 +248,25 @@ static void put_zeros(kit_data *d) {
     for (int64_t k = n % 3; k < d->shape.K; k += 5) kit_set(&d->w, n, k, k % 2 == 0 ? 0.0 : -0.0);
 }
 
+/* Bytes of any value; of every second query wide integers so large that sums leave 32 bits, with so few
+ * digits that doubles hold them. Of convert and activate numbers beyond the ends of narrow dtypes. */
+static void fill_wide(kit_data *d, kit_tensor *m, uint64_t *seed) {
+  const int product = strncmp(d->op, "matmul", 6) == 0, narrow = strcmp(d->op, "convert") == 0;
+  const int plain = kit_is_quant(d->op) || kit_is_loss(d->op) || d->shape.seed % 2 == 0;
+  const uint32_t dtype = m->t.dtype;
+  const int64_t n = kit_elements(m);
+  double factor = 1.0;
+  if (m->block == NULL || plain) return;
+  if (dtype == BS_I8 || dtype == BS_U8) {
+    for (int64_t i = 0; i < n; i++)
+      kit_set_at(m, i, (double)(kit_below(seed, 256) - (dtype == BS_I8 ? 128 : 0)));
+    return;
+  }
+  if (dtype == BS_I32 || dtype == BS_I64) factor = product ? 0x1p15 : dtype == BS_I32 ? 0x1p28 : 0x1p40;
+  if (bs_dtype_is_float(dtype) && narrow) factor = 1000.0;
+  for (int64_t i = 0; factor > 1.0 && i < n; i++) kit_set_at(m, i, factor * kit_get_at(m, i));
+}
+
 void kit_data_make(kit_data *d, const char *op, const kit_shape *shape) {
   uint64_t seed = shape->seed;
   memset(d, 0, sizeof *d);
@@ -265,11 +289,17 @@ void kit_data_make(kit_data *d, const char *op, const kit_shape *shape) {
   make_args(d);
   if (needs_weight(d)) kit_tensor_make(&d->w, d->shape.w, 2, shape->N, shape->K, 0);
   for (uint32_t i = 0; i < d->nargs; i++)
-    if (d->a[i].block != NULL && (int32_t)i != d->out) kit_fill(&d->a[i], &seed);
+    if (d->a[i].block != NULL && (int32_t)i != d->out) {
+      kit_fill(&d->a[i], &seed);
+      fill_wide(d, &d->a[i], &seed);
+    }
   if (kit_is_quant(op)) kit_quant_fill(d, &seed);
-  if (d->w.block != NULL) kit_fill(&d->w, &seed);
+  if (d->w.block != NULL) {
+    kit_fill(&d->w, &seed);
+    fill_wide(d, &d->w, &seed);
+  }
   if (has_groups(d) && d->w.block != NULL) put_zeros(d);
-  if (is(d, "matmul_update")) kit_set(&d->a[2], 0, 0, -0.25);
+  if (is(d, "matmul_update")) kit_set(&d->a[2], 0, 0, -0.3);
   make_queries(d);
 }
 

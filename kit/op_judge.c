@@ -122,27 +122,51 @@ static void product_free(product *p) {
   free(p->bias);
 }
 
-/* docs/ops.md: products and sums one after the other, each rounded to the dtype that they are made in. */
-static double in_order(const product *p, int64_t row, int64_t feature, int wide) {
-  const double *x = p->left + row * p->terms, *w = p->right + feature * p->terms;
-  double sum = 0.0;
-  for (int64_t i = 0; i < p->terms; i++)
-    sum = wide ? sum + x[i] * w[i] : (double)((float)sum + (float)x[i] * (float)w[i]);
-  return sum;
+double kit_wrapped(uint32_t dtype, double sum) {
+  return dtype == BS_I32 ? (double)(int32_t)(uint32_t)(int64_t)sum : sum;
+}
+
+int kit_curved(uint32_t activation) {
+  return activation > BS_ACT_RELU;
 }
 
 static double rounded_to(int wide, double value) {
   return wide ? value : (double)(float)value;
 }
 
-/* The activation as the C library of the kit has it in f64, which may be off by its last place. */
-static double library_slack(uint32_t activation, double want) {
-  return activation == BS_ACT_GELU || activation == BS_ACT_SILU ? 0x1p-50 * fabs(want) : 0.0;
+double kit_step(int wide, double sum, double a, double b) {
+  return wide ? sum + a * b : (double)((float)sum + (float)a * (float)b);
 }
 
-/* An answer of class EXACT is held to these steps: not integers, which are exact anyway. */
-static int in_steps(const kit_data *d, uint32_t tolerance, int special) {
+/* docs/ops.md: products and sums one after the other, each rounded to the dtype that they are made in. */
+static double in_order(const kit_data *d, const product *p, int64_t row, int64_t feature) {
+  const double *x = p->left + row * p->terms, *w = p->right + feature * p->terms;
+  const int wide = kit_wide(d);
+  double sum = 0.0;
+  for (int64_t i = 0; i < p->terms; i++) sum = kit_step(wide, sum, x[i], w[i]);
+  return sum;
+}
+
+/* The activation as the C library of the kit has it in f64, which may be off by its last place. */
+static double library_slack(uint32_t activation, double want) {
+  return kit_curved(activation) ? 0x1p-50 * fabs(want) : 0.0;
+}
+
+/* Not of integers, which are exact anyway. */
+int kit_in_steps(const kit_data *d, uint32_t tolerance, int special) {
   return tolerance == BS_TOL_EXACT && !special && bs_dtype_is_float(d->shape.x);
+}
+
+double kit_finish_steps(const kit_data *d, int64_t b, int64_t n, double sum, double *out_slack) {
+  const int wide = kit_wide(d);
+  if (d->shape.bias != 0) sum = rounded_to(wide, sum + kit_get(&d->a[1], 0, n));
+  sum = rounded_to(wide, bs_activation_value(d->shape.activation, sum));
+  *out_slack = library_slack(d->shape.activation, sum);
+  return d->shape.residual != 0 ? rounded_to(wide, sum + kit_get(&d->a[2], b, n)) : sum;
+}
+
+double kit_updated(const kit_data *d, double weight, double sum) {
+  return weight + rounded_to(kit_wide(d), kit_get(&d->a[2], 0, 0) * sum);
 }
 
 static int64_t x_column(const kit_data *d, int64_t i) {
@@ -186,14 +210,9 @@ static void judge_matmul(const kit_data *d, uint32_t tolerance, int special) {
                 bs_activation_error(s->activation, pre, u) + 2 * u * fabs(want);
       if (s->residual != 0) want += kit_get(&d->a[2], b, n);
       slack += 2 * u * (fabs(want) + slack);
-      if (in_steps(d, tolerance, special)) {
-        const int wide = kit_wide(d);
-        want = in_order(&p, b, n, wide);
-        if (p.bias != NULL) want = rounded_to(wide, want + p.bias[n]);
-        want = rounded_to(wide, bs_activation_value(s->activation, want));
-        if (s->residual != 0) want = rounded_to(wide, want + kit_get(&d->a[2], b, n));
-        slack = library_slack(s->activation, want);
-      }
+      if (kit_in_steps(d, tolerance, special))
+        want = kit_finish_steps(d, b, n, in_order(d, &p, b, n), &slack);
+      want = kit_wrapped(s->y, want);
       kit_check_value(d, s->y, special, b, n, kit_get(&d->a[3], b, n), want, slack);
     }
   product_free(&p);
@@ -212,9 +231,9 @@ static void judge_dx(const kit_data *d, uint32_t tolerance, int special) {
   for (int64_t b = 0; b < s->B; b++)
     for (int64_t i = 0; i < d->kept; i++) {
       const int64_t at = b * d->kept + i;
-      const int exact = in_steps(d, tolerance, special);
+      const int exact = kit_in_steps(d, tolerance, special);
       kit_check_value(d, s->x, special, b, x_column(d, i), kit_get(&d->a[1], b, x_column(d, i)),
-                      exact ? in_order(&p, b, i, kit_wide(d)) : p.reference.y[at],
+                      exact ? in_order(d, &p, b, i) : kit_wrapped(s->x, p.reference.y[at]),
                       exact ? 0.0 : kit_slack(d, tolerance, s->N, p.reference.magnitude[at]));
     }
   product_free(&p);
@@ -237,15 +256,18 @@ static void judge_dw(const kit_data *d, uint32_t tolerance, int special) {
       double want = p.reference.y[at],
              slack = kit_slack(d, tolerance, s->B, p.reference.magnitude[at]) + 2 * u * fabs(want);
       if (d->out >= 0) {
-        const int exact = in_steps(d, tolerance, special);
-        if (exact) want = in_order(&p, n, i, kit_wide(d));
+        const int exact = kit_in_steps(d, tolerance, special);
+        want = exact ? in_order(d, &p, n, i) : kit_wrapped(s->w, want);
         kit_check_value(d, s->w, special, n, i, kit_get(&d->a[2], n, i), want, exact ? 0.0 : slack);
         continue;
       }
-      const double alpha = kit_get(&d->a[2], 0, 0);
+      const double alpha = kit_get(&d->a[2], 0, 0), weight = kit_get(&d->w, n, kit_column(d, i));
       slack = fabs(alpha) * slack + 2 * u * fabs(alpha * want);
-      want = kit_get(&d->w, n, kit_column(d, i)) + alpha * want;
-      kit_check_value(d, s->w, special, n, i, d->after[at], want, slack + 2 * u * (fabs(want) + slack));
+      want = weight + alpha * want;
+      slack += 2 * u * (fabs(want) + slack);
+      if (kit_in_steps(d, tolerance, special))
+        want = kit_updated(d, weight, in_order(d, &p, n, i)), slack = 0;
+      kit_check_value(d, s->w, special, n, i, d->after[at], want, slack);
     }
   product_free(&p);
 }
@@ -278,14 +300,15 @@ static double tree_value(const kit_data *d, int64_t b, int64_t n) {
 
 static void judge_elements(const kit_data *d, uint32_t tolerance, int special) {
   const kit_shape *s = &d->shape;
-  const int curved = s->activation == BS_ACT_GELU || s->activation == BS_ACT_SILU;
-  const int wide = s->x == BS_F64 || s->y == BS_F64, exact = in_steps(d, tolerance, special);
+  const int curved = kit_curved(s->activation);
+  const int wide = s->x == BS_F64 || s->y == BS_F64, exact = kit_in_steps(d, tolerance, special);
   const double u = wide ? 0x1p-53 : 0x1p-24;
   for (int64_t b = 0; b < s->B; b++)
     for (int64_t n = 0; n < s->N; n++) {
       const double in = is(d, "tree_sum") ? tree_value(d, b, n) : kit_get(&d->a[0], b, n);
       double want = is(d, "convert") ? in : bs_activation_value(s->activation, in);
       if (exact && curved) want = rounded_to(wide, want);
+      if (is(d, "tree_sum")) want = kit_wrapped(s->y, want);
       const double slack = exact ? library_slack(s->activation, want)
                            : curved && !special
                                ? bs_activation_error(s->activation, in, u) + 2 * u * fabs(want)

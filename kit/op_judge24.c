@@ -6,14 +6,16 @@
 #include "kit/op.h"
 #include "lab/activation.h"
 
-/* A sum, and that of the sizes of its terms. */
+/* A sum, and that of the sizes of its terms. steps: as docs/ops.md says it is rounded. */
 typedef struct sum {
-  double value, size;
+  double value, size, steps;
   int64_t terms;
+  int wide;
 } sum;
 
 static void add(sum *s, double a, double b) {
   s->value += a * b;
+  s->steps = kit_step(s->wide, s->steps, a, b);
   s->size += fabs(a * b);
   s->terms++;
 }
@@ -32,10 +34,11 @@ static int64_t x_column(const kit_data *d, int64_t k) {
 static void judge_forward(const kit_data *d, uint32_t tolerance, int special, int64_t b, int64_t n) {
   const kit_shape *s = &d->shape;
   const double u = unit(d, tolerance);
-  sum y = {0};
+  sum y = {.wide = kit_wide(d)};
   for (int64_t j = 0, k; j < d->length; j++)
     if (kit_place(d, n, j, &k))
       add(&y, kit_get(&d->a[0], b, x_column(d, k)), kit_get(&d->w, n, kit_column(d, k)));
+  const double steps = y.steps;
   if (s->bias != 0) add(&y, kit_get(&d->a[1], 0, n), 1.0);
   double want = s->activation != BS_ACT_NONE ? bs_activation_value(s->activation, y.value) : y.value;
   double slack = kit_slack(d, tolerance, y.terms, y.size) + 2 * u * fabs(y.value);
@@ -44,7 +47,8 @@ static void judge_forward(const kit_data *d, uint32_t tolerance, int special, in
             bs_activation_error(s->activation, y.value, u) + 2 * u * fabs(want);
   if (s->residual != 0) want += kit_get(&d->a[2], b, n);
   slack += 2 * u * (fabs(want) + slack);
-  kit_check_value(d, s->y, special, b, n, kit_get(&d->a[3], b, n), want, slack);
+  if (kit_in_steps(d, tolerance, special)) want = kit_finish_steps(d, b, n, steps, &slack);
+  kit_check_value(d, s->y, special, b, n, kit_get(&d->a[3], b, n), kit_wrapped(s->y, want), slack);
 }
 
 /* Is column k of row n kept? */
@@ -54,11 +58,13 @@ static int keeps(const kit_data *d, int64_t n, int64_t k) {
 
 static void judge_dx(const kit_data *d, uint32_t tolerance, int special, int64_t b, int64_t k) {
   const kit_shape *s = &d->shape;
-  sum x = {0};
+  sum x = {.wide = kit_wide(d)};
   for (int64_t n = 0; n < s->N; n++)
     if (keeps(d, n, k)) add(&x, kit_get(&d->a[0], b, n), kit_get(&d->w, n, kit_column(d, k)));
-  kit_check_value(d, s->x, special, b, x_column(d, k), kit_get(&d->a[1], b, x_column(d, k)), x.value,
-                  kit_slack(d, tolerance, x.terms, x.size));
+  const int steps = kit_in_steps(d, tolerance, special);
+  kit_check_value(d, s->x, special, b, x_column(d, k), kit_get(&d->a[1], b, x_column(d, k)),
+                  steps ? x.steps : kit_wrapped(s->x, x.value),
+                  steps ? 0.0 : kit_slack(d, tolerance, x.terms, x.size));
 }
 
 /* Places beyond the last column are zero. */
@@ -66,7 +72,7 @@ static void judge_dw(const kit_data *d, uint32_t tolerance, int special, int64_t
   const kit_shape *s = &d->shape;
   const double u = unit(d, tolerance),
                got = d->out >= 0 ? kit_get(&d->a[2], n, j) : d->after[n * d->length + j];
-  sum w = {0};
+  sum w = {.wide = kit_wide(d)};
   int64_t k;
   if (!kit_place(d, n, j, &k)) {
     kit_check_value(d, s->w, special, n, j, got, 0.0, 0.0);
@@ -80,6 +86,11 @@ static void judge_dw(const kit_data *d, uint32_t tolerance, int special, int64_t
     want = kit_get(&d->w, n, kit_column(d, k)) + alpha * want;
     slack += 2 * u * (fabs(want) + slack);
   }
+  if (kit_in_steps(d, tolerance, special)) {
+    want = d->out >= 0 ? w.steps : kit_updated(d, kit_get(&d->w, n, kit_column(d, k)), w.steps);
+    slack = 0.0;
+  }
+  if (d->out >= 0) want = kit_wrapped(s->w, want);
   kit_check_value(d, s->w, special, n, j, got, want, slack);
 }
 

@@ -202,7 +202,7 @@ static void judge_sum(const kit_data *d, int exact, int special, int64_t b, int6
 
 static void judge_product(const kit_data *d, int exact, int special, int64_t b, int64_t n) {
   const kit_shape *s = &d->shape;
-  const int curved = s->activation == BS_ACT_GELU || s->activation == BS_ACT_SILU;
+  const int curved = kit_curved(s->activation);
   const float scaled = (float)kit_get(&d->a[SUMS], b, n) * (float)kit_get(&d->a[ROWS], b, 0);
   float v = scaled * (float)kit_get(&d->a[COLUMNS], 0, n);
   double size = fabs((double)v);
@@ -218,7 +218,8 @@ static void judge_product(const kit_data *d, int exact, int special, int64_t b, 
   double slack = exact ? 0.0 : 6 * u32 * size + 0x1p-149;
   if (!special && s->activation != BS_ACT_NONE)
     slack = slack * bs_activation_slope(s->activation, in - slack, in + slack);
-  if (!special && curved) slack += bs_activation_error(s->activation, in, u32) + 2 * u32 * fabs(want);
+  if (!special && curved)
+    slack += bs_activation_error(s->activation, in, u32) + 2 * u32 * fabs(want) + (exact ? 0.0 : 0x1p-149);
   if (special)
     kit_check_value(d, s->y, 1, b, n, kit_get(&d->a[OUT], b, n), want, 0.0);
   else
