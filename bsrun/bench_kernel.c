@@ -508,7 +508,7 @@ const bsrun_subverb bench_sdpa = {
 
 const bsrun_subverb bench_matmul = {
     "matmul",
-    "[SHAPE ... | --n LIST --k LIST --b LIST] [--dtype LIST] [--provider LIST] [options]",
+    "[SHAPE ... | --n LIST] [--dtype LIST] [--provider LIST] [options]",
     "a product: each implementation is judged by gates, then timed in pairs",
     "Y = X W^T, W of N rows and K columns, X of B rows (tokens). SHAPE is as n4096k4096b64; with a colon it\n"
     "is complete, as n1kk4kb16:bf16. Each provider goes through the stages of `bsrun bench sdpa` and the\n"

@@ -154,7 +154,7 @@ static void check_run(const bs_torture_case *c, const char *folder, char *why, s
   if (done == NULL || done[0] == '\0') {
     if (writer_gone &&
         c->subject->launch !=
-            BS_TORTURE_THREADS) { /* nobody could finish it, and without DONE it never counts */
+            BS_TORTURE_THREADS) { /* no process is left to finish it, and without DONE it never counts */
       free(done);
       return;
     }

@@ -35,7 +35,7 @@ typedef struct bs_torture_subject {
   uint32_t kind; /* enum bs_torture_kind */
   char name[64];
   int launch; /* of its worlds */
-  int driven; /* one thread goes through all ranks: nobody can sleep */
+  int driven; /* one thread goes through all ranks, so no rank can sleep */
 } bs_torture_subject;
 
 /* One child: a fault at a call of a rank, or the clean run (fault BS_TORTURE_NONE). */

@@ -120,7 +120,7 @@ static const struct {
     {W4 X24 SQ "y 2,4 = {" ROOT "add t2 c; t3} x v w2", "rms"},
     {W4 X24 SQ "y 2,4 = {" ROOT "mul t2 c; add c t3; t4} x v w2", "rms"},
     {X24 CENTRE OF_Z, "layer"},
-    /* eps, and what stands beside it under the root */
+    /* eps, and what is added to it under the root */
     {X24 SQ "y 2,4 = {rsqrt b; mul a t0; t1} x v", ""},
     {X24 SQ "y 2,4 = {sub b 1e-5; rsqrt t0; mul a t1; t2} x v", ""},
     {X24 SQ "y 2,4 = {mul b 2; add t0 1e-5; rsqrt t1; mul a t2; t3} x v", ""},

@@ -96,7 +96,7 @@ typedef struct comm_sleeper {
   int64_t deadline;
   int sleepers;
   /* Do the others still live? BS_OK, or why the wait ends. It may shorten *ns, the sleep that follows. NULL:
-   * nobody looks. */
+   * no check is made. */
   int32_t (*look)(void *of, int64_t *ns);
   void *of;
 } comm_sleeper;

@@ -83,7 +83,7 @@ int32_t shm_recv(void *comm_ptr, const bs_coll_call *call, bs_error *err) {
     const uint64_t end = comm_min(done + room, n);
     rc = shm_wait(comm, call->root, &mail->posted, at + 1u, comm_timeout(call), &dead);
     if (rc != BS_OK) return fail_alone(comm, rc, call, mail->recv_text, dead, err);
-    if (mail->key != comm_key(call)) { /* the world has failed: what else is on its way does not matter */
+    if (mail->key != comm_key(call)) { /* the world has failed: other messages do not matter */
       mail->status = BS_MISMATCH;
       rc = shm_fail_mismatch(comm, comm->area->ranks[call->root], mail->send_text,
                              comm->area->ranks[comm->me], mail->recv_text, err);
