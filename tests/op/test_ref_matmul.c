@@ -1,11 +1,32 @@
 /* SPDX-License-Identifier: MIT
- * test_ref_matmul.c - what the kit does not ask of ref's matmul: sums of integers modulo 2^64, and that it is
- * fast enough to be an oracle. Its bits are those of tests/kit/test_kit_steps.c. */
+ * test_ref_matmul.c - ref's matmul is what docs/ops.md says: bit for bit the documented order of rounding,
+ * for every dtype, shape, stride, partition and epilogue; known answers; integers; NaN and infinities;
+ * team widths; and fast enough to be an oracle. */
+#include <math.h>
 #include <string.h>
 #include <time.h>
 
-#include "op_fixture.h"
+#include "op_matmul_case.h"
 #include "tests/run_tests.h"
+
+static const uint32_t floats[6] = {BS_F64, BS_F32, BS_F16, BS_BF16, BS_F8E4M3, BS_F8E5M2};
+static const double known_w[4][8] = {{1, 2, 3, 4, 5, 6, 7, 8},
+                                     {-1, 0, 2, 1, 3, -2, 0, 4},
+                                     {2, -3, 1, 0, 0, 1, -1, 2},
+                                     {0, 5, -4, 2, 1, 1, 1, -6}};
+static const double known_x[2][8] = {{1, 0, 2, -1, 1, 1, 0, 2}, {0, 1, 1, 1, -1, 2, 3, 0}};
+
+static fx_case plain(uint32_t dtype, int64_t rows, int64_t outputs, int64_t columns) {
+  const fx_case c = {.x = dtype,
+                     .w = dtype,
+                     .y = dtype,
+                     .rows = rows,
+                     .outputs = outputs,
+                     .columns = columns,
+                     .count = -1,
+                     .seed = 7};
+  return c;
+}
 
 /* Pack, prepare and run once over given tensors; the query's args are those of the tensors. */
 static void run_once(fx *f, bs_op_query *q, fx_tensor *w, bs_tensor *const args[4]) {
@@ -20,6 +41,142 @@ static void run_once(fx *f, bs_op_query *q, fx_tensor *w, bs_tensor *const args[
   bs_dispatch_release(plan);
   bs_dispatch_packed_release(packed);
 }
+
+static void known_answer(uint32_t dtype, uint32_t period, uint32_t bits, const double want[2][4]) {
+  fx f;
+  fx_tensor x, w, y;
+  uint32_t columns[8];
+  fx_open(&f, 1, 1);
+  fx_matrix(&x, dtype, 2, 8);
+  fx_matrix(&w, dtype, 4, 8);
+  fx_matrix(&y, dtype, 2, 4);
+  for (int k = 0; k < 8; k++) {
+    for (int n = 0; n < 4; n++) fx_set(&w, n, k, known_w[n][k]);
+    for (int b = 0; b < 2; b++) fx_set(&x, b, k, known_x[b][k]);
+  }
+  const bs_tensor_desc *descs[4] = {&x.d, NULL, NULL, &y.d};
+  bs_tensor *args[4] = {&x.t, NULL, NULL, &y.t};
+  bs_op_query q = fx_query("matmul", descs, 4);
+  const bs_partition p = fx_gather(8, period, bits, columns);
+  q.partition = &p;
+  q.flags = BS_QUERY_X_FULL;
+  run_once(&f, &q, &w, args);
+  for (int b = 0; b < 2; b++)
+    for (int n = 0; n < 4; n++)
+      ck_assert_msg(fx_get(&y, b, n) == want[b][n], "%s bits %x: Y[%d,%d] = %g, want %g",
+                    bs_dtype_name(dtype), bits, b, n, fx_get(&y, b, n), want[b][n]);
+  fx_tensor_free(&x);
+  fx_tensor_free(&w);
+  fx_tensor_free(&y);
+  fx_close(&f);
+}
+
+START_TEST(known_answers) {
+  static const struct {
+    uint32_t period, bits;
+    double want[2][4];
+  } rows[] = {
+      {1, 1, {{30, 11, 9, -20}, {37, -4, -3, 7}}},   /* K1 */
+      {4, 3, {{12, 0, 3, 2}, {9, -7, -1, 6}}},       /* K4: 1100 */
+      {4, 12, {{18, 11, 6, -22}, {28, 3, -2, 1}}},   /* K4: 0011 */
+      {4, 5, {{12, 6, 4, -7}, {19, -1, -2, -2}}},    /* K5: 1010 */
+      {4, 10, {{18, 5, 5, -13}, {18, -3, -1, 9}}},   /* K5: 0101 */
+      {4, 9, {{18, 9, 6, -13}, {-1, -2, 0, 1}}},     /* K6: 1001 */
+      {4, 6, {{12, 2, 3, -7}, {38, -2, -3, 6}}},     /* K6: 0110 */
+      {8, 0x0f, {{3, 2, 4, -10}, {9, 3, -2, 3}}},    /* K2: columns 0-3 */
+      {8, 0xf0, {{27, 9, 5, -10}, {28, -7, -1, 4}}}, /* K2: columns 4-7 */
+      {4, 1, {{6, 2, 2, 1}, {-5, -3, 0, -1}}},       /* K8 */
+      {4, 2, {{6, -2, 1, 1}, {14, -4, -1, 7}}},      {4, 4, {{6, 4, 2, -8}, {24, 2, -2, -1}}},
+      {4, 8, {{12, 7, 4, -14}, {4, 1, 0, 2}}},
+  };
+  static const uint32_t dtypes[4] = {BS_F64, BS_F32, BS_F16, BS_BF16};
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+    for (int d = 0; d < 4; d++) known_answer(dtypes[d], rows[i].period, rows[i].bits, rows[i].want);
+}
+END_TEST
+
+START_TEST(every_float_dtype) {
+  fx f;
+  fx_open(&f, 2, 1);
+  for (int x = 0; x < 6; x++)
+    for (int w = 0; w < 6; w++)
+      for (int y = 0; y < 6; y++) {
+        fx_case c = plain(BS_F32, 3, 5, 67);
+        c.x = floats[x];
+        c.w = floats[w];
+        c.y = floats[y];
+        c.seed = (uint64_t)(x * 36 + w * 6 + y);
+        fx_matmul_check(&f, &c);
+        c.accumulate = BS_ACC_F64;
+        c.bias = floats[(x + 1) % 6];
+        c.residual = floats[(y + 1) % 6];
+        fx_matmul_check(&f, &c);
+      }
+  fx_close(&f);
+}
+END_TEST
+
+START_TEST(generated_cases) {
+  static const int64_t sizes[] = {0, 1, 2, 3, 7, 8, 31, 63, 64, 65, 66, 129};
+  uint64_t seed = 20240601;
+  fx f;
+  fx_open(&f, 3, 1);
+  for (int i = 0; i < 500; i++) {
+    fx_case c = plain(floats[fx_below(&seed, 6)], sizes[fx_below(&seed, 11)], sizes[fx_below(&seed, 11)],
+                      sizes[fx_below(&seed, 12)]);
+    c.w = floats[fx_below(&seed, 6)];
+    c.y = floats[fx_below(&seed, 6)];
+    c.seed = fx_next(&seed);
+    c.activation = (uint32_t)fx_below(&seed, 4);
+    c.bias = fx_below(&seed, 2) ? floats[fx_below(&seed, 6)] : 0;
+    c.residual = fx_below(&seed, 2) ? floats[fx_below(&seed, 6)] : 0;
+    c.accumulate = fx_below(&seed, 2) ? BS_ACC_F64 : BS_ACC_DEFAULT;
+    c.spread = (uint32_t)fx_below(&seed, 3);
+    c.x_full = (uint32_t)fx_below(&seed, 2);
+    const int64_t kind = fx_below(&seed, 3);
+    if (kind == 1) {
+      c.period = (uint32_t)(2 + fx_below(&seed, 6));
+      c.bits = (uint32_t)fx_below(&seed, 1 << c.period);
+    } else if (kind == 2) {
+      c.begin = c.columns > 0 ? fx_below(&seed, c.columns) : 0;
+      c.count = fx_below(&seed, c.columns - c.begin + 1);
+    }
+    fx_matmul_check(&f, &c);
+  }
+  fx_close(&f);
+}
+END_TEST
+
+START_TEST(zero_dimensions) {
+  fx f;
+  fx_open(&f, 2, 1);
+  for (int mask = 1; mask < 8; mask++) {
+    fx_case c = plain(BS_F32, mask & 1 ? 0 : 5, mask & 2 ? 0 : 6, mask & 4 ? 0 : 7);
+    c.bias = BS_F32;
+    c.activation = BS_ACT_RELU;
+    fx_matmul_check(&f, &c);
+  }
+  /* K = 0 leaves the bias alone. */
+  fx_tensor x, w, bias, y;
+  const int64_t n[1] = {3};
+  fx_matrix(&x, BS_F16, 2, 0);
+  fx_matrix(&w, BS_F16, 3, 0);
+  fx_tensor_make(&bias, BS_F16, 1, n, NULL);
+  fx_matrix(&y, BS_F16, 2, 3);
+  for (int i = 0; i < 3; i++) fx_set(&bias, 0, i, i + 0.5);
+  const bs_tensor_desc *descs[4] = {&x.d, &bias.d, NULL, &y.d};
+  bs_tensor *args[4] = {&x.t, &bias.t, NULL, &y.t};
+  bs_op_query q = fx_query("matmul", descs, 4);
+  run_once(&f, &q, &w, args);
+  for (int b = 0; b < 2; b++)
+    for (int i = 0; i < 3; i++) ck_assert_double_eq(fx_get(&y, b, i), i + 0.5);
+  fx_tensor_free(&x);
+  fx_tensor_free(&w);
+  fx_tensor_free(&bias);
+  fx_tensor_free(&y);
+  fx_close(&f);
+}
+END_TEST
 
 /* Sums modulo 2^64, low 32 bits for i32: any order of the same products gives the same bits. */
 START_TEST(integers) {
@@ -60,6 +217,77 @@ START_TEST(integers) {
         fx_tensor_free(&bias);
       }
   fx_close(&f);
+}
+END_TEST
+
+START_TEST(nan_and_infinity_propagate) {
+  fx f;
+  fx_tensor x, w, y;
+  uint64_t seed = 5;
+  fx_open(&f, 2, 1);
+  fx_matrix(&x, BS_F32, 4, 100);
+  fx_matrix(&w, BS_F32, 3, 100);
+  fx_matrix(&y, BS_F32, 4, 3);
+  fx_fill(&x, &seed);
+  fx_fill(&w, &seed);
+  fx_set(&x, 1, 99, NAN);
+  fx_set(&x, 2, 0, INFINITY);
+  for (int n = 0; n < 3; n++) fx_set(&w, n, 0, n == 0 ? 1.0 : n == 1 ? -1.0 : 0.0);
+  const bs_tensor_desc *descs[4] = {&x.d, NULL, NULL, &y.d};
+  bs_tensor *args[4] = {&x.t, NULL, NULL, &y.t};
+  for (uint32_t activation = BS_ACT_NONE; activation <= BS_ACT_RELU; activation++) {
+    bs_op_query q = fx_query("matmul", descs, 4);
+    q.activation = activation;
+    run_once(&f, &q, &w, args);
+    for (int n = 0; n < 3; n++) {
+      ck_assert_msg(isnan(fx_get(&y, 1, n)), "row 1 has a NaN input, Y[1,%d] = %g", n, fx_get(&y, 1, n));
+      ck_assert(isfinite(fx_get(&y, 0, n)) && isfinite(fx_get(&y, 3, n)));
+    }
+    ck_assert_double_eq(fx_get(&y, 2, 0), INFINITY);
+    ck_assert_double_eq(fx_get(&y, 2, 1), activation == BS_ACT_RELU ? 0.0 : -INFINITY);
+    ck_assert(isnan(fx_get(&y, 2, 2))); /* 0 * Inf */
+  }
+  fx_tensor_free(&x);
+  fx_tensor_free(&w);
+  fx_tensor_free(&y);
+  fx_close(&f);
+}
+END_TEST
+
+static void fill_y(uint32_t width, uint32_t threads, unsigned char *out, size_t size) {
+  fx f;
+  fx_tensor x, w, y;
+  uint64_t seed = 11;
+  fx_open(&f, width, 1);
+  f.threads = threads;
+  fx_matrix(&x, BS_BF16, 70, 130);
+  fx_matrix(&w, BS_BF16, 200, 130);
+  fx_matrix(&y, BS_F32, 70, 200);
+  fx_fill(&x, &seed);
+  fx_fill(&w, &seed);
+  const bs_tensor_desc *descs[4] = {&x.d, NULL, NULL, &y.d};
+  bs_tensor *args[4] = {&x.t, NULL, NULL, &y.t};
+  bs_op_query q = fx_query("matmul", descs, 4);
+  run_once(&f, &q, &w, args);
+  ck_assert_uint_eq(y.t.bytes, size);
+  memcpy(out, y.t.data, size);
+  fx_tensor_free(&x);
+  fx_tensor_free(&w);
+  fx_tensor_free(&y);
+  fx_close(&f);
+}
+
+START_TEST(same_bits_for_any_team) {
+  enum { SIZE = 70 * 200 * 4 };
+  unsigned char *one = malloc(SIZE), *many = malloc(SIZE);
+  ck_assert(one != NULL && many != NULL);
+  fill_y(1, 0, one, SIZE);
+  for (uint32_t width = 2; width <= 12; width += 5) {
+    fill_y(width, 1, many, SIZE);
+    ck_assert_msg(memcmp(one, many, SIZE) == 0, "width %u gives other bits", width);
+  }
+  free(one);
+  free(many);
 }
 END_TEST
 
@@ -115,7 +343,13 @@ int main(void) {
   Suite *suite = suite_create("ref_matmul");
   TCase *tc = tcase_create("matmul");
   tcase_set_timeout(tc, 120); /* sanitizers slow the oracle's shape down */
+  tcase_add_test(tc, known_answers);
+  tcase_add_test(tc, every_float_dtype);
+  tcase_add_test(tc, generated_cases);
+  tcase_add_test(tc, zero_dimensions);
   tcase_add_test(tc, integers);
+  tcase_add_test(tc, nan_and_infinity_propagate);
+  tcase_add_test(tc, same_bits_for_any_team);
   tcase_add_test(tc, fast_enough_to_be_the_oracle);
   suite_add_tcase(suite, tc);
   return run_suite(suite);
