@@ -16,13 +16,13 @@ static const int64_t corners[][3] = {{4, 8, 16},   {1, 1, 1},    {0, 5, 7},    {
                                      {3, 67, 257}, {1, 1031, 3}, {67, 5, 127}};
 enum { N_CORNERS = sizeof corners / sizeof corners[0] };
 
-/* Of products: more than one block of tokens, outputs or columns, each with a rest. The last is too many
+/* Products with more than one block of tokens, outputs or columns, each with a rest. The last has too many
  * sums for the oracle of 2:4 weights. */
 static const int64_t blocks[][3] = {{97, 70, 513},  {200, 33, 770},  {6, 1030, 256}, {257, 40, 530},
                                     {130, 530, 35}, {1, 1100, 1500}, {2, 530, 1043}, {5, 40, 2600},
                                     {4, 1300, 8},   {100, 530, 300}};
 enum { N_BLOCKS = sizeof blocks / sizeof blocks[0], N_LARGE = 1, N_TILES = 26 };
-/* Of other ops: rows so long that a team shares them. */
+/* The other ops get rows so long that the threads of a team share one. */
 static const int64_t long_rows[][3] = {{9, 4099, 40001}, {3, 40001, 4099}, {5, 8191, 16385}};
 enum { N_LONG = sizeof long_rows / sizeof long_rows[0] };
 
@@ -43,7 +43,12 @@ static uint32_t blocks_of(const char *op) {
   return strncmp(op, "matmul24", 8) == 0 ? N_BLOCKS - N_LARGE : N_BLOCKS;
 }
 
-/* Queries after those of kit_grid_size; of products of integers the blocks alone. */
+/* The quick kit asks one edge of so many: 7 meets every dtype and every kind of edge. */
+static uint32_t edge_step(void) {
+  return kit_full() ? 1 : 7;
+}
+
+/* The edges of an op; products of integers have the blocks alone. */
 static uint32_t edges_of(const char *op, int integers) {
   if (is_product(op) && integers) return blocks_of(op);
   return is_product(op) ? 2 * blocks_of(op) + 9 * N_TILES : has_long_rows(op) ? 2 * N_LONG : 0;
@@ -153,8 +158,9 @@ int kit_grid(const char *op, uint32_t i, int integers, kit_shape *s) {
   static const uint32_t plain[] = {BS_F32, BS_BF16, BS_F16};
   const uint32_t size = kit_grid_size(), of24 = i >= size && kit_is_step(op);
   const int edge = i >= size && !of24;
-  if (i >= (of24 ? 2 * size : size + edges_of(op, integers))) return 0;
   if (of24) i -= size;
+  if (edge) i = size + (i - size) * edge_step();
+  if (i >= (edge ? size + edges_of(op, integers) : size)) return 0;
   uint64_t seed = UINT64_C(0x6b6974) + i * 977u + (integers ? 1u << 20 : 0u);
   memset(s, 0, sizeof *s);
   s->of24 = of24;
