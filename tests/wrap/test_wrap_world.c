@@ -186,6 +186,41 @@ START_TEST(a_rank_that_is_late_is_waited_for) {
 }
 END_TEST
 
+/* A message between processes is neither counted by a plan nor struck; any site of a layer is, whatever its
+ * name. */
+static int32_t control_then_own(bs_rank *rank, void *arg, bs_error *err) {
+  float x[2] = {1.0f, 2.0f};
+  bs_collective d = {.struct_size = sizeof d,
+                     .kind = BS_COLL_ALL_REDUCE,
+                     .dtype_in = BS_F32,
+                     .rows = 1,
+                     .count = 2,
+                     .site = "lab.peers",
+                     .flags = BS_COLL_CONTROL};
+  (void)arg;
+  ck_assert_int_eq(bs_rank_collective_host(rank, &d, x, 2, x, 2, err), BS_OK);
+  d.flags = 0;
+  return bs_rank_collective_host(rank, &d, x, 2, x, 2, err);
+}
+
+START_TEST(messages_between_processes_are_not_struck) {
+  bs_context *context = open_with("fault.plan=rank=0,op=all_reduce,seq=0,do=err");
+  const bs_world_options o = {.struct_size = sizeof o,
+                              .world_size = 2,
+                              .backend = "ref",
+                              .comm = "fault:threads",
+                              .threads_per_rank = 1,
+                              .timeout_s = 5};
+  bs_world *world = NULL;
+  bs_error err = BS_ERROR_INIT;
+  ck_assert_msg(bs_world_create(context, &o, &world, &err) == BS_OK, "%s", err.message);
+  ck_assert_int_ne(bs_world_run(world, control_then_own, NULL, &err), BS_OK);
+  ck_assert_msg(strstr(err.message, "injected") != NULL, "%s: %s", err.id, err.message);
+  bs_world_destroy(world);
+  bs_context_close(context);
+}
+END_TEST
+
 int main(void) {
   const test_case tests[] = {{a_wrapped_communicator_is_the_inner_one_by_another_name},
                              {a_wrapped_backend_has_the_inner_ones_ops},
@@ -194,6 +229,7 @@ int main(void) {
                              {wrappers_are_told_apart},
                              {a_rank_that_hangs_is_left_behind},
                              {a_rank_that_is_late_is_waited_for},
+                             {messages_between_processes_are_not_struck},
                              {0}};
   return run_tests("wrap_world", tests, (test_setup){0});
 }
