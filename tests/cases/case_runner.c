@@ -16,14 +16,14 @@
  *   sh COMMAND                 a shell command in the folder; it must succeed
  *   run CODE WORDS...          bsrun with these words; it must end with this exit code
  *   error ID TEXT...           stderr has one error line, of this id, with each text in it; stdout is empty
- *   bad CODE ID TEXT WORDS...  "run" and "error" in one line; nothing is below the folders results and out
+ *   bad CODE ID TEXT WORDS...  "run" and "error" in one line; no file is new, none is below results and out
  *   read GLOB                  the checks of stdout and JSON are about this file now
  *   out TEXT..., no-out        stdout has each text; none of them. err, no-err: of stderr
  *   out-is TEXT, err-is TEXT   stdout (stderr) is this text
  *   save FILE, same FILE       writes stdout to a file; stdout is what a file has
- *   json PATH... OP VALUE      a value in the JSON (or JSON lines) of stdout. OP: = != < <= > >= has lacks
+ *   json PATH... OP VALUE      a value in the JSON of stdout. OP: = != < <= > >= has lacks == (a number alone)
  *   json PATH... near N+-M     it is nearer to N than M
- *   json PATH... is KIND       null, true, false, number, text, list, object, absent
+ *   json PATH... is KIND       null, true, false, number, integer, real, text, list, object, absent
  *   row SELECTOR...            the JSON has such a row; no-row: it has none
  *   keep NAME PATH...          from here on {NAME} is this text or number of the JSON
  *   files COUNT FOLDER         so many files are below a folder
@@ -31,6 +31,7 @@
  * A path is of words: a key, a number of a row (-1: the last), * for all rows, of which there must be one, #
  * for how many there are, and the selectors KEY=VALUE and KEY~PART, which leave the rows with such a text;
  * KEY!=VALUE and KEY!~PART leave the others.
+ * Rows are a list; lines are JSON lines only where bsrun or "read" has the word jsonl.
  * {tmp} is the case's folder, {$NAME} a variable of the environment; other braces are text. */
 /* clang-format on */
 #include <glob.h>
@@ -59,6 +60,7 @@ static int name_count, line_number;
 static char *command; /* the last one */
 static ran last;
 static json_t *rows;     /* of last.out; NULL: not read yet */
+static int in_lines;     /* last.out is JSON lines */
 static char **allocated; /* freed at its end */
 static size_t allocated_count;
 
@@ -164,6 +166,7 @@ static void split(const char *text, words *out) {
 static void forget_output(void) {
   json_decref(rows);
   rows = NULL;
+  in_lines = 0;
   ran_free(&last);
   last = (ran){0};
 }
@@ -174,6 +177,7 @@ static void run_words(const char *code, char *const *argv) {
   command = made("%s", "");
   for (int i = 0; argv[i] != NULL; i++) {
     all[i + 1] = argv[i];
+    in_lines |= strcmp(argv[i], "jsonl") == 0;
     command = made("%s '%s'", command, argv[i]);
   }
   last = finish_bsrun(dir, start_bsrun(dir, all));
@@ -192,7 +196,8 @@ static int is_aside(const char *line) {
 
 static size_t files_below(const char *folder) {
   size_t n = 0;
-  char *find = made("find '%s/%s' -type f 2>/dev/null | wc -l", dir, folder);
+  char *find =
+      made("find '%s/%s' ! -type d ! -name .stdout ! -name .stderr 2>/dev/null | wc -l", dir, folder);
   FILE *f = popen(find, "r");
   ck_assert_ptr_nonnull(f);
   ck_assert_int_eq(fscanf(f, "%zu", &n), 1);
@@ -209,6 +214,7 @@ static void one_error(const char *id, char *const *with) {
     if (strncmp(line, "bsrun: error[", 13) == 0) {
       errors++;
       if (strncmp(line, lead, strlen(lead)) != 0) FAIL("the error is not %s", id);
+      if (length < strlen(lead) + 7) FAIL("the error says nothing");
       for (int i = 0; with[i] != NULL; i++)
         if (strstr(made("%.*s", (int)length, line), with[i]) == NULL) FAIL("the error has no '%s'", with[i]);
     } else if (!is_aside(line)) {
@@ -228,9 +234,11 @@ static void do_error(const words *w) {
 
 static void do_bad(const words *w) {
   char *with[] = {w->at[2], NULL};
+  const size_t before = files_below(".");
   run_words(w->at[0], w->at + 3);
   one_error(w->at[1], with);
   if (files_below("results") + files_below("out") != 0) FAIL("files are left");
+  if (files_below(".") != before) FAIL("files are new");
 }
 
 static void do_names(const words *w) {
@@ -266,6 +274,7 @@ static void do_read(const words *w) {
   if (glob(made("%s/%s", dir, w->at[0]), 0, NULL, &found) != 0 || found.gl_pathc != 1)
     FAIL("%s is not one file", w->at[0]);
   forget_output();
+  in_lines = strstr(found.gl_pathv[0], ".jsonl") != NULL;
   last.out = read_text("/", found.gl_pathv[0]);
   globfree(&found);
   if (last.out == NULL) FAIL("%s cannot be read", w->at[0]);
@@ -304,9 +313,10 @@ static void do_same(const words *w) {
 
 /* Rows of one JSON value, or of one a line. */
 static json_t *output_rows(void) {
-  json_error_t why;
+  json_error_t why = {0};
   if (rows != NULL) return rows;
   if (last.out != NULL && (rows = json_loads(last.out, JSON_REJECT_DUPLICATES, &why)) != NULL) return rows;
+  if (!in_lines) FAIL("not one JSON value: %s", why.text);
   rows = json_array();
   for (const char *p = last.out; p != NULL && *(p += strspn(p, "\n")) != '\0'; p += strcspn(p, "\n")) {
     json_t *row = json_loadb(p, strcspn(p, "\n"), JSON_REJECT_DUPLICATES, &why);
@@ -340,10 +350,11 @@ static int selected(const json_t *row, const char *word) {
 /* The rows that all selectors from path[*at] on leave; *at is the word after them then. */
 static json_t *selection(const json_t *of, char *const *path, int end, int *at) {
   /* JSON lines with one line are an object. */
-  json_t *from = json_is_object(of) ? json_pack("[O]", of) : json_incref((json_t *)(uintptr_t)of);
+  json_t *from = in_lines && json_is_object(of) ? json_pack("[O]", of) : json_incref((json_t *)(uintptr_t)of);
   json_t *left = json_array(), *row;
   size_t i;
   int stop = *at;
+  if (!json_is_array(from)) FAIL("there is no list of rows");
   while (stop < end && selector(path[stop])) stop++;
   json_array_foreach(from, i, row) {
     int all = 1;
@@ -367,8 +378,7 @@ static void walk(const json_t *value, char *const *path, int at, int end, check 
     walk(takes_rows ? left : json_array_get(left, 0), path, at, end, with, want);
     json_decref(left);
   } else if (strcmp(path[at], "#") == 0) {
-    json_t *size =
-        json_integer((json_int_t)(json_is_object(value) ? json_object_size(value) : json_array_size(value)));
+    json_t *size = json_integer((json_int_t)json_array_size(value));
     walk(size, path, at + 1, end, with, want);
     json_decref(size);
   } else if (strcmp(path[at], "*") == 0) {
@@ -389,8 +399,9 @@ static int is_kind(const json_t *value, const char *kind) {
   static const struct {
     const char *name;
     int type;
-  } kinds[] = {{"null", JSON_NULL},   {"true", JSON_TRUE},  {"false", JSON_FALSE},
-               {"text", JSON_STRING}, {"list", JSON_ARRAY}, {"object", JSON_OBJECT}};
+  } kinds[] = {{"null", JSON_NULL},   {"true", JSON_TRUE},      {"false", JSON_FALSE},
+               {"text", JSON_STRING}, {"list", JSON_ARRAY},     {"object", JSON_OBJECT},
+               {"real", JSON_REAL},   {"integer", JSON_INTEGER}};
   if (strcmp(kind, "absent") == 0) return value == NULL;
   if (strcmp(kind, "number") == 0) return json_is_number(value);
   for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
@@ -417,6 +428,8 @@ static void check_value(const json_t *value, char *const *want) {
   else if (strcmp(op, "near") == 0)
     ok = json_is_number(value) && strncmp(rest, "+-", 2) == 0 &&
          fabs(json_number_value(value) - number) < strtod(rest + 2, NULL);
+  else if (strcmp(op, "==") == 0)
+    ok = json_is_number(value) && *rest == '\0' && *to != '\0' && json_number_value(value) == number;
   else if (strcmp(op, "has") == 0 || strcmp(op, "lacks") == 0)
     ok = text != NULL && (strstr(text, to) != NULL) == (op[0] == 'h');
   else if (json_is_number(value) && *rest == '\0' && *to != '\0')
@@ -428,7 +441,7 @@ static void check_value(const json_t *value, char *const *want) {
 }
 
 static void do_json(const words *w) {
-  static const char *const ops[] = {"=", "!=", "<", "<=", ">", ">=", "has", "lacks", "near", "is"};
+  static const char *const ops[] = {"=", "==", "!=", "<", "<=", ">", ">=", "has", "lacks", "near", "is"};
   const int end = w->count - 2;
   int known = 0;
   for (size_t i = 0; end >= 0 && i < sizeof ops / sizeof ops[0]; i++)
