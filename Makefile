@@ -24,7 +24,7 @@ help:
 	@echo 'make format | make lint | make clean'
 
 setup:
-	@BS_SETUP_CUDA=$(or $(BS_CUDA),auto) scripts/setup
+	@BS_SETUP_CUDA=$(or $(BS_CUDA),$(BS_SETUP_CUDA),auto) scripts/setup
 
 # A folder is configured once, and again where BS_CUDA is given.
 configure: setup

@@ -53,8 +53,8 @@ typedef struct question {
   bs_op_question asked;
 } question;
 
-/* What an op of whole columns owns, or one of 2:4 weights keeps, of the mask: the columns, or the half, of a
- * rank. The subject of the mask is opened where its weights or inputs decide. */
+/* Fills the rank's part of the mask: the columns that an op of whole columns owns, or the half of each group
+ * that an op of 2:4 weights keeps. The subject of the mask is opened where its weights or inputs decide. */
 static int32_t take_part(const explained *x, const char *op, const bs_mask *mask, const bs_source *weights,
                          uint32_t rank, question *q, bs_error *err) {
   const uint32_t world = x->e.world_size != 0 ? x->e.world_size : 2;

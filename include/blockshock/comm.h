@@ -31,10 +31,10 @@ enum bs_reduce_op { BS_REDUCE_SUM = 0, BS_REDUCE_MAX = 1, BS_REDUCE_MIN = 2 };
  * that has bound no device. BS_COLL_ANY_ORDER (since 0.8), of all_reduce and reduce_scatter: the order of the
  * reduction is free and ranks may get different roundings, so the communicator may use its library's own
  * collective, when the ranks have compared their calls. One that ignores the flag stays right.
- * Who prepares a collective gives these two (since 0.11); communicators need not read them. BS_COLL_NATIVE:
- * the communicator runs it itself, whatever algorithm the world has. BS_COLL_CONTROL: a message between the
- * programs of a job, no collective of the layer: NATIVE, and no hook sees it, no fault is injected, nothing
- * records it. */
+ * The caller of collective_prepare sets these two (since 0.11); communicators need not read them.
+ * BS_COLL_NATIVE: the communicator runs the collective itself, whatever algorithm the world has.
+ * BS_COLL_CONTROL: the call is a message between the processes of a job and not part of a layer. It is
+ * native, no hook sees it, no wrapper injects a fault, and the flight recorder leaves it out. */
 enum bs_coll_flags { BS_COLL_DEVICE = 1, BS_COLL_ANY_ORDER = 2, BS_COLL_NATIVE = 4, BS_COLL_CONTROL = 8 };
 
 /* One collective call. Data are `rows` rows; a row holds, per kind, this many elements:

@@ -26,7 +26,7 @@ static const struct {
   uint32_t ranks;
 } most_ranks[] = {{"threads", 1024}, {"shm", 128}};
 
-/* The dtypes of a layer, and behind them what sums on the wire may have too. */
+/* The dtypes of a layer; the last one, int8, is for sums on the wire alone. */
 static const uint32_t wire_dtypes[BS_FLOAT_DTYPES + 1] = {BS_F64,    BS_F32,    BS_F16, BS_BF16,
                                                           BS_F8E4M3, BS_F8E5M2, BS_I8};
 

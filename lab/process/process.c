@@ -53,7 +53,7 @@ int bs_process_start(const bs_child *child, bs_process *p) {
   return 0;
 }
 
-/* Of more than KEPT_BYTES the later part counts: the error line comes last. */
+/* A long output keeps its last KEPT_BYTES: a program prints its error line last. */
 static void keep_end(bs_text *text) {
   if (text->size <= KEPT_BYTES) return;
   const size_t cut = text->size - KEPT_BYTES / 2;
