@@ -162,7 +162,8 @@ static int32_t start(launch *l, const sigset_t *signals, bs_error *err) {
                     .user = &s,
                     .stdio = {BS_CHILD_KEEP, BS_CHILD_KEEP, BS_CHILD_KEEP},
                     .death = SIGKILL,
-                    .mask = signals};
+                    .mask = signals,
+                    .not_run = 70};
   for (; s.rank < l->n; ++s.rank) {
     const pid_t pid = bs_child_start(&child);
     if (pid < 0)

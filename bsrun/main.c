@@ -212,6 +212,7 @@ static int run_verb(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
+  signal(SIGCHLD, SIG_DFL); /* where the caller ignores it, the kernel would take the status of children */
   signal(SIGXFSZ, SIG_IGN); /* a file limit is an error of write(2), told like a full disk */
   bsrun_set_command_line(argc, argv);
   bsrun_died_install(argc < 2 || argv[1][0] == '-' ? "run" : argv[1]);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <signal.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -176,6 +177,7 @@ int main(int argc, char **argv) {
   static request r;
   static char self[4096];
   bs_error err = BS_ERROR_INIT;
+  signal(SIGCHLD, SIG_DFL); /* where the caller ignores it, the kernel would take the status of children */
   if (argc == 3 && strcmp(argv[1], "--rank") == 0) return kit_rank_main(argv[2]);
   const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
   r.kit.rank_program = length > 0 ? self : NULL;

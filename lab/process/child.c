@@ -20,21 +20,23 @@ static void redirect(const int stdio[3]) {
   for (int i = 0; i < 3; i++) {
     if (stdio[i] == BS_CHILD_KEEP) continue;
     const int fd = stdio[i] == BS_CHILD_NULL ? open("/dev/null", O_RDWR | O_CLOEXEC) : stdio[i];
-    if (fd < 0 || dup2(fd, i) < 0) _exit(BS_CHILD_NOT_RUN);
+    const int here = fd == i ? fcntl(fd, F_SETFD, 0) : dup2(fd, i); /* the parent may lack one of the three */
+    if (fd < 0 || here < 0) _exit(BS_CHILD_NOT_RUN);
   }
 }
 
 /* In the child. The number of the parent is known before the fork: one that has died meanwhile is seen. */
 static _Noreturn void become(const bs_child *c, pid_t parent) {
   if (c->death != 0) prctl(PR_SET_PDEATHSIG, c->death);
-  if (c->death != 0 && getppid() != parent) _exit(BS_CHILD_NOT_RUN);
+  const int not_run = c->not_run != 0 ? c->not_run : BS_CHILD_NOT_RUN;
+  if (c->death != 0 && getppid() != parent) _exit(not_run);
   if (c->group != BS_CHILD_KEEP) setpgid(0, c->group);
   redirect(c->stdio);
   if (c->mask != NULL) sigprocmask(SIG_SETMASK, c->mask, NULL);
   if (c->run != NULL) c->run(c->user);
   if (c->program == NULL) _exit(0);
   execv(c->program, c->words);
-  _exit(BS_CHILD_NOT_RUN);
+  _exit(not_run);
 }
 
 pid_t bs_child_start(const bs_child *c) {

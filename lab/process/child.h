@@ -8,7 +8,7 @@
 
 /* In place of a descriptor: the parent's, or /dev/null. In place of a group: the parent's. */
 enum { BS_CHILD_KEEP = -1, BS_CHILD_NULL = -2, BS_CHILD_PIPE = -3 /* process.h */ };
-enum { BS_CHILD_NOT_RUN = 127 }; /* the exit code where the program cannot be run */
+enum { BS_CHILD_NOT_RUN = 127 }; /* the exit code where the program cannot be run, as of a shell */
 
 typedef struct bs_child {
   const char *program;     /* its path; NULL: none, the child ends with 0 after `run` */
@@ -19,6 +19,7 @@ typedef struct bs_child {
   int death;            /* the signal that it gets when the parent's thread ends; 0: none */
   pid_t group;          /* the process group that it joins; 0: a new one */
   const sigset_t *mask; /* of its signals; NULL: the parent's */
+  int not_run;          /* another exit code than BS_CHILD_NOT_RUN; 0: that one */
 } bs_child;
 
 /* Seconds of the monotonic clock. */

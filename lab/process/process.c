@@ -50,6 +50,7 @@ int bs_process_start(const bs_child *child, bs_process *p) {
     return failed;
   }
   p->pid_fd = (int)syscall(SYS_pidfd_open, p->pid, 0u);
+  if (p->pid_fd < 0) p->pid_fd = -errno;
   return 0;
 }
 
@@ -86,7 +87,8 @@ static void take_output(int *fd, bs_text *into, int whole) {
 
 static int has_ended(const bs_process *p) {
   siginfo_t info = {.si_pid = 0};
-  return waitid(P_PID, (id_t)p->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == p->pid;
+  if (waitid(P_PID, (id_t)p->pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0) return errno == ECHILD;
+  return info.si_pid == p->pid;
 }
 
 int bs_process_wait(bs_process *const *of, size_t n, int wake, int ms) {

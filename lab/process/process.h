@@ -8,7 +8,7 @@
 
 typedef struct bs_process {
   pid_t pid;                  /* 0: none */
-  int pid_fd, out_fd, err_fd; /* pid_fd: -1 where the system has none (Linux 5.3 has) */
+  int pid_fd, out_fd, err_fd; /* pid_fd: minus the errno where it cannot be opened (Linux 5.3 has it) */
   int ended;                  /* it was seen to have ended, and waits to be taken */
   double started;
   double ask_at, kill_at; /* by bs_process_now: when it is asked to end, and when it is ended; 0: never */

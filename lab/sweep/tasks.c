@@ -104,9 +104,10 @@ static int32_t start_task(const tasks *t, job *j, const bs_task *task, bs_error 
   if (failed == 0) failed = start(t, j);
   if (failed != 0) return bs_error_errno(err, BS_NO_MEMORY, "BS-SWEEP-FORK", failed, "cannot start a point");
   if (j->process.pid_fd >= 0) return BS_OK;
+  const int why = -j->process.pid_fd;
   bs_process_kill(&j->process);
   bs_process_finish(&j->process);
-  return bs_error_set(err, BS_UNAVAILABLE, "BS-SWEEP-PIDFD", "this system has no pidfd (Linux 5.3 has)");
+  return bs_error_errno(err, BS_UNAVAILABLE, "BS-SWEEP-PIDFD", why, "cannot open a pidfd (Linux 5.3 has it)");
 }
 
 static void begin(tasks *t, job *j, bs_task *task) {

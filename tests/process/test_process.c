@@ -68,6 +68,29 @@ START_TEST(a_program_that_is_not_there_is_a_code) {
   c.program = "/nowhere/sh";
   c.stdio[1] = c.stdio[2] = BS_CHILD_NULL;
   ck_assert_int_eq(bs_child_answer(&c, LONG), BS_CHILD_NOT_RUN);
+  c.not_run = 70;
+  ck_assert_int_eq(bs_child_answer(&c, LONG), 70);
+}
+END_TEST
+
+/* /dev/null gets the number 0 when it is opened, and the program must inherit it. */
+START_TEST(standard_input_is_there_where_the_parent_has_none) {
+  bs_child c = shell("test -e /proc/$$/fd/0");
+  c.stdio[1] = c.stdio[2] = BS_CHILD_KEEP;
+  close(0);
+  ck_assert_int_eq(bs_child_answer(&c, LONG), 0);
+}
+END_TEST
+
+/* The kernel takes the status of children then. */
+START_TEST(an_end_is_seen_where_sigchld_is_ignored) {
+  const bs_child c = shell("exit 0");
+  bs_process p;
+  signal(SIGCHLD, SIG_IGN);
+  ck_assert_int_eq(bs_process_start(&c, &p), 0);
+  ck_assert_int_eq(bs_process_watch(&p, LONG), 1);
+  bs_process_finish(&p);
+  bs_process_free(&p);
 }
 END_TEST
 
@@ -289,6 +312,8 @@ END_TEST
 int main(void) {
   const test_case tests[] = {{the_code_says_how_it_ended, 4},
                              {a_program_that_is_not_there_is_a_code},
+                             {standard_input_is_there_where_the_parent_has_none},
+                             {an_end_is_seen_where_sigchld_is_ignored},
                              {all_output_is_taken_and_kept_apart},
                              {an_end_is_seen_although_the_pipe_is_open},
                              {closed_pipes_are_no_end},
