@@ -9,7 +9,7 @@ import sys
 import tempfile
 
 source, build = sys.argv[1:3]
-standins = os.path.join(build, "tests", "cuda")
+standins = os.path.join(build, "standin")
 
 
 def run(script, out, libraries, *more, cublaslt=None, standin="devices=1"):
