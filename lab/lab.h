@@ -10,7 +10,7 @@
 #include <jansson.h>
 
 #include "blockshock/blockshock.h"
-#include "core/base/config.h"
+#include "lab/yaml/config.h"
 
 enum bs_phase { BS_PHASE_CORRECTNESS = 0, BS_PHASE_FORWARD = 1, BS_PHASE_BACKWARD = 2, BS_PHASE_TRAIN = 3 };
 

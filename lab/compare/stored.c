@@ -6,13 +6,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/base/config.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/compare/baseline.h"
 #include "lab/store/find.h"
 #include "lab/store/folder.h"
 #include "lab/store/read.h"
+#include "lab/yaml/config.h"
 
 static int32_t no_memory(bs_error *err) {
   return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");

@@ -4,7 +4,7 @@
  * --set. Each of the six is a name from the configs folder, a YAML path, or a registered name. */
 #ifndef BS_LAB_CONFIG_COMPOSE_H
 #define BS_LAB_CONFIG_COMPOSE_H
-#include "core/base/config.h"
+#include "lab/yaml/config.h"
 
 typedef struct bs_compose_request {
   const char *configs_dir; /* folder with base.yaml, phases/, methods/, ...; NULL: none was found */

@@ -3,9 +3,9 @@
  * table of docs/config.md and `bsrun config keys` are printed from it. */
 #ifndef BS_LAB_CONFIG_SCHEMA_H
 #define BS_LAB_CONFIG_SCHEMA_H
-#include "core/base/config.h"
 #include "lab/config/notes.h"
 #include "lab/error.h"
+#include "lab/yaml/config.h"
 
 enum bs_key_type {
   BS_KEY_STR = 1,

@@ -5,7 +5,7 @@
 #define BS_LAB_CONFIG_TRUST_H
 #include <jansson.h>
 
-#include "core/base/config.h"
+#include "lab/yaml/config.h"
 
 /* [{key, value}]: the keys of the tree that name plugin files, folders of plugins, whose files are opened, a
  * command, or a library that a plugin opens: those of one table, and of plugins that are not ours every

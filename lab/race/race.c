@@ -8,11 +8,11 @@
 #include <string.h>
 
 #include "core/base/clock.h"
-#include "core/base/config.h"
 #include "lab/case/ask.h"
 #include "lab/error.h"
 #include "lab/race/racing.h"
 #include "lab/store/env.h"
+#include "lab/yaml/config.h"
 
 /* ---- words ---------------------------------------------------------------------------------- */
 

@@ -6,7 +6,7 @@
 #define BS_LAB_RULES_RULES_H
 #include <jansson.h>
 
-#include "core/base/config.h"
+#include "lab/yaml/config.h"
 
 enum bs_rule_compare { BS_LE = 0, BS_LT = 1, BS_GE = 2, BS_GT = 3, BS_EQ = 4, BS_NE = 5 };
 /* In the order in which a kernel is judged. */

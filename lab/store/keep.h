@@ -3,8 +3,8 @@
  * (docs/runs.md). It is made when all is done: a command that fails or is interrupted leaves nothing. */
 #ifndef BS_LAB_STORE_KEEP_H
 #define BS_LAB_STORE_KEEP_H
-#include "core/base/config.h"
 #include "lab/store/grade.h"
+#include "lab/yaml/config.h"
 
 typedef struct bs_keep_request {
   bs_context *context;

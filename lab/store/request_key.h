@@ -4,7 +4,7 @@
  * and is another one. */
 #ifndef BS_LAB_STORE_REQUEST_KEY_H
 #define BS_LAB_STORE_REQUEST_KEY_H
-#include "core/base/config.h"
+#include "lab/yaml/config.h"
 
 /* SHA-256 over the composed tree of one phase, the files of the plugins that it names (by id, by path, or by
  * what their notes list: method, workload, backend, communicator, algorithm, topology, and what has ops for

@@ -7,7 +7,7 @@
 #define BS_LAB_STORE_STORE_H
 #include <jansson.h>
 
-#include "core/base/config.h"
+#include "lab/yaml/config.h"
 
 typedef struct bs_run bs_run;
 

@@ -5,8 +5,8 @@
 #ifndef BS_LAB_TORTURE_TORTURE_H
 #define BS_LAB_TORTURE_TORTURE_H
 #include "blockshock/blockshock.h"
-#include "core/base/config.h"
 #include "lab/process/process.h"
+#include "lab/yaml/config.h"
 
 enum bs_torture_kind { BS_TORTURE_COMM = 0, BS_TORTURE_METHOD = 1, BS_TORTURE_BACKEND = 2 };
 enum bs_torture_fault {

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/config.h"
 #include "core/base/error.h"
+#include "lab/yaml/config.h"
 #include "tests/marks.h"
 #include "tests/run_tests.h"
 

@@ -7,8 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/base/config.h"
 #include "core/base/error.h"
+#include "lab/yaml/config.h"
 #include "tests/marks.h"
 #include "tests/run_tests.h"
 

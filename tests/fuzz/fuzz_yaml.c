@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/config.h"
 #include "core/base/error.h"
+#include "lab/yaml/config.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

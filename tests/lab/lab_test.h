@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/base/config.h"
 #include "core/base/error.h"
+#include "lab/yaml/config.h"
 #include "tests/marks.h"
 
 /* A new folder under TMPDIR, in a static buffer. */

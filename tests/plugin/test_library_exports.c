@@ -59,7 +59,7 @@ static const char *missing(const names *a, const names *b) {
   return NULL;
 }
 
-static names exported, listed, declared;
+static names exported, listed, declared, needed;
 static char soname[128], listed_soname[128];
 
 static void read_library(void) {
@@ -76,8 +76,10 @@ static void read_library(void) {
     const char *texts = image + sections[sections[i].sh_link].sh_offset;
     if (sections[i].sh_type == SHT_DYNAMIC) {
       const Elf64_Dyn *d = (const Elf64_Dyn *)(const void *)(image + sections[i].sh_offset);
-      for (; d->d_tag != DT_NULL; d++)
+      for (; d->d_tag != DT_NULL; d++) {
         if (d->d_tag == DT_SONAME) snprintf(soname, sizeof soname, "%s", texts + d->d_un.d_val);
+        if (d->d_tag == DT_NEEDED) add(&needed, texts + d->d_un.d_val, strlen(texts + d->d_un.d_val));
+      }
     }
     if (sections[i].sh_type != SHT_DYNSYM) continue;
     const Elf64_Sym *s = (const Elf64_Sym *)(const void *)(image + sections[i].sh_offset);
@@ -142,6 +144,14 @@ START_TEST(all_else_is_ours) {
 }
 END_TEST
 
+/* Programs that embed the library load no parsers of the command line's files. */
+START_TEST(no_parsers_are_needed) {
+  ck_assert_ptr_nonnull(strstr(needed.text, "\nlibc.so"));
+  ck_assert_msg(strstr(needed.text, "yaml") == NULL && strstr(needed.text, "jansson") == NULL,
+                "libblockshock needs%s", needed.text);
+}
+END_TEST
+
 START_TEST(one_version) {
   char want[64], line[128] = "", command[1100];
   char *version = read_source("VERSION");
@@ -175,6 +185,7 @@ END_TEST
 int main(void) {
   const test_case tests[] = {{the_list_is_the_header_and_the_library},
                              {all_else_is_ours},
+                             {no_parsers_are_needed},
                              {one_version},
                              {a_difference_is_noticed},
                              {0}};

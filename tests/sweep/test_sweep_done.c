@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * test_sweep_done.c - what a resumed sweep takes from the runs that are there: right ones are done, wrong
  * ones are told again as failed, those that broke off run again. */
-#include "core/base/config.h"
 #include "lab/run/planned.h"
 #include "lab/store/store.h"
 #include "lab/sweep/sweep.h"
 #include "lab/sweep/tuned.h"
+#include "lab/yaml/config.h"
 #include "tests/lab/lab_test.h"
 #include "tests/run_tests.h"
 #include "tests/sweep/points.h"

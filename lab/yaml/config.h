@@ -2,8 +2,8 @@
  * config.h - the config tree: YAML (libyaml events) into capped plain nodes. No aliases, tags,
  * anchors, merge keys or duplicate keys; UTF-8 only; caps: 1 MiB, depth 16, 10,000 nodes, scalars
  * 4 KiB. Keys keep their order. Errors carry file:line:col and end in exit code 3. */
-#ifndef BS_CORE_BASE_CONFIG_H
-#define BS_CORE_BASE_CONFIG_H
+#ifndef BS_LAB_YAML_CONFIG_H
+#define BS_LAB_YAML_CONFIG_H
 #include "blockshock/blockshock.h"
 #include "core/base/text.h"
 

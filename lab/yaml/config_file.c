@@ -7,9 +7,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/base/config.h"
-#include "core/base/config_internal.h"
 #include "core/base/error.h"
+#include "lab/yaml/config.h"
+#include "lab/yaml/config_internal.h"
 
 static int32_t fail_read(bs_error *err, const char *path, int saved_errno) {
   bs_error_errno(err, BS_CONFIG, "BS-CFG-READ", saved_errno, "cannot be read");

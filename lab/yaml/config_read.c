@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/base/config.h"
-#include "core/base/config_internal.h"
 #include "core/base/error.h"
+#include "lab/yaml/config.h"
+#include "lab/yaml/config_internal.h"
 
 bs_node *bs_config_child(const bs_node *map, const char *key, size_t length) {
   for (bs_node *child = map->first; child != NULL; child = child->next) {

@@ -7,9 +7,9 @@
 #include <string.h>
 #include <yaml.h>
 
-#include "core/base/config.h"
-#include "core/base/config_internal.h"
 #include "core/base/error.h"
+#include "lab/yaml/config.h"
+#include "lab/yaml/config_internal.h"
 
 /* ---- bytes ------------------------------------------------------------------------------------- */
 

@@ -3,7 +3,7 @@
  * composition: mappings merge, a null over a mapping changes nothing, any other value replaces). Called by
  * the lab, which builds one tree per run from files and options. Trees are plain data: thread-safe on
  * distinct trees. */
-#include "core/base/config.h"
+#include "lab/yaml/config.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -11,8 +11,8 @@
 #include <string.h>
 #include <strings.h>
 
-#include "core/base/config_internal.h"
 #include "core/base/error.h"
+#include "lab/yaml/config_internal.h"
 
 /* ---- names of files: few, shared by all nodes of a tree and its copies, kept for the process ------- */
 

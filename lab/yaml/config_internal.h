@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * config_internal.h - what the files of the config tree share: caps, node building, UTF-8. Private to
- * core/base/config*.c. */
-#ifndef BS_CORE_BASE_CONFIG_INTERNAL_H
-#define BS_CORE_BASE_CONFIG_INTERNAL_H
-#include "core/base/config.h"
+ * lab/yaml/config*.c. */
+#ifndef BS_LAB_YAML_CONFIG_INTERNAL_H
+#define BS_LAB_YAML_CONFIG_INTERNAL_H
 #include "core/base/error.h"
+#include "lab/yaml/config.h"
 
 enum {
   BS_CFG_MAX_BYTES = 1 << 20,

@@ -3,8 +3,8 @@
  * tests/fuzz/fuzz_yaml.c). Called for --print-config and the run folder's config.yaml. */
 #include <string.h>
 
-#include "core/base/config.h"
-#include "core/base/config_internal.h"
+#include "lab/yaml/config.h"
+#include "lab/yaml/config_internal.h"
 
 static int is_alnum(char c) {
   return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
