@@ -56,7 +56,8 @@ test: everything
 
 # One test or a few, with what they need: make check T='test_op_(ask|run)'
 check: configure
-	@scripts/check-tests $(BUILD) '$(T)'
+	@[ -n '$(T)' ] || { echo "make check: name tests by a regular expression: make check T='test_op_.*'" >&2; exit 2; }
+	@scripts/check-tests $(BUILD) -R '^($(T))$$'
 
 verify: everything
 	@scripts/verify $(BUILD)
