@@ -80,6 +80,7 @@ static void dress_comm(bs_wrapped *w) {
   const bs_comm *inner = w->inner->vtable;
   copy->name = w->name;
   copy->launch = inner->launch;
+  copy->max_ranks = inner->max_ranks;
   copy->wrap = NULL;
   copy->unwrap = NULL;
   MASK(copy, inner, comm_slots);

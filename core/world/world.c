@@ -31,7 +31,9 @@ static int32_t check_options(const bs_world_options *o, bs_error *err) {
 
 /* How many ranks there can be depends on how they come to be. */
 static int32_t check_size(const bs_world *world, bs_error *err) {
-  const uint32_t most = world->comm->launch == BS_LAUNCH_DRIVEN ? BS_WORLD_DRIVEN_MAX : BS_WORLD_MAX;
+  const uint32_t served = world->comm->max_ranks;
+  uint32_t most = world->comm->launch == BS_LAUNCH_DRIVEN ? BS_WORLD_DRIVEN_MAX : BS_WORLD_MAX;
+  if (served != 0 && served < most) most = served;
   if (world->size >= 1 && world->size <= most) return BS_OK;
   bs_error_set(err, BS_CONFIG, "BS-WORLD-SIZE", "a world of %u ranks; 1 to %u are possible over %s",
                world->size, most, world->comm->name);

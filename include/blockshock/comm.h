@@ -189,6 +189,10 @@ typedef struct bs_comm {
   void (*report)(void *world,
                  void (*each)(void *user, const char *name, double value, const char *unit, const char *text),
                  void *user);
+  /* Since 0.12. The most ranks of a world, so that a host can refuse more before it starts any; 0: not known
+   * beforehand. A wrapper's is that of what it wraps. */
+  uint32_t max_ranks;
+  uint32_t reserved; /* 0 */
 } bs_comm;
 
 #ifdef __cplusplus

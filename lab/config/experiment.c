@@ -20,12 +20,6 @@
 #include "lab/place_name.h"
 #include "lab/word.h"
 
-/* What the communicators of this package take, so that no rank is started before it is known. */
-static const struct {
-  const char *comm;
-  uint32_t ranks;
-} most_ranks[] = {{"threads", 1024}, {"shm", 128}};
-
 /* The dtypes of a layer; the last one, int8, is for sums on the wire alone. */
 static const uint32_t wire_dtypes[BS_FLOAT_DTYPES + 1] = {BS_F64,    BS_F32,    BS_F16, BS_BF16,
                                                           BS_F8E4M3, BS_F8E5M2, BS_I8};
@@ -228,6 +222,18 @@ static int32_t known_names(bs_context *context, const bs_experiment *e, const ch
   return BS_OK;
 }
 
+/* No rank is started where the communicator serves fewer. One that cannot be found is told by whoever makes
+ * the world. */
+static int32_t few_enough(bs_context *context, const bs_experiment *e, bs_error *err) {
+  const bs_comm *comm = NULL;
+  void *state = NULL;
+  if (context == NULL || bs_find_comm(context, e->comm, &comm, &state, NULL) != BS_OK) return BS_OK;
+  if (comm->max_ranks == 0 || e->world_size <= comm->max_ranks) return BS_OK;
+  return bs_schema_refuse(bs_config_find(e->config, "hardware.world_size"), err, "BS-CFG-RANGE",
+                          "hardware.world_size %u: the communicator %s serves at most %u ranks",
+                          e->world_size, comm->name, comm->max_ranks);
+}
+
 static int32_t read_hardware(bs_context *context, bs_experiment *e, const char *quiet_dir, bs_notes *notes,
                              bs_error *err) {
   const char *backend = bs_schema_str(e->config, "hardware.backend");
@@ -267,14 +273,7 @@ static int32_t read_hardware(bs_context *context, bs_experiment *e, const char *
   e->bind = (uint32_t)bs_schema_bool(e->config, "hardware.bind");
   e->graph = (uint32_t)bs_schema_bool(e->config, "hardware.graph");
   e->timeout_s = bs_schema_f64(e->config, "hardware.timeout_s");
-  for (size_t i = 0; i < sizeof most_ranks / sizeof most_ranks[0]; i++) {
-    if (strcmp(bs_innermost(e->comm), most_ranks[i].comm) != 0 || e->world_size <= most_ranks[i].ranks)
-      continue;
-    return bs_schema_refuse(bs_config_find(e->config, "hardware.world_size"), err, "BS-CFG-RANGE",
-                            "hardware.world_size %u: the communicator %s takes at most %u", e->world_size,
-                            most_ranks[i].comm, most_ranks[i].ranks);
-  }
-  return BS_OK;
+  return few_enough(context, e, err);
 }
 
 static int32_t read_method(bs_context *context, bs_experiment *e, bs_notes *notes, bs_error *err) {

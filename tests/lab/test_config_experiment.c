@@ -277,6 +277,12 @@ START_TEST(plugin_selects_its_backend) {
   bs_experiment_free(&e);
   refuse(context, "method: {name: blockshock}\nhardware: {world_size: 1025}\n", BS_CONFIG, "BS-CFG-RANGE",
          "1025");
+  refuse(context, "method: {name: blockshock}\nhardware: {world_size: 129, comm: shm}\n", BS_CONFIG,
+         "BS-CFG-RANGE", "the communicator shm serves at most 128 ranks");
+  refuse(context, "method: {name: blockshock}\nhardware: {world_size: 129, comm: \"fault:shm\"}\n", BS_CONFIG,
+         "BS-CFG-RANGE", "the communicator fault:shm serves at most 128 ranks");
+  e = make(context, "method: {name: row_parallel}\nhardware: {world_size: 129}\n", NULL);
+  bs_experiment_free(&e);
 }
 END_TEST
 

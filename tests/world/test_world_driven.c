@@ -203,6 +203,7 @@ START_TEST(the_most_ranks_depend_on_the_launch) {
     const char *text;
   } cases[] = {{"threads", 1025, BS_CONFIG, "a world of 1025 ranks; 1 to 1024 are possible over threads"},
                {"virtual", (1u << 20) + 1u, BS_CONFIG, "1 to 1048576 are possible over virtual"},
+               {"realtime", 13, BS_CONFIG, "1 to 12 are possible over realtime"},
                {"virtual", 0, BS_CONFIG, "a world of 0 ranks"}};
   bs_world_options o = options(cases[_i].size, "vdev");
   bs_world *world = NULL;
@@ -216,6 +217,6 @@ END_TEST
 int main(void) {
   const test_case tests[] = {{a_started_collective_hides_behind_an_op, 3}, {algorithms_run_without_values},
                              {without_a_clock_it_is_the_machines},         {ranks_are_many_and_small},
-                             {the_most_ranks_depend_on_the_launch, 3},     {0}};
+                             {the_most_ranks_depend_on_the_launch, 4},     {0}};
   return run_tests("world_driven", tests, (test_setup){open_all, close_context});
 }

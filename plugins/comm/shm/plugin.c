@@ -23,6 +23,7 @@ static const bs_comm shm_vtable = {
     .send = shm_send,
     .recv = shm_recv,
     .exchange = shm_exchange,
+    .max_ranks = SHM_MAX_RANKS,
     .barrier = shm_barrier,
     .abort = shm_abort,
     .attach = shm_attach,

@@ -26,6 +26,7 @@ static const bs_comm thr_vtable = {
     .barrier = thr_barrier,
     .abort = thr_abort,
     .exchange = thr_exchange,
+    .max_ranks = THR_MAX_RANKS,
 };
 
 static const bs_param_desc thr_params[] = {

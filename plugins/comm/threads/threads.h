@@ -22,6 +22,7 @@
 #include "../common/report.h"
 #include "blockshock/plugin.h"
 
+#define THR_MAX_RANKS 1024u
 #define THR_INLINE_MAX 16384u /* most bytes of a message that travels inside the slot */
 #define THR_SMALL 32u         /* of these, as many lie in the header's own cache line */
 #define THR_CHUNK 1024u       /* elements that are reduced at a time: 8 KiB of stack each buffer */

@@ -7,7 +7,6 @@
 
 #include "threads.h"
 
-#define MAX_WORLD 4096u
 #define MAX_SITES 65536u
 
 static void group_free(thr_group *group) {
@@ -26,7 +25,7 @@ static void group_free(thr_group *group) {
   free(group);
 }
 
-/* Cache-line aligned and zeroed. count is at most MAX_WORLD, so sizes cannot overflow. */
+/* Cache-line aligned and zeroed. count is at most THR_MAX_RANKS, so sizes cannot overflow. */
 static void *alloc_lines(uint64_t count, size_t size) {
   void *p = NULL;
   if (posix_memalign(&p, 64, count * size) != 0) return NULL;
@@ -64,8 +63,8 @@ static thr_group *group_make(thr_world *world, thr_group *parent, const uint32_t
 
 int32_t thr_world_open(void *state, const bs_world_request *request, void **out_world, bs_error *err) {
   const thr_state *plugin = state;
-  if (request->world_size == 0 || request->world_size > MAX_WORLD)
-    return bs_fail(err, BS_UNSUPPORTED, "BS-COLL-WORLD", "threads serves 1 to %u ranks, not %u", MAX_WORLD,
+  if (request->world_size == 0 || request->world_size > THR_MAX_RANKS)
+    return bs_fail(err, BS_UNSUPPORTED, "BS-COLL-WORLD", "threads serves 1 to %u ranks, not %u", THR_MAX_RANKS,
                    request->world_size);
   thr_world *world = alloc_lines(1, sizeof *world);
   if (world == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-COLL-MEMORY", "no memory for a world");
