@@ -70,7 +70,7 @@ with tempfile.TemporaryDirectory() as scratch:
         expect(lost(text.replace(f'<a id="{name}"></a>', "")) == [name], f"{name} was taken out unnoticed")
     for macro in ("BS_PLUGIN_DEFINE", "BS_HOST_HAS", "BS_DTYPE_BYTES", "BS_ABI_VERSION"):
         expect(f"#### {macro}\n" in text, f"{macro} is not in the reference")
-    for told in ("W [N,K_r] = the packed columns of the weight", "Counter-based random numbers", "exit code 6 of bsrun"):
+    for told in ("Weights are packed for matmul or matmul24", "Counter-based random numbers", "exit code 6 of bsrun"):
         expect(told in text, f"the comment is lost: {told}")
     expect(text == read(build, "share", "doc", "blockshock", "reference.md"), "the build's reference is another: build it again")
     planted(scratch, "tensor.h", "/* Shape without memory. A stride is counted in elements; all strides zero means dense row-major. */\n",

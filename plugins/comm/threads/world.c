@@ -64,8 +64,8 @@ static thr_group *group_make(thr_world *world, thr_group *parent, const uint32_t
 int32_t thr_world_open(void *state, const bs_world_request *request, void **out_world, bs_error *err) {
   const thr_state *plugin = state;
   if (request->world_size == 0 || request->world_size > THR_MAX_RANKS)
-    return bs_fail(err, BS_UNSUPPORTED, "BS-COLL-WORLD", "threads serves 1 to %u ranks, not %u", THR_MAX_RANKS,
-                   request->world_size);
+    return bs_fail(err, BS_UNSUPPORTED, "BS-COLL-WORLD", "threads serves 1 to %u ranks, not %u",
+                   THR_MAX_RANKS, request->world_size);
   thr_world *world = alloc_lines(1, sizeof *world);
   if (world == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-COLL-MEMORY", "no memory for a world");
   world->host = plugin->host;
