@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "blockshock/expr_value.h"
 #include "core/base/error.h"
 #include "graph/pass/form.h"
 #include "graph/pass/match.h"
@@ -29,7 +30,7 @@ static double wanted(const double *in, const void *arg) {
   double x = in[r->y];
   if (r->bias != GNONE) x += in[r->bias];
   for (uint32_t i = 0; i < sizeof activations / sizeof activations[0]; i++)
-    if (activations[i].activation == r->activation) x = program_step(activations[i].op, x, 0, 0);
+    if (activations[i].activation == r->activation) x = bs_expr_value(activations[i].op, x, 0, 0);
   return r->residual != GNONE ? x + in[r->residual] : x;
 }
 

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "blockshock/expr_value.h"
 #include "core/base/error.h"
 #include "graph/ir/query.h"
 #include "graph/pass/form.h"
@@ -13,19 +14,19 @@
 #include "graph/pass/program.h"
 
 static double gelu(double x) {
-  return program_step(BS_EXPR_GELU, x, 0, 0);
+  return bs_expr_value(BS_EXPR_GELU, x, 0, 0);
 }
 static double gelu_tanh(double x) {
-  return program_step(BS_EXPR_GELU_TANH, x, 0, 0);
+  return bs_expr_value(BS_EXPR_GELU_TANH, x, 0, 0);
 }
 static double sigmoid(double x) {
-  return program_step(BS_EXPR_SIGMOID, x, 0, 0);
+  return bs_expr_value(BS_EXPR_SIGMOID, x, 0, 0);
 }
 static double silu(double x) {
-  return program_step(BS_EXPR_SILU, x, 0, 0);
+  return bs_expr_value(BS_EXPR_SILU, x, 0, 0);
 }
 static double softplus(double x) {
-  return program_step(BS_EXPR_SOFTPLUS, x, 0, 0);
+  return bs_expr_value(BS_EXPR_SOFTPLUS, x, 0, 0);
 }
 
 /* operand == c[0] + c[1] x + c[2] x^2 + c[3] x^3, or with t, that much more times t. */

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "blockshock/expr_value.h"
 #include "core/base/dtype.h"
 #include "graph/ir/query.h"
 
@@ -127,7 +128,7 @@ static int fold_step(gexpr *e, uint32_t i, uint8_t *out_operand) {
     v[k] = program_const(e, operands[k] - GX_CONST);
     if (e->compute == BS_F32) v[k] = (double)(float)v[k];
   }
-  double value = program_step(op, v[0], v[1], v[2]);
+  double value = bs_expr_value(op, v[0], v[1], v[2]);
   if (e->compute == BS_F32) value = (double)(float)value;
   uint64_t bits;
   memcpy(&bits, &value, sizeof bits);

@@ -14,8 +14,7 @@ int program_between(const gexpr *e, uint8_t from, uint8_t to, double x, double *
 /* Which inputs an operand depends on: bit i. */
 uint32_t program_inputs(const gexpr *e, uint8_t operand);
 int program_has(const gexpr *e, uint8_t op);
-/* The value of one step, and constant i of a program. */
-double program_step(uint8_t op, double x, double y, double z);
+/* Constant i of a program. */
 double program_const(const gexpr *e, uint32_t i);
 /* Does the only output agree with `want`, a function of the inputs, at 0, at infinity, NaN, 1e-40 to 1e38 of
  * both signs, and around each constant? A pass may only ask it of what it has recognised by its form

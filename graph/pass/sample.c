@@ -3,117 +3,10 @@
 #include <math.h>
 #include <string.h>
 
+#include "blockshock/expr_value.h"
 #include "core/base/dtype.h"
 #include "graph/ir/query.h"
 #include "graph/pass/program.h"
-
-/* gelu without the cancellation of 1 + erf, which has no digits left below -5. */
-static double gelu(double x) {
-  return 0.5 * x * erfc(x * -0.70710678118654752440);
-}
-static double sigmoid(double x) {
-  return 1 / (1 + exp(-x));
-}
-static double gelu_tanh(double x) {
-  return x * sigmoid(2 * 0.79788456080286535588 * (x + 0.044715 * x * x * x));
-}
-static double silu(double x) {
-  return x * sigmoid(x);
-}
-static double softplus(double x) {
-  return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x));
-}
-
-static double truth(int yes) {
-  return yes ? 1 : 0;
-}
-
-double program_step(uint8_t op, double x, double y, double z) {
-  switch (op) {
-    case BS_EXPR_MOV:
-      return x;
-    case BS_EXPR_NEG:
-      return -x;
-    case BS_EXPR_ABS:
-      return fabs(x);
-    case BS_EXPR_SIGN:
-      return isnan(x) ? x : truth(x > 0) - truth(x < 0);
-    case BS_EXPR_FLOOR:
-      return floor(x);
-    case BS_EXPR_CEIL:
-      return ceil(x);
-    case BS_EXPR_ROUND:
-      return nearbyint(x);
-    case BS_EXPR_SQRT:
-      return sqrt(x);
-    case BS_EXPR_RSQRT:
-      return 1 / sqrt(x);
-    case BS_EXPR_RECIP:
-      return 1 / x;
-    case BS_EXPR_EXP:
-      return exp(x);
-    case BS_EXPR_LOG:
-      return log(x);
-    case BS_EXPR_SIN:
-      return sin(x);
-    case BS_EXPR_COS:
-      return cos(x);
-    case BS_EXPR_TANH:
-      return tanh(x);
-    case BS_EXPR_ERF:
-      return erf(x);
-    case BS_EXPR_SIGMOID:
-      return sigmoid(x);
-    case BS_EXPR_SOFTPLUS:
-      return softplus(x);
-    case BS_EXPR_GELU:
-      return gelu(x);
-    case BS_EXPR_GELU_TANH:
-      return gelu_tanh(x);
-    case BS_EXPR_SILU:
-      return silu(x);
-    case BS_EXPR_NOT:
-      return truth(x == 0);
-    case BS_EXPR_ISNAN:
-      return truth(isnan(x));
-    case BS_EXPR_ISINF:
-      return truth(isinf(x));
-    case BS_EXPR_ADD:
-      return x + y;
-    case BS_EXPR_SUB:
-      return x - y;
-    case BS_EXPR_MUL:
-      return x * y;
-    case BS_EXPR_DIV:
-      return x / y;
-    case BS_EXPR_FMOD:
-      return fmod(x, y);
-    case BS_EXPR_POW:
-      return pow(x, y);
-    case BS_EXPR_MIN:
-      return isnan(x) ? x : isnan(y) ? y : fmin(x, y);
-    case BS_EXPR_MAX:
-      return isnan(x) ? x : isnan(y) ? y : fmax(x, y);
-    case BS_EXPR_LT:
-      return truth(x < y);
-    case BS_EXPR_LE:
-      return truth(x <= y);
-    case BS_EXPR_EQ:
-      return truth(x == y);
-    case BS_EXPR_AND:
-      return truth(x != 0 && y != 0);
-    case BS_EXPR_OR:
-      return truth(x != 0 || y != 0);
-    case BS_EXPR_XOR:
-      return truth((x != 0) != (y != 0));
-    case BS_EXPR_FMA:
-      return x * y + z;
-    case BS_EXPR_SELECT:
-      return x != 0 ? y : z;
-    default:
-      return NAN;
-  }
-}
 
 double program_const(const gexpr *e, uint32_t i) {
   double value;
@@ -123,7 +16,7 @@ double program_const(const gexpr *e, uint32_t i) {
 
 /* Conversions to bool matter; rounding to a float does not, beside the tolerance of those who ask. */
 static double converted(double x, uint32_t dtype) {
-  if (dtype == BS_BOOL) return truth(x != 0);
+  if (dtype == BS_BOOL) return x != 0;
   return bs_dtype_is_float(dtype) ? x : trunc(x);
 }
 
@@ -136,7 +29,7 @@ static int all_values(const gexpr *e, const double *in, double values[GX_STEP + 
     if (op == BS_EXPR_TO)
       values[GX_STEP + i] = converted(values[a], (uint32_t)b << 8 | c);
     else
-      values[GX_STEP + i] = program_step(op, values[a], values[b], values[c]);
+      values[GX_STEP + i] = bs_expr_value(op, values[a], values[b], values[c]);
   }
   return 1;
 }
@@ -165,7 +58,7 @@ int program_between(const gexpr *e, uint8_t from, uint8_t to, double x, double *
     if (!known[a] || (arity > 1 && !known[b]) || (arity > 2 && !known[c])) continue;
     known[GX_STEP + i] = 1;
     values[GX_STEP + i] = op == BS_EXPR_TO ? converted(values[a], (uint32_t)b << 8 | c)
-                                           : program_step(op, values[a], values[b], values[c]);
+                                           : bs_expr_value(op, values[a], values[b], values[c]);
   }
   *out_value = values[to];
   return known[to];
