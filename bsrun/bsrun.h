@@ -4,11 +4,13 @@
 #define BSRUN_BSRUN_H
 #include <stdatomic.h>
 
+#include <jansson.h>
+#include "blockshock/blockshock.h"
 #include "bsrun/args.h"
 #include "core/base/text.h"
 #include "lab/config/compose.h"
 #include "lab/config/notes.h"
-#include "lab/lab.h"
+#include "lab/progress.h"
 #include "lab/report/report.h"
 #include "lab/store/grade.h"
 

@@ -4,6 +4,7 @@
 #ifndef BSRUN_EXPLAIN_H
 #define BSRUN_EXPLAIN_H
 #include "bsrun/bsrun.h"
+#include "lab/experiment.h"
 #include "lab/kernel/query.h"
 
 /* Weights of `explain mask` that no model has as its dtype: integers that were quantised, and fp4. */

@@ -14,6 +14,7 @@
 #include "core/op/knob.h"
 #include "lab/case/ask.h"
 #include "lab/cores.h"
+#include "lab/lab.h"
 #include "lab/measure/machine.h"
 #include "lab/store/env.h"
 #include "lab/tune/tune.h"

@@ -3,6 +3,7 @@
 #ifndef BSRUN_EXPLAIN_SPLIT_H
 #define BSRUN_EXPLAIN_SPLIT_H
 #include "bsrun/explain.h"
+#include "lab/lab.h"
 #include "lab/measure/kernel.h"
 
 /* Everything that is the same on all ranks. */

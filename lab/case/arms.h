@@ -4,6 +4,7 @@
 #ifndef BS_LAB_CASE_ARMS_H
 #define BS_LAB_CASE_ARMS_H
 #include "lab/case/case.h"
+#include "lab/lab.h"
 
 enum { BS_ARMS_MAX = 3 };
 

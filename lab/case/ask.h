@@ -3,6 +3,9 @@
  * nothing. */
 #ifndef BS_LAB_CASE_ASK_H
 #define BS_LAB_CASE_ASK_H
+#include <jansson.h>
+
+#include "blockshock/blockshock.h"
 #include "lab/case/case.h"
 
 /* Adds {key, default, candidates} for each key that the list lacks: candidates as bs_tune_candidate makes

@@ -2,8 +2,11 @@
  * case.h - one layer run on one world: what phase 0 judges, with every input open to an injected fault. */
 #ifndef BS_LAB_CASE_CASE_H
 #define BS_LAB_CASE_CASE_H
+#include <jansson.h>
+
+#include "blockshock/blockshock.h"
 #include "lab/hash.h"
-#include "lab/lab.h"
+#include "lab/progress.h"
 
 /* Sums in int8 steps: features that share a scale; groups begin with each rank's share of the features. */
 #define BS_WIRE_GROUP 128

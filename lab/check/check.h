@@ -4,7 +4,7 @@
 #ifndef BS_LAB_CHECK_CHECK_H
 #define BS_LAB_CHECK_CHECK_H
 #include "lab/check/tensors.h"
-#include "lab/lab.h"
+#include "lab/result.h"
 
 enum { BS_CHECK_GATES = 16 };
 

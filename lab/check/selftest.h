@@ -5,7 +5,7 @@
  * a fault that no layer could be given. */
 #ifndef BS_LAB_CHECK_SELFTEST_H
 #define BS_LAB_CHECK_SELFTEST_H
-#include "lab/lab.h"
+#include "lab/progress.h"
 #include "lab/rules/rules.h"
 
 enum { BS_SELFTEST_GATES = 96 };

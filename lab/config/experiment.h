@@ -4,7 +4,7 @@
 #ifndef BS_LAB_CONFIG_EXPERIMENT_H
 #define BS_LAB_CONFIG_EXPERIMENT_H
 #include "lab/config/notes.h"
-#include "lab/lab.h"
+#include "lab/experiment.h"
 
 /* Open a context by the tree's plugin, plugin_dirs, plugin_trust and plugins.<id>.<name>. log may be NULL. */
 int32_t bs_context_of_config(const bs_node *config, int32_t log_level,

@@ -2,6 +2,9 @@
  * check.h - inside of diagnose: the table of checks, and what a check tells. */
 #ifndef BS_LAB_DIAGNOSE_CHECK_H
 #define BS_LAB_DIAGNOSE_CHECK_H
+#include <jansson.h>
+
+#include "blockshock/blockshock.h"
 #include "lab/diagnose/diagnose.h"
 #include "lab/measure/sampler.h"
 

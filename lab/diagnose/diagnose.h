@@ -4,8 +4,11 @@
  * cost. */
 #ifndef BS_LAB_DIAGNOSE_DIAGNOSE_H
 #define BS_LAB_DIAGNOSE_DIAGNOSE_H
-#include "lab/lab.h"
+#include <jansson.h>
+
 #include "lab/model/model.h"
+#include "lab/progress.h"
+#include "lab/yaml/config.h"
 
 enum bs_preset { BS_PRESET_QUICK = 0, BS_PRESET_FULL = 1, BS_PRESET_LARGE = 2, BS_PRESETS_ = 3 };
 extern const char *const bs_preset_names[BS_PRESETS_];

@@ -6,6 +6,7 @@
 #include "core/op/watch.h"
 #include "lab/case/case.h"
 #include "lab/diagnose/check.h"
+#include "lab/lab.h"
 #include "lab/measure/arm.h"
 
 typedef struct diag_layer {

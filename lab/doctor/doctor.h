@@ -8,7 +8,7 @@
 #include <jansson.h>
 
 #include "blockshock/blockshock.h"
-#include "lab/lab.h"
+#include "lab/progress.h"
 
 enum bs_check_state { BS_CHECK_OK = 0, BS_CHECK_WARN = 1, BS_CHECK_FAIL = 2 };
 

@@ -4,6 +4,7 @@
 #ifndef BS_LAB_GATE_FAULTS_H
 #define BS_LAB_GATE_FAULTS_H
 #include "lab/case/case.h"
+#include "lab/result.h"
 
 enum bs_fault_kind {
   BS_FAULT_NO_ALL_REDUCE = 0,

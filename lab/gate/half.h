@@ -6,6 +6,7 @@
 #define BS_LAB_GATE_HALF_H
 #include "lab/case/case.h"
 #include "lab/gate/reference.h"
+#include "lab/result.h"
 
 #define BS_REL_EPS_HALF 1e-12
 

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <stdint.h>
 #include "lab/gate/reference.h"
-#include "lab/lab.h"
+#include "lab/result.h"
 
 /* How the outputs were made: what may be rounded where. */
 typedef struct bs_arithmetic {

@@ -7,7 +7,9 @@
 #ifndef BS_LAB_GATE_MIXED_H
 #define BS_LAB_GATE_MIXED_H
 #include "lab/case/case.h"
+#include "lab/experiment.h"
 #include "lab/gate/reference.h"
+#include "lab/result.h"
 
 /* bs_mixed_wanted of the layer's options. */
 int64_t bs_mixed_of(const bs_layer_spec *spec);

@@ -4,7 +4,8 @@
  * backends: an oracle that shares their code would share their faults. */
 #ifndef BS_LAB_GATE_REFERENCE_H
 #define BS_LAB_GATE_REFERENCE_H
-#include "lab/lab.h"
+#include "blockshock/blockshock.h"
+#include "lab/progress.h"
 
 /* How K is divided over ranks: column_rank[k] for K-split methods; NULL when no rank holds partial sums, or
  * `owners` tells of each weight: the ranks of the K weights of feature f of w into out, UINT32_MAX for those

@@ -9,8 +9,8 @@
 #include "lab/kernel/bound.h"
 #include "lab/kernel/record.h"
 #include "lab/kernel/torch.h"
-#include "lab/lab.h"
 #include "lab/measure/sampler.h"
+#include "lab/progress.h"
 #include "lab/store/grade.h"
 
 enum { BS_KERNEL_PROVIDERS = 12 };

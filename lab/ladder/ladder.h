@@ -6,6 +6,7 @@
  * ladder`; docs/auto.md. */
 #ifndef BS_LAB_LADDER_LADDER_H
 #define BS_LAB_LADDER_LADDER_H
+#include "lab/lab.h"
 #include "lab/measure/arm_work.h"
 #include "lab/measure/predict.h"
 #include "lab/measure/stats.h"

@@ -3,6 +3,7 @@
  * of forwards. Arms that wait sleep, so the arm that runs has the machine to itself. */
 #ifndef BS_LAB_MEASURE_ARM_H
 #define BS_LAB_MEASURE_ARM_H
+#include "blockshock/blockshock.h"
 #include "lab/case/case.h"
 #include "lab/measure/arm_work.h"
 #include "lab/measure/clocks.h"

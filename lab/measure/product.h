@@ -3,7 +3,7 @@
  * time: of all columns, or of two of each four; forward, or what a backward pass adds. Behind kernel.h. */
 #ifndef BS_LAB_MEASURE_PRODUCT_H
 #define BS_LAB_MEASURE_PRODUCT_H
-#include "lab/lab.h"
+#include "blockshock/blockshock.h"
 
 enum { BS_PRODUCT_RANKS = 64 };
 enum bs_product_call {

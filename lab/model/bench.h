@@ -2,8 +2,8 @@
  * bench.h - `bsrun model bench`: how long a model's runs take, by the rules of docs/measuring.md. */
 #ifndef BS_LAB_MODEL_BENCH_H
 #define BS_LAB_MODEL_BENCH_H
-#include "lab/lab.h"
 #include "lab/model/model.h"
+#include "lab/progress.h"
 
 typedef struct bs_model_bench {
   double seconds;          /* of samples of each row, once 5 are there; the warm-up takes as long at most */

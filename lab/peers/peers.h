@@ -4,7 +4,8 @@
  * it tells. A world of its own carries that, so that no measured world sees it. */
 #ifndef BS_LAB_PEERS_H
 #define BS_LAB_PEERS_H
-#include "lab/lab.h"
+#include "blockshock/blockshock.h"
+#include "lab/yaml/config.h"
 
 typedef struct bs_peers bs_peers;
 

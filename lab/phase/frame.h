@@ -5,6 +5,7 @@
 #define BS_LAB_PHASE_FRAME_H
 #include "lab/case/case.h"
 #include "lab/gate/faults.h"
+#include "lab/lab.h"
 
 /* Runs and judges the case: adds gates to out, and fields to out->record. */
 typedef int32_t (*bs_phase_judge_fn)(bs_case *c, const bs_experiment *experiment, const bs_subject *subject,

@@ -5,6 +5,7 @@
 #define BS_LAB_PHASE_RECORD_FIELDS_H
 #include "lab/case/case.h"
 #include "lab/gate/mixed.h"
+#include "lab/lab.h"
 /* Adds to `record` (docs/runs.md lists the fields). */
 int32_t bs_record_case_fields(json_t *record, const bs_case *c, const bs_case_result *result,
                               const bs_subject *s, bs_error *err);

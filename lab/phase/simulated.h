@@ -5,7 +5,10 @@
 #ifndef BS_LAB_PHASE_SIMULATED_H
 #define BS_LAB_PHASE_SIMULATED_H
 #include "lab/case/case.h"
+#include "lab/experiment.h"
 #include "lab/measure/arm_work.h"
+#include "lab/progress.h"
+#include "lab/result.h"
 
 /* What cannot be asked of a virtual clock or of a backend without values: BS-SIM-VALUES, BS-SIM-OVERLAP. */
 int32_t bs_simulated_check(bs_context *context, const bs_experiment *experiment, bs_error *err);

@@ -13,9 +13,10 @@
  * counters.h findings   [{rule, state: "holds", "no", "UNKNOWN", text, says}], by bs_profile_judge */
 #ifndef BS_LAB_PROFILE_PROFILE_H
 #define BS_LAB_PROFILE_PROFILE_H
+#include "lab/experiment.h"
 #include "lab/kernel/case.h"
-#include "lab/lab.h"
 #include "lab/model/model.h"
+#include "lab/progress.h"
 
 typedef struct bs_profile_options {
   int counters;      /* 0: none is opened */

@@ -7,7 +7,9 @@
 #include "core/base/text.h"
 #include "lab/config/compose.h"
 #include "lab/config/notes.h"
-#include "lab/lab.h"
+#include "lab/experiment.h"
+#include "lab/progress.h"
+#include "lab/result.h"
 #include "lab/store/grade.h"
 #include "lab/store/store.h"
 

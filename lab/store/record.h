@@ -2,7 +2,8 @@
  * record.h - the line of metrics.jsonl (docs/runs.md lists every field) and the key that names a run. */
 #ifndef BS_LAB_STORE_RECORD_H
 #define BS_LAB_STORE_RECORD_H
-#include "lab/lab.h"
+#include "lab/experiment.h"
+#include "lab/result.h"
 
 /* sha256 over the configuration that is stored (without run_id and config_paths, and the folders that results
  * go to), plugin sums, library build id, world size, seed and the contents of files that workload options

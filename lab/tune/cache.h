@@ -3,8 +3,8 @@
  * fits wins. Lines of other machines are kept and skipped; broken ones are counted and skipped. */
 #ifndef BS_LAB_TUNE_CACHE_H
 #define BS_LAB_TUNE_CACHE_H
+#include "blockshock/blockshock.h"
 #include "lab/case/ask.h"
-#include "lab/lab.h"
 #include "lab/store/lines.h"
 
 typedef struct bs_tune_cache {

@@ -5,7 +5,8 @@
  * timed and every rank has the same. */
 #ifndef BS_LAB_TUNE_TUNE_H
 #define BS_LAB_TUNE_TUNE_H
-#include "lab/lab.h"
+#include "lab/experiment.h"
+#include "lab/progress.h"
 
 typedef struct bs_tuner bs_tuner;
 

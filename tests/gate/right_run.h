@@ -3,6 +3,7 @@
 #ifndef TESTS_GATE_RIGHT_RUN_H
 #define TESTS_GATE_RIGHT_RUN_H
 #include "lab/config/experiment.h"
+#include "lab/lab.h"
 #include "tests/lab/lab_test.h"
 
 static inline bs_context *right_context(void) {

@@ -6,6 +6,7 @@
 
 #include "formats/npy.h"
 #include "lab/config/experiment.h"
+#include "lab/lab.h"
 #include "tests/lab/lab_test.h"
 #include "tests/run_tests.h"
 
