@@ -130,7 +130,9 @@ def text_case(name, model, inputs, outputs, rtol, atol, issue=None):
     """One case of tests/graph/cases: the model, the fed and the expected tensors, or what the refusal says."""
     from onnx import printer
 
-    lines = [f"== {name} {rtol:g} {atol:g}", re.sub(r",\s*producer_name: \"[^\"]*\"", "", printer.to_text(model)).strip()]
+    model_text = re.sub(r",\s*producer_name: \"[^\"]*\"", "", printer.to_text(model)).strip()
+    model_text = re.sub(r"\A<\n(.*?)\n>\n", lambda head: "<" + " ".join(head[1].split()) + ">\n", model_text, flags=re.S)
+    lines = [f"== {name} {rtol:g} {atol:g}", model_text]
     lines += ["-- " + literal(tensor, f"in{i}") for i, tensor in enumerate(inputs)]
     lines += ["-- " + literal(tensor, f"out{i}") for i, tensor in enumerate(outputs)]
     if issue:
