@@ -6,7 +6,7 @@
  *   prepare once per shape class: chooses, sizes workspace; everything slow
  *   run     the hot call: allocates nothing, locks nothing, looks nothing up
  *
- * names.h lists the core ops. docs/ops.md (installed as share/doc/blockshock/ops.md) says of each of them:
+ * names.h lists the core ops. share/doc/blockshock/ops.md says of each of them:
  * arguments in order (outputs last, an absent optional one is NULL), meaning, attributes, dtypes, cost.
  *
  * Weights are packed for matmul or matmul24. Implementations that one plugin registers with the same backend
