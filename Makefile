@@ -18,7 +18,7 @@ help:
 	@echo 'make bench-sim   messages a second and memory of the simulator, beside other simulators'
 	@echo 'make answer   docs/answer.md and its chart: blockshock beside the other methods and dense, measured here in minutes'
 	@echo 'make gpu-bundle   build/gpu-bundle: what tests the cuda plugin on a machine with a GPU (docs/gpu/README.md)'
-	@echo 'make docs     the reference of the public headers: $(BUILD)/share/doc/blockshock/reference.md'
+	@echo 'make docs     the documentation as HTML with a search: $(BUILD)/share/doc/blockshock/html/index.html'
 	@echo 'BS_CUDA=on    before any of these: build the cuda plugin also where no GPU is; make run BS_CUDA=on'
 	@echo 'make install  PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)'
 	@echo 'make format | make lint | make clean'
@@ -76,8 +76,9 @@ gpu-bundle:
 	@scripts/gpu-bundle
 
 docs: configure
+	@scripts/setup --docs
 	@cmake --build $(BUILD) --target bs_reference
-	@echo $(BUILD)/share/doc/blockshock/reference.md
+	@scripts/docs-site $(BUILD)
 
 install: build
 	@DESTDIR=$(DESTDIR) cmake --install $(BUILD) --prefix $(PREFIX)
