@@ -5,7 +5,7 @@ JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 DESTDIR ?=
 SHELL := /bin/bash
-.PHONY: help setup configure build everything run test check verify bench bench-sim answer gpu-bundle docs install format lint clean
+.PHONY: help setup configure build everything run test check verify bench bench-sim answer gpu-bundle docs install uninstall format lint clean
 .DEFAULT_GOAL := help
 
 help:
@@ -20,7 +20,7 @@ help:
 	@echo 'make gpu-bundle   build/gpu-bundle: what tests the cuda plugin on a machine with a GPU (docs/gpu/README.md)'
 	@echo 'make docs     the documentation as HTML with a search: $(BUILD)/share/doc/blockshock/html/index.html'
 	@echo 'BS_CUDA=on    before any of these: build the cuda plugin also where no GPU is; make run BS_CUDA=on'
-	@echo 'make install  PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)'
+	@echo 'make install | make uninstall  PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)'
 	@echo 'make format | make lint | make clean'
 
 setup:
@@ -82,6 +82,9 @@ docs: configure
 
 install: build
 	@DESTDIR=$(DESTDIR) cmake --install $(BUILD) --prefix $(PREFIX)
+
+uninstall:
+	@DESTDIR=$(DESTDIR) scripts/uninstall $(BUILD) $(PREFIX)
 
 format:
 	@git ls-files '*.c' '*.h' '*.cu' | grep -v abi_ledger.h | xargs clang-format -i

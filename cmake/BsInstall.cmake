@@ -2,6 +2,9 @@
 # it came from the wheels (a system's own oneDNN is left where it is).
 install(DIRECTORY "${CMAKE_SOURCE_DIR}/include/blockshock" DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
         FILES_MATCHING PATTERN "*.h")
+install(DIRECTORY "${CMAKE_SOURCE_DIR}/examples" DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/blockshock
+  FILES_MATCHING PATTERN "*.c" PATTERN "*.md" PATTERN Makefile)
+install(PROGRAMS "${CMAKE_SOURCE_DIR}/tools/bs-export" DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(DIRECTORY "${CMAKE_SOURCE_DIR}/configs" DESTINATION ${CMAKE_INSTALL_DATADIR}/blockshock)
 install(FILES "${CMAKE_SOURCE_DIR}/bsrun/completion.bash" RENAME bsrun
         DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
