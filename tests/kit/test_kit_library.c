@@ -12,7 +12,7 @@
 static int32_t run_with(const char *const *params, uint32_t n, bs_error *err) {
   static char path[4200];
   bs_kit_report report;
-  snprintf(path, sizeof path, "%s/bs_wrong0.so", BS_TEST_KIT_DIR);
+  snprintf(path, sizeof path, "%s/bs_wrong_op.so", BS_TEST_KIT_DIR);
   const bs_kit_options o = {.plugin = path, .group = "abi", .params = params, .n_params = n};
   const int32_t rc = bs_kit_run(&o, &report, err);
   if (rc == BS_OK) bs_kit_free(&report);
