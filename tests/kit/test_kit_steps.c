@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * test_kit_steps.c - the products of ref are the bits of docs/ops.md: sums in their order, each step rounded
  * to the dtype that it is made in, for any team. Its answers promise the bound of a sum, to which the kit
- * holds every plugin; here the kit's queries are judged as those of class EXACT are. */
+ * holds every plugin; here the kit's queries are judged as those of class EXACT are. And the kit has queries
+ * of every core op. */
 #include <stdio.h>
 
+#include "core/op/schema.h"
 #include "kit/op.h"
 #include "tests/run_tests.h"
 
@@ -55,7 +57,15 @@ START_TEST(sums_are_rounded_in_their_order) {
 }
 END_TEST
 
+START_TEST(every_core_op_has_queries) {
+  for (uint32_t i = 0; i < bs_op_schema_count(); i++)
+    ck_assert_msg(kit_op_known(bs_op_schema_at(i)->name), "kit/op_case.c has no case of the op %s",
+                  bs_op_schema_at(i)->name);
+}
+END_TEST
+
 int main(void) {
-  const test_case tests[] = {{sums_are_rounded_in_their_order, TEST_COUNT(ops)}, {0}};
+  const test_case tests[] = {
+      {sums_are_rounded_in_their_order, TEST_COUNT(ops)}, {every_core_op_has_queries}, {0}};
   return run_tests("kit_steps", tests, (test_setup){.timeout = 60});
 }
