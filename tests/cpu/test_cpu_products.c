@@ -37,6 +37,47 @@ START_TEST(long_sums_of_integers) {
 }
 END_TEST
 
+/* The largest products of bytes that there are, to the bit. */
+START_TEST(largest_bytes) {
+  static const struct {
+    const char *op, *name;
+    uint32_t x, y;
+  } ops[] = {{"matmul", "bytes", BS_I8, BS_I32},
+             {"matmul24", "packed", BS_I8, BS_I32},
+             {"matmul24_dx", "packed", BS_I32, BS_I8}};
+  static const int64_t sizes[][3] = {{1, 16, 4},    {5, 33, 66},   {49, 48, 1025}, {97, 800, 40},
+                                     {3, 20, 1290}, {66, 40, 300}, {4, 1300, 8},   {131, 290, 270}};
+  const int op = _i / TEST_COUNT(sets);
+  static ch c;
+  kit_actor a;
+  if (!ch_has_isa(sets[_i % TEST_COUNT(sets)])) return;
+  ch_open(&c, sets[_i % TEST_COUNT(sets)], "off");
+  ch_actor(&c, &a, ops[op].op, ops[op].name, 2);
+  for (int i = 0; i < TEST_COUNT(sizes); i++) {
+    const kit_shape s = {.x = ops[op].x,
+                         .w = BS_I8,
+                         .y = ops[op].y,
+                         .bias = op < 2 && i % 3 == 0 ? BS_I32 : 0,
+                         .residual = op < 2 && i % 3 != 1 ? BS_I32 : 0,
+                         .activation = op < 2 && i % 2 ? BS_ACT_RELU : BS_ACT_NONE,
+                         .B = sizes[i][0],
+                         .N = sizes[i][1],
+                         .K = sizes[i][2],
+                         .seed = (uint64_t)i};
+    kit_data d;
+    kit_data_make(&d, ops[op].op, &s);
+    for (int64_t r = 0; r < d.a[0].t.dims[0]; r++)
+      for (int64_t k = 0; k < d.a[0].t.dims[1]; k++) kit_set(&d.a[0], r, k, r % 2 ? -128 : 127);
+    for (int64_t n = 0; n < s.N; n++)
+      for (int64_t k = 0; k < s.K; k++) kit_set(&d.w, n, k, n % 3 ? -128 : 127);
+    ch_check(&a, &d);
+    kit_data_free(&a, &d);
+  }
+  kit_actor_close(&a);
+  ch_close(&c);
+}
+END_TEST
+
 /* NaN and infinities of dY reach the columns that their output keeps and no other, in tiles of every width
  * and with the last panels missing; everywhere else the bits are those beside a number. */
 START_TEST(dx_takes_what_is_kept) {
@@ -124,6 +165,7 @@ END_TEST
 
 int main(void) {
   const test_case tests[] = {{long_sums_of_integers, TEST_COUNT(sets)},
+                             {largest_bytes, 3 * TEST_COUNT(sets)},
                              {dx_takes_what_is_kept, TEST_COUNT(sets)},
                              {residual_may_be_y, TEST_COUNT(sets) + 1},
                              {0}};

@@ -84,5 +84,5 @@ int main(void) {
                              {other_ops_on_lesser_sets, LESSER * TEST_COUNT(others)},
                              {products_of_onednn},
                              {0}};
-  return run_tests("cpu_values", tests, (test_setup){.timeout = 60, .at_once = 2});
+  return run_tests("cpu_values", tests, (test_setup){.timeout = 60});
 }
