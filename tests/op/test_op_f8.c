@@ -125,7 +125,8 @@ static uint8_t narrow(uint32_t dtype, float v) {
 }
 
 /* Rows 0 and 1: each code and what lies in the middle to the next, with a scale of 1; row 2 all zeros of both
- * signs, row 3 with a NaN, row 4 with an infinity, row 5 subnormal, row 6 so small that the scale is zero. */
+ * signs, row 3 with a NaN, row 4 with an infinity, row 5 subnormal, row 6 so small that the scale is zero;
+ * the others with one of them somewhere. */
 static void fill_values(values *v) {
   for (int64_t i = 0; i < v->B * v->K; i++)
     v->in[i] = ldexpf((float)((int32_t)draw() >> 4) * 0x1p-27f - 0.5f, (int)(draw() % 12) - 8);
@@ -145,6 +146,7 @@ static void fill_values(values *v) {
   if (v->together) return; /* one NaN there would be all there is */
   v->in[3 * v->K + 1] = NAN;
   v->in[4 * v->K + v->K - 1] = -INFINITY;
+  for (int64_t r = 7; r < v->B; r++) v->in[r * v->K + r * 37 % v->K] = r % 2 == 0 ? -NAN : INFINITY;
 }
 
 static float most_of(const values *v, int64_t b, int64_t g) {
