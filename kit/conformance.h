@@ -19,6 +19,7 @@ enum bs_kit_format { BS_KIT_TEXT = 0, BS_KIT_TAP = 1, BS_KIT_JSON = 2 };
 typedef struct bs_kit_options {
   const char *plugin; /* path of bs_<id>.so */
   int full;           /* 0: quick */
+  int edges;          /* 1: a quick kit that asks all sizes at which kernels of products have edges */
   const char
       *group; /* only this one, or the checks whose names begin so ("method.exact"); NULL: all that fit */
   const char *xfail; /* file of expected failures; NULL: none */

@@ -5,8 +5,7 @@
 
 #include "kit/graph.h"
 
-/* The leading dimension of the activations; of what is prepared the descriptors stay. */
-static void set_rows(kit_data *d, int64_t rows) {
+void kit_data_rows(kit_data *d, int64_t rows) {
   d->shape.B = rows;
   for (uint32_t i = 0; i < d->nargs; i++) {
     kit_tensor *m = &d->a[i];
@@ -34,9 +33,9 @@ static void run_again(kit_actor *a, kit_data *d, void *plan, uint32_t tolerance)
 /* All rows of the output are rubbish before: those that the run has not may not change. */
 static void run_rows(kit_actor *a, kit_data *d, void *plan, int64_t all, int64_t rows, uint32_t tolerance) {
   bs_error err = BS_ERROR_INIT;
-  set_rows(d, all);
+  kit_data_rows(d, all);
   kit_poison_outputs(d, 0xA5);
-  set_rows(d, rows);
+  kit_data_rows(d, rows);
   const int32_t rc = kit_data_run_plan(a, d, plan, &err);
   kit_assert(rc == BS_OK, "%s: run fails: %s: %s", kit_data_text(d), err.id, err.message);
   kit_data_judge(d, tolerance, 0);
@@ -64,15 +63,7 @@ static void one_plan(kit_actor *a, kit_shape shape, const kit_data *packed_of, v
 
 static void several_rows(kit_actor *a, kit_data *d, uint32_t tolerance) {
   static const int64_t prepared[] = {7, 3, 40};
-  bs_error err = BS_ERROR_INIT;
-  void *packed = NULL;
-  uint64_t bytes = 0;
-  if (d->w.block != NULL) {
-    const bs_source source = kit_weight_source(d);
-    kit_assert(
-        a->packer->pack(a->packer_state, &a->exec, &d->pack_query, &source, &packed, &bytes, &err) == BS_OK,
-        "%s: pack fails: %s: %s", kit_data_text(d), err.id, err.message);
-  }
+  void *packed = kit_data_pack(a, d);
   for (size_t i = 0; i < sizeof prepared / sizeof prepared[0]; i++) {
     kit_shape shape = d->shape;
     shape.B = prepared[i];

@@ -34,8 +34,7 @@ static unsigned char *graph_bits(const kit_data *d, size_t *out_bytes) {
   return bits;
 }
 
-/* The bits of what a run wrote, element by element. */
-static unsigned char *bits_of(const kit_data *d, size_t *out_bytes) {
+unsigned char *kit_data_bits(const kit_data *d, size_t *out_bytes) {
   if (d->outs != 0) return graph_bits(d, out_bytes);
   const kit_tensor *out = d->out >= 0 ? &d->a[d->out] : NULL;
   const kit_tensor *second = d->second >= 0 ? &d->a[d->second] : NULL;
@@ -71,12 +70,12 @@ static int judge_twice(kit_actor *a, kit_data *d, const bs_op_answer *answer, in
     tolerance = kit_wide(d) ? BS_TOL_ACC_F64 : BS_TOL_ACC_F32;
   if (run_to_judge(a, d, 0xA5, answer) != BS_OK) return 0;
   kit_data_judge(d, tolerance, special);
-  unsigned char *first = bits_of(d, &bytes);
+  unsigned char *first = kit_data_bits(d, &bytes);
   for (uint32_t i = 0; i < d->nargs; i++) kit_tensor_turn(&d->a[i]);
   kit_assert(run_to_judge(a, d, 0xFF, answer) == BS_OK, "%s: runs once and is refused then",
              kit_data_text(d));
   kit_data_judge(d, tolerance, special);
-  unsigned char *second = bits_of(d, &bytes);
+  unsigned char *second = kit_data_bits(d, &bytes);
   if ((d->query.flags & BS_QUERY_DETERMINISTIC) != 0)
     kit_assert(memcmp(first, second, bytes) == 0,
                "%s: a second run gives other bits, BS_QUERY_DETERMINISTIC asks for the same",

@@ -208,6 +208,12 @@ int32_t kit_data_run(kit_actor *a, kit_data *d, const char **stage, bs_error *er
 void kit_echo_check(const kit_actor *a, const kit_data *d, const void *plan);
 /* Rubbish into all that the op writes. */
 void kit_poison_outputs(kit_data *d, int byte);
+/* The weight of a query, packed; NULL: it has none. */
+void *kit_data_pack(kit_actor *a, kit_data *d);
+/* The leading dimension of the activations of a run; of what is prepared the descriptors stay. */
+void kit_data_rows(kit_data *d, int64_t rows);
+/* The bits of what a run wrote, one element after another; the caller frees them. */
+unsigned char *kit_data_bits(const kit_data *d, size_t *out_bytes);
 /* A plan over the tensors as they are. */
 int32_t kit_data_run_plan(kit_actor *a, kit_data *d, void *plan, bs_error *err);
 /* Are sums asked for in f64? */
@@ -221,6 +227,7 @@ void kit_data_judge(const kit_data *d, uint32_t tolerance, int special);
 /* Reads the packed weight back: rows of [N,length] as doubles; BS_UNSUPPORTED without the slot. */
 int32_t kit_packed_values(kit_actor *a, void *packed, const kit_data *d, double *out, bs_error *err);
 bs_source kit_weight_source(kit_data *d);
+bs_source kit_tensor_source(kit_tensor *m); /* a matrix, which must live on */
 /* The error that round-off may make in one element whose terms have this sum of sizes. */
 double kit_slack(const kit_data *d, uint32_t tolerance, int64_t terms, double magnitude);
 /* Does `got` lie where `exact`, off by at most slack and then rounded to dtype, may lie? */

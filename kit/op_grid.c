@@ -45,7 +45,7 @@ static uint32_t blocks_of(const char *op) {
 
 /* The quick kit asks one edge of so many: 7 meets every dtype and every kind of edge. */
 static uint32_t edge_step(void) {
-  return kit_full() ? 1 : 7;
+  return kit_full() || kit.options->edges ? 1 : 7;
 }
 
 /* The edges of an op; products of integers have the blocks alone. */

@@ -2,7 +2,7 @@
  * op_weight.c - the dense weight of a query as a source that is packed, and what was packed read back. */
 #include "kit/op.h"
 
-static int32_t read_weight(void *ctx, int64_t row, int64_t nrows, const bs_partition *cols, uint32_t dtype,
+static int32_t read_tensor(void *ctx, int64_t row, int64_t nrows, const bs_partition *cols, uint32_t dtype,
                            void *out, int64_t out_stride, bs_error *err) {
   const kit_tensor *w = ctx;
   const int64_t count = cols != NULL ? cols->count : w->t.dims[1];
@@ -19,13 +19,29 @@ static int32_t read_weight(void *ctx, int64_t row, int64_t nrows, const bs_parti
   return BS_OK;
 }
 
-bs_source kit_weight_source(kit_data *d) {
+bs_source kit_tensor_source(kit_tensor *m) {
   return (bs_source){.struct_size = sizeof(bs_source),
-                     .dtype = d->w.t.dtype,
-                     .rows = d->w.t.dims[0],
-                     .cols = d->w.t.dims[1],
-                     .ctx = &d->w,
-                     .read = read_weight};
+                     .dtype = m->t.dtype,
+                     .rows = m->t.dims[0],
+                     .cols = m->t.dims[1],
+                     .ctx = m,
+                     .read = read_tensor};
+}
+
+bs_source kit_weight_source(kit_data *d) {
+  return kit_tensor_source(&d->w);
+}
+
+void *kit_data_pack(kit_actor *a, kit_data *d) {
+  void *packed = NULL, *state = NULL;
+  uint64_t bytes = 0;
+  bs_error err = BS_ERROR_INIT;
+  if (d->w.block == NULL) return NULL;
+  const bs_source source = kit_weight_source(d);
+  const bs_op_impl *packer = kit_packer(a, d, &state);
+  kit_assert(packer->pack(state, &a->exec, &d->pack_query, &source, &packed, &bytes, &err) == BS_OK,
+             "%s: pack fails: %s: %s", kit_data_text(d), err.id, err.message);
+  return packed;
 }
 
 int32_t kit_packed_values(kit_actor *a, void *packed, const kit_data *d, double *out, bs_error *err) {

@@ -168,18 +168,10 @@ static int find_shape(const kit_actor *a, kit_shape *out) {
 
 static void both(kit_actor *a, kit_actor *b, kit_shape shape) {
   side first, second;
-  bs_error err = BS_ERROR_INIT;
-  void *packed = NULL;
-  uint64_t bytes = 0;
   side_make(&first, a, a->impl->op, &shape);
   shape.seed++;
   side_make(&second, b, a->impl->op, &shape);
-  if (first.d.w.block != NULL) {
-    const bs_source source = kit_weight_source(&first.d);
-    kit_assert(a->packer->pack(a->packer_state, &a->exec, &first.d.pack_query, &source, &packed, &bytes,
-                               &err) == BS_OK,
-               "%s: pack fails: %s: %s", kit_data_text(&first.d), err.id, err.message);
-  }
+  void *packed = kit_data_pack(a, &first.d);
   side_ready(&first, packed);
   side_ready(&second, packed);
   if (strcmp(a->impl->op, "take") != 0 &&

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "core/base/rng.h"
-#include "cpu_fixture.h"
+#include "cpu_host.h"
 #include "tests/run_tests.h"
 
 enum { Q, K, V, MASK, LENGTHS, DESCALE, Y, LSE, ARGS, DY = ARGS, DQ, DK, DV, DX_ARGS };
@@ -23,7 +23,7 @@ static bs_tensor dense(uint32_t dtype, const int64_t *dims, void *data) {
 }
 
 /* A team whose members work one after the other; those that change its scratch are counted. */
-static cx *team;
+static kit_actor *team;
 static int64_t workers;
 static uint64_t scratch_sum(void) {
   const unsigned char *at = team->scratch;
@@ -68,30 +68,27 @@ static void make_ask(ask *a, const char *op, const char *knobs, bs_tensor *t, ui
 
 /* One run with knobs; the echo of its plan, and the class of the answer. 0: refused, with the reason in
  * err. */
-static uint32_t try_run(cx *c, const bs_op_impl *impl, void *state, ask *a, bs_op_echo *out_echo,
-                        bs_error *err) {
+static uint32_t try_run(kit_actor *c, ask *a, bs_op_echo *out_echo, bs_error *err) {
   void *plan = NULL;
   bs_op_answer answer = {.struct_size = sizeof answer};
-  ck_assert_int_eq(impl->supports(state, &a->q, &answer), BS_OK);
-  const int32_t rc = impl->prepare(state, &c->exec, &a->q, NULL, &plan, err);
+  ck_assert_int_eq(c->impl->supports(c->state, &a->q, &answer), BS_OK);
+  const int32_t rc = c->impl->prepare(c->state, &c->exec, &a->q, NULL, &plan, err);
   if (rc != BS_OK) return 0;
   ck_assert_int_eq(answer.level, BS_LEVEL_NATIVE);
   memset(c->scratch, 0xA5, c->scratch_bytes);
   workers = 1; /* without the team */
-  ck_assert_msg(impl->run(plan, a->args, a->q.nargs, NULL, err) == BS_OK, "%s", err->message);
+  ck_assert_msg(c->impl->run(plan, a->args, a->q.nargs, NULL, err) == BS_OK, "%s", err->message);
   *out_echo = (bs_op_echo){.struct_size = sizeof *out_echo};
-  ck_assert_int_eq(impl->echo(plan, out_echo), BS_OK);
-  impl->plan_free(plan);
+  ck_assert_int_eq(c->impl->echo(plan, out_echo), BS_OK);
+  c->impl->plan_free(plan);
   return answer.tolerance;
 }
 
-static uint32_t run(cx *c, const char *knobs, bs_tensor *t, bs_op_echo *out_echo) {
-  void *state = NULL;
-  const bs_op_impl *impl = cx_impl(c, "attention", "online", &state);
+static uint32_t run(kit_actor *c, const char *knobs, bs_tensor *t, bs_op_echo *out_echo) {
   bs_error err = BS_ERROR_INIT;
   ask a;
   make_ask(&a, "attention", knobs, t, ARGS, NULL);
-  const uint32_t class = try_run(c, impl, state, &a, out_echo, &err);
+  const uint32_t class = try_run(c, &a, out_echo, &err);
   ck_assert_msg(class != 0, "%s", err.message);
   return class;
 }
@@ -116,11 +113,12 @@ START_TEST(powers_are_right_everywhere) {
   float k[2] = {0}, v[2] = {0.0f, 1.0f};
   const int fast = _i % 2;
   const char *isa = sets[_i / 2];
-  cx c;
+  static ch host;
+  kit_actor c;
   bs_op_echo echo;
-  if (!cx_has_isa(isa)) return;
-  memset(&c, 0, sizeof c);
-  cx_open(&c, isa, "off", 2);
+  if (!ch_has_isa(isa)) return;
+  ch_open(&host, isa, "off");
+  ch_actor(&host, &c, "attention", "online", 2);
   for (int i = 0; i < POINTS; i++) {
     mask[i][0] = 0.0f;
     mask[i][1] = point(i);
@@ -146,7 +144,8 @@ START_TEST(powers_are_right_everywhere) {
     if (x > -10.0 && fabs((double)y[i] / want - 1.0) > worst) worst = fabs((double)y[i] / want - 1.0);
   }
   ck_assert_msg(!fast || worst > 1e-5, "fast powers are exact: %g", worst); /* the knob reaches them */
-  cx_close(&c);
+  kit_actor_close(&c);
+  ch_close(&host);
 }
 END_TEST
 
@@ -158,11 +157,12 @@ START_TEST(scores_far_from_zero) {
   static const float heights[] = {0.0f, 88.0f, 2839.0f, 2840.0f, 1e5f, 8e6f, 1e20f, 3e38f, -8e6f, -3e38f};
   static const char *const words[] = {"split=1", "split=2"};
   float q[1] = {0}, k[FAR_KEYS] = {0}, v[FAR_KEYS], mask[FAR_KEYS], y, lse;
-  cx c;
+  static ch host;
+  kit_actor c;
   bs_op_echo echo;
-  if (!cx_has_isa(sets[_i / 2])) return;
-  memset(&c, 0, sizeof c);
-  cx_open(&c, sets[_i / 2], "off", 2);
+  if (!ch_has_isa(sets[_i / 2])) return;
+  ch_open(&host, sets[_i / 2], "off");
+  ch_actor(&host, &c, "attention", "online", 2);
   bs_tensor t[ARGS] = {[Q] = dense(BS_F32, (const int64_t[4]){1, 1, 1, 1}, q),
                        [K] = dense(BS_F32, (const int64_t[4]){1, 1, FAR_KEYS, 1}, k),
                        [V] = dense(BS_F32, (const int64_t[4]){1, 1, FAR_KEYS, 1}, v),
@@ -188,7 +188,8 @@ START_TEST(scores_far_from_zero) {
     ck_assert_msg(fabs((double)lse - want) <= 2e-6 * fabs(want) + 1e-5, "%s: LSE %g, not %g", sets[_i / 2],
                   (double)lse, want);
   }
-  cx_close(&c);
+  kit_actor_close(&c);
+  ch_close(&host);
 }
 END_TEST
 
@@ -257,13 +258,13 @@ START_TEST(knobs_change_no_output) {
   static float q[MOST], k[MOST], v[MOST], y[MOST], want[MOST];
   const setting *s = &settings[_i];
   const int64_t attrs[3] = {s->causal, s->left, 0};
-  void *state = NULL;
   bs_error err = BS_ERROR_INIT;
-  cx c;
+  static ch host;
+  kit_actor c;
   ask a;
   bs_op_echo echo;
-  memset(&c, 0, sizeof c);
-  cx_open(&c, "auto", "off", 2);
+  ch_open(&host, "auto", "off");
+  ch_actor(&host, &c, "attention", "online", 2);
   team = &c;
   c.exec.parallel_for = counted;
   bs_rng_normal(1, 1, 0, MOST, q);
@@ -275,11 +276,11 @@ START_TEST(knobs_change_no_output) {
                        [K] = dense(BS_F32, (const int64_t[4]){1, 1, s->T, D}, k),
                        [V] = dense(BS_F32, (const int64_t[4]){1, 1, s->T, D}, v),
                        [Y] = dense(BS_F32, (const int64_t[4]){1, 1, s->S, D}, y)};
-  const bs_op_impl *impl = cx_impl(&c, "attention", "online", &state);
   make_ask(&a, "attention", s->knobs, t, ARGS, attrs);
-  if (try_run(&c, impl, state, &a, &echo, &err) == 0) {
+  if (try_run(&c, &a, &echo, &err) == 0) {
     ck_assert_msg(strstr(err.message, s->echo) != NULL, "%s: refused, but: %s", s->knobs, err.message);
-    cx_close(&c);
+    kit_actor_close(&c);
+    ch_close(&host);
     return;
   }
   ck_assert_str_eq(echo.knobs, s->echo);
@@ -287,7 +288,8 @@ START_TEST(knobs_change_no_output) {
   reference(s, q, k, v, want);
   for (int64_t i = 0; i < s->S * D; i++)
     ck_assert_msg(fabsf(y[i] - want[i]) < 2e-5f, "%s: %g, not %g", s->knobs, (double)y[i], (double)want[i]);
-  cx_close(&c);
+  kit_actor_close(&c);
+  ch_close(&host);
 }
 END_TEST
 
@@ -302,16 +304,15 @@ START_TEST(threads_of_the_gradients) {
                {"threads=2", "threads=2", LONG}, {"threads=3", "threads=3 asked, 2 can work", LONG},
                {NULL, "threads=1", FEW},         {"threads=2", "threads=2", FEW}};
   static float memory[DX_ARGS][SIZE], first[3][SIZE];
-  cx c;
-  memset(&c, 0, sizeof c);
-  cx_open(&c, "auto", "off", 2);
+  static ch host;
+  kit_actor c;
+  ch_open(&host, "auto", "off");
+  ch_actor(&host, &c, "attention_dx", "tiles", 2);
   team = &c;
   c.exec.parallel_for = counted;
   for (size_t i = 0; i < TEST_COUNT(cases); i++) {
     const int64_t n = cases[i].n;
     bs_tensor t[DX_ARGS] = {{0}};
-    void *state = NULL;
-    const bs_op_impl *impl = cx_impl(&c, "attention_dx", "tiles", &state);
     bs_error err = BS_ERROR_INIT;
     bs_op_echo echo;
     ask a;
@@ -322,7 +323,7 @@ START_TEST(threads_of_the_gradients) {
     }
     for (int64_t row = 0; row < n; row++) memory[LSE][row] = 20.0f; /* powers are small numbers */
     make_ask(&a, "attention_dx", cases[i].knobs, t, DX_ARGS, NULL);
-    if (try_run(&c, impl, state, &a, &echo, &err) == 0) {
+    if (try_run(&c, &a, &echo, &err) == 0) {
       ck_assert_msg(strchr(cases[i].echo, ' ') != NULL && strstr(err.message, cases[i].echo) != NULL,
                     "%s: %s", cases[i].knobs, err.message);
       continue;
@@ -335,7 +336,8 @@ START_TEST(threads_of_the_gradients) {
                     cases[i].knobs);
     }
   }
-  cx_close(&c);
+  kit_actor_close(&c);
+  ch_close(&host);
 }
 END_TEST
 

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cpu_matmul_case.h"
+#include "cpu_host.h"
 #include "tests/run_tests.h"
 
 enum { PATHS = 2 };
@@ -62,79 +62,90 @@ int posix_memalign(void **out, size_t align, size_t size) {
 static uint64_t allocations;
 #endif
 
+/* A plan, for several calls. */
+static struct {
+  ch host;
+  kit_actor a;
+  kit_data d;
+  void *packed, *plan;
+  int64_t tokens;
+} p;
+
 /* The way's plan for a team of 3; 0: this machine or build has it not. */
-static int open_plan(int path, const mc *shape, cx *c, mc_data *d, mc_plan *p) {
+static int open_plan(int path, const kit_shape *shape) {
   bs_error err = {.struct_size = sizeof err};
-  bs_op_answer a;
-  cx_open(c, "auto", path == 1 ? "auto" : "off", 3);
-  mc_make(d, shape);
-  mc_ask(c, paths[path], d, &a);
-  if (a.level == BS_LEVEL_NATIVE) {
-    const uint64_t before = allocations;
-    ck_assert_msg(mc_prepare(c, paths[path], d, p, &err) == BS_OK, "%s: %s", err.id, err.message);
-    if (COUNTS) ck_assert_uint_gt(allocations, before); /* the plugin's are seen */
-    return 1;
+  bs_op_answer answer = {.level = BS_LEVEL_NO};
+  ch_open(&p.host, "auto", path == 1 ? "auto" : "off");
+  kit_data_make(&p.d, "matmul", shape);
+  p.tokens = shape->B;
+  if (ch_find(&p.host, &p.a, "matmul", paths[path], 3)) kit_data_ask(&p.a, &p.d, &answer);
+  if (answer.level != BS_LEVEL_NATIVE) {
+    ck_assert_int_eq(path, 1); /* "packed" is everywhere */
+    return 0;
   }
-  ck_assert_int_eq(path, 1); /* "packed" is everywhere */
-  mc_free(d);
-  cx_close(c);
-  return 0;
-}
-
-static void close_plan(cx *c, mc_data *d, mc_plan *p) {
-  mc_end(p);
-  mc_free(d);
-  cx_close(c);
-}
-
-static uint64_t call(const mc_plan *p, mc_data *d, int64_t rows) {
-  bs_error err = {.struct_size = sizeof err};
-  d->shape.rows = rows;
   const uint64_t before = allocations;
-  const int32_t rc = mc_call(p, d, &err);
+  p.packed = kit_data_pack(&p.a, &p.d);
+  ck_assert_msg(p.a.impl->prepare(p.a.state, &p.a.exec, &p.d.query, p.packed, &p.plan, &err) == BS_OK,
+                "%s: %s", err.id, err.message);
+  if (COUNTS) ck_assert_uint_gt(allocations, before); /* the plugin's are seen */
+  return 1;
+}
+
+static void close_plan(void) {
+  p.a.impl->plan_free(p.plan);
+  p.a.impl->packed_free(p.packed);
+  kit_data_free(&p.a, &p.d);
+  kit_actor_close(&p.a);
+  ch_close(&p.host);
+}
+
+static uint64_t call(int64_t rows) {
+  bs_error err = {.struct_size = sizeof err};
+  kit_data_rows(&p.d, rows);
+  const uint64_t before = allocations;
+  const int32_t rc = kit_data_run_plan(&p.a, &p.d, p.plan, &err);
   const uint64_t after = allocations;
   ck_assert_msg(rc == BS_OK, "%lld tokens: %s: %s", (long long)rows, err.id, err.message);
   return after - before;
 }
 
+/* Rows that the call has not stay as they were. */
+static void check_call(int64_t rows) {
+  kit_data_rows(&p.d, p.tokens);
+  kit_poison_outputs(&p.d, 0xFF);
+  (void)call(rows);
+  kit_data_judge(&p.d, BS_TOL_ACC_F32, 0);
+}
+
 /* An eighth of all numbers of tokens through one plan, in an order that goes up and down; 300 is more than
  * two blocks of any kernel and than one piece of dnnl. */
 START_TEST(any_number_of_tokens_is_right) {
-  const int path = _i / 2;
-  mc s = {.dtype = BS_F32, .y_type = BS_F32, .B = 300, .N = 33, .K = 9, .bias = BS_F32, .seed = 5};
-  s.integers = 1;
-  s.padded = 1;
+  kit_shape s = {.x = BS_F32,
+                 .w = BS_F32,
+                 .y = BS_F32,
+                 .B = 300,
+                 .N = 33,
+                 .K = 9,
+                 .bias = BS_F32,
+                 .spread = 1,
+                 .seed = 5};
   if (_i % 2 == 1)
     s.residual = BS_F32;
   else
     s.activation = BS_ACT_RELU;
-  mc_data d;
-  mc_plan p;
-  cx c = {0};
-  if (!open_plan(path, &s, &c, &d, &p)) return;
-  for (int64_t i = 0; i <= s.B / 8; i++) {
-    mc_clear_y(&d);
-    (void)call(&p, &d, i * 11 % (s.B + 1));
-    mc_judge(&d, paths[path]);
-  }
-  close_plan(&c, &d, &p);
+  if (!open_plan(_i / 2, &s)) return;
+  for (int64_t i = 0; i <= s.B / 8; i++) check_call(i * 11 % (s.B + 1));
+  close_plan();
 }
 END_TEST
 
 /* More tokens than two digits of dnnl's pieces, at the borders between them. */
 START_TEST(many_tokens_are_right) {
   static const int64_t rows[] = {16383, 16384, 16385, 16512, 16513, 32768, 32999, 33000};
-  mc s = {.dtype = BS_F32, .y_type = BS_F32, .B = 33000, .N = 1, .K = 3, .seed = 6, .integers = 1};
-  mc_data d;
-  mc_plan p;
-  cx c = {0};
-  if (!open_plan(_i, &s, &c, &d, &p)) return;
-  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-    mc_clear_y(&d);
-    (void)call(&p, &d, rows[i]);
-    mc_judge(&d, paths[_i]);
-  }
-  close_plan(&c, &d, &p);
+  const kit_shape s = {.x = BS_F32, .w = BS_F32, .y = BS_F32, .B = 33000, .N = 1, .K = 3, .seed = 6};
+  if (!open_plan(_i, &s)) return;
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) check_call(rows[i]);
+  close_plan();
 }
 END_TEST
 
@@ -143,22 +154,20 @@ END_TEST
 START_TEST(another_number_of_tokens_allocates_nothing) {
   const int64_t B = _i % 2 == 1 ? 300 : 40;
   const int path = _i / 2;
-  mc s = {.dtype = BS_F32, .y_type = BS_F32, .B = B, .N = 80, .K = 70, .bias = BS_F32, .seed = 7};
-  mc_data d;
-  mc_plan p;
-  cx c = {0};
-  if (!open_plan(path, &s, &c, &d, &p)) return;
-  c.exec.width = 1;
-  (void)call(&p, &d, B);
+  const kit_shape s = {
+      .x = BS_F32, .w = BS_F32, .y = BS_F32, .B = B, .N = 80, .K = 70, .bias = BS_F32, .seed = 7};
+  if (!open_plan(path, &s)) return;
+  p.a.exec.width = 1;
+  (void)call(B);
   for (int64_t i = 0; i <= B; i++) {
     const int64_t rows = i * 11 % (B + 1);
-    const uint64_t first = call(&p, &d, rows), again = call(&p, &d, rows);
+    const uint64_t first = call(rows), again = call(rows);
     ck_assert_msg(first <= again,
                   "%s: the first call with %lld of %lld tokens allocates %llu, the second %llu", paths[path],
                   (long long)rows, (long long)B, (unsigned long long)first, (unsigned long long)again);
     if (path == 0) ck_assert_uint_eq(first, 0);
   }
-  close_plan(&c, &d, &p);
+  close_plan();
 }
 END_TEST
 

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "cpu_matmul_case.h"
+#include "cpu_host.h"
 #include "tests/run_tests.h"
 
 enum { PACKED = 600, BELOW = 500, ABOVE = 700, MUCH = 800, REFUSED = 0 };
@@ -17,36 +17,38 @@ enum { CORE, BF16, CAPS };
 /* What oneDNN is allowed to use here; each test opens it in a process of its own. */
 static const char *const caps[CAPS] = {"AVX512_CORE", "AVX512_CORE_BF16"};
 
-static uint32_t score_of(const cx *c, const char *impl, uint32_t dtype, int64_t B, int64_t N, int64_t K) {
-  const mc s = {.dtype = dtype, .y_type = dtype, .B = B, .N = N, .K = K, .seed = 1};
-  mc_data d;
-  bs_op_answer a;
-  memset(&d, 0, sizeof d);
-  d.shape = s;
-  d.x.d = bs_desc_2d(dtype, B, K);
-  d.y.d = bs_desc_2d(dtype, B, N);
-  mc_ask(c, impl, &d, &a);
-  return a.level == BS_LEVEL_NATIVE ? a.score : REFUSED;
+static uint32_t score_of(ch *c, const char *impl, uint32_t dtype, int64_t B, int64_t N, int64_t K) {
+  const kit_shape s = {.x = dtype, .w = dtype, .y = dtype, .B = 1, .N = 1, .K = 1, .seed = 1};
+  kit_actor a;
+  kit_data d;
+  bs_op_answer answer;
+  if (!ch_find(c, &a, "matmul", impl, 1)) return REFUSED;
+  kit_data_make(&d, "matmul", &s);
+  ch_sizes(&d, B, N, K);
+  kit_data_ask(&a, &d, &answer);
+  kit_data_free(&a, &d);
+  kit_actor_close(&a);
+  return answer.level == BS_LEVEL_NATIVE ? answer.score : REFUSED;
 }
 
 /* Our own kernels have the same score for every shape; oneDNN is to have `wanted`. */
-static void must_score(const cx *c, uint32_t dtype, int64_t B, int64_t N, int64_t K, uint32_t wanted) {
+static void must_score(ch *c, uint32_t dtype, int64_t B, int64_t N, int64_t K, uint32_t wanted) {
   const uint32_t ours = score_of(c, "packed", dtype, B, N, K), dnnl = score_of(c, "dnnl", dtype, B, N, K);
-  ck_assert_msg(ours == PACKED, "packed, isa=%s, %s [%lld, %lld, %lld]: %u", c->isa, bs_dtype_name(dtype),
+  ck_assert_msg(ours == PACKED, "packed, %s, %s [%lld, %lld, %lld]: %u", c->params[0], bs_dtype_name(dtype),
                 (long long)B, (long long)N, (long long)K, ours);
-  ck_assert_msg(dnnl == wanted, "dnnl, isa=%s, %s [%lld, %lld, %lld]: %u, wanted %u", c->isa,
+  ck_assert_msg(dnnl == wanted, "dnnl, %s, %s [%lld, %lld, %lld]: %u, wanted %u", c->params[0],
                 bs_dtype_name(dtype), (long long)B, (long long)N, (long long)K, dnnl, wanted);
 }
 
 /* Scores at few tokens, at the last count that is few, and at the first that is many. */
-static void must_score_all(const cx *c, uint32_t dtype, uint32_t at_64, uint32_t at_512, uint32_t at_513) {
+static void must_score_all(ch *c, uint32_t dtype, uint32_t at_64, uint32_t at_512, uint32_t at_513) {
   must_score(c, dtype, 64, 256, 320, at_64);
   must_score(c, dtype, 512, 256, 320, at_512);
   must_score(c, dtype, 513, 256, 320, at_513);
 }
 
 static int has_avx512(void) {
-  if (cx_has_isa("avx512")) return 1;
+  if (ch_has_isa("avx512")) return 1;
   printf("not run: this processor has no AVX-512\n");
   return 0;
 }
@@ -57,39 +59,39 @@ START_TEST(f32_by_tokens) {
   if (!has_avx512()) return;
   ck_assert_int_eq(setenv("ONEDNN_MAX_CPU_ISA", caps[_i], 1), 0);
   for (size_t i = 0; i < sizeof isas / sizeof isas[0]; i++) {
-    cx c;
-    if (!cx_has_isa(isas[i])) continue;
-    cx_open(&c, isas[i], "auto", 1);
+    static ch c;
+    if (!ch_has_isa(isas[i])) continue;
+    ch_open(&c, isas[i], "auto");
     must_score_all(&c, BS_F32, BELOW, BELOW, ABOVE);
     must_score(&c, BS_F32, 1, 256, 320, BELOW);
     must_score(&c, BS_F32, 4096, 256, 320, ABOVE);
-    cx_close(&c);
+    ch_close(&c);
   }
 }
 END_TEST
 
 /* bf16 by the processor's own instruction in oneDNN alone: from 8 tokens on. */
 START_TEST(bf16_without_our_dot_product) {
-  cx c;
-  if (!has_avx512() || !cx_has_isa("avx512_bf16")) return;
+  static ch c;
+  if (!has_avx512() || !ch_has_isa("avx512_bf16")) return;
   ck_assert_int_eq(setenv("ONEDNN_MAX_CPU_ISA", caps[BF16], 1), 0);
-  cx_open(&c, "avx512", "auto", 1);
+  ch_open(&c, "avx512", "auto");
   must_score_all(&c, BS_BF16, MUCH, MUCH, MUCH);
   must_score(&c, BS_BF16, 7, 256, 320, BELOW);
   must_score(&c, BS_BF16, 8, 256, 320, MUCH);
-  cx_close(&c);
+  ch_close(&c);
 }
 END_TEST
 
 /* By it in both: as f32. */
 START_TEST(bf16_with_our_dot_product) {
-  cx c;
-  if (!has_avx512() || !cx_has_isa("avx512_bf16")) return;
+  static ch c;
+  if (!has_avx512() || !ch_has_isa("avx512_bf16")) return;
   ck_assert_int_eq(setenv("ONEDNN_MAX_CPU_ISA", caps[BF16], 1), 0);
-  cx_open(&c, "avx512_bf16", "auto", 1);
+  ch_open(&c, "avx512_bf16", "auto");
   must_score_all(&c, BS_BF16, BELOW, BELOW, ABOVE);
   must_score(&c, BS_BF16, 8, 256, 320, BELOW);
-  cx_close(&c);
+  ch_close(&c);
 }
 END_TEST
 
@@ -100,15 +102,15 @@ START_TEST(bf16_with_amx) {
   static const char *const isas[] = {"avx2", "avx512", "avx512_bf16"};
   if (!has_avx512()) return;
   for (size_t i = 0; i < sizeof isas / sizeof isas[0]; i++) {
-    cx c;
-    if (!cx_has_isa(isas[i])) continue;
-    cx_open(&c, isas[i], TEST_DNNL_WITH_AMX, 1);
+    static ch c;
+    if (!ch_has_isa(isas[i])) continue;
+    ch_open(&c, isas[i], TEST_DNNL_WITH_AMX);
     must_score_all(&c, BS_BF16, MUCH, MUCH, MUCH);
     must_score(&c, BS_BF16, 7, 256, 320, BELOW);
     must_score(&c, BS_BF16, 8, 256, 320, MUCH);
     must_score(&c, BS_BF16, 513, 63, 320, BELOW);
     must_score_all(&c, BS_F32, BELOW, BELOW, ABOVE);
-    cx_close(&c);
+    ch_close(&c);
   }
 }
 END_TEST
@@ -120,39 +122,39 @@ START_TEST(bf16_that_onednn_widens) {
   if (!has_avx512()) return;
   ck_assert_int_eq(setenv("ONEDNN_MAX_CPU_ISA", caps[CORE], 1), 0);
   for (size_t i = 0; i < sizeof isas / sizeof isas[0]; i++) {
-    cx c;
-    if (!cx_has_isa(isas[i])) continue;
-    cx_open(&c, isas[i], "auto", 1);
+    static ch c;
+    if (!ch_has_isa(isas[i])) continue;
+    ch_open(&c, isas[i], "auto");
     must_score_all(&c, BS_BF16, BELOW, BELOW, BELOW);
-    cx_close(&c);
+    ch_close(&c);
   }
 }
 END_TEST
 
 /* Without AVX-512 oneDNN has no advantage at any number of tokens, and no bf16. */
 START_TEST(without_avx512) {
-  cx c;
-  if (!cx_has_isa("avx2")) return;
+  static ch c;
+  if (!ch_has_isa("avx2")) return;
   ck_assert_int_eq(setenv("ONEDNN_MAX_CPU_ISA", "AVX2", 1), 0);
-  cx_open(&c, "avx2", "auto", 1);
+  ch_open(&c, "avx2", "auto");
   must_score_all(&c, BS_F32, BELOW, BELOW, BELOW);
   must_score(&c, BS_F32, 4096, 256, 320, BELOW);
   must_score_all(&c, BS_BF16, REFUSED, REFUSED, REFUSED);
-  cx_close(&c);
+  ch_close(&c);
 }
 END_TEST
 
 /* Narrow layers are ours at any number of tokens. */
 START_TEST(narrow_layers) {
-  cx c;
+  static ch c;
   if (!has_avx512()) return;
   ck_assert_int_eq(setenv("ONEDNN_MAX_CPU_ISA", caps[BF16], 1), 0);
-  cx_open(&c, "avx512", "auto", 1);
+  ch_open(&c, "avx512", "auto");
   must_score(&c, BS_F32, 513, 63, 320, BELOW);
   must_score(&c, BS_F32, 513, 64, 320, ABOVE);
   must_score(&c, BS_F32, 513, 320, 63, BELOW);
   must_score(&c, BS_F32, 513, 320, 64, ABOVE);
-  cx_close(&c);
+  ch_close(&c);
 }
 END_TEST
 
@@ -161,12 +163,12 @@ enum { HAS_DNNL, OBEYS, PROBES };
 static unsigned char *found; /* [PROBES], shared with the processes of the tests */
 
 START_TEST(probe) {
-  cx c;
+  static ch c;
   if (_i == OBEYS) ck_assert_int_eq(setenv("ONEDNN_MAX_CPU_ISA", "AVX2", 1), 0);
-  cx_open(&c, "auto", "auto", 1);
+  ch_open(&c, "auto", "auto");
   const uint32_t score = score_of(&c, "dnnl", _i == OBEYS ? BS_BF16 : BS_F32, 64, 64, 64);
   found[_i] = _i == OBEYS ? score == REFUSED : score != REFUSED;
-  cx_close(&c);
+  ch_close(&c);
 }
 END_TEST
 

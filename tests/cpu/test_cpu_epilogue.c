@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "cpu_matmul_case.h"
+#include "cpu_host.h"
 #include "tests/run_tests.h"
 
 static const char *const isas[] = {"portable", "avx2", "avx512"};
@@ -36,27 +36,36 @@ static float from_bits(uint32_t bits) {
   return f;
 }
 
+/* On each set that this processor has. */
+static struct {
+  ch host;
+  kit_actor activate, matmul;
+  int has;
+} open[ISAS];
+
 /* out = act(in) of n floats, anywhere. */
-static void activate(const cx *c, uint32_t activation, const float *in, float *out, int64_t n) {
-  void *state = NULL, *plan = NULL;
+static void activate(kit_actor *c, uint32_t activation, const float *in, float *out, int64_t n) {
+  void *plan = NULL;
   bs_error err = {.struct_size = sizeof err};
-  const bs_op_impl *impl = cx_impl(c, "activate", "cpu", &state);
   const bs_tensor_desc desc = bs_desc_2d(BS_F32, 1, n), *args[2] = {&desc, &desc};
   const bs_op_query q = {
       .struct_size = sizeof q, .nargs = 2, .op = "activate", .args = args, .activation = activation};
-  cx_matrix shape;
-  cx_matrix_make(&shape, BS_F32, 1, n, 0);
-  bs_tensor a = shape.t, b = shape.t, *call[2] = {&a, &b};
+  bs_tensor a = {.struct_size = sizeof a,
+                 .dtype = BS_F32,
+                 .rank = 2,
+                 .dims = {1, n},
+                 .strides = {n, 1},
+                 .bytes = (uint64_t)n * sizeof *in},
+            b = a, *call[2] = {&a, &b};
   float *copy = malloc((size_t)n * sizeof *copy);
   ck_assert_ptr_nonnull(copy);
   memcpy(copy, in, (size_t)n * sizeof *copy);
   a.data = copy;
   b.data = out;
-  ck_assert_int_eq(impl->prepare(state, &c->exec, &q, NULL, &plan, &err), BS_OK);
-  ck_assert_int_eq(impl->run(plan, call, 2, NULL, &err), BS_OK);
-  impl->plan_free(plan);
+  ck_assert_int_eq(c->impl->prepare(c->state, &c->exec, &q, NULL, &plan, &err), BS_OK);
+  ck_assert_int_eq(c->impl->run(plan, call, 2, NULL, &err), BS_OK);
+  c->impl->plan_free(plan);
   free(copy);
-  cx_matrix_free(&shape);
 }
 
 static void judge(const char *isa, uint32_t activation, float in, float out, double want) {
@@ -72,43 +81,50 @@ static void judge(const char *isa, uint32_t activation, float in, float out, dou
 }
 
 /* All instruction sets on the same values, the answer computed once. */
-static void compare(const cx *open, uint32_t activation, const float *in, int64_t n) {
+static void compare(uint32_t activation, const float *in, int64_t n) {
   static double want[CHUNK];
   static float out[CHUNK];
   for (int64_t i = 0; i < n; i++) want[i] = formula(activation, in[i]);
   for (int k = 0; k < ISAS; k++) {
-    if (!cx_has_isa(isas[k])) continue;
-    activate(&open[k], activation, in, out, n);
+    if (!open[k].has) continue;
+    activate(&open[k].activate, activation, in, out, n);
     for (int64_t i = 0; i < n; i++) judge(isas[k], activation, in[i], out[i], want[i]);
   }
 }
 
-static void open_all(cx *open) {
-  memset(open, 0, ISAS * sizeof *open);
-  for (int k = 0; k < ISAS; k++)
-    if (cx_has_isa(isas[k])) cx_open(&open[k], isas[k], "off", 1);
+static void open_all(void) {
+  for (int k = 0; k < ISAS; k++) {
+    open[k].has = ch_has_isa(isas[k]);
+    if (!open[k].has) continue;
+    ch_open(&open[k].host, isas[k], "off");
+    ch_actor(&open[k].host, &open[k].activate, "activate", "cpu", 1);
+    ch_actor(&open[k].host, &open[k].matmul, "matmul", "packed", 1);
+  }
 }
 
-static void close_all(cx *open) {
-  for (int k = 0; k < ISAS; k++)
-    if (cx_has_isa(isas[k])) cx_close(&open[k]);
+static void close_all(void) {
+  for (int k = 0; k < ISAS; k++) {
+    if (!open[k].has) continue;
+    kit_actor_close(&open[k].activate);
+    kit_actor_close(&open[k].matmul);
+    ch_close(&open[k].host);
+  }
 }
 
 /* Floats whose bits are first, first + step ..., of both signs in turn. */
 static void sweep(uint32_t activation, uint32_t first, uint32_t last, uint32_t step) {
   static float in[CHUNK];
-  cx open[ISAS];
   int64_t n = 0;
-  open_all(open);
+  open_all();
   for (uint32_t bits = first; bits <= last; bits += step)
     for (uint32_t sign = 0; sign <= 1; sign++) {
       in[n++] = from_bits(bits | sign << 31);
       if (n < CHUNK) continue;
-      compare(open, activation, in, n);
+      compare(activation, in, n);
       n = 0;
     }
-  compare(open, activation, in, n);
-  close_all(open);
+  compare(activation, in, n);
+  close_all();
 }
 
 /* Every exponent with about 2000 fractions, subnormals, infinity and NaN included. */
@@ -132,68 +148,65 @@ END_TEST
 START_TEST(lengths_and_places) {
   enum { MOST = 40, ROOM = MOST + 24 };
   const uint32_t activation = (uint32_t)_i;
-  cx open[ISAS];
   float in[MOST], each[MOST], out[ROOM];
   for (int i = 0; i < MOST; i++) in[i] = (float)(i * 7 % 41 - 20) / 3;
-  open_all(open);
+  open_all();
   for (int k = 0; k < ISAS; k++) {
-    if (!cx_has_isa(isas[k])) continue;
-    for (int i = 0; i < MOST; i++) activate(&open[k], activation, in + i, each + i, 1);
+    if (!open[k].has) continue;
+    for (int i = 0; i < MOST; i++) activate(&open[k].activate, activation, in + i, each + i, 1);
     for (int64_t n = 0; n <= MOST; n++)
       for (int64_t place = 0; place <= 5; place++) {
         for (int i = 0; i < ROOM; i++) out[i] = 77;
-        activate(&open[k], activation, in, out + place, n);
+        activate(&open[k].activate, activation, in, out + place, n);
         ck_assert_mem_eq(out + place, each, (size_t)n * sizeof *out);
         for (int64_t i = 0; i < ROOM; i++)
           ck_assert_msg((i >= place && i < place + n) || out[i] == 77, "%s: %d floats at %d, wrote at %d",
                         isas[k], (int)n, (int)place, (int)i);
       }
   }
-  close_all(open);
+  close_all();
 }
 END_TEST
 
 /* With K = 0 the matmul is its epilogue: act(bias) + residual. */
-static void matmul_case(const cx *c, uint32_t activation, uint32_t residual) {
+static void matmul_case(int k, uint32_t activation, uint32_t residual) {
   enum { N = 83 };
-  const mc s = {.dtype = BS_F32,
-                .y_type = BS_F32,
-                .bias = BS_F32,
-                .residual = residual,
-                .B = 3,
-                .N = N,
-                .activation = activation,
-                .padded = 1,
-                .seed = 5};
+  const kit_shape s = {.x = BS_F32,
+                       .w = BS_F32,
+                       .y = BS_F32,
+                       .bias = BS_F32,
+                       .residual = residual,
+                       .B = 3,
+                       .N = N,
+                       .activation = activation,
+                       .spread = 1,
+                       .seed = 5};
   float in[N], out[N];
-  mc_data d;
-  bs_error err = {.struct_size = sizeof err};
-  mc_make(&d, &s);
+  kit_data d;
+  kit_data_make(&d, "matmul", &s);
   for (int i = 0; i < N; i++) {
     in[i] = (float)(i * 11 % N - 41) / 4;
-    cx_set(&d.bias, 0, i, in[i]);
+    kit_set(&d.a[1], 0, i, in[i]);
   }
-  mc_clear_y(&d);
-  ck_assert_int_eq(mc_try(c, "packed", &d, &err), BS_OK);
-  activate(c, activation, in, out, N);
+  ch_run(&open[k].matmul, &d);
+  activate(&open[k].activate, activation, in, out, N);
   for (int64_t b = 0; b < s.B; b++)
     for (int i = 0; i < N; i++) {
-      const float want = residual != 0 ? out[i] + (float)cx_get(&d.residual, b, i) : out[i];
-      ck_assert_msg((float)cx_get(&d.y, b, i) == want, "%s, residual %u: Y[%d,%d] = %a, want %a", mc_text(&s),
-                    residual, (int)b, i, cx_get(&d.y, b, i), want);
+      const float want = residual != 0 ? out[i] + (float)kit_get(&d.a[2], b, i) : out[i];
+      ck_assert_msg((float)kit_get(&d.a[3], b, i) == want, "%s, residual %u: Y[%d,%d] = %a, want %a",
+                    kit_data_text(&d), residual, (int)b, i, kit_get(&d.a[3], b, i), want);
     }
-  cx_guards(&d.y, "epilogue");
-  mc_free(&d);
+  kit_check_around(&d.a[3], "epilogue", 0);
+  kit_data_free(&open[k].matmul, &d);
 }
 
 START_TEST(the_matmul_uses_it) {
   static const uint32_t residuals[] = {0, BS_F32, BS_BF16};
-  cx open[ISAS];
-  open_all(open);
+  open_all();
   for (int k = 0; k < ISAS; k++)
     for (int r = 0; r < 3; r++)
-      if (cx_has_isa(isas[k])) matmul_case(&open[k], (uint32_t)_i, residuals[r]);
-  close_all(open);
+      if (open[k].has) matmul_case(k, (uint32_t)_i, residuals[r]);
+  close_all();
 }
 END_TEST
 

@@ -7,13 +7,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cpu_fixture.h"
+#include "cpu_host.h"
 #include "tests/run_tests.h"
 
 enum { B = 21, N = 90, K = 140 };
 
 typedef struct step {
-  cx_matrix x, w, dy;
+  kit_tensor x, w, dy;
   bs_partition partition;
   uint32_t flags;
   float dx[B * K], dw[N * K], after[N * K];
@@ -53,7 +53,7 @@ static int32_t one_op(bs_rank *rank, const step *s, const char *op, bs_packed *p
 }
 
 static int32_t pack(bs_rank *rank, const step *s, bs_packed **out, bs_error *err) {
-  cx_matrix w = s->w;
+  kit_tensor w = s->w;
   const bs_tensor_desc x = bs_desc_2d(BS_F32, B, K), y = bs_desc_2d(BS_F32, B, N);
   const bs_tensor_desc *args[4] = {&x, NULL, NULL, &y};
   const bs_op_query q = {.struct_size = sizeof q,
@@ -63,7 +63,7 @@ static int32_t pack(bs_rank *rank, const step *s, bs_packed **out, bs_error *err
                          .partition = &s->partition,
                          .flags = BS_QUERY_X_FULL | s->flags,
                          .weight_dtype = BS_F32};
-  const bs_source source = cx_source(&w);
+  const bs_source source = kit_tensor_source(&w);
   return bs_rank_get_api()->pack(rank, &q, &source, out, err);
 }
 
@@ -141,39 +141,39 @@ static void run_world(bs_context *context, step *s, uint32_t threads, const char
 static void step_make(step *s) {
   uint64_t seed = 3;
   memset(s, 0, sizeof *s);
-  cx_matrix_make(&s->x, BS_F32, B, K, 0);
-  cx_matrix_make(&s->dy, BS_F32, B, N, 0);
-  cx_matrix_make(&s->w, BS_F32, N, K, 0);
-  cx_matrix *const all[3] = {&s->x, &s->dy, &s->w};
+  kit_tensor_make(&s->x, BS_F32, 2, B, K, 0);
+  kit_tensor_make(&s->dy, BS_F32, 2, B, N, 0);
+  kit_tensor_make(&s->w, BS_F32, 2, N, K, 0);
+  kit_tensor *const all[3] = {&s->x, &s->dy, &s->w};
   for (int m = 0; m < 3; m++)
     for (int64_t r = 0; r < all[m]->t.dims[0]; r++)
       for (int64_t c = 0; c < all[m]->t.dims[1]; c++)
-        cx_set(all[m], r, c, (double)cx_below(&seed, 9) - 4); /* small integers: all sums are exact */
-  s->partition = cx_pattern(K, 4, 3, 0, K);
+        kit_set(all[m], r, c, (double)kit_below(&seed, 9) - 4); /* small integers: all sums are exact */
+  s->partition = ch_pattern(K, 4, 3, 0, K);
 }
 
 static void step_free(step *s) {
-  cx_partition_free(&s->partition);
-  cx_matrix_free(&s->x);
-  cx_matrix_free(&s->dy);
-  cx_matrix_free(&s->w);
+  ch_partition_free(&s->partition);
+  kit_tensor_free(NULL, &s->x);
+  kit_tensor_free(NULL, &s->dy);
+  kit_tensor_free(NULL, &s->w);
 }
 
 static void judge(const step *s) {
   const int64_t kept = s->partition.count;
   for (int64_t i = 0; i < kept; i++) {
-    const int64_t k = cx_column(&s->partition, i);
+    const int64_t k = ch_column(&s->partition, i);
     for (int64_t b = 0; b < B; b++) {
       double sum = 0;
-      for (int64_t n = 0; n < N; n++) sum += cx_get(&s->dy, b, n) * cx_get(&s->w, n, k);
+      for (int64_t n = 0; n < N; n++) sum += kit_get(&s->dy, b, n) * kit_get(&s->w, n, k);
       ck_assert_double_eq((double)s->dx[b * K + k], sum);
       ck_assert_double_eq((double)s->dx[b * K + k + 2], 0.0); /* not its column: as it was allocated */
     }
     for (int64_t n = 0; n < N; n++) {
       double sum = 0;
-      for (int64_t b = 0; b < B; b++) sum += cx_get(&s->dy, b, n) * cx_get(&s->x, b, k);
+      for (int64_t b = 0; b < B; b++) sum += kit_get(&s->dy, b, n) * kit_get(&s->x, b, k);
       ck_assert_double_eq((double)s->dw[n * kept + i], sum);
-      ck_assert_double_eq((double)s->after[n * kept + i], cx_get(&s->w, n, k) - 0.25 * sum);
+      ck_assert_double_eq((double)s->after[n * kept + i], kit_get(&s->w, n, k) - 0.25 * sum);
     }
   }
 }
@@ -283,7 +283,7 @@ static int32_t hold_all(bs_rank *rank, void *arg, bs_error *err) {
 /* Forward, dX and update of one weight exist: it is there once. */
 START_TEST(a_step_keeps_one_weight) {
   bs_context *context = open_context();
-  bs_partition partition = cx_pattern(BIG_K, 4, 3, 0, BIG_K);
+  bs_partition partition = ch_pattern(BIG_K, 4, 3, 0, BIG_K);
   ck_assert_int_eq(partition.count, BIG_KEPT);
   for (uint32_t threads = 1; threads <= 2; threads++) {
     bs_error err = {.struct_size = sizeof err};
@@ -304,7 +304,7 @@ START_TEST(a_step_keeps_one_weight) {
     ck_assert_uint_eq(bs_world_memory_now(world), 0);
     bs_world_destroy(world);
   }
-  cx_partition_free(&partition);
+  ch_partition_free(&partition);
   bs_context_close(context);
 }
 END_TEST

@@ -5,7 +5,7 @@
 #include <math.h>
 
 #include "blockshock/expr.h"
-#include "cpu_fixture.h"
+#include "cpu_host.h"
 #include "tests/run_tests.h"
 
 enum { LINES = 70, WIDE = 300, ARGS = 6 };
@@ -39,10 +39,9 @@ static const struct {
 } hosts[] = {{"portable", 1}, {"avx2", 2}, {"auto", 3}};
 
 /* Runs the program as `form`; of four inputs the last two have one line for all. */
-static void run_program(const cx *c, const program *p, uint32_t form, cx_matrix *args, uint32_t count) {
-  void *state = NULL, *plan = NULL;
+static void run_program(kit_actor *c, const program *p, uint32_t form, kit_tensor *args, uint32_t count) {
+  void *plan = NULL;
   bs_error err = {.struct_size = sizeof err};
-  const bs_op_impl *impl = cx_impl(c, "map", "cpu", &state);
   const bs_tensor_desc *descs[ARGS];
   bs_tensor *call[ARGS];
   const bs_expr expr = {.struct_size = sizeof expr,
@@ -55,23 +54,25 @@ static void run_program(const cx *c, const program *p, uint32_t form, cx_matrix 
                         .steps = p->steps,
                         .outs = p->outs};
   for (uint32_t i = 0; i < count; i++) {
+    kit_push(c, &args[i]);
     descs[i] = &args[i].d;
     call[i] = &args[i].t;
   }
   const bs_op_query q = {.struct_size = sizeof q, .nargs = count, .op = "map", .args = descs, .expr = &expr};
-  ck_assert_int_eq(impl->prepare(state, &c->exec, &q, NULL, &plan, &err), BS_OK);
-  ck_assert_int_eq(impl->run(plan, call, count, NULL, &err), BS_OK);
-  impl->plan_free(plan);
+  ck_assert_int_eq(c->impl->prepare(c->state, &c->exec, &q, NULL, &plan, &err), BS_OK);
+  ck_assert_int_eq(c->impl->run(plan, call, count, NULL, &err), BS_OK);
+  c->impl->plan_free(plan);
 }
 
-static void compare_forms(const cx *c, const program *p, int64_t lines, int64_t n, int64_t ld) {
-  cx_matrix args[ARGS];
+/* spread 1: rows padded. */
+static void compare_forms(kit_actor *c, const program *p, int64_t lines, int64_t n, uint32_t spread) {
+  kit_tensor args[ARGS];
   const uint32_t count = p->n_in + p->n_out;
   uint64_t seed = 5;
   for (uint32_t i = 0; i < count; i++) {
-    cx_matrix_make(&args[i], BS_F32, i == 2 && p->n_in == 4 ? 1 : lines, n, ld);
+    kit_tensor_make(&args[i], BS_F32, 2, i == 2 && p->n_in == 4 ? 1 : lines, n, spread);
     for (int64_t r = 0; r < args[i].t.dims[0]; r++)
-      for (int64_t k = 0; k < n; k++) cx_set(&args[i], r, k, (double)cx_below(&seed, 20001) / 1000 - 10);
+      for (int64_t k = 0; k < n; k++) kit_set(&args[i], r, k, (double)kit_below(&seed, 20001) / 1000 - 10);
   }
   float *want = malloc((size_t)(lines * n) * p->n_out * sizeof *want);
   ck_assert_ptr_nonnull(want);
@@ -89,27 +90,30 @@ static void compare_forms(const cx *c, const program *p, int64_t lines, int64_t 
       }
     for (uint32_t o = 0; o < p->n_out && pass == 0; o++)
       for (int64_t r = 0; r < lines; r++)
-        for (int64_t k = 0; k < n; k++) cx_set(&args[p->n_in + o], r, k, 77);
+        for (int64_t k = 0; k < n; k++) kit_set(&args[p->n_in + o], r, k, 77);
   }
   free(want);
   for (uint32_t i = 0; i < count; i++) {
-    cx_guards(&args[i], "map");
-    cx_matrix_free(&args[i]);
+    kit_check_around(&args[i], "map", i < p->n_in);
+    kit_tensor_free(c, &args[i]);
   }
 }
 
 START_TEST(forms_give_the_bits_of_their_steps) {
-  cx c;
-  if (!cx_has_isa(hosts[_i].isa) && strcmp(hosts[_i].isa, "auto") != 0) return;
-  cx_open(&c, hosts[_i].isa, "off", hosts[_i].width);
+  static ch host;
+  kit_actor c;
+  if (!ch_has_isa(hosts[_i].isa) && strcmp(hosts[_i].isa, "auto") != 0) return;
+  ch_open(&host, hosts[_i].isa, "off");
+  ch_actor(&host, &c, "map", "cpu", hosts[_i].width);
   for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
     compare_forms(&c, &programs[i], 1, 5, 0);
-    compare_forms(&c, &programs[i], 3, 37, 41);
+    compare_forms(&c, &programs[i], 3, 37, 1);
     compare_forms(&c, &programs[i], LINES, WIDE, 0); /* the team shares it */
-    compare_forms(&c, &programs[i], LINES, WIDE, WIDE + 5);
-    compare_forms(&c, &programs[i], 2, 9005, 9010); /* lines are cut */
+    compare_forms(&c, &programs[i], LINES, WIDE, 1);
+    compare_forms(&c, &programs[i], 2, 9005, 1); /* lines are cut */
   }
-  cx_close(&c);
+  kit_actor_close(&c);
+  ch_close(&host);
 }
 END_TEST
 
@@ -123,18 +127,21 @@ static int32_t second_of_two(void *ctx, void (*body)(void *, uint32_t, uint32_t)
 START_TEST(few_long_lines_are_shared_evenly) {
   const int64_t lines = 3, n = 6000;
   int64_t written = 0;
-  cx c;
-  cx_matrix args[3];
-  cx_open(&c, "portable", "off", 2);
+  static ch host;
+  kit_actor c;
+  kit_tensor args[3];
+  ch_open(&host, "portable", "off");
+  ch_actor(&host, &c, "map", "cpu", 2);
   c.exec.parallel_for = second_of_two;
-  for (int i = 0; i < 3; i++) cx_matrix_make(&args[i], BS_F32, lines, n, n + 3);
+  for (int i = 0; i < 3; i++) kit_tensor_make(&args[i], BS_F32, 2, lines, n, 1);
   for (int i = 0; i < 3; i++)
-    for (int64_t k = 0; k < lines * n; k++) cx_set(&args[i], k / n, k % n, i < 2 ? 1 : 7);
+    for (int64_t k = 0; k < lines * n; k++) kit_set(&args[i], k / n, k % n, i < 2 ? 1 : 7);
   run_program(&c, &programs[0], BS_MAP_ADD, args, 3);
-  for (int64_t k = 0; k < lines * n; k++) written += cx_get(&args[2], k / n, k % n) == 2;
+  for (int64_t k = 0; k < lines * n; k++) written += kit_get(&args[2], k / n, k % n) == 2;
   ck_assert_int_le(llabs(2 * written - lines * n), 64);
-  for (int i = 0; i < 3; i++) cx_matrix_free(&args[i]);
-  cx_close(&c);
+  for (int i = 0; i < 3; i++) kit_tensor_free(&c, &args[i]);
+  kit_actor_close(&c);
+  ch_close(&host);
 }
 END_TEST
 
@@ -142,11 +149,13 @@ END_TEST
 START_TEST(transposed_views) {
   enum { A = 7, B = 40, C = 61 };
   static float in[B * A * C], one[A * C], out[B * A * C];
-  cx c;
-  cx_open(&c, "auto", "off", hosts[_i].width);
+  static ch host;
+  kit_actor c;
+  ch_open(&host, "auto", "off");
+  ch_actor(&host, &c, "map", "cpu", hosts[_i].width);
   for (int64_t i = 0; i < B * A * C; i++) in[i] = (float)(i % 977), out[i] = -1;
   for (int64_t i = 0; i < A * C; i++) one[i] = (float)(i % 89) * 1024;
-  cx_matrix args[3];
+  kit_tensor args[3];
   float *const data[] = {in, one, out};
   memset(args, 0, sizeof args);
   for (int i = 0; i < 3; i++) {
@@ -162,7 +171,8 @@ START_TEST(transposed_views) {
   run_program(&c, &programs[0], BS_MAP_ADD, args, 3);
   for (int64_t i = 0; i < B * A * C; i++)
     ck_assert_msg(out[i] == in[i] + one[i % (A * C)], "element %lld", (long long)i);
-  cx_close(&c);
+  kit_actor_close(&c);
+  ch_close(&host);
 }
 END_TEST
 
@@ -170,11 +180,13 @@ END_TEST
 START_TEST(silu_is_within_four_ulp) {
   static const program silu = {BS_MAP_SILU, 1, 1, 1, {{BS_EXPR_SILU, 0, 0, 0}}, {1}};
   const int64_t n = 430000;
-  cx c;
-  cx_matrix args[2];
-  if (!cx_has_isa(hosts[_i].isa) && strcmp(hosts[_i].isa, "auto") != 0) return;
-  cx_open(&c, hosts[_i].isa, "off", hosts[_i].width);
-  for (int i = 0; i < 2; i++) cx_matrix_make(&args[i], BS_F32, 1, n, 0);
+  static ch host;
+  kit_actor c;
+  kit_tensor args[2];
+  if (!ch_has_isa(hosts[_i].isa) && strcmp(hosts[_i].isa, "auto") != 0) return;
+  ch_open(&host, hosts[_i].isa, "off");
+  ch_actor(&host, &c, "map", "cpu", hosts[_i].width);
+  for (int i = 0; i < 2; i++) kit_tensor_make(&args[i], BS_F32, 2, 1, n, 0);
   float *x = args[0].t.data, *y = args[1].t.data;
   for (int64_t i = 0; i < n; i++) {
     const uint32_t bits = (uint32_t)(i * 9973);
@@ -193,8 +205,9 @@ START_TEST(silu_is_within_four_ulp) {
   }
   ck_assert(isnan(y[0]) && isinf(y[1]) && isnan(y[2]));
   ck_assert(y[3] == 0.0f && signbit(y[3]) && y[6] == 0.0f && signbit(y[6]));
-  for (int i = 0; i < 2; i++) cx_matrix_free(&args[i]);
-  cx_close(&c);
+  for (int i = 0; i < 2; i++) kit_tensor_free(&c, &args[i]);
+  kit_actor_close(&c);
+  ch_close(&host);
 }
 END_TEST
 

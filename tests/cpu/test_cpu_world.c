@@ -5,13 +5,13 @@
 #include <math.h>
 #include <string.h>
 
-#include "cpu_fixture.h"
+#include "cpu_host.h"
 #include "tests/run_tests.h"
 
 enum { B = 33, N = 140, K = 520 };
 
 typedef struct job {
-  cx_matrix x, w;
+  kit_tensor x, w;
   bs_partition partition;
   float y[2][B * N]; /* of each rank */
 } job;
@@ -28,7 +28,7 @@ static int32_t rank_main(bs_rank *rank, void *arg, bs_error *err) {
                          .partition = &j->partition,
                          .flags = BS_QUERY_X_FULL,
                          .weight_dtype = BS_F32};
-  const bs_source source = cx_source(&j->w);
+  const bs_source source = kit_tensor_source(&j->w);
   bs_packed *packed = NULL;
   bs_plan *plan = NULL;
   bs_tensor x = {.struct_size = sizeof x}, y = {.struct_size = sizeof y};
@@ -74,13 +74,13 @@ START_TEST(a_world_runs_it) {
   options.plugin_dirs = &dir;
   options.n_plugin_dirs = dir != NULL ? 1 : 0;
   ck_assert_msg(bs_context_open(&options, &context, &err) == BS_OK, "%s", err.message);
-  cx_matrix_make(&j.x, BS_F32, B, K, 0);
-  cx_matrix_make(&j.w, BS_F32, N, K, 0);
+  kit_tensor_make(&j.x, BS_F32, 2, B, K, 0);
+  kit_tensor_make(&j.w, BS_F32, 2, N, K, 0);
   for (int64_t i = 0; i < K; i++) {
-    for (int64_t b = 0; b < B; b++) cx_set(&j.x, b, i, (double)cx_below(&seed, 2001) * 1e-3 - 1);
-    for (int64_t n = 0; n < N; n++) cx_set(&j.w, n, i, (double)cx_below(&seed, 2001) * 1e-3 - 1);
+    for (int64_t b = 0; b < B; b++) kit_set(&j.x, b, i, (double)kit_below(&seed, 2001) * 1e-3 - 1);
+    for (int64_t n = 0; n < N; n++) kit_set(&j.w, n, i, (double)kit_below(&seed, 2001) * 1e-3 - 1);
   }
-  j.partition = cx_pattern(K, 4, 9, 0, K);
+  j.partition = ch_pattern(K, 4, 9, 0, K);
   for (uint32_t ranks = 1; ranks <= 2; ranks++)
     for (uint32_t threads = 1; threads <= 3; threads++) {
       run_world(context, &j, ranks, threads);
@@ -91,15 +91,15 @@ START_TEST(a_world_runs_it) {
     for (int64_t n = 0; n < N; n++) {
       double sum = 0, size = 0;
       for (int64_t i = 0; i < j.partition.count; i++) {
-        const int64_t k = cx_column(&j.partition, i);
-        sum += cx_get(&j.x, b, k) * cx_get(&j.w, n, k);
-        size += fabs(cx_get(&j.x, b, k) * cx_get(&j.w, n, k));
+        const int64_t k = ch_column(&j.partition, i);
+        sum += kit_get(&j.x, b, k) * kit_get(&j.w, n, k);
+        size += fabs(kit_get(&j.x, b, k) * kit_get(&j.w, n, k));
       }
       ck_assert_double_le(fabs((double)first[b * N + n] - sum), 4 * sqrt(K / 2.0) * 0x1p-24 * size);
     }
-  cx_partition_free(&j.partition);
-  cx_matrix_free(&j.x);
-  cx_matrix_free(&j.w);
+  ch_partition_free(&j.partition);
+  kit_tensor_free(NULL, &j.x);
+  kit_tensor_free(NULL, &j.w);
   bs_context_close(context);
 }
 END_TEST

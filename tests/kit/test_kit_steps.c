@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * test_kit_steps.c - the products of ref are the bits of docs/ops.md: sums in their order, each step rounded
  * to the dtype that it is made in, for any team. Its answers promise the bound of a sum, to which the kit
- * holds every plugin; here the kit's queries are judged as those of class EXACT are. */
+ * holds every plugin; here the kit's queries are judged as those of class EXACT are. And the kit has queries
+ * of every core op. */
 #include <stdio.h>
 
+#include "core/op/schema.h"
 #include "kit/op.h"
 #include "tests/run_tests.h"
 
@@ -55,7 +57,42 @@ START_TEST(sums_are_rounded_in_their_order) {
 }
 END_TEST
 
+/* Of the grid few queries mix dtypes whose sums leave the digits of f32. */
+START_TEST(every_mixture_of_floats) {
+  static const uint32_t floats[] = {BS_F64, BS_F32, BS_F16, BS_BF16, BS_F8E4M3, BS_F8E5M2};
+  static kit_actor a;
+  static kit_plugin p;
+  const bs_kit_options options = {.plugin = BS_TEST_KIT_DIR "/bs_ref.so"};
+  const int n = TEST_COUNT(floats);
+  uint32_t served = 0;
+  kit.options = &options;
+  open_op(&a, &p, ops[_i]);
+  for (int i = 0; i < 2 * n * n * n; i++) {
+    kit_shape s = {
+        .x = floats[i % n], .w = floats[i / n % n], .y = floats[i / n / n % n], .B = 17, .N = 19, .K = 23};
+    s.seed = (uint64_t)i;
+    s.accumulate = i / n / n / n > 0 ? BS_ACC_F64 : BS_ACC_DEFAULT;
+    if (kit_op_is(ops[_i], "matmul") && s.accumulate != 0) s.bias = s.residual = floats[(i + 1) % n];
+    if (kit_op_is(ops[_i], "matmul_dw")) s.w = s.x == BS_F64 ? BS_F64 : BS_F32;
+    served += has_bits(&a, &s);
+  }
+  ck_assert_uint_gt(served, (uint32_t)n * n);
+  kit_actor_close(&a);
+  kit_plugin_deactivate(&p);
+}
+END_TEST
+
+START_TEST(every_core_op_has_queries) {
+  for (uint32_t i = 0; i < bs_op_schema_count(); i++)
+    ck_assert_msg(kit_op_known(bs_op_schema_at(i)->name), "kit/op_case.c has no case of the op %s",
+                  bs_op_schema_at(i)->name);
+}
+END_TEST
+
 int main(void) {
-  const test_case tests[] = {{sums_are_rounded_in_their_order, TEST_COUNT(ops)}, {0}};
+  const test_case tests[] = {{sums_are_rounded_in_their_order, TEST_COUNT(ops)},
+                             {every_mixture_of_floats, TEST_COUNT(ops)},
+                             {every_core_op_has_queries},
+                             {0}};
   return run_tests("kit_steps", tests, (test_setup){.timeout = 60});
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test_op_graph.c - the ops of graphs: which queries and programs the host lets pass, and keys that tell
- * programs and numbers apart. */
+ * test_op_graph.c - the ops of graphs, of scales, losses and trees: which queries and programs the host lets
+ * pass, and keys that tell programs and numbers apart. */
 #include "core/op/choice.h"
 #include "core/op/expr.h"
 #include "op_asked.h"
@@ -11,6 +11,7 @@
 /* As read_args takes them: args; attrs; numbers. Without an id (BS-OP-..) the query passes. */
 static const struct {
   const char *op, *text, *id, *says;
+  uint32_t activation;
 } queries[] = {
     {"map", "f32[2,3] f32[1,3] bf16[2,3]", NULL, NULL},
     {"map", "f32[] f32[] f32[]", NULL, NULL},
@@ -99,6 +100,52 @@ static const struct {
     {"topk", "f32[3,9] f32[3,2] i64[3,2] ; 1 0", NULL, NULL},
     {"topk", "f32[3,9] f32[3,10] i64[3,10] ; 1 0", "SHAPE", "k is 10 of 9"},
     {"topk", "f32[3,9] f32[3,2] f32[3,2] ; 1 0", "DTYPE", "indices f32"},
+    {"loss_gradient", "f32[4,8] - f32[4,8] f64[4,1] ; 2 8", "ATTR", ""},
+    {"loss_gradient", "f32[4,8] - f32[4,8] f64[4,1] ; 1 0", "ATTR", ""},
+    {"loss_gradient", "f32[4,8] f32[4,8] f32[4,8] f64[4,1] ; 0 8", "ARG", ""},
+    {"loss_gradient", "i32[4,8] - f32[4,8] f64[4,1] ; 1 8", "DTYPE", ""},
+    {"loss_gradient", "f32[4,8] f32[4,7] f32[4,8] f64[4,1] ; 1 8", "SHAPE", ""},
+    {"loss_gradient", "f32[4,8] - f32[4,8] f32[4,1] ; 1 8", "DTYPE", ""},
+    {"loss_gradient", "f32[4,8] - f32[4,8] f64[4,2] ; 1 8", "SHAPE", ""},
+    {"tree_sum", "f32[2,12] f32[2,4]", "SHAPE", ""}, /* three blocks */
+    {"tree_sum", "f32[2,64] f32[2,4]", "SHAPE", ""}, /* sixteen */
+    {"tree_sum", "f32[2,9] f32[2,4]", "SHAPE", ""},
+    {"tree_sum", "f32[2,3] f32[2,4]", "SHAPE", ""},
+    {"tree_sum", "f32[2,8] i32[2,4]", "DTYPE", ""},
+    {"tree_sum", "i8[2,8] i8[2,4]", "DTYPE", ""},
+    {"tree_sum", "f32[2,16] f32[2,4] ; 0 1 1 3", "ATTR", ""},
+    {"tree_sum", "f32[2,16] f32[2,4] ; 0 1 2 4", "ATTR", ""},
+    {"quantize_groups", "f32[2,8] i8[2,8] f32[2,2]", "ATTR", ""},
+    {"quantize_groups", "f32[2,8] f8e4m3[2,8] f32[2,2] ; 4 2", "ATTR", ""},
+    {"quantize_groups", "f32[2,8] i8[2,8] f32[2,3] ; 4", "SHAPE", ""},
+    {"quantize_groups", "f32[2,8] u8[2,8] f32[2,2] ; 4", "DTYPE", ""},
+    {"quantize_groups", "f16[2,8] i8[2,8] f32[2,2] ; 4", "DTYPE", ""},
+    {"dequantize_sum", "i8[2,16] f32[2,4] f32[2,8] ; 4 0", "ATTR", ""},
+    {"dequantize_sum", "i8[2,16] f32[2,4] f32[2,8] ; 4 3", "SHAPE", ""},
+    {"dequantize_sum", "i8[2,16] f32[2,4] i32[2,8] ; 4 2", "DTYPE", ""},
+    {"dequantize_sum", "i8[2,16] f32[1,4] f32[2,8] ; 4 2", "SHAPE", ""},
+    {"dequantize_product", "i64[4,8] f32[4,1] f32[8] f32[8] f32[4,8] f32[4,8]", "DTYPE", ""},
+    {"dequantize_product", "i32[4,8] f32[4,2] f32[8] f32[8] f32[4,8] f32[4,8]", "SHAPE", ""},
+    {"dequantize_product", "i32[4,8] f32[4,1] f32[7] f32[8] f32[4,8] f32[4,8]", "SHAPE", ""},
+    {"dequantize_product", "i32[4,8] f32[4,1] f32[8] f64[8] f32[4,8] f32[4,8]", "DTYPE", ""},
+    {"dequantize_product", "i32[4,8] f32[4,1] f32[8] f32[8] f32[4,8] i32[4,8]", "DTYPE", ""},
+    {"dequantize_product", "i32[4,8] f32[4,1] f32[8] f32[8] f32[4,1] f32[4,8]", "SHAPE", ""},
+    {"dequantize_product", "i32[4,8] f32[4,1] f32[8] f32[8] f32[4,8] f32[4,8]", "ATTR", "",
+     BS_ACT_GELU_TANH + 1},
+    {"scaled_matmul", "f8e4m3[4,32] f64[4,2] f8e4m3[8,32] f32[8,2] f32[8] f32[4,8] f32[4,8] ; 16", "DTYPE",
+     ""},
+    {"scaled_matmul", "i8[4,32] f32[4,2] f8e4m3[8,32] f32[8,2] f32[8] f32[4,8] f32[4,8] ; 16", "DTYPE", ""},
+    {"scaled_matmul", "f8e4m3[4,32] f32[4,2] f8e4m3[8,31] f32[8,2] f32[8] f32[4,8] f32[4,8] ; 16", "SHAPE",
+     ""},
+    {"scaled_matmul", "f8e4m3[4,32] f32[4,2] f8e4m3[8,32] f32[8,3] f32[8] f32[4,8] f32[4,8] ; 16", "SHAPE",
+     ""},
+    {"scaled_matmul", "f8e4m3[4,32] f32[4,2] f8e4m3[8,32] f32[8,2] f32[7] f32[4,8] f32[4,8] ; 16", "SHAPE",
+     ""},
+    {"scaled_matmul", "f8e4m3[4,32] f32[4,2] f8e4m3[8,32] f32[8,2] f32[8] f32[4,8] i32[4,8] ; 16", "DTYPE",
+     ""},
+    {"scaled_matmul", "f8e4m3[4,32] f32[4,2] f8e4m3[8,32] f32[8,2] f32[8] f32[4,8] f32[4,8] ; 0", "ATTR", ""},
+    {"scaled_matmul", "f8e4m3[4,32] f32[4,2] f8e4m3[8,32] f32[8,2] f32[8] f32[4,8] f32[4,8] ; 16", "ATTR", "",
+     BS_ACT_GELU_TANH + 1},
 };
 
 START_TEST(each_query_passes_or_is_named) {
@@ -106,6 +153,7 @@ START_TEST(each_query_passes_or_is_named) {
   program p;
   bs_error err = BS_ERROR_INIT;
   read_args(&a, queries[_i].op, queries[_i].text);
+  a.q.activation = queries[_i].activation;
   if (strcmp(a.q.op, "map") == 0) a.q.expr = sum_of_two(&p);
   const int32_t rc = bs_op_check(&a.q, &err);
   if (queries[_i].id == NULL) {

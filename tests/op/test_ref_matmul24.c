@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * test_ref_matmul24.c - what the ops over 2:4 weights of ref mean: answers known by hand (masks by magnitude,
- * codes, both halves, gradients), and the bits of docs/ops.md for every dtype, stride and team width. */
+ * codes, both halves, gradients). The kit has their values and bits (kit_ref, test_kit_steps). */
 #include <math.h>
 #include <string.h>
 
@@ -173,205 +173,6 @@ START_TEST(halves_are_the_whole) {
 }
 END_TEST
 
-/* ---- bits ----------------------------------------------------------------------------------- */
-
-typedef struct shape {
-  uint32_t x, dy, w, y;
-  int64_t B, N, K;
-  int64_t begin, total; /* of the columns in X; total 0: all, and X is not full */
-  uint32_t spread, width;
-} shape;
-
-static const shape shapes[] = {
-    {BS_F32, BS_F32, BS_F32, BS_F32, 1, 1, 4, 0, 0, 0, 1},
-    {BS_F32, BS_F32, BS_F32, BS_F32, 3, 5, 1, 0, 0, 1, 2},
-    {BS_F32, BS_F32, BS_F32, BS_F32, 70, 67, 131, 0, 0, 0, 3},
-    {BS_BF16, BS_F32, BS_BF16, BS_BF16, 5, 66, 70, 8, 78, 1, 2},
-    {BS_F16, BS_F16, BS_F16, BS_F32, 65, 3, 64, 4, 100, 0, 4},
-    {BS_F64, BS_F64, BS_F32, BS_F64, 4, 9, 66, 0, 0, 1, 2},
-    {BS_I8, BS_I8, BS_I8, BS_I32, 7, 10, 130, 0, 0, 1, 2},
-    {BS_I64, BS_I8, BS_I32, BS_I64, 2, 3, 7, 4, 11, 0, 1},
-    {BS_F32, BS_F32, BS_F32, BS_F32, 2, 3, 0, 0, 0, 0, 2},
-    {BS_F32, BS_F32, BS_F32, BS_F32, 2, 0, 8, 0, 0, 0, 2},
-};
-
-typedef struct bits {
-  shape s;
-  fx f;
-  fx_tensor x, dy, w, y, dx, dw, alpha, back;
-  unsigned char *kept_bits;
-  fx_kept_table table;
-  bs_kept kept;
-  bs_partition part;
-  bs_packed *packed;
-} bits;
-
-static void matrix(fx_tensor *out, uint32_t dtype, int64_t rows, int64_t cols, uint32_t spread) {
-  const int64_t dims[2] = {rows, cols}, strides[2] = {2 * cols + 3, 2};
-  fx_tensor_make(out, dtype, 2, dims, spread && cols > 0 ? strides : NULL);
-}
-
-static int64_t length_of(const shape *s) {
-  return bs_op_kept_length(s->K);
-}
-
-static bs_op_query bits_query(bits *t, const char *op, const bs_tensor_desc *const *args, uint32_t nargs) {
-  bs_op_query q = fx_query(op, args, nargs);
-  q.kept = &t->kept;
-  q.weight_dtype = t->s.w;
-  if (t->s.total > 0) {
-    q.partition = &t->part;
-    q.flags = BS_QUERY_X_FULL;
-  }
-  return q;
-}
-
-static void bits_open(bits *t, const shape *s) {
-  uint64_t seed = 11;
-  const int64_t one = 1, total = s->total > 0 ? s->total : s->K, groups = length_of(s) / 2;
-  memset(t, 0, sizeof *t);
-  t->s = *s;
-  fx_open(&t->f, s->width, 1);
-  t->f.threads = s->width > 1;
-  t->part = fx_contiguous(total, s->begin, s->K);
-  matrix(&t->x, s->x, s->B, total, s->spread);
-  matrix(&t->dy, s->dy, s->B, s->N, s->spread);
-  matrix(&t->w, s->w, s->N, total, 0);
-  matrix(&t->y, s->y, s->B, s->N, s->spread);
-  matrix(&t->dx, s->y, s->B, total, s->spread);
-  matrix(&t->dw, s->y == BS_F64 ? BS_F64 : bs_dtype_is_float(s->y) ? BS_F32 : s->y, s->N, length_of(s), 0);
-  matrix(&t->back, s->w, s->N, length_of(s), 0);
-  fx_tensor_make(&t->alpha, BS_F32, 1, &one, NULL);
-  fx_set(&t->alpha, 0, 0, -0.75);
-  fx_fill(&t->x, &seed);
-  fx_fill(&t->dy, &seed);
-  fx_fill(&t->w, &seed);
-  fx_fill(&t->dx, &seed);
-  t->kept_bits = malloc((size_t)(s->N * groups + 1));
-  ck_assert_ptr_nonnull(t->kept_bits);
-  fx_kept_random(t->kept_bits, s->N, groups, &seed);
-  t->table = (fx_kept_table){t->kept_bits, groups};
-  t->kept = fx_kept(&t->table, s->N, s->K);
-  const bs_tensor_desc *args[4] = {&t->x.d, NULL, NULL, &t->y.d};
-  const bs_op_query q = bits_query(t, "matmul24", args, 4);
-  const bs_source source = fx_source(&t->w);
-  bs_error err = BS_ERROR_INIT;
-  ck_assert_msg(bs_dispatch_pack(&t->f.ops, &q, &source, &t->packed, &err) == BS_OK, "%s", err.message);
-}
-
-static void bits_close(bits *t) {
-  bs_dispatch_packed_release(t->packed);
-  fx_tensor *const all[] = {&t->x, &t->dy, &t->w, &t->y, &t->dx, &t->dw, &t->alpha, &t->back};
-  for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-    fx_check_guards(all[i], "bits");
-    fx_tensor_free(all[i]);
-  }
-  free(t->kept_bits);
-  fx_close(&t->f);
-}
-
-static void bits_run(bits *t, const char *op, uint32_t nargs, fx_tensor *const *tensors, int packed) {
-  const bs_tensor_desc *args[4] = {0};
-  bs_tensor *call[4] = {0};
-  for (uint32_t i = 0; i < nargs; i++)
-    if (tensors[i] != NULL) args[i] = &tensors[i]->d, call[i] = &tensors[i]->t;
-  const bs_op_query q = bits_query(t, op, args, nargs);
-  bs_plan *plan = NULL;
-  bs_error err = BS_ERROR_INIT;
-  ck_assert_msg(bs_dispatch_prepare(&t->f.ops, &q, packed ? t->packed : NULL, &plan, &err) == BS_OK, "%s",
-                err.message);
-  ck_assert_msg(bs_dispatch_run(plan, call, nargs, NULL, &err) == BS_OK, "%s", err.message);
-  bs_dispatch_release(plan);
-}
-
-/* Is column k of row n kept, and as which value? -1: no. */
-static int64_t kept_at(const bits *t, int64_t n, int64_t k) {
-  const unsigned char group = t->kept_bits[n * t->table.stride + k / 4];
-  if ((group >> k % 4 & 1) == 0) return -1;
-  return k / 4 * 2 + __builtin_popcount(group & ((1u << k % 4) - 1u));
-}
-
-/* One step of a sum in f32 or f64; integers in double are exact here. */
-static double step(const bits *t, double sum, double a, double b) {
-  const int wide = t->s.x == BS_F64 || t->s.y == BS_F64 || !bs_dtype_is_float(t->s.x);
-  if (wide) return sum + a * b;
-  const float product = (float)a * (float)b;
-  return (double)((float)sum + product);
-}
-
-static double rounded(uint32_t dtype, double v) {
-  unsigned char place[8];
-  bs_store_f64(dtype, place, 0, v);
-  return bs_load_f64(dtype, place, 0);
-}
-
-START_TEST(bits_of_forward) {
-  bits t;
-  bits_open(&t, &shapes[_i]);
-  const shape *s = &t.s;
-  fx_tensor *const tensors[4] = {&t.x, NULL, NULL, &t.y};
-  bits_run(&t, "matmul24", 4, tensors, 1);
-  for (int64_t b = 0; b < s->B; b++)
-    for (int64_t n = 0; n < s->N; n++) {
-      double sum = 0;
-      for (int64_t k = 0; k < s->K; k++)
-        if (kept_at(&t, n, k) >= 0)
-          sum = step(&t, sum, fx_get(&t.x, b, s->begin + k), fx_get(&t.w, n, s->begin + k));
-      ck_assert_double_eq(fx_get(&t.y, b, n), rounded(s->y, sum));
-    }
-  bits_close(&t);
-}
-END_TEST
-
-START_TEST(bits_of_dx) {
-  bits t;
-  bits_open(&t, &shapes[_i]);
-  const shape *s = &t.s;
-  fx_tensor before;
-  matrix(&before, s->y, s->B, t.dx.d.dims[1], s->spread);
-  memcpy(before.block, t.dx.block, t.dx.block_bytes);
-  fx_tensor *const tensors[2] = {&t.dy, &t.dx};
-  bits_run(&t, "matmul24_dx", 2, tensors, 1);
-  for (int64_t b = 0; b < s->B; b++)
-    for (int64_t c = 0; c < t.dx.d.dims[1]; c++) {
-      const int64_t k = c - s->begin;
-      double sum = 0;
-      for (int64_t n = 0; k >= 0 && k < s->K && n < s->N; n++)
-        if (kept_at(&t, n, k) >= 0) sum = step(&t, sum, fx_get(&t.dy, b, n), fx_get(&t.w, n, c));
-      const double want = k >= 0 && k < s->K ? rounded(s->y, sum) : fx_get(&before, b, c);
-      ck_assert_double_eq(fx_get(&t.dx, b, c), want);
-    }
-  fx_tensor_free(&before);
-  bits_close(&t);
-}
-END_TEST
-
-START_TEST(bits_of_dw_and_update) {
-  bits t;
-  bits_open(&t, &shapes[_i]);
-  const shape *s = &t.s;
-  fx_tensor *const dw[3] = {&t.x, &t.dy, &t.dw}, *const update[3] = {&t.x, &t.dy, &t.alpha};
-  const int floats = bs_dtype_is_float(s->w);
-  bs_error err = BS_ERROR_INIT;
-  bits_run(&t, "matmul24_dw", 3, dw, 0);
-  if (floats) bits_run(&t, "matmul24_update", 3, update, 1);
-  ck_assert_msg(bs_dispatch_packed_read(t.packed, 0, &t.back.t, &err) == BS_OK, "%s", err.message);
-  for (int64_t n = 0; n < s->N; n++)
-    for (int64_t k = 0; k < 2 * length_of(s); k++) {
-      const int64_t j = kept_at(&t, n, k);
-      double sum = 0;
-      if (j < 0) continue;
-      for (int64_t b = 0; b < s->B && k < s->K; b++)
-        sum = step(&t, sum, fx_get(&t.dy, b, n), fx_get(&t.x, b, s->begin + k));
-      ck_assert_double_eq(fx_get(&t.dw, n, j), rounded(t.dw.d.dtype, sum));
-      const double w = k < s->K ? fx_get(&t.w, n, s->begin + k) : 0.0;
-      const double delta = s->x == BS_F64 ? -0.75 * sum : (double)(-0.75f * (float)sum);
-      ck_assert_double_eq(fx_get(&t.back, n, j), rounded(s->w, floats ? w + delta : w));
-    }
-  bits_close(&t);
-}
-END_TEST
-
 /* What X holds where nothing is kept does not count. */
 START_TEST(others_do_not_count) {
   hand h;
@@ -408,11 +209,12 @@ START_TEST(wrong_positions_are_refused) {
 END_TEST
 
 int main(void) {
-  const int all = sizeof shapes / sizeof shapes[0];
-  const test_case tests[] = {{known_codes, HAND_TYPES},     {known_forward, HAND_TYPES},
-                             {known_gradients, HAND_TYPES}, {halves_are_the_whole},
-                             {bits_of_forward, all},        {bits_of_dx, all},
-                             {bits_of_dw_and_update, all},  {others_do_not_count},
-                             {wrong_positions_are_refused}, {0}};
+  const test_case tests[] = {{known_codes, HAND_TYPES},
+                             {known_forward, HAND_TYPES},
+                             {known_gradients, HAND_TYPES},
+                             {halves_are_the_whole},
+                             {others_do_not_count},
+                             {wrong_positions_are_refused},
+                             {0}};
   return run_tests("ref_matmul24", tests, (test_setup){0});
 }

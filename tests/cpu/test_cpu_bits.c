@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_cpu_bits.c - the bits of products: they depend neither on the team nor on the other tokens, and are
+ * the same on avx2 and avx512, for a weight that is streamed, and for the processor's products of pairs. That
+ * they are right is the kit's matter (test_cpu_values.c). */
+#include "cpu_host.h"
+#include "tests/run_tests.h"
+
+static const char *const sets[] = {"portable", "avx2", "avx512", "avx512_bf16"};
+static const uint32_t types[] = {BS_F32, BS_BF16, BS_F16};
+
+/* More than one block and one chunk of each dimension, each with a rest. */
+static const struct {
+  const char *op;
+  int64_t B, N, K;
+  uint32_t part;
+} products[] = {{"matmul", 37, 203, 600, KIT_ALL},         {"matmul_dx", 140, 133, 290, KIT_PATTERN},
+                {"matmul_dw", 140, 133, 290, KIT_PATTERN}, {"matmul_update", 140, 133, 290, KIT_PATTERN},
+                {"matmul24", 70, 130, 330, KIT_ALL},       {"matmul24_dx", 70, 130, 330, KIT_ALL},
+                {"matmul24_dw", 70, 130, 330, KIT_ALL},    {"matmul24_update", 70, 130, 330, KIT_ALL}};
+
+static kit_shape shape_of(int product, uint32_t type) {
+  kit_shape s = {.x = type,
+                 .w = type,
+                 .y = type,
+                 .B = products[product].B,
+                 .N = products[product].N,
+                 .K = products[product].K,
+                 .part = products[product].part,
+                 .seed = 11};
+  if (kit_op_is(products[product].op, "matmul")) s.y = BS_F32;
+  if (kit_op_is(products[product].op, "matmul_dx")) s.x = BS_F32;
+  if (kit_op_is(products[product].op, "matmul_dw")) s.w = BS_F32;
+  return s;
+}
+
+/* What a run on a set of instructions writes. */
+static unsigned char *run_on(const char *set, const char *op, const kit_shape *s, uint32_t width,
+                             size_t *out_bytes) {
+  static ch c;
+  kit_actor a;
+  kit_data d;
+  ch_open(&c, set, "off");
+  ch_actor(&c, &a, op, "packed", width);
+  kit_data_make(&d, op, s);
+  ch_run(&a, &d);
+  unsigned char *bits = kit_data_bits(&d, out_bytes);
+  kit_data_free(&a, &d);
+  kit_actor_close(&a);
+  ch_close(&c);
+  return bits;
+}
+
+static void must_agree(const unsigned char *want, unsigned char *got, size_t bytes, const char *op,
+                       uint32_t type, const char *what, int64_t number) {
+  ck_assert_msg(memcmp(want, got, bytes) == 0, "%s of %s: %s %lld gives other bits", op, bs_dtype_name(type),
+                what, (long long)number);
+  free(got);
+}
+
+START_TEST(teams) {
+  const char *op = products[_i / TEST_COUNT(sets)].op, *set = sets[_i % TEST_COUNT(sets)];
+  for (int t = 0; t < TEST_COUNT(types) && ch_has_isa(set); t++) {
+    const kit_shape s = shape_of(_i / TEST_COUNT(sets), types[t]);
+    size_t bytes = 0;
+    unsigned char *first = run_on(set, op, &s, 1, &bytes);
+    for (uint32_t width = 2; width <= 5; width++)
+      must_agree(first, run_on(set, op, &s, width, &bytes), bytes, op, types[t], "a team of", width);
+    free(first);
+  }
+}
+END_TEST
+
+/* One chain of fused multiply-adds an output on both: the width of a vector does not show. */
+START_TEST(avx2_and_avx512) {
+  const char *op = products[_i].op;
+  for (int t = 0; t < TEST_COUNT(types) && ch_has_isa("avx512"); t++) {
+    const kit_shape s = shape_of(_i, types[t]);
+    size_t bytes = 0;
+    unsigned char *narrow = run_on("avx2", op, &s, 1, &bytes);
+    must_agree(narrow, run_on("avx512", op, &s, 2, &bytes), bytes, op, types[t], "avx", 512);
+    free(narrow);
+  }
+}
+END_TEST
+
+/* The first rows of what was made for more: by a plan for them alone, and by a run of a larger plan. */
+static void rows_alone(kit_actor *a, kit_data *all, const kit_shape *shape, int64_t rows, void *packed,
+                       const unsigned char *want) {
+  kit_shape s = *shape;
+  kit_data d;
+  bs_error err = BS_ERROR_INIT;
+  size_t bytes = 0;
+  s.B = rows;
+  kit_data_make(&d, a->impl->op, &s); /* the same first rows: tensors are filled in the order of args */
+  ck_assert_msg(ch_try_plan(a, &d, packed, &err) == BS_OK, "%s", err.message);
+  must_agree(want, kit_data_bits(&d, &bytes), bytes, a->impl->op, s.w, "a plan of rows:", rows);
+  kit_poison_outputs(all, 0xA5);
+  void *plan = NULL;
+  ck_assert_int_eq(a->impl->prepare(a->state, &a->exec, &all->query, packed, &plan, &err), BS_OK);
+  kit_data_rows(all, rows);
+  ck_assert_msg(kit_data_run_plan(a, all, plan, &err) == BS_OK, "%s", err.message);
+  must_agree(want, kit_data_bits(all, &bytes), bytes, a->impl->op, s.w, "a run of rows:", rows);
+  kit_data_rows(all, shape->B);
+  a->impl->plan_free(plan);
+  kit_data_free(a, &d);
+}
+
+/* Each number of tokens takes other tiles; a token's bits are those that it has alone. */
+START_TEST(tokens) {
+  static const int64_t rows[] = {1, 2, 3, 5, 8, 9, 12, 13, 16, 17, 24, 25, 32, 33, 36};
+  static const int by_token[] = {0, 1, 4, 5}; /* products whose rows are tokens */
+  const int product = by_token[_i / TEST_COUNT(sets)];
+  const char *set = sets[_i % TEST_COUNT(sets)];
+  static ch c;
+  for (int t = 0; t < TEST_COUNT(types) && ch_has_isa(set); t++) {
+    const kit_shape s = shape_of(product, types[t]);
+    kit_actor a;
+    kit_data all;
+    bs_error err = BS_ERROR_INIT;
+    size_t bytes = 0;
+    ch_open(&c, set, "off");
+    ch_actor(&c, &a, products[product].op, "packed", 2);
+    kit_data_make(&all, a.impl->op, &s);
+    void *packed = kit_data_pack(&a, &all);
+    ck_assert_msg(ch_try_plan(&a, &all, packed, &err) == BS_OK, "%s", err.message);
+    unsigned char *want = kit_data_bits(&all, &bytes);
+    for (int r = 0; r < TEST_COUNT(rows); r++) rows_alone(&a, &all, &s, rows[r], packed, want);
+    a.packer->packed_free(packed);
+    free(want);
+    kit_data_free(&a, &all);
+    kit_actor_close(&a);
+    ch_close(&c);
+  }
+}
+END_TEST
+
+/* A weight too large for the caches is read in another order, with prefetching: same bits as in parts that
+ * are small. */
+START_TEST(streamed_weights) {
+  enum { B = 13, K = 1031, N = 2300, PART = 700 };
+  const kit_shape all = {.x = BS_F32, .w = BS_F32, .y = BS_F32, .B = B, .N = N, .K = K, .seed = 11};
+  kit_shape part = all; /* the same X and the same first rows of W */
+  size_t bytes;
+  part.N = PART;
+  if (!ch_has_isa(sets[_i])) return;
+  unsigned char *y = run_on(sets[_i], "matmul", &all, 1, &bytes),
+                *of = run_on(sets[_i], "matmul", &part, 1, &bytes);
+  for (size_t t = 0; t < B; t++)
+    ck_assert_msg(memcmp(y + t * N * sizeof(float), of + t * PART * sizeof(float), PART * sizeof(float)) == 0,
+                  "%s, token %zu", sets[_i], t);
+  free(y);
+  free(of);
+}
+END_TEST
+
+/* The processor's products of pairs add in the order of all other kernels: but for subnormals, which they
+ * take for zero, the bits are the same. */
+START_TEST(pairs_are_added_upwards) {
+  static const int64_t rows[] = {1, 3, 16, 17, 70};
+  if (!ch_has_isa("avx512_bf16")) return;
+  for (uint32_t i = 0; i < 2 * TEST_COUNT(rows); i++) {
+    const kit_shape s = {.x = BS_BF16,
+                         .w = BS_BF16,
+                         .y = BS_F32,
+                         .B = rows[i / 2],
+                         .N = 530,
+                         .K = 330,
+                         .seed = 1 + 3 * (i % 2)}; /* a mask, or the complement of one */
+    size_t bytes = 0;
+    unsigned char *single = run_on("avx512", "matmul24", &s, 1, &bytes);
+    must_agree(single, run_on("avx512_bf16", "matmul24", &s, 1, &bytes), bytes, "matmul24", BS_BF16,
+               "products of pairs, tokens", s.B);
+    free(single);
+  }
+}
+END_TEST
+
+int main(void) {
+  const test_case tests[] = {{teams, TEST_COUNT(products) * TEST_COUNT(sets)},
+                             {avx2_and_avx512, TEST_COUNT(products)},
+                             {tokens, 4 * TEST_COUNT(sets)},
+                             {streamed_weights, TEST_COUNT(sets)},
+                             {pairs_are_added_upwards},
+                             {0}};
+  return run_tests("cpu_bits", tests, (test_setup){.timeout = 60});
+}

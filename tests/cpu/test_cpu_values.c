@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_cpu_values.c - the numbers of the cpu plugin's ops: the conformance kit's queries against f64, with
+ * every size at which kernels have an edge, on each set of instructions that this processor has. kit_cpu
+ * grades the best set alone, and asks fewer sizes. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cpu_host.h"
+#include "tests/run_tests.h"
+
+static const char *const sets[] = {"portable", "avx2", "avx512", "avx512_bf16"};
+enum { LESSER = 2 }; /* kit_cpu has the other ops on the best set */
+static const char *const products[] = {"matmul@cpu/packed", "matmul@cpu/bytes", "matmul_dx",
+                                       "matmul_dw",         "matmul_update",    "matmul24@",
+                                       "matmul24_dx",       "matmul24_dw",      "matmul24_update"};
+static const char *const checks_of_products[] = {"values.float", "values.integer", "special", "subnormal",
+                                                 "rows"};
+static const char *const others[] = {
+    "map",           "normalize",       "attention@",  "attention_dx",   "contract",        "reduce",
+    "take",          "activate@",       "activate_dx", "gather_columns", "scatter_columns", "convert",
+    "scaled_matmul", "quantize_groups", "dequantize_", "expand24",       "tree_sum",        "sgd_update",
+    "adamw_update"};
+static const char *const checks_of_others[] = {"values.float", "values.integer", "special"};
+
+/* Checks of ops whose names begin so, and how many passed; one that does not fit the op is left out. */
+static uint32_t grade(const char *param, const char *check, const char *op) {
+  char path[4200], group[200];
+  bs_error err = BS_ERROR_INIT;
+  bs_kit_report report;
+  const bs_kit_options o = {
+      .plugin = path, .edges = !BS_SLOW, .group = group, .params = &param, .n_params = 1};
+  snprintf(path, sizeof path, "%s/bs_cpu.so", getenv("BS_TEST_PLUGIN_DIR"));
+  snprintf(group, sizeof group, "numerics.%s.%s", check, op);
+  const int32_t rc = bs_kit_run(&o, &report, &err);
+  if (rc != BS_OK && strcmp(err.id, "BS-KIT-GROUP") == 0) return 0;
+  ck_assert_msg(rc == BS_OK, "%s", err.message);
+  for (uint32_t i = 0; i < report.n_rows; i++)
+    ck_assert_msg(report.rows[i].result != BS_KIT_FAIL, "%s, %s: %s", param, report.rows[i].name,
+                  report.rows[i].text);
+  const uint32_t passed = report.count[BS_KIT_PASS];
+  bs_kit_free(&report);
+  return passed;
+}
+
+/* On set number `set`, where this processor has it. */
+static void grade_all(int set, const char *op, const char *const *checks, int n) {
+  char param[64];
+  uint32_t passed = 0;
+  if (!ch_has_isa(sets[set])) return;
+  snprintf(param, sizeof param, "isa=%s", sets[set]);
+  for (int i = 0; i < n; i++) passed += grade(param, checks[i], op);
+  ck_assert_msg(passed > 0, "%s: no check of %s passed", param, op);
+}
+
+START_TEST(products_on_each_set) {
+  grade_all(_i % TEST_COUNT(sets), products[_i / TEST_COUNT(sets)], checks_of_products,
+            TEST_COUNT(checks_of_products));
+}
+END_TEST
+
+START_TEST(other_ops_on_lesser_sets) {
+  grade_all(_i % LESSER, others[_i / LESSER], checks_of_others, TEST_COUNT(checks_of_others));
+}
+END_TEST
+
+/* oneDNN as it is here, and as with AMX, where it wants a copy of the weights: a slice is then multiplied in
+ * parts. test_method_memory holds the scratchpad. */
+START_TEST(products_of_onednn) {
+  static const char *const libraries[] = {
+      "dnnl_library=auto",
+#ifdef TEST_DNNL_WITH_AMX
+      "dnnl_library=" TEST_DNNL_WITH_AMX,
+#endif
+  };
+  for (int l = 0; l < TEST_COUNT(libraries); l++)
+    for (int i = 0; i < TEST_COUNT(checks_of_products); i++)
+      grade(libraries[l], checks_of_products[i], "matmul@cpu/dnnl");
+}
+END_TEST
+
+int main(void) {
+  const test_case tests[] = {{products_on_each_set, TEST_COUNT(sets) * TEST_COUNT(products)},
+                             {other_ops_on_lesser_sets, LESSER * TEST_COUNT(others)},
+                             {products_of_onednn},
+                             {0}};
+  return run_tests("cpu_values", tests, (test_setup){.timeout = 60});
+}
