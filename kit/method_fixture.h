@@ -77,8 +77,8 @@ int64_t mf_column(const mf_rank *rank, int64_t i, int64_t j);
 /* The same of what a layer owns, before it is gone: [row_count, *out_width]; caller frees. */
 int64_t *mf_places(const bs_ownership *own, int64_t K, int64_t *out_width);
 
-/* method_checks.c; each fails the test with what it saw. y is the product of integers, bit for bit, and the
- * same on every rank. */
+/* method_checks.c; each fails the test with what it saw. y is the product of integers, bit for bit (after
+ * gelu and silu: within their ulps), and the same on every rank. */
 void mf_check_outputs(const mf_case *c, const mf_result *result);
 /* Each weight is owned, by one rank (replicated: by some), read by its owners alone, and reads back. */
 void mf_check_ownership(const mf_case *c, const mf_result *result, int replicated);

@@ -41,33 +41,33 @@ static inline void path_hear(void *user, const bs_op_candidate *c) {
   snprintf(a->algo, sizeof a->algo, "%s", c->answer->algo);
 }
 
-static inline int32_t path_ask(bs_context *context, uint32_t dtype, path_answer *out, bs_error *err) {
+static inline int32_t path_ask(bs_context *host, uint32_t dtype, path_answer *out, bs_error *err) {
   const bs_tensor_desc x = bs_desc_2d(dtype, 64, 128), y = bs_desc_2d(dtype, 64, 96);
   const bs_tensor_desc *const args[4] = {&x, NULL, NULL, &y};
   const bs_op_query q = {
       .struct_size = sizeof q, .nargs = 4, .op = "matmul", .args = args, .weight_dtype = dtype};
   memset(out, 0, sizeof *out);
   out->dnnl_reason = BS_REASON_NOT_BUILT;
-  return bs_op_explain(context, "cpu", &q, path_hear, out, err);
+  return bs_op_explain(host, "cpu", &q, path_hear, out, err);
 }
 
 static inline int path_lacks(const char *path) {
   bs_error err = BS_ERROR_INIT;
-  bs_context *context = NULL;
+  bs_context *host = NULL;
   const bs_backend *backend = NULL;
   void *state = NULL;
   path_answer a;
   int missing = 0;
-  if (path_open(path, &context, &err) != BS_OK) return 0;
-  const int32_t rc = bs_find_backend(context, "cpu", &backend, &state, &err);
+  if (path_open(path, &host, &err) != BS_OK) return 0;
+  const int32_t rc = bs_find_backend(host, "cpu", &backend, &state, &err);
   if (rc == BS_UNAVAILABLE) {
     missing = 1;
   } else if (rc == BS_OK && path_is_dnnl(path)) {
-    missing = path_ask(context, BS_F32, &a, &err) == BS_UNSUPPORTED &&
+    missing = path_ask(host, BS_F32, &a, &err) == BS_UNSUPPORTED &&
               (a.dnnl_reason == BS_REASON_NOT_BUILT || a.dnnl_reason == BS_REASON_LIB_VERSION);
   }
   if (missing) printf("not run: %s\n", err.message);
-  bs_context_close(context);
+  bs_context_close(host);
   return missing;
 }
 
@@ -86,13 +86,13 @@ static inline int path_missing(const char *path) {
 }
 
 /* Our kernels say their instruction set: "packed-avx2". oneDNN may lack the 16-bit dtypes. */
-static inline void path_must_be_chosen(const char *path, bs_context *context) {
+static inline void path_must_be_chosen(const char *path, bs_context *host) {
   static const uint32_t dtypes[] = {BS_F32, BS_F16, BS_BF16};
   for (size_t i = 0; path != NULL && i < sizeof dtypes / sizeof dtypes[0]; ++i) {
     bs_error err = BS_ERROR_INIT;
     path_answer a;
     char wanted[64];
-    const int32_t rc = path_ask(context, dtypes[i], &a, &err);
+    const int32_t rc = path_ask(host, dtypes[i], &a, &err);
     if (path_is_dnnl(path) && i > 0 && rc == BS_UNSUPPORTED) continue;
     ck_assert_msg(rc == BS_OK, "%s: %s", err.id, err.message);
     if (path_is_dnnl(path)) {
@@ -103,6 +103,14 @@ static inline void path_must_be_chosen(const char *path, bs_context *context) {
     ck_assert_str_eq(a.name, "matmul@cpu/packed");
     ck_assert_str_eq(a.algo, wanted);
   }
+}
+
+/* Opens the context before each test, by the path alone. */
+static inline void path_setup(const char *path, bs_context **out_context) {
+  bs_error err = BS_ERROR_INIT;
+  const int32_t rc = path_open(path, out_context, &err);
+  ck_assert_msg(rc == BS_OK, "%s", err.message);
+  path_must_be_chosen(path, *out_context);
 }
 
 /* Every product of a run, by its list of algorithms, was the path's. */

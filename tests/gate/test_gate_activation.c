@@ -11,14 +11,12 @@
 
 #include "lab/activation.h"
 #include "lab/gate/faults.h"
-#include "lab/gate/verdict.h"
+#include "tests/gate/gate_case.h"
 #include "tests/gate/one_path.h"
-#include "tests/marks.h"
 #include "tests/run_tests.h"
 
 #define ONE_PRECISION (BS_FAULT_FORWARD_COUNT_ - BS_FAULT_MIXED_COUNT) /* test_gate_mixed has the others */
 
-static bs_context *context;
 static const char *path; /* one_path.h */
 static uint64_t refused; /* cases that oneDNN alone does not serve */
 
@@ -44,21 +42,7 @@ static const int64_t shapes[][3] = {{1, 1, 1},   {3, 7, 4},   {8, 16, 31},    {1
 
 static bs_case make_case(const char *method, uint32_t P, uint32_t dtype, uint32_t activation,
                          const int64_t shape[3]) {
-  bs_case c;
-  memset(&c, 0, sizeof c);
-  c.context = context;
-  c.method = method;
-  c.backend = "cpu";
-  c.comm = "threads";
-  c.world_size = P;
-  c.threads_per_rank = 1;
-  c.timeout_s = 60;
-  c.iterations = 1;
-  c.spec.struct_size = sizeof c.spec;
-  c.spec.B = shape[0];
-  c.spec.N = shape[1];
-  c.spec.K = shape[2];
-  c.spec.x_dtype = c.spec.w_dtype = c.spec.y_dtype = dtype;
+  bs_case c = gate_case(method, P, dtype, shape, NULL);
   c.spec.activation = activation;
   return c;
 }
@@ -88,51 +72,26 @@ START_TEST(slopes_bound_what_passes) {
 END_TEST
 
 /* Run and judge one case of random numbers; 1 when every gate passed. */
-static int run_case(const bs_case *like, uint64_t seed, const bs_layer_spec *judged_by) {
+static int run_case(const bs_case *like, uint64_t seed, uint32_t asked) {
   bs_error err;
-  void *state = NULL, *instance = NULL;
-  const bs_workload *workload = NULL;
-  bs_source x = {.struct_size = sizeof x}, w = x, bias = x;
+  gate_data data;
   bs_case_result result;
   bs_verdict verdict;
-  bs_case c = *like;
-  const bs_workload_request request = {.struct_size = sizeof request,
-                                       .dtype = c.spec.x_dtype,
-                                       .B = c.spec.B,
-                                       .N = c.spec.N,
-                                       .K = c.spec.K,
-                                       .seed = seed,
-                                       .weight_seed = seed,
-                                       .has_bias = c.spec.has_bias};
-  ck_assert_int_eq(bs_find_workload(context, "random_normal", &workload, &state, &err), BS_OK);
-  ck_assert_int_eq(workload->open(state, &request, &instance, &err), BS_OK);
-  workload->source(instance, BS_PART_X, &x, &err);
-  workload->source(instance, BS_PART_W, &w, &err);
-  if (c.spec.has_bias) workload->source(instance, BS_PART_BIAS, &bias, &err);
-  c.x = &x;
-  c.w = &w;
-  c.bias = c.spec.has_bias ? &bias : NULL;
-  int32_t rc = bs_case_run(&c, &result, &err);
+  bs_case c = *like, judged_by;
+  gate_data_open(&c, "random_normal", seed, seed, &data);
+  judged_by = c;
+  judged_by.spec.activation = asked;
+  const int32_t rc = gate_run(&c, &judged_by, &result, &verdict, &err);
+  gate_data_close(&data);
   if (rc == BS_UNSUPPORTED && path_is_dnnl(path)) { /* no f16, no K = 0, no gelu rounded to 16 bits */
-    workload->close(instance);
     ++refused;
     return 1;
   }
   ck_assert_msg(rc == BS_OK, "%s P=%u: %s: %s", c.method, c.world_size, err.id, err.message);
   if (strcmp(c.backend, "cpu") == 0) path_must_have_run(path, result.algorithms);
-  if (judged_by) c.spec = *judged_by;
-  rc = bs_verdict_make(&c, &result, 0, &verdict, &err);
-  ck_assert_msg(rc == BS_OK, "%s", err.message);
-  const int passed = bs_verdict_passed(verdict.gates, verdict.n_gates);
-  for (uint32_t g = 0; !judged_by && !passed && g < verdict.n_gates; ++g)
-    printf("%s P=%u %s %s B=%lld N=%lld K=%lld seed=%llu: %s %u value %g limit %g (%s)\n", c.method,
-           c.world_size, bs_dtype_name(c.spec.y_dtype), bs_name_of(BS_NAMES_ACTIVATION, c.spec.activation),
-           (long long)c.spec.B, (long long)c.spec.N, (long long)c.spec.K, (unsigned long long)seed,
-           verdict.gates[g].name, verdict.gates[g].state, verdict.gates[g].value, verdict.gates[g].limit,
-           verdict.gates[g].text);
   bs_case_result_free(&result);
-  workload->close(instance);
-  return passed;
+  return asked == c.spec.activation ? !gate_alarm(&c, verdict.gates, verdict.n_gates)
+                                    : bs_verdict_passed(verdict.gates, verdict.n_gates);
 }
 
 START_TEST(clean_cases_raise_no_alarm) {
@@ -150,7 +109,7 @@ START_TEST(clean_cases_raise_no_alarm) {
             c.spec.has_bias = cases % 2 == 0;
             c.spec.reduce_dtype = cases % 3 == 2 ? dtypes[d] : 0;
             c.spec.y_placement = cases % 5 == 4 ? BS_SPLIT : BS_REPLICATED;
-            alarms += !run_case(&c, seed * 100000 + cases, NULL);
+            alarms += !run_case(&c, seed * 100000 + cases, a);
             ++cases;
           }
   printf("%llu clean cases, %llu not served, %llu alarms\n", (unsigned long long)cases,
@@ -167,9 +126,7 @@ START_TEST(another_activation_is_caught) {
     for (uint32_t asked = BS_ACT_NONE; asked <= BS_ACT_SILU; ++asked)
       for (size_t d = 0; d < 3; ++d) {
         const bs_case c = make_case("blockshock", 2, dtypes[d], made, shape);
-        bs_layer_spec judged_by = c.spec;
-        judged_by.activation = asked;
-        ck_assert_msg(run_case(&c, 5, &judged_by) == (made == asked), "made %u, asked %u, %s", made, asked,
+        ck_assert_msg(run_case(&c, 5, asked) == (made == asked), "made %u, asked %u, %s", made, asked,
                       bs_dtype_name(dtypes[d]));
       }
 }
@@ -251,14 +208,7 @@ START_TEST(a_bias_is_always_there) {
 END_TEST
 
 static void setup(void) {
-  bs_error err = BS_ERROR_INIT;
-  const int32_t rc = path_open(path, &context, &err);
-  ck_assert_msg(rc == BS_OK, "%s", err.message);
-  path_must_be_chosen(path, context);
-}
-
-static void teardown(void) {
-  bs_context_close(context);
+  path_setup(path, &context);
 }
 
 int main(int argc, char **argv) {
@@ -267,7 +217,7 @@ int main(int argc, char **argv) {
   Suite *suite = suite_create("gate activation");
   TCase *tc = tcase_create("activation");
   tcase_set_timeout(tc, 7200);
-  tcase_add_checked_fixture(tc, setup, teardown);
+  tcase_add_checked_fixture(tc, setup, close_context);
   if (path == NULL) tcase_add_test(tc, slopes_bound_what_passes);
   tcase_add_test(tc, clean_cases_raise_no_alarm);
   if (!path_is_dnnl(path)) tcase_add_test(tc, another_activation_is_caught);

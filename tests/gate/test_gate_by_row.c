@@ -9,19 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/dtype.h"
-#include "core/base/error.h"
 #include "lab/gate/faults.h"
 #include "lab/gate/gradient.h"
 #include "lab/gate/half.h"
 #include "lab/gate/small.h"
-#include "lab/gate/verdict.h"
-#include "tests/marks.h"
+#include "tests/gate/gate_case.h"
 #include "tests/run_tests.h"
 
 #define ONE_PRECISION (BS_FAULT_FORWARD_COUNT_ - BS_FAULT_MIXED_COUNT) /* test_gate_mixed has the others */
 
-static bs_context *context;
 static const char *const keys[] = {"kernel", "slices"};
 static const double shares[3] = {5, 1, 2};
 
@@ -59,10 +55,8 @@ typedef struct made {
 } made;
 
 static bs_case make_case(const subject *s, uint32_t dtype, const int64_t shape[3], made *m) {
-  bs_error err = BS_ERROR_INIT;
-  bs_case c;
-  memset(&c, 0, sizeof c);
-  ck_assert_int_eq(bs_mask_parse(s->mask, NULL, NULL, &m->mask, &err), BS_OK);
+  const char *method = s->kernel != NULL ? "blockshock" : "masked_split";
+  m->mask = gate_mask(s->mask);
   m->mask.seed = 11;
   if (m->mask.kind == BS_MASK_UNEVEN) {
     m->mask.n_shares = 3;
@@ -70,45 +64,13 @@ static bs_case make_case(const subject *s, uint32_t dtype, const int64_t shape[3
   }
   m->values[0] = s->kernel;
   m->values[1] = s->slices;
-  c.context = context;
-  c.method = s->kernel != NULL ? "blockshock" : "masked_split";
-  c.backend = dtype == BS_F16 ? "ref" : "cpu";
-  c.comm = "threads";
-  c.world_size = s->P;
-  c.threads_per_rank = 1;
-  c.timeout_s = 60;
+  bs_case c = gate_case(method, s->P, dtype, shape, &m->mask);
+  if (dtype == BS_F16) c.backend = "ref";
   c.iterations = 2;
-  c.spec.struct_size = sizeof c.spec;
-  c.spec.B = shape[0];
-  c.spec.N = shape[1];
-  c.spec.K = shape[2];
-  c.spec.x_dtype = c.spec.w_dtype = c.spec.y_dtype = dtype;
-  c.spec.mask = &m->mask;
   c.spec.n_options = s->kernel != NULL ? 2 : 0;
   c.spec.option_keys = keys;
   c.spec.option_values = m->values;
   return c;
-}
-
-static int print_gates(const bs_case *c, const bs_gate *gates, uint32_t n) {
-  if (bs_verdict_passed(gates, n)) return 0;
-  for (uint32_t g = 0; g < n; ++g)
-    if (gates[g].state != BS_GATE_PASS && gates[g].state != BS_GATE_SKIPPED)
-      printf("%s P=%u %s B=%lld N=%lld K=%lld: %s value %g limit %g (%s)\n", c->spec.mask->name,
-             c->world_size, bs_dtype_name(c->spec.x_dtype), (long long)c->spec.B, (long long)c->spec.N,
-             (long long)c->spec.K, gates[g].name, gates[g].value, gates[g].limit, gates[g].text);
-  return 1;
-}
-
-static void check_claims(const bs_case_result *result) {
-  for (uint32_t r = 0; r < result->world_size; ++r) {
-    const bs_case_rank *rank = &result->ranks[r];
-    uint64_t payload = 0;
-    for (uint32_t i = 0; i < rank->proposal.n_collectives; ++i) payload += rank->proposal.coll_payload[i];
-    ck_assert_uint_eq(rank->counters[BS_COUNT_FLOPS], rank->proposal.flops);
-    ck_assert_uint_eq(rank->counters[BS_COUNT_PAYLOAD_BYTES], payload);
-    ck_assert_uint_eq(rank->counters[BS_COUNT_COLLECTIVES], rank->proposal.n_collectives);
-  }
 }
 
 /* Alarms of one clean case: forward, T5, backward. */
@@ -124,29 +86,26 @@ static int run_clean(bs_case *c) {
   ck_assert_int_eq(bs_small_open(context, "random_normal", &c->spec, &data, &err), BS_OK);
   bs_small_case(c, &c->spec, &data, &run);
   run.iterations = 2;
-  int32_t rc = bs_case_run(&run, &result, &err);
-  if (rc == BS_OK) rc = bs_verdict_make(&run, &result, 0, &verdict, &err);
+  int32_t rc = gate_run(&run, &run, &result, &verdict, &err);
   ck_assert_msg(rc == BS_OK, "%s P=%u: %s: %s", c->spec.mask->name, c->world_size, err.id, err.message);
-  int alarms = print_gates(c, verdict.gates, verdict.n_gates);
-  check_claims(&result);
+  int alarms = gate_alarm(c, verdict.gates, verdict.n_gates);
+  gate_claims_hold(&result);
   bs_case_result_free(&result);
   rc = bs_integer_gate(&run, BS_FAULT_COUNT_, 0, &integers, &err);
   ck_assert_msg(rc == BS_OK, "%s: %s", err.id, err.message);
-  alarms += print_gates(c, &integers, 1);
+  alarms += gate_alarm(c, &integers, 1);
   rc = bs_gradient_run(&run, BS_LOSS_MSE_ZERO, NULL, &gradient, &err);
   if (rc == BS_OK) rc = bs_gradient_judge(&run, &gradient, 0, &judged, &err);
   ck_assert_msg(rc == BS_OK, "backward of %s P=%u: %s: %s", c->spec.mask->name, c->world_size, err.id,
                 err.message);
-  alarms += print_gates(c, judged.gates, judged.n_gates);
+  alarms += gate_alarm(c, judged.gates, judged.n_gates);
   bs_gradient_result_free(&gradient);
   bs_small_close(&data);
   return alarms;
 }
 
 START_TEST(clean_cases_pass) {
-  bs_error err = BS_ERROR_INIT;
   int alarms = 0, seed = 0;
-  ck_assert_int_eq(bs_context_open(NULL, &context, &err), BS_OK);
   for (size_t shape = 0; shape < N_SHAPES; ++shape)
     for (size_t d = 0; d < sizeof dtypes / sizeof dtypes[0]; ++d, ++seed) {
       made m;
@@ -157,14 +116,12 @@ START_TEST(clean_cases_pass) {
       alarms += run_clean(&c);
     }
   ck_assert_int_eq(alarms, 0);
-  bs_context_close(context);
 }
 END_TEST
 
 START_TEST(every_fault_is_caught) {
   static const int64_t shape[3] = {16, 96, 256};
   bs_error err = BS_ERROR_INIT;
-  ck_assert_int_eq(bs_context_open(NULL, &context, &err), BS_OK);
   for (size_t d = 0; d < 2; ++d) {
     bs_fault_tally tally;
     bs_fault_report faults;
@@ -184,7 +141,6 @@ START_TEST(every_fault_is_caught) {
                   "backward of %s P=%u %s: %u of %u, not %s", m.mask.name, c.world_size,
                   bs_dtype_name(dtypes[d]), tally.caught, tally.injected, tally.missed);
   }
-  bs_context_close(context);
 }
 END_TEST
 
@@ -212,7 +168,6 @@ START_TEST(half_alone_is_as_wrong_as_was_said) {
   static const char *const half[2] = {"0", "1"};
   const int i = _i % N_HALVES;
   bs_error err = BS_ERROR_INIT;
-  ck_assert_int_eq(bs_context_open(NULL, &context, &err), BS_OK);
   for (uint32_t P = 1; P <= 4; ++P)
     for (int h = 0; h < 2; ++h) {
       made m;
@@ -227,13 +182,12 @@ START_TEST(half_alone_is_as_wrong_as_was_said) {
       ck_assert_int_eq(bs_small_open(context, "random_normal", &c.spec, &data, &err), BS_OK);
       bs_small_case(&c, &c.spec, &data, &run);
       ck_assert_int_eq(bs_half_figure(&run, &figure, &err), BS_OK);
-      int32_t rc = bs_case_run(&run, &result, &err);
-      if (rc == BS_OK) rc = bs_verdict_make(&run, &result, 0, &verdict, &err);
+      int32_t rc = gate_run(&run, &run, &result, &verdict, &err);
       if (rc == BS_OK) rc = bs_half_gate(&run, &result, &gate, &err);
       if (rc == BS_OK) rc = bs_half_measure(&run, &result, 0, &measured, &outputs, &err);
       ck_assert_msg(rc == BS_OK, "%s: %s", err.id, err.message);
-      ck_assert_int_eq(print_gates(&run, verdict.gates, verdict.n_gates), 0);
-      check_claims(&result);
+      ck_assert_int_eq(gate_alarm(&run, verdict.gates, verdict.n_gates), 0);
+      gate_claims_hold(&result);
       ck_assert_msg(gate.state == BS_GATE_PASS, "%s", gate.text);
       const double like = h == 0 ? known[i] : sqrt(1.0 - known[i] * known[i]);
       ck_assert_double_eq_tol(measured, like, 0.05 * like);
@@ -241,7 +195,6 @@ START_TEST(half_alone_is_as_wrong_as_was_said) {
       bs_case_result_free(&result);
       bs_small_close(&data);
     }
-  bs_context_close(context);
 }
 END_TEST
 
@@ -275,7 +228,6 @@ START_TEST(another_half_is_noticed) {
   static const char *const masks[] = {"magnitude", "complement_1100_0011"};
   bs_error err = BS_ERROR_INIT;
   const bs_case_fault other = {.layer = other_half}, both = {.layer = both_halves};
-  ck_assert_int_eq(bs_context_open(NULL, &context, &err), BS_OK);
   for (int i = 0; i < 2; ++i) {
     made m;
     bs_small data;
@@ -290,7 +242,6 @@ START_TEST(another_half_is_noticed) {
     ck_assert(misplaced(&run, &both) == weights / 2);
     bs_small_close(&data);
   }
-  bs_context_close(context);
 }
 END_TEST
 
@@ -301,5 +252,5 @@ int main(void) {
                              {half_alone_is_as_wrong_as_was_said, N_HALVES * (big ? atoi(big) : 1)},
                              {another_half_is_noticed},
                              {0}};
-  return run_tests("gate_by_row", tests, (test_setup){.timeout = 120});
+  return run_tests("gate_by_row", tests, (test_setup){open_context, close_context, 120});
 }

@@ -9,17 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/dtype.h"
 #include "lab/case/owners.h"
 #include "lab/gate/faults.h"
-#include "lab/gate/verdict.h"
+#include "tests/gate/gate_case.h"
 #include "tests/gate/one_path.h"
-#include "tests/marks.h"
 #include "tests/run_tests.h"
 
 #define ONE_PRECISION (BS_FAULT_FORWARD_COUNT_ - BS_FAULT_MIXED_COUNT) /* test_gate_mixed has the others */
 
-static bs_context *context;
 static const char *path; /* one_path.h */
 
 static const char *const methods[] = {"dense", "column_parallel", "row_parallel", "masked_split",
@@ -35,65 +32,22 @@ enum { PATH_SEEDS = 4 };
 #define N_SHAPES (sizeof shapes / sizeof shapes[0])
 #define N_LARGE (sizeof large / sizeof large[0])
 
-typedef struct opened {
-  const bs_workload *workload;
-  void *instance;
-  bs_source x, w, bias;
-} opened;
-
-static void open_workload(const char *name, const bs_layer_spec *spec, uint64_t seed, opened *out) {
-  bs_error err;
-  void *state = NULL;
-  const bs_workload_request request = {.struct_size = sizeof request,
-                                       .dtype = spec->x_dtype,
-                                       .B = spec->B,
-                                       .N = spec->N,
-                                       .K = spec->K,
-                                       .seed = seed,
-                                       .weight_seed = seed,
-                                       .has_bias = spec->has_bias};
-  ck_assert_int_eq(bs_find_workload(context, name, &out->workload, &state, &err), BS_OK);
-  ck_assert_int_eq(out->workload->open(state, &request, &out->instance, &err), BS_OK);
-  out->x.struct_size = out->w.struct_size = out->bias.struct_size = sizeof(bs_source);
-  out->workload->source(out->instance, BS_PART_X, &out->x, &err);
-  out->workload->source(out->instance, BS_PART_W, &out->w, &err);
-  if (spec->has_bias) out->workload->source(out->instance, BS_PART_BIAS, &out->bias, &err);
-}
-
-static bs_case make_case(const char *method, const char *backend, uint32_t P, const bs_mask *mask,
-                         uint32_t dtype, const int64_t shape[3], int has_bias, uint32_t reduce_dtype) {
-  bs_case c;
-  memset(&c, 0, sizeof c);
-  c.context = context;
-  c.method = method;
-  c.backend = backend;
-  c.comm = "threads";
-  c.world_size = P;
-  c.threads_per_rank = 1;
-  c.timeout_s = 60;
+static bs_case make_case(const char *method, uint32_t P, const bs_mask *mask, uint32_t dtype,
+                         const int64_t shape[3], int has_bias) {
+  bs_case c = gate_case(method, P, dtype, shape, mask);
   c.iterations = 2;
-  c.spec.struct_size = sizeof c.spec;
-  c.spec.B = shape[0];
-  c.spec.N = shape[1];
-  c.spec.K = shape[2];
-  c.spec.x_dtype = c.spec.w_dtype = c.spec.y_dtype = dtype;
-  c.spec.reduce_dtype = reduce_dtype;
   c.spec.has_bias = (uint32_t)has_bias;
-  c.spec.mask = mask;
   return c;
 }
 
-static void use_workload(bs_case *c, const opened *w) {
-  c->x = &w->x;
-  c->w = &w->w;
-  c->bias = c->spec.has_bias ? &w->bias : NULL;
+static int is_masked(const char *method) {
+  return strcmp(method, "masked_split") == 0 || strcmp(method, "blockshock") == 0;
 }
 
 /* 1 when the combination is one that the table of docs/methods.md offers. */
 static int offered(const char *method, const char *mask, uint32_t P) {
   if (strcmp(method, "dense") == 0) return P == 1;
-  const int masked = strcmp(method, "masked_split") == 0 || strcmp(method, "blockshock") == 0;
-  if (!masked) return strcmp(mask, masks[0]) == 0; /* the mask is not theirs: once is enough */
+  if (!is_masked(method)) return strcmp(mask, masks[0]) == 0; /* the mask is not theirs: once is enough */
   if (strcmp(mask, "interleave") == 0) return 1;
   return P == 1 || P % 2 == 0;
 }
@@ -103,45 +57,25 @@ static uint64_t refused; /* cases that the forced path does not serve */
 static int run_clean(const char *method, const char *mask_name, uint32_t P, uint32_t dtype,
                      const int64_t shape[3], uint64_t seed) {
   bs_error err;
-  bs_mask mask;
   bs_case_result result;
   bs_verdict verdict;
-  opened w;
-  const int masked = strcmp(method, "masked_split") == 0 || strcmp(method, "blockshock") == 0;
-  ck_assert_int_eq(bs_mask_parse(mask_name, NULL, NULL, &mask, &err), BS_OK);
-  const uint32_t reduce = seed % 3 == 2 ? dtype : 0;
-  bs_case c = make_case(method, path == NULL && seed % 4 == 3 ? "ref" : "cpu", P, masked ? &mask : NULL,
-                        dtype, shape, seed % 2 == 0, reduce);
-  open_workload("random_normal", &c.spec, seed, &w);
-  use_workload(&c, &w);
-  int32_t rc = bs_case_run(&c, &result, &err);
+  gate_data w;
+  const bs_mask mask = gate_mask(mask_name);
+  bs_case c = make_case(method, P, is_masked(method) ? &mask : NULL, dtype, shape, seed % 2 == 0);
+  if (path == NULL && seed % 4 == 3) c.backend = "ref";
+  c.spec.reduce_dtype = seed % 3 == 2 ? dtype : 0;
+  gate_data_open(&c, "random_normal", seed, seed, &w);
+  const int32_t rc = gate_run(&c, &c, &result, &verdict, &err);
+  gate_data_close(&w);
   if (rc == BS_UNSUPPORTED && path_is_dnnl(path)) { /* alone it has no f16, no K = 0 */
-    w.workload->close(w.instance);
     ++refused;
     return 1;
   }
   ck_assert_msg(rc == BS_OK, "%s %s P=%u: %s: %s", method, mask_name, P, err.id, err.message);
   path_must_have_run(path, result.algorithms);
-  rc = bs_verdict_make(&c, &result, 0, &verdict, &err);
-  ck_assert_msg(rc == BS_OK, "%s", err.message);
-  const int passed = bs_verdict_passed(verdict.gates, verdict.n_gates);
-  for (uint32_t g = 0; !passed && g < verdict.n_gates; ++g) {
-    printf("%s %s P=%u dtype=%s B=%lld N=%lld K=%lld seed=%llu: %s %d value %g limit %g (%s)\n", method,
-           mask_name, P, bs_dtype_name(dtype), (long long)shape[0], (long long)shape[1], (long long)shape[2],
-           (unsigned long long)seed, verdict.gates[g].name, (int)verdict.gates[g].state,
-           verdict.gates[g].value, verdict.gates[g].limit, verdict.gates[g].text);
-  }
-  for (uint32_t r = 0; r < P; ++r) {
-    uint64_t payload = 0;
-    const bs_proposal *p = &result.ranks[r].proposal;
-    for (uint32_t i = 0; i < p->n_collectives; ++i) payload += p->coll_payload[i];
-    ck_assert_uint_eq(result.ranks[r].counters[BS_COUNT_FLOPS], p->flops);
-    ck_assert_uint_eq(result.ranks[r].counters[BS_COUNT_COLLECTIVES], p->n_collectives);
-    ck_assert_uint_eq(result.ranks[r].counters[BS_COUNT_PAYLOAD_BYTES], payload);
-  }
+  gate_claims_hold(&result);
   bs_case_result_free(&result);
-  w.workload->close(w.instance);
-  return passed;
+  return !gate_alarm(&c, verdict.gates, verdict.n_gates);
 }
 
 /* The shapes of one row of methods, masks, ranks and dtypes. Bias, dtype of the reduction and backend go
@@ -187,11 +121,9 @@ START_TEST(integers_are_exact) {
     for (size_t d = 0; d < 3; ++d) {
       for (uint32_t P = 1; P <= 4; P += strcmp(methods[m], "dense") == 0 ? 4 : 1) {
         bs_error err;
-        bs_mask mask;
         bs_gate gate;
-        bs_mask_parse("interleave", NULL, NULL, &mask, &err);
-        const int masked = m >= 3;
-        bs_case c = make_case(methods[m], "cpu", P, masked ? &mask : NULL, dtypes[d], shape, 1, 0);
+        const bs_mask mask = gate_mask("interleave");
+        bs_case c = make_case(methods[m], P, is_masked(methods[m]) ? &mask : NULL, dtypes[d], shape, 1);
         const int32_t rc = bs_integer_gate(&c, BS_FAULT_COUNT_, 0, &gate, &err);
         ck_assert_msg(rc == BS_OK, "%s P=%u: %s", methods[m], P, err.message);
         ck_assert_msg(gate.state == BS_GATE_PASS, "%s P=%u %s: %g inexact", methods[m], P,
@@ -210,7 +142,7 @@ START_TEST(every_fault_is_caught) {
       for (uint32_t P = 1; P <= most; P += P == 1 ? 1 : 2) {
         bs_error err;
         bs_fault_report faults;
-        const bs_case c = make_case(methods[m], "cpu", P, NULL, dtypes[d], shape, 1, 0);
+        const bs_case c = make_case(methods[m], P, NULL, dtypes[d], shape, 1);
         const int32_t rc = bs_fault_gate(&c, &faults, &err);
         ck_assert_msg(rc == BS_OK, "%s P=%u: %s: %s", methods[m], P, err.id, err.message);
         ck_assert_msg(faults.caught == faults.injected, "%s P=%u %s: missed %s", methods[m], P,
@@ -231,27 +163,22 @@ END_TEST
 START_TEST(every_fault_is_caught_in_odd_places) {
   static const double shares[2] = {1e300, 1.0};
   static const struct {
-    const char *method, *backend;
+    const char *method;
     uint32_t P, dtype, y_placement, uneven;
   } at[] = {
-      {"blockshock", "ref", 2, BS_F8E4M3, BS_REPLICATED, 0},
-      {"dense", "ref", 1, BS_F8E5M2, BS_REPLICATED, 0},
-      {"blockshock", "cpu", 2, BS_BF16, BS_REPLICATED, 1},
-      {"row_parallel", "cpu", 3, BS_BF16, BS_SPLIT, 0},
-      {"blockshock", "cpu", 2, BS_F32, BS_SPLIT, 0},
-      {"column_parallel", "cpu", 4, BS_F16, BS_SPLIT, 0},
-      {"masked_split", "cpu", 4, BS_BF16, BS_SPLIT, 0},
+      {"blockshock", 2, BS_F8E4M3, BS_REPLICATED, 0}, {"dense", 1, BS_F8E5M2, BS_REPLICATED, 0},
+      {"blockshock", 2, BS_BF16, BS_REPLICATED, 1},   {"row_parallel", 3, BS_BF16, BS_SPLIT, 0},
+      {"blockshock", 2, BS_F32, BS_SPLIT, 0},         {"column_parallel", 4, BS_F16, BS_SPLIT, 0},
+      {"masked_split", 4, BS_BF16, BS_SPLIT, 0},
   };
   const int64_t shape[3] = {16, 96, 256};
   for (size_t i = 0; i < sizeof at / sizeof at[0]; ++i) {
     bs_error err;
-    bs_mask mask;
     bs_fault_report faults;
-    bs_mask_parse("uneven", NULL, NULL, &mask, &err);
+    bs_mask mask = gate_mask("uneven");
     mask.shares = shares;
     mask.n_shares = 2;
-    bs_case c = make_case(at[i].method, at[i].backend, at[i].P, at[i].uneven ? &mask : NULL, at[i].dtype,
-                          shape, 1, 0);
+    bs_case c = make_case(at[i].method, at[i].P, at[i].uneven ? &mask : NULL, at[i].dtype, shape, 1);
     c.spec.y_placement = at[i].y_placement;
     const int32_t rc = bs_fault_gate(&c, &faults, &err);
     ck_assert_msg(rc == BS_OK, "case %zu: %s: %s", i, err.id, err.message);
@@ -269,12 +196,11 @@ START_TEST(other_inputs_go_where_they_matter) {
   const int64_t shape[3] = {2, 8, 16};
   for (uint32_t P = 2; P <= 60; P += 29) {
     bs_error err;
-    opened w;
+    gate_data w;
     bs_fault *fault = NULL;
     bs_case_fault hooks;
-    bs_case c = make_case("row_parallel", "cpu", P, NULL, BS_F32, shape, 0, 0);
-    open_workload("random_normal", &c.spec, 3, &w);
-    use_workload(&c, &w);
+    bs_case c = make_case("row_parallel", P, NULL, BS_F32, shape, 0);
+    gate_data_open(&c, "random_normal", 3, 3, &w);
     ck_assert_int_eq(bs_fault_make(BS_FAULT_OTHER_X, &c, &fault, &hooks, &err), BS_OK);
     for (uint32_t r = 0; r < P; ++r) {
       bs_source view;
@@ -282,7 +208,7 @@ START_TEST(other_inputs_go_where_they_matter) {
       ck_assert_int_eq(view.read != c.x->read, r == 1); /* rank 1 owns a column here, the last may not */
     }
     bs_fault_free(fault);
-    w.workload->close(w.instance);
+    gate_data_close(&w);
   }
 }
 END_TEST
@@ -293,12 +219,10 @@ START_TEST(a_rank_in_the_middle_is_judged) {
   bs_error err;
   bs_case_result result;
   bs_verdict clean, bad;
-  opened w;
-  bs_case c = make_case("row_parallel", "cpu", 6, NULL, BS_F32, shape, 0, 0);
-  open_workload("random_normal", &c.spec, 7, &w);
-  use_workload(&c, &w);
-  ck_assert_int_eq(bs_case_run(&c, &result, &err), BS_OK);
-  ck_assert_int_eq(bs_verdict_make(&c, &result, 0, &clean, &err), BS_OK);
+  gate_data w;
+  bs_case c = make_case("row_parallel", 6, NULL, BS_F32, shape, 0);
+  gate_data_open(&c, "random_normal", 7, 7, &w);
+  ck_assert_int_eq(gate_run(&c, &c, &result, &clean, &err), BS_OK);
   ck_assert(bs_verdict_passed(clean.gates, clean.n_gates));
   float *y = result.ranks[3].y;
   y[40] += 1.0f;
@@ -315,7 +239,7 @@ START_TEST(a_rank_in_the_middle_is_judged) {
   ck_assert_int_eq(bs_verdict_make(&c, &result, 0, &bad, &err), BS_OK);
   ck_assert_uint_eq(bad.nonfinite, 6);
   bs_case_result_free(&result);
-  w.workload->close(w.instance);
+  gate_data_close(&w);
 }
 END_TEST
 
@@ -339,24 +263,20 @@ START_TEST(infinities_come_out_as_they_must) {
   const uint32_t dtype = infinite[_i].dtype;
   float x[B * K], w[N * K];
   bs_error err = BS_ERROR_INIT;
-  bs_source sx, sw;
+  gate_data data;
   bs_mask mask;
   bs_case_result r;
   bs_verdict v;
   for (int i = 0; i < B * K; ++i) x[i] = (float)((i * 7) % 11) - 5.0f;
   for (int i = 0; i < N * K; ++i) w[i] = (float)((i * 5) % 13) / 4.0f - 1.5f;
   x[3 * K + 5] = w[7 * K + 2] = INFINITY;
-  ck_assert_int_eq(bs_source_from_memory(x, BS_F32, B, K, K, &sx, &err), BS_OK);
-  ck_assert_int_eq(bs_source_from_memory(w, BS_F32, N, K, K, &sw, &err), BS_OK);
-  if (infinite[_i].mask) ck_assert_int_eq(bs_mask_parse(infinite[_i].mask, NULL, NULL, &mask, &err), BS_OK);
+  if (infinite[_i].mask) mask = gate_mask(infinite[_i].mask);
   const int64_t shape[3] = {B, N, K};
-  bs_case c = make_case(infinite[_i].method, dtype == BS_F8E5M2 ? "ref" : "cpu", infinite[_i].world,
-                        infinite[_i].mask ? &mask : NULL, dtype, shape, 0, 0);
+  bs_case c =
+      make_case(infinite[_i].method, infinite[_i].world, infinite[_i].mask ? &mask : NULL, dtype, shape, 0);
   c.spec.activation = infinite[_i].activation;
-  c.x = &sx;
-  c.w = &sw;
-  ck_assert_msg(bs_case_run(&c, &r, &err) == BS_OK, "%s", err.message);
-  ck_assert_int_eq(bs_verdict_make(&c, &r, 0, &v, &err), BS_OK);
+  gate_memory_open(&c, x, w, &data);
+  ck_assert_msg(gate_run(&c, &c, &r, &v, &err) == BS_OK, "%s", err.message);
   ck_assert_msg(bs_verdict_passed(v.gates, v.n_gates), "%s", v.gates[3].text);
   int turned = 0;
   for (uint32_t p = 0; p < r.world_size; ++p)
@@ -371,8 +291,7 @@ START_TEST(infinities_come_out_as_they_must) {
   ck_assert_int_eq(bs_verdict_make(&c, &r, 0, &v, &err), BS_OK);
   ck_assert_int_eq(v.gates[3].state, BS_GATE_FAIL);
   bs_case_result_free(&r);
-  bs_source_release(&sx);
-  bs_source_release(&sw);
+  gate_memory_close(&data);
 }
 END_TEST
 
@@ -396,7 +315,7 @@ START_TEST(every_weight_has_one_owner) {
     bs_case_rank ranks[2] = {0};
     bs_partition columns[2] = {0};
     bs_case_result result = {.world_size = 2, .ranks = ranks};
-    const bs_case c = make_case("row_parallel", "cpu", 2, NULL, BS_F32, shape, 0, 0);
+    const bs_case c = make_case("row_parallel", 2, NULL, BS_F32, shape, 0);
     for (int r = 0; r < 2; ++r) {
       columns[r].begin = parts[i].columns[r][0];
       columns[r].count = parts[i].columns[r][1];
@@ -419,23 +338,20 @@ START_TEST(split_outputs_are_judged) {
     for (uint32_t P = 1; P <= 4; ++P) {
       for (size_t s = 0; s < 2; ++s) {
         bs_error err;
-        bs_mask mask;
         bs_case_result result;
         bs_verdict verdict;
         bs_gate gate;
-        opened w;
+        gate_data w;
         if (m == 0 && P > 1) continue;
-        bs_mask_parse("interleave", NULL, NULL, &mask, &err);
-        bs_case c = make_case(methods[m], "cpu", P, m >= 3 ? &mask : NULL, BS_BF16, shapes_of_two[s], 1, 0);
+        const bs_mask mask = gate_mask("interleave");
+        bs_case c = make_case(methods[m], P, m >= 3 ? &mask : NULL, BS_BF16, shapes_of_two[s], 1);
         c.spec.y_placement = BS_SPLIT;
-        open_workload("random_normal", &c.spec, 7, &w);
-        use_workload(&c, &w);
-        int32_t rc = bs_case_run(&c, &result, &err);
+        gate_data_open(&c, "random_normal", 7, 7, &w);
+        int32_t rc = gate_run(&c, &c, &result, &verdict, &err);
         ck_assert_msg(rc == BS_OK, "%s P=%u: %s: %s", methods[m], P, err.id, err.message);
         int64_t features = 0;
         for (uint32_t r = 0; r < P; ++r) features += result.ranks[r].y_cols;
         ck_assert_int_eq(features, c.spec.N);
-        ck_assert_int_eq(bs_verdict_make(&c, &result, 0, &verdict, &err), BS_OK);
         ck_assert(bs_verdict_passed(verdict.gates, verdict.n_gates));
         if (P > 1) { /* rank 1 says that it begins one feature further on */
           result.ranks[1].y_begin += 1;
@@ -443,7 +359,7 @@ START_TEST(split_outputs_are_judged) {
           ck_assert(!bs_verdict_passed(verdict.gates, verdict.n_gates));
         }
         bs_case_result_free(&result);
-        w.workload->close(w.instance);
+        gate_data_close(&w);
         rc = bs_integer_gate(&c, BS_FAULT_COUNT_, s == 0 ? 7 : 0, &gate, &err);
         ck_assert_msg(rc == BS_OK && gate.state == BS_GATE_PASS, "%s P=%u: %g inexact", methods[m], P,
                       gate.value);
@@ -462,28 +378,24 @@ START_TEST(split_inputs_are_judged) {
     for (uint32_t P = 1; P <= 4; ++P) {
       for (int few = 0; few < 2; ++few) {
         bs_error err;
-        bs_mask mask;
         bs_case_result whole, split;
         bs_verdict verdict;
         bs_gate gate;
-        opened w;
+        gate_data w;
         bs_fault_report faults;
-        bs_mask_parse("interleave", NULL, NULL, &mask, &err);
-        bs_case c =
-            make_case(methods[m], "cpu", P, m >= 3 ? &mask : NULL, BS_BF16, few ? narrow : shape, 1, 0);
-        open_workload("random_normal", &c.spec, 7, &w);
-        use_workload(&c, &w);
+        const bs_mask mask = gate_mask("interleave");
+        bs_case c = make_case(methods[m], P, m >= 3 ? &mask : NULL, BS_BF16, few ? narrow : shape, 1);
+        gate_data_open(&c, "random_normal", 7, 7, &w);
         ck_assert_int_eq(bs_case_run(&c, &whole, &err), BS_OK);
         c.spec.x_placement = BS_SPLIT;
-        int32_t rc = bs_case_run(&c, &split, &err);
+        int32_t rc = gate_run(&c, &c, &split, &verdict, &err);
         ck_assert_msg(rc == BS_OK, "%s P=%u: %s: %s", methods[m], P, err.id, err.message);
-        ck_assert_int_eq(bs_verdict_make(&c, &split, 0, &verdict, &err), BS_OK);
         ck_assert(bs_verdict_passed(verdict.gates, verdict.n_gates));
         ck_assert_msg(P == 1 || m == 3 || split.memory_peak < whole.memory_peak, "%s P=%u: x is not split",
                       methods[m], P);
         bs_case_result_free(&whole);
         bs_case_result_free(&split);
-        w.workload->close(w.instance);
+        gate_data_close(&w);
         rc = bs_integer_gate(&c, BS_FAULT_COUNT_, 0, &gate, &err);
         ck_assert_msg(rc == BS_OK && gate.state == BS_GATE_PASS, "%s P=%u: %g inexact", methods[m], P,
                       gate.value);
@@ -502,17 +414,16 @@ START_TEST(split_inputs_are_refused_where_k_is_whole) {
   for (uint32_t P = 1; P <= 2; ++P) {
     bs_error err;
     bs_case_result result;
-    opened w;
-    bs_case c = make_case("column_parallel", "cpu", P, NULL, BS_F32, shape, 0, 0);
-    open_workload("random_normal", &c.spec, 7, &w);
-    use_workload(&c, &w);
+    gate_data w;
+    bs_case c = make_case("column_parallel", P, NULL, BS_F32, shape, 0);
+    gate_data_open(&c, "random_normal", 7, 7, &w);
     c.spec.x_placement = BS_SPLIT;
     const int32_t rc = bs_case_run(&c, &result, &err);
     ck_assert_int_eq(rc, P == 1 ? BS_OK : BS_UNSUPPORTED);
     if (rc == BS_OK) bs_case_result_free(&result);
     if (rc != BS_OK) ck_assert_str_eq(err.id, "BS-METHOD-PLACEMENT");
     if (rc != BS_OK) ck_assert_ptr_nonnull(strstr(err.hint, "row_parallel"));
-    w.workload->close(w.instance);
+    gate_data_close(&w);
   }
 }
 END_TEST
@@ -523,11 +434,10 @@ START_TEST(subtle_faults_are_caught_at_2048) {
   const uint32_t kinds[] = {BS_FAULT_INDEX_SWAPPED, BS_FAULT_WEIGHT_LOST, BS_FAULT_OUTPUT_OFF,
                             BS_FAULT_BIAS_EACH_RANK, BS_FAULT_HALF_FP8};
   bs_error err;
-  opened w;
-  bs_case c = make_case("blockshock", "cpu", 2, NULL, BS_BF16, shape, 1, 0);
+  gate_data w;
+  bs_case c = make_case("blockshock", 2, NULL, BS_BF16, shape, 1);
   c.iterations = 1;
-  open_workload("random_normal", &c.spec, 3, &w);
-  use_workload(&c, &w);
+  gate_data_open(&c, "random_normal", 3, 3, &w);
   for (size_t i = 0; i <= sizeof kinds / sizeof kinds[0]; ++i) {
     const int clean = i == sizeof kinds / sizeof kinds[0];
     bs_case faulty = c;
@@ -539,8 +449,7 @@ START_TEST(subtle_faults_are_caught_at_2048) {
       ck_assert_int_eq(bs_fault_make(kinds[i], &c, &fault, &hooks, &err), BS_OK);
       faulty.fault = &hooks;
     }
-    ck_assert_int_eq(bs_case_run(&faulty, &result, &err), BS_OK);
-    ck_assert_int_eq(bs_verdict_make(&faulty, &result, 0, &verdict, &err), BS_OK);
+    ck_assert_int_eq(gate_run(&faulty, &faulty, &result, &verdict, &err), BS_OK);
     printf("%-14s T1 %.3g/%.3g  T2 %.3g/%.3g  T3 %.3g\n", clean ? "none" : bs_fault_name(kinds[i]),
            verdict.gates[0].value, verdict.gates[0].limit, verdict.gates[1].value, verdict.gates[1].limit,
            verdict.gates[3].value);
@@ -549,20 +458,9 @@ START_TEST(subtle_faults_are_caught_at_2048) {
     bs_case_result_free(&result);
     bs_fault_free(fault);
   }
-  w.workload->close(w.instance);
+  gate_data_close(&w);
 }
 END_TEST
-
-static void setup(void) {
-  bs_error err = BS_ERROR_INIT;
-  const int32_t rc = path_open(path, &context, &err);
-  ck_assert_msg(rc == BS_OK, "%s", err.message);
-  path_must_be_chosen(path, context);
-}
-
-static void teardown(void) {
-  bs_context_close(context);
-}
 
 static void add_rest(TCase *tc) {
   tcase_add_test(tc, every_fault_is_caught_in_odd_places);
@@ -576,13 +474,17 @@ static void add_rest(TCase *tc) {
   tcase_add_test(tc, subtle_faults_are_caught_at_2048);
 }
 
+static void setup(void) {
+  path_setup(path, &context);
+}
+
 int main(int argc, char **argv) {
   path = argc > 1 ? argv[1] : NULL;
   if (path != NULL && path_missing(path)) return 77;
   Suite *suite = suite_create("gate cases");
   TCase *tc = tcase_create("cases");
   tcase_set_timeout(tc, 7200);
-  tcase_add_checked_fixture(tc, setup, teardown);
+  tcase_add_checked_fixture(tc, setup, close_context);
   tcase_add_test(tc, clean_cases_raise_no_alarm);
   if (!path_is_dnnl(path)) tcase_add_test(tc, integers_are_exact);
   if (!path_is_dnnl(path)) tcase_add_test(tc, every_fault_is_caught);

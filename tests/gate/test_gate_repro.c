@@ -1,28 +1,18 @@
 /* SPDX-License-Identifier: MIT
  * test_gate_repro.c - the gates of what a layer promises of its bits: they pass where it is kept, a single
  * bit fails them, and so does a layer that promises what it does not keep. */
-#include <stdlib.h>
 #include <string.h>
 
-#include "core/base/error.h"
-#include "core/plugin/registry.h"
 #include "lab/gate/repro.h"
 #include "lab/gate/small.h"
-#include "tests/marks.h"
+#include "tests/gate/gate_case.h"
 #include "tests/run_tests.h"
 
-static bs_context *context;
 static bs_small small;
-
-static void setup(void) {
-  const bs_context_options options = {.struct_size = sizeof options};
-  bs_error err = BS_ERROR_INIT;
-  ck_assert_msg(bs_context_open(&options, &context, &err) == BS_OK, "%s", err.message);
-}
 
 static void teardown(void) {
   bs_small_close(&small);
-  bs_context_close(context);
+  close_context();
 }
 
 static const char *const keys[] = {"repro"};
@@ -30,29 +20,17 @@ static const char *const values[5][1] = {{"R0"}, {"R1"}, {"R2"}, {"R3"}, {"R4"}}
 
 static bs_case make(int repro, uint32_t y_placement) {
   bs_error err = BS_ERROR_INIT;
-  bs_layer_spec spec = {.struct_size = sizeof spec,
-                        .B = 9,
-                        .N = 21,
-                        .K = 300,
-                        .x_dtype = BS_F32,
-                        .w_dtype = BS_F32,
-                        .y_dtype = BS_F32,
-                        .y_placement = y_placement,
-                        .n_options = 1,
-                        .option_keys = keys,
-                        .option_values = values[repro]};
-  ck_assert_int_eq(bs_small_open(context, "random_normal", &spec, &small, &err), BS_OK);
-  return (bs_case){.context = context,
-                   .method = "row_parallel",
-                   .backend = "ref",
-                   .comm = "threads",
-                   .world_size = 4,
-                   .threads_per_rank = 1,
-                   .timeout_s = 60,
-                   .iterations = 1,
-                   .spec = spec,
-                   .x = &small.x,
-                   .w = &small.w};
+  static const int64_t shape[3] = {9, 21, 300};
+  bs_case c = gate_case("row_parallel", 4, BS_F32, shape, NULL);
+  c.backend = "ref";
+  c.spec.y_placement = y_placement;
+  c.spec.n_options = 1;
+  c.spec.option_keys = keys;
+  c.spec.option_values = values[repro];
+  ck_assert_int_eq(bs_small_open(context, "random_normal", &c.spec, &small, &err), BS_OK);
+  c.x = &small.x;
+  c.w = &small.w;
+  return c;
 }
 
 static uint32_t judge(const bs_case *c, const bs_case_result *result, bs_gate gates[2]) {
@@ -110,5 +88,5 @@ END_TEST
 
 int main(void) {
   const test_case tests[] = {{kept_and_broken_by_one_bit, 5}, {a_promise_that_is_not_kept}, {0}};
-  return run_tests("gate_repro", tests, (test_setup){setup, teardown, 60});
+  return run_tests("gate_repro", tests, (test_setup){open_context, teardown, 60});
 }

@@ -3,21 +3,10 @@
  * small against the outputs all the same; one that has nothing to hit is not counted as missed. */
 #include <math.h>
 
-#include "core/base/dtype.h"
 #include "lab/gate/faults.h"
 #include "lab/gate/judge.h"
-#include "lab/gate/verdict.h"
-#include "tests/gate/right_run.h"
+#include "tests/gate/gate_case.h"
 #include "tests/run_tests.h"
-
-static bs_context *context;
-
-static void open_context(void) {
-  context = right_context();
-}
-static void close_context(void) {
-  bs_context_close(context);
-}
 
 #define SMALL "model: {B: 16, N: 96, K: 64, dtype: float32"
 
@@ -73,8 +62,9 @@ START_TEST(sums_of_nothing_are_judged) {
   const uint32_t dtype = dtype_of[_i % 4];
   const int tiny = _i % 4 == 3, of_ref = _i / 4;
   float x[SB * SK], w[SN * SK];
+  static const int64_t shape[3] = {SB, SN, SK};
   bs_error err = BS_ERROR_INIT;
-  bs_source sx, sw;
+  gate_data data;
   bs_case_result r;
   bs_verdict v;
   for (int i = 0; i < SB * SK; ++i) {
@@ -85,20 +75,11 @@ START_TEST(sums_of_nothing_are_judged) {
     const int k = i % SK % (tiny ? SK : SK / 2), n = i / SK;
     w[i] = (float)((n * 29 + k * 53) % 127 - 63) / 64.0f * (tiny ? 1e-20f : i % SK == k ? 1.0f : -1.0f);
   }
-  ck_assert_int_eq(bs_source_from_memory(x, BS_F32, SB, SK, SK, &sx, &err), BS_OK);
-  ck_assert_int_eq(bs_source_from_memory(w, BS_F32, SN, SK, SK, &sw, &err), BS_OK);
   for (uint32_t P = 1; P <= 3; ++P) {
-    bs_case c = {.context = context, .method = "row_parallel", .backend = of_ref ? "ref" : "cpu"};
-    c.comm = "threads";
-    c.world_size = P;
-    c.threads_per_rank = 1;
-    c.timeout_s = 60;
-    c.x = &sx;
-    c.w = &sw;
-    c.spec = (bs_layer_spec){.struct_size = sizeof c.spec, .B = SB, .N = SN, .K = SK};
-    c.spec.x_dtype = c.spec.w_dtype = c.spec.y_dtype = dtype;
-    ck_assert_msg(bs_case_run(&c, &r, &err) == BS_OK, "%s", err.message);
-    ck_assert_int_eq(bs_verdict_make(&c, &r, 0, &v, &err), BS_OK);
+    bs_case c = gate_case("row_parallel", P, dtype, shape, NULL);
+    if (of_ref) c.backend = "ref";
+    gate_memory_open(&c, x, w, &data);
+    ck_assert_msg(gate_run(&c, &c, &r, &v, &err) == BS_OK, "%s", err.message);
     for (uint32_t g = 0; g < v.n_gates; ++g)
       ck_assert_msg(v.gates[g].state == BS_GATE_PASS, "P=%u: %s %g of %g", P, v.gates[g].name,
                     v.gates[g].value, v.gates[g].limit);
@@ -108,9 +89,8 @@ START_TEST(sums_of_nothing_are_judged) {
     ck_assert_int_eq(v.gates[0].state, BS_GATE_FAIL);
     ck_assert_int_eq(v.gates[3].state, BS_GATE_FAIL);
     bs_case_result_free(&r);
+    gate_memory_close(&data);
   }
-  bs_source_release(&sx);
-  bs_source_release(&sw);
 }
 END_TEST
 
@@ -138,17 +118,10 @@ static const bs_source
 
 static bs_case case_of(const char *method, uint32_t P, uint32_t dtype, uint32_t reduce_dtype,
                        uint32_t placement, const bs_mask *mask) {
-  bs_case c = {.context = context,
-               .method = method,
-               .backend = "cpu",
-               .comm = "threads",
-               .world_size = P,
-               .threads_per_rank = 1,
-               .timeout_s = 60,
-               .x = &noise_x,
-               .w = &noise_w};
-  c.spec = (bs_layer_spec){.struct_size = sizeof c.spec, .B = B, .N = N, .K = K, .mask = mask};
-  c.spec.x_dtype = c.spec.w_dtype = c.spec.y_dtype = dtype;
+  static const int64_t shape[3] = {B, N, K};
+  bs_case c = gate_case(method, P, dtype, shape, mask);
+  c.x = &noise_x;
+  c.w = &noise_w;
   c.spec.reduce_dtype = reduce_dtype;
   c.spec.y_placement = placement;
   return c;
@@ -175,9 +148,7 @@ static double off_by(const bs_case *c) {
 }
 
 START_TEST(an_output_is_off_by_little) {
-  bs_error err = BS_ERROR_INIT;
-  bs_mask mask;
-  ck_assert_int_eq(bs_mask_parse("interleave", NULL, NULL, &mask, &err), BS_OK);
+  const bs_mask mask = gate_mask("interleave");
   bs_case c = case_of("row_parallel", 4, BS_F32, 0, BS_REPLICATED, NULL);
   ck_assert_double_eq_tol(off_by(&c), 0.044, 1e-3);
   c = case_of("column_parallel", 16, BS_F32, BS_BF16, BS_REPLICATED, NULL); /* no sums of outputs */
@@ -199,8 +170,7 @@ START_TEST(a_kept_column_meets_a_dropped_one) {
   static const char *const masks[] = {"complement_1100_0011", "complement_1010_0101", "complement_1001_0110",
                                       "complement_0110_1001"};
   bs_error err = BS_ERROR_INIT;
-  bs_mask mask;
-  ck_assert_int_eq(bs_mask_parse(masks[_i], NULL, NULL, &mask, &err), BS_OK);
+  const bs_mask mask = gate_mask(masks[_i]);
   const bs_case c = case_of("blockshock", 2, BS_F32, 0, BS_REPLICATED, &mask);
   bs_fault *fault;
   bs_case_fault hooks;

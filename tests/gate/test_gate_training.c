@@ -3,19 +3,9 @@
  * read through int8 steps, or whose weights are not finite; and what is wrong beside that is still caught. */
 #include <math.h>
 
-#include "core/base/dtype.h"
 #include "lab/gate/step.h"
-#include "tests/gate/right_run.h"
+#include "tests/gate/gate_case.h"
 #include "tests/run_tests.h"
-
-static bs_context *context;
-
-static void open_context(void) {
-  context = right_context();
-}
-static void close_context(void) {
-  bs_context_close(context);
-}
 
 /* Steps of lr 1 turn round-off of the bias's moments into steps of its own. */
 static const char *const runs[] = {
@@ -71,7 +61,8 @@ enum { B = 16, N = 48, K = 32, P = 2 };
 
 typedef struct trained {
   float x[B * K], w[N * K], bias[N];
-  bs_source sx, sw, sb;
+  gate_data data;
+  bs_source sb;
   bs_case c;
   bs_train_options o;
   bs_train_result r;
@@ -85,31 +76,20 @@ static void make_trained(trained *t, uint32_t reduce_dtype, uint32_t loss, int a
   for (int i = 0; i < N * K; ++i) t->w[i] = (float)((i * 53 + 29) % 103 - 51) / 25.0f;
   for (int i = 0; i < N; ++i) t->bias[i] = (float)((i * 31 + 7) % 41 - 20) / 10.0f;
   if (at >= 0) t->w[at] = value;
-  ck_assert_int_eq(bs_source_from_memory(t->x, BS_F32, B, K, K, &t->sx, &err), BS_OK);
-  ck_assert_int_eq(bs_source_from_memory(t->w, BS_F32, N, K, K, &t->sw, &err), BS_OK);
   ck_assert_int_eq(bs_source_from_memory(t->bias, BS_F32, 1, N, N, &t->sb, &err), BS_OK);
-  t->c = (bs_case){.context = context,
-                   .method = "row_parallel",
-                   .backend = "cpu",
-                   .comm = "threads",
-                   .world_size = P,
-                   .threads_per_rank = 1,
-                   .timeout_s = 60,
-                   .x = &t->sx,
-                   .w = &t->sw,
-                   .bias = &t->sb};
-  bs_layer_spec *s = &t->c.spec;
-  *s = (bs_layer_spec){.struct_size = sizeof *s, .B = B, .N = N, .K = K, .has_bias = 1};
-  s->x_dtype = s->w_dtype = s->y_dtype = BS_F32;
-  s->reduce_dtype = reduce_dtype;
+  static const int64_t shape[3] = {B, N, K};
+  t->c = gate_case("row_parallel", P, BS_F32, shape, NULL);
+  t->c.spec.has_bias = 1;
+  t->c.spec.reduce_dtype = reduce_dtype;
+  gate_memory_open(&t->c, t->x, t->w, &t->data);
+  t->c.bias = &t->sb;
   t->o = (bs_train_options){.optimizer = BS_OPT_SGD, .lr = 0.5, .steps = 3, .loss = loss};
   ck_assert_msg(bs_train_run(&t->c, &t->o, &t->r, &err) == BS_OK, "%s", err.message);
 }
 
 static void free_trained(trained *t) {
   bs_train_result_free(&t->r);
-  bs_source_release(&t->sx);
-  bs_source_release(&t->sw);
+  gate_memory_close(&t->data);
   bs_source_release(&t->sb);
 }
 

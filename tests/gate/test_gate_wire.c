@@ -4,24 +4,9 @@
  * wire that rounds more than was said is not let through. */
 #include <math.h>
 
-#include "lab/config/experiment.h"
-#include "lab/gate/verdict.h"
 #include "lab/lab.h"
-#include "tests/lab/lab_test.h"
+#include "tests/gate/gate_case.h"
 #include "tests/run_tests.h"
-
-static bs_context *context;
-
-static void open_context(void) {
-  bs_error err = BS_ERROR_INIT;
-  const char *dirs[] = {getenv("BS_TEST_PLUGIN_DIR")};
-  bs_context_options options = {.struct_size = sizeof options, .trust = BS_TRUST_ANY, .plugin_dirs = dirs};
-  options.n_plugin_dirs = dirs[0] != NULL;
-  ck_assert_msg(bs_context_open(&options, &context, &err) == BS_OK, "%s", err.message);
-}
-static void close_context(void) {
-  bs_context_close(context);
-}
 
 static uint64_t seed = 7;
 static double uniform(void) {
@@ -104,26 +89,13 @@ static const char *const models[] = {"dtype: float32", "dtype: bf16", "dtype: fl
 START_TEST(clean_runs_pass) {
   for (size_t m = 0; m < sizeof models / sizeof models[0]; ++m) {
     char yaml[512];
-    bs_error err = BS_ERROR_INIT;
-    bs_experiment e;
     bs_phase_result result;
     snprintf(yaml, sizeof yaml, "%s\nmodel: {B: 32, N: 288, K: 64, %s}\n", cases[_i], models[m]);
-    ck_assert_msg(bs_experiment_make(context, parse_tree(yaml), NULL, NULL, &e, &err) == BS_OK, "%s: %s",
-                  yaml, err.message);
-    e.threads_per_rank = 1;
-    e.timed_iters = 2;
-    ck_assert_msg(bs_phase0_run(context, &e, NULL, NULL, &result, &err) == BS_OK, "%s: %s", yaml,
-                  err.message);
-    for (uint32_t g = 0; g < result.n_gates; ++g)
-      ck_assert_msg(result.gates[g].state == BS_GATE_PASS || result.gates[g].state == BS_GATE_SKIPPED,
-                    "%s: %s %g over %g %s", yaml, result.gates[g].name, result.gates[g].value,
-                    result.gates[g].limit, result.gates[g].text);
-    ck_assert(result.passed);
+    right_run(context, yaml, 0, 2, &result);
     ck_assert(json_is_true(json_object_get(result.record, "claims_match_counts")));
     if (m == 0 && strstr(cases[_i], "reduce_dtype") != NULL && strstr(cases[_i], "column") == NULL)
       ck_assert(number(result.record, "wire_error_predicted") > 1e-5);
     bs_phase_result_free(&result);
-    bs_experiment_free(&e);
   }
 }
 END_TEST
@@ -145,30 +117,13 @@ START_TEST(gradients_and_steps_pass) {
   };
   for (int phase = 2; phase <= 3; ++phase) {
     char yaml[512];
-    bs_error err = BS_ERROR_INIT;
-    bs_experiment e;
     bs_phase_result result;
     snprintf(yaml, sizeof yaml,
              "%s\nmodel: {B: 11, N: 37, K: 36, dtype: float32}\nworkload: {loss: mse_zero}\n", runs[_i]);
-    ck_assert_msg(bs_experiment_make(context, parse_tree(yaml), NULL, NULL, &e, &err) == BS_OK, "%s: %s",
-                  yaml, err.message);
-    e.threads_per_rank = 1;
-    e.timed_iters = 2;
-    const int32_t rc = phase == 2 ? bs_phase2_run(context, &e, NULL, NULL, &result, &err)
-                                  : bs_phase3_run(context, &e, NULL, NULL, &result, &err);
-    ck_assert_msg(rc == BS_OK, "%s: %s", yaml, err.message);
-    uint32_t seen = 0;
-    for (uint32_t g = 0; g < result.n_gates; ++g) {
-      ck_assert_msg(result.gates[g].state == BS_GATE_PASS || result.gates[g].state == BS_GATE_SKIPPED,
-                    "phase %d, %s: %s %g over %g %s", phase, yaml, result.gates[g].name,
-                    result.gates[g].value, result.gates[g].limit, result.gates[g].text);
-      const char *name = result.gates[g].name;
-      seen += result.gates[g].state == BS_GATE_PASS &&
-              (strcmp(name, "T6") == 0 || strcmp(name, phase == 2 ? "db.T3" : "b.T3") == 0);
-    }
-    ck_assert_uint_eq(seen, 2);
+    right_run(context, yaml, phase, 2, &result);
+    ck_assert(right_gate(&result, "T6"));
+    ck_assert(right_gate(&result, phase == 2 ? "db.T3" : "b.T3"));
     bs_phase_result_free(&result);
-    bs_experiment_free(&e);
   }
 }
 END_TEST
@@ -280,33 +235,21 @@ START_TEST(a_layer_that_loses_a_group_is_wrong) {
   enum { B = 16, N = 96, K = 64 };
   static float x[B * K], w[N * K];
   static const float bad[] = {INFINITY, NAN};
+  static const int64_t shape[3] = {B, N, K};
   bs_error err = BS_ERROR_INIT;
-  bs_source sx, sw;
+  gate_data data;
   for (int i = 0; i < B * K; ++i) x[i] = (float)normal();
   for (int i = 0; i < N * K; ++i) w[i] = (float)normal();
   w[7 * K + 3] = bad[_i / 2];
-  ck_assert_int_eq(bs_source_from_memory(x, BS_F32, B, K, K, &sx, &err), BS_OK);
-  ck_assert_int_eq(bs_source_from_memory(w, BS_F32, N, K, K, &sw, &err), BS_OK);
-  bs_case c = {.context = context,
-               .method = "row_parallel",
-               .backend = "cpu",
-               .comm = "threads",
-               .world_size = 2,
-               .threads_per_rank = 1,
-               .timeout_s = 60,
-               .x = &sx,
-               .w = &sw};
-  c.spec = (bs_layer_spec){.struct_size = sizeof c.spec, .B = B, .N = N, .K = K};
-  c.spec.x_dtype = c.spec.w_dtype = c.spec.y_dtype = BS_F32;
+  bs_case c = gate_case("row_parallel", 2, BS_F32, shape, NULL);
+  gate_memory_open(&c, x, w, &data);
   c.spec.reduce_dtype = _i % 2 ? BS_I8 : 0;
   bs_case_result result;
   bs_verdict v;
-  ck_assert_msg(bs_case_run(&c, &result, &err) == BS_OK, "%s", err.message);
-  ck_assert_msg(bs_verdict_make(&c, &result, 0, &v, &err) == BS_OK, "%s", err.message);
+  ck_assert_msg(gate_run(&c, &c, &result, &v, &err) == BS_OK, "%s", err.message);
   ck_assert_int_eq(bs_verdict_passed(v.gates, v.n_gates), _i % 2 == 0);
   bs_case_result_free(&result);
-  bs_source_release(&sx);
-  bs_source_release(&sw);
+  gate_memory_close(&data);
 }
 END_TEST
 

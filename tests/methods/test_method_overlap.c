@@ -256,6 +256,43 @@ START_TEST(ranks_of_uneven_shares_agree) {
 }
 END_TEST
 
+/* overlap=auto divides what sums columns; of halves it divides nothing, and their weights can be read. */
+START_TEST(auto_overlap_leaves_halves_whole) {
+  static const char *const value[] = {"auto", "features"};
+  const int64_t B = 2048, N = 2048, K = 64;
+  bs_context *context = mf_context();
+  float *x = mf_integers(1, B * K), *w = mf_integers(2, N * K);
+  bs_mask mask = mf_mask("random_2of4");
+  mf_case c = {
+      .method = "blockshock", .backend = "cpu", .world = 2, .forwards = 1, .rows = 1, .x = x, .w = w};
+  c.spec = mf_spec(B, N, K, BS_F32);
+  c.spec.mask = &mask;
+  c.spec.n_options = 2;
+  c.spec.option_keys = keys;
+  c.spec.option_values = value;
+  bs_mask columns = mf_mask("interleave"); /* which would be divided here, in runs of features */
+  bs_layer_spec divided = c.spec;
+  bs_proposal p = {.struct_size = sizeof p};
+  bs_error err = BS_ERROR_INIT;
+  divided.mask = &columns;
+  ck_assert_int_eq(bs_method_propose(context, "blockshock", &divided, 0, 2, &p, &err), BS_OK);
+  ck_assert_uint_gt(p.chunks, 1);
+  ck_assert_ptr_nonnull(strstr(p.text, "features"));
+  mf_result result;
+  mf_run_ok(context, &c, &result);
+  for (uint32_t r = 0; r < 2; r++) {
+    const mf_rank *k = &result.rank[r];
+    for (int64_t i = 0; i < k->row_count * k->k_own; i += 997)
+      ck_assert_float_eq(k->weights[i],
+                         w[(k->row_begin + i / k->k_own) * K + mf_column(k, i / k->k_own, i % k->k_own)]);
+  }
+  mf_free(&result);
+  free(x);
+  free(w);
+  bs_context_close(context);
+}
+END_TEST
+
 int main(void) {
   const test_case tests[] = {{same_bits_as_without, N_VARIANTS},
                              {fewer_rows, 4},
@@ -264,6 +301,7 @@ int main(void) {
                              {axis_by_the_model},
                              {axis_refused},
                              {ranks_of_uneven_shares_agree},
+                             {auto_overlap_leaves_halves_whole},
                              {0}};
   return run_tests("method_overlap", tests, (test_setup){.timeout = 60});
 }

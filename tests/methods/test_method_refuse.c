@@ -118,15 +118,22 @@ START_TEST(refused_by_propose_and_by_build) {
 }
 END_TEST
 
-/* The embedding API stops a dense layer in a world of two before the method is asked. */
-START_TEST(dense_in_a_world_of_two) {
+/* The embedding API stops these before the method is asked. */
+START_TEST(refused_by_the_embedding_api) {
   bs_context *context = mf_context();
   bs_layer_spec spec = mf_spec(4, 4, 8, BS_F32);
   bs_proposal proposal = {.struct_size = sizeof proposal};
   bs_error err = BS_ERROR_INIT;
   ck_assert_int_eq(bs_method_propose(context, "dense_single", &spec, 0, 2, &proposal, &err), BS_UNSUPPORTED);
   ck_assert(err.hint[0] != '\0');
+  spec.flags = BS_LAYER_BACKWARD;
+  spec.activation = BS_ACT_GELU;
   ck_assert_int_eq(bs_method_propose(context, "dense_single", &spec, 0, 1, &proposal, &err), BS_OK);
+  spec.flags = 64; /* of no meaning */
+  ck_assert_int_eq(bs_method_propose(context, "dense_single", &spec, 0, 1, &proposal, &err), BS_CONFIG);
+  spec = mf_spec(4, 4, 8, BS_I32);
+  spec.flags = BS_LAYER_BACKWARD; /* integers have no gradient */
+  ck_assert_int_eq(bs_method_propose(context, "dense_single", &spec, 0, 1, &proposal, &err), BS_UNSUPPORTED);
   bs_context_close(context);
 }
 END_TEST
@@ -189,6 +196,11 @@ static int32_t forward_wrong(bs_rank *rank, void *arg, bs_error *err) {
     f->failures += bs_layer_forward(layer, &bx, &by, NULL, &why) == BS_INVALID_ARGUMENT &&
                    strcmp(why.id, "BS-METHOD-FORWARD") == 0;
   }
+  /* And a layer that was built for forward alone has no backward pass; it says how to have one. */
+  bs_error why = BS_ERROR_INIT;
+  ck_assert_int_eq(bs_layer_backward(layer, &x, &y, &x, NULL, NULL, NULL, &why), BS_UNSUPPORTED);
+  ck_assert_str_eq(why.id, "BS-METHOD-BACKWARD");
+  ck_assert_ptr_nonnull(strstr(why.hint, "BS_LAYER_BACKWARD"));
   api->tensor_free(rank, &y);
   api->tensor_free(rank, &x);
   bs_layer_free(layer);
@@ -217,7 +229,7 @@ END_TEST
 
 int main(void) {
   const test_case tests[] = {{refused_by_propose_and_by_build, N_REFUSALS},
-                             {dense_in_a_world_of_two},
+                             {refused_by_the_embedding_api},
                              {hostile_sizes},
                              {forward_checks_its_tensors},
                              {0}};

@@ -2,8 +2,8 @@
  *
  * test_method_repro.c - the reproducibility classes, bits compared: R0 over runs, R1 over ranks, R2 over what
  * else is in the batch, R3 over 1, 2, 4 and 8 ranks, R4 over methods. Where a class claims something the
- * class below must be seen not to keep it, or the comparison proves nothing. On integers the leaves' layers
- * give the exact product, own each weight once and count what they proposed.
+ * class below must be seen not to keep it, or the comparison proves nothing. That leaves give the exact
+ * product of integers is asked in test_method_exact.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -277,51 +277,6 @@ START_TEST(r2_is_not_given_to_who_cannot_keep_it) {
 }
 END_TEST
 
-/* Leaves on integers: exact, each weight once, counted as proposed; also where leaves are empty. */
-START_TEST(leaves_are_exact_on_integers) {
-  static const int64_t shapes[][3] = {{1, 1, 1}, {3, 5, 7}, {2, 3, 2}, {5, 17, 33}, {4, 9, 64}};
-  static const uint32_t placed[][2] = {{BS_REPLICATED, BS_REPLICATED},
-                                       {BS_SPLIT, BS_REPLICATED},
-                                       {BS_REPLICATED, BS_SPLIT},
-                                       {BS_SPLIT, BS_SPLIT}};
-  bs_context *context = mf_context();
-  for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++)
-    for (size_t p = 0; p < 4; p++)
-      for (size_t t = 0; t < 4; t++) {
-        const int columns = strcmp(splits[_i].method, "column_parallel") == 0;
-        if (columns && worlds[p] > 1 && placed[t][0] == BS_SPLIT) continue;
-        bs_mask mask;
-        mf_case c = {.method = splits[_i].method, .world = worlds[p], .backend = t % 2 ? "cpu" : "ref"};
-        c.spec = mf_spec(shapes[s][0], shapes[s][1], shapes[s][2], t == 2 ? BS_BF16 : BS_F32);
-        if (splits[_i].mask != NULL) {
-          mask = mf_mask(splits[_i].mask);
-          c.spec.mask = &mask;
-        }
-        c.spec.x_placement = placed[t][0];
-        c.spec.y_placement = placed[t][1];
-        c.spec.has_bias = 1;
-        c.spec.n_options = 1;
-        c.spec.option_keys = repro_key;
-        c.spec.option_values = classes[3];
-        float *x = mf_integers(31 + s, c.spec.B * c.spec.K), *w = mf_integers(32 + s, c.spec.N * c.spec.K),
-              *bias = mf_integers(33 + s, c.spec.N);
-        c.x = x;
-        c.w = w;
-        c.bias = bias;
-        mf_result result;
-        mf_run_ok(context, &c, &result);
-        mf_check_outputs(&c, &result);
-        mf_check_ownership(&c, &result, 0);
-        mf_check_counters(&c, &result);
-        mf_free(&result);
-        free(x);
-        free(w);
-        free(bias);
-      }
-  bs_context_close(context);
-}
-END_TEST
-
 static void refused(bs_context *context, const mf_case *c, const char *why) {
   bs_error err = BS_ERROR_INIT;
   mf_result result;
@@ -379,7 +334,6 @@ int main(void) {
                              {r2_whatever_the_batch, big * N_ALL},
                              {r3_on_any_number_of_ranks, big * N_SPLITS},
                              {r4_for_every_method, big * N_DTYPES},
-                             {leaves_are_exact_on_integers, N_SPLITS},
                              {r2_is_not_given_to_who_cannot_keep_it},
                              {what_cannot_be_promised},
                              {0}};
