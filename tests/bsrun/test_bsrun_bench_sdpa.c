@@ -5,19 +5,11 @@
 #include <jansson.h>
 #include <math.h>
 
-#include "tests/bsrun/spawn.h"
 #include "tests/run_tests.h"
+#include "tests/spawn.h"
 
 #define QUICK "--seconds 0.02 --warmup 1 --iters 20 --seeds 2 --threads 1 "
 #define NO_TORCH QUICK "--torch off "
-
-static const char *dir;
-static void setup(void) {
-  dir = scratch_dir();
-}
-static void teardown(void) {
-  remove_dir(dir);
-}
 
 static ran run_verb(const char *verb, const char *line) {
   char copy[900],
@@ -30,7 +22,7 @@ static ran run_verb(const char *verb, const char *line) {
     if (tab != NULL) *tab = ' ';
     argv[n++] = strcmp(word, "EMPTY") == 0 ? (char *)(uintptr_t) "" : word;
   }
-  return finish_bsrun(dir, start_bsrun(dir, argv));
+  return finish_spawn(dir, start_bsrun(dir, argv));
 }
 
 static ran run_line(const char *line) {
@@ -696,5 +688,5 @@ int main(void) {
                              {a_wrong_product_fails_its_gates_and_is_kept},
                              {pytorch_takes_part_in_products, 4},
                              {0}};
-  return run_tests("bsrun_bench_sdpa", cases, (test_setup){.before = setup, .after = teardown});
+  return run_tests("bsrun_bench_sdpa", cases, (test_setup){.before = dir_make, .after = dir_remove});
 }

@@ -9,14 +9,6 @@
 #include "tests/bsrun/model_files.h"
 #include "tests/run_tests.h"
 
-static const char *dir;
-static void setup(void) {
-  dir = scratch_dir();
-}
-static void teardown(void) {
-  remove_dir(dir);
-}
-
 /* ---- check ----------------------------------------------------------------------------------- */
 
 /* y = relu(x w), z = x > 0; two cases of other sizes. */
@@ -29,16 +21,16 @@ static void write_model(void) {
                      turned[] = {4, 6, 2, 2, -2, -4}, none[] = {NAN, 1, -1, 1, 2, 0};
   static const uint8_t z[] = {1, 1, 0, 1, 1, 0}, other[] = {1, 1, 1, 1, 1, 0};
   const int64_t one[] = {1, 2}, three[] = {3, 2};
-  write_onnx(dir, "m.onnx", text);
-  write_array(dir, "x1.npy", BS_F32, 2, one, x);
-  write_array(dir, "y1.npy", BS_F32, 2, one, y);
-  write_array(dir, "x3.npy", BS_F32, 2, three, x);
-  write_array(dir, "y3.npy", BS_F32, 2, three, y);
-  write_array(dir, "z3.npy", BS_BOOL, 2, three, z);
-  write_array(dir, "other.npy", BS_BOOL, 2, three, other);
-  write_array(dir, "bad.npy", BS_F32, 2, three, bad);
-  write_array(dir, "turned.npy", BS_F32, 2, three, turned);
-  write_array(dir, "none.npy", BS_F32, 2, three, none);
+  write_onnx("m.onnx", text);
+  write_array("x1.npy", BS_F32, 2, one, x);
+  write_array("y1.npy", BS_F32, 2, one, y);
+  write_array("x3.npy", BS_F32, 2, three, x);
+  write_array("y3.npy", BS_F32, 2, three, y);
+  write_array("z3.npy", BS_BOOL, 2, three, z);
+  write_array("other.npy", BS_BOOL, 2, three, other);
+  write_array("bad.npy", BS_F32, 2, three, bad);
+  write_array("turned.npy", BS_F32, 2, three, turned);
+  write_array("none.npy", BS_F32, 2, three, none);
 }
 
 #define HEAD "blockshock-vectors 1\n# a comment\nmodel m.onnx\n"
@@ -113,10 +105,10 @@ START_TEST(folders_with_vectors) {
       "<float[2] m = {0, -1000000000}> { y = Add (x, m) }";
   static const float fills[] = {1, -1e9F, -1, -1e9F, 2, -1e9F}, badfills[] = {1, -1e9F, -1, -1e9F, -3, -1e9F};
   write_model();
-  write_array(dir, "fills.npy", BS_F32, 2, (const int64_t[]){3, 2}, fills);
-  write_array(dir, "badfills.npy", BS_F32, 2, (const int64_t[]){3, 2}, badfills);
-  write_onnx(dir, "fills.onnx", masked);
-  write_onnx(dir, "bf16.onnx", coarse);
+  write_array("fills.npy", BS_F32, 2, (const int64_t[]){3, 2}, fills);
+  write_array("badfills.npy", BS_F32, 2, (const int64_t[]){3, 2}, badfills);
+  write_onnx("fills.onnx", masked);
+  write_onnx("bf16.onnx", coarse);
   write_text(dir, "vectors.txt", indexes[_i].index);
   ran r = bsrun(dir, "model", "check", ".", "--backend", "ref", NULL);
   must_be(&r, indexes[_i].code);
@@ -227,8 +219,8 @@ START_TEST(nodes_on_ref_are_told) {
       "<int64[1] k = {1}> { v, i = TopK (x, k) }";
   static const char *const words[] = {"model", "check", ".", "--backend"};
   write_model();
-  write_onnx(dir, "top.onnx", top);
-  write_array(dir, "v.npy", BS_F32, 2, (const int64_t[]){3, 1}, (const float[]){1, 1, 2});
+  write_onnx("top.onnx", top);
+  write_array("v.npy", BS_F32, 2, (const int64_t[]){3, 1}, (const float[]){1, 1, 2});
   write_text(dir, "vectors.txt",
              "blockshock-vectors 1\nmodel top.onnx\ncase a\ninput x3.npy x\noutput v.npy v\n");
   for (int ref = 0; ref < 2; ref++)
@@ -251,7 +243,7 @@ START_TEST(a_check_is_kept) {
     if (!wrong) write_text(dir, "vectors.txt", HEAD THREE "output y3.npy y\n");
     ran r = bsrun(dir, "model", "check", ".", "--nodes", NULL);
     must_be(&r, wrong ? 6 : 0);
-    json_t *record = model_record(&r, dir, 0);
+    json_t *record = model_record(&r, 0);
     ck_assert_str_eq(json_string_value(json_object_get(record, "phase")), "model_check");
     ck_assert(json_is_true(json_object_get(record, "passed")) == !wrong);
     ck_assert_int_eq(json_integer_value(json_object_get(record, "failed")), wrong);
@@ -300,9 +292,9 @@ START_TEST(tokens_follow_by_hand) {
   static const int64_t ids[] = {1, 1}, below[] = {1, -1};
   static const float reals[] = {1, 1};
   write_gpt2(dir);
-  write_array(dir, "p.npy", BS_I64, 1, (const int64_t[]){2}, ids);
-  write_array(dir, "below.npy", BS_I64, 1, (const int64_t[]){2}, below);
-  write_array(dir, "f.npy", BS_F32, 1, (const int64_t[]){2}, reals);
+  write_array("p.npy", BS_I64, 1, (const int64_t[]){2}, ids);
+  write_array("below.npy", BS_I64, 1, (const int64_t[]){2}, below);
+  write_array("f.npy", BS_F32, 1, (const int64_t[]){2}, reals);
   ran r = bsrun(dir, "model", "generate", ".", w[0], w[1], w[2], w[3], w[4], w[5], NULL);
   must_be(&r, prompts[_i].code);
   if (prompts[_i].code == 0) {
@@ -331,9 +323,9 @@ static const struct {
 START_TEST(generation_is_checked) {
   static const int64_t ids[] = {1, 1}, next[] = {2, 3, 0, 1}, wrong[] = {2, 3, 0, 2};
   write_gpt2(dir);
-  write_array(dir, "p.npy", BS_I64, 1, (const int64_t[]){2}, ids);
-  write_array(dir, "wrong.npy", BS_I64, 1, (const int64_t[]){4}, wrong);
-  write_array(dir, "empty.npy", BS_F32, 2, (const int64_t[]){0, 4}, NULL);
+  write_array("p.npy", BS_I64, 1, (const int64_t[]){2}, ids);
+  write_array("wrong.npy", BS_I64, 1, (const int64_t[]){4}, wrong);
+  write_array("empty.npy", BS_F32, 2, (const int64_t[]){0, 4}, NULL);
   ran r = bsrun(dir, "model", "generate", ".", "--ids", "p.npy", "--tokens", "4", "--save", "t.npy", "-o",
                 "json", NULL);
   must_be(&r, 0);
@@ -361,10 +353,10 @@ START_TEST(nodes_of_prompts_are_checked) {
   static const float logits[] = {0, 0, 4, 0};
   static const char *const lines[] = {"generate p.npy t.npy", "generate p.npy one.npy", "logits p.npy l.npy"};
   write_gpt2(dir);
-  write_array(dir, "p.npy", BS_I64, 1, (const int64_t[]){2}, ids);
-  write_array(dir, "t.npy", BS_I64, 1, (const int64_t[]){3}, next);
-  write_array(dir, "one.npy", BS_I64, 1, (const int64_t[]){1}, next);
-  write_array(dir, "l.npy", BS_F32, 2, (const int64_t[]){1, 4}, logits);
+  write_array("p.npy", BS_I64, 1, (const int64_t[]){2}, ids);
+  write_array("t.npy", BS_I64, 1, (const int64_t[]){3}, next);
+  write_array("one.npy", BS_I64, 1, (const int64_t[]){1}, next);
+  write_array("l.npy", BS_F32, 2, (const int64_t[]){1, 4}, logits);
   for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
     char index[200];
     snprintf(index, sizeof index, "blockshock-vectors 1\nmodel .\ntolerance 9\ncase p\n%s\n", lines[i]);
@@ -397,5 +389,5 @@ int main(void) {
                                  {generation_is_checked},
                                  {nodes_of_prompts_are_checked},
                                  {0}},
-                   (test_setup){setup, teardown});
+                   (test_setup){dir_make, dir_remove});
 }

@@ -4,16 +4,12 @@
 #include <dirent.h>
 
 #include "blockshock/plugin.h"
-#include "tests/bsrun/spawn.h"
 #include "tests/run_tests.h"
+#include "tests/spawn.h"
 
-static const char *dir;
 static void setup(void) {
   dir = scratch_dir();
   ck_assert_int_eq(chmod(dir, 0700), 0);
-}
-static void teardown(void) {
-  remove_dir(dir);
 }
 
 static const char *const kinds[] = {"op",           "graph_op", "backend",  "method",
@@ -203,7 +199,7 @@ START_TEST(nothing_is_left_behind) {
   ck_assert_int_eq(system(command), 0);
   snprintf(program, sizeof program, "%s/p/bin/bsrun", dir);
   setenv("BS_TEST_BSRUN", program, 1);
-  ran r = finish_bsrun(dir, start_bsrun(dir, argv));
+  ran r = finish_spawn(dir, start_bsrun(dir, argv));
   must_be(&r, 5);
   ck_assert_ptr_nonnull(strstr(r.err, "error[BS-NEW-SKELETON]"));
   ran_free(&r);
@@ -213,7 +209,7 @@ START_TEST(nothing_is_left_behind) {
            "echo b > skel_op.c",
            dir, dir);
   ck_assert_int_eq(system(command), 0);
-  r = finish_bsrun(dir, start_bsrun(dir, argv));
+  r = finish_spawn(dir, start_bsrun(dir, argv));
   must_be(&r, 10);
   ck_assert_ptr_nonnull(strstr(r.err, "error[BS-NEW-FILE]"));
   ran_free(&r);
@@ -230,5 +226,5 @@ int main(void) {
                              {what_is_refused, TEST_COUNT(wrong)},
                              {nothing_is_left_behind},
                              {0}};
-  return run_tests("bsrun_new", tests, (test_setup){setup, teardown});
+  return run_tests("bsrun_new", tests, (test_setup){setup, dir_remove});
 }

@@ -4,11 +4,10 @@
 #include <jansson.h>
 #include <sys/resource.h>
 
-#include "tests/bsrun/spawn.h"
 #include "tests/run_tests.h"
 #include "tests/slow.h"
+#include "tests/spawn.h"
 
-static const char *dir;
 static void setup(void) {
   dir = scratch_dir();
   ck_assert_int_eq(chmod(dir, 0700), 0);
@@ -19,9 +18,6 @@ static void setup(void) {
     ck_assert_int_eq(system(command), 0);
   }
   setenv("BS_PLUGIN_PATH", dir, 1);
-}
-static void teardown(void) {
-  remove_dir(dir);
 }
 
 static json_t *row_of(const json_t *rows, const char *id) {
@@ -208,5 +204,5 @@ int main(void) {
                              {no_process_is_exit_ten, TEST_COUNT(childless)},
                              {inspect_names_the_file_of_each_op},
                              {0}};
-  return run_tests("bsrun_plugins", tests, (test_setup){setup, teardown});
+  return run_tests("bsrun_plugins", tests, (test_setup){setup, dir_remove});
 }

@@ -3,17 +3,13 @@
  * docs/plugin-guide.md names, each has help with an example, and every option is in it. */
 #include <jansson.h>
 
-#include "tests/bsrun/spawn.h"
 #include "tests/run_tests.h"
+#include "tests/spawn.h"
 
-static const char *dir;
 static void setup(void) {
   dir = scratch_dir();
   ck_assert_int_eq(chmod(dir, 0700), 0);
   setenv("XDG_CACHE_HOME", dir, 1);
-}
-static void teardown(void) {
-  remove_dir(dir);
 }
 
 /* exact: the documentation names every key; of the kit's report it may leave some to the kit. */
@@ -101,5 +97,5 @@ END_TEST
 int main(void) {
   const test_case tests[] = {
       {json_has_the_documented_keys, VERBS}, {help_has_an_example_and_every_option, VERBS}, {0}};
-  return run_tests("bsrun_plugins_json", tests, (test_setup){setup, teardown});
+  return run_tests("bsrun_plugins_json", tests, (test_setup){setup, dir_remove});
 }

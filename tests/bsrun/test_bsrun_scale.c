@@ -3,16 +3,8 @@
 #include <jansson.h>
 #include <math.h>
 
-#include "tests/bsrun/spawn.h"
 #include "tests/run_tests.h"
-
-static const char *dir;
-static void setup(void) {
-  dir = scratch_dir();
-}
-static void teardown(void) {
-  remove_dir(dir);
-}
+#include "tests/spawn.h"
 
 static json_t *rows_of(ran *r, size_t n) {
   must_be(r, 0);
@@ -48,5 +40,5 @@ END_TEST
 
 int main(void) {
   const test_case tests[] = {{strong_and_weak}, {0}};
-  return run_tests("bsrun_scale", tests, (test_setup){setup, teardown});
+  return run_tests("bsrun_scale", tests, (test_setup){dir_make, dir_remove});
 }

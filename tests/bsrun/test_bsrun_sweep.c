@@ -5,13 +5,11 @@
 #include <jansson.h>
 #include <sys/prctl.h>
 
-#include "tests/bsrun/spawn.h"
 #include "tests/child.h"
 #include "tests/run_tests.h"
+#include "tests/spawn.h"
 
 #define QUICK "--phase", "0", "--set", "phase.timed_iters=1", "--set", "phase.warmup_iters=0"
-
-static const char *dir;
 
 static void set_up(void) {
   if (access("/dev/shm", W_OK) == 0)
@@ -175,7 +173,7 @@ START_TEST(a_point_says_how_to_run_it_alone) {
       words[i] = (char *)(uintptr_t)json_string_value(json_array_get(argv, i));
     snprintf(command, sizeof command, "rm -rf '%s/results'", dir);
     ck_assert_int_eq(system(command), 0);
-    r = finish_bsrun(dir, start_bsrun(dir, words));
+    r = finish_spawn(dir, start_bsrun(dir, words));
     must_be(&r, 0);
     ran_free(&r);
     json_t *alone = records_below(dir);

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "run_help.h"
 #include "tests/run_tests.h"
+#include "tests/spawn.h"
 
 enum { N = 96, K = 160, B = 32, STEPS = 3, WARMUP = 1 };
 
@@ -26,8 +26,8 @@ static void check_row(const json_t *row, const json_t *record) {
 }
 
 /* The record of a run with some settings more. */
-static json_t *train(const char *folder, const char *method, const char *const *more) {
-  run_result r;
+static json_t *train(const char *method, const char *const *more) {
+  ran r;
   const char **args = run_words(
       "--method %s --phase train_step --out out -o jsonl --set model.N=96 --set model.K=160 --set model.B=32 "
       "--set phase.timed_iters=3 --set phase.warmup_iters=1",
@@ -37,13 +37,13 @@ static json_t *train(const char *folder, const char *method, const char *const *
     args[n++] = "--set";
     args[n++] = more[i];
   }
-  run_bsrun(&r, folder, NULL, args);
+  run_bsrun(&r, dir, NULL, args);
   run_expect(&r, 0, method);
   json_t *rows = run_rows(r.out), *row = json_array_get(rows, 0);
-  json_t *record = run_record(folder, run_str(row, "run_dir"));
+  json_t *record = run_record(dir, run_str(row, "run_dir"));
   check_row(row, record);
   json_decref(rows);
-  run_free(&r);
+  ran_free(&r);
   return record;
 }
 
@@ -77,11 +77,9 @@ START_TEST(gates_and_regions) {
   const int optimizer = points[_i].optimizer;
   static const char *const optimizers[] = {"phase.optimizer=sgd", "phase.momentum=0.9",
                                            "phase.optimizer=adamw"};
-  char folder[64];
-  run_make_folder(folder);
   const char *const more[] = {optimizers[optimizer], "phase.weight_decay=0.125", "method.bias=true",
                               _i % 2 ? "model.dtype=bf16" : "model.dtype=f32", NULL};
-  json_t *record = train(folder, method, more);
+  json_t *record = train(method, more);
   check_gates(record, method, optimizer == 2);
   static const char *const regions[] = {"forward", "loss", "backward", "opt_step", "total_step"};
   for (size_t i = 0; i < 5; i++) ck_assert_double_eq(timed(record, regions[i]), STEPS);
@@ -89,7 +87,6 @@ START_TEST(gates_and_regions) {
   ck_assert_uint_eq(json_array_size(json_object_get(record, "losses")), STEPS + WARMUP);
   ck_assert_double_eq(run_num(json_object_get(record, "weights"), "rows_judged"), N);
   json_decref(record);
-  run_remove(folder);
 }
 END_TEST
 
@@ -99,13 +96,10 @@ START_TEST(weights_of_a_byte) {
                                           {"model.dtype=f8e4m3", "phase.optimizer=adamw"},
                                           {"model.dtype=f8e5m2", "phase.momentum=0.5"},
                                           {"model.dtype=f8e5m2", "phase.optimizer=adamw"}};
-  char folder[64];
-  run_make_folder(folder);
   const char *const more[] = {points[_i][0], points[_i][1], "method.bias=true", "hardware.backend=ref", NULL};
-  json_t *record = train(folder, "row_parallel", more);
+  json_t *record = train("row_parallel", more);
   check_gates(record, points[_i][0], 1); /* as of AdamW: no W.T5 */
   json_decref(record);
-  run_remove(folder);
 }
 END_TEST
 
@@ -118,15 +112,14 @@ START_TEST(through_an_activation) {
                                            "phase.optimizer=adamw"};
   const char *method = methods[_i / 3], *activation = activations[_i % 3];
   const int optimizer = (_i + _i / 3) % 3;
-  char folder[64], setting[40];
-  run_make_folder(folder);
+  char setting[40];
   snprintf(setting, sizeof setting, "model.activation=%s", activation);
   for (int processes = 0; processes < (_i < 3 ? 1 : 2); processes++) {
     const char **more = run_words("%s method.bias=true %s %s %s %s", optimizers[optimizer], setting,
                                   _i % 2 ? "model.dtype=bf16" : "model.dtype=f32",
                                   processes ? "method.y_placement=split" : "workload.loss=mse_zero",
                                   processes ? "hardware.launch=processes" : "hardware.launch=threads");
-    json_t *record = train(folder, method, more);
+    json_t *record = train(method, more);
     check_gates(record, method, optimizer == 2);
     ck_assert_str_eq(run_str(record, "activation"), activation);
     size_t i;
@@ -137,7 +130,6 @@ START_TEST(through_an_activation) {
     }
     json_decref(record);
   }
-  run_remove(folder);
 }
 END_TEST
 
@@ -145,15 +137,12 @@ END_TEST
 START_TEST(three_units_on_the_wire) {
   static const char *const methods[] = {"row_parallel", "blockshock", "column_parallel"};
   const char *const more[] = {"model.dtype=f32", "model.K=96", "phase.fault_gate=false", NULL};
-  char folder[64];
-  run_make_folder(folder);
   for (size_t i = 0; i < 3; i++) {
-    json_t *record = train(folder, methods[i], more);
+    json_t *record = train(methods[i], more);
     ck_assert_double_eq(run_num(record, "wire_bytes_per_step"), 3.0 * B * N * 4 / 2 * 2); /* of two ranks */
     ck_assert_double_eq(run_num(record, "collectives_per_step"), 2);
     json_decref(record);
   }
-  run_remove(folder);
 }
 END_TEST
 
@@ -162,11 +151,9 @@ START_TEST(the_loss_goes_down) {
       {"workload.loss=mse_zero", "phase.lr=3", "phase.optimizer=sgd", "model.dtype=f32", NULL},
       {"workload.loss=mse_target", "workload.target=random_normal", "phase.lr=3", "model.dtype=f32", NULL},
       {"workload.loss=mse_zero", "phase.lr=0.01", "phase.optimizer=adamw", "model.dtype=bf16", NULL}};
-  char folder[64];
-  run_make_folder(folder);
   const char *more[8] = {"phase.fault_gate=false", "phase.timed_iters=8"};
   for (size_t i = 0; i < 5; i++) more[2 + i] = settings[_i][i];
-  json_t *record = train(folder, "blockshock", more);
+  json_t *record = train("blockshock", more);
   const json_t *losses = json_object_get(record, "losses");
   ck_assert_uint_eq(json_array_size(losses), 9);
   for (size_t i = 1; i < 9; i++)
@@ -174,7 +161,6 @@ START_TEST(the_loss_goes_down) {
                   "loss %zu is %g, before it %g", i, json_real_value(json_array_get(losses, i)),
                   json_real_value(json_array_get(losses, i - 1)));
   json_decref(record);
-  run_remove(folder);
 }
 END_TEST
 
@@ -198,22 +184,19 @@ static void check_remask(const json_t *record, int halves) {
 }
 
 START_TEST(a_mask_made_anew) {
-  char folder[64];
-  run_make_folder(folder);
   for (int i = 0; i < 3; i++) {
     const char **more = run_words("%s %s method.bias=true model.dtype=bf16",
                                   i == 0   ? "phase.optimizer=adamw"
                                   : i == 1 ? "phase.momentum=0.5"
                                            : "phase.lr=1",
                                   i == 2 ? "method.recompress_each_step=true" : "phase.remask=2");
-    json_t *record = train(folder, i == 1 ? "masked_split" : "blockshock", more);
+    json_t *record = train(i == 1 ? "masked_split" : "blockshock", more);
     check_gates(record, "with a new mask", i == 0);
     ck_assert_double_eq(run_num(record, "remask"), (i == 2 ? 1 : 2));
     ck_assert_double_eq(timed(record, "compress"), (i == 2 ? 3 : 1)); /* four steps, none behind the last */
     check_remask(record, 0);
     json_decref(record);
   }
-  run_remove(folder);
 }
 END_TEST
 
@@ -235,14 +218,11 @@ START_TEST(halves_are_trained) {
   const char *more[12] = {"mask.use=always", "method.bias=true",
                           _i % 2 ? "model.dtype=bf16" : "model.dtype=f32"};
   size_t n = 3;
-  char folder[64];
-  run_make_folder(folder);
   for (size_t i = 0; points[_i][i] != NULL; i++) more[n++] = points[_i][i];
-  json_t *record = train(folder, "blockshock", more);
+  json_t *record = train("blockshock", more);
   check_gates(record, points[_i][1], strstr(points[_i][0], "adamw") != NULL);
   ck_assert_double_eq(timed(record, "opt_step"), STEPS);
   json_decref(record);
-  run_remove(folder);
 }
 END_TEST
 
@@ -256,9 +236,7 @@ START_TEST(positions_made_anew) {
                                           {"method.kernel=sparse24", "phase.lr=3", "model.K=157"}};
   const char *const more[] = {"mask.use=always", points[_i][0],     points[_i][1],      points[_i][2],
                               "phase.remask=2",  "model.dtype=f32", "method.bias=true", NULL};
-  char folder[64];
-  run_make_folder(folder);
-  json_t *record = train(folder, _i == 3 ? "masked_split" : "blockshock", more);
+  json_t *record = train(_i == 3 ? "masked_split" : "blockshock", more);
   check_gates(record, points[_i][0], _i % 2 == 1);
   ck_assert_double_eq(timed(record, "remask"), 1);
   ck_assert_double_eq(timed(record, "compress"), 2); /* and when the layer was built */
@@ -266,44 +244,37 @@ START_TEST(positions_made_anew) {
   ck_assert_msg((run_num(record, "weights_moved") > 0) == (_i < 2 || _i == 3), "%s: %g weights moved",
                 points[_i][0], run_num(record, "weights_moved"));
   json_decref(record);
-  run_remove(folder);
 }
 END_TEST
 
 START_TEST(half_a_mask_is_not_made_anew) {
-  char folder[64];
-  run_result r;
-  run_make_folder(folder);
+  ran r;
   const char **args = run_words(
       "--method blockshock --mask magnitude --phase train_step --set method.half=1 --set phase.remask=1 "
       "--set model.N=32 --set model.K=32 --out out");
-  run_bsrun(&r, folder, NULL, args);
+  run_bsrun(&r, dir, NULL, args);
   ck_assert_int_ne(r.code, 0);
   ck_assert_ptr_nonnull(strstr(r.err, "BS-PHASE-REMASK"));
-  run_free(&r);
-  run_remove(folder);
+  ran_free(&r);
 }
 END_TEST
 
 /* The new layer would begin with act(b) for a bias; without one it can be trained on. */
 START_TEST(a_bias_behind_an_activation_is_not_read) {
-  char folder[64];
-  run_result r;
-  run_make_folder(folder);
+  ran r;
   const char **args = run_words(
       "--method blockshock --phase train_step --set model.N=32 --set model.K=32 --set phase.remask=1 --set "
       "model.activation=gelu --set method.bias=true --out out");
-  run_bsrun(&r, folder, NULL, args);
+  run_bsrun(&r, dir, NULL, args);
   run_expect(&r, 3, "a new mask behind gelu");
   ck_assert_ptr_nonnull(strstr(r.err, "BS-PHASE-REMASK"));
   ck_assert_ptr_nonnull(strstr(r.err, "method.bias=false"));
-  run_free(&r);
+  ran_free(&r);
   const char *const more[] = {"phase.remask=1", "model.activation=gelu", "method.bias=false",
                               "model.dtype=f32", NULL};
-  json_t *record = train(folder, "blockshock", more);
+  json_t *record = train("blockshock", more);
   ck_assert(json_is_true(json_object_get(record, "passed")));
   json_decref(record);
-  run_remove(folder);
 }
 END_TEST
 
@@ -319,5 +290,5 @@ int main(void) {
                              {half_a_mask_is_not_made_anew},
                              {a_bias_behind_an_activation_is_not_read},
                              {0}};
-  return run_tests("run_train", tests, (test_setup){.timeout = 120});
+  return run_tests("run_train", tests, (test_setup){dir_make, dir_remove, .timeout = 120});
 }
