@@ -31,6 +31,7 @@
  *   json PATH... is KIND       null, true, false, number, integer, real, text, list, object, absent, or A|B of them
  *   row SELECTOR...            the JSON has such a row; no-row: it has none
  *   json-same FILE PATH...     the value is that of the JSON of a file
+ *   take NAME FILE             from here on {NAME} is the text of a file, in one line
  *   keep NAME PATH...          from here on {NAME} is this text or number of the JSON
  *   files COUNT FOLDER         so many files are below a folder
  *
@@ -296,6 +297,15 @@ static void do_tensors(const words *w) {
   write_safetensors(made("%s/%s", dir, w->at[0]), &all);
 }
 
+static void do_take(const words *w) {
+  char *text = read_text(dir, w->at[1]);
+  if (text == NULL) FAIL("%s cannot be read", w->at[1]);
+  for (char *p = own(text); *p != '\0'; p++)
+    if (*p == '\n') *p = ' ';
+  text[strlen(text) - (text[0] != '\0' && text[strlen(text) - 1] == ' ')] = '\0';
+  set_name(w->at[0], text);
+}
+
 static void do_sh(const words *w) {
   if (system(made("cd '%s' && { %s\n}", dir, w->at[0])) != 0) FAIL("the shell command fails: %s", w->at[0]);
 }
@@ -409,7 +419,8 @@ static void walk(const json_t *value, char *const *path, int at, int end, check 
     walk(takes_rows ? left : json_array_get(left, 0), path, at, end, with, want);
     json_decref(left);
   } else if (strcmp(path[at], "#") == 0) {
-    json_t *size = json_integer((json_int_t)json_array_size(value));
+    json_t *size =
+        json_integer((json_int_t)(json_is_object(value) ? json_object_size(value) : json_array_size(value)));
     walk(size, path, at + 1, end, with, want);
     json_decref(size);
   } else if (strcmp(path[at], "*") == 0) {
@@ -547,31 +558,19 @@ static const struct {
   const char *name;
   void (*run)(const words *);
   int least; /* arguments */
-} verbs[] = {{"run", do_run, 1},
-             {"bad", do_bad, 3},
-             {"error", do_error, 1},
-             {"env", do_env, 1},
-             {"names", do_names, 2},
-             {"file", do_file, 1},
-             {"sh", do_sh, 1},
-             {"read", do_read, 1},
-             {"out", do_out, 1},
-             {"no-out", do_no_out, 1},
-             {"err", do_err, 1},
-             {"no-err", do_no_err, 1},
-             {"out-is", do_out_is, 1},
-             {"err-is", do_err_is, 1},
-             {"save", do_save, 1},
-             {"same", do_same, 1},
-             {"json", do_json, 3},
-             {"row", do_row, 1},
-             {"no-row", do_no_row, 1},
-             {"keep", do_keep, 2},
-             {"files", do_files, 2},
-             {"onnx", do_onnx, 1},
-             {"npy", do_npy, 3},
-             {"tensors", do_tensors, 1},
-             {"json-same", do_json_same, 2}};
+} verbs[] = {{"run", do_run, 1},         {"bad", do_bad, 3},
+             {"error", do_error, 1},     {"env", do_env, 1},
+             {"names", do_names, 2},     {"file", do_file, 1},
+             {"sh", do_sh, 1},           {"read", do_read, 1},
+             {"out", do_out, 1},         {"no-out", do_no_out, 1},
+             {"err", do_err, 1},         {"no-err", do_no_err, 1},
+             {"out-is", do_out_is, 1},   {"err-is", do_err_is, 1},
+             {"save", do_save, 1},       {"same", do_same, 1},
+             {"json", do_json, 3},       {"row", do_row, 1},
+             {"no-row", do_no_row, 1},   {"keep", do_keep, 2},
+             {"files", do_files, 2},     {"take", do_take, 2},
+             {"onnx", do_onnx, 1},       {"npy", do_npy, 3},
+             {"tensors", do_tensors, 1}, {"json-same", do_json_same, 2}};
 
 static void run_line(const char *line, const words *w) {
   const char *verb = w->at[0];
