@@ -212,32 +212,6 @@ START_TEST(ranks_that_are_driven_and_messages_of_algorithms) {
 }
 END_TEST
 
-static const struct {
-  const char *words[6];
-  int code;
-  const char *says;
-} refused[] = {
-    {{"torture"}, 2, "needs --plugin, --comm, --method or --backend"},
-    {{"torture", "--comm", "threads", "--ranks", "0"}, 2, "--ranks"},
-    {{"torture", "--comm", "threads", "--ranks", "2,x"}, 2, "--ranks"},
-    {{"torture", "--comm", "threads", "--deadline", "never"}, 2, "--deadline"},
-    {{"torture", "--comm", "threads", "--fault", "fire"}, 2, "unknown fault 'fire'"},
-    {{"torture", "--comm", "threads", "--launch", "mpy"}, 2, "did you mean 'mpi'"},
-    {{"torture", "--comm", "threads", "-o", "csv"}, 2, "unknown output format"},
-    {{"torture", "--comm", "thread", "--ranks", "2"}, 5, "did you mean 'threads'"},
-    {{"torture", "--comm", "threads", "--plan", ""}, 2, "one number"},
-};
-
-START_TEST(bad_requests_are_refused) {
-  const char *const *w = refused[_i].words;
-  ran r = bsrun(dir, w[0], w[1], w[2], w[3], w[4], NULL);
-  must_be(&r, refused[_i].code);
-  ck_assert_msg(strstr(r.err, refused[_i].says) != NULL, "%s", r.err);
-  ck_assert_str_eq(r.out, "");
-  ran_free(&r);
-}
-END_TEST
-
 /* bsrun torture with its scratch folder below a base of our own: waits until `what` is below that folder. */
 static pid_t start_in(const char *base, const char *what, char *out_path, size_t size) {
   char *const words[] = {
@@ -310,7 +284,6 @@ int main(void) {
                              {a_template_is_clean},
                              {methods_and_backends_run_phase_0},
                              {ranks_that_are_driven_and_messages_of_algorithms, TEST_COUNT(others)},
-                             {bad_requests_are_refused, TEST_COUNT(refused)},
                              {an_interrupted_one_leaves_nothing},
                              {what_is_left_is_seen},
                              {0}};

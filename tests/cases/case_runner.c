@@ -419,6 +419,7 @@ static void walk(const json_t *value, char *const *path, int at, int end, check 
     walk(takes_rows ? left : json_array_get(left, 0), path, at, end, with, want);
     json_decref(left);
   } else if (strcmp(path[at], "#") == 0) {
+    if (!json_is_object(value) && !json_is_array(value)) FAIL("there is nothing to count");
     json_t *size =
         json_integer((json_int_t)(json_is_object(value) ? json_object_size(value) : json_array_size(value)));
     walk(size, path, at + 1, end, with, want);
