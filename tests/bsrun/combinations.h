@@ -2,7 +2,7 @@
  * combinations.h - the configuration files that the original harness has, run in its order. */
 #ifndef TESTS_BSRUN_COMBINATIONS_H
 #define TESTS_BSRUN_COMBINATIONS_H
-#include "tests/bsrun/spawn.h"
+#include "tests/spawn.h"
 
 static const char *const phases[] = {"phase0_correctness", "phase1_forward"};
 static const char *const methods[] = {"dense_single", "dense_tp", "masked_split_dense", "block_shock_2gpu"};
@@ -12,7 +12,7 @@ static const char *const hardware[] = {"local_2gpu", "slurm_cluster"};
 
 /* In `dir`: each file of a group at least once with each method, as `--config` files in the original's order.
  */
-static inline void run_combinations(const char *dir, const char *configs) {
+static inline void run_combinations(const char *configs) {
   for (int i = 0; i < 8; i++) {
     char base[1200], phase[1200], method[1200], mask[1200], workload[1200], hw[1200];
     snprintf(base, sizeof base, "%s/base.yaml", configs);

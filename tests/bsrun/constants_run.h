@@ -4,9 +4,8 @@
 #ifndef TESTS_BSRUN_CONSTANTS_RUN_H
 #define TESTS_BSRUN_CONSTANTS_RUN_H
 #include "tests/bsrun/constants_file.h"
-#include "tests/bsrun/spawn.h"
+#include "tests/spawn.h"
 
-static const char *dir;
 static char cache[700]; /* dir/cache/blockshock */
 static inline void setup(void) {
   char xdg[600];

@@ -5,20 +5,11 @@
 #include <jansson.h>
 
 #include "formats/npy.h"
-#include "tests/bsrun/spawn.h"
 #include "tests/graph/onnx_text.h"
+#include "tests/spawn.h"
 
-static inline void write_bytes(const char *dir, const char *name, const void *bytes, size_t size) {
-  char path[800];
-  snprintf(path, sizeof path, "%s/%s", dir, name);
-  FILE *f = fopen(path, "wb");
-  ck_assert_ptr_nonnull(f);
-  ck_assert_uint_eq(fwrite(bytes, 1, size, f), size);
-  fclose(f);
-}
-
-static inline void write_array(const char *dir, const char *name, uint32_t dtype, uint32_t rank,
-                               const int64_t *dims, const void *data) {
+static inline void write_array(const char *name, uint32_t dtype, uint32_t rank, const int64_t *dims,
+                               const void *data) {
   char path[800];
   bs_error err = BS_ERROR_INIT;
   snprintf(path, sizeof path, "%s/%s", dir, name);
@@ -26,7 +17,7 @@ static inline void write_array(const char *dir, const char *name, uint32_t dtype
 }
 
 /* The record number `index` of the run folder that the output names, as JSON; DONE and the rest are there. */
-static inline json_t *model_record(const ran *r, const char *dir, int index) {
+static inline json_t *model_record(const ran *r, int index) {
   static const char *const files[] = {"config.yaml", "env.json", "seed.txt", "log.txt", "DONE"};
   const char *folder = run_folder(r, dir, 0);
   for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
@@ -43,18 +34,18 @@ static inline json_t *model_record(const ran *r, const char *dir, int index) {
 }
 
 /* A model of ONNX's text syntax as a file. */
-static inline void write_onnx(const char *dir, const char *name, const char *text) {
+static inline void write_onnx(const char *name, const char *text) {
   unsigned char *bytes;
   size_t size;
   char why[200] = "";
   ck_assert_msg(onnx_text(text, 0, &bytes, &size, why, sizeof why), "%s", why);
-  write_bytes(dir, name, bytes, size);
+  run_write(dir, name, bytes, size);
   free(bytes);
 }
 
 /* A GPT-2 of one layer whose next token is (number of tokens before it) mod 4: attention and MLP give zero,
  * the place p adds 4 to the score of the token p + 1 mod 4. A cache of 16 tokens. */
-static inline void write_gpt2(const char *dir) {
+static inline void write_gpt2(const char *in) {
   enum { D = 4, PLACES = 16 };
   static const struct {
     const char *name, *shape;
@@ -94,9 +85,9 @@ static inline void write_gpt2(const char *dir) {
   const uint64_t header = at - 8;
   memcpy(file, &header, 8);
   memcpy(file + at, data, 4 * n);
-  write_bytes(dir, "model.safetensors", file, at + 4 * n);
+  run_write(in, "model.safetensors", file, at + 4 * n);
   write_text(
-      dir, "config.json",
+      in, "config.json",
       "{\"model_type\":\"gpt2\",\"architectures\":[\"GPT2LMHeadModel\"],\"vocab_size\":4,\"n_positions\":16,"
       "\"n_embd\":4,\"n_layer\":1,\"n_head\":2,\"activation_function\":\"gelu_new\"}");
 }

@@ -6,22 +6,14 @@
 
 #include "lab/coll/comm_bench.h"
 #include "lab/sim/fit_rows.h"
-#include "tests/bsrun/spawn.h"
 #include "tests/run_tests.h"
-
-static const char *dir;
-static void setup(void) {
-  dir = scratch_dir();
-}
-static void teardown(void) {
-  remove_dir(dir);
-}
+#include "tests/spawn.h"
 
 /* bsrun of words that end with NULL. */
 static ran bsrun_words(const char *cwd, const char *const *words) {
   char *argv[64] = {(char *)(uintptr_t) "bsrun"};
   for (size_t n = 1; n < 63 && words[n - 1] != NULL; n++) argv[n] = (char *)(uintptr_t)words[n - 1];
-  return finish_bsrun(cwd, start_bsrun(cwd, argv));
+  return finish_spawn(cwd, start_bsrun(cwd, argv));
 }
 
 static double number(const json_t *row, const char *key) {
@@ -156,5 +148,5 @@ int main(void) {
                              {an_exact_machine_is_found_and_written},
                              {measured_rows_are_fitted},
                              {0}};
-  return run_tests("bsrun_bench", tests, (test_setup){setup, teardown});
+  return run_tests("bsrun_bench", tests, (test_setup){dir_make, dir_remove});
 }

@@ -6,8 +6,8 @@
 
 #include "core/base/dtype.h"
 #include "formats/npy.h"
-#include "tests/bsrun/spawn.h"
 #include "tests/run_tests.h"
+#include "tests/spawn.h"
 
 enum { B = 16, N = 64, K = 64, ALL = B * N };
 
@@ -15,21 +15,6 @@ enum { B = 16, N = 64, K = 64, ALL = B * N };
   "--workload file --set workload.weights=t/w.npy --set workload.x=t/x.npy --set model.B=null --set " \
   "workload.allow_nonfinite=true"
 #define HALF "--workload file --set workload.weights=t/half.npy --set workload.x=t/x2.npy --set model.B=null"
-
-static const char *dir;
-
-static void setup(void) {
-  dir = scratch_dir();
-}
-static void teardown(void) {
-  remove_dir(dir);
-}
-
-static void shell(const char *command) {
-  char line[1500];
-  snprintf(line, sizeof line, "cd '%s' && %s", dir, command);
-  ck_assert_int_eq(system(line), 0);
-}
 
 /* The values of a file of `dir`/t; the caller frees. */
 static double *values_of(const char *name, int64_t count) {
@@ -448,5 +433,5 @@ int main(void) {
                              {the_gates_catch_their_faults},
                              {poor_gates_are_told, TEST_COUNT(poor)},
                              {0}};
-  return run_tests("bsrun_check", tests, (test_setup){setup, teardown});
+  return run_tests("bsrun_check", tests, (test_setup){dir_make, dir_remove});
 }

@@ -3,17 +3,9 @@
  * else the command line takes and refuses is in tests/cases. */
 #include <sys/resource.h>
 
-#include "tests/bsrun/spawn.h"
 #include "tests/run_tests.h"
 #include "tests/slow.h"
-
-static const char *dir;
-static void setup(void) {
-  dir = scratch_dir();
-}
-static void teardown(void) {
-  remove_dir(dir);
-}
+#include "tests/spawn.h"
 
 /* What is too large is refused before anything of it is made: with 3 GiB of addresses, too. */
 START_TEST(memory_is_looked_at_first) {
@@ -51,5 +43,5 @@ END_TEST
 
 int main(void) {
   const test_case tests[] = {{memory_is_looked_at_first}, {the_documents_table_is_the_programs}, {0}};
-  return run_tests("bsrun_cli", tests, (test_setup){setup, teardown});
+  return run_tests("bsrun_cli", tests, (test_setup){dir_make, dir_remove});
 }

@@ -8,21 +8,13 @@
 
 enum { MOST_WORDS = 20 };
 
-static const char *dir;
-static void setup(void) {
-  dir = scratch_dir();
-}
-static void teardown(void) {
-  remove_dir(dir);
-}
-
 static json_t *diagnose(const char *const *words) {
   char *argv[64] = {(char *)(uintptr_t) "bsrun", (char *)(uintptr_t) "diagnose"};
   static const char *const more[] = {"--seconds", "0.01", "--out", "off", "-o", "json", "-q"};
   int n = 2;
   for (int i = 0; words[i] != NULL; i++) argv[n++] = (char *)(uintptr_t)words[i];
   for (size_t i = 0; i < sizeof more / sizeof more[0]; i++) argv[n++] = (char *)(uintptr_t)more[i];
-  ran r = finish_bsrun(dir, start_bsrun(dir, argv));
+  ran r = finish_spawn(dir, start_bsrun(dir, argv));
   must_be(&r, 0);
   json_t *result = json_loads(r.out, 0, NULL);
   ck_assert_msg(result != NULL, "%s", r.out);
@@ -248,7 +240,7 @@ static void write_model(void) {
       "}, int64[1] last = {2}> { x = Gather (table, ids) f = Cast <to = 1> (mask) m = Unsqueeze (f, last) "
       "xm = Mul (x, m) p = MatMul (xm, w0) a = Add (p, b0) h = Relu (a) q = MatMul (h, w1) c = Add (q, b1) "
       "y = Relu (c) }");
-  write_onnx(dir, "m.onnx", text);
+  write_onnx("m.onnx", text);
 }
 
 /* Thirty operators of one number each. */
@@ -259,7 +251,7 @@ static void write_chain(void) {
   for (int i = 0; i < 30; i++)
     n += (size_t)snprintf(text + n, sizeof text - n, " v%d = Sigmoid (v%d)", i + 1, i);
   snprintf(text + n, sizeof text - n, " }");
-  write_onnx(dir, "chain.onnx", text);
+  write_onnx("chain.onnx", text);
 }
 
 /* The key of the model's second product, as `model explain` tells it. */
@@ -472,8 +464,8 @@ END_TEST
 START_TEST(inputs_out_of_their_domain) {
   static const int64_t ids[4] = {0, 10, 11, 3}, mask[4] = {1, 1, 2, 0}, dims[2] = {2, 2};
   write_model();
-  write_array(dir, "ids.npy", BS_I64, 2, dims, ids);
-  write_array(dir, "mask.npy", BS_I64, 2, dims, mask);
+  write_array("ids.npy", BS_I64, 2, dims, ids);
+  write_array("mask.npy", BS_I64, 2, dims, mask);
   static const struct {
     const char *input, *words;
   } cases[] = {{"ids=ids.npy", "input 'ids': element 2 is 11; it picks rows of a table with 11"},
@@ -494,12 +486,12 @@ START_TEST(domains_of_takes) {
   static const char *const words[] = {"takes.onnx",    "--dim",  "batch=2",        "--input",
                                       "ids=least.npy", "--only", "inputs, shapes", NULL};
   write_onnx(
-      dir, "takes.onnx",
+      "takes.onnx",
       "<ir_version: 10, opset_import: [\"\" : 23]> g (int64[batch] ids, float[batch,2] v, int64[batch] "
       "masked_positions, int64[batch] my_mask) => (float[2,batch] x, float[batch,2] p, int64[batch] m) "
       "<float[2,3] t = {1,2,3,4,5,6}> { x = Gather <axis = 1> (t, ids) p = Gather (v, masked_positions) "
       "m = Neg (my_mask) }");
-  write_array(dir, "least.npy", BS_I64, 1, dims, ids);
+  write_array("least.npy", BS_I64, 1, dims, ids);
   json_t *result = diagnose(words);
   must_be_clean(result, 2);
   must_tell(result, "inputs", "ids", "ids below 3: the file");
@@ -593,5 +585,5 @@ int main(void) {
                                  {runs_and_reports},
                                  {words},
                                  {0}},
-                   (test_setup){setup, teardown});
+                   (test_setup){dir_make, dir_remove});
 }

@@ -3,16 +3,8 @@
  * others. */
 #include <jansson.h>
 
-#include "tests/bsrun/spawn.h"
 #include "tests/run_tests.h"
-
-static const char *dir;
-static void setup(void) {
-  dir = scratch_dir();
-}
-static void teardown(void) {
-  remove_dir(dir);
-}
+#include "tests/spawn.h"
 
 static json_t *rows_of(const ran *r) {
   json_error_t why;
@@ -91,5 +83,5 @@ END_TEST
 
 int main(void) {
   const test_case tests[] = {{a_sound_machine_has_every_row}, {0}};
-  return run_tests("bsrun_doctor", tests, (test_setup){setup, teardown});
+  return run_tests("bsrun_doctor", tests, (test_setup){dir_make, dir_remove});
 }

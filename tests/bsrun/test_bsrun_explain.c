@@ -5,16 +5,8 @@
 
 #include "blockshock/names.h"
 #include "tests/bsrun/constants_file.h"
-#include "tests/bsrun/spawn.h"
 #include "tests/run_tests.h"
-
-static const char *dir;
-static void setup(void) {
-  dir = scratch_dir();
-}
-static void teardown(void) {
-  remove_dir(dir);
-}
+#include "tests/spawn.h"
 
 static json_t *rows_of(const ran *r) {
   json_error_t why;
@@ -92,5 +84,5 @@ END_TEST
 
 int main(void) {
   const test_case tests[] = {{the_other_ops}, {predictions_come_from_the_stored_constants}, {0}};
-  return run_tests("bsrun_explain", tests, (test_setup){setup, teardown});
+  return run_tests("bsrun_explain", tests, (test_setup){dir_make, dir_remove});
 }

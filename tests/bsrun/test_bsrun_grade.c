@@ -3,17 +3,10 @@
  * inspect and why, stored in records, and lost by a change of the file. */
 #include <jansson.h>
 
-#include "tests/bsrun/spawn.h"
 #include "tests/run_tests.h"
+#include "tests/spawn.h"
 
-static const char *dir;
 static char plugin[700], cache[700];
-
-static void shell(const char *format, const char *a, const char *b) {
-  char command[2000];
-  snprintf(command, sizeof command, format, a, b);
-  ck_assert_msg(system(command) == 0, "%s", command);
-}
 
 static void setup(void) {
   dir = scratch_dir();
@@ -25,9 +18,6 @@ static void setup(void) {
   snprintf(place, sizeof place, "%s/cache", dir);
   setenv("XDG_CACHE_HOME", place, 1);
   setenv("BS_PLUGIN_PATH", dir, 1);
-}
-static void teardown(void) {
-  remove_dir(dir);
 }
 
 #define ANY "--set", "plugin_trust=any"
@@ -118,7 +108,7 @@ START_TEST(a_grade_is_kept_shown_recorded_and_lost) {
   json_decref(row);
   json_decref(env);
 
-  shell("printf x >> '%s%s'", plugin, ""); /* still a plugin, but another file */
+  shell("printf x >> '%s'", plugin); /* still a plugin, but another file */
   must_be_shown("not graded", "not graded", "no");
   row = recorded(changed, &env);
   ck_assert(json_is_null(json_object_get(row, "grade")));
@@ -199,7 +189,7 @@ START_TEST(nothing_is_passed_over) {
     words[n++] = "--option";
     words[n++] = "every=8";
   }
-  ran r = finish_bsrun(dir, start_bsrun(dir, words));
+  ran r = finish_spawn(dir, start_bsrun(dir, words));
   must_be(&r, 2);
   ck_assert_msg(strstr(r.err, "BS-USE-VALUE") != NULL && strstr(r.err, "199 values") != NULL, "%s", r.err);
   ran_free(&r);
@@ -212,5 +202,5 @@ int main(void) {
                              {damage_is_told_and_costs_the_grade_only},
                              {nothing_is_passed_over},
                              {0}};
-  return run_tests("bsrun_grade", tests, (test_setup){setup, teardown});
+  return run_tests("bsrun_grade", tests, (test_setup){setup, dir_remove});
 }

@@ -3,21 +3,17 @@
  * places; and what --method auto takes of it and leaves in the run's folder. */
 #include "lab/cores.h"
 #include "tests/bsrun/constants_file.h"
-#include "tests/bsrun/spawn.h"
 #include "tests/run_tests.h"
+#include "tests/spawn.h"
 
 /* A small layer and a larger one, which are predicted only. */
 #define SHORT "--measure 0 --seconds 0.1 --n 64 --b 8 --threads-per-rank 1"
 #define LONG "--measure 0 --seconds 0.1 --n 256 --b 64 --threads-per-rank 1"
 
-static const char *dir;
 static char machine[600]; /* dir/machine.json */
 static void setup(void) {
   dir = scratch_dir();
   snprintf(machine, sizeof machine, "%s/machine.json", dir);
-}
-static void teardown(void) {
-  remove_dir(dir);
 }
 
 /* Takes the reference. */
@@ -108,7 +104,7 @@ static json_t *ladder_and(const char *words, ran *out) {
   snprintf(text, sizeof text, "ladder -P 2 --plugin ref --dtype f32 --cache machine.json -o json %s", words);
   for (char *word = strtok_r(text, " ", &rest); word != NULL; word = strtok_r(NULL, " ", &rest))
     argv[++n] = word;
-  ran r = finish_bsrun(dir, start_bsrun(dir, argv));
+  ran r = finish_spawn(dir, start_bsrun(dir, argv));
   must_be(&r, 0);
   json_t *rows = rows_of(&r);
   if (out != NULL) *out = r;
@@ -510,7 +506,7 @@ END_TEST
 START_TEST(bad_words_are_one_error) {
   char *argv[16] = {"bsrun"};
   for (size_t i = 0; wrong[_i].words[i] != NULL; i++) argv[i + 1] = (char *)(uintptr_t)wrong[_i].words[i];
-  ran r = finish_bsrun(dir, start_bsrun(dir, argv));
+  ran r = finish_spawn(dir, start_bsrun(dir, argv));
   must_be(&r, wrong[_i].code);
   ck_assert_msg(strstr(r.err, wrong[_i].id) != NULL && strstr(r.err, wrong[_i].part) != NULL, "%s", r.err);
   ran_free(&r);
@@ -535,5 +531,5 @@ int main(void) {
                              {an_open_choice_can_be_printed},
                              {bad_words_are_one_error, TEST_COUNT(wrong)},
                              {0}};
-  return run_tests("bsrun_ladder", tests, (test_setup){setup, teardown, 60});
+  return run_tests("bsrun_ladder", tests, (test_setup){setup, dir_remove, 60});
 }

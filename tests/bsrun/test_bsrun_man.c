@@ -1,16 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * test_bsrun_man.c - bsrun.1 has every verb and option that the program has and every word of its help,
  * renders without a warning, and a help that cannot be set is an error of the generator. */
-#include "tests/bsrun/spawn.h"
 #include "tests/run_tests.h"
-
-static const char *dir;
-static void setup(void) {
-  dir = scratch_dir();
-}
-static void teardown(void) {
-  remove_dir(dir);
-}
+#include "tests/spawn.h"
 
 /* The page without its escapes, in one line with single spaces, so that words can be looked for. */
 static char *page_text(const char *folder, const char *name) {
@@ -193,5 +185,5 @@ END_TEST
 int main(void) {
   const test_case tests[] = {
       {has_all_of_the_help}, {has_every_verb_and_option}, {renders_without_a_warning}, {hostile_help}, {0}};
-  return run_tests("bsrun_man", tests, (test_setup){setup, teardown});
+  return run_tests("bsrun_man", tests, (test_setup){dir_make, dir_remove});
 }

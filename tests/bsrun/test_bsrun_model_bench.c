@@ -8,14 +8,6 @@
 #include "tests/bsrun/model_files.h"
 #include "tests/run_tests.h"
 
-static const char *dir;
-static void setup(void) {
-  dir = scratch_dir();
-}
-static void teardown(void) {
-  remove_dir(dir);
-}
-
 static double real_of(const json_t *row, const char *key) {
   const json_t *value = json_object_get(row, key);
   ck_assert_msg(json_is_number(value), "%s is no number", key);
@@ -29,13 +21,13 @@ static long long count_of(const json_t *row, const char *key) {
 /* y = relu(x w), and the two largest of each row, which cpu does not serve. */
 static void write_models(void) {
   static const float x[] = {1, 1, -1, 1, 2, 0};
-  write_onnx(dir, "m.onnx",
+  write_onnx("m.onnx",
              "<ir_version: 10, opset_import: [\"\" : 23]> g (float[batch,2] x) => (float[batch,2] y) "
              "<float[2,2] w = {1, 2, 3, 4}> { p = MatMul (x, w) y = Relu (p) }");
-  write_onnx(dir, "top.onnx",
+  write_onnx("top.onnx",
              "<ir_version: 10, opset_import: [\"\" : 23]> g (float[batch,2] x) => (float[batch,1] y) "
              "<float[2,2] w = {1, 2, 3, 4}, int64[1] k = {1}> { p = MatMul (x, w) y, i = TopK (p, k) }");
-  write_array(dir, "x.npy", BS_F32, 2, (const int64_t[]){3, 2}, x);
+  write_array("x.npy", BS_F32, 2, (const int64_t[]){3, 2}, x);
 }
 
 /* A row's times: an interval around the median, of samples that are there. */
@@ -153,7 +145,7 @@ START_TEST(records) {
       strstr(r.out, "run: results/raw/model_bench/_gpt2/") != NULL && strstr(r.out, "/mine\n") != NULL, "%s",
       r.out);
   for (int i = 0; i < 2; i++) {
-    json_t *record = model_record(&r, dir, i);
+    json_t *record = model_record(&r, i);
     const json_t *inputs = json_object_get(record, "inputs");
     must_be_sampled(record);
     ck_assert_str_eq(json_string_value(json_object_get(record, "phase")), "model_bench");
@@ -244,5 +236,5 @@ int main(void) {
                                  {progress_on_a_terminal},
                                  {what_is_wrong_is_said, TEST_COUNT(bad)},
                                  {0}},
-                   (test_setup){setup, teardown});
+                   (test_setup){dir_make, dir_remove});
 }

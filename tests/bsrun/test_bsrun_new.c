@@ -1,19 +1,16 @@
 /* SPDX-License-Identifier: MIT
  * test_bsrun_new.c - `bsrun plugins new`: a folder of each kind in which only the names are changed, that
- * builds with make and is usable under its new name; and what is refused, with nothing left behind. */
+ * builds with make and is usable under its new name. tests/cases/plugins.case has
+ * what is refused. */
 #include <dirent.h>
 
 #include "blockshock/plugin.h"
-#include "tests/bsrun/spawn.h"
 #include "tests/run_tests.h"
+#include "tests/spawn.h"
 
-static const char *dir;
 static void setup(void) {
   dir = scratch_dir();
   ck_assert_int_eq(chmod(dir, 0700), 0);
-}
-static void teardown(void) {
-  remove_dir(dir);
 }
 
 static const char *const kinds[] = {"op",           "graph_op", "backend",  "method",
@@ -117,118 +114,8 @@ START_TEST(what_is_made_builds_and_opens) {
 }
 END_TEST
 
-START_TEST(another_place_and_rows) {
-  char path[700];
-  ran r = bsrun(dir, "plugins", "new", "acme", "--kind=comm", "--dir", "other", "-o", "json", NULL);
-  must_be(&r, 0);
-  ck_assert_ptr_nonnull(strstr(r.out, "\"kind\":\"communicator\""));
-  ck_assert_ptr_nonnull(strstr(r.out, "acme_move.c"));
-  ran_free(&r);
-  snprintf(path, sizeof path, "%s/other", dir);
-  ck_assert_int_gt(entries(path), 6);
-}
-END_TEST
-
-/* The lines to go on with are for a shell, whatever the folder is called. */
-START_TEST(hints_are_quoted) {
-  ran r = bsrun(dir, "plugins", "new", "acme", "--kind", "op", "--dir", "my op's $HOME", NULL);
-  must_be(&r, 0);
-  ck_assert_msg(strstr(r.out, "  make -C 'my op'\\''s $HOME' check ") != NULL, "%s", r.out);
-  ck_assert_msg(strstr(r.out, "  bsrun plugins inspect './my op'\\''s $HOME/bs_acme.so'\n") != NULL, "%s",
-                r.out);
-  ran_free(&r);
-  r = bsrun(dir, "plugins", "new", "acme", "--kind", "op", NULL);
-  must_be(&r, 0);
-  ck_assert_msg(strstr(r.out, "  make -C acme check ") != NULL, "%s", r.out);
-  ran_free(&r);
-}
-END_TEST
-
-static const struct {
-  int code;
-  const char *id, *says, *words[6];
-} wrong[] = {
-    {2, "BS-NEW-NAME", "'Acme'", {"Acme", "--kind", "op"}},
-    {2, "BS-NEW-NAME", "'a'", {"a", "--kind", "op"}},
-    {2, "BS-NEW-NAME", "2 to 31", {"a2345678901234567890123456789012", "--kind", "op"}},
-    {2, "BS-NEW-NAME", "''", {"", "--kind", "op"}},
-    {2, "BS-NEW-NAME", "'../up'", {"../up", "--kind", "op"}},
-    {2, "BS-NEW-NAME", "plugin.c", {"plugin", "--kind", "op"}},
-    {2, "BS-USE-CHOICE", "did you mean 'method'?", {"acme", "--kind", "metod"}},
-    {2, "BS-USE-VALUE", "--kind", {"acme"}},
-    {2, "BS-USE-WORD", "one name, 0 given", {"--kind", "op"}},
-    {2, "BS-USE-WORD", "one name, 2 given", {"acme", "more", "--kind", "op"}},
-    {2, "BS-USE-VALUE", "--dir", {"acme", "--kind", "op", "--dir="}},
-    {2, "BS-USE-OPTION", "did you mean --kind?", {"acme", "--knd", "op"}},
-    {2, "BS-NEW-EXISTS", "taken exists already", {"acme", "--kind", "op", "--dir", "taken"}},
-    {2, "BS-NEW-EXISTS", "file exists already", {"acme", "--kind", "op", "--dir", "file"}},
-    {10, "BS-NEW-FILE", "none/acme", {"acme", "--kind", "op", "--dir", "none/acme"}},
-};
-
-START_TEST(what_is_refused) {
-  char path[700], id[64];
-  const char *const *w = wrong[_i].words;
-  snprintf(path, sizeof path, "%s/taken", dir);
-  ck_assert_int_eq(mkdir(path, 0700), 0);
-  write_text(dir, "file", "mine");
-  const int before = entries(dir);
-  ran r = bsrun(dir, "plugins", "new", w[0], w[1], w[2], w[3], w[4], w[5], NULL);
-  must_be(&r, wrong[_i].code);
-  snprintf(id, sizeof id, "bsrun: error[%s]", wrong[_i].id);
-  ck_assert_msg(strstr(r.err, id) == r.err, "%s", r.err);
-  ck_assert_msg(strstr(r.err, wrong[_i].says) != NULL, "%s", r.err);
-  ck_assert_msg(strchr(r.err, '\n') == r.err + strlen(r.err) - 1, "more than one line: %s", r.err);
-  ck_assert_str_eq(r.out, "");
-  ck_assert_int_eq(entries(dir), before);
-  ck_assert_int_eq(entries(path), 0);
-  ran_free(&r);
-}
-END_TEST
-
-/* A folder that cannot be filled is not left behind: no skeleton beside this copy of bsrun, then one that has
- * a name which is taken twice. */
-START_TEST(nothing_is_left_behind) {
-  char command[1500], *argv[] = {(char *)(uintptr_t) "bsrun",
-                                 (char *)(uintptr_t) "plugins",
-                                 (char *)(uintptr_t) "new",
-                                 (char *)(uintptr_t) "acme",
-                                 (char *)(uintptr_t) "--kind",
-                                 (char *)(uintptr_t) "op",
-                                 NULL};
-  char library[1024], program[700];
-  snprintf(library, sizeof library, "%s/lib", getenv("BS_TEST_BINARY_DIR"));
-  setenv("LD_LIBRARY_PATH", library, 1);
-  snprintf(command, sizeof command, "mkdir -p '%s/p/bin' && cp '%s' '%s/p/bin/bsrun'", dir, bsrun_path(),
-           dir);
-  ck_assert_int_eq(system(command), 0);
-  snprintf(program, sizeof program, "%s/p/bin/bsrun", dir);
-  setenv("BS_TEST_BSRUN", program, 1);
-  ran r = finish_bsrun(dir, start_bsrun(dir, argv));
-  must_be(&r, 5);
-  ck_assert_ptr_nonnull(strstr(r.err, "error[BS-NEW-SKELETON]"));
-  ran_free(&r);
-  snprintf(command, sizeof command,
-           "mkdir -p '%s/p/share/blockshock/templates/op' && cd '%s/p/share/blockshock/templates/op' && echo "
-           "a > acme.c && "
-           "echo b > skel_op.c",
-           dir, dir);
-  ck_assert_int_eq(system(command), 0);
-  r = finish_bsrun(dir, start_bsrun(dir, argv));
-  must_be(&r, 10);
-  ck_assert_ptr_nonnull(strstr(r.err, "error[BS-NEW-FILE]"));
-  ran_free(&r);
-  snprintf(command, sizeof command, "test ! -e '%s/acme'", dir);
-  ck_assert_int_eq(system(command), 0);
-}
-END_TEST
-
 int main(void) {
-  const test_case tests[] = {{only_names_are_changed, KINDS},
-                             {what_is_made_builds_and_opens, 2 * KINDS},
-                             {another_place_and_rows},
-                             {hints_are_quoted},
-                             {what_is_refused, TEST_COUNT(wrong)},
-                             {nothing_is_left_behind},
-                             {0}};
-  return run_tests("bsrun_new", tests, (test_setup){setup, teardown});
+  const test_case tests[] = {
+      {only_names_are_changed, KINDS}, {what_is_made_builds_and_opens, 2 * KINDS}, {0}};
+  return run_tests("bsrun_new", tests, (test_setup){setup, dir_remove});
 }

@@ -5,17 +5,9 @@
 #include "tests/bsrun/original.h"
 #include "tests/run_tests.h"
 
-static const char *dir;
-static void setup(void) {
-  dir = scratch_dir();
-}
-static void teardown(void) {
-  remove_dir(dir);
-}
-
 START_TEST(the_originals_files_run_unchanged) {
   const char *configs = original_configs();
-  run_combinations(dir, configs);
+  run_combinations(configs);
 }
 END_TEST
 
@@ -78,5 +70,5 @@ int main(void) {
                              {the_training_phase_runs},
                              {the_backward_phase_runs},
                              {0}};
-  return run_tests("bsrun_original", tests, (test_setup){setup, teardown});
+  return run_tests("bsrun_original", tests, (test_setup){dir_make, dir_remove});
 }

@@ -2,16 +2,8 @@
  * test_bsrun_overlap.c - overlap=auto of ranks that are processes: rank 0's number of chunks, from the stored
  * constants or from measured ones, is everybody's; and what a rank that dies meanwhile ends in. */
 #include "tests/bsrun/constants_file.h"
-#include "tests/bsrun/spawn.h"
 #include "tests/run_tests.h"
-
-static const char *dir;
-static void setup(void) {
-  dir = scratch_dir();
-}
-static void teardown(void) {
-  remove_dir(dir);
-}
+#include "tests/spawn.h"
 
 /* A machine of 20 MFLOP/s and a wire of 1 us a byte, `latency` a call, on the communicator of threads and on
  * that of processes. */
@@ -89,5 +81,5 @@ END_TEST
 
 int main(void) {
   const test_case tests[] = {{same_as_threads}, {measured}, {rank_dies}, {0}};
-  return run_tests("bsrun_overlap", tests, (test_setup){setup, teardown, 120});
+  return run_tests("bsrun_overlap", tests, (test_setup){dir_make, dir_remove, 120});
 }

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * test_bsrun_plugins.c - plugins that crash, exit, print or fail while opening: `plugins list --load` gives
- * them a row and goes on, `plugins inspect` and `why` end in exit 5, the plain list runs none of them. */
+ * them a row and goes on; a limit on processes. tests/cases/plugins.case has the rest. */
 #include <jansson.h>
 #include <sys/resource.h>
 
-#include "tests/bsrun/spawn.h"
 #include "tests/run_tests.h"
 #include "tests/slow.h"
+#include "tests/spawn.h"
 
-static const char *dir;
 static void setup(void) {
   dir = scratch_dir();
   ck_assert_int_eq(chmod(dir, 0700), 0);
@@ -19,9 +18,6 @@ static void setup(void) {
     ck_assert_int_eq(system(command), 0);
   }
   setenv("BS_PLUGIN_PATH", dir, 1);
-}
-static void teardown(void) {
-  remove_dir(dir);
 }
 
 static json_t *row_of(const json_t *rows, const char *id) {
@@ -37,20 +33,6 @@ static const char *text_of(const json_t *rows, const char *id, const char *key) 
   ck_assert_msg(text != NULL, "%s has no %s", id, key);
   return text;
 }
-
-START_TEST(a_plain_list_runs_none) {
-  ran r = bsrun(dir, "plugins", "list", "--set", "plugin_trust=any", "-o", "json", NULL);
-  must_be(&r, 0);
-  json_t *rows = json_loads(r.out, JSON_REJECT_DUPLICATES, NULL);
-  for (int i = 1; i <= 5; i++) {
-    char id[16];
-    snprintf(id, sizeof id, "rude%d", i);
-    ck_assert_str_eq(text_of(rows, id, "state"), "found");
-  }
-  json_decref(rows);
-  ran_free(&r);
-}
-END_TEST
 
 START_TEST(loading_costs_a_row_not_the_list) {
   ran r = bsrun(dir, "plugins", "list", "--load", "--plugin", "./bs_rude1.so", "--set", "plugin_trust=any",
@@ -78,70 +60,6 @@ START_TEST(loading_costs_a_row_not_the_list) {
   ck_assert_str_eq(text_of(rows, "blockshock", "state"), "ok"); /* the rest is as it was */
   ck_assert_str_eq(text_of(rows, "ref", "state"), "ok");        /* its devices are asked for without rude1 */
   json_decref(rows);
-  ran_free(&r);
-}
-END_TEST
-
-START_TEST(inspecting_one_ends_in_five) {
-  static const char *const ids[] = {"rude1", "rude2", "rude3", "rude5", "rude7", "rude8", "rude9"};
-  for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++) {
-    ran r = bsrun(dir, "plugins", "inspect", ids[i], "--set", "plugin_trust=any", NULL);
-    must_be(&r, 5);
-    ck_assert(strstr(r.err, "bsrun: error[") != NULL);
-    ck_assert_str_eq(r.out, "");
-    ran_free(&r);
-    r = bsrun(dir, "plugins", "why", ids[i], "--set", "plugin_trust=any", NULL);
-    must_be(&r, 5);
-    ck_assert_msg(strstr(r.err, "bsrun: error[") != NULL && strstr(r.out, "it cannot be") != NULL, "%s",
-                  r.out);
-    ran_free(&r);
-  }
-}
-END_TEST
-
-/* A process that it left behind holds its end of the pipe: it died all the same, and did not hang. */
-START_TEST(a_process_left_behind_is_no_hang) {
-  ran r = bsrun(dir, "plugins", "inspect", "rude6", "--set", "plugin_trust=any", NULL);
-  must_be(&r, 5);
-  ck_assert_msg(strstr(r.err, "error[BS-PLG-DIED] rude6 ended the process with 3") != NULL, "%s", r.err);
-  ran_free(&r);
-}
-END_TEST
-
-/* Its answer is the exit code; a file in a folder that others may write gets a warning from everybody else.
- */
-START_TEST(exists_is_silent) {
-  char path[700];
-  snprintf(path, sizeof path, "%s/bs_rude4.so", dir);
-  ck_assert_int_eq(chmod(dir, 0777), 0);
-  ran r = bsrun(dir, "plugins", "inspect", path, NULL);
-  must_be(&r, 0);
-  ck_assert_msg(strstr(r.err, "trust") != NULL || strstr(r.err, "writable") != NULL, "no warning: %s", r.err);
-  ran_free(&r);
-  r = bsrun(dir, "plugins", "inspect", path, "--exists", NULL);
-  must_be(&r, 0);
-  ck_assert_str_eq(r.err, "");
-  ck_assert_str_eq(r.out, "");
-  ran_free(&r);
-}
-END_TEST
-
-START_TEST(a_refused_plugin_says_why) {
-  char path[700];
-  snprintf(path, sizeof path, "%s/bs_rude4.so", dir);
-  ck_assert_int_eq(truncate(path, 1024), 0);
-  ran r = bsrun(dir, "plugins", "list", "-o", "csv", NULL);
-  must_be(&r, 0);
-  const char *row = strstr(r.out, "rude4,");
-  ck_assert_ptr_nonnull(row);
-  ck_assert_ptr_nonnull(strstr(row, "refused"));
-  ran_free(&r);
-  r = bsrun(dir, "plugins", "inspect", "rude4", NULL);
-  must_be(&r, 5);
-  ck_assert_ptr_nonnull(strstr(r.err, "rude4"));
-  ran_free(&r);
-  r = bsrun(dir, "--plugin", path, SMALL, NULL);
-  must_be(&r, 5);
   ran_free(&r);
 }
 END_TEST
@@ -179,34 +97,8 @@ START_TEST(no_process_is_exit_ten) {
 }
 END_TEST
 
-/* Each op names the file that it is written in, below the sources. */
-START_TEST(inspect_names_the_file_of_each_op) {
-  static const char *const plugins[] = {"cpu", "ref"};
-  for (size_t p = 0; p < 2; p++) {
-    char path[64];
-    int ops = 0;
-    ran r = bsrun(dir, "plugins", "inspect", plugins[p], "-o", "csv", NULL);
-    must_be(&r, 0);
-    snprintf(path, sizeof path, ",,plugins/%s/", plugins[p]);
-    for (const char *line = r.out; (line = strstr(line, "\nop,")) != NULL; line++, ops++) {
-      const size_t name = strcspn(line + 4, ",");
-      ck_assert_msg(strncmp(line + 4 + name, path, strlen(path)) == 0, "%.120s", line);
-    }
-    ck_assert_msg(ops > 15 && strstr(r.out, "plugin.c:") == NULL, "%s", r.out);
-    ran_free(&r);
-  }
-}
-END_TEST
-
 int main(void) {
-  const test_case tests[] = {{a_plain_list_runs_none},
-                             {loading_costs_a_row_not_the_list},
-                             {inspecting_one_ends_in_five},
-                             {a_process_left_behind_is_no_hang},
-                             {exists_is_silent},
-                             {a_refused_plugin_says_why},
-                             {no_process_is_exit_ten, TEST_COUNT(childless)},
-                             {inspect_names_the_file_of_each_op},
-                             {0}};
-  return run_tests("bsrun_plugins", tests, (test_setup){setup, teardown});
+  const test_case tests[] = {
+      {loading_costs_a_row_not_the_list}, {no_process_is_exit_ten, TEST_COUNT(childless)}, {0}};
+  return run_tests("bsrun_plugins", tests, (test_setup){setup, dir_remove});
 }

@@ -6,14 +6,6 @@
 #include "tests/bsrun/model_files.h"
 #include "tests/run_tests.h"
 
-static const char *dir;
-static void setup(void) {
-  dir = scratch_dir();
-}
-static void teardown(void) {
-  remove_dir(dir);
-}
-
 static json_t *load(ran *r) {
   must_be(r, 0);
   json_t *out = json_loads(r->out, 0, NULL);
@@ -115,7 +107,7 @@ START_TEST(what_is_kept) {
                 "--counters", "off", NULL);
   must_be(&r, 0);
   ck_assert_ptr_nonnull(strstr(r.out, "few_instructions")); /* which needs a counter, so it is UNKNOWN */
-  json_t *record = model_record(&r, dir, 0);
+  json_t *record = model_record(&r, 0);
   ck_assert_str_eq(text_of(record, "phase"), "profile_kernel");
   ck_assert_ptr_nonnull(json_object_get(json_object_get(record, "profile"), "findings"));
   json_decref(record);
@@ -139,10 +131,10 @@ END_TEST
 
 START_TEST(a_model) {
   static const float x[] = {1, 1, -1, 1, 2, 0};
-  write_onnx(dir, "top.onnx",
+  write_onnx("top.onnx",
              "<ir_version: 10, opset_import: [\"\" : 23]> g (float[batch,2] x) => (float[batch,1] y) "
              "<float[2,2] w = {1, 2, 3, 4}, int64[1] k = {1}> { p = MatMul (x, w) y, i = TopK (p, k) }");
-  write_array(dir, "x.npy", BS_F32, 2, (const int64_t[]){3, 2}, x);
+  write_array("x.npy", BS_F32, 2, (const int64_t[]){3, 2}, x);
   ran r = bsrun(dir, "profile", "model", "top.onnx", "--input", "x=x.npy", "--threads", "1", "--seconds",
                 "0.01", "--counters", "off", "-o", "json", NULL);
   json_t *record = load(&r);
@@ -202,5 +194,5 @@ END_TEST
 int main(void) {
   const test_case tests[] = {
       {a_layer}, {kernels}, {what_is_kept}, {a_model}, {a_file_of_ncu}, {bad_use, TEST_COUNT(bad)}, {0}};
-  return run_tests("bsrun_profile", tests, (test_setup){setup, teardown, .at_once = 2});
+  return run_tests("bsrun_profile", tests, (test_setup){dir_make, dir_remove, .at_once = 2});
 }

@@ -3,8 +3,8 @@
  * named and kept; the choice stands in the tuning file and a run takes it; a second tuning measures nothing.
  * The implementation is that of fixtures/knobby.c. No test is about times. */
 #include "tests/bsrun/constants_file.h"
-#include "tests/bsrun/spawn.h"
 #include "tests/run_tests.h"
+#include "tests/spawn.h"
 
 #define KNOBBY1 BS_TEST_KNOBBY_DIR "1/bs_knobby.so"
 #define KNOBBY2 BS_TEST_KNOBBY_DIR "2/bs_knobby.so"
@@ -14,7 +14,6 @@
 #define TUNE WITH(KNOBBY1), "--provider", "knobby:turns", "--sample-seconds", "0.01", "--pair-seconds", "0.06"
 #define JSON "-o", "json"
 
-static const char *dir;
 static char cache[700];
 static void setup(void) {
   char xdg[600];
@@ -22,9 +21,6 @@ static void setup(void) {
   snprintf(xdg, sizeof xdg, "%s/cache", dir);
   snprintf(cache, sizeof cache, "%s/blockshock", xdg);
   setenv("XDG_CACHE_HOME", xdg, 1);
-}
-static void teardown(void) {
-  remove_dir(dir);
 }
 
 static json_t *report_of(ran r) {
@@ -497,5 +493,5 @@ int main(void) {
                             {what_cannot_be_asked_is_refused, TEST_COUNT(wrong)},
                             {knobs_that_nobody_has, TEST_COUNT(refused)},
                             {0}};
-  return run_tests("bsrun_race", rows, (test_setup){.before = setup, .after = teardown, .timeout = 60});
+  return run_tests("bsrun_race", rows, (test_setup){.before = setup, .after = dir_remove, .timeout = 60});
 }

@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: MIT
- * test_bsrun_sweep.c - the sweep verb: the plan, duplicates, refused points, failures, going on after kills
- * of the program itself, and after a plugin was rebuilt. */
+ * test_bsrun_sweep.c - the sweep verb: records of points, going on after kills of the program itself, and
+ * after a plugin was rebuilt. tests/cases/sweep.case has the rest. */
 #include <dirent.h>
 #include <jansson.h>
 #include <sys/prctl.h>
 
-#include "tests/bsrun/spawn.h"
 #include "tests/child.h"
 #include "tests/run_tests.h"
+#include "tests/spawn.h"
 
 #define QUICK "--phase", "0", "--set", "phase.timed_iters=1", "--set", "phase.warmup_iters=0"
-
-static const char *dir;
 
 static void set_up(void) {
   if (access("/dev/shm", W_OK) == 0)
@@ -33,105 +31,6 @@ static const char *cell(const json_t *rows, size_t i, const char *key) {
   const char *text = json_string_value(json_object_get(json_array_get(rows, i), key));
   return text != NULL ? text : "";
 }
-
-START_TEST(a_dry_run_shows_the_plan_and_makes_nothing) {
-  ran r = bsrun(dir, "sweep", "-x", "N=64,80000000", "-x", "method=dense,blockshock", "-x",
-                "mask=complement_1100_0011,interleave", "--phase", "0", "--dry-run", "-o", "json", NULL);
-  must_be(&r, 0);
-  json_t *rows = rows_of(&r);
-  ck_assert_uint_eq(json_array_size(rows), 8);
-  ck_assert_str_eq(cell(rows, 0, "plan"), "run");
-  ck_assert_str_eq(cell(rows, 1, "plan"), "same as 0"); /* dense has no use for a mask */
-  ck_assert_str_eq(cell(rows, 3, "plan"), "run");
-  ck_assert_msg(strstr(cell(rows, 4, "plan"), "refused: [BS-RUN-MEMORY]") != NULL, "%s",
-                cell(rows, 4, "plan"));
-  ck_assert_str_eq(cell(rows, 4, "model.N"), "80000000");
-  ck_assert_int_eq(result_files(dir), 0);
-  json_decref(rows);
-  ran_free(&r);
-}
-END_TEST
-
-/* The row of a dry run's point with this value; there is one. */
-static const char *plan_of(const json_t *rows, const char *key, const char *value) {
-  const char *plan = NULL;
-  for (size_t i = 0; i < json_array_size(rows); i++) {
-    if (strcmp(cell(rows, i, key), value) != 0) continue;
-    ck_assert_msg(plan == NULL, "%s=%s is there twice", key, value);
-    plan = cell(rows, i, "plan");
-  }
-  ck_assert_msg(plan != NULL, "there is no %s=%s", key, value);
-  return plan;
-}
-
-/* "all" becomes the declared values; the plan refuses what is not declared, or cannot be run. */
-START_TEST(declared_values_are_enumerated_and_checked) {
-  static const struct {
-    const char *axes[2], *method, *key;
-    size_t n; /* points; 0: as many as there are */
-    struct {
-      const char *value, *plan;
-    } has[4];
-  } cases[] = {
-      {{"method.overlap=all,9"},
-       "row_parallel",
-       "method.overlap",
-       10,
-       {{"off", "run"},
-        {"8", "run"},
-        {"9", "refused: [BS-METHOD-OPTION] method row_parallel: overlap=9; legal are off,auto,2,"}}},
-      {{"method.overlap=all", "method=dense,row_parallel"},
-       NULL,
-       "method.overlap",
-       10,
-       {{"all", "refused: [BS-CFG-KEY] unknown key 'method.overlap'"}, {"auto", "run"}}},
-      {{"algorithm=all,rng,ring:step=1"},
-       "row_parallel",
-       "hardware.algorithm",
-       0,
-       {{"ring", "run"},
-        {"nccl230", "refused: [BS-COLL-ALGORITHM]"},
-        {"rng", "did you mean 'ring'?"},
-        {"ring:step=1", "refused: [BS-NAME-OPTIONS]"}}},
-  };
-  for (size_t i = 0; i < TEST_COUNT(cases); i++) {
-    const char *const *axes = cases[i].axes;
-    ran r = bsrun(dir, "sweep", "-n", "-o", "json", "--phase", "0", "--n", "64", "-P", "2", "-x", axes[0],
-                  axes[1] != NULL ? "-x" : "--method", axes[1] != NULL ? axes[1] : cases[i].method, NULL);
-    must_be(&r, 0);
-    json_t *rows = rows_of(&r);
-    if (cases[i].n > 0) ck_assert_uint_eq(json_array_size(rows), cases[i].n);
-    for (size_t k = 0; k < 4 && cases[i].has[k].value != NULL; k++) {
-      const char *plan = plan_of(rows, cases[i].key, cases[i].has[k].value);
-      ck_assert_msg(strstr(plan, cases[i].has[k].plan) != NULL, "%s: %s", cases[i].has[k].value, plan);
-    }
-    json_decref(rows);
-    ran_free(&r);
-  }
-}
-END_TEST
-
-START_TEST(points_run_once_and_are_resumed) {
-  ran r = bsrun(dir, "sweep", "-x", "method=dense,blockshock", "-x", "mask=complement_1100_0011,interleave",
-                "-x", "N=64", QUICK, "--id", "s", "-o", "json", "--jobs", "2", NULL);
-  must_be(&r, 0);
-  json_t *rows = rows_of(&r);
-  ck_assert_str_eq(cell(rows, 0, "state"), "done");
-  ck_assert_str_eq(cell(rows, 1, "state"), "same as 0");
-  for (size_t i = 0; i < 4; i++) ck_assert_str_eq(cell(rows, i, "word"), "RIGHT");
-  json_decref(rows);
-  ran_free(&r);
-  const int files = result_files(dir);
-  r = bsrun(dir, "sweep", "--resume", "s", "-o", "json", NULL);
-  must_be(&r, 0);
-  rows = rows_of(&r);
-  ck_assert_str_eq(cell(rows, 3, "state"), "done before");
-  ck_assert_str_eq(cell(rows, 3, "word"), "RIGHT");
-  ck_assert_int_eq(result_files(dir), files);
-  json_decref(rows);
-  ran_free(&r);
-}
-END_TEST
 
 /* The records below a folder, by request key; lines of files without a record are left out. */
 static json_t *records_below(const char *folder) {
@@ -175,7 +74,7 @@ START_TEST(a_point_says_how_to_run_it_alone) {
       words[i] = (char *)(uintptr_t)json_string_value(json_array_get(argv, i));
     snprintf(command, sizeof command, "rm -rf '%s/results'", dir);
     ck_assert_int_eq(system(command), 0);
-    r = finish_bsrun(dir, start_bsrun(dir, words));
+    r = finish_spawn(dir, start_bsrun(dir, words));
     must_be(&r, 0);
     ran_free(&r);
     json_t *alone = records_below(dir);
@@ -215,92 +114,6 @@ START_TEST(the_order_of_points_changes_no_result) {
   }
   json_decref(by[0]);
   json_decref(by[1]);
-}
-END_TEST
-
-START_TEST(tuned_layers_are_pinned) {
-  ran r = bsrun(dir, "sweep", "-x", "N=64", "--method", "dense", SMALL, "--set", "tune.min_work=1", "--phase",
-                "1", "--id", "s", "--tune-cache", "off", "-o", "json", NULL);
-  must_be(&r, 2); /* model.N is given, and is also what varies */
-  ran_free(&r);
-  r = bsrun(dir, "sweep", "-x", "B=4,8", "--method", "dense", "--n", "64", "--set", "phase.pairs_seconds=0.1",
-            "--set", "phase.pairs_min=5", "--set", "phase.pairs_max=5", "--phase", "1", "--id", "s",
-            "--tune-cache", "off", "-o", "json", NULL);
-  must_be(&r, 0);
-  json_t *rows = rows_of(&r);
-  ck_assert_uint_eq(json_array_size(rows), 2);
-  ck_assert(json_is_number(json_object_get(json_array_get(rows, 0), "median_ms")));
-  json_decref(rows);
-  ran_free(&r);
-  char folder[700];
-  snprintf(folder, sizeof folder, "%s/results/raw/s", dir);
-  char *tuned = read_text(folder, "tuned.jsonl");
-  ck_assert_ptr_nonnull(tuned);
-  ck_assert_ptr_nonnull(strstr(tuned, "\"choices\""));
-  free(tuned);
-  const char *key;
-  json_t *record, *points = records_below(folder);
-  ck_assert_uint_eq(json_object_size(points), 2);
-  json_object_foreach(points, key, record) {
-    const json_t *choice = json_array_get(json_object_get(record, "choices"), 0);
-    ck_assert_str_eq(text_of(choice, "origin"), "pinned");
-  }
-  json_decref(points);
-}
-END_TEST
-
-START_TEST(points_that_fail_or_are_refused_are_told) {
-  ran r = bsrun(dir, "sweep", "-x", "N=64,80000000", "--method", "dense", QUICK, "--id", "s", NULL);
-  must_be(&r, 12);
-  ck_assert_ptr_nonnull(strstr(r.err, "BS-SWEEP-FAILED"));
-  ck_assert_ptr_nonnull(strstr(r.out, "points that failed or were refused"));
-  ck_assert_ptr_nonnull(strstr(r.out, "report: bsrun report results/raw/s"));
-  ran_free(&r);
-  r = bsrun(dir, "sweep", "-x", "N=64,128", "--method", "dense", "--set", "method.nothing=1", QUICK, NULL);
-  must_be(&r, 3);
-  ck_assert_ptr_nonnull(strstr(r.err, "BS-SWEEP-REFUSED"));
-  ran_free(&r);
-  /* the first point has no time; nothing more is begun */
-  r = bsrun(dir, "sweep", "-x", "N=2048,64", "--method", "blockshock", "--phase", "0", "--set",
-            "phase.timed_iters=100000", "--deadline", "0.2", "--fail-fast", "--id", "t", "-o", "json", NULL);
-  must_be(&r, 12);
-  json_t *rows = rows_of(&r);
-  ck_assert_str_eq(cell(rows, 0, "state"), "FAILED");
-  ck_assert_ptr_nonnull(strstr(cell(rows, 0, "why"), "BS-SWEEP-DEADLINE"));
-  ck_assert_str_eq(cell(rows, 1, "state"), "not run");
-  json_decref(rows);
-  ran_free(&r);
-}
-END_TEST
-
-START_TEST(what_is_wrong_with_the_command_is_one_line) {
-  static const struct {
-    const char *words[8];
-    int code;
-    const char *id;
-  } bad[] = {{{"-x", "M=3"}, 2, "BS-SWEEP-AXIS"},
-             {{"--dry-run"}, 2, "BS-SWEEP-AXIS"},
-             {{"-x", "N=8", "-x", "n=9"}, 2, "BS-SWEEP-AXIS"},
-             {{"-x", "N=8", "--n", "9"}, 2, "BS-SWEEP-AXIS"},
-             {{"-x", "N=8", "--deadline", "0"}, 2, "BS-USE-NUMBER"},
-             {{"-x", "N=8", "--id", "a/b"}, 2, "BS-USE-NAME"},
-             {{"--batch", "/nowhere"}, 4, "BS-SWEEP-BATCH"},
-             {{"--resume", "none"}, 4, "BS-SWEEP-NONE"},
-             {{"--resume", "none", "-x", "N=8"}, 2, "BS-SWEEP-RESUME"},
-             {{"-x", "N=8", "--keep-going", "--fail-fast"}, 2, "BS-USE-TWICE"}};
-  for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-    const char *const *w = bad[i].words;
-    ran r = bsrun(dir, "sweep", w[0], w[1], w[2], w[3], w[4], NULL);
-    must_be(&r, bad[i].code);
-    ck_assert_msg(strstr(r.err, bad[i].id) != NULL, "%s", r.err);
-    ck_assert_ptr_eq(strchr(r.err, '\n'), r.err + strlen(r.err) - 1);
-    ran_free(&r);
-  }
-  ran r = bsrun(dir, "run", "--point", "/nowhere", "--n", "8", NULL);
-  must_be(&r, 2);
-  ck_assert_msg(strstr(r.err, "error[BS-POINT-OPTION]") != NULL, "%s", r.err);
-  ran_free(&r);
-  ck_assert_int_eq(result_files(dir), 0);
 }
 END_TEST
 
@@ -414,14 +227,8 @@ START_TEST(a_rebuilt_plugin_makes_its_points_run_again) {
 END_TEST
 
 int main(void) {
-  const test_case tests[] = {{a_dry_run_shows_the_plan_and_makes_nothing},
-                             {declared_values_are_enumerated_and_checked},
-                             {points_run_once_and_are_resumed},
-                             {a_point_says_how_to_run_it_alone},
+  const test_case tests[] = {{a_point_says_how_to_run_it_alone},
                              {the_order_of_points_changes_no_result},
-                             {tuned_layers_are_pinned},
-                             {points_that_fail_or_are_refused_are_told},
-                             {what_is_wrong_with_the_command_is_one_line},
                              {kills_lose_no_run},
                              {a_rebuilt_plugin_makes_its_points_run_again},
                              {0}};

@@ -4,9 +4,9 @@
 #include <glob.h>
 #include <jansson.h>
 
-#include "tests/bsrun/spawn.h"
 #include "tests/run_tests.h"
 #include "tests/slow.h"
+#include "tests/spawn.h"
 
 /* The rows of -o json. */
 static json_t *card_of(const ran *r) {
@@ -31,7 +31,6 @@ static const char *text(const json_t *object, const char *key) {
 /* Ranks that are processes can die and stand still: each at the first call of each kind of the last rank.
  * That they are processes follows from the communicator. */
 START_TEST(shm_is_clean) {
-  const char *dir = scratch_dir();
   unsigned killed = 0, stopped = 0;
   ran r = bsrun(dir, "torture", "--comm", "shm", "--ranks", "2", "--quick", "--fault", "kill", "--fault",
                 "stop", "--deadline", DEADLINE, "-o", "json", NULL);
@@ -52,7 +51,6 @@ END_TEST
 
 /* Without processes there is nobody to kill. */
 START_TEST(threads_are_not_killed) {
-  const char *dir = scratch_dir();
   ran r = bsrun(dir, "torture", "--comm", "threads", "--ranks", "2", "--quick", "--fault", "kill", NULL);
   must_be(&r, 2);
   ck_assert_ptr_nonnull(strstr(r.err, "BS-TORTURE-NOTHING"));
@@ -65,7 +63,6 @@ START_TEST(threads_is_clean) {
   static const char *const ops[] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
                                     "all_to_all", "send",       "recv",           "barrier"};
   unsigned seen_faults = 0, seen_ops = 0;
-  const char *dir = scratch_dir();
   ran r = bsrun(dir, "torture", "--comm", "threads", "--ranks", "2", "--quick", "--deadline", DEADLINE, "-o",
                 "json", NULL);
   must_be(&r, 0);
@@ -83,7 +80,6 @@ START_TEST(threads_is_clean) {
   ck_assert(number(card, "as_specified") == number(card, "cases"));
   json_decref(card);
   ran_free(&r);
-  remove_dir(dir);
 }
 END_TEST
 
@@ -99,7 +95,6 @@ static const struct {
 };
 
 START_TEST(a_wrong_one_gets_its_sentence) {
-  const char *dir = scratch_dir();
   char plugin[600], comm[64];
   snprintf(plugin, sizeof plugin, "%s/bs_%s.so", BS_TEST_RUDE_DIR, wrong[_i].id);
   snprintf(comm, sizeof comm, "%s:threads", wrong[_i].id);
@@ -123,7 +118,6 @@ START_TEST(a_wrong_one_gets_its_sentence) {
   }
   json_decref(card);
   ran_free(&r);
-  remove_dir(dir);
 }
 END_TEST
 
@@ -143,20 +137,18 @@ static const struct {
 };
 
 START_TEST(one_plan_ends_as_it_must) {
-  const char *dir = scratch_dir();
   ran r = bsrun(dir, "torture", "--comm", "threads", "--ranks", "2", "--deadline", DEADLINE, "--plan",
                 plans[_i].plan, NULL);
   must_be(&r, plans[_i].code);
   ck_assert_msg(strstr(r.err, plans[_i].says) != NULL, "%s", r.err);
   if (plans[_i].code == 0) ck_assert_msg(strstr(r.out, "calls of rank 1: all_reduce=2") != NULL, "%s", r.out);
   ran_free(&r);
-  remove_dir(dir);
 }
 END_TEST
 
 /* Somebody else's communicator, which has some of the collectives: by its plugin alone. */
 START_TEST(a_template_is_clean) {
-  const char *dir = scratch_dir(), *build = getenv("BS_TEST_BINARY_DIR");
+  const char *build = getenv("BS_TEST_BINARY_DIR");
   char plugin[600];
   ck_assert_ptr_nonnull(build);
   snprintf(plugin, sizeof plugin, "%s/tests/skeleton_plugins/bs_skel_communicator.so", build);
@@ -166,12 +158,10 @@ START_TEST(a_template_is_clean) {
   ck_assert_msg(strstr(r.out, "score: 25 of 25 as specified") != NULL, "%s", r.out);
   ck_assert_msg(strstr(r.out, "reduce_scatter") == NULL, "%s", r.out);
   ran_free(&r);
-  remove_dir(dir);
 }
 END_TEST
 
 START_TEST(methods_and_backends_run_phase_0) {
-  const char *dir = scratch_dir();
   ran m = bsrun(dir, "torture", "--method", "row_parallel", "--ranks", "2", "--quick", "--deadline", DEADLINE,
                 NULL);
   must_be(&m, 0);
@@ -184,7 +174,6 @@ START_TEST(methods_and_backends_run_phase_0) {
   ck_assert_msg(strstr(b.out, "hang of matmul,") != NULL && strstr(b.out, "not ok") == NULL, "%s", b.out);
   ran_free(&b);
   ck_assert_int_eq(result_files(dir), 0);
-  remove_dir(dir);
 }
 END_TEST
 
@@ -212,7 +201,7 @@ static const struct {
 };
 
 START_TEST(ranks_that_are_driven_and_messages_of_algorithms) {
-  const char *dir = scratch_dir(), *const *w = others[_i].words;
+  const char *const *w = others[_i].words;
   ran r = bsrun(dir, "torture", "--quick", w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7], w[8], w[9], w[10],
                 w[11], w[12], NULL);
   must_be(&r, 0);
@@ -220,35 +209,6 @@ START_TEST(ranks_that_are_driven_and_messages_of_algorithms) {
   ck_assert_msg(strstr(r.out, others[_i].lacks) == NULL, "%s", r.out);
   ck_assert_msg(strstr(r.err, others[_i].note) != NULL, "%s", r.err);
   ran_free(&r);
-  remove_dir(dir);
-}
-END_TEST
-
-static const struct {
-  const char *words[6];
-  int code;
-  const char *says;
-} refused[] = {
-    {{"torture"}, 2, "needs --plugin, --comm, --method or --backend"},
-    {{"torture", "--comm", "threads", "--ranks", "0"}, 2, "--ranks"},
-    {{"torture", "--comm", "threads", "--ranks", "2,x"}, 2, "--ranks"},
-    {{"torture", "--comm", "threads", "--deadline", "never"}, 2, "--deadline"},
-    {{"torture", "--comm", "threads", "--fault", "fire"}, 2, "unknown fault 'fire'"},
-    {{"torture", "--comm", "threads", "--launch", "mpy"}, 2, "did you mean 'mpi'"},
-    {{"torture", "--comm", "threads", "-o", "csv"}, 2, "unknown output format"},
-    {{"torture", "--comm", "thread", "--ranks", "2"}, 5, "did you mean 'threads'"},
-    {{"torture", "--comm", "threads", "--plan", ""}, 2, "one number"},
-};
-
-START_TEST(bad_requests_are_refused) {
-  const char *dir = scratch_dir();
-  const char *const *w = refused[_i].words;
-  ran r = bsrun(dir, w[0], w[1], w[2], w[3], w[4], NULL);
-  must_be(&r, refused[_i].code);
-  ck_assert_msg(strstr(r.err, refused[_i].says) != NULL, "%s", r.err);
-  ck_assert_str_eq(r.out, "");
-  ran_free(&r);
-  remove_dir(dir);
 }
 END_TEST
 
@@ -281,7 +241,7 @@ START_TEST(an_interrupted_one_leaves_nothing) {
   ck_assert_ptr_nonnull(mkdtemp(base));
   const pid_t pid = start_in(base, "/2", path, sizeof path); /* into the cases */
   kill(pid, SIGINT);
-  ran r = finish_bsrun(base, pid);
+  ran r = finish_spawn(base, pid);
   must_be(&r, 130);
   path[strlen(path) - 2] = '\0';
   ck_assert_msg(access(path, F_OK) != 0, "%s is left", path);
@@ -306,7 +266,7 @@ START_TEST(what_is_left_is_seen) {
     execve("/bin/sleep", words, env);
     _exit(99);
   }
-  ran r = finish_bsrun(base, pid);
+  ran r = finish_spawn(base, pid);
   ck_assert_int_eq(waitpid(left, &status, 0), left); /* it was ended */
   ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
   ck_assert_msg(r.code != 0 && strstr(r.err, "a process is left running") != NULL, "%d: %s", r.code, r.err);
@@ -324,9 +284,8 @@ int main(void) {
                              {a_template_is_clean},
                              {methods_and_backends_run_phase_0},
                              {ranks_that_are_driven_and_messages_of_algorithms, TEST_COUNT(others)},
-                             {bad_requests_are_refused, TEST_COUNT(refused)},
                              {an_interrupted_one_leaves_nothing},
                              {what_is_left_is_seen},
                              {0}};
-  return run_tests("bsrun_torture", tests, (test_setup){.at_once = 3});
+  return run_tests("bsrun_torture", tests, (test_setup){dir_make, dir_remove, .at_once = 3});
 }

@@ -4,8 +4,8 @@
  * default and are said. The implementations are those of fixtures/pair.c, whose order of speed no machine
  * changes. */
 #include "tests/bsrun/constants_file.h"
-#include "tests/bsrun/spawn.h"
 #include "tests/run_tests.h"
+#include "tests/spawn.h"
 
 #define PAIR1 BS_TEST_PAIR_DIR "1/bs_pair.so"
 #define PAIR2 BS_TEST_PAIR_DIR "2/bs_pair.so"
@@ -19,7 +19,6 @@
 #define EXPLAIN "explain", "matmul", PAIRED, "--dtype", "f32", "--b", "8", "--n", "64"
 #define TWO_RANKS "--method", "row_parallel", "-P", "2", SMALLER, "--set", "tune.measure=false"
 
-static const char *dir;
 static char cache[700]; /* dir/cache/blockshock */
 static void setup(void) {
   char xdg[600];
@@ -36,9 +35,6 @@ static void setup(void) {
   write_text(cache, "machine.json", text);
   free(text);
   json_decref(constants);
-}
-static void teardown(void) {
-  remove_dir(dir);
 }
 
 /* The only product of the newest record of that phase (0: phase 1's), a new reference. */
@@ -253,5 +249,5 @@ int main(void) {
                              {pins_force_and_are_checked},
                              {files_that_cannot_be_used},
                              {0}};
-  return run_tests("bsrun_tune", tests, (test_setup){setup, teardown});
+  return run_tests("bsrun_tune", tests, (test_setup){setup, dir_remove});
 }

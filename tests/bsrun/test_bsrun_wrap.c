@@ -4,8 +4,8 @@
  * the plugins of both. Plans are in tests/cases/wrap.case. */
 #include <jansson.h>
 
-#include "tests/bsrun/spawn.h"
 #include "tests/run_tests.h"
+#include "tests/spawn.h"
 
 static const char *const methods[] = {"dense", "column_parallel", "row_parallel", "masked_split",
                                       "blockshock"};
@@ -14,8 +14,7 @@ static const struct {
 } wrappers[] = {{"cpu", "fault:threads"}, {"fault:cpu", "threads"}, {"slow:fault:cpu", "fault:slow:threads"}};
 
 /* The record of a run of two ranks that wrote its tensors to dir/dump. The caller releases it. */
-static json_t *run_layer(const char *dir, const char *method, const char *backend, const char *comm,
-                         const char *dump) {
+static json_t *run_layer(const char *method, const char *backend, const char *comm, const char *dump) {
   ran r = bsrun(dir, "--method", method, "--backend", backend, "--comm", comm, "--phase", "0", "--dump", dump,
                 "--tune-cache", "off", "--run-id", dump, "--out", "out", "--set", "phase.fault_gate=false",
                 "--set", "model.dtype=bf16", SMALL, NULL);
@@ -53,15 +52,14 @@ static int names_plugin(const json_t *record, const char *id) {
 
 START_TEST(nothing_is_changed) {
   const char *method = methods[_i];
-  const char *dir = scratch_dir();
-  json_t *plain = run_layer(dir, method, "cpu", "threads", "plain");
+  json_t *plain = run_layer(method, "cpu", "threads", "plain");
   char *kernels = kernels_of(plain);
   ck_assert_msg(strstr(kernels, "matmul@cpu/") != NULL, "%s", kernels);
   ck_assert(!names_plugin(plain, "fault"));
   for (size_t w = 0; w < 3; w++) {
     char name[16], command[1400];
     snprintf(name, sizeof name, "wrapped%zu", w);
-    json_t *record = run_layer(dir, method, wrappers[w].backend, wrappers[w].comm, name);
+    json_t *record = run_layer(method, wrappers[w].backend, wrappers[w].comm, name);
     char *same = kernels_of(record);
     ck_assert_str_eq(same, kernels);
     ck_assert(names_plugin(record, "fault") && names_plugin(record, "cpu") &&
@@ -74,11 +72,10 @@ START_TEST(nothing_is_changed) {
   }
   free(kernels);
   json_decref(plain);
-  remove_dir(dir);
 }
 END_TEST
 
 int main(void) {
   const test_case tests[] = {{nothing_is_changed, 5}, {0}};
-  return run_tests("bsrun_wrap", tests, (test_setup){0});
+  return run_tests("bsrun_wrap", tests, (test_setup){dir_make, dir_remove});
 }

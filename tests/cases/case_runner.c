@@ -9,10 +9,14 @@
  *   case NAME                  a case begins
  *   each NAME WORD...          the rest of the case once for each word, which is {NAME} there
  *   each NAME                  once for each of the lines down to "end"
- *   set NAME TEXT              from here on {NAME} is the rest of this line, as it is
+ *   set NAME TEXT              from here on {NAME} is the rest of this line, as it is; its own names get their values
+ *                              where it is used
  *   names NAME... VALUE...     the same for several names, and as many values
  *   env NAME=VALUE             a variable of bsrun; env NAME takes it away
  *   file NAME [TEXT]           writes a file; without TEXT the lines down to "end"
+ *   onnx NAME                  writes a model: the lines down to "end" are of ONNX's text syntax
+ *   npy NAME DTYPE SHAPE VALUE...  writes an array, such as of "2,3" or ''; the values are repeated in it
+ *   tensors NAME               writes a .safetensors of f32: down to "end" a NAME SHAPE VALUE... a line
  *   sh COMMAND                 a shell command in the folder; it must succeed
  *   run CODE WORDS...          bsrun with these words; it must end with this exit code
  *   error ID TEXT...           stderr has one error line, of this id, with each text in it; stdout is empty
@@ -23,8 +27,11 @@
  *   save FILE, same FILE       writes stdout to a file; stdout is what a file has
  *   json PATH... OP VALUE      a value in the JSON of stdout. OP: = != < <= > >= has lacks == (a number alone)
  *   json PATH... near N+-M     it is nearer to N than M
- *   json PATH... is KIND       null, true, false, number, integer, real, text, list, object, absent
+ *   json PATH... in A|B|C      it is one of these texts
+ *   json PATH... is KIND       null, true, false, number, integer, real, text, list, object, absent, or A|B of them
  *   row SELECTOR...            the JSON has such a row; no-row: it has none
+ *   json-same FILE PATH...     the value is that of the JSON of a file
+ *   take NAME FILE             from here on {NAME} is the text of a file, in one line
  *   keep NAME PATH...          from here on {NAME} is this text or number of the JSON
  *   files COUNT FOLDER         so many files are below a folder
  *
@@ -38,8 +45,9 @@
 #include <jansson.h>
 #include <math.h>
 
-#include "tests/bsrun/spawn.h"
+#include "case_files.h"
 #include "tests/run_tests.h"
+#include "tests/spawn.h"
 
 enum { WORDS_MAX = 96, NAMES_MAX = 64, CASES_MAX = 512 };
 
@@ -54,7 +62,6 @@ static char *file_text, **lines; /* the lines of the file; NULL at the end */
 static int case_at[CASES_MAX + 1], case_count;
 
 /* The state of the case that runs. */
-static const char *dir;
 static struct { char *name, *value; } names[NAMES_MAX];
 static int name_count, line_number;
 static char *command; /* the last one */
@@ -112,6 +119,16 @@ static const char *value_of(const char *brace, size_t *out_length) {
   return NULL;
 }
 
+static char *expand(const char *text);
+/* A value may have names, too. */
+static const char *expand_within(const char *value) {
+  static int depth;
+  if (++depth > 8) FAIL("names are in each other");
+  value = expand(value);
+  depth--;
+  return value;
+}
+
 static char *expand(const char *text) {
   char *out = calloc(1, 1u << 16);
   size_t n = 0, length = 1;
@@ -119,6 +136,7 @@ static char *expand(const char *text) {
   for (; *text != '\0'; text += length) {
     const char *value = *text == '{' ? value_of(text, &length) : NULL;
     if (value == NULL) length = 1;
+    if (value != NULL && strchr(value, '{') != NULL) value = expand_within(value);
     const int wrote =
         snprintf(out + n, (1u << 16) - n, "%.*s", value != NULL ? 60000 : 1, value != NULL ? value : text);
     n += (size_t)wrote;
@@ -171,38 +189,23 @@ static void forget_output(void) {
   last = (ran){0};
 }
 
-static void run_words(const char *code, char *const *argv) {
-  char *all[WORDS_MAX + 2] = {(char *)(uintptr_t) "bsrun"};
+static void run_command(const char *code, char *const *argv) {
   forget_output();
   command = made("%s", "");
   for (int i = 0; argv[i] != NULL; i++) {
-    all[i + 1] = argv[i];
     in_lines |= strcmp(argv[i], "jsonl") == 0;
     command = made("%s '%s'", command, argv[i]);
   }
-  last = finish_bsrun(dir, start_bsrun(dir, all));
+  run_bsrun(&last, dir, NULL, (const char *const *)argv);
   if (last.code != atoi(code)) FAIL("exit %d, wanted %s", last.code, code);
 }
 
 static void do_run(const words *w) {
-  run_words(w->at[0], w->at + 1);
-}
-
-/* Lines that stderr may have in addition to the error. */
-static int is_aside(const char *line) {
-  return strncmp(line, "bsrun: note: ", 13) == 0 || strncmp(line, "bsrun: warning:", 15) == 0 ||
-         (strncmp(line, "==", 2) == 0 && strstr(line, "ASan doesn't fully support makecontext") != NULL);
+  run_command(w->at[0], w->at + 1);
 }
 
 static size_t files_below(const char *folder) {
-  size_t n = 0;
-  char *find =
-      made("find '%s/%s' ! -type d ! -name .stdout ! -name .stderr 2>/dev/null | wc -l", dir, folder);
-  FILE *f = popen(find, "r");
-  ck_assert_ptr_nonnull(f);
-  ck_assert_int_eq(fscanf(f, "%zu", &n), 1);
-  pclose(f);
-  return n;
+  return run_count_files(made("%s/%s", dir, folder), NULL);
 }
 
 /* stderr has one error line, of this id, with these texts, and besides it nothing but notes. */
@@ -235,7 +238,7 @@ static void do_error(const words *w) {
 static void do_bad(const words *w) {
   char *with[] = {w->at[2], NULL};
   const size_t before = files_below(".");
-  run_words(w->at[0], w->at + 3);
+  run_command(w->at[0], w->at + 3);
   one_error(w->at[1], with);
   if (files_below("results") + files_below("out") != 0) FAIL("files are left");
   if (files_below(".") != before) FAIL("files are new");
@@ -256,13 +259,51 @@ static void do_env(const words *w) {
   setenv(w->at[0], value + 1, 1);
 }
 
+/* The next of the lines down to "end", expanded; NULL there. */
+static const char *next_line(void) {
+  const char *line = lines[line_number];
+  if (line == NULL) return NULL;
+  line_number++;
+  return strcmp(line, "end") == 0 ? NULL : expand(line);
+}
+
 static void do_file(const words *w) {
   FILE *f = fopen(made("%s/%s", dir, w->at[0]), "wb");
   ck_assert_ptr_nonnull(f);
   if (w->count > 1) fwrite(w->at[1], 1, w->size[1], f);
-  while (w->count == 1 && lines[line_number] != NULL && strcmp(lines[line_number++], "end") != 0)
-    fprintf(f, "%s\n", expand(lines[line_number - 1]));
+  for (const char *line; w->count == 1 && (line = next_line()) != NULL;) fprintf(f, "%s\n", line);
   ck_assert_int_eq(fclose(f), 0);
+}
+
+static void do_onnx(const words *w) {
+  char *text = made("%s", "");
+  for (const char *line; (line = next_line()) != NULL;) text = made("%s%s\n", text, line);
+  write_onnx(made("%s/%s", dir, w->at[0]), text);
+}
+
+static void do_npy(const words *w) {
+  write_npy(made("%s/%s", dir, w->at[0]), w->at[1], w->at[2], w->at + 3, w->count - 3);
+}
+
+static void do_tensors(const words *w) {
+  static tensors all;
+  words one;
+  memset(&all, 0, sizeof all);
+  for (const char *line; (line = next_line()) != NULL;) {
+    split(line, &one);
+    if (one.count < 3) FAIL("wanted: NAME SHAPE VALUE...");
+    add_tensor(&all, one.at[0], one.at[1], one.at + 2, one.count - 2);
+  }
+  write_safetensors(made("%s/%s", dir, w->at[0]), &all);
+}
+
+static void do_take(const words *w) {
+  char *text = read_text(dir, w->at[1]);
+  if (text == NULL) FAIL("%s cannot be read", w->at[1]);
+  for (char *p = own(text); *p != '\0'; p++)
+    if (*p == '\n') *p = ' ';
+  text[strlen(text) - (text[0] != '\0' && text[strlen(text) - 1] == ' ')] = '\0';
+  set_name(w->at[0], text);
 }
 
 static void do_sh(const words *w) {
@@ -378,7 +419,9 @@ static void walk(const json_t *value, char *const *path, int at, int end, check 
     walk(takes_rows ? left : json_array_get(left, 0), path, at, end, with, want);
     json_decref(left);
   } else if (strcmp(path[at], "#") == 0) {
-    json_t *size = json_integer((json_int_t)json_array_size(value));
+    if (!json_is_object(value) && !json_is_array(value)) FAIL("there is nothing to count");
+    json_t *size =
+        json_integer((json_int_t)(json_is_object(value) ? json_object_size(value) : json_array_size(value)));
     walk(size, path, at + 1, end, with, want);
     json_decref(size);
   } else if (strcmp(path[at], "*") == 0) {
@@ -395,7 +438,7 @@ static void walk(const json_t *value, char *const *path, int at, int end, check 
   }
 }
 
-static int is_kind(const json_t *value, const char *kind) {
+static int is_one_kind(const json_t *value, const char *kind) {
   static const struct {
     const char *name;
     int type;
@@ -407,6 +450,21 @@ static int is_kind(const json_t *value, const char *kind) {
   for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
     if (strcmp(kinds[i].name, kind) == 0) return value != NULL && (int)json_typeof(value) == kinds[i].type;
   FAIL("there is no kind '%s'", kind);
+}
+
+static int is_kind(const json_t *value, const char *kinds) {
+  int is = 0;
+  for (const char *kind = kinds; *kind != '\0'; kind += strcspn(kind, "|"), kind += *kind == '|')
+    is |= is_one_kind(value, made("%.*s", (int)strcspn(kind, "|"), kind));
+  return is;
+}
+
+/* Is the text one of a|b|c? */
+static int is_among(const char *text, const char *among) {
+  const size_t length = strlen(text);
+  for (const char *one = among; *one != '\0'; one += strcspn(one, "|"), one += *one == '|')
+    if (strcspn(one, "|") == length && strncmp(one, text, length) == 0) return 1;
+  return 0;
 }
 
 static int compares(double a, const char *op, double b) {
@@ -425,6 +483,8 @@ static void check_value(const json_t *value, char *const *want) {
   int ok;
   if (strcmp(op, "is") == 0)
     ok = is_kind(value, to);
+  else if (strcmp(op, "in") == 0)
+    ok = text != NULL && is_among(text, to);
   else if (strcmp(op, "near") == 0)
     ok = json_is_number(value) && strncmp(rest, "+-", 2) == 0 &&
          fabs(json_number_value(value) - number) < strtod(rest + 2, NULL);
@@ -441,7 +501,8 @@ static void check_value(const json_t *value, char *const *want) {
 }
 
 static void do_json(const words *w) {
-  static const char *const ops[] = {"=", "==", "!=", "<", "<=", ">", ">=", "has", "lacks", "near", "is"};
+  static const char *const ops[] = {"=",  "==",  "!=",    "<",    "<=", ">",
+                                    ">=", "has", "lacks", "near", "is", "in"};
   const int end = w->count - 2;
   int known = 0;
   for (size_t i = 0; end >= 0 && i < sizeof ops / sizeof ops[0]; i++)
@@ -473,6 +534,22 @@ static void do_keep(const words *w) {
   walk(output_rows(), w->at, 1, w->count, keep_value, w->at);
 }
 
+static const json_t *found;
+static void find_value(const json_t *value, char *const *want) {
+  (void)want;
+  found = value;
+}
+static void do_json_same(const words *w) {
+  json_t *other = json_load_file(made("%s/%s", dir, w->at[0]), JSON_DISABLE_EOF_CHECK, NULL);
+  if (other == NULL) FAIL("%s is no JSON", w->at[0]);
+  walk(other, w->at, 1, w->count, find_value, NULL);
+  const json_t *wanted = found;
+  walk(output_rows(), w->at, 1, w->count, find_value, NULL);
+  if (found == NULL || !json_equal(found, wanted))
+    FAIL("%s, wanted %s", json_dumps(found, JSON_ENCODE_ANY), json_dumps(wanted, JSON_ENCODE_ANY));
+  json_decref(other);
+}
+
 static void do_files(const words *w) {
   const size_t n = files_below(w->at[1]);
   if (n != (size_t)atoi(w->at[0])) FAIL("%zu files are below %s", n, w->at[1]);
@@ -482,13 +559,19 @@ static const struct {
   const char *name;
   void (*run)(const words *);
   int least; /* arguments */
-} verbs[] = {{"run", do_run, 1},       {"bad", do_bad, 3},       {"error", do_error, 1},
-             {"env", do_env, 1},       {"names", do_names, 2},   {"file", do_file, 1},
-             {"sh", do_sh, 1},         {"read", do_read, 1},     {"out", do_out, 1},
-             {"no-out", do_no_out, 1}, {"err", do_err, 1},       {"no-err", do_no_err, 1},
-             {"out-is", do_out_is, 1}, {"err-is", do_err_is, 1}, {"save", do_save, 1},
-             {"same", do_same, 1},     {"json", do_json, 3},     {"row", do_row, 1},
-             {"no-row", do_no_row, 1}, {"keep", do_keep, 2},     {"files", do_files, 2}};
+} verbs[] = {{"run", do_run, 1},         {"bad", do_bad, 3},
+             {"error", do_error, 1},     {"env", do_env, 1},
+             {"names", do_names, 2},     {"file", do_file, 1},
+             {"sh", do_sh, 1},           {"read", do_read, 1},
+             {"out", do_out, 1},         {"no-out", do_no_out, 1},
+             {"err", do_err, 1},         {"no-err", do_no_err, 1},
+             {"out-is", do_out_is, 1},   {"err-is", do_err_is, 1},
+             {"save", do_save, 1},       {"same", do_same, 1},
+             {"json", do_json, 3},       {"row", do_row, 1},
+             {"no-row", do_no_row, 1},   {"keep", do_keep, 2},
+             {"files", do_files, 2},     {"take", do_take, 2},
+             {"onnx", do_onnx, 1},       {"npy", do_npy, 3},
+             {"tensors", do_tensors, 1}, {"json-same", do_json_same, 2}};
 
 static void run_line(const char *line, const words *w) {
   const char *verb = w->at[0];
@@ -551,13 +634,13 @@ static void run_lines(int from, int end) {
 }
 
 static void setup(void) {
-  dir = scratch_dir();
+  dir_make();
   ck_assert_int_eq(chmod(dir, 0700), 0);
   set_name("tmp", dir);
 }
 static void teardown(void) {
   forget_output();
-  remove_dir(dir);
+  dir_remove();
   for (size_t i = 0; i < allocated_count; i++) free(allocated[i]);
   free(allocated);
   allocated = NULL;

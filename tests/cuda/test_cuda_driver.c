@@ -5,9 +5,9 @@
 #include <jansson.h>
 #include <pthread.h>
 
-#include "tests/bsrun/spawn.h"
 #include "tests/cuda/backend.h"
 #include "tests/run_tests.h"
+#include "tests/spawn.h"
 
 /* No driver, an other library, and the stand-in with something planned; what is said. */
 static const struct {
@@ -105,15 +105,11 @@ END_TEST
 
 /* ---- bsrun ------------------------------------------------------------------------------------- */
 
-static const char *dir;
 static void setup(void) {
   const char *plugins = getenv("BS_TEST_PLUGIN_DIR");
   ck_assert_ptr_nonnull(plugins);
   dir = scratch_dir();
   setenv("BS_PLUGIN_PATH", plugins, 1);
-}
-static void teardown(void) {
-  remove_dir(dir);
 }
 
 START_TEST(a_run_ends_in_five) {

@@ -3,10 +3,9 @@
  * bsrun over the stand-in, whose events have a clock that moves by a known step. */
 #include <jansson.h>
 
-#include "tests/bsrun/spawn.h"
 #include "tests/run_tests.h"
+#include "tests/spawn.h"
 
-static const char *dir;
 static void setup(void) {
   char xdg[600];
   const char *standin = getenv("BS_TEST_CUDA_STANDIN");
@@ -16,9 +15,6 @@ static void setup(void) {
   setenv("XDG_CACHE_HOME", xdg, 1);
   setenv("BS_CUDA_DRIVER", standin, 1);
   setenv("BS_CUDA_CUBLASLT", "off", 1);
-}
-static void teardown(void) {
-  remove_dir(dir);
 }
 
 /* The record of a phase 1 of one dense layer; the caller releases it. */
@@ -115,5 +111,5 @@ END_TEST
 
 int main(void) {
   const test_case tests[] = {{times_are_the_devices}, {a_device_that_waits}, {0}};
-  return run_tests("cuda_phases", tests, (test_setup){setup, teardown});
+  return run_tests("cuda_phases", tests, (test_setup){setup, dir_remove});
 }

@@ -3,9 +3,9 @@
  * processes, what their passes spend on the host, and how runs end in which a call of NVIDIA's libraries
  * never returns. */
 #include "tests/cuda/backend.h"
-#include "tests/e2e/run_help.h"
 #include "tests/lab/lab_test.h"
 #include "tests/run_tests.h"
+#include "tests/spawn.h"
 
 typedef struct job {
   const char *driver, *nccl, *lt; /* what the stand-ins are told */
@@ -15,13 +15,12 @@ typedef struct job {
 } job;
 
 static void run_job(const job *j) {
-  char folder[64], library[600], driver[200], nccl[200], lt[200];
+  char library[600], driver[200], nccl[200], lt[200];
   const int processes = strcmp(j->launch, "processes") == 0;
-  run_result r;
-  run_make_folder(folder);
+  ran r;
   snprintf(library, sizeof library, "BS_CUDA_DRIVER=%s", standin_path());
   snprintf(driver, sizeof driver, "BS_CUDA_STANDIN=%s", j->driver);
-  snprintf(nccl, sizeof nccl, "BS_NCCL_STANDIN=%s%s;%s", processes ? "dir=" : "", processes ? folder : "",
+  snprintf(nccl, sizeof nccl, "BS_NCCL_STANDIN=%s%s;%s", processes ? "dir=" : "", processes ? dir : "",
            j->nccl);
   snprintf(lt, sizeof lt, "BS_CUBLASLT_STANDIN=%s", j->lt);
   const char *const env[] = {library, driver, nccl, lt, NULL};
@@ -52,18 +51,17 @@ static void run_job(const job *j) {
                               j->comm != NULL ? "--comm" : NULL,
                               j->comm,
                               NULL};
-  run_bsrun(&r, folder, env, args);
+  run_bsrun(&r, dir, env, args);
   run_expect(&r, j->code, r.err);
   if (j->code == 0) {
     size_t size = 0;
-    char *record = run_read(folder, "results/raw/phase0_correctness/row_parallel/a/metrics.jsonl", &size);
+    char *record = run_read(dir, "results/raw/phase0_correctness/row_parallel/a/metrics.jsonl", &size);
     ck_assert_msg(record != NULL && strstr(record, j->said) != NULL, "%s", record != NULL ? record : r.err);
     free(record);
   } else {
     ck_assert_msg(strstr(r.err, j->said) != NULL, "%s", r.err);
   }
-  run_free(&r);
-  run_remove(folder);
+  ran_free(&r);
 }
 
 /* Of ranks that are processes NCCL's id goes through their shared memory. Where no communicator is named, it
@@ -97,9 +95,8 @@ static const struct {
      {"\"findings\": []", "\"value\": \"captured\"", "\"value\": \"a forward had another shape\""}},
 };
 START_TEST(what_passes_spend_on_the_host) {
-  char folder[64], library[600];
-  run_result r;
-  run_make_folder(folder);
+  char library[600];
+  ran r;
   snprintf(library, sizeof library, "BS_CUDA_DRIVER=%s", standin_path());
   const char *const env[] = {library, "BS_CUDA_STANDIN=devices=1", NULL};
   const char *const args[] = {"diagnose",
@@ -123,12 +120,11 @@ START_TEST(what_passes_spend_on_the_host) {
                               "-qo",
                               "json",
                               NULL};
-  run_bsrun(&r, folder, env, args);
+  run_bsrun(&r, dir, env, args);
   run_expect(&r, 0, r.err);
   for (int i = 0; passes[_i].said[i] != NULL; i++)
     ck_assert_msg(strstr(r.out, passes[_i].said[i]) != NULL, "%s: %s", passes[_i].said[i], r.out);
-  run_free(&r);
-  run_remove(folder);
+  ran_free(&r);
 }
 END_TEST
 
@@ -149,5 +145,5 @@ int main(void) {
                              {what_passes_spend_on_the_host, TEST_COUNT(passes)},
                              {calls_that_hang_end_the_run, TEST_COUNT(hangs)},
                              {0}};
-  return run_tests("cuda_runs", tests, (test_setup){.timeout = 60, .at_once = 2});
+  return run_tests("cuda_runs", tests, (test_setup){dir_make, dir_remove, .timeout = 60, .at_once = 2});
 }

@@ -2,20 +2,16 @@
  * test_cusparselt_run.c - a layer of 2:4 halves through bsrun, over the stand-ins of the driver and of
  * cuSPARSELt: which kernel multiplied is in the record, gates judge what it made, and what a failing call or
  * one that does not return ends in. */
-#include "tests/bsrun/spawn.h"
 #include "tests/cuda/backend.h"
 #include "tests/run_tests.h"
+#include "tests/spawn.h"
 
-static const char *dir;
 static void setup(void) {
   const char *plugins = getenv("BS_TEST_PLUGIN_DIR");
   ck_assert_ptr_nonnull(plugins);
   dir = scratch_dir();
   setenv("BS_PLUGIN_PATH", plugins, 1);
   setenv("BS_CUDA_DRIVER", standin_path(), 1);
-}
-static void teardown(void) {
-  remove_dir(dir);
 }
 
 static ran layer_within(const char *seconds, const char *dtype, const char *phase, const char *more) {
@@ -80,5 +76,5 @@ END_TEST
 int main(void) {
   const test_case tests[] = {
       {a_gated_layer_by_it}, {a_gated_layer_by_our_tiles, 3}, {a_call_that_fails, 2}, {0}};
-  return run_tests("cusparselt_run", tests, (test_setup){setup, teardown});
+  return run_tests("cusparselt_run", tests, (test_setup){setup, dir_remove});
 }

@@ -9,26 +9,26 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "run_help.h"
+#include "tests/spawn.h"
 
-#define SMALL                                                                                        \
+#define SMALL_RUN                                                                                    \
   "--out", "out", "--set", "model.dtype=f32", "--set", "model.N=48", "--set", "model.K=72", "--set", \
       "model.B=8", "--set", "phase.timed_iters=2", "--set", "phase.warmup_iters=1", "--run-id", "it", "-q"
 
 static inline size_t shared_files(void) {
   size_t n = 0;
-  DIR *dir = opendir("/dev/shm");
-  for (const struct dirent *e; dir != NULL && (e = readdir(dir)) != NULL;)
+  DIR *entries = opendir("/dev/shm");
+  for (const struct dirent *e; entries != NULL && (e = readdir(entries)) != NULL;)
     n += strstr(e->d_name, "blockshock") != NULL;
-  if (dir != NULL) closedir(dir);
+  if (entries != NULL) closedir(entries);
   return n;
 }
 
 /* Processes of the session that are bsrun: a killed launcher takes its ranks along. */
 static inline size_t ranks_of(pid_t session) {
   size_t n = 0;
-  DIR *dir = opendir("/proc");
-  for (const struct dirent *e; dir != NULL && (e = readdir(dir)) != NULL;) {
+  DIR *entries = opendir("/proc");
+  for (const struct dirent *e; entries != NULL && (e = readdir(entries)) != NULL;) {
     char path[300], text[512] = "";
     long pid = strtol(e->d_name, NULL, 10);
     if (pid <= 0) continue;
@@ -44,18 +44,17 @@ static inline size_t ranks_of(pid_t session) {
         of == (int)session && state != 'Z')
       n++;
   }
-  if (dir != NULL) closedir(dir);
+  if (entries != NULL) closedir(entries);
   return n;
 }
 
-static inline pid_t start(const char *folder, const char *const *args) {
+static inline pid_t start(const char *in, const char *const *args) {
   const pid_t pid = fork();
   ck_assert_int_ge(pid, 0);
   if (pid != 0) return pid;
   setsid();
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (chdir(folder) != 0 || freopen("out.txt", "w", stdout) == NULL ||
-      freopen("err.txt", "w", stderr) == NULL)
+  if (chdir(in) != 0 || freopen("out.txt", "w", stdout) == NULL || freopen("err.txt", "w", stderr) == NULL)
     _exit(125);
   execv(args[0], (char *const *)(size_t)args);
   _exit(126);

@@ -4,16 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "run_help.h"
 #include "tests/run_tests.h"
-
-static char folder[64];
-static void setup(void) {
-  run_make_folder(folder);
-}
-static void teardown(void) {
-  run_remove(folder);
-}
+#include "tests/spawn.h"
 
 /* Values of 100,000 bytes: none overflows anything, none changes a run that does not read it. */
 START_TEST(huge_environment) {
@@ -27,10 +19,10 @@ START_TEST(huge_environment) {
     memset(setting + n, '/', 100000);
     setting[n + 100000] = '\0';
     const char *const env[] = {setting, NULL};
-    run_result r;
-    run_bsrun(&r, folder, env, args);
+    ran r;
+    run_bsrun(&r, dir, env, args);
     run_expect(&r, 0, names[i]);
-    run_free(&r);
+    ran_free(&r);
     free(setting);
   }
 }
@@ -54,7 +46,7 @@ START_TEST(random_command_lines) {
   for (int line = 0; line < 60; line++) {
     const char *args[16];
     size_t n = 0;
-    run_result r;
+    ran r;
     state ^= state << 13, state ^= state >> 7, state ^= state << 17;
     const size_t length = 1 + state % 6;
     while (n < length) {
@@ -66,19 +58,19 @@ START_TEST(random_command_lines) {
     args[n++] = "--set=phase.timed_iters=1";
     args[n++] = "--set=phase.pairs_seconds=0.01";
     args[n] = NULL;
-    run_bsrun(&r, folder, NULL, args);
+    run_bsrun(&r, dir, NULL, args);
     char text[512] = "";
     for (size_t i = 0, used = 0; i < n && used < 400; i++)
       used += (size_t)snprintf(text + used, sizeof text - used, " '%.40s'", args[i]);
-    ck_assert_msg(r.signal == 0 && r.code != 1 && (r.code <= 6 || r.code == 8 || r.code == 10),
-                  "exit %d, signal %d:%s\n%s", r.code, r.signal, text, r.err);
+    ck_assert_msg(!r.killed && r.code != 1 && (r.code <= 6 || r.code == 8 || r.code == 10),
+                  "exit %d, signal %d:%s\n%s", r.code, r.killed, text, r.err);
     if (r.code == 0) {
       ended_well++;
     } else {
       ck_assert_msg(strstr(r.err, "bsrun: error[BS-") != NULL || strstr(r.out, "bsrun") != NULL,
                     "exit %d says nothing:%s", r.code, text);
     }
-    run_free(&r);
+    ran_free(&r);
   }
   ck_assert_uint_gt(ended_well, 0);
 }
@@ -86,5 +78,5 @@ END_TEST
 
 int main(void) {
   const test_case tests[] = {{huge_environment}, {random_command_lines, 4}, {0}};
-  return run_tests("run_bad_cli", tests, (test_setup){setup, teardown, 120});
+  return run_tests("run_bad_cli", tests, (test_setup){dir_make, dir_remove, 120});
 }

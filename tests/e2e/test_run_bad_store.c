@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test_run_bad_store.c - results folders that are in the way, full, linked elsewhere, shared or taken: the
- * right exit, one error line, nothing half written, nothing of others touched; several bsrun at once; and
- * Ctrl-C. */
+ * test_run_bad_store.c - results folders that are full or shared: the right exit, one error line, nothing
+ * half written; several bsrun at once; and Ctrl-C. tests/cases/store.case has folders that are in the way. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -15,83 +14,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "run_help.h"
 #include "tests/run_tests.h"
+#include "tests/spawn.h"
 
-static char folder[64];
-static void setup(void) {
-  run_make_folder(folder);
-}
-static void teardown(void) {
-  run_remove(folder);
-}
-
-#define SMALL                                                                                             \
+#define SMALL_RUN                                                                                         \
   "--method", "row_parallel", "--phase", "0", "-q", "--set", "model.N=16", "--set", "model.B=4", "--set", \
       "phase.fault_gate=false"
-static const char *const common[] = {SMALL, NULL};
+static const char *const common[] = {SMALL_RUN, NULL};
 static const char *const out_args[] = {"--out", "out", NULL};
-
-START_TEST(in_the_way) {
-  static const run_bad rows[] = {
-      {"the root is a file", 10, "BS-STO-IO", "file", {"--out", "file", NULL}},
-      {"a file on the way", 10, "BS-STO-IO", "file", {"--out", "file/results", NULL}},
-      {"nothing can be made there", 10, "BS-STO-IO", "/proc", {"--out", "/proc/results", NULL}},
-      {"the phase's folder is a file", 10, "BS-STO-IO", NULL, {"--out", "taken", NULL}},
-      {"the phase's folder is a link", 10, "BS-STO-IO", NULL, {"--out", "linked", NULL}},
-      {"a dump into a file", 10, "BS-DUMP-DIR", "file", {"--dump", "file", "--out", "out", NULL}},
-      {"a dump below nothing", 10, "BS-DUMP-DIR", NULL, {"--dump", "no/such/parent", "--out", "out", NULL}},
-  };
-  char path[160], target[96];
-  run_write(folder, "file", "mine\n", 5);
-  snprintf(path, sizeof path, "%s/taken", folder);
-  ck_assert_int_eq(mkdir(path, 0700), 0);
-  run_write(path, "phase0_correctness", "mine\n", 5);
-  snprintf(target, sizeof target, "%s/elsewhere", folder);
-  ck_assert_int_eq(mkdir(target, 0700), 0);
-  snprintf(path, sizeof path, "%s/linked", folder);
-  ck_assert_int_eq(mkdir(path, 0700), 0);
-  snprintf(path, sizeof path, "%s/linked/phase0_correctness", folder);
-  ck_assert_int_eq(symlink(target, path), 0);
-  run_check_bad(folder, NULL, common, &rows[_i]);
-  char *kept = run_read(folder, "file", NULL);
-  ck_assert_str_eq(kept, "mine\n");
-  free(kept);
-  ck_assert_uint_eq(run_count_files(target, NULL), 0);
-  ck_assert_uint_eq(run_count_files(folder, "config.yaml"), 0);
-}
-END_TEST
-
-/* Foreign files beside runs are none of our business; they stay, and the run is made. */
-START_TEST(foreign_files) {
-  char dir[96];
-  snprintf(dir, sizeof dir, "%s/out", folder);
-  ck_assert_int_eq(mkdir(dir, 0700), 0);
-  run_write(dir, "notes.txt", "mine\n", 5);
-  run_check_good(folder, NULL, common, out_args);
-  ck_assert_int_eq(run_exists(dir, "notes.txt"), 1);
-  ck_assert_uint_eq(run_count_files(dir, "DONE"), 1);
-}
-END_TEST
-
-/* A second run of one id gets -2, and the first is as it was. */
-START_TEST(one_id_twice) {
-  static const char *const args[] = {"--out", "out", "--run-id", "it", NULL};
-  char dir[128];
-  size_t size, again;
-  snprintf(dir, sizeof dir, "%s/out/phase0_correctness/row_parallel", folder);
-  run_check_good(folder, NULL, common, args);
-  char *first = run_read(dir, "it/metrics.jsonl", &size);
-  ck_assert_ptr_nonnull(first);
-  run_check_good(folder, NULL, common, args);
-  char *second = run_read(dir, "it/metrics.jsonl", &again);
-  ck_assert_uint_eq(size, again);
-  ck_assert_int_eq(memcmp(first, second, size), 0);
-  ck_assert_int_eq(run_exists(dir, "it-2/DONE"), 1);
-  free(first);
-  free(second);
-}
-END_TEST
 
 /* `first` may be NULL. */
 static pid_t start_words(const char *const *first, const char *const *args, rlim_t file_limit) {
@@ -101,8 +31,7 @@ static pid_t start_words(const char *const *first, const char *const *args, rlim
   for (size_t i = 0; args[i] != NULL; i++) argv[n++] = args[i];
   const pid_t pid = fork();
   if (pid != 0) return pid;
-  if (chdir(folder) != 0 || freopen("said.out", "a", stdout) == NULL ||
-      freopen("said.err", "a", stderr) == NULL)
+  if (chdir(dir) != 0 || freopen("said.out", "a", stdout) == NULL || freopen("said.err", "a", stderr) == NULL)
     _exit(125);
   if (file_limit != RLIM_INFINITY) {
     const struct rlimit limit = {file_limit, file_limit};
@@ -123,8 +52,8 @@ START_TEST(full_disk) {
   ck_assert_int_eq(waitpid(start(out_args, limits[_i]), &status, 0) > 0, 1);
   ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 10, "limit %lu: status %x",
                 (unsigned long)limits[_i], status);
-  ck_assert_uint_eq(run_count_files(folder, "DONE"), 0);
-  ck_assert_uint_eq(run_count_files(folder, "metrics.jsonl"), 0);
+  ck_assert_uint_eq(run_count_files(dir, "DONE"), 0);
+  ck_assert_uint_eq(run_count_files(dir, "metrics.jsonl"), 0);
 }
 END_TEST
 
@@ -171,13 +100,13 @@ static void fill(const char *path) {
 }
 
 static void expect(const char *line, int code, const char *id) {
-  run_result r;
+  ran r;
   char said[64] = "";
-  run_bsrun(&r, folder, NULL, run_words(line, NULL));
+  run_bsrun(&r, dir, NULL, run_words(line, NULL));
   run_expect(&r, code, line);
   if (id != NULL) run_expect_error(&r, 0, said, line);
   ck_assert_msg(id == NULL || strcmp(said, id) == 0, "%s: %s", line, said);
-  run_free(&r);
+  ran_free(&r);
 }
 
 /* A run and a sweep on a full file system end with one error line; what was committed before stays, and both
@@ -185,7 +114,7 @@ static void expect(const char *line, int code, const char *id) {
 START_TEST(full_file_system) {
 #define TINY " --method row_parallel -q --phase 0 --b 4 --set phase.fault_gate=false --out out "
   char out[96], filler[128];
-  snprintf(out, sizeof out, "%s/out", folder);
+  snprintf(out, sizeof out, "%s/out", dir);
   snprintf(filler, sizeof filler, "%s/filler", out);
   ck_assert_int_eq(mkdir(out, 0700), 0);
   if (!mount_small(out, 2048)) return;
@@ -200,10 +129,11 @@ START_TEST(full_file_system) {
   expect("sweep --id s -x N=16,32" TINY, 0, NULL);
   ck_assert_uint_eq(run_count_files(out, "DONE"), 4);
   expect("fsck out", 0, NULL);
+  ck_assert_int_eq(umount(out), 0);
 }
 END_TEST
 
-/* Eight at once, with one id and one folder: eight whole runs. */
+/* Eight at once, with one id and one folder: eight whole runs, with names of their own. */
 START_TEST(eight_at_once) {
   static const char *const args[] = {"--out", "out", "--run-id", "it", NULL};
   pid_t pids[8];
@@ -211,41 +141,56 @@ START_TEST(eight_at_once) {
   for (size_t i = 0; i < 8; i++) {
     int status;
     ck_assert_int_eq(waitpid(pids[i], &status, 0), pids[i]);
-    char *said = run_read(folder, "said.err", NULL);
+    char *said = read_text(dir, "said.err");
     ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %x: %s", status, said);
     free(said);
   }
-  ck_assert_uint_eq(run_count_files(folder, "DONE"), 8);
-  ck_assert_uint_eq(run_count_files(folder, "metrics.jsonl"), 8);
+  ck_assert_uint_eq(run_count_files(dir, "DONE"), 8);
+  ck_assert_uint_eq(run_count_files(dir, "metrics.jsonl"), 8);
+  shell(
+      "cd out/phase0_correctness/row_parallel && for n in '' -2 -3 -4 -5 -6 -7 -8; do test -e it$n/DONE || "
+      "exit 1; done");
 }
 END_TEST
 
 /* Until a signal is the run's: its log is begun after that. */
 static void await_run(const struct timespec *pause) {
-  for (int i = 0; i < 3000 && run_count_files(folder, "log.txt") == 0; i++) nanosleep(pause, NULL);
+  for (int i = 0; i < 3000 && run_count_files(dir, "log.txt") == 0; i++) nanosleep(pause, NULL);
 }
 
-/* SIGINT and SIGTERM in the middle: the sample is finished, then 130 and 143, INTERRUPTED in the folder with
- * the log, no DONE; the second phase is not begun. */
+#define PROVED "--phase=0", "--set=phase.fault_gate=false", "--set=phase.timed_iters=10000000"
+#define TIMED \
+  "--phase=1", "--set=phase.pairs_seconds=60", "--set=phase.pairs_max=100000", "--set=phase.pairs_min=100000"
+static const struct {
+  int number;
+  const char *said, *words[8];
+} signals[] = {{SIGINT, "error[BS-STOPPED] interrupted by SIGINT", {PROVED}},
+               {SIGTERM, "error[BS-STOPPED] interrupted by SIGTERM", {PROVED}},
+               {SIGINT, "error[BS-STOPPED] interrupted by SIGINT", {TIMED}},
+               {SIGTERM, "error[BS-STOPPED] interrupted by SIGTERM", {TIMED}}};
+
+/* SIGINT and SIGTERM in the middle of a phase: the sample is finished, then 130 and 143, INTERRUPTED in the
+ * folder with the log, no DONE, no temporary folder; the second phase is not begun. */
 START_TEST(interrupted) {
-  static const char *const args[] = {"--out", "out", "--set", "phase.timed_iters=10000000", NULL};
   const struct timespec pause = {0, 20000000};
-  const int number = _i == 0 ? SIGINT : SIGTERM;
+  const char *args[16] = {"--method=row_parallel", "--out=out", "--set=model.N=16", "--set=model.B=4"};
   int status;
-  const pid_t pid = start(args, RLIM_INFINITY);
+  memcpy(args + 4, signals[_i].words, sizeof signals[_i].words);
+  const pid_t pid = start_words(NULL, args, RLIM_INFINITY);
   await_run(&pause);
+  ck_assert_uint_eq(run_count_files(dir, "lock"), 1);
   for (int i = 0; i < 10; i++) nanosleep(&pause, NULL);
-  ck_assert_int_eq(kill(pid, number), 0);
+  ck_assert_int_eq(kill(pid, signals[_i].number), 0);
   ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-  ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 128 + number, "status %x", status);
-  ck_assert_uint_eq(run_count_files(folder, "INTERRUPTED"), 1);
-  ck_assert_uint_eq(run_count_files(folder, "DONE"), 0);
-  ck_assert_uint_eq(run_count_files(folder, "config.yaml"), 1);
-  ck_assert_uint_eq(run_count_files(folder, "log.txt"), 1);
-  char *said = run_read(folder, "said.err", NULL);
+  ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 128 + signals[_i].number, "status %x", status);
+  ck_assert_uint_eq(run_count_files(dir, "INTERRUPTED"), 1);
+  ck_assert_uint_eq(run_count_files(dir, "DONE"), 0);
+  ck_assert_uint_eq(run_count_files(dir, "config.yaml"), 1);
+  ck_assert_uint_eq(run_count_files(dir, "log.txt"), 1);
+  shell("test -z \"$(find out -name '.?*')\"");
+  char *said = read_text(dir, "said.err");
   ck_assert_ptr_nonnull(strstr(said, "the sample in progress is finished"));
-  ck_assert_ptr_nonnull(strstr(said, _i == 0 ? "error[BS-STOPPED] interrupted by SIGINT"
-                                             : "error[BS-STOPPED] interrupted by SIGTERM"));
+  ck_assert_ptr_nonnull(strstr(said, signals[_i].said));
   free(said);
 }
 END_TEST
@@ -272,94 +217,18 @@ START_TEST(interrupted_twice) {
   ck_assert_int_eq(waitpid(pid, &status, 0), pid);
   ck_assert_msg(WIFEXITED(status) && (WEXITSTATUS(status) == 143 || WEXITSTATUS(status) == 130), "status %x",
                 status);
-  ck_assert_uint_eq(run_count_files(folder, "INTERRUPTED"), 1);
-  ck_assert_uint_eq(run_count_files(folder, "DONE"), 0);
-  char *said = run_read(folder, "said.err", NULL);
+  ck_assert_uint_eq(run_count_files(dir, "INTERRUPTED"), 1);
+  ck_assert_uint_eq(run_count_files(dir, "DONE"), 0);
+  char *said = read_text(dir, "said.err");
   ck_assert_ptr_nonnull(strstr(said, "bsrun: interrupted\n"));
   ck_assert_ptr_null(strstr(said, "BS-STOPPED"));
   free(said);
 }
 END_TEST
 
-/* log.txt of a point of a sweep has the notes of that point alone. */
-START_TEST(log_of_a_point) {
-  static const char *const masks[] = {"contiguous", "interleave"};
-  const char *args[] = {"--method", "row_parallel",
-                        "--phase",  "0",
-                        "--set",    "model={N: 16, B: 4}",
-                        "--set",    "phase.fault_gate=false",
-                        "--set",    "mask.shares=[1, 1]",
-                        "--set",    "sweep={param: mask.name, values: [contiguous, interleave]}",
-                        "-o",       "jsonl",
-                        NULL};
-  run_result r;
-  run_bsrun(&r, folder, NULL, args);
-  run_expect(&r, 0, "points");
-  json_t *rows = run_rows(r.out);
-  for (size_t i = 0; i < 2; i++) {
-    char path[512], own[64], other[64];
-    snprintf(path, sizeof path, "%s/%s", folder, run_str(json_array_get(rows, i), "run_dir"));
-    snprintf(own, sizeof own, "no effect on the mask %s", masks[i]);
-    snprintf(other, sizeof other, "no effect on the mask %s", masks[1 - i]);
-    char *log = run_read(path, "log.txt", NULL);
-    ck_assert_msg(strstr(log, own) != NULL && strstr(log, other) == NULL, "%s", log);
-    free(log);
-  }
-  json_decref(rows);
-  run_free(&r);
-}
-END_TEST
-
-/* What went to stderr as notes is in log.txt with its time; -q keeps it from stderr alone. */
-START_TEST(log_of_a_run) {
-  for (int quiet = 0; quiet < 2; quiet++) {
-    const char **args = run_words(
-        "run --method row_parallel --phase 0 --set model.N=16 --set model.B=4 --set phase.fault_gate=false "
-        "--out %s --set phase.sync_mode=cuda_events -o jsonl %s",
-        quiet ? "quiet" : "loud", quiet ? "-q" : NULL);
-    run_result r;
-    run_bsrun(&r, folder, NULL, args);
-    run_expect(&r, 0, "log");
-    ck_assert_int_eq(strstr(r.err, "note: phase.sync_mode") != NULL, !quiet);
-    json_t *rows = run_rows(r.out);
-    char path[512];
-    snprintf(path, sizeof path, "%s/%s", folder, run_str(json_array_get(rows, 0), "run_dir"));
-    char *log = run_read(path, "log.txt", NULL);
-    char *note =
-        log == NULL ? NULL : strstr(log, "Z note: phase.sync_mode cuda_events is an older name of events");
-    ck_assert_ptr_nonnull(note);
-    ck_assert(note - log >= 23 && strspn(note - 23, "0123456789-T:.") == 23); /* 2026-01-02T03:04:05.678 */
-    ck_assert_ptr_null(strstr(log, "\x1b"));
-    free(log);
-    json_decref(rows);
-    run_free(&r);
-  }
-}
-END_TEST
-
-/* stdout that takes nothing: the run is made and kept, and the loss is told. */
-START_TEST(closed_stdout) {
-  const pid_t pid = fork();
-  int status;
-  if (pid == 0) {
-    if (chdir(folder) != 0 || freopen("/dev/full", "w", stdout) == NULL ||
-        freopen("said.err", "a", stderr) == NULL)
-      _exit(125);
-    execl(run_env("BS_TEST_BSRUN"), "bsrun", SMALL, "--out", "out", (char *)NULL);
-    _exit(126);
-  }
-  ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-  ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 10, "status %x", status);
-  char *said = run_read(folder, "said.err", NULL);
-  ck_assert_ptr_nonnull(strstr(said, "bsrun: error[BS-OUT-WRITE]"));
-  ck_assert_uint_eq(run_count_files(folder, "DONE"), 1);
-  free(said);
-}
-END_TEST
-
 int main(void) {
-  const test_case tests[] = {{in_the_way, 7},    {foreign_files},  {one_id_twice},   {full_disk, 3},
-                             {full_file_system}, {eight_at_once},  {interrupted, 2}, {interrupted_twice},
-                             {log_of_a_run},     {log_of_a_point}, {closed_stdout},  {0}};
-  return run_tests("run_bad_store", tests, (test_setup){setup, teardown, 120});
+  const test_case tests[] = {{full_disk, 3},      {full_file_system},
+                             {eight_at_once},     {interrupted, TEST_COUNT(signals)},
+                             {interrupted_twice}, {0}};
+  return run_tests("run_bad_store", tests, (test_setup){dir_make, dir_remove, 120});
 }

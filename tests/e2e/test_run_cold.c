@@ -7,8 +7,8 @@
 #include <math.h>
 
 #include "lab/measure/stats.h"
-#include "run_help.h"
 #include "tests/run_tests.h"
+#include "tests/spawn.h"
 
 static size_t numbers(const json_t *list, double *out, size_t most) {
   const size_t n = json_array_size(list);
@@ -63,20 +63,19 @@ static void check_record(const json_t *record) {
 }
 
 START_TEST(cold_stays_apart) {
-  char folder[64], run_dir[512];
-  run_result r;
+  char run_dir[512];
+  ran r;
   const char **args = run_words(
       "--plugin cpu --method dense --phase 1 --out out -o jsonl --set model.N=256 --set "
       "phase.dense_arm=false --set %s --set phase.pairs_min=5 --set phase.pairs_max=5 --set "
       "phase.pairs_seconds=0.1",
       _i == 0 ? "phase.cold=false" : "phase.cold=true");
-  run_make_folder(folder);
-  run_bsrun(&r, folder, NULL, args);
+  run_bsrun(&r, dir, NULL, args);
   run_expect(&r, 0, "cold");
   json_t *rows = run_rows(r.out);
   const json_t *row = json_array_get(rows, 0);
-  snprintf(run_dir, sizeof run_dir, "%s/%s", folder, run_str(row, "run_dir"));
-  json_t *record = run_record(folder, run_dir);
+  snprintf(run_dir, sizeof run_dir, "%s/%s", dir, run_str(row, "run_dir"));
+  json_t *record = run_record(dir, run_dir);
   if (_i == 1) {
     check_record(record);
     ck_assert_double_gt(run_num(row, "cold_ms"), 0);
@@ -87,12 +86,11 @@ START_TEST(cold_stays_apart) {
   }
   json_decref(record);
   json_decref(rows);
-  run_free(&r);
-  run_remove(folder);
+  ran_free(&r);
 }
 END_TEST
 
 int main(void) {
   const test_case tests[] = {{cold_stays_apart, 2}, {0}};
-  return run_tests("cold", tests, (test_setup){.timeout = 120});
+  return run_tests("cold", tests, (test_setup){dir_make, dir_remove, .timeout = 120});
 }

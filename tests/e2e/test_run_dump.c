@@ -9,8 +9,8 @@
 #include "core/base/dtype.h"
 #include "formats/npy.h"
 #include "lab/store/sha256.h"
-#include "run_help.h"
 #include "tests/run_tests.h"
+#include "tests/spawn.h"
 
 enum { B = 7, N = 33, K = 45, MAX_RANKS = 4 };
 
@@ -33,18 +33,18 @@ static const format formats[] = {{"f32", BS_F32, 0x1p-24, 0x1p-149},
                                  {"bf16", BS_BF16, 0x1p-8, 0x1p-133},
                                  {"f16", BS_F16, 0x1p-11, 0x1p-24}};
 
-static int has(const char *folder, const char *name, int rank) {
+static int has(const char *in, const char *name, int rank) {
   char file[64];
   snprintf(file, sizeof file, rank < 0 ? "%s.npy" : "%s_rank%d.npy", name, rank);
-  return run_exists(folder, file);
+  return run_exists(in, file);
 }
 
-static matrix load(const char *folder, const char *name, int rank) {
+static matrix load(const char *in, const char *name, int rank) {
   char path[256];
   bs_npy npy;
   bs_error err = {.struct_size = sizeof err};
   matrix m;
-  snprintf(path, sizeof path, rank < 0 ? "%s/%s.npy" : "%s/%s_rank%d.npy", folder, name, rank);
+  snprintf(path, sizeof path, rank < 0 ? "%s/%s.npy" : "%s/%s_rank%d.npy", in, name, rank);
   if (bs_npy_open(path, &npy, &err) != BS_OK) ck_abort_msg("%s: %s", path, err.message);
   ck_assert_uint_eq(npy.rank, 2);
   m.rows = npy.dims[0];
@@ -59,19 +59,19 @@ static matrix load(const char *folder, const char *name, int rank) {
   return m;
 }
 
-static void load_dump(const char *folder, uint32_t ranks, dump *d) {
+static void load_dump(const char *in, uint32_t ranks, dump *d) {
   memset(d, 0, sizeof *d);
   d->ranks = ranks;
-  d->x = load(folder, "x", -1);
-  d->w = load(folder, "w", -1);
-  d->bias = load(folder, "bias", -1);
+  d->x = load(in, "x", -1);
+  d->w = load(in, "w", -1);
+  d->bias = load(in, "bias", -1);
   for (int r = 0; r < (int)ranks; r++) {
-    d->columns[r] = load(folder, "columns", r);
-    d->y[r] = load(folder, "y", r);
-    if (ranks > 1) d->partial[r] = load(folder, "partial", r);
+    d->columns[r] = load(in, "columns", r);
+    d->y[r] = load(in, "y", r);
+    if (ranks > 1) d->partial[r] = load(in, "partial", r);
   }
-  ck_assert_int_eq(has(folder, "y", (int)ranks), 0);
-  ck_assert_int_eq(has(folder, "partial", ranks > 1 ? (int)ranks : 0), 0);
+  ck_assert_int_eq(has(in, "y", (int)ranks), 0);
+  ck_assert_int_eq(has(in, "partial", ranks > 1 ? (int)ranks : 0), 0);
 }
 
 static void free_dump(dump *d) {
@@ -195,9 +195,9 @@ static const dump_case cases[] = {
     {"row_parallel", NULL, 2, 0, "method.x_placement=split"},
 };
 
-static void make_dump(const char *folder, const dump_case *c, const format *f, const char *name) {
+static void make_dump(const dump_case *c, const format *f, const char *name) {
   char dtype[32], ranks[8];
-  run_result r;
+  ran r;
   const char **args = run_words(
       "--plugin cpu --phase 0 -q --method %s -P %s --dump %s --out out --set model.N=33 --set model.K=45 "
       "--set model.B=7 --set %s --set method.bias=true --set phase.timed_iters=1 --set "
@@ -209,20 +209,18 @@ static void make_dump(const char *folder, const dump_case *c, const format *f, c
   if (c->set != NULL) args[n++] = "--set", args[n++] = c->set;
   snprintf(dtype, sizeof dtype, "model.dtype=%s", f->name);
   snprintf(ranks, sizeof ranks, "%u", c->ranks);
-  run_bsrun(&r, folder, NULL, args);
+  run_bsrun(&r, dir, NULL, args);
   run_expect(&r, 0, c->method);
-  run_free(&r);
+  ran_free(&r);
 }
 
 START_TEST(dump_is_the_product) {
   const dump_case *c = &cases[_i];
-  char folder[64];
-  run_make_folder(folder);
   for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++) {
     char path[128];
     dump d;
-    make_dump(folder, c, &formats[i], formats[i].name);
-    snprintf(path, sizeof path, "%s/%s", folder, formats[i].name);
+    make_dump(c, &formats[i], formats[i].name);
+    snprintf(path, sizeof path, "%s/%s", dir, formats[i].name);
     load_dump(path, c->ranks, &d);
     ck_assert_int_eq(d.x.rows * 10000 + d.x.cols, B * 10000 + K);
     ck_assert_int_eq(d.w.rows * 10000 + d.w.cols, N * 10000 + K);
@@ -234,22 +232,19 @@ START_TEST(dump_is_the_product) {
     ck_assert_uint_ge(judge(&d, &formats[i], c->splits_rows), 1);
     free_dump(&d);
   }
-  run_remove(folder);
 }
 END_TEST
 
 /* The terms of a sum in int8 steps travel as codes and scales: neither is written as a partial. */
 START_TEST(codes_are_no_partial) {
   static const dump_case c = {"row_parallel", NULL, 2, 0, "method.reduce_dtype=int8"};
-  char folder[64], path[128];
-  run_make_folder(folder);
-  make_dump(folder, &c, &formats[0], "int8");
-  snprintf(path, sizeof path, "%s/int8", folder);
+  char path[128];
+  make_dump(&c, &formats[0], "int8");
+  snprintf(path, sizeof path, "%s/int8", dir);
   for (int r = 0; r < 2; r++) {
     ck_assert_int_eq(has(path, "y", r), 1);
     ck_assert_int_eq(has(path, "partial", r), 0);
   }
-  run_remove(folder);
 }
 END_TEST
 
@@ -261,17 +256,16 @@ START_TEST(inputs_do_not_depend_on_ranks) {
       {"row_parallel", NULL, 1, 0, NULL},    {"row_parallel", NULL, 2, 0, NULL},
       {"row_parallel", NULL, 3, 0, NULL},    {"row_parallel", NULL, 4, 0, NULL},
       {"column_parallel", NULL, 3, 1, NULL}, {"dense", NULL, 1, 1, NULL}};
-  char folder[64], sums[3][3][65];
-  run_make_folder(folder);
+  char sums[3][3][65];
   for (size_t v = 0; v < sizeof variants / sizeof variants[0]; v++) {
     for (size_t i = 0; i < 3; i++) {
       char name[32];
       snprintf(name, sizeof name, "%zu_%s", v, formats[i].name);
-      make_dump(folder, &variants[v], &formats[i], name);
+      make_dump(&variants[v], &formats[i], name);
       for (size_t k = 0; k < 3; k++) {
         char path[256], sum[65];
         bs_error err = {.struct_size = sizeof err};
-        snprintf(path, sizeof path, "%s/%s/%s", folder, name, names[k]);
+        snprintf(path, sizeof path, "%s/%s/%s", dir, name, names[k]);
         ck_assert_int_eq(bs_sha256_file(path, sum, &err), BS_OK);
         if (v == 0) memcpy(sums[i][k], sum, sizeof sum);
         ck_assert_msg(strcmp(sums[i][k], sum) == 0, "%s of %s -P %u differs", names[k], variants[v].method,
@@ -283,12 +277,11 @@ START_TEST(inputs_do_not_depend_on_ranks) {
       ck_assert_str_ne(sums[0][0], sums[1][0]);
     }
   }
-  run_remove(folder);
 }
 END_TEST
 
 int main(void) {
   const test_case tests[] = {
       {dump_is_the_product, TEST_COUNT(cases)}, {codes_are_no_partial}, {inputs_do_not_depend_on_ranks}, {0}};
-  return run_tests("run_dump", tests, (test_setup){.timeout = 180});
+  return run_tests("run_dump", tests, (test_setup){dir_make, dir_remove, .timeout = 180});
 }

@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "run_help.h"
 #include "tests/run_tests.h"
 #include "tests/slow.h"
+#include "tests/spawn.h"
 
 #define PLUGIN BS_TEST_E2E_DIR "/bs_faulty.so"
 
@@ -52,8 +52,7 @@ static const char *const DEADLINE = BS_SLOW ? "1.5" : "0.5", *const LONG = "60";
 static const double LIMIT_S =
     2.0; /* beyond it; a run without a fault comes on top where that is not enough */
 
-static void run_faulty(run_result *r, const char *folder, const char *phase, const char *fault,
-                       const char *at, const char *deadline) {
+static void run_faulty(ran *r, const char *phase, const char *fault, const char *at, const char *deadline) {
   char fault_set[64], at_set[64];
   snprintf(fault_set, sizeof fault_set, "method.fault=%s", fault);
   snprintf(at_set, sizeof at_set, "method.at=%s", at);
@@ -75,16 +74,15 @@ static void run_faulty(run_result *r, const char *folder, const char *phase, con
                               "--set",     at_set,
                               "--run-id",  "it",
                               NULL};
-  run_bsrun(r, folder, NULL, args);
+  run_bsrun(r, dir, NULL, args);
 }
 
-static void folder_of(const char *folder, const char *phase, char out[160]) {
-  snprintf(out, 160, "%s/out/%s/faulty/it", folder,
-           phase[0] == '0' ? "phase0_correctness" : "phase1_forward");
+static void folder_of(const char *phase, char out[160]) {
+  snprintf(out, 160, "%s/out/%s/faulty/it", dir, phase[0] == '0' ? "phase0_correctness" : "phase1_forward");
 }
 
 static json_t *done_of(const char *run_dir) {
-  char *text = run_read(run_dir, "DONE", NULL);
+  char *text = read_text(run_dir, "DONE");
   if (text == NULL) ck_abort_msg("no DONE in %s", run_dir);
   json_t *done = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
   free(text);
@@ -93,22 +91,22 @@ static json_t *done_of(const char *run_dir) {
 }
 
 /* What starting takes, and sanitizers, is in the time of the same run without the fault. */
-static void check_time(const fault_case *c, const char *folder, double seconds, const char *what) {
+static void check_time(const fault_case *c, double seconds, const char *what) {
   double most = LIMIT_S + (c->code == 8 ? strtod(DEADLINE, NULL) : 0.0);
-  run_result clean;
+  ran clean;
   if (seconds < most) return;
-  run_faulty(&clean, folder, c->phase, "none", "0", LONG);
+  run_faulty(&clean, c->phase, "none", "0", LONG);
   most += clean.seconds;
-  run_free(&clean);
+  ran_free(&clean);
   ck_assert_msg(seconds < most, "%s: took %.2f s, not %.2f", what, seconds, most);
 }
 
 /* The kept folder says "failed" and why; nothing half written lies beside it. */
-static void check_kept(const fault_case *c, const char *folder, const char *id) {
+static void check_kept(const fault_case *c, const char *id) {
   char run_dir[160];
-  folder_of(folder, c->phase, run_dir);
+  folder_of(c->phase, run_dir);
   if (c->kept == 0) {
-    ck_assert_uint_eq(run_count_files(folder, NULL), 0);
+    ck_assert_uint_eq(run_count_files(dir, NULL), 0);
     return;
   }
   if (c->kept < 0) {
@@ -116,7 +114,7 @@ static void check_kept(const fault_case *c, const char *folder, const char *id) 
     return;
   }
   json_t *done = done_of(run_dir);
-  json_t *record = run_record(folder, run_dir);
+  json_t *record = run_record(dir, run_dir);
   ck_assert_str_eq(run_str(done, "status"), c->code == 6 ? "not passed" : "failed");
   if (c->code == 6) {
     ck_assert(json_is_false(json_object_get(record, "passed")));
@@ -128,27 +126,25 @@ static void check_kept(const fault_case *c, const char *folder, const char *id) 
     ck_assert(run_num(record, "N") == 24 && run_num(record, "K") == 40 && run_num(record, "B") == 8);
     ck_assert(run_num(record, "world_size") == 2);
   }
-  ck_assert_uint_eq(run_count_files(folder, NULL), run_count_files(run_dir, NULL));
+  ck_assert_uint_eq(run_count_files(dir, NULL), run_count_files(run_dir, NULL));
   json_decref(record);
   json_decref(done);
 }
 
 START_TEST(fault_is_told) {
   const fault_case *c = &cases[_i];
-  char folder[64], id[64], what[96];
-  run_result r;
-  run_make_folder(folder);
+  char id[64], what[96];
+  ran r;
   snprintf(what, sizeof what, "fault %s at %s, phase %s", c->fault, c->at, c->phase);
-  run_faulty(&r, folder, c->phase, c->fault, c->at, c->code == 8 ? DEADLINE : LONG);
+  run_faulty(&r, c->phase, c->fault, c->at, c->code == 8 ? DEADLINE : LONG);
   run_expect(&r, c->code, what);
   run_expect_error(&r, c->code != 6, id, what);
   ck_assert_msg(strncmp(id, c->id, strlen(c->id)) == 0, "%s: id %s: %s", what, id, r.err);
   for (size_t i = 0; i < 3 && c->says[i] != NULL; i++)
     ck_assert_msg(strstr(r.err, c->says[i]) != NULL, "%s: no '%s' in: %s", what, c->says[i], r.err);
-  check_kept(c, folder, id);
-  check_time(c, folder, r.seconds, what);
-  run_free(&r);
-  run_remove(folder);
+  check_kept(c, id);
+  check_time(c, r.seconds, what);
+  ran_free(&r);
 }
 END_TEST
 
@@ -157,15 +153,13 @@ END_TEST
 START_TEST(all_ranks_end_at_once) {
   static const char *const faults[] = {"all_exit", "all_leave", "all_leave_c99", "all_quick"};
   for (int i = 0; i < 6 && !BS_SLOW; i++) { /* a sanitizer has ends of its own */
-    char folder[64], id[64];
-    run_result r;
-    run_make_folder(folder);
-    run_faulty(&r, folder, "0", faults[_i], "1", LONG);
+    char id[64];
+    ran r;
+    run_faulty(&r, "0", faults[_i], "1", LONG);
     run_expect(&r, 7, faults[_i]);
     run_expect_error(&r, 1, id, faults[_i]);
     ck_assert_str_eq(id, "BS-RUN-DIED");
-    run_free(&r);
-    run_remove(folder);
+    ran_free(&r);
   }
 }
 END_TEST
@@ -173,20 +167,17 @@ END_TEST
 /* The control: without a fault the same method passes every gate in both phases, so the exits above are the
  * faults' doing. */
 START_TEST(no_fault_passes) {
-  char folder[64];
-  run_make_folder(folder);
   for (int phase = 0; phase < 2; phase++) {
-    run_result r;
-    run_faulty(&r, folder, phase == 0 ? "0" : "1", "none", "0", LONG);
+    ran r;
+    run_faulty(&r, phase == 0 ? "0" : "1", "none", "0", LONG);
     run_expect(&r, 0, "no fault");
     json_t *rows = run_rows(r.out);
-    json_t *record = run_record(folder, run_str(json_array_get(rows, 0), "run_dir"));
+    json_t *record = run_record(dir, run_str(json_array_get(rows, 0), "run_dir"));
     ck_assert(json_is_true(json_object_get(record, "claims_match_counts")));
     json_decref(record);
     json_decref(rows);
-    run_free(&r);
+    ran_free(&r);
   }
-  run_remove(folder);
 }
 END_TEST
 
@@ -194,44 +185,38 @@ END_TEST
  * it without opening the record. */
 /* A bias is in every run: a method that takes none says how to leave it out. */
 START_TEST(a_method_without_bias_says_so) {
-  char folder[64];
-  run_result r;
-  run_make_folder(folder);
-  run_faulty(&r, folder, "0", "bias", "0", LONG);
+  ran r;
+  run_faulty(&r, "0", "bias", "0", LONG);
   run_expect(&r, 3, "bias");
   ck_assert_msg(strstr(r.err, "error[BS-FAULTY-BIAS]") != NULL, "%s", r.err);
   ck_assert_msg(strstr(r.err, "hint: this method takes no bias: --set method.bias=false") != NULL, "%s",
                 r.err);
-  ck_assert_uint_eq(run_count_files(folder, "DONE"), 0);
-  run_free(&r);
-  run_remove(folder);
+  ck_assert_uint_eq(run_count_files(dir, "DONE"), 0);
+  ran_free(&r);
 }
 END_TEST
 
 START_TEST(false_claim_is_shown) {
-  char folder[64];
-  run_make_folder(folder);
   for (int phase = 0; phase < 2; phase++) {
-    run_result r;
-    run_faulty(&r, folder, phase == 0 ? "0" : "1", "claim", "0", LONG);
+    ran r;
+    run_faulty(&r, phase == 0 ? "0" : "1", "claim", "0", LONG);
     run_expect(&r, 0, "false claim");
     json_t *rows = run_rows(r.out);
-    json_t *record = run_record(folder, run_str(json_array_get(rows, 0), "run_dir"));
+    json_t *record = run_record(dir, run_str(json_array_get(rows, 0), "run_dir"));
     ck_assert(json_is_false(json_object_get(record, "claims_match_counts")));
     ck_assert_msg(strstr(r.err, "bsrun: warning") != NULL && strstr(r.err, "FLOPs") != NULL,
                   "nothing on stderr: %s", r.err);
     json_decref(record);
     json_decref(rows);
-    run_free(&r);
+    ran_free(&r);
   }
-  run_remove(folder);
 }
 END_TEST
 
 /* Phase 1 is not run after a phase 0 whose numbers are wrong: times of wrong numbers mean nothing. */
 START_TEST(wrong_numbers_are_not_timed) {
-  char folder[64], id[64];
-  run_result r;
+  char id[64];
+  ran r;
   const char *const args[] = {"--plugin", PLUGIN,
                               "--method", "faulty",
                               "--set",    "method.fault=wrong",
@@ -240,40 +225,36 @@ START_TEST(wrong_numbers_are_not_timed) {
                               "--set",    "model.B=8",
                               "--out",    "out",
                               NULL};
-  run_make_folder(folder);
-  run_bsrun(&r, folder, NULL, args);
+  run_bsrun(&r, dir, NULL, args);
   run_expect(&r, 6, "wrong numbers, both phases");
   run_expect_error(&r, 0, id, "wrong numbers, both phases");
   ck_assert_str_eq(id, "BS-GATE-FAIL");
   ck_assert_ptr_nonnull(strstr(r.out, "WRONG: "));
   ck_assert_ptr_nonnull(strstr(r.err, "phase1_forward is not run"));
-  ck_assert_uint_eq(run_count_files(folder, "DONE"), 1);
-  run_free(&r);
-  run_remove(folder);
+  ck_assert_uint_eq(run_count_files(dir, "DONE"), 1);
+  ran_free(&r);
 }
 END_TEST
 
 /* A rank whose thread cannot be started: the others do not wait for it until the deadline. */
 START_TEST(a_thread_cannot_be_started) {
-  char folder[64], setting[64];
+  char setting[64];
   int failed = 0;
-  if (BS_SLOW) return; /* a sanitizer has a pthread_create of its own */
-  run_make_folder(folder);
+  if (BS_SLOW) return;              /* a sanitizer has a pthread_create of its own */
   for (int at = 3; at <= 6; at++) { /* of the first arms */
-    run_result r;
+    ran r;
     snprintf(setting, sizeof setting, "BS_TEST_NO_THREAD=%d", at);
     const char *const env[] = {"LD_PRELOAD=" BS_TEST_E2E_DIR "/no_thread.so", setting, NULL};
     const char **args = run_words(
         "--method row_parallel -P 3 --phase 1 --set model.N=16 --set model.K=24 --set phase.pairs_min=5 "
         "--set phase.pairs_max=5 --set phase.pairs_seconds=0.01 --set tune.measure=false --timeout 300 --out "
         "out -q");
-    run_bsrun(&r, folder, env, args);
+    run_bsrun(&r, dir, env, args);
     if (r.code != 10) run_expect(&r, 0, setting);
     failed += strstr(r.err, "error[BS-WORLD-THREAD]") != NULL;
-    run_free(&r);
+    ran_free(&r);
   }
   ck_assert_int_gt(failed, 1);
-  run_remove(folder);
 }
 END_TEST
 
@@ -286,5 +267,5 @@ int main(void) {
                              {wrong_numbers_are_not_timed},
                              {a_thread_cannot_be_started},
                              {0}};
-  return run_tests("run_faults", tests, (test_setup){.timeout = 120, .at_once = 2});
+  return run_tests("run_faults", tests, (test_setup){dir_make, dir_remove, .timeout = 120, .at_once = 2});
 }

@@ -10,8 +10,8 @@
 #include "lab/measure/predict.h"
 #include "lab/measure/stats.h"
 #include "lab/store/sha256.h"
-#include "run_help.h"
 #include "tests/run_tests.h"
+#include "tests/spawn.h"
 
 typedef struct method_case {
   const char *name;
@@ -29,7 +29,7 @@ static const method_case methods[] = {
 enum { N = 256, B = 64 };
 
 static void check_done(const char *run_dir, const char *status) {
-  char *text = run_read(run_dir, "DONE", NULL);
+  char *text = read_text(run_dir, "DONE");
   ck_assert_msg(text != NULL, "no DONE in %s", run_dir);
   json_t *done = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
   ck_assert_str_eq(run_str(done, "status"), status);
@@ -222,23 +222,21 @@ static void check_phase1(const json_t *record, const method_case *c) {
 
 START_TEST(main_job) {
   const method_case *c = &methods[_i];
-  char folder[64];
-  run_result r;
+  ran r;
   const char **args = run_words(
       "--plugin cpu --method %s --set model.N=256 --set phase.pairs_max=6 --set phase.pairs_min=6 --set "
       "phase.pairs_seconds=0.1 --out out "
       "-o jsonl",
       c->name);
-  run_make_folder(folder);
-  run_bsrun(&r, folder, NULL, args);
+  run_bsrun(&r, dir, NULL, args);
   run_expect(&r, 0, c->name);
   json_t *rows = run_rows(r.out);
   ck_assert_uint_eq(json_array_size(rows), 2u + dense_peers(c));
   for (size_t phase = 0; phase < 2; phase++) {
     char run_dir[512];
     const json_t *row = json_array_get(rows, phase);
-    snprintf(run_dir, sizeof run_dir, "%s/%s", folder, run_str(row, "run_dir"));
-    json_t *record = run_record(folder, run_dir);
+    snprintf(run_dir, sizeof run_dir, "%s/%s", dir, run_str(row, "run_dir"));
+    json_t *record = run_record(dir, run_dir);
     check_done(run_dir, "ok");
     check_common(record, c);
     ck_assert_str_eq(run_str(record, "phase"), phase == 0 ? "phase0_correctness" : "phase1_forward");
@@ -251,24 +249,22 @@ START_TEST(main_job) {
     json_decref(record);
   }
   /* Two runs, and nothing else on disk. */
-  ck_assert_uint_eq(run_count_files(folder, "DONE"), 2);
-  ck_assert_uint_eq(run_count_files(folder, "metrics.jsonl"), 2);
+  ck_assert_uint_eq(run_count_files(dir, "DONE"), 2);
+  ck_assert_uint_eq(run_count_files(dir, "metrics.jsonl"), 2);
   json_decref(rows);
-  run_free(&r);
-  run_remove(folder);
+  ran_free(&r);
 }
 END_TEST
 
 /* The bare form's table ends with the folders and a line that repeats the run; the line, run again, gives the
  * same numbers. */
 START_TEST(repeat_line) {
-  char folder[64], first[32], again[32];
-  run_result r;
+  char first[32], again[32];
+  ran r;
   const char *const args[] = {"--plugin",    "cpu",     "--method", "blockshock", "--set",
                               "model.N=256", "--phase", "0",        NULL};
-  run_make_folder(folder);
   for (int i = 0; i < 2; i++) {
-    run_bsrun(&r, folder, NULL, args);
+    run_bsrun(&r, dir, NULL, args);
     run_expect(&r, 0, "bare form");
     char *line = strstr(r.out, "run: results/raw/phase0_correctness/blockshock/");
     ck_assert_msg(line != NULL, "no folder in: %s", r.out);
@@ -276,18 +272,17 @@ START_TEST(repeat_line) {
         strstr(r.out, "repeat: bsrun --plugin cpu --method blockshock --set model.N=256 --phase 0\n") != NULL,
         "no line to repeat in: %s", r.out);
     line[strcspn(line, "\n")] = '\0';
-    json_t *record = run_record(folder, line + 5);
+    json_t *record = run_record(dir, line + 5);
     snprintf(i == 0 ? first : again, 32, "%.17g", run_num(record, "relative_error"));
     json_decref(record);
-    run_free(&r);
+    ran_free(&r);
   }
   ck_assert_str_eq(first, again);
-  ck_assert_uint_eq(run_count_files(folder, "DONE"), 2);
-  run_remove(folder);
+  ck_assert_uint_eq(run_count_files(dir, "DONE"), 2);
 }
 END_TEST
 
 int main(void) {
   const test_case tests[] = {{main_job, TEST_COUNT(methods)}, {repeat_line}, {0}};
-  return run_tests("run_main", tests, (test_setup){.timeout = 180});
+  return run_tests("run_main", tests, (test_setup){dir_make, dir_remove, .timeout = 180});
 }

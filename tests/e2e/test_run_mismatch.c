@@ -104,7 +104,7 @@ static const char *const others[] = {
     "sweep.param",         "sweep.values",       "plugin",
     "plugin_dirs",         "plugin_trust"};
 
-static void start_rank(const other_key *k, const char *folder, int r, pid_t *out_pid) {
+static void start_rank(const other_key *k, const char *in, int r, pid_t *out_pid) {
   char rank[8], set[160], sub[96], port[32];
   const char *args[64] = {run_env("BS_TEST_BSRUN"),
                           "--set",
@@ -113,7 +113,7 @@ static void start_rank(const other_key *k, const char *folder, int r, pid_t *out
                           "20",
                           "--launch",
                           "processes"};
-  static const char *const small[] = {SMALL, "--set", "method.name=row_parallel"};
+  static const char *const small[] = {SMALL_RUN, "--set", "method.name=row_parallel"};
   size_t n = 7;
   for (size_t i = 0; i < sizeof small / sizeof small[0]; i++) args[n++] = small[i];
   for (size_t i = 0; i < 3 && k->both[i] != NULL; i++) args[n++] = "--set", args[n++] = k->both[i];
@@ -121,7 +121,7 @@ static void start_rank(const other_key *k, const char *folder, int r, pid_t *out
   args[n++] = "--set", args[n++] = set, args[n] = NULL;
   snprintf(rank, sizeof rank, "%d", r);
   snprintf(port, sizeof port, "%d%02d", (int)getpid(), (int)(k - keys)); /* a name: nothing listens on it */
-  snprintf(sub, sizeof sub, "%.64s/%d", folder, r);
+  snprintf(sub, sizeof sub, "%.64s/%d", in, r);
   const char *const env[][2] = {{"RANK", rank},
                                 {"LOCAL_RANK", rank},
                                 {"WORLD_SIZE", "2"},
@@ -133,12 +133,12 @@ static void start_rank(const other_key *k, const char *folder, int r, pid_t *out
   *out_pid = start(sub, args);
 }
 
-static void check_rank(const other_key *k, const char *folder, int r, pid_t pid) {
+static void check_rank(const other_key *k, const char *in, int r, pid_t pid) {
   char sub[96], out[112];
   int status = 0;
   ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-  snprintf(sub, sizeof sub, "%.64s/%d", folder, r);
-  char *err = run_read(sub, "err.txt", NULL), *said = run_read(sub, "out.txt", NULL);
+  snprintf(sub, sizeof sub, "%.64s/%d", in, r);
+  char *err = read_text(sub, "err.txt"), *said = read_text(sub, "out.txt");
   ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 9, "%s, rank %d: ended with %d: %s", k->key, r,
                 WEXITSTATUS(status), err);
   /* rank 1 says it, rank 0 says that rank 1 has */
@@ -157,12 +157,12 @@ START_TEST(test_keys) {
   char folders[BATCH][64];
   pid_t pids[BATCH][2];
   for (int i = first; i < end; i++) {
-    run_make_folder(folders[i - first]);
+    snprintf(folders[i - first], sizeof folders[0], "%.50s/%d", dir, i);
+    ck_assert_int_eq(mkdir(folders[i - first], 0700), 0);
     for (int r = 0; r < 2; r++) start_rank(&keys[i], folders[i - first], r, &pids[i - first][r]);
   }
   for (int i = first; i < end; i++) {
     for (int r = 0; r < 2; r++) check_rank(&keys[i], folders[i - first], r, pids[i - first][r]);
-    run_remove(folders[i - first]);
   }
   ck_assert_uint_eq(shared_files(), 0);
 }
@@ -177,10 +177,8 @@ static int is_known(const char *key) {
 
 START_TEST(test_all_keys) {
   const char *const args[] = {"config", "keys", "-o", "jsonl", NULL};
-  char folder[64];
-  run_result r;
-  run_make_folder(folder);
-  run_bsrun(&r, folder, NULL, args);
+  ran r;
+  run_bsrun(&r, dir, NULL, args);
   run_expect(&r, 0, "config keys");
   json_t *rows = run_rows(r.out);
   size_t active = 0;
@@ -193,12 +191,11 @@ START_TEST(test_all_keys) {
   }
   ck_assert_uint_gt(active, 60);
   json_decref(rows);
-  run_free(&r);
-  run_remove(folder);
+  ran_free(&r);
 }
 END_TEST
 
 int main(void) {
   const test_case tests[] = {{test_keys, (KEYS + BATCH - 1) / BATCH}, {test_all_keys}, {0}};
-  return run_tests("mismatch", tests, (test_setup){.timeout = 60});
+  return run_tests("mismatch", tests, (test_setup){dir_make, dir_remove, .timeout = 60});
 }

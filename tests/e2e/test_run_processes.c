@@ -5,10 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "run_help.h"
 #include "tests/run_tests.h"
+#include "tests/spawn.h"
 
-#define SMALL                                                                                \
+#define SMALL_RUN                                                                            \
   "--out out --set model.dtype=f32 --set model.N=48 --set model.K=72 --set model.B=8 --set " \
   "phase.timed_iters=2 --set phase.warmup_iters=1 --run-id it -q"
 
@@ -17,15 +17,15 @@ static const char *const methods[] = {"dense", "column_parallel", "row_parallel"
 
 static const char *const launches[] = {"threads", "processes"};
 
-static void run_one(run_result *r, const char *folder, const char *launch, const char *method, const char *P,
-                    const char *phase, const char *dump, const char *more) {
+static void run_one(ran *r, const char *launch, const char *method, const char *P, const char *phase,
+                    const char *dump, const char *more) {
   const char **args =
-      run_words("--launch %s --method %s -P %s --phase %s " SMALL
+      run_words("--launch %s --method %s -P %s --phase %s " SMALL_RUN
                 " --mask %s -o jsonl --set %s --set phase.pairs_min=5 --set phase.pairs_max=5 "
                 "--set phase.pairs_seconds=0.1 --set tune.seconds=0.2 %s %s",
                 launch, method, P, phase, P[0] == '3' ? "interleave" : "complement_1100_0011", more,
                 dump != NULL ? "--dump" : NULL, dump);
-  run_bsrun(r, folder, NULL, args);
+  run_bsrun(r, dir, NULL, args);
 }
 
 /* Adds settings behind the words, which have room for them. */
@@ -38,34 +38,31 @@ static void add_settings(const char **args, const char *const *more, size_t most
   }
 }
 
-static void end_run(run_result *r, const char *folder) {
+static void end_run(ran *r) {
   char out[80];
-  run_free(r);
-  snprintf(out, sizeof out, "%s/out", folder);
-  run_remove(out);
+  ran_free(r);
+  snprintf(out, sizeof out, "%s/out", dir);
+  remove_dir(out);
 }
 
 /* Phase 0: X, W, partials and outputs of all ranks. scripts/matrix has other world sizes. */
 START_TEST(test_same_outputs) {
   const char *const worlds[] = {"1", "3", "4", "2", "4"};
-  char folder[64];
-  run_make_folder(folder);
   for (size_t l = 0; l < 2; l++) {
-    run_result r;
-    run_one(&r, folder, launches[l], methods[_i], worlds[_i], "0", launches[l], "tune.measure=false");
+    ran r;
+    run_one(&r, launches[l], methods[_i], worlds[_i], "0", launches[l], "tune.measure=false");
     run_expect(&r, 0, methods[_i]);
     ck_assert_ptr_nonnull(strstr(r.out, "RIGHT"));
-    end_run(&r, folder);
+    end_run(&r);
   }
-  ck_assert_uint_ge(run_same_files(folder, "threads", "processes"), 5);
-  run_remove(folder);
+  shell("diff -r threads processes && test $(ls threads | wc -l) -ge 5");
 }
 END_TEST
 
-static json_t *record_of(const char *folder, const char *phase, const char *method) {
+static json_t *record_of(const char *phase, const char *method) {
   char path[160];
   snprintf(path, sizeof path, "out/%s/%s/it", phase, method);
-  return run_record(folder, path);
+  return run_record(dir, path);
 }
 
 /* What does not depend on who starts the ranks. A phase has only some of it: both may be absent. */
@@ -86,22 +83,19 @@ static void check_same(json_t *const records[2], const char *what) {
 START_TEST(test_same_gradients) {
   const char *method = methods[_i];
   json_t *records[2];
-  char folder[64];
-  run_make_folder(folder);
   for (size_t l = 0; l < 2; l++) {
-    run_result r;
-    run_one(&r, folder, launches[l], method, strcmp(method, "dense") == 0 ? "1" : "4", "2", NULL,
+    ran r;
+    run_one(&r, launches[l], method, strcmp(method, "dense") == 0 ? "1" : "4", "2", NULL,
             "tune.measure=false");
     run_expect(&r, 0, method);
-    records[l] = record_of(folder, "phase2_backward_input", method);
-    end_run(&r, folder);
+    records[l] = record_of("phase2_backward_input", method);
+    end_run(&r);
   }
   check_same(records, method);
   ck_assert(json_equal(json_object_get(records[0], "memory_peak_bytes"),
                        json_object_get(records[1], "memory_peak_bytes")));
   json_decref(records[0]);
   json_decref(records[1]);
-  run_remove(folder);
 }
 END_TEST
 
@@ -127,19 +121,17 @@ static const struct {
 
 START_TEST(test_same_steps) {
   json_t *records[2];
-  char folder[64];
-  run_make_folder(folder);
   for (size_t l = 0; l < 2; l++) {
-    const char **args = run_words("--launch %s --method %s -P %s --mask %s --phase 3 " SMALL " --set %s",
+    const char **args = run_words("--launch %s --method %s -P %s --mask %s --phase 3 " SMALL_RUN " --set %s",
                                   launches[l], steps[_i].method, steps[_i].P, steps[_i].mask,
                                   _i < 6 ? "phase.fault_gate=true" : "phase.fault_gate=false");
     add_settings(args, steps[_i].more, 4);
-    run_result r;
-    run_bsrun(&r, folder, NULL, args);
+    ran r;
+    run_bsrun(&r, dir, NULL, args);
     run_expect(&r, 0, steps[_i].mask);
-    records[l] = record_of(folder, "phase3_train_step", steps[_i].method);
+    records[l] = record_of("phase3_train_step", steps[_i].method);
     ck_assert_ptr_nonnull(json_object_get(records[l], "losses"));
-    end_run(&r, folder);
+    end_run(&r);
   }
   check_same(records, steps[_i].method);
   if (strcmp(steps[_i].mask, "magnitude") == 0)
@@ -147,7 +139,6 @@ START_TEST(test_same_steps) {
   ck_assert(json_object_get(json_object_get(records[1], "timings_ms"), "loss") != NULL);
   json_decref(records[0]);
   json_decref(records[1]);
-  run_remove(folder);
 }
 END_TEST
 
@@ -176,41 +167,35 @@ static const struct {
 };
 
 START_TEST(test_same_features) {
-  char folder[64];
-  run_make_folder(folder);
   for (size_t l = 0; l < 2; l++) {
     const char **args = run_words(
-        "--launch %s --method %s -P %s --dump %s --phase 0 " SMALL " --set phase.fault_gate=false %s %s",
+        "--launch %s --method %s -P %s --dump %s --phase 0 " SMALL_RUN " --set phase.fault_gate=false %s %s",
         launches[l], features[_i].method, features[_i].P, launches[l],
         strcmp(features[_i].mask, "none") != 0 ? "--mask" : NULL, features[_i].mask);
     add_settings(args, features[_i].more, 3);
-    run_result r;
-    run_bsrun(&r, folder, NULL, args);
+    ran r;
+    run_bsrun(&r, dir, NULL, args);
     run_expect(&r, 0, features[_i].more[0]); /* right, or with the error that was foretold */
     ck_assert_msg(strstr(r.out, "RIGHT") != NULL || strstr(r.out, ", as ") != NULL, "%s", r.out);
-    end_run(&r, folder);
+    end_run(&r);
   }
-  ck_assert_uint_ge(run_same_files(folder, "threads", "processes"), 4);
-  run_remove(folder);
+  shell("diff -r threads processes && test $(ls threads | wc -l) -ge 4");
 }
 END_TEST
 
 /* Phase 1: rank 0 leads, the others follow; choices are measured and shared; one folder, one table. */
 START_TEST(test_timed) {
-  char folder[64];
-  run_result r;
-  run_make_folder(folder);
-  run_one(&r, folder, "processes", "blockshock", _i == 0 ? "2" : "4", "1", NULL, "tune.min_work=1");
+  ran r;
+  run_one(&r, "processes", "blockshock", _i == 0 ? "2" : "4", "1", NULL, "tune.min_work=1");
   run_expect(&r, 0, "phase 1");
-  json_t *rows = run_rows(r.out), *record = record_of(folder, "phase1_forward", "blockshock");
+  json_t *rows = run_rows(r.out), *record = record_of("phase1_forward", "blockshock");
   ck_assert_uint_eq(json_array_size(rows), 3);
   ck_assert(json_is_true(json_object_get(record, "claims_match_counts")));
   ck_assert_str_eq(run_str(record, "comm"), "shm");
-  ck_assert_uint_eq(run_count_files(folder, "DONE"), 1);
+  ck_assert_uint_eq(run_count_files(dir, "DONE"), 1);
   json_decref(rows);
   json_decref(record);
-  run_free(&r);
-  run_remove(folder);
+  ran_free(&r);
 }
 END_TEST
 
@@ -235,25 +220,22 @@ START_TEST(test_auto) {
       "%s",
       choices[_i].P, choices[_i].more, choices[_i].phase != NULL ? "--phase" : NULL, choices[_i].phase);
   size_t measured = 0, i;
-  char folder[64];
-  run_result r;
-  run_make_folder(folder);
-  run_bsrun(&r, folder, NULL, args);
+  ran r;
+  run_bsrun(&r, dir, NULL, args);
   run_expect(&r, 0, choices[_i].more);
   ck_assert_msg(strstr(r.err, "note: auto: ") != NULL, "%s", r.err);
   const char *why = choices[_i].why != NULL ? choices[_i].why : "processes were started";
   ck_assert_msg(strstr(r.out, why) != NULL, "%s", r.out);
-  ck_assert_uint_eq(run_count_files(folder, "DONE"), choices[_i].phase == NULL ? 4 : 2);
-  char dir[256];
-  ck_assert_int_eq(sscanf(strstr(r.out, "run: "), "run: %255s", dir), 1);
-  json_t *record = run_record(folder, dir), *row;
+  ck_assert_uint_eq(run_count_files(dir, "DONE"), choices[_i].phase == NULL ? 4 : 2);
+  char run_dir[256];
+  ck_assert_int_eq(sscanf(strstr(r.out, "run: "), "run: %255s", run_dir), 1);
+  json_t *record = run_record(dir, run_dir), *row;
   json_t *ladder = json_object_get(record, "ladder");
   json_array_foreach(ladder, i, row) measured += json_object_get(row, "measured_ms") != NULL;
   ck_assert_uint_eq(measured, strcmp(choices[_i].more, "auto.measure=0") == 0 ? 0 : _i == 0 ? 3 : 4);
   ck_assert_str_eq(run_str(record, "comm"), "shm");
   json_decref(record);
-  run_free(&r);
-  run_remove(folder);
+  ran_free(&r);
 }
 END_TEST
 
@@ -271,21 +253,19 @@ static const struct {
 };
 
 START_TEST(test_auto_ends) {
-  char values[64], folder[64];
+  char values[64];
   const char **args = run_words(
-      "--launch processes --method auto -P 2 --phase 0 " SMALL
+      "--launch processes --method auto -P 2 --phase 0 " SMALL_RUN
       " --plugin fault --comm fault:shm --backend fault:cpu --timeout %s --set %s --set "
       "auto.methods=[column_parallel] --set auto.seconds=5 --set sweep.param=experiment.seed --set %s",
       ends[_i].code == 8 ? "5" : "60", ends[_i].plan, values);
-  run_result r;
+  ran r;
   snprintf(values, sizeof values, "sweep.values=%s", ends[_i].values);
-  run_make_folder(folder);
-  run_bsrun(&r, folder, NULL, args);
+  run_bsrun(&r, dir, NULL, args);
   run_expect(&r, ends[_i].code, ends[_i].plan);
   ck_assert_msg(strstr(r.err, ends[_i].told) != NULL, "%s", r.err);
-  ck_assert_uint_eq(run_count_files(folder, "DONE"), 0);
-  run_free(&r);
-  run_remove(folder);
+  ck_assert_uint_eq(run_count_files(dir, "DONE"), 0);
+  ran_free(&r);
 }
 END_TEST
 
@@ -296,22 +276,19 @@ START_TEST(test_sweep) {
     int done;
   } points[] = {{"sweep.values=[f33, f32]", "1 of 2 points failed", 1},
                 {"sweep.values=[f33, f34]", "2 of 2 points failed", 0}};
-  const char **args = run_words("--launch processes --method blockshock -P 2 --phase 0 " SMALL
+  const char **args = run_words("--launch processes --method blockshock -P 2 --phase 0 " SMALL_RUN
                                 " --set sweep.param=method.reduce_dtype --set %s",
                                 points[_i].values);
-  char folder[64];
-  run_result r;
-  run_make_folder(folder);
-  run_bsrun(&r, folder, NULL, args);
+  ran r;
+  run_bsrun(&r, dir, NULL, args);
   run_expect(&r, 12, points[_i].values);
   ck_assert_msg(
       strstr(r.err, points[_i].told) != NULL && strstr(r.err, "method.reduce_dtype=f33 failed") != NULL, "%s",
       r.err);
   const char *first = strstr(r.err, "method.reduce_dtype=f33 failed");
   ck_assert_ptr_null(strstr(first + 1, "method.reduce_dtype=f33 failed"));
-  ck_assert_uint_eq(run_count_files(folder, "DONE"), (size_t)points[_i].done);
-  run_free(&r);
-  run_remove(folder);
+  ck_assert_uint_eq(run_count_files(dir, "DONE"), (size_t)points[_i].done);
+  ran_free(&r);
 }
 END_TEST
 
@@ -325,5 +302,5 @@ int main(void) {
                              {test_sweep, 2},
                              {test_timed, 2},
                              {0}};
-  return run_tests("processes", tests, (test_setup){0});
+  return run_tests("processes", tests, (test_setup){dir_make, dir_remove});
 }

@@ -8,16 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "run_help.h"
 #include "tests/run_tests.h"
-
-static char folder[64];
-static void setup(void) {
-  run_make_folder(folder);
-}
-static void teardown(void) {
-  run_remove(folder);
-}
+#include "tests/spawn.h"
 
 #define ARGS                                                                                                 \
   "run", "--plugin", "cpu", "--method", "row_parallel", "--out", "out", "-o", "jsonl", "--set", "model.B=4", \
@@ -33,13 +25,13 @@ static char *on_terminal(const char *const *args) {
   ck_assert(said != NULL && master >= 0 && grantpt(master) == 0 && unlockpt(master) == 0);
   ck_assert_int_eq(ptsname_r(master, name, sizeof name), 0);
   const int tty = open(name, O_RDWR | O_NOCTTY | O_CLOEXEC);
-  snprintf(out, sizeof out, "%s/stdout", folder);
+  snprintf(out, sizeof out, "%s/stdout", dir);
   const int file = open(out, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   ck_assert(tty >= 0 && file >= 0);
   const pid_t pid = fork();
   ck_assert_int_ge(pid, 0);
   if (pid == 0) {
-    if (dup2(file, 1) < 0 || dup2(tty, 2) < 0 || chdir(folder) != 0) _exit(125);
+    if (dup2(file, 1) < 0 || dup2(tty, 2) < 0 || chdir(dir) != 0) _exit(125);
     execv(run_env("BS_TEST_BSRUN"), (char *const *)(size_t)args);
     _exit(126);
   }
@@ -63,8 +55,8 @@ static void check_kept(const json_t *row) {
   static const char *const names[] = {"log.txt", "metrics.jsonl"};
   for (int i = 0; i < 2; i++) {
     char run_dir[512];
-    snprintf(run_dir, sizeof run_dir, "%s/%s", folder, run_str(row, "run_dir"));
-    char *kept = run_read(run_dir, names[i], NULL);
+    snprintf(run_dir, sizeof run_dir, "%s/%s", dir, run_str(row, "run_dir"));
+    char *kept = read_text(run_dir, names[i]);
     check_none(kept, names[i]);
     free(kept);
   }
@@ -90,7 +82,7 @@ START_TEST(each_step) {
       "\r\033[Kphase1_forward: machine constants\r",
       "\r\033[Kphase1_forward: predict 1/3",
   };
-  char *said = on_terminal(args), *out = run_read(folder, "stdout", NULL);
+  char *said = on_terminal(args), *out = read_text(dir, "stdout");
   const char *from = said;
   for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
     const char *at = strstr(from, steps[i]);
@@ -123,18 +115,18 @@ END_TEST
 START_TEST(nowhere_else) {
   static const char *const quiet[] = {"bsrun", ARGS, "--phase", "0", "-q", "--set", "model.N=24", NULL};
   static const char *const plain[] = {ARGS, "--phase", "0", "--set", "model.N=24", NULL};
-  run_result r;
+  ran r;
   char *said = on_terminal(quiet);
   check_none(said, "-q");
   free(said);
-  run_bsrun(&r, folder, NULL, plain);
+  run_bsrun(&r, dir, NULL, plain);
   run_expect(&r, 0, "into a file");
   check_none(r.err, "into a file");
-  run_free(&r);
+  ran_free(&r);
 }
 END_TEST
 
 int main(void) {
   const test_case tests[] = {{each_step}, {points_of_a_sweep}, {nowhere_else}, {0}};
-  return run_tests("progress", tests, (test_setup){setup, teardown, 120});
+  return run_tests("progress", tests, (test_setup){dir_make, dir_remove, 120});
 }

@@ -13,31 +13,28 @@
 START_TEST(test_signalled_launcher) {
   static const int signals[] = {SIGKILL, SIGINT, SIGTERM};
   static const int codes[] = {-1, 130, 143};
-  char folder[64];
   int status = 0;
-  run_make_folder(folder);
   const char **args = run_words(
       "%s --launch processes --method blockshock -P 2 --phase 0 --out out --set model.N=512 --set "
       "model.K=512 --set phase.timed_iters=10000000 --run-id it",
       run_env("BS_TEST_BSRUN"));
-  const pid_t pid = start(folder, args);
+  const pid_t pid = start(dir, args);
   ck_assert_msg(wait_for(60.0, pid, 3), "%zu processes, not 3", ranks_of(pid));
   usleep(500000); /* into the run; nothing is judged by it */
   kill(pid, signals[_i]);
   ck_assert_int_eq(waitpid(pid, &status, 0), pid);
   if (codes[_i] > 0) ck_assert_int_eq(WEXITSTATUS(status), codes[_i]);
   ck_assert_msg(wait_for(ORPHANS_S, pid, 0), "%zu processes are left", ranks_of(pid));
-  ck_assert_uint_eq(run_count_files(folder, "DONE"), 0);
+  ck_assert_uint_eq(run_count_files(dir, "DONE"), 0);
   ck_assert_uint_eq(shared_files(), 0);
-  run_remove(folder);
 }
 END_TEST
 
 /* The process of a session that is rank 0; 0: there is none. */
 static pid_t lead_of(pid_t session) {
   pid_t found = 0;
-  DIR *dir = opendir("/proc");
-  for (const struct dirent *e; dir != NULL && found == 0 && (e = readdir(dir)) != NULL;) {
+  DIR *entries = opendir("/proc");
+  for (const struct dirent *e; entries != NULL && found == 0 && (e = readdir(entries)) != NULL;) {
     char path[300], text[16384] = "";
     const long pid = strtol(e->d_name, NULL, 10);
     if (pid <= 0 || getsid((pid_t)pid) != session) continue;
@@ -49,7 +46,7 @@ static pid_t lead_of(pid_t session) {
     for (size_t at = 0; at < n; at += strlen(text + at) + 1)
       if (strcmp(text + at, "BLOCKSHOCK_RANK=0") == 0) found = (pid_t)pid;
   }
-  if (dir != NULL) closedir(dir);
+  if (entries != NULL) closedir(entries);
   return found;
 }
 
@@ -63,9 +60,7 @@ static pid_t await_lead(pid_t session) {
 /* Ctrl-C once rank 0 is stopped wakes it; twice, where it is stopped for good, ends all; so early that rank 0
  * has no handler yet, it ends all too. */
 START_TEST(test_signalled_stopped) {
-  char folder[64];
   int status = 0;
-  run_make_folder(folder);
   const char *const args[] = {run_env("BS_TEST_BSRUN"),
                               "--launch",
                               "processes",
@@ -75,13 +70,13 @@ START_TEST(test_signalled_stopped) {
                               "2",
                               "--phase",
                               "0",
-                              SMALL,
+                              SMALL_RUN,
                               "--set",
                               "model.N=512",
                               "--set",
                               "phase.timed_iters=10000000",
                               NULL};
-  const pid_t pid = start(folder, args);
+  const pid_t pid = start(dir, args);
   const pid_t lead = await_lead(pid);
   ck_assert_msg(_i == 2 || wait_for(60.0, pid, 3), "%zu processes, not 3", ranks_of(pid));
   if (_i < 2) usleep(500000); /* into the run; nothing is judged by it */
@@ -96,12 +91,11 @@ START_TEST(test_signalled_stopped) {
   }
   ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 130, "status %x", (unsigned)status);
   ck_assert_msg(wait_for(ORPHANS_S, pid, 0), "%zu processes are left", ranks_of(pid));
-  ck_assert_uint_eq(run_count_files(folder, "DONE"), 0);
-  run_remove(folder);
+  ck_assert_uint_eq(run_count_files(dir, "DONE"), 0);
 }
 END_TEST
 
 int main(void) {
   const test_case tests[] = {{test_signalled_launcher, 3}, {test_signalled_stopped, 3}, {0}};
-  return run_tests("signal", tests, (test_setup){.at_once = 2});
+  return run_tests("signal", tests, (test_setup){dir_make, dir_remove, .at_once = 2});
 }

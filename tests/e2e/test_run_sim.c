@@ -6,8 +6,8 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "run_help.h"
 #include "tests/run_tests.h"
+#include "tests/spawn.h"
 
 #define SIM "--plugin sim --hardware sim-flat --out out -o jsonl --set model.dtype="
 #define ENDLESS " --set plugins.sim.flops=0 --set plugins.sim.mem_Bps=0"
@@ -32,12 +32,10 @@ static const struct {
 };
 
 START_TEST(many_ranks) {
-  char folder[64];
-  run_result r;
+  ran r;
   struct rusage used;
   if (many[_i].big && getenv("BS_TEST_BIG") == NULL) return;
-  run_make_folder(folder);
-  run_bsrun(&r, folder, NULL, run_words(many[_i].line, NULL));
+  run_bsrun(&r, dir, NULL, run_words(many[_i].line, NULL));
   run_expect(&r, 0, many[_i].line);
   json_t *rows = run_rows(r.out);
   check(json_array_get(rows, 0), "simulated_us", many[_i].us, many[_i].line);
@@ -45,12 +43,11 @@ START_TEST(many_ranks) {
   ck_assert_msg(BS_SLOW || used.ru_maxrss <= many[_i].mib * 1024, "%s: %ld KiB", many[_i].line,
                 used.ru_maxrss);
   json_decref(rows);
-  run_free(&r);
-  run_remove(folder);
+  ran_free(&r);
 }
 END_TEST
 
 int main(void) {
   const test_case tests[] = {{many_ranks, TEST_COUNT(many)}, {0}};
-  return run_tests("run_sim", tests, (test_setup){.timeout = 600, .at_once = 4});
+  return run_tests("run_sim", tests, (test_setup){dir_make, dir_remove, .timeout = 600, .at_once = 4});
 }

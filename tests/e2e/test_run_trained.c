@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "run_help.h"
 #include "tests/run_tests.h"
+#include "tests/spawn.h"
 
 static const char *const methods[] = {"dense", "column_parallel", "row_parallel", "masked_split",
                                       "blockshock"};
@@ -28,21 +28,20 @@ static int find_model(void) {
 
 START_TEST(trained_layer) {
   const char *dtype = _i < 5 ? "model.dtype=bf16" : "model.dtype=f32", *method = methods[_i < 5 ? _i : 4];
-  char folder[64], weights[1200];
-  run_result r;
+  char weights[1200];
+  ran r;
   snprintf(weights, sizeof weights, "workload.weights=%s#encoder.layer.0.intermediate.dense.weight", model);
   const char **args = run_words(
       "--plugin cpu --method %s --workload file --set %s --set workload.bias=auto --set %s --set model.B=32 "
       "--set phase.timed_iters=3 --set phase.warmup_iters=1 --set phase.pairs_min=5 --set phase.pairs_max=5 "
       "--set phase.pairs_seconds=0.5 --set tune.measure=false --out out -o jsonl",
       method, weights, dtype);
-  run_make_folder(folder);
-  run_bsrun(&r, folder, NULL, args);
+  run_bsrun(&r, dir, NULL, args);
   run_expect(&r, 0, method);
   json_t *rows = run_rows(r.out);
   for (size_t phase = 0; phase < 2; phase++) {
     const json_t *row = json_array_get(rows, phase);
-    json_t *record = run_record(folder, run_str(row, "run_dir"));
+    json_t *record = run_record(dir, run_str(row, "run_dir"));
     ck_assert_str_eq(run_str(record, "method"), method);
     ck_assert_int_eq((int)run_num(record, "N"), 1536);
     ck_assert_int_eq((int)run_num(record, "K"), 384);
@@ -62,8 +61,7 @@ START_TEST(trained_layer) {
     json_decref(record);
   }
   json_decref(rows);
-  run_free(&r);
-  run_remove(folder);
+  ran_free(&r);
 }
 END_TEST
 
@@ -73,5 +71,5 @@ int main(void) {
     return 77;
   }
   const test_case tests[] = {{trained_layer, 6}, {0}};
-  return run_tests("run_trained", tests, (test_setup){.timeout = 180});
+  return run_tests("run_trained", tests, (test_setup){dir_make, dir_remove, .timeout = 180});
 }

@@ -5,35 +5,20 @@
  */
 #ifndef BS_TESTS_MPI_SPAWN_H
 #define BS_TESTS_MPI_SPAWN_H
-#include <dirent.h>
-#include <fcntl.h>
 #include <glob.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "tests/marks.h"
-
-#define LIMIT_S 300.0 /* what hangs is ended; no test is about it */
+#include "lab/process/child.h"
+#include "lab/process/marked.h"
+#include "tests/spawn.h"
 
 /* An MPI that is installed: the plugin made with it and its mpirun. BS_TEST_MPI has them,
  * "id=mpirun=name;...". */
 typedef struct mpi_kind {
   char id[32], mpirun[256], name[32];
 } mpi_kind;
-typedef struct spawned {
-  int code; /* exit status; 128 + signal */
-  double seconds;
-  char text[65536]; /* stdout and stderr */
-} spawned;
 
 static mpi_kind kinds[4];
 static int n_kinds;
-static char folder[64];
 
 static inline void find_kinds(void) {
   const char *all = getenv("BS_TEST_MPI");
@@ -48,21 +33,11 @@ static inline int is_open_mpi(const mpi_kind *k) {
   return strcmp(k->name, "Open MPI") == 0;
 }
 
-static inline void make_folder(void) {
-  snprintf(folder, sizeof folder, "/tmp/bs_mpi_XXXXXX");
-  ck_assert_ptr_nonnull(mkdtemp(folder));
-}
-static inline void remove_folder(void) {
-  char command[128];
-  snprintf(command, sizeof command, "rm -rf %s", folder);
-  ck_assert_int_eq(system(command), 0);
+static inline void count_one(void *user, pid_t pid, const char *environment, size_t size) {
+  (void)pid, (void)environment, (void)size;
+  ++*(int *)user;
 }
 
-static inline double clock_s(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 static inline void nap(double seconds) {
   struct timespec t = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
   nanosleep(&t, NULL);
@@ -70,22 +45,8 @@ static inline void nap(double seconds) {
 
 /* Processes whose environment has the mark: 0, or how many. */
 static inline int left_behind(const char *mark) {
-  DIR *d = opendir("/proc");
   int n = 0;
-  for (struct dirent *e; d != NULL && (e = readdir(d)) != NULL;) {
-    char path[64], environment[16384];
-    const long pid = strtol(e->d_name, NULL, 10);
-    if (pid <= 0 || pid == (long)getpid()) continue;
-    snprintf(path, sizeof path, "/proc/%ld/environ", pid);
-    FILE *f = fopen(path, "r");
-    if (f == NULL) continue;
-    const size_t got = fread(environment, 1, sizeof environment - 1, f);
-    fclose(f);
-    environment[got] = '\0';
-    for (const char *at = environment; at < environment + got; at += strlen(at) + 1)
-      n += strcmp(at, mark) == 0;
-  }
-  if (d != NULL) closedir(d);
+  bs_marked_each(mark, count_one, &n);
   return n;
 }
 
@@ -99,66 +60,53 @@ static struct {
 static inline int is_there(const char *pattern) {
   char path[256];
   glob_t found;
-  snprintf(path, sizeof path, "%s/%s", folder, pattern);
+  snprintf(path, sizeof path, "%s/%s", dir, pattern);
   const int rc = glob(path, 0, NULL, &found);
   if (rc == 0) globfree(&found);
   return rc == 0;
 }
 
-/* Runs the words of a line (no quoting) in the folder; env: "A=b C=d". */
-static inline void spawn(spawned *out, const char *env, const char *line) {
+/* The words of a text, NULL behind them. */
+static inline void cut(char *copy, size_t size, const char *text, const char **out_words, size_t most) {
+  char *rest = NULL;
+  size_t n = 0;
+  snprintf(copy, size, "%s", text);
+  for (char *w = strtok_r(copy, " ", &rest); w != NULL && n < most; w = strtok_r(NULL, " ", &rest))
+    out_words[n++] = w;
+  out_words[n] = NULL;
+}
+
+/* Runs the words of a line (no quoting) in the folder; env: "A=b C=d". Its text is in out->out. */
+static inline void spawn(ran *out, const char *env, const char *line) {
   static int serial;
-  char copy[4096], settings[1024], mark[64], path[128], *words[128], *rest = NULL;
-  int n = 0;
-  memset(out, 0, sizeof *out);
+  char copy[4096], settings[1024], mark[64];
+  const char *words[128] = {NULL},
+             *all[32] = {mark, "ASAN_OPTIONS=detect_leaks=0"}; /* MPI keeps what it has */
+  cut(copy, sizeof copy, line, words, 127);
+  cut(settings, sizeof settings, env, all + 2, 29);
   snprintf(mark, sizeof mark, "BS_TEST_MARK=%d.%d", (int)getpid(), ++serial);
-  snprintf(path, sizeof path, "%s/.said", folder);
-  snprintf(copy, sizeof copy, "%s", line);
-  snprintf(settings, sizeof settings, "%s", env);
-  for (char *w = strtok_r(copy, " ", &rest); w != NULL && n < 127; w = strtok_r(NULL, " ", &rest))
-    words[n++] = w;
-  words[n] = NULL;
-  const double start = clock_s();
-  const pid_t pid = fork();
-  ck_assert_int_ge(pid, 0);
-  if (pid == 0) {
-    const int to = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0600),
-              from = open("/dev/null", O_RDONLY);
-    dup2(from, 0);
-    dup2(to, 1);
-    dup2(to, 2);
-    for (char *w = strtok_r(settings, " ", &rest); w != NULL; w = strtok_r(NULL, " ", &rest)) putenv(w);
-    putenv(mark);
-    setenv("ASAN_OPTIONS", "detect_leaks=0", 1); /* MPI keeps what it has */
-    if (words[0] != NULL && chdir(folder) == 0) execvp(words[0], words);
-    _exit(99);
-  }
-  int status = 0;
-  while (waitpid(pid, &status, WNOHANG) == 0) {
-    if (spawn_signal.number != 0 && is_there(spawn_signal.pattern)) {
+  ran_free(out);
+  const double start = bs_process_now();
+  const pid_t pid = start_spawn(&(spawn_order){dir, words[0], words, all, 1});
+  while (spawn_signal.number != 0 &&
+         waitid(P_PID, (id_t)pid, &(siginfo_t){0}, WEXITED | WNOWAIT | WNOHANG) == 0) {
+    if (is_there(spawn_signal.pattern)) {
       nap(spawn_signal.after);
       kill(pid, spawn_signal.number);
       spawn_signal.number = 0;
     }
-    if (clock_s() - start > LIMIT_S) kill(pid, SIGTERM);
-    if (clock_s() - start > LIMIT_S + 5.0) kill(pid, SIGKILL);
     nap(0.01);
   }
-  out->seconds = clock_s() - start;
-  out->code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  FILE *f = fopen(path, "r");
-  if (f != NULL) {
-    out->text[fread(out->text, 1, sizeof out->text - 1, f)] = '\0';
-    fclose(f);
-  }
+  *out = finish_spawn(dir, pid);
+  out->seconds = bs_process_now() - start;
   for (int turn = 0; turn < 40 && left_behind(mark) > 0; turn++) nap(0.05); /* 2 s */
-  ck_assert_msg(left_behind(mark) == 0, "%s: processes are left after 2 s\n%s", line, out->text);
+  ck_assert_msg(left_behind(mark) == 0, "%s: processes are left after 2 s\n%s", line, out->out);
 }
 
-static inline void must_end(const spawned *s, int code, const char *says, const char *what) {
-  ck_assert_msg(s->code == code, "%s: ended with %d, not %d:\n%s", what, s->code, code, s->text);
-  ck_assert_msg(says == NULL || strstr(s->text, says) != NULL, "%s: does not say '%s':\n%s", what, says,
-                s->text);
+static inline void must_end(const ran *s, int code, const char *says, const char *what) {
+  run_expect(s, code, what);
+  ck_assert_msg(says == NULL || strstr(s->out, says) != NULL, "%s: does not say '%s':\n%s", what, says,
+                s->out);
 }
 
 /* "mpirun ... -n P " of a kind, as a user on one machine types it. */

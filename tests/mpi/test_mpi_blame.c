@@ -8,7 +8,7 @@
 #include "tests/run_tests.h"
 #include "tests/slow.h"
 
-static spawned s;
+static ran s;
 static const char *deadline = BS_SLOW ? "3" : "2", *method = "row_parallel";
 
 static const char *faulty(const char *what, int rank, const char *words) {
@@ -26,9 +26,9 @@ static void must_blame(int rank, const char *what) {
   snprintf(blamed[0], sizeof blamed[0], "process of rank %d", rank);
   snprintf(blamed[1], sizeof blamed[1], "missing: rank %d", rank);
   snprintf(blamed[2], sizeof blamed[2], "call 3 of rank %d", rank);
-  ck_assert_msg(strstr(s.text, blamed[0]) || strstr(s.text, blamed[1]) || strstr(s.text, blamed[2]),
-                "%s of rank %d: not blamed:\n%s", what, rank, s.text);
-  ck_assert_ptr_nonnull(strstr(s.text, "all_reduce"));
+  ck_assert_msg(strstr(s.out, blamed[0]) || strstr(s.out, blamed[1]) || strstr(s.out, blamed[2]),
+                "%s of rank %d: not blamed:\n%s", what, rank, s.out);
+  ck_assert_ptr_nonnull(strstr(s.out, "all_reduce"));
 }
 
 /* mpirun makes the exit status: it is not 0. MPICH's kills the others at once unless told not to. */
@@ -49,14 +49,14 @@ START_TEST(test_bare) {
     spawn(&s, "BS_PLUGIN_PATH=", line);
     ck_assert_int_ne(s.code, 0);
     /* DEAD, DEADLINE. MPICH's mpirun at times ends the others' output before they have said it. */
-    if (!is_open_mpi(&kinds[k]) && strstr(s.text, "bsrun: error[") == NULL) continue;
-    ck_assert_msg(strstr(s.text, "bsrun: error[BS-COLL-DE") != NULL, "%s\n%s", line, s.text);
+    if (!is_open_mpi(&kinds[k]) && strstr(s.out, "bsrun: error[") == NULL) continue;
+    ck_assert_msg(strstr(s.out, "bsrun: error[BS-COLL-DE") != NULL, "%s\n%s", line, s.out);
     must_blame(1, bare[_i].what);
     /* the record says the same */
     snprintf(line, sizeof line,
              "grep -q '\"failed\"' %s/results/raw/*/*/*/DONE && grep -q BS-COLL-DE "
              "%s/results/raw/*/*/*/metrics.jsonl",
-             folder, folder);
+             dir, dir);
     ck_assert_msg(system(line) == 0, "%s", line);
   }
 }
@@ -83,7 +83,7 @@ static const struct {
 START_TEST(test_killed_alone) {
   char words[512], far[128] = "", dead[64];
   if (alone[_i].far) { /* a script: words of hardware.mpirun have no quotes */
-    snprintf(far, sizeof far, "--set hardware.mpirun=%s/far", folder);
+    snprintf(far, sizeof far, "--set hardware.mpirun=%s/far", dir);
     FILE *f = fopen(strchr(far, '/'), "w");
     ck_assert_ptr_nonnull(f);
     fprintf(f, "#!/bin/sh\nshift 2\nexec %s env BLOCKSHOCK_MPI_BOARD=/nowhere \"$@\"\n",
@@ -97,10 +97,9 @@ START_TEST(test_killed_alone) {
   spawn(&s, "BS_PLUGIN_PATH=", faulty("kill", alone[_i].rank, words));
   snprintf(dead, sizeof dead, "rank %d (process ", alone[_i].rank);
   must_end(&s, 7, "bsrun: error[BS-RANK-DEAD]", words);
-  ck_assert_msg(strstr(s.text, dead) != NULL && strstr(s.text, "was killed by signal 9") != NULL, "%s",
-                s.text);
-  const char *first = strstr(s.text, "bsrun: error[");
-  ck_assert_msg(strstr(first + 1, "bsrun: error[") == NULL, "more than one error line:\n%s", s.text);
+  ck_assert_msg(strstr(s.out, dead) != NULL && strstr(s.out, "was killed by signal 9") != NULL, "%s", s.out);
+  const char *first = strstr(s.out, "bsrun: error[");
+  ck_assert_msg(strstr(first + 1, "bsrun: error[") == NULL, "more than one error line:\n%s", s.out);
 }
 END_TEST
 
@@ -108,5 +107,5 @@ int main(void) {
   if (no_mpi()) return 77;
   const test_case tests[] = {
       {test_bare, TEST_COUNT(bare)}, {test_between_machines, 2}, {test_killed_alone, TEST_COUNT(alone)}, {0}};
-  return run_tests("mpi blame", tests, (test_setup){make_folder, remove_folder, .at_once = 4});
+  return run_tests("mpi blame", tests, (test_setup){dir_make, dir_remove, .at_once = 4});
 }

@@ -7,9 +7,9 @@
 #include "spawn_mpi.h"
 #include "tests/run_tests.h"
 
-static spawned s;
+static ran s;
 
-static const char *bsrun(const char *words) {
+static const char *bsrun_line(const char *words) {
   static char line[2048];
   snprintf(line, sizeof line,
            "%s --launch mpi --set plugin_trust=any --plugin cpu --set model.B=8 --set model.N=64 --set "
@@ -20,19 +20,19 @@ static const char *bsrun(const char *words) {
 
 /* Rank 1 never comes to the group that the half of a layer is summed in. */
 START_TEST(test_group_opened_late) {
-  const char *line = bsrun(
+  const char *line = bsrun_line(
       "-P 4 --method blockshock --mask magnitude --timeout 2 --plugin fault --backend "
       "fault:cpu --set plugins.fault.plan=rank=1,op=alloc,seq=1,do=hang");
   spawn(&s, "BS_PLUGIN_PATH=", line);
   must_end(&s, 8, "rank 1", line);
-  ck_assert_msg(s.seconds < 50.0, "it took %g s, with a deadline of 2 s:\n%s", s.seconds, s.text);
+  ck_assert_msg(s.seconds < 50.0, "it took %g s, with a deadline of 2 s:\n%s", s.seconds, s.out);
 }
 END_TEST
 
 /* Words for hardware.mpirun: rank 1 does `first` before it becomes a bsrun. */
 static void write_mpirun(const char *first) {
   char path[128];
-  snprintf(path, sizeof path, "%s/late", folder);
+  snprintf(path, sizeof path, "%s/late", dir);
   FILE *f = fopen(path, "w");
   ck_assert_ptr_nonnull(f);
   fprintf(f, "#!/bin/sh\nshift 2\nexec %s %s -n 1 \"$@\" : -n 1 sh -c '%s; exec \"$@\"' late \"$@\"\n",
@@ -51,28 +51,28 @@ START_TEST(test_never_joins) {
   if (_i == 1 && getenv("BS_TEST_BIG") == NULL) return; /* ten seconds */
   write_mpirun(first[_i]);
   snprintf(line, sizeof line, "%s --set hardware.mpirun=%s/late",
-           bsrun("-P 2 --method row_parallel --timeout 0.5"), folder);
+           bsrun_line("-P 2 --method row_parallel --timeout 0.5"), dir);
   spawn(&s, "BS_PLUGIN_PATH=", line);
   must_end(&s, 8, "BS-RANK-HELLO", line);
-  ck_assert_msg(strstr(s.text, says[_i]) != NULL, "%s", s.text);
-  ck_assert_msg(s.seconds < most[_i], "it took %g s:\n%s", s.seconds, s.text);
+  ck_assert_msg(strstr(s.out, says[_i]) != NULL, "%s", s.out);
+  ck_assert_msg(s.seconds < most[_i], "it took %g s:\n%s", s.seconds, s.out);
   ck_assert(!is_there("results/raw/*/*/*/DONE"));
 }
 END_TEST
 
 /* The ranks that bsrun starts choose together; those that mpirun starts do in test_mpi_run. */
 START_TEST(test_auto) {
-  const char *line = bsrun("-P 2 --method auto --set auto.seconds=0.1 --set auto.measure=3");
+  const char *line = bsrun_line("-P 2 --method auto --set auto.seconds=0.1 --set auto.measure=3");
   spawn(&s, "BS_PLUGIN_PATH=", line);
   must_end(&s, 0, "auto: ", line);
-  ck_assert_msg(strstr(s.text, "RIGHT") != NULL && strstr(s.text, "MEASURED") != NULL, "%s", s.text);
+  ck_assert_msg(strstr(s.out, "RIGHT") != NULL && strstr(s.out, "MEASURED") != NULL, "%s", s.out);
   ck_assert(is_there("results/raw/*/*/*/DONE"));
 }
 END_TEST
 
 /* Ctrl-C while candidates are measured, when no run is open yet. */
 START_TEST(test_interrupted_auto) {
-  const char *line = bsrun(
+  const char *line = bsrun_line(
       "-P 2 --method auto --timeout 20 --set auto.seconds=600 --set model.N=4096 --set model.K=4096 --set "
       "model.B=256");
   spawn_signal.number = SIGINT;
@@ -80,7 +80,7 @@ START_TEST(test_interrupted_auto) {
   spawn_signal.after = 3;
   spawn(&s, "BS_PLUGIN_PATH=", line);
   must_end(&s, 130, "interrupted", line);
-  ck_assert_ptr_null(strstr(s.text, "error["));
+  ck_assert_ptr_null(strstr(s.out, "error["));
   ck_assert(!is_there("results/raw/*/*/*"));
 }
 END_TEST
@@ -88,7 +88,7 @@ END_TEST
 /* Ctrl-C and SIGTERM in a run: rank 0 ends it in good order, and the exit code says what was asked. */
 START_TEST(test_interrupted) {
   static const int signals[] = {SIGINT, SIGTERM};
-  const char *line = bsrun(
+  const char *line = bsrun_line(
       "-P 2 --method row_parallel --timeout 20 --set model.N=512 --set model.K=512 --set "
       "phase.timed_iters=10000000");
   spawn_signal.number = signals[_i];
@@ -105,5 +105,5 @@ int main(void) {
   if (no_mpi()) return 77;
   const test_case tests[] = {{test_group_opened_late}, {test_never_joins, 2}, {test_auto},
                              {test_interrupted_auto},  {test_interrupted, 2}, {0}};
-  return run_tests("mpi launch", tests, (test_setup){make_folder, remove_folder, .at_once = 4});
+  return run_tests("mpi launch", tests, (test_setup){dir_make, dir_remove, .at_once = 4});
 }

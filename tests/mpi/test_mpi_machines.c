@@ -7,7 +7,7 @@
 
 static void same_bits(const mpi_kind *k, int ranks, const char *param) {
   char line[1024], env[256], says[64];
-  static spawned s;
+  static ran s;
   snprintf(line, sizeof line, "%s%s/tests/mpi_collectives", mpirun_of(k, ranks),
            getenv("BS_TEST_BINARY_DIR"));
   snprintf(env, sizeof env, "JOB_COMM=%s%s%s%s%s", k->id, param != NULL ? " JOB_PARAM=" : "",
@@ -26,5 +26,5 @@ END_TEST
 int main(void) {
   if (no_mpi()) return 77;
   const test_case tests[] = {{test_machines, 3}, {0}};
-  return run_tests("mpi machines", tests, (test_setup){make_folder, remove_folder});
+  return run_tests("mpi machines", tests, (test_setup){dir_make, dir_remove});
 }

@@ -7,20 +7,20 @@
 #include "spawn_mpi.h"
 #include "tests/run_tests.h"
 
-#define SMALL \
+#define SMALL_RUN \
   " --plugin cpu --set model.B=8 --set model.N=128 --set model.K=128 --tune-cache off --timeout 20"
 
-static spawned s;
+static ran s;
 
-static const char *bsrun(const char *words) {
+static const char *bsrun_line(const char *words) {
   static char line[2048];
-  snprintf(line, sizeof line, "%s --set plugin_trust=any" SMALL " %s", getenv("BS_TEST_BSRUN"), words);
+  snprintf(line, sizeof line, "%s --set plugin_trust=any" SMALL_RUN " %s", getenv("BS_TEST_BSRUN"), words);
   return line;
 }
 
 static void run_as(const char *before, const char *words, int code, const char *says) {
   char line[4096];
-  snprintf(line, sizeof line, "%s%s", before, bsrun(words));
+  snprintf(line, sizeof line, "%s%s", before, bsrun_line(words));
   spawn(&s, "BS_PLUGIN_PATH=", line);
   must_end(&s, code, says, line);
 }
@@ -28,7 +28,7 @@ static void run_as(const char *before, const char *words, int code, const char *
 static int count(const char *pattern) {
   char command[256];
   int n = -1;
-  snprintf(command, sizeof command, "ls -d %s/%s 2>/dev/null | wc -l", folder, pattern);
+  snprintf(command, sizeof command, "ls -d %s/%s 2>/dev/null | wc -l", dir, pattern);
   FILE *f = popen(command, "r");
   ck_assert_ptr_nonnull(f);
   if (fscanf(f, "%d", &n) != 1) n = -1;
@@ -41,7 +41,7 @@ START_TEST(test_bare) {
     const char *words =
         k == 0 ? "--phase 0 --method auto --set auto.seconds=0.1" : "--phase 0 --method row_parallel";
     run_as(mpirun_of(&kinds[k], 2 + k), words, 0, "RIGHT");
-    ck_assert_ptr_null(strstr(s.text, "NOT SHOWN RIGHT"));
+    ck_assert_ptr_null(strstr(s.out, "NOT SHOWN RIGHT"));
     ck_assert_int_eq(count("results/raw/*/*/*/DONE"), k + 1); /* rank 0 alone writes */
   }
 }
@@ -60,7 +60,7 @@ START_TEST(test_algorithms) {
            "--launch mpi --phase 0 --plugin %.600s/tests/world_fixtures/bs_testalgorithm.so %s",
            getenv("BS_TEST_BINARY_DIR"), words[_i]);
   run_as("", line, 0, "RIGHT");
-  ck_assert_ptr_null(strstr(s.text, "NOT SHOWN RIGHT"));
+  ck_assert_ptr_null(strstr(s.out, "NOT SHOWN RIGHT"));
 }
 END_TEST
 
@@ -75,7 +75,7 @@ START_TEST(test_methods) {
   char line[256];
   snprintf(line, sizeof line, "--launch mpi -P 2 %s", words[_i]);
   run_as("", line, 0, "run: results/raw/");
-  ck_assert_ptr_null(strstr(s.text, "NOT SHOWN RIGHT"));
+  ck_assert_ptr_null(strstr(s.out, "NOT SHOWN RIGHT"));
   ck_assert_int_eq(count("results/raw/*/*/*/DONE"), 1);
 }
 END_TEST
@@ -89,7 +89,7 @@ START_TEST(test_other_configuration) {
   char before[4096];
   if (!is_open_mpi(&kinds[0])) return;
   snprintf(before, sizeof before, "%s%s --set %s=%s : -n 1 ", mpirun_of(&kinds[0], 1),
-           bsrun("--phase 0 --method blockshock -P 2"), others[_i][0], others[_i][1]);
+           bsrun_line("--phase 0 --method blockshock -P 2"), others[_i][0], others[_i][1]);
   run_as(before, "--phase 0 --method blockshock -P 2", 9, others[_i][0]);
   ck_assert_int_eq(count("results/raw/*/*/*/DONE"), 0);
 }
@@ -118,7 +118,7 @@ END_TEST
  * original's hardware file, and the batch script. */
 static void make_srun(void) {
   char path[128];
-  snprintf(path, sizeof path, "%s/srun", folder);
+  snprintf(path, sizeof path, "%s/srun", dir);
   FILE *f = fopen(path, "w");
   ck_assert_ptr_nonnull(f);
   fprintf(f,
@@ -134,26 +134,26 @@ START_TEST(test_slurm) {
   char env[512], line[4096];
   make_srun();
   snprintf(env, sizeof env, "BS_PLUGIN_PATH= SLURM_JOB_ID=7 PATH=%s:/usr/bin:/bin BSRUN=%s BSRUN_OUT=%s/out",
-           folder, getenv("BS_TEST_BSRUN"), folder);
-  spawn(&s, env, bsrun("--set hardware.launcher=slurm -P 2 --phase 0 --method row_parallel"));
+           dir, getenv("BS_TEST_BSRUN"), dir);
+  spawn(&s, env, bsrun_line("--set hardware.launcher=slurm -P 2 --phase 0 --method row_parallel"));
   must_end(&s, 0, "srun: --kill-on-bad-exit=1 --mpi=pmix -n 2 ", "hardware.launcher=slurm");
-  ck_assert_ptr_nonnull(strstr(s.text, "hardware.launcher slurm: --launch mpi"));
+  ck_assert_ptr_nonnull(strstr(s.out, "hardware.launcher slurm: --launch mpi"));
   ck_assert_int_eq(count("results/raw/*/*/*/DONE"), 1);
   snprintf(line, sizeof line,
-           "%s/scripts/slurm/bsrun.sbatch --set plugin_trust=any" SMALL
+           "%s/scripts/slurm/bsrun.sbatch --set plugin_trust=any" SMALL_RUN
            " --phase 0 --method row_parallel -o jsonl",
            getenv("BS_TEST_SOURCE_DIR"));
   spawn(&s, env, line);
   must_end(&s, 0, "srun: --kill-on-bad-exit=1 --mpi=pmix --cpus-per-task=1", "the batch script");
   ck_assert_int_eq(count("out/*/*/*/DONE"), 1);
-  ck_assert_ptr_nonnull(strstr(s.text, "\"world_size\":4")); /* of the tasks, not the method's default of 2 */
+  ck_assert_ptr_nonnull(strstr(s.out, "\"world_size\":4")); /* of the tasks, not the method's default of 2 */
 }
 END_TEST
 
 /* srun without MPI's process manager: P tasks that know nothing of each other. */
 START_TEST(test_srun_without_pmi) {
   spawn(&s, "BS_PLUGIN_PATH= SLURM_JOB_ID=7 SLURM_STEP_NUM_TASKS=2 SLURM_NTASKS=2 SLURM_PROCID=0",
-        bsrun("--phase 0 --method row_parallel"));
+        bsrun_line("--phase 0 --method row_parallel"));
   must_end(&s, 5, "without MPI's process manager", "srun without PMI");
 }
 END_TEST
@@ -169,5 +169,5 @@ int main(void) {
                              {test_slurm},
                              {test_srun_without_pmi},
                              {0}};
-  return run_tests("mpi run", tests, (test_setup){make_folder, remove_folder, .at_once = 3});
+  return run_tests("mpi run", tests, (test_setup){dir_make, dir_remove, .at_once = 3});
 }

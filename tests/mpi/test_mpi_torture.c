@@ -7,7 +7,7 @@
 #include "spawn_mpi.h"
 #include "tests/run_tests.h"
 
-static spawned s;
+static ran s;
 
 static void torture(const char *words, const char *score) {
   char line[2048];
@@ -18,7 +18,7 @@ static void torture(const char *words, const char *score) {
 
 START_TEST(test_each_op) {
   torture("--launch mpi --ranks 2 --quick --fault kill --fault stop", "score: 16 of 16 as specified");
-  ck_assert_ptr_nonnull(strstr(s.text, "OF comm mpi"));
+  ck_assert_ptr_nonnull(strstr(s.out, "OF comm mpi"));
 }
 END_TEST
 
@@ -48,5 +48,5 @@ END_TEST
 int main(void) {
   if (no_mpi()) return 77;
   const test_case tests[] = {{test_each_op}, {test_each_rank}, {test_each_machine}, {test_method}, {0}};
-  return run_tests("mpi torture", tests, (test_setup){make_folder, remove_folder, .at_once = 2});
+  return run_tests("mpi torture", tests, (test_setup){dir_make, dir_remove, .at_once = 2});
 }

@@ -1,16 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * test_skeleton_run.c - each skeleton through bsrun, by the command that its Makefile has as `run`: phase 0's
  * gates pass, and the record names what the plugin offered. */
-#include "tests/bsrun/spawn.h"
 #include "tests/run_tests.h"
-
-static const char *dir;
-static void setup(void) {
-  dir = scratch_dir();
-}
-static void teardown(void) {
-  remove_dir(dir);
-}
+#include "tests/spawn.h"
 
 static const struct {
   const char *kind, *used; /* what the record must have */
@@ -54,7 +46,7 @@ START_TEST(the_makefiles_command_passes) {
     argv[n++] = (char *)(uintptr_t) "3";
   }
   ck_assert_int_gt(n, 8);
-  ran r = finish_bsrun(dir, start_bsrun(dir, argv));
+  ran r = finish_spawn(dir, start_bsrun(dir, argv));
   must_be(&r, 0);
   char *record = read_text(run_folder(&r, dir, 0), "metrics.jsonl");
   snprintf(want, sizeof want, "%s", rows[_i % 5].used);
@@ -81,5 +73,5 @@ END_TEST
 int main(void) {
   const test_case tests[] = {
       {the_makefiles_command_passes, 10}, {inspected_where_they_are_registered, 5}, {0}};
-  return run_tests("skeleton_run", tests, (test_setup){setup, teardown});
+  return run_tests("skeleton_run", tests, (test_setup){dir_make, dir_remove});
 }

@@ -5,14 +5,14 @@
 #include "tests/mpi/spawn_mpi.h"
 #include "tests/run_tests.h"
 
-static spawned s;
+static ran s;
 
 static void run_example(const char *before, const char *words, char *out_loss) {
   char line[1024];
   snprintf(line, sizeof line, "%s%s/tests/tp_mlp %s", before, getenv("BS_TEST_BINARY_DIR"), words);
   spawn(&s, "BS_PLUGIN_PATH=", line);
   must_end(&s, 0, "step 19  loss ", line);
-  const char *at = strstr(s.text, "step 19  loss ");
+  const char *at = strstr(s.out, "step 19  loss ");
   snprintf(out_loss, 64, "%.21s", at != NULL ? at : "");
 }
 
@@ -49,5 +49,5 @@ int main(void) {
   const test_case tests[] = {{test_example}, {test_wrong}, {0}};
   find_kinds();
   return run_tests("tp_example", tests,
-                   (test_setup){.before = make_folder, .after = remove_folder, .timeout = 100});
+                   (test_setup){.before = dir_make, .after = dir_remove, .timeout = 100});
 }

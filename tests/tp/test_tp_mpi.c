@@ -6,7 +6,7 @@
 #include "tests/mpi/spawn_mpi.h"
 #include "tests/run_tests.h"
 
-static spawned s;
+static ran s;
 
 static void run_ranks(const mpi_kind *k, int ranks, const char *body) {
   char line[1024];
@@ -25,7 +25,7 @@ START_TEST(test_bodies) {
   must_end(&s, 0, NULL, k->name);
   for (int r = 0; r < ranks; ++r) {
     snprintf(want, sizeof want, "rank %d: ", r);
-    ck_assert_msg(strstr(s.text, want) != NULL, "%s", s.text);
+    ck_assert_msg(strstr(s.out, want) != NULL, "%s", s.out);
   }
 }
 END_TEST
@@ -37,10 +37,10 @@ START_TEST(test_root_causes) {
   } rows[] = {{"t4_roots", {"root 1: the first cause", "root 3: the second cause"}, {"root 0:", "root 2:"}},
               {"t3_exception", {"root 1: on purpose", "on purpose"}, {"root 0:", "root 3:"}}};
   run_ranks(&kinds[0], 4, rows[_i].body);
-  ck_assert_msg(s.code != 0, "%s", s.text);
+  ck_assert_msg(s.code != 0, "%s", s.out);
   for (int i = 0; i < 2; ++i) {
-    ck_assert_msg(strstr(s.text, rows[_i].says[i]) != NULL, "no '%s':\n%s", rows[_i].says[i], s.text);
-    ck_assert_msg(strstr(s.text, rows[_i].never[i]) == NULL, "'%s':\n%s", rows[_i].never[i], s.text);
+    ck_assert_msg(strstr(s.out, rows[_i].says[i]) != NULL, "no '%s':\n%s", rows[_i].says[i], s.out);
+    ck_assert_msg(strstr(s.out, rows[_i].never[i]) == NULL, "'%s':\n%s", rows[_i].never[i], s.out);
   }
 }
 END_TEST
@@ -49,5 +49,5 @@ int main(void) {
   const test_case tests[] = {{test_bodies, 3}, {test_root_causes, 2}, {0}};
   if (no_mpi()) return 77;
   return run_tests("tp_mpi", tests,
-                   (test_setup){.before = make_folder, .after = remove_folder, .timeout = 100, .at_once = 2});
+                   (test_setup){.before = dir_make, .after = dir_remove, .timeout = 100, .at_once = 2});
 }

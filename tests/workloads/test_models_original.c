@@ -3,19 +3,12 @@
  * transformer_mlp_like and vision_conv, unchanged, at its own size (N = 4096, B = 64). They are looked for as
  * tests/bsrun/original.h says; without them the program is skipped and says so (77). */
 #include "tests/bsrun/original.h"
-#include "tests/bsrun/spawn.h"
 #include "tests/run_tests.h"
+#include "tests/spawn.h"
 
 static const char *const names[] = {"activation_like", "attention_like", "transformer_mlp_like",
                                     "vision_conv"};
 static const char *const types[] = {"activation_like", "attention_like", "transformer_mlp", "vision_conv"};
-static const char *dir;
-static void setup(void) {
-  dir = scratch_dir();
-}
-static void teardown(void) {
-  remove_dir(dir);
-}
 
 START_TEST(the_originals_files_run_unchanged) {
   char path[1200];
@@ -32,5 +25,5 @@ END_TEST
 int main(void) {
   if (original_configs() == NULL) return 77;
   const test_case tests[] = {{the_originals_files_run_unchanged, 4}, {0}};
-  return run_tests("models_original", tests, (test_setup){setup, teardown});
+  return run_tests("models_original", tests, (test_setup){dir_make, dir_remove});
 }

@@ -1,19 +1,12 @@
 /* SPDX-License-Identifier: MIT
  * test_models_run.c - bsrun with the workload files activation_like, attention_like, transformer_mlp_like and
  * vision_conv, at sizes that fit them. test_models_original.c has the original's. */
-#include "tests/bsrun/spawn.h"
 #include "tests/run_tests.h"
+#include "tests/spawn.h"
 
 static const char *const names[] = {"activation_like", "attention_like", "transformer_mlp_like",
                                     "vision_conv"};
 static const char *const types[] = {"activation_like", "attention_like", "transformer_mlp", "vision_conv"};
-static const char *dir;
-static void setup(void) {
-  dir = scratch_dir();
-}
-static void teardown(void) {
-  remove_dir(dir);
-}
 
 #define FEW                                                                                            \
   "--set", "phase.timed_iters=2", "--set", "phase.warmup_iters=1", "--set", "phase.pairs_seconds=0.2", \
@@ -71,5 +64,5 @@ END_TEST
 int main(void) {
   const test_case tests[] = {
       {our_files_run, 4}, {names_run_without_files}, {misfits_are_configuration_errors}, {0}};
-  return run_tests("models_run", tests, (test_setup){setup, teardown});
+  return run_tests("models_run", tests, (test_setup){dir_make, dir_remove});
 }
