@@ -23,6 +23,7 @@
 #include <stdatomic.h>
 
 #include "../common/caller.h"
+#include "../common/exchange.h"
 #include "../common/matrix.h"
 #include "../threads/threads.h"
 
@@ -119,7 +120,6 @@ typedef struct mpic_run {
   uint32_t n;
 } mpic_run;
 
-typedef struct mpic_transfer mpic_transfer; /* exchange.c */
 typedef struct mpic_state mpic_state;
 typedef struct mpic_world mpic_world;
 
@@ -148,11 +148,10 @@ typedef struct mpic_comm {
   unsigned char *out_buf; /* messages to other machines */
   unsigned char *in_buf;
   uint64_t buf_bytes;
-  uint32_t dirty;           /* MPI may still touch the buffers: they are kept */
-  uint32_t opened;          /* groups opened from here */
-  mpic_transfer *transfers; /* of the largest exchange so far, and its messages */
-  uint32_t ntransfers;
-  unsigned char *exchange_buf;
+  uint32_t dirty; /* MPI may still touch the buffers: they are kept */
+  comm_transfers transfers;
+  uint32_t dead;               /* rank that an exchange has found dead */
+  unsigned char *exchange_buf; /* the messages of the largest exchange so far */
   uint64_t exchange_bytes;
   struct {
     uint64_t key;
@@ -248,6 +247,8 @@ void mpic_segment_close(mpic_comm *comm);
 
 /* wait.c */
 mpic_timer mpic_timer_of(const mpic_comm *comm, const bs_coll_call *call);
+/* The text of the call, kept for the next one of its key. */
+const char *mpic_describe(mpic_comm *comm, const bs_coll_call *call);
 /* Enter a call: what is it, has the world failed? Leave it. */
 int32_t mpic_enter(mpic_comm *comm, const bs_coll_call *call, bs_error *err);
 int32_t mpic_exit(mpic_comm *comm, int32_t rc);
@@ -328,6 +329,10 @@ int32_t mpic_all_to_all(void *comm, const bs_coll_call *call, bs_error *err);
 int32_t mpic_barrier(void *comm, const bs_coll_call *call, bs_error *err);
 int32_t mpic_send(void *comm, const bs_coll_call *call, bs_error *err);
 int32_t mpic_recv(void *comm, const bs_coll_call *call, bs_error *err);
+/* exchange.c: exchange_buf has so many bytes; MPI may still touch it, so that it is kept and no longer used.
+ */
+int32_t mpic_keep_room(mpic_comm *comm, uint64_t bytes, bs_error *err);
+void mpic_leave_room(mpic_comm *comm);
 /* native.c: all_reduce by MPI's own, where the call allows and MPI can; within enter and exit. */
 int mpic_native_serves(const mpic_comm *comm, const bs_coll_call *call);
 int32_t mpic_native_all_reduce(mpic_comm *comm, const bs_coll_call *call, bs_error *err);

@@ -225,7 +225,7 @@ void shm_rank_close(void *comm_ptr) {
   shm_comm *comm = comm_ptr;
   if (comm == NULL) return;
   if (comm->area != comm->world->area) close_area(comm->world->job, comm->area);
-  free(comm->transfers);
+  comm_transfers_close(&comm->transfers);
   free(comm);
 }
 

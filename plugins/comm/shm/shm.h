@@ -2,8 +2,8 @@
  *
  * shm.h - inside of the communicator "shm": ranks are processes of one machine over one shared mapping.
  * plugin.c fills the vtable; job.c finds out which rank this is and makes the mapping; area.c opens worlds
- * and groups in it; wait.c is the synchronisation; reduce.c, move.c and p2p.c are the collectives, with the
- * arithmetic of the communicator threads (../threads/kernels.c): the same bits.
+ * and groups in it; wait.c is the synchronisation; reduce.c, move.c and exchange.c are the collectives, with
+ * the arithmetic of the communicator threads (../threads/kernels.c): the same bits.
  *
  * Nobody reads another's memory: a rank copies what it gives into its own buffers of the mapping, in pieces,
  * meets the others, and takes what it needs from theirs. Each rank has two buffers for inputs and two for
@@ -18,6 +18,7 @@
 #include <stdatomic.h>
 
 #include "../common/caller.h"
+#include "../common/exchange.h"
 #include "../common/matrix.h"
 #include "../threads/threads.h"
 #include "blockshock/plugin.h"
@@ -135,8 +136,6 @@ typedef struct shm_world {
   uint32_t inline_max; /* bytes: larger all_reduces are shared out */
 } shm_world;
 
-typedef struct shm_transfer shm_transfer; /* exchange.c */
-
 /* This rank's end of a world or group. */
 typedef struct shm_comm {
   shm_world *world;
@@ -146,8 +145,8 @@ typedef struct shm_comm {
   uint32_t piece; /* pieces so far */
   uint64_t op;
   comm_caller caller;
-  shm_transfer *transfers; /* of the largest exchange so far */
-  uint32_t ntransfers;
+  comm_transfers transfers;
+  uint32_t dead; /* rank that an exchange has found dead */
   struct {
     uint64_t key;
     uint32_t known;
@@ -213,15 +212,14 @@ int32_t shm_fail_woken(const shm_comm *comm, uint32_t pos, const char *text, bs_
 void shm_last_call(const shm_job *job, uint32_t rank, char *out, size_t size);
 void shm_abort(void *world, uint32_t rank, int32_t code, const char *why);
 
-/* reduce.c, move.c, p2p.c: slots of bs_comm. */
+/* reduce.c, move.c, exchange.c: slots of bs_comm. */
 int32_t shm_all_reduce(void *comm, const bs_coll_call *call, bs_error *err);
 int32_t shm_reduce_scatter(void *comm, const bs_coll_call *call, bs_error *err);
 int32_t shm_all_gather(void *comm, const bs_coll_call *call, bs_error *err);
 int32_t shm_broadcast(void *comm, const bs_coll_call *call, bs_error *err);
 int32_t shm_all_to_all(void *comm, const bs_coll_call *call, bs_error *err);
 int32_t shm_barrier(void *comm, const bs_coll_call *call, bs_error *err);
-int32_t shm_send(void *comm, const bs_coll_call *call, bs_error *err);
-int32_t shm_recv(void *comm, const bs_coll_call *call, bs_error *err);
+int32_t shm_message(void *comm, const bs_coll_call *call, bs_error *err); /* send and recv */
 int32_t shm_exchange(void *comm, const bs_coll_call *const *calls, uint32_t ncalls, bs_error *err);
 
 #endif

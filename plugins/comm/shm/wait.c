@@ -57,14 +57,9 @@ int32_t shm_wait(shm_comm *comm, uint32_t awaited, comm_flag *flag, uint32_t wan
 
 static void ring_area(const shm_job *job, const shm_area *area) {
   shm_slot *slots = shm_at(job, area->slots);
-  shm_mail *mail = shm_at(job, area->mail);
   for (uint32_t r = 0; r < area->n; ++r) {
     comm_ring(&slots[r].flag, COMM_PROCESSES);
     comm_ring(&slots[r].inbox, COMM_PROCESSES);
-  }
-  for (uint32_t i = 0; i < area->n * area->n; ++i) { /* pages that nobody touched are left alone */
-    if (atomic_load(&mail[i].posted.waiters) != 0) comm_ring(&mail[i].posted, COMM_PROCESSES);
-    if (atomic_load(&mail[i].taken.waiters) != 0) comm_ring(&mail[i].taken, COMM_PROCESSES);
   }
 }
 
