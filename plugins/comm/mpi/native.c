@@ -58,7 +58,9 @@ int32_t mpic_native_all_reduce(mpic_comm *comm, const bs_coll_call *call, bs_err
   MPI_Datatype type = MPI_BYTE;
   (void)type_of(call->dtype_in, &type);
   int32_t rc = mpic_keep_room(comm, n * BS_DTYPE_BYTES(call->dtype_in), err);
-  if (rc == BS_OK) rc = mpic_share(comm, call, 0, MPIC_NONE, &timer, err);
+  if (rc == BS_OK)
+    rc = comm->machines > 1 ? mpic_share(comm, call, 0, MPIC_NONE, &timer, err)
+                            : mpic_meet(comm, call, &timer, err);
   if (rc != BS_OK) return rc;
   comm_pack(&comm->world->math, &in, 0, n, comm->exchange_buf);
   rc = reduce(comm, call, comm->exchange_buf, n, type, op_of(call->reduce_op), &timer, err);

@@ -206,6 +206,7 @@ int32_t shm_begin(shm_comm *comm, const bs_coll_call *call, bs_error *err) {
   if (atomic_load_explicit(&failure_of(comm)->claimed, memory_order_acquire) != 0)
     return shm_fail_woken(comm, 0, text, err);
   comm->op++;
+  comm->fresh = 1;
   shm_header *h = &shm_slot_of(comm, comm->me)->header[comm->op & 1u];
   h->key = key;
   memcpy(h->text, text, SHM_TEXT);
@@ -214,7 +215,7 @@ int32_t shm_begin(shm_comm *comm, const bs_coll_call *call, bs_error *err) {
   return BS_OK;
 }
 
-int32_t shm_meet(shm_comm *comm, const bs_coll_call *call, int first, bs_error *err) {
+int32_t shm_meet(shm_comm *comm, const bs_coll_call *call, bs_error *err) {
   const shm_area *area = comm->area;
   const int64_t timeout = comm_timeout(call);
   const uint32_t pos = ++comm->pos;
@@ -230,10 +231,11 @@ int32_t shm_meet(shm_comm *comm, const bs_coll_call *call, int first, bs_error *
   if (rc == BS_RANK_FAILED) return shm_fail_dead(comm, dead, text, err);
   if (rc != BS_OK) return shm_fail_woken(comm, pos, text, err);
   const shm_header *one = shm_peer(comm, 0);
-  for (uint32_t r = 1; first && r < area->n; ++r) {
+  for (uint32_t r = 1; comm->fresh && r < area->n; ++r) {
     const shm_header *other = shm_peer(comm, r);
     if (other->key != one->key)
       return shm_fail_mismatch(comm, area->ranks[0], one->text, area->ranks[r], other->text, err);
   }
+  comm->fresh = 0;
   return BS_OK;
 }
