@@ -44,7 +44,7 @@ typedef struct comm_mover {
    */
   int32_t (*fail)(void *comm, const comm_transfer *t, int32_t why, int64_t timeout_ns, bs_error *err);
   uint32_t passes;  /* a transfer may move once the one before it has this state */
-  comm_flag *inbox; /* NULL: nobody rings, so sleeps are short */
+  comm_flag *inbox; /* NULL: there is no bell, so sleeps are short */
   int sleepers;
   const _Atomic uint32_t *failed; /* the world's */
   int patient;                    /* who calls may wait busily */

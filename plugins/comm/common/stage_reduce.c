@@ -207,8 +207,8 @@ static int32_t pair_reduce(const comm_stage *s, const bs_coll_call *call, pair_s
   return rc;
 }
 
-/* The half that is written before the first meeting of a piece is mine again after the second: nobody but me
- * reads what the other has put there. */
+/* The half that is written before the first meeting of a piece is this rank's again after the second: it
+ * alone reads what the other has put there. */
 static int32_t in_pair(const comm_stage *s, const bs_coll_call *call, bs_error *err) {
   const comm_matrix in = comm_in(call, 0, call->count), out = comm_out(call, 0, call->count);
   const uint64_t n = call->rows * call->count;
@@ -222,7 +222,7 @@ static int32_t in_pair(const comm_stage *s, const bs_coll_call *call, bs_error *
     comm_pack(s->math, &in, theirs.begin, theirs.end, room);
     int32_t rc = s->meet(s->comm, call, &shown, err);
     if (rc != BS_OK) return rc;
-    char *other = (char *)(uintptr_t)stage_of(&shown, 1u - s->me); /* written by nobody but me now */
+    char *other = (char *)(uintptr_t)stage_of(&shown, 1u - s->me); /* this rank alone writes there now */
     const int32_t sums = pair_reduce(s, call, mine, other);
     rc = s->meet(s->comm, call, &shown, err);
     if (rc != BS_OK) return rc;

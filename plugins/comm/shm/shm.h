@@ -5,9 +5,9 @@
  * and groups in it; wait.c is the synchronisation; collective.c and exchange.c are the collectives, with the
  * arithmetic of the communicator threads (../threads/kernels.c): the same bits.
  *
- * Nobody reads another's memory: a rank copies what it gives into its own two buffers of the mapping, in
- * pieces, meets the others, and takes what it needs from theirs, in the rounds of ../common/stage.h.
- * A process may die at any point: its buffers stay, nobody waits for its consent, and the others learn of its
+ * No rank reads the memory of another: a rank copies what it gives into its own two buffers of the mapping,
+ * in pieces, meets the others, and takes what it needs from theirs, in the rounds of ../common/stage.h. A
+ * process may die at any point: its buffers stay, no rank waits for its consent, and the others learn of its
  * death from the system (a pidfd), not from it.
  */
 #ifndef BS_SHM_H
