@@ -106,10 +106,13 @@ int32_t ref_store(const bs_host *host, const ref_view *v, int64_t r, int64_t fir
 
 /* ops/activate.c: an activation of one value; NaN stays. */
 double ref_activation(uint32_t activation, double value);
+/* What values of `in` and `out` are computed in, as the product's epilogue does: BS_I64 of integers, BS_F64
+ * when either is f64, else BS_F32. */
+uint32_t ref_compute_of(uint32_t in, uint32_t out);
 
-/* ---- ops/space.c: tensors of any rank, the ops of graphs -------------------------------------- */
+/* ---- ops/plan.c: plans and runs ----------------------------------------------------------------- */
 
-/* What most plans of these ops are; a larger one begins with it. */
+/* What most plans are; a larger one begins with it. */
 typedef struct ref_plan {
   const bs_host *host;
   const bs_exec *exec;
@@ -121,6 +124,27 @@ typedef struct ref_plan {
 int32_t ref_plan_make(const bs_op_impl *impl, ref_state *state, const bs_exec *exec, const bs_op_query *query,
                       size_t size, void **out_plan, bs_error *err);
 void ref_plan_free(void *plan);
+/* 1 when the arguments are matrices and vectors of these ranks; those with their bit in `optional` may be
+ * absent. Else 0, and the answer is NO. */
+int ref_args_fit(const bs_op_query *query, uint32_t n, const uint32_t *ranks, uint32_t optional,
+                 bs_op_answer *out_answer);
+
+/* A run over such arguments. */
+typedef struct ref_job {
+  const ref_plan *plan;
+  ref_view v[8];  /* data NULL: absent */
+  int32_t failed; /* any member's failure; written with relaxed atomics */
+} ref_job;
+/* `share` does a member's part of the job. Where one fails the error has this id and text. */
+int32_t ref_job_run(const ref_plan *plan, bs_tensor *const *args, uint32_t nargs,
+                    void (*share)(void *job, uint32_t member, uint32_t width), const char *id,
+                    const char *text, bs_error *err);
+/* A member's part of so many items. */
+void ref_job_items(ref_job *job, int64_t items, uint32_t member, uint32_t width,
+                   int32_t (*one)(const ref_job *job, int64_t item));
+
+/* ---- ops/space.c: tensors of any rank, the ops of graphs -------------------------------------- */
+
 /* In prepare: scratch of `bytes` a member of the team; in run: member 0's. */
 int32_t ref_scratch_reserve(ref_plan *plan, uint64_t bytes, bs_error *err);
 void *ref_scratch(const ref_plan *plan);
@@ -165,12 +189,4 @@ typedef struct ref_items {
   bs_error *err;
 } ref_items;
 int32_t ref_items_run(ref_items *items, bs_error *err);
-
-/* ---- ops/columns.c: the shared half of gather_columns and scatter_columns ------------------- */
-
-int32_t ref_columns_supports(const bs_op_query *query, uint32_t full_arg, bs_op_answer *out_answer);
-int32_t ref_columns_prepare(const bs_op_impl *impl, ref_state *state, const bs_exec *exec,
-                            const bs_op_query *query, void **out_plan, bs_error *err);
-int32_t ref_columns_run(void *plan, const bs_tensor *full, const bs_tensor *kept, int scatter, bs_error *err);
-void ref_columns_plan_free(void *plan);
 #endif

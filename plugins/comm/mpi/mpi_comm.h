@@ -3,14 +3,10 @@
  * mpi_comm.h - inside of the communicator "mpi": ranks are processes that mpirun or srun has started.
  * plugin.c fills the vtable; attach.c joins the job; hello.c is the first exchange; segment.c maps the memory
  * that the ranks of one machine share; world.c opens worlds and groups; wait.c is how they meet; fail.c is
- * how they fail; wire.c carries what crosses machines; share.c, move.c, reduce.c, chain.c and p2p.c are the
- * collectives. The arithmetic is that of the communicator "threads".
+ * how they fail; wire.c carries what crosses machines; collective.c, share.c and chain.c are the collectives,
+ * p2p.c and exchange.c the messages between two ranks. The arithmetic is that of the communicator "threads".
  *
- * A collective is a sequence of rounds. Each rank has two halves of staging in the shared memory of its
- * machine. In round k it writes half k & 1, publishes k, waits until all ranks of the machine have, and reads
- * theirs. Half k & 1 is written again for round k + 2: by then every rank has published k + 1, which it does
- * when it is done with reading round k. No rank ever reads another's private memory, so whoever fails may
- * leave at once.
+ * The ranks of a machine meet in rounds over memory that they share, as ../common/stage.h says.
  *
  * Between machines only MPI's nonblocking calls are used, on buffers of our own (a request that outlives a
  * failed call touches nothing of the caller's), and every wait is a loop of ours with a deadline.
@@ -23,7 +19,9 @@
 #include <stdatomic.h>
 
 #include "../common/caller.h"
+#include "../common/exchange.h"
 #include "../common/matrix.h"
+#include "../common/stage.h"
 #include "../threads/threads.h"
 
 #define MPIC_TEXT 192u       /* bytes of a call site's description */
@@ -119,7 +117,12 @@ typedef struct mpic_run {
   uint32_t n;
 } mpic_run;
 
-typedef struct mpic_transfer mpic_transfer; /* exchange.c */
+/* A wait's clock: starts when the wait becomes slow. */
+typedef struct mpic_timer {
+  int64_t timeout_ns;
+  int64_t deadline; /* 0: not started */
+} mpic_timer;
+
 typedef struct mpic_state mpic_state;
 typedef struct mpic_world mpic_world;
 
@@ -144,15 +147,15 @@ typedef struct mpic_comm {
   mpic_segment seg;
   uint32_t pos; /* last published round */
   uint64_t op;
+  mpic_timer timer; /* of the collective that the rank is in */
   comm_caller caller;
   unsigned char *out_buf; /* messages to other machines */
   unsigned char *in_buf;
   uint64_t buf_bytes;
-  uint32_t dirty;           /* MPI may still touch the buffers: they are kept */
-  uint32_t opened;          /* groups opened from here */
-  mpic_transfer *transfers; /* of the largest exchange so far, and its messages */
-  uint32_t ntransfers;
-  unsigned char *exchange_buf;
+  uint32_t dirty; /* MPI may still touch the buffers: they are kept */
+  comm_transfers transfers;
+  uint32_t dead;               /* rank that an exchange has found dead */
+  unsigned char *exchange_buf; /* the messages of the largest exchange so far */
   uint64_t exchange_bytes;
   struct {
     uint64_t key;
@@ -218,12 +221,6 @@ typedef struct mpic_line {
 } mpic_line;
 _Static_assert(sizeof(mpic_line) <= MPIC_LINE, "a line fits before the data");
 
-/* A wait's clock: starts when the wait becomes slow. */
-typedef struct mpic_timer {
-  int64_t timeout_ns;
-  int64_t deadline; /* 0: not started */
-} mpic_timer;
-
 /* attach.c */
 int32_t mpic_attach(void *state, const char *const *environment, bs_attachment *out, bs_error *err);
 void mpic_leave(mpic_state *state);
@@ -248,6 +245,8 @@ void mpic_segment_close(mpic_comm *comm);
 
 /* wait.c */
 mpic_timer mpic_timer_of(const mpic_comm *comm, const bs_coll_call *call);
+/* The text of the call, kept for the next one of its key. */
+const char *mpic_describe(mpic_comm *comm, const bs_coll_call *call);
 /* Enter a call: what is it, has the world failed? Leave it. */
 int32_t mpic_enter(mpic_comm *comm, const bs_coll_call *call, bs_error *err);
 int32_t mpic_exit(mpic_comm *comm, int32_t rc);
@@ -295,12 +294,13 @@ static inline const char *mpic_text(const mpic_comm *comm, const bs_coll_call *c
   return comm->cache[(comm_key(call) >> 7) % THR_CACHE].text;
 }
 
-/* share.c: every member's `bytes` (root MPIC_NONE), or the root's, become visible to all: write them to
- * mpic_room first, read them with mpic_shared(r) until the next round. */
+/* share.c, of several machines: every member's `bytes` (root MPIC_NONE), or the root's, become visible to
+ * all: write them to mpic_room first; member r's are r * bytes behind mpic_far until the next round. */
 int32_t mpic_share(mpic_comm *comm, const bs_coll_call *call, uint64_t bytes, uint32_t root,
                    mpic_timer *timer, bs_error *err);
-const unsigned char *mpic_shared(const mpic_comm *comm, uint32_t member, uint64_t bytes);
-uint64_t mpic_share_max(const mpic_comm *comm);
+static inline unsigned char *mpic_far(const mpic_comm *comm, uint32_t pos) {
+  return comm->seg.far + (pos & 1u) * comm->half;
+}
 /* My half of the coming round; the half of local member i in the current one. */
 static inline unsigned char *mpic_room(const mpic_comm *comm) {
   uint64_t me = comm->local[comm->me];
@@ -313,21 +313,19 @@ static inline uint32_t mpic_member(const mpic_comm *comm, uint32_t machine, uint
   return comm->members[comm->starts[machine] + local];
 }
 
-int mpic_dense(const comm_matrix *matrix, uint64_t rows); /* move.c */
 /* chain.c: a slice is reduced in rank order from machine to machine. `offset`: where its inputs lie in each
  * half of the current round; dest: the machine that wants the result, or MPIC_NONE: all. */
 int32_t mpic_chain(mpic_comm *comm, const bs_coll_call *call, uint64_t offset, uint64_t n, void *result,
                    uint32_t dest, mpic_timer *timer, bs_error *err);
 
 /* Slots of bs_comm. */
-int32_t mpic_all_reduce(void *comm, const bs_coll_call *call, bs_error *err);
-int32_t mpic_reduce_scatter(void *comm, const bs_coll_call *call, bs_error *err);
-int32_t mpic_all_gather(void *comm, const bs_coll_call *call, bs_error *err);
-int32_t mpic_broadcast(void *comm, const bs_coll_call *call, bs_error *err);
-int32_t mpic_all_to_all(void *comm, const bs_coll_call *call, bs_error *err);
-int32_t mpic_barrier(void *comm, const bs_coll_call *call, bs_error *err);
+int32_t mpic_collective(void *comm, const bs_coll_call *call, bs_error *err);
 int32_t mpic_send(void *comm, const bs_coll_call *call, bs_error *err);
 int32_t mpic_recv(void *comm, const bs_coll_call *call, bs_error *err);
+/* exchange.c: exchange_buf has so many bytes; MPI may still touch it, so that it is kept and no longer used.
+ */
+int32_t mpic_keep_room(mpic_comm *comm, uint64_t bytes, bs_error *err);
+void mpic_leave_room(mpic_comm *comm);
 /* native.c: all_reduce by MPI's own, where the call allows and MPI can; within enter and exit. */
 int mpic_native_serves(const mpic_comm *comm, const bs_coll_call *call);
 int32_t mpic_native_all_reduce(mpic_comm *comm, const bs_coll_call *call, bs_error *err);

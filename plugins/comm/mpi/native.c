@@ -51,31 +51,20 @@ static int32_t reduce(mpic_comm *comm, const bs_coll_call *call, void *data, uin
   return rc != BS_OK ? rc : mpic_wire_wait(comm, &request, &peer, 1, mpic_text(comm, call), timer, err);
 }
 
-static int32_t keep_room(mpic_comm *comm, uint64_t bytes, bs_error *err) {
-  if (bytes <= comm->exchange_bytes) return BS_OK;
-  free(comm->exchange_buf);
-  comm->exchange_buf = malloc(bytes);
-  comm->exchange_bytes = comm->exchange_buf != NULL ? bytes : 0;
-  return comm->exchange_buf != NULL
-             ? BS_OK
-             : bs_fail(err, BS_NO_MEMORY, "BS-COLL-MEMORY", "no memory for a reduction of %llu bytes",
-                       (unsigned long long)bytes);
-}
-
 int32_t mpic_native_all_reduce(mpic_comm *comm, const bs_coll_call *call, bs_error *err) {
   const comm_matrix in = comm_in(call, 0, call->count), out = comm_out(call, 0, call->count);
   const uint64_t n = call->rows * call->count;
   mpic_timer timer = mpic_timer_of(comm, call);
   MPI_Datatype type = MPI_BYTE;
   (void)type_of(call->dtype_in, &type);
-  int32_t rc = keep_room(comm, n * BS_DTYPE_BYTES(call->dtype_in), err);
-  if (rc == BS_OK) rc = mpic_share(comm, call, 0, MPIC_NONE, &timer, err);
+  int32_t rc = mpic_keep_room(comm, n * BS_DTYPE_BYTES(call->dtype_in), err);
+  if (rc == BS_OK)
+    rc = comm->machines > 1 ? mpic_share(comm, call, 0, MPIC_NONE, &timer, err)
+                            : mpic_meet(comm, call, &timer, err);
   if (rc != BS_OK) return rc;
   comm_pack(&comm->world->math, &in, 0, n, comm->exchange_buf);
   rc = reduce(comm, call, comm->exchange_buf, n, type, op_of(call->reduce_op), &timer, err);
   if (rc == BS_OK) return comm_unpack(&comm->world->math, &out, 0, n, call->dtype_in, comm->exchange_buf);
-  mpic_keep(comm->world->state, comm->exchange_buf); /* MPI may still touch it */
-  comm->exchange_buf = NULL;
-  comm->exchange_bytes = 0;
+  mpic_leave_room(comm); /* MPI may still touch it */
   return rc;
 }

@@ -7,19 +7,6 @@
 
 #define MAX_MACHINES 1024u /* requests on the stack: 8 KiB */
 
-uint64_t mpic_share_max(const mpic_comm *comm) {
-  return comm->machines == 1 ? comm->half : comm->half / comm->n / 64u * 64u;
-}
-
-static unsigned char *far_of(const mpic_comm *comm, uint32_t pos) {
-  return comm->seg.far + (pos & 1u) * comm->half;
-}
-
-const unsigned char *mpic_shared(const mpic_comm *comm, uint32_t member, uint64_t bytes) {
-  if (comm->machines == 1) return mpic_half(comm, member);
-  return far_of(comm, comm->pos) + member * bytes;
-}
-
 /* Bytes that a machine contributes. */
 static uint64_t of_machine(const mpic_comm *comm, uint32_t machine, uint64_t bytes, uint32_t root) {
   if (root == MPIC_NONE) return (comm->starts[machine + 1u] - comm->starts[machine]) * bytes;
@@ -28,7 +15,7 @@ static uint64_t of_machine(const mpic_comm *comm, uint32_t machine, uint64_t byt
 
 /* What the ranks of my machine have shown, into their places of the coming half; and packed behind `out`. */
 static void collect(const mpic_comm *comm, uint64_t bytes, uint32_t root, unsigned char *out) {
-  unsigned char *far = far_of(comm, comm->pos + 1u);
+  unsigned char *far = mpic_far(comm, comm->pos + 1u);
   for (uint32_t i = 0; i < comm->nlocal; ++i) {
     uint32_t member = mpic_member(comm, comm->here, i);
     if (root != MPIC_NONE && member != root) continue;
@@ -40,7 +27,7 @@ static void collect(const mpic_comm *comm, uint64_t bytes, uint32_t root, unsign
 
 static void place(const mpic_comm *comm, uint32_t machine, uint64_t bytes, uint32_t root,
                   const unsigned char *in) {
-  unsigned char *far = far_of(comm, comm->pos + 1u);
+  unsigned char *far = mpic_far(comm, comm->pos + 1u);
   for (uint32_t i = comm->starts[machine]; i < comm->starts[machine + 1u]; ++i) {
     uint32_t member = comm->members[i];
     if (root != MPIC_NONE && member != root) continue;
@@ -86,7 +73,7 @@ static int32_t cross(mpic_comm *comm, const bs_coll_call *call, uint64_t bytes, 
 int32_t mpic_share(mpic_comm *comm, const bs_coll_call *call, uint64_t bytes, uint32_t root,
                    mpic_timer *timer, bs_error *err) {
   int32_t rc = mpic_meet(comm, call, timer, err);
-  if (rc != BS_OK || comm->machines == 1) return rc;
+  if (rc != BS_OK) return rc;
   if (comm->machines > MAX_MACHINES)
     return bs_fail(err, BS_UNSUPPORTED, "BS-COLL-WORLD", "mpi serves up to %u machines, not %u", MAX_MACHINES,
                    comm->machines);

@@ -17,15 +17,19 @@ mpic_timer mpic_timer_of(const mpic_comm *comm, const bs_coll_call *call) {
 
 /* ---- what a rank is in ---------------------------------------------------------------------- */
 
-int32_t mpic_enter(mpic_comm *comm, const bs_coll_call *call, bs_error *err) {
-  const mpic_comm *all = comm->world->all;
-  uint64_t key = comm_key(call);
-  uint64_t line = (key >> 7) % THR_CACHE;
+const char *mpic_describe(mpic_comm *comm, const bs_coll_call *call) {
+  const uint64_t key = comm_key(call), line = (key >> 7) % THR_CACHE;
   char *text = comm->cache[line].text;
   if (text[0] == '\0' || comm->cache[line].key != key) {
     bs_coll_describe(call, text, MPIC_TEXT);
     comm->cache[line].key = key;
   }
+  return text;
+}
+
+int32_t mpic_enter(mpic_comm *comm, const bs_coll_call *call, bs_error *err) {
+  const mpic_comm *all = comm->world->all;
+  const char *text = mpic_describe(comm, call);
   if (mpic_failed(comm->world)) return mpic_fail_told(comm, text, err);
   mpic_trace *trace = &all->seg.traces[all->local[all->me]];
   uint64_t op = atomic_load_explicit(&trace->op, memory_order_relaxed) + 1u;

@@ -21,7 +21,7 @@ static void comm_free(mpic_comm *comm) {
     free(comm->out_buf);
     free(comm->in_buf);
   }
-  free(comm->transfers);
+  comm_transfers_close(&comm->transfers);
   free(comm->exchange_buf);
   free(comm->ranks);
   free(comm->machine);

@@ -2,13 +2,12 @@
  *
  * shm.h - inside of the communicator "shm": ranks are processes of one machine over one shared mapping.
  * plugin.c fills the vtable; job.c finds out which rank this is and makes the mapping; area.c opens worlds
- * and groups in it; wait.c is the synchronisation; reduce.c, move.c and p2p.c are the collectives, with the
+ * and groups in it; wait.c is the synchronisation; collective.c and exchange.c are the collectives, with the
  * arithmetic of the communicator threads (../threads/kernels.c): the same bits.
  *
- * Nobody reads another's memory: a rank copies what it gives into its own buffers of the mapping, in pieces,
- * meets the others, and takes what it needs from theirs. Each rank has two buffers for inputs and two for
- * results: who writes piece i + 2 has met everybody at piece i + 1, and everybody was done with piece i then.
- * A process may die at any point: its buffers stay, nobody waits for its consent, and the others learn of its
+ * No rank reads the memory of another: a rank copies what it gives into its own two buffers of the mapping,
+ * in pieces, meets the others, and takes what it needs from theirs, in the rounds of ../common/stage.h. A
+ * process may die at any point: its buffers stay, no rank waits for its consent, and the others learn of its
  * death from the system (a pidfd), not from it.
  */
 #ifndef BS_SHM_H
@@ -18,6 +17,7 @@
 #include <stdatomic.h>
 
 #include "../common/caller.h"
+#include "../common/exchange.h"
 #include "../common/matrix.h"
 #include "../threads/threads.h"
 #include "blockshock/plugin.h"
@@ -41,7 +41,6 @@ typedef struct shm_slot {
   shm_header header[2];
   comm_flag inbox;          /* of exchange: its bell moves when one of the rank's mailboxes has */
   char exchanges[SHM_TEXT]; /* the newest exchange's first call, for messages */
-  uint64_t counts[2][2 * SHM_MAX_RANKS]; /* of an all_to_all: sent, expected */
 } shm_slot;
 
 /* One direction between two ranks: `posted` pieces were put in, `taken` were taken out, at most two between.
@@ -74,7 +73,7 @@ typedef struct shm_area {
   uint64_t world; /* offset of the world's area; its own in a world */
   uint64_t slots; /* offsets */
   uint64_t mail;
-  uint64_t buffers;    /* [n][4][SHM_PIECE] */
+  uint64_t buffers;    /* [n][2][SHM_PIECE] */
   shm_failure failure; /* used in worlds */
   uint32_t ranks[SHM_MAX_RANKS];
 } shm_area;
@@ -135,19 +134,17 @@ typedef struct shm_world {
   uint32_t inline_max; /* bytes: larger all_reduces are shared out */
 } shm_world;
 
-typedef struct shm_transfer shm_transfer; /* exchange.c */
-
 /* This rank's end of a world or group. */
 typedef struct shm_comm {
   shm_world *world;
   shm_area *area;
   uint32_t me;
   uint32_t pos;   /* last published */
-  uint32_t piece; /* pieces so far */
+  uint32_t fresh; /* the next meeting is the first of its call */
   uint64_t op;
   comm_caller caller;
-  shm_transfer *transfers; /* of the largest exchange so far */
-  uint32_t ntransfers;
+  comm_transfers transfers;
+  uint32_t dead; /* rank that an exchange has found dead */
   struct {
     uint64_t key;
     uint32_t known;
@@ -185,9 +182,9 @@ static inline shm_header *shm_peer(const shm_comm *comm, uint32_t r) {
 static inline const thr_world *shm_math(const shm_comm *comm) {
   return &comm->world->job->arithmetic;
 }
-/* Buffer of member r for the current piece; result: the one that a reduction is put into. */
-static inline unsigned char *shm_buffer(const shm_comm *comm, uint32_t r, int result) {
-  const uint64_t index = 4u * (uint64_t)r + (result ? 2u : 0u) + (comm->piece & 1u);
+/* Buffer of member r for the round `pos`. */
+static inline unsigned char *shm_buffer(const shm_comm *comm, uint32_t r, uint32_t pos) {
+  const uint64_t index = 2u * (uint64_t)r + (pos & 1u);
   return (unsigned char *)shm_at(comm->world->job, comm->area->buffers) + index * SHM_PIECE;
 }
 
@@ -199,8 +196,8 @@ int32_t shm_wait(shm_comm *comm, uint32_t awaited, comm_flag *flag, uint32_t wan
 int32_t shm_begin(shm_comm *comm, const bs_coll_call *call, bs_error *err);
 void shm_end(const shm_comm *comm);
 const char *shm_text(shm_comm *comm, const bs_coll_call *call, uint64_t key);
-/* Publish and wait for all. `first`: of the op; keys are compared. */
-int32_t shm_meet(shm_comm *comm, const bs_coll_call *call, int first, bs_error *err);
+/* Publish and wait for all; keys are compared at the first meeting of a call. */
+int32_t shm_meet(shm_comm *comm, const bs_coll_call *call, bs_error *err);
 void shm_fail_world(const shm_comm *comm, int32_t code, uint32_t rank, uint32_t pos, const char *text);
 int32_t shm_fail_mismatch(shm_comm *comm, uint32_t rank_a, const char *a, uint32_t rank_b, const char *b,
                           bs_error *err);
@@ -213,15 +210,9 @@ int32_t shm_fail_woken(const shm_comm *comm, uint32_t pos, const char *text, bs_
 void shm_last_call(const shm_job *job, uint32_t rank, char *out, size_t size);
 void shm_abort(void *world, uint32_t rank, int32_t code, const char *why);
 
-/* reduce.c, move.c, p2p.c: slots of bs_comm. */
-int32_t shm_all_reduce(void *comm, const bs_coll_call *call, bs_error *err);
-int32_t shm_reduce_scatter(void *comm, const bs_coll_call *call, bs_error *err);
-int32_t shm_all_gather(void *comm, const bs_coll_call *call, bs_error *err);
-int32_t shm_broadcast(void *comm, const bs_coll_call *call, bs_error *err);
-int32_t shm_all_to_all(void *comm, const bs_coll_call *call, bs_error *err);
-int32_t shm_barrier(void *comm, const bs_coll_call *call, bs_error *err);
-int32_t shm_send(void *comm, const bs_coll_call *call, bs_error *err);
-int32_t shm_recv(void *comm, const bs_coll_call *call, bs_error *err);
+/* collective.c, exchange.c: slots of bs_comm. */
+int32_t shm_collective(void *comm, const bs_coll_call *call, bs_error *err);
+int32_t shm_message(void *comm, const bs_coll_call *call, bs_error *err); /* send and recv */
 int32_t shm_exchange(void *comm, const bs_coll_call *const *calls, uint32_t ncalls, bs_error *err);
 
 #endif

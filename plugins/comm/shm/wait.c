@@ -57,14 +57,9 @@ int32_t shm_wait(shm_comm *comm, uint32_t awaited, comm_flag *flag, uint32_t wan
 
 static void ring_area(const shm_job *job, const shm_area *area) {
   shm_slot *slots = shm_at(job, area->slots);
-  shm_mail *mail = shm_at(job, area->mail);
   for (uint32_t r = 0; r < area->n; ++r) {
     comm_ring(&slots[r].flag, COMM_PROCESSES);
     comm_ring(&slots[r].inbox, COMM_PROCESSES);
-  }
-  for (uint32_t i = 0; i < area->n * area->n; ++i) { /* pages that nobody touched are left alone */
-    if (atomic_load(&mail[i].posted.waiters) != 0) comm_ring(&mail[i].posted, COMM_PROCESSES);
-    if (atomic_load(&mail[i].taken.waiters) != 0) comm_ring(&mail[i].taken, COMM_PROCESSES);
   }
 }
 
@@ -211,6 +206,7 @@ int32_t shm_begin(shm_comm *comm, const bs_coll_call *call, bs_error *err) {
   if (atomic_load_explicit(&failure_of(comm)->claimed, memory_order_acquire) != 0)
     return shm_fail_woken(comm, 0, text, err);
   comm->op++;
+  comm->fresh = 1;
   shm_header *h = &shm_slot_of(comm, comm->me)->header[comm->op & 1u];
   h->key = key;
   memcpy(h->text, text, SHM_TEXT);
@@ -219,7 +215,7 @@ int32_t shm_begin(shm_comm *comm, const bs_coll_call *call, bs_error *err) {
   return BS_OK;
 }
 
-int32_t shm_meet(shm_comm *comm, const bs_coll_call *call, int first, bs_error *err) {
+int32_t shm_meet(shm_comm *comm, const bs_coll_call *call, bs_error *err) {
   const shm_area *area = comm->area;
   const int64_t timeout = comm_timeout(call);
   const uint32_t pos = ++comm->pos;
@@ -235,10 +231,11 @@ int32_t shm_meet(shm_comm *comm, const bs_coll_call *call, int first, bs_error *
   if (rc == BS_RANK_FAILED) return shm_fail_dead(comm, dead, text, err);
   if (rc != BS_OK) return shm_fail_woken(comm, pos, text, err);
   const shm_header *one = shm_peer(comm, 0);
-  for (uint32_t r = 1; first && r < area->n; ++r) {
+  for (uint32_t r = 1; comm->fresh && r < area->n; ++r) {
     const shm_header *other = shm_peer(comm, r);
     if (other->key != one->key)
       return shm_fail_mismatch(comm, area->ranks[0], one->text, area->ranks[r], other->text, err);
   }
+  comm->fresh = 0;
   return BS_OK;
 }

@@ -2,7 +2,7 @@
  *
  * threads.h - inside of the communicator "threads": ranks are threads of one process and read each
  * other's memory. plugin.c fills the vtable; world.c opens worlds, ranks and groups; wait.c is the
- * synchronisation; reduce.c, move.c and p2p.c are the collectives; kernels.c is the arithmetic.
+ * synchronisation; reduce.c, move.c and exchange.c are the collectives; kernels.c is the arithmetic.
  *
  * A collective has an op number, the same on every rank of a group. A rank writes header[op & 1] of its
  * slot, publishes its position and waits for the positions of the others. Two headers are enough: to
@@ -18,6 +18,7 @@
 #include <stdatomic.h>
 
 #include "../common/caller.h"
+#include "../common/exchange.h"
 #include "../common/meet.h"
 #include "../common/report.h"
 #include "blockshock/plugin.h"
@@ -50,10 +51,9 @@ typedef struct thr_slot {
 /* One direction between two ranks: a rendezvous. Positions of message k: 4k empty, 4k+1 posted, 4k+2
  * taken, 4k+3 withdrawn, 4k+4 done. */
 typedef struct thr_channel {
-  thr_header header;             /* the sender's */
-  uint32_t send_k;               /* sender's thread only */
-  uint32_t recv_k;               /* receiver's thread only */
-  uint32_t send_mark, recv_mark; /* of exchange: the newest transfer of it; the same threads only */
+  thr_header header; /* the sender's */
+  uint32_t send_k;   /* sender's thread only */
+  uint32_t recv_k;   /* receiver's thread only */
   const char *recv_text;
   int32_t status; /* receiver's verdict, read by the sender after done */
 } thr_channel;
@@ -77,7 +77,6 @@ struct thr_group {
   thr_slot *slots;
   unsigned char *inline_data;            /* two of THR_INLINE_MAX a member */
   _Atomic(thr_channel *) *rows;          /* [n], each n channels; made on first use */
-  _Atomic(thr_channel *) *exchange_rows; /* the same of exchange */
   thr_inbox *inboxes;                    /* [n] */
   _Alignas(64) _Atomic uint64_t verdict; /* 2 op + stop */
 };
@@ -141,8 +140,6 @@ struct thr_world {
   char fail_text[480];
 };
 
-typedef struct thr_transfer thr_transfer; /* exchange.c */
-
 /* A rank's end of a group. */
 typedef struct thr_comm {
   thr_world *world;
@@ -151,8 +148,7 @@ typedef struct thr_comm {
   uint32_t pos; /* last published */
   uint64_t op;
   comm_caller caller;
-  thr_transfer *transfers; /* of the largest exchange so far */
-  uint32_t ntransfers;
+  comm_transfers transfers;
   struct {
     uint64_t key;
     const char *text;
@@ -212,22 +208,14 @@ static inline unsigned char *thr_inline(const thr_comm *comm, uint32_t r, uint64
   return comm->group->inline_data + (2u * (uint64_t)r + parity) * THR_INLINE_MAX;
 }
 
-/* reduce.c, move.c, p2p.c: slots of bs_comm. */
+/* reduce.c, move.c, exchange.c: slots of bs_comm. */
 int32_t thr_all_reduce(void *comm, const bs_coll_call *call, bs_error *err);
 int32_t thr_reduce_scatter(void *comm, const bs_coll_call *call, bs_error *err);
 int32_t thr_all_gather(void *comm, const bs_coll_call *call, bs_error *err);
 int32_t thr_broadcast(void *comm, const bs_coll_call *call, bs_error *err);
 int32_t thr_all_to_all(void *comm, const bs_coll_call *call, bs_error *err);
 int32_t thr_barrier(void *comm, const bs_coll_call *call, bs_error *err);
-int32_t thr_send(void *comm, const bs_coll_call *call, bs_error *err);
-int32_t thr_recv(void *comm, const bs_coll_call *call, bs_error *err);
-/* The channel from one member to another, made on first use; NULL: no memory. */
-thr_channel *thr_channel_of(thr_group *group, _Atomic(thr_channel *) *rows, uint32_t from, uint32_t to,
-                            bs_error *err);
-/* BS_DEADLINE that names the peer, and the end of the world; or what ended it before. */
-int32_t thr_fail_alone(thr_comm *comm, int32_t rc, const char *text, uint32_t peer, int64_t timeout_ns,
-                       bs_error *err);
-/* exchange.c */
+int32_t thr_message(void *comm, const bs_coll_call *call, bs_error *err); /* send and recv */
 int32_t thr_exchange(void *comm, const bs_coll_call *const *calls, uint32_t ncalls, bs_error *err);
 
 /* kernels.c */

@@ -11,12 +11,8 @@
 
 static void group_free(thr_group *group) {
   if (group == NULL) return;
-  for (uint32_t r = 0; r < group->n; ++r) {
-    if (group->rows != NULL) free(atomic_load(&group->rows[r]));
-    if (group->exchange_rows != NULL) free(atomic_load(&group->exchange_rows[r]));
-  }
+  for (uint32_t r = 0; group->rows != NULL && r < group->n; ++r) free(atomic_load(&group->rows[r]));
   free(group->rows);
-  free(group->exchange_rows);
   free(group->inboxes);
   free(group->inline_data);
   free(group->slots);
@@ -48,12 +44,11 @@ static thr_group *group_make(thr_world *world, thr_group *parent, const uint32_t
   group->ranks = calloc(n, sizeof *group->ranks);
   group->joined = calloc(n, 1);
   group->rows = calloc(n, sizeof *group->rows);
-  group->exchange_rows = calloc(n, sizeof *group->exchange_rows);
   group->inboxes = alloc_lines(n, sizeof *group->inboxes);
   group->slots = alloc_lines(n, sizeof *group->slots);
   group->inline_data = alloc_inline(n);
   if (group->ranks == NULL || group->joined == NULL || group->rows == NULL || group->slots == NULL ||
-      group->inline_data == NULL || group->exchange_rows == NULL || group->inboxes == NULL) {
+      group->inline_data == NULL || group->inboxes == NULL) {
     group_free(group);
     return NULL;
   }
@@ -155,7 +150,7 @@ void thr_rank_close(void *comm_ptr) {
     pthread_mutex_unlock(&world->lock);
     if (last) group_free(group); /* else by world_close */
   }
-  free(comm->transfers);
+  comm_transfers_close(&comm->transfers);
   free(comm);
 }
 
@@ -209,14 +204,7 @@ static void ring_group(thr_group *group) {
   for (uint32_t r = 0; r < group->n; ++r) {
     comm_ring(&group->slots[r].header[0].flag, COMM_THREADS);
     comm_ring(&group->slots[r].header[1].flag, COMM_THREADS);
-    thr_channel *row = atomic_load(&group->rows[r]);
-    if (row == NULL) continue;
-    for (uint32_t to = 0; to < group->n; ++to) comm_ring(&row[to].header.flag, COMM_THREADS);
-  }
-  for (uint32_t r = 0; r < group->n; ++r) {
     comm_ring_waiters(&group->inboxes[r].flag, COMM_THREADS);
-    thr_channel *row = atomic_load(&group->exchange_rows[r]);
-    for (uint32_t to = 0; row != NULL && to < group->n; ++to) comm_ring(&row[to].header.flag, COMM_THREADS);
   }
 }
 

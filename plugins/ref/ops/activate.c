@@ -7,12 +7,6 @@
 
 #include "../ref.h"
 
-typedef struct activate_plan {
-  const bs_host *host;
-  const bs_exec *exec;
-  uint32_t activation;
-} activate_plan;
-
 typedef struct applied {
   uint32_t activation;
   uint32_t compute; /* BS_F32, BS_F64 or BS_I64 */
@@ -33,6 +27,11 @@ double ref_activation(uint32_t activation, double v) {
   }
 }
 
+uint32_t ref_compute_of(uint32_t in, uint32_t out) {
+  if (ref_is_integer(in)) return BS_I64;
+  return in == BS_F64 || out == BS_F64 ? BS_F64 : BS_F32;
+}
+
 static int32_t supports(void *state, const bs_op_query *query, bs_op_answer *out_answer) {
   (void)state;
   if (query->nargs != 2 || !ref_arg_ok(query, 0, 2) || !ref_arg_ok(query, 1, 2))
@@ -50,19 +49,10 @@ static int32_t supports(void *state, const bs_op_query *query, bs_op_answer *out
   return ref_answer_native(out_answer, BS_TOL_EXACT, 0, "portable C");
 }
 
-static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *query, void *packed,
+static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *query, void *packed,
                        void **out_plan, bs_error *err) {
   (void)packed;
-  ref_state *state = opaque;
-  const int32_t rc = ref_require(&ref_activate, state, query, err);
-  if (rc != BS_OK) return rc;
-  activate_plan *plan = state->host->alloc(state->host->ctx, sizeof *plan, 64);
-  if (plan == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-REF-MEMORY", "no memory for a plan of activate");
-  plan->host = state->host;
-  plan->exec = exec;
-  plan->activation = query->activation;
-  *out_plan = plan;
-  return BS_OK;
+  return ref_plan_make(&ref_activate, state, exec, query, sizeof(ref_plan), out_plan, err);
 }
 
 enum { CHUNK = 256 };
@@ -97,20 +87,10 @@ static int32_t activate_part(const ref_rows *job, int64_t row, int64_t begin, in
 static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err) {
   (void)nargs;
   (void)stream;
-  const activate_plan *plan = opaque;
-  applied act = {plan->activation, BS_F32};
+  const ref_plan *plan = opaque;
+  const applied act = {plan->activation, ref_compute_of(args[0]->dtype, args[1]->dtype)};
   ref_rows rows = {plan->host, ref_view_of(args[0]), ref_view_of(args[1]), activate_part, &act, BS_OK};
-  if (ref_is_integer(rows.in.dtype)) {
-    act.compute = BS_I64;
-  } else if (rows.in.dtype == BS_F64 || rows.out.dtype == BS_F64) {
-    act.compute = BS_F64;
-  }
   return ref_rows_run(&rows, plan->exec, err);
-}
-
-static void plan_free(void *opaque) {
-  activate_plan *plan = opaque;
-  if (plan != NULL) plan->host->free(plan->host->ctx, plan);
 }
 
 const bs_src_loc ref_activate_at = {__FILE__, (uint32_t)__LINE__ + 1u, 0u};
@@ -123,5 +103,5 @@ const bs_op_impl ref_activate = {
     .supports = supports,
     .prepare = prepare,
     .run = run,
-    .plan_free = plan_free,
+    .plan_free = ref_plan_free,
 };

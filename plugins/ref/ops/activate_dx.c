@@ -37,7 +37,7 @@ static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *q, v
 }
 
 static void change(const ref_step_job *job, double *const *v, int64_t n) {
-  for (int64_t i = 0; i < n; i++) v[2][i] = v[0][i] * slope(job->plan->activation, v[1][i]);
+  for (int64_t i = 0; i < n; i++) v[2][i] = v[0][i] * slope(job->plan->base.activation, v[1][i]);
 }
 
 static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err) {
@@ -58,5 +58,5 @@ const bs_op_impl ref_activate_dx = {
     .supports = supports,
     .prepare = prepare,
     .run = run,
-    .plan_free = ref_step_plan_free,
+    .plan_free = ref_plan_free,
 };

@@ -56,5 +56,5 @@ const bs_op_impl ref_adamw_update = {
     .supports = supports,
     .prepare = prepare,
     .run = run,
-    .plan_free = ref_step_plan_free,
+    .plan_free = ref_plan_free,
 };

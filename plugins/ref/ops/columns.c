@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * columns.c - what gather_columns and scatter_columns share: the same checks, the same plan and one loop
- * that walks the partition's columns in either direction. Rows are divided over the team, or columns when
- * there are fewer rows than members. */
+ * columns.c - gather_columns: out[b,i] = X[b, columns[i]], and scatter_columns: out[b, columns[i]] = in[b,i];
+ * the other columns of out stay as they are. Any dtype, any strides; bits are copied by one loop that walks
+ * the partition's columns in either direction. Rows are divided over the team, or columns when there are
+ * fewer rows than members. */
 #include "../ref.h"
 
 typedef struct columns_plan {
-  const bs_host *host;
-  const bs_exec *exec;
+  ref_plan base;
   ref_columns columns;
 } columns_plan;
 
@@ -16,7 +16,7 @@ typedef struct columns_job {
   int scatter;
 } columns_job;
 
-int32_t ref_columns_supports(const bs_op_query *query, uint32_t full_arg, bs_op_answer *out_answer) {
+static int32_t fits(const bs_op_query *query, uint32_t full_arg, bs_op_answer *out_answer) {
   const uint32_t kept_arg = 1 - full_arg;
   const bs_partition *p = query->partition;
   if (query->nargs != 2 || !ref_arg_ok(query, 0, 2) || !ref_arg_ok(query, 1, 2))
@@ -32,23 +32,45 @@ int32_t ref_columns_supports(const bs_op_query *query, uint32_t full_arg, bs_op_
   return ref_answer_native(out_answer, BS_TOL_EXACT, 0, "portable C");
 }
 
-int32_t ref_columns_prepare(const bs_op_impl *impl, ref_state *state, const bs_exec *exec,
-                            const bs_op_query *query, void **out_plan, bs_error *err) {
-  int32_t rc = ref_require(impl, state, query, err);
+static int32_t supports_gather(void *state, const bs_op_query *query, bs_op_answer *out_answer) {
+  (void)state;
+  return fits(query, 0, out_answer);
+}
+static int32_t supports_scatter(void *state, const bs_op_query *query, bs_op_answer *out_answer) {
+  (void)state;
+  return fits(query, 1, out_answer);
+}
+
+static void plan_free(void *opaque) {
+  columns_plan *plan = opaque;
+  if (plan == NULL) return;
+  ref_columns_free(plan->base.host, &plan->columns);
+  ref_plan_free(plan);
+}
+
+static int32_t make_plan(const bs_op_impl *impl, ref_state *state, const bs_exec *exec,
+                         const bs_op_query *query, void **out_plan, bs_error *err) {
+  void *made = NULL;
+  int32_t rc = ref_plan_make(impl, state, exec, query, sizeof(columns_plan), &made, err);
   if (rc != BS_OK) return rc;
-  const bs_host *host = state->host;
-  columns_plan *plan = host->alloc(host->ctx, sizeof *plan, 64);
-  if (plan == NULL)
-    return bs_fail(err, BS_NO_MEMORY, "BS-REF-MEMORY", "no memory for a plan of %s", impl->op);
-  plan->host = host;
-  plan->exec = exec;
-  rc = ref_columns_copy(host, query->partition, query->partition->total, &plan->columns, err);
+  columns_plan *plan = made;
+  rc = ref_columns_copy(plan->base.host, query->partition, query->partition->total, &plan->columns, err);
   if (rc != BS_OK) {
-    host->free(host->ctx, plan);
+    plan_free(plan);
     return rc;
   }
   *out_plan = plan;
   return BS_OK;
+}
+static int32_t prepare_gather(void *state, const bs_exec *exec, const bs_op_query *query, void *packed,
+                              void **out_plan, bs_error *err) {
+  (void)packed;
+  return make_plan(&ref_gather_columns, state, exec, query, out_plan, err);
+}
+static int32_t prepare_scatter(void *state, const bs_exec *exec, const bs_op_query *query, void *packed,
+                               void **out_plan, bs_error *err) {
+  (void)packed;
+  return make_plan(&ref_scatter_columns, state, exec, query, out_plan, err);
 }
 
 static void copy_part(const columns_job *job, int64_t row_begin, int64_t row_end, int64_t begin,
@@ -89,19 +111,46 @@ static void body(void *arg, uint32_t member, uint32_t width) {
   }
 }
 
-int32_t ref_columns_run(void *opaque, const bs_tensor *full, const bs_tensor *kept, int scatter,
-                        bs_error *err) {
-  columns_plan *plan = opaque;
+static int32_t move(const columns_plan *plan, const bs_tensor *full, const bs_tensor *kept, int scatter,
+                    bs_error *err) {
   columns_job job = {plan, ref_view_of(full), ref_view_of(kept), scatter};
   if (job.kept.rows == 0 || job.kept.cols == 0) return BS_OK;
-  const int32_t rc = plan->exec->parallel_for(plan->exec->ctx, body, &job);
+  const int32_t rc = plan->base.exec->parallel_for(plan->base.exec->ctx, body, &job);
   return rc == BS_OK ? BS_OK : bs_fail(err, rc, "BS-REF-TEAM", "the rank's thread team failed");
 }
-
-void ref_columns_plan_free(void *opaque) {
-  columns_plan *plan = opaque;
-  if (plan == NULL) return;
-  const bs_host *host = plan->host;
-  ref_columns_free(host, &plan->columns);
-  host->free(host->ctx, plan);
+static int32_t gather(void *plan, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err) {
+  (void)nargs;
+  (void)stream;
+  return move(plan, args[0], args[1], 0, err);
 }
+static int32_t scatter(void *plan, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err) {
+  (void)nargs;
+  (void)stream;
+  return move(plan, args[1], args[0], 1, err);
+}
+
+const bs_src_loc ref_gather_columns_at = {__FILE__, (uint32_t)__LINE__ + 1u, 0u};
+const bs_op_impl ref_gather_columns = {
+    .struct_size = (uint32_t)sizeof(bs_op_impl),
+    .op = "gather_columns",
+    .backend = "ref",
+    .name = "portable",
+    .summary = "copies the partition's columns",
+    .supports = supports_gather,
+    .prepare = prepare_gather,
+    .run = gather,
+    .plan_free = plan_free,
+};
+
+const bs_src_loc ref_scatter_columns_at = {__FILE__, (uint32_t)__LINE__ + 1u, 0u};
+const bs_op_impl ref_scatter_columns = {
+    .struct_size = (uint32_t)sizeof(bs_op_impl),
+    .op = "scatter_columns",
+    .backend = "ref",
+    .name = "portable",
+    .summary = "copies the partition's columns",
+    .supports = supports_scatter,
+    .prepare = prepare_scatter,
+    .run = scatter,
+    .plan_free = plan_free,
+};

@@ -4,11 +4,6 @@
  * columns when there are fewer rows than members. */
 #include "../ref.h"
 
-typedef struct convert_plan {
-  const bs_host *host;
-  const bs_exec *exec;
-} convert_plan;
-
 static int32_t supports(void *state, const bs_op_query *query, bs_op_answer *out_answer) {
   (void)state;
   if (query->nargs != 2 || !ref_arg_ok(query, 0, 2) || !ref_arg_ok(query, 1, 2))
@@ -19,18 +14,10 @@ static int32_t supports(void *state, const bs_op_query *query, bs_op_answer *out
   return ref_answer_native(out_answer, BS_TOL_EXACT, 0, "portable C");
 }
 
-static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *query, void *packed,
+static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *query, void *packed,
                        void **out_plan, bs_error *err) {
   (void)packed;
-  ref_state *state = opaque;
-  const int32_t rc = ref_require(&ref_convert, state, query, err);
-  if (rc != BS_OK) return rc;
-  convert_plan *plan = state->host->alloc(state->host->ctx, sizeof *plan, 64);
-  if (plan == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-REF-MEMORY", "no memory for a plan of convert");
-  plan->host = state->host;
-  plan->exec = exec;
-  *out_plan = plan;
-  return BS_OK;
+  return ref_plan_make(&ref_convert, state, exec, query, sizeof(ref_plan), out_plan, err);
 }
 
 enum { CHUNK = 256 };
@@ -55,14 +42,9 @@ static int32_t convert_part(const ref_rows *job, int64_t row, int64_t begin, int
 static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err) {
   (void)nargs;
   (void)stream;
-  const convert_plan *plan = opaque;
+  const ref_plan *plan = opaque;
   ref_rows rows = {plan->host, ref_view_of(args[0]), ref_view_of(args[1]), convert_part, NULL, BS_OK};
   return ref_rows_run(&rows, plan->exec, err);
-}
-
-static void plan_free(void *opaque) {
-  convert_plan *plan = opaque;
-  if (plan != NULL) plan->host->free(plan->host->ctx, plan);
 }
 
 const bs_src_loc ref_convert_at = {__FILE__, (uint32_t)__LINE__ + 1u, 0u};
@@ -75,5 +57,5 @@ const bs_op_impl ref_convert = {
     .supports = supports,
     .prepare = prepare,
     .run = run,
-    .plan_free = plan_free,
+    .plan_free = ref_plan_free,
 };

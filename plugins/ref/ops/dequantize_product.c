@@ -7,96 +7,62 @@
 #include "../ref.h"
 
 enum { PIECE = 128 };
-
-typedef struct product_plan {
-  const bs_host *host;
-  const bs_exec *exec;
-  uint32_t activation;
-} product_plan;
-
-typedef struct product_job {
-  const product_plan *plan;
-  ref_view sums, rows, columns, bias, base, out;
-  int has_bias, has_base;
-  int32_t failed; /* relaxed atomics */
-} product_job;
+enum { SUMS, ROWS, COLUMNS, BIAS, BASE, OUT, ARGS };
 
 static int32_t supports(void *state, const bs_op_query *query, bs_op_answer *out_answer) {
   (void)state;
-  static const uint32_t ranks[6] = {2, 2, 1, 1, 2, 2};
-  if (query->nargs != 6)
+  static const uint32_t ranks[ARGS] = {2, 2, 1, 1, 2, 2};
+  if (query->nargs != ARGS)
     return ref_answer_no(out_answer, BS_REASON_RANK, "needs sums, two scales, bias, base and output");
-  for (uint32_t i = 0; i < 6; i++) {
-    const int optional = i == 3 || i == 4;
-    if (!(optional && query->args[i] == NULL) && !ref_arg_ok(query, i, ranks[i]))
-      return ref_answer_no(out_answer, BS_REASON_RANK, "arg %u: %u dimensions of a known dtype", i, ranks[i]);
-  }
+  if (!ref_args_fit(query, ARGS, ranks, 1u << BIAS | 1u << BASE, out_answer)) return BS_OK;
   if (query->activation > BS_ACT_GELU_TANH)
     return ref_answer_no(out_answer, BS_REASON_NOT_BUILT, "activation %u", query->activation);
   return ref_answer_native(out_answer, BS_TOL_ACC_F32, 0, "portable C");
 }
 
-static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *query, void *packed,
+static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *query, void *packed,
                        void **out_plan, bs_error *err) {
   (void)packed;
-  ref_state *state = opaque;
-  const int32_t rc = ref_require(&ref_dequantize_product, state, query, err);
-  if (rc != BS_OK) return rc;
-  product_plan *plan = state->host->alloc(state->host->ctx, sizeof *plan, 64);
-  if (plan == NULL)
-    return bs_fail(err, BS_NO_MEMORY, "BS-REF-MEMORY", "no memory for a plan of dequantize_product");
-  *plan = (product_plan){state->host, exec, query->activation};
-  *out_plan = plan;
-  return BS_OK;
+  return ref_plan_make(&ref_dequantize_product, state, exec, query, sizeof(ref_plan), out_plan, err);
 }
 
-static int32_t piece(const product_job *job, int64_t row, float scale, int64_t first, int64_t n) {
+static int32_t piece(const ref_job *job, int64_t row, float scale, int64_t first, int64_t n) {
   const bs_host *host = job->plan->host;
+  const int has_base = job->v[BASE].data != NULL, has_bias = job->v[BIAS].data != NULL;
   int32_t sums[PIECE] = {0};
   float columns[PIECE] = {0}, base[PIECE] = {0}, bias[PIECE] = {0}, out[PIECE];
-  int32_t rc = ref_load(host, &job->sums, row, NULL, first, n, BS_I32, sums);
-  if (rc == BS_OK) rc = ref_load(host, &job->columns, 0, NULL, first, n, BS_F32, columns);
-  if (rc == BS_OK && job->has_base) rc = ref_load(host, &job->base, row, NULL, first, n, BS_F32, base);
-  if (rc == BS_OK && job->has_bias) rc = ref_load(host, &job->bias, 0, NULL, first, n, BS_F32, bias);
+  int32_t rc = ref_load(host, &job->v[SUMS], row, NULL, first, n, BS_I32, sums);
+  if (rc == BS_OK) rc = ref_load(host, &job->v[COLUMNS], 0, NULL, first, n, BS_F32, columns);
+  if (rc == BS_OK && has_base) rc = ref_load(host, &job->v[BASE], row, NULL, first, n, BS_F32, base);
+  if (rc == BS_OK && has_bias) rc = ref_load(host, &job->v[BIAS], 0, NULL, first, n, BS_F32, bias);
   for (int64_t i = 0; rc == BS_OK && i < n; i++) {
     const float by_row = (float)sums[i] * scale;
     float v = by_row * columns[i];
-    if (job->has_base) v += base[i];
-    if (job->has_bias) v += bias[i];
+    if (has_base) v += base[i];
+    if (has_bias) v += bias[i];
     out[i] = (float)ref_activation(job->plan->activation, (double)v);
   }
-  return rc == BS_OK ? ref_store(host, &job->out, row, first, n, BS_F32, out) : rc;
+  return rc == BS_OK ? ref_store(host, &job->v[OUT], row, first, n, BS_F32, out) : rc;
+}
+
+static int32_t one_row(const ref_job *job, int64_t row) {
+  const int64_t cols = job->v[OUT].cols;
+  float scale = 0.0f;
+  int32_t rc = ref_load(job->plan->host, &job->v[ROWS], row, NULL, 0, 1, BS_F32, &scale);
+  for (int64_t c = 0; rc == BS_OK && c < cols; c += PIECE)
+    rc = piece(job, row, scale, c, cols - c < PIECE ? cols - c : PIECE);
+  return rc;
 }
 
 static void share(void *arg, uint32_t member, uint32_t width) {
-  product_job *job = arg;
-  int64_t begin, end;
-  ref_share(job->out.rows, member, width, &begin, &end);
-  for (int64_t r = begin; r < end; r++) {
-    float scale = 0.0f;
-    int32_t rc = ref_load(job->plan->host, &job->rows, r, NULL, 0, 1, BS_F32, &scale);
-    for (int64_t c = 0; rc == BS_OK && c < job->out.cols; c += PIECE)
-      rc = piece(job, r, scale, c, job->out.cols - c < PIECE ? job->out.cols - c : PIECE);
-    if (rc != BS_OK) __atomic_store_n(&job->failed, rc, __ATOMIC_RELAXED);
-  }
+  ref_job *job = arg;
+  ref_job_items(job, job->v[OUT].rows, member, width, one_row);
 }
 
-static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err) {
-  (void)nargs;
+static int32_t run(void *plan, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err) {
   (void)stream;
-  const product_plan *plan = opaque;
-  product_job job = {plan, ref_view_of(args[0]), ref_view_of(args[1]), ref_view_of(args[2]), {0},
-                     {0},  ref_view_of(args[5]), args[3] != NULL,      args[4] != NULL,      BS_OK};
-  if (job.has_bias) job.bias = ref_view_of(args[3]);
-  if (job.has_base) job.base = ref_view_of(args[4]);
-  int32_t rc = plan->exec->parallel_for(plan->exec->ctx, share, &job);
-  if (rc == BS_OK) rc = job.failed;
-  return rc == BS_OK ? rc : bs_fail(err, rc, "BS-REF-QUANTIZE", "sums or scales could not be converted");
-}
-
-static void plan_free(void *opaque) {
-  product_plan *plan = opaque;
-  if (plan != NULL) plan->host->free(plan->host->ctx, plan);
+  return ref_job_run(plan, args, nargs, share, "BS-REF-QUANTIZE", "sums or scales could not be converted",
+                     err);
 }
 
 const bs_src_loc ref_dequantize_product_at = {__FILE__, (uint32_t)__LINE__ + 1u, 0u};
@@ -109,5 +75,5 @@ const bs_op_impl ref_dequantize_product = {
     .supports = supports,
     .prepare = prepare,
     .run = run,
-    .plan_free = plan_free,
+    .plan_free = ref_plan_free,
 };

@@ -4,8 +4,7 @@
 #include "matmul24.h"
 
 typedef struct expand_plan {
-  const bs_host *host;
-  const bs_exec *exec;
+  ref_plan base;
   ref_positions at;
 } expand_plan;
 
@@ -23,20 +22,17 @@ static void plan_free(void *opaque) {
   expand_plan *plan = opaque;
   if (plan == NULL) return;
   ref_positions_free(&plan->at);
-  plan->host->free(plan->host->ctx, plan);
+  ref_plan_free(plan);
 }
 
-static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *q, void *packed, void **out_plan,
+static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *q, void *packed, void **out_plan,
                        bs_error *err) {
-  ref_state *state = opaque;
   (void)packed;
-  int32_t rc = ref_require(&ref_expand24, state, q, err);
+  void *made = NULL;
+  int32_t rc = ref_plan_make(&ref_expand24, state, exec, q, sizeof(expand_plan), &made, err);
   if (rc != BS_OK) return rc;
-  expand_plan *plan = state->host->alloc(state->host->ctx, sizeof *plan, 64);
-  if (plan == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-REF-MEMORY", "no memory for a plan of expand24");
-  plan->host = state->host;
-  plan->exec = exec;
-  rc = ref_positions_make(state->host, exec, q->kept, &plan->at, err);
+  expand_plan *plan = made;
+  rc = ref_positions_make(plan->base.host, exec, q->kept, &plan->at, err);
   if (rc != BS_OK) {
     plan_free(plan);
     return rc;
@@ -63,12 +59,12 @@ static int32_t part(const ref_rows *rows, int64_t r, int64_t begin, int64_t end)
 static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err) {
   const expand_plan *plan = opaque;
   (void)nargs, (void)stream;
-  ref_rows rows = {.host = plan->host,
+  ref_rows rows = {.host = plan->base.host,
                    .in = ref_view_of(args[1]),
                    .out = ref_view_of(args[0]),
                    .part = part,
                    .user = plan};
-  return ref_rows_run(&rows, plan->exec, err);
+  return ref_rows_run(&rows, plan->base.exec, err);
 }
 
 const bs_src_loc ref_expand24_at = {__FILE__, (uint32_t)__LINE__ + 1u, 0u};

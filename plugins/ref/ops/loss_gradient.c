@@ -10,89 +10,53 @@ enum { PIECE = 128 };
 enum { Y, TARGET, DY, LOSS, ARGS };
 enum { SUM = 0, SQUARES = 1 };
 
-typedef struct loss_plan {
-  const bs_host *host;
-  const bs_exec *exec;
-  int64_t kind;
-  double factor;
-} loss_plan;
-
-typedef struct loss_job {
-  const loss_plan *plan;
-  ref_view v[ARGS]; /* data NULL: absent */
-  int32_t failed;   /* relaxed atomics */
-} loss_job;
-
 static int32_t supports(void *state, const bs_op_query *query, bs_op_answer *out_answer) {
   (void)state;
+  static const uint32_t ranks[ARGS] = {2, 2, 2, 2};
   if (query->nargs != ARGS) return ref_answer_no(out_answer, BS_REASON_RANK, "needs Y, target, dY and loss");
-  for (uint32_t i = 0; i < ARGS; i++)
-    if (!(i == TARGET && query->args[i] == NULL) && !ref_arg_ok(query, i, 2))
-      return ref_answer_no(out_answer, BS_REASON_RANK, "arg %u: two dimensions of a known dtype", i);
+  if (!ref_args_fit(query, ARGS, ranks, 1u << TARGET, out_answer)) return BS_OK;
   return ref_answer_native(out_answer, BS_TOL_EXACT, 0, "portable C");
 }
 
-static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *query, void *packed,
+static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *query, void *packed,
                        void **out_plan, bs_error *err) {
   (void)packed;
-  ref_state *state = opaque;
-  const int32_t rc = ref_require(&ref_loss_gradient, state, query, err);
-  if (rc != BS_OK) return rc;
-  loss_plan *plan = state->host->alloc(state->host->ctx, sizeof *plan, 64);
-  if (plan == NULL)
-    return bs_fail(err, BS_NO_MEMORY, "BS-REF-MEMORY", "no memory for a plan of loss_gradient");
-  *plan = (loss_plan){state->host, exec, query->attrs[0], 2.0 / (double)query->attrs[1]};
-  *out_plan = plan;
-  return BS_OK;
+  return ref_plan_make(&ref_loss_gradient, state, exec, query, sizeof(ref_plan), out_plan, err);
 }
 
-static int32_t piece(const loss_job *job, int64_t row, int64_t first, int64_t n, double *sum) {
+static int32_t piece(const ref_job *job, int64_t row, int64_t first, int64_t n, double *sum) {
   const bs_host *host = job->plan->host;
+  const int whole = job->plan->attrs[0] == SUM;
+  const double factor = 2.0 / (double)job->plan->attrs[1];
   double y[PIECE], t[PIECE] = {0}, dy[PIECE];
   int32_t rc = ref_load(host, &job->v[Y], row, NULL, first, n, BS_F64, y);
   if (rc == BS_OK && job->v[TARGET].data != NULL)
     rc = ref_load(host, &job->v[TARGET], row, NULL, first, n, BS_F64, t);
   for (int64_t i = 0; rc == BS_OK && i < n; i++) {
     const double d = y[i] - t[i], square = d * d;
-    const int whole = job->plan->kind == SUM;
     *sum += whole ? y[i] : square;
-    dy[i] = whole ? 1.0 : d * job->plan->factor;
+    dy[i] = whole ? 1.0 : d * factor;
   }
   return rc == BS_OK ? ref_store(host, &job->v[DY], row, first, n, BS_F64, dy) : rc;
 }
 
-static void share(void *arg, uint32_t member, uint32_t width) {
-  loss_job *job = arg;
+static int32_t one_row(const ref_job *job, int64_t row) {
   const int64_t cols = job->v[Y].cols;
-  int64_t begin, end;
-  ref_share(job->v[Y].rows, member, width, &begin, &end);
-  for (int64_t r = begin; r < end; r++) {
-    double sum = 0.0;
-    int32_t rc = BS_OK;
-    for (int64_t c = 0; rc == BS_OK && c < cols; c += PIECE)
-      rc = piece(job, r, c, cols - c < PIECE ? cols - c : PIECE, &sum);
-    if (rc == BS_OK) rc = ref_store(job->plan->host, &job->v[LOSS], r, 0, 1, BS_F64, &sum);
-    if (rc != BS_OK) __atomic_store_n(&job->failed, rc, __ATOMIC_RELAXED);
-  }
+  double sum = 0.0;
+  int32_t rc = BS_OK;
+  for (int64_t c = 0; rc == BS_OK && c < cols; c += PIECE)
+    rc = piece(job, row, c, cols - c < PIECE ? cols - c : PIECE, &sum);
+  return rc == BS_OK ? ref_store(job->plan->host, &job->v[LOSS], row, 0, 1, BS_F64, &sum) : rc;
 }
 
-static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err) {
-  (void)nargs;
+static void share(void *arg, uint32_t member, uint32_t width) {
+  ref_job *job = arg;
+  ref_job_items(job, job->v[Y].rows, member, width, one_row);
+}
+
+static int32_t run(void *plan, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err) {
   (void)stream;
-  const loss_plan *plan = opaque;
-  loss_job job;
-  memset(&job, 0, sizeof job);
-  job.plan = plan;
-  for (uint32_t i = 0; i < ARGS; i++)
-    if (args[i] != NULL) job.v[i] = ref_view_of(args[i]);
-  int32_t rc = plan->exec->parallel_for(plan->exec->ctx, share, &job);
-  if (rc == BS_OK) rc = job.failed;
-  return rc == BS_OK ? rc : bs_fail(err, rc, "BS-REF-LOSS", "outputs could not be converted");
-}
-
-static void plan_free(void *opaque) {
-  loss_plan *plan = opaque;
-  if (plan != NULL) plan->host->free(plan->host->ctx, plan);
+  return ref_job_run(plan, args, nargs, share, "BS-REF-LOSS", "outputs could not be converted", err);
 }
 
 const bs_src_loc ref_loss_gradient_at = {__FILE__, (uint32_t)__LINE__ + 1u, 0u};
@@ -105,5 +69,5 @@ const bs_op_impl ref_loss_gradient = {
     .supports = supports,
     .prepare = prepare,
     .run = run,
-    .plan_free = plan_free,
+    .plan_free = ref_plan_free,
 };

@@ -10,51 +10,25 @@
 enum { PIECE = 128 };
 enum { X, X_SCALES, W, W_SCALES, BIAS, BASE, OUT, ARGS };
 
-typedef struct scaled_plan {
-  const bs_host *host;
-  const bs_exec *exec;
-  int64_t group;
-  uint32_t activation;
-  uint32_t reserved;
-} scaled_plan;
-
-typedef struct scaled_job {
-  const scaled_plan *plan;
-  ref_view v[ARGS]; /* data NULL: absent */
-  int32_t failed;   /* relaxed atomics */
-} scaled_job;
-
 static int32_t supports(void *state, const bs_op_query *query, bs_op_answer *out_answer) {
   (void)state;
   static const uint32_t ranks[ARGS] = {2, 2, 2, 2, 1, 2, 2};
   if (query->nargs != ARGS)
     return ref_answer_no(out_answer, BS_REASON_RANK, "needs two matrices, their scales, bias, base, output");
-  for (uint32_t i = 0; i < ARGS; i++) {
-    const int optional = i == BIAS || i == BASE;
-    if (!(optional && query->args[i] == NULL) && !ref_arg_ok(query, i, ranks[i]))
-      return ref_answer_no(out_answer, BS_REASON_RANK, "arg %u: %u dimensions of a known dtype", i, ranks[i]);
-  }
+  if (!ref_args_fit(query, ARGS, ranks, 1u << BIAS | 1u << BASE, out_answer)) return BS_OK;
   if (query->activation > BS_ACT_GELU_TANH)
     return ref_answer_no(out_answer, BS_REASON_NOT_BUILT, "activation %u", query->activation);
   return ref_answer_native(out_answer, BS_TOL_ACC_F32, 0, "portable C");
 }
 
-static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *query, void *packed,
+static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *query, void *packed,
                        void **out_plan, bs_error *err) {
   (void)packed;
-  ref_state *state = opaque;
-  const int32_t rc = ref_require(&ref_scaled_matmul, state, query, err);
-  if (rc != BS_OK) return rc;
-  scaled_plan *plan = state->host->alloc(state->host->ctx, sizeof *plan, 64);
-  if (plan == NULL)
-    return bs_fail(err, BS_NO_MEMORY, "BS-REF-MEMORY", "no memory for a plan of scaled_matmul");
-  *plan = (scaled_plan){state->host, exec, query->attrs[0], query->activation, 0};
-  *out_plan = plan;
-  return BS_OK;
+  return ref_plan_make(&ref_scaled_matmul, state, exec, query, sizeof(ref_plan), out_plan, err);
 }
 
 /* The products of columns begin .. end - 1, added one after the other from +0. */
-static int32_t sum_group(const scaled_job *job, int64_t b, int64_t n, int64_t begin, int64_t end,
+static int32_t sum_group(const ref_job *job, int64_t b, int64_t n, int64_t begin, int64_t end,
                          float *out_sum) {
   const bs_host *host = job->plan->host;
   float x[PIECE], w[PIECE], sum = 0.0f;
@@ -72,9 +46,9 @@ static int32_t sum_group(const scaled_job *job, int64_t b, int64_t n, int64_t be
   return rc;
 }
 
-static int32_t element(const scaled_job *job, int64_t b, int64_t n) {
+static int32_t element(const ref_job *job, int64_t b, int64_t n) {
   const bs_host *host = job->plan->host;
-  const int64_t K = job->v[X].cols, group = job->plan->group;
+  const int64_t K = job->v[X].cols, group = job->plan->attrs[0];
   float v = 0.0f, more = 0.0f;
   int32_t rc = BS_OK;
   for (int64_t g = 0; rc == BS_OK && g < job->v[X_SCALES].cols; g++) {
@@ -96,7 +70,7 @@ static int32_t element(const scaled_job *job, int64_t b, int64_t n) {
 }
 
 static void share(void *arg, uint32_t member, uint32_t width) {
-  scaled_job *job = arg;
+  ref_job *job = arg;
   const int64_t rows = job->v[OUT].rows, cols = job->v[OUT].cols;
   int64_t b0 = 0, b1 = rows, n0 = 0, n1 = cols;
   if (rows >= (int64_t)width)
@@ -110,23 +84,10 @@ static void share(void *arg, uint32_t member, uint32_t width) {
     }
 }
 
-static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err) {
-  (void)nargs;
+static int32_t run(void *plan, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err) {
   (void)stream;
-  const scaled_plan *plan = opaque;
-  scaled_job job;
-  memset(&job, 0, sizeof job);
-  job.plan = plan;
-  for (uint32_t i = 0; i < ARGS; i++)
-    if (args[i] != NULL) job.v[i] = ref_view_of(args[i]);
-  int32_t rc = plan->exec->parallel_for(plan->exec->ctx, share, &job);
-  if (rc == BS_OK) rc = job.failed;
-  return rc == BS_OK ? rc : bs_fail(err, rc, "BS-REF-SCALED", "values or scales could not be converted");
-}
-
-static void plan_free(void *opaque) {
-  scaled_plan *plan = opaque;
-  if (plan != NULL) plan->host->free(plan->host->ctx, plan);
+  return ref_job_run(plan, args, nargs, share, "BS-REF-SCALED", "values or scales could not be converted",
+                     err);
 }
 
 const bs_src_loc ref_scaled_matmul_at = {__FILE__, (uint32_t)__LINE__ + 1u, 0u};
@@ -139,5 +100,5 @@ const bs_op_impl ref_scaled_matmul = {
     .supports = supports,
     .prepare = prepare,
     .run = run,
-    .plan_free = plan_free,
+    .plan_free = ref_plan_free,
 };

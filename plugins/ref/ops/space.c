@@ -1,32 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * space.c - helpers of the ops of graphs, whose tensors have any rank: plans, tensors laid over a space of
+ * space.c - helpers of the ops of graphs, whose tensors have any rank: scratch, tensors laid over a space of
  * dims, lines of them, and independent items divided over the team. */
 #include <math.h>
 
 #include "../ref.h"
-
-int32_t ref_plan_make(const bs_op_impl *impl, ref_state *state, const bs_exec *exec, const bs_op_query *query,
-                      size_t size, void **out_plan, bs_error *err) {
-  const int32_t rc = ref_require(impl, state, query, err);
-  if (rc != BS_OK) return rc;
-  ref_plan *plan = state->host->alloc(state->host->ctx, size, 64);
-  if (plan == NULL)
-    return bs_fail(err, BS_NO_MEMORY, "BS-REF-MEMORY", "no memory for a plan of %s", impl->op);
-  memset(plan, 0, size);
-  plan->host = state->host;
-  plan->exec = exec;
-  memcpy(plan->attrs, query->attrs, sizeof plan->attrs);
-  memcpy(plan->numbers, query->numbers, sizeof plan->numbers);
-  plan->activation = query->activation;
-  plan->nargs = query->nargs;
-  *out_plan = plan;
-  return BS_OK;
-}
-
-void ref_plan_free(void *opaque) {
-  ref_plan *plan = opaque;
-  if (plan != NULL) plan->host->free(plan->host->ctx, plan);
-}
 
 int32_t ref_scratch_reserve(ref_plan *plan, uint64_t bytes, bs_error *err) {
   const bs_exec *exec = plan->exec;

@@ -13,23 +13,18 @@ int ref_step_fits(const bs_op_query *q, uint32_t i) {
 
 int32_t ref_step_prepare(const bs_op_impl *impl, ref_state *state, const bs_exec *exec, const bs_op_query *q,
                          ref_packed *weight, void **out_plan, bs_error *err) {
-  const int32_t rc = ref_require(impl, state, q, err);
+  void *made = NULL;
+  const int32_t rc = ref_plan_make(impl, state, exec, q, sizeof(ref_step_plan), &made, err);
   if (rc != BS_OK) return rc;
-  if (weight != NULL && (weight->rows != q->args[0]->dims[0] || weight->cols != q->args[0]->dims[1]))
+  if (weight != NULL && (weight->rows != q->args[0]->dims[0] || weight->cols != q->args[0]->dims[1])) {
+    ref_plan_free(made);
     return bs_fail(err, BS_INVALID_ARGUMENT, "BS-REF-WEIGHT", "%s: dW is [%lld,%lld], the weight [%lld,%lld]",
                    impl->op, (long long)q->args[0]->dims[0], (long long)q->args[0]->dims[1],
                    (long long)weight->rows, (long long)weight->cols);
-  ref_step_plan *plan = state->host->alloc(state->host->ctx, sizeof *plan, 64);
-  if (plan == NULL)
-    return bs_fail(err, BS_NO_MEMORY, "BS-REF-MEMORY", "no memory for a plan of %s", impl->op);
-  *plan = (ref_step_plan){state->host, exec, weight, q->activation};
-  *out_plan = plan;
+  }
+  ((ref_step_plan *)made)->weight = weight;
+  *out_plan = made;
   return BS_OK;
-}
-
-void ref_step_plan_free(void *opaque) {
-  ref_step_plan *plan = opaque;
-  if (plan != NULL) plan->host->free(plan->host->ctx, plan);
 }
 
 ref_view ref_step_weight(const ref_step_plan *plan) {
@@ -38,7 +33,7 @@ ref_view ref_step_weight(const ref_step_plan *plan) {
 }
 
 static int32_t change_piece(const ref_step_job *job, int64_t row, int64_t first, int64_t n) {
-  const bs_host *host = job->plan->host;
+  const bs_host *host = job->plan->base.host;
   double values[REF_STEP_MATRICES][REF_STEP_CHUNK];
   double *v[REF_STEP_MATRICES];
   int32_t rc = BS_OK;
@@ -67,7 +62,7 @@ static void share(void *arg, uint32_t member, uint32_t width) {
 }
 
 int32_t ref_step_run(ref_step_job *job, bs_error *err) {
-  const bs_exec *exec = job->plan->exec;
+  const bs_exec *exec = job->plan->base.exec;
   if (job->m[0].rows == 0 || job->m[0].cols == 0) return BS_OK;
   const int32_t rc = exec->parallel_for(exec->ctx, share, job);
   if (rc != BS_OK) return bs_fail(err, rc, "BS-REF-TEAM", "the rank's thread team failed");

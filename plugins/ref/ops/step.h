@@ -8,10 +8,8 @@
 enum { REF_STEP_CHUNK = 128, REF_STEP_MATRICES = 4 };
 
 typedef struct ref_step_plan {
-  const bs_host *host;
-  const bs_exec *exec;
-  ref_packed *weight;  /* NULL: activate_dx */
-  uint32_t activation; /* of activate_dx */
+  ref_plan base;
+  ref_packed *weight; /* NULL: activate_dx */
 } ref_step_plan;
 
 /* One run: matrices of equal shape, data NULL where absent. n values of each lie in v[i]; those with their
@@ -29,7 +27,6 @@ typedef struct ref_step_job {
 int ref_step_fits(const bs_op_query *query, uint32_t i);
 int32_t ref_step_prepare(const bs_op_impl *impl, ref_state *state, const bs_exec *exec,
                          const bs_op_query *query, ref_packed *weight, void **out_plan, bs_error *err);
-void ref_step_plan_free(void *plan);
 ref_view ref_step_weight(const ref_step_plan *plan);
 int32_t ref_step_run(ref_step_job *job, bs_error *err);
 #endif

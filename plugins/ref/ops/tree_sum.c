@@ -7,9 +7,7 @@
 enum { CHUNK = 128, MAX_BLOCKS = 8 };
 
 typedef struct tree_plan {
-  const bs_host *host;
-  const bs_exec *exec;
-  uint32_t activation;
+  ref_plan base;
   int64_t blocks;
   int64_t order[MAX_BLOCKS];
 } tree_plan;
@@ -42,17 +40,13 @@ static int32_t supports(void *state, const bs_op_query *q, bs_op_answer *out_ans
   return ref_answer_native(out_answer, BS_TOL_EXACT, 0, "portable C");
 }
 
-static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *q, void *packed, void **out_plan,
+static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *q, void *packed, void **out_plan,
                        bs_error *err) {
   (void)packed;
-  ref_state *state = opaque;
-  const int32_t rc = ref_require(&ref_tree_sum, state, q, err);
+  void *made = NULL;
+  const int32_t rc = ref_plan_make(&ref_tree_sum, state, exec, q, sizeof(tree_plan), &made, err);
   if (rc != BS_OK) return rc;
-  tree_plan *plan = state->host->alloc(state->host->ctx, sizeof *plan, 64);
-  if (plan == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-REF-MEMORY", "no memory for a plan of tree_sum");
-  plan->host = state->host;
-  plan->exec = exec;
-  plan->activation = q->activation;
+  tree_plan *plan = made;
   plan->blocks = blocks_of(q);
   int given = 0;
   for (int64_t i = 0; i < plan->blocks; i++) given |= q->attrs[i] != 0;
@@ -78,7 +72,7 @@ static void add(uint32_t compute, unsigned char *to, const unsigned char *from, 
 }
 
 static void apply(const tree *t, unsigned char *sums, int64_t n) {
-  const uint32_t activation = t->plan->activation;
+  const uint32_t activation = t->plan->base.activation;
   if (activation == BS_ACT_NONE) return;
   for (int64_t i = 0; i < n; i++) {
     if (t->compute == BS_F32) {
@@ -134,20 +128,10 @@ static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stre
   (void)stream;
   const tree_plan *plan = opaque;
   const ref_view in = ref_view_of(args[0]), out = ref_view_of(args[1]);
-  tree t = {plan, &in, BS_F32};
-  if (ref_is_integer(in.dtype)) {
-    t.compute = BS_I64;
-  } else if (in.dtype == BS_F64 || out.dtype == BS_F64) {
-    t.compute = BS_F64;
-  }
+  const tree t = {plan, &in, ref_compute_of(in.dtype, out.dtype)};
   /* Rows are walked over the output's columns: the blocks of the input are the tree's. */
-  ref_rows rows = {plan->host, out, out, tree_part, &t, BS_OK};
-  return ref_rows_run(&rows, plan->exec, err);
-}
-
-static void plan_free(void *opaque) {
-  tree_plan *plan = opaque;
-  if (plan != NULL) plan->host->free(plan->host->ctx, plan);
+  ref_rows rows = {plan->base.host, out, out, tree_part, &t, BS_OK};
+  return ref_rows_run(&rows, plan->base.exec, err);
 }
 
 const bs_src_loc ref_tree_sum_at = {__FILE__, (uint32_t)__LINE__ + 1u, 0u};
@@ -160,5 +144,5 @@ const bs_op_impl ref_tree_sum = {
     .supports = supports,
     .prepare = prepare,
     .run = run,
-    .plan_free = plan_free,
+    .plan_free = ref_plan_free,
 };

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT
+ * exchange.h - sends and receives that are in flight together: what every communicator does alike. A rank
+ * looks at all of its transfers again and again and moves those that can move, so it takes what has come for
+ * it whatever else it waits for. When nothing moves it spins for a while; then it sleeps on its inbox, which
+ * whoever moves a message of it rings. How one message moves is the communicator's. Used by threads, shm and
+ * mpi. */
+#ifndef BS_COMM_EXCHANGE_H
+#define BS_COMM_EXCHANGE_H
+#include "meet.h"
+
+enum { COMM_NEW = 0, COMM_MOVES = 1, COMM_DONE = 2 };
+
+typedef struct comm_transfer {
+  const bs_coll_call *call;
+  uint64_t key;
+  uint32_t state;
+  uint32_t before; /* the transfer that comes before it between the same two ranks; UINT32_MAX: none */
+  /* What follows is the communicator's. */
+  void *link; /* where the two ranks' messages go */
+  const char *text;
+  uint64_t done; /* elements that have moved */
+  uint32_t base; /* position of a message that is shown */
+} comm_transfer;
+
+/* Of one rank's end of a group. */
+typedef struct comm_transfers {
+  comm_transfer *all; /* of the largest exchange so far */
+  uint32_t room;
+  uint32_t n;      /* of this exchange */
+  uint32_t *marks; /* the newest transfer to each rank, then from each */
+} comm_transfers;
+
+typedef struct comm_mover {
+  void *comm;
+  /* 1: the message has moved; 0: it cannot now; else *rc. */
+  int (*move)(void *comm, comm_transfer *t, int32_t *rc, bs_error *err);
+  /* Do the others still live? BS_OK, or why the wait ends. It may shorten *ns, the sleep that follows. NULL:
+   * no check is made. */
+  int32_t (*look)(void *comm, int64_t *ns);
+  /* The wait ends: no message is offered any more, and those that the others have begun to take are taken.
+   * NULL: nothing is to be done. */
+  void (*settle)(void *comm);
+  /* The error of a wait that ended with `why`: BS_ABORTED, BS_DEADLINE or what `look` said. `t` is not done.
+   */
+  int32_t (*fail)(void *comm, const comm_transfer *t, int32_t why, int64_t timeout_ns, bs_error *err);
+  uint32_t passes;  /* a transfer may move once the one before it has this state */
+  comm_flag *inbox; /* NULL: there is no bell, so sleeps are short */
+  int sleepers;
+  const _Atomic uint32_t *failed; /* the world's */
+  int patient;                    /* who calls may wait busily */
+  int64_t spin_ns, timeout_ns;
+} comm_mover;
+
+/* Checks the calls of rank `me` of n and makes a transfer of each; the communicator's fields are 0. */
+int32_t comm_transfers_open(comm_transfers *transfers, const bs_coll_call *const *calls, uint32_t ncalls,
+                            uint32_t me, uint32_t n, bs_error *err);
+void comm_transfers_close(comm_transfers *transfers);
+/* Moves all of them. */
+int32_t comm_transfers_run(comm_transfers *transfers, const comm_mover *mover, bs_error *err);
+#endif
