@@ -126,6 +126,8 @@ uint32_t cpu_workspace_members(const bs_op_query *query, uint64_t bytes, uint32_
 int64_t cpu_row_stride(const bs_tensor_desc *desc);
 /* Elements of a row lie side by side. */
 int cpu_rows_dense(const bs_tensor_desc *desc);
+/* The first `count` args, matrices or absent, have such rows; else NO, and 0. */
+int cpu_args_dense(const bs_op_query *query, uint32_t count, bs_op_answer *answer);
 /* What a plan must keep of the query's columns: a copy, as the query's own may go. Freed by free(). */
 int32_t cpu_columns_copy(const bs_partition *partition, bs_partition **out_copy, bs_error *err);
 

@@ -61,6 +61,16 @@ int cpu_rows_dense(const bs_tensor_desc *desc) {
   return desc->strides[1] == 1 || (desc->strides[0] == 0 && desc->strides[1] == 0);
 }
 
+int cpu_args_dense(const bs_op_query *query, uint32_t count, bs_op_answer *answer) {
+  for (uint32_t i = 0; i < count; i++) {
+    const bs_tensor_desc *d = query->args[i];
+    if (d != NULL && !cpu_rows_dense(d))
+      return cpu_answer_no(answer, BS_REASON_LAYOUT, "arg %u has element stride %lld, need 1", i,
+                           (long long)d->strides[1]);
+  }
+  return 1;
+}
+
 int cpu_read_matrix(const bs_tensor_desc *desc, const char *what, uint32_t *out_type, int64_t *out_ld,
                     bs_op_answer *answer) {
   if (!cpu_is_matmul_type(desc->dtype))

@@ -25,7 +25,7 @@ static void activate_piece(const cpu_elementwise *plan, void *dst, const void *s
 static int32_t supports(void *opaque, const bs_op_query *query, bs_op_answer *answer) {
   const cpu_state *state = opaque;
   const uint32_t from = query->args[0]->dtype, to = query->args[1]->dtype;
-  if (!cpu_elementwise_rows(query, answer)) return BS_OK;
+  if (!cpu_args_dense(query, 2, answer)) return BS_OK;
   if (query->activation > BS_ACT_GELU_TANH) {
     cpu_answer_no(answer, BS_REASON_DISABLED, "unknown activation %u", query->activation);
   } else if ((from == BS_F64 && to == BS_F64) || (cpu_type_index(from) >= 0 && cpu_type_index(to) >= 0)) {

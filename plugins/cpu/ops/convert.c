@@ -28,7 +28,7 @@ static void convert_piece(const cpu_elementwise *plan, void *dst, const void *sr
 static int32_t supports(void *opaque, const bs_op_query *query, bs_op_answer *answer) {
   const cpu_state *state = opaque;
   const uint32_t from = query->args[0]->dtype, to = query->args[1]->dtype;
-  if (!cpu_elementwise_rows(query, answer)) return BS_OK;
+  if (!cpu_args_dense(query, 2, answer)) return BS_OK;
   if (from == to || (cpu_type_index(from) >= 0 && cpu_type_index(to) >= 0)) {
     cpu_answer_yes(answer, 700, BS_TOL_EXACT, state->kernels.name, "");
     return BS_OK;

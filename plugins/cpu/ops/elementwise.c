@@ -10,14 +10,6 @@ typedef struct call {
   const bs_tensor *in, *out;
 } call;
 
-int cpu_elementwise_rows(const bs_op_query *query, bs_op_answer *answer) {
-  for (uint32_t i = 0; i < 2; i++)
-    if (!cpu_rows_dense(query->args[i]))
-      return cpu_answer_no(answer, BS_REASON_LAYOUT, "arg %u has element stride %lld, need 1", i,
-                           (long long)query->args[i]->strides[1]);
-  return 1;
-}
-
 int32_t cpu_elementwise_make(const cpu_state *state, const bs_exec *exec, const bs_op_query *query,
                              int64_t alone,
                              void (*piece)(const cpu_elementwise *plan, void *dst, const void *src,

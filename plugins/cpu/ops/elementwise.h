@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * elementwise.h - what ops of one input [B,N] and one output [B,N] share: the plan, the division of the work
- * over the team and the query's layout. The op itself is a function of one piece of a row. */
+ * elementwise.h - what ops of one input [B,N] and one output [B,N] share: the plan and the division of
+ * the work over the team. The op itself is a function of one piece of a row. */
 #ifndef BS_PLUGINS_CPU_OPS_ELEMENTWISE_H
 #define BS_PLUGINS_CPU_OPS_ELEMENTWISE_H
 
@@ -17,8 +17,6 @@ typedef struct cpu_elementwise {
   void (*piece)(const struct cpu_elementwise *plan, void *dst, const void *src, int64_t count);
 } cpu_elementwise;
 
-/* 1, or 0 after answering NO: rows must lie side by side. */
-int cpu_elementwise_rows(const bs_op_query *query, bs_op_answer *answer);
 /* A plan for the query; piece and alone are the op's. */
 int32_t cpu_elementwise_make(const cpu_state *state, const bs_exec *exec, const bs_op_query *query,
                              int64_t alone,

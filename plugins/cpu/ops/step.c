@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * step.c - see step.h. Each member of the team owns a range of panels; a weight's bits depend on nothing but
- * its own numbers. */
+ * step.c - sgd_update and adamw_update, see step.h. Each member of the team owns a range of panels; a
+ * weight's bits depend on nothing but its own numbers. */
 #include "step.h"
 
 #include <stdlib.h>
@@ -71,8 +71,8 @@ static void run_share(void *arg, uint32_t member, uint32_t width) {
     }
 }
 
-int32_t cpu_step_run(cpu_step_plan *plan, bs_tensor *const *args, uint32_t states, uint32_t count,
-                     bs_error *err) {
+static int32_t step_run(cpu_step_plan *plan, bs_tensor *const *args, uint32_t states, uint32_t count,
+                        bs_error *err) {
   cpu_step_call c = {.plan = plan, .dw = args[0]};
   for (uint32_t i = 0; i < states; i++) c.state[i] = args[1 + i];
   memcpy(c.hyper, args[1 + states]->data, count * sizeof(float));
@@ -87,10 +87,8 @@ static int read_query(const bs_op_query *query, uint32_t states, bs_op_answer *a
     if (d == NULL) continue;
     if (d->dtype != BS_F32)
       return cpu_answer_no(answer, BS_REASON_DTYPE, "arg %u of dtype 0x%04x: f32 only", i, d->dtype);
-    if (!cpu_rows_dense(d))
-      return cpu_answer_no(answer, BS_REASON_LAYOUT, "arg %u has element stride %lld, need 1", i,
-                           (long long)d->strides[1]);
   }
+  if (!cpu_args_dense(query, states + 1, answer)) return 0;
   if (!cpu_is_matmul_type(query->weight_dtype))
     return cpu_answer_no(answer, BS_REASON_DTYPE, "weight of dtype 0x%04x: f32, bf16 and f16 only",
                          query->weight_dtype);
@@ -99,8 +97,8 @@ static int read_query(const bs_op_query *query, uint32_t states, bs_op_answer *a
   return cpu_workspace_fits(query, (uint64_t)CPU_STEP_EACH * sizeof(float), answer);
 }
 
-void cpu_step_supports(const cpu_state *state, const bs_op_query *query, uint32_t states,
-                       bs_op_answer *answer) {
+static void step_supports(const cpu_state *state, const bs_op_query *query, uint32_t states,
+                          bs_op_answer *answer) {
   if (!read_query(query, states, answer)) return;
   cpu_answer_yes(answer, 600, BS_TOL_ACC_F32, state->kernels.name, "own kernels, in place on the panels");
 }
@@ -123,10 +121,10 @@ static int take_weight(cpu_step_plan *plan, void *packed, uint32_t dtype) {
   return plan->w->dtype == dtype;
 }
 
-int32_t cpu_step_prepare(const cpu_state *state, const bs_exec *exec, const bs_op_query *query,
-                         uint32_t states, void *packed, void **out_plan, bs_error *err) {
+static int32_t step_prepare(const cpu_state *state, const bs_exec *exec, const bs_op_query *query,
+                            uint32_t states, cpu_step_row row, void *packed, void **out_plan, bs_error *err) {
   bs_op_answer answer;
-  cpu_step_plan like = {.exec = exec, .kernels = &state->kernels};
+  cpu_step_plan like = {.exec = exec, .kernels = &state->kernels, .row = row};
   memset(&answer, 0, sizeof answer);
   if (!read_query(query, states, &answer))
     return bs_fail(err, BS_UNSUPPORTED, "BS-CPU-STEP", "%s", answer.text);
@@ -148,7 +146,75 @@ int32_t cpu_step_prepare(const cpu_state *state, const bs_exec *exec, const bs_o
   return BS_OK;
 }
 
-void cpu_step_free(void *opaque) {
-  cpu_step_plan *plan = opaque;
-  free(plan);
+/* ---- one step of SGD, with or without a velocity, and of AdamW ------------------------------- */
+
+static void sgd_row(const cpu_step_plan *plan, float *w, const float *dw, float *const *state,
+                    const float *hyper, int64_t n) {
+  plan->kernels->sgd(w, dw, state[0], hyper, n);
 }
+
+static int32_t sgd_supports(void *state, const bs_op_query *query, bs_op_answer *answer) {
+  step_supports(state, query, 1, answer);
+  return BS_OK;
+}
+
+static int32_t sgd_prepare(void *state, const bs_exec *exec, const bs_op_query *query, void *packed,
+                           void **out_plan, bs_error *err) {
+  return step_prepare(state, exec, query, 1, sgd_row, packed, out_plan, err);
+}
+
+static int32_t sgd_run(void *plan, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err) {
+  (void)nargs;
+  (void)stream;
+  return step_run(plan, args, 1, 4, err);
+}
+
+const bs_src_loc cpu_sgd_update_at = {__FILE__, (uint32_t)__LINE__ + 1u, 0u};
+const bs_op_impl cpu_sgd_update = {
+    .struct_size = sizeof(bs_op_impl),
+    .priority = 20,
+    .op = "sgd_update",
+    .backend = "cpu",
+    .name = "packed",
+    .summary = "own kernels that change the panels that matmul has packed",
+    .supports = sgd_supports,
+    .prepare = sgd_prepare,
+    .run = sgd_run,
+    .plan_free = free,
+};
+
+static void adamw_row(const cpu_step_plan *plan, float *w, const float *dw, float *const *state,
+                      const float *hyper, int64_t n) {
+  plan->kernels->adamw(w, dw, state[0], state[1], hyper, n);
+}
+
+static int32_t adamw_supports(void *state, const bs_op_query *query, bs_op_answer *answer) {
+  step_supports(state, query, 2, answer);
+  return BS_OK;
+}
+
+static int32_t adamw_prepare(void *state, const bs_exec *exec, const bs_op_query *query, void *packed,
+                             void **out_plan, bs_error *err) {
+  return step_prepare(state, exec, query, 2, adamw_row, packed, out_plan, err);
+}
+
+static int32_t adamw_run(void *plan, bs_tensor *const *args, uint32_t nargs, bs_stream *stream,
+                         bs_error *err) {
+  (void)nargs;
+  (void)stream;
+  return step_run(plan, args, 2, 8, err);
+}
+
+const bs_src_loc cpu_adamw_update_at = {__FILE__, (uint32_t)__LINE__ + 1u, 0u};
+const bs_op_impl cpu_adamw_update = {
+    .struct_size = sizeof(bs_op_impl),
+    .priority = 20,
+    .op = "adamw_update",
+    .backend = "cpu",
+    .name = "packed",
+    .summary = "own kernels that change the panels that matmul has packed",
+    .supports = adamw_supports,
+    .prepare = adamw_prepare,
+    .run = adamw_run,
+    .plan_free = free,
+};

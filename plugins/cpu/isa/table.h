@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * table.h - the inner loops of this folder, and the part of their table (kernels.h) that every instruction
+ * set has alike. Included by portable.c, avx2.c and avx512.c behind their vec_....h. */
+#ifndef BS_PLUGINS_CPU_ISA_TABLE_H
+#define BS_PLUGINS_CPU_ISA_TABLE_H
+
+#include "activate.h"
+#include "attention.h"
+#include "bytes.h"
+#include "convert.h"
+#include "f8.h"
+#include "map.h"
+#include "optimizer.h"
+#include "quantize.h"
+#include "rows.h"
+#include "sparse.h"
+#include "tile.h"
+#include "transpose.h"
+#include "turned.h"
+
+/* clang-format off */
+#define CPU_KERNELS_ALIKE                                                              \
+  .tokens = TILE_TOKENS,                                                               \
+  .widen = {NULL, widen_bf16, widen_f16},                                              \
+  .load = {load_f32, load_bf16, load_f16, load_f8e4m3, load_f8e5m2},                   \
+  .store = {store_f32, store_bf16, store_f16, store_f8e4m3, store_f8e5m2},             \
+  .add = add,                                                                          \
+  .map = map_steps,                                                                    \
+  .forms = map_forms,                                                                  \
+  .rows = &row_fns,                                                                    \
+  .transpose = transpose,                                                              \
+  .narrow_tokens = NARROW_TOKENS,                                                      \
+  .narrow24 = narrow24,                                                                \
+  .wide24 = wide24,                                                                    \
+  .sums24 = sums24,                                                                    \
+  .values24 = values24,                                                                \
+  .places24 = places24,                                                                \
+  .spread24 = spread24,                                                                \
+  .activate = {NULL, activate_relu, activate_gelu, activate_silu, activate_gelu_tanh}, \
+  .slope = {NULL, slope_relu, slope_gelu, slope_silu},                                 \
+  .sgd = sgd,                                                                          \
+  .adamw = adamw,                                                                      \
+  .largest = largest_bits,                                                             \
+  .narrow = {narrow_i8, narrow_f8e4m3, narrow_f8e5m2},                                 \
+  .widen8 = {NULL, widen_f8e4m3, widen_f8e5m2},                                        \
+  .dot_rows = dot_rows,                                                                \
+  .attend = {attend_exact, attend_fast},                                               \
+  .attend_scale = attend_scale,                                                        \
+  .strips = attend_strips,                                                             \
+  .attend_gather = attend_gather,                                                      \
+  .dequantize = dequantize_group,                                                      \
+  .scale_sums = scale_sums,                                                            \
+  .bytes_tokens = BYTES_TOKENS,                                                        \
+  .bytes = bytes
+/* clang-format on */
+
+#endif
