@@ -84,23 +84,22 @@ START_TEST(threads_is_clean) {
 END_TEST
 
 static const struct {
-  const char *id, *op, *fault, *says;
+  const char *kind, *op, *fault, *says;
   int code; /* of the command that repeats it; -1: not repeated */
 } wrong[] = {
-    {"bad1", "all_reduce", "late", "exit 0, specified is 8", 0},
-    {"bad1", "barrier", "hang", "did not end", -1},
-    {"bad2", "all_gather", "truncate", "exit 6, specified is 9", 6},
-    {"bad3", "all_to_all", "hang", "does not blame rank 1", 8},
-    {"bad3", "send", "late", "does not blame rank 1", 8},
+    {"patient", "all_reduce", "late", "exit 0, specified is 8", 0},
+    {"patient", "barrier", "hang", "did not end", -1},
+    {"content", "all_gather", "truncate", "exit 6, specified is 9", 6},
+    {"unjust", "all_to_all", "hang", "does not blame rank 1", 8},
+    {"unjust", "send", "late", "does not blame rank 1", 8},
 };
 
 START_TEST(a_wrong_one_gets_its_sentence) {
-  char plugin[600], comm[64];
-  snprintf(plugin, sizeof plugin, "%s/bs_%s.so", BS_TEST_RUDE_DIR, wrong[_i].id);
-  snprintf(comm, sizeof comm, "%s:threads", wrong[_i].id);
-  ran r = bsrun(dir, "torture", "--plugin", plugin, "--set", "plugin_trust=any", "--comm", comm, "--ranks",
-                "2", "--quick", "--deadline", DEADLINE, "--op", wrong[_i].op, "--fault", wrong[_i].fault,
-                "-o", "json", NULL);
+  char kind[64];
+  snprintf(kind, sizeof kind, "plugins.bad_comm.fault=%s", wrong[_i].kind);
+  ran r = bsrun(dir, "torture", "--plugin", BS_TEST_RUDE_DIR "/bs_bad_comm.so", "--set", "plugin_trust=any",
+                "--set", kind, "--comm", "bad_comm:threads", "--ranks", "2", "--quick", "--deadline",
+                DEADLINE, "--op", wrong[_i].op, "--fault", wrong[_i].fault, "-o", "json", NULL);
   must_be(&r, 5);
   ck_assert_msg(strstr(r.err, "error[BS-TORTURE-SCORE] 1 of 1") != NULL, "%s", r.err);
   json_t *card = card_of(&r);

@@ -55,12 +55,14 @@ END_TEST
 
 START_TEST(wrong_ones_are_refused) {
   static const struct {
-    const char *id, *error, *text;
-  } wrong[] = {{"kindless", "BS-PLG-SLOT", "algorithm slot 'kinds' is 0"},
-               {"manyoptions", "BS-PLG-SLOT", "algorithm slot 'params' has more than 8 options"},
-               {"insist", "BS-PLG-ACTIVATE", "kind 77"}};
+    const char *id, *fault, *error, *text;
+  } wrong[] = {{"kinds", "kindless", "BS-PLG-SLOT", "algorithm slot 'kinds' is 0"},
+               {"kinds", "manyoptions", "BS-PLG-SLOT", "algorithm slot 'params' has more than 8 options"},
+               {"bad", "insist", "BS-PLG-ACTIVATE", "kind 77"}};
   for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
     const char *path = fixture(wrong[i].id);
+    setenv("BS_KINDS_FAULT", wrong[i].fault, 1);
+    setenv("BS_BAD_FAULT", wrong[i].fault, 1);
     bs_context *c = test_open(&log_of, &path, 1);
     bs_error err = BS_ERROR_INIT;
     ck_assert_int_eq(bs_plugin_activate(c, wrong[i].id, &err), BS_PLUGIN);
@@ -74,11 +76,12 @@ END_TEST
 
 /* Of a later minor: the unknown kind is left out, and what is known serves. */
 START_TEST(an_unknown_kind_is_unsupported) {
-  const char *path = fixture("future");
+  const char *path = fixture("bad");
+  setenv("BS_BAD_FAULT", "future", 1);
   bs_context *c = test_open(&log_of, &path, 1);
   bs_error err = BS_ERROR_INIT;
-  ck_assert_msg(bs_plugin_activate(c, "future", &err) == BS_OK, "%s: %s", err.id, err.message);
-  ck_assert_uint_eq(bs_thing_count(c, "future"), 1);
+  ck_assert_msg(bs_plugin_activate(c, "bad", &err) == BS_OK, "%s: %s", err.id, err.message);
+  ck_assert_uint_eq(bs_thing_count(c, "bad"), 1);
   ck_assert_has(log_of.text, "registers a thing of kind 8, known are 0 to 7: it is left out");
   bs_context_close(c);
 }
