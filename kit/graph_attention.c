@@ -173,6 +173,12 @@ static seen score(const kit_data *d, uint32_t tolerance, const int64_t *at, int6
   return r;
 }
 
+/* 1: the class of a sum of special values is known. A NaN stays a NaN, and to add more terms is slow:
+ * processors take long for a NaN of long double. */
+static int settled(int special, long double sum) {
+  return special && isnan((double)sum);
+}
+
 /* Query at[0..2]: all of Y's row, and LSE. */
 static void judge_query(const kit_data *d, uint32_t tolerance, int special, int64_t *at, seen *of) {
   const double u = kit_graph_unit(d, tolerance);
@@ -196,7 +202,7 @@ static void judge_query(const kit_data *d, uint32_t tolerance, int special, int6
   const double c = kit_slack(d, tolerance, T + 2, 1.0);
   for (at[3] = 0; at[3] < E; at[3]++) {
     long double sum = 0, size = 0;
-    for (int64_t j = 0; !none && j < T; j++) {
+    for (int64_t j = 0; !none && j < T && !settled(special, sum); j++) {
       const int64_t v[4] = {at[0], group, j, at[3]};
       if (of[j].score == -INFINITY) continue;
       const long double term = of[j].score / total * kit_graph_value(&d->a[V], 4, v) * by(d, 2);
@@ -317,7 +323,7 @@ static void judge_queries(const kit_data *d, uint32_t tolerance, int special, in
   for (int64_t n = 0; n < S * D; n++) {
     const int64_t at[4] = {b, h, n / D, n % D};
     sum s = {0};
-    for (int64_t j = 0; j < T; j++) {
+    for (int64_t j = 0; j < T && !settled(special, s.value); j++) {
       const weight *one = &w[at[2] * T + j];
       const int64_t k[4] = {b, group, j, at[3]};
       if (one->p != 0 || one->p_error != 0) add(&s, one->ds, one->ds_error, kit_graph_value(&d->a[K], 4, k));
@@ -334,7 +340,7 @@ static void judge_keys(const kit_data *d, uint32_t tolerance, int special, int64
   for (int64_t n = 0; n < T * width; n++) {
     const int64_t at[4] = {b, g, n / width, n % width};
     sum s = {0};
-    for (int64_t i = 0; i < repeat * S; i++) {
+    for (int64_t i = 0; i < repeat * S && !settled(special, s.value); i++) {
       const weight *one = &w[i * T + at[2]];
       const int64_t row[4] = {b, g * repeat + i / S, i % S, at[3]};
       if (one->p == 0 && one->p_error == 0) continue;

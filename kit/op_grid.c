@@ -43,9 +43,10 @@ static uint32_t blocks_of(const char *op) {
   return strncmp(op, "matmul24", 8) == 0 ? N_BLOCKS - N_LARGE : N_BLOCKS;
 }
 
-/* The quick kit asks one edge of so many: 7 meets every dtype and every kind of edge. */
-static uint32_t edge_step(void) {
-  return kit_full() || kit.options->edges ? 1 : 7;
+/* The quick kit asks one edge of so many: 7 meets every dtype and every kind of edge of a product, 5 a long
+ * row with gaps. */
+static uint32_t edge_step(const char *op) {
+  return kit_full() || kit.options->edges ? 1 : is_product(op) ? 7 : 5;
 }
 
 /* The edges of an op; products of integers have the blocks alone. */
@@ -159,7 +160,7 @@ int kit_grid(const char *op, uint32_t i, int integers, kit_shape *s) {
   const uint32_t size = kit_grid_size(), of24 = i >= size && kit_is_step(op);
   const int edge = i >= size && !of24;
   if (of24) i -= size;
-  if (edge) i = size + (i - size) * edge_step();
+  if (edge) i = size + (i - size) * edge_step(op);
   if (i >= (edge ? size + edges_of(op, integers) : size)) return 0;
   uint64_t seed = UINT64_C(0x6b6974) + i * 977u + (integers ? 1u << 20 : 0u);
   memset(s, 0, sizeof *s);

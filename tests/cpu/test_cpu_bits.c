@@ -34,7 +34,7 @@ static kit_shape shape_of(int product, uint32_t type) {
   return s;
 }
 
-/* What a run on a set of instructions writes. */
+/* Runs the op on a set of instructions; returns the bits that it writes. */
 static unsigned char *run_on(const char *set, const char *op, const kit_shape *s, uint32_t width,
                              size_t *out_bytes) {
   static ch c;

@@ -37,7 +37,7 @@ START_TEST(long_sums_of_integers) {
 }
 END_TEST
 
-/* The largest products of bytes that there are, to the bit. */
+/* The largest products of bytes that there are, to the bit; then every number of tokens of a tile. */
 START_TEST(largest_bytes) {
   static const struct {
     const char *op, *name;
@@ -53,16 +53,18 @@ START_TEST(largest_bytes) {
   if (!ch_has_isa(sets[_i % TEST_COUNT(sets)])) return;
   ch_open(&c, sets[_i % TEST_COUNT(sets)], "off");
   ch_actor(&c, &a, ops[op].op, ops[op].name, 2);
-  for (int i = 0; i < TEST_COUNT(sizes); i++) {
+  for (int i = 0; i < TEST_COUNT(sizes) + 12; i++) {
+    const int64_t tile[3] = {1 + i - TEST_COUNT(sizes), 112, 37};
+    const int64_t *size = i < TEST_COUNT(sizes) ? sizes[i] : tile;
     const kit_shape s = {.x = ops[op].x,
                          .w = BS_I8,
                          .y = ops[op].y,
                          .bias = op < 2 && i % 3 == 0 ? BS_I32 : 0,
                          .residual = op < 2 && i % 3 != 1 ? BS_I32 : 0,
                          .activation = op < 2 && i % 2 ? BS_ACT_RELU : BS_ACT_NONE,
-                         .B = sizes[i][0],
-                         .N = sizes[i][1],
-                         .K = sizes[i][2],
+                         .B = size[0],
+                         .N = size[1],
+                         .K = size[2],
                          .seed = (uint64_t)i};
     kit_data d;
     kit_data_make(&d, ops[op].op, &s);
@@ -79,7 +81,7 @@ START_TEST(largest_bytes) {
 END_TEST
 
 /* NaN and infinities of dY reach the columns that their output keeps and no other, in tiles of every width
- * and with the last panels missing; everywhere else the bits are those beside a number. */
+ * and with the last panels missing; everywhere else the bits are the same as for a number. */
 START_TEST(dx_takes_what_is_kept) {
   static const int64_t tokens[] = {1, 4, 8, 13, 20, 40, 64, 70};
   static const double none[] = {NAN, INFINITY, -INFINITY};

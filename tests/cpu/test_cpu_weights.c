@@ -121,7 +121,7 @@ START_TEST(packed_weights_read_and_update) {
 }
 END_TEST
 
-/* What a plan of `d` over this weight writes. */
+/* Runs a plan of `d` over this weight; returns the bits that it writes. */
 static unsigned char *over(kit_actor *a, kit_data *d, void *packed, size_t *out_bytes) {
   bs_error err = BS_ERROR_INIT;
   kit_poison_outputs(d, 0xA5);
@@ -156,12 +156,12 @@ START_TEST(plans_share_one_weight) {
   for (int64_t i = 0; i < s.N * s.K; i++) kit_set(&d[FORWARD].w, i / s.K, i % s.K, d[UPDATE].after[i]);
   void *fresh = kit_data_pack(&a[FORWARD], &d[FORWARD]);
   unsigned char *after = over(&a[FORWARD], &d[FORWARD], packed, &bytes),
-                *anew = over(&a[FORWARD], &d[FORWARD], fresh, &bytes),
-                *dx = over(&a[DX], &d[DX], packed, &of_dx), *dx_anew = over(&a[DX], &d[DX], fresh, &of_dx);
+                *again = over(&a[FORWARD], &d[FORWARD], fresh, &bytes),
+                *dx = over(&a[DX], &d[DX], packed, &of_dx), *dx_again = over(&a[DX], &d[DX], fresh, &of_dx);
   ck_assert_mem_ne(before, after, bytes);
-  ck_assert_mem_eq(after, anew, bytes);
-  ck_assert_mem_eq(dx, dx_anew, of_dx);
-  free(before), free(after), free(anew), free(dx), free(dx_anew);
+  ck_assert_mem_eq(after, again, bytes);
+  ck_assert_mem_eq(dx, dx_again, of_dx);
+  free(before), free(after), free(again), free(dx), free(dx_again);
   a[FORWARD].impl->packed_free(packed);
   a[FORWARD].impl->packed_free(fresh);
   for (int i = 0; i < PLANS; i++) {

@@ -57,7 +57,7 @@ START_TEST(sums_are_rounded_in_their_order) {
 }
 END_TEST
 
-/* Of the grid few queries mix dtypes whose sums leave the digits of f32. */
+/* The grid has few queries of mixed dtypes whose sums need more digits than f32 has. */
 START_TEST(every_mixture_of_floats) {
   static const uint32_t floats[] = {BS_F64, BS_F32, BS_F16, BS_BF16, BS_F8E4M3, BS_F8E5M2};
   static kit_actor a;
