@@ -85,10 +85,7 @@ static void check(bs_context *context, int index, const int64_t shape[2], uint32
   g.spec.has_bias = 1;
   g.spec.activation = activation;
   g.spec.y_placement = y_placement;
-  if (layers[index].mask != NULL) {
-    mask = mf_mask(layers[index].mask);
-    g.spec.mask = &mask;
-  }
+  g.spec.mask = mf_mask_in(layers[index].mask, &mask);
   const int first = options[0] == NULL; /* slices, or half alone */
   g.spec.option_keys = keys + first;
   g.spec.option_values = options + first;
