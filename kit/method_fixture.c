@@ -398,3 +398,9 @@ bs_mask mf_mask(const char *name) {
   ck_assert_msg(bs_mask_parse(name, NULL, NULL, &mask, &err) == BS_OK, "%s", err.message);
   return mask;
 }
+
+const bs_mask *mf_mask_in(const char *name, bs_mask *room) {
+  if (name == NULL) return NULL;
+  *room = mf_mask(name);
+  return room;
+}

@@ -72,6 +72,8 @@ float *mf_normals(uint64_t seed, int64_t count);
 /* How many times as many data a test shall try: BS_TEST_BIG (make verify), or 1. */
 uint32_t mf_big(void);
 bs_mask mf_mask(const char *name);
+/* The mask in *room; NULL for no name. */
+const bs_mask *mf_mask_in(const char *name, bs_mask *room);
 /* The column of W under weight j of packed row i of a rank; -1: none. */
 int64_t mf_column(const mf_rank *rank, int64_t i, int64_t j);
 /* The same of what a layer owns, before it is gone: [row_count, *out_width]; caller frees. */

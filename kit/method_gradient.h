@@ -2,8 +2,9 @@
  *
  * method_gradient.h - one backward pass of one layer of any method, checked on the spot: on small integers
  * dX, dW and db must be the exact products, dX on every rank; the host must count what was proposed, and
- * nothing may be allocated meanwhile. On demand two steps of an optimiser follow. For the tests of this
- * folder and the conformance kit.
+ * nothing may be allocated meanwhile. Through an activation (forward runs first, the values are not integers)
+ * the gradients are those of finite differences, within the roundings of the dtypes. On demand two steps of
+ * an optimiser follow. For the tests of this folder and the conformance kit.
  */
 #ifndef BS_KIT_METHOD_GRADIENT_H
 #define BS_KIT_METHOD_GRADIENT_H
@@ -32,9 +33,11 @@ typedef struct mg_stepping {
   bs_layer *layer;
   const bs_ownership *own;
   const bs_tensor *x, *dy, *dw, *db;
-  const double *want_dw, *want_db;
+  const double *want_dw, *dw_size, *want_db;
   int64_t y_begin, y_cols;
 } mg_stepping;
+/* How far a sum may be off whose terms have absolute values that add up to size; 0 without an activation. */
+double mg_slack(const bs_layer_spec *spec, double size);
 int32_t mg_steps(const mg_stepping *s, bs_error *err);
 
 /* Fails the test (ck_abort) with what it saw; returns the status of the first call that failed. */

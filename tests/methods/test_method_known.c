@@ -94,10 +94,7 @@ static void check_answer(bs_context *context, const answer *a, const char *backe
   option(&o, "kernel", a->kernel);
   option(&o, "slices", slices);
   give(&c.spec, &o);
-  if (a->mask != NULL) {
-    mask = mf_mask(a->mask);
-    c.spec.mask = &mask;
-  }
+  c.spec.mask = mf_mask_in(a->mask, &mask);
   mf_result result;
   mf_run_ok(context, &c, &result);
   for (uint32_t r = 0; r < P; r++) {

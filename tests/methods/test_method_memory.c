@@ -60,10 +60,7 @@ START_TEST(peak_of_build_and_forward) {
   bs_mask mask;
   mf_case c = {.method = p->method, .backend = p->backend, .world = 2, .forwards = 2, .x = x, .w = w};
   c.spec = mf_spec(B, p->n, p->k, p->dtype);
-  if (p->mask != NULL) {
-    mask = mf_mask(p->mask);
-    c.spec.mask = &mask;
-  }
+  c.spec.mask = mf_mask_in(p->mask, &mask);
   mf_result result;
   mf_run_ok(context, &c, &result);
   const uint64_t size = BS_DTYPE_BYTES(p->dtype);
@@ -107,10 +104,7 @@ START_TEST(what_a_step_remembers) {
   mf_case c = {.method = "blockshock", .backend = "ref", .world = 2, .forwards = 1, .x = x, .w = w};
   c.spec = mf_spec(B, n, k, BS_F32);
   c.spec.flags = BS_LAYER_BACKWARD | steps[_i].flags;
-  if (steps[_i].mask != NULL) {
-    mask = mf_mask(steps[_i].mask);
-    c.spec.mask = &mask;
-  }
+  c.spec.mask = mf_mask_in(steps[_i].mask, &mask);
   mf_result result;
   mf_run_ok(context, &c, &result);
   uint64_t proposed = 0;

@@ -52,33 +52,21 @@ static bs_layer_spec spec_of(const chain *c, uint32_t i) {
   return spec;
 }
 
-typedef struct matrix {
-  const float *data;
-  int64_t cols;
-} matrix;
-
-static int32_t read_matrix(void *ctx, int64_t row, int64_t nrows, const bs_partition *cols, uint32_t dtype,
-                           void *out, int64_t out_stride, bs_error *err) {
-  const matrix *m = ctx;
-  const int64_t n = cols != NULL ? cols->count : m->cols;
-  (void)err;
-  for (int64_t r = 0; r < nrows; r++)
-    for (int64_t j = 0; j < n; j++) {
-      const int64_t k = cols == NULL                        ? j
-                        : cols->kind == BS_PARTITION_GATHER ? (int64_t)cols->columns[j]
-                                                            : cols->begin + j;
-      bs_store_f64(dtype, out, r * out_stride + j, (double)m->data[(row + r) * m->cols + k]);
-    }
-  return BS_OK;
+static bs_source source_of(const float *data, int64_t rows, int64_t cols) {
+  bs_source s = {.struct_size = sizeof s};
+  bs_error err = BS_ERROR_INIT;
+  if (data == NULL) return s;
+  ck_assert_msg(bs_source_from_memory(data, BS_F32, rows, cols, cols, &s, &err) == BS_OK, "%s", err.message);
+  return s;
 }
 
-static bs_source source_of(matrix *m, int64_t rows) {
-  return (bs_source){.struct_size = sizeof(bs_source),
-                     .dtype = BS_F32,
-                     .rows = rows,
-                     .cols = m->cols,
-                     .ctx = m,
-                     .read = read_matrix};
+/* Rows and columns of a matrix in memory, as the dtype holds them. */
+static int32_t read_part(const float *data, int64_t rows, int64_t cols, int64_t first, int64_t count,
+                         const bs_partition *part, uint32_t dtype, const bs_tensor *out, bs_error *err) {
+  bs_source s = source_of(data, rows, cols);
+  const int32_t rc = s.read(s.ctx, first, count, part, dtype, out->data, out->dims[1], err);
+  bs_source_release(&s);
+  return rc;
 }
 
 static int32_t take(bs_rank *rank, uint32_t dtype, int64_t rows, int64_t cols, bs_tensor *out,
@@ -100,9 +88,8 @@ static int32_t first_x(bs_rank *rank, const chain *c, bs_layer *layer, bs_tensor
   if (s->x_placement == BS_PARTIAL) bs_share(s->K, me, c->world, &begin, &count);
   const int64_t width = cols != NULL ? cols->count : s->K;
   if (rc == BS_OK) rc = take(rank, c->dtype, rows, width, x, err);
-  matrix m = {c->x, s->K};
   if (rc == BS_OK && s->x_placement != BS_PARTIAL)
-    return read_matrix(&m, first, rows, cols, c->dtype, x->data, width, err);
+    return read_part(c->x, B, s->K, first, rows, cols, c->dtype, x, err);
   for (int64_t r = 0; rc == BS_OK && r < rows; r++)
     for (int64_t k = begin; k < begin + count; k++)
       bs_store_f64(c->dtype, x->data, r * width + k, (double)c->x[r * s->K + k]);
@@ -160,10 +147,9 @@ static int32_t chain_backward(bs_rank *rank, chain *c, bs_layer **layers, const 
   const uint32_t me = api->rank(rank);
   const int64_t N = c->steps[c->layers - 1].N;
   bs_tensor d[MAX_LAYERS + 1];
-  matrix dy = {c->dy, N};
   memset(d, 0, sizeof d);
   int32_t rc = take(rank, c->dtype, B, N, &d[c->layers], err);
-  if (rc == BS_OK) rc = read_matrix(&dy, 0, B, NULL, c->dtype, d[c->layers].data, N, err);
+  if (rc == BS_OK) rc = read_part(c->dy, B, N, 0, B, NULL, c->dtype, &d[c->layers], err);
   bs_rank_counters_reset(rank);
   for (uint32_t i = c->layers; rc == BS_OK && i-- > 0;) {
     rc = take(rank, c->dtype, t[i].dims[0], t[i].dims[1], &d[i], err);
@@ -187,9 +173,10 @@ static int32_t rank_main(bs_rank *rank, void *arg, bs_error *err) {
   for (uint32_t i = 0; rc == BS_OK && i < c->layers; i++) {
     const step *s = &c->steps[i];
     const bs_layer_spec spec = spec_of(c, i);
-    matrix w = {s->w, s->K}, b = {s->bias, s->N};
-    const bs_source ws = source_of(&w, s->N), bs = source_of(&b, 1);
-    rc = bs_layer_build(rank, s->method, &spec, &ws, s->bias != NULL ? &bs : NULL, &layers[i], err);
+    bs_source w = source_of(s->w, s->N, s->K), b = source_of(s->bias, 1, s->N);
+    rc = bs_layer_build(rank, s->method, &spec, &w, s->bias != NULL ? &b : NULL, &layers[i], err);
+    bs_source_release(&w);
+    bs_source_release(&b);
     int64_t begin = 0, rows = B, cols = s->N;
     if (s->y_placement == BS_SPLIT) bs_share(s->N, me, c->world, &begin, &cols);
     if (s->y_placement == BS_SPLIT_TOKENS) bs_share(B, me, c->world, &begin, &rows);

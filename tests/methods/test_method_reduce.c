@@ -56,10 +56,7 @@ static void check_error(bs_context *context, size_t m, uint32_t P, uint32_t y_dt
   c.spec = mf_spec(B, N, K, y_dtype);
   c.spec.reduce_dtype = reduce;
   c.spec.y_placement = placement;
-  if (masks[m] != NULL) {
-    mask = mf_mask(masks[m]);
-    c.spec.mask = &mask;
-  }
+  c.spec.mask = mf_mask_in(masks[m], &mask);
   mf_run_ok(context, &c, &result);
   const double wire = result.rank[0].proposal.wire_error, own = rounding(y_dtype);
   const double predicted = sqrt(wire * wire + own * own), measured = relative_error(&c, &result);

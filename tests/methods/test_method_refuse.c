@@ -94,10 +94,7 @@ START_TEST(refused_by_propose_and_by_build) {
   c.spec.x_placement = f->x_placement;
   c.spec.y_placement = f->y_placement;
   c.spec.activation = f->activation;
-  if (f->mask != NULL) {
-    mask = mf_mask(f->mask);
-    c.spec.mask = &mask;
-  }
+  c.spec.mask = mf_mask_in(f->mask, &mask);
   if (f->key != NULL) {
     c.spec.n_options = 1;
     c.spec.option_keys = &f->key;

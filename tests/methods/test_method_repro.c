@@ -88,10 +88,7 @@ START_TEST(r0_and_r1_over_runs_and_ranks) {
     for (size_t t = 0; t < 3; t++) {
       mf_case c = make(&d, splits[split].method, 3, 0, dtypes[t]);
       bs_mask mask;
-      if (splits[split].mask != NULL) {
-        mask = mf_mask(splits[split].mask);
-        c.spec.mask = &mask;
-      }
+      c.spec.mask = mf_mask_in(splits[split].mask, &mask);
       c.backend = backend_of(dtypes[t], i);
       c.world = world_of(c.spec.mask, c.method, 3, 4);
       mf_result a, b;
@@ -130,10 +127,7 @@ START_TEST(r2_whatever_the_batch) {
       for (int repro = 2; repro <= (split < N_SPLITS ? 4 : 2); repro++) {
         mf_case c = make(&d, splits[split].method, worlds[(t + (size_t)repro) % 4], repro, dtypes[t]);
         bs_mask mask;
-        if (splits[split].mask != NULL) {
-          mask = mf_mask(splits[split].mask);
-          c.spec.mask = &mask;
-        }
+        c.spec.mask = mf_mask_in(splits[split].mask, &mask);
         if (split >= N_SPLITS) c.world = t == 0 ? 2 : world_of(c.spec.mask, c.method, 3, 4);
         c.backend = backend_of(dtypes[t], i);
         const size_t bytes = N * BS_DTYPE_BYTES(dtypes[t]);
@@ -161,10 +155,7 @@ START_TEST(r3_on_any_number_of_ranks) {
         for (size_t p = 0; p < 4; p++) {
           mf_case c = make(&d, splits[split].method, worlds[p], repro, dtypes[t]);
           bs_mask mask;
-          if (splits[split].mask != NULL) {
-            mask = mf_mask(splits[split].mask);
-            c.spec.mask = &mask;
-          }
+          c.spec.mask = mf_mask_in(splits[split].mask, &mask);
           c.backend = backend_of(dtypes[t], i);
           c.spec.x_placement = p % 2 && strcmp(c.method, "column_parallel") != 0 ? BS_SPLIT : BS_REPLICATED;
           mf_result result;

@@ -58,15 +58,7 @@ static uint64_t total_of(const sizes *s, uint32_t P) {
 
 static bs_tensor matrix(const sizes *s, uint32_t dtype, void *data, uint64_t cols) {
   const int64_t stride = (int64_t)cols + s->gap;
-  const uint64_t elements = s->rows * (uint64_t)stride;
-  bs_tensor t = {.struct_size = sizeof t,
-                 .dtype = dtype,
-                 .rank = 2,
-                 .dims = {(int64_t)s->rows, (int64_t)cols},
-                 .strides = {stride, 1},
-                 .data = data,
-                 .bytes = elements * BS_DTYPE_BYTES(dtype)};
-  return t;
+  return view_of(data, dtype, (int64_t)s->rows, (int64_t)cols, stride);
 }
 
 enum { ROOM = 65536 }; /* elements */
@@ -224,17 +216,6 @@ END_TEST
 
 enum { ROWS = 3, COLS = 3000 };
 
-static bs_tensor rows_of(uint32_t dtype, void *data, int64_t stride) {
-  const bs_tensor t = {.struct_size = sizeof t,
-                       .dtype = dtype,
-                       .rank = 2,
-                       .dims = {ROWS, COLS},
-                       .strides = {stride, 1},
-                       .data = data,
-                       .bytes = (uint64_t)(ROWS * stride) * BS_DTYPE_BYTES(dtype)};
-  return t;
-}
-
 static size_t allocated(void) {
   const struct mallinfo2 m = mallinfo2();
   return m.uordblks + m.hblkhd;
@@ -245,16 +226,12 @@ static size_t allocated(void) {
 static int32_t first_run_main(bs_rank *rank, void *arg, bs_error *e) {
   static float x[4][ROWS * (COLS + 1)];
   size_t *grown = arg, before;
-  bs_collective d = {.struct_size = sizeof d,
-                     .kind = BS_COLL_ALL_REDUCE,
-                     .dtype_in = BS_F32,
-                     .rows = ROWS,
-                     .count = COLS,
-                     .site = "tested"};
+  bs_collective d = collective_of(BS_COLL_ALL_REDUCE, ROWS, COLS, "tested");
   const bs_collective g = {.struct_size = sizeof g, .kind = BS_COLL_BARRIER, .site = "gate"};
   bs_coll_plan *known = NULL, *fresh = NULL, *gate = NULL;
   void *data = x[rank_of(rank)];
-  bs_tensor dense = rows_of(BS_F32, data, COLS), gaps = rows_of(BS_BF16, data, COLS + 1);
+  bs_tensor dense = view_of(data, BS_F32, ROWS, COLS, COLS),
+            gaps = view_of(data, BS_BF16, ROWS, COLS, COLS + 1);
   memset(data, 0, sizeof x[0]);
   ck_assert_int_eq(api->collective_prepare(rank, &g, &gate, e), BS_OK);
   ck_assert_int_eq(api->collective_prepare(rank, &d, &known, e), BS_OK);
@@ -295,12 +272,7 @@ static int32_t wrong_main(bs_rank *rank, void *arg, bs_error *e) {
                  .strides = {1},
                  .data = x,
                  .bytes = sizeof x};
-  const bs_collective d = {.struct_size = sizeof d,
-                           .kind = BS_COLL_ALL_REDUCE,
-                           .dtype_in = BS_F32,
-                           .rows = 1,
-                           .count = (uint64_t)t.dims[0],
-                           .site = "wrong"};
+  const bs_collective d = collective_of(BS_COLL_ALL_REDUCE, 1, (uint64_t)t.dims[0], "wrong");
   bs_coll_plan *plan = NULL;
   int32_t rc = api->collective_prepare(rank, &d, &plan, e);
   if (rc != BS_OK) return rc;
@@ -336,15 +308,10 @@ END_TEST
 /* A site's name says nothing: every plugin may name its own "lab.peers". */
 static int32_t site_main(bs_rank *rank, void *arg, bs_error *e) {
   float x[60] = {1.0f};
-  bs_tensor t = rows_of(BS_F32, x, 60);
+  bs_tensor t = view_of(x, BS_F32, ROWS, COLS, 60);
   t.rank = 1, t.dims[0] = 60, t.strides[0] = 1, t.bytes = sizeof x;
-  const bs_collective d = {.struct_size = sizeof d,
-                           .kind = BS_COLL_ALL_REDUCE,
-                           .dtype_in = BS_F32,
-                           .rows = 1,
-                           .count = 60,
-                           .site = "lab.peers",
-                           .flags = *(const uint32_t *)arg};
+  bs_collective d = collective_of(BS_COLL_ALL_REDUCE, 1, 60, "lab.peers");
+  d.flags = *(const uint32_t *)arg;
   bs_coll_plan *plan = NULL;
   int32_t rc = api->collective_prepare(rank, &d, &plan, e);
   if (rc != BS_OK) return rc;
@@ -425,12 +392,7 @@ END_TEST
 
 /* Sums of the host's own are in rank order whatever the world was asked for. */
 static int32_t host_sum_main(bs_rank *rank, void *arg, bs_error *e) {
-  const bs_collective d = {.struct_size = sizeof d,
-                           .kind = BS_COLL_ALL_REDUCE,
-                           .dtype_in = BS_F32,
-                           .rows = 1,
-                           .count = 1,
-                           .site = "host"};
+  const bs_collective d = collective_of(BS_COLL_ALL_REDUCE, 1, 1, "host");
   float x = 1;
   (void)arg;
   return bs_rank_collective_host(rank, &d, &x, 1, &x, 1, e);

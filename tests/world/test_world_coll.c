@@ -12,22 +12,6 @@ static void open_all(void) {
 
 /* ---- collectives ---------------------------------------------------------------------------- */
 
-static bs_tensor view_of(void *data, uint32_t dtype, int64_t rows, int64_t cols, int64_t stride) {
-  bs_tensor t = {.struct_size = sizeof t,
-                 .dtype = dtype,
-                 .rank = 2,
-                 .dims = {rows, cols},
-                 .strides = {stride, 1},
-                 .data = data,
-                 .bytes = (uint64_t)(rows * stride) * BS_DTYPE_BYTES(dtype)};
-  return t;
-}
-static bs_collective collective(uint32_t kind, uint64_t rows, uint64_t count, const char *site) {
-  bs_collective d = {
-      .struct_size = sizeof d, .kind = kind, .dtype_in = BS_F32, .rows = rows, .count = count, .site = site};
-  return d;
-}
-
 /* P = 3: payload and wire bytes by the table of coll.c. */
 static int32_t counters_main(bs_rank *rank, void *arg, bs_error *e) {
   uint64_t counts[3] = {1, 2, 4}, r = rank_of(rank);
@@ -35,7 +19,7 @@ static int32_t counters_main(bs_rank *rank, void *arg, bs_error *e) {
   bs_coll_plan *plan = NULL;
   (void)arg;
   for (int i = 0; i < 16; ++i) x[i] = (float)(i + 1) * (float)(r + 1);
-  bs_collective d = collective(BS_COLL_ALL_REDUCE, 2, 5, "reduce");
+  bs_collective d = collective_of(BS_COLL_ALL_REDUCE, 2, 5, "reduce");
   bs_tensor in = view_of(x, BS_F32, 2, 5, 7), out = view_of(y, BS_F32, 2, 5, 5);
   ck_assert_int_eq(api->collective_prepare(rank, &d, &plan, e), BS_OK);
   ck_assert_int_eq(api->collective_run(plan, &in, &out, NULL, e), BS_OK);
@@ -57,7 +41,7 @@ static int32_t counters_main(bs_rank *rank, void *arg, bs_error *e) {
   api->collective_release(plan);
   bs_rank_counters_reset(rank);
 
-  d = collective(BS_COLL_ALL_GATHER, 1, 0, "gather");
+  d = collective_of(BS_COLL_ALL_GATHER, 1, 0, "gather");
   d.ncounts = 3;
   d.counts = counts;
   in = view_of(x, BS_F32, 1, (int64_t)counts[r], 16);
@@ -71,7 +55,7 @@ static int32_t counters_main(bs_rank *rank, void *arg, bs_error *e) {
   api->collective_release(plan);
   bs_rank_counters_reset(rank);
 
-  d = collective(r == 0 ? BS_COLL_SEND : BS_COLL_RECV, 1, 5, "pair");
+  d = collective_of(r == 0 ? BS_COLL_SEND : BS_COLL_RECV, 1, 5, "pair");
   d.root = r == 0 ? 2 : 0;
   if (r != 1) {
     in = view_of(x, BS_F32, 1, 5, 5);
@@ -82,15 +66,15 @@ static int32_t counters_main(bs_rank *rank, void *arg, bs_error *e) {
     if (r == 2) ck_assert_float_eq(y[4], 5.0f);
     api->collective_release(plan);
   }
-  d = collective(BS_COLL_ALL_REDUCE, 1, 1, NULL);
+  d = collective_of(BS_COLL_ALL_REDUCE, 1, 1, NULL);
   d.dtype_in = 0x1234;
   ck_assert_int_eq(api->collective_prepare(rank, &d, &plan, e), BS_INVALID_ARGUMENT);
-  d = collective(BS_COLL_BROADCAST, 1, 1, "root");
+  d = collective_of(BS_COLL_BROADCAST, 1, 1, "root");
   d.root = 3;
   ck_assert_int_eq(api->collective_prepare(rank, &d, &plan, e), BS_INVALID_ARGUMENT);
-  d = collective(BS_COLL_ALL_REDUCE, UINT64_MAX / 4, 9, "huge");
+  d = collective_of(BS_COLL_ALL_REDUCE, UINT64_MAX / 4, 9, "huge");
   ck_assert_int_eq(api->collective_prepare(rank, &d, &plan, e), BS_OVERFLOW);
-  d = collective(99, 1, 1, "kind");
+  d = collective_of(99, 1, 1, "kind");
   ck_assert_int_eq(api->collective_prepare(rank, &d, &plan, e), BS_INVALID_ARGUMENT);
   return bs_rank_barrier(rank, "end", e); /* not counted */
 }
@@ -109,7 +93,7 @@ static int32_t mismatch_main(bs_rank *rank, void *arg, bs_error *e) {
   float x[8] = {0};
   bs_coll_plan *plan = NULL;
   (void)arg;
-  bs_collective d = collective(BS_COLL_ALL_REDUCE, 1, 3 + rank_of(rank), "layer.y");
+  bs_collective d = collective_of(BS_COLL_ALL_REDUCE, 1, 3 + rank_of(rank), "layer.y");
   bs_tensor t = view_of(x, BS_F32, 1, 3 + (int64_t)rank_of(rank), 8);
   int32_t rc = api->collective_prepare(rank, &d, &plan, e);
   if (rc == BS_OK) rc = api->collective_run(plan, &t, &t, NULL, e);
@@ -117,13 +101,10 @@ static int32_t mismatch_main(bs_rank *rank, void *arg, bs_error *e) {
   return rc;
 }
 START_TEST(test_mismatch) {
-  bs_world_options o = options(2, "ref");
-  bs_world *world = world_of(&o);
-  run(world, mismatch_main, NULL, BS_MISMATCH);
+  run_once(2, "ref", mismatch_main, NULL, BS_MISMATCH);
   ck_assert_msg(
       strstr(err.message, "rank 0") && strstr(err.message, "rank 1") && strstr(err.message, "layer.y"), "%s",
       err.message);
-  bs_world_destroy(world);
 }
 END_TEST
 
@@ -132,7 +113,7 @@ static int32_t alone_main(bs_rank *rank, void *arg, bs_error *e) {
   float x[2] = {257.0f, 1.5f}, y[2] = {0, 0};
   bs_coll_plan *plan = NULL;
   (void)arg;
-  bs_collective d = collective(BS_COLL_ALL_REDUCE, 1, 2, "alone");
+  bs_collective d = collective_of(BS_COLL_ALL_REDUCE, 1, 2, "alone");
   d.reduce_dtype = BS_BF16;
   bs_tensor in = view_of(x, BS_F32, 1, 2, 2), out = view_of(y, BS_F32, 1, 2, 2);
   ck_assert_int_eq(api->collective_prepare(rank, &d, &plan, e), BS_OK);
@@ -145,10 +126,7 @@ static int32_t alone_main(bs_rank *rank, void *arg, bs_error *e) {
   return bs_rank_barrier(rank, "end", e);
 }
 START_TEST(test_alone) {
-  bs_world_options o = options(1, "ref");
-  bs_world *world = world_of(&o);
-  run(world, alone_main, NULL, BS_OK);
-  bs_world_destroy(world);
+  run_once(1, "ref", alone_main, NULL, BS_OK);
 }
 END_TEST
 
@@ -165,7 +143,7 @@ static int32_t group_main(bs_rank *rank, void *arg, bs_error *e) {
     float v = (float)(r + 1);
     bs_tensor t = view_of(&v, BS_F32, 1, 1, 1);
     ck_assert_int_eq(api->group_open(rank, lists[i], sizes[i], &group, e), BS_OK);
-    bs_collective d = collective(BS_COLL_ALL_REDUCE, 1, 1, "group");
+    bs_collective d = collective_of(BS_COLL_ALL_REDUCE, 1, 1, "group");
     d.group = group;
     ck_assert_int_eq(api->collective_prepare(rank, &d, &plan, e), BS_OK);
     ck_assert_int_eq(api->collective_run(plan, &t, &t, NULL, e), BS_OK);
@@ -178,10 +156,7 @@ static int32_t group_main(bs_rank *rank, void *arg, bs_error *e) {
   return BS_OK;
 }
 START_TEST(test_groups) {
-  bs_world_options o = options(3, "ref");
-  bs_world *world = world_of(&o);
-  run(world, group_main, NULL, BS_OK);
-  bs_world_destroy(world);
+  run_once(3, "ref", group_main, NULL, BS_OK);
 }
 END_TEST
 
@@ -207,7 +182,7 @@ static int32_t hook_main(bs_rank *rank, void *arg, bs_error *e) {
   const hook_log *log = arg;
   float x[2] = {1.0f, 2.0f}, y[2] = {-1.0f, -1.0f};
   bs_coll_plan *plan = NULL;
-  bs_collective d = collective(BS_COLL_ALL_REDUCE, 1, 2, "hooked");
+  bs_collective d = collective_of(BS_COLL_ALL_REDUCE, 1, 2, "hooked");
   bs_tensor in = view_of(x, BS_F32, 1, 2, 2), out = view_of(y, BS_F32, 1, 2, 2);
   ck_assert_int_eq(api->collective_prepare(rank, &d, &plan, e), BS_OK);
   ck_assert_int_eq(api->collective_run(plan, &in, &out, NULL, e), BS_OK);
@@ -224,21 +199,19 @@ START_TEST(test_hook) {
   bs_collective_hook hook = {.user = &log, .before = hook_before, .after = hook_after};
   bs_world_options o = options(2, "ref");
   o.hook = &hook;
-  bs_world *world = world_of(&o);
-  run(world, hook_main, &log, BS_OK);
+  run_by(&o, hook_main, &log, BS_OK);
   for (int r = 0; r < 2; ++r) {
     ck_assert_uint_eq(log.before[r], 1);
     ck_assert_uint_eq(log.after[r], 1);
     ck_assert_float_eq(log.first[r], 1.0f);
   }
-  bs_world_destroy(world);
 }
 END_TEST
 
 /* Messages between programs have no hook, whatever the site; a site named like theirs has one. */
 static int32_t control_main(bs_rank *rank, void *arg, bs_error *e) {
   float x[2] = {1.0f, 2.0f}, y[2];
-  bs_collective d = collective(BS_COLL_ALL_REDUCE, 1, 2, "lab.peers");
+  bs_collective d = collective_of(BS_COLL_ALL_REDUCE, 1, 2, "lab.peers");
   d.flags = *(const uint32_t *)arg;
   return bs_rank_collective_host(rank, &d, x, 2, y, 2, e);
 }
@@ -248,10 +221,8 @@ START_TEST(test_control_has_no_hook) {
   bs_collective_hook hook = {.user = &log, .before = hook_before, .after = hook_after};
   bs_world_options o = options(2, "ref");
   o.hook = &hook;
-  bs_world *world = world_of(&o);
-  run(world, control_main, &flags, BS_OK);
+  run_by(&o, control_main, &flags, BS_OK);
   for (int r = 0; r < 2; ++r) ck_assert_uint_eq(log.before[r], flags == BS_COLL_CONTROL ? 0 : 1);
-  bs_world_destroy(world);
 }
 END_TEST
 

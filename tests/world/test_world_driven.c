@@ -134,9 +134,7 @@ static int32_t real_main(bs_rank *rank, void *arg, bs_error *e) {
 START_TEST(without_a_clock_it_is_the_machines) {
   bs_world_options o = options(2, "vdev");
   o.comm = "realtime";
-  bs_world *world = world_of(&o);
-  run(world, real_main, NULL, BS_OK);
-  bs_world_destroy(world);
+  run_by(&o, real_main, NULL, BS_OK);
 }
 END_TEST
 

@@ -48,13 +48,7 @@ static int32_t layer_main(bs_rank *rank, void *arg, bs_error *e) {
   ck_assert_uint_eq(samples(rank, BS_REGION_BUILD), 0);
   ck_assert_int_eq(bs_layer_build(rank, "testcopy", &s, &weights, &bias, &layer, e), BS_OK);
   ck_assert_uint_eq(samples(rank, BS_REGION_BUILD), 1);
-  bs_tensor tx = {.struct_size = sizeof tx,
-                  .dtype = BS_F32,
-                  .rank = 2,
-                  .dims = {2, 3},
-                  .strides = {3, 1},
-                  .data = x,
-                  .bytes = sizeof x};
+  bs_tensor tx = view_of(x, BS_F32, 2, 3, 3);
   bs_tensor ty = tx;
   ty.data = y;
   ck_assert_int_eq(bs_layer_forward(layer, &tx, &ty, NULL, e), BS_OK);
@@ -74,10 +68,7 @@ static int32_t layer_main(bs_rank *rank, void *arg, bs_error *e) {
   return BS_OK;
 }
 START_TEST(test_layer) {
-  bs_world_options o = options(2, "ref");
-  bs_world *world = world_of(&o);
-  run(world, layer_main, NULL, BS_OK);
-  bs_world_destroy(world);
+  run_once(2, "ref", layer_main, NULL, BS_OK);
 }
 END_TEST
 
@@ -125,10 +116,7 @@ static int32_t owns_main(bs_rank *rank, void *arg, bs_error *e) {
   return BS_OK;
 }
 START_TEST(test_owns) {
-  bs_world_options o = options(1, "ref");
-  bs_world *world = world_of(&o);
-  run(world, owns_main, NULL, BS_OK);
-  bs_world_destroy(world);
+  run_once(1, "ref", owns_main, NULL, BS_OK);
 }
 END_TEST
 
@@ -144,12 +132,9 @@ static int32_t crowd_main(bs_rank *rank, void *arg, bs_error *e) {
   return rc;
 }
 START_TEST(test_crowd) {
-  bs_world_options o = options(3, "ref");
-  bs_world *world = world_of(&o);
-  run(world, crowd_main, NULL, BS_UNSUPPORTED);
+  run_once(3, "ref", crowd_main, NULL, BS_UNSUPPORTED);
   ck_assert_str_eq(err.id, "BS-LAYER-WORLD");
   ck_assert_ptr_nonnull(strstr(err.message, "3 ranks"));
-  bs_world_destroy(world);
 }
 END_TEST
 

@@ -109,10 +109,8 @@ START_TEST(test_timing_allocates_nothing) {
   for (uint32_t mode = BS_SYNC_SYNC; mode <= BS_SYNC_NONE; ++mode) {
     bs_world_options o = options(1, "ref");
     o.sync_mode = mode;
-    bs_world *world = world_of(&o);
-    run(world, frugal_main, used, BS_OK);
+    run_by(&o, frugal_main, used, BS_OK);
     ck_assert_uint_eq(used[0], used[1]);
-    bs_world_destroy(world);
   }
 }
 END_TEST
@@ -159,9 +157,7 @@ START_TEST(test_regions) {
   for (uint32_t mode = BS_SYNC_SYNC; mode <= BS_SYNC_NONE; ++mode) {
     bs_world_options o = options(2, "ref");
     o.sync_mode = mode;
-    bs_world *world = world_of(&o);
-    run(world, regions_main, NULL, BS_OK);
-    bs_world_destroy(world);
+    run_by(&o, regions_main, NULL, BS_OK);
   }
 }
 END_TEST
@@ -183,12 +179,9 @@ static int32_t misuse_main(bs_rank *rank, void *arg, bs_error *e) {
   return BS_OK;
 }
 START_TEST(test_region_misuse) {
-  bs_world_options o = options(1, "ref");
-  bs_world *world = world_of(&o);
-  run(world, misuse_main, &_i, BS_INTERNAL);
+  run_once(1, "ref", misuse_main, &_i, BS_INTERNAL);
   ck_assert_str_eq(err.id, _i == 2 ? "BS-REGION-ID" : "BS-REGION-NEST");
   ck_assert_ptr_nonnull(strstr(err.message, _i == 2 ? "77" : "pack"));
-  bs_world_destroy(world);
 }
 END_TEST
 

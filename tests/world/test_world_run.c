@@ -168,13 +168,11 @@ static int32_t late_main(bs_rank *rank, void *arg, bs_error *e) {
 START_TEST(test_deadline) {
   bs_world_options o = options(2, "ref");
   o.timeout_s = 0.2;
-  bs_world *world = world_of(&o);
-  run(world, late_main, NULL, BS_DEADLINE);
+  run_by(&o, late_main, NULL, BS_DEADLINE);
   ck_assert_int_eq(err.rank, 0);
   ck_assert_int_eq(bs_status_exit_code(err.code), 8);
   ck_assert_msg(strstr(err.message, "late.site") && strstr(err.message, "missing: rank 1"), "%s",
                 err.message);
-  bs_world_destroy(world);
 }
 END_TEST
 
@@ -189,12 +187,9 @@ static int32_t nothing_main(bs_rank *rank, void *arg, bs_error *e) {
   return BS_OK;
 }
 START_TEST(test_disagree) {
-  bs_world_options o = options(2, "ref");
-  bs_world *world = world_of(&o);
-  run(world, disagree_main, NULL, BS_MISMATCH);
+  run_once(2, "ref", disagree_main, NULL, BS_MISMATCH);
   ck_assert_int_eq(bs_status_exit_code(err.code), 9);
   ck_assert_msg(strstr(err.message, "site.a") && strstr(err.message, "site.b"), "%s", err.message);
-  bs_world_destroy(world);
 }
 END_TEST
 START_TEST(test_device_fails) {
@@ -301,9 +296,7 @@ START_TEST(test_pinning) {
   for (int bind = 0; bind < 2; ++bind) {
     bs_world_options o = options(2, "ref");
     o.bind = (uint32_t)bind;
-    bs_world *world = world_of(&o);
-    run(world, pinned_main, sets, BS_OK);
-    bs_world_destroy(world);
+    run_by(&o, pinned_main, sets, BS_OK);
     CPU_AND(&both, &sets[0], &sets[1]);
     if (bind && CPU_COUNT(&all) >= 2) {
       ck_assert_int_eq(CPU_COUNT(&sets[0]), 1);

@@ -179,10 +179,8 @@ START_TEST(test_hook) {
   const bs_collective_hook hook = {.after = spoil};
   job j = {0, 0};
   o.hook = &hook;
-  bs_world *world = world_of(&o);
-  run(world, all_kinds, &j, BS_OK);
+  run_by(&o, all_kinds, &j, BS_OK);
   ck_assert_uint_eq(j.wrong, 1);
-  bs_world_destroy(world);
 }
 END_TEST
 

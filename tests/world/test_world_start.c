@@ -13,22 +13,10 @@ static void open_all(void) {
 }
 
 static bs_tensor row_of(float *data, int64_t cols) {
-  bs_tensor t = {.struct_size = sizeof t,
-                 .dtype = BS_F32,
-                 .rank = 2,
-                 .dims = {1, cols},
-                 .strides = {cols, 1},
-                 .data = data,
-                 .bytes = (uint64_t)cols * sizeof(float)};
-  return t;
+  return view_of(data, BS_F32, 1, cols, cols);
 }
 static bs_coll_plan *reduction(bs_rank *rank, uint64_t count, const char *site) {
-  bs_collective d = {.struct_size = sizeof d,
-                     .kind = BS_COLL_ALL_REDUCE,
-                     .dtype_in = BS_F32,
-                     .rows = 1,
-                     .count = count,
-                     .site = site};
+  const bs_collective d = collective_of(BS_COLL_ALL_REDUCE, 1, count, site);
   bs_coll_plan *plan = NULL;
   bs_error e = {.struct_size = sizeof e};
   ck_assert_msg(api->collective_prepare(rank, &d, &plan, &e) == BS_OK, "%s", e.message);
@@ -102,9 +90,7 @@ static int32_t alone_main(bs_rank *rank, void *arg, bs_error *e) {
 START_TEST(test_alone) {
   bs_world_options o = options(1, "ref");
   if (_i == 1) o.comm = "driven";
-  bs_world *world = world_of(&o);
-  run(world, alone_main, NULL, BS_OK);
-  bs_world_destroy(world);
+  run_by(&o, alone_main, NULL, BS_OK);
 }
 END_TEST
 
@@ -128,10 +114,7 @@ static int32_t refused_main(bs_rank *rank, void *arg, bs_error *e) {
   return BS_OK;
 }
 START_TEST(test_refused) {
-  bs_world_options o = options(2, "ref");
-  bs_world *world = world_of(&o);
-  run(world, refused_main, NULL, BS_OK);
-  bs_world_destroy(world);
+  run_once(2, "ref", refused_main, NULL, BS_OK);
 }
 END_TEST
 
@@ -154,10 +137,7 @@ static int32_t failing_main(bs_rank *rank, void *arg, bs_error *e) {
   return rc;
 }
 START_TEST(test_failing) {
-  bs_world_options o = options(2, "ref");
-  bs_world *world = world_of(&o);
-  run(world, failing_main, NULL, BS_MISMATCH);
-  bs_world_destroy(world);
+  run_once(2, "ref", failing_main, NULL, BS_MISMATCH);
 }
 END_TEST
 
@@ -203,12 +183,9 @@ static int32_t released_main(bs_rank *rank, void *arg, bs_error *e) {
   return BS_OK;
 }
 START_TEST(test_released) {
-  bs_world_options o = options(2, "ref");
   float x[4] = {0};
-  bs_world *world = world_of(&o);
-  run(world, released_main, x, BS_INVALID_ARGUMENT);
+  run_once(2, "ref", released_main, x, BS_INVALID_ARGUMENT);
   ck_assert_str_eq(err.id, "BS-COLL-UNWAITED");
-  bs_world_destroy(world);
 }
 END_TEST
 
@@ -233,9 +210,7 @@ START_TEST(test_hooked) {
   bs_collective_hook hook = {.before = twice};
   bs_world_options o = options(2, "ref");
   o.hook = &hook;
-  bs_world *world = world_of(&o);
-  run(world, hooked_main, NULL, BS_OK);
-  bs_world_destroy(world);
+  run_by(&o, hooked_main, NULL, BS_OK);
 }
 END_TEST
 

@@ -53,8 +53,38 @@ static inline void run(bs_world *world, int32_t (*rank_main)(bs_rank *, void *, 
   int32_t rc = bs_world_run(world, rank_main, arg, &err);
   ck_assert_msg(rc == want, "status %d, not %d: %s %s", rc, want, err.id, err.message);
 }
+/* The same in a new world, which ends with it. */
+static inline void run_by(const bs_world_options *o, int32_t (*rank_main)(bs_rank *, void *, bs_error *),
+                          void *arg, int32_t want) {
+  bs_world *world = world_of(o);
+  run(world, rank_main, arg, want);
+  bs_world_destroy(world);
+}
+static inline void run_once(uint32_t size, const char *backend,
+                            int32_t (*rank_main)(bs_rank *, void *, bs_error *), void *arg, int32_t want) {
+  const bs_world_options o = options(size, backend);
+  run_by(&o, rank_main, arg, want);
+}
 static inline uint32_t rank_of(bs_rank *rank) {
   return bs_rank_get_api()->rank(rank);
+}
+
+/* A matrix in memory of the test. */
+static inline bs_tensor view_of(void *data, uint32_t dtype, int64_t rows, int64_t cols, int64_t stride) {
+  const bs_tensor t = {.struct_size = sizeof t,
+                       .dtype = dtype,
+                       .rank = 2,
+                       .dims = {rows, cols},
+                       .strides = {stride, 1},
+                       .data = data,
+                       .bytes = (uint64_t)(rows * stride) * BS_DTYPE_BYTES(dtype)};
+  return t;
+}
+/* A collective of f32 values. */
+static inline bs_collective collective_of(uint32_t kind, uint64_t rows, uint64_t count, const char *site) {
+  const bs_collective d = {
+      .struct_size = sizeof d, .kind = kind, .dtype_in = BS_F32, .rows = rows, .count = count, .site = site};
+  return d;
 }
 
 #endif
