@@ -473,46 +473,6 @@ START_TEST(a_choice_is_in_the_record_and_repeats) {
 }
 END_TEST
 
-static const struct {
-  const char *words[12];
-  int code;
-  const char *id, *part;
-} wrong[] = {
-    {{"ladder", "rowparallel"}, 3, "BS-PLG-NOTFOUND", "row_parallel"},
-    {{"ladder", "--pass", "forwards"}, 2, "BS-USE", "forward"},
-    {{"ladder", "--masks", "interleav"}, 3, "BS-MASK-NAME", "interleave"},
-    {{"ladder", "--measure", "17"}, 2, "BS-USE-NUMBER", "16"},
-    {{"ladder", "--seconds", "0"}, 2, "BS-USE-NUMBER", "--seconds"},
-    {{"--method", "auto", "-P", "3", "--set", "auto.methods=[masked_split]", "--set",
-      "auto.masks=[complement_1100_0011]", "--plugin", "ref"},
-     3,
-     "BS-AUTO-NONE",
-     "odd number of ranks"},
-    {{"--method", "auto", "--set", "auto.placements=[split/sideways]"}, 3, "BS-AUTO-PLACEMENT", "sideways"},
-    {{"--method", "auto", "--set", "auto.methods=[]"}, 3, "BS-AUTO-LIST", "auto.methods"},
-};
-
-/* What is left to choose can be looked at before it is chosen. */
-START_TEST(an_open_choice_can_be_printed) {
-  ran r = bsrun(dir, "--method", "auto", "-P", "2", "--plugin", "ref", "--set", "model.N=512",
-                "--print-config", NULL);
-  must_be(&r, 0);
-  ck_assert_ptr_nonnull(strstr(r.out, "name: auto"));
-  ck_assert_ptr_nonnull(strstr(r.err, "chosen when this runs"));
-  ran_free(&r);
-}
-END_TEST
-
-START_TEST(bad_words_are_one_error) {
-  char *argv[16] = {"bsrun"};
-  for (size_t i = 0; wrong[_i].words[i] != NULL; i++) argv[i + 1] = (char *)(uintptr_t)wrong[_i].words[i];
-  ran r = finish_spawn(dir, start_bsrun(dir, argv));
-  must_be(&r, wrong[_i].code);
-  ck_assert_msg(strstr(r.err, wrong[_i].id) != NULL && strstr(r.err, wrong[_i].part) != NULL, "%s", r.err);
-  ran_free(&r);
-}
-END_TEST
-
 int main(void) {
   const test_case tests[] = {{every_rung_is_predicted_and_placed},
                              {halves_are_predicted_by_their_own_kernel},
@@ -528,8 +488,6 @@ int main(void) {
                              {auto_weighs_the_slices},
                              {auto_weighs_the_placements_that_are_open},
                              {a_choice_is_in_the_record_and_repeats},
-                             {an_open_choice_can_be_printed},
-                             {bad_words_are_one_error, TEST_COUNT(wrong)},
                              {0}};
   return run_tests("bsrun_ladder", tests, (test_setup){setup, dir_remove, 60});
 }

@@ -168,31 +168,7 @@ START_TEST(a_file_of_ncu) {
 }
 END_TEST
 
-static const struct {
-  const char *words[5], *says;
-  int code;
-} bad[] = {
-    {{"kernel"}, "0 words given", 2},
-    {{"kernel", "mision"}, "mission", 2},
-    {{"kernel", "mission", "--counters", "perhaps"}, "neither on nor off", 2},
-    {{"kernel", "mission", "--seconds", "0"}, "--seconds", 2},
-    {{"kernel", "mission", "--provider", "cpu:onlin"}, "cpu:online", 2},
-    {{"kernel", "b1h1s8d8", "--rules", "cpux"}, "did you mean 'cpu'?", 3},
-    {{"layer", "--method", "row_paralel"}, "row_parallel", 3},
-    {{"ncu", "nothing.csv"}, "BS-NCU-OPEN", 4},
-    {{"modl"}, "model", 2},
-};
-START_TEST(bad_use) {
-  const char *const *w = bad[_i].words;
-  ran r = bsrun(dir, "profile", w[0], w[1], w[2], w[3], NULL);
-  must_be(&r, bad[_i].code);
-  ck_assert_msg(strstr(r.err, bad[_i].says) != NULL, "%s", r.err);
-  ran_free(&r);
-}
-END_TEST
-
 int main(void) {
-  const test_case tests[] = {
-      {a_layer}, {kernels}, {what_is_kept}, {a_model}, {a_file_of_ncu}, {bad_use, TEST_COUNT(bad)}, {0}};
+  const test_case tests[] = {{a_layer}, {kernels}, {what_is_kept}, {a_model}, {a_file_of_ncu}, {0}};
   return run_tests("bsrun_profile", tests, (test_setup){dir_make, dir_remove, .at_once = 2});
 }

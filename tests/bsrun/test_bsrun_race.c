@@ -426,39 +426,6 @@ START_TEST(replays_of_what_was_measured) {
 END_TEST
 
 static const struct {
-  const char *words[8];
-  int code;
-  const char *id, *says;
-} wrong[] = {
-    {{"tune"}, 2, "BS-USE-WORD", "bsrun tune b2h8s512d64"},
-    {{"tune", "b2h8s512d64", "--strategy", "elit"}, 2, "BS-USE-CHOICE", "did you mean 'elite'?"},
-    {{"tune", "b2h8s512d64", "--budget", "sixty"}, 2, "BS-USE-NUMBER", "60s"},
-    {{"tune", "b2h8s512d64", "--continue", "--anew"}, 2, "BS-USE-TWICE", "--continue and --anew"},
-    {{"tune", "b2h8s512d64", "--knob", "keys"}, 2, "BS-USE-KNOB", "NAME=VALUES"},
-    {{"tune", "--simulate", "nothing.jsonl"}, 4, "BS-TUNE-REPLAY", "--points FILE measures them"},
-    {{"tune", "--simulate", "nothing.jsonl"}, 4, "BS-TUNE-REPLAY", "No such file"},
-    {{"tune", "--simulate", "nothing.jsonl", "--knob", "rows=48"}, 2, "BS-USE-OPTION", "--knob: a replay"},
-    {{"tune", "--simulate", "nothing.jsonl", "--start", "rows=48"}, 2, "BS-USE-OPTION", "--start: a replay"},
-    {{"tune", "b1h1s8d8", "--knob", "rows=48", "--knob", "rows=96"}, 2, "BS-USE-TWICE", "rows=48,96"},
-    {{"tune", PROBLEM, "--backend", "nosuch"}, 5, "error[BS-OP-NONE]", "no plugin offers op matmul"},
-    {{"tune", PROBLEM, "--plugin", "nosuch"}, 5, "error[BS-PLG-NOTFOUND]", "no plugin 'nosuch'"},
-    {{"tune", "--simulate", "nothing.jsonl", "--budget", "5s"},
-     2,
-     "BS-USE-NUMBER",
-     "a replay takes a number"},
-    {{"tune", "--candidate", "nothing.json"}, 2, "BS-TUNE-CHILD", "no order of bsrun tune"},
-};
-
-START_TEST(what_cannot_be_asked_is_refused) {
-  const char *const *w = wrong[_i].words;
-  ran r = bsrun(dir, w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7], NULL);
-  must_be(&r, wrong[_i].code);
-  ck_assert_msg(strstr(r.err, wrong[_i].id) != NULL && strstr(r.err, wrong[_i].says) != NULL, "%s", r.err);
-  ran_free(&r);
-}
-END_TEST
-
-static const struct {
   const char *words[2];
   int code;
   const char *id;
@@ -490,7 +457,6 @@ int main(void) {
                             {a_run_takes_what_was_tuned},
                             {one_point_meets_the_default},
                             {replays_of_what_was_measured},
-                            {what_cannot_be_asked_is_refused, TEST_COUNT(wrong)},
                             {knobs_that_nobody_has, TEST_COUNT(refused)},
                             {0}};
   return run_tests("bsrun_race", rows, (test_setup){.before = setup, .after = dir_remove, .timeout = 60});

@@ -256,33 +256,7 @@ START_TEST(main_job) {
 }
 END_TEST
 
-/* The bare form's table ends with the folders and a line that repeats the run; the line, run again, gives the
- * same numbers. */
-START_TEST(repeat_line) {
-  char first[32], again[32];
-  ran r;
-  const char *const args[] = {"--plugin",    "cpu",     "--method", "blockshock", "--set",
-                              "model.N=256", "--phase", "0",        NULL};
-  for (int i = 0; i < 2; i++) {
-    run_bsrun(&r, dir, NULL, args);
-    run_expect(&r, 0, "bare form");
-    char *line = strstr(r.out, "run: results/raw/phase0_correctness/blockshock/");
-    ck_assert_msg(line != NULL, "no folder in: %s", r.out);
-    ck_assert_msg(
-        strstr(r.out, "repeat: bsrun --plugin cpu --method blockshock --set model.N=256 --phase 0\n") != NULL,
-        "no line to repeat in: %s", r.out);
-    line[strcspn(line, "\n")] = '\0';
-    json_t *record = run_record(dir, line + 5);
-    snprintf(i == 0 ? first : again, 32, "%.17g", run_num(record, "relative_error"));
-    json_decref(record);
-    ran_free(&r);
-  }
-  ck_assert_str_eq(first, again);
-  ck_assert_uint_eq(run_count_files(dir, "DONE"), 2);
-}
-END_TEST
-
 int main(void) {
-  const test_case tests[] = {{main_job, TEST_COUNT(methods)}, {repeat_line}, {0}};
+  const test_case tests[] = {{main_job, TEST_COUNT(methods)}, {0}};
   return run_tests("run_main", tests, (test_setup){dir_make, dir_remove, .timeout = 180});
 }

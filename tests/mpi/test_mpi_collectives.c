@@ -28,8 +28,16 @@ START_TEST(test_other) {
 }
 END_TEST
 
+/* Ranks of one machine that take it for several: what crosses machines goes by messages, and the bits are
+ * still those of `threads`. Machines of 1, 2 and 2, and of 3 ranks and 1. */
+START_TEST(test_machines) {
+  static const char *const params[] = {"ranks_per_machine=1", "ranks_per_machine=2", "ranks_per_machine=3"};
+  same_bits(&kinds[_i % n_kinds], 4 - (_i == 0), params[_i]);
+}
+END_TEST
+
 int main(void) {
   if (no_mpi()) return 77;
-  const test_case tests[] = {{test_ranks, 3}, {test_other}, {0}};
+  const test_case tests[] = {{test_ranks, 3}, {test_other}, {test_machines, 3}, {0}};
   return run_tests("mpi collectives", tests, (test_setup){dir_make, dir_remove});
 }
