@@ -20,8 +20,8 @@
 /* Options of both verbs. */
 #define COMMON_OPTIONS                                                                                       \
   {"provider", 0, "LIST", 0,                                                                                 \
-   "as in cpu:online,ref; the first is judged by its speed. Default: all of the backend that serve, and "    \
-   "what a plugin of --plugin has"},                                                                         \
+   "as in cpu:online,ref; the first is judged by its speed. @WORD behind one gives it another problem, as "  \
+   "in cpu,cpu@f32. Default: all of the backend that serve, and what a plugin of --plugin has"},             \
       {"backend", 0, "NAME", 0, "default: cpu"},                                                             \
       {"threads", 0, "N", 0, "of each provider; default: all cores"},                                        \
       {"iters", 0, "N", 0,                                                                                   \
@@ -63,6 +63,7 @@ static const args_option matmul_options[] = {
     {"k", 0, "LIST", 0, "columns of W; default: those of --n, each with its own"},
     {"b", 0, "LIST", 0, "tokens, the rows of X; default: 64"},
     {"sparse24", 0, NULL, 0, "W is 2:4, and its kept half is multiplied (op matmul24)"},
+    {"product", 0, "NAME", 0, "forward, dx (dX = dY W) or dw (dW = dY^T X); default: forward"},
     {"dtype", 0, "LIST", 0, "of X and W, as in f32,bf16: f32, bf16, f16, f64; default: f32"},
     COMMON_OPTIONS,
 };
@@ -86,6 +87,10 @@ static const bs_field fields[] = {
     {"ratio_low", "LOW", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
     {"ratio_high", "HIGH", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
     {"word", "VERDICT", BS_FIELD_WORDS, 0},
+    {"of_subject", "OF THE FIRST", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
+    {"of_subject_low", "LOW", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
+    {"of_subject_high", "HIGH", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
+    {"of_subject_word", "VERDICT", BS_FIELD_WIDE, 0},
     {"cause", "CAUSE", BS_FIELD_WIDE, 0},
     {"next", "TO DO", BS_FIELD_WIDE, 0},
     {"relative_rmse", "REL RMSE", BS_FIELD_RIGHT, 3},
@@ -196,7 +201,15 @@ static int32_t add_sizes(request *r, const char *kind, bs_error *err) {
 /* The shapes of `bench matmul`, each with its kind in front. */
 static int32_t read_products(request *r, bs_error *err) {
   const args *a = r->a;
-  const char *kind = args_has(a, "sparse24") ? "matmul24" : "matmul";
+  const char *product = args_value(a, "product");
+  char kind[32];
+  if (product != NULL && strcmp(product, "forward") != 0 && strcmp(product, "dx") != 0 &&
+      strcmp(product, "dw") != 0)
+    return bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "--product is forward, dx or dw, not '%.40s'",
+                        product);
+  const int backward = product != NULL && product[0] == 'd';
+  snprintf(kind, sizeof kind, "matmul%s%s%s", args_has(a, "sparse24") ? "24" : "", backward ? "_" : "",
+           backward ? product : "");
   if (a->n_words == 0) return add_sizes(r, kind, err);
   if (args_has(a, "n") || args_has(a, "k") || args_has(a, "b"))
     return bs_error_set(err, BS_USAGE, "BS-USE-CHOICE", "a SHAPE has its sizes: leave out --n, --k and --b");
@@ -204,7 +217,7 @@ static int32_t read_products(request *r, bs_error *err) {
   int32_t rc = BS_OK;
   for (size_t i = 0; rc == BS_OK && i < a->n_words; i++) rc = words_add(&given, a->words[i], err);
   for (size_t i = 0; rc == BS_OK && i < given.n; i++) {
-    char text[BS_KERNEL_TEXT + 16];
+    char text[BS_KERNEL_TEXT + 40];
     const int whole = strchr(given.text[i], ' ') != NULL;
     snprintf(text, sizeof text, "%s%s%.*s", whole ? "" : kind, whole ? "" : " ", BS_KERNEL_TEXT,
              given.text[i]);
@@ -514,10 +527,15 @@ const bsrun_subverb bench_matmul = {
     "is complete, as n1kk4kb16:bf16. Each provider goes through the stages of `bsrun bench sdpa` and the\n"
     "same gates (configs/gates/sdpa.yaml), and ends in the same exit codes. PyTorch's linear is timed in "
     "the\n"
-    "same pairs. The bound is the longest of FMA, bytes and launch, of peaks that are measured now.\n",
+    "same pairs. The bound is the longest of FMA, bytes and launch, of peaks that are measured now.\n"
+    "PROVIDER@WORD is timed in the same pairs with another problem: of another dtype (@bf16), with a\n"
+    "dense W in place of a 2:4 one (@dense), with half of the columns (@gathered), or with half of the\n"
+    "columns of the whole X, as a rank of row_parallel (@run) or of blockshock (@masked) has them. OF\n"
+    "THE FIRST (--wide) is the time of each over that of the first provider.\n",
     "  bsrun bench matmul --n 4096 --b 16,64,256\n"
     "  bsrun bench matmul n4kk11008b1:bf16 --threads 1 --provider cpu,ref\n"
-    "  bsrun bench matmul --n 1k --b 64 --sparse24 --torch off\n"
+    "  bsrun bench matmul --n 1k --b 64 --sparse24 --provider cpu,cpu@dense --torch off\n"
+    "  bsrun bench matmul --n 1k --b 64 --product dx --provider cpu,cpu@bf16\n"
     "  bsrun bench matmul --n 4096 --b 1 --torch /opt/venv/bin/python -o json\n"
     "  bsrun runs list --where phase=bench_matmul\n",
     matmul_options,

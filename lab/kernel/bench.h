@@ -20,7 +20,8 @@ typedef struct bs_kernel_bench {
   const bs_kernel_problem *problems;
   size_t n_problems;
   const char *const
-      *providers;     /* "cpu:online", "cpu:online{keys=64;exp=fast}", "ref"; the first is the subject */
+      *providers;     /* "cpu:online", "cpu:online{keys=64;exp=fast}", "ref"; the first is the subject. With
+                         "@WORD" at the end it has the problem that bs_kernel_problem_vary makes of it */
   size_t n_providers; /* 0: all of the backend that serve, what would be chosen first, and all of `plugins` */
   const char *const *plugins; /* ids of plugins that were named: each takes part, or a note says why not */
   size_t n_plugins;

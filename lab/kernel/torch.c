@@ -214,7 +214,8 @@ static int32_t load_attention(bs_kernel_torch *t, const bs_kernel_data *data, bs
 int32_t bs_kernel_torch_load(bs_kernel_torch *t, bs_kernel_data *data, bs_error *err) {
   const bs_kernel_problem *p = bs_kernel_data_problem(data);
   int64_t rows, cols;
-  if (p->kind == BS_KERNEL_MATMUL24 || BS_DTYPE_BYTES(p->dtype) == 1) return refuse(p, err);
+  const int other = bs_kernel_is_product(p) && (p->kind != BS_KERNEL_MATMUL || p->columns != BS_COLUMNS_ALL);
+  if (other || BS_DTYPE_BYTES(p->dtype) == 1) return refuse(p, err);
   const int32_t rc = p->kind == BS_KERNEL_MATMUL
                          ? bs_kernel_torch_linear(t, p, bs_kernel_data_input(data, 0, &rows, &cols),
                                                   bs_kernel_data_input(data, 1, &rows, &cols), err)

@@ -556,14 +556,19 @@ START_TEST(products_go_the_same_way) {
   static const char *const lines[] = {"--n 33,48 --k 20 --b 1,5 --provider cpu,ref",
                                       "--n 33 --k 20 --b 1 --sparse24 --plugin ref",
                                       "n33k20b1,matmul\tn48k20b5 n8k4b2:f16 --dtype bf16 --provider cpu,ref",
-                                      "--n 48 --b 5 --provider cpu,ref"};
+                                      "--n 48 --b 5 --provider cpu,ref",
+                                      "--n 33 --k 20 --b 1,5 --product dx --provider cpu,ref",
+                                      "--n 33 --k 20 --b 5 --product dw --sparse24 --provider cpu,ref"};
   static const char *const problems[][4] = {
       {"matmul n33k20b1:f32", "matmul n33k20b5:f32", "matmul n48k20b1:f32", "matmul n48k20b5:f32"},
       {"matmul24 n33k20b1:f32"},
       {"matmul n33k20b1:bf16", "matmul n48k20b5:bf16", "matmul n8k4b2:f16"},
-      {"matmul n48k48b5:f32"}};
-  static const size_t sizes[] = {8, 2, 6, 2};
-  static const double flops[] = {2 * 33 * 20, 33 * 20, 2 * 33 * 20, 2 * 48 * 48 * 5};
+      {"matmul n48k48b5:f32"},
+      {"matmul_dx n33k20b1:f32", "matmul_dx n33k20b5:f32"},
+      {"matmul24_dw n33k20b5:f32"}};
+  static const size_t sizes[] = {8, 2, 6, 2, 4, 2};
+  static const double flops[] = {2 * 33 * 20,     33 * 20,     2 * 33 * 20,
+                                 2 * 48 * 48 * 5, 2 * 33 * 20, 33 * 20 * 5};
   char line[300];
   snprintf(line, sizeof line, "%s --out off -o json " NO_TORCH, lines[_i]);
   ran r = run_verb("matmul", line);
@@ -575,10 +580,46 @@ START_TEST(products_go_the_same_way) {
   json_array_foreach(rows, i, row) {
     ck_assert_str_eq(text(row, "problem"), problems[_i][i / 2]);
     ck_assert_str_eq(text(row, "provider"), i % 2 == 0 ? "cpu:packed" : "ref:portable");
-    ck_assert_str_eq(text(row, "flops_convention"), _i == 1 ? "B N K, kept weights alone" : "2 B N K");
+    ck_assert_str_eq(text(row, "flops_convention"),
+                     _i == 1 || _i == 5 ? "B N K, kept weights alone" : "2 B N K");
     ck_assert(number(row, "bound_percent") > 0 && number(row, "pairs") >= 20);
     ck_assert_str_eq(text(row, "failed_stage"), "");
   }
+  json_decref(rows);
+  ran_free(&r);
+}
+END_TEST
+
+/* A provider with another problem is timed in the same pairs, judged by its own numbers, and no other one is
+ * judged by its speed. */
+START_TEST(other_problems_are_timed_in_the_same_pairs) {
+  static const char *const line =
+      "--n 64 --k 48 --b 5 --sparse24 --provider cpu,cpu@dense,ref,cpu@bf16,cpu@run --out off -o "
+      "json " NO_TORCH;
+  static const char *const problems[] = {"matmul24 n64k48b5:f32", "matmul n64k48b5:f32",
+                                         "matmul24 n64k48b5:f32", "matmul24 n64k48b5:bf16",
+                                         "matmul n64k48b5:f32:run"},
+                           *const providers[] = {"cpu:packed", "cpu:packed@dense", "ref:portable",
+                                                 "cpu:packed@bf16", "cpu:packed@run"};
+  ran r = run_verb("matmul", line);
+  must_be(&r, 0);
+  json_t *rows = rows_of(&r), *row;
+  size_t i;
+  ck_assert_uint_eq(json_array_size(rows), 5);
+  json_array_foreach(rows, i, row) {
+    ck_assert_str_eq(text(row, "problem"), problems[i]);
+    ck_assert_str_eq(text(row, "provider"), providers[i]);
+    ck_assert(number(row, "relative_rmse") <= 1.3 * number(row, "predicted_rmse") &&
+              number(row, "bound_percent") > 0);
+    ck_assert((number(row, "predicted_rmse") > 1e-3) == (i == 3));
+    ck_assert(json_is_string(json_object_get(row, "against")) == (i == 0 || i == 2));
+    ck_assert(json_is_number(json_object_get(row, "of_subject")) == (i > 0));
+    if (i > 0) ck_assert(number(row, "of_subject_low") <= number(row, "of_subject"));
+    if (i > 0) ck_assert(number(row, "of_subject") <= number(row, "of_subject_high"));
+  }
+  ck_assert_str_eq(text(json_array_get(rows, 0), "against"), "ref:portable");
+  ck_assert(fabs(number(json_array_get(rows, 0), "ratio") / number(json_array_get(rows, 2), "of_subject") -
+                 1) < 1e-6);
   json_decref(rows);
   ran_free(&r);
 }
@@ -609,6 +650,9 @@ static const struct {
     {"matmul", ",", "BS-KERNEL-EMPTY", ""},
     {"matmul", "--n 4 --provider ,", "BS-KERNEL-EMPTY", "bsrun explain matmul lists them"},
     {"matmul", "--n 4 --mask causal", "BS-USE-OPTION", ""},
+    {"matmul", "--n 4 --product dy", "BS-USE-VALUE", "--product is forward, dx or dw"},
+    {"matmul", "--n 4 --provider cpu,cpu@f23", "BS-KERNEL-VARY", "no '@f23' of matmul n4k4b64:f32"},
+    {"matmul", "--n 4 --provider cpu@dense", "BS-KERNEL-VARY", "of 2:4 weights dense"},
     {"sdpa", "small --sparse24", "BS-USE-OPTION", ""},
 };
 
@@ -690,7 +734,8 @@ int main(void) {
                              {pytorch_that_is_of_no_use_is_left_out, 3},
                              {pytorch_that_was_asked_for_must_be_there, 2},
                              {the_script_is_python},
-                             {products_go_the_same_way, 4},
+                             {products_go_the_same_way, 6},
+                             {other_problems_are_timed_in_the_same_pairs},
                              {f64_products_have_gates_of_f64},
                              {what_is_no_product_is_refused, TEST_COUNT(no_products)},
                              {a_wrong_product_fails_its_gates_and_is_kept},
