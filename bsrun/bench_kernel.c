@@ -24,6 +24,8 @@
    "in cpu,cpu@f32. Default: all of the backend that serve, and what a plugin of --plugin has"},             \
       {"backend", 0, "NAME", 0, "default: cpu"},                                                             \
       {"threads", 0, "N", 0, "of each provider; default: all cores"},                                        \
+      {"isa", 0, "NAME", 0,                                                                                  \
+       "avx2: holds the plugin cpu and the bound to AVX2; all (the default): nobody is held"},               \
       {"iters", 0, "N", 0,                                                                                   \
        "single calls of each, of which p50, p90 and p99 are taken; default: 100; below 20 the gate samples " \
        "fails"},                                                                                             \
@@ -31,6 +33,8 @@
       {"seeds", 0, "N", 0, "of the numbers that are judged, at most 16; default: 5"},                        \
       {"seed", 0, "N", 0, "the first of them; default: 1"},                                                  \
       {"seconds", 0, "S", 0, "that the pairs of one problem may take; default: 8"},                          \
+      {"pairs", 0, "N", 0, "taken at least, however long they take; default: 20"},                           \
+      {"slowest", 0, "S", 0, "seconds of a call; a slower provider is in no pairs; default: 0.5"},           \
       {"torch", 0, "PYTHON", 0,                                                                              \
        "a Python that has PyTorch, which is timed in pairs; off; default: python3, if it has it"},           \
       {"promote", 0, NULL, 0,                                                                                \
@@ -102,8 +106,11 @@ static const bs_field fields[] = {
     {"unit", "UNIT", BS_FIELD_WIDE, 0},
     {"min_us", "MIN us", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
     {"calls", "CALLS", BS_FIELD_RIGHT | BS_FIELD_WIDE, 0},
+    {"queued_us", "QUEUED us", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
+    {"copy_us", "COPY us", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
     {"pairs", "PAIRS", BS_FIELD_RIGHT | BS_FIELD_WIDE, 0},
     {"standing", "STANDING", BS_FIELD_WIDE, 0},
+    {"loop", "FMA BY", BS_FIELD_WIDE, 0},
     {"fma_us", "FMA us", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
     {"exp_us", "EXP us", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
     {"bytes_us", "BYTES us", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
@@ -120,6 +127,7 @@ static const bs_field fields[] = {
     {"build_id", "BUILD", BS_FIELD_WIDE, 0},
     {"algorithm", "ALGORITHM", BS_FIELD_WIDE, 0},
     {"problem", "PROBLEM", BS_FIELD_WIDE, 0},
+    {"place", "PLACE", BS_FIELD_RIGHT | BS_FIELD_WIDE, 0},
     {"failed_stage", "FAILED STAGE", BS_FIELD_WIDE, 0},
     {"cause", "CAUSE", BS_FIELD_WIDE, 0},
     {"unknown_gates", "UNKNOWN GATES", BS_FIELD_RIGHT | BS_FIELD_WIDE, 0},
@@ -271,24 +279,30 @@ static int32_t read_words(request *r, bs_error *err) {
   return rc == BS_OK ? check_kinds(r, err) : rc;
 }
 
+static int32_t read_seconds(const args *a, const char *name, double usual, double *out, bs_error *err) {
+  const char *text = args_value(a, name);
+  *out = usual;
+  if (text == NULL || (bs_parse_f64(text, out) && *out >= 0.01 && *out <= 86400)) return BS_OK;
+  return bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--%s: '%.60s' is not a number from 0.01 to 86400",
+                      name, text);
+}
+
 static int32_t read_numbers(request *r, bs_error *err) {
-  const char *seconds = args_value(r->a, "seconds");
-  int64_t threads = 0, iters = 0, warmup = 0, seeds = 0, seed = 0;
+  int64_t threads = 0, iters = 0, warmup = 0, seeds = 0, seed = 0, pairs = 0;
   int32_t rc = args_integer(r->a, "threads", 1, 1024, bs_machine_cores(), &threads, err);
   if (rc == BS_OK) rc = args_integer(r->a, "iters", 3, BS_KERNEL_TORCH_CALLS, 100, &iters, err);
   if (rc == BS_OK) rc = args_integer(r->a, "warmup", 0, 1000000, 20, &warmup, err);
   if (rc == BS_OK) rc = args_integer(r->a, "seeds", 1, BS_KERNEL_SEEDS, 5, &seeds, err);
   if (rc == BS_OK) rc = args_integer(r->a, "seed", 0, INT64_MAX / 2, 1, &seed, err);
-  r->bench.seconds = 8;
-  if (rc == BS_OK && seconds != NULL &&
-      !(bs_parse_f64(seconds, &r->bench.seconds) && r->bench.seconds >= 0.01 && r->bench.seconds <= 86400))
-    rc = bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--seconds: '%.60s' is not a number from 0.01 to 86400",
-                      seconds);
+  if (rc == BS_OK) rc = args_integer(r->a, "pairs", 5, 200, 20, &pairs, err);
+  if (rc == BS_OK) rc = read_seconds(r->a, "seconds", 8, &r->bench.seconds, err);
+  if (rc == BS_OK) rc = read_seconds(r->a, "slowest", 0.5, &r->bench.slowest, err);
   r->bench.threads = (uint32_t)threads;
   r->bench.iters = (uint64_t)iters;
   r->bench.warmup = (uint64_t)warmup;
   r->bench.seeds = (uint32_t)seeds;
   r->bench.seed = (uint64_t)seed;
+  r->bench.pairs = (uint32_t)pairs;
   return rc;
 }
 
@@ -313,6 +327,7 @@ static int32_t open_context(request *r, bs_error *err) {
   int32_t rc = bs_configs_dir(&dir, err);
   if (rc == BS_OK) rc = plugins_compose(r->a, dir, NULL, 0, &r->config, err);
   free(dir);
+  if (rc == BS_OK && r->bench.avx2_only) rc = bs_config_set_text(r->config, "plugins.cpu.isa", "avx2", err);
   if (rc == BS_OK) rc = bs_context_of_config(r->config, BS_LOG_WARN, bsrun_log, NULL, &r->bench.context, err);
   if (rc == BS_OK) rc = named_plugins(r, err);
   return rc;
@@ -345,7 +360,11 @@ static int32_t open_tuned(request *r, bs_error *err) {
 
 static int32_t read_request(request *r, bs_error *err) {
   const char *out = args_value(r->a, "out"), *torch = args_value(r->a, "torch");
+  const char *isa = args_value(r->a, "isa");
   r->quiet = args_has(r->a, "quiet");
+  if (isa != NULL && strcmp(isa, "all") != 0 && strcmp(isa, "avx2") != 0)
+    return bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "--isa is avx2 or all, not '%.40s'", isa);
+  r->bench.avx2_only = isa != NULL && strcmp(isa, "avx2") == 0;
   int32_t rc = bsrun_format(r->a, &r->format, err);
   if (rc == BS_OK) rc = read_words(r, err);
   if (rc == BS_OK) rc = read_numbers(r, err);

@@ -24,6 +24,8 @@ static const struct {
     {"p50_us_per_item", "performance", "p50_us_per_item"},
     {"items", "performance", "items"},
     {"calls", "performance", "calls"},
+    {"queued_us", "performance", "queued_us"},
+    {"copy_us", "performance", "copy_us"},
     {"gflops", "performance", "gflops"},
     {"bound_percent", "performance", "bound_percent"},
     {"binding", "performance", "binding"},
@@ -42,6 +44,7 @@ static const struct {
     {"of_subject_low", "of_subject", "low"},
     {"of_subject_high", "of_subject", "high"},
     {"of_subject_word", "of_subject", "word"},
+    {"loop", "bound", "loop"},
     {"fma_us", "bound", "fma_us"},
     {"exp_us", "bound", "exp_us"},
     {"bytes_us", "bound", "bytes_us"},
@@ -142,12 +145,12 @@ static json_t *shape_of(const bs_point *point, const bs_entrant *e) {
   bs_kernel_problem_text(p, text, sizeof text);
   snprintf(shape, sizeof shape, "%.*s", (int)strcspn(text, ":"), text);
   gate_words(point, e, gates, sizeof gates);
-  return json_pack("{s:s, s:s, s:s, s:s, s:i, s:s, s:i, s:f, s:f, s:s, s:s, s:s, s:o}", "problem", text,
-                   "shape", shape, "dtype", bs_dtype_name(p->dtype), "mask", mask_of(p), "threads",
-                   (int)point->bench->threads, "provider", e->label, "unknown_gates", (int)e->unknown,
-                   "flops", bs_kernel_flops(p), "pairs_of_keys", bs_kernel_pairs(p), "flops_convention",
-                   conventions[p->kind], "gates", gates, "failed_stage",
-                   e->failed >= 0 ? bs_rule_stage_names[e->failed] : "", "cause",
+  return json_pack("{s:i, s:s, s:s, s:s, s:s, s:i, s:s, s:i, s:f, s:f, s:s, s:s, s:s, s:o}", "place",
+                   (int)(e - point->of), "problem", text, "shape", shape, "dtype", bs_dtype_name(p->dtype),
+                   "mask", mask_of(p), "threads", (int)point->bench->threads, "provider", e->label,
+                   "unknown_gates", (int)e->unknown, "flops", bs_kernel_flops(p), "pairs_of_keys",
+                   bs_kernel_pairs(p), "flops_convention", conventions[p->kind], "gates", gates,
+                   "failed_stage", e->failed >= 0 ? bs_rule_stage_names[e->failed] : "", "cause",
                    e->failed >= 0 ? bs_env_string(e->cause) : json_null());
 }
 

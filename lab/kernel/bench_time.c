@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/clock.h"
 #include "lab/error.h"
 #include "lab/kernel/bench_point.h"
 #include "lab/measure/spacer.h"
@@ -138,7 +139,7 @@ static int32_t take_pairs(bs_point *point, bs_error *err) {
     return BS_OK;
   }
   bs_sampler_defaults(&o);
-  o.pairs_min = LEAST_PAIRS;
+  o.pairs_min = q->pairs > 0 ? q->pairs : LEAST_PAIRS;
   o.pairs_max = MOST_PAIRS;
   o.seconds = q->seconds;
   o.warm_seconds = fmin(0.1 * q->seconds, 1.0);
@@ -251,6 +252,31 @@ static int32_t product_time(const bs_entrant *e, const bs_kernel_problem *p, dou
   return rc;
 }
 
+/* Bytes a second that a copy of half of `bytes` reads and writes; 0: it cannot be had. */
+static double copy_rate(const bs_entrant *e, double bytes) {
+  enum { COPIES = 20 };
+  const bs_backend *b = NULL;
+  const uint64_t half = (uint64_t)(bytes / 2.0) + 1;
+  void *state = NULL, *device = NULL, *at[2] = {NULL, NULL};
+  double seconds = 0.0;
+  if (bs_find_backend(e->setup.context, e->setup.backend, &b, &state, NULL) != BS_OK ||
+      b->device_open(state, 0, &device, NULL) != BS_OK)
+    return 0.0;
+  int32_t rc = b->mem_alloc(device, half, 64, &at[0], NULL);
+  if (rc == BS_OK) rc = b->mem_alloc(device, half, 64, &at[1], NULL);
+  for (int turn = 0; rc == BS_OK && turn < 2; turn++) { /* the first is not told */
+    const double began = bs_clock_s();
+    for (int i = 0; rc == BS_OK && i < COPIES; i++)
+      rc = b->mem_copy(device, at[1], at[0], half, BS_COPY_DEVICE_TO_DEVICE, NULL, NULL);
+    if (rc == BS_OK) rc = b->stream_sync(device, NULL, NULL);
+    seconds = bs_clock_s() - began;
+  }
+  for (int i = 0; i < 2; i++)
+    if (at[i] != NULL) b->mem_free(device, at[i]);
+  b->device_close(device);
+  return rc == BS_OK && seconds > 0.0 ? 2.0 * (double)half * COPIES / seconds : 0.0;
+}
+
 /* A device's: the fastest product of square matrices that its backend serves, until one takes a while. Its
  * bytes and exponentials a second are not measured, and limit nothing. */
 static int32_t device_peaks(const bs_entrant *e, const bs_kernel_problem *of, bs_kernel_peaks *out,
@@ -270,6 +296,7 @@ static int32_t device_peaks(const bs_entrant *e, const bs_kernel_problem *of, bs
     out->flops = fmax(out->flops, bs_kernel_flops(&p) / seconds);
     if (seconds > while_s) break;
   }
+  out->copied = copy_rate(e, bs_kernel_bytes(of));
   if (BS_DTYPE_BYTES(of->dtype) == 1) out->flops *= 2.0; /* tensor cores multiply bytes twice as fast */
   return BS_OK;
 }
@@ -279,7 +306,7 @@ static int32_t peaks(const bs_point *point, const bs_kernel_problem *of, bs_kern
   for (uint32_t i = 0; i < point->n; i++)
     if (point->of[i].arm != NULL && bs_kernel_arm_on_device(point->of[i].arm))
       return device_peaks(&point->of[i], of, out, err);
-  return bs_kernel_peaks_measure(of, point->bench->threads, out, err);
+  return bs_kernel_peaks_measure(of, point->bench->threads, point->bench->avx2_only != 0, out, err);
 }
 
 /* A share above 100 % is measured against peaks once more: they may have been taken while others ran. What
@@ -364,6 +391,11 @@ static int32_t add_performance(bs_point *point, bs_entrant *e, bs_kernel_peaks *
   if (rc == BS_OK) rc = bs_kernel_record_times(&timed, e->record, err);
   if (rc != BS_OK) return rc;
   json_t *performance = json_object_get(e->record, "performance"), *calls = calls_json(e, &b);
+  if (rates->copied > 0.0)
+    json_object_set_new(performance, "copy_us",
+                        json_real(1e6 * bs_kernel_bytes(&e->problem) / rates->copied));
+  if (e->arm != NULL && bs_kernel_arm_queued(e->arm) > 0.0)
+    json_object_set_new(performance, "queued_us", json_real(1e6 * bs_kernel_arm_queued(e->arm)));
   const int bad = calls == NULL || json_object_update(performance, calls) != 0 ||
                   json_object_set_new(e->record, "bound", bound_json(&b, rates)) != 0 ||
                   json_object_set_new(e->record, "calls_s", numbers(e->calls, e->n_calls)) != 0;

@@ -35,6 +35,7 @@ struct bs_kernel_arm {
   uint32_t tolerance, fallback, on_device;
   uint64_t workspace, before; /* before: the world's memory without weights and plan */
   void *spacer;               /* each arm that is opened lies elsewhere */
+  double queued;              /* as bs_kernel_arm_queued */
   uint64_t most;              /* of the world's memory while packing, preparing and running */
   char key[KEY], provider[NAME];
   bs_text choice; /* of the world: the provider, pinned, and its knobs */
@@ -367,10 +368,12 @@ void bs_kernel_arm_close(bs_kernel_arm *arm) {
 
 static int32_t run_calls(bs_kernel_arm *arm, uint64_t n, bs_error *err) {
   const bs_rank_api *api = bs_rank_get_api();
+  const double began = arm->on_device ? bs_clock_s() : 0.0;
   int32_t rc = BS_OK;
   watch_memory(arm);
   for (uint64_t i = 0; rc == BS_OK && i < n; i++)
     rc = api->op_run(arm->plan, arm->args, arm->asked.query.nargs, NULL, err);
+  if (arm->on_device && n > 0) arm->queued = (bs_clock_s() - began) / (double)n;
   if (rc == BS_OK) rc = bs_rank_sync(arm->rank, err);
   note_memory(arm);
   return rc;
@@ -606,6 +609,10 @@ const bs_op_echo *bs_kernel_arm_echo(const bs_kernel_arm *arm) {
 
 int bs_kernel_arm_on_device(const bs_kernel_arm *arm) {
   return arm->on_device;
+}
+
+double bs_kernel_arm_queued(const bs_kernel_arm *arm) {
+  return arm->queued;
 }
 
 uint32_t bs_kernel_arm_tolerance(const bs_kernel_arm *arm) {

@@ -625,6 +625,29 @@ START_TEST(other_problems_are_timed_in_the_same_pairs) {
 }
 END_TEST
 
+/* Held to AVX2 the bound is, too; and so few pairs are taken as are asked for where the time is up. */
+START_TEST(options_reach_the_bound_and_the_pairs) {
+  ran r = run_verb("matmul", "n64k64b4 --isa avx2 --pairs 6 --provider cpu,ref --out off -o json " NO_TORCH);
+  must_be(&r, 0);
+  json_t *rows = rows_of(&r);
+  const json_t *row = json_array_get(rows, 0);
+  const char *loop = text(row, "loop");
+  ck_assert_msg(strncmp(loop, "avx512", 6) != 0 && strncmp(loop, "amx", 3) != 0, "%s", loop);
+  ck_assert(number(row, "pairs") >= 6 && number(row, "pairs") < 20);
+  ck_assert(number(row, "place") == 0 && number(json_array_get(rows, 1), "place") == 1);
+  ck_assert(json_is_number(json_object_get(json_array_get(rows, 1), "of_subject")));
+  json_decref(rows);
+  ran_free(&r);
+  r = run_verb("matmul",
+               "n1kk1kb512 --slowest 0.01 --iters 3 --provider cpu,ref --out off -o json "
+               "--seconds 0.02 --warmup 0 --seeds 1 --threads 1 --torch off");
+  rows = rows_of(&r);
+  ck_assert(json_is_null(json_object_get(json_array_get(rows, 1), "of_subject")));
+  json_decref(rows);
+  ran_free(&r);
+}
+END_TEST
+
 /* The limit is the error of f64 sums, a billionth of that of f32 sums. */
 START_TEST(f64_products_have_gates_of_f64) {
   ran r = run_verb("matmul", "n48k64b5:f64 --provider ref --out off -o json " NO_TORCH);
@@ -650,6 +673,7 @@ static const struct {
     {"matmul", ",", "BS-KERNEL-EMPTY", ""},
     {"matmul", "--n 4 --provider ,", "BS-KERNEL-EMPTY", "bsrun explain matmul lists them"},
     {"matmul", "--n 4 --mask causal", "BS-USE-OPTION", ""},
+    {"matmul", "--n 4 --isa avx", "BS-USE-VALUE", "--isa is avx2 or all"},
     {"matmul", "--n 4 --product dy", "BS-USE-VALUE", "--product is forward, dx or dw"},
     {"matmul", "--n 4 --provider cpu,cpu@f23", "BS-KERNEL-VARY", "no '@f23' of matmul n4k4b64:f32"},
     {"matmul", "--n 4 --provider cpu@dense", "BS-KERNEL-VARY", "of 2:4 weights dense"},
@@ -736,6 +760,7 @@ int main(void) {
                              {the_script_is_python},
                              {products_go_the_same_way, 6},
                              {other_problems_are_timed_in_the_same_pairs},
+                             {options_reach_the_bound_and_the_pairs},
                              {f64_products_have_gates_of_f64},
                              {what_is_no_product_is_refused, TEST_COUNT(no_products)},
                              {a_wrong_product_fails_its_gates_and_is_kept},

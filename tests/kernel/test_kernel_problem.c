@@ -239,7 +239,7 @@ START_TEST(test_peaks_of_this_machine_are_numbers) {
   bs_kernel_peaks r;
   bs_error err = BS_ERROR_INIT;
   ck_assert_int_eq(bs_kernel_problem_parse("b1h1s64d16:bf16", &p, &err), BS_OK);
-  ck_assert_int_eq(bs_kernel_peaks_measure(&p, 1, &r, &err), BS_OK);
+  ck_assert_int_eq(bs_kernel_peaks_measure(&p, 1, 0, &r, &err), BS_OK);
   ck_assert(r.flops > 0 && r.exps > 0 && r.bytes > 0 && isfinite(r.flops + r.exps + r.bytes));
   ck_assert_uint_eq(r.threads, 1);
   ck_assert(r.loop[0] != '\0');
