@@ -83,7 +83,7 @@ static bs_entrant *add_entrant(bs_point *point, const char *text) {
   return e;
 }
 
-/* "cpu@f32": its problem is another one, with numbers of its own. */
+/* "cpu@f32": its problem is another one, with other numbers. */
 static int32_t vary(const bs_point *point, bs_entrant *e, const char *text, bs_error *err) {
   const char *brace = strchr(text, '}'), *at = strchr(brace != NULL ? brace : text, '@');
   if (at == NULL) return BS_OK;
@@ -233,7 +233,8 @@ static int32_t examine_torch(bs_point *point, bs_kernel_torch *torch, bs_error *
     return BS_OK;
   }
   const bs_entrant *alike = point->of;
-  while (alike < point->of + point->n && alike->vary[0] != '\0') alike++;
+  while (alike < point->of + point->n && memcmp(&alike->problem, point->problem, sizeof alike->problem) != 0)
+    alike++;
   const json_t *numeric = alike < point->of + point->n ? json_object_get(alike->record, "numeric") : NULL;
   const double predicted = json_number_value(json_object_get(numeric, "predicted_rmse"));
   if (!(n.relative_rmse <= 100.0 * predicted) && predicted > 0.0) {

@@ -49,7 +49,7 @@ static inline int bs_entrant_runs(const bs_entrant *e) {
 
 /* They do the same: one is judged by the other's speed. */
 static inline int bs_entrant_alike(const bs_entrant *a, const bs_entrant *b) {
-  return strcmp(a->vary, b->vary) == 0;
+  return memcmp(&a->problem, &b->problem, sizeof a->problem) == 0;
 }
 /* Of a failed one: BS_UNAVAILABLE (it does not serve the problem), BS_PERF or BS_NUMERIC. */
 int32_t bs_entrant_code(const bs_entrant *entrant);

@@ -264,11 +264,11 @@ static double copy_rate(const bs_entrant *e, double bytes) {
     return 0.0;
   int32_t rc = b->mem_alloc(device, half, 64, &at[0], NULL);
   if (rc == BS_OK) rc = b->mem_alloc(device, half, 64, &at[1], NULL);
-  for (int turn = 0; rc == BS_OK && turn < 2; turn++) { /* the first is not told */
+  for (int turn = 0; rc == BS_OK && turn < 2; turn++) { /* the first is not counted */
     const double began = bs_clock_s();
     for (int i = 0; rc == BS_OK && i < COPIES; i++)
       rc = b->mem_copy(device, at[1], at[0], half, BS_COPY_DEVICE_TO_DEVICE, NULL, NULL);
-    if (rc == BS_OK) rc = b->stream_sync(device, NULL, NULL);
+    if (rc == BS_OK && b->stream_sync != NULL) rc = b->stream_sync(device, NULL, NULL);
     seconds = bs_clock_s() - began;
   }
   for (int i = 0; i < 2; i++)

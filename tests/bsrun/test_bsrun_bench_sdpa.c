@@ -639,7 +639,7 @@ START_TEST(options_reach_the_bound_and_the_pairs) {
   json_decref(rows);
   ran_free(&r);
   r = run_verb("matmul",
-               "n1kk1kb512 --slowest 0.01 --iters 3 --provider cpu,ref --out off -o json "
+               "n1kk1kb256 --slowest 0.01 --iters 3 --provider cpu,ref --out off -o json "
                "--seconds 0.02 --warmup 0 --seeds 1 --threads 1 --torch off");
   rows = rows_of(&r);
   ck_assert(json_is_null(json_object_get(json_array_get(rows, 1), "of_subject")));

@@ -122,6 +122,21 @@ START_TEST(test_an_arm_takes_other_numbers) {
 }
 END_TEST
 
+/* The reference and the plan have them from one function: here they are by hand. */
+START_TEST(test_half_of_the_columns_is_that_of_a_rank) {
+  static const int64_t columns[2][6] = {{0, 1, 2, 3, 4, 5}, {0, 1, 4, 5, 8, 9}};
+  const bs_kernel_problem p = parse(_i == 0 ? "matmul n4k12b1:run" : "matmul n4k12b1:masked");
+  bs_kernel_data *data = NULL;
+  bs_error err = BS_ERROR_INIT;
+  ck_assert_int_eq(bs_kernel_data_make(&p, 8, &data, &err), BS_OK);
+  const bs_partition *c = bs_kernel_data_columns(data);
+  ck_assert_int_eq(c->count, 6);
+  for (int64_t i = 0; i < c->count; i++)
+    ck_assert_int_eq(c->kind == BS_PARTITION_GATHER ? c->columns[i] : c->begin + i, columns[_i][i]);
+  bs_kernel_data_free(data);
+}
+END_TEST
+
 static const struct {
   const char *text, *backend, *provider, *id, *says;
   int32_t code;
@@ -294,6 +309,7 @@ END_TEST
 int main(void) {
   const test_case cases[] = {{test_an_arm_is_right_and_repeats, TEST_COUNT(arms)},
                              {test_an_arm_takes_other_numbers, 8},
+                             {test_half_of_the_columns_is_that_of_a_rank, 2},
                              {test_gradients_are_judged_as_one},
                              {test_a_provider_that_does_not_serve_is_told, TEST_COUNT(refused)},
                              {test_the_judgement_sees_faults, FAULTS},
