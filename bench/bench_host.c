@@ -13,6 +13,7 @@
 
 #include "bare.h"
 #include "blockshock/plugin.h"
+#include "core/base/clock.h"
 #include "support.h"
 
 #define MAX_RANKS 16
@@ -47,22 +48,22 @@ typedef struct hand {
 
 static int32_t whole_batch(hand *h, double *out_seconds, bs_error *err) {
   int32_t rc = bs_rank_barrier(h->rank, "bench.whole", err);
-  const double start = bench_now();
+  const double start = bs_clock_s();
   for (int64_t i = 0; rc == BS_OK && i < h->j->calls; ++i)
     rc = bs_layer_forward(h->layer, &h->x, &h->y, NULL, err);
-  *out_seconds = (bench_now() - start) / (double)h->j->calls;
+  *out_seconds = (bs_clock_s() - start) / (double)h->j->calls;
   return rc;
 }
 
 static int32_t bare_batch(hand *h, double *out_seconds, bs_error *err) {
   bs_tensor *args[4] = {&h->x_own, NULL, NULL, &h->y};
   int32_t rc = bs_rank_barrier(h->rank, "bench.bare", err);
-  const double start = bench_now();
+  const double start = bs_clock_s();
   for (int64_t i = 0; rc == BS_OK && i < h->j->calls; ++i) {
     rc = h->kernel.impl->run(h->kernel.plan, args, 4, NULL, err);
     if (rc == BS_OK && h->comm != NULL) rc = h->j->comm->all_reduce(h->comm, &h->call, err);
   }
-  *out_seconds = (bench_now() - start) / (double)h->j->calls;
+  *out_seconds = (bs_clock_s() - start) / (double)h->j->calls;
   return rc;
 }
 
@@ -272,7 +273,7 @@ int main(int argc, char **argv) {
   bs_context *context = NULL;
   bench_plugin *plugin = NULL;
   int32_t rc = bs_mask_parse("complement_1100_0011", NULL, NULL, &j.mask, &err);
-  if (rc == BS_OK) rc = bench_context("auto", &context, &err);
+  if (rc == BS_OK) rc = bench_context(&context, &err);
   if (rc == BS_OK) rc = bench_plugin_open(context, "cpu", &plugin, &err);
   int code = rc == BS_OK ? 0 : bench_fail("bench_host", &err);
   j.x = bench_source(&x, BS_F32);

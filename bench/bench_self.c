@@ -49,7 +49,7 @@ static int32_t open_arms(job *j, bs_error *err) {
                            .y_dtype = j->dtype,
                            .mask = strcmp(j->method, "blockshock") == 0 ? &j->mask : NULL};
   int32_t rc = bs_mask_parse("complement_1100_0011", NULL, NULL, &j->mask, err);
-  if (rc == BS_OK) rc = bench_context("auto", &j->context, err);
+  if (rc == BS_OK) rc = bench_context(&j->context, err);
   c.context = j->context;
   const uint32_t first = bs_arms_backwards((uint64_t)j->seed, 0) ? 1 : 0;
   for (uint32_t k = 0; rc == BS_OK && k < ARMS; ++k) {

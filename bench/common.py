@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -12,9 +13,9 @@ NAMES = {}  # of folders, where commands are shown
 
 
 class Bench:
-    def __init__(self, build, quick, isas, subject, peers):
+    def __init__(self, build, quick, isas, measured, peers):
         self.build, self.quick, self.isas, self.peers = build, quick, isas, peers
-        self.subject = subject  # the plugin's arm in the parts about products: "auto" or "tuned"
+        self.measured = measured  # in the parts about products the plugin's faster implementation serves, not its default
         self.goals = []  # (what, goal, measured, met)
         self.failures = []
 
@@ -32,19 +33,27 @@ class Bench:
         """stdout of a program; raises when it fails. The command is printed, as it can be repeated."""
         return "".join(self.lines(command, **more))
 
-    def lines(self, command, **more):
-        """Lines of stdout as they come; raises when the program fails."""
+    def lines(self, command, good=(0,), **more):
+        """Lines of stdout as they come; raises when the program ends with another code than a good one."""
         show(command)
         with tempfile.TemporaryFile("w+") as said:
             with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, text=True, **more) as child:
                 yield from child.stdout
-            if child.returncode != 0:
+            if child.returncode not in good:
                 said.seek(0)
                 raise RuntimeError(f"{command[0]} gave {child.returncode}: {said.read().strip()[-300:]}")
 
     def json_lines(self, command, **more):
         for line in self.lines(command, **more):
             yield json.loads(line)
+
+    def phase1(self, method, ranks, settings, more=(), before=()):
+        """Rows of a run of phase 1 without its dense arm."""
+        command = [*before, self.path("bin", "bsrun"), "--plugin", "cpu", "--method", method, "-P", str(ranks), "--phase", "1", *more]
+        for value in (*settings, "phase.dense_arm=false"):
+            command += ["--set", value]
+        with tempfile.TemporaryDirectory() as out:
+            return json.loads(self.run(command + ["-q", "--out", out, "-o", "json"]))
 
     def cached(self, name, otherwise=""):
         """A variable of the build's CMakeCache.txt."""
@@ -65,7 +74,7 @@ def note(text):
 
 def show(command):
     """A command as typed at the tree's root; scratch folders have no lasting name."""
-    text = " ".join(command)
+    text = shlex.join(command)
     for name, path in NAMES.items():
         text = re.sub(re.escape(path) + "(?=[/ ]|$)", name, text)
     text = text.replace(ROOT + "/", "")

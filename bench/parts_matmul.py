@@ -1,16 +1,21 @@
 # SPDX-License-Identifier: MIT
-"""Parts of bench/run about one product: matmul, decode, half, grid. bench_matmul times all arms in one process."""
+"""Parts of bench/run about one product: matmul, decode, half, grid. `bsrun bench matmul` times all arms in the same pairs; foreign
+libraries are the plugins of bench/peers."""
 import os
+import re
 
 import peers
 from common import cpu_flags, heading, interval, note, plural, table, us
 
 BLAS = ("onednn", "onednn_any", "openblas", "blis")  # those that must never be faster
-NAMES = {"onednn": "oneDNN", "onednn_any": "oneDNN, W as it likes", "openblas": "OpenBLAS", "blis": "BLIS",
-         "torch": "PyTorch", "torch:f32": "PyTorch f32", "dnnl": "plugin, dnnl", "auto:f32": "plugin, f32", "tuned:f32": "plugin, f32",
-         "onednn:f32": "oneDNN f32"}
+NAMES = {"onednn": "oneDNN", "onednn_any": "oneDNN, W as it likes", "openblas": "OpenBLAS", "blis": "BLIS", "torch": "PyTorch",
+         "dnnl": "plugin, dnnl", "f32": "plugin, f32"}
+PROVIDERS = {"auto": "cpu", "dnnl": "cpu:dnnl", "f32": "cpu@f32", "onednn": "onednn", "onednn_any": "onednn{weights=any}",
+             "openblas": "openblas", "blis": "blis"}
 SIZES = (384, 768, 1536, 3072, 4096, 11008)
 TOKENS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+ENDED = (0, 5, 14)  # exit codes that leave rows: all went well, a provider does not serve a shape, ours is slower than another
+CLEARLY = 0.98  # of the time of the other one: bsrun asks for 2 % as well
 
 
 def joined(values):
@@ -18,11 +23,11 @@ def joined(values):
 
 
 class Product:
-    """bench_matmul with the arms that can be had. Rows have their arms by name, 16-bit and f32 apart."""
+    """bsrun bench matmul with the arms that can be had. Rows have their arms by name."""
 
-    def __init__(self, bench, arms):
-        self.bench, self.arms, self.absent, self.versions = bench, [], {}, {}
-        self.more, self.environment = [], []
+    def __init__(self, bench, arms, providers=PROVIDERS):
+        self.bench, self.arms, self.providers, self.absent, self.versions = bench, [], providers, {}, {}
+        self.more, self.torch = ["--plugin", "cpu"], "off"
         for arm in arms:
             try:
                 self.add(arm)
@@ -30,59 +35,104 @@ class Product:
                 self.absent[NAMES[arm]] = str(why)
 
     def add(self, arm):
-        name, found = arm.split(":")[0], self.bench.peers
-        if name == "torch":
-            self.option("--python", found.python())
-        elif name == "openblas":
-            self.option("--openblas", found.openblas())
-        elif name == "blis":
-            self.option("--blis", found.blis())
-        elif name == "dnnl" and not self.bench.has_onednn():
+        provider, found = self.providers.get(arm, arm).split("{")[0].split("@")[0], self.bench.peers
+        if arm == "torch":
+            self.torch = found.python()
+            return
+        if provider in ("openblas", "blis"):
+            file = found.openblas() if provider == "openblas" else found.blis()
+            self.open(provider, ["--set", f"plugins.{provider}.library={file}"] if os.path.isabs(file) else [])
+        elif provider == "onednn":
+            self.open(provider, [])
+        elif provider == "cpu:dnnl" and not self.bench.has_onednn():
             raise peers.Absent("built without oneDNN")
-        if found.library_paths:
-            self.environment = ["env", "LD_LIBRARY_PATH=" + ":".join(found.library_paths)]
         self.arms.append(arm)
 
-    def option(self, name, value):
-        if name not in self.more and os.path.isabs(value):
-            self.more += [name, value]
+    def open(self, peer, settings):
+        file = self.bench.path("bench", "peers", f"bs_{peer}.so")
+        if not os.path.exists(file):
+            raise peers.Absent("built without oneDNN")
+        if file not in self.more:
+            self.more += ["--plugin", file, *settings]
+
+    def bench_matmul(self, words, threads, isa, dtype, providers, torch, options):
+        """Rows of one command."""
+        command = [self.bench.path("bin", "bsrun"), "bench", "matmul", *words, "--dtype", dtype, "--threads", str(threads), "--isa", isa,
+                   *self.more, "--provider", ",".join(providers), "--torch", torch, "--seeds", "1", *options, "--out", "off", "-q", "-o", "jsonl"]
+        return self.bench.json_lines(command, good=ENDED, env=self.bench.peers.environment(isa, threads))
 
     def rows(self, n, k, b, threads, isa, dtype="f32", options=()):
-        command = self.environment + [
-            self.bench.path("bench", "bench_matmul"), "--n", joined(n), "--k", joined(k), "--b", joined(b), "--threads",
-            str(threads), "--isa", isa, "--dtype", dtype, "--arms", ",".join(self.arms), *self.more, *options, "-o", "json"]
-        for row in self.bench.json_lines(command):
-            if row["bench"] == "matmul_arms":
-                self.learn(row)
-                continue
-            row["arms"] = {arm["arm"] if arm["dtype"] == dtype else f"{arm['arm']}:{arm['dtype']}": arm
-                           for arm in row["arms"]}
-            self.absent.update({NAMES[name]: why for name, why in row["absent"].items() if name in NAMES})
+        for rows in n:
+            words = ["--n", str(rows), "--k", joined(k), "--b", joined(b)]
+            if self.bench.measured and self.arms[0] == "auto":
+                shapes = self.faster([(rows, cols, tokens) for cols in k for tokens in b], threads, isa, dtype)
+                for subject, some in shapes.items():
+                    yield from self.rows_of([f"n{x}k{y}b{z}" for x, y, z in some], subject, threads, isa, dtype, options)
+            else:
+                yield from self.rows_of(words, self.providers[self.arms[0]], threads, isa, dtype, options)
+
+    def faster(self, shapes, threads, isa, dtype):
+        """Which of the plugin's implementations serves which shapes, by a few calls."""
+        out = {"cpu:packed": [], "cpu:dnnl": []}
+        if not self.bench.has_onednn():
+            return {"cpu:packed": shapes}
+        words = [f"n{n}k{k}b{b}" for n, k, b in shapes]
+        told = self.bench_matmul(words, threads, isa, dtype, out, "off", ["--seconds", "0.1", "--pairs", "5", "--iters", "3", "--warmup", "0"])
+        seconds = [row["p50_us"] for row in told]
+        for at, shape in enumerate(shapes):
+            packed, dnnl = seconds[2 * at:2 * at + 2]
+            out["cpu:dnnl" if dnnl is not None and dnnl < CLEARLY * packed else "cpu:packed"].append(shape)
+        return {subject: some for subject, some in out.items() if some}
+
+    def rows_of(self, words, subject, threads, isa, dtype, options):
+        """Of each shape its arms."""
+        providers = [subject] + [self.providers[arm] for arm in self.arms[1:]]
+        row = None
+        for told in self.bench_matmul(words, threads, isa, dtype, providers, self.torch, options):
+            if told["place"] == 0:
+                if row is not None:
+                    yield row
+                row = shape_row(told, isa)
+            name = "torch" if told["provider"] == "torch" else self.arms[told["place"]]
+            self.take(row, name, told)
+        if row is not None:
             yield row
 
-    def learn(self, row):
-        for arm in row["arms"]:
-            if "version" in arm:
-                self.versions[arm["version"]] = self.versions.get(arm["version"], set()) | {row["isa"]}
-            else:
-                self.absent[NAMES[arm["arm"]]] = arm["absent"]
+    def take(self, row, name, told):
+        """An arm of a row, or why there is none."""
+        if told["failed_stage"] not in ("", "performance", "evidence") or told["p50_us"] is None:
+            self.absent[NAMES.get(name, name)] = f"{told['problem']}: {told['cause']}"
+            return
+        seconds = told["p50_us"] * 1e-6
+        arm = row["arms"][name] = {"seconds": seconds, "gflops": told["gflops"], "way": told["provider"]}
+        if told["of_subject"] is not None:
+            arm.update(ratio=told["of_subject"], low=told["of_subject_low"], high=told["of_subject_high"], word=told["of_subject_word"])
+        if told["place"] == 0:
+            row["fma"], row["read"] = told["fma_us"] / told["p50_us"], told["bytes_us"] / told["p50_us"]
+        elif not told["provider"].startswith("cpu"):
+            self.versions.setdefault(f"{name} {told['build_id']}", set()).add(row["isa"])
 
     def say(self):
         """After the tables: versions, with the instructions they were seen with, and who was missing."""
         seen = [f"{text} ({', '.join(sorted(isas))})" for text, isas in sorted(self.versions.items())]
-        print("\nVersions, and the instructions allowed when they said so: " + "; ".join(seen) + ".")
+        print("\nVersions, and the instructions allowed: " + "; ".join(seen) + ".")
         for name, why in self.absent.items():
             print(f"\n{name} was not compared: {why}.")
 
 
-def sampling(bench, pairs, seconds):
+def shape_row(told, isa):
+    sizes = [int(size) for size in re.findall(r"[nkb](\d+)", told["shape"].split()[-1])]
+    return {"isa": isa, "dtype": told["dtype"], "threads": told["threads"], "n": sizes[0], "k": sizes[1], "b": sizes[2], "arms": {}}
+
+
+def sampling(bench, seconds):
     if bench.quick:
-        return ["--pairs", "6", "--batch", "0.001", "--warm", "0.005", "--seconds", "0.1"]
-    return ["--pairs", str(pairs), "--seconds", str(seconds)]
+        return ["--pairs", "6", "--seconds", "0.05", "--iters", "5", "--warmup", "1"]
+    return ["--seconds", str(seconds)]
 
 
 def subject(row):
-    return row["arms"].get("tuned") or row["arms"]["auto"]
+    return row["arms"]["auto"]
 
 
 def share(row, name, digits=3):
@@ -94,7 +144,7 @@ def cells(row, shown):
     """Of one shape: ours, its shares of the limits, then each peer's time over ours."""
     ours = subject(row)
     first = (row["isa"], row["dtype"], row["threads"], row["b"], ours["way"], us(ours["seconds"]),
-             f"{ours['gflops']:.1f}", share(row, "fma"), share(row, "read"))
+             f"{ours['gflops']:.1f}", f"{row['fma']:.3f}", f"{row['read']:.3f}")
     return first + tuple(share(row, name, 2) or "-" for name in shown)
 
 
@@ -122,14 +172,14 @@ def size_of(bench):
 def matmul(bench):
     heading("matmul in fp32")
     shown = ("dnnl", *BLAS, "torch")
-    product, rows, size = Product(bench, (bench.subject, *shown)), [], size_of(bench)
+    product, rows, size = Product(bench, ("auto", *shown)), [], size_of(bench)
     for isa in bench.isas:
         for threads in bench.threads(1, 2):
-            rows += product.rows(size, size, bench.count((16, 64, 256), (16, 64)), threads, isa, options=sampling(bench, 40, 25))
+            rows += product.rows(size, size, bench.count((16, 64, 256), (16, 64)), threads, isa, options=sampling(bench, 25))
     for row in rows:
         arms = row["arms"]
         if row["b"] >= 64:
-            at_least(bench, row, "share of the FMA limit", arms.get("fma"), 0.85)
+            at_least(bench, row, "share of the FMA limit", {"ratio": row["fma"]}, 0.85)
         if row["b"] == 64:
             at_least(bench, row, "oneDNN / plugin, time", arms.get("onednn"), 1.2)
         at_least(bench, row, "PyTorch / plugin, time", arms.get("torch"), 1.15 if row["b"] == 256 else 1.4)
@@ -143,13 +193,13 @@ def matmul(bench):
 def decode(bench):
     heading("Few tokens, fp32")
     shown = (*BLAS, "torch")
-    product, rows, size = Product(bench, (bench.subject, *shown)), [], size_of(bench)
+    product, rows, size = Product(bench, ("auto", *shown)), [], size_of(bench)
     for isa in bench.count(bench.isas, bench.isas[:1]):
         for threads in bench.threads(*bench.count((1, 2), (2,))):
-            rows += product.rows(size, size, bench.count(range(1, 9), (1, 3)), threads, isa, options=sampling(bench, 40, 6))
+            rows += product.rows(size, size, bench.count(range(1, 9), (1, 3)), threads, isa, options=sampling(bench, 6))
     for row in rows:
-        if row["limit"]:
-            at_least(bench, row, f"share of the lower limit ({row['limit']['which']})", row["limit"], 0.85)
+        which = max("fma", "read", key=row.get)
+        at_least(bench, row, f"share of the lower limit ({which})", {"ratio": row[which]}, 0.85)
     product_table(rows, shown)
     product.say()
 
@@ -162,19 +212,15 @@ def native(dtype, isa, flags):
 
 def half(bench):
     heading("bf16 and f16")
-    own_f32 = f"{bench.subject}:f32"
-    shown = (own_f32, "onednn", "torch", "torch:f32")
-    product, rows, size, flags = Product(bench, (bench.subject, *shown)), [], size_of(bench), cpu_flags()
+    shown = ("f32", "onednn", "torch")
+    product, rows, size, flags = Product(bench, ("auto", *shown)), [], size_of(bench), cpu_flags()
     for dtype in ("bf16", "f16"):
         for isa in bench.count(bench.isas, bench.isas[-1:]):
             for threads in bench.threads(*bench.count((1, 2), (2,))):
-                rows += product.rows(size, size, bench.count((1, 16, 64, 256), (1, 16)), threads, isa, dtype, sampling(bench, 30, 12))
+                rows += product.rows(size, size, bench.count((1, 16, 64, 256), (1, 16)), threads, isa, dtype, sampling(bench, 12))
     for row in rows:
         arms, own = row["arms"], native(row["dtype"], row["isa"], flags)
-        if row["b"] == 1:
-            at_least(bench, row, "speed relative to our own f32", arms.get(own_f32), 1.6)
-        else:
-            at_least(bench, row, "speed relative to our own f32", arms.get(own_f32), 0.85)
+        at_least(bench, row, "speed relative to our own f32", arms.get("f32"), 1.6 if row["b"] == 1 else 0.85)
         if own:
             for name in ("onednn", "torch"):
                 at_least(bench, row, f"{NAMES[name]} (its own {row['dtype']} instructions) / plugin, time",
@@ -229,9 +275,8 @@ def grid(bench):
     sizes, tokens = (SIZES, TOKENS) if not bench.quick else (SIZES[:1], (1, 16))
     sizes = bench.grid_sizes or sizes
     total = len(sizes) ** 2 * len(tokens)
-    product = Product(bench, (bench.subject, *BLAS))
-    options = sampling(bench, 20, 0.3) if bench.quick else ["--pairs", "20", "--batch", "0.002", "--warm", "0.03",
-                                                            "--seconds", "0.3"]
+    product = Product(bench, ("auto", *BLAS))
+    options = sampling(bench, 0.3) + ([] if bench.quick else ["--pairs", "6", "--slowest", "10", "--iters", "3", "--warmup", "0"])
     for isa in bench.count(bench.isas, bench.isas[:1]):
         for threads in bench.threads(*bench.count((1, 2), (2,))):
             rows = []

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: MIT
 """The part of bench/run about ranks of an MPI job: all_reduce beside MPI_Allreduce, and a forward beside threads."""
-import json
 import os
 import shutil
 import statistics
-import tempfile
 
 from common import heading, table, us
 
@@ -36,13 +34,8 @@ def forward(bench):
     taken = {"threads": [], "mpi": []}
     for turn in range(bench.count(5, 1)):
         for how in ("threads", "mpi") if turn % 2 == 0 else ("mpi", "threads"):
-            with tempfile.TemporaryDirectory() as out:
-                command = [bench.path("bin", "bsrun"), "--plugin", "cpu", "--method", "row_parallel", "-P", "2", "--phase", "1",
-                           "--launch", how]
-                for value in (f"model.N={size}", f"model.K={size}", "model.dtype=f32", "phase.dense_arm=false"):
-                    command += ["--set", value]
-                record = json.loads(bench.run(command + ["-q", "--out", out, "-o", "json"]))[0]
-            taken[how].append(record["median_ms"])
+            settings = (f"model.N={size}", f"model.K={size}", "model.dtype=f32")
+            taken[how].append(bench.phase1("row_parallel", 2, settings, ("--launch", how))[0]["median_ms"])
     ratio = statistics.median(m / t for m, t in zip(taken["mpi"], taken["threads"]))
     table(("ranks", "forward, ms"), [(how, f"{statistics.median(ms):.3f}") for how, ms in taken.items()])
     bench.goal(f"forward of row_parallel, mpi / threads, 2 ranks, N = K = {size}", "<= 1.03", f"{ratio:.3f}", ratio <= 1.03)

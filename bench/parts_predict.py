@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: MIT
 """Part of bench/run about predictions: phase 1's own, beside what it measured."""
-import json
 import os
 import tempfile
 
@@ -12,13 +11,10 @@ SETS = (("dense", 1, "f32"), ("dense", 1, "bf16"), ("row_parallel", 2, "f32"), (
 
 def record(bench, scratch, method, ranks, dtype, size, tokens):
     """The method's row of a phase 1."""
-    command = ["env", "XDG_CACHE_HOME=" + os.path.join(scratch, "cache"), bench.path("bin", "bsrun"), "--plugin", "cpu",
-               "--method", method, "-P", str(ranks), "--phase", "1"]
     pairs = bench.count(20, 5)
-    for value in (f"model.N={size}", f"model.K={size}", f"model.B={tokens}", f"model.dtype={dtype}", "phase.dense_arm=false",
-                  f"phase.pairs_min={pairs}", f"phase.pairs_max={pairs}"):
-        command += ["--set", value]
-    rows = json.loads(bench.run(command + ["-q", "--out", os.path.join(scratch, "runs"), "-o", "json"]))
+    settings = (f"model.N={size}", f"model.K={size}", f"model.B={tokens}", f"model.dtype={dtype}", f"phase.pairs_min={pairs}",
+                f"phase.pairs_max={pairs}")
+    rows = bench.phase1(method, ranks, settings, before=("env", "XDG_CACHE_HOME=" + os.path.join(scratch, "cache")))
     return next(row for row in rows if row["arm"] == "method")
 
 

@@ -11,42 +11,52 @@ import peers
 from common import ROOT, heading, interval, note, show, table, us
 
 
+LAYERS = {"blockshock": "method=blockshock mask=%s P=2", "row_parallel": "method=row_parallel P=2", "dense": "method=dense P=1"}
+
+
+def ratios(bench, work, tokens, mask, impl):
+    """Of one layer on two ranks of a thread: the time of each method over that of another, by `bsrun compare`; dense is on one rank."""
+    size = bench.count(4096, 256)
+    shape = ["--n", str(size), "--k", str(size), "--dtype", "f32", "--pass", work, "--threads-per-rank", "1", "--set", f"model.B={tokens}",
+             "--set", "method.bias=false", "--plugin", "cpu", "--set", f"plugins.cpu.matmul={impl}", "--seconds", str(bench.count(20, 0.1))]
+    for of, to in (("blockshock", "row_parallel"), ("dense", "blockshock"), ("dense", "row_parallel")):
+        sides = [LAYERS[method] % mask if "%s" in LAYERS[method] else LAYERS[method] for method in (of, to)]
+        command = [bench.path("bin", "bsrun"), "compare", "--a", sides[0], "--b", sides[1], *shape, "--out", "off", "-q", "-o", "json"]
+        first, second = json.loads(bench.run(command))
+        yield {"of": of, "to": to, "ratio": second["speedup"], "low": second["speedup_low"], "high": second["speedup_high"], "pairs": second["pairs"],
+               "of_s": first["measured_ms"] * 1e-3, "to_s": second["measured_ms"] * 1e-3, "shape": f"P = 2, N = K = {size}, B = {tokens}, f32"}
+
+
+def ratio_cells(r):
+    return f"{r['of']} / {r['to']}", interval(r), r["pairs"], us(r["of_s"]), us(r["to_s"])
+
+
 def layer(bench):
     heading("A layer: blockshock, row_parallel, dense")
     rows = []
     for mask, impl in [(mask, impl) for mask in ("complement_1100_0011", "complement_1010_0101")
                        for impl in (("packed", "dnnl") if bench.has_onednn() else ("packed",))]:
-        command = [bench.path("bench", "bench_layer"), "--mask", mask, "--impl", impl, "--pairs",
-                   str(bench.count(80, 5)), "-o", "json"]
-        if bench.quick:
-            command += ["--n", "512", "--k", "512"]
-        for r in bench.json_lines(command):
-            rows.append((r["mask"], impl, f"{r['ratio_of']} / {r['to']}", interval(r), r["pairs"], us(r["of_s"]),
-                         us(r["to_s"])))
-            size = f"P = {r['ranks']}, N = K = {r['n']}, B = {r['b']}, {r['dtype']}, {mask}, {impl}"
-            if r["ratio_of"] == "dense":
-                bench.goal(f"dense on one thread / {r['to']}, {size}", ">= 1.9", f"{r['ratio']:.3f}", r["ratio"] >= 1.9)
+        for r in ratios(bench, "forward", 64, mask, impl):
+            rows.append((mask, impl, *ratio_cells(r)))
+            shape = f"{r['shape']}, {mask}, {impl}"
+            if r["of"] == "dense":
+                bench.goal(f"dense on one thread / {r['to']}, {shape}", ">= 1.9", f"{r['ratio']:.3f}", r["ratio"] >= 1.9)
             else:
-                bench.goal(f"blockshock / row_parallel, time, {size}", "<= 1.02", f"{r['ratio']:.3f}", r["ratio"] <= 1.02)
+                bench.goal(f"blockshock / row_parallel, time, {shape}", "<= 1.02", f"{r['ratio']:.3f}", r["ratio"] <= 1.02)
     table(("mask", "kernels", "time of / time of", "median ratio [95 %]", "pairs", "us", "us"), rows)
 
 
 def train(bench):
     heading("Backward and train step: blockshock, row_parallel, dense on one thread")
     rows = []
-    for work, tokens, least in (("backward", 64, None), ("sgd", 256, 1.85), ("adamw", 64, 1.7)):
-        command = [bench.path("bench", "bench_layer"), "--work", work, "--b", str(tokens), "--impl", "packed",
-                   "--pairs", str(bench.count(60, 5)), "-o", "json"]
-        if bench.quick:
-            command += ["--n", "256", "--k", "256", "--seconds", "0.1"]
-        for r in bench.json_lines(command):
-            rows.append((work, f"{r['ratio_of']} / {r['to']}", interval(r), r["pairs"], us(r["of_s"]), us(r["to_s"])))
-            size = f"{work}, P = {r['ranks']}, N = K = {r['n']}, B = {r['b']}, {r['dtype']}"
-            if r["ratio_of"] != "dense" and work == "backward":
-                bench.goal(f"blockshock / row_parallel, {size}", "<= 1.02", f"{r['ratio']:.3f}", r["ratio"] <= 1.02)
-            elif r["ratio_of"] == "dense" and least is not None:
-                bench.goal(f"dense on one thread / {r['to']}, {size}", f">= {least}", f"{r['ratio']:.3f}",
-                           r["ratio"] >= least)
+    for work, name, tokens, least in (("backward", "backward", 64, None), ("sgd", "step of SGD", 256, 1.85), ("adamw", "step of AdamW", 64, 1.7)):
+        for r in ratios(bench, work, tokens, "complement_1100_0011", "packed"):
+            rows.append((f"{name}, B = {tokens}", *ratio_cells(r)))
+            shape = f"{work}, {r['shape']}"
+            if r["of"] != "dense" and work == "backward":
+                bench.goal(f"blockshock / row_parallel, {shape}", "<= 1.02", f"{r['ratio']:.3f}", r["ratio"] <= 1.02)
+            elif r["of"] == "dense" and least is not None:
+                bench.goal(f"dense on one thread / {r['to']}, {shape}", f">= {least}", f"{r['ratio']:.3f}", r["ratio"] >= least)
     table(("work", "time of / time of", "median ratio [95 %]", "pairs", "us", "us"), rows)
 
 
@@ -121,13 +131,8 @@ def compare(bench, found, seconds):
 def memory(bench):
     heading("Tracked memory of a run")
     size, tokens, ranks = bench.count(4096, 512), 64, 2
-    with tempfile.TemporaryDirectory() as out:
-        command = [bench.path("bin", "bsrun"), "--plugin", "cpu", "--method", "blockshock", "-P", str(ranks), "--phase", "1"]
-        for value in (f"model.N={size}", f"model.B={tokens}", "model.dtype=f32", "phase.dense_arm=false",
-                      "phase.pairs_min=5", "phase.pairs_max=5", "phase.pairs_seconds=0.1"):
-            command += ["--set", value]
-        record = json.loads(bench.run(command + ["-q", "--out", out, "-o", "json"]))[0]
-    peak = record["memory_peak_bytes"]
+    settings = (f"model.N={size}", f"model.B={tokens}", "model.dtype=f32", "phase.pairs_min=5", "phase.pairs_max=5", "phase.pairs_seconds=0.1")
+    peak = bench.phase1("blockshock", ranks, settings)[0]["memory_peak_bytes"]
     least = size * size * 4 + ranks * (tokens * size + tokens * size) * 4
     table(("tracked peak, bytes", "halves of W + X + Y, all ranks", "ratio"), [(peak, least, f"{peak / least:.3f}")])
     bench.goal(f"tracked memory, blockshock, P = 2, N = K = {size}, B = {tokens}, f32", "<= 1.10", f"{peak / least:.3f}",

@@ -89,6 +89,7 @@ class Peers:
         self.known, self.scratch = {}, tempfile.mkdtemp(prefix="bs-peers-")
         self.folder = os.environ.get("BS_PEERS_DIR") or os.path.join(self.scratch, "peers")
         self.library_paths = []  # for LD_LIBRARY_PATH: of libraries that are not the system's
+        self.blis_arch = None
 
     def close(self):
         shutil.rmtree(self.scratch, ignore_errors=True)
@@ -127,7 +128,25 @@ class Peers:
     @once
     def blis(self):
         """The OpenMP build: the pthread one starts its threads anew for each call."""
-        return self.library("libblis.so.4", ("libblis4-openmp", "libgomp1"))
+        file = self.library("libblis.so.4", ("libblis4-openmp", "libgomp1"))
+        self.blis_arch = arch_of_blis(file, self.environment("all", 1))
+        return file
+
+    def environment(self, isa, threads):
+        """What libraries read when they are opened. Idle threads of theirs spin for less than the lead of a sample, and OpenMP's are bound
+        to the cores that the plugin's are bound to. isa avx2 holds all of them to AVX2. What is set already stays."""
+        cores = sorted(os.sched_getaffinity(0))[:threads]
+        told = {"GOMP_SPINCOUNT": "10000",  # a fraction of a millisecond; OpenMP's own is several
+                "OPENBLAS_THREAD_TIMEOUT": "20",  # 2^20 cycles; its own is 2^26
+                "THP_MEM_ALLOC_ENABLE": "1",  # PyTorch asks for huge pages, as all the others do
+                "GOMP_CPU_AFFINITY": " ".join(str(core) for core in cores)}
+        if isa == "avx2":
+            told.update(ONEDNN_MAX_CPU_ISA="AVX2", OPENBLAS_CORETYPE="Haswell", ATEN_CPU_CAPABILITY="avx2", MKL_ENABLE_INSTRUCTIONS="AVX2")
+            if self.blis_arch:
+                told["BLIS_ARCH_TYPE"] = self.blis_arch
+        if self.library_paths:
+            told["LD_LIBRARY_PATH"] = ":".join(self.library_paths)
+        return {**told, **os.environ}
 
     def library(self, soname, packages):
         if opens(soname):
@@ -144,7 +163,7 @@ class Peers:
         if not opens(files[0], environment):
             raise Absent(f"{soname} of {packages[0]} does not load")
         if not opens(files[0]):
-            self.library_paths = around
+            self.library_paths += [path for path in around if path not in self.library_paths]
         return files[0]
 
 
@@ -176,6 +195,16 @@ def unpack_packages(folder, packages):
         checked(["apt-get", "download", *packages], cwd=place, timeout=300)
         for name in sorted(os.listdir(place)):
             checked(["dpkg", "-x", os.path.join(place, name), folder])
+
+
+def arch_of_blis(library, environment):
+    """The number by which BLIS knows its AVX2 kernels for this processor; a release has numbers of its own."""
+    with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
+        wanted = "zen3" if "AuthenticAMD" in file.read() else "haswell"
+    code = ("import ctypes, sys\nname, names = ctypes.CDLL(sys.argv[1]).bli_arch_string, []\nname.restype = ctypes.c_char_p\n"
+            "while 'generic' not in names: names.append(name(len(names)).decode())\nprint(names.index(sys.argv[2]))")
+    done = subprocess.run([sys.executable, "-c", code, library, wanted], capture_output=True, text=True, env=environment, check=False)
+    return done.stdout.strip() if done.returncode == 0 else None
 
 
 def opens(library, environment=None):

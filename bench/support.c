@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 static int take(const bench_option *o, const char *value) {
   char *end = NULL;
@@ -52,12 +51,6 @@ void *bench_huge_alloc(uint64_t bytes) {
   if (posix_memalign(&memory, HUGE_PAGE, whole) != 0) return NULL;
   (void)madvise(memory, whole, MADV_HUGEPAGE); /* only faster */
   return memset(memory, 0, whole);
-}
-
-double bench_now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 int bench_fail(const char *program, const bs_error *err) {
@@ -106,12 +99,8 @@ bs_source bench_source(bench_matrix *m, uint32_t dtype) {
   return source;
 }
 
-int32_t bench_context(const char *impl, bs_context **out_context, bs_error *err) {
-  char matmul[64];
+int32_t bench_context(bs_context **out_context, bs_error *err) {
   static const char *const ids[1] = {"cpu"};
-  const char *const params[1] = {matmul};
-  snprintf(matmul, sizeof matmul, "cpu.matmul=%s", impl);
-  const bs_context_options options = {
-      .struct_size = sizeof options, .plugins = ids, .n_plugins = 1, .params = params, .n_params = 1};
+  const bs_context_options options = {.struct_size = sizeof options, .plugins = ids, .n_plugins = 1};
   return bs_context_open(&options, out_context, err);
 }

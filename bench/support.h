@@ -22,8 +22,6 @@ int bench_parse(const char *program, int argc, char **argv, const bench_option *
  * memory. free() frees it. */
 void *bench_huge_alloc(uint64_t bytes);
 
-double bench_now(void); /* seconds, monotonic */
-
 /* Prints err for `program`; returns the exit code. */
 int bench_fail(const char *program, const bs_error *err);
 
@@ -35,7 +33,7 @@ typedef struct bench_matrix {
 } bench_matrix;
 bs_source bench_source(bench_matrix *matrix, uint32_t dtype);
 
-/* With the plugin cpu selected and its parameter `matmul` set to impl ("auto", "packed", "dnnl"). */
-int32_t bench_context(const char *impl, bs_context **out_context, bs_error *err);
+/* With the plugin cpu selected. */
+int32_t bench_context(bs_context **out_context, bs_error *err);
 
 #endif

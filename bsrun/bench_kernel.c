@@ -20,10 +20,12 @@
 /* Options of both verbs. */
 #define COMMON_OPTIONS                                                                                       \
   {"provider", 0, "LIST", 0,                                                                                 \
-   "as in cpu:online,ref; the first is judged by its speed. Default: all of the backend that serve, and "    \
-   "what a plugin of --plugin has"},                                                                         \
+   "as in cpu:online,ref; the first is judged by its speed. @WORD behind one gives it another problem, as "  \
+   "in cpu,cpu@f32. Default: all of the backend that serve, and what a plugin of --plugin has"},             \
       {"backend", 0, "NAME", 0, "default: cpu"},                                                             \
       {"threads", 0, "N", 0, "of each provider; default: all cores"},                                        \
+      {"isa", 0, "NAME", 0,                                                                                  \
+       "avx2: holds the plugin cpu and the bound to AVX2; all (the default): nobody is held"},               \
       {"iters", 0, "N", 0,                                                                                   \
        "single calls of each, of which p50, p90 and p99 are taken; default: 100; below 20 the gate samples " \
        "fails"},                                                                                             \
@@ -31,6 +33,8 @@
       {"seeds", 0, "N", 0, "of the numbers that are judged, at most 16; default: 5"},                        \
       {"seed", 0, "N", 0, "the first of them; default: 1"},                                                  \
       {"seconds", 0, "S", 0, "that the pairs of one problem may take; default: 8"},                          \
+      {"pairs", 0, "N", 0, "taken at least, however long they take; default: 20"},                           \
+      {"slowest", 0, "S", 0, "seconds of a call; a slower provider is in no pairs; default: 0.5"},           \
       {"torch", 0, "PYTHON", 0,                                                                              \
        "a Python that has PyTorch, which is timed in pairs; off; default: python3, if it has it"},           \
       {"promote", 0, NULL, 0,                                                                                \
@@ -63,6 +67,7 @@ static const args_option matmul_options[] = {
     {"k", 0, "LIST", 0, "columns of W; default: those of --n, each with its own"},
     {"b", 0, "LIST", 0, "tokens, the rows of X; default: 64"},
     {"sparse24", 0, NULL, 0, "W is 2:4, and its kept half is multiplied (op matmul24)"},
+    {"product", 0, "NAME", 0, "forward, dx (dX = dY W) or dw (dW = dY^T X); default: forward"},
     {"dtype", 0, "LIST", 0, "of X and W, as in f32,bf16: f32, bf16, f16, f64; default: f32"},
     COMMON_OPTIONS,
 };
@@ -86,6 +91,10 @@ static const bs_field fields[] = {
     {"ratio_low", "LOW", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
     {"ratio_high", "HIGH", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
     {"word", "VERDICT", BS_FIELD_WORDS, 0},
+    {"of_subject", "OF THE FIRST", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
+    {"of_subject_low", "LOW", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
+    {"of_subject_high", "HIGH", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
+    {"of_subject_word", "VERDICT", BS_FIELD_WIDE, 0},
     {"cause", "CAUSE", BS_FIELD_WIDE, 0},
     {"next", "TO DO", BS_FIELD_WIDE, 0},
     {"relative_rmse", "REL RMSE", BS_FIELD_RIGHT, 3},
@@ -97,8 +106,11 @@ static const bs_field fields[] = {
     {"unit", "UNIT", BS_FIELD_WIDE, 0},
     {"min_us", "MIN us", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
     {"calls", "CALLS", BS_FIELD_RIGHT | BS_FIELD_WIDE, 0},
+    {"queued_us", "QUEUED us", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
+    {"copy_us", "COPY us", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
     {"pairs", "PAIRS", BS_FIELD_RIGHT | BS_FIELD_WIDE, 0},
     {"standing", "STANDING", BS_FIELD_WIDE, 0},
+    {"loop", "FMA BY", BS_FIELD_WIDE, 0},
     {"fma_us", "FMA us", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
     {"exp_us", "EXP us", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
     {"bytes_us", "BYTES us", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
@@ -115,6 +127,7 @@ static const bs_field fields[] = {
     {"build_id", "BUILD", BS_FIELD_WIDE, 0},
     {"algorithm", "ALGORITHM", BS_FIELD_WIDE, 0},
     {"problem", "PROBLEM", BS_FIELD_WIDE, 0},
+    {"place", "PLACE", BS_FIELD_RIGHT | BS_FIELD_WIDE, 0},
     {"failed_stage", "FAILED STAGE", BS_FIELD_WIDE, 0},
     {"cause", "CAUSE", BS_FIELD_WIDE, 0},
     {"unknown_gates", "UNKNOWN GATES", BS_FIELD_RIGHT | BS_FIELD_WIDE, 0},
@@ -196,7 +209,15 @@ static int32_t add_sizes(request *r, const char *kind, bs_error *err) {
 /* The shapes of `bench matmul`, each with its kind in front. */
 static int32_t read_products(request *r, bs_error *err) {
   const args *a = r->a;
-  const char *kind = args_has(a, "sparse24") ? "matmul24" : "matmul";
+  const char *product = args_value(a, "product");
+  char kind[32];
+  if (product != NULL && strcmp(product, "forward") != 0 && strcmp(product, "dx") != 0 &&
+      strcmp(product, "dw") != 0)
+    return bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "--product is forward, dx or dw, not '%.40s'",
+                        product);
+  const int backward = product != NULL && product[0] == 'd';
+  snprintf(kind, sizeof kind, "matmul%s%s%s", args_has(a, "sparse24") ? "24" : "", backward ? "_" : "",
+           backward ? product : "");
   if (a->n_words == 0) return add_sizes(r, kind, err);
   if (args_has(a, "n") || args_has(a, "k") || args_has(a, "b"))
     return bs_error_set(err, BS_USAGE, "BS-USE-CHOICE", "a SHAPE has its sizes: leave out --n, --k and --b");
@@ -204,7 +225,7 @@ static int32_t read_products(request *r, bs_error *err) {
   int32_t rc = BS_OK;
   for (size_t i = 0; rc == BS_OK && i < a->n_words; i++) rc = words_add(&given, a->words[i], err);
   for (size_t i = 0; rc == BS_OK && i < given.n; i++) {
-    char text[BS_KERNEL_TEXT + 16];
+    char text[BS_KERNEL_TEXT + 40];
     const int whole = strchr(given.text[i], ' ') != NULL;
     snprintf(text, sizeof text, "%s%s%.*s", whole ? "" : kind, whole ? "" : " ", BS_KERNEL_TEXT,
              given.text[i]);
@@ -258,24 +279,30 @@ static int32_t read_words(request *r, bs_error *err) {
   return rc == BS_OK ? check_kinds(r, err) : rc;
 }
 
+static int32_t read_seconds(const args *a, const char *name, double usual, double *out, bs_error *err) {
+  const char *text = args_value(a, name);
+  *out = usual;
+  if (text == NULL || (bs_parse_f64(text, out) && *out >= 0.01 && *out <= 86400)) return BS_OK;
+  return bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--%s: '%.60s' is not a number from 0.01 to 86400",
+                      name, text);
+}
+
 static int32_t read_numbers(request *r, bs_error *err) {
-  const char *seconds = args_value(r->a, "seconds");
-  int64_t threads = 0, iters = 0, warmup = 0, seeds = 0, seed = 0;
+  int64_t threads = 0, iters = 0, warmup = 0, seeds = 0, seed = 0, pairs = 0;
   int32_t rc = args_integer(r->a, "threads", 1, 1024, bs_machine_cores(), &threads, err);
   if (rc == BS_OK) rc = args_integer(r->a, "iters", 3, BS_KERNEL_TORCH_CALLS, 100, &iters, err);
   if (rc == BS_OK) rc = args_integer(r->a, "warmup", 0, 1000000, 20, &warmup, err);
   if (rc == BS_OK) rc = args_integer(r->a, "seeds", 1, BS_KERNEL_SEEDS, 5, &seeds, err);
   if (rc == BS_OK) rc = args_integer(r->a, "seed", 0, INT64_MAX / 2, 1, &seed, err);
-  r->bench.seconds = 8;
-  if (rc == BS_OK && seconds != NULL &&
-      !(bs_parse_f64(seconds, &r->bench.seconds) && r->bench.seconds >= 0.01 && r->bench.seconds <= 86400))
-    rc = bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--seconds: '%.60s' is not a number from 0.01 to 86400",
-                      seconds);
+  if (rc == BS_OK) rc = args_integer(r->a, "pairs", 5, 200, 20, &pairs, err);
+  if (rc == BS_OK) rc = read_seconds(r->a, "seconds", 8, &r->bench.seconds, err);
+  if (rc == BS_OK) rc = read_seconds(r->a, "slowest", 0.5, &r->bench.slowest, err);
   r->bench.threads = (uint32_t)threads;
   r->bench.iters = (uint64_t)iters;
   r->bench.warmup = (uint64_t)warmup;
   r->bench.seeds = (uint32_t)seeds;
   r->bench.seed = (uint64_t)seed;
+  r->bench.pairs = (uint32_t)pairs;
   return rc;
 }
 
@@ -300,6 +327,7 @@ static int32_t open_context(request *r, bs_error *err) {
   int32_t rc = bs_configs_dir(&dir, err);
   if (rc == BS_OK) rc = plugins_compose(r->a, dir, NULL, 0, &r->config, err);
   free(dir);
+  if (rc == BS_OK && r->bench.avx2_only) rc = bs_config_set_text(r->config, "plugins.cpu.isa", "avx2", err);
   if (rc == BS_OK) rc = bs_context_of_config(r->config, BS_LOG_WARN, bsrun_log, NULL, &r->bench.context, err);
   if (rc == BS_OK) rc = named_plugins(r, err);
   return rc;
@@ -332,7 +360,11 @@ static int32_t open_tuned(request *r, bs_error *err) {
 
 static int32_t read_request(request *r, bs_error *err) {
   const char *out = args_value(r->a, "out"), *torch = args_value(r->a, "torch");
+  const char *isa = args_value(r->a, "isa");
   r->quiet = args_has(r->a, "quiet");
+  if (isa != NULL && strcmp(isa, "all") != 0 && strcmp(isa, "avx2") != 0)
+    return bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "--isa is avx2 or all, not '%.40s'", isa);
+  r->bench.avx2_only = isa != NULL && strcmp(isa, "avx2") == 0;
   int32_t rc = bsrun_format(r->a, &r->format, err);
   if (rc == BS_OK) rc = read_words(r, err);
   if (rc == BS_OK) rc = read_numbers(r, err);
@@ -514,10 +546,15 @@ const bsrun_subverb bench_matmul = {
     "is complete, as n1kk4kb16:bf16. Each provider goes through the stages of `bsrun bench sdpa` and the\n"
     "same gates (configs/gates/sdpa.yaml), and ends in the same exit codes. PyTorch's linear is timed in "
     "the\n"
-    "same pairs. The bound is the longest of FMA, bytes and launch, of peaks that are measured now.\n",
+    "same pairs. The bound is the longest of FMA, bytes and launch, of peaks that are measured now.\n"
+    "PROVIDER@WORD is timed in the same pairs with another problem: of another dtype (@bf16), with a\n"
+    "dense W in place of a 2:4 one (@dense), with half of the columns (@gathered), or with half of the\n"
+    "columns of the whole X, as a rank of row_parallel (@run) or of blockshock (@masked) has them. OF\n"
+    "THE FIRST (--wide) is the time of each over that of the first provider.\n",
     "  bsrun bench matmul --n 4096 --b 16,64,256\n"
     "  bsrun bench matmul n4kk11008b1:bf16 --threads 1 --provider cpu,ref\n"
-    "  bsrun bench matmul --n 1k --b 64 --sparse24 --torch off\n"
+    "  bsrun bench matmul --n 1k --b 64 --sparse24 --provider cpu,cpu@dense --torch off\n"
+    "  bsrun bench matmul --n 1k --b 64 --product dx --provider cpu,cpu@bf16\n"
     "  bsrun bench matmul --n 4096 --b 1 --torch /opt/venv/bin/python -o json\n"
     "  bsrun runs list --where phase=bench_matmul\n",
     matmul_options,

@@ -96,6 +96,8 @@ _bsrun() {
     --shape) mapfile -t COMPREPLY < <(compgen -W "small mission long gqa decode" -- "$cur"); return ;;
     --weak) mapfile -t COMPREPLY < <(compgen -W "b n k" -- "$cur"); return ;;
     --launch) mapfile -t COMPREPLY < <(compgen -W "threads processes mpi" -- "$cur"); return ;;
+    --isa) mapfile -t COMPREPLY < <(compgen -W "avx2 all" -- "$cur"); return ;;
+    --product) mapfile -t COMPREPLY < <(compgen -W "forward dx dw" -- "$cur"); return ;;
     --kit) mapfile -t COMPREPLY < <(compgen -W "quick full" -- "$cur"); return ;;
     --group)
       mapfile -t COMPREPLY < <(compgen -W "abi lifecycle truth numerics method communicator workload algorithm threads hygiene" -- "$cur")
@@ -112,7 +114,7 @@ _bsrun() {
       ;;
     --config | --save | --batch | --point | --cache | --tune-cache | --xfail | --junit | --trace | --write | --torch | --gates) _bsrun_files "$cur" file; return ;;
     --out | --to | --check | --output-dir | --dump | --dir) _bsrun_files "$cur" directory; return ;;
-    -P | --world-size | --threads-per-rank | --timeout | --run-id | --id | --resume | --budget | --baseline | --rank | --b | --n | --k | --workspace | --atleast-version | --param | --option | --ranks | --deadline | -j | --jobs | --plan | --op | --measure | --seconds | --masks | --overlap | --reduce-dtypes | --mpirun | --align | --effort | --dim | --input | --constant | --ids | --tokens | --stop | --threads | --cache-tokens | --count | --root | --max-ranks | --size | --at-least | --late | --beside | --samples | --min-bytes | --max-bytes | --factor | --name | --flops | --mem-Bps | --launch-s | --provider | --iters | --warmup | --seeds | --seed) return ;;
+    -P | --world-size | --threads-per-rank | --timeout | --run-id | --id | --resume | --budget | --baseline | --rank | --b | --n | --k | --workspace | --atleast-version | --param | --option | --ranks | --deadline | -j | --jobs | --plan | --op | --measure | --seconds | --masks | --overlap | --reduce-dtypes | --mpirun | --align | --effort | --dim | --input | --constant | --ids | --tokens | --stop | --threads | --cache-tokens | --count | --root | --max-ranks | --size | --at-least | --late | --beside | --samples | --min-bytes | --max-bytes | --factor | --name | --flops | --mem-Bps | --launch-s | --provider | --iters | --warmup | --seeds | --seed | --pairs | --slowest) return ;;
   esac
 
   if [[ $cur == -* ]]; then

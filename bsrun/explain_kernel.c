@@ -64,7 +64,7 @@ int32_t explain_kernel_ask(const explained *x, const char *op, bs_kernel_query *
   if (rc == BS_OK) rc = parse(i, args_value(x->a, "shape"), &p, err);
   if (rc == BS_OK && p.kind == BS_KERNEL_MATMUL24) rc = bs_kernel_kept_make(&p, 0, out_kept, err);
   if (rc != BS_OK) return rc;
-  bs_kernel_query_make(&p, *out_kept, 0, out);
+  bs_kernel_query_make(&p, *out_kept, NULL, 0, out);
   out->query.workspace_limit = (uint64_t)workspace;
   if (args_has(x->a, "deterministic")) out->query.flags |= BS_QUERY_DETERMINISTIC;
   return BS_OK;

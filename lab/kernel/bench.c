@@ -46,14 +46,14 @@ static int32_t judge(const bs_point *point, bs_entrant *e, uint32_t stage, bs_er
 
 static void label(bs_entrant *e) {
   const int told = e->knobs[0] != '\0';
-  snprintf(e->label, sizeof e->label, "%s%s%s%s", e->name[0] != '\0' ? e->name : "(none)", told ? "{" : "",
-           e->knobs, told ? "}" : "");
+  snprintf(e->label, sizeof e->label, "%s%s%s%s%s%s", e->name[0] != '\0' ? e->name : "(none)",
+           told ? "{" : "", e->knobs, told ? "}" : "", e->vary[0] != '\0' ? "@" : "", e->vary);
 }
 
-/* "cpu:online{keys=64;exp=fast}": the provider and its knobs; "": what would be chosen. */
+/* "cpu:online{keys=64;exp=fast}@f32": the provider and its knobs; "": what would be chosen. */
 static void set_provider(bs_entrant *e, const char *text) {
   const char *brace = strchr(text, '{');
-  snprintf(e->name, sizeof e->name, "%.*s", (int)strcspn(text, "{"), text);
+  snprintf(e->name, sizeof e->name, "%.*s", (int)strcspn(text, "{@"), text);
   snprintf(e->knobs, sizeof e->knobs, "%.*s", brace != NULL ? (int)strcspn(brace + 1, "}") : 0,
            brace != NULL ? brace + 1 : "");
   e->setup.provider = e->name[0] != '\0' ? e->name : NULL;
@@ -65,7 +65,7 @@ static bs_entrant *add_entrant(bs_point *point, const char *text) {
   if (point->n == sizeof point->of / sizeof point->of[0]) return NULL;
   bs_entrant *e = &point->of[point->n];
   const bs_kernel_bench *q = point->bench;
-  *e = (bs_entrant){.failed = -1, .paired = -1, .seeds = &point->seeds};
+  *e = (bs_entrant){.failed = -1, .paired = -1, .problem = *point->problem, .seeds = &point->seeds};
   e->record = json_object();
   e->gates = json_array();
   if (e->record == NULL || e->gates == NULL) {
@@ -74,13 +74,28 @@ static bs_entrant *add_entrant(bs_point *point, const char *text) {
     return NULL;
   }
   e->setup = (bs_kernel_setup){.context = q->context,
-                               .problem = point->problem,
+                               .problem = &e->problem,
                                .backend = q->backend,
                                .threads = q->threads,
                                .bind = q->bind};
   set_provider(e, text);
   point->n++;
   return e;
+}
+
+/* "cpu@f32": its problem is another one, with other numbers. */
+static int32_t vary(const bs_point *point, bs_entrant *e, const char *text, bs_error *err) {
+  const char *brace = strchr(text, '}'), *at = strchr(brace != NULL ? brace : text, '@');
+  if (at == NULL) return BS_OK;
+  const int32_t rc = bs_kernel_problem_vary(point->problem, at + 1, &e->problem, err);
+  if (rc != BS_OK) return rc;
+  snprintf(e->vary, sizeof e->vary, "%s", at + 1);
+  e->own = point->seeds;
+  memset(e->own.of, 0, sizeof e->own.of);
+  e->own.problem = e->problem;
+  e->seeds = &e->own;
+  label(e);
+  return BS_OK;
 }
 
 /* The choice of the tuning file in the place of the default, where nobody was named. */
@@ -176,8 +191,10 @@ static int32_t examine_all(bs_point *point, bs_error *err) {
   const bs_kernel_bench *q = point->bench;
   int32_t rc = BS_OK;
   for (size_t i = 0; rc == BS_OK && i < (q->n_providers > 0 ? q->n_providers : 1); i++) {
-    bs_entrant *e = add_entrant(point, q->n_providers > 0 ? q->providers[i] : "");
-    rc = e != NULL ? examine(point, e, err) : bs_no_memory(err, "a provider");
+    const char *text = q->n_providers > 0 ? q->providers[i] : "";
+    bs_entrant *e = add_entrant(point, text);
+    rc = e != NULL ? vary(point, e, text, err) : bs_no_memory(err, "a provider");
+    if (rc == BS_OK) rc = examine(point, e, err);
   }
   if (rc == BS_CONFIG && q->n_providers > 0 && err != NULL && strncmp(err->id, "BS-OP-KNOB", 10) == 0)
     rc = err->code = BS_USAGE; /* as --provider has it */
@@ -215,7 +232,10 @@ static int32_t examine_torch(bs_point *point, bs_kernel_torch *torch, bs_error *
     tell(q, text);
     return BS_OK;
   }
-  const json_t *numeric = json_object_get(point->of[0].record, "numeric");
+  const bs_entrant *alike = point->of;
+  while (alike < point->of + point->n && memcmp(&alike->problem, point->problem, sizeof alike->problem) != 0)
+    alike++;
+  const json_t *numeric = alike < point->of + point->n ? json_object_get(alike->record, "numeric") : NULL;
   const double predicted = json_number_value(json_object_get(numeric, "predicted_rmse"));
   if (!(n.relative_rmse <= 100.0 * predicted) && predicted > 0.0) {
     snprintf(text, sizeof text, "%s: PyTorch's outputs are off by %.3g, %.3g is predicted: it is left out",
@@ -254,6 +274,7 @@ static void free_point(bs_point *point) {
   for (uint32_t i = 0; i < point->n; i++) {
     bs_entrant *e = &point->of[i];
     bs_kernel_arm_close(e->arm);
+    bs_kernel_seeds_free(&e->own);
     json_decref(e->record);
     json_decref(e->gates);
     free(e->calls);
@@ -342,7 +363,7 @@ static int32_t start_torch(const bs_kernel_bench *q, bs_kernel_torch **out, bs_e
 static int32_t check_braces(const bs_kernel_bench *q, bs_error *err) {
   for (size_t i = 0; i < q->n_providers; i++) {
     const char *brace = strchr(q->providers[i], '{'), *end = brace != NULL ? strchr(brace, '}') : NULL;
-    if (brace == NULL || (end != NULL && end[1] == '\0')) continue;
+    if (brace == NULL || (end != NULL && (end[1] == '\0' || end[1] == '@'))) continue;
     bs_error_set(err, BS_USAGE, "BS-KERNEL-PROVIDER", "provider '%.200s': the knobs do not end in '}'",
                  q->providers[i]);
     bs_error_hint(err, "as in 'cpu:online{rows=48;keys=64}'");

@@ -20,7 +20,8 @@ typedef struct bs_kernel_bench {
   const bs_kernel_problem *problems;
   size_t n_problems;
   const char *const
-      *providers;     /* "cpu:online", "cpu:online{keys=64;exp=fast}", "ref"; the first is the subject */
+      *providers;     /* "cpu:online", "cpu:online{keys=64;exp=fast}", "ref"; the first is the subject. With
+                         "@WORD" at the end it has the problem that bs_kernel_problem_vary makes of it */
   size_t n_providers; /* 0: all of the backend that serve, what would be chosen first, and all of `plugins` */
   const char *const *plugins; /* ids of plugins that were named: each takes part, or a note says why not */
   size_t n_plugins;
@@ -33,10 +34,12 @@ typedef struct bs_kernel_bench {
   const char *tuned_from; /* the tuning file's path, for errors; NULL: none */
   const char *backend;    /* NULL: cpu */
   uint32_t threads, bind, seeds;
+  uint32_t avx2_only; /* 1: the bound is that of AVX2, to which the providers are held */
   uint64_t seed, warmup, iters;
   uint32_t promote;    /* 1: the subject asks to become the choice: as fast as the best other one at least */
   double seconds;      /* that pairs of one problem may take */
   double slowest;      /* seconds of a call; slower arms are in no pairs; 0: 0.5 */
+  uint32_t pairs;      /* taken at least, however long they take; 0: 20 */
   const char *gates;   /* a name of configs/gates or a file; NULL: sdpa */
   const char *torch;   /* a Python that has torch; "auto": python3 of PATH, if it has it; NULL: none */
   const char *out_dir; /* NULL: nothing is kept */

@@ -33,11 +33,10 @@ int32_t bs_kernel_named(const bs_point *point, const char *plugin, char **out_li
   const bs_op_site site = {.struct_size = sizeof site, .threads = q->threads, .world_size = 1, .fallback = 1};
   const bs_kept *kept = NULL;
   *out_lines = NULL;
-  int32_t rc = point->problem->kind == BS_KERNEL_MATMUL24
-                   ? bs_kernel_kept_make(point->problem, q->seed, &kept, err)
-                   : BS_OK;
+  int32_t rc =
+      bs_kernel_is_24(point->problem) ? bs_kernel_kept_make(point->problem, q->seed, &kept, err) : BS_OK;
   if (rc != BS_OK) return rc;
-  bs_kernel_query_make(point->problem, kept, 0, &asked);
+  bs_kernel_query_make(point->problem, kept, NULL, 0, &asked);
   rc = bs_op_explain_at(q->context, backend, &site, &asked.query, look_at, &n, err);
   if (kept != NULL) bs_kept_free(kept);
   if ((rc != BS_OK && rc != BS_UNSUPPORTED) || n.serving.failed) {

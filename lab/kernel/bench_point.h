@@ -2,18 +2,23 @@
  * bench_point.h - what the files of bench share: one problem, and those who take part in it. */
 #ifndef BS_LAB_KERNEL_BENCH_POINT_H
 #define BS_LAB_KERNEL_BENCH_POINT_H
+#include <string.h>
+
 #include "lab/kernel/bench.h"
 
 /* One provider, or PyTorch, of one problem. */
 typedef struct bs_entrant {
   char name[160];     /* "cpu:online", "torch"; "": nobody serves what was not named */
   char knobs[256];    /* that it is told */
-  char label[420];    /* both, "cpu:online{keys=64}": of rows and records */
+  char vary[16];      /* "" or how its problem differs: "f32" of "cpu@f32" */
+  char label[440];    /* all of it, "cpu:online{keys=64}@f32": of rows and records */
   char stored_id[80]; /* build of the tuning file's choice; "": not known */
   bs_kernel_setup setup;
   bs_kernel_arm *arm;     /* NULL: PyTorch, or none could be had */
   bs_kernel_torch *torch; /* the bench's; NULL: another provider */
-  bs_kernel_seeds *seeds; /* the point's */
+  bs_kernel_problem problem;
+  bs_kernel_seeds *seeds; /* the point's, or own */
+  bs_kernel_seeds own;    /* of a problem that differs */
   json_t *record, *gates;
   int32_t failed;   /* enum bs_rule_stage of the stage that failed; -1: none */
   char cause[300];  /* of it */
@@ -42,6 +47,10 @@ static inline int bs_entrant_runs(const bs_entrant *e) {
   return e->failed < 0 && (e->arm != NULL || e->torch != NULL);
 }
 
+/* They do the same: one is judged by the other's speed. */
+static inline int bs_entrant_alike(const bs_entrant *a, const bs_entrant *b) {
+  return memcmp(&a->problem, &b->problem, sizeof a->problem) == 0;
+}
 /* Of a failed one: BS_UNAVAILABLE (it does not serve the problem), BS_PERF or BS_NUMERIC. */
 int32_t bs_entrant_code(const bs_entrant *entrant);
 /* bench_build.c: build.unshown_knobs 1 where an earlier entrant has another value of a knob that selects a

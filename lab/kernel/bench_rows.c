@@ -24,6 +24,8 @@ static const struct {
     {"p50_us_per_item", "performance", "p50_us_per_item"},
     {"items", "performance", "items"},
     {"calls", "performance", "calls"},
+    {"queued_us", "performance", "queued_us"},
+    {"copy_us", "performance", "copy_us"},
     {"gflops", "performance", "gflops"},
     {"bound_percent", "performance", "bound_percent"},
     {"binding", "performance", "binding"},
@@ -38,6 +40,11 @@ static const struct {
     {"next", "comparison", "next"},
     {"standing", "comparison", "standing"},
     {"pairs", "comparison", "pairs"},
+    {"of_subject", "of_subject", "ratio"},
+    {"of_subject_low", "of_subject", "low"},
+    {"of_subject_high", "of_subject", "high"},
+    {"of_subject_word", "of_subject", "word"},
+    {"loop", "bound", "loop"},
     {"fma_us", "bound", "fma_us"},
     {"exp_us", "bound", "exp_us"},
     {"bytes_us", "bound", "bytes_us"},
@@ -122,23 +129,28 @@ static const char *const conventions[BS_KERNEL_KINDS_] = {
     [BS_KERNEL_SDPA] = "exact pairs x 2 (D + E)",
     [BS_KERNEL_MATMUL] = "2 B N K",
     [BS_KERNEL_MATMUL24] = "B N K, kept weights alone",
-    [BS_KERNEL_SDPA_DX] = "exact pairs x 2 (3 D + 2 E)"};
+    [BS_KERNEL_SDPA_DX] = "exact pairs x 2 (3 D + 2 E)",
+    [BS_KERNEL_MATMUL_DX] = "2 B N K",
+    [BS_KERNEL_MATMUL_DW] = "2 B N K",
+    [BS_KERNEL_MATMUL24_DX] = "B N K, kept weights alone",
+    [BS_KERNEL_MATMUL24_DW] = "B N K, kept weights alone"};
 
 static const char *mask_of(const bs_kernel_problem *p) {
   return bs_kernel_is_product(p) ? "none" : bs_kernel_mask_name(p->causal);
 }
 
 static json_t *shape_of(const bs_point *point, const bs_entrant *e) {
-  const bs_kernel_problem *p = point->problem;
-  char shape[BS_KERNEL_TEXT], gates[48];
-  snprintf(shape, sizeof shape, "%.*s", (int)strcspn(point->text, ":"), point->text);
+  const bs_kernel_problem *p = &e->problem;
+  char text[BS_KERNEL_TEXT], shape[BS_KERNEL_TEXT], gates[48];
+  bs_kernel_problem_text(p, text, sizeof text);
+  snprintf(shape, sizeof shape, "%.*s", (int)strcspn(text, ":"), text);
   gate_words(point, e, gates, sizeof gates);
-  return json_pack("{s:s, s:s, s:s, s:s, s:i, s:s, s:i, s:f, s:f, s:s, s:s, s:s, s:o}", "problem",
-                   point->text, "shape", shape, "dtype", bs_dtype_name(p->dtype), "mask", mask_of(p),
-                   "threads", (int)point->bench->threads, "provider", e->label, "unknown_gates",
-                   (int)e->unknown, "flops", bs_kernel_flops(p), "pairs_of_keys", bs_kernel_pairs(p),
-                   "flops_convention", conventions[p->kind], "gates", gates, "failed_stage",
-                   e->failed >= 0 ? bs_rule_stage_names[e->failed] : "", "cause",
+  return json_pack("{s:i, s:s, s:s, s:s, s:s, s:i, s:s, s:i, s:f, s:f, s:s, s:s, s:s, s:o}", "place",
+                   (int)(e - point->of), "problem", text, "shape", shape, "dtype", bs_dtype_name(p->dtype),
+                   "mask", mask_of(p), "threads", (int)point->bench->threads, "provider", e->label,
+                   "unknown_gates", (int)e->unknown, "flops", bs_kernel_flops(p), "pairs_of_keys",
+                   bs_kernel_pairs(p), "flops_convention", conventions[p->kind], "gates", gates,
+                   "failed_stage", e->failed >= 0 ? bs_rule_stage_names[e->failed] : "", "cause",
                    e->failed >= 0 ? bs_env_string(e->cause) : json_null());
 }
 
@@ -201,14 +213,16 @@ static int32_t make_config(const bs_point *point, bs_node **out, bs_error *err) 
 
 /* One record: who, then the stages, the gates, and of a failure its cause: a valid negative. */
 static json_t *record_of(const bs_point *point, bs_entrant *e) {
-  const bs_kernel_problem *p = point->problem;
+  const bs_kernel_problem *p = &e->problem;
   const int failed = e->failed >= 0;
+  char text[BS_KERNEL_TEXT];
+  bs_kernel_problem_text(p, text, sizeof text);
   json_t *r =
-      json_pack("{s:s, s:s, s:s, s:s, s:I, s:s, s:i, s:I, s:f, s:s, s:b, s:O}", "problem", point->text,
-                "method", e->label, "backend", point->bench->backend != NULL ? point->bench->backend : "cpu",
-                "dtype", bs_dtype_name(p->dtype), "B", (json_int_t)p->B, "mask", mask_of(p),
-                "threads_per_rank", (int)point->bench->threads, "seed", (json_int_t)point->bench->seed,
-                "flops", bs_kernel_flops(p), "status", failed ? "failed" : "ok", "passed",
+      json_pack("{s:s, s:s, s:s, s:s, s:I, s:s, s:i, s:I, s:f, s:s, s:b, s:O}", "problem", text, "method",
+                e->label, "backend", point->bench->backend != NULL ? point->bench->backend : "cpu", "dtype",
+                bs_dtype_name(p->dtype), "B", (json_int_t)p->B, "mask", mask_of(p), "threads_per_rank",
+                (int)point->bench->threads, "seed", (json_int_t)point->bench->seed, "flops",
+                bs_kernel_flops(p), "status", failed ? "failed" : "ok", "passed",
                 !failed && e->unknown == 0 && e->torch == NULL, "gates", e->gates);
   if (r == NULL || json_object_update(r, e->record) != 0) {
     json_decref(r);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/clock.h"
 #include "lab/error.h"
 #include "lab/kernel/bench_point.h"
 #include "lab/measure/spacer.h"
@@ -61,14 +62,14 @@ static int32_t time_calls(const bs_kernel_bench *q, bs_entrant *e, bs_error *err
 
 /* The shortest call of the smallest problem of the same kind; of attention it has the same widths. PyTorch's
  * is not known. */
-static int32_t time_launch(const bs_point *point, bs_entrant *e, bs_error *err) {
-  bs_kernel_problem p = *point->problem;
+static int32_t time_launch(bs_entrant *e, bs_error *err) {
+  bs_kernel_problem p = e->problem;
   bs_kernel_arm *arm = NULL;
   double seconds[LAUNCHES], least = INFINITY;
   if (e->torch != NULL) return BS_OK;
   p.B = p.H = p.G = p.S = p.T = 1;
   if (bs_kernel_is_product(&p)) p.N = 1;
-  if (bs_kernel_is_product(&p)) p.K = p.kind == BS_KERNEL_MATMUL24 ? 4 : 1;
+  if (bs_kernel_is_product(&p)) p.K = bs_kernel_is_24(&p) || p.columns != BS_COLUMNS_ALL ? 4 : 1;
   p.left = p.right = 0;
   bs_kernel_setup s = e->setup;
   s.problem = &p;
@@ -138,7 +139,7 @@ static int32_t take_pairs(bs_point *point, bs_error *err) {
     return BS_OK;
   }
   bs_sampler_defaults(&o);
-  o.pairs_min = LEAST_PAIRS;
+  o.pairs_min = q->pairs > 0 ? q->pairs : LEAST_PAIRS;
   o.pairs_max = MOST_PAIRS;
   o.seconds = q->seconds;
   o.warm_seconds = fmin(0.1 * q->seconds, 1.0);
@@ -151,12 +152,12 @@ static double pair_median(const bs_point *point, const bs_entrant *e) {
   return point->sampling->arm[e->paired].look.p50;
 }
 
-/* The fastest of all others that were in the pairs; NULL: none. */
+/* The fastest of all others of the same problem that were in the pairs; NULL: none. */
 static const bs_entrant *best_other(const bs_point *point, const bs_entrant *e) {
   const bs_entrant *best = NULL;
   for (uint32_t i = 0; i < point->n; i++) {
     const bs_entrant *o = &point->of[i];
-    if (o == e || o->paired < 0) continue;
+    if (o == e || o->paired < 0 || !bs_entrant_alike(o, e)) continue;
     if (best == NULL || pair_median(point, o) < pair_median(point, best)) best = o;
   }
   return best;
@@ -215,6 +216,21 @@ static int32_t add_ratio(const bs_point *point, const bs_entrant *e, const char 
   return bad ? bs_no_memory(err, "a ratio") : BS_OK;
 }
 
+/* Its time over the subject's, whatever the problems of both are. */
+static int32_t add_of_subject(const bs_point *point, const bs_entrant *e, bs_error *err) {
+  const bs_entrant *subject = &point->of[0];
+  bs_comparison c;
+  if (e == subject || e->paired < 0 || subject->paired < 0) return BS_OK;
+  const int32_t rc = compare(point, subject, e, &c, err);
+  json_t *ratio = rc == BS_OK ? json_pack("{s:o, s:o, s:o, s:s}", "ratio", bs_kernel_number(c.ratio), "low",
+                                          bs_kernel_number(c.low), "high", bs_kernel_number(c.high), "word",
+                                          bs_comparison_name(c.word))
+                              : NULL;
+  if (rc != BS_OK) return rc;
+  const int bad = ratio == NULL || json_object_set_new(e->record, "of_subject", ratio) != 0;
+  return bad ? bs_no_memory(err, "a ratio") : BS_OK;
+}
+
 /* ---- bounds and the record ---------------------------------------------------------------------- */
 
 /* Seconds of one product on a device, of some that are queued behind one another; 0: its backend serves none,
@@ -236,6 +252,31 @@ static int32_t product_time(const bs_entrant *e, const bs_kernel_problem *p, dou
   return rc;
 }
 
+/* Bytes a second that a copy of half of `bytes` reads and writes; 0: it cannot be had. */
+static double copy_rate(const bs_entrant *e, double bytes) {
+  enum { COPIES = 20 };
+  const bs_backend *b = NULL;
+  const uint64_t half = (uint64_t)(bytes / 2.0) + 1;
+  void *state = NULL, *device = NULL, *at[2] = {NULL, NULL};
+  double seconds = 0.0;
+  if (bs_find_backend(e->setup.context, e->setup.backend, &b, &state, NULL) != BS_OK ||
+      b->device_open(state, 0, &device, NULL) != BS_OK)
+    return 0.0;
+  int32_t rc = b->mem_alloc(device, half, 64, &at[0], NULL);
+  if (rc == BS_OK) rc = b->mem_alloc(device, half, 64, &at[1], NULL);
+  for (int turn = 0; rc == BS_OK && turn < 2; turn++) { /* the first is not counted */
+    const double began = bs_clock_s();
+    for (int i = 0; rc == BS_OK && i < COPIES; i++)
+      rc = b->mem_copy(device, at[1], at[0], half, BS_COPY_DEVICE_TO_DEVICE, NULL, NULL);
+    if (rc == BS_OK && b->stream_sync != NULL) rc = b->stream_sync(device, NULL, NULL);
+    seconds = bs_clock_s() - began;
+  }
+  for (int i = 0; i < 2; i++)
+    if (at[i] != NULL) b->mem_free(device, at[i]);
+  b->device_close(device);
+  return rc == BS_OK && seconds > 0.0 ? 2.0 * (double)half * COPIES / seconds : 0.0;
+}
+
 /* A device's: the fastest product of square matrices that its backend serves, until one takes a while. Its
  * bytes and exponentials a second are not measured, and limit nothing. */
 static int32_t device_peaks(const bs_entrant *e, const bs_kernel_problem *of, bs_kernel_peaks *out,
@@ -255,15 +296,17 @@ static int32_t device_peaks(const bs_entrant *e, const bs_kernel_problem *of, bs
     out->flops = fmax(out->flops, bs_kernel_flops(&p) / seconds);
     if (seconds > while_s) break;
   }
+  out->copied = copy_rate(e, bs_kernel_bytes(of));
   if (BS_DTYPE_BYTES(of->dtype) == 1) out->flops *= 2.0; /* tensor cores multiply bytes twice as fast */
   return BS_OK;
 }
 
-static int32_t peaks(const bs_point *point, bs_kernel_peaks *out, bs_error *err) {
+static int32_t peaks(const bs_point *point, const bs_kernel_problem *of, bs_kernel_peaks *out,
+                     bs_error *err) {
   for (uint32_t i = 0; i < point->n; i++)
     if (point->of[i].arm != NULL && bs_kernel_arm_on_device(point->of[i].arm))
-      return device_peaks(&point->of[i], point->problem, out, err);
-  return bs_kernel_peaks_measure(point->problem, point->bench->threads, out, err);
+      return device_peaks(&point->of[i], of, out, err);
+  return bs_kernel_peaks_measure(of, point->bench->threads, point->bench->avx2_only != 0, out, err);
 }
 
 /* A share above 100 % is measured against peaks once more: they may have been taken while others ran. What
@@ -271,15 +314,15 @@ static int32_t peaks(const bs_point *point, bs_kernel_peaks *out, bs_error *err)
 static int32_t bound(bs_point *point, const bs_entrant *e, bs_kernel_peaks *rates, bs_kernel_bound *out,
                      bs_error *err) {
   double percent;
-  bs_kernel_bound_of(point->problem, rates, e->launch_s, out);
+  bs_kernel_bound_of(&e->problem, rates, e->launch_s, out);
   if (bs_kernel_bound_percent(out, e->look.p50, &percent, NULL) == BS_OK) return BS_OK;
   bs_kernel_peaks again;
-  const int32_t rc = peaks(point, &again, err);
+  const int32_t rc = peaks(point, &e->problem, &again, err);
   if (rc != BS_OK) return rc;
   rates->flops = fmax(rates->flops, again.flops);
   rates->exps = fmax(rates->exps, again.exps);
   rates->bytes = fmax(rates->bytes, again.bytes);
-  bs_kernel_bound_of(point->problem, rates, e->launch_s, out);
+  bs_kernel_bound_of(&e->problem, rates, e->launch_s, out);
   return BS_OK;
 }
 
@@ -301,7 +344,8 @@ static json_t *numbers(const double *values, size_t n) {
 static uint32_t peers(const bs_point *point, const bs_entrant *e) {
   uint32_t n = 0;
   /* The subject alone is judged by its speed: those beside it are what it is judged by. */
-  for (uint32_t i = 1; e == &point->of[0] && i < point->n; i++) n += (uint32_t)bs_entrant_runs(&point->of[i]);
+  for (uint32_t i = 1; e == &point->of[0] && i < point->n; i++)
+    n += (uint32_t)(bs_entrant_runs(&point->of[i]) && bs_entrant_alike(&point->of[i], e));
   return n;
 }
 
@@ -309,15 +353,16 @@ static uint32_t peers(const bs_point *point, const bs_entrant *e) {
 static void say_unpaired(const bs_point *point, const bs_entrant *e, char *out, size_t size) {
   double least = INFINITY;
   for (uint32_t i = 0; i < point->n; i++)
-    if (&point->of[i] != e && bs_entrant_runs(&point->of[i])) least = fmin(least, point->of[i].look.p50);
+    if (&point->of[i] != e && bs_entrant_runs(&point->of[i]) && bs_entrant_alike(&point->of[i], e))
+      least = fmin(least, point->of[i].look.p50);
   const int mine = e->look.p50 > slowest_paired(point);
   snprintf(out, size, "%s takes %.3g s a call, and more than %.3g s is not paired",
            mine ? "it" : "the best other provider", mine ? e->look.p50 : least, slowest_paired(point));
 }
 
 /* Single calls, in microseconds of one call; an item is one of the batch, of all arms alike. */
-static json_t *calls_json(const bs_point *point, const bs_entrant *e, const bs_kernel_bound *b) {
-  const bs_kernel_problem *p = point->problem;
+static json_t *calls_json(const bs_entrant *e, const bs_kernel_bound *b) {
+  const bs_kernel_problem *p = &e->problem;
   const double each = e->look.p50;
   return json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:s, s:f, s:f}", "unit", "us_per_call",
                    "p50_us", 1e6 * each, "p90_us", 1e6 * e->look.p90, "p99_us", 1e6 * e->look.p99, "min_us",
@@ -345,17 +390,23 @@ static int32_t add_performance(bs_point *point, bs_entrant *e, bs_kernel_peaks *
                                  .candidate = judged > 0 && point->bench->promote};
   if (rc == BS_OK) rc = bs_kernel_record_times(&timed, e->record, err);
   if (rc != BS_OK) return rc;
-  json_t *performance = json_object_get(e->record, "performance"), *calls = calls_json(point, e, &b);
+  json_t *performance = json_object_get(e->record, "performance"), *calls = calls_json(e, &b);
+  if (rates->copied > 0.0)
+    json_object_set_new(performance, "copy_us",
+                        json_real(1e6 * bs_kernel_bytes(&e->problem) / rates->copied));
+  if (e->arm != NULL && bs_kernel_arm_queued(e->arm) > 0.0)
+    json_object_set_new(performance, "queued_us", json_real(1e6 * bs_kernel_arm_queued(e->arm)));
   const int bad = calls == NULL || json_object_update(performance, calls) != 0 ||
                   json_object_set_new(e->record, "bound", bound_json(&b, rates)) != 0 ||
                   json_object_set_new(e->record, "calls_s", numbers(e->calls, e->n_calls)) != 0;
   json_decref(calls);
   if (bad) return bs_no_memory(err, "times");
-  return other != NULL ? add_ratio(point, e, other->label, &c, e->record, err) : BS_OK;
+  rc = other != NULL ? add_ratio(point, e, other->label, &c, e->record, err) : BS_OK;
+  return rc == BS_OK ? add_of_subject(point, e, err) : rc;
 }
 
 int32_t bs_point_time(bs_point *point, bs_error *err) {
-  bs_kernel_peaks rates;
+  bs_kernel_peaks rates, own;
   uint32_t running = 0;
   int32_t rc = BS_OK;
   for (uint32_t i = 0; i < point->n; i++) running += (uint32_t)bs_entrant_runs(&point->of[i]);
@@ -364,12 +415,17 @@ int32_t bs_point_time(bs_point *point, bs_error *err) {
     bs_entrant *e = &point->of[i];
     if (!bs_entrant_runs(e)) continue;
     progress(point, "single calls", i, point->n);
-    rc = time_launch(point, e, err);
+    rc = time_launch(e, err);
     if (rc == BS_OK) rc = time_calls(point->bench, e, err);
   }
   if (rc == BS_OK) rc = take_pairs(point, err);
-  if (rc == BS_OK) rc = peaks(point, &rates, err);
-  for (uint32_t i = 0; rc == BS_OK && i < point->n; i++)
-    if (bs_entrant_runs(&point->of[i])) rc = add_performance(point, &point->of[i], &rates, err);
+  if (rc == BS_OK) rc = peaks(point, point->problem, &rates, err);
+  for (uint32_t i = 0; rc == BS_OK && i < point->n; i++) {
+    bs_entrant *e = &point->of[i];
+    const int differs = e->vary[0] != '\0';
+    if (!bs_entrant_runs(e)) continue;
+    if (differs) rc = peaks(point, &e->problem, &own, err);
+    if (rc == BS_OK) rc = add_performance(point, e, differs ? &own : &rates, err);
+  }
   return rc;
 }

@@ -17,12 +17,12 @@ static uint32_t factor_dtype(uint32_t dtype) {
   return BS_DTYPE_BYTES(dtype) == 1 ? (uint32_t)BS_BF16 : dtype;
 }
 
-int32_t bs_kernel_peaks_measure(const bs_kernel_problem *p, uint32_t threads, bs_kernel_peaks *out,
-                                bs_error *err) {
+int32_t bs_kernel_peaks_measure(const bs_kernel_problem *p, uint32_t threads, int avx2_only,
+                                bs_kernel_peaks *out, bs_error *err) {
   const uint32_t cores = bs_machine_cores(), used = threads > cores ? cores : threads > 0 ? threads : 1;
   const double footprint = fmax(bs_kernel_bytes(p), 65536.0);
   const size_t words = (size_t)(footprint / sizeof(uint64_t));
-  bs_machine m = {0};
+  bs_machine m = {.avx2_only = avx2_only != 0};
   uint64_t *data = bs_machine_words(words);
   if (data == NULL) return bs_no_memory(err, "%zu words to read", words);
   const int32_t rc = bs_machine_rates(used, factor_dtype(p->dtype), data, words, &m, err);

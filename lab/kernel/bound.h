@@ -19,6 +19,8 @@ extern const char *const bs_kernel_limit_names[BS_LIMITS_]; /* "FMA", "exp", "by
 typedef struct bs_kernel_peaks {
   double flops, exps, bytes;
   double footprint; /* bytes that `bytes` was read of: a small one lies in a cache */
+  double copied; /* bytes of a copy within a device's memory, read and written: it limits nothing, since who
+                    only reads can be faster */
   uint32_t threads;
   char loop[24]; /* of the multiply-adds (lab/measure/peak.h) */
 } bs_kernel_peaks;
@@ -30,9 +32,10 @@ typedef struct bs_kernel_bound {
   double shared_s; /* FMA and exp together: what binds where one unit does both, as on a processor */
 } bs_kernel_bound;
 
-/* Some tenths of a second. threads: at most the machine's cores count. */
-int32_t bs_kernel_peaks_measure(const bs_kernel_problem *problem, uint32_t threads, bs_kernel_peaks *out,
-                                bs_error *err);
+/* Some tenths of a second. threads: at most the machine's cores count. avx2_only: products and bytes without
+ * anything wider. */
+int32_t bs_kernel_peaks_measure(const bs_kernel_problem *problem, uint32_t threads, int avx2_only,
+                                bs_kernel_peaks *out, bs_error *err);
 /* Exponentials a second of one core, of the shortest polynomial that the dtype's precision allows. */
 double bs_kernel_exp_rate(uint32_t dtype);
 void bs_kernel_bound_of(const bs_kernel_problem *problem, const bs_kernel_peaks *rates, double launch_s,

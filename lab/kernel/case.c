@@ -27,7 +27,7 @@ struct bs_kernel_arm {
   bs_packed *packed;
   bs_plan *plan;
   bs_tensor tensor[BS_MAX_OP_ARGS];
-  bs_kernel_query asked;
+  bs_kernel_query asked, weight; /* weight: by which it is packed */
   bs_tensor *args[BS_MAX_OP_ARGS];
   uint32_t n_in, n_out;
   uint32_t in[INPUTS], from[INPUTS]; /* arguments, and the inputs of the numbers that they are read from */
@@ -35,6 +35,7 @@ struct bs_kernel_arm {
   uint32_t tolerance, fallback, on_device;
   uint64_t workspace, before; /* before: the world's memory without weights and plan */
   void *spacer;               /* each arm that is opened lies elsewhere */
+  double queued;              /* as bs_kernel_arm_queued */
   uint64_t most;              /* of the world's memory while packing, preparing and running */
   char key[KEY], provider[NAME];
   bs_text choice; /* of the world: the provider, pinned, and its knobs */
@@ -48,13 +49,19 @@ struct bs_kernel_arm {
 static void describe(bs_kernel_arm *arm, int lse) {
   static const struct {
     uint32_t n_in, n_out, in[INPUTS], from[INPUTS], out[OUTPUTS];
-  } of[BS_KERNEL_KINDS_] = {
-      [BS_KERNEL_SDPA] = {3, 1, {0, 1, 2}, {0, 1, 2}, {6, 7}},
-      [BS_KERNEL_MATMUL] = {1, 1, {0}, {0}, {3}},
-      [BS_KERNEL_MATMUL24] = {1, 1, {0}, {0}, {3}},
-      [BS_KERNEL_SDPA_DX] = {6, 3, {0, 1, 2, 8, 6, 7}, {0, 1, 2, 3, 4, 5}, {9, 10, 11}}};
+  } of[BS_KERNEL_KINDS_] = {[BS_KERNEL_SDPA] = {3, 1, {0, 1, 2}, {0, 1, 2}, {6, 7}},
+                            [BS_KERNEL_MATMUL] = {1, 1, {0}, {0}, {3}},
+                            [BS_KERNEL_MATMUL24] = {1, 1, {0}, {0}, {3}},
+                            [BS_KERNEL_SDPA_DX] = {6, 3, {0, 1, 2, 8, 6, 7}, {0, 1, 2, 3, 4, 5}, {9, 10, 11}},
+                            [BS_KERNEL_MATMUL_DX] = {1, 1, {0}, {0}, {1}},
+                            [BS_KERNEL_MATMUL_DW] = {2, 1, {0, 1}, {0, 1}, {2}},
+                            [BS_KERNEL_MATMUL24_DX] = {1, 1, {0}, {0}, {1}},
+                            [BS_KERNEL_MATMUL24_DW] = {2, 1, {0, 1}, {0, 1}, {2}}};
   const uint32_t kind = arm->p.kind;
-  bs_kernel_query_make(&arm->p, bs_kernel_data_kept(arm->data), lse, &arm->asked);
+  const bs_kept *kept = bs_kernel_data_kept(arm->data);
+  const bs_partition *columns = bs_kernel_data_columns(arm->data);
+  bs_kernel_query_make(&arm->p, kept, columns, lse, &arm->asked);
+  if (bs_kernel_has_weight(&arm->p)) bs_kernel_query_of_weight(&arm->p, kept, columns, &arm->weight);
   arm->n_in = of[kind].n_in;
   arm->n_out = of[kind].n_out + (lse != 0);
   memcpy(arm->in, of[kind].in, sizeof arm->in);
@@ -64,10 +71,16 @@ static void describe(bs_kernel_arm *arm, int lse) {
     if (arm->asked.args[i] != NULL) arm->args[i] = &arm->tensor[i];
 }
 
-/* The positions of a 2:4 weight are those of the newest numbers. */
-static const bs_op_query *query_of(bs_kernel_arm *arm) {
-  arm->asked.query.kept = bs_kernel_data_kept(arm->data);
-  return &arm->asked.query;
+/* The positions of a 2:4 weight, and the columns, are those of the newest numbers. */
+static const bs_op_query *renewed(const bs_kernel_arm *arm, bs_kernel_query *of) {
+  of->query.kept = bs_kernel_data_kept(arm->data);
+  of->query.partition = bs_kernel_data_columns(arm->data);
+  return &of->query;
+}
+
+/* Of a backward product with a weight the world chooses who packs the weight: the same one serves. */
+static const bs_op_query *chosen_by(bs_kernel_arm *arm) {
+  return renewed(arm, bs_kernel_is_dx(&arm->p) ? &arm->weight : &arm->asked);
 }
 
 /* ---- the choice --------------------------------------------------------------------------------- */
@@ -149,8 +162,18 @@ static void consider_knobs(void *user, const bs_op_candidate *c) {
   arm->workspace = c->answer->workspace;
 }
 
+/* Of a backward product that the chosen one serves: its own answer. */
+static void consider_backward(void *user, const bs_op_candidate *c) {
+  bs_kernel_arm *arm = user;
+  char name[NAME];
+  full_name(c, name);
+  if (c->answer->level == BS_LEVEL_NO || strcmp(name, arm->provider) != 0) return;
+  arm->tolerance = c->answer->tolerance;
+  arm->workspace = c->answer->workspace;
+}
+
 static int32_t pin(bs_kernel_arm *arm, const bs_kernel_setup *s, bs_op_site site, bs_error *err) {
-  const bs_op_query *q = query_of(arm);
+  const bs_op_query *q = chosen_by(arm);
   const int told = s->knobs != NULL && s->knobs[0] != '\0';
   bs_text_printf(&arm->choice, "%s -> %s", arm->key, arm->provider);
   if (told) bs_text_printf(&arm->choice, "{%s}", s->knobs);
@@ -172,13 +195,16 @@ static int32_t choose(bs_kernel_arm *arm, const bs_kernel_setup *s, bs_error *er
                            .threads = s->threads > 0 ? s->threads : 1,
                            .world_size = 1,
                            .fallback = arm->fallback};
-  const bs_op_query *q = query_of(arm);
+  const bs_op_query *q = chosen_by(arm);
   int32_t rc =
       bs_op_explain_at(s->context, s->backend != NULL ? s->backend : "cpu", &site, q, consider, &ch, err);
   const int asked = ch.names.size > 0 && s->provider != NULL;
   if ((rc == BS_OK || (rc == BS_UNSUPPORTED && asked)) && !ch.found)
     rc = not_found(&ch, s->provider != NULL ? s->provider : "", err);
   bs_text_free(&ch.names);
+  if (rc == BS_OK && bs_kernel_is_dx(&arm->p))
+    rc = bs_op_explain_at(s->context, s->backend != NULL ? s->backend : "cpu", &site,
+                          renewed(arm, &arm->asked), consider_backward, arm, err);
   return rc == BS_OK ? pin(arm, s, site, err) : rc;
 }
 
@@ -249,8 +275,9 @@ static void drop_plan(bs_kernel_arm *arm) {
   arm->packed = NULL;
 }
 
-static int32_t pack(bs_kernel_arm *arm, const bs_op_query *q, bs_error *err) {
+static int32_t pack(bs_kernel_arm *arm, bs_error *err) {
   int64_t rows, cols;
+  const bs_op_query *q = renewed(arm, &arm->weight);
   const void *w = bs_kernel_data_input(arm->data, 1, &rows, &cols);
   bs_source source = {.struct_size = sizeof source};
   int32_t rc = bs_source_from_memory(w, arm->p.dtype, rows, cols, cols, &source, err);
@@ -269,10 +296,10 @@ static void note_memory(bs_kernel_arm *arm) {
 }
 
 static int32_t make_plan(bs_kernel_arm *arm, bs_error *err) {
-  const bs_op_query *q = query_of(arm);
+  const bs_op_query *q = renewed(arm, &arm->asked);
   arm->before = bs_world_memory_now(arm->world);
   watch_memory(arm);
-  int32_t rc = bs_kernel_is_product(&arm->p) ? pack(arm, q, err) : BS_OK;
+  int32_t rc = bs_kernel_has_weight(&arm->p) ? pack(arm, err) : BS_OK;
   if (rc == BS_OK) rc = bs_rank_get_api()->op_prepare(arm->rank, q, arm->packed, &arm->plan, err);
   note_memory(arm);
   return rc;
@@ -341,10 +368,12 @@ void bs_kernel_arm_close(bs_kernel_arm *arm) {
 
 static int32_t run_calls(bs_kernel_arm *arm, uint64_t n, bs_error *err) {
   const bs_rank_api *api = bs_rank_get_api();
+  const double began = arm->on_device ? bs_clock_s() : 0.0;
   int32_t rc = BS_OK;
   watch_memory(arm);
   for (uint64_t i = 0; rc == BS_OK && i < n; i++)
     rc = api->op_run(arm->plan, arm->args, arm->asked.query.nargs, NULL, err);
+  if (arm->on_device && n > 0) arm->queued = (bs_clock_s() - began) / (double)n;
   if (rc == BS_OK) rc = bs_rank_sync(arm->rank, err);
   note_memory(arm);
   return rc;
@@ -580,6 +609,10 @@ const bs_op_echo *bs_kernel_arm_echo(const bs_kernel_arm *arm) {
 
 int bs_kernel_arm_on_device(const bs_kernel_arm *arm) {
   return arm->on_device;
+}
+
+double bs_kernel_arm_queued(const bs_kernel_arm *arm) {
+  return arm->queued;
 }
 
 uint32_t bs_kernel_arm_tolerance(const bs_kernel_arm *arm) {

@@ -51,7 +51,9 @@ const bs_op_echo *bs_kernel_arm_echo(const bs_kernel_arm *arm); /* of the plan; 
  * were told. "": the plan does not say what it runs. */
 enum { BS_KERNEL_SAME = 512 };
 void bs_kernel_arm_same(const bs_kernel_arm *arm, char out[BS_KERNEL_SAME]);
-int bs_kernel_arm_on_device(const bs_kernel_arm *arm);      /* memory is not the host's */
+int bs_kernel_arm_on_device(const bs_kernel_arm *arm); /* memory is not the host's */
+/* Seconds a call until the host had it queued, of the newest batch on a device; 0: not known. */
+double bs_kernel_arm_queued(const bs_kernel_arm *arm);
 uint32_t bs_kernel_arm_tolerance(const bs_kernel_arm *arm); /* enum bs_tolerance of its answer */
 uint64_t bs_kernel_arm_workspace(const bs_kernel_arm *arm); /* bytes that its answer promises */
 uint64_t bs_kernel_arm_bytes(const bs_kernel_arm *arm);     /* that packing, preparing and runs took */

@@ -11,7 +11,6 @@
 #include "lab/gate/judge.h"
 #include "lab/kernel/query.h"
 
-enum { PRODUCT_ROWS = 128 };
 static const double MOST_PRODUCTS = 1e8; /* of a reference: about a tenth of a second */
 
 /* ---- inputs ------------------------------------------------------------------------------------- */
@@ -54,10 +53,12 @@ int32_t bs_kernel_data_make(const bs_kernel_problem *p, uint64_t seed, bs_kernel
     if (rc == BS_OK) rc = fill(d, 2, p->B * p->G * p->T, p->E, err);
     if (rc == BS_OK && p->kind == BS_KERNEL_SDPA_DX) rc = fill(d, 3, p->B * p->H * p->S, p->E, err);
   } else {
-    rc = fill(d, 0, p->B, p->K, err);
-    if (rc == BS_OK) rc = fill(d, 1, p->N, p->K, err);
+    rc = fill(d, 0, p->B, bs_kernel_is_dx(p) ? p->N : p->K, err);
+    if (rc == BS_OK)
+      rc = !bs_kernel_has_weight(p) ? fill(d, 1, p->B, p->N, err) : fill(d, 1, p->N, p->K, err);
+    if (rc == BS_OK) rc = bs_kernel_columns_make(p, &d->columns, err);
   }
-  if (rc == BS_OK && p->kind == BS_KERNEL_MATMUL24) rc = bs_kernel_kept_make(p, seed, &d->kept, err);
+  if (rc == BS_OK && bs_kernel_is_24(p)) rc = bs_kernel_kept_make(p, seed, &d->kept, err);
   if (rc != BS_OK) {
     bs_kernel_data_free(d);
     return rc;
@@ -70,6 +71,7 @@ void bs_kernel_data_free(bs_kernel_data *d) {
   if (d == NULL) return;
   for (uint32_t i = 0; i < BS_KERNEL_INPUTS; i++) free(d->in[i].data);
   if (d->kept != NULL) bs_kept_free(d->kept);
+  if (d->columns != NULL) bs_partition_free(d->columns);
   free(d->at);
   free(d->count);
   free(d->slice);
@@ -101,10 +103,17 @@ const bs_kept *bs_kernel_data_kept(const bs_kernel_data *d) {
   return d->kept;
 }
 
+const bs_partition *bs_kernel_data_columns(const bs_kernel_data *d) {
+  return d->columns;
+}
+
 int64_t bs_kernel_data_outputs(const bs_kernel_data *d) {
   const bs_kernel_problem *p = &d->p;
+  int64_t rows, cols;
   if (p->kind == BS_KERNEL_SDPA_DX) return p->B * (p->H * p->S * p->D + p->G * p->T * (p->D + p->E));
-  return !bs_kernel_is_product(p) ? p->B * p->H * p->S * p->E : p->B * p->N;
+  if (!bs_kernel_is_product(p)) return p->B * p->H * p->S * p->E;
+  bs_kernel_y_size(p, &rows, &cols);
+  return rows * cols;
 }
 
 int bs_kernel_data_lacks_forward(const bs_kernel_data *d) {
@@ -195,60 +204,6 @@ int32_t bs_kernel_data_room(bs_kernel_data *d, int64_t runs, int64_t width, bs_e
              : bs_no_memory(err, "a reference of %zu rows", n);
 }
 
-/* ---- the reference of products ------------------------------------------------------------------ */
-
-/* Zeros what is not kept of a row of W. */
-static int32_t mask_row(const bs_kernel_data *d, int64_t row, double *w, uint8_t *groups, bs_error *err) {
-  const int64_t n = (d->p.K + 3) / 4;
-  if (d->kept == NULL) return BS_OK;
-  const int32_t rc = d->kept->read(d->kept->ctx, row, 1, 0, n, groups, n, err);
-  for (int64_t k = 0; rc == BS_OK && k < d->p.K; k++)
-    if ((groups[k / 4] >> (k % 4) & 1) == 0) w[k] = 0.0;
-  return rc;
-}
-
-/* Outputs of some features of all tokens, and the variance that round-off gives them: half a unit of the
- * output's last place, and sqrt(K / 6) u of the energy of its products. */
-static int32_t refer_product(bs_kernel_data *d, bs_error *err) {
-  const bs_kernel_problem *p = &d->p;
-  const int64_t features = p->N < PRODUCT_ROWS ? p->N : PRODUCT_ROWS;
-  const double unit = bs_ulp(p->dtype == BS_F64 ? BS_F64 : BS_F32, 1.0) / 2.0,
-               terms = (double)(d->kept != NULL ? p->K / 2 : p->K);
-  double energy = 0.0, variance = 0.0;
-  double *x = bs_kernel_data_widen(d, 0, 0, p->B, err);
-  uint8_t *groups = malloc((size_t)(p->K / 4 + 1));
-  int32_t rc = x == NULL || groups == NULL ? bs_no_memory(err, "a reference")
-                                           : bs_kernel_data_room(d, features * p->B, 1, err);
-  d->slices = p->B;
-  for (int64_t i = 0; rc == BS_OK && i < features; i++) {
-    const int64_t feature = features > 1 ? i * (p->N - 1) / (features - 1) : 0;
-    double *w = bs_kernel_data_widen(d, 1, feature, 1, err);
-    rc = w != NULL ? mask_row(d, feature, w, groups, err) : BS_NO_MEMORY;
-    for (int64_t b = 0; rc == BS_OK && b < p->B; b++, d->n++) {
-      const double *row = x + b * p->K, y = bs_kernel_data_dot(row, w, p->K),
-                   last = bs_ulp(bs_kernel_y_dtype(p), y);
-      double products = 0.0;
-      for (int64_t k = 0; k < p->K; k++) products += row[k] * row[k] * w[k] * w[k];
-      d->value[d->n] = y;
-      d->at[d->n] = b * p->N + feature;
-      d->count[d->n] = 1;
-      d->slice[d->n] = b;
-      energy += y * y;
-      const double place = last * last / 12.0, step = terms / 6.0 * unit * unit;
-      /* The sums on the way to a large output are large: on average over outputs it is the same. */
-      const double own = place + step * (products + 2.0 * y * y) / 3.0;
-      variance += place + step * products;
-      bs_tail_add(&d->tail, 1.0, own, 3.0 * own * own);
-    }
-    free(w);
-  }
-  d->predicted = energy > 0.0 ? sqrt(variance / energy) : 0.0;
-  if (energy > 0.0) bs_tail_divide(&d->tail, sqrt(energy / (double)d->n));
-  free(groups);
-  free(x);
-  return rc;
-}
-
 /* ---- judging ------------------------------------------------------------------------------------ */
 
 static int32_t refer(bs_kernel_data *d, bs_error *err) {
@@ -256,7 +211,7 @@ static int32_t refer(bs_kernel_data *d, bs_error *err) {
   d->n = 0;
   const int32_t rc = d->p.kind == BS_KERNEL_SDPA_DX ? bs_kernel_data_refer_dx(d, err)
                      : !bs_kernel_is_product(&d->p) ? bs_kernel_data_refer_sdpa(d, err)
-                                                    : refer_product(d, err);
+                                                    : bs_kernel_data_refer_product(d, err);
   if (rc == BS_OK) return rc;
   free(d->at);
   free(d->count);

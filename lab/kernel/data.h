@@ -3,13 +3,17 @@
  * rounded to the problem's dtype (fp8: x / d with d = max|x| / largest value, descale d). The reference is
  * made in f64 of these rounded inputs: of every row where that takes a tenth of a second at most, else of
  * rows that are drawn: the first, the last and one of each tile of 2, 4, 8, ... of every batch and head; of a
- * product 128 features of each token. It shares no code with the kernels. */
+ * product 128 columns of each row, of dW of 128 rows. It shares no code with the kernels. */
 #ifndef BS_LAB_KERNEL_DATA_H
 #define BS_LAB_KERNEL_DATA_H
 #include "lab/kernel/problem.h"
 #include "lab/kernel/tail.h"
 
-enum { BS_KERNEL_INPUTS = 6, BS_KERNEL_GIVEN = 4 }; /* Q, K, V, dY; X, W. Then, of gradients, Y and LSE */
+enum {
+  BS_KERNEL_INPUTS = 6,
+  BS_KERNEL_GIVEN = 4
+}; /* Q, K, V, dY; X or dY, W or of dW dY. Then, of
+      gradients of attention, Y and LSE */
 
 typedef struct bs_kernel_data bs_kernel_data;
 
@@ -34,9 +38,12 @@ const void *bs_kernel_data_input(const bs_kernel_data *data, uint32_t index, int
                                  int64_t *out_cols);
 /* Three factors of fp8 inputs; NULL: the dtype has none. */
 const float *bs_kernel_data_descale(const bs_kernel_data *data);
-/* The kept weights of matmul24; NULL: of another problem. */
+/* The kept weights of a 2:4 product; NULL: of another problem. */
 const bs_kept *bs_kernel_data_kept(const bs_kernel_data *data);
-/* Elements of the output: batch x head x query x E, or token x N; of gradients dQ, dK and dV together. */
+/* The columns of X that a product takes; NULL: all. */
+const bs_partition *bs_kernel_data_columns(const bs_kernel_data *data);
+/* Elements of the output: batch x head x query x E, or those of a product; of gradients dQ, dK, dV together.
+ */
 int64_t bs_kernel_data_outputs(const bs_kernel_data *data);
 
 /* Gradients are of a forward pass: Y of the inputs' dtype and LSE in f32, all of them, dense, both copied.

@@ -15,6 +15,7 @@ struct bs_kernel_data {
   bs_kernel_input in[BS_KERNEL_INPUTS];
   float descale[BS_KERNEL_INPUTS];
   const bs_kept *kept;
+  const bs_partition *columns; /* NULL: all */
   /* The reference: n runs of count[i] <= width outputs that begin at element at[i], its values at width * i;
    * of slices that are judged by themselves. */
   int64_t n, width, slices;
@@ -39,6 +40,8 @@ int32_t bs_kernel_data_room(bs_kernel_data *d, int64_t runs, int64_t width, bs_e
 int32_t bs_kernel_data_refer_sdpa(bs_kernel_data *d, bs_error *err);
 int32_t bs_kernel_data_predict_sdpa(const bs_kernel_data *d, uint32_t tolerance, double *out_relative,
                                     bs_tail *out_tail, bs_error *err);
+/* data_product.c: the reference of products, and `predicted`. */
+int32_t bs_kernel_data_refer_product(bs_kernel_data *d, bs_error *err);
 /* data_dx.c: the reference of gradients, and `predicted`. */
 int32_t bs_kernel_data_refer_dx(bs_kernel_data *d, bs_error *err);
 #endif

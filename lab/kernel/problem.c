@@ -29,7 +29,12 @@ static const struct {
     [BS_KERNEL_MATMUL] = {"matmul", "matmul", "nkb", "nkb"},
     [BS_KERNEL_MATMUL24] = {"matmul24", "matmul24", "nkb", "nkb"},
     [BS_KERNEL_SDPA_DX] = {"sdpa_dx", "attention_dx", "bhgstde", "bhsd"},
+    [BS_KERNEL_MATMUL_DX] = {"matmul_dx", "matmul_dx", "nkb", "nkb"},
+    [BS_KERNEL_MATMUL_DW] = {"matmul_dw", "matmul_dw", "nkb", "nkb"},
+    [BS_KERNEL_MATMUL24_DX] = {"matmul24_dx", "matmul24_dx", "nkb", "nkb"},
+    [BS_KERNEL_MATMUL24_DW] = {"matmul24_dw", "matmul24_dw", "nkb", "nkb"},
 };
+static const char *const column_names[BS_COLUMNS_] = {"all", "run", "masked"};
 
 const char *bs_kernel_problem_op(uint32_t kind) {
   return kind < BS_KERNEL_KINDS_ ? kinds[kind].op : "?";
@@ -39,7 +44,21 @@ const char *bs_kernel_mask_name(uint32_t causal) {
   return causal < MASKS ? masks[causal] : "?";
 }
 
+static int is_dw(const bs_kernel_problem *p) {
+  return bs_kernel_is_product(p) && !bs_kernel_has_weight(p);
+}
+
+static int is_forward(const bs_kernel_problem *p) {
+  return p->kind == BS_KERNEL_MATMUL || p->kind == BS_KERNEL_MATMUL24;
+}
+
+void bs_kernel_y_size(const bs_kernel_problem *p, int64_t *out_rows, int64_t *out_cols) {
+  *out_rows = is_dw(p) ? p->N : p->B;
+  *out_cols = is_forward(p) ? p->N : p->kind == BS_KERNEL_MATMUL24_DW ? 2 * ((p->K + 3) / 4) : p->K;
+}
+
 uint32_t bs_kernel_y_dtype(const bs_kernel_problem *p) {
+  if (is_dw(p)) return p->dtype == BS_F64 ? BS_F64 : BS_F32;
   return BS_DTYPE_BYTES(p->dtype) == 1 ? BS_BF16 : p->dtype;
 }
 
@@ -146,7 +165,16 @@ static int32_t read_mask(const char *part, uint32_t *out, bs_error *err) {
   return unknown(err, "mask", part, masks, MASKS);
 }
 
-/* What follows a colon: a dtype, a mask or a window, each once. */
+static int read_columns(const char *part, uint32_t *out) {
+  for (uint32_t i = BS_COLUMNS_RUN; i < BS_COLUMNS_; i++) {
+    if (strcmp(part, column_names[i]) != 0) continue;
+    *out = i;
+    return 1;
+  }
+  return 0;
+}
+
+/* What follows a colon: a dtype, a mask, a window or columns, each once. */
 static int32_t read_part(const char *text, const char *part, bs_kernel_problem *p, int *masked,
                          bs_error *err) {
   static const char *const more[] = {"full", "causal", "causal_br", "wN", "rN"}; /* of sdpa */
@@ -160,6 +188,8 @@ static int32_t read_part(const char *text, const char *part, bs_kernel_problem *
     p->causal = mask;
     return BS_OK;
   }
+  if (p->kind == BS_KERNEL_MATMUL && p->columns == BS_COLUMNS_ALL && read_columns(part, &p->columns))
+    return BS_OK;
   if (!bs_word_read(BS_NAMES_DTYPE, bs_float_dtypes, BS_FLOAT_DTYPES, part, &dtype)) {
     const char *words[BS_WORDS_MAX];
     size_t n = bs_word_list(BS_NAMES_DTYPE, bs_float_dtypes, BS_FLOAT_DTYPES, words);
@@ -189,6 +219,8 @@ static int32_t complete(const char *text, bs_kernel_problem *p, bs_error *err) {
     if (p->D > MOST_HEAD || p->E > MOST_HEAD)
       return refuse(err, text, "a head of more than 1024 elements:", p->D > MOST_HEAD ? "d" : "e");
   }
+  if (p->columns != BS_COLUMNS_ALL && p->K % 4 != 0)
+    return refuse(err, text, "half of the columns needs a K of fours:", column_names[p->columns]);
   if (elements(p) > MOST_ELEMENTS) return refuse(err, text, "more than 16G elements in", "a tensor");
   return BS_OK;
 }
@@ -263,9 +295,38 @@ void bs_kernel_problem_text(const bs_kernel_problem *p, char *out, size_t size) 
   } else {
     bs_text_printf(&t, "n%lldk%lldb%lld:%s", (long long)p->N, (long long)p->K, (long long)p->B,
                    bs_dtype_name(p->dtype));
+    if (p->columns != BS_COLUMNS_ALL) bs_text_printf(&t, ":%s", column_names[p->columns]);
   }
   snprintf(out, size, "%s", t.failed ? "?" : t.data);
   bs_text_free(&t);
+}
+
+int32_t bs_kernel_problem_vary(const bs_kernel_problem *p, const char *word, bs_kernel_problem *out,
+                               bs_error *err) {
+  static const char *const halves[] = {"gathered", "run", "masked"}; /* by enum bs_kernel_columns */
+  static const uint32_t dense[BS_KERNEL_KINDS_] = {[BS_KERNEL_MATMUL24] = BS_KERNEL_MATMUL,
+                                                   [BS_KERNEL_MATMUL24_DX] = BS_KERNEL_MATMUL_DX,
+                                                   [BS_KERNEL_MATMUL24_DW] = BS_KERNEL_MATMUL_DW};
+  char text[BS_KERNEL_TEXT];
+  uint32_t half = 0;
+  *out = *p;
+  if (bs_word_read(BS_NAMES_DTYPE, bs_float_dtypes, BS_FLOAT_DTYPES, word, &out->dtype)) return BS_OK;
+  if (bs_kernel_is_24(p)) out->kind = dense[p->kind];
+  if (bs_kernel_is_24(p) && strcmp(word, "dense") == 0) return BS_OK;
+  while (half < BS_COLUMNS_ && strcmp(word, halves[half]) != 0) half++;
+  if (half < BS_COLUMNS_ && bs_kernel_is_product(p) && p->K % 4 == 0 && p->columns == BS_COLUMNS_ALL &&
+      (half == BS_COLUMNS_ALL || out->kind == BS_KERNEL_MATMUL)) {
+    out->columns = half;
+    if (half == BS_COLUMNS_ALL) out->K = p->K / 2;
+    return BS_OK;
+  }
+  bs_kernel_problem_text(p, text, sizeof text);
+  bs_error_set(err, BS_USAGE, "BS-KERNEL-VARY", "there is no '@%.40s' of %s", word, text);
+  bs_error_hint(
+      err,
+      "a dtype; of 2:4 weights dense; of a product whose K is of fours gathered, and of one forward "
+      "run and masked");
+  return BS_USAGE;
 }
 
 /* ---- lists -------------------------------------------------------------------------------------- */
@@ -327,9 +388,8 @@ double bs_kernel_pairs(const bs_kernel_problem *p) {
 }
 
 double bs_kernel_flops(const bs_kernel_problem *p) {
-  const double product = 2.0 * (double)p->B * (double)p->N * (double)p->K;
-  if (p->kind == BS_KERNEL_MATMUL) return product;
-  if (p->kind == BS_KERNEL_MATMUL24) return product / 2.0;
+  if (bs_kernel_is_product(p))
+    return (bs_kernel_is_24(p) ? 1.0 : 2.0) * (double)p->B * (double)p->N * (double)bs_kernel_w_cols(p);
   const int64_t width = p->kind == BS_KERNEL_SDPA ? p->D + p->E : 3 * p->D + 2 * p->E;
   return bs_kernel_pairs(p) * 2.0 * (double)width;
 }
@@ -354,9 +414,10 @@ double bs_kernel_bytes(const bs_kernel_problem *p) {
   const uint32_t of_in = BS_DTYPE_BYTES(p->dtype), of_out = BS_DTYPE_BYTES(bs_kernel_y_dtype(p));
   const double size = of_in, y_size = of_out;
   if (bs_kernel_is_product(p)) {
-    const double weight = p->kind == BS_KERNEL_MATMUL24 ? (size + 0.25) / 2.0 : size;
-    return (double)p->N * (double)p->K * weight + (double)(p->B * p->K) * size +
-           (double)(p->B * p->N) * y_size;
+    const double whole = is_dw(p) ? y_size : size, of_w = bs_kernel_is_24(p) ? (whole + 0.25) / 2.0 : whole,
+                 of_x = is_forward(p) || is_dw(p) ? size : y_size, of_y = is_forward(p) ? y_size : size;
+    const int64_t cols = bs_kernel_w_cols(p);
+    return (double)p->N * (double)cols * of_w + (double)(p->B * cols) * of_x + (double)(p->B * p->N) * of_y;
   }
   const double queries = (double)(p->B * p->H) * (double)p->S;
   const double keys = (double)(p->B * p->G) * (double)keys_seen(p);

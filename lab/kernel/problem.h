@@ -8,7 +8,10 @@
  *              MASK: full, causal (query s sees keys up to s), causal_br (the last query sees the last key)
  *              wN: only the N newest keys; rN: only keys up to N - 1 further on
  *   gradient   "sdpa_dx " and an attention
- *   product    "matmul n4096k4096b64[:DTYPE]", "matmul24 n4096k4096b64[:DTYPE]"
+ *   product    "matmul n4096k4096b64[:DTYPE][:COLUMNS]", "matmul24 n4096k4096b64[:DTYPE]"
+ *              COLUMNS: run, masked: half of the columns of the whole X, as the first of two ranks of row_parallel
+ *              (the first half) or of blockshock (columns 0 and 1 of each four) has them
+ *   backward   "matmul_dx ", "matmul_dw ", "matmul24_dx ", "matmul24_dw " and a product: dX = dY W, dW = dY^T X
  *
  * The names small, mission, long, gqa and decode each stand for one shape of attention (bs_kernel_shapes).
  * A number may end in k or M (1024, 1024^2). DTYPE: f32 unless given; fp8 is f8e4m3. */
@@ -25,22 +28,43 @@ enum bs_kernel_kind {
   BS_KERNEL_MATMUL = 1,
   BS_KERNEL_MATMUL24 = 2,
   BS_KERNEL_SDPA_DX = 3,
-  BS_KERNEL_KINDS_ = 4
+  BS_KERNEL_MATMUL_DX = 4,
+  BS_KERNEL_MATMUL_DW = 5,
+  BS_KERNEL_MATMUL24_DX = 6,
+  BS_KERNEL_MATMUL24_DW = 7,
+  BS_KERNEL_KINDS_ = 8
 };
+/* Which columns of X a product takes. */
+enum bs_kernel_columns { BS_COLUMNS_ALL = 0, BS_COLUMNS_RUN = 1, BS_COLUMNS_MASKED = 2, BS_COLUMNS_ = 3 };
 enum { BS_KERNEL_TEXT = 160 }; /* of a canonical text, with its end */
 
 typedef struct bs_kernel_problem {
-  uint32_t kind;   /* enum bs_kernel_kind */
-  uint32_t dtype;  /* enum bs_dtype, of the inputs */
-  uint32_t causal; /* enum bs_causal */
-  uint32_t reserved;
+  uint32_t kind;    /* enum bs_kernel_kind */
+  uint32_t dtype;   /* enum bs_dtype, of the inputs */
+  uint32_t causal;  /* enum bs_causal */
+  uint32_t columns; /* enum bs_kernel_columns, of a product */
   int64_t B, H, G, S, T, D, E;
   int64_t left, right; /* windows; 0: none */
   int64_t N, K;        /* of a product; B tokens */
 } bs_kernel_problem;
 
 static inline int bs_kernel_is_product(const bs_kernel_problem *p) {
-  return p->kind == BS_KERNEL_MATMUL || p->kind == BS_KERNEL_MATMUL24;
+  return p->kind != BS_KERNEL_SDPA && p->kind != BS_KERNEL_SDPA_DX;
+}
+static inline int bs_kernel_is_24(const bs_kernel_problem *p) {
+  return p->kind == BS_KERNEL_MATMUL24 || p->kind == BS_KERNEL_MATMUL24_DX ||
+         p->kind == BS_KERNEL_MATMUL24_DW;
+}
+static inline int bs_kernel_is_dx(const bs_kernel_problem *p) {
+  return p->kind == BS_KERNEL_MATMUL_DX || p->kind == BS_KERNEL_MATMUL24_DX;
+}
+/* A product whose weight is packed: all but dW. */
+static inline int bs_kernel_has_weight(const bs_kernel_problem *p) {
+  return bs_kernel_is_product(p) && p->kind != BS_KERNEL_MATMUL_DW && p->kind != BS_KERNEL_MATMUL24_DW;
+}
+/* Columns of W: K, or half of them. */
+static inline int64_t bs_kernel_w_cols(const bs_kernel_problem *p) {
+  return p->columns != BS_COLUMNS_ALL ? p->K / 2 : p->K;
 }
 
 /* A name and the shape that it stands for; the last has no name. */
@@ -54,6 +78,11 @@ extern const bs_kernel_shape bs_kernel_shapes[];
 int32_t bs_kernel_problem_parse(const char *text, bs_kernel_problem *out, bs_error *err);
 /* The one text of a problem: what parse makes the same problem of. */
 void bs_kernel_problem_text(const bs_kernel_problem *p, char *out, size_t size);
+/* Another problem to time beside p. word: a dtype; of a product also dense (in place of 2:4), gathered
+ * (dense, of half as many columns), run or masked (dense, BS_COLUMNS_RUN and so on). BS_USAGE: there is none.
+ */
+int32_t bs_kernel_problem_vary(const bs_kernel_problem *p, const char *word, bs_kernel_problem *out,
+                               bs_error *err);
 /* Every word with every dtype and mask (NULL or none: f32, full); a word with a colon is complete as it is.
  * The caller frees *out. BS_USAGE: a word that is none, or nothing to do. */
 int32_t bs_kernel_problems_expand(const char *const *words, size_t n_words, const char *const *dtypes,
@@ -62,8 +91,10 @@ int32_t bs_kernel_problems_expand(const char *const *words, size_t n_words, cons
 const char *bs_kernel_problem_op(uint32_t kind); /* "attention", ... */
 /* "full", "causal", "causal_br". */
 const char *bs_kernel_mask_name(uint32_t causal);
-/* Of the outputs: the inputs' own; of fp8 bf16. */
+/* Of the outputs: the inputs' own; of fp8 bf16; of dW f32 at least. */
 uint32_t bs_kernel_y_dtype(const bs_kernel_problem *p);
+/* Rows and columns of what a product makes. */
+void bs_kernel_y_size(const bs_kernel_problem *p, int64_t *out_rows, int64_t *out_cols);
 
 /* The keys first <= t < end that query s sees. */
 void bs_kernel_keys(const bs_kernel_problem *p, int64_t s, int64_t *out_first, int64_t *out_end);

@@ -42,21 +42,46 @@ int32_t bs_kernel_kept_make(const bs_kernel_problem *p, uint64_t seed, const bs_
   return rc == BS_OK ? bs_kept_make(&mask, p->N, p->K, NULL, 0, out, err) : rc;
 }
 
-void bs_kernel_query_make(const bs_kernel_problem *p, const bs_kept *kept, int lse, bs_kernel_query *out) {
-  *out = (bs_kernel_query){.query = {.struct_size = sizeof out->query, .op = bs_kernel_problem_op(p->kind)}};
-  out->query.args = out->args;
-  if (p->kind == BS_KERNEL_SDPA || p->kind == BS_KERNEL_SDPA_DX) {
-    describe_attention(p, lse, out);
-    out->query.attrs[0] = p->causal;
-    out->query.attrs[1] = p->left;
-    out->query.attrs[2] = p->right;
-    out->query.numbers[0] = 1.0 / sqrt((double)p->D);
+int32_t bs_kernel_columns_make(const bs_kernel_problem *p, const bs_partition **out, bs_error *err) {
+  bs_mask mask = {.struct_size = sizeof mask};
+  *out = NULL;
+  if (p->columns == BS_COLUMNS_ALL) return BS_OK;
+  const char *name = p->columns == BS_COLUMNS_RUN ? "contiguous" : "complement_1100_0011";
+  const int32_t rc = bs_mask_parse(name, NULL, NULL, &mask, err);
+  return rc == BS_OK ? bs_partition_make(&mask, p->K, 0, 2, out, err) : rc;
+}
+
+static void ask_product(const bs_kernel_problem *p, const bs_kept *kept, const bs_partition *columns,
+                        const char *op, uint32_t flags, bs_kernel_query *out) {
+  const bs_op_sizes s = {.B = p->B,
+                         .N = p->N,
+                         .K = p->K,
+                         .dtype = p->dtype,
+                         .out_dtype = bs_kernel_y_dtype(p),
+                         .weight_dtype = p->dtype,
+                         .flags = flags | BS_QUERY_DETERMINISTIC | BS_QUERY_X_FULL,
+                         .partition = columns,
+                         .kept = kept};
+  (void)bs_op_ask(op, &s, out, NULL); /* the core has the op */
+}
+
+void bs_kernel_query_of_weight(const bs_kernel_problem *p, const bs_kept *kept, const bs_partition *columns,
+                               bs_kernel_query *out) {
+  const uint32_t forward = bs_kernel_is_24(p) ? BS_KERNEL_MATMUL24 : BS_KERNEL_MATMUL;
+  ask_product(p, kept, columns, bs_kernel_problem_op(forward), forward != p->kind ? BS_QUERY_TRAIN : 0, out);
+}
+
+void bs_kernel_query_make(const bs_kernel_problem *p, const bs_kept *kept, const bs_partition *columns,
+                          int lse, bs_kernel_query *out) {
+  if (bs_kernel_is_product(p)) {
+    ask_product(p, kept, columns, bs_kernel_problem_op(p->kind), 0, out);
     return;
   }
-  describe(out, 0, p->dtype, 2, (const int64_t[]){p->B, p->K});
-  describe(out, 3, bs_kernel_y_dtype(p), 2, (const int64_t[]){p->B, p->N});
-  out->query.nargs = 4;
-  out->query.weight_dtype = p->dtype;
-  out->query.flags = BS_QUERY_DETERMINISTIC;
-  out->query.kept = kept;
+  *out = (bs_kernel_query){.query = {.struct_size = sizeof out->query, .op = bs_kernel_problem_op(p->kind)}};
+  out->query.args = out->args;
+  describe_attention(p, lse, out);
+  out->query.attrs[0] = p->causal;
+  out->query.attrs[1] = p->left;
+  out->query.attrs[2] = p->right;
+  out->query.numbers[0] = 1.0 / sqrt((double)p->D);
 }

@@ -3,20 +3,22 @@
  * asks. */
 #ifndef BS_LAB_KERNEL_QUERY_H
 #define BS_LAB_KERNEL_QUERY_H
+#include "core/op/ask.h"
 #include "lab/kernel/problem.h"
 
 /* It points into itself: it is not to be copied. */
-typedef struct bs_kernel_query {
-  bs_tensor_desc desc[BS_MAX_OP_ARGS]; /* dense */
-  const bs_tensor_desc *args[BS_MAX_OP_ARGS];
-  bs_op_query query;
-} bs_kernel_query;
+typedef bs_op_question bs_kernel_query;
 
-/* Positions of a random 2:4 weight of matmul24; the caller frees them by bs_kept_free. */
+/* Positions of a random 2:4 weight; the caller frees them by bs_kept_free. */
 int32_t bs_kernel_kept_make(const bs_kernel_problem *problem, uint64_t seed, const bs_kept **out,
                             bs_error *err);
-/* kept: the positions of matmul24, which the caller keeps alive; NULL of others. lse: attention gives its LSE
- * too. */
-void bs_kernel_query_make(const bs_kernel_problem *problem, const bs_kept *kept, int lse,
-                          bs_kernel_query *out);
+/* The half of the columns that a product takes; NULL: all. The caller frees it by bs_partition_free. */
+int32_t bs_kernel_columns_make(const bs_kernel_problem *problem, const bs_partition **out, bs_error *err);
+/* kept: the positions of a 2:4 product; columns: of one that takes half of them. The caller keeps both alive;
+ * NULL of others. lse: attention gives its LSE too. */
+void bs_kernel_query_make(const bs_kernel_problem *problem, const bs_kept *kept, const bs_partition *columns,
+                          int lse, bs_kernel_query *out);
+/* By which the weight of a product is packed: that forward, of which a backward one is. */
+void bs_kernel_query_of_weight(const bs_kernel_problem *problem, const bs_kept *kept,
+                               const bs_partition *columns, bs_kernel_query *out);
 #endif

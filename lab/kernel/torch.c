@@ -179,12 +179,13 @@ static int32_t refuse(const bs_kernel_problem *p, bs_error *err) {
                       bs_kernel_problem_op(p->kind), bs_dtype_name(p->dtype));
 }
 
-int32_t bs_kernel_torch_linear(bs_kernel_torch *t, const bs_kernel_problem *p, const void *x, const void *w,
-                               bs_error *err) {
+static int32_t load_linear(bs_kernel_torch *t, const bs_kernel_data *data, bs_error *err) {
+  const bs_kernel_problem *p = bs_kernel_data_problem(data);
   const size_t size = BS_DTYPE_BYTES(p->dtype);
-  const part parts[] = {{x, (size_t)(p->B * p->K) * size}, {w, (size_t)(p->N * p->K) * size}};
+  int64_t rows, cols;
+  const part parts[] = {{bs_kernel_data_input(data, 0, &rows, &cols), (size_t)(p->B * p->K) * size},
+                        {bs_kernel_data_input(data, 1, &rows, &cols), (size_t)(p->N * p->K) * size}};
   char command[LINE], answer[LINE];
-  if (size == 1) return refuse(p, err);
   const int32_t rc = share(t, parts, 2, (size_t)(p->B * p->N) * size, err);
   if (rc != BS_OK) return rc;
   snprintf(command, sizeof command, "linear %lld %lld %lld %zu %s\n", (long long)p->B, (long long)p->N,
@@ -213,12 +214,9 @@ static int32_t load_attention(bs_kernel_torch *t, const bs_kernel_data *data, bs
 
 int32_t bs_kernel_torch_load(bs_kernel_torch *t, bs_kernel_data *data, bs_error *err) {
   const bs_kernel_problem *p = bs_kernel_data_problem(data);
-  int64_t rows, cols;
-  if (p->kind == BS_KERNEL_MATMUL24 || BS_DTYPE_BYTES(p->dtype) == 1) return refuse(p, err);
-  const int32_t rc = p->kind == BS_KERNEL_MATMUL
-                         ? bs_kernel_torch_linear(t, p, bs_kernel_data_input(data, 0, &rows, &cols),
-                                                  bs_kernel_data_input(data, 1, &rows, &cols), err)
-                         : load_attention(t, data, err);
+  const int other = bs_kernel_is_product(p) && (p->kind != BS_KERNEL_MATMUL || p->columns != BS_COLUMNS_ALL);
+  if (other || BS_DTYPE_BYTES(p->dtype) == 1) return refuse(p, err);
+  const int32_t rc = bs_kernel_is_product(p) ? load_linear(t, data, err) : load_attention(t, data, err);
   t->data = data;
   return rc;
 }
@@ -243,14 +241,8 @@ int32_t bs_kernel_torch_series(void *torch, uint64_t warmup, uint64_t n, double 
   return rc;
 }
 
-int32_t bs_kernel_torch_output(bs_kernel_torch *t, const void **out, bs_error *err) {
-  char answer[LINE];
-  *out = t->map + t->y_at;
-  return ask(t, "output\n", answer, sizeof answer, err);
-}
-
 int32_t bs_kernel_torch_judge(bs_kernel_torch *t, bs_kernel_numbers *out, bs_error *err) {
-  const void *y = NULL;
-  const int32_t rc = bs_kernel_torch_output(t, &y, err);
-  return rc == BS_OK ? bs_kernel_data_judge(t->data, y, out, err) : rc;
+  char answer[LINE];
+  const int32_t rc = ask(t, "output\n", answer, sizeof answer, err);
+  return rc == BS_OK ? bs_kernel_data_judge(t->data, t->map + t->y_at, out, err) : rc;
 }

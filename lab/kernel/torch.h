@@ -22,11 +22,6 @@ const char *bs_kernel_torch_version(const bs_kernel_torch *torch); /* "PyTorch 2
 /* The problem that is timed from now on; the caller keeps data alive until the next one. BS_UNSUPPORTED:
  * torch does not serve it, with its reason. */
 int32_t bs_kernel_torch_load(bs_kernel_torch *torch, bs_kernel_data *data, bs_error *err);
-/* Loads the product Y [B,N] = X [B,K] W^T, W [N,K], of the caller's numbers; it copies them. */
-int32_t bs_kernel_torch_linear(bs_kernel_torch *torch, const bs_kernel_problem *product, const void *x,
-                               const void *w, bs_error *err);
-/* The output of one more call; it stays until the next problem. */
-int32_t bs_kernel_torch_output(bs_kernel_torch *torch, const void **out, bs_error *err);
 /* As bs_kernel_arm_batch, bs_kernel_arm_series and bs_kernel_arm_judge. */
 int32_t bs_kernel_torch_batch(void *torch, uint64_t lead, uint64_t n, bs_sample *out, bs_error *err);
 int32_t bs_kernel_torch_series(void *torch, uint64_t warmup, uint64_t n, double *out_seconds, bs_error *err);

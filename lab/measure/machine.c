@@ -67,7 +67,8 @@ typedef struct probe {
   uint64_t *data; /* NULL: no memory rates */
   size_t words;
   uint32_t dtype; /* 0: no multiply-adds */
-  double flops;   /* per second, the best loop */
+  int avx2_only;
+  double flops; /* per second, the best loop */
   double seconds_read;
   double seconds_copy;
   const char *loop;
@@ -76,7 +77,7 @@ typedef struct probe {
 
 static void probe_peak(probe *p) {
   bs_peak loops[BS_PEAKS];
-  const uint32_t count = bs_peak_loops(p->dtype, loops, BS_PEAKS);
+  const uint32_t count = bs_peak_loops(p->dtype, p->avx2_only, loops, BS_PEAKS);
   for (uint32_t i = 0; i < count; ++i) {
     pthread_barrier_wait(&p->gate->barrier);
     const double start = bs_process_now();
@@ -88,10 +89,10 @@ static void probe_peak(probe *p) {
   }
 }
 
-static const bs_reader *widest_reader(void) {
+static const bs_reader *widest_reader(int avx2_only) {
   const bs_reader *widest = NULL;
   for (uint32_t i = 0; i < BS_READERS; ++i) {
-    const bs_reader *reader = bs_reader_at(i, 0);
+    const bs_reader *reader = bs_reader_at(i, avx2_only);
     if (reader != NULL) widest = reader;
   }
   return widest;
@@ -99,7 +100,7 @@ static const bs_reader *widest_reader(void) {
 
 static void probe_memory(probe *p) {
   const size_t half = p->words / 2, bytes = p->words * sizeof *p->data / BS_READ_UNIT * BS_READ_UNIT;
-  const bs_reader *reader = widest_reader();
+  const bs_reader *reader = widest_reader(p->avx2_only);
   const int times = bytes < READ_OFTEN ? 8 : 2; /* a short reading is easily disturbed */
   for (int i = 0; i < times; ++i) {
     const size_t step = i % 2 == 0 ? 0 : READ_BLOCK; /* four runs side by side, or blocks of them */
@@ -177,7 +178,10 @@ static int32_t rates(uint32_t threads, uint32_t dtype, uint64_t *data, size_t wo
   probe *probes = calloc(threads, sizeof *probes);
   if (!probes) return bs_no_memory(err, "%u probes", threads);
   for (uint32_t i = 0; i < threads; ++i)
-    probes[i] = (probe){.dtype = dtype, .words = each, .data = data == NULL ? NULL : data + (size_t)i * each};
+    probes[i] = (probe){.dtype = dtype,
+                        .avx2_only = out->avx2_only != 0,
+                        .words = each,
+                        .data = data == NULL ? NULL : data + (size_t)i * each};
   while (rc == BS_OK && !enough(passes, RATES)) rc = one_pass(threads, probes, each, passes, err);
   spread_of(out, passes, RATES);
   if (rc == BS_OK && dtype != 0) {

@@ -32,6 +32,7 @@ typedef struct bs_machine {
   double read_all;
   double copy_core; /* bytes/s read and written by one core copying */
   double copy_all;
+  uint32_t avx2_only;            /* set by who measures rates: nothing wider than AVX2 is run */
   double footprint;              /* bytes walked for read_* and copy_*: chosen like the run's weights */
   double exchange[BS_EXCHANGES]; /* s, all_reduce of bs_exchange_bytes over the run's ranks; 0 for one rank */
   double host;                   /* s, one forward of an 8 x 8 layer on one rank */

@@ -140,8 +140,8 @@ static const struct {
     {{"portable_f64", CHAINS * 2 * 2, portable_f64}, BS_F64, ANY},
 };
 
-uint32_t bs_peak_loops(uint32_t dtype, bs_peak *out, uint32_t max) {
-  const uint32_t have = features();
+uint32_t bs_peak_loops(uint32_t dtype, int avx2_only, bs_peak *out, uint32_t max) {
+  const uint32_t have = features() & (avx2_only ? AVX2 : UINT32_MAX);
   uint32_t n = 0;
   for (size_t i = 0; i < sizeof loops / sizeof loops[0]; ++i) {
     const int of_dtype = loops[i].dtype == dtype || (loops[i].dtype == BS_F32 && dtype != BS_F64);

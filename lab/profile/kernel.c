@@ -46,7 +46,7 @@ static int32_t describe(const bs_kernel_setup *setup, bs_kernel_arm *arm, const 
   bs_kernel_bound bound = {0};
   const uint32_t threads = setup->threads > 0 ? setup->threads : 1;
   bs_kernel_problem_text(p, text, sizeof text);
-  int32_t rc = bs_kernel_peaks_measure(p, threads, &rates, err);
+  int32_t rc = bs_kernel_peaks_measure(p, threads, 0, &rates, err);
   if (rc == BS_OK) bs_kernel_bound_of(p, &rates, launch_of(setup), &bound);
   *out = rc == BS_OK ? bs_profile_record("kernel", text, threads, 1, call_s) : NULL;
   if (rc == BS_OK && *out == NULL) rc = bs_no_memory(err, "a profile");

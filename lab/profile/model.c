@@ -67,7 +67,7 @@ static int32_t measure_peaks(const json_t *row, uint32_t threads, bs_kernel_peak
                                   .B = 64,
                                   .N = 1024,
                                   .K = number(row, "bytes") > 4096 * 1024.0 ? 4096 : 1024};
-  return bs_kernel_peaks_measure(&like, threads, out, err);
+  return bs_kernel_peaks_measure(&like, threads, 0, out, err);
 }
 
 /* Samples are means of some runs each. */

@@ -37,9 +37,10 @@ def bench(out):
     arms = {(r["group"], a["arm"]): a for r in told["rows"] if "result" in r for a in r["result"]["arms"]}
     costs = {r["graph"]: r["device"]["enqueue_us"] for r in told["rows"] if "graph" in r}
     expect(set(costs) == {False, True} and min(costs.values()) > 0, "no cost of a forward without and with a graph", text)
-    for key in (("beside the peers", "cublaslt"), ("beside the peers", "tiles"), ("a rank's half", "masked"), ("a rank's half, 2:4", "sparse24"),
-                ("beside the peers", "copy"), ("beside the peers", "rate")):
+    for key in (("beside the peers", "cublaslt"), ("beside the peers", "tiles"), ("a rank's half", "masked"), ("a rank's half, 2:4", "sparse24")):
         expect(key in arms and arms[key]["ratio"] > 0, "no ratio of %s %s" % key, text)
+    limits = told["rows"][0]["result"]["limits"]
+    expect(limits["copy"] > 0 and limits["rate"] > 0, "no limits: %s" % limits, text)
     expect(0 < arms["beside the peers", "auto"]["enqueue"] <= arms["beside the peers", "auto"]["seconds"], "no time of queueing", text)
     expect("no torch" in text, "a peer that is not there is not named", text)
     with open(os.path.join(out, "gpu-bench.txt"), encoding="utf-8") as f:

@@ -59,6 +59,17 @@ static const struct {
     {"matmul n48k40b9:bf16", "ref", NULL, 4e-3},
     {"matmul24 n64k48b8:f32", "cpu", NULL, 1e-6},
     {"matmul24 n20k32b3:f32", "ref", NULL, 1e-6},
+    {"matmul n48k40b9:f32:run", "cpu", NULL, 1e-6},
+    {"matmul n48k40b9:bf16:masked", "cpu", NULL, 4e-3},
+    {"matmul n200k40b9:f32:masked", "ref", NULL, 1e-6},
+    {"matmul_dx n48k40b9:f32", "cpu", NULL, 1e-6},
+    {"matmul_dx n30k200b9:f64", "ref", NULL, 1e-15},
+    {"matmul_dw n200k40b9:bf16", "cpu", NULL, 1e-6},
+    {"matmul_dw n30k20b9:f64", "ref", NULL, 1e-15},
+    {"matmul24_dx n64k50b8:f32", "cpu", NULL, 1e-6},
+    {"matmul24_dx n20k32b3:f32", "ref", NULL, 1e-6},
+    {"matmul24_dw n200k50b8:f32", "cpu", NULL, 1e-6},
+    {"matmul24_dw n20k30b3:f32", "ref", NULL, 1e-6},
     {"sdpa_dx b2h4g2s20t30d8e12:f32:causal_br:w9", "cpu", NULL, 2e-6},
     {"sdpa_dx b1h2s40d16:bf16:causal", "cpu", NULL, 3e-3},
     {"sdpa_dx b1h4g1s9t17d8:f32:r3", "cpu", "ref", 1e-7},
@@ -93,7 +104,9 @@ END_TEST
 
 /* Other numbers reach the same arm, also where they are packed weights. */
 START_TEST(test_an_arm_takes_other_numbers) {
-  static const char *const texts[] = {"b1h2s20d8", "matmul n16k12b5", "sdpa_dx b1h2s20d8"};
+  static const char *const texts[] = {
+      "b1h2s20d8",          "matmul n16k12b5",      "sdpa_dx b1h2s20d8",    "matmul_dx n16k12b5",
+      "matmul_dw n16k12b5", "matmul24_dx n16k12b5", "matmul24_dw n16k12b5", "matmul n16k12b5:masked"};
   const bs_kernel_problem p = parse(texts[_i]);
   bs_kernel_data *data = NULL;
   bs_kernel_arm *arm = NULL;
@@ -105,6 +118,21 @@ START_TEST(test_an_arm_takes_other_numbers) {
   ck_assert_int_eq(bs_kernel_arm_judge(arm, &n, &err), BS_OK);
   ck_assert_double_le(n.relative_rmse, 1e-6);
   bs_kernel_arm_close(arm);
+  bs_kernel_data_free(data);
+}
+END_TEST
+
+/* The reference and the plan have them from one function: here they are by hand. */
+START_TEST(test_half_of_the_columns_is_that_of_a_rank) {
+  static const int64_t columns[2][6] = {{0, 1, 2, 3, 4, 5}, {0, 1, 4, 5, 8, 9}};
+  const bs_kernel_problem p = parse(_i == 0 ? "matmul n4k12b1:run" : "matmul n4k12b1:masked");
+  bs_kernel_data *data = NULL;
+  bs_error err = BS_ERROR_INIT;
+  ck_assert_int_eq(bs_kernel_data_make(&p, 8, &data, &err), BS_OK);
+  const bs_partition *c = bs_kernel_data_columns(data);
+  ck_assert_int_eq(c->count, 6);
+  for (int64_t i = 0; i < c->count; i++)
+    ck_assert_int_eq(c->kind == BS_PARTITION_GATHER ? c->columns[i] : c->begin + i, columns[_i][i]);
   bs_kernel_data_free(data);
 }
 END_TEST
@@ -254,7 +282,8 @@ END_TEST
 
 START_TEST(test_an_error_of_a_product_is_predicted) {
   static const char *const texts[] = {"matmul n200k333b16:f32", "matmul24 n64k256b16:f32",
-                                      "matmul n64k512b16:bf16"};
+                                      "matmul n64k512b16:bf16", "matmul24_dx n256k64b16:f32",
+                                      "matmul_dw n64k40b256:bf16"};
   const bs_kernel_problem p = parse(texts[_i]);
   bs_kernel_data *data = NULL;
   bs_kernel_arm *arm = NULL;
@@ -279,12 +308,13 @@ END_TEST
 
 int main(void) {
   const test_case cases[] = {{test_an_arm_is_right_and_repeats, TEST_COUNT(arms)},
-                             {test_an_arm_takes_other_numbers, 3},
+                             {test_an_arm_takes_other_numbers, 8},
+                             {test_half_of_the_columns_is_that_of_a_rank, 2},
                              {test_gradients_are_judged_as_one},
                              {test_a_provider_that_does_not_serve_is_told, TEST_COUNT(refused)},
                              {test_the_judgement_sees_faults, FAULTS},
                              {test_zeros_at_32768_keys_fail},
-                             {test_an_error_of_a_product_is_predicted, 3},
+                             {test_an_error_of_a_product_is_predicted, 5},
                              {0}};
   return run_tests("kernel_case", cases, (test_setup){.before = open_context, .after = close_context});
 }

@@ -27,6 +27,9 @@ static const struct {
     {"sdpa_dx mission:bf16", "sdpa_dx b2h8s512d64:bf16:full"},
     {"matmul n4096k4096b64", "matmul n4096k4096b64:f32"},
     {"matmul24 k512n1kb8:bf16", "matmul24 n1024k512b8:bf16"},
+    {"matmul n16k8b4:run:bf16", "matmul n16k8b4:bf16:run"},
+    {"matmul_dx n16k8b4", "matmul_dx n16k8b4:f32"},
+    {"matmul24_dw n16k8b4:f16", "matmul24_dw n16k8b4:f16"},
 };
 
 START_TEST(test_a_problem_is_read_and_written) {
@@ -69,6 +72,10 @@ static const struct {
     {"b1h1s16d64e1025:f64", "a head of more than 1024 elements: 'e'", ""},
     {"matmul n4096k4096", "it lacks the size 'b'", ""},
     {"matmul n4k4b4:causal", "unknown dtype 'causal'", ""},
+    {"matmul n4k6b4:masked", "half of the columns needs a K of fours: 'masked'", ""},
+    {"matmul n4k4b4:run:masked", "unknown dtype 'masked'", ""},
+    {"matmul24 n4k4b4:run", "unknown dtype 'run'", ""},
+    {"matmul_dx n4k4b4:run", "unknown dtype 'run'", ""},
     {"matmul42 n4k4b4", "unknown kind of kernel 'matmul42'", "did you mean 'matmul24'?"},
 };
 
@@ -79,6 +86,39 @@ START_TEST(test_a_wrong_problem_is_refused_with_its_place) {
   ck_assert_str_eq(err.id, "BS-KERNEL-PROBLEM");
   ck_assert_msg(strstr(err.message, wrong[_i].message) != NULL, "%s: %s", wrong[_i].text, err.message);
   ck_assert_msg(strstr(err.hint, wrong[_i].hint) != NULL, "%s: %s", wrong[_i].text, err.hint);
+}
+END_TEST
+
+static const struct {
+  const char *text, *word, *canonical; /* NULL: refused */
+} varied[] = {
+    {"matmul n16k8b4", "bf16", "matmul n16k8b4:bf16"},
+    {"mission:causal", "f16", "b2h8s512d64:f16:causal"},
+    {"matmul n16k8b4:bf16", "gathered", "matmul n16k4b4:bf16"},
+    {"matmul n16k8b4:bf16", "masked", "matmul n16k8b4:bf16:masked"},
+    {"matmul24 n16k8b4", "run", "matmul n16k8b4:f32:run"},
+    {"matmul24 n16k8b4", "dense", "matmul n16k8b4:f32"},
+    {"matmul24_dx n16k8b4", "dense", "matmul_dx n16k8b4:f32"},
+    {"matmul24_dw n16k8b4", "gathered", "matmul_dw n16k4b4:f32"},
+    {"matmul n16k8b4", "dense", NULL},
+    {"matmul n16k6b4", "gathered", NULL},
+    {"matmul_dx n16k8b4", "run", NULL},
+    {"matmul n16k8b4:run", "masked", NULL},
+    {"matmul n16k8b4", "", NULL},
+    {"mission", "gathered", NULL},
+};
+
+START_TEST(test_a_problem_is_varied_by_a_word) {
+  bs_kernel_problem p, other;
+  bs_error err = BS_ERROR_INIT;
+  char text[BS_KERNEL_TEXT];
+  ck_assert_int_eq(bs_kernel_problem_parse(varied[_i].text, &p, &err), BS_OK);
+  const int32_t rc = bs_kernel_problem_vary(&p, varied[_i].word, &other, &err);
+  ck_assert_msg(rc == (varied[_i].canonical != NULL ? BS_OK : BS_USAGE), "%s", err.message);
+  if (rc != BS_OK) ck_assert_str_eq(err.id, "BS-KERNEL-VARY");
+  if (rc != BS_OK) return;
+  bs_kernel_problem_text(&other, text, sizeof text);
+  ck_assert_str_eq(text, varied[_i].canonical);
 }
 END_TEST
 
@@ -143,6 +183,10 @@ static const struct {
     {"sdpa_dx b1h1s4d2", 16, 16.0 * 2 * (6 + 4), 16, 4 * (4 * 8 + 8 + 24) + 16},
     {"matmul n8k4b2", 0, 128, 0, 4 * (32 + 8 + 16)},
     {"matmul24 n8k4b2", 0, 64, 0, 32 * 4.25 / 2 + 4 * (8 + 16)},
+    {"matmul n8k4b2:masked", 0, 64, 0, 4 * (16 + 4 + 16)},
+    {"matmul_dx n8k4b2:bf16", 0, 128, 0, 2 * (32 + 8 + 16)},
+    {"matmul_dw n8k4b2:bf16", 0, 128, 0, 4 * 32 + 2 * (8 + 16)}, /* dW is f32 */
+    {"matmul24_dw n8k4b2", 0, 64, 0, 32 * 4.25 / 2 + 4 * (8 + 16)},
 };
 
 START_TEST(test_work_is_counted_exactly) {
@@ -195,7 +239,7 @@ START_TEST(test_peaks_of_this_machine_are_numbers) {
   bs_kernel_peaks r;
   bs_error err = BS_ERROR_INIT;
   ck_assert_int_eq(bs_kernel_problem_parse("b1h1s64d16:bf16", &p, &err), BS_OK);
-  ck_assert_int_eq(bs_kernel_peaks_measure(&p, 1, &r, &err), BS_OK);
+  ck_assert_int_eq(bs_kernel_peaks_measure(&p, 1, 0, &r, &err), BS_OK);
   ck_assert(r.flops > 0 && r.exps > 0 && r.bytes > 0 && isfinite(r.flops + r.exps + r.bytes));
   ck_assert_uint_eq(r.threads, 1);
   ck_assert(r.loop[0] != '\0');
@@ -205,6 +249,7 @@ END_TEST
 int main(void) {
   const test_case cases[] = {{test_a_problem_is_read_and_written, TEST_COUNT(right)},
                              {test_a_wrong_problem_is_refused_with_its_place, TEST_COUNT(wrong)},
+                             {test_a_problem_is_varied_by_a_word, TEST_COUNT(varied)},
                              {test_shapes_times_dtypes_times_masks},
                              {test_an_empty_selection_is_an_error},
                              {test_work_is_counted_exactly, TEST_COUNT(work)},

@@ -402,11 +402,14 @@ static double after(const char *name, int n, uint32_t *out_bits) {
 START_TEST(peaks_multiply_what_they_say) {
   static const uint32_t dtypes[] = {BS_F32, BS_F64, BS_BF16, BS_F16, BS_I8};
   bs_peak loops[BS_PEAKS];
-  const uint32_t n = bs_peak_loops(dtypes[_i], loops, BS_PEAKS);
+  const uint32_t n = bs_peak_loops(dtypes[_i], 0, loops, BS_PEAKS);
   ck_assert_uint_ge(n, 1);
-  ck_assert_uint_eq(bs_peak_loops(dtypes[_i], loops, 1), 1);
-  bs_peak_loops(dtypes[_i], loops, BS_PEAKS);
+  ck_assert_uint_eq(bs_peak_loops(dtypes[_i], 0, loops, 1), 1);
+  bs_peak_loops(dtypes[_i], 0, loops, BS_PEAKS);
   ck_assert(strncmp(loops[n - 1].name, "portable", 8) == 0);
+  bs_peak narrow[BS_PEAKS];
+  for (uint32_t i = bs_peak_loops(dtypes[_i], 1, narrow, BS_PEAKS); i > 0; i--)
+    ck_assert(strncmp(narrow[i - 1].name, "avx5", 4) != 0 && strncmp(narrow[i - 1].name, "amx", 3) != 0);
   for (uint32_t i = 0; i < n; i++) {
     const char *name = loops[i].name;
     uint32_t bits, got_bits;

@@ -135,7 +135,7 @@ static int check_shape(cpu_matmul *s, bs_op_answer *answer) {
 /* Tokens above which oneDNN's larger blocks are as good as our own kernels and better with more. */
 #define MANY 512
 
-/* Against the 600 of "packed", from interleaved timings of both (bench_matmul, docs/performance.md): our own
+/* Against the 600 of "packed", from interleaved timings of both (docs/performance.md): our own
  * kernels are faster up to some hundred tokens, and without AVX-512 at any number; oneDNN where it multiplies
  * 16-bit numbers as they are and we do not, or in the tiles of AMX, which we do not use. What oneDNN may use
  * is what it says itself: the processor, the kernel's permission for tiles and ONEDNN_MAX_CPU_ISA are in it.
