@@ -27,8 +27,8 @@ static int32_t grow(comm_transfers *x, uint32_t ncalls, uint32_t me, uint32_t n,
   return bs_fail(err, BS_NO_MEMORY, "BS-COLL-MEMORY", "no memory for %u transfers of rank %u", ncalls, me);
 }
 
-/* Several messages to or from one rank go in turn. A mark is of this exchange where it lies below i and names
- * a transfer of the same ranks. */
+/* Several messages to or from one rank go one after the other. A mark is of this exchange where it lies below
+ * i and names a transfer of the same ranks. */
 static uint32_t find_before(comm_transfers *x, uint32_t i, uint32_t n) {
   const bs_coll_call *call = x->all[i].call;
   uint32_t *mark = &x->marks[(call->kind == BS_COLL_SEND ? 0 : n) + call->root];

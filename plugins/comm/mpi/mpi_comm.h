@@ -295,7 +295,7 @@ static inline const char *mpic_text(const mpic_comm *comm, const bs_coll_call *c
 }
 
 /* share.c, of several machines: every member's `bytes` (root MPIC_NONE), or the root's, become visible to
- * all: write them to mpic_room first; member r's are r * bytes behind mpic_far until the next round. */
+ * all: write them to mpic_room first; member r's are at mpic_far + r * bytes until the next round. */
 int32_t mpic_share(mpic_comm *comm, const bs_coll_call *call, uint64_t bytes, uint32_t root,
                    mpic_timer *timer, bs_error *err);
 static inline unsigned char *mpic_far(const mpic_comm *comm, uint32_t pos) {

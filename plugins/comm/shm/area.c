@@ -33,7 +33,7 @@ static uint64_t round_up(uint64_t v, uint64_t to) {
 }
 static uint64_t area_bytes(uint64_t n) {
   return round_up(sizeof(shm_area) + n * sizeof(shm_slot) + n * n * sizeof(shm_mail), PAGE) +
-         round_up(n * 2u * SHM_PIECE, PAGE);
+         round_up(n * 4u * SHM_PIECE, PAGE);
 }
 
 /* The lowest place that is free for so many bytes; 0: none. */
@@ -58,7 +58,7 @@ static void fill_area(const shm_job *job, const shm_entry *e, uint64_t world, co
   area->world = world != 0 ? world : e->at;
   area->slots = e->at + sizeof *area;
   area->mail = area->slots + e->n * sizeof(shm_slot);
-  area->buffers = e->at + e->bytes - round_up((uint64_t)e->n * 2u * SHM_PIECE, PAGE);
+  area->buffers = e->at + e->bytes - round_up((uint64_t)e->n * 4u * SHM_PIECE, PAGE);
   memcpy(area->ranks, ranks, e->n * sizeof *ranks);
 }
 

@@ -13,7 +13,7 @@ static unsigned char *room(void *comm_ptr) {
 static int32_t meet(void *comm_ptr, const bs_coll_call *call, comm_shown *out, bs_error *err) {
   shm_comm *comm = comm_ptr;
   const int32_t rc = shm_meet(comm, call, err);
-  *out = (comm_shown){shm_buffer(comm, 0, comm->pos), 2u * SHM_PIECE};
+  *out = (comm_shown){shm_buffer(comm, 0, comm->pos), 4u * SHM_PIECE};
   return rc;
 }
 

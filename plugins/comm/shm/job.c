@@ -223,7 +223,7 @@ static int32_t visit(shm_job *job, int64_t deadline, bs_error *err) {
 static uint64_t mapping_bytes(uint32_t ranks) {
   const uint64_t n = ranks;
   const uint64_t world =
-      sizeof(shm_area) + n * (sizeof(shm_slot) + 2u * SHM_PIECE) + n * n * sizeof(shm_mail);
+      sizeof(shm_area) + n * (sizeof(shm_slot) + 4u * SHM_PIECE) + n * n * sizeof(shm_mail);
   return (sizeof(shm_head) + 24u * (world + 65536u) + (UINT64_C(64) << 20)) & ~UINT64_C(65535);
 }
 

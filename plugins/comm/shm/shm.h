@@ -5,7 +5,7 @@
  * and groups in it; wait.c is the synchronisation; collective.c and exchange.c are the collectives, with the
  * arithmetic of the communicator threads (../threads/kernels.c): the same bits.
  *
- * No rank reads the memory of another: a rank copies what it gives into its own two buffers of the mapping,
+ * No rank reads the memory of another: a rank copies what it gives into its own buffers of the mapping,
  * in pieces, meets the others, and takes what it needs from theirs, in the rounds of ../common/stage.h. A
  * process may die at any point: its buffers stay, no rank waits for its consent, and the others learn of its
  * death from the system (a pidfd), not from it.
@@ -73,7 +73,7 @@ typedef struct shm_area {
   uint64_t world; /* offset of the world's area; its own in a world */
   uint64_t slots; /* offsets */
   uint64_t mail;
-  uint64_t buffers;    /* [n][2][SHM_PIECE] */
+  uint64_t buffers;    /* [n][4][SHM_PIECE] */
   shm_failure failure; /* used in worlds */
   uint32_t ranks[SHM_MAX_RANKS];
 } shm_area;
@@ -182,9 +182,10 @@ static inline shm_header *shm_peer(const shm_comm *comm, uint32_t r) {
 static inline const thr_world *shm_math(const shm_comm *comm) {
   return &comm->world->job->arithmetic;
 }
-/* Buffer of member r for the round `pos`. */
+/* Buffer of member r for the round `pos`. Two would do. With four, calls of two meetings do not write
+ * the buffer that the call before them has just passed between the caches. */
 static inline unsigned char *shm_buffer(const shm_comm *comm, uint32_t r, uint32_t pos) {
-  const uint64_t index = 2u * (uint64_t)r + (pos & 1u);
+  const uint64_t index = 4u * (uint64_t)r + (pos & 3u);
   return (unsigned char *)shm_at(comm->world->job, comm->area->buffers) + index * SHM_PIECE;
 }
 
