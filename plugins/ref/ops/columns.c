@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * columns.c - what gather_columns and scatter_columns share: the same checks, the same plan and one loop
- * that walks the partition's columns in either direction. Rows are divided over the team, or columns when
- * there are fewer rows than members. */
+ * columns.c - gather_columns, out[b,i] = X[b, columns[i]], and scatter_columns, out[b, columns[i]] = in[b,i],
+ * which leaves the other columns of out as they are. Any dtype, any strides; bits are copied. One loop walks
+ * the partition's columns in either direction. Rows are divided over the team, or columns when there are
+ * fewer rows than members. */
 #include "../ref.h"
 
 typedef struct columns_plan {
@@ -16,7 +17,7 @@ typedef struct columns_job {
   int scatter;
 } columns_job;
 
-int32_t ref_columns_supports(const bs_op_query *query, uint32_t full_arg, bs_op_answer *out_answer) {
+static int32_t columns_supports(const bs_op_query *query, uint32_t full_arg, bs_op_answer *out_answer) {
   const uint32_t kept_arg = 1 - full_arg;
   const bs_partition *p = query->partition;
   if (query->nargs != 2 || !ref_arg_ok(query, 0, 2) || !ref_arg_ok(query, 1, 2))
@@ -32,8 +33,8 @@ int32_t ref_columns_supports(const bs_op_query *query, uint32_t full_arg, bs_op_
   return ref_answer_native(out_answer, BS_TOL_EXACT, 0, "portable C");
 }
 
-int32_t ref_columns_prepare(const bs_op_impl *impl, ref_state *state, const bs_exec *exec,
-                            const bs_op_query *query, void **out_plan, bs_error *err) {
+static int32_t columns_prepare(const bs_op_impl *impl, ref_state *state, const bs_exec *exec,
+                               const bs_op_query *query, void **out_plan, bs_error *err) {
   int32_t rc = ref_require(impl, state, query, err);
   if (rc != BS_OK) return rc;
   const bs_host *host = state->host;
@@ -89,19 +90,80 @@ static void body(void *arg, uint32_t member, uint32_t width) {
   }
 }
 
-int32_t ref_columns_run(void *opaque, const bs_tensor *full, const bs_tensor *kept, int scatter,
-                        bs_error *err) {
+static int32_t columns_run(void *opaque, const bs_tensor *full, const bs_tensor *kept, int scatter,
+                           bs_error *err) {
   columns_plan *plan = opaque;
   columns_job job = {plan, ref_view_of(full), ref_view_of(kept), scatter};
   if (job.kept.rows == 0 || job.kept.cols == 0) return BS_OK;
-  const int32_t rc = plan->exec->parallel_for(plan->exec->ctx, body, &job);
-  return rc == BS_OK ? BS_OK : bs_fail(err, rc, "BS-REF-TEAM", "the rank's thread team failed");
+  return ref_team_run(plan->exec, body, &job, NULL, err);
 }
 
-void ref_columns_plan_free(void *opaque) {
+static void plan_free(void *opaque) {
   columns_plan *plan = opaque;
   if (plan == NULL) return;
   const bs_host *host = plan->host;
   ref_columns_free(host, &plan->columns);
   host->free(host->ctx, plan);
 }
+
+static int32_t gather_supports(void *state, const bs_op_query *query, bs_op_answer *out_answer) {
+  (void)state;
+  return columns_supports(query, 0, out_answer);
+}
+
+static int32_t gather_prepare(void *state, const bs_exec *exec, const bs_op_query *query, void *packed,
+                              void **out_plan, bs_error *err) {
+  (void)packed;
+  return columns_prepare(&ref_gather_columns, state, exec, query, out_plan, err);
+}
+
+static int32_t gather_run(void *plan, bs_tensor *const *args, uint32_t nargs, bs_stream *stream,
+                          bs_error *err) {
+  (void)nargs;
+  (void)stream;
+  return columns_run(plan, args[0], args[1], 0, err);
+}
+
+const bs_src_loc ref_gather_columns_at = {__FILE__, (uint32_t)__LINE__ + 1u, 0u};
+const bs_op_impl ref_gather_columns = {
+    .struct_size = (uint32_t)sizeof(bs_op_impl),
+    .op = "gather_columns",
+    .backend = "ref",
+    .name = "portable",
+    .summary = "copies the partition's columns",
+    .supports = gather_supports,
+    .prepare = gather_prepare,
+    .run = gather_run,
+    .plan_free = plan_free,
+};
+
+static int32_t scatter_supports(void *state, const bs_op_query *query, bs_op_answer *out_answer) {
+  (void)state;
+  return columns_supports(query, 1, out_answer);
+}
+
+static int32_t scatter_prepare(void *state, const bs_exec *exec, const bs_op_query *query, void *packed,
+                               void **out_plan, bs_error *err) {
+  (void)packed;
+  return columns_prepare(&ref_scatter_columns, state, exec, query, out_plan, err);
+}
+
+static int32_t scatter_run(void *plan, bs_tensor *const *args, uint32_t nargs, bs_stream *stream,
+                           bs_error *err) {
+  (void)nargs;
+  (void)stream;
+  return columns_run(plan, args[1], args[0], 1, err);
+}
+
+const bs_src_loc ref_scatter_columns_at = {__FILE__, (uint32_t)__LINE__ + 1u, 0u};
+const bs_op_impl ref_scatter_columns = {
+    .struct_size = (uint32_t)sizeof(bs_op_impl),
+    .op = "scatter_columns",
+    .backend = "ref",
+    .name = "portable",
+    .summary = "copies the partition's columns",
+    .supports = scatter_supports,
+    .prepare = scatter_prepare,
+    .run = scatter_run,
+    .plan_free = plan_free,
+};
