@@ -21,8 +21,9 @@ typedef struct cpu_isa {
 
 typedef struct cpu_dnnl cpu_dnnl;   /* dnnl/library.c */
 typedef struct cpu_codes cpu_codes; /* ops/packed24.h */
+typedef struct cpu_state cpu_state;
 
-typedef struct cpu_state {
+struct cpu_state {
   const bs_host *host;
   const bs_plugin_self *self;
   cpu_isa isa;
@@ -31,7 +32,10 @@ typedef struct cpu_state {
   pthread_mutex_t codes_lock;
   cpu_codes *codes;   /* of the 2:4 weights that live, so that both halves of a mask share one stream */
   const char *matmul; /* parameter: "auto", or the only matmul that may serve */
-} cpu_state;
+};
+
+/* A weight gives back its stream; NULL: it has none. ops/codes24.c */
+void cpu_codes_drop(cpu_state *state, cpu_codes *codes);
 
 /* cpuid.c */
 void cpu_isa_detect(cpu_isa *out_isa);
@@ -106,6 +110,8 @@ typedef struct cpu_matmul {
 /* Fill `out` or answer NO (in answer, with the reason) and return 0. What it lets pass: row-major f32,
  * bf16 and f16 with any row stride, f32 accumulation. */
 int cpu_matmul_read(const bs_op_query *query, cpu_matmul *out, bs_op_answer *answer);
+/* The same of bytes: i8 X and weight, i32 all else. Sums of 32 bits must be those of 64. */
+int cpu_matmul_read_bytes(const bs_op_query *query, cpu_matmul *out, bs_op_answer *answer);
 /* Dtype and row stride of a row-major f32, bf16 or f16 matrix; other ones: NO with `what` named, and 0. */
 int cpu_read_matrix(const bs_tensor_desc *desc, const char *what, uint32_t *out_type, int64_t *out_ld,
                     bs_op_answer *answer);
@@ -122,11 +128,13 @@ int cpu_matmul_allowed(const cpu_state *state, const char *name, bs_op_answer *a
  * allows less. With a limit a plan gives work to as many members as it allows. */
 int cpu_workspace_fits(const bs_op_query *query, uint64_t bytes, bs_op_answer *answer);
 uint32_t cpu_workspace_members(const bs_op_query *query, uint64_t bytes, uint32_t width);
+/* BS_INVALID_ARGUMENT for a call of more tokens than a plan was prepared for. */
+int32_t cpu_batch_fits(int64_t tokens, int64_t prepared, bs_error *err);
 /* Row stride of a rank-2 descriptor; all strides zero means dense. */
 int64_t cpu_row_stride(const bs_tensor_desc *desc);
 /* Elements of a row lie side by side. */
 int cpu_rows_dense(const bs_tensor_desc *desc);
-/* The first `count` args, matrices or absent, have such rows; else NO, and 0. */
+/* Elements of the first `count` args lie side by side; else NO, and 0. */
 int cpu_args_dense(const bs_op_query *query, uint32_t count, bs_op_answer *answer);
 /* What a plan must keep of the query's columns: a copy, as the query's own may go. Freed by free(). */
 int32_t cpu_columns_copy(const bs_partition *partition, bs_partition **out_copy, bs_error *err);

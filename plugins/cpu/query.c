@@ -7,6 +7,8 @@
 
 #include "cpu.h"
 
+#define MOST_COLUMNS (1 << 17) /* of i8, whose sums fit 32 bits */
+
 int cpu_answer_no(bs_op_answer *answer, uint32_t reason, const char *fmt, ...) {
   va_list ap;
   answer->level = BS_LEVEL_NO;
@@ -46,6 +48,12 @@ int cpu_workspace_fits(const bs_op_query *query, uint64_t bytes, bs_op_answer *a
                        (unsigned long long)bytes, (unsigned long long)query->workspace_limit);
 }
 
+int32_t cpu_batch_fits(int64_t tokens, int64_t prepared, bs_error *err) {
+  if (tokens <= prepared) return BS_OK;
+  return bs_fail(err, BS_INVALID_ARGUMENT, "BS-CPU-BATCH", "%lld tokens, prepared for %lld",
+                 (long long)tokens, (long long)prepared);
+}
+
 uint32_t cpu_workspace_members(const bs_op_query *query, uint64_t bytes, uint32_t width) {
   const uint64_t most = query->workspace_limit == 0 || bytes == 0 ? width : query->workspace_limit / bytes;
   return most < width ? (uint32_t)most : width;
@@ -64,9 +72,11 @@ int cpu_rows_dense(const bs_tensor_desc *desc) {
 int cpu_args_dense(const bs_op_query *query, uint32_t count, bs_op_answer *answer) {
   for (uint32_t i = 0; i < count; i++) {
     const bs_tensor_desc *d = query->args[i];
-    if (d != NULL && !cpu_rows_dense(d))
+    if (d == NULL) continue;
+    const int dense = d->rank == 1 ? d->dims[0] <= 1 || d->strides[0] <= 1 : cpu_rows_dense(d);
+    if (!dense)
       return cpu_answer_no(answer, BS_REASON_LAYOUT, "arg %u has element stride %lld, need 1", i,
-                           (long long)d->strides[1]);
+                           (long long)d->strides[d->rank == 1 ? 0 : 1]);
   }
   return 1;
 }
@@ -114,6 +124,28 @@ int cpu_matmul_read(const bs_op_query *query, cpu_matmul *out, bs_op_answer *ans
   out->activation = query->activation;
   out->x_full = (query->flags & BS_QUERY_X_FULL) != 0 && query->partition != NULL;
   return 1;
+}
+
+int cpu_matmul_read_bytes(const bs_op_query *q, cpu_matmul *out, bs_op_answer *answer) {
+  memset(out, 0, sizeof *out);
+  for (uint32_t i = 0; i < 4; i++) {
+    const bs_tensor_desc *d = q->args[i];
+    if (d != NULL && d->dtype != (i == 0 ? BS_I8 : BS_I32))
+      return cpu_answer_no(answer, BS_REASON_DTYPE, "arg %u of dtype 0x%04x: integers are i8 x i8 to i32", i,
+                           d->dtype);
+  }
+  if (!cpu_args_dense(q, 4, answer)) return 0;
+  out->B = q->args[3]->dims[0];
+  out->N = q->args[3]->dims[1];
+  out->K = q->partition != NULL ? q->partition->count : q->args[0]->dims[1];
+  out->y_type = BS_I32;
+  out->weight_type = BS_I8;
+  out->activation = q->activation;
+  if (q->weight_dtype != BS_I8 || q->activation > BS_ACT_RELU || q->accumulate == BS_ACC_F64)
+    return cpu_answer_no(answer, BS_REASON_DTYPE, "integers are i8 x i8 to i32, none or relu");
+  if (out->K <= MOST_COLUMNS) return 1;
+  return cpu_answer_no(answer, BS_REASON_SHAPE, "sums of %lld columns of i8 may not fit 32 bits",
+                       (long long)out->K);
 }
 
 int cpu_matmul_allowed(const cpu_state *state, const char *name, bs_op_answer *answer) {

@@ -86,6 +86,18 @@ void ref_columns_free(const bs_host *host, ref_columns *columns);
 int64_t ref_column(const ref_columns *columns, int64_t i);
 /* Member's share [*out_begin, *out_end) of `total` items, sizes differing by at most one. */
 void ref_share(int64_t total, uint32_t member, uint32_t width, int64_t *out_begin, int64_t *out_end);
+/* Runs body on the team. `failed`: any member's failure to convert, told as one; NULL: members do not fail.
+ */
+int32_t ref_team_run(const bs_exec *exec, void (*body)(void *, uint32_t, uint32_t), void *job,
+                     const int32_t *failed, bs_error *err);
+/* The same where each member has an error of its own: job_errors is the job's array of them, which lasts for
+ * this call. The first that is one is reported. */
+int32_t ref_team_errors(const bs_host *host, const bs_exec *exec, void (*body)(void *, uint32_t, uint32_t),
+                        void *job, bs_error **job_errors, bs_error *err);
+/* 1, or 0 after answering NO where a member works in more bytes than the query allows; and how many members
+ * may work then. */
+int ref_workspace_fits(const bs_op_query *query, uint64_t bytes, bs_op_answer *out_answer);
+uint32_t ref_workspace_members(const bs_op_query *query, const bs_exec *exec, uint64_t bytes);
 /* An op of one input and one output of the same shape. part does columns begin..end of one row; `user` is the
  * op's own. */
 typedef struct ref_rows {

@@ -6,8 +6,8 @@
  * put together from; run sets data handles and executes. */
 #include <stdlib.h>
 
+#include "../ops/packed.h"
 #include "matmul.h"
-#include "weights.h"
 
 /* Fewer tokens than prepared are written in this base: each digit is a piece, multiplied on its own. 127
  * memory objects a digit; below 128 tokens any number is one piece, below 16384 at most two. */
@@ -40,7 +40,7 @@ typedef struct dnnl_plan {
   const bs_exec *exec;
   const cpu_dnnl_lib *lib;
   const cpu_kernels *kernels; /* for the activation */
-  const cpu_rows *w;
+  const cpu_packed *w;
   cpu_matmul shape;
   uint32_t width, sizes; /* sizes: of pieces */
   dnnl_memory_t *x;      /* by size, and then of all tokens; every member reads the same X */
@@ -352,7 +352,7 @@ static dnnl_status_t run_piece(const dnnl_call *call, const member *m, const for
 
 /* Outputs first .. first + f->count - 1. */
 static dnnl_status_t run_part(const dnnl_call *call, const member *m, const form *f, int64_t first) {
-  const cpu_rows *w = call->plan->w;
+  const cpu_packed *w = call->plan->w;
   const cpu_dnnl_api *api = &call->plan->lib->api;
   dnnl_status_t status =
       api->memory_set_data_handle(f->w, (uint8_t *)w->data + (size_t)(first * w->K) * w->size);
@@ -395,13 +395,12 @@ static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stre
   (void)nargs;
   (void)stream;
   if (call.tokens <= 0) return BS_OK;
-  if (call.tokens > plan->shape.B)
-    return bs_fail(err, BS_INVALID_ARGUMENT, "BS-CPU-BATCH", "%lld tokens, prepared for %lld",
-                   (long long)call.tokens, (long long)plan->shape.B);
+  int32_t rc = cpu_batch_fits(call.tokens, plan->shape.B, err);
+  if (rc != BS_OK) return rc;
   dnnl_status_t status = split_tokens(&call);
   if (status == dnnl_success) status = place_scratchpads(plan);
   if (status != dnnl_success) return fail_dnnl(err, status, "running a matmul");
-  const int32_t rc = cpu_team(plan->exec, 0, run_share, &call, err);
+  rc = cpu_team(plan->exec, 0, run_share, &call, err);
   if (rc != BS_OK) return rc;
   for (uint32_t i = 0; i < plan->width; i++)
     if (plan->members[i].status != dnnl_success)
@@ -447,18 +446,13 @@ static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *que
   plan->kernels = &state->kernels;
   plan->w = packed;
   plan->width = exec->width > 0 ? exec->width : 1;
-  int32_t rc = BS_OK;
   cpu_dnnl_judge(state, query, &plan->shape, &answer);
-  if (answer.level == BS_LEVEL_NO) {
-    rc = bs_fail(err, BS_UNSUPPORTED, "BS-CPU-MATMUL", "%s", answer.text);
-  } else if (packed == NULL || plan->shape.N != plan->w->N || plan->shape.K != plan->w->K ||
-             plan->shape.weight_type != plan->w->dtype) {
-    rc = bs_fail(err, BS_INVALID_ARGUMENT, "BS-CPU-PACKED", "[%lld,%lld] asked of another packed weight",
-                 (long long)plan->shape.N, (long long)plan->shape.K);
-  } else if (plan->shape.B > 0) {
-    rc = make_members(plan, err);
-    if (rc == BS_OK) rc = warm_up(plan, err);
-  }
+  const cpu_matmul *shape = &plan->shape;
+  int32_t rc = answer.level == BS_LEVEL_NO
+                   ? bs_fail(err, BS_UNSUPPORTED, "BS-CPU-MATMUL", "%s", answer.text)
+                   : cpu_packed_check(packed, shape->N, shape->K, shape->weight_type, err);
+  if (rc == BS_OK && shape->B > 0) rc = make_members(plan, err);
+  if (rc == BS_OK && shape->B > 0) rc = warm_up(plan, err);
   if (rc != BS_OK) {
     plan_free(plan);
     return rc;
@@ -477,9 +471,9 @@ const bs_op_impl cpu_matmul_dnnl = {
     .summary = "oneDNN 3 on weights kept [N,K], one primitive a member of the team",
     .supports = supports,
     .pack = cpu_rows_make,
-    .packed_update = cpu_rows_update,
-    .packed_read = cpu_rows_read,
-    .packed_free = cpu_rows_free,
+    .packed_update = cpu_packed_update,
+    .packed_read = cpu_packed_read,
+    .packed_free = cpu_packed_free,
     .prepare = prepare,
     .run = run,
     .plan_free = plan_free,

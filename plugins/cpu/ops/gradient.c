@@ -5,66 +5,117 @@
 
 #include <stdlib.h>
 
-#define ALONE (1 << 16) /* multiplications below which the team is not woken */
+#define ALONE (1 << 16)              /* multiplications below which the team is not woken */
+#define MOST_OUTPUTS ((1 << 17) - 1) /* whose products of bytes are within i32 */
 
-int cpu_grad_read(const bs_op_query *query, uint32_t x, uint32_t dy, cpu_grad *out, bs_op_answer *answer) {
-  int64_t ld = 0;
+/* K and what goes with it: of every query. */
+static void read_sizes(const cpu_grad_kind *kind, const bs_op_query *query, cpu_grad *out) {
   memset(out, 0, sizeof *out);
-  if (!cpu_read_matrix(query->args[x], x == 0 ? "X" : "dX", &out->x_type, &ld, answer)) return 0;
-  if (!cpu_read_matrix(query->args[dy], "dY", &out->dy_type, &ld, answer)) return 0;
+  out->B = query->args[kind->dy]->dims[0];
+  out->N = query->args[kind->dy]->dims[1];
+  out->K = query->partition != NULL ? query->partition->count : query->args[kind->x]->dims[1];
+  out->full = (query->flags & BS_QUERY_X_FULL) != 0 && query->partition != NULL;
+}
+
+/* A query of bytes: i8 dY and weight, i32 dX. Sums of 32 bits must be those of 64. */
+static int read_integers(const cpu_grad_kind *kind, const bs_op_query *q, cpu_grad *out,
+                         bs_op_answer *answer) {
+  out->dy_type = BS_I8;
+  out->x_type = BS_I32;
+  if (q->weight_dtype != BS_I8 || q->args[kind->x]->dtype != BS_I32 || q->accumulate == BS_ACC_F64)
+    return cpu_answer_no(answer, BS_REASON_DTYPE, "integers are i8 x i8 to i32");
+  if (!cpu_args_dense(q, 2, answer)) return 0;
+  if (out->N <= MOST_OUTPUTS) return 1;
+  return cpu_answer_no(answer, BS_REASON_SHAPE, "sums of %lld outputs of i8 may not fit 32 bits",
+                       (long long)out->N);
+}
+
+static int read_dw(const bs_tensor_desc *dw, bs_op_answer *answer) {
+  if (dw->dtype != BS_F32)
+    return cpu_answer_no(answer, BS_REASON_DTYPE, "dW of dtype 0x%04x: f32 only", dw->dtype);
+  if (cpu_rows_dense(dw)) return 1;
+  return cpu_answer_no(answer, BS_REASON_LAYOUT, "dW has element stride %lld, need 1",
+                       (long long)dw->strides[1]);
+}
+
+static int read_floats(const cpu_grad_kind *kind, const bs_op_query *query, cpu_grad *out,
+                       bs_op_answer *answer) {
+  const bs_tensor_desc *x = query->args[kind->x];
+  int64_t ld = 0;
+  if (x->dtype == BS_I8 && kind->x == 0 && kind->of24)
+    return cpu_answer_no(answer, BS_REASON_DTYPE, "no steps of i8 weights: they are quantised again instead");
+  if (!cpu_read_matrix(x, kind->x == 0 ? "X" : "dX", &out->x_type, &ld, answer)) return 0;
+  if (!cpu_read_matrix(query->args[kind->dy], "dY", &out->dy_type, &ld, answer)) return 0;
   if (query->accumulate == BS_ACC_F64)
     return cpu_answer_no(answer, BS_REASON_DTYPE, "accumulates in f32; the ref backend has f64");
-  out->B = query->args[dy]->dims[0];
-  out->N = query->args[dy]->dims[1];
-  out->K = query->partition != NULL ? query->partition->count : query->args[x]->dims[1];
-  out->full = (query->flags & BS_QUERY_X_FULL) != 0 && query->partition != NULL;
-  return 1;
+  if (!kind->weight) return read_dw(query->args[2], answer);
+  if (cpu_is_matmul_type(query->weight_dtype)) return 1;
+  return cpu_answer_no(answer, BS_REASON_DTYPE, "weight of dtype 0x%04x: f32, bf16 and f16 only",
+                       query->weight_dtype);
 }
 
-/* A member begins on a cache line of its own. */
-static uint64_t whole_lines(uint64_t floats) {
-  return (floats + 15) / 16 * 16;
+/* Fill the shape and the floats of a member, whole cache lines, or answer NO with the reason and return 0. */
+static int judge(const cpu_grad_kind *kind, const bs_op_query *query, cpu_grad *out, uint64_t *out_each,
+                 bs_op_answer *answer) {
+  read_sizes(kind, query, out);
+  const int read = kind->integers && query->args[kind->dy]->dtype == BS_I8
+                       ? read_integers(kind, query, out, answer)
+                       : read_floats(kind, query, out, answer);
+  if (!read || (kind->of24 && !cpu_kept_fits(query, out->N, out->K, answer))) return 0;
+  *out_each = (kind->floats(query, out) + 15) / 16 * 16;
+  return cpu_workspace_fits(query, *out_each * sizeof(float), answer);
 }
 
-void cpu_grad_yes(const cpu_state *state, const bs_op_query *query, uint64_t each, const char *text,
-                  bs_op_answer *answer) {
+int32_t cpu_grad_supports(const cpu_grad_kind *kind, const cpu_state *state, const bs_op_query *query,
+                          bs_op_answer *answer) {
+  cpu_grad shape;
+  uint64_t each = 0;
   char algo[48];
-  if (!cpu_workspace_fits(query, whole_lines(each) * sizeof(float), answer)) return;
-  snprintf(algo, sizeof algo, "transposed-%s", state->kernels.name);
-  cpu_answer_yes(answer, 600, BS_TOL_ACC_F32, algo, text);
+  if (!judge(kind, query, &shape, &each, answer)) return BS_OK;
+  snprintf(algo, sizeof algo, "%s-%s", kind->algo, state->kernels.name);
+  cpu_answer_yes(answer, 600, shape.dy_type == BS_I8 ? BS_TOL_EXACT : BS_TOL_ACC_F32, algo, kind->text);
+  return BS_OK;
 }
 
-static int32_t check_weight(const bs_op_query *query, const cpu_grad *shape, const cpu_packed *w,
+/* Which columns of X or dX, and of 2:4 weights which of each four. */
+static int32_t take_columns(cpu_grad_plan *plan, const cpu_grad_kind *kind, const bs_op_query *query,
                             bs_error *err) {
-  if (w != NULL && w->N == shape->N && w->K == shape->K && w->dtype == query->weight_dtype) return BS_OK;
-  return bs_fail(err, BS_INVALID_ARGUMENT, "BS-CPU-PACKED", "[%lld,%lld] asked of another packed weight",
-                 (long long)shape->N, (long long)shape->K);
+  if (kind->of24) {
+    if (plan->shape.full) plan->begin = query->partition->begin;
+    if (plan->w == NULL)
+      return cpu_codes_take(plan->state, plan->exec, query->kept, &plan->codes, &plan->other, err);
+    plan->codes = plan->w->codes;
+    plan->other = plan->w->other;
+    return BS_OK;
+  }
+  if (!plan->shape.full) return BS_OK;
+  const int32_t rc = cpu_columns_copy(query->partition, &plan->partition, err);
+  if (rc == BS_OK)
+    cpu_columns_make(plan->kernels, plan->partition, BS_DTYPE_BYTES(plan->shape.x_type), &plan->columns);
+  return rc;
 }
 
-int32_t cpu_grad_plan_make(const cpu_state *state, const bs_exec *exec, const bs_op_query *query,
-                           const cpu_grad *shape, cpu_packed *packed, int needs_packed, uint64_t each,
-                           size_t size, void **out_plan, bs_error *err) {
+int32_t cpu_grad_prepare(const cpu_grad_kind *kind, cpu_state *state, const bs_exec *exec,
+                         const bs_op_query *query, void *packed, void **out_plan, bs_error *err) {
+  cpu_grad shape;
   bs_op_answer answer;
+  uint64_t each = 0;
   memset(&answer, 0, sizeof answer);
-  if (!cpu_workspace_fits(query, whole_lines(each) * sizeof(float), &answer))
+  if (!judge(kind, query, &shape, &each, &answer))
     return bs_fail(err, BS_UNSUPPORTED, "BS-CPU-MATMUL", "%s", answer.text);
-  int32_t rc = needs_packed ? check_weight(query, shape, packed, err) : BS_OK;
+  int32_t rc = kind->weight ? cpu_packed_check(packed, shape.N, shape.K, query->weight_dtype, err) : BS_OK;
   if (rc != BS_OK) return rc;
-  cpu_grad_plan *plan = calloc(1, size);
+  cpu_grad_plan *plan = calloc(1, kind->size);
   if (plan == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-CPU-MEMORY", "no memory for a plan");
   plan->exec = exec;
+  plan->state = state;
   plan->kernels = &state->kernels;
-  plan->w = packed;
-  plan->shape = *shape;
-  plan->width = exec->width > 0 ? exec->width : 1;
-  plan->each = whole_lines(each);
-  plan->width = cpu_workspace_members(query, plan->each * sizeof(float), plan->width);
-  if (shape->full) {
-    rc = cpu_columns_copy(query->partition, &plan->partition, err);
-    if (rc == BS_OK)
-      cpu_columns_make(&state->kernels, plan->partition, BS_DTYPE_BYTES(shape->x_type), &plan->columns);
-  }
-  if (rc == BS_OK) rc = cpu_reserve(exec, plan->each * plan->width * sizeof(float), err);
+  plan->w = kind->weight ? packed : NULL;
+  plan->shape = shape;
+  plan->each = each;
+  plan->width = cpu_workspace_members(query, each * sizeof(float), exec->width > 0 ? exec->width : 1);
+  rc = take_columns(plan, kind, query, err);
+  if (rc == BS_OK) rc = cpu_reserve(exec, each * plan->width * sizeof(float), err);
   if (rc != BS_OK) {
     cpu_grad_plan_free(plan);
     return rc;
@@ -76,6 +127,7 @@ int32_t cpu_grad_plan_make(const cpu_state *state, const bs_exec *exec, const bs
 void cpu_grad_plan_free(void *opaque) {
   cpu_grad_plan *plan = opaque;
   if (plan == NULL) return;
+  if (plan->w == NULL) cpu_codes_drop(plan->state, plan->codes);
   free(plan->partition);
   free(plan);
 }
@@ -83,9 +135,8 @@ void cpu_grad_plan_free(void *opaque) {
 int32_t cpu_grad_go(cpu_grad_plan *plan, int64_t tokens,
                     void (*body)(void *arg, uint32_t member, uint32_t width), void *arg, bs_error *err) {
   const cpu_grad *shape = &plan->shape;
-  if (tokens > shape->B)
-    return bs_fail(err, BS_INVALID_ARGUMENT, "BS-CPU-BATCH", "%lld tokens, prepared for %lld",
-                   (long long)tokens, (long long)shape->B);
+  const int32_t rc = cpu_batch_fits(tokens, shape->B, err);
+  if (rc != BS_OK) return rc;
   plan->memory = plan->exec->scratch(plan->exec->ctx);
   return cpu_team(plan->exec, (double)(tokens + 1) * (double)shape->N * (double)shape->K < ALONE, body, arg,
                   err);

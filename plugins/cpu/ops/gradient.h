@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * gradient.h - what matmul_dx.c, matmul_dw.c and matmul_update.c share: reading their queries, plans, and
- * views of X and dY that are loaded as f32, as panels or turned. All three end in the tiles of matmul
- * (kernels.h); what is a token, an output and a column there differs, and each file says which. */
+ * gradient.h - what matmul_dx.c, matmul_dw.c and matmul_update.c share, and the same ops of 2:4 weights:
+ * reading their queries, plans, and views of X and dY that are loaded as f32, as panels or turned. The dense
+ * three end in the tiles of matmul (kernels.h); what is a token, an output and a column there differs, and
+ * each file says which. */
 #ifndef BS_PLUGINS_CPU_OPS_GRADIENT_H
 #define BS_PLUGINS_CPU_OPS_GRADIENT_H
 
 #include "../columns.h"
-#include "packed.h"
+#include "packed24.h"
 
 #define CPU_GRAD_TOKENS 128 /* tokens of a block of dW: the turned operand then stays in L2 */
 #define CPU_GRAD_LINES (CPU_PANEL * CPU_X_LD) /* floats that cpu_view_turn works in */
@@ -20,25 +21,35 @@ typedef struct cpu_grad {
 
 typedef struct cpu_grad_plan {
   const bs_exec *exec;
+  cpu_state *state;
   const cpu_kernels *kernels;
-  cpu_packed *w; /* NULL: matmul_dw */
+  cpu_packed *w; /* NULL: of dW */
   cpu_grad shape;
-  bs_partition *partition; /* own copy; NULL unless full */
+  bs_partition *partition; /* own copy; NULL unless full, and of 2:4 weights */
   cpu_columns columns;
+  int64_t begin;    /* of 2:4 weights: of the columns in X or dX */
+  cpu_codes *codes; /* of 2:4 weights: the weight's; of dW a stream of its own */
+  uint32_t other;
   uint32_t width;
   uint64_t each; /* floats of a member's scratch */
   float *memory; /* of all members, while it runs */
 } cpu_grad_plan;
 
-/* Fill `out` from args x (X or dX) and dy, or answer NO with the reason and return 0. */
-int cpu_grad_read(const bs_op_query *query, uint32_t x, uint32_t dy, cpu_grad *out, bs_op_answer *answer);
-/* "transposed-avx2", or NO when the query's limit is below the `each` floats that a member works in. */
-void cpu_grad_yes(const cpu_state *state, const bs_op_query *query, uint64_t each, const char *text,
-                  bs_op_answer *answer);
-/* A plan of `size` bytes, at least a cpu_grad_plan, whose members have `each` floats. packed: NULL for dw. */
-int32_t cpu_grad_plan_make(const cpu_state *state, const bs_exec *exec, const bs_op_query *query,
-                           const cpu_grad *shape, cpu_packed *packed, int needs_packed, uint64_t each,
-                           size_t size, void **out_plan, bs_error *err);
+/* What one of the ops asks of its queries. */
+typedef struct cpu_grad_kind {
+  uint32_t x, dy;          /* the args X (or dX) and dY; dW is arg 2 where there is no weight */
+  int weight;              /* it has a packed weight */
+  int of24, integers;      /* of 2:4 values; dY and the weight may be i8 */
+  size_t size;             /* of a plan: at least a cpu_grad_plan, which it begins with */
+  const char *algo, *text; /* algo: in front of the name of the instruction set */
+  uint64_t (*floats)(const bs_op_query *query, const cpu_grad *shape); /* that a member works in */
+} cpu_grad_kind;
+
+/* supports and prepare of bs_op_impl. */
+int32_t cpu_grad_supports(const cpu_grad_kind *kind, const cpu_state *state, const bs_op_query *query,
+                          bs_op_answer *answer);
+int32_t cpu_grad_prepare(const cpu_grad_kind *kind, cpu_state *state, const bs_exec *exec,
+                         const bs_op_query *query, void *packed, void **out_plan, bs_error *err);
 void cpu_grad_plan_free(void *plan);
 /* Run body on the team, or here when there are too few multiplications to wake it. */
 int32_t cpu_grad_go(cpu_grad_plan *plan, int64_t tokens,

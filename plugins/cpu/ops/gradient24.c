@@ -6,95 +6,16 @@
  * depend on the team. */
 #include "gradient24.h"
 
-#include <stdlib.h>
-
-#define ALONE (1 << 16) /* multiplications below which the team is not woken */
 #define UNITS 8  /* of a block: X of 128 tokens is 128 KiB, a unit's part in L1 while all panels go by */
 #define CHUNK 16 /* panels whose sums are kept while all tokens go by */
 #define SUMS (CPU_UNIT_VALUES * CPU_PANEL)
-
-int cpu_grad24_read(const bs_op_query *query, uint32_t x, uint32_t dy, cpu_grad *out, bs_op_answer *answer) {
-  return cpu_grad_read(query, x, dy, out, answer) && cpu_kept_fits(query, out->N, out->K, answer);
-}
-
-static uint64_t whole_lines(uint64_t floats) {
-  return (floats + 15) / 16 * 16;
-}
-
-void cpu_grad24_yes(const cpu_state *state, const bs_op_query *query, uint64_t each, const char *text,
-                    bs_op_answer *answer) {
-  char algo[48];
-  if (!cpu_workspace_fits(query, whole_lines(each) * sizeof(float), answer)) return;
-  snprintf(algo, sizeof algo, "kept24-%s", state->kernels.name);
-  cpu_answer_yes(answer, 600, BS_TOL_ACC_F32, algo, text);
-}
-
-static int32_t check_weight(const bs_op_query *query, const cpu_grad *shape, const cpu_packed24 *w,
-                            bs_error *err) {
-  if (w != NULL && w->N == shape->N && w->K == shape->K && w->dtype == query->weight_dtype) return BS_OK;
-  return bs_fail(err, BS_INVALID_ARGUMENT, "BS-CPU-PACKED", "[%lld,%lld] asked of another packed weight",
-                 (long long)shape->N, (long long)shape->K);
-}
-
-int32_t cpu_grad24_plan_make(cpu_state *state, const bs_exec *exec, const bs_op_query *query,
-                             const cpu_grad *shape, cpu_packed24 *packed, int needs_packed, uint64_t each,
-                             void **out_plan, bs_error *err) {
-  bs_op_answer answer;
-  memset(&answer, 0, sizeof answer);
-  if (!cpu_workspace_fits(query, whole_lines(each) * sizeof(float), &answer))
-    return bs_fail(err, BS_UNSUPPORTED, "BS-CPU-MATMUL", "%s", answer.text);
-  int32_t rc = needs_packed ? check_weight(query, shape, packed, err) : BS_OK;
-  if (rc != BS_OK) return rc;
-  cpu_grad24_plan *plan = calloc(1, sizeof *plan);
-  if (plan == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-CPU-MEMORY", "no memory for a plan");
-  plan->exec = exec;
-  plan->state = state;
-  plan->kernels = &state->kernels;
-  plan->shape = *shape;
-  plan->each = whole_lines(each);
-  plan->width = cpu_workspace_members(query, plan->each * sizeof(float), exec->width > 0 ? exec->width : 1);
-  if (shape->full) plan->begin = query->partition->begin;
-  if (needs_packed) {
-    plan->w = packed;
-    plan->codes = packed->codes;
-    plan->other = packed->other;
-  } else {
-    rc = cpu_codes_take(state, exec, query->kept, &plan->codes, &plan->other, err);
-  }
-  if (rc == BS_OK) rc = cpu_reserve(exec, plan->each * plan->width * sizeof(float), err);
-  if (rc != BS_OK) {
-    cpu_grad24_plan_free(plan);
-    return rc;
-  }
-  *out_plan = plan;
-  return BS_OK;
-}
-
-void cpu_grad24_plan_free(void *opaque) {
-  cpu_grad24_plan *plan = opaque;
-  if (plan == NULL) return;
-  if (plan->w == NULL) cpu_codes_drop(plan->state, plan->codes);
-  free(plan);
-}
-
-int32_t cpu_grad24_go(cpu_grad24_plan *plan, int64_t tokens,
-                      void (*body)(void *arg, uint32_t member, uint32_t width), void *arg, bs_error *err) {
-  const cpu_grad *shape = &plan->shape;
-  if (tokens > shape->B)
-    return bs_fail(err, BS_INVALID_ARGUMENT, "BS-CPU-BATCH", "%lld tokens, prepared for %lld",
-                   (long long)tokens, (long long)shape->B);
-  plan->memory = plan->exec->scratch(plan->exec->ctx);
-  return cpu_team(plan->exec, (double)(tokens + 1) * (double)shape->N * (double)shape->K < ALONE, body, arg,
-                  err);
-}
-
-/* ---- sums over tokens ----------------------------------------------------------------------- */
 
 static int64_t tokens_of(int64_t B) {
   return B < 1 ? 1 : B < CPU_GRAD_TOKENS ? B : CPU_GRAD_TOKENS;
 }
 
-uint64_t cpu_sums24_floats(const cpu_grad *shape) {
+uint64_t cpu_sums24_floats(const bs_op_query *query, const cpu_grad *shape) {
+  (void)query;
   return (uint64_t)(tokens_of(shape->B) * (UNITS * CPU_UNIT_COLUMNS + CHUNK * CPU_PANEL) +
                     CHUNK * UNITS * SUMS);
 }
@@ -123,7 +44,7 @@ static void load_dy(const cpu_sums24_call *call, const part *p, int64_t token, i
 }
 
 static void add_tokens(const cpu_sums24_call *call, const part *p, int64_t token, int64_t tokens) {
-  const cpu_grad24_plan *plan = call->plan;
+  const cpu_grad_plan *plan = call->plan;
   for (int64_t u = 0; u < p->units; u++)
     for (int64_t i = 0; i < p->panels; i++) {
       const cpu_sums24 sums = {.x = p->x + u * tokens * CPU_UNIT_COLUMNS,
@@ -153,10 +74,10 @@ static void run_part(const cpu_sums24_call *call, const part *p, int64_t *loaded
       call->finish(call, p->panel + i, p->unit + u, p->sums + (i * UNITS + u) * SUMS);
 }
 
-void cpu_sums24_share(void *arg, uint32_t member, uint32_t width) {
+static void run_share(void *arg, uint32_t member, uint32_t width) {
   const cpu_sums24_call *call = arg;
-  const cpu_grad24_plan *plan = call->plan;
-  const uint32_t members = width < plan->width ? width : plan->width;
+  const cpu_grad_plan *plan = call->plan;
+  const uint32_t members = cpu_grad_members(plan, width);
   int64_t begin, end, loaded = -1;
   if (member >= members) return;
   cpu_share(plan->codes->panels, member, members, &begin, &end);
@@ -170,4 +91,16 @@ void cpu_sums24_share(void *arg, uint32_t member, uint32_t width) {
       run_part(call, &p, &loaded);
     }
   }
+}
+
+cpu_sums24_call cpu_sums24_of(const cpu_grad_plan *plan, bs_tensor *const *args) {
+  const cpu_sums24_call call = {.plan = plan,
+                                .x = cpu_rows24_of(plan->kernels, args[0], plan->begin, plan->shape.K),
+                                .dy = cpu_rows24_of(plan->kernels, args[1], 0, plan->shape.N),
+                                .tokens = args[1]->dims[0]};
+  return call;
+}
+
+int32_t cpu_sums24_go(cpu_grad_plan *plan, cpu_sums24_call *call, bs_error *err) {
+  return cpu_grad_go(plan, call->tokens, run_share, call, err);
 }

@@ -57,6 +57,16 @@ typedef struct scratch {
   float *row;   /* bias of the chunk, then one row of residual */
 } scratch;
 
+/* How the work is cut, and the floats that a member works in: parts of `each`, each on a cache line of its
+ * own. */
+typedef struct sizes {
+  int64_t told_tokens, told_panels; /* the most of a chunk, however few there are */
+  int64_t tokens, panels;           /* of a chunk, at most */
+  int64_t c_ld;                     /* floats between rows of C; not a power of two */
+  uint64_t x, c, panel, each;       /* floats */
+  int keep; /* X of a chunk of tokens is packed once: x has room for all its columns */
+} sizes;
+
 typedef struct matmul_plan {
   const bs_exec *exec;
   const cpu_kernels *kernels;
@@ -69,15 +79,10 @@ typedef struct matmul_plan {
   int dot;                            /* tile takes bf16 X */
   int32_t panels[CPU_MAX_TOKENS + 1]; /* at once, by tokens */
   int64_t ahead;                      /* tokens from which weights are asked for ahead */
-  int64_t max_tokens;                 /* of a chunk */
-  int64_t max_panels;
-  int64_t told_tokens, told_panels, beside; /* as the echo tells them: beside 0: by tokens */
-  int keep;                                 /* X of a chunk of tokens is packed once */
-  int64_t c_ld;                             /* floats between rows of C; not a power of two */
-  void *memory;                             /* scratch of all members, where `members` points into */
-  uint64_t each, x, c, panel;               /* floats of a member, and of its parts */
+  int64_t beside;                     /* as the echo tells it: 0: by tokens */
+  sizes s;
+  float *memory; /* of all members, while it runs */
   uint32_t width;
-  scratch *members;
 } matmul_plan;
 
 typedef struct matmul_call {
@@ -170,7 +175,7 @@ static void multiply_panels(const matmul_plan *plan, const chunk *c, int64_t gro
     t.ahead = lines > 0 ? next : NULL;
     tile(&t);
     t.x = (const char *)t.x + t.tokens * CPU_X_LD * x_size;
-    t.c += t.tokens * plan->c_ld;
+    t.c += t.tokens * plan->s.c_ld;
     lines -= quads * at_once;
     if (lines > 0) next += quads * at_once * 64;
   }
@@ -191,7 +196,7 @@ static void multiply_block(const matmul_plan *plan, const chunk *c, int64_t firs
                   .w = at(w->data, cpu_packed_at(w, c->panel + p, first), w->dtype),
                   .w_step = cpu_packed_length(w, first) * CPU_PANEL * w->size,
                   .c = c->s->c + p * CPU_PANEL,
-                  .ldc = plan->c_ld,
+                  .ldc = plan->s.c_ld,
                   .k = count,
                   .panels = panels,
                   .add = first > 0};
@@ -211,20 +216,20 @@ static void finish(const matmul_call *call, const chunk *c) {
   const cpu_epilogue e = {plan->kernels, &plan->shape, call->bias, call->residual, call->y};
   const int64_t n0 = c->panel * CPU_PANEL, left = plan->shape.N - n0;
   const int64_t n = left < c->panels * CPU_PANEL ? left : c->panels * CPU_PANEL;
-  cpu_finish(&e, c->token, c->tokens, n0, n, c->s->c, plan->c_ld, c->s->row);
+  cpu_finish(&e, c->token, c->tokens, n0, n, c->s->c, plan->s.c_ld, c->s->row);
 }
 
 static void run_chunk(const matmul_call *call, const chunk *c) {
   const int64_t K = call->plan->shape.K;
   for (int64_t first = 0; first < K; first += CPU_K_BLOCK) {
     const int64_t count = K - first < CPU_K_BLOCK ? K - first : CPU_K_BLOCK;
-    float *x = c->s->x + (call->plan->keep ? first / CPU_K_BLOCK * c->tokens * CPU_X_LD : 0);
+    float *x = c->s->x + (call->plan->s.keep ? first / CPU_K_BLOCK * c->tokens * CPU_X_LD : 0);
     if (!c->packed) pack_x(call, c, first, count, x);
     multiply_block(call->plan, c, first, count, x);
   }
   if (K == 0)
     for (int64_t t = 0; t < c->tokens; t++)
-      memset(c->s->c + t * call->plan->c_ld, 0, (size_t)(c->panels * CPU_PANEL) * sizeof(float));
+      memset(c->s->c + t * call->plan->s.c_ld, 0, (size_t)(c->panels * CPU_PANEL) * sizeof(float));
   finish(call, c);
 }
 
@@ -235,29 +240,22 @@ static void run_share(void *arg, uint32_t member, uint32_t width) {
   int64_t begin, end;
   if (member >= members) return;
   cpu_share(plan->w->panels, member, members, &begin, &end);
-  const int64_t chunks = (call->tokens + plan->max_tokens - 1) / plan->max_tokens;
+  scratch s = {.x = plan->memory + plan->s.each * member};
+  s.c = s.x + plan->s.x;
+  s.panel = s.c + plan->s.c;
+  s.row = s.panel + plan->s.panel;
+  const int64_t chunks = (call->tokens + plan->s.tokens - 1) / plan->s.tokens;
   for (int64_t i = 0; i < chunks; i++) {
     int64_t first, last;
     cpu_share(call->tokens, (uint32_t)i, (uint32_t)chunks, &first, &last);
-    const int64_t parts = (end - begin + plan->max_panels - 1) / plan->max_panels;
+    const int64_t parts = (end - begin + plan->s.panels - 1) / plan->s.panels;
     for (int64_t part = 0; part < parts; part++) {
       int64_t p, stop;
       cpu_share(end - begin, (uint32_t)part, (uint32_t)parts, &p, &stop);
-      const chunk c = {first,    last - first,           begin + p,
-                       stop - p, &plan->members[member], plan->keep && part > 0};
+      const chunk c = {first, last - first, begin + p, stop - p, &s, plan->s.keep && part > 0};
       run_chunk(call, &c);
     }
   }
-}
-
-/* Where the members work: the rank's scratch, which may be another block than at the last run. */
-static void place_scratch(matmul_plan *plan) {
-  float *base = plan->exec->scratch(plan->exec->ctx);
-  if (base == plan->memory) return;
-  plan->memory = base;
-  for (uint32_t i = 0; i < plan->width; i++, base += plan->each)
-    plan->members[i] =
-        (scratch){base, base + plan->x, base + plan->x + plan->c, base + plan->x + plan->c + plan->panel};
 }
 
 static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err) {
@@ -266,10 +264,9 @@ static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stre
   (void)nargs;
   (void)stream;
   if (call.tokens <= 0 || plan->shape.N == 0) return BS_OK;
-  if (call.tokens > plan->shape.B)
-    return bs_fail(err, BS_INVALID_ARGUMENT, "BS-CPU-BATCH", "%lld tokens, prepared for %lld",
-                   (long long)call.tokens, (long long)plan->shape.B);
-  place_scratch(plan);
+  const int32_t rc = cpu_batch_fits(call.tokens, plan->shape.B, err);
+  if (rc != BS_OK) return rc;
+  plan->memory = plan->exec->scratch(plan->exec->ctx);
   return cpu_team(
       plan->exec,
       plan->width == 1 || (double)call.tokens * (double)plan->shape.N * (double)plan->shape.K < ALONE,
@@ -279,19 +276,9 @@ static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stre
 static void plan_free(void *opaque) {
   matmul_plan *plan = opaque;
   if (plan == NULL) return;
-  free(plan->members);
   free(plan->partition);
   free(plan);
 }
-
-/* How the work is cut, and the floats that a member works in: parts of `each`, each on a cache line of its
- * own. */
-typedef struct sizes {
-  int64_t told_tokens, told_panels; /* the most of a chunk, however few there are */
-  int64_t tokens, panels, c_ld;     /* of a chunk */
-  uint64_t x, c, panel, each;
-  int keep; /* x has room for all columns of the tokens */
-} sizes;
 
 static sizes choose_sizes(const cpu_matmul *shape, const bs_op_query *query) {
   sizes s;
@@ -317,16 +304,6 @@ static sizes choose_sizes(const cpu_matmul *shape, const bs_op_query *query) {
   return s;
 }
 
-static int32_t make_scratch(matmul_plan *plan, const sizes *s, bs_error *err) {
-  plan->each = s->each;
-  plan->x = s->x;
-  plan->c = s->c;
-  plan->panel = s->panel;
-  plan->members = calloc(plan->width, sizeof *plan->members);
-  if (plan->members == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-CPU-MEMORY", "no memory for a plan");
-  return cpu_reserve(plan->exec, s->each * plan->width * sizeof(float), err);
-}
-
 /* What supports and prepare ask alike. */
 static int judge(const cpu_state *state, const bs_op_query *query, cpu_matmul *out_shape, sizes *out_sizes,
                  bs_op_answer *answer) {
@@ -340,21 +317,19 @@ static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *que
   const cpu_state *state = opaque;
   bs_op_answer answer;
   sizes s = {0};
+  cpu_matmul shape;
+  memset(&answer, 0, sizeof answer);
+  if (!judge(state, query, &shape, &s, &answer))
+    return bs_fail(err, BS_UNSUPPORTED, "BS-CPU-MATMUL", "%s", answer.text);
+  int32_t rc = cpu_packed_check(packed, shape.N, shape.K, shape.weight_type, err);
+  if (rc != BS_OK) return rc;
   matmul_plan *plan = calloc(1, sizeof *plan);
   if (plan == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-CPU-MEMORY", "no memory for a plan");
   plan->exec = exec;
   plan->kernels = &state->kernels;
   plan->w = packed;
-  plan->width = exec->width > 0 ? exec->width : 1;
-  memset(&answer, 0, sizeof answer);
-  int32_t rc = BS_OK;
-  if (!judge(state, query, &plan->shape, &s, &answer)) {
-    rc = bs_fail(err, BS_UNSUPPORTED, "BS-CPU-MATMUL", "%s", answer.text);
-  } else if (packed == NULL || plan->shape.N != plan->w->N || plan->shape.K != plan->w->K ||
-             plan->shape.weight_type != plan->w->dtype) {
-    rc = bs_fail(err, BS_INVALID_ARGUMENT, "BS-CPU-PACKED", "[%lld,%lld] asked of another packed weight",
-                 (long long)plan->shape.N, (long long)plan->shape.K);
-  }
+  plan->shape = shape;
+  plan->width = cpu_workspace_members(query, s.each * sizeof(float), exec->width > 0 ? exec->width : 1);
   if (rc == BS_OK && plan->shape.x_full) {
     rc = cpu_columns_copy(query->partition, &plan->partition, err);
     if (rc == BS_OK)
@@ -363,18 +338,12 @@ static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *que
   if (rc == BS_OK) {
     plan->x_index = cpu_type_index(plan->shape.x_type);
     plan->w_index = cpu_type_index(plan->shape.weight_type);
-    plan->width = cpu_workspace_members(query, s.each * sizeof(float), plan->width);
     rc = cpu_knob_members(query, plan->width, &plan->width, err);
-    plan->told_tokens = s.told_tokens;
-    plan->told_panels = s.told_panels;
-    plan->max_tokens = s.tokens;
-    plan->keep = s.keep;
-    plan->max_panels = s.panels;
-    plan->c_ld = s.c_ld;
+    plan->s = s;
     plan->dot = plan->w_index == 1 && plan->kernels->dot != NULL;
     plan->tile = plan->dot ? plan->kernels->dot : plan->kernels->tile[plan->w_index];
     choose_order(plan, query->knobs);
-    if (rc == BS_OK) rc = make_scratch(plan, &s, err);
+    if (rc == BS_OK) rc = cpu_reserve(exec, s.each * plan->width * sizeof(float), err);
   }
   if (rc != BS_OK) {
     plan_free(plan);
@@ -388,8 +357,8 @@ static int32_t echo(const void *opaque, bs_op_echo *out_echo) {
   const matmul_plan *plan = opaque;
   bs_op_echo told;
   bs_echo_begin(&told);
-  bs_echo_int(&told, "tokens", plan->told_tokens);
-  bs_echo_int(&told, "panels", plan->told_panels);
+  bs_echo_int(&told, "tokens", plan->s.told_tokens);
+  bs_echo_int(&told, "panels", plan->s.told_panels);
   if (plan->beside > 0)
     bs_echo_int(&told, "beside", plan->beside);
   else
@@ -398,7 +367,7 @@ static int32_t echo(const void *opaque, bs_op_echo *out_echo) {
     bs_echo_int(&told, "ahead", plan->ahead);
   else
     bs_echo_word(&told, "ahead", "off");
-  bs_echo_word(&told, "keep", plan->keep ? "on" : "off");
+  bs_echo_word(&told, "keep", plan->s.keep ? "on" : "off");
   bs_echo_int(&told, "threads", plan->width);
   bs_out_copy(out_echo, &told, sizeof told);
   return BS_OK;

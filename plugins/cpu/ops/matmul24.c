@@ -48,12 +48,8 @@ typedef struct scratch {
   uint16_t *at; /* [16][AT_LD] */
 } scratch;
 
-typedef struct matmul_plan {
-  const bs_exec *exec;
-  const cpu_kernels *kernels;
-  const cpu_packed24 *w;
-  cpu_matmul shape;
-  int64_t begin;  /* of the columns in X */
+/* How the work is cut, and the floats that a member works in: parts, each on a cache line of its own. */
+typedef struct sizes {
   int64_t blocks; /* of 64 columns */
   int64_t x_ld, c_ld, chunk;
   int64_t tile;        /* tokens of one */
@@ -61,10 +57,18 @@ typedef struct matmul_plan {
   int64_t narrow_most; /* tokens of a call up to which outputs are in the lanes */
   int keep;            /* X of a tile is turned once */
   int dot;             /* bf16 products of pairs: outputs in the lanes for any number of tokens */
-  void *memory;        /* scratch of all members, where `members` points into */
   uint64_t each, x, c; /* floats of a member, and of its parts */
+} sizes;
+
+typedef struct matmul_plan {
+  const bs_exec *exec;
+  const cpu_kernels *kernels;
+  const cpu_packed *w;
+  cpu_matmul shape;
+  int64_t begin; /* of the columns in X */
+  sizes s;
+  float *memory; /* of all members, while it runs */
   uint32_t width;
-  scratch *members;
 } matmul_plan;
 
 typedef struct matmul_call {
@@ -93,24 +97,24 @@ static int64_t outputs_of(const matmul_plan *plan, const chunk *c) {
 static void narrow_block(const matmul_call *call, const chunk *c, int64_t block, int64_t panel,
                          int64_t panels, int64_t begin, int64_t end) {
   const matmul_plan *plan = call->plan;
-  const cpu_packed24 *w = plan->w;
+  const cpu_packed *w = plan->w;
   const int64_t unit = 2 * block;
   const uint16_t *halves =
       (const uint16_t *)(const void *)c->s->x + (block * c->tokens + begin) * CPU_WIDE_COLUMNS;
-  const float *rows = c->s->x + begin * plan->x_ld + block * CPU_WIDE_COLUMNS;
-  const cpu_narrow24 tile = {.x = plan->dot ? (const void *)halves : (const void *)rows,
-                             .x_ld = plan->x_ld,
+  const float *rows = c->s->x + begin * plan->s.x_ld + block * CPU_WIDE_COLUMNS;
+  const cpu_narrow24 tile = {.x = plan->s.dot ? (const void *)halves : (const void *)rows,
+                             .x_ld = plan->s.x_ld,
                              .w = cpu_unit_at(w, c->panel + panel, unit),
                              .codes = cpu_codes_at(w->codes, c->panel + panel, unit),
-                             .c = c->s->c + begin * plan->c_ld + panel * CPU_PANEL,
-                             .ldc = plan->c_ld,
+                             .c = c->s->c + begin * plan->s.c_ld + panel * CPU_PANEL,
+                             .ldc = plan->s.c_ld,
                              .units = w->units - unit < 2 ? 1 : 2,
                              .tokens = (int32_t)(end - begin),
                              .panels = (int32_t)panels,
                              .type = w->type,
                              .add = block > 0,
                              .other = w->other};
-  if (plan->dot)
+  if (plan->s.dot)
     plan->kernels->narrow24_dot(&tile);
   else
     plan->kernels->narrow24(&tile);
@@ -119,18 +123,18 @@ static void narrow_block(const matmul_call *call, const chunk *c, int64_t block,
 /* Tokens that one tile does not hold take turns at a panel while it is in L1. */
 static void narrow_chunk(const matmul_call *call, const chunk *c) {
   const matmul_plan *plan = call->plan;
-  const int64_t most = plan->dot ? plan->kernels->narrow_dot_tokens : plan->kernels->narrow_tokens,
+  const int64_t most = plan->s.dot ? plan->kernels->narrow_dot_tokens : plan->kernels->narrow_tokens,
                 groups = (c->tokens + most - 1) / most;
   const int64_t step = groups == 1 ? c->panels : 1;
-  for (int64_t block = 0; block < plan->blocks; block++)
+  for (int64_t block = 0; block < plan->s.blocks; block++)
     for (int64_t p = 0; p < c->panels; p += step)
       for (int64_t g = 0; g < groups; g++) {
         int64_t begin, end;
         cpu_share(c->tokens, (uint32_t)g, (uint32_t)groups, &begin, &end);
         narrow_block(call, c, block, p, step, begin, end);
       }
-  cpu_finish(&call->end, c->token, c->tokens, c->panel * CPU_PANEL, outputs_of(plan, c), c->s->c, plan->c_ld,
-             c->s->buffer);
+  cpu_finish(&call->end, c->token, c->tokens, c->panel * CPU_PANEL, outputs_of(plan, c), c->s->c,
+             plan->s.c_ld, c->s->buffer);
 }
 
 /* ---- many tokens ---------------------------------------------------------------------------- */
@@ -138,7 +142,7 @@ static void narrow_chunk(const matmul_call *call, const chunk *c) {
 /* What a block of a panel needs: values as f32, side by side, and where their rows of X lie. */
 static const float *open_block(const matmul_plan *plan, const scratch *s, int64_t panel, int64_t unit,
                                int64_t units) {
-  const cpu_packed24 *w = plan->w;
+  const cpu_packed *w = plan->w;
   for (int64_t u = 0; u < units; u++) {
     if (w->type != 0)
       plan->kernels->values24(s->values + u * CPU_UNIT_VALUES * CPU_PANEL, cpu_unit_at(w, panel, unit + u),
@@ -150,7 +154,7 @@ static const float *open_block(const matmul_plan *plan, const scratch *s, int64_
 }
 
 static void multiply_block(const matmul_plan *plan, const chunk *c, int64_t block, const float *x) {
-  const cpu_packed24 *w = plan->w;
+  const cpu_packed *w = plan->w;
   const int64_t unit = 2 * block, units = w->units - unit < 2 ? 1 : 2;
   const scratch *s = c->s;
   for (int64_t p = 0; p < c->panels; p++) {
@@ -177,17 +181,17 @@ static void finish(const matmul_call *call, const chunk *c) {
   const matmul_plan *plan = call->plan;
   for (int64_t t = 0; t < c->tokens; t += 16) {
     for (int64_t p = 0; p < c->panels; p++)
-      plan->kernels->transpose(c->s->rows + p * CPU_PANEL, plan->c_ld,
+      plan->kernels->transpose(c->s->rows + p * CPU_PANEL, plan->s.c_ld,
                                c->s->c + p * CPU_PANEL * CPU_WIDE_TOKENS + t, CPU_WIDE_TOKENS);
     cpu_finish(&call->end, c->token + t, c->tokens - t < 16 ? c->tokens - t : 16, c->panel * CPU_PANEL,
-               outputs_of(plan, c), c->s->rows, plan->c_ld, c->s->buffer);
+               outputs_of(plan, c), c->s->rows, plan->s.c_ld, c->s->buffer);
   }
 }
 
 static void wide_chunk(const matmul_call *call, const chunk *c) {
   const matmul_plan *plan = call->plan;
-  for (int64_t block = 0; block < plan->blocks; block++) {
-    float *x = c->s->x + (plan->keep ? block * BLOCK_FLOATS : 0);
+  for (int64_t block = 0; block < plan->s.blocks; block++) {
+    float *x = c->s->x + (plan->s.keep ? block * BLOCK_FLOATS : 0);
     if (!c->turned) cpu_rows24_turn(&call->x, c->token, c->tokens, block * CPU_WIDE_COLUMNS, c->s->lines, x);
     multiply_block(plan, c, block, x);
   }
@@ -199,13 +203,13 @@ static void wide_chunk(const matmul_call *call, const chunk *c) {
 /* X of few tokens: rows of f32, or for products of pairs the rows of each block, side by side. */
 static void load_rows(const matmul_call *call, const scratch *s, int64_t token, int64_t tokens) {
   const matmul_plan *plan = call->plan;
-  if (!plan->dot) {
+  if (!plan->s.dot) {
     for (int64_t t = 0; t < tokens; t++)
-      cpu_rows24_load(&call->x, token + t, 0, plan->w->units * CPU_UNIT_COLUMNS, s->x + t * plan->x_ld);
+      cpu_rows24_load(&call->x, token + t, 0, plan->w->units * CPU_UNIT_COLUMNS, s->x + t * plan->s.x_ld);
     return;
   }
   uint16_t *to = (uint16_t *)(void *)s->x;
-  for (int64_t b = 0; b < plan->blocks; b++)
+  for (int64_t b = 0; b < plan->s.blocks; b++)
     for (int64_t t = 0; t < tokens; t++, to += CPU_WIDE_COLUMNS)
       cpu_rows24_copy(&call->x, token + t, b * CPU_WIDE_COLUMNS, CPU_WIDE_COLUMNS, to);
 }
@@ -213,19 +217,30 @@ static void load_rows(const matmul_call *call, const scratch *s, int64_t token, 
 static void run_tile(const matmul_call *call, const scratch *s, int64_t begin, int64_t end, int64_t token,
                      int64_t tokens) {
   const matmul_plan *plan = call->plan;
-  const int narrow = plan->dot || call->tokens <= plan->narrow_most;
+  const int narrow = plan->s.dot || call->tokens <= plan->s.narrow_most;
   if (narrow) load_rows(call, s, token, tokens);
   for (int64_t p = begin, stop; p < end; p = stop) {
-    stop = (p / plan->told_panels + 1) * plan->told_panels; /* never across CPU_CHUNK24 */
+    stop = (p / plan->s.told_panels + 1) * plan->s.told_panels; /* never across CPU_CHUNK24 */
     if (stop > end) stop = end;
-    const chunk c = {token, tokens, p, stop - p, s, plan->keep && p > begin};
-    const int64_t sums = narrow ? tokens * plan->c_ld : plan->chunk * CPU_PANEL * CPU_WIDE_TOKENS;
-    if (plan->blocks == 0) memset(s->c, 0, (size_t)sums * sizeof *s->c);
+    const chunk c = {token, tokens, p, stop - p, s, plan->s.keep && p > begin};
+    const int64_t sums = narrow ? tokens * plan->s.c_ld : plan->s.chunk * CPU_PANEL * CPU_WIDE_TOKENS;
+    if (plan->s.blocks == 0) memset(s->c, 0, (size_t)sums * sizeof *s->c);
     if (narrow)
       narrow_chunk(call, &c);
     else
       wide_chunk(call, &c);
   }
+}
+
+static scratch scratch_of(const matmul_plan *plan, uint32_t member) {
+  scratch s = {.x = plan->memory + plan->s.each * member};
+  s.c = s.x + plan->s.x;
+  s.rows = s.c + plan->s.c;
+  s.buffer = s.rows + 16 * plan->s.c_ld;
+  s.values = s.buffer + 2 * plan->s.c_ld;
+  s.at = (uint16_t *)(void *)(s.values + TILE_VALUES);
+  s.lines = s.values + 2 * TILE_VALUES;
+  return s;
 }
 
 static void run_share(void *arg, uint32_t member, uint32_t width) {
@@ -236,28 +251,12 @@ static void run_share(void *arg, uint32_t member, uint32_t width) {
   if (member >= members) return;
   cpu_share(plan->w->panels, member, members, &begin, &end);
   if (begin == end) return;
-  const int64_t tiles = (call->tokens + plan->tile - 1) / plan->tile;
+  const scratch s = scratch_of(plan, member);
+  const int64_t tiles = (call->tokens + plan->s.tile - 1) / plan->s.tile;
   for (int64_t i = 0; i < tiles; i++) {
     int64_t first, last;
     cpu_share(call->tokens, (uint32_t)i, (uint32_t)tiles, &first, &last);
-    run_tile(call, &plan->members[member], begin, end, first, last - first);
-  }
-}
-
-/* Where the members work: the rank's scratch, which may be another block than at the last run. */
-static void place_scratch(matmul_plan *plan) {
-  float *base = plan->exec->scratch(plan->exec->ctx);
-  if (base == plan->memory) return;
-  plan->memory = base;
-  for (uint32_t i = 0; i < plan->width; i++, base += plan->each) {
-    scratch *m = &plan->members[i];
-    m->x = base;
-    m->c = m->x + plan->x;
-    m->rows = m->c + plan->c;
-    m->buffer = m->rows + 16 * plan->c_ld;
-    m->values = m->buffer + 2 * plan->c_ld;
-    m->at = (uint16_t *)(void *)(m->values + TILE_VALUES);
-    m->lines = m->values + 2 * TILE_VALUES;
+    run_tile(call, &s, begin, end, first, last - first);
   }
 }
 
@@ -270,10 +269,9 @@ static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stre
   (void)nargs;
   (void)stream;
   if (call.tokens <= 0 || plan->shape.N == 0) return BS_OK;
-  if (call.tokens > plan->shape.B)
-    return bs_fail(err, BS_INVALID_ARGUMENT, "BS-CPU-BATCH", "%lld tokens, prepared for %lld",
-                   (long long)call.tokens, (long long)plan->shape.B);
-  place_scratch(plan);
+  const int32_t rc = cpu_batch_fits(call.tokens, plan->shape.B, err);
+  if (rc != BS_OK) return rc;
+  plan->memory = plan->exec->scratch(plan->exec->ctx);
   return cpu_team(
       plan->exec,
       plan->width == 1 || (double)call.tokens * (double)plan->shape.N * (double)plan->shape.K < ALONE,
@@ -281,20 +279,6 @@ static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stre
 }
 
 /* ---- plans ---------------------------------------------------------------------------------- */
-
-static void plan_free(void *opaque) {
-  matmul_plan *plan = opaque;
-  if (plan == NULL) return;
-  free(plan->members);
-  free(plan);
-}
-
-/* How the work is cut, and the floats that a member works in: parts, each on a cache line of its own. */
-typedef struct sizes {
-  int64_t blocks, x_ld, c_ld, chunk, tile, told_panels, narrow_most;
-  uint64_t x, c, each;
-  int keep, dot;
-} sizes;
 
 static sizes choose_sizes(const cpu_kernels *kernels, const cpu_matmul *shape, const bs_op_query *query) {
   sizes s;
@@ -326,44 +310,10 @@ static sizes choose_sizes(const cpu_kernels *kernels, const cpu_matmul *shape, c
   return s;
 }
 
-static int32_t make_scratch(matmul_plan *plan, const sizes *s, bs_error *err) {
-  plan->each = s->each;
-  plan->x = s->x;
-  plan->c = s->c;
-  plan->members = calloc(plan->width, sizeof *plan->members);
-  if (plan->members == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-CPU-MEMORY", "no memory for a plan");
-  return cpu_reserve(plan->exec, s->each * plan->width * sizeof(float), err);
-}
-
-/* A query of bytes: i8 X and weight, i32 all else. Sums of 32 bits must be those of 64. */
-static int read_integers(const bs_op_query *q, cpu_matmul *out, bs_op_answer *answer) {
-  memset(out, 0, sizeof *out);
-  for (uint32_t i = 0; i < 4; i++) {
-    const bs_tensor_desc *d = q->args[i];
-    if (d == NULL) continue;
-    if (d->dtype != (i == 0 ? BS_I8 : BS_I32))
-      return cpu_answer_no(answer, BS_REASON_DTYPE, "arg %u of dtype 0x%04x: integers are i8 x i8 to i32", i,
-                           d->dtype);
-    const int dense = d->rank == 1 ? d->dims[0] <= 1 || d->strides[0] <= 1 : cpu_rows_dense(d);
-    if (!dense) return cpu_answer_no(answer, BS_REASON_LAYOUT, "arg %u has elements apart", i);
-  }
-  out->B = q->args[3]->dims[0];
-  out->N = q->args[3]->dims[1];
-  out->K = q->partition != NULL ? q->partition->count : q->args[0]->dims[1];
-  out->y_type = BS_I32;
-  out->weight_type = BS_I8;
-  out->activation = q->activation;
-  if (q->weight_dtype != BS_I8 || q->activation > BS_ACT_RELU || q->accumulate == BS_ACC_F64)
-    return cpu_answer_no(answer, BS_REASON_DTYPE, "integers are i8 x i8 to i32, none or relu");
-  if (out->K <= 1 << 17) return 1;
-  return cpu_answer_no(answer, BS_REASON_SHAPE, "sums of %lld columns of i8 may not fit 32 bits",
-                       (long long)out->K);
-}
-
 /* What supports and prepare ask alike. */
 static int judge(const cpu_state *state, const bs_op_query *query, cpu_matmul *shape, sizes *out_sizes,
                  bs_op_answer *answer) {
-  const int read = query->args[0]->dtype == BS_I8 ? read_integers(query, shape, answer)
+  const int read = query->args[0]->dtype == BS_I8 ? cpu_matmul_read_bytes(query, shape, answer)
                                                   : cpu_matmul_read(query, shape, answer);
   if (!read || !cpu_kept_fits(query, shape->N, shape->K, answer)) return 0;
   *out_sizes = choose_sizes(&state->kernels, shape, query);
@@ -375,38 +325,26 @@ static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *que
   const cpu_state *state = opaque;
   bs_op_answer answer;
   sizes s = {0};
+  cpu_matmul shape;
+  memset(&answer, 0, sizeof answer);
+  if (!judge(state, query, &shape, &s, &answer))
+    return bs_fail(err, BS_UNSUPPORTED, "BS-CPU-MATMUL", "%s", answer.text);
+  int32_t rc = cpu_packed_check(packed, shape.N, shape.K, shape.weight_type, err);
+  if (rc != BS_OK) return rc;
   matmul_plan *plan = calloc(1, sizeof *plan);
   if (plan == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-CPU-MEMORY", "no memory for a plan");
   plan->exec = exec;
   plan->kernels = &state->kernels;
   plan->w = packed;
-  plan->width = exec->width > 0 ? exec->width : 1;
-  memset(&answer, 0, sizeof answer);
-  int32_t rc = BS_OK;
-  if (!judge(state, query, &plan->shape, &s, &answer)) {
-    rc = bs_fail(err, BS_UNSUPPORTED, "BS-CPU-MATMUL", "%s", answer.text);
-  } else if (packed == NULL || plan->shape.N != plan->w->N || plan->shape.K != plan->w->K ||
-             plan->shape.weight_type != plan->w->dtype) {
-    rc = bs_fail(err, BS_INVALID_ARGUMENT, "BS-CPU-PACKED", "[%lld,%lld] asked of another packed weight",
-                 (long long)plan->shape.N, (long long)plan->shape.K);
-  } else {
-    if (query->partition != NULL && (query->flags & BS_QUERY_X_FULL) != 0)
-      plan->begin = query->partition->begin;
-    plan->width = cpu_workspace_members(query, s.each * sizeof(float), plan->width);
-    rc = cpu_knob_members(query, plan->width, &plan->width, err);
-    plan->tile = s.tile;
-    plan->told_panels = s.told_panels;
-    plan->narrow_most = s.narrow_most;
-    plan->blocks = s.blocks;
-    plan->x_ld = s.x_ld;
-    plan->c_ld = s.c_ld;
-    plan->chunk = s.chunk;
-    plan->keep = s.keep;
-    plan->dot = s.dot;
-    if (rc == BS_OK) rc = make_scratch(plan, &s, err);
-  }
+  plan->shape = shape;
+  plan->width = cpu_workspace_members(query, s.each * sizeof(float), exec->width > 0 ? exec->width : 1);
+  if (query->partition != NULL && (query->flags & BS_QUERY_X_FULL) != 0)
+    plan->begin = query->partition->begin;
+  rc = cpu_knob_members(query, plan->width, &plan->width, err);
+  plan->s = s;
+  if (rc == BS_OK) rc = cpu_reserve(exec, s.each * plan->width * sizeof(float), err);
   if (rc != BS_OK) {
-    plan_free(plan);
+    free(plan);
     return rc;
   }
   *out_plan = plan;
@@ -415,13 +353,13 @@ static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *que
 
 static int32_t echo(const void *opaque, bs_op_echo *out_echo) {
   const matmul_plan *plan = opaque;
-  const int narrow = plan->dot || plan->shape.B <= plan->narrow_most;
+  const int narrow = plan->s.dot || plan->shape.B <= plan->s.narrow_most;
   bs_op_echo told;
   bs_echo_begin(&told);
   bs_echo_word(&told, "form", narrow ? "narrow" : "wide"); /* of a call with all tokens */
-  bs_echo_int(&told, "tokens", plan->tile);
-  bs_echo_int(&told, "panels", plan->told_panels);
-  bs_echo_word(&told, "keep", plan->keep ? "on" : "off");
+  bs_echo_int(&told, "tokens", plan->s.tile);
+  bs_echo_int(&told, "panels", plan->s.told_panels);
+  bs_echo_word(&told, "keep", plan->s.keep ? "on" : "off");
   bs_echo_int(&told, "threads", plan->width);
   bs_out_copy(out_echo, &told, sizeof told);
   return BS_OK;
@@ -449,12 +387,12 @@ const bs_op_impl cpu_matmul24 = {
     .summary = "own kernels on kept values and 2-bit positions: f32, bf16, f16, i8",
     .supports = supports,
     .pack = cpu_packed24_make,
-    .packed_update = cpu_packed24_update,
-    .packed_read = cpu_packed24_read,
-    .packed_free = cpu_packed24_free,
+    .packed_update = cpu_packed_update,
+    .packed_read = cpu_packed_read,
+    .packed_free = cpu_packed_free,
     .prepare = prepare,
     .run = run,
-    .plan_free = plan_free,
+    .plan_free = free,
     .n_knobs = sizeof knobs / sizeof knobs[0],
     .knobs = knobs,
     .echo = echo,

@@ -21,10 +21,9 @@
 #define ROWS_LD (CHUNK * CPU_UNIT_COLUMNS + 16)
 #define SPREAD (OUTPUTS * CPU_PANEL) /* of a dense panel */
 #define TWO_UNITS (2 * CPU_UNIT_COLUMNS)
-#define MOST_OUTPUTS ((1 << 17) - 1) /* whose products of bytes are within i32 */
 
 typedef struct dx_call {
-  const cpu_grad24_plan *plan;
+  const cpu_grad_plan *plan;
   cpu_rows24 dy;
   const bs_tensor *dx;
   int64_t tokens;
@@ -42,9 +41,9 @@ typedef struct scratch {
 
 /* ---- tokens in the lanes -------------------------------------------------------------------- */
 
-static void multiply_unit(const cpu_grad24_plan *plan, const scratch *s, int64_t n0, int64_t unit, float *c,
+static void multiply_unit(const cpu_grad_plan *plan, const scratch *s, int64_t n0, int64_t unit, float *c,
                           int64_t tokens) {
-  const cpu_packed24 *w = plan->w;
+  const cpu_packed *w = plan->w;
   const int64_t panel = n0 / CPU_PANEL, left = w->panels - panel;
   const int64_t wide = w->units - unit / 2 * 2 < 2 ? 1 : 2; /* units of a block, side by side */
   /* What comes next lies behind: the block's other unit, then the next panels'. */
@@ -66,7 +65,7 @@ static void multiply_unit(const cpu_grad24_plan *plan, const scratch *s, int64_t
 
 /* Columns k .. of a token to dX, rounded; sums of i32 as they are. */
 static void store_row(const dx_call *call, int64_t token, int64_t k, const float *from, int64_t count) {
-  const cpu_grad24_plan *plan = call->plan;
+  const cpu_grad_plan *plan = call->plan;
   const uint32_t type = plan->shape.x_type;
   const int64_t at = token * call->dx->strides[0] + plan->begin + k;
   uint8_t *to = (uint8_t *)call->dx->data + (size_t)at * BS_DTYPE_BYTES(type);
@@ -79,7 +78,7 @@ static void store_row(const dx_call *call, int64_t token, int64_t k, const float
 /* C to dX, sixteen tokens at a time. */
 static void finish(const dx_call *call, const scratch *s, int64_t token, int64_t tokens, int64_t unit,
                    int64_t units) {
-  const cpu_grad24_plan *plan = call->plan;
+  const cpu_grad_plan *plan = call->plan;
   const int64_t k0 = unit * CPU_UNIT_COLUMNS, left = plan->shape.K - k0;
   const int64_t count = left < units * CPU_UNIT_COLUMNS ? left : units * CPU_UNIT_COLUMNS;
   for (int64_t t = 0; t < tokens; t += 16) {
@@ -91,7 +90,7 @@ static void finish(const dx_call *call, const scratch *s, int64_t token, int64_t
 }
 
 /* Outputs n0 .. n0+ROWS: the panels that lie side by side. */
-static void multiply_rows(const cpu_grad24_plan *plan, const scratch *s, int64_t n0, int64_t tokens,
+static void multiply_rows(const cpu_grad_plan *plan, const scratch *s, int64_t n0, int64_t tokens,
                           int64_t unit, int64_t units) {
   const int64_t left = plan->shape.N - n0, end = n0 + (left < ROWS ? left : ROWS);
   for (int64_t u = 0; u < units; u += 2)
@@ -102,7 +101,7 @@ static void multiply_rows(const cpu_grad24_plan *plan, const scratch *s, int64_t
 
 static void run_chunk(const dx_call *call, scratch *s, int64_t token, int64_t tokens, int64_t unit,
                       int64_t units) {
-  const cpu_grad24_plan *plan = call->plan;
+  const cpu_grad_plan *plan = call->plan;
   memset(s->c, 0, (size_t)(units * CPU_UNIT_COLUMNS * CPU_WIDE_TOKENS) * sizeof *s->c);
   for (int64_t n0 = 0; n0 < plan->shape.N; n0 += ROWS) {
     for (int64_t n = n0; n < n0 + ROWS && n < plan->shape.N; n += OUTPUTS)
@@ -143,9 +142,9 @@ static void add_whole(float *c, const float *block, int64_t tokens, int64_t colu
 }
 
 /* 64 outputs of up to two units, spread to dense panels and multiplied. */
-static void multiply_spread(const cpu_grad24_plan *plan, const scratch *s, int64_t n, int64_t tokens,
+static void multiply_spread(const cpu_grad_plan *plan, const scratch *s, int64_t n, int64_t tokens,
                             int64_t unit, int64_t units, float *c) {
-  const cpu_packed24 *w = plan->w;
+  const cpu_packed *w = plan->w;
   const cpu_kernels *kernels = plan->kernels;
   const int64_t first = n / CPU_PANEL, left = w->panels - first, panels = left < PANELS ? left : PANELS;
   const int64_t wide = w->units - unit / 2 * 2 < 2 ? 1 : 2; /* units of a block, side by side */
@@ -179,7 +178,7 @@ static void multiply_spread(const cpu_grad24_plan *plan, const scratch *s, int64
 }
 
 static void run_few(const dx_call *call, const scratch *s, int64_t unit, int64_t units) {
-  const cpu_grad24_plan *plan = call->plan;
+  const cpu_grad_plan *plan = call->plan;
   const int64_t N = plan->shape.N, tokens = call->tokens, left = plan->shape.K - unit * CPU_UNIT_COLUMNS;
   const int64_t count = left < units * CPU_UNIT_COLUMNS ? left : units * CPU_UNIT_COLUMNS;
   memset(s->c, 0, (size_t)(tokens * ROWS_LD) * sizeof *s->c);
@@ -197,8 +196,8 @@ static void run_few(const dx_call *call, const scratch *s, int64_t unit, int64_t
 
 static void run_share(void *arg, uint32_t member, uint32_t width) {
   const dx_call *call = arg;
-  const cpu_grad24_plan *plan = call->plan;
-  const uint32_t members = width < plan->width ? width : plan->width;
+  const cpu_grad_plan *plan = call->plan;
+  const uint32_t members = cpu_grad_members(plan, width);
   int64_t begin, end;
   if (member >= members) return;
   cpu_share(plan->w->units, member, members, &begin, &end);
@@ -220,57 +219,37 @@ static void run_share(void *arg, uint32_t member, uint32_t width) {
 }
 
 static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err) {
-  cpu_grad24_plan *plan = opaque;
+  cpu_grad_plan *plan = opaque;
   dx_call call = {plan, cpu_rows24_of(plan->kernels, args[0], 0, plan->shape.N), args[1], args[0]->dims[0]};
   (void)nargs;
   (void)stream;
   if (call.tokens <= 0 || plan->shape.K == 0) return BS_OK;
-  return cpu_grad24_go(plan, call.tokens, run_share, &call, err);
+  return cpu_grad_go(plan, call.tokens, run_share, &call, err);
 }
 
-/* A query of bytes: i8 dY and weight, i32 dX. Sums of 32 bits must be those of 64. */
-static int read_integers(const bs_op_query *q, cpu_grad *out, bs_op_answer *answer) {
-  memset(out, 0, sizeof *out);
-  out->B = q->args[0]->dims[0];
-  out->N = q->args[0]->dims[1];
-  out->K = q->partition != NULL ? q->partition->count : q->args[1]->dims[1];
-  out->dy_type = BS_I8;
-  out->x_type = BS_I32;
-  out->full = (q->flags & BS_QUERY_X_FULL) != 0 && q->partition != NULL;
-  if (q->weight_dtype != BS_I8 || q->args[1]->dtype != BS_I32 || q->accumulate == BS_ACC_F64)
-    return cpu_answer_no(answer, BS_REASON_DTYPE, "integers are i8 x i8 to i32");
-  if (!cpu_rows_dense(q->args[0]) || !cpu_rows_dense(q->args[1]))
-    return cpu_answer_no(answer, BS_REASON_LAYOUT, "dY or dX has elements apart");
-  if (out->N > MOST_OUTPUTS)
-    return cpu_answer_no(answer, BS_REASON_SHAPE, "sums of %lld outputs of i8 may not fit 32 bits",
-                         (long long)out->N);
-  return cpu_kept_fits(q, out->N, out->K, answer);
+static uint64_t scratch_floats(const bs_op_query *query, const cpu_grad *shape) {
+  (void)query;
+  (void)shape;
+  return SCRATCH_FLOATS;
 }
 
-static int read_query(const bs_op_query *query, cpu_grad *out, bs_op_answer *answer) {
-  if (query->args[0]->dtype == BS_I8) return read_integers(query, out, answer);
-  if (!cpu_grad24_read(query, 1, 0, out, answer)) return 0;
-  if (cpu_is_matmul_type(query->weight_dtype)) return 1;
-  return cpu_answer_no(answer, BS_REASON_DTYPE, "weight of dtype 0x%04x: f32, bf16 and f16 only",
-                       query->weight_dtype);
-}
+static const cpu_grad_kind kind = {.x = 1,
+                                   .dy = 0,
+                                   .weight = 1,
+                                   .of24 = 1,
+                                   .integers = 1,
+                                   .size = sizeof(cpu_grad_plan),
+                                   .algo = "kept24",
+                                   .text = "own kernels, who keeps a column is found on the way",
+                                   .floats = scratch_floats};
 
 static int32_t supports(void *state, const bs_op_query *query, bs_op_answer *answer) {
-  cpu_grad shape;
-  if (!read_query(query, &shape, answer)) return BS_OK;
-  cpu_grad24_yes(state, query, SCRATCH_FLOATS, "own kernels, who keeps a column is found on the way", answer);
-  if (answer->level != BS_LEVEL_NO && shape.dy_type == BS_I8) answer->tolerance = BS_TOL_EXACT;
-  return BS_OK;
+  return cpu_grad_supports(&kind, state, query, answer);
 }
 
 static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *query, void *packed,
                        void **out_plan, bs_error *err) {
-  cpu_grad shape;
-  bs_op_answer answer;
-  memset(&answer, 0, sizeof answer);
-  if (!read_query(query, &shape, &answer))
-    return bs_fail(err, BS_UNSUPPORTED, "BS-CPU-MATMUL", "%s", answer.text);
-  return cpu_grad24_plan_make(state, exec, query, &shape, packed, 1, SCRATCH_FLOATS, out_plan, err);
+  return cpu_grad_prepare(&kind, state, exec, query, packed, out_plan, err);
 }
 
 const bs_src_loc cpu_matmul24_dx_at = {__FILE__, (uint32_t)__LINE__ + 1u, 0u};
@@ -284,5 +263,5 @@ const bs_op_impl cpu_matmul24_dx = {
     .supports = supports,
     .prepare = prepare,
     .run = run,
-    .plan_free = cpu_grad24_plan_free,
+    .plan_free = cpu_grad_plan_free,
 };

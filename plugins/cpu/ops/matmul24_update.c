@@ -6,7 +6,7 @@
 #include "gradient24.h"
 
 /* Lanes and values whose column does not exist get nothing. */
-static void drop_places(const cpu_grad24_plan *plan, int64_t panel, int64_t unit, float *sums) {
+static void drop_places(const cpu_grad_plan *plan, int64_t panel, int64_t unit, float *sums) {
   const int64_t last = cpu_kept_length(plan->shape.K) - unit * CPU_UNIT_VALUES;
   for (int64_t lane = 0; lane < CPU_PANEL; lane++) {
     const int64_t n = panel * CPU_PANEL + lane;
@@ -18,8 +18,8 @@ static void drop_places(const cpu_grad24_plan *plan, int64_t panel, int64_t unit
 }
 
 static void finish(const cpu_sums24_call *call, int64_t panel, int64_t unit, float *sums) {
-  const cpu_grad24_plan *plan = call->plan;
-  const cpu_packed24 *w = plan->w;
+  const cpu_grad_plan *plan = call->plan;
+  const cpu_packed *w = plan->w;
   const int64_t count = (int64_t)CPU_UNIT_VALUES * CPU_PANEL;
   uint8_t *values = cpu_unit_at(w, panel, unit);
   _Alignas(64) float wide[CPU_UNIT_VALUES * CPU_PANEL];
@@ -35,43 +35,32 @@ static void finish(const cpu_sums24_call *call, int64_t panel, int64_t unit, flo
 }
 
 static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err) {
-  cpu_grad24_plan *plan = opaque;
-  cpu_sums24_call call = {.plan = plan,
-                          .x = cpu_rows24_of(plan->kernels, args[0], plan->begin, plan->shape.K),
-                          .dy = cpu_rows24_of(plan->kernels, args[1], 0, plan->shape.N),
-                          .tokens = args[1]->dims[0],
-                          .finish = finish};
+  cpu_grad_plan *plan = opaque;
+  cpu_sums24_call call = cpu_sums24_of(plan, args);
   (void)nargs;
   (void)stream;
+  call.finish = finish;
   memcpy(&call.alpha, args[2]->data, sizeof call.alpha);
   if (call.tokens <= 0 || plan->w->data == NULL) return BS_OK;
-  return cpu_grad24_go(plan, call.tokens, cpu_sums24_share, &call, err);
+  return cpu_sums24_go(plan, &call, err);
 }
 
-static int read_query(const bs_op_query *query, cpu_grad *out, bs_op_answer *answer) {
-  if (!cpu_grad24_read(query, 0, 1, out, answer)) return 0;
-  if (cpu_is_matmul_type(query->weight_dtype)) return 1;
-  return cpu_answer_no(answer, BS_REASON_DTYPE, "weight of dtype 0x%04x: f32, bf16 and f16 only",
-                       query->weight_dtype);
-}
+static const cpu_grad_kind kind = {.x = 0,
+                                   .dy = 1,
+                                   .weight = 1,
+                                   .of24 = 1,
+                                   .size = sizeof(cpu_grad_plan),
+                                   .algo = "kept24",
+                                   .text = "own kernels, in place on the kept values",
+                                   .floats = cpu_sums24_floats};
 
 static int32_t supports(void *state, const bs_op_query *query, bs_op_answer *answer) {
-  cpu_grad shape;
-  if (read_query(query, &shape, answer))
-    cpu_grad24_yes(state, query, cpu_sums24_floats(&shape), "own kernels, in place on the kept values",
-                   answer);
-  return BS_OK;
+  return cpu_grad_supports(&kind, state, query, answer);
 }
 
 static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *query, void *packed,
                        void **out_plan, bs_error *err) {
-  cpu_grad shape;
-  bs_op_answer answer;
-  memset(&answer, 0, sizeof answer);
-  if (!read_query(query, &shape, &answer))
-    return bs_fail(err, BS_UNSUPPORTED, "BS-CPU-MATMUL", "%s", answer.text);
-  return cpu_grad24_plan_make(state, exec, query, &shape, packed, 1, cpu_sums24_floats(&shape), out_plan,
-                              err);
+  return cpu_grad_prepare(&kind, state, exec, query, packed, out_plan, err);
 }
 
 const bs_src_loc cpu_matmul24_update_at = {__FILE__, (uint32_t)__LINE__ + 1u, 0u};
@@ -85,5 +74,5 @@ const bs_op_impl cpu_matmul24_update = {
     .supports = supports,
     .prepare = prepare,
     .run = run,
-    .plan_free = cpu_grad24_plan_free,
+    .plan_free = cpu_grad_plan_free,
 };

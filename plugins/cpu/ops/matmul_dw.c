@@ -130,40 +130,27 @@ static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stre
   return cpu_grad_go(plan, call.tokens, run_share, &call, err);
 }
 
-static int read_query(const bs_op_query *query, cpu_grad *out, bs_op_answer *answer) {
-  const bs_tensor_desc *dw = query->args[2];
-  if (!cpu_grad_read(query, 0, 1, out, answer)) return 0;
-  if (dw->dtype != BS_F32)
-    return cpu_answer_no(answer, BS_REASON_DTYPE, "dW of dtype 0x%04x: f32 only", dw->dtype);
-  if (!cpu_rows_dense(dw))
-    return cpu_answer_no(answer, BS_REASON_LAYOUT, "dW has element stride %lld, need 1",
-                         (long long)dw->strides[1]);
-  return 1;
-}
-
 /* Of one member. */
-static uint64_t scratch_floats(const cpu_grad *s) {
+static uint64_t scratch_floats(const bs_op_query *query, const cpu_grad *s) {
+  (void)query;
   return (uint64_t)(CPU_GRAD_LINES + cpu_turned_floats(s->N) + cpu_panels_floats(s->K, s->B) +
                     CPU_MAX_TOKENS * EDGE_LD);
 }
 
+static const cpu_grad_kind kind = {.x = 0,
+                                   .dy = 1,
+                                   .size = sizeof(cpu_grad_plan),
+                                   .algo = "transposed",
+                                   .text = "own kernels on the turned dY",
+                                   .floats = scratch_floats};
+
 static int32_t supports(void *state, const bs_op_query *query, bs_op_answer *answer) {
-  cpu_grad shape;
-  if (read_query(query, &shape, answer))
-    cpu_grad_yes(state, query, scratch_floats(&shape), "own kernels on the turned dY", answer);
-  return BS_OK;
+  return cpu_grad_supports(&kind, state, query, answer);
 }
 
 static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *query, void *packed,
                        void **out_plan, bs_error *err) {
-  cpu_grad shape;
-  bs_op_answer answer;
-  memset(&answer, 0, sizeof answer);
-  (void)packed;
-  if (!read_query(query, &shape, &answer))
-    return bs_fail(err, BS_UNSUPPORTED, "BS-CPU-MATMUL", "%s", answer.text);
-  return cpu_grad_plan_make(state, exec, query, &shape, NULL, 0, scratch_floats(&shape),
-                            sizeof(cpu_grad_plan), out_plan, err);
+  return cpu_grad_prepare(&kind, state, exec, query, packed, out_plan, err);
 }
 
 const bs_src_loc cpu_matmul_dw_at = {__FILE__, (uint32_t)__LINE__ + 1u, 0u};

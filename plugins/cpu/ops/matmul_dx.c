@@ -176,36 +176,33 @@ static cut cut_of(const cpu_grad *shape) {
   return c;
 }
 
+static uint64_t scratch_floats(const bs_op_query *query, const cpu_grad *shape) {
+  (void)query;
+  return cut_of(shape).floats;
+}
+
+static const cpu_grad_kind kind = {.x = 1,
+                                   .dy = 0,
+                                   .weight = 1,
+                                   .size = sizeof(dx_plan),
+                                   .algo = "transposed",
+                                   .text = "own kernels, the packed weight turned on the way",
+                                   .floats = scratch_floats};
+
 static int32_t supports(void *state, const bs_op_query *query, bs_op_answer *answer) {
-  cpu_grad shape;
-  if (!cpu_grad_read(query, 1, 0, &shape, answer)) return BS_OK;
-  if (!cpu_is_matmul_type(query->weight_dtype))
-    cpu_answer_no(answer, BS_REASON_DTYPE, "weight of dtype 0x%04x: f32, bf16 and f16 only",
-                  query->weight_dtype);
-  else
-    cpu_grad_yes(state, query, cut_of(&shape).floats, "own kernels, the packed weight turned on the way",
-                 answer);
-  return BS_OK;
+  return cpu_grad_supports(&kind, state, query, answer);
 }
 
 static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *query, void *packed,
                        void **out_plan, bs_error *err) {
-  cpu_grad shape;
-  bs_op_answer answer;
-  memset(&answer, 0, sizeof answer);
-  if (!cpu_grad_read(query, 1, 0, &shape, &answer))
-    return bs_fail(err, BS_UNSUPPORTED, "BS-CPU-MATMUL", "%s", answer.text);
-  const cut c = cut_of(&shape);
-  void *made = NULL;
-  const int32_t rc =
-      cpu_grad_plan_make(state, exec, query, &shape, packed, 1, c.floats, sizeof(dx_plan), &made, err);
+  const int32_t rc = cpu_grad_prepare(&kind, state, exec, query, packed, out_plan, err);
   if (rc != BS_OK) return rc;
-  dx_plan *plan = made;
+  dx_plan *plan = *out_plan;
+  const cut c = cut_of(&plan->g.shape);
   plan->max_tokens = c.tokens;
   plan->max_panels = c.panels;
   plan->c_ld = c.c_ld;
   plan->x_floats = c.x;
-  *out_plan = plan;
   return BS_OK;
 }
 

@@ -121,13 +121,6 @@ static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stre
   return cpu_grad_go(plan, call.tokens, run_share, &call, err);
 }
 
-static int read_query(const bs_op_query *query, cpu_grad *out, bs_op_answer *answer) {
-  if (!cpu_grad_read(query, 0, 1, out, answer)) return 0;
-  if (cpu_is_matmul_type(query->weight_dtype)) return 1;
-  return cpu_answer_no(answer, BS_REASON_DTYPE, "weight of dtype 0x%04x: f32, bf16 and f16 only",
-                       query->weight_dtype);
-}
-
 /* Of one member. */
 static uint64_t scratch_floats(const bs_op_query *query, const cpu_grad *s) {
   const int64_t wide = wide_panels(s->N, s->B, query->weight_dtype) * PANEL_FLOATS;
@@ -136,22 +129,21 @@ static uint64_t scratch_floats(const bs_op_query *query, const cpu_grad *s) {
                     rounded);
 }
 
+static const cpu_grad_kind kind = {.x = 0,
+                                   .dy = 1,
+                                   .weight = 1,
+                                   .size = sizeof(cpu_grad_plan),
+                                   .algo = "transposed",
+                                   .text = "own kernels, in place on the panels",
+                                   .floats = scratch_floats};
+
 static int32_t supports(void *state, const bs_op_query *query, bs_op_answer *answer) {
-  cpu_grad shape;
-  if (read_query(query, &shape, answer))
-    cpu_grad_yes(state, query, scratch_floats(query, &shape), "own kernels, in place on the panels", answer);
-  return BS_OK;
+  return cpu_grad_supports(&kind, state, query, answer);
 }
 
 static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *query, void *packed,
                        void **out_plan, bs_error *err) {
-  cpu_grad shape;
-  bs_op_answer answer;
-  memset(&answer, 0, sizeof answer);
-  if (!read_query(query, &shape, &answer))
-    return bs_fail(err, BS_UNSUPPORTED, "BS-CPU-MATMUL", "%s", answer.text);
-  return cpu_grad_plan_make(state, exec, query, &shape, packed, 1, scratch_floats(query, &shape),
-                            sizeof(cpu_grad_plan), out_plan, err);
+  return cpu_grad_prepare(&kind, state, exec, query, packed, out_plan, err);
 }
 
 const bs_src_loc cpu_matmul_update_at = {__FILE__, (uint32_t)__LINE__ + 1u, 0u};

@@ -1,28 +1,40 @@
 /* SPDX-License-Identifier: MIT
  *
- * packed.h - the weight of the "packed" matmul: blocks of CPU_K_BLOCK columns, in a block panels of
- * CPU_PANEL outputs, in a panel column by column, for bf16 pair of columns by pair. Shared by matmul_pack.c
- * and matmul.c. */
+ * packed.h - the packed weights of the matmuls. What all kinds have alike is in packed.c. The weight of the
+ * "packed" matmul: blocks of CPU_K_BLOCK columns, in a block panels of CPU_PANEL outputs, in a panel column
+ * by column, for bf16 pair of columns by pair (matmul_pack.c). */
 #ifndef BS_PLUGINS_CPU_OPS_PACKED_H
 #define BS_PLUGINS_CPU_OPS_PACKED_H
 
 #include "../cpu.h"
 
-/* What every weight packed by this plugin begins with: an optimiser's step takes them all. */
-typedef struct cpu_weight {
-  uint32_t of24; /* 1: cpu_packed24 (packed24.h), 0: cpu_packed */
-} cpu_weight;
+typedef struct cpu_packed cpu_packed;
 
-typedef struct cpu_packed {
-  cpu_weight weight;
+/* How the values of a kind of weight lie. */
+typedef struct cpu_packed_kind {
+  /* Put `rows` rows, each K elements, where panel `panel` has them. NULL: as they lie. */
+  void (*place)(const cpu_packed *w, int64_t panel, int64_t rows, const uint8_t *from);
+  /* Values first .. first+count of row n to `line`, or back from it. first: a multiple of CPU_K_BLOCK;
+   * count: at most that. */
+  void (*line)(const cpu_packed *w, int64_t n, int64_t first, int64_t count, uint8_t *line, int back);
+} cpu_packed_kind;
+
+/* A weight that this plugin has packed. An optimiser's step takes dense ones and 2:4 ones. */
+struct cpu_packed {
+  const cpu_packed_kind *kind;
   const bs_exec *exec;
-  const cpu_state *state;
-  int64_t N, K;   /* outputs, packed columns */
-  int64_t panels; /* ceil(N / CPU_PANEL); the last one is filled up with zeros */
-  uint32_t dtype; /* f32, bf16, f16 */
-  uint32_t size;  /* bytes of an element */
-  void *data;     /* exec->alloc */
-} cpu_packed;
+  cpu_state *state;
+  int64_t N, K;     /* outputs, packed columns */
+  int64_t length;   /* values of a row: K, of 2:4 weights those that are kept */
+  int64_t panels;   /* ceil(N / CPU_PANEL); the last one is filled up with zeros */
+  int64_t units;    /* of 2:4 weights ceil(K / 32), of int8 pairs of columns: filled up with zeros */
+  uint32_t dtype;   /* f32, bf16, f16, i8 */
+  uint32_t size;    /* bytes of a value */
+  int type;         /* cpu_type24 */
+  uint32_t other;   /* 1: what is kept is the other half of what the codes tell */
+  cpu_codes *codes; /* of 2:4 weights (packed24.h); else NULL */
+  void *data;       /* exec->alloc */
+};
 
 /* Columns that a block from `first` on takes up: bf16 lies in pairs of columns (kernels.h). */
 static inline int64_t cpu_packed_length(const cpu_packed *w, int64_t first) {
@@ -46,10 +58,50 @@ static inline int64_t cpu_packed_place(const cpu_packed *w, int64_t k, int64_t l
  * second of a last odd one stays zero. narrow: cpu_packed_length * 16 places to work in. */
 void cpu_panel_narrow(const cpu_kernels *kernels, const cpu_packed *w, int64_t first, const float *wide,
                       uint16_t *narrow, void *to);
-int32_t cpu_packed_make(void *state, const bs_exec *exec, const bs_op_query *query, const bs_source *weights,
-                        void **out_packed, uint64_t *out_bytes, bs_error *err);
+/* `value` of a line to its place, or back. */
+static inline void cpu_packed_move(const cpu_packed *w, void *place, void *value, int back) {
+  void *to = back ? place : value, *from = back ? value : place;
+  if (w->size == 4)
+    memcpy(to, from, 4);
+  else if (w->size == 2)
+    memcpy(to, from, 2);
+  else
+    memcpy(to, from, 1);
+}
+
+/* ---- packed.c ------------------------------------------------------------------------------- */
+
+/* A weight of the query without values: length is K. */
+int32_t cpu_packed_begin(const cpu_packed_kind *kind, cpu_state *state, const bs_exec *exec,
+                         const bs_op_query *query, const bs_source *weights, cpu_packed **out_packed,
+                         bs_error *err);
+/* Room for rows x columns values, pulled from the source by the whole team: beside the weight there are 16
+ * rows a member, never a dense copy. Frees the weight when it fails. */
+int32_t cpu_packed_fill(cpu_packed *w, int64_t rows, int64_t columns, const bs_source *weights,
+                        const bs_partition *partition, void **out_packed, uint64_t *out_bytes, bs_error *err);
+/* BS_OK where it is packed [N,K] of the query's dtype. */
+int32_t cpu_packed_check(const cpu_packed *w, int64_t N, int64_t K, uint32_t dtype, bs_error *err);
+/* packed_update, packed_read and packed_free of bs_op_impl, for weights of all kinds. */
 int32_t cpu_packed_update(void *packed, const bs_tensor *delta, bs_error *err);
 int32_t cpu_packed_read(void *packed, int64_t row, bs_tensor *out, bs_error *err);
 void cpu_packed_free(void *packed);
+
+/* ---- their makers: of "packed", of matmul24, of "bytes", of "dnnl" -------------------------- */
+
+int32_t cpu_packed_make(void *state, const bs_exec *exec, const bs_op_query *query, const bs_source *weights,
+                        void **out_packed, uint64_t *out_bytes, bs_error *err);
+int32_t cpu_packed24_make(void *state, const bs_exec *exec, const bs_op_query *query,
+                          const bs_source *weights, void **out_packed, uint64_t *out_bytes, bs_error *err);
+int32_t cpu_packed_bytes_make(void *state, const bs_exec *exec, const bs_op_query *query,
+                              const bs_source *weights, void **out_packed, uint64_t *out_bytes,
+                              bs_error *err);
+int32_t cpu_rows_make(void *state, const bs_exec *exec, const bs_op_query *query, const bs_source *weights,
+                      void **out_packed, uint64_t *out_bytes, bs_error *err);
+
+/* The first byte of a pair of columns in a panel of int8: panels lie one after the other, in a panel pair of
+ * columns by pair. */
+static inline int64_t cpu_bytes_at(const cpu_packed *w, int64_t panel, int64_t pair) {
+  return (panel * w->units + pair) * 2 * CPU_PANEL;
+}
 
 #endif

@@ -23,21 +23,7 @@ struct cpu_codes {
 
 #define CPU_CHUNK24 32 /* panels whose sums lie in L2 while their blocks go by: 128 KiB of 64 tokens */
 
-typedef struct cpu_packed24 {
-  cpu_weight weight;
-  const bs_exec *exec;
-  cpu_state *state;
-  int64_t N, K;          /* outputs, columns */
-  int64_t panels, units; /* ceil(N / 16), ceil(K / 32); filled up with zeros */
-  uint32_t dtype;        /* f32, bf16, f16, i8 */
-  uint32_t size;         /* bytes of a value */
-  int type;              /* cpu_type24 */
-  uint32_t other;        /* 1: what is kept is the other half of what the codes tell */
-  cpu_codes *codes;
-  uint8_t *data; /* exec->alloc */
-} cpu_packed24;
-
-static inline int64_t cpu_unit_bytes(const cpu_packed24 *w) {
+static inline int64_t cpu_unit_bytes(const cpu_packed *w) {
   return (int64_t)CPU_UNIT_VALUES * CPU_PANEL * w->size;
 }
 
@@ -50,8 +36,8 @@ static inline int64_t cpu_unit_index(int64_t panels, int64_t units, int64_t pane
 }
 
 /* The values and the codes of a unit of a panel. */
-static inline uint8_t *cpu_unit_at(const cpu_packed24 *w, int64_t panel, int64_t unit) {
-  return w->data + cpu_unit_index(w->panels, w->units, panel, unit) * cpu_unit_bytes(w);
+static inline uint8_t *cpu_unit_at(const cpu_packed *w, int64_t panel, int64_t unit) {
+  return (uint8_t *)w->data + cpu_unit_index(w->panels, w->units, panel, unit) * cpu_unit_bytes(w);
 }
 
 static inline uint32_t *cpu_codes_at(const cpu_codes *codes, int64_t panel, int64_t unit) {
@@ -78,17 +64,11 @@ static inline int64_t cpu_kept_length(int64_t cols) {
 }
 
 /* The stream of `kept`, read by the team; one that lives in this rank already, with *out_other told.
- * BS_INVALID_ARGUMENT where a group keeps other than two. Given back by cpu_codes_drop. */
+ * BS_INVALID_ARGUMENT where a group keeps other than two. Given back by cpu_codes_drop
+ * (cpu.h). */
 int32_t cpu_codes_take(cpu_state *state, const bs_exec *exec, const bs_kept *kept, cpu_codes **out_codes,
                        uint32_t *out_other, bs_error *err);
-void cpu_codes_drop(cpu_state *state, cpu_codes *codes);
 /* NO, and 0, without positions of a weight [rows,cols] or with a partition that is no run. */
 int cpu_kept_fits(const bs_op_query *query, int64_t rows, int64_t cols, bs_op_answer *answer);
-
-int32_t cpu_packed24_make(void *state, const bs_exec *exec, const bs_op_query *query,
-                          const bs_source *weights, void **out_packed, uint64_t *out_bytes, bs_error *err);
-int32_t cpu_packed24_update(void *packed, const bs_tensor *delta, bs_error *err);
-int32_t cpu_packed24_read(void *packed, int64_t row, bs_tensor *out, bs_error *err);
-void cpu_packed24_free(void *packed);
 
 #endif

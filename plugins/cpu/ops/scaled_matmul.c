@@ -28,10 +28,8 @@ typedef struct scaled_plan {
   int64_t group, tokens;
   uint32_t x, w; /* cpu_quant_index */
   uint32_t to, activation;
-  void *memory; /* of all members, where `members` points into */
-  scaled_scratch *members;
+  float *memory; /* of all members, while it runs */
   uint32_t width;
-  uint32_t reserved;
 } scaled_plan;
 
 typedef struct scaled_call {
@@ -110,6 +108,18 @@ static void run_block(const scaled_block *b) {
   for (int64_t t = 0; t < b->tokens; t++) finish_token(b, t);
 }
 
+static uint64_t member_floats(int64_t tokens) {
+  return (uint64_t)(OUTPUTS * LD + LD + 2 * tokens * OUTPUTS);
+}
+
+static scaled_scratch scratch_of(const scaled_plan *plan, uint32_t member) {
+  scaled_scratch s = {.w = plan->memory + member_floats(plan->tokens) * member};
+  s.x = s.w + OUTPUTS * LD;
+  s.sums = s.x + LD;
+  s.all = s.sums + plan->tokens * OUTPUTS;
+  return s;
+}
+
 static void share(void *arg, uint32_t member, uint32_t width) {
   const scaled_call *c = arg;
   const scaled_plan *plan = c->plan;
@@ -118,42 +128,25 @@ static void share(void *arg, uint32_t member, uint32_t width) {
   int64_t begin, end;
   if (member >= members) return;
   cpu_share((N + CPU_F8_ROWS - 1) / CPU_F8_ROWS, member, members, &begin, &end);
+  const scaled_scratch s = scratch_of(plan, member);
   end = end * CPU_F8_ROWS < N ? end * CPU_F8_ROWS : N;
   for (int64_t t = 0; t < B; t += plan->tokens)
     for (int64_t n = begin * CPU_F8_ROWS; n < end; n += OUTPUTS) {
-      const scaled_block b = {c, &plan->members[member],
-                              t, B - t < plan->tokens ? B - t : plan->tokens,
-                              n, end - n < OUTPUTS ? end - n : OUTPUTS};
+      const scaled_block b = {
+          c, &s, t, B - t < plan->tokens ? B - t : plan->tokens, n, end - n < OUTPUTS ? end - n : OUTPUTS};
       run_block(&b);
     }
 }
 
-static uint64_t member_floats(int64_t tokens) {
-  return (uint64_t)(OUTPUTS * LD + LD + 2 * tokens * OUTPUTS);
-}
-
-/* Where the members work: the rank's scratch, which may be another block than at the last run. */
-static void place_scratch(scaled_plan *plan) {
-  float *base = plan->exec->scratch(plan->exec->ctx);
-  if (base == plan->memory) return;
-  plan->memory = base;
-  for (uint32_t i = 0; i < plan->width; i++, base += member_floats(plan->tokens)) {
-    scaled_scratch *s = &plan->members[i];
-    s->w = base;
-    s->x = s->w + OUTPUTS * LD;
-    s->sums = s->x + LD;
-    s->all = s->sums + plan->tokens * OUTPUTS;
-  }
-}
-
-static int32_t run(void *plan, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err) {
+static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err) {
+  scaled_plan *plan = opaque;
   scaled_call c = {plan, args};
   (void)nargs;
   (void)stream;
   const double work = (double)args[OUT]->dims[0] * (double)args[OUT]->dims[1];
   if (work <= 0) return BS_OK;
-  place_scratch(plan);
-  return cpu_team(c.plan->exec, work * (double)args[X]->dims[1] < ALONE, share, &c, err);
+  plan->memory = plan->exec->scratch(plan->exec->ctx);
+  return cpu_team(plan->exec, work * (double)args[X]->dims[1] < ALONE, share, &c, err);
 }
 
 /* ---- plans -------------------------------------------------------------------------------------- */
@@ -166,33 +159,13 @@ static int64_t tokens_of(const bs_op_query *query) {
 static int32_t supports(void *opaque, const bs_op_query *query, bs_op_answer *answer) {
   const cpu_state *state = opaque;
   char algo[48];
-  for (uint32_t i = 0; i < ARGS; i++) {
-    const bs_tensor_desc *d = query->args[i];
-    if (d == NULL) continue;
-    const int dense = d->rank == 1 ? d->dims[0] <= 1 || d->strides[0] <= 1 : cpu_rows_dense(d);
-    if (!dense) return cpu_answer_no(answer, BS_REASON_LAYOUT, "arg %u has elements apart", i);
-  }
+  if (!cpu_args_dense(query, ARGS, answer)) return BS_OK;
   if (cpu_type_index(query->args[OUT]->dtype) < 0)
     return cpu_answer_no(answer, BS_REASON_DTYPE, "output goes to f32, bf16 or f16");
   if (!cpu_workspace_fits(query, member_floats(tokens_of(query)) * sizeof(float), answer)) return BS_OK;
   snprintf(algo, sizeof algo, "f8-%s", state->kernels.name);
   cpu_answer_yes(answer, 700, BS_TOL_ACC_F32, algo, "widened to f32 piece by piece");
   return BS_OK;
-}
-
-static void plan_free(void *opaque) {
-  scaled_plan *plan = opaque;
-  if (plan == NULL) return;
-  free(plan->members);
-  free(plan);
-}
-
-static int32_t make_scratch(scaled_plan *plan, const bs_op_query *query, bs_error *err) {
-  const uint64_t each = member_floats(plan->tokens) * sizeof(float);
-  plan->width = cpu_workspace_members(query, each, plan->exec->width > 0 ? plan->exec->width : 1);
-  plan->members = calloc(plan->width, sizeof *plan->members);
-  if (plan->members == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-CPU-MEMORY", "no memory for a plan");
-  return cpu_reserve(plan->exec, each * plan->width, err);
 }
 
 static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *query, void *packed,
@@ -211,9 +184,11 @@ static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *que
   plan->w = (uint32_t)cpu_quant_index(query->args[W]->dtype);
   plan->to = (uint32_t)cpu_type_index(query->args[OUT]->dtype);
   plan->activation = query->activation;
-  rc = make_scratch(plan, query, err);
+  const uint64_t each = member_floats(plan->tokens) * sizeof(float);
+  plan->width = cpu_workspace_members(query, each, exec->width > 0 ? exec->width : 1);
+  rc = cpu_reserve(exec, each * plan->width, err);
   if (rc != BS_OK) {
-    plan_free(plan);
+    free(plan);
     return rc;
   }
   *out_plan = plan;
@@ -231,5 +206,5 @@ const bs_op_impl cpu_scaled_matmul = {
     .supports = supports,
     .prepare = prepare,
     .run = run,
-    .plan_free = plan_free,
+    .plan_free = free,
 };

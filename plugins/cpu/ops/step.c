@@ -13,7 +13,7 @@ static const float *row_of(const bs_tensor *t, int64_t n, int64_t first) {
 }
 
 void cpu_step_rows(const cpu_step_call *c, int64_t panel, int64_t first, int64_t count, float *lines) {
-  for (int64_t lane = 0; lane < CPU_PANEL && panel * CPU_PANEL + lane < c->plan->N; lane++) {
+  for (int64_t lane = 0; lane < CPU_PANEL && panel * CPU_PANEL + lane < c->plan->w->N; lane++) {
     const int64_t n = panel * CPU_PANEL + lane;
     float *state[CPU_STEP_STATES];
     for (int i = 0; i < CPU_STEP_STATES; i++)
@@ -60,11 +60,11 @@ static void run_share(void *arg, uint32_t member, uint32_t width) {
   float *memory = plan->memory + (size_t)CPU_STEP_EACH * member;
   int64_t begin, end;
   if (member >= members) return;
-  cpu_share(plan->panels, member, members, &begin, &end);
+  cpu_share(plan->w->panels, member, members, &begin, &end);
   for (int64_t panel = begin; panel < end; panel++)
-    for (int64_t first = 0; first < plan->length; first += CPU_K_BLOCK) {
-      const int64_t left = plan->length - first, count = left < CPU_K_BLOCK ? left : CPU_K_BLOCK;
-      if (plan->w24 != NULL)
+    for (int64_t first = 0; first < plan->w->length; first += CPU_K_BLOCK) {
+      const int64_t left = plan->w->length - first, count = left < CPU_K_BLOCK ? left : CPU_K_BLOCK;
+      if (plan->w->codes != NULL)
         cpu_step_block24(c, panel, first, count, memory);
       else
         step_block(c, panel, first, count, memory);
@@ -76,9 +76,9 @@ static int32_t step_run(cpu_step_plan *plan, bs_tensor *const *args, uint32_t st
   cpu_step_call c = {.plan = plan, .dw = args[0]};
   for (uint32_t i = 0; i < states; i++) c.state[i] = args[1 + i];
   memcpy(c.hyper, args[1 + states]->data, count * sizeof(float));
-  if (plan->N == 0 || plan->length == 0) return BS_OK;
+  if (plan->w->N == 0 || plan->w->length == 0) return BS_OK;
   plan->memory = plan->exec->scratch(plan->exec->ctx);
-  return cpu_team(plan->exec, (double)plan->N * (double)plan->length < ALONE, run_share, &c, err);
+  return cpu_team(plan->exec, (double)plan->w->N * (double)plan->w->length < ALONE, run_share, &c, err);
 }
 
 static int read_query(const bs_op_query *query, uint32_t states, bs_op_answer *answer) {
@@ -103,38 +103,23 @@ static void step_supports(const cpu_state *state, const bs_op_query *query, uint
   cpu_answer_yes(answer, 600, BS_TOL_ACC_F32, state->kernels.name, "own kernels, in place on the panels");
 }
 
-/* 0: it is none, or of another dtype. */
-static int take_weight(cpu_step_plan *plan, void *packed, uint32_t dtype) {
-  const cpu_weight *weight = packed;
-  if (weight == NULL) return 0;
-  if (weight->of24) {
-    plan->w24 = packed;
-    plan->N = plan->w24->N;
-    plan->length = cpu_kept_length(plan->w24->K);
-    plan->panels = plan->w24->panels;
-    return plan->w24->dtype == dtype;
-  }
-  plan->w = packed;
-  plan->N = plan->w->N;
-  plan->length = plan->w->K;
-  plan->panels = plan->w->panels;
-  return plan->w->dtype == dtype;
-}
-
 static int32_t step_prepare(const cpu_state *state, const bs_exec *exec, const bs_op_query *query,
                             uint32_t states, cpu_step_row row, void *packed, void **out_plan, bs_error *err) {
   bs_op_answer answer;
-  cpu_step_plan like = {.exec = exec, .kernels = &state->kernels, .row = row};
+  const cpu_packed *w = packed;
   memset(&answer, 0, sizeof answer);
   if (!read_query(query, states, &answer))
     return bs_fail(err, BS_UNSUPPORTED, "BS-CPU-STEP", "%s", answer.text);
-  if (!take_weight(&like, packed, query->weight_dtype) || like.N != query->args[0]->dims[0] ||
-      like.length != query->args[0]->dims[1])
+  if (w == NULL || w->dtype != query->weight_dtype || w->N != query->args[0]->dims[0] ||
+      w->length != query->args[0]->dims[1])
     return bs_fail(err, BS_INVALID_ARGUMENT, "BS-CPU-PACKED", "dW [%lld,%lld] is not of the packed weight",
                    (long long)query->args[0]->dims[0], (long long)query->args[0]->dims[1]);
   cpu_step_plan *plan = calloc(1, sizeof *plan);
   if (plan == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-CPU-MEMORY", "no memory for a plan");
-  *plan = like;
+  plan->exec = exec;
+  plan->kernels = &state->kernels;
+  plan->w = packed;
+  plan->row = row;
   plan->width = cpu_workspace_members(query, (uint64_t)CPU_STEP_EACH * sizeof(float),
                                       exec->width > 0 ? exec->width : 1);
   const int32_t rc = cpu_reserve(exec, (uint64_t)CPU_STEP_EACH * plan->width * sizeof(float), err);

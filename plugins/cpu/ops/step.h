@@ -20,10 +20,7 @@ typedef void (*cpu_step_row)(const cpu_step_plan *plan, float *w, const float *d
 struct cpu_step_plan {
   const bs_exec *exec;
   const cpu_kernels *kernels;
-  cpu_packed *w;     /* NULL: w24 */
-  cpu_packed24 *w24; /* NULL: w */
-  int64_t N, length; /* rows, and weights of one */
-  int64_t panels;
+  cpu_packed *w;
   uint32_t width;
   float *memory; /* of all members, while it runs */
   cpu_step_row row;

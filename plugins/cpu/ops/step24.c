@@ -7,17 +7,17 @@
 
 static void clear_places(const cpu_step_plan *plan, int64_t panel, int64_t first, int64_t count,
                          float *lines) {
-  const cpu_packed24 *w = plan->w24;
-  if (w->K % 4 == 0 || first + count < plan->length) return;
+  const cpu_packed *w = plan->w;
+  if (w->K % 4 == 0 || first + count < plan->w->length) return;
   for (int64_t lane = 0; lane < CPU_PANEL && panel * CPU_PANEL + lane < w->N; lane++)
-    for (int64_t j = plan->length - 2; j < plan->length; j++)
+    for (int64_t j = plan->w->length - 2; j < plan->w->length; j++)
       if (cpu_kept_column(w->codes, w->other, panel * CPU_PANEL + lane, j) >= w->K)
         lines[lane * CPU_X_LD + j - first] = 0.0f;
 }
 
 void cpu_step_block24(const cpu_step_call *c, int64_t panel, int64_t first, int64_t count, float *memory) {
   const cpu_kernels *kernels = c->plan->kernels;
-  const cpu_packed24 *w = c->plan->w24;
+  const cpu_packed *w = c->plan->w;
   const int64_t units = (count + CPU_UNIT_VALUES - 1) / CPU_UNIT_VALUES, unit = first / CPU_UNIT_VALUES;
   float *lines = memory;
   for (int64_t u = 0; u < units; u++) {

@@ -195,3 +195,45 @@ int32_t ref_rows_run(ref_rows *rows, const bs_exec *exec, bs_error *err) {
                    rows->in.dtype, rows->out.dtype);
   return BS_OK;
 }
+
+int32_t ref_team_run(const bs_exec *exec, void (*body)(void *, uint32_t, uint32_t), void *job,
+                     const int32_t *failed, bs_error *err) {
+  const int32_t rc = exec->parallel_for(exec->ctx, body, job);
+  if (rc != BS_OK) return bs_fail(err, rc, "BS-REF-TEAM", "the rank's thread team failed");
+  if (failed != NULL && *failed != BS_OK)
+    return bs_fail(err, *failed, "BS-REF-CONVERT", "the host does not convert one of the dtypes");
+  return BS_OK;
+}
+
+int32_t ref_team_errors(const bs_host *host, const bs_exec *exec, void (*body)(void *, uint32_t, uint32_t),
+                        void *job, bs_error **job_errors, bs_error *err) {
+  const uint32_t width = exec->width > 0 ? exec->width : 1;
+  bs_error *errors = host->alloc(host->ctx, width * sizeof *errors, 64);
+  if (errors == NULL)
+    return bs_fail(err, BS_NO_MEMORY, "BS-REF-MEMORY", "no memory for %u error records", width);
+  for (uint32_t i = 0; i < width; i++) {
+    errors[i].struct_size = (uint32_t)sizeof *errors;
+    errors[i].rank = -1;
+  }
+  *job_errors = errors;
+  int32_t rc = ref_team_run(exec, body, job, NULL, err);
+  for (uint32_t i = 0; i < width && rc == BS_OK; i++) {
+    rc = errors[i].code;
+    if (rc != BS_OK && err != NULL) *err = errors[i];
+  }
+  host->free(host->ctx, errors);
+  return rc;
+}
+
+int ref_workspace_fits(const bs_op_query *query, uint64_t bytes, bs_op_answer *out_answer) {
+  if (query->workspace_limit == 0 || query->workspace_limit >= bytes) return 1;
+  ref_answer_no(out_answer, BS_REASON_WORKSPACE, "needs %llu bytes of workspace, the limit is %llu",
+                (unsigned long long)bytes, (unsigned long long)query->workspace_limit);
+  return 0;
+}
+
+uint32_t ref_workspace_members(const bs_op_query *query, const bs_exec *exec, uint64_t bytes) {
+  const uint32_t width = exec->width > 0 ? exec->width : 1;
+  if (query->workspace_limit == 0 || width <= query->workspace_limit / bytes) return width;
+  return (uint32_t)(query->workspace_limit / bytes);
+}

@@ -52,9 +52,7 @@ int32_t ref_matmul_supports(void *state, const bs_op_query *q, bs_op_answer *out
   if (problem != NULL)
     return ref_answer_no(out_answer, BS_REASON_DTYPE, "X 0x%04x, weight 0x%04x, Y 0x%04x: %s", x->dtype,
                          q->weight_dtype, y->dtype, problem);
-  if (q->workspace_limit > 0 && q->workspace_limit < REF_TILE_BYTES)
-    return ref_answer_no(out_answer, BS_REASON_WORKSPACE, "needs %llu bytes of workspace, the limit is %llu",
-                         (unsigned long long)REF_TILE_BYTES, (unsigned long long)q->workspace_limit);
+  if (!ref_workspace_fits(q, REF_TILE_BYTES, out_answer)) return BS_OK;
   const uint32_t compute = compute_dtype(q);
   if (compute == BS_I64)
     return ref_answer_native(out_answer, BS_TOL_EXACT, REF_TILE_BYTES, "portable C, 64-bit integer sums");
@@ -71,13 +69,12 @@ void ref_matmul_plan_free(void *opaque) {
   host->free(host->ctx, plan);
 }
 
-static int32_t check_weight(const bs_op_query *q, const ref_packed *w, int64_t k, bs_error *err) {
-  if (w == NULL) return bs_fail(err, BS_INVALID_ARGUMENT, "BS-REF-WEIGHT", "matmul needs a packed weight");
-  if (w->dtype == q->weight_dtype && w->rows == q->args[3]->dims[1] && w->cols == k) return BS_OK;
+int32_t ref_weight_check(const bs_op_query *q, const ref_packed *w, int64_t cols, int64_t n, int64_t k,
+                         bs_error *err) {
+  if (w->dtype == q->weight_dtype && w->rows == n && cols == k) return BS_OK;
   return bs_fail(err, BS_INVALID_ARGUMENT, "BS-REF-WEIGHT",
                  "the packed weight is [%lld,%lld] of 0x%04x, the plan needs [%lld,%lld] of 0x%04x",
-                 (long long)w->rows, (long long)w->cols, w->dtype, (long long)q->args[3]->dims[1],
-                 (long long)k, q->weight_dtype);
+                 (long long)w->rows, (long long)cols, w->dtype, (long long)n, (long long)k, q->weight_dtype);
 }
 
 int32_t ref_matmul_prepare(const bs_op_impl *impl, ref_state *state, const bs_exec *exec,
@@ -85,7 +82,9 @@ int32_t ref_matmul_prepare(const bs_op_impl *impl, ref_state *state, const bs_ex
                            void **out_plan, bs_error *err) {
   const bs_host *host = state->host;
   int32_t rc = ref_require(impl, state, q, err);
-  if (rc == BS_OK) rc = check_weight(q, weight, length, err);
+  if (rc == BS_OK)
+    rc = weight != NULL ? ref_weight_check(q, weight, weight->cols, q->args[3]->dims[1], length, err)
+                        : bs_fail(err, BS_INVALID_ARGUMENT, "BS-REF-WEIGHT", "matmul needs a packed weight");
   if (rc != BS_OK) return rc;
   ref_matmul_plan *plan = host->alloc(host->ctx, sizeof *plan, 64);
   if (plan == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-REF-MEMORY", "no memory for a plan of matmul");
@@ -95,9 +94,7 @@ int32_t ref_matmul_prepare(const bs_op_impl *impl, ref_state *state, const bs_ex
   plan->tile = tile;
   plan->compute = compute_dtype(q);
   plan->activation = q->activation;
-  plan->members = exec->width > 0 ? exec->width : 1;
-  if (q->workspace_limit > 0 && plan->members > q->workspace_limit / REF_TILE_BYTES)
-    plan->members = (uint32_t)(q->workspace_limit / REF_TILE_BYTES);
+  plan->members = ref_workspace_members(q, exec, REF_TILE_BYTES);
   if (q->partition != NULL && (q->flags & BS_QUERY_X_FULL)) {
     plan->gathers = 1;
     rc = ref_columns_copy(host, q->partition, q->partition->total, &plan->columns, err);
@@ -158,11 +155,7 @@ int32_t ref_matmul_run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_
   job.y = ref_view_of(args[3]);
   if (job.y.rows == 0 || job.y.cols == 0) return BS_OK;
   plan->workspace = plan->exec->scratch(plan->exec->ctx);
-  const int32_t rc = plan->exec->parallel_for(plan->exec->ctx, body, &job);
-  if (rc != BS_OK) return bs_fail(err, rc, "BS-REF-TEAM", "the rank's thread team failed");
-  if (job.failed != BS_OK)
-    return bs_fail(err, job.failed, "BS-REF-CONVERT", "the host does not convert one of the dtypes");
-  return BS_OK;
+  return ref_team_run(plan->exec, body, &job, &job.failed, err);
 }
 
 const bs_src_loc ref_matmul_at = {__FILE__, (uint32_t)__LINE__ + 1u, 0u};

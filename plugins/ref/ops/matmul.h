@@ -55,6 +55,10 @@ int32_t ref_matmul_pack(void *state, const bs_exec *exec, const bs_op_query *que
 int32_t ref_matmul_packed_update(void *packed, const bs_tensor *delta, bs_error *err);
 int32_t ref_matmul_packed_read(void *packed, int64_t row, bs_tensor *out, bs_error *err);
 void ref_matmul_packed_free(void *packed);
+/* BS_INVALID_ARGUMENT unless it is [n,k] of the query's dtype; cols: its columns, of 2:4 weights dense ones.
+ */
+int32_t ref_weight_check(const bs_op_query *query, const ref_packed *w, int64_t cols, int64_t n, int64_t k,
+                         bs_error *err);
 int32_t ref_matmul_supports(void *state, const bs_op_query *query, bs_op_answer *out_answer);
 /* A plan whose tiles are made by `tile` from a weight with rows of `length`. */
 int32_t ref_matmul_prepare(const bs_op_impl *impl, ref_state *state, const bs_exec *exec,

@@ -92,17 +92,6 @@ static int32_t add_output(const ref_grad24_job *job, int64_t n, const unsigned c
   return rc;
 }
 
-/* n sums to row i, columns j.. of `out`, rounded; i32 keeps the low 32 bits. */
-static int32_t store(const ref_grad24_job *job, const ref_view *out, int64_t i, int64_t j, int64_t n,
-                     const unsigned char *sums) {
-  const uint32_t compute = job->plan->compute;
-  if (out->dtype != BS_I32 || compute != BS_I64)
-    return ref_store(job->plan->host, out, i, j, n, compute, sums);
-  uint32_t low[REF_24];
-  for (int64_t c = 0; c < n; c++) low[c] = (uint32_t)((const uint64_t *)(const void *)sums)[c];
-  return ref_store(job->plan->host, out, i, j, n, BS_I32, low);
-}
-
 int32_t ref_grad24_dx_tile(const ref_grad24_job *job, unsigned char *workspace, int64_t t0, int64_t tokens,
                            int64_t k0, int64_t cols) {
   const ref_grad24_plan *plan = job->plan;
@@ -120,7 +109,7 @@ int32_t ref_grad24_dx_tile(const ref_grad24_job *job, unsigned char *workspace, 
   }
   for (int64_t t = 0; t < tokens && rc == BS_OK; t++) {
     for (int64_t k = 0; k < cols; k++) memcpy(line + k * size, sums + (k * REF_24 + t) * size, (size_t)size);
-    rc = store(job, &job->x, t0 + t, plan->begin + k0, cols, line);
+    rc = ref_store_sums(plan->host, &job->x, t0 + t, plan->begin + k0, cols, plan->compute, line);
   }
   return rc;
 }
@@ -149,7 +138,8 @@ int32_t ref_grad24_dw_tile(const ref_grad24_job *job, unsigned char *workspace, 
   }
   for (int64_t n = 0; n < rows && rc == BS_OK; n++)
     rc = job->finish != NULL ? job->finish(job, n0 + n, k0 / 2, count, sums + n * half * size)
-                             : store(job, &job->out, n0 + n, k0 / 2, count, sums + n * half * size);
+                             : ref_store_sums(plan->host, &job->out, n0 + n, k0 / 2, count, plan->compute,
+                                              sums + n * half * size);
   return rc;
 }
 
@@ -161,9 +151,7 @@ int32_t ref_grad24_answer(const bs_op_query *q, uint32_t x, uint32_t dy, uint32_
   if (!ref_kept_ok(q, q->args[dy]->dims[1], k, out)) return BS_OK;
   ref_grad_answer(q, a, b, c, out);
   if (out->level == BS_LEVEL_NO) return BS_OK;
-  if (q->workspace_limit > 0 && q->workspace_limit < REF_24_BYTES)
-    return ref_answer_no(out, BS_REASON_WORKSPACE, "needs %llu bytes of workspace, the limit is %llu",
-                         (unsigned long long)REF_24_BYTES, (unsigned long long)q->workspace_limit);
+  if (!ref_workspace_fits(q, REF_24_BYTES, out)) return BS_OK;
   out->workspace = REF_24_BYTES;
   return BS_OK;
 }
@@ -176,22 +164,14 @@ void ref_grad24_plan_free(void *opaque) {
   plan->host->free(plan->host->ctx, plan);
 }
 
-static int32_t check_weight(const bs_op_query *q, const ref_packed24 *w, int64_t n, int64_t k,
-                            bs_error *err) {
-  if (w->values.dtype == q->weight_dtype && w->at.rows == n && w->at.cols == k) return BS_OK;
-  return bs_fail(err, BS_INVALID_ARGUMENT, "BS-REF-WEIGHT",
-                 "the packed weight is [%lld,%lld] of 0x%04x, the plan needs [%lld,%lld] of 0x%04x",
-                 (long long)w->at.rows, (long long)w->at.cols, w->values.dtype, (long long)n, (long long)k,
-                 q->weight_dtype);
-}
-
 int32_t ref_grad24_prepare(const bs_op_impl *impl, ref_state *state, const bs_exec *exec,
                            const bs_op_query *q, uint32_t compute, ref_packed24 *weight, void **out_plan,
                            bs_error *err) {
   const bs_host *host = state->host;
   int32_t rc = ref_require(impl, state, q, err);
   if (rc != BS_OK) return rc;
-  if (weight != NULL) rc = check_weight(q, weight, q->kept->rows, q->kept->cols, err);
+  if (weight != NULL)
+    rc = ref_weight_check(q, &weight->values, weight->at.cols, q->kept->rows, q->kept->cols, err);
   if (rc != BS_OK) return rc;
   ref_grad24_plan *plan = host->alloc(host->ctx, sizeof *plan, 64);
   if (plan == NULL)
@@ -201,9 +181,7 @@ int32_t ref_grad24_prepare(const bs_op_impl *impl, ref_state *state, const bs_ex
   plan->weight = weight;
   plan->at = weight != NULL ? &weight->at : &plan->own;
   plan->compute = compute;
-  plan->members = exec->width > 0 ? exec->width : 1;
-  if (q->workspace_limit > 0 && plan->members > q->workspace_limit / REF_24_BYTES)
-    plan->members = (uint32_t)(q->workspace_limit / REF_24_BYTES);
+  plan->members = ref_workspace_members(q, exec, REF_24_BYTES);
   if (q->partition != NULL && (q->flags & BS_QUERY_X_FULL) != 0) plan->begin = q->partition->begin;
   if (weight == NULL) rc = ref_positions_make(host, exec, q->kept, &plan->own, err);
   if (rc == BS_OK) {
@@ -240,9 +218,5 @@ static void body(void *arg, uint32_t member, uint32_t width) {
 int32_t ref_grad24_run(ref_grad24_job *job, bs_error *err) {
   const bs_exec *exec = job->plan->exec;
   if (job->rows == 0 || job->plan->at->cols == 0) return BS_OK;
-  const int32_t rc = exec->parallel_for(exec->ctx, body, job);
-  if (rc != BS_OK) return bs_fail(err, rc, "BS-REF-TEAM", "the rank's thread team failed");
-  if (job->failed != BS_OK)
-    return bs_fail(err, job->failed, "BS-REF-CONVERT", "the host does not convert one of the dtypes");
-  return BS_OK;
+  return ref_team_run(exec, body, job, &job->failed, err);
 }

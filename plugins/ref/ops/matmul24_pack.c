@@ -85,25 +85,11 @@ static int32_t pull(const bs_host *host, const bs_exec *exec, pack_job *job, bs_
   job->dense = job->weights != NULL ? PANEL_ROWS * at->cols * (int64_t)job->values->size : 0;
   job->each = job->dense + PANEL_ROWS * at->groups;
   job->scratch = host->alloc(host->ctx, (uint64_t)(job->each * width + 1), 64);
-  job->errors = host->alloc(host->ctx, width * sizeof *job->errors, 64);
-  int32_t rc = BS_NO_MEMORY;
-  if (job->scratch == NULL || job->errors == NULL) {
-    bs_fail(err, rc, "BS-REF-MEMORY", "no memory for %d rows of %lld weights a thread", PANEL_ROWS,
-            (long long)at->cols);
-  } else {
-    for (uint32_t i = 0; i < width; i++) {
-      job->errors[i].struct_size = (uint32_t)sizeof *job->errors;
-      job->errors[i].rank = -1;
-    }
-    rc = exec->parallel_for(exec->ctx, pack_body, job);
-    if (rc != BS_OK) bs_fail(err, rc, "BS-REF-TEAM", "the rank's thread team failed");
-    for (uint32_t i = 0; i < width && rc == BS_OK; i++) {
-      rc = job->errors[i].code;
-      if (rc != BS_OK && err != NULL) *err = job->errors[i];
-    }
-  }
-  if (job->scratch != NULL) host->free(host->ctx, job->scratch);
-  if (job->errors != NULL) host->free(host->ctx, job->errors);
+  if (job->scratch == NULL)
+    return bs_fail(err, BS_NO_MEMORY, "BS-REF-MEMORY", "no memory for %d rows of %lld weights a thread",
+                   PANEL_ROWS, (long long)at->cols);
+  const int32_t rc = ref_team_errors(host, exec, pack_body, job, &job->errors, err);
+  host->free(host->ctx, job->scratch);
   return rc;
 }
 

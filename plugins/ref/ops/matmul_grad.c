@@ -26,9 +26,7 @@ int32_t ref_grad_answer(const bs_op_query *q, uint32_t a, uint32_t b, uint32_t c
     return ref_answer_no(out, BS_REASON_DTYPE, "0x%04x, 0x%04x, 0x%04x: all float or all integer", a, b, c);
   if (compute == BS_F32 && (a == BS_F64 || b == BS_F64))
     return ref_answer_no(out, BS_REASON_DTYPE, "f64 operands are not summed in f32");
-  if (q->workspace_limit > 0 && q->workspace_limit < REF_GRAD_BYTES)
-    return ref_answer_no(out, BS_REASON_WORKSPACE, "needs %llu bytes of workspace, the limit is %llu",
-                         (unsigned long long)REF_GRAD_BYTES, (unsigned long long)q->workspace_limit);
+  if (!ref_workspace_fits(q, REF_GRAD_BYTES, out)) return BS_OK;
   if (compute == BS_I64)
     return ref_answer_native(out, BS_TOL_EXACT, REF_GRAD_BYTES, "portable C, 64-bit integer sums");
   if (compute == BS_F64)
@@ -45,14 +43,6 @@ void ref_grad_plan_free(void *opaque) {
   host->free(host->ctx, plan);
 }
 
-static int32_t check_weight(const bs_op_query *q, const ref_packed *w, int64_t n, int64_t k, bs_error *err) {
-  if (w->dtype == q->weight_dtype && w->rows == n && w->cols == k) return BS_OK;
-  return bs_fail(err, BS_INVALID_ARGUMENT, "BS-REF-WEIGHT",
-                 "the packed weight is [%lld,%lld] of 0x%04x, the plan needs [%lld,%lld] of 0x%04x",
-                 (long long)w->rows, (long long)w->cols, w->dtype, (long long)n, (long long)k,
-                 q->weight_dtype);
-}
-
 int32_t ref_grad_prepare(const bs_op_impl *impl, ref_state *state, const bs_exec *exec, const bs_op_query *q,
                          uint32_t compute, uint32_t x, uint32_t dy, ref_packed *weight,
                          ref_grad_plan **out_plan, bs_error *err) {
@@ -60,7 +50,7 @@ int32_t ref_grad_prepare(const bs_op_impl *impl, ref_state *state, const bs_exec
   int32_t rc = ref_require(impl, state, q, err);
   if (rc != BS_OK) return rc;
   const int64_t k = q->partition != NULL ? q->partition->count : q->args[x]->dims[1];
-  if (weight != NULL) rc = check_weight(q, weight, q->args[dy]->dims[1], k, err);
+  if (weight != NULL) rc = ref_weight_check(q, weight, weight->cols, q->args[dy]->dims[1], k, err);
   if (rc != BS_OK) return rc;
   ref_grad_plan *plan = host->alloc(host->ctx, sizeof *plan, 64);
   if (plan == NULL)
@@ -69,9 +59,7 @@ int32_t ref_grad_prepare(const bs_op_impl *impl, ref_state *state, const bs_exec
   plan->exec = exec;
   plan->weight = weight;
   plan->compute = compute;
-  plan->members = exec->width > 0 ? exec->width : 1;
-  if (q->workspace_limit > 0 && plan->members > q->workspace_limit / REF_GRAD_BYTES)
-    plan->members = (uint32_t)(q->workspace_limit / REF_GRAD_BYTES);
+  plan->members = ref_workspace_members(q, exec, REF_GRAD_BYTES);
   plan->full = q->partition != NULL && (q->flags & BS_QUERY_X_FULL) != 0;
   rc = ref_columns_copy(host, plan->full ? q->partition : NULL, k, &plan->columns, err);
   if (rc == BS_OK) {
@@ -181,18 +169,17 @@ static void body(void *arg, uint32_t member, uint32_t width) {
 int32_t ref_grad_run(ref_grad_job *job, bs_error *err) {
   const bs_exec *exec = job->plan->exec;
   if (job->rows == 0 || job->cols == 0) return BS_OK;
-  const int32_t rc = exec->parallel_for(exec->ctx, body, job);
-  if (rc != BS_OK) return bs_fail(err, rc, "BS-REF-TEAM", "the rank's thread team failed");
-  if (job->failed != BS_OK)
-    return bs_fail(err, job->failed, "BS-REF-CONVERT", "the host does not convert one of the dtypes");
-  return BS_OK;
+  return ref_team_run(exec, body, job, &job->failed, err);
+}
+
+int32_t ref_store_sums(const bs_host *host, const ref_view *out, int64_t i, int64_t j, int64_t n,
+                       uint32_t compute, const unsigned char *sums) {
+  if (out->dtype != BS_I32 || compute != BS_I64) return ref_store(host, out, i, j, n, compute, sums);
+  uint32_t low[REF_GRAD_COLS];
+  for (int64_t c = 0; c < n; c++) low[c] = (uint32_t)((const uint64_t *)(const void *)sums)[c];
+  return ref_store(host, out, i, j, n, BS_I32, low);
 }
 
 int32_t ref_grad_store(const ref_grad_job *job, int64_t i, int64_t j, int64_t n, unsigned char *sums) {
-  const ref_grad_plan *plan = job->plan;
-  if (job->out.dtype != BS_I32 || plan->compute != BS_I64)
-    return ref_store(plan->host, &job->out, i, j, n, plan->compute, sums);
-  uint32_t low[REF_GRAD_COLS];
-  for (int64_t c = 0; c < n; c++) low[c] = (uint32_t)((const uint64_t *)(const void *)sums)[c];
-  return ref_store(plan->host, &job->out, i, j, n, BS_I32, low);
+  return ref_store_sums(job->plan->host, &job->out, i, j, n, job->plan->compute, sums);
 }

@@ -49,6 +49,15 @@ int32_t ref_grad_prepare(const bs_op_impl *impl, ref_state *state, const bs_exec
                          ref_packed *weight, ref_grad_plan **out_plan, bs_error *err);
 void ref_grad_plan_free(void *plan);
 int32_t ref_grad_run(ref_grad_job *job, bs_error *err);
-/* Sums to row i, columns j.. of job->out, rounded; i32 keeps the low 32 bits. */
+/* n sums, REF_GRAD_COLS at most, to row i, columns j.. of out, rounded; i32 keeps the low 32 bits. */
+int32_t ref_store_sums(const bs_host *host, const ref_view *out, int64_t i, int64_t j, int64_t n,
+                       uint32_t compute, const unsigned char *sums);
+/* The same to job->out. */
 int32_t ref_grad_store(const ref_grad_job *job, int64_t i, int64_t j, int64_t n, unsigned char *sums);
+/* alpha times sum c, rounded to the dtype of the sums. */
+static inline double ref_grad_delta(uint32_t compute, double alpha, const unsigned char *sums, int64_t c) {
+  if (compute != BS_F32) return alpha * ((const double *)(const void *)sums)[c];
+  const float delta = (float)alpha * ((const float *)(const void *)sums)[c];
+  return (double)delta;
+}
 #endif

@@ -11,17 +11,14 @@ typedef struct pack_job {
   ref_packed *packed;
   const bs_source *weights;
   const bs_partition *partition;
-  uint32_t members;
   bs_error *errors; /* one a member */
 } pack_job;
 
 static void pack_body(void *arg, uint32_t member, uint32_t width) {
   pack_job *job = arg;
   ref_packed *p = job->packed;
-  const uint32_t members = width < job->members ? width : job->members;
   int64_t begin, end;
-  if (member >= members) return;
-  ref_share(p->rows, member, members, &begin, &end);
+  ref_share(p->rows, member, width, &begin, &end);
   for (int64_t row = begin; row < end; row += PANEL_ROWS) {
     const int64_t n = end - row < PANEL_ROWS ? end - row : PANEL_ROWS;
     unsigned char *out = p->data + (uint64_t)(row * p->cols) * p->size;
@@ -42,24 +39,8 @@ static int32_t check_source(const bs_op_query *q, const bs_source *w, bs_error *
 }
 
 static int32_t pull(ref_packed *p, const bs_source *weights, const bs_partition *partition, bs_error *err) {
-  const bs_exec *exec = p->exec;
-  const uint32_t width = exec->width > 0 ? exec->width : 1;
-  bs_error *errors = p->host->alloc(p->host->ctx, width * sizeof *errors, 64);
-  if (errors == NULL)
-    return bs_fail(err, BS_NO_MEMORY, "BS-REF-MEMORY", "no memory for %u error records", width);
-  for (uint32_t i = 0; i < width; i++) {
-    errors[i].struct_size = (uint32_t)sizeof *errors;
-    errors[i].rank = -1;
-  }
-  pack_job job = {p, weights, partition, width, errors};
-  int32_t rc = exec->parallel_for(exec->ctx, pack_body, &job);
-  if (rc != BS_OK) bs_fail(err, rc, "BS-REF-TEAM", "the rank's thread team failed");
-  for (uint32_t i = 0; i < width && rc == BS_OK; i++) {
-    rc = errors[i].code;
-    if (rc != BS_OK && err != NULL) *err = errors[i];
-  }
-  p->host->free(p->host->ctx, errors);
-  return rc;
+  pack_job job = {.packed = p, .weights = weights, .partition = partition};
+  return ref_team_errors(p->host, p->exec, pack_body, &job, &job.errors, err);
 }
 
 int32_t ref_matmul_pack(void *opaque, const bs_exec *exec, const bs_op_query *query, const bs_source *weights,

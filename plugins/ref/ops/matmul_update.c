@@ -28,14 +28,7 @@ static int32_t finish(const ref_grad_job *job, int64_t i, int64_t j, int64_t n, 
   const ref_grad_plan *plan = job->plan;
   double w[REF_GRAD_COLS];
   int32_t rc = ref_load(plan->host, &job->out, i, NULL, j, n, BS_F64, w);
-  for (int64_t c = 0; c < n && rc == BS_OK; c++) {
-    if (plan->compute == BS_F32) {
-      const float delta = (float)job->alpha * ((const float *)(const void *)sums)[c];
-      w[c] += (double)delta;
-    } else {
-      w[c] += job->alpha * ((const double *)(const void *)sums)[c];
-    }
-  }
+  for (int64_t c = 0; c < n && rc == BS_OK; c++) w[c] += ref_grad_delta(plan->compute, job->alpha, sums, c);
   return rc == BS_OK ? ref_store(plan->host, &job->out, i, j, n, BS_F64, w) : rc;
 }
 
