@@ -110,7 +110,7 @@ typedef struct cpu_matmul {
 /* Fill `out` or answer NO (in answer, with the reason) and return 0. What it lets pass: row-major f32,
  * bf16 and f16 with any row stride, f32 accumulation. */
 int cpu_matmul_read(const bs_op_query *query, cpu_matmul *out, bs_op_answer *answer);
-/* The same of bytes: i8 X and weight, i32 all else. Sums of 32 bits must be those of 64. */
+/* cpu_matmul_read of bytes: i8 X and weight, i32 all else. Sums of 32 bits must be those of 64. */
 int cpu_matmul_read_bytes(const bs_op_query *query, cpu_matmul *out, bs_op_answer *answer);
 /* Dtype and row stride of a row-major f32, bf16 or f16 matrix; other ones: NO with `what` named, and 0. */
 int cpu_read_matrix(const bs_tensor_desc *desc, const char *what, uint32_t *out_type, int64_t *out_ld,

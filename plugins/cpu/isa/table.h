@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * table.h - the inner loops of this folder, and the part of their table (kernels.h) that every instruction
- * set has alike. Included by portable.c, avx2.c and avx512.c behind their vec_....h. */
+ * set has alike. portable.c, avx2.c and avx512.c include it after their vec_....h. */
 #ifndef BS_PLUGINS_CPU_ISA_TABLE_H
 #define BS_PLUGINS_CPU_ISA_TABLE_H
 

@@ -2,24 +2,30 @@
  *
  * activate.c - out[b,n] = act(in[b,n]) rounded to out's dtype, for layers whose outputs are sums over ranks.
  * f32, bf16 and f16 in f32 by the epilogue of the matmuls, f64 in f64; out may be in itself. */
+#include <stdlib.h>
+
 #include "elementwise.h"
 
+#define PIECE 2048
 #define ALONE (1 << 13) /* elements below which the team is not woken */
 
 static void activate_f64(uint32_t activation, double *dst, const double *src, int64_t n) {
   for (int64_t i = 0; i < n; i++) dst[i] = cpu_activation_f64(activation, src[i]);
 }
 
-static void activate_piece(const cpu_elementwise *plan, void *dst, const void *src, int64_t count) {
+static void activate_piece(const cpu_elementwise *plan, bs_tensor *const *args, int64_t row, int64_t first,
+                           int64_t count) {
   const cpu_kernels *kernels = &plan->state->kernels;
-  float wide[CPU_PIECE];
-  if (plan->from == BS_F64) {
+  const void *src = cpu_row_at(args[0], row, first);
+  void *dst = cpu_row_at(args[1], row, first);
+  float wide[PIECE];
+  if (args[0]->dtype == BS_F64) {
     activate_f64(plan->activation, dst, src, count);
     return;
   }
-  kernels->load[cpu_type_index(plan->from)](wide, src, count);
+  kernels->load[cpu_type_index(args[0]->dtype)](wide, src, count);
   if (plan->activation != BS_ACT_NONE) kernels->activate[plan->activation](wide, count);
-  kernels->store[cpu_type_index(plan->to)](dst, wide, count);
+  kernels->store[cpu_type_index(args[1]->dtype)](dst, wide, count);
 }
 
 static int32_t supports(void *opaque, const bs_op_query *query, bs_op_answer *answer) {
@@ -38,9 +44,9 @@ static int32_t supports(void *opaque, const bs_op_query *query, bs_op_answer *an
 
 static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *query, void *packed,
                        void **out_plan, bs_error *err) {
+  static const cpu_elementwise like = {.most = PIECE, .alone = ALONE, .piece = activate_piece};
   (void)packed;
-  const int32_t rc = cpu_require(supports, state, query, err);
-  return rc == BS_OK ? cpu_elementwise_make(state, exec, query, ALONE, activate_piece, out_plan, err) : rc;
+  return cpu_elementwise_make(&like, sizeof like, supports, state, exec, query, out_plan, err);
 }
 
 const bs_src_loc cpu_activate_op_at = {__FILE__, (uint32_t)__LINE__ + 1u, 0u};
@@ -54,5 +60,5 @@ const bs_op_impl cpu_activate_op = {
     .supports = supports,
     .prepare = prepare,
     .run = cpu_elementwise_run,
-    .plan_free = cpu_elementwise_free,
+    .plan_free = free,
 };

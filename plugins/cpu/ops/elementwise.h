@@ -1,31 +1,37 @@
 /* SPDX-License-Identifier: MIT
  *
- * elementwise.h - what ops of one input [B,N] and one output [B,N] share: the plan and the division of
- * the work over the team. The op itself is a function of one piece of a row. */
+ * elementwise.h - what ops over the rows of matrices share: the plan and the division of the work over the
+ * team. Rows are cut into pieces, so that few long rows occupy a whole team. The op itself is a function of
+ * one piece of a row. */
 #ifndef BS_PLUGINS_CPU_OPS_ELEMENTWISE_H
 #define BS_PLUGINS_CPU_OPS_ELEMENTWISE_H
 
 #include "../cpu.h"
 
-#define CPU_PIECE 2048 /* elements of a piece at most */
-
 typedef struct cpu_elementwise {
-  const bs_exec *exec;
+  uint32_t cut;  /* the arg whose rows are cut */
+  uint32_t most; /* elements of a piece at most */
+  int64_t alone; /* elements of that arg below which the team is not woken */
+  /* Elements first .. first+count of row `row`. */
+  void (*piece)(const struct cpu_elementwise *plan, bs_tensor *const *args, int64_t row, int64_t first,
+                int64_t count);
+  const bs_exec *exec; /* from here on filled in by cpu_elementwise_make */
   const cpu_state *state;
-  uint32_t from, to, activation;
-  int64_t alone; /* elements below which the team is not woken */
-  void (*piece)(const struct cpu_elementwise *plan, void *dst, const void *src, int64_t count);
+  uint32_t activation;
 } cpu_elementwise;
 
-/* A plan for the query; piece and alone are the op's. */
-int32_t cpu_elementwise_make(const cpu_state *state, const bs_exec *exec, const bs_op_query *query,
-                             int64_t alone,
-                             void (*piece)(const cpu_elementwise *plan, void *dst, const void *src,
-                                           int64_t count),
-                             void **out_plan, bs_error *err);
-/* run and plan_free of bs_op_impl. */
+/* Where element `first` of a row of a matrix lies. */
+static inline void *cpu_row_at(const bs_tensor *t, int64_t row, int64_t first) {
+  return (uint8_t *)t->data + (size_t)(row * t->strides[0] + first) * BS_DTYPE_BYTES(t->dtype);
+}
+
+/* A plan of `size` bytes that begins with `like`, zero behind it; refuses what supports does. free() ends
+ * it. */
+int32_t cpu_elementwise_make(const cpu_elementwise *like, size_t size,
+                             int32_t (*supports)(void *, const bs_op_query *, bs_op_answer *), void *state,
+                             const bs_exec *exec, const bs_op_query *query, void **out_plan, bs_error *err);
+/* run of bs_op_impl. */
 int32_t cpu_elementwise_run(void *plan, bs_tensor *const *args, uint32_t nargs, bs_stream *stream,
                             bs_error *err);
-void cpu_elementwise_free(void *plan);
 
 #endif

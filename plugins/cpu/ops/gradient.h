@@ -28,14 +28,14 @@ typedef struct cpu_grad_plan {
   bs_partition *partition; /* own copy; NULL unless full, and of 2:4 weights */
   cpu_columns columns;
   int64_t begin;    /* of 2:4 weights: of the columns in X or dX */
-  cpu_codes *codes; /* of 2:4 weights: the weight's; of dW a stream of its own */
+  cpu_codes *codes; /* of 2:4 weights: the weight's; of dW a separate stream */
   uint32_t other;
   uint32_t width;
   uint64_t each; /* floats of a member's scratch */
   float *memory; /* of all members, while it runs */
 } cpu_grad_plan;
 
-/* What one of the ops asks of its queries. */
+/* One of the ops: what it asks of its queries, and what its plan needs. */
 typedef struct cpu_grad_kind {
   uint32_t x, dy;          /* the args X (or dX) and dY; dW is arg 2 where there is no weight */
   int weight;              /* it has a packed weight */

@@ -22,7 +22,7 @@ typedef struct cpu_sums24_call {
 
 /* Floats that a member works in. */
 uint64_t cpu_sums24_floats(const bs_op_query *query, const cpu_grad *shape);
-/* Of args X and dY. Each member of the team owns a range of panels. */
+/* A call with the args X and dY. Each member of the team owns a range of panels. */
 cpu_sums24_call cpu_sums24_of(const cpu_grad_plan *plan, bs_tensor *const *args);
 int32_t cpu_sums24_go(cpu_grad_plan *plan, cpu_sums24_call *call, bs_error *err);
 

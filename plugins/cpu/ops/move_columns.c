@@ -7,35 +7,29 @@
 #include <stdlib.h>
 
 #include "../columns.h"
+#include "elementwise.h"
 
 #define PIECE 4096      /* columns of a piece of work */
 #define ALONE (1 << 15) /* elements below which waking the team costs more than it saves */
 
-/* Move partition columns first..first+count-1 of one row. */
-typedef void (*move_piece)(const cpu_columns *columns, int64_t first, int64_t count, const void *in,
-                           void *out);
-
 typedef struct move_plan {
-  const bs_exec *exec;
+  cpu_elementwise rows;
   cpu_columns columns;
   bs_partition *partition; /* own copy */
-  move_piece piece;
 } move_plan;
 
-typedef struct move_call {
-  const move_plan *plan;
-  const bs_tensor *in;
-  const bs_tensor *out;
-} move_call;
-
-static void gather_piece(const cpu_columns *columns, int64_t first, int64_t count, const void *in,
-                         void *out) {
-  cpu_columns_gather(columns, first, count, (uint8_t *)out + (size_t)first * columns->size, in);
+static void gather_piece(const cpu_elementwise *rows, bs_tensor *const *args, int64_t row, int64_t first,
+                         int64_t count) {
+  const move_plan *plan = (const move_plan *)(const void *)rows;
+  cpu_columns_gather(&plan->columns, first, count, cpu_row_at(args[1], row, first),
+                     cpu_row_at(args[0], row, 0));
 }
 
-static void scatter_piece(const cpu_columns *columns, int64_t first, int64_t count, const void *in,
-                          void *out) {
-  cpu_columns_scatter(columns, first, count, out, (const uint8_t *)in + (size_t)first * columns->size);
+static void scatter_piece(const cpu_elementwise *rows, bs_tensor *const *args, int64_t row, int64_t first,
+                          int64_t count) {
+  const move_plan *plan = (const move_plan *)(const void *)rows;
+  cpu_columns_scatter(&plan->columns, first, count, cpu_row_at(args[1], row, 0),
+                      cpu_row_at(args[0], row, first));
 }
 
 static int32_t supports(void *state, const bs_op_query *query, bs_op_answer *answer) {
@@ -50,20 +44,18 @@ static int32_t supports(void *state, const bs_op_query *query, bs_op_answer *ans
   return BS_OK;
 }
 
-static int32_t move_prepare(void *opaque, const bs_exec *exec, const bs_op_query *query, move_piece piece,
-                            void **out_plan, bs_error *err) {
+static int32_t move_prepare(const cpu_elementwise *like, void *opaque, const bs_exec *exec,
+                            const bs_op_query *query, void **out_plan, bs_error *err) {
   const cpu_state *state = opaque;
-  int32_t rc = cpu_require(supports, opaque, query, err);
+  void *made = NULL;
+  int32_t rc = cpu_elementwise_make(like, sizeof(move_plan), supports, opaque, exec, query, &made, err);
   if (rc != BS_OK) return rc;
-  move_plan *plan = calloc(1, sizeof *plan);
-  if (plan == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-CPU-MEMORY", "no memory for a plan");
+  move_plan *plan = made;
   rc = cpu_columns_copy(query->partition, &plan->partition, err);
   if (rc != BS_OK) {
     free(plan);
     return rc;
   }
-  plan->exec = exec;
-  plan->piece = piece;
   cpu_columns_make(&state->kernels, plan->partition, BS_DTYPE_BYTES(query->args[0]->dtype), &plan->columns);
   *out_plan = plan;
   return BS_OK;
@@ -71,38 +63,16 @@ static int32_t move_prepare(void *opaque, const bs_exec *exec, const bs_op_query
 
 static int32_t gather_prepare(void *state, const bs_exec *exec, const bs_op_query *query, void *packed,
                               void **out_plan, bs_error *err) {
+  static const cpu_elementwise like = {.cut = 1, .most = PIECE, .alone = ALONE, .piece = gather_piece};
   (void)packed;
-  return move_prepare(state, exec, query, gather_piece, out_plan, err);
+  return move_prepare(&like, state, exec, query, out_plan, err);
 }
 
 static int32_t scatter_prepare(void *state, const bs_exec *exec, const bs_op_query *query, void *packed,
                                void **out_plan, bs_error *err) {
+  static const cpu_elementwise like = {.cut = 0, .most = PIECE, .alone = ALONE, .piece = scatter_piece};
   (void)packed;
-  return move_prepare(state, exec, query, scatter_piece, out_plan, err);
-}
-
-static void move_share(void *arg, uint32_t member, uint32_t width) {
-  const move_call *call = arg;
-  const move_plan *plan = call->plan;
-  const int64_t kept = plan->partition->count, pieces = (kept + PIECE - 1) / PIECE;
-  const size_t size = plan->columns.size;
-  int64_t begin, end;
-  cpu_share(call->in->dims[0] * pieces, member, width, &begin, &end);
-  for (int64_t i = begin; i < end; i++) {
-    const int64_t row = i / pieces, first = i % pieces * PIECE;
-    plan->piece(&plan->columns, first, kept - first < PIECE ? kept - first : PIECE,
-                (const uint8_t *)call->in->data + (size_t)(row * call->in->strides[0]) * size,
-                (uint8_t *)call->out->data + (size_t)(row * call->out->strides[0]) * size);
-  }
-}
-
-static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err) {
-  const move_plan *plan = opaque;
-  move_call call = {plan, args[0], args[1]};
-  (void)nargs;
-  (void)stream;
-  if (args[0]->dims[0] <= 0 || plan->partition->count == 0) return BS_OK;
-  return cpu_team(plan->exec, args[0]->dims[0] * plan->partition->count < ALONE, move_share, &call, err);
+  return move_prepare(&like, state, exec, query, out_plan, err);
 }
 
 static void plan_free(void *opaque) {
@@ -122,7 +92,7 @@ const bs_op_impl cpu_gather_columns = {
     .summary = "run copies, vector permutations for repeating patterns, lists otherwise",
     .supports = supports,
     .prepare = gather_prepare,
-    .run = run,
+    .run = cpu_elementwise_run,
     .plan_free = plan_free,
 };
 
@@ -136,6 +106,6 @@ const bs_op_impl cpu_scatter_columns = {
     .summary = "run copies, masked vector stores for repeating patterns, lists otherwise",
     .supports = supports,
     .prepare = scatter_prepare,
-    .run = run,
+    .run = cpu_elementwise_run,
     .plan_free = plan_free,
 };

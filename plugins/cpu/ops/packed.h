@@ -75,8 +75,8 @@ static inline void cpu_packed_move(const cpu_packed *w, void *place, void *value
 int32_t cpu_packed_begin(const cpu_packed_kind *kind, cpu_state *state, const bs_exec *exec,
                          const bs_op_query *query, const bs_source *weights, cpu_packed **out_packed,
                          bs_error *err);
-/* Room for rows x columns values, pulled from the source by the whole team: beside the weight there are 16
- * rows a member, never a dense copy. Frees the weight when it fails. */
+/* Room for rows x columns values, which the whole team pulls from the source. A member needs room for 16 rows
+ * in addition; there is never a dense copy. Frees the weight when it fails. */
 int32_t cpu_packed_fill(cpu_packed *w, int64_t rows, int64_t columns, const bs_source *weights,
                         const bs_partition *partition, void **out_packed, uint64_t *out_bytes, bs_error *err);
 /* BS_OK where it is packed [N,K] of the query's dtype. */

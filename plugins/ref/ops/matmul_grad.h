@@ -52,7 +52,7 @@ int32_t ref_grad_run(ref_grad_job *job, bs_error *err);
 /* n sums, REF_GRAD_COLS at most, to row i, columns j.. of out, rounded; i32 keeps the low 32 bits. */
 int32_t ref_store_sums(const bs_host *host, const ref_view *out, int64_t i, int64_t j, int64_t n,
                        uint32_t compute, const unsigned char *sums);
-/* The same to job->out. */
+/* ref_store_sums to job->out. */
 int32_t ref_grad_store(const ref_grad_job *job, int64_t i, int64_t j, int64_t n, unsigned char *sums);
 /* alpha times sum c, rounded to the dtype of the sums. */
 static inline double ref_grad_delta(uint32_t compute, double alpha, const unsigned char *sums, int64_t c) {
