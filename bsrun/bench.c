@@ -2,13 +2,9 @@
  * bench.c - the table of `bsrun bench`. */
 #include "bsrun/bench.h"
 
-static const bsrun_subverb *const verbs[] = {&bench_comm, &bench_matmul, &bench_sdpa};
-const bsrun_subverbs bench_subverbs = {"bench", verbs, sizeof verbs / sizeof verbs[0]};
-
-void help_bench(void) {
-  bsrun_subverbs_help(&bench_subverbs);
-}
-
-int verb_bench(int argc, char **argv) {
-  return bsrun_subverbs_run(&bench_subverbs, argc, argv);
-}
+static const bsrun_subverb *const verbs[] = {&bench_comm, &bench_matmul, &bench_sdpa, NULL};
+const bsrun_verb verb_bench = {
+    .name = "bench",
+    .summary = "attention (sdpa) or a product of each implementation, or collectives: checked, timed",
+    .subverbs = verbs,
+};

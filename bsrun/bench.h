@@ -3,8 +3,6 @@
 #ifndef BSRUN_BENCH_H
 #define BSRUN_BENCH_H
 #include "bsrun/bsrun.h"
-#include "bsrun/subverb.h"
 
 extern const bsrun_subverb bench_comm, bench_matmul, bench_sdpa;
-extern const bsrun_subverbs bench_subverbs;
 #endif

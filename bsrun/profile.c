@@ -10,16 +10,13 @@
 #include "core/base/text.h"
 #include "lab/store/keep.h"
 
-static const bsrun_subverb *const verbs[] = {&profile_layer, &profile_kernel, &profile_model, &profile_ncu};
-const bsrun_subverbs profile_subverbs = {"profile", verbs, sizeof verbs / sizeof verbs[0]};
-
-void help_profile(void) {
-  bsrun_subverbs_help(&profile_subverbs);
-}
-
-int verb_profile(int argc, char **argv) {
-  return bsrun_subverbs_run(&profile_subverbs, argc, argv);
-}
+static const bsrun_subverb *const verbs[] = {&profile_layer, &profile_kernel, &profile_model, &profile_ncu,
+                                             NULL};
+const bsrun_verb verb_profile = {
+    .name = "profile",
+    .summary = "where the time of a layer, kernel or model goes, and what follows from it",
+    .subverbs = verbs,
+};
 
 enum { SLOWEST = 20 };
 

@@ -327,12 +327,12 @@ static void say_ladder(const json_t *r, const char *why, const char *pass) {
   char verb[48];
   if (launch[0] != '\0' && strcmp(launch, "threads") != 0) return;
   snprintf(verb, sizeof verb, "ladder%s%s", pass != NULL ? " --pass " : "", pass != NULL ? pass : "");
-  say_command(why, bsrun_next_verb(verb, NULL, ladder_options, ladder_n_options));
+  say_command(why, bsrun_next_verb(verb, NULL, verb_ladder.options));
 }
 
 static void say_limits(const json_t *r) {
   say_command("what each rank does, and its limits",
-              bsrun_next_verb("explain method", str(r, "method"), explain_options, explain_n_options));
+              bsrun_next_verb("explain method", str(r, "method"), verb_explain.options));
 }
 
 static void say_next(const json_t *r) {

@@ -3,8 +3,6 @@
 #ifndef BSRUN_SIM_H
 #define BSRUN_SIM_H
 #include "bsrun/bsrun.h"
-#include "bsrun/subverb.h"
 
 extern const bsrun_subverb sim_explain_verb, sim_fit_verb, sim_probe_verb, sim_scale_verb;
-extern const bsrun_subverbs sim_subverbs;
 #endif

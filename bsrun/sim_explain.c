@@ -153,6 +153,5 @@ const bsrun_subverb sim_explain_verb = {
         "  bsrun sim explain --plugin sim --hardware h100-dgx --method blockshock -P 64\n"
         "  bsrun sim explain --plugin sim --hardware sim-flat --method row_parallel -P 8 --phase 3 -o json\n",
     .options = bsrun_run_options,
-    .n_options = &bsrun_n_run_options,
     .run = explain,
 };

@@ -47,12 +47,10 @@ const args_option sweep_options[] = {
     {"out", 0, "DIR", 0, "root of the sweeps' folders (default results/raw)"},
     {"cache", 0, "FILE|off", 0, "stored machine constants; default: the user's cache folder"},
     {"tune-cache", 0, "FILE|off", 0, "measured choices of implementations; default: the user's cache folder"},
-    {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
-    {"wide", 0, NULL, 0, "a table of all columns, however wide"},
+    ARGS_TABLE,
     {"quiet", 'q', NULL, 0, "no notes and no progress on stderr"},
-    {"help", 'h', NULL, 0, "this help"},
+    ARGS_HELP,
 };
-const size_t sweep_n_options = sizeof sweep_options / sizeof sweep_options[0];
 
 static int32_t no_memory(bs_error *err) {
   return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
@@ -116,40 +114,4 @@ int32_t sweep_settings(const args *a, const bs_node *base, json_t *settings, bs_
   if (rc == BS_OK) rc = multiply(batch, axes, settings, err);
   json_decref(axes);
   return rc;
-}
-
-void help_sweep(void) {
-  fputs(
-      "usage: bsrun sweep -x KEY=VALUES [-x KEY=VALUES ...] [options]\n"
-      "       bsrun sweep --batch FILE [-x KEY=VALUES ...] [options]\n"
-      "       bsrun sweep --resume NAME [options]\n"
-      "\n"
-      "Runs every combination of the axes' values, each as a process of its own. The plan is written first:\n"
-      "after a crash, a signal or a full disk --resume runs what is not done. Points that ask for the same\n"
-      "run once. Layers are tuned before the first point, and all their points use what was chosen.\n"
-      "\n",
-      stdout);
-  args_print_options(sweep_options, sweep_n_options);
-  fputs(
-      "\n"
-      "KEY is a configuration key, an option of a method, or short: N, K, B, P, dtype, activation, bias, "
-      "seed,\n"
-      "phase, method, mask, workload, hardware, backend, comm, launch. A batch file has axes between "
-      "blanks,\n"
-      "one product a line. method.OPTION=all and algorithm=all are all values that are declared\n"
-      "(bsrun plugins knobs).\n"
-      "\n"
-      "examples:\n"
-      "  bsrun sweep -x N=512:4096*2 -x method=dense,blockshock --dry-run\n"
-      "  bsrun sweep -x N=64,128 -x method=dense,blockshock --phase 0\n"
-      "  bsrun sweep -x mask=complement_1100_0011,interleave -x B=1,64 --n 256 --phase 0 --jobs 2\n"
-      "  bsrun sweep --sweep N_sweep --method dense --dry-run -o csv\n"
-      "  bsrun sweep --resume 20260101_120000_sweep_0123abcd\n"
-      "\n"
-      "exit codes: 0 all points done; 2 usage; 3 configuration, or no point can run; 8 the budget is used "
-      "up;\n"
-      "10 memory or disk; 11 another process runs the sweep; 12 some points failed or were refused; 13 the "
-      "plan\n"
-      "is damaged; 130, 143 signals.\n",
-      stdout);
 }
