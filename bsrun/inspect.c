@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/config/experiment.h"
+#include "lab/json.h"
 #include "lab/store/sha256.h"
 
 static const args_option plugins_inspect_options[] = {
@@ -25,19 +26,14 @@ static const bs_field inspect_fields[] = {
     {"at", "AT", 0, 0},     {"text", "WHAT", 0, 0},
 };
 
-static json_t *text_of(const char *text) {
-  json_t *value = json_string(text == NULL ? "" : text);
-  return value != NULL ? value : json_string("(not UTF-8)");
-}
-
 static void add_row(json_t *rows, const char *part, const char *name, const char *value, const char *at,
                     const char *text) {
   json_t *row = json_object();
-  json_object_set_new(row, "part", text_of(part));
-  json_object_set_new(row, "name", text_of(name));
-  json_object_set_new(row, "value", text_of(value));
-  json_object_set_new(row, "at", text_of(at));
-  json_object_set_new(row, "text", text_of(text));
+  json_object_set_new(row, "part", bs_json_of_text(part));
+  json_object_set_new(row, "name", bs_json_of_text(name));
+  json_object_set_new(row, "value", bs_json_of_text(value));
+  json_object_set_new(row, "at", bs_json_of_text(at));
+  json_object_set_new(row, "text", bs_json_of_text(text));
   json_array_append_new(rows, row);
 }
 

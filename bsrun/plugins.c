@@ -12,6 +12,7 @@
 #include "core/base/text.h"
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
+#include "lab/json.h"
 
 static const args_option plugins_list_options[] = {
     {"load", 0, NULL, 0, "open each plugin in a child process"},
@@ -148,11 +149,6 @@ int32_t plugins_open_context(const args *a, const char *const *extra, size_t n_e
   return rc;
 }
 
-static json_t *text_or_empty(const char *text) {
-  json_t *value = json_string(text == NULL ? "" : text);
-  return value != NULL ? value : json_string("(not UTF-8)");
-}
-
 static json_t *things_list(const char *things) {
   json_t *list = json_array();
   while (things != NULL && *things != '\0') {
@@ -168,8 +164,8 @@ static void add_grade(json_t *row, const bs_grades *grades, const bs_plugin_info
   char graded[64];
   const json_t *grade = plugins_grade(grades, info);
   plugins_grade_text(grade, info->builtin != 0, graded, sizeof graded);
-  json_object_set_new(row, "graded", text_or_empty(graded));
-  json_object_set_new(row, "grade", text_or_empty(json_string_value(json_object_get(grade, "line"))));
+  json_object_set_new(row, "graded", bs_json_of_text(graded));
+  json_object_set_new(row, "grade", bs_json_of_text(json_string_value(json_object_get(grade, "line"))));
 }
 
 static json_t *plugin_row(bs_context *context, const bs_node *config, const bs_grades *grades,
@@ -191,17 +187,17 @@ static json_t *plugin_row(bs_context *context, const bs_node *config, const bs_g
   plugins_kinds_text(info->kinds, kinds, sizeof kinds);
   snprintf(abi, sizeof abi, "%u.%u", info->abi >> 16, info->abi & 0xffffu);
   json_t *row = json_object();
-  json_object_set_new(row, "id", text_or_empty(info->id));
-  json_object_set_new(row, "version", text_or_empty(info->version));
-  json_object_set_new(row, "kinds", text_or_empty(kinds));
+  json_object_set_new(row, "id", bs_json_of_text(info->id));
+  json_object_set_new(row, "version", bs_json_of_text(info->version));
+  json_object_set_new(row, "kinds", bs_json_of_text(kinds));
   json_object_set_new(row, "abi", json_string(info->abi == 0 ? "" : abi));
   json_object_set_new(row, "state", json_string(state));
-  json_object_set_new(row, "from", text_or_empty(why[0] != '\0' ? why : info->origin));
-  json_object_set_new(row, "path", text_or_empty(info->path));
-  json_object_set_new(row, "origin", text_or_empty(info->origin));
-  json_object_set_new(row, "why", text_or_empty(why));
+  json_object_set_new(row, "from", bs_json_of_text(why[0] != '\0' ? why : info->origin));
+  json_object_set_new(row, "path", bs_json_of_text(info->path));
+  json_object_set_new(row, "origin", bs_json_of_text(info->origin));
+  json_object_set_new(row, "why", bs_json_of_text(why));
   json_object_set_new(row, "things", things_list(info->things));
-  json_object_set_new(row, "summary", text_or_empty(info->summary));
+  json_object_set_new(row, "summary", bs_json_of_text(info->summary));
   add_grade(row, grades, info);
   return row;
 }

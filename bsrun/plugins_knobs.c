@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/config/experiment.h"
+#include "lab/json.h"
 
 static const args_option plugins_knobs_options[] = {
     {"plugin", 0, "ID|PATH", 1, "also look at this file"},
@@ -29,21 +30,16 @@ static const bs_field fields[] = {
     {"set", "SET", BS_FIELD_WIDE, 0},
 };
 
-static json_t *text_of(const char *text) {
-  json_t *value = json_string(text == NULL ? "" : text);
-  return value != NULL ? value : json_string("(not UTF-8)");
-}
-
 static void add_row(json_t *rows, const bs_thing_info *thing, const char *name, const char *values,
                     const char *standard, const char *text, const char *set) {
   json_t *row = json_object();
-  json_object_set_new(row, "of", text_of(thing->name));
-  json_object_set_new(row, "knob", text_of(name));
-  json_object_set_new(row, "values", text_of(values));
-  json_object_set_new(row, "default", text_of(standard));
-  json_object_set_new(row, "text", text_of(text));
-  json_object_set_new(row, "plugin", text_of(thing->plugin));
-  json_object_set_new(row, "set", text_of(set));
+  json_object_set_new(row, "of", bs_json_of_text(thing->name));
+  json_object_set_new(row, "knob", bs_json_of_text(name));
+  json_object_set_new(row, "values", bs_json_of_text(values));
+  json_object_set_new(row, "default", bs_json_of_text(standard));
+  json_object_set_new(row, "text", bs_json_of_text(text));
+  json_object_set_new(row, "plugin", bs_json_of_text(thing->plugin));
+  json_object_set_new(row, "set", bs_json_of_text(set));
   json_array_append_new(rows, row);
 }
 

@@ -13,6 +13,7 @@
 #include "core/base/error.h"
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
+#include "lab/json.h"
 
 static const args_option plugins_why_options[] = {
     {"plugin", 0, "ID|PATH", 1, "as if the run were given this"},
@@ -42,17 +43,12 @@ typedef struct why {
 } why;
 enum { NO_ROW = 99 };
 
-static json_t *text_of(const char *text) {
-  json_t *value = json_string(text == NULL ? "" : text);
-  return value != NULL ? value : json_string("(not UTF-8)");
-}
-
 static void add_row(json_t *rows, const char *step, const char *answer, const char *rule, const char *text) {
   json_t *row = json_object();
   json_object_set_new(row, "step", json_string(step));
   json_object_set_new(row, "answer", json_string(answer));
-  json_object_set_new(row, "rule", text_of(rule));
-  json_object_set_new(row, "text", text_of(text));
+  json_object_set_new(row, "rule", bs_json_of_text(rule));
+  json_object_set_new(row, "text", bs_json_of_text(text));
   json_array_append_new(rows, row);
 }
 
@@ -192,7 +188,7 @@ static int32_t look(bs_context *context, const char *id, json_t *rows, bs_error 
   bs_plugin_info info = {0};
   int32_t rc = plugins_find(context, id, &info, err);
   if (rc != BS_OK) return rc;
-  json_array_append_new(rows, json_pack("{so}", "things", text_of(info.things)));
+  json_array_append_new(rows, json_pack("{so}", "things", bs_json_of_text(info.things)));
   for (uint32_t i = 0; i < bs_thing_count(context, id); i++) {
     bs_thing_info thing = {.struct_size = sizeof thing};
     char at[256] = "", kind[64], text[1600];

@@ -19,6 +19,7 @@
 #include "core/plugin/registry.h"
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
+#include "lab/error.h"
 #include "lab/peers/peers.h"
 #include "lab/run/planned.h"
 #include "lab/stop.h"
@@ -44,10 +45,6 @@ typedef struct run_plan {
   lab_planned planned; /* --point */
 } run_plan;
 
-static int32_t no_memory(bs_error *err) {
-  return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
-}
-
 /* The sweep of the composed tree: any key of the schema, one scalar a point. */
 static int32_t read_sweep(run_plan *p, const bs_node *config, bs_error *err) {
   const char *param = bs_schema_str(config, "sweep.param");
@@ -72,14 +69,14 @@ static int32_t read_sweep(run_plan *p, const bs_node *config, bs_error *err) {
   }
   p->param = bs_strdup(param);
   p->values = calloc(MAX_POINTS, sizeof *p->values);
-  if (p->param == NULL || p->values == NULL) return no_memory(err);
+  if (p->param == NULL || p->values == NULL) return bs_out_of_memory(err);
   for (const bs_node *item = values->first; item != NULL; item = item->next) {
     if (item->kind != BS_NODE_SCALAR || p->n_values == MAX_POINTS) {
       return bs_error_set(err, BS_CONFIG, "BS-CFG-SWEEP", "sweep.values must be at most %d scalars",
                           MAX_POINTS);
     }
     p->values[p->n_values] = bs_strdup(item->text);
-    if (p->values[p->n_values++] == NULL) return no_memory(err);
+    if (p->values[p->n_values++] == NULL) return bs_out_of_memory(err);
   }
   return BS_OK;
 }
@@ -108,7 +105,7 @@ static int32_t compose(run_plan *p, const char *point, bs_composed *out, bs_erro
   if (point == NULL) return bs_compose(&p->request.compose, out, err);
   const int32_t rc = lab_planned_read(point, &p->planned, err);
   *out = (bs_composed){.config = rc == BS_OK ? bs_config_clone(p->planned.trees[0]) : NULL, .phase_given = 1};
-  return rc == BS_OK && out->config == NULL ? no_memory(err) : rc;
+  return rc == BS_OK && out->config == NULL ? bs_out_of_memory(err) : rc;
 }
 
 static int32_t prepare(run_plan *p, const char *point, bs_error *err) {

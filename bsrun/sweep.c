@@ -13,6 +13,7 @@
 #include "core/base/text.h"
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
+#include "lab/error.h"
 #include "lab/store/plan_text.h"
 #include "lab/store/sha256.h"
 #include "lab/store/store.h"
@@ -32,10 +33,6 @@ typedef struct sweep_verb {
   bs_context *context;
   bs_sweep sweep;
 } sweep_verb;
-
-static int32_t no_memory(bs_error *err) {
-  return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
-}
 
 /* ---- a new sweep ----------------------------------------------------------------------------- */
 
@@ -58,7 +55,7 @@ static void tell_unchecked(const sweep_verb *v, const json_t *points) {
 static int32_t make_points(sweep_verb *v, json_t **out_points, bs_error *err) {
   bs_composed composed;
   json_t *settings = json_array();
-  int32_t rc = settings == NULL ? no_memory(err) : bsrun_request_make(v->a, &v->request, err);
+  int32_t rc = settings == NULL ? bs_out_of_memory(err) : bsrun_request_make(v->a, &v->request, err);
   if (rc == BS_OK) rc = bs_compose(&v->request.compose, &composed, err);
   if (rc == BS_OK) v->base = composed.config;
   if (rc == BS_OK) rc = bs_schema_check(v->base, v->request.configs_dir, NULL, err);
@@ -147,7 +144,7 @@ static int32_t begin(sweep_verb *v, json_t *points, bs_error *err) {
   if (rc != BS_OK || header == NULL) {
     json_decref(header);
     json_decref(points);
-    return rc != BS_OK ? rc : no_memory(err);
+    return rc != BS_OK ? rc : bs_out_of_memory(err);
   }
   rc = bs_sweep_begin(root, id, header, points, &v->sweep, err);
   if (rc == BS_OK) bs_plan_own(&v->sweep.folder, v->own_key);
@@ -226,7 +223,7 @@ static int32_t resume(sweep_verb *v, const char *id, bs_error *err) {
   if (rc != BS_OK) return rc;
   v->base = composed.config;
   char *root = bs_strdup(bs_schema_str(v->base, "logging.out_dir"));
-  if (root == NULL) return no_memory(err);
+  if (root == NULL) return bs_out_of_memory(err);
   rc = context_of_plan(v, root, id, err);
   if (rc == BS_OK) rc = bs_sweep_resume(root, id, v->context, args_has(v->a, "any-build"), &v->sweep, err);
   if (rc == BS_OK) tell_other_build(v);

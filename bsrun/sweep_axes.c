@@ -8,6 +8,7 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/config/schema.h"
+#include "lab/error.h"
 #include "lab/sweep/axis.h"
 
 const args_option sweep_options[] = {
@@ -52,10 +53,6 @@ const args_option sweep_options[] = {
     ARGS_HELP,
 };
 
-static int32_t no_memory(bs_error *err) {
-  return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
-}
-
 /* sweep.param and sweep.values, as the files of configs/sweeps have them: one more axis. */
 static int32_t axis_of_config(const bs_node *config, json_t *axes, bs_error *err) {
   const char *param = bs_schema_str(config, "sweep.param");
@@ -69,9 +66,9 @@ static int32_t axis_of_config(const bs_node *config, json_t *axes, bs_error *err
     bs_text_printf(&text, "%s%s", item == values->first ? "" : ",",
                    item->kind == BS_NODE_SCALAR ? item->text : "");
   json_t *axis = NULL;
-  int32_t rc = text.failed ? no_memory(err) : bs_axis_parse(text.data, &axis, err);
+  int32_t rc = text.failed ? bs_out_of_memory(err) : bs_axis_parse(text.data, &axis, err);
   bs_text_free(&text);
-  if (rc == BS_OK && json_array_append_new(axes, axis) != 0) rc = no_memory(err);
+  if (rc == BS_OK && json_array_append_new(axes, axis) != 0) rc = bs_out_of_memory(err);
   return rc == BS_USAGE ? BS_CONFIG : rc;
 }
 
@@ -82,7 +79,7 @@ static int32_t typed_axes(const args *a, json_t *axes, bs_error *err) {
   for (size_t i = 0; rc == BS_OK && i < n; i++) {
     json_t *axis = NULL;
     rc = bs_axis_parse(texts[i], &axis, err);
-    if (rc == BS_OK && json_array_append_new(axes, axis) != 0) rc = no_memory(err);
+    if (rc == BS_OK && json_array_append_new(axes, axis) != 0) rc = bs_out_of_memory(err);
   }
   free(texts);
   return rc;
@@ -92,10 +89,12 @@ static int32_t typed_axes(const args *a, json_t *axes, bs_error *err) {
 static int32_t multiply(const char *batch, const json_t *axes, json_t *settings, bs_error *err) {
   size_t i;
   json_t *line, *lines = json_array();
-  int32_t rc = lines == NULL ? no_memory(err) : batch == NULL ? BS_OK : bs_axes_batch(batch, lines, err);
+  int32_t rc = lines == NULL   ? bs_out_of_memory(err)
+               : batch == NULL ? BS_OK
+                               : bs_axes_batch(batch, lines, err);
   if (rc == BS_OK && batch == NULL) rc = bs_axes_multiply(axes, settings, err);
   json_array_foreach(lines, i, line) {
-    if (rc == BS_OK && json_array_extend(line, (json_t *)(uintptr_t)axes) != 0) rc = no_memory(err);
+    if (rc == BS_OK && json_array_extend(line, (json_t *)(uintptr_t)axes) != 0) rc = bs_out_of_memory(err);
     if (rc == BS_OK) rc = bs_axes_multiply(line, settings, err);
   }
   json_decref(lines);
@@ -105,7 +104,7 @@ static int32_t multiply(const char *batch, const json_t *axes, json_t *settings,
 int32_t sweep_settings(const args *a, const bs_node *base, json_t *settings, bs_error *err) {
   json_t *axes = json_array();
   const char *batch = args_value(a, "batch");
-  int32_t rc = axes == NULL ? no_memory(err) : axis_of_config(base, axes, err);
+  int32_t rc = axes == NULL ? bs_out_of_memory(err) : axis_of_config(base, axes, err);
   if (rc == BS_OK) rc = typed_axes(a, axes, err);
   if (rc == BS_OK && batch == NULL && json_array_size(axes) == 0) {
     rc = bs_error_set(err, BS_USAGE, "BS-SWEEP-AXIS", "nothing varies");
