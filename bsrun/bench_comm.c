@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bsrun/bench.h"
+#include "bsrun/bsrun.h"
 #include "bsrun/died.h"
 #include "bsrun/launch.h"
 #include "bsrun/launch_mpi.h"

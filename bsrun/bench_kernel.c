@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bsrun/bench.h"
+#include "bsrun/bsrun.h"
 #include "bsrun/plugins.h"
 #include "core/base/error.h"
 #include "core/base/text.h"

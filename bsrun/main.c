@@ -15,6 +15,22 @@
 #include "core/plugin/registry.h"
 #include "lab/run/run.h"
 
+/* Verbs that are nothing but their second words. */
+static const bsrun_subverb *const bench_second[] = {&bench_comm, &bench_matmul, &bench_sdpa, NULL};
+const bsrun_verb verb_bench = {
+    .name = "bench",
+    .summary = "attention (sdpa) or a product of each implementation, or collectives: checked, timed",
+    .subverbs = bench_second,
+};
+
+static const bsrun_subverb *const sim_second[] = {&sim_explain_verb, &sim_scale_verb, &sim_probe_verb,
+                                                  &sim_fit_verb, NULL};
+const bsrun_verb verb_sim = {
+    .name = "sim",
+    .summary = "simulated machines: explain, scale and probe them, fit them to measured times",
+    .subverbs = sim_second,
+};
+
 const bsrun_verb *const bsrun_verbs[] = {
     &verb_run,      &verb_plugins, &verb_config, &verb_doctor, &verb_explain, &verb_ladder,
     &verb_diagnose, &verb_compare, &verb_report, &verb_tune,   &verb_sweep,   &verb_torture,

@@ -156,7 +156,7 @@ static int32_t bench(const args *a, bs_error *err) {
   return rc;
 }
 
-const model_verb model_bench = {
+const bsrun_subverb model_bench = {
     "bench",
     "MODEL --input NAME=FILE.npy ... [--threads N] [--seconds S] [--profile] [options]",
     "time a model's runs: warm, with an interval, beside load, packing and first run",

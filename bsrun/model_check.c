@@ -189,7 +189,7 @@ static int32_t check_any(const args *a, bs_error *err) {
   return rc;
 }
 
-const model_verb model_check = {
+const bsrun_subverb model_check = {
     "check",
     "FOLDER|MODEL [--nodes] [--input NAME=FILE.npy ...] [--backend NAME] [-o FORMAT]",
     "prove a model right: its outputs against vectors and the graph as written, its nodes against f64",

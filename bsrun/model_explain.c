@@ -55,7 +55,7 @@ static int32_t explain_model(const args *a, bs_error *err) {
   return rc;
 }
 
-const model_verb model_explain = {
+const bsrun_subverb model_explain = {
     "explain",
     "MODEL [--dim NAME=N] [--dump | --memory] [--backend NAME] [-o text|json]",
     "the plan of a model: passes, nodes, who serves them, memory",

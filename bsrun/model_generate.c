@@ -149,7 +149,7 @@ static int32_t generate(const args *a, bs_error *err) {
   return rc;
 }
 
-const model_verb model_generate = {
+const bsrun_subverb model_generate = {
     "generate",
     "FOLDER --ids LIST|FILE [--tokens N] [--stop ID] [--backend NAME] [-o text|json]",
     "generate tokens from token ids with a key-value cache",

@@ -91,7 +91,7 @@ static int32_t info_of(const args *a, bs_error *err) {
   return rc;
 }
 
-const model_verb model_info = {
+const bsrun_subverb model_info = {
     "info",
     "MODEL [--backend NAME] [--dim NAME=N] [-o FORMAT]",
     "inputs, outputs and operators of a model, and every node that cannot be served",

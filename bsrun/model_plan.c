@@ -67,7 +67,7 @@ static int32_t plan_file(const args *a, bs_error *err) {
   return rc;
 }
 
-const model_verb model_plan = {
+const bsrun_subverb model_plan = {
     "plan",
     "FILE.csv [--align BYTES] [--effort N] [-o FORMAT]",
     "offsets in one arena for blocks with lifetimes and sizes",

@@ -102,7 +102,7 @@ static int32_t run_once(const args *a, bs_error *err) {
   return rc;
 }
 
-const model_verb model_run = {
+const bsrun_subverb model_run = {
     "run",
     "MODEL --input NAME=FILE.npy ... [--output-dir DIR] [--backend NAME] [options]",
     "run a model once on .npy files",

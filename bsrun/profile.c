@@ -75,7 +75,7 @@ static json_t *shown_findings(const json_t *record) {
     if (strcmp(bs_get_text(row, "state"), "no") == 0) continue;
     json_t *shown = json_copy(row);
     if (strcmp(bs_get_text(row, "state"), "UNKNOWN") == 0)
-      json_object_del(shown, "says"); /* nobody knows that */
+      json_object_del(shown, "says"); /* it is not known */
     json_array_append_new(rows, shown);
   }
   return rows;

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bsrun/bsrun.h"
 #include "bsrun/opening.h"
-#include "bsrun/sim.h"
 #include "bsrun/simulated.h"
 #include "core/base/error.h"
 #include "core/base/text.h"

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "bsrun/sim.h"
+#include "bsrun/bsrun.h"
 #include "core/base/error.h"
 #include "core/base/out_file.h"
 #include "core/base/text.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bsrun/sim.h"
+#include "bsrun/bsrun.h"
 #include "bsrun/simulated.h"
 #include "core/base/error.h"
 #include "core/base/text.h"

@@ -15,7 +15,7 @@ static inline double bs_get_number(const json_t *object, const char *key) {
   return json_number_value(json_object_get(object, key));
 }
 
-/* A text that may be NULL, and need not be UTF-8: a plugin or a user has written it. */
+/* A text that may be NULL or not UTF-8: a plugin or a user has written it. */
 static inline json_t *bs_json_of_text(const char *text) {
   json_t *value = json_string(text == NULL ? "" : text);
   return value != NULL ? value : json_string("(not UTF-8)");
