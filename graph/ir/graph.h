@@ -170,9 +170,8 @@ int64_t graph_count(const gvalue *v);   /* elements */
 static inline uint64_t graph_bytes(const gvalue *v) {
   return (uint64_t)graph_count(v) * BS_DTYPE_BYTES(v->dtype);
 }
-int graph_is_dense(const gvalue *v);                      /* row-major without gaps, whatever its offset */
-int graph_is_const(const graph *g, uint32_t value);       /* its root is a CONST */
-uint32_t graph_use_count(const graph *g, uint32_t value); /* nodes' inputs; a node may count twice */
+int graph_is_dense(const gvalue *v);                /* row-major without gaps, whatever its offset */
+int graph_is_const(const graph *g, uint32_t value); /* its root is a CONST */
 uint32_t graph_sole_user(
     const graph *g,
     uint32_t value); /* the only node that reads it, or a view of it, and no port does; else GNONE */
