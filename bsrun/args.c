@@ -146,11 +146,10 @@ static int32_t check_places(const args *a, bs_error *err) {
   return BS_OK;
 }
 
-int32_t args_parse(int argc, char **argv, const args_option *options, size_t n_options, args *out,
-                   bs_error *err) {
+int32_t args_parse(int argc, char **argv, const args_option *options, args *out, bs_error *err) {
   memset(out, 0, sizeof *out);
   out->options = options;
-  out->n_options = n_options;
+  while (options[out->n_options].name != NULL) out->n_options++;
   size_t capacity = 1; /* every letter of a -vvq word may be an option */
   for (int i = 0; i < argc; i++) capacity += strlen(argv[i]) + 1;
   out->given = calloc(capacity, sizeof *out->given);
@@ -264,8 +263,8 @@ static void print_wrapped(const char *text, size_t from) {
   printf("%s\n", text);
 }
 
-void args_print_options(const args_option *options, size_t n_options) {
-  for (size_t i = 0; i < n_options; i++) {
+void args_print_options(const args_option *options) {
+  for (size_t i = 0; options[i].name != NULL; i++) {
     char left[64];
     int n = 0;
     if (options[i].letter != 0) {

@@ -16,9 +16,19 @@ typedef struct args_option {
   const char *doc;   /* one line of help */
 } args_option;
 
+/* Rows of tables of options. Every table ends with ARGS_HELP. */
+#define ARGS_TABLE                                                 \
+  {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"}, { \
+    "wide", 0, NULL, 0, "a table of all columns, however wide"     \
+  }
+#define ARGS_HELP                        \
+  {"help", 'h', NULL, 0, "this help"}, { \
+    NULL, 0, NULL, 0, NULL               \
+  }
+
 typedef struct args {
+  const args_option *options; /* the last has no name */
   size_t n_options;
-  const args_option *options;
   size_t n_given;
   struct {
     size_t option;
@@ -29,8 +39,7 @@ typedef struct args {
 } args;
 
 /* argv without the program and the verbs. The caller frees in every case. */
-int32_t args_parse(int argc, char **argv, const args_option *options, size_t n_options, args *out,
-                   bs_error *err);
+int32_t args_parse(int argc, char **argv, const args_option *options, args *out, bs_error *err);
 void args_free(args *a);
 int args_has(const args *a, const char *name);
 const char *args_value(const args *a, const char *name); /* NULL: not given */
@@ -48,5 +57,5 @@ int32_t args_word(const args *a, const char *name, uint32_t table, const uint32_
 /* No words are left over. */
 int32_t args_no_words(const args *a, bs_error *err);
 /* The option lines of a help text. */
-void args_print_options(const args_option *options, size_t n_options);
+void args_print_options(const args_option *options);
 #endif

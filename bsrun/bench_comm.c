@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bsrun/bench.h"
+#include "bsrun/bsrun.h"
 #include "bsrun/died.h"
 #include "bsrun/launch.h"
 #include "bsrun/launch_mpi.h"
@@ -38,12 +38,10 @@ static const args_option options[] = {
     {"hardware", 0, "NAME", 0, "its communicator and its parameters: sim-flat, h100-dgx, or a YAML file"},
     {"config", 0, "FILE", 1, "plugin_dirs and plugin_trust from a YAML file"},
     {"set", 0, "KEY=VALUE", 1, "set one key of it"},
-    {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
-    {"wide", 0, NULL, 0, "a table of all columns, however wide"},
+    ARGS_TABLE,
     {"quiet", 'q', NULL, 0, "no progress on stderr"},
-    {"help", 'h', NULL, 0, "this help"},
+    ARGS_HELP,
 };
-static const size_t n_options = sizeof options / sizeof options[0];
 
 static const bs_field fields[] = {
     {"coll", "COLLECTIVE", BS_FIELD_FOLD, 0},
@@ -293,7 +291,6 @@ const bsrun_subverb bench_comm = {
     "  bsrun bench comm --launch mpi -P 2 --coll all_reduce --dtype bf16 -o csv\n"
     "  bsrun bench comm --hardware sim-flat -P 8 --coll all_reduce\n",
     options,
-    &n_options,
     run,
     0,
     0};

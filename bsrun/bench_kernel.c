@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bsrun/bench.h"
+#include "bsrun/bsrun.h"
 #include "bsrun/plugins.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
@@ -50,9 +50,7 @@
       {"set", 0, "KEY=VALUE", 1, "set one key of it"},                                                       \
       {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},                                         \
       {"wide", 0, NULL, 0, "a table of all columns, however wide"},                                          \
-      {"quiet", 'q', NULL, 0, "no notes and no progress on stderr"}, {                                       \
-    "help", 'h', NULL, 0, "this help"                                                                        \
-  }
+      {"quiet", 'q', NULL, 0, "no notes and no progress on stderr"}, ARGS_HELP
 
 static const args_option sdpa_options[] = {
     {"dtype", 0, "LIST", 0, "of Q, K, V, as in f32,bf16: f32, bf16, f16, fp8 (f8e4m3), f8e5m2; default: f32"},
@@ -60,7 +58,6 @@ static const args_option sdpa_options[] = {
     {"backward", 0, NULL, 0, "the gradients of attention, dQ, dK and dV, in its place (op attention_dx)"},
     COMMON_OPTIONS,
 };
-static const size_t n_sdpa_options = sizeof sdpa_options / sizeof sdpa_options[0];
 
 static const args_option matmul_options[] = {
     {"n", 0, "LIST", 0, "rows of W, as in 1k,4k; default: 4096"},
@@ -71,7 +68,6 @@ static const args_option matmul_options[] = {
     {"dtype", 0, "LIST", 0, "of X and W, as in f32,bf16: f32, bf16, f16, f64; default: f32"},
     COMMON_OPTIONS,
 };
-static const size_t n_matmul_options = sizeof matmul_options / sizeof matmul_options[0];
 
 static const bs_field fields[] = {
     {"shape", "SHAPE", BS_FIELD_FOLD | BS_FIELD_WORDS, 0},
@@ -533,7 +529,6 @@ const bsrun_subverb bench_sdpa = {
     "  bsrun bench sdpa b1h8g2s1t4kd128:bf16 --torch /opt/venv/bin/python -o json\n"
     "  bsrun runs list --where phase=bench_sdpa\n",
     sdpa_options,
-    &n_sdpa_options,
     run_sdpa,
     0,
     64};
@@ -558,7 +553,6 @@ const bsrun_subverb bench_matmul = {
     "  bsrun bench matmul --n 4096 --b 1 --torch /opt/venv/bin/python -o json\n"
     "  bsrun runs list --where phase=bench_matmul\n",
     matmul_options,
-    &n_matmul_options,
     run_matmul,
     0,
     64};

@@ -5,8 +5,9 @@
 #include <stdatomic.h>
 
 #include <jansson.h>
+
 #include "blockshock/blockshock.h"
-#include "bsrun/args.h"
+#include "bsrun/verb.h"
 #include "core/base/text.h"
 #include "lab/config/compose.h"
 #include "lab/config/notes.h"
@@ -14,74 +15,16 @@
 #include "lab/report/report.h"
 #include "lab/store/grade.h"
 
-/* A verb: argc and argv without the program and the verb's words; returns the exit code. */
-typedef struct bsrun_verb {
-  const char *name;
-  const char *summary;
-  int (*run)(int argc, char **argv);
-  void (*help)(void);
-} bsrun_verb;
-extern const bsrun_verb bsrun_verbs[];
-extern const size_t bsrun_n_verbs;
-/* The verb of this name. NULL, with BS-USE-VERB and the nearest name in err: there is none. */
-const bsrun_verb *bsrun_find_verb(const char *name, bs_error *err);
-
-int verb_run(int argc, char **argv);
-int verb_plugins(int argc, char **argv);
-int verb_config(int argc, char **argv);
-int verb_config_print(int argc, char **argv); /* also run --print-config */
-int verb_doctor(int argc, char **argv);
-int verb_explain(int argc, char **argv);
-int verb_ladder(int argc, char **argv);
-int verb_compare(int argc, char **argv);
-int verb_report(int argc, char **argv);
-int verb_diagnose(int argc, char **argv);
-int verb_torture(int argc, char **argv);
-int verb_model(int argc, char **argv);
-int verb_bench(int argc, char **argv);
-int verb_profile(int argc, char **argv);
-int verb_sim(int argc, char **argv);
-int verb_ccl(int argc, char **argv);
-int verb_runs(int argc, char **argv);
-int verb_fsck(int argc, char **argv);
-int verb_check(int argc, char **argv);
+extern const bsrun_verb verb_run, verb_plugins, verb_config, verb_doctor, verb_explain, verb_ladder,
+    verb_compare, verb_report, verb_diagnose, verb_torture, verb_model, verb_bench, verb_profile, verb_sim,
+    verb_ccl, verb_runs, verb_fsck, verb_check, verb_why, verb_tune, verb_sweep, verb_replay, verb_bundle,
+    verb_completion, verb_version, verb_help;
+/* Second words of verb_bench and verb_sim. */
+extern const bsrun_subverb bench_comm, bench_matmul, bench_sdpa, sim_explain_verb, sim_fit_verb,
+    sim_probe_verb, sim_scale_verb;
+int32_t config_print(const args *a, bs_error *err);   /* of verb_config; also run --print-config */
 int32_t check_selftest(const args *a, bs_error *err); /* of verb_check */
-int verb_why(int argc, char **argv);
-int verb_tune(int argc, char **argv);
-int verb_sweep(int argc, char **argv);
-int verb_replay(int argc, char **argv);
-int verb_bundle(int argc, char **argv);
-int verb_completion(int argc, char **argv);
-int verb_version(int argc, char **argv);
-int verb_help(int argc, char **argv);
-
 void help_main(void);
-void help_run(void);
-void help_plugins(void);
-void help_config(void);
-void help_doctor(void);
-void help_explain(void);
-void help_ladder(void);
-void help_compare(void);
-void help_report(void);
-void help_diagnose(void);
-void help_torture(void);
-void help_model(void);
-void help_bench(void);
-void help_profile(void);
-void help_sim(void);
-void help_ccl(void);
-void help_runs(void);
-void help_fsck(void);
-void help_check(void);
-void help_why(void);
-void help_tune(void);
-void help_sweep(void);
-void help_replay(void);
-void help_bundle(void);
-void help_completion(void);
-void help_version(void);
-void help_help(void);
 
 /* The words of the command line as typed, for the line that repeats a run. */
 void bsrun_set_command_line(int argc, char **argv);
@@ -113,7 +56,6 @@ int bsrun_finish(int exit_code);
 
 /* Options that choose an experiment: run and config print share them. */
 extern const args_option bsrun_run_options[];
-extern const size_t bsrun_n_run_options;
 /* The compose request of parsed run options. `request` points into `a` and into *out_block (the caller frees
  * both; bsrun_request_free). */
 enum { BSRUN_MAX_TEXTS = 16 };
@@ -143,33 +85,6 @@ void bsrun_grades(int quiet, bs_grades *out);
 /* The constants in it; NULL when there are none that this machine and build can use. A corrupt file is warned
  * of, one of another machine is a note. The caller releases. */
 json_t *bsrun_constants(const char *path, int quiet);
-
-/* Options of every verb, for help and completion: "plugins list" and its like are one name. */
-typedef struct bsrun_words {
-  const char *verb;
-  const args_option *options;
-  const size_t *n_options;
-} bsrun_words;
-extern const bsrun_words bsrun_all_words[];
-extern const size_t bsrun_n_words;
-extern const args_option tune_options[];
-extern const size_t tune_n_options;
-extern const args_option diagnose_options[];
-extern const size_t diagnose_n_options;
-extern const args_option sweep_options[];
-extern const size_t sweep_n_options;
-extern const args_option plugins_list_options[], plugins_inspect_options[], plugins_why_options[],
-    plugins_knobs_options[], plugins_new_options[], plugins_check_options[], config_keys_options[],
-    doctor_options[], explain_options[], torture_options[], ladder_options[], compare_options[],
-    model_info_options[], model_run_options[], model_check_options[], model_bench_options[],
-    model_explain_options[], model_generate_options[], model_plan_options[], fsck_options[], why_options[],
-    report_options[], replay_options[], bundle_options[], check_options[];
-extern const size_t plugins_n_list_options, plugins_n_inspect_options, plugins_n_why_options,
-    plugins_n_knobs_options, plugins_n_new_options, plugins_n_check_options, config_n_keys_options,
-    doctor_n_options, explain_n_options, torture_n_options, ladder_n_options, compare_n_options,
-    model_info_n_options, model_run_n_options, model_check_n_options, model_bench_n_options,
-    model_explain_n_options, model_generate_n_options, model_plan_n_options, fsck_n_options, why_n_options,
-    report_n_options, replay_n_options, bundle_n_options, check_n_options;
 
 /* Progress on a terminal: one line, rewritten for each new step and at most ten times a second within one;
  * NULL elsewhere or when quiet. Any thread may call it; of several at once one is heard. user: a

@@ -8,15 +8,13 @@
 #include "core/base/error.h"
 #include "lab/store/bundle.h"
 
-const args_option bundle_options[] = {
+static const args_option bundle_options[] = {
     {"to", 0, "DIR", 0, "make the bundle there; the folder must be new"},
     {"check", 0, "DIR", 0, "verify the bundle in this folder, and list its runs"},
     {"out", 0, "DIR", 0, "the results folder of the runs; default: results/raw"},
-    {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
-    {"wide", 0, NULL, 0, "a table of all columns, however wide"},
-    {"help", 'h', NULL, 0, "this help"},
+    ARGS_TABLE,
+    ARGS_HELP,
 };
-const size_t bundle_n_options = sizeof bundle_options / sizeof bundle_options[0];
 
 static const bs_field fields[] = {
     {"run", "run", 0, 0},
@@ -29,25 +27,6 @@ static const bs_field fields[] = {
     {"library_build_id", "build", BS_FIELD_WIDE, 0},
     {"result_key", "result key", BS_FIELD_WIDE, 0},
 };
-
-void help_bundle(void) {
-  printf(
-      "usage: bsrun bundle RUN... --to DIR [options]\n"
-      "       bsrun bundle --check DIR [options]\n\n"
-      "Copies committed runs with all their files into the new folder DIR: runs/RUN_ID/, BUNDLE.json (what\n"
-      "the runs are, commit and build of each, its command) and MANIFEST, the SHA-256 of every file as\n"
-      "sha256sum -c reads it. --check verifies every file and every run, on any machine, and lists the\n"
-      "runs. DIR/runs is a results folder: runs list, report and replay read it with --out DIR/runs.\n\n"
-      "Options:\n");
-  args_print_options(bundle_options, bundle_n_options);
-  printf(
-      "\nexamples:\n"
-      "  bsrun bundle 20260131_120000 20260131_120500 --to paper\n"
-      "  bsrun bundle --check paper\n\n"
-      "exit codes: 0 done; 2 usage, or DIR is there; 5 there is no such run or bundle; 10 a folder cannot "
-      "be\n"
-      "read or written; 13 a file of the bundle, or a run, is damaged\n");
-}
 
 static int32_t make(const args *a, const char *to, json_t **out_runs, bs_error *err) {
   bs_bundle_run *runs = calloc(a->n_words, sizeof *runs);
@@ -78,15 +57,25 @@ static int32_t run(const args *a, bs_error *err) {
   return rc;
 }
 
-int verb_bundle(int argc, char **argv) {
-  bs_error err = BS_ERROR_INIT;
-  args a;
-  int32_t rc = args_parse(argc, argv, bundle_options, bundle_n_options, &a, &err);
-  if (rc == BS_OK && args_has(&a, "help")) {
-    help_bundle();
-  } else if (rc == BS_OK) {
-    rc = run(&a, &err);
-  }
-  args_free(&a);
-  return rc == BS_OK ? 0 : bsrun_fail(&err);
-}
+const bsrun_verb verb_bundle = {
+    .name = "bundle",
+    .summary = "copy runs into a folder that another machine can verify",
+    .usage =
+        "usage: bsrun bundle RUN... --to DIR [options]\n"
+        "       bsrun bundle --check DIR [options]\n\n"
+        "Copies committed runs with all their files into the new folder DIR: runs/RUN_ID/, BUNDLE.json "
+        "(what\n"
+        "the runs are, commit and build of each, its command) and MANIFEST, the SHA-256 of every file as\n"
+        "sha256sum -c reads it. --check verifies every file and every run, on any machine, and lists the\n"
+        "runs. DIR/runs is a results folder: runs list, report and replay read it with --out DIR/runs.\n\n"
+        "Options:\n",
+    .after =
+        "\nexamples:\n"
+        "  bsrun bundle 20260131_120000 20260131_120500 --to paper\n"
+        "  bsrun bundle --check paper\n\n"
+        "exit codes: 0 done; 2 usage, or DIR is there; 5 there is no such run or bundle; 10 a folder cannot "
+        "be\n"
+        "read or written; 13 a file of the bundle, or a run, is damaged\n",
+    .options = bundle_options,
+    .run = run,
+};

@@ -20,12 +20,9 @@
       {"set", 0, "KEY=VALUE", 1, "set one key, as plugins.sim.alpha_s=1e-6"}, \
       {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},          \
       {"wide", 0, NULL, 0, "a table of all columns, however wide"},           \
-      {"verbose", 'v', NULL, 1, "say more on stderr"}, {                      \
-    "help", 'h', NULL, 0, "this help"                                         \
-  }
+      {"verbose", 'v', NULL, 1, "say more on stderr"}, ARGS_HELP
 
 static const args_option ccl_list_options[] = {CONTEXT_OPTIONS};
-static const size_t ccl_n_list_options = sizeof ccl_list_options / sizeof ccl_list_options[0];
 static const args_option ccl_check_options[] = {
     {"coll", 0, "NAME", 1, "only this collective: all_reduce, all_gather, reduce_scatter, ..."},
     {"level", 0, "NAME", 1, "only this level: V4, V0, V1, V2 or V6"},
@@ -33,7 +30,6 @@ static const args_option ccl_check_options[] = {
     {"full", 0, NULL, 0, "the ranges of `make verify`: minutes, up to 65,536 ranks"},
     {"option", 0, "KEY=VALUE", 1, "an option of the algorithm (bsrun ccl list)"},
     CONTEXT_OPTIONS};
-static const size_t ccl_n_check_options = sizeof ccl_check_options / sizeof ccl_check_options[0];
 static const args_option ccl_explain_options[] = {
     {"world-size", 'P', "N", 0, "number of ranks; default: 8"},
     {"count", 0, "N", 0, "elements of the whole vector; default: 262144"},
@@ -45,7 +41,6 @@ static const args_option ccl_explain_options[] = {
     {"hardware", 0, "NAME", 0, "whose link: sim-flat (default), h100-dgx, or a YAML file"},
     {"option", 0, "KEY=VALUE", 1, "an option of the algorithm (bsrun ccl list)"},
     CONTEXT_OPTIONS};
-static const size_t ccl_n_explain_options = sizeof ccl_explain_options / sizeof ccl_explain_options[0];
 
 static const bs_field list_fields[] = {
     {"algorithm", "ALGORITHM", 0, 0},
@@ -397,7 +392,6 @@ static const bsrun_subverb ccl_list = {
     .about = "",
     .examples = "  bsrun ccl list\n",
     .options = ccl_list_options,
-    .n_options = &ccl_n_list_options,
     .run = list,
 };
 static const bsrun_subverb ccl_check = {
@@ -411,7 +405,6 @@ static const bsrun_subverb ccl_check = {
         "  bsrun ccl check ring\n"
         "  bsrun ccl check ./bs_acme.so --level V4 --level V0 -o json\n",
     .options = ccl_check_options,
-    .n_options = &ccl_n_check_options,
     .run = check,
     .min_words = 1,
     .max_words = 1,
@@ -426,18 +419,13 @@ static const bsrun_subverb ccl_explain = {
         "  bsrun ccl explain ring -P 8 --hardware sim-flat --late 3:1e-3\n"
         "  bsrun ccl explain chain -P 8 --option chunks=32 --set plugins.sim.alpha_s=1e-6\n",
     .options = ccl_explain_options,
-    .n_options = &ccl_n_explain_options,
     .run = explain,
     .min_words = 1,
     .max_words = 32,
 };
-static const bsrun_subverb *const verbs[] = {&ccl_list, &ccl_check, &ccl_explain, &ccl_bench};
-const bsrun_subverbs ccl_subverbs = {"ccl", verbs, sizeof verbs / sizeof verbs[0]};
-
-int verb_ccl(int argc, char **argv) {
-  return bsrun_subverbs_run(&ccl_subverbs, argc, argv);
-}
-
-void help_ccl(void) {
-  bsrun_subverbs_help(&ccl_subverbs);
-}
+static const bsrun_subverb *const verbs[] = {&ccl_list, &ccl_check, &ccl_explain, &ccl_bench, NULL};
+const bsrun_verb verb_ccl = {
+    .name = "ccl",
+    .summary = "collective algorithms: list, prove, explain",
+    .subverbs = verbs,
+};

@@ -3,10 +3,8 @@
 #ifndef BSRUN_CCL_H
 #define BSRUN_CCL_H
 #include "bsrun/bsrun.h"
-#include "bsrun/subverb.h"
 #include "lab/coll/ccl.h"
 
-extern const bsrun_subverbs ccl_subverbs;
 extern const bsrun_subverb ccl_bench; /* ccl_bench.c */
 
 /* The context of --hardware, --plugin, --config and --set. */

@@ -29,12 +29,10 @@ static const args_option options[] = {
     {"plugin", 0, "ID|PATH", 1, "also look at this plugin"},
     {"config", 0, "FILE", 1, "merge a YAML file over the base"},
     {"set", 0, "KEY=VALUE", 1, "set one key, as plugins.sim.alpha_s=1e-6"},
-    {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
-    {"wide", 0, NULL, 0, "a table of all columns, however wide"},
+    ARGS_TABLE,
     {"verbose", 'v', NULL, 1, "say more on stderr"},
-    {"help", 'h', NULL, 0, "this help"},
+    ARGS_HELP,
 };
-static const size_t n_options = sizeof options / sizeof options[0];
 
 static const bs_field fields[] = {
     {"algorithm", "ALGORITHM", 0, 0},
@@ -286,7 +284,6 @@ const bsrun_subverb ccl_bench = {
         "  bsrun ccl bench ring two_shot -P 2\n"
         "  bsrun ccl bench ring two_shot --comm mpi -P 2 -o json\n",
     .options = options,
-    .n_options = &n_options,
     .run = run,
     .min_words = 1,
     .max_words = 32,

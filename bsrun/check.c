@@ -12,7 +12,7 @@
 #include "lab/check/check.h"
 #include "lab/word.h"
 
-const args_option check_options[] = {
+static const args_option check_options[] = {
     {"dump", 0, "DIR", 0, "a folder of .npy and .safetensors files, or one such file"},
     {"dtype", 0, "DTYPE", 0, "that Y was rounded to: f64, f32, f16, bf16, f8e4m3, f8e5m2"},
     {"reduce-dtype", 0, "DTYPE", 0, "of the partials and their sums (default f32; f64 where Y is f64)"},
@@ -24,9 +24,8 @@ const args_option check_options[] = {
     {"gates", 0, "NAME", 0, "--selftest: gates of kernels, a name of configs/gates or a path (default sdpa)"},
     {"set", 0, "KEY=VALUE", 1, "--selftest: a configuration key, such as plugin_dirs"},
     {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
-    {"help", 'h', NULL, 0, "this help"},
+    ARGS_HELP,
 };
-const size_t check_n_options = sizeof check_options / sizeof check_options[0];
 
 static const bs_field fields[] = {{"gate", "GATE", 0, 0},
                                   {"state", "STATE", 0, 0},
@@ -34,30 +33,6 @@ static const bs_field fields[] = {{"gate", "GATE", 0, 0},
                                   {"value", "VALUE", BS_FIELD_RIGHT, 4},
                                   {"limit", "LIMIT", BS_FIELD_RIGHT, 4},
                                   {"text", "TEXT", 0, 0}};
-
-void help_check(void) {
-  printf(
-      "usage: bsrun check --dump DIR [options]\n"
-      "       bsrun check --selftest [--gates NAME] [-o FORMAT]\n\n"
-      "Judges tensors that somebody has written, Y = act(X W^T + b), by the gates that need no run: against\n"
-      "an fp64 reference and the error that round-off predicts. Prints a row for each gate, and a sentence\n"
-      "that names the likely cause of what is wrong. Names of tensors (share/doc/blockshock/check.md):\n"
-      "X, W, b or bias, Y (or Y0, Y1 .. of ranks), partial_0, partial_1 .., columns_0, columns_1 ..;\n"
-      "and all that `bsrun --dump DIR` writes.\n\n"
-      "--selftest runs kernels and layers that are wrong on purpose and prints what each gate made of them:\n"
-      "the gates of kernels with the controls that they name (share/doc/blockshock/gates.md), T1 to T5 and\n"
-      "the gates of gradients and steps with the faults of T6. -o json has the whole matrix.\n\n"
-      "Options:\n");
-  args_print_options(check_options, check_n_options);
-  printf(
-      "\nexamples:\n"
-      "  bsrun --method row_parallel --phase 0 --dump tensors && bsrun check --dump tensors\n"
-      "  bsrun check --dump layer.safetensors --dtype bf16 --activation gelu -o json\n"
-      "  bsrun check --selftest\n\n"
-      "exit codes: 0 every gate that judged passed; 2 usage; 4 a file is damaged or missing, or shapes do "
-      "not\n"
-      "fit; 6 the numbers are wrong, or a gate has missed a fault; 15 nothing could be judged\n");
-}
 
 static int32_t options_of(const args *a, bs_check_options *out, bs_error *err) {
   int64_t ranks = 0;
@@ -144,15 +119,33 @@ static int32_t run(const args *a, bs_error *err) {
   return rc;
 }
 
-int verb_check(int argc, char **argv) {
-  bs_error err = BS_ERROR_INIT;
-  args a;
-  int32_t rc = args_parse(argc, argv, check_options, check_n_options, &a, &err);
-  if (rc == BS_OK && args_has(&a, "help")) {
-    help_check();
-  } else if (rc == BS_OK) {
-    rc = run(&a, &err);
-  }
-  args_free(&a);
-  return rc == BS_OK ? 0 : bsrun_fail(&err);
-}
+const bsrun_verb verb_check = {
+    .name = "check",
+    .summary = "judge tensors that somebody has written: what is wrong with them",
+    .usage =
+        "usage: bsrun check --dump DIR [options]\n"
+        "       bsrun check --selftest [--gates NAME] [-o FORMAT]\n\n"
+        "Judges tensors that somebody has written, Y = act(X W^T + b), by the gates that need no run: "
+        "against\n"
+        "an fp64 reference and the error that round-off predicts. Prints a row for each gate, and a "
+        "sentence\n"
+        "that names the likely cause of what is wrong. Names of tensors (share/doc/blockshock/check.md):\n"
+        "X, W, b or bias, Y (or Y0, Y1 .. of ranks), partial_0, partial_1 .., columns_0, columns_1 ..;\n"
+        "and all that `bsrun --dump DIR` writes.\n\n"
+        "--selftest runs kernels and layers that are wrong on purpose and prints what each gate made of "
+        "them:\n"
+        "the gates of kernels with the controls that they name (share/doc/blockshock/gates.md), T1 to T5 "
+        "and\n"
+        "the gates of gradients and steps with the faults of T6. -o json has the whole matrix.\n\n"
+        "Options:\n",
+    .after =
+        "\nexamples:\n"
+        "  bsrun --method row_parallel --phase 0 --dump tensors && bsrun check --dump tensors\n"
+        "  bsrun check --dump layer.safetensors --dtype bf16 --activation gelu -o json\n"
+        "  bsrun check --selftest\n\n"
+        "exit codes: 0 every gate that judged passed; 2 usage; 4 a file is damaged or missing, or shapes do "
+        "not\n"
+        "fit; 6 the numbers are wrong, or a gate has missed a fault; 15 nothing could be judged\n",
+    .options = check_options,
+    .run = run,
+};

@@ -9,7 +9,7 @@
 #include "bsrun/bsrun.h"
 #include "core/base/error.h"
 
-const args_option compare_options[] = {
+static const args_option compare_options[] = {
     {"a", 0, "SPEC", 0,
      "one side: KEY=VALUE words over the configuration, 'method=row_parallel model.N=1024'"},
     {"b", 0, "SPEC", 0, "the other side"},
@@ -36,50 +36,11 @@ const args_option compare_options[] = {
     {"plugin", 0, "ID|PATH", 1, "use this plugin (its backend, if it has one)"},
     {"config", 0, "FILE", 1, "merge a YAML file over the base"},
     {"set", 0, "KEY=VALUE", 1, "set one key of both sides, after all files (model.B=8: tokens)"},
-    {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
-    {"wide", 0, NULL, 0, "a table of all columns, however wide"},
+    ARGS_TABLE,
     {"verbose", 'v', NULL, 1, "say more on stderr"},
     {"quiet", 'q', NULL, 0, "no notes and no progress on stderr"},
-    {"help", 'h', NULL, 0, "this help"},
+    ARGS_HELP,
 };
-const size_t compare_n_options = sizeof compare_options / sizeof compare_options[0];
-
-void help_compare(void) {
-  fputs(
-      "usage: bsrun compare --a SPEC --b SPEC [options]\n"
-      "       bsrun compare RUN RUN [--force] [--junit FILE]\n"
-      "       bsrun compare RUN --baseline NAME [--junit FILE]\n"
-      "\n"
-      "The first form measures two configurations in turn, in one sampling, and says what B is beside A:\n"
-      "FASTER, SLOWER, SAME or UNCLEAR, with the ratio and its 95 % interval. Sides that are the same\n"
-      "configuration have numbers and no word. On a machine that other programs keep busy the comparison\n"
-      "is UNCLEAR. A SPEC is KEY=VALUE words over the configuration of the other options; method, mask,\n"
-      "backend, comm, workload, dtype, bias, P, b, n and k are short for their keys. What was measured is\n"
-      "kept as a run. Nothing is judged: `bsrun run` proves numbers.\n"
-      "\n"
-      "The others read runs that are stored: a run's folder, its run_id below --out or the beginning\n"
-      "of one, or @NAME for a baseline.\n"
-      "They list what differs between both, and give the ratio of each arm's times with a 95 % interval.\n"
-      "What changed on the machine between the runs is in the ratio and not in the interval. Runs of\n"
-      "different phases, passes, clocks (host, device, virtual), dtypes or devices are refused unless\n"
-      "--force.\n"
-      "\n",
-      stdout);
-  args_print_options(compare_options, compare_n_options);
-  fputs(
-      "\n"
-      "examples:\n"
-      "  bsrun compare --a method=row_parallel --b method=column_parallel -P 2 --n 512\n"
-      "  bsrun compare --a 'method=dense P=1' --b 'method=blockshock P=2 mask=interleave' --n 1024\n"
-      "  bsrun compare --a n=512 --b n=1024 --method row_parallel --seconds 2\n"
-      "  bsrun compare results/raw/phase1_forward/dense/before results/raw/phase1_forward/dense/after\n"
-      "  bsrun compare after --baseline nightly --junit compare.xml\n"
-      "\n"
-      "exit codes: 0; 2 usage; 3 configuration, a side that cannot run, or runs that are not alike;\n"
-      "5 no such run, or RUN lacks an arm of its baseline; 13 a damaged run; 14 RUN is SLOWER than its\n"
-      "baseline. The dense arms beside a method do not decide.\n",
-      stdout);
-}
 
 static const char *const methods[] = {"dense",        "column_parallel", "row_parallel",
                                       "masked_split", "blockshock",      "auto"};
@@ -121,21 +82,59 @@ static int measure_or_read(args *a, bs_error *err) {
   return bsrun_fail(err);
 }
 
-int verb_compare(int argc, char **argv) {
+static int compare_words(int argc, char **argv) {
   bs_error err = BS_ERROR_INIT;
   args a;
   int code = 0;
-  const int32_t rc = args_parse(argc, argv, compare_options, compare_n_options, &a, &err);
+  const int32_t rc = args_parse(argc, argv, compare_options, &a, &err);
   if (is_older_form(argc, argv, rc == BS_OK ? &a : NULL)) {
     bsrun_note(0, "bsrun compare of methods is bsrun ladder now; the next version has no other name for it");
-    code = verb_ladder(argc, argv);
+    code = bsrun_verb_run(&verb_ladder, argc, argv);
   } else if (rc != BS_OK) {
     code = bsrun_fail(&err);
   } else if (args_has(&a, "help")) {
-    help_compare();
+    bsrun_verb_help(&verb_compare);
   } else {
     code = measure_or_read(&a, &err);
   }
   args_free(&a);
   return code;
 }
+
+const bsrun_verb verb_compare = {
+    .name = "compare",
+    .summary = "two configurations measured in turn, or two stored runs",
+    .usage =
+        "usage: bsrun compare --a SPEC --b SPEC [options]\n"
+        "       bsrun compare RUN RUN [--force] [--junit FILE]\n"
+        "       bsrun compare RUN --baseline NAME [--junit FILE]\n"
+        "\n"
+        "The first form measures two configurations in turn, in one sampling, and says what B is beside A:\n"
+        "FASTER, SLOWER, SAME or UNCLEAR, with the ratio and its 95 % interval. Sides that are the same\n"
+        "configuration have numbers and no word. On a machine that other programs keep busy the comparison\n"
+        "is UNCLEAR. A SPEC is KEY=VALUE words over the configuration of the other options; method, mask,\n"
+        "backend, comm, workload, dtype, bias, P, b, n and k are short for their keys. What was measured is\n"
+        "kept as a run. Nothing is judged: `bsrun run` proves numbers.\n"
+        "\n"
+        "The others read runs that are stored: a run's folder, its run_id below --out or the beginning\n"
+        "of one, or @NAME for a baseline.\n"
+        "They list what differs between both, and give the ratio of each arm's times with a 95 % interval.\n"
+        "What changed on the machine between the runs is in the ratio and not in the interval. Runs of\n"
+        "different phases, passes, clocks (host, device, virtual), dtypes or devices are refused unless\n"
+        "--force.\n"
+        "\n",
+    .after =
+        "\n"
+        "examples:\n"
+        "  bsrun compare --a method=row_parallel --b method=column_parallel -P 2 --n 512\n"
+        "  bsrun compare --a 'method=dense P=1' --b 'method=blockshock P=2 mask=interleave' --n 1024\n"
+        "  bsrun compare --a n=512 --b n=1024 --method row_parallel --seconds 2\n"
+        "  bsrun compare results/raw/phase1_forward/dense/before results/raw/phase1_forward/dense/after\n"
+        "  bsrun compare after --baseline nightly --junit compare.xml\n"
+        "\n"
+        "exit codes: 0; 2 usage; 3 configuration, a side that cannot run, or runs that are not alike;\n"
+        "5 no such run, or RUN lacks an arm of its baseline; 13 a damaged run; 14 RUN is SLOWER than its\n"
+        "baseline. The dense arms beside a method do not decide.\n",
+    .options = compare_options,
+    .words = compare_words,
+};

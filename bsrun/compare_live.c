@@ -7,6 +7,7 @@
 #include "bsrun/ladder_run.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "lab/json.h"
 
 static const bs_field fields[] = {
     {"pass", "pass", BS_FIELD_FOLD, 0},
@@ -29,16 +30,11 @@ static const bs_field fields[] = {
     {"why", "why", BS_FIELD_WIDE, 0},
 };
 
-static const char *str(const json_t *row, const char *key) {
-  const char *text = json_string_value(json_object_get(row, key));
-  return text != NULL ? text : "";
-}
-
 /* The rows of each pass are by place: A first. */
 static void put_in_order(json_t *rows) {
   for (size_t i = 0; i + 1 < json_array_size(rows); i += 2) {
     json_t *first = json_array_get(rows, i);
-    if (strcmp(str(first, "candidate"), "A") == 0) continue;
+    if (strcmp(bs_get_text(first, "candidate"), "A") == 0) continue;
     json_incref(first);
     json_array_set(rows, i, json_array_get(rows, i + 1));
     json_array_set_new(rows, i + 1, first);
@@ -65,17 +61,17 @@ static void print_words(int format, const json_t *rows) {
   printf("\n");
   for (size_t i = 1; i < json_array_size(rows); i += 2) {
     const json_t *b = json_array_get(rows, i);
-    const char *cause = str(b, "cause"), *next = str(b, "next");
-    const int none = str(b, "verdict")[0] == '\0';
+    const char *cause = bs_get_text(b, "cause"), *next = bs_get_text(b, "next");
+    const int none = bs_get_text(b, "verdict")[0] == '\0';
     bs_print(stdout, "%s: %s%s%s%s%s: %s%.4g times as fast as A [%.4g, %.4g] (%lld pairs, %lld builds)\n",
-             str(b, "pass"), none ? "" : "B is ", str(b, "verdict"), cause[0] != '\0' && !none ? " (" : "",
-             cause, cause[0] != '\0' && !none ? ")" : "", none ? "B is " : "",
-             json_number_value(json_object_get(b, "speedup")),
+             bs_get_text(b, "pass"), none ? "" : "B is ", bs_get_text(b, "verdict"),
+             cause[0] != '\0' && !none ? " (" : "", cause, cause[0] != '\0' && !none ? ")" : "",
+             none ? "B is " : "", json_number_value(json_object_get(b, "speedup")),
              json_number_value(json_object_get(b, "speedup_low")),
              json_number_value(json_object_get(b, "speedup_high")),
              (long long)json_integer_value(json_object_get(b, "pairs")),
              (long long)json_integer_value(json_object_get(b, "builds")));
-    if (next[0] != '\0') bs_print(stdout, "%s: unclear: %s\n", str(b, "pass"), next);
+    if (next[0] != '\0') bs_print(stdout, "%s: unclear: %s\n", bs_get_text(b, "pass"), next);
   }
 }
 

@@ -7,62 +7,34 @@
 
 #include "bsrun/completion_bash.h" /* made from completion.bash by CMake: the bytes of completion_bash[] */
 #include "bsrun/plugins.h"
-#include "bsrun/subverb.h"
 #include "core/base/error.h"
 #include "lab/config/schema.h"
 #include "lab/model/model.h"
 #include "lab/word.h"
 
-const bsrun_words bsrun_all_words[] = {
-    {"run", bsrun_run_options, &bsrun_n_run_options},
-    {"plugins list", plugins_list_options, &plugins_n_list_options},
-    {"plugins inspect", plugins_inspect_options, &plugins_n_inspect_options},
-    {"plugins knobs", plugins_knobs_options, &plugins_n_knobs_options},
-    {"plugins why", plugins_why_options, &plugins_n_why_options},
-    {"plugins new", plugins_new_options, &plugins_n_new_options},
-    {"plugins check", plugins_check_options, &plugins_n_check_options},
-    {"config print", bsrun_run_options, &bsrun_n_run_options},
-    {"config keys", config_keys_options, &config_n_keys_options},
-    {"doctor", doctor_options, &doctor_n_options},
-    {"explain", explain_options, &explain_n_options},
-    {"ladder", ladder_options, &ladder_n_options},
-    {"diagnose", diagnose_options, &diagnose_n_options},
-    {"compare", compare_options, &compare_n_options},
-    {"report", report_options, &report_n_options},
-    {"torture", torture_options, &torture_n_options},
-    {"fsck", fsck_options, &fsck_n_options},
-    {"check", check_options, &check_n_options},
-    {"why", why_options, &why_n_options},
-    {"tune", tune_options, &tune_n_options},
-    {"sweep", sweep_options, &sweep_n_options},
-    {"replay", replay_options, &replay_n_options},
-    {"bundle", bundle_options, &bundle_n_options},
-};
-const size_t bsrun_n_words = sizeof bsrun_all_words / sizeof bsrun_all_words[0];
+/* `typed` is "VERB WORD". */
+static int is_second(const char *typed, const char *verb, const char *word) {
+  const size_t length = strlen(verb);
+  return strncmp(typed, verb, length) == 0 && typed[length] == ' ' && strcmp(typed + length + 1, word) == 0;
+}
 
 /* The options of "torture" or "model info"; NULL: there is no such verb. */
-static const args_option *options_of(const char *verb, size_t *out_n) {
-  for (size_t i = 0; i < bsrun_n_words; i++) {
-    *out_n = *bsrun_all_words[i].n_options;
-    if (strcmp(bsrun_all_words[i].verb, verb) == 0) return bsrun_all_words[i].options;
-  }
-  for (const bsrun_subverbs *const *all = bsrun_all_subverbs; *all != NULL; all++) {
-    const size_t length = strlen((*all)->verb);
-    for (size_t i = 0; i < (*all)->n; i++) {
-      *out_n = *(*all)->of[i]->n_options;
-      if (strncmp(verb, (*all)->verb, length) == 0 && verb[length] == ' ' &&
-          strcmp(verb + length + 1, (*all)->of[i]->name) == 0)
-        return (*all)->of[i]->options;
-    }
+static const args_option *options_of(const char *typed) {
+  for (size_t i = 0; bsrun_verbs[i] != NULL; i++) {
+    const bsrun_verb *verb = bsrun_verbs[i];
+    if (strcmp(verb->name, typed) == 0) return verb->options;
+    for (size_t k = 0; verb->second != NULL && verb->second[k] != NULL; k++)
+      if (is_second(typed, verb->name, verb->second[k]->name)) return verb->second[k]->options;
+    for (size_t k = 0; verb->subverbs != NULL && verb->subverbs[k] != NULL; k++)
+      if (is_second(typed, verb->name, verb->subverbs[k]->name)) return verb->subverbs[k]->options;
   }
   return NULL;
 }
 
 /* only_valued: those that take a value. */
 static void print_options(const char *verb, int only_valued) {
-  size_t n = 0;
-  const args_option *o = options_of(verb, &n);
-  for (size_t k = 0; o != NULL && k < n; k++) {
+  const args_option *o = options_of(verb);
+  for (size_t k = 0; o != NULL && o[k].name != NULL; k++) {
     if (only_valued && o[k].value == NULL) continue;
     printf("--%s\n", o[k].name);
     if (o[k].letter != 0) printf("-%c\n", o[k].letter);
@@ -74,8 +46,6 @@ static void print_verbs(const char *of) {
   static const struct {
     const char *verb, *words;
   } second[] = {
-      {"plugins", "list\ninspect\nwhy\nknobs\nnew\ncheck\n"},
-      {"config", "print\nkeys\n"},
       {"completion", "bash\nwords\n"},
       {"explain",
        "matmul\nmatmul_dx\nmatmul_dw\nmatmul_update\nsgd_update\nadamw_update\ngather_columns\nscatter_"
@@ -84,10 +54,15 @@ static void print_verbs(const char *of) {
   for (size_t i = 0; of != NULL && i < sizeof second / sizeof second[0]; i++) {
     if (strcmp(second[i].verb, of) == 0) fputs(second[i].words, stdout);
   }
-  for (const bsrun_subverbs *const *all = bsrun_all_subverbs; of != NULL && *all != NULL; all++)
-    for (size_t i = 0; strcmp((*all)->verb, of) == 0 && i < (*all)->n; i++)
-      printf("%s\n", (*all)->of[i]->name);
-  for (size_t i = 0; of == NULL && i < bsrun_n_verbs; i++) printf("%s\n", bsrun_verbs[i].name);
+  for (size_t i = 0; bsrun_verbs[i] != NULL; i++) {
+    const bsrun_verb *verb = bsrun_verbs[i];
+    if (of == NULL) printf("%s\n", verb->name);
+    if (of == NULL || strcmp(verb->name, of) != 0) continue;
+    for (size_t k = 0; verb->second != NULL && verb->second[k] != NULL; k++)
+      printf("%s\n", verb->second[k]->name);
+    for (size_t k = 0; verb->subverbs != NULL && verb->subverbs[k] != NULL; k++)
+      printf("%s\n", verb->subverbs[k]->name);
+  }
 }
 
 static void add_text(json_t *names, const char *text) {
@@ -233,31 +208,12 @@ static int32_t print_words(int argc, char **argv, bs_error *err) {
   return rc;
 }
 
-void help_completion(void) {
-  fputs(
-      "usage: bsrun completion bash\n"
-      "       bsrun completion words KIND [VERB]\n"
-      "\n"
-      "bash    the completion script (`make install` puts it where bash-completion finds it)\n"
-      "words   the names it completes, one a line: verbs, options, valued (options that take a value),\n"
-      "        methods, masks, workloads, hardware, sweeps, phases, backends, comms, plugins, formats, "
-      "keys,\n"
-      "        dtypes, activations, ops, skeletons (the kinds of plugins new), passes (of models); kinds "
-      "(these)\n"
-      "\n"
-      "examples:\n"
-      "  source <(bsrun completion bash)\n"
-      "  bsrun completion words methods\n"
-      "  bsrun completion words options doctor\n",
-      stdout);
-}
-
-int verb_completion(int argc, char **argv) {
+static int run(int argc, char **argv) {
   static const char *const words[] = {"bash", "words"};
   bs_error err = BS_ERROR_INIT;
-  if (argc == 0 || strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0) {
-    help_completion();
-    return argc == 0 ? 2 : 0;
+  if (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0) {
+    bsrun_verb_help(&verb_completion);
+    return 0;
   }
   int32_t rc = BS_OK;
   if (strcmp(argv[0], "words") == 0) {
@@ -271,3 +227,25 @@ int verb_completion(int argc, char **argv) {
   }
   return rc == BS_OK ? 0 : bsrun_fail(&err);
 }
+
+const bsrun_verb verb_completion = {
+    .name = "completion",
+    .summary = "completion for a shell",
+    .usage =
+        "usage: bsrun completion bash\n"
+        "       bsrun completion words KIND [VERB]\n"
+        "\n"
+        "bash    the completion script (`make install` puts it where bash-completion finds it)\n"
+        "words   the names it completes, one a line: verbs, options, valued (options that take a value),\n"
+        "        methods, masks, workloads, hardware, sweeps, phases, backends, comms, plugins, formats, "
+        "keys,\n"
+        "        dtypes, activations, ops, skeletons (the kinds of plugins new), passes (of models); kinds "
+        "(these)\n"
+        "\n"
+        "examples:\n"
+        "  source <(bsrun completion bash)\n"
+        "  bsrun completion words methods\n"
+        "  bsrun completion words options doctor\n",
+    .needs_words = 1,
+    .words = run,
+};

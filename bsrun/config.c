@@ -12,13 +12,11 @@
 #include "lab/config/schema.h"
 #include "lab/run/auto.h"
 
-const args_option config_keys_options[] = {
+static const args_option config_keys_options[] = {
     {"plugin", 0, "ID|PATH", 1, "list the options of this plugin too"},
-    {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
-    {"wide", 0, NULL, 0, "a table of all columns, however wide"},
-    {"help", 'h', NULL, 0, "this help"},
+    ARGS_TABLE,
+    ARGS_HELP,
 };
-const size_t config_n_keys_options = sizeof config_keys_options / sizeof config_keys_options[0];
 
 /* One row a scalar or list: {key, value}. */
 static void flatten(json_t *rows, const bs_node *node, const char *prefix) {
@@ -64,7 +62,7 @@ static int32_t print_tree(const bs_node *config, int format, int as_rows, bs_err
   return BS_OK;
 }
 
-static int32_t print_config(const args *a, bs_error *err) {
+int32_t config_print(const args *a, bs_error *err) {
   bsrun_request request;
   bs_composed composed = {0};
   bs_context *context = NULL;
@@ -102,19 +100,6 @@ static int32_t print_config(const args *a, bs_error *err) {
   bs_notes_free(&notes);
   bsrun_request_free(&request);
   return rc;
-}
-
-int verb_config_print(int argc, char **argv) {
-  bs_error err = BS_ERROR_INIT;
-  args a;
-  int32_t rc = args_parse(argc, argv, bsrun_run_options, bsrun_n_run_options, &a, &err);
-  if (rc == BS_OK && args_has(&a, "help")) {
-    help_config();
-  } else if (rc == BS_OK) {
-    rc = print_config(&a, &err);
-  }
-  args_free(&a);
-  return rc == BS_OK ? 0 : bsrun_fail(&err);
 }
 
 /* ---- keys ----------------------------------------------------------------------------------- */
@@ -236,25 +221,22 @@ static int32_t print_keys(const args *a, bs_error *err) {
   return rc;
 }
 
-int verb_config(int argc, char **argv) {
-  static const char *const words[] = {"print", "keys"};
-  bs_error err = BS_ERROR_INIT;
-  args a;
-  if (argc > 0 && strcmp(argv[0], "print") == 0) return verb_config_print(argc - 1, argv + 1);
-  if (argc == 0 || strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0) {
-    help_config();
-    return argc == 0 ? 2 : 0;
-  }
-  if (strcmp(argv[0], "keys") != 0) {
-    bsrun_unknown("verb", argv[0], words, 2, &err);
-    return bsrun_fail(&err);
-  }
-  int32_t rc = args_parse(argc - 1, argv + 1, config_keys_options, config_n_keys_options, &a, &err);
-  if (rc == BS_OK && args_has(&a, "help")) {
-    help_config();
-  } else if (rc == BS_OK) {
-    rc = print_keys(&a, &err);
-  }
-  args_free(&a);
-  return rc == BS_OK ? 0 : bsrun_fail(&err);
-}
+static const bsrun_verb print_verb = {.name = "print", .options = bsrun_run_options, .run = config_print};
+static const bsrun_verb keys_verb = {.name = "keys", .options = config_keys_options, .run = print_keys};
+static const bsrun_verb *const second[] = {&print_verb, &keys_verb, NULL};
+const bsrun_verb verb_config = {
+    .name = "config",
+    .summary = "print a resolved configuration, list the keys",
+    .usage =
+        "usage: bsrun config print [options of run] [-o FORMAT]\n"
+        "       bsrun config keys [-o FORMAT]\n"
+        "\n"
+        "print   the resolved configuration as YAML (with -o: one row a key); creates nothing\n"
+        "keys    every key: type, default, values, effect, meaning\n"
+        "\n"
+        "examples:\n"
+        "  bsrun config print --method blockshock --phase 1\n"
+        "  bsrun config print --config mine.yaml --set model.N=512 > resolved.yaml\n"
+        "  bsrun config keys -o md\n",
+    .second = second,
+};

@@ -13,7 +13,7 @@
 #include "core/base/text.h"
 #include "lab/diagnose/keep.h"
 
-const args_option diagnose_options[] = {
+static const args_option diagnose_options[] = {
     {"preset", 0, "NAME", 0,
      "quick (under a minute), full (the default) or large (models and layers as in use)"},
     {"only", 0, "ID,..", 1, "these checks alone"},
@@ -52,13 +52,11 @@ const args_option diagnose_options[] = {
     {"set", 0, "KEY=VALUE", 1, "set one key, after all files"},
     {"out", 0, "DIR|off", 0, "root of the run folder; default: results/raw. off: nothing is kept"},
     {"run-id", 0, "ID", 0, "name of the run folder"},
-    {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
-    {"wide", 0, NULL, 0, "a table of all columns, however wide"},
+    ARGS_TABLE,
     {"verbose", 'v', NULL, 1, "say more on stderr, and print the facts of each check"},
     {"quiet", 'q', NULL, 0, "no notes and no progress on stderr"},
-    {"help", 'h', NULL, 0, "this help"},
+    ARGS_HELP,
 };
-const size_t diagnose_n_options = sizeof diagnose_options / sizeof diagnose_options[0];
 
 static const bs_field finding_fields[] = {{"rank", "", BS_FIELD_RIGHT, 0},
                                           {"severity", "SEVERITY", 0, 0},
@@ -440,47 +438,38 @@ static int32_t diagnose(const args *a, bs_error *err) {
   return rc;
 }
 
-void help_diagnose(void) {
-  fputs(
-      "usage: bsrun diagnose [MODEL] [options]\n"
-      "\n"
-      "Finds what of a pass goes to things that need not be: ops that a slow implementation serves, waits "
-      "of\n"
-      "the host, copies, plans that are made again, activations outside of products, more threads than\n"
-      "cores. Without MODEL the subject is a layer, chosen as for `bsrun run`. MODEL is a file .onnx, a\n"
-      "folder with config.json, or builtin:lm or builtin:vit (made in memory: builtin:lm:2x64 has 2 layers\n"
-      "of 64). All checks run unless --only, --skip or --preset say otherwise. Findings are\n"
-      "ordered by the seconds of a pass that they cost; each has the command that shows it alone. A finding\n"
-      "is no error unless --strict is given. share/doc/blockshock/diagnose.md has every check.\n"
-      "\n",
-      stdout);
-  args_print_options(diagnose_options, diagnose_n_options);
-  fputs(
-      "\n"
-      "examples:\n"
-      "  bsrun diagnose --method row_parallel -P 2 --dtype f32\n"
-      "  bsrun diagnose --method dense --b 64 --preset quick --ablate 'method.bias=false;model.dtype=bf16'\n"
-      "  bsrun diagnose model.onnx --dim batch=2 --dim tokens=12\n"
-      "  bsrun diagnose --preset large               built-in models of 12 layers of 768, and of 8 of 512\n"
-      "  bsrun diagnose model.onnx --only shapes --vary tokens=4:12+1 -o json\n"
-      "\n"
-      "exit codes: 0 done, with findings or without; 2 usage; 3 configuration; 4 a model or an input is "
-      "wrong;\n"
-      "5 plugin or device; 7 a rank died; 8 deadline; 10 memory or disk; 14 --strict and there are "
-      "findings;\n"
-      "15 --strict, no finding, and a check that failed.\n",
-      stdout);
-}
-
-int verb_diagnose(int argc, char **argv) {
-  bs_error err = BS_ERROR_INIT;
-  args a;
-  int32_t rc = args_parse(argc, argv, diagnose_options, diagnose_n_options, &a, &err);
-  if (rc == BS_OK && args_has(&a, "help")) {
-    help_diagnose();
-  } else if (rc == BS_OK) {
-    rc = diagnose(&a, &err);
-  }
-  args_free(&a);
-  return rc == BS_OK ? 0 : bsrun_fail(&err);
-}
+const bsrun_verb verb_diagnose = {
+    .name = "diagnose",
+    .summary = "what of a layer's or a model's time need not be: findings by cost",
+    .usage =
+        "usage: bsrun diagnose [MODEL] [options]\n"
+        "\n"
+        "Finds what of a pass goes to things that need not be: ops that a slow implementation serves, waits "
+        "of\n"
+        "the host, copies, plans that are made again, activations outside of products, more threads than\n"
+        "cores. Without MODEL the subject is a layer, chosen as for `bsrun run`. MODEL is a file .onnx, a\n"
+        "folder with config.json, or builtin:lm or builtin:vit (made in memory: builtin:lm:2x64 has 2 "
+        "layers\n"
+        "of 64). All checks run unless --only, --skip or --preset say otherwise. Findings are\n"
+        "ordered by the seconds of a pass that they cost; each has the command that shows it alone. A "
+        "finding\n"
+        "is no error unless --strict is given. share/doc/blockshock/diagnose.md has every check.\n"
+        "\n",
+    .after =
+        "\n"
+        "examples:\n"
+        "  bsrun diagnose --method row_parallel -P 2 --dtype f32\n"
+        "  bsrun diagnose --method dense --b 64 --preset quick --ablate "
+        "'method.bias=false;model.dtype=bf16'\n"
+        "  bsrun diagnose model.onnx --dim batch=2 --dim tokens=12\n"
+        "  bsrun diagnose --preset large               built-in models of 12 layers of 768, and of 8 of 512\n"
+        "  bsrun diagnose model.onnx --only shapes --vary tokens=4:12+1 -o json\n"
+        "\n"
+        "exit codes: 0 done, with findings or without; 2 usage; 3 configuration; 4 a model or an input is "
+        "wrong;\n"
+        "5 plugin or device; 7 a rank died; 8 deadline; 10 memory or disk; 14 --strict and there are "
+        "findings;\n"
+        "15 --strict, no finding, and a check that failed.\n",
+    .options = diagnose_options,
+    .run = diagnose,
+};

@@ -10,7 +10,7 @@
 #include "lab/config/experiment.h"
 #include "lab/doctor/doctor.h"
 
-const args_option doctor_options[] = {
+static const args_option doctor_options[] = {
     {"measure", 0, NULL, 0, "also measure the machine's constants and keep them for predictions"},
     {"force", 0, NULL, 0, "--measure also on a busy machine, and keep what cannot be"},
     {"cache", 0, "FILE|off", 0, "where they are kept; default: the user's cache folder"},
@@ -22,13 +22,11 @@ const args_option doctor_options[] = {
     {"plugin", 0, "ID|PATH", 1, "also look at this plugin, and check its backend"},
     {"config", 0, "FILE", 1, "plugin_dirs and plugin_trust from a YAML file"},
     {"set", 0, "KEY=VALUE", 1, "set one key"},
-    {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
-    {"wide", 0, NULL, 0, "a table of all columns, however wide"},
+    ARGS_TABLE,
     {"verbose", 'v', NULL, 1, "say more on stderr"},
     {"quiet", 'q', NULL, 0, "no notes and no progress on stderr"},
-    {"help", 'h', NULL, 0, "this help"},
+    ARGS_HELP,
 };
-const size_t doctor_n_options = sizeof doctor_options / sizeof doctor_options[0];
 
 static const bs_field fields[] = {
     {"what", "WHAT", 0, 0}, {"state", "STATE", 0, 0}, {"found", "FOUND", 0, 0}, {"fix", "FIX", 0, 0}};
@@ -299,49 +297,37 @@ static int doctor(const args *a, bs_error *err) {
   return code;
 }
 
-void help_doctor(void) {
-  fputs(
-      "usage: bsrun doctor [--measure] [options]\n"
-      "\n"
-      "Looks at the machine and the installation, a row each: what was found, ok, warn or fail, and the fix. "
-      "Plugins\n"
-      "are opened in a child process first. Times a sleep of 50 ms, a GEMM, and an arm against itself; lets "
-      "every\n"
-      "rank say hello and add the rank numbers.\n"
-      "\n",
-      stdout);
-  args_print_options(doctor_options, doctor_n_options);
-  fputs(
-      "\n"
-      "--measure takes some seconds on an idle machine; constants of a busy one, or that cannot be, are not "
-      "kept. The\n"
-      "file is $XDG_CACHE_HOME/blockshock/machine.json (else ~/.cache/...), good for this processor, core "
-      "count "
-      "and\n"
-      "library build; phase 1 then predicts with it.\n"
-      "\n"
-      "examples:\n"
-      "  bsrun doctor\n"
-      "  bsrun doctor -P 4 -o json\n"
-      "  bsrun doctor --plugin ./build/bs_acme.so\n"
-      "  bsrun doctor --measure --cache ./machine.json\n"
-      "\n"
-      "exit codes: 0 nothing failed; 5 something failed; 6 numbers were wrong; 2 usage.\n",
-      stdout);
-}
-
-int verb_doctor(int argc, char **argv) {
-  bs_error err = BS_ERROR_INIT;
-  args a;
-  int code = 0;
-  const int32_t rc = args_parse(argc, argv, doctor_options, doctor_n_options, &a, &err);
-  if (rc != BS_OK) {
-    code = bsrun_fail(&err);
-  } else if (args_has(&a, "help")) {
-    help_doctor();
-  } else {
-    code = doctor(&a, &err);
-  }
-  args_free(&a);
-  return code;
-}
+const bsrun_verb verb_doctor = {
+    .name = "doctor",
+    .summary = "check the machine and the installation; --measure its constants",
+    .usage =
+        "usage: bsrun doctor [--measure] [options]\n"
+        "\n"
+        "Looks at the machine and the installation, a row each: what was found, ok, warn or fail, and the "
+        "fix. "
+        "Plugins\n"
+        "are opened in a child process first. Times a sleep of 50 ms, a GEMM, and an arm against itself; "
+        "lets "
+        "every\n"
+        "rank say hello and add the rank numbers.\n"
+        "\n",
+    .after =
+        "\n"
+        "--measure takes some seconds on an idle machine; constants of a busy one, or that cannot be, are "
+        "not "
+        "kept. The\n"
+        "file is $XDG_CACHE_HOME/blockshock/machine.json (else ~/.cache/...), good for this processor, core "
+        "count "
+        "and\n"
+        "library build; phase 1 then predicts with it.\n"
+        "\n"
+        "examples:\n"
+        "  bsrun doctor\n"
+        "  bsrun doctor -P 4 -o json\n"
+        "  bsrun doctor --plugin ./build/bs_acme.so\n"
+        "  bsrun doctor --measure --cache ./machine.json\n"
+        "\n"
+        "exit codes: 0 nothing failed; 5 something failed; 6 numbers were wrong; 2 usage.\n",
+    .options = doctor_options,
+    .exit = doctor,
+};

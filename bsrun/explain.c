@@ -12,7 +12,7 @@
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
 
-const args_option explain_options[] = {
+static const args_option explain_options[] = {
     {"dtype", 0, "T", 0,
      "dtype of the model (X, W, Y): bf16, f16, f32, f64, ...; mask: i8 and fp4 weights too"},
     {"b", 0, "N", 0, "tokens B"},
@@ -42,13 +42,11 @@ const args_option explain_options[] = {
     {"plugin", 0, "ID|PATH", 1, "use this plugin (its backend, if it has one)"},
     {"config", 0, "FILE", 1, "merge a YAML file over the base"},
     {"set", 0, "KEY=VALUE", 1, "set one key, after all files"},
-    {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
-    {"wide", 0, NULL, 0, "a table of all columns, however wide"},
+    ARGS_TABLE,
     {"verbose", 'v', NULL, 1, "say more on stderr"},
     {"quiet", 'q', NULL, 0, "no notes on stderr"},
-    {"help", 'h', NULL, 0, "this help"},
+    ARGS_HELP,
 };
-const size_t explain_n_options = sizeof explain_options / sizeof explain_options[0];
 
 enum subject { OF_OP, OF_MASK, OF_METHOD };
 
@@ -138,59 +136,49 @@ static int32_t explain(const args *a, bs_error *err) {
   return rc;
 }
 
-void help_explain(void) {
-  fputs(
-      "usage: bsrun explain OP [options]\n"
-      "       bsrun explain mask MASK [options]\n"
-      "       bsrun explain method METHOD [options]\n"
-      "\n"
-      "OP      the ladder of implementations for one call, best first, the refused with their reasons: "
-      "native "
-      "before\n"
-      "        emulated before unknown, then score, priority, name; one that was measured or pinned before "
-      "all\n"
-      "        (share/doc/blockshock/tuning.md). OP is one of the core, `bsrun completion words ops`; its "
-      "arguments are\n"
-      "        those of a layer of --b tokens, --n by --k weights, or of --shape (attention, attention_dx, "
-      "matmul24)\n"
-      "mask    how it is multiplied (* in the table): a run of columns, a gather, 2:4 values or dense, and "
-      "why; what\n"
-      "        each rank keeps; the 2:4 formats of hardware that it is legal in; bytes and times of each "
-      "way\n"
-      "        (--dtype i8: quantised weights; fp4: what they would take, no backend has them)\n"
-      "method  what each rank proposes: split, FLOPs, bytes, collectives and their payload\n"
-      "\n"
-      "Nothing is run. Times are predicted when `bsrun doctor --measure` has kept this machine's constants.\n"
-      "\n",
-      stdout);
-  args_print_options(explain_options, explain_n_options);
-  fputs(
-      "\n"
-      "examples:\n"
-      "  bsrun explain matmul --dtype bf16 --b 64 --n 4096 --k 4096 --backend cpu\n"
-      "  bsrun explain matmul --mask complement_1010_0101 -P 2 --rank 1 --bias -o json\n"
-      "  bsrun explain attention --shape b2h8s512d64:bf16:causal\n"
-      "  bsrun explain mask random_2of4 --n 4096\n"
-      "  bsrun explain mask magnitude --n 1024 -P 4 --dtype bf16 -o json\n"
-      "  bsrun explain mask random_2of4 --n 4096 --dtype i8\n"
-      "  bsrun explain method blockshock -P 2 --b 16\n"
-      "\n"
-      "exit codes: 0; 3 when no implementation serves the op, or the method refuses (the reason is printed); "
-      "2 "
-      "usage.\n",
-      stdout);
-}
-
-int verb_explain(int argc, char **argv) {
-  bs_error err = BS_ERROR_INIT;
-  args a;
-  int32_t rc = args_parse(argc, argv, explain_options, explain_n_options, &a, &err);
-  if (rc == BS_OK && (args_has(&a, "help") || argc == 0)) {
-    help_explain();
-    args_free(&a);
-    return argc == 0 ? 2 : 0;
-  }
-  if (rc == BS_OK) rc = explain(&a, &err);
-  args_free(&a);
-  return rc == BS_OK ? 0 : bsrun_fail(&err);
-}
+const bsrun_verb verb_explain = {
+    .name = "explain",
+    .summary = "which implementation serves an op, what a mask or a method does",
+    .usage =
+        "usage: bsrun explain OP [options]\n"
+        "       bsrun explain mask MASK [options]\n"
+        "       bsrun explain method METHOD [options]\n"
+        "\n"
+        "OP      the ladder of implementations for one call, best first, the refused with their reasons: "
+        "native "
+        "before\n"
+        "        emulated before unknown, then score, priority, name; one that was measured or pinned before "
+        "all\n"
+        "        (share/doc/blockshock/tuning.md). OP is one of the core, `bsrun completion words ops`; its "
+        "arguments are\n"
+        "        those of a layer of --b tokens, --n by --k weights, or of --shape (attention, attention_dx, "
+        "matmul24)\n"
+        "mask    how it is multiplied (* in the table): a run of columns, a gather, 2:4 values or dense, and "
+        "why; what\n"
+        "        each rank keeps; the 2:4 formats of hardware that it is legal in; bytes and times of each "
+        "way\n"
+        "        (--dtype i8: quantised weights; fp4: what they would take, no backend has them)\n"
+        "method  what each rank proposes: split, FLOPs, bytes, collectives and their payload\n"
+        "\n"
+        "Nothing is run. Times are predicted when `bsrun doctor --measure` has kept this machine's "
+        "constants.\n"
+        "\n",
+    .after =
+        "\n"
+        "examples:\n"
+        "  bsrun explain matmul --dtype bf16 --b 64 --n 4096 --k 4096 --backend cpu\n"
+        "  bsrun explain matmul --mask complement_1010_0101 -P 2 --rank 1 --bias -o json\n"
+        "  bsrun explain attention --shape b2h8s512d64:bf16:causal\n"
+        "  bsrun explain mask random_2of4 --n 4096\n"
+        "  bsrun explain mask magnitude --n 1024 -P 4 --dtype bf16 -o json\n"
+        "  bsrun explain mask random_2of4 --n 4096 --dtype i8\n"
+        "  bsrun explain method blockshock -P 2 --b 16\n"
+        "\n"
+        "exit codes: 0; 3 when no implementation serves the op, or the method refuses (the reason is "
+        "printed); "
+        "2 "
+        "usage.\n",
+    .options = explain_options,
+    .run = explain,
+    .needs_words = 1,
+};

@@ -14,6 +14,7 @@
 #include "core/op/knob.h"
 #include "lab/case/ask.h"
 #include "lab/cores.h"
+#include "lab/json.h"
 #include "lab/lab.h"
 #include "lab/measure/machine.h"
 #include "lab/store/env.h"
@@ -143,16 +144,6 @@ static int32_t ask(const explained *x, const char *op, question *q, bs_error *er
   return BS_OK;
 }
 
-static json_t *text_of(const char *text) {
-  json_t *value = json_string(text == NULL ? "" : text);
-  return value != NULL ? value : json_string("(not UTF-8)");
-}
-
-static const char *row_text(const json_t *row, const char *key) {
-  const char *value = json_string_value(json_object_get(row, key));
-  return value != NULL ? value : "";
-}
-
 /* As choices write it: "cpu:packed" of matmul@cpu/packed. */
 static void candidate_name(const bs_op_candidate *c, char *out, size_t size) {
   const char *slash = strchr(c->name, '/');
@@ -169,9 +160,9 @@ static json_t *knobs_of(const bs_op_candidate *c) {
   json_t *list = json_array();
   for (uint32_t i = 0; i < c->n_knobs; i++) {
     const bs_knob *k = c->knobs[i];
-    json_array_append_new(list, json_pack("{s:o,s:o,s:o,s:o,s:o}", "knob", text_of(k->name), "values",
-                                          text_of(k->values), "default", text_of(k->standard), "in_use",
-                                          json_string(""), "text", text_of(k->summary)));
+    json_array_append_new(list, json_pack("{s:o,s:o,s:o,s:o,s:o}", "knob", bs_json_of_text(k->name), "values",
+                                          bs_json_of_text(k->values), "default", bs_json_of_text(k->standard),
+                                          "in_use", json_string(""), "text", bs_json_of_text(k->summary)));
   }
   return list;
 }
@@ -181,25 +172,25 @@ static void on_candidate(void *user, const bs_op_candidate *c) {
   char name[256];
   json_t *row = json_object();
   candidate_name(c, name, sizeof name);
-  json_object_set_new(row, "candidate", text_of(name));
+  json_object_set_new(row, "candidate", bs_json_of_text(name));
   json_object_set_new(row, "mark", json_string(c->chosen ? "*" : ""));
-  json_object_set_new(row, "implementation", text_of(c->name));
-  json_object_set_new(row, "plugin", text_of(c->plugin));
+  json_object_set_new(row, "implementation", bs_json_of_text(c->name));
+  json_object_set_new(row, "plugin", bs_json_of_text(c->plugin));
   json_object_set_new(row, "level", json_string(bs_level_name(answer->level)));
   json_object_set_new(row, "score", json_integer(answer->score));
   json_object_set_new(row, "priority", json_integer(c->priority));
   json_object_set_new(row, "reason",
                       json_string(answer->level == BS_LEVEL_NO ? bs_reason_name(answer->reason) : ""));
-  json_object_set_new(row, "text", text_of(answer->text));
+  json_object_set_new(row, "text", bs_json_of_text(answer->text));
   json_object_set_new(row, "reason_code", json_integer(answer->reason));
   json_object_set_new(row, "chosen", json_boolean(c->chosen));
-  json_object_set_new(row, "algorithm", text_of(answer->algo));
+  json_object_set_new(row, "algorithm", bs_json_of_text(answer->algo));
   json_object_set_new(row, "workspace_bytes", json_integer((json_int_t)answer->workspace));
-  json_object_set_new(row, "summary", text_of(c->summary));
-  json_object_set_new(row, "key", text_of(c->key));
+  json_object_set_new(row, "summary", bs_json_of_text(c->summary));
+  json_object_set_new(row, "key", bs_json_of_text(c->key));
   json_object_set_new(row, "measured", json_string(""));
   json_object_set_new(row, "knobs", knobs_of(c));
-  json_object_set_new(row, "given", text_of(c->given));
+  json_object_set_new(row, "given", bs_json_of_text(c->given));
   json_array_append_new(user, row);
 }
 
@@ -214,11 +205,11 @@ static void add_unasked(json_t *rows, const bs_context *context, const char *op,
     if (info.state != BS_PLUGIN_REFUSED && info.state != BS_PLUGIN_UNAVAILABLE) continue;
     json_t *row = json_object();
     json_object_set_new(row, "mark", json_string(""));
-    json_object_set_new(row, "implementation", text_of(wanted));
-    json_object_set_new(row, "plugin", text_of(info.id));
+    json_object_set_new(row, "implementation", bs_json_of_text(wanted));
+    json_object_set_new(row, "plugin", bs_json_of_text(info.id));
     json_object_set_new(row, "level",
                         json_string(info.state == BS_PLUGIN_REFUSED ? "refused" : "unavailable"));
-    json_object_set_new(row, "text", text_of(info.why));
+    json_object_set_new(row, "text", bs_json_of_text(info.why));
     json_object_set_new(row, "chosen", json_false());
     json_array_append_new(rows, row);
   }
@@ -239,7 +230,7 @@ static void add_candidate(void *user, const bs_op_candidate *c) {
   if (answer->level == BS_LEVEL_NO) return;
   candidate_name(c, name, sizeof name);
   json_array_foreach(p->candidates, i, row) {
-    if (strcmp(row_text(row, "name"), name) == 0) return;
+    if (strcmp(bs_get_text(row, "name"), name) == 0) return;
   }
   snprintf(how, sizeof how, "%s%s%s", answer->algo, answer->text[0] != '\0' ? ", " : "", answer->text);
   json_array_append_new(p->candidates, bs_tune_candidate(p->plugins, name, how));
@@ -270,7 +261,7 @@ static void mark_rows(json_t *rows, const json_t *entry, int pinned) {
   json_array_foreach(rows, i, row) {
     const int chosen = json_is_true(json_object_get(row, "chosen"));
     const char *said = pinned ? (chosen ? "pinned" : "")
-                              : bs_tune_words(entry, row_text(row, "candidate"), words, sizeof words);
+                              : bs_tune_words(entry, bs_get_text(row, "candidate"), words, sizeof words);
     json_object_set_new(row, "measured", json_string(said));
   }
 }
@@ -294,12 +285,12 @@ static int32_t ladder(const explained *x, const bs_op_query *query, json_t *rows
   int32_t rc = bs_op_explain_at(x->context, x->e.backend, &site, query, on_candidate, rows, err);
   if (rc != BS_OK) return rc;
   rc = bs_tuner_open(x->context, &options, &tuner, err);
-  const char *key = row_text(json_array_get(rows, 0), "key"), *pinned = bs_tune_pinned(&x->e, key);
+  const char *key = bs_get_text(json_array_get(rows, 0), "key"), *pinned = bs_tune_pinned(&x->e, key);
   json_t *asked = rc == BS_OK ? asked_of(x, query, key, err) : NULL;
   const json_t *entry = asked != NULL && pinned == NULL ? bs_tuner_find(tuner, asked) : NULL;
   if (pinned != NULL || entry != NULL) {
-    bs_text_printf(&choice, "%s -> %s", row_text(asked, "key"),
-                   pinned != NULL ? pinned : row_text(entry, "choice"));
+    bs_text_printf(&choice, "%s -> %s", bs_get_text(asked, "key"),
+                   pinned != NULL ? pinned : bs_get_text(entry, "choice"));
     const char *const choices[] = {choice.data};
     site.choices = choices;
     site.n_choices = 1;
@@ -322,14 +313,14 @@ static void put_in_use(const explained *x, const bs_op_query *query, json_t *row
   json_t *knob;
   char choice[1400], value[BS_KNOB_VALUE];
   json_t *knobs = json_object_get(row, "knobs");
-  const char *given = row_text(row, "given");
+  const char *given = bs_get_text(row, "given");
   if (json_array_size(knobs) == 0) return;
-  snprintf(choice, sizeof choice, "%s%s%s%s", row_text(row, "candidate"), given[0] != '\0' ? "{" : "", given,
-           given[0] != '\0' ? "}" : "");
+  snprintf(choice, sizeof choice, "%s%s%s%s", bs_get_text(row, "candidate"), given[0] != '\0' ? "{" : "",
+           given, given[0] != '\0' ? "}" : "");
   if (bs_tune_echo(x->context, x->e.backend, site_of(x).threads, query, choice, &echo, NULL) != BS_OK) return;
   json_array_foreach(knobs, i, knob) {
-    const char *name = row_text(knob, "knob");
-    if (bs_knob_said(echo.knobs, name, value)) json_object_set_new(knob, "in_use", text_of(value));
+    const char *name = bs_get_text(knob, "knob");
+    if (bs_knob_said(echo.knobs, name, value)) json_object_set_new(knob, "in_use", bs_json_of_text(value));
   }
 }
 

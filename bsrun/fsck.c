@@ -7,37 +7,14 @@
 #include "core/base/error.h"
 #include "lab/store/fsck.h"
 
-const args_option fsck_options[] = {
+static const args_option fsck_options[] = {
     {"repair", 0, NULL, 0, "put right what can be: torn tails, copies, folders that were left over"},
-    {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
-    {"wide", 0, NULL, 0, "a table of all columns, however wide"},
-    {"help", 'h', NULL, 0, "this help"},
+    ARGS_TABLE,
+    ARGS_HELP,
 };
-const size_t fsck_n_options = sizeof fsck_options / sizeof fsck_options[0];
 
 static const bs_field fields[] = {
     {"state", "STATE", 0, 0}, {"run", "RUN", 0, 0}, {"what", "WHAT", 0, 0}, {"done", "DONE", 0, 0}};
-
-void help_fsck(void) {
-  printf(
-      "usage: bsrun fsck [--repair] [DIR]\n\n"
-      "Reads every run below the results folder DIR (default: results/raw): a run counts when DONE is there\n"
-      "and metrics.jsonl is what DONE has the SHA-256 of. Prints a row for each folder that is not such a\n"
-      "run, a line for each sweep's plan, and a sum. Without --repair nothing is written.\n\n"
-      "States: damaged (never listed or reported), torn (what stands behind the last whole record was cut\n"
-      "off by a death), copy differs, samples lost, index differs (the cache index.jsonl; --repair removes\n"
-      "it, and the next list makes it anew), killed, interrupted, at work, left over, closed (this user may\n"
-      "not look into it).\n\n"
-      "Options:\n");
-  args_print_options(fsck_options, fsck_n_options);
-  printf(
-      "\nexamples:\n"
-      "  bsrun fsck\n"
-      "  bsrun fsck --repair results/official/runs\n\n"
-      "exit codes: 0 nothing that counts is damaged; 10 DIR is no folder, or one cannot be read or written; "
-      "13 a run is\n"
-      "damaged, or a committed run has a torn tail that was not cut\n");
-}
 
 static unsigned long long count_of(const json_t *row, const char *key) {
   return (unsigned long long)json_integer_value(json_object_get(row, key));
@@ -80,15 +57,30 @@ static int32_t run(const args *a, bs_error *err) {
   return rc;
 }
 
-int verb_fsck(int argc, char **argv) {
-  bs_error err = BS_ERROR_INIT;
-  args a;
-  int32_t rc = args_parse(argc, argv, fsck_options, fsck_n_options, &a, &err);
-  if (rc == BS_OK && args_has(&a, "help")) {
-    help_fsck();
-  } else if (rc == BS_OK) {
-    rc = run(&a, &err);
-  }
-  args_free(&a);
-  return rc == BS_OK ? 0 : bsrun_fail(&err);
-}
+const bsrun_verb verb_fsck = {
+    .name = "fsck",
+    .summary = "check the run folders below a results folder, and repair them",
+    .usage =
+        "usage: bsrun fsck [--repair] [DIR]\n\n"
+        "Reads every run below the results folder DIR (default: results/raw): a run counts when DONE is "
+        "there\n"
+        "and metrics.jsonl is what DONE has the SHA-256 of. Prints a row for each folder that is not such a\n"
+        "run, a line for each sweep's plan, and a sum. Without --repair nothing is written.\n\n"
+        "States: damaged (never listed or reported), torn (what stands behind the last whole record was cut\n"
+        "off by a death), copy differs, samples lost, index differs (the cache index.jsonl; --repair "
+        "removes\n"
+        "it, and the next list makes it anew), killed, interrupted, at work, left over, closed (this user "
+        "may\n"
+        "not look into it).\n\n"
+        "Options:\n",
+    .after =
+        "\nexamples:\n"
+        "  bsrun fsck\n"
+        "  bsrun fsck --repair results/official/runs\n\n"
+        "exit codes: 0 nothing that counts is damaged; 10 DIR is no folder, or one cannot be read or "
+        "written; "
+        "13 a run is\n"
+        "damaged, or a committed run has a torn tail that was not cut\n",
+    .options = fsck_options,
+    .run = run,
+};

@@ -9,37 +9,31 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/config/experiment.h"
+#include "lab/json.h"
 #include "lab/store/sha256.h"
 
-const args_option plugins_inspect_options[] = {
+static const args_option plugins_inspect_options[] = {
     {"exists", 0, NULL, 0, "print nothing; 0 when it can be used"},
     {"atleast-version", 0, "X.Y.Z", 0, "print nothing; 0 when it can be used and is this version or later"},
     {"config", 0, "FILE", 1, "plugin_dirs, plugin_trust and plugins.<id>.<param> from a YAML file"},
     {"set", 0, "KEY=VALUE", 1, "set one key"},
-    {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
-    {"wide", 0, NULL, 0, "a table of all columns, however wide"},
+    ARGS_TABLE,
     {"verbose", 'v', NULL, 1, "say more"},
-    {"help", 'h', NULL, 0, "this help"},
+    ARGS_HELP,
 };
-const size_t plugins_n_inspect_options = sizeof plugins_inspect_options / sizeof plugins_inspect_options[0];
 static const bs_field inspect_fields[] = {
     {"part", "PART", 0, 0}, {"name", "NAME", 0, 0}, {"value", "VALUE", 0, 0},
     {"at", "AT", 0, 0},     {"text", "WHAT", 0, 0},
 };
 
-static json_t *text_of(const char *text) {
-  json_t *value = json_string(text == NULL ? "" : text);
-  return value != NULL ? value : json_string("(not UTF-8)");
-}
-
 static void add_row(json_t *rows, const char *part, const char *name, const char *value, const char *at,
                     const char *text) {
   json_t *row = json_object();
-  json_object_set_new(row, "part", text_of(part));
-  json_object_set_new(row, "name", text_of(name));
-  json_object_set_new(row, "value", text_of(value));
-  json_object_set_new(row, "at", text_of(at));
-  json_object_set_new(row, "text", text_of(text));
+  json_object_set_new(row, "part", bs_json_of_text(part));
+  json_object_set_new(row, "name", bs_json_of_text(name));
+  json_object_set_new(row, "value", bs_json_of_text(value));
+  json_object_set_new(row, "at", bs_json_of_text(at));
+  json_object_set_new(row, "text", bs_json_of_text(text));
   json_array_append_new(rows, row);
 }
 
@@ -249,21 +243,18 @@ static int32_t inspect(const args *a, const char *what, bs_error *err) {
   return rc;
 }
 
-int plugins_inspect(int argc, char **argv) {
-  bs_error err = BS_ERROR_INIT;
-  args a;
-  int32_t rc = args_parse(argc, argv, plugins_inspect_options, plugins_n_inspect_options, &a, &err);
-  if (rc == BS_OK && args_has(&a, "help")) {
-    help_plugins();
-  } else if (rc == BS_OK && a.n_words != 1) {
-    rc =
-        bs_error_set(&err, BS_USAGE, "BS-USE-WORD", "plugins inspect takes one plugin, %zu given", a.n_words);
-    bs_error_hint(&err, "for example bsrun plugins inspect cpu");
-  } else if (rc == BS_OK) {
-    rc = inspect(&a, a.words[0], &err);
-  }
-  const int quiet = rc != BS_OK && args_has(&a, "exists") && rc != BS_USAGE;
-  args_free(&a);
+static int run(const args *a, bs_error *err) {
+  const int32_t rc = inspect(a, a->words[0], err);
   if (rc == BS_OK) return 0;
-  return quiet ? (int)bs_status_exit_code(rc) : bsrun_fail(&err);
+  return args_has(a, "exists") && rc != BS_USAGE ? (int)bs_status_exit_code(rc) : bsrun_fail(err);
 }
+
+const bsrun_verb plugins_inspect = {
+    .name = "inspect",
+    .options = plugins_inspect_options,
+    .exit = run,
+    .takes = "one plugin",
+    .example = "bsrun plugins inspect cpu",
+    .min_words = 1,
+    .max_words = 1,
+};

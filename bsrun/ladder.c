@@ -11,7 +11,7 @@
 #include "core/base/text.h"
 #include "lab/measure/sampler.h"
 
-const args_option ladder_options[] = {
+static const args_option ladder_options[] = {
     {"pass", 0, "NAME", 1, "forward, backward, sgd or adamw (a whole step of training); default: forward"},
     {"mask", 0, "NAME", 0, "the mask of methods that take one; default: several fixed ones"},
     {"masks", 0, "LIST", 0, "masks for the methods that take them, with commas between"},
@@ -37,13 +37,11 @@ const args_option ladder_options[] = {
     {"plugin", 0, "ID|PATH", 1, "use this plugin (its backend, if it has one)"},
     {"config", 0, "FILE", 1, "merge a YAML file over the base"},
     {"set", 0, "KEY=VALUE", 1, "set one key, after all files"},
-    {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
-    {"wide", 0, NULL, 0, "a table of all columns, however wide"},
+    ARGS_TABLE,
     {"verbose", 'v', NULL, 1, "say more on stderr"},
     {"quiet", 'q', NULL, 0, "no notes and no progress on stderr"},
-    {"help", 'h', NULL, 0, "this help"},
+    ARGS_HELP,
 };
-const size_t ladder_n_options = sizeof ladder_options / sizeof ladder_options[0];
 
 /* "a,b" as a list of the configuration. */
 static int32_t set_list(bs_node *config, const char *path, const char *words, bs_error *err) {
@@ -90,44 +88,35 @@ static int32_t ladder(const args *a, ladder_run *r, bs_error *err) {
   return rc;
 }
 
-void help_ladder(void) {
-  fputs(
-      "usage: bsrun ladder [METHOD]... [options]\n"
-      "\n"
-      "Every way to split one layer that METHOD, --masks, --overlap and --vary give, and the dense layer\n"
-      "beside them: what each should take by this machine's constants, what it takes (all in turn, in one\n"
-      "sampling; the first named is what the others are held against), and where its time goes. Nothing\n"
-      "is judged: `bsrun run` proves numbers.\n"
-      "Without METHOD: all five. `bsrun --method auto` takes the best of the same ladder.\n"
-      "\n",
-      stdout);
-  args_print_options(ladder_options, ladder_n_options);
-  fputs(
-      "\n"
-      "examples:\n"
-      "  bsrun ladder --n 4096 --b 64 -P 2\n"
-      "  bsrun ladder blockshock row_parallel --masks complement_1100_0011,interleave --pass forward\n"
-      "  bsrun ladder blockshock column_parallel --pass backward --pass sgd -o md\n"
-      "  bsrun ladder blockshock --masks complement_1100_0011 --vary method.kernel=gather,sparse24\n"
-      "  bsrun ladder --measure 0 --n 32768 -P 8   only predicted\n"
-      "\n"
-      "exit codes: 0; 2 usage; 3 configuration, or no candidate can run (the first reason is printed).\n",
-      stdout);
-}
-
-int verb_ladder(int argc, char **argv) {
-  bs_error err = BS_ERROR_INIT;
-  ladder_run run = {.host.progress.busy = ATOMIC_FLAG_INIT};
-  args a;
-  int32_t rc = args_parse(argc, argv, ladder_options, ladder_n_options, &a, &err);
-  if (rc == BS_OK && args_has(&a, "help")) {
-    help_ladder();
-    args_free(&a);
-    return 0;
-  }
-  if (rc == BS_OK) rc = ladder(&a, &run, &err);
-  const int code = rc == BS_OK ? 0 : bsrun_fail(&err);
-  ladder_run_free(&run);
-  args_free(&a);
+static int run(const args *a, bs_error *err) {
+  ladder_run l = {.host.progress.busy = ATOMIC_FLAG_INIT};
+  const int code = ladder(a, &l, err) == BS_OK ? 0 : bsrun_fail(err);
+  ladder_run_free(&l);
   return code;
 }
+
+const bsrun_verb verb_ladder = {
+    .name = "ladder",
+    .summary = "every way to split a layer: predicted, measured and explained",
+    .usage =
+        "usage: bsrun ladder [METHOD]... [options]\n"
+        "\n"
+        "Every way to split one layer that METHOD, --masks, --overlap and --vary give, and the dense layer\n"
+        "beside them: what each should take by this machine's constants, what it takes (all in turn, in one\n"
+        "sampling; the first named is what the others are held against), and where its time goes. Nothing\n"
+        "is judged: `bsrun run` proves numbers.\n"
+        "Without METHOD: all five. `bsrun --method auto` takes the best of the same ladder.\n"
+        "\n",
+    .after =
+        "\n"
+        "examples:\n"
+        "  bsrun ladder --n 4096 --b 64 -P 2\n"
+        "  bsrun ladder blockshock row_parallel --masks complement_1100_0011,interleave --pass forward\n"
+        "  bsrun ladder blockshock column_parallel --pass backward --pass sgd -o md\n"
+        "  bsrun ladder blockshock --masks complement_1100_0011 --vary method.kernel=gather,sparse24\n"
+        "  bsrun ladder --measure 0 --n 32768 -P 8   only predicted\n"
+        "\n"
+        "exit codes: 0; 2 usage; 3 configuration, or no candidate can run (the first reason is printed).\n",
+    .options = ladder_options,
+    .exit = run,
+};

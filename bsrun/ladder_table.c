@@ -7,6 +7,7 @@
 
 #include "bsrun/ladder.h"
 #include "core/base/error.h"
+#include "lab/json.h"
 
 #define RIGHT BS_FIELD_RIGHT
 #define WIDE BS_FIELD_WIDE
@@ -42,11 +43,6 @@ static const bs_field fields[] = {
 };
 enum { N_FIELDS = sizeof fields / sizeof fields[0] };
 
-static const char *str(const json_t *row, const char *key) {
-  const char *text = json_string_value(json_object_get(row, key));
-  return text != NULL ? text : "";
-}
-
 static int is_simulated(const json_t *row) {
   return json_is_number(json_object_get(row, "simulated_us"));
 }
@@ -74,19 +70,19 @@ static void print_sentences(const char *title, const char *key, const json_t *ro
   const size_t n = json_array_size(rows);
   int titled = 0;
   for (size_t i = 0; i < n; i++) {
-    const char *text = str(json_array_get(rows, i), key);
+    const char *text = bs_get_text(json_array_get(rows, i), key);
     char places[256] = "";
     size_t used = 0, k = 0;
-    while (k < i && strcmp(str(json_array_get(rows, k), key), text) != 0) k++;
+    while (k < i && strcmp(bs_get_text(json_array_get(rows, k), key), text) != 0) k++;
     if (text[0] == '\0' || k < i) continue;
     for (k = i; k < n && used + 1 < sizeof places; k++) {
       const json_t *row = json_array_get(rows, k), *place = json_object_get(row, "place");
-      if (strcmp(str(row, key), text) != 0) continue;
+      if (strcmp(bs_get_text(row, key), text) != 0) continue;
       const char *between = used > 0 ? ", " : "";
       const int wrote = json_is_integer(place) ? snprintf(places + used, sizeof places - used, "%s%lld",
                                                           between, (long long)json_integer_value(place))
                                                : snprintf(places + used, sizeof places - used, "%s%.80s",
-                                                          between, str(row, "candidate"));
+                                                          between, bs_get_text(row, "candidate"));
       if (wrote > 0) used += (size_t)wrote;
     }
     if (!titled++) bs_print(stdout, "\n%s\n", title);
@@ -107,18 +103,19 @@ static int32_t print_pass(const json_t *rows, int only_measured, bs_error *err) 
       left_out++;
     else
       json_array_append(mine, row);
-    if (str(row, "against")[0] == '\0') continue;
-    snprintf(title, sizeof title, "TIMES AS FAST AS %.160s", str(row, "against"));
+    if (bs_get_text(row, "against")[0] == '\0') continue;
+    snprintf(title, sizeof title, "TIMES AS FAST AS %.160s", bs_get_text(row, "against"));
     shown[SPEEDUP].title = title;
   }
   const json_t *first = json_array_get(mine, 0);
-  const char *domain = str(first, "domain");
+  const char *domain = bs_get_text(first, "domain");
   for (size_t k = 1; k < json_array_size(mine); k++) {
-    const char *other = str(json_array_get(mine, k), "domain"); /* "": it was refused */
+    const char *other = bs_get_text(json_array_get(mine, k), "domain"); /* "": it was refused */
     if (other[0] != '\0' && strcmp(other, domain) != 0) domain = "some rows are extrapolated: --wide";
   }
   if (is_simulated(first))
-    bs_print(stdout, "simulated, not measured: a machine of %s numbers (%s)\n", str(first, "label"), domain);
+    bs_print(stdout, "simulated, not measured: a machine of %s numbers (%s)\n", bs_get_text(first, "label"),
+             domain);
   int32_t rc = bs_report_print(stdout, BS_FORMAT_TABLE, shown, N_FIELDS, mine, err);
   if (!only_measured) print_sentences("why:", "why", mine);
   if (!only_measured) print_sentences("unclear, and what to do:", "next", mine);
@@ -134,11 +131,11 @@ int32_t ladder_print(int format, const json_t *rows, int only_measured, bs_error
   if (format != BS_FORMAT_TABLE) return bs_report_print(stdout, format, fields, N_FIELDS, rows, err);
   for (size_t i = 0; i < json_array_size(rows) && rc == BS_OK;) {
     json_t *pass = json_array();
-    const char *name = str(json_array_get(rows, i), "pass");
+    const char *name = bs_get_text(json_array_get(rows, i), "pass");
     size_t first = i, place = 0;
     for (; i < json_array_size(rows); i++) { /* one ladder: a pass, with its places in order */
       const json_t *row = json_array_get(rows, i), *at = json_object_get(row, "place");
-      if (strcmp(str(row, "pass"), name) != 0 || (place > 0 && json_integer_value(at) == 1)) break;
+      if (strcmp(bs_get_text(row, "pass"), name) != 0 || (place > 0 && json_integer_value(at) == 1)) break;
       place = (size_t)json_integer_value(at) > place ? (size_t)json_integer_value(at) : place;
       json_array_append(pass, json_array_get(rows, i));
     }

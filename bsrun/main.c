@@ -15,51 +15,37 @@
 #include "core/plugin/registry.h"
 #include "lab/run/run.h"
 
-const bsrun_verb bsrun_verbs[] = {
-    {"run", "prove that a split layer is right, then time it (also the bare form)", verb_run, help_run},
-    {"plugins", "list, inspect, begin and grade plugins", verb_plugins, help_plugins},
-    {"config", "print a resolved configuration, list the keys", verb_config, help_config},
-    {"doctor", "check the machine and the installation; --measure its constants", verb_doctor, help_doctor},
-    {"explain", "which implementation serves an op, what a mask or a method does", verb_explain,
-     help_explain},
-    {"ladder", "every way to split a layer: predicted, measured and explained", verb_ladder, help_ladder},
-    {"diagnose", "what of a layer's or a model's time need not be: findings by cost", verb_diagnose,
-     help_diagnose},
-    {"compare", "two configurations measured in turn, or two stored runs", verb_compare, help_compare},
-    {"report", "runs as one HTML page, as charts, as CSV; the original's records beside them", verb_report,
-     help_report},
-    {"tune", "the fastest implementation and knobs of a kernel; replays of strategies", verb_tune, help_tune},
-    {"sweep", "run many points: axes, a plan, a process a point, and going on after a crash", verb_sweep,
-     help_sweep},
-    {"torture", "inject every fault into a communicator, method or backend; a score card", verb_torture,
-     help_torture},
-    {"model", "read, run and explain models (ONNX, config.json), plan their memory", verb_model, help_model},
-    {"profile", "where the time of a layer, kernel or model goes, and what follows from it", verb_profile,
-     help_profile},
-    {"bench", "attention (sdpa) or a product of each implementation, or collectives: checked, timed",
-     verb_bench, help_bench},
-    {"sim", "simulated machines: explain, scale and probe them, fit them to measured times", verb_sim,
-     help_sim},
-    {"ccl", "collective algorithms: list, prove, explain", verb_ccl, help_ccl},
-    {"runs", "list, show and annotate what was run", verb_runs, help_runs},
-    {"fsck", "check the run folders below a results folder, and repair them", verb_fsck, help_fsck},
-    {"check", "judge tensors that somebody has written: what is wrong with them", verb_check, help_check},
-    {"why", "what became of a run, and what to do next", verb_why, help_why},
-    {"replay", "run a stored run again, and tell what differs", verb_replay, help_replay},
-    {"bundle", "copy runs into a folder that another machine can verify", verb_bundle, help_bundle},
-    {"completion", "completion for a shell", verb_completion, help_completion},
-    {"version", "print versions", verb_version, help_version},
-    {"help", "help on a verb", verb_help, help_help},
+/* Verbs that are nothing but their second words. */
+static const bsrun_subverb *const bench_second[] = {&bench_comm, &bench_matmul, &bench_sdpa, NULL};
+const bsrun_verb verb_bench = {
+    .name = "bench",
+    .summary = "attention (sdpa) or a product of each implementation, or collectives: checked, timed",
+    .subverbs = bench_second,
 };
-const size_t bsrun_n_verbs = sizeof bsrun_verbs / sizeof bsrun_verbs[0];
+
+static const bsrun_subverb *const sim_second[] = {&sim_explain_verb, &sim_scale_verb, &sim_probe_verb,
+                                                  &sim_fit_verb, NULL};
+const bsrun_verb verb_sim = {
+    .name = "sim",
+    .summary = "simulated machines: explain, scale and probe them, fit them to measured times",
+    .subverbs = sim_second,
+};
+
+const bsrun_verb *const bsrun_verbs[] = {
+    &verb_run,      &verb_plugins, &verb_config, &verb_doctor, &verb_explain, &verb_ladder,
+    &verb_diagnose, &verb_compare, &verb_report, &verb_tune,   &verb_sweep,   &verb_torture,
+    &verb_model,    &verb_profile, &verb_bench,  &verb_sim,    &verb_ccl,     &verb_runs,
+    &verb_fsck,     &verb_check,   &verb_why,    &verb_replay, &verb_bundle,  &verb_completion,
+    &verb_version,  &verb_help,    NULL};
 
 const bsrun_verb *bsrun_find_verb(const char *name, bs_error *err) {
   const char *names[sizeof bsrun_verbs / sizeof bsrun_verbs[0]];
-  for (size_t i = 0; i < bsrun_n_verbs; i++) {
-    names[i] = bsrun_verbs[i].name;
-    if (strcmp(name, names[i]) == 0) return &bsrun_verbs[i];
+  size_t n = 0;
+  for (; bsrun_verbs[n] != NULL; n++) {
+    names[n] = bsrun_verbs[n]->name;
+    if (strcmp(name, names[n]) == 0) return bsrun_verbs[n];
   }
-  bsrun_unknown("verb", name, names, bsrun_n_verbs, err);
+  bsrun_unknown("verb", name, names, n, err);
   return NULL;
 }
 
@@ -197,17 +183,17 @@ int bsrun_finish(int exit_code) {
 }
 
 static int run_verb(int argc, char **argv) {
-  if (argc < 2) return bsrun_finish(verb_run(0, argv + argc));
+  if (argc < 2) return bsrun_finish(bsrun_verb_run(&verb_run, 0, argv + argc));
   const char *word = argv[1];
   if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
     help_main();
     return bsrun_finish(0);
   }
-  if (strcmp(word, "--version") == 0) return bsrun_finish(verb_version(argc - 2, argv + 2));
-  if (word[0] == '-') return bsrun_finish(verb_run(argc - 1, argv + 1));
+  if (strcmp(word, "--version") == 0) return bsrun_finish(bsrun_verb_run(&verb_version, argc - 2, argv + 2));
+  if (word[0] == '-') return bsrun_finish(bsrun_verb_run(&verb_run, argc - 1, argv + 1));
   bs_error err = BS_ERROR_INIT;
   const bsrun_verb *verb = bsrun_find_verb(word, &err);
-  if (verb != NULL) return bsrun_finish(verb->run(argc - 2, argv + 2));
+  if (verb != NULL) return bsrun_finish(bsrun_verb_run(verb, argc - 2, argv + 2));
   return bsrun_fail(&err);
 }
 

@@ -4,15 +4,10 @@
 #ifndef BSRUN_MODEL_H
 #define BSRUN_MODEL_H
 #include "bsrun/bsrun.h"
-#include "bsrun/subverb.h"
 #include "lab/model/model.h"
 
-typedef bsrun_subverb model_verb;
-
-extern const model_verb model_info, model_run, model_check, model_bench, model_explain, model_generate,
+extern const bsrun_subverb model_info, model_run, model_check, model_bench, model_explain, model_generate,
     model_plan;
-
-extern const bsrun_subverbs model_subverbs;
 
 /* ---- sub-verbs that open a model (model_words.c) --------------------------------------------- */
 

@@ -10,7 +10,7 @@
 #include "lab/measure/constants.h"
 #include "lab/model/bench.h"
 
-const args_option model_bench_options[] = {
+static const args_option model_bench_options[] = {
     {"input", 0, "NAME=FILE", 1, "the .npy file of an input"},
     MODEL_OPTION_DIM,
     MODEL_OPTION_CONSTANT,
@@ -26,9 +26,8 @@ const args_option model_bench_options[] = {
     MODEL_OPTIONS_PLUGINS,
     {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
     {"quiet", 'q', NULL, 0, "no warnings, notes and progress on stderr"},
-    {"help", 'h', NULL, 0, "this help"},
+    ARGS_HELP,
 };
-const size_t model_bench_n_options = sizeof model_bench_options / sizeof model_bench_options[0];
 
 static const bs_field fields[] = {{"work", "", 0, 0},
                                   {"tokens", "tokens", BS_FIELD_RIGHT, 0},
@@ -157,7 +156,7 @@ static int32_t bench(const args *a, bs_error *err) {
   return rc;
 }
 
-const model_verb model_bench = {
+const bsrun_subverb model_bench = {
     "bench",
     "MODEL --input NAME=FILE.npy ... [--threads N] [--seconds S] [--profile] [options]",
     "time a model's runs: warm, with an interval, beside load, packing and first run",
@@ -170,7 +169,6 @@ const model_verb model_bench = {
     "  bsrun model bench gpt2 --dim sequence=128 --cache-tokens 256 --allow-fallback -o json\n"
     "  bsrun model bench model.onnx --input x=x.npy --profile --pass fuse_attention=off\n",
     model_bench_options,
-    &model_bench_n_options,
     bench,
     1,
     1,

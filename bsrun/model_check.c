@@ -9,7 +9,7 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 
-const args_option model_check_options[] = {
+static const args_option model_check_options[] = {
     {"input", 0, "NAME=FILE", 1, "of a model without vectors.txt: the .npy file of an input"},
     MODEL_OPTION_DIM,
     MODEL_OPTION_CONSTANT,
@@ -22,9 +22,8 @@ const args_option model_check_options[] = {
     MODEL_OPTIONS_PLUGINS,
     {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
     {"quiet", 'q', NULL, 0, "no warnings, notes and progress on stderr"},
-    {"help", 'h', NULL, 0, "this help"},
+    ARGS_HELP,
 };
-const size_t model_check_n_options = sizeof model_check_options / sizeof model_check_options[0];
 
 static const bs_field fields[] = {{"case", "case", 0, 0},
                                   {"output", "output", 0, 0},
@@ -190,7 +189,7 @@ static int32_t check_any(const args *a, bs_error *err) {
   return rc;
 }
 
-const model_verb model_check = {
+const bsrun_subverb model_check = {
     "check",
     "FOLDER|MODEL [--nodes] [--input NAME=FILE.npy ...] [--backend NAME] [-o FORMAT]",
     "prove a model right: its outputs against vectors and the graph as written, its nodes against f64",
@@ -209,7 +208,6 @@ const model_verb model_check = {
     "  bsrun model check model.onnx --input x=x.npy\n"
     "  bsrun model check model.onnx --dim batch=2\n",
     model_check_options,
-    &model_check_n_options,
     check_any,
     1,
     1,

@@ -7,7 +7,7 @@
 #include "bsrun/model.h"
 #include "core/base/error.h"
 
-const args_option model_explain_options[] = {
+static const args_option model_explain_options[] = {
     {"input", 0, "NAME=FILE", 1, "the .npy file of an input, for its shape"},
     MODEL_OPTION_DIM,
     MODEL_OPTION_CONSTANT,
@@ -20,9 +20,8 @@ const args_option model_explain_options[] = {
     MODEL_OPTION_TUNED,
     MODEL_OPTIONS_PLUGINS,
     {"output", 'o', "FORMAT", 0, "text or json"},
-    {"help", 'h', NULL, 0, "this help"},
+    ARGS_HELP,
 };
-const size_t model_explain_n_options = sizeof model_explain_options / sizeof model_explain_options[0];
 
 static int32_t read_what(const args *a, uint32_t *out_what, uint32_t *out_json, bs_error *err) {
   static const char *const formats[] = {"text", "json"};
@@ -56,7 +55,7 @@ static int32_t explain_model(const args *a, bs_error *err) {
   return rc;
 }
 
-const model_verb model_explain = {
+const bsrun_subverb model_explain = {
     "explain",
     "MODEL [--dim NAME=N] [--dump | --memory] [--backend NAME] [-o text|json]",
     "the plan of a model: passes, nodes, who serves them, memory",
@@ -66,7 +65,6 @@ const model_verb model_explain = {
     "  bsrun model explain model.onnx --dim batch=1 --dim sequence=128 --pass fuse_map=off --dump\n"
     "  bsrun model explain model.onnx --input x=x.npy --memory -o json\n",
     model_explain_options,
-    &model_explain_n_options,
     explain_model,
     1,
     1,

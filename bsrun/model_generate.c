@@ -9,7 +9,7 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 
-const args_option model_generate_options[] = {
+static const args_option model_generate_options[] = {
     {"ids", 0, "LIST|FILE", 0, "the prompt: token ids as 1,2,3, or a .npy file of i64"},
     {"tokens", 0, "N", 0, "how many tokens to generate; default: 64"},
     {"stop", 0, "ID", 0, "end behind this token"},
@@ -22,9 +22,8 @@ const args_option model_generate_options[] = {
     MODEL_OPTIONS_PLUGINS,
     {"output", 'o', "FORMAT", 0, "text or json"},
     {"quiet", 'q', NULL, 0, "no warnings, notes and progress on stderr"},
-    {"help", 'h', NULL, 0, "this help"},
+    ARGS_HELP,
 };
-const size_t model_generate_n_options = sizeof model_generate_options / sizeof model_generate_options[0];
 
 static int32_t copy_file(const char *path, int64_t **out, size_t *out_n, bs_error *err) {
   bs_npy npy;
@@ -150,7 +149,7 @@ static int32_t generate(const args *a, bs_error *err) {
   return rc;
 }
 
-const model_verb model_generate = {
+const bsrun_subverb model_generate = {
     "generate",
     "FOLDER --ids LIST|FILE [--tokens N] [--stop ID] [--backend NAME] [-o text|json]",
     "generate tokens from token ids with a key-value cache",
@@ -162,7 +161,6 @@ const model_verb model_generate = {
     "  bsrun model generate gpt2 --ids 464,3290,318 --tokens 20\n"
     "  bsrun model generate gpt2 --ids prompt.npy --save tokens.npy -o json\n",
     model_generate_options,
-    &model_generate_n_options,
     generate,
     1,
     1,

@@ -5,7 +5,7 @@
 #include "bsrun/model.h"
 #include "core/base/error.h"
 
-const args_option model_info_options[] = {
+static const args_option model_info_options[] = {
     {"backend", 0, "NAME", 0, "also ask the ops of this backend; default: the operators alone"},
     MODEL_OPTION_DIM,
     MODEL_OPTION_CONSTANT,
@@ -13,9 +13,8 @@ const args_option model_info_options[] = {
     MODEL_OPTIONS_PLUGINS,
     {"output", 'o', "FORMAT", 0,
      "table, md, csv, json or jsonl; json has everything, csv the unsupported nodes"},
-    {"help", 'h', NULL, 0, "this help"},
+    ARGS_HELP,
 };
-const size_t model_info_n_options = sizeof model_info_options / sizeof model_info_options[0];
 
 static const bs_field port_fields[] = {
     {"name", "name", 0, 0}, {"dtype", "dtype", 0, 0}, {"text", "shape", 0, 0}};
@@ -92,7 +91,7 @@ static int32_t info_of(const args *a, bs_error *err) {
   return rc;
 }
 
-const model_verb model_info = {
+const bsrun_subverb model_info = {
     "info",
     "MODEL [--backend NAME] [--dim NAME=N] [-o FORMAT]",
     "inputs, outputs and operators of a model, and every node that cannot be served",
@@ -106,7 +105,6 @@ const model_verb model_info = {
     "  bsrun model info model.onnx\n"
     "  bsrun model info model.onnx --backend cpu -o json\n",
     model_info_options,
-    &model_info_n_options,
     info_of,
     1,
     1,

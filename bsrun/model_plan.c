@@ -6,14 +6,13 @@
 #include "core/base/error.h"
 #include "lab/model/plan.h"
 
-const args_option model_plan_options[] = {
+static const args_option model_plan_options[] = {
     {"align", 0, "BYTES", 0, "alignment of each offset, a power of two; default: 1"},
     {"effort", 0, "N", 0,
      "steps of the exact search, in millions (100); 9 times as many while 5 % above the bound"},
     {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl; csv is the file with offsets"},
-    {"help", 'h', NULL, 0, "this help"},
+    ARGS_HELP,
 };
-const size_t model_plan_n_options = sizeof model_plan_options / sizeof model_plan_options[0];
 
 static const bs_field fields[] = {{"id", "id", 0, 0},
                                   {"lower", "lower", BS_FIELD_RIGHT, 0},
@@ -68,7 +67,7 @@ static int32_t plan_file(const args *a, bs_error *err) {
   return rc;
 }
 
-const model_verb model_plan = {
+const bsrun_subverb model_plan = {
     "plan",
     "FILE.csv [--align BYTES] [--effort N] [-o FORMAT]",
     "offsets in one arena for blocks with lifetimes and sizes",
@@ -81,7 +80,6 @@ const model_verb model_plan = {
     "  bsrun model plan blocks.csv --align 64 -o csv > placed.csv\n"
     "  bsrun model plan blocks.csv --effort 5000 -o json\n",
     model_plan_options,
-    &model_plan_n_options,
     plan_file,
     1,
     1,

@@ -7,7 +7,7 @@
 #include "core/base/error.h"
 #include "lab/model/verify.h"
 
-const args_option model_run_options[] = {
+static const args_option model_run_options[] = {
     {"input", 0, "NAME=FILE", 1, "the .npy file of an input"},
     MODEL_OPTION_DIM,
     MODEL_OPTION_CONSTANT,
@@ -21,9 +21,8 @@ const args_option model_run_options[] = {
     MODEL_OPTIONS_PLUGINS,
     {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
     {"quiet", 'q', NULL, 0, "no warnings, notes and progress on stderr"},
-    {"help", 'h', NULL, 0, "this help"},
+    ARGS_HELP,
 };
-const size_t model_run_n_options = sizeof model_run_options / sizeof model_run_options[0];
 
 static const bs_field fields[] = {{"name", "output", 0, 0},
                                   {"dtype", "dtype", 0, 0},
@@ -103,7 +102,7 @@ static int32_t run_once(const args *a, bs_error *err) {
   return rc;
 }
 
-const model_verb model_run = {
+const bsrun_subverb model_run = {
     "run",
     "MODEL --input NAME=FILE.npy ... [--output-dir DIR] [--backend NAME] [options]",
     "run a model once on .npy files",
@@ -115,7 +114,6 @@ const model_verb model_run = {
     "  bsrun model run model.onnx --input x=x.npy --backend ref --pass all=off -o json\n"
     "  bsrun model run model.onnx --input x=x.npy --verify\n",
     model_run_options,
-    &model_run_n_options,
     run_once,
     1,
     1,

@@ -22,7 +22,7 @@ static int typed(args *out) {
   if (words == NULL || words[0] == NULL) return 0;
   words += words[1] != NULL && strcmp(words[1], "run") == 0 ? 2 : 1;
   while (words[argc] != NULL) argc++;
-  return args_parse(argc, words, bsrun_run_options, bsrun_n_run_options, out, NULL) == BS_OK;
+  return args_parse(argc, words, bsrun_run_options, out, NULL) == BS_OK;
 }
 
 /* " --name value", " -P 2", " --name=-value", " -q". */
@@ -109,14 +109,14 @@ static const char *key_of(const char *name) {
   return strcmp(key, name) != 0 ? key : NULL;
 }
 
-static const args_option *option_of(const args_option *options, size_t n, const args_option *like) {
-  for (size_t i = 0; i < n; i++)
+static const args_option *option_of(const args_option *options, const args_option *like) {
+  for (size_t i = 0; options[i].name != NULL; i++)
     if (strcmp(options[i].name, like->name) == 0 && (options[i].value == NULL) == (like->value == NULL))
       return &options[i];
   return NULL;
 }
 
-char *bsrun_next_verb(const char *verb, const char *subject, const args_option *options, size_t n_options) {
+char *bsrun_next_verb(const char *verb, const char *subject, const args_option *options) {
   static const char *const left_out[] = {"method", "phase",  "run-id", "dump",
                                          "trace",  "launch", "output", "wide"};
   bs_text t = {0}, rest = {0};
@@ -126,7 +126,7 @@ char *bsrun_next_verb(const char *verb, const char *subject, const args_option *
   const int by_set = ok && mapping_sets(&a, "method.name");
   for (size_t i = 0; ok && i < a.n_given; i++) {
     const args_option *given = &a.options[a.given[i].option];
-    const args_option *own = option_of(options, n_options, given);
+    const args_option *own = option_of(options, given);
     const char *value = a.given[i].value, *key = key_of(given->name);
     if (is_one_of(given->name, left_out, sizeof left_out / sizeof left_out[0])) continue;
     if (strcmp(given->name, "set") == 0 && (sets_key(value, "method.name") || sets_key(value, "phase.name") ||

@@ -11,5 +11,5 @@ char *bsrun_next_phase(int phase, const char *dump);
 /* Another verb about the same layer: `verb` and its own words ("explain method"), with those options of a run
  * that it has. One that it lacks becomes a --set where a key means the same; those that name results are left
  * out. subject: NULL, or the method, which the verb takes as a word: the typed one comes before it. */
-char *bsrun_next_verb(const char *verb, const char *subject, const args_option *options, size_t n_options);
+char *bsrun_next_verb(const char *verb, const char *subject, const args_option *options);
 #endif

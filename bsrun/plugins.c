@@ -12,18 +12,17 @@
 #include "core/base/text.h"
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
+#include "lab/json.h"
 
-const args_option plugins_list_options[] = {
+static const args_option plugins_list_options[] = {
     {"load", 0, NULL, 0, "open each plugin in a child process"},
     {"plugin", 0, "ID|PATH", 1, "also look at this file"},
     {"config", 0, "FILE", 1, "plugin_dirs and plugin_trust from a YAML file"},
     {"set", 0, "KEY=VALUE", 1, "set one key"},
-    {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
-    {"wide", 0, NULL, 0, "a table of all columns, however wide"},
+    ARGS_TABLE,
     {"verbose", 'v', NULL, 1, "say more"},
-    {"help", 'h', NULL, 0, "this help"},
+    ARGS_HELP,
 };
-const size_t plugins_n_list_options = sizeof plugins_list_options / sizeof plugins_list_options[0];
 
 static const bs_field list_fields[] = {
     {"id", "ID", 0, 0},
@@ -150,11 +149,6 @@ int32_t plugins_open_context(const args *a, const char *const *extra, size_t n_e
   return rc;
 }
 
-static json_t *text_or_empty(const char *text) {
-  json_t *value = json_string(text == NULL ? "" : text);
-  return value != NULL ? value : json_string("(not UTF-8)");
-}
-
 static json_t *things_list(const char *things) {
   json_t *list = json_array();
   while (things != NULL && *things != '\0') {
@@ -170,8 +164,8 @@ static void add_grade(json_t *row, const bs_grades *grades, const bs_plugin_info
   char graded[64];
   const json_t *grade = plugins_grade(grades, info);
   plugins_grade_text(grade, info->builtin != 0, graded, sizeof graded);
-  json_object_set_new(row, "graded", text_or_empty(graded));
-  json_object_set_new(row, "grade", text_or_empty(json_string_value(json_object_get(grade, "line"))));
+  json_object_set_new(row, "graded", bs_json_of_text(graded));
+  json_object_set_new(row, "grade", bs_json_of_text(json_string_value(json_object_get(grade, "line"))));
 }
 
 static json_t *plugin_row(bs_context *context, const bs_node *config, const bs_grades *grades,
@@ -193,17 +187,17 @@ static json_t *plugin_row(bs_context *context, const bs_node *config, const bs_g
   plugins_kinds_text(info->kinds, kinds, sizeof kinds);
   snprintf(abi, sizeof abi, "%u.%u", info->abi >> 16, info->abi & 0xffffu);
   json_t *row = json_object();
-  json_object_set_new(row, "id", text_or_empty(info->id));
-  json_object_set_new(row, "version", text_or_empty(info->version));
-  json_object_set_new(row, "kinds", text_or_empty(kinds));
+  json_object_set_new(row, "id", bs_json_of_text(info->id));
+  json_object_set_new(row, "version", bs_json_of_text(info->version));
+  json_object_set_new(row, "kinds", bs_json_of_text(kinds));
   json_object_set_new(row, "abi", json_string(info->abi == 0 ? "" : abi));
   json_object_set_new(row, "state", json_string(state));
-  json_object_set_new(row, "from", text_or_empty(why[0] != '\0' ? why : info->origin));
-  json_object_set_new(row, "path", text_or_empty(info->path));
-  json_object_set_new(row, "origin", text_or_empty(info->origin));
-  json_object_set_new(row, "why", text_or_empty(why));
+  json_object_set_new(row, "from", bs_json_of_text(why[0] != '\0' ? why : info->origin));
+  json_object_set_new(row, "path", bs_json_of_text(info->path));
+  json_object_set_new(row, "origin", bs_json_of_text(info->origin));
+  json_object_set_new(row, "why", bs_json_of_text(why));
   json_object_set_new(row, "things", things_list(info->things));
-  json_object_set_new(row, "summary", text_or_empty(info->summary));
+  json_object_set_new(row, "summary", bs_json_of_text(info->summary));
   add_grade(row, grades, info);
   return row;
 }
@@ -238,32 +232,76 @@ static int32_t print_list(const args *a, bs_error *err) {
   return rc;
 }
 
-static int verb_list(int argc, char **argv) {
-  bs_error err = BS_ERROR_INIT;
-  args a;
-  int32_t rc = args_parse(argc, argv, plugins_list_options, plugins_n_list_options, &a, &err);
-  if (rc == BS_OK && args_has(&a, "help")) {
-    help_plugins();
-  } else if (rc == BS_OK) {
-    rc = print_list(&a, &err);
-  }
-  args_free(&a);
-  return rc == BS_OK ? 0 : bsrun_fail(&err);
-}
-
-int verb_plugins(int argc, char **argv) {
-  static const char *const words[] = {"list", "inspect", "why", "knobs", "new", "check"};
-  bs_error err = BS_ERROR_INIT;
-  if (argc == 0 || strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0) {
-    help_plugins();
-    return argc == 0 ? 2 : 0;
-  }
-  if (strcmp(argv[0], "list") == 0) return verb_list(argc - 1, argv + 1);
-  if (strcmp(argv[0], "inspect") == 0) return plugins_inspect(argc - 1, argv + 1);
-  if (strcmp(argv[0], "why") == 0) return plugins_why(argc - 1, argv + 1);
-  if (strcmp(argv[0], "knobs") == 0) return plugins_knobs(argc - 1, argv + 1);
-  if (strcmp(argv[0], "new") == 0) return plugins_new(argc - 1, argv + 1);
-  if (strcmp(argv[0], "check") == 0) return plugins_check(argc - 1, argv + 1);
-  bsrun_unknown("verb", argv[0], words, sizeof words / sizeof words[0], &err);
-  return bsrun_fail(&err);
-}
+static const bsrun_verb plugins_list = {.name = "list", .options = plugins_list_options, .run = print_list};
+static const bsrun_verb *const second[] = {&plugins_list, &plugins_inspect, &plugins_why, &plugins_knobs,
+                                           &plugins_new,  &plugins_check,   NULL};
+const bsrun_verb verb_plugins = {
+    .name = "plugins",
+    .summary = "list, inspect, begin and grade plugins",
+    .usage =
+        "usage: bsrun plugins list [--load] [--plugin ID|PATH] [-o FORMAT]\n"
+        "       bsrun plugins inspect ID|PATH [--exists] [--atleast-version X.Y.Z] [-o FORMAT]\n"
+        "       bsrun plugins why ID|PATH [--plugin ID|PATH] [--config FILE] [--set KEY=VALUE] [-o FORMAT]\n"
+        "       bsrun plugins knobs [ID|PATH] [-o FORMAT]\n"
+        "       bsrun plugins new NAME --kind KIND [--dir DIR] [-o FORMAT]\n"
+        "       bsrun plugins check ID|PATH [--kit quick|full] [--group G] [--backend B] [--xfail FILE]\n"
+        "                                   [-o text|tap|json]\n"
+        "\n"
+        "list      every plugin found, refused and shadowed ones included; reads notes, runs no plugin code\n"
+        "  --load  opens each in a child process, asks backends for devices, and says whether it works here\n"
+        "inspect   what one plugin registers, and where in its source; its parameters, their values and "
+        "origins\n"
+        "  --exists             print nothing; 0 when it can be used, 5 when not\n"
+        "  --atleast-version V  the same, and its version is V or later\n"
+        "why       why a plugin is or is not used: where it was looked for and found, what shadows it, which "
+        "rule\n"
+        "          refuses it, what it registers, which configuration keys select it; exit 0: usable, 5: "
+        "not\n"
+        "knobs     what can be told to implementations of ops (tune.choices), to methods (method.KNOB) and "
+        "to\n"
+        "          collective algorithms (hardware.algorithm): names, legal values, defaults\n"
+        "new       a folder with a small plugin that builds and works, to begin your own from\n"
+        "  --kind KIND          op, graph_op, backend, method, communicator, workload or algorithm\n"
+        "  --dir DIR            the folder to make; default: NAME, here. One that exists is refused\n"
+        "check     grades one by the conformance kit (bs-conformance) in a child process: 0 conformant, 5 "
+        "not\n"
+        "  --kit quick|full     how many generated cases (quick)\n"
+        "  --group G            abi, lifecycle, truth, numerics, method, communicator, workload, algorithm,\n"
+        "                       threads or hygiene,\n"
+        "                       or the beginning of names of checks in one (method.gradient)\n"
+        "  --backend B          what methods are graded on (ref)\n"
+        "  --mpirun WORDS       what starts the ranks of a communicator that is an MPI's (mpirun of PATH)\n"
+        "  --xfail FILE         lines NAME: REASON of expected failures; a listed check that passes counts "
+        "as\n"
+        "                       a failure\n"
+        "  --param NAME=VALUE, --option NAME=VALUE   of the plugin; of its methods and workloads\n"
+        "          The grade is kept for this very file, shown by list, inspect and why, and stored in the "
+        "records "
+        "of runs\n"
+        "\n"
+        "Options of all subcommands except `new`:\n"
+        "  -o, --output FORMAT  table, md, csv, json or jsonl; new has it too; of check text, tap or json\n"
+        "  --wide               list, inspect, why, knobs: a table of all columns, however wide\n"
+        "  --config FILE        plugin_dirs, plugin_trust, parameters and what selects plugins, from a YAML "
+        "file\n"
+        "  --set KEY=VALUE      set one key of it\n"
+        "  -v, --verbose        say more\n"
+        "  -h, --help           this help\n"
+        "\n"
+        "Searched: --plugin files, BS_PLUGIN_PATH, plugin_dirs of the configuration, the library's own "
+        "folder.\n"
+        "\n"
+        "examples:\n"
+        "  bsrun plugins list --load\n"
+        "  bsrun plugins list -o json\n"
+        "  bsrun plugins inspect cpu\n"
+        "  bsrun plugins inspect ./build/bs_acme.so\n"
+        "  bsrun plugins knobs cpu\n"
+        "  bsrun plugins why ./build/bs_acme.so\n"
+        "  bsrun plugins why acme --set method.name=acme -o json\n"
+        "  bsrun plugins new acme --kind method && make -C acme run\n"
+        "  bsrun plugins check ./build/bs_acme.so --kit full\n"
+        "  bsrun plugins check ./build/bs_acme.so --group method --backend cpu\n"
+        "  bsrun plugins check acme --xfail xfail.txt -o json\n",
+    .second = second,
+};

@@ -6,17 +6,13 @@
 #define BSRUN_PLUGINS_H
 #include "bsrun/bsrun.h"
 
-int plugins_inspect(int argc, char **argv);
-int plugins_knobs(int argc, char **argv);
-int plugins_why(int argc, char **argv);
+extern const bsrun_verb plugins_inspect, plugins_knobs, plugins_why, plugins_new, plugins_check;
 /* The usable plugin of an id; a refused one gives its reason. */
 int32_t plugins_find(const bs_context *context, const char *id, bs_plugin_info *out, bs_error *err);
 /* The configuration of a plugins verb: base.yaml of configs_dir (NULL: none), extra (or, when there is none,
  * --plugin) plugins, --config, --set. The caller frees. */
 int32_t plugins_compose(const args *a, const char *configs_dir, const char *const *extra, size_t n_extra,
                         bs_node **out_config, bs_error *err);
-int plugins_new(int argc, char **argv);
-int plugins_check(int argc, char **argv);
 /* The grade of a plugin's file; NULL: it has none, cannot be read, or is part of the library. */
 const json_t *plugins_grade(const bs_grades *grades, const bs_plugin_info *info);
 /* "conformant (quick)", "NOT conformant (full)", "not graded"; of what is part of the library "built in". */

@@ -19,7 +19,7 @@
 
 enum { MAX_WORDS = 288 }; /* the kit takes 64 parameters and 64 options */
 
-const args_option plugins_check_options[] = {
+static const args_option plugins_check_options[] = {
     {"kit", 0, "quick|full", 0, "how many generated cases (quick)"},
     {"group", 0, "GROUP", 0, "only one group of checks"},
     {"backend", 0, "NAME", 0, "what methods are graded on (ref)"},
@@ -31,9 +31,8 @@ const args_option plugins_check_options[] = {
     {"set", 0, "KEY=VALUE", 1, "set one key"},
     {"output", 'o', "FORMAT", 0, "text, tap or json"},
     {"verbose", 'v', NULL, 1, "say more"},
-    {"help", 'h', NULL, 0, "this help"},
+    ARGS_HELP,
 };
-const size_t plugins_n_check_options = sizeof plugins_check_options / sizeof plugins_check_options[0];
 
 /* The kit beside this program, or among the programs that programs call. */
 static int32_t find_kit(char *out, size_t size, bs_error *err) {
@@ -238,19 +237,17 @@ static int32_t check(const args *a, int *out_code, bs_error *err) {
   return rc;
 }
 
-int plugins_check(int argc, char **argv) {
-  bs_error err = BS_ERROR_INIT;
+static int run(const args *a, bs_error *err) {
   int code = 0;
-  args a;
-  int32_t rc = args_parse(argc, argv, plugins_check_options, plugins_n_check_options, &a, &err);
-  if (rc == BS_OK && args_has(&a, "help")) {
-    help_plugins();
-  } else if (rc == BS_OK && a.n_words != 1) {
-    rc = bs_error_set(&err, BS_USAGE, "BS-USE-WORD", "plugins check takes one plugin, %zu given", a.n_words);
-    bs_error_hint(&err, "for example bsrun plugins check ./bs_acme.so");
-  } else if (rc == BS_OK) {
-    rc = check(&a, &code, &err);
-  }
-  args_free(&a);
-  return rc == BS_OK ? code : bsrun_fail(&err);
+  return check(a, &code, err) == BS_OK ? code : bsrun_fail(err);
 }
+
+const bsrun_verb plugins_check = {
+    .name = "check",
+    .options = plugins_check_options,
+    .exit = run,
+    .takes = "one plugin",
+    .example = "bsrun plugins check ./bs_acme.so",
+    .min_words = 1,
+    .max_words = 1,
+};

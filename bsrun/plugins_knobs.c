@@ -9,17 +9,16 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/config/experiment.h"
+#include "lab/json.h"
 
-const args_option plugins_knobs_options[] = {
+static const args_option plugins_knobs_options[] = {
     {"plugin", 0, "ID|PATH", 1, "also look at this file"},
     {"config", 0, "FILE", 1, "plugin_dirs, plugin_trust and plugins.<id>.<param> from a YAML file"},
     {"set", 0, "KEY=VALUE", 1, "set one key"},
-    {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
-    {"wide", 0, NULL, 0, "a table of all columns, however wide"},
+    ARGS_TABLE,
     {"verbose", 'v', NULL, 1, "say more"},
-    {"help", 'h', NULL, 0, "this help"},
+    ARGS_HELP,
 };
-const size_t plugins_n_knobs_options = sizeof plugins_knobs_options / sizeof plugins_knobs_options[0];
 
 static const bs_field fields[] = {
     {"of", "OF", 0, 0},
@@ -31,21 +30,16 @@ static const bs_field fields[] = {
     {"set", "SET", BS_FIELD_WIDE, 0},
 };
 
-static json_t *text_of(const char *text) {
-  json_t *value = json_string(text == NULL ? "" : text);
-  return value != NULL ? value : json_string("(not UTF-8)");
-}
-
 static void add_row(json_t *rows, const bs_thing_info *thing, const char *name, const char *values,
                     const char *standard, const char *text, const char *set) {
   json_t *row = json_object();
-  json_object_set_new(row, "of", text_of(thing->name));
-  json_object_set_new(row, "knob", text_of(name));
-  json_object_set_new(row, "values", text_of(values));
-  json_object_set_new(row, "default", text_of(standard));
-  json_object_set_new(row, "text", text_of(text));
-  json_object_set_new(row, "plugin", text_of(thing->plugin));
-  json_object_set_new(row, "set", text_of(set));
+  json_object_set_new(row, "of", bs_json_of_text(thing->name));
+  json_object_set_new(row, "knob", bs_json_of_text(name));
+  json_object_set_new(row, "values", bs_json_of_text(values));
+  json_object_set_new(row, "default", bs_json_of_text(standard));
+  json_object_set_new(row, "text", bs_json_of_text(text));
+  json_object_set_new(row, "plugin", bs_json_of_text(thing->plugin));
+  json_object_set_new(row, "set", bs_json_of_text(set));
   json_array_append_new(rows, row);
 }
 
@@ -101,7 +95,8 @@ static int32_t look_at_all(bs_context *context, json_t *rows, bs_error *err) {
   return BS_OK;
 }
 
-static int32_t print_knobs(const args *a, const char *what, bs_error *err) {
+static int32_t print_knobs(const args *a, bs_error *err) {
+  const char *what = a->n_words == 1 ? a->words[0] : NULL;
   bs_plugin_info info = {0};
   bs_context *context = NULL;
   char id[64] = "";
@@ -120,18 +115,11 @@ static int32_t print_knobs(const args *a, const char *what, bs_error *err) {
   return rc;
 }
 
-int plugins_knobs(int argc, char **argv) {
-  bs_error err = BS_ERROR_INIT;
-  args a;
-  int32_t rc = args_parse(argc, argv, plugins_knobs_options, plugins_n_knobs_options, &a, &err);
-  if (rc == BS_OK && args_has(&a, "help")) {
-    help_plugins();
-  } else if (rc == BS_OK && a.n_words > 1) {
-    rc = bs_error_set(&err, BS_USAGE, "BS-USE-WORD", "plugins knobs takes one plugin, %zu given", a.n_words);
-    bs_error_hint(&err, "for example bsrun plugins knobs cpu");
-  } else if (rc == BS_OK) {
-    rc = print_knobs(&a, a.n_words == 1 ? a.words[0] : NULL, &err);
-  }
-  args_free(&a);
-  return rc == BS_OK ? 0 : bsrun_fail(&err);
-}
+const bsrun_verb plugins_knobs = {
+    .name = "knobs",
+    .options = plugins_knobs_options,
+    .run = print_knobs,
+    .takes = "one plugin",
+    .example = "bsrun plugins knobs cpu",
+    .max_words = 1,
+};

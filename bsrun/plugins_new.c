@@ -14,13 +14,12 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 
-const args_option plugins_new_options[] = {
+static const args_option plugins_new_options[] = {
     {"kind", 0, "KIND", 0, "op, graph_op, backend, method, communicator, workload or algorithm"},
     {"dir", 0, "DIR", 0, "the folder to make; default: NAME, here"},
     {"output", 'o', "FORMAT", 0, "what was made as table, md, csv, json or jsonl"},
-    {"help", 'h', NULL, 0, "this help"},
+    ARGS_HELP,
 };
-const size_t plugins_n_new_options = sizeof plugins_new_options / sizeof plugins_new_options[0];
 const char *const plugins_new_kinds[] = {"op",           "graph_op", "backend",  "method",
                                          "communicator", "workload", "algorithm"};
 const size_t plugins_n_new_kinds = sizeof plugins_new_kinds / sizeof plugins_new_kinds[0];
@@ -303,18 +302,12 @@ static int32_t make_plugin(const args *a, bs_error *err) {
   return rc;
 }
 
-int plugins_new(int argc, char **argv) {
-  bs_error err = BS_ERROR_INIT;
-  args a;
-  int32_t rc = args_parse(argc, argv, plugins_new_options, plugins_n_new_options, &a, &err);
-  if (rc == BS_OK && args_has(&a, "help")) {
-    help_plugins();
-  } else if (rc == BS_OK && a.n_words != 1) {
-    rc = bs_error_set(&err, BS_USAGE, "BS-USE-WORD", "plugins new takes one name, %zu given", a.n_words);
-    bs_error_hint(&err, "for example bsrun plugins new acme --kind method");
-  } else if (rc == BS_OK) {
-    rc = make_plugin(&a, &err);
-  }
-  args_free(&a);
-  return rc == BS_OK ? 0 : bsrun_fail(&err);
-}
+const bsrun_verb plugins_new = {
+    .name = "new",
+    .options = plugins_new_options,
+    .run = make_plugin,
+    .takes = "one name",
+    .example = "bsrun plugins new acme --kind method",
+    .min_words = 1,
+    .max_words = 1,
+};

@@ -13,17 +13,16 @@
 #include "core/base/error.h"
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
+#include "lab/json.h"
 
-const args_option plugins_why_options[] = {
+static const args_option plugins_why_options[] = {
     {"plugin", 0, "ID|PATH", 1, "as if the run were given this"},
     {"config", 0, "FILE", 1, "what selects plugins, plugin_dirs and plugin_trust from a YAML file"},
     {"set", 0, "KEY=VALUE", 1, "set one key"},
-    {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
-    {"wide", 0, NULL, 0, "a table of all columns, however wide"},
+    ARGS_TABLE,
     {"verbose", 'v', NULL, 1, "say more"},
-    {"help", 'h', NULL, 0, "this help"},
+    ARGS_HELP,
 };
-const size_t plugins_n_why_options = sizeof plugins_why_options / sizeof plugins_why_options[0];
 
 static const bs_field why_fields[] = {
     {"step", "STEP", 0, 0}, {"answer", "ANSWER", 0, 0}, {"rule", "RULE", 0, 0}, {"text", "WHAT", 0, 0}};
@@ -44,17 +43,12 @@ typedef struct why {
 } why;
 enum { NO_ROW = 99 };
 
-static json_t *text_of(const char *text) {
-  json_t *value = json_string(text == NULL ? "" : text);
-  return value != NULL ? value : json_string("(not UTF-8)");
-}
-
 static void add_row(json_t *rows, const char *step, const char *answer, const char *rule, const char *text) {
   json_t *row = json_object();
   json_object_set_new(row, "step", json_string(step));
   json_object_set_new(row, "answer", json_string(answer));
-  json_object_set_new(row, "rule", text_of(rule));
-  json_object_set_new(row, "text", text_of(text));
+  json_object_set_new(row, "rule", bs_json_of_text(rule));
+  json_object_set_new(row, "text", bs_json_of_text(text));
   json_array_append_new(rows, row);
 }
 
@@ -194,7 +188,7 @@ static int32_t look(bs_context *context, const char *id, json_t *rows, bs_error 
   bs_plugin_info info = {0};
   int32_t rc = plugins_find(context, id, &info, err);
   if (rc != BS_OK) return rc;
-  json_array_append_new(rows, json_pack("{so}", "things", text_of(info.things)));
+  json_array_append_new(rows, json_pack("{so}", "things", bs_json_of_text(info.things)));
   for (uint32_t i = 0; i < bs_thing_count(context, id); i++) {
     bs_thing_info thing = {.struct_size = sizeof thing};
     char at[256] = "", kind[64], text[1600];
@@ -419,18 +413,12 @@ static int32_t answer(const args *a, bs_error *err) {
   return rc;
 }
 
-int plugins_why(int argc, char **argv) {
-  bs_error err = BS_ERROR_INIT;
-  args a;
-  int32_t rc = args_parse(argc, argv, plugins_why_options, plugins_n_why_options, &a, &err);
-  if (rc == BS_OK && args_has(&a, "help")) {
-    help_plugins();
-  } else if (rc == BS_OK && a.n_words != 1) {
-    rc = bs_error_set(&err, BS_USAGE, "BS-USE-WORD", "plugins why takes one plugin, %zu given", a.n_words);
-    bs_error_hint(&err, "for example bsrun plugins why cpu");
-  } else if (rc == BS_OK) {
-    rc = answer(&a, &err);
-  }
-  args_free(&a);
-  return rc == BS_OK ? 0 : bsrun_fail(&err);
-}
+const bsrun_verb plugins_why = {
+    .name = "why",
+    .options = plugins_why_options,
+    .run = answer,
+    .takes = "one plugin",
+    .example = "bsrun plugins why cpu",
+    .min_words = 1,
+    .max_words = 1,
+};

@@ -8,18 +8,16 @@
 
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "lab/json.h"
 #include "lab/store/keep.h"
 
-static const bsrun_subverb *const verbs[] = {&profile_layer, &profile_kernel, &profile_model, &profile_ncu};
-const bsrun_subverbs profile_subverbs = {"profile", verbs, sizeof verbs / sizeof verbs[0]};
-
-void help_profile(void) {
-  bsrun_subverbs_help(&profile_subverbs);
-}
-
-int verb_profile(int argc, char **argv) {
-  return bsrun_subverbs_run(&profile_subverbs, argc, argv);
-}
+static const bsrun_subverb *const verbs[] = {&profile_layer, &profile_kernel, &profile_model, &profile_ncu,
+                                             NULL};
+const bsrun_verb verb_profile = {
+    .name = "profile",
+    .summary = "where the time of a layer, kernel or model goes, and what follows from it",
+    .subverbs = verbs,
+};
 
 enum { SLOWEST = 20 };
 
@@ -55,25 +53,17 @@ int32_t profile_options(const args *a, bs_profile_options *out, bs_error *err) {
 
 /* ---- printing ----------------------------------------------------------------------------------- */
 
-static const char *text_of(const json_t *object, const char *key) {
-  const char *text = json_string_value(json_object_get(object, key));
-  return text != NULL ? text : "";
-}
-
-static double number_of(const json_t *object, const char *key) {
-  return json_number_value(json_object_get(object, key));
-}
-
 static void print_head(const json_t *record) {
   const json_t *subject = json_object_get(record, "subject"), *bound = json_object_get(record, "bound"),
                *calls = json_object_get(record, "calls");
-  bs_print(stdout, "%s %s: %.4g s", text_of(subject, "kind"), text_of(subject, "name"),
-           number_of(record, "call_s"));
+  bs_print(stdout, "%s %s: %.4g s", bs_get_text(subject, "kind"), bs_get_text(subject, "name"),
+           bs_get_number(record, "call_s"));
   if (calls != NULL)
-    printf(" (median of %.0f; shortest %.4g, 95 %% at most %.4g)", number_of(calls, "n"),
-           number_of(calls, "min_s"), number_of(calls, "p95_s"));
+    printf(" (median of %.0f; shortest %.4g, 95 %% at most %.4g)", bs_get_number(calls, "n"),
+           bs_get_number(calls, "min_s"), bs_get_number(calls, "p95_s"));
   if (json_object_get(bound, "limit") != NULL)
-    bs_print(stdout, ", %.3g %% of the bound by %s", number_of(bound, "percent"), text_of(bound, "limit"));
+    bs_print(stdout, ", %.3g %% of the bound by %s", bs_get_number(bound, "percent"),
+             bs_get_text(bound, "limit"));
   printf("\n\n");
 }
 
@@ -82,9 +72,10 @@ static json_t *shown_findings(const json_t *record) {
   json_t *rows = json_array(), *row;
   size_t i;
   json_array_foreach(json_object_get(record, "findings"), i, row) {
-    if (strcmp(text_of(row, "state"), "no") == 0) continue;
+    if (strcmp(bs_get_text(row, "state"), "no") == 0) continue;
     json_t *shown = json_copy(row);
-    if (strcmp(text_of(row, "state"), "UNKNOWN") == 0) json_object_del(shown, "says"); /* nobody knows that */
+    if (strcmp(bs_get_text(row, "state"), "UNKNOWN") == 0)
+      json_object_del(shown, "says"); /* it is not known */
     json_array_append_new(rows, shown);
   }
   return rows;
@@ -105,7 +96,7 @@ static int32_t print_readable(const json_t *record, int format, bs_error *err) {
   else if (rc == BS_OK)
     printf("no rule holds\n");
   if (json_object_get(counters, "reason") != NULL)
-    bs_print(stdout, "\ncounters are UNKNOWN: %s\n", text_of(counters, "reason"));
+    bs_print(stdout, "\ncounters are UNKNOWN: %s\n", bs_get_text(counters, "reason"));
   json_decref(most);
   json_decref(held);
   return rc;

@@ -3,12 +3,9 @@
 #ifndef BSRUN_PROFILE_H
 #define BSRUN_PROFILE_H
 #include "bsrun/bsrun.h"
-#include "bsrun/subverb.h"
 #include "lab/profile/profile.h"
 
 extern const bsrun_subverb profile_layer, profile_kernel, profile_model, profile_ncu;
-extern const bsrun_subverbs profile_subverbs;
-
 /* Rows of their tables of options. */
 #define PROFILE_OPTIONS                                                                                     \
   {"rules", 0, "NAME", 0, "findings: a name of configs/rules, or a path; default: cpu"},                    \
@@ -16,11 +13,9 @@ extern const bsrun_subverbs profile_subverbs;
   {                                                                                                         \
     "timeline", 0, "FILE", 0, "the parts as Chrome trace events, for Perfetto or chrome://tracing"          \
   }
-#define PROFILE_OPTIONS_END                                            \
-  {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},       \
-      {"quiet", 'q', NULL, 0, "no notes and no progress on stderr"}, { \
-    "help", 'h', NULL, 0, "this help"                                  \
-  }
+#define PROFILE_OPTIONS_END                                      \
+  {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"}, \
+      {"quiet", 'q', NULL, 0, "no notes and no progress on stderr"}, ARGS_HELP
 
 /* Reads --counters, --timeline and --seconds. */
 int32_t profile_options(const args *a, bs_profile_options *out, bs_error *err);

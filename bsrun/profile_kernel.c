@@ -24,7 +24,6 @@ static const args_option options[] = {
     {"set", 0, "KEY=VALUE", 1, "set one configuration key, such as plugin_dirs"},
     PROFILE_OPTIONS_END,
 };
-static const size_t n_options = sizeof options / sizeof options[0];
 
 /* base.yaml, --plugin and --set. */
 static int32_t open_context(const args *a, bs_context **out, bs_error *err) {
@@ -108,7 +107,6 @@ const bsrun_subverb profile_kernel = {
         "  bsrun profile kernel b1h4s256d64:f32 --seconds 0.2\n"
         "  bsrun profile kernel 'matmul n1024k1024b64:bf16' --counters off\n",
     .options = options,
-    .n_options = &n_options,
     .run = run,
     .min_words = 1,
     .max_words = 1,
@@ -120,7 +118,6 @@ static const args_option ncu_options[] = {
     {"rules", 0, "NAME", 0, "findings: a name of configs/rules, or a path; default: ncu"},
     PROFILE_OPTIONS_END,
 };
-static const size_t ncu_n_options = sizeof ncu_options / sizeof ncu_options[0];
 
 static int32_t print_kernel(void *user, json_t *record, size_t at, size_t all, bs_error *err) {
   return profile_print(user, record, at, all, err);
@@ -140,7 +137,6 @@ const bsrun_subverb profile_ncu = {
         "each kernel. Nsight locks clocks and flushes caches: its times are no benchmark's.\n",
     .examples = "  ncu --csv --page raw --set full bsrun ... > kernels.csv; bsrun profile ncu kernels.csv\n",
     .options = ncu_options,
-    .n_options = &ncu_n_options,
     .run = run_ncu,
     .min_words = 1,
     .max_words = 1,

@@ -36,7 +36,6 @@ static const args_option options[] = {
     {"set", 0, "KEY=VALUE", 1, "set one key, after all files"},
     PROFILE_OPTIONS_END,
 };
-static const size_t n_options = sizeof options / sizeof options[0];
 
 /* The experiment and its plugins, as run makes them. */
 typedef struct opened {
@@ -101,6 +100,5 @@ const bsrun_subverb profile_layer = {
         "nothing is tuned.\n",
     .examples = "  bsrun profile layer --method row_parallel -P 2 --n 1024\n",
     .options = options,
-    .n_options = &n_options,
     .run = run,
 };

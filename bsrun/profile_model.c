@@ -21,7 +21,6 @@ static const args_option options[] = {
     MODEL_OPTIONS_PLUGINS,
     PROFILE_OPTIONS_END,
 };
-static const size_t n_options = sizeof options / sizeof options[0];
 
 static int32_t make_config(const bs_model_request *r, bs_node **out, bs_error *err) {
   char *real = realpath(r->path, NULL);
@@ -62,7 +61,6 @@ const bsrun_subverb profile_model = {
     .about = "The counters are of opening, planning and all runs together: only their quotients are told.\n",
     .examples = "  bsrun profile model model.onnx --input ids=ids.npy --out off\n",
     .options = options,
-    .n_options = &n_options,
     .run = run,
     .min_words = 1,
     .max_words = 1,

@@ -15,44 +15,18 @@
 #include "lab/compare/replay.h"
 #include "lab/store/store.h"
 
-const args_option replay_options[] = {
+static const args_option replay_options[] = {
     {"out", 0, "DIR", 0, "the results folder, of both runs; default: results/raw"},
     {"trust-config", 0, NULL, 0, "also run the code and commands that the stored configuration names"},
-    {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
-    {"wide", 0, NULL, 0, "a table of all columns, however wide"},
-    {"help", 'h', NULL, 0, "this help"},
+    ARGS_TABLE,
+    ARGS_HELP,
 };
-const size_t replay_n_options = sizeof replay_options / sizeof replay_options[0];
 
 static const bs_field fields[] = {
     {"part", "part", BS_FIELD_FOLD, 0}, {"what", "what", 0, 0},     {"is", "replay is", 0, 0},
     {"stored", "stored", 0, 6},         {"replay", "replay", 0, 6}, {"a", "stored run", BS_FIELD_WIDE, 0},
     {"b", "new run", BS_FIELD_WIDE, 0},
 };
-
-void help_replay(void) {
-  printf(
-      "usage: bsrun replay RUN [options]\n\n"
-      "Runs the configuration of a stored run again, with the choices that were made then, as a new run\n"
-      "whose record has the old run_id as replay_of. Then it tells what differs: configuration and\n"
-      "environment, status and gates, errors and losses bit by bit, and what the times say. RUN is a run's\n"
-      "folder, its run_id, or the beginning of one, and is a run of a phase. Tensors are not dumped again.\n"
-      "The replay is another result where the status or a gate differs, or a simulated time; a difference\n"
-      "of the environment, of bits or of measured times is only told.\n\n"
-      "A stored configuration may name code of whoever wrote it. Of that only plugin files are run which\n"
-      "the record lists with their SHA-256, and which lie outside of the bundle. Folders of plugins,\n"
-      "plugin_trust, libraries of plugins and hardware.mpirun are left out, which stderr tells.\n"
-      "--trust-config takes them all.\n\n"
-      "Options:\n");
-  args_print_options(replay_options, replay_n_options);
-  printf(
-      "\nexamples:\n"
-      "  bsrun replay 20260131_120000\n"
-      "  bsrun replay results/raw/phase0_correctness/dense/ID -o json\n\n"
-      "exit codes: 0 the same result; 2 several runs are meant; 3 the run is of no phase; 5 there is no\n"
-      "such run, or a plugin file is not the recorded one; 6 another result; 13 the stored run is damaged; "
-      "those of run where the new run has none\n");
-}
 
 typedef struct replayed {
   bs_stored_run stored, again;
@@ -82,7 +56,7 @@ static int run_silently(int argc, char **argv) {
     return bsrun_fail(&err);
   }
   bsrun_set_command_line(argc, argv);
-  const int code = verb_run(argc - 2, argv + 2);
+  const int code = bsrun_verb_run(&verb_run, argc - 2, argv + 2);
   fflush(stdout);
   dup2(kept, STDOUT_FILENO);
   close(kept);
@@ -216,21 +190,42 @@ static int32_t replay(const args *a, replayed *r, int *out_code, bs_error *err) 
   return rc == BS_OK ? tell_unlike(r, err) : rc;
 }
 
-int verb_replay(int argc, char **argv) {
-  bs_error err = BS_ERROR_INIT;
+static int run(const args *a, bs_error *err) {
   replayed r = {.rows = NULL};
-  args a;
   int code = 0;
-  int32_t rc = args_parse(argc, argv, replay_options, replay_n_options, &a, &err);
-  if (rc == BS_OK && args_has(&a, "help")) {
-    help_replay();
-  } else if (rc == BS_OK) {
-    rc = replay(&a, &r, &code, &err);
-  }
+  const int32_t rc = replay(a, &r, &code, err);
   bs_stored_close(&r.stored);
   bs_stored_close(&r.again);
   bs_replay_code_free(&r.how);
   json_decref(r.rows);
-  args_free(&a);
-  return rc == BS_OK ? code : bsrun_fail(&err);
+  return rc == BS_OK ? code : bsrun_fail(err);
 }
+
+const bsrun_verb verb_replay = {
+    .name = "replay",
+    .summary = "run a stored run again, and tell what differs",
+    .usage =
+        "usage: bsrun replay RUN [options]\n\n"
+        "Runs the configuration of a stored run again, with the choices that were made then, as a new run\n"
+        "whose record has the old run_id as replay_of. Then it tells what differs: configuration and\n"
+        "environment, status and gates, errors and losses bit by bit, and what the times say. RUN is a "
+        "run's\n"
+        "folder, its run_id, or the beginning of one, and is a run of a phase. Tensors are not dumped "
+        "again.\n"
+        "The replay is another result where the status or a gate differs, or a simulated time; a difference\n"
+        "of the environment, of bits or of measured times is only told.\n\n"
+        "A stored configuration may name code of whoever wrote it. Of that only plugin files are run which\n"
+        "the record lists with their SHA-256, and which lie outside of the bundle. Folders of plugins,\n"
+        "plugin_trust, libraries of plugins and hardware.mpirun are left out, which stderr tells.\n"
+        "--trust-config takes them all.\n\n"
+        "Options:\n",
+    .after =
+        "\nexamples:\n"
+        "  bsrun replay 20260131_120000\n"
+        "  bsrun replay results/raw/phase0_correctness/dense/ID -o json\n\n"
+        "exit codes: 0 the same result; 2 several runs are meant; 3 the run is of no phase; 5 there is no\n"
+        "such run, or a plugin file is not the recorded one; 6 another result; 13 the stored run is damaged; "
+        "those of run where the new run has none\n",
+    .options = replay_options,
+    .exit = run,
+};

@@ -12,7 +12,7 @@
 
 enum { MOST_OURS = 400 }; /* runs whose records stand beside the original's */
 
-const args_option report_options[] = {
+static const args_option report_options[] = {
     {"output", 'o', "FILE|FORMAT", 0,
      "the page (default report.html), or table, md, csv, json, jsonl on stdout"},
     {"svg", 0, "DIR", 0, "also every chart as a file of its own"},
@@ -20,9 +20,8 @@ const args_option report_options[] = {
     {"original", 0, "DIR", 0, "the original harness's records below DIR: its table, and its plots"},
     {"out", 0, "DIR", 0, "the root that names of runs and sweeps lie in; default results/raw"},
     {"quiet", 'q', NULL, 0, "no notes on stderr"},
-    {"help", 'h', NULL, 0, "this help"},
+    ARGS_HELP,
 };
-const size_t report_n_options = sizeof report_options / sizeof report_options[0];
 
 /* All that one call makes. */
 typedef struct report {
@@ -167,49 +166,46 @@ static int32_t make(report *r, bs_error *err) {
   return rc == BS_OK ? print(r, format, page, err) : rc;
 }
 
-void help_report(void) {
-  fputs(
-      "usage: bsrun report [ROOT|SWEEP|RUN...] [-o FILE.html|FORMAT] [--svg DIR] [--csv FILE] [--original "
-      "DIR]\n"
-      "\n"
-      "Runs as one HTML page: a sentence, the gates, a table that sorts, charts with their data, warnings, "
-      "what\n"
-      "failed, is unclear or was not tried, notes, the environment, and the commands to repeat it. The file "
-      "loads\n"
-      "nothing and can be sent by mail. share/doc/blockshock/report.md says how to read each chart.\n"
-      "\n"
-      "A word is a folder of runs, or a name below the root (--out): a sweep, a run_id, or the beginning of "
-      "a\n"
-      "run's path. Without words it is the whole root. Only committed runs are read. No run is changed; the\n"
-      "index of the runs (index.jsonl, share/doc/blockshock/runs.md) is brought up to date in the root.\n"
-      "With --original and no words only the original's records are read, and its table is printed.\n"
-      "\n",
-      stdout);
-  args_print_options(report_options, report_n_options);
-  fputs(
-      "\n"
-      "examples:\n"
-      "  bsrun report                                   # results/raw as report.html\n"
-      "  bsrun report --out results/raw phase1_forward/blockshock -o table\n"
-      "  bsrun report results/raw -o runs.html --svg charts --csv runs.csv\n"
-      "  bsrun report --original official               # the original's table, predictions beside it\n"
-      "  bsrun report results/raw --original official -o both.html\n"
-      "\n"
-      "exit codes: 0 done; 2 usage; 4 nothing of that name, no record; 10 a file cannot be read or written\n",
-      stdout);
+static int32_t run(const args *a, bs_error *err) {
+  report r = {.a = a, .problems = json_array()};
+  const int32_t rc = make(&r, err);
+  report_free(&r);
+  return rc;
 }
 
-int verb_report(int argc, char **argv) {
-  bs_error err = BS_ERROR_INIT;
-  args a;
-  int32_t rc = args_parse(argc, argv, report_options, report_n_options, &a, &err);
-  if (rc == BS_OK && args_has(&a, "help")) {
-    help_report();
-  } else if (rc == BS_OK) {
-    report r = {.a = &a, .problems = json_array()};
-    rc = make(&r, &err);
-    report_free(&r);
-  }
-  args_free(&a);
-  return rc == BS_OK ? bsrun_finish(0) : bsrun_fail(&err);
-}
+const bsrun_verb verb_report = {
+    .name = "report",
+    .summary = "runs as one HTML page, as charts, as CSV; the original's records beside them",
+    .usage =
+        "usage: bsrun report [ROOT|SWEEP|RUN...] [-o FILE.html|FORMAT] [--svg DIR] [--csv FILE] [--original "
+        "DIR]\n"
+        "\n"
+        "Runs as one HTML page: a sentence, the gates, a table that sorts, charts with their data, warnings, "
+        "what\n"
+        "failed, is unclear or was not tried, notes, the environment, and the commands to repeat it. The "
+        "file "
+        "loads\n"
+        "nothing and can be sent by mail. share/doc/blockshock/report.md says how to read each chart.\n"
+        "\n"
+        "A word is a folder of runs, or a name below the root (--out): a sweep, a run_id, or the beginning "
+        "of "
+        "a\n"
+        "run's path. Without words it is the whole root. Only committed runs are read. No run is changed; "
+        "the\n"
+        "index of the runs (index.jsonl, share/doc/blockshock/runs.md) is brought up to date in the root.\n"
+        "With --original and no words only the original's records are read, and its table is printed.\n"
+        "\n",
+    .after =
+        "\n"
+        "examples:\n"
+        "  bsrun report                                   # results/raw as report.html\n"
+        "  bsrun report --out results/raw phase1_forward/blockshock -o table\n"
+        "  bsrun report results/raw -o runs.html --svg charts --csv runs.csv\n"
+        "  bsrun report --original official               # the original's table, predictions beside it\n"
+        "  bsrun report results/raw --original official -o both.html\n"
+        "\n"
+        "exit codes: 0 done; 2 usage; 4 nothing of that name, no record; 10 a file cannot be read or "
+        "written\n",
+    .options = report_options,
+    .run = run,
+};

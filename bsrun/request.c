@@ -44,14 +44,12 @@ const args_option bsrun_run_options[] = {
     {"tune-cache", 0, "FILE|off", 0, "measured choices of implementations; default: the user's cache folder"},
     {"point", 0, "FILE", 0, "a point that bsrun sweep has planned, and nothing else"},
     {"print-config", 0, NULL, 0, "print the resolved configuration and stop"},
-    {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
-    {"wide", 0, NULL, 0, "a table of all columns, however wide"},
+    ARGS_TABLE,
     {"verbose", 'v', NULL, 1, "say more on stderr (twice: everything)"},
     {"quiet", 'q', NULL, 0, "no notes and no progress on stderr"},
     {"version", 0, NULL, 0, "print versions"},
-    {"help", 'h', NULL, 0, "this help"},
+    ARGS_HELP,
 };
-const size_t bsrun_n_run_options = sizeof bsrun_run_options / sizeof bsrun_run_options[0];
 
 int32_t bsrun_request_add(bsrun_request *out, const char *key, const char *value, bs_error *err) {
   bs_text text = {0};

@@ -19,6 +19,7 @@
 #include "core/plugin/registry.h"
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
+#include "lab/error.h"
 #include "lab/peers/peers.h"
 #include "lab/run/planned.h"
 #include "lab/stop.h"
@@ -44,10 +45,6 @@ typedef struct run_plan {
   lab_planned planned; /* --point */
 } run_plan;
 
-static int32_t no_memory(bs_error *err) {
-  return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
-}
-
 /* The sweep of the composed tree: any key of the schema, one scalar a point. */
 static int32_t read_sweep(run_plan *p, const bs_node *config, bs_error *err) {
   const char *param = bs_schema_str(config, "sweep.param");
@@ -72,14 +69,14 @@ static int32_t read_sweep(run_plan *p, const bs_node *config, bs_error *err) {
   }
   p->param = bs_strdup(param);
   p->values = calloc(MAX_POINTS, sizeof *p->values);
-  if (p->param == NULL || p->values == NULL) return no_memory(err);
+  if (p->param == NULL || p->values == NULL) return bs_out_of_memory(err);
   for (const bs_node *item = values->first; item != NULL; item = item->next) {
     if (item->kind != BS_NODE_SCALAR || p->n_values == MAX_POINTS) {
       return bs_error_set(err, BS_CONFIG, "BS-CFG-SWEEP", "sweep.values must be at most %d scalars",
                           MAX_POINTS);
     }
     p->values[p->n_values] = bs_strdup(item->text);
-    if (p->values[p->n_values++] == NULL) return no_memory(err);
+    if (p->values[p->n_values++] == NULL) return bs_out_of_memory(err);
   }
   return BS_OK;
 }
@@ -108,7 +105,7 @@ static int32_t compose(run_plan *p, const char *point, bs_composed *out, bs_erro
   if (point == NULL) return bs_compose(&p->request.compose, out, err);
   const int32_t rc = lab_planned_read(point, &p->planned, err);
   *out = (bs_composed){.config = rc == BS_OK ? bs_config_clone(p->planned.trees[0]) : NULL, .phase_given = 1};
-  return rc == BS_OK && out->config == NULL ? no_memory(err) : rc;
+  return rc == BS_OK && out->config == NULL ? bs_out_of_memory(err) : rc;
 }
 
 static int32_t prepare(run_plan *p, const char *point, bs_error *err) {
@@ -326,28 +323,53 @@ static int run_parsed(const args *a, run_plan *p, bs_error *err) {
   return code;
 }
 
-int verb_run(int argc, char **argv) {
-  bs_error err = BS_ERROR_INIT;
+static int run(const args *a, bs_error *err) {
   run_plan plan = {.host.progress.busy = ATOMIC_FLAG_INIT};
-  args a;
-  int code;
-  const int32_t rc = args_parse(argc, argv, bsrun_run_options, bsrun_n_run_options, &a, &err);
-  if (rc != BS_OK) {
-    code = bsrun_fail(&err);
-  } else if (args_has(&a, "help")) {
-    help_run();
-    code = 0;
-  } else if (args_has(&a, "version")) {
-    code = verb_version(0, argv);
-  } else if (args_has(&a, "print-config")) {
-    args_free(&a);
-    return verb_config_print(argc, argv);
-  } else {
-    code = run_parsed(&a, &plan, &err);
-    /* The thread of a rank that hangs in a plugin may go on at any time: it finds everything as it was. */
-    if (bs_context_stuck(plan.run.context) > 0) bsrun_leave(bsrun_finish(code));
-    plan_free(&plan);
-  }
-  args_free(&a);
+  if (args_has(a, "version")) return bsrun_verb_run(&verb_version, 0, NULL);
+  if (args_has(a, "print-config")) return config_print(a, err) == BS_OK ? 0 : bsrun_fail(err);
+  const int code = run_parsed(a, &plan, err);
+  /* The thread of a rank that hangs in a plugin may go on at any time: it finds everything as it was. */
+  if (bs_context_stuck(plan.run.context) > 0) bsrun_leave(bsrun_finish(code));
+  plan_free(&plan);
   return code;
 }
+
+const bsrun_verb verb_run = {
+    .name = "run",
+    .summary = "prove that a split layer is right, then time it (also the bare form)",
+    .usage =
+        "usage: bsrun [run] [options]\n"
+        "\n"
+        "Runs phase 0 (every rank's output is judged against an fp64 reference, and injected errors are "
+        "shown\n"
+        "to be detected), then phase 1 (the method timed against the dense layer in interleaved pairs). Each "
+        "phase is one run "
+        "folder:\n"
+        "<out>/[<group>/]<phase>/<method>/<run id>/ with config.yaml, env.json, seed.txt, metrics.jsonl, "
+        "log.txt\nand DONE.\n"
+        "\n",
+    .after =
+        "\n"
+        "Order of configuration, later wins: base.yaml, --config files, --phase, --method, --mask, "
+        "--workload,\n"
+        "--hardware, --sweep, then --plugin, -P and the other options, then --set.\n"
+        "\n"
+        "examples:\n"
+        "  bsrun --plugin cpu --method blockshock\n"
+        "  bsrun --method masked_split --mask complement_1010_0101 --set model.N=1024 --set model.dtype=f32\n"
+        "  bsrun --method row_parallel -P 3 --mask interleave --phase 0 -o json\n"
+        "  bsrun --method blockshock --phase 2        the backward pass: dX, dW and db judged\n"
+        "  bsrun --method blockshock --workload file --set workload.weights=model.safetensors#layer.weight\n"
+        "  bsrun --method blockshock --phase 0 --dump tensors\n"
+        "  bsrun --method blockshock --launch processes -P 2   ranks are processes, not threads\n"
+        "  bsrun --method dense --sweep batch_sweep -o csv\n"
+        "  bsrun --config results/raw/phase0_correctness/blockshock/RUN/config.yaml\n"
+        "\n"
+        "exit codes: 0 done; 2 usage; 3 configuration; 4 input file; 5 plugin, device or library; 6 numbers "
+        "wrong;\n"
+        "7 a rank died; 8 deadline; 9 ranks disagree; 10 memory or disk; 11 store busy; 12 some points of a "
+        "sweep\n"
+        "failed; 13 store corrupt; 14 performance gate; 15 inconclusive; 70 internal; 130, 143 signals.\n",
+    .options = bsrun_run_options,
+    .exit = run,
+};

@@ -31,9 +31,8 @@ static const args_option note_options[] = {
     {"observation", 0, "TEXT", 0, "what was seen"},
     {"retrospective", 0, "TEXT", 0, "what it means, afterwards"},
     {"out", 0, "DIR", 0, "the results folder; default: results/raw"},
-    {"help", 'h', NULL, 0, "this help"},
+    ARGS_HELP,
 };
-static const size_t n_note_options = sizeof note_options / sizeof note_options[0];
 
 static int32_t run_note(const args *a, bs_error *err) {
   char *root, *run;
@@ -64,7 +63,6 @@ const bsrun_subverb runs_note_verb = {
         "and its sums do not change. `runs show` has all notes, `runs list` the newest.\n",
     .examples = "  bsrun runs note 20260131_120000 --observation 'the bound is memory, as planned'\n",
     .options = note_options,
-    .n_options = &n_note_options,
     .run = run_note,
     .min_words = 1,
     .max_words = 1,
@@ -72,9 +70,8 @@ const bsrun_subverb runs_note_verb = {
 
 static const args_option baseline_options[] = {
     {"out", 0, "DIR", 0, "the results folder; default: results/raw"},
-    {"help", 'h', NULL, 0, "this help"},
+    ARGS_HELP,
 };
-static const size_t n_baseline_options = sizeof baseline_options / sizeof baseline_options[0];
 
 static int32_t print_baselines(const args *a, bs_error *err) {
   json_t *names, *run;
@@ -113,20 +110,15 @@ const bsrun_subverb runs_baseline_verb = {
     .about = "The names stand in baselines.json of the results folder. A name that is taken is moved.\n",
     .examples = "  bsrun runs baseline main 20260131_120000\n  bsrun runs baseline\n",
     .options = baseline_options,
-    .n_options = &n_baseline_options,
     .run = run_baseline,
     .min_words = 0,
     .max_words = 2,
 };
 
 static const bsrun_subverb *const verbs[] = {&runs_list_verb, &runs_show_verb, &runs_note_verb,
-                                             &runs_baseline_verb};
-const bsrun_subverbs runs_subverbs = {"runs", verbs, sizeof verbs / sizeof verbs[0]};
-
-void help_runs(void) {
-  bsrun_subverbs_help(&runs_subverbs);
-}
-
-int verb_runs(int argc, char **argv) {
-  return bsrun_subverbs_run(&runs_subverbs, argc, argv);
-}
+                                             &runs_baseline_verb, NULL};
+const bsrun_verb verb_runs = {
+    .name = "runs",
+    .summary = "list, show and annotate what was run",
+    .subverbs = verbs,
+};

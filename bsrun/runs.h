@@ -4,9 +4,8 @@
 #define BSRUN_RUNS_H
 #include <jansson.h>
 
-#include "bsrun/subverb.h"
+#include "bsrun/verb.h"
 
-extern const bsrun_subverbs runs_subverbs;
 extern const bsrun_subverb runs_list_verb, runs_show_verb, runs_note_verb, runs_baseline_verb;
 
 /* --out, else where runs lie by default. */

@@ -16,12 +16,10 @@ static const args_option options[] = {
     {"arms", 0, NULL, 0, "a row for every arm of a timed run, not for the method alone"},
     {"limit", 0, "N", 0, "at most so many rows; default: 20 in a table, else all"},
     {"out", 0, "DIR", 0, "the results folder; default: results/raw"},
-    {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
-    {"wide", 0, NULL, 0, "a table of all columns, however wide"},
+    ARGS_TABLE,
     {"quiet", 'q', NULL, 0, "no notes on stderr"},
-    {"help", 'h', NULL, 0, "this help"},
+    ARGS_HELP,
 };
-static const size_t n_options = sizeof options / sizeof options[0];
 
 static const bs_field fields[] = {
     {"date", "DATE (UTC)", 0, 0},
@@ -148,7 +146,6 @@ const bsrun_subverb runs_list_verb = {
         "note!=null, regions.allreduce>0.1. Several must all hold. Whole numbers take k, M and G (binary).\n",
     .examples = "  bsrun runs list\n  bsrun runs list --where method=blockshock --where 'N>1k' -o csv\n",
     .options = options,
-    .n_options = &n_options,
     .run = run,
     .min_words = 0,
     .max_words = 0,

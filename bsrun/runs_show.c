@@ -17,9 +17,8 @@ static const args_option options[] = {
     {"out", 0, "DIR", 0, "the results folder; default: results/raw"},
     {"output", 'o', "FORMAT", 0, "table, md, csv, json (records, environment and notes, whole) or jsonl"},
     {"wide", 0, NULL, 0, "a table of all columns, however wide"},
-    {"help", 'h', NULL, 0, "this help"},
+    ARGS_HELP,
 };
-static const size_t n_options = sizeof options / sizeof options[0];
 
 static const bs_field fields[] = {{"what", "WHAT", 0, 0}, {"answer", "VALUE", 0, 0}};
 
@@ -150,7 +149,6 @@ const bsrun_subverb runs_show_verb = {
     .examples =
         "  bsrun runs show 20260131_120000\n  bsrun runs show results/raw/phase1_forward/dense/ID -o json\n",
     .options = options,
-    .n_options = &n_options,
     .run = run,
     .min_words = 1,
     .max_words = 1,

@@ -14,6 +14,7 @@
 #include "bsrun/simulated.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "lab/json.h"
 #include "lab/report/rows.h"
 
 enum { WIDTH = 100, NARROW = 60, LABEL = 10, COMMAND = 40, LINE = 1024 };
@@ -24,15 +25,6 @@ static size_t width(void) {
   struct winsize size;
   if (!isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) return WIDTH;
   return size.ws_col >= WIDTH || size.ws_col == 0 ? WIDTH : size.ws_col < NARROW ? NARROW : size.ws_col;
-}
-
-static double num(const json_t *object, const char *key) {
-  return json_number_value(json_object_get(object, key));
-}
-
-static const char *str(const json_t *object, const char *key) {
-  const char *text = json_string_value(json_object_get(object, key));
-  return text != NULL ? text : "";
 }
 
 static int is_number(const json_t *object, const char *key) {
@@ -70,15 +62,15 @@ static void say(const char *label, const char *fmt, ...) {
 /* ---- the layer ------------------------------------------------------------------------------ */
 
 static void say_layer(const json_t *r) {
-  const int ranks = (int)num(r, "world_size"), threads = (int)num(r, "threads_per_rank");
-  const char *act = str(r, "activation"), *mask = str(r, "mask");
+  const int ranks = (int)bs_get_number(r, "world_size"), threads = (int)bs_get_number(r, "threads_per_rank");
+  const char *act = bs_get_text(r, "activation"), *mask = bs_get_text(r, "mask");
   say("layer:", "Y = X W^T%s%s%s: %.0f tokens, %.0f inputs, %.0f outputs, %s",
       json_is_true(json_object_get(r, "bias")) ? " + b" : ", no bias",
       act[0] != '\0' && strcmp(act, "none") != 0 ? ", then " : "", strcmp(act, "none") != 0 ? act : "",
-      num(r, "B"), num(r, "K"), num(r, "N"), str(r, "dtype"));
-  say("split:", "%s%s%s on %d rank%s of %d thread%s (%s): per rank %s", str(r, "method"),
+      bs_get_number(r, "B"), bs_get_number(r, "K"), bs_get_number(r, "N"), bs_get_text(r, "dtype"));
+  say("split:", "%s%s%s on %d rank%s of %d thread%s (%s): per rank %s", bs_get_text(r, "method"),
       mask[0] != '\0' ? ", mask " : "", mask, ranks, ranks == 1 ? "" : "s", threads, threads == 1 ? "" : "s",
-      str(r, "backend"), str(r, "split"));
+      bs_get_text(r, "backend"), bs_get_text(r, "split"));
 }
 
 /* ---- is it right? --------------------------------------------------------------------------- */
@@ -103,11 +95,11 @@ static tally count(const json_t *gates, const char *rule, const char *or_rule) {
   char name[24];
   for (size_t i = 0; i < json_array_size(gates); i++) {
     const json_t *g = json_array_get(gates, i);
-    const char *of = rule_of(str(g, "name"), name);
+    const char *of = rule_of(bs_get_text(g, "name"), name);
     if (strcmp(of, rule) != 0 && (or_rule == NULL || strcmp(of, or_rule) != 0)) continue;
-    if (strcmp(str(g, "state"), "pass") == 0) {
+    if (strcmp(bs_get_text(g, "state"), "pass") == 0) {
       if (t.pass++ == 0) t.passed = g;
-    } else if (strcmp(str(g, "state"), "skipped") != 0) {
+    } else if (strcmp(bs_get_text(g, "state"), "skipped") != 0) {
       t.other++;
     }
   }
@@ -120,21 +112,21 @@ static void errors_text(const json_t *r, char *out, size_t size) {
   size_t used = 0;
   out[0] = '\0';
   if (is_number(r, "relative_error"))
-    snprintf(out, size, "the error of Y is %.3g; rounding alone predicts %.3g", num(r, "relative_error"),
-             num(r, "relative_error_predicted"));
+    snprintf(out, size, "the error of Y is %.3g; rounding alone predicts %.3g",
+             bs_get_number(r, "relative_error"), bs_get_number(r, "relative_error_predicted"));
   for (size_t i = 0; i < sizeof of / sizeof of[0] && used + 1 < size; i++) {
     const json_t *e = json_object_get(r, of[i][0]);
     if (!is_number(e, "relative_error")) continue;
     const int n = snprintf(out + used, size - used, "%s%s is %.3g (%.3g)",
                            used == 0 ? "the error (and what rounding predicts) of " : ", of ", of[i][1],
-                           num(e, "relative_error"), num(e, "relative_error_predicted"));
+                           bs_get_number(e, "relative_error"), bs_get_number(e, "relative_error_predicted"));
     if (n > 0) used += (size_t)n;
   }
 }
 
 static void say_passed(const json_t *r) {
   const json_t *gates = json_object_get(r, "gates");
-  const int steps = str(r, "optimizer")[0] != '\0';
+  const int steps = bs_get_text(r, "optimizer")[0] != '\0';
   char errors[256];
   const tally t1 = count(gates, "T1", NULL), t23 = count(gates, "T2", "T3"), t4 = count(gates, "T4", NULL),
               t5 = count(gates, "T5", NULL), t6 = count(gates, "T6", NULL);
@@ -145,14 +137,15 @@ static void say_passed(const json_t *r) {
   if (t4.pass > 0 && t4.other == 0) say("", "T4: all ranks hold the same bits, each time");
   if (t5.pass > 0 && t5.other == 0)
     say("", "T5: with small integers %s exact, bit for bit", steps ? "the steps are" : "the product is");
-  if (t6.pass > 0 && t6.other == 0) say("", "T6: %s", str(t6.passed, "text"));
+  if (t6.pass > 0 && t6.other == 0) say("", "T6: %s", bs_get_text(t6.passed, "text"));
   for (size_t i = 0; i < json_array_size(gates); i++) {
     const json_t *g = json_array_get(gates, i);
     char rule[24];
-    rule_of(str(g, "name"), rule);
+    rule_of(bs_get_text(g, "name"), rule);
     const int told = rule[0] == 'T' && rule[1] >= '1' && rule[1] <= '6';
-    if (!told && strcmp(str(g, "state"), "pass") == 0)
-      say("", "%s: %.3g, at most %.3g; %s", str(g, "name"), num(g, "value"), num(g, "limit"), str(g, "text"));
+    if (!told && strcmp(bs_get_text(g, "state"), "pass") == 0)
+      say("", "%s: %.3g, at most %.3g; %s", bs_get_text(g, "name"), bs_get_number(g, "value"),
+          bs_get_number(g, "limit"), bs_get_text(g, "text"));
   }
 }
 
@@ -163,19 +156,20 @@ static void say_others(const json_t *r) {
   char names[128] = "";
   for (size_t i = 0; i < json_array_size(gates); i++) {
     const json_t *g = json_array_get(gates, i);
-    const char *state = str(g, "state");
+    const char *state = bs_get_text(g, "state");
     if (strcmp(state, "pass") == 0) continue;
     if (strcmp(state, "skipped") == 0) {
       const size_t used = strlen(names);
-      snprintf(names + used, sizeof names - used, "%s%s", skipped++ > 0 ? ", " : "", str(g, "name"));
+      snprintf(names + used, sizeof names - used, "%s%s", skipped++ > 0 ? ", " : "", bs_get_text(g, "name"));
     } else if (said++ < 5) {
       const int failed = strcmp(state, "fail") == 0;
-      const int counted = rule_of(str(g, "name"), (char[24]){0})[1] == '5';
+      const int counted = rule_of(bs_get_text(g, "name"), (char[24]){0})[1] == '5';
       if (failed && !counted)
-        say("", "%s FAILED: %.3g, at most %.3g; %s", str(g, "name"), num(g, "value"), num(g, "limit"),
-            str(g, "text"));
+        say("", "%s FAILED: %.3g, at most %.3g; %s", bs_get_text(g, "name"), bs_get_number(g, "value"),
+            bs_get_number(g, "limit"), bs_get_text(g, "text"));
       else
-        say("", "%s %s: %s", str(g, "name"), failed ? "FAILED" : "could not judge", str(g, "text"));
+        say("", "%s %s: %s", bs_get_text(g, "name"), failed ? "FAILED" : "could not judge",
+            bs_get_text(g, "text"));
     }
   }
   if (said > 5) say("", "and %zu more: metrics.jsonl has every gate", said - 5);
@@ -186,17 +180,17 @@ static void say_right(const json_t *r) {
   const json_t *gates = json_object_get(r, "gates");
   size_t pass = 0, ran = 0;
   for (size_t i = 0; i < json_array_size(gates); i++) {
-    const char *state = str(json_array_get(gates, i), "state");
+    const char *state = bs_get_text(json_array_get(gates, i), "state");
     ran += strcmp(state, "skipped") != 0;
     pass += strcmp(state, "pass") == 0;
   }
-  const int ranks = (int)num(r, "world_size");
+  const int ranks = (int)bs_get_number(r, "world_size");
   printf("\n");
   say("numbers:", "%s: %zu of %zu gates passed on %d rank%s", bs_gates_words(r), pass, ran, ranks,
       ranks == 1 ? "" : "s");
   if (is_number(r, "half_error"))
-    say("", "the whole product is missed by %.3g, relative; of normal weights %.3g", num(r, "half_error"),
-        num(r, "half_error_expected"));
+    say("", "the whole product is missed by %.3g, relative; of normal weights %.3g",
+        bs_get_number(r, "half_error"), bs_get_number(r, "half_error_expected"));
   say_passed(r);
   say_others(r);
 }
@@ -220,12 +214,12 @@ static void say_doubts(const json_t *r, const json_t *method) {
     say("",
         "doubtful: faster than this machine's limit of %.4g ms: the work was not done, or the constants "
         "are of another state of the machine (bsrun doctor --measure)",
-        1e3 * num(json_object_get(method, "bound_s"), "total"));
+        1e3 * bs_get_number(json_object_get(method, "bound_s"), "total"));
   if (json_is_true(json_object_get(device, "launch_bound")))
     say("",
         "launch-bound: the host takes %.1f us to queue a forward of %.1f us: try more tokens, or --set "
         "hardware.graph=true",
-        num(device, "enqueue_us"), num(device, "forward_us"));
+        bs_get_number(device, "enqueue_us"), bs_get_number(device, "forward_us"));
 }
 
 static void say_fast(const json_t *r) {
@@ -233,37 +227,39 @@ static void say_fast(const json_t *r) {
   const json_t *comparisons = json_object_get(r, "comparisons"), *cold = json_object_get(method, "cold");
   char share[96], predicted[48] = "", text[LINE];
   const json_t *by_kernel = json_object_get(method, "predicted_s");
-  const double off = num(method, "measured_over_predicted"), total = 1e3 * num(by_kernel, "total");
+  const double off = bs_get_number(method, "measured_over_predicted"),
+               total = 1e3 * bs_get_number(by_kernel, "total");
   if (is_number(by_kernel, "total") && (off > OFF || off * OFF < 1.0))
     snprintf(predicted, sizeof predicted, " (%.4g predicted: %.0f %% off)", total, 100.0 * (off - 1.0));
   else if (is_number(by_kernel, "total"))
     snprintf(predicted, sizeof predicted, " (%.4g predicted)", total);
   if (is_number(method, "share_of_limit"))
     snprintf(share, sizeof share, "%.0f %% of this machine's limit; %s",
-             100.0 * num(method, "share_of_limit"), limit_text(str(method, "limit")));
+             100.0 * bs_get_number(method, "share_of_limit"), limit_text(bs_get_text(method, "limit")));
   else
     snprintf(share, sizeof share, "share of this machine's limit unknown");
   printf("\n");
-  say("speed:", "%.4g ms a forward%s: %.3g GFLOP/s, %s", 1e3 * num(method, "median_s"), predicted,
-      num(method, "gflops"), share);
+  say("speed:", "%.4g ms a forward%s: %.3g GFLOP/s, %s", 1e3 * bs_get_number(method, "median_s"), predicted,
+      bs_get_number(method, "gflops"), share);
   say_doubts(r, method);
   for (size_t i = 0; i < json_array_size(comparisons); i++) {
     const json_t *c = json_array_get(comparisons, i), *other = NULL;
     for (size_t k = 0; k < json_array_size(arms); k++)
-      if (strcmp(str(json_array_get(arms, k), "name"), str(c, "against")) == 0)
+      if (strcmp(bs_get_text(json_array_get(arms, k), "name"), bs_get_text(c, "against")) == 0)
         other = json_array_get(arms, k);
     say("", "%s", bs_comparison_words(c, other, text, sizeof text));
   }
   if (json_array_size(comparisons) > 0)
-    say("", "(%.0f interleaved pairs, %.0f builds; brackets: the 95 %% interval)", num(r, "pairs"),
-        num(r, "builds"));
+    say("", "(%.0f interleaved pairs, %.0f builds; brackets: the 95 %% interval)", bs_get_number(r, "pairs"),
+        bs_get_number(r, "builds"));
   for (size_t i = 0; i < json_array_size(comparisons); i++) { /* each cause once */
-    const char *next = str(json_array_get(comparisons, i), "next");
+    const char *next = bs_get_text(json_array_get(comparisons, i), "next");
     size_t k = 0;
-    while (k < i && strcmp(str(json_array_get(comparisons, k), "next"), next) != 0) k++;
+    while (k < i && strcmp(bs_get_text(json_array_get(comparisons, k), "next"), next) != 0) k++;
     if (k == i && next[0] != '\0') say("", "unclear: %s", next);
   }
-  if (json_is_object(cold)) say("", "with caches flushed: %.4g ms a forward", 1e3 * num(cold, "median_s"));
+  if (json_is_object(cold))
+    say("", "with caches flushed: %.4g ms a forward", 1e3 * bs_get_number(cold, "median_s"));
 }
 
 /* ---- what training and the backward pass add -------------------------------------------------- */
@@ -285,12 +281,13 @@ static void say_regions(const json_t *r) {
   size_t used = 0;
   for (size_t i = 0; i < sizeof regions / sizeof regions[0] && used + 1 < sizeof text; i++) {
     const json_t *t = json_object_get(timings, regions[i][0]);
-    if (!(num(t, "count") > 0)) continue;
+    if (!(bs_get_number(t, "count") > 0)) continue;
     const int n = snprintf(text + used, sizeof text - used, "%s%s %.3g ms", used > 0 ? ", " : "",
-                           regions[i][1], num(t, "p50_ms"));
+                           regions[i][1], bs_get_number(t, "p50_ms"));
     if (n > 0) used += (size_t)n;
   }
-  if (used > 0) say("time:", "%s (medians of rank %.0f, the slowest)", text, num(r, "timings_rank"));
+  if (used > 0)
+    say("time:", "%s (medians of rank %.0f, the slowest)", text, bs_get_number(r, "timings_rank"));
 }
 
 static void say_training(const json_t *r) {
@@ -298,11 +295,12 @@ static void say_training(const json_t *r) {
   const size_t n = json_array_size(losses);
   printf("\n");
   if (n > 0)
-    say("loss:", "%s: first %.6g, last %.6g, in %zu steps of %s with lr %.3g", screen_loss(str(r, "loss")),
-        json_number_value(json_array_get(losses, 0)), json_number_value(json_array_get(losses, n - 1)), n,
-        str(r, "optimizer"), num(r, "lr"));
+    say("loss:", "%s: first %.6g, last %.6g, in %zu steps of %s with lr %.3g",
+        screen_loss(bs_get_text(r, "loss")), json_number_value(json_array_get(losses, 0)),
+        json_number_value(json_array_get(losses, n - 1)), n, bs_get_text(r, "optimizer"),
+        bs_get_number(r, "lr"));
   else
-    say("loss:", "%s", screen_loss(str(r, "loss")));
+    say("loss:", "%s", screen_loss(bs_get_text(r, "loss")));
   say_regions(r);
 }
 
@@ -323,21 +321,21 @@ static void say_command(const char *why, char *command) {
 
 /* Other ways to split this layer; its ranks are threads, so those of another kind have none. */
 static void say_ladder(const json_t *r, const char *why, const char *pass) {
-  const char *launch = str(r, "launch");
+  const char *launch = bs_get_text(r, "launch");
   char verb[48];
   if (launch[0] != '\0' && strcmp(launch, "threads") != 0) return;
   snprintf(verb, sizeof verb, "ladder%s%s", pass != NULL ? " --pass " : "", pass != NULL ? pass : "");
-  say_command(why, bsrun_next_verb(verb, NULL, ladder_options, ladder_n_options));
+  say_command(why, bsrun_next_verb(verb, NULL, verb_ladder.options));
 }
 
 static void say_limits(const json_t *r) {
   say_command("what each rank does, and its limits",
-              bsrun_next_verb("explain method", str(r, "method"), explain_options, explain_n_options));
+              bsrun_next_verb("explain method", bs_get_text(r, "method"), verb_explain.options));
 }
 
 static void say_next(const json_t *r) {
   static const char *const ways = "other ways to split this layer";
-  const char *phase = str(r, "phase");
+  const char *phase = bs_get_text(r, "phase");
   const int train = strncmp(phase, "phase3", 6) == 0;
   if (!json_is_true(json_object_get(r, "passed")) && json_object_get(r, "arms") == NULL) {
     say_command("all tensors, to look at", bsrun_next_phase(0, "tensors"));
@@ -377,7 +375,8 @@ int32_t screen_print(const json_t *records, const json_t *folders, bs_error *err
     if (i == 0) say_layer(r);
     if (json_array_size(json_object_get(r, "gates")) > 0) say_right(r);
     if (json_object_get(r, "arms") != NULL) say_fast(r);
-    if (strncmp(str(r, "phase"), "phase2", 6) == 0 || strncmp(str(r, "phase"), "phase3", 6) == 0)
+    if (strncmp(bs_get_text(r, "phase"), "phase2", 6) == 0 ||
+        strncmp(bs_get_text(r, "phase"), "phase3", 6) == 0)
       say_training(r);
   }
   printf("\n");

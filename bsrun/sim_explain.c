@@ -5,22 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bsrun/bsrun.h"
 #include "bsrun/opening.h"
-#include "bsrun/sim.h"
 #include "bsrun/simulated.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
+#include "lab/json.h"
 #include "lab/phase/simulated.h"
-
-static double num(const json_t *object, const char *key) {
-  return json_number_value(json_object_get(object, key));
-}
-static const char *str(const json_t *object, const char *key) {
-  const char *text = json_string_value(json_object_get(object, key));
-  return text != NULL ? text : "";
-}
 
 /* The formula of a step's closed form, as docs/latency-model.md has it. */
 static const char *formula_of(const json_t *step) {
@@ -35,7 +28,7 @@ static const char *formula_of(const json_t *step) {
       {"send", ""},
       {"recv", "alpha + n beta"},
   };
-  const char *what = str(step, "step");
+  const char *what = bs_get_text(step, "step");
   for (size_t i = 0; i < sizeof formulas / sizeof formulas[0]; i++)
     if (strncmp(what, formulas[i][0], strlen(formulas[i][0])) == 0) return formulas[i][1];
   return "launch + max(F/flops, Q/mem_Bps)";
@@ -53,10 +46,11 @@ static json_t *shown(const json_t *step) {
   json_t *row = json_object();
   json_object_set(row, "step", json_object_get(step, "step"));
   for (size_t i = 0; i < sizeof times / sizeof times[0]; i++)
-    if (i < 2 || num(step, times[i]) > 0) set_fixed(row, times[i], num(step, times[i]));
-  json_object_set_new(row, "bytes", json_integer((json_int_t)num(step, "bytes")));
-  if (num(step, "flops") > 0) json_object_set_new(row, "flops", json_integer((json_int_t)num(step, "flops")));
-  json_object_set_new(row, "formula", json_string(num(step, "closed") > 0 ? formula_of(step) : ""));
+    if (i < 2 || bs_get_number(step, times[i]) > 0) set_fixed(row, times[i], bs_get_number(step, times[i]));
+  json_object_set_new(row, "bytes", json_integer((json_int_t)bs_get_number(step, "bytes")));
+  if (bs_get_number(step, "flops") > 0)
+    json_object_set_new(row, "flops", json_integer((json_int_t)bs_get_number(step, "flops")));
+  json_object_set_new(row, "formula", json_string(bs_get_number(step, "closed") > 0 ? formula_of(step) : ""));
   return row;
 }
 
@@ -82,14 +76,14 @@ static void print_path(const json_t *s) {
       {"launch_us", "launch"},         {"wire_latency_us", "wire latency"},
       {"wire_bytes_us", "wire bytes"}, {"wait_us", "held back by buffering"}};
   const json_t *path = json_object_get(s, "path");
-  printf("critical path over all ranks: %.3f us =", num(s, "us"));
+  printf("critical path over all ranks: %.3f us =", bs_get_number(s, "us"));
   const char *plus = " ";
   for (size_t i = 0; i < sizeof terms / sizeof terms[0]; i++) {
-    if (!(num(path, terms[i][0]) > 0)) continue;
-    bs_print(stdout, "%s%s %.3f", plus, terms[i][1], num(path, terms[i][0]));
+    if (!(bs_get_number(path, terms[i][0]) > 0)) continue;
+    bs_print(stdout, "%s%s %.3f", plus, terms[i][1], bs_get_number(path, terms[i][0]));
     plus = " + ";
   }
-  bs_print(stdout, "; limit: %s\n", str(s, "limit"));
+  bs_print(stdout, "; limit: %s\n", bs_get_text(s, "limit"));
 }
 
 static int32_t print(const bs_experiment *e, const json_t *record, int format, bs_error *err) {
@@ -99,11 +93,12 @@ static int32_t print(const bs_experiment *e, const json_t *record, int format, b
     json_array_append_new(rows, format == BS_FORMAT_TABLE ? shown(json_array_get(steps, i))
                                                           : json_incref(json_array_get(steps, i)));
   if (format == BS_FORMAT_TABLE) {
-    bs_print(stdout, "simulated, not measured: machine %s (%s, %s), %s\n", str(s, "machine"), str(s, "label"),
-             str(s, "domain"), str(s, "engine"));
+    bs_print(stdout, "simulated, not measured: machine %s (%s, %s), %s\n", bs_get_text(s, "machine"),
+             bs_get_text(s, "label"), bs_get_text(s, "domain"), bs_get_text(s, "engine"));
     bs_print(stdout, "%s on %.0f ranks, B %.0f, N %.0f, K %.0f, %s, %s: %.3f us; rank %.0f ends last\n\n",
-             e->method, num(record, "world_size"), num(record, "B"), num(record, "N"), num(record, "K"),
-             str(record, "dtype"), e->phase_name, num(s, "us"), num(s, "last_rank"));
+             e->method, bs_get_number(record, "world_size"), bs_get_number(record, "B"),
+             bs_get_number(record, "N"), bs_get_number(record, "K"), bs_get_text(record, "dtype"),
+             e->phase_name, bs_get_number(s, "us"), bs_get_number(s, "last_rank"));
   }
   int32_t rc = bs_report_print(stdout, format, fields, sizeof fields / sizeof fields[0], rows, err);
   if (rc == BS_OK && format == BS_FORMAT_TABLE) {
@@ -153,6 +148,5 @@ const bsrun_subverb sim_explain_verb = {
         "  bsrun sim explain --plugin sim --hardware h100-dgx --method blockshock -P 64\n"
         "  bsrun sim explain --plugin sim --hardware sim-flat --method row_parallel -P 8 --phase 3 -o json\n",
     .options = bsrun_run_options,
-    .n_options = &bsrun_n_run_options,
     .run = explain,
 };

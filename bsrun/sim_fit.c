@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "bsrun/sim.h"
+#include "bsrun/bsrun.h"
 #include "core/base/error.h"
 #include "core/base/out_file.h"
 #include "core/base/text.h"
@@ -20,11 +20,9 @@ static const args_option options[] = {
      "with --write: FLOP/s of a rank (bsrun doctor --measure); default: no arithmetic time"},
     {"mem-Bps", 0, "B", 0, "with --write: B/s of a rank's memory; default: no memory time"},
     {"launch-s", 0, "S", 0, "with --write: seconds that an op takes to start; default: 0"},
-    {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
-    {"wide", 0, NULL, 0, "a table of all columns, however wide"},
-    {"help", 'h', NULL, 0, "this help"},
+    ARGS_TABLE,
+    ARGS_HELP,
 };
-static const size_t n_options = sizeof options / sizeof options[0];
 
 static const bs_field fields[] = {
     {"coll", "COLLECTIVE", 0, 0},
@@ -168,7 +166,6 @@ const bsrun_subverb sim_fit_verb = {
     "  bsrun sim fit threads.jsonl --write mine.yaml --flops 1e11 --mem-Bps 1.5e10\n"
     "  bsrun --plugin sim --hardware ./mine.yaml --method blockshock -P 2\n",
     options,
-    &n_options,
     run,
     1,
     1};

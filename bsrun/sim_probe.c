@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bsrun/bsrun.h"
 #include "bsrun/opening.h"
-#include "bsrun/sim.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/coll/ccl.h"
@@ -22,11 +22,9 @@ static const args_option options[] = {
     {"plugin", 0, "ID|PATH", 1, "also look at this plugin, as of a topology"},
     {"config", 0, "FILE", 1, "merge a YAML file over the base"},
     {"set", 0, "KEY=VALUE", 1, "set one key, as hardware.topology=nvswitch or plugins.sim.alpha_s=1e-6"},
-    {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
-    {"wide", 0, NULL, 0, "a table of all columns, however wide"},
-    {"help", 'h', NULL, 0, "this help"},
+    ARGS_TABLE,
+    ARGS_HELP,
 };
-static const size_t n_options = sizeof options / sizeof options[0];
 
 static const bs_field fields[] = {
     {"hop", "HOP", 0, 0},
@@ -192,7 +190,6 @@ const bsrun_subverb sim_probe_verb = {
         "  bsrun sim probe 0 5 --hardware h100-dgx -P 8 --set hardware.topology=nvswitch\n"
         "  bsrun sim probe 0 2 --size 4k -P 8 --set hardware.topology=ring --beside 1:2 -o json\n",
     .options = options,
-    .n_options = &n_options,
     .run = probe,
     .min_words = 2,
     .max_words = 2,

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bsrun/sim.h"
+#include "bsrun/bsrun.h"
 #include "bsrun/simulated.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
@@ -44,9 +44,8 @@ static const args_option options[] = {
     {"output", 'o', "FORMAT", 0, "table, md, csv, json, jsonl or svg"},
     {"wide", 0, NULL, 0, "a table of all columns, however wide"},
     {"quiet", 'q', NULL, 0, "no notes and no progress on stderr"},
-    {"help", 'h', NULL, 0, "this help"},
+    ARGS_HELP,
 };
-static const size_t n_options = sizeof options / sizeof options[0];
 
 static const bs_field fields[] = {
     {"method", "METHOD", 0, 0},
@@ -453,7 +452,6 @@ const bsrun_subverb sim_scale_verb = {
     "  bsrun sim scale --hardware ethernet-cluster --weak b -P 2:64*2 -o json\n"
     "  bsrun sim scale --hardware a100-dgx -P 4 --b 4096 --n 16384 --at-least 1.5 --accept-extrapolated\n",
     options,
-    &n_options,
     run,
     0,
     0};

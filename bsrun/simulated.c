@@ -7,18 +7,14 @@
 #include <string.h>
 
 #include "core/base/error.h"
-
-static const char *word(const json_t *row, const char *key) {
-  const char *text = json_string_value(json_object_get(row, key));
-  return text != NULL ? text : "";
-}
+#include "lab/json.h"
 
 /* Of the first row; rows of one command share the machine. */
 static void print_head(const json_t *row) {
-  const int none = strcmp(word(row, "values"), "none") == 0;
-  char *machine = bs_report_printable(word(row, "machine"));
+  const int none = strcmp(bs_get_text(row, "values"), "none") == 0;
+  char *machine = bs_report_printable(bs_get_text(row, "machine"));
   bs_print(stdout, "simulated, not measured: machine %s (%s), %s, %s\n", machine != NULL ? machine : "",
-           word(row, "label"), word(row, "engine"),
+           bs_get_text(row, "label"), bs_get_text(row, "engine"),
            none ? "no values; --backend virtual:ref judges numbers" : "real values in virtual time");
   free(machine);
 }
@@ -32,7 +28,7 @@ static void set_fixed(json_t *to, const char *name, const json_t *value, double 
 }
 
 static const char *pass_of(const json_t *row) {
-  const char *phase = word(row, "phase");
+  const char *phase = bs_get_text(row, "phase");
   if (strncmp(phase, "phase2", 6) == 0) return "backward";
   return strncmp(phase, "phase3", 6) == 0 ? "step" : "forward";
 }
@@ -79,7 +75,7 @@ int32_t simulated_print(const json_t *rows, bs_error *err) {
   const int32_t rc =
       bs_report_print(stdout, BS_FORMAT_TABLE, fields, sizeof fields / sizeof fields[0], shown, err);
   for (size_t i = json_array_size(rows); rc == BS_OK && i > 0; i--) { /* the last one has most ranks */
-    const char *beyond = word(json_array_get(rows, i - 1), "beyond");
+    const char *beyond = bs_get_text(json_array_get(rows, i - 1), "beyond");
     if (beyond[0] == '\0') continue;
     printf("%s\n", beyond);
     break;

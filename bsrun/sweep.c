@@ -13,6 +13,7 @@
 #include "core/base/text.h"
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
+#include "lab/error.h"
 #include "lab/store/plan_text.h"
 #include "lab/store/sha256.h"
 #include "lab/store/store.h"
@@ -32,10 +33,6 @@ typedef struct sweep_verb {
   bs_context *context;
   bs_sweep sweep;
 } sweep_verb;
-
-static int32_t no_memory(bs_error *err) {
-  return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
-}
 
 /* ---- a new sweep ----------------------------------------------------------------------------- */
 
@@ -58,7 +55,7 @@ static void tell_unchecked(const sweep_verb *v, const json_t *points) {
 static int32_t make_points(sweep_verb *v, json_t **out_points, bs_error *err) {
   bs_composed composed;
   json_t *settings = json_array();
-  int32_t rc = settings == NULL ? no_memory(err) : bsrun_request_make(v->a, &v->request, err);
+  int32_t rc = settings == NULL ? bs_out_of_memory(err) : bsrun_request_make(v->a, &v->request, err);
   if (rc == BS_OK) rc = bs_compose(&v->request.compose, &composed, err);
   if (rc == BS_OK) v->base = composed.config;
   if (rc == BS_OK) rc = bs_schema_check(v->base, v->request.configs_dir, NULL, err);
@@ -95,10 +92,11 @@ static json_t *words_of_run(const args *a) {
   for (size_t i = 0; i < a->n_given; i++) {
     const args_option *option = &a->options[a->given[i].option];
     size_t of_run = 0, out = 0;
-    while (of_run < bsrun_n_run_options && strcmp(bsrun_run_options[of_run].name, option->name) != 0)
+    while (bsrun_run_options[of_run].name != NULL &&
+           strcmp(bsrun_run_options[of_run].name, option->name) != 0)
       of_run++;
     while (out < sizeof left_out / sizeof left_out[0] && strcmp(left_out[out], option->name) != 0) out++;
-    if (of_run == bsrun_n_run_options || out < sizeof left_out / sizeof left_out[0]) continue;
+    if (bsrun_run_options[of_run].name == NULL || out < sizeof left_out / sizeof left_out[0]) continue;
     json_array_append_new(words, json_sprintf("--%s", option->name));
     if (option->value != NULL) json_array_append_new(words, json_string(a->given[i].value));
   }
@@ -146,7 +144,7 @@ static int32_t begin(sweep_verb *v, json_t *points, bs_error *err) {
   if (rc != BS_OK || header == NULL) {
     json_decref(header);
     json_decref(points);
-    return rc != BS_OK ? rc : no_memory(err);
+    return rc != BS_OK ? rc : bs_out_of_memory(err);
   }
   rc = bs_sweep_begin(root, id, header, points, &v->sweep, err);
   if (rc == BS_OK) bs_plan_own(&v->sweep.folder, v->own_key);
@@ -225,7 +223,7 @@ static int32_t resume(sweep_verb *v, const char *id, bs_error *err) {
   if (rc != BS_OK) return rc;
   v->base = composed.config;
   char *root = bs_strdup(bs_schema_str(v->base, "logging.out_dir"));
-  if (root == NULL) return no_memory(err);
+  if (root == NULL) return bs_out_of_memory(err);
   rc = context_of_plan(v, root, id, err);
   if (rc == BS_OK) rc = bs_sweep_resume(root, id, v->context, args_has(v->a, "any-build"), &v->sweep, err);
   if (rc == BS_OK) tell_other_build(v);
@@ -336,19 +334,9 @@ static int sweep(sweep_verb *v, bs_error *err) {
   return rc == BS_OK ? run_and_show(v, err) : bsrun_fail(err);
 }
 
-int verb_sweep(int argc, char **argv) {
-  bs_error err = BS_ERROR_INIT;
-  args a;
-  int code = 0;
-  sweep_verb v = {.a = &a, .sweep.folder = {.fd = -1, .lock_fd = -1}};
-  if (args_parse(argc, argv, sweep_options, sweep_n_options, &a, &err) != BS_OK) {
-    code = bsrun_fail(&err);
-  } else if (args_has(&a, "help")) {
-    help_sweep();
-  } else {
-    v.quiet = args_has(&a, "quiet");
-    code = sweep(&v, &err);
-  }
+static int run_verb(const args *a, bs_error *err) {
+  sweep_verb v = {.a = a, .quiet = args_has(a, "quiet"), .sweep.folder = {.fd = -1, .lock_fd = -1}};
+  const int code = sweep(&v, err);
   bs_sweep_close(&v.sweep);
   if (v.context != NULL) bs_context_close(v.context);
   bs_config_free(v.base);
@@ -357,6 +345,44 @@ int verb_sweep(int argc, char **argv) {
   free(v.tune_cache);
   free(v.own_key);
   bsrun_request_free(&v.request);
-  args_free(&a);
   return code;
 }
+
+const bsrun_verb verb_sweep = {
+    .name = "sweep",
+    .summary = "run many points: axes, a plan, a process a point, and going on after a crash",
+    .usage =
+        "usage: bsrun sweep -x KEY=VALUES [-x KEY=VALUES ...] [options]\n"
+        "       bsrun sweep --batch FILE [-x KEY=VALUES ...] [options]\n"
+        "       bsrun sweep --resume NAME [options]\n"
+        "\n"
+        "Runs every combination of the axes' values, each as a process of its own. The plan is written "
+        "first:\n"
+        "after a crash, a signal or a full disk --resume runs what is not done. Points that ask for the "
+        "same\n"
+        "run once. Layers are tuned before the first point, and all their points use what was chosen.\n"
+        "\n",
+    .after =
+        "\n"
+        "KEY is a configuration key, an option of a method, or short: N, K, B, P, dtype, activation, bias, "
+        "seed,\n"
+        "phase, method, mask, workload, hardware, backend, comm, launch. A batch file has axes between "
+        "blanks,\n"
+        "one product a line. method.OPTION=all and algorithm=all are all values that are declared\n"
+        "(bsrun plugins knobs).\n"
+        "\n"
+        "examples:\n"
+        "  bsrun sweep -x N=512:4096*2 -x method=dense,blockshock --dry-run\n"
+        "  bsrun sweep -x N=64,128 -x method=dense,blockshock --phase 0\n"
+        "  bsrun sweep -x mask=complement_1100_0011,interleave -x B=1,64 --n 256 --phase 0 --jobs 2\n"
+        "  bsrun sweep --sweep N_sweep --method dense --dry-run -o csv\n"
+        "  bsrun sweep --resume 20260101_120000_sweep_0123abcd\n"
+        "\n"
+        "exit codes: 0 all points done; 2 usage; 3 configuration, or no point can run; 8 the budget is used "
+        "up;\n"
+        "10 memory or disk; 11 another process runs the sweep; 12 some points failed or were refused; 13 the "
+        "plan\n"
+        "is damaged; 130, 143 signals.\n",
+    .options = sweep_options,
+    .exit = run_verb,
+};

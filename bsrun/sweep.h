@@ -10,6 +10,8 @@
  * times the others. BS_USAGE when nothing varies. */
 int32_t sweep_settings(const args *a, const bs_node *base, json_t *settings, bs_error *err);
 
+extern const args_option sweep_options[];
+
 /* Where the progress of a sweep stands. */
 typedef struct sweep_shown {
   int quiet, terminal;

@@ -8,6 +8,7 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/config/schema.h"
+#include "lab/error.h"
 #include "lab/sweep/axis.h"
 
 const args_option sweep_options[] = {
@@ -47,16 +48,10 @@ const args_option sweep_options[] = {
     {"out", 0, "DIR", 0, "root of the sweeps' folders (default results/raw)"},
     {"cache", 0, "FILE|off", 0, "stored machine constants; default: the user's cache folder"},
     {"tune-cache", 0, "FILE|off", 0, "measured choices of implementations; default: the user's cache folder"},
-    {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
-    {"wide", 0, NULL, 0, "a table of all columns, however wide"},
+    ARGS_TABLE,
     {"quiet", 'q', NULL, 0, "no notes and no progress on stderr"},
-    {"help", 'h', NULL, 0, "this help"},
+    ARGS_HELP,
 };
-const size_t sweep_n_options = sizeof sweep_options / sizeof sweep_options[0];
-
-static int32_t no_memory(bs_error *err) {
-  return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
-}
 
 /* sweep.param and sweep.values, as the files of configs/sweeps have them: one more axis. */
 static int32_t axis_of_config(const bs_node *config, json_t *axes, bs_error *err) {
@@ -71,9 +66,9 @@ static int32_t axis_of_config(const bs_node *config, json_t *axes, bs_error *err
     bs_text_printf(&text, "%s%s", item == values->first ? "" : ",",
                    item->kind == BS_NODE_SCALAR ? item->text : "");
   json_t *axis = NULL;
-  int32_t rc = text.failed ? no_memory(err) : bs_axis_parse(text.data, &axis, err);
+  int32_t rc = text.failed ? bs_out_of_memory(err) : bs_axis_parse(text.data, &axis, err);
   bs_text_free(&text);
-  if (rc == BS_OK && json_array_append_new(axes, axis) != 0) rc = no_memory(err);
+  if (rc == BS_OK && json_array_append_new(axes, axis) != 0) rc = bs_out_of_memory(err);
   return rc == BS_USAGE ? BS_CONFIG : rc;
 }
 
@@ -84,7 +79,7 @@ static int32_t typed_axes(const args *a, json_t *axes, bs_error *err) {
   for (size_t i = 0; rc == BS_OK && i < n; i++) {
     json_t *axis = NULL;
     rc = bs_axis_parse(texts[i], &axis, err);
-    if (rc == BS_OK && json_array_append_new(axes, axis) != 0) rc = no_memory(err);
+    if (rc == BS_OK && json_array_append_new(axes, axis) != 0) rc = bs_out_of_memory(err);
   }
   free(texts);
   return rc;
@@ -94,10 +89,12 @@ static int32_t typed_axes(const args *a, json_t *axes, bs_error *err) {
 static int32_t multiply(const char *batch, const json_t *axes, json_t *settings, bs_error *err) {
   size_t i;
   json_t *line, *lines = json_array();
-  int32_t rc = lines == NULL ? no_memory(err) : batch == NULL ? BS_OK : bs_axes_batch(batch, lines, err);
+  int32_t rc = lines == NULL   ? bs_out_of_memory(err)
+               : batch == NULL ? BS_OK
+                               : bs_axes_batch(batch, lines, err);
   if (rc == BS_OK && batch == NULL) rc = bs_axes_multiply(axes, settings, err);
   json_array_foreach(lines, i, line) {
-    if (rc == BS_OK && json_array_extend(line, (json_t *)(uintptr_t)axes) != 0) rc = no_memory(err);
+    if (rc == BS_OK && json_array_extend(line, (json_t *)(uintptr_t)axes) != 0) rc = bs_out_of_memory(err);
     if (rc == BS_OK) rc = bs_axes_multiply(line, settings, err);
   }
   json_decref(lines);
@@ -107,7 +104,7 @@ static int32_t multiply(const char *batch, const json_t *axes, json_t *settings,
 int32_t sweep_settings(const args *a, const bs_node *base, json_t *settings, bs_error *err) {
   json_t *axes = json_array();
   const char *batch = args_value(a, "batch");
-  int32_t rc = axes == NULL ? no_memory(err) : axis_of_config(base, axes, err);
+  int32_t rc = axes == NULL ? bs_out_of_memory(err) : axis_of_config(base, axes, err);
   if (rc == BS_OK) rc = typed_axes(a, axes, err);
   if (rc == BS_OK && batch == NULL && json_array_size(axes) == 0) {
     rc = bs_error_set(err, BS_USAGE, "BS-SWEEP-AXIS", "nothing varies");
@@ -116,40 +113,4 @@ int32_t sweep_settings(const args *a, const bs_node *base, json_t *settings, bs_
   if (rc == BS_OK) rc = multiply(batch, axes, settings, err);
   json_decref(axes);
   return rc;
-}
-
-void help_sweep(void) {
-  fputs(
-      "usage: bsrun sweep -x KEY=VALUES [-x KEY=VALUES ...] [options]\n"
-      "       bsrun sweep --batch FILE [-x KEY=VALUES ...] [options]\n"
-      "       bsrun sweep --resume NAME [options]\n"
-      "\n"
-      "Runs every combination of the axes' values, each as a process of its own. The plan is written first:\n"
-      "after a crash, a signal or a full disk --resume runs what is not done. Points that ask for the same\n"
-      "run once. Layers are tuned before the first point, and all their points use what was chosen.\n"
-      "\n",
-      stdout);
-  args_print_options(sweep_options, sweep_n_options);
-  fputs(
-      "\n"
-      "KEY is a configuration key, an option of a method, or short: N, K, B, P, dtype, activation, bias, "
-      "seed,\n"
-      "phase, method, mask, workload, hardware, backend, comm, launch. A batch file has axes between "
-      "blanks,\n"
-      "one product a line. method.OPTION=all and algorithm=all are all values that are declared\n"
-      "(bsrun plugins knobs).\n"
-      "\n"
-      "examples:\n"
-      "  bsrun sweep -x N=512:4096*2 -x method=dense,blockshock --dry-run\n"
-      "  bsrun sweep -x N=64,128 -x method=dense,blockshock --phase 0\n"
-      "  bsrun sweep -x mask=complement_1100_0011,interleave -x B=1,64 --n 256 --phase 0 --jobs 2\n"
-      "  bsrun sweep --sweep N_sweep --method dense --dry-run -o csv\n"
-      "  bsrun sweep --resume 20260101_120000_sweep_0123abcd\n"
-      "\n"
-      "exit codes: 0 all points done; 2 usage; 3 configuration, or no point can run; 8 the budget is used "
-      "up;\n"
-      "10 memory or disk; 11 another process runs the sweep; 12 some points failed or were refused; 13 the "
-      "plan\n"
-      "is damaged; 130, 143 signals.\n",
-      stdout);
 }

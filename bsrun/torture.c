@@ -17,7 +17,7 @@
 #include "lab/config/experiment.h"
 #include "lab/stop.h"
 
-const args_option torture_options[] = {
+static const args_option torture_options[] = {
     {"plugin", 0, "ID|PATH", 1, "torture what this plugin offers: communicators, methods, backends"},
     {"comm", 0, "NAME", 0, "torture this communicator; with --method: run the method over it"},
     {"method", 0, "M", 1, "torture this method"},
@@ -36,53 +36,8 @@ const args_option torture_options[] = {
     {"output", 'o', "FORMAT", 0, "text, tap or json"},
     {"verbose", 'v', NULL, 1, "say more"},
     {"quiet", 'q', NULL, 0, "no notes and no progress on stderr"},
-    {"help", 'h', NULL, 0, "this help"},
+    ARGS_HELP,
 };
-const size_t torture_n_options = sizeof torture_options / sizeof torture_options[0];
-
-void help_torture(void) {
-  fputs(
-      "usage: bsrun torture [--plugin ID|PATH] [--comm NAME] [--method M] [--backend NAME] [--ranks 2,3,4]\n"
-      "                     [--deadline S] [--op OP] [--fault FAULT] [--quick] [-o text|tap|json]\n"
-      "                     [--launch threads|processes|mpi]\n"
-      "       bsrun torture --comm NAME --ranks P --plan PLAN\n"
-      "\n"
-      "Runs the subject without a fault, then once for every rank, op, call and fault, each in a child "
-      "process, "
-      "and\n"
-      "checks that each ends as specified: the exit code, within the deadline and a second, one error line "
-      "that\n"
-      "names the culprit, nothing left behind. Prints a score card; 0 when all is as specified, 5 when not.\n"
-      "\n"
-      "  fault     exit  what is done\n"
-      "  err       7     the call of one rank returns an error\n"
-      "  hang      8     it does not return\n"
-      "  delay     0     it is late, but within the deadline\n"
-      "  late      8     it is later than the deadline\n"
-      "  flip      6     one bit of its result is wrong\n"
-      "  nan       6     a NaN is in its result\n"
-      "  truncate  9     it is made with a row less (of a backend's op: 6)\n"
-      "  kill      7     the rank's process dies there (--launch processes, mpi)\n"
-      "  stop      8     it stands still there (--launch processes, mpi)\n"
-      "\n"
-      "A communicator runs a program of all its collectives, checked against one rank alone; a method and a\n"
-      "backend (under row_parallel) run phase 0.\n"
-      "\n",
-      stdout);
-  args_print_options(torture_options, torture_n_options);
-  fputs(
-      "\n"
-      "examples:\n"
-      "  bsrun torture --comm threads --ranks 2,3,4 --deadline 0.5\n"
-      "  bsrun torture --comm shm --fault kill --fault stop\n"
-      "  bsrun torture --launch mpi --ranks 3 --quick --fault kill --fault stop\n"
-      "  bsrun torture --plugin ./bs_acme.so --quick -o tap\n"
-      "  bsrun torture --method blockshock --ranks 2 -o json\n"
-      "  bsrun torture --comm threads --ranks 2 --plan rank=1,op=all_reduce,seq=0,do=hang\n"
-      "  bsrun --method row_parallel --comm fault:threads --set "
-      "plugins.fault.plan=rank=1,op=*,seq=0,do=err\n",
-      stdout);
-}
 
 static int32_t read_ranks(const args *a, bs_torture *t, bs_error *err) {
   const char *text = args_value(a, "ranks");
@@ -313,28 +268,68 @@ static int torture_with(const args *a, bs_torture *t, bs_error *err) {
   return code;
 }
 
-int verb_torture(int argc, char **argv) {
-  bs_error err = BS_ERROR_INIT;
+static int run(const args *a, bs_error *err) {
   bs_torture *t = calloc(1, sizeof *t);
-  args a;
+  bs_torture_given *given = list_given(a);
   int code = 0;
-  int32_t rc = args_parse(argc, argv, torture_options, torture_n_options, &a, &err);
-  bs_torture_given *given = rc == BS_OK ? list_given(&a) : NULL;
-  if (rc == BS_OK && (t == NULL || given == NULL))
-    rc = bs_error_set(&err, BS_NO_MEMORY, "BS-MEM", "out of memory");
-  if (rc == BS_OK) {
+  if (t == NULL || given == NULL) {
+    bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+    code = bsrun_fail(err);
+  } else {
     t->given = given;
-    t->n_given = a.n_given;
+    t->n_given = a->n_given;
+    code = torture_with(a, t, err);
   }
-  if (rc != BS_OK)
-    code = bsrun_fail(&err);
-  else if (args_has(&a, "help"))
-    help_torture();
-  else
-    code = torture_with(&a, t, &err);
-  args_free(&a);
   if (t != NULL) bs_text_free(&t->clean);
   free(given);
   free(t);
   return code;
 }
+
+const bsrun_verb verb_torture = {
+    .name = "torture",
+    .summary = "inject every fault into a communicator, method or backend; a score card",
+    .usage =
+        "usage: bsrun torture [--plugin ID|PATH] [--comm NAME] [--method M] [--backend NAME] [--ranks "
+        "2,3,4]\n"
+        "                     [--deadline S] [--op OP] [--fault FAULT] [--quick] [-o text|tap|json]\n"
+        "                     [--launch threads|processes|mpi]\n"
+        "       bsrun torture --comm NAME --ranks P --plan PLAN\n"
+        "\n"
+        "Runs the subject without a fault, then once for every rank, op, call and fault, each in a child "
+        "process, "
+        "and\n"
+        "checks that each ends as specified: the exit code, within the deadline and a second, one error line "
+        "that\n"
+        "names the culprit, nothing left behind. Prints a score card; 0 when all is as specified, 5 when "
+        "not.\n"
+        "\n"
+        "  fault     exit  what is done\n"
+        "  err       7     the call of one rank returns an error\n"
+        "  hang      8     it does not return\n"
+        "  delay     0     it is late, but within the deadline\n"
+        "  late      8     it is later than the deadline\n"
+        "  flip      6     one bit of its result is wrong\n"
+        "  nan       6     a NaN is in its result\n"
+        "  truncate  9     it is made with a row less (of a backend's op: 6)\n"
+        "  kill      7     the rank's process dies there (--launch processes, mpi)\n"
+        "  stop      8     it stands still there (--launch processes, mpi)\n"
+        "\n"
+        "A communicator runs a program of all its collectives, checked against one rank alone; a method and "
+        "a\n"
+        "backend (under row_parallel) run phase 0.\n"
+        "\n",
+    .after =
+        "\n"
+        "examples:\n"
+        "  bsrun torture --comm threads --ranks 2,3,4 --deadline 0.5\n"
+        "  bsrun torture --comm shm --fault kill --fault stop\n"
+        "  bsrun torture --launch mpi --ranks 3 --quick --fault kill --fault stop\n"
+        "  bsrun torture --plugin ./bs_acme.so --quick -o tap\n"
+        "  bsrun torture --method blockshock --ranks 2 -o json\n"
+        "  bsrun torture --comm threads --ranks 2 --plan rank=1,op=all_reduce,seq=0,do=hang\n"
+        "  bsrun --method row_parallel --comm fault:threads --set "
+        "plugins.fault.plan=rank=1,op=*,seq=0,do=err\n",
+    .options = torture_options,
+    .exit = run,
+};

@@ -17,7 +17,7 @@
 #include "lab/kernel/problem.h"
 #include "lab/race/race.h"
 
-const args_option tune_options[] = {
+static const args_option tune_options[] = {
     {"strategy", 0, "NAME", 0, "full, random, fast, elite or mixed; default: elite"},
     {"budget", 0, "N|Ns", 0,
      "most measurements, or seconds of the search (60s); default: the strategy's own"},
@@ -47,12 +47,10 @@ const args_option tune_options[] = {
     {"plugin", 0, "ID|PATH", 1, "use this plugin"},
     {"config", 0, "FILE", 1, "plugins and their parameters from a YAML file"},
     {"set", 0, "KEY=VALUE", 1, "set one key of it"},
-    {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
-    {"wide", 0, NULL, 0, "a table of all columns, however wide"},
+    ARGS_TABLE,
     {"quiet", 'q', NULL, 0, "no notes and no progress on stderr"},
-    {"help", 'h', NULL, 0, "this help"},
+    ARGS_HELP,
 };
-const size_t tune_n_options = sizeof tune_options / sizeof tune_options[0];
 
 enum { STRATEGY_ALL = BS_STRATEGIES };
 static const double GOAL = 0.95;
@@ -283,7 +281,7 @@ static int32_t replay_all(const bs_replay *replay, bs_replay_options *o, uint32_
 static int32_t check_replay_options(const args *a, bs_error *err) {
   static const char *const taken[] = {"simulate", "strategy", "budget", "provider", "finalists", "seed",
                                       "repeats",  "output",   "wide",   "quiet",    "help"};
-  for (size_t i = 0; i < tune_n_options; i++) {
+  for (size_t i = 0; tune_options[i].name != NULL; i++) {
     size_t t = 0;
     while (t < sizeof taken / sizeof taken[0] && strcmp(taken[t], tune_options[i].name) != 0) t++;
     if (t < sizeof taken / sizeof taken[0] || !args_has(a, tune_options[i].name)) continue;
@@ -360,60 +358,55 @@ static int candidate(const char *path) {
   return rc == BS_OK ? bsrun_finish(0) : bsrun_fail(&err);
 }
 
-void help_tune(void) {
-  fputs(
-      "usage: bsrun tune PROBLEM [options]\n"
-      "       bsrun tune [PROBLEM] --simulate FILE [--strategy NAME|all] [--repeats N] [-o FORMAT]\n"
-      "\n"
-      "Finds the implementation and the values of its knobs that are the fastest at one problem of a\n"
-      "kernel: attention (b2h8s512d64:bf16:causal, mission), matmul or matmul24 ('matmul24\n"
-      "n4096k4096b64:f32'). Each candidate is a process: its plan must show its knobs, its numbers must\n"
-      "pass the gates on two shapes, then it is timed. The finalists are timed for longer, and the\n"
-      "fastest is measured in pairs against the default, twice. What is FASTER by the margin goes into\n"
-      "the tuning file, and runs take it from there. A choice that is stored is not measured again: its\n"
-      "plan is opened, and must be of the build that was measured.\n"
-      "\n",
-      stdout);
-  args_print_options(tune_options, tune_n_options);
-  fputs(
-      "\n"
-      "examples:\n"
-      "  bsrun tune mission\n"
-      "  bsrun tune b1h8s256d64:f32 --budget 60s --strategy mixed\n"
-      "  bsrun tune matmul24 n1024k1024b64 --provider cpu:packed --threads 1\n"
-      "  bsrun tune mission --strategy full --points points.jsonl --tune-cache off\n"
-      "  bsrun tune --simulate points.jsonl --strategy all --repeats 100\n"
-      "\n"
-      "exit codes: 0 a choice is made or stored; 2 usage; 3 configuration, or no candidate passed; 4 no\n"
-      "file to replay; 5 nobody serves the problem, a plugin is not there, or --cache-only and nothing is\n"
-      "stored; 6 the numbers of --point are wrong, or the stored choice is not what was measured; 8 a\n"
-      "deadline; 10 memory or disk; 130, 143 signals: what was measured is kept, and printed.\n",
-      stdout);
-}
-
-int verb_tune(int argc, char **argv) {
-  bs_error err = BS_ERROR_INIT;
-  tune_verb v = {0};
-  args a;
-  if (argc == 2 && strcmp(argv[0], "--candidate") == 0) return candidate(argv[1]);
-  int32_t rc = args_parse(argc, argv, tune_options, tune_n_options, &a, &err);
-  v.a = &a;
-  if (rc == BS_OK && args_has(&a, "help")) {
-    help_tune();
-    args_free(&a);
-    return 0;
-  }
-  v.quiet = args_has(&a, "quiet");
-  if (rc == BS_OK) rc = bsrun_format(&a, &v.format, &err);
-  if (rc == BS_OK && args_has(&a, "simulate")) rc = simulate(&v, &err);
-  int code = rc == BS_OK ? 0 : bsrun_fail(&err);
-  if (rc == BS_OK && !args_has(&a, "simulate")) code = tune(&v, &err);
+static int run(const args *a, bs_error *err) {
+  tune_verb v = {.a = a, .quiet = args_has(a, "quiet")};
+  int32_t rc = bsrun_format(a, &v.format, err);
+  if (rc == BS_OK && args_has(a, "simulate")) rc = simulate(&v, err);
+  int code = rc == BS_OK ? 0 : bsrun_fail(err);
+  if (rc == BS_OK && !args_has(a, "simulate")) code = tune(&v, err);
   for (size_t i = 0; i < v.race.n_knobs; i++) free(v.names[i]);
   free(v.names);
   free(v.knobs);
   bs_text_free(&v.config);
   free(v.tune_path);
   free(v.points_path);
-  args_free(&a);
   return code;
 }
+
+static int tune_words(int argc, char **argv) {
+  if (argc == 2 && strcmp(argv[0], "--candidate") == 0) return candidate(argv[1]);
+  return bsrun_verb_parsed(&verb_tune, &verb_tune, argc, argv);
+}
+
+const bsrun_verb verb_tune = {
+    .name = "tune",
+    .summary = "the fastest implementation and knobs of a kernel; replays of strategies",
+    .usage =
+        "usage: bsrun tune PROBLEM [options]\n"
+        "       bsrun tune [PROBLEM] --simulate FILE [--strategy NAME|all] [--repeats N] [-o FORMAT]\n"
+        "\n"
+        "Finds the implementation and the values of its knobs that are the fastest at one problem of a\n"
+        "kernel: attention (b2h8s512d64:bf16:causal, mission), matmul or matmul24 ('matmul24\n"
+        "n4096k4096b64:f32'). Each candidate is a process: its plan must show its knobs, its numbers must\n"
+        "pass the gates on two shapes, then it is timed. The finalists are timed for longer, and the\n"
+        "fastest is measured in pairs against the default, twice. What is FASTER by the margin goes into\n"
+        "the tuning file, and runs take it from there. A choice that is stored is not measured again: its\n"
+        "plan is opened, and must be of the build that was measured.\n"
+        "\n",
+    .after =
+        "\n"
+        "examples:\n"
+        "  bsrun tune mission\n"
+        "  bsrun tune b1h8s256d64:f32 --budget 60s --strategy mixed\n"
+        "  bsrun tune matmul24 n1024k1024b64 --provider cpu:packed --threads 1\n"
+        "  bsrun tune mission --strategy full --points points.jsonl --tune-cache off\n"
+        "  bsrun tune --simulate points.jsonl --strategy all --repeats 100\n"
+        "\n"
+        "exit codes: 0 a choice is made or stored; 2 usage; 3 configuration, or no candidate passed; 4 no\n"
+        "file to replay; 5 nobody serves the problem, a plugin is not there, or --cache-only and nothing is\n"
+        "stored; 6 the numbers of --point are wrong, or the stored choice is not what was measured; 8 a\n"
+        "deadline; 10 memory or disk; 130, 143 signals: what was measured is kept, and printed.\n",
+    .options = tune_options,
+    .exit = run,
+    .words = tune_words,
+};

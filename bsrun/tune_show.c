@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "lab/json.h"
 
 static const bs_field elite_fields[] = {
     {"problem", "PROBLEM", BS_FIELD_FOLD, 0}, {"provider", "PROVIDER", BS_FIELD_FOLD, 0},
@@ -30,15 +31,6 @@ static const bs_field replay_fields[] = {
 };
 #define COUNT(fields) (sizeof(fields) / sizeof(fields)[0])
 
-static const char *text_of(const json_t *object, const char *key) {
-  const char *text = json_string_value(json_object_get(object, key));
-  return text != NULL ? text : "";
-}
-
-static double number_of(const json_t *object, const char *key) {
-  return json_number_value(json_object_get(object, key));
-}
-
 static json_t *elite_rows(const json_t *report) {
   json_t *rows = json_array();
   size_t i;
@@ -46,12 +38,12 @@ static json_t *elite_rows(const json_t *report) {
   json_array_foreach(json_object_get(report, "elite"), i, e) {
     char full[1024];
     json_t *row = json_copy((json_t *)(uintptr_t)e);
-    snprintf(full, sizeof full, text_of(e, "config")[0] != '\0' ? "%s{%s}" : "%s%s", text_of(e, "provider"),
-             text_of(e, "config"));
+    snprintf(full, sizeof full, bs_get_text(e, "config")[0] != '\0' ? "%s{%s}" : "%s%s",
+             bs_get_text(e, "provider"), bs_get_text(e, "config"));
     json_object_set(row, "problem", json_object_get(report, "problem"));
-    json_object_set_new(row, "us", json_real(number_of(e, "seconds") * 1e6));
+    json_object_set_new(row, "us", json_real(bs_get_number(e, "seconds") * 1e6));
     json_object_set_new(row, "chosen",
-                        json_string(strcmp(full, text_of(report, "choice")) == 0 ? "chosen" : ""));
+                        json_string(strcmp(full, bs_get_text(report, "choice")) == 0 ? "chosen" : ""));
     json_array_append_new(rows, row);
   }
   return rows;
@@ -59,25 +51,25 @@ static json_t *elite_rows(const json_t *report) {
 
 /* The verdict first. */
 static void print_sentence(const json_t *r) {
-  const char *word = text_of(r, "word"), *standard = text_of(r, "default");
-  if (strcmp(text_of(r, "origin"), "stopped") == 0) {
+  const char *word = bs_get_text(r, "word"), *standard = bs_get_text(r, "default");
+  if (strcmp(bs_get_text(r, "origin"), "stopped") == 0) {
     bs_print(stdout, "stopped before there was a choice: %s stays the default\n", standard);
     return;
   }
-  bs_print(stdout, "%s\n", text_of(r, "choice"));
+  bs_print(stdout, "%s\n", bs_get_text(r, "choice"));
   if (word[0] == '\0' && json_is_number(json_object_get(r, "ratio")))
-    bs_print(stdout, "%s: %.3f times as fast (%.3f to %.3f)\n", text_of(r, "cause"), number_of(r, "ratio"),
-             number_of(r, "low"), number_of(r, "high"));
+    bs_print(stdout, "%s: %.3f times as fast (%.3f to %.3f)\n", bs_get_text(r, "cause"),
+             bs_get_number(r, "ratio"), bs_get_number(r, "low"), bs_get_number(r, "high"));
   else if (word[0] == '\0')
     printf("the default: nothing that was found differs from it\n");
-  else if (strcmp(text_of(r, "choice"), standard) == 0)
+  else if (strcmp(bs_get_text(r, "choice"), standard) == 0)
     bs_print(stdout, "the default stays: the fastest candidate is %s (%.3f times as fast, %.3f to %.3f)\n",
-             word, number_of(r, "ratio"), number_of(r, "low"), number_of(r, "high"));
+             word, bs_get_number(r, "ratio"), bs_get_number(r, "low"), bs_get_number(r, "high"));
   else
-    bs_print(stdout, "%.3f times as fast as %s (%.3f to %.3f, %lld pairs): %s\n", number_of(r, "ratio"),
-             standard, number_of(r, "low"), number_of(r, "high"),
+    bs_print(stdout, "%.3f times as fast as %s (%.3f to %.3f, %lld pairs): %s\n", bs_get_number(r, "ratio"),
+             standard, bs_get_number(r, "low"), bs_get_number(r, "high"),
              (long long)json_integer_value(json_object_get(r, "pairs")), word);
-  const char *disturbed = text_of(r, "disturbed"), *cause = text_of(r, "cause");
+  const char *disturbed = bs_get_text(r, "disturbed"), *cause = bs_get_text(r, "cause");
   if (strcmp(word, "UNCLEAR") == 0 && cause[0] != '\0')
     bs_print(stdout, "unclear: %s%s%s\n", cause, disturbed[0] != '\0' ? ": " : "", disturbed);
 }
@@ -85,21 +77,21 @@ static void print_sentence(const json_t *r) {
 static void print_counts(const json_t *r) {
   size_t i;
   const json_t *s;
-  if (strcmp(text_of(r, "origin"), "stored") == 0) {
-    bs_print(stdout, "stored on %s; nothing was measured\n", text_of(r, "measured_at"));
+  if (strcmp(bs_get_text(r, "origin"), "stored") == 0) {
+    bs_print(stdout, "stored on %s; nothing was measured\n", bs_get_text(r, "measured_at"));
     return;
   }
   bs_print(stdout, "%lld measured, %lld known before, %lld failed or refused; %s; %.3g s\n",
            (long long)json_integer_value(json_object_get(r, "measured")),
            (long long)json_integer_value(json_object_get(r, "known")),
-           (long long)json_integer_value(json_object_get(r, "failed")), text_of(r, "strategy"),
-           number_of(r, "spent_s"));
+           (long long)json_integer_value(json_object_get(r, "failed")), bs_get_text(r, "strategy"),
+           bs_get_number(r, "spent_s"));
   json_array_foreach(json_object_get(r, "spaces"), i, s)
       bs_print(stdout, "%s: %lld of %lld points, %lld measurements, ended by: %s; default %s%s\n",
-               text_of(s, "provider"), (long long)json_integer_value(json_object_get(s, "seen")),
+               bs_get_text(s, "provider"), (long long)json_integer_value(json_object_get(s, "seen")),
                (long long)json_integer_value(json_object_get(s, "points")),
-               (long long)json_integer_value(json_object_get(s, "measured")), text_of(s, "end"),
-               text_of(s, "default")[0] != '\0' ? text_of(s, "default") : "(no knobs)",
+               (long long)json_integer_value(json_object_get(s, "measured")), bs_get_text(s, "end"),
+               bs_get_text(s, "default")[0] != '\0' ? bs_get_text(s, "default") : "(no knobs)",
                json_is_true(json_object_get(s, "outside")) ? " (outside of what was searched)" : "");
   putchar('\n');
 }

@@ -7,7 +7,7 @@
 
 static const args_option options[] = {
     {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
-    {"help", 'h', NULL, 0, "this help"},
+    ARGS_HELP,
 };
 
 static int32_t print_version(const args *a, bs_error *err) {
@@ -31,15 +31,12 @@ static int32_t print_version(const args *a, bs_error *err) {
   return rc;
 }
 
-int verb_version(int argc, char **argv) {
-  bs_error err = BS_ERROR_INIT;
-  args a;
-  int32_t rc = args_parse(argc, argv, options, sizeof options / sizeof options[0], &a, &err);
-  if (rc == BS_OK && args_has(&a, "help")) {
-    help_version();
-  } else if (rc == BS_OK) {
-    rc = print_version(&a, &err);
-  }
-  args_free(&a);
-  return rc == BS_OK ? 0 : bsrun_fail(&err);
-}
+const bsrun_verb verb_version = {
+    .name = "version",
+    .summary = "print versions",
+    .usage =
+        "usage: bsrun version [-o FORMAT]\n\nPrints the versions of Block-Shock, its library build and its "
+        "plugin ABI.\n\nexamples:\n  bsrun version\n  bsrun version -o json\n",
+    .options = options,
+    .run = print_version,
+};

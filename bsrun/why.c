@@ -8,33 +8,13 @@
 #include "core/base/error.h"
 #include "lab/store/why.h"
 
-const args_option why_options[] = {
+static const args_option why_options[] = {
     {"out", 0, "DIR", 0, "the results folder; default: results/raw"},
-    {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
-    {"wide", 0, NULL, 0, "a table of all columns, however wide"},
-    {"help", 'h', NULL, 0, "this help"},
+    ARGS_TABLE,
+    ARGS_HELP,
 };
-const size_t why_n_options = sizeof why_options / sizeof why_options[0];
 
 static const bs_field fields[] = {{"what", "WHAT", 0, 0}, {"answer", "ANSWER", 0, 0}};
-
-void help_why(void) {
-  printf(
-      "usage: bsrun why RUN [options]\n\n"
-      "Says what became of a run: committed, at work, interrupted, killed or damaged; its error and the "
-      "gates\n"
-      "that did not pass; of a run that died what each rank did last, from the flight recorder in its "
-      "folder;\n"
-      "and what to do next. RUN is a run's folder, its run_id, or the beginning of one. Of a plugin\n"
-      "`bsrun plugins why` tells the same.\n\n"
-      "Options:\n");
-  args_print_options(why_options, why_n_options);
-  printf(
-      "\nexamples:\n"
-      "  bsrun why 20260131_120000\n"
-      "  bsrun why results/raw/phase1_forward/dense/ID -o json\n\n"
-      "exit codes: 0 told; 2 several runs are meant; 5 there is no such run; 10 its folder cannot be read\n");
-}
 
 static int32_t run(const args *a, bs_error *err) {
   char *root = NULL, *path = NULL;
@@ -55,15 +35,24 @@ static int32_t run(const args *a, bs_error *err) {
   return rc;
 }
 
-int verb_why(int argc, char **argv) {
-  bs_error err = BS_ERROR_INIT;
-  args a;
-  int32_t rc = args_parse(argc, argv, why_options, why_n_options, &a, &err);
-  if (rc == BS_OK && args_has(&a, "help")) {
-    help_why();
-  } else if (rc == BS_OK) {
-    rc = run(&a, &err);
-  }
-  args_free(&a);
-  return rc == BS_OK ? 0 : bsrun_fail(&err);
-}
+const bsrun_verb verb_why = {
+    .name = "why",
+    .summary = "what became of a run, and what to do next",
+    .usage =
+        "usage: bsrun why RUN [options]\n\n"
+        "Says what became of a run: committed, at work, interrupted, killed or damaged; its error and the "
+        "gates\n"
+        "that did not pass; of a run that died what each rank did last, from the flight recorder in its "
+        "folder;\n"
+        "and what to do next. RUN is a run's folder, its run_id, or the beginning of one. Of a plugin\n"
+        "`bsrun plugins why` tells the same.\n\n"
+        "Options:\n",
+    .after =
+        "\nexamples:\n"
+        "  bsrun why 20260131_120000\n"
+        "  bsrun why results/raw/phase1_forward/dense/ID -o json\n\n"
+        "exit codes: 0 told; 2 several runs are meant; 5 there is no such run; 10 its folder cannot be "
+        "read\n",
+    .options = why_options,
+    .run = run,
+};

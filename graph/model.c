@@ -17,13 +17,9 @@ typedef struct kept {
   int32_t (*unchanged)(void *resource, bs_error *err);
 } kept;
 
-static int32_t no_memory(bs_error *err) {
-  return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for the model");
-}
-
 int32_t gmodel_new(uint32_t opset, gmodel **out_model, bs_error *err) {
   gmodel *m = calloc(1, sizeof *m);
-  if (m == NULL) return no_memory(err);
+  if (m == NULL) return model_no_memory(err);
   m->arena = calloc(1, sizeof(arena));
   m->opset = opset;
   m->length = GMODEL_NONE;
@@ -34,7 +30,7 @@ int32_t gmodel_new(uint32_t opset, gmodel **out_model, bs_error *err) {
   uint32_t block;
   if (m->arena == NULL || gmodel_block_new(m, &block, NULL) != BS_OK) {
     gmodel_free(m);
-    return no_memory(err);
+    return model_no_memory(err);
   }
   *out_model = m;
   return BS_OK;
@@ -65,7 +61,7 @@ int32_t gmodel_keep(gmodel *m, void *resource, void (*close)(void *resource), bs
   kept *k = malloc(sizeof *k);
   if (k == NULL) {
     close(resource);
-    return no_memory(err);
+    return model_no_memory(err);
   }
   *k = (kept){m->kept, resource, close, NULL};
   m->kept = k;
@@ -75,7 +71,7 @@ int32_t gmodel_keep(gmodel *m, void *resource, void (*close)(void *resource), bs
 int32_t gmodel_watch(gmodel *m, void *resource, int32_t (*unchanged)(void *resource, bs_error *err),
                      bs_error *err) {
   kept *k = malloc(sizeof *k);
-  if (k == NULL) return no_memory(err);
+  if (k == NULL) return model_no_memory(err);
   *k = (kept){m->kept, resource, NULL, unchanged};
   m->kept = k;
   return BS_OK;
@@ -104,7 +100,7 @@ static const char *copy_name(gmodel *m, const char *name) {
 int32_t gmodel_set_about(gmodel *m, const char *path, const char *producer, bs_error *err) {
   m->path = copy_name(m, path);
   m->producer = copy_name(m, producer);
-  return m->path == NULL || m->producer == NULL ? no_memory(err) : BS_OK;
+  return m->path == NULL || m->producer == NULL ? model_no_memory(err) : BS_OK;
 }
 
 int gmodel_shape_bytes(uint32_t dtype, uint32_t rank, const int64_t *dims, uint64_t *out_bytes) {
@@ -131,9 +127,9 @@ int32_t gmodel_symbol(gmodel *m, const char *name, uint32_t *out_symbol, bs_erro
       *out_symbol = i;
       return BS_OK;
     }
-  if (!ARRAY_GROW(m->symbols, m->n_symbols, m->cap_symbols)) return no_memory(err);
+  if (!ARRAY_GROW(m->symbols, m->n_symbols, m->cap_symbols)) return model_no_memory(err);
   const char *copy = copy_name(m, name);
-  if (copy == NULL) return no_memory(err);
+  if (copy == NULL) return model_no_memory(err);
   m->symbols[m->n_symbols] = copy;
   *out_symbol = m->n_symbols++;
   return BS_OK;
@@ -148,7 +144,7 @@ static int32_t value_add(gmodel *m, uint32_t kind, const char *name, uint32_t dt
     return BS_INPUT;
   }
   const char *copy = copy_name(m, name);
-  if (copy == NULL || !ARRAY_GROW(m->values, m->n_values, m->cap_values)) return no_memory(err);
+  if (copy == NULL || !ARRAY_GROW(m->values, m->n_values, m->cap_values)) return model_no_memory(err);
   gmodel_value *v = &m->values[m->n_values];
   memset(v, 0, sizeof *v);
   v->kind = (uint8_t)kind;
@@ -166,7 +162,7 @@ static int32_t value_add(gmodel *m, uint32_t kind, const char *name, uint32_t dt
 static int32_t port_add(gmodel *m, gmodel_port **ports, uint32_t *n, uint32_t *cap, const char *name,
                         uint32_t value, bs_error *err) {
   const char *copy = copy_name(m, name);
-  if (copy == NULL || !ARRAY_GROW(*ports, *n, *cap)) return no_memory(err);
+  if (copy == NULL || !ARRAY_GROW(*ports, *n, *cap)) return model_no_memory(err);
   (*ports)[(*n)++] = (gmodel_port){copy, value};
   return BS_OK;
 }
@@ -202,7 +198,7 @@ int32_t gmodel_constant(gmodel *m, const char *name, uint32_t dtype, uint32_t ra
                         (unsigned long long)wanted);
   if (copy && bytes > 0) {
     void *own = gmodel_alloc(m, bytes);
-    if (own == NULL) return no_memory(err);
+    if (own == NULL) return model_no_memory(err);
     data = memcpy(own, data, bytes);
   }
   const int32_t rc = value_add(m, GMODEL_CONSTANT, name, dtype, rank, dims, out_value, err);
@@ -215,7 +211,7 @@ int32_t gmodel_constant(gmodel *m, const char *name, uint32_t dtype, uint32_t ra
 int32_t gmodel_default_add(gmodel *m, const char *name, uint32_t value, uint32_t rank, const int64_t *dims,
                            bs_error *err) {
   const char *copy = copy_name(m, name);
-  if (copy == NULL || !ARRAY_GROW(m->defaults, m->n_defaults, m->cap_defaults)) return no_memory(err);
+  if (copy == NULL || !ARRAY_GROW(m->defaults, m->n_defaults, m->cap_defaults)) return model_no_memory(err);
   gmodel_default *d = &m->defaults[m->n_defaults++];
   *d = (gmodel_default){.name = copy, .value = value, .rank = rank};
   for (uint32_t i = 0; rank <= BS_MAX_DIMS && i < rank; i++) d->dims[i] = dims[i];
@@ -238,7 +234,7 @@ static int32_t fix_value(gmodel *m, uint32_t value, const bs_tensor *tensor, bs_
     return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GRAPH-PORT",
                         "the tensor for input '%.64s' has no data, or fewer bytes than its shape", v->name);
   void *copy = gmodel_alloc(m, bytes);
-  if (copy == NULL) return no_memory(err);
+  if (copy == NULL) return model_no_memory(err);
   if (bytes > 0) memcpy(copy, tensor->data, bytes);
   v->kind = GMODEL_CONSTANT;
   v->data = copy;
@@ -374,7 +370,7 @@ static int32_t copy_attr(gmodel *m, const bs_attr *from, int copy_tensors, bs_at
       return bs_error_set(err, BS_INPUT, "BS-GRAPH-ATTR", "attribute '%.64s' has the unknown type %u",
                           from->name, from->type);
   }
-  return ok ? BS_OK : no_memory(err);
+  return ok ? BS_OK : model_no_memory(err);
 }
 
 static int32_t node_refs(const gmodel *m, const gmodel_node_desc *desc, const uint32_t *out, bs_error *err) {
@@ -411,7 +407,7 @@ int32_t gmodel_node_add(gmodel *m, const gmodel_node_desc *desc, const uint32_t 
   n.out = copy_bytes(m, out, desc->n_out, sizeof(uint32_t));
   bs_attr *attrs = gmodel_alloc(m, desc->n_attr * sizeof *attrs);
   if (n.op == NULL || n.domain == NULL || n.name == NULL || n.in == NULL || n.out == NULL || attrs == NULL)
-    return no_memory(err);
+    return model_no_memory(err);
   for (uint32_t i = 0; i < desc->n_attr; i++) {
     rc = copy_attr(m, desc->attrs[i], desc->copy_tensors, &attrs[i], err);
     if (rc != BS_OK) return rc;
@@ -419,10 +415,10 @@ int32_t gmodel_node_add(gmodel *m, const gmodel_node_desc *desc, const uint32_t 
   n.attrs = attrs;
   gmodel_block *b = &m->blocks[desc->block];
   uint32_t *list = (uint32_t *)b->nodes;
-  if (!ARRAY_GROW(m->nodes, m->n_nodes, m->cap_nodes)) return no_memory(err);
+  if (!ARRAY_GROW(m->nodes, m->n_nodes, m->cap_nodes)) return model_no_memory(err);
   const int grown = ARRAY_GROW(list, b->n_nodes, b->cap_nodes);
   b->nodes = list;
-  if (!grown) return no_memory(err);
+  if (!grown) return model_no_memory(err);
   list[b->n_nodes++] = m->n_nodes;
   for (uint32_t i = 0; i < desc->n_out; i++)
     if (out[i] != GMODEL_NONE) m->values[out[i]].producer = m->n_nodes;
@@ -435,7 +431,7 @@ int32_t gmodel_op(gmodel *m, const char *op, const char *name, const uint32_t *i
                   bs_error *err) {
   /* The outputs' numbers may replace the inputs' in one array. */
   uint32_t *from = malloc((n_in + 1u) * sizeof *from);
-  int32_t rc = from == NULL ? no_memory(err) : BS_OK;
+  int32_t rc = from == NULL ? model_no_memory(err) : BS_OK;
   for (uint32_t i = 0; rc == BS_OK && i < n_in; i++) from[i] = in[i];
   for (uint32_t i = 0; rc == BS_OK && i < n_out; i++) rc = gmodel_computed(m, NULL, &out_values[i], err);
   const gmodel_node_desc desc = {.op = op,
@@ -452,7 +448,7 @@ int32_t gmodel_op(gmodel *m, const char *op, const char *name, const uint32_t *i
 }
 
 int32_t gmodel_block_new(gmodel *m, uint32_t *out_block, bs_error *err) {
-  if (!ARRAY_GROW(m->blocks, m->n_blocks, m->cap_blocks)) return no_memory(err);
+  if (!ARRAY_GROW(m->blocks, m->n_blocks, m->cap_blocks)) return model_no_memory(err);
   memset(&m->blocks[m->n_blocks], 0, sizeof *m->blocks);
   *out_block = m->n_blocks++;
   return BS_OK;
@@ -469,7 +465,7 @@ int32_t gmodel_block_ports(gmodel *m, uint32_t block, const uint32_t *inputs, ui
   gmodel_block *b = &m->blocks[block];
   b->inputs = copy_bytes(m, inputs, n_inputs, sizeof *inputs);
   b->outputs = copy_bytes(m, outputs, n_outputs, sizeof *outputs);
-  if (b->inputs == NULL || b->outputs == NULL) return no_memory(err);
+  if (b->inputs == NULL || b->outputs == NULL) return model_no_memory(err);
   b->n_inputs = n_inputs;
   b->n_outputs = n_outputs;
   return BS_OK;
@@ -496,7 +492,7 @@ static int compare_ports(const void *a, const void *b) {
 
 static int32_t check_names(const gmodel_port *ports, uint32_t n, const char *what, bs_error *err) {
   gmodel_port *sorted = malloc((n > 0 ? n : 1u) * sizeof *sorted);
-  if (sorted == NULL) return no_memory(err);
+  if (sorted == NULL) return model_no_memory(err);
   if (n > 0) memcpy(sorted, ports, n * sizeof *sorted);
   qsort(sorted, n, sizeof *sorted, compare_ports);
   int32_t rc = BS_OK;
@@ -553,7 +549,7 @@ int32_t gmodel_check(const gmodel *m, bs_error *err) {
   if (rc == BS_OK) rc = check_names(m->outputs, m->n_outputs, "output", err);
   if (rc != BS_OK) return rc;
   unsigned char *done = calloc(m->n_values + 1u, 1);
-  if (done == NULL) return no_memory(err);
+  if (done == NULL) return model_no_memory(err);
   rc = check_block(m, 0, done, 0, err);
   for (uint32_t i = 0; i < m->n_outputs && rc == BS_OK; i++)
     if (!known(m, done, m->outputs[i].value))

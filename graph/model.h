@@ -181,4 +181,5 @@ int32_t gmodel_check(const gmodel *model, bs_error *err);
 const bs_attr *gmodel_attr(const gmodel_node *node, const char *name);
 /* Elements and bytes of a shape, checked: 0 when they do not fit in 63 bits or a dim is negative. */
 int gmodel_shape_bytes(uint32_t dtype, uint32_t rank, const int64_t *dims, uint64_t *out_bytes);
+#define model_no_memory(err) bs_error_set((err), BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for the model")
 #endif

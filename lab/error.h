@@ -6,4 +6,5 @@
 
 /* Fills err (may be NULL) with BS-MEM and "no memory for ...", printf text of what; returns BS_NO_MEMORY. */
 #define bs_no_memory(err, ...) bs_error_set((err), BS_NO_MEMORY, "BS-MEM", "no memory for " __VA_ARGS__)
+#define bs_out_of_memory(err) bs_error_set((err), BS_NO_MEMORY, "BS-MEM", "out of memory")
 #endif

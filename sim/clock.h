@@ -37,8 +37,4 @@ static inline uint64_t sim_seconds_ps(double seconds) {
 static inline uint64_t sim_rate_q32(double bytes_per_s) {
   return bytes_per_s > 0 ? sim_round(1e12 / bytes_per_s * 4294967296.0) : SIM_NEVER;
 }
-
-static inline double sim_ps_us(uint64_t ps) {
-  return (double)ps * 1e-6;
-}
 #endif

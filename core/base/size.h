@@ -28,4 +28,13 @@ static inline int bs_add_i64(int64_t a, int64_t b, int64_t *out) {
   *out = r;
   return 1;
 }
+/* The largest number in place of an overflow. */
+static inline uint64_t bs_mul_sat(uint64_t a, uint64_t b) {
+  uint64_t r;
+  return bs_mul_u64(a, b, &r) ? r : UINT64_MAX;
+}
+static inline uint64_t bs_add_sat(uint64_t a, uint64_t b) {
+  uint64_t r;
+  return bs_add_u64(a, b, &r) ? r : UINT64_MAX;
+}
 #endif

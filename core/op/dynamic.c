@@ -67,16 +67,6 @@ void bs_op_link_all(const bs_op_query *q, bs_op_links *links, uint32_t i, uint32
 
 /* ---- cost ----------------------------------------------------------------------------------- */
 
-static uint64_t mul_sat(uint64_t a, uint64_t b) {
-  uint64_t r;
-  return bs_mul_u64(a, b, &r) ? r : UINT64_MAX;
-}
-
-static uint64_t add_sat(uint64_t a, uint64_t b) {
-  uint64_t r;
-  return bs_add_u64(a, b, &r) ? r : UINT64_MAX;
-}
-
 /* An arg of a query or of a call. */
 typedef struct view {
   uint32_t dtype, rank;
@@ -85,7 +75,7 @@ typedef struct view {
 
 static uint64_t elements(const view *v) {
   uint64_t n = 1;
-  for (uint32_t d = 0; d < v->rank; d++) n = mul_sat(n, (uint64_t)v->dims[d]);
+  for (uint32_t d = 0; d < v->rank; d++) n = bs_mul_sat(n, (uint64_t)v->dims[d]);
   return n;
 }
 
@@ -95,7 +85,7 @@ static uint64_t elements_held(const view *v) {
   int dense = 1;
   for (uint32_t d = 0; d < v->rank; d++) dense &= v->strides[d] == 0;
   for (uint32_t d = 0; d < v->rank; d++)
-    if (dense || v->strides[d] != 0 || v->dims[d] == 0) n = mul_sat(n, (uint64_t)v->dims[d]);
+    if (dense || v->strides[d] != 0 || v->dims[d] == 0) n = bs_mul_sat(n, (uint64_t)v->dims[d]);
   return n;
 }
 
@@ -104,15 +94,15 @@ static void cost(const bs_op_links *links, const view *views, uint32_t nargs, ui
   *out_flops = *out_bytes = 0;
   for (uint32_t t = 0; t < links->nterms; t++) {
     const bs_op_term *term = &links->terms[t];
-    uint64_t flops = mul_sat(term->factor, elements(&views[term->arg]));
+    uint64_t flops = bs_mul_sat(term->factor, elements(&views[term->arg]));
     if (term->by_arg != term->arg && views[term->by_arg].dims != NULL)
-      flops = mul_sat(flops, (uint64_t)views[term->by_arg].dims[term->by_dim]);
-    *out_flops = add_sat(*out_flops, flops);
+      flops = bs_mul_sat(flops, (uint64_t)views[term->by_arg].dims[term->by_dim]);
+    *out_flops = bs_add_sat(*out_flops, flops);
   }
   for (uint32_t i = 0; i < nargs; i++)
     if (views[i].dims != NULL && links->touched[i] != 0)
-      *out_bytes = add_sat(
-          *out_bytes, mul_sat(links->touched[i] * BS_DTYPE_BYTES(views[i].dtype), elements_held(&views[i])));
+      *out_bytes = bs_add_sat(*out_bytes, bs_mul_sat(links->touched[i] * BS_DTYPE_BYTES(views[i].dtype),
+                                                     elements_held(&views[i])));
 }
 
 void bs_op_cost_dynamic(const bs_op_schema *schema, const bs_op_query *q, uint64_t *out_flops,

@@ -251,37 +251,28 @@ int32_t bs_op_check_activate(const bs_op_query *q, bs_error *err) {
   return bs_op_check_convert(q, err);
 }
 
-static uint64_t mul_sat(uint64_t a, uint64_t b) {
-  uint64_t r;
-  return bs_mul_u64(a, b, &r) ? r : UINT64_MAX;
-}
-
-static uint64_t add_sat(uint64_t a, uint64_t b) {
-  uint64_t r;
-  return bs_add_u64(a, b, &r) ? r : UINT64_MAX;
-}
-
 static uint64_t row_bytes(const bs_tensor_desc *d, int64_t cols) {
-  return d == NULL ? 0 : mul_sat((uint64_t)cols, BS_DTYPE_BYTES(d->dtype));
+  return d == NULL ? 0 : bs_mul_sat((uint64_t)cols, BS_DTYPE_BYTES(d->dtype));
 }
 
 void bs_op_rate_matmul(const bs_op_query *q, bs_op_rate *out_rate) {
   const int64_t n = q->args[3]->dims[1];
   const int64_t k = q->partition != NULL ? q->partition->count : q->args[0]->dims[1];
-  const uint64_t nk = mul_sat((uint64_t)n, (uint64_t)k);
-  out_rate->flops_row = mul_sat(2, nk);
+  const uint64_t nk = bs_mul_sat((uint64_t)n, (uint64_t)k);
+  out_rate->flops_row = bs_mul_sat(2, nk);
   out_rate->bytes_row =
-      add_sat(add_sat(row_bytes(q->args[0], k), row_bytes(q->args[2], n)), row_bytes(q->args[3], n));
-  out_rate->bytes_fixed = add_sat(mul_sat(nk, BS_DTYPE_BYTES(q->weight_dtype)), row_bytes(q->args[1], n));
+      bs_add_sat(bs_add_sat(row_bytes(q->args[0], k), row_bytes(q->args[2], n)), row_bytes(q->args[3], n));
+  out_rate->bytes_fixed =
+      bs_add_sat(bs_mul_sat(nk, BS_DTYPE_BYTES(q->weight_dtype)), row_bytes(q->args[1], n));
 }
 
 void bs_op_rate_columns(const bs_op_query *q, bs_op_rate *out_rate) {
-  out_rate->bytes_row = mul_sat(2, row_bytes(q->args[0], q->partition->count));
+  out_rate->bytes_row = bs_mul_sat(2, row_bytes(q->args[0], q->partition->count));
 }
 
 void bs_op_rate_convert(const bs_op_query *q, bs_op_rate *out_rate) {
   const int64_t n = q->args[0]->dims[1];
-  out_rate->bytes_row = add_sat(row_bytes(q->args[0], n), row_bytes(q->args[1], n));
+  out_rate->bytes_row = bs_add_sat(row_bytes(q->args[0], n), row_bytes(q->args[1], n));
 }
 
 int bs_op_takes_kept(const char *op) {
@@ -375,8 +366,8 @@ void bs_op_cost(const bs_op_query *query, uint64_t *out_flops, uint64_t *out_byt
   *out_flops = *out_bytes = 0;
   if (bs_op_check(query, NULL) != BS_OK || bs_op_cost_parts(query, &rate, NULL) != BS_OK || rate.rows == 0)
     return;
-  *out_flops = add_sat(rate.flops_fixed, mul_sat(rate.rows, rate.flops_row));
-  *out_bytes = add_sat(rate.bytes_fixed, mul_sat(rate.rows, rate.bytes_row));
+  *out_flops = bs_add_sat(rate.flops_fixed, bs_mul_sat(rate.rows, rate.flops_row));
+  *out_bytes = bs_add_sat(rate.bytes_fixed, bs_mul_sat(rate.rows, rate.bytes_row));
 }
 
 void bs_op_describe_text(const bs_op_query *query, bs_text *out) {

@@ -105,28 +105,18 @@ int32_t bs_op_kept_hash(const bs_kept *kept, uint64_t *out_hash, bs_error *err) 
 
 /* ---- costs ---------------------------------------------------------------------------------- */
 
-static uint64_t mul_sat(uint64_t a, uint64_t b) {
-  uint64_t r;
-  return bs_mul_u64(a, b, &r) ? r : UINT64_MAX;
-}
-
-static uint64_t add_sat(uint64_t a, uint64_t b) {
-  uint64_t r;
-  return bs_add_u64(a, b, &r) ? r : UINT64_MAX;
-}
-
 /* The dense rate with the kept weights alone: two of each group, and two bits for the place of each. */
 static void rate(int64_t n, int64_t cols, uint64_t bytes, uint64_t others, bs_op_rate *out) {
-  const uint64_t kept = mul_sat((uint64_t)n, (uint64_t)bs_op_kept_length(cols));
-  out->flops_row = mul_sat(2, kept);
-  out->bytes_fixed = add_sat(add_sat(mul_sat(kept, bytes), kept / 4 + (kept % 4 != 0)), others);
+  const uint64_t kept = bs_mul_sat((uint64_t)n, (uint64_t)bs_op_kept_length(cols));
+  out->flops_row = bs_mul_sat(2, kept);
+  out->bytes_fixed = bs_add_sat(bs_add_sat(bs_mul_sat(kept, bytes), kept / 4 + (kept % 4 != 0)), others);
 }
 
 void bs_op_rate_24(const bs_op_query *q, bs_op_rate *out) {
   const bs_tensor_desc *bias = q->args[1];
   bs_op_rate_matmul(q, out);
   rate(q->args[3]->dims[1], columns_of(q, q->args[0]), BS_DTYPE_BYTES(q->weight_dtype),
-       bias == NULL ? 0 : mul_sat((uint64_t)bias->dims[0], BS_DTYPE_BYTES(bias->dtype)), out);
+       bias == NULL ? 0 : bs_mul_sat((uint64_t)bias->dims[0], BS_DTYPE_BYTES(bias->dtype)), out);
 }
 
 void bs_op_rate_24_dx(const bs_op_query *q, bs_op_rate *out) {
@@ -147,6 +137,6 @@ void bs_op_rate_24_update(const bs_op_query *q, bs_op_rate *out) {
 /* A row of values and its positions in, a dense row out. */
 void bs_op_rate_expand24(const bs_op_query *q, bs_op_rate *out) {
   const uint64_t kept = (uint64_t)q->args[0]->dims[1], size = BS_DTYPE_BYTES(q->args[0]->dtype);
-  out->bytes_row =
-      add_sat(mul_sat(add_sat(kept, (uint64_t)q->args[1]->dims[1]), size), kept / 4 + (kept % 4 != 0));
+  out->bytes_row = bs_add_sat(bs_mul_sat(bs_add_sat(kept, (uint64_t)q->args[1]->dims[1]), size),
+                              kept / 4 + (kept % 4 != 0));
 }

@@ -99,25 +99,16 @@ int32_t bs_op_check_update(const bs_op_query *q, bs_error *err) {
 
 /* ---- costs ---------------------------------------------------------------------------------- */
 
-static uint64_t mul_sat(uint64_t a, uint64_t b) {
-  uint64_t r;
-  return bs_mul_u64(a, b, &r) ? r : UINT64_MAX;
-}
-
-static uint64_t add_sat(uint64_t a, uint64_t b) {
-  uint64_t r;
-  return bs_add_u64(a, b, &r) ? r : UINT64_MAX;
-}
-
 /* 2 N K_r multiply-adds a row, its dY and its part of X or dX; `bytes` of each weight once. */
 static void rate(const bs_op_query *q, const bs_tensor_desc *x, const bs_tensor_desc *dy, uint64_t bytes,
                  bs_op_rate *out) {
   const uint64_t n = (uint64_t)dy->dims[1];
   const uint64_t k = (uint64_t)(q->partition != NULL ? q->partition->count : x->dims[1]);
-  const uint64_t nk = mul_sat(n, k);
-  out->flops_row = mul_sat(2, nk);
-  out->bytes_row = add_sat(mul_sat(n, BS_DTYPE_BYTES(dy->dtype)), mul_sat(k, BS_DTYPE_BYTES(x->dtype)));
-  out->bytes_fixed = mul_sat(nk, bytes);
+  const uint64_t nk = bs_mul_sat(n, k);
+  out->flops_row = bs_mul_sat(2, nk);
+  out->bytes_row =
+      bs_add_sat(bs_mul_sat(n, BS_DTYPE_BYTES(dy->dtype)), bs_mul_sat(k, BS_DTYPE_BYTES(x->dtype)));
+  out->bytes_fixed = bs_mul_sat(nk, bytes);
 }
 
 void bs_op_rate_dx(const bs_op_query *q, bs_op_rate *out) {

@@ -45,12 +45,6 @@ static bs_coll_fn slot_of(const bs_comm *comm, uint32_t kind) {
   }
 }
 
-static uint64_t mix(uint64_t h, uint64_t v) {
-  h ^= v + UINT64_C(0x9e3779b97f4a7c15) + (h << 6) + (h >> 2);
-  h *= UINT64_C(0xff51afd7ed558ccd);
-  return h ^ (h >> 32);
-}
-
 uint64_t bs_coll_text_hash(const char *text) {
   uint64_t h = UINT64_C(0xcbf29ce484222325);
   for (; *text != '\0'; ++text) h = (h ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
@@ -66,12 +60,13 @@ static uint64_t fingerprint_of(const bs_coll_plan *p, uint32_t me) {
   if (c->kind == BS_COLL_SEND) from = me;
   if (c->kind == BS_COLL_RECV) to = me;
   uint64_t h = bs_coll_text_hash(p->site);
-  h = mix(h, kind);
-  h = mix(h, ((uint64_t)c->dtype_in << 32) | c->dtype_out);
-  h = mix(h, ((uint64_t)c->reduce_dtype << 32) | c->reduce_op);
-  h = mix(h, ((uint64_t)from << 32) | to);
-  h = mix(h, c->count);
-  if (c->kind == BS_COLL_ALL_GATHER || c->kind == BS_COLL_REDUCE_SCATTER) h = mix(h, p->counts->hash);
+  h = bs_world_mix(h, kind);
+  h = bs_world_mix(h, ((uint64_t)c->dtype_in << 32) | c->dtype_out);
+  h = bs_world_mix(h, ((uint64_t)c->reduce_dtype << 32) | c->reduce_op);
+  h = bs_world_mix(h, ((uint64_t)from << 32) | to);
+  h = bs_world_mix(h, c->count);
+  if (c->kind == BS_COLL_ALL_GATHER || c->kind == BS_COLL_REDUCE_SCATTER)
+    h = bs_world_mix(h, p->counts->hash);
   return h;
 }
 
@@ -83,9 +78,6 @@ static int32_t invalid(const bs_collective *d, bs_error *err, const char *what, 
   return BS_INVALID_ARGUMENT;
 }
 
-static int reduces(uint32_t kind) {
-  return kind == BS_COLL_ALL_REDUCE || kind == BS_COLL_REDUCE_SCATTER;
-}
 static int has_blocks(uint32_t kind) {
   return kind == BS_COLL_ALL_GATHER || kind == BS_COLL_REDUCE_SCATTER || kind == BS_COLL_ALL_TO_ALL;
 }
@@ -97,7 +89,7 @@ static int32_t fill_dtypes(bs_coll_plan *p, const bs_collective *d, bs_error *er
   c->dtype_out = d->dtype_out != 0 ? d->dtype_out : d->dtype_in;
   if (!bs_dtype_known(c->dtype_in)) return invalid(d, err, "unknown dtype_in", c->dtype_in);
   if (!bs_dtype_known(c->dtype_out)) return invalid(d, err, "unknown dtype_out", c->dtype_out);
-  if (!reduces(d->kind)) return BS_OK;
+  if (!bs_coll_reduces(d->kind)) return BS_OK;
   c->reduce_op = d->reduce_op;
   if (d->reduce_op > BS_REDUCE_MIN) return invalid(d, err, "unknown reduce op", d->reduce_op);
   int narrow = bs_dtype_is_float(c->dtype_in) && BS_DTYPE_BYTES(c->dtype_in) <= 4;
@@ -244,7 +236,8 @@ static int32_t prepare(bs_rank *rank, const bs_collective *desc, int plain, bs_c
   }
   p->hooked = rank->world->has_hook && (d.flags & control) == 0;
   p->call.flags = d.flags;
-  if (!plain && rank->world->algorithm.any_order && reduces(d.kind) && n > 1) any_order = BS_COLL_ANY_ORDER;
+  if (!plain && rank->world->algorithm.any_order && bs_coll_reduces(d.kind) && n > 1)
+    any_order = BS_COLL_ANY_ORDER;
   if (rc == BS_OK) rc = bs_coll_stage_prepare(p, err);
   if (rc == BS_OK && (p->site = malloc(strlen(site) + 1)) == NULL)
     rc = bs_error_set(err, BS_NO_MEMORY, "BS-COLL-MEMORY", "no memory for a call site");

@@ -131,12 +131,6 @@ static char *element(const round_run *run, uint32_t buffer, uint64_t first) {
   return run->at[buffer].data + first * run->r->size;
 }
 
-static uint64_t mix(uint64_t h, uint64_t v) {
-  h ^= v + UINT64_C(0x9e3779b97f4a7c15) + (h << 6) + (h >> 2);
-  h *= UINT64_C(0xff51afd7ed558ccd);
-  return h ^ (h >> 32);
-}
-
 static void fill_call(const round_run *run, const bs_coll_step *step, bs_coll_call *c, char *landing) {
   const bs_coll_rounds *r = run->r;
   const uint32_t me = r->plan->me;
@@ -153,7 +147,8 @@ static void fill_call(const round_run *run, const bs_coll_step *step, bs_coll_ca
   c->in = sends ? element(run, step->buffer, step->first) : NULL;
   c->out = sends ? NULL : landing != NULL ? landing : element(run, step->buffer, step->first);
   c->in_stride = c->out_stride = (int64_t)(landing != NULL ? step->count : run->at[step->buffer].stride);
-  c->fingerprint = mix(run->key, sends ? (uint64_t)me << 32 | step->peer : (uint64_t)step->peer << 32 | me);
+  c->fingerprint =
+      bs_world_mix(run->key, sends ? (uint64_t)me << 32 | step->peer : (uint64_t)step->peer << 32 | me);
   c->site = run->call->site;
   c->timeout_ns = run->call->timeout_ns;
   c->stream = run->call->stream;
@@ -244,17 +239,13 @@ static int32_t rounds_run(void *opaque, const bs_coll_call *call, bs_error *err)
   if (call->rows == 0) return BS_OK;
   if (r->flat && call->rows * r->columns != r->shape.count) rc = bs_rounds_fit(r, call->rows, err);
   if (rc == BS_OK) rc = begin(&run, &stored);
-  run.key = mix(mix(call->fingerprint, r->dtype), ++r->sequence);
+  run.key = bs_world_mix(bs_world_mix(call->fingerprint, r->dtype), ++r->sequence);
   if (rc == BS_OK) rc = do_rounds(&run, err);
   if (rc == BS_OK && stored) rc = store(&run);
   return rc;
 }
 
 /* ---- preparing ------------------------------------------------------------------------------ */
-
-static int reduces(uint32_t kind) {
-  return kind == BS_COLL_ALL_REDUCE || kind == BS_COLL_REDUCE_SCATTER;
-}
 
 int bs_rounds_serve(const bs_world *world, uint32_t kind, uint32_t n) {
   const bs_algorithm *a = world->algorithm.table;
@@ -294,7 +285,7 @@ int32_t bs_rounds_prepare(bs_coll_plan *p, bs_error *err) {
   r->algorithm = world->algorithm.table;
   r->state = world->algorithm.state;
   r->phantom = (p->call.flags & BS_COLL_DEVICE) != 0;
-  r->dtype = reduces(p->call.kind) && !r->phantom ? p->call.reduce_dtype : p->call.dtype_in;
+  r->dtype = bs_coll_reduces(p->call.kind) && !r->phantom ? p->call.reduce_dtype : p->call.dtype_in;
   r->size = BS_DTYPE_BYTES(r->dtype);
   r->flat = p->call.counts == NULL;
   r->columns = p->call.count;

@@ -10,12 +10,6 @@
 #include "core/base/size.h"
 #include "core/world/world.h"
 
-static uint64_t mix(uint64_t h, uint64_t v) {
-  h ^= v + UINT64_C(0x9e3779b97f4a7c15) + (h << 6) + (h >> 2);
-  h *= UINT64_C(0xff51afd7ed558ccd);
-  return h ^ (h >> 32);
-}
-
 static int alike(const uint64_t *counts, uint32_t n) {
   for (uint32_t r = 1; r < n; ++r)
     if (counts[r] != counts[0]) return 0;
@@ -49,8 +43,8 @@ int32_t bs_coll_counts_share(bs_world *world, const uint64_t *counts, uint64_t v
     value = counts[0];
     counts = NULL;
   }
-  uint64_t hash = mix(mix(counts == NULL, n), counts == NULL ? value : 0);
-  for (uint32_t r = 0; counts != NULL && r < n; ++r) hash = mix(hash, counts[r]);
+  uint64_t hash = bs_world_mix(bs_world_mix(counts == NULL, n), counts == NULL ? value : 0);
+  for (uint32_t r = 0; counts != NULL && r < n; ++r) hash = bs_world_mix(hash, counts[r]);
   int32_t rc = BS_OK;
   pthread_mutex_lock(&world->lock);
   bs_coll_counts **bucket = &world->counts[hash % BS_COUNTS_BUCKETS], *c = *bucket;

@@ -309,4 +309,14 @@ bs_facade *bs_facade_new(bs_group *group);
 /* rank_data.c */
 void bs_rank_notes_free(bs_rank *rank);
 
+/* The next state of a hash that takes v in. */
+static inline uint64_t bs_world_mix(uint64_t h, uint64_t v) {
+  h ^= v + UINT64_C(0x9e3779b97f4a7c15) + (h << 6) + (h >> 2);
+  h *= UINT64_C(0xff51afd7ed558ccd);
+  return h ^ (h >> 32);
+}
+/* Does this collective add? */
+static inline int bs_coll_reduces(uint32_t kind) {
+  return kind == BS_COLL_ALL_REDUCE || kind == BS_COLL_REDUCE_SCATTER;
+}
 #endif

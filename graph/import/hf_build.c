@@ -29,15 +29,11 @@ bs_attr hf_attr_ints(const char *name, const int64_t *values, uint64_t count) {
                    .count = count};
 }
 
-static int32_t no_memory(bs_error *err) {
-  return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for the model");
-}
-
 const char *hf_name(hf_build *b, const char *prefix, const char *suffix) {
   const size_t first = strlen(prefix), second = strlen(suffix);
   char *name = b->rc == BS_OK ? gmodel_alloc(b->model, first + second + 1) : NULL;
   if (name == NULL) {
-    if (b->rc == BS_OK) b->rc = no_memory(b->err);
+    if (b->rc == BS_OK) b->rc = model_no_memory(b->err);
     return "";
   }
   snprintf(name, first + second + 1, "%s%s", prefix, suffix);

@@ -13,10 +13,6 @@
 
 enum { MAX_JSON = 16 << 20, MAX_FILES = 4096 };
 
-static int32_t no_memory(bs_error *err) {
-  return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for the model");
-}
-
 /* folder/name, to be freed. */
 static char *join(const char *folder, const char *name) {
   const size_t size = strlen(folder) + strlen(name) + 2;
@@ -43,14 +39,14 @@ json_t *hf_json(const char *folder, const char *name, bs_error *err) {
   json_t *root = NULL;
   char *path = join(folder, name), *text = NULL;
   if (path == NULL) {
-    no_memory(err);
+    model_no_memory(err);
     return NULL;
   }
   if (bs_map_open(path, "BS-HF-READ", &map, err) == BS_OK) {
     if (map.bytes > MAX_JSON)
       bs_error_set(err, BS_INPUT, "BS-HF-JSON", "%" PRIu64 " bytes; up to %d are read", map.bytes, MAX_JSON);
     else if ((text = malloc((size_t)map.bytes + 1)) == NULL)
-      no_memory(err);
+      model_no_memory(err);
     else
       root = parse(path, &map, text, err);
   }
@@ -63,11 +59,11 @@ json_t *hf_json(const char *folder, const char *name, bs_error *err) {
 
 static int32_t open_file(const char *folder, const char *name, hf_weights *w, bs_error *err) {
   hf_file *more = realloc(w->files, (w->n_files + 1) * sizeof *more);
-  if (more == NULL) return no_memory(err);
+  if (more == NULL) return model_no_memory(err);
   w->files = more;
   hf_file *file = &w->files[w->n_files];
   file->path = join(folder, name);
-  if (file->path == NULL) return no_memory(err);
+  if (file->path == NULL) return model_no_memory(err);
   const int32_t rc = bs_st_open(file->path, &file->st, err);
   if (rc == BS_OK)
     w->n_files++;
@@ -90,7 +86,7 @@ static int32_t open_files(const char *folder, const json_t *map, hf_weights *w, 
   const size_t count = json_object_size(map);
   bs_span *names = calloc(count + 1, sizeof *names);
   size_t n = 0;
-  if (names == NULL) return no_memory(err);
+  if (names == NULL) return model_no_memory(err);
   json_object_foreach((json_t *)(uintptr_t)map, tensor, value) {
     const char *name = json_string_value(value);
     if (name == NULL || !is_plain(name)) {
@@ -100,7 +96,7 @@ static int32_t open_files(const char *folder, const json_t *map, hf_weights *w, 
     }
     names[n] = (bs_span){name, strlen(name)};
     const int added = bs_names_add(&seen, &names[n], 0);
-    if (added < 0) rc = no_memory(err);
+    if (added < 0) rc = model_no_memory(err);
     if (added > 0 && w->n_files >= MAX_FILES)
       rc = bs_error_set(err, BS_INPUT, "BS-HF-INDEX", "more than %d files", MAX_FILES);
     if (rc == BS_OK && added > 0) rc = open_file(folder, name, w, err);
@@ -121,14 +117,14 @@ static int32_t index_tensors(hf_weights *w, bs_error *err) {
   w->spans = calloc((size_t)count + 1, sizeof *w->spans);
   w->tensors = calloc((size_t)count + 1, sizeof *w->tensors);
   w->read = calloc((size_t)count + 1, 1);
-  if (w->spans == NULL || w->tensors == NULL || w->read == NULL) return no_memory(err);
+  if (w->spans == NULL || w->tensors == NULL || w->read == NULL) return model_no_memory(err);
   for (uint32_t i = 0; i < w->n_files; i++)
     for (uint64_t k = 0; k < w->files[i].st.count; k++) {
       const bs_st_tensor *t = &w->files[i].st.tensors[k];
       bs_span *span = &w->spans[w->n_tensors];
       *span = (bs_span){t->name, strlen(t->name)};
       const int added = bs_names_add(&w->by_name, span, w->n_tensors);
-      if (added < 0) return no_memory(err);
+      if (added < 0) return model_no_memory(err);
       if (added == 0)
         return bs_error_set(err, BS_INPUT, "BS-HF-INDEX", "tensor '%.200s' is in two files", t->name);
       w->tensors[w->n_tensors++] = t;

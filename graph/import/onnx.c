@@ -11,10 +11,6 @@
 #include "core/base/error.h"
 #include "graph/import/import.h"
 
-static int32_t no_memory(bs_error *err) {
-  return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for the model");
-}
-
 int32_t onnx_scratch(onnx_import *im, uint64_t count, uint64_t bytes, void *out, bs_error *err) {
   void *taken = bs_arena_take(&im->scratch, count, bytes);
   memcpy(out, &taken, sizeof taken);
@@ -41,7 +37,7 @@ int32_t onnx_text_of(onnx_import *im, const char *prefix, bs_span span, const ch
 int32_t onnx_define(onnx_scope *scope, const bs_span *name, uint32_t value, bs_error *err) {
   const int added = bs_names_add(&scope->names, name, value);
   if (added > 0) return BS_OK;
-  if (added < 0) return no_memory(err);
+  if (added < 0) return model_no_memory(err);
   return bs_error_set(err, BS_INPUT, "BS-ONNX-TWICE", "'%.*s' is defined a second time",
                       BS_SPAN_PRINT(*name));
 }
@@ -131,7 +127,7 @@ static int32_t symbol_of(onnx_import *im, const bs_onnx_value *v, uint32_t dim, 
   int32_t rc = onnx_scratch(im, 1, sizeof *symbol, &symbol, err);
   if (rc != BS_OK) return rc;
   *symbol = (bs_span){*out_name, strlen(*out_name)};
-  if (bs_names_add(&im->symbols, symbol, 0) < 0) return no_memory(err);
+  if (bs_names_add(&im->symbols, symbol, 0) < 0) return model_no_memory(err);
   if (im->symbols.count > ONNX_MAX_PORTS)
     return bs_error_set(err, BS_INPUT, "BS-ONNX-COUNT", "more than %d symbolic dimensions", ONNX_MAX_PORTS);
   return BS_OK;
@@ -303,7 +299,7 @@ static int32_t index_functions(onnx_import *im, bs_error *err) {
     int32_t rc = onnx_scratch(im, 1, sizeof *key, &key, err);
     if (rc == BS_OK) rc = onnx_function_key(im, f->domain, f->name, f->overload, key, err);
     if (rc != BS_OK) return rc;
-    if (bs_names_add(&im->functions, key, i) < 0) return no_memory(err);
+    if (bs_names_add(&im->functions, key, i) < 0) return model_no_memory(err);
   }
   return BS_OK;
 }
@@ -361,7 +357,7 @@ static int32_t import_file(bs_onnx *file, gmodel **out_model, bs_error *err) {
 
 int32_t import_onnx(const char *path, gmodel **out_model, bs_error *err) {
   bs_onnx *file = calloc(1, sizeof *file);
-  if (file == NULL) return no_memory(err);
+  if (file == NULL) return model_no_memory(err);
   int32_t rc = bs_onnx_open(path, file, err);
   if (rc != BS_OK) {
     free(file);
@@ -374,7 +370,7 @@ int32_t import_onnx(const char *path, gmodel **out_model, bs_error *err) {
 
 int32_t import_onnx_bytes(const void *bytes, uint64_t size, gmodel **out_model, bs_error *err) {
   bs_onnx *file = calloc(1, sizeof *file);
-  if (file == NULL) return no_memory(err);
+  if (file == NULL) return model_no_memory(err);
   int32_t rc = bs_onnx_parse(bytes, size, "memory", NULL, file, err);
   if (rc != BS_OK) {
     free(file);

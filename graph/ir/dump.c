@@ -25,7 +25,7 @@ static uint32_t number_of(dump *d, uint32_t value) {
   return d->number[value];
 }
 
-static void put_json_text(bs_text *t, const char *text) {
+void graph_put_json_text(bs_text *t, const char *text) {
   bs_text_append(t, "\"", 1);
   for (; *text != '\0'; text++) {
     if (*text == '"' || *text == '\\')
@@ -118,7 +118,7 @@ static void put_origins(dump *d, uint32_t origin) {
     const char *text = graph_text_of(d->g, d->g->origins[origin].text);
     if (!first) bs_text_append(&d->text, d->json ? "," : ", ", d->json ? 1 : 2);
     if (d->json)
-      put_json_text(&d->text, text);
+      graph_put_json_text(&d->text, text);
     else
       bs_text_printf(&d->text, "%s", text);
   }
@@ -176,7 +176,7 @@ static void put_root(dump *d, uint32_t value, const char *what) {
   put_type(d, v);
   bs_text_printf(&d->text, "%s", d->json ? "\",\"name\":" : " ");
   if (d->json)
-    put_json_text(&d->text, graph_text_of(d->g, v->name));
+    graph_put_json_text(&d->text, graph_text_of(d->g, v->name));
   else
     bs_text_printf(&d->text, "%s", graph_text_of(d->g, v->name));
   if (d->json) bs_text_append(&d->text, "}", 1);
@@ -185,7 +185,7 @@ static void put_root(dump *d, uint32_t value, const char *what) {
 static void put_port(dump *d, const gport *p, const char *what) {
   if (d->json) {
     bs_text_printf(&d->text, "{\"%s\":", what);
-    put_json_text(&d->text, graph_text_of(d->g, p->name));
+    graph_put_json_text(&d->text, graph_text_of(d->g, p->name));
     bs_text_append(&d->text, ",\"value\":\"", 10);
   } else {
     bs_text_printf(&d->text, "%s %s = ", what, graph_text_of(d->g, p->name));

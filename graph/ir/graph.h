@@ -10,6 +10,7 @@
 #ifndef BS_GRAPH_IR_GRAPH_H
 #define BS_GRAPH_IR_GRAPH_H
 #include "blockshock/graph.h"
+#include "core/base/text.h"
 
 #define GNONE UINT32_MAX /* no value, node, use, text, expression */
 
@@ -164,11 +165,13 @@ uint32_t graph_expr(
     graph *g, const gexpr *expr); /* the number of an equal one, made when it is new; GNONE: no memory */
 
 /* ---- questions ------------------------------------------------------------------------------ */
-const char *graph_op_name(uint32_t op);                   /* "map" */
-int64_t graph_count(const gvalue *v);                     /* elements */
-int graph_is_dense(const gvalue *v);                      /* row-major without gaps, whatever its offset */
-int graph_is_const(const graph *g, uint32_t value);       /* its root is a CONST */
-uint32_t graph_use_count(const graph *g, uint32_t value); /* nodes' inputs; a node may count twice */
+const char *graph_op_name(uint32_t op); /* "map" */
+int64_t graph_count(const gvalue *v);   /* elements */
+static inline uint64_t graph_bytes(const gvalue *v) {
+  return (uint64_t)graph_count(v) * BS_DTYPE_BYTES(v->dtype);
+}
+int graph_is_dense(const gvalue *v);                /* row-major without gaps, whatever its offset */
+int graph_is_const(const graph *g, uint32_t value); /* its root is a CONST */
 uint32_t graph_sole_user(
     const graph *g,
     uint32_t value); /* the only node that reads it, or a view of it, and no port does; else GNONE */
@@ -193,4 +196,6 @@ int32_t graph_widen(graph *g, bs_error *err);
 /* dump.c: a line (or a JSON object) for each value and node, in an order that depends on the graph alone. */
 int32_t graph_dump(const graph *g, int json, void (*put)(void *user, const char *text), void *user,
                    bs_error *err);
+/* A string of JSON with its quotes. */
+void graph_put_json_text(bs_text *t, const char *text);
 #endif

@@ -42,12 +42,6 @@ int graph_is_const(const graph *g, uint32_t value) {
   return value != GNONE && g->values[g->values[value].base].kind == GV_CONST;
 }
 
-uint32_t graph_use_count(const graph *g, uint32_t value) {
-  uint32_t n = 0;
-  for (uint32_t u = g->values[value].first_use; u != GNONE; u = g->uses[u].next) n++;
-  return n;
-}
-
 static int is_port(const graph *g, uint32_t value) {
   for (uint32_t i = 0; i < g->n_outputs; i++)
     if (g->outputs[i].value == value) return 1;

@@ -18,10 +18,6 @@ static int over_constants(const lower_ctx *c, const gnode *n) {
   return 1;
 }
 
-static uint64_t value_bytes(const gvalue *v) {
-  return (uint64_t)graph_count(v) * BS_DTYPE_BYTES(v->dtype);
-}
-
 /* Shape arithmetic is computed now: integers, and floats of a few elements. What is larger is left to the
  * pass fold, or to the run. */
 enum { FEW = 64, MOST_BYTES = 16 << 20 };
@@ -32,7 +28,7 @@ static int worth_it(const lower_ctx *c, const gnode *n) {
     if (n->out[i] == GNONE) continue;
     const gvalue *root = &c->g->values[c->g->values[n->out[i]].base];
     if (bs_dtype_is_float(root->dtype) && graph_count(root) > FEW) return 0;
-    out += value_bytes(root);
+    out += graph_bytes(root);
   }
   return out <= MOST_BYTES && out <= c->fold_limit && c->g->data_bytes <= c->fold_limit - out;
 }
@@ -44,7 +40,7 @@ static int32_t give_memory(lower_ctx *c, const gnode *n, void **data, int *out_p
     if (n->out[i] == GNONE) continue;
     const gvalue *v = &c->g->values[n->out[i]];
     gvalue *root = &c->g->values[v->base];
-    if (root->data == NULL) root->data = graph_data(c->g, value_bytes(root));
+    if (root->data == NULL) root->data = graph_data(c->g, graph_bytes(root));
     if (root->data == NULL)
       return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a constant");
     if (v->kind == GV_VIEW) *out_part = 1;

@@ -9,23 +9,19 @@
 /* No constant that is computed is larger than this, nor more than a few times what it came from. */
 #define FOLD_LIMIT (UINT64_C(64) << 20)
 
-static uint64_t root_bytes(const gvalue *v) {
-  return (uint64_t)graph_count(v) * BS_DTYPE_BYTES(v->dtype);
-}
-
 static int foldable(const graph *g, const gnode *n) {
   uint64_t in = 0, out = 0;
   if (n->op == GOP_MATMUL) return 0;
   for (uint32_t i = 0; i < n->n_in; i++) {
     if (n->in[i] == GNONE) continue;
     if (!graph_is_const(g, n->in[i])) return 0;
-    in += root_bytes(&g->values[g->values[n->in[i]].base]);
+    in += graph_bytes(&g->values[g->values[n->in[i]].base]);
   }
   for (uint32_t i = 0; i < n->n_out; i++) {
     if (n->out[i] == GNONE) continue;
     const gvalue *root = &g->values[g->values[n->out[i]].base];
     if (root->flags & GV_OUTPUT) return 0;
-    out += root_bytes(root);
+    out += graph_bytes(root);
   }
   return out <= FOLD_LIMIT && (out <= 4u * in || out <= FOLD_LIMIT / 16u);
 }
@@ -45,7 +41,7 @@ static int32_t fold_node(graph *g, const gpass_ctx *ctx, uint32_t id, int *out_d
     if (n->out[k] == GNONE) continue;
     const gvalue *v = &g->values[n->out[k]];
     gvalue *root = &g->values[v->base];
-    if (root->data == NULL) root->data = graph_data(g, root_bytes(root));
+    if (root->data == NULL) root->data = graph_data(g, graph_bytes(root));
     if (root->data == NULL)
       return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a constant");
     data[k] = (unsigned char *)root->data + (uint64_t)v->offset * BS_DTYPE_BYTES(v->dtype);

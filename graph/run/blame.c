@@ -67,21 +67,15 @@ typedef struct comparing {
 static const uint64_t MOST_BYTES = UINT64_C(2) << 30;
 static const double CLEARLY = 1e-3;
 
-static uint64_t count_of(const bs_tensor *t) {
-  uint64_t count = 1;
-  for (uint32_t d = 0; d < t->rank; d++) count *= (uint64_t)t->dims[d];
-  return count;
-}
-
 static void keep_step(void *user, const gbinding *b, const gstep *s) {
   comparing *c = user;
   const gnode *n = &b->g->nodes[s->node];
   for (uint32_t i = 0; i < n->n_out; i++) {
     if (n->out[i] == GNONE || n->out[i] >= c->n) continue;
     const bs_tensor *t = s->args[n->n_in + i];
-    c->bytes += 8 * count_of(t);
+    c->bytes += 8 * tensor_elements(t);
     if (c->bytes > MOST_BYTES || gnumbers_read(t, &c->numbers[n->out[i]], NULL) != BS_OK) c->failed = 1;
-    c->counts[n->out[i]] = count_of(t);
+    c->counts[n->out[i]] = tensor_elements(t);
     if (c->failed) return;
   }
 }
@@ -108,7 +102,7 @@ static void compare_step(void *user, const gbinding *b, const gstep *s) {
     const bs_tensor *t = s->args[n->n_in + i];
     gnumber *got = NULL;
     if (n->out[i] == GNONE || n->out[i] >= c->n || c->numbers[n->out[i]] == NULL) continue;
-    if (count_of(t) != c->counts[n->out[i]] || gnumbers_read(t, &got, NULL) != BS_OK) continue;
+    if (tensor_elements(t) != c->counts[n->out[i]] || gnumbers_read(t, &got, NULL) != BS_OK) continue;
     const double off =
         difference(got, c->numbers[n->out[i]], c->counts[n->out[i]], bs_dtype_is_float(t->dtype));
     free(got);

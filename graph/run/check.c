@@ -25,22 +25,18 @@ typedef struct checking {
   bs_error *err;
 } checking;
 
-static uint64_t root_bytes(const gvalue *v) {
-  return (uint64_t)graph_count(v) * BS_DTYPE_BYTES(v->dtype);
-}
-
 /* Every TEMP gets memory of its own: nothing is shared, so that what overwrites too much is seen. */
 static int32_t spread_out(checking *c) {
   const graph *g = c->b->g;
   uint64_t all = 0;
   for (uint32_t i = 0; i < g->n_values; i++)
-    if (g->values[i].kind == GV_TEMP) all += root_bytes(&g->values[i]) + 2u * GUARD;
+    if (g->values[i].kind == GV_TEMP) all += graph_bytes(&g->values[i]) + 2u * GUARD;
   const int32_t rc =
       bs_memory_fits(all, "BS-GRAPH-MEMORY", "all values of the model, each by itself,", c->err);
   if (rc != BS_OK) return rc;
   for (uint32_t i = 0; i < g->n_values; i++) {
     if (g->values[i].kind != GV_TEMP) continue;
-    const uint64_t bytes = root_bytes(&g->values[i]);
+    const uint64_t bytes = graph_bytes(&g->values[i]);
     c->memory[i] = aligned_alloc(64, (size_t)((bytes + 2u * GUARD + 63u) & ~UINT64_C(63)));
     if (c->memory[i] == NULL)
       return bs_error_set(c->err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a check");
@@ -55,7 +51,7 @@ static int32_t spread_out(checking *c) {
 static int guards_whole(const checking *c, uint32_t root) {
   const unsigned char *m = c->memory[root];
   if (m == NULL) return 1;
-  const unsigned char *end = m + GUARD + root_bytes(&c->b->g->values[root]);
+  const unsigned char *end = m + GUARD + graph_bytes(&c->b->g->values[root]);
   for (uint32_t i = 0; i < GUARD; i++)
     if (m[i] != GUARD_BYTE || end[i] != GUARD_BYTE) return 0;
   return 1;
@@ -63,15 +59,9 @@ static int guards_whole(const checking *c, uint32_t root) {
 
 /* ---- f64 ------------------------------------------------------------------------------------- */
 
-static uint64_t elements(const bs_tensor *t) {
-  uint64_t count = 1;
-  for (uint32_t d = 0; d < t->rank; d++) count *= (uint64_t)t->dims[d];
-  return count;
-}
-
 /* The elements of a tensor as f64, malloc'd. */
 static int32_t copy_f64(const checking *c, const bs_tensor *t, double **out_values) {
-  *out_values = malloc((elements(t) + 1u) * sizeof **out_values);
+  *out_values = malloc((tensor_elements(t) + 1u) * sizeof **out_values);
   if (*out_values == NULL)
     return bs_error_set(c->err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a check");
   bs_read_dense(BS_F64, *out_values, t);
@@ -82,7 +72,7 @@ static int32_t copy_f64(const checking *c, const bs_tensor *t, double **out_valu
 static int32_t as_constant(checking *c, const bs_tensor *t, uint32_t *out_value) {
   gvalue v = {.rank = (uint8_t)t->rank, .dtype = t->dtype};
   memcpy(v.dims, t->dims, sizeof v.dims);
-  void *data = graph_data(c->wide, root_bytes(&v));
+  void *data = graph_data(c->wide, graph_bytes(&v));
   if (data == NULL) return bs_error_set(c->err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a check");
   if (graph_count(&v) > 0) bs_read_dense(t->dtype, data, t);
   return graph_add_root(c->wide, GV_CONST, t->dtype, t->rank, t->dims, data, NULL, out_value, c->err);
@@ -93,7 +83,7 @@ static int32_t weight_constant(checking *c, uint32_t weight, uint32_t *out_value
   const gvalue *v = &c->b->g->values[weight];
   gvalue dense = {.rank = v->rank, .dtype = v->dtype};
   memcpy(dense.dims, v->dims, sizeof dense.dims);
-  void *data = graph_data(c->wide, root_bytes(&dense));
+  void *data = graph_data(c->wide, graph_bytes(&dense));
   if (data == NULL) return bs_error_set(c->err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a check");
   int32_t rc = graph_read_const(c->b->g, weight, data, c->err);
   if (rc == BS_OK)
@@ -127,7 +117,7 @@ static int32_t as_contract(checking *c, const gnode *from, gnode *n) {
 static int32_t add_residual(const checking *c, const bs_tensor *t, double *io_sum) {
   double *values = NULL;
   const int32_t rc = copy_f64(c, t, &values);
-  for (uint64_t i = 0; rc == BS_OK && i < elements(t); i++) io_sum[i] += values[i];
+  for (uint64_t i = 0; rc == BS_OK && i < tensor_elements(t); i++) io_sum[i] += values[i];
   free(values);
   return rc;
 }
@@ -223,7 +213,7 @@ static int32_t compute_wide(checking *c, const gstep *s, double factor, double *
   void *data[GNODE_OUT] = {NULL};
   for (uint32_t i = 0; i < n.n_out && rc == BS_OK; i++) {
     if (n.out[i] == GNONE) continue;
-    data[i] = graph_data(c->wide, root_bytes(&c->wide->values[n.out[i]]));
+    data[i] = graph_data(c->wide, graph_bytes(&c->wide->values[n.out[i]]));
     if (data[i] == NULL) rc = bs_error_set(c->err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a check");
   }
   if (rc == BS_OK) rc = gfold_run(&c->s->graph->fold, c->wide, &c->wide->nodes[c->wide->first], data, c->err);
@@ -258,7 +248,7 @@ double gstep_terms(const gbinding *b, const gstep *s) {
       for (uint32_t d = 0; d < x->rank; d++) terms *= (double)(x->dims[d] > out->dims[d] ? x->dims[d] : 1);
       return terms;
     case GOP_PUT: /* as many updates may meet one element */
-      return n->attrs[3] == BS_PUT_SET ? 1 : 1 + (double)elements(s->args[1]);
+      return n->attrs[3] == BS_PUT_SET ? 1 : 1 + (double)tensor_elements(s->args[1]);
     default:
       return 1;
   }
@@ -307,7 +297,7 @@ static int32_t least_scale(const checking *c, const gstep *s, double *out_scale)
     if (t == NULL || !bs_dtype_is_float(t->dtype)) continue;
     const int32_t rc = copy_f64(c, t, &values);
     if (rc != BS_OK) return rc;
-    for (uint64_t k = 0; k < elements(t); k++)
+    for (uint64_t k = 0; k < tensor_elements(t); k++)
       if (isfinite(values[k]) && !bs_is_fill(t->dtype, values[k]))
         *out_scale = fmax(*out_scale, fabs(values[k]));
     free(values);
@@ -356,7 +346,7 @@ static int32_t compare_outputs(checking *c, const gstep *s, const wanted *want, 
     double *got = NULL;
     const int32_t rc = copy_f64(c, t, &got);
     if (rc != BS_OK) return rc;
-    for (uint64_t k = 0; k < elements(t); k++) {
+    for (uint64_t k = 0; k < tensor_elements(t); k++) {
       const double right = nearest(want, i, k, got[k]);
       if (!overflows(t->dtype, got[k], right)) bs_deviation_add(&d, t->dtype, got[k], right);
     }
@@ -377,10 +367,10 @@ static int32_t mean_part(const checking *c, const gstep *s, double *out_part) {
     if (n->in[i] != GNONE) rc = copy_f64(c, s->args[i], &values[i]);
   for (int64_t k = 0; rc == BS_OK && values[2] != NULL && k < row; k++)
     gamma = fmax(gamma, fabs(values[2][k]));
-  const int64_t count = rc == BS_OK && values[0] != NULL ? (int64_t)elements(s->args[0]) : 0;
+  const int64_t count = rc == BS_OK && values[0] != NULL ? (int64_t)tensor_elements(s->args[0]) : 0;
   /* What is added may be broadcast: its elements are then taken again, in order, which is enough for a size.
    */
-  const int64_t added = values[1] != NULL ? (int64_t)elements(s->args[1]) : 0;
+  const int64_t added = values[1] != NULL ? (int64_t)tensor_elements(s->args[1]) : 0;
   for (int64_t at = 0; at + row <= count && row > 0; at += row) {
     double mean = 0, squares = 0, most = 0;
     for (int64_t k = at; k < at + row; k++) {
@@ -418,7 +408,7 @@ static int32_t widen_bound(checking *c, const gstep *s, const wanted *want, doub
     if (n->out[i] == GNONE || want->sides[0][i] == NULL) continue;
     const bs_tensor *t = s->args[n->n_in + i];
     bs_deviation d = {.scale = least};
-    for (uint64_t k = 0; k < elements(t); k++)
+    for (uint64_t k = 0; k < tensor_elements(t); k++)
       bs_deviation_add(&d, t->dtype, moved[i][k], want->sides[0][i][k]);
     const double off = bs_deviation_of(&d) + (d.scale > 0 ? unit * mean / d.scale : 0);
     if (isfinite(off)) row->bound = fmax(row->bound, MOVES * off);
@@ -467,12 +457,12 @@ static unsigned char *new_bytes(const checking *c, uint64_t size) {
 static int32_t copy_results(const checking *c, unsigned char **out_bytes, uint64_t *out_size) {
   const graph *g = c->b->g;
   uint64_t size = 0, at = 0;
-  for (uint32_t i = 0; i < g->n_outputs; i++) size += root_bytes(&g->values[g->outputs[i].value]);
+  for (uint32_t i = 0; i < g->n_outputs; i++) size += graph_bytes(&g->values[g->outputs[i].value]);
   *out_size = size + gstates_bytes(c->s->core);
   *out_bytes = new_bytes(c, *out_size);
   if (*out_bytes == NULL) return BS_NO_MEMORY;
   for (uint32_t i = 0; i < g->n_outputs; i++) {
-    const uint64_t n = root_bytes(&g->values[g->outputs[i].value]);
+    const uint64_t n = graph_bytes(&g->values[g->outputs[i].value]);
     if (n > 0) memcpy(*out_bytes + at, c->b->tensors[g->outputs[i].value].data, n);
     at += n;
   }

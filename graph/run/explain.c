@@ -74,19 +74,6 @@ BS_API int32_t bs_session_node(const bs_session *s, uint32_t index, bs_node_info
   return rc;
 }
 
-static void put_json_text(bs_text *t, const char *text) {
-  bs_text_append(t, "\"", 1);
-  for (; *text != '\0'; text++) {
-    if (*text == '"' || *text == '\\')
-      bs_text_printf(t, "\\%c", *text);
-    else if ((unsigned char)*text < 0x20)
-      bs_text_printf(t, "\\u%04x", (unsigned)(unsigned char)*text);
-    else
-      bs_text_append(t, text, 1);
-  }
-  bs_text_append(t, "\"", 1);
-}
-
 /* Who could serve a node, best first, and the key of a choice between them. */
 typedef struct candidates {
   bs_text names, key;
@@ -104,7 +91,7 @@ static void put_candidate(void *user, const bs_op_candidate *c) {
   bs_text_printf(&how, "%s%s%s", c->answer->algo, c->answer->text[0] != '\0' ? ", " : "", c->answer->text);
   for (char *at = how.data; at != NULL && *at != '\0'; at++)
     if ((unsigned char)*at < 0x20) *at = ' ';
-  put_json_text(&all->names, how.data != NULL ? how.data : "");
+  graph_put_json_text(&all->names, how.data != NULL ? how.data : "");
   bs_text_append(&all->names, "}", 1);
   bs_text_free(&how);
 }
@@ -113,7 +100,7 @@ static void put_candidate(void *user, const bs_op_candidate *c) {
 static void put_knobs(report *r, const gstep *step) {
   const bs_op_echo *echo = bs_plan_echo(step->plan);
   bs_text_printf(&r->t, ",\"knobs\":");
-  put_json_text(&r->t, echo != NULL ? echo->knobs : "");
+  graph_put_json_text(&r->t, echo != NULL ? echo->knobs : "");
 }
 
 static void put_choice(report *r, const gnode *n) {
@@ -127,7 +114,7 @@ static void put_choice(report *r, const gnode *n) {
   graph_query(r->b->g, n, &q);
   bs_op_explain_at(r->s->context, core->backend, &site, &q.query, put_candidate, &all, NULL);
   bs_text_printf(&r->t, ",\"candidates\":[%s],\"key\":", all.names.data != NULL ? all.names.data : "");
-  put_json_text(&r->t, all.key.data != NULL ? all.key.data : "");
+  graph_put_json_text(&r->t, all.key.data != NULL ? all.key.data : "");
   bs_text_free(&all.names);
   bs_text_free(&all.key);
 }
@@ -150,9 +137,9 @@ static int32_t put_nodes(report *r, int json, int profile, bs_error *err) {
     const double us = info.runs > 0 ? 1e6 * info.seconds / (double)info.runs : 0;
     if (json) {
       bs_text_printf(&r->t, "%s\n{\"index\":%u,\"op\":\"%s\",\"serves\":", i > 0 ? "," : "", i, info.op);
-      put_json_text(&r->t, info.serves);
+      graph_put_json_text(&r->t, info.serves);
       bs_text_printf(&r->t, ",\"level\":\"%s\",\"reason\":", level_names[info.level & 3u]);
-      put_json_text(&r->t, info.reason);
+      graph_put_json_text(&r->t, info.reason);
       bs_text_printf(&r->t, ",\"shape\":\"");
       put_shape(&r->t, &r->b->g->values[n->out[0]]);
       bs_text_printf(
@@ -163,7 +150,7 @@ static int32_t put_nodes(report *r, int json, int profile, bs_error *err) {
           info.flops, info.bytes, info.runs, info.seconds, r->b->steps[i].prepare_s,
           1e-9 * (double)r->b->steps[i].cpu_ns, 1e-9 * (double)r->b->steps[i].asleep_ns,
           r->b->steps[i].waits);
-      put_json_text(&r->t, info.origin);
+      graph_put_json_text(&r->t, info.origin);
       put_knobs(r, &r->b->steps[i]);
       if (!profile) put_choice(r, n);
       bs_text_append(&r->t, "}", 1);
@@ -234,7 +221,7 @@ static void put_memory(report *r, int json) {
   for (uint32_t i = 0; i < m->n_top; i++) {
     char name[32];
     bs_text_printf(&r->t, "%s{\"value\":", i > 0 ? "," : "");
-    put_json_text(
+    graph_put_json_text(
         &r->t, m->top[i].value == GPLAN_NONE ? "scratch" : graph_value_name(r->b->g, m->top[i].value, name));
     bs_text_printf(&r->t, ",\"bytes\":%" PRIu64 "}", m->top[i].bytes);
   }

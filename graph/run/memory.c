@@ -8,10 +8,6 @@
 #include "core/base/error.h"
 #include "graph/run/run.h"
 
-static uint64_t root_bytes(const gvalue *v) {
-  return (uint64_t)graph_count(v) * BS_DTYPE_BYTES(v->dtype);
-}
-
 /* From a view's first element to behind its last one. */
 static uint64_t reach_bytes(const gvalue *v) {
   int64_t last = 0;
@@ -84,7 +80,7 @@ static void fill_lives(const gbinding *b) {
       v->bytes = reach_bytes(value);
       if (v->bytes == 0) v->offset = 0;
     } else {
-      v->bytes = root_bytes(value);
+      v->bytes = graph_bytes(value);
     }
   }
 }

@@ -16,6 +16,12 @@
 #include "graph/pass/pass.h"
 #include "graph/plan/plan.h"
 
+static inline uint64_t tensor_elements(const bs_tensor *t) {
+  uint64_t count = 1;
+  for (uint32_t d = 0; d < t->rank; d++) count *= (uint64_t)t->dims[d];
+  return count;
+}
+
 /* ---- a rank on the caller's thread ----------------------------------------------------------- */
 typedef struct grank {
   bs_world *world;

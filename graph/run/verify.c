@@ -136,12 +136,6 @@ static double *element(const bs_tensor *t, uint64_t index) {
   return (double *)t->data + at;
 }
 
-static uint64_t elements(const bs_tensor *t) {
-  uint64_t count = 1;
-  for (uint32_t d = 0; d < t->rank; d++) count *= (uint64_t)t->dims[d];
-  return count;
-}
-
 /* A run in f64 that is watched. */
 typedef struct watching {
   gverify *v;
@@ -184,7 +178,7 @@ static void watch_number(watching *w, uint32_t dtype, double *x) {
 static void watch_output(watching *w, uint32_t value, const bs_tensor *t, int exponential) {
   const uint32_t dtype = w->v->own->bound->g->values[value].dtype;
   if (t->dtype != BS_F64 || !bs_dtype_is_float(dtype)) return;
-  const uint64_t count = elements(t);
+  const uint64_t count = tensor_elements(t);
   for (uint64_t i = 0; i < count; i++) {
     double *x = element(t, i);
     if (isinf(*x) || (exponential && *x == 0)) w->v->judging.infinite = 1;

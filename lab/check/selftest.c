@@ -8,27 +8,23 @@
 #include "lab/check/selftest_parts.h"
 #include "lab/config/experiment.h"
 #include "lab/error.h"
+#include "lab/json.h"
 
 /* Of every row; the others are gates. */
 static const char *const columns[] = {"suite", "fault", "gate", "state", "by", "text"};
 enum { N_COLUMNS = sizeof columns / sizeof columns[0] };
 
-static const char *text_of(const json_t *row, const char *key) {
-  const char *text = json_string_value(json_object_get(row, key));
-  return text != NULL ? text : "";
-}
-
 int32_t bs_selftest_add(bs_selftest *out, json_t *row, bs_error *err) {
   if (row == NULL || json_array_append_new(out->rows, row) != 0)
     return bs_no_memory(err, "a row of the self-test");
-  const char *state = text_of(row, "state");
+  const char *state = bs_get_text(row, "state");
   const int right = strcmp(state, "caught") == 0 || strcmp(state, "clean") == 0;
   const size_t used = strlen(out->missed);
   out->n++;
   out->right += (uint32_t)right;
   if (!right)
     snprintf(out->missed + used, sizeof out->missed - used, "%s%s (%s)", used > 0 ? ", " : "",
-             text_of(row, "fault"), text_of(row, "gate"));
+             bs_get_text(row, "fault"), bs_get_text(row, "gate"));
   return BS_OK;
 }
 

@@ -8,6 +8,7 @@
 #include "lab/config/experiment.h"
 #include "lab/error.h"
 #include "lab/gate/faults.h"
+#include "lab/json.h"
 #include "lab/phase/frame.h"
 
 enum pass { FORWARD, BACKWARD, TRAINING };
@@ -46,11 +47,6 @@ typedef struct suite {
   json_t *rows[TRAINING + 1];
 } suite;
 
-static const char *text_of(const json_t *object, const char *key) {
-  const char *text = json_string_value(json_object_get(object, key));
-  return text != NULL ? text : "";
-}
-
 /* Of a fault, made where there is none. Borrowed; NULL: out of memory. */
 static json_t *row_of(suite *s, uint32_t pass, const char *fault) {
   char full[80];
@@ -66,10 +62,11 @@ static json_t *row_of(suite *s, uint32_t pass, const char *fault) {
 /* The cell of a gate; what has been caught once stays so. */
 static void mark(json_t *row, const char *gate, int caught) {
   char by[200];
-  if (strcmp(text_of(row, gate), "caught") == 0) return;
+  if (strcmp(bs_get_text(row, gate), "caught") == 0) return;
   json_object_set_new(row, gate, json_string(caught ? "caught" : "let pass"));
   if (!caught) return;
-  snprintf(by, sizeof by, "%s%s%s", text_of(row, "by"), text_of(row, "by")[0] != '\0' ? ", " : "", gate);
+  snprintf(by, sizeof by, "%s%s%s", bs_get_text(row, "by"), bs_get_text(row, "by")[0] != '\0' ? ", " : "",
+           gate);
   json_object_set_new(row, "by", json_string(by));
 }
 
@@ -117,7 +114,7 @@ static int32_t add_integer(suite *s, const struct layer *l, const bs_phase_resul
   if (l->pass != FORWARD || !ran) return BS_OK;
   json_t *row = row_of(s, l->pass, "integer weight_lost");
   if (row == NULL) return bs_no_memory(err, "a row of the self-test");
-  mark(row, "T5", strstr(text_of(result->record, "faults_missed"), "integer weight_lost") == NULL);
+  mark(row, "T5", strstr(bs_get_text(result->record, "faults_missed"), "integer weight_lost") == NULL);
   return BS_OK;
 }
 
@@ -156,7 +153,7 @@ static int32_t one_layer(bs_context *context, const struct layer *l, suite *s, b
   int32_t rc = run_layer(context, l, &result, err);
   if (rc != BS_OK) return rc;
   rc = add_caught(s, l, &result, err);
-  if (rc == BS_OK) rc = add_missed(s, l, text_of(result.record, "faults_missed"), err);
+  if (rc == BS_OK) rc = add_missed(s, l, bs_get_text(result.record, "faults_missed"), err);
   if (rc == BS_OK) rc = add_integer(s, l, &result, err);
   if (rc == BS_OK) rc = add_clean(l, &result, s->out, err);
   bs_phase_result_free(&result);

@@ -7,16 +7,12 @@
 #include <string.h>
 
 #include "lab/error.h"
+#include "lab/json.h"
 #include "lab/store/store.h"
 
 const char *const bs_verdict_names[5] = {"ok", "failed", "wrong", "refused", "late"};
 static const bs_lines_words words = {"BS-TUNE-IO", "BS-TUNE-LOCK",
                                      "--points FILE chooses another place, --points off none", 0};
-
-static const char *text_of(const json_t *object, const char *key) {
-  const char *value = json_string_value(json_object_get(object, key));
-  return value != NULL ? value : "";
-}
 
 static int is_verdict(const char *text) {
   for (size_t i = 0; i < 5; i++)
@@ -32,24 +28,27 @@ int bs_history_is_entry(const json_t *e) {
     return 0;
   for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
     if (!json_is_string(json_object_get(e, texts[i]))) return 0;
-  if (!is_verdict(text_of(e, "verdict"))) return 0;
+  if (!is_verdict(bs_get_text(e, "verdict"))) return 0;
   const double seconds = json_number_value(json_object_get(e, "seconds"));
-  return strcmp(text_of(e, "verdict"), "ok") != 0 || (isfinite(seconds) && seconds > 0.0);
+  return strcmp(bs_get_text(e, "verdict"), "ok") != 0 || (isfinite(seconds) && seconds > 0.0);
 }
 
 static enum bs_line judge(void *user, const json_t *e) {
   const bs_history_key *key = user;
   uint64_t point = 0;
   if (!bs_history_is_entry(e)) return BS_LINE_BROKEN;
-  const int same =
-      strcmp(text_of(e, "problem"), key->problem) == 0 &&
-      strcmp(text_of(e, "provider"), key->provider) == 0 && strcmp(text_of(e, "plugin"), key->plugin) == 0 &&
-      strcmp(text_of(e, "regime"), key->regime) == 0 && json_is_string(json_object_get(e, "how")) &&
-      strcmp(text_of(e, "how"), key->how) == 0 && json_equal(json_object_get(e, "settings"), key->settings) &&
-      strcmp(text_of(e, "backend"), key->backend) == 0 &&
-      json_integer_value(json_object_get(e, "threads")) == (json_int_t)key->threads &&
-      json_equal(json_object_get(e, "machine"), key->machine);
-  return same && bs_space_find(key->space, text_of(e, "config"), &point) ? BS_LINE_HOLDS : BS_LINE_FOREIGN;
+  const int same = strcmp(bs_get_text(e, "problem"), key->problem) == 0 &&
+                   strcmp(bs_get_text(e, "provider"), key->provider) == 0 &&
+                   strcmp(bs_get_text(e, "plugin"), key->plugin) == 0 &&
+                   strcmp(bs_get_text(e, "regime"), key->regime) == 0 &&
+                   json_is_string(json_object_get(e, "how")) &&
+                   strcmp(bs_get_text(e, "how"), key->how) == 0 &&
+                   json_equal(json_object_get(e, "settings"), key->settings) &&
+                   strcmp(bs_get_text(e, "backend"), key->backend) == 0 &&
+                   json_integer_value(json_object_get(e, "threads")) == (json_int_t)key->threads &&
+                   json_equal(json_object_get(e, "machine"), key->machine);
+  return same && bs_space_find(key->space, bs_get_text(e, "config"), &point) ? BS_LINE_HOLDS
+                                                                             : BS_LINE_FOREIGN;
 }
 
 static json_int_t effort_of(const bs_history *h, size_t entry) {
@@ -79,7 +78,7 @@ int32_t bs_history_open(const char *path, const bs_history_key *key, bs_history 
   if (rc == BS_OK && out->entry == NULL) rc = bs_no_memory(err, "measured points");
   for (size_t i = 0; rc == BS_OK && i < json_array_size(out->lines.entries); i++) {
     uint64_t point = 0;
-    bs_space_find(key->space, text_of(json_array_get(out->lines.entries, i), "config"), &point);
+    bs_space_find(key->space, bs_get_text(json_array_get(out->lines.entries, i), "config"), &point);
     rc = index_entry(out, point, err);
   }
   return rc;
@@ -98,8 +97,8 @@ const json_t *bs_history_find(const bs_history *h, uint64_t point) {
 }
 
 double bs_history_seconds(const json_t *e) {
-  return strcmp(text_of(e, "verdict"), "ok") == 0 ? json_number_value(json_object_get(e, "seconds"))
-                                                  : INFINITY;
+  return strcmp(bs_get_text(e, "verdict"), "ok") == 0 ? json_number_value(json_object_get(e, "seconds"))
+                                                      : INFINITY;
 }
 
 int32_t bs_history_add(bs_history *h, uint64_t point, json_t *result, bs_error *err) {

@@ -6,6 +6,7 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/compare/stored.h"
+#include "lab/json.h"
 #include "lab/report/rows.h"
 #include "lab/store/summary.h"
 
@@ -91,17 +92,13 @@ json_t *bs_stored_differences(const bs_stored_run *a, const bs_stored_run *b) {
 
 /* ---- may they be compared? ---------------------------------------------------------------------- */
 
-static const char *text_of(const json_t *object, const char *key) {
-  const char *text = json_string_value(json_object_get(object, key));
-  return text != NULL ? text : "";
-}
-
 /* Whose time it is: a simulated machine's, a GPU's by name, this kind of processor's. */
 static void device_of(const bs_stored_run *run, const json_t *record, char out[160]) {
   const json_t *device = json_object_get(record, "device");
-  const char *name = text_of(device, "name"), *model = text_of(json_object_get(run->env, "cpu"), "model");
-  if (bs_row_is_simulated(record)) name = text_of(json_object_get(record, "simulated"), "machine");
-  snprintf(out, 160, "%.40s on %.100s", text_of(record, "backend"), name[0] != '\0' ? name : model);
+  const char *name = bs_get_text(device, "name"),
+             *model = bs_get_text(json_object_get(run->env, "cpu"), "model");
+  if (bs_row_is_simulated(record)) name = bs_get_text(json_object_get(record, "simulated"), "machine");
+  snprintf(out, 160, "%.40s on %.100s", bs_get_text(record, "backend"), name[0] != '\0' ? name : model);
 }
 
 static void unlike(const char *what, const char *a, const char *b, char *text, size_t size) {
@@ -118,7 +115,7 @@ static void unlike_records(const bs_stored_run *a, const bs_stored_run *b, size_
   char device_a[160], device_b[160];
   text[0] = '\0';
   for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
-    unlike(keys[i], text_of(x, keys[i]), text_of(y, keys[i]), text, size);
+    unlike(keys[i], bs_get_text(x, keys[i]), bs_get_text(y, keys[i]), text, size);
   unlike("clock", bs_record_clock(x), bs_record_clock(y), text, size);
   device_of(a, x, device_a);
   device_of(b, y, device_b);

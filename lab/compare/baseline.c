@@ -10,6 +10,7 @@
 #include "core/base/error.h"
 #include "core/base/out_file.h"
 #include "core/base/text.h"
+#include "lab/json.h"
 #include "lab/store/notes.h"
 
 enum { MAX_NAMES = 64 };
@@ -43,22 +44,18 @@ int32_t bs_baseline_find(const char *root, const char *name, char **out_run, bs_
   return rc;
 }
 
-static const char *str(const json_t *row, const char *key) {
-  const char *text = json_string_value(json_object_get(row, key));
-  return text != NULL ? text : "";
-}
-
 const json_t *bs_baseline_slower(const json_t *rows) {
   for (size_t i = 0; i < json_array_size(rows); i++) {
     const json_t *row = json_array_get(rows, i);
-    if (strcmp(str(row, "word"), "SLOWER") == 0 && !json_is_true(json_object_get(row, "peer"))) return row;
+    if (strcmp(bs_get_text(row, "word"), "SLOWER") == 0 && !json_is_true(json_object_get(row, "peer")))
+      return row;
   }
   return NULL;
 }
 
 const json_t *bs_baseline_missing(const json_t *rows) {
   for (size_t i = 0; i < json_array_size(rows); i++)
-    if (strcmp(str(json_array_get(rows, i), "word"), "MISSING") == 0) return json_array_get(rows, i);
+    if (strcmp(bs_get_text(json_array_get(rows, i), "word"), "MISSING") == 0) return json_array_get(rows, i);
   return NULL;
 }
 
@@ -83,7 +80,7 @@ enum outcome { PASSED, FAILED, SKIPPED, LACKING };
 
 /* A dense layer beside the method decides nothing: what it did is told. */
 static enum outcome outcome_of(const json_t *row) {
-  const char *word = str(row, "word");
+  const char *word = bs_get_text(row, "word");
   if (strcmp(word, "MISSING") == 0) return LACKING;
   if (strcmp(word, "UNCLEAR") == 0) return SKIPPED;
   return strcmp(word, "SLOWER") == 0 && !json_is_true(json_object_get(row, "peer")) ? FAILED : PASSED;
@@ -100,17 +97,17 @@ static void add_case(bs_text *out, const char *suite, const json_t *row) {
                                      "<error message=\""};
   static const char *const close[] = {"</system-out>", "\"/>", "\"/>", "\"/>"};
   const enum outcome outcome = outcome_of(row);
-  const char *pass = str(row, "pass"), *cause = str(row, "cause");
+  const char *pass = bs_get_text(row, "pass"), *cause = bs_get_text(row, "cause");
   bs_text_printf(out, "  <testcase classname=\"");
   add_escaped(out, suite);
   bs_text_printf(out, "\" name=\"");
-  add_escaped(out, str(row, "arm"));
+  add_escaped(out, bs_get_text(row, "arm"));
   bs_text_printf(out, " (");
   add_escaped(out, pass);
   bs_text_printf(out, "%s", pass[0] != '\0' ? ", " : "");
-  add_escaped(out, str(row, "phase"));
+  add_escaped(out, bs_get_text(row, "phase"));
   bs_text_printf(out, ")\" time=\"%.9f\">%s%s", 1e-3 * json_number_value(json_object_get(row, "b_ms")),
-                 open[outcome], str(row, "word"));
+                 open[outcome], bs_get_text(row, "word"));
   if (cause[0] != '\0') {
     bs_text_printf(out, " (");
     add_escaped(out, cause);

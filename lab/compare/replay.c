@@ -8,19 +8,15 @@
 #include <unistd.h>
 
 #include "core/base/error.h"
+#include "lab/json.h"
 #include "lab/store/folder.h"
 
 /* ---- may it be repeated? ------------------------------------------------------------------------ */
 
-static const char *text_of(const json_t *object, const char *key) {
-  const char *text = json_string_value(json_object_get(object, key));
-  return text != NULL ? text : "";
-}
-
 int32_t bs_replay_check(const bs_stored_run *run, bs_error *err) {
   const json_t *record = json_array_get(run->records, 0);
-  const char *phase = text_of(record, "phase"), *wanted = text_of(record, "config");
-  if (phase[0] == '\0' || strcmp(text_of(run->config, "phase.name"), phase) != 0) {
+  const char *phase = bs_get_text(record, "phase"), *wanted = bs_get_text(record, "config");
+  if (phase[0] == '\0' || strcmp(bs_get_text(run->config, "phase.name"), phase) != 0) {
     bs_error_set(err, BS_UNSUPPORTED, "BS-REPLAY-KIND", "%.200s is no run of a phase, it is of '%.60s'",
                  run->path, phase);
     bs_error_hint(err, "`bsrun runs show RUN -o json` has its command under argv");
@@ -62,7 +58,7 @@ static void add_differences(replay *r, const bs_stored_run *a, const bs_stored_r
   size_t i;
   r->bad |= all == NULL;
   json_array_foreach(all, i, one) {
-    const char *what = text_of(one, "what");
+    const char *what = bs_get_text(one, "what");
     const int env = strncmp(what, "env.", 4) == 0;
     add(r, env ? "env" : "config", what + (env ? 4 : strlen("config.")), "differs", json_object_get(one, "a"),
         json_object_get(one, "b"));
@@ -73,7 +69,7 @@ static void add_differences(replay *r, const bs_stored_run *a, const bs_stored_r
 /* The gate of this place in the other list, or NULL: it has another one there, or none. */
 static const json_t *same_gate(const json_t *gate, const json_t *others, size_t i) {
   const json_t *other = json_array_get(others, i);
-  return strcmp(text_of(gate, "name"), text_of(other, "name")) == 0 ? other : NULL;
+  return strcmp(bs_get_text(gate, "name"), bs_get_text(other, "name")) == 0 ? other : NULL;
 }
 
 static void add_gates(replay *r, const json_t *x, const json_t *y) {
@@ -86,13 +82,13 @@ static void add_gates(replay *r, const json_t *x, const json_t *y) {
                  *other = json_object_get(same_gate(gate, b, i), "state");
     if (other != NULL && json_equal(state, other)) continue;
     r->unlike++;
-    add(r, "verdict", text_of(gate, "name"), "differs", state, other);
+    add(r, "verdict", bs_get_text(gate, "name"), "differs", state, other);
   }
   for (size_t i = 0; i < m; i++) {
     gate = json_array_get(b, i);
     if (same_gate(gate, a, i) != NULL) continue;
     r->unlike++;
-    add(r, "verdict", text_of(gate, "name"), "differs", NULL, json_object_get(gate, "state"));
+    add(r, "verdict", bs_get_text(gate, "name"), "differs", NULL, json_object_get(gate, "state"));
   }
   if (r->unlike != before || n == 0) return;
   json_t *count = json_integer((json_int_t)n);
@@ -155,14 +151,14 @@ static void add_simulated(replay *r, const json_t *x, const json_t *y) {
 /* "arm (forward): 1.02 times as fast [0.98, 1.05]". */
 static void add_time(replay *r, const json_t *row) {
   char what[200];
-  if (strcmp(text_of(row, "word"), "MISSING") == 0)
-    snprintf(what, sizeof what, "%.60s ms (%.40s): %.60s", text_of(row, "arm"), text_of(row, "phase"),
-             text_of(row, "cause"));
+  if (strcmp(bs_get_text(row, "word"), "MISSING") == 0)
+    snprintf(what, sizeof what, "%.60s ms (%.40s): %.60s", bs_get_text(row, "arm"), bs_get_text(row, "phase"),
+             bs_get_text(row, "cause"));
   else
-    snprintf(what, sizeof what, "%.60s ms (%.40s): %.4g times as fast [%.4g, %.4g]", text_of(row, "arm"),
-             text_of(row, "phase"), json_number_value(json_object_get(row, "speedup")),
+    snprintf(what, sizeof what, "%.60s ms (%.40s): %.4g times as fast [%.4g, %.4g]", bs_get_text(row, "arm"),
+             bs_get_text(row, "phase"), json_number_value(json_object_get(row, "speedup")),
              json_number_value(json_object_get(row, "low")), json_number_value(json_object_get(row, "high")));
-  add(r, "time", what, text_of(row, "word"), json_object_get(row, "a_ms"), json_object_get(row, "b_ms"));
+  add(r, "time", what, bs_get_text(row, "word"), json_object_get(row, "a_ms"), json_object_get(row, "b_ms"));
 }
 
 /* Times answer one question only where both runs are alike; what forbids it stands in its row. */

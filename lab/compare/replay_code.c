@@ -11,6 +11,7 @@
 #include "lab/config/experiment.h"
 #include "lab/config/trust.h"
 #include "lab/error.h"
+#include "lab/json.h"
 #include "lab/store/folder.h"
 #include "lab/store/sha256.h"
 
@@ -21,11 +22,6 @@ typedef struct choosing {
   bs_replay_code *out;
   int bad; /* out of memory */
 } choosing;
-
-static const char *text_of(const json_t *object, const char *key) {
-  const char *text = json_string_value(json_object_get(object, key));
-  return text != NULL ? text : "";
-}
 
 static int lies_below(const char *path, const char *folder) {
   const size_t n = strlen(folder);
@@ -47,7 +43,7 @@ static void find_store(choosing *c) {
 /* Is it the very file that the record lists? */
 static int is_recorded(const choosing *c, const char *path, const json_t *recorded) {
   char real[PATH_MAX], sum[65];
-  const char *wanted = text_of(recorded, "sha256");
+  const char *wanted = bs_get_text(recorded, "sha256");
   if (realpath(path, real) == NULL || lies_below(real, c->store)) return 0;
   return strlen(wanted) == 64 && bs_sha256_file(real, sum, NULL) == BS_OK && strcmp(sum, wanted) == 0;
 }
@@ -69,8 +65,8 @@ static int32_t add_file(choosing *c, const char *value, bs_error *err) {
   const json_t *recorded;
   bs_plugin_id_of(value, id, sizeof id);
   json_array_foreach(c->plugins, i, recorded) {
-    const char *path = text_of(recorded, "path");
-    if (strcmp(text_of(recorded, "id"), id) != 0) continue;
+    const char *path = bs_get_text(recorded, "path");
+    if (strcmp(bs_get_text(recorded, "id"), id) != 0) continue;
     const char *file = is_recorded(c, value, recorded) ? value : path;
     if (file == path && !is_recorded(c, path, recorded)) break;
     add_plugin(c, file);
@@ -90,7 +86,7 @@ static void add_found(choosing *c, const char *folders) {
   const json_t *recorded;
   json_array_foreach(c->plugins, i, recorded) {
     char folder[PATH_MAX];
-    const char *path = text_of(recorded, "path"), *slash = strrchr(path, '/');
+    const char *path = bs_get_text(recorded, "path"), *slash = strrchr(path, '/');
     if (slash == NULL || !is_recorded(c, path, recorded)) continue;
     snprintf(folder, sizeof folder, "%.*s", (int)(slash - path), path);
     const char *at = strstr(folders, folder);
@@ -120,9 +116,9 @@ static int32_t choose(choosing *c, const bs_node *tree, bs_error *err) {
   json_t *row;
   json_array_foreach(c->out->code, i, row) {
     char word[320];
-    if (strcmp(text_of(row, "key"), "plugin") == 0) continue;
-    if (strcmp(text_of(row, "key"), "plugin_dirs") == 0) folders = text_of(row, "value");
-    snprintf(word, sizeof word, "%.300s=null", text_of(row, "key"));
+    if (strcmp(bs_get_text(row, "key"), "plugin") == 0) continue;
+    if (strcmp(bs_get_text(row, "key"), "plugin_dirs") == 0) folders = bs_get_text(row, "value");
+    snprintf(word, sizeof word, "%.300s=null", bs_get_text(row, "key"));
     add_word(c, "--set");
     add_word(c, word);
   }

@@ -5,6 +5,7 @@
 
 #include "core/base/error.h"
 #include "lab/compare/stored.h"
+#include "lab/json.h"
 #include "lab/measure/stats.h"
 #include "lab/report/rows.h"
 #include "lab/store/record.h"
@@ -17,11 +18,6 @@ typedef struct taken {
   size_t start[BS_GROUPS_MAX + 1];
   bs_apart series;
 } taken;
-
-static const char *text_of(const json_t *object, const char *key) {
-  const char *text = json_string_value(json_object_get(object, key));
-  return text != NULL ? text : "";
-}
 
 /* Starts that a record tells, where they fit the samples. Cold samples are pairs of their own. */
 static void take_groups(const json_t *record, const char *phase, taken *t) {
@@ -48,13 +44,13 @@ static int32_t take(const bs_stored_run *run, const json_t *sample, taken *t, bs
   for (size_t i = 0; i < n; i++) t->seconds[i] = json_number_value(json_array_get(seconds, i));
   t->series = (bs_apart){.seconds = t->seconds, .count = n};
   const size_t record = (size_t)json_integer_value(json_object_get(sample, "record"));
-  take_groups(json_array_get(run->records, record), text_of(sample, "phase"), t);
+  take_groups(json_array_get(run->records, record), bs_get_text(sample, "phase"), t);
   return BS_OK;
 }
 
 static int is_same_arm(const json_t *x, const json_t *y) {
-  return strcmp(text_of(x, "arm"), text_of(y, "arm")) == 0 &&
-         strcmp(text_of(x, "phase"), text_of(y, "phase")) == 0 &&
+  return strcmp(bs_get_text(x, "arm"), bs_get_text(y, "arm")) == 0 &&
+         strcmp(bs_get_text(x, "phase"), bs_get_text(y, "phase")) == 0 &&
          json_equal(json_object_get(x, "record"), json_object_get(y, "record"));
 }
 
@@ -73,8 +69,8 @@ static int is_peer(const char *arm) {
 static json_t *new_row(const bs_stored_run *run, const json_t *sample) {
   const size_t record = (size_t)json_integer_value(json_object_get(sample, "record"));
   const json_t *pass = json_object_get(json_array_get(run->records, record), "pass");
-  return json_pack("{s:s,s:s,s:O?,s:b}", "arm", text_of(sample, "arm"), "phase", text_of(sample, "phase"),
-                   "pass", pass, "peer", is_peer(text_of(sample, "arm")));
+  return json_pack("{s:s,s:s,s:O?,s:b}", "arm", bs_get_text(sample, "arm"), "phase",
+                   bs_get_text(sample, "phase"), "pass", pass, "peer", is_peer(bs_get_text(sample, "arm")));
 }
 
 /* Both are released. -1: no memory. */
@@ -118,7 +114,7 @@ static int32_t add_missing(const bs_stored_run *a, const json_t *x, json_t *rows
 static void disturbance_of(const bs_stored_run *run, const json_t *sample, bs_disturbance *out) {
   const json_t *record =
       json_array_get(run->records, (size_t)json_integer_value(json_object_get(sample, "record")));
-  const int cold = strcmp(text_of(sample, "phase"), "steady-cold") == 0;
+  const int cold = strcmp(bs_get_text(sample, "phase"), "steady-cold") == 0;
   bs_disturbance_read(json_object_get(cold ? json_object_get(record, "pairs_cold") : record, "disturbance"),
                       out);
 }
@@ -176,12 +172,12 @@ static int add_simulated(const bs_stored_run *a, const bs_stored_run *b, json_t 
 
 /* Did both move the same way, and does `peer` explain as much as `row` moved? */
 static int moved_alike(const json_t *row, const json_t *peer) {
-  const char *word = text_of(row, "word");
+  const char *word = bs_get_text(row, "word");
   const int slower = strcmp(word, "SLOWER") == 0, faster = strcmp(word, "FASTER") == 0;
   if (!(slower || faster) || !json_is_true(json_object_get(peer, "peer")) ||
-      strcmp(word, text_of(peer, "word")) != 0 ||
-      strcmp(text_of(row, "phase"), text_of(peer, "phase")) != 0 ||
-      strcmp(text_of(row, "pass"), text_of(peer, "pass")) != 0)
+      strcmp(word, bs_get_text(peer, "word")) != 0 ||
+      strcmp(bs_get_text(row, "phase"), bs_get_text(peer, "phase")) != 0 ||
+      strcmp(bs_get_text(row, "pass"), bs_get_text(peer, "pass")) != 0)
     return 0;
   const double far = json_number_value(json_object_get(row, slower ? "high" : "low"));
   const double near = json_number_value(json_object_get(peer, slower ? "low" : "high"));

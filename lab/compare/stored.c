@@ -9,20 +9,17 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/compare/baseline.h"
+#include "lab/error.h"
 #include "lab/store/find.h"
 #include "lab/store/folder.h"
 #include "lab/store/read.h"
 #include "lab/yaml/config.h"
 
-static int32_t no_memory(bs_error *err) {
-  return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
-}
-
 /* ---- finding ------------------------------------------------------------------------------------ */
 
 static int32_t find_baseline(const char *root, const char *name, bs_stored_run *out, bs_error *err) {
   out->root = bs_strdup(root);
-  return out->root == NULL ? no_memory(err) : bs_baseline_find(root, name, &out->path, err);
+  return out->root == NULL ? bs_out_of_memory(err) : bs_baseline_find(root, name, &out->path, err);
 }
 
 /* ---- the configuration -------------------------------------------------------------------------- */

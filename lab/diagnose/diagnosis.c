@@ -10,6 +10,7 @@
 #include "core/base/text.h"
 #include "lab/diagnose/check.h"
 #include "lab/error.h"
+#include "lab/json.h"
 #include "lab/stop.h"
 #include "lab/store/record.h"
 
@@ -234,18 +235,13 @@ int32_t bs_ablation_failed(bs_diagnosis *d, const char *setting, int32_t rc, con
 
 /* ---- choices --------------------------------------------------------------------------------- */
 
-static const char *named(const json_t *row, const char *key) {
-  const char *text = json_string_value(json_object_get(row, key));
-  return text != NULL ? text : "";
-}
-
 /* BS_USAGE: `word` is none of the texts `key` of the rows. what: as in "there is no WHAT 'word'". */
 static int32_t unknown(const json_t *rows, const char *key, const char *option, const char *what,
                        const char *word, const char *all, bs_error *err) {
   const size_t n = json_array_size(rows);
   const char **names = calloc(n + 1, sizeof *names);
   if (names == NULL) return bs_no_memory(err, "names");
-  for (size_t i = 0; i < n; i++) names[i] = named(json_array_get(rows, i), key);
+  for (size_t i = 0; i < n; i++) names[i] = bs_get_text(json_array_get(rows, i), key);
   const char *nearest = bs_nearest(word, names, n);
   bs_error_set(err, BS_USAGE, "BS-DIAG-CHOICE", "%s: %s '%.300s'", option, what, word);
   if (nearest != NULL)
@@ -263,13 +259,14 @@ int32_t bs_choice_known(const json_t *asked, const char *option, const char *wor
   size_t i;
   snprintf(key, sizeof key, "%.*s", (int)(arrow != NULL ? arrow - word : 0), word);
   snprintf(implementation, sizeof implementation, "%.*s", (int)strcspn(name, "{"), name);
-  json_array_foreach(asked, i, candidate) if (strcmp(named(candidate, "key"), key) == 0) row = candidate;
+  json_array_foreach(asked, i, candidate) if (strcmp(bs_get_text(candidate, "key"), key) == 0) row =
+      candidate;
   if (row == NULL)
     return unknown(asked, "key", option, "nothing here has the key", key,
                    "bsrun model explain -o json has the keys of a model, bsrun tune those of a layer", err);
   const json_t *candidates = json_object_get(row, "candidates");
   json_array_foreach(candidates, i,
-                     candidate) if (strcmp(named(candidate, "name"), implementation) == 0) return BS_OK;
+                     candidate) if (strcmp(bs_get_text(candidate, "name"), implementation) == 0) return BS_OK;
   return unknown(candidates, "name", option, "the key is there, and not served by", implementation,
                  "bsrun explain has the implementations of an op", err);
 }

@@ -9,17 +9,9 @@
 
 #include "core/base/text.h"
 #include "lab/error.h"
+#include "lab/json.h"
 
 static const double BLOCKED = 20e-6; /* of a run of a node, in which its thread slept */
-
-static const char *text_of(const json_t *row, const char *key) {
-  const char *text = json_string_value(json_object_get(row, key));
-  return text != NULL ? text : "";
-}
-
-static double number_of(const json_t *row, const char *key) {
-  return json_number_value(json_object_get(row, key));
-}
 
 /* ---- inputs ---------------------------------------------------------------------------------- */
 
@@ -47,7 +39,7 @@ int32_t diag_model_inputs(bs_diagnosis *d, diag_model *m, bs_error *err) {
 /* ---- who serves ------------------------------------------------------------------------------ */
 
 static int on_ref(const json_t *node) {
-  return strncmp(text_of(node, "serves"), "ref:", 4) == 0;
+  return strncmp(bs_get_text(node, "serves"), "ref:", 4) == 0;
 }
 
 /* The best that could serve a node, other than ref; NULL: none. */
@@ -55,13 +47,13 @@ static const char *better_than_ref(const json_t *node) {
   const json_t *c;
   size_t i;
   json_array_foreach(json_object_get(node, "candidates"), i,
-                     c) if (strncmp(text_of(c, "name"), "ref:", 4) != 0) return text_of(c, "name");
+                     c) if (strncmp(bs_get_text(c, "name"), "ref:", 4) != 0) return bs_get_text(c, "name");
   return NULL;
 }
 
 /* "slow:cpu:packed" is cpu:packed in a wrapper. */
 static int is_served_by(const json_t *node, const char *name) {
-  const char *serves = text_of(node, "serves");
+  const char *serves = bs_get_text(node, "serves");
   const size_t all = strlen(serves), n = strlen(name);
   return all >= n && strcmp(serves + all - n, name) == 0 && (all == n || serves[all - n - 1] == ':');
 }
@@ -69,7 +61,7 @@ static int is_served_by(const json_t *node, const char *name) {
 /* A node that a choice gave to another than the first that could serve it. */
 static int is_forced(const json_t *node) {
   const json_t *first = json_array_get(json_object_get(node, "candidates"), 0);
-  return first != NULL && !is_served_by(node, text_of(first, "name"));
+  return first != NULL && !is_served_by(node, bs_get_text(first, "name"));
 }
 
 /* Seconds of a run that nodes take, by their places: those that `take` says yes of. Time in which the
@@ -80,8 +72,8 @@ static double seconds_of(const json_t *profile, const json_t *nodes, int (*take)
   size_t i;
   json_array_foreach(nodes, i, node) {
     const json_t *row = json_array_get(json_object_get(profile, "nodes"), i);
-    const double runs = number_of(row, "runs");
-    if (take(node) && runs > 0) sum += (number_of(row, "cpu_s") + number_of(row, "asleep_s")) / runs;
+    const double runs = bs_get_number(row, "runs");
+    if (take(node) && runs > 0) sum += (bs_get_number(row, "cpu_s") + bs_get_number(row, "asleep_s")) / runs;
   }
   return sum;
 }
@@ -122,15 +114,15 @@ static int32_t tell_forced(bs_diagnosis *d, const diag_model *m, const json_t *n
   const int32_t rc = profile_of(d, m, &change, &open, err);
   if (rc != BS_OK) return rc;
   const double now = seconds_of(as_is, nodes, is_forced), then = seconds_of(open, nodes, is_forced);
-  const char *best = text_of(json_array_get(json_object_get(first, "candidates"), 0), "name");
+  const char *best = bs_get_text(json_array_get(json_object_get(first, "candidates"), 0), "name");
   bs_fact(d, "nodes for which a choice was given", (double)n, "");
   if (now > 1.05 * then)
     bs_find(
         d, now - then, NULL,
         "a choice gives %zu node%s to a slower implementation, %.3g ms a run in place of %.3g ms; the first "
         "is %s of '%.100s': %s, where %s can serve",
-        n, n == 1 ? "" : "s", 1e3 * now, 1e3 * then, text_of(first, "op"), text_of(first, "origin"),
-        text_of(first, "serves"), best);
+        n, n == 1 ? "" : "s", 1e3 * now, 1e3 * then, bs_get_text(first, "op"), bs_get_text(first, "origin"),
+        bs_get_text(first, "serves"), best);
   json_decref(open);
   return BS_OK;
 }
@@ -162,7 +154,8 @@ int32_t diag_model_fallback(bs_diagnosis *d, diag_model *m, bs_error *err) {
   if (rc == BS_OK && n > 0)
     bs_find(d, seconds_of(as_is, nodes, is_lacking), "--only fallback",
             "%s does not serve %zu node%s, ref does: the first is %s of '%.100s' (%.160s)", backend, n,
-            n == 1 ? "" : "s", text_of(first, "op"), text_of(first, "origin"), text_of(first, "reason"));
+            n == 1 ? "" : "s", bs_get_text(first, "op"), bs_get_text(first, "origin"),
+            bs_get_text(first, "reason"));
   if (rc == BS_OK) rc = tell_forced(d, m, nodes, as_is, err);
   json_decref(as_is);
   return rc;
@@ -179,9 +172,9 @@ static double asleep(const json_t *profile, size_t *out_n, const json_t **out_wo
   *out_worst = NULL;
   *out_longest = 0;
   json_array_foreach(json_object_get(profile, "nodes"), i, node) {
-    const double runs = number_of(node, "runs");
-    if (runs <= 0 || 2 * number_of(node, "waits") <= runs) continue;
-    const double each = number_of(node, "asleep_s") / runs;
+    const double runs = bs_get_number(node, "runs");
+    if (runs <= 0 || 2 * bs_get_number(node, "waits") <= runs) continue;
+    const double each = bs_get_number(node, "asleep_s") / runs;
     if (each < BLOCKED) continue;
     ++*out_n;
     sum += each;
@@ -210,7 +203,8 @@ int32_t diag_model_waits(bs_diagnosis *d, diag_model *m, bs_error *err) {
     bs_find(d, sum, NULL,
             "in %zu node%s the thread sleeps in most runs, %.3g ms a run: a host wait; the longest is %s of "
             "'%.100s', %.3g ms",
-            n, n == 1 ? "" : "s", 1e3 * sum, text_of(worst, "op"), text_of(worst, "origin"), 1e3 * longest);
+            n, n == 1 ? "" : "s", 1e3 * sum, bs_get_text(worst, "op"), bs_get_text(worst, "origin"),
+            1e3 * longest);
   json_decref(profile);
   return BS_OK;
 }

@@ -5,11 +5,8 @@
 
 #include "lab/doctor/doctor.h"
 #include "lab/error.h"
+#include "lab/json.h"
 #include "lab/measure/constants.h"
-
-static double number(const json_t *row, const char *key) {
-  return json_number_value(json_object_get(row, key));
-}
 
 static const char *text_in(const json_t *row, const char *key) {
   const char *text = json_string_value(json_object_get(row, key));
@@ -30,8 +27,8 @@ void bs_doctor_stored(bs_doctor *d, const char *cache) {
     bs_doctor_add(d, "machine constants", forced ? BS_CHECK_WARN : BS_CHECK_OK,
                   "they were kept by --force: bsrun doctor --measure on a quiet machine",
                   "measured at %s (load %.1f before, others took %.0f %% of the processors' time), in %s",
-                  json_string_value(json_object_get(constants, "measured_at")), number(c, "load_before"),
-                  100.0 * number(c, "others"), cache);
+                  json_string_value(json_object_get(constants, "measured_at")),
+                  bs_get_number(c, "load_before"), 100.0 * bs_get_number(c, "others"), cache);
   } else if (rc == BS_NOT_FOUND) {
     bs_doctor_add(d, "machine constants", BS_CHECK_OK, NULL,
                   "none kept: every phase 1 measures them; bsrun doctor --measure does it once");
@@ -45,21 +42,24 @@ void bs_doctor_stored(bs_doctor *d, const char *cache) {
 static void constant_text(const json_t *row, const char *list, char *out, size_t size) {
   const char *dtype = text_in(row, "dtype"), *on = text_in(row, "backend");
   if (strcmp(list, "arithmetic") == 0) {
-    snprintf(out, size, "%s: %.1f G%s/s a core, %.1f all (%s)", dtype, 1e-9 * number(row, "flops_core"),
-             strcmp(dtype, "i8") == 0 ? "OP" : "FLOP", 1e-9 * number(row, "flops_all"), text_in(row, "loop"));
+    snprintf(out, size, "%s: %.1f G%s/s a core, %.1f all (%s)", dtype,
+             1e-9 * bs_get_number(row, "flops_core"), strcmp(dtype, "i8") == 0 ? "OP" : "FLOP",
+             1e-9 * bs_get_number(row, "flops_all"), text_in(row, "loop"));
   } else if (strcmp(list, "memory") == 0) {
-    snprintf(out, size, "%.0f MiB: reads %.1f GB/s a core, %.1f all; copies %.1f a core, %.1f all",
-             number(row, "footprint_bytes") / 1048576.0, 1e-9 * number(row, "read_bytes_per_s_core"),
-             1e-9 * number(row, "read_bytes_per_s_all"), 1e-9 * number(row, "copy_bytes_per_s_core"),
-             1e-9 * number(row, "copy_bytes_per_s_all"));
+    snprintf(
+        out, size, "%.0f MiB: reads %.1f GB/s a core, %.1f all; copies %.1f a core, %.1f all",
+        bs_get_number(row, "footprint_bytes") / 1048576.0, 1e-9 * bs_get_number(row, "read_bytes_per_s_core"),
+        1e-9 * bs_get_number(row, "read_bytes_per_s_all"), 1e-9 * bs_get_number(row, "copy_bytes_per_s_core"),
+        1e-9 * bs_get_number(row, "copy_bytes_per_s_all"));
   } else if (strcmp(list, "exchange") == 0) {
     snprintf(out, size,
              "%s, %s, %d ranks: %.2f us for 4 bytes, %.1f us for 64 KiB, %.2f GB/s for 1 MiB, %.2f for 4 MiB",
-             on, text_in(row, "comm"), (int)number(row, "world_size"), 1e6 * number(row, "all_reduce_4B_s"),
-             1e6 * number(row, "all_reduce_64KiB_s"), 1e-9 * 1048576.0 / number(row, "all_reduce_1MiB_s"),
-             1e-9 * 4194304.0 / number(row, "all_reduce_4MiB_s"));
+             on, text_in(row, "comm"), (int)bs_get_number(row, "world_size"),
+             1e6 * bs_get_number(row, "all_reduce_4B_s"), 1e6 * bs_get_number(row, "all_reduce_64KiB_s"),
+             1e-9 * 1048576.0 / bs_get_number(row, "all_reduce_1MiB_s"),
+             1e-9 * 4194304.0 / bs_get_number(row, "all_reduce_4MiB_s"));
   } else if (strcmp(list, "host") == 0) {
-    snprintf(out, size, "%s: %.2f us a forward", on, 1e6 * number(row, "host_s"));
+    snprintf(out, size, "%s: %.2f us a forward", on, 1e6 * bs_get_number(row, "host_s"));
   } else if (json_object_get(row, "why") != NULL) {
     snprintf(out, size, "%s %s%s: not measured: %s", on, dtype, bs_constants_of24(row) ? " 2:4" : "",
              text_in(row, "why"));
@@ -67,10 +67,10 @@ static void constant_text(const json_t *row, const char *list, char *out, size_t
     snprintf(
         out, size,
         "%s %s%s, %.3g MiB: %.1f GFLOP/s a core, %.1f all; one token %.1f GB/s a core, %.1f all (%s: %s)", on,
-        dtype, bs_constants_of24(row) ? " 2:4" : "", number(row, "footprint_bytes") / 1048576.0,
-        1e-9 * number(row, "flops_core"), 1e-9 * number(row, "flops_all"),
-        1e-9 * number(row, "bytes_per_s_core"), 1e-9 * number(row, "bytes_per_s_all"), text_in(row, "name"),
-        text_in(row, "how"));
+        dtype, bs_constants_of24(row) ? " 2:4" : "", bs_get_number(row, "footprint_bytes") / 1048576.0,
+        1e-9 * bs_get_number(row, "flops_core"), 1e-9 * bs_get_number(row, "flops_all"),
+        1e-9 * bs_get_number(row, "bytes_per_s_core"), 1e-9 * bs_get_number(row, "bytes_per_s_all"),
+        text_in(row, "name"), text_in(row, "how"));
   }
 }
 
@@ -79,7 +79,8 @@ static const char *doubt_of(const json_t *doubts, const char *list, size_t row) 
   for (size_t i = 0; i < json_array_size(doubts); i++) {
     const json_t *d = json_array_get(doubts, i);
     const char *of = json_string_value(json_object_get(d, "list"));
-    if (list == NULL ? of == NULL : of != NULL && strcmp(of, list) == 0 && number(d, "row") == (double)row)
+    if (list == NULL ? of == NULL
+                     : of != NULL && strcmp(of, list) == 0 && bs_get_number(d, "row") == (double)row)
       return text_in(d, "why");
   }
   return NULL;

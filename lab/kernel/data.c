@@ -83,10 +83,6 @@ const bs_kernel_problem *bs_kernel_data_problem(const bs_kernel_data *d) {
   return &d->p;
 }
 
-uint64_t bs_kernel_data_seed(const bs_kernel_data *d) {
-  return d->seed;
-}
-
 const void *bs_kernel_data_input(const bs_kernel_data *d, uint32_t index, int64_t *out_rows,
                                  int64_t *out_cols) {
   if (index >= BS_KERNEL_INPUTS) return NULL;

@@ -32,7 +32,6 @@ int32_t bs_kernel_data_make(const bs_kernel_problem *problem, uint64_t seed, bs_
                             bs_error *err);
 void bs_kernel_data_free(bs_kernel_data *data);
 const bs_kernel_problem *bs_kernel_data_problem(const bs_kernel_data *data);
-uint64_t bs_kernel_data_seed(const bs_kernel_data *data);
 /* Input `index`, dense: rows of cols elements of the problem's dtype. NULL: there is none. */
 const void *bs_kernel_data_input(const bs_kernel_data *data, uint32_t index, int64_t *out_rows,
                                  int64_t *out_cols);

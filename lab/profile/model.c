@@ -6,25 +6,18 @@
 #include <string.h>
 
 #include "lab/error.h"
+#include "lab/json.h"
 #include "lab/kernel/bound.h"
 #include "lab/measure/stats.h"
 #include "lab/model/bench.h"
 #include "lab/profile/parts.h"
 
-static double number(const json_t *row, const char *key) {
-  return json_number_value(json_object_get(row, key));
-}
-
-static const char *text(const json_t *row, const char *key) {
-  const char *value = json_string_value(json_object_get(row, key));
-  return value != NULL ? value : "";
-}
-
 /* What a node cannot be shorter than: the multiply-adds of f32, and the bytes of one that touches at least as
  * many as the rate was measured on (fewer may lie in a cache). 0: not known. */
 static double node_bound(const json_t *node, const bs_kernel_peaks *rates) {
-  const double bytes = number(node, "bytes");
-  const double fma = strncmp(text(node, "shape"), "f32[", 4) == 0 ? number(node, "flops") / rates->flops : 0;
+  const double bytes = bs_get_number(node, "bytes");
+  const double fma =
+      strncmp(bs_get_text(node, "shape"), "f32[", 4) == 0 ? bs_get_number(node, "flops") / rates->flops : 0;
   return bytes >= rates->footprint ? fmax(fma, bytes / rates->bytes) : fma;
 }
 
@@ -36,28 +29,29 @@ static int32_t add_nodes(json_t *record, const json_t *nodes, const json_t *row,
   json_array_foreach(nodes, i, node) {
     char name[160];
     snprintf(name, sizeof name, "%lld %.60s (%.60s)",
-             (long long)json_integer_value(json_object_get(node, "index")), text(node, "op"),
-             text(node, "serves"));
+             (long long)json_integer_value(json_object_get(node, "index")), bs_get_text(node, "op"),
+             bs_get_text(node, "serves"));
     const bs_profile_part part = {.name = name,
                                   .rank = 0,
-                                  .seconds = number(node, "each_s"),
-                                  .flops = number(node, "flops"),
-                                  .bytes = number(node, "bytes"),
+                                  .seconds = bs_get_number(node, "each_s"),
+                                  .flops = bs_get_number(node, "flops"),
+                                  .bytes = bs_get_number(node, "bytes"),
                                   .bound_s = node_bound(node, rates)};
     if (part.seconds > 0) rc = bs_profile_add(record, &part, err);
     if (rc != BS_OK) return rc;
   }
-  return bs_profile_set(
-      record, "nodes",
-      json_pack("{s:I,s:f,s:f}", "n", (json_int_t)json_array_size(nodes), "fallback",
-                number(row, "fallback_nodes"), "top_share", number(json_array_get(nodes, 0), "share")),
-      err);
+  return bs_profile_set(record, "nodes",
+                        json_pack("{s:I,s:f,s:f}", "n", (json_int_t)json_array_size(nodes), "fallback",
+                                  bs_get_number(row, "fallback_nodes"), "top_share",
+                                  bs_get_number(json_array_get(nodes, 0), "share")),
+                        err);
 }
 
 /* What the machine could do for the FLOPs and bytes of a run: f32, since models are mostly of that. */
 static int32_t add_bound(json_t *record, const json_t *row, const bs_kernel_peaks *rates, bs_error *err) {
   static const char *const names[] = {"fma", "bytes"};
-  const double seconds[] = {number(row, "flops") / rates->flops, number(row, "bytes") / rates->bytes};
+  const double seconds[] = {bs_get_number(row, "flops") / rates->flops,
+                            bs_get_number(row, "bytes") / rates->bytes};
   return bs_profile_bound(record, names, seconds, 2, err);
 }
 
@@ -66,7 +60,7 @@ static int32_t measure_peaks(const json_t *row, uint32_t threads, bs_kernel_peak
                                   .dtype = BS_F32,
                                   .B = 64,
                                   .N = 1024,
-                                  .K = number(row, "bytes") > 4096 * 1024.0 ? 4096 : 1024};
+                                  .K = bs_get_number(row, "bytes") > 4096 * 1024.0 ? 4096 : 1024};
   return bs_kernel_peaks_measure(&like, threads, 0, out, err);
 }
 
@@ -78,7 +72,7 @@ static int32_t add_calls(json_t *record, const json_t *row, bs_error *err) {
   if (seconds == NULL) return bs_no_memory(err, "samples");
   for (size_t i = 0; i < n; i++) seconds[i] = json_number_value(json_array_get(samples, i));
   const int32_t rc =
-      bs_profile_calls(record, (double)n, number(row, "min_s"), bs_percentile(seconds, n, 0.95), err);
+      bs_profile_calls(record, (double)n, bs_get_number(row, "min_s"), bs_percentile(seconds, n, 0.95), err);
   free(seconds);
   return rc;
 }
@@ -100,9 +94,9 @@ int32_t bs_profile_model(bs_context *context, bs_model_request *request, bs_mode
    */
   const json_t *rows = json_object_get(result, "rows");
   const json_t *row = json_array_get(rows, json_array_size(rows) > 0 ? json_array_size(rows) - 1 : 0);
-  const double call_s = number(row, "median_s");
-  const uint32_t threads = (uint32_t)number(row, "threads");
-  if (rc == BS_OK) *out = bs_profile_record("model", text(result, "model"), threads, 1, call_s);
+  const double call_s = bs_get_number(row, "median_s");
+  const uint32_t threads = (uint32_t)bs_get_number(row, "threads");
+  if (rc == BS_OK) *out = bs_profile_record("model", bs_get_text(result, "model"), threads, 1, call_s);
   if (rc == BS_OK && *out == NULL) rc = bs_no_memory(err, "a profile");
   if (rc == BS_OK) rc = add_calls(*out, row, err);
   if (rc == BS_OK) rc = measure_peaks(row, threads, &rates, err);

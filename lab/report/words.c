@@ -3,17 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lab/json.h"
 #include "lab/report/rows.h"
 #include "lab/store/summary.h"
-
-static double num(const json_t *object, const char *key) {
-  return json_number_value(json_object_get(object, key));
-}
-
-static const char *str(const json_t *object, const char *key) {
-  const char *text = json_string_value(json_object_get(object, key));
-  return text != NULL ? text : "";
-}
 
 const char *bs_gates_words(const json_t *record) {
   const char *word = bs_record_word(record);
@@ -25,9 +17,9 @@ const char *bs_gates_words(const json_t *record) {
 }
 
 const char *bs_arm_words(const json_t *arm, char *out, size_t size) {
-  const char *name = str(arm, "name");
-  const int cores = (int)(num(arm, "threads_per_rank") * num(arm, "world_size"));
-  if (strcmp(str(arm, "method"), "dense") != 0 || strcmp(name, "method") == 0)
+  const char *name = bs_get_text(arm, "name");
+  const int cores = (int)(bs_get_number(arm, "threads_per_rank") * bs_get_number(arm, "world_size"));
+  if (strcmp(bs_get_text(arm, "method"), "dense") != 0 || strcmp(name, "method") == 0)
     snprintf(out, size, "%s", name);
   else if (strstr(name, "all cores") != NULL && cores > 1)
     snprintf(out, size, "dense on all %d cores", cores);
@@ -38,13 +30,14 @@ const char *bs_arm_words(const json_t *arm, char *out, size_t size) {
 
 const char *bs_comparison_words(const json_t *c, const json_t *other, char *out, size_t size) {
   char name[96], why[64] = "";
-  const char *word = str(c, "word"), *cause = str(c, "cause");
+  const char *word = bs_get_text(c, "word"), *cause = bs_get_text(c, "cause");
   if (cause[0] != '\0') snprintf(why, sizeof why, word[0] != '\0' ? " (%.56s)" : "%.60s", cause);
   if (strcmp(word, "SAME") == 0)
     snprintf(out, size, "SAME: as fast as %s, %.3g times [%.3g, %.3g]",
-             bs_arm_words(other, name, sizeof name), num(c, "speedup"), num(c, "low"), num(c, "high"));
+             bs_arm_words(other, name, sizeof name), bs_get_number(c, "speedup"), bs_get_number(c, "low"),
+             bs_get_number(c, "high"));
   else
-    snprintf(out, size, "%s%s: %.3g times as fast as %s [%.3g, %.3g]", word, why, num(c, "speedup"),
-             bs_arm_words(other, name, sizeof name), num(c, "low"), num(c, "high"));
+    snprintf(out, size, "%s%s: %.3g times as fast as %s [%.3g, %.3g]", word, why, bs_get_number(c, "speedup"),
+             bs_arm_words(other, name, sizeof name), bs_get_number(c, "low"), bs_get_number(c, "high"));
   return out;
 }

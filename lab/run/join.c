@@ -7,12 +7,9 @@
 #include "core/base/text.h"
 #include "core/plugin/registry.h"
 #include "lab/config/experiment.h"
+#include "lab/error.h"
 #include "lab/peers/peers.h"
 #include "lab/run/auto.h"
-
-static int32_t no_memory(bs_error *err) {
-  return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
-}
 
 int32_t lab_run_world(bs_context *context, const bs_experiment *e, uint32_t *out_world, bs_error *err) {
   const bs_method *method = NULL;
@@ -54,7 +51,7 @@ int32_t lab_run_join(lab_run *run, bs_experiment *e, bs_error *err) {
 int32_t lab_run_join_undecided(lab_run *run, const bs_node *config, bs_error *err) {
   bs_experiment e = {0};
   bs_node *tree = bs_config_clone(config);
-  int32_t rc = tree == NULL ? no_memory(err) : lab_auto_stand_in(tree, err);
+  int32_t rc = tree == NULL ? bs_out_of_memory(err) : lab_auto_stand_in(tree, err);
   if (rc != BS_OK) {
     bs_config_free(tree);
     return rc;
@@ -72,7 +69,7 @@ int32_t lab_run_share_choices(lab_run *run, bs_experiment *e, bs_error *err) {
   for (uint32_t i = 0; i < e->n_choices; i++) json_array_append_new(list, json_string(e->choices[i]));
   text = json_dumps(list, JSON_COMPACT);
   json_decref(list);
-  int32_t rc = text == NULL ? no_memory(err) : bs_peers_text(run->peers, text, &told, err);
+  int32_t rc = text == NULL ? bs_out_of_memory(err) : bs_peers_text(run->peers, text, &told, err);
   free(text);
   if (rc != BS_OK || told == NULL) return rc;
   list = json_loads(told, 0, NULL);
@@ -84,9 +81,9 @@ int32_t lab_run_share_choices(lab_run *run, bs_experiment *e, bs_error *err) {
   e->n_choices = 0;
   for (size_t i = 0; choices != NULL && i < n; i++) {
     choices[i] = bs_strdup(json_string_value(json_array_get(list, i)));
-    if (choices[i] == NULL) rc = no_memory(err);
+    if (choices[i] == NULL) rc = bs_out_of_memory(err);
     e->n_choices = (uint32_t)i + 1;
   }
   json_decref(list);
-  return choices == NULL ? no_memory(err) : rc;
+  return choices == NULL ? bs_out_of_memory(err) : rc;
 }

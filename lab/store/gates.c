@@ -2,16 +2,12 @@
  * gates.c - what the gates of a record say (summary.h). */
 #include <string.h>
 
+#include "lab/json.h"
 #include "lab/store/summary.h"
-
-static const char *text_of(const json_t *object, const char *key) {
-  const char *text = json_string_value(json_object_get(object, key));
-  return text != NULL ? text : "";
-}
 
 /* Of layers all gates are of numbers, and have no stage. */
 static int is_of_numbers(const json_t *gate) {
-  const char *stage = text_of(gate, "stage");
+  const char *stage = bs_get_text(gate, "stage");
   return stage[0] == '\0' || strcmp(stage, "numeric") == 0 || strcmp(stage, "determinism") == 0;
 }
 
@@ -20,7 +16,8 @@ static const json_t *first_failed(const json_t *record, int numbers_alone) {
   const json_t *gates = json_object_get(record, "gates");
   for (size_t i = 0; i < json_array_size(gates); i++) {
     const json_t *gate = json_array_get(gates, i);
-    if (strcmp(text_of(gate, "state"), "fail") == 0 && (!numbers_alone || is_of_numbers(gate))) return gate;
+    if (strcmp(bs_get_text(gate, "state"), "fail") == 0 && (!numbers_alone || is_of_numbers(gate)))
+      return gate;
   }
   return NULL;
 }
@@ -29,7 +26,7 @@ json_int_t bs_record_gates(const json_t *record, const char *state) {
   const json_t *gates = json_object_get(record, "gates");
   json_int_t n = 0;
   for (size_t i = 0; i < json_array_size(gates); i++)
-    n += strcmp(text_of(json_array_get(gates, i), "state"), state) == 0;
+    n += strcmp(bs_get_text(json_array_get(gates, i), "state"), state) == 0;
   return n;
 }
 
@@ -46,11 +43,11 @@ const char *bs_record_failed_stage(const json_t *record) {
 
 /* Gates that are data call it `gate`. */
 const char *bs_gate_name(const json_t *gate) {
-  const char *name = text_of(gate, "name");
-  return name[0] != '\0' ? name : text_of(gate, "gate");
+  const char *name = bs_get_text(gate, "name");
+  return name[0] != '\0' ? name : bs_get_text(gate, "gate");
 }
 
 int bs_record_is_kernel(const json_t *record) {
-  const char *phase = text_of(record, "phase");
+  const char *phase = bs_get_text(record, "phase");
   return strcmp(phase, "bench_sdpa") == 0 || strcmp(phase, "bench_matmul") == 0;
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "lab/error.h"
+#include "lab/json.h"
 #include "lab/store/env.h"
 #include "lab/store/folder.h"
 #include "lab/store/fsck.h"
@@ -27,11 +28,6 @@ __attribute__((format(printf, 3, 4))) static void add(story *s, const char *what
   vsnprintf(text, sizeof text, format, ap);
   va_end(ap);
   json_array_append_new(s->rows, json_pack("{s:s, s:o}", "what", what, "answer", bs_env_string(text)));
-}
-
-static const char *text_in(const json_t *object, const char *key) {
-  const char *text = json_string_value(json_object_get(object, key));
-  return text != NULL ? text : "";
 }
 
 /* ---- what the ranks did last ----------------------------------------------------------------------- */
@@ -68,10 +64,10 @@ static void add_ranks(story *s) {
     char what[32];
     snprintf(what, sizeof what, "rank %lld", (long long)json_integer_value(json_object_get(rank, "rank")));
     add(s, what, "collective %lld, %s of %lld %s at %s%s: %s; entered %.3f s before the last of all ranks",
-        (long long)json_integer_value(json_object_get(rank, "seq")), text_in(rank, "op"),
-        (long long)json_integer_value(json_object_get(rank, "count")), text_in(rank, "dtype"),
-        strlen(text_in(rank, "site")) == 8 ? "..." : "", text_in(rank, "site"), text_in(rank, "state"),
-        json_number_value(json_object_get(rank, "since_s")));
+        (long long)json_integer_value(json_object_get(rank, "seq")), bs_get_text(rank, "op"),
+        (long long)json_integer_value(json_object_get(rank, "count")), bs_get_text(rank, "dtype"),
+        strlen(bs_get_text(rank, "site")) == 8 ? "..." : "", bs_get_text(rank, "site"),
+        bs_get_text(rank, "state"), json_number_value(json_object_get(rank, "since_s")));
   }
   add_behind(s, ranks);
   json_decref(ranks);
@@ -95,17 +91,17 @@ static void add_gates(story *s, const json_t *record) {
   const json_t *gates = json_object_get(record, "gates");
   for (size_t i = 0; i < json_array_size(gates); i++) {
     const json_t *gate = json_array_get(gates, i);
-    const char *state = text_in(gate, "state"), *name = bs_gate_name(gate);
+    const char *state = bs_get_text(gate, "state"), *name = bs_gate_name(gate);
     const int failed = strcmp(state, "fail") == 0;
     if (!failed && strcmp(state, "unknown") != 0) continue;
     if (json_object_get(gate, "stage") != NULL)
       add(s, "gate", "%s: %s at stage %s: %.400s%s%.400s", name, failed ? "failed" : "UNKNOWN",
-          text_in(gate, "stage"), text_in(gate, "text"), failed ? "; " : "",
-          failed ? text_in(gate, "says") : "");
+          bs_get_text(gate, "stage"), bs_get_text(gate, "text"), failed ? "; " : "",
+          failed ? bs_get_text(gate, "says") : "");
     else
       add(s, "gate", "%s: %s, %.3g with limit %.3g; %s", name, state,
           json_number_value(json_object_get(gate, "value")),
-          json_number_value(json_object_get(gate, "limit")), text_in(gate, "text"));
+          json_number_value(json_object_get(gate, "limit")), bs_get_text(gate, "text"));
   }
 }
 
@@ -113,8 +109,9 @@ static void add_comparisons(story *s, const json_t *record) {
   const json_t *list = json_object_get(record, "comparisons");
   for (size_t i = 0; i < json_array_size(list); i++) {
     const json_t *c = json_array_get(list, i);
-    if (strcmp(text_in(c, "word"), "UNCLEAR") == 0)
-      add(s, "unclear", "against %s: %s; %s", text_in(c, "against"), text_in(c, "cause"), text_in(c, "next"));
+    if (strcmp(bs_get_text(c, "word"), "UNCLEAR") == 0)
+      add(s, "unclear", "against %s: %s; %s", bs_get_text(c, "against"), bs_get_text(c, "cause"),
+          bs_get_text(c, "next"));
   }
 }
 
@@ -122,18 +119,18 @@ static void add_comparisons(story *s, const json_t *record) {
 static void add_kernel(story *s, const json_t *record) {
   const json_t *p = json_object_get(record, "performance"), *c = json_object_get(record, "comparison"),
                *ratio = json_object_get(c, "ratio");
-  add(s, "kernel", "%s on %s", text_in(record, "method"), text_in(record, "problem"));
+  add(s, "kernel", "%s on %s", bs_get_text(record, "method"), bs_get_text(record, "problem"));
   if (!json_is_number(json_object_get(p, "p50_us"))) return;
   char pairs[300] = "";
   if (json_is_number(ratio))
     snprintf(pairs, sizeof pairs, "; %.3g times as fast as %.200s [%.3g, %.3g]: %.20s",
-             json_number_value(ratio), text_in(c, "against"),
+             json_number_value(ratio), bs_get_text(c, "against"),
              json_number_value(json_object_get(c, "ratio_low")),
-             json_number_value(json_object_get(c, "ratio_high")), text_in(c, "word"));
+             json_number_value(json_object_get(c, "ratio_high")), bs_get_text(c, "word"));
   add(s, "time", "p50 %.4g us a call, %.3g %% of the bound (%s)%s",
       json_number_value(json_object_get(p, "p50_us")), json_number_value(json_object_get(p, "bound_percent")),
-      text_in(p, "binding"), pairs);
-  if (text_in(c, "next")[0] != '\0') add(s, "unclear", "%s", text_in(c, "next"));
+      bs_get_text(p, "binding"), pairs);
+  if (bs_get_text(c, "next")[0] != '\0') add(s, "unclear", "%s", bs_get_text(c, "next"));
 }
 
 static void add_record(story *s, const json_t *record) {
@@ -141,7 +138,7 @@ static void add_record(story *s, const json_t *record) {
   if (error != NULL) {
     char at[32] = "";
     if (json_is_integer(rank)) snprintf(at, sizeof at, "rank %lld: ", (long long)json_integer_value(rank));
-    add(s, "error", "%s[%s] %s", at, text_in(error, "id"), text_in(error, "message"));
+    add(s, "error", "%s[%s] %s", at, bs_get_text(error, "id"), bs_get_text(error, "message"));
   }
   if (bs_record_is_kernel(record)) add_kernel(s, record);
   const char *word = bs_record_word(record);
@@ -151,7 +148,7 @@ static void add_record(story *s, const json_t *record) {
 }
 
 static void tell_committed(story *s, const bs_folder_run *run) {
-  const char *status = text_in(run->done, "status");
+  const char *status = bs_get_text(run->done, "status");
   json_t *record;
   size_t i;
   const int ok = strcmp(status, "ok") == 0, failed = strcmp(status, "failed") == 0;

@@ -4,13 +4,9 @@
 #include <string.h>
 
 #include "lab/error.h"
+#include "lab/json.h"
 #include "lab/store/read.h"
 #include "lab/sweep/points.h"
-
-static const char *text_of(const json_t *row, const char *key) {
-  const char *text = json_string_value(json_object_get(row, key));
-  return text != NULL ? text : "";
-}
 
 /* What a run says, best first: a run that is right wins over one that is not, and both over one that broke
  * off. */
@@ -22,7 +18,7 @@ static int rank_of(int32_t said) {
 static int32_t said_by(const json_t *row, const char *status) {
   if (strcmp(status, "ok") == 0) return BS_OK;
   if (strcmp(status, "not passed") != 0) return BS_POINT_OPEN;
-  return strcmp(text_of(row, "word"), "WRONG") == 0 ? BS_NUMERIC : BS_INCONCLUSIVE;
+  return strcmp(bs_get_text(row, "word"), "WRONG") == 0 ? BS_NUMERIC : BS_INCONCLUSIVE;
 }
 
 static void add(json_t *by, const char *name, int32_t said) {
@@ -37,13 +33,14 @@ static void sort_rows(const json_t *rows, json_t *by_key, json_t *by_point) {
   const json_t *row;
   json_array_foreach(rows, i, row) {
     char name[160];
-    const char *status = text_of(row, "status"), *key = text_of(row, "request_key");
+    const char *status = bs_get_text(row, "status"), *key = bs_get_text(row, "request_key");
     if (status[0] == '\0') continue;
     const int32_t said = said_by(row, status);
     if (key[0] != '\0') add(by_key, key, said);
     const json_t *point = json_object_get(row, "point");
     if (!json_is_integer(point)) continue;
-    snprintf(name, sizeof name, "%lld %.100s", (long long)json_integer_value(point), text_of(row, "phase"));
+    snprintf(name, sizeof name, "%lld %.100s", (long long)json_integer_value(point),
+             bs_get_text(row, "phase"));
     add(by_point, name, said);
   }
 }

@@ -108,7 +108,7 @@ END_TEST
 static void setup(void) {
   const char *plugins = getenv("BS_TEST_PLUGIN_DIR");
   ck_assert_ptr_nonnull(plugins);
-  dir = scratch_dir();
+  dir_make();
   setenv("BS_PLUGIN_PATH", plugins, 1);
 }
 
@@ -182,7 +182,7 @@ int main(void) {
   tcase_add_test(tc, is_opened_once_by_whoever_asks_first);
   tcase_add_test(tc, devices_are_told_without_a_context);
   tcase_add_loop_test(tc, code_for_another_device, 0, 2);
-  tcase_add_checked_fixture(runs, setup, teardown);
+  tcase_add_checked_fixture(runs, setup, dir_remove);
   tcase_add_loop_test(runs, a_run_ends_in_five, 0, WRONGS);
   tcase_add_test(runs, lists_say_whether_it_can_be_used);
   tcase_add_test(runs, doctor_minds_it_when_it_is_asked_for);
