@@ -9,14 +9,11 @@
 static char cache[700]; /* dir/cache/blockshock */
 static inline void setup(void) {
   char xdg[600];
-  dir = scratch_dir();
+  dir_make();
   snprintf(xdg, sizeof xdg, "%s/cache", dir);
   snprintf(cache, sizeof cache, "%s/blockshock", xdg);
   setenv("XDG_CACHE_HOME", xdg, 1);
   setenv("BS_CPU_ISA", "none", 1); /* so that doctor, which measures every usable backend, has ref alone */
-}
-static inline void teardown(void) {
-  remove_dir(dir);
 }
 
 static inline json_t *load(const char *folder, const char *name) {

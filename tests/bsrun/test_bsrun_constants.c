@@ -201,5 +201,5 @@ int main(void) {
                              {another_machines_are_told},
                              {the_home_folder},
                              {0}};
-  return run_tests("bsrun_constants", tests, (test_setup){dir_make, dir_remove});
+  return run_tests("bsrun_constants", tests, (test_setup){setup, dir_remove});
 }

@@ -93,5 +93,5 @@ END_TEST
 
 int main(void) {
   const test_case tests[] = {{a_corrupt_file_is_warned_of_and_rewritten}, {a_busy_machine_is_refused}, {0}};
-  return run_tests("bsrun_measure", tests, (test_setup){dir_make, dir_remove});
+  return run_tests("bsrun_measure", tests, (test_setup){setup, dir_remove});
 }
