@@ -207,7 +207,7 @@ START_TEST(own_dumps_are_right) {
            "RIGHT out && "
            "'%s' check --dump d %s >out 2>&1 || { cat out; false; }",
            bsrun_path(), own[_i][0], own[_i][1], bsrun_path(), own[_i][2]);
-  shell(command);
+  shell("%s", command);
 }
 END_TEST
 
@@ -310,7 +310,7 @@ START_TEST(bad_files_and_use) {
   for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
     shell("rm -rf t && mkdir t");
     put_plain(1.0, 0);
-    shell(bad[i].plant);
+    shell("%s", bad[i].plant);
     ran r = bsrun(dir, "check", "--dump", "t", NULL);
     ck_assert_msg(r.code == bad[i].code && strstr(r.err, bad[i].id), "%s: %d %s", bad[i].plant, r.code,
                   r.err);
