@@ -82,7 +82,10 @@ static void sleep_for(const comm_mover *m, uint32_t bell, int64_t ns) {
 
 /* Nothing moves: BS_OK to look again, else why not. `bell` was read before the last look. */
 static int32_t rest(const comm_mover *m, idle *w, uint32_t bell) {
-  if (++w->looks < LOOKS) return BS_OK;
+  if (++w->looks < LOOKS) {
+    comm_relax();
+    return BS_OK;
+  }
   const int64_t now = comm_now_ns();
   w->looks = 0;
   if (w->began == 0) w->began = now;

@@ -44,7 +44,6 @@ static int move_send(shm_comm *comm, comm_transfer *t, int32_t *rc, bs_error *er
   int moved = 0;
   if (t->state == COMM_NEW) {
     if (posted != taken) return 0; /* an earlier message is in it */
-    mail->key = t->key;
     memcpy(mail->send_text, text_of(comm, c), SHM_TEXT);
     t->state = COMM_MOVES;
   } else if (t->done >= n && posted == taken) {
@@ -59,6 +58,7 @@ static int move_send(shm_comm *comm, comm_transfer *t, int32_t *rc, bs_error *er
   for (uint32_t at = posted; at - taken < 2u && (t->done < n || at == posted);) {
     const uint64_t end = end_of_piece(t);
     comm_pack(shm_math(comm), &from, t->done, end, mail->data[at & 1u]);
+    mail->key = t->key; /* last: the receiver watches this line */
     comm_publish(&mail->posted, ++at, COMM_PROCESSES);
     t->done = end;
     moved = 1;
@@ -74,11 +74,11 @@ static int move_recv(shm_comm *comm, comm_transfer *t, int32_t *rc, bs_error *er
   uint32_t at = atomic_load_explicit(&mail->taken.pos, memory_order_relaxed);
   if (atomic_load_explicit(&mail->posted.pos, memory_order_acquire) == at) return 0;
   if (t->state == COMM_NEW) {
-    memcpy(mail->recv_text, text_of(comm, c), SHM_TEXT);
     mail->status = mail->key == t->key ? BS_OK : BS_MISMATCH;
     t->state = COMM_MOVES;
   }
   if (mail->status == BS_MISMATCH) { /* what else is on its way does not matter */
+    memcpy(mail->recv_text, text_of(comm, c), SHM_TEXT);
     *rc = mismatch(comm, t, err);
     comm_publish(&mail->taken, atomic_load(&mail->posted.pos), COMM_PROCESSES);
     return 1;

@@ -39,20 +39,22 @@ typedef struct shm_slot {
   _Atomic uint32_t joined; /* opened its end */
   uint64_t config_hash;
   shm_header header[2];
-  comm_flag inbox;          /* of exchange: its bell moves when one of the rank's mailboxes has */
-  char exchanges[SHM_TEXT]; /* the newest exchange's first call, for messages */
+  /* Of messages: its bell moves when one of the rank's mailboxes has. On a line that the rank itself does not
+   * write while others look at it. */
+  _Alignas(64) comm_flag inbox;
+  _Alignas(64) char exchanges[SHM_TEXT]; /* the newest exchange's first call, for messages */
 } shm_slot;
 
 /* One direction between two ranks: `posted` pieces were put in, `taken` were taken out, at most two between.
  */
 typedef struct shm_mail {
-  _Alignas(64) comm_flag posted;
-  _Alignas(64) comm_flag taken;
+  _Alignas(64) comm_flag posted; /* the sender's line */
   uint64_t key;
-  char send_text[SHM_TEXT];
-  char recv_text[SHM_TEXT];
-  int32_t status; /* the receiver's verdict on the newest message */
-  unsigned char data[2][SHM_MAIL];
+  _Alignas(64) comm_flag taken; /* the receiver's line */
+  int32_t status;               /* its verdict on the newest message */
+  _Alignas(64) char send_text[SHM_TEXT];
+  char recv_text[SHM_TEXT]; /* of a mismatch */
+  _Alignas(64) unsigned char data[2][SHM_MAIL];
 } shm_mail;
 
 /* The first failure of a world. `failed` turns 1 after the record is complete. */
