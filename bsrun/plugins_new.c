@@ -184,7 +184,7 @@ static int32_t copy_part(making *m, const char *name, bs_error *err) {
   int32_t rc = read_part(m, name, &in, err);
   if (rc == BS_OK && in.data != NULL) renamed(m, in.data, &out);
   if (rc == BS_OK) renamed(m, name, &to);
-  if (rc == BS_OK && (out.failed || to.failed))
+  if (rc == BS_OK && (out.failed || to.failed || to.data == NULL))
     rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
   if (rc == BS_OK) rc = write_part(m, to.data, &out, err);
   bs_text_free(&in);

@@ -161,7 +161,7 @@ static int32_t put_nodes(report *r, int json, int profile, bs_error *err) {
     if (profile)
       bs_text_printf(&r->t, "  %.1f us  %.1f%%", us,
                      total > 0 ? 100.0 * (double)r->b->steps[i].ns / (double)total : 0);
-    if (info.reason[0] != '\0') bs_text_printf(&r->t, "  (%s)", info.reason);
+    if (info.reason != NULL && info.reason[0] != '\0') bs_text_printf(&r->t, "  (%s)", info.reason);
     bs_text_printf(&r->t, "  # %s\n", info.origin);
   }
   if (json) bs_text_append(&r->t, "]", 1);

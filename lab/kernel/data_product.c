@@ -15,7 +15,7 @@ static double *line_of(const bs_kernel_data *d, uint32_t index, int column, int6
   const bs_kernel_input *in = &d->in[index];
   const size_t size = BS_DTYPE_BYTES(d->p.dtype);
   if (!column) return bs_kernel_data_widen(d, index, at, 1, err);
-  double *out = malloc((size_t)in->rows * sizeof *out);
+  double *out = calloc((size_t)in->rows, sizeof *out);
   if (out == NULL) bs_no_memory(err, "a column in f64");
   for (int64_t row = 0; out != NULL && row < in->rows; row++)
     bs_convert(BS_F64, &out[row], d->p.dtype, (const char *)in->data + (size_t)(row * in->cols + at) * size,
@@ -102,7 +102,7 @@ static void refer_output(bs_kernel_data *d, const double *a, const double *b, in
 /* The lines of the judged rows side by side. The caller frees; NULL: no memory. */
 static double *first_lines(const bs_kernel_data *d, int64_t rows, int64_t all_rows, int64_t terms,
                            bs_error *err) {
-  double *out = malloc((size_t)(rows * terms) * sizeof *out);
+  double *out = calloc((size_t)(rows * terms), sizeof *out);
   if (out == NULL) bs_no_memory(err, "a reference");
   for (int64_t i = 0; out != NULL && i < rows; i++) {
     double *line = first_line(d, spread(i, rows, all_rows), err);

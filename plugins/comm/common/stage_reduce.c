@@ -242,6 +242,7 @@ int32_t stage_all_reduce(const comm_stage *s, const bs_coll_call *call, bs_error
 
 int32_t stage_reduce_scatter(const comm_stage *s, const bs_coll_call *call, bs_error *err) {
   const uint64_t most = stage_longest(s, call), area = stage_area(s), step = area / widest(s, call);
+  const comm_far *far = s->far;
   const uint64_t own = call->rows * call->counts[s->me];
   const comm_matrix out = comm_out(call, 0, call->counts[s->me]);
   int32_t work = BS_OK;
@@ -251,15 +252,15 @@ int32_t stage_reduce_scatter(const comm_stage *s, const bs_coll_call *call, bs_e
     source from = {.first = begin};
     stage_show_areas(s, call, begin, end, area);
     int32_t rc = s->meet(s->comm, call, &from.shown, err);
-    if (rc == BS_OK && s->far != NULL) rc = s->far->chain_areas(s->comm, call, begin, end, area, err);
-    if (rc == BS_OK && s->far != NULL) rc = s->meet(s->comm, call, &from.shown, err);
+    if (rc == BS_OK && far != NULL) rc = far->chain_areas(s->comm, call, begin, end, area, err);
+    if (rc == BS_OK && far != NULL) rc = s->meet(s->comm, call, &from.shown, err);
     if (rc != BS_OK) return rc;
     from.shown.base += s->me * area;
-    if (work == BS_OK && begin < last && s->far == NULL)
+    if (work == BS_OK && begin < last && far == NULL)
       work = reduce_range(s, call, &from, &out, begin, last, NULL);
     else if (work == BS_OK && begin < last)
-      work = comm_unpack(s->math, &out, begin, last, call->dtype_out,
-                         stage_of(&from.shown, s->me % s->far->lanes));
+      work =
+          comm_unpack(s->math, &out, begin, last, call->dtype_out, stage_of(&from.shown, s->me % far->lanes));
     begin = end;
   } while (begin < most);
   return comm_reduced(work, err);
