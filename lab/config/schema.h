@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * schema.h - every configuration key there is: name, type, default, range, effect, one line of text. The
- * table of docs/config.md and `bsrun config keys` are printed from it. */
+ * schema.h - every configuration key there is: name, type, default, range, effect, one line of text.
+ * `bsrun config keys` prints it. */
 #ifndef BS_LAB_CONFIG_SCHEMA_H
 #define BS_LAB_CONFIG_SCHEMA_H
 #include "lab/config/notes.h"
