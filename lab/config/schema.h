@@ -20,7 +20,7 @@ enum bs_key_type {
 };
 /* ACTIVE changes a run; LABEL is only carried into the record; DECORATIVE is known from older files and does
  * nothing; WRITTEN is put there by bsrun itself; OLDER changes a run, and has a newer name
- * (docs/original.md). */
+ * (docs/dev/original.md). */
 enum bs_key_effect {
   BS_EFFECT_ACTIVE = 1,
   BS_EFFECT_LABEL = 2,
