@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test_abi_docs.c - docs/abi.md lists what the code has: the table of required slots, the error ids; docs/dev/abi.md
- * has the current ABI number; and each required slot, when NULL, is refused by name. */
+ * test_abi_docs.c - docs/abi.md lists what the code has: the table of required slots, the error ids;
+ * docs/dev/abi.md has the current ABI number; and each required slot, when NULL, is refused by name. */
 #include "core/plugin/slots.h"
 #include "tests/plugin/plugin_test.h"
 #include "tests/run_tests.h"
