@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * schema_table.c - the table of schema.h: data only. Order is that of docs/config.md. */
+ * schema_table.c - the table of schema.h: data only. `bsrun config keys` prints it in this order. */
 #include "lab/config/schema.h"
 
 #define ACTIVE BS_EFFECT_ACTIVE
