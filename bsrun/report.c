@@ -125,7 +125,7 @@ static int32_t print_original(const report *r, int format, bs_error *err) {
 }
 
 static int32_t print_runs(const report *r, int format, bs_error *err) {
-  char words[700];
+  char words[900];
   json_t *rows = bs_report_rows(json_object_get(r->model, "latest"));
   bs_report_verdict(r->model, words, sizeof words);
   if (format == BS_FORMAT_TABLE || format == BS_FORMAT_MD) bs_print(stdout, "%s\n\n", words);
@@ -136,7 +136,7 @@ static int32_t print_runs(const report *r, int format, bs_error *err) {
 
 /* What goes to stdout: rows where a format was asked for, else what the page says first. */
 static int32_t print(const report *r, int format, const char *page, bs_error *err) {
-  char words[700];
+  char words[900];
   int32_t rc = BS_OK;
   if (format >= 0 && r->model != NULL) rc = print_runs(r, format, err);
   if (format >= 0 && rc == BS_OK && r->table != NULL) rc = print_original(r, format, err);
