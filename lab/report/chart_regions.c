@@ -59,20 +59,34 @@ static int is_numbers(const json_t *row) {
   return strncmp(bs_row_text(row, "phase"), "phase0", 6) == 0;
 }
 
-/* Where runs were timed, those of phase 0 are left out. */
-static int32_t make_data(const json_t *rows, json_t *data, bs_error *err) {
+/* The rows that are drawn: where runs were timed, those of phase 0 are left out. */
+static json_t *drawn_of(const json_t *rows) {
+  json_t *drawn = json_array();
   int timed = 0;
-  for (size_t i = 0; i < json_array_size(rows); i++) timed |= !is_numbers(json_array_get(rows, i));
-  const uint32_t differ = bs_rows_differ(rows);
   for (size_t i = 0; i < json_array_size(rows); i++) {
     const json_t *row = json_array_get(rows, i);
+    timed |= region(row, "forward") > 0 && !is_numbers(row);
+  }
+  for (size_t i = 0; i < json_array_size(rows); i++) {
+    json_t *row = json_array_get(rows, i);
+    if (region(row, "forward") > 0 && !(timed && is_numbers(row))) json_array_append(drawn, row);
+  }
+  return drawn;
+}
+
+static int32_t make_data(const json_t *all, json_t *data, bs_error *err) {
+  json_t *rows = drawn_of(all);
+  const uint32_t differ = bs_rows_differ(rows);
+  int32_t rc = rows != NULL ? BS_OK : bs_no_memory(err, "a chart of regions");
+  for (size_t i = 0; rc == BS_OK && i < json_array_size(rows); i++) {
+    const json_t *row = json_array_get(rows, i);
     char label[120];
-    if (!(region(row, "forward") > 0) || (timed && is_numbers(row))) continue;
     bs_row_words(row, differ, NULL, label, sizeof label);
     json_t *one = parts_of(row, label[0] != '\0' ? label : bs_row_text(row, "method"));
-    if (one == NULL || json_array_append_new(data, one) != 0) return bs_no_memory(err, "a chart of regions");
+    if (one == NULL || json_array_append_new(data, one) != 0) rc = bs_no_memory(err, "a chart of regions");
   }
-  return BS_OK;
+  json_decref(rows);
+  return rc;
 }
 
 static void draw_row(bs_svg *svg, const json_t *row, double y) {

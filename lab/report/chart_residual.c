@@ -59,8 +59,10 @@ static int is_dense(const json_t *row) {
  */
 static uint32_t differ_of(const json_t *rows) {
   json_t *own = json_array();
-  for (size_t i = 0; i < json_array_size(rows); i++)
-    if (!is_dense(json_array_get(rows, i))) json_array_append(own, json_array_get(rows, i));
+  for (size_t i = 0; i < json_array_size(rows); i++) {
+    json_t *row = json_array_get(rows, i);
+    if (!is_dense(row) && bs_row_number(row, "median_s") > 0) json_array_append(own, row);
+  }
   const uint32_t differ = bs_rows_differ(own) | BS_ROW_METHOD;
   json_decref(own);
   return differ;

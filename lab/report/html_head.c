@@ -45,7 +45,7 @@ static const char page_style[] =
     "white-space:normal}table{min-width:0}}\n"
     "@media print{@page{size:A4 landscape;margin:12mm}body{max-width:none;padding:0;font-size:11px}.wide{max-"
     "height:none;overflow:visible}th,tr>:first-child{position:static}th,td{white-space:normal;font-size:9px;"
-    "padding:2px 5px 2px 0}table{width:100%}.charts{columns:2}figure svg{max-width:100% "
+    "padding:2px 9px 2px 0}table{max-width:100%}.charts{columns:3}figure svg{max-width:100% "
     "!important}details:not([open]){display:none}h2{break-after:avoid}tr,pre,li{break-inside:avoid}}\n";
 
 /* Sorts by number where both cells begin with one, else by text; a second press turns the order round. */

@@ -88,7 +88,8 @@ static size_t spreads_of(const json_t *comparisons, spread out[MOST_AGAINST]) {
   return n;
 }
 
-static void tell_spread(const spread *s, int first, char *out, size_t size) {
+/* differ: the settings in which the comparisons differ; the title has the others. */
+static void tell_spread(const spread *s, int first, uint32_t differ, char *out, size_t size) {
   static const char *const but[] = {
       "phase", "arm", "backend", "comm", "launch", "host", "threads_per_rank", "activation", NULL};
   char label[160], against[64], interval[48] = "", range[64] = "";
@@ -105,7 +106,7 @@ static void tell_spread(const spread *s, int first, char *out, size_t size) {
   if (!isnan(bs_row_number(s->best, "speedup_low")))
     snprintf(interval, sizeof interval, " [%.3g, %.3g]", bs_row_number(s->best, "speedup_low"),
              bs_row_number(s->best, "speedup_high"));
-  bs_row_words(s->best, ~0u, but, label, sizeof label);
+  bs_row_words(s->best, differ | BS_ROW_METHOD, but, label, sizeof label);
   add(out, size, "%s %s: best %.3g%s (%s)%s. ", first ? "Speedup against" : "Against", against,
       bs_row_number(s->best, "speedup"), interval, label, range);
 }
@@ -126,7 +127,7 @@ void bs_report_verdict(const json_t *model, char *out, size_t size) {
   }
   const size_t n_spreads = spreads_of(comparisons, spreads);
   for (size_t i = 0; i < n_spreads; i++)
-    if (spreads[i].n > 0) tell_spread(&spreads[i], i == 0, out, size);
+    if (spreads[i].n > 0) tell_spread(&spreads[i], i == 0, bs_rows_differ(comparisons), out, size);
   if (compared > (long long)listed)
     add(out, size, "Of the first %zu of %lld", listed, compared);
   else
