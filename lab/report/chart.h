@@ -18,7 +18,7 @@ typedef struct bs_chart {
   size_t n_fields;
   json_t *data;
   bs_text svg;
-  int open; /* shown at once; the page folds the others */
+  int open; /* the page shows it open; it folds the others */
 } bs_chart;
 void bs_chart_free(bs_chart *chart);
 

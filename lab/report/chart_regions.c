@@ -54,7 +54,7 @@ static json_t *parts_of(const json_t *row, const char *label) {
   return one;
 }
 
-/* Of phase 0: its forward was run once, to be judged. */
+/* Is the row of phase 0? Its forward was run once, to be judged. */
 static int is_numbers(const json_t *row) {
   return strncmp(bs_row_text(row, "phase"), "phase0", 6) == 0;
 }

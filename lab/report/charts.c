@@ -196,7 +196,7 @@ static const struct {
 
 /* ---- the whole list ---- */
 
-/* What one or two marks of it say stands in a row of the first table. */
+/* Does the first table say the same? It does where the chart has one or two marks. */
 static int in_table(const bs_chart *chart) {
   return json_array_size(chart->data) < 3 &&
          (strcmp(chart->id, "forest") == 0 || strcmp(chart->id, "heat") == 0 ||

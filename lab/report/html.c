@@ -58,7 +58,7 @@ static void strip(bs_text *out, const json_t *model) {
 
 /* ---- the table ---- */
 
-/* Of square layers K says nothing. */
+/* K is N in every row: the caption says so. */
 static void drop_square(json_t *rows) {
   json_t *row;
   size_t i;
@@ -81,7 +81,7 @@ static void settings_table(bs_text *out, const json_t *latest) {
 
 /* ---- charts ---- */
 
-/* told: what the charts before it say of themselves; the same is not said twice. */
+/* told: the captions of the charts before it; a caption is printed once. */
 static void figure(bs_text *out, const bs_chart *chart, json_t *told) {
   bs_text_printf(out, "<figure id=\"chart-%s\">\n<h3>", chart->id);
   bs_svg_escape(out, chart->title);
@@ -106,7 +106,7 @@ static void figures_that(bs_text *out, const bs_chart *charts, size_t n, int ope
   bs_text_printf(out, "</div>\n");
 }
 
-/* The open charts, and the others behind a line. */
+/* The open charts, then the others, which one line folds. */
 static void figures(bs_text *out, const char *id, const char *title, const bs_chart *charts, size_t n) {
   json_t *told = json_object();
   size_t open = 0;
@@ -283,7 +283,7 @@ static void header(bs_text *out, const json_t *model) {
   bs_text_printf(out, "</header>\n<main>\n");
 }
 
-/* What a reader must know before he believes a chart. */
+/* A reader must know these before he believes a chart. */
 static void above_charts(bs_text *out, const json_t *model) {
   settings_table(out, json_object_get(model, "latest"));
   list(out, "warnings", "Warnings of the newest runs", json_object_get(model, "warnings"), "what", "why");

@@ -66,7 +66,7 @@ static const char *class_of(const json_t *value) {
   return "";
 }
 
-/* Of a run's path its short name: the first six letters behind the time. */
+/* Prints the short name of a run: the first six letters of its id after the time. */
 static void run_cell(bs_text *out, const char *path) {
   const char *slash = strrchr(path, '/'), *id = slash != NULL ? slash + 1 : path, *hash = strrchr(id, '_');
   char shown[64];

@@ -64,13 +64,13 @@ json_t *bs_report_rows(const json_t *latest);
 /* The sentence above the page: what is right; the speedup against each dense layer, the widest first; what is
  * faster. */
 void bs_report_verdict(const json_t *model, char *out, size_t size);
-/* What the report is of ("Sweep s12: blockshock, row_parallel, N 512 to 2048, ..."), and when, where and
- * against what it was measured. */
+/* The title names what was measured ("Sweep s12: blockshock, row_parallel, N 512 to 2048, ..."),
+ * the place says when, where and against what. */
 void bs_report_title(const json_t *model, char *out, size_t size);
 void bs_report_place(const json_t *model, char *out, size_t size);
 /* "dense, all cores": "dense on all cores". Returns out. */
 const char *bs_against_words(const char *arm, char *out, size_t size);
-/* What the page begins with, up to <body>. */
+/* Prints the beginning of the page, up to <body>. */
 void bs_html_head(bs_text *out, const char *title);
 /* The script of the page. */
 extern const char bs_html_script[];

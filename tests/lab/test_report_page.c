@@ -132,7 +132,7 @@ START_TEST(what_a_reader_must_know_is_above_the_charts) {
   for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++) {
     snprintf(id, sizeof id, "<h2 id=\"%s\"", ids[i]);
     const char *here = at(&page, id);
-    ck_assert_msg(here > before, "%s stands too early", ids[i]);
+    ck_assert_msg(here > before, "%s is too early", ids[i]);
     before = here;
   }
   at(&page, "<b>12 times</b>: involuntary switches</li>"); /* what all runs say is said once */
@@ -203,7 +203,7 @@ START_TEST(a_method_has_one_colour) {
 }
 END_TEST
 
-/* What one or two marks say stands in the table. */
+/* One or two marks are no chart: the table says the same. */
 START_TEST(two_points_are_no_chart) {
   bs_text page = page_of(2);
   ck_assert_ptr_null(strstr(page.data, "chart-forest"));
