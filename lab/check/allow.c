@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * allow.c - what bounds and predictions of a layer that ran here need not allow for: a bias anywhere, ranks
- * whose columns nobody tells, equal partials and equal products. */
+ * allow.c - widens bounds and predictions for layers that other programs ran: the bias may be added anywhere,
+ * the columns of ranks may be unknown, partials and products may be equal. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -9,10 +9,9 @@
 #include "lab/check/checking.h"
 #include "lab/error.h"
 
-/* Where the columns are not known, partials may be larger than those of the guess. Of K products in any order
- * the sum of a P-th part is within S/P +- 4 sqrt(E/P) of most outputs, E the products' energy; E is at most
- * about 2 magnitude^2 / K of products that are spread as normal values are. P partials and P-1 partial sums
- * are rounded. */
+/* Unknown columns may give larger partials than the guessed ones. Let S be the sum of K products and E their
+ * energy. For most outputs the sum of a P-th part lies within S/P +- 4 sqrt(E/P). E is at most about 2
+ * magnitude^2 / K for normally distributed products. P partials and P-1 partial sums are rounded. */
 static void allow_other_columns(bs_checking *c) {
   const double P = c->ranks, u = bs_dtype_unit_roundoff(c->options.reduce_dtype);
   if (c->reference.partial == NULL || c->columns_known || c->ranks < 2) return;
@@ -26,8 +25,8 @@ static void allow_other_columns(bs_checking *c) {
   }
 }
 
-/* Where the bias may be: with rank 0's product, as the reference has it, with the last rank's, a share with
- * each, or behind the sum. */
+/* Places where the bias may be added: to rank 0's product, as in the reference; to the last rank's; a share
+ * to each; or after the sum. */
 enum place { FIRST, LAST, EACH, BEHIND, PLACES };
 
 static double bias_at(const bs_checking *c, enum place place, uint32_t r, double bias) {

@@ -25,7 +25,7 @@ static int is_all_zero(const bs_checking *c) {
   return 1;
 }
 
-/* What is wrong is zero, and the rest is right. */
+/* Are all wrong outputs zero and all others right? */
 static int only_zeros_are_wrong(const bs_checking *c) {
   for (int64_t at = 0; at < c->B * c->reference.features; at++) {
     const double y = bs_checking_y(c, c->worst_rank, at);
@@ -63,7 +63,7 @@ static int say_gate(const bs_checking *c, const bs_check_result *result, char *t
   return 1;
 }
 
-/* The dtype, with fewer bits than Y's, of which all values of Y are; NULL: there is none. */
+/* The dtype, with fewer bits than Y's, that can hold all values of Y; NULL: there is none. */
 static const char *narrower(const bs_checking *c) {
   static const uint32_t dtypes[] = {BS_F8E5M2, BS_F8E4M3, BS_BF16, BS_F16, BS_F32};
   for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++) {
@@ -119,7 +119,7 @@ static void say_partial(const bs_checking *c, const bs_gate *gate, char *text, s
              gate->rank);
 }
 
-/* What is left where no known mistake fits. */
+/* Describes the failure if no known mistake fits. */
 static void say_rest(const bs_checking *c, const bs_check_result *result, char *text, size_t size) {
   const double all = (double)(c->B * c->reference.features);
   if (failed(result, "partial")) {

@@ -22,7 +22,7 @@ typedef struct bs_checking {
   uint32_t *column_rank; /* [K]; NULL: one product */
   int columns_known;     /* 0: column_rank is a guess, good for a prediction and not for a judgement */
   char columns_why[128]; /* why they are not known */
-  int was_turned;        /* the file's W is [K,N], and nobody said so */
+  int was_turned;        /* the file's W is [K,N], but the caller did not say so */
   bs_arithmetic arithmetic;
   bs_reference reference;
   bs_prediction prediction;
@@ -44,12 +44,12 @@ void bs_checking_close(bs_checking *c);
 /* The sum before the activation, at = token * features + feature of the reference; and its bias. */
 double bs_checking_sum(const bs_checking *c, int64_t at);
 double bs_checking_bias(const bs_checking *c, int64_t at);
-/* What whole Y number r holds there; and rank r's partial, 0 where that is empty. */
+/* The value of whole Y number r at this place; and of rank r's partial, 0 if that is empty. */
 double bs_checking_y(const bs_checking *c, uint32_t r, int64_t at);
 double bs_checking_partial(const bs_checking *c, uint32_t r, int64_t at);
-/* What rank r's partial should be there, without a bias. Only where the columns are known. */
+/* The right value of rank r's partial at this place, without a bias. Only if the columns are known. */
 double bs_checking_product(const bs_checking *c, uint32_t r, int64_t at);
-/* What a dtype makes of a value. */
+/* The value after conversion to a dtype. */
 double bs_checking_stored(uint32_t dtype, double value);
 
 /* allow.c: adds to bounds and predictions what a layer of others may be off by. */

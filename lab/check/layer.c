@@ -11,7 +11,7 @@
 #include "lab/error.h"
 
 enum { FEWEST_FEATURES = 16 };
-#define MOST_PRODUCTS ((int64_t)1 << 30) /* of the reference where nobody says how many features */
+#define MOST_PRODUCTS ((int64_t)1 << 30) /* of the reference if the number of features is not given */
 #define MOST_OUTPUTS ((int64_t)1 << 22)
 
 /* Every value is one of `dtype`. */
@@ -131,7 +131,8 @@ static int32_t open_sources(bs_checking *c, bs_error *err) {
   return rc;
 }
 
-/* Rank r's columns; 0: one is none of the layer's, or another's too, and columns_why says so. */
+/* Takes rank r's columns. Returns 0 if one is outside the layer or belongs to another rank too; columns_why
+ * names it. */
 static int take_columns(bs_checking *c, uint32_t r, const bs_check_tensor *t) {
   for (int64_t i = 0; i < t->rows * t->cols; i++) {
     const double k = bs_load_f64(t->dtype, t->data, i);
@@ -151,7 +152,8 @@ static int take_columns(bs_checking *c, uint32_t r, const bs_check_tensor *t) {
   return 1;
 }
 
-/* Columns that nobody tells of are those of ranks that are not here: one stands for them. */
+/* Gives columns without a known rank to one additional rank, which stands for the ranks that are not in the
+ * file. */
 static void give_rest(bs_checking *c, uint32_t told) {
   if (c->ranks <= told) c->ranks = told + 1;
   for (int64_t k = 0; k < c->K; k++)
@@ -328,7 +330,8 @@ double bs_checking_bias(const bs_checking *c, int64_t at) {
                             : 0.0;
 }
 
-/* Element by element; rank 0's product beside a bias that is not finite cannot be had from their sum. */
+/* Computes the product element by element: rank 0's product cannot be separated from a sum with a bias that
+ * is not finite. */
 static double product_of(const bs_checking *c, uint32_t r, int64_t at) {
   const bs_check_tensor *x = &c->set->x.of[0], *w = &c->set->w.of[0];
   const int turned = c->options.transposed || c->was_turned;

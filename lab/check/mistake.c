@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * mistake.c - each known mistake says what Y would be, and the one that Y fits best is named. Another one
- * that Y fits as well is named beside it: which of them was made cannot be told from Y. */
+ * mistake.c - computes the Y of each known mistake and names the one that fits best. It also names a second
+ * one that fits as well: Y does not tell them apart. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 enum kind {
   MIXED,   /* act(sum S + partial P_rank + bias b): S = X W^T, P the product of one rank's columns */
   PRODUCT, /* of other inputs or weights */
-  LATE,    /* the bias behind the activation */
+  LATE,    /* the bias added after the activation */
   EARLY,   /* the activation of each partial; bias: in rank 0's, in each, or afterwards */
 };
 
@@ -49,7 +49,7 @@ static int has_partials(const bs_checking *c) {
   return c->ranks > 1 && (c->columns_known || (c->terms && c->set->partial.n == c->ranks));
 }
 
-/* As it should be where the columns are known, since the file's may be the wrong one. */
+/* The partial as it should be if the columns are known, since the partial in the file may be wrong. */
 static double partial_of(const bs_checking *c, uint32_t r, int64_t at) {
   return c->columns_known ? bs_checking_product(c, r, at) : bs_checking_partial(c, r, at);
 }
@@ -64,7 +64,7 @@ static double early(const bs_checking *c, const mistake *m, int64_t at) {
   return sum;
 }
 
-/* What Y would be there. */
+/* The value of Y at this place under the mistake. */
 static double would_be(const search *s, const mistake *m, int64_t at) {
   const bs_checking *c = s->c;
   const double bias = bs_checking_bias(c, at), product = bs_checking_sum(c, at) - bias;
@@ -289,7 +289,7 @@ static int32_t try_rounded_to(search *s, uint32_t dtype, bs_error *err) {
   return rc;
 }
 
-/* Those whose roundings make an error of Y's size. */
+/* Tries dtypes whose rounding causes an error of the observed size. */
 static int32_t try_rounded(search *s, bs_error *err) {
   static const uint32_t dtypes[] = {BS_F32, BS_F16, BS_BF16, BS_F8E4M3, BS_F8E5M2};
   int32_t rc = BS_OK;

@@ -28,7 +28,8 @@ static double off_by(uint32_t dtype, double want, double got, double bound) {
   return got == want ? 0.0 : bound > 0 && isfinite(bound) ? fabs(got - want) / bound : INFINITY;
 }
 
-/* Of one partial. NaN and Inf of another rank's leave the whole sum without a bound, and not this one. */
+/* The bound of one partial. NaN and Inf in another rank's partial remove the bound of the whole sum, but not
+ * this one. */
 static double bound_of(const bs_checking *c, int64_t at, double want) {
   const double u = c->options.y_dtype == BS_F64 ? 0x1p-53 : 0x1p-24;
   if (isfinite(c->bound[at])) return c->bound[at];

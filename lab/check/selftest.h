@@ -28,7 +28,8 @@ typedef struct bs_selftest_request {
   void (*log)(void *, int32_t, const char *, int32_t, const char *);
 } bs_selftest_request;
 
-/* BS_CONFIG: a gate names a control that nobody can make. Out is to be freed, also after an error. */
+/* Runs the self-test. BS_CONFIG: a gate names a control that does not exist. The caller frees out, also after
+ * an error. */
 int32_t bs_selftest_run(const bs_selftest_request *request, bs_selftest *out, bs_error *err);
 /* The gates of all rows, in the order of rows and rules: columns of the matrix. The names live as long as the
  * rows. Returns how many, at most BS_SELFTEST_GATES. */

@@ -24,9 +24,9 @@ static const struct control {
   const char *name;
   const char *problem; /* NULL: PROBLEM */
   const char *knobs;
-  double slower;     /* the factor of its time beside its twin's; 0: 1 */
+  double slower;     /* its time as a multiple of its twin's; 0: 1 */
   double share;      /* the time's share of the bound's; 0: as it is */
-  uint32_t items;    /* the time is told of one of so many items of a call; 0: of the call */
+  uint32_t items;    /* the reported time is that of one of so many items of a call; 0: of the call */
   uint32_t few;      /* samples are lost */
   const char *fault; /* of the plugin; NULL: none */
   uint32_t stored;   /* it is compared with the build id of the right one */
@@ -54,8 +54,8 @@ static const struct control {
     {.name = "no_samples", .few = 1},
 };
 enum { N_CONTROLS = sizeof controls / sizeof controls[0] };
-/* The right one, in each format that a control has, with its knob and beside itself as stored. It is 3 %
- * faster than its twin: of two that are alike nobody can tell that one is to be promoted. */
+/* The right control, in each format that a control has, with its knob and with stored times. It is 3 % faster
+ * than its twin: with equal times the promotion would be undecided. */
 static const struct control right_ones[] = {
     {.name = "none: f32", .stored = 1, .knobs = "keys=32", .slower = 0.97},
     {.name = "none: fp8", .problem = "b1h1s128d32:fp8", .slower = 0.97}};
@@ -92,7 +92,7 @@ static double clock_now(void *user) {
   return *(double *)user;
 }
 
-/* The time of a control beside that of its twin, which is right. */
+/* Measures a control against its twin, which is right. */
 static int32_t measure(const struct control *c, json_t *record, bs_error *err) {
   double now = 0.0;
   uint64_t drawn = 0;

@@ -41,13 +41,13 @@ static const struct layer {
 };
 enum { N_LAYERS = sizeof layers / sizeof layers[0] };
 
-/* What the faults of one pass have led to, over all layers: rows by the fault's name. */
+/* Results of the faults of one pass over all layers: rows by the fault's name. */
 typedef struct suite {
   bs_selftest *out;
   json_t *rows[TRAINING + 1];
 } suite;
 
-/* Of a fault, made where there is none. Borrowed; NULL: out of memory. */
+/* The row of a fault, created on first use. Borrowed; NULL: out of memory. */
 static json_t *row_of(suite *s, uint32_t pass, const char *fault) {
   char full[80];
   json_t *row = json_object_get(s->rows[pass], fault);

@@ -16,7 +16,7 @@
 #include "formats/safetensors.h"
 #include "lab/error.h"
 
-/* What a file says of one tensor, before it is copied. */
+/* One tensor's description in a file, before its values are copied. */
 typedef struct found {
   const char *name;
   uint32_t dtype, rank;
@@ -40,7 +40,7 @@ static uint32_t split_name(const char *name, char *out_base, size_t size) {
   return (uint32_t)index;
 }
 
-/* NULL: the name is none of ours. */
+/* The list for a tensor name; NULL: unknown name. */
 static bs_check_list *list_of(bs_check_set *set, const char *base) {
   const struct {
     const char *base;

@@ -145,7 +145,7 @@ static int32_t wrap(void *user, uint32_t rank, uint32_t part, const bs_source *i
   return BS_OK;
 }
 
-/* The patterns change places; a mask of rows is drawn anew. */
+/* Swaps the patterns; draws a mask of rows again. */
 static void confuse(void *user, uint32_t rank, bs_layer_spec *spec) {
   bs_fault *fault = user;
   if (bs_fault_is_mixed(fault->kind)) bs_fault_mixed_layer(fault->kind, &fault->mixed, spec);
@@ -183,7 +183,7 @@ static uint64_t input_columns(const bs_coll_call *call, uint32_t ranks) {
   return sum;
 }
 
-/* What a rank would see without the exchange: its own partial sum. */
+/* Gives a rank its own partial sum, as without the exchange. */
 static void copy_through(const bs_coll_call *call) {
   uint32_t rank, ranks;
   bs_hook_place(call, &rank, &ranks);
@@ -199,7 +199,7 @@ static void copy_through(const bs_coll_call *call) {
   }
 }
 
-/* The gathers of the backward pass are told from forward's by their site, "<method>.dx". */
+/* The site "<method>.dx" marks the gathers of the backward pass. */
 static int gathers_dx(const bs_coll_call *call) {
   const char *dot = strrchr(call->site, '.');
   return call->kind == BS_COLL_ALL_GATHER && dot != NULL && strcmp(dot, ".dx") == 0;
@@ -237,8 +237,8 @@ static uint32_t before(void *user, uint32_t rank, const bs_coll_call *call) {
     if (hit) __atomic_store_n(&fault->met, 1, __ATOMIC_RELAXED);
     return !hit;
   }
-  /* Sums in int8 steps: nobody gets the others' terms. Gradients are not summed so; without an output to take
-   * them of they would all be right, and zero. */
+  /* Sums in int8 steps: no rank receives the others' terms. Gradients are not summed this way. Without an
+   * output to compute them from they would all be zero, and right. */
   if (fault->kind == BS_FAULT_NO_ALL_REDUCE && call->kind == BS_COLL_ALL_TO_ALL && !fault->leaves)
     return (uint32_t)fault->backward;
   if (!carries_sums(fault, call)) return 1;
@@ -319,8 +319,8 @@ static int32_t choose_victim(bs_fault *fault, const bs_case *c, bs_error *err) {
   return BS_OK;
 }
 
-/* Of each four columns one that a fixed pattern keeps and one that it drops: a half alone sees no other
- * exchange. Two of four are kept: where it treats 1 and 2 alike, 0 is another than 1. */
+/* Chooses from each four columns one that a fixed pattern keeps and one that it drops: a half on its own
+ * detects no other exchange. Two of four are kept: if the pattern treats 1 and 2 alike, 0 differs from 1. */
 static void choose_columns(bs_fault *fault, const bs_mask *mask) {
   const int alike = mask && mask->kind == BS_MASK_COMPLEMENT && mask->pattern_len == 4 &&
                     (mask->pattern_a >> 1 & 1u) == (mask->pattern_a >> 2 & 1u);

@@ -39,7 +39,7 @@ enum bs_fault_kind {
 const char *bs_fault_name(uint32_t kind);
 /* NULL when the fault can be made here, else why it cannot (e.g. one rank has no reduction). */
 const char *bs_fault_skip(uint32_t kind, const bs_case *c, uint32_t split);
-/* The same for a backward pass: what changes a gradient, of the proposal's collectives. */
+/* The same for a backward pass: does the fault change a gradient, given the proposal's collectives? */
 const char *bs_fault_skip_backward(uint32_t kind, const bs_case *c, const bs_proposal *proposal);
 
 /* 1: only a loss whose gradient is not zero where relu's slope is shows the fault: the sum of Y. */
@@ -67,13 +67,13 @@ int32_t bs_fault_into(uint32_t kind, bs_case *c, bs_case *out_run, bs_fault **ou
 void bs_fault_note(char *list, size_t size, const char *name, const char *more);
 /* 1: a collective that the fault hits was met. */
 int bs_fault_met(const bs_fault *fault);
-/* The activation of the layer that is built for the fault; what it is judged by stays the case's own. Faults
- * of the slope do themselves what is left out then. */
+/* The activation of the layer that is built for the fault; the judge uses the case's own. Faults of the slope
+ * then apply the missing part themselves. */
 uint32_t bs_fault_activation(uint32_t kind, const bs_layer_spec *spec);
 
 #define BS_FAULT_GATES 5 /* T1, T2.feature, T2.token, T3, T4 */
-/* What became of the faults. `missed` also has "(none)" where the run without a fault did not pass, and "T1
- * catches nothing" where that gate judged and let every fault through. */
+/* The results of all faults. `missed` also has "(none)" if the run without a fault failed, and "T1 catches
+ * nothing" if that gate judged and missed every fault. */
 typedef struct bs_fault_report {
   uint32_t injected, caught;
   char missed[128];                    /* names, comma-separated */
@@ -82,7 +82,7 @@ typedef struct bs_fault_report {
   uint32_t n_by[BS_FAULT_GATES];       /* faults that each gate caught */
 } bs_fault_report;
 extern const char *const bs_fault_gate_names[BS_FAULT_GATES];
-/* What became of those of a backward pass or of training, each that was made. */
+/* The results of the faults of a backward pass or of training, for each that was made. */
 typedef struct bs_fault_tally {
   uint32_t injected, caught;
   char missed[128]; /* names, comma-separated; "(none)" where the run without a fault did not pass */
@@ -94,7 +94,7 @@ typedef struct bs_fault_tally {
 } bs_fault_tally;
 /* One more. name NULL: no fault, which nothing is to catch. */
 void bs_fault_tally_add(bs_fault_tally *tally, const char *name, int caught, const char *gates);
-/* The names of gates that failed, behind those that are in the list. */
+/* Appends the names of gates that failed to the list. */
 void bs_fault_note_failed(char *list, size_t size, const bs_gate *gates, uint32_t n);
 /* Run every fault that can be made on a small shape. */
 int32_t bs_fault_gate(const bs_case *like, bs_fault_report *out_report, bs_error *err);

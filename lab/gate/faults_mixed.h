@@ -23,7 +23,8 @@ const char *bs_fault_mixed_skip(uint32_t kind, const bs_case *c);
 /* For a fault of the kind; SCALE_OTHER hits row `row` of W. */
 int32_t bs_fault_mixed_make(uint32_t kind, const bs_case *c, int64_t row, bs_fault_mixed *out, bs_error *err);
 void bs_fault_mixed_free(bs_fault_mixed *fault);
-/* SEGMENT_EDGE, SEGMENT_SWAPPED: what the method is told. Any number of ranks at once. */
+/* SEGMENT_EDGE, SEGMENT_SWAPPED: changes the spec that the method gets. Several ranks may call it at the same
+ * time. */
 void bs_fault_mixed_layer(uint32_t kind, const bs_fault_mixed *fault, bs_layer_spec *spec);
 /* SCALE_OTHER, SCALE_BLOCK: the same 8 bits by another scale are weights that are so much larger. */
 void bs_fault_mixed_scale(const bs_fault_mixed *fault, double *row, int64_t K);

@@ -35,8 +35,8 @@ static double bound_of_sums(uint32_t ranks, uint32_t reduce_dtype, double rms) {
   return 0.8 * bs_dtype_unit_roundoff(reduce_dtype) * rms * sizes; /* E|v| = 0.8 rms */
 }
 
-/* dZ is rounded to Y's dtype, and its slope is off as Z is: where the slope changes, Z is of the size of 1,
- * and of T6's shape its spread is 16. */
+/* The bound for dZ. It is rounded to Y's dtype, and its slope is off because Z is off: where the slope
+ * changes, |Z| is about 1, and at T6's shape the spread of Z is 16. */
 static double carried_bound(const bs_case *c, int summed) {
   if (c->spec.activation < BS_ACT_GELU) return 0.0;
   const double z = summed ? bound_of_sums(c->world_size, bs_arithmetic_of(&c->spec).reduce_dtype, 1.0) : 0.0;

@@ -187,8 +187,8 @@ static int64_t dw_features(int64_t N, int64_t max_features) {
   return max_features > 0 && max_features < fit ? max_features : fit;
 }
 
-/* What the three layers are made of. Behind an activation dy is dZ, of which the layer's own is known to so
- * much only. */
+/* The operands of the three layers. With an activation dy is dZ, and the layer's own dZ is known only to
+ * within bound2. */
 typedef struct operands {
   bs_slopes slopes;
   double *one;                /* [B] */
@@ -275,7 +275,7 @@ int32_t bs_gradient_judge(const bs_case *c, const bs_gradient_result *result, in
 
 /* ---- faults -------------------------------------------------------------------------------------- */
 
-/* What a fault, or none, has led to. */
+/* The result of a run with a fault, or without one. */
 typedef struct injection {
   int met, caught;
   char gates[256]; /* that failed */
@@ -298,8 +298,9 @@ static int32_t inject(const bs_case *base, uint32_t kind, uint32_t loss, injecti
   return rc;
 }
 
-/* Where relu's slope is zero, so is the gradient of the mean of its squares: only that of the sum shows what
- * became of the slope. No fault is no fault with both; processes that do not judge run both too. */
+/* Runs a fault with the loss that shows it. Where relu's slope is zero, so is the gradient of the mean of
+ * squares; only the sum shows the slope's fault. The run without a fault must pass with both losses;
+ * processes that do not judge run both too. */
 static int32_t inject_with_its_loss(const bs_case *c, uint32_t kind, injection *out, bs_error *err) {
   memset(out, 0, sizeof *out);
   int32_t rc = inject(c, kind, bs_fault_of_slope(kind) ? BS_LOSS_SUM : BS_LOSS_MSE_ZERO, out, err);

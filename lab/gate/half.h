@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * half.h - a layer that runs one half of a mask alone: the product that it makes is judged as any other; what
- * is judged here is that its weights are those of the half that was asked for. How far its product is from
- * the whole one is measured, and stands beside the method's own figure. */
+ * half.h - judges a layer that runs only one half of a mask. Other gates judge its product. This gate checks
+ * that its weights are those of the requested half. It also measures how far its product is from the whole
+ * one and reports this next to the method's own figure. */
 #ifndef BS_LAB_GATE_HALF_H
 #define BS_LAB_GATE_HALF_H
 #include "lab/case/case.h"

@@ -64,8 +64,7 @@ static void add(sums *s, double error, double want, double slope2) {
   s->s4 += slope2 * slope2;
 }
 
-/* What is not finite where the reference is has no error to measure; a bound that is not finite bounds
- * nothing. */
+/* The error as a share of its bound. An error or a bound that is not finite gives infinity. */
 static double share_of_bound(double error, double bound) {
   if (error == 0.0) return 0.0;
   return isfinite(error) && isfinite(bound) ? error / bound : INFINITY;
@@ -91,9 +90,9 @@ static int may_be_nan(const running *run, int64_t b, int64_t at) {
   return ref->magnitude[at] >= fmin(most, way ? way->max : most);
 }
 
-/* Where the reference's sum is not finite: NaN must be NaN, and an infinity the same infinity as the dtypes
- * on the way store it (f8e4m3: its largest value), or NaN where may_be_nan tells so. PyTorch's gelu, by a
- * polynomial for erf, has NaN at infinities. */
+/* Checks an output whose sum in the reference is not finite. NaN must be NaN. An infinity must be the same
+ * infinity after conversion to the dtypes in use (f8e4m3: its largest value), or NaN if may_be_nan allows it.
+ * PyTorch's gelu, with a polynomial for erf, gives NaN at infinities. */
 static int keeps_nonfinite(const running *run, int64_t b, int64_t at, double got) {
   const bs_reference *ref = run->ref;
   const bs_arithmetic *a = run->a;
@@ -239,7 +238,7 @@ static double all_of(const bs_judgement *j) {
   return j->features > 0 ? (double)j->features : 1.0;
 }
 
-/* Of the judged ones; equal rows of W have equal errors. */
+/* The number of different features among the judged ones; equal rows of W have equal errors. */
 static double different_features(const bs_reference *ref, const bs_judgement *j) {
   return ref->distinct_features > 0 && ref->features > 0
              ? (double)j->features * (double)ref->distinct_features / (double)ref->features

@@ -29,14 +29,14 @@ typedef struct bs_prediction {
   double *bound;    /* [B, features] of T3: made once, as it walks over all ranks' partials */
   double *variance; /* [B, features] of each output's error: each rank's features are predicted by theirs */
   double *slope2;   /* With an activation, [B, features]: the square of the slope there. Else NULL. */
-  /* Of sums in int8 steps, [B, features]: what the steps add, and can add at most. Else NULL. */
+  /* For sums in int8 steps, [B, features]: the expected and the largest error of the steps. Else NULL. */
   double *step_variance, *step_bound;
 } bs_prediction;
 
 int32_t bs_predict(const bs_reference *reference, const bs_arithmetic *arithmetic, bs_prediction *out,
                    bs_error *err);
 void bs_prediction_free(bs_prediction *prediction);
-/* Of a reference without an activation: how far each [B, features] may be off at most. */
+/* The largest possible error [B, features] of a reference without an activation. */
 int32_t bs_bound_sums(const bs_reference *reference, const bs_arithmetic *arithmetic, double *out_bound,
                       bs_error *err);
 

@@ -95,8 +95,8 @@ static int wire_steps(const bs_reference *ref, const bs_arithmetic *a, double **
 
 /* ---- all sums ------------------------------------------------------------------------------------- */
 
-/* Unit round-off of the accumulator of the products. Hopper's tensor cores keep 13 bits behind the point of
- * the largest term of a sum of fp8. */
+/* Unit round-off of the accumulator of the products. Hopper's tensor cores keep 13 bits after the binary
+ * point of the largest term of a sum of fp8. */
 static double accumulate_roundoff(const bs_arithmetic *arithmetic) {
   if (arithmetic->accumulate == BS_ACC_F64 || arithmetic->y_dtype == BS_F64) return 0x1p-53;
   return arithmetic->low_sums ? 0x1p-13 : 0x1p-24;
@@ -133,7 +133,7 @@ static double stored_variance(const bs_reference *ref, const bs_arithmetic *a, c
   return variance;
 }
 
-/* Of the formats that an activation is evaluated in. */
+/* Unit round-off of the format in which an activation is evaluated. */
 static double evaluation_roundoff(const bs_arithmetic *a) {
   return a->y_dtype == BS_F64 ? 0x1p-53 : 0x1p-24;
 }
@@ -142,8 +142,8 @@ static double tail_error(const bs_arithmetic *a, double z) {
   return a->usual_tail ? bs_activation_tail_error(a->activation, z, evaluation_roundoff(a)) : 0.0;
 }
 
-/* Of evaluating the activation, and of storing the output. Of what may be added an eighth is typical, and a
- * quarter at the tail (docs/check.md). */
+/* The variance from evaluating the activation and storing the output. An eighth of the largest error is
+ * typical, and a quarter at the tail (docs/check.md). */
 static double output_variance(const bs_reference *ref, const bs_arithmetic *a, int64_t at) {
   const double z = bs_reference_sum(ref, at), tail = tail_error(a, z) / 4.0;
   const double own = bs_activation_error(a->activation, z, evaluation_roundoff(a)) / 8.0;
@@ -172,7 +172,7 @@ static double least_step(const bs_arithmetic *a) {
   return accumulate_roundoff(a) == 0x1p-53 ? 0x1p-1074 : 0x1p-149;
 }
 
-/* Of feature f's outputs, the sum of the squares of their magnitudes. */
+/* The sum of the squared magnitudes of feature f's outputs. */
 static double magnitude2(const bs_reference *ref, int64_t f) {
   double sum = 0.0;
   for (int64_t at = f; at < ref->B * ref->features; at += ref->features)

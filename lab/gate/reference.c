@@ -54,7 +54,7 @@ static void accumulate_portable(const double *x, const double *w, int64_t count,
 }
 
 #if defined(__x86_64__)
-/* The same operations in the same order, four lanes wide: the same bits. */
+/* The same operations in the same order, four lanes wide, with bit-equal results. */
 __attribute__((target("avx2"))) static void accumulate_avx2(const double *x, const double *w, int64_t count,
                                                             double *sum, double *magnitude) {
   accumulate_body(x, w, count, sum, magnitude);
@@ -286,7 +286,7 @@ static int by_value(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* As many independent ones as have the same spread of their mean: (sum of m)^2 / sum of m^2 over groups of m
+/* The number of independent values whose mean has the same spread: (sum of m)^2 / sum of m^2 over groups of m
  * equal ones. */
 static int64_t count_distinct(uint64_t *hashes, int64_t count) {
   double squares = 0.0;

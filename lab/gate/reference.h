@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * reference.h - the fp64 reference of one linear layer and what the gates need beside it. It reads X, W and
- * bias from their sources (the same rounded values that the ranks get), and never touches ops, methods or
+ * reference.h - the fp64 reference of one linear layer and the related numbers that gates need. It reads X, W
+ * and bias from their sources (the same rounded values that the ranks get). It does not use ops, methods or
  * backends: an oracle that shares their code would share their faults. */
 #ifndef BS_LAB_GATE_REFERENCE_H
 #define BS_LAB_GATE_REFERENCE_H
@@ -50,7 +50,7 @@ typedef struct bs_reference {
   uint8_t *token_nonfinite;  /* [B] 1: the token's X holds NaN or Inf */
 } bs_reference;
 
-/* Threads: `threads` workers of its own, joined before return. BS_NO_MEMORY when the arrays do not fit. */
+/* Starts `threads` workers and joins them before it returns. BS_NO_MEMORY: the arrays do not fit. */
 int32_t bs_reference_compute(const bs_reference_request *request, bs_reference *out_reference, bs_error *err);
 void bs_reference_free(bs_reference *reference);
 #endif

@@ -117,7 +117,7 @@ static void keep_worst(bs_verdict *out, const bs_gate *gates, uint32_t count, co
   add_counts(out, j);
 }
 
-/* The same features with the same bits as the rank before were judged with it. */
+/* Has rank r the same features with the same bits as the rank before? Then one judgement serves both. */
 static int same_as_before(const bs_case_result *result, uint32_t r) {
   const bs_case_rank *rank = &result->ranks[r];
   return r > 0 && rank->y_begin == rank[-1].y_begin && rank->y_cols == rank[-1].y_cols &&
@@ -130,7 +130,7 @@ int32_t bs_verdict_make(const bs_case *c, const bs_case_result *result, int64_t 
   return bs_verdict_make_within(c, result, max_features, &exactly, out, err);
 }
 
-/* What a run is judged by. */
+/* The data by which a run is judged. */
 typedef struct yardstick {
   bs_arithmetic arithmetic;
   bs_reference reference, bounds;

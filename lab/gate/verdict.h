@@ -24,7 +24,7 @@ typedef struct bs_carried {
   const bs_source *bound_x, *bound_w;
 } bs_carried;
 
-/* The same of outputs some of whose inputs are known no better than so. */
+/* The same for outputs whose inputs are known only to within given errors. */
 typedef struct bs_verdict_within {
   const double *bias_error;  /* [features] how far the bias may be from c's */
   int gaps;                  /* 1: the rows of c's W are no neighbours: some of a larger one's */
@@ -45,8 +45,8 @@ int bs_verdict_passed(const bs_gate *gates, uint32_t count);
 int32_t bs_integer_gate(const bs_case *like, uint32_t fault_kind, int64_t max_features, bs_gate *out_gate,
                         bs_error *err);
 struct bs_owners;
-/* What the reference of a finished case is asked for, all features without an activation: what is passed
- * must outlive the request. */
+/* The request for the reference of a finished case, all features without an activation. The arguments must
+ * outlive the request. */
 bs_reference_request bs_verdict_request(const bs_case *c, const bs_case_result *result,
                                         const uint32_t *column_rank, struct bs_owners *owners,
                                         bs_case *teller);
