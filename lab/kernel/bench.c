@@ -98,7 +98,7 @@ static int32_t vary(const bs_point *point, bs_entrant *e, const char *text, bs_e
   return BS_OK;
 }
 
-/* The choice of the tuning file in the place of the default, where nobody was named. */
+/* Uses the choice of the tuning file instead of the default, if the user named no provider. */
 static int32_t take_tuned(const bs_kernel_bench *q, bs_entrant *e, bs_error *err) {
   char text[sizeof e->name + sizeof e->knobs + 4] = "";
   if (e->arm == NULL || e->setup.provider != NULL || q->tuned == NULL) return BS_OK;
@@ -203,7 +203,7 @@ static int32_t examine_all(bs_point *point, bs_error *err) {
   return rc;
 }
 
-/* Of a Python that the user has named. */
+/* Handles the failure of the Python that the user named with --torch. */
 static int32_t torch_ended(const bs_kernel_bench *q, const bs_error *why, bs_error *err) {
   if (err == NULL) return why->code;
   *err = *why;
@@ -213,8 +213,8 @@ static int32_t torch_ended(const bs_kernel_bench *q, const bs_error *why, bs_err
   return why->code;
 }
 
-/* PyTorch has the same bytes, and no gates: it is the machine's other provider. One that computes something
- * else is none. */
+/* Tests PyTorch on the same input bytes. It has no gates: it serves as the machine's other provider. PyTorch
+ * is left out if it computes something else. */
 static int32_t examine_torch(bs_point *point, bs_kernel_torch *torch, bs_error *err) {
   const bs_kernel_bench *q = point->bench;
   bs_kernel_numbers n = {0};
@@ -359,7 +359,7 @@ static int32_t start_torch(const bs_kernel_bench *q, bs_kernel_torch **out, bs_e
   return BS_OK;
 }
 
-/* "cpu:online{rows=48": nobody knows what was left out. */
+/* Rejects an unclosed "cpu:online{rows=48": the missing part cannot be guessed. */
 static int32_t check_braces(const bs_kernel_bench *q, bs_error *err) {
   for (size_t i = 0; i < q->n_providers; i++) {
     const char *brace = strchr(q->providers[i], '{'), *end = brace != NULL ? strchr(brace, '}') : NULL;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * bench.h - `bsrun bench sdpa`: for each problem every provider goes through the stages build, resource,
- * numeric (several seeds), determinism, memory, performance (a series of single calls; then pairs with all
- * others and PyTorch) and evidence, judged by gates that are data (lab/rules). A failed stage ends a
- * provider's way; what it found until then is kept as a run with its cause. The first provider is the
- * subject: its speed is judged beside the others'. */
+ * bench.h - `bsrun bench sdpa`. Each provider of each problem passes through stages: build, resource, numeric
+ * (several seeds), determinism, memory, performance (a series of single calls; then pairs with all others and
+ * PyTorch), evidence. Gates that are data (lab/rules) judge them. A provider stops at its first failed stage;
+ * its results so far are kept as a run with the cause. The first provider is the subject: its speed is
+ * compared with the others. */
 #ifndef BS_LAB_KERNEL_BENCH_H
 #define BS_LAB_KERNEL_BENCH_H
 #include "lab/kernel/bound.h"
@@ -25,9 +25,9 @@ typedef struct bs_kernel_bench {
   size_t n_providers; /* 0: all of the backend that serve, what would be chosen first, and all of `plugins` */
   const char *const *plugins; /* ids of plugins that were named: each takes part, or a note says why not */
   size_t n_plugins;
-  /* Where no providers are given, may be NULL: the choice that the tuning file has for a key, of the
-   * candidates (lines "NAME<tab>HOW"): "cpu:online{keys=64}" into out; "": none. out_build: the id
-   * of the code that was measured; "": not known. */
+  /* Looks up the tuned choice of a key if no providers are given; may be NULL. candidates: lines
+   * "NAME<tab>HOW". out: "cpu:online{keys=64}", or "" for none. out_build: the id of the code that was
+   * measured; "": not known. */
   void (*tuned)(void *user, const char *key, const char *candidates, char *out, size_t size, char *out_build,
                 size_t build_size);
   void *tuned_user;

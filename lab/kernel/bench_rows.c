@@ -12,7 +12,7 @@
 #include "lab/store/keep.h"
 #include "lab/store/samples.h"
 
-/* Where a row's values come from: an object of the record and its key. */
+/* The source of a row's values: an object of the record and its key. */
 static const struct {
   const char *key, *object, *from;
 } columns[] = {
@@ -107,7 +107,8 @@ static int add_gates_of(json_t *row, const char *key, const bs_point *point, con
   return bad;
 }
 
-/* What is missing of each gate that is UNKNOWN, "kept: performance.ratio is not known: ..."; "": none is. */
+/* Adds the missing facts of each gate that is UNKNOWN, "kept: performance.ratio is not known: ..."; "" if
+ * there are none. */
 static int add_reasons(json_t *row, const bs_entrant *e) {
   bs_text reasons = {0};
   for (size_t i = 0; i < json_array_size(e->gates); i++) {

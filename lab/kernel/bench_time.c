@@ -47,7 +47,7 @@ static int32_t build_anew(bs_entrant *e, bs_error *err) {
 
 static int32_t time_calls(const bs_kernel_bench *q, bs_entrant *e, bs_error *err) {
   bs_sample first = {0};
-  int32_t rc = batch(e, 0, 1, &first, err); /* not told: it may have to wake and to fill caches */
+  int32_t rc = batch(e, 0, 1, &first, err); /* not stored: it may wake threads and fill caches */
   if (rc == BS_OK) rc = batch(e, 0, 1, &first, err);
   if (rc != BS_OK) return rc;
   const double each = fmax(first.seconds, 1e-9), most = SERIES_SECONDS / each;
@@ -107,7 +107,7 @@ static double slowest_paired(const bs_point *point) {
   return point->bench->slowest > 0.0 ? point->bench->slowest : SLOWEST_PAIRED;
 }
 
-/* PyTorch is a process of its own. */
+/* PyTorch runs in a separate process. */
 static void used_elsewhere(void *user, bs_process_use *out) {
   bs_kernel_torch_used(((const bs_entrant *)user)->torch, out);
 }
@@ -180,8 +180,8 @@ static int32_t compare(const bs_point *point, const bs_entrant *e, const bs_entr
   return BS_OK;
 }
 
-/* What a provider's ratio says of it, as the gates promoted and kept judge: 1.0 of the best other one to take
- * its place, 0.9 to be kept at all. */
+/* The standing that a provider's ratio gives it, by the limits of the gates promoted and kept: 1.0 of the
+ * best other provider to replace it, 0.9 to be kept. */
 static const char *standing(const bs_comparison *c) {
   if (bs_kernel_undecided(c)) return "unclear";
   if (c->low >= 1.0) return "promoted";
@@ -189,7 +189,7 @@ static const char *standing(const bs_comparison *c) {
   return c->high < 0.9 ? "dropped" : "unclear";
 }
 
-/* As bs_comparison_next, by the options of bench. */
+/* The advice of bs_comparison_next, with the option names of bench. */
 static const char *say_next(const bs_comparison *c, char *out, size_t size) {
   if (c->word != BS_WORD_UNCLEAR || (c->cause != BS_UNCLEAR_FEW && c->cause != BS_UNCLEAR_BUILD))
     return bs_comparison_next(c, out, size);
@@ -201,7 +201,7 @@ static const char *say_next(const bs_comparison *c, char *out, size_t size) {
   return out;
 }
 
-/* Beside `performance`, of which gates judge the ratio only where it could be decided. */
+/* Adds the ratio next to `performance`; gates judge it only where it could be decided. */
 static int32_t add_ratio(const bs_point *point, const bs_entrant *e, const char *against,
                          const bs_comparison *c, json_t *record, bs_error *err) {
   char next[BS_LOOK_SENTENCE];
@@ -233,8 +233,8 @@ static int32_t add_of_subject(const bs_point *point, const bs_entrant *e, bs_err
 
 /* ---- bounds and the record ---------------------------------------------------------------------- */
 
-/* Seconds of one product on a device, of some that are queued behind one another; 0: its backend serves none,
- * or has no room for it. */
+/* Seconds of one product on a device, from several that are queued one after another; 0: its backend does not
+ * serve the product, or lacks the memory. */
 static int32_t product_time(const bs_entrant *e, const bs_kernel_problem *p, double *out_seconds,
                             bs_error *err) {
   enum { CALLS = 10 };
@@ -343,7 +343,7 @@ static json_t *numbers(const double *values, size_t n) {
 
 static uint32_t peers(const bs_point *point, const bs_entrant *e) {
   uint32_t n = 0;
-  /* The subject alone is judged by its speed: those beside it are what it is judged by. */
+  /* Only the subject is judged by its speed: the other entrants are its comparison. */
   for (uint32_t i = 1; e == &point->of[0] && i < point->n; i++)
     n += (uint32_t)(bs_entrant_runs(&point->of[i]) && bs_entrant_alike(&point->of[i], e));
   return n;

@@ -36,7 +36,7 @@ int32_t bs_kernel_peaks_measure(const bs_kernel_problem *p, uint32_t threads, in
   return BS_OK;
 }
 
-/* Of a rate that is not known, 0: it limits nothing. */
+/* The time of `work` at `rate`. An unknown rate gives 0: it limits nothing. */
 static double limit(double work, double rate) {
   return rate > 0.0 ? work / rate : 0.0;
 }

@@ -17,7 +17,7 @@ enum {
 
 typedef struct bs_kernel_data bs_kernel_data;
 
-/* Errors over the judged rows; NaN where an output that is judged is none. */
+/* Errors over the judged rows; NaN if a judged output is not a number. */
 typedef struct bs_kernel_numbers {
   double relative_rmse; /* rms(y - reference) / rms(reference) */
   double worst;         /* max|y - reference| / rms(reference) */
@@ -32,7 +32,7 @@ int32_t bs_kernel_data_make(const bs_kernel_problem *problem, uint64_t seed, bs_
                             bs_error *err);
 void bs_kernel_data_free(bs_kernel_data *data);
 const bs_kernel_problem *bs_kernel_data_problem(const bs_kernel_data *data);
-/* Input `index`, dense: rows of cols elements of the problem's dtype. NULL: there is none. */
+/* Input `index`, dense: rows of cols elements of the problem's dtype. NULL: there is no such input. */
 const void *bs_kernel_data_input(const bs_kernel_data *data, uint32_t index, int64_t *out_rows,
                                  int64_t *out_cols);
 /* Three factors of fp8 inputs; NULL: the dtype has none. */
@@ -45,8 +45,8 @@ const bs_partition *bs_kernel_data_columns(const bs_kernel_data *data);
  */
 int64_t bs_kernel_data_outputs(const bs_kernel_data *data);
 
-/* Gradients are of a forward pass: Y of the inputs' dtype and LSE in f32, all of them, dense, both copied.
- * What is judged is what a kernel makes of these. */
+/* The gradient of attention needs its forward results: Y of the inputs' dtype and LSE in f32, whole and
+ * dense; both are copied. The kernel is judged on what it computes from these values. */
 int bs_kernel_data_lacks_forward(const bs_kernel_data *data);
 int32_t bs_kernel_data_set_forward(bs_kernel_data *data, const void *y, const void *lse, bs_error *err);
 

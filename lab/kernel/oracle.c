@@ -100,7 +100,7 @@ typedef struct emulation {
   float *low_space;
   int64_t count; /* rows */
   row rows[ROWS];
-  double right[2]; /* sums of squares of all heads so far, beside the drawn and the rounded inputs */
+  double right[2]; /* sums of squares of all heads so far: for the drawn and for the rounded inputs */
   bs_tail tail[2];
 } emulation;
 

@@ -41,9 +41,9 @@ typedef struct bs_sdpa_format {
 
 typedef struct bs_sdpa_error {
   /* Relative to the root mean square of the right outputs. */
-  double rmse;       /* beside f64 of the same, rounded Q, K and V */
-  double whole_rmse; /* beside f64 of the inputs before they were rounded to dtype */
-  bs_tail tail;      /* of the rows, beside f64 of the rounded Q, K and V */
+  double rmse;       /* against f64 of the same, rounded Q, K and V */
+  double whole_rmse; /* against f64 of the inputs before they were rounded to dtype */
+  bs_tail tail;      /* of the rows, against f64 of the rounded Q, K and V */
 } bs_sdpa_error;
 
 /* BS_INVALID_ARGUMENT: no shape, or a dtype or class that attention has not. BS_NO_MEMORY. */

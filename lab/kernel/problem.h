@@ -78,30 +78,30 @@ extern const bs_kernel_shape bs_kernel_shapes[];
 int32_t bs_kernel_problem_parse(const char *text, bs_kernel_problem *out, bs_error *err);
 /* The one text of a problem: what parse makes the same problem of. */
 void bs_kernel_problem_text(const bs_kernel_problem *p, char *out, size_t size);
-/* Another problem to time beside p. word: a dtype; of a product also dense (in place of 2:4), gathered
- * (dense, of half as many columns), run or masked (dense, BS_COLUMNS_RUN and so on). BS_USAGE: there is none.
- */
+/* A variant of p to time next to it. word: a dtype; of a product also dense (instead of 2:4), gathered
+ * (dense, with half of the columns), run or masked (dense, BS_COLUMNS_RUN and so on). BS_USAGE: p has no such
+ * variant. */
 int32_t bs_kernel_problem_vary(const bs_kernel_problem *p, const char *word, bs_kernel_problem *out,
                                bs_error *err);
-/* Every word with every dtype and mask (NULL or none: f32, full); a word with a colon is complete as it is.
- * The caller frees *out. BS_USAGE: a word that is none, or nothing to do. */
+/* Combines every word with every dtype and mask (NULL or none: f32, full); a word with a colon is already
+ * complete. The caller frees *out. BS_USAGE: an invalid word, or no words. */
 int32_t bs_kernel_problems_expand(const char *const *words, size_t n_words, const char *const *dtypes,
                                   size_t n_dtypes, const char *const *masks, size_t n_masks,
                                   bs_kernel_problem **out, size_t *out_n, bs_error *err);
 const char *bs_kernel_problem_op(uint32_t kind); /* "attention", ... */
 /* "full", "causal", "causal_br". */
 const char *bs_kernel_mask_name(uint32_t causal);
-/* Of the outputs: the inputs' own; of fp8 bf16; of dW f32 at least. */
+/* The dtype of the outputs: that of the inputs; for fp8 bf16; for dW at least f32. */
 uint32_t bs_kernel_y_dtype(const bs_kernel_problem *p);
-/* Rows and columns of what a product makes. */
+/* Rows and columns of a product's output. */
 void bs_kernel_y_size(const bs_kernel_problem *p, int64_t *out_rows, int64_t *out_cols);
 
 /* The keys first <= t < end that query s sees. */
 void bs_kernel_keys(const bs_kernel_problem *p, int64_t s, int64_t *out_first, int64_t *out_end);
-/* Pairs of a query and a key that it sees, of all heads and batches: exact, also behind masks and windows. */
+/* Pairs of a query and a key that it sees, over all heads and batches; exact for masks and windows too. */
 double bs_kernel_pairs(const bs_kernel_problem *p);
-/* Floating-point operations of the products alone: a pair takes 2 (D + E), in the backward pass 2 (3 D + 2 E)
- * with the scores made anew; matmul24 multiplies kept weights alone. */
+/* Floating-point operations of the products alone. A pair takes 2 (D + E), in the backward pass 2 (3 D + 2 E)
+ * with the recomputed scores; matmul24 counts the kept weights only. */
 double bs_kernel_flops(const bs_kernel_problem *p);
 double bs_kernel_exps(const bs_kernel_problem *p); /* one of each pair; 0: a product */
 double bs_kernel_bytes(

@@ -55,18 +55,18 @@ int32_t bs_kernel_predict(const bs_kernel_arm *arm, bs_kernel_data *data, double
 /* A number of a record: real, or the text "nan", "inf", "-inf". */
 json_t *bs_kernel_number(double value);
 
-/* What was measured of one provider. */
+/* The measurement of one provider. */
 typedef struct bs_kernel_timed {
   double seconds;               /* of a call, median */
   size_t samples;               /* stored */
   const bs_kernel_bound *bound; /* NULL: unknown */
   uint32_t peers;               /* other providers that it is judged by */
   const bs_comparison *best; /* with the fastest of them, in pairs: its time / this one's; NULL: no pairs */
-  const char *unpaired;      /* why there are none; NULL: there are, or nobody to be paired with */
+  const char *unpaired;      /* why there are no pairs; NULL: there are, or there is no other provider */
   uint32_t candidate;        /* 1: it asks to be promoted: to be the choice from now on */
 } bs_kernel_timed;
-/* 1: the interval says slower, and the verdict is UNCLEAR for lack of pairs; or the machine was disturbed, or
- * both are the same: nobody knows that it is slower. */
+/* 1: the interval says slower, but the verdict is UNCLEAR for lack of pairs, the machine was disturbed, or
+ * both configurations are the same. Then it is not known to be slower. */
 int bs_kernel_undecided(const bs_comparison *best);
 /* Adds performance and evidence. A ratio that is undecided is not known. A bound that is beaten is written as
  * it is, above 100 %. */

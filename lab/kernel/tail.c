@@ -60,7 +60,7 @@ static double beyond(deviations d, double x) {
   return p * step * 0.3989422804014327; /* 1 / sqrt(2 pi) */
 }
 
-/* Of n alike, each by itself. */
+/* The tail probability of one error for which the largest of n independent errors has p. */
 static double each_of(double n, double p) {
   return -log1p(-p) / fmax(n, 1.0);
 }

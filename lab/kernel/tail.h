@@ -18,16 +18,18 @@ typedef struct bs_tail {
 
 /* The errors of a row: how many, and the sums of their squares and fourth powers. */
 void bs_tail_add(bs_tail *tail, double values, double squares, double fourths);
-/* The same errors relative to something. */
+/* Divides all errors by `by`, which makes them relative. */
 void bs_tail_divide(bs_tail *tail, double by);
 /* Adds all rows of another one. */
 void bs_tail_join(bs_tail *tail, const bs_tail *other);
 double bs_tail_rmse(const bs_tail *tail);
-/* What the largest of n errors exceeds with the probability p. */
+/* The bound that the largest of n errors exceeds with the probability p. */
 double bs_tail_largest(const bs_tail *tail, double n, double p);
-/* What the root mean square of the worst of n slices exceeds, each of so many rows and values: one row in it
- * is as bad as the worst row of all n slices, the others are as all are. */
+/* The bound that the worst root mean square of n slices, each of `rows` rows and `values` values, exceeds
+ * with the probability p. One row in it is as bad as the worst row of all n slices; the others are
+ * average. */
 double bs_tail_slice(const bs_tail *tail, double n, double rows, double values, double p);
-/* What the ratio of two root mean squares, each of so many errors, exceeds in the worst of n pairs. */
+/* The bound that the ratio of two root mean squares, each of `values` errors, exceeds in the worst of n
+ * pairs. */
 double bs_tail_ratio(const bs_tail *tail, double n, double values, double p);
 #endif

@@ -16,13 +16,13 @@ typedef struct bs_kernel_torch bs_kernel_torch;
 int32_t bs_kernel_torch_start(const char *python, uint32_t threads, const char *device, bs_kernel_torch **out,
                               bs_error *err);
 void bs_kernel_torch_close(bs_kernel_torch *torch);
-/* What its process used so far. */
+/* The processor time of its process so far. */
 void bs_kernel_torch_used(const bs_kernel_torch *torch, bs_process_use *out);
 const char *bs_kernel_torch_version(const bs_kernel_torch *torch); /* "PyTorch 2.15.0 (AVX512)" */
 /* The problem that is timed from now on; the caller keeps data alive until the next one. BS_UNSUPPORTED:
  * torch does not serve it, with its reason. */
 int32_t bs_kernel_torch_load(bs_kernel_torch *torch, bs_kernel_data *data, bs_error *err);
-/* As bs_kernel_arm_batch, bs_kernel_arm_series and bs_kernel_arm_judge. */
+/* The same contracts as bs_kernel_arm_batch, bs_kernel_arm_series and bs_kernel_arm_judge. */
 int32_t bs_kernel_torch_batch(void *torch, uint64_t lead, uint64_t n, bs_sample *out, bs_error *err);
 int32_t bs_kernel_torch_series(void *torch, uint64_t warmup, uint64_t n, double *out_seconds, bs_error *err);
 int32_t bs_kernel_torch_judge(bs_kernel_torch *torch, bs_kernel_numbers *out, bs_error *err);

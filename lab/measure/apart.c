@@ -10,7 +10,7 @@
 
 enum { LEAST_GROUPS = 3, LEAST_SAMPLES = 5, USUAL_GROUPS = 8 };
 
-/* Of the logarithms of a series' groups. */
+/* Statistics of the logarithms of a series' groups. */
 typedef struct spread {
   double mean, error2; /* squared standard error of the mean */
   double low, high;

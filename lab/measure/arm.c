@@ -33,8 +33,8 @@ enum command {
   COMMAND_STOP = 6
 };
 
-/* What a rank tells of a batch. The last three are of its whole process so far: a rank of another machine
- * takes nothing of this one. */
+/* The report of a rank on a batch. The last three values cover its whole process so far: a rank on another
+ * machine uses no time of this one. */
 typedef struct rank_told {
   double seconds, switches, cpu_ns, used_s, waited_s, machine;
 } rank_told;
@@ -121,7 +121,7 @@ static double machine_number(void) {
   return (double)sum;
 }
 
-/* What each rank tells, to all: they are threads of this process, or other processes. */
+/* Sends the report of each rank to all: ranks are threads of this process, or other processes. */
 static int32_t share_told(bs_arm *arm, bs_rank *rank, uint32_t index, bs_error *err) {
   bs_process_use use;
   if (!arm->joint) return BS_OK;
@@ -133,14 +133,15 @@ static int32_t share_told(bs_arm *arm, bs_rank *rank, uint32_t index, bs_error *
                              &arm->told[0].seconds, err);
 }
 
-/* What each has built, to all; none waits for a command before it knows that all ranks are there. */
+/* Sends to all what each rank has built; no rank waits for a command before it knows that all ranks are
+ * ready. */
 static int32_t share_building(bs_arm *arm, bs_rank *rank, uint32_t index, bs_error *err) {
   if (!arm->joint) return bs_rank_barrier(rank, "lab.arm", err);
   return bs_exchange_numbers(rank, "lab.peers.built", &arm->building[index].all, NUMBERS,
                              &arm->building[0].all, err);
 }
 
-/* Behind a batch, when the time is taken and the device still warm. */
+/* Reads the device's clock after a batch, outside the timed part, while the device is still warm. */
 static void look_at_clock(bs_arm *arm, bs_rank *rank) {
   bs_device_state state;
   if (bs_rank_device_state(rank, &state, NULL) != BS_OK) return;
@@ -149,7 +150,7 @@ static void look_at_clock(bs_arm *arm, bs_rank *rank) {
   pthread_mutex_unlock(&arm->lock);
 }
 
-/* Of the rank's threads. */
+/* Sums over the rank's threads. */
 typedef struct rank_used {
   _Atomic uint64_t switches, cpu_ns;
 } rank_used;
@@ -168,8 +169,8 @@ static void add_used(void *arg, uint32_t member, uint32_t width) {
   atomic_fetch_add(&sum->cpu_ns, ns_of(used.ru_utime) + ns_of(used.ru_stime));
 }
 
-/* Involuntary switches and processor time of the rank's threads so far, to what a batch tells: with -1 those
- * before it, with 1 those behind it. */
+/* Adds involuntary switches and processor time of the rank's threads so far to the report of a batch: with -1
+ * before the batch, with 1 after it. */
 static void count_used(bs_rank *rank, double sign, rank_told *told) {
   rank_used sum = {0};
   bs_rank_get_api()->parallel_for(rank, add_used, &sum);
@@ -447,7 +448,7 @@ int32_t bs_arm_reset(bs_arm *arm, int clocks, bs_error *err) {
   return run_command(arm, COMMAND_RESET, 0, 0, err);
 }
 
-/* Of the ranks that are processes on this machine, as they told behind the newest batch. */
+/* Sums the use of the ranks that are processes on this machine, from their reports after the newest batch. */
 static void used_elsewhere(void *user, bs_process_use *out) {
   const bs_arm *arm = user;
   for (uint32_t r = 1; r < arm->c.world_size; ++r) { /* rank 0 samples */
@@ -517,7 +518,9 @@ int32_t bs_arm_close(bs_arm *arm, bs_case_result *out, bs_error *err) {
     memset(out, 0, sizeof *out);
     if (rc == BS_OK) rc = collect(arm, out, err);
   }
-  if (bs_context_stuck(arm->c.context) > 0) return rc; /* a rank that was left behind still has all of it */
+  if (bs_context_stuck(arm->c.context) > 0)
+    return rc; /* a rank that has not returned may still use all of
+                * it */
   bs_world_destroy(arm->world);
   pthread_cond_destroy(&arm->changed);
   pthread_mutex_destroy(&arm->lock);

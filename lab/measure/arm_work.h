@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * arm_work.h - what one call of an arm does beside a forward: a backward, or a whole train step. The gradient
- * of Y is a constant and the learning rate zero, so that a call may be made as often as the sampler likes. */
+ * arm_work.h - the work of one call of an arm other than a forward: a backward, or a whole train step. The
+ * gradient of Y is a constant and the learning rate zero, so the sampler may repeat the call any number of
+ * times. */
 #ifndef BS_LAB_MEASURE_ARM_WORK_H
 #define BS_LAB_MEASURE_ARM_WORK_H
 #include "lab/case/case.h"

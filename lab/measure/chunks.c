@@ -15,7 +15,7 @@ static const char *const counts[] = {"off", "2", "3", "4", "5", "6", "7", "8"};
 enum { COUNTS = (int)(sizeof counts / sizeof counts[0]) };
 static const double WORTH = 0.95; /* of the time without: less is within what a prediction can miss by */
 
-/* Of a subject, which keeps so many. */
+/* The number of options that a subject holds. */
 #define OPTIONS (sizeof((bs_subject *)0)->option_values / sizeof(char *))
 
 /* The option's place among them; -1: nothing to resolve. */

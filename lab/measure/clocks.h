@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * clocks.h - the clock of a device, looked at behind each batch, and what held it back. */
+ * clocks.h - the clock of a device, read after each batch, and the reasons that limited it. */
 #ifndef BS_LAB_MEASURE_CLOCKS_H
 #define BS_LAB_MEASURE_CLOCKS_H
 #include <jansson.h>

@@ -116,8 +116,8 @@ static int32_t survey_backend(survey *s, const char *backend, bs_error *err) {
   return rc;
 }
 
-/* What cannot be measured is a row that says why. A backend so slow that its weight was made small has one.
- */
+/* Adds a row for each kernel; one that cannot be measured gets the reason. So does a backend that is so slow
+ * that its weight was made small. */
 static int32_t survey_kernel(survey *s, const bs_case *c, uint32_t dtype, uint32_t of24, bs_error *err) {
   double measured = kernel_footprints[0];
   for (size_t i = of24; i < 2 && 2 * measured >= kernel_footprints[0]; i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * constants.h - the machine's constants as a file: measured once by `bsrun doctor --measure`, read by phase 1
- * and `bsrun explain`. Keyed by processor, usable cores and library build, so that another machine or build
- * measures anew. The folder of the file is the caller's choice; nothing here reads the environment. */
+ * and `bsrun explain`. The key is the processor, usable cores and library build, so another machine or build
+ * measures again. The caller chooses the file's folder; this code does not read the environment. */
 #ifndef BS_LAB_MEASURE_CONSTANTS_H
 #define BS_LAB_MEASURE_CONSTANTS_H
 #include <jansson.h>
@@ -30,7 +30,7 @@ json_t *bs_constants_doubts(const json_t *constants);
 int32_t bs_constants_measure(const bs_case *like, const char *const *backends, size_t n_backends,
                              bs_progress_fn progress, void *user, json_t **out, bs_error *err);
 
-/* Write atomically (a temporary file beside it, fsync, rename), making the folders. BS_IO. */
+/* Writes atomically (a temporary file in the same folder, fsync, rename) and creates the folders. BS_IO. */
 int32_t bs_constants_store(const char *path, const json_t *constants, bs_error *err);
 /* BS_OK; BS_NOT_FOUND: there is no file; BS_MISMATCH: of another machine or build, with the difference;
  * BS_CORRUPT, BS_IO: it cannot be read or used. *out is NULL unless BS_OK; the caller releases it. */

@@ -30,7 +30,7 @@ enum { BS_STAT_TEXT = 65536 }; /* of /proc/stat: a line a processor, then what i
  * bs_sampler_host.disturb. */
 void bs_disturb_host(void *user, bs_disturb *out);
 
-/* What bs_disturb_host is made of: the files it reads, so that tests can be them. */
+/* The files that bs_disturb_host reads, so that tests can replace them. */
 typedef struct bs_disturb_source {
   void *user;
   /* The text of a file, NUL-terminated, cut to size; 0 when it cannot be read. */

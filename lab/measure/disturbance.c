@@ -18,7 +18,7 @@ int bs_disturbance_decides(const bs_disturbance *d) {
   return ONE_OF * d->disturbed > d->pairs;
 }
 
-/* Of several causes the one that most pairs had. */
+/* The cause that most pairs had. */
 static uint32_t main_cause(const bs_disturbance *d) {
   uint32_t most = 0;
   for (uint32_t k = 1; k < BS_BY_COUNT_; ++k)

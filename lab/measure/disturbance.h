@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * disturbance.h - which pairs of a sampling were disturbed, and by what. Other programs are seen by the
- * processor time that the measurement did not use itself: a thread that waits for a partner on a taken
- * processor spins or sleeps, and nothing of its own shows that (docs/measuring.md, "Disturbances"). */
+ * disturbance.h - which pairs of a sampling were disturbed, and by what. Other programs are detected by
+ * processor time that the measurement did not use itself. A thread whose partner waits for a busy processor
+ * spins or sleeps, and its own counters do not show that (docs/measuring.md, "Disturbances"). */
 #ifndef BS_LAB_MEASURE_DISTURBANCE_H
 #define BS_LAB_MEASURE_DISTURBANCE_H
 #include <jansson.h>
@@ -31,7 +31,7 @@ const char *bs_disturbance_cause(const bs_disturbance *disturbance, char *out, s
 /* {pairs, disturbed, others_pairs, waiting_pairs, stolen_pairs, quota_pairs, others, stolen, decides, cause};
  * new reference. */
 json_t *bs_disturbance_json(const bs_disturbance *disturbance);
-/* What such an object says; all zero for NULL. */
+/* Reads such an object; all zero for NULL. */
 void bs_disturbance_read(const json_t *object, bs_disturbance *out);
 
 /* ---- while pairs are taken --------------------------------------------------------------------- */

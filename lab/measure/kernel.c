@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * kernel.c - see kernel.h. Ranks of one thread, each with its rows of one weight, multiply at the same time;
- * a round's time is the slowest rank's. Of many tokens the best round counts, as with the other constants:
- * arithmetic is the same at any time. Of one token the median does: what memory gives a machine with
- * neighbours moves by a third from second to second, and the best second is nobody's median. The worlds
- * run in turn, and again until two passes agree, so that a disturbance of half a second does not become a
+ * a round's time is the slowest rank's. With many tokens the best round counts, as with the other constants:
+ * arithmetic always takes the same time. With one token the median counts: with neighbours on the machine the
+ * memory rate changes by a third from second to second, and the best second would be far from any median. The
+ * worlds run alternately, until two passes agree, so that a disturbance of half a second does not become a
  * constant. */
 #include "lab/measure/kernel.h"
 
@@ -136,7 +136,7 @@ static int32_t run_product(const bs_case *like, bs_product *p, bs_kernel *out, b
   return BS_OK;
 }
 
-/* Who multiplies: one core alone; all, each a rank with its part; all, as the team of one rank. */
+/* Who multiplies: one core; all cores, each a rank with its part; all cores, as the team of one rank. */
 enum { ALONE, RANKS, TEAM, WAYS };
 typedef struct way {
   bs_passes many;
@@ -162,7 +162,7 @@ static void go_way(bs_product *p, int i, uint32_t threads) {
   p->threads = i == TEAM ? threads : 1;
 }
 
-/* Passes of all ways in turn, until each way's two shortest agree. */
+/* Runs passes of all ways alternately, until each way's two shortest agree. */
 static int32_t all_ways(const bs_case *like, bs_product *p, uint32_t threads, bs_kernel *out, way *ways,
                         bs_error *err) {
   const int n = threads > 1 ? WAYS : 1;
@@ -224,7 +224,7 @@ int32_t bs_kernel_measure(const bs_case *like, uint32_t dtype, double footprint,
   return rc;
 }
 
-/* What does not run is no reason to fail: the rates of forward serve then. */
+/* A product that does not run is not a failure: the rates of forward are used instead. */
 void bs_kernel_measure_backward(const bs_case *like, uint32_t dtype, bs_kernel *out) {
   bs_error why = BS_ERROR_INIT;
   bs_product p = {

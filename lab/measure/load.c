@@ -112,7 +112,7 @@ static void doubt(json_t *doubts, const char *list, json_int_t row, int keep, js
                         json_pack("{s:s?,s:o,s:b,s:o?}", "list", list, "row", at, "keep", keep, "why", why));
 }
 
-/* What others took, and what the load was, in words; more than `most`: 1. */
+/* Writes the processor share of other programs and the load in words; returns 1 if it is more than `most`. */
 static int is_high(const json_t *c, double most, double cores, char *out, size_t size) {
   const double others = number(c, "others"), stolen = number(c, "stolen"), load = number(c, "load_before");
   if (others >= 0.0)

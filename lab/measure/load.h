@@ -15,7 +15,7 @@ typedef struct bs_load {
   double average; /* over a minute; below 0: not known */
   double total, busy,
       own;       /* processor seconds: all; in use by anybody; by this process. total 0: not known */
-  double idle;   /* nobody used them, waiting for a disk included */
+  double idle;   /* unused, including waits for a disk */
   double stolen; /* by the hypervisor */
 } bs_load;
 void bs_load_now(bs_load *out);
@@ -33,7 +33,7 @@ json_t *bs_load_json(const bs_load *before, const bs_load *after);
  * that may be wrong because /proc/stat counts whole ticks. */
 double bs_load_others(const bs_load *before, const bs_load *after, double *out_doubt);
 
-/* What a process used so far. */
+/* The processor time of a process so far. */
 typedef struct bs_process_use {
   double cpu_s;
   double waited_s; /* its threads could run and had no processor; below 0: not known */

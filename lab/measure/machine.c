@@ -131,7 +131,7 @@ static void *probe_thread(void *arg) {
   return NULL;
 }
 
-/* All threads at once; the sum of their rates. */
+/* Runs all threads at the same time; the sum of their rates. */
 static int32_t probe_threads(uint32_t threads, probe *probes, bs_error *err) {
   pthread_t ids[MAX_THREADS];
   probe_gate gate = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -237,7 +237,7 @@ static int32_t exchange_main(bs_rank *rank, void *arg, bs_error *err) {
   return rc;
 }
 
-/* One pass; ranks that are processes of their own are told of each. */
+/* Times one pass; ranks that are separate processes get a command for each. */
 static int32_t exchange_once(const bs_case *like, double *out_seconds, bs_error *err) {
   const bs_world_options options = {.struct_size = sizeof options,
                                     .world_size = like->world_size,

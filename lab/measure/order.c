@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * order.c - what an arm leaves behind for the next one (clock, caches, sleeping threads): orders that spread
- * it evenly, and leads that let it pass. */
+ * order.c - reduces the effect of an arm on the next one (clock, caches, sleeping threads): orders that
+ * spread it evenly, and untimed leads that let it end. */
 #include <math.h>
 
 #include "lab/measure/sampler_arm.h"
@@ -44,7 +44,7 @@ static int32_t look(const bs_sampler_arm *arms, bs_sampling *s, double *after, b
 /* Does some arm take longer, or shorter, after another one than after itself? */
 static int32_t looks(const bs_sampler_arm *arms, bs_sampling *s, int *out_tells, bs_error *err) {
   double after[LOOKS][BS_SAMPLER_ARMS];
-  int32_t rc = look(arms, s, after[0], err); /* nobody knows what ran before this one */
+  int32_t rc = look(arms, s, after[0], err); /* not stored: the arm that ran before this one is unknown */
   for (int k = 0; rc == BS_OK && k < LOOKS; ++k) rc = look(arms, s, after[k], err);
   *out_tells = 0;
   for (uint32_t i = 0; rc == BS_OK && i < s->n_arms; ++i) {

@@ -5,15 +5,15 @@
 #define BS_LAB_MEASURE_PREDICT_H
 #include "lab/measure/machine.h"
 
-/* What one implementation of matmul reaches on weights of `footprint` bytes (all ranks' together). A rate is
- * of that part alone: kernel time = bs_overlap(FLOPs / flops, bytes / bytes). */
+/* The rates of one implementation of matmul on weights of `footprint` bytes (of all ranks together). Each
+ * rate describes its part alone: kernel time = bs_overlap(FLOPs / flops, bytes / bytes). */
 typedef struct bs_kernel {
   uint32_t of24;    /* 1: of matmul24, and FLOPs and bytes are those of kept values */
   char name[160];   /* "cpu:packed" */
   char how[224];    /* as it answered: "packed-avx2, own kernels" */
   char plugin[128]; /* SHA-256 of the plugin's file, or the library's build id */
   double footprint;
-  double flops_core, flops_all;  /* FLOP/s: one core alone; all at once, each with its part */
+  double flops_core, flops_all;  /* FLOP/s: one core alone; all at the same time, each with its part */
   double bytes_core, bytes_all;  /* bytes/s of weights and activations */
   double flops_team, bytes_team; /* of one rank whose team has all cores; 0: as of all */
   double spread;                 /* as of a bs_machine */
@@ -22,7 +22,7 @@ typedef struct bs_kernel {
   const char *source;   /* "measured" or "stored"; static */
 } bs_kernel;
 
-/* Where the time of one forward should go, in seconds. */
+/* The expected parts of the time of one forward, in seconds. */
 typedef struct bs_parts {
   double compute, memory, wire, host, total;
 } bs_parts;
@@ -39,7 +39,7 @@ typedef struct bs_predicted {
 
 /* (a^p + b^p)^(1/p), p = 6: two parts of the work that hide each other but for a rest. */
 double bs_overlap(double a, double b);
-/* What a rank puts on the wire in one forward, as the host counts it (of the kinds that layers use). */
+/* The bytes that a rank sends in one forward, as the host counts them (for the kinds that layers use). */
 uint64_t bs_wire_bytes(const bs_proposal *proposal, uint32_t world_size);
 /* A product of so many chunks, each on the wire while the next is computed; 0, 1: one after the other. */
 double bs_chunked(double product, double wire, uint32_t chunks);
@@ -72,7 +72,7 @@ typedef struct bs_against {
   uint32_t off;         /* by more than 15 %, either way */
 } bs_against;
 
-/* What is known about the measuring of an arm. */
+/* Known facts on the measuring of an arm. */
 typedef struct bs_against_facts {
   const char *arm;
   const bs_machine *machine;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * product.h - a world whose ranks multiply with their rows of one weight at the same
- * time: of all columns, or of two of each four; forward, or what a backward pass adds. Behind kernel.h. */
+ * product.h - a world whose ranks multiply with their rows of one weight at the same time: of all columns, or
+ * of two of each four; forward, or the products of a backward pass. kernel.h uses it. */
 #ifndef BS_LAB_MEASURE_PRODUCT_H
 #define BS_LAB_MEASURE_PRODUCT_H
 #include "blockshock/blockshock.h"
@@ -26,7 +26,7 @@ typedef struct bs_product {
   double seconds[BS_PRODUCT_CALLS_]; /* of one call by all ranks */
 } bs_product;
 
-/* Of a weight of the dense one: the positions of 2:4 values are two bits each. */
+/* Bytes of a weight: those of the dense one; for 2:4 the kept values and two bits for each position. */
 double bs_product_bytes(const bs_product *product);
 /* rank_main; arg: the bs_product, which all ranks share. */
 int32_t bs_product_main(bs_rank *rank, void *arg, bs_error *err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * sampler.h - takes samples of several arms so that they can be compared (docs/measuring.md). A pure engine:
- * the arms, the clock and what disturbs them come through tables, so that synthetic clocks in the tests drive
- * the code that phase 1, the doctor, the tuner and bench/ use.
+ * tables provide the arms, the clock and the disturbances. So synthetic clocks in tests drive the code that
+ * phase 1, the doctor, the tuner and bench/ use.
  *
  *   bs_sampler_options o;
  *   bs_sampler_defaults(&o);
@@ -9,15 +9,16 @@
  *   bs_sampling *s = NULL;                                 // arms[0] is the subject
  *   int32_t rc = bs_sampler_run(&o, NULL, arms, 2, &s, err);
  *   if (rc == BS_OK) printf("%g %s\n", s->arm[1].comparison.ratio,
- * bs_comparison_name(s->arm[1].comparison.word)); bs_sampling_free(s);
+ *                           bs_comparison_name(s->arm[1].comparison.word));
+ *   bs_sampling_free(s);
  *
- * What happens: each arm is called once (its first call), warmed up in blocks until the median of a block is
- * no longer 1 % better than that of the block before, while the calls in a sample grow until a sample lasts
- * batch_seconds. Each sample is led by untimed calls of its own arm; the lead is lengthened until a sample
- * takes as long after another arm as after its own. Then pairs: each arm once, in the order of a row of a
- * Williams design (each arm follows each other arm equally often), the rows in random order. After each group
- * of pairs all arms are built anew, where the host can. Nothing is taken out but pairs during which the
- * hypervisor or a quota took the processor, whole and counted. */
+ * Each arm is called once (its first call). Then it is warmed up in blocks until the median of a block is
+ * less than 1 % better than that of the block before. Meanwhile the calls in a sample grow until a sample
+ * lasts batch_seconds. Each sample follows untimed calls of its own arm (the lead). The lead is lengthened
+ * until a sample takes as long after another arm as after its own. Then pairs are taken: each arm once, in
+ * the order of a row of a Williams design (each arm follows each other arm equally often), the rows in random
+ * order. After each group of pairs all arms are rebuilt, if the host can do that. Only pairs during which the
+ * hypervisor or a quota took the processor are removed, as a whole, and counted. */
 #ifndef BS_LAB_MEASURE_SAMPLER_H
 #define BS_LAB_MEASURE_SAMPLER_H
 #include <jansson.h>
@@ -34,23 +35,23 @@ typedef struct bs_sampler_arm {
    * caches, waking threads) it does outside of the seconds that it gives. *out is zeroed before. */
   int32_t (*batch)(void *user, uint64_t lead, uint64_t n, bs_sample *out, bs_error *err);
   uint32_t threads; /* that work at the same time, of all its processes; 0: not known, all cores are needed */
-  /* What other processes than this one have used for the arm so far; NULL: it has none. */
+  /* Reads the use of other processes for the arm so far; NULL: the arm runs in this process only. */
   void (*elsewhere)(void *user, bs_process_use *out);
-  /* What is measured, in a text that two arms have in common when they are the same; NULL: another thing than
-   * all other arms. Read while the sampler runs. */
+  /* A text that two arms share if they measure the same configuration; NULL: unlike all other arms. Read
+   * while the sampler runs. */
   const char *configuration;
 } bs_sampler_arm;
 
-/* The world around the arms. Any slot may be NULL: `now` is then the monotonic clock, nothing is told of
- * disturbances (bs_disturb_host tells of this machine's), arms are built once, and there is no progress. */
+/* The environment of the arms. Each slot may be NULL. Then `now` is the monotonic clock, disturbances are not
+ * detected (bs_disturb_host detects this machine's), arms are built once, and progress is not reported. */
 typedef struct bs_sampler_host {
   void *user;
   double (*now)(void *user); /* seconds; for the caps on time, never for a sample */
   void (*disturb)(void *user, bs_disturb *out);
   void (*progress)(void *user, const char *what, uint64_t done, uint64_t total);
-  int32_t (*steady)(void *user, bs_error *err); /* all arms are warm, pairs begin: behind each build */
-  /* Builds all arms anew, in memory of its own; `build` counts from 1. Even ones in the opposite order: what
-   * was freed last is given first, and so each arm has each place equally often. */
+  int32_t (*steady)(void *user, bs_error *err); /* called after each build: all arms are warm, pairs begin */
+  /* Rebuilds all arms in separate memory; `build` counts from 1. Even builds go in the opposite order: an
+   * allocator first returns what was freed last, so each arm gets each place equally often. */
   int32_t (*rebuild)(void *user, uint32_t build, bs_error *err);
   void *build_user; /* of rebuild; NULL: user */
 } bs_sampler_host;
@@ -65,7 +66,7 @@ typedef struct bs_sampler_options {
   size_t pairs_min;       /* 20; below 5 is refused */
   size_t pairs_max;       /* 300 */
   size_t group;           /* pairs of one build, at least (6) */
-  double rebuild_seconds; /* that building anew may take in all (2); three builds even so */
+  double rebuild_seconds; /* total time for rebuilding (2); three builds are made in any case */
   double seconds;         /* no new pair after so long, once pairs_min are there; 0: no cap (0) */
   double half_width;      /* stop when each interval is narrower than +- this share of its ratio (0.005) */
   double margin;          /* equivalence margin of the verdicts (0.01) */

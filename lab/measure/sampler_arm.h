@@ -7,8 +7,8 @@
 /* One sample; an error when it is no time at all. */
 int32_t bs_sampler_batch(const bs_sampler_arm *arm, uint64_t lead, uint64_t calls, bs_sample *out,
                          bs_error *err);
-/* Arms that were built anew: a few samples of each that are not kept, the arms in turn (`backwards` from the
- * last to the first), so that none is warmer than the others in the first pair. */
+/* Warms up arms that were rebuilt: a few samples of each, not stored, the arms alternately (`backwards`: from
+ * the last to the first). So no arm is warmer than the others in the first pair. */
 int32_t bs_sampler_warm_again(const bs_sampler_arm *arms, const bs_sampling *s, int backwards, bs_error *err);
 /* Lengthens the leads of all arms until what ran before a sample no longer tells in it; *out_seconds is how
  * long a lead lasts. */

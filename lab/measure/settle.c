@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * settle.c - the warm-up of one arm: blocks of samples until they stop getting faster, while the calls in a
- * sample grow until it is long enough for the clock; the same of an arm that was built anew. */
+ * sample grow until it is long enough for the clock. Also the warm-up of a rebuilt arm. */
 #include <math.h>
 #include <string.h>
 

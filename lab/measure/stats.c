@@ -174,7 +174,8 @@ void bs_comparison_widen(bs_comparison *c, double order) {
 
 /* ---- the words ---------------------------------------------------------------------------------- */
 
-/* Of both ends of what the order may have done to the ratio, the one nearer to 1. */
+/* The order of arms may have changed the ratio; returns the end of its range that is nearer to 1, as a
+ * logarithm. */
 static double nearest_log(const bs_comparison *c) {
   const double as_seen = log(c->ratio), after_itself = as_seen + c->order;
   if (as_seen * after_itself <= 0) return 0.0;

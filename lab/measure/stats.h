@@ -63,21 +63,21 @@ typedef struct bs_comparison {
  */
 int bs_compare_pairs(const double *subject, const double *other, size_t pairs, double margin,
                      bs_comparison *out);
-/* The same with groups of the caller's: group g holds the pairs start[g] to start[g + 1] - 1. 1 to
- * BS_GROUPS_MAX groups, none of them empty; fewer than 3: the word is UNCLEAR. */
+/* The same with the caller's groups: group g holds the pairs start[g] to start[g + 1] - 1. 1 to BS_GROUPS_MAX
+ * groups, none of them empty; with fewer than 3 the word is UNCLEAR. */
 int bs_compare_groups(const double *subject, const double *other, const size_t *start, uint32_t groups,
                       double margin, bs_comparison *out);
-/* A series of a run of its own. start: [groups + 1], group g holds the samples start[g] to start[g + 1] - 1;
- * with less than 3 groups the series is cut into equal ones. */
+/* The series of one of two separate runs. start: [groups + 1], group g holds the samples start[g] to start[g
+ * + 1] - 1; with less than 3 groups the series is cut into equal ones. */
 typedef struct bs_apart {
   const double *seconds;
   size_t count;
   const size_t *start;
   uint32_t groups;
 } bs_apart;
-/* apart.c: the same of two series that were not taken in turn. What changed on the machine between both runs
- * is in the ratio and not in the interval. one_side: no group of one lies among those of the other. 0: no
- * samples, or no memory. */
+/* apart.c: the same for two series that were taken one after the other. A change of the machine between both
+ * runs affects the ratio, but not the interval. one_side: no group of one lies among those of the other. 0:
+ * no samples, or no memory. */
 int bs_compare_apart(const bs_apart *subject, const bs_apart *other, double margin, bs_comparison *out);
 /* Widens the interval so that it also holds ratio * exp(order). */
 void bs_comparison_widen(bs_comparison *comparison, double order);
@@ -88,16 +88,16 @@ void bs_comparisons_decide(bs_comparison *const *table, uint32_t n);
 
 /* ---- word.c ------------------------------------------------------------------------------------ */
 
-/* What is known of a comparison beside its samples. */
+/* Facts on a comparison in addition to its samples. */
 typedef struct bs_word_facts {
   const bs_disturbance *disturbance; /* NULL: not known */
   uint32_t equal;                    /* both sides are the same configuration */
   uint32_t below_bound;              /* a side was faster than the machine allows */
   uint32_t oversubscribed;           /* a side has more threads than there are cores */
 } bs_word_facts;
-/* The one rule of all verbs, behind bs_comparisons_decide: equal sides have no word; a time below its bound,
- * and a disturbed measurement, are UNCLEAR whatever the samples say; of what is UNCLEAR by the samples alone
- * the cause may be too many threads. Facts of several calls add up. */
+/* Finds the final word, for all verbs, after bs_comparisons_decide. Equal sides get no word. A time below its
+ * bound, or a disturbed measurement, gives UNCLEAR for any samples. If the samples alone give UNCLEAR, the
+ * cause may be too many threads. Facts of several calls add up. */
 void bs_comparison_settle(bs_comparison *comparison, const bs_word_facts *facts);
 /* "FASTER", ...; "" for BS_WORD_NONE. */
 const char *bs_comparison_name(uint32_t word);
@@ -105,24 +105,24 @@ const char *bs_comparison_name(uint32_t word);
 uint32_t bs_word_turned(uint32_t word);
 /* "order effect", "differs by build", ...; "" for BS_UNCLEAR_NO. */
 const char *bs_unclear_name(uint32_t cause);
-/* What to do about an UNCLEAR comparison, one sentence; empty for the other words. Returns out. */
+/* The advice for an UNCLEAR comparison, one sentence; empty for the other words. Returns out. */
 const char *bs_comparison_next(const bs_comparison *comparison, char *out, size_t size);
 
-/* As bs_compare_pairs, of typed samples: BS_USAGE (BS-SPAN-PHASE) when they are of different phases or not of
- * the same number. */
+/* The same as bs_compare_pairs for typed samples. BS_USAGE (BS-SPAN-PHASE): they are of different phases, or
+ * their numbers differ. */
 int32_t bs_compare_series(const bs_series *subject, const bs_series *other, double margin, bs_comparison *out,
                           bs_error *err);
 /* Student's t with `dof` degrees of freedom (1 or more): |T| exceeds it with probability `tail`. */
 double bs_student_quantile(double tail, uint32_t dof);
 
-/* A look at one series of samples: order statistics, and outliers by two rules. Nothing is ever taken out of
- * a series here: it is counted and told. */
+/* A look at one series of samples: order statistics, and outliers by two rules. Outliers are counted and
+ * reported, and never removed here. */
 typedef struct bs_look {
   size_t count;
   double min, p50, p90, p99, max;
   double mad;                   /* median absolute deviation, not scaled */
   size_t z_low, z_high;         /* |modified z| > 3.5: 0.6745 (x - median) / MAD; both tails */
-  size_t far;                   /* |modified z| > 6: these are told in a sentence */
+  size_t far;                   /* |modified z| > 6: these are reported in a sentence */
   size_t tukey_low, tukey_high; /* beyond 1.5 interquartile ranges below and above the quartiles */
 } bs_look;
 
