@@ -47,7 +47,8 @@ int32_t lab_run_join(lab_run *run, bs_experiment *e, bs_error *err) {
   return join(run, e, e->config, err);
 }
 
-/* What is compared is what was asked for: another stands in where the processes meet, and is nobody's. */
+/* Joins the processes of a run with method auto. They compare the requested configuration; a temporary copy
+ * with another method is used only to connect them. */
 int32_t lab_run_join_undecided(lab_run *run, const bs_node *config, bs_error *err) {
   bs_experiment e = {0};
   bs_node *tree = bs_config_clone(config);

@@ -47,7 +47,7 @@ static void closed(const lab_run *lab) {
   if (lab->host->closed != NULL) lab->host->closed(lab->host->user);
 }
 
-/* What was asked for, as in the record of a run that gave a result; a size that the workload chose is left
+/* Adds the requested layer, as in the record of a successful run; a size that the workload chose is left
  * out. */
 static int32_t add_layer(json_t *record, const bs_experiment *e, uint32_t world) {
   const struct {
@@ -72,7 +72,7 @@ static void keep_failed(const lab_run *lab, bs_run *run, json_t *record, const b
   }
 }
 
-/* What is told of a run is told once it exists: after DONE. */
+/* Commits the result, then reports it: nothing is reported before DONE exists. */
 static int32_t keep_result(const lab_run *lab, bs_run *run, json_t *record, const bs_phase_result *result,
                            bs_error *err) {
   int32_t rc = bs_record_finish(record, result, err);
@@ -92,7 +92,7 @@ static int32_t keep_result(const lab_run *lab, bs_run *run, json_t *record, cons
   return rc;
 }
 
-/* What a finished, committed phase says: BS_OK, BS_NUMERIC or BS_INCONCLUSIVE. */
+/* The verdict of a finished, committed phase: BS_OK, BS_NUMERIC or BS_INCONCLUSIVE. */
 static int32_t judge(const bs_experiment *e, const bs_phase_result *result, bs_error *err) {
   if (result->passed) return BS_OK;
   const bs_gate *failed = NULL;
@@ -131,7 +131,7 @@ static void warn_claims(const lab_run *lab, const bs_experiment *e, const json_t
   lab_run_warn(lab, text);
 }
 
-/* What the samples were like, where a median would hide it. */
+/* Reports properties of the samples that a median would hide. */
 static void tell_of_samples(const lab_run *lab, const json_t *record) {
   static const char *const cold = "cold: ";
   const json_t *lists[] = {
@@ -200,8 +200,8 @@ int32_t lab_run_follow_end(lab_run *lab, const char *what, int32_t rc, bs_error 
   return status == BS_OK ? rc : bs_error_set(err, status, LAB_RUN_FOLLOWS_ID, "rank 0 has ended %s", what);
 }
 
-/* Where the flight recorder lies, to the others: "HOST\nPATH"; ranks of other machines cannot map it. The
- * followers join it; what cannot be joined is not recorded. */
+/* Sends the path of the flight recorder to the other ranks: "HOST\nPATH"; ranks on other machines cannot map
+ * it. The followers open it; a follower that cannot is not recorded. */
 static int32_t share_recorder(lab_run *lab, const bs_run *run, bs_error *err) {
   char here[256] = "";
   bs_text text = {0};

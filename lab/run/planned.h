@@ -13,13 +13,13 @@ typedef struct lab_planned {
   size_t n_phases;
   const bs_node *trees[LAB_PLANNED_PHASES]; /* their results go below root, into the group of the sweep */
   const char *keys[LAB_PLANNED_PHASES];
-  const char *command; /* of the sweep; NULL: none is told */
-  json_t *argv;        /* points into input; NULL: not told */
+  const char *command; /* of the sweep; NULL: unknown */
+  json_t *argv;        /* points into input; NULL: unknown */
   int tune;            /* tell what serves, and run nothing */
 } lab_planned;
 
-/* BS_INPUT (BS-POINT-FILE) for a file that is none; BS_CONFIG for a tree that cannot be parsed. Free it in
- * any case. */
+/* BS_INPUT (BS-POINT-FILE): the file is not a point; BS_CONFIG: a tree cannot be parsed. Free it in any
+ * case. */
 int32_t lab_planned_read(const char *path, lab_planned *out, bs_error *err);
 void lab_planned_free(lab_planned *planned);
 /* Sets what of a point is planned; `point` points into it. */

@@ -67,7 +67,7 @@ static int32_t compose_phase(const work *w, size_t phase, bs_node **out_config, 
   return rc;
 }
 
-/* Of the tree as it was composed, before anything is decided. */
+/* Computes the key of the tree as composed, before any decision. */
 static int32_t know_key(work *w, size_t phase, const bs_node *config, bs_error *err) {
   const lab_point *p = w->point;
   if (p->request_key != NULL) return BS_OK;
@@ -79,7 +79,7 @@ static int32_t know_key(work *w, size_t phase, const bs_node *config, bs_error *
   return BS_MISMATCH;
 }
 
-/* What a layer of the sweep was tuned to serves all its points. */
+/* Pins the choices: those that were tuned for a layer serve all its points. */
 static int32_t pin_choices(const work *w, bs_node *config, bs_error *err) {
   const json_t *choices = w->point->choices;
   if (json_array_size(choices) == 0) return BS_OK;
@@ -203,7 +203,7 @@ int32_t lab_run_point(lab_run *run, const lab_point *point, bs_error *err) {
     keep_choices(run, &w.e[i], rc, err);
     if (rc != BS_OK && i + 1 < w.n) bs_note_add(&run->notes, "%s is not run", w.e[i + 1].phase_name);
   }
-  if (bs_context_stuck(run->context) > 0) return rc; /* what it is given stays as it is */
+  if (bs_context_stuck(run->context) > 0) return rc; /* a rank that has not returned may still use it */
   if (run->tuner != NULL) bs_tuner_drop(run->tuner);
   lab_auto_free(&w.chosen);
   for (size_t i = 0; i < w.n; i++) bs_experiment_free(&w.e[i]);

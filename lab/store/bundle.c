@@ -68,7 +68,7 @@ static int32_t copy_files(const char *dir, const char *name, int fd, json_t *man
   return rc;
 }
 
-/* What BUNDLE.json says of a run. */
+/* The entry of a run in BUNDLE.json. */
 static json_t *about(const char *name, const json_t *record, const json_t *env) {
   static const char *const keys[] = {"phase", "method", "status", "library_build_id", "result_key"};
   const json_t *build = json_object_get(env, "build");

@@ -13,13 +13,13 @@ json_t *bs_env_collect(bs_context *context);
 char *bs_env_text(const json_t *env);
 /* A JSON string, also where the text is not UTF-8: then it says so. */
 json_t *bs_env_string(const char *text);
-/* The first line of a small file without its newline; 0 when there is none. */
+/* Reads the first line of a small file without its newline; 0: no file. */
 int bs_env_first_line(const char *path, char *out, size_t size);
 /* The words of this process's command line; a new reference. */
 json_t *bs_env_argv(void);
 /* Clock ticks that the hypervisor has given to other guests since the machine began, of all processors. */
 uint64_t bs_env_steal(void);
-/* {load_average, stolen_s} behind a run; steal_before: what bs_env_steal said before it. */
+/* {load_average, stolen_s} after a run; steal_before: the value of bs_env_steal before it. */
 json_t *bs_env_after(uint64_t steal_before);
 /* When a process of this machine began, in clock ticks since the machine did: with the pid it names the
  * process for ever. 0: there is no such process. */

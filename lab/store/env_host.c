@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * env_host.c - parts of env.json that are of the machine and of this process: the map of cores, the libraries
- * as loaded, the command's words, and what other guests of the machine took. */
+ * env_host.c - parts of env.json that describe the machine and this process: the map of cores, the libraries
+ * as loaded, the command line, and the time that other guests of the machine took. */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <elf.h>

@@ -10,6 +10,6 @@ json_t *bs_env_core_map(void);
 json_t *bs_env_aslr(void);
 /* [{path, build_id}] of the shared libraries and plugins in this process. */
 json_t *bs_env_libraries(void);
-/* What the MPI library among them calls itself; null: there is none. */
+/* The version text of the MPI library among them; null: there is no MPI. */
 json_t *bs_env_mpi(const json_t *libraries);
 #endif

@@ -12,8 +12,8 @@
 enum { BS_FILE_STAMP = 160 };
 int bs_file_stamp(const char *path, char out_stamp[BS_FILE_STAMP]);
 
-/* As bs_sha256_file, but a file is read again only when its stamp differs from that it was read under.
- * Thread-safe. Not for files whose every byte must be looked at now (the store's own). */
+/* The same as bs_sha256_file, but reads a file again only if its stamp has changed. Thread-safe. Not for
+ * files that must be verified byte by byte (the store's own). */
 int32_t bs_file_sum(const char *path, char out_hex[65], bs_error *err);
 /* SHA-256 of a file; of one above 64 MiB that of 64 pieces of 1 MiB, evenly spread, the first and the last
  * among them: *out_whole is 0 then. BS_IO when it cannot be read, or is no regular file. */

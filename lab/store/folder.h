@@ -20,7 +20,8 @@ int32_t bs_folders_walk(const char *root, bs_folder_fn visit, void *user, bs_err
 /* Opens <root>/<path> without following links below root. BS_NOT_FOUND, BS_IO. */
 int32_t bs_folder_open(const char *root, const char *path, int *out_fd, bs_error *err);
 
-/* A regular file of the folder, NUL-terminated; *out NULL: there is none. At most 1 GiB. The caller frees. */
+/* Reads a regular file of the folder, NUL-terminated; *out NULL: there is no file. At most 1 GiB. The caller
+ * frees. */
 int32_t bs_folder_file(int fd, const char *name, char **out, size_t *out_size, bs_error *err);
 
 /* A committed run as DONE promises it. */

@@ -56,7 +56,7 @@ static int32_t replace(int fd, const char *name, const char *data, size_t size, 
 
 /* ---- copies of what the first record says ---------------------------------------------------------- */
 
-/* What a copy must hold; NULL: the record does not say. */
+/* The right content of a copy; NULL: the record does not have it. */
 static char *copy_text(const json_t *record, const char *name) {
   char number[32];
   if (strcmp(name, "config.yaml") == 0) {
@@ -125,7 +125,7 @@ static int32_t check_samples(check *c, int fd, const char *path, const bs_folder
 
 /* ---- torn tails ------------------------------------------------------------------------------------ */
 
-/* Keeps what stands behind the whole lines in metrics.jsonl.torn, and cuts it off. The lock is held. */
+/* Moves the bytes after the whole lines into metrics.jsonl.torn. The caller holds the lock. */
 static int32_t cut_tail(int fd, const char *text, size_t good, size_t size, bs_error *err) {
   const int torn =
       openat(fd, "metrics.jsonl.torn", O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0644);
@@ -157,7 +157,7 @@ static int32_t found_damage(check *c, const char *path, const char *what, bs_err
   return add_row(c, path, "damaged", what, NULL, err);
 }
 
-/* 1: the whole lines are what DONE has the sum of, and only what stands behind them is not. */
+/* 1: the sum in DONE covers the whole lines, and only the bytes after them are extra. */
 static int only_tail(const bs_folder_run *run, const char *text, const bs_metrics *m) {
   char hex[65];
   bs_sha256 h;
@@ -207,7 +207,7 @@ static int32_t check_index(check *c, int fd, const char *path, const bs_folder_r
                         c->repair ? "the index is removed" : NULL, err);
 }
 
-/* Lines without a right sum are not read. Of a bad index nothing is kept: the next list makes it anew. */
+/* Lines without a right checksum are not read. A bad index is removed, and the next list makes a new one. */
 static int32_t close_index(check *c, int32_t rc, bs_error *err) {
   char what[120];
   const size_t bad = c->index.bad;
@@ -326,7 +326,7 @@ static int32_t visit(void *user, enum bs_folder_kind kind, int fd, const char *p
                                   : check_temporary(c, fd, path, err);
 }
 
-/* What is wrong with all of it. */
+/* The verdict on the whole root. */
 static int32_t judge(const char *root, const bs_fsck *f, bs_error *err) {
   if (f->damaged > 0) {
     bs_error_set(err, BS_CORRUPT, "BS-STO-DAMAGED", "%llu of %llu runs below %.200s are damaged",

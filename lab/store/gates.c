@@ -5,7 +5,7 @@
 #include "lab/json.h"
 #include "lab/store/summary.h"
 
-/* Of layers all gates are of numbers, and have no stage. */
+/* Gates of layers all judge numbers, and have no stage. */
 static int is_of_numbers(const json_t *gate) {
   const char *stage = bs_get_text(gate, "stage");
   return stage[0] == '\0' || strcmp(stage, "numeric") == 0 || strcmp(stage, "determinism") == 0;

@@ -22,8 +22,8 @@ static int begins(const char *text, const char *with) {
   return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* "[NOT ]blockshock-conformant 0.2: op (1 FAIL, 20 pass, 1 unsupported, 0 xfail)": the text behind the words,
- * or NULL. */
+/* "[NOT ]blockshock-conformant 0.2: op (1 FAIL, 20 pass, 1 unsupported, 0 xfail)": returns the text after the
+ * fixed words, or NULL. */
 static const char *behind_words(const char *line) {
   if (begins(line, good)) return line + strlen(good);
   return begins(line, bad) ? line + strlen(bad) : NULL;

@@ -16,7 +16,7 @@ struct bs_run {
   uint64_t records;
   off_t metrics_size;
   bs_sha256 metrics_sum; /* of what was appended */
-  char samples_sum[65];  /* of samples.bin; "": there is none */
+  char samples_sum[65];  /* of samples.bin; "": no such file */
   json_t *first;         /* fields that the first record gets: schema, config, env, argv, result_key */
   json_t *keys;          /* for DONE: request_key, result_key */
   int recorded;          /* the flight recorder writes into the folder */

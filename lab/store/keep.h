@@ -17,7 +17,7 @@ typedef struct bs_keep_request {
   const char *status;  /* of DONE: "ok", "not passed" */
   const void *samples; /* bytes of samples.bin; NULL: none */
   size_t samples_bytes;
-  void (*opened)(int run_fd); /* what is told from now on goes into its log.txt; NULL: nobody wants to know */
+  void (*opened)(int run_fd); /* all messages from now on go into its log.txt; NULL: not wanted */
   void (*closed)(void);       /* before DONE has the sum of log.txt */
 } bs_keep_request;
 

@@ -10,11 +10,11 @@
 #include "blockshock/abi.h"
 #include "core/base/text.h"
 
-/* What a text of metrics.jsonl holds. */
+/* The content of a text of metrics.jsonl. */
 typedef struct bs_metrics {
   json_t *records;   /* of the whole lines before the first bad one, in order */
   size_t good_bytes; /* of these lines, newlines included */
-  size_t torn_bytes; /* behind them, where they end without a newline: a write that was cut off */
+  size_t torn_bytes; /* bytes after them that do not end with a newline: an interrupted write */
   size_t bad_line;   /* counted from 1: a line with its newline whose sum, number or JSON is wrong; 0: none */
   char why[96];      /* of bad_line or of the torn bytes; else "" */
 } bs_metrics;

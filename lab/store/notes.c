@@ -22,7 +22,7 @@ const char *const bs_note_kinds[] = {"plan", "observation", "retrospective", NUL
 static const bs_lines_words words = {"BS-STO-IO", "BS-STO-LOCK", "may this user write the results folder?",
                                      1};
 
-/* A run that others may be told of: committed and whole. */
+/* Checks that a run is committed and whole: only such runs may be referred to. */
 static int32_t need_run(const char *root, const char *run, bs_error *err) {
   bs_folder_run content = {0};
   int fd;

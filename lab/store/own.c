@@ -29,7 +29,8 @@ static int read_key(const char *path, char out[KEY + 1]) {
   return whole && strspn(out, "0123456789abcdef") == KEY;
 }
 
-/* Under a name of its own first: who comes second takes the key of the first. */
+/* Writes the key under a temporary name first: if two processes make a key, the second takes the key of the
+ * first. */
 static int make_key(const char *path) {
   static const bs_lines_words words = {"BS-OWN-IO", "BS-OWN-LOCK", "", 0};
   unsigned char bytes[KEY / 2];

@@ -72,7 +72,7 @@ static int32_t take_rows(collection *c, const char *path, json_t *rows, bs_error
   return bs_no_memory(err, "the list of runs");
 }
 
-/* A damaged run or a closed folder is told of, and the others are read. */
+/* Reports a damaged run or an unreadable folder; the others are still read. */
 static int32_t keep_problem(collection *c, const char *path, const bs_error *why, bs_error *err) {
   json_t *row = json_object();
   json_t *message = json_string(why->message), *name = json_string(path);

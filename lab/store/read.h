@@ -9,7 +9,7 @@
 
 #include "blockshock/abi.h"
 
-/* What was met below a root. Release with bs_runs_stats_free. */
+/* Counts of the runs below a root. Release with bs_runs_stats_free. */
 typedef struct bs_runs_stats {
   uint64_t runs;       /* committed and whole: in the rows */
   uint64_t unfinished; /* folders of runs without DONE: at work, killed or interrupted */
@@ -29,7 +29,7 @@ extern const char *const bs_run_row_keys[];
  * no error: `out_stats` (NULL: not wanted) has it. */
 int32_t bs_runs_index(const char *root, json_t **out_rows, bs_runs_stats *out_stats, bs_error *err);
 
-/* The same rows of one committed run. Errors as bs_run_read. */
+/* The same rows for one committed run. The errors are those of bs_run_read. */
 int32_t bs_run_rows(const char *root, const char *run, json_t **out_rows, bs_error *err);
 
 /* The records of one committed run, and its environment (NULL: not wanted); `run` is the folder, relative to

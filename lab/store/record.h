@@ -11,7 +11,7 @@
 int32_t bs_record_key(const bs_experiment *experiment, const bs_node *config, const json_t *plugins,
                       uint32_t world_size, json_t *out_inputs, char out_key[65], bs_error *err);
 
-/* What every record starts with. The caller owns it. NULL: out of memory. */
+/* The first fields of every record. The caller owns it. NULL: out of memory. */
 json_t *bs_record_start(const bs_experiment *experiment, const char *run_id, const json_t *plugins);
 /* Add the phase's fields: unknown keys as they are, a key already set is not overwritten, except that the
  * phase knows better what ran (N, B, K, world_size). Then the verdict. */

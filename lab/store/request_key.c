@@ -13,7 +13,7 @@
 
 enum { MAX_NAMES = 64, NAME_SIZE = 256 };
 
-/* What the tree names that a plugin may bring. */
+/* Names in the tree that a plugin may provide. */
 typedef struct names {
   size_t n;
   char of[MAX_NAMES][NAME_SIZE];
@@ -128,7 +128,7 @@ static int32_t add_sums(bs_sha256 *h, bs_context *context, const names *all, nam
   return BS_OK;
 }
 
-/* Of plugins that are files; built-ins are in the build id. */
+/* Adds plugins that are files; the build id covers built-ins. */
 static int32_t add_plugins(bs_sha256 *h, bs_context *context, const bs_node *config, bs_error *err) {
   names *all = calloc(2, sizeof *all);
   if (all == NULL) return bs_no_memory(err, "a request's key");

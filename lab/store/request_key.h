@@ -13,7 +13,7 @@
  * in the tree does not matter. context: open, and not used by another thread meanwhile. BS_IO: a plugin's
  * file cannot be read. */
 int32_t bs_request_key(bs_context *context, const bs_node *config, char out_key[65], bs_error *err);
-/* The same for a library of another build id. */
+/* The same for a library with another build id. */
 int32_t bs_request_key_of_build(bs_context *context, const bs_node *config, const char *build_id,
                                 char out_key[65], bs_error *err);
 

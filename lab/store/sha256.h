@@ -21,7 +21,7 @@ void bs_sha256_add(bs_sha256 *h, const void *data, size_t size);
 void bs_sha256_field(bs_sha256 *h, const char *text);
 /* 64 lowercase hex digits and a NUL. */
 void bs_sha256_hex(bs_sha256 *h, char out_hex[65]);
-/* Of a regular file; BS_IO with errno otherwise. */
+/* The hash of a regular file; BS_IO with errno otherwise. */
 int32_t bs_sha256_file(const char *path, char out_hex[65], bs_error *err);
 
 /* Adds `count` blocks of 64 bytes to a state: in C, and by the SHA instructions of x86 (NULL where there are

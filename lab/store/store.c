@@ -155,7 +155,7 @@ void bs_store_close(bs_run *run) {
   free(run);
 }
 
-/* What the first record says of the run, so that metrics.jsonl alone is enough. */
+/* Fields on the run that the first record gets, so that metrics.jsonl alone is enough. */
 static int32_t set_first(const bs_run_request *q, bs_run *run, const char *config, bs_error *err) {
   json_t *env = json_loads(q->env, JSON_REJECT_DUPLICATES, NULL), *text = json_string(config);
   json_decref(run->first);

@@ -77,7 +77,7 @@ typedef struct source {
   const char *key, *path; /* path: names with dots between them */
 } source;
 
-/* Of every row. */
+/* Fields of every row. */
 static const source of_record[] = {{"run_id", "run_id"},
                                    {"sweep", "sweep"},
                                    {"point", "point"},
@@ -103,7 +103,7 @@ static const source of_record[] = {{"run_id", "run_id"},
                                    {"library_build_id", "library_build_id"},
                                    {"request_key", "request_key"},
                                    {"result_key", "result_key"}};
-/* Of one kernel (`bsrun bench sdpa`). */
+/* Additional fields of a kernel's row (`bsrun bench sdpa`). */
 static const source of_kernel[] = {{"mask", "mask"},
                                    {"flops", "flops"},
                                    {"limit", "performance.binding"},
@@ -114,7 +114,7 @@ static const source of_kernel[] = {{"mask", "mask"},
                                    {"against", "comparison.against"},
                                    {"relative_error", "numeric.relative_rmse"},
                                    {"relative_error_predicted", "numeric.predicted_rmse"}};
-/* Of the row of the method, which a record without arms describes alone. */
+/* Fields of the method's row, the only one of a record without arms. */
 static const source of_method[] = {{"mask", "mask"},
                                    {"median_s", "median_s"},
                                    {"low_s", "low_s"},
@@ -310,7 +310,8 @@ static int set_inverse(json_t *row, const char *key, const json_t *value) {
   return number > 0 ? json_object_set_new(row, key, json_real(1 / number)) : 0;
 }
 
-/* A comparison says what the reference is beside the arm of this row: the row says the opposite. */
+/* Adds a comparison to the row of the other side: it describes the reference against this arm, so the row
+ * gets the opposite. */
 static int add_turned(json_t *row, const json_t *comparison, const json_t *reference) {
   const char *word = json_string_value(json_object_get(comparison, "word"));
   if (comparison == NULL) return 0;

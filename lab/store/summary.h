@@ -18,10 +18,11 @@ const char *bs_gate_name(const json_t *gate);
 int bs_record_is_kernel(const json_t *record);
 /* Which clock its times are of: "virtual" (simulated), "device" (events of an accelerator), "host". */
 const char *bs_record_clock(const json_t *record);
-/* One more whenever a row of the same record gets other values: older rows of index.jsonl are made anew. */
+/* Increase it when a row of an unchanged record gets other values: then older rows of index.jsonl are made
+ * again. */
 enum { BS_ROWS_VERSION = 4 };
 
-/* What all rows of a run share, besides what its records say. Borrowed; NULL: not known. */
+/* Data that all rows of a run share, in addition to its records. Borrowed; NULL: not known. */
 typedef struct bs_summary_run {
   const char *path;
   const json_t *done; /* of DONE */

@@ -64,7 +64,7 @@ static int names_add(names *list, const char *name) {
   return list->name[list->n] != NULL && ++list->n > 0;
 }
 
-/* The folders in a folder, sorted; all that is no folder and no link is left out. */
+/* Lists the subfolders of a folder, sorted; files and links are left out. */
 static int32_t list_folders(int fd, const char *path, names *out, bs_error *err) {
   const int own = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   DIR *dir = own < 0 ? NULL : fdopendir(own);

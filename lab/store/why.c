@@ -115,7 +115,8 @@ static void add_comparisons(story *s, const json_t *record) {
   }
 }
 
-/* Of a kernel: which one, of which problem, and its time beside its bound and the best other one. */
+/* Describes a kernel: its name and problem, and its time compared with its bound and with the best other
+ * one. */
 static void add_kernel(story *s, const json_t *record) {
   const json_t *p = json_object_get(record, "performance"), *c = json_object_get(record, "comparison"),
                *ratio = json_object_get(c, "ratio");

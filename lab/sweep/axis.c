@@ -21,7 +21,8 @@ static int is_open_key(const char *key) {
   return 0;
 }
 
-/* Where plugins come from is of the whole sweep: its points are planned by one process. */
+/* Does the key choose the source of plugins? Such keys apply to the whole sweep: one process plans its
+ * points. */
 static int is_of_plugins(const char *key) {
   return strcmp(key, "plugin") == 0 || strncmp(key, "plugin_", 7) == 0;
 }

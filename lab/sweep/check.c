@@ -29,7 +29,7 @@ typedef struct check {
   int refused_only; /* those that were refused are asked again, and no others */
 } check;
 
-/* The next point from i on that is to be asked; the number of all when there is none. */
+/* The next point, from i on, that must be checked; the number of all points if there is none. */
 static size_t next_asked(const check *c, const json_t *points, size_t i) {
   for (; i < json_array_size(points); i++) {
     const json_t *point = json_array_get(points, i);
@@ -152,7 +152,7 @@ static json_t *answer_of(const check *c, const json_t *point) {
   return answer;
 }
 
-/* What one child is asked: all from a point on. */
+/* The request to one child: all points from `first` on. */
 typedef struct asked {
   const check *c;
   const json_t *points;
@@ -217,7 +217,7 @@ static int32_t ask(const check *c, json_t *points, json_t *seen, size_t *at, bs_
   return rc;
 }
 
-/* The point at which a child died is left unchecked, and another child asks those behind it. */
+/* If a child dies, its current point stays unchecked, and another child checks the points after it. */
 static int32_t ask_all(const check *c, json_t *points, bs_error *err) {
   const size_t n = json_array_size(points);
   size_t at = next_asked(c, points, 0);

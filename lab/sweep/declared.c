@@ -50,7 +50,7 @@ typedef struct expansion {
   const json_t *settings;
 } expansion;
 
-/* Of plugins that cannot be opened there are none. */
+/* Lists algorithms; plugins that cannot be opened contribute none. */
 static void algorithms(bs_context *context, json_t *values) {
   for (uint32_t i = 0; i < bs_plugin_count(context); i++) {
     bs_plugin_info info = {.struct_size = sizeof info};
@@ -65,7 +65,7 @@ static void algorithms(bs_context *context, json_t *values) {
   }
 }
 
-/* None where the point's method is none, or declares no values of the option. */
+/* Lists values of a method's option; none if the point's method is unknown or declares no values. */
 static void of_method(const expansion *x, const json_t *point, const char *option, json_t *values) {
   const char *word = json_string_value(json_object_get(point, "method.name"));
   const bs_method *method = NULL;

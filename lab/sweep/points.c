@@ -112,7 +112,7 @@ static int32_t add_phase(json_t *point, bs_context *context, bs_node *config, bs
   return rc;
 }
 
-/* Of one phase its own key. */
+/* Sets a point's key: with one phase that phase's key. */
 static void set_key(json_t *point) {
   char hex[65];
   const json_t *keys = json_object_get(point, "keys");

@@ -18,14 +18,14 @@ int32_t bs_points_make(const bs_compose_request *request, bs_context *context, c
  * *out_changed: 1 when they are others than planned. */
 int32_t bs_point_rekey(bs_context *context, json_t *point, int *out_changed, bs_error *err);
 
-/* Opens plugins in a child process, which ends with it, and asks each point that no `duplicate_of` names what
- * it would be: fills refused, layer, alone, predicted_s (of one forward, by stored constants of the machine,
- * which may be NULL) and leaves out a phase 0 that has no values to judge. Points that ask for the same with
- * other words become duplicates. Where a child dies, or says nothing for a minute, the point gets {unchecked:
- * true}, and another child goes on behind it, 16 times at most. */
+/* Opens plugins in a child process, and checks there each point that no `duplicate_of` names. Fills refused,
+ * layer, alone, predicted_s (of one forward, by stored constants of the machine, which may be NULL) and
+ * leaves out a phase 0 that has no values to judge. Points with equal requests in other words become
+ * duplicates. If a child dies, or is silent for a minute, the point gets {unchecked: true}, and another child
+ * continues after it, 16 times at most. */
 int32_t bs_points_check(bs_context *context, const char *quiet_dir, const json_t *constants, json_t *points,
                         bs_error *err);
-/* The same for the points that were refused, and no others: memory may be free by now. */
+/* The same for only the points that were refused: memory may be free now. */
 int32_t bs_points_check_refused(bs_context *context, const char *quiet_dir, const json_t *constants,
                                 json_t *points, bs_error *err);
 /* How many points are unchecked. */
@@ -35,20 +35,20 @@ size_t bs_points_unchecked(const json_t *points);
 void bs_points_pair(json_t *points);
 
 enum { BS_POINT_OPEN = -1 };
-/* What the committed runs below the sweep's folder say of each point. out_said[i]: BS_OK when each phase of
- * point i has a run with its key that was right; BS_NUMERIC or BS_INCONCLUSIVE when a phase was wrong or
- * could not be judged, which ended the point; BS_POINT_OPEN when it is to be run, also because a run of it
- * broke off. any_build: a run of this point and phase counts whatever its key. *out_other (NULL: not wanted):
- * how many points have such runs of another build alone. BS_IO. */
+/* The verdict on each point from the committed runs below the sweep's folder. out_said[i]: BS_OK if each
+ * phase of point i has a run with its key that was right. BS_NUMERIC or BS_INCONCLUSIVE: a phase was wrong or
+ * could not be judged, which ended the point. BS_POINT_OPEN: the point must run, also if a run of it was
+ * interrupted. any_build: a run of this point and phase counts with any key. *out_other (NULL: not wanted):
+ * the number of points that have such runs of another build only. BS_IO. */
 int32_t bs_points_done(const char *folder, const json_t *points, int any_build, int32_t *out_said,
                        size_t *out_other, bs_error *err);
 
 /* The words of `bsrun run` that run a point of the plan alone: what the header's "words" have in common, then
  * the point's settings. NULL: the plan does not tell. */
 json_t *bs_point_words(const json_t *header, const json_t *point);
-/* What stands in the file of `run --point` (lab/run/planned.h). header: of the plan, whose command the
- * records have. choices: list of texts that are pinned, or NULL; tune: choose and tell the choices, and run
- * nothing. NULL: out of memory. */
+/* The content of the file of `run --point` (lab/run/planned.h). header: of the plan, whose command the
+ * records contain. choices: list of pinned texts, or NULL; tune: choose, report the choices, and run nothing.
+ * NULL: out of memory. */
 char *bs_point_input(const char *root, const char *sweep, const json_t *header, const json_t *point,
                      const json_t *choices, int tune);
 #endif

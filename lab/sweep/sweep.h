@@ -16,7 +16,7 @@ enum bs_point_state {
 };
 typedef struct bs_point_outcome {
   int state, code;
-  int before; /* it is told of runs that were there when the sweep was resumed */
+  int before; /* the result is from runs that existed when the sweep was resumed */
   double seconds;
   char *said; /* of one that failed: its error line; or NULL */
 } bs_point_outcome;
@@ -36,8 +36,8 @@ typedef struct bs_sweep_options {
   uint32_t jobs;
   double deadline_s, budget_s; /* of a point, of all that is left; 0: none */
   int fail_fast;
-  /* Before a point or a tuning (point NULL), and behind a point. done: points that are no longer to be run;
-   * left_s: by those that ran, below 0: not known. */
+  /* Called before a point or a tuning (point NULL), and after a point. done: points that need not run any
+   * more; left_s: estimated from those that ran; below 0: not known. */
   void (*tell)(void *user, const json_t *point, const bs_point_outcome *outcome, size_t done, double left_s);
   void *user;
 } bs_sweep_options;

@@ -125,7 +125,7 @@ static void begin(tasks *t, job *j, bs_task *task) {
   if (t->o->began != NULL) t->o->began(t->o->user, task);
 }
 
-/* As many as may run beside each other, in order. */
+/* Starts as many tasks, in order, as may run at the same time. */
 static void begin_next(tasks *t) {
   while (!stopping(t) && t->next < t->n && t->running < t->jobs) {
     bs_task *task = &t->of[t->next];
@@ -203,7 +203,7 @@ static void look_at_clocks(tasks *t) {
   }
 }
 
-/* Milliseconds until one of the clocks is due; -1: none is. */
+/* Milliseconds until the next deadline; -1: there is none. */
 static int wait_ms(const tasks *t) {
   double at = t->rc == BS_OK && t->signal == 0 ? t->ends_at : 0.0;
   for (uint32_t i = 0; i < t->jobs; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * tasks.h - the supervisor: runs tasks as children, one after the other or several at once, each with a
- * deadline and all with a budget, and leaves nothing of them behind. */
+ * tasks.h - the supervisor. It runs tasks as children, one after the other or several at the same time, each
+ * with a deadline and all with a time budget, and leaves no files or processes of them. */
 #ifndef BS_LAB_SWEEP_TASKS_H
 #define BS_LAB_SWEEP_TASKS_H
 #include <stddef.h>
@@ -15,7 +15,7 @@ enum bs_task_state {
 
 typedef struct bs_task {
   char *input; /* what stands in its file */
-  int alone;   /* nothing runs beside it */
+  int alone;   /* nothing else may run at the same time */
   int64_t id;  /* the caller's */
   int state, code;
   double seconds;

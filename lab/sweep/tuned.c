@@ -54,7 +54,7 @@ static int32_t open_lines(tuning *t, bs_error *err) {
   return BS_OK;
 }
 
-/* What a tuning says is one line {"choices": [...]}. */
+/* A tuning prints one line {"choices": [...]}. */
 static int32_t on_ended(void *user, const bs_task *task, bs_error *err) {
   tuning *t = user;
   const json_t *point = json_array_get(t->s->points, (size_t)task->id);

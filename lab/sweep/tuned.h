@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * tuned.h - tuning as points of its own, before all others: each layer of a sweep is tuned once, and every
- * point of it pins what was chosen, so the order of the points changes no result. */
+ * tuned.h - tuning as separate points, before all others. Each layer of a sweep is tuned once, and every
+ * point of it pins the choice, so the order of the points changes no result. */
 #ifndef BS_LAB_SWEEP_TUNED_H
 #define BS_LAB_SWEEP_TUNED_H
 #include "lab/sweep/sweep.h"
