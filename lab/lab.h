@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * lab.h - what bsrun does, as a library: an experiment is a resolved configuration; phases run it and
- * give a record; the store keeps records as run folders.
- *
- * Who has what: config/ composes YAML into a bs_experiment; case/ builds its layer on ranks and runs it;
- * gate/ judges numbers; measure/ times and does statistics; phase/ runs one phase of an experiment; store/
- * writes run folders; report/ prints tables. */
+ * lab.h - the library under bsrun. An experiment is a resolved configuration; phases run it and return a
+ * record; the store keeps records as run folders. config/ composes YAML into a bs_experiment; case/ builds
+ * its layer on ranks and runs it; gate/ judges numbers; measure/ times and computes statistics; phase/ runs
+ * one phase of an experiment; store/ writes run folders; report/ prints tables. */
 #ifndef BS_LAB_LAB_H
 #define BS_LAB_LAB_H
 #include "lab/experiment.h"

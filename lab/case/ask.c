@@ -126,7 +126,7 @@ int32_t bs_tune_ask(const bs_case *c, json_t *list, bs_error *err) {
   return rc;
 }
 
-/* ---- a plan that nobody runs -------------------------------------------------------------------- */
+/* ---- a plan that is prepared and never run ------------------------------------------------------ */
 
 static int32_t zeros(void *ctx, int64_t row, int64_t nrows, const bs_partition *cols, uint32_t dtype,
                      void *out, int64_t out_stride, bs_error *err) {

@@ -245,7 +245,7 @@ static void add_timing(json_t *timings, const bs_region_stats *s) {
   json_object_set_new(timing, "host_avg_ms", s->host_avg_ms > 0 ? json_real(s->host_avg_ms) : json_null());
 }
 
-/* Of the passes that have no arms (lab/store/run_samples.c), as "samples_ms". */
+/* Adds the samples of a region that has no arms (lab/store/run_samples.c), as "samples_ms". */
 static void add_pass_samples(bs_rank *rank, uint32_t region, json_t *timings, const char *name) {
   enum { MOST = 256 };
   double ms[MOST];
@@ -384,7 +384,7 @@ int32_t bs_case_run(const bs_case *c, bs_case_result *out, bs_error *err) {
   run->watch.tell = c->progress ? &run->copy : NULL;
   int32_t rc = bs_case_world(c, &world, err);
   if (rc == BS_OK) rc = bs_world_run(world, rank_main, run, err);
-  if (bs_context_stuck(c->context) > 0) { /* a rank that was left behind still has all of it */
+  if (bs_context_stuck(c->context) > 0) { /* a rank that has not returned may still use all of it */
     bs_case_keep(&run->kept);
     memset(out, 0, sizeof *out);
     return rc;

@@ -252,7 +252,7 @@ static int32_t collect_joint(const bs_case *c, bs_world *world, bs_gradient_resu
   return bs_joint_gather(world, c->world_size, &mine, get_rank, &j, err);
 }
 
-/* What a fault does to finished gradients of the bias. */
+/* Lets a fault change finished gradients of the bias. */
 static void tamper(const bs_case *c, bs_gradient_result *out) {
   for (uint32_t r = 0; c->fault && c->fault->bias_gradient && r < c->world_size; ++r)
     if (out->ranks[r].db)
@@ -275,7 +275,7 @@ int32_t bs_gradient_run(const bs_case *like, uint32_t loss, const bs_source *tar
   int32_t rc = take_result(run->c, run->out, err);
   if (rc == BS_OK) rc = bs_case_world(run->c, &world, err);
   if (rc == BS_OK) rc = bs_world_run(world, rank_main, run, err);
-  if (bs_context_stuck(like->context) > 0) { /* a rank that was left behind still has all of it */
+  if (bs_context_stuck(like->context) > 0) { /* a rank that has not returned may still use all of it */
     bs_case_keep(&run->kept);
     return rc;
   }

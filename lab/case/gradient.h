@@ -14,8 +14,8 @@ typedef struct bs_gradient_rank {
 } bs_gradient_rank;
 
 typedef struct bs_gradient_result {
-  /* As of a case, but ranks[r].y is dX: [B, K], or the rank's own columns of a split x; counters are of one
-   * forward; timings have the regions forward and backward. */
+  /* The result of a case, except that ranks[r].y is dX: [B, K], or the rank's own columns of a split x.
+   * Counters are those of one forward pass; timings have the regions forward and backward. */
   bs_case_result run;
   bs_gradient_rank *ranks;
   void *dy;      /* [B, N] of y_dtype: the gradient of Y that every rank was given its part of */

@@ -28,8 +28,8 @@ int bs_owners_pruned(const bs_case_result *result);
 
 /* Columns of the weights that a rank holds, packed or not: 2 ceil(K_r / 4) or K_r. */
 int64_t bs_owners_width(const bs_ownership *owns, int64_t K);
-/* The columns of W under packed row `row` (from 0 in the rank's part) into out[bs_owners_width]; -1 for
- * places behind the last column. */
+/* Writes the columns of W that packed row `row` (from 0 in the rank's part) holds into out[bs_owners_width];
+ * -1 for padding after the last column. */
 int32_t bs_owners_row_columns(const bs_ownership *owns, int64_t K, int64_t row, int64_t *out, bs_error *err);
 
 /* A map of the result's owners: of row `index` of W by columns, or turned: of column `index` by rows.

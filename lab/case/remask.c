@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * remask.c - see remask.h. Each weight is owned by one rank, so that the ranks write beside one another. */
+ * remask.c - see remask.h. One rank owns each weight, so ranks write to separate places of the matrix without
+ * locks. */
 #include "lab/case/remask.h"
 
 #include <stdlib.h>
@@ -10,7 +11,7 @@
 #include "lab/error.h"
 #include "lab/peers/exchange.h"
 
-enum { GROUPS = 256 }; /* of positions that are asked for at once */
+enum { GROUPS = 256 }; /* positions that one request covers */
 
 static uint64_t bytes_of(const bs_remask *r) {
   return (uint64_t)(r->N * r->K) * BS_DTYPE_BYTES(r->dtype);
@@ -80,7 +81,7 @@ static int32_t share(bs_remask *r, bs_rank *rank, bs_error *err) {
                                  : rc;
 }
 
-/* What a gather takes besides the layer; all of it is freed behind it. */
+/* Temporary tensors of a gather; the gather frees them at its end. */
 typedef struct part {
   const bs_rank_api *api;
   bs_rank *rank;

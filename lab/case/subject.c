@@ -124,7 +124,7 @@ int32_t bs_subject_open(bs_context *context, const bs_experiment *e, bs_subject 
 }
 
 void bs_subject_close(bs_subject *subject) {
-  /* A rank that was left behind may be reading its weights. */
+  /* A rank that has not returned may still read its weights. */
   const int stuck = bs_context_stuck(subject->context) > 0;
   if (subject->workload && subject->instance && !stuck) subject->workload->close(subject->instance);
   if (!stuck) free(subject->order);

@@ -93,7 +93,7 @@ static int32_t read_y(trainer *t, void *values, bs_error *err) {
   return rc;
 }
 
-/* y of an x of zeros is the bias, behind the activation; x comes back. */
+/* Reads y of an x of zeros, which is activation(bias); restores x afterwards. */
 static int32_t read_zero(trainer *t, const bs_source *x, int64_t step, bs_error *err) {
   bs_train_result *out = t->run->out;
   const bs_rank_api *api = bs_rank_get_api();
@@ -336,7 +336,7 @@ int32_t bs_train_run(const bs_case *like, const bs_train_options *options, bs_tr
   if (rc == BS_OK && again) rc = bs_remask_open(&run->remask, run->c, err);
   if (rc == BS_OK) rc = bs_case_world(run->c, &world, err);
   if (rc == BS_OK) rc = bs_world_run(world, rank_main, run, err);
-  if (bs_context_stuck(like->context) > 0) { /* a rank that was left behind still has all of it */
+  if (bs_context_stuck(like->context) > 0) { /* a rank that has not returned may still use all of it */
     bs_case_keep(&run->kept);
     return rc;
   }

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
- * history.h - the points that were measured, as a file of JSON lines that is only ever appended to
- * (docs/tuning.md). Each line is judged by itself: it holds when it is of the same problem, machine,
- * implementation (which answers the same), plugin file, parameters of plugins, threads and cache regime, and
- * its values are a point of the space as it is now: a value that a knob gets or loses voids no other line.
- * Points that failed, were wrong, were refused or came too late are kept with their cause, and are not tried
- * again. */
+ * history.h - measured points, as an append-only file of JSON lines (docs/tuning.md). Each line is judged
+ * separately. It is valid if its problem, machine, implementation (with the same answer), plugin file, plugin
+ * parameters, threads and cache regime are the same. Its values must also be a point of the current space:
+ * new or removed values of a knob invalidate no other line. Points that failed, were wrong, were refused or
+ * timed out are kept with their cause and are not tried again. */
 #ifndef BS_LAB_CHOOSE_HISTORY_H
 #define BS_LAB_CHOOSE_HISTORY_H
 #include "lab/choose/space.h"
 #include "lab/store/lines.h"
 
-/* Whose points: all but `space` is compared with each line. The texts outlive the history. */
+/* The key of the points: all members except `space` are compared with each line. The texts outlive the
+ * history. */
 typedef struct bs_history_key {
   const char *problem, *provider; /* "b2h8s512d64:bf16:full", "cpu:online" */
   const char *plugin;             /* SHA-256 of its file, or the library's build id */

@@ -10,14 +10,13 @@
 #include "blockshock/abi.h"
 
 enum { BS_SPACE_KNOBS = 16, BS_SPACE_VALUES = 64, BS_SPACE_WORD = 24, BS_SPACE_TEXT = 512 };
-/* Larger spaces are refused: nobody measures them, and points are drawn by looking for one that is allowed.
- */
+/* Larger spaces are refused: nobody measures them, and a random draw searches for an allowed point. */
 #define BS_SPACE_MOST (UINT64_C(1) << 24)
 
 typedef struct bs_space_knob {
   char name[32];
   uint32_t n;
-  uint32_t ordered;  /* 1: all values are numbers, rising; a value's neighbours stand beside it */
+  uint32_t ordered;  /* 1: all values are numbers, rising; neighbours of a value are adjacent in the list */
   uint32_t standard; /* place of the default; n: "auto", none of them */
   char value[BS_SPACE_VALUES][BS_SPACE_WORD];
 } bs_space_knob;
@@ -47,7 +46,7 @@ uint32_t bs_space_place(const bs_space *space, uint64_t point, uint32_t knob);
 uint64_t bs_space_with(const bs_space *space, uint64_t point, uint32_t knob, uint32_t place);
 /* "keys=128;exp=fast". Returns out. */
 char *bs_space_text(const bs_space *space, uint64_t point, char *out, size_t size);
-/* The point of such a text, which names every knob once and nothing else; 0: there is none. */
+/* Finds the point of such a text, which must name every knob exactly once; 0: there is none. */
 int bs_space_find(const bs_space *space, const char *text, uint64_t *out_point);
 /* Why bs_space_find has no point for a text: "there is no knob 'warps'". "": it has one. Returns out. */
 char *bs_space_why(const bs_space *space, const char *text, char *out, size_t size);

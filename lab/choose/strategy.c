@@ -145,7 +145,7 @@ static int32_t look(search *s, uint64_t point, uint32_t origin) {
 
 /* ---- points --------------------------------------------------------------------------------- */
 
-/* A point that was not measured, from a random one on; 0: there is none. */
+/* Finds a point that was not measured, starting at a random one; 0: there is none. */
 static int draw(search *s, uint64_t *out) {
   const uint64_t size = s->space->size;
   for (int i = 0; i < TRIES; i++)
@@ -156,7 +156,7 @@ static int draw(search *s, uint64_t *out) {
   return 0;
 }
 
-/* Points with one knob changed: of ordered knobs to the value beside it, of words to any other. */
+/* Lists points with one knob changed: an ordered knob to an adjacent value, a word to any other. */
 static size_t neighbours(const search *s, uint64_t point, uint64_t *out) {
   size_t n = 0;
   for (uint32_t k = 0; k < s->space->n; k++) {
@@ -169,7 +169,7 @@ static size_t neighbours(const search *s, uint64_t point, uint64_t *out) {
   return n;
 }
 
-/* A knob changed to any other of its values, mostly to one that is no neighbour. */
+/* Changes one knob to another of its values, mostly to one that is not adjacent. */
 static uint64_t mutate(search *s, uint64_t point) {
   if (s->space->n == 0) return point;
   const uint32_t k = (uint32_t)below(s, s->space->n), n = s->space->knob[k].n;
@@ -219,8 +219,8 @@ static int32_t look_at_start(search *s) {
   return no_point(s);
 }
 
-/* Of what surrounds the points seen so far, the one that is expected to be the fastest, else the next in
- * order: what is near to the start comes first. */
+/* Of the neighbours of all points seen so far, takes the one that is expected to be the fastest. Without
+ * predictions it takes the next in order, so points near the start come first. */
 static int next_near(const search *s, uint64_t *list, uint64_t *out) {
   double least = INFINITY;
   int found = 0;
@@ -253,7 +253,8 @@ static int32_t macro_step(search *s, int *out_found) {
   const int crossing = s->n_elite > 1 && uniform(s) < CROSSOVER_SHARE;
   uint64_t p = 0;
   *out_found = 0;
-  /* The first points are drawn, until half of the survivors are known: beside a bad start all are bad. */
+  /* The first points are drawn at random until half of the survivors are known: neighbours of a bad start are
+   * bad too. */
   if (2 * s->n_elite < s->survivors || (s->mixed && s->out->n % 4 == 3)) {
     *out_found = draw(s, &p);
     return *out_found ? look(s, p, BS_ORIGIN_RANDOM) : BS_OK;
@@ -266,7 +267,7 @@ static int32_t macro_step(search *s, int *out_found) {
   return BS_OK;
 }
 
-/* One new point beside a survivor, those of the fastest first. */
+/* Tries one new neighbour of a survivor, starting with the fastest survivor. */
 static int32_t micro_step(search *s, uint64_t *list, int *out_found) {
   *out_found = 0;
   for (uint32_t e = 0; e < s->n_elite; e++) {

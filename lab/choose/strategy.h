@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT
- * strategy.h - the search for the fastest point of a space over a callback that measures: on this machine, or
- * by a table of what was measured before (replay.h). The same seed and the same answers give the same points.
+ * strategy.h - the search for the fastest point of a space. A callback measures: on this machine, or from a
+ * table of earlier measurements (replay.h). The same seed and the same answers give the same points.
  *
  *   full    every point, in order
  *   random  points drawn without repetition
  *   fast    the start and its neighbours, 8 points: those that a prior expects to be the fastest first
  *   elite   the K fastest points survive; each new point is one of them with one knob changed, or a crossover
- *           of two. First any value of a knob (macro), then only neighbouring ones (micro), until no survivor
- *           has a neighbour that was not measured
+ *           of two. First any value of a knob (macro), then only adjacent ones (micro), until all neighbours
+ *           of survivors are measured
  *   mixed   fast, then elite with every fourth point drawn at random
  *
- * Behind the search the finalists are measured again with doubled effort, and half of them drop out each time
- * (successive halving). The search leaves at most half of the measurements for it: with fewer of them there
- * are fewer finalists. */
+ * After the search the finalists are measured again with doubled effort, and half of them drop out each time
+ * (successive halving). The search leaves at most half of the measurements for this step; with fewer
+ * measurements there are fewer finalists. */
 #ifndef BS_LAB_CHOOSE_STRATEGY_H
 #define BS_LAB_CHOOSE_STRATEGY_H
 #include "lab/choose/space.h"
@@ -90,7 +90,7 @@ void bs_searched_free(bs_searched *searched);
  * how many. */
 size_t bs_searched_elite(const bs_searched *searched, size_t most, size_t *out_rows);
 
-/* The choosers with a short list: the place of the least of n values, where a later one replaces an earlier
- * one only when it is below `worth` times it. Values that are not positive are none; n: there is none. */
+/* Choosers with a short list use this: the place of the least of n values. A later value replaces an earlier
+ * one only if it is below `worth` times it. Values that are not positive do not count; n: no value counts. */
 size_t bs_choose_least(const double *values, size_t n, double worth);
 #endif

@@ -83,7 +83,7 @@ static value name_of(reader *r) {
   return v;
 }
 
-/* The letters behind digits belong to them: 0x10 and 010 are refused, as they are everywhere. */
+/* Reads a number with all letters that follow its digits: 0x10 and 010 are refused, as everywhere. */
 static double number(reader *r) {
   char word[64];
   double found = 0;

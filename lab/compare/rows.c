@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * rows.c - how fast one stored run is beside another, arm by arm. */
+ * rows.c - the speedup of one stored run over another, arm by arm. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,7 +60,7 @@ static const json_t *partner_of(const bs_stored_run *b, const json_t *sample) {
   return NULL;
 }
 
-/* The dense layer that a run measures beside what it is about. It shows what the machine did. */
+/* Is it the dense layer that a run measures next to its subject? It shows the state of the machine. */
 static int is_peer(const char *arm) {
   return strncmp(arm, "dense, ", 7) == 0 || strncmp(arm, "dense on ", 9) == 0;
 }
@@ -109,8 +109,8 @@ static int32_t add_missing(const bs_stored_run *a, const json_t *x, json_t *rows
              : bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
 }
 
-/* What its record says of the machine while the samples were taken. Records of before it was told say
- * nothing. */
+/* Reads from the record how the machine was disturbed while samples were taken. Old records have no such
+ * data. */
 static void disturbance_of(const bs_stored_run *run, const json_t *sample, bs_disturbance *out) {
   const json_t *record =
       json_array_get(run->records, (size_t)json_integer_value(json_object_get(sample, "record")));
@@ -152,7 +152,7 @@ static int32_t add_arm(const bs_stored_run *a, const bs_stored_run *b, const jso
   return rc;
 }
 
-/* Times of a model of a machine are what they are. */
+/* Simulated times are exact. */
 static int add_simulated(const bs_stored_run *a, const bs_stored_run *b, json_t *rows) {
   const json_t *x = json_array_get(a->records, 0), *y = json_array_get(b->records, 0);
   const double us_a = json_number_value(json_object_get(json_object_get(x, "simulated"), "us"));
@@ -184,7 +184,7 @@ static int moved_alike(const json_t *row, const json_t *peer) {
   return slower ? far >= near : far <= near;
 }
 
-/* Where a dense arm moved as far as an arm, the machine may have. */
+/* If a dense arm changed as much as an arm, the cause may be the machine. */
 static int doubt_what_dense_did_too(json_t *rows) {
   int bad = 0;
   for (size_t i = 0; i < json_array_size(rows); i++) {

@@ -46,7 +46,7 @@ static void flatten(const bs_node *node, const char *path, json_t *out) {
   }
 }
 
-/* The text that the record has, or that lies beside it. */
+/* Reads the configuration from the record, or from the file next to it. */
 static int32_t read_config(bs_stored_run *run, bs_error *err) {
   const char *text = json_string_value(json_object_get(json_array_get(run->records, 0), "config"));
   char *file = NULL;

@@ -114,8 +114,8 @@ static int stays(const bs_node *config, const char *path, const char *rival, con
   return other != NULL && bs_node_from_file(other) && strcmp(node->file, other->file) == 0;
 }
 
-/* Takes the backend and the communicator that an open plugin registered, where `keeps` (a bit a kind) does
- * not say that one is named; a wrapper is none without another. */
+/* Takes the backend and the communicator that an open plugin registered, unless `keeps` (a bit for each kind)
+ * marks one as named. A wrapper needs another plugin below it and is not taken alone. */
 static int32_t take_things(bs_context *context, bs_experiment *e, const char *id, uint32_t keeps,
                            bs_error *err) {
   int32_t rc = BS_OK;
@@ -202,8 +202,8 @@ static int32_t known_rounds(bs_context *context, const bs_experiment *e, bs_erro
   return BS_OK;
 }
 
-/* A backend or communicator that somebody typed and nobody registered is a mistake; one that cannot be used
- * is told by whoever makes the world. */
+/* Rejects a typed name of a backend or communicator that no plugin registered. Whoever makes the world
+ * reports one that cannot be used. */
 static int32_t known_names(bs_context *context, const bs_experiment *e, const char *quiet_dir,
                            bs_error *err) {
   static const char *const paths[] = {"hardware.backend", "hardware.comm"};
@@ -222,8 +222,7 @@ static int32_t known_names(bs_context *context, const bs_experiment *e, const ch
   return BS_OK;
 }
 
-/* No rank is started where the communicator serves fewer. One that cannot be found is told by whoever makes
- * the world. */
+/* Starts no rank if the communicator serves fewer. Whoever makes the world reports a missing communicator. */
 static int32_t few_enough(bs_context *context, const bs_experiment *e, bs_error *err) {
   const bs_comm *comm = NULL;
   void *state = NULL;
@@ -324,7 +323,7 @@ uint32_t bs_experiment_world(const bs_experiment *e, const bs_method *method) {
   return method->default_world != 0 ? method->default_world : 1;
 }
 
-/* Where nobody names a communicator, the backend's own wrapper around that of the launch. */
+/* Takes the backend's own wrapper around the launch's communicator if the user named no communicator. */
 static int32_t device_comm(bs_context *context, bs_experiment *e, bs_notes *notes, bs_error *err) {
   const bs_backend *backend = NULL;
   const bs_method *method = NULL;
@@ -333,7 +332,7 @@ static int32_t device_comm(bs_context *context, bs_experiment *e, bs_notes *note
   const int processes = strcmp(bs_schema_str(e->config, "hardware.launch"), "threads") != 0;
   if (context == NULL || e->comm_given || bs_find_method(context, e->method, &method, &state, NULL) != BS_OK)
     return BS_OK;
-  /* One that is not there is told by whoever makes the world. */
+  /* Whoever makes the world reports a missing backend. */
   if (bs_find_backend(context, e->backend, &backend, &state, NULL) != BS_OK || backend->comm_for == NULL)
     return BS_OK;
   const char *wrapper = backend->comm_for(state, bs_experiment_world(e, method), (uint32_t)processes);

@@ -22,13 +22,13 @@ void bs_experiment_free(bs_experiment *experiment);
  * the ranks and the bias that were decided, and absolute paths of files. */
 int32_t bs_experiment_settle(const bs_experiment *experiment, uint32_t world, bs_node **out_tree,
                              bs_error *err);
-/* `rc` of a look-up of the name at path: a name that nobody registered is a mistake of the configuration
- * (BS_CONFIG), a plugin that cannot be used is not. Says in err where the name was written. */
+/* Translates the `rc` of a look-up of the name at path. An unregistered name is a mistake of the
+ * configuration (BS_CONFIG); a plugin that cannot be used is not. Adds to err where the name was written. */
 int32_t bs_config_name_error(const bs_node *config, const char *path, int32_t rc, bs_error *err);
-/* That more threads than cores take turns (experiment->oversubscribed). */
+/* Notes that more threads than cores share the cores (experiment->oversubscribed). */
 void bs_note_crowd(uint32_t ranks, uint32_t threads_of_each, bs_notes *notes);
-/* mask.c: the value of the method's option mixed; -1 without it (one that is no number: 0, which the method
- * refuses by itself). */
+/* mask.c: the value of the method's option mixed; -1 without it. A text that is not a number gives 0, which
+ * the method refuses. */
 int64_t bs_mixed_wanted(uint32_t n_options, const char *const *keys, const char *const *values);
 /* How many ranks it runs on: as configured, else the method's own number. */
 uint32_t bs_experiment_world(const bs_experiment *experiment, const bs_method *method);

@@ -72,8 +72,8 @@ static int32_t read_details(bs_experiment *e, const char *quiet_dir, bs_notes *n
   return shared ? read_shares(e, err) : BS_OK;
 }
 
-/* Is the mask handed to the method? Each method says which kinds mean something to it. Without a context (a
- * configuration that is only printed) nobody can be asked. */
+/* Is the mask passed to the method? Each method lists the kinds that it uses. Without a context (the
+ * configuration is only printed) there is no method to ask, and the answer is yes. */
 static int mask_serves(bs_context *context, const char *name, const bs_mask *mask) {
   const bs_method *method = NULL;
   void *state = NULL;
@@ -94,7 +94,7 @@ int32_t bs_experiment_mask(bs_context *context, bs_experiment *e, const char *qu
       bs_schema_where(bs_config_find(e->config, a != NULL ? "mask.pattern_a" : "mask.name"), err);
     } else {
       rc = read_details(e, quiet_dir, notes, err);
-      /* base.yaml names a mask for the methods that have a use for one; nobody typed it. */
+      /* base.yaml names a mask for methods that use one; the user did not type it. */
       const int typed =
           strcmp(use, "always") == 0 || !is_shipped(bs_config_find(e->config, "mask.name"), quiet_dir);
       const int serves = mask_serves(context, e->method, &e->mask);

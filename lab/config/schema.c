@@ -164,7 +164,7 @@ static int32_t range_error(const bs_node *node, const bs_key *key, bs_error *err
                           key->range);
 }
 
-/* Of "a|b||c" the choices that are shown: older ones stand behind "||". */
+/* The length of the choices in "a|b||c" that are shown: older ones follow "||". */
 static int shown_length(const char *range) {
   const char *older = strstr(range, "||");
   return older == NULL ? (int)strlen(range) : (int)(older - range);

@@ -46,10 +46,10 @@ const char *bs_key_effect_name(uint32_t effect);
 /* The values of a key as text, "none|relu|gelu"; "": any. */
 void bs_key_range(const bs_key *key, char *out, size_t size);
 
-/* Check a merged tree: unknown keys (BS-CFG-KEY, with the nearest), keys written with a dot (BS-CFG-FLAT),
- * types (BS-CFG-TYPE), ranges (BS-CFG-RANGE). Keys below workload, method and plugins that the table lacks
- * are left for bs_options_collect, which knows the chosen plugins. One note names all decorative keys, except
- * those from files below quiet_dir (NULL: none): nobody typed those. */
+/* Checks a merged tree: unknown keys (BS-CFG-KEY, with the nearest), keys with a dot (BS-CFG-FLAT), types
+ * (BS-CFG-TYPE), ranges (BS-CFG-RANGE). Keys below workload, method and plugins that the table lacks are left
+ * for bs_options_collect, which knows the chosen plugins. One note names all decorative keys, except those
+ * from files below quiet_dir (NULL: none), which the user did not type. */
 int32_t bs_schema_check(const bs_node *root, const char *quiet_dir, bs_notes *notes, bs_error *err);
 /* Writes each value of a checked tree in one spelling, so that equal requests are equal texts: "fp16" as f16,
  * "1e-2" as 0.01, "yes" as true, [1,1,0,0] of a pattern as 1100, an older name of a method or workload as the

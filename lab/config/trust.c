@@ -30,7 +30,7 @@ static void add_text(const bs_node *node, bs_text *out) {
   for (const bs_node *n = node->first; n != NULL; n = n->next) add_text(n, out);
 }
 
-/* Of a parameter that no table tells of. */
+/* Does the value of an unknown parameter look like code? */
 static int looks_like_code(const char *text) {
   return strpbrk(text, "/ \t") != NULL || strstr(text, ".so") != NULL;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * trust.h - what of a stored configuration is code, or a command, of whoever wrote it. A sum says that a file
- * is whole; it does not say who made it. */
+ * trust.h - finds the parts of a stored configuration that are code, or a command, of its author. A checksum
+ * proves that a file is complete, not who made it. */
 #ifndef BS_LAB_CONFIG_TRUST_H
 #define BS_LAB_CONFIG_TRUST_H
 #include <jansson.h>

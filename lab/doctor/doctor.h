@@ -30,7 +30,7 @@ void bs_doctor_error(bs_doctor *d, const char *what, const bs_error *why);
 
 /* Processor, instruction sets, cores and affinity, cgroup limits, governor, load, memory, huge pages. */
 void bs_doctor_host(bs_doctor *d);
-/* Can run folders be made below out_dir? Leaves nothing behind. */
+/* Can run folders be created below out_dir? The check removes what it created. */
 void bs_doctor_results(bs_doctor *d, const char *out_dir);
 /* The candidates for a plain matmul, then the backend's devices: library versions as loaded. 1 when it can be
  * used. */
@@ -57,10 +57,10 @@ void bs_doctor_measure(bs_doctor *d, const bs_doctor_measuring *m);
 /* Tells which are kept in the file; cache may be NULL. */
 void bs_doctor_stored(bs_doctor *d, const char *cache);
 
-/* What the self-test says of up to three trials of 20 pairs of one arm against itself; pure. word: of each
- * trial (enum bs_comparison_word). OK when the first is neither FASTER nor SLOWER, WARN when a later one is
- * not, else FAIL. */
+/* Judges up to three trials of 20 pairs of one arm against itself; pure. words: one of each trial (enum
+ * bs_comparison_word). OK if the first is neither FASTER nor SLOWER, WARN if this is true of a later one,
+ * else FAIL. */
 uint32_t bs_doctor_judge_self_test(const uint32_t *words, uint32_t n_words);
-/* What the sleep says: OK from 50 to 60 ms, else WARN; pure. */
+/* Judges the length of the sleep: OK from 50 to 60 ms, else WARN; pure. */
 uint32_t bs_doctor_judge_sleep(double milliseconds);
 #endif

@@ -90,8 +90,7 @@ static int cores(bs_doctor *d, int *out_first) {
   return usable;
 }
 
-/* The tightest limit of the process's control group and its parents: cores and bytes; 0 when there is none.
- */
+/* The tightest limit of the process's control group and its parents: cores and bytes; 0: no limit. */
 typedef struct limits {
   double cores;
   double bytes;

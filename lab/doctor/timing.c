@@ -14,7 +14,7 @@
 
 enum { PAIRS = 20, TRIALS = 3, GEMM_B = 64, GEMM_N = 1024, SELF_B = 16, SELF_N = 256, ITERATIONS = 10 };
 
-/* A candidate of a plain matmul: asking it opens the library behind it, if it can be opened. */
+/* Receives a candidate of a plain matmul: the query makes it open its library, if that is possible. */
 static void on_kernel(void *user, const bs_op_candidate *c) {
   const bs_op_answer *answer = c->answer;
   const int missing = answer->level == BS_LEVEL_NO &&

@@ -21,7 +21,7 @@ typedef struct words {
   uint32_t n;
 } words;
 
-/* What a method with a mask may vary in. A word "" is as the configuration has it. */
+/* The axes of variants of a method with a mask. A word "" leaves the configuration's value. */
 enum axis { KERNEL, SLICES, PLACEMENT, OVERLAP, REDUCE, AXES };
 
 typedef struct maker {
@@ -118,7 +118,7 @@ static int32_t placement_of(const char *word, int of_y, const char **out, bs_err
   return bs_error_hint(err, "replicated, split, partial, tokens, two of them as x/y, or any"), BS_CONFIG;
 }
 
-/* Chunks hide what is sent behind a product, where the method divides it: else overlap=auto is off. */
+/* Chunks overlap communication with a product if the method divides the product: else overlap=auto is off. */
 static int divides(const char *placement, int of24) {
   const char *x = "", *y = "";
   bs_error ignored = BS_ERROR_INIT;
@@ -181,7 +181,7 @@ static int32_t set_placement(const maker *m, bs_rung *d, const char *word, bs_er
   return BS_OK;
 }
 
-/* The words of one variant, by axis, behind those of method and mask. */
+/* Adds the words of one variant, by axis, after those of method and mask. */
 static int32_t add_variant(maker *m, const bs_rung *of, const char *const *word, bs_error *err) {
   bs_rung d = *of;
   if (word[KERNEL][0] != '\0') {
@@ -285,7 +285,7 @@ static int32_t read_masks(maker *m, char *text, bs_error *err) {
   return BS_OK;
 }
 
-/* The list, or where there is none and the configuration has no value of its own, `fallback`. */
+/* Reads the list. Without a list takes `fallback`, unless the configuration sets its own value. */
 static int32_t read_axis(maker *m, enum axis axis, const char *list, const char *own, char *fallback,
                          bs_error *err) {
   words *out = &m->axis[axis];

@@ -62,7 +62,7 @@ int32_t bs_ladder_follow(bs_context *context, const bs_node *config, const bs_la
   }
   for (uint32_t i = 0; i < BS_SAMPLER_ARMS; i++)
     if (f.arm[i] != NULL) bs_arm_close(f.arm[i], NULL, NULL);
-  if (bs_context_stuck(context) > 0) return rc; /* a rank that was left behind still has all of it */
+  if (bs_context_stuck(context) > 0) return rc; /* a rank that has not returned may still use all of it */
   bs_ladder_free(&f.ladder);
   return rc;
 }

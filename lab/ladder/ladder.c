@@ -56,7 +56,7 @@ static void add_collectives(bs_rung *r, uint32_t n, const uint32_t *kinds, const
   }
 }
 
-/* What rank 0 would do; a refusal is the rung's, not the ladder's. */
+/* Asks for rank 0's proposal. A refusal applies to the rung, not to the ladder. */
 static int32_t ask(bs_context *context, const bs_ladder_options *o, bs_rung *r, bs_error *err) {
   bs_arm_case arms[BS_ARMS_MAX];
   bs_proposal p;
@@ -115,8 +115,8 @@ static double seconds_of(const bs_rung *r) {
   return fmin(r->measured ? r->seconds : r->is_simulated ? r->sim.ps * 1e-12 : parts->total, DBL_MAX);
 }
 
-/* As a search ranks what it has looked at: what was measured before what the implementation's own rates tell,
- * and that before a lower bound, which nothing reaches. */
+/* Ranks the rungs as a search does: measured times first, then predictions from the implementation's own
+ * rates, then lower bounds, which no run reaches. */
 static void give_places(bs_ladder *l) {
   bs_searched_row rows[BS_RUNGS_MAX];
   size_t order[BS_RUNGS_MAX];

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * ladder.h - every way to split one layer that a configuration leaves open (method, mask, kernel, slices,
- * placements, overlap, reduce dtype), as rungs: each predicted from the machine's constants, the best
- * measured in one sampling, so that one can be chosen or all be compared. On a simulated machine each is
- * simulated, and nothing is measured. Behind `--method auto` and `bsrun
- * ladder`; docs/auto.md. */
+ * ladder.h - all ways to split one layer that a configuration leaves open (method, mask, kernel, slices,
+ * placements, overlap, reduce dtype), as rungs. Each is predicted from the machine's constants, and the best
+ * are measured in one sampling, to choose one or to compare all. On a simulated machine each is simulated and
+ * nothing is measured. Used by `--method auto` and `bsrun ladder`; docs/auto.md. */
 #ifndef BS_LAB_LADDER_LADDER_H
 #define BS_LAB_LADDER_LADDER_H
 #include "lab/lab.h"
@@ -56,8 +55,7 @@ typedef struct bs_ladder_options {
       dense; /* 1: the dense layer on all cores, on one rank's and on one are rungs too, to compare with */
   const char *const *vary; /* "KEY=V1,V2": each rung whose method takes the key once for each value */
   size_t n_vary;
-  /* "KEY=VALUE KEY=VALUE": each a rung of its own, in place of what the lists auto.* give. None: n_specs 0.
-   */
+  /* "KEY=VALUE KEY=VALUE": each is a separate rung, instead of the lists auto.*; n_specs 0: none */
   const char *const *specs;
   size_t n_specs;
   double seconds;          /* of bs_ladder_measure; rates of kernels take less time where it is short */
@@ -74,11 +72,11 @@ typedef struct bs_ladder_options {
  * first reason. The caller frees the ladder also after an error. */
 int32_t bs_ladder_make(bs_context *context, const bs_node *config, const bs_ladder_options *options,
                        bs_ladder *out_ladder, bs_error *err);
-/* Of a simulated machine it does nothing. Sample the best `most` rungs by what is predicted (those first that
- * are said to be lossless) in turn, for about options->seconds, and place all. BS_SAMPLER_ARMS at most. */
+/* Samples the best `most` rungs by prediction (those reported as lossless first) alternately, for about
+ * options->seconds, and ranks all. BS_SAMPLER_ARMS at most. Does nothing on a simulated machine. */
 int32_t bs_ladder_measure(bs_ladder *ladder, uint32_t most, const bs_ladder_options *options, bs_error *err);
-/* In a process that is not rank 0, beside both of these there: its rank of each rung that is measured, until
- * rank 0 has chosen or this one fails; bs_peers_await_end then tells how it ended. */
+/* The counterpart of both functions in a process that is not rank 0. It runs its rank of each measured rung
+ * until rank 0 has chosen or this rank fails. bs_peers_await_end then reports how the run ended. */
 int32_t bs_ladder_follow(bs_context *context, const bs_node *config, const bs_ladder_options *options,
                          bs_error *err);
 /* The rung to take: place 1; NULL when all are refused. */
@@ -93,11 +91,11 @@ int32_t bs_ladder_candidates(bs_context *context, const bs_node *config, const b
                              bs_ladder *ladder, bs_error *err);
 /* A copy of the rung, unless one with the same settings is there: nothing is compared with itself. */
 int32_t bs_ladder_add(bs_ladder *ladder, const bs_rung *rung, bs_error *err);
-/* The same also where one is there: both sides of a comparison may be one and the same. */
+/* The same, but keeps equal rungs: both sides of a comparison may be the same. */
 int32_t bs_ladder_append(bs_ladder *ladder, const bs_rung *rung, bs_error *err);
 /* specs.c: the rungs of options->specs, named "A", "B", ... BS_USAGE, BS-COMPARE-SPEC. */
 int32_t bs_ladder_specs(const bs_ladder_options *options, bs_ladder *ladder, bs_error *err);
-/* vary.c: they by options->vary, all but the dense layer that stands beside them. */
+/* vary.c: multiplies the rungs by options->vary, except the additional dense layer. */
 int32_t bs_ladder_vary(bs_context *context, const bs_ladder_options *options, bs_ladder *ladder,
                        bs_error *err);
 /* ladder.c: they as layers that are ready to be built, in all processes the same; *out_able can run. */
@@ -110,8 +108,8 @@ int32_t bs_rung_apply(const char (*settings)[64], uint32_t n, bs_node *tree, bs_
 int32_t bs_rung_describe(bs_rung *rung, bs_error *err);
 /* ladder.c: what it holds, not the rung itself. */
 void bs_rung_free(bs_rung *rung);
-/* simulate.c: whether the clock of the rungs is virtual: BS-SPAN-CLOCK where only some have such a one. Then
- * there is one dense layer beside the others. */
+/* simulate.c: determines whether the rungs have a virtual clock. BS-SPAN-CLOCK: only some have one. With one,
+ * a single dense layer is compared. */
 int32_t bs_ladder_clock(bs_context *context, bs_ladder *ladder, bs_error *err);
 /* Simulates one pass of every rung that can run. */
 int32_t bs_ladder_simulate(bs_context *context, bs_ladder *ladder, const bs_ladder_options *options,

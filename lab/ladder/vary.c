@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * vary.c - every rung once for each value of a key: what the lists of methods, masks, overlap and reduce
- * dtypes have no axis for (kernels, slices, placements, threads), beside one another in one sampling. */
+ * vary.c - copies every rung for each value of a key. It covers what the lists of methods, masks, overlap and
+ * reduce dtypes have no axis for (kernels, slices, placements, threads), all in one sampling. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,7 +50,7 @@ static int32_t read_axis(const char *asked, axis *out, bs_error *err) {
   return BS_OK;
 }
 
-/* Where the rung sets the key; n_settings: nowhere. */
+/* The index of the rung's setting of the key; n_settings: not set. */
 static uint32_t place_of(const bs_rung *r, const char *key) {
   const size_t length = strlen(key);
   uint32_t at = 0;
@@ -74,7 +74,7 @@ static int takes(bs_context *context, const axis *a, const bs_rung *r) {
   return bs_option_listed(method->option_docs, a->key + strlen("method."));
 }
 
-/* What names of rungs call a key. */
+/* The short form of a key in names of rungs. */
 static const char *word_of(const char *key) {
   if (strcmp(key, "method.x_placement") == 0) return "x";
   if (strcmp(key, "method.y_placement") == 0) return "y";

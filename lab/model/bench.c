@@ -28,7 +28,7 @@ typedef struct benching {
   int64_t tokens;             /* of a run; 0: the model has no key-value cache */
   int64_t before;             /* tokens in the cache before each run */
   int64_t *ids;               /* NULL: the inputs are files */
-  bs_session_stats told;      /* what the rows before have told */
+  bs_session_stats told;      /* statistics of the session after the previous rows */
   json_t *rows;
 } benching;
 

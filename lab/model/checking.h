@@ -31,7 +31,7 @@ typedef struct bs_checking {
   uint32_t n_dims, n_inputs, n_outputs, n_prompts, case_line;
   /* Results. */
   json_t *rows, *node_rows;
-  bs_model_verified verified; /* beside the graph as written */
+  bs_model_verified verified; /* from the comparison with the graph as written */
   uint64_t cases, failed;
 } bs_checking;
 
@@ -44,7 +44,7 @@ int32_t bs_check_read(bs_checking *checking, char *text, bs_error *err);
 /* Runs the case that has been read, if there is one. BS_INPUT: it says nothing, or names what is not there.
  */
 int32_t bs_check_case(bs_checking *checking, bs_error *err);
-/* "generate PROMPT TOKENS" and "logits PROMPT FILE", at once. */
+/* "generate PROMPT TOKENS" and "logits PROMPT FILE", from one run. */
 int32_t bs_check_prompt(bs_checking *checking, int generate, const char *prompt, const char *file,
                         bs_error *err);
 #endif

@@ -41,7 +41,8 @@ static int is_of_model(const struct dirent *e) {
          strcmp(dot, ".json") == 0 || strcmp(e->d_name, "vectors.txt") == 0;
 }
 
-/* The file and its external data beside it (FILE.data); of a folder what is a model's or an index. */
+/* Adds the file and its external data in the same folder (FILE.data); for a folder its model files and
+ * indexes. */
 static int32_t add_files(json_t *files, const char *path, bs_error *err) {
   struct dirent **entries = NULL;
   const int n = scandir(path, &entries, is_of_model, alphasort);
@@ -102,7 +103,7 @@ static int32_t set_number(bs_node *config, const char *key, double value, bs_err
   return bs_config_set(config, key, text, err);
 }
 
-/* What was asked for, in the words of the command line, and the path as it is from every folder. */
+/* Makes the configuration of the request, in the words of the command line, with the absolute path. */
 static int32_t make_config(const bs_model_keep_request *q, bs_node **out, bs_error *err) {
   const bs_model_request *r = q->model;
   char *real = realpath(r->path, NULL);
@@ -138,7 +139,7 @@ static int32_t records_of(const json_t *result, int each_row, json_t **out, bs_e
     json_t *fields = json_copy((json_t *)(uintptr_t)result);
     json_object_del(fields, "rows");
     json_object_del(fields, "median_s");
-    if (i + 1 < json_array_size(rows)) { /* they are of the last row */
+    if (i + 1 < json_array_size(rows)) { /* these fields belong to the last row */
       json_object_del(fields, "profile");
       json_object_del(fields, "profile_work");
     }

@@ -17,7 +17,7 @@ typedef struct bs_model_keep_request {
   size_t n_settings;
   int passed;
   const bs_grades *grades;
-  void (*opened)(int run_fd); /* what is told from now on goes into its log.txt; NULL: nobody wants to know */
+  void (*opened)(int run_fd); /* all messages from now on go into its log.txt; NULL: not wanted */
   void (*closed)(void);       /* before DONE has the sum of log.txt */
 } bs_model_keep_request;
 /* Adds "run", the folder, to result. *out_folder: malloc'd; NULL: nothing was kept. */

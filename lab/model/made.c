@@ -54,7 +54,7 @@ static double small(const made *m, uint64_t i) {
   return 1e-8 * normal(m, i);
 }
 
-/* Each row has a size of its own. */
+/* Each row gets a different size. */
 static double sized_row(const made *m, uint64_t i, uint64_t first) {
   static const double sizes[] = {1e-8, 30, 1e-4, 1e30, 1, 1e4, 0, 1e-2};
   return sizes[(i / m->row + first) % (sizeof sizes / sizeof sizes[0])] * normal(m, i);

@@ -26,8 +26,8 @@ typedef struct bs_model_request {
   int64_t cache_tokens;     /* of a folder with config.json; 0: what that says */
   uint32_t threads;         /* 0: all processors that the process may use */
   uint32_t profile;
-  /* Told of what takes long: reading, the steps of bs_session_options.progress, a check's nodes. NULL: not.
-   */
+  /* Receives progress of slow work: reading, the steps of bs_session_options.progress, a check's nodes. May
+   * be NULL. */
   void (*progress)(void *user, const char *what, uint64_t done, uint64_t total);
   void *progress_user;
   void (*note)(void *user, const char *text); /* a line for the reader; may be NULL */
@@ -59,8 +59,8 @@ int32_t bs_model_open(bs_context *context, const bs_model_request *request, bs_m
 void bs_model_warn(const bs_model_request *request, const bs_graph *graph);
 /* Opens its session. BS_USAGE: a dimension has no size, or two. */
 int32_t bs_model_start(bs_context *context, const bs_model_request *request, bs_model *model, bs_error *err);
-/* The same with the packed weights and the key-value cache of another session of the model, which outlives
- * it; NULL: its own. */
+/* The same with the packed weights and the key-value cache of another session of the model, which must
+ * outlive it; NULL: the session makes its own. */
 int32_t bs_model_start_beside(bs_context *context, const bs_model_request *request, bs_model *model,
                               bs_session *share, bs_error *err);
 /* Gives a dimension its size before the session opens; --dim has said no other. */
@@ -95,8 +95,8 @@ int32_t bs_model_token_dim(const bs_graph *graph, const char **out_symbol, bs_er
 /* BS_INPUT, BS-MODEL-IDS: one of the ids is below 0, which an operator that counts from the end would take.
  */
 int32_t bs_model_ids_check(const int64_t *ids, size_t n, bs_error *err);
-/* Runs a session of it on n ids, behind those in its cache. out_logits lies in the session until its next
- * run. */
+/* Runs a session of the model on n ids, after those in its cache. out_logits points into the session until
+ * its next run. */
 int32_t bs_model_feed(bs_session *session, const char *symbol, const int64_t *ids, size_t n,
                       bs_tensor *out_logits, bs_error *err);
 /* Empties the cache, runs the prompt and takes the likeliest token n_new times, or until it is `stop` (which
@@ -116,7 +116,7 @@ int32_t bs_model_generate(bs_session *session, const char *symbol, const int64_t
  * here. */
 int32_t bs_model_check_folder(bs_context *context, const bs_model_request *request, int nodes, json_t **out,
                               bs_error *err);
-/* The same of a started model and its inputs, node by node: rows is empty. */
+/* The same for a started model and its inputs, node by node: rows is empty. */
 int32_t bs_model_check_nodes(const bs_model_request *request, bs_model *model, json_t **out, bs_error *err);
 
 /* Gives a started session's inputs their files. */

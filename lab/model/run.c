@@ -39,7 +39,7 @@ void *bs_model_dense(const bs_tensor *t, uint32_t *out_dtype, uint64_t *out_coun
   return copy;
 }
 
-/* What an output's numbers are like. */
+/* Describes an output: the range and the mean of its numbers. */
 static json_t *describe(const bs_tensor *t, const char *name, uint32_t dtype, const void *data,
                         uint64_t count) {
   double low = INFINITY, high = -INFINITY, sum = 0;

@@ -57,7 +57,7 @@ static void add_note(bs_model_verified *v, const char *text) {
   json_array_append_new(v->notes, bs_model_json_text(text));
 }
 
-/* A case behind others that took all the time takes a twelfth of it at most. */
+/* If earlier cases used all the time, a case gets a twelfth of it at most. */
 static double seconds_left(const bs_model_verified *v) {
   return fmax(v->most - v->spent, v->most / 12);
 }
@@ -138,7 +138,8 @@ static int32_t fill_ports(verifying *v, const bs_made *of, bs_error *err) {
   return rc;
 }
 
-/* What a model does not accept of made inputs says nothing of its passes. */
+/* Runs one set of made inputs. An error of the model on made inputs does not say that its passes are
+ * wrong. */
 static int32_t try_made(verifying *v, const bs_made *of, bs_error *err) {
   char note[700];
   bs_error why = BS_ERROR_INIT;
@@ -333,7 +334,7 @@ static int32_t make_smaller(verifying *v, bs_error *err) {
 
 /* ---- layers -------------------------------------------------------------------------------------- */
 
-/* What the sessions of the graph as written hold of its constants: both in their dtype and packed. */
+/* The bytes of the constants in sessions of the graph as written: both in their dtype and packed. */
 static double written_bytes(const gmodel *m) {
   uint64_t bytes = 0;
   for (uint32_t i = 0; i < m->n_values; i++) {

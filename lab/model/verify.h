@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * verify.h - a model's planned outputs beside those of the graph as written (bs_session_verify), on the
- * inputs given and on made ones. */
+ * verify.h - compares a model's planned outputs with those of the graph as written (bs_session_verify), on
+ * the given inputs and on made ones. */
 #ifndef BS_LAB_MODEL_VERIFY_H
 #define BS_LAB_MODEL_VERIFY_H
 #include "lab/model/model.h"
 
-/* What was found: rows [{case, inputs, ok, compared, skipped, output, at, value, expected, limit, ratio,
- * pass, without, node, serves}], one for each set of inputs; notes [text]: what was not compared; error {id,
- * message, hint} of the first row that is wrong. */
+/* The results: rows [{case, inputs, ok, compared, skipped, output, at, value, expected, limit, ratio, pass,
+ * without, node, serves}], one for each set of inputs; notes [text]: parts that were not compared; error {id,
+ * message, hint} of the first wrong row. */
 typedef struct bs_model_verified {
   json_t *rows, *notes, *error;
   uint64_t failed;

@@ -13,7 +13,7 @@ typedef struct bs_parcel {
   uint32_t reserved;
 } bs_parcel;
 void bs_parcel_put(bs_parcel *parcel, const void *data, uint64_t size);
-/* The same with its size before it; NULL is kept. */
+/* Adds a block with its size before it; a NULL block stays NULL. */
 void bs_parcel_put_block(bs_parcel *parcel, const void *data, uint64_t size);
 void bs_parcel_get(bs_parcel *parcel, void *out, uint64_t size);
 /* A copy, the caller's to free, one byte longer than the block, which is zero. */

@@ -10,7 +10,7 @@
 
 enum { BS_MPIRUN_WORDS = 64 };
 typedef struct bs_mpirun {
-  const char *words[BS_MPIRUN_WORDS]; /* the program and its words follow behind these n */
+  const char *words[BS_MPIRUN_WORDS]; /* the program and its arguments follow these n */
   size_t n;
   char *text; /* of the user's words */
   char number[16];

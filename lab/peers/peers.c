@@ -19,7 +19,7 @@ struct bs_peers {
   int64_t of_leader_ns; /* 0: the world's deadline */
   uint32_t rank;
   int lost;  /* a message did not come through */
-  int ended; /* END or CHOSEN was heard, and nobody has asked for it yet */
+  int ended; /* END or CHOSEN arrived, and bs_peers_await_end has not returned it yet */
   int32_t status;
 };
 
@@ -204,7 +204,7 @@ const char *bs_peers_alone(const bs_context *context, const char *comm) {
 
 /* ---- configurations ------------------------------------------------------------------------------ */
 
-/* Where the first line begins that differs, of two texts of "key=value" lines. */
+/* The start of the first line that differs between two texts of "key=value" lines. */
 static size_t first_difference(const char *a, const char *b) {
   size_t i = 0, line = 0;
   while (a[i] != '\0' && a[i] == b[i]) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * peers.h - the processes of a run whose ranks are processes. All run the same program on the same
- * configuration; rank 0 leads: it decides what follows, judges, prints and writes, and the others follow what
- * it tells. A world of its own carries that, so that no measured world sees it. */
+ * configuration. Rank 0 leads: it decides the next step, judges, prints and writes. The others follow its
+ * commands. The commands use a separate world, so they do not disturb a measured world. */
 #ifndef BS_LAB_PEERS_H
 #define BS_LAB_PEERS_H
 #include "blockshock/blockshock.h"
@@ -9,7 +9,7 @@
 
 typedef struct bs_peers bs_peers;
 
-/* What the leader tells at the points where a follower cannot know what comes next. */
+/* Commands that the leader sends when a follower cannot know the next step. */
 enum bs_word {
   BS_WORD_START = 1,    /* the phase begins */
   BS_WORD_BATCH = 2,    /* the arm's command `what` */
@@ -43,7 +43,7 @@ int32_t bs_peers_meet(bs_peers *peers, bs_error *err);
 int32_t bs_peers_text(bs_peers *peers, const char *text, char **out_text, bs_error *err);
 /* The leader tells, the followers hear. */
 int32_t bs_peers_tell(bs_peers *peers, const bs_told *told, bs_error *err);
-/* The same to those who are there: no more than `seconds` are waited for the others. */
+/* The same for followers that are present: waits at most `seconds` for the others. */
 int32_t bs_peers_tell_soon(bs_peers *peers, const bs_told *told, double seconds, bs_error *err);
 /* In a follower: hears until the phase, or the ladder, has ended, and gives its status; waits for each word
  * for `seconds`, 0: as long as rank 0 lives. */

@@ -36,7 +36,7 @@ typedef struct arm_state {
   uint64_t flush_bytes;
   bs_predicted predicted;
   bs_kernel kernel;   /* of predicted.kernel */
-  bs_error no_kernel; /* why there is none */
+  bs_error no_kernel; /* why the kernel is unknown */
 } arm_state;
 
 typedef struct phase1 {
@@ -263,7 +263,7 @@ static json_t *comparisons_json(const phase1 *p, bs_sampling *s) {
   return list;
 }
 
-/* Beside what is said of the samples: bsrun prints both. */
+/* Warns of launch overhead, in addition to the messages on samples: bsrun prints both. */
 static void warn_of_device(json_t *record, const bs_case_result *result) {
   const json_int_t slowest = json_integer_value(json_object_get(record, "timings_rank"));
   char text[256];
@@ -367,7 +367,7 @@ int32_t bs_phase1_run(bs_context *context, const bs_experiment *e, bs_progress_f
   for (uint32_t i = 0; i < p.arms; ++i) {
     if (p.arm[i].arm) bs_arm_close(p.arm[i].arm, NULL, NULL);
   }
-  if (bs_context_stuck(context) == 0) { /* a rank that was left behind may be reading it */
+  if (bs_context_stuck(context) == 0) { /* otherwise a rank that has not returned may still read it */
     bs_source_release(&p.w);
     free(p.weights);
   }

@@ -28,7 +28,7 @@ static void add_errors(json_t *record, const char *of, const bs_verdict *v) {
                 "columns_judged", (json_int_t)v->features));
 }
 
-/* What was proposed for one backward, and what the host counted, over all ranks. */
+/* Adds the proposed and the counted amounts of one backward, over all ranks. */
 static void add_counts(json_t *record, const bs_gradient_result *result) {
   uint64_t flops = 0, wire = 0;
   int claims = 1;

@@ -9,8 +9,8 @@
 /* Adds to `record` (docs/runs.md lists the fields). */
 int32_t bs_record_case_fields(json_t *record, const bs_case *c, const bs_case_result *result,
                               const bs_subject *s, bs_error *err);
-/* The same with the verdict of a judged phase, which also becomes out->passed. valid: every
- * number that was judged is finite. */
+/* The same with the verdict of a judged phase, which also sets out->passed. valid: every judged number is
+ * finite. */
 int32_t bs_record_judged(bs_phase_result *out, const bs_case *c, const bs_case_result *result,
                          const bs_subject *s, uint32_t loss, int valid, bs_error *err);
 /* The segments of a layer in two precisions: their errors, predicted and measured. */

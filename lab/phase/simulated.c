@@ -23,7 +23,7 @@ const char *const bs_sim_term_names[BS_SIM_TERMS] = {"compute",      "memory",  
 
 /* ---- figures ------------------------------------------------------------------------------------- */
 
-/* What comes while a world tells its figures. */
+/* State while a world reports its figures. */
 typedef struct taking {
   bs_simulated *s;
   sim_trace *trace; /* NULL: spans are dropped */
@@ -158,7 +158,7 @@ static void drop(const simulation *s, bs_world *world) {
   }
 }
 
-/* What rank 0 said that it would do in a forward, against what the host counted. */
+/* Compares rank 0's proposal for a forward with what the host counted. */
 static int32_t count(const simulation *s, bs_world *world, bs_simulated *out, bs_error *err) {
   const bs_rank *first = bs_world_rank(world, 0);
   bs_proposal p;
@@ -331,7 +331,8 @@ int32_t bs_simulated_takes_time(double time, bs_error *err) {
   return BS_CONFIG;
 }
 
-/* More ranks than the machine has on a switch, and nobody has said what lies between them. */
+/* Notes that there are more ranks than the machine has on a switch, and that the links between switches are
+ * not specified. */
 static void tell_beyond(const bs_experiment *e, const bs_case *c, const bs_simulated *s, json_t *told) {
   char text[400];
   const int ring = e->algorithm == NULL || e->algorithm[0] == '\0';

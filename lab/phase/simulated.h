@@ -10,10 +10,11 @@
 #include "lab/progress.h"
 #include "lab/result.h"
 
-/* What cannot be asked of a virtual clock or of a backend without values: BS-SIM-VALUES, BS-SIM-OVERLAP. */
+/* Refuses requests that a virtual clock or a backend without values cannot fulfil: BS-SIM-VALUES,
+ * BS-SIM-OVERLAP. */
 int32_t bs_simulated_check(bs_context *context, const bs_experiment *experiment, bs_error *err);
 
-/* Where time goes; the terms of the rank that ends last add up to its time. */
+/* The parts of the time; the terms of the rank that ends last add up to its time. */
 enum bs_sim_term {
   BS_SIM_COMPUTE = 0,
   BS_SIM_MEMORY = 1,
@@ -30,7 +31,7 @@ extern const char *const bs_sim_term_names[BS_SIM_TERMS];
 typedef struct bs_simulated {
   double ps;
   double own[BS_SIM_TERMS];         /* of the rank that ends last */
-  double path[BS_SIM_TERMS];        /* of the longest chain over all ranks, in which nobody waits */
+  double path[BS_SIM_TERMS];        /* of the longest chain over all ranks, which has no waits */
   double compute_side, memory_side; /* the ops of that rank: each side of the roofline alone */
   uint32_t last_rank;
   uint32_t phantom;               /* 1: without values */
@@ -50,17 +51,19 @@ typedef struct bs_simulated {
 /* BS_CONFIG, BS-SIM-MACHINE, where a simulated time is 0: the machine has no numbers. */
 int32_t bs_simulated_takes_time(double time, bs_error *err);
 
-/* Builds the case's layer in a world of its own and runs one pass (enum bs_arm_work) of it. The case's
- * threads, sync mode, warm-up and iterations do not count. BS_UNSUPPORTED, BS-SIM-CLOCK: its communicator has
- * no clock of its own. */
+/* Builds the case's layer in a separate world and runs one pass (enum bs_arm_work) of it. Ignores the case's
+ * threads, sync mode, warm-up and iterations. BS_UNSUPPORTED, BS-SIM-CLOCK: its communicator has no virtual
+ * clock. */
 int32_t bs_simulate_case(const bs_case *c, uint32_t work, bs_simulated *out, bs_error *err);
 struct sim_trace;
-/* The same, and what each rank did and sent goes to the trace (sim/trace.h; plugins.sim.trace_events). */
+/* The same, and writes the work and the messages of each rank to the trace (sim/trace.h;
+ * plugins.sim.trace_events). */
 int32_t bs_simulate_traced(const bs_case *c, uint32_t work, struct sim_trace *trace, bs_simulated *out,
                            bs_error *err);
 /* "compute", "memory", "launch", "wire", "wait": the largest; "nothing" where no time has passed. */
 const char *bs_simulated_limit(const bs_simulated *s);
-/* "in-domain": every collective is of a size that a calibrated machine was fitted to; else "extrapolated". */
+/* "in-domain": the sizes of all collectives are within the fit of a calibrated machine; else
+ * "extrapolated". */
 const char *bs_simulated_domain(const bs_simulated *s);
 /* Whether a gate may judge a row of this domain and label. BS_INCONCLUSIVE, BS-SIM-EXTRAPOLATED: it is not
  * "in-domain", and the caller has not accepted that. `what` names the row. */

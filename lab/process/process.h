@@ -39,8 +39,8 @@ void bs_process_free(bs_process *process);
 
 /* leftover.c. Makes this process the parent of orphans below it. */
 void bs_leftover_adopt(void);
-/* Kills and takes all children that are none of `keep`: what an ended child has left behind, in whatever
- * group or session. Returns how many. */
+/* Kills and reaps all children that are not in `keep`: processes that an ended child left, in any group or
+ * session. Returns their number. */
 size_t bs_leftover_end(const pid_t *keep, size_t n);
 /* Removes segments of MPI libraries and NCCL from /dev/shm that are this user's, not older than `since` (of
  * the real clock), and mapped by no process. Returns how many. */

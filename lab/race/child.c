@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * child.c - one candidate in a process of its own: {"do": "probe"} tells who serves and with which knobs,
- * "stored" opens the plan of a stored choice, "point" judges and times one, "pairs" measures two in turn. */
+ * child.c - one candidate in a separate process. {"do": "probe"} reports who serves and with which knobs,
+ * "stored" opens the plan of a stored choice, "point" judges and times one, "pairs" measures two
+ * alternately. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -118,7 +119,9 @@ static int32_t probe(child *c, json_t *answer, bs_error *err) {
   json_t *plugins = NULL, *candidate, *list = json_array();
   size_t i;
   int32_t rc = bs_kernel_arm_open(&setup, &arm, err);
-  if (rc == BS_UNSUPPORTED) rc = err->code = BS_UNAVAILABLE; /* nobody serves it: as bsrun bench says */
+  if (rc == BS_UNSUPPORTED)
+    rc = err->code = BS_UNAVAILABLE; /* no implementation serves it: the same code as
+                                      * in bsrun bench */
   if (rc == BS_OK) rc = bs_env_plugins(c->context, &plugins, err);
   if (rc == BS_OK) {
     json_t *candidates = bs_tune_candidates(plugins, bs_kernel_arm_candidates(arm));
@@ -168,7 +171,7 @@ static void put_verdict(json_t *answer, uint32_t verdict, const char *cause) {
   json_object_set_new(answer, "cause", bs_env_string(cause));
 }
 
-/* What stands in the way of a plan: a knob that does not reach it is the build gate's. */
+/* Adds the reason why there is no plan. The build gate reports a knob that has no effect. */
 static void put_error(json_t *answer, const bs_error *why) {
   char text[sizeof why->id + sizeof why->message + 4];
   const int refused = why->code == BS_UNSUPPORTED || strncmp(why->id, "BS-OP-KNOB", 10) == 0;
@@ -205,7 +208,7 @@ static int32_t point(child *c, json_t *answer, bs_error *err) {
 
 /* ---- stored --------------------------------------------------------------------------------- */
 
-/* The plan of a stored choice, beside the build that was stored with it. */
+/* Opens the plan of a stored choice and compares its build with the stored one. */
 static int32_t stored(child *c, json_t *answer, bs_error *err) {
   const char *build = text_of(c, "build");
   bs_kernel_setup setup = setup_of(c, text_of(c, "provider"), text_of(c, "knobs"));

@@ -30,7 +30,7 @@ void bs_judge_ragged(const bs_kernel_problem *p, bs_kernel_problem *out) {
   }
 }
 
-/* What is not known is not passed. */
+/* Judges one stage. An unknown value does not pass. */
 static int32_t judge_stage(const bs_rules *rules, uint32_t stage, const json_t *record, int ragged,
                            bs_judgement *out, bs_error *err) {
   const json_t *build = json_object_get(record, "build");

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * race.h - `bsrun tune`: which implementation with which values of its knobs is the fastest at one problem of
- * a kernel (docs/tuning.md). Each candidate is a process of its own: its plan must show its knobs, its
- * numbers pass the gates on two shapes, then it is timed; a search (lab/choose) says which come next, the
- * finalists are timed for longer, and the fastest is measured in pairs against the default. What wins goes
- * into the tuning file, where runs find it. This process opens no plugin. */
+ * race.h - `bsrun tune`: finds the fastest implementation and values of its knobs for one problem of a kernel
+ * (docs/tuning.md). Each candidate runs in a separate process: its plan must show its knobs, its numbers must
+ * pass the gates on two shapes, then it is timed. A search (lab/choose) chooses the next candidates, the
+ * finalists are timed for longer, and the fastest is measured in pairs against the default. The winner is
+ * written to the tuning file, where runs find it. This process opens no plugin. */
 #ifndef BS_LAB_RACE_RACE_H
 #define BS_LAB_RACE_RACE_H
 #include <jansson.h>
@@ -34,13 +34,13 @@ typedef struct bs_race_options {
   double pair_seconds, margin; /* of the pairs with the default */
   const char *tune_path;       /* the tuning file; NULL: none */
   const char *points_path;     /* of the measured points; NULL: none */
-  int go_on, anew, cache_only; /* go_on: also where a choice is stored; anew: as if nothing were known;
-                                  cache_only: measures nothing */
+  int go_on, anew, cache_only; /* go_on: searches even if a choice is stored; anew: ignores all that is
+                                * stored; cache_only: measures nothing */
   const char *program;         /* the children: program words... FILE */
   const char *const *words;
   void *user;
   void (*note)(void *user, const char *text);
-  /* Before each measurement: how many are done and may be done (0: nobody knows), seconds that are left. */
+  /* Called before each measurement: how many are done and may be done (0: unknown), seconds that remain. */
   void (*progress)(void *user, const char *what, uint64_t done, uint64_t most, double left_s);
 } bs_race_options;
 
@@ -50,7 +50,7 @@ typedef struct bs_race_options {
  * cache_only, and nothing is stored. */
 int32_t bs_race_run(const bs_race_options *options, json_t **out, int *out_signal, bs_error *err);
 
-/* What a child does with the text of its file; prints nothing. The answer is one JSON object, also of an
+/* Does the task in the text of a child's file; prints nothing. The answer is one JSON object, also for an
  * error ({"error": {code, id, where, message, hint}}); NULL: no memory. */
 int32_t bs_race_child(const char *input, json_t **out_answer, bs_error *err);
 #endif

@@ -15,7 +15,7 @@ typedef struct runner {
   const char *name, *echo; /* "cpu:online"; what its plan says of itself when no knob is given */
   bs_space *space;         /* &of */
   bs_space of;
-  int of_build[BS_SPACE_KNOBS]; /* 1: each value is a binary of its own */
+  int of_build[BS_SPACE_KNOBS]; /* 1: each value selects a separate binary */
   uint64_t allowed;             /* points that --where leaves */
   uint64_t start, standard;     /* standard: the default's point, or the nearest */
   int standard_exact;           /* 1: the default is a point of the space that --where leaves */
@@ -49,7 +49,7 @@ int32_t race_open_runners(race *r, bs_error *err);
 void race_close_runners(race *r);
 /* origin: "measured", "stopped". NULL: out of memory. */
 json_t *race_report(const race *r, const char *origin);
-/* What an entry of the tuning file says, as a report without points. */
+/* Makes a report without points from an entry of the tuning file. */
 json_t *race_stored_report(const race *r, const json_t *entry);
 
 /* Each starts a child and waits for its answer; BS_ABORTED when a signal ended it (race.number). A point that

@@ -52,7 +52,7 @@ static void add_elite(const race *r, json_t *elite) {
   }
 }
 
-/* What a look of a contest says. */
+/* The fields of a look of a contest. */
 static const char *const look_keys[] = {"word", "cause", "disturbed", "ratio",          "low",
                                         "high", "pairs", "seconds",   "default_seconds"};
 enum { N_LOOK_KEYS = sizeof look_keys / sizeof look_keys[0] };

@@ -86,8 +86,8 @@ static int32_t make_space(runner *run, const json_t *provider, bs_error *err) {
   return rc;
 }
 
-/* Where the search begins, and where the default lies. Returns whether --start is a point of this space; if
- * it is not, the search begins at the default, and out_why says what is wrong with it. */
+/* Sets the start of the search and the place of the default. Returns whether --start is a point of this
+ * space; if not, the search starts at the default, and out_why gives the reason. */
 static int place_start(runner *run, const char *start, char *out_why, size_t size) {
   run->standard = bs_space_nearest(run->space, run->echo, &run->standard_exact);
   run->standard_exact = run->standard_exact && bs_space_allows(run->space, run->standard);
@@ -134,7 +134,7 @@ static int32_t add_runner(race *r, const json_t *provider, bs_error *why, bs_err
   int32_t rc = make_space(run, provider, err);
   if (rc != BS_OK) return rc;
   if (!may_be_searched(run, why)) {
-    if (why->code == BS_USAGE && err != NULL) *err = *why; /* not understood: nobody else understands it */
+    if (why->code == BS_USAGE && err != NULL) *err = *why; /* a usage error is the same for every runner */
     if (why->code == BS_USAGE) return BS_USAGE;
     snprintf(text, sizeof text, "%s is left out: %.300s", run->name, why->message);
     race_note(r, text);

@@ -203,7 +203,7 @@ static int32_t no_such_name(const char *name, const char *group, const char *dir
   return BS_CONFIG;
 }
 
-/* Where a name or a path leads. */
+/* Finds the file of a name or a path. */
 static int32_t find_file(const char *name, const char *group, char *out_path, size_t size, bs_error *err) {
   const size_t length = strlen(name);
   char *dir = NULL;

@@ -77,11 +77,10 @@ typedef struct bs_rules_outcome {
 int32_t bs_rules_load(const char *name_or_path, const char *group, bs_rules **out_rules, bs_error *err);
 void bs_rules_free(bs_rules *rules);
 
-/* A value or limit that the record lacks, or that is null, is UNKNOWN and never a pass; a text at the path
- * with
- * "_unknown" behind it ("performance.ratio_unknown") is the reason that is told. A value that is not finite
- * (a text "nan" or "inf", as JSON has no such numbers) FAILS; in a `when` it is UNKNOWN. BS_USAGE
- * (BS-RULES-NONE) when no rule ran. *out is to be freed, also then. */
+/* Judges a record. A value or limit that the record lacks, or that is null, is UNKNOWN and never passes. The
+ * text at its path with the suffix "_unknown" ("performance.ratio_unknown") is the reported reason. A value
+ * that is not finite (a text "nan" or "inf", as JSON has no such numbers) FAILS; in a `when` it is UNKNOWN.
+ * BS_USAGE (BS-RULES-NONE): no rule ran. The caller frees *out, also then. */
 int32_t bs_rules_judge(const bs_rules *rules, const json_t *record, bs_rules_outcome *out, bs_error *err);
 /* The rules of one stage alone. That none ran is no error here: the caller looks at `ran`. */
 int32_t bs_rules_judge_stage(const bs_rules *rules, uint32_t stage, const json_t *record,

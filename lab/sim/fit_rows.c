@@ -213,7 +213,7 @@ static const sim_fit_point *point_at(const group *g, double bytes) {
   return NULL;
 }
 
-/* Of all algorithms that group `first` and its like were measured with; -1: there is no other one. */
+/* The regret over all algorithms that were measured like group `first`; -1: there is no other algorithm. */
 static double regret_at(const groups *g, const sim_fit *fits, uint32_t first, double bytes) {
   double least = INFINITY, foretold = INFINITY, chosen = 0;
   uint32_t algorithms = 0;

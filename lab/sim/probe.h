@@ -6,7 +6,7 @@
 
 #include "blockshock/blockshock.h"
 
-enum { BS_PROBE_FLOWS = 64 }; /* the message and those beside it */
+enum { BS_PROBE_FLOWS = 64 }; /* the message and the flows that compete with it */
 
 typedef struct bs_probe_flow {
   uint32_t from, to;
@@ -16,7 +16,7 @@ typedef struct bs_probe {
   const char *topology; /* as hardware.topology; NULL or "": every two ranks have a link of their own */
   uint32_t ranks;
   uint32_t n_flows;            /* 1 to BS_PROBE_FLOWS */
-  const bs_probe_flow *flows;  /* the first is the one that is told; all begin at the same time */
+  const bs_probe_flow *flows;  /* the first is the one that is reported; all begin at the same time */
   uint64_t bytes;              /* of each */
   double alpha_s, bytes_per_s; /* of such a link; a rate of 0: bytes take no time */
 } bs_probe;

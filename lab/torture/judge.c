@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * judge.c - is what a child did as specified: exit code, time, the one error line with the culprit,
- * the op and the site, and nothing left behind. One sentence says the first thing that is not. */
+ * judge.c - compares the behaviour of a child with its specification: exit code, time, the one error line
+ * with the culprit, the op and the site, and no leftovers. One sentence names the first difference. */
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -45,7 +45,8 @@ static int names_rank(const char *text, uint32_t rank) {
   return 0;
 }
 
-/* Who is to blame is said by the message; "; rank N" behind it only says who speaks. */
+/* Removes the speaker: the message names the culprit, and "; rank N" after it only names the rank that
+ * reports. */
 static void without_speaker(char *line) {
   char *hint = strstr(line, "; hint: ");
   if (hint != NULL) *hint = '\0';
@@ -73,8 +74,8 @@ static int is_pairwise(const char *op) {
 static void check_place(const bs_torture_case *c, const char *line, char *why, size_t size) {
   const int comm = c->subject->kind != BS_TORTURE_BACKEND;
   if (!comm || is_pairwise(c->op) || c->fault == BS_TORTURE_FLIP || c->fault == BS_TORTURE_NAN) return;
-  /* A death is seen at once, by ranks that are in the messages before a barrier too: then the line has the
-   * last call that the dead rank has come back from. */
+  /* All ranks notice the end of a process immediately, also those in the messages before a barrier. Then the
+   * line has the last call that the dead rank completed. */
   const int done = strstr(line, " has ended after ") != NULL ||
                    (strstr(line, " has ended; its last call: ") != NULL && strstr(line, ", done") != NULL);
   if (c->fault == BS_TORTURE_KILL && strcmp(c->op, "barrier") == 0 && done) return;
@@ -118,7 +119,7 @@ static void check_line(const bs_torture_case *c, const char *errors, char *why, 
 
 /* ---- what is left --------------------------------------------------------------------------- */
 
-static const char *left_file; /* the callback of nftw has no argument of its own */
+static const char *left_file; /* the callback of nftw has no user argument */
 static char left_name[160];
 
 static int on_file(const char *path, const struct stat *st, int type, struct FTW *f) {

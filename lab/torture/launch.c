@@ -23,8 +23,8 @@ const char *bs_torture_comm_of(int launch) {
                                           : "threads";
 }
 
-/* An ATTACHED one is asked whether it joins processes that bsrun starts; one that does not is of an MPI.
- * BS_TORTURE_LAUNCHES: one thread drives all ranks. */
+/* Asks a communicator how it starts. An ATTACHED one either joins processes that bsrun starts, or belongs to
+ * an MPI. BS_TORTURE_LAUNCHES: one thread drives all ranks. */
 static int ask(const question *q) {
   bs_context *context = NULL;
   const bs_comm *found = NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * run.c - the child processes: bsrun itself, each in a separate folder and process group. Several run
- * beside each other, for most of them wait for a deadline. A child that outlives every deadline is killed,
- * and its case fails. */
+ * run.c - the child processes: bsrun itself, each in a separate folder and process group. Several run at the
+ * same time, because most of them wait for a deadline. A child that exceeds every deadline is killed, and its
+ * case fails. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

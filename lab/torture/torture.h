@@ -88,7 +88,7 @@ const char *bs_torture_value(const bs_torture *t, const char *name);
 /* How the ranks of a communicator come to be (NULL: of the default one), which a child process asks it.
  * *out_driven: one thread drives all of them (BS_LAUNCH_DRIVEN). */
 int bs_torture_launch_of(const bs_torture *t, const char *comm, int *out_driven);
-/* The communicator where none is named. */
+/* The communicator used if none is named. */
 const char *bs_torture_comm_of(int launch);
 
 /* list.c: runs the clean run of each world of the subject and adds its cases. */
@@ -104,7 +104,7 @@ void bs_torture_words_free(char *words[BS_TORTURE_WORDS]);
 /* The same as one line for a shell. The caller frees. */
 char *bs_torture_command(const bs_torture *t, const bs_torture_case *c);
 
-/* run.c: runs cases [first, n) of t->cases, t->jobs at once, and judges each. */
+/* run.c: runs cases [first, n) of t->cases, t->jobs at the same time, and judges each. */
 int32_t bs_torture_run(bs_torture *t, size_t first, bs_error *err);
 
 /* judge.c: fills c->why from what the child said, which has been taken, and its folder, which is removed.

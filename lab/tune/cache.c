@@ -16,7 +16,7 @@ static int is_text(const json_t *object, const char *key) {
   return json_is_string(json_object_get(object, key));
 }
 
-/* What was measured of a candidate, where it was. */
+/* Are the numbers of a measured candidate valid, if there are any? */
 static int is_measured(const json_t *row) {
   static const char *const numbers[] = {"ratio", "low", "high", "seconds", "default_seconds", "pairs"};
   for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {

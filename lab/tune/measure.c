@@ -150,8 +150,8 @@ static int fits_memory(const bs_case *c, char why[160]) {
   return 0;
 }
 
-/* The default itself may be too slow to pack, or not run: then the phase says so, with a folder. The host has
- * no clock of its own: its user is the progress's. */
+/* Runs the contest. The default itself may be too slow to pack, or fail: then the phase reports that, with a
+ * run folder. The host only reports progress, so its user is the progress's. */
 static int32_t contest(job *j, double seconds, char why[160], bs_error *err) {
   const bs_contest of = {.n = j->n_names, .user = j, .names = j->names, .open = arm_open, .close = arm_close};
   const bs_sampler_host host = {.user = j->of->tuner->options.progress_user,

@@ -100,7 +100,7 @@ static int32_t check_pins(const bs_experiment *e, bs_error *err) {
   return BS_OK;
 }
 
-/* What a text of tune.choices pins for a key; NULL: it is another one's. */
+/* The choice that a text of tune.choices pins for a key; NULL: the text is for another key. */
 static const char *pin_for(const bs_node *item, const char *key) {
   const size_t length = strlen(key);
   return item->kind == BS_NODE_SCALAR && strncmp(item->text, key, length) == 0 &&
@@ -241,8 +241,8 @@ static int is_asked(const bs_tuning *w, const bs_node *item) {
   return 0;
 }
 
-/* Pins with knobs of what no build asks for: a plan over packed weights may, of a pass or a batch of its own.
- */
+/* Keeps pins with knobs for keys that no build requests: a plan over packed weights may request them, for
+ * another pass or batch. */
 static int32_t keep_unasked(bs_tuning *w, bs_error *err) {
   for (const bs_node *item = first_pin(w->e); item != NULL; item = item->next) {
     const char *knobs = item->kind == BS_NODE_SCALAR ? strrchr(item->text, '{') : NULL;
@@ -294,7 +294,7 @@ int32_t bs_tuner_choose(bs_tuner *tuner, bs_experiment *e, bs_error *err) {
     if (asking == BS_OK && rc == BS_OK) rc = write_choices(&w, err);
     bs_subject_close(&w.subject);
   }
-  if (asking != BS_OK) /* the phase fails with the same words, or its run says that nobody was asked */
+  if (asking != BS_OK) /* the phase fails with the same message, or its run records that nothing was asked */
     e->choice_record = json_pack("[{s:s,s:o}]", "origin", "default", "why", bs_env_string(why.message));
   free(w.decisions);
   json_decref(w.asked);

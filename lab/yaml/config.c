@@ -254,7 +254,7 @@ static int32_t reach(bs_node *root, const char *path, bs_node **out_entry, bs_er
   return BS_OK;
 }
 
-/* What a merged file would do with `value` (used up, also on error) at `entry`. */
+/* Merges `value` (used up, also on error) into `entry`, as a later file does. */
 static int32_t put_value(bs_node *root, bs_node *entry, bs_node *value, bs_error *err) {
   int32_t rc = BS_OK;
   if (entry->kind != BS_NODE_MAP || (value->kind != BS_NODE_MAP && value->kind != BS_NODE_NULL)) {
