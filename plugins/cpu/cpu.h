@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * cpu.h - what the files of the cpu plugin share: its state, the small helpers of queries and row
- * arithmetic. Included by every file of this folder, by nobody else. */
+ * cpu.h - shared parts of the cpu plugin: its state, small helpers for queries and row arithmetic. Only the
+ * files of this folder include it. */
 #ifndef BS_PLUGINS_CPU_H
 #define BS_PLUGINS_CPU_H
 
@@ -10,7 +10,7 @@
 #include "blockshock/plugin.h"
 #include "kernels.h"
 
-/* What the processor can do, asked of it once at activation. */
+/* The features of the processor, read once at activation. */
 typedef struct cpu_isa {
   uint32_t avx2; /* AVX2 with FMA, F16C and BMI */
   uint32_t avx512;
@@ -45,7 +45,7 @@ uint64_t cpu_streamed_bytes(void); /* of a weight so large that it comes from me
 int32_t cpu_kernels_choose(const cpu_isa *isa, const char *wanted, cpu_kernels *out_kernels, bs_error *err);
 
 /* device.c */
-/* Where each is written, for `bsrun plugins inspect`. */
+/* The source location of each, for `bsrun plugins inspect`. */
 extern const bs_src_loc cpu_activate_dx_at, cpu_activate_op_at, cpu_adamw_update_at, cpu_attention_op_at,
     cpu_attention_dx_at, cpu_contract_op_at, cpu_reduce_op_at, cpu_take_op_at, cpu_backend_at, cpu_convert_at,
     cpu_dequantize_product_at, cpu_dequantize_sum_at, cpu_expand24_at, cpu_gather_columns_at, cpu_map_at,
@@ -136,7 +136,7 @@ int64_t cpu_row_stride(const bs_tensor_desc *desc);
 int cpu_rows_dense(const bs_tensor_desc *desc);
 /* Elements of the first `count` args lie side by side; else NO, and 0. */
 int cpu_args_dense(const bs_op_query *query, uint32_t count, bs_op_answer *answer);
-/* What a plan must keep of the query's columns: a copy, as the query's own may go. Freed by free(). */
+/* Copies the query's columns for a plan, because the query's own may be freed. Freed by free(). */
 int32_t cpu_columns_copy(const bs_partition *partition, bs_partition **out_copy, bs_error *err);
 
 /* Knobs that several ops have: how many members of the team work (auto: all), and whether X is laid out once
@@ -173,7 +173,7 @@ static inline int32_t cpu_reserve(const bs_exec *exec, uint64_t bytes, bs_error 
                  (unsigned long long)bytes);
 }
 
-/* Run body on the team, or here when there is none. */
+/* Runs body on the team, or on this thread if there is no team. */
 static inline int32_t cpu_parallel(const bs_exec *exec, void (*body)(void *, uint32_t, uint32_t), void *arg) {
   if (exec == NULL || exec->parallel_for == NULL || exec->width <= 1) {
     body(arg, 0, 1);

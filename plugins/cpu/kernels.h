@@ -190,8 +190,8 @@ typedef struct cpu_rows_fns {
 typedef struct cpu_kernels {
   const char *name; /* "portable", "avx2", "avx512", "avx512_bf16" */
   int32_t tokens;   /* tokens of the widest tile */
-  /* Panels that so many tokens take at once, for chains of sums enough to hide the latency of a
-   * multiply-add: of f32 or for dot, and of 16-bit panels that are widened in registers. */
+  /* Number of panels that a tile of so many tokens takes together, to have enough chains of sums to hide the
+   * latency of a multiply-add: for f32 or dot, and for 16-bit panels that are widened in registers. */
   int32_t panels[CPU_MAX_TOKENS + 1];
   int32_t panels_half[CPU_MAX_TOKENS + 1];
   int32_t panels_many; /* of a full tile whose panels are in the first cache: loads are what it waits for */
@@ -231,7 +231,7 @@ typedef struct cpu_kernels {
    * sum. What was summed up before has to be scaled by the result. v *= by; sums += rows of V by their
    * powers. n: multiples of 16. */
   float (*attend[2])(const float *s, void *p, int64_t n, float by, float *most, float *totals);
-  /* The same to bf16 for `dot`; NULL without one. */
+  /* The same to bf16 for `dot`; NULL: not available. */
   float (*attend_bf16[2])(const float *s, void *p, int64_t n, float by, float *most, float *totals);
   /* Panels of pairs for `dot`. turn: of up to 16 rows of `depth` bf16, row_bytes apart, [depth / 2][16][2],
    * zeros beyond the rows and the depth. zip: row pair `first`, `second` (NULL: zeros) of `columns` bf16 into

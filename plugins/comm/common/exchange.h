@@ -15,14 +15,14 @@ typedef struct comm_transfer {
   uint64_t key;
   uint32_t state;
   uint32_t before; /* the transfer that comes before it between the same two ranks; UINT32_MAX: none */
-  /* What follows is the communicator's. */
+  /* The communicator uses the members from here on. */
   void *link; /* where the two ranks' messages go */
   const char *text;
   uint64_t done; /* elements that have moved */
   uint32_t base; /* position of a message that is shown */
 } comm_transfer;
 
-/* Of one rank's end of a group. */
+/* The transfers of one rank's end of a group. */
 typedef struct comm_transfers {
   comm_transfer *all; /* of the largest exchange so far */
   uint32_t room;

@@ -11,14 +11,14 @@
 
 #define COMM_EVERY UINT32_MAX /* every member, not one */
 
-/* What the members have shown in a round: member r's data are at base + r * stride. */
+/* The data that the members show in a round: those of member r are at base + r * stride. */
 typedef struct comm_shown {
   const unsigned char *base;
   uint64_t stride;
 } comm_shown;
 
-/* Of a group on several machines. Ranks of one machine meet in memory; what they show is shown by their
- * numbers on it. The fewest that a machine has are its lanes. */
+/* Operations of a group on several machines. Ranks of one machine meet in memory; what they show is indexed
+ * by their numbers on the machine. The smallest number of ranks on a machine is the number of lanes. */
 typedef struct comm_far {
   uint32_t lanes, lane;
   /* A round after which `bytes` of each member, or of the root alone, are shown to all. */
@@ -28,8 +28,8 @@ typedef struct comm_far {
    * current round. */
   int32_t (*chain)(void *comm, const bs_coll_call *call, uint64_t offset, uint64_t n, void *result,
                    bs_error *err);
-  /* The same of elements [begin, end) of the blocks in the areas that are this lane's, into the same areas of
-   * the coming round. */
+  /* The same for the elements [begin, end) of this lane's blocks in the areas, into the same areas of the
+   * next round. */
   int32_t (*chain_areas)(void *comm, const bs_coll_call *call, uint64_t begin, uint64_t end, uint64_t area,
                          bs_error *err);
   /* Areas go to members of other machines and come from them; then: where the one of member r lies. */
@@ -53,7 +53,7 @@ typedef struct comm_stage {
   const comm_far *far; /* NULL: one machine */
 } comm_stage;
 
-/* What no rank can do, before anybody waits: all ranks see the same call. */
+/* Refuses impossible calls before any rank waits: all ranks see the same call. */
 int32_t comm_stage_check(const comm_stage *stage, const bs_coll_call *call, bs_error *err);
 /* The collective of call->kind. */
 int32_t comm_stage_run(const comm_stage *stage, const bs_coll_call *call, bs_error *err);

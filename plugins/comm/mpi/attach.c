@@ -43,7 +43,7 @@ static const char *variable(const char *const *environment, const char *name) {
   return NULL;
 }
 
-/* How many ranks the launcher of a library says that there are; 0: it has not started us. */
+/* The number of ranks that the launcher of a library reports; 0: it did not start this process. */
 static long told_by(const char *const *environment, int open_mpi) {
   const char *size = NULL;
   if (open_mpi) {
@@ -182,7 +182,7 @@ static void linger(mpic_state *state) {
   }
 }
 
-/* All are done: MPI_Finalize then has nobody to wait for. */
+/* Waits until all ranks are done, so that MPI_Finalize need not wait. */
 static int everybody_done(mpic_state *state) {
   mpic_hello mine, *table = NULL;
   mpic_hello_fill(state, &mine);

@@ -21,7 +21,7 @@ static int32_t add_run(mpic_comm *comm, const bs_coll_call *call, const mpic_run
       rc = thr_reduction_first(&red, mpic_half(comm, comm->local[run->first]) + offset + at * in_size, part);
       i = 1;
     } else {
-      red.in = red.reduce; /* what came is of the reduce dtype */
+      red.in = red.reduce; /* the received data have the reduce dtype */
       rc = thr_reduction_first(&red, sum, part);
       red.in = call->dtype_in;
     }

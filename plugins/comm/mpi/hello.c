@@ -18,7 +18,7 @@
 #define REPLY_NS 2000000000 /* rank 0 needs as much more to tell the others */
 #define NAP_NS 100000
 
-/* What rank 0 sends: a verdict, then one record a rank. */
+/* The answer of rank 0: a verdict, then one record a rank. */
 typedef struct verdict {
   int32_t code;
   uint32_t reserved;
@@ -94,7 +94,7 @@ static void differ(verdict *v, uint32_t rank, const char *what, uint64_t a, uint
            (unsigned long long)a, rank, (unsigned long long)b);
 }
 
-/* What must be equal; the machine may differ. */
+/* Compares the facts that must be equal; the machine may differ. */
 static void compare(verdict *v, const mpic_hello *all, uint32_t n) {
   for (uint32_t r = 1; r < n && v->code == BS_OK; ++r) {
     if (all[r].abi != all[0].abi)
@@ -234,7 +234,7 @@ int32_t mpic_processes(mpic_state *state, const mpic_hello *table, bs_error *err
     ++neighbours;
     if (table[r].cores == table[state->rank].cores) state->bound = 0;
   }
-  if (neighbours == 0) state->bound = 0; /* there is nobody to share with: no difference */
+  if (neighbours == 0) state->bound = 0; /* no neighbour shares the machine: no difference */
   state->machines = machines;
   state->processes = all;
   return BS_OK;

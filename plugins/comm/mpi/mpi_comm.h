@@ -40,7 +40,7 @@ enum mpic_tag {
   MPIC_TAG_BYE = 4,
   MPIC_TAG_FIRST = 16
 };
-/* Of a group's tag: what is exchanged under tag + kind. */
+/* The purposes of messages in a group: tag + kind. */
 enum mpic_stream {
   MPIC_COLLECTIVE = 0,
   MPIC_PAIR = 1,
@@ -51,7 +51,7 @@ enum mpic_stream {
   MPIC_STREAMS = 6
 };
 
-/* What a rank says of itself before anything else. */
+/* The first message of a rank: it describes the rank. */
 typedef struct mpic_hello {
   uint64_t abi;
   uint64_t plugin; /* hash of the plugin's version */
@@ -65,14 +65,14 @@ typedef struct mpic_hello {
   int64_t pid;
 } mpic_hello;
 
-/* What is known of another process of the job; pidfd -1: not of this machine, or not to be had. */
+/* Facts on another process of the job; pidfd -1: on another machine, or not available. */
 typedef struct mpic_process {
   uint32_t machine; /* dense, by the lowest rank on it */
   int pidfd;
   int64_t pid;
 } mpic_process;
 
-/* What a rank says of a round, by its parity. */
+/* The header of a rank in a round, by the round's parity. */
 typedef struct mpic_header {
   _Alignas(64) comm_flag flag;
   uint64_t key;
@@ -186,7 +186,7 @@ struct mpic_state {
   MPI_Comm comm;
   uint32_t attached;
   uint32_t started; /* MPI was initialised here */
-  uint32_t hurry;   /* what failed concerns all: nobody waits long for anything any more */
+  uint32_t hurry;   /* the failure concerns all: no wait lasts long from now on */
   uint32_t broken;  /* a world failed: nothing more is exchanged, MPI is not finalised */
   uint32_t rank;
   uint32_t size;
@@ -201,7 +201,7 @@ struct mpic_state {
   struct mpic_notice *notice; /* what it receives into */
 };
 
-/* A failure as it is told to other machines. */
+/* A failure in the form that other machines receive. */
 typedef struct mpic_notice {
   uint32_t world;
   int32_t code;

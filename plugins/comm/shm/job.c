@@ -30,7 +30,7 @@ static const char *variable(const char *const *environment, const char *name) {
   return NULL;
 }
 
-/* 1 and the number, 0 when there is none. */
+/* Reads a number; 0: the variable is missing or not a number. */
 static int number(const char *const *environment, const char *name, uint32_t most, uint32_t *out) {
   const char *text = variable(environment, name);
   char *end = NULL;
@@ -219,7 +219,7 @@ static int32_t visit(shm_job *job, int64_t deadline, bs_error *err) {
 
 /* ---- the mapping ---------------------------------------------------------------------------- */
 
-/* Address space, not memory: room for a dozen full worlds; pages that nobody touches do not exist. */
+/* Size of address space, not of memory: room for a dozen full worlds; untouched pages take no memory. */
 static uint64_t mapping_bytes(uint32_t ranks) {
   const uint64_t n = ranks;
   const uint64_t world =

@@ -28,7 +28,7 @@
 #define SHM_PIECE (256u << 10) /* bytes of a buffer; a multiple of every element */
 #define SHM_MAIL (16u << 10)   /* bytes of a message between two ranks that travel at a time */
 
-/* What one rank says of one op; two of them, as in threads. */
+/* The header of one rank for one op; two of them, as in threads. */
 typedef struct shm_header {
   _Alignas(64) uint64_t key; /* fingerprint mixed with kind, rows and count */
   char text[SHM_TEXT];
@@ -39,8 +39,8 @@ typedef struct shm_slot {
   _Atomic uint32_t joined; /* opened its end */
   uint64_t config_hash;
   shm_header header[2];
-  /* Of messages: its bell moves when one of the rank's mailboxes has. On a line that the rank itself does not
-   * write while others look at it. */
+  /* For messages: its bell moves when one of the rank's mailboxes has changed. It is on a cache line that the
+   * rank itself does not write while others poll it. */
   _Alignas(64) comm_flag inbox;
   _Alignas(64) char exchanges[SHM_TEXT]; /* the newest exchange's first call, for messages */
 } shm_slot;
@@ -80,7 +80,7 @@ typedef struct shm_area {
   uint32_t ranks[SHM_MAX_RANKS];
 } shm_area;
 
-/* Where areas lie; under the head's lock. */
+/* The places of areas; protected by the head's lock. */
 typedef struct shm_entry {
   uint64_t parent; /* offset of the area that it is a group of; 0: a world */
   uint64_t at, bytes;
@@ -158,7 +158,7 @@ typedef struct shm_comm {
 int32_t shm_attach(void *state, const char *const *environment, bs_attachment *out, bs_error *err);
 int32_t shm_job_open(shm_job *job, int64_t timeout_ns, bs_error *err);
 void shm_job_close(shm_job *job);
-/* What has become of a rank's process. One that left in good order may be done with all that it had to do. */
+/* The state of a rank's process. One that left in good order may have done all its work. */
 enum { SHM_LIVES = 0, SHM_DIED = 1, SHM_LEFT = 2 };
 int shm_job_dead(shm_job *job, uint32_t rank);
 static inline void *shm_at(const shm_job *job, uint64_t offset) {

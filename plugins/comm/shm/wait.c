@@ -156,7 +156,7 @@ int32_t shm_fail_late(const shm_comm *comm, uint32_t peer, int64_t timeout_ns, c
   return comm_fail_deadline(why, text, err);
 }
 
-/* Who has not come; and, when those who came differ, a mismatch rather than a deadline. */
+/* Reports the missing ranks; if the ranks that came differ, a mismatch and not a deadline. */
 static int32_t fail_deadline(shm_comm *comm, uint32_t pos, int64_t timeout_ns, bs_error *err) {
   const shm_area *area = comm->area;
   const shm_header *mine = shm_peer(comm, comm->me);

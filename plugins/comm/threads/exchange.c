@@ -109,7 +109,7 @@ static int32_t fail(void *comm_ptr, const comm_transfer *t, int32_t why, int64_t
   return comm_fail_deadline(text, t->text, err);
 }
 
-/* What is shown is the caller's memory: nobody reads it any more. */
+/* Withdraws the caller's memory from the peers: none of them reads it after this call. */
 static void withdraw(void *comm_ptr) {
   thr_comm *comm = comm_ptr;
   for (uint32_t i = 0; i < comm->transfers.n; ++i) {

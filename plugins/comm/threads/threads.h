@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * threads.h - inside of the communicator "threads": ranks are threads of one process and read each
- * other's memory. plugin.c fills the vtable; world.c opens worlds, ranks and groups; wait.c is the
- * synchronisation; reduce.c, move.c and exchange.c are the collectives; kernels.c is the arithmetic.
+ * threads.h - internals of the communicator "threads": ranks are threads of one process and read each other's
+ * memory. plugin.c fills the vtable; world.c opens worlds, ranks and groups; wait.c is the synchronisation;
+ * reduce.c, move.c and exchange.c are the collectives; kernels.c is the arithmetic.
  *
- * A collective has an op number, the same on every rank of a group. A rank writes header[op & 1] of its
- * slot, publishes its position and waits for the positions of the others. Two headers are enough: to
- * write op + 2 a rank has finished op + 1, which all others entered after they were done with op.
- * Small messages travel inside the slot and need one meeting. Large ones are read where they lie, so
- * they end with a second meeting, and a verdict (go or stop, one compare-and-swap) makes all ranks agree
- * whether memory is touched when an abort comes in between: nobody leaves while a peer reads its data.
- */
+ * A collective has an op number, the same on every rank of a group. A rank writes header[op & 1] of its slot,
+ * publishes its position and waits for the positions of the others. Two headers are enough: before it writes
+ * op + 2 a rank has finished op + 1, and all others entered op + 1 only after they were done with op. Small
+ * messages are inside the slot and need one meeting. Large ones are read in place, so they end with a second
+ * meeting. A verdict (go or stop, one compare-and-swap) makes all ranks agree whether memory is touched if an
+ * abort occurs in between: no rank leaves while a peer reads its data. */
 #ifndef BS_THREADS_H
 #define BS_THREADS_H
 
@@ -29,8 +28,8 @@
 #define THR_CHUNK 1024u       /* elements that are reduced at a time: 8 KiB of stack each buffer */
 #define THR_CACHE 256u        /* call sites remembered by a rank */
 
-/* What one rank says of one op. The flag, the key and a small message share the first cache line, which is
- * all that a small op moves. */
+/* The header of one rank for one op. The flag, the key and a small message share the first cache line, which
+ * is all that a small op moves. */
 typedef struct thr_header {
   _Alignas(64) comm_flag flag;
   uint64_t key;     /* fingerprint mixed with kind, rows and count */
@@ -61,7 +60,8 @@ typedef struct thr_channel {
 typedef struct thr_world thr_world;
 typedef struct thr_group thr_group;
 
-/* Where a rank sleeps that exchanges with several: `bell` moves when one of its channels has. */
+/* A rank that exchanges with several others sleeps here: `bell` moves when one of its channels has
+ * changed. */
 typedef struct thr_inbox {
   _Alignas(64) comm_flag flag; /* its bell and waiters */
 } thr_inbox;
@@ -106,8 +106,8 @@ typedef struct thr_kernels {
   void (*round_bf16)(float *values, uint64_t n);
   void (*widen_f16)(float *dst, const uint16_t *src, uint64_t n);  /* NULL: by the host */
   void (*narrow_f16)(uint16_t *dst, const float *src, uint64_t n); /* NULL: by the host */
-  /* As memcpy; where a library's copies long runs by one instruction, which is slow for lines that another
-   * core has, by vectors. */
+  /* The same as memcpy, but always with vectors. Some libraries copy long runs by one instruction, which is
+   * slow for lines in another core's cache. */
   void (*copy)(void *dst, const void *src, uint64_t bytes);
 } thr_kernels;
 
@@ -201,7 +201,7 @@ static inline void thr_set_data(thr_header *h, const bs_coll_call *call) {
 static inline comm_flag *thr_flag_of(const thr_comm *comm, uint32_t r) {
   return &comm->group->slots[r].header[comm->op & 1u].flag;
 }
-/* Where a small message of member r lies. */
+/* The place of a small message of member r. */
 static inline unsigned char *thr_inline(const thr_comm *comm, uint32_t r, uint64_t bytes) {
   uint64_t parity = comm->op & 1u;
   if (bytes <= THR_SMALL) return comm->group->slots[r].header[parity].small;

@@ -72,7 +72,8 @@ dnnl_status_t cpu_dnnl_make_desc(const cpu_dnnl_lib *lib, const cpu_matmul *shap
   return status;
 }
 
-/* What oneDNN's own tables refuse on this processor, and what it serves only by its slow reference. */
+/* Refuses queries that oneDNN's own tables refuse on this processor, and those that it serves only by its
+ * slow reference. */
 static int ask_library(const cpu_dnnl_lib *lib, const cpu_matmul *shape, int64_t tokens, bs_op_answer *answer,
                        char *algo, size_t size) {
   dnnl_primitive_desc_t desc = NULL;

@@ -32,7 +32,7 @@ INLINE masks vec_true(vec v) {
   return (masks)(v != vec_set1(0.0f));
 }
 
-/* Where v is NaN. */
+/* The lanes in which v is NaN. */
 INLINE masks vec_nan(vec v) {
   return (masks)(((mask_words)v << 1) > 0xff000000u);
 }
@@ -152,8 +152,8 @@ INLINE vec step_sigmoid(vec a) {
 }
 
 /* a / (1 + e^-a), within 4 units in the last place. With e = e^-|a|, in (0, 1], it is a / (1 + e), and below
- * zero a e / (1 + e). e is held as 2^40 e, so that it is no subnormal number where a e is none. -Infinity
- * gives NaN; NaN stays. */
+ * zero a e / (1 + e). e is stored as 2^40 e, so that it is only subnormal where a e is too. -Infinity gives
+ * NaN; NaN stays. */
 INLINE vec step_silu(vec a) {
   const vec one = vec_set1(1.0f), round = vec_set1(0x1.8p23f), back = vec_set1(0x1p-40f);
   const vec x = vec_max(vec_set1(-110.0f), (vec)((masks)a | (masks)vec_set1(-0.0f)));

@@ -79,7 +79,7 @@ static void adamw(float *w, const float *dw, float *m, float *v, const float *hy
   memcpy(v + i, last[3], bytes);
 }
 
-/* Phi(x) + x phi(x), from Phi(-|x|) and a step that is 0 up to x = 0 and 1 behind it. */
+/* Phi(x) + x phi(x), from Phi(-|x|) and a step function that is 0 up to x = 0 and 1 above it. */
 INLINE dbl dbl_gelu_slope(dbl x) {
   const dbl y = dbl_max(dbl_negabs(x), dbl_set1(-37.66)), k = dbl_set1(3.75);
   const dbl w = dbl_div(dbl_set1(1.0), dbl_sub(k, y));

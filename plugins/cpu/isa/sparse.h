@@ -183,8 +183,8 @@ INLINE void wide_lanes(const int outs, const int vecs, const cpu_wide24 *t, cons
     wide_put(outs, vecs, t, c, 0, 0, sums);
 }
 
-/* So many outputs at once that their chains hide the latency of a multiply-add. What comes next is asked for
- * a part at a time: asked at once, its lines would keep those of this tile waiting. */
+/* Computes as many outputs together as are needed to hide the latency of a multiply-add. The next data are
+ * prefetched in parts: all together they would delay the loads of this tile. */
 INLINE void wide_tile(const int outs, const int vecs, const cpu_wide24 *t) {
   for (int lane = 0; lane < CPU_PANEL; lane += outs) {
     for (int32_t i = lane / outs; i < t->ahead_lines; i += CPU_PANEL / outs)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * turned.h - 2:4 weights by column, for dX = dY W (kernels.h), once for every instruction set: the file that
- * includes it has chosen `vec` before. Of 64 outputs a word of 64 bits tells for each column which keep it,
- * made by bit arithmetic on all codes at once; the product walks the set bits, upwards, and finds an output's
- * row of dY and its weight by the bit's number: there are no lists. */
+ * turned.h - 2:4 weights by column, for dX = dY W (kernels.h). One source for every instruction set: the
+ * including file has chosen `vec` before. For each column a word of 64 bits marks which of 64 outputs keep
+ * it; bit arithmetic on all codes makes these words. The product visits the set bits in rising order, and the
+ * bit's number gives an output's row of dY and its weight: no lists are needed. */
 #ifndef BS_PLUGINS_CPU_ISA_TURNED_H
 #define BS_PLUGINS_CPU_ISA_TURNED_H
 
@@ -21,7 +21,7 @@ INLINE words words_kept(words c) {
   return words_xor(low, words_left(high, 2));
 }
 
-/* What one unit is taken apart into: a group of four columns at a time. */
+/* One unit split into groups of four columns. */
 typedef struct turned {
   const cpu_turned24 *t;
   words codes[CPU_TURNED / VEC];

@@ -184,7 +184,7 @@ INLINE vec vec_nth(vec four, int n) {
   return _mm512_permute_ps(four, 0xff);
 }
 
-/* Of four floats, in each lane the one that the low two bits of its word name. */
+/* Selects in each lane one of four floats by the low two bits of its word. */
 INLINE vec vec_pick(vec four, words which) {
   return _mm512_permutevar_ps(four, which);
 }

@@ -116,7 +116,7 @@ INLINE dbl dbl_pick(dbl_bits mask, dbl a, dbl b) {
   return (dbl)(((dbl_bits)a & mask) | ((dbl_bits)b & ~mask));
 }
 
-/* As vec_max; the lesser likewise. */
+/* The larger value, as vec_max; and the smaller one. */
 INLINE dbl dbl_max(dbl a, dbl b) {
   return dbl_pick((dbl_bits)(a > b), a, b);
 }
@@ -190,7 +190,7 @@ INLINE vec vec_nth(vec four, int n) {
   return vec_set1(four[n]);
 }
 
-/* Of four floats, in each lane the one that the low two bits of its word name. */
+/* Selects in each lane one of four floats by the low two bits of its word. */
 INLINE vec vec_pick(vec four, words which) {
   return (vec){four[which[0] & 3u], four[which[1] & 3u], four[which[2] & 3u], four[which[3] & 3u]};
 }

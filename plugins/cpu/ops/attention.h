@@ -20,7 +20,7 @@ enum { CPU_Q, CPU_K, CPU_V, CPU_MASK, CPU_LENGTHS, CPU_DESCALE, CPU_Y, CPU_LSE, 
 #define CPU_ATTEND_SPLIT 256     /* keys that are worth another member */
 #define CPU_ATTEND_LANES 16      /* of the sum of a query's powers */
 #define CPU_ATTEND_ALONE 65536.0 /* products up to which the team is not woken */
-#define CPU_BOOL 5               /* type of a mask beside cpu_wide_index */
+#define CPU_BOOL 5               /* type of a mask, in addition to cpu_wide_index */
 
 typedef struct cpu_attention {
   const bs_exec *exec;

@@ -74,7 +74,7 @@ typedef struct dx_block {
 
 /* Keys that query i sees by its position, its windows and the length. */
 void cpu_dx_bounds(const dx_call *call, int64_t i, int64_t length, int64_t *out_first, int64_t *out_end);
-/* What the mask adds; -INFINITY: not seen. */
+/* The term of the mask; -INFINITY: not seen. */
 float cpu_dx_mask(const dx_call *call, int64_t b, int64_t h, int64_t i, int64_t j);
 float cpu_dx_lse(const dx_call *call, int64_t b, int64_t h, int64_t i);
 /* attention_dx_exact.c: a row of dQ, or of dK and dV, pair by pair in doubles. */

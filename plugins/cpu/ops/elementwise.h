@@ -20,13 +20,13 @@ typedef struct cpu_elementwise {
   uint32_t activation;
 } cpu_elementwise;
 
-/* Where element `first` of a row of a matrix lies. */
+/* The address of element `first` of a row of a matrix. */
 static inline void *cpu_row_at(const bs_tensor *t, int64_t row, int64_t first) {
   return (uint8_t *)t->data + (size_t)(row * t->strides[0] + first) * BS_DTYPE_BYTES(t->dtype);
 }
 
-/* A plan of `size` bytes that begins with `like`, zero behind it; refuses what supports does. free() ends
- * it. */
+/* Makes a plan of `size` bytes that begins with `like`, followed by zeros; refuses the queries that supports
+ * refuses. free() releases it. */
 int32_t cpu_elementwise_make(const cpu_elementwise *like, size_t size,
                              int32_t (*supports)(void *, const bs_op_query *, bs_op_answer *), void *state,
                              const bs_exec *exec, const bs_op_query *query, void **out_plan, bs_error *err);

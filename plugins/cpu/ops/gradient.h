@@ -54,7 +54,7 @@ void cpu_grad_plan_free(void *plan);
 /* Run body on the team, or here when there are too few multiplications to wake it. */
 int32_t cpu_grad_go(cpu_grad_plan *plan, int64_t tokens,
                     void (*body)(void *arg, uint32_t member, uint32_t width), void *arg, bs_error *err);
-/* As many members as have scratch. */
+/* The number of members with scratch memory. */
 static inline uint32_t cpu_grad_members(const cpu_grad_plan *plan, uint32_t width) {
   return width < plan->width ? width : plan->width;
 }

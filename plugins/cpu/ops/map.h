@@ -7,7 +7,7 @@
 
 #include "../cpu.h"
 
-#define CPU_MAP_CHUNK 512 /* elements that a program runs over at once, so that its values stay in L1 */
+#define CPU_MAP_CHUNK 512 /* elements that a program processes together, so that its values stay in L1 */
 #define CPU_MAP_ARGS (BS_EXPR_MAX_IN + BS_EXPR_MAX_OUT)
 #define CPU_MAP_VALUES (BS_EXPR_MAX_IN + BS_EXPR_MAX_CONST + BS_EXPR_MAX_STEPS)
 
@@ -29,9 +29,10 @@ typedef struct cpu_map_plan {
   bs_expr_step steps[BS_EXPR_MAX_STEPS];
   uint8_t outs[BS_EXPR_MAX_OUT];
   uint8_t slot[CPU_MAP_VALUES];
-  /* Output i may be written by its step itself: no step behind it reads an input but those of this mask. */
+  /* Output i may be written by its step itself: no later step reads an input other than those of this
+   * mask. */
   uint8_t direct[BS_EXPR_MAX_OUT];      /* 1: its value is a step's, and no other output's */
-  uint32_t read_later[BS_EXPR_MAX_OUT]; /* inputs that are read behind it */
+  uint32_t read_later[BS_EXPR_MAX_OUT]; /* inputs that later steps read */
 } cpu_map_plan;
 
 int32_t cpu_map_run(void *plan, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err);

@@ -29,7 +29,7 @@ typedef struct dx_call {
   int64_t tokens;
 } dx_call;
 
-/* What one member works in. */
+/* The scratch memory of one member. */
 typedef struct scratch {
   float *dy;   /* turned: blocks of [64 outputs][64 tokens] */
   float *c;    /* [column][64 tokens]; of few tokens [token][ROWS_LD] */
@@ -46,7 +46,7 @@ static void multiply_unit(const cpu_grad_plan *plan, const scratch *s, int64_t n
   const cpu_packed *w = plan->w;
   const int64_t panel = n0 / CPU_PANEL, left = w->panels - panel;
   const int64_t wide = w->units - unit / 2 * 2 < 2 ? 1 : 2; /* units of a block, side by side */
-  /* What comes next lies behind: the block's other unit, then the next panels'. */
+  /* The next data follow in memory: the block's other unit, then the next panels'. */
   const int64_t next = unit % 2 == 0 && wide == 2 ? 1 : PANELS * wide - (wide - 1);
   const cpu_turned24 tile = {.x = s->dy + n0 % ROWS / OUTPUTS * BLOCK_FLOATS,
                              .w = cpu_unit_at(w, panel, unit),
@@ -113,7 +113,7 @@ static void run_chunk(const dx_call *call, scratch *s, int64_t token, int64_t to
 
 /* ---- few tokens ----------------------------------------------------------------------------- */
 
-/* No NaN, no Inf: then zeros beside what is kept add nothing. */
+/* Without NaN and Inf, zeros in place of dropped weights add nothing. */
 static int all_finite(const cpu_rows24 *dy, int64_t tokens, float *line) {
   if (dy->type == BS_I8) return 1;
   for (int64_t t = 0; t < tokens; t++)

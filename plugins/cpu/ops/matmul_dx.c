@@ -12,7 +12,7 @@
 #define MAX_TOKENS 96       /* tokens of a chunk */
 #define C_FLOATS (40 << 10) /* of a chunk's C: 160 KiB */
 #define MIN_PANELS 32       /* of a chunk, however many tokens */
-#define TURNED 4            /* scratch panels: as many as a tile takes at once */
+#define TURNED 4            /* scratch panels: as many as a tile takes together */
 #define PANEL_FLOATS (CPU_K_BLOCK * CPU_PANEL)
 #define SQUARE (CPU_PANEL * CPU_PANEL)
 

@@ -28,7 +28,7 @@ typedef struct normalize_call {
   int32_t failed;
 } normalize_call;
 
-/* What a member works with. */
+/* The data of one member. */
 typedef struct member {
   const normalize_call *call;
   float *row, *other;        /* [length] each */

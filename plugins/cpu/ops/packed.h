@@ -48,7 +48,7 @@ static inline int64_t cpu_packed_at(const cpu_packed *w, int64_t panel, int64_t 
   return (first * w->panels + panel * cpu_packed_length(w, first)) * CPU_PANEL;
 }
 
-/* Where output `lane`, column k of a block lies behind the panel's first element. */
+/* The offset of output `lane`, column k of a block, from the panel's first element. */
 static inline int64_t cpu_packed_place(const cpu_packed *w, int64_t k, int64_t lane) {
   if (w->dtype == BS_BF16) return (k / 2 * CPU_PANEL + lane) * 2 + k % 2;
   return k * CPU_PANEL + lane;

@@ -27,7 +27,7 @@ static inline int64_t cpu_unit_bytes(const cpu_packed *w) {
   return (int64_t)CPU_UNIT_VALUES * CPU_PANEL * w->size;
 }
 
-/* Where unit `unit` of a panel lies, in units, of `panels` panels of `units` each. */
+/* The offset of unit `unit` of a panel, in units, of `panels` panels of `units` each. */
 static inline int64_t cpu_unit_index(int64_t panels, int64_t units, int64_t panel, int64_t unit) {
   const int64_t first = panel / CPU_CHUNK24 * CPU_CHUNK24, block = unit / 2 * 2;
   const int64_t beside = panels - first < CPU_CHUNK24 ? panels - first : CPU_CHUNK24;
@@ -63,12 +63,13 @@ static inline int64_t cpu_kept_length(int64_t cols) {
   return (cols + 3) / 4 * 2;
 }
 
-/* The stream of `kept`, read by the team; one that lives in this rank already, with *out_other told.
- * BS_INVALID_ARGUMENT where a group keeps other than two. Given back by cpu_codes_drop
- * (cpu.h). */
+/* Returns the stream of `kept`, which the team reads. A stream that this rank has with the same positions is
+ * shared, also one with the complementary positions (*out_other: 1). BS_INVALID_ARGUMENT: a group does not
+ * keep two. Release it with cpu_codes_drop (cpu.h). */
 int32_t cpu_codes_take(cpu_state *state, const bs_exec *exec, const bs_kept *kept, cpu_codes **out_codes,
                        uint32_t *out_other, bs_error *err);
-/* NO, and 0, without positions of a weight [rows,cols] or with a partition that is no run. */
+/* Answers NO and returns 0 if the query has no positions of a weight [rows,cols], or a partition that is not
+ * a run. */
 int cpu_kept_fits(const bs_op_query *query, int64_t rows, int64_t cols, bs_op_answer *answer);
 
 #endif

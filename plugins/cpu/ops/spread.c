@@ -7,7 +7,7 @@
 
 /* ---- the space ------------------------------------------------------------------------------ */
 
-/* May dimension d be joined with the one behind it, which is the last of the result so far? */
+/* Can dimension d be merged with the next one, which is the last of the result so far? */
 static int joins(const cpu_spread *s, uint32_t d, const bs_tensor *like, bs_tensor *const *args,
                  uint32_t nargs) {
   for (uint32_t i = 0; i < nargs; i++) {

@@ -31,7 +31,7 @@ typedef struct cpu_spread {
  * is that of the strides of `like`. */
 void cpu_spread_make(cpu_spread *out, bs_tensor *const *args, uint32_t nargs, const bs_tensor *like,
                      uint32_t keep);
-/* Where line `line` of arg i begins. */
+/* The address of line `line` of arg i. */
 uint8_t *cpu_spread_line(const cpu_spread *spread, uint32_t i, int64_t line);
 
 /* n elements of `dtype`, `stride` apart, as `compute` (f32, f64, i64), and back as expr.h converts them.

@@ -22,13 +22,13 @@ typedef struct take_plan {
 typedef struct take_call {
   const bs_tensor *data, *index, *out;
   uint32_t lead, same, skip, begin, first, tuple;
-  uint32_t behind; /* dims of out behind the positions */
+  uint32_t behind; /* dims of out after the positions */
   uint32_t size;
   int64_t step; /* elements between the numbers of a tuple */
   int64_t positions, lines, line_bytes;
 } take_call;
 
-/* Dims of data and out behind the positions; tuple: coordinates from dim `first` on. */
+/* Number of dims of data and out after the positions; tuple: coordinates from dim `first` on. */
 static uint32_t behind_of(int64_t kind, uint32_t first, uint32_t tuple, uint32_t data_rank) {
   return kind == BS_INDEX_ELEMENTS ? 0 : data_rank - first - tuple;
 }
