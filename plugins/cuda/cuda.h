@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * cuda.h - what the files of the cuda plugin share on the host: its state, an opened device, launching a
- * kernel.
+ * cuda.h - parts that the files of the cuda plugin share on the host: its state, an opened device, launching
+ * a kernel.
  *
  * The driver's library is opened at run time (driver/driver.h): on a machine without it the plugin loads, and
- * says that it is unavailable and why. Every kernel is launched by cuda_launch, by its place in one table
+ * reports that it is unavailable and why. cuda_launch starts every kernel, by its place in one table
  * (kernels.h). */
 #ifndef BS_PLUGIN_CUDA_H
 #define BS_PLUGIN_CUDA_H
@@ -25,12 +25,12 @@ typedef struct cuda_state {
   struct cuda_splt *splt;  /* cusparselt/library.h */
   struct cuda_dnn *dnn;    /* cudnn/library.h */
   uint64_t contexts;       /* a bit for each ordinal whose primary context is kept (device.c) */
-  uint32_t devices;        /* opened, and not given back: what is left behind may still use its context */
+  uint32_t devices;        /* opened, and not closed: work that has not ended may still use its context */
   uint32_t kernels_told;   /* resources.c has said what kernels need: once, not for each rank */
   bs_op_impl steps[2];     /* sgd_update and adamw_update under cublaslt's name: any weight is stepped so */
 } cuda_state;
 
-/* What the driver made of a kernel for a device (resources.c). */
+/* The resources that the driver assigned to a kernel for a device (resources.c). */
 typedef struct cuda_needs {
   int registers, shared, local, threads;
 } cuda_needs;

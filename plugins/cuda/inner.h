@@ -21,7 +21,7 @@ typedef struct cuda_side {
 /* One slot of the way through pinned memory. */
 typedef struct cuda_slot {
   char *memory;
-  CUevent event; /* recorded behind the slot's last copy */
+  CUevent event; /* recorded after the slot's last copy */
 } cuda_slot;
 
 typedef struct cuda_pinned {
@@ -40,17 +40,17 @@ struct cuda_inner {
   uint32_t has_late;
   cuda_pinned *pinned;
   uint32_t n_pinned, pinned_capacity;
-  /* Set where the device's work can hang by others (comm/nccl.c): waits then ask it, and end with what it
-   * says. The device is lost from then on (cuda_lose): nothing waits for it any more, nor gives back what
-   * it may still use, and whoever wants something of it is told `end`. */
+  /* Set if the device's work may hang because of other ranks (comm/nccl.c): waits then call it, and end with
+   * its error. From then on the device is lost (cuda_lose): nothing waits for it, memory that it may still
+   * use is not freed, and later requests get the error `end`. */
   int32_t (*look)(void *arg, bs_error *err);
   void *look_arg;
   uint32_t lost; /* cuda_is_lost */
   bs_error end;
   uint64_t held_ns[CUDA_NVML_POLICIES]; /* nvml.c: at its last look */
   uint32_t held_known;                  /* a bit each */
-  uint32_t graph;     /* graph.c: CUDA_GRAPH_OPEN while the default stream keeps what it is given */
-  const char *spoilt; /* what has ended that */
+  uint32_t graph;     /* graph.c: CUDA_GRAPH_OPEN while the default stream records its work */
+  const char *spoilt; /* the reason why recording ended */
   bs_error late;      /* of calls that have no way to return it; the next stream_sync tells */
 };
 
@@ -91,8 +91,8 @@ int32_t cuda_graph_begin(void *device, bs_error *err);
 int32_t cuda_graph_end(void *device, bs_capture **out_graph, bs_error *err);
 int32_t cuda_graph_run(void *device, bs_capture *graph, bs_error *err);
 void cuda_graph_free(void *device, bs_capture *graph);
-/* Before what no graph can keep, on the rank's thread: cuda_enter refuses it then, and what comes behind it.
- */
+/* Call it on the rank's thread before work that no graph can keep: cuda_enter then refuses it, and all later
+ * work. */
 void cuda_graph_spoil(const cuda_device *device, const char *what);
 int32_t cuda_graph_refuse(const cuda_device *device, bs_error *err);
 /* resources.c: what the device's kernels need, as log lines of the level DEBUG, those that have more local

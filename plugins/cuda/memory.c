@@ -20,7 +20,7 @@ static int32_t check(const cuda_device *device, uint64_t bytes, uint64_t align, 
   return bs_fail_hint(err, "smaller shapes, or more ranks on more devices");
 }
 
-/* What was freed may still be in use where the streams stand: once they are empty it is the pool's again. */
+/* Freed memory may still be in use by queued work: when the streams are empty the pool can reuse it. */
 static CUresult take(const cuda_device *device, uint64_t bytes, CUdeviceptr *out) {
   const cuda_functions *call = &device->driver->call;
   if (device->pool == NULL) return call->mem_alloc(out, bytes);

@@ -5,7 +5,7 @@
 #define BS_PLUGIN_CUDA_NVML_H
 #include "cuda.h"
 
-/* Of the library's header, which toolkits do not all have; the numbers are its. */
+/* Declarations of the library's header, which not all toolkits have, with its numbers. */
 typedef struct nvmlDevice_st *cuda_nvml_device;
 enum { CUDA_NVML_SUCCESS = 0, CUDA_NVML_CLOCK_SM = 1 };
 /* Since when the driver counts, and for how long the policy kept the clock down. */

@@ -54,7 +54,7 @@ typedef struct cuda_nccl {
   int32_t tried;
   int32_t version; /* 22809 */
   nccl_functions call;
-  bs_error why; /* why not, told again to whoever asks again */
+  bs_error why; /* why it is not available; repeated for later requests */
 } cuda_nccl;
 
 /* Once; any thread. BS_UNAVAILABLE with the reason and a hint. */

@@ -98,7 +98,7 @@ static sizes sizes_of(const cuda_lt_shape *s) {
                  out * cuda_lt_bytes(s->d), (uint64_t)s->m * 8};
 }
 
-/* What one algorithm is timed with. */
+/* The data for timing one algorithm. */
 typedef struct trial {
   const cuda_lt *lt;
   cublasLtHandle_t handle;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * library.h - cuBLASLt as the plugin found it: never linked, opened when a product first could use it; its
- * functions in one table, why there is none, and the choices of algorithms that were made with it. */
+ * library.h - cuBLASLt as the plugin found it. It is never linked, but opened when a product first could use
+ * it. It has a table of its functions, the reason if it is missing, and the choices of algorithms that were
+ * made with it. */
 #ifndef BS_PLUGIN_CUDA_CUBLASLT_LIBRARY_H
 #define BS_PLUGIN_CUDA_CUBLASLT_LIBRARY_H
 #include <cublasLt.h>
@@ -8,8 +9,8 @@
 
 #include "../cuda.h"
 
-/* What we call, of the types that the header declares. Descriptors are made in place by the functions behind
- * the header's inline ...Init, so that no call allocates. */
+/* The functions in use, with the types that the header declares. The header's inline ...Init functions call
+ * these, which make descriptors in place, so that no call allocates. */
 typedef struct cuda_lt_functions {
   __typeof__(&cublasLtCreate) create;
   __typeof__(&cublasLtDestroy) destroy;

@@ -25,8 +25,8 @@ static int bias_ok(const bs_op_query *q, const cuda_lt_shape *s, bs_op_answer *o
   return 0;
 }
 
-/* Seen on an H200 by cuBLASLt 13: its relu makes 0 of NaN, and a bias of 16 bits is added behind the rounding
- * of the product to Y's dtype, at least where rows of Y begin off 16 bytes. */
+/* Seen on an H200 by cuBLASLt 13: its relu makes 0 of NaN, and a bias of 16 bits is added after the rounding
+ * of the product to Y's dtype, at least if rows of Y are not aligned to 16 bytes. */
 static int epilogue_ok(const bs_op_query *q, cuda_lt_shape *s, bs_op_answer *out) {
   const int integers = s->compute == CUBLAS_COMPUTE_32I;
   if (q->activation != BS_ACT_NONE) {
@@ -134,7 +134,9 @@ static int32_t answer_finished(const bs_op_query *q, const cuda_lt_ask *ask, bs_
 static int32_t supports(void *state, const bs_op_query *q, bs_op_answer *out_answer) {
   cuda_lt_ask ask;
   const int32_t rc = cuda_matmul_supports(state, q, out_answer);
-  if (rc != BS_OK || out_answer->level == BS_LEVEL_NO) return rc; /* shapes and dtypes that nobody takes */
+  if (rc != BS_OK || out_answer->level == BS_LEVEL_NO)
+    return rc; /* shapes and dtypes that no implementation
+                * serves */
   if (!ask_of(state, q, &ask, out_answer)) return BS_OK;
   return ask.finished ? answer_finished(q, &ask, out_answer) : cuda_lt_yes(q, &ask.shape, out_answer);
 }

@@ -28,7 +28,7 @@ static int dense(const bs_tensor_desc *d) {
 
 int cuda_lt_matrix_of(const bs_op_query *q, uint32_t i, int picked, cuda_lt_matrix *out, int *out_list,
                       bs_op_answer *answer) {
-  enum { ALONE = 16 }; /* a single row's line is nobody's: one that every alignment likes */
+  enum { ALONE = 16 }; /* a single row has no stride: take one that suits every alignment */
   const bs_tensor_desc *d = q->args[i];
   const bs_partition *p = picked && (q->flags & BS_QUERY_X_FULL) ? q->partition : NULL;
   const uint64_t size = BS_DTYPE_BYTES(d->dtype);
@@ -58,7 +58,7 @@ typedef struct row {
   uint32_t in, out; /* enum bs_dtype */
   uint32_t a, d, bias, compute, scale;
 } row;
-/* Of both operands alike. */
+/* The dtypes of products whose operands have the same one. */
 static const row rows[] = {
     {BS_F64, BS_F64, CUDA_R_64F, CUDA_R_64F, CUDA_R_64F, CUBLAS_COMPUTE_64F, CUDA_R_64F},
     {BS_F32, BS_F32, CUDA_R_32F, CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F, CUDA_R_32F},

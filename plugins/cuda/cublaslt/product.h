@@ -16,7 +16,7 @@ typedef struct cuda_lt_matrix {
   uint64_t offset; /* bytes from the tensor's data to the first element that counts */
 } cuda_lt_matrix;
 
-/* What an op asks: C(rows of c, cols of c) from two matrices; filled by the op's file. */
+/* The request of an op: C(rows of c, cols of c) from two matrices; the op's file fills it. */
 typedef struct cuda_lt_ask {
   cuda_lt_shape shape;
   uint64_t offset_b, offset_a; /* of X, or of dX below */
@@ -39,7 +39,7 @@ typedef struct cuda_lt_plan {
   cuda_lt_ask ask;
   cuda_lt_algo algo;
   void *workspace;
-  void *sums; /* of a product that is finished behind: [n, ldd] */
+  void *sums; /* of a product that a kernel finishes: [n, ldd] */
   uint32_t activation;
   void *scalars; /* matmul_update: beta, and alpha where it is not f32 */
 } cuda_lt_plan;
@@ -83,7 +83,7 @@ uint64_t cuda_lt_sums_bytes(const cuda_lt_shape *shape);
 /* The query's limit of workspace has room for them, and shape's own is what is left; or 0 and a NO. */
 int cuda_lt_sums_fit(const bs_op_query *query, cuda_lt_shape *shape, bs_op_answer *out_answer);
 int32_t cuda_lt_take_sums(cuda_lt_plan *plan, bs_error *err);
-/* Those of a run over `rows`. */
+/* The sums of a run over `rows`. */
 bs_tensor cuda_lt_sums_of(const cuda_lt_plan *plan, int64_t rows);
 /* out = act(sums + bias) + residual, in the order of the stream; args: matmul's. */
 int32_t cuda_lt_finish(const cuda_lt_plan *plan, bs_tensor *const *args, bs_stream *stream, bs_error *err);

@@ -4,7 +4,7 @@
 #define BS_PLUGIN_CUDA_CUDNN_BLOCKLIST_H
 #include "blockshock/op.h"
 
-/* What a query of attention asks for, a bit each. */
+/* The features that a query of attention requests, a bit each. */
 enum cuda_dnn_feature {
   DNN_CAUSAL = 1u << 0,
   DNN_CAUSAL_LOWER = 1u << 1,

@@ -19,7 +19,7 @@ typedef struct knobs {
   int fast, specialize, persistent;
 } knobs;
 
-/* What a plan runs. */
+/* The kernel of a plan and its parameters. */
 typedef struct choice {
   uint32_t kernel, width;
   uint32_t rows, keys, stages, splits, shared;
@@ -174,7 +174,7 @@ static int split_legal(const bs_op_query *q, const knobs *k, choice *c, bs_op_an
   return 0;
 }
 
-/* The tiles: what is not told is what fits. */
+/* Sets the tiles; values that are not given are chosen to fit. */
 static int tiles_legal(const knobs *k, choice *c, bs_op_answer *out) {
   c->rows = k->rows != 0 ? (uint32_t)k->rows : k->warps != 0 ? 16 * (uint32_t)k->warps : 64;
   if (k->warps != 0 && 16 * k->warps != c->rows) {
@@ -290,7 +290,7 @@ static int begins_on(const attention_view *v, uint32_t bytes) {
 }
 
 static int fits(const attention_args *a) {
-  const uint32_t piece = 8 * a->q.size; /* eight elements at once */
+  const uint32_t piece = 8 * a->q.size; /* eight elements are read together */
   return begins_on(&a->q, piece) && begins_on(&a->k, piece) && begins_on(&a->v, piece) &&
          begins_on(&a->y, 2 * a->y.size);
 }

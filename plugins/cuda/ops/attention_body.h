@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  * attention_body.h - attention on tensor cores: mma.m16n8k16 with sums in f32, K and V in tiles of `keys`
- * that cp.async brings in `stages` ahead, softmax online by chunks of 32 keys (16 of wide rows). Include it
- * behind ATTENTION_WIDTH (64, 128, 256: the most elements of a row of Q, K, V) and ATTENTION_BF16 (0: f16).
- * fp8 becomes f16 on its way to shared memory, exactly.
+ * that cp.async loads `stages` ahead, softmax online by chunks of 32 keys (16 of wide rows). Include it after
+ * ATTENTION_WIDTH (64, 128, 256: the most elements of a row of Q, K, V) and ATTENTION_BF16 (0: f16) are
+ * defined. fp8 is converted to f16 in shared memory, exactly.
  *
  * A warp has 16 queries of one head; a block those of its warps. Powers are rounded to the operands' type.
- * They are 2^(score - most + ATTENTION_LIFT), so that f16 keeps those down to 2^-22 to the last bit; the sum
- * of the powers is lifted as well. A query whose result is NaN is done again by attention_row.
+ * They are 2^(score - most + ATTENTION_LIFT), so that f16 represents those down to 2^-22 exactly; the sum of
+ * the powers has the same factor. attention_row computes a query again whose result is NaN.
  *
- * The grid is (ceil(S / rows), H, B * splits), or with `persistent` blocks that take its items in turn. With
- * splits > 1 the tiles of keys are cut, and a query's part p leaves E sums, `most` in powers of two and
+ * The grid is (ceil(S / rows), H, B * splits); with `persistent` its blocks take one item after the other.
+ * With splits > 1 the tiles of keys are cut, and a query's part p leaves E sums, `most` in powers of two and
  * `total` at partial + (p * B * H * S + query) * (E + 2), for attention_merge.
  *
  * In steps (kernel.h): begin, and for each tile arrive, fetch, tile; then finish. arrive and fetch are a
@@ -25,14 +25,14 @@ enum {
   ATTENTION_BLOCKS = ATTENTION_STEP / 8             /* products along them */
 };
 
-/* What a block works on. */
+/* The work of a block. */
 typedef struct attention_item {
   uint32_t b, h, part;
   int32_t row;        /* the first */
   int32_t begin, end; /* tiles of keys */
 } attention_item;
 
-/* What a thread keeps; a warp in the twin. */
+/* The state of a thread; in the twin of a warp. */
 typedef struct attention_local {
   float sums[ATTENTION_PIECES][CUDA_LANES][4];
   float most[2][CUDA_LANES], total[2][CUDA_LANES]; /* of rows lane / 4 and that + 8 */
@@ -53,7 +53,7 @@ CUDA_FN float attention_power(const attention_args *a, float x) {
 
 /* ---- what is worked on -------------------------------------------------------------------------- */
 
-/* Later queries come first: behind a causal mask they have more keys. */
+/* Later queries come first: with a causal mask they have more keys. */
 CUDA_FN attention_item attention_item_at(const attention_args *a, const cuda_at *at, uint32_t index) {
   attention_item item;
   const uint32_t rows = at->threads / 2, across = ((uint32_t)a->S + rows - 1) / rows;
@@ -104,7 +104,7 @@ CUDA_FN cuda_shared attention_piece(cuda_shared tile, uint32_t row, uint32_t pie
 CUDA_FN uint32_t attention_tile_bytes(const attention_args *a) {
   return a->keys * ATTENTION_WIDTH * 2u;
 }
-/* K of a stage; V lies behind it, and behind all stages Q. */
+/* K of a stage; V follows it, and Q follows all stages. */
 CUDA_FN cuda_shared attention_stage(const attention_args *a, cuda_shared shared, uint32_t stage) {
   return shared + stage * 2u * attention_tile_bytes(a);
 }
@@ -122,8 +122,8 @@ CUDA_FN void attention_widen(const attention_view *v, cuda_shared to, const void
   cuda_shared_put(to, &out);
 }
 
-/* The thread's share of the pieces of `rows` rows that begin at `from`: zeros from row `live` on, and behind
- * the `wide` elements of a row. */
+/* Loads the thread's share of the pieces of `rows` rows that begin at `from`: zeros from row `live` on, and
+ * after the `wide` elements of a row. */
 CUDA_FN void attention_fetch_rows(const attention_view *v, const char *from, int32_t wide, int32_t live,
                                   uint32_t rows, cuda_shared tile, cuda_async *q, const cuda_at *at) {
   CUDA_ROLL

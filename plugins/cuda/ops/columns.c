@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * columns.c - the common part of gather_columns and scatter_columns: checks, plans and launches. A run of
- * columns is a part of the full matrix and copied as such; columns that repeat are told by their period; of
+ * columns is copied as a part of the full matrix; columns that repeat are described by their period; for
  * others the plan keeps the list in device memory. */
 #include "columns.h"
 

@@ -9,9 +9,10 @@
 
 typedef struct generate_args {
   cuda_walk walk;
-  cuda_view out;        /* columns behind the wanted ones become zero */
+  cuda_view out;        /* columns after the wanted ones become zero */
   cuda_columns columns; /* of the whole matrix */
-  /* Of a 2:4 weight: out's columns are two a group of `columns`; a byte a group, first place + 4 x second. */
+  /* For a 2:4 weight: out's columns are two a group of `columns`; a byte a group, first place + 4 x
+   * second. */
   const unsigned char *codes;
   int64_t groups;
   uint64_t seed;

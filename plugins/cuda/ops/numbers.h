@@ -103,8 +103,8 @@ CUDA_FN uint32_t cuda_bf16_of_f32(float v) {
 #endif
 }
 
-/* The magnitude of a finite f32 with `fraction` bits behind the point and the exponents that `bias` gives,
- * not looking at what is too large. */
+/* Rounds the magnitude of a finite f32 to `fraction` bits after the binary point, with the exponents that
+ * `bias` gives; does not check for overflow. */
 CUDA_FN uint32_t cuda_round_f8(uint32_t magnitude, int fraction, int bias) {
   const int exponent = (int)(magnitude >> 23) - 127, lowest = 1 - bias;
   const int shift = 23 - fraction + (exponent < lowest ? lowest - exponent : 0);
@@ -184,9 +184,9 @@ CUDA_FN int64_t cuda_between(int64_t v, int64_t low, int64_t high) {
   return v > high ? high : v < low ? low : v;
 }
 
-/* ---- some neighbours at once ---------------------------------------------------------------------
+/* ---- several adjacent elements ------------------------------------------------------------------
  * Up to 16 bytes of memory in registers; element i of `size` bytes is the i-th from the lowest byte on.
- * `count` (1, 2, 4, 8) is a constant wherever these are called, so that every index is one too. */
+ * `count` (1, 2, 4, 8) is a constant in all calls, so that every index is one too. */
 
 typedef struct cuda_raw {
   uint32_t word[4];
@@ -268,7 +268,7 @@ CUDA_FN void cuda_set64(cuda_raw *raw, const int i, uint64_t v) {
   raw->word[2 * (i & 1) + 1] = (uint32_t)(v >> 32);
 }
 
-/* What is in raw as f32: exact from the narrow floats; f64 and integers are rounded once. */
+/* Converts raw to f32: exact from the narrow floats; f64 and integers are rounded once. */
 CUDA_FN void cuda_widen_i64(uint32_t dtype, const cuda_raw *raw, int64_t *v, const int count);
 CUDA_FN void cuda_widen_f32(uint32_t dtype, const cuda_raw *raw, float *v, const int count) {
   int64_t whole[8];
@@ -525,7 +525,7 @@ CUDA_FN double cuda_load_f64(uint32_t dtype, const void *base, int64_t index) {
   cuda_widen_f64(dtype, &raw, &v, 1);
   return v;
 }
-/* Of integers and bool; floats give 0. */
+/* Loads integers and bool; floats give 0. */
 CUDA_FN int64_t cuda_load_i64(uint32_t dtype, const void *base, int64_t index) {
   const cuda_raw raw = cuda_get(cuda_at_index(dtype, base, index), cuda_dtype_bytes(dtype), 1);
   int64_t v;

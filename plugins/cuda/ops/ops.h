@@ -43,10 +43,10 @@ void cuda_echo_kernel(const cuda_device *device, uint32_t kernel, uint32_t dynam
 /* bs_op_impl.echo of plans that begin with a cuda_plan and launch the one kernel that has the op's name. */
 int32_t cuda_echo_op(const void *plan, bs_op_echo *out_echo);
 
-/* Which two of each four columns are kept (ops/matmul24_pack.c): a byte a group, first place + 4 x second
- * place, row after row. A byte, not half of one: any thread finds its group without a shift, and beside two
- * values of 16 bits it is a fifth of what is read. The column of value j of a row: j / 2 * 4 +
- * (code >> j % 2 * 2 & 3), from `cols` on none. */
+/* The two kept of each four columns (ops/matmul24_pack.c): a byte a group, first place + 4 x second place,
+ * row after row. With a byte, not half of one, any thread finds its group without a shift; next to two values
+ * of 16 bits it is a fifth of the bytes read. The column of value j of a row: j / 2 * 4 + (code >> j % 2 * 2
+ * & 3); values at `cols` or above do not exist. */
 typedef struct cuda_places {
   const bs_exec *exec;
   unsigned char *codes; /* device memory, [rows, groups] */
@@ -58,13 +58,13 @@ void cuda_places_free(cuda_places *places);
 /* Values back at their places, zeros elsewhere (ops/expand24.c). */
 int32_t cuda_expand24_views(const cuda_device *device, const cuda_view *values, const cuda_places *places,
                             const cuda_view *out, CUstream stream, bs_error *err);
-/* 0 and a NO without positions that fit a weight [rows,cols], or with a partition that is no run of groups.
- */
+/* Returns 0 and answers NO if positions that fit a weight [rows,cols] are missing, or the partition is not a
+ * run of groups. */
 int cuda_kept_ok(const bs_op_query *query, int64_t rows, int64_t cols, bs_op_answer *out_answer);
 
-/* The packed weight of matmul (ops/matmul_pack.c): row-major [rows, cols] of dtype, a row `line` elements
- * long, so that rows begin on 16 bytes. What lies behind a row's cols is zero. Of matmul24's too, which is
- * where a cuda_packed24 begins: an op that changes any weight finds it at the same place. */
+/* The packed weight of matmul (ops/matmul_pack.c): row-major [rows, cols] of dtype, with `line` elements from
+ * row to row, so that rows begin on 16 bytes. Elements after a row's cols are zero. A cuda_packed24 of
+ * matmul24 begins with one too: an op that changes any weight finds it at the same place. */
 typedef struct cuda_packed {
   cuda_state *state;
   const bs_exec *exec;

@@ -8,7 +8,7 @@
 
 #if defined(__CUDACC__)
 #define PRODUCT_ROLLED _Pragma("unroll 1")
-#define PRODUCT_BY4 _Pragma("unroll 4") /* all 16 at once take more registers than two blocks have */
+#define PRODUCT_BY4 _Pragma("unroll 4") /* all 16 together take more registers than two blocks have */
 #else
 #define PRODUCT_ROLLED
 #define PRODUCT_BY4
@@ -17,7 +17,7 @@
 /* A block makes a tile of 64 x 64 sums, 16 of r at a time; a thread 4 x 4 of them. */
 enum { PRODUCT_TILE = 64, PRODUCT_DEPTH = 16, PRODUCT_THREADS = 256, PRODUCT_EACH = 4 };
 
-/* Whose columns the list of a partition picks. C's: column columns[j] of C gets sum j. */
+/* The operand whose columns the list of a partition selects. C's: column columns[j] of C gets sum j. */
 enum product_picks {
   PRODUCT_PICKS_NONE = 0,
   PRODUCT_PICKS_A_DEPTH = 1,
@@ -44,7 +44,7 @@ typedef struct product_args {
   uint32_t reserved;
 } product_args;
 
-/* What a 2:4 weight is of the product. */
+/* The role of a 2:4 weight in the product. */
 enum product24_form {
   PRODUCT24_ROWS = 0, /* B is the weight: j its rows, r its columns */
   PRODUCT24_COLS = 1, /* B is the weight: r its rows, j its columns */

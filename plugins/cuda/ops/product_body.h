@@ -3,8 +3,8 @@
  * product_f64.h, product_i64.h before it. In steps (kernel.h): start, then for each 16 of r put and multiply,
  * then keep and finish.
  *
- * What is beyond an operand's end is loaded as zeros of both sides: 0 x 0 added to a sum, which is never -0,
- * leaves its bits. What the next step needs is loaded into registers before this one is multiplied. */
+ * Elements beyond an operand's end are loaded as zeros of both sides: 0 x 0 added to a sum, which is never
+ * -0, leaves its bits. The data of the next step are loaded into registers before this one is multiplied. */
 #ifndef BS_PLUGIN_CUDA_PRODUCT_BODY_H
 #define BS_PLUGIN_CUDA_PRODUCT_BODY_H
 #include <string.h>
@@ -63,7 +63,7 @@ CUDA_FN uint32_t product_tiles(int64_t size) {
 CUDA_FN int64_t product_stages(const product_args *a) {
   return (a->depth + PRODUCT_DEPTH - 1) / PRODUCT_DEPTH;
 }
-/* The first row and column of a block's tile: rows first, so that blocks beside each other share B. */
+/* The first row and column of a block's tile: rows first, so that adjacent blocks share B. */
 CUDA_FN int64_t product_row(const product_args *a, const cuda_at *at) {
   return (int64_t)(at->block_x % product_tiles(a->rows)) * PRODUCT_TILE;
 }
@@ -83,7 +83,7 @@ CUDA_FN void product_save(const cuda_view *v, int64_t r, int64_t c, uint64_t bit
   cuda_put(product_where(v, r, c), &raw, v->size, 1);
 }
 
-/* Four neighbours at once, of `size` bytes each; the address is a multiple of 4 x size, of 16 at most. */
+/* Loads four adjacent elements of `size` bytes each; the address is a multiple of 4 x size, of 16 at most. */
 CUDA_FN product_quad product_load4(const unsigned char *p, uint32_t size) {
   product_quad out;
   if (PRODUCT_WIDEST == 8 && size == 8) {

@@ -30,8 +30,8 @@ int32_t cuda_product_answer_as(uint32_t compute, bs_op_answer *out_answer);
 int cuda_product_shapes(const bs_op_query *query, uint32_t x, uint32_t dy);
 int64_t cuda_product_columns(const bs_op_query *query, uint32_t x); /* K_r */
 
-/* A plan of a query that impl serves. needs_weight: the packed weight must be [N,K_r] of its dtype, N the
- * columns of arg dy; else none is looked at. */
+/* Makes a plan of a query that impl serves. needs_weight: the packed weight must be [N,K_r] of its dtype,
+ * with N the columns of arg dy; otherwise no weight is read. */
 int32_t cuda_product_prepare(const bs_op_impl *impl, void *state, const bs_exec *exec,
                              const bs_op_query *query, uint32_t compute, uint32_t x, uint32_t dy,
                              int needs_weight, void *packed, cuda_product_plan **out_plan, bs_error *err);

@@ -39,7 +39,7 @@ CUDA_FN cuda_raw rows_stream(const unsigned char *p) {
 #endif
 }
 
-/* Four rows of W; behind the last one, that one again: its sums are not kept. */
+/* Four rows of W; beyond the last row, the last one again: its sums are not stored. */
 typedef struct rows_of_w {
   int64_t row[ROWS_EACH];
 } rows_of_w;
@@ -147,7 +147,7 @@ CUDA_FN void rows_fold(rows_shared *s, const cuda_at *at) {
   s->folded[sum][run] = all;
 }
 
-/* Of a group's threads' runs one thread makes an output. */
+/* One thread makes an output from the runs of a group's threads. */
 CUDA_FN void rows_finish(const rows_args *a, const rows_shared *s, const cuda_at *at, const int pass) {
   const uint32_t groups = ROWS_WARPS / a->splits, runs = ROWS_PASS / groups;
   if (at->thread >= groups * ROWS_PASS) return;

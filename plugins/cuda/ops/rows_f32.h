@@ -11,7 +11,7 @@
 typedef float rows_number;
 enum { ROWS_WIDE = 8 }; /* the most elements of a piece */
 
-/* What a piece is multiplied as. */
+/* A piece in the type in which it is multiplied. */
 typedef struct rows_piece {
   float v[ROWS_WIDE];
 } rows_piece;

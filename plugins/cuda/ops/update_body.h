@@ -5,7 +5,7 @@
 #define BS_PLUGIN_CUDA_UPDATE_BODY_H
 #include "walk.h"
 
-/* Of a 2:4 weight whose last group reaches beyond the last column: its codes (ops.h, cuda_places). */
+/* For a 2:4 weight whose last group reaches beyond the last column: its codes (ops.h, cuda_places). */
 typedef struct cuda_beyond {
   const unsigned char *codes; /* NULL: every value stands for a column */
   int64_t groups, cols;
