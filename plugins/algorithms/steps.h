@@ -32,14 +32,14 @@ void steps_add(steps *s, uint32_t from_buffer, uint64_t from_first, uint32_t buf
 /* All elements of IN into OUT. */
 void steps_copy_in(steps *s);
 
-/* Of the next `rounds` rounds, leaves out those that the caller does not want (shape->from_round): how many.
- */
+/* Skips those of the next `rounds` rounds that the caller does not want (shape->from_round); returns their
+ * number. */
 uint32_t steps_skip(steps *s, uint32_t rounds);
 
 /* All elements, and block b of the shape. */
 range range_all(const bs_coll_shape *shape);
 range range_block(const bs_coll_shape *shape, uint32_t b);
-/* Part i of n even parts; none is larger than another by more than 1. */
+/* Part i of n even parts; their sizes differ by at most 1. */
 range range_part(range r, uint32_t i, uint32_t n);
 
 /* Some ranks and a range of OUT: member i is rank base + i * stride, or, mirrored, base + (size - 1 - i) *
@@ -57,7 +57,7 @@ range party_block(const party *g, uint32_t member);
  * sum of block i; after the last one of all_gather every member has all blocks. */
 void party_reduce_scatter_step(steps *s, const party *g, uint32_t step);
 void party_all_gather_step(steps *s, const party *g, uint32_t step);
-/* All steps; `s->round` is behind them at the end. */
+/* All steps; afterwards `s->round` is the next free round. */
 void party_reduce_scatter(steps *s, const party *g);
 void party_all_gather(steps *s, const party *g);
 /* All-reduce of the range by halving and doubling, any size. */
@@ -76,7 +76,7 @@ uint32_t fold_member(const folded *f, uint32_t active); /* the member that is ac
 void fold_in(steps *s, const party *g, const folded *f);
 void fold_out(steps *s, const party *g, const folded *f);
 
-/* Of cost: bytes of the whole vector, seconds of a byte, ceil(log2 n). */
+/* For cost: bytes of the whole vector, seconds per byte, ceil(log2 n). */
 double cost_bytes(const bs_coll_shape *shape);
 double cost_byte(const bs_link *link);
 uint32_t ceil_log2(uint32_t n);

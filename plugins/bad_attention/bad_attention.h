@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * bad_attention.h - inside of the plugin bad_attention: a backend of host memory with one op, attention, that
- * is right, or wrong in the one way that plugins.bad_attention.fault names. `bsrun check --selftest` runs it
- * to see the gates of configs/gates fail. It is a backend of its own so that no run takes it by chance. */
+ * bad_attention.h - internals of the plugin bad_attention: a backend of host memory with one op, attention.
+ * The op is right, or wrong in the one way that plugins.bad_attention.fault names. `bsrun check --selftest`
+ * runs it to see the gates of configs/gates fail. It is a separate backend so that no run takes it by
+ * chance. */
 #ifndef BS_BAD_ATTENTION_H
 #define BS_BAD_ATTENTION_H
 
@@ -19,7 +20,7 @@ enum bad_fault {
   BAD_ZERO,           /* all outputs are zero */
   BAD_NAN,            /* the last output is NaN */
   BAD_LAST_TILE,      /* the last tile of keys is left out */
-  BAD_BATCH,          /* batches behind the first take K and V of the first */
+  BAD_BATCH,          /* batches after the first use K and V of the first */
   BAD_HALF_LSB,       /* Q, K and V through an encoder and a decoder that differ by half a step */
   BAD_TAYLOR_EXP,     /* exp by five terms from -10 to 0 */
   BAD_UNSTEADY,       /* every second run changes the last bit of one output */

@@ -3,7 +3,7 @@
  * dims are those of the run. */
 #include "sim.h"
 
-/* What a query of an op whose dims are those of the run needs to be asked again. */
+/* A copy of a query of an op whose dims are those of the run, to ask it again. */
 struct sim_query {
   bs_op_query query;
   bs_tensor_desc descs[BS_MAX_OP_ARGS];

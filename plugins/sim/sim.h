@@ -51,7 +51,7 @@ typedef struct sim_plugin {
   char *base;     /* of addresses that nothing can read or write */
   uint64_t range; /* bytes of them */
   pthread_mutex_t lock;
-  sim_world *driven; /* the worlds that are, each by a thread of its own; under the lock */
+  sim_world *driven; /* the existing worlds, each driven by a separate thread; protected by the lock */
   sim_topology_choice topologies[SIM_TOPOLOGIES];
 } sim_plugin;
 
@@ -89,7 +89,7 @@ typedef struct sim_rank {
   uint32_t nstreams; /* that were created */
 } sim_rank;
 
-/* What bs_stream and bs_event point to. */
+/* The objects of bs_stream and bs_event. */
 typedef struct sim_stream {
   sim_time time; /* first: steps.c knows a stream by its time */
   uint32_t lane; /* of a trace */
@@ -113,7 +113,7 @@ sim_rank *sim_rank_now(sim_plugin *plugin);
 /* device.c: what a device has allocated, for the bytes that it needs at most. sim_room: BS-SIM-MEMORY where
  * so many bytes more do not fit. */
 int32_t sim_room(sim_rank *rank, uint64_t bytes, bs_error *err);
-/* The same error again, of the request that had no room last. */
+/* Repeats the error of the last request that found no room. */
 int32_t sim_full(const sim_rank *rank, bs_error *err);
 int32_t sim_block_add(sim_rank *rank, uint64_t first, uint64_t bytes, bs_error *err);
 void sim_block_drop(sim_rank *rank, uint64_t first);

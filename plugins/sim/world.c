@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * world.c - communicator "sim": a world of coroutines in virtual time. Each run of the world (world_drive)
- * begins with all ranks at the same time, and has an engine of its own. */
+ * begins with all ranks at the same time, and has a separate engine. */
 #include <stdlib.h>
 
 #include "world.h"
@@ -161,7 +161,7 @@ static void end(sim_world *w) {
     if (sim_rank_time(&w->ranks[r])->now > sim_rank_time(&w->ranks[w->last])->now) w->last = r;
 }
 
-/* Of this run alone. */
+/* Starts a trace for this run only. */
 static int trace_anew(sim_world *w) {
   const uint64_t events = w->plugin->machine.trace_events;
   sim_trace_free(w->trace);

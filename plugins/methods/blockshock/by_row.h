@@ -27,8 +27,8 @@ typedef struct by_row_way {
   int64_t cols;     /* of the whole */
 } by_row_way;
 
-/* What follows from spec, rank and world. `base` has the sizes and dtypes of all methods; its k_own is the
- * length of a packed row, and so is its k_mul. */
+/* Facts that follow from spec, rank and world. `base` has the sizes and dtypes of all methods; its k_own and
+ * its k_mul are the length of a packed row. */
 typedef struct by_row_shape {
   tp_shape base;
   bs_mask mask;
@@ -48,9 +48,9 @@ typedef struct by_row_shape {
   int64_t z_cols;    /* outputs of which this rank activates the sums */
 } by_row_shape;
 
-/* What a layer has besides that of all methods. Its backward pass is in tp_layer.gradient: plans dx, dw, db,
- * sum_dx and whole_dy, scratch product, dy and ones. Its steps are in tp_layer.training: what is remembered
- * is as long as the kept values, `fused` is matmul24_update. */
+/* A layer's state in addition to that of all methods. Its backward pass is in tp_layer.gradient: plans dx,
+ * dw, db, sum_dx and whole_dy, scratch product, dy and ones. Its steps are in tp_layer.training: the
+ * optimiser's state is as long as the kept values, `fused` is matmul24_update. */
 typedef struct by_row {
   by_row_shape shape;
   tp_kept positions;

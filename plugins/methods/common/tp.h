@@ -65,7 +65,7 @@ typedef struct tp_shape {
   uint32_t bias_here;            /* 1: this rank's product adds the bias */
   uint32_t after;                /* enum bs_activation applied after the sum; in the product otherwise */
   uint32_t own_sums;             /* 1: the sum goes to scratch before it is activated */
-  uint32_t keeps;                /* 1: so does a product that is no sum over ranks, for backward */
+  uint32_t keeps;                /* 1: so does a product that is not a sum over ranks, for backward */
   const bs_partition *cols;      /* K split: own columns; NULL: all */
   int64_t k_own;                 /* columns owned; by_row: length of a row of kept weights */
   int64_t k_mul;                 /* width of the product: K when full_width, at least 1 */
@@ -120,7 +120,7 @@ extern const tp_option tp_common_options[];
 extern const uint32_t tp_common_count;
 /* enum bs_repro of the option; BS_REPRO_R1 without. */
 uint32_t tp_repro_asked(const bs_layer_spec *spec);
-/* What cannot be promised: refused with the reason. */
+/* Refuses with the reason what cannot be promised. */
 int32_t tp_repro_check(const tp_traits *traits, const bs_layer_spec *spec, uint32_t split, uint32_t world,
                        bs_error *err);
 /* The class that a layer keeps. */
@@ -141,7 +141,7 @@ int32_t tp_leaf_shape_make(const tp_state *state, const bs_layer_spec *spec, tp_
 /* Leaf i of the rank's: its columns among those of x as the layer has it. tp_partition_free. */
 int32_t tp_leaf_columns(const tp_state *state, const bs_layer_spec *spec, const tp_shape *shape, uint32_t i,
                         bs_partition **out_columns, bs_error *err);
-/* Where the columns of a leaf lie among the own ones. tp_partition_free. */
+/* The positions of the columns of a leaf among the own ones. Release with tp_partition_free. */
 int32_t tp_leaf_places(const tp_state *state, const bs_partition *leaf, const bs_partition *own,
                        bs_partition **out_places, bs_error *err);
 void tp_partition_free(const tp_state *state, const bs_partition *partition);
@@ -156,7 +156,7 @@ enum tp_dx {
   TP_DX_PICK = 4 /* all K columns in scratch, of which dx takes the own ones (full_width, x split) */
 };
 
-/* What follows for the backward pass, without building. */
+/* Facts on the backward pass, found without building. */
 typedef struct tp_gradient_shape {
   uint32_t dx;            /* enum tp_dx; RUN may become GATHER in build */
   uint32_t dx_coll;       /* enum bs_coll_kind, BS_COLL_COUNT_: none */
@@ -190,7 +190,7 @@ typedef struct tp_gradient {
   bs_tensor ones;    /* [B,1]: db is dY^T times it */
 } tp_gradient;
 
-/* Which numbers of steps lie in device memory: those of `step` and of the steps behind it. */
+/* Which numbers of steps are in device memory: those of `step` and of the next steps. */
 enum { TP_NUMBERS_WEIGHTS = 0, TP_NUMBERS_BIAS, TP_NUMBERS_FUSED, TP_NUMBERS, TP_NUMBERS_STEPS = 32 };
 typedef struct tp_told {
   bs_step step;
@@ -286,7 +286,7 @@ typedef struct tp_quantise {
 } tp_quantise;
 void tp_quantise_propose(const tp_shape *shape, bs_proposal *proposal);
 uint64_t tp_quantise_bytes(const tp_shape *shape); /* of scratch */
-/* What the wire adds to y's relative error: of normal partial sums, docs/methods.md. */
+/* The part of y's relative error that communication adds: for normal partial sums, docs/methods.md. */
 double tp_quantise_error(const tp_shape *shape);
 double tp_wire_error(const bs_layer_spec *spec, const tp_shape *shape);
 int32_t tp_quantise_build(tp_layer *layer, uint32_t out_dtype, bs_error *err);
@@ -344,7 +344,7 @@ struct tp_layer {
   bs_tensor whole; /* x, made whole by it */
 };
 
-/* What the product of the layer's rows (shape.row_count of them) is asked for with. */
+/* The query for the product of the layer's rows (shape.row_count of them). */
 typedef struct tp_product_query {
   bs_tensor_desc x, bias, y;
   const bs_tensor_desc *args[4];

@@ -79,7 +79,7 @@ void tp_product_query_fill(const tp_layer *l, const bs_layer_spec *spec, tp_prod
   p->q.weight_dtype = s->w_dtype;
 }
 
-/* The level and score of the best implementation for an input form; level NO when there is none. */
+/* The level and score of the best implementation for an input form; level NO: none. */
 static bs_op_answer ask(tp_layer *l, const bs_layer_spec *spec, uint32_t input) {
   tp_product_query p;
   bs_op_answer answer;

@@ -16,7 +16,8 @@ enum tp_segment { TP_HIGH = 0, TP_LOW = 1, TP_SEGMENTS = 2 };
 /* Columns of a sum of int8 products that surely fits 32 bits. */
 #define TP_MIXED_MOST 131072
 
-/* What has a scale of its own: a row of W and of X, all rows together, or a run of columns of a row. */
+/* The unit that has a separate scale: a row of W and of X, all rows together, or a run of columns of a
+ * row. */
 enum tp_scales { TP_SCALES_ROW = 0, TP_SCALES_TENSOR = 1, TP_SCALES_BLOCK = 2 };
 #define TP_MIXED_BLOCK 128
 
@@ -41,7 +42,7 @@ typedef struct tp_mixed {
 /* tp_leaf_shape.c. */
 /* A GATHER partition and room for its list in one block of the host's memory; NULL: none. */
 bs_partition *tp_partition_new(const tp_state *state, int64_t total, int64_t count);
-/* A list that is a run is told as one: x is then viewed and not gathered. */
+/* Turns a list that is a run into a run: x is then viewed and not gathered. */
 void tp_partition_settle(bs_partition *partition);
 /* shape->cols: the columns with mark[k] != 0, k_own of K. */
 int32_t tp_own_columns(const tp_state *state, tp_shape *shape, const uint8_t *mark, bs_error *err);
@@ -56,7 +57,7 @@ int32_t tp_mixed_multiply(tp_layer *layer, const bs_tensor *x, bs_tensor *out, b
                           bs_error *err);
 /* BS_CONFIG: an option of the other columns in a layer that has none, or scales that int8 does not take. */
 int32_t tp_mixed_check_options(const tp_traits *traits, const bs_layer_spec *spec, bs_error *err);
-/* What the low columns are, in words. */
+/* A description of the low columns. */
 const char *tp_mixed_others(const tp_shape *shape);
 /* Scales of a row of the rank's low columns. */
 int64_t tp_mixed_groups(const tp_shape *shape);

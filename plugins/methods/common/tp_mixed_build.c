@@ -129,7 +129,7 @@ int32_t tp_mixed_build_input(tp_layer *l, uint32_t segment, bs_error *err) {
   return prepare(l, "gather_columns", args, 2, cols, none, BS_ACT_NONE, &m->move[segment], err);
 }
 
-/* What the layer's product is written to. */
+/* The output of the layer's product. */
 bs_tensor_desc tp_mixed_out_desc(const tp_layer *l) {
   const tp_shape *s = &l->shape;
   return tp_strided(s->product_dtype, s->B, s->row_count,

@@ -81,8 +81,8 @@ static int still_told(const tp_told *have, const bs_step *step, uint32_t of) {
          (any_t || (step->t >= old->t && step->t - old->t < TP_NUMBERS_STEPS));
 }
 
-/* The first `count` numbers of this step, in device memory. They are told for some steps ahead: a copy from
- * the host in every step would be waited for in every step. */
+/* Writes the first `count` numbers of this step to device memory. They are written for several steps ahead: a
+ * copy from the host in every step would make every step wait. */
 static int32_t tell(tp_layer *l, const bs_step *step, uint32_t of, int64_t count, bs_tensor *out_numbers,
                     bs_error *err) {
   tp_told *have = &l->training->told[of];

@@ -37,7 +37,8 @@ void ref_matmul24_packed_free(void *packed);
 /* The places of each row beyond its last column are zero again, whatever was written there. */
 void ref_packed24_clear(const ref_packed *values);
 
-/* BS_REASON_SPARSITY without positions that fit a weight [rows,cols], or a partition that is no run. */
+/* BS_REASON_SPARSITY if positions that fit a weight [rows,cols] are missing, or the partition is not a
+ * run. */
 int ref_kept_ok(const bs_op_query *query, int64_t rows, int64_t cols, bs_op_answer *out_answer);
 
 /* ---- matmul24_grad.c ------------------------------------------------------------------------ */

@@ -12,8 +12,8 @@ typedef struct ref_step_plan {
   ref_packed *weight; /* NULL: activate_dx */
 } ref_step_plan;
 
-/* One run: matrices of equal shape, data NULL where absent. n values of each lie in v[i]; those with their
- * bit in `written` are stored behind it. */
+/* One run: matrices of equal shape, data NULL if absent. n values of each are in v[i]; those with their bit
+ * in `written` are stored afterwards. */
 typedef struct ref_step_job {
   const ref_step_plan *plan;
   ref_view m[REF_STEP_MATRICES];

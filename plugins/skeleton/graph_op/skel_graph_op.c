@@ -70,7 +70,7 @@ static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *quer
   return BS_OK;
 }
 
-/* Where row `row` of a tensor begins: all dims but the last are counted, row-major. */
+/* The address of row `row` of a tensor: all dims but the last are counted, row-major. */
 static float *row_at(const bs_tensor *t, int64_t row) {
   int64_t offset = 0;
   for (int d = (int)t->rank - 2; d >= 0; d--) {

@@ -15,7 +15,7 @@ static int ends_with(const char *text, size_t n, const char *end) {
   return n >= m && memcmp(text + n - m, end, m) == 0;
 }
 
-/* Where the path ends: at the '#' after ".safetensors", else at the last '#', else nowhere. */
+/* Finds the end of the path: the '#' after ".safetensors", else the last '#', else NULL. */
 static const char *find_hash(const char *text) {
   const char *end = strstr(text, ".safetensors#");
   return end != NULL ? end + strlen(".safetensors") : strrchr(text, '#');

@@ -14,7 +14,7 @@ typedef struct attention {
   double scale;
 } attention;
 
-/* What one head needs; q, scores and sums are for one token at a time. */
+/* Buffers of one head; q, scores and sums are for one token at a time. */
 typedef struct head {
   float *keys;   /* [head_dim, tokens]: transposed */
   float *values; /* [tokens, head_dim] */

@@ -51,8 +51,8 @@ int32_t models_cache_make(const models_cache_spec *spec, models_cache **out_cach
   return BS_OK;
 }
 
-/* A slot for `unit`, which has none: its own where every unit has one, else one that nobody uses, emptied; -1
- * when all are in use. */
+/* Takes a slot for `unit`, which has none: its own if every unit has one, else an unused one, emptied; -1:
+ * all are in use. */
 static int64_t take_slot(models_cache *c, int64_t unit) {
   if (c->n_slots == c->spec.n_units) return unit;
   for (int64_t turn = 0; turn < 2 * c->n_slots; turn++) {

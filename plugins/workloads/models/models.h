@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * models.h - workloads whose X is what a layer of a model would see: a bs_wl_layer whose X is made in units,
- * kept in a cache, and read in panels. Internal to this plugin; tests/workloads makes states of its own. */
+ * models.h - workloads whose X is the input of a model's layer: a bs_wl_layer whose X is made in units, kept
+ * in a cache, and read in panels. Internal to this plugin; tests/workloads creates states too. */
 #ifndef BS_WORKLOADS_MODELS_H
 #define BS_WORKLOADS_MODELS_H
 #include "../common/layer.h"
 #include "cache.h"
 #include "kernels.h"
 
-/* Streams beside enum bs_stream_id (docs/numbers.md): every draw of a workload has one of its own. */
+/* Streams in addition to enum bs_stream_id (docs/numbers.md): every draw of a workload has a separate one. */
 enum models_stream {
   MODELS_STREAM_SECOND = 5, /* swiglu's second draw */
   MODELS_STREAM_Q = 6,

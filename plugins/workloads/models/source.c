@@ -83,7 +83,7 @@ typedef struct panel {
   char *out;
 } panel;
 
-/* What of the panel lies in unit (band, across). */
+/* Reads the part of the panel that is in unit (band, across). */
 static int32_t read_unit(const panel *p, int64_t band, int64_t across, bs_error *err) {
   models_workload *w = p->w;
   const bs_generated *x = &w->layer.parts[BS_PART_X];

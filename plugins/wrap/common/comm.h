@@ -9,7 +9,7 @@
 
 #include "wrap.h"
 
-/* What wrap gives out. */
+/* The state that wrap returns. */
 typedef struct wrap_comm_state {
   const wrap_plugin *plugin;
   const bs_comm *inner;
@@ -45,8 +45,8 @@ static inline int32_t wrap_no_memory(const wrap_plugin *plugin, bs_error *err) {
   return bs_fail(err, BS_NO_MEMORY, plugin->memory_id, "no memory to wrap a communicator");
 }
 
-/* hang.c: a group of all ranks for wrap_hang, opened before the program's groups; NULL where none is needed.
- * inner: of the world. */
+/* hang.c: opens a group of all ranks for wrap_hang, before the program's groups; NULL: not needed. inner: of
+ * the world. */
 int32_t wrap_open_nowhere(const wrap_world *world, void *inner, void **out_group, bs_error *err);
 /* hang.c: the call does not return before the world fails; `op` is its name in texts. */
 int32_t wrap_hang(const wrap_end *end, const bs_coll_call *call, uint32_t op, bs_error *err);

@@ -9,7 +9,7 @@
 
 typedef struct wrap_op_state wrap_op_state;
 
-/* What wrap gives out. */
+/* The state that wrap returns. */
 typedef struct wrap_backend_state {
   const wrap_plugin *plugin;
   const bs_backend *inner;
