@@ -12,7 +12,7 @@ enum { KIT_RANKS = 16 };
 /* How far a process has come. */
 enum kit_stage { KIT_ABSENT = 0, KIT_ATTACHING, KIT_OPENING, KIT_AT_WORK, KIT_CLOSING, KIT_GONE };
 
-/* What a rank leaves; of a process in memory that the check shares. */
+/* The outcome of a rank; that of a process is in memory shared with the check. */
 typedef struct kit_outcome {
   _Atomic uint32_t stage;
   int32_t pid;
@@ -43,7 +43,7 @@ enum kit_body {
 /* The rank that does not do what the others do, in a world of KIT_FAULT_RANKS. */
 enum { KIT_CULPRIT = 1, KIT_FAULT_RANKS = 3, KIT_LATE_MS = 200 };
 
-/* What a body is given as test_rank.arg. */
+/* The arguments of a body, in test_rank.arg. */
 typedef struct kit_work {
   uint32_t body, kind; /* of the collective */
   kit_outcome *all;    /* of threads, by rank */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * comm_data.h - points of a collective, its buffers with the bytes that it may not touch, and the oracle of
- * reductions, for comm.c. Include behind tests/comm/ranks.h. */
+ * comm_data.h - points of a collective, its buffers with guard bytes, and the oracle of reductions, for
+ * comm.c. Include after tests/comm/ranks.h. */
 #ifndef BS_KIT_COMM_DATA_H
 #define BS_KIT_COMM_DATA_H
 #include "kit/kit.h"
 #include "tests/comm/ranks.h"
 
-/* What a point of one collective is made of. */
+/* The parameters of a point of one collective. */
 typedef struct kit_point {
   uint32_t kind, dtype;
   uint64_t rows, count;
@@ -37,6 +37,6 @@ uint32_t kit_point_out(const kit_point *q);
 uint32_t kit_point_reduce(const kit_point *q);
 /* Rank's element i of a special point: NaN or an infinity; 0: an ordinary value. */
 double kit_point_special(const kit_point *q, uint32_t rank, uint32_t size, uint64_t i);
-/* What a reduction in rank order gives for element i. */
+/* The result of a reduction in rank order for element i. */
 double kit_point_reduced(const kit_point *q, uint32_t size, uint64_t i);
 #endif

@@ -9,7 +9,7 @@
 static const uint32_t dtypes[] = {BS_F32, BS_BF16, BS_F64, BS_I64, BS_I8};
 enum { N_DTYPES = sizeof dtypes / sizeof dtypes[0], EACH = 3, MOST = 2 * EACH * 5 };
 
-/* What message k of a round is, from one rank to another; BIG ones are sent in pieces. */
+/* The size of message k of a round, from one rank to another; BIG ones are sent in pieces. */
 static uint64_t columns_of(uint32_t round, uint32_t from, uint32_t to, uint32_t k) {
   static const uint64_t sizes[] = {5, 0, 17, 3000, 1};
   return sizes[(round + from + 2u * to + k) % 5u];

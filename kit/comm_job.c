@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * comm_job.c - starts the processes of a check and sees them end: forked, with an open file to share memory
- * through, as `bsrun --launch processes` starts its ranks; or by mpirun, where the communicator says that
- * nothing has started it. None outlives the check. */
+ * comm_job.c - starts the processes of a check and waits for their end. They are forked, with an open file
+ * for shared memory, as `bsrun --launch processes` starts its ranks; or started by mpirun, if the
+ * communicator reports that nothing has started it. No process outlives the check. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * conformance.h - the conformance kit as a library (libbs-conformance.a; link with libcheck, jansson and
- * libblockshock): grades one plugin file. Each check runs in a child process of its own, so a plugin that
- * crashes or hangs costs one check. share/doc/blockshock/conformance.md has the groups and the rules.
- */
+ * libblockshock): grades one plugin file. Each check runs in a separate child process, so a plugin that
+ * crashes or hangs fails one check only. share/doc/blockshock/conformance.md has the groups and the rules. */
 #ifndef BLOCKSHOCK_CONFORMANCE_H
 #define BLOCKSHOCK_CONFORMANCE_H
 
@@ -27,10 +26,11 @@ typedef struct bs_kit_options {
   const char *const *params, *const *options;
   uint32_t n_params, n_options;
   const char *backend; /* of the worlds that methods are graded in; NULL: ref. Its memory is the host's */
-  /* Of communicators whose ranks mpirun starts: words that take -n P PROGRAM (NULL: the mpirun of PATH), and
-   * the command bs-conformance, which the ranks are (NULL: such communicators are not run). */
+  /* For communicators whose ranks mpirun starts: a command that takes -n P PROGRAM (NULL: the mpirun of
+   * PATH), and the command bs-conformance, which every rank runs (NULL: such communicators are not
+   * checked). */
   const char *mpirun, *rank_program;
-  uint32_t part, parts; /* of the chosen checks the part-th, and every parts-th behind it; 0, 0: all */
+  uint32_t part, parts; /* runs the part-th of the chosen checks, and every parts-th after it; 0, 0: all */
 } bs_kit_options;
 
 typedef struct bs_kit_row {
@@ -47,7 +47,7 @@ typedef struct bs_kit_report {
   uint32_t n_rows;
   bs_kit_row *rows;
   uint32_t count[4]; /* by enum bs_kit_result */
-  char group[256];   /* "": all; else the report is of a part, and its grade says so */
+  char group[256];   /* "": all; else the report covers a part, and its grade says so */
   char grade[512];   /* the last line of every report */
 } bs_kit_report;
 

@@ -16,8 +16,9 @@ enum { KIT_STACK_BYTES = 1 << 20, KIT_STACK_LIMIT = 32 << 10 };
  * becomes that of the kit. Fails the check when there is no such communicator. */
 void kit_driven_use(bs_context *context);
 
-/* Of the running coroutine: fills the unused part of its stack with a pattern; the bytes below this call's
- * frame that were written since. Outside of a coroutine: nothing, and 0. */
+/* kit_stack_paint fills the unused part of the running coroutine's stack with a pattern. kit_stack_used
+ * returns the bytes below this call's frame that were written since. Outside of a coroutine: nothing, and
+ * 0. */
 void kit_stack_paint(void);
 size_t kit_stack_used(void);
 #endif

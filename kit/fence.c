@@ -30,7 +30,7 @@ int kit_fence_turn(void) {
   return (int)(__atomic_add_fetch(&turns, 1, __ATOMIC_RELAXED) * 2654435761u >> 16 & 1u);
 }
 
-/* The place of a block; of NULL a free one. MOST: there is none. */
+/* The index of a block; of NULL a free one. MOST: not found. */
 static uint32_t find(const unsigned char *data) {
   uint32_t i = 0;
   while (i < n_fences && fences[i].data != data) i++;

@@ -8,8 +8,7 @@
 
 enum { KIT_GRAPH_OPS = 9 };
 enum { KIT_DENSE = 16 }; /* of spread: as every implementation takes it */
-/* What inputs hold: numbers in [-1, 1) and zeros of both signs; NaN and infinities here and there;
- * subnormals. */
+/* The values of inputs: numbers in [-1, 1) and zeros of both signs; some NaN and infinities; subnormals. */
 enum kit_values { KIT_PLAIN = 0, KIT_SPECIAL = 1, KIT_SMALL = 2 };
 
 typedef struct kit_graph_op {
@@ -25,7 +24,7 @@ typedef struct kit_graph_op {
 } kit_graph_op;
 extern const kit_graph_op kit_graph_map, kit_graph_normalize, kit_graph_attention, kit_graph_attention_dx,
     kit_graph_contract, kit_graph_reduce, kit_graph_take, kit_graph_put, kit_graph_topk;
-/* NULL: the op is none of graphs. */
+/* NULL: not an op of graphs. */
 const kit_graph_op *kit_graph_find(const char *op);
 
 /* A size as a query has it: smaller where its dims have shrunk. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * graph_places.c - take and put as the kit asks and judges them. Indices are drawn inside of their dimension,
- * of both signs; an index outside is a check of its own. Both are followed place by place: from an index to
- * where it is, to what lies there. */
+ * graph_places.c - queries and oracles of take and put. Indices are drawn inside their dimension, of both
+ * signs; a separate check has an index outside. Both ops are followed place by place: from an index to its
+ * place, and to the value there. */
 #include <math.h>
 
 #include "kit/graph.h"
@@ -157,7 +157,7 @@ static void judge_take(const kit_data *d, uint32_t tolerance, int special) {
   }
 }
 
-/* What lies at a place of put's output, and what it may be off by. */
+/* The value at a place of put's output, and its largest error. */
 typedef struct spot {
   double v, slack;
   int64_t whole;

@@ -93,7 +93,7 @@ void kit_plugin_deactivate(kit_plugin *p);
 /* Both, or the check fails. */
 void kit_plugin_open(kit_plugin *p);
 
-/* What a child found out about the plugin before any check. */
+/* Facts on the plugin that a child found before any check. */
 typedef struct kit_found {
   uint32_t kind;
   char name[64]; /* of an op implementation: its algorithm */
@@ -143,7 +143,7 @@ typedef struct kit_run {
   uint32_t current;
 } kit_run;
 extern kit_run kit;
-/* A process that mpirun has started for a check (comm_rank.c); returns only where it is none. */
+/* Runs a process that mpirun has started for a check (comm_rank.c); returns only in other processes. */
 int kit_rank_main(const char *path);
 
 /* This check does not fit the plugin, which says so itself: `why` is its text. Return after it. */

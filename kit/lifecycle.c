@@ -49,7 +49,8 @@ void kit_life_repeat(const kit_case *c) {
   }
 }
 
-/* The n-th host call fails, for every n: nothing is left, the reason is told, and the next try works. */
+/* The n-th host call fails, for every n: nothing may be left, the error has the reason, and the next try
+ * works. */
 void kit_life_failures(const kit_case *c) {
   static kit_plugin p;
   (void)c;

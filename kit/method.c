@@ -215,7 +215,7 @@ static double *rounded(uint32_t dtype, const float *values, int64_t n) {
   return out;
 }
 
-/* Which rank holds which weights, where it is told row by row. */
+/* Which rank holds which weights, for masks that differ by row. */
 typedef struct weight_owners {
   const mf_case *c;
   const mf_result *result;

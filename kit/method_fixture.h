@@ -35,7 +35,8 @@ typedef struct mf_rank {
   uint64_t partial_count;
   int64_t row_begin, row_count, k_own;
   int64_t *columns;    /* the k_own columns; NULL where each row has others */
-  int64_t *places;     /* [row_count, k_own]: the column of each, -1: behind the last one; NULL: `columns` */
+  int64_t *places;     /* [row_count, k_own]: the column of each, -1: padding after the last one; NULL:
+                        * `columns` */
   int64_t first_group; /* with places: of four columns; there are k_own / 2 */
   float *weights;      /* [row_count, k_own], read back */
   uint64_t counters[BS_COUNT_COUNT_];
@@ -66,7 +67,7 @@ void mf_run_ok(bs_context *context, const mf_case *c, mf_result *out);
 double *mf_reference(const mf_case *c);
 /* Small integers (-2..2) or normals: exact sums or not. count values by (seed, index); caller frees. */
 float *mf_integers(uint64_t seed, int64_t count);
-/* The same, some of the zeros negative. */
+/* The same with some zeros negative. */
 float *mf_signed_zeros(uint64_t seed, int64_t count);
 float *mf_normals(uint64_t seed, int64_t count);
 /* How many times as many data a test shall try: BS_TEST_BIG (make verify), or 1. */
@@ -76,7 +77,7 @@ bs_mask mf_mask(const char *name);
 const bs_mask *mf_mask_in(const char *name, bs_mask *room);
 /* The column of W under weight j of packed row i of a rank; -1: none. */
 int64_t mf_column(const mf_rank *rank, int64_t i, int64_t j);
-/* The same of what a layer owns, before it is gone: [row_count, *out_width]; caller frees. */
+/* The same for the ownership of a layer, before the layer is freed: [row_count, *out_width]; caller frees. */
 int64_t *mf_places(const bs_ownership *own, int64_t K, int64_t *out_width);
 
 /* method_checks.c; each fails the test with what it saw. y is the product of integers, bit for bit (after
@@ -84,7 +85,8 @@ int64_t *mf_places(const bs_ownership *own, int64_t K, int64_t *out_width);
 void mf_check_outputs(const mf_case *c, const mf_result *result);
 /* Each weight is owned, by one rank (replicated: by some), read by its owners alone, and reads back. */
 void mf_check_ownership(const mf_case *c, const mf_result *result, int replicated);
-/* What a rank read back has the signs of w [N,K], of its zeros too; beyond the last column +0. */
+/* The values that a rank read back have the signs of w [N,K], also of its zeros; beyond the last column
+ * +0. */
 void mf_check_signs(const mf_rank *rank, const float *w, int64_t K);
 /* The host counted what was proposed. */
 void mf_check_counters(const mf_case *c, const mf_result *result);

@@ -11,7 +11,7 @@
 
 #include "kit/method_fixture.h"
 
-/* What follows a backward pass: nothing, or two steps of an optimiser. */
+/* The work after a backward pass: none, or two steps of an optimiser. */
 enum mg_step { MG_NONE, MG_FUSED, MG_SGD, MG_MOMENTUM, MG_ADAMW, MG_STEPS_ };
 
 typedef struct mg_case {
@@ -23,9 +23,9 @@ typedef struct mg_case {
   uint32_t step;           /* enum mg_step */
 } mg_case;
 
-/* method_step.c: the flags of a layer that takes these steps; and two of them, behind a backward of x and dy
- * that gave dw and db, checked: weights read back, the bias as forward gives it for an x of zeros. `want` are
- * the exact gradients [N,K] and [N]. */
+/* method_step.c: the flags of a layer that takes these steps. The steps themselves: two of them, after a
+ * backward of x and dy that gave dw and db. They are checked: weights read back, the bias from forward's
+ * output for an x of zeros. `want` are the exact gradients [N,K] and [N]. */
 uint32_t mg_step_flags(uint32_t step);
 typedef struct mg_stepping {
   const mg_case *c;

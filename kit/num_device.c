@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * num_device.c - group numerics, of a backend: its device opens twice, its memory gives back what went in, on
- * streams of its own too, and its events tell times. */
+ * num_device.c - group numerics, for a backend: its device opens twice, its memory returns the data that were
+ * copied to it, also on additional streams, and its events measure times. */
 #include "kit/op.h"
 
 static void round_trip(const bs_backend *b, void *device) {
@@ -78,7 +78,7 @@ static void between_events(const bs_backend *b, void *device, bs_stream *stream)
   for (int i = 0; i < 2; i++) b->event_destroy(device, events[i]);
 }
 
-/* What one stream is given behind an event of the other has what that one did before it. */
+/* Work that follows an event of another stream sees the results of that stream before the event. */
 static void behind_event(const bs_backend *b, void *device, bs_stream *leader, bs_stream *follower) {
   enum { BYTES = 100003 };
   static unsigned char sent[2][BYTES], got[BYTES];

@@ -13,7 +13,8 @@ typedef struct kit_actor {
   kit_plugin own, *p;              /* p: own, or one that is open already */
   const bs_op_impl *impl, *packer; /* packer: the matmul that packs the weights of impl; NULL: needs none */
   void *state, *packer_state;
-  const bs_op_impl *packer24; /* of an optimiser's step: the matmul24 beside it; NULL: there is none */
+  const bs_op_impl *packer24; /* of an optimiser's step: the matmul24 of the same plugin; NULL: there is
+                               * none */
   void *packer24_state;
   const bs_backend *backend;
   bs_context *context; /* holds a backend that is not the plugin's own */
@@ -28,7 +29,7 @@ typedef struct kit_actor {
 
 /* Opens the plugin. 0 after kit_unsupported: there is no device here. */
 int kit_actor_open(kit_actor *a, uint32_t thing, uint32_t width);
-/* The same with a plugin that is open, and stays so. NULL, or why there is no device. */
+/* The same with an open plugin, which stays open. NULL, or the reason why there is no device. */
 const char *kit_actor_attach(kit_actor *a, kit_plugin *p, uint32_t thing, uint32_t width);
 /* Closes what was opened; nothing may be left. */
 void kit_actor_close(kit_actor *a);
@@ -44,10 +45,9 @@ typedef struct kit_tensor {
   unsigned char *device;      /* NULL: block itself is device memory */
 } kit_tensor;
 
-/* fence.c: memory whose first byte (at_end: whose last one) is at a page that may not be touched; NULL: there
- * is none. free: 0 when it is not the kit's. turn: 0 or 1, in a fixed order. While the plan of `data` runs
- * (NULL: none does), who touches such a page fails the check with the argument's number. watch: once a check.
- */
+/* fence.c: memory whose first byte (at_end: whose last one) is at a protected page; NULL: not available.
+ * free: 0 if the block is not the kit's. turn: 0 or 1, in a fixed order. While the plan of `data` runs (NULL:
+ * none does), an access to such a page fails the check with the argument's number. watch: once a check. */
 struct kit_data;
 void *kit_fence_alloc(uint64_t bytes, int at_end);
 void *kit_fence_move(void *data, uint64_t bytes, int at_end); /* to the other end; copies nothing */
@@ -60,9 +60,9 @@ void kit_fence_run(const struct kit_data *data);
 enum { KIT_SHIFTED = 4 };
 void kit_tensor_make(kit_tensor *m, uint32_t dtype, uint32_t rank, int64_t rows, int64_t cols,
                      uint32_t spread);
-/* Of any rank. spread: 0 dense, KIT_PADDED rows padded, KIT_GAPS a gap between elements, KIT_TURNED the dims
- * but the last in the other order, KIT_COLUMNS all of them; and KIT_SHIFTED. Dimension i of bit i of repeats
- * has stride 0. */
+/* Makes a tensor of any rank. spread: 0 dense, KIT_PADDED rows padded, KIT_GAPS a gap between elements,
+ * KIT_TURNED all dims except the last in reverse order, KIT_COLUMNS all of them; and KIT_SHIFTED. Dimension i
+ * of bit i of repeats has stride 0. */
 enum { KIT_PADDED = 1, KIT_GAPS = 2, KIT_TURNED = 3, KIT_COLUMNS = 8 };
 void kit_tensor_make_nd(kit_tensor *m, uint32_t dtype, uint32_t rank, const int64_t *dims, uint32_t spread,
                         uint32_t repeats);
@@ -101,7 +101,7 @@ void kit_slope_judge(const struct kit_data *d, int special);
 
 /* op_quant.c: quantize_groups, dequantize_sum, dequantize_product, and by op_scaled.c scaled_matmul. */
 int kit_is_quant(const char *op);
-/* Of those the two with a bias, a base, which out may be in, and an activation. */
+/* Is it one of the two with a bias, a base, which may share memory with out, and an activation? */
 int kit_has_base(const char *op);
 uint32_t kit_base(const struct kit_data *d); /* that argument */
 void kit_quant_fit(const char *op, struct kit_shape *shape);
@@ -111,7 +111,7 @@ int64_t kit_quant_terms(const struct kit_data *d);
 void kit_quant_fill(struct kit_data *d, uint64_t *seed);
 /* The first arg that is of floats, and what its columns are. */
 kit_tensor *kit_quant_floats(struct kit_data *d);
-/* Descriptors of a query of B x N that nobody runs. */
+/* Descriptors of a query of B x N that is too large to run. */
 void kit_quant_huge(struct kit_data *d, int64_t B, int64_t N);
 void kit_quant_judge(const struct kit_data *d, uint32_t tolerance, int special);
 int kit_is_scaled(const char *op);
@@ -138,7 +138,7 @@ typedef struct kit_shape {
   uint32_t index; /* of the grid */
   uint32_t edge;  /* 1: of the grid, for values alone: plugins answer it as they do the others */
   uint64_t seed;
-  /* Of the ops of graphs (graph.h). */
+  /* Fields for ops of graphs (graph.h). */
   uint32_t values;   /* enum kit_values: what the inputs hold */
   uint32_t shrinks;  /* strides are those of a plan whose dims may shrink; 2: they have shrunk */
   uint32_t in_place; /* the output may be in an input: same dtype, dims and strides */
@@ -162,7 +162,7 @@ typedef struct kit_data {
   unsigned char *groups; /* of 2:4 weights: which two of each four are kept; NULL: all */
   bs_kept positions;
   int64_t length; /* of a packed row: kept, or what is kept of it */
-  double *after;  /* matmul_update: the packed weight behind it, [N,length] */
+  double *after;  /* matmul_update: the packed weight after it, [N,length] */
   const bs_tensor_desc *descs[KIT_ARGS], *pack_descs[KIT_ARGS];
   bs_tensor_desc pack_x, pack_y;
   bs_op_query query, pack_query;
@@ -197,14 +197,14 @@ int64_t kit_column(const kit_data *d, int64_t i);
 void kit_data_make(kit_data *d, const char *op, const kit_shape *shape);
 void kit_data_free(kit_actor *a, kit_data *d);
 const char *kit_data_text(const kit_data *d); /* static buffer */
-/* Who packs the weight of this query; NULL: nobody of this plugin. */
+/* The implementation that packs the weight of this query; NULL: none in this plugin. */
 const bs_op_impl *kit_packer(const kit_actor *a, const kit_data *d, void **out_state);
 /* Asks impl. Where another packs its weights and says NO to them, the level is UNKNOWN. */
 void kit_data_ask(const kit_actor *a, const kit_data *d, bs_op_answer *out);
 /* pack, prepare, run, and free all again. *stage says how far it came. keep: what was packed (may be NULL).
  */
 int32_t kit_data_run(kit_actor *a, kit_data *d, const char **stage, bs_error *err);
-/* What a plan of the query says of itself shows all knobs, and the values that were given (knobs.c). */
+/* Checks that the plan's echo shows all knobs, and the values that were given (knobs.c). */
 void kit_echo_check(const kit_actor *a, const kit_data *d, const void *plan);
 /* Rubbish into all that the op writes. */
 void kit_poison_outputs(kit_data *d, int byte);
@@ -218,7 +218,7 @@ unsigned char *kit_data_bits(const kit_data *d, size_t *out_bytes);
 int32_t kit_data_run_plan(kit_actor *a, kit_data *d, void *plan, bs_error *err);
 /* Are sums asked for in f64? */
 int kit_wide(const kit_data *d);
-/* Of an answer: does it keep to what the query asks of its sums? */
+/* Does the tolerance of an answer fulfil what the query requires of its sums? */
 int kit_tolerance_fits(const kit_data *d, uint32_t tolerance);
 /* NaN, an infinity or a number where the other one is. */
 int kit_same_class(uint32_t dtype, double got, double exact);

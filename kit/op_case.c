@@ -230,7 +230,7 @@ static void make_queries(kit_data *d) {
   if (kit_is_loss(d->op)) d->query.attrs[1] = kit_loss_count(d);
   d->pack_query = d->query;
   if (is(d, "matmul")) return;
-  /* As a layer of that weight dtype would pack it. */
+  /* The query by which a layer of that weight dtype would pack it. */
   d->pack_x = bs_desc_2d(s->w, s->B, s->x_full ? s->K : d->kept);
   d->pack_y = bs_desc_2d(bs_dtype_is_float(s->w) ? s->w : BS_I32, s->B, s->N);
   d->pack_descs[0] = &d->pack_x;

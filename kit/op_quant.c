@@ -52,7 +52,7 @@ int64_t kit_quant_group(const kit_data *d) {
   return joins(d) ? 0 : kit_is_scaled(d->op) ? groups_[d->shape.seed % 9] : d->shape.K;
 }
 
-/* Of quantize_groups: 1 where rows share their scales. */
+/* For quantize_groups: 1 if rows share their scales. */
 static int64_t together(const kit_data *d) {
   return (int64_t)(d->shape.seed / 108 % 3 == 1);
 }

@@ -15,7 +15,7 @@ typedef struct job {
   int fused;
 } job;
 
-/* Of one rank. */
+/* State of one rank. */
 typedef struct at_work {
   const job *j;
   void *layer;

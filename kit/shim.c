@@ -35,7 +35,7 @@ const kit_taken *kit_shim_taken(uint32_t rank) {
   return &taken[rank];
 }
 
-/* Where a rank's bytes are counted; NULL: they are not. */
+/* The counter of a rank's bytes; NULL: not counted. */
 static kit_taken *taken_of(bs_rank *rank) {
   const uint32_t r = bs_rank_get_api()->rank(rank);
   return r < KIT_SHIM_RANKS && !reading[r] ? &taken[r] : NULL;

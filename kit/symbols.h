@@ -17,7 +17,7 @@ typedef struct kit_tls {
   char needs[128];
 } kit_tls;
 
-/* Of a file that bs_elf_read has accepted. 0, or -1 when it cannot be read. */
+/* For a file that bs_elf_read has accepted. 0; -1: it cannot be read. */
 int kit_symbols_read(const char *path, kit_symbols *out);
 int kit_tls_read(const char *path, kit_tls *out);
 /* The object that lies at an address of the file: its name and the end of it; "" where the file tells none.
