@@ -72,13 +72,13 @@ typedef struct bs_experiment {
   double tune_seconds, tune_margin; /* lab/tune/tune.h */
   int64_t tune_min_work;
   uint32_t tune_measure;
-  /* Which implementation serves which product, and how that was decided: set by bs_tuner_choose, owned by the
+  /* The implementation that serves each product, and how it was chosen: set by bs_tuner_choose, owned by the
    * experiment. NULL: the table of defaults. */
   uint32_t n_choices;
   const char **choices;
   json_t *choice_record;
-  /* For the record, the caller's, set after bs_experiment_make. request_key: lab/store/request_key.h. sweep:
-   * id of the sweep that it is point number `point` of. NULL: none. */
+  /* Texts for the record, owned by the caller, set after bs_experiment_make. request_key:
+   * lab/store/request_key.h. sweep: id of the sweep whose point number `point` this is. NULL: none. */
   const char *request_key, *sweep;
   int64_t point;
   json_t *ladder; /* of --method auto: what was predicted and measured, for the record; NULL: none */

@@ -10,6 +10,6 @@
 int bs_stop_ask(int signal_number);
 /* The signal's number; 0: no request. Any thread may call it, also in hot loops: it takes one load. */
 int bs_stop_asked(void);
-/* BS_OK, or BS_ABORTED with BS-STOPPED when somebody asked. */
+/* BS_OK, or BS_ABORTED with BS-STOPPED after a request. */
 int32_t bs_stop_check(bs_error *err);
 #endif

@@ -11,8 +11,8 @@
 /* Adds {key, default, candidates} for each key that the list lacks: candidates as bs_tune_candidate makes
  * them, those that can serve, best first. */
 int32_t bs_tune_ask(const bs_case *c, json_t *list, bs_error *err);
-/* The world of a rehearsal with the case's choices, which knows what was asked; the caller destroys it, also
- * after an error. */
+/* Makes the world of a rehearsal with the case's choices; it records all queries. The caller destroys it,
+ * also after an error. */
 int32_t bs_tune_rehearse(const bs_case *c, bs_world **out_world, bs_error *err);
 /* Prepares a plan of the query with `choice` ("cpu:packed{tokens=48}") on a single rank of `threads` threads,
  * with zeros as weights, and returns its echo: the implementation and settings that the plan reports.

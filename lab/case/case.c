@@ -293,7 +293,7 @@ static json_t *plan_json(const bs_choice_info *info) {
   return row;
 }
 
-/* By key: the ranks prepare in any order. */
+/* Collects the plans sorted by key: the ranks prepare in any order. */
 static int32_t collect_plans(const bs_world *world, json_t **out, bs_error *err) {
   json_t *list = json_array();
   for (uint32_t i = 0; list != NULL && i < bs_world_choice_count(world); i++) {

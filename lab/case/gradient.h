@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * gradient.h - one layer run forward and backward on one world: what phase 2 judges. The gradient of Y comes
- * from the workload's loss and the outputs as they are, rounded to Y's dtype, so that whoever judges dX and
- * dW starts from what the backward pass was given. */
+ * gradient.h - one layer run forward and backward on one world, for phase 2. The gradient of Y comes from the
+ * workload's loss and the computed outputs, rounded to Y's dtype. So the judge of dX and dW starts from the
+ * values that the backward pass received. */
 #ifndef BS_LAB_CASE_GRADIENT_H
 #define BS_LAB_CASE_GRADIENT_H
 #include "lab/case/case.h"

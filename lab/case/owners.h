@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * owners.h - which rank of a run holds which weight, where columns alone do not tell: the halves of a mask
- * that differs by row. Positions are copied from the layer, which is gone when a run is judged. */
+ * owners.h - which rank of a run holds which weight, for masks whose halves differ by row, where columns are
+ * not enough. Positions are copied from the layer, because it is freed before a run is judged. */
 #ifndef BS_LAB_CASE_OWNERS_H
 #define BS_LAB_CASE_OWNERS_H
 #include "lab/case/case.h"

@@ -70,8 +70,8 @@ static int32_t open_mask(const bs_experiment *e, bs_subject *out, bs_error *err)
   return rc;
 }
 
-/* A bias is in every run unless it is left out: a method that takes none says how. What else it refuses it
- * says where it is built. */
+/* Refuses a bias for a method that takes none, with the setting that removes it: a bias is in every run
+ * unless it is left out. The method itself refuses other things in build. */
 static int32_t refuse_bias(const bs_experiment *e, const bs_subject *s, bs_error *err) {
   bs_proposal p = {.struct_size = sizeof p};
   bs_layer_spec bare = s->spec;

@@ -238,8 +238,8 @@ static void count_moved(trainer *t, const uint8_t *old) {
     t->run->out->ranks[t->index].moved += (uint64_t)__builtin_popcount(mine->kept[i] & ~old[i] & 0xFu);
 }
 
-/* The weights of all ranks become the source of a new layer, whose mask is made of them. Timed as
- * `decompress`, `mask` and `compress`: the last two by the layer itself where it has positions to choose,
+/* Builds a new layer whose source is the weights of all ranks, which also give its mask. Timed as
+ * `decompress`, `mask` and `compress`. The layer times the last two itself if it has positions to choose;
  * else packing is `compress`. */
 static int32_t remask(trainer *t, const bs_source *x, int64_t step, bs_error *err) {
   train_run *run = t->run;

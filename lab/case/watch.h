@@ -16,8 +16,8 @@ typedef struct bs_watch {
 typedef struct bs_watched {
   const bs_source *inner;
   bs_watch *watch;
-  int shows;         /* one rank tells, for all: its steps follow one another */
-  bs_generator made; /* what a device makes by itself is not watched: it takes no time */
+  int shows;         /* one rank reports for all, so that the steps follow one another */
+  bs_generator made; /* generation on a device is not watched: it takes no time */
 } bs_watched;
 
 /* inner as out, through *view: both, and the watch, must outlive out. */

@@ -55,7 +55,7 @@ static void get_terms(const bs_checking *c, int64_t at, terms *out) {
     for (uint32_t q = 0; q < c->ranks; q++) out->alike[r] += q != r && partial[q] == partial[r];
 }
 
-/* Sizes and variance of what is rounded on the way to one sum: each partial, each partial sum. */
+/* Adds up sizes and variance of the values that one sum rounds: each partial, each partial sum. */
 static void add_roundings(const bs_checking *c, enum place place, const terms *t, double bias, double *size,
                           double *variance) {
   double sum = 0;
@@ -72,7 +72,7 @@ static void add_roundings(const bs_checking *c, enum place place, const terms *t
   }
 }
 
-/* The largest of all places, beyond what the reference's own place has. */
+/* Allows the largest difference between the reference's place of the bias and any other place. */
 static void allow_places(bs_checking *c, int64_t at, const terms *t) {
   const double z = bs_checking_sum(c, at), bias = bs_checking_bias(c, at);
   double first = 0, size = 0, variance = 0;

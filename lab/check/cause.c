@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * cause.c - what most likely went wrong, in a sentence: what a gate alone tells, a known mistake, or what is
- * left. No sentence says more than was measured. */
+ * cause.c - the likely cause of a failure, in a sentence: from one gate, from a known mistake, or a
+ * description. No sentence claims more than was measured. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -46,7 +46,7 @@ static void say_misplaced(const bs_checking *c, char *text, size_t size) {
            bs_checking_y(c, c->worst_rank, at), bs_checking_sum(c, at));
 }
 
-/* The causes that a gate alone tells; 0: none does. */
+/* Describes causes that a single gate shows; 0: none. */
 static int say_gate(const bs_checking *c, const bs_check_result *result, char *text, size_t size) {
   if (c->misplaced > 0) {
     say_misplaced(c, text, size);

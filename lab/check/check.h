@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * check.h - judging tensors that somebody else made by the gates that need no run of ours (docs/check.md),
- * and naming what most likely went wrong. */
+ * check.h - judges tensors that other programs made, by the gates that need no run of this program
+ * (docs/check.md), and names the likely error. */
 #ifndef BS_LAB_CHECK_CHECK_H
 #define BS_LAB_CHECK_CHECK_H
 #include "lab/check/tensors.h"

@@ -10,7 +10,7 @@ enum bs_check_layout { BS_CHECK_ALIKE = 0, BS_CHECK_FEATURES = 1, BS_CHECK_TOKEN
 typedef struct bs_checking {
   const bs_check_set *set;
   bs_check_options options; /* settled */
-  int reduce_given;         /* somebody said what partials and sums were rounded to */
+  int reduce_given;         /* the caller gave the type of partials and sums */
   int64_t B, N, K;
   bs_source x, w, w_turned, bias; /* w_turned: only where N = K */
   void *turned;                   /* memory of W as [N,K] where the file has [K,N]; or of w_turned's */

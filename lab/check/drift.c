@@ -8,7 +8,7 @@
 #include "lab/activation.h"
 #include "lab/check/checking.h"
 
-/* Below so many different values the limit is beyond the half ulp of values that are cut off. */
+/* With fewer different values the limit is above the half ulp of truncated values. */
 enum { FEWEST_VALUES = 24 };
 
 /* One output: its stored value and its error. */

@@ -81,7 +81,7 @@ static int32_t find_ranks(bs_checking *c, bs_error *err) {
   return BS_OK;
 }
 
-/* How Y lies over the ranks; 0: it fits nowhere. */
+/* Finds how Y is divided over the ranks; 0: its shape fits no division. */
 static int lay_out(bs_checking *c) {
   const bs_check_list *y = &c->set->y;
   int64_t rows = 0, cols = 0, alike = 1, narrow = 1, low = 1;
@@ -178,9 +178,8 @@ static int are_known(bs_checking *c) {
   return 1;
 }
 
-/* Which rank multiplies column k, where the ranks' products are terms of a sum. The columns of the ranks must
- * be all of K, each once; else they are taken to be equal shares in order, which serves the prediction alone.
- */
+/* Finds which rank multiplies column k, if the ranks' products are terms of a sum. The columns of the ranks
+ * must be all of K, each once; otherwise equal shares in order are assumed, for the prediction only. */
 static int32_t find_columns(bs_checking *c, bs_error *err) {
   if (!c->terms && !(c->ranks > 1 && (c->reduce_given || c->set->columns.n > 1))) return BS_OK;
   c->column_rank = malloc((size_t)c->K * sizeof *c->column_rank);

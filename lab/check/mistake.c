@@ -76,7 +76,7 @@ static double would_be(const search *s, const mistake *m, int64_t at) {
   return bs_activation_value(m->activation, z);
 }
 
-/* By how many bounds whole Y number `y` misses what the mistake makes, or more than `limit`. */
+/* The distance of whole Y number `y` from the mistake's result, in bounds; or more than `limit`. */
 static double off_by(const search *s, const mistake *m, uint32_t y, double limit) {
   const bs_checking *c = s->c;
   const double u = bs_dtype_unit_roundoff(c->options.y_dtype), size = fmax(1.0, fabs(m->sum));

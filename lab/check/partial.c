@@ -8,21 +8,21 @@
 #include "lab/activation.h"
 #include "lab/check/checking.h"
 
-/* How much of the bias a partial may hold. */
+/* The part of the bias that a partial may hold. */
 enum share { NONE, WHOLE, PART, SHARES };
 
 /* Ways in which the bias is on the ranks. EVERY is a mistake; where it fits, the text says so. */
 enum way { AFTERWARDS, ON_ONE, DIVIDED, EVERY, WAYS };
 
-/* got is right where `want` is, which is known to within `bound`: the same NaN, the same infinity as `dtype`
- * stores it, or beyond the range of dtype. Only for what is not finite on one side. */
+/* Is got right for `want`, which is known to within `bound`? It must be the same NaN, the same infinity after
+ * conversion to `dtype`, or beyond the range of dtype. Only for values that are not finite on one side. */
 static int same_kind(uint32_t dtype, double want, double bound, double got) {
   if (isnan(want) || isnan(got)) return isnan(want) && isnan(got);
   return got == want || got == bs_checking_stored(dtype, want) ||
          got == bs_checking_stored(dtype, copysign(fabs(want) + bound, want));
 }
 
-/* In bounds. */
+/* The error in units of the bound. */
 static double off_by(uint32_t dtype, double want, double got, double bound) {
   if (!isfinite(want) || !isfinite(got)) return same_kind(dtype, want, bound, got) ? 0.0 : INFINITY;
   return got == want ? 0.0 : bound > 0 && isfinite(bound) ? fabs(got - want) / bound : INFINITY;
@@ -38,7 +38,7 @@ static double bound_of(const bs_checking *c, int64_t at, double want) {
          bs_ulp(c->options.reduce_dtype, 0.0);
 }
 
-/* By how much rank r's partial misses the product of its columns with each share of the bias, at worst. */
+/* The largest distance of rank r's partial from the product of its columns with each share of the bias. */
 static void partial_off(const bs_checking *c, uint32_t r, double out_off[SHARES]) {
   const double of_bias[SHARES] = {0.0, 1.0, 1.0 / c->ranks};
   for (int s = 0; s < SHARES; s++) out_off[s] = 0.0;
@@ -119,7 +119,7 @@ static int add_up(const bs_checking *c) {
   return fits[0] || fits[1];
 }
 
-/* Without columns: only a partial of zeros that lacks something is known to be wrong. */
+/* Judges without columns: then only a partial of zeros that lacks something is certainly wrong. */
 static void judge_zeros(const bs_checking *c, bs_gate *gate) {
   for (uint32_t r = 0; c->ranks > 1 && r < c->set->partial.n; r++) {
     if (!is_zero(c, r) || add_up(c)) continue;

@@ -19,7 +19,7 @@
 #define CALL_S 1e-3    /* of the kernel that is right */
 #define BOUND_S 0.8e-3 /* and its bound */
 
-/* How a control is made. */
+/* The construction of a control. */
 static const struct control {
   const char *name;
   const char *problem; /* NULL: PROBLEM */
@@ -121,8 +121,8 @@ static int32_t measure(const struct control *c, json_t *record, bs_error *err) {
 
 /* ---- one control -------------------------------------------------------------------------------- */
 
-/* One kernel with a fault, examined; and if it is to be compared with what is stored, that is the right one's
- * build id. `build`: what it reports itself. */
+/* Examines one kernel with a fault. If the control is compared with a stored build, `stored` is the right
+ * kernel's build id. `build`: the id that the kernel reports. */
 static int32_t examine(const bs_selftest_request *r, const struct control *c, const char *fault,
                        const char *stored, json_t *record, char build[80], bs_error *err) {
   bs_context *context = NULL;

@@ -61,7 +61,7 @@ static void predict(const bs_checking *c, const double *e, as_stored *out) {
   out->prediction.relative = norm > 0 ? sqrt(variance / norm) : 0.0;
 }
 
-/* How far each sum may be off before it is stored: that of sums whose own rounding is f32's. */
+/* The largest error of each sum before it is stored, for sums in f32. */
 static int32_t bound_sums(const bs_checking *c, double *e, bs_error *err) {
   bs_reference plain = c->reference; /* owns nothing */
   bs_arithmetic sums = c->arithmetic;

@@ -10,7 +10,7 @@
 #include "blockshock/abi.h"
 
 enum { BS_SPACE_KNOBS = 16, BS_SPACE_VALUES = 64, BS_SPACE_WORD = 24, BS_SPACE_TEXT = 512 };
-/* Larger spaces are refused: nobody measures them, and a random draw searches for an allowed point. */
+/* Larger spaces are refused: they cannot be measured, and a random draw searches for an allowed point. */
 #define BS_SPACE_MOST (UINT64_C(1) << 24)
 
 typedef struct bs_space_knob {
@@ -38,7 +38,7 @@ int32_t bs_space_add(bs_space *space, const char *name, const char *values, cons
  * read, names no knob, or compares a word as a number. What is not a number (rows % 0) holds nowhere. */
 int32_t bs_space_limit(bs_space *space, const char *constraint, bs_error *err);
 int bs_space_allows(const bs_space *space, uint64_t point);
-/* How many points the constraint leaves. */
+/* The number of points that the constraint allows. */
 uint64_t bs_space_count(const bs_space *space);
 
 uint32_t bs_space_place(const bs_space *space, uint64_t point, uint32_t knob);
@@ -48,7 +48,8 @@ uint64_t bs_space_with(const bs_space *space, uint64_t point, uint32_t knob, uin
 char *bs_space_text(const bs_space *space, uint64_t point, char *out, size_t size);
 /* Finds the point of such a text, which must name every knob exactly once; 0: there is none. */
 int bs_space_find(const bs_space *space, const char *text, uint64_t *out_point);
-/* Why bs_space_find has no point for a text: "there is no knob 'warps'". "": it has one. Returns out. */
+/* The reason why bs_space_find has no point for a text: "there is no knob 'warps'". "": it has one. Returns
+ * out. */
 char *bs_space_why(const bs_space *space, const char *text, char *out, size_t size);
 /* The point that is nearest to a text: knobs that it lacks have their default (else their first value), of
  * numbers the nearest by their ratio is taken. *out_exact: 1 when nothing had to be moved. */

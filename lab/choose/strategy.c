@@ -49,7 +49,7 @@ static uint64_t halving_cost(uint64_t n) {
   return cost;
 }
 
-/* The most finalists, up to `most`, whose halving takes no more than so many measurements. */
+/* The most finalists, up to `most`, whose halving needs at most so many measurements. */
 static uint32_t affordable(uint32_t most, uint64_t measurements) {
   while (most > 1 && halving_cost(most) > measurements) most--;
   return most;
@@ -86,8 +86,8 @@ static int is_new(const search *s, uint64_t point) {
   return bs_space_allows(s->space, point) && !is_seen(s, point);
 }
 
-/* One more point and the halving of what could be measured must fit: what failed is no finalist, so its part
- * of the halving goes to the search. */
+/* Is the search over? One more point and the halving of the measured points must fit. Failed points cannot be
+ * finalists, so their part of the halving goes to the search. */
 static int is_over(search *s) {
   bs_searched *out = s->out;
   const uint32_t finalists = s->n_finite + 1 < s->finalists ? s->n_finite + 1 : s->finalists;

@@ -27,7 +27,7 @@ enum bs_strategy {
 };
 extern const char *const bs_strategy_names[BS_STRATEGIES];
 
-/* How a point came to be measured. */
+/* The reason why a point was measured. */
 enum bs_origin {
   BS_ORIGIN_START = 0,
   BS_ORIGIN_ORDER = 1,

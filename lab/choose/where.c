@@ -44,7 +44,7 @@ static double number_of(reader *r, const value *v) {
   return v->number;
 }
 
-/* Truth of three values: NAN is that of what is no number, and holds nowhere. */
+/* Three-valued truth: NAN is the truth of a value that is not a number; a constraint with it never holds. */
 static double truth(double x) {
   return isnan(x) ? NAN : x != 0.0;
 }

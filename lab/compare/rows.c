@@ -65,7 +65,7 @@ static int is_peer(const char *arm) {
   return strncmp(arm, "dense, ", 7) == 0 || strncmp(arm, "dense on ", 9) == 0;
 }
 
-/* Which arm a row is of; pass: null where the record has none. */
+/* A new row with the arm's name; pass: null if the record has none. */
 static json_t *new_row(const bs_stored_run *run, const json_t *sample) {
   const size_t record = (size_t)json_integer_value(json_object_get(sample, "record"));
   const json_t *pass = json_object_get(json_array_get(run->records, record), "pass");

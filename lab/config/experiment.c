@@ -354,8 +354,8 @@ void bs_note_crowd(uint32_t ranks, uint32_t each, bs_notes *notes) {
               (uint64_t)ranks * each);
 }
 
-/* Threads that share cores are right and slow: who asks for many should know which of both is seen. Ranks of
- * an MPI job may be on several machines. */
+/* Notes that threads share cores: results are then right, but slow, and the user should know why. Ranks of an
+ * MPI job may be on several machines. */
 static void count_threads(bs_context *context, bs_experiment *e, bs_notes *notes) {
   const bs_method *method = NULL;
   void *state = NULL;

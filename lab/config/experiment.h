@@ -30,7 +30,7 @@ void bs_note_crowd(uint32_t ranks, uint32_t threads_of_each, bs_notes *notes);
 /* mask.c: the value of the method's option mixed; -1 without it. A text that is not a number gives 0, which
  * the method refuses. */
 int64_t bs_mixed_wanted(uint32_t n_options, const char *const *keys, const char *const *values);
-/* How many ranks it runs on: as configured, else the method's own number. */
+/* The number of ranks: as configured, else the method's own. */
 uint32_t bs_experiment_world(const bs_experiment *experiment, const bs_method *method);
 
 /* The communicator made with the MPI that has started this process; where none has, the machine's own. */

@@ -46,7 +46,7 @@ static int32_t read_shares(bs_experiment *e, bs_error *err) {
   return BS_OK;
 }
 
-/* A key of another kind of mask changes nothing, and is said when somebody typed it. */
+/* Notes a typed key of another kind of mask: it has no effect. */
 static void note_idle(const bs_experiment *e, const char *path, int used, const char *quiet_dir,
                       bs_notes *notes) {
   if (!used && given(e->config, path) && !is_shipped(bs_config_find(e->config, path), quiet_dir))

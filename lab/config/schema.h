@@ -53,8 +53,8 @@ void bs_key_range(const bs_key *key, char *out, size_t size);
 int32_t bs_schema_check(const bs_node *root, const char *quiet_dir, bs_notes *notes, bs_error *err);
 /* Writes each value of a checked tree in one spelling, so that equal requests are equal texts: "fp16" as f16,
  * "1e-2" as 0.01, "yes" as true, [1,1,0,0] of a pattern as 1100, an older name of a method or workload as the
- * name that the plugin gives it. Where a value was written stays. context: knows the older names; NULL: those
- * stay. notes (NULL: none) get a line for an older name of a method and of a value. */
+ * plugin's name for it. The place where a value was written is kept. context: knows the older names; NULL:
+ * those stay. notes (NULL: none) get a line for each older name of a method or of a value. */
 int32_t bs_schema_canonical(bs_context *context, bs_node *root, bs_notes *notes, bs_error *err);
 /* Takes the decorative keys out of a checked tree. */
 void bs_schema_drop_idle(bs_node *root);

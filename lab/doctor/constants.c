@@ -74,7 +74,7 @@ static void constant_text(const json_t *row, const char *list, char *out, size_t
   }
 }
 
-/* Why a row cannot be, or NULL; list NULL: what speaks against the whole. */
+/* The reason to doubt a row, or NULL; list NULL: the reason to doubt all rows. */
 static const char *doubt_of(const json_t *doubts, const char *list, size_t row) {
   for (size_t i = 0; i < json_array_size(doubts); i++) {
     const json_t *d = json_array_get(doubts, i);

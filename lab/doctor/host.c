@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * host.c - the rows of the machine itself, from /proc and /sys. What a machine does not tell is no fault. */
+ * host.c - the rows of the machine itself, from /proc and /sys. Missing facts are not a failure. */
 #include <errno.h>
 #include <sched.h>
 #include <stdarg.h>

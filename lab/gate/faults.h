@@ -49,7 +49,7 @@ int bs_fault_of_slope(uint32_t kind);
  * (bs_fault_met). */
 int bs_fault_may_miss(uint32_t kind, const bs_case *c, const bs_proposal *proposal);
 
-/* How many collectives of a kind a backward pass makes. */
+/* The number of collectives of a kind in a backward pass. */
 uint32_t bs_fault_backward(const bs_proposal *proposal, uint32_t kind);
 /* 1: the case leaves weights out on purpose, so that one that is lost may be none. */
 int bs_fault_alone(const bs_case *c);

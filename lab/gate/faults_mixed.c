@@ -55,7 +55,7 @@ static int32_t choose_ratio(const bs_case *c, int64_t row, bs_fault_mixed *f, bs
   return rc;
 }
 
-/* Two neighbouring blocks, of all rows, whose scales are farthest from each other. */
+/* Finds two adjacent blocks, over all rows, whose scales differ most. */
 static int32_t search_blocks(const bs_case *c, const bs_mixed *m, double *values, bs_fault_mixed *f,
                              bs_error *err) {
   double *scales = values + m->K;

@@ -20,7 +20,7 @@ typedef struct bs_fault_mixed {
 int bs_fault_is_mixed(uint32_t kind);
 /* NULL, or why not. */
 const char *bs_fault_mixed_skip(uint32_t kind, const bs_case *c);
-/* For a fault of the kind; SCALE_OTHER hits row `row` of W. */
+/* Prepares a fault of the kind; SCALE_OTHER changes row `row` of W. */
 int32_t bs_fault_mixed_make(uint32_t kind, const bs_case *c, int64_t row, bs_fault_mixed *out, bs_error *err);
 void bs_fault_mixed_free(bs_fault_mixed *fault);
 /* SEGMENT_EDGE, SEGMENT_SWAPPED: changes the spec that the method gets. Several ranks may call it at the same

@@ -56,8 +56,8 @@ bs_fault_noise bs_fault_noise_of(const bs_case *c, const bs_proposal *p) {
   return noise;
 }
 
-/* 0.044 of the spread, which most sums tell from round-off; where the wire or the dtype hides that, a small
- * multiple of what they may do at most. */
+/* The error to add: 0.044 of the spread, which most sums distinguish from round-off. If the wire or the dtype
+ * hides that, a small multiple of their largest error. */
 static double output_off(const bs_fault_noise *n, double rms, double value, uint32_t dtype) {
   const double whole = n->partial ? rms * sqrt((double)n->ranks) : rms;
   const double sums =

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * faults_noise.h - one output put off by so much that the gates must see it, for faults.c: by the spread of
- * the outputs, or by what round-off may do to one at most. */
+ * faults_noise.h - changes one output by enough that the gates must detect it, for faults.c: by the spread of
+ * the outputs, or by the largest possible round-off of one. */
 #ifndef BS_LAB_GATE_FAULTS_NOISE_H
 #define BS_LAB_GATE_FAULTS_NOISE_H
 #include "lab/gate/verdict.h"

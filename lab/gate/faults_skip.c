@@ -116,7 +116,7 @@ const char *bs_fault_skip_backward(uint32_t kind, const bs_case *c, const bs_pro
   }
 }
 
-/* A proposal does not tell what is gathered. Of a split y it may be dY alone. */
+/* A proposal does not name the gathered tensor. For a split y it may be only dY. */
 int bs_fault_may_miss(uint32_t kind, const bs_case *c, const bs_proposal *p) {
   return kind == BS_FAULT_NOT_GATHERED && c->spec.y_placement == BS_SPLIT &&
          bs_fault_backward(p, BS_COLL_ALL_GATHER) == 1;

@@ -102,7 +102,8 @@ int32_t bs_integer_gate(const bs_case *like, uint32_t fault_kind, int64_t max_fe
 
 const char *const bs_fault_gate_names[BS_FAULT_GATES] = {"T1", "T2.feature", "T2.token", "T3", "T4"};
 
-/* How far a fault that all ranks share moves the exact outputs (bs_verdict_shift); INFINITY of the others. */
+/* How far a fault that all ranks share moves the exact outputs (bs_verdict_shift); INFINITY for other
+ * faults. */
 static int32_t shift_of(const bs_case *c, uint32_t kind, const bs_case_fault *hooks,
                         const bs_case_result *result, double *out, bs_error *err) {
   bs_case other = *c;

@@ -76,9 +76,9 @@ static double stored(uint32_t dtype, double value) {
   return bs_load_f64(dtype, &room, 0);
 }
 
-/* 1: the sum is infinite in fp64, and IEEE arithmetic gives NaN for it in the layer all the same. Zeros of
- * the split met NaN or Inf in X; sums travel in int8 steps, of which an infinity has none; or the finite
- * terms may overflow on the way to an infinity of the other sign. */
+/* 1: the sum is infinite in fp64, but IEEE arithmetic inside the layer may give NaN. This can happen in three
+ * ways. Zeros of the split met NaN or Inf in X; sums are sent in int8 steps, which have no infinity; or the
+ * finite terms may overflow to an infinity of the other sign. */
 static int may_be_nan(const running *run, int64_t b, int64_t at) {
   const bs_arithmetic *a = run->a;
   const bs_reference *ref = run->ref;
@@ -155,7 +155,8 @@ static double t2_limit(double n) {
   return 1.0 + 9.0 / sqrt(n);
 }
 
-/* How many outputs carry error: where an activation is flat fewer than there are. */
+/* The number of outputs that carry errors: with an activation that is flat in places this is fewer than
+ * all. */
 static double carriers(const sums *s) {
   return s->s4 > 0 ? s->s2 * s->s2 / s->s4 : 0.0;
 }
@@ -228,7 +229,8 @@ void bs_gate_skip(bs_gate *gate, const char *why) {
   snprintf(gate->text, sizeof gate->text, "%s", why);
 }
 
-/* Why T1 and T2 do not judge; NULL: they do. Errors of inputs are shared by outputs and follow no spread. */
+/* The reason why T1 and T2 do not judge; NULL: they do. Outputs share errors of inputs, which follow no
+ * spread. */
 static const char *skips_spreads(const bs_reference *ref, double outputs) {
   if (ref->carried_bound2) return "inputs known to a bound only: T3 judges alone";
   return outputs < BS_T1_MIN_OUTPUTS ? "fewer than 128 outputs: T3 and T5 judge alone" : NULL;

@@ -12,7 +12,7 @@
 #include "lab/gate/reference.h"
 #include "lab/result.h"
 
-/* How the outputs were made: what may be rounded where. */
+/* The arithmetic of the outputs: the types in which values are rounded. */
 typedef struct bs_arithmetic {
   uint32_t y_dtype;
   uint32_t reduce_dtype;  /* of partials and partial sums; used only with partials */

@@ -17,7 +17,7 @@ int64_t bs_mixed_of(const bs_layer_spec *spec);
 enum bs_mixed_scales { BS_MIXED_BY_ROW = 0, BS_MIXED_BY_TENSOR = 1, BS_MIXED_BY_BLOCK = 2 };
 enum { BS_MIXED_X = 0, BS_MIXED_W = 1 };
 
-/* Which columns are high, whose the others are, and which of those have a scale in common. */
+/* Which columns are high, who owns the others, and which of those share a scale. */
 typedef struct bs_mixed {
   int64_t K, high;
   uint32_t dtype, scales; /* of the others: enum bs_mixed_scales */

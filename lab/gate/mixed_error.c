@@ -140,9 +140,9 @@ int32_t bs_errors_expected(bs_context *context, const bs_experiment *e, double *
 
 /* ---- measured ----------------------------------------------------------------------------------- */
 
-/* How far the error is from its prediction, in its limit. Upwards from all of it; downwards from the rounding
- * to 8 bits alone, as blocked sums stay below the random walk that their round-off is predicted by: that has
- * the limit of T1, upwards. */
+/* The distance of the error from its prediction, as a share of the limit. Upwards it uses the whole
+ * prediction. Downwards it uses only the rounding to 8 bits: blocked sums have less round-off than the random
+ * walk that predicts it. T1 has the upward limit for that. */
 static double off(const bs_mixed_error *e, double outputs) {
   const double chance = 1.0 / sqrt(outputs > 1.0 ? outputs : 1.0);
   const double limit = e->rounding > 0.0 ? BS_MIXED_LIMIT + BS_MIXED_CHANCE * chance : 0.3 + BS_T1_C * chance;

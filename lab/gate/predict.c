@@ -117,7 +117,7 @@ static int last_sum_is_output(const bs_reference *ref, const bs_arithmetic *a) {
          (a->activation == BS_ACT_NONE || a->activation == BS_ACT_RELU);
 }
 
-/* Variance of what is stored on the way to one sum: each partial, each partial sum after the first. */
+/* Variance from the values that one sum stores: each partial, each partial sum after the first. */
 static double stored_variance(const bs_reference *ref, const bs_arithmetic *a, const double *steps,
                               int64_t at) {
   if (steps) return steps[at];
@@ -180,7 +180,7 @@ static double magnitude2(const bs_reference *ref, int64_t f) {
   return sum;
 }
 
-/* How much of the mean accumulation error of its feature an output has: tokens may differ in size. */
+/* The share of an output in the mean accumulation error of its feature: tokens may differ in size. */
 static double share_of(const bs_reference *ref, int64_t at, double all) {
   return all > 0.0 && isfinite(all) ? (double)ref->B * ref->magnitude[at] * ref->magnitude[at] / all : 1.0;
 }

@@ -7,9 +7,9 @@
 #include "blockshock/blockshock.h"
 #include "lab/progress.h"
 
-/* How K is divided over ranks: column_rank[k] for K-split methods; NULL when no rank holds partial sums, or
- * `owners` tells of each weight: the ranks of the K weights of feature f of w into out, UINT32_MAX for those
- * that no rank has, which then are no part of the reference; the bias belongs to *out_first. */
+/* The division of K over ranks: column_rank[k] for K-split methods. NULL: no rank holds partial sums, or
+ * `owners` knows each weight. owners writes the ranks of the K weights of feature f of w into out, UINT32_MAX
+ * for those that no rank has, which the reference leaves out; the bias belongs to *out_first. */
 typedef struct bs_reference_request {
   const bs_source *x;    /* [B,K] */
   const bs_source *w;    /* [N,K] */
@@ -36,15 +36,15 @@ typedef struct bs_reference {
   double **partial;  /* [world_size] each [B,features]; NULL without partial sums */
   double *energy;    /* [features]: sum over tokens and columns of (x w)^2 */
   uint32_t world_size;
-  /* Tokens that differ from one another, of groups of equal ones fewer: only so many outputs of a feature are
-   * independent of one another (the gradient of a sum is the same for all tokens). */
+  /* The number of different tokens, or fewer for groups of equal ones: only so many outputs of a feature are
+   * independent (the gradient of a sum is the same for all tokens). */
   int64_t distinct;
   int64_t distinct_features; /* likewise of features, by their rows of w; 0: not counted */
   const double
       *bias_error; /* [features] how far the bias may be from the one used; NULL: not at all; not owned */
   int gaps;        /* 1: the features are no neighbours, though they are all of w's rows */
-  /* [B, features] where x (or w) is known to so much only; not owned. The square of what its errors, each as
-   * large as can be, would add to an output if they were one standard deviation. */
+  /* [B, features] if x (or w) is known only to within errors; not owned. The variance that an output would
+   * get from them, with each largest error as one standard deviation. */
   const double *carried_bound2;
   uint64_t nonfinite_inputs; /* NaN or Inf among the inputs read */
   uint8_t *token_nonfinite;  /* [B] 1: the token's X holds NaN or Inf */

@@ -135,7 +135,7 @@ static double lost_in_steps(const bs_judging *j, int64_t f) {
          0x1p-22 * most;
 }
 
-/* How far what forward makes of zeros may be from act(b), b known to `bound`. */
+/* The largest distance of forward's output for zeros from act(b), with b known to `bound`. */
 static double most_off(const bs_judging *j, double b, double bound, double in_steps) {
   const bs_layer_spec *s = &j->c->spec;
   const double u = j->wide ? 0x1p-53 : 0x1p-24;

@@ -33,8 +33,8 @@ typedef struct bs_verdict_within {
 int32_t bs_verdict_make_within(const bs_case *c, const bs_case_result *result, int64_t max_features,
                                const bs_verdict_within *within, bs_verdict *out, bs_error *err);
 /* How far the exact outputs of `other` (the same layer with other inputs or options) are from c's: the
- * largest share of a limit of T1 to T3. The gates are bound to tell the two apart where it is above 2, as a
- * right output is off by less than its limit itself. */
+ * largest share of a limit of T1 to T3. Above 2 the gates must distinguish the two, because a right output
+ * has an error below the limit. */
 int32_t bs_verdict_shift(const bs_case *c, const bs_case *other, const bs_case_result *result,
                          double *out_share, bs_error *err);
 /* Every gate that ran passed, and at least one ran. */
@@ -50,7 +50,7 @@ struct bs_owners;
 bs_reference_request bs_verdict_request(const bs_case *c, const bs_case_result *result,
                                         const uint32_t *column_rank, struct bs_owners *owners,
                                         bs_case *teller);
-/* The arithmetic of a layer spec; of a run, with what its products said of their sums. */
+/* The arithmetic of a layer spec; of a run, with the reports of its products on their sums. */
 bs_arithmetic bs_arithmetic_of(const bs_layer_spec *spec);
 bs_arithmetic bs_arithmetic_of_run(const bs_layer_spec *spec, const bs_case_result *run);
 #endif

@@ -164,7 +164,7 @@ static void tell_absent(const bs_point *point, const char *plugin, const char *w
   tell(point->bench, text);
 }
 
-/* All that a plugin has which somebody named, whatever its score is. */
+/* Examines all implementations of a plugin that the user named, for any score. */
 static int32_t examine_plugin(bs_point *point, const char *plugin, bs_error *err) {
   char why[300], *lines = NULL, *save = NULL;
   if (point->bench->n_providers > 0) {

@@ -125,7 +125,7 @@ static int add_reasons(json_t *row, const bs_entrant *e) {
   return bad;
 }
 
-/* How FLOP are counted, by enum bs_kernel_kind. */
+/* The convention for counting FLOP, by enum bs_kernel_kind. */
 static const char *const conventions[BS_KERNEL_KINDS_] = {
     [BS_KERNEL_SDPA] = "exact pairs x 2 (D + E)",
     [BS_KERNEL_MATMUL] = "2 B N K",

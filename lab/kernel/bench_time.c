@@ -152,7 +152,7 @@ static double pair_median(const bs_point *point, const bs_entrant *e) {
   return point->sampling->arm[e->paired].look.p50;
 }
 
-/* The fastest of all others of the same problem that were in the pairs; NULL: none. */
+/* The fastest other one in the pairs on the same problem; NULL: none. */
 static const bs_entrant *best_other(const bs_point *point, const bs_entrant *e) {
   const bs_entrant *best = NULL;
   for (uint32_t i = 0; i < point->n; i++) {
@@ -349,7 +349,8 @@ static uint32_t peers(const bs_point *point, const bs_entrant *e) {
   return n;
 }
 
-/* Why one that is judged by its speed is in no pairs: it, or each of the others, takes too long. */
+/* The reason why an entrant that is judged by its speed is in no pairs: it, or each of the others, takes too
+ * long. */
 static void say_unpaired(const bs_point *point, const bs_entrant *e, char *out, size_t size) {
   double least = INFINITY;
   for (uint32_t i = 0; i < point->n; i++)

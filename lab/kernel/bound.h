@@ -40,8 +40,8 @@ int32_t bs_kernel_peaks_measure(const bs_kernel_problem *problem, uint32_t threa
 double bs_kernel_exp_rate(uint32_t dtype);
 void bs_kernel_bound_of(const bs_kernel_problem *problem, const bs_kernel_peaks *rates, double launch_s,
                         bs_kernel_bound *out);
-/* The bound's share of the measured time. Above 100 there is no number: BS_NUMERIC, id BS-KERNEL-BOUND, with
- * both times and the names of what can be wrong. */
+/* The bound's share of the measured time. Above 100 it is an error: BS_NUMERIC, id BS-KERNEL-BOUND, with both
+ * times and possible reasons. */
 int32_t bs_kernel_bound_percent(const bs_kernel_bound *bound, double seconds, double *out_percent,
                                 bs_error *err);
 #endif

@@ -89,7 +89,7 @@ static const bs_op_query *chosen_by(bs_kernel_arm *arm) {
 typedef struct choosing {
   bs_kernel_arm *arm;
   const char *wanted; /* NULL: the best */
-  bs_text names;      /* of all that were asked, for an error */
+  bs_text names;      /* of all candidates, for an error */
   int found;
   char refused[NAME + 200]; /* why the wanted one does not serve */
 } choosing;

@@ -58,7 +58,7 @@ LOOP(portable_2, , f32x4, i32x4, 2, "m")
 LOOP(portable_4, , f32x4, i32x4, 4, "m")
 #endif
 
-/* By the width of a vector: for 16-bit results, and for f32. */
+/* Functions by the width of a vector: for 16-bit results, and for f32. */
 static const struct {
   int lanes;
   void (*run[2])(uint64_t iterations);

@@ -338,7 +338,7 @@ static void close_emulation(emulation *e, double *turned) {
   free(e);
 }
 
-/* For `count` rows at a time. */
+/* Takes memory for `count` rows at a time. */
 static int32_t open_emulation(const bs_sdpa_format *f, int64_t count, emulation **out, double **out_turned,
                               bs_error *err) {
   emulation *e = calloc(1, sizeof *e);

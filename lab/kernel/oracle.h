@@ -9,7 +9,7 @@
 #include "blockshock/blockshock.h"
 #include "lab/kernel/tail.h"
 
-/* How much worse than predicted a right kernel may be: other orders of the same sums. */
+/* The factor by which a right kernel may exceed the prediction: other orders of the same sums. */
 #define BS_SDPA_SLACK 1.3
 /* The variance of an output's three roundings in f32, by which it is scaled with its sum (the power, the
  * reciprocal, the product), relative to its square: 0.425 units each (docs/gates.md). Of one key it is all
@@ -55,9 +55,8 @@ typedef struct bs_sdpa_rows {
   double *q, *k, *v;   /* [n][D], [T][D], [T][E]: only read */
   const double *right; /* [n][E] in f64 */
 } bs_sdpa_rows;
-/* Adds the errors that an implementation of the format makes of these rows to the tail, and the squares of
- * what is right to inout_right. Of the format S, masks, windows, seed, outliers and fault count for nothing.
- */
+/* Adds an implementation's errors on these rows to the tail, and the squares of the right values to
+ * inout_right. S, masks, windows, seed, outliers and fault of the format are ignored. */
 int32_t bs_sdpa_add_rows(const bs_sdpa_format *format, const bs_sdpa_rows *rows, double *inout_right,
                          bs_tail *inout_tail, bs_error *err);
 /* One value as the format has it: rounded, or with the fault. largest: of the tensor (fp8 is scaled by it).

@@ -34,7 +34,7 @@ enum bs_kernel_kind {
   BS_KERNEL_MATMUL24_DW = 7,
   BS_KERNEL_KINDS_ = 8
 };
-/* Which columns of X a product takes. */
+/* The columns of X that a product takes. */
 enum bs_kernel_columns { BS_COLUMNS_ALL = 0, BS_COLUMNS_RUN = 1, BS_COLUMNS_MASKED = 2, BS_COLUMNS_ = 3 };
 enum { BS_KERNEL_TEXT = 160 }; /* of a canonical text, with its end */
 
@@ -67,7 +67,7 @@ static inline int64_t bs_kernel_w_cols(const bs_kernel_problem *p) {
   return p->columns != BS_COLUMNS_ALL ? p->K / 2 : p->K;
 }
 
-/* A name and the shape that it stands for; the last has no name. */
+/* A name and its shape; the last has no name. */
 typedef struct bs_kernel_shape {
   const char *name, *shape;
 } bs_kernel_shape;

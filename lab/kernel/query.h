@@ -18,7 +18,7 @@ int32_t bs_kernel_columns_make(const bs_kernel_problem *problem, const bs_partit
  * NULL of others. lse: attention gives its LSE too. */
 void bs_kernel_query_make(const bs_kernel_problem *problem, const bs_kept *kept, const bs_partition *columns,
                           int lse, bs_kernel_query *out);
-/* By which the weight of a product is packed: that forward, of which a backward one is. */
+/* The query that packs the weight of a product: the forward one, also for a backward product. */
 void bs_kernel_query_of_weight(const bs_kernel_problem *problem, const bs_kept *kept,
                                const bs_partition *columns, bs_kernel_query *out);
 #endif

@@ -37,7 +37,7 @@ typedef struct deviations {
   double mean, spread; /* of the logarithm */
 } deviations;
 
-/* By the mean of their squares, and of their fourth powers. */
+/* Finds the spread from the mean of the squares and of the fourth powers. */
 static deviations fit(double square, double fourth) {
   const double s2 = fmax(0.0, log(fourth / (square * square)) / 4.0);
   return (deviations){0.5 * log(square) - s2, sqrt(s2)};
@@ -85,7 +85,7 @@ static double uncertainty(const bs_tail *t, double values) {
   return sqrt((fmax(kurtosis, 3.0) - 1.0) / (4.0 * values));
 }
 
-/* By how much the errors that are known may be too small a sample. */
+/* The factor by which a small sample may underestimate the errors. */
 static double few(const bs_tail *t, double p) {
   return exp(normal_at(p) * uncertainty(t, t->values));
 }

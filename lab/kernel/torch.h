@@ -10,8 +10,8 @@
 
 typedef struct bs_kernel_torch bs_kernel_torch;
 
-/* python: a program, looked for on PATH where it has no slash. device: "cpu" or "cuda". BS_UNAVAILABLE, id
- * BS-KERNEL-TORCH: it cannot be started, has no torch, or that has no such device. Importing torch takes
+/* Starts torch. python: a program, found on PATH if it has no slash. device: "cpu" or "cuda". BS_UNAVAILABLE,
+ * id BS-KERNEL-TORCH: it cannot be started, has no torch, or torch has no such device. Importing torch takes
  * seconds. */
 int32_t bs_kernel_torch_start(const char *python, uint32_t threads, const char *device, bs_kernel_torch **out,
                               bs_error *err);

@@ -80,8 +80,8 @@ static void take(words *out, const char *word) {
   out->item[out->n++] = word;
 }
 
-/* Halves of 2:4 values have one kernel; other masks than complements have no such halves, and are refused
- * where the configuration asks for it. */
+/* Halves of 2:4 values have one kernel. Masks other than complements have no such halves, and are refused if
+ * the configuration requests it. */
 static void kernels_of(const maker *m, const bs_method *method, const bs_mask *mask, words *out) {
   const int named = m->named >> KERNEL & 1;
   int has24 = 0;
@@ -140,7 +140,7 @@ static void show(bs_rung *r, const char *before, const char *word) {
   snprintf(r->name + used, sizeof r->name - used, " %s%s", before, word);
 }
 
-/* In any order: each key is there once. */
+/* Compares settings in any order: each key occurs once. */
 static int same(const bs_rung *a, const bs_rung *b) {
   uint32_t found = 0;
   for (uint32_t i = 0; i < a->n_settings; i++)

@@ -42,7 +42,7 @@ typedef struct bs_ladder {
   uint32_t n;
   uint32_t simulated; /* 1: the clock of the communicator is virtual */
   bs_rung *rungs;     /* in the order in which they were thought of */
-  uint32_t beside;    /* the last so many are the dense layer that options->dense asks for */
+  uint32_t beside;    /* the last so many rungs are the dense layer that options->dense requests */
   bs_machine machine;
   struct bs_sampling *sampling; /* of bs_ladder_measure: arms by the names of their rungs; NULL: none */
 } bs_ladder;
@@ -67,9 +67,9 @@ typedef struct bs_ladder_options {
   void *progress_user;
 } bs_ladder_options;
 
-/* Every combination of what the lists auto.* name (docs/auto.md) that means something, over a composed
- * configuration; asks each what it would do and predicts one pass. BS_CONFIG when none can run, with the
- * first reason. The caller frees the ladder also after an error. */
+/* Makes every useful combination of the lists auto.* (docs/auto.md) from a composed configuration, gets its
+ * proposal and predicts one pass. BS_CONFIG: none can run; the error has the first reason. The caller frees
+ * the ladder also after an error. */
 int32_t bs_ladder_make(bs_context *context, const bs_node *config, const bs_ladder_options *options,
                        bs_ladder *out_ladder, bs_error *err);
 /* Samples the best `most` rungs by prediction (those reported as lossless first) alternately, for about

@@ -90,8 +90,8 @@ static int32_t predict_rank(const bs_ladder *l, const bs_rung *r, const bs_kerne
   return BS_OK;
 }
 
-/* Rates of the implementation that serves a rung: an earlier rung's, stored, or measured now, which takes
- * seconds and is done for what was asked for. */
+/* Rates of the implementation that serves a rung: an earlier rung's, stored, or measured now. Measuring takes
+ * seconds, and is only done for requested rungs. */
 static const bs_kernel *kernel_of(bs_ladder *l, uint32_t i, const bs_ladder_options *o, double footprint) {
   bs_rung *r = &l->rungs[i];
   bs_error why = BS_ERROR_INIT;

@@ -56,8 +56,8 @@ static const bs_kernel *whole_kernel(const bs_ladder *l) {
   return NULL;
 }
 
-/* Why as many products of 2:4 values take longer: the rate of the kernel that makes them, and what limits it.
- */
+/* Explains why an equal number of products of 2:4 values takes longer: the rate of their kernel, and its
+ * limit. */
 static void kernel_text(const bs_ladder *l, const bs_rung *r, char *out, size_t size) {
   const bs_kernel *whole = whole_kernel(l), *k = &r->kernel;
   const bs_parts *p = &r->predicted.kernel;
@@ -108,7 +108,7 @@ static void sentence(const bs_ladder *l, const bs_rung *r, char *out, size_t siz
   kernel_text(l, r, out + used, size - used);
 }
 
-/* How many times as fast the row's candidate is as the first: the comparison has the first as its subject. */
+/* Adds the speedup of the row's candidate over the first: in the comparison the first one is the subject. */
 static void add_comparison(json_t *row, const bs_ladder *l, const bs_rung *r) {
   char next[BS_LOOK_SENTENCE];
   const bs_rung *first = NULL;
@@ -134,7 +134,7 @@ static void add_comparison(json_t *row, const bs_ladder *l, const bs_rung *r) {
   json_object_set_new(row, "next", json_string(bs_comparison_next(c, next, sizeof next)));
 }
 
-/* How many times as fast as the first rung that could be simulated. */
+/* Adds the speedup over the first rung that could be simulated. */
 static void add_simulated(json_t *row, const bs_ladder *l, const bs_rung *r) {
   const bs_rung *first = l->rungs;
   while (!first->is_simulated) first++;

@@ -315,7 +315,7 @@ static void *arm_thread(void *arg) {
   return NULL;
 }
 
-/* Until every rank has finished the newest command, or the world has ended. */
+/* Waits until every rank has finished the newest command, or the world has ended. */
 static int32_t await(bs_arm *arm, bs_error *err) {
   pthread_mutex_lock(&arm->lock);
   while (arm->done_ranks < arm->here && !arm->ended) pthread_cond_wait(&arm->changed, &arm->lock);

@@ -26,12 +26,12 @@ int32_t bs_arm_open_work(const bs_case *c, const char *name, uint32_t work, uint
 int32_t bs_arm_batch(void *arm, uint64_t lead, uint64_t n, bs_sample *out, bs_error *err);
 /* Caches flushed before each of the n calls, outside of the time; no lead. Its calls are in the regions. */
 int32_t bs_arm_batch_cold(void *arm, uint64_t lead, uint64_t n, bs_sample *out, bs_error *err);
-/* Whether build number `build` (0: the first) makes the arms from the last to the first: of two builds one
- * does, and `seed` draws which. The same in every process. */
+/* Whether build number `build` (0: the first) makes the arms from the last to the first: one of two builds
+ * does, and `seed` chooses which. The result is the same in every process. */
 int bs_arms_backwards(uint64_t seed, uint32_t build);
 
-/* Frees the layers and tensors of all arms, then builds them again, `backwards` from the last to the first:
- * each lies elsewhere in memory then. */
+/* Frees the layers and tensors of all arms, then builds them again, `backwards` from the last to the first,
+ * so that each gets another place in memory. */
 int32_t bs_arms_rebuild(bs_arm *const *arms, uint32_t n, int backwards, bs_error *err);
 /* Executes in a follower the command that rank 0 sent (BS_WORD_BATCH). */
 int32_t bs_arm_follow(bs_arm *arm, const bs_told *told, bs_error *err);

@@ -78,7 +78,7 @@ int bs_overlap_asked(const bs_experiment *e) {
 
 /* ---- processes ---------------------------------------------------------------------------------- */
 
-/* Ranks that are gone end the phase; whatever else rank 0 could not find, the method's own model does. */
+/* Missing ranks end the phase. For any other failure of rank 0 the method's own model decides. */
 static int32_t lead(bs_experiment *e, bs_subject *s, bs_told *told, bs_error *err) {
   int best = 0;
   const int at = asked(s->spec.n_options, s->spec.option_keys, s->spec.option_values);

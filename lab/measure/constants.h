@@ -19,8 +19,8 @@ json_t *bs_constants_key(void);
 /* 1 and a sentence: others take more than a quarter of the processors right now (looks for a quarter of a
  * second). */
 int bs_load_is_high(char *out_text, size_t size);
-/* Why they should not be kept: a list of {list, row, keep, why}; list and row name the constant, or are null
- * where the whole machine was busy; keep: it may be kept all the same. Empty: nothing speaks against them. */
+/* Reasons not to store them: a list of {list, row, keep, why}. list and row name the constant, or are null if
+ * the whole machine was busy; keep: it may be stored despite the reason. Empty: no reasons. */
 json_t *bs_constants_doubts(const json_t *constants);
 
 /* Some seconds: multiply-add rates by dtype, read and copy bandwidth by footprint, per core and for all;

@@ -113,7 +113,7 @@ static double weight_bytes(const bs_product *p) {
   return (double)p->N * (double)p->K * bs_product_bytes(p);
 }
 
-/* With the implementation out->name, or the default when it is empty. */
+/* Runs it with the implementation out->name, or the default if that is empty. */
 static int32_t run_product(const bs_case *like, bs_product *p, bs_kernel *out, bs_error *err) {
   bs_text choice = {0};
   bs_kernel found = {0};

@@ -6,8 +6,9 @@
 
 #define BS_KERNEL_SECONDS 4.0
 
-/* Which implementation of matmul, or of matmul24, will serve a layer (rank 0's), by a rehearsal of its build
- * with the case's choices; fills name, how, plugin and of24. BS_NOT_FOUND: it asks for neither. */
+/* Finds which implementation of matmul, or of matmul24, will serve rank 0's layer, by a rehearsal of its
+ * build with the case's choices; fills name, how, plugin and of24. BS_NOT_FOUND: the layer uses neither
+ * op. */
 int32_t bs_kernel_identify(const bs_case *c, bs_kernel *out, bs_error *err);
 
 /* Rates of the implementation out->name (empty: the default one) for weights of `dtype` of about `footprint`

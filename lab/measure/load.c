@@ -143,7 +143,8 @@ static void doubt_load(json_t *doubts, const json_t *constants) {
     doubt(doubts, NULL, -1, 0, json_string(why));
 }
 
-/* All cores together do at least what one of them does alone, and a larger message takes no less time. */
+/* Doubts rows that contradict two rules: all cores together are at least as fast as one, and a larger message
+ * takes at least as long. */
 static void doubt_row(json_t *doubts, const char *list, json_int_t i, const json_t *row, int alone) {
   static const char *const pairs[][2] = {{"flops_core", "flops_all"},
                                          {"read_bytes_per_s_core", "read_bytes_per_s_all"},

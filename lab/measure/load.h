@@ -19,8 +19,8 @@ typedef struct bs_load {
   double stolen; /* by the hypervisor */
 } bs_load;
 void bs_load_now(bs_load *out);
-/* From the texts of /proc/stat and /proc/loadavg; cores: which count, of `n` flags. own and clock are left as
- * they are. */
+/* Parses the texts of /proc/stat and /proc/loadavg; cores: flags of the `n` cores to count. own and clock
+ * stay unchanged. */
 void bs_load_read(const char *stat, const char *loadavg, const uint8_t *cores, size_t n, bs_load *out);
 /* Sets clock and own, which are of now. */
 void bs_load_own(bs_load *out);

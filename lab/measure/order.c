@@ -7,7 +7,8 @@
 
 enum { LOOKS = 6 };
 static const double NOTABLE = 0.0025;    /* share of a sample's time */
-static const double CHANCE = 0.05;       /* that noise alone tells in one of all arms */
+static const double CHANCE = 0.05;       /* the probability that noise alone makes one of all arms look
+                                          * different */
 static const double FIRST_LEAD = 1e-3;   /* seconds, when one call was not enough; then twice as long ... */
 static const double LONGEST_LEAD = 0.05; /* ... at most */
 static const double LONG_SAMPLE = 0.05;  /* samples this long hardly depend on how they begin */

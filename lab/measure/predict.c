@@ -33,8 +33,7 @@ static double share(double core, double all, double ranks, double threads) {
   return core * threads < all / ranks ? core * threads : all / ranks;
 }
 
-/* When all cores work, what they were measured to do together: as one rank's team, or as ranks of their own.
- */
+/* The measured rate of a rank if all cores work: as one rank's team, or as separate ranks. */
 static double own_rate(const bs_machine *m, double core, double all, double team, double ranks,
                        double threads) {
   if (ranks * threads < m->threads) return share(core, all, ranks, threads);

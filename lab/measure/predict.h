@@ -26,7 +26,7 @@ typedef struct bs_kernel {
 typedef struct bs_parts {
   double compute, memory, wire, host, total;
 } bs_parts;
-/* Which of them is the largest: "compute", "memory", "wire" or "host". */
+/* The name of the largest part: "compute", "memory", "wire" or "host". */
 const char *bs_parts_limit(const bs_parts *parts);
 
 typedef struct bs_predicted {

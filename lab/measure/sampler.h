@@ -79,7 +79,7 @@ enum bs_stop { BS_STOP_INTERVAL = 1, BS_STOP_PAIRS = 2, BS_STOP_SECONDS = 3 };
 /* "interval", "max_pairs", "seconds". */
 const char *bs_stop_name(uint32_t stop);
 
-/* How an arm was warmed up. */
+/* The warm-up of an arm. */
 typedef struct bs_warm {
   uint64_t lead;  /* untimed calls before each sample, from now on */
   bs_span first;  /* the first call */
@@ -126,17 +126,17 @@ typedef struct bs_sampling {
               [BS_LOOK_SENTENCE]; /* sentences for the reader: not settled, shapes, ... */
 } bs_sampling;
 
-/* arms[0] is the subject; one arm alone is sampled until pairs_max or the time cap. An arm's error ends it:
- * *out is NULL then. At most pairs_max / 4 disturbed pairs are discarded and taken again, and none while more
- * than half of the pairs are disturbed. */
+/* Runs a sampling. arms[0] is the subject; a single arm is sampled until pairs_max or the time cap. An arm's
+ * error ends it: then out is NULL. At most pairs_max / 4 disturbed pairs are discarded and taken again, and
+ * none while more than half of the pairs are disturbed. */
 int32_t bs_sampler_run(const bs_sampler_options *options, const bs_sampler_host *host,
                        const bs_sampler_arm *arms, uint32_t n_arms, bs_sampling **out, bs_error *err);
 void bs_sampling_free(bs_sampling *sampling);
 /* The groups of pairs that comparisons count as one observation each, [groups + 1] starts; 0: the arms were
  * built less than three times, and bs_compare_pairs made groups. */
 uint32_t bs_sampling_groups(const bs_sampling *sampling, size_t out_start[BS_GROUPS_MAX + 1]);
-/* The rule of word.c for a comparison of two arms of the sampling, by what it knows of them and of the
- * machine. The comparisons of the arms with arm 0 have it. */
+/* Applies the rule of word.c to a comparison of two arms of the sampling, with its facts on them and on the
+ * machine. Comparisons with arm 0 have it already. */
 void bs_sampling_settle(const bs_sampling *sampling, uint32_t subject, uint32_t other,
                         bs_comparison *comparison);
 /* Typed samples of an arm, for bs_compare_series. */
@@ -147,7 +147,7 @@ int32_t bs_sampler_warm(const bs_sampler_options *options, const bs_sampler_host
                         const bs_sampler_arm *arm, bs_warm *out, bs_error *err);
 
 /* sampling_json.c: a sampling as fields of a record (docs/runs.md lists them). */
-/* Adds an arm's warm-up, samples and what is to be said of them. */
+/* Adds an arm's warm-up, samples and warnings. */
 int bs_sampling_arm_json(json_t *into, const bs_sampling *sampling, uint32_t arm);
 /* One comparison with the subject, new reference; NULL when out of memory. */
 json_t *bs_sampling_comparison_json(const bs_sampling *sampling, uint32_t arm);

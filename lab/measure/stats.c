@@ -19,7 +19,8 @@ enum {
 };
 static const double INTERVAL_TAIL = 0.05; /* of the interval that is shown, both sides */
 static const double WORD_TAIL = 0.005;    /* one side of the 99 % interval that a word needs */
-static const double SPARE = 1.4;          /* pairs beyond what the estimates of ratio and error ask for */
+static const double SPARE = 1.4;          /* additional pairs, as a factor of those that the estimates of
+                                           * ratio and error require */
 static const double BY_BUILD = 3.0;
 static const double TRIMMED = 0.2; /* share of the observations that is cut off on either side */
 
@@ -122,8 +123,8 @@ static void summarise(double *v, uint32_t n, double error2, bs_comparison *out) 
   out->by_build = out->error * sqrt((double)n) > BY_BUILD * sqrt(error2 / n);
 }
 
-/* Whether all builds that the trimmed mean keeps lie on the side of 1 that `ratio` lies on: one of many
- * crosses it where something hit its few pairs. */
+/* Are all builds that the trimmed mean keeps on the same side of 1 as `ratio`? The others may differ: a
+ * disturbance in few pairs can move one of many builds. */
 static int on_one_side(const double *sorted, uint32_t n, double ratio) {
   const uint32_t cut = (uint32_t)(TRIMMED * n);
   return ratio > 1 ? sorted[cut] > 0 : sorted[n - 1 - cut] <= 0;

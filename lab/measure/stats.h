@@ -22,7 +22,7 @@ enum bs_comparison_word {
   BS_WORD_NONE = 4 /* both sides are the same configuration: numbers, and no word */
 };
 
-/* Why a comparison is UNCLEAR, or has no word. */
+/* The reason why a comparison is UNCLEAR, or has no word. */
 enum bs_unclear {
   BS_UNCLEAR_NO = 0,             /* it is not */
   BS_UNCLEAR_FEW = 1,            /* more pairs would decide: `needs` */

@@ -22,7 +22,7 @@ typedef struct bs_checking {
   int nodes;                  /* 1: node by node too */
   bs_model model;             /* opened with the first case */
   char *path;                 /* of the model */
-  bs_model_limits limits;     /* of all cases, until a case says otherwise */
+  bs_model_limits limits;     /* for all cases until a case changes them */
   /* The case that is read. */
   const char *name; /* NULL: none */
   bs_model_limits case_limits;

@@ -39,7 +39,7 @@ static double ordinary(const made *m, uint64_t i) {
   return normal(m, i);
 }
 
-/* From 1e-3 to 1e3, and zeros of both signs. */
+/* Sizes from 1e-3 to 1e3, and zeros of both signs. */
 static double all_sizes(const made *m, uint64_t i) {
   if (i % 17 == 3) return 0;
   if (i % 19 == 5) return -0.0;

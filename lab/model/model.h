@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * model.h - what `bsrun model` does with a model, apart from printing: reads it with what the command line
- * says of it, opens a session, runs it on .npy files. */
+ * model.h - the work of `bsrun model`, apart from printing: reads a model with the command line's settings,
+ * opens a session, runs it on .npy files. */
 #ifndef BS_LAB_MODEL_MODEL_H
 #define BS_LAB_MODEL_MODEL_H
 #include <jansson.h>
@@ -48,7 +48,7 @@ typedef struct bs_model {
   size_t n_texts;
   const char **passes_off;
   size_t n_passes_off;
-  json_t *tuned; /* {key: choice}: of the tuning file, as the session was opened; NULL: none was asked for */
+  json_t *tuned; /* {key: choice}: from the tuning file, when the session was opened; NULL: not requested */
 } bs_model;
 
 /* Opens the graph, makes the constants, reads the inputs' files and the sizes of dimensions: those of --dim,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * open.c - a model with what the command line says of it: constants, inputs, sizes of dimensions. */
+ * open.c - a model with the command line's settings: constants, inputs, sizes of dimensions. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

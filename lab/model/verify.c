@@ -285,7 +285,7 @@ static int32_t set_cut(verifying *v, bs_error *err) {
   return rc;
 }
 
-/* "4 of 24 layers" and the like are for the caller to say. */
+/* Notes the sizes; the caller reports notes like "4 of 24 layers". */
 static void note_sizes(const verifying *v, const int64_t *sizes, double whole) {
   const gmodel *m = v->session->graph->model;
   bs_text text = {0};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * exchange.h - what the lab needs to know of the ranks of other processes: every rank's results on rank 0,
- * and a few numbers on all. Without processes there is nothing to do: the results lie in this one. */
+ * exchange.h - collects data on ranks of other processes: every rank's results on rank 0, and a few numbers
+ * on all. Without processes it does nothing: the results are in this one. */
 #ifndef BS_LAB_EXCHANGE_H
 #define BS_LAB_EXCHANGE_H
 #include "blockshock/blockshock.h"
@@ -22,8 +22,8 @@ void bs_parcel_free(bs_parcel *parcel);
 
 /* 1: the ranks of this world are processes. */
 int bs_exchange_joint(const bs_world *world);
-/* Every rank's parcel to rank 0, where of_rank[r] of each other rank is filled, for the caller to free. A
- * world of processes alone: all of them call it after a run. `mine` that failed is an error on all. */
+/* Sends every rank's parcel to rank 0. There of_rank[r] of each other rank is filled, and the caller frees
+ * it. All ranks of a world of processes call it after a run. `mine` that failed is an error on all. */
 int32_t bs_exchange_parcels(bs_world *world, const bs_parcel *mine, bs_parcel *of_rank, bs_error *err);
 /* A collective of one row whose sums have the dtype of what is sent. */
 bs_collective bs_exchange_of(uint32_t kind, uint32_t dtype, uint64_t count, uint32_t root, const char *site);

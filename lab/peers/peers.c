@@ -10,7 +10,7 @@
 #include "core/plugin/registry.h"
 #include "lab/error.h"
 
-/* Followers wait while the leader judges or measures alone; one that dies is noticed by the communicator. */
+/* Followers wait while the leader judges or measures; the communicator notices the end of a process. */
 #define PATIENCE_NS (INT64_C(86400) * 1000000000)
 
 struct bs_peers {

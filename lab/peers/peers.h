@@ -41,18 +41,18 @@ int bs_peers_lost(const bs_peers *peers);
 int32_t bs_peers_meet(bs_peers *peers, bs_error *err);
 /* The leader's text (NUL-terminated) to all; the followers' *out_text is theirs to free. */
 int32_t bs_peers_text(bs_peers *peers, const char *text, char **out_text, bs_error *err);
-/* The leader tells, the followers hear. */
+/* The leader sends a command; the followers receive it. */
 int32_t bs_peers_tell(bs_peers *peers, const bs_told *told, bs_error *err);
 /* The same for followers that are present: waits at most `seconds` for the others. */
 int32_t bs_peers_tell_soon(bs_peers *peers, const bs_told *told, double seconds, bs_error *err);
-/* In a follower: hears until the phase, or the ladder, has ended, and gives its status; waits for each word
+/* Waits in a follower until the phase, or the ladder, has ended, and returns its status; waits for each word
  * for `seconds`, 0: as long as rank 0 lives. */
 int32_t bs_peers_await_end(bs_peers *peers, double seconds, int32_t *out_status, bs_error *err);
 int32_t bs_peers_hear(bs_peers *peers, bs_told *out_told, bs_error *err);
-/* Compares the configurations of all, and `extra` lines with them: BS_MISMATCH on each, which names a rank
- * and a key that differ. What rank 0 alone writes is not compared. */
+/* Compares the configurations of all, and `extra` lines with them. BS_MISMATCH on each: the error names a
+ * rank and a different key. Settings of output, which only rank 0 writes, are not compared. */
 int32_t bs_peers_compare(bs_peers *peers, const bs_node *config, const char *extra, bs_error *err);
 
-/* The communicator for what one process does alone: `comm`, or threads where that one joins processes. */
+/* The communicator for work of a single process: `comm`, or threads if `comm` connects processes. */
 const char *bs_peers_alone(const bs_context *context, const char *comm);
 #endif

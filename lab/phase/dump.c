@@ -31,7 +31,7 @@ struct bs_dump {
   bs_collective_hook hook;
 };
 
-/* Which part of y's exchange this is, 0 for all of it; -1: another exchange. */
+/* The index of this part of y's exchange, 0 for a whole one; -1: another exchange. */
 static int part_of(const bs_dump *dump, const bs_coll_call *call) {
   const size_t n = strlen(dump->site);
   if (call->site == NULL || strncmp(call->site, dump->site, n) != 0) return -1;

@@ -110,7 +110,7 @@ static int32_t open_arms(phase1 *p, bs_error *err) {
 
 /* ---- samples ------------------------------------------------------------------------------------ */
 
-/* Regions and counters tell of the steady forwards alone. */
+/* Resets regions and counters, so that they cover only the steady forwards. */
 static int32_t forget_the_warm_up(void *user, bs_error *err) {
   phase1 *p = user;
   int32_t rc = BS_OK;
@@ -231,7 +231,7 @@ static json_t *arm_json(const phase1 *p, uint32_t i) {
   return out;
 }
 
-/* How many forwards make up for what the method's build and first forward cost more; null: never. */
+/* The number of forwards after which the method's build and first forward have paid off; null: never. */
 static json_t *break_even_json(const phase1 *p, const bs_sampling *s, uint32_t i) {
   const arm_state *a = &p->arm[0], *b = &p->arm[i];
   const bs_span once_a[2] = {a->build, a->first}, once_b[2] = {b->build, b->first};
@@ -324,8 +324,8 @@ static int32_t fill(phase1 *p, bs_phase_result *out, bs_error *err) {
   return rc;
 }
 
-/* A process that is not rank 0: its rank of the method's arm does what rank 0 tells; the dense peers are rank
- * 0's alone. */
+/* Runs a process that is not rank 0: its rank of the method's arm executes rank 0's commands; only rank 0 has
+ * the dense peers. */
 static int32_t follow(phase1 *p, bs_error *err) {
   bs_arm_case arms[BS_ARMS_MAX];
   bs_told told = {0};

@@ -11,8 +11,8 @@
 #include "lab/phase/record_fields.h"
 #include "lab/store/record.h"
 
-/* The sum of Y, which workloads give who are not asked, has the same gradient whatever Y is: what trains
- * nothing judges nothing. */
+/* The loss for training. The sum of Y, the default of workloads, has the same gradient for every Y: training
+ * with it would test nothing. */
 static uint32_t loss_of(const bs_experiment *e, const bs_subject *s) {
   const int asked = bs_config_find(e->config, "workload.loss") != NULL;
   return s->info.loss == BS_LOSS_SUM && !asked ? (uint32_t)BS_LOSS_MSE_ZERO : s->info.loss;

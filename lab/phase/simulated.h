@@ -37,13 +37,14 @@ typedef struct bs_simulated {
   uint32_t phantom;               /* 1: without values */
   double messages, message_bytes; /* of all ranks */
   double ops, ops_not_costed;
-  double device_bytes;                /* most of one device, the layer's building included */
-  char engine[48];                    /* "closed forms", "order K", ... */
-  char label[16];                     /* "published", "calibrated" */
-  uint64_t flops, wire_bytes;         /* counted by the host, of all ranks */
-  uint32_t claims;                    /* 1: as the method proposed, on rank 0 (of a forward) */
-  double switch_ranks;                /* devices on one switch; 0: any number */
-  double domain_most, outside_domain; /* bytes that the machine was fitted to (0: none); collectives beyond */
+  double device_bytes;                   /* most of one device, the layer's building included */
+  char engine[48];                       /* "closed forms", "order K", ... */
+  char label[16];                        /* "published", "calibrated" */
+  uint64_t flops, wire_bytes;            /* counted by the host, of all ranks */
+  uint32_t claims;                       /* 1: as the method proposed, on rank 0 (of a forward) */
+  double switch_ranks;                   /* devices on one switch; 0: any number */
+  double domain_most, outside_domain;    /* bytes to which the machine was fitted (0: none); number of
+                                          * collectives outside them */
   uint64_t trace_events, trace_left_out; /* of the trace */
   json_t *steps; /* with plugins.sim.steps: of the rank that ends last, times in us; else NULL. json_decref */
 } bs_simulated;
@@ -65,8 +66,8 @@ const char *bs_simulated_limit(const bs_simulated *s);
 /* "in-domain": the sizes of all collectives are within the fit of a calibrated machine; else
  * "extrapolated". */
 const char *bs_simulated_domain(const bs_simulated *s);
-/* Whether a gate may judge a row of this domain and label. BS_INCONCLUSIVE, BS-SIM-EXTRAPOLATED: it is not
- * "in-domain", and the caller has not accepted that. `what` names the row. */
+/* Tests whether a gate may judge a row of this domain and label. BS_INCONCLUSIVE, BS-SIM-EXTRAPOLATED: it is
+ * not "in-domain", and the caller has not accepted that. `what` names the row. */
 int32_t bs_simulated_judgeable(const char *what, const char *domain, const char *label, int accept,
                                bs_error *err);
 /* The dense layer on one rank of the same machine. */

@@ -6,7 +6,7 @@
 #include <signal.h>
 #include <sys/types.h>
 
-/* In place of a descriptor: the parent's, or /dev/null. In place of a group: the parent's. */
+/* BS_CHILD_KEEP, BS_CHILD_NULL: for a descriptor the parent's, or /dev/null; for a group the parent's. */
 enum { BS_CHILD_KEEP = -1, BS_CHILD_NULL = -2, BS_CHILD_PIPE = -3 /* process.h */ };
 enum { BS_CHILD_NOT_RUN = 127 }; /* the exit code where the program cannot be run, as of a shell */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * hear.h - a child process that opens plugins and says what it found: one that ends or hangs there costs its
- * answer alone. */
+ * hear.h - a child process that opens plugins and reports what it finds. If it ends or hangs, only its answer
+ * is lost. */
 #ifndef BS_LAB_PROCESS_HEAR_H
 #define BS_LAB_PROCESS_HEAR_H
 #include "core/base/text.h"

@@ -21,8 +21,8 @@ typedef struct bs_process {
 int bs_process_start(const bs_child *child, bs_process *out);
 /* Takes what stands in a pipe, at most 512 KiB a call; 0 at its end. */
 int bs_process_read(int fd, bs_text *into);
-/* Waits until one of the n processes (pid 0: none) says something or ends, until `wake` can be read (-1:
- * none), or `ms` have passed (-1: for as long as it takes), and takes what they said. 0: failed, by errno. */
+/* Waits until one of the n processes (pid 0: none) writes something or ends, until `wake` can be read (-1:
+ * none), or `ms` have passed (-1: no limit), and reads their output. 0: failed, by errno. */
 int bs_process_wait(bs_process *const *processes, size_t n, int wake, int ms);
 /* Waits until the process has ended, or has written nothing for `seconds`. 1: it has ended. */
 int bs_process_watch(bs_process *process, double seconds);

@@ -34,8 +34,8 @@ typedef struct bs_race_options {
   double pair_seconds, margin; /* of the pairs with the default */
   const char *tune_path;       /* the tuning file; NULL: none */
   const char *points_path;     /* of the measured points; NULL: none */
-  int go_on, anew, cache_only; /* go_on: searches even if a choice is stored; anew: ignores all that is
-                                * stored; cache_only: measures nothing */
+  int go_on, anew, cache_only; /* each 1: searches even if a choice is stored; ignores all that is stored;
+                                * measures nothing */
   const char *program;         /* the children: program words... FILE */
   const char *const *words;
   void *user;

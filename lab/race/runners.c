@@ -69,7 +69,7 @@ static int may_be_searched(runner *run, bs_error *why) {
   return 0;
 }
 
-/* "auto" is no point: the plan says what it stands for, and that is one. */
+/* "auto" is not a point: the plan reports the value that it stands for. */
 static int32_t make_space(runner *run, const json_t *provider, bs_error *err) {
   const bs_race_options *o = run->race->o;
   size_t i;
@@ -144,7 +144,7 @@ static int32_t add_runner(race *r, const json_t *provider, bs_error *why, bs_err
   return open_history(run, provider, err);
 }
 
-/* With the nearest of all knobs of those who serve. */
+/* Refuses an unknown knob with the nearest of all knobs of the serving implementations. */
 static int32_t unknown_knob(const race *r, const json_t *providers, const char *name, bs_error *err) {
   const char *known[64];
   size_t n = 0, i, k;

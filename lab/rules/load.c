@@ -150,7 +150,7 @@ static int32_t rule_of(const reader *r, const bs_node *map, bs_rule *rule) {
   return rc == BS_OK ? controls_of(r, map, rule) : rc;
 }
 
-/* By stage; those of one stage stay in their order. */
+/* Sorts by stage; rules of one stage keep their order. */
 static void sort_rules(bs_rules *rules) {
   for (uint32_t i = 1; i < rules->n; i++) {
     const bs_rule one = rules->rule[i];

@@ -9,7 +9,7 @@
 #include "lab/yaml/config.h"
 
 enum bs_rule_compare { BS_LE = 0, BS_LT = 1, BS_GE = 2, BS_GT = 3, BS_EQ = 4, BS_NE = 5 };
-/* In the order in which a kernel is judged. */
+/* Stages in the order in which a kernel is judged. */
 enum bs_rule_stage {
   BS_STAGE_BUILD = 0,
   BS_STAGE_RESOURCE = 1,
@@ -72,8 +72,8 @@ typedef struct bs_rules_outcome {
   uint32_t state; /* FAIL when one failed; else UNKNOWN when one is unknown, or none ran; else PASS */
 } bs_rules_outcome;
 
-/* A name of configs/<group>/NAME.yaml ("gates": each rule names its controls; "rules": none does), or the
- * path of a YAML file. BS_CONFIG says where the file is wrong. */
+/* Loads the rules of a name in configs/<group>/NAME.yaml ("gates": each rule names its controls; "rules":
+ * none does), or of the path of a YAML file. BS_CONFIG: the error has the place in the file. */
 int32_t bs_rules_load(const char *name_or_path, const char *group, bs_rules **out_rules, bs_error *err);
 void bs_rules_free(bs_rules *rules);
 
@@ -82,7 +82,7 @@ void bs_rules_free(bs_rules *rules);
  * that is not finite (a text "nan" or "inf", as JSON has no such numbers) FAILS; in a `when` it is UNKNOWN.
  * BS_USAGE (BS-RULES-NONE): no rule ran. The caller frees *out, also then. */
 int32_t bs_rules_judge(const bs_rules *rules, const json_t *record, bs_rules_outcome *out, bs_error *err);
-/* The rules of one stage alone. That none ran is no error here: the caller looks at `ran`. */
+/* Judges only the rules of one stage. It is not an error if none ran: the caller checks `ran`. */
 int32_t bs_rules_judge_stage(const bs_rules *rules, uint32_t stage, const json_t *record,
                              bs_rules_outcome *out, bs_error *err);
 void bs_rules_outcome_free(bs_rules_outcome *outcome);

@@ -190,7 +190,7 @@ int32_t lab_run_follow_end(lab_run *lab, const char *what, int32_t rc, bs_error 
   bs_error why = BS_ERROR_INIT;
   int32_t status = BS_OK;
   if (rc != BS_OK && lab->host->failed != NULL) lab->host->failed(lab->host->user, err);
-  /* Rank 0 has failed with us, and says so soon, or is the one that hangs. */
+  /* Rank 0 has failed too, and reports that soon, or it is the one that hangs. */
   const double seconds = rc == BS_OK ? 0.0 : rc == BS_DEADLINE ? 0.3 : 5.0;
   const int32_t heard = bs_peers_await_end(lab->peers, seconds, &status, &why);
   if (heard != BS_OK) {

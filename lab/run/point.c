@@ -115,7 +115,7 @@ static int32_t make_experiment(work *w, size_t phase, bs_experiment *out, bs_err
   return BS_OK;
 }
 
-/* Without values there is nothing to judge: of both phases the timed one alone is run. */
+/* A backend without values cannot be judged: of two phases only the timed one runs. */
 static void leave_out_judging(work *w) {
   if (w->n != PHASES || !bs_backend_is_phantom(w->run->context, w->e[0].backend)) return;
   bs_note_add(&w->run->notes,
@@ -181,8 +181,8 @@ static int32_t choose(work *w, bs_error *err) {
   return rc;
 }
 
-/* After a phase of the point: what was measured for it is kept, with what the gates said of it. Without a
- * verdict nothing is: the next point's gates would judge it. */
+/* Keeps after a phase of the point its measurements, with the verdict of the gates. Without a verdict it
+ * keeps nothing, because the next point's gates would judge it. */
 static void keep_choices(lab_run *run, const bs_experiment *e, int32_t rc, const bs_error *err) {
   if (run->tuner == NULL) return;
   if (rc == BS_NUMERIC) {

@@ -13,7 +13,7 @@
 #include "lab/store/grade.h"
 #include "lab/store/store.h"
 
-/* How far a process has come with the others of its run. */
+/* The progress of a process in joining the others of its run. */
 enum lab_run_stage { LAB_RUN_WAITS = 0, LAB_RUN_JOINED = 1, LAB_RUN_FOLLOWS = 2 };
 
 /* The receiver of reports. Each function may be NULL. All are called on the thread that runs the point,
@@ -87,8 +87,8 @@ int32_t lab_run_point(lab_run *run, const lab_point *point, bs_error *err);
 int32_t lab_run_tune(lab_run *run, const lab_point *point, json_t **out_choices, bs_error *err);
 /* Notes of the point that came after its error. */
 void lab_run_tell_notes(lab_run *run);
-/* The group of all points of a command where the configuration names none and logging.auto_group is on: the
- * time now; else "". */
+/* The group of all points of a command if the configuration names none and logging.auto_group is on: the time
+ * now; else "". */
 void lab_run_auto_group(const bs_node *config, char out_group[16]);
 /* Leaves INTERRUPTED in the folder of the run that is open. Async-signal-safe. */
 void lab_run_interrupted(int run_fd, int signal_number);
@@ -98,7 +98,7 @@ int32_t lab_run_ranks(lab_run *run, const lab_point *point, uint32_t *out_world,
 
 /* phase.c: one phase of one experiment. */
 int32_t lab_run_phase(lab_run *run, bs_experiment *experiment, bs_error *err);
-/* In a process that is not rank 0, after it has followed `what` with rc: hears how that ended there. */
+/* Waits in a process that is not rank 0, after it has followed `what` with rc, for the end on rank 0. */
 int32_t lab_run_follow_end(lab_run *run, const char *what, int32_t rc, bs_error *err);
 /* Id of the error of a phase that rank 0 has ended. */
 #define LAB_RUN_FOLLOWS_ID "BS-RANK-FOLLOWS"

@@ -145,7 +145,7 @@ static int32_t make_groups(const json_t *rows, groups *g, bs_error *err) {
   return rc;
 }
 
-/* Why a group of few points cannot be fitted, with its name. */
+/* Fits a group; the error for one with too few points has its name. */
 static int32_t fit_group(const group *g, sim_fit *out, sim_fit_error *out_held_out, bs_error *err) {
   const int32_t rc = sim_fit_choose(g->point, g->n, out, out_held_out, err);
   if (rc == BS_OK) return rc;

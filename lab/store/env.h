@@ -21,8 +21,8 @@ json_t *bs_env_argv(void);
 uint64_t bs_env_steal(void);
 /* {load_average, stolen_s} after a run; steal_before: the value of bs_env_steal before it. */
 json_t *bs_env_after(uint64_t steal_before);
-/* When a process of this machine began, in clock ticks since the machine did: with the pid it names the
- * process for ever. 0: there is no such process. */
+/* The start of a process of this machine, in clock ticks since the machine started: together with the pid it
+ * identifies the process for ever. 0: there is no such process. */
 uint64_t bs_env_process_start(long pid);
 /* The plugins that are open: [{id, version, path, sha256}], sorted by id. A built-in has the library's build
  * id instead of a file's sum. BS_IO when a file cannot be read. */

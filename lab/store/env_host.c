@@ -63,7 +63,7 @@ static long number_in(const char *folder, const char *name) {
   return bs_env_first_line(path, line, sizeof line) ? strtol(line, NULL, 10) : -1;
 }
 
-/* "node3" lies in the processor's folder; -1: the kernel knows no nodes. */
+/* Finds "node3" in the processor's folder; -1: the kernel has no nodes. */
 static long node_of(const char *folder) {
   long node = -1;
   DIR *dir = opendir(folder);

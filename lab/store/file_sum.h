@@ -18,6 +18,6 @@ int32_t bs_file_sum(const char *path, char out_hex[65], bs_error *err);
 /* SHA-256 of a file; of one above 64 MiB that of 64 pieces of 1 MiB, evenly spread, the first and the last
  * among them: *out_whole is 0 then. BS_IO when it cannot be read, or is no regular file. */
 int32_t bs_file_sum_parts(const char *path, char out_hex[65], int *out_whole, bs_error *err);
-/* How often this process has read a file for bs_file_sum. */
+/* The number of times this process has read a file for bs_file_sum. */
 uint64_t bs_file_sum_reads(void);
 #endif

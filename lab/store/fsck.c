@@ -54,7 +54,7 @@ static int32_t replace(int fd, const char *name, const char *data, size_t size, 
   return rc;
 }
 
-/* ---- copies of what the first record says ---------------------------------------------------------- */
+/* ---- copies of the first record's data ------------------------------------------------------------- */
 
 /* The right content of a copy; NULL: the record does not have it. */
 static char *copy_text(const json_t *record, const char *name) {
@@ -255,7 +255,7 @@ static int32_t check_run(check *c, int fd, const char *path, bs_error *err) {
   return rc;
 }
 
-/* Without DONE: at work, or its process was killed or interrupted. */
+/* Checks a run without DONE: in progress, or its process was killed or interrupted. */
 static int32_t check_open(check *c, int fd, const char *path, bs_error *err) {
   struct stat st;
   char *text = NULL;

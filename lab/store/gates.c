@@ -11,7 +11,7 @@ static int is_of_numbers(const json_t *gate) {
   return stage[0] == '\0' || strcmp(stage, "numeric") == 0 || strcmp(stage, "determinism") == 0;
 }
 
-/* The first gate that failed, of those of numbers or of all; NULL: none. */
+/* The first gate that failed, of all gates or only of those of numbers; NULL: none. */
 static const json_t *first_failed(const json_t *record, int numbers_alone) {
   const json_t *gates = json_object_get(record, "gates");
   for (size_t i = 0; i < json_array_size(gates); i++) {

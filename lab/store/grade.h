@@ -37,8 +37,8 @@ const json_t *bs_grades_of_file(const bs_grades *grades, const char *plugin, con
 /* Appends one grade. BS_INPUT: the line is not a grade. BS_IO. BS-GRADE-LOCK: another process held the lock
  * for two seconds. */
 int32_t bs_grades_add(const bs_grades *grades, const bs_grade *grade, bs_error *err);
-/* Puts `grade` into each row of bs_env_plugins' list: the grade without what the row or env.json says
- * already, or null for a file that is not graded, and a built-in, which has none. Never before a run's key is
- * made. */
+/* Puts `grade` into each row of bs_env_plugins' list: the grade without fields of the row or of env.json, or
+ * null for a file that is not graded and for a built-in, which has no grade. Call it only after a run's key
+ * is made. */
 int32_t bs_grades_mark(const bs_grades *grades, json_t *plugins, bs_error *err);
 #endif

@@ -26,7 +26,7 @@ struct bs_run {
   char *scratch; /* the folder above, which goes with the run; NULL: the run is kept */
 };
 
-/* BS_IO with a hint by what errno says. */
+/* BS_IO with a hint that depends on errno. */
 int32_t bs_store_io_error(bs_error *err, int saved_errno, const char *what, const char *path);
 /* A new file of the folder `dir`; synced: it is on the disk when this returns. */
 int32_t bs_store_write_file(int dir, const char *name, const char *data, size_t size, int synced,

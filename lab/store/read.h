@@ -22,11 +22,11 @@ void bs_runs_stats_free(bs_runs_stats *stats);
 /* The keys of a row, in the order in which a table shows them; NULL ends the list. */
 extern const char *const bs_run_row_keys[];
 
-/* One row for each record of each committed run, the newest run first; a record with arms gives one row an
- * arm (`arm` is its name), one of a simulated run a second row for the dense layer that it was set against.
- * Rows have the keys of bs_run_row_keys, null where a value is missing (docs/runs.md lists them). A root that
- * does not exist has no rows. *out_rows is the caller's. BS_IO when the root cannot be read; a damaged run is
- * no error: `out_stats` (NULL: not wanted) has it. */
+/* One row for each record of each committed run, the newest run first. A record with arms gives one row an
+ * arm (`arm` is its name); one of a simulated run gives a second row for the dense layer it was compared
+ * with. Rows have the keys of bs_run_row_keys, null if a value is missing (docs/runs.md lists them). A root
+ * that does not exist has no rows. *out_rows is the caller's. BS_IO: the root cannot be read. A damaged run
+ * is not an error: `out_stats` (NULL: not wanted) counts it. */
 int32_t bs_runs_index(const char *root, json_t **out_rows, bs_runs_stats *out_stats, bs_error *err);
 
 /* The same rows for one committed run. The errors are those of bs_run_read. */

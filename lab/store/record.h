@@ -13,8 +13,8 @@ int32_t bs_record_key(const bs_experiment *experiment, const bs_node *config, co
 
 /* The first fields of every record. The caller owns it. NULL: out of memory. */
 json_t *bs_record_start(const bs_experiment *experiment, const char *run_id, const json_t *plugins);
-/* Add the phase's fields: unknown keys as they are, a key already set is not overwritten, except that the
- * phase knows better what ran (N, B, K, world_size). Then the verdict. */
+/* Adds the phase's fields. Unknown keys are copied; a key that is already set is kept, except that the phase
+ * knows better what ran (N, B, K, world_size). Then adds the verdict. */
 int32_t bs_record_finish(json_t *record, const bs_phase_result *result, bs_error *err);
 /* The record of a phase that failed: status "failed" and the error. */
 int32_t bs_record_failed(json_t *record, const bs_error *why);

@@ -111,7 +111,7 @@ static int by_text(const void *a, const void *b) {
   return strcmp(a, b);
 }
 
-/* Sums of the files, in the order of the plugins' ids: the key does not tell where they lie. */
+/* Sums of the files, in the order of the plugins' ids: the key does not depend on their folders. */
 static int32_t add_sums(bs_sha256 *h, bs_context *context, const names *all, names *lines, bs_error *err) {
   char sum[65];
   for (uint32_t i = 0; i < bs_plugin_count(context) && lines->n < MAX_NAMES; i++) {

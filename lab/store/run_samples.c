@@ -11,7 +11,7 @@
 #include "lab/store/samples.h"
 #include "lab/store/sha256.h"
 
-/* The rows of samples.bin; none where the run has no such file, or one that DONE has another sum of. */
+/* The rows of samples.bin; none if the run has no such file, or DONE has another sum of it. */
 static int32_t read_trail(int fd, const json_t *done, bs_samples *out, bs_error *err) {
   const char *want = json_string_value(json_object_get(json_object_get(done, "sha256"), "samples.bin"));
   char *data = NULL, hex[65];

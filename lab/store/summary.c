@@ -266,7 +266,7 @@ static size_t low_rank(size_t n) {
   return rank;
 }
 
-/* At least 95 % of the median by order statistics, for samples that depend on nothing before them. */
+/* An interval that covers the median with at least 95 % by order statistics, for independent samples. */
 static int add_interval(json_t *row, const json_t *samples) {
   const size_t n = json_array_size(samples);
   if (n < 6 || !json_is_null(json_object_get(row, "low_s"))) return 0;

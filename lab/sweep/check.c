@@ -51,7 +51,8 @@ static int32_t add_text(bs_sha256 *h, const bs_node *tree, const char *const *pa
   return rc;
 }
 
-/* `same`: equal sums ask for the same run, whatever the words. *out_layer: equal ones share their choices. */
+/* `same`: equal sums request the same run, also with other words. *out_layer: equal ones share their
+ * choices. */
 static int32_t identify(const bs_experiment *e, uint32_t world, bs_sha256 *same, char out_layer[65],
                         bs_error *err) {
   /* The mask is last in the one list: a method that has none does not depend on it. */
@@ -198,7 +199,7 @@ static void take(json_t *point, const json_t *answer, json_t *seen) {
     json_object_set(point, "duplicate_of", (json_t *)(uintptr_t)first);
 }
 
-/* One child, which asks from *at on until it is done or dies. *at: the point that answers next. */
+/* Runs one child, which checks from *at on until it is done or dies. *at: the next point to be answered. */
 static int32_t ask(const check *c, json_t *points, json_t *seen, size_t *at, bs_error *err) {
   asked a = {c, points, *at};
   bs_text text = {0};

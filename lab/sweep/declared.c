@@ -123,7 +123,7 @@ static void expand_point(const expansion *x, const json_t *point, json_t *out) {
   json_decref(points);
 }
 
-/* All points, but no more than tell that they are too many. */
+/* Answers with all points, up to one more than are allowed. */
 static void answer(void *user, int fd) {
   const expansion *x = user;
   size_t i;

@@ -14,9 +14,9 @@
 void bs_declared_values(const bs_knob *knob, json_t *values);
 
 /* Replaces in `settings` (bs_axes_multiply) each point with "all" by one point for each value. The plugins
- * are opened in a child process. A point whose method does not declare the option stays as it is: whoever
- * checks the points refuses it. BS_USAGE (BS-SWEEP-POINTS) beyond BS_SWEEP_POINTS_MAX points; BS_UNAVAILABLE
- * (BS-SWEEP-DECLARED) where the child ends or says nothing for a minute. */
+ * are opened in a child process. A point whose method does not declare the option is kept: the check of the
+ * points refuses it. BS_USAGE (BS-SWEEP-POINTS) beyond BS_SWEEP_POINTS_MAX points; BS_UNAVAILABLE
+ * (BS-SWEEP-DECLARED) if the child ends or is silent for a minute. */
 int32_t bs_settings_expand(const bs_compose_request *request, bs_context *context, json_t *settings,
                            bs_error *err);
 /* Runs `say` in a child process, where it may open plugins, and takes what it writes to fd. A child that

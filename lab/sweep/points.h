@@ -14,8 +14,8 @@
 int32_t bs_points_make(const bs_compose_request *request, bs_context *context, const json_t *settings,
                        json_t **out_points, bs_error *err);
 
-/* The request keys of a planned point for what serves now; the tree stays as it was planned.
- * *out_changed: 1 when they are others than planned. */
+/* The request keys of a planned point with the current plugins; the tree stays as planned. out_changed: 1:
+ * they differ from the plan's. */
 int32_t bs_point_rekey(bs_context *context, json_t *point, int *out_changed, bs_error *err);
 
 /* Opens plugins in a child process, and checks there each point that no `duplicate_of` names. Fills refused,
@@ -28,7 +28,7 @@ int32_t bs_points_check(bs_context *context, const char *quiet_dir, const json_t
 /* The same for only the points that were refused: memory may be free now. */
 int32_t bs_points_check_refused(bs_context *context, const char *quiet_dir, const json_t *constants,
                                 json_t *points, bs_error *err);
-/* How many points are unchecked. */
+/* The number of unchecked points. */
 size_t bs_points_unchecked(const json_t *points);
 
 /* Sets duplicate_of of every point that has the request key of an earlier one. */
@@ -43,8 +43,8 @@ enum { BS_POINT_OPEN = -1 };
 int32_t bs_points_done(const char *folder, const json_t *points, int any_build, int32_t *out_said,
                        size_t *out_other, bs_error *err);
 
-/* The words of `bsrun run` that run a point of the plan alone: what the header's "words" have in common, then
- * the point's settings. NULL: the plan does not tell. */
+/* The arguments of `bsrun run` that run only one point of the plan: the common "words" of the header, then
+ * the point's settings. NULL: the plan does not have them. */
 json_t *bs_point_words(const json_t *header, const json_t *point);
 /* The content of the file of `run --point` (lab/run/planned.h). header: of the plan, whose command the
  * records contain. choices: list of pinned texts, or NULL; tune: choose, report the choices, and run nothing.

@@ -98,7 +98,7 @@ static void close_job(job *j) {
   memset(j, 0, sizeof *j);
 }
 
-/* Without a pidfd the end of a point could not be waited for: no point is begun. */
+/* Without a pidfd the end of a point cannot be waited for, so no point starts. */
 static int32_t start_task(const tasks *t, job *j, const bs_task *task, bs_error *err) {
   int failed = open_input(j, task->input);
   if (failed == 0) failed = start(t, j);

@@ -19,7 +19,7 @@ typedef struct tuning {
   bs_lines lines;
 } tuning;
 
-/* Does a point of this layer ask for this now? After a plugin was rebuilt none does. */
+/* Does a point of this layer need the key now? After a plugin was rebuilt none does. */
 static int is_asked_for(const bs_sweep *sweep, const json_t *layer, const json_t *key) {
   size_t i;
   const json_t *point;

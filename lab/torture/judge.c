@@ -28,7 +28,7 @@ void bs_torture_wanted(const bs_torture_case *c, int codes[2]) {
   if (c->subject->kind != BS_TORTURE_BACKEND) return;
   if (c->fault == BS_TORTURE_TRUNCATE)
     codes[0] = 6; /* a row that one rank did not compute is a wrong number */
-  /* Kernels ask for memory by a call that tells no reason: their error is out of memory. */
+  /* Kernels take memory by a call that returns no reason: their error is out of memory. */
   if (c->fault == BS_TORTURE_ERR && strcmp(c->op, "alloc") == 0) codes[1] = 10;
 }
 
@@ -70,7 +70,7 @@ static int is_pairwise(const char *op) {
   return strcmp(op, "send") == 0 || strcmp(op, "recv") == 0 || strcmp(op, "exchange") == 0;
 }
 
-/* In a collective that all ranks enter the others know the op and the site. */
+/* Checks the op and the site: in a collective that all ranks enter, the others know both. */
 static void check_place(const bs_torture_case *c, const char *line, char *why, size_t size) {
   const int comm = c->subject->kind != BS_TORTURE_BACKEND;
   if (!comm || is_pairwise(c->op) || c->fault == BS_TORTURE_FLIP || c->fault == BS_TORTURE_NAN) return;

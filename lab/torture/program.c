@@ -200,7 +200,7 @@ static int32_t get_counts(void *user, uint32_t rank, bs_parcel *p, bs_error *err
   return BS_OK;
 }
 
-/* How often the ranks of other processes called what, to rank 0. */
+/* Collects on rank 0 how often the ranks of other processes called each kind. */
 static int32_t gather_counts(job *j, bs_world *world, bs_error *err) {
   bs_parcel mine = {0};
   if (j->request.counts == NULL || !bs_exchange_joint(world)) return BS_OK;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * program.h - a program of ranks that calls every collective of a communicator and compares each result with
- * what one rank alone would say: what `bsrun torture` runs with and without faults. */
+ * that of a single rank. `bsrun torture` runs it with and without faults. */
 #ifndef BS_LAB_TORTURE_PROGRAM_H
 #define BS_LAB_TORTURE_PROGRAM_H
 #include "blockshock/blockshock.h"
@@ -9,7 +9,7 @@ typedef struct bs_torture_request {
   const char *comm;
   uint32_t world_size;
   double deadline_s;
-  /* How often each rank called each kind, [world_size][BS_COLL_COUNT_]; NULL: not asked. */
+  /* Calls of each rank and kind, [world_size][BS_COLL_COUNT_]; NULL: not wanted. */
   uint64_t (*counts)[BS_COLL_COUNT_];
 } bs_torture_request;
 

@@ -22,7 +22,7 @@ enum bs_torture_fault {
   BS_TORTURE_STOP = 8,
   BS_TORTURE_FAULTS = 9
 };
-/* How ranks come to be; -1 where it is not asked for: as the communicator has them. */
+/* The way ranks are started; -1: not requested, as the communicator does it. */
 enum bs_torture_launch {
   BS_TORTURE_THREADS = 0,
   BS_TORTURE_PROCESSES = 1,
@@ -85,8 +85,8 @@ extern const char *const bs_torture_launch_names[BS_TORTURE_LAUNCHES];
 const char *bs_torture_value(const bs_torture *t, const char *name);
 
 /* launch.c */
-/* How the ranks of a communicator come to be (NULL: of the default one), which a child process asks it.
- * *out_driven: one thread drives all of them (BS_LAUNCH_DRIVEN). */
+/* How the ranks of a communicator (NULL: of the default one) are started; a child process asks it.
+ * out_driven: one thread drives all of them (BS_LAUNCH_DRIVEN). */
 int bs_torture_launch_of(const bs_torture *t, const char *comm, int *out_driven);
 /* The communicator used if none is named. */
 const char *bs_torture_comm_of(int launch);
@@ -111,8 +111,8 @@ int32_t bs_torture_run(bs_torture *t, size_t first, bs_error *err);
  * pid: its own, and its group's. */
 void bs_torture_judge(const bs_torture *t, bs_torture_case *c, const char *folder, const bs_process *child,
                       pid_t pid);
-/* How many processes are left of the child whose folder this is, whatever group and parent they have by now;
- * they are ended. What has just been killed is given time to go. */
+/* Ends the remaining processes of the child whose folder this is, in any group and with any parent, and
+ * returns their number. Processes that have just been killed get time to end. */
 unsigned bs_torture_end_left(const char *folder);
 /* Removes a folder and all in it. */
 void bs_torture_remove(const char *folder);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * cache.c - see cache.h. The file is read with distrust: anyone may have edited or torn it. */
+ * cache.c - see cache.h. Every entry is checked on reading: users may have edited the file, crashes may have
+ * cut it. */
 #include "lab/tune/cache.h"
 
 #include <stdio.h>

@@ -26,8 +26,8 @@ typedef struct bs_contest {
  * the sentence. */
 int32_t bs_contest_run(const bs_contest *contest, double seconds, double margin, const bs_sampler_host *host,
                        uint32_t *out_winner, json_t **out_results, bs_error *err);
-/* Why an arm's row of the results may be another one tomorrow: it failed for want of memory or time, the
- * machine was disturbed, or the time was up before an UNCLEAR comparison had its pairs, and (hurried) it was
- * less than usual. NULL: it lasts. Lives as long as the row. */
+/* The reason why an arm's row may change in a later contest. It failed for lack of memory or time, or the
+ * machine was disturbed. Or the time ended before an UNCLEAR comparison had its pairs, and (hurried) it was
+ * less than usual. NULL: the row lasts. The text lives as long as the row. */
 const char *bs_contest_passing(const json_t *row, int hurried);
 #endif

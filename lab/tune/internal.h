@@ -39,10 +39,10 @@ typedef struct bs_tuning {
   size_t n, waiting[BS_ARMS_MAX]; /* waiting: undecided when asked */
 } bs_tuning;
 
-/* Measure the undecided products (origin "default") of one world together, the others as they are decided;
- * remembers their entries and decides them. why: what stands against measuring, "" nothing. */
+/* Measures the undecided products (origin "default") of one world together, with the others as decided;
+ * records their entries and decides them. why: the reason not to measure, "" for none. */
 int32_t bs_tune_measure(const bs_tuning *of, uint32_t arm, double seconds, char why[160], bs_error *err);
-/* "KEY -> NAME{knobs}", `other` (NULL: none) in the place of what was chosen. The caller frees; NULL: out of
+/* "KEY -> NAME{knobs}", with `other` (NULL: none) instead of the choice. The caller frees; NULL: out of
  * memory. */
 char *bs_decision_pin(const bs_decision *decision, const char *other);
 /* Is it one of this world that has two candidates, and is it still the default? */

@@ -116,8 +116,7 @@ const char *bs_tune_pinned(const bs_experiment *e, const char *key) {
   return pin;
 }
 
-/* The candidate that a pin names: with its plugin, or by its name alone; its knobs do not matter. NULL: none.
- */
+/* The candidate that a pin names: with its plugin, or only by its name; knobs are ignored. NULL: none. */
 static const char *pinned_candidate(const json_t *asked, const char *pin) {
   size_t i;
   const json_t *c;
@@ -181,7 +180,7 @@ static void give_reason(bs_tuning *w, uint32_t arm, const char *why) {
   }
 }
 
-/* Why nothing of this world is to be measured; NULL: measure. */
+/* The reason to measure nothing of this world; NULL: measure. */
 static const char *reason_not_to(const bs_tuning *w, uint32_t arm) {
   const bs_case *c = &w->arms[arm].c;
   if (w->tuner->cache.lines.path == NULL) return "not measured: there is no tuning file";

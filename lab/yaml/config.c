@@ -325,7 +325,7 @@ int32_t bs_config_set_text(bs_node *root, const char *path, const char *text, bs
   return set_node(root, path, value, err);
 }
 
-/* 0011, 1e3, .5, -1, yes, null: no string for a reader that knows nothing of our keys. */
+/* 0011, 1e3, .5, -1, yes, null: other YAML readers do not read these as strings. */
 static int reads_as_no_string(const char *text) {
   static const char *const words[] = {"null", "y", "n", "yes", "no", "on", "off", "true", "false"};
   const char *at = text + (*text == '-' || *text == '+');

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * config_yaml.c - YAML text into config nodes: libyaml's events, our caps. Bytes are checked first (size,
- * UTF-8, no BOM, no NUL or control bytes), then each event is either one of the few we accept or an error
- * with its place. Nothing is expanded, so memory stays in proportion to the file. Thread-safe. */
+ * config_yaml.c - converts YAML text into config nodes: events of libyaml, with this parser's limits. Bytes
+ * are checked first (size, UTF-8, no BOM, no NUL or control bytes). Then each event is either one of the few
+ * accepted ones or an error with its place. Nothing is expanded, so memory is proportional to the file.
+ * Thread-safe. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
