@@ -8,11 +8,11 @@
 
 #include "blockshock/plugin.h"
 
-/* In the order of the choices of plugins.bad_attention.fault. */
+/* Faults in the order of the choices of plugins.bad_attention.fault. */
 enum bad_fault {
   BAD_NONE,
-  BAD_REFUSED,        /* supports says yes, prepare says no */
-  BAD_LOST_KNOB,      /* the tile of keys is 16, whatever is asked */
+  BAD_REFUSED,        /* supports answers yes, prepare refuses */
+  BAD_LOST_KNOB,      /* the tile of keys is 16 for any requested value */
   BAD_REBUILT,        /* another build id */
   BAD_SPILLED,        /* 128 bytes of local memory a thread */
   BAD_MANY_REGISTERS, /* 255 registers a thread */
@@ -43,6 +43,6 @@ void bad_attention_table(bs_op_impl *impl);
 
 /* Exponentials: expf, or the Taylor polynomial around 0 of what is clamped at -10. */
 float bad_exp(uint32_t fault, float x);
-/* In place: what the decoder makes of what the encoder made of n values, by one scale. */
+/* Encodes and decodes n values in place, by one scale. */
 void bad_encode(float *x, int64_t n);
 #endif

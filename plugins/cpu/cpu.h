@@ -144,8 +144,8 @@ int32_t cpu_columns_copy(const bs_partition *partition, bs_partition **out_copy,
 extern const bs_knob cpu_knob_threads, cpu_knob_keep;
 /* The members that work, `width` where nothing is given. BS_CONFIG where fewer can. */
 int32_t cpu_knob_members(const bs_op_query *query, uint32_t width, uint32_t *out_members, bs_error *err);
-/* How many of these members get one of `items` pieces of work: 1 where `alone` and no threads were given.
- * BS_UNSUPPORTED where fewer do than were asked for. */
+/* The number of these members that get one of `items` pieces of work: 1 if `alone` and no threads were given.
+ * BS_UNSUPPORTED: fewer than the requested number. */
 int32_t cpu_knob_busy(const bs_op_query *query, int64_t items, int alone, uint32_t members,
                       uint32_t *out_busy, bs_error *err);
 /* 1 on, 0 off, `fallback` where nothing is given. */

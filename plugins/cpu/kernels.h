@@ -9,9 +9,8 @@
 
 #include <stdint.h>
 
-/* From scores of this size on, in powers of 2, attention takes the difference of two scores first
- * (isa/attention.h).
- */
+/* For scores of this size or larger, in powers of 2, attention subtracts two scores first
+ * (isa/attention.h). */
 #define CPU_ATTEND_FAR 4096.0f
 
 #define CPU_PANEL 16    /* outputs of a weight panel */
@@ -55,10 +54,10 @@ typedef struct cpu_bytes {
 
 /* ---- 2:4 weights (isa/sparse.h) -----------------------------------------------------------------
  *
- * A unit is 32 columns of a panel: of each of its 16 outputs two values a group of four columns, value j of
- * all outputs side by side, [16][16], in the weight's dtype; and a word of codes an output, 2 bits a value:
- * value j belongs to column j / 2 * 4 + (word >> 2 j & 3). A panel's units lie one after the other, its codes
- * too. */
+ * A unit is 32 columns of a panel. For each of its 16 outputs it has two values a group of four columns.
+ * Value j of all outputs are adjacent, [16][16], in the weight's dtype. Each output has a word of codes, 2
+ * bits a value: value j belongs to column j / 2 * 4 + (word >> 2 j & 3). A panel's units follow one another,
+ * and so do its codes. */
 #define CPU_UNIT_COLUMNS 32
 #define CPU_UNIT_VALUES 16 /* of an output */
 #define CPU_WIDE_TOKENS 64 /* tokens of a tile that has them in its lanes */
@@ -96,7 +95,7 @@ typedef struct cpu_wide24 {
   int32_t tokens; /* 1 .. CPU_WIDE_TOKENS; rounded up to 16 */
   int32_t add;
   int32_t integers;    /* c is i32 */
-  int32_t ahead_lines; /* of what is asked for meanwhile, from `ahead` on */
+  int32_t ahead_lines; /* of the data to prefetch meanwhile, from `ahead` on */
   const void *ahead;
 } cpu_wide24;
 
@@ -122,7 +121,7 @@ typedef struct cpu_turned24 {
   const void *w;         /* of the first panel */
   const uint32_t *codes; /* of it */
   int64_t step;          /* units between panels, of both */
-  int64_t ahead;         /* bytes from w to what is asked for meanwhile; words from codes */
+  int64_t ahead;         /* bytes from w to the data to prefetch meanwhile; words from codes */
   int64_t ahead_codes;
   float *c;       /* [32][CPU_WIDE_TOKENS] */
   int32_t panels; /* 1 .. 4 */
@@ -150,8 +149,8 @@ typedef struct cpu_spread24 {
 #define CPU_F8_ROWS 8  /* of w in a dot product */
 #define CPU_F8_STEP 16 /* columns are taken in these */
 
-/* How the kept columns of one row are picked when they repeat every `period` columns; made by
- * cpu_pick_make (ops/columns.c). */
+/* The selection of a row's kept columns if they repeat every `period` columns; cpu_pick_make (ops/columns.c)
+ * makes it. */
 typedef struct cpu_pick {
   uint32_t group;      /* columns that one step reads: a multiple of the period; 0: no pattern kernel */
   uint32_t kept;       /* of a group */

@@ -18,7 +18,7 @@ typedef struct cuda_state {
   const bs_host *host;
   bs_plugin_self *self;
   const char *driver_path; /* NULL: libcuda.so.1, as the system finds it */
-  cuda_driver driver;      /* driver/driver.h: opened once, by whoever asks first */
+  cuda_driver driver;      /* driver/driver.h: opened once, by the first caller */
   struct cuda_nccl *nccl;  /* comm/nccl.h: NVIDIA's communication library, opened when it is asked for */
   struct cuda_nvml *nvml;  /* nvml.h: the device's clock */
   struct cuda_lt *lt;      /* cublaslt/library.h; NULL: built without cuBLASLt's header */

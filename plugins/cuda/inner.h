@@ -51,7 +51,7 @@ struct cuda_inner {
   uint32_t held_known;                  /* a bit each */
   uint32_t graph;     /* graph.c: CUDA_GRAPH_OPEN while the default stream records its work */
   const char *spoilt; /* the reason why recording ended */
-  bs_error late;      /* of calls that have no way to return it; the next stream_sync tells */
+  bs_error late;      /* of calls that cannot return it; the next stream_sync does */
 };
 
 /* streams.c. The two below order the rank's default stream and all others; under the lock. */
@@ -66,9 +66,9 @@ int32_t cuda_event_record(void *device, bs_event *event, bs_stream *stream, bs_e
 int32_t cuda_stream_wait(void *device, bs_stream *stream, bs_event *event, bs_error *err);
 int32_t cuda_event_elapsed(void *device, bs_event *start, bs_event *stop, double *out_seconds, bs_error *err);
 void *cuda_native_handle(void *device, uint32_t what, bs_stream *stream);
-/* Until what the event, or with NULL the stream, was given is done. */
+/* Waits until the work before the event, or with NULL all work of the stream, is done. */
 int32_t cuda_await(const cuda_device *device, CUstream stream, CUevent event, bs_error *err);
-/* From now on every call but those that give back ends with this error, the first one that comes here. */
+/* From now on every call, except those that release, ends with the first error that is given here. */
 void cuda_lose(const cuda_device *device, const bs_error *err);
 static inline int cuda_is_lost(const cuda_device *device) {
   return device->inner != NULL && __atomic_load_n(&device->inner->lost, __ATOMIC_ACQUIRE) == CUDA_LOST;

@@ -52,6 +52,6 @@ typedef struct cuda_kernel_info {
   uint32_t dynamic;     /* bytes of shared memory a launch may ask for */
 } cuda_kernel_info;
 
-/* In the order of enum cuda_kernel. */
+/* The kernels in the order of enum cuda_kernel. */
 extern const cuda_kernel_info cuda_kernel_table[CUDA_KERNEL_COUNT_];
 #endif

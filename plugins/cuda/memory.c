@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * memory.c - device memory: from a pool of the rank's own, allocated and freed in the order of its default
- * stream. A free says no stream: the default one waits for what all others of the rank were given, and what
- * is allocated is there for them from where they stand. Where the device has no pools, the driver's plain
- * allocation serves, and a free waits for the device. */
+ * memory.c - device memory: from a pool of the rank, allocated and freed in the order of its default stream.
+ * A free names no stream: the default one waits for the queued work of all other streams of the rank, and
+ * these wait for an allocation. If the device has no pools, the driver's plain allocation is used, and a free
+ * waits for the device. */
 #include "inner.h"
 
 #define ALIGN 256u /* of every allocation, by the programming guide */

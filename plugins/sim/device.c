@@ -25,7 +25,7 @@ static int32_t device_info(void *state, uint32_t index, bs_device_info *out_info
   return BS_OK;
 }
 
-/* In a world of this plugin the rank that is being resumed has its device already. */
+/* In a world of this plugin the running rank has its device already. */
 static int32_t device_open(void *state, uint32_t index, void **out_device, bs_error *err) {
   sim_plugin *plugin = state;
   sim_rank *rank = sim_rank_now(plugin);

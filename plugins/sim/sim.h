@@ -64,7 +64,7 @@ typedef struct sim_block {
 typedef struct sim_step {
   char what[56]; /* "matmul", "all_reduce y" */
   uint64_t began, ended;
-  uint64_t closed; /* by its closed form alone; 0: it has none */
+  uint64_t closed; /* only by its closed form; 0: it has none */
   uint64_t flops, bytes;
   uint64_t spent[SIM_TERMS];
   uint32_t ranks; /* that meet; 0: an op */
@@ -98,7 +98,7 @@ typedef struct sim_stream {
 static inline sim_time *sim_stream_time(sim_rank *rank, bs_stream *stream) {
   return stream != NULL ? &((sim_stream *)(void *)stream)->time : &rank->stream;
 }
-/* When the rank is done with all that the host and the default stream were given. */
+/* The time when the rank has done all work of the host and the default stream. */
 static inline const sim_time *sim_rank_time(const sim_rank *rank) {
   return rank->host.now > rank->stream.now ? &rank->host : &rank->stream;
 }
@@ -126,8 +126,8 @@ const char *sim_op_name(const char *op); /* the same, static */
 /* topology.c */
 int32_t sim_topologies_register(sim_plugin *plugin, bs_error *err);
 
-/* steps.c: keeps a step where that is asked for, and its span of a trace: before it, the time of the stream
- * after it, and what else is said of it. */
+/* steps.c: records a step if requested, and its span for a trace. before: the time of the stream before it;
+ * after it, `after`; `said` has its other data. */
 void sim_step_add(sim_rank *rank, const char *kind, const char *site, const sim_time *before,
                   const sim_time *after, const sim_step *said);
 

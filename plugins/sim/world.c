@@ -5,7 +5,7 @@
 
 #include "world.h"
 
-/* How a device that is opened finds its rank: by the world that its thread is driving, the innermost one. */
+/* Finds the rank of a device that is opened: in the innermost world that this thread is driving. */
 sim_rank *sim_rank_now(sim_plugin *p) {
   sim_rank *rank = NULL;
   (void)pthread_mutex_lock(&p->lock);
@@ -169,7 +169,7 @@ static int trace_anew(sim_world *w) {
   return events == 0 || w->trace != NULL;
 }
 
-/* With a topology flows may share wires. */
+/* With a topology flows may share wires, so their order in time matters. */
 uint32_t sim_world_order(const sim_world *w) {
   return w->topology != NULL || w->plugin->machine.by_time ? SIM_ORDER_E : SIM_ORDER_K;
 }

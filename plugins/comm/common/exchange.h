@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * exchange.h - sends and receives that are in flight together: what every communicator does alike. A rank
- * looks at all of its transfers again and again and moves those that can move, so it takes what has come for
- * it whatever else it waits for. When nothing moves it spins for a while; then it sleeps on its inbox, which
- * whoever moves a message of it rings. How one message moves is the communicator's. Used by threads, shm and
- * mpi. */
+ * exchange.h - sends and receives that are in flight together: the common part of all communicators. A rank
+ * polls all of its transfers and moves those that can move, so it receives a message while it waits for
+ * another. When nothing moves it spins for a while. Then it sleeps on its inbox; a peer that moves one of its
+ * messages wakes it. Each communicator defines how one message moves. Used by threads, shm and mpi. */
 #ifndef BS_COMM_EXCHANGE_H
 #define BS_COMM_EXCHANGE_H
 #include "meet.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * meet.h - what a wait of every communicator is made of: a published position with its futex word, the busy
- * rounds, the sleep after them, and the key that tells one call from another. What a small call runs when
- * all are on time is inline; the rest is in meet.c. Used by threads, shm and mpi. */
+ * meet.h - the parts of a wait in every communicator: a published position with its futex word, the busy
+ * rounds, the sleep after them, and the key that distinguishes calls. The path of a small call with all ranks
+ * on time is inline; the rest is in meet.c. Used by threads, shm and mpi. */
 #ifndef BS_COMM_MEET_H
 #define BS_COMM_MEET_H
 #include <stdatomic.h>
@@ -90,7 +90,7 @@ static inline int comm_spin_round(comm_flag *flag, uint32_t want) {
  */
 int comm_spin(comm_flag *flag, uint32_t want, int64_t end, uint32_t yields, const _Atomic uint32_t *failed);
 
-/* A sleep ends at the position, and by what this says. */
+/* A sleep ends when the position is reached, or for one of these reasons. */
 typedef struct comm_sleeper {
   const _Atomic uint32_t *failed; /* the world's; NULL: an abort does not end it */
   int64_t deadline;

@@ -29,7 +29,7 @@ typedef struct comm_missing {
   char text[320];
 } comm_missing;
 void comm_miss(comm_missing *missing, uint32_t rank, const char *last);
-/* Why a wait in the call `text` ended at its deadline. */
+/* Describes why a wait in the call `text` ended at its deadline. */
 void comm_deadline_text(char *out, size_t size, int64_t timeout_ns, const char *text, const char *missing);
 /* BS_DEADLINE and `why`, at the call `where`. */
 int32_t comm_fail_deadline(const char *why, const char *where, bs_error *err);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * stage.h - the collectives of ranks that show each other data in memory that they share. A collective is a
- * sequence of rounds. Each rank has two halves of staging there. In round k it writes half k & 1, publishes
- * k, waits until the others have, and reads theirs. Half k & 1 is written again for round k + 2: by then
- * every rank has published k + 1, which it does when it is done with reading round k. No rank reads another's
- * private memory, so whoever fails may leave immediately. The order of additions is the rank order always, so
- * the bits depend neither on the size nor on the communicator. Used by shm and mpi. */
+ * stage.h - the collectives of ranks that show each other data in shared memory. A collective is a sequence
+ * of rounds. Each rank has two halves of staging there. In round k it writes half k & 1, publishes k, waits
+ * until the others have, and reads theirs. Half k & 1 is written again for round k + 2: by then every rank
+ * has published k + 1, which it does after it has read round k. No rank reads another's private memory, so a
+ * rank that fails may leave immediately. Additions are always in rank order, so the bits depend neither on
+ * the size nor on the communicator. Used by shm and mpi. */
 #ifndef BS_COMM_STAGE_H
 #define BS_COMM_STAGE_H
 #include "../threads/threads.h"

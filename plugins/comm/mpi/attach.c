@@ -83,7 +83,7 @@ static int32_t check_launcher(const char *const *environment, long *out_size, bs
   return BS_UNAVAILABLE;
 }
 
-/* MPI, a communicator of our own and what it says of us. */
+/* Initialises MPI, and gets a separate communicator and this rank's number in it. */
 static int32_t join(mpic_state *state, bs_error *err) {
   int up = 0, level = 0, rank = 0, size = 0, rc;
   if (MPI_Initialized(&up) != MPI_SUCCESS) up = 0;

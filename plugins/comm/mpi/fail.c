@@ -23,7 +23,7 @@ static void ring_all(const mpic_comm *comm) {
   }
 }
 
-/* 1: ours is the world's first failure, as far as this machine knows. */
+/* 1: this is the world's first failure, as far as this machine knows. */
 static int record(mpic_world *world, int32_t code, uint32_t rank, uint32_t common, const char *id,
                   const char *text) {
   mpic_failure *f = world->all->seg.failure;

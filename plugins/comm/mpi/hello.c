@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * hello.c - what the ranks of a job tell each other before anything else: rank 0 collects a record of each,
- * compares them and gives all of them, or the error, to all. Whoever has not come by the deadline is named.
- */
+ * hello.c - the first exchange of a job's ranks: rank 0 collects a record of each, compares them and sends
+ * all of them, or the error, to all. A rank that is missing at the deadline is named. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -218,7 +217,7 @@ int32_t mpic_processes(mpic_state *state, const mpic_hello *table, bs_error *err
     all[r].pid = table[r].pid;
     all[r].pidfd = -1;
   }
-  for (uint32_t r = 0; r < n; ++r) /* where the kernel has no pidfd, deadlines tell */
+  for (uint32_t r = 0; r < n; ++r) /* without pidfds in the kernel only deadlines detect an end */
     if (r != state->rank && all[r].machine == all[state->rank].machine)
       all[r].pidfd = (int)syscall(SYS_pidfd_open, (pid_t)all[r].pid, 0);
   for (uint32_t r = 0; r < n; ++r) { /* ranks bound to the same cores count them once */

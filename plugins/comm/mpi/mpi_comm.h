@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * mpi_comm.h - inside of the communicator "mpi": ranks are processes that mpirun or srun has started.
+ * mpi_comm.h - internals of the communicator "mpi": ranks are processes that mpirun or srun has started.
  * plugin.c fills the vtable; attach.c joins the job; hello.c is the first exchange; segment.c maps the memory
- * that the ranks of one machine share; world.c opens worlds and groups; wait.c is how they meet; fail.c is
- * how they fail; wire.c carries what crosses machines; collective.c, share.c and chain.c are the collectives,
- * p2p.c and exchange.c the messages between two ranks. The arithmetic is that of the communicator "threads".
+ * that the ranks of one machine share; world.c opens worlds and groups; wait.c has the meetings; fail.c has
+ * failures; wire.c sends data between machines; collective.c, share.c and chain.c are the collectives, p2p.c
+ * and exchange.c the messages between two ranks. The arithmetic is that of the communicator "threads".
  *
- * The ranks of a machine meet in rounds over memory that they share, as ../common/stage.h says.
+ * The ranks of a machine meet in rounds over shared memory, as in ../common/stage.h.
  *
- * Between machines only MPI's nonblocking calls are used, on buffers of our own (a request that outlives a
- * failed call touches nothing of the caller's), and every wait is a loop of ours with a deadline.
- */
+ * Between machines only MPI's nonblocking calls are used, on this plugin's buffers, so a request that
+ * outlives a failed call touches no memory of the caller. Every wait is a loop in this plugin with a
+ * deadline. */
 #ifndef BS_MPI_COMM_H
 #define BS_MPI_COMM_H
 

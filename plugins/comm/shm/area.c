@@ -36,7 +36,7 @@ static uint64_t area_bytes(uint64_t n) {
          round_up(n * 4u * SHM_PIECE, PAGE);
 }
 
-/* The lowest place that is free for so many bytes; 0: none. */
+/* The lowest free place for so many bytes; 0: none. */
 static uint64_t find_room(const shm_head *head, uint64_t bytes) {
   uint64_t at = round_up(sizeof *head, PAGE);
   for (int moved = 1; moved;) {

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * job.c - which rank this process is, and the mapping that it shares with the others. Either the launcher
- * gives each rank an open file without a name, or rank 0 makes one and hands it over a local socket whose
- * name follows from the job's rendezvous. Either way nothing is left in any folder, whoever dies when.
- */
+ * job.c - the number of this rank, and the mapping that it shares with the others. Either the launcher gives
+ * each rank an open file without a name. Or rank 0 creates one and sends it over a local socket whose name
+ * follows from the job's rendezvous. In both cases no file remains in any folder after a crash. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>

@@ -105,7 +105,7 @@ typedef struct shm_head {
   uint64_t layout;        /* of what is shared: sizes */
   uint64_t bytes;
   uint32_t world_size;
-  _Atomic uint32_t refused; /* 1 + a rank that is not of this job, by what it knows; 0: none */
+  _Atomic uint32_t refused; /* 1 + a rank that does not belong to this job, with its reason; 0: none */
   _Atomic uint32_t refused_size;
   pthread_mutex_t lock; /* robust: a process may die with it */
   shm_process process[SHM_MAX_RANKS];
@@ -192,7 +192,7 @@ static inline unsigned char *shm_buffer(const shm_comm *comm, uint32_t r, uint32
 }
 
 /* wait.c */
-/* Until flag->pos, of member `awaited`, has reached `want`: BS_OK, BS_ABORTED (the world has failed),
+/* Waits until flag->pos of member `awaited` has reached `want`: BS_OK, BS_ABORTED (the world has failed),
  * BS_DEADLINE, or BS_RANK_FAILED (rank `dead` has died). */
 int32_t shm_wait(shm_comm *comm, uint32_t awaited, comm_flag *flag, uint32_t want, int64_t timeout_ns,
                  uint32_t *out_dead);

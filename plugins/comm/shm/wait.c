@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * wait.c - how ranks meet: publish a position, spin for a while, then sleep on a futex of the mapping until a
- * deadline, looking now and then whether the others still live; compare the keys of all ranks; say who is
- * missing, dead or different. Called by every collective.
- */
+ * wait.c - the meeting of ranks: publish a position, spin for a while, then sleep on a futex of the mapping
+ * until a deadline, and check from time to time whether the others still live; compare the keys of all ranks;
+ * report which rank is missing, dead or different. Every collective calls it. */
 #include <time.h>
 
 #include "shm.h"
@@ -107,8 +106,8 @@ int32_t shm_fail_dead(const shm_comm *comm, uint32_t rank, const char *text, bs_
   return shm_fail_woken(comm, 0, text, err);
 }
 
-/* A record that was claimed by one who died before it was complete stays open: its claimer's death says it.
- */
+/* Waits for a record that a rank has claimed. If its claimer died before it was complete, it stays open, and
+ * the claimer's death is reported. */
 static int await_record(const shm_failure *f) {
   for (int i = 0; i < 2000 && atomic_load(&f->failed) == 0; ++i) {
     const struct timespec t = {0, 1000000};

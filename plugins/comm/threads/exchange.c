@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * exchange.c - messages between two ranks, alone (send, recv) or several in flight together (exchange). A
- * message is a rendezvous on the channel of the two: the sender shows where its data lie, the receiver copies
- * them. Both settle with a compare-and-swap whether the message is taken or withdrawn (abort, deadline), so
- * that a sender never leaves while its memory is being read.
- */
+ * exchange.c - messages between two ranks, single (send, recv) or several in flight together (exchange). A
+ * message is a rendezvous on the channel of the two: the sender shows the address of its data, the receiver
+ * copies them. A compare-and-swap decides whether the message is taken or withdrawn (abort, deadline), so a
+ * sender never leaves while its memory is being read. */
 #include <stdlib.h>
 
 #include "../common/site.h"

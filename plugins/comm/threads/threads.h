@@ -188,7 +188,7 @@ void thr_fail_world(thr_world *world, int32_t code, uint32_t rank, const thr_gro
 static inline const thr_header *thr_peer(const thr_comm *comm, uint32_t r) {
   return &comm->group->slots[r].header[comm->op & 1u];
 }
-/* Say where my data lie, for peers that read them there. */
+/* Publishes the address of my data for peers that read them in place. */
 static inline void thr_set_data(thr_header *h, const bs_coll_call *call) {
   h->in = call->in;
   h->out = call->out;

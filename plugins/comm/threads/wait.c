@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * wait.c - how ranks meet: publish a position, spin for a while, then sleep on a futex until a deadline;
- * compare the keys of all ranks; say who is missing or different. Called by every collective.
- */
+ * wait.c - the meeting of ranks: publish a position, spin for a while, then sleep on a futex until a
+ * deadline; compare the keys of all ranks; report which rank is missing or different. Every collective calls
+ * it. */
 #include <sched.h>
 
 #include "threads.h"

@@ -86,7 +86,7 @@ static size_t scratchpad_bytes(const cpu_dnnl_lib *lib, dnnl_primitive_desc_t de
   return *out_pad != NULL ? (lib->api.memory_desc_get_size(*out_pad) + 63) / 64 * 64 : 0;
 }
 
-/* How many sizes of pieces all calls of fewer than `tokens` tokens need. */
+/* The number of sizes of pieces that all calls with fewer than `tokens` tokens need. */
 static uint32_t count_sizes(int64_t tokens) {
   uint32_t count = 0;
   for (int64_t left = tokens - 1; left > 0; left /= BASE) count += (uint32_t)(left < BASE ? left : BASE - 1);

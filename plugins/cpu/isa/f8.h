@@ -86,8 +86,8 @@ static void narrow_f8e5m2(void *out, const float *x, float scale, int64_t n) {
   for (; i < n; i++) q[i] = narrow_e5m2(x[i] / scale);
 }
 
-/* ---- as they are ----
- * Without a scale: beyond the largest value e4m3 saturates and e5m2 goes to infinity; NaN stays NaN. */
+/* ---- without a scale ----
+ * Beyond the largest value e4m3 saturates and e5m2 goes to infinity; NaN stays NaN. */
 
 static void load_f8e4m3(float *dst, const void *src, int64_t n) {
   widen_f8e4m3(dst, src, n);

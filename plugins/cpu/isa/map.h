@@ -68,7 +68,7 @@ INLINE vec step_sign(vec a) {
   return masks_choose((masks)(a > zero) | (masks)(a < zero), one, a); /* zeros and NaN stay */
 }
 
-/* To the nearest, ties to even; what is 2^23 or larger is whole, and NaN stays. */
+/* Rounds to the nearest, ties to even; values of 2^23 or larger are whole, and NaN stays. */
 INLINE vec step_round(vec a) {
   const vec size = vec_abs(a), big = vec_set1(8388608.0f);
   const vec whole = vec_signed((size + big) - big, a);
@@ -483,7 +483,7 @@ static void map_pow(void *out, const void *a, const void *b, const void *c, int6
   for (int64_t i = 0; i < n; i++) v[i] = powf(x[i], y[i]);
 }
 
-/* By their op codes; those of TO and INDEX are none of the instruction set's. */
+/* The steps by their op codes; TO and INDEX do not depend on the instruction set. */
 static const cpu_map_fn map_steps[BS_EXPR_OP_COUNT_] = {
     [BS_EXPR_MOV] = map_mov,     [BS_EXPR_NEG] = map_neg,
     [BS_EXPR_ABS] = map_abs,     [BS_EXPR_SIGN] = map_sign,

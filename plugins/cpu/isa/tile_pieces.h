@@ -16,7 +16,7 @@
 /* Makes the compiler load again what it has in a register. */
 #define FORGET_LOADS() __asm__ __volatile__("" ::: "memory")
 
-/* Whether a tile of so many panels has registers enough: kernels->panels asks for no more. */
+/* Whether a tile of so many panels has enough registers: kernels->panels is never larger. */
 #define TILE_FITS(tokens, panels) ((tokens) * (panels)*PANEL_VECS <= TILE_SUMS)
 
 /* Ask for weights that come next, with columns k .. k+3. */

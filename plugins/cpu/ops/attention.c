@@ -298,7 +298,7 @@ static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *q, 
 
 /* ---- a call ----------------------------------------------------------------------------------- */
 
-/* Scores are scaled as powers are made of them, but for what has to see them scaled. */
+/* Scores are scaled when powers are made from them, except for code that needs scaled scores. */
 static void read_scales(const cpu_attention *plan, const bs_tensor *descale, cpu_attend *call) {
   const float *of = descale != NULL ? descale->data : NULL;
   const int64_t step = descale != NULL ? descale->strides[0] : 0;
@@ -424,7 +424,7 @@ static void begin_block(const cpu_attend *call, int64_t item, uint8_t *scratch, 
   if (b->to == 0) b->from = 0;
 }
 
-/* By halves: lane i and i + 8, then i + 4, i + 2, i + 1. */
+/* Adds by halves: lane i and i + 8, then i + 4, i + 2, i + 1. */
 static float total_of(const float *lanes) {
   float four[4];
   for (int i = 0; i < 4; i++) four[i] = (lanes[i] + lanes[i + 8]) + (lanes[i + 4] + lanes[i + 12]);

@@ -18,10 +18,10 @@ typedef struct cpu_map_plan {
   const bs_exec *exec;
   const cpu_state *state;
   const cpu_map_fn *steps_of; /* of f32, by op code; NULL: f64 and i64 */
-  cpu_form_fn form;           /* of f32: the whole program, where all args lie side by side; NULL: none */
+  cpu_form_fn form;           /* for f32: the whole program, if all args are contiguous; NULL: none */
   uint32_t compute, size;     /* of a value: dtype, bytes */
   uint32_t n_in, n_const, n_steps, n_out;
-  uint32_t places; /* 1: the program asks for an index: dimensions stay as they are */
+  uint32_t places; /* 1: the program reads an index: dimensions must not be merged */
   uint32_t copies; /* 1: it is a copy without a conversion */
   uint32_t slots;
   uint64_t each; /* bytes of a member's scratch */

@@ -3,10 +3,10 @@
  * matmul.c - the matmul "packed": Y = act(X W^T + bias) + residual on weights packed once in panels
  * (matmul_pack.c), fp32 arithmetic for f32, bf16 and f16.
  *
- * Each member of the team owns a range of panels. For a chunk of tokens and a chunk of panels it walks the
- * K blocks: packs the block of X (widened, the partition's columns picked on the way), multiplies tile by
- * tile and adds the block's sums to C; then one epilogue a row. Sums run in the same order for every
- * token, tile and team: a token's bits depend on its own row alone. */
+ * Each member of the team owns a range of panels. For a chunk of tokens and a chunk of panels it visits the K
+ * blocks: it packs the block of X (widened, with only the partition's columns), multiplies tile by tile and
+ * adds the block's sums to C; then one epilogue a row. Sums have the same order for every token, tile and
+ * team: a token's bits depend only on its own row. */
 #include <stdlib.h>
 
 #include "../columns.h"
@@ -57,8 +57,8 @@ typedef struct scratch {
   float *row;   /* bias of the chunk, then one row of residual */
 } scratch;
 
-/* How the work is cut, and the floats that a member works in: parts of `each`, each on a cache line of its
- * own. */
+/* The partition of the work, and the floats of a member's scratch: parts of `each`, each on a separate cache
+ * line. */
 typedef struct sizes {
   int64_t told_tokens, told_panels; /* the most of a chunk, however few there are */
   int64_t tokens, panels;           /* of a chunk, at most */

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * matmul24_dx.c - dX = dY W over the packed weight of matmul24: dY is turned, so that tokens lie in the
- * lanes, and of 64 outputs and 32 columns at a time the kernel (isa/turned.h) finds which outputs keep a
- * column while it multiplies. Few tokens do not fill the lanes: for them the same part of the weight is
- * spread to a dense one for the tiles of matmul, unless dY holds NaN or Inf, which a zero must not meet.
- * Weights are read as they lie: two units of all panels of a chunk, then the next two.
+ * matmul24_dx.c - dX = dY W over the packed weight of matmul24. dY is transposed, so that tokens are in the
+ * lanes. For 64 outputs and 32 columns at a time the kernel (isa/turned.h) finds which outputs keep a column
+ * while it multiplies. Few tokens do not fill the lanes: then the same part of the weight is expanded to a
+ * dense one for the tiles of matmul, unless dY holds NaN or Inf, because zeros times these are not zero.
+ * Weights are read in storage order: two units of all panels of a chunk, then the next two.
  *
- * Each member of the team owns a range of columns. Sums run upwards in n, in blocks of 64 outputs, and are
- * added to zeros, so that both ways have the same bits: they do not depend on the tokens or the team. Of i8
- * the 64 products are exact in fp32, and their sums are added in i32. */
+ * Each member of the team owns a range of columns. Sums are in rising order of n, in blocks of 64 outputs,
+ * and start from zeros, so that both forms give the same bits: they do not depend on the tokens or the team.
+ * For i8 the 64 products are exact in fp32, and their sums are added in i32. */
 #include "gradient24.h"
 
 #define CHUNK 32           /* units of a chunk: its C is 256 KiB */

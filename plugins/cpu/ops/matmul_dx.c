@@ -157,7 +157,7 @@ static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stre
   return cpu_grad_go(&plan->g, call.tokens, run_share, &call, err);
 }
 
-/* How the work is cut, and the floats that a member works in. */
+/* The partition of the work, and the floats of a member's scratch. */
 typedef struct cut {
   int64_t tokens, panels, c_ld, x;
   uint64_t floats;

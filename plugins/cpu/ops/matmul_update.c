@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
  * matmul_update.c - W += alpha dY^T X in the packed weight of matmul. The columns k of the weight are the
- * tokens of the tiles, its outputs n their outputs, and what is summed over are the tokens b: alpha X is
- * turned, dY packed in panels of 16 outputs, and the tiles add to the packed panels where they lie. A 16-bit
+ * tokens of the tiles, its outputs n their outputs, and the sums run over the tokens b. alpha X is
+ * transposed, dY packed in panels of 16 outputs, and the tiles add to the packed panels in place. A 16-bit
  * panel is widened into scratch, takes the sums of all tokens there and is rounded once.
  *
- * Each member of the team owns a range of panels. Sums run upwards in b, in blocks that depend on nothing but
- * b: the bits do not depend on the tile or the team. */
+ * Each member of the team owns a range of panels. Sums are in rising order of b, in blocks that depend only
+ * on b: the bits do not depend on the tile or the team. */
 #include "gradient.h"
 
 #define CHUNK 16 /* panels that take every block of tokens before the next are begun */

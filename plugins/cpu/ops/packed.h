@@ -10,7 +10,7 @@
 
 typedef struct cpu_packed cpu_packed;
 
-/* How the values of a kind of weight lie. */
+/* The layout of the values of a kind of weight. */
 typedef struct cpu_packed_kind {
   /* Put `rows` rows, each K elements, where panel `panel` has them. NULL: as they lie. */
   void (*place)(const cpu_packed *w, int64_t panel, int64_t rows, const uint8_t *from);
@@ -31,7 +31,7 @@ struct cpu_packed {
   uint32_t dtype;   /* f32, bf16, f16, i8 */
   uint32_t size;    /* bytes of a value */
   int type;         /* cpu_type24 */
-  uint32_t other;   /* 1: what is kept is the other half of what the codes tell */
+  uint32_t other;   /* 1: the weight keeps the other half of the positions in the codes */
   cpu_codes *codes; /* of 2:4 weights (packed24.h); else NULL */
   void *data;       /* exec->alloc */
 };

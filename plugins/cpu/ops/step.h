@@ -41,7 +41,7 @@ typedef struct cpu_step_call {
 
 /* Weights first.. of the rows of a panel, in lines, take their step. */
 void cpu_step_rows(const cpu_step_call *call, int64_t panel, int64_t first, int64_t count, float *lines);
-/* At most CPU_K_BLOCK values from `first` on of a panel; memory: CPU_STEP_EACH floats. */
+/* Updates at most CPU_K_BLOCK values of a panel from `first` on; memory: CPU_STEP_EACH floats. */
 void cpu_step_block24(const cpu_step_call *call, int64_t panel, int64_t first, int64_t count, float *memory);
 
 #endif

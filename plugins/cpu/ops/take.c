@@ -16,9 +16,10 @@ typedef struct take_plan {
   uint32_t axis, batch;
 } take_plan;
 
-/* The leading dims of out are positions, one place of data each; the others are the last dims of data too.
- * A position's coordinates in dims 0 .. same - 1 are those of its place, but for dim `skip`; those in dims
- * from `begin` on say where in the index `tuple` numbers lie: the coordinates in dims first .. of data. */
+/* The leading dims of out are positions, each with one place of data; the others are the last dims of data
+ * too. A position's coordinates in dims 0 .. same - 1, except dim `skip`, are those of its place. Its
+ * coordinates in dims from `begin` on select `tuple` numbers in the index: the coordinates in dims first ..
+ * of data. */
 typedef struct take_call {
   const bs_tensor *data, *index, *out;
   uint32_t lead, same, skip, begin, first, tuple;

@@ -161,7 +161,8 @@ static int32_t await(const cuda_end *end, CUstream stream, bs_error *err) {
   return rc;
 }
 
-/* Also after an error, which is `rc`: the others read and write this rank's memory until here. */
+/* Lets other ranks finish, also after an error, which is `rc`: they read and write this rank's memory until
+ * this call. */
 static int32_t part(cuda_end *end, const bs_coll_call *call, CUstream stream, int32_t rc, bs_error *err) {
   const dl_link *link = end->link;
   bs_error late = {.struct_size = (uint32_t)sizeof late};
@@ -267,7 +268,7 @@ typedef struct dl_note {
   int64_t stride;
 } dl_note;
 
-/* The sender says where its data lie, the receiver takes them and says when it is done. */
+/* The sender publishes the address of its data; the receiver copies them and signals the end. */
 static int32_t send_to(const cuda_end *end, const bs_coll_call *call, CUstream stream, bs_error *err) {
   const bs_comm *inner = end->world->w->inner;
   const dl_link *link = end->link;

@@ -93,7 +93,7 @@ static int32_t look_at(nc_link *link, bs_error *err) {
   return late(end, text, __atomic_load_n(&link->timeout_ns, __ATOMIC_RELAXED), err);
 }
 
-/* Asked by whoever waits for the device. */
+/* Called by the thread that waits for the device. */
 static int32_t look(void *arg, bs_error *err) {
   cuda_end *root = arg;
   nc_link *first = root->link;
@@ -350,7 +350,7 @@ static int32_t landing(const nc_work *w, cuda_rank_rows at, uint64_t rows, uint6
   return chunk(w, rows * cols * BS_DTYPE_BYTES(of), out, err);
 }
 
-/* From the landing to its place. */
+/* Moves received data from the landing to their place. */
 static int32_t unpack(const nc_work *w, const bs_coll_call *as, void *from, cuda_rank_rows to, uint64_t rows,
                       uint64_t cols, bs_error *err) {
   const cuda_rank_rows at = {from, (int64_t)cols};

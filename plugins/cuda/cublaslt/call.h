@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * call.h - one product as cuBLASLt is asked for it, and the ask. Its matrices are column-major: what lies row
- * after row here is its transpose there, so that Y = X W^T becomes Y^T = W X^T without moving anything. */
+ * call.h - the description of one product for cuBLASLt, and the call. Its matrices are column-major: a
+ * row-major matrix here is its transpose there, so that Y = X W^T becomes Y^T = W X^T without moving data. */
 #ifndef BS_PLUGIN_CUDA_CUBLASLT_CALL_H
 #define BS_PLUGIN_CUDA_CUBLASLT_CALL_H
 #include "library.h"

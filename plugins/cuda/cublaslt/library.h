@@ -52,7 +52,7 @@ void cuda_lt_delete(cuda_state *state);
 const cuda_lt *cuda_lt_open(cuda_state *state);
 /* The least compute capability of the driver's devices, 0 where that is not known. No context. */
 int32_t cuda_lt_capability(const cuda_state *state);
-/* The device's handle, made in its context by whoever asks first. */
+/* The device's handle, which the first caller makes in the device's context. */
 int32_t cuda_lt_handle(cuda_device *device, cublasLtHandle_t *out_handle, bs_error *err);
 /* The end of the device's handle, if it has one. */
 void cuda_lt_close(cuda_device *device);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * matmul.c - Y = act(X W^T + bias) + residual by cuBLASLt. Column after column Y is Y^T [N,B], X is X^T [K,B]
- * and W is W^T [K,N], which is turned: both are read along K. A bias is its epilogue, and a residual is its
- * C, where no activation lies between. What it has no such row for is summed into f32, and finished by a
- * kernel of ours (finish.c): every activation among it. */
+ * matmul.c - Y = act(X W^T + bias) + residual by cuBLASLt. In column-major order Y is Y^T [N,B], X is X^T
+ * [K,B] and W is W^T [K,N], which is transposed: both are read along K. A bias is its epilogue, and a
+ * residual is its C, unless an activation comes between them. If its table has no such form, it sums into
+ * f32, and a kernel of this plugin finishes (finish.c): so for every activation. */
 #include "product.h"
 
 #include "../ops/products.h"
@@ -117,7 +117,7 @@ static int sums_ok(cuda_state *state, const bs_op_query *q, cuda_lt_ask *ask) {
   return cuda_lt_sizes(s, &why) && cuda_lt_aligned(s, &why) && cuda_lt_sums_fit(q, s, &why);
 }
 
-/* 0: `out` says why not all of it, where its sums are none of ours either. */
+/* 0: `out` has the reason, if this plugin's own sums do not serve either. */
 static int ask_of(cuda_state *state, const bs_op_query *q, cuda_lt_ask *ask, bs_op_answer *out) {
   return cuda_lt_ready(state, q, out) && (whole_ok(state, q, ask, out) || sums_ok(state, q, ask));
 }

@@ -188,7 +188,7 @@ int32_t cuda_lt_yes(const bs_op_query *q, const cuda_lt_shape *s, bs_op_answer *
                      "algorithm by its heuristics; pointers off 16 bytes: our own tiles");
 }
 
-/* out says why cuBLASLt does not, `tiles` that our own do. */
+/* out has the reason why cuBLASLt does not serve, `tiles` the answer of this plugin's own tiles. */
 int32_t cuda_lt_emulated(const cuda_state *state, const bs_op_answer *tiles, bs_op_answer *out) {
   enum { SCORE = 50, WHY = 120 };
   char text[sizeof out->text];
@@ -245,8 +245,8 @@ static int32_t prepare_algorithm(cuda_lt_plan *plan, bs_error *err) {
                  (unsigned long long)plan->algo.workspace);
 }
 
-/* A shape that the library's tables allow and its heuristics have no algorithm for is multiplied by our own
- * tiles; the record names them with the reason. Every other error ends the preparation. */
+/* If the library's tables allow a shape but its heuristics have no algorithm, this plugin's own tiles
+ * multiply; the record names them with the reason. Every other error ends the preparation. */
 static int32_t prepare_or_leave(cuda_lt_plan *plan, bs_error *err) {
   const bs_exec *exec = plan->plan.exec;
   bs_error why = {.struct_size = (uint32_t)sizeof why};

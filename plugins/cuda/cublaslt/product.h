@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * product.h - what matmul and its derivatives by cuBLASLt share: what it multiplies, plans, running. The
- * packed weight is that of our own tiles (ops/matmul_pack.c), and so is what serves where a pointer is less
- * aligned than the plan counts on, or nothing is to be multiplied. */
+ * product.h - common parts of matmul and its derivatives by cuBLASLt: the products, plans, running. The
+ * packed weight is that of this plugin's own tiles (ops/matmul_pack.c). So these tiles serve if a pointer is
+ * less aligned than the plan needs, or nothing is to be multiplied. */
 #ifndef BS_PLUGIN_CUDA_CUBLASLT_PRODUCT_H
 #define BS_PLUGIN_CUDA_CUBLASLT_PRODUCT_H
 #include "choose.h"
@@ -57,16 +57,17 @@ int cuda_lt_types(const cuda_state *state, uint32_t a, uint32_t b, uint32_t d, i
 /* Leading dimensions of bytes. */
 int cuda_lt_aligned(const cuda_lt_shape *shape, bs_op_answer *out_answer);
 int cuda_lt_sizes(const cuda_lt_shape *shape, bs_op_answer *out_answer);
-/* A derivative over a weight that this implementation has packed must be had, or the layer cannot train:
- * where cuBLASLt has no such product, by our own tiles, and the answer says so. NO without the library. */
+/* A derivative over a weight that this implementation has packed must exist, or the layer cannot train. If
+ * cuBLASLt has no such product, this plugin's own tiles compute it, and the answer says so. NO without the
+ * library. */
 int32_t cuda_lt_emulated(const cuda_state *state, const bs_op_answer *tiles, bs_op_answer *out_answer);
 int32_t cuda_lt_yes(const bs_op_query *query, const cuda_lt_shape *shape, bs_op_answer *out_answer);
 
 /* Workspace: what the device's generation is advised to have. */
 uint64_t cuda_lt_workspace(const cuda_state *state, const bs_op_query *query);
 
-/* A plan: `own` is prepared too, and refuses a weight that does not fit. moves: arg `moved` of the query is
- * gathered (impl gather_columns) or scattered. ask NULL: our own tiles alone. */
+/* Makes a plan: `own` is prepared too, and refuses a weight that does not fit. moves: arg `moved` of the
+ * query is gathered (impl gather_columns) or scattered. ask NULL: only this plugin's own tiles. */
 int32_t cuda_lt_prepare(const bs_op_impl *impl, const bs_op_impl *own, const bs_op_impl *move, uint32_t moved,
                         void *state, const bs_exec *exec, const bs_op_query *query, void *packed,
                         const cuda_lt_ask *ask, cuda_lt_plan **out_plan, bs_error *err);

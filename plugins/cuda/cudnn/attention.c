@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * attention.c - attention by cuDNN's one-descriptor operation: plain softmax(scale Q K^T) V of bf16 and f16.
- * A plan of the library is for one shape: what a run has less of is done by our own kernels, as what it
- * refuses when it is prepared, and the record says so. A run makes a variant pack of the library's, which
+ * A plan of the library is for one shape. This plugin's own kernels run smaller shapes, and queries that the
+ * library refuses when it is prepared; the record says so. A run makes a variant pack of the library's, which
  * allocates on the host. */
 #include "../ops/attention.h"
 #include "blocklist.h"

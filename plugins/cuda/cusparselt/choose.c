@@ -123,7 +123,7 @@ static int worth_timing(const cuda_splt *splt, const cuda_device *device, const 
   return splt->tune && !s->fixed && x_bytes(s) + y_bytes(s) <= device->memory / 8;
 }
 
-/* Without scratch the library's own choice serves. */
+/* Without scratch memory the library's own choice is used. */
 static int32_t fastest(const bs_exec *exec, cuda_splt_product *p, const cuda_splt_shape *s,
                        const void *weight, cuda_splt_choice *choice, bs_error *err) {
   bs_error why = {.struct_size = (uint32_t)sizeof why};

@@ -33,7 +33,7 @@ int32_t cuda_splt_new(cuda_state *state, const char *wanted, int tune, int zeros
 void cuda_splt_delete(cuda_state *state);
 /* Opens the library at the first call, then returns what was found; any thread, never NULL. */
 const cuda_splt *cuda_splt_open(cuda_state *state);
-/* The device's handle, made in its context by whoever asks first. */
+/* The device's handle, which the first caller makes in the device's context. */
 int32_t cuda_splt_handle(cuda_device *device, const cuda_splt_opaque **out_handle, bs_error *err);
 /* The end of the device's handle, if it has one. */
 void cuda_splt_close(cuda_device *device);

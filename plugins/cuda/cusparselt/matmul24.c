@@ -21,8 +21,8 @@ static uint32_t tolerance_of(const cuda_splt_shape *s) {
   return s->in == SPLT_R_8F_E4M3 || s->in == SPLT_R_8F_E5M2 ? BS_TOL_ACC_LOW : BS_TOL_ACC_F32;
 }
 
-/* A weight is shared by plans of every B and every X: what cuSPARSELt does not multiply, our own tiles do,
- * and the answer says so. */
+/* Plans of every B and every X share a weight: products that cuSPARSELt does not serve use this plugin's own
+ * tiles, and the answer says so. */
 static int32_t supports(void *state, const bs_op_query *q, bs_op_answer *out) {
   enum { SCORE = 800, EMULATED = 50, WHY = 120 };
   cuda_splt_shape s;

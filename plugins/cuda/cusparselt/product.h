@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * product.h - matmul24 by cuSPARSELt: what it serves, and one product as it is asked for it. Its D[m,n] =
- * A[m,k] B[n,k]^T is Y^T: A is the weight, B is X, both row after row, and D lies column after column, as Y
- * does. */
+ * product.h - matmul24 by cuSPARSELt: the products that it serves, and the description of one product. Its
+ * D[m,n] = A[m,k] B[n,k]^T is Y^T: A is the weight, B is X, both row-major, and D is column-major, which is Y
+ * in row-major order. */
 #ifndef BS_PLUGIN_CUDA_CUSPARSELT_PRODUCT_H
 #define BS_PLUGIN_CUDA_CUSPARSELT_PRODUCT_H
 #include "../ops/ops.h"
@@ -25,7 +25,7 @@ typedef struct cuda_splt_shape {
 /* legal.c. Whether cuSPARSELt is there and has the weight's type on this device: 0 and a NO with the reason.
  */
 int cuda_splt_weight_legal(cuda_state *state, const bs_op_query *query, bs_op_answer *out_answer);
-/* Whether it compresses one of such sizes, and as what. */
+/* Whether it compresses a weight of such sizes, and as which type. */
 int cuda_splt_compresses(uint32_t dtype, int64_t rows, int64_t cols, int32_t *out_type);
 /* The product of a query whose weight is legal, and the bytes from X's data to its first column that counts.
  * 0 and a NO with the reason where cuSPARSELt does not make it. */

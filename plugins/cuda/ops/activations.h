@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * activations.h - relu, gelu, silu and their slopes in kernels: in f64 by the formulas of docs/ops.md, of f32
- * by polynomials in double. NaN, infinities and zeros come out as IEEE 754 says of the formulas.
+ * activations.h - relu, gelu, silu and their slopes in kernels: in f64 by the formulas of docs/ops.md, for
+ * f32 by polynomials in double. NaN, infinities and zeros give the results of IEEE 754 for the formulas.
  *
- * The f32 forms are those of the cpu plugin (plugins/cpu/isa/activate.h, which says how the coefficients were
- * fitted): gelu within 0.77, silu within 0.54 units in the last place. They stay in double because the
+ * The f32 forms are those of the cpu plugin (plugins/cpu/isa/activate.h, which explains the fit of the
+ * coefficients): gelu within 0.77, silu within 0.54 units in the last place. They use double because the
  * exponential multiplies the rounding of its argument by up to 100. fma is fused on both sides, so a twin's
  * bits are the kernel's. */
 #ifndef BS_PLUGIN_CUDA_ACTIVATIONS_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * attention.c - attention on tensor cores: bf16, f16, and fp8 as f16, sums in f32, powers rounded to 16 bits;
- * the arithmetic is in attention_body.h. Which kernel and which tiles is decided here, by what was asked and
- * by the knobs. Rows that do not begin on 16 bytes at a run are left to attention_rows. */
+ * the arithmetic is in attention_body.h. This file chooses the kernel and the tiles from the query and the
+ * knobs. In a run whose rows do not begin on 16 bytes attention_rows is used. */
 #include "attention.h"
 
 #include <math.h>
@@ -34,7 +34,7 @@ typedef struct attend_plan {
   float *partial;
 } attend_plan;
 
-/* By width, then f16 and bf16. */
+/* Kernels by width, then f16 and bf16. */
 static const struct {
   uint32_t width, kernel[2];
 } kernels[] = {

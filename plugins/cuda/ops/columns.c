@@ -81,7 +81,7 @@ static int32_t move_run(const columns_plan *plan, cuda_view full, const cuda_vie
                                        : cuda_convert_views(plan->plan.device, kept, &full, stream, err);
 }
 
-/* Two of each four columns, out of 16 bytes of the full matrix, none of which lies beyond it. */
+/* Reads two of each four columns, in pieces of 16 bytes of the full matrix that do not reach beyond it. */
 static void take_pairs(const columns_plan *plan, columns_args *args) {
   const cuda_view *full = &args->full;
   const int64_t width = CUDA_COLUMNS_BYTES / full->size;

@@ -27,7 +27,7 @@ static uint32_t widest(uint32_t model, uint32_t by) {
   return BS_DTYPE_BYTES(model) > 4 ? 2 : 4;
 }
 
-/* From f32 to f64 nothing is lost, so there is one rounding. */
+/* The conversion from f32 to f64 is exact, so there is one rounding. */
 static uint32_t rounds_by(uint32_t model, uint32_t out) {
   if (model == out || model == BS_F32 || model == BS_F64) return CUDA_BY_COPY;
   return cuda_is_float(model) ? CUDA_BY_F32 : CUDA_BY_I64;

@@ -86,7 +86,7 @@ CUDA_FN cuda_raw generate_round(const generate_args *a, const float *v, const in
   return cuda_narrow_f32(a->out.dtype, rounded, count);
 }
 
-/* Which of the wanted columns column c of out is; from columns.count on none. */
+/* The index of column c of out among the wanted ones; from columns.count on there is none. */
 CUDA_FN int64_t generate_wanted(const generate_args *a, int64_t row, int64_t c) {
   if (a->codes == 0) return c;
   const int64_t group = c >> 1;

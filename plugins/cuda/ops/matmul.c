@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * matmul.c - Y = act(X W^T + bias) + residual by our own tiles, for every dtype and promise: each output is
- * one sum over the columns, ascending, in f32, f64 or 64-bit integers, with fused multiply-adds; a token's
- * bits depend on that token alone. A is X, B is W as it is packed, C is Y. */
+ * matmul.c - Y = act(X W^T + bias) + residual by this plugin's own tiles, for every dtype and promise. Each
+ * output is one sum over the columns, ascending, in f32, f64 or 64-bit integers, with fused multiply-adds; a
+ * token's bits depend only on that token. A is X, B is the packed W, C is Y. */
 #include "products.h"
 
 uint32_t cuda_matmul_compute(const bs_op_query *q) {

@@ -106,7 +106,7 @@ int32_t cuda_packed_update(void *opaque, const bs_tensor *delta, bs_error *err) 
   return rc == BS_OK ? cuda_wait(device, device->stream, err) : rc;
 }
 
-/* In the order of the default stream, and not waited for. */
+/* Queued in the default stream, and not waited for. */
 int32_t cuda_packed_read(void *opaque, int64_t row, bs_tensor *out, bs_error *err) {
   const cuda_packed *p = opaque;
   const cuda_device *device = p->exec->device;

@@ -474,7 +474,7 @@ CUDA_FN cuda_raw cuda_narrow_i64(uint32_t dtype, const int64_t *v, const int cou
 
 /* ---- one element --------------------------------------------------------------------------------- */
 
-/* In registers: the element's bits are the low ones. */
+/* Conversions in registers: the element's bits are the low ones. */
 CUDA_FN float cuda_f32_of_bits(uint32_t dtype, uint64_t bits) {
   const cuda_raw raw = {{(uint32_t)bits, (uint32_t)(bits >> 32), 0, 0}};
   float v;
@@ -506,7 +506,7 @@ CUDA_FN uint64_t cuda_bits_of_i64(uint32_t dtype, int64_t v) {
   return cuda_raw64(&raw, 0);
 }
 
-/* In memory. */
+/* Access to elements in memory. */
 CUDA_FN uint32_t cuda_dtype_bytes(uint32_t dtype) {
   return BS_DTYPE_BYTES(dtype);
 }

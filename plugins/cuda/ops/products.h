@@ -20,7 +20,7 @@ typedef struct cuda_product_plan {
   uint32_t full;
 } cuda_product_plan;
 
-/* In what sums of a times b are made that become c. */
+/* The type of the sums of a times b that become c. */
 uint32_t cuda_product_compute(const bs_op_query *query, uint32_t a, uint32_t b, uint32_t c);
 /* An answer by that; NO where the three are neither all float nor all integer. */
 int32_t cuda_product_answer(const bs_op_query *query, uint32_t a, uint32_t b, uint32_t c,
@@ -50,7 +50,7 @@ int32_t cuda_product24_launch(const cuda_device *device, uint32_t compute, CUstr
                               const product24_args *args, bs_error *err);
 /* The fields of args that a 2:4 weight or its gradient gives. */
 void cuda_product24_fill(const cuda_places *places, uint32_t form, product24_args *args);
-/* W += delta, in f64, each value rounded once; what lies beyond the last column of a 2:4 weight stays. */
+/* W += delta, in f64, each value rounded once; values beyond the last column of a 2:4 weight stay. */
 int32_t cuda_product_add(const cuda_packed *packed, const bs_tensor *delta, bs_error *err);
 
 /* matmul's, of matmul24 too. */

@@ -65,7 +65,7 @@ CUDA_FN cuda_raw tree_sum_f64(const tree_sum_args *a, const cuda_raw *raw, const
   return cuda_narrow_f64(a->out.dtype, p[0], count);
 }
 
-/* In any order; an i32 output keeps the low 32 bits, as sums in 32 bits would. */
+/* Adds in any order; an i32 output keeps the low 32 bits, as sums in 32 bits would. */
 CUDA_FN cuda_raw tree_sum_i64(const tree_sum_args *a, const cuda_raw *raw, const int count) {
   uint64_t sum[2] = {0, 0};
   int64_t v[2];

@@ -231,7 +231,7 @@ CUDA_FN void cuda_async_commit(cuda_async *q) {
   q->group++;
 #endif
 }
-/* Until all of the thread's groups but the `newest` ones (0 to 2) are there. */
+/* Waits until all of the thread's groups except the `newest` ones (0 to 2) are complete. */
 CUDA_FN void cuda_async_wait(cuda_async *q, uint32_t newest) {
 #if defined(__CUDACC__)
   (void)q;

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * by_row.h - blockshock over masks that keep other columns in each row (random_2of4, magnitude,
- * transposable), and over fixed ones with kernel=sparse24: each rank holds the 2:4 values of one half of
- * the mask and where they lie, and multiplies by the op matmul24. More than two ranks share the halves in
- * slices of columns or of rows of W; with one half alone the others' weights are left out.
- */
+ * by_row.h - blockshock over masks that keep different columns in each row (random_2of4, magnitude,
+ * transposable), and over fixed ones with kernel=sparse24. Each rank holds the 2:4 values of one half of the
+ * mask with their positions, and multiplies by the op matmul24. More than two ranks share the halves in
+ * slices of columns or of rows of W; with a single half the others' weights are left out. */
 #ifndef BS_METHODS_BLOCKSHOCK_BY_ROW_H
 #define BS_METHODS_BLOCKSHOCK_BY_ROW_H
 
 #include "../common/tp_kept.h"
 
-/* How a layer is computed. */
+/* The computation of a layer. */
 enum by_row_path {
   BY_ROW_FIXED = 0, /* the mask is a K-partition: as all methods that split K (common/) */
   BY_ROW_DENSE = 1, /* both halves on one rank, which is the dense layer */

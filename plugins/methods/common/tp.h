@@ -42,7 +42,7 @@ typedef struct tp_state {
 /* Leaves of a reproducible sum (R3, R4): what 8 ranks would own. */
 #define TP_LEAVES 8
 
-/* How x reaches the product. */
+/* The form in which the product gets x. */
 enum tp_input {
   TP_X_PLAIN = 0,  /* as given */
   TP_X_VIEW = 1,   /* own run of columns of the whole x, by strides */
@@ -146,7 +146,7 @@ int32_t tp_leaf_places(const tp_state *state, const bs_partition *leaf, const bs
                        bs_partition **out_places, bs_error *err);
 void tp_partition_free(const tp_state *state, const bs_partition *partition);
 
-/* How dX leaves the product dY W. */
+/* The form of dX that the product dY W writes. */
 enum tp_dx {
   TP_DX_PLAIN = 0, /* it is dx */
   TP_DX_RUN = 1,   /* the rank's run of dx's columns; the other runs are gathered */
@@ -238,7 +238,7 @@ typedef struct tp_overlap {
   bs_coll_plan *coll[TP_MAX_CHUNKS];
   char site[TP_MAX_CHUNKS][TP_SITE];
 } tp_overlap;
-/* For tp_traits.options and option_docs. */
+/* Entries for tp_traits.options and option_docs. */
 #define TP_OVERLAP_OPTIONS                                                                               \
   {"overlap", "off,auto,2,3,4,5,6,7,8", "off", "chunks of y, each summed while the next is computed"}, { \
     "overlap_axis", "auto,features,tokens", "auto", "what the chunks of y are runs of"                   \
@@ -442,9 +442,9 @@ int32_t tp_activate(const bs_host *host, bs_plugin_self *self, const tp_traits *
                     const bs_src_loc *at, void **out_state, bs_error *err);
 int32_t tp_deactivate(void *state, bs_error *err);
 
-/* Views of a source, valid while `inner` is: the columns of `own` alone; rows row_begin.. of it; all its
- * columns with zeros where `own` keeps none, or `kept` not in each row; a single column of zeros. They stay
- * thread-safe and pure when inner is. */
+/* Views of a source, valid while `inner` is: only the columns of `own`; rows row_begin.. of it; all its
+ * columns with zeros where `own`, or `kept` in that row, keeps none; a single column of zeros. They stay
+ * thread-safe and pure if inner is. */
 typedef struct tp_rows_view {
   const bs_source *inner;
   int64_t row_begin;

@@ -178,7 +178,7 @@ int32_t tp_collective(tp_layer *l, uint32_t kind, uint32_t dtype_in, uint32_t dt
   return l->api->collective_prepare(l->rank, &c, out_plan, err);
 }
 
-/* How much of the output each rank has. Even shares need no list: there are worlds of thousands of ranks. */
+/* Sets each rank's share of the output. Even shares need no list: there are worlds of thousands of ranks. */
 static int32_t fill_shares(tp_layer *l, bs_collective *c, bs_error *err) {
   const tp_shape *s = &l->shape;
   c->count = (uint64_t)(s->N / (int64_t)s->world);

@@ -19,7 +19,7 @@ int tp_mask_looks(uint32_t kind) {
 static int32_t read_kept(void *ctx, int64_t row, int64_t nrows, int64_t group, int64_t ngroups, uint8_t *out,
                          int64_t out_stride, bs_error *err) {
   const tp_kept *k = ctx;
-  if (nrows == 0 || ngroups == 0) return BS_OK; /* an empty part has no positions to ask */
+  if (nrows == 0 || ngroups == 0) return BS_OK; /* an empty part has no positions */
   if (k->bits == NULL)
     return k->whole->read(k->whole->ctx, k->row + row, nrows, k->group + group, ngroups, out, out_stride,
                           err);

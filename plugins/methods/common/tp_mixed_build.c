@@ -30,7 +30,7 @@ int32_t tp_mixed_scales(const bs_host *host, const bs_source *columns, float *ou
   return rc;
 }
 
-/* To the nearest integer, ties to even, as quantize_groups does. */
+/* Rounds to the nearest integer, ties to even, as quantize_groups does. */
 static void round_row(const float *row, float scale, int64_t n, int8_t *out) {
   for (int64_t k = 0; k < n; k++) {
     const float v = scale > 0.0f ? rintf(row[k] / scale) : 0.0f; /* of a NaN scale nothing */

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * tp_mixed_shape.c - which columns stay high, which become int8 or fp8, and which of both a rank owns. The
- * mask is applied to each segment by itself, as if its columns were the whole layer: so every rank has its
- * share of both, wherever in K the high ones lie. And what such a layer refuses. Pure: propose and build
- * start here.
- */
+ * tp_mixed_shape.c - finds which columns stay high, which become int8 or fp8, and which of both a rank owns.
+ * The mask is applied to each segment separately, as if its columns were the whole layer: so every rank has
+ * its share of both, at any position of the high ones in K. Also refuses what such a layer cannot do. Pure:
+ * propose and build start here. */
 #include "tp_mixed.h"
 
 int tp_mixed_asked(const bs_layer_spec *spec) {

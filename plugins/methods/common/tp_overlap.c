@@ -271,7 +271,7 @@ static int32_t chunk_of_features(tp_layer *l, uint32_t i, const bs_tensor *in, b
   return l->api->op_run(l->overlap->matmul[i], args, 4, stream, err);
 }
 
-/* The chunk of what a collective reads or writes: of all features, or of the tokens. */
+/* The chunk of a collective's input or output: of all features, or of the tokens. */
 static bs_tensor chunk_view(const tp_shape *s, uint32_t i, const bs_tensor *t) {
   int64_t begin, count;
   tp_overlap_share(s, s->chunk_features ? s->N : t->dims[0], i, &begin, &count);

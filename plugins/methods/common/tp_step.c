@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * tp_step.c - one step of the optimiser on the rank's weights and bias, in place in what is packed: weights
- * are owned by one rank each, so that nothing is exchanged. Without a dW, SGD adds -lr dY^T X where the
- * weight lies. Weight decay is of W alone. Allocates nothing.
- */
+ * tp_step.c - one step of the optimiser on the rank's weights and bias, in place in the packed weight. One
+ * rank owns each weight, so nothing is exchanged. Without a dW, SGD adds -lr dY^T X in place. Weight decay
+ * applies only to W. Allocates nothing. */
 #include <math.h>
 
 #include "tp_kept.h"

@@ -34,7 +34,7 @@ int32_t ref_matmul24_pack(void *state, const bs_exec *exec, const bs_op_query *q
                           const bs_source *weights, void **out_packed, uint64_t *out_bytes, bs_error *err);
 int32_t ref_matmul24_packed_update(void *packed, const bs_tensor *delta, bs_error *err);
 void ref_matmul24_packed_free(void *packed);
-/* The places of each row beyond its last column are zero again, whatever was written there. */
+/* Sets the places of each row beyond its last column to zero again. */
 void ref_packed24_clear(const ref_packed *values);
 
 /* BS_REASON_SPARSITY if positions that fit a weight [rows,cols] are missing, or the partition is not a

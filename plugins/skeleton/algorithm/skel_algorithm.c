@@ -14,7 +14,7 @@ typedef struct steps {
   int32_t rc;
 } steps;
 
-/* The whole vector in OUT: sent to `peer`, received from it, or added to what lies there. */
+/* Moves the whole vector in OUT: sends it to `peer`, receives it, or adds it to the data there. */
 static void whole(steps *s, uint32_t action, uint32_t peer) {
   bs_coll_step step;
   memset(&step, 0, sizeof step);

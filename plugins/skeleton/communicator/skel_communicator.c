@@ -228,8 +228,8 @@ static void rank_close(void *comm) {
   (void)comm; /* the world owns it */
 }
 
-/* The slots that are left NULL - reduce_scatter, all_to_all, send, recv, group_open - are UNSUPPORTED: the
- * host says so to whoever asks. */
+/* Slots that stay NULL - reduce_scatter, all_to_all, send, recv, group_open - are UNSUPPORTED: the host
+ * returns that to the caller. */
 void skel_communicator_table(bs_comm *comm) {
   memset(comm, 0, sizeof *comm);
   comm->struct_size = (uint32_t)sizeof *comm;

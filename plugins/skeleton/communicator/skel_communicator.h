@@ -8,7 +8,7 @@
 /* Fills the table of the communicator skel_communicator. */
 void skel_communicator_table(bs_comm *comm);
 
-/* Can the call be served? BS_UNSUPPORTED with the dtypes otherwise: asked before anybody waits. */
+/* Can the call be served? Otherwise BS_UNSUPPORTED with the dtypes: checked before any rank waits. */
 int32_t skel_communicator_check(const bs_host *host, const bs_coll_call *call, bs_error *err);
 /* Does a collective for all ranks together: calls[r] is rank r's, all with the same fingerprint. */
 int32_t skel_communicator_move(const bs_host *host, const bs_coll_call *const *calls, uint32_t size);

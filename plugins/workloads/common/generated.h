@@ -10,7 +10,8 @@ typedef struct bs_generated {
   uint32_t dtype; /* model dtype that values are rounded to */
   uint32_t reserved;
   bs_generator by;
-  /* Columns, ascending, whose values are so much larger: outlier features of activations. NULL: none. */
+  /* Columns, ascending, whose values are multiplied by outlier_scale: outlier features of activations. NULL:
+   * none. */
   const uint32_t *outliers;
   uint32_t n_outliers;
   float outlier_scale;

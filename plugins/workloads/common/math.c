@@ -30,7 +30,7 @@ double bs_wl_exp(double x) {
   double p = series[0];
   for (int i = 1; i < 12; i++) p = p * r + series[i];
   p = p * r * r + r + 1.0;
-  /* In two steps: k reaches 1024 and, where the result is subnormal, -1075. */
+  /* Scales in two steps: k reaches 1024 and, for a subnormal result, -1075. */
   int64_t whole = (int64_t)k, half = whole / 2;
   return p * power_of_two(half) * power_of_two(whole - half);
 }

@@ -81,7 +81,8 @@ static int leading_zero(const char *text) {
   return text[0] == '0' && text[1] >= '0' && text[1] <= '9';
 }
 
-/* In the C locale whatever the program's is; plain decimal only (strtod alone takes hex, inf and nan). */
+/* Parses in the C locale, whatever the program's locale is; plain decimal only (strtod also takes hex, inf
+ * and nan). */
 static int parse_number(const char *text, double *out) {
   if (text[strspn(text, "0123456789+-.eE")] != '\0' || leading_zero(text)) return 0;
   locale_t c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);

@@ -121,7 +121,7 @@ int32_t models_cache_get(models_cache *c, int64_t unit, const void **out_data, i
   return rc;
 }
 
-/* With the lock held. */
+/* The caller holds the lock. */
 static void unpin(models_cache *c, int64_t at) {
   if (--c->slots[at].pins == 0 && c->n_slots < c->spec.n_units) pthread_cond_broadcast(&c->changed);
 }

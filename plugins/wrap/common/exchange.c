@@ -53,7 +53,7 @@ static int32_t exchange_truncated(const wrap_end *end, call_list calls, uint32_t
   return exchange_other(end, calls, n, at, &c, err);
 }
 
-/* In what has come; of a rank that only sends, in what goes. */
+/* Changes received data; for a rank that only sends, the data to send. */
 static int32_t exchange_changed(const wrap_end *end, call_list calls, uint32_t n, uint32_t at, uint32_t what,
                                 bs_error *err) {
   const wrap_plugin *plugin = end->world->w->plugin;

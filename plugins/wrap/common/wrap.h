@@ -13,7 +13,7 @@
 #include "blockshock/plugin.h"
 #include "plan.h"
 
-/* How far the steps of the plan have come, in all worlds and on all ranks of this process. */
+/* The progress of the plan's steps, over all worlds and ranks of this process. */
 typedef struct wrap_reach {
   _Atomic uint32_t used; /* a communicator or a device was opened */
   _Atomic uint32_t reached[WRAP_STEPS_MAX];
