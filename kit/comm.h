@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
- * comm.h - the ranks that a communicator is judged with: threads of the check, or, of one that is ATTACHED,
- * processes - forked with what `bsrun --launch processes` hands its ranks, or, where the communicator says
- * that this has not started them, by mpirun. Bodies are what ranks do; what they leave is read when all are
- * done. */
+ * comm.h - the ranks that judge a communicator. They are threads of the check, or, for an ATTACHED
+ * communicator, processes. Processes are forked with the variables that `bsrun --launch processes` sets for
+ * its ranks; if the communicator reports that this has not started them, mpirun starts them. Bodies are the
+ * ranks' work; their outcomes are read when all are done. */
 #ifndef BS_KIT_COMM_H
 #define BS_KIT_COMM_H
 #include "kit/comm_data.h"
 
 enum { KIT_RANKS = 16 };
 
-/* How far a process has come. */
+/* The progress of a process. */
 enum kit_stage { KIT_ABSENT = 0, KIT_ATTACHING, KIT_OPENING, KIT_AT_WORK, KIT_CLOSING, KIT_GONE };
 
 /* The outcome of a rank; that of a process is in memory shared with the check. */

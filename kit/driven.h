@@ -8,12 +8,12 @@
 #include "blockshock/blockshock.h"
 #include "sim/coroutine.h"
 
-/* A real stack of a DRIVEN world has 64 KiB; the kit's have more room, so that it can tell how far a method
- * is beyond what is allowed. A page below it can not be touched. */
+/* A real stack of a DRIVEN world has 64 KiB. The kit's stacks are larger, so that it can measure by how much
+ * a method exceeds the limit. The page below a stack is protected. */
 enum { KIT_STACK_BYTES = 1 << 20, KIT_STACK_LIMIT = 32 << 10 };
 
-/* From here on every world of this context is DRIVEN: the context's own copy of the table of `threads`
- * becomes that of the kit. Fails the check when there is no such communicator. */
+/* Makes every later world of this context DRIVEN: the kit replaces the context's own copy of the table of
+ * `threads`. Fails the check if there is no such communicator. */
 void kit_driven_use(bs_context *context);
 
 /* kit_stack_paint fills the unused part of the running coroutine's stack with a pattern. kit_stack_used

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * driven_comm.c - see driven.h. One thread runs all ranks: a rank posts its call and gives way; whoever
- * completes a collective does it for all, in rank order and with the roundings of comm.h. The order in which
- * ranks go on turns around each time, so that a method cannot count on one. */
+ * driven_comm.c - see driven.h. One thread runs all ranks: a rank posts its call and yields. The rank that
+ * completes a collective computes it for all, in rank order and with the roundings of comm.h. The order in
+ * which ranks continue is reversed each time, so that a method cannot depend on it. */
 #include <stdio.h>
 
 #include "kit/driven.h"

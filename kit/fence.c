@@ -85,7 +85,7 @@ void kit_fence_run(const kit_data *d) {
   running = d;
 }
 
-/* Which argument of the op that runs begins or ends at this fence. -1: none. */
+/* The argument of the running op that begins or ends at this fence. -1: none. */
 static int argument_of(const fence *f) {
   for (uint32_t i = 0; running != NULL && i < running->nargs; i++)
     if (running->a[i].block == f->data) return (int)i;

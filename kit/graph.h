@@ -42,7 +42,7 @@ void kit_graph_broadcast(const kit_data *d, uint64_t *seed, uint32_t rank, const
                          int64_t *out_dims, uint32_t *out_repeats);
 /* Values by d->shape alone. */
 void kit_graph_fill(kit_data *d, uint32_t i);
-/* For values that an op fills in itself: the draws of its query do not depend on how many they are. */
+/* The seed for values that an op fills in itself: the draws of its query do not depend on their number. */
 uint64_t kit_graph_seed(const kit_data *d, uint32_t i);
 
 /* Element `i` of a space of dims; of a tensor over it, which may have 1 in some of them or fewer dims. */
@@ -52,7 +52,8 @@ double kit_graph_value(const kit_tensor *m, uint32_t rank, const int64_t *at);
 int64_t kit_graph_number(const kit_tensor *m, uint32_t rank, const int64_t *at);
 int64_t kit_graph_count(uint32_t rank, const int64_t *dims);
 
-/* Element i of output `arg` against the oracle; special: its class alone where the bound is no number. */
+/* Compares element i of output `arg` with the oracle; special: only its class if the bound is not a
+ * number. */
 void kit_graph_check(const kit_data *d, uint32_t arg, int64_t i, double want, double slack, int special);
 /* The unit round-off of the answer's class. */
 double kit_graph_unit(const kit_data *d, uint32_t tolerance);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * graph_map.c - map as the kit asks and judges it. Three kinds of programs: each step alone, four a program;
- * long ones of steps whose results expr.h says to the bit; and the forms. The oracle is an evaluator of its
- * own, in the program's type, with functions in long double. */
+ * graph_map.c - queries and oracle of map. There are three kinds of programs: single steps, four a program;
+ * long ones of steps whose results expr.h defines to the bit; and the forms. The oracle is a separate
+ * evaluator in the program's type, with functions in long double. */
 #include <math.h>
 #include <stdio.h>
 
@@ -456,7 +456,7 @@ static void evaluate(const kit_data *d, const int64_t *at, value *values) {
   }
 }
 
-/* To the bit, as the values of I64 are wider than a double's digits. */
+/* Compares bit by bit, because values of I64 have more digits than a double. */
 static void check_integer(const kit_data *d, uint32_t arg, int64_t i, int64_t want) {
   const uint32_t dtype = d->a[arg].t.dtype;
   const int64_t low = low_bits(dtype, want);

@@ -112,7 +112,7 @@ static int64_t number_at(const kit_data *d, const int64_t *at, int64_t size) {
   return i < 0 ? i + size : i;
 }
 
-/* Element `small` of what is moved lies at *out of data. */
+/* Element `small` of the moved tensor belongs at *out of data. */
 static int64_t place_of(const kit_data *d, const kit_tensor *moved, int64_t small, int put) {
   const kit_tensor *data = &d->a[DATA], *index = &d->a[INDEX];
   const int64_t *attrs = d->query.attrs, axis = attrs[1];
@@ -163,7 +163,8 @@ typedef struct spot {
   int64_t whole;
 } spot;
 
-/* Each combination is rounded to the dtype of what lies there: half of a last place, and below normals. */
+/* Each combination is rounded to the dtype of the value there: half a unit in the last place, also for
+ * subnormals. */
 static void rounding(uint32_t dtype, double *out_eps, double *out_least) {
   static const struct {
     uint32_t dtype;

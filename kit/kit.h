@@ -18,7 +18,7 @@ enum { KIT_MAX_THINGS = 64, KIT_MAX_PARAMS = 64, KIT_MAX_CASES = 1024, KIT_NAME 
 /* Seconds that a check may take; where the kit itself is built with a sanitizer, ten times as many. */
 enum { KIT_LIMIT_S = 60 * (BS_SLOW ? 10 : 1), KIT_FULL_LIMIT_S = 10 * KIT_LIMIT_S };
 
-/* In a process that is a rank of a check it leaves the text for the check, and ends (comm_rank.c). */
+/* In a process that is a rank of a check, stores the text for the check and exits (comm_rank.c). */
 void kit_rank_fails(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 #define kit_fail(...)            \
   do {                           \
@@ -161,8 +161,8 @@ void kit_exercise(kit_plugin *p);
 /* A layer of the method in a world of its usual size (method.c). */
 void kit_method_use(const bs_method *m);
 
-/* The table and state of a communicator or backend; of a wrapper, those of what it makes of the library's
- * own. Then kit_unwrap, before the plugin is deactivated. One at a time. */
+/* The table and state of a communicator or backend; of a wrapper, those that it makes from the library's own.
+ * Call kit_unwrap afterwards, before the plugin is deactivated. One at a time. */
 const bs_comm *kit_comm_of(const kit_thing *t, void **out_state);
 const bs_backend *kit_backend_of(const kit_thing *t, void **out_state);
 void kit_unwrap(void);

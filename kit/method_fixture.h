@@ -55,7 +55,7 @@ typedef struct mf_result {
 
 /* A context with the built and built-in plugins; fails the test when it cannot be opened. */
 bs_context *mf_context(void);
-/* With parameters of plugins, "cpu.matmul=dnnl". */
+/* Opens a context with parameters of plugins, "cpu.matmul=dnnl". */
 bs_context *mf_context_with(const char *const *params, uint32_t count);
 bs_layer_spec mf_spec(int64_t B, int64_t N, int64_t K, uint32_t dtype);
 /* Build and run; returns the status of the first call that failed. mf_free in any case. */
@@ -70,7 +70,7 @@ float *mf_integers(uint64_t seed, int64_t count);
 /* The same with some zeros negative. */
 float *mf_signed_zeros(uint64_t seed, int64_t count);
 float *mf_normals(uint64_t seed, int64_t count);
-/* How many times as many data a test shall try: BS_TEST_BIG (make verify), or 1. */
+/* The factor for the amount of data in a test: BS_TEST_BIG (make verify), or 1. */
 uint32_t mf_big(void);
 bs_mask mf_mask(const char *name);
 /* The mask in *room; NULL for no name. */

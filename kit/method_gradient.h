@@ -36,7 +36,8 @@ typedef struct mg_stepping {
   const double *want_dw, *dw_size, *want_db;
   int64_t y_begin, y_cols;
 } mg_stepping;
-/* How far a sum may be off whose terms have absolute values that add up to size; 0 without an activation. */
+/* The largest error of a sum whose terms have absolute values that add up to size; 0 without an
+ * activation. */
 double mg_slack(const bs_layer_spec *spec, double size);
 int32_t mg_steps(const mg_stepping *s, bs_error *err);
 

@@ -67,7 +67,7 @@ enum { KIT_PADDED = 1, KIT_GAPS = 2, KIT_TURNED = 3, KIT_COLUMNS = 8 };
 void kit_tensor_make_nd(kit_tensor *m, uint32_t dtype, uint32_t rank, const int64_t *dims, uint32_t spread,
                         uint32_t repeats);
 void kit_tensor_free(kit_actor *a, kit_tensor *m);
-/* To the other end of its memory, where that is the host's. */
+/* Moves it to the other end of its memory, if that is the host's. */
 void kit_tensor_turn(kit_tensor *m);
 /* Elements by their number, row-major: how many, offset in elements, value, bytes. */
 int64_t kit_elements(const kit_tensor *m);
@@ -80,7 +80,7 @@ void kit_set(kit_tensor *m, int64_t row, int64_t col, double value);
 /* Values in [-1, 1) rounded to the dtype, small integers. */
 void kit_fill(kit_tensor *m, uint64_t *seed);
 void kit_poison(kit_tensor *m, int byte);
-/* To the device (made at the first call) and back. */
+/* Copies it to the device (allocated at the first call) and back. */
 void kit_push(kit_actor *a, kit_tensor *m);
 void kit_pull(kit_actor *a, kit_tensor *m);
 /* No byte changed that belongs to no element; of an input no byte at all. */
@@ -199,7 +199,7 @@ void kit_data_free(kit_actor *a, kit_data *d);
 const char *kit_data_text(const kit_data *d); /* static buffer */
 /* The implementation that packs the weight of this query; NULL: none in this plugin. */
 const bs_op_impl *kit_packer(const kit_actor *a, const kit_data *d, void **out_state);
-/* Asks impl. Where another packs its weights and says NO to them, the level is UNKNOWN. */
+/* Asks impl. If another one packs its weights and answers NO to them, the level is UNKNOWN. */
 void kit_data_ask(const kit_actor *a, const kit_data *d, bs_op_answer *out);
 /* pack, prepare, run, and free all again. *stage says how far it came. keep: what was packed (may be NULL).
  */
@@ -230,7 +230,7 @@ bs_source kit_weight_source(kit_data *d);
 bs_source kit_tensor_source(kit_tensor *m); /* a matrix, which must live on */
 /* The error that round-off may make in one element whose terms have this sum of sizes. */
 double kit_slack(const kit_data *d, uint32_t tolerance, int64_t terms, double magnitude);
-/* Does `got` lie where `exact`, off by at most slack and then rounded to dtype, may lie? */
+/* Is `got` in the range of `exact` with an error of at most slack, then rounded to dtype? */
 int kit_within(uint32_t dtype, double got, double exact, double slack);
 /* Query number i of the grid of an op; integers: of integer dtypes. 0 at the end. */
 int kit_grid(const char *op, uint32_t i, int integers, kit_shape *out);

@@ -43,7 +43,7 @@ static uint32_t blocks_of(const char *op) {
   return strncmp(op, "matmul24", 8) == 0 ? N_BLOCKS - N_LARGE : N_BLOCKS;
 }
 
-/* The quick kit asks one edge of so many: 7 meets every dtype and every kind of edge of a product, 5 a long
+/* The quick kit takes one edge in so many. 7 covers every dtype and every kind of edge of a product, 5 a long
  * row with gaps. */
 static uint32_t edge_step(const char *op) {
   return kit_full() || kit.options->edges ? 1 : is_product(op) ? 7 : 5;
@@ -107,7 +107,7 @@ static void draw_integers(kit_shape *s, uint32_t i, uint64_t *seed) {
   if (of_bytes(i)) s->x = s->w = BS_I8, s->y = BS_I32;
 }
 
-/* How many there are; of integers none and relu. */
+/* The number of activations; for integers none and relu. */
 static int64_t activations(int integers) {
   return integers ? 2 : BS_ACT_GELU_TANH + 1;
 }

@@ -32,7 +32,7 @@ static double remembered(int64_t n, int64_t k, uint32_t state) {
   return 0.0625 * (double)((7 * n + 3 * k + 5 * (int64_t)state) % 16);
 }
 
-/* Dtypes and attributes that the schema asks for, whatever was drawn. */
+/* Sets the dtypes and attributes that the schema requires, for any draw. */
 void kit_step_fit(const char *op, kit_shape *s) {
   if (kit_is_step(op) && s->x != BS_F32 && s->x != BS_F64 && bs_dtype_is_float(s->x)) s->x = s->y = BS_F32;
   if (strcmp(op, "activate_dx") == 0 && s->activation == BS_ACT_NONE) s->activation = BS_ACT_RELU;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * run.c - runs the checks by libcheck, each in a forked child with a time limit, and classes the results. A
- * child tells "unsupported" through shared memory; everything else libcheck tells. */
+ * run.c - runs the checks with libcheck, each in a forked child with a time limit, and classes the results. A
+ * child reports "unsupported" through shared memory; libcheck reports all other results. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -282,7 +282,7 @@ static const char *const of_libcheck[] = {"CK_RUN_SUITE",
                                           "CK_TIMEOUT_MULTIPLIER"};
 enum { N_OF_LIBCHECK = sizeof of_libcheck / sizeof of_libcheck[0] };
 
-/* Without them; afterwards they are the caller's again. */
+/* Runs all without these variables; afterwards the caller's values are restored. */
 static void run_all(SRunner *runner) {
   char *kept[N_OF_LIBCHECK] = {NULL};
   for (size_t i = 0; i < N_OF_LIBCHECK; i++) {

@@ -181,7 +181,7 @@ static int32_t f_collective_start(bs_coll_plan *plan, const bs_tensor *in, bs_te
   keep_call(plan, in, out);
   return bs_rank_get_api()->collective_start(plan, in, out, stream, err);
 }
-/* A wait that fails has waited: whoever started needs do no more. */
+/* A wait that fails has still waited: the caller has nothing more to do. */
 static int32_t f_collective_wait(bs_coll_plan *plan, bs_error *err) {
   const int32_t rc = bs_rank_get_api()->collective_wait(plan, err);
   if (fails("collective_wait", err)) return BS_NO_MEMORY;

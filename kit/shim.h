@@ -46,12 +46,13 @@ typedef struct kit_record {
   uint64_t hash;
   uint32_t calls;
 } kit_record;
-/* Until it is called with NULL. */
+/* Records calls until it is called with NULL. */
 void kit_shim_record(kit_record *record);
 
 /* faults: whose n-th service call fails, those of the rank table among them; NULL: none. One host a process.
  */
 void kit_shim_make(kit_shim *s, const bs_method *real, void *state, kit_host *faults);
-/* What methods took from rank tables and did not release: "2 packed weights, 1 plan of an op", or NULL. */
+/* The list of what methods took from rank tables and did not release: "2 packed weights, 1 plan of an op", or
+ * NULL. */
 const char *kit_shim_left(void);
 #endif

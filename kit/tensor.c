@@ -82,7 +82,7 @@ void kit_tensor_make_nd(kit_tensor *m, uint32_t dtype, uint32_t rank, const int6
   m->d.dtype = dtype;
   m->d.rank = rank;
   for (uint32_t k = 0; k < rank; k++) {
-    /* Which dimension comes next, from the innermost one. */
+    /* the next dimension, from the innermost one */
     uint32_t i = rank - 1 - k;
     if (layout == KIT_TURNED && k > 0) i = k - 1;
     if (layout == KIT_COLUMNS) i = k;

@@ -70,8 +70,8 @@ static void side_check(const side *s, const char *which, int64_t at, const mf_re
         s->c.method, (long long)at, r, which);
 }
 
-/* Until the other ranks have come as far as the one that has stopped: a late one would undo what the second
- * world does. Not for long: one may have fewer calls, or wait for the stopped one before. */
+/* Waits until the other ranks have come as far as the one that stopped: a late one would undo the work of the
+ * second world. The wait is short, because a rank may have fewer calls, or may wait for the stopped one. */
 static void await_others(side *s, int64_t n) {
   struct timespec until;
   int late = 0;
