@@ -16,9 +16,11 @@ extern const char *const bs_constants_lists[BS_CONSTANTS_LISTS]; /* "arithmetic"
 /* {cpu, cores, library_build_id} of this process. NULL when out of memory. */
 json_t *bs_constants_key(void);
 
-/* 1 and a sentence: others take more than a quarter of the processors right now (looks for a quarter of a
- * second). */
+/* 1 and a sentence: other programs use more than a quarter of the processors now (it measures for a quarter
+ * of a second). */
 int bs_load_is_high(char *out_text, size_t size);
+/* Tests the same for a record of bs_load_json, which was made around a measurement. */
+int bs_load_was_high(const json_t *conditions, char *out_text, size_t size);
 /* Reasons not to store them: a list of {list, row, keep, why}. list and row name the constant, or are null if
  * the whole machine was busy; keep: it may be stored despite the reason. Empty: no reasons. */
 json_t *bs_constants_doubts(const json_t *constants);
