@@ -353,7 +353,7 @@ static void values_of(test_rank *t, const uint64_t *counts, size_t n, const char
   }
 }
 
-/* Checks the values in a group of the first and the last rank, by their numbers in it. */
+/* Checks values in a group of the first and the last rank, by their numbers in it. */
 static void values_of_group(test_rank *t) {
   static const uint64_t counts[] = {7, 20011};
   const uint32_t members[2] = {0, t->size - 1};

@@ -67,7 +67,7 @@ void mf_run_ok(bs_context *context, const mf_case *c, mf_result *out);
 double *mf_reference(const mf_case *c);
 /* Small integers (-2..2) or normals: exact sums or not. count values by (seed, index); caller frees. */
 float *mf_integers(uint64_t seed, int64_t count);
-/* The same with some zeros negative. */
+/* Like mf_integers, with some zeros negative. */
 float *mf_signed_zeros(uint64_t seed, int64_t count);
 float *mf_normals(uint64_t seed, int64_t count);
 /* The factor for the amount of data in a test: BS_TEST_BIG (make verify), or 1. */
@@ -77,7 +77,7 @@ bs_mask mf_mask(const char *name);
 const bs_mask *mf_mask_in(const char *name, bs_mask *room);
 /* The column of W under weight j of packed row i of a rank; -1: none. */
 int64_t mf_column(const mf_rank *rank, int64_t i, int64_t j);
-/* The same for the ownership of a layer, before the layer is freed: [row_count, *out_width]; caller frees. */
+/* The columns that a layer owns, before the layer is freed: [row_count, *out_width]; caller frees. */
 int64_t *mf_places(const bs_ownership *own, int64_t K, int64_t *out_width);
 
 /* method_checks.c; each fails the test with what it saw. y is the product of integers, bit for bit (after

@@ -29,7 +29,7 @@ typedef struct kit_actor {
 
 /* Opens the plugin. 0 after kit_unsupported: there is no device here. */
 int kit_actor_open(kit_actor *a, uint32_t thing, uint32_t width);
-/* The same with an open plugin, which stays open. NULL, or the reason why there is no device. */
+/* Uses a plugin that is open, and leaves it open. NULL, or the reason why there is no device. */
 const char *kit_actor_attach(kit_actor *a, kit_plugin *p, uint32_t thing, uint32_t width);
 /* Closes what was opened; nothing may be left. */
 void kit_actor_close(kit_actor *a);

@@ -9,7 +9,7 @@ static const double GELU_TOP = 1.41421356237309504880; /* where gelu'' = 0: gelu
 static const double SILU_TOP = 2.39935728052451;       /* the same of silu */
 /* The points other than 0 where |gelu''| and |silu''| have a local maximum. */
 static const double GELU_BEND = 2.0, SILU_BEND = 3.43584099353511;
-/* The same two points of gelu by tanh, with u = K (z + C z^3). */
+/* These two points of gelu by tanh, with u = K (z + C z^3). */
 static const double TANH_K = 0.79788456080286535588, TANH_C = 0.044715;
 static const double TANH_TOP = 1.4185040087908283, TANH_BEND = 2.0134807149185203;
 

@@ -24,7 +24,7 @@ int32_t bs_tune_echo(bs_context *context, const char *backend, uint32_t threads,
 json_t *bs_tune_candidate(const json_t *plugins, const char *name, const char *how);
 /* The candidates of a bs_choice_info ("NAME<tab>HOW" lines), each as bs_tune_candidate makes it. */
 json_t *bs_tune_candidates(const json_t *plugins, const char *lines);
-/* The text under `key` of such an object; "": there is none. */
+/* The text under `key` of such an object; "": missing. */
 const char *bs_tune_text(const json_t *object, const char *key);
 /* Does a choice ("cpu:online", "cpu:online{keys=128}") name this implementation? */
 int bs_tune_names(const char *choice, const char *name);

@@ -103,9 +103,9 @@ int32_t bs_case_read_changed(const bs_source *inner, int64_t room,
                              void (*change)(void *user, int64_t row, double *values), void *user, int64_t row,
                              int64_t nrows, const bs_partition *cols, uint32_t dtype, void *out,
                              int64_t out_stride, bs_error *err);
-/* Progress of the case, when there is any; with its gate's name. */
+/* Reports progress of the case with its gate's name, if a receiver is set. */
 void bs_case_tell(const bs_case *c, const char *what, uint64_t done, uint64_t total);
-/* The same with the type bs_progress_fn; user: the bs_case. */
+/* Like bs_case_tell, with the type bs_progress_fn; user: the bs_case. */
 void bs_case_tell_user(void *user, const char *what, uint64_t done, uint64_t total);
 /* The value of a method's option; "" without it. */
 const char *bs_case_option(const bs_layer_spec *spec, const char *key);

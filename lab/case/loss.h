@@ -16,8 +16,8 @@ int32_t bs_loss_value(uint32_t loss, const bs_case *c, const bs_case_result *res
 int32_t bs_loss_gradients(uint32_t loss, const bs_layer_spec *spec, const bs_case_rank *mine,
                           const bs_source *target, void *values, double *out_sum, bs_error *err);
 
-/* The same computed in the memory of Y, by the backend's loss_gradient (docs/ops.md). Used where the backend
- * has that op and Y is not a partial sum. */
+/* A loss computed in the memory of Y, by the backend's loss_gradient (docs/ops.md). Used if the backend has
+ * that op and Y is not a partial sum. */
 typedef struct bs_device_loss {
   bs_plan *plan; /* NULL: the host takes the loss */
   bs_tensor target, loss;

@@ -63,7 +63,7 @@ static int say_gate(const bs_checking *c, const bs_check_result *result, char *t
   return 1;
 }
 
-/* The dtype, with fewer bits than Y's, that can hold all values of Y; NULL: there is none. */
+/* The dtype, with fewer bits than Y's, that can hold all values of Y; NULL: no such dtype. */
 static const char *narrower(const bs_checking *c) {
   static const uint32_t dtypes[] = {BS_F8E5M2, BS_F8E4M3, BS_BF16, BS_F16, BS_F32};
   for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++) {

@@ -46,7 +46,7 @@ uint32_t bs_space_place(const bs_space *space, uint64_t point, uint32_t knob);
 uint64_t bs_space_with(const bs_space *space, uint64_t point, uint32_t knob, uint32_t place);
 /* "keys=128;exp=fast". Returns out. */
 char *bs_space_text(const bs_space *space, uint64_t point, char *out, size_t size);
-/* Finds the point of such a text, which must name every knob exactly once; 0: there is none. */
+/* Finds the point of such a text, which must name every knob exactly once; 0: no such point. */
 int bs_space_find(const bs_space *space, const char *text, uint64_t *out_point);
 /* The reason why bs_space_find has no point for a text: "there is no knob 'warps'". "": it has one. Returns
  * out. */

@@ -145,7 +145,7 @@ static int32_t look(search *s, uint64_t point, uint32_t origin) {
 
 /* ---- points --------------------------------------------------------------------------------- */
 
-/* Finds a point that was not measured, starting at a random one; 0: there is none. */
+/* Finds a point that was not measured, starting at a random one; 0: none left. */
 static int draw(search *s, uint64_t *out) {
   const uint64_t size = s->space->size;
   for (int i = 0; i < TRIES; i++)
@@ -219,7 +219,7 @@ static int32_t look_at_start(search *s) {
   return no_point(s);
 }
 
-/* Of the neighbours of all points seen so far, takes the one that is expected to be the fastest. Without
+/* Takes from the neighbours of all points seen so far the one that is expected to be the fastest. Without
  * predictions it takes the next in order, so points near the start come first. */
 static int next_near(const search *s, uint64_t *list, uint64_t *out) {
   double least = INFINITY;

@@ -43,8 +43,8 @@ void bs_diagnosis_close(bs_diagnosis *d);
 
 /* ---- what checks tell ------------------------------------------------------------------------ */
 
-/* A finding: seconds a pass that it costs, words behind the subject's command that show it (NULL: "--only
- * CHECK"), printf text of the evidence. */
+/* Adds a finding: its cost in seconds a pass, further words of the subject's command that show it (NULL:
+ * "--only CHECK"), and printf text of the evidence. */
 void bs_find(bs_diagnosis *d, double cost_s, const char *more, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 void bs_fact(bs_diagnosis *d, const char *fact, double value, const char *unit);
@@ -56,25 +56,24 @@ void bs_tell(const bs_diagnosis *d, const char *what, uint64_t done, uint64_t to
 
 /* ---- times ----------------------------------------------------------------------------------- */
 
-/* Two arms in turn; arms[0] is the subject as it is. */
+/* Two arms, sampled alternately; arms[0] is the unchanged subject. */
 typedef struct bs_pair_times {
   double as_is, other; /* medians */
   bs_comparison comparison;
 } bs_pair_times;
 int32_t bs_pair_time(bs_diagnosis *d, const bs_sampler_arm arms[2], bs_pair_times *out, bs_error *err);
-/* As bs_find, of a pair of which the other lacks what is told of: the cost and its share are the pair's own.
- */
+/* Like bs_find, for a pair whose second arm lacks the fault: the pair's times give the cost and its share. */
 void bs_find_pair(bs_diagnosis *d, const bs_pair_times *t, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 /* Is the subject decidedly slower than the other, by more than a twentieth? */
 int bs_pair_is_slower(const bs_pair_times *times);
-/* A row of the ablation's table: the setting, its time beside the subject's. */
+/* Adds a row to the ablation's table: the setting, and its time compared with the subject's. */
 int32_t bs_ablated(bs_diagnosis *d, const char *setting, const bs_pair_times *times, bs_error *err);
 /* A setting that could not be timed: its row says why. Returns BS_OK, or `rc` when that ends the whole. */
 int32_t bs_ablation_failed(bs_diagnosis *d, const char *setting, int32_t rc, const bs_error *why,
                            bs_error *err);
-/* BS_USAGE when none of `asked` ({key, candidates: [{name}]}) has the key of "KEY -> NAME{KNOB=VALUE}", or
- * NAME is none of its candidates. */
+/* BS_USAGE: no entry of `asked` ({key, candidates: [{name}]}) has the key of "KEY -> NAME{KNOB=VALUE}", or
+ * NAME is not one of its candidates. */
 int32_t bs_choice_known(const json_t *asked, const char *option, const char *word, bs_error *err);
 /* One arm alone: the median; *out_first: its first call. */
 int32_t bs_arm_time(const bs_diagnosis *d, const bs_sampler_arm *arm, double *out_median, double *out_first,

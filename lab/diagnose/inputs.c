@@ -17,7 +17,7 @@ static long number_at(const char *text) {
   return text[0] == '%' ? strtol(text + 1, NULL, 10) : -1;
 }
 
-/* The dims in "[40,3]": size number `axis`; 0: there is none. */
+/* Reads size number `axis` of the dims "[40,3]"; 0: none. */
 static int64_t dim_of(const char *type, int64_t axis) {
   const char *at = type != NULL ? strchr(type, '[') : NULL;
   for (int64_t i = 0; at != NULL && i < axis; i++) {
@@ -27,7 +27,7 @@ static int64_t dim_of(const char *type, int64_t axis) {
   return at != NULL ? strtoll(at + 1, NULL, 10) : 0;
 }
 
-/* "f32[40,3]" behind the root `number`: of a constant, an input, or a node's output. */
+/* The type "f32[40,3]" of the root `number`: a constant, an input, or a node's output. */
 static const char *type_of(const json_t *dump, long number, int *out_constant) {
   const json_t *line;
   char start[32];
@@ -57,7 +57,7 @@ static int64_t rows_of(const json_t *dump, const char *take, int *out_constant) 
   return dim_of(*type == '{' ? type : of_root, dim_of(settings, 1));
 }
 
-/* What nodes that read value `number` as ids demand of it: the least table's rows. */
+/* The limit that nodes that read value `number` as ids set: the rows of the smallest table. */
 static void read_takes(const json_t *dump, long number, diag_domain *out) {
   const json_t *line;
   size_t i;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * layer_ablate.c - the layer beside itself with one setting of its configuration changed: a row each. */
+ * layer_ablate.c - compares the layer with variants that change one setting of its configuration: a row
+ * each. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

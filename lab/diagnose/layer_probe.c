@@ -36,7 +36,7 @@ static void add_between(bs_usage *sum, const bs_usage *from, const bs_usage *to)
   sum->sleeps += to->sleeps - from->sleeps;
 }
 
-/* A rank waits in a collective for the others, which is no fault of its own. */
+/* Records that a rank enters a collective: waiting there for the others is not the rank's own fault. */
 static uint32_t before_collective(void *user, uint32_t rank, const bs_coll_call *call) {
   probe_rank *r = &((probing *)user)->ranks[rank];
   (void)call;

@@ -64,8 +64,8 @@ static int is_forced(const json_t *node) {
   return first != NULL && !is_served_by(node, bs_get_text(first, "name"));
 }
 
-/* Seconds of a run that nodes take, by their places: those that `take` says yes of. Time in which the
- * thread has no processor is other programs'. */
+/* Seconds of a run in the nodes that `take` selects, by their places. Time in which the thread has no
+ * processor belongs to other programs. */
 static double seconds_of(const json_t *profile, const json_t *nodes, int (*take)(const json_t *node)) {
   const json_t *node;
   double sum = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * model_costs.c - checks of a model that time it beside itself with one thing changed, and what its plan
- * takes. */
+ * model_costs.c - checks of a model that compare it with a variant in which one thing is changed, and the
+ * costs of its plan. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,7 +64,7 @@ int32_t diag_model_epilogue(bs_diagnosis *d, diag_model *m, bs_error *err) {
   return rc;
 }
 
-/* Node by node: every operator of the model an op, every value memory of its own. */
+/* Runs it node by node: every operator of the model is an op, every value has separate memory. */
 int32_t diag_model_nodes(bs_diagnosis *d, diag_model *m, bs_error *err) {
   const diag_change change = {.pass_off = "all", .share = 1};
   bs_session_stats stats;
@@ -88,7 +88,7 @@ int32_t diag_model_nodes(bs_diagnosis *d, diag_model *m, bs_error *err) {
 
 /* ---- planning -------------------------------------------------------------------------------- */
 
-/* The whole again with packed weights at hand, in a session of its own. */
+/* Plans the whole model again with packed weights available, in a separate session. */
 static int32_t plan_warm(const diag_model *m, double *out_s, bs_session_stats *out, bs_error *err) {
   const diag_change change = {.share = 1};
   diag_session s = {0};

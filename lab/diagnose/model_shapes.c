@@ -77,7 +77,8 @@ static int32_t read_script(const diag_model *m, const char *word, script *out, b
   return BS_USAGE;
 }
 
-/* None, one, half, jumps by four and by sixteen and back: with these a session keeps the plans of all. */
+/* Sizes of runs: none, one, half, jumps by four and by sixteen and back. With these a session keeps the plans
+ * of all. */
 static void make_script(const bs_dim *dim, script *out) {
   const int64_t b = dim->size, half = b / 2 > 0 ? b / 2 : 1;
   const int64_t sizes[] = {b, 0, b, 4 * b, 1, 16 * b, half, b};

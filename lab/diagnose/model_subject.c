@@ -148,7 +148,7 @@ int32_t diag_model_pair(bs_diagnosis *d, const diag_model *m, const diag_change 
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-/* Sizes of symbols that nobody gave one: of what is called a batch, and of all else. */
+/* Default sizes of symbols without a given one: of those called a batch, and of all others. */
 static const int64_t batches[BS_PRESETS_] = {2, 2, 8}, tokens[BS_PRESETS_] = {32, 32, 128};
 
 static int32_t size_symbols(const bs_diagnosis *d, int64_t cache, bs_model *out, bs_error *err) {

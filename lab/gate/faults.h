@@ -39,7 +39,8 @@ enum bs_fault_kind {
 const char *bs_fault_name(uint32_t kind);
 /* NULL when the fault can be made here, else why it cannot (e.g. one rank has no reduction). */
 const char *bs_fault_skip(uint32_t kind, const bs_case *c, uint32_t split);
-/* The same for a backward pass: does the fault change a gradient, given the proposal's collectives? */
+/* Like bs_fault_skip, for a backward pass: does the fault change a gradient, given the proposal's
+ * collectives? */
 const char *bs_fault_skip_backward(uint32_t kind, const bs_case *c, const bs_proposal *proposal);
 
 /* 1: only a loss whose gradient is not zero where relu's slope is shows the fault: the sum of Y. */

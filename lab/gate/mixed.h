@@ -76,7 +76,7 @@ typedef struct bs_mixed_error {
 
 /* Before a run. Reads X, and rows of W spread evenly over it. */
 int32_t bs_mixed_expect(const bs_case *c, bs_mixed_error *out_error, bs_error *err);
-/* The same for an experiment; for halves the figure of half.h. */
+/* Like bs_mixed_expect, for an experiment; for halves the figure of half.h. */
 int32_t bs_errors_expected(bs_context *context, const bs_experiment *experiment, double *out_half,
                            bs_mixed_error *out_error, bs_error *err);
 /* After it: gate MIXED, the error of the full product that was measured against the one expected. */

@@ -54,7 +54,7 @@ static void accumulate_portable(const double *x, const double *w, int64_t count,
 }
 
 #if defined(__x86_64__)
-/* The same operations in the same order, four lanes wide, with bit-equal results. */
+/* accumulate_body for four lanes: the same operations in the same order, so the results are bit-equal. */
 __attribute__((target("avx2"))) static void accumulate_avx2(const double *x, const double *w, int64_t count,
                                                             double *sum, double *magnitude) {
   accumulate_body(x, w, count, sum, magnitude);

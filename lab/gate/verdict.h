@@ -18,13 +18,13 @@ typedef struct bs_verdict {
 /* Judge a finished run of c. max_features 0: all. */
 int32_t bs_verdict_make(const bs_case *c, const bs_case_result *result, int64_t max_features, bs_verdict *out,
                         bs_error *err);
-/* Errors of inputs as products: how far each output may be off by them is bound_x bound_w^T, squared and if
- * each were one standard deviation. */
+/* Errors of inputs as products: the largest error of each output is bound_x bound_w^T, squared as if each
+ * were one standard deviation. */
 typedef struct bs_carried {
   const bs_source *bound_x, *bound_w;
 } bs_carried;
 
-/* The same for outputs whose inputs are known only to within given errors. */
+/* The limits for outputs whose inputs are known only to within given errors. */
 typedef struct bs_verdict_within {
   const double *bias_error;  /* [features] how far the bias may be from c's */
   int gaps;                  /* 1: the rows of c's W are no neighbours: some of a larger one's */

@@ -22,7 +22,7 @@ const char *bs_kernel_torch_version(const bs_kernel_torch *torch); /* "PyTorch 2
 /* The problem that is timed from now on; the caller keeps data alive until the next one. BS_UNSUPPORTED:
  * torch does not serve it, with its reason. */
 int32_t bs_kernel_torch_load(bs_kernel_torch *torch, bs_kernel_data *data, bs_error *err);
-/* The same contracts as bs_kernel_arm_batch, bs_kernel_arm_series and bs_kernel_arm_judge. */
+/* These have the contracts of bs_kernel_arm_batch, bs_kernel_arm_series and bs_kernel_arm_judge. */
 int32_t bs_kernel_torch_batch(void *torch, uint64_t lead, uint64_t n, bs_sample *out, bs_error *err);
 int32_t bs_kernel_torch_series(void *torch, uint64_t warmup, uint64_t n, double *out_seconds, bs_error *err);
 int32_t bs_kernel_torch_judge(bs_kernel_torch *torch, bs_kernel_numbers *out, bs_error *err);

@@ -89,9 +89,9 @@ void bs_ladder_free(bs_ladder *ladder);
 /* candidates.c: the rungs by name and settings alone. */
 int32_t bs_ladder_candidates(bs_context *context, const bs_node *config, const bs_ladder_options *options,
                              bs_ladder *ladder, bs_error *err);
-/* A copy of the rung, unless one with the same settings is there: nothing is compared with itself. */
+/* Adds a copy of the rung, unless one with the same settings exists: no rung is compared with itself. */
 int32_t bs_ladder_add(bs_ladder *ladder, const bs_rung *rung, bs_error *err);
-/* The same, but keeps equal rungs: both sides of a comparison may be the same. */
+/* Like bs_ladder_add, but keeps equal rungs: both sides of a comparison may be the same. */
 int32_t bs_ladder_append(bs_ladder *ladder, const bs_rung *rung, bs_error *err);
 /* specs.c: the rungs of options->specs, named "A", "B", ... BS_USAGE, BS-COMPARE-SPEC. */
 int32_t bs_ladder_specs(const bs_ladder_options *options, bs_ladder *ladder, bs_error *err);

@@ -16,8 +16,8 @@ typedef struct bs_arm bs_arm;
 /* Starts the world's threads, builds the layer (c: sizes, sources, method; fault, hook and iteration counts
  * are not used). */
 int32_t bs_arm_open(const bs_case *c, const char *name, bs_arm **out_arm, bs_error *err);
-/* The same for an arm whose batches are other work than forwards (enum bs_arm_work); c.spec has its flags.
- * `number`: processes that follow distinguish several arms by it. */
+/* Like bs_arm_open, for an arm whose batches are other work than forwards (enum bs_arm_work); c.spec has its
+ * flags. `number`: processes that follow distinguish several arms by it. */
 int32_t bs_arm_open_work(const bs_case *c, const char *name, uint32_t work, uint32_t number, bs_arm **out_arm,
                          bs_error *err);
 /* One batch on every rank: `lead` calls that are not timed, a barrier, n calls: seconds a call of the slowest

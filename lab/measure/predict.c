@@ -45,7 +45,7 @@ static double time_of(double work, double rate) {
 }
 
 /* The wire time from the measured all-reduces of all ranks. Other collectives move half as much of a message.
- * Of n ranks each sends (n - 1) / n of it, which is less in a group. */
+ * Each of n ranks sends (n - 1) / n of it, which is less in a group. */
 static double wire_time(const bs_machine *m, const bs_proposal *p, double ranks) {
   double wire = 0.0;
   for (uint32_t i = 0; i < p->n_collectives && i < BS_MAX_PROPOSED; ++i) {

@@ -63,8 +63,8 @@ typedef struct bs_comparison {
  */
 int bs_compare_pairs(const double *subject, const double *other, size_t pairs, double margin,
                      bs_comparison *out);
-/* The same with the caller's groups: group g holds the pairs start[g] to start[g + 1] - 1. 1 to BS_GROUPS_MAX
- * groups, none of them empty; with fewer than 3 the word is UNCLEAR. */
+/* Like bs_compare_pairs, with the caller's groups: group g holds the pairs start[g] to start[g + 1] - 1. 1 to
+ * BS_GROUPS_MAX groups, none of them empty; with fewer than 3 the word is UNCLEAR. */
 int bs_compare_groups(const double *subject, const double *other, const size_t *start, uint32_t groups,
                       double margin, bs_comparison *out);
 /* The series of one of two separate runs. start: [groups + 1], group g holds the samples start[g] to start[g
@@ -108,8 +108,8 @@ const char *bs_unclear_name(uint32_t cause);
 /* The advice for an UNCLEAR comparison, one sentence; empty for the other words. Returns out. */
 const char *bs_comparison_next(const bs_comparison *comparison, char *out, size_t size);
 
-/* The same as bs_compare_pairs for typed samples. BS_USAGE (BS-SPAN-PHASE): they are of different phases, or
- * their numbers differ. */
+/* Like bs_compare_pairs, for typed samples. BS_USAGE (BS-SPAN-PHASE): they are of different phases, or their
+ * numbers differ. */
 int32_t bs_compare_series(const bs_series *subject, const bs_series *other, double margin, bs_comparison *out,
                           bs_error *err);
 /* Student's t with `dof` degrees of freedom (1 or more): |T| exceeds it with probability `tail`. */

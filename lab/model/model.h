@@ -55,7 +55,7 @@ typedef struct bs_model {
  * and those that the inputs' shapes say. BS_USAGE: a word that is not of that form, an unknown name (with the
  * nearest). BS_INPUT: a file. The caller closes in every case. */
 int32_t bs_model_open(bs_context *context, const bs_model_request *request, bs_model *out, bs_error *err);
-/* Tells request->note what the model's files hold and it passes over, if there is anything. */
+/* Sends request->note a note on parts of the model's files that are ignored, if there are any. */
 void bs_model_warn(const bs_model_request *request, const bs_graph *graph);
 /* Opens its session. BS_USAGE: a dimension has no size, or two. */
 int32_t bs_model_start(bs_context *context, const bs_model_request *request, bs_model *model, bs_error *err);

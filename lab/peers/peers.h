@@ -43,7 +43,7 @@ int32_t bs_peers_meet(bs_peers *peers, bs_error *err);
 int32_t bs_peers_text(bs_peers *peers, const char *text, char **out_text, bs_error *err);
 /* The leader sends a command; the followers receive it. */
 int32_t bs_peers_tell(bs_peers *peers, const bs_told *told, bs_error *err);
-/* The same for followers that are present: waits at most `seconds` for the others. */
+/* Like bs_peers_tell, for followers that are present: waits at most `seconds` for the others. */
 int32_t bs_peers_tell_soon(bs_peers *peers, const bs_told *told, double seconds, bs_error *err);
 /* Waits in a follower until the phase, or the ladder, has ended, and returns its status; waits for each word
  * for `seconds`, 0: as long as rank 0 lives. */

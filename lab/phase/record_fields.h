@@ -6,10 +6,10 @@
 #include "lab/case/case.h"
 #include "lab/gate/mixed.h"
 #include "lab/lab.h"
-/* Adds to `record` (docs/runs.md lists the fields). */
+/* Adds the fields of a case to `record` (docs/runs.md lists them). */
 int32_t bs_record_case_fields(json_t *record, const bs_case *c, const bs_case_result *result,
                               const bs_subject *s, bs_error *err);
-/* The same with the verdict of a judged phase, which also sets out->passed. valid: every judged number is
+/* Adds these fields and the verdict of a judged phase, and sets out->passed. valid: every judged number is
  * finite. */
 int32_t bs_record_judged(bs_phase_result *out, const bs_case *c, const bs_case_result *result,
                          const bs_subject *s, uint32_t loss, int valid, bs_error *err);

@@ -57,7 +57,7 @@ int32_t bs_simulated_takes_time(double time, bs_error *err);
  * clock. */
 int32_t bs_simulate_case(const bs_case *c, uint32_t work, bs_simulated *out, bs_error *err);
 struct sim_trace;
-/* The same, and writes the work and the messages of each rank to the trace (sim/trace.h;
+/* Like bs_simulate_case, but also writes the work and the messages of each rank to the trace (sim/trace.h;
  * plugins.sim.trace_events). */
 int32_t bs_simulate_traced(const bs_case *c, uint32_t work, struct sim_trace *trace, bs_simulated *out,
                            bs_error *err);

@@ -48,8 +48,8 @@ static int32_t add_rank(json_t *record, const bs_case_rank *rank, int32_t r, dou
   return rc;
 }
 
-/* Who is slower than the others, and how long the others wait for it: the rank that arrives last waits for
- * nobody, so what a collective itself takes is its shortest time over the ranks. */
+/* Adds which rank is slower than the others, and how long the others wait for it. The rank that arrives last
+ * does not wait, so the collective's own time is its shortest one over the ranks. */
 static int32_t add_ranks(json_t *record, const bs_case_result *result, double call_s, bs_error *err) {
   double most = 0, sum = 0, collective = 0, least = INFINITY;
   for (uint32_t r = 0; r < result->world_size; r++) {

@@ -12,8 +12,8 @@
 #include "lab/model/bench.h"
 #include "lab/profile/parts.h"
 
-/* What a node cannot be shorter than: the multiply-adds of f32, and the bytes of one that touches at least as
- * many as the rate was measured on (fewer may lie in a cache). 0: not known. */
+/* The bound of a node's time: the multiply-adds of f32, and its bytes if they are at least as many as in the
+ * measurement of the rate (fewer may be in a cache). 0: not known. */
 static double node_bound(const json_t *node, const bs_kernel_peaks *rates) {
   const double bytes = bs_get_number(node, "bytes");
   const double fma =
@@ -49,7 +49,7 @@ static int32_t add_nodes(json_t *record, const json_t *nodes, const json_t *row,
                         err);
 }
 
-/* What the machine could do for the FLOPs and bytes of a run: f32, since models are mostly of that. */
+/* Adds the machine's bound for the FLOPs and bytes of a run, with rates of f32, the dtype of most models. */
 static int32_t add_bound(json_t *record, const json_t *row, const bs_kernel_peaks *rates, bs_error *err) {
   static const char *const names[] = {"fma", "bytes"};
   const double seconds[] = {bs_get_number(row, "flops") / rates->flops,

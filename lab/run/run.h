@@ -120,11 +120,11 @@ void lab_run_doing(lab_run *run, const bs_experiment *experiment, const char *st
 /* join.c: ranks that an experiment has, by its method where nothing else says. */
 int32_t lab_run_world(bs_context *context, const bs_experiment *experiment, uint32_t *out_world,
                       bs_error *err);
-/* Joins the other processes of the run, once, and sees that all are configured alike. */
+/* Joins the other processes of the run, once, and checks that all have the same configuration. */
 int32_t lab_run_join(lab_run *run, bs_experiment *experiment, bs_error *err);
-/* The same for a configuration whose method is not chosen yet. */
+/* Like lab_run_join, for a configuration whose method is not chosen yet. */
 int32_t lab_run_join_undecided(lab_run *run, const bs_node *config, bs_error *err);
-/* Rank 0's implementations become everybody's. */
+/* Makes all ranks use rank 0's implementations. */
 int32_t lab_run_share_choices(lab_run *run, bs_experiment *experiment, bs_error *err);
 /* same.c: lines of what ranks that are processes must have in common: the program, the plugins that are open,
  * and the files of the workload. */

@@ -29,7 +29,7 @@ extern const char *const bs_run_row_keys[];
  * is not an error: `out_stats` (NULL: not wanted) counts it. */
 int32_t bs_runs_index(const char *root, json_t **out_rows, bs_runs_stats *out_stats, bs_error *err);
 
-/* The same rows for one committed run. The errors are those of bs_run_read. */
+/* Like bs_runs_index, for one committed run. The errors are those of bs_run_read. */
 int32_t bs_run_rows(const char *root, const char *run, json_t **out_rows, bs_error *err);
 
 /* The records of one committed run, and its environment (NULL: not wanted); `run` is the folder, relative to

@@ -13,11 +13,11 @@
  * left out, and the order of keys in the tree does not matter. context: open, and not used by another thread
  * meanwhile. BS_IO: a plugin's file cannot be read. */
 int32_t bs_request_key(bs_context *context, const bs_node *config, char out_key[65], bs_error *err);
-/* The same for a library with another build id. */
+/* Like bs_request_key, for a library with another build id. */
 int32_t bs_request_key_of_build(bs_context *context, const bs_node *config, const char *build_id,
                                 char out_key[65], bs_error *err);
 
-/* The tree as text, keys sorted, without the entries of `paths` ("a.b"): equal texts ask for the same. */
+/* The tree as text, keys sorted, without the entries of `paths` ("a.b"): equal texts are equal requests. */
 int32_t bs_request_text(const bs_node *config, const char *const *paths, size_t n, bs_text *out,
                         bs_error *err);
 #endif

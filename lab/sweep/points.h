@@ -25,7 +25,7 @@ int32_t bs_point_rekey(bs_context *context, json_t *point, int *out_changed, bs_
  * continues after it, 16 times at most. */
 int32_t bs_points_check(bs_context *context, const char *quiet_dir, const json_t *constants, json_t *points,
                         bs_error *err);
-/* The same for only the points that were refused: memory may be free now. */
+/* Like bs_points_check, only for the points that were refused: memory may be free now. */
 int32_t bs_points_check_refused(bs_context *context, const char *quiet_dir, const json_t *constants,
                                 json_t *points, bs_error *err);
 /* The number of unchecked points. */

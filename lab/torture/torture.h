@@ -88,7 +88,7 @@ const char *bs_torture_value(const bs_torture *t, const char *name);
 /* How the ranks of a communicator (NULL: of the default one) are started; a child process asks it.
  * out_driven: one thread drives all of them (BS_LAUNCH_DRIVEN). */
 int bs_torture_launch_of(const bs_torture *t, const char *comm, int *out_driven);
-/* The communicator used if none is named. */
+/* The communicator that is used by default. */
 const char *bs_torture_comm_of(int launch);
 
 /* list.c: runs the clean run of each world of the subject and adds its cases. */
@@ -101,7 +101,7 @@ void bs_torture_plan_text(const bs_torture *t, const bs_torture_case *c, char *o
 int bs_torture_words(const bs_torture *t, const bs_torture_case *c, const char *folder,
                      char *words[BS_TORTURE_WORDS]);
 void bs_torture_words_free(char *words[BS_TORTURE_WORDS]);
-/* The same as one line for a shell. The caller frees. */
+/* The command as one line for a shell. The caller frees. */
 char *bs_torture_command(const bs_torture *t, const bs_torture_case *c);
 
 /* run.c: runs cases [first, n) of t->cases, t->jobs at the same time, and judges each. */

@@ -230,7 +230,7 @@ typedef struct cpu_kernels {
    * sum. What was summed up before has to be scaled by the result. v *= by; sums += rows of V by their
    * powers. n: multiples of 16. */
   float (*attend[2])(const float *s, void *p, int64_t n, float by, float *most, float *totals);
-  /* The same to bf16 for `dot`; NULL: not available. */
+  /* Like attend, to bf16 for `dot`; NULL: not available. */
   float (*attend_bf16[2])(const float *s, void *p, int64_t n, float by, float *most, float *totals);
   /* Panels of pairs for `dot`. turn: of up to 16 rows of `depth` bf16, row_bytes apart, [depth / 2][16][2],
    * zeros beyond the rows and the depth. zip: row pair `first`, `second` (NULL: zeros) of `columns` bf16 into
@@ -292,9 +292,9 @@ int cpu_quant_index(uint32_t dtype);
 float cpu_quant_largest(uint32_t dtype);
 /* 0 f32, 1 bf16, 2 f16, -1 otherwise: the index of load, store and tile. */
 int cpu_type_index(uint32_t dtype);
-/* The same with 3 for f8e4m3 and 4 for f8e5m2: the index of load and store. */
+/* The index of load and store: like cpu_type_index, with 3 for f8e4m3 and 4 for f8e5m2. */
 int cpu_wide_index(uint32_t dtype);
-/* The same with 3 for i8. */
+/* Like cpu_type_index, with 3 for i8. */
 int cpu_type24(uint32_t dtype);
 
 #endif

@@ -90,8 +90,8 @@ void ref_share(int64_t total, uint32_t member, uint32_t width, int64_t *out_begi
  * not fail. */
 int32_t ref_team_run(const bs_exec *exec, void (*body)(void *, uint32_t, uint32_t), void *job,
                      const int32_t *failed, bs_error *err);
-/* The same if each member has a separate error: job_errors is the job's array of them, valid during this
- * call. The first error is reported. */
+/* Like ref_team_run, for members with separate errors: job_errors is the job's array of them, valid during
+ * this call. The first error is reported. */
 int32_t ref_team_errors(const bs_host *host, const bs_exec *exec, void (*body)(void *, uint32_t, uint32_t),
                         void *job, bs_error **job_errors, bs_error *err);
 /* 1, or 0 after answering NO where a member works in more bytes than the query allows; and how many members

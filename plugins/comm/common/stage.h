@@ -28,7 +28,7 @@ typedef struct comm_far {
    * current round. */
   int32_t (*chain)(void *comm, const bs_coll_call *call, uint64_t offset, uint64_t n, void *result,
                    bs_error *err);
-  /* The same for the elements [begin, end) of this lane's blocks in the areas, into the same areas of the
+  /* Like chain, for the elements [begin, end) of this lane's blocks in the areas, into the same areas of the
    * next round. */
   int32_t (*chain_areas)(void *comm, const bs_coll_call *call, uint64_t begin, uint64_t end, uint64_t area,
                          bs_error *err);

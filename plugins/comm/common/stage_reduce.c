@@ -158,7 +158,7 @@ static int pair_serves(const comm_stage *s, const bs_coll_call *call) {
   return s->n == 2 && s->far == NULL && BS_DTYPE_BYTES(call->dtype_in) == BS_DTYPE_BYTES(call->dtype_out);
 }
 
-/* Of elements [begin, end): the slice of rank `me` of the two; whole cache lines. */
+/* The slice of rank `me` of the two, within the elements [begin, end); whole cache lines. */
 typedef struct pair_slice {
   uint64_t begin, end;
 } pair_slice;

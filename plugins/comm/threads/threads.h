@@ -106,8 +106,8 @@ typedef struct thr_kernels {
   void (*round_bf16)(float *values, uint64_t n);
   void (*widen_f16)(float *dst, const uint16_t *src, uint64_t n);  /* NULL: by the host */
   void (*narrow_f16)(uint16_t *dst, const float *src, uint64_t n); /* NULL: by the host */
-  /* The same as memcpy, but always with vectors. Some libraries copy long runs by one instruction, which is
-   * slow for lines in another core's cache. */
+  /* Like memcpy, but always with vectors. Some libraries copy long runs by one instruction, which is slow for
+   * lines in another core's cache. */
   void (*copy)(void *dst, const void *src, uint64_t bytes);
 } thr_kernels;
 

@@ -125,7 +125,7 @@ CUDA_FN double cuda_slope(uint32_t activation, double z) {
     }
   }
 }
-/* The same with f32's precision: Phi(x) + x phi(x), from Phi(-|x|); s (1 + x (1 - s)). */
+/* Like cuda_slope with f32's precision: Phi(x) + x phi(x), from Phi(-|x|); s (1 + x (1 - s)). */
 CUDA_FN double cuda_slope_f32(uint32_t activation, float z) {
   const double x = (double)z;
   if (z != z) return x;

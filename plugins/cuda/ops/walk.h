@@ -108,7 +108,7 @@ cuda_divisor cuda_divisor_make(int64_t by);
  * may not cross a multiple. */
 void cuda_walk_make(cuda_view *views, uint32_t count, int fold, uint32_t limit, int64_t unit,
                     cuda_walk *out_walk);
-/* The same over `rows` of `cols` in pieces of `width`. */
+/* Lays a walk over `rows` of `cols` in pieces of `width`. */
 void cuda_walk_lay(int64_t rows, int64_t cols, uint32_t width, cuda_walk *out_walk);
 /* 1 when pieces of `width` elements can be read from every row, or the view is absent. */
 int cuda_view_fits(const cuda_view *view, uint32_t width);

@@ -15,7 +15,7 @@ int32_t bs_wl_check_keys(const bs_workload_request *request, const char *workloa
                          uint32_t n_known, bs_error *err);
 /* The text of a setting; NULL when absent, empty, "none" or "null". */
 const char *bs_wl_text(const bs_workload_request *request, const char *key);
-/* BS-WL-VALUE when not a finite number within [min, max]. */
+/* Reads a number. BS-WL-VALUE: not a finite number within [min, max]. */
 int32_t bs_wl_f64(const bs_workload_request *request, const char *key, double fallback, double min,
                   double max, double *out_value, bs_error *err);
 /* The same for a whole number: digits with an optional sign. */

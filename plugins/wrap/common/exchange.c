@@ -33,7 +33,7 @@ static int32_t exchange_other(const wrap_end *end, call_list calls, uint32_t n, 
   return rc;
 }
 
-/* The first message with elements, receives before sends; n: there is none. */
+/* The first message with elements, receives before sends; n: no such message. */
 static uint32_t find_message(call_list calls, uint32_t n) {
   for (uint32_t half = 0; half < 2; ++half)
     for (uint32_t i = 0; i < n; ++i)
@@ -41,7 +41,7 @@ static uint32_t find_message(call_list calls, uint32_t n) {
   return n;
 }
 
-/* The same fault as truncated: one message is an element shorter on this rank. */
+/* Applies the fault `truncate`: one message is an element shorter on this rank. */
 static int32_t exchange_truncated(const wrap_end *end, call_list calls, uint32_t n, uint32_t at,
                                   bs_error *err) {
   bs_coll_call c = *calls[at];
