@@ -10,7 +10,8 @@ double bs_activation_value(uint32_t activation, double z);
 /* The largest |f'| on [low, high]: |f(a) - f(b)| <= that * |a - b| there. Over all of the line it is 1 for
  * relu, 1.129 for gelu and 1.0999 for silu. */
 double bs_activation_slope(uint32_t activation, double low, double high);
-/* f'(z); relu's is 0 at 0. NaN where gelu's and silu's formulas have no number: at what is not finite. */
+/* f'(z); that of relu is 0 at 0. NaN for gelu and silu if z is not finite and their formulas have no
+ * value. */
 double bs_activation_slope_at(uint32_t activation, double z);
 /* The largest |f''| on [low, high], so |f'(a) - f'(b)| <= bend * |a - b| there. The result is 0 for none. It
  * is also 0 for relu, whose slope is constant except for the step at 0. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * clock.h - what a communicator's time and a backend's memory are: the machine's, or those of a model of one
- * (plugins/sim). */
+ * clock.h - whether a communicator's time and a backend's memory are the machine's, or those of a model of a
+ * machine (plugins/sim). */
 #ifndef BS_LAB_CLOCK_H
 #define BS_LAB_CLOCK_H
 #include "blockshock/blockshock.h"

@@ -29,15 +29,15 @@ typedef struct bs_subject {
   bs_workload_info info;
   bs_source x, w, bias, target;
   bs_layer_spec spec;  /* sizes, dtypes, mask, options; strings point into the experiment */
-  uint32_t world_size; /* resolved: as asked, else the method's default */
+  uint32_t world_size; /* resolved: the requested one, else the method's default */
   const bs_context *context;
   bs_mask mask; /* the experiment's, with its order */
   uint32_t *order;
-  /* The values of the options where overlap=auto was resolved by bs_overlap_resolve (lab/measure/chunks.h);
-   * the keys are e's. */
+  /* The values of the options for which bs_overlap_resolve (lab/measure/chunks.h) replaced overlap=auto; the
+   * keys are e's. */
   const char *option_values[16];
 } bs_subject;
-/* Not to be moved: spec points into it. */
+/* Do not move it: spec points into it. */
 int32_t bs_subject_open(bs_context *context, const bs_experiment *experiment, bs_subject *out_subject,
                         bs_error *err);
 void bs_subject_close(bs_subject *subject);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * progress.h - how long work tells how far it is. */
+ * progress.h - reports of progress by long work. */
 #ifndef BS_LAB_PROGRESS_H
 #define BS_LAB_PROGRESS_H
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * ask.h - which products a world will need, and who can serve them: a rehearsal of its build, which packs
- * nothing. */
+ * ask.h - lists the products that a world will need, and their candidates: by a rehearsal of its build, which
+ * packs nothing. */
 #ifndef BS_LAB_CASE_ASK_H
 #define BS_LAB_CASE_ASK_H
 #include <jansson.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * case.h - one layer run on one world: what phase 0 judges, with every input open to an injected fault. */
+ * case.h - one layer run on one world, as phase 0 judges it. A fault can be injected into every input. */
 #ifndef BS_LAB_CASE_CASE_H
 #define BS_LAB_CASE_CASE_H
 #include <jansson.h>
@@ -47,7 +47,7 @@ struct bs_case {
   const bs_case_fault *fault;     /* NULL: none */
   bs_progress_fn progress;
   void *progress_user;
-  struct bs_peers *peers; /* processes that run it together (lab/peers/peers.h); NULL: this one alone */
+  struct bs_peers *peers; /* processes that run it together (lab/peers/peers.h); NULL: only this one */
   const char *gate;       /* the gate for which the case runs: progress names it before each step; NULL:
                            * none */
 };
@@ -83,12 +83,12 @@ typedef struct bs_case_result {
   uint32_t turned;        /* 1: judged is a product with W itself (dX): features are columns of W */
   const int64_t *rows;    /* the rows of W that the features are of; NULL: row i of feature i */
   uint32_t zero_products; /* 1: a rank multiplies more than the weights it owns: zeros in others' places */
-  uint32_t whole; /* 1: y is all that is judged, wherever the layer's own output lies: nothing is assembled */
+  uint32_t whole;         /* 1: only y is judged, in the layer's own placement: nothing is assembled */
   int64_t iterations;
   uint64_t memory_peak;  /* all ranks, tracked bytes, building included */
   uint64_t weight_bytes; /* packed, all ranks */
   char *algorithms;
-  json_t *plans; /* [{key, implementation, ...}]: what the world's plans said of themselves */
+  json_t *plans; /* [{key, implementation, ...}]: the reports of the world's plans */
   bs_case_rank *ranks;
 } bs_case_result;
 
@@ -109,12 +109,12 @@ void bs_case_tell(const bs_case *c, const char *what, uint64_t done, uint64_t to
 void bs_case_tell_user(void *user, const char *what, uint64_t done, uint64_t total);
 /* The value of a method's option; "" without it. */
 const char *bs_case_option(const bs_layer_spec *spec, const char *key);
-/* The pieces of bs_case_run, for cases that do more than forward: a rank's layer, the world of a case, what a
- * built layer owns (columns and positions copied). */
+/* Parts of bs_case_run, for cases that do more than forward: a rank's layer, the world of a case, and the
+ * ownership of a built layer (columns and positions copied). */
 bs_layer_spec bs_case_spec(const bs_case *c, uint32_t rank);
 /* The proposal of the case's method for a rank. */
 int32_t bs_case_propose(const bs_case *c, uint32_t rank, bs_proposal *out, bs_error *err);
-/* Sums as wide as a dtype of the layer asks for: BS_F64, else BS_F32. */
+/* The dtype for sums, as wide as the layer needs: BS_F64 if a dtype of the layer is f64, else BS_F32. */
 uint32_t bs_case_wide(const bs_layer_spec *spec);
 int32_t bs_case_tensor(bs_rank *rank, uint32_t dtype, uint32_t dims, int64_t rows, int64_t cols,
                        bs_tensor *out, bs_error *err);
@@ -131,7 +131,7 @@ int32_t bs_case_run(const bs_case *c, bs_case_result *out_result, bs_error *err)
 /* Copies from a finished world what it has on the case (timings, memory, proposals). Allocates
  * out_result->ranks if it is NULL. Outputs are not changed. */
 int32_t bs_case_collect(const bs_case *c, bs_world *world, bs_case_result *out_result, bs_error *err);
-/* The times and the memory of a rank's regions as they are now; a rank that has them keeps those. */
+/* The current times and memory of a rank's regions; a rank that has them already keeps the old ones. */
 int32_t bs_case_time(bs_rank *rank, bs_case_rank *out_rank, bs_error *err);
 /* The output features that y holds on a rank: all of them, or with a split y the rows that the layer owns
  * (SPLIT_N) or the rank's even share (SPLIT_K, docs/methods.md). */

@@ -23,8 +23,8 @@ typedef struct bs_gradient_result {
   uint32_t wide; /* dtype of dw and db */
 } bs_gradient_result;
 
-/* Builds a world, runs c.warmup + c.iterations times forward and backward, copies everything out. target:
- * [B,N], needed by mse_target alone. The caller frees the result. */
+/* Builds a world, runs c.warmup + c.iterations forwards and backwards, and copies all results out. target:
+ * [B,N], only for mse_target. The caller frees the result. */
 int32_t bs_gradient_run(const bs_case *c, uint32_t loss, const bs_source *target,
                         bs_gradient_result *out_result, bs_error *err);
 void bs_gradient_result_free(bs_gradient_result *result);

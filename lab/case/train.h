@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * train.h - one layer trained for some steps on one world: forward, the loss's gradient, backward, a step of
- * the optimiser, each in its region; what phase 3 judges. */
+ * train.h - one layer trained for some steps on one world, as phase 3 judges it: forward, the loss's
+ * gradient, backward, a step of the optimiser, each in its region. */
 #ifndef BS_LAB_CASE_TRAIN_H
 #define BS_LAB_CASE_TRAIN_H
 #include "lab/case/case.h"
@@ -12,12 +12,12 @@ enum bs_train_fault {
   BS_TRAIN_LR_DOUBLED,   /* the last rank steps twice as far */
   BS_TRAIN_SIGN_TURNED,  /* every rank steps up the slope */
   BS_TRAIN_BIAS_DECAYED, /* the bias decays like a weight */
-  BS_TRAIN_MOMENTS_LOST, /* what the optimiser remembers is zero again */
+  BS_TRAIN_MOMENTS_LOST, /* the optimiser's state is set to zero */
   BS_TRAIN_COLUMN_MOVED, /* a weight that no rank owns is not zero any more */
   BS_TRAIN_OLD_WEIGHTS,  /* forward multiplies with the weights of before */
-  BS_TRAIN_VALUE_MISSED, /* one weight is what it was before the step */
-  BS_TRAIN_SLOPE_LOST,   /* each step: dY passes the activation as it is */
-  BS_TRAIN_SLOPE_AT_Y,   /* each step: the slope is taken at what the activation gave, not at what it got */
+  BS_TRAIN_VALUE_MISSED, /* one weight keeps its value from before the step */
+  BS_TRAIN_SLOPE_LOST,   /* each step: dY passes the activation unchanged */
+  BS_TRAIN_SLOPE_AT_Y,   /* each step: the slope is evaluated at the activation's output, not at its input */
   BS_TRAIN_FAULTS_
 };
 
@@ -65,7 +65,7 @@ int32_t bs_train_result_make(const bs_case *c, const bs_train_options *options, 
                              bs_error *err);
 /* at: a place among the values. Every rank calls it, for its own places. */
 void bs_train_keep(bs_train_result *result, double *at, double value);
-/* After bs_case_collect, where ranks are processes: what the others kept, on rank 0. */
+/* Collects on rank 0, after bs_case_collect, the values that other processes kept. */
 int32_t bs_train_collect(bs_world *world, bs_train_result *result, bs_error *err);
 void bs_train_keep_largest(const bs_case *c, bs_train_result *result, uint32_t rank, const void *values,
                            int64_t step);
@@ -75,8 +75,8 @@ void bs_train_result_free(bs_train_result *result);
 uint32_t bs_train_flags(const bs_train_options *options);
 /* 1 when SGD adds to the weights without a dW. */
 int bs_train_fused(const bs_train_options *options);
-/* train_faults.c: what faults do. Those of the slope train a layer without its activation, which is applied
- * to what is read of y; its slope at y to dy. */
+/* train_faults.c: applies faults. Those of the slope train a layer without its activation. The activation is
+ * then applied to the y that is read, and its slope at y to dy. */
 int bs_train_of_slope(uint32_t fault);
 void bs_train_activate(uint32_t activation, void *values, int64_t count, uint32_t dtype);
 void bs_train_slope_at_y(uint32_t activation, const void *y, void *dy, int64_t count, uint32_t dtype);

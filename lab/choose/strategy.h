@@ -50,11 +50,11 @@ typedef struct bs_search {
                       mixed a quarter of the space and at least 16, fast 8 */
   double seconds;  /* no new measurement after so long; 0: no limit */
   void *user;
-  double (*now)(void *user); /* needed where seconds is not 0 */
-  /* Seconds of a call at a point, INFINITY for one that failed: it is out. effort counts from 0 and doubles
-   * what is spent. An error ends the search. */
+  double (*now)(void *user); /* required if seconds is not 0 */
+  /* Returns the seconds of a call at a point, INFINITY for one that failed, which drops out. effort counts
+   * from 0; each step doubles the time spent. An error ends the search. */
   int32_t (*measure)(void *user, uint64_t point, uint32_t effort, double *out_seconds, bs_error *err);
-  /* 1: what it gives was measured before, and costs nothing. May be NULL. */
+  /* 1: the result was measured before, and costs nothing. May be NULL. */
   int (*known)(void *user, uint64_t point, double *out_seconds);
   double (*prior)(void *user, uint64_t point); /* expected seconds, for fast; may be NULL */
 } bs_search;
@@ -80,10 +80,10 @@ typedef struct bs_searched {
 
 /* The strategy of a name; -1: none. */
 int bs_strategy_find(const char *name);
-/* The budget that 0 stands for. */
+/* The budget that is used for 0. */
 uint64_t bs_search_points(const bs_search *search, const bs_space *space);
-/* BS_NO_MEMORY, BS_CONFIG (BS-KNOB-SPACE) when the constraint leaves no point, what `measure` returned. Free
- * *out in any case. */
+/* BS_NO_MEMORY, BS_CONFIG (BS-KNOB-SPACE): the constraint allows no point, or the error of `measure`. Free
+ * out in any case. */
 int32_t bs_search_run(const bs_space *space, const bs_search *search, bs_searched *out, bs_error *err);
 void bs_searched_free(bs_searched *searched);
 /* The fastest `most` points, each by its row of the highest effort, fastest first, as places in rows. Returns

@@ -42,7 +42,7 @@ typedef struct bs_ccl_place {
 } bs_ccl_place;
 /* The text of a parameter of the plugin "sim", which is opened. BS_UNAVAILABLE: no such plugin. */
 int32_t bs_sim_param(bs_context *context, const char *name, char *out_text, size_t size, bs_error *err);
-/* The place's link from the parameters of the plugin "sim", as they are configured in the context. */
+/* Reads the place's link from the parameters of the plugin "sim" in the context. */
 int32_t bs_ccl_place_link(bs_context *context, bs_ccl_place *place, bs_error *err);
 /* Simulates it message by message and evaluates its formula. The row has rounds, messages, bytes, both times,
  * and the critical path split into latency, bytes and reducing. If a trace is requested it is written, and

@@ -13,10 +13,10 @@ typedef struct bs_comm_cell {
   uint32_t kind;
   uint32_t samples;
   uint64_t
-      bytes; /* of the vector: all_gather what a rank gets, reduce_scatter and all_to_all what it gives */
+      bytes; /* of the vector: all_gather: received by a rank; reduce_scatter and all_to_all: sent by it */
   uint64_t count;                /* its elements */
   uint64_t calls;                /* one after the other in a sample */
-  uint64_t wrong;                /* elements over all ranks that were not what they must be */
+  uint64_t wrong;                /* wrong elements over all ranks */
   double median_s, p10_s, p90_s; /* a call, of the slowest rank of each sample */
 } bs_comm_cell;
 

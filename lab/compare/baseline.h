@@ -7,8 +7,8 @@
 
 #include "blockshock/blockshock.h"
 
-/* The path of the run, malloc'd. BS_NOT_FOUND with the nearest name; BS_CORRUPT: the file is no such object.
- */
+/* The path of the run, malloc'd. BS_NOT_FOUND with the nearest name; BS_CORRUPT: the file is not such an
+ * object. */
 int32_t bs_baseline_find(const char *root, const char *name, char **out_run, bs_error *err);
 /* The first arm that is SLOWER, except a dense layer next to the method; and the first that the run lacks.
  * rows: of bs_stored_rows, with the baseline as A. NULL: none. */

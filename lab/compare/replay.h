@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * replay.h - a stored run held against a run of the same configuration that was made later. Nothing is run.
- */
+ * replay.h - compares a stored run with a later run of the same configuration. Nothing is run. */
 #ifndef BS_LAB_COMPARE_REPLAY_H
 #define BS_LAB_COMPARE_REPLAY_H
 #include "lab/compare/stored.h"
@@ -16,10 +15,10 @@ typedef struct bs_replay_code {
   json_t *words; /* arguments of `bsrun run` in addition to --config: they unset such keys and name plugins */
   json_t *opens; /* plugin files that the words name: the record lists each with its SHA-256 */
 } bs_replay_code;
-/* trusted: words and opens stay empty. Else BS_PLUGIN, BS-REPLAY-CODE: the configuration opens a plugin file
- * that the record does not list with the file's SHA-256, or that lies in the bundle or results folder itself.
- * Folders of plugins are not taken; a plugin that was found in one is named by its file. Free it in any case.
- */
+/* trusted: words and opens stay empty. Otherwise BS_PLUGIN, BS-REPLAY-CODE: the configuration opens a plugin
+ * file that the record does not list with the file's SHA-256, or a file inside the bundle or results folder
+ * itself. Folders of plugins are not used; a plugin that was found in one is named by its file. Free it in
+ * any case. */
 int32_t bs_replay_code_of(const bs_stored_run *run, int trusted, bs_replay_code *out, bs_error *err);
 void bs_replay_code_free(bs_replay_code *code);
 

@@ -11,7 +11,7 @@
 typedef struct bs_stored_run {
   char *root, *path; /* the folder is root/path */
   json_t *records, *env, *samples;
-  json_t *config; /* {"model.N": "1024", ...}: without what names the run and its folder */
+  json_t *config; /* {"model.N": "1024", ...}: without settings that name the run and its folder */
 } bs_stored_run;
 
 /* `name`: a run as bs_run_find finds it below root; or "@NAME", a baseline of root. BS_NOT_FOUND; BS_USAGE:

@@ -7,7 +7,7 @@
 #include "lab/yaml/config.h"
 
 typedef struct bs_compose_request {
-  const char *configs_dir; /* folder with base.yaml, phases/, methods/, ...; NULL: none was found */
+  const char *configs_dir; /* folder with base.yaml, phases/, methods/, ...; NULL: not found */
   const char *const *configs;
   size_t n_configs;
   const char *phase, *method, *mask, *workload, *hardware, *sweep; /* NULL: not given */
@@ -15,10 +15,10 @@ typedef struct bs_compose_request {
   size_t n_plugins;
   int64_t world_size; /* 0: not given */
   const char *const *texts;
-  size_t n_texts; /* "a.b=text", taken literally: values of options such as --out */
+  size_t n_texts; /* "a.b=text", without interpretation: values of options such as --out */
   const char *const *sets;
   size_t n_sets;       /* "a.b=yaml" */
-  bs_context *context; /* knows what is registered; NULL: before the plugins are known */
+  bs_context *context; /* knows the registered names; NULL: before plugins are opened */
 } bs_compose_request;
 
 typedef struct bs_composed {

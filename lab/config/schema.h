@@ -18,9 +18,8 @@ enum bs_key_type {
   BS_KEY_DTYPE = 8,
   BS_KEY_ACTIVATION = 9
 };
-/* ACTIVE changes a run; LABEL is only carried into the record; DECORATIVE is known from older files and does
- * nothing; WRITTEN is put there by bsrun itself; OLDER changes a run, and has a newer name
- * (docs/original.md). */
+/* ACTIVE changes a run; LABEL is only copied to the record; DECORATIVE is from older files and has no effect;
+ * bsrun itself writes WRITTEN; OLDER changes a run, and has a newer name (docs/original.md). */
 enum bs_key_effect {
   BS_EFFECT_ACTIVE = 1,
   BS_EFFECT_LABEL = 2,
@@ -69,7 +68,8 @@ const char *bs_schema_str(const bs_node *root, const char *path); /* NULL when a
 int bs_node_from_file(const bs_node *node);
 /* "file:line:col", or the option that gave the node. */
 void bs_schema_where(const bs_node *node, bs_error *err);
-/* Refuses a node's value, or the lack of one (NULL), in printf text, with where it was written: BS_CONFIG. */
+/* Refuses a node's value, or a missing one (NULL): BS_CONFIG with printf text and the place where it was
+ * written. */
 #define bs_schema_refuse(node, err, id, ...) \
   (bs_error_set((err), BS_CONFIG, (id), __VA_ARGS__), bs_schema_where((node), (err)), (int32_t)BS_CONFIG)
 

@@ -7,9 +7,9 @@
 
 #include "lab/yaml/config.h"
 
-/* [{key, value}]: the keys of the tree that name plugin files, folders of plugins, whose files are opened, a
- * command, or a library that a plugin opens: those of one table, and of plugins that are not ours every
- * parameter whose value looks like a file or a command. Values that are the default are left out. The caller
- * releases it. NULL: no memory. */
+/* [{key, value}]: the keys of the tree that name plugin files, folders of plugins whose files are opened, a
+ * command, or a library that a plugin opens. They come from one table; for plugins that are not built in,
+ * every parameter whose value looks like a file or a command is listed. Default values are left out. The
+ * caller releases it. NULL: no memory. */
 json_t *bs_config_code(const bs_node *tree);
 #endif

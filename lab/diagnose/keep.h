@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * keep.h - a diagnosis as a run folder like any other (docs/runs.md): phase `diagnose`, one record whose
- * field `diagnosis` is all of it. It is made when all is done. */
+ * keep.h - stores a diagnosis as a run folder (docs/runs.md): phase `diagnose`, one record whose field
+ * `diagnosis` has all results. It is written at the end. */
 #ifndef BS_LAB_DIAGNOSE_KEEP_H
 #define BS_LAB_DIAGNOSE_KEEP_H
 #include "lab/run/run.h"

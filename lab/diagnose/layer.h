@@ -15,7 +15,7 @@ typedef struct diag_layer {
   const char *quiet_dir;
   bs_experiment e;
   bs_subject subject;
-  bs_case c;     /* as asked */
+  bs_case c;     /* the requested case */
   bs_case dense; /* its peer on all cores; method NULL: it is that itself */
   int opened;
   /* From the unchanged pass. */
@@ -29,12 +29,12 @@ typedef struct diag_layer {
 int32_t diag_layer_open(bs_context *context, const bs_node *config, const char *quiet_dir, diag_layer *out,
                         bs_error *err);
 void diag_layer_close(diag_layer *layer);
-/* Builds the layer, times it, and keeps what the checks hold others against. */
+/* Builds the layer, times it, and stores the values with which checks compare variants. */
 int32_t diag_layer_measure(bs_diagnosis *d, diag_layer *layer, bs_error *err);
 /* Times the unchanged case and another one alternately. work: enum bs_arm_work, of both. */
 int32_t diag_layer_pair(bs_diagnosis *d, const diag_layer *layer, const bs_case *other, uint32_t work,
                         bs_pair_times *out, bs_error *err);
-/* A case alone: a call of `work`. out_result may be NULL; free it. */
+/* Times a case: a call of `work`. out_result may be NULL; free it. */
 int32_t diag_layer_time(const bs_diagnosis *d, const bs_case *c, uint32_t work, double *out_steady,
                         double *out_first, bs_span out_once[2], bs_case_result *out_result, bs_error *err);
 

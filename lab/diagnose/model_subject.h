@@ -16,12 +16,12 @@ typedef struct diag_domain {
 
 typedef struct diag_model {
   bs_context *context;
-  bs_model_request request; /* as asked; threads and dims are known */
-  bs_model *model;          /* its session is the one as asked */
+  bs_model_request request; /* the request; threads and dims are known */
+  bs_model *model;          /* its session is the requested one */
   diag_domain *domains;     /* n_inputs */
   uint32_t n_inputs;
   int cached;      /* it has a key-value cache: each run begins with an empty one */
-  json_t *explain; /* of the session as asked, before any other is open */
+  json_t *explain; /* of the requested session, before any other is open */
   double steady, first;
   bs_session_stats stats; /* after the first timing */
 } diag_model;
@@ -36,7 +36,7 @@ typedef struct diag_change {
   const char *choice;   /* this one too: "KEY -> NAME{KNOB=VALUE}" */
   const char *pass_off; /* this one too; "all" */
   const char *pass_on;  /* this one stays on; "all": all stay on */
-  int share;            /* the packed weights of the session as asked: same threads, backend and choices */
+  int share;            /* the packed weights of the requested session: same threads, backend and choices */
 } diag_change;
 
 /* A session with separate inputs. */
@@ -49,11 +49,12 @@ typedef struct diag_session {
 /* inputs.c: the domains from the lowered graph, checked against the files that were given. */
 int32_t diag_domains_find(diag_model *m, bs_error *err);
 int32_t diag_domains_check(const diag_model *m, bs_error *err);
-/* Gives each input of a session its file, where that fits what is bound, else made numbers in its domain. */
+/* Sets each input of a session from its file, if that fits the bound shapes, else to made numbers in its
+ * domain. */
 int32_t diag_inputs_set(diag_session *s, bs_error *err);
 
 int32_t diag_session_open(const diag_model *m, const diag_change *change, diag_session *out, bs_error *err);
-/* The session as asked, with inputs. */
+/* The requested session, with inputs. */
 int32_t diag_session_asked(const diag_model *m, diag_session *out, bs_error *err);
 void diag_session_close(diag_session *s);
 int32_t diag_session_run(const diag_session *s, bs_error *err);

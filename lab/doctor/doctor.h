@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * doctor.h - checks of the machine and the installation, a row each: what was looked at, what was found, ok,
- * warn or fail, and what to do. `bsrun doctor` runs them all and prints them; a failing check never ends the
- * others. Who has what: host.c the machine, ranks.c worlds, timing.c GEMM and timer, constants.c constants.
- */
+ * doctor.h - checks of the machine and the installation, a row each: the check, the finding, ok, warn or
+ * fail, and the advice. `bsrun doctor` runs them all and prints them; a failing check never ends the others.
+ * Parts: host.c the machine, ranks.c worlds, timing.c GEMM and timer, constants.c constants. */
 #ifndef BS_LAB_DOCTOR_DOCTOR_H
 #define BS_LAB_DOCTOR_DOCTOR_H
 #include <jansson.h>
@@ -16,7 +15,7 @@ typedef struct bs_doctor {
   json_t *rows;        /* [{what, found, state, fix}], the caller's */
   uint32_t counts[3];  /* by state */
   uint32_t wrong;      /* a failure in which numbers were wrong: exit 6; any other: exit 5 */
-  const char *backend; /* what worlds run on */
+  const char *backend; /* the backend of worlds */
   const char *comm;
   uint32_t ranks;   /* at least 1 */
   double timeout_s; /* of every wait between ranks */
@@ -47,14 +46,15 @@ typedef struct bs_doctor_measuring {
   bs_context *context;
   const char *const *backends;
   size_t n_backends;
-  const char *cache; /* the file that keeps them; NULL: none */
-  int force;         /* also on a busy machine, and kept whatever speaks against them */
+  const char *cache; /* the file for them; NULL: none */
+  int force;         /* measures also on a busy machine, and stores them despite all doubts */
   bs_progress_fn progress;
   void *user;
 } bs_doctor_measuring;
-/* Measures them, keeps them, and tells both. A busy machine is a failure, and nothing is kept. */
+/* Measures the constants, stores them, and reports both. A busy machine is a failure, and nothing is
+ * stored. */
 void bs_doctor_measure(bs_doctor *d, const bs_doctor_measuring *m);
-/* Tells which are kept in the file; cache may be NULL. */
+/* Reports the constants in the file; cache may be NULL. */
 void bs_doctor_stored(bs_doctor *d, const char *cache);
 
 /* Judges up to three trials of 20 pairs of one arm against itself; pure. words: one of each trial (enum

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * faults_mixed.h - what goes wrong in layers of two precisions, for faults.c. */
+ * faults_mixed.h - faults of layers in two precisions, for faults.c. */
 #ifndef BS_LAB_GATE_FAULTS_MIXED_H
 #define BS_LAB_GATE_FAULTS_MIXED_H
 #include "lab/gate/faults.h"
@@ -7,7 +7,7 @@
 
 typedef struct bs_fault_mixed {
   uint8_t *high; /* [K] */
-  uint8_t *hit;  /* [K]: columns whose scale is another's */
+  uint8_t *hit;  /* [K]: columns that get another column's scale */
   int64_t row;   /* of W */
   double ratio;  /* of the other scale to that which is theirs */
   int64_t edge;  /* high columns, one fewer or more than there should be */

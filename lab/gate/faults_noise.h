@@ -7,10 +7,10 @@
 
 typedef struct bs_fault_noise {
   uint32_t ranks;
-  int sums; /* what is judged is a sum over ranks, in the dtype of: */
+  int sums; /* the judged output is a sum over ranks, in the dtype: */
   bs_arithmetic arithmetic;
   int partial;    /* outputs are one rank's terms */
-  double carried; /* T3's bound of what errors of dZ may do, in the spread of dX */
+  double carried; /* T3's bound for errors of dZ, in units of the spread of dX */
 } bs_fault_noise;
 
 bs_fault_noise bs_fault_noise_of(const bs_case *c, const bs_proposal *proposal);

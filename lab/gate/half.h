@@ -12,7 +12,8 @@
 
 /* The method's figure for the relative error of the whole product; 0: no weight is left out. */
 int32_t bs_half_figure(const bs_case *c, double *out_error, bs_error *err);
-/* The relative error of a run against the full product, every feature once: of rank 0 where all have all. */
+/* The relative error of a run against the full product, with every feature once: that of rank 0 if all ranks
+ * have all features. */
 int32_t bs_half_measure(const bs_case *c, const bs_case_result *result, int64_t max_features,
                         double *out_error, double *out_outputs, bs_error *err);
 /* Gate HALF: the weights that some rank owns are those of the half. Skipped without method.half. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * mixed.h - layers whose columns are kept in two precisions (method.mixed). What such a layer multiplies is
- * known: X and W with all but the high columns rounded to int8 or fp8, by one scale for each token and one
+ * mixed.h - layers whose columns are kept in two precisions (method.mixed). The operands of such a layer are
+ * known: X and W with all but the high columns rounded to int8 or fp8. Scales are one for each token and one
  * for each output, one for all of them, or one for each block of columns, of each rank's columns. T1 to T5
- * judge it by that, as tightly as any other layer; how far that is from X W^T is predicted before the run,
- * segment by segment, and gate MIXED holds what is measured to it. */
+ * judge the layer against these operands, as tightly as any other layer. The error against X W^T is predicted
+ * before the run, segment by segment, and gate MIXED compares the measured one with it. */
 #ifndef BS_LAB_GATE_MIXED_H
 #define BS_LAB_GATE_MIXED_H
 #include "lab/case/case.h"
@@ -32,7 +32,7 @@ typedef struct bs_mixed {
 int32_t bs_mixed_open(const bs_case *c, uint32_t split, bs_mixed *out_mixed, bs_error *err);
 void bs_mixed_close(bs_mixed *mixed);
 
-/* A matrix [rows,K] as it is multiplied: rows of it rounded by groups. */
+/* A matrix [rows,K] in the values that are multiplied: its rows are rounded by groups. */
 typedef struct bs_mixed_view {
   const bs_mixed *mixed;
   int part;
@@ -41,7 +41,7 @@ typedef struct bs_mixed_view {
 /* Wraps `inner`; reads it completely if all rows have a common scale. */
 int32_t bs_mixed_source(bs_mixed_view *view, bs_mixed *mixed, int part, const bs_source *inner,
                         bs_source *out_source, bs_error *err);
-/* The scales that rows have in common, by `rows` of them, spread evenly; nothing to do for other scales. */
+/* Computes the scales that rows share, from `rows` of them, spread evenly; does nothing for other scales. */
 int32_t bs_mixed_share(bs_mixed *mixed, int part, const bs_source *inner, int64_t rows, bs_error *err);
 /* Row i of n rows of N that are spread evenly. */
 int64_t bs_mixed_sampled(int64_t i, int64_t n, int64_t N);
@@ -62,11 +62,11 @@ enum { BS_MIXED_HIGH = 0, BS_MIXED_LOW = 1, BS_MIXED_WHOLE = 2, BS_MIXED_PARTS =
 #define BS_MIXED_CHANCE 4.0
 /* Relative to the whole Y: squares of the parts add up. */
 typedef struct bs_mixed_error {
-  uint32_t asked; /* 0: one precision, and the rest says nothing */
+  uint32_t asked; /* 0: one precision, and the other members are not set */
   int64_t high, low;
-  const char *low_name;            /* what the others are */
+  const char *low_name;            /* the dtype of the low columns */
   int64_t rows;                    /* of W that were looked at */
-  double rounding;                 /* of those, X and W together: what the error is at least */
+  double rounding;                 /* the rounding error of X and W together: the least error */
   double x_rounding, w_rounding;   /* of the low segment */
   double expected[BS_MIXED_PARTS]; /* with the round-off of sums and outputs */
   double measured;                 /* of the whole, by bs_mixed_gate; NaN with an activation */

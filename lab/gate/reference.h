@@ -26,23 +26,23 @@ typedef struct bs_reference_request {
   void *tell_user;
 } bs_reference_request;
 
-/* Arrays are [B, features] unless said; `partial[r]` only where column_rank or terms were given. */
+/* Arrays are [B, features] unless stated otherwise; `partial[r]` only if column_rank or terms were given. */
 typedef struct bs_reference {
   int64_t B, N, K, features;
   int64_t *feature;  /* [features] the output column of each */
   double *y;         /* act(X W^T + bias) */
   double *pre;       /* X W^T + bias; NULL without an activation: y is that */
-  double *magnitude; /* |X| |W|^T + |bias|; of a sum that is not finite, of its finite terms alone */
+  double *magnitude; /* |X| |W|^T + |bias|; for a sum that is not finite only its finite terms */
   double **partial;  /* [world_size] each [B,features]; NULL without partial sums */
   double *energy;    /* [features]: sum over tokens and columns of (x w)^2 */
   uint32_t world_size;
-  /* The number of different tokens, or fewer for groups of equal ones: only so many outputs of a feature are
-   * independent (the gradient of a sum is the same for all tokens). */
+  /* The number of different tokens, or fewer for groups of equal ones: only so many outputs of a feature
+   * are independent (the gradient of a sum is the same for all tokens). */
   int64_t distinct;
   int64_t distinct_features; /* likewise of features, by their rows of w; 0: not counted */
   const double
       *bias_error; /* [features] how far the bias may be from the one used; NULL: not at all; not owned */
-  int gaps;        /* 1: the features are no neighbours, though they are all of w's rows */
+  int gaps;        /* 1: the features are not adjacent, although they are all rows of w */
   /* [B, features] if x (or w) is known only to within errors; not owned. The variance that an output would
    * get from them, with each largest error as one standard deviation. */
   const double *carried_bound2;

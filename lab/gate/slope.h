@@ -23,7 +23,7 @@ typedef struct bs_slopes {
   double *bound2; /* the square of the layer's error at most */
 } bs_slopes;
 
-/* c: the layer, whose x, w and bias are what forward had. The caller frees the slopes. */
+/* c: the layer, with the x, w and bias of forward. The caller frees the slopes. */
 int32_t bs_slopes_make(const bs_case *c, const bs_case_result *result, const bs_slopes_given *given,
                        bs_slopes *out, bs_error *err);
 void bs_slopes_free(bs_slopes *slopes);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * step_judging.h - what step.c and step_bias.c share while they judge a training. */
+ * step_judging.h - shared parts of step.c and step_bias.c, used while a training is judged. */
 #ifndef BS_LAB_GATE_STEP_JUDGING_H
 #define BS_LAB_GATE_STEP_JUDGING_H
 #include "lab/case/train.h"
 #include "lab/gate/step.h"
 
-/* step_follow.c: one value under an optimiser, in fp64: where each step must take it, and how far rounding
- * may take it from there. */
+/* step_follow.c: one value under an optimiser, in fp64: its right value after each step, and the bound of
+ * rounding. */
 /* The optimiser's state for one value, and its bound. All zero at first. */
 typedef struct bs_followed {
   double m, v;
@@ -47,18 +47,18 @@ typedef struct bs_judging {
   const double *dz;                /* [steps][B][features]: dY through the activation */
   double *slopes;                  /* the memory of dz with an activation, followed by: */
   double *dz_bound2;               /* as in bs_slopes; NULL: dz is exact */
-  double *bias, *bias_bound;       /* [steps + 1][features] where the steps take it, and within what */
+  double *bias, *bias_bound;       /* [steps + 1][features] the bias after each step, and its bound */
   double *shown, *shown_error;     /* [features] after the last step, from forward's output; and its error */
   uint32_t *rank_of;               /* [K] */
-  uint32_t *owner;                 /* [K] of one row, where columns do not tell; NULL: they do */
+  uint32_t *owner;                 /* [K] of one row, if columns are not enough; NULL: they are */
   bs_step_sums *ranks;             /* [world] */
-  int x_finite, brought; /* NaN or Inf in what the row was multiplied with, or in itself: from the inputs */
+  int x_finite, brought; /* NaN or Inf in the row's operands, or in the row itself: from the inputs */
   double worst, worst_bias;
   int64_t worst_step, worst_feature, worst_column;
   uint64_t wrong, inexact, judged, propagated;
 } bs_judging;
 
-/* The round-off of n terms in units of what they add up to. */
+/* The round-off of n terms in units of their sum. */
 double bs_step_accumulate(double n);
 /* Is the row of sampled feature f finite, as read back after `step` steps? */
 int bs_step_row_is_finite(const bs_judging *j, int64_t step, int64_t f);

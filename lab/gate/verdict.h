@@ -27,7 +27,7 @@ typedef struct bs_carried {
 /* The limits for outputs whose inputs are known only to within given errors. */
 typedef struct bs_verdict_within {
   const double *bias_error;  /* [features] how far the bias may be from c's */
-  int gaps;                  /* 1: the rows of c's W are no neighbours: some of a larger one's */
+  int gaps;                  /* 1: the rows of c's W are not adjacent: they are taken from a larger W */
   const bs_carried *carried; /* NULL: x and w are exact */
 } bs_verdict_within;
 int32_t bs_verdict_make_within(const bs_case *c, const bs_case_result *result, int64_t max_features,

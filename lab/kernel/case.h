@@ -11,15 +11,14 @@
 typedef struct bs_kernel_setup {
   bs_context *context;
   const bs_kernel_problem *problem;
-  const char *backend; /* NULL: cpu */
-  const char
-      *provider;     /* "cpu:online", or a plugin alone: its first that serves; NULL: what would be chosen */
-  const char *knobs; /* "keys=128;exp=fast"; NULL or "": no knobs */
-  uint32_t threads;  /* of the team; 0: 1 */
-  uint32_t bind;     /* 1: pinned to cores */
+  const char *backend;  /* NULL: cpu */
+  const char *provider; /* "cpu:online", or only a plugin: its first that serves; NULL: the default */
+  const char *knobs;    /* "keys=128;exp=fast"; NULL or "": no knobs */
+  uint32_t threads;     /* of the team; 0: 1 */
+  uint32_t bind;        /* 1: pinned to cores */
   bs_kernel_data *data; /* the caller's, outlives the arm; NULL: the arm makes its own, of `seed` */
   uint64_t seed;
-  const char *stored_id; /* build id of the choice that is stored (record.h); NULL: none */
+  const char *stored_id; /* build id of the stored choice (record.h); NULL: none */
 } bs_kernel_setup;
 
 typedef struct bs_kernel_arm bs_kernel_arm;
@@ -35,7 +34,7 @@ int32_t bs_kernel_arm_batch(void *arm, uint64_t lead, uint64_t n, bs_sample *out
 int32_t bs_kernel_arm_series(void *arm, uint64_t warmup, uint64_t n, double *out_seconds, bs_error *err);
 /* Other numbers of the same problem, which the caller keeps alive. */
 int32_t bs_kernel_arm_load(bs_kernel_arm *arm, bs_kernel_data *data, bs_error *err);
-bs_kernel_data *bs_kernel_arm_data(const bs_kernel_arm *arm); /* those at hand */
+bs_kernel_data *bs_kernel_arm_data(const bs_kernel_arm *arm); /* the current ones */
 /* Fills the outputs with NaN, runs once, and judges. */
 int32_t bs_kernel_arm_judge(bs_kernel_arm *arm, bs_kernel_numbers *out, bs_error *err);
 /* Bytes of the outputs of two runs that differ. */

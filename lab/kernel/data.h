@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * data.h - the numbers of a kernel's problem, and what its output should be. Inputs are normal, by seed,
- * rounded to the problem's dtype (fp8: x / d with d = max|x| / largest value, descale d). The reference is
- * made in f64 of these rounded inputs: of every row where that takes a tenth of a second at most, else of
- * rows that are drawn: the first, the last and one of each tile of 2, 4, 8, ... of every batch and head; of a
- * product 128 columns of each row, of dW of 128 rows. It shares no code with the kernels. */
+ * data.h - the numbers of a kernel's problem, and its right output. Inputs are normal, by seed, rounded to
+ * the problem's dtype (fp8: x / d with d = max|x| / largest value, descale d). The reference is computed in
+ * f64 from these rounded inputs. It covers every row if that takes a tenth of a second at most. Otherwise it
+ * covers rows that are drawn: the first, the last and one of each tile of 2, 4, 8, ... of every batch and
+ * head; for a product 128 columns of each row, for dW 128 rows. It shares no code with the kernels. */
 #ifndef BS_LAB_KERNEL_DATA_H
 #define BS_LAB_KERNEL_DATA_H
 #include "lab/kernel/problem.h"
@@ -54,9 +54,9 @@ int32_t bs_kernel_data_set_forward(bs_kernel_data *data, const void *y, const vo
 int64_t bs_kernel_data_slices(const bs_kernel_data *data);
 /* y: all outputs, dense, of bs_kernel_y_dtype, in host memory. The reference is made the first time. */
 int32_t bs_kernel_data_judge(bs_kernel_data *data, const void *y, bs_kernel_numbers *out, bs_error *err);
-/* The relative error that round-off explains, and how it differs from row to row: of a product in f32 (gates
- * T1, docs/gates.md); of gradients, whose sampled rows are made in f32 as well; of attention, whose judged
- * rows are made as a kernel of this class (enum bs_tolerance) makes them. */
+/* The relative error that round-off explains, and its variation between rows. For a product in f32: gates T1,
+ * docs/gates.md. For gradients: sampled rows are computed in f32 as well. For attention: judged rows are
+ * computed as a kernel of this class (enum bs_tolerance) does. */
 int32_t bs_kernel_data_predict(bs_kernel_data *data, uint32_t tolerance, double *out_relative,
                                bs_tail *out_tail, bs_error *err);
 #endif

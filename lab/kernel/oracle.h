@@ -30,7 +30,7 @@ typedef struct bs_sdpa_format {
   uint32_t dtype;      /* of Q, K and V */
   uint32_t out_dtype;  /* 0: dtype; of fp8: bf16 */
   uint32_t tolerance;  /* enum bs_tolerance: ACC_F32 keeps the powers in f32, ACC_LOW rounds them to dtype,
-                        * ACC_F64 rounds the output alone */
+                        * ACC_F64 rounds only the output */
   uint32_t causal;     /* enum bs_causal */
   int64_t left, right; /* windows; 0: none */
   double p_scale;      /* fp8 powers are rounded as p * p_scale; 0: 256 */
@@ -48,7 +48,7 @@ typedef struct bs_sdpa_error {
 
 /* BS_INVALID_ARGUMENT: no shape, or a dtype or class that attention has not. BS_NO_MEMORY. */
 int32_t bs_sdpa_emulate(const bs_sdpa_format *format, bs_sdpa_error *out_error, bs_error *err);
-/* Queries of one head whose inputs are known, the keys first <= t < end that each sees, and what is right. */
+/* Queries of one head with known inputs, the keys first <= t < end that each sees, and the right results. */
 typedef struct bs_sdpa_rows {
   int64_t n;
   const int64_t *first, *end;

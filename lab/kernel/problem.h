@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * problem.h - one problem of one kernel in one line of text, and what it takes: products, exponentials and
+ * problem.h - one problem of one kernel in one line of text, and its amounts of products, exponentials and
  * bytes. */
 /* clang-format off */
 /*   attention  b2h8[g2]s512[t640]d64[e64][:DTYPE][:MASK][:wN][:rN]
@@ -58,7 +58,7 @@ static inline int bs_kernel_is_24(const bs_kernel_problem *p) {
 static inline int bs_kernel_is_dx(const bs_kernel_problem *p) {
   return p->kind == BS_KERNEL_MATMUL_DX || p->kind == BS_KERNEL_MATMUL24_DX;
 }
-/* A product whose weight is packed: all but dW. */
+/* Does the product pack its weight? All except dW do. */
 static inline int bs_kernel_has_weight(const bs_kernel_problem *p) {
   return bs_kernel_is_product(p) && p->kind != BS_KERNEL_MATMUL_DW && p->kind != BS_KERNEL_MATMUL24_DW;
 }
@@ -73,10 +73,10 @@ typedef struct bs_kernel_shape {
 } bs_kernel_shape;
 extern const bs_kernel_shape bs_kernel_shapes[];
 
-/* BS_USAGE, with the nearest spelling: an unknown name, letter, dtype or mask, a size that is missing, zero,
- * given twice or too large, or heads that are no multiple of those of K and V. */
+/* BS_USAGE, with the nearest spelling: an unknown name, letter, dtype or mask; a size that is missing, zero,
+ * given twice or too large; or heads that are not a multiple of those of K and V. */
 int32_t bs_kernel_problem_parse(const char *text, bs_kernel_problem *out, bs_error *err);
-/* The one text of a problem: what parse makes the same problem of. */
+/* The canonical text of a problem, which parse turns into the same problem. */
 void bs_kernel_problem_text(const bs_kernel_problem *p, char *out, size_t size);
 /* A variant of p to time next to it. word: a dtype; of a product also dense (instead of 2:4), gathered
  * (dense, with half of the columns), run or masked (dense, BS_COLUMNS_RUN and so on). BS_USAGE: p has no such

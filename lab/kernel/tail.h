@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * tail.h - how large the largest of many errors is when nothing is wrong. Errors are normal, and no two have
- * the same deviation: a large output is rounded to fewer places, a query with few keys, or with one that
- * outweighs the rest, is less exact. Deviations are taken to be log-normal, and their spread is that which
- * gives the errors that were emulated their fourth moment. Pure. */
+ * tail.h - the size of the largest of many errors without a fault. Errors are normal with different
+ * deviations: a large output is rounded to fewer places; a query with few keys, or with one dominant key, is
+ * less exact. Deviations are assumed log-normal, with the spread that matches the fourth moment of the
+ * emulated errors. Pure. */
 #ifndef BS_LAB_KERNEL_TAIL_H
 #define BS_LAB_KERNEL_TAIL_H
 
-/* The probability that a right kernel exceeds what a gate takes of these functions. */
+/* The probability that a right kernel exceeds the limit that a gate takes from these functions. */
 #define BS_TAIL_ODDS 1e-4
 
 /* Sums over rows of errors. Begins as {0}. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * torch.h - PyTorch's scaled_dot_product_attention or linear as an arm: a Python process that times calls
- * when it is asked and sleeps in between. It gets the very bytes of the other arms, and gives its output back
- * to be judged as theirs. */
+ * torch.h - PyTorch's scaled_dot_product_attention or linear as an arm: a Python process that times calls on
+ * request and sleeps in between. It gets exactly the bytes of the other arms, and returns its output to be
+ * judged like theirs. */
 #ifndef BS_LAB_KERNEL_TORCH_H
 #define BS_LAB_KERNEL_TORCH_H
 #include "lab/kernel/data.h"
@@ -27,7 +27,7 @@ int32_t bs_kernel_torch_batch(void *torch, uint64_t lead, uint64_t n, bs_sample 
 int32_t bs_kernel_torch_series(void *torch, uint64_t warmup, uint64_t n, double *out_seconds, bs_error *err);
 int32_t bs_kernel_torch_judge(bs_kernel_torch *torch, bs_kernel_numbers *out, bs_error *err);
 
-/* torch_script.c: what the process runs, in two pieces. */
+/* torch_script.c: the program of the process, in two pieces. */
 extern const char *const bs_kernel_torch_script[2];
 enum { BS_KERNEL_TORCH_CALLS = 65536 }; /* of a series, at most */
 #endif

@@ -16,25 +16,25 @@ enum { BS_RUNG_SETTINGS = 10, BS_RUNG_NAME = 160, BS_RUNGS_MAX = 256 };
 typedef struct bs_rung {
   char name[BS_RUNG_NAME]; /* "blockshock interleave overlap=4", "dense on 1 thread" */
   char settings[BS_RUNG_SETTINGS][64];
-  uint32_t n_settings; /* "method.name=blockshock": what --set would take */
+  uint32_t n_settings; /* "method.name=blockshock": in the form of --set */
   bs_experiment e;     /* the configuration with them; config NULL: not made */
   bs_subject subject;
   uint32_t opened;
   bs_case c;                                /* points into the two above */
   bs_text same;                             /* rungs of one text are the same configuration */
   bs_error refused;                         /* code not BS_OK: it cannot run, and why */
-  uint64_t flops, weight_bytes, wire_bytes; /* of rank 0: one forward's, and what one pass sends */
+  uint64_t flops, weight_bytes, wire_bytes; /* of rank 0: for one forward; wire_bytes: sent in one pass */
   double wire_error;
   char collectives[64]; /* of one pass: "all_reduce all_gather" */
   bs_kernel kernel;
   bs_predicted predicted; /* of one pass */
   uint32_t is_predicted, measured, is_simulated;
-  bs_simulated sim;      /* one pass; where the clock is virtual */
+  bs_simulated sim;      /* one pass, if the clock is virtual */
   double seconds;        /* median of the samples */
   bs_comparison against; /* the first rung measured is the subject; of it all zero */
-  uint32_t place; /* from 1: measured ones by their time, then the others by what is predicted; 0: refused */
+  uint32_t place;        /* from 1: measured rungs by their time, then the others by prediction; 0: refused */
   uint32_t
-      unasked; /* 1: 2:4 values that nothing names: predicted only where the constants have their rates */
+      unasked; /* 1: 2:4 values that no setting names: predicted only if the constants have their rates */
 } bs_rung;
 
 typedef struct bs_ladder {
@@ -53,16 +53,17 @@ typedef struct bs_ladder_options {
                         first */
   uint32_t
       dense; /* 1: the dense layer on all cores, on one rank's and on one are rungs too, to compare with */
-  const char *const *vary; /* "KEY=V1,V2": each rung whose method takes the key once for each value */
+  const char *const *vary; /* "KEY=V1,V2": copies each rung whose method has the key, once for each value */
   size_t n_vary;
   /* "KEY=VALUE KEY=VALUE": each is a separate rung, instead of the lists auto.*; n_specs 0: none */
   const char *const *specs;
   size_t n_specs;
-  double seconds;          /* of bs_ladder_measure; rates of kernels take less time where it is short */
+  double seconds;          /* of bs_ladder_measure; for a short time rates of kernels are measured for less
+                            * time too */
   const char *quiet_dir;   /* as in bs_experiment_make */
   const json_t *constants; /* of the machine; NULL: measured */
   struct bs_peers
-      *peers; /* the processes whose ranks are measured: all are as many; NULL: this one's threads */
+      *peers; /* the processes whose ranks are measured: always as many ranks; NULL: this one's threads */
   bs_progress_fn progress; /* may be NULL */
   void *progress_user;
 } bs_ladder_options;
@@ -86,7 +87,7 @@ json_t *bs_ladder_rows(const bs_ladder *ladder);
 const char *bs_ladder_pass_name(uint32_t pass); /* "forward", "backward", "sgd", "adamw" */
 void bs_ladder_free(bs_ladder *ladder);
 
-/* candidates.c: the rungs by name and settings alone. */
+/* candidates.c: the rungs by name and settings only. */
 int32_t bs_ladder_candidates(bs_context *context, const bs_node *config, const bs_ladder_options *options,
                              bs_ladder *ladder, bs_error *err);
 /* Adds a copy of the rung, unless one with the same settings exists: no rung is compared with itself. */
@@ -98,15 +99,15 @@ int32_t bs_ladder_specs(const bs_ladder_options *options, bs_ladder *ladder, bs_
 /* vary.c: multiplies the rungs by options->vary, except the additional dense layer. */
 int32_t bs_ladder_vary(bs_context *context, const bs_ladder_options *options, bs_ladder *ladder,
                        bs_error *err);
-/* ladder.c: they as layers that are ready to be built, in all processes the same; *out_able can run. */
+/* ladder.c: the rungs as layers that can be built, the same in all processes; *out_able can run. */
 int32_t bs_ladder_rungs(bs_context *context, const bs_node *config, const bs_ladder_options *options,
                         bs_ladder *ladder, uint32_t *out_able, bs_error *err);
-/* ladder.c: "a.b=c" settings into a composed configuration; a mask that they name has no patterns of another.
- */
+/* ladder.c: puts "a.b=c" settings into a composed configuration; a mask that they name keeps no patterns of
+ * another. */
 int32_t bs_rung_apply(const char (*settings)[64], uint32_t n, bs_node *tree, bs_error *err);
 /* ladder.c: makes rung->same of a rung that can run. */
 int32_t bs_rung_describe(bs_rung *rung, bs_error *err);
-/* ladder.c: what it holds, not the rung itself. */
+/* ladder.c: frees its contents, not the rung itself. */
 void bs_rung_free(bs_rung *rung);
 /* simulate.c: determines whether the rungs have a virtual clock. BS-SPAN-CLOCK: only some have one. With one,
  * a single dense layer is compared. */

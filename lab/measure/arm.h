@@ -38,8 +38,8 @@ int32_t bs_arm_follow(bs_arm *arm, const bs_told *told, bs_error *err);
 /* Threads of the host that work when `ranks` run with `threads` each: with a device one a rank, which waits.
  */
 uint32_t bs_host_threads(bs_context *context, const char *backend, uint32_t ranks, uint32_t threads);
-/* An arm for the sampler: its forwards, cold ones where phase is BS_TIME_COLD, with what is known of its
- * threads and processes. */
+/* An arm for the sampler: its forwards, cold ones if phase is BS_TIME_COLD, with its numbers of threads and
+ * processes. */
 bs_sampler_arm bs_arm_sampled(bs_arm *arm, const char *name, uint32_t phase);
 /* The slowest rank's time of the newest building, which includes packing; and of packing alone. */
 bs_span bs_arm_build(const bs_arm *arm);
@@ -48,9 +48,9 @@ bs_span bs_arm_pack(const bs_arm *arm);
 const bs_clocks *bs_arm_clocks(const bs_arm *arm);
 /* Bytes that are read, or on a device written, to flush the caches; 0 before the first cold batch. */
 uint64_t bs_arm_flush_bytes(const bs_arm *arm);
-/* Ends the world; fills what a record needs (timings, counters, memory; no outputs). out_result may be NULL.
- */
+/* Ends the world; fills the results that a record needs (timings, counters, memory; no outputs). out_result
+ * may be NULL. */
 int32_t bs_arm_close(bs_arm *arm, bs_case_result *out_result, bs_error *err);
-/* Forget the regions and counters so far (after warm-up), and with `clocks` what the devices' clocks were. */
+/* Resets the regions and counters (after warm-up), and with `clocks` the recorded device clocks. */
 int32_t bs_arm_reset(bs_arm *arm, int clocks, bs_error *err);
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * chunks.h - overlap=auto: from the machine's constants, the number of chunks that is predicted to be
- * fastest, before any layer is built. */
+ * chunks.h - overlap=auto: predicts the fastest number of chunks from the machine's constants, before any
+ * layer is built. */
 #ifndef BS_LAB_MEASURE_CHUNKS_H
 #define BS_LAB_MEASURE_CHUNKS_H
 #include "lab/lab.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * kernel.h - what a backend's own matmul reaches, and which implementation it is. */
+ * kernel.h - measures the rates of a backend's own matmul, and identifies its implementation. */
 #ifndef BS_LAB_MEASURE_KERNEL_H
 #define BS_LAB_MEASURE_KERNEL_H
 #include "lab/measure/predict.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * load.h - what the processors that this process may use have done, as /proc tells it; and what one process
- * has used of them. */
+ * load.h - the use of the processors that this process may use, from /proc; and the use by one process. */
 #ifndef BS_LAB_MEASURE_LOAD_H
 #define BS_LAB_MEASURE_LOAD_H
 #include <jansson.h>
@@ -14,7 +13,7 @@ typedef struct bs_load {
   uint32_t cores; /* that are counted */
   double average; /* over a minute; below 0: not known */
   double total, busy,
-      own;       /* processor seconds: all; in use by anybody; by this process. total 0: not known */
+      own;       /* processor seconds: all; in use by any program; by this process. total 0: not known */
   double idle;   /* unused, including waits for a disk */
   double stolen; /* by the hypervisor */
 } bs_load;
@@ -38,6 +37,6 @@ typedef struct bs_process_use {
   double cpu_s;
   double waited_s; /* its threads could run and had no processor; below 0: not known */
 } bs_process_use;
-/* pid 0: this process. All zero for a process that is gone. */
+/* pid 0: this process. All zero for a process that has ended. */
 void bs_process_use_read(pid_t pid, bs_process_use *out);
 #endif

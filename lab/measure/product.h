@@ -8,8 +8,8 @@
 enum { BS_PRODUCT_RANKS = 64 };
 enum bs_product_call {
   BS_PRODUCT_FORWARD = 0, /* of tokens[0] */
-  BS_PRODUCT_SECOND = 1,  /* of tokens[1]; not where it trains */
-  BS_PRODUCT_DX = 2,      /* of tokens[0], only where it trains */
+  BS_PRODUCT_SECOND = 1,  /* of tokens[1]; not for training */
+  BS_PRODUCT_DX = 2,      /* of tokens[0], only for training */
   BS_PRODUCT_DW = 3,
   BS_PRODUCT_CALLS_
 };
@@ -20,7 +20,7 @@ typedef struct bs_product {
   int64_t N, K; /* of all ranks together; N a multiple of ranks, K of 4 */
   int64_t tokens[2];
   double pace;    /* 1: rounds as long as they should be; less: shorter by this factor */
-  int rehearse;   /* pack alone */
+  int rehearse;   /* only pack */
   uint64_t calls; /* of the round in progress */
   double rank_seconds[BS_PRODUCT_RANKS];
   double seconds[BS_PRODUCT_CALLS_]; /* of one call by all ranks */

@@ -31,8 +31,8 @@ enum { BS_SAMPLER_ARMS = 16, BS_SAMPLER_WARNINGS = 24 };
 typedef struct bs_sampler_arm {
   const char *name;
   void *user;
-  /* Makes `lead` calls that are not timed and n calls that are. What else is not to be timed (flushing
-   * caches, waking threads) it does outside of the seconds that it gives. *out is zeroed before. */
+  /* Makes `lead` calls that are not timed and n calls that are. Other untimed work (flushing caches, waking
+   * threads) must be outside the returned seconds. *out is zeroed before. */
   int32_t (*batch)(void *user, uint64_t lead, uint64_t n, bs_sample *out, bs_error *err);
   uint32_t threads; /* that work at the same time, of all its processes; 0: not known, all cores are needed */
   /* Reads the use of other processes for the arm so far; NULL: the arm runs in this process only. */
@@ -92,12 +92,12 @@ typedef struct bs_warm {
 typedef struct bs_sampled_arm {
   char name[48];
   bs_warm warm;
-  double *seconds;   /* [pairs], of one call, in the order of time: nothing is missing but disturbed pairs */
+  double *seconds;   /* [pairs], of one call, in the order of time: only disturbed pairs are missing */
   double *discarded; /* [discarded]: those */
   /* A group: log of (time after another arm / time after itself); NAN: not known. */
   double echo[BS_GROUPS_MAX];
   double carry;            /* the same as the longest lead left it; 0: it passed */
-  double order;            /* the same over all groups; 0: no more than noise */
+  double order;            /* the same over all groups; 0: within noise */
   uint32_t oversubscribed; /* it has more threads than there are cores */
   uint32_t kind;           /* the first arm of the same configuration: itself, or one before it */
   bs_look look;
@@ -109,9 +109,9 @@ typedef struct bs_sampling {
   uint32_t n_arms;
   size_t pairs;                        /* used */
   size_t discarded;                    /* pairs taken away, all arms of them */
-  size_t disturbed_kept;               /* disturbed pairs beyond what may be discarded: used */
+  size_t disturbed_kept;               /* disturbed pairs beyond the limit for discarding: used */
   size_t disturbed[BS_DISTURB_COUNT_]; /* pairs in which each kind was seen, discarded ones included */
-  bs_disturbance disturbance;          /* of the pairs that are used: what decides whether there is a word */
+  bs_disturbance disturbance;          /* of the pairs that are used: decides whether there is a word */
   uint64_t batches;                    /* samples of pairs of all arms, discarded ones included */
   uint32_t builds;                     /* 1: built once */
   uint32_t groups;
@@ -119,7 +119,7 @@ typedef struct bs_sampling {
   double lead_seconds;             /* untimed before each sample; one call at least */
   uint32_t stop;                   /* enum bs_stop */
   uint32_t n_warnings;
-  bs_samples trail; /* every sample of pairs, with what disturbed it */
+  bs_samples trail; /* every sample of pairs, with its disturbances */
   double seconds;   /* from the first pair to the last, building included, by the host's clock */
   bs_sampled_arm arm[BS_SAMPLER_ARMS];
   char warning[BS_SAMPLER_WARNINGS]
@@ -142,7 +142,7 @@ void bs_sampling_settle(const bs_sampling *sampling, uint32_t subject, uint32_t 
 /* Typed samples of an arm, for bs_compare_series. */
 bs_series bs_sampling_series(const bs_sampling *sampling, uint32_t arm);
 
-/* The first half alone: the first call, then blocks until settled. */
+/* Runs only the first half: the first call, then blocks until settled. */
 int32_t bs_sampler_warm(const bs_sampler_options *options, const bs_sampler_host *host,
                         const bs_sampler_arm *arm, bs_warm *out, bs_error *err);
 

@@ -42,7 +42,7 @@ typedef struct bs_sample {
   double seconds;    /* of one call: the mean of a batch */
   uint64_t switches; /* involuntary switches of the threads that worked, while they were timed */
   uint64_t cpu_ns;   /* processor time of the same; 0: not known */
-  uint32_t ranks;    /* that tell their own seconds: the first of them */
+  uint32_t ranks;    /* ranks that report their own seconds: the first ones */
   double rank_seconds[BS_SAMPLE_RANKS];
 } bs_sample;
 

@@ -9,8 +9,8 @@
 #include "lab/measure/disturbance.h"
 #include "lab/measure/span.h"
 
-/* Percentile q in [0,1] by linear interpolation of the sorted values: k = (n-1) q. 0 for none. Sorts a copy;
- * NaN on out of memory. */
+/* Percentile q in [0,1] by linear interpolation of the sorted values: k = (n-1) q. 0 for no values. Sorts a
+ * copy; NaN on out of memory. */
 double bs_percentile(const double *values, size_t count, double q);
 double bs_median(const double *values, size_t count);
 
@@ -26,13 +26,13 @@ enum bs_comparison_word {
 enum bs_unclear {
   BS_UNCLEAR_NO = 0,             /* it is not */
   BS_UNCLEAR_FEW = 1,            /* more pairs would decide: `needs` */
-  BS_UNCLEAR_MARGIN = 2,         /* the ratio lies at the margin: no practical number of pairs decides */
+  BS_UNCLEAR_MARGIN = 2,         /* the ratio is at the margin: no practical number of pairs decides */
   BS_UNCLEAR_ORDER = 3,          /* an arm's time depends on the arm before it */
   BS_UNCLEAR_BUILD = 4,          /* the ratio differs by build more than within a build */
   BS_UNCLEAR_DISTURBED = 5,      /* other programs, the hypervisor or a quota took the processor */
   BS_UNCLEAR_OVERSUBSCRIBED = 6, /* more threads than cores */
   BS_UNCLEAR_BOUND = 7,          /* an arm was faster than its bound allows */
-  BS_UNCLEAR_EQUAL = 8           /* there is nothing to tell apart; of BS_WORD_NONE */
+  BS_UNCLEAR_EQUAL = 8           /* both sides are equal; of BS_WORD_NONE */
 };
 
 enum { BS_GROUPS_MAX = 64 };
@@ -49,18 +49,17 @@ typedef struct bs_comparison {
   uint32_t word;    /* enum bs_comparison_word, with equivalence margin `margin` */
   uint32_t cause;   /* enum bs_unclear */
   double margin;
-  double order; /* log of the factor by which the ratio changes when each arm follows itself; 0: none */
-  size_t needs; /* when UNCLEAR: about so many pairs would decide; 0: no number that is practical */
-  double needs_seconds;       /* and so long they would take; 0: not known */
-  uint32_t one_side;          /* all builds that the ratio is the mean of lie on its side of 1 */
-  uint32_t by_build;          /* the groups differ by more than three times what their own pairs explain */
+  double order;         /* log of the factor by which the ratio changes if each arm follows itself; 0: none */
+  size_t needs;         /* when UNCLEAR: about so many pairs would decide; 0: no number that is practical */
+  double needs_seconds; /* and so long they would take; 0: not known */
+  uint32_t one_side;    /* all builds in the ratio's mean are on its side of 1 */
+  uint32_t by_build;    /* the groups differ by more than three times what their own pairs explain */
   bs_disturbance disturbance; /* of the sampling; by bs_comparison_settle */
 } bs_comparison;
 
-/* Student's t over groups of consecutive pairs: a group's median ratio is one observation. Noise that lasts
- * for some pairs, and what is fixed for a build when a group is one, are then inside the interval.
- * subject[i] and other[i] are seconds of pair i. Fewer than 5 pairs: UNCLEAR. Returns 0 when out of memory.
- */
+/* Student's t over groups of consecutive pairs: a group's median ratio is one observation. So the interval
+ * covers noise that lasts for some pairs, and, if a group is one build, the effects of a build. subject[i]
+ * and other[i] are seconds of pair i. Fewer than 5 pairs: UNCLEAR. Returns 0 when out of memory. */
 int bs_compare_pairs(const double *subject, const double *other, size_t pairs, double margin,
                      bs_comparison *out);
 /* Like bs_compare_pairs, with the caller's groups: group g holds the pairs start[g] to start[g + 1] - 1. 1 to
@@ -82,8 +81,8 @@ int bs_compare_apart(const bs_apart *subject, const bs_apart *other, double marg
 /* Widens the interval so that it also holds ratio * exp(order). */
 void bs_comparison_widen(bs_comparison *comparison, double order);
 /* Gives the words of the comparisons of one table (Holm's correction over them), and `needs`. FASTER and
- * SLOWER: the 99 % interval lies beyond the margin, and each group on that side of 1. SAME: the 95 % interval
- * lies inside the margin. Comparisons of one table differ in nothing but the other arm. */
+ * SLOWER: the 99 % interval is beyond the margin, and each group on that side of 1. SAME: the 95 % interval
+ * is inside the margin. Comparisons of one table differ only in the other arm. */
 void bs_comparisons_decide(bs_comparison *const *table, uint32_t n);
 
 /* ---- word.c ------------------------------------------------------------------------------------ */

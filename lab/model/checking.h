@@ -35,14 +35,13 @@ typedef struct bs_checking {
   uint64_t cases, failed;
 } bs_checking;
 
-/* BS_INPUT at the line of vectors.txt that is read: "WHAT 'WORD'". */
+/* BS_INPUT at the current line of vectors.txt: "WHAT 'WORD'". */
 int32_t bs_check_line_error(const bs_checking *checking, bs_error *err, const char *what, const char *word);
 /* A file of the folder as a path, malloc'd; NULL: out of memory. */
 char *bs_check_path(const bs_checking *checking, const char *file, bs_error *err);
 /* Reads vectors.txt (`text`, which it cuts up) and runs its cases in their order. */
 int32_t bs_check_read(bs_checking *checking, char *text, bs_error *err);
-/* Runs the case that has been read, if there is one. BS_INPUT: it says nothing, or names what is not there.
- */
+/* Runs the case that has been read, if there is one. BS_INPUT: the case is empty, or names missing things. */
 int32_t bs_check_case(bs_checking *checking, bs_error *err);
 /* "generate PROMPT TOKENS" and "logits PROMPT FILE", from one run. */
 int32_t bs_check_prompt(bs_checking *checking, int generate, const char *prompt, const char *file,

@@ -13,8 +13,8 @@ typedef struct bs_model_verified {
   uint64_t failed;
   double rate;  /* FLOP/s of the graph as written on this machine, of both of its runs; 0: not measured yet */
   double spent; /* seconds of all comparisons so far */
-  double most;  /* what they may take: a minute, unless it is changed after the init */
-  double bytes; /* of memory that they may take; 0: half of what is available */
+  double most;  /* time limit: a minute, unless it is changed after the init */
+  double bytes; /* memory limit; 0: half of the available memory */
 } bs_model_verified;
 
 int32_t bs_model_verified_init(bs_model_verified *out, bs_error *err);

@@ -25,13 +25,13 @@ int bs_exchange_joint(const bs_world *world);
 /* Sends every rank's parcel to rank 0. There of_rank[r] of each other rank is filled, and the caller frees
  * it. All ranks of a world of processes call it after a run. `mine` that failed is an error on all. */
 int32_t bs_exchange_parcels(bs_world *world, const bs_parcel *mine, bs_parcel *of_rank, bs_error *err);
-/* A collective of one row whose sums have the dtype of what is sent. */
+/* A collective of one row whose sums have the dtype of the data. */
 bs_collective bs_exchange_of(uint32_t kind, uint32_t dtype, uint64_t count, uint32_t root, const char *site);
 /* n numbers of each rank to all, [world_size][n]; within a run, by every rank. */
 int32_t bs_exchange_numbers(bs_rank *rank, const char *site, const double *mine, uint32_t n, double *out_all,
                             bs_error *err);
-/* Memory of which each rank has set its own bits, all others zero: to what all have set, on each rank; within
- * a run, by every rank. `bytes` has room for whole units. */
+/* Combines memory in which each rank has set its own bits, all others zero: every rank gets the bits that all
+ * have set. Every rank calls it within a run. `bytes` has room for whole units. */
 #define BS_EXCHANGE_UNIT 8
 int32_t bs_exchange_union(bs_rank *rank, const char *site, void *bytes, uint64_t size, bs_error *err);
 #endif

@@ -28,14 +28,14 @@ typedef struct bs_told {
   uint32_t arm; /* of several: the one that is meant */
 } bs_told;
 
-/* Joins the processes; *out_peers is NULL where the communicator starts its ranks itself, or world_size is 1.
+/* Joins the processes; *out_peers is NULL if the communicator starts its ranks itself, or world_size is 1.
  * config_hash: as in bs_world_options. */
 int32_t bs_peers_open(bs_context *context, const char *comm, uint32_t world_size, double timeout_s,
                       bs_peers **out_peers, bs_error *err);
 void bs_peers_close(bs_peers *peers);
 /* 1: this process leads (also without peers). */
 int bs_peers_lead(const bs_peers *peers);
-/* 1: a message did not come through: the others are gone, or will not come. */
+/* 1: a message was lost: the others have ended, or will not come. */
 int bs_peers_lost(const bs_peers *peers);
 /* Before the processes open a world together: the followers wait here for as long as the leader judges. */
 int32_t bs_peers_meet(bs_peers *peers, bs_error *err);

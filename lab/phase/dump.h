@@ -13,7 +13,7 @@ int32_t bs_dump_open(const char *dir, const char *method, int64_t tokens, uint32
  * its partial sum (K-split) or its own features (N-split). A sum in int8 steps, whose terms are sent as codes
  * and scales, is not captured. */
 const bs_collective_hook *bs_dump_hook(bs_dump *dump);
-/* Write x.npy, w.npy, bias.npy, partial_rank<r>.npy (where a collective ran), y_rank<r>.npy and
+/* Writes x.npy, w.npy, bias.npy, partial_rank<r>.npy (if a collective ran), y_rank<r>.npy and
  * columns_rank<r>.npy. */
 int32_t bs_dump_write(bs_dump *dump, const bs_case *c, const bs_case_result *result, bs_error *err);
 void bs_dump_close(bs_dump *dump);

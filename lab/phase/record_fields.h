@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * record_fields.h - the fields of a record that every phase shares: sizes, timings, bytes that exist, what
- * ran. */
+ * record_fields.h - the record fields that all phases share: sizes, timings, allocated bytes, what ran. */
 #ifndef BS_LAB_PHASE_RECORD_FIELDS_H
 #define BS_LAB_PHASE_RECORD_FIELDS_H
 #include "lab/case/case.h"
@@ -16,10 +15,10 @@ int32_t bs_record_judged(bs_phase_result *out, const bs_case *c, const bs_case_r
 /* The segments of a layer in two precisions: their errors, predicted and measured. */
 int32_t bs_record_mixed(json_t *record, const bs_mixed_error *mixed, bs_error *err);
 
-/* The field `device`; null where the device tells nothing and its events time nothing. `slowest`: the rank
- * that the times are of. NULL: no memory. */
+/* The field `device`; null if the device reports nothing and its events time nothing. `slowest`: the rank of
+ * the times. NULL: no memory. */
 json_t *bs_record_device(const bs_case_result *result, uint32_t slowest);
-/* 1 and a sentence where the host takes about as long to queue a forward as the device to do it: the figures
- * are then the host's. */
+/* 1 and a sentence if the host takes about as long to queue a forward as the device to run it: then the times
+ * measure the host. */
 int bs_launch_bound(const bs_case_rank *rank, char *out_text, size_t size);
 #endif

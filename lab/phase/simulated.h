@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * simulated.h - a layer in a world whose clock is virtual (plugins/sim): one pass a run, no statistics, and
- * what the time went into. Such a world never enters an arm (lab/measure/arm.h): its times are the same each
- * time, and are not measured. */
+ * simulated.h - a layer in a world with a virtual clock (plugins/sim): one pass a run, no statistics, and the
+ * parts of its time. Such a world is never used in an arm (lab/measure/arm.h): its times are equal in each
+ * run, and are not measured. */
 #ifndef BS_LAB_PHASE_SIMULATED_H
 #define BS_LAB_PHASE_SIMULATED_H
 #include "lab/case/case.h"
@@ -32,7 +32,7 @@ typedef struct bs_simulated {
   double ps;
   double own[BS_SIM_TERMS];         /* of the rank that ends last */
   double path[BS_SIM_TERMS];        /* of the longest chain over all ranks, which has no waits */
-  double compute_side, memory_side; /* the ops of that rank: each side of the roofline alone */
+  double compute_side, memory_side; /* the ops of that rank: each side of the roofline separately */
   uint32_t last_rank;
   uint32_t phantom;               /* 1: without values */
   double messages, message_bytes; /* of all ranks */
@@ -49,7 +49,7 @@ typedef struct bs_simulated {
   json_t *steps; /* with plugins.sim.steps: of the rank that ends last, times in us; else NULL. json_decref */
 } bs_simulated;
 
-/* BS_CONFIG, BS-SIM-MACHINE, where a simulated time is 0: the machine has no numbers. */
+/* BS_CONFIG, BS-SIM-MACHINE: a simulated time is 0, because the machine has no numbers. */
 int32_t bs_simulated_takes_time(double time, bs_error *err);
 
 /* Builds the case's layer in a separate world and runs one pass (enum bs_arm_work) of it. Ignores the case's
@@ -61,7 +61,7 @@ struct sim_trace;
  * plugins.sim.trace_events). */
 int32_t bs_simulate_traced(const bs_case *c, uint32_t work, struct sim_trace *trace, bs_simulated *out,
                            bs_error *err);
-/* "compute", "memory", "launch", "wire", "wait": the largest; "nothing" where no time has passed. */
+/* "compute", "memory", "launch", "wire", "wait": the largest; "nothing" if no time has passed. */
 const char *bs_simulated_limit(const bs_simulated *s);
 /* "in-domain": the sizes of all collectives are within the fit of a calibrated machine; else
  * "extrapolated". */
@@ -73,7 +73,7 @@ int32_t bs_simulated_judgeable(const char *what, const char *domain, const char 
 /* The dense layer on one rank of the same machine. */
 bs_case bs_simulated_dense(const bs_case *like);
 
-/* A sentence on the trace that the run of a record wrote; 0: it wrote none. */
+/* Writes a sentence on the trace that the run of a record wrote; 0: no trace. */
 int bs_simulated_trace_text(const json_t *record, char *out_text, size_t size);
 /* Phases 1, 2 and 3 of an experiment in such a world: the method and the dense layer on one rank, in the
  * record's "simulated". */

@@ -29,8 +29,8 @@ void bs_counters_start(bs_counters *c);
 void bs_counters_stop(bs_counters *c);
 void bs_counters_close(bs_counters *c);
 /* {known, reason, cycles, instructions, llc_misses, branch_misses, ipc, branch_misses_per_1000, llc_share}:
- * of one of `calls` calls that take `seconds` each; read_bytes_s: what the memory gives (0: unknown). What is
- * not known is left out. */
+ * of one of `calls` calls that take `seconds` each; read_bytes_s: the memory's read rate (0: unknown).
+ * Unknown fields are left out. */
 json_t *bs_counters_json(const bs_counters *c, double calls, double seconds, double read_bytes_s);
 /* The reason for an errno and the value of perf_event_paranoid (INT32_MIN: it cannot be read). */
 void bs_counters_reason(int error, int32_t paranoid, char *out, size_t size);

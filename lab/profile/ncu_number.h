@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * ncu_number.h - numbers of Nsight Compute, which writes them as the locale of its user does: "1,234.5" or
- * "1.234,5". One file has one style, and its numbers together tell which. */
+ * ncu_number.h - numbers of Nsight Compute, which writes them in the locale of its user: "1,234.5" or
+ * "1.234,5". One file has one style, and its numbers together show which. */
 #ifndef BS_LAB_PROFILE_NCU_NUMBER_H
 #define BS_LAB_PROFILE_NCU_NUMBER_H
 #include <stddef.h>
@@ -11,7 +11,7 @@ typedef struct bs_ncu_range {
   double least, most; /* the range of the metric; a number outside it is invalid */
 } bs_ncu_range;
 
-/* The cell tells no value: empty, n/a, nan, inf, or marked with (!). */
+/* 1: the cell has no value: empty, n/a, nan, inf, or marked with (!). */
 int bs_ncu_tells_nothing(const char *text);
 /* 1: `text` is a number in that style and in the range. */
 int bs_ncu_number(const char *text, enum bs_ncu_style style, const bs_ncu_range *range, double *out);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * parts.h - what the subjects of a profile share. */
+ * parts.h - shared parts of the subjects of a profile. */
 #ifndef BS_LAB_PROFILE_PARTS_H
 #define BS_LAB_PROFILE_PARTS_H
 #include "lab/measure/load.h"
 #include "lab/profile/counters.h"
 #include "lab/profile/profile.h"
 
-/* One part; what is 0 is left out. bound_s: what the part cannot be shorter than. */
+/* Adds one part; members that are 0 are left out. bound_s: the lower bound of the part's time. */
 typedef struct bs_profile_part {
   const char *name;
   int32_t rank; /* -1: none */

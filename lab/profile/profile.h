@@ -31,8 +31,9 @@ typedef struct bs_profile_options {
   void *user;
 } bs_profile_options;
 
-/* One forward of the experiment's method (without its dense peers), by the implementations that its
- * configuration pins or the tuning file (NULL: none) names; nothing is tuned. The caller releases *out. */
+/* Profiles one forward of the experiment's method (without its dense peers), by the implementations that its
+ * configuration pins or that the tuning file (NULL: none) names; nothing is tuned. The caller releases
+ * *out. */
 int32_t bs_profile_layer(bs_context *context, bs_experiment *experiment, const char *tune_path,
                          const bs_profile_options *options, json_t **out, bs_error *err);
 /* Profiles a given case: c->iterations forwards, after a third of them as warm-up. */

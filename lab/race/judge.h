@@ -8,7 +8,7 @@
 typedef struct bs_judgement {
   uint32_t verdict;  /* enum bs_verdict of lab/choose/history.h */
   uint32_t unserved; /* 1: no plan, for the implementation does not serve the problem (BS_UNSUPPORTED) */
-  char cause[320]; /* the gate and its numbers; "": all passed. Of one that passed: why on one shape alone */
+  char cause[320]; /* the gate and its numbers; "": all passed. After a pass: why only one shape was judged */
 } bs_judgement;
 
 /* Opens the arm, which the caller closes (NULL: no plan was made), and judges it. An error means that a run

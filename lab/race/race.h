@@ -11,7 +11,7 @@
 #include "lab/choose/strategy.h"
 
 typedef struct bs_race_knob {
-  const char *name, *values; /* a part of what is declared: "--knob keys=64,128" */
+  const char *name, *values; /* a part of the declared values: "--knob keys=64,128" */
 } bs_race_knob;
 
 typedef struct bs_race_options {
@@ -23,8 +23,9 @@ typedef struct bs_race_options {
   const bs_race_knob *knobs;
   size_t n_knobs;
   const char *where; /* a constraint of the points; NULL: none */
-  const char *point; /* "keys=16": no search; this one is judged and meets the default; nothing is stored */
-  const char *start; /* "keys=16;exp=exact": where the search begins; NULL: at the default */
+  const char *point; /* "keys=16": no search; this point is judged and compared with the default; nothing is
+                      * stored */
+  const char *start; /* "keys=16;exp=exact": the start of the search; NULL: the default */
   uint32_t strategy; /* enum bs_strategy */
   uint32_t survivors, finalists;
   uint64_t seed, points;       /* 0: the strategy's own */
@@ -45,9 +46,8 @@ typedef struct bs_race_options {
 } bs_race_options;
 
 /* *out: {problem, key, choice, default, origin, word, ratio, low, high, measured, known, spaces, elite, ...}
- * (docs/tuning.md); also when a signal ended the search (*out_signal): its origin is "stopped", its choice
- * the default. BS_NOT_FOUND (BS-TUNE-UNKNOWN):
- * cache_only, and nothing is stored. */
+ * (docs/tuning.md); also if a signal ended the search (*out_signal): then its origin is "stopped", its choice
+ * the default. BS_NOT_FOUND (BS-TUNE-UNKNOWN): cache_only, but nothing is stored. */
 int32_t bs_race_run(const bs_race_options *options, json_t **out, int *out_signal, bs_error *err);
 
 /* Does the task in the text of a child's file; prints nothing. The answer is one JSON object, also for an

@@ -25,12 +25,11 @@ extern const char *const bs_rule_stage_names[BS_STAGE_COUNT_];
 enum { BS_RULE_PATH = 64, BS_RULE_CONDITIONS = 4, BS_RULE_CONTROLS = 4, BS_RULE_TEXT = 240 };
 
 /* metric compare limit. The metric is a path of the record ("numeric.relative_rmse"); the limit is a number,
- * or the value at a path times a factor. A measured metric may have an interval: the condition holds where it
- * holds at both ends, does not where it holds at neither, and is UNKNOWN where the limit lies between them.
- */
+ * or the value at a path times a factor. A measured metric may have an interval. The condition is then true
+ * if it holds at both ends, false if at neither, and UNKNOWN if the limit is between them. */
 typedef struct bs_rule_condition {
   const char *metric;
-  const char *low, *high;        /* paths of the interval's ends; both or none (NULL) */
+  const char *low, *high;        /* paths of the interval's ends; either both or neither (NULL) */
   uint32_t compare;              /* enum bs_rule_compare */
   char limit_path[BS_RULE_PATH]; /* "": the number */
   double limit;                  /* the number, or the factor of limit_path */
@@ -38,7 +37,7 @@ typedef struct bs_rule_condition {
 
 typedef struct bs_rule {
   const char *name;
-  const char *says; /* what it means when a gate fails, or a finding holds, and what to do */
+  const char *says; /* the meaning of a gate's failure, or of a finding, and the advice */
   const char *cost; /* of a finding: the path of its cost in seconds; NULL: not known */
   uint32_t stage;   /* enum bs_rule_stage */
   bs_rule_condition condition;
@@ -50,7 +49,7 @@ typedef struct bs_rule {
 
 typedef struct bs_rules {
   char name[BS_RULE_PATH];
-  bs_node *tree; /* the texts of the rules lie in it */
+  bs_node *tree; /* owns the texts of the rules */
   bs_rule *rule; /* by stage, then as in the file */
   uint32_t n;
 } bs_rules;
@@ -59,10 +58,10 @@ typedef struct bs_rule_result {
   const bs_rule *rule;
   uint32_t state; /* enum bs_gate_state */
   uint32_t texts; /* 1: two texts were compared */
-  /* NAN where unknown, skipped, or texts were compared. margin: how far the value may still move, as a share
-   * of the limit (of 1 where the limit is 0); below 0: by how much it is over. */
+  /* NAN if unknown, skipped, or texts were compared. margin: the distance from the limit, as a share of the
+   * limit (of 1 if the limit is 0); below 0: the excess. */
   double value, limit, margin;
-  char text[BS_RULE_TEXT]; /* what was compared, or what is missing */
+  char text[BS_RULE_TEXT]; /* the comparison, or the missing part */
 } bs_rule_result;
 
 typedef struct bs_rules_outcome {
@@ -70,7 +69,7 @@ typedef struct bs_rules_outcome {
   uint32_t n;
   uint32_t ran; /* passed + failed */
   uint32_t passed, failed, unknown, skipped;
-  uint32_t state; /* FAIL when one failed; else UNKNOWN when one is unknown, or none ran; else PASS */
+  uint32_t state; /* FAIL if one failed; else UNKNOWN if one is unknown, or none ran; else PASS */
 } bs_rules_outcome;
 
 /* Loads the rules of a name in configs/<group>/NAME.yaml ("gates": each rule names its controls; "rules":

@@ -32,11 +32,10 @@ typedef struct lab_run_host {
   void (*closed)(void *user);             /* log.txt is complete */
   /* A run is committed. record and folder (null: it is not kept) are the callee's to keep by a reference. */
   int32_t (*row)(void *user, json_t *record, json_t *folder, bs_error *err);
-  void (*ladder)(void *user, json_t *rows);  /* what --method auto has chosen from */
-  const json_t *(*constants)(void *user);    /* of this machine; NULL: they are measured */
-  void (*stage)(void *user, uint32_t stage); /* enum lab_run_stage */
-  void (*failed)(void *user,
-                 const bs_error *err); /* this process is not rank 0, which may not live to tell */
+  void (*ladder)(void *user, json_t *rows);        /* the candidates of --method auto */
+  const json_t *(*constants)(void *user);          /* of this machine; NULL: they are measured */
+  void (*stage)(void *user, uint32_t stage);       /* enum lab_run_stage */
+  void (*failed)(void *user, const bs_error *err); /* this process is not rank 0, which may have ended */
 } lab_run_host;
 
 /* State shared by the points of one command. Zero-initialized; the caller sets context and host, and closes

@@ -17,7 +17,7 @@ int32_t bs_fit_rows(const json_t *rows, json_t **out_fits, bs_error *err);
  * choose / least time - 1. */
 int32_t bs_fit_regret(const json_t *rows, json_t **out_regret, bs_error *err);
 
-/* One class of links: what a ring all-reduce, or a message, of one straight line costs. */
+/* One class of links: the cost of a ring all-reduce, or of a message, as one straight line. */
 typedef struct bs_fit_link {
   double alpha_s, bytes_per_s;
   double least_bytes, most_bytes; /* the sizes that were measured */

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
- * env.h - what a time depends on: processor, memory, kernel, compiler, libraries, load, and the environment
- * variables of an allow-list (never the whole environment). */
+ * env.h - the facts on which a time depends: processor, memory, kernel, compiler, libraries, load, and the
+ * environment variables of an allow-list (never the whole environment). */
 #ifndef BS_LAB_STORE_ENV_H
 #define BS_LAB_STORE_ENV_H
 #include <jansson.h>
 
 #include "blockshock/blockshock.h"
 
-/* A new object; fields that this machine does not tell are null. NULL when out of memory. */
+/* A new object; facts that this machine does not report are null. NULL when out of memory. */
 json_t *bs_env_collect(bs_context *context);
 /* Sorted keys, indent 2, newline at the end; the caller frees. NULL when out of memory. */
 char *bs_env_text(const json_t *env);
-/* A JSON string, also where the text is not UTF-8: then it says so. */
+/* A JSON string; a text that is not UTF-8 becomes one that says so. */
 json_t *bs_env_string(const char *text);
 /* Reads the first line of a small file without its newline; 0: no file. */
 int bs_env_first_line(const char *path, char *out, size_t size);

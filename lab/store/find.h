@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * find.h - one run by what a person types, and rows by a condition. */
+ * find.h - finds one run by the text that a user types, and rows by a condition. */
 #ifndef BS_LAB_STORE_FIND_H
 #define BS_LAB_STORE_FIND_H
 #include <jansson.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * fsck.h - is all that lies below a root of run folders what it claims to be? And putting right what can be
- * put right without losing a byte that counts. */
+ * fsck.h - verifies a root of run folders, and repairs damage that can be repaired without losing valid
+ * data. */
 #ifndef BS_LAB_STORE_FSCK_H
 #define BS_LAB_STORE_FSCK_H
 #include <jansson.h>
@@ -13,7 +13,7 @@ typedef struct bs_fsck {
                      repaired,   or null */
   json_t *sweeps; /* [{sweep, planned, committed, foreign, torn}] of each plan.jsonl */
   uint64_t runs;  /* folders with DONE */
-  uint64_t whole; /* of them: what DONE has the sum of is there */
+  uint64_t whole; /* of them: all that DONE sums is there */
   uint64_t damaged, torn, repaired;
   uint64_t uncut;  /* committed runs with a torn tail that was not cut: in no list */
   uint64_t closed; /* folders that this user may not look into */

@@ -31,8 +31,8 @@ void bs_grades_close(bs_grades *grades);
  * graded_at, ...}, owned by grades. NULL: it is not graded. */
 const json_t *bs_grades_find(const bs_grades *grades, const char *sha256);
 /* The newest grade of the plugin's file at `path`, or NULL. A file with the stamp of a graded one is not
- * read; another one is summed, unless no file of this plugin has a grade. A grade is advice: nothing is
- * opened or refused because of it. */
+ * read. Another one is summed, unless no file of this plugin has a grade. A grade is advice: no code opens or
+ * refuses a file because of it. */
 const json_t *bs_grades_of_file(const bs_grades *grades, const char *plugin, const char *path);
 /* Appends one grade. BS_INPUT: the line is not a grade. BS_IO. BS-GRADE-LOCK: another process held the lock
  * for two seconds. */

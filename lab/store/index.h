@@ -20,7 +20,7 @@ typedef struct bs_rows_index {
 void bs_rows_index_open(bs_rows_index *index, const char *root);
 /* The rows of the run in the open folder `fd`, for the caller to release; NULL: they must be read. */
 json_t *bs_rows_index_find(bs_rows_index *index, int fd, const char *run);
-/* Rows that were read; borrowed, NULL: none. */
+/* Adds rows that were read; borrowed, NULL: none. */
 void bs_rows_index_add(bs_rows_index *index, int fd, const char *run, const json_t *rows);
 void bs_rows_index_remove(const char *root);
 /* Releases it. keep: writes the added lines; removes a file with bad or mostly stale lines, so that the next

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * internal.h - what store.c and commit.c share: an open run, and writing below its folder. */
+ * internal.h - shared parts of store.c and commit.c: an open run, and writing below its folder. */
 #ifndef BS_LAB_STORE_INTERNAL_H
 #define BS_LAB_STORE_INTERNAL_H
 #include <signal.h>
@@ -23,7 +23,7 @@ struct bs_run {
   uint64_t steal;        /* ticks that other guests took before the run; of all processors */
   char id[96];
   char *path;
-  char *scratch; /* the folder above, which goes with the run; NULL: the run is kept */
+  char *scratch; /* the parent folder, which is removed with the run; NULL: the run is kept */
 };
 
 /* BS_IO with a hint that depends on errno. */

@@ -14,7 +14,7 @@
 typedef struct bs_lines_words {
   const char *io_id, *lock_id; /* "BS-TUNE-IO", "BS-TUNE-LOCK" */
   const char *hint;            /* "--tune-cache FILE chooses another place, --tune-cache off none" */
-  int below_results;           /* 1: the file lies below a results folder, where no link is followed */
+  int below_results;           /* 1: the file is below a results folder, where links are not followed */
 } bs_lines_words;
 
 /* Reads the file's text; for one above 16 MiB only the end, from the start of a line: later lines are the
@@ -39,7 +39,7 @@ int32_t bs_lines_open(const bs_lines_words *words, const char *path, bs_lines_ju
 void bs_lines_close(bs_lines *lines);
 /* mkdir -p of the folder that holds `path`. BS_IO. */
 int32_t bs_lines_folders(const bs_lines_words *words, const char *path, bs_error *err);
-/* One entry as one line in one write under a lock; folders are made. A line that another process tore ends
- * before it. BS_IO; lock_id after two seconds in which another process held the lock. */
+/* Appends one entry as one line, in one write under a lock; folders are created. A line that another process
+ * left incomplete is ended first. BS_IO; lock_id: another process held the lock for two seconds. */
 int32_t bs_lines_append(const bs_lines *lines, const json_t *entry, bs_error *err);
 #endif

@@ -39,7 +39,7 @@ typedef struct bs_samples {
   bs_sample_row *row;
   size_t n, room;
 } bs_samples;
-/* 0: out of memory; the list is as it was. */
+/* 0: out of memory; the list is unchanged. */
 int bs_samples_add(bs_samples *list, const bs_sample_row *row);
 void bs_samples_free(bs_samples *list);
 

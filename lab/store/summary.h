@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * summary.h - a record as rows of plain values (read.h says which). */
+ * summary.h - turns a record into rows of plain values (read.h lists them). */
 #ifndef BS_LAB_STORE_SUMMARY_H
 #define BS_LAB_STORE_SUMMARY_H
 #include <jansson.h>

@@ -30,12 +30,12 @@ typedef struct bs_sweep_folder {
 int32_t bs_sweep_folder_open(const char *root, const char *id, int existing, bs_sweep_folder *out,
                              bs_error *err);
 void bs_sweep_folder_close(bs_sweep_folder *folder);
-/* Takes a folder away in which there is no plan: what was begun and could not be written. */
+/* Removes a folder without a plan, left by an attempt that could not write it. */
 void bs_sweep_folder_drop(bs_sweep_folder *folder);
 /* Can anything be written there? BS_IO with the reason. */
 int32_t bs_sweep_folder_probe(const bs_sweep_folder *folder, bs_error *err);
 
-/* Writes the plan, and returns when it is on the disk. BS_IO leaves none. */
+/* Writes the plan, and returns when it is on the disk. After BS_IO there is no plan. */
 int32_t bs_plan_write(const bs_sweep_folder *folder, const json_t *header, const json_t *points,
                       bs_error *err);
 /* BS_INPUT (BS-SWEEP-NONE): no plan; BS_CORRUPT (BS-SWEEP-PLAN): it is incomplete; BS_INPUT (BS-SWEEP-PLAN):

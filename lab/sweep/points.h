@@ -7,10 +7,10 @@
 
 #include "lab/config/compose.h"
 
-/* Composes one point for each of `settings` ({key: value}), without a plugin being opened: a word of an axis
- * over method, mask, workload, hardware or phase is what --method, --mask, ... would take. Without a phase in
- * the request a point has phases 0 and 1, as a bare run. BS_USAGE (BS-SWEEP-AXIS) when the request gives a
- * key that is varied. *out_points is the caller's. */
+/* Composes one point for each of `settings` ({key: value}), without opening a plugin: a word of an axis over
+ * method, mask, workload, hardware or phase is read as by --method, --mask, ... Without a phase in the
+ * request a point has phases 0 and 1, as a bare run. BS_USAGE (BS-SWEEP-AXIS): the request sets a key that is
+ * varied. *out_points is the caller's. */
 int32_t bs_points_make(const bs_compose_request *request, bs_context *context, const json_t *settings,
                        json_t **out_points, bs_error *err);
 

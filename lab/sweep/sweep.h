@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * sweep.h - a sweep from its plan to its last point: planned, tuned, run by children, and resumed after any
- * death. docs/sweeps.md. */
+ * crash. docs/sweeps.md. */
 #ifndef BS_LAB_SWEEP_SWEEP_H
 #define BS_LAB_SWEEP_SWEEP_H
 #include "lab/sweep/plan.h"
 #include "lab/sweep/tasks.h"
 
 enum bs_point_state {
-  BS_POINT_LEFT = 0,    /* to be run, or left by a signal, the budget or an error */
+  BS_POINT_LEFT = 0,    /* must run, or was interrupted by a signal, the budget or an error */
   BS_POINT_DONE = 1,    /* ran now */
   BS_POINT_BEFORE = 2,  /* was done when the sweep was resumed */
   BS_POINT_FAILED = 3,  /* ran now and its exit code is not 0, or before and was not right */
@@ -26,7 +26,7 @@ typedef struct bs_sweep {
   char *id, *root;            /* root: absolute */
   json_t *header, *points;    /* plan.h */
   bs_point_outcome *outcomes; /* one a point */
-  size_t other_build;         /* of a resumed one: points that are done by another build alone */
+  size_t other_build;         /* of a resumed one: points that only another build has done */
   json_t *choices;            /* layer -> list of texts that its points pin */
 } bs_sweep;
 
@@ -54,9 +54,8 @@ int32_t bs_sweep_resume(const char *root, const char *id, bs_context *context, i
  * not change. quiet_dir, constants: as for bs_points_check. */
 int32_t bs_sweep_ask_again(bs_sweep *sweep, bs_context *context, const char *quiet_dir,
                            const json_t *constants, bs_error *err);
-/* Tunes the layers of what is left, then runs it. *out_signal as bs_tasks_run. BS_DEADLINE: the budget;
- * BS_IO: nothing can be written any more; BS_SOME_FAILED with fail_fast. Points that fail are outcomes, no
- * errors. */
+/* Tunes the layers of the remaining points, then runs them. *out_signal as bs_tasks_run. BS_DEADLINE: the
+ * budget; BS_IO: writing fails; BS_SOME_FAILED with fail_fast. Points that fail are outcomes, not errors. */
 int32_t bs_sweep_run(bs_sweep *sweep, const bs_sweep_options *options, int *out_signal, bs_error *err);
 void bs_sweep_close(bs_sweep *sweep);
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * torture.h - faults injected at every call of every rank, each run in a child process and judged: launch.c
- * (how ranks come to be), list.c (what is injected where), words.c (the command of a child), run.c (child
- * processes), judge.c (is it as specified), card.c (the score card). docs/torture.md has the rules. */
+ * torture.h - injects faults at every call of every rank, each in a judged child process: launch.c (how ranks
+ * start), list.c (which fault at which call), words.c (the command of a child), run.c (child processes),
+ * judge.c (compares with the specification), card.c (the score card). docs/torture.md has the rules. */
 #ifndef BS_LAB_TORTURE_TORTURE_H
 #define BS_LAB_TORTURE_TORTURE_H
 #include "blockshock/blockshock.h"
@@ -35,7 +35,7 @@ typedef struct bs_torture_subject {
   uint32_t kind; /* enum bs_torture_kind */
   char name[64];
   int launch; /* of its worlds */
-  int driven; /* one thread goes through all ranks, so no rank can sleep */
+  int driven; /* one thread drives all ranks, so no rank can sleep */
 } bs_torture_subject;
 
 /* One child: a fault at a call of a rank, or the clean run (fault BS_TORTURE_NONE). */
@@ -73,8 +73,8 @@ typedef struct bs_torture {
   bs_torture_case *cases;
   size_t n_cases, capacity;
   double began;
-  bs_text clean;                                                       /* what the last clean run has said */
-  void (*ended)(const struct bs_torture *t, const bs_torture_case *c); /* NULL: nothing to say */
+  bs_text clean;                                                       /* the output of the last clean run */
+  void (*ended)(const struct bs_torture *t, const bs_torture_case *c); /* NULL: no reports */
   void (*note)(int quiet, const char *text);
 } bs_torture;
 
@@ -107,8 +107,8 @@ char *bs_torture_command(const bs_torture *t, const bs_torture_case *c);
 /* run.c: runs cases [first, n) of t->cases, t->jobs at the same time, and judges each. */
 int32_t bs_torture_run(bs_torture *t, size_t first, bs_error *err);
 
-/* judge.c: fills c->why from what the child said, which has been taken, and its folder, which is removed.
- * pid: its own, and its group's. */
+/* judge.c: fills c->why from the output of the child, which has been reaped, and its folder, which is
+ * removed. pid: of the child and its group. */
 void bs_torture_judge(const bs_torture *t, bs_torture_case *c, const char *folder, const bs_process *child,
                       pid_t pid);
 /* Ends the remaining processes of the child whose folder this is, in any group and with any parent, and
@@ -116,7 +116,7 @@ void bs_torture_judge(const bs_torture *t, bs_torture_case *c, const char *folde
 unsigned bs_torture_end_left(const char *folder);
 /* Removes a folder and all in it. */
 void bs_torture_remove(const char *folder);
-/* The exit codes that are as specified: the second one is -1 where there is only one. */
+/* The specified exit codes: the second one is -1 if there is only one. */
 void bs_torture_wanted(const bs_torture_case *c, int out_codes[2]);
 /* Seconds after the deadline; more under mpirun, whose ranks wait for rank 0 and which ends others slowly. */
 double bs_torture_grace(const bs_torture_case *c);

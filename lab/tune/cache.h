@@ -16,7 +16,7 @@ typedef struct bs_tune_cache {
  * then, and writes nowhere). */
 int32_t bs_tune_cache_open(const char *path, bs_tune_cache *out, bs_error *err);
 void bs_tune_cache_close(bs_tune_cache *cache);
-/* 1, with a line for the reader: some lines are no entries. */
+/* 1, with a line for the reader: some lines are not entries. */
 int bs_tune_cache_broken(const bs_tune_cache *cache, char *out, size_t size);
 /* The newest entry with the key of `asked` that has each of its current candidates (same name, same plugin
  * file, same answer), whose choice is one of them, and whose search had the restrictions `restriction`

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * tune.h - which implementation serves where several could (docs/tuning.md): pinned by the configuration,
- * else measured before on this machine (the tuning file), else measured now, else the table of defaults. The
- * decision is made once, before the phases of a point, so that the gates judge the very kernels that are
- * timed and every rank has the same. */
+ * tune.h - chooses an implementation if several could serve (docs/tuning.md): the one that the configuration
+ * pins, else the one measured before on this machine (the tuning file), else one measured now, else the table
+ * of defaults. The decision is made once, before the phases of a point, so that the gates judge exactly the
+ * timed kernels and every rank has the same. */
 #ifndef BS_LAB_TUNE_TUNE_H
 #define BS_LAB_TUNE_TUNE_H
 #include "lab/experiment.h"
@@ -11,9 +11,9 @@
 typedef struct bs_tuner bs_tuner;
 
 typedef struct bs_tuner_options {
-  const char *path; /* the tuning file; NULL: none is read or written, and nothing is measured */
+  const char *path; /* the tuning file; NULL: not read or written, and nothing is measured */
   void (*note)(void *user, const char *text);   /* one line for the reader; NULL: no reader */
-  void (*detail)(void *user, const char *text); /* what was measured and chosen: nothing to do about it */
+  void (*detail)(void *user, const char *text); /* measurements and choices, which need no action */
   void *note_user;
   bs_progress_fn progress; /* may be NULL */
   void *progress_user;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * config_internal.h - what the files of the config tree share: caps, node building, UTF-8. Private to
+ * config_internal.h - shared parts of the config tree: limits, node building, UTF-8. Private to
  * lab/yaml/config*.c. */
 #ifndef BS_LAB_YAML_CONFIG_INTERNAL_H
 #define BS_LAB_YAML_CONFIG_INTERNAL_H
