@@ -12,13 +12,13 @@ typedef struct kit_point {
   uint64_t rows, count;
   int64_t pad;
   int in_place;
-  int special;   /* of each four elements one is NaN on some rank; 1: one is Inf and one -Inf as well */
+  int special;   /* one of each four elements is NaN on some rank; 1: also one is Inf and one -Inf */
   int any_order; /* the call leaves the order of a reduction free */
   uint32_t op, dtype_out, reduce_dtype; /* of reductions; dtypes 0: dtype */
   const char *where;                    /* "", or " of a group" */
 } kit_point;
 
-/* A buffer of rows with a tail, and what was in it before the call. */
+/* A buffer of rows with guard bytes at its end, and its content before the call. */
 typedef struct kit_buffer {
   unsigned char *data, *before;
   uint64_t bytes;
@@ -28,7 +28,7 @@ void kit_buffer_make(kit_buffer *b, uint64_t bytes);
 /* After it is filled. */
 void kit_buffer_keep(kit_buffer *b);
 void kit_buffer_free(kit_buffer *b);
-/* Only `cols` elements of each row may have changed; rows 0: nothing, it is an input. */
+/* Checks that only `cols` elements of each row have changed; rows 0: none, it is an input. */
 void kit_buffer_check(const kit_buffer *b, const kit_point *q, uint32_t rank, uint64_t rows, uint64_t cols,
                       int64_t stride, uint64_t size);
 /* "all_reduce max f32 to bf16, 5 rows of 7 in place of a group" */

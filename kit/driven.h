@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * driven.h - the kit's own communicator: worlds whose ranks are coroutines that give way at each collective.
- */
+ * driven.h - the kit's own communicator: worlds whose ranks are coroutines that yield at each collective. */
 #ifndef BS_KIT_DRIVEN_H
 #define BS_KIT_DRIVEN_H
 #include <stddef.h>

@@ -31,10 +31,10 @@ typedef struct mf_rank {
   uint8_t *y_bits; /* the same, as stored */
   uint64_t y_bytes;
   int64_t y_cols;
-  float *partial; /* what this rank put into the collective, [rows,N] or its block; NULL: none */
+  float *partial; /* this rank's input to the collective, [rows,N] or its block; NULL: none */
   uint64_t partial_count;
   int64_t row_begin, row_count, k_own;
-  int64_t *columns;    /* the k_own columns; NULL where each row has others */
+  int64_t *columns;    /* the k_own columns; NULL if each row has different ones */
   int64_t *places;     /* [row_count, k_own]: the column of each, -1: padding after the last one; NULL:
                         * `columns` */
   int64_t first_group; /* with places: of four columns; there are k_own / 2 */
@@ -80,15 +80,15 @@ int64_t mf_column(const mf_rank *rank, int64_t i, int64_t j);
 /* The columns that a layer owns, before the layer is freed: [row_count, *out_width]; caller frees. */
 int64_t *mf_places(const bs_ownership *own, int64_t K, int64_t *out_width);
 
-/* method_checks.c; each fails the test with what it saw. y is the product of integers, bit for bit (after
- * gelu and silu: within their ulps), and the same on every rank. */
+/* method_checks.c; each check fails the test with the values that it found. y is the product of integers, bit
+ * for bit (after gelu and silu: within their ulps), and the same on every rank. */
 void mf_check_outputs(const mf_case *c, const mf_result *result);
-/* Each weight is owned, by one rank (replicated: by some), read by its owners alone, and reads back. */
+/* One rank owns each weight (replicated: some ranks), only its owners read it, and it reads back. */
 void mf_check_ownership(const mf_case *c, const mf_result *result, int replicated);
 /* The values that a rank read back have the signs of w [N,K], also of its zeros; beyond the last column
  * +0. */
 void mf_check_signs(const mf_rank *rank, const float *w, int64_t K);
-/* The host counted what was proposed. */
+/* The host's counts equal the proposal. */
 void mf_check_counters(const mf_case *c, const mf_result *result);
 
 #endif

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * method_gradient.h - one backward pass of one layer of any method, checked on the spot: on small integers
- * dX, dW and db must be the exact products, dX on every rank; the host must count what was proposed, and
- * nothing may be allocated meanwhile. Through an activation (forward runs first, the values are not integers)
- * the gradients are those of finite differences, within the roundings of the dtypes. On demand two steps of
- * an optimiser follow. For the tests of this folder and the conformance kit.
- */
+ * method_gradient.h - runs and checks one backward pass of one layer of any method. On small integers dX, dW
+ * and db must be the exact products, dX on every rank. The host's counts must equal the proposal, and nothing
+ * may be allocated during the pass. With an activation (forward runs first, the values are not integers) the
+ * gradients are those of finite differences, within the roundings of the dtypes. On request two steps of an
+ * optimiser follow. For the tests of this folder and the conformance kit. */
 #ifndef BS_KIT_METHOD_GRADIENT_H
 #define BS_KIT_METHOD_GRADIENT_H
 
@@ -41,7 +40,8 @@ typedef struct mg_stepping {
 double mg_slack(const bs_layer_spec *spec, double size);
 int32_t mg_steps(const mg_stepping *s, bs_error *err);
 
-/* Fails the test (ck_abort) with what it saw; returns the status of the first call that failed. */
+/* Fails the test (ck_abort) with the values that it found; returns the status of the first call that
+ * failed. */
 int32_t mg_run(bs_context *context, const mg_case *c, bs_error *err);
 
 #endif

@@ -49,8 +49,8 @@ typedef struct kit_record {
 /* Records calls until it is called with NULL. */
 void kit_shim_record(kit_record *record);
 
-/* faults: whose n-th service call fails, those of the rank table among them; NULL: none. One host a process.
- */
+/* faults: the host whose n-th service call fails, including those of the rank table; NULL: none. One host a
+ * process. */
 void kit_shim_make(kit_shim *s, const bs_method *real, void *state, kit_host *faults);
 /* The list of what methods took from rank tables and did not release: "2 packed weights, 1 plan of an op", or
  * NULL. */

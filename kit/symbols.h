@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * symbols.h - the dynamic symbols of a plugin file: what it exports, and what of ours it would need. */
+ * symbols.h - the dynamic symbols of a plugin file: its exports, and the library symbols that it would
+ * need. */
 #ifndef BS_KIT_SYMBOLS_H
 #define BS_KIT_SYMBOLS_H
 

@@ -26,7 +26,7 @@ enum bad_fault {
   BAD_UNSTEADY,       /* every second run changes the last bit of one output */
   BAD_GREEDY,         /* 8 MiB that supports does not promise */
   BAD_ONE_OUTPUT,     /* 3.5e-6 is added to the last output */
-  BAD_MUTE_DEVICE,    /* the memory is a device's, and a plan tells nothing of registers */
+  BAD_MUTE_DEVICE,    /* the memory is a device's, and a plan does not report registers */
   BAD_COUNT_
 };
 
@@ -41,7 +41,7 @@ int32_t bad_fault_of(const bad_plugin *plugin, uint32_t *out_fault, bs_error *er
 void bad_backend_table(bs_backend *backend);
 void bad_attention_table(bs_op_impl *impl);
 
-/* Exponentials: expf, or the Taylor polynomial around 0 of what is clamped at -10. */
+/* Exponentials: expf, or the Taylor polynomial around 0 of the argument, clamped at -10. */
 float bad_exp(uint32_t fault, float x);
 /* Encodes and decodes n values in place, by one scale. */
 void bad_encode(float *x, int64_t n);

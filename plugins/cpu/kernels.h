@@ -35,8 +35,8 @@ typedef struct cpu_tile {
   int32_t tokens; /* 1 .. kernels->tokens */
   int32_t panels; /* 1, 2 or 4, at most the table's for `tokens` */
   int32_t add;
-  int32_t ahead_lines; /* cache lines to ask for at every fourth column */
-  const void *ahead;   /* where they begin: weights of the panels that come next */
+  int32_t ahead_lines; /* cache lines to prefetch at every fourth column */
+  const void *ahead;   /* their address: weights of the next panels */
 } cpu_tile;
 
 /* The product of a few tokens with a panel of int8: c[t * ldc + j] = (add ? c : 0) + sum of the products of
@@ -83,8 +83,8 @@ typedef struct cpu_narrow24 {
   uint32_t other; /* 1: codes are those of the other half */
 } cpu_narrow24;
 
-/* Tokens in the lanes: each weight is broadcast. c[lane * CPU_WIDE_TOKENS + t] = (add ? c : 0) + sum over the
- * values i of the lane of w[i][lane] times token t of the row of X that lies at[lane][i] bytes on. */
+/* Tokens in the lanes: each weight is broadcast. c[lane * CPU_WIDE_TOKENS + t] = (add ? c : 0) + the sum over
+ * the values i of the lane of w[i][lane] times token t of the row of X at byte offset at[lane][i]. */
 typedef struct cpu_wide24 {
   const float *x;
   const float *w;     /* [count][16] */
@@ -131,8 +131,8 @@ typedef struct cpu_turned24 {
   uint32_t other;
 } cpu_turned24;
 
-/* A unit of one panel as two dense panels, to[half * to_step + n * CPU_PANEL + k], zeros where nothing is
- * kept. */
+/* A unit of one panel as two dense panels, to[half * to_step + n * CPU_PANEL + k], zeros for dropped
+ * weights. */
 typedef struct cpu_spread24 {
   const void *w;
   const uint32_t *codes;
@@ -193,31 +193,32 @@ typedef struct cpu_kernels {
    * latency of a multiply-add: for f32 or dot, and for 16-bit panels that are widened in registers. */
   int32_t panels[CPU_MAX_TOKENS + 1];
   int32_t panels_half[CPU_MAX_TOKENS + 1];
-  int32_t panels_many; /* of a full tile whose panels are in the first cache: loads are what it waits for */
+  int32_t panels_many; /* of a full tile whose panels are in the first cache: then loads are the limit */
   /* Index by cpu_type_index of the weight's dtype; x is f32. One chain of fp32 multiply-adds an output,
    * upwards in k in every tile, so that a token's result depends neither on the other tokens nor on the team.
    * NULL: the panel is widened first. */
   cpu_tile_fn tile[3];
-  /* bf16 x and w through the processor's own instruction, two columns a step, sums in fp32. NULL: none. */
+  /* bf16 x and w by the processor's own instruction, two columns a step, sums in fp32. NULL: not
+   * available. */
   cpu_tile_fn dot;
   /* k columns of a 16-bit panel to a panel of f32 ([0]: NULL); writes whole pairs. */
   void (*widen[3])(float *dst, const void *panel, int64_t k);
   /* n elements of f32, bf16, f16 (cpu_type_index), f8e4m3 or f8e5m2 (cpu_wide_index) to and from f32; nearest
-   * even, NaN stays NaN, what is too large becomes infinity, of f8e4m3 448. */
+   * even, NaN stays NaN, too large values become infinity, for f8e4m3 448. */
   void (*load[5])(float *dst, const void *src, int64_t n);
   void (*store[5])(void *dst, const float *src, int64_t n);
   void (*add)(float *dst, const float *a, int64_t n);
   const cpu_rows_fns *rows;
   const cpu_map_fn *map;    /* steps of f32, by enum bs_expr_op; NULL for TO and INDEX */
-  const cpu_form_fn *forms; /* whole programs of f32, by enum bs_map_form; NULL where the steps serve */
+  const cpu_form_fn *forms; /* whole programs of f32, by enum bs_map_form; NULL if the steps are used */
   /* Index by BS_ACT_..., in place; [0] is NULL. the gelus and silu within one unit in the last place. */
   void (*activate[5])(float *v, int64_t n);
   /* z becomes dy times the activation's slope at z; [0] is NULL. */
   void (*slope[4])(float *z, const float *dy, int64_t n);
-  /* One step on n weights as f32; hyper as the ops sgd_update and adamw_update have it, v NULL: none. */
+  /* One step on n weights as f32; hyper as in the ops sgd_update and adamw_update, v NULL: none. */
   void (*sgd)(float *w, const float *dw, float *v, const float *hyper, int64_t n);
   void (*adamw)(float *w, const float *dw, float *m, float *v, const float *hyper, int64_t n);
-  /* Bits of the largest |x|: NaN lies above infinity, and all else below. */
+  /* Bits of the largest |x|: NaN is above infinity, and all others are below. */
   int32_t (*largest)(const float *x, int64_t n);
   /* x / scale, not beyond the largest value there is, to the nearest, ties to even; index by cpu_quant_index.
    * And back to f32, without the scale ([0]: NULL). */
@@ -225,10 +226,10 @@ typedef struct cpu_kernels {
   void (*widen8[3])(float *dst, const uint8_t *q, int64_t n);
   /* sums[r] += x . w[r], CPU_F8_ROWS rows of w at a time; n: a multiple of CPU_F8_STEP. */
   void (*dot_rows)(float *sums, const float *x, const float *w, int64_t ld, int64_t n);
-  /* Attention (isa/attention.h): n more scores of a query become powers 2^(by (s - *most)) in p, which may be
-   * s; [1]: fast ones. *most is at most 8 / by below the largest score so far. totals: sixteen lanes of their
-   * sum. What was summed up before has to be scaled by the result. v *= by; sums += rows of V by their
-   * powers. n: multiples of 16. */
+  /* Attention (isa/attention.h). Turns n more scores of a query into powers 2^(by (s - *most)) in p, which
+   * may be s; [1]: fast ones. *most is at most 8 / by below the largest score so far. totals: sixteen lanes
+   * of their sum. Earlier sums must be multiplied by the result. v *= by; sums += rows of V by their powers.
+   * n: multiples of 16. */
   float (*attend[2])(const float *s, void *p, int64_t n, float by, float *most, float *totals);
   /* Like attend, to bf16 for `dot`; NULL: not available. */
   float (*attend_bf16[2])(const float *s, void *p, int64_t n, float by, float *most, float *totals);
@@ -238,7 +239,7 @@ typedef struct cpu_kernels {
   void (*bf16_turn)(void *panel, const void *rows, int64_t row_bytes, int64_t count, int64_t depth);
   void (*bf16_zip)(void *panels, int64_t step, const void *first, const void *second, int64_t columns);
   void (*attend_scale)(float *v, float by, int64_t n);
-  /* n floats, a multiple of 16, to panels of 16 columns that are `step` floats apart. */
+  /* Copies n floats, a multiple of 16, to panels of 16 columns that are `step` floats apart. */
   void (*strips)(float *panels, int64_t step, const float *row, int64_t n);
   void (*attend_gather)(float *sums, const float *p, const float *v, int64_t ld, int64_t keys, int64_t n);
   /* Terms of int8: sum = q scale where `first`, else sum += q scale. */
@@ -254,8 +255,8 @@ typedef struct cpu_kernels {
   int32_t narrow_tokens; /* tokens of the largest narrow tile */
   int32_t narrow_most;   /* tokens of a call up to which narrow tiles are the faster ones */
   void (*narrow24)(const cpu_narrow24 *tile);
-  /* bf16 by the processor's own products of pairs, for any number of tokens; NULL where it has none. The
-   * order of the sums is that of the others. */
+  /* bf16 by the processor's own products of pairs, for any number of tokens; NULL: not available. The order
+   * of the sums is that of the others. */
   int32_t narrow_dot_tokens;
   void (*narrow24_dot)(const cpu_narrow24 *tile);
   void (*wide24)(const cpu_wide24 *tile);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * inner.h - what of an opened device changes while it is used: its streams, the pinned memory that pageable
- * memory is copied through, the pinned blocks it gave out. A rank has several threads: all of it is under one
- * lock, which is never held while a kernel is launched. */
+ * inner.h - the state of an opened device that changes during use: its streams, the pinned slots for copies
+ * of pageable memory, the pinned blocks that were allocated. A rank has several threads: one lock protects
+ * all of it, and is never held while a kernel is launched. */
 #ifndef BS_PLUGIN_CUDA_INNER_H
 #define BS_PLUGIN_CUDA_INNER_H
 #include "cuda.h"
@@ -12,7 +12,7 @@ enum { CUDA_NVML_POLICIES = 5 };
 #define CUDA_STAGE_SLOTS 4u
 #define CUDA_STAGE_BYTES ((uint64_t)512 << 10)
 
-/* A stream that the rank made, and an event for others to wait for what it has been given so far. */
+/* A stream that the rank made, and an event by which others wait for its queued work. */
 typedef struct cuda_side {
   CUstream stream;
   CUevent event;
@@ -73,9 +73,9 @@ void cuda_lose(const cuda_device *device, const bs_error *err);
 static inline int cuda_is_lost(const cuda_device *device) {
   return device->inner != NULL && __atomic_load_n(&device->inner->lost, __ATOMIC_ACQUIRE) == CUDA_LOST;
 }
-/* Keep the first error of a call that returns none. */
+/* Keeps the first error of a call that cannot return one. */
 void cuda_late(const cuda_device *device, const bs_error *err);
-/* The end of all streams; what they were given is done. */
+/* Closes all streams; their work is done. */
 void cuda_sides_close(const cuda_device *device);
 
 /* memory.c */
@@ -95,8 +95,8 @@ void cuda_graph_free(void *device, bs_capture *graph);
  * work. */
 void cuda_graph_spoil(const cuda_device *device, const char *what);
 int32_t cuda_graph_refuse(const cuda_device *device, bs_error *err);
-/* resources.c: what the device's kernels need, as log lines of the level DEBUG, those that have more local
- * memory than they should as WARN. BS_UNAVAILABLE: one cannot be launched as it is. */
+/* resources.c: logs the needs of the device's kernels at the level DEBUG, those with too much local memory as
+ * WARN. BS_UNAVAILABLE: a kernel cannot be launched. */
 int32_t cuda_resources_look(cuda_device *device, bs_error *err);
 /* state.c */
 int32_t cuda_device_state(void *device, bs_device_state *out_state, bs_error *err);

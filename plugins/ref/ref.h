@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * ref.h - what the files of the ref plugin share: its state, views of matrices and the op table's functions.
- * The plugin is the portable meaning of every op: clear and right first, fast second. */
+ * ref.h - shared parts of the ref plugin: its state, views of matrices and the op table's functions. The
+ * plugin defines the meaning of every op, portably: clear and right first, fast second. */
 #ifndef BS_PLUGIN_REF_H
 #define BS_PLUGIN_REF_H
 #include "blockshock/plugin.h"
@@ -71,7 +71,7 @@ extern const bs_op_impl ref_topk;
 int32_t ref_answer_no(bs_op_answer *out_answer, uint32_t reason, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 int32_t ref_answer_native(bs_op_answer *out_answer, uint32_t tolerance, uint64_t workspace, const char *text);
-/* prepare and pack refuse what supports answers NO to. */
+/* prepare and pack refuse the queries to which supports answers NO. */
 int32_t ref_require(const bs_op_impl *impl, void *state, const bs_op_query *query, bs_error *err);
 /* 1 when arg i of the query is a descriptor of `rank` dimensions with a known dtype and legal sizes. */
 int ref_arg_ok(const bs_op_query *query, uint32_t i, uint32_t rank);
@@ -94,8 +94,8 @@ int32_t ref_team_run(const bs_exec *exec, void (*body)(void *, uint32_t, uint32_
  * this call. The first error is reported. */
 int32_t ref_team_errors(const bs_host *host, const bs_exec *exec, void (*body)(void *, uint32_t, uint32_t),
                         void *job, bs_error **job_errors, bs_error *err);
-/* 1, or 0 after answering NO where a member works in more bytes than the query allows; and how many members
- * may work then. */
+/* 1, or 0 after answering NO if a member needs more bytes than the query allows; and the number of members
+ * that may work. */
 int ref_workspace_fits(const bs_op_query *query, uint64_t bytes, bs_op_answer *out_answer);
 uint32_t ref_workspace_members(const bs_op_query *query, const bs_exec *exec, uint64_t bytes);
 /* An op of one input and one output of the same shape. part does columns begin..end of one row; `user` is the
@@ -147,7 +147,7 @@ typedef struct ref_job {
   ref_view v[8];  /* data NULL: absent */
   int32_t failed; /* any member's failure; written with relaxed atomics */
 } ref_job;
-/* `share` does a member's part of the job. Where one fails the error has this id and text. */
+/* `share` does a member's part of the job. If one fails the error has this id and text. */
 int32_t ref_job_run(const ref_plan *plan, bs_tensor *const *args, uint32_t nargs,
                     void (*share)(void *job, uint32_t member, uint32_t width), const char *id,
                     const char *text, bs_error *err);
@@ -160,7 +160,7 @@ void ref_job_items(ref_job *job, int64_t items, uint32_t member, uint32_t width,
 /* In prepare: scratch of `bytes` a member of the team; in run: member 0's. */
 int32_t ref_scratch_reserve(ref_plan *plan, uint64_t bytes, bs_error *err);
 void *ref_scratch(const ref_plan *plan);
-/* 1 when all arguments that are there have a dtype that ref knows. */
+/* 1: ref knows the dtypes of all present arguments. */
 int ref_args_known(const bs_op_query *query);
 
 /* A tensor spread over the dims of its own space, or of a larger one. Then its last dimensions are aligned,
@@ -184,8 +184,8 @@ unsigned char *ref_at(const ref_spread *s, const int64_t *at);
 ref_view ref_line(const ref_spread *s, int64_t i);
 /* A line along dimension `axis` that begins at the coordinates `at`. */
 ref_view ref_line_along(const ref_spread *s, uint32_t axis, const int64_t *at);
-/* Stores n values of BS_F32, BS_F64 or BS_I64 as expr.h says of outputs: floats to integers towards zero, an
- * integer's low bits to a narrower one, else as ref_store does. */
+/* Stores n values of BS_F32, BS_F64 or BS_I64 as expr.h defines for outputs: floats to integers towards zero,
+ * an integer's low bits to a narrower one, else as ref_store does. */
 int32_t ref_store_value(const bs_host *host, const ref_view *v, int64_t first, int64_t n, uint32_t compute,
                         const void *in);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * world.h - a world of the communicator sim, its groups and what a call of one rank brings to a meeting. */
+ * world.h - a world of the communicator sim, its groups and the calls of ranks in a meeting. */
 #ifndef BS_PLUGINS_SIM_WORLD_H
 #define BS_PLUGINS_SIM_WORLD_H
 #include "sim.h"
@@ -68,7 +68,7 @@ static inline uint32_t sim_group_rank(const sim_group *group, uint32_t member) {
 
 /* meet.c: any collective, and the barrier. */
 int32_t sim_meet_all(sim_comm *comm, const bs_coll_call *call, bs_error *err);
-/* world.c: the text kept until the world closes; NULL: none, or no memory. */
+/* world.c: the text, kept until the world closes; NULL: none, or no memory. */
 const char *sim_world_site(sim_world *world, const char *text);
 void sim_world_met(sim_world *world, uint64_t bytes, uint32_t ranks);
 /* data.c: checks the facts that the ranks' calls must share in addition to their fingerprints; and computes

@@ -13,7 +13,7 @@
 /* State of one rank's end. One thread calls at a time; threads that have called exist until the end is
  * closed. */
 typedef struct comm_caller {
-  pthread_t owner; /* who opened it */
+  pthread_t owner; /* the thread that opened it */
   cpu_set_t cores; /* that the owner ran on then */
   pthread_t other; /* the last one that called and is not the owner */
   uint32_t known;  /* `other` is set */
@@ -26,7 +26,7 @@ static inline void comm_caller_open(comm_caller *c) {
   if (pthread_getaffinity_np(c->owner, sizeof c->cores, &c->cores) != 0) CPU_ZERO(&c->cores);
 }
 
-/* 1: it may. Asks the system once a thread. */
+/* 1: it may. Makes a system call once a thread. */
 static inline int comm_caller_may_spin(comm_caller *c) {
   const pthread_t self = pthread_self();
   if (pthread_equal(self, c->owner)) return 1;

@@ -21,10 +21,10 @@ typedef struct comm_shown {
  * by their numbers on the machine. The smallest number of ranks on a machine is the number of lanes. */
 typedef struct comm_far {
   uint32_t lanes, lane;
-  /* A round after which `bytes` of each member, or of the root alone, are shown to all. */
+  /* A round after which `bytes` of each member, or only of the root, are shown to all. */
   int32_t (*share)(void *comm, const bs_coll_call *call, uint64_t bytes, uint32_t root, comm_shown *out,
                    bs_error *err);
-  /* A slice of n elements is reduced over all machines; `offset`: where its inputs lie in the halves of the
+  /* Reduces a slice of n elements over all machines; `offset`: the place of its inputs in the halves of the
    * current round. */
   int32_t (*chain)(void *comm, const bs_coll_call *call, uint64_t offset, uint64_t n, void *result,
                    bs_error *err);
@@ -32,7 +32,7 @@ typedef struct comm_far {
    * next round. */
   int32_t (*chain_areas)(void *comm, const bs_coll_call *call, uint64_t begin, uint64_t end, uint64_t area,
                          bs_error *err);
-  /* Areas go to members of other machines and come from them; then: where the one of member r lies. */
+  /* Swaps areas with members of other machines; and gives the place of member r's area. */
   int32_t (*swap)(void *comm, const bs_coll_call *call, uint64_t area, bs_error *err);
   const unsigned char *(*block)(void *comm, uint32_t r, uint64_t area);
 } comm_far;
@@ -43,11 +43,11 @@ typedef struct comm_stage {
   uint32_t n, me;
   uint64_t half;       /* bytes that a rank shows in a round */
   uint64_t part;       /* bytes of it that `share` shows */
-  uint64_t inline_max; /* bytes: an all_reduce of no more is reduced by every rank, with one meeting */
+  uint64_t inline_max; /* bytes: every rank reduces an all_reduce up to this size itself, with one meeting */
   unsigned char *(*room)(void *comm); /* my half of the coming round */
-  /* The round: what has been written is shown. */
+  /* The round: shows the data that have been written. */
   int32_t (*meet)(void *comm, const bs_coll_call *call, comm_shown *out, bs_error *err);
-  /* Two members' calls differ in what the texts say. */
+  /* Reports that two members' calls differ, with their texts. */
   int32_t (*mismatch)(void *comm, uint32_t member_a, const char *a, uint32_t member_b, const char *b,
                       bs_error *err);
   const comm_far *far; /* NULL: one machine */

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * shm.h - inside of the communicator "shm": ranks are processes of one machine over one shared mapping.
- * plugin.c fills the vtable; job.c finds out which rank this is and makes the mapping; area.c opens worlds
- * and groups in it; wait.c is the synchronisation; collective.c and exchange.c are the collectives, with the
+ * shm.h - internals of the communicator "shm": ranks are processes of one machine over one shared mapping.
+ * plugin.c fills the vtable; job.c finds this process's rank and makes the mapping; area.c opens worlds and
+ * groups in it; wait.c is the synchronisation; collective.c and exchange.c are the collectives, with the
  * arithmetic of the communicator threads (../threads/kernels.c): the same bits.
  *
- * No rank reads the memory of another: a rank copies what it gives into its own buffers of the mapping,
- * in pieces, meets the others, and takes what it needs from theirs, in the rounds of ../common/stage.h. A
- * process may die at any point: its buffers stay, no rank waits for its consent, and the others learn of its
- * death from the system (a pidfd), not from it.
- */
+ * No rank reads the private memory of another. A rank copies its data in pieces into its own buffers of the
+ * mapping, meets the others, and reads the data that it needs from their buffers, in the rounds of
+ * ../common/stage.h. A process may die at any point: its buffers stay, no rank waits for its consent, and the
+ * system (a pidfd) reports its death to the others. */
 #ifndef BS_SHM_H
 #define BS_SHM_H
 
@@ -86,7 +85,8 @@ typedef struct shm_entry {
   uint64_t at, bytes;
   uint32_t used;
   uint32_t n, joined, left;
-  unsigned char member[SHM_MAX_RANKS / 8], here[SHM_MAX_RANKS / 8]; /* who belongs, who has opened it */
+  unsigned char member[SHM_MAX_RANKS / 8], here[SHM_MAX_RANKS / 8]; /* the members, and those that have opened
+                                                                     * it */
 } shm_entry;
 
 /* One process. */
@@ -97,12 +97,11 @@ typedef struct shm_process {
   _Atomic uint32_t inside; /* 1: it is in that call */
 } shm_process;
 
-/* Rank 0 makes it. What is above `lock` every version reads, and one of another job or version nothing else.
- */
+/* Rank 0 makes it. Every version reads the members above `lock`; another job or version reads only these. */
 typedef struct shm_head {
   _Atomic uint64_t ready; /* SHM_MAGIC once rank 0 has made the rest */
   uint64_t ledger;        /* BS_ABI_LEDGER_HASH */
-  uint64_t layout;        /* of what is shared: sizes */
+  uint64_t layout;        /* of the shared structures: sizes */
   uint64_t bytes;
   uint32_t world_size;
   _Atomic uint32_t refused; /* 1 + a rank that does not belong to this job, with its reason; 0: none */
@@ -119,13 +118,13 @@ typedef struct shm_job {
   bs_plugin_self *self;
   uint32_t rank, size;
   int fd;           /* given by the launcher; -1: none */
-  char socket[104]; /* name to meet at, where no launcher gave one */
+  char socket[104]; /* name of the meeting point, if no launcher gave a file */
   char *base;       /* the mapping; NULL: not open */
   uint64_t bytes;   /* of it */
-  uint32_t failed;  /* the ranks have not met: they will not */
+  uint32_t failed;  /* the ranks did not meet, and will not */
   shm_head *head;
   int watch[SHM_MAX_RANKS]; /* pidfds of the others; -1: none */
-  thr_world arithmetic;     /* kernels and host of the shared arithmetic; nothing else of it is used */
+  thr_world arithmetic;     /* kernels and host of the shared arithmetic; the other members are not used */
 } shm_job;
 
 /* This process's end of a world. */

@@ -24,7 +24,7 @@
 
 #define THR_MAX_RANKS 1024u
 #define THR_INLINE_MAX 16384u /* most bytes of a message that travels inside the slot */
-#define THR_SMALL 32u         /* of these, as many lie in the header's own cache line */
+#define THR_SMALL 32u         /* values up to this size are in the header's own cache line */
 #define THR_CHUNK 1024u       /* elements that are reduced at a time: 8 KiB of stack each buffer */
 #define THR_CACHE 256u        /* call sites remembered by a rank */
 
@@ -131,7 +131,7 @@ struct thr_world {
   pthread_mutex_t lock;
   thr_site *sites[64]; /* under lock */
   uint32_t nsites;
-  /* The first failure. `failed` turns 1 after the record is complete; the record never changes then. */
+  /* The first failure. `failed` turns 1 after the record is complete; then the record never changes. */
   _Alignas(64) _Atomic uint32_t failed;
   int32_t fail_code;
   uint32_t fail_rank;
@@ -159,7 +159,7 @@ typedef struct thr_comm {
 typedef struct thr_timer {
   int64_t timeout_ns;
   int64_t deadline; /* 0: not started */
-  int32_t keep;     /* 1: an abort does not end the wait (a peer is reading our memory) */
+  int32_t keep;     /* 1: an abort does not end the wait (a peer is reading this rank's memory) */
 } thr_timer;
 
 /* world.c */
@@ -175,7 +175,7 @@ const char *thr_site_text(thr_comm *comm, uint64_t key, const bs_coll_call *call
 int32_t thr_wait(thr_comm *comm, comm_flag *flag, uint32_t want, thr_timer *timer);
 /* Fill my header and the trace; fails when the world has failed. */
 int32_t thr_begin(thr_comm *comm, const bs_coll_call *call, thr_header **out_header, bs_error *err);
-/* Publish and wait for all; compare keys. in_place: memory will be read where it lies (verdict). */
+/* Publishes, waits for all and compares keys. in_place: memory will be read in place (verdict). */
 int32_t thr_meet(thr_comm *comm, const bs_coll_call *call, int in_place, bs_error *err);
 /* The second meeting: peers are done with my memory. */
 int32_t thr_part(thr_comm *comm, const bs_coll_call *call, bs_error *err);
@@ -235,8 +235,8 @@ typedef union thr_buffer {
   int8_t i8[THR_CHUNK];
   uint8_t u8[THR_CHUNK];
 } thr_buffer;
-/* A running reduction of up to THR_CHUNK elements: values are held in `work` (f32 for the floats of 32 bits
- * and less, else the reduce dtype itself), each a value of reduce_dtype. */
+/* A running reduction of up to THR_CHUNK elements: values are in `work` (f32 for floats of 32 bits and less,
+ * else the reduce dtype itself), each rounded to reduce_dtype. */
 typedef struct thr_reduction {
   const thr_world *world;
   uint32_t in;
@@ -252,7 +252,7 @@ int32_t thr_reduction_init(thr_reduction *red, const thr_world *world, const bs_
 int32_t thr_reduction_first(thr_reduction *red, const void *src, uint64_t n);
 int32_t thr_reduction_add(thr_reduction *red, const void *src, uint64_t n);
 int32_t thr_reduction_store(thr_reduction *red, void *dst, uint64_t n);
-/* A call that no communicator can reduce is refused before anybody waits: all ranks see the same call. */
+/* Refuses a call that no communicator can reduce before any rank waits: all ranks see the same call. */
 int32_t thr_check_reduction(const thr_world *world, const bs_coll_call *call, bs_error *err);
 /* The sum of f32 in f32: the hot case, which the kernels do without a thr_reduction. */
 static inline int thr_sums_f32(const bs_coll_call *call) {

@@ -53,7 +53,7 @@ typedef struct cpu_dnnl_lib {
   char text[160]; /* version and runtime, or why it is not usable */
 } cpu_dnnl_lib;
 
-/* Opens the library at the first call (23 ms), then returns what was found; thread-safe, never NULL. */
+/* Opens the library in the first call (23 ms), then returns the result; thread-safe, never NULL. */
 const cpu_dnnl_lib *cpu_dnnl_open(cpu_dnnl *dnnl);
 
 /* Sets this thread's OpenMP width to 1 between the two calls. Each member of the team computes its own slice,

@@ -125,17 +125,17 @@ INLINE void attend_powers(const int fast, const int far, void (*const put)(void 
     }
 }
 
-/* n more scores of a query, a multiple of 16, become powers 2^(by (s - *most)), put by `put` where they are
- * operands of the next product. *most is one of the first scores, and the largest of all so far once one
- * exceeds it by ATTEND_OVER; totals[16] are lanes of the sum of the powers; what was summed up before has to
- * be scaled by the result. -INFINITY: not seen. NaN spoils the totals. */
+/* Turns n more scores of a query, a multiple of 16, into powers 2^(by (s - *most)). `put` stores them as
+ * operands of the next product. *most is one of the first scores; it becomes the largest so far when that
+ * exceeds it by ATTEND_OVER. totals[16] are lanes of the sum of the powers; earlier sums must be multiplied
+ * by the result. -INFINITY: not seen. NaN makes the totals NaN. */
 INLINE float attend_row(const int fast, void (*const put)(void *, int64_t, vec), const float *s, void *p,
                         int64_t n, float by, float *most, float *totals) {
   vec here[ATTEND_VECS], over[ATTEND_VECS], sums[ATTEND_VECS];
   for (int v = 0; v < ATTEND_VECS; v++) here[v] = vec_set1(-INFINITY);
   for (int64_t i = 0; i < n; i += ATTEND_LANES)
     for (int v = 0; v < ATTEND_VECS; v++) here[v] = vec_max(vec_load(s + i + (int64_t)v * VEC), here[v]);
-  /* The first scores: nothing has to be scaled, and any of them serves. */
+  /* The first scores: there are no sums to scale, and any score will do. */
   if (*most == -INFINITY) *most = here[0][0];
   float scale = 1.0f, shift = -(*most * by);
   for (int v = 0; v < ATTEND_VECS; v++) {
@@ -172,7 +172,7 @@ static void attend_scale(float *v, float by, int64_t n) {
   for (int64_t i = 0; i < n; i += VEC) vec_store(v + i, vec_load(v + i) * vec_set1(by));
 }
 
-/* n floats, a multiple of 16, to panels of 16 columns that are `step` floats apart. */
+/* Copies n floats, a multiple of 16, to panels of 16 columns that are `step` floats apart. */
 static void attend_strips(float *panels, int64_t step, const float *row, int64_t n) {
   for (int64_t i = 0; i < n; i += 16, panels += step)
     for (int64_t v = 0; v < 16; v += VEC) vec_store(panels + v, vec_load(row + i + v));

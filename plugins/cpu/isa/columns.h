@@ -52,7 +52,7 @@ static void scatter_plain(const cpu_pick *pick, uint32_t size, uint8_t *dst, con
     scatter_groups(pick, 1, kept, dst, src, groups);
 }
 
-/* Groups of 32 bytes seen as eight 32-bit lanes, `lanes` of them kept. */
+/* Gathers groups of 32 bytes as eight 32-bit lanes, of which `lanes` are kept. */
 static int64_t gather_lanes(const cpu_pick *pick, uint32_t lanes, uint8_t *dst, const uint8_t *src,
                             int64_t groups) {
   const __m256i shuffle = table(pick->shuffle);

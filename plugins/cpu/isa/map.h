@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * map.h - the steps of f32 programs (blockshock/expr.h), a loop each: once for every instruction set. Sums,
- * products, quotients and roots are rounded once; functions go through double as in activate.h, or through
- * the C library's f32, and stay within 4 units in the last place. The last few elements go through a whole
- * vector: a value's bits do not depend on its place. `out` may be an operand. */
+ * map.h - the steps of f32 programs (blockshock/expr.h), a loop each, from one source for every instruction
+ * set. Sums, products, quotients and roots are rounded once. Functions use double as in activate.h, or the C
+ * library's f32, and stay within 4 units in the last place. The last few elements go through a whole vector:
+ * a value's bits do not depend on its place. `out` may be an operand. */
 #ifndef BS_PLUGINS_CPU_ISA_MAP_H
 #define BS_PLUGINS_CPU_ISA_MAP_H
 
@@ -561,8 +561,8 @@ static void rope_rest(const float *x, const float *y, const float *c, const floa
   memcpy(second, out[1], (size_t)n * sizeof(float));
 }
 
-/* Pointers and steps are variables of their own: what is stored could else be one of them, and each line
- * would read all of them again. */
+/* Pointers and steps are local copies: stores could otherwise alias them, and each line would read all of
+ * them again. */
 static void form_rope(const cpu_form *form) {
   const int64_t n = form->n, lines = form->lines;
   const int64_t dx = form->step[0], dy = form->step[1], dc = form->step[2], ds = form->step[3];

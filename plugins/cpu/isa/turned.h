@@ -9,8 +9,9 @@
 
 #include "sparse.h"
 
-/* Codes to a bit for each column. Of a code's bits a0 a1, the first, and b0 b1, the second: column 0 is kept
- * where the first is 0, column 3 where the second is 3, those between where either names them. */
+/* Turns codes into a bit for each column. A code has the bits a0 a1 of the first place, and b0 b1 of the
+ * second. Column 0 is kept if the first is 0, column 3 if the second is 3, the others if either names
+ * them. */
 INLINE words words_kept(words c) {
   const words ones = words_set1(0x11111111u);
   const words a0 = words_and(c, ones), a1 = words_and(words_right(c, 1), ones);
@@ -26,7 +27,7 @@ typedef struct turned {
   const cpu_turned24 *t;
   words codes[CPU_TURNED / VEC];
   uint64_t kept[CPU_UNIT_COLUMNS];          /* bit n: output n keeps it */
-  _Alignas(64) float values[4][CPU_TURNED]; /* output n's weight of a column, where it keeps that */
+  _Alignas(64) float values[4][CPU_TURNED]; /* output n's weight of a column, if it keeps that */
 } turned;
 
 static void turned_open(turned *u, const cpu_turned24 *t) {
@@ -115,7 +116,7 @@ INLINE void turned_columns(const int outs, const int vecs, const turned *u, cons
 
 /* ---- a unit as a dense matrix --------------------------------------------------------------- */
 
-/* VEC outputs of a unit, column by column, zeros where nothing is kept. */
+/* VEC outputs of a unit, column by column, zeros for dropped weights. */
 INLINE void spread_lanes(const int type, const char *w, words codes, float *to) {
   const int64_t line = CPU_PANEL * value_size(type);
   const words kept = words_kept(codes);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- *
- * attention_dx.h - what the files of attention's gradients share. */
+ * attention_dx.h - shared parts of attention's gradients. */
 #ifndef BS_PLUGINS_CPU_OPS_ATTENTION_DX_H
 #define BS_PLUGINS_CPU_OPS_ATTENTION_DX_H
 #include "attention.h"
@@ -45,7 +44,7 @@ typedef struct cpu_dx {
   int64_t D, E;
   uint64_t member_bytes; /* of scratch */
   uint32_t width;
-  uint32_t told_threads; /* of the query's own dims: what the plan reports */
+  uint32_t told_threads; /* for the query's own dims: reported by the plan */
   int woken;             /* threads were given: the team is woken for little work, too */
 } cpu_dx;
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * elementwise.h - what ops over the rows of matrices share: the plan and the division of the work over the
- * team. Rows are cut into pieces, so that few long rows occupy a whole team. The op itself is a function of
- * one piece of a row. */
+ * elementwise.h - shared parts of ops over the rows of matrices: the plan and the division of the work over
+ * the team. Rows are cut into pieces, so that few long rows occupy a whole team. The op itself is a function
+ * of one piece of a row. */
 #ifndef BS_PLUGINS_CPU_OPS_ELEMENTWISE_H
 #define BS_PLUGINS_CPU_OPS_ELEMENTWISE_H
 

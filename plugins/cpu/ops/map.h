@@ -11,9 +11,8 @@
 #define CPU_MAP_ARGS (BS_EXPR_MAX_IN + BS_EXPR_MAX_OUT)
 #define CPU_MAP_VALUES (BS_EXPR_MAX_IN + BS_EXPR_MAX_CONST + BS_EXPR_MAX_STEPS)
 
-/* Values are numbered as in expr.h. Each but those that are elsewhere (an input's or output's own memory) has
- * a slot: a chunk of a member's scratch. A step's slot is taken again when its value is not needed any more.
- */
+/* Values are numbered as in expr.h. Each value has a slot, a chunk of a member's scratch, unless it is in an
+ * input's or output's own memory. A step's slot is reused when its value is not needed any more. */
 typedef struct cpu_map_plan {
   const bs_exec *exec;
   const cpu_state *state;
@@ -37,7 +36,7 @@ typedef struct cpu_map_plan {
 
 int32_t cpu_map_run(void *plan, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err);
 
-/* One step of f64 or i64 on n elements; TO and INDEX are none of these. */
+/* One step of f64 or i64 on n elements; TO and INDEX are handled elsewhere. */
 void cpu_map_wide(uint32_t compute, uint32_t op, void *out, const void *a, const void *b, const void *c,
                   int64_t n);
 

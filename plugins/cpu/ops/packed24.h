@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * packed24.h - the weight of matmul24: panels of CPU_PANEL outputs, in a panel units of 32 columns
- * (kernels.h), their values in one stream and their codes in another, both in the order in which a product
- * reads them: of CPU_CHUNK24 panels the first block of two units each, then the second block. The codes of a
- * mask and of its complement tell the same: packed weights of one rank share a stream of them. Shared by
+ * (kernels.h). Values are in one stream and codes in another, both in the order in which a product reads
+ * them: for CPU_CHUNK24 panels the first block of two units each, then the second block. The codes of a mask
+ * determine those of its complement: packed weights of one rank share a stream of them. Shared by
  * matmul24_pack.c and the ops over it. */
 #ifndef BS_PLUGINS_CPU_OPS_PACKED24_H
 #define BS_PLUGINS_CPU_OPS_PACKED24_H
@@ -21,7 +21,8 @@ struct cpu_codes {
   uint32_t *words; /* exec->alloc; NULL when there are none */
 };
 
-#define CPU_CHUNK24 32 /* panels whose sums lie in L2 while their blocks go by: 128 KiB of 64 tokens */
+/* Panels whose sums stay in L2 while their blocks are processed: 128 KiB of 64 tokens. */
+#define CPU_CHUNK24 32
 
 static inline int64_t cpu_unit_bytes(const cpu_packed *w) {
   return (int64_t)CPU_UNIT_VALUES * CPU_PANEL * w->size;

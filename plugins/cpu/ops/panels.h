@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * panels.h - products of two activations by the tiles of matmul: rows of any strides as f32, panels of 16
- * columns made of them, and the product of a block of rows with neighbouring panels. Used by attention and
+ * columns made from them, and the product of a block of rows with adjacent panels. Used by attention and
  * contract. */
 #ifndef BS_PLUGINS_CPU_OPS_PANELS_H
 #define BS_PLUGINS_CPU_OPS_PANELS_H

@@ -7,7 +7,7 @@
 
 #include "../cpu.h"
 
-/* Rows of a matrix whose elements lie side by side. */
+/* Rows of a matrix whose elements are adjacent. */
 typedef struct cpu_rows24 {
   const cpu_kernels *kernels;
   const void *data;

@@ -59,7 +59,7 @@ struct cuda_end {
   struct {
     uint64_t key;
     char text[152];
-  } sites[CUDA_END_SITES]; /* "all_reduce bf16 4x1024 of y", as meetings tell them */
+  } sites[CUDA_END_SITES]; /* "all_reduce bf16 4x1024 of y", for messages of meetings */
 };
 
 /* Memory of the world: zero-filled, freed when it is closed. */
@@ -86,9 +86,9 @@ typedef struct cuda_part {
 } cuda_part;
 
 uint64_t cuda_sum(const uint64_t *counts, uint32_t n);
-/* BS_UNSUPPORTED where the kernel has no such sum. */
+/* BS_UNSUPPORTED: the kernel has no such sum. */
 int32_t cuda_reduce_check(const bs_coll_call *call, uint32_t n, bs_error *err);
-/* out[..] = the n matrices in[] reduced in this order as the call says; rows x cols. */
+/* out[..] = the n matrices in[] reduced in this order as the call specifies; rows x cols. */
 int32_t cuda_reduce(const cuda_device *device, const bs_coll_call *call, uint64_t rows, uint64_t cols,
                     const cuda_rank_rows *in, uint32_t n_in, const cuda_rank_rows *out, uint32_t n_out,
                     CUstream stream, bs_error *err);

@@ -5,8 +5,8 @@
 #define BS_PLUGIN_CUDA_CUBLASLT_CALL_H
 #include "library.h"
 
-/* D[m,n] = op(A)[m,k] op(B)[k,n] (+ C), column after column. A key of choices too: made of zeros, compared by
- * its bytes. */
+/* D[m,n] = op(A)[m,k] op(B)[k,n] (+ C), column-major. Also a key of choices: zero-filled, compared by its
+ * bytes. */
 typedef struct cuda_lt_shape {
   int64_t m, n, k;
   int64_t lda, ldb, ldc, ldd; /* elements from a stored column to the next */
@@ -41,7 +41,7 @@ uint32_t cuda_lt_align(uint64_t x, uint64_t y);
 /* Descriptors on the caller's stack. bias: the pointer, or one as aligned as it will be. */
 cublasStatus_t cuda_lt_describe(const cuda_lt *lt, const cuda_lt_shape *shape, const void *bias,
                                 cuda_lt_descs *out_descs);
-/* Queue the product: allocates and locks nothing of ours. */
+/* Queues the product: allocates no memory and takes no lock of this plugin. */
 cublasStatus_t cuda_lt_multiply(const cuda_lt *lt, cublasLtHandle_t handle, const cuda_lt_shape *shape,
                                 const cublasLtMatmulAlgo_t *algo, const cuda_lt_operands *operands,
                                 CUstream stream);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * choose.h - which algorithm of cuBLASLt makes a product: what its heuristics name first, or, with tuning,
- * the fastest of what they name, timed once and kept. */
+ * choose.h - chooses the algorithm of cuBLASLt for a product: the first one of its heuristics, or, with
+ * tuning, the fastest of those, timed once and kept. */
 #ifndef BS_PLUGIN_CUDA_CUBLASLT_CHOOSE_H
 #define BS_PLUGIN_CUDA_CUBLASLT_CHOOSE_H
 #include "../ops/ops.h"

@@ -32,7 +32,7 @@ typedef struct cuda_lt_choice cuda_lt_choice; /* choose.h */
 typedef struct cuda_lt {
   cuda_state *state;
   const char *wanted; /* "auto", "off" or a path */
-  int tune;           /* time what the heuristics name */
+  int tune;           /* time the algorithms of the heuristics */
   pthread_mutex_t lock;
   int looked, usable;
   uint32_t reason; /* enum bs_reason: why not usable */
@@ -48,14 +48,14 @@ typedef struct cuda_lt {
 /* Opens nothing. `wanted` and the state must live on. */
 int32_t cuda_lt_new(cuda_state *state, const char *wanted, int tune, bs_error *err);
 void cuda_lt_delete(cuda_state *state);
-/* Opens the library at the first call, then returns what was found; any thread, never NULL. */
+/* Opens the library in the first call, then returns the result; any thread, never NULL. */
 const cuda_lt *cuda_lt_open(cuda_state *state);
-/* The least compute capability of the driver's devices, 0 where that is not known. No context. */
+/* The least compute capability of the driver's devices, 0 if it is not known. Makes no context. */
 int32_t cuda_lt_capability(const cuda_state *state);
 /* The device's handle, which the first caller makes in the device's context. */
 int32_t cuda_lt_handle(cuda_device *device, cublasLtHandle_t *out_handle, bs_error *err);
 /* The end of the device's handle, if it has one. */
 void cuda_lt_close(cuda_device *device);
-/* Fill err from a status of `what`; returns err's code, CUBLAS_STATUS_SUCCESS: BS_OK. */
+/* Fills err from a status of `what`; returns err's code, CUBLAS_STATUS_SUCCESS: BS_OK. */
 int32_t cuda_lt_check(const cuda_lt *lt, cublasStatus_t status, const char *what, bs_error *err);
 #endif

@@ -31,13 +31,13 @@ typedef struct cuda_splt {
 /* Opens nothing. `wanted` and the state must live on. */
 int32_t cuda_splt_new(cuda_state *state, const char *wanted, int tune, int zeros, bs_error *err);
 void cuda_splt_delete(cuda_state *state);
-/* Opens the library at the first call, then returns what was found; any thread, never NULL. */
+/* Opens the library in the first call, then returns the result; any thread, never NULL. */
 const cuda_splt *cuda_splt_open(cuda_state *state);
 /* The device's handle, which the first caller makes in the device's context. */
 int32_t cuda_splt_handle(cuda_device *device, const cuda_splt_opaque **out_handle, bs_error *err);
 /* The end of the device's handle, if it has one. */
 void cuda_splt_close(cuda_device *device);
-/* Fill err from a status of `what`; returns err's code, SPLT_SUCCESS: BS_OK. */
+/* Fills err from a status of `what`; returns err's code, SPLT_SUCCESS: BS_OK. */
 int32_t cuda_splt_check(const cuda_splt *splt, int status, const char *what, bs_error *err);
 /* The library does not serve this product, but this plugin's own tiles do, and nothing is broken: no table of
  * the library lists the products that it serves. */

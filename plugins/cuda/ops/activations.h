@@ -13,8 +13,8 @@
 #define CUDA_ROUND 0x1.8p52 /* added to a small number: its nearest integer is in the low bits */
 #define CUDA_LOG2_E 1.4426950408889634
 
-/* 1 / d for d in [1, 2^1022], within a unit of f64 in the last place: what goes to f32 needs no more, and the
- * exact division is a call. */
+/* 1 / d for d in [1, 2^1022], within a unit of f64 in the last place: enough for results in f32, and the
+ * exact division is a function call. */
 CUDA_FN double cuda_reciprocal(double d) {
 #if defined(__CUDACC__)
   double r;
@@ -53,7 +53,8 @@ CUDA_FN double cuda_tail(double t) {
   return fma(g, t, 0.750294074215);
 }
 
-/* -|x|, kept where the exponential below is a normal number: beyond, nothing is left of it in f32. */
+/* -|x|, limited to values for which the exponential below is a normal number: beyond them the result is 0 in
+ * f32. */
 CUDA_FN double cuda_gelu_at(double x) {
   return fabs(x) > 37.6 ? -37.6 : -fabs(x);
 }
@@ -66,14 +67,14 @@ CUDA_FN double cuda_gelu_phi(double y) {
   return cuda_tail((3.75 + y) * w) * w;
 }
 
-/* x Phi(x) = max(x, 0) - |x| Phi(-|x|). The exponential is zero where y ends. */
+/* x Phi(x) = max(x, 0) - |x| Phi(-|x|). The exponential is zero beyond the range of y. */
 CUDA_FN float cuda_gelu_f32(float v) {
   if (v != v) return v;
   const double x = (double)v, y = cuda_gelu_at(x);
   const double least = x < y ? x : y, most = x > 0.0 ? x : least == x && x == 0.0 ? x : -0.0;
   return (float)fma(least * cuda_gelu_phi(y), cuda_gelu_exp(x, y), most);
 }
-/* 1 / (1 + exp(-x)); zero where that exponential is infinite. */
+/* 1 / (1 + exp(-x)); zero if that exponential is infinite. */
 CUDA_FN double cuda_logistic(double x) {
   const double v = x > 700.0 ? 700.0 : x < -708.0 ? -708.0 : x;
   return x < -709.782712893384 ? 0.0 : cuda_reciprocal(1.0 + cuda_exp2(v, -CUDA_LOG2_E));

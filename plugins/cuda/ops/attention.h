@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * attention.h - what the implementations of attention share on the host: a query read, its arguments as
- * kernels get them. */
+ * attention.h - the common host part of the implementations of attention: reading a query, and the arguments
+ * of kernels. */
 #ifndef BS_PLUGIN_CUDA_ATTENTION_H
 #define BS_PLUGIN_CUDA_ATTENTION_H
 #include "attention_row.h"
@@ -24,7 +24,7 @@ typedef struct cuda_attend {
   int64_t causal, left, right;
 } cuda_attend;
 
-/* 0 and a NO: not what the kernel `attention_rows` takes, which is all that any of them does. */
+/* 0 and a NO: the kernel `attention_rows` does not accept it, and so does no other. */
 int cuda_attend_legal(const bs_op_query *query, bs_op_answer *out_answer);
 cuda_attend cuda_attend_of(const bs_op_query *query);
 /* The element's stride of a descriptor whose strides may be left out. */

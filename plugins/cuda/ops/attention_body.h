@@ -21,7 +21,7 @@
 enum {
   ATTENTION_DEPTH = ATTENTION_WIDTH / 16,           /* products along D; pairs of products along E */
   ATTENTION_PIECES = ATTENTION_WIDTH / 8,           /* of 16 bytes of a row in shared memory */
-  ATTENTION_STEP = ATTENTION_WIDTH > 128 ? 16 : 32, /* keys of a chunk: what registers there are for */
+  ATTENTION_STEP = ATTENTION_WIDTH > 128 ? 16 : 32, /* keys of a chunk, limited by the registers */
   ATTENTION_BLOCKS = ATTENTION_STEP / 8             /* products along them */
 };
 
@@ -51,7 +51,7 @@ CUDA_FN float attention_power(const attention_args *a, float x) {
 #endif
 }
 
-/* ---- what is worked on -------------------------------------------------------------------------- */
+/* ---- work of a block ------------------------------------------------------------------------------ */
 
 /* Later queries come first: with a causal mask they have more keys. */
 CUDA_FN attention_item attention_item_at(const attention_args *a, const cuda_at *at, uint32_t index) {
@@ -146,7 +146,7 @@ CUDA_FN void attention_fetch_q(const attention_args *a, cuda_shared shared, cuda
                        attention_stage(a, shared, a->stages), q, at);
 }
 
-/* A group of copies, an empty one where there is no such tile. */
+/* Starts a group of copies, an empty one if there is no such tile. */
 CUDA_FN void attention_fetch(const attention_args *a, cuda_shared shared, cuda_async *q, const cuda_at *at,
                              const attention_item *item, int32_t tile) {
   if (tile < item->end) {
@@ -195,7 +195,7 @@ CUDA_FN void attention_multiply_k(const attention_args *a, cuda_shared q, cuda_s
   }
 }
 
-/* P V of the keys from `key` of the tile on: the powers are A's operand where they lie. */
+/* P V of the keys from `key` of the tile on: the powers are already in the layout of A's operand. */
 CUDA_FN void attention_multiply_v(const attention_args *a, cuda_shared tile, uint32_t key, attention_chunk s,
                                   attention_local *w, const cuda_at *at) {
   CUDA_UNROLL
@@ -243,7 +243,7 @@ CUDA_FN void attention_cap(const attention_args *a, attention_chunk s) {
   }
 }
 
-/* -inf where a query does not see the key; adds the mask. */
+/* Sets scores of keys that a query does not see to -inf; adds the mask. */
 CUDA_FN void attention_hide(const attention_args *a, const cuda_at *at, const attention_item *item,
                             int32_t row, int32_t length, int32_t key, attention_chunk s) {
   for (int l = 0; l < CUDA_LANES; l++) {
@@ -277,7 +277,7 @@ CUDA_FN void attention_scale(attention_chunk s, float by) {
   }
 }
 
-/* Scores to powers; what was summed is brought to the new largest score. */
+/* Turns scores into powers; scales the sums to the new largest score. */
 CUDA_FN void attention_soften(const attention_args *a, attention_local *w, attention_chunk s) {
   float top[2][CUDA_LANES], by[2][CUDA_LANES];
   uint32_t changed[CUDA_LANES];
@@ -365,7 +365,7 @@ CUDA_FN void attention_put(const attention_view *y, void *row, int32_t e, float 
   cuda_put_bytes((char *)row + 2 * (int64_t)e, &raw, 4);
 }
 
-/* Rows i = 0 (lane / 4) and 1 (+ 8): what is left for attention_merge, or the result. */
+/* Rows i = 0 (lane / 4) and 1 (+ 8): writes the parts for attention_merge, or the result. */
 CUDA_FN void attention_put_row(const attention_args *a, const attention_local *w, const cuda_at *at,
                                const attention_item *item, int32_t s, const int i, int l, float factor) {
   const uint32_t lane = CUDA_LANE(at, l);
@@ -418,7 +418,7 @@ CUDA_FN void attention_finish(const attention_args *a, attention_local *w, const
   if (a->splits > 1) return;                                 /* attention_merge looks itself */
   const uint64_t rows = (uint64_t)found[1] << 32 | found[0]; /* four bits each */
 #if defined(__CUDACC__)
-  __syncwarp(); /* what a lane has written of such a row is written over by another one */
+  __syncwarp(); /* another lane overwrites what a lane has written of such a row */
 #endif
   CUDA_ROLL
   for (int32_t r = 0; r < 16 && row + r < a->S; r++)

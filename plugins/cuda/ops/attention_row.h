@@ -17,7 +17,7 @@ enum {
   ATTENTION_ROWS_THREADS = ATTENTION_ROWS_WARPS * CUDA_WARP,
   ATTENTION_CHUNK = 32,    /* keys at a time */
   ATTENTION_THREADS = 256, /* at most, of a block of attention_body.h */
-  ATTENTION_SHARED = 98304 /* bytes, at most, of such a block: every device since 8.0 has them */
+  ATTENTION_SHARED = 98304 /* bytes of such a block, at most: every device since 8.0 has them */
 };
 
 /* attention_body.h explains the arguments `keys`, `stages`, `splits`, `fast`, `items` and `persistent`. */
@@ -189,7 +189,7 @@ CUDA_FN void attention_row(const attention_args *a, const cuda_at *at, uint32_t 
     attention_gather(a, at, b, h, key, scores, &of);
   }
   cuda_lanes_sum(of.total, CUDA_WARP);
-  const int none = of.total[0] == 0.0f; /* a key that is seen has a power, the largest one's is 1 */
+  const int none = of.total[0] == 0.0f; /* a seen key has a power; that of the largest score is 1 */
   void *y = (void *)(uintptr_t)attention_at(&a->y, b, h, s);
   for (int l = 0; l < CUDA_LANES; l++) {
     CUDA_UNROLL

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * convert.h - rounding a matrix to another dtype, for ops that need it on the way. */
+ * convert.h - rounds a matrix to another dtype, for ops that need this as a step. */
 #ifndef BS_PLUGIN_CUDA_CONVERT_H
 #define BS_PLUGIN_CUDA_CONVERT_H
 #include "ops.h"

@@ -77,8 +77,8 @@ CUDA_FN int64_t cuda_column(const cuda_columns *c, int64_t i) {
   return c->list != 0 ? (int64_t)c->list[i] : c->begin + i;
 }
 
-/* Kernels are compiled without contraction (-fmad=false): a product and a sum are fused where this is said.
- * The twin rounds twice instead, which the tolerance of such ops covers. */
+/* Kernels are compiled without contraction (-fmad=false): a product and a sum are only fused by this
+ * function. The twin rounds twice instead, which the tolerance of such ops covers. */
 CUDA_FN float cuda_fma_f32(float a, float b, float c) {
 #if defined(__CUDACC__)
   return fmaf(a, b, c);

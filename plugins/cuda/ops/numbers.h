@@ -2,10 +2,10 @@
  * numbers.h - numbers of every dtype in kernels: loads, stores and roundings with the bits of the host's
  * convert (docs/numbers.md), on both sides of the compiler.
  *
- * Everything is said in integers and in single IEEE operations. Where a processor has an instruction that
- * rounds the same way, nvcc is given that one, but for NaN, of which the instructions keep neither sign nor
- * payload. A narrow float is rounded from f32; an f64 goes there by rounding to odd, which two more bits than
- * twice the narrow ones make safe, so that there is one rounding in effect. */
+ * The code uses integers and single IEEE operations. If a processor has an instruction that rounds in the
+ * same way, nvcc uses it, except for NaN, whose sign and payload the instructions do not keep. A narrow float
+ * is rounded from f32. An f64 is first rounded to f32 by rounding to odd; f32 has at least two bits more than
+ * twice the narrow ones, so the effect is one rounding. */
 #ifndef BS_PLUGIN_CUDA_NUMBERS_H
 #define BS_PLUGIN_CUDA_NUMBERS_H
 #include "kernel.h"
@@ -155,7 +155,7 @@ CUDA_FN uint32_t cuda_nan_f32_of_f64(uint64_t bits) {
 CUDA_FN float cuda_f32_of_f64(double v) {
   return v == v ? (float)v : cuda_f32_bits(cuda_nan_f32_of_f64(cuda_bits_f64(v)));
 }
-/* Towards zero; what is not exact gets an odd last bit. */
+/* Rounds towards zero; an inexact result gets an odd last bit. */
 CUDA_FN float cuda_odd_f32_of_f64(double v) {
   if (v != v) return cuda_f32_bits(cuda_nan_f32_of_f64(cuda_bits_f64(v)));
   const float near = (float)v;
@@ -328,7 +328,7 @@ CUDA_FN void cuda_widen_f64(uint32_t dtype, const cuda_raw *raw, double *v, cons
       break;
   }
 }
-/* Integers and bool alone; anything else is 0. */
+/* Only integers and bool; others give 0. */
 CUDA_FN void cuda_widen_i64(uint32_t dtype, const cuda_raw *raw, int64_t *v, const int count) {
   CUDA_UNROLL
   for (int i = 0; i < count; i++) {

@@ -12,8 +12,8 @@ typedef struct cuda_panels {
   int64_t rows;
   uint64_t line;    /* bytes of a row */
   uint64_t scratch; /* scratch bytes of one member of the team, in addition to its rows */
-  /* Fill rows row .. row+n-1, `line` bytes apart, at most `most` at a time. `out` holds zeros or what an
-   * earlier call left. Called by the members of the team for rows of their own. */
+  /* Fills rows row .. row+n-1, `line` bytes apart, at most `most` at a time. `out` holds zeros or data of an
+   * earlier call. The members of the team call it for separate rows. */
   int32_t (*fill)(const void *ctx, int64_t row, int64_t n, unsigned char *out, unsigned char *scratch,
                   bs_error *err);
   const void *ctx;

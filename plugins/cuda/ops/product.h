@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * product.h - what the kernels of products are given, by host and device: C[i,j] = the sum over r of
- * A[i,r] B[j,r], r ascending, one accumulator an output. So an output's bits depend on its row of A, its row
- * of B and their length, and on nothing else. matmul, its derivatives and those over 2:4 weights are this. */
+ * product.h - the arguments of kernels for products, on host and device: C[i,j] = the sum over r of A[i,r]
+ * B[j,r], r ascending, one accumulator an output. So an output's bits depend only on its row of A, its row of
+ * B and their length. matmul, its derivatives and those over 2:4 weights use this. */
 #ifndef BS_PLUGIN_CUDA_PRODUCT_H
 #define BS_PLUGIN_CUDA_PRODUCT_H
 #include "kernel.h"
@@ -25,11 +25,11 @@ enum product_picks {
   PRODUCT_PICKS_C_COLS = 3
 };
 
-/* A or B: rows are what the outputs count, columns are r. Of picked columns the view has all. */
+/* A or B: rows are the outputs' index, columns are r. If columns are picked the view has all. */
 typedef struct product_side {
   cuda_view at;
   uint32_t along; /* 1: a thread loads four neighbours in r, 0: of four rows */
-  uint32_t wide;  /* 1: they are one aligned load where all four exist */
+  uint32_t wide;  /* 1: one aligned load reads them if all four exist */
 } product_side;
 
 typedef struct product_args {

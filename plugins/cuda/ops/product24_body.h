@@ -8,7 +8,7 @@
 
 typedef struct product24_panels {
   product_panels p;
-  unsigned char keeps[PRODUCT_DEPTH][PRODUCT_TILE]; /* [r][j]: not 0 where the weight is kept */
+  unsigned char keeps[PRODUCT_DEPTH][PRODUCT_TILE]; /* [r][j]: not 0 if the weight is kept */
 } product24_panels;
 
 typedef union product24_shared {

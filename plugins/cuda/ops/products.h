@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * products.h - what the hosts' sides of matmul, its derivatives and those over 2:4 weights share: which
- * dtypes they take, their plans, and launching the kernels of products (product.h). Each op says in its own
- * file what A, B and C are. */
+ * products.h - the common host part of matmul, its derivatives and those over 2:4 weights: their dtypes,
+ * their plans, and launching the kernels of products (product.h). Each op's file defines its A, B and C. */
 #ifndef BS_PLUGIN_CUDA_PRODUCTS_H
 #define BS_PLUGIN_CUDA_PRODUCTS_H
 #include "ops.h"
@@ -22,7 +21,7 @@ typedef struct cuda_product_plan {
 
 /* The type of the sums of a times b that become c. */
 uint32_t cuda_product_compute(const bs_op_query *query, uint32_t a, uint32_t b, uint32_t c);
-/* An answer by that; NO where the three are neither all float nor all integer. */
+/* Answers by these dtypes; NO if the three are neither all float nor all integer. */
 int32_t cuda_product_answer(const bs_op_query *query, uint32_t a, uint32_t b, uint32_t c,
                             bs_op_answer *out_answer);
 int32_t cuda_product_answer_as(uint32_t compute, bs_op_answer *out_answer);
@@ -38,7 +37,7 @@ int32_t cuda_product_prepare(const bs_op_impl *impl, void *state, const bs_exec 
 void cuda_product_plan_free(void *plan);
 int32_t cuda_product_echo(const void *plan, bs_op_echo *out_echo);
 
-/* A side as the product sees it: rows are outputs, columns are r. */
+/* A side for the product: rows are outputs, columns are r. */
 product_side cuda_product_side(const cuda_view *view);
 cuda_view cuda_turned(const cuda_view *view); /* rows and columns change places */
 /* The plan's columns of `view`, X or dX: a run is a part of the view, a list goes to args with `picks`. */

@@ -10,7 +10,7 @@
 #define BS_PLUGIN_CUDA_QUANTIZE_GROUPS_BODY_H
 #include "walk.h"
 
-enum { CUDA_QUANTIZE_SPAN = 2048 }; /* columns of a block, where groups are not larger */
+enum { CUDA_QUANTIZE_SPAN = 2048 }; /* columns of a block, if groups are not larger */
 
 typedef struct quantize_groups_args {
   cuda_view in, q, scales;

@@ -50,7 +50,7 @@ CUDA_FN void rows_fetch(const rows_args *a, const rows_of_w *w, int64_t piece, c
     out[r] = rows_stream(product_where(&a->p.b.at, w->row[r], 0) + 16 * piece);
 }
 
-/* The elements of a piece one by one, where X does not lie on 16 bytes or ends. */
+/* Adds the elements of a piece one by one, if X is not aligned to 16 bytes or ends. */
 CUDA_FN void rows_add_single(const rows_args *a, const rows_of_w *w, int64_t piece, rows_local *l,
                              const int tokens, const uint32_t dtype) {
   const int64_t begin = piece * rows_count(dtype);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * tree_sum_body.h - out = act(((p0 + p1) + (p2 + p3)) + ..) of up to eight blocks of columns that lie side by
- * side, each sum rounded to f32 (f64 where either side is f64), integers modulo 2^64. */
+ * tree_sum_body.h - out = act(((p0 + p1) + (p2 + p3)) + ..) of up to eight adjacent blocks of columns, each
+ * sum rounded to f32 (f64 if either side is f64), integers modulo 2^64. */
 #ifndef BS_PLUGIN_CUDA_TREE_SUM_BODY_H
 #define BS_PLUGIN_CUDA_TREE_SUM_BODY_H
 #include "activations.h"

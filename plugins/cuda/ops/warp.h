@@ -73,7 +73,7 @@ CUDA_FN uint32_t cuda_ballot(const uint32_t *v) {
 #endif
 }
 /* The largest (the sum) over lanes that differ in the bits of `below` - 1: 4 is a row of a product. A NaN is
- * no largest. */
+ * ignored in the largest. */
 CUDA_FN void cuda_lanes_max(float *v, const uint32_t below) {
   float other[CUDA_LANES];
   CUDA_UNROLL
@@ -152,9 +152,9 @@ CUDA_FN void cuda_mma(float (*d)[4], const uint32_t (*a)[4], const uint32_t (*b)
 #endif
 }
 
-/* Four matrices of 8 rows of 16 bytes in shared memory, lane l brings the address of row l % 8 of matrix l
- * / 8. Of matrix i a lane gets [i]: row lane / 4, elements 2 (lane % 4) and the next; turned: column lane /
- * 4, rows 2 (lane % 4) and the next. */
+/* Loads four matrices of 8 rows of 16 bytes from shared memory; lane l gives the address of row l % 8 of
+ * matrix l / 8. Of matrix i a lane gets [i]: row lane / 4, elements 2 (lane % 4) and the next; transposed:
+ * column lane / 4, rows 2 (lane % 4) and the next. */
 CUDA_FN void cuda_load_matrices(const cuda_shared *rows, uint32_t (*out)[4], const int turned) {
 #if defined(__CUDACC__)
   if (turned)
@@ -184,8 +184,8 @@ CUDA_FN void cuda_load_matrices(const cuda_shared *rows, uint32_t (*out)[4], con
 
 /* ---- asynchronous copies ------------------------------------------------------------------------ */
 
-/* A thread's copies of 16 bytes from device to shared memory, in groups. Nothing of a group is there before
- * cuda_async_wait; the twin copies no sooner. */
+/* A thread's copies of 16 bytes from device to shared memory, in groups. The data of a group are only valid
+ * after cuda_async_wait; the twin copies no sooner. */
 typedef struct cuda_async {
 #if defined(__CUDACC__)
   uint32_t unused;

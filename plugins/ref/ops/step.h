@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * step.h - what sgd_update.c, adamw_update.c and activate_dx.c share: rows of up to three matrices that are
- * loaded as f64, changed by a function and stored, each value rounded once to its own dtype. */
+ * step.h - shared parts of sgd_update.c, adamw_update.c and activate_dx.c: rows of up to three matrices that
+ * are loaded as f64, changed by a function and stored, each value rounded once to its own dtype. */
 #ifndef BS_PLUGIN_REF_STEP_H
 #define BS_PLUGIN_REF_STEP_H
 #include "matmul.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * skel_communicator.h - a world of ranks that are threads of this process (skel_communicator.c), what they do
- * once all have come (skel_communicator_move.c), and what plugin.c registers. */
+ * skel_communicator.h - a world of ranks that are threads of this process (skel_communicator.c), the work
+ * after all have arrived (skel_communicator_move.c), and the table that plugin.c registers. */
 #ifndef BS_PLUGIN_skel_communicator_H
 #define BS_PLUGIN_skel_communicator_H
 #include <blockshock/plugin.h>

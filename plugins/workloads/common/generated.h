@@ -20,6 +20,6 @@ typedef struct bs_generated {
 /* A matrix of law ZERO; the law and its numbers are set in `by` from here on. */
 void bs_generated_make(bs_generated *part, const bs_host *host, int64_t rows, int64_t cols, uint64_t seed,
                        uint32_t stream, uint32_t dtype);
-/* A source over `part`, which must outlive it. It tells how it is made, unless columns are outliers. */
+/* A source over `part`, which must outlive it. It describes its generator, unless columns are outliers. */
 void bs_generated_source(bs_generated *part, bs_source *out_source);
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * panel.h - what every source of a workload does in `read`: check the arguments, walk the wanted columns,
- * round to the model's dtype and then to the asked one. Thread-safe, no allocation. */
+ * panel.h - the common part of `read` in all sources of a workload: checks the arguments, visits the wanted
+ * columns, rounds to the model's dtype and then to the requested one. Thread-safe, no allocation. */
 #ifndef BS_WORKLOADS_COMMON_PANEL_H
 #define BS_WORKLOADS_COMMON_PANEL_H
 #include "blockshock/plugin.h"

@@ -32,13 +32,13 @@ typedef struct models_workload {
   models_cache *cache;
 } models_workload;
 
-/* Ready to be read: the cache over `build`, which gets the workload as ctx. Needs unit_rows, unit_cols,
+/* Makes it readable: the cache over `build`, which gets the workload as ctx. Needs unit_rows, unit_cols,
  * across. */
 int32_t models_start(models_workload *w, models_build_fn build, bs_error *err);
 /* The vtable slots source and close. */
 int32_t models_source(void *workload, uint32_t part, bs_source *out_source, bs_error *err);
 void models_close(void *workload);
-/* n normals of X's seed from `stream`, as they are. */
+/* n normals of X's seed from `stream`, without conversion. */
 void models_draw(const models_workload *w, uint32_t stream, int64_t first, int64_t n, float *out);
 /* Round n doubles to the model's dtype. */
 int32_t models_store(const models_workload *w, void *out, const double *values, int64_t n, bs_error *err);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * comm.h - a wrapped communicator: what comm.c, hang.c and exchange.c share.
- */
+ * comm.h - a wrapped communicator: shared parts of comm.c, hang.c and exchange.c. */
 #ifndef BS_WRAP_COMM_H
 #define BS_WRAP_COMM_H
 
@@ -21,7 +20,7 @@ typedef struct wrap_world {
   const wrap_comm_state *w;
   void *inner;
   uint32_t size;
-  uint32_t failed; /* with what follows: under lock */
+  uint32_t failed; /* this and the next members: under lock */
   uint32_t fail_rank;
   char why[240];
   pthread_mutex_t lock;
@@ -33,7 +32,7 @@ typedef struct wrap_end {
   wrap_world *world;
   void *inner;
   wrap_calls *calls;
-  void *nowhere;         /* hang.c: where a rank that hangs waits; NULL: nowhere */
+  void *nowhere;         /* hang.c: the group in which a hanging rank waits; NULL: none */
   uint32_t owns_nowhere; /* its end of the world; those of groups use it */
   uint32_t me, n;        /* in the group */
 } wrap_end;
@@ -57,7 +56,7 @@ int64_t wrap_now_ns(void);
 
 /* exchange.c: one call of the op "exchange", however many messages it has. */
 int32_t wrap_exchange(void *end, const bs_coll_call *const *calls, uint32_t ncalls, bs_error *err);
-/* Dense rows of what a send sends; the caller frees them. */
+/* Dense rows of a send's data; the caller frees them. */
 int32_t wrap_dense_copy(const wrap_plugin *plugin, const bs_coll_call *call, void **out_copy, bs_error *err);
 
 #endif

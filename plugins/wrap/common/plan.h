@@ -23,7 +23,7 @@ enum wrap_do {
   WRAP_NAN = 4,
   WRAP_TRUNCATE = 5,
   WRAP_KILL = 6, /* the process ends immediately, by SIGKILL */
-  WRAP_STOP = 7, /* it stands still, by SIGSTOP */
+  WRAP_STOP = 7, /* the process stops, by SIGSTOP */
   WRAP_DO_COUNT_ = 8
 };
 
@@ -37,7 +37,7 @@ enum wrap_op {
   WRAP_OP_EVENT,
   WRAP_OP_EXCHANGE,
   WRAP_OP_FIRST,
-  WRAP_CORE_OPS = BS_CORE_OPS + 1, /* the last one stands for all ops of plugins */
+  WRAP_CORE_OPS = BS_CORE_OPS + 1, /* the last one represents all ops of plugins */
   WRAP_OP_COUNT_ = WRAP_OP_FIRST + 3 * WRAP_CORE_OPS
 };
 enum wrap_stage { WRAP_RUN = 0, WRAP_PREPARE = 1, WRAP_PACK = 2 };
