@@ -180,7 +180,7 @@ void kit_comm_exchange_faults(const kit_case *c) {
              ranks[0].rc != BS_OK ? ": " : "", ranks[0].rc != BS_OK ? ranks[0].err.message : "");
   kit_assert(ranks[0].err.message[0] != '\0', "exchange: rank 0 gets no reason");
   kit_assert(faults[c->arg].body != KIT_EXCHANGE_OTHER || strstr(ranks[0].err.message, "kit.before") == NULL,
-             "exchange %s: rank 0 is told of a call site that it has left: %.300s", what,
+             "exchange %s: rank 0 gets an error for a call site that it has left: %.300s", what,
              ranks[0].err.message);
   kit_comm_close(&p);
 }

@@ -117,7 +117,7 @@ static void check_words(const kit_outcome *o, uint32_t body) {
   char all[sizeof o->err.message + sizeof o->err.where + 2];
   snprintf(all, sizeof all, "%s %s", o->err.message, o->err.where);
   for (int i = 0; i < 2; i++)
-    kit_assert(strstr(all, specified[body].words[i]) != NULL, "%s: rank %u is not told '%s', but: %.300s",
+    kit_assert(strstr(all, specified[body].words[i]) != NULL, "%s: rank %u does not get '%s', but: %.300s",
                specified[body].what, o->rank, specified[body].words[i], all);
   if (body == KIT_ABORT)
     kit_assert(o->err.native_code == BS_INTERNAL, "%s: rank %u finds %lld in native_code, abort was given %d",

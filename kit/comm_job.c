@@ -245,8 +245,7 @@ static const kit_outcome *by_rank(const kit_job *job, const process *all, int in
   for (uint32_t i = 0; i < job->size; i++) check_end(job, &job->of[i], all != NULL, in_time);
   for (uint32_t i = 0; i < job->size; i++) {
     const kit_outcome *o = &job->of[i];
-    kit_assert(out[o->rank].stage == KIT_ABSENT, "two of %u processes are told that they are rank %u",
-               job->size, o->rank);
+    kit_assert(out[o->rank].stage == KIT_ABSENT, "two of %u processes became rank %u", job->size, o->rank);
     memcpy(&out[o->rank], o, sizeof *o);
   }
   return out;

@@ -389,7 +389,7 @@ int32_t kit_data_run(kit_actor *a, kit_data *d, const char **stage, bs_error *er
   if (kit_is_step(d->op)) kit_step_reset(d);
   *stage = "pack";
   if (needs_weight(d) && packer == NULL)
-    return bs_error_set(err, BS_UNSUPPORTED, "BS-KIT-PACKER", "the plugin has no matmul24 beside %s@%s/%s",
+    return bs_error_set(err, BS_UNSUPPORTED, "BS-KIT-PACKER", "the plugin has no matmul24 for %s@%s/%s",
                         a->impl->op, a->impl->backend, a->impl->name);
   if (needs_weight(d)) rc = packer->pack(state, &a->exec, &d->pack_query, &source, &packed, &bytes, err);
   if (rc == BS_OK) {

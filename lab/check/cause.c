@@ -135,9 +135,8 @@ static void say_rest(const bs_checking *c, const bs_check_result *result, char *
   } else if (failed(result, "zero")) {
     snprintf(text, size, "whole features of Y are zeros and should not be, and other outputs are wrong too");
   } else if (failed(result, "drift")) {
-    snprintf(
-        text, size,
-        "the errors of Y lie to one side, as if values were cut off or rounded up instead of to nearest");
+    snprintf(text, size,
+             "the errors of Y have one sign, as if values were cut off or rounded up instead of to nearest");
   } else if (failed(result, "T1") || failed(result, "T3")) {
     say_size(c, text, size);
   } else if (failed(result, "T4")) {

@@ -143,7 +143,7 @@ static int take_columns(bs_checking *c, uint32_t r, const bs_check_tensor *t) {
     }
     uint32_t *owner = &c->column_rank[(int64_t)k];
     if (*owner != UINT32_MAX) {
-      snprintf(c->columns_why, sizeof c->columns_why, "column %.0f is told of rank %u and of rank %u", k,
+      snprintf(c->columns_why, sizeof c->columns_why, "column %.0f belongs to rank %u and to rank %u", k,
                *owner, r);
       return 0;
     }
@@ -166,12 +166,12 @@ static int are_known(bs_checking *c) {
   if (columns->n == 0 && c->ranks < 2) return 1; /* all are the one rank's */
   if (columns->n == 0)
     snprintf(c->columns_why, sizeof c->columns_why,
-             "no columns_0, columns_1 ..: which columns of W each rank has is not told");
+             "no columns_0, columns_1 ..: the columns of W of each rank are not known");
   for (uint32_t r = 0; r < columns->n; r++)
     if (!take_columns(c, r, &columns->of[r])) return 0;
   for (int64_t k = 0; k < c->K; k++) left += c->column_rank[k] == UINT32_MAX;
   if (columns->n == 0 || left == 0) return columns->n > 0;
-  snprintf(c->columns_why, sizeof c->columns_why, "%lld of %lld columns are told of no rank", (long long)left,
+  snprintf(c->columns_why, sizeof c->columns_why, "%lld of %lld columns belong to no rank", (long long)left,
            (long long)c->K);
   if (c->set->partial.n > columns->n) return 0;
   give_rest(c, columns->n);

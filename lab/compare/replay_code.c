@@ -76,7 +76,7 @@ static int32_t add_file(choosing *c, const char *value, bs_error *err) {
                "the configuration of %.120s opens the plugin file %.200s, and its record lists no such "
                "file with that SHA-256",
                c->run->path, value);
-  bs_error_hint(err, "--trust-config opens it: it is code of whoever wrote the configuration");
+  bs_error_hint(err, "--trust-config opens it: it is code of the configuration's author");
   return BS_PLUGIN;
 }
 

@@ -348,8 +348,8 @@ static int32_t device_comm(bs_context *context, bs_experiment *e, bs_notes *note
 void bs_note_crowd(uint32_t ranks, uint32_t each, bs_notes *notes) {
   const uint32_t cores = bs_machine_cores();
   bs_note_add(notes,
-              "%u rank%s of %u thread%s take turns on %u core%s: results are the same, times are not those "
-              "of %" PRIu64 " cores",
+              "%u rank%s of %u thread%s share %u core%s: results are valid, times are not those of %" PRIu64
+              " cores",
               ranks, ranks == 1 ? "" : "s", each, each == 1 ? "" : "s", cores, cores == 1 ? "" : "s",
               (uint64_t)ranks * each);
 }

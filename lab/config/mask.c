@@ -28,8 +28,8 @@ static int32_t read_shares(bs_experiment *e, bs_error *err) {
   const int by_speed = given(e->config, "mask.speeds");
   if (by_speed && given(e->config, "mask.shares")) {
     (void)bs_schema_refuse(bs_config_find(e->config, "mask.speeds"), err, "BS-CFG-SHARES",
-                           "mask.shares and mask.speeds are both given");
-    bs_error_hint(err, "speeds are shares: leave one of them out");
+                           "mask.speeds and mask.shares set the same thing");
+    bs_error_hint(err, "give one of them");
     return BS_CONFIG;
   }
   const bs_node *list = bs_config_find(e->config, by_speed ? "mask.speeds" : "mask.shares");

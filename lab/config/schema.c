@@ -183,8 +183,8 @@ static int32_t check_choice(const bs_node *node, const bs_key *key, bs_error *er
     words[n++] = w;
   }
   const char *nearest = bs_nearest(node->text, words, n);
-  bs_error_set(err, BS_CONFIG, "BS-CFG-RANGE", "%s: '%.80s' is none of %.*s", key->path, node->text,
-               shown_length(key->range), key->range);
+  bs_error_set(err, BS_CONFIG, "BS-CFG-RANGE", "%s: '%.80s' is not a valid value; use one of %.*s", key->path,
+               node->text, shown_length(key->range), key->range);
   bs_schema_where(node, err);
   if (nearest != NULL) bs_error_hint(err, "did you mean '%s'?", nearest);
   return BS_CONFIG;

@@ -305,7 +305,7 @@ static void first_failure(const bs_point *point, int32_t *inout_code, bs_error *
     if (code == BS_UNAVAILABLE) {
       const char *why = json_string_value(json_object_get(json_object_get(e->record, "build"), "message"));
       bs_error_set(err, code, "BS-KERNEL-REFUSED", "%s: %s%s", point->text,
-                   e->name[0] != '\0' ? "" : "nobody serves it: ", why != NULL ? why : e->cause);
+                   e->name[0] != '\0' ? "" : "no implementation serves it: ", why != NULL ? why : e->cause);
       bs_error_hint(err, "bsrun explain %s says which implementation serves what",
                     bs_kernel_problem_op(point->problem->kind));
       continue;

@@ -144,7 +144,7 @@ static int32_t not_found(const choosing *ch, const char *wanted, bs_error *err) 
   const int refused = ch->refused[0] != '\0';
   bs_error_set(err, refused ? BS_UNSUPPORTED : BS_USAGE, refused ? "BS-KERNEL-REFUSED" : "BS-KERNEL-PROVIDER",
                refused ? "%s" : "there is no provider '%s'", refused ? ch->refused : wanted);
-  const char *names = ch->names.data != NULL && !ch->names.failed ? ch->names.data : "nobody";
+  const char *names = ch->names.data != NULL && !ch->names.failed ? ch->names.data : "none";
   char near[NAME];
   if (refused)
     bs_error_hint(err, "asked: %s", names);

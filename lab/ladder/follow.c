@@ -14,8 +14,9 @@ typedef struct follower {
 } follower;
 
 static int32_t unknown(const bs_told *told, bs_error *err) {
-  return bs_error_set(err, BS_INTERNAL, "BS-PEERS-WORD", "rank 0 tells word %u of arm %u, rung %llu",
-                      told->word, told->arm, (unsigned long long)told->n);
+  return bs_error_set(err, BS_INTERNAL, "BS-PEERS-WORD",
+                      "protocol error: rank 0 sent command %u for arm %u, candidate %llu", told->word,
+                      told->arm, (unsigned long long)told->n);
 }
 
 /* A rung that cannot be built here cannot be on any rank, and is refused by all. */

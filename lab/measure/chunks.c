@@ -98,7 +98,8 @@ static int32_t follow(bs_context *context, const bs_experiment *e, const bs_subj
     if (rc != BS_OK || told->word == BS_WORD_CHUNKS) return rc;
     if (told->word != BS_WORD_EXCHANGE)
       return bs_error_set(err, told->status != BS_OK ? told->status : BS_INTERNAL, "BS-PEERS-WORD",
-                          "rank 0 tells word %u where the number of chunks was due", told->word);
+                          "protocol error: rank 0 sent command %u instead of the number of chunks",
+                          told->word);
     rc = bs_machine_exchange(&arm[0].c, &machine, err);
     if (rc != BS_OK) return rc;
   }

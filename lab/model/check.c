@@ -242,7 +242,7 @@ static int32_t complete(bs_checking *c, bs_error *err) {
   int32_t rc = BS_OK;
   c->line = c->case_line;
   if (c->n_prompts > 0 && c->n_dims + c->n_inputs + c->n_outputs > 0)
-    rc = bs_check_line_error(c, err, "prompts beside sizes, inputs or outputs in case", c->name);
+    rc = bs_check_line_error(c, err, "prompts together with sizes, inputs or outputs in case", c->name);
   if (c->n_prompts == 0 && c->n_outputs == 0)
     rc = bs_check_line_error(c, err, "neither an output nor a prompt in case", c->name);
   c->line = line;

@@ -276,7 +276,7 @@ int32_t bs_race_child(const char *input, json_t **out, bs_error *err) {
   size_t i = 0;
   while (i < WORKS && strcmp(works[i].name, bs_tune_text(read, "do")) != 0) i++;
   if (rc == BS_OK && i == WORKS)
-    rc = bs_error_set(err, BS_USAGE, "BS-TUNE-CHILD", "the file is no order of bsrun tune");
+    rc = bs_error_set(err, BS_USAGE, "BS-TUNE-CHILD", "the file is not a request written by bsrun tune");
   if (rc == BS_OK) rc = open_child(&c, err);
   if (rc == BS_OK) rc = works[i].run(&c, answer, err);
   close_child(&c);

@@ -50,7 +50,7 @@ static int32_t add_knob(bs_space *space, const json_t *knob, const bs_race_knob 
     uint32_t at = 0;
     while (at < all.knob[0].n && strcmp(all.knob[0].value[at], value) != 0) at++;
     if (at < all.knob[0].n) continue;
-    rc = bs_error_set(err, BS_USAGE, "BS-OP-KNOB", "--knob %s: '%s' is none of its values", name, value);
+    rc = bs_error_set(err, BS_USAGE, "BS-OP-KNOB", "--knob %s: '%s' is not one of its values", name, value);
     bs_error_hint(err, "they are %.150s", bs_tune_text(knob, "values"));
   }
   return rc;
@@ -156,7 +156,7 @@ static int32_t unknown_knob(const race *r, const json_t *providers, const char *
     }
   }
   const char *near = bs_nearest(name, known, n);
-  bs_error_set(err, BS_USAGE, "BS-OP-KNOB", "--knob %s: nobody who serves has this knob", name);
+  bs_error_set(err, BS_USAGE, "BS-OP-KNOB", "--knob %s: no implementation that serves has this knob", name);
   if (near != NULL)
     bs_error_hint(err, "did you mean '%s'?", near);
   else
@@ -183,9 +183,10 @@ static int32_t check_knobs(const race *r, const json_t *providers, bs_error *err
 static int32_t check_provider(const race *r, const json_t *providers, bs_error *err) {
   const char *name = r->o->provider;
   if (name != NULL ? bs_tune_row(providers, name) != NULL : json_array_size(providers) > 0) return BS_OK;
-  bs_error_set(err, name != NULL ? BS_USAGE : BS_UNAVAILABLE, "BS-TUNE-PROVIDER", "%s does not serve %s",
-               name != NULL ? name : "nobody", r->o->problem);
-  bs_error_hint(err, "who serves: bsrun explain");
+  bs_error_set(err, name != NULL ? BS_USAGE : BS_UNAVAILABLE, "BS-TUNE-PROVIDER", "%s %s %s",
+               name != NULL ? name : "no implementation", name != NULL ? "does not serve" : "serves",
+               r->o->problem);
+  bs_error_hint(err, "bsrun explain lists the implementations that serve");
   return name != NULL ? BS_USAGE : BS_UNAVAILABLE;
 }
 
@@ -220,7 +221,7 @@ int32_t race_open_runners(race *r, bs_error *err) {
     rc = why.code;
   } else if (rc == BS_OK && r->n == 0) {
     rc = bs_error_set(err, BS_UNAVAILABLE, "BS-TUNE-PROVIDER",
-                      "nobody who serves %s runs: see the notes above", r->o->problem);
+                      "no implementation that serves %s can run: see the notes above", r->o->problem);
   }
   return rc == BS_OK ? place_starts(r, err) : rc;
 }

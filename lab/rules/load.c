@@ -126,7 +126,7 @@ static int32_t controls_of(const reader *r, const bs_node *map, bs_rule *rule) {
   const int gates = strcmp(r->group, "gates") == 0;
   if (gates != (one != NULL))
     return refuse(r, map,
-                  gates ? "gate '%.60s' names no control: nobody has seen it fail"
+                  gates ? "gate '%.60s' names no control: it has never been shown to fail"
                         : "'%.60s' is a finding and no gate: it has no control",
                   rule->name, NULL);
   for (; one != NULL; one = node->kind == BS_NODE_LIST ? one->next : NULL) {

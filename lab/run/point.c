@@ -75,7 +75,7 @@ static int32_t know_key(work *w, size_t phase, const bs_node *config, bs_error *
   if (rc != BS_OK || p->keys == NULL || strcmp(p->keys[phase], w->key[phase]) == 0) return rc;
   bs_error_set(err, BS_MISMATCH, "BS-SWEEP-BUILD",
                "the library or a plugin of this point has changed since it was planned");
-  bs_error_hint(err, "bsrun sweep --resume plans it anew");
+  bs_error_hint(err, "bsrun sweep --resume plans it again");
   return BS_MISMATCH;
 }
 

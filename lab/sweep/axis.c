@@ -33,7 +33,7 @@ static int32_t check_key(const char *key, bs_error *err) {
   const bs_key *keys = bs_schema_keys(&count);
   const bs_key *found = bs_schema_find(key);
   if (found != NULL && is_of_plugins(key)) {
-    bs_error_set(err, BS_USAGE, "BS-SWEEP-AXIS", "%s is of the whole sweep and cannot vary", key);
+    bs_error_set(err, BS_USAGE, "BS-SWEEP-AXIS", "%s applies to the whole sweep; it cannot be an axis", key);
     bs_error_hint(err, "--plugin FILE gives all points a plugin; vary method, backend or plugins.NAME.KEY");
     return BS_USAGE;
   }
@@ -94,7 +94,8 @@ static int read_range(const char *text, range *out) {
 }
 
 static int32_t bad_range(const char *text, bs_error *err) {
-  bs_error_set(err, BS_USAGE, "BS-SWEEP-RANGE", "'%.60s' does not reach its end", text);
+  bs_error_set(err, BS_USAGE, "BS-SWEEP-RANGE", "range '%.60s' is empty or never reaches its last value",
+               text);
   bs_error_hint(err, "FIRST:LAST*FACTOR with FACTOR above 1, or FIRST:LAST+STEP with STEP above 0");
   return BS_USAGE;
 }

@@ -11,7 +11,7 @@
 #include "lab/sweep/points.h"
 
 static const bs_lines_words words = {"BS-SWEEP-IO", "BS-SWEEP-LOCK",
-                                     "remove the sweep's tuned.jsonl to tune anew", 1};
+                                     "remove the sweep's tuned.jsonl to tune again", 1};
 
 typedef struct tuning {
   bs_sweep *s;

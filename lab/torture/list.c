@@ -161,7 +161,7 @@ static int32_t add_tallies(bs_torture *t, const bs_torture_case *clean, const ch
   if (!good) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
   if (found == like.world_size || like.world_size == 1) return BS_OK;
   return bs_error_set(err, BS_PLUGIN, "BS-TORTURE-COUNT",
-                      "the clean run of %s %s on %u ranks told the calls of %u of them",
+                      "the clean run of %s %s on %u ranks reported the calls of only %u of them",
                       bs_torture_kind_names[like.subject->kind], like.subject->name, like.world_size, found);
 }
 

@@ -285,8 +285,8 @@ static int32_t compare(shm_job *job, shm_head *head, bs_error *err) {
   if (head->world_size == job->size)
     return bs_fail(err, BS_MISMATCH, "BS-RANK-HELLO", "rank 0 has another version of shm than rank %u",
                    job->rank);
-  bs_fail(err, BS_MISMATCH, "BS-RANK-HELLO", "rank %u is of a world of %u, rank 0 of one of %u", job->rank,
-          job->size, head->world_size);
+  bs_fail(err, BS_MISMATCH, "BS-RANK-HELLO", "rank %u belongs to a world of %u, rank 0 to one of %u",
+          job->rank, job->size, head->world_size);
   return bs_fail_hint(err, "start every rank with the same WORLD_SIZE");
 }
 

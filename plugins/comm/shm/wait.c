@@ -121,7 +121,7 @@ int32_t shm_fail_woken(const shm_comm *comm, uint32_t pos, const char *text, bs_
   const shm_job *job = comm->world->job;
   int32_t code = BS_ABORTED;
   if (!await_record(f)) {
-    bs_fail(err, BS_RANK_FAILED, "BS-RANK-DEAD", "stopped at %s: a rank died while it told of a failure",
+    bs_fail(err, BS_RANK_FAILED, "BS-RANK-DEAD", "stopped at %s: a rank died while it reported a failure",
             text);
   } else if (f->code == BS_RANK_FAILED && f->pos == 0 && f->area != 0) {
     code = bs_fail(err, BS_RANK_FAILED, "BS-RANK-DEAD", "%s", f->text);

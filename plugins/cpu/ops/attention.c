@@ -217,7 +217,7 @@ static int knobs_are_kept(const cpu_attention *plan, const bs_op_query *q, bs_op
                 parts = most_parts(plan, &e);
   if (rows != plan->rows)
     return cpu_answer_no(answer, BS_REASON_SHAPE,
-                         "rows=%lld: the %lld queries beside a K are one block of rows=%lld",
+                         "rows=%lld: the %lld queries that share a K are one block of rows=%lld",
                          (long long)plan->rows, (long long)e.rows, (long long)rows);
   if (keys != plan->keys && bs_knob_int(q->knobs, "keys", 0) != 0)
     return cpu_answer_no(answer, BS_REASON_SHAPE,

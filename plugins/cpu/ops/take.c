@@ -103,7 +103,7 @@ static int32_t check_index(const take_call *c, bs_error *err) {
     bs_fail(err, BS_INVALID_ARGUMENT, "BS-OP-INDEX",
             "take: index %lld is outside of dimension %u of size %lld", (long long)(v < 0 ? v - size : v),
             axis, (long long)size);
-    return bs_fail_hint(err, "an index lies in [%lld, %lld)", (long long)-size, (long long)size);
+    return bs_fail_hint(err, "an index must be in [%lld, %lld)", (long long)-size, (long long)size);
   }
   return BS_OK;
 }

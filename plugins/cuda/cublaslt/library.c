@@ -78,7 +78,7 @@ static void *try_path(const char *path, cuda_lt *lt) {
   void *library = path[0] != '\0' ? dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE) : NULL;
   if (library != NULL || path[0] == '\0') return library;
   const char *why = dlerror();
-  snprintf(lt->text, sizeof lt->text, "cuBLASLt is not to be had: %.120s", why != NULL ? why : path);
+  snprintf(lt->text, sizeof lt->text, "cuBLASLt is not available: %.120s", why != NULL ? why : path);
   return NULL;
 }
 

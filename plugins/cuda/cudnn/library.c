@@ -72,7 +72,7 @@ static void look(cuda_dnn *dnn) {
   void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (library == NULL) {
     const char *why = dlerror();
-    snprintf(dnn->text, sizeof dnn->text, "cuDNN is not to be had: %.120s", why != NULL ? why : path);
+    snprintf(dnn->text, sizeof dnn->text, "cuDNN is not available: %.120s", why != NULL ? why : path);
     return;
   }
   if (!find_symbols(dnn, library)) return;

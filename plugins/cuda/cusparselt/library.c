@@ -87,7 +87,7 @@ static void *try_path(const char *path, cuda_splt *splt) {
   void *library = path[0] != '\0' ? dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE) : NULL;
   if (library != NULL || path[0] == '\0') return library;
   const char *why = dlerror();
-  snprintf(splt->text, sizeof splt->text, "cuSPARSELt is not to be had: %.120s", why != NULL ? why : path);
+  snprintf(splt->text, sizeof splt->text, "cuSPARSELt is not available: %.120s", why != NULL ? why : path);
   return NULL;
 }
 

@@ -33,7 +33,7 @@ static const char *problem(const bs_op_query *q) {
   if (x->dims[0] > ROWS_TOKENS) return "more than 16 tokens";
   if (bytes && cuda_product_columns(q, 0) > EXACT)
     return "sums of so many products of bytes may leave 32 bits";
-  if (x->dims[1] > 1 && x->strides[1] > 1) return "the columns of X do not lie side by side";
+  if (x->dims[1] > 1 && x->strides[1] > 1) return "the columns of X are not adjacent";
   if (q->flags & BS_QUERY_TOKENWISE) return "token-wise bits for more than 16 tokens are those of the tiles";
   return NULL;
 }

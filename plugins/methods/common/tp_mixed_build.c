@@ -265,7 +265,7 @@ int32_t tp_mixed_build(tp_layer *l, const bs_layer_spec *spec, const bs_source *
   tp_mixed *m = l->mixed = l->api->alloc(l->rank, sizeof *m);
   if (m == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-METHOD-MEMORY", "no memory for a layer");
   if (s->bias_here && l->bias.dtype != BS_F32)
-    return bs_fail(err, BS_UNSUPPORTED, "BS-METHOD-MIXED", "method %s: a bias in f64 beside %s",
+    return bs_fail(err, BS_UNSUPPORTED, "BS-METHOD-MIXED", "method %s: a bias in f64 with %s",
                    l->state->traits->name, s->mixed_dtype == BS_I8 ? "int8" : "fp8");
   m->all.struct_size = (uint32_t)sizeof m->all;
   m->all.kind = BS_PARTITION_CONTIGUOUS;

@@ -130,7 +130,7 @@ int32_t tp_overlap_choose(const tp_state *state, const bs_layer_spec *spec, tp_s
     return refuse(state, "sums in two int8 steps are not divided into chunks",
                   "overlap=off or auto, or another reduce dtype", err);
   if (axes == 0)
-    return refuse(state, "chunks of features are of a layer whose Y is all-reduced, forward alone",
+    return refuse(state, "chunks of features need a layer whose Y is all-reduced, and only forward",
                   "overlap_axis=tokens or auto", err);
   const model m = model_of(state->traits, s);
   if (automatic)

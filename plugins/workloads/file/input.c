@@ -74,7 +74,7 @@ int32_t bs_file_input_open(const bs_host *host, const char *option, const char *
   if (hash != NULL) out->tensor = copy(host, hash + 1, strlen(hash + 1));
   if (out->path == NULL || (hash != NULL && out->tensor == NULL)) {
     bs_file_input_close(out);
-    return bs_fail(err, BS_NO_MEMORY, "BS-MEM", "memory for a path is not to be had");
+    return bs_fail(err, BS_NO_MEMORY, "BS-MEM", "cannot allocate memory for a path");
   }
   int32_t rc = hash != NULL ? open_safetensors(out, err) : open_npy(out, err);
   if (rc != BS_OK) bs_file_input_close(out);

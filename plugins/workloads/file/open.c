@@ -142,7 +142,7 @@ static int32_t open_auto_bias(bs_file_workload *w, int *out_found, bs_error *err
   if (n < sizeof from - 1 || strcmp(weights->tensor + n - (sizeof from - 1), from) != 0) return BS_OK;
   size_t size = path + n + 8;
   char *text = w->host->alloc(w->host->ctx, size, 16);
-  if (text == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-MEM", "%zu bytes are not to be had", size);
+  if (text == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-MEM", "cannot allocate %zu bytes", size);
   snprintf(text, size, "%.*s%s", (int)(n - (sizeof from - 1)), weights->tensor, to);
   for (uint64_t i = 0; i < weights->st.count && !*out_found; i++)
     *out_found = strcmp(weights->st.tensors[i].name, text) == 0;
@@ -241,7 +241,7 @@ int32_t bs_file_open(void *state, const bs_workload_request *request, void **out
   int32_t rc = bs_wl_check_keys(request, "file", keys, 7, err);
   if (rc != BS_OK) return rc;
   bs_file_workload *w = host->alloc(host->ctx, sizeof *w, 64);
-  if (w == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-MEM", "%zu bytes are not to be had", sizeof *w);
+  if (w == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-MEM", "cannot allocate %zu bytes", sizeof *w);
   w->host = host;
   w->info.struct_size = (uint32_t)sizeof w->info;
   rc = open_weights(w, request, err);

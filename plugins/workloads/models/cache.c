@@ -31,7 +31,7 @@ int32_t models_cache_make(const models_cache_spec *spec, models_cache **out_cach
   const bs_host *h = spec->host;
   int64_t slots = (int64_t)(spec->max_bytes / (spec->unit_bytes + sizeof(slot)));
   models_cache *c = h->alloc(h->ctx, sizeof *c, 0);
-  if (c == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-MEM", "%zu bytes are not to be had", sizeof *c);
+  if (c == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-MEM", "cannot allocate %zu bytes", sizeof *c);
   if (slots < spec->min_kept) slots = spec->min_kept;
   if (slots < 1) slots = 1;
   c->spec = *spec;
@@ -42,7 +42,7 @@ int32_t models_cache_make(const models_cache_spec *spec, models_cache **out_cach
     h->free(h->ctx, c->slots);
     h->free(h->ctx, c->slot_of);
     h->free(h->ctx, c);
-    return bs_fail(err, BS_NO_MEMORY, "BS-MEM", "the table of %" PRId64 " parts of X is not to be had",
+    return bs_fail(err, BS_NO_MEMORY, "BS-MEM", "cannot allocate the table of %" PRId64 " parts of X",
                    spec->n_units);
   }
   pthread_mutex_init(&c->lock, NULL);
@@ -82,7 +82,7 @@ static int32_t make_unit(models_cache *c, int64_t at, int64_t unit, bs_error *er
   pthread_mutex_unlock(&c->lock);
   void *data = s->data != NULL ? s->data : h->alloc(h->ctx, c->spec.unit_bytes, 0);
   if (data == NULL)
-    rc = bs_fail(err, BS_NO_MEMORY, "BS-MEM", "%" PRIu64 " bytes for a part of X are not to be had",
+    rc = bs_fail(err, BS_NO_MEMORY, "BS-MEM", "cannot allocate %" PRIu64 " bytes for a part of X",
                  c->spec.unit_bytes);
   else
     rc = c->spec.build(c->spec.ctx, unit, data, err);

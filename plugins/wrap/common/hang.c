@@ -75,8 +75,9 @@ int32_t wrap_hang(const wrap_end *end, const bs_coll_call *call, uint32_t op, bs
       !is_driven(world) && sleep_awake(world, HANG_NS + (call->timeout_ns > 0 ? call->timeout_ns : 0));
   wrap_op_name(op, name);
   if (!woken)
-    return bs_fail(err, BS_DEADLINE, "BS-WRAP-HANG", "an injected hang of rank %lld in %s: nobody noticed it",
-                   (long long)end->calls->rank, name);
+    return bs_fail(err, BS_DEADLINE, "BS-WRAP-HANG",
+                   "an injected hang of rank %lld in %s: no rank noticed it", (long long)end->calls->rank,
+                   name);
   return bs_fail(err, BS_ABORTED, "BS-WRAP-HANG",
                  "an injected hang of rank %lld in %s ended: rank %u failed: %s", (long long)end->calls->rank,
                  name, world->fail_rank, world->why);

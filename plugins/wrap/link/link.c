@@ -19,14 +19,14 @@ static const bs_param_desc params[] = {
      .default_text = "1e9",
      .choices = "1..1e15",
      .unit = "bytes/s",
-     .doc = "what a rank puts on the wire in a second"},
+     .doc = "bytes that a rank sends in a second"},
     {.struct_size = (uint32_t)sizeof(bs_param_desc),
      .type = BS_PARAM_FLOAT,
      .name = "latency",
      .default_text = "20e-6",
      .choices = "0..3600",
      .unit = "s",
-     .doc = "what a collective takes besides"},
+     .doc = "time that a collective takes in addition"},
 };
 
 typedef struct link_plugin {
