@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * case.c - run one layer on one world and bring back what the gates and the record need. Everything heavy
- * (references, JSON) happens outside rank_main. */
+ * case.c - runs one layer on one world and collects the results for the gates and the record. Slow work
+ * (references, JSON) is done outside rank_main. */
 #include "lab/case/case.h"
 
 #include <pthread.h>
@@ -414,7 +414,7 @@ void bs_case_result_free(bs_case_result *result) {
 int32_t bs_case_column_ranks(const bs_case *c, const bs_case_result *result, uint32_t **out, bs_error *err) {
   *out = NULL;
   if (result->world_size < 2 || result->ranks[0].proposal.split != BS_SPLIT_K) return BS_OK;
-  if (bs_owners_by_row(result)) return BS_OK; /* columns do not tell: owners.h */
+  if (bs_owners_by_row(result)) return BS_OK; /* columns are not enough: owners.h */
   uint32_t *ranks = calloc((size_t)(c->spec.K > 0 ? c->spec.K : 1), sizeof *ranks);
   if (!ranks) return bs_no_memory(err, "a column map");
   for (uint32_t r = 0; r < result->world_size; ++r) {

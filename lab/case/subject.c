@@ -56,8 +56,8 @@ static int32_t resolve_world(bs_context *context, const bs_experiment *e, bs_sub
   return BS_OK;
 }
 
-/* The mask of the layer: the experiment's, and where it is cut or kept high by importance the columns in
- * their order. A layer that splits without a mask has one that says nothing else. */
+/* Opens the mask of the layer: the experiment's. If it is cut or kept high by importance, the columns are put
+ * into that order. A layer that splits without a mask gets one without other settings. */
 static int32_t open_mask(const bs_experiment *e, bs_subject *out, bs_error *err) {
   const int mixed = bs_mixed_wanted(e->n_method_options, e->method_keys, e->method_values) >= 0;
   out->mask = e->mask;

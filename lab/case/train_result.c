@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * train_result.c - what follows of a training's options, the memory of its result, and what is made of it
- * when the ranks are done. */
+ * train_result.c - checks a training's options, allocates its result, and completes it after the run. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -175,7 +174,7 @@ int32_t bs_train_collect(bs_world *world, bs_train_result *out, bs_error *err) {
   return bs_joint_gather(world, out->run.world_size, &mine, get_rank, out, err);
 }
 
-/* ---- what goes wrong on purpose ------------------------------------------------------------------ */
+/* ---- deliberate faults -------------------------------------------------------------------------- */
 
 int bs_train_of_slope(uint32_t fault) {
   return fault == BS_TRAIN_SLOPE_LOST || fault == BS_TRAIN_SLOPE_AT_Y;

@@ -35,8 +35,8 @@ static double bias_at(const bs_checking *c, enum place place, uint32_t r, double
   return place == EACH ? bias / c->ranks : 0.0;
 }
 
-/* One output: what each rank's product is, as far as is known, and how many ranks have an equal partial,
- * which then has an equal error. */
+/* One output: the known products of the ranks, and the number of ranks with an equal partial, which has an
+ * equal error. */
 typedef struct terms {
   double product[BS_CHECK_RANKS + 1], alike[BS_CHECK_RANKS + 1];
 } terms;
@@ -66,7 +66,7 @@ static void add_roundings(const bs_checking *c, enum place place, const terms *t
     sum += part;
     const double of_sum = r > 0 ? bs_ulp(c->options.reduce_dtype, sum) : 0.0;
     *size += fabs(part) + (r > 0 ? fabs(sum) : 0.0);
-    /* A share of the bias alone has the same error for every token, at most half an ulp. */
+    /* A rank with only a share of the bias has the same error for every token, at most half an ulp. */
     const double same = t->product[r] == 0.0 ? 3.0 : 1.0;
     *variance += (ulp * ulp * t->alike[r] * same + of_sum * of_sum) / 12.0;
   }

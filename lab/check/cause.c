@@ -34,7 +34,7 @@ static int only_zeros_are_wrong(const bs_checking *c) {
   return 1;
 }
 
-/* An output that NaN or Inf of the inputs reach, and what it holds instead. */
+/* Names an output that NaN or Inf of the inputs reach, and its wrong value. */
 static void say_misplaced(const bs_checking *c, char *text, size_t size) {
   int64_t f = 0;
   while (f + 1 < c->reference.features && c->reference.feature[f] != c->at_feature) f++;

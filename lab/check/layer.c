@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * layer.c - from tensors to a layer: its shape, its dtypes, which rank holds what, and its reference. */
+ * layer.c - makes a layer from tensors: its shape, its dtypes, the ranks' parts, and its reference. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static int holds(const bs_check_tensor *t, uint32_t dtype) {
   return 1;
 }
 
-/* .npy has no bf16: it is written as f32. */
+/* .npy has no bf16: such values are written as f32. */
 static uint32_t dtype_of(const bs_check_set *set) {
   const bs_check_tensor *y = &set->y.of[0];
   if (y->dtype != BS_F32 || !holds(&set->x.of[0], BS_BF16) || !holds(&set->w.of[0], BS_BF16)) return y->dtype;
@@ -57,7 +57,7 @@ static int is_empty(const bs_check_tensor *t) {
   return t->rows * t->cols == 0;
 }
 
-/* Terms of a sum over ranks: of [B,N], or nothing. */
+/* Are they terms of a sum over ranks: of [B,N], or empty? */
 static int are_terms(const bs_checking *c, const bs_check_list *partial) {
   uint32_t whole = 0, empty = 0;
   for (uint32_t r = 0; r < partial->n; r++) {
@@ -87,7 +87,7 @@ static int lay_out(bs_checking *c) {
   int64_t rows = 0, cols = 0, alike = 1, narrow = 1, low = 1;
   for (uint32_t r = 0; r < y->n; r++) {
     alike = alike && !is_empty(&y->of[r]);
-    if (is_empty(&y->of[r])) continue; /* a part of nothing */
+    if (is_empty(&y->of[r])) continue; /* an empty part */
     rows += y->of[r].rows;
     cols += y->of[r].cols;
     alike = alike && y->of[r].rows == c->B && y->of[r].cols == c->N;
@@ -203,7 +203,7 @@ static void put_y(bs_checking *c, uint32_t whole, const bs_check_tensor *t, int6
   }
 }
 
-/* Each rank's own Y where all have all of it, else one of their parts. */
+/* Takes each rank's own Y if all ranks have all of it, else joins their parts. */
 static int32_t gather_y(bs_checking *c, bs_error *err) {
   int64_t row = 0, col = 0;
   c->n_whole = c->layout == BS_CHECK_ALIKE ? c->set->y.n : 1;
@@ -242,8 +242,8 @@ static int32_t settle(bs_checking *c, bs_error *err) {
   return BS_OK;
 }
 
-/* A partial is NaN where its own product is not, and the token's X holds NaN or Inf: that rank multiplies
- * zeros in the place of others' weights. */
+/* Detects ranks that multiply zeros instead of others' weights: a partial is NaN although its own product is
+ * not, and the token's X holds NaN or Inf. */
 static uint32_t has_zero_products(const bs_checking *c) {
   const bs_reference *ref = &c->reference;
   for (uint32_t r = 0; c->terms && c->ranks > 1 && r < c->set->partial.n; r++) {

@@ -43,7 +43,7 @@ typedef struct search {
 
 #define NEAR 8.0     /* bounds: mistakes make sums of more terms than the right layer */
 #define EXPLAINS 4.0 /* so much nearer than the right outputs a mistake must be */
-#define SURE 2.0     /* bounds: what is as near as that fits too */
+#define SURE 2.0     /* bounds: a mistake this near fits too */
 
 static int has_partials(const bs_checking *c) {
   return c->ranks > 1 && (c->columns_known || (c->terms && c->set->partial.n == c->ranks));
@@ -84,7 +84,7 @@ static double off_by(const search *s, const mistake *m, uint32_t y, double limit
   for (int64_t at = 0; at < c->B * c->reference.features && worst <= limit; at++) {
     const double want = would_be(s, m, at), error = fabs(bs_checking_y(c, y, at) - want);
     const double bound = size * c->bound[at] + u * fabs(want);
-    if (!isfinite(bs_checking_sum(c, at))) continue; /* the gates finite and T3 tell of it */
+    if (!isfinite(bs_checking_sum(c, at))) continue; /* the gates finite and T3 report it */
     worst = fmax(worst, error == 0 ? 0 : isfinite(error) && bound > 0 ? error / bound : INFINITY);
   }
   return worst;
@@ -195,7 +195,7 @@ static int all_alone(const search *s, double bias) {
   return c->n_whole > 1 && c->n_whole == c->ranks && has_partials(c);
 }
 
-/* n or 1/n where the factor is nearly that: Y's own roundings move it. */
+/* n or 1/n if the factor is near that: Y's own roundings change it. */
 static double plain_factor(double factor) {
   const double n = factor < 1 ? round(1 / factor) : round(factor);
   const double plain = factor < 1 ? 1 / n : n;

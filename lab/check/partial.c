@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * partial.c - gates `partial` and `sum`: each rank's partial against the product of its columns, and Y
- * against the sum of the partials. NaN and Inf are right where the inputs make them. */
+ * against the sum of the partials. NaN and Inf are right if the inputs cause them. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -11,7 +11,7 @@
 /* The part of the bias that a partial may hold. */
 enum share { NONE, WHOLE, PART, SHARES };
 
-/* Ways in which the bias is on the ranks. EVERY is a mistake; where it fits, the text says so. */
+/* Ways in which the ranks add the bias. EVERY is a mistake; if it fits, the text says so. */
 enum way { AFTERWARDS, ON_ONE, DIVIDED, EVERY, WAYS };
 
 /* Is got right for `want`, which is known to within `bound`? It must be the same NaN, the same infinity after
@@ -104,7 +104,7 @@ static int is_zero(const bs_checking *c, uint32_t r) {
   return 1;
 }
 
-/* X W^T and the bias, or without it, is what the partials add up to: a partial of zeros lacks nothing. */
+/* Do the partials add up to X W^T, with the bias or without it? Then a partial of zeros lacks nothing. */
 static int add_up(const bs_checking *c) {
   int fits[2] = {1, 1};
   for (int64_t at = 0; at < c->B * c->reference.features && (fits[0] || fits[1]); at++) {
@@ -139,7 +139,7 @@ void bs_check_partials(const bs_checking *c, bs_gate *gate) {
     judge_zeros(c, gate);
 }
 
-/* Y against act(sum), where the sum may have been stored in Y's dtype. */
+/* The distance of Y from act(sum), where the sum may have been stored in Y's dtype. */
 static double sum_off(const bs_checking *c, int64_t at, double sum) {
   const uint32_t dtype = c->options.y_dtype;
   const double want =
@@ -152,7 +152,7 @@ static double sum_off(const bs_checking *c, int64_t at, double sum) {
   return off_by(dtype, want, got, c->prediction.bound[at]);
 }
 
-/* The partials as they are, with the bias or without. Y and the sum may each be off by the bound. */
+/* Judges the sum of the partials, with the bias or without. Y and the sum may each be off by the bound. */
 void bs_check_sum(const bs_checking *c, bs_gate *gate) {
   double off[2] = {0, 0};
   if (!c->terms || c->set->partial.n < c->ranks) {

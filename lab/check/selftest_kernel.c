@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * selftest_kernel.c - the gates of kernels and the controls that they name. Faults of a kernel are made by
- * the plugin bad_attention and go the way of every kernel: examined on this machine, judged by the rules.
- * Faults of measuring are made on a clock of their own (3 % drift, 0.4 % noise, a spike in 30), which the
- * sampler and its verdict are given, so that they are caught on a busy machine too. */
+ * selftest_kernel.c - the gates of kernels and the controls that they name. The plugin bad_attention makes
+ * faults of a kernel, which are handled like every kernel: examined on this machine, judged by the rules.
+ * Faults of measuring use a synthetic clock (3 % drift, 0.4 % noise, a spike in 30) for the sampler and its
+ * verdict, so that they are also caught on a busy machine. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,7 +25,7 @@ static const struct control {
   const char *problem; /* NULL: PROBLEM */
   const char *knobs;
   double slower;     /* its time as a multiple of its twin's; 0: 1 */
-  double share;      /* the time's share of the bound's; 0: as it is */
+  double share;      /* the time's share of the bound's; 0: unchanged */
   uint32_t items;    /* the reported time is that of one of so many items of a call; 0: of the call */
   uint32_t few;      /* samples are lost */
   const char *fault; /* of the plugin; NULL: none */
@@ -133,7 +133,8 @@ static int32_t examine(const bs_selftest_request *r, const struct control *c, co
   if (rc != BS_OK) return rc;
   const bs_backend *backend = NULL;
   void *state = NULL;
-  rc = bs_find_backend(context, PLUGIN, &backend, &state, err); /* missing, it is no refusal of a kernel */
+  rc = bs_find_backend(context, PLUGIN, &backend, &state, err); /* a missing plugin is not a refusal of a
+                                                                 * kernel */
   if (rc != BS_OK) {
     bs_context_close(context);
     return rc;

@@ -29,8 +29,8 @@ static int make_room(const bs_checking *c, as_stored *out) {
   return out->y && out->prediction.bound && out->prediction.variance && out->prediction.slope2;
 }
 
-/* One output whose sum z is known to within e: evaluated from the stored sum, and rounded once more. Where
- * the stored sum may be a neighbour, half of the way there is typical. */
+/* Predicts one output whose sum z is known to within e: it is evaluated from the stored sum, and rounded once
+ * more. If the stored sum may be a neighbour, half of the distance to it is typical. */
 static void one_output(const bs_checking *c, int64_t at, double e, as_stored *out) {
   const uint32_t dtype = c->options.y_dtype, f = c->options.activation;
   const double u = bs_dtype_unit_roundoff(dtype), z = bs_checking_sum(c, at);

@@ -28,7 +28,7 @@ typedef struct search {
   size_t capacity;
   uint8_t *seen; /* a bit a point */
   uint32_t survivors, n_elite;
-  uint32_t finalists;           /* whose halving the search leaves measurements for */
+  uint32_t finalists;           /* finalists whose halving fits into the reserved measurements */
   uint32_t n_finite;            /* points that could be measured */
   size_t elite[MOST_SURVIVORS]; /* rows, fastest first */
   int mixed;
@@ -211,7 +211,7 @@ static int32_t no_point(const search *s) {
   return bs_error_set(s->err, BS_CONFIG, "BS-KNOB-SPACE", "the constraint leaves no point");
 }
 
-/* The start, moved to where the constraint allows it. */
+/* Measures the start, after moving it to a point that the constraint allows. */
 static int32_t look_at_start(search *s) {
   const uint64_t size = s->space->size;
   for (uint64_t i = 0; i < size; i++)
@@ -332,7 +332,7 @@ size_t bs_searched_elite(const bs_searched *of, size_t most, size_t *out) {
     for (size_t j = i + 1; j < of->n && is_last; j++) is_last = of->rows[j].point != r->point;
     if (!is_last) continue;
     size_t at = n;
-    /* what went further in the halving stands before */
+    /* points that went further in the halving come first */
     while (at > 0 &&
            (r->effort > of->rows[out[at - 1]].effort ||
             (r->effort == of->rows[out[at - 1]].effort && r->seconds < of->rows[out[at - 1]].seconds)))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * alike.c - what differs between two stored runs, and which differences forbid to compare their times. */
+ * alike.c - the differences of two stored runs, and those that forbid a comparison of their times. */
 #include <stdio.h>
 #include <string.h>
 
@@ -57,7 +57,7 @@ static void flatten(const json_t *value, const char *path, json_t *out) {
   }
 }
 
-/* Rows of what one has and the other has not, or has otherwise. */
+/* Adds rows for members that only one object has, or that differ. */
 static int add_differences(json_t *rows, const char *of, json_t *a, json_t *b) {
   const char *key;
   json_t *value;

@@ -61,7 +61,7 @@ const json_t *bs_baseline_missing(const json_t *rows) {
 
 /* ---- JUnit -------------------------------------------------------------------------------------- */
 
-/* Text between tags and in attributes; control bytes have no place in XML. */
+/* Escapes text between tags and in attributes; control bytes are not allowed in XML. */
 static void add_escaped(bs_text *out, const char *text) {
   for (; *text != '\0'; text++) {
     const char *as = *text == '&'   ? "&amp;"

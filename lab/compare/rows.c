@@ -19,7 +19,7 @@ typedef struct taken {
   bs_apart series;
 } taken;
 
-/* Starts that a record tells, where they fit the samples. Cold samples are pairs of their own. */
+/* Takes the starts of groups in a record if they fit the samples. Cold samples have separate pairs. */
 static void take_groups(const json_t *record, const char *phase, taken *t) {
   const json_t *of = strcmp(phase, "steady-cold") == 0 ? json_object_get(record, "pairs_cold") : record;
   const json_t *starts = json_object_get(of, "group_starts");

@@ -24,7 +24,7 @@ static int32_t find_baseline(const char *root, const char *name, bs_stored_run *
 
 /* ---- the configuration -------------------------------------------------------------------------- */
 
-/* Names the run, or where it is kept. */
+/* Does the key name the run, or its folder? */
 static int is_of_run(const char *key) {
   return strcmp(key, "run_id") == 0 || strncmp(key, "config_paths", 12) == 0 ||
          strncmp(key, "logging.", 8) == 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * mask.c - the keys mask.*: names and patterns, shares, seed, what importance is measured by, and whether the
- * method is handed the mask. */
+ * mask.c - the keys mask.*: names and patterns, shares, seed, the measure of importance, and whether the mask
+ * is passed to the method. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -6,7 +6,7 @@
 
 #include "core/base/text.h"
 
-/* harmless: the value that names nothing. */
+/* harmless: the value that names no file or command. */
 static const struct {
   const char *key, *harmless;
 } keys[] = {
@@ -87,7 +87,7 @@ static int add_parameters(const bs_node *tree, json_t *list) {
   return whole;
 }
 
-/* A sweep sets a key by its values: one over such a key is code itself. */
+/* A sweep sets a key to its values: a sweep over such a key is code itself. */
 static int add_sweep(const bs_node *tree, json_t *list) {
   const bs_node *param = bs_config_find(tree, "sweep.param"), *values = bs_config_find(tree, "sweep.values");
   bs_text text = {0};

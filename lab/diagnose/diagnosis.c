@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * diagnosis.c - runs the checks of a subject and puts together what they tell. */
+ * diagnosis.c - runs the checks of a subject and collects their results. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>

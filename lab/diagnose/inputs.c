@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * inputs.c - what a model demands of its inputs' numbers: token ids below the size of the table that they
- * pick rows of, masks of 0 and 1. Files are held against it before anything runs, and made inputs keep to it.
- */
+ * inputs.c - the domains of a model's inputs: token ids below the size of their table, masks of 0 and 1.
+ * Files are checked against them before anything runs, and made inputs stay inside them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -153,8 +152,8 @@ int32_t diag_domains_check(const diag_model *m, bs_error *err) {
 
 /* ---- made ------------------------------------------------------------------------------------ */
 
-/* Ids that differ (0 where the table's rows are not known or change with the shapes), masks that hide
- * nothing, floats between -1 and 1. */
+/* A made value: different ids (0 if the table's rows are not known or change with the shapes), masks that
+ * hide nothing, floats between -1 and 1. */
 static double made_value(const diag_domain *d, uint32_t dtype, uint64_t i) {
   const uint64_t mixed = (i + 1) * UINT64_C(0x9e3779b97f4a7c15) >> 33;
   if (d->moves || (d->picks && d->below == 0)) return 0;

@@ -15,7 +15,7 @@
 enum { CALLS = 24, HALF = CALLS / 2 };
 static const double BLOCKED = 20e-6; /* of a call, in which its thread slept: less is not reported */
 
-/* ---- who serves ------------------------------------------------------------------------------ */
+/* ---- implementations --------------------------------------------------------------------------- */
 
 /* Compares the layer with a variant without some feature, and reports the cost of the feature. always: also
  * if it costs nothing here. */
@@ -24,7 +24,7 @@ static int32_t held_against(bs_diagnosis *d, const diag_layer *l, const bs_case 
   bs_error why = BS_ERROR_INIT;
   bs_pair_times t;
   const int32_t rc = diag_layer_pair(d, l, other, BS_ARM_FORWARD, &t, &why);
-  if (rc == BS_UNSUPPORTED || rc == BS_UNAVAILABLE) { /* nothing else serves it */
+  if (rc == BS_UNSUPPORTED || rc == BS_UNAVAILABLE) { /* no other implementation serves it */
     bs_fact_text(d, against, "not served: %s", why.message);
     return BS_OK;
   }
@@ -117,7 +117,7 @@ int32_t diag_layer_fallback(bs_diagnosis *d, diag_layer *l, bs_error *err) {
   return rc;
 }
 
-/* ---- what a pass waits for and copies -------------------------------------------------------- */
+/* ---- waits and copies of a pass -------------------------------------------------------------- */
 
 int32_t diag_layer_waits(bs_diagnosis *d, diag_layer *l, bs_error *err) {
   diag_call calls[CALLS];
@@ -185,7 +185,7 @@ static void script(int64_t most, int64_t out[HALF]) {
 static const char *const reasons[BS_REPLAN_COUNT_] = {
     "first of its op", "the same query again", "dimension", "dtype", "stride", "attributes"};
 
-/* Plans of the second half of a script, whose shapes have all been there before. */
+/* Reports plans of the second half of a script, whose shapes have all occurred before. */
 static void tell_plans(bs_diagnosis *d, const diag_probe *p) {
   uint64_t plans[BS_REPLAN_COUNT_] = {0}, all = 0;
   double seconds = 0;

@@ -180,7 +180,7 @@ static int32_t known_pass(const char *name, bs_error *err) {
   return BS_USAGE;
 }
 
-/* "fuse_map", "fuse_map=off", "all=on": a pass alone is turned round. */
+/* Ablates "fuse_map", "fuse_map=off", "all=on": a pass without a value is inverted. */
 static int32_t ablate_pass(bs_diagnosis *d, const diag_model *m, const char *pass, const char *value,
                            bs_error *err) {
   const int off = is_off(m, pass);
@@ -221,7 +221,7 @@ static int32_t ablate_word(bs_diagnosis *d, const diag_model *m, const char *wor
     void *state = NULL;
     change.backend = value + 1;
     if (bs_find_backend(m->context, value + 1, &backend, &state, err) != BS_OK) rc = BS_USAGE;
-    if (rc != BS_OK && err != NULL) err->code = BS_USAGE; /* a word that was asked for is wrong */
+    if (rc != BS_OK && err != NULL) err->code = BS_USAGE; /* a requested word is wrong */
   } else {
     return ablate_pass(d, m, name, value != NULL ? value + 1 : NULL, err);
   }

@@ -94,8 +94,8 @@ static int32_t bind_one(const diag_session *s, const char *name, int64_t size, b
   return bs_session_bind(s->session, dims, 1, err);
 }
 
-/* A size that the model cannot have (more places than its table has), or the machine has no memory for, is
- * taken out of the script. */
+/* Removes a size from the script that the model does not allow (more places than its table has), or for which
+ * memory is missing. */
 static int32_t one_call(diag_session *s, script *sc, uint32_t i, round *r, bs_text *refused, bs_error *err) {
   bs_session_stats before = {.struct_size = sizeof before}, after = before;
   bs_error why = BS_ERROR_INIT;

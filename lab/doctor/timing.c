@@ -147,7 +147,7 @@ static int32_t rebuild_both(void *user, uint32_t build, bs_error *err) {
   return bs_arms_rebuild(user, 2, build % 2 == 0, err);
 }
 
-/* Two arms of the same layer, built apart. */
+/* Compares two arms of the same layer, built separately. */
 static int32_t self_pairs(bs_arm *const *arm, uint64_t seed, bs_comparison *out, bs_error *err) {
   const bs_sampler_arm both[] = {bs_arm_sampled(arm[0], "first", BS_TIME_HOT),
                                  bs_arm_sampled(arm[1], "second", BS_TIME_HOT)};

@@ -25,8 +25,8 @@ static int64_t small_output(const void *y, int64_t count, uint32_t dtype, double
   return 0;
 }
 
-/* T3's bound of what sums over ranks in a dtype add to a typical output: `rms` is the spread of the whole
- * outputs, the ranks' terms and partial sums have theirs by the number of their columns. */
+/* T3's bound for sums over ranks in a dtype, on a typical output. `rms` is the spread of the whole outputs;
+ * that of the ranks' terms and partial sums follows from the number of their columns. */
 static double bound_of_sums(uint32_t ranks, uint32_t reduce_dtype, double rms) {
   const double P = ranks;
   if (reduce_dtype == BS_I8) return 0.5 * 2.85 / 127.0 * rms * (sqrt(P) + 1.0);
@@ -43,7 +43,7 @@ static double carried_bound(const bs_case *c, int summed) {
   return 4.0 * (bs_dtype_unit_roundoff(c->spec.y_dtype) + 4.0 * z);
 }
 
-/* Outputs are sums over ranks where K is split; dX is where backward reduces, never in int8 steps. */
+/* Outputs are sums over ranks if K is split; dX is one if backward reduces, never in int8 steps. */
 bs_fault_noise bs_fault_noise_of(const bs_case *c, const bs_proposal *p) {
   const int backward = (c->spec.flags & BS_LAYER_BACKWARD) != 0, summed = p->split == BS_SPLIT_K;
   bs_fault_noise noise = {.ranks = c->world_size,

@@ -43,8 +43,8 @@ double bs_ulp(uint32_t dtype, double value) {
   return ldexp(1.0, exponent - range->precision + 1);
 }
 
-/* Sums over the judged outputs of one feature, of one token, of all: the errors' squares, what was predicted
- * for these, and slopes^2 and slopes^4. */
+/* Sums over the judged outputs of one feature, of one token, of all: the errors' squares, their predictions,
+ * and slopes^2 and slopes^4. */
 typedef struct sums {
   double error2, want, s2, s4;
 } sums;
@@ -112,7 +112,7 @@ static void judge_element(running *run, bs_judgement *out, int64_t b, int64_t f,
   const double want = ref->y[at];
   const format_range *range = range_of(run->a->y_dtype);
   const double bound = run->prediction->bound[at];
-  if (!isfinite(bs_reference_sum(ref, at))) { /* from the inputs: there is no error to take */
+  if (!isfinite(bs_reference_sum(ref, at))) { /* from the inputs: no error to measure */
     if (keeps_nonfinite(run, b, at, got)) {
       out->propagated += !isfinite(want) || !isfinite(got);
       return;
@@ -161,8 +161,8 @@ static double carriers(const sums *s) {
   return s->s4 > 0 ? s->s2 * s->s2 / s->s4 : 0.0;
 }
 
-/* Error in units of the prediction. Where few of the n carry error its spread is that of few: such a ratio is
- * brought to the limit of n. */
+/* Error in units of the prediction. If few of the n carry errors its spread is larger: the ratio is converted
+ * to the limit of n. */
 static double worst_beyond(const sums *s, int64_t count, double n) {
   double worst = 0.0;
   for (int64_t i = 0; i < count; ++i) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * mixed.c - see mixed.h: which columns of a layer in two precisions are rounded together, and to what. By the
- * documents (docs/methods.md, docs/ops.md), not by the method: an oracle that shares its code would share its
- * faults. */
+ * mixed.c - see mixed.h: finds which columns of a layer in two precisions are rounded together, and to which
+ * dtype. It follows the documents (docs/methods.md, docs/ops.md), not the method: an oracle that shares its
+ * code would share its faults. */
 #include "lab/gate/mixed.h"
 
 #include <math.h>
@@ -12,7 +12,7 @@
 #include "lab/config/experiment.h"
 #include "lab/error.h"
 
-/* Anything else: the method refuses it by itself. */
+/* Reads the format; the method refuses unknown ones itself. */
 static void read_format(const bs_layer_spec *spec, bs_mixed *m) {
   const char *dtype = bs_case_option(spec, "mixed_dtype"), *scales = bs_case_option(spec, "mixed_scales");
   m->dtype = strcmp(dtype, "f8e4m3") == 0 ? BS_F8E4M3 : strcmp(dtype, "f8e5m2") == 0 ? BS_F8E5M2 : BS_I8;

@@ -47,8 +47,8 @@ static int32_t bias_energy(const bs_case *c, double *out, bs_error *err) {
   return rc;
 }
 
-/* Energy of the round-off of sums of n products and of an output, in that of what is summed. Partial sums
- * that stay in y's dtype are rounded one by one, and so are their sums. */
+/* Energy of the round-off of sums of n products and of an output, relative to that of the sums. Partial sums
+ * in y's dtype are rounded one by one, and so are their sums. */
 static double round_off(const bs_case *c, const bs_proposal *p, int64_t n) {
   const double P = c->world_size, partial = c->spec.y_placement == BS_PARTIAL && p->split == BS_SPLIT_K;
   const double roundings = 1.0 + partial * (P * (P + 1.0) / 2.0 - 1.0) / P;

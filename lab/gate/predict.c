@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * predict.c - what round-off leads to, from the reference itself (docs/gates.md). Used by judge.c. */
+ * predict.c - the effects of round-off, from the reference itself (docs/gates.md). Used by judge.c. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,12 +12,11 @@
 
 /* ---- sums in int8 steps -------------------------------------------------------------------------- */
 
-#define FARTHEST \
-  7.0 /* deviations that a group's largest value is assumed to stay within when it is not seen */
+#define FARTHEST 7.0  /* assumed bound, in deviations, of a group's largest value that is not known */
 #define LARGEST2 8.15 /* E[max^2] of 128 standard normal values: tests/gate/test_gate_wire.c */
 
-/* The largest of n values' sizes. What is not finite has no step: the wire loses its group, and the outputs
- * of it that are finite in the reference are judged by the steps that they would have had. */
+/* The largest of n values' sizes. A value that is not finite has no step: its group is lost, and those of its
+ * outputs that are finite in the reference are judged by the steps without it. */
 static double largest(const double *values, int64_t n) {
   double most = 0.0;
   for (int64_t i = 0; i < n; ++i)
@@ -77,7 +76,7 @@ static void sampled(const bs_reference *ref, uint32_t steps, double *variance, d
   }
 }
 
-/* Fills the two where the sums are made so; 0: no memory. The caller frees both. */
+/* Fills both if the sums are in int8 steps; 0: no memory. The caller frees both. */
 static int wire_steps(const bs_reference *ref, const bs_arithmetic *a, double **out_variance,
                       double **out_bound) {
   const size_t n = (size_t)(ref->B * ref->features) + 1u;
@@ -125,7 +124,7 @@ static double stored_variance(const bs_reference *ref, const bs_arithmetic *a, c
   double sum = 0.0;
   for (uint32_t r = 0; ref->partial && ref->world_size > 1 && r < ref->world_size; ++r) {
     const double part = ref->partial[r][at];
-    if (part == 0.0) continue; /* not this rank's feature: nothing is stored that could be rounded */
+    if (part == 0.0) continue; /* not this rank's feature: no value is stored and rounded */
     variance += rounding_variance(a->reduce_dtype, part);
     if (sum != 0.0) variance += rounding_variance(a->reduce_dtype, sum + part);
     sum += part;
@@ -167,7 +166,7 @@ static double element_variance(const bs_reference *ref, const bs_arithmetic *a, 
   return *out_slope2 * before + output_variance(ref, a, at);
 }
 
-/* Below the normal range roundings are of this size, whatever the value: of K products and K sums. */
+/* The step below the normal range, for all values: of K products and K sums. */
 static double least_step(const bs_arithmetic *a) {
   return accumulate_roundoff(a) == 0x1p-53 ? 0x1p-1074 : 0x1p-149;
 }
@@ -185,8 +184,8 @@ static double share_of(const bs_reference *ref, int64_t at, double all) {
   return all > 0.0 && isfinite(all) ? (double)ref->B * ref->magnitude[at] * ref->magnitude[at] / all : 1.0;
 }
 
-/* Accumulation: sqrt(K/6) u relative to the products' energy, or to the result where that is larger (sums of
- * one sign). Per output of feature f, in the mean over tokens. */
+/* Accumulation: sqrt(K/6) u relative to the products' energy, or to the result if that is larger (sums of one
+ * sign). For an output of feature f, in the mean over tokens. */
 static double accumulation_variance(const bs_reference *ref, const bs_arithmetic *a, int64_t f) {
   const double u = accumulate_roundoff(a);
   double norm = 0.0;

@@ -82,7 +82,7 @@ typedef struct reference_job {
   const double *bias;      /* [N] or NULL */
   uint64_t *hashes;        /* [features] of each feature's weights */
   accumulate_fn accumulate;
-  pthread_t caller; /* it tells how far all are */
+  pthread_t caller; /* this thread reports the progress of all */
   atomic_llong next;
   atomic_int failed;
   atomic_ullong nonfinite;
@@ -103,8 +103,8 @@ static void sum_with_nonfinite(const double *x, const double *w, int64_t count, 
   }
 }
 
-/* The columns of one rank's weights in the row `w`: where columns tell, a run of it; else zeros in the places
- * of others in `own`, between its first and its last. */
+/* The columns of one rank's weights in the row `w`. With partitions by columns it is a run of the row; else
+ * `own` has them, with zeros in the places of others, between its first and its last. */
 static const double *weights_of(const reference_job *job, uint32_t r, const double *w, const uint32_t *owner,
                                 double *own, int64_t *begin, int64_t *end) {
   const int64_t K = job->out->K;
@@ -214,7 +214,7 @@ static void *worker(void *arg) {
     }
     if (bad) atomic_fetch_add(&job->nonfinite, bad);
     job->hashes[f] = hash_of(row, out->K);
-    one_feature(job, f, w, owner, first, row); /* the row as it was read is not needed any more */
+    one_feature(job, f, w, owner, first, row); /* the row is not needed any more */
   }
   free(row);
   free(w);
@@ -317,8 +317,7 @@ static int32_t load_x(const bs_reference_request *request, bs_reference *out, co
       out->nonfinite_inputs += !isfinite(value);
       if (!isfinite(value)) out->token_nonfinite[b] = 1;
       x_blocks[((b / TOKENS) * out->K + k) * TOKENS + b % TOKENS] = value;
-      if (isfinite(value))
-        column_x2[k] += value * value; /* what is not finite has no energy to predict from */
+      if (isfinite(value)) column_x2[k] += value * value; /* a value that is not finite has no energy */
     }
   }
   if (rc == BS_OK) out->distinct = count_distinct(hashes, out->B);

@@ -27,7 +27,7 @@ int bs_step_row_is_finite(const bs_judging *j, int64_t step, int64_t f) {
   return are_finite(j->r->w + (step * j->r->features + f) * j->c->spec.K, j->c->spec.K);
 }
 
-/* dW of a row in fp64, what its terms add up to, and what errors of dZ add. */
+/* dW of a row in fp64, the sum of its terms' sizes, and the effect of errors of dZ. */
 static void gradient_of_row(const bs_judging *j, int64_t step, int64_t f) {
   const int64_t B = j->c->spec.B, K = j->c->spec.K, F = j->r->features, first = step * B * F + f;
   memset(j->dw, 0, (size_t)(3 * K) * sizeof *j->dw);
@@ -113,7 +113,7 @@ static void judge_row(bs_judging *j, int64_t f) {
       judge_weight(j, i, f, k, rank, want, bound);
     }
     if (!bs_train_remasks(j->o, i + 1, j->r->steps)) continue;
-    t = 0; /* a new layer: it remembers nothing */
+    t = 0; /* a new layer has no optimiser state */
     memset(j->weights, 0, (size_t)K * sizeof *j->weights);
   }
 }
@@ -134,7 +134,7 @@ static void weight_gates(const bs_judging *j, bs_step_verdict *out) {
               "worst |error|/bound of the bias behind the last step");
 }
 
-/* Outputs of every step on every rank, where all hold all. */
+/* Compares the outputs of every step on all ranks, if all ranks hold all outputs. */
 static void same_gate(const bs_judging *j, bs_step_verdict *out) {
   uint64_t differing = 0;
   int32_t rank = -1;

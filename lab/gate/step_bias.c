@@ -96,11 +96,11 @@ int32_t bs_step_follow_biases(bs_judging *j, bs_error *err) {
       *b = bs_follow(&step, &state[f], b[-F], slope_of_bias(j, i, f), &e);
       *bound = bound[-F] + e + bs_ulp(j->b_dtype, fabs(*b) + e) / 2;
       if (!anew) continue;
-      *b = j->r->zero[(i + 1) * F + f]; /* a new layer: its bias is what forward gave for zeros */
+      *b = j->r->zero[(i + 1) * F + f]; /* the bias of a new layer is forward's output for zeros */
       *bound = 0.0;
     }
     if (!anew) continue;
-    t = 0; /* and it remembers nothing */
+    t = 0; /* and it has no optimiser state */
     memset(state, 0, (size_t)F * sizeof *state);
   }
   free(state);

@@ -134,7 +134,7 @@ int32_t bs_step_fault_gate(const bs_case *like, const bs_train_options *options,
   int32_t rc = bs_small_open(like->context, "random_normal", &spec, &subject, err);
   if (rc != BS_OK) return rc;
   bs_small_case(like, &spec, &subject, &c);
-  c.progress = NULL; /* small: which fault it is says enough */
+  c.progress = NULL; /* small: the fault's name is enough */
   for (o.fault = 0; o.fault < BS_TRAIN_FAULTS_ && rc == BS_OK; ++o.fault) {
     int caught = 0;
     char gates[256] = "";

@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-static const double U_STATE = 0x1p-24; /* what is remembered is f32 */
+static const double U_STATE = 0x1p-24; /* the optimiser's state is f32 */
 
 /* M^2 / V at most, of M = c1 sum a_i g_i and V = c2 sum b_i g_i^2: sum (c1 a_i)^2 / (c2 b_i). */
 static double longest(const bs_train_options *o, int64_t t) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * bench.c - see bench.h: who takes part, the stages before the times, and what is made of a failure. */
+ * bench.c - see bench.h: the entrants, the stages before timing, and the handling of a failure. */
 #include "lab/kernel/bench.h"
 
 #include <stdio.h>
@@ -42,7 +42,7 @@ static int32_t judge(const bs_point *point, bs_entrant *e, uint32_t stage, bs_er
   return rc;
 }
 
-/* ---- who takes part ----------------------------------------------------------------------------- */
+/* ---- entrants ---------------------------------------------------------------------------------- */
 
 static void label(bs_entrant *e) {
   const int told = e->knobs[0] != '\0';
@@ -50,7 +50,7 @@ static void label(bs_entrant *e) {
            told ? "{" : "", e->knobs, told ? "}" : "", e->vary[0] != '\0' ? "@" : "", e->vary);
 }
 
-/* "cpu:online{keys=64;exp=fast}@f32": the provider and its knobs; "": what would be chosen. */
+/* Parses "cpu:online{keys=64;exp=fast}@f32": the provider and its knobs; "": the default. */
 static void set_provider(bs_entrant *e, const char *text) {
   const char *brace = strchr(text, '{');
   snprintf(e->name, sizeof e->name, "%.*s", (int)strcspn(text, "{@"), text);
@@ -111,7 +111,7 @@ static int32_t take_tuned(const bs_kernel_bench *q, bs_entrant *e, bs_error *err
   e->arm = NULL;
   set_provider(e, text);
   const int32_t rc = bs_kernel_stage(BS_STAGE_BUILD, &e->setup, e->seeds, &e->arm, e->record, err);
-  if (rc == BS_CONFIG || rc == BS_USAGE) { /* an entry that somebody has edited */
+  if (rc == BS_CONFIG || rc == BS_USAGE) { /* an entry that a user has edited */
     bs_error_where(err, "%s, choice %s", q->tuned_from, text);
     bs_error_hint(err, "remove its line, or take no choice: --tune-cache off");
   }
@@ -136,7 +136,7 @@ static int32_t examine(bs_point *point, bs_entrant *e, bs_error *err) {
   return rc;
 }
 
-/* All others that can serve, as the arm of the chosen one knows them: lines "NAME\tHOW". */
+/* Examines all others that can serve, from the arm of the chosen one: lines "NAME\tHOW". */
 static int32_t examine_others(bs_point *point, bs_error *err) {
   const bs_kernel_arm *chosen = point->of[0].arm;
   const char *line = chosen != NULL ? bs_kernel_arm_candidates(chosen) : "";
@@ -290,7 +290,7 @@ int32_t bs_entrant_code(const bs_entrant *e) {
   return e->failed >= BS_STAGE_PERFORMANCE ? BS_PERF : BS_NUMERIC;
 }
 
-/* The failure that ends the command: of numbers first, then what is not served, then of speed. */
+/* The failure that ends the command: wrong numbers first, then a problem that is not served, then speed. */
 static void first_failure(const bs_point *point, int32_t *inout_code, bs_error *err) {
   static const int32_t order[] = {BS_OK, BS_PERF, BS_UNAVAILABLE, BS_NUMERIC};
   for (uint32_t i = 0; i < point->n; i++) {
@@ -319,7 +319,7 @@ static void first_failure(const bs_point *point, int32_t *inout_code, bs_error *
   }
 }
 
-/* A file of gates that judges nothing proves nothing. */
+/* Refuses a file of gates that judges nothing. */
 static int32_t check_ran(const bs_point *point, bs_error *err) {
   for (uint32_t i = 0; i < point->n; i++)
     if (point->of[i].ran > 0) return BS_OK;

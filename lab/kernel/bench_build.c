@@ -53,7 +53,7 @@ static int32_t tell(bs_entrant *e, const bs_entrant *other, const char *knob, co
 int32_t bs_entrant_check_build(const bs_point *point, bs_entrant *e, bs_error *err) {
   const bs_op_echo *echo = e->arm != NULL ? bs_kernel_arm_echo(e->arm) : NULL;
   const bs_thing *thing = echo != NULL ? find_thing(point, bs_kernel_arm_provider(e->arm)) : NULL;
-  /* A plan that reports no build has that of the plugin's file, whatever its knobs are. */
+  /* A plan that reports no build has the build of the plugin's file, for all knobs. */
   if (thing == NULL || echo->build[0] == '\0' ||
       (thing->build != NULL && strcmp(thing->build, echo->build) == 0))
     return BS_OK;

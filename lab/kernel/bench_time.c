@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * bench_time.c - the times of one problem: single calls of each arm, whose percentiles are printed; then
- * pairs of all arms by the lab's sampler, of which the ratios come; and what bounds them. */
+ * pairs of all arms by the lab's sampler, which give the ratios; and the bounds. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,11 +12,11 @@
 #include "lab/measure/spacer.h"
 
 static const double SERIES_SECONDS = 10;  /* a series ends before its count when it would take longer */
-static const double SLOWEST_PAIRED = 0.5; /* bs_kernel_bench.slowest where it says nothing */
+static const double SLOWEST_PAIRED = 0.5; /* bs_kernel_bench.slowest by default */
 static const double MARGIN = 0.01;
 enum { LEAST_CALLS = 3, LAUNCHES = 200, LEAST_PAIRS = 20, MOST_PAIRS = 200 };
 
-/* ---- an arm, whoever it is ---------------------------------------------------------------------- */
+/* ---- an arm of any kind ------------------------------------------------------------------------- */
 
 static int32_t batch(void *user, uint64_t lead, uint64_t n, bs_sample *out, bs_error *err) {
   bs_entrant *e = user;
@@ -216,7 +216,7 @@ static int32_t add_ratio(const bs_point *point, const bs_entrant *e, const char 
   return bad ? bs_no_memory(err, "a ratio") : BS_OK;
 }
 
-/* Its time over the subject's, whatever the problems of both are. */
+/* Adds its time over the subject's, for any problems of both. */
 static int32_t add_of_subject(const bs_point *point, const bs_entrant *e, bs_error *err) {
   const bs_entrant *subject = &point->of[0];
   bs_comparison c;
@@ -277,8 +277,8 @@ static double copy_rate(const bs_entrant *e, double bytes) {
   return rc == BS_OK && seconds > 0.0 ? 2.0 * (double)half * COPIES / seconds : 0.0;
 }
 
-/* A device's: the fastest product of square matrices that its backend serves, until one takes a while. Its
- * bytes and exponentials a second are not measured, and limit nothing. */
+/* The peaks of a device: the fastest product of square matrices that its backend serves, in sizes that grow
+ * until one takes long enough. Its bytes and exponentials a second are not measured, and limit nothing. */
 static int32_t device_peaks(const bs_entrant *e, const bs_kernel_problem *of, bs_kernel_peaks *out,
                             bs_error *err) {
   static const double while_s = 100e-6;
@@ -309,8 +309,8 @@ static int32_t peaks(const bs_point *point, const bs_kernel_problem *of, bs_kern
   return bs_kernel_peaks_measure(of, point->bench->threads, point->bench->avx2_only != 0, out, err);
 }
 
-/* A share above 100 % is measured against peaks once more: they may have been taken while others ran. What
- * then is still above is no number of a row, and fails its gate. */
+/* Measures the peaks once more if a share is above 100 %: other programs may have run then. A share that is
+ * still above is not shown, and fails its gate. */
 static int32_t bound(bs_point *point, const bs_entrant *e, bs_kernel_peaks *rates, bs_kernel_bound *out,
                      bs_error *err) {
   double percent;

@@ -12,7 +12,7 @@
 
 const char *const bs_kernel_limit_names[BS_LIMITS_] = {"FMA", "exp", "bytes", "launch"};
 
-/* Values of fp8 are exact in bf16: a kernel may multiply them as such. */
+/* Values of fp8 are exact in bf16: a kernel may convert them before multiplying. */
 static uint32_t factor_dtype(uint32_t dtype) {
   return BS_DTYPE_BYTES(dtype) == 1 ? (uint32_t)BS_BF16 : dtype;
 }

@@ -34,7 +34,7 @@ struct bs_kernel_arm {
   uint32_t out[OUTPUTS];             /* arguments, in the order of the numbers */
   uint32_t tolerance, fallback, on_device;
   uint64_t workspace, before; /* before: the world's memory without weights and plan */
-  void *spacer;               /* each arm that is opened lies elsewhere */
+  void *spacer;               /* gives each opened arm another address */
   double queued;              /* as bs_kernel_arm_queued */
   uint64_t most;              /* of the world's memory while packing, preparing and running */
   char key[KEY], provider[NAME];

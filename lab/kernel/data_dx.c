@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * data_dx.c - the reference of attention's gradients: dQ, dK and dV of sampled rows in f64, of the Y and LSE
- * that the kernels get. The rows of the first group are made once more as a kernel makes them whose sums are
- * f32, in tiles: their error is what the format explains. */
+ * data_dx.c - the reference of attention's gradients: dQ, dK and dV of sampled rows in f64, from the Y and
+ * LSE that the kernels get. The rows of the first group are also computed as a kernel with f32 sums does, in
+ * tiles: their error is the one that the format explains. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -127,7 +127,7 @@ static void compare(bs_kernel_data *d, const group *g, int which, int64_t run, d
   bs_tail_add(&d->tail, (double)d->count[run], squares, fourths);
 }
 
-/* All judged rows of a group: dQ, then dK and dV. narrow: what they become in f32 is compared instead. */
+/* Computes all judged rows of a group: dQ, then dK and dV. narrow: compares their f32 results instead. */
 static void rows_of(bs_kernel_data *d, group *g, int64_t *rows, int64_t from, double *inout_error,
                     double *inout_energy) {
   const bs_kernel_problem *p = g->p;

@@ -12,7 +12,7 @@ static const double MOST_EMULATED = 4e7; /* products, beyond which no further he
 
 /* ---- the reference ------------------------------------------------------------------------------ */
 
-/* y = softmax(q K^T / sqrt(D)) V of query s in f64; a query that sees no key gives zeros. */
+/* y = softmax(q K^T / sqrt(D)) V of query s in f64; zeros if the query sees no key. */
 static void attend(const bs_kernel_problem *p, int64_t s, const double *q, const double *k, const double *v,
                    double *score, double *y) {
   int64_t first, end;

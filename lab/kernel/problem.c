@@ -11,8 +11,13 @@
 #include "lab/error.h"
 #include "lab/word.h"
 
-enum { MOST = 1 << 24, MOST_HEAD = 1024, PARTS = 8 }; /* of a head the oracle knows the error (oracle.c) */
-static const double MOST_ELEMENTS = 1.7e10;           /* of one tensor */
+enum {
+  MOST = 1 << 24,
+  MOST_HEAD = 1024,
+  PARTS = 8
+};                                          /* the widest head for which the oracle predicts the
+                                             * error (oracle.c) */
+static const double MOST_ELEMENTS = 1.7e10; /* of one tensor */
 
 const bs_kernel_shape bs_kernel_shapes[] = {
     {"small", "b1h8s128d64"}, {"mission", "b2h8s512d64"},     {"long", "b2h8s2048d64"},
@@ -244,7 +249,7 @@ static int32_t read_kind(const char **text, bs_kernel_problem *p, bs_error *err)
   return unknown(err, "kind of kernel", word, words, BS_KERNEL_KINDS_);
 }
 
-/* A name's shape; the word itself where it has digits, as shapes have. */
+/* A name's shape; or the word itself if it has digits, as shapes do. */
 static int32_t shape_of(const char *word, const char **out, bs_error *err) {
   const char *names[PARTS];
   size_t n = 0;

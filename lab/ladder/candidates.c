@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * candidates.c - which rungs there are: methods by masks by kernels by slices by placements by overlap by
- * reduce dtypes, each once and only where it changes something. What a list of the configuration names and a
- * method does not take is a rung that is refused, with the method's reason. */
+ * candidates.c - makes the rungs: methods by masks by kernels by slices by placements by overlap by reduce
+ * dtypes, each once and only if it changes something. A value in a list of the configuration that a method
+ * does not accept is a refused rung, with the method's reason. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,9 +29,9 @@ typedef struct maker {
   bs_ladder *ladder;
   const bs_node *config;
   words methods, masks, axis[AXES];
-  uint32_t named; /* bit of each axis whose list the configuration has */
+  uint32_t named; /* a bit for each axis with a list in the configuration */
   uint32_t world;
-  int open_masks;         /* nothing says which */
+  int open_masks;         /* no setting chooses them */
   const char *configured; /* name of the configuration's own mask */
   const char *pattern[2]; /* and its patterns, or NULL */
 } maker;
@@ -57,7 +57,7 @@ static int32_t read_words(const bs_node *config, const char *path, char *text, w
   return BS_OK;
 }
 
-/* ---- what an axis means to a method with a mask -------------------------------------------------- */
+/* ---- axes of a method with a mask ---------------------------------------------------------------- */
 
 static int by_row(const bs_mask *mask) {
   return mask->kind == BS_MASK_RANDOM_2OF4 || mask->kind == BS_MASK_MAGNITUDE ||
@@ -227,7 +227,7 @@ static int32_t add_axes(maker *m, const bs_method *method, const bs_rung *d, con
   return rc;
 }
 
-/* One method with one mask (NULL: none; its name "": the configured one). */
+/* Adds one method with one mask (NULL: none; its name "": the configured one). */
 static int32_t add_variants(maker *m, const bs_method *method, const char *name, const bs_mask *mask,
                             const char *mask_name, bs_error *err) {
   words kernels;
@@ -277,11 +277,11 @@ static int32_t read_masks(maker *m, char *text, bs_error *err) {
   if (rc != BS_OK || bs_config_find(config, "auto.masks") != NULL) return rc;
   m->open_masks = strcmp(bs_schema_str(config, "mask.use"), "always") != 0;
   if (m->open_masks) return BS_OK;
-  m->masks = as_configured; /* who names a mask wants that one */
+  m->masks = as_configured; /* a named mask is the only one */
   m->configured = bs_schema_str(config, "mask.name");
   m->pattern[0] = bs_schema_str(config, "mask.pattern_a");
   m->pattern[1] = bs_schema_str(config, "mask.pattern_b");
-  if (m->configured == NULL) m->configured = "complement_1100_0011"; /* patterns alone: of that kind */
+  if (m->configured == NULL) m->configured = "complement_1100_0011"; /* only patterns: of that kind */
   return BS_OK;
 }
 
@@ -316,8 +316,8 @@ static int32_t read_placements(maker *m, bs_error *err) {
   return rc;
 }
 
-/* The dense layer on all cores of the machine, and on one rank's where these are fewer; neither where a rung
- * of the words is the same. */
+/* Adds the dense layer on all cores of the machine, and on one rank's if these are fewer; neither if a rung
+ * has the same settings. */
 static int32_t add_dense(maker *m, bs_error *err) {
   const int64_t each = bs_schema_i64(m->config, "hardware.threads_per_rank");
   const uint32_t cores = bs_machine_cores(), part = cores / m->world, before = m->ladder->n;

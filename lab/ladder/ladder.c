@@ -67,7 +67,7 @@ static int32_t ask(bs_context *context, const bs_ladder_options *o, bs_rung *r, 
   if (rc != BS_OK) return rc;
   bs_overlap_resolve(&r->e, &r->subject);
   r->opened = 1;
-  r->e.phase = BS_PHASE_CORRECTNESS; /* the method's own arm alone */
+  r->e.phase = BS_PHASE_CORRECTNESS; /* only the method's own arm */
   bs_arms_of(context, &r->e, &r->subject, arms);
   r->e.phase = phase;
   r->c = arms[0].c;
@@ -131,7 +131,8 @@ static void give_places(bs_ladder *l) {
   for (size_t i = 0; i < n; i++) l->rungs[order[i]].place = (uint32_t)i + 1;
 }
 
-/* Ranks and threads as they were decided; what is not of the layer and its split is left out. */
+/* Describes a rung with the decided ranks and threads; settings other than the layer and its split are left
+ * out. */
 int32_t bs_rung_describe(bs_rung *r, bs_error *err) {
   static const char *const left_out[] = {"run_id",
                                          "config_paths",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * predict.c - what one pass of each rung should take, by the machine's constants and by what its method
- * proposes. Called by ladder.c. */
+ * predict.c - predicts the time of one pass of each rung, from the machine's constants and its method's
+ * proposal. Called by ladder.c. */
 #include <string.h>
 
 #include "core/base/error.h"

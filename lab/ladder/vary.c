@@ -16,7 +16,7 @@ typedef struct axis {
   char key[64], text[256]; /* text: the values, split in place */
   const char *value[MAX_VALUES];
   uint32_t n;
-  int of_methods; /* an option that a method may know or not */
+  int of_methods; /* an option that only some methods have */
 } axis;
 
 static int32_t refuse(const char *asked, const char *why, bs_error *err) {
@@ -93,7 +93,7 @@ static void unname(bs_rung *r, const char *word, const char *value) {
     }
 }
 
-/* The rung with one value more, in the place of what it had of that key. */
+/* Copies the rung with one more value, which replaces its value of that key. */
 static int32_t with(const bs_rung *r, const axis *a, const char *value, bs_rung *out, bs_error *err) {
   const char *word = word_of(a->key), *old = setting_of(r, a->key);
   const uint32_t at = place_of(r, a->key);

@@ -44,7 +44,7 @@ typedef struct rank_building {
   double all, pack;
 } rank_building;
 
-/* A rank's layer and what it works on. */
+/* A rank's layer and its tensors. */
 typedef struct built {
   void *spacer;
   bs_layer *layer;
@@ -58,7 +58,7 @@ struct bs_arm {
   void *spacer;
   bs_world *world;
   uint32_t here; /* its ranks in this process */
-  int joint;     /* the others are processes: rank 0 tells them each command */
+  int joint;     /* the others are processes: rank 0 sends them each command */
   pthread_t thread;
   int started;
   pthread_mutex_t lock;
@@ -80,7 +80,7 @@ struct bs_arm {
   _Atomic uint64_t device_flush; /* bytes written to empty a device's cache; 0: the host's are flushed */
 };
 
-/* The newest command, when there is one after number *seen. */
+/* The newest command, if there is one after number *seen. */
 static uint32_t wait_command(bs_arm *arm, uint64_t *seen, uint64_t *out_lead, uint64_t *out_batch) {
   pthread_mutex_lock(&arm->lock);
   while (arm->posted == *seen && !arm->ended && !arm->failed) pthread_cond_wait(&arm->changed, &arm->lock);
@@ -201,7 +201,7 @@ static int32_t run_batch(bs_arm *arm, bs_rank *rank, uint32_t index, built *b, u
   return rc == BS_OK ? share_told(arm, rank, index, err) : rc;
 }
 
-/* The cache that the rank's data go through: its device's, or those of its threads. */
+/* Flushes the cache of the rank's data: its device's, or those of its threads. */
 static int32_t flush_rank(bs_arm *arm, bs_rank *rank, bs_error *err) {
   bs_error why = BS_ERROR_INIT;
   uint64_t bytes = 0;
@@ -212,7 +212,7 @@ static int32_t flush_rank(bs_arm *arm, bs_rank *rank, bs_error *err) {
   return rc;
 }
 
-/* Each forward alone: caches flushed, a barrier, then the clock. */
+/* Runs each forward separately: caches flushed, a barrier, then the clock. */
 static int32_t run_cold(bs_arm *arm, bs_rank *rank, uint32_t index, built *b, uint64_t n, bs_error *err) {
   uint64_t took = 0;
   rank_told told = {0};
@@ -321,7 +321,7 @@ static int32_t await(bs_arm *arm, bs_error *err) {
   while (arm->done_ranks < arm->here && !arm->ended) pthread_cond_wait(&arm->changed, &arm->lock);
   const int finished = arm->done_ranks >= arm->here;
   pthread_mutex_unlock(&arm->lock);
-  if (finished) return bs_stop_check(err); /* a sample is finished before a signal is heard */
+  if (finished) return bs_stop_check(err); /* a sample is finished before a signal is handled */
   if (err) *err = arm->error;
   return arm->status != BS_OK ? arm->status : BS_INTERNAL;
 }
@@ -388,7 +388,7 @@ int32_t bs_arm_open_work(const bs_case *c, const char *name, uint32_t work, uint
   return BS_OK;
 }
 
-/* One command, on all ranks: rank 0 tells the other processes, which follow (bs_arm_follow). */
+/* Runs one command on all ranks: rank 0 sends it to the other processes, which follow (bs_arm_follow). */
 static int32_t run_command(bs_arm *arm, uint32_t command, uint64_t lead, uint64_t n, bs_error *err) {
   const bs_told told = {.word = BS_WORD_BATCH, .what = command, .lead = lead, .n = n, .arm = arm->number};
   int32_t rc = BS_OK;

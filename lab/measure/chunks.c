@@ -13,7 +13,8 @@
 
 static const char *const counts[] = {"off", "2", "3", "4", "5", "6", "7", "8"};
 enum { COUNTS = (int)(sizeof counts / sizeof counts[0]) };
-static const double WORTH = 0.95; /* of the time without: less is within what a prediction can miss by */
+static const double WORTH = 0.95; /* of the time without: a smaller gain is within the error of a
+                                   * prediction */
 
 /* The number of options that a subject holds. */
 #define OPTIONS (sizeof((bs_subject *)0)->option_values / sizeof(char *))
@@ -25,7 +26,7 @@ static int asked(uint32_t n, const char *const *keys, const char *const *values)
   return -1;
 }
 
-/* BS_OK: *out_best is the best of them; what else comes of it leaves the choice to the method. */
+/* BS_OK: *out_best is the best number; any other result leaves the choice to the method. */
 static int32_t find(const bs_experiment *e, bs_subject *s, int at, int *out_best, bs_error *err) {
   bs_arm_case arm[BS_ARMS_MAX];
   bs_machine machine;
@@ -63,7 +64,7 @@ static void put(bs_subject *s, int at, const char *count) {
 
 void bs_overlap_resolve(const bs_experiment *e, bs_subject *s) {
   const int at = asked(s->spec.n_options, s->spec.option_keys, s->spec.option_values);
-  bs_error why = BS_ERROR_INIT; /* who builds the layer will say it */
+  bs_error why = BS_ERROR_INIT; /* the builder of the layer will report it */
   int best = 0;
   if (at < 0) return;
   if (e->overlap != NULL)

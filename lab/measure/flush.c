@@ -9,7 +9,7 @@
 
 #include "lab/error.h"
 
-#define UNKNOWN_CACHE (32u << 20) /* where the machine does not tell */
+#define UNKNOWN_CACHE (32u << 20) /* if the machine does not report it */
 enum { LINE = 64 };
 
 struct bs_flush {

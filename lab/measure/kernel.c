@@ -23,7 +23,7 @@ enum { MANY = 64, PASSES = 3, TRIAL_B = 4 };
 #define KIB 1024.0
 static const double LEAST = 64 * KIB, MOST = 262144 * KIB, TRIAL = 256 * KIB, BACKWARD_MOST = 2048 * KIB;
 static const double CALL_SECONDS = 0.04;     /* of one product of MANY tokens, at most */
-static const double BACKWARD_SECONDS = 2e-3; /* of a forward of it, where dX and dW take many times that */
+static const double BACKWARD_SECONDS = 2e-3; /* of a forward of it, since dX and dW take many times that */
 
 /* ---- identity ----------------------------------------------------------------------------------- */
 
@@ -33,7 +33,7 @@ static int is_product(const char *key, uint32_t *out_of24) {
   return *out_of24 || strncmp(key, "matmul@", 7) == 0;
 }
 
-/* Fills name, how, plugin and of24 from what was asked for first; out_key may be NULL. */
+/* Fills name, how, plugin and of24 from the first query; out_key may be NULL. */
 static int32_t read_choice(const bs_world *world, bs_context *context, bs_kernel *out, bs_text *out_key,
                            bs_error *err) {
   for (uint32_t i = 0; i < bs_world_choice_count(world); ++i) {
@@ -181,7 +181,7 @@ static int32_t all_ways(const bs_case *like, bs_product *p, uint32_t threads, bs
   return BS_OK;
 }
 
-/* A rate that the other part of its forward hides is an upper limit: no more than all cores have together. */
+/* Limits a rate that the other part of its forward hides: it is at most that of all cores together. */
 static void limit_to_all(const way *ways, bs_kernel *k) {
   double one[WAYS];
   for (int i = 0; i < WAYS; ++i) one[i] = bs_median(ways[i].one, ways[i].many.n);

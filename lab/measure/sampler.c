@@ -20,11 +20,11 @@ enum {
   ORDER_STREAM = 11,
   ENOUGH_SEEN = 8,
   MIN_BUILDS = 3,
-  GROUPS_TO_STOP = 20, /* after less, an interval is often narrow by chance alone */
+  GROUPS_TO_STOP = 20, /* with fewer an interval is often narrow by chance */
   MAX_ROWS = 2 * BS_SAMPLER_ARMS
 };
 static const double SHORTEST_BATCH = 1e-3;
-static const double WAITED = 0.05; /* of a pair's time: what waking threads wait on a quiet machine is less */
+static const double WAITED = 0.05; /* of a pair's time: on a quiet machine waking threads wait for less */
 
 typedef struct run {
   const bs_sampler_options *o;
@@ -127,7 +127,7 @@ static int32_t make_room(run *r, uint32_t n_arms, bs_error *err) {
 
 /* ---- pairs -------------------------------------------------------------------------------------- */
 
-/* The host's counts, with what other processes used for the arms. */
+/* Reads the host's counts, and the use of other processes for the arms. */
 static int look_around(const run *r, bs_disturb *out) {
   if (r->host == NULL || r->host->disturb == NULL) return 0;
   r->host->disturb(r->host->user, out);

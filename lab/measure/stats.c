@@ -90,8 +90,8 @@ static double group_median(const double *subject, const double *other, size_t n,
   return median;
 }
 
-/* Mean of the observations without the lowest and highest of them, its standard error from the winsorised
- * ones (Tukey and McLaughlin), and what is left: a few that something hit do not decide. */
+/* Mean of the observations without the lowest and highest ones, its standard error from the winsorised ones
+ * (Tukey and McLaughlin), and the number that remain: a few disturbed ones do not decide. */
 static double trimmed_mean(const double *sorted, uint32_t n, double *out_error, uint32_t *out_left) {
   const uint32_t cut = (uint32_t)(TRIMMED * n), left = n - 2 * cut;
   double mean = 0.0, all = 0.0, square = 0.0;
@@ -130,8 +130,7 @@ static int on_one_side(const double *sorted, uint32_t n, double ratio) {
   return ratio > 1 ? sorted[cut] > 0 : sorted[n - 1 - cut] <= 0;
 }
 
-/* Observations of single pairs need not lie on one side of 1: only what is fixed for a build would hide
- * there. */
+/* Observations of single pairs may be on both sides of 1: only effects of a build must not. */
 static int compare(const double *subject, const double *other, const size_t *start, uint32_t groups,
                    int one_side, double margin, bs_comparison *out) {
   double observed[BS_GROUPS_MAX], sorted[BS_GROUPS_MAX], error2 = 0.0;
@@ -183,7 +182,7 @@ static double nearest_log(const bs_comparison *c) {
   return fabs(as_seen) < fabs(after_itself) ? as_seen : after_itself;
 }
 
-/* The chance of such a ratio or a larger one where the true one lies at the margin. */
+/* The chance of such a ratio or a larger one if the true one is at the margin. */
 static double chance(const bs_comparison *c, double seen) {
   const double beyond = fabs(seen) - log1p(c->margin);
   if (c->pairs < MIN_PAIRS || c->groups < MIN_GROUPS || !c->one_side || beyond <= 0) return 1.0;

@@ -13,7 +13,7 @@ static const double ORDER_TAIL = 0.01;
 
 /* ---- comparisons -------------------------------------------------------------------------------- */
 
-/* Mean over the groups of log(time after another arm / time after itself), where it is no noise. */
+/* Mean over the groups of log(time after another arm / time after itself), or 0 within noise. */
 static double order_of(const bs_sampling *s, uint32_t arm) {
   const double *echo = s->arm[arm].echo;
   double mean = 0.0, square = 0.0;

@@ -142,7 +142,7 @@ static int32_t add_row(benching *b, const bs_sampling *s, bs_error *err) {
   return bs_no_memory(err, "a row");
 }
 
-/* The session as it is bound now: it must not be served by ref unless that is allowed. */
+/* Refuses a session in its present binding if ref serves a node, unless that is allowed. */
 static int32_t refuse_fallback(const benching *b, bs_error *err) {
   bs_session_stats stats = {.struct_size = sizeof stats};
   bs_node_info node = {.struct_size = sizeof node};

@@ -22,7 +22,7 @@ typedef struct maker {
   bs_error *err;
 } maker;
 
-/* ---- operators: after an error the rest does nothing ------------------------------------------ */
+/* ---- operators: after an error the following ones do nothing ------------------------------------ */
 
 static uint32_t op(maker *k, const char *name, const uint32_t *in, uint32_t n_in, const bs_attr *attrs,
                    uint32_t n_attrs) {

@@ -236,7 +236,7 @@ static int32_t run_nodes(bs_checking *c, bs_error *err) {
   return rc;
 }
 
-/* A case has prompts, or inputs and outputs. One that compares nothing would pass whatever the model does. */
+/* Checks that a case has prompts, or inputs and outputs. A case that compares nothing would always pass. */
 static int32_t complete(bs_checking *c, bs_error *err) {
   const uint32_t line = c->line;
   int32_t rc = BS_OK;
@@ -249,7 +249,8 @@ static int32_t complete(bs_checking *c, bs_error *err) {
   return rc;
 }
 
-/* The session keeps the ports of the case before, whose files are closed: each case names all inputs. */
+/* Checks that a case names all inputs: the session keeps the ports of the case before, whose files are
+ * closed. */
 static int32_t all_inputs(const bs_checking *c, bs_error *err) {
   for (uint32_t i = 0; i < bs_graph_port_count(c->model.graph, 1); i++) {
     bs_port port = {.struct_size = sizeof port};

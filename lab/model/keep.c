@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * keep.c - what `model check` and `model bench` found, as a run folder like any other:
- * <out_dir>/model_check/<model>/<run_id>/ (docs/runs.md). It is made when all is done: a command that fails
- * or is interrupted leaves nothing. */
+ * keep.c - stores the results of `model check` and `model bench` as a run folder:
+ * <out_dir>/model_check/<model>/<run_id>/ (docs/runs.md). It is written at the end: a command that fails or
+ * is interrupted leaves no folder. */
 #include "lab/model/keep.h"
 
 #include <dirent.h>
@@ -129,7 +129,7 @@ static int32_t make_config(const bs_model_keep_request *q, bs_node **out, bs_err
 
 /* ---- the folder ------------------------------------------------------------------------------- */
 
-/* `result` itself, or a record for each of its rows with what the rows have in common. */
+/* `result` itself, or a record for each of its rows with the fields that the rows share. */
 static int32_t records_of(const json_t *result, int each_row, json_t **out, bs_error *err) {
   const json_t *rows = json_object_get(result, "rows");
   json_t *records = *out = json_array();

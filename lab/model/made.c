@@ -85,7 +85,8 @@ static double with_infinities(const made *m, uint64_t i) {
   return row % 4 < 2 && i % m->row == row % m->row ? (row % 4 == 0 ? INFINITY : -INFINITY) : normal(m, i);
 }
 
-/* of_one: one input has such numbers, the others ordinary ones: infinities in each make NaN of all. */
+/* of_one: one input has such numbers, the others ordinary ones: infinities in all would make all outputs
+ * NaN. */
 static const struct {
   const char *name;
   double (*element)(const made *m, uint64_t i);

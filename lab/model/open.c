@@ -40,7 +40,7 @@ static int32_t known_names(const bs_graph *g, int symbols, const char ***out_nam
   return rc;
 }
 
-enum { INPUTS = 0, SYMBOLS = 1, OTHERS = 2 }; /* what the name of a word is of */
+enum { INPUTS = 0, SYMBOLS = 1, OTHERS = 2 }; /* the kind of name in a word */
 
 /* 1: the model has the name of `size` bytes. */
 static int has_name(const bs_model *m, int of, const char *const *names, size_t n, const char *word,
@@ -89,7 +89,7 @@ static int32_t split_word(bs_model *m, int of, const char *option, const char *f
   return BS_OK;
 }
 
-/* BS_USAGE with the nearest name unless the model knows it. */
+/* BS_USAGE with the nearest name if the model does not have it. */
 static int32_t must_know(const bs_graph *g, int symbols, const char *name, bs_error *err) {
   const char **names = NULL;
   size_t n = 0, k = 0;

@@ -67,8 +67,8 @@ static json_t *describe(const bs_tensor *t, const char *name, uint32_t dtype, co
   return row;
 }
 
-/* DIR/NAME.npy, where other bytes than letters, digits, '.', '-' and '_' of the name become '_'. A name that
- * another output has already gets the port's number too. */
+/* DIR/NAME.npy: bytes of the name other than letters, digits, '.', '-' and '_' become '_'. If another output
+ * has the name already, the port's number is added. */
 static char *output_path(const char *dir, const char *name, const json_t *before, uint32_t number) {
   static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_";
   bs_text path = {0};

@@ -122,8 +122,8 @@ int32_t bs_model_tuned_open(bs_context *context, const bs_model_request *r, bs_m
 
 /* ---- which of them hold --------------------------------------------------------------------- */
 
-/* {key, candidates} of a node of a session's report, for one of two keys; "ref" in another backend's place is
- * no candidate. */
+/* {key, candidates} of a node in a session's report, for one of two keys; "ref" as a substitute for another
+ * backend is not a candidate. */
 static json_t *asked_of(const bs_model_tuned *t, const json_t *node, const char *key, int is_ref) {
   json_t *candidates = json_array();
   const json_t *c;

@@ -254,7 +254,7 @@ static int32_t bind_sizes(const verifying *v, const int64_t *sizes, bs_error *er
   return rc;
 }
 
-/* The first elements of each dimension of what was given. */
+/* Copies the first elements of each dimension of the given input. */
 static void cut_out(const bs_tensor_desc *from, const bs_tensor_desc *to, const unsigned char *data,
                     unsigned char *out) {
   const size_t size = BS_DTYPE_BYTES(to->dtype);
@@ -305,8 +305,8 @@ static uint32_t largest_size(const int64_t *sizes, uint32_t n) {
   return best;
 }
 
-/* Halves the largest named dimension until a comparison fits into what is left of the minute. A model that
- * cannot be bound to smaller sizes stays as it is. */
+/* Halves the largest named dimension until a comparison fits into the remaining time. A model that cannot be
+ * bound to smaller sizes stays unchanged. */
 static int32_t make_smaller(verifying *v, bs_error *err) {
   const uint32_t n = v->session->graph->model->n_symbols;
   const double left = seconds_left(v->out);
@@ -367,8 +367,8 @@ static int32_t open_part(verifying *v, int64_t layers, bs_error *err) {
   return rc == BS_OK ? bs_session_open(v->session->context, v->part, &o, &v->of_part, err) : rc;
 }
 
-/* Fewer layers of a folder where one comparison takes too long, or too much memory. *out_skip: there are none
- * to leave out, and the memory is not there. */
+/* Uses fewer layers of a folder if one comparison takes too long, or too much memory. *out_skip: no layers
+ * can be left out, and there is too little memory. */
 static int32_t leave_layers_out(verifying *v, int *out_skip, bs_error *err) {
   const gmodel *m = v->session->graph->model;
   const double left = seconds_left(v->out);

@@ -59,7 +59,7 @@ static double *make_room(const bs_dump *dump, captured *mine, int64_t rows, int6
   return first;
 }
 
-/* Only the last forward counts: its first part replaces what is there. Runs on the rank's own thread. */
+/* Keeps only the last forward: its first part replaces the earlier data. Runs on the rank's own thread. */
 static uint32_t capture(void *user, uint32_t rank, const bs_coll_call *call) {
   bs_dump *dump = user;
   captured *mine = &dump->partial[rank];

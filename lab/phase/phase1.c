@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * phase1.c - phase 1, forward: the method and two dense peers (one rank's cores; all cores) as arms of one
- * sampling (lab/measure/sampler.h), hot and, when asked for, cold; the times of the phases before; what was
- * predicted. */
+ * sampling (lab/measure/sampler.h), hot and, on request, cold; the times of the phases before; the
+ * predictions. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,12 +45,12 @@ typedef struct phase1 {
   bs_subject subject;
   uint32_t arms;
   arm_state arm[ARMS];
-  bs_sampling *hot, *cold; /* cold: NULL unless asked for */
+  bs_sampling *hot, *cold; /* cold: NULL unless requested */
   bs_machine machine;
   void *weights;  /* W, read once; NULL: each build reads the workload */
   bs_source w;    /* of weights */
   int warm;       /* the first build of the samples that are taken is */
-  bs_watch watch; /* for a request to stop alone: building is timed */
+  bs_watch watch; /* only checks for a stop request: building is timed */
   bs_progress_fn progress;
   void *user;
 } phase1;
@@ -60,7 +60,8 @@ static void tell(void *user, const char *what, uint64_t done, uint64_t total) {
   if (p->progress) p->progress(p->user, what, done, total);
 }
 
-/* Arms are built several times: W is made once where it is small and the backend's memory is the host's. */
+/* Makes W once if it is small and the backend's memory is the host's, because arms are built several
+ * times. */
 static int32_t keep_weights(phase1 *p, bs_error *err) {
   const bs_source *from = &p->subject.w;
   const bs_backend *backend = NULL;
@@ -162,7 +163,7 @@ static int32_t sample_all(phase1 *p, bs_error *err) {
 }
 
 /* The rates of the implementation that serves an arm: another arm's, stored, or measured now. A run does not
- * fail for want of them: the record says why. */
+ * fail without them: the record has the reason. */
 static const bs_kernel *kernel_of(phase1 *p, uint32_t i, double footprint) {
   arm_state *a = &p->arm[i];
   bs_kernel *k = &a->kernel;
@@ -243,7 +244,7 @@ static json_t *break_even_json(const phase1 *p, const bs_sampling *s, uint32_t i
   return json_integer((json_int_t)fmin(ceil(calls), 1e15));
 }
 
-/* A time that the machine does not allow has no word. */
+/* Removes the word of a time below the machine's bound. */
 static void doubt_below_bound(const phase1 *p, bs_sampling *s, uint32_t i) {
   const uint32_t both[] = {0, i};
   bs_word_facts facts = {0};

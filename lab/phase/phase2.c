@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * phase2.c - phase 2, backward with respect to the input (and to weights and bias): forward, the loss's
- * gradient, backward; dX, dW and db judged against fp64 by the gates of phase 0, with faults that must be
- * caught. Regions are kept for the record, nothing is compared by time. */
+ * gradient, backward. The gates of phase 0 judge dX, dW and db against fp64, with faults that must be caught.
+ * Regions are kept for the record; times are not compared. */
 
 #include "lab/gate/gradient.h"
 #include "lab/phase/frame.h"

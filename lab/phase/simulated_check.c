@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * simulated_check.c - what a run in virtual time cannot do, and which of its rows a gate may judge. */
+ * simulated_check.c - refuses what a run in virtual time cannot do, and decides which of its rows a gate may
+ * judge. */
 #include <string.h>
 
 #include "lab/clock.h"

@@ -45,7 +45,7 @@ pid_t bs_child_start(const bs_child *c) {
   fflush(NULL);
   const pid_t pid = fork();
   if (pid == 0) become(c, parent);
-  /* here and there: whoever is first */
+  /* both processes call it, because either may run first */
   if (pid > 0 && c->group != BS_CHILD_KEEP) setpgid(pid, c->group > 0 ? c->group : pid);
   return pid;
 }

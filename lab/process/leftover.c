@@ -23,14 +23,14 @@ static int is_kept(pid_t pid, const pid_t *keep, size_t n) {
   return 0;
 }
 
-/* Killed and taken; one that the kernel does not let go is left after two seconds. */
+/* Kills and reaps it; one that the kernel does not end is left after two seconds. */
 static int end_one(pid_t pid) {
   int status;
   kill(pid, SIGKILL);
   return bs_child_ended(pid, 2.0, &status) > 0;
 }
 
-/* Children of this thread, which is the only one. Where the kernel keeps no such list, they are left. */
+/* Ends the children of this thread, which is the only one. If the kernel has no such list, they are left. */
 static size_t end_round(const pid_t *keep, size_t n) {
   char path[64], text[4096];
   size_t ended = 0;

@@ -106,8 +106,7 @@ int32_t bs_profile_model(bs_context *context, bs_model_request *request, bs_mode
   int32_t rc = bs_model_bench_run(context, request, model, &how, &result, err);
   bs_counters_stop(&counters);
   bs_counters_close(&counters);
-  /* Counts of reading, planning and many runs are no counts of a run: only quotients of them mean something.
-   */
+  /* The counters include reading, planning and many runs, so only their quotients have a meaning. */
   const json_t *rows = json_object_get(result, "rows");
   const json_t *row = json_array_get(rows, json_array_size(rows) > 0 ? json_array_size(rows) - 1 : 0);
   if (rc == BS_OK)

@@ -67,7 +67,7 @@ typedef struct line {
 /* The columns of the header, which are the same memory's. */
 typedef struct table {
   const char *path;
-  size_t number; /* of the line at hand */
+  size_t number; /* of the current line */
   line head, units, at;
   size_t kernel, name, value, unit; /* columns; MOST_CELLS: none */
   int raw;                          /* a row a kernel, with a line of units */
@@ -188,7 +188,7 @@ static int32_t add_row(table *t) {
   return rc;
 }
 
-/* The numbers of known metrics tell; where each can be of both styles, the others do. */
+/* Finds the style from the numbers of known metrics; if all of these fit both styles, from the others. */
 static int32_t find_style(table *t, enum bs_ncu_style *out) {
   const bs_ncu_votes *v = &t->known;
   const size_t point = v->first[BS_NCU_POINT], comma = v->first[BS_NCU_COMMA];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * ask.c - a child for each question: its file is the question, its stdout the answer. */
+ * ask.c - runs a child for each request: its file is the request, its stdout the answer. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

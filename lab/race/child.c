@@ -91,7 +91,7 @@ static int32_t knobs_of(const child *c, const char *provider, json_t **out, bs_e
   return BS_OK;
 }
 
-/* One that serves: its knobs, and what its plan without any given says of itself. */
+/* Adds an implementation that serves: its knobs, and the echo of its plan without any. */
 static int32_t probe_provider(child *c, const json_t *candidate, json_t *list, bs_error *err) {
   const char *name = bs_tune_text(candidate, "name");
   bs_kernel_arm *arm = NULL;
@@ -225,7 +225,7 @@ typedef struct pair {
   const child *c;
   bs_kernel_arm *arm[2];
   const char *names[2];
-  char same[2][BS_KERNEL_SAME]; /* what they run; "": not known */
+  char same[2][BS_KERNEL_SAME]; /* the code that they run; "": not known */
 } pair;
 
 static int32_t pair_open(void *user, uint32_t arm, bs_sampler_arm *out, bs_error *err) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * race.c - see race.h: asks who serves, searches each one's space, and lets the fastest meet the default. */
+ * race.c - see race.h: finds the implementations that serve, searches each one's space, and compares the
+ * fastest with the default. */
 #include "lab/race/race.h"
 
 #include <math.h>
@@ -147,7 +148,7 @@ static int32_t search_all(race *r, bs_error *err) {
 
 /* ---- against the default -------------------------------------------------------------------- */
 
-/* The default's own point, or an implementation without knobs that is the default: nothing to compare. */
+/* Is it the default's own point, or a default without knobs? Then there is nothing to compare. */
 static int is_default(const race *r) {
   return strcmp(r->best->name, r->standard) == 0 &&
          (r->best->space->n == 0 || (r->best->standard_exact && r->best->found.best == r->best->standard));
@@ -203,7 +204,7 @@ static int32_t keep(race *r, bs_error *err) {
 
 /* ---- all of it ------------------------------------------------------------------------------ */
 
-/* One point alone, of which not all knobs must be given. */
+/* Runs one point, for which some knobs may be left out. */
 static int32_t run_point(race *r, json_t **out, bs_error *err) {
   const char *name = r->o->provider != NULL ? r->o->provider : r->standard;
   json_t *answer = NULL, *pairs = NULL;
@@ -232,12 +233,12 @@ static int32_t run_search(race *r, json_t **out, bs_error *err) {
   int32_t rc = search_all(r, err);
   if (rc == BS_OK) rc = meet_default(r, err);
   if (rc == BS_OK) rc = keep(r, err);
-  if (r->number != 0) snprintf(r->choice, sizeof r->choice, "%s", r->standard); /* none was made */
+  if (r->number != 0) snprintf(r->choice, sizeof r->choice, "%s", r->standard); /* no choice was made */
   if (rc == BS_OK || r->number != 0) *out = race_report(r, r->number != 0 ? "stopped" : "measured");
   return rc == BS_OK && *out == NULL ? bs_no_memory(err, "a report") : rc;
 }
 
-/* Nothing is measured, but a plan is opened: it must be the code that was measured (gate same_code). */
+/* Measures nothing, but opens a plan: it must be the measured code (gate same_code). */
 static int32_t take_stored(race *r, const json_t *entry, json_t **out, bs_error *err) {
   const char *choice = bs_tune_text(entry, "choice");
   json_t *answer = NULL;

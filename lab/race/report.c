@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * report.c - what a tuning found, or what the tuning file has of it, as one JSON object (docs/tuning.md). */
+ * report.c - the result of a tuning, or of its entry in the tuning file, as one JSON object
+ * (docs/tuning.md). */
 #include <math.h>
 #include <string.h>
 

@@ -18,7 +18,7 @@ static const bs_race_knob *given_values(const bs_race_options *o, const char *na
   return NULL;
 }
 
-/* More members than the team has can only be refused: they are no points. */
+/* Adds numbers of threads up to the team's size: larger ones could only be refused. */
 static int32_t add_threads(bs_space *space, const bs_space *all, uint32_t threads, bs_error *err) {
   bs_text values = {0};
   for (uint32_t i = 0; i < all->knob[0].n; i++) {
@@ -56,7 +56,7 @@ static int32_t add_knob(bs_space *space, const json_t *knob, const bs_race_knob 
   return rc;
 }
 
-/* --where, for one that serves: 0, and why, when it cannot be asked there or leaves no point. */
+/* Applies --where to an implementation: 0, with the reason, if it cannot be evaluated or allows no point. */
 static int may_be_searched(runner *run, bs_error *why) {
   const char *where = run->race->o->where;
   run->allowed = run->space->size;
@@ -118,7 +118,8 @@ static int32_t open_history(runner *run, const json_t *provider, bs_error *err) 
   return bs_history_open(r->o->points_path, &key, &run->history, err);
 }
 
-/* One of the probe's rows. *why: what leaves it out, which is no error as long as another one is there. */
+/* Adds one of the probe's rows. *why: the reason if it is left out, which is not an error as long as another
+ * one is there. */
 static int32_t add_runner(race *r, const json_t *provider, bs_error *why, bs_error *err) {
   runner *run = &r->run[r->n];
   char text[400];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * judge.c - rules on a record: every value that is not there is UNKNOWN, and nothing passes when nothing
+ * judge.c - judges a record by rules: every missing value is UNKNOWN, and a record passes only if a rule
  * ran. */
 #include <math.h>
 #include <stdio.h>
@@ -65,7 +65,7 @@ static const char *sign_of(uint32_t compare) {
   return signs[compare];
 }
 
-/* Room up to the limit as a share of it; of 1 where the limit is 0. */
+/* The distance to the limit as a share of it; of 1 if the limit is 0. */
 static double margin_of(uint32_t compare, double value, double limit) {
   const double room = limit != 0 ? fabs(limit) : 1.0;
   if (compare == BS_LE || compare == BS_LT) return (limit - value) / room;
@@ -169,7 +169,7 @@ static void judge_condition(const bs_rule_condition *c, const json_t *record, bs
   if (c->low != NULL) judge_interval(c, record, out);
 }
 
-/* 1: the rule is to be judged. Else why it is not, in *out. */
+/* 1: the rule applies. Otherwise *out has the reason. */
 static int applies(const bs_rule *rule, const json_t *record, bs_rule_result *out) {
   for (uint32_t i = 0; i < rule->n_when; i++) {
     judge_condition(&rule->when[i], record, out);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * load.c - rules from YAML: strict keys, and what the words of a limit mean. */
+ * load.c - reads rules from YAML: strict keys, and the meaning of the words of a limit. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,7 +83,7 @@ static int32_t limit_of(const reader *r, const bs_node *node, bs_rule_condition 
   return BS_OK;
 }
 
-/* *out stays NULL where the key is missing. */
+/* out stays NULL if the key is missing. */
 static int32_t path_of(const reader *r, const bs_node *map, const char *key, const char **out) {
   const bs_node *node = bs_config_find(map, key);
   char text[64];

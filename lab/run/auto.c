@@ -75,12 +75,12 @@ static const json_t *constants_of(const lab_run *run) {
                                                                    : NULL;
 }
 
-/* Rank 0 has decided, or failed: the others hear it. */
+/* Sends to the others that rank 0 has decided, or failed. */
 static int32_t tell_end(struct bs_peers *peers, int32_t rc, const lab_auto_choice *choice, bs_error *err) {
   bs_error ignored = BS_ERROR_INIT;
   const bs_told done = {.word = BS_WORD_CHOSEN, .status = rc};
   if (peers == NULL) return rc;
-  if (rc == BS_DEADLINE || rc == BS_RANK_FAILED) { /* one has been waited for already, or cannot come */
+  if (rc == BS_DEADLINE || rc == BS_RANK_FAILED) { /* the end was waited for already, or cannot come */
     bs_peers_tell_soon(peers, &done, 0.3, &ignored);
     return rc;
   }

@@ -70,7 +70,9 @@ static int32_t check_memory(const bs_experiment *e, uint32_t world, bs_error *er
       e->reference_features > 0 && e->reference_features < e->N ? (uint64_t)e->reference_features : n;
   const uint64_t available = bs_memory_available("");
   uint64_t need = 0, xy = 0;
-  if (n == 0 || k == 0 || b == 0) return BS_OK; /* the workload knows; its reader is bounded by its file */
+  if (n == 0 || k == 0 || b == 0)
+    return BS_OK; /* the workload sets the size; its reader is bounded by its
+                   * file */
   int fits = add_product(&need, n, k, element * (1 + peers) + 2 * backward * wide) && bs_add_u64(k, n, &xy) &&
              add_product(&need, xy, b, element * (world * (1 + backward) + peers));
   if (fits && e->phase == BS_PHASE_CORRECTNESS) fits = add_product(&need, b, features, sizeof(double));

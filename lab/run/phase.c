@@ -104,7 +104,7 @@ static int32_t judge(const bs_experiment *e, const bs_phase_result *result, bs_e
                  e->phase_name, e->method);
     return BS_INCONCLUSIVE;
   }
-  char numbers[64] = ""; /* a count stands in the text */
+  char numbers[64] = ""; /* the text has a count */
   if (failed->limit != 0.0 || failed->value != floor(failed->value))
     snprintf(numbers, sizeof numbers, "%.3g, limit %.3g; ", failed->value, failed->limit);
   bs_error_set(err, BS_NUMERIC, "BS-GATE-FAIL", "%s of %s: gate %s failed: %s%s", e->phase_name, e->method,
@@ -119,7 +119,8 @@ static void tell_gates(const lab_run *lab, const bs_phase_result *result) {
     lab->host->gate(lab->host->user, &result->gates[i]);
 }
 
-/* A method whose counted work is not what it proposed: every prediction made from the proposal is off. */
+/* Warns of a method whose counted work differs from its proposal: then every prediction from the proposal is
+ * wrong. */
 static void warn_claims(const lab_run *lab, const bs_experiment *e, const json_t *record) {
   if (!json_is_false(json_object_get(record, "claims_match_counts"))) return;
   char text[320];
@@ -153,8 +154,8 @@ static int asks_for_half(const bs_experiment *e) {
   return 0;
 }
 
-/* A layer that leaves weights out says how wrong it will be before it is run, and so does one whose columns
- * are kept in two precisions. */
+/* Reports before the run the expected error of a layer that leaves weights out, or whose columns are kept in
+ * two precisions. */
 static int32_t tell_errors(const lab_run *lab, const bs_experiment *e, bs_error *err) {
   double half = 0.0;
   bs_mixed_error mixed;
@@ -219,7 +220,7 @@ static int32_t share_recorder(lab_run *lab, const bs_run *run, bs_error *err) {
   return rc;
 }
 
-/* A process that is not rank 0 runs its rank of the phase, and ends it as rank 0 says. */
+/* Runs in a process that is not rank 0: its rank of the phase, which ends as rank 0 commands. */
 static int32_t follow_phase(lab_run *lab, bs_experiment *e, bs_error *err) {
   bs_phase_result result = {0};
   bs_told told;
@@ -324,7 +325,7 @@ int32_t lab_run_phase(lab_run *lab, bs_experiment *e, bs_error *err) {
   if (!bs_peers_lead(lab->peers)) return follow_phase(lab, e, err);
   const int32_t rc = lead_phase(lab, e, err);
   if (bs_context_stuck(lab->context) > 0) return rc;
-  if (rc == BS_DEADLINE || rc == BS_RANK_FAILED) { /* one has been waited for already, or cannot come */
+  if (rc == BS_DEADLINE || rc == BS_RANK_FAILED) { /* the end was waited for already, or cannot come */
     const bs_told end = {.word = BS_WORD_END, .status = rc};
     bs_peers_tell_soon(lab->peers, &end, 0.3, &ignored);
     return rc;

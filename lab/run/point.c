@@ -168,8 +168,8 @@ static int32_t open_tuner(lab_run *run, bs_error *err) {
   return run->tuner != NULL ? BS_OK : bs_tuner_open(run->context, &options, &run->tuner, err);
 }
 
-/* Decides what serves in all phases of the point, the timed one first: it measures, and phase 0 then judges
- * what was chosen. */
+/* Chooses the implementations for all phases of the point, the timed one first: it measures, and phase 0 then
+ * judges the choices. */
 static int32_t choose(work *w, bs_error *err) {
   lab_run *run = w->run;
   const int leads = bs_peers_lead(run->peers);

@@ -171,7 +171,7 @@ static json_t *row_of(const group *g, const sim_fit *f, const sim_fit_error *e) 
                           g->algorithm, "points", (json_int_t)g->n, "alpha_us", f->segment[0].alpha_s * 1e6,
                           "GBps", slope > 0 ? 1e-9 / slope : 0.0, "segments", segments_of(f), "least_bytes",
                           f->least_bytes, "most_bytes", f->most_bytes, "held_out", (json_int_t)e->cells);
-  if (e->cells == 0) return row; /* nothing judges it */
+  if (e->cells == 0) return row; /* no sizes to judge it */
   json_object_set_new(row, "mape_percent", json_real(100 * e->mape));
   json_object_set_new(row, "geomean_percent", json_real(100 * e->geomean));
   json_object_set_new(row, "bias_percent", json_real(100 * e->bias));
@@ -198,7 +198,7 @@ int32_t bs_fit_rows(const json_t *rows, json_t **out_fits, bs_error *err) {
 
 /* ---- regret --------------------------------------------------------------------------------- */
 
-/* The fit of the sizes of even index: what a size of odd index has not been seen by. */
+/* Fits the sizes of even index, so that the sizes of odd index test the fit. */
 static int32_t fit_even(const group *g, sim_fit *out, bs_error *err) {
   sim_fit_point half[SIM_FIT_POINTS / 2 + 1];
   sim_fit_error unused;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * probe.c - see probe.h. The engine in order E sends the messages, and tells when each head reaches a wire.
- */
+ * probe.c - see probe.h. The engine in order E sends the messages, and reports when each head reaches a
+ * wire. */
 #include "lab/sim/probe.h"
 
 #include <math.h>
@@ -15,7 +15,7 @@
 #include "sim/engine.h"
 
 typedef struct passed {
-  uint64_t reached, took; /* the head; when it goes on to the link */
+  uint64_t reached, took; /* times of the head: at the link, and on it */
 } passed;
 
 typedef struct probing {

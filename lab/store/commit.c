@@ -44,7 +44,7 @@ void bs_store_hold_signals(sigset_t *old) {
   pthread_sigmask(SIG_BLOCK, &set, old);
 }
 
-/* The line with its number, and in the first of a run what the store knows of it. */
+/* The line with its number, and for a run's first line the store's own fields. */
 static json_t *numbered(bs_run *run, const json_t *record) {
   json_t *line = json_copy((json_t *)(uintptr_t)record);
   int bad = line == NULL;
@@ -113,7 +113,7 @@ int32_t bs_store_samples(bs_run *run, const void *data, size_t size, bs_error *e
   return BS_OK;
 }
 
-/* The metrics on the disk, and nothing in them that is not ours. */
+/* Syncs the metrics to the disk, and checks that they hold only this process's lines. */
 static int32_t sync_metrics(bs_run *run, bs_error *err) {
   struct stat st;
   char shown[400];

@@ -141,7 +141,7 @@ json_t *bs_env_mpi(const json_t *libraries) {
     if (path == NULL || strstr(path, "/libmpi.so") == NULL) continue;
     void *library = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
     if (library == NULL) continue;
-    char text[8192] = ""; /* the longest that any MPI asks for */
+    char text[8192] = ""; /* the longest version text of any MPI */
     int length = 0;
     int (*version)(char *, int *);
     *(void **)&version = dlsym(library, "MPI_Get_library_version");

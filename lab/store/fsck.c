@@ -25,7 +25,7 @@ typedef struct check {
   json_t *keys; /* [{run, request_key}] of the whole runs, for the plans of sweeps */
   int repair;
   bs_rows_index index;
-  size_t lies; /* entries of the index that are not what the records say */
+  size_t lies; /* entries of the index that contradict the records */
 } check;
 
 enum bs_lock_state bs_folder_lock(int fd, int *out_fd) {
@@ -192,7 +192,7 @@ static int32_t check_bad_run(check *c, int fd, const char *path, const bs_folder
   return rc;
 }
 
-/* The index is a cache that lists and reports believe: what it has of a run must be what the records say. */
+/* Compares the index, a cache that lists and reports trust, with the records of a run. */
 static int32_t check_index(check *c, int fd, const char *path, const bs_folder_run *run, bs_error *err) {
   json_t *kept = bs_rows_index_find(&c->index, fd, path), *rows;
   if (kept == NULL) return BS_OK;
@@ -290,8 +290,8 @@ static int32_t remove_folder(const check *c, int fd, const char *path, bs_error 
   return rmdir(whole) == 0 ? BS_OK : bs_store_io_error(err, errno, "remove the folder", whole);
 }
 
-/* Does the process that makes the folder ".tmp.<key>.<pid>.<start time>" still run? Between the folder and
- * its lock, and between the lock and holding it, only the name tells. */
+/* Does the process that makes the folder ".tmp.<key>.<pid>.<start time>" still run? Between the creation of
+ * the folder and the lock on it, only the name shows that. */
 static int is_being_made(const char *path) {
   const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
   const char *numbers = strncmp(name, ".tmp.", 5) == 0 ? strchr(name + 5, '.') : NULL;
@@ -349,7 +349,7 @@ static int32_t judge(const char *root, const bs_fsck *f, bs_error *err) {
   return BS_IO;
 }
 
-/* Nothing to check is no good news: the name may be wrong. */
+/* Fails if there is nothing to check: the name may be wrong. */
 static int32_t check_root(const char *root, bs_error *err) {
   struct stat st;
   if (stat(root, &st) == 0 && !S_ISDIR(st.st_mode))

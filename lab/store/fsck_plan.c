@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * fsck_plan.c - <folder>/plan.jsonl: a header, a line a point, and a last line {n, sha256} over what stands
- * before it. How many of the planned keys have a run? */
+ * fsck_plan.c - checks <folder>/plan.jsonl: a header, a line a point, and a last line {n, sha256} over all
+ * bytes before it. Counts how many of the planned keys have a run. */
 #include "lab/store/fsck_plan.h"
 
 #include <dirent.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * gates.c - what the gates of a record say (summary.h). */
+ * gates.c - the verdicts of a record's gates (summary.h). */
 #include <string.h>
 
 #include "lab/json.h"

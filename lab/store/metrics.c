@@ -12,7 +12,7 @@
 enum { SUM_BYTES = 21 };
 
 void bs_line_print(const char *object, bs_text *out) {
-  const size_t size = strlen(object) - 1; /* the sum's field stands before the brace */
+  const size_t size = strlen(object) - 1; /* the sum's field is put before the brace */
   bs_text_append(out, object, size);
   bs_text_printf(out, ",\"crc32c\":\"%08x\"}\n", bs_crc32c(object, size));
 }

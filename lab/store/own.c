@@ -50,7 +50,7 @@ static int make_key(const char *path) {
   return made;
 }
 
-/* A keyed sum of a keyed sum: nothing can be added to a text whose mark is known. */
+/* A keyed sum of a keyed sum, so that a known mark does not allow to extend its text. */
 static void sum_with(const char *key, const char *side, const char *text, char out[65]) {
   bs_sha256 h;
   bs_sha256_init(&h);

@@ -57,7 +57,7 @@ json_t *bs_folder_rows(int fd, const char *path, const bs_folder_run *run) {
   return NULL;
 }
 
-/* Takes over `rows`, which may be NULL: there was no memory for them. */
+/* Takes over `rows`; NULL: out of memory. */
 static int32_t take_rows(collection *c, const char *path, json_t *rows, bs_error *err) {
   const json_t *first = json_array_get(rows, 0);
   group g = {.path = bs_strdup(path), .rows = rows};

@@ -57,7 +57,7 @@ static void add_name(names *all, const char *text, size_t size) {
   snprintf(all->of[all->n++], NAME_SIZE, "%.*s", (int)size, text);
 }
 
-/* "fault:cpu" names both; of "ring:chunks=4" the first part alone means something. */
+/* "fault:cpu" names both; of "ring:chunks=4" only the first part is a name. */
 static void add_parts(names *all, const char *text) {
   if (text == NULL) return;
   for (;;) {
@@ -138,7 +138,7 @@ static int32_t add_plugins(bs_sha256 *h, bs_context *context, const bs_node *con
   return rc;
 }
 
-/* A null is an absent value, and a workload's name is a label where its type is given. */
+/* Drops nulls, which are absent values, and a workload's name, which is only a label if its type is given. */
 static void drop_what_says_nothing(bs_node *config) {
   size_t n;
   const bs_key *keys = bs_schema_keys(&n);

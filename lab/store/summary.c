@@ -161,7 +161,7 @@ static json_t *at_path(const json_t *object, const char *path) {
   return object == NULL ? NULL : found;
 }
 
-/* A missing value leaves what the row has. */
+/* Copies values; a missing value leaves the row's. */
 static int copy(json_t *row, const json_t *from, const source *table, size_t n) {
   int bad = 0;
   for (size_t i = 0; i < n; i++) {
@@ -180,7 +180,7 @@ static int set_seconds(json_t *row, const char *key, const json_t *value, double
                                : 0;
 }
 
-/* Gates and warnings, where there are any. */
+/* Adds the counts of gates and warnings, if there are any. */
 static int add_counts(json_t *row, const json_t *record) {
   const size_t warnings = json_array_size(json_object_get(record, "measuring_warnings"));
   int bad = 0;
@@ -210,7 +210,7 @@ static int add_regions(json_t *row, const json_t *record) {
   return bad;
 }
 
-/* Phases 2 and 3 have no arms: their time is that of the backward pass, or of a step. */
+/* Adds the time of phases 2 and 3, which have no arms: that of the backward pass, or of a step. */
 static int add_pass_time(json_t *row, const json_t *record) {
   const char *phase = json_string_value(json_object_get(record, "phase"));
   if (phase == NULL) return 0;
@@ -227,7 +227,7 @@ const char *bs_record_clock(const json_t *record) {
   return clock != NULL && strcmp(clock, "events") == 0 ? "device" : "host";
 }
 
-/* A row with every key, null where nothing is known, and what all rows of a record share. */
+/* A row with every key, null if the value is not known, and the fields that all rows of a record share. */
 static json_t *new_row(const bs_summary_run *run, const json_t *record) {
   json_t *row = json_object();
   int bad = row == NULL;
@@ -252,8 +252,8 @@ static int by_value(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* The interval from the sample of this rank (from 0) to that of the same rank from above holds the median
- * with at least 95 %: below its lower end lie so few samples with at most 2.5 % (binomial, 1/2). n >= 6. */
+/* The interval from the sample of this rank (from 0) to that of the same rank from above covers the median
+ * with at least 95 %: with at most 2.5 % so few samples are below it (binomial, 1/2). n >= 6. */
 static size_t low_rank(size_t n) {
   double log_term = -(double)n * log(2.0), below = exp(log_term);
   size_t rank = 0;
@@ -293,8 +293,8 @@ static const json_t *comparison_of(const json_t *record, size_t arm, const char 
   return NULL;
 }
 
-/* Arms of `bsrun compare` and `bsrun ladder` are held against one of them, the only one that no comparison
- * names. Their records have a pass. */
+/* The arm with which the others of `bsrun compare` and `bsrun ladder` are compared: the only one that no
+ * comparison names. Their records have a pass. */
 static const json_t *reference_of(const json_t *record) {
   const json_t *arms = json_object_get(record, "arms");
   if (json_object_get(record, "pass") == NULL) return NULL;
@@ -330,7 +330,7 @@ static int fill_arm(json_t *row, const json_t *record, size_t i) {
   const json_t *arm = json_array_get(json_object_get(record, "arms"), i), *reference = reference_of(record);
   const char *name = json_string_value(json_object_get(arm, "name"));
   const json_t *comparison = comparison_of(record, reference != NULL ? 1 : i, name);
-  const int own = reference != NULL ? arm == reference : i == 0; /* what the record says of one arm */
+  const int own = reference != NULL ? arm == reference : i == 0; /* fields of the record on one arm */
   int bad = own && (copy(row, record, of_method, COUNT(of_method)) || add_regions(row, record));
   bad |= copy(row, arm, of_arm, COUNT(of_arm));
   bad |= reference != NULL ? add_turned(row, comparison, reference)

@@ -60,7 +60,7 @@ static int32_t add_value(json_t *values, const char *text, bs_error *err) {
   return BS_OK;
 }
 
-/* 4k is 4096 where the key takes a whole number; other texts are as they are. */
+/* Adds 4k as 4096 if the key takes a whole number; other texts unchanged. */
 static int32_t add_plain(json_t *values, const char *key, const char *text, bs_error *err) {
   char number[32];
   int64_t whole;

@@ -13,7 +13,7 @@
 #include "lab/store/store.h"
 #include "lab/sweep/axis.h"
 
-/* ---- what is declared ------------------------------------------------------------------------ */
+/* ---- declared values ------------------------------------------------------------------------- */
 
 static int is_power_of_two(const char *text) {
   int64_t n;
@@ -151,7 +151,7 @@ static int wants_all(const json_t *settings) {
 }
 
 int32_t bs_sweep_hear(void (*say)(void *user, int fd), void *user, bs_text *out, bs_error *err) {
-  bs_hearing h = {.say = say, .user = user, .silence_s = 60.0}; /* that is opening what one point names */
+  bs_hearing h = {.say = say, .user = user, .silence_s = 60.0}; /* time for opening what one point names */
   const int failed = bs_hear(&h, out);
   if (failed != 0)
     return bs_error_errno(err, BS_NO_MEMORY, "BS-SWEEP-FORK", failed, "cannot check the points");

@@ -13,7 +13,7 @@ static int rank_of(int32_t said) {
   return said == BS_OK ? 2 : said == BS_POINT_OPEN ? 0 : 1;
 }
 
-/* A run that broke off says nothing of its point. */
+/* The verdict of a run on its point; an interrupted run has none. */
 static int32_t said_by(const json_t *row, const char *status) {
   if (strcmp(status, "ok") == 0) return BS_OK;
   if (strcmp(status, "not passed") != 0) return BS_POINT_OPEN;

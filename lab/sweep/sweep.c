@@ -132,8 +132,8 @@ static void on_began(void *user, const bs_task *task) {
   tell(user, task->id, NULL);
 }
 
-/* Does the failure of one point mean that no other can be stored? The folder is tried, too: a point may have
- * failed for want of space without saying so. What is too large for the memory is a matter of that point. */
+/* Does the failure of one point mean that no other can be stored? The folder is also tested: a point may have
+ * failed for lack of disk space without reporting it. Too little memory concerns only that point. */
 static int32_t room_for_more(const running *r, int64_t i, const bs_point_outcome *o, bs_error *err) {
   if (o->code != bs_status_exit_code(BS_IO)) return BS_OK;
   if (o->said != NULL && strstr(o->said, "[BS-STO-IO]") != NULL)

@@ -16,7 +16,7 @@
 #include "lab/store/store.h"
 
 enum { MAX_JOBS = 64, MAX_WORDS = 64 };
-#define GRACE_S 5.0 /* from being asked to end until being killed */
+#define GRACE_S 5.0 /* from the request to end until the kill */
 
 typedef struct job {
   bs_process process; /* pid 0: free */
@@ -32,9 +32,9 @@ typedef struct tasks {
   uint32_t jobs, running;
   job job[MAX_JOBS];
   int signal_fd, signal;
-  sigset_t mask; /* as it was */
+  sigset_t mask; /* the previous mask */
   double ends_at;
-  int32_t rc; /* not BS_OK: nothing more is begun */
+  int32_t rc; /* not BS_OK: no further task starts */
   bs_error *err;
 } tasks;
 

@@ -29,7 +29,7 @@ static int is_asked_for(const bs_sweep *sweep, const json_t *layer, const json_t
   return 0;
 }
 
-/* A line {layer, build, request_key, choices: [text]}; it holds for what serves now. */
+/* A line {layer, build, request_key, choices: [text]}; valid with the current plugins. */
 static enum bs_line judge(void *user, const json_t *entry) {
   const json_t *choices = json_object_get(entry, "choices"), *build = json_object_get(entry, "build"),
                *layer = json_object_get(entry, "layer"), *key = json_object_get(entry, "request_key");

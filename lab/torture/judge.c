@@ -85,14 +85,13 @@ static void check_place(const bs_torture_case *c, const char *line, char *why, s
     snprintf(why, size, "the error line does not name the call site: %.220s", line);
 }
 
-/* A wrong partial sum of one rank is in every rank's result: the gates cannot say whose it was. */
+/* A wrong partial sum of one rank is in every rank's result: the gates cannot name the rank. */
 static int is_summed(const bs_torture_case *c) {
   return c->subject->kind == BS_TORTURE_BACKEND && c->fault >= BS_TORTURE_FLIP &&
          c->fault <= BS_TORTURE_TRUNCATE;
 }
 
-/* The messages of an algorithm pass on what is wrong, and that a rank waits: of several ranks another one may
- * be blamed. */
+/* The messages of an algorithm pass a wrong value, or a wait, on: another rank may be blamed. */
 static int is_passed_on(const bs_torture_case *c) {
   if (strcmp(c->op, "exchange") != 0 || c->fault == BS_TORTURE_ERR) return 0;
   return c->world_size > 2 || c->fault == BS_TORTURE_FLIP || c->fault == BS_TORTURE_NAN;
@@ -117,7 +116,7 @@ static void check_line(const bs_torture_case *c, const char *errors, char *why, 
     check_place(c, full, why, size);
 }
 
-/* ---- what is left --------------------------------------------------------------------------- */
+/* ---- leftovers ------------------------------------------------------------------------------ */
 
 static const char *left_file; /* the callback of nftw has no user argument */
 static char left_name[160];
@@ -140,7 +139,7 @@ void bs_torture_remove(const char *folder) {
   nftw(folder, on_remove, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-/* A run folder that holds anything must be finished, and say what became of it. */
+/* Checks that a run folder with any content is finished, and reports the end of its run. */
 static void check_run(const bs_torture_case *c, const char *folder, char *why, size_t size) {
   char path[400];
   const char *method = c->subject->kind == BS_TORTURE_BACKEND ? "row_parallel" : c->subject->name;
@@ -165,7 +164,7 @@ static void check_run(const bs_torture_case *c, const char *folder, char *why, s
   free(done);
 }
 
-/* Shared memory whose name holds the child's number. */
+/* Checks shared memory whose name holds the child's number. */
 static void check_memory(pid_t pid, char *why, size_t size) {
   char number[24];
   DIR *dir = opendir("/dev/shm");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * launch.c - how the ranks of a communicator come to be. torture.h. */
+ * launch.c - how the ranks of a communicator start. torture.h. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -47,7 +47,7 @@ static void answer(void *user) {
   _exit(ANSWER + ask(user));
 }
 
-/* It is about to be tortured for a reason: it is asked in a child. */
+/* The plugin may be faulty: a child process asks it. */
 static int ask_in_child(const bs_torture *t, const char *comm) {
   question q = {t->config, comm};
   const bs_child child = {.run = answer,

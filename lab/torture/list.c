@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * list.c - what is injected where: a clean run of every world tells how often each rank calls what;
- * each rank x op x call x fault that makes sense is a case. */
+ * list.c - lists the cases. A clean run of every world counts the calls of each rank; each useful combination
+ * of rank, op, call and fault is a case. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,7 +69,7 @@ static int wanted_call(const bs_torture *t, uint64_t seq, uint64_t calls) {
   return seq == 0 || (!t->quick && (seq == calls / 2 || seq == calls - 1));
 }
 
-/* Nothing asked for: everything. */
+/* Is it requested? Without the option everything is. */
 static int asked(const bs_torture *t, const char *option, const char *value) {
   int any = 0;
   for (size_t i = 0; i < t->n_given; i++) {
@@ -193,7 +193,7 @@ int32_t bs_torture_list(bs_torture *t, const bs_torture_subject *s, bs_error *er
     rc = bs_torture_run(t, t->n_cases - 1, err);
     if (rc != BS_OK) return rc;
     const bs_torture_case done = t->cases[t->n_cases - 1];
-    t->n_cases--; /* what it counts is kept, not the run */
+    t->n_cases--; /* only its counts are kept */
     if (done.why[0] != '\0') {
       rc = clean_failed(t, &done, err);
       continue;

@@ -51,7 +51,7 @@ static void close_arm(contest *c, uint32_t index, watched *w) {
   w->open = 0;
 }
 
-/* Both arms in other places of the memory: what a place costs is no difference between them. */
+/* Opens both arms at other addresses, so that the effect of an address is no difference between them. */
 static int32_t open_anew(void *user, uint32_t build, bs_error *err) {
   contest *c = user;
   close_arm(c, c->index, &c->other);

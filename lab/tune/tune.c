@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * tune.c - decides every product of an experiment, and writes the decisions where the run, its record and a
- * replay find them. */
+ * tune.c - decides every product of an experiment, and writes the decisions to the places where the run, its
+ * record and a replay read them. */
 #include "lab/tune/tune.h"
 
 #include <stdarg.h>
@@ -80,7 +80,7 @@ int bs_decision_waits(const bs_decision *d, uint32_t arm) {
   return d->arm == arm && strcmp(d->origin, "default") == 0 && has_rivals(d);
 }
 
-/* ---- what is known -------------------------------------------------------------------------- */
+/* ---- known choices -------------------------------------------------------------------------- */
 
 static const bs_node *first_pin(const bs_experiment *e) {
   const bs_node *list = bs_config_find(e->config, "tune.choices");
@@ -209,7 +209,7 @@ static int32_t measure(bs_tuning *w, bs_error *err) {
   return rc;
 }
 
-/* ---- what is written ------------------------------------------------------------------------ */
+/* ---- results -------------------------------------------------------------------------------- */
 
 static json_t *record_of(const bs_decision *d) {
   json_t *row = json_pack("{s:O,s:s,s:O,s:s}", "key", json_object_get(d->asked, "key"), "choice", d->choice,
