@@ -16,7 +16,7 @@
 #define LARGEST2 8.15 /* E[max^2] of 128 standard normal values: tests/gate/test_gate_wire.c */
 
 /* The largest of n values' sizes. A value that is not finite has no step: its group is lost, and those of its
- * outputs that are finite in the reference are judged by the steps without it. */
+ * outputs that are finite in the reference are judged by the steps that they would have without it. */
 static double largest(const double *values, int64_t n) {
   double most = 0.0;
   for (int64_t i = 0; i < n; ++i)

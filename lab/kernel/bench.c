@@ -136,7 +136,8 @@ static int32_t examine(bs_point *point, bs_entrant *e, bs_error *err) {
   return rc;
 }
 
-/* Examines all others that can serve, from the arm of the chosen one: lines "NAME\tHOW". */
+/* Examines all others that can serve, from the arm of the chosen one: lines of its name, a tab and its
+ * answer. */
 static int32_t examine_others(bs_point *point, bs_error *err) {
   const bs_kernel_arm *chosen = point->of[0].arm;
   const char *line = chosen != NULL ? bs_kernel_arm_candidates(chosen) : "";

@@ -115,7 +115,7 @@ static int32_t add_whole(json_t *values, const char *text, const range *r, const
   return of[0] <= of[1] ? BS_OK : bad_range(text, err);
 }
 
-/* Numbers with a point: the end is in the range when it is met but for rounding. */
+/* Adds numbers with a point: the end is in the range if it is reached except for rounding. */
 static int32_t add_real(json_t *values, const char *text, const range *r, bs_error *err) {
   double first = 0, last = 0, by = 0;
   char number[40];
