@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * host.c - the host table that the kit gives a plugin: the real services of libblockshock behind wrappers
- * that count, keep what is registered, and fail at the n-th call when told to. What may be registered is
- * judged by the host's own rules (core/plugin/slots.h, accept.h). */
+ * host.c - the host table that the kit gives a plugin. Wrappers around the real services of libblockshock
+ * count calls, record what is registered, and on request fail at the n-th call. The host's own rules
+ * (core/plugin/slots.h, accept.h) judge what is registered. */
 #include <stdio.h>
 
 #include "core/base/rng.h"

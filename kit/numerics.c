@@ -6,7 +6,7 @@
 
 #include "kit/graph.h"
 
-/* The elements of an output, one after another; `beside`: those of the partition's columns. */
+/* Copies the elements of an output, one after another; `beside`: only those of the partition's columns. */
 static size_t put_bits(const kit_data *d, const kit_tensor *out, int beside, unsigned char *to) {
   const int64_t rows = out->t.dims[0], cols = beside ? d->kept : out->t.dims[1];
   const uint64_t size = BS_DTYPE_BYTES(out->t.dtype);
@@ -18,7 +18,7 @@ static size_t put_bits(const kit_data *d, const kit_tensor *out, int beside, uns
   return (size_t)(rows * cols) * size;
 }
 
-/* Of all outputs of an op of graphs. */
+/* The bits of all outputs of an op of graphs. */
 static unsigned char *graph_bits(const kit_data *d, size_t *out_bytes) {
   size_t bytes = 0;
   for (uint32_t i = 0; i < d->nargs; i++) bytes += (d->outs >> i & 1u) != 0 ? d->a[i].block_bytes : 0;

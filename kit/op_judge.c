@@ -318,7 +318,7 @@ static void judge_elements(const kit_data *d, uint32_t tolerance, int special) {
     }
 }
 
-/* Elements of the output that the op does not write: columns beside the partition. */
+/* Checks elements of the output that the op must not write: columns outside the partition. */
 static void judge_untouched(const kit_data *d) {
   const kit_shape *s = &d->shape;
   const int beside = is(d, "scatter_columns") || (is(d, "matmul_dx") && s->x_full && d->part != NULL);

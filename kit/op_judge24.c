@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * op_judge24.c - outputs of the ops over 2:4 weights against fp64 sums over the kept weights alone: what is
- * not kept does not count, whatever X or dY hold there. Bounds are those of op_judge.c. */
+ * op_judge24.c - outputs of the ops over 2:4 weights against fp64 sums over only the kept weights: the others
+ * do not count, for any X or dY. Bounds are those of op_judge.c. */
 #include <math.h>
 
 #include "kit/op.h"
 #include "lab/activation.h"
 
-/* A sum, and that of the sizes of its terms. steps: as docs/ops.md says it is rounded, where that is asked.
- */
+/* A sum, and the sum of its terms' sizes. steps: rounded as docs/ops.md defines, if requested. */
 typedef struct sum {
   double value, size, steps;
   int64_t terms;

@@ -6,9 +6,9 @@
 
 #include "kit/op.h"
 
-/* Where the elements begin in the block, and how long that is. The last element is at the fence (the data are
- * then aligned to an element, as tensor.h says, and by luck to more), or the first one, on a cache line; of
- * shifted data there are guard bytes before the first. */
+/* Sets where the elements begin in the block, and the block's length. Either the last element is at the fence
+ * (then the data are only certain to be aligned to an element, as tensor.h says), or the first one is, on a
+ * cache line; shifted data have guard bytes before the first. */
 static void place_data(kit_tensor *m, uint64_t bytes) {
   if (m->at_end) {
     m->lead = (KIT_GUARD + bytes + 63) / 64 * 64 - bytes;
@@ -29,7 +29,7 @@ static void make_block(kit_tensor *m, uint64_t bytes, uint32_t spread) {
   place_data(m, bytes);
   m->block = kit_fence_alloc(m->block_bytes, m->at_end);
   kit_assert(m->block != NULL, "no memory for a tensor");
-  memset(m->block, 0xFF, m->block_bytes); /* NaN of floats: what is read from beside shows in the output */
+  memset(m->block, 0xFF, m->block_bytes); /* NaN of floats: data read outside the tensor show in the output */
   m->t.struct_size = (uint32_t)sizeof m->t;
   m->t.dtype = m->d.dtype;
   m->t.rank = m->d.rank;
@@ -82,7 +82,7 @@ void kit_tensor_make_nd(kit_tensor *m, uint32_t dtype, uint32_t rank, const int6
   m->d.dtype = dtype;
   m->d.rank = rank;
   for (uint32_t k = 0; k < rank; k++) {
-    /* Which dimension comes next, from the innermost one. */
+    /* the next dimension, from the innermost one */
     uint32_t i = rank - 1 - k;
     if (layout == KIT_TURNED && k > 0) i = k - 1;
     if (layout == KIT_COLUMNS) i = k;

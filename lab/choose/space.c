@@ -94,7 +94,7 @@ int32_t bs_space_add(bs_space *s, const char *name, const char *values, const ch
   if (rc != BS_OK) return rc;
   k->standard = place_of(k, standard);
   if (k->standard == k->n && strcmp(standard, "auto") != 0)
-    return bad_values(k, standard, "is the default, and none of them", err);
+    return bad_values(k, standard, "is the default, but not one of them", err);
   if (s->size > BS_SPACE_MOST / k->n) {
     bs_error_set(err, BS_CONFIG, "BS-KNOB-SPACE", "knobs up to %s make more than %llu points", name,
                  (unsigned long long)BS_SPACE_MOST);
@@ -204,7 +204,7 @@ char *bs_space_why(const bs_space *s, const char *text, char *out, size_t size) 
     if (k == NULL)
       snprintf(out, size, "there is no knob '%s'", name);
     else if (!bs_space_value(at, name, value, sizeof value) || place_of(k, value) == k->n)
-      snprintf(out, size, "'%.*s' is none of the values of %s here", (int)(piece < 60 ? piece : 60), at,
+      snprintf(out, size, "'%.*s' is not one of the values of %s here", (int)(piece < 60 ? piece : 60), at,
                name);
     at += piece + (at[piece] == ';');
   }

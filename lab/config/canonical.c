@@ -90,7 +90,7 @@ static int32_t put_value(const bs_key *key, bs_node *node, bs_notes *notes, bs_e
       return put_number(node, err);
     case BS_KEY_BOOL:
       return bs_parse_bool(node->text, &yes) ? put(node, yes ? "true" : "false", err) : BS_OK;
-    case BS_KEY_DTYPE: /* of the others an error shows what was typed */
+    case BS_KEY_DTYPE: /* for other keys an error shows the typed text */
       if (!bs_name_read(BS_NAMES_DTYPE, node->text, &number)) return BS_OK;
       if (!bs_dtype_is_float(number) && (number != BS_I8 || strcmp(key->path, "method.reduce_dtype") != 0))
         return BS_OK;

@@ -154,8 +154,8 @@ static int32_t no_such_file(composer *c, const char *option, const char *word, c
   return BS_CONFIG;
 }
 
-/* Do the registered `word` and the name that a file brought mean the same? A word that is not registered
- * leaves the file alone. */
+/* Do the registered `word` and the name in a file mean the same? A file is not checked against a word that is
+ * not registered. */
 static int file_agrees(composer *c, const char *folder, const char *word) {
   bs_context *context = c->request->context;
   const bs_node *tree = c->out->config;
@@ -205,9 +205,9 @@ static int names_file(const composer *c, const char *folder, const char *word, c
   return n > 0 && (size_t)n < size && access(path, F_OK) == 0;
 }
 
-/* Merge what `word` names, looked up as a registered id, a name in the folder of the configs, a path. The
- * file of a registered id's name gives its settings, but never another thing. When there is no file, `keys`
- * (NULL-terminated) are set to the word for the registry to judge; without keys the name is an error. */
+/* Merges the file of `word`, searched as a registered id, a name in the configs folder, a path. The file of a
+ * registered id gives its settings, but must not change the name. Without a file `keys` (NULL-terminated) are
+ * set to the word for the registry to judge; without keys an unknown name is an error. */
 static int32_t merge_word(composer *c, const char *option, const char *word, const char *folder,
                           const char *const *keys) {
   char path[PATH_CAP * 2];

@@ -59,7 +59,7 @@ void bs_schema_where(const bs_node *node, bs_error *err) {
   if (place[0] != '\0') bs_error_where(err, "%s", place);
 }
 
-/* Does any key of the table lie below `path`? */
+/* Is a key of the table below `path`? */
 static int is_section(const char *path) {
   size_t count, length = strlen(path);
   const bs_key *keys = bs_schema_keys(&count);
@@ -111,7 +111,8 @@ int32_t bs_schema_unknown(const bs_node *node, const char *path, const char *opt
   const bs_key *keys = bs_schema_keys(&count);
   const char *dot = strrchr(path, '.');
   size_t parent = dot == NULL ? 0 : (size_t)(dot - path) + 1;
-  const size_t cut = strlen(path + parent) > 2 ? parent : 0; /* a letter or two alone are near nothing */
+  const size_t cut = strlen(path + parent) > 2 ? parent : 0; /* one or two letters have no useful nearest
+                                                              * key */
   for (size_t i = 0; i < count && n < MAX_CANDIDATES; i++) {
     if (strncmp(keys[i].path, path, parent) == 0 && keys[i].effect != BS_EFFECT_DECORATIVE)
       candidates[n++] = keys[i].path + cut;
@@ -121,7 +122,7 @@ int32_t bs_schema_unknown(const bs_node *node, const char *path, const char *opt
   for (size_t i = 0; i < n_options && n < MAX_CANDIDATES; i++)
     candidates[n++] = options[i] + (cut > 0 ? strlen(prefix) : 0);
   const char *nearest = bs_nearest(path + cut, candidates, n);
-  const size_t shown = nearest != NULL ? cut : 0; /* the leaf alone was compared */
+  const size_t shown = nearest != NULL ? cut : 0; /* only the last part was compared */
   if (nearest == NULL && dot != NULL) {           /* the right key in the wrong section */
     for (size_t i = 0; i < count && nearest == NULL; i++) {
       const char *leaf = strrchr(keys[i].path, '.');
@@ -164,13 +165,13 @@ static int32_t range_error(const bs_node *node, const bs_key *key, bs_error *err
                           key->range);
 }
 
-/* Of "a|b||c" the choices that are shown: older ones stand behind "||". */
+/* The length of the choices in "a|b||c" that are shown: older ones follow "||". */
 static int shown_length(const char *range) {
   const char *older = strstr(range, "||");
   return older == NULL ? (int)strlen(range) : (int)(older - range);
 }
 
-/* "a|b|c" holds text; the nearest choice goes into the error. */
+/* Checks that "a|b|c" holds text; the error has the nearest choice. */
 static int32_t check_choice(const bs_node *node, const bs_key *key, bs_error *err) {
   char copy[256];
   const char *words[16];
@@ -183,8 +184,8 @@ static int32_t check_choice(const bs_node *node, const bs_key *key, bs_error *er
     words[n++] = w;
   }
   const char *nearest = bs_nearest(node->text, words, n);
-  bs_error_set(err, BS_CONFIG, "BS-CFG-RANGE", "%s: '%.80s' is none of %.*s", key->path, node->text,
-               shown_length(key->range), key->range);
+  bs_error_set(err, BS_CONFIG, "BS-CFG-RANGE", "%s: '%.80s' is not a valid value; use one of %.*s", key->path,
+               node->text, shown_length(key->range), key->range);
   bs_schema_where(node, err);
   if (nearest != NULL) bs_error_hint(err, "did you mean '%s'?", nearest);
   return BS_CONFIG;
@@ -264,11 +265,11 @@ static int below(const char *file, const char *dir) {
 typedef struct walk {
   const bs_node *root;
   const char *quiet_dir;
-  bs_text idle; /* keys without effect that somebody typed */
+  bs_text idle; /* keys without effect that the user typed */
   bs_error *err;
 } walk;
 
-/* A key with a dot is not found by its path: it would be accepted and do nothing. */
+/* Refuses a key with a dot: its path would not find it, so it would have no effect. */
 static int32_t flat_key(const bs_node *node, const char *path, bs_error *err) {
   const char *leaf = strrchr(path, '.') + 1;
   (void)bs_schema_refuse(node, err, "BS-CFG-FLAT", "the key '%.100s' has a dot: files write keys nested",

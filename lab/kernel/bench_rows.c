@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * bench_rows.c - what is shown and kept of a problem: a row for each arm, and a run with a record for each.
- */
+ * bench_rows.c - the results of a problem: a row for each arm, and a stored run with a record for each. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +11,7 @@
 #include "lab/store/keep.h"
 #include "lab/store/samples.h"
 
-/* Where a row's values come from: an object of the record and its key. */
+/* The source of a row's values: an object of the record and its key. */
 static const struct {
   const char *key, *object, *from;
 } columns[] = {
@@ -70,8 +69,8 @@ static json_int_t gates_in(const bs_entrant *e, const char *state) {
   return n;
 }
 
-/* "11/15 passed", "numeric failed"; of PyTorch nothing. What the others are stands in gates_skipped,
- * gates_unknown and gates_not_reached. */
+/* Adds "11/15 passed", "numeric failed"; nothing for PyTorch. gates_skipped, gates_unknown and
+ * gates_not_reached name the others. */
 static void gate_words(const bs_point *point, const bs_entrant *e, char *out, size_t size) {
   out[0] = '\0';
   if (e->torch != NULL) return;
@@ -107,7 +106,8 @@ static int add_gates_of(json_t *row, const char *key, const bs_point *point, con
   return bad;
 }
 
-/* What is missing of each gate that is UNKNOWN, "kept: performance.ratio is not known: ..."; "": none is. */
+/* Adds the missing facts of each gate that is UNKNOWN, "kept: performance.ratio is not known: ..."; "" if
+ * there are none. */
 static int add_reasons(json_t *row, const bs_entrant *e) {
   bs_text reasons = {0};
   for (size_t i = 0; i < json_array_size(e->gates); i++) {
@@ -124,7 +124,7 @@ static int add_reasons(json_t *row, const bs_entrant *e) {
   return bad;
 }
 
-/* How FLOP are counted, by enum bs_kernel_kind. */
+/* The convention for counting FLOP, by enum bs_kernel_kind. */
 static const char *const conventions[BS_KERNEL_KINDS_] = {
     [BS_KERNEL_SDPA] = "exact pairs x 2 (D + E)",
     [BS_KERNEL_MATMUL] = "2 B N K",
@@ -211,7 +211,7 @@ static int32_t make_config(const bs_point *point, bs_node **out, bs_error *err) 
   return rc;
 }
 
-/* One record: who, then the stages, the gates, and of a failure its cause: a valid negative. */
+/* One record: the provider, the stages, the gates, and after a failure its cause: a valid negative. */
 static json_t *record_of(const bs_point *point, bs_entrant *e) {
   const bs_kernel_problem *p = &e->problem;
   const int failed = e->failed >= 0;

@@ -28,7 +28,7 @@ typedef struct benching {
   int64_t tokens;             /* of a run; 0: the model has no key-value cache */
   int64_t before;             /* tokens in the cache before each run */
   int64_t *ids;               /* NULL: the inputs are files */
-  bs_session_stats told;      /* what the rows before have told */
+  bs_session_stats told;      /* statistics of the session after the previous rows */
   json_t *rows;
 } benching;
 
@@ -142,7 +142,7 @@ static int32_t add_row(benching *b, const bs_sampling *s, bs_error *err) {
   return bs_no_memory(err, "a row");
 }
 
-/* The session as it is bound now: it must not be served by ref unless that is allowed. */
+/* Refuses a session in its present binding if ref serves a node, unless that is allowed. */
 static int32_t refuse_fallback(const benching *b, bs_error *err) {
   bs_session_stats stats = {.struct_size = sizeof stats};
   bs_node_info node = {.struct_size = sizeof node};

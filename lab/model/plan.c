@@ -36,7 +36,7 @@ static int32_t line_error(bs_error *err, const char *path, uint32_t line, const 
   return BS_INPUT;
 }
 
-/* Which cell of a line has which column. */
+/* Finds which cell of a line has which column. */
 static int32_t read_header(const char *path, char *line, uint32_t *out_cells, uint32_t *out_at,
                            bs_error *err) {
   char *cells[MAX_COLUMNS];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * simulated_check.c - what a run in virtual time cannot do, and which of its rows a gate may judge. */
+ * simulated_check.c - refuses what a run in virtual time cannot do, and decides which of its rows a gate may
+ * judge. */
 #include <string.h>
 
 #include "lab/clock.h"
@@ -26,13 +27,13 @@ int32_t bs_simulated_check(bs_context *context, const bs_experiment *e, bs_error
     }
   }
   if (e->trace_file != NULL && e->phase == BS_PHASE_CORRECTNESS) {
-    bs_error_set(err, BS_USAGE, "BS-SIM-TRACE", "--trace is of virtual time, and phase 0 has none");
+    bs_error_set(err, BS_USAGE, "BS-SIM-TRACE", "--trace needs virtual time, and phase 0 has none");
     bs_error_hint(err, "--phase 1");
     return BS_USAGE;
   }
   if (!is_virtual && e->trace_file != NULL) {
     bs_error_set(err, BS_UNSUPPORTED, "BS-SIM-TRACE",
-                 "a trace is of virtual time, and communicator %s lives by the machine's clock", e->comm);
+                 "a trace needs virtual time, and communicator %s uses the machine's clock", e->comm);
     bs_error_hint(err, "--plugin sim --hardware sim-flat");
     return BS_UNSUPPORTED;
   }

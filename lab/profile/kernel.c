@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * kernel.c - a profile of one kernel: its calls beside the bound of its work. */
+ * kernel.c - a profile of one kernel: its calls compared with the bound of its work. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -12,8 +12,7 @@ enum { LEAST_CALLS = 5, MOST_CALLS = 20000, WARM_CALLS = 3 };
 
 static const char *const limits[BS_LIMITS_] = {"fma", "exp", "bytes", "launch"};
 
-/* What a call takes that does next to nothing: a problem of one query, one key. Below 0: it is not
- * known. */
+/* The time of a call with almost no work: a problem of one query, one key. Below 0: not known. */
 static double launch_of(const bs_kernel_setup *setup) {
   bs_kernel_problem least = *setup->problem;
   bs_kernel_setup s = *setup;
@@ -31,7 +30,7 @@ static double launch_of(const bs_kernel_setup *setup) {
   return rc == BS_OK ? bs_median(seconds, 11) : -1.0;
 }
 
-/* As many calls as fit into the time. */
+/* The number of calls that fit into the time. */
 static uint64_t calls_for(bs_kernel_arm *arm, double seconds, double *out_first, bs_error *err, int32_t *rc) {
   *rc = bs_kernel_arm_series(arm, WARM_CALLS, 1, out_first, err);
   const double n = *rc == BS_OK && *out_first > 0 ? seconds / *out_first : LEAST_CALLS;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * report.c - what a tuning found, or what the tuning file has of it, as one JSON object (docs/tuning.md). */
+ * report.c - the result of a tuning, or of its entry in the tuning file, as one JSON object
+ * (docs/tuning.md). */
 #include <math.h>
 #include <string.h>
 
@@ -52,7 +53,7 @@ static void add_elite(const race *r, json_t *elite) {
   }
 }
 
-/* What a look of a contest says. */
+/* The fields of a look of a contest. */
 static const char *const look_keys[] = {"word", "cause", "disturbed", "ratio",          "low",
                                         "high", "pairs", "seconds",   "default_seconds"};
 enum { N_LOOK_KEYS = sizeof look_keys / sizeof look_keys[0] };

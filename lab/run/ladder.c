@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * ladder.c - see ladder.h. Nothing is written before the first ladder is measured, so that a comparison that
- * fails or is interrupted leaves nothing. */
+ * fails or is interrupted leaves no folder. */
 #include "lab/run/ladder.h"
 
 #include <stdlib.h>
@@ -74,7 +74,7 @@ static int32_t keep(keeper *k, const bs_ladder *l, bs_node *config, json_t *rows
   for (uint32_t i = 0; i < l->n && first == NULL; i++)
     if (l->rungs[i].measured && l->rungs[i].against.pairs == 0) first = &l->rungs[i];
   if (first == NULL || l->sampling == NULL) return BS_OK;
-  bs_experiment e = first->e; /* of the layer; what is compared is in the ladder */
+  bs_experiment e = first->e; /* of the layer; the ladder has the compared settings */
   int32_t rc = BS_OK;
   json_t *load = NULL;
   e.config = config;
@@ -124,7 +124,7 @@ static void note_crowd(const lab_run *run, const bs_ladder *l) {
   bs_notes_free(&crowd);
 }
 
-/* Every side that was named must run: there is nothing else to compare it with. */
+/* Checks that every named side can run: there is no other comparison for it. */
 static int32_t check_specs(const bs_ladder *l, const bs_ladder_options *o, bs_error *err) {
   for (uint32_t i = 0; o->n_specs > 0 && i < l->n; i++) {
     const bs_rung *r = &l->rungs[i];

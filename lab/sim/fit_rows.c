@@ -145,7 +145,7 @@ static int32_t make_groups(const json_t *rows, groups *g, bs_error *err) {
   return rc;
 }
 
-/* Why a group of few points cannot be fitted, with its name. */
+/* Fits a group; the error for one with too few points has its name. */
 static int32_t fit_group(const group *g, sim_fit *out, sim_fit_error *out_held_out, bs_error *err) {
   const int32_t rc = sim_fit_choose(g->point, g->n, out, out_held_out, err);
   if (rc == BS_OK) return rc;
@@ -171,7 +171,7 @@ static json_t *row_of(const group *g, const sim_fit *f, const sim_fit_error *e) 
                           g->algorithm, "points", (json_int_t)g->n, "alpha_us", f->segment[0].alpha_s * 1e6,
                           "GBps", slope > 0 ? 1e-9 / slope : 0.0, "segments", segments_of(f), "least_bytes",
                           f->least_bytes, "most_bytes", f->most_bytes, "held_out", (json_int_t)e->cells);
-  if (e->cells == 0) return row; /* nothing judges it */
+  if (e->cells == 0) return row; /* no sizes to judge it */
   json_object_set_new(row, "mape_percent", json_real(100 * e->mape));
   json_object_set_new(row, "geomean_percent", json_real(100 * e->geomean));
   json_object_set_new(row, "bias_percent", json_real(100 * e->bias));
@@ -198,7 +198,7 @@ int32_t bs_fit_rows(const json_t *rows, json_t **out_fits, bs_error *err) {
 
 /* ---- regret --------------------------------------------------------------------------------- */
 
-/* The fit of the sizes of even index: what a size of odd index has not been seen by. */
+/* Fits the sizes of even index, so that the sizes of odd index test the fit. */
 static int32_t fit_even(const group *g, sim_fit *out, bs_error *err) {
   sim_fit_point half[SIM_FIT_POINTS / 2 + 1];
   sim_fit_error unused;
@@ -213,7 +213,7 @@ static const sim_fit_point *point_at(const group *g, double bytes) {
   return NULL;
 }
 
-/* Of all algorithms that group `first` and its like were measured with; -1: there is no other one. */
+/* The regret over all algorithms that were measured like group `first`; -1: there is no other algorithm. */
 static double regret_at(const groups *g, const sim_fit *fits, uint32_t first, double bytes) {
   double least = INFINITY, foretold = INFINITY, chosen = 0;
   uint32_t algorithms = 0;

@@ -59,7 +59,7 @@ static int is_run_path(const char *text, char **out_root, char **out_run) {
   return 1;
 }
 
-/* A folder that lies below `root` is named from there. 0: out of memory. */
+/* Names a folder below `root` from there. 0: out of memory. */
 static int from_root(const char *root, char **out_root, char **out_run) {
   bs_text folder = {0};
   bs_text_printf(&folder, "%s/%s", *out_root, *out_run);

@@ -22,7 +22,7 @@ const char *const bs_note_kinds[] = {"plan", "observation", "retrospective", NUL
 static const bs_lines_words words = {"BS-STO-IO", "BS-STO-LOCK", "may this user write the results folder?",
                                      1};
 
-/* A run that others may be told of: committed and whole. */
+/* Checks that a run is committed and whole: only such runs may be referred to. */
 static int32_t need_run(const char *root, const char *run, bs_error *err) {
   bs_folder_run content = {0};
   int fd;
@@ -111,7 +111,7 @@ int32_t bs_baselines_read(const char *root, json_t **out_names, bs_error *err) {
   return rc;
 }
 
-/* By one rename: who reads it meanwhile reads the old one or the new one. */
+/* Writes by one rename: a reader at the same time reads the old or the new file. */
 static int32_t write_names(int fd, const char *root, const json_t *names, bs_error *err) {
   char temporary[64];
   char *text = json_dumps(names, JSON_INDENT(2) | JSON_SORT_KEYS);

@@ -30,9 +30,9 @@ __attribute__((format(printf, 3, 4))) static void add(story *s, const char *what
   json_array_append_new(s->rows, json_pack("{s:s, s:o}", "what", what, "answer", bs_env_string(text)));
 }
 
-/* ---- what the ranks did last ----------------------------------------------------------------------- */
+/* ---- last work of the ranks ------------------------------------------------------------------------ */
 
-/* Ranks that have entered fewer collectives than another: who is waited for. */
+/* Names the ranks that have entered fewer collectives than another: the others wait for them. */
 static void add_behind(story *s, const json_t *ranks) {
   json_int_t most = -1, behind = 0;
   char list[200] = "";
@@ -86,7 +86,7 @@ static void add_log(story *s) {
 
 /* ---- committed runs -------------------------------------------------------------------------------- */
 
-/* Gates that are data (they have a stage) say what was seen, in numbers, and what to do. */
+/* Gates that are data (they have a stage) describe the measurement, in numbers, and the advice. */
 static void add_gates(story *s, const json_t *record) {
   const json_t *gates = json_object_get(record, "gates");
   for (size_t i = 0; i < json_array_size(gates); i++) {
@@ -115,7 +115,8 @@ static void add_comparisons(story *s, const json_t *record) {
   }
 }
 
-/* Of a kernel: which one, of which problem, and its time beside its bound and the best other one. */
+/* Describes a kernel: its name and problem, and its time compared with its bound and with the best other
+ * one. */
 static void add_kernel(story *s, const json_t *record) {
   const json_t *p = json_object_get(record, "performance"), *c = json_object_get(record, "comparison"),
                *ratio = json_object_get(c, "ratio");

@@ -37,7 +37,7 @@ static int32_t must_be_new(const bs_sweep_folder *folder, const char *id, bs_err
   return BS_BUSY;
 }
 
-/* The holder's number stands in the file, for who comes second. */
+/* Takes the lock. The file has the holder's number, for the next process. */
 static int32_t lock(bs_sweep_folder *folder, bs_error *err) {
   char text[32] = "";
   folder->lock_fd = openat(folder->fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);

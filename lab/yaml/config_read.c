@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * config_read.c - reading a config tree: finding by path and typed reads, strict about types. What a
- * number may look like is bs_parse_i64's and bs_parse_f64's rule (text.c): decimal, finite, in range.
- * Nothing is changed: thread-safe on a shared tree. */
+ * config_read.c - reads a config tree: finding by path and typed reads, strict about types. bs_parse_i64 and
+ * bs_parse_f64 (text.c) define the form of a number: decimal, finite, in range. Nothing is changed:
+ * thread-safe on a shared tree. */
 #include <stdio.h>
 #include <string.h>
 

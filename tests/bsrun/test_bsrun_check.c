@@ -219,7 +219,7 @@ START_TEST(half_a_step_is_seen) {
   double *y = values_of("y_rank0", ALL);
   for (int i = 0; i < ALL; i += 2) y[i] += ldexp(1.0, ilogb(y[i]) - 7);
   put_y(y, NULL, 0);
-  must_say("half a step", 6, "drift", "FAIL", "lie to one side");
+  must_say("half a step", 6, "drift", "FAIL", "have one sign");
   free(y);
 }
 END_TEST

@@ -343,7 +343,7 @@ START_TEST(a_mask_by_patterns_is_a_candidate) {
       "blockshock --measure 0 --seconds 0.1 --n 64 --b 8 --threads-per-rank 128 --set mask.use=always --set "
       "mask.name=complement --set mask.pattern_a=1010",
       &r);
-  const int told = strstr(r.err, "2 ranks of 128 threads take turns on ") != NULL; /* as in every verb */
+  const int told = strstr(r.err, "2 ranks of 128 threads share ") != NULL; /* as in every verb */
   ck_assert_msg(told == (sysconf(_SC_NPROCESSORS_ONLN) < 256), "%s", r.err);
   ck_assert(num(row_named(rows, "blockshock complement"), "predicted_ms") > 0);
   json_decref(rows);

@@ -190,7 +190,7 @@ START_TEST(a_stored_choice_is_of_what_was_searched) {
   } rows[] = {
       {{"--knob", "nosuch=3"}, "BS-OP-KNOB", "nosuch"},
       {{"--start", "nonsense"}, "BS-TUNE-START", "there is no knob 'nonsense'"},
-      {{"--start", "turns=3;unroll=1;mode=right"}, "BS-TUNE-START", "'turns=3' is none of the values"}};
+      {{"--start", "turns=3;unroll=1;mode=right"}, "BS-TUNE-START", "'turns=3' is not one of the values"}};
   json_decref(report_of(bsrun(dir, TUNE, ONE, JSON, NULL)));
   /* a part of the space is no answer for all of it */
   ran r = bsrun(dir, WITH(KNOBBY1), "--cache-only", NULL);
