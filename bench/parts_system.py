@@ -89,7 +89,7 @@ def allreduce(bench):
     heading("all_reduce, two ranks")
     command = [bench.path("bin", "bsrun"), "bench", "comm", "-P", "2", "--coll", "all_reduce", "-q", "-o", "jsonl"]
     rows = []
-    for r in bench.json_lines([*command, "--min-bytes", "4", "--max-bytes", "16M", "--factor", "4"]):
+    for r in bench.json_lines([*command, "--min-bytes", "4", "--max-bytes", "16Mi", "--factor", "4"]):
         median = r["time_us"] * 1e-6
         if r["bytes"] == 4:
             bench.goal("all_reduce of 4 bytes, 2 ranks", "<= 0.5 us", f"{us(median)} us", median <= 0.5e-6)

@@ -218,7 +218,7 @@ int32_t args_integer(const args *a, const char *name, int64_t low, int64_t high,
   const char *text = args_value(a, name);
   *out = fallback;
   if (text == NULL) return BS_OK;
-  if (bs_parse_i64(text, 1, out) && *out >= low && *out <= high) return BS_OK;
+  if (bs_parse_size(text, out) && *out >= low && *out <= high) return BS_OK;
   char shown[64];
   snprintf(shown, sizeof shown, "--%s", name);
   for (size_t i = 0; i < a->n_options; i++) {
@@ -228,6 +228,7 @@ int32_t args_integer(const args *a, const char *name, int64_t low, int64_t high,
   }
   bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "%s: '%.60s' is not a whole number from %lld to %lld", shown,
                text, (long long)low, (long long)high);
+  bs_error_hint(err, "%s", BS_SIZE_FORM);
   return BS_USAGE;
 }
 

@@ -28,8 +28,8 @@ static const args_option options[] = {
     {"launch", 0, "HOW", 0, "ranks are threads (the default), processes (shm), or of an MPI job: mpi"},
     {"coll", 0, "NAME", 1,
      "only this collective: all_reduce, all_gather, reduce_scatter, broadcast, all_to_all, send_recv"},
-    {"min-bytes", 0, "N", 0, "the smallest size, as in 8, 4k; default: 8"},
-    {"max-bytes", 0, "N", 0, "the largest size, as in 64M; default: 4M"},
+    {"min-bytes", 0, "N", 0, "the smallest size, as in 8, 4Ki; default: 8"},
+    {"max-bytes", 0, "N", 0, "the largest size, as in 64Mi; default: 4Mi"},
     {"factor", 0, "F", 0, "each size is so many times the one before; default: 2"},
     {"dtype", 0, "T", 0, "f64, f32, f16, bf16 or i32; default: f32"},
     {"samples", 0, "N", 0, "samples of each size, of 2 ms or more each; default: 15"},
@@ -87,8 +87,8 @@ static int32_t read_bytes(const args *a, const char *name, uint64_t fallback, ui
   int64_t value = 0;
   *out = fallback;
   if (text == NULL) return BS_OK;
-  if (!bs_parse_i64(text, 1, &value) || value < 1 || value > ((int64_t)1 << 40))
-    return bad_number(name, text, "a size from 1 to 1024G", err);
+  if (!bs_parse_size(text, &value) || value < 1 || value > ((int64_t)1 << 40))
+    return bad_number(name, text, "a size from 1 to 1024Gi", err);
   *out = (uint64_t)value;
   return BS_OK;
 }
@@ -287,7 +287,7 @@ const bsrun_subverb bench_comm = {
     "time\n"
     "(--hardware sim-flat) TIMES says simulated: one sample, and nothing is measured.\n",
     "  bsrun bench comm -P 2\n"
-    "  bsrun bench comm --launch processes -P 2 --coll all_reduce --max-bytes 16M -o jsonl > shm.jsonl\n"
+    "  bsrun bench comm --launch processes -P 2 --coll all_reduce --max-bytes 16Mi -o jsonl > shm.jsonl\n"
     "  bsrun bench comm --launch mpi -P 2 --coll all_reduce --dtype bf16 -o csv\n"
     "  bsrun bench comm --hardware sim-flat -P 8 --coll all_reduce\n",
     options,

@@ -60,7 +60,7 @@ static const args_option sdpa_options[] = {
 };
 
 static const args_option matmul_options[] = {
-    {"n", 0, "LIST", 0, "rows of W, as in 1k,4k; default: 4096"},
+    {"n", 0, "LIST", 0, "rows of W, as in 1Ki,4Ki; default: 4096"},
     {"k", 0, "LIST", 0, "columns of W; default: those of --n, each with its own"},
     {"b", 0, "LIST", 0, "tokens, the rows of X; default: 64"},
     {"sparse24", 0, NULL, 0, "W is 2:4, and its kept half is multiplied (op matmul24)"},
@@ -319,12 +319,16 @@ static int32_t named_plugins(request *r, bs_error *err) {
 
 /* The options of the context; they are no layer's. */
 static int32_t open_context(request *r, bs_error *err) {
+  const bs_backend *backend = NULL;
+  void *state = NULL;
   char *dir = NULL;
   int32_t rc = bs_configs_dir(&dir, err);
   if (rc == BS_OK) rc = plugins_compose(r->a, dir, NULL, 0, &r->config, err);
   free(dir);
   if (rc == BS_OK && r->bench.avx2_only) rc = bs_config_set_text(r->config, "plugins.cpu.isa", "avx2", err);
   if (rc == BS_OK) rc = bs_context_of_config(r->config, BS_LOG_WARN, bsrun_log, NULL, &r->bench.context, err);
+  if (rc == BS_OK && args_has(r->a, "backend")) /* nobody's is a wrong name, not one that serves nothing */
+    rc = bs_find_backend(r->bench.context, args_value(r->a, "backend"), &backend, &state, err);
   if (rc == BS_OK) rc = named_plugins(r, err);
   return rc;
 }
@@ -548,8 +552,8 @@ const bsrun_subverb bench_matmul = {
     "THE FIRST (--wide) is the time of each over that of the first provider.\n",
     "  bsrun bench matmul --n 4096 --b 16,64,256\n"
     "  bsrun bench matmul n4kk11008b1:bf16 --threads 1 --provider cpu,ref\n"
-    "  bsrun bench matmul --n 1k --b 64 --sparse24 --provider cpu,cpu@dense --torch off\n"
-    "  bsrun bench matmul --n 1k --b 64 --product dx --provider cpu,cpu@bf16\n"
+    "  bsrun bench matmul --n 1Ki --b 64 --sparse24 --provider cpu,cpu@dense --torch off\n"
+    "  bsrun bench matmul --n 1Ki --b 64 --product dx --provider cpu,cpu@bf16\n"
     "  bsrun bench matmul --n 4096 --b 1 --torch /opt/venv/bin/python -o json\n"
     "  bsrun runs list --where phase=bench_matmul\n",
     matmul_options,

@@ -331,7 +331,7 @@ static int32_t read_late(const args *a, bs_ccl_place *place, bs_error *err) {
   if (text == NULL) return BS_OK;
   const size_t n = strcspn(text, ":");
   if (n < sizeof rank) snprintf(rank, sizeof rank, "%.*s", (int)n, text);
-  if (text[n] == ':' && bs_parse_i64(rank, 0, &value) && value >= 0 && value < place->world_size &&
+  if (text[n] == ':' && bs_parse_i64(rank, &value) && value >= 0 && value < place->world_size &&
       bs_parse_f64(text + n + 1, &place->late_s) && place->late_s >= 0 && place->late_s <= 3600) {
     place->late_rank = (uint32_t)value;
     return BS_OK;

@@ -284,7 +284,8 @@ static int doctor(const args *a, bs_error *err) {
     const uint32_t *n = v.d.counts;
     snprintf(summary, sizeof summary, "%u ok, %u to look at, %u failed", n[0], n[1], n[2]);
     bsrun_note(args_has(a, "quiet"), summary);
-    if (n[BS_CHECK_FAIL] > 0) code = (int)bs_status_exit_code(v.d.wrong ? BS_NUMERIC : BS_UNAVAILABLE);
+    const int32_t why = v.d.wrong ? BS_NUMERIC : v.d.unknown ? BS_CONFIG : BS_UNAVAILABLE;
+    if (n[BS_CHECK_FAIL] > 0) code = (int)bs_status_exit_code(why);
   }
   json_decref(v.d.rows);
   json_decref(v.named);

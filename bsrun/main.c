@@ -84,22 +84,28 @@ static int end_of_plugins(int code) {
   return code != 0 || at_end.code == BS_OK || bsrun_rank_how() != NULL ? code : bsrun_fail(&at_end);
 }
 
+/* What is not there: a name of a configuration is 3; a file, a run, or another stored thing is 4. */
+static int exit_code_of(const bs_error *err) {
+  if (err->code != BS_NOT_FOUND) return (int)bs_status_exit_code(err->code);
+  return (int)bs_status_exit_code(strncmp(err->id, "BS-PLG-", 7) == 0 ? BS_CONFIG : BS_INPUT);
+}
+
 int bsrun_fail(const bs_error *given) {
   char line[2048];
   bs_error room = BS_ERROR_INIT;
   const bs_error *err = bsrun_mpi_cause(given, &room) ? &room : given;
-  if (bsrun_mpi_was_missed()) return (int)bs_status_exit_code(err->code); /* the others have said it */
+  if (bsrun_mpi_was_missed()) return exit_code_of(err); /* the others have said it */
   bs_error_format(err, "bsrun", line, sizeof line);
   if (bsrun_following()) {
     const int echo = err->code == BS_ABORTED || strcmp(err->id, LAB_RUN_FOLLOWS_ID) == 0;
-    if (echo || bsrun_rank_error(err) || bsrun_mpi_error(err)) return (int)bs_status_exit_code(err->code);
+    if (echo || bsrun_rank_error(err) || bsrun_mpi_error(err)) return exit_code_of(err);
   } else {
     bsrun_mpi_error(err);
   }
   char *shown = bs_report_printable(line);
   bs_print(stderr, "%s\n", shown != NULL ? shown : line);
   free(shown);
-  return (int)bs_status_exit_code(err->code);
+  return exit_code_of(err);
 }
 
 /* One line of a kind, on stderr and in log.txt. */

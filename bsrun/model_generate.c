@@ -67,7 +67,7 @@ static int32_t read_ids(const char *text, int64_t **out, size_t *out_n, bs_error
     p += strspn(p, " ");
     const size_t n = strcspn(p, ",");
     snprintf(word, sizeof word, "%.*s", n < sizeof word ? (int)n : 0, p);
-    if (!bs_parse_i64(word, 0, &ids[*out_n]) || ids[*out_n] < 0) {
+    if (!bs_parse_i64(word, &ids[*out_n]) || ids[*out_n] < 0) {
       bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--ids: '%.*s' is not a token id", n < 60 ? (int)n : 60,
                    p);
       bs_error_hint(err, "--ids 1,2,3, or a .npy file that is there");

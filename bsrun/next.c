@@ -76,8 +76,6 @@ static int mapping_sets(const args *a, const char *key) {
 }
 
 char *bsrun_next_phase(int phase, const char *dump) {
-  static const char *const full[] = {"phase0_correctness", "phase1_forward", "phase2_backward_input",
-                                     "phase3_train_step"};
   static const char *const left_out[] = {"run-id", "dump", "phase"};
   bs_text t = {0};
   args a;
@@ -94,7 +92,7 @@ char *bsrun_next_phase(int phase, const char *dump) {
     add_option(&t, option, a.given[i].value);
   }
   if (by_set)
-    add_set(&t, "phase.name", full[phase]);
+    add_set(&t, "phase.name", bs_phase_full_names[phase]);
   else if (!told)
     bs_text_printf(&t, " --phase %d", phase);
   if (dump != NULL) bs_text_printf(&t, " --dump %s", dump);

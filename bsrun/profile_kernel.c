@@ -44,7 +44,7 @@ static int32_t threads_of(const args *a, uint32_t *out, bs_error *err) {
   int64_t n = 0;
   *out = bs_machine_threads();
   if (text == NULL) return BS_OK;
-  if (!bs_parse_i64(text, 0, &n) || n < 1 || n > 1024)
+  if (!bs_parse_i64(text, &n) || n < 1 || n > 1024)
     return bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--threads: '%.60s' is not a number from 1 to 1024",
                         text);
   *out = (uint32_t)n;

@@ -9,6 +9,7 @@
 #include "bsrun/launch.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "lab/config/short_names.h"
 #include "lab/store/store.h"
 
 const args_option bsrun_run_options[] = {
@@ -21,7 +22,7 @@ const args_option bsrun_run_options[] = {
     {"comm", 0, "NAME", 0,
      "communicator; WRAPPER:NAME wraps it, as in fault:threads; default: threads, or what the backend names"},
     {"launch", 0, "HOW", 0, "ranks are threads (default), processes (same machine), or mpi"},
-    {"phase", 0, "NAME", 0, "0 (numbers), 1 (time), 2 (backward pass), 3 (training); default: 0, then 1"},
+    {"phase", 0, "NAME", 0, "numbers (0), time (1), backward (2), train (3); default: numbers, then time"},
     {"mask", 0, "NAME", 0, "which columns a rank keeps: complement_1100_0011, interleave, ..."},
     {"b", 0, "N", 0, "tokens B; default: 64"},
     {"n", 0, "N", 0, "output features N; default: 4096"},
@@ -111,7 +112,7 @@ static int32_t add_keys(const args *a, bsrun_request *out, bs_error *err) {
 
 static int32_t given_twice(const char *key, const char *value, const bs_node *set, bs_error *err) {
   const int scalar = set->kind == BS_NODE_SCALAR;
-  if (scalar && strcmp(set->text, value) == 0) return BS_OK;
+  if (scalar && strcmp(bs_full_name(key, set->text), bs_full_name(key, value)) == 0) return BS_OK;
   bs_error_set(err, BS_USAGE, "BS-USE-TWICE",
                "%s is given twice: as %.100s by an option, and%s%.100s by --set", key, value,
                scalar ? " as " : "", scalar ? set->text : "");

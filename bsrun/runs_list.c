@@ -9,6 +9,7 @@
 #include "bsrun/runs.h"
 #include "core/base/error.h"
 #include "lab/store/find.h"
+#include "lab/store/fsck.h"
 #include "lab/store/read.h"
 
 static const args_option options[] = {
@@ -121,6 +122,7 @@ static int32_t run(const args *a, bs_error *err) {
   const int64_t most = format == BS_FORMAT_TABLE ? 20 : INT64_MAX;
   if (rc == BS_OK) rc = args_integer(a, "limit", 1, INT64_MAX, most, &limit, err);
   if (rc == BS_OK) rc = read_conditions(a, &conditions, &n, err);
+  if (rc == BS_OK && args_has(a, "out")) rc = bs_runs_root_check(runs_root(a), err);
   if (rc == BS_OK) rc = bs_runs_index(runs_root(a), &rows, &stats, err);
   json_array_foreach(rows, i, row) {
     if (!wanted(a, row, conditions, n) || (int64_t)++matched > limit) continue;
@@ -144,7 +146,7 @@ const bsrun_subverb runs_list_verb = {
         "A condition names a field of `-o json` (share/doc/blockshock/runs.md): method=dense, N>=1024, "
         "word=WRONG,\n"
         "note!=null, regions.allreduce>0.1. Several must all hold. Whole numbers take k, M and G (binary).\n",
-    .examples = "  bsrun runs list\n  bsrun runs list --where method=blockshock --where 'N>1k' -o csv\n",
+    .examples = "  bsrun runs list\n  bsrun runs list --where method=blockshock --where 'N>1Ki' -o csv\n",
     .options = options,
     .run = run,
     .min_words = 0,

@@ -29,7 +29,7 @@ static const args_option options[] = {
     {"algorithm", 0, "NAME|best", 0,
      "what runs the collectives (bsrun ccl list); best: the fastest of those that take seconds to simulate"},
     {"weak", 0, "b|n|k", 0, "this size grows with the ranks; default: none does (strong scaling)"},
-    {"phase", 0, "NAME", 0, "1 (forward; the default), 2 (backward pass), 3 (training)"},
+    {"phase", 0, "NAME", 0, "time (1; the forward pass, the default), backward (2) or train (3)"},
     {"at-least", 0, "X", 0, "a gate: each row is X times as fast as dense on one rank, or exit 14"},
     {"accept-extrapolated", 0, NULL, 0, "the gate judges rows outside of what the machine was fitted to"},
     {"plugin", 0, "ID|PATH", 1, "use this plugin; default: sim"},
@@ -115,7 +115,7 @@ static int read_number(const char **at, int64_t *out) {
   if (n == 0 || n >= sizeof digits) return 0;
   snprintf(digits, sizeof digits, "%.*s", (int)n, *at);
   *at += n;
-  return bs_parse_i64(digits, 0, out);
+  return bs_parse_i64(digits, out) && !__builtin_mul_overflow(*out, bs_size_unit(at), out);
 }
 
 static int32_t read_ranks(scale *s, bs_error *err) {

@@ -31,7 +31,7 @@ const args_option sweep_options[] = {
     {"backend", 0, "NAME", 0, "backend; default: cpu"},
     {"comm", 0, "NAME", 0, "communicator; default: threads"},
     {"launch", 0, "HOW", 0, "ranks are threads (default), processes, or mpi: one mpirun a point"},
-    {"phase", 0, "NAME", 0, "0 (numbers), 1 (time), 2 (backward pass), 3 (training); default: 0, then 1"},
+    {"phase", 0, "NAME", 0, "numbers (0), time (1), backward (2), train (3); default: numbers, then time"},
     {"mask", 0, "NAME", 0, "which columns a rank keeps"},
     {"b", 0, "N", 0, "tokens B; default: 64"},
     {"n", 0, "N", 0, "output features N; default: 4096"},

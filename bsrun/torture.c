@@ -47,7 +47,7 @@ static int32_t read_ranks(const args *a, bs_torture *t, bs_error *err) {
     int64_t value = 0;
     const size_t n = strcspn(p, ",");
     snprintf(number, sizeof number, "%.*s", (int)(n < 15 ? n : 15), p);
-    if (t->n_worlds == BS_TORTURE_WORLDS || !bs_parse_i64(number, 0, &value) || value < 1 || value > 64)
+    if (t->n_worlds == BS_TORTURE_WORLDS || !bs_parse_i64(number, &value) || value < 1 || value > 64)
       return bs_error_set(err, BS_USAGE, "BS-USE-NUMBER",
                           "--ranks: '%.60s' is no list of at most %d numbers from 1 to 64", text,
                           BS_TORTURE_WORLDS);
@@ -167,6 +167,42 @@ static int32_t find_subjects(const args *a, bs_torture *t, bs_error *err) {
   return BS_USAGE;
 }
 
+static int is_offered(bs_context *context, uint32_t kind, const char *name) {
+  json_t *names = json_array(), *one;
+  size_t i;
+  int found = 0;
+  for (uint32_t k = 0; k < bs_plugin_count(context); k++) {
+    bs_plugin_info info = {.struct_size = sizeof info};
+    if (bs_plugin_get(context, k, &info, NULL) == BS_OK) plugins_add_names(names, context, &info, kind);
+  }
+  json_array_foreach(names, i, one) found |= strcmp(json_string_value(one), name) == 0;
+  json_decref(names);
+  return found;
+}
+
+/* No child is started for a name that nobody has. Of one that a plugin's file offers, that plugin is not
+ * opened here: it is about to be tortured for a reason. */
+static int32_t known_subjects(const args *a, const bs_torture *t, bs_error *err) {
+  bs_context *context = NULL;
+  int32_t rc = plugins_open_context(a, NULL, 0, &context, err);
+  for (size_t i = 0; rc == BS_OK && i < t->n_subjects; i++) {
+    const char *name = bs_innermost(t->subjects[i].name);
+    const uint32_t kind = t->subjects[i].kind;
+    const bs_backend *backend = NULL;
+    const bs_method *method = NULL;
+    const bs_comm *comm = NULL;
+    void *state = NULL;
+    if (kind == BS_TORTURE_BACKEND && !is_offered(context, BS_KIND_BACKEND, name))
+      rc = bs_find_backend(context, name, &backend, &state, err);
+    else if (kind == BS_TORTURE_METHOD && !is_offered(context, BS_KIND_METHOD, name))
+      rc = bs_find_method(context, name, &method, &state, err);
+    else if (kind == BS_TORTURE_COMM && !is_offered(context, BS_KIND_COMM, name))
+      rc = bs_find_comm(context, name, &comm, &state, err);
+  }
+  if (context != NULL) bs_context_close(context);
+  return rc;
+}
+
 /* ---- all of them ---------------------------------------------------------------------------- */
 
 static void on_ended(const bs_torture *t, const bs_torture_case *c) {
@@ -225,6 +261,7 @@ static void find_launches(bs_torture *t) {
 static int run_all(const args *a, bs_torture *t, bs_error *err) {
   size_t failed = 0;
   int32_t rc = find_subjects(a, t, err);
+  if (rc == BS_OK) rc = known_subjects(a, t, err);
   if (rc == BS_OK) find_launches(t);
   listen_for_signals();
   if (rc == BS_OK) rc = make_scratch(t, err);

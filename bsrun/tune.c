@@ -97,7 +97,7 @@ static int32_t read_budget(const args *a, uint64_t *out_points, double *out_seco
   const size_t n = strlen(text);
   snprintf(number, sizeof number, "%.*s", (int)(n > 0 ? n - 1 : 0), text);
   if (n > 1 && text[n - 1] == 's' && bs_parse_f64(number, out_seconds) && *out_seconds > 0) return BS_OK;
-  if (bs_parse_i64(text, 1, &points) && points > 0) {
+  if (bs_parse_size(text, &points) && points > 0) {
     *out_points = (uint64_t)points;
     return BS_OK;
   }

@@ -137,7 +137,7 @@ static int32_t read_dims(bs_model *m, const bs_model_words *words, bs_error *err
     const char *name, *value;
     int64_t size;
     rc = split_word(m, SYMBOLS, "dim", "NAME=N", words->words[i], &name, &value, err);
-    if (rc == BS_OK && (!bs_parse_i64(value, 0, &size) || size < 0 || size > INT32_MAX))
+    if (rc == BS_OK && (!bs_parse_size(value, &size) || size < 0 || size > INT32_MAX))
       rc = bs_error_set(err, BS_USAGE, "BS-USE-NUMBER",
                         "--dim %.60s: '%.60s' is not a whole number from 0 to %d", name, value, INT32_MAX);
     if (rc == BS_OK) rc = must_know(m->graph, 1, name, err);

@@ -19,13 +19,15 @@ typedef struct bs_fsck {
   uint64_t closed; /* folders that this user may not look into */
 } bs_fsck;
 
+/* Is root a folder? Nothing found is no good news where the name is wrong. BS_INPUT: there is none; BS_IO. */
+int32_t bs_runs_root_check(const char *root, bs_error *err);
 /* Looks at every run below root. repair: a torn tail is cut off under the run's lock (its bytes are kept in
  * metrics.jsonl.torn), copies of what the first record says are written anew, an index that is not what the
  * records say is removed, and so are temporary folders whose lock is free and whose process ended. Nothing
  * that another process holds is touched. BS_CORRUPT: damage is there that repair cannot undo, or a committed
- * run has a torn tail that was not cut. BS_IO: root is no folder, or one cannot be read or written; where
- * folders are only closed to this user, all others are checked. `out` tells what was found; release it with
- * bs_fsck_free in any case. */
+ * run has a torn tail that was not cut. What bs_runs_root_check says of root. BS_IO: a folder cannot be read
+ * or written; where folders are only closed to this user, all others are checked. `out` tells what was found;
+ * release it with bs_fsck_free in any case. */
 int32_t bs_fsck_run(const char *root, int repair, bs_fsck *out, bs_error *err);
 void bs_fsck_free(bs_fsck *fsck);
 

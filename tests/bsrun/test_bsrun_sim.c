@@ -65,7 +65,7 @@ static const struct {
     {"0 2 -P 8 --set hardware.topology=nvswitch --beside 1:2", 21.471520, 21.471520, 0, 0.5, 20.971520, 5},
     {"1 2 --beside 0:2", 42.443040, 21.471520, 20.971520, 0.5, 20.971520, 4},
     {"0 2 -P 8 --set hardware.topology=ring --beside 1:2", 42.443040, 21.971520, 20.471520, 1, 20.971520, 5},
-    {"0 5 -P 16 --size 4k --set hardware.topology=fat_tree", 3.081920, 3.081920, 0, 3, 0.081920, 9},
+    {"0 5 -P 16 --size 4Ki --set hardware.topology=fat_tree", 3.081920, 3.081920, 0, 3, 0.081920, 9},
     {"1 9 -P 16 --size 4800 --set "
      "hardware.topology=hier:outer_latency_s=5e-6,outer_bw_Bps=48e9 --hardware h100-dgx",
      5.1, 5.1, 0, 5, 0.1, 0},
