@@ -327,7 +327,7 @@ static int32_t open_context(request *r, bs_error *err) {
   free(dir);
   if (rc == BS_OK && r->bench.avx2_only) rc = bs_config_set_text(r->config, "plugins.cpu.isa", "avx2", err);
   if (rc == BS_OK) rc = bs_context_of_config(r->config, BS_LOG_WARN, bsrun_log, NULL, &r->bench.context, err);
-  if (rc == BS_OK && args_has(r->a, "backend")) /* nobody's is a wrong name, not one that serves nothing */
+  if (rc == BS_OK && args_has(r->a, "backend")) /* a wrong name, not a backend that serves nothing */
     rc = bs_find_backend(r->bench.context, args_value(r->a, "backend"), &backend, &state, err);
   if (rc == BS_OK) rc = named_plugins(r, err);
   return rc;

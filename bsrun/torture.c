@@ -180,8 +180,8 @@ static int is_offered(bs_context *context, uint32_t kind, const char *name) {
   return found;
 }
 
-/* No child is started for a name that nobody has. Of one that a plugin's file offers, that plugin is not
- * opened here: it is about to be tortured for a reason. */
+/* No child is started for a name that no plugin offers. A plugin that does offer it is not opened here: it is
+ * about to be tortured for a reason. */
 static int32_t known_subjects(const args *a, const bs_torture *t, bs_error *err) {
   bs_context *context = NULL;
   int32_t rc = plugins_open_context(a, NULL, 0, &context, err);

@@ -355,7 +355,7 @@ int32_t bs_runs_root_check(const char *root, bs_error *err) {
     errno = ENOTDIR;
   else if (stat(root, &st) == 0)
     return BS_OK;
-  const int32_t code = errno == ENOENT || errno == ENOTDIR ? BS_INPUT : BS_IO;
+  const int32_t code = errno == ENOENT ? BS_INPUT : BS_IO;
   bs_error_errno(err, code, "BS-STO-READ", errno, "cannot read the results folder %.300s", root);
   bs_error_hint(err, "name a folder that --out has named; nothing was read");
   return code;

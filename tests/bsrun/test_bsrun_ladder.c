@@ -345,7 +345,7 @@ START_TEST(a_mask_by_patterns_is_a_candidate) {
       &r);
   const int told = strstr(r.err, "2 ranks of 128 threads take turns on ") != NULL; /* as in every verb */
   ck_assert_msg(told == (sysconf(_SC_NPROCESSORS_ONLN) < 256), "%s", r.err);
-  ck_assert(num(row_named(rows, "blockshock complement"), "predicted_ms") > 0);
+  ck_assert(num(row_named(rows, "blockshock complement_1010_0101"), "predicted_ms") > 0);
   json_decref(rows);
   ran_free(&r);
 }
