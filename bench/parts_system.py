@@ -87,7 +87,7 @@ def exchange(bench, found, sizes, rounds):
 
 def allreduce(bench):
     heading("all_reduce, two ranks")
-    command = [bench.path("bin", "bsrun"), "bench", "comm", "-P", "2", "--coll", "all_reduce", "-q", "-o", "jsonl"]
+    command = [bench.path("bin", "bsrun"), "coll", "bench", "-P", "2", "--coll", "all_reduce", "-q", "-o", "jsonl"]
     rows = []
     for r in bench.json_lines([*command, "--min-bytes", "4", "--max-bytes", "16Mi", "--factor", "4"]):
         median = r["time_us"] * 1e-6

@@ -44,7 +44,7 @@ class Peer:
 
 
 class Ours(Peer):
-    """bsrun bench comm, a process for each pair; it finds the iterations itself."""
+    """bsrun coll bench, a process for each pair; it finds the iterations itself."""
 
     def commands(self, pairs):
         return [self.command + ["--min-bytes", str(size), "--max-bytes", str(size)] for size, _ in pairs]

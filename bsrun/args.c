@@ -12,17 +12,6 @@
 #include "core/base/text.h"
 #include "lab/word.h"
 
-/* The hint names the help that lists the options of the typed verb. */
-static void list_hint(bs_error *err) {
-  char **words = bsrun_command_words();
-  const char *verb = words != NULL ? words[1] : NULL;
-  bs_error none = BS_ERROR_INIT;
-  if (verb != NULL && bsrun_find_verb(verb, &none) != NULL)
-    bs_error_hint(err, "bsrun help %s lists the options", verb);
-  else
-    bs_error_hint(err, "bsrun --help lists the options");
-}
-
 static int32_t unknown_option(const char *given, const args_option *options, size_t n, bs_error *err) {
   const char *names[64];
   char word[128];
@@ -31,11 +20,7 @@ static int32_t unknown_option(const char *given, const args_option *options, siz
   snprintf(word, sizeof word, "%.*s", (int)strcspn(given, "="), given);
   const char *nearest = bs_nearest(word + strspn(word, "-"), names, count);
   bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "unknown option %s", word);
-  if (nearest != NULL) {
-    bs_error_hint(err, "did you mean --%s?", nearest);
-  } else {
-    list_hint(err);
-  }
+  if (nearest != NULL) bs_error_hint(err, "did you mean --%s?", nearest);
   return BS_USAGE;
 }
 
@@ -94,7 +79,6 @@ static int32_t short_options(args *a, const char *word, const char *next, int *u
     if (i == a->n_options) {
       char shown[3] = {'-', *p, '\0'};
       bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "unknown option %s in %.60s", shown, word);
-      list_hint(err);
       return BS_USAGE;
     }
     if (a->options[i].value == NULL) {
@@ -244,13 +228,6 @@ int32_t args_word(const args *a, const char *name, uint32_t table, const uint32_
   return BS_USAGE;
 }
 
-int32_t args_no_words(const args *a, bs_error *err) {
-  if (a->n_words == 0) return BS_OK;
-  bs_error_set(err, BS_USAGE, "BS-USE-WORD", "unexpected argument '%.100s'", a->words[0]);
-  bs_error_hint(err, "options begin with a dash; bsrun --help shows how they are written");
-  return BS_USAGE;
-}
-
 /* Words from column `from` on, at most 100 columns wide; no line begins with a dash, as an option's does. */
 static void print_wrapped(const char *text, size_t from) {
   const size_t room = 100 - from;
@@ -266,6 +243,7 @@ static void print_wrapped(const char *text, size_t from) {
 
 void args_print_options(const args_option *options) {
   for (size_t i = 0; options[i].name != NULL; i++) {
+    if (options[i].doc == NULL) continue;
     char left[64];
     int n = 0;
     if (options[i].letter != 0) {

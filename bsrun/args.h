@@ -13,7 +13,7 @@ typedef struct args_option {
   char letter;       /* 0: none */
   const char *value; /* name of its value in the help; NULL: a flag */
   int repeat;        /* may be given more than once */
-  const char *doc;   /* one line of help */
+  const char *doc;   /* one line of help; NULL: of bsrun itself, in no help */
 } args_option;
 
 /* Rows of tables of options. Every table ends with ARGS_HELP. */
@@ -54,8 +54,6 @@ int32_t args_integer(const args *a, const char *name, int64_t low, int64_t high,
 /* A word of a table of names.h, one of only[0..n) (NULL: of any number). Not given: *inout_number stays. */
 int32_t args_word(const args *a, const char *name, uint32_t table, const uint32_t *only, size_t n,
                   uint32_t *inout_number, bs_error *err);
-/* No words are left over. */
-int32_t args_no_words(const args *a, bs_error *err);
 /* The option lines of a help text. */
 void args_print_options(const args_option *options);
 #endif

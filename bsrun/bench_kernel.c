@@ -515,48 +515,56 @@ static int32_t run_matmul(const args *a, bs_error *err) {
   return run(a, 1, err);
 }
 
-const bsrun_subverb bench_sdpa = {
-    "sdpa",
-    "[SHAPE ...] [--dtype LIST] [--mask LIST] [--provider LIST] [options]",
-    "attention (sdpa): each implementation is judged by gates, then timed in pairs",
-    "Attention is scaled dot-product attention (sdpa). SHAPE is small, mission, long, gqa, decode, or as\n"
-    "b2h8g2s512t640d64: batch, heads, heads of K and V, queries, keys, width. Without SHAPE small, mission\n"
-    "and long are timed. With a colon it is complete, as b1h8s2kd64:bf16:causal:w256 (w: newest\n"
-    "keys seen). Each provider goes through build, resource, numeric (5 seeds beside f64), determinism,\n"
-    "memory, performance and evidence (configs/gates/sdpa.yaml). A failed stage is kept as a run with\n"
-    "its cause and ends in exit code 6, of performance and evidence in 14; what an implementation does\n"
-    "not serve in 5; with --strict a gate that could not be judged in 15. The bound is the longest of\n"
-    "FMA, exp, bytes and launch, of peaks that are measured now; more than 100 % of it is an error.\n",
-    "  bsrun bench sdpa mission --dtype f32,bf16\n"
-    "  bsrun bench sdpa small --provider cpu:online,ref --torch off\n"
-    "  bsrun bench sdpa mission --backward --mask causal\n"
-    "  bsrun bench sdpa b1h8g2s1t4kd128:bf16 --torch /opt/venv/bin/python -o json\n"
-    "  bsrun runs list --where phase=bench_sdpa\n",
-    sdpa_options,
-    run_sdpa,
-    0,
-    64};
+const bsrun_verb bench_sdpa = {
+    .name = "sdpa",
+    .words = "[SHAPE ...] [--dtype LIST] [--mask LIST] [--provider LIST] [options]",
+    .summary = "attention (sdpa): each implementation is judged by gates, then timed in pairs",
+    .about =
+        "Attention is scaled dot-product attention (sdpa). SHAPE is small, mission, long, gqa, decode, or "
+        "as\n"
+        "b2h8g2s512t640d64: batch, heads, heads of K and V, queries, keys, width. Without SHAPE small, "
+        "mission\n"
+        "and long are timed. With a colon it is complete, as b1h8s2kd64:bf16:causal:w256 (w: newest\n"
+        "keys seen). Each provider goes through build, resource, numeric (5 seeds beside f64), determinism,\n"
+        "memory, performance and evidence (configs/gates/sdpa.yaml). A failed stage is kept as a run with\n"
+        "its cause and ends in exit code 6, of performance and evidence in 14; what an implementation does\n"
+        "not serve in 5; with --strict a gate that could not be judged in 15. The bound is the longest of\n"
+        "FMA, exp, bytes and launch, of peaks that are measured now; more than 100 % of it is an error.\n",
+    .examples =
+        "  bsrun bench sdpa mission --dtype f32,bf16\n"
+        "  bsrun bench sdpa small --provider cpu:online,ref --torch off\n"
+        "  bsrun bench sdpa mission --backward --mask causal\n"
+        "  bsrun bench sdpa b1h8g2s1t4kd128:bf16 --torch /opt/venv/bin/python -o json\n"
+        "  bsrun runs list --where phase=bench_sdpa\n",
+    .options = sdpa_options,
+    .run = run_sdpa,
+    .max_words = 64,
+};
 
-const bsrun_subverb bench_matmul = {
-    "matmul",
-    "[SHAPE ... | --n LIST] [--dtype LIST] [--provider LIST] [options]",
-    "a product: each implementation is judged by gates, then timed in pairs",
-    "Y = X W^T, W of N rows and K columns, X of B rows (tokens). SHAPE is as n4096k4096b64; with a colon it\n"
-    "is complete, as n1kk4kb16:bf16. Each provider goes through the stages of `bsrun bench sdpa` and the\n"
-    "same gates (configs/gates/sdpa.yaml), and ends in the same exit codes. PyTorch's linear is timed in "
-    "the\n"
-    "same pairs. The bound is the longest of FMA, bytes and launch, of peaks that are measured now.\n"
-    "PROVIDER@WORD is timed in the same pairs with another problem: of another dtype (@bf16), with a\n"
-    "dense W in place of a 2:4 one (@dense), with half of the columns (@gathered), or with half of the\n"
-    "columns of the whole X, as a rank of row_parallel (@run) or of blockshock (@masked) has them. OF\n"
-    "THE FIRST (--wide) is the time of each over that of the first provider.\n",
-    "  bsrun bench matmul --n 4096 --b 16,64,256\n"
-    "  bsrun bench matmul n4kk11008b1:bf16 --threads 1 --provider cpu,ref\n"
-    "  bsrun bench matmul --n 1Ki --b 64 --sparse24 --provider cpu,cpu@dense --torch off\n"
-    "  bsrun bench matmul --n 1Ki --b 64 --product dx --provider cpu,cpu@bf16\n"
-    "  bsrun bench matmul --n 4096 --b 1 --torch /opt/venv/bin/python -o json\n"
-    "  bsrun runs list --where phase=bench_matmul\n",
-    matmul_options,
-    run_matmul,
-    0,
-    64};
+const bsrun_verb bench_matmul = {
+    .name = "matmul",
+    .words = "[SHAPE ... | --n LIST] [--dtype LIST] [--provider LIST] [options]",
+    .summary = "a product: each implementation is judged by gates, then timed in pairs",
+    .about =
+        "Y = X W^T, W of N rows and K columns, X of B rows (tokens). SHAPE is as n4096k4096b64; with a colon "
+        "it\n"
+        "is complete, as n1kk4kb16:bf16. Each provider goes through the stages of `bsrun bench sdpa` and "
+        "the\n"
+        "same gates (configs/gates/sdpa.yaml), and ends in the same exit codes. PyTorch's linear is timed in "
+        "the\n"
+        "same pairs. The bound is the longest of FMA, bytes and launch, of peaks that are measured now.\n"
+        "PROVIDER@WORD is timed in the same pairs with another problem: of another dtype (@bf16), with a\n"
+        "dense W in place of a 2:4 one (@dense), with half of the columns (@gathered), or with half of the\n"
+        "columns of the whole X, as a rank of row_parallel (@run) or of blockshock (@masked) has them. OF\n"
+        "THE FIRST (--wide) is the time of each over that of the first provider.\n",
+    .examples =
+        "  bsrun bench matmul --n 4096 --b 16,64,256\n"
+        "  bsrun bench matmul n4kk11008b1:bf16 --threads 1 --provider cpu,ref\n"
+        "  bsrun bench matmul --n 1Ki --b 64 --sparse24 --provider cpu,cpu@dense --torch off\n"
+        "  bsrun bench matmul --n 1Ki --b 64 --product dx --provider cpu,cpu@bf16\n"
+        "  bsrun bench matmul --n 4096 --b 1 --torch /opt/venv/bin/python -o json\n"
+        "  bsrun runs list --where phase=bench_matmul\n",
+    .options = matmul_options,
+    .run = run_matmul,
+    .max_words = 64,
+};

@@ -97,14 +97,12 @@ static int32_t run(const args *a, bs_error *err) {
   bs_check_result result;
   bs_check_set *set = NULL;
   int format;
-  if (args_has(a, "selftest") && dir == NULL && a->n_words == 0) return check_selftest(a, err);
+  if (args_has(a, "selftest") && dir == NULL) return check_selftest(a, err);
   int32_t rc = bsrun_format(a, &format, err);
   if (rc == BS_OK) rc = options_of(a, &options, err);
   if (rc != BS_OK) return rc;
-  if (dir == NULL || a->n_words > 0) {
-    bs_error_set(err, BS_USAGE, "BS-USE-WORD",
-                 dir ? "unexpected argument '%.100s'" : "check needs --dump DIR or --selftest",
-                 a->n_words > 0 ? a->words[0] : "");
+  if (dir == NULL) {
+    bs_error_set(err, BS_USAGE, "BS-USE-WORD", "check needs --dump DIR or --selftest");
     bs_error_hint(err, "bsrun check --dump DIR");
     return BS_USAGE;
   }
@@ -122,29 +120,29 @@ static int32_t run(const args *a, bs_error *err) {
 const bsrun_verb verb_check = {
     .name = "check",
     .summary = "judge tensors that somebody has written: what is wrong with them",
-    .usage =
-        "usage: bsrun check --dump DIR [options]\n"
-        "       bsrun check --selftest [--gates NAME] [-o FORMAT]\n\n"
+    .words =
+        "--dump DIR [options]\n"
+        "--selftest [--gates NAME] [-o FORMAT]",
+    .about =
         "Judges tensors that somebody has written, Y = act(X W^T + b), by the gates that need no run: "
         "against\n"
         "an fp64 reference and the error that round-off predicts. Prints a row for each gate, and a "
         "sentence\n"
         "that names the likely cause of what is wrong. Names of tensors (share/doc/blockshock/check.md):\n"
         "X, W, b or bias, Y (or Y0, Y1 .. of ranks), partial_0, partial_1 .., columns_0, columns_1 ..;\n"
-        "and all that `bsrun --dump DIR` writes.\n\n"
+        "and all that `bsrun --dump DIR` writes.\n"
+        "\n"
         "--selftest runs kernels and layers that are wrong on purpose and prints what each gate made of "
         "them:\n"
         "the gates of kernels with the controls that they name (share/doc/blockshock/gates.md), T1 to T5 "
         "and\n"
-        "the gates of gradients and steps with the faults of T6. -o json has the whole matrix.\n\n"
-        "Options:\n",
-    .after =
-        "\nexamples:\n"
+        "the gates of gradients and steps with the faults of T6. -o json has the whole matrix.\n",
+    .examples =
         "  bsrun --method row_parallel --phase 0 --dump tensors && bsrun check --dump tensors\n"
         "  bsrun check --dump layer.safetensors --dtype bf16 --activation gelu -o json\n"
-        "  bsrun check --selftest\n\n"
-        "exit codes: 0 every gate that judged passed; 2 usage; 4 a file is damaged or missing, or shapes do "
-        "not\n"
+        "  bsrun check --selftest\n",
+    .exits =
+        "0 every gate that judged passed; 2 usage; 4 a file is damaged or missing, or shapes do not\n"
         "fit; 6 the numbers are wrong, or a gate has missed a fault; 15 nothing could be judged\n",
     .options = check_options,
     .run = run,

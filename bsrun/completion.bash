@@ -24,7 +24,7 @@ _bsrun_files() { # cur file|directory
 # The words between the verb and the one being typed that are neither options nor their values, into `before`.
 _bsrun_before() { # verb
   local i word valued
-  valued=$(_bsrun_words valued "$1")
+  valued=$(_bsrun_words valued $1)
   valued=" ${valued//$'\n'/ } "
   before=()
   for ((i = 2; i < COMP_CWORD; i++)); do
@@ -50,7 +50,7 @@ _bsrun() {
   fi
   if ((COMP_CWORD > 1)) && [[ $first != -* ]]; then
     verb=$first
-    if [[ $first == @(plugins|config|model|bench|sim|ccl) ]] && ((COMP_CWORD > 2)); then verb="$first $second"; fi
+    if [[ $first == @(plugins|config|model|bench|sim|coll|runs|profile|completion) ]] && ((COMP_CWORD > 2)); then verb="$first $second"; fi
   fi
 
   case $prev in
@@ -118,7 +118,7 @@ _bsrun() {
   esac
 
   if [[ $cur == -* ]]; then
-    _bsrun_reply "$cur" options "$verb"
+    _bsrun_reply "$cur" options $verb
     return
   fi
   case $verb in
@@ -127,25 +127,24 @@ _bsrun() {
     plugins) _bsrun_reply "$cur" verbs plugins ;;
     config) _bsrun_reply "$cur" verbs config ;;
     "bench sdpa") COMPREPLY=($(compgen -W "small mission long gqa decode" -- "$cur")) ;;
-    model | bench | sim | ccl) _bsrun_reply "$cur" verbs "$verb" ;;
-    "ccl check") if [[ $cur == */* ]]; then _bsrun_files "$cur" file; else _bsrun_reply "$cur" algorithms; fi ;;
-    "ccl explain" | "ccl bench") _bsrun_reply "$cur" algorithms ;;
+    model | bench | sim | coll | runs | profile) _bsrun_reply "$cur" verbs "$verb" ;;
+    "coll check") if [[ $cur == */* ]]; then _bsrun_files "$cur" file; else _bsrun_reply "$cur" algorithms; fi ;;
+    "coll explain" | "coll bench") _bsrun_reply "$cur" algorithms ;;
     "sim fit") _bsrun_files "$cur" file ;;
     "model info" | "model run" | "model check" | "model explain" | "model generate" | "model plan") _bsrun_files "$cur" file ;;
-    completion)
-      if ((COMP_CWORD == 2)); then
-        _bsrun_reply "$cur" verbs completion
-      elif [[ $second == words && $COMP_CWORD -eq 3 ]]; then
+    completion) _bsrun_reply "$cur" verbs completion ;;
+    "completion words")
+      if ((COMP_CWORD == 3)); then
         _bsrun_reply "$cur" kinds
-      elif [[ $second == words && $COMP_CWORD -eq 4 && ${COMP_WORDS[3]} == @(options|valued|verbs) ]]; then
+      elif [[ $COMP_CWORD -eq 4 && ${COMP_WORDS[3]} == @(options|valued|verbs) ]]; then
         _bsrun_reply "$cur" verbs
       fi
       ;;
     "plugins inspect" | "plugins why" | "plugins check")
       if [[ $cur == */* ]]; then _bsrun_files "$cur" file; else _bsrun_reply "$cur" plugins; fi
       ;;
-    ladder) _bsrun_reply "$cur" methods ;;
-    compare | replay | bundle) _bsrun_files "$cur" directory ;;
+    compare) _bsrun_reply "$cur" methods ;;
+    "runs show" | "runs why" | "runs replay" | "runs bundle" | "runs fsck") _bsrun_files "$cur" directory ;;
     explain)
       _bsrun_before explain
       if ((${#before[@]} == 0)); then

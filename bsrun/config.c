@@ -221,22 +221,27 @@ static int32_t print_keys(const args *a, bs_error *err) {
   return rc;
 }
 
-static const bsrun_verb print_verb = {.name = "print", .options = bsrun_run_options, .run = config_print};
-static const bsrun_verb keys_verb = {.name = "keys", .options = config_keys_options, .run = print_keys};
+static const bsrun_verb print_verb = {
+    .name = "print",
+    .words = "[options of run] [-o FORMAT]",
+    .summary = "the resolved configuration as YAML (with -o: one row a key); creates nothing",
+    .examples =
+        "  bsrun config print --method blockshock --phase 1\n"
+        "  bsrun config print --config mine.yaml --set model.N=512 > resolved.yaml\n",
+    .options = bsrun_run_options,
+    .run = config_print,
+};
+static const bsrun_verb keys_verb = {
+    .name = "keys",
+    .words = "[-o FORMAT]",
+    .summary = "every key: type, default, values, effect, meaning",
+    .examples = "  bsrun config keys -o md\n",
+    .options = config_keys_options,
+    .run = print_keys,
+};
 static const bsrun_verb *const second[] = {&print_verb, &keys_verb, NULL};
 const bsrun_verb verb_config = {
     .name = "config",
     .summary = "print a resolved configuration, list the keys",
-    .usage =
-        "usage: bsrun config print [options of run] [-o FORMAT]\n"
-        "       bsrun config keys [-o FORMAT]\n"
-        "\n"
-        "print   the resolved configuration as YAML (with -o: one row a key); creates nothing\n"
-        "keys    every key: type, default, values, effect, meaning\n"
-        "\n"
-        "examples:\n"
-        "  bsrun config print --method blockshock --phase 1\n"
-        "  bsrun config print --config mine.yaml --set model.N=512 > resolved.yaml\n"
-        "  bsrun config keys -o md\n",
-    .second = second,
+    .subverbs = second,
 };

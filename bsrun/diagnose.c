@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bsrun/ladder_run.h"
+#include "bsrun/compare_run.h"
 #include "bsrun/model.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
@@ -244,9 +244,9 @@ static int32_t print_data(int format, const json_t *results, bs_error *err) {
 
 static int32_t of_layer(const args *a, const bs_diagnose_request *asked, json_t **out, char **out_folder,
                         bs_error *err) {
-  ladder_run r = {.host.progress.busy = ATOMIC_FLAG_INIT};
+  compare_run r = {.host.progress.busy = ATOMIC_FLAG_INIT};
   const int keep = bsrun_keeps(a);
-  int32_t rc = ladder_run_open(a, 1.0, &r, err);
+  int32_t rc = compare_run_open(a, 1.0, &r, err);
   bs_diagnose_request q = *asked;
   q.progress = r.host.table.progress;
   q.progress_user = &r.host;
@@ -254,7 +254,7 @@ static int32_t of_layer(const args *a, const bs_diagnose_request *asked, json_t 
   if (rc == BS_OK) rc = bs_diagnose_layer(r.run.context, r.config, r.request.configs_dir, &q, out, err);
   if (rc == BS_OK && keep) rc = bs_diagnose_keep(&r.run, r.config, *out, out_folder, err);
   if (r.run.host != NULL) r.host.table.doing(&r.host, NULL, NULL);
-  ladder_run_free(&r);
+  compare_run_free(&r);
   return rc;
 }
 
@@ -430,8 +430,6 @@ static int32_t diagnose(const args *a, bs_error *err) {
   q.ablate = (const char *const *)words[2].texts;
   q.n_ablate = words[2].n;
   q.vary = vary;
-  if (rc == BS_OK && a->n_words > 1)
-    rc = bs_error_set(err, BS_USAGE, "BS-USE-WORD", "unexpected argument '%.100s'", a->words[1]);
   if (rc == BS_OK) rc = args_has(a, "list") ? print_list(format, err) : subjects(a, &q, format, err);
   for (int i = 0; i < 3; i++) cut_free(&words[i]);
   free(vary);
@@ -441,9 +439,8 @@ static int32_t diagnose(const args *a, bs_error *err) {
 const bsrun_verb verb_diagnose = {
     .name = "diagnose",
     .summary = "what of a layer's or a model's time need not be: findings by cost",
-    .usage =
-        "usage: bsrun diagnose [MODEL] [options]\n"
-        "\n"
+    .words = "[MODEL] [options]",
+    .about =
         "Finds what of a pass goes to things that need not be: ops that a slow implementation serves, waits "
         "of\n"
         "the host, copies, plans that are made again, activations outside of products, more threads than\n"
@@ -453,23 +450,20 @@ const bsrun_verb verb_diagnose = {
         "of 64). All checks run unless --only, --skip or --preset say otherwise. Findings are\n"
         "ordered by the seconds of a pass that they cost; each has the command that shows it alone. A "
         "finding\n"
-        "is no error unless --strict is given. share/doc/blockshock/diagnose.md has every check.\n"
-        "\n",
-    .after =
-        "\n"
-        "examples:\n"
+        "is no error unless --strict is given. share/doc/blockshock/diagnose.md has every check.\n",
+    .examples =
         "  bsrun diagnose --method row_parallel -P 2 --dtype f32\n"
         "  bsrun diagnose --method dense --b 64 --preset quick --ablate "
         "'method.bias=false;model.dtype=bf16'\n"
         "  bsrun diagnose model.onnx --dim batch=2 --dim tokens=12\n"
         "  bsrun diagnose --preset large               built-in models of 12 layers of 768, and of 8 of 512\n"
-        "  bsrun diagnose model.onnx --only shapes --vary tokens=4:12+1 -o json\n"
-        "\n"
-        "exit codes: 0 done, with findings or without; 2 usage; 3 configuration; 4 a model or an input is "
-        "wrong;\n"
+        "  bsrun diagnose model.onnx --only shapes --vary tokens=4:12+1 -o json\n",
+    .exits =
+        "0 done, with findings or without; 2 usage; 3 configuration; 4 a model or an input is wrong;\n"
         "5 plugin or device; 7 a rank died; 8 deadline; 10 memory or disk; 14 --strict and there are "
         "findings;\n"
         "15 --strict, no finding, and a check that failed.\n",
     .options = diagnose_options,
     .run = diagnose,
+    .max_words = 1,
 };

@@ -227,8 +227,7 @@ static void measure(visit *v) {
 static int32_t read_options(visit *v, int *out_format, bs_error *err) {
   int64_t ranks;
   const char *timeout = args_value(v->a, "timeout");
-  int32_t rc = args_no_words(v->a, err);
-  if (rc == BS_OK) rc = bsrun_format(v->a, out_format, err);
+  int32_t rc = bsrun_format(v->a, out_format, err);
   if (rc == BS_OK) rc = args_integer(v->a, "world-size", 1, 1024, 2, &ranks, err);
   if (rc == BS_OK) rc = bsrun_cache_path(v->a, &v->cache, err);
   if (rc != BS_OK) return rc;
@@ -301,34 +300,25 @@ static int doctor(const args *a, bs_error *err) {
 const bsrun_verb verb_doctor = {
     .name = "doctor",
     .summary = "check the machine and the installation; --measure its constants",
-    .usage =
-        "usage: bsrun doctor [--measure] [options]\n"
-        "\n"
+    .words = "[--measure] [options]",
+    .about =
         "Looks at the machine and the installation, a row each: what was found, ok, warn or fail, and the "
-        "fix. "
-        "Plugins\n"
+        "fix. Plugins\n"
         "are opened in a child process first. Times a sleep of 50 ms, a GEMM, and an arm against itself; "
-        "lets "
-        "every\n"
+        "lets every\n"
         "rank say hello and add the rank numbers.\n"
-        "\n",
-    .after =
         "\n"
         "--measure takes some seconds on an idle machine; constants of a busy one, or that cannot be, are "
-        "not "
-        "kept. The\n"
+        "not kept. The\n"
         "file is $XDG_CACHE_HOME/blockshock/machine.json (else ~/.cache/...), good for this processor, core "
-        "count "
-        "and\n"
-        "library build; phase 1 then predicts with it.\n"
-        "\n"
-        "examples:\n"
+        "count and\n"
+        "library build; phase 1 then predicts with it.\n",
+    .examples =
         "  bsrun doctor\n"
         "  bsrun doctor -P 4 -o json\n"
         "  bsrun doctor --plugin ./build/bs_acme.so\n"
-        "  bsrun doctor --measure --cache ./machine.json\n"
-        "\n"
-        "exit codes: 0 nothing failed; 5 something failed; 6 numbers were wrong; 2 usage.\n",
+        "  bsrun doctor --measure --cache ./machine.json\n",
+    .exits = "0 nothing failed; 5 something failed; 6 numbers were wrong; 2 usage.\n",
     .options = doctor_options,
     .exit = doctor,
 };

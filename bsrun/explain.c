@@ -139,14 +139,13 @@ static int32_t explain(const args *a, bs_error *err) {
 const bsrun_verb verb_explain = {
     .name = "explain",
     .summary = "which implementation serves an op, what a mask or a method does",
-    .usage =
-        "usage: bsrun explain OP [options]\n"
-        "       bsrun explain mask MASK [options]\n"
-        "       bsrun explain method METHOD [options]\n"
-        "\n"
+    .words =
+        "OP [options]\n"
+        "mask MASK [options]\n"
+        "method METHOD [options]",
+    .about =
         "OP      the ladder of implementations for one call, best first, the refused with their reasons: "
-        "native "
-        "before\n"
+        "native before\n"
         "        emulated before unknown, then score, priority, name; one that was measured or pinned before "
         "all\n"
         "        (share/doc/blockshock/tuning.md). OP is one of the core, `bsrun completion words ops`; its "
@@ -161,24 +160,20 @@ const bsrun_verb verb_explain = {
         "method  what each rank proposes: split, FLOPs, bytes, collectives and their payload\n"
         "\n"
         "Nothing is run. Times are predicted when `bsrun doctor --measure` has kept this machine's "
-        "constants.\n"
-        "\n",
-    .after =
-        "\n"
-        "examples:\n"
+        "constants.\n",
+    .examples =
         "  bsrun explain matmul --dtype bf16 --b 64 --n 4096 --k 4096 --backend cpu\n"
         "  bsrun explain matmul --mask complement_1010_0101 -P 2 --rank 1 --bias -o json\n"
         "  bsrun explain attention --shape b2h8s512d64:bf16:causal\n"
         "  bsrun explain mask random_2of4 --n 4096\n"
         "  bsrun explain mask magnitude --n 1024 -P 4 --dtype bf16 -o json\n"
         "  bsrun explain mask random_2of4 --n 4096 --dtype i8\n"
-        "  bsrun explain method blockshock -P 2 --b 16\n"
-        "\n"
-        "exit codes: 0; 3 when no implementation serves the op, or the method refuses (the reason is "
-        "printed); "
-        "2 "
+        "  bsrun explain method blockshock -P 2 --b 16\n",
+    .exits =
+        "0; 3 when no implementation serves the op, or the method refuses (the reason is printed); 2 "
         "usage.\n",
     .options = explain_options,
     .run = explain,
-    .needs_words = 1,
+    .min_words = 1,
+    .max_words = 2,
 };

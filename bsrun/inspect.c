@@ -251,10 +251,15 @@ static int run(const args *a, bs_error *err) {
 
 const bsrun_verb plugins_inspect = {
     .name = "inspect",
+    .words = "ID|PATH [options]",
+    .summary = "what one plugin registers, and where in its source; its parameters, values and origins",
+    .examples =
+        "  bsrun plugins inspect cpu\n"
+        "  bsrun plugins inspect ./build/bs_acme.so\n"
+        "  bsrun plugins inspect cpu --exists\n",
     .options = plugins_inspect_options,
     .exit = run,
-    .takes = "one plugin",
-    .example = "bsrun plugins inspect cpu",
     .min_words = 1,
     .max_words = 1,
+    .exits = "0; 5 it cannot be used\n",
 };

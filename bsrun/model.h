@@ -6,7 +6,7 @@
 #include "bsrun/bsrun.h"
 #include "lab/model/model.h"
 
-extern const bsrun_subverb model_info, model_run, model_check, model_bench, model_explain, model_generate,
+extern const bsrun_verb model_info, model_run, model_check, model_bench, model_explain, model_generate,
     model_plan;
 
 /* ---- sub-verbs that open a model (model_words.c) --------------------------------------------- */

@@ -189,26 +189,32 @@ static int32_t check_any(const args *a, bs_error *err) {
   return rc;
 }
 
-const bsrun_subverb model_check = {
-    "check",
-    "FOLDER|MODEL [--nodes] [--input NAME=FILE.npy ...] [--backend NAME] [-o FORMAT]",
-    "prove a model right: its outputs against vectors and the graph as written, its nodes against f64",
-    "FOLDER holds a model, .npy files and vectors.txt, as tools/bs-export writes them: every case runs, and "
-    "its\n"
-    "outputs are compared with those of PyTorch. A MODEL without vectors is checked node by node on the "
-    "inputs\n"
-    "given: outputs are poisoned first, guard bytes lie around them, each node is computed in f64 too, and "
-    "the\n"
-    "bits must be those of a plain run. In both the outputs are compared with those of the graph as "
-    "written, in\n"
-    "f64 and without passes, also on made inputs; without --input on these alone. An error names the pass.\n"
-    "Exit 6: numbers are wrong; each is listed with its reason.\n",
-    "  bsrun model check models/minilm\n"
-    "  bsrun model check models/minilm --backend ref --nodes -o json\n"
-    "  bsrun model check model.onnx --input x=x.npy\n"
-    "  bsrun model check model.onnx --dim batch=2\n",
-    model_check_options,
-    check_any,
-    1,
-    1,
+const bsrun_verb model_check = {
+    .name = "check",
+    .words = "FOLDER|MODEL [--nodes] [--input NAME=FILE.npy ...] [--backend NAME] [-o FORMAT]",
+    .summary =
+        "prove a model right: its outputs against vectors and the graph as written, its nodes against f64",
+    .about =
+        "FOLDER holds a model, .npy files and vectors.txt, as tools/bs-export writes them: every case runs, "
+        "and "
+        "its\n"
+        "outputs are compared with those of PyTorch. A MODEL without vectors is checked node by node on the "
+        "inputs\n"
+        "given: outputs are poisoned first, guard bytes lie around them, each node is computed in f64 too, "
+        "and "
+        "the\n"
+        "bits must be those of a plain run. In both the outputs are compared with those of the graph as "
+        "written, in\n"
+        "f64 and without passes, also on made inputs; without --input on these alone. An error names the "
+        "pass.\n"
+        "Exit 6: numbers are wrong; each is listed with its reason.\n",
+    .examples =
+        "  bsrun model check models/minilm\n"
+        "  bsrun model check models/minilm --backend ref --nodes -o json\n"
+        "  bsrun model check model.onnx --input x=x.npy\n"
+        "  bsrun model check model.onnx --dim batch=2\n",
+    .options = model_check_options,
+    .run = check_any,
+    .min_words = 1,
+    .max_words = 1,
 };

@@ -55,17 +55,19 @@ static int32_t explain_model(const args *a, bs_error *err) {
   return rc;
 }
 
-const bsrun_subverb model_explain = {
-    "explain",
-    "MODEL [--dim NAME=N] [--dump | --memory] [--backend NAME] [-o text|json]",
-    "the plan of a model: passes, nodes, who serves them, memory",
-    "Lowers the model, runs the passes, packs the weights and plans the memory as `model run` does, and\n"
-    "runs nothing. Every named dimension needs a size: --dim, or the file of an input.\n",
-    "  bsrun model explain model.onnx --dim batch=1 --dim sequence=128\n"
-    "  bsrun model explain model.onnx --dim batch=1 --dim sequence=128 --pass fuse_map=off --dump\n"
-    "  bsrun model explain model.onnx --input x=x.npy --memory -o json\n",
-    model_explain_options,
-    explain_model,
-    1,
-    1,
+const bsrun_verb model_explain = {
+    .name = "explain",
+    .words = "MODEL [--dim NAME=N] [--dump | --memory] [--backend NAME] [-o text|json]",
+    .summary = "the plan of a model: passes, nodes, who serves them, memory",
+    .about =
+        "Lowers the model, runs the passes, packs the weights and plans the memory as `model run` does, and\n"
+        "runs nothing. Every named dimension needs a size: --dim, or the file of an input.\n",
+    .examples =
+        "  bsrun model explain model.onnx --dim batch=1 --dim sequence=128\n"
+        "  bsrun model explain model.onnx --dim batch=1 --dim sequence=128 --pass fuse_map=off --dump\n"
+        "  bsrun model explain model.onnx --input x=x.npy --memory -o json\n",
+    .options = model_explain_options,
+    .run = explain_model,
+    .min_words = 1,
+    .max_words = 1,
 };

@@ -149,19 +149,23 @@ static int32_t generate(const args *a, bs_error *err) {
   return rc;
 }
 
-const bsrun_subverb model_generate = {
-    "generate",
-    "FOLDER --ids LIST|FILE [--tokens N] [--stop ID] [--backend NAME] [-o text|json]",
-    "generate tokens from token ids with a key-value cache",
-    "FOLDER holds config.json and safetensors of GPT-2, Llama, Mistral or Qwen. The prompt is one run; then "
-    "each run\n"
-    "adds one token, the likeliest (of equal ones the lowest id). A full cache ends it with exit 10, behind "
-    "the\n"
-    "tokens that are there.\n",
-    "  bsrun model generate gpt2 --ids 464,3290,318 --tokens 20\n"
-    "  bsrun model generate gpt2 --ids prompt.npy --save tokens.npy -o json\n",
-    model_generate_options,
-    generate,
-    1,
-    1,
+const bsrun_verb model_generate = {
+    .name = "generate",
+    .words = "FOLDER --ids LIST|FILE [--tokens N] [--stop ID] [--backend NAME] [-o text|json]",
+    .summary = "generate tokens from token ids with a key-value cache",
+    .about =
+        "FOLDER holds config.json and safetensors of GPT-2, Llama, Mistral or Qwen. The prompt is one run; "
+        "then "
+        "each run\n"
+        "adds one token, the likeliest (of equal ones the lowest id). A full cache ends it with exit 10, "
+        "behind "
+        "the\n"
+        "tokens that are there.\n",
+    .examples =
+        "  bsrun model generate gpt2 --ids 464,3290,318 --tokens 20\n"
+        "  bsrun model generate gpt2 --ids prompt.npy --save tokens.npy -o json\n",
+    .options = model_generate_options,
+    .run = generate,
+    .min_words = 1,
+    .max_words = 1,
 };

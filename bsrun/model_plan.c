@@ -67,20 +67,23 @@ static int32_t plan_file(const args *a, bs_error *err) {
   return rc;
 }
 
-const bsrun_subverb model_plan = {
-    "plan",
-    "FILE.csv [--align BYTES] [--effort N] [-o FORMAT]",
-    "offsets in one arena for blocks with lifetimes and sizes",
-    "The file has the columns id, lower, upper, size (the form of minimalloc): a block is in use in the "
-    "steps\n"
-    "lower to upper - 1. The plan is checked before it is printed. The search is limited by steps and not "
-    "by\n"
-    "time: the same file gives the same plan on every machine. Exit 4: the file is wrong, and where.\n",
-    "  bsrun model plan blocks.csv\n"
-    "  bsrun model plan blocks.csv --align 64 -o csv > placed.csv\n"
-    "  bsrun model plan blocks.csv --effort 5000 -o json\n",
-    model_plan_options,
-    plan_file,
-    1,
-    1,
+const bsrun_verb model_plan = {
+    .name = "plan",
+    .words = "FILE.csv [--align BYTES] [--effort N] [-o FORMAT]",
+    .summary = "offsets in one arena for blocks with lifetimes and sizes",
+    .about =
+        "The file has the columns id, lower, upper, size (the form of minimalloc): a block is in use in the "
+        "steps\n"
+        "lower to upper - 1. The plan is checked before it is printed. The search is limited by steps and "
+        "not "
+        "by\n"
+        "time: the same file gives the same plan on every machine. Exit 4: the file is wrong, and where.\n",
+    .examples =
+        "  bsrun model plan blocks.csv\n"
+        "  bsrun model plan blocks.csv --align 64 -o csv > placed.csv\n"
+        "  bsrun model plan blocks.csv --effort 5000 -o json\n",
+    .options = model_plan_options,
+    .run = plan_file,
+    .min_words = 1,
+    .max_words = 1,
 };

@@ -102,19 +102,21 @@ static int32_t run_once(const args *a, bs_error *err) {
   return rc;
 }
 
-const bsrun_subverb model_run = {
-    "run",
-    "MODEL --input NAME=FILE.npy ... [--output-dir DIR] [--backend NAME] [options]",
-    "run a model once on .npy files",
-    "MODEL is a file .onnx, or a folder with config.json and safetensors. Every input needs a file of\n"
-    "its dtype and shape (bsrun model info). The sizes of named dimensions follow from the inputs'\n"
-    "shapes; --dim gives those that do not. Prints what the outputs are like, and writes them with\n"
-    "--output-dir. Exit 6 with --verify: the outputs differ from those of the graph as written.\n",
-    "  bsrun model run model.onnx --input input_ids=ids.npy --output-dir out\n"
-    "  bsrun model run model.onnx --input x=x.npy --backend ref --pass all=off -o json\n"
-    "  bsrun model run model.onnx --input x=x.npy --verify\n",
-    model_run_options,
-    run_once,
-    1,
-    1,
+const bsrun_verb model_run = {
+    .name = "run",
+    .words = "MODEL --input NAME=FILE.npy ... [--output-dir DIR] [--backend NAME] [options]",
+    .summary = "run a model once on .npy files",
+    .about =
+        "MODEL is a file .onnx, or a folder with config.json and safetensors. Every input needs a file of\n"
+        "its dtype and shape (bsrun model info). The sizes of named dimensions follow from the inputs'\n"
+        "shapes; --dim gives those that do not. Prints what the outputs are like, and writes them with\n"
+        "--output-dir. Exit 6 with --verify: the outputs differ from those of the graph as written.\n",
+    .examples =
+        "  bsrun model run model.onnx --input input_ids=ids.npy --output-dir out\n"
+        "  bsrun model run model.onnx --input x=x.npy --backend ref --pass all=off -o json\n"
+        "  bsrun model run model.onnx --input x=x.npy --verify\n",
+    .options = model_run_options,
+    .run = run_once,
+    .min_words = 1,
+    .max_words = 1,
 };

@@ -244,10 +244,23 @@ static int run(const args *a, bs_error *err) {
 
 const bsrun_verb plugins_check = {
     .name = "check",
+    .words = "ID|PATH [options]",
+    .summary = "grade one by the conformance kit (bs-conformance) in a child process",
+    .about =
+        "The grade is kept for this very file, shown by list, inspect and why, and stored in the records of "
+        "runs.\n"
+        "\n"
+        "A group is abi, lifecycle, truth, numerics, method, communicator, workload, algorithm, threads or\n"
+        "hygiene, or the beginning of names of checks in one (method.gradient). A listed check of --xfail "
+        "that\n"
+        "passes counts as a failure.\n",
+    .examples =
+        "  bsrun plugins check ./build/bs_acme.so --kit full\n"
+        "  bsrun plugins check ./build/bs_acme.so --group method --backend cpu\n"
+        "  bsrun plugins check acme --xfail xfail.txt -o json\n",
     .options = plugins_check_options,
     .exit = run,
-    .takes = "one plugin",
-    .example = "bsrun plugins check ./bs_acme.so",
     .min_words = 1,
     .max_words = 1,
+    .exits = "0 conformant; 5 not\n",
 };

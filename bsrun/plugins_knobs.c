@@ -117,9 +117,13 @@ static int32_t print_knobs(const args *a, bs_error *err) {
 
 const bsrun_verb plugins_knobs = {
     .name = "knobs",
+    .words = "[ID|PATH] [options]",
+    .summary = "names, legal values and defaults of what plugins let you choose",
+    .about =
+        "Implementations of ops are told by tune.choices, methods by method.KNOB, collective algorithms by\n"
+        "hardware.algorithm.\n",
+    .examples = "  bsrun plugins knobs cpu\n",
     .options = plugins_knobs_options,
     .run = print_knobs,
-    .takes = "one plugin",
-    .example = "bsrun plugins knobs cpu",
     .max_words = 1,
 };

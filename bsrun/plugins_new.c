@@ -304,10 +304,12 @@ static int32_t make_plugin(const args *a, bs_error *err) {
 
 const bsrun_verb plugins_new = {
     .name = "new",
+    .words = "NAME --kind KIND [options]",
+    .summary = "make a folder with a small plugin that builds and works, to begin your own from",
+    .about = "A folder that exists is refused.\n",
+    .examples = "  bsrun plugins new acme --kind method && make -C acme run\n",
     .options = plugins_new_options,
     .run = make_plugin,
-    .takes = "one name",
-    .example = "bsrun plugins new acme --kind method",
     .min_words = 1,
     .max_words = 1,
 };

@@ -415,10 +415,20 @@ static int32_t answer(const args *a, bs_error *err) {
 
 const bsrun_verb plugins_why = {
     .name = "why",
+    .words = "ID|PATH [options]",
+    .summary = "why a plugin is or is not used",
+    .about =
+        "The rows say where it was looked for and found, what shadows it, which rule refuses it, what it\n"
+        "registers, and which configuration keys select it.\n"
+        "\n"
+        "Searched: --plugin files, BS_PLUGIN_PATH, plugin_dirs of the configuration, the library's own "
+        "folder.\n",
+    .examples =
+        "  bsrun plugins why ./build/bs_acme.so\n"
+        "  bsrun plugins why acme --set method.name=acme -o json\n",
     .options = plugins_why_options,
     .run = answer,
-    .takes = "one plugin",
-    .example = "bsrun plugins why cpu",
     .min_words = 1,
     .max_words = 1,
+    .exits = "0 usable; 5 not\n",
 };

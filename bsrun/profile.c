@@ -11,8 +11,8 @@
 #include "lab/json.h"
 #include "lab/store/keep.h"
 
-static const bsrun_subverb *const verbs[] = {&profile_layer, &profile_kernel, &profile_model, &profile_ncu,
-                                             NULL};
+static const bsrun_verb *const verbs[] = {&profile_layer, &profile_kernel, &profile_model, &profile_ncu,
+                                          NULL};
 const bsrun_verb verb_profile = {
     .name = "profile",
     .summary = "where the time of a layer, kernel or model goes, and what follows from it",

@@ -5,7 +5,7 @@
 #include "bsrun/bsrun.h"
 #include "lab/profile/profile.h"
 
-extern const bsrun_subverb profile_layer, profile_kernel, profile_model, profile_ncu;
+extern const bsrun_verb profile_layer, profile_kernel, profile_model, profile_ncu;
 /* Rows of their tables of options. */
 #define PROFILE_OPTIONS                                                                                     \
   {"rules", 0, "NAME", 0, "findings: a name of configs/rules, or a path; default: cpu"},                    \

@@ -96,7 +96,7 @@ static int32_t run(const args *a, bs_error *err) {
   return rc;
 }
 
-const bsrun_subverb profile_kernel = {
+const bsrun_verb profile_kernel = {
     .name = "kernel",
     .words = "PROBLEM [options]",
     .summary = "one kernel: its calls beside the limits of the machine",
@@ -128,7 +128,7 @@ static int32_t run_ncu(const args *a, bs_error *err) {
   return bs_profile_ncu(a->words[0], rules != NULL ? rules : "ncu", print_kernel, (void *)a, err);
 }
 
-const bsrun_subverb profile_ncu = {
+const bsrun_verb profile_ncu = {
     .name = "ncu",
     .words = "FILE.csv [options]",
     .summary = "kernels of a GPU that Nsight Compute has profiled: what its metrics mean",

@@ -91,7 +91,7 @@ static int32_t run(const args *a, bs_error *err) {
   return rc;
 }
 
-const bsrun_subverb profile_layer = {
+const bsrun_verb profile_layer = {
     .name = "layer",
     .words = "[options]",
     .summary = "one forward of a layer: products, copies and collectives of each rank, what ranks wait for",

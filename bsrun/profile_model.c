@@ -54,7 +54,7 @@ static int32_t run(const args *a, bs_error *err) {
   return rc;
 }
 
-const bsrun_subverb profile_model = {
+const bsrun_verb profile_model = {
     .name = "model",
     .words = "MODEL [options]",
     .summary = "one run of a model: the time of each node, the slowest first",

@@ -176,36 +176,28 @@ static int32_t run(const args *a, bs_error *err) {
 const bsrun_verb verb_report = {
     .name = "report",
     .summary = "runs as one HTML page, as charts, as CSV; the original's records beside them",
-    .usage =
-        "usage: bsrun report [ROOT|SWEEP|RUN...] [-o FILE.html|FORMAT] [--svg DIR] [--csv FILE] [--original "
-        "DIR]\n"
-        "\n"
+    .words = "[ROOT|SWEEP|RUN...] [-o FILE.html|FORMAT] [--svg DIR] [--csv FILE] [--original DIR]",
+    .about =
         "Runs as one HTML page: a sentence, the gates, a table that sorts, charts with their data, warnings, "
         "what\n"
         "failed, is unclear or was not tried, notes, the environment, and the commands to repeat it. The "
-        "file "
-        "loads\n"
+        "file loads\n"
         "nothing and can be sent by mail. share/doc/blockshock/report.md says how to read each chart.\n"
         "\n"
         "A word is a folder of runs, or a name below the root (--out): a sweep, a run_id, or the beginning "
-        "of "
-        "a\n"
+        "of a\n"
         "run's path. Without words it is the whole root. Only committed runs are read. No run is changed; "
         "the\n"
         "index of the runs (index.jsonl, share/doc/blockshock/runs.md) is brought up to date in the root.\n"
-        "With --original and no words only the original's records are read, and its table is printed.\n"
-        "\n",
-    .after =
-        "\n"
-        "examples:\n"
+        "With --original and no words only the original's records are read, and its table is printed.\n",
+    .examples =
         "  bsrun report                                   # results/raw as report.html\n"
         "  bsrun report --out results/raw phase1_forward/blockshock -o table\n"
         "  bsrun report results/raw -o runs.html --svg charts --csv runs.csv\n"
         "  bsrun report --original official               # the original's table, predictions beside it\n"
-        "  bsrun report results/raw --original official -o both.html\n"
-        "\n"
-        "exit codes: 0 done; 2 usage; 4 nothing of that name, no record; 10 a file cannot be read or "
-        "written\n",
+        "  bsrun report results/raw --original official -o both.html\n",
+    .exits = "0 done; 2 usage; 4 nothing of that name, no record; 10 a file cannot be read or written\n",
     .options = report_options,
     .run = run,
+    .max_words = SIZE_MAX,
 };

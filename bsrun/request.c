@@ -198,8 +198,8 @@ int32_t bsrun_request_make(const args *a, bsrun_request *out, bs_error *err) {
   memset(out, 0, sizeof *out);
   bs_compose_request *q = &out->compose;
   const char *run_id = args_value(a, "run-id");
-  int32_t rc = args_no_words(a, err);
-  if (rc == BS_OK && run_id != NULL) rc = bs_store_check_name("--run-id", run_id, err);
+  int32_t rc = BS_OK;
+  if (run_id != NULL) rc = bs_store_check_name("--run-id", run_id, err);
   if (rc == BS_OK) rc = add_numbers(a, out, err);
   if (rc == BS_OK) rc = add_paths(a, out, err);
   if (rc == BS_OK) rc = add_keys(a, out, err);

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "bsrun/compare.h"
 #include "bsrun/died.h"
-#include "bsrun/ladder.h"
 #include "bsrun/launch.h"
 #include "bsrun/launch_mpi.h"
 #include "bsrun/run_host.h"
@@ -204,7 +204,7 @@ static int32_t print_results(const run_plan *p, bs_error *err) {
       p->format == BS_FORMAT_TABLE || p->format == BS_FORMAT_WIDE || p->format == BS_FORMAT_MD;
   int32_t rc = BS_OK;
   if (readable && json_array_size(p->host.ladders) > 0) {
-    rc = ladder_print(p->format, p->host.ladders, 1, err);
+    rc = compare_print_methods(p->format, p->host.ladders, 1, err);
     putchar('\n');
   }
   if (rc == BS_OK && p->screen) return screen_print(p->host.records, p->host.folders, err);
@@ -290,7 +290,7 @@ static int32_t check_point(const args *a, bs_error *err) {
     bs_error_hint(err, "only --cache, --tune-cache, --quiet and --verbose go beside it");
     return BS_USAGE;
   }
-  return args_no_words(a, err);
+  return BS_OK;
 }
 
 static int run_parsed(const args *a, run_plan *p, bs_error *err) {
@@ -337,24 +337,20 @@ static int run(const args *a, bs_error *err) {
 const bsrun_verb verb_run = {
     .name = "run",
     .summary = "prove that a split layer is right, then time it (also the bare form)",
-    .usage =
-        "usage: bsrun [run] [options]\n"
-        "\n"
+    .words = "[options]",
+    .about =
         "Runs phase 0 (every rank's output is judged against an fp64 reference, and injected errors are "
         "shown\n"
         "to be detected), then phase 1 (the method timed against the dense layer in interleaved pairs). Each "
-        "phase is one run "
-        "folder:\n"
+        "phase is one run folder:\n"
         "<out>/[<group>/]<phase>/<method>/<run id>/ with config.yaml, env.json, seed.txt, metrics.jsonl, "
-        "log.txt\nand DONE.\n"
-        "\n",
-    .after =
+        "log.txt\n"
+        "and DONE.\n"
         "\n"
         "Order of configuration, later wins: base.yaml, --config files, --phase, --method, --mask, "
         "--workload,\n"
-        "--hardware, --sweep, then --plugin, -P and the other options, then --set.\n"
-        "\n"
-        "examples:\n"
+        "--hardware, --sweep, then --plugin, -P and the other options, then --set.\n",
+    .examples =
         "  bsrun --plugin cpu --method blockshock\n"
         "  bsrun --method masked_split --mask complement_1010_0101 --set model.N=1024 --set model.dtype=f32\n"
         "  bsrun --method row_parallel -P 3 --mask interleave --phase 0 -o json\n"
@@ -363,10 +359,9 @@ const bsrun_verb verb_run = {
         "  bsrun --method blockshock --phase 0 --dump tensors\n"
         "  bsrun --method blockshock --launch processes -P 2   ranks are processes, not threads\n"
         "  bsrun --method dense --sweep batch_sweep -o csv\n"
-        "  bsrun --config results/raw/phase0_correctness/blockshock/RUN/config.yaml\n"
-        "\n"
-        "exit codes: 0 done; 2 usage; 3 configuration; 4 input file; 5 plugin, device or library; 6 numbers "
-        "wrong;\n"
+        "  bsrun --config results/raw/phase0_correctness/blockshock/RUN/config.yaml\n",
+    .exits =
+        "0 done; 2 usage; 3 configuration; 4 input file; 5 plugin, device or library; 6 numbers wrong;\n"
         "7 a rank died; 8 deadline; 9 ranks disagree; 10 memory or disk; 11 store busy; 12 some points of a "
         "sweep\n"
         "failed; 13 store corrupt; 14 performance gate; 15 inconclusive; 70 internal; 130, 143 signals.\n",

@@ -54,7 +54,7 @@ static int32_t run_note(const args *a, bs_error *err) {
   return rc;
 }
 
-const bsrun_subverb runs_note_verb = {
+const bsrun_verb runs_note_verb = {
     .name = "note",
     .words = "RUN --plan TEXT | --observation TEXT | --retrospective TEXT",
     .summary = "write a dated note beside a committed run",
@@ -103,7 +103,7 @@ static int32_t run_baseline(const args *a, bs_error *err) {
   return rc;
 }
 
-const bsrun_subverb runs_baseline_verb = {
+const bsrun_verb runs_baseline_verb = {
     .name = "baseline",
     .words = "[NAME RUN]",
     .summary = "name a run that others are compared with; without words: list the names",
@@ -115,10 +115,11 @@ const bsrun_subverb runs_baseline_verb = {
     .max_words = 2,
 };
 
-static const bsrun_subverb *const verbs[] = {&runs_list_verb, &runs_show_verb, &runs_note_verb,
-                                             &runs_baseline_verb, NULL};
+static const bsrun_verb *const verbs[] = {&runs_list_verb,   &runs_show_verb,     &runs_why_verb,
+                                          &runs_replay_verb, &runs_bundle_verb,   &runs_fsck_verb,
+                                          &runs_note_verb,   &runs_baseline_verb, NULL};
 const bsrun_verb verb_runs = {
     .name = "runs",
-    .summary = "list, show and annotate what was run",
+    .summary = "list, show, explain, repeat, bundle and check what was run",
     .subverbs = verbs,
 };

@@ -90,12 +90,12 @@ static void tell(const args *a, const bs_runs_stats *stats, size_t shown, size_t
     bsrun_note(quiet, text);
   }
   if (stats->damaged > 0) {
-    snprintf(text, sizeof text, "%llu damaged runs are left out: bsrun fsck tells which",
+    snprintf(text, sizeof text, "%llu damaged runs are left out: bsrun runs fsck tells which",
              (unsigned long long)stats->damaged);
     bsrun_warn(text);
   }
   if (stats->closed > 0) {
-    snprintf(text, sizeof text, "this user may not look into %llu folders: bsrun fsck tells which",
+    snprintf(text, sizeof text, "this user may not look into %llu folders: bsrun runs fsck tells which",
              (unsigned long long)stats->closed);
     bsrun_warn(text);
   }
@@ -138,7 +138,7 @@ static int32_t run(const args *a, bs_error *err) {
   return rc;
 }
 
-const bsrun_subverb runs_list_verb = {
+const bsrun_verb runs_list_verb = {
     .name = "list",
     .words = "[--where CONDITION]... [options]",
     .summary = "the committed runs of a results folder, the newest first",

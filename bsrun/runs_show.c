@@ -139,7 +139,7 @@ static int32_t run(const args *a, bs_error *err) {
   return rc;
 }
 
-const bsrun_subverb runs_show_verb = {
+const bsrun_verb runs_show_verb = {
     .name = "show",
     .words = "RUN [options]",
     .summary = "all that is kept of one run",

@@ -134,7 +134,7 @@ static int32_t explain(const args *a, bs_error *err) {
   return rc;
 }
 
-const bsrun_subverb sim_explain_verb = {
+const bsrun_verb sim_explain_verb = {
     .name = "explain",
     .words = "[options]",
     .summary = "where the simulated time of a layer goes, step by step, beside closed forms",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * sim_fit.c - `bsrun sim fit`: rows of `bsrun bench comm` as fits with their error on sizes that they have
+ * sim_fit.c - `bsrun sim fit`: rows of `bsrun coll bench` as fits with their error on sizes that they have
  * not seen, and as a hardware file for the simulator. */
 #include <errno.h>
 #include <math.h>
@@ -61,7 +61,7 @@ static int32_t refuse_simulated(const json_t *rows, bs_error *err) {
     if (times == NULL || strcmp(times, "simulated") != 0) continue;
     bs_error_set(err, BS_INPUT, "BS-FIT-SIMULATED",
                  "row %zu was simulated: no calibrated machine is made of such times", i + 1);
-    bs_error_hint(err, "bsrun bench comm without --plugin sim measures");
+    bs_error_hint(err, "bsrun coll bench without --plugin sim measures");
     return BS_INPUT;
   }
   return BS_OK;
@@ -148,24 +148,31 @@ static int32_t run(const args *a, bs_error *err) {
   return rc;
 }
 
-const bsrun_subverb sim_fit_verb = {
-    "fit",
-    "ROWS.jsonl [--write FILE]",
-    "straight lines through measured times, judged by sizes that they have not seen",
-    "ROWS are those of `bsrun bench comm -o json` or `-o jsonl`. Each collective, communicator, number of "
-    "ranks,\n"
-    "dtype and algorithm is fitted by one to four straight lines, alpha + bytes / rate, with the least sum "
-    "of\n"
-    "squared relative errors. Every second size is held out: the errors are those of the fit of the others "
-    "on them,\n"
-    "and a further line is taken only where it lowers them. --write makes a machine for the simulator of one "
-    "line:\n"
-    "it is labelled calibrated, and says for which sizes and ranks it was measured.\n",
-    "  bsrun bench comm -P 2 -o jsonl > threads.jsonl\n"
-    "  bsrun sim fit threads.jsonl\n"
-    "  bsrun sim fit threads.jsonl --write mine.yaml --flops 1e11 --mem-Bps 1.5e10\n"
-    "  bsrun --plugin sim --hardware ./mine.yaml --method blockshock -P 2\n",
-    options,
-    run,
-    1,
-    1};
+const bsrun_verb sim_fit_verb = {
+    .name = "fit",
+    .words = "ROWS.jsonl [--write FILE]",
+    .summary = "straight lines through measured times, judged by sizes that they have not seen",
+    .about =
+        "ROWS are those of `bsrun coll bench -o json` or `-o jsonl`. Each collective, communicator, number "
+        "of "
+        "ranks,\n"
+        "dtype and algorithm is fitted by one to four straight lines, alpha + bytes / rate, with the least "
+        "sum "
+        "of\n"
+        "squared relative errors. Every second size is held out: the errors are those of the fit of the "
+        "others "
+        "on them,\n"
+        "and a further line is taken only where it lowers them. --write makes a machine for the simulator of "
+        "one "
+        "line:\n"
+        "it is labelled calibrated, and says for which sizes and ranks it was measured.\n",
+    .examples =
+        "  bsrun coll bench -P 2 -o jsonl > threads.jsonl\n"
+        "  bsrun sim fit threads.jsonl\n"
+        "  bsrun sim fit threads.jsonl --write mine.yaml --flops 1e11 --mem-Bps 1.5e10\n"
+        "  bsrun --plugin sim --hardware ./mine.yaml --method blockshock -P 2\n",
+    .options = options,
+    .run = run,
+    .min_words = 1,
+    .max_words = 1,
+};

@@ -174,7 +174,7 @@ static int32_t probe(const args *a, bs_error *err) {
   return rc;
 }
 
-const bsrun_subverb sim_probe_verb = {
+const bsrun_verb sim_probe_verb = {
     .name = "probe",
     .words = "FROM TO [--size N] [-P N] [--beside A:B] [options]",
     .summary = "one message from a rank to another: latency, bytes and waiting of each hop",

@@ -27,7 +27,7 @@ static const args_option options[] = {
      "numbers of ranks: 2,4,8, or FIRST:LAST*FACTOR, FIRST:LAST+STEP; default: 1:64*2"},
     {"hardware", 0, "NAME", 0, "the machine: sim-flat (default), h100-dgx, ..., or a YAML file"},
     {"algorithm", 0, "NAME|best", 0,
-     "what runs the collectives (bsrun ccl list); best: the fastest of those that take seconds to simulate"},
+     "what runs the collectives (bsrun coll list); best: the fastest of those that take seconds to simulate"},
     {"weak", 0, "b|n|k", 0, "this size grows with the ranks; default: none does (strong scaling)"},
     {"phase", 0, "NAME", 0, "time (1; the forward pass, the default), backward (2) or train (3)"},
     {"at-least", 0, "X", 0, "a gate: each row is X times as fast as dense on one rank, or exit 14"},
@@ -432,26 +432,31 @@ static int32_t run(const args *a, bs_error *err) {
   return rc;
 }
 
-const bsrun_subverb sim_scale_verb = {
-    "scale",
-    "[--hardware NAME] [--method LIST] [-P LIST] [--weak SIZE] [-o FORMAT]",
-    "times of methods over numbers of ranks, split by what takes the time",
-    "Every row is a run in virtual time (share/doc/blockshock/simulator.md): nothing is measured. Without "
-    "--weak the\n"
-    "layer stays as it is (strong scaling). \"x dense\" is the time of the dense layer on one rank over that "
-    "of the\n"
-    "row, \"/ P\" the same over the ranks. A method that takes no such number of ranks is named in a note, "
-    "and "
-    "the exit\n"
-    "code is 12.\n"
-    "With --at-least it is a gate: exit 14 when a row is slower, and 15 when a row is extrapolated and\n"
-    "nobody has said that such rows are judged all the same (--accept-extrapolated).\n"
-    "-o svg draws a bar for each row.\n",
-    "  bsrun sim scale --hardware h100-dgx --method blockshock,row_parallel,column_parallel -P 1:512*2\n"
-    "  bsrun sim scale --hardware h100-dgx -P 8,64,512 --n 16384 --b 4096 -o svg > scale.svg\n"
-    "  bsrun sim scale --hardware ethernet-cluster --weak b -P 2:64*2 -o json\n"
-    "  bsrun sim scale --hardware a100-dgx -P 4 --b 4096 --n 16384 --at-least 1.5 --accept-extrapolated\n",
-    options,
-    run,
-    0,
-    0};
+const bsrun_verb sim_scale_verb = {
+    .name = "scale",
+    .words = "[--hardware NAME] [--method LIST] [-P LIST] [--weak SIZE] [-o FORMAT]",
+    .summary = "times of methods over numbers of ranks, split by what takes the time",
+    .about =
+        "Every row is a run in virtual time (share/doc/blockshock/simulator.md): nothing is measured. "
+        "Without "
+        "--weak the\n"
+        "layer stays as it is (strong scaling). \"x dense\" is the time of the dense layer on one rank over "
+        "that "
+        "of the\n"
+        "row, \"/ P\" the same over the ranks. A method that takes no such number of ranks is named in a "
+        "note, "
+        "and "
+        "the exit\n"
+        "code is 12.\n"
+        "With --at-least it is a gate: exit 14 when a row is slower, and 15 when a row is extrapolated and\n"
+        "nobody has said that such rows are judged all the same (--accept-extrapolated).\n"
+        "-o svg draws a bar for each row.\n",
+    .examples =
+        "  bsrun sim scale --hardware h100-dgx --method blockshock,row_parallel,column_parallel -P 1:512*2\n"
+        "  bsrun sim scale --hardware h100-dgx -P 8,64,512 --n 16384 --b 4096 -o svg > scale.svg\n"
+        "  bsrun sim scale --hardware ethernet-cluster --weak b -P 2:64*2 -o json\n"
+        "  bsrun sim scale --hardware a100-dgx -P 4 --b 4096 --n 16384 --at-least 1.5 "
+        "--accept-extrapolated\n",
+    .options = options,
+    .run = run,
+};

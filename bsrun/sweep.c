@@ -244,7 +244,6 @@ static int32_t read_seconds(const args *a, const char *name, double fallback, do
 
 static int32_t read_options(sweep_verb *v, bs_error *err) {
   int32_t rc = bsrun_format(v->a, &v->format, err);
-  if (rc == BS_OK) rc = args_no_words(v->a, err);
   if (rc == BS_OK) rc = read_seconds(v->a, "deadline", 3600, &v->deadline_s, err);
   if (rc == BS_OK) rc = read_seconds(v->a, "budget", 0, &v->budget_s, err);
   if (rc == BS_OK) rc = args_integer(v->a, "jobs", 1, 64, 1, &v->jobs, err);
@@ -351,35 +350,31 @@ static int run_verb(const args *a, bs_error *err) {
 const bsrun_verb verb_sweep = {
     .name = "sweep",
     .summary = "run many points: axes, a plan, a process a point, and going on after a crash",
-    .usage =
-        "usage: bsrun sweep -x KEY=VALUES [-x KEY=VALUES ...] [options]\n"
-        "       bsrun sweep --batch FILE [-x KEY=VALUES ...] [options]\n"
-        "       bsrun sweep --resume NAME [options]\n"
-        "\n"
+    .words =
+        "-x KEY=VALUES [-x KEY=VALUES ...] [options]\n"
+        "--batch FILE [-x KEY=VALUES ...] [options]\n"
+        "--resume NAME [options]",
+    .about =
         "Runs every combination of the axes' values, each as a process of its own. The plan is written "
         "first:\n"
         "after a crash, a signal or a full disk --resume runs what is not done. Points that ask for the "
         "same\n"
         "run once. Layers are tuned before the first point, and all their points use what was chosen.\n"
-        "\n",
-    .after =
         "\n"
         "KEY is a configuration key, an option of a method, or short: N, K, B, P, dtype, activation, bias, "
         "seed,\n"
         "phase, method, mask, workload, hardware, backend, comm, launch. A batch file has axes between "
         "blanks,\n"
         "one product a line. method.OPTION=all and algorithm=all are all values that are declared\n"
-        "(bsrun plugins knobs).\n"
-        "\n"
-        "examples:\n"
+        "(bsrun plugins knobs).\n",
+    .examples =
         "  bsrun sweep -x N=512:4096*2 -x method=dense,blockshock --dry-run\n"
         "  bsrun sweep -x N=64,128 -x method=dense,blockshock --phase 0\n"
         "  bsrun sweep -x mask=complement_1100_0011,interleave -x B=1,64 --n 256 --phase 0 --jobs 2\n"
         "  bsrun sweep --sweep N_sweep --method dense --dry-run -o csv\n"
-        "  bsrun sweep --resume 20260101_120000_sweep_0123abcd\n"
-        "\n"
-        "exit codes: 0 all points done; 2 usage; 3 configuration, or no point can run; 8 the budget is used "
-        "up;\n"
+        "  bsrun sweep --resume 20260101_120000_sweep_0123abcd\n",
+    .exits =
+        "0 all points done; 2 usage; 3 configuration, or no point can run; 8 the budget is used up;\n"
         "10 memory or disk; 11 another process runs the sweep; 12 some points failed or were refused; 13 the "
         "plan\n"
         "is damaged; 130, 143 signals.\n",

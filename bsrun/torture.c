@@ -92,8 +92,7 @@ static int32_t read_options(const args *a, bs_torture *t, bs_error *err) {
   int32_t launch_rc = read_launch(a, t, err);
   if (launch_rc != BS_OK) return launch_rc;
   t->quiet = args_has(a, "quiet");
-  int32_t rc = args_no_words(a, err);
-  if (rc == BS_OK) rc = read_ranks(a, t, err);
+  int32_t rc = read_ranks(a, t, err);
   if (rc == BS_OK) rc = args_integer(a, "jobs", 1, 64, 4, &jobs, err);
   t->jobs = (size_t)jobs;
   if (rc == BS_OK) rc = args_values(a, "fault", &faults, &n_faults, err);
@@ -326,16 +325,13 @@ static int run(const args *a, bs_error *err) {
 const bsrun_verb verb_torture = {
     .name = "torture",
     .summary = "inject every fault into a communicator, method or backend; a score card",
-    .usage =
-        "usage: bsrun torture [--plugin ID|PATH] [--comm NAME] [--method M] [--backend NAME] [--ranks "
-        "2,3,4]\n"
-        "                     [--deadline S] [--op OP] [--fault FAULT] [--quick] [-o text|tap|json]\n"
-        "                     [--launch threads|processes|mpi]\n"
-        "       bsrun torture --comm NAME --ranks P --plan PLAN\n"
-        "\n"
+    .words =
+        "[--plugin ID|PATH] [--comm NAME] [--method M] [--backend NAME] [--ranks 2,3,4] [--deadline S] [--op "
+        "OP] [--fault FAULT] [--quick] [-o text|tap|json] [--launch threads|processes|mpi]\n"
+        "--comm NAME --ranks P --plan PLAN",
+    .about =
         "Runs the subject without a fault, then once for every rank, op, call and fault, each in a child "
-        "process, "
-        "and\n"
+        "process, and\n"
         "checks that each ends as specified: the exit code, within the deadline and a second, one error line "
         "that\n"
         "names the culprit, nothing left behind. Prints a score card; 0 when all is as specified, 5 when "
@@ -354,11 +350,8 @@ const bsrun_verb verb_torture = {
         "\n"
         "A communicator runs a program of all its collectives, checked against one rank alone; a method and "
         "a\n"
-        "backend (under row_parallel) run phase 0.\n"
-        "\n",
-    .after =
-        "\n"
-        "examples:\n"
+        "backend (under row_parallel) run phase 0.\n",
+    .examples =
         "  bsrun torture --comm threads --ranks 2,3,4 --deadline 0.5\n"
         "  bsrun torture --comm shm --fault kill --fault stop\n"
         "  bsrun torture --launch mpi --ranks 3 --quick --fault kill --fault stop\n"

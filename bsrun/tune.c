@@ -47,6 +47,7 @@ static const args_option tune_options[] = {
     {"plugin", 0, "ID|PATH", 1, "use this plugin"},
     {"config", 0, "FILE", 1, "plugins and their parameters from a YAML file"},
     {"set", 0, "KEY=VALUE", 1, "set one key of it"},
+    {"candidate", 0, "FILE", 0, NULL},
     ARGS_TABLE,
     {"quiet", 'q', NULL, 0, "no notes and no progress on stderr"},
     ARGS_HELP,
@@ -359,6 +360,7 @@ static int candidate(const char *path) {
 }
 
 static int run(const args *a, bs_error *err) {
+  if (args_has(a, "candidate")) return candidate(args_value(a, "candidate"));
   tune_verb v = {.a = a, .quiet = args_has(a, "quiet")};
   int32_t rc = bsrun_format(a, &v.format, err);
   if (rc == BS_OK && args_has(a, "simulate")) rc = simulate(&v, err);
@@ -373,40 +375,32 @@ static int run(const args *a, bs_error *err) {
   return code;
 }
 
-static int tune_words(int argc, char **argv) {
-  if (argc == 2 && strcmp(argv[0], "--candidate") == 0) return candidate(argv[1]);
-  return bsrun_verb_parsed(&verb_tune, &verb_tune, argc, argv);
-}
-
 const bsrun_verb verb_tune = {
     .name = "tune",
     .summary = "the fastest implementation and knobs of a kernel; replays of strategies",
-    .usage =
-        "usage: bsrun tune PROBLEM [options]\n"
-        "       bsrun tune [PROBLEM] --simulate FILE [--strategy NAME|all] [--repeats N] [-o FORMAT]\n"
-        "\n"
+    .words =
+        "PROBLEM [options]\n"
+        "[PROBLEM] --simulate FILE [--strategy NAME|all] [--repeats N] [-o FORMAT]",
+    .about =
         "Finds the implementation and the values of its knobs that are the fastest at one problem of a\n"
         "kernel: attention (b2h8s512d64:bf16:causal, mission), matmul or matmul24 ('matmul24\n"
         "n4096k4096b64:f32'). Each candidate is a process: its plan must show its knobs, its numbers must\n"
         "pass the gates on two shapes, then it is timed. The finalists are timed for longer, and the\n"
         "fastest is measured in pairs against the default, twice. What is FASTER by the margin goes into\n"
         "the tuning file, and runs take it from there. A choice that is stored is not measured again: its\n"
-        "plan is opened, and must be of the build that was measured.\n"
-        "\n",
-    .after =
-        "\n"
-        "examples:\n"
+        "plan is opened, and must be of the build that was measured.\n",
+    .examples =
         "  bsrun tune mission\n"
         "  bsrun tune b1h8s256d64:f32 --budget 60s --strategy mixed\n"
         "  bsrun tune matmul24 n1024k1024b64 --provider cpu:packed --threads 1\n"
         "  bsrun tune mission --strategy full --points points.jsonl --tune-cache off\n"
-        "  bsrun tune --simulate points.jsonl --strategy all --repeats 100\n"
-        "\n"
-        "exit codes: 0 a choice is made or stored; 2 usage; 3 configuration, or no candidate passed; 4 no\n"
+        "  bsrun tune --simulate points.jsonl --strategy all --repeats 100\n",
+    .exits =
+        "0 a choice is made or stored; 2 usage; 3 configuration, or no candidate passed; 4 no\n"
         "file to replay; 5 nobody serves the problem, a plugin is not there, or --cache-only and nothing is\n"
         "stored; 6 the numbers of --point are wrong, or the stored choice is not what was measured; 8 a\n"
         "deadline; 10 memory or disk; 130, 143 signals: what was measured is kept, and printed.\n",
     .options = tune_options,
     .exit = run,
-    .words = tune_words,
+    .max_words = SIZE_MAX,
 };

@@ -42,7 +42,7 @@ static int32_t set_given(bs_ccl *c, const char *given, bs_error *err) {
   bs_error_set(err, BS_USAGE, "BS-CCL-OPTION", "the algorithm %s has no option '%.60s'", c->algorithm->name,
                key);
   if (nearest != NULL) bs_error_hint(err, "did you mean '%s'?", nearest);
-  if (nearest == NULL) bs_error_hint(err, "bsrun ccl list shows the options of each");
+  if (nearest == NULL) bs_error_hint(err, "bsrun coll list shows the options of each");
   return BS_USAGE;
 }
 

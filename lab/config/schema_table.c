@@ -149,7 +149,7 @@ static const bs_key keys[] = {
     {"logging.run_group", BS_KEY_STR, ACTIVE, "", NULL, "group folder below out_dir"},
     {"logging.dump_dir", BS_KEY_STR, ACTIVE, "", NULL, "phase 0 writes its tensors there as .npy (--dump)"},
     {"logging.replay_of", BS_KEY_STR, ACTIVE, "", NULL,
-     "run_id of the run that this one repeats (bsrun replay)"},
+     "run_id of the run that this one repeats (bsrun runs replay)"},
     {"logging.table_dir", BS_KEY_STR, DECOR, "", NULL, "tables go to stdout"},
     {"logging.plot_dir", BS_KEY_STR, DECOR, "", NULL, "there are no plots"},
     {"auto.methods", BS_KEY_STRS, ACTIVE, "", NULL,

@@ -339,13 +339,14 @@ static int32_t judge(const char *root, const bs_fsck *f, bs_error *err) {
                  "bytes stand behind the records of %llu committed runs below %.200s",
                  (unsigned long long)f->uncut, root);
     bs_error_hint(
-        err, "they are in no list or report; bsrun fsck --repair keeps those bytes beside and cuts them");
+        err,
+        "they are in no list or report; bsrun runs fsck --repair keeps those bytes beside and cuts them");
     return BS_CORRUPT;
   }
   if (f->closed == 0) return BS_OK;
   bs_error_set(err, BS_IO, "BS-STO-READ", "this user may not look into %llu folders below %.200s",
                (unsigned long long)f->closed, root);
-  bs_error_hint(err, "all others are checked; let their owner run bsrun fsck");
+  bs_error_hint(err, "all others are checked; let their owner run bsrun runs fsck");
   return BS_IO;
 }
 

@@ -293,7 +293,7 @@ static const json_t *comparison_of(const json_t *record, size_t arm, const char 
   return NULL;
 }
 
-/* Arms of `bsrun compare` and `bsrun ladder` are held against one of them, the only one that no comparison
+/* Arms of `bsrun compare` are held against one of them, the only one that no comparison
  * names. Their records have a pass. */
 static const json_t *reference_of(const json_t *record) {
   const json_t *arms = json_object_get(record, "arms");

@@ -525,7 +525,7 @@ START_TEST(runs_and_reports) {
                 "the page lacks the findings");
   free(page);
   ran_free(&r);
-  r = bsrun(dir, "fsck", NULL);
+  r = bsrun(dir, "runs", "fsck", NULL);
   must_be(&r, 0);
   ran_free(&r);
 }

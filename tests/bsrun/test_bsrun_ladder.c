@@ -97,11 +97,11 @@ static json_t *rows_of(const ran *r) {
   return rows;
 }
 
-/* The rows of `bsrun ladder WORDS` on two ranks of ref; out NULL: what else it said is not looked at. */
+/* The rows of `bsrun compare WORDS` on two ranks of ref; out NULL: what else it said is not looked at. */
 static json_t *ladder_and(const char *words, ran *out) {
   char text[400], *rest = NULL, *argv[40] = {"bsrun"};
   size_t n = 0;
-  snprintf(text, sizeof text, "ladder -P 2 --plugin ref --dtype f32 --cache machine.json -o json %s", words);
+  snprintf(text, sizeof text, "compare -P 2 --plugin ref --dtype f32 --cache machine.json -o json %s", words);
   for (char *word = strtok_r(text, " ", &rest); word != NULL; word = strtok_r(NULL, " ", &rest))
     argv[++n] = word;
   ran r = finish_spawn(dir, start_bsrun(dir, argv));
@@ -352,9 +352,9 @@ START_TEST(a_mask_by_patterns_is_a_candidate) {
 END_TEST
 
 START_TEST(what_cannot_run_says_why_and_stands_last) {
-  ran r = bsrun(dir, "ladder", "masked_split", "--masks", "complement_1100_0011,interleave", "--measure", "0",
-                "--seconds", "0.1", "--n", "64", "-P", "3", "--plugin", "ref", "--cache", "off", "-o", "json",
-                NULL);
+  ran r = bsrun(dir, "compare", "masked_split", "--masks", "complement_1100_0011,interleave", "--measure",
+                "0", "--seconds", "0.1", "--n", "64", "-P", "3", "--plugin", "ref", "--cache", "off", "-o",
+                "json", NULL);
   must_be(&r, 0);
   json_t *rows = rows_of(&r), *last = json_array_get(rows, json_array_size(rows) - 1);
   ck_assert_str_eq(text_of(last, "candidate"), "masked_split complement_1100_0011");

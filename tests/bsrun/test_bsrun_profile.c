@@ -123,7 +123,7 @@ START_TEST(what_is_kept) {
   ck_assert_ptr_nonnull(strstr(page, "kernel b1h1s16d8:f32:full"));
   ck_assert_ptr_nonnull(strstr(page, "<td>few_instructions</td>"));
   free(page);
-  r = bsrun(dir, "fsck", NULL);
+  r = bsrun(dir, "runs", "fsck", NULL);
   must_be(&r, 0);
   ran_free(&r);
 }

@@ -184,13 +184,13 @@ START_TEST(a_trace_adds_up_to_the_run) {
 END_TEST
 
 START_TEST(a_trace_of_a_schedule) {
-  json_t *rows = rows_of("ccl explain ring -P 4 --hardware sim-flat --trace c.json -o json");
+  json_t *rows = rows_of("coll explain ring -P 4 --hardware sim-flat --trace c.json -o json");
   const lanes l = read_lanes("c.json");
   ck_assert_int_eq(l.slices, 2 * 24);
   ck_assert(fabs(last_end(&l) - number(json_array_get(rows, 0), "simulated_us")) < 1e-6);
   json_decref(rows);
   rows =
-      rows_of("ccl bench ring --comm sim -P 4 --hardware sim-flat --trace b.json --max-bytes 8192 -o json");
+      rows_of("coll bench ring --comm sim -P 4 --hardware sim-flat --trace b.json --max-bytes 8192 -o json");
   const json_t *last = json_array_get(rows, json_array_size(rows) - 1);
   const lanes b = read_lanes("b.json");
   ck_assert(fabs(last_end(&b) - number(last, "simulated_us")) < 1e-6);

@@ -180,7 +180,7 @@ START_TEST(kills_lose_no_run) {
   json_decref(rows);
   ran_free(&r);
   ck_assert_int_eq(done_runs("s"), 4);
-  r = bsrun(dir, "fsck", "--repair", NULL);
+  r = bsrun(dir, "runs", "fsck", "--repair", NULL);
   must_be(&r, 0);
   ran_free(&r);
 }

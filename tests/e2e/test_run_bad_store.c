@@ -123,12 +123,12 @@ START_TEST(full_file_system) {
   expect("run --run-id second --n 16" TINY, 10, "BS-STO-IO");
   expect("sweep --id s -x N=16,32" TINY, 10, "BS-SWEEP-IO");
   ck_assert_uint_eq(run_count_files(out, "DONE"), 1);
-  expect("fsck out", 0, NULL);
+  expect("runs fsck out", 0, NULL);
   ck_assert_int_eq(unlink(filler), 0);
   expect("run --run-id second --n 16" TINY, 0, NULL);
   expect("sweep --id s -x N=16,32" TINY, 0, NULL);
   ck_assert_uint_eq(run_count_files(out, "DONE"), 4);
-  expect("fsck out", 0, NULL);
+  expect("runs fsck out", 0, NULL);
   ck_assert_int_eq(umount(out), 0);
 }
 END_TEST

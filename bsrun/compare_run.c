@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * ladder_run.c - see ladder_run.h. */
-#include "bsrun/ladder_run.h"
+ * compare_run.c - see compare_run.h. */
+#include "bsrun/compare_run.h"
 #include "bsrun/opening.h"
 
 #include <stdio.h>
@@ -22,7 +22,7 @@ static int32_t pass_of(const char *name, uint32_t *out, bs_error *err) {
   return bsrun_unknown("pass", name, known, BS_ARM_WORKS_, err);
 }
 
-static int32_t read_passes(const args *a, ladder_run *r, bs_error *err) {
+static int32_t read_passes(const args *a, compare_run *r, bs_error *err) {
   const char **names = NULL;
   size_t n = 0;
   int32_t rc = args_values(a, "pass", &names, &n, err);
@@ -35,7 +35,7 @@ static int32_t read_passes(const args *a, ladder_run *r, bs_error *err) {
   return rc;
 }
 
-static int32_t read_seconds(const args *a, double otherwise, ladder_run *r, bs_error *err) {
+static int32_t read_seconds(const args *a, double otherwise, compare_run *r, bs_error *err) {
   const char *text = args_value(a, "seconds");
   r->seconds = otherwise;
   if (text == NULL || (bs_parse_f64(text, &r->seconds) && r->seconds >= 0.01 && r->seconds <= 86400))
@@ -45,7 +45,7 @@ static int32_t read_seconds(const args *a, double otherwise, ladder_run *r, bs_e
 }
 
 /* The composed tree and its plugins, as run and explain make them. */
-static int32_t open_config(const args *a, ladder_run *r, bs_error *err) {
+static int32_t open_config(const args *a, compare_run *r, bs_error *err) {
   args options = *a; /* the words are the verb's */
   options.n_words = 0;
   const int32_t rc = bsrun_request_make(&options, &r->request, err);
@@ -54,7 +54,7 @@ static int32_t open_config(const args *a, ladder_run *r, bs_error *err) {
                          &r->config, err);
 }
 
-int32_t ladder_run_open(const args *a, double seconds, ladder_run *r, bs_error *err) {
+int32_t compare_run_open(const args *a, double seconds, compare_run *r, bs_error *err) {
   int32_t rc = read_seconds(a, seconds, r, err);
   if (rc == BS_OK) rc = read_passes(a, r, err);
   if (rc == BS_OK) rc = bsrun_cache_path(a, &r->cache, err);
@@ -72,21 +72,21 @@ int32_t ladder_run_open(const args *a, double seconds, ladder_run *r, bs_error *
   return BS_OK;
 }
 
-int32_t ladder_run_measure(ladder_run *r, const char *phase, int64_t most, const bs_ladder_options *o,
-                           bs_error *err) {
+int32_t compare_run_measure(compare_run *r, const char *phase, int64_t most, const bs_ladder_options *o,
+                            bs_error *err) {
   lab_ladder_request q = {
       .phase = phase, .passes = r->passes, .n_passes = r->n_passes, .most = most, .options = *o};
   q.options.seconds = r->seconds;
   return lab_run_ladders(&r->run, r->config, &q, r->host.ladders, &r->folder, err);
 }
 
-void ladder_run_print_folder(const ladder_run *r, int format) {
+void compare_run_print_folder(const compare_run *r, int format) {
   const int readable = format == BS_FORMAT_TABLE || format == BS_FORMAT_WIDE || format == BS_FORMAT_MD;
   if (r->folder != NULL && readable)
     bs_print(stdout, "\n%srun: %s\n", format == BS_FORMAT_MD ? "- " : "", r->folder);
 }
 
-void ladder_run_free(ladder_run *r) {
+void compare_run_free(compare_run *r) {
   lab_run_close(&r->run);
   free(r->cache);
   free(r->command);

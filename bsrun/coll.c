@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * ccl.c - `bsrun ccl list | check | explain | bench`: collective algorithms, proven and simulated before they
- * are run. */
-#include "bsrun/ccl.h"
+ * coll.c - `bsrun coll list | check | explain | bench`: collective algorithms, proven and simulated before
+ * they are run. */
+#include "bsrun/coll.h"
 #include "bsrun/opening.h"
 
 #include <stdio.h>
@@ -22,15 +22,15 @@
       {"wide", 0, NULL, 0, "a table of all columns, however wide"},           \
       {"verbose", 'v', NULL, 1, "say more on stderr"}, ARGS_HELP
 
-static const args_option ccl_list_options[] = {CONTEXT_OPTIONS};
-static const args_option ccl_check_options[] = {
+static const args_option coll_list_options[] = {CONTEXT_OPTIONS};
+static const args_option coll_check_options[] = {
     {"coll", 0, "NAME", 1, "only this collective: all_reduce, all_gather, reduce_scatter, ..."},
     {"level", 0, "NAME", 1, "only this level: V4, V0, V1, V2 or V6"},
     {"max-ranks", 0, "P", 0, "no world of more ranks"},
     {"full", 0, NULL, 0, "the ranges of `make verify`: minutes, up to 65,536 ranks"},
-    {"option", 0, "KEY=VALUE", 1, "an option of the algorithm (bsrun ccl list)"},
+    {"option", 0, "KEY=VALUE", 1, "an option of the algorithm (bsrun coll list)"},
     CONTEXT_OPTIONS};
-static const args_option ccl_explain_options[] = {
+static const args_option coll_explain_options[] = {
     {"world-size", 'P', "N", 0, "number of ranks; default: 8"},
     {"count", 0, "N", 0, "elements of the whole vector; default: 262144"},
     {"dtype", 0, "T", 0, "dtype of the elements; default: f32"},
@@ -39,7 +39,7 @@ static const args_option ccl_explain_options[] = {
     {"late", 0, "RANK:SECONDS", 0, "this rank begins so much later than the others, as 0:1e-3"},
     {"trace", 0, "FILE", 0, "its messages, for Perfetto or chrome://tracing; of one algorithm"},
     {"hardware", 0, "NAME", 0, "whose link: sim-flat (default), h100-dgx, or a YAML file"},
-    {"option", 0, "KEY=VALUE", 1, "an option of the algorithm (bsrun ccl list)"},
+    {"option", 0, "KEY=VALUE", 1, "an option of the algorithm (bsrun coll list)"},
     CONTEXT_OPTIONS};
 
 static const bs_field list_fields[] = {
@@ -137,10 +137,6 @@ static int32_t open_context(const args *a, const char *extra_plugin, const char 
   return rc;
 }
 
-int32_t ccl_context(const args *a, const char *extra_plugin, bs_context **out_context, bs_error *err) {
-  return open_context(a, extra_plugin, NULL, out_context, err);
-}
-
 static int32_t kind_of(const args *a, const bs_ccl *ccl, uint32_t *out_kind, bs_error *err) {
   const char *names[BS_COLL_COUNT_], *name = args_value(a, "coll");
   size_t n = 0;
@@ -155,7 +151,7 @@ static int32_t kind_of(const args *a, const bs_ccl *ccl, uint32_t *out_kind, bs_
   return bsrun_unknown("collective of this algorithm", name != NULL ? name : "", names, n, err);
 }
 
-int32_t ccl_place(const args *a, const bs_ccl *ccl, bs_ccl_place *out_place, bs_error *err) {
+int32_t coll_place(const args *a, const bs_ccl *ccl, bs_ccl_place *out_place, bs_error *err) {
   uint32_t dtype = BS_F32;
   int64_t p = 8, count = 0, root = 0;
   *out_place = (bs_ccl_place){0};
@@ -191,9 +187,8 @@ static int32_t list(const args *a, bs_error *err) {
   bs_context *context = NULL;
   json_t *names = NULL, *rows = json_array();
   int format = 0;
-  int32_t rc = args_no_words(a, err);
-  if (rc == BS_OK) rc = bsrun_format(a, &format, err);
-  if (rc == BS_OK) rc = ccl_context(a, NULL, &context, err);
+  int32_t rc = bsrun_format(a, &format, err);
+  if (rc == BS_OK) rc = open_context(a, NULL, NULL, &context, err);
   if (rc == BS_OK) rc = bs_ccl_names(context, NULL, &names, err);
   for (size_t i = 0; rc == BS_OK && i < json_array_size(names); i++) {
     bs_ccl ccl;
@@ -285,7 +280,7 @@ static int32_t check(const args *a, bs_error *err) {
   int format = 0;
   int32_t rc = bsrun_format(a, &format, err);
   if (rc == BS_OK) rc = read_check(a, &q, err);
-  if (rc == BS_OK) rc = ccl_context(a, strchr(word, '/') != NULL ? word : NULL, &context, err);
+  if (rc == BS_OK) rc = open_context(a, strchr(word, '/') != NULL ? word : NULL, NULL, &context, err);
   if (rc == BS_OK) rc = names_of(context, word, &names, err);
   if (rc == BS_OK) {
     bs_error printing = BS_ERROR_INIT;
@@ -302,7 +297,7 @@ static int32_t check(const args *a, bs_error *err) {
 
 /* ---- a trace ---------------------------------------------------------------------------------- */
 
-int32_t ccl_trace(const args *a, const char **out_file, bs_error *err) {
+int32_t coll_trace(const args *a, const char **out_file, bs_error *err) {
   *out_file = args_value(a, "trace");
   if (*out_file == NULL) return BS_OK;
   if ((*out_file)[0] == '\0')
@@ -312,7 +307,7 @@ int32_t ccl_trace(const args *a, const char **out_file, bs_error *err) {
                       a->n_words);
 }
 
-void ccl_note_trace(const char *file, const json_t *row) {
+void coll_note_trace(const char *file, const json_t *row) {
   char text[512];
   const json_t *events = json_object_get(row, "trace_events");
   if (events == NULL) return;
@@ -359,20 +354,20 @@ static int32_t explain(const args *a, bs_error *err) {
   const char *trace = NULL;
   int format = 0;
   int32_t rc = bsrun_format(a, &format, err);
-  if (rc == BS_OK) rc = ccl_trace(a, &trace, err);
+  if (rc == BS_OK) rc = coll_trace(a, &trace, err);
   if (rc == BS_OK) rc = open_context(a, NULL, "sim-flat", &context, err);
   for (size_t i = 0; rc == BS_OK && i < a->n_words; i++) {
     bs_ccl ccl;
     bs_ccl_place place;
     rc = open_named(a, context, a->words[i], &ccl, err);
     if (rc != BS_OK) break;
-    rc = ccl_place(a, &ccl, &place, err);
+    rc = coll_place(a, &ccl, &place, err);
     if (rc == BS_OK) rc = read_late(a, &place, err);
     if (rc == BS_OK) rc = bs_ccl_place_link(context, &place, err);
     if (rc == BS_OK) rc = check_link(&place, err);
     place.trace_file = trace;
     json_t *row = rc == BS_OK ? bs_ccl_explain(&ccl, &place, err) : NULL;
-    ccl_note_trace(trace, row);
+    coll_note_trace(trace, row);
     if (row != NULL) json_array_append_new(rows, row);
     if (rc == BS_OK && row == NULL) rc = err->code;
     bs_ccl_free(&ccl);
@@ -385,16 +380,16 @@ static int32_t explain(const args *a, bs_error *err) {
 
 /* ----------------------------------------------------------------------------------------------- */
 
-static const bsrun_subverb ccl_list = {
+static const bsrun_verb coll_list = {
     .name = "list",
     .words = "[options]",
     .summary = "collectives, whether all ranks add in one order, options",
     .about = "",
-    .examples = "  bsrun ccl list\n",
-    .options = ccl_list_options,
+    .examples = "  bsrun coll list\n",
+    .options = coll_list_options,
     .run = list,
 };
-static const bsrun_subverb ccl_check = {
+static const bsrun_verb coll_check = {
     .name = "check",
     .words = "NAME|FILE.so [options]",
     .summary = "proves one by levels; exit 6 when one finds a fault, with the rank, the round and the step",
@@ -402,30 +397,30 @@ static const bsrun_subverb ccl_check = {
         "V4 is static, V0 runs real buffers, V1 and V3 sampled sums and their order, V2 sets of\n"
         "contributions, V6 rounding (share/doc/blockshock/collectives.md).\n",
     .examples =
-        "  bsrun ccl check ring\n"
-        "  bsrun ccl check ./bs_acme.so --level V4 --level V0 -o json\n",
-    .options = ccl_check_options,
+        "  bsrun coll check ring\n"
+        "  bsrun coll check ./bs_acme.so --level V4 --level V0 -o json\n",
+    .options = coll_check_options,
     .run = check,
     .min_words = 1,
     .max_words = 1,
 };
-static const bsrun_subverb ccl_explain = {
+static const bsrun_verb coll_explain = {
     .name = "explain",
     .words = "NAME... [options]",
     .summary = "rounds, messages, simulated time beside the formula, in latency and bytes",
     .about = "Every pair of ranks has the link of --hardware for itself.\n",
     .examples =
-        "  bsrun ccl explain ring halving_doubling -P 64 --count 262144 --hardware sim-flat\n"
-        "  bsrun ccl explain ring -P 8 --hardware sim-flat --late 3:1e-3\n"
-        "  bsrun ccl explain chain -P 8 --option chunks=32 --set plugins.sim.alpha_s=1e-6\n",
-    .options = ccl_explain_options,
+        "  bsrun coll explain ring halving_doubling -P 64 --count 262144 --hardware sim-flat\n"
+        "  bsrun coll explain ring -P 8 --hardware sim-flat --late 3:1e-3\n"
+        "  bsrun coll explain chain -P 8 --option chunks=32 --set plugins.sim.alpha_s=1e-6\n",
+    .options = coll_explain_options,
     .run = explain,
     .min_words = 1,
     .max_words = 32,
 };
-static const bsrun_subverb *const verbs[] = {&ccl_list, &ccl_check, &ccl_explain, &ccl_bench, NULL};
-const bsrun_verb verb_ccl = {
-    .name = "ccl",
-    .summary = "collective algorithms: list, prove, explain",
+static const bsrun_verb *const verbs[] = {&coll_list, &coll_explain, &coll_check, &coll_bench_verb, NULL};
+const bsrun_verb verb_coll = {
+    .name = "coll",
+    .summary = "list, explain, prove and time collective algorithms",
     .subverbs = verbs,
 };
