@@ -59,7 +59,7 @@ int bsrun_finish(int exit_code);
 extern const args_option bsrun_run_options[];
 /* The compose request of parsed run options. `request` points into `a` and into *out_block (the caller frees
  * both; bsrun_request_free). */
-enum { BSRUN_MAX_TEXTS = 16 };
+enum { BSRUN_MAX_TEXTS = 24 };
 typedef struct bsrun_request {
   bs_compose_request compose;
   char *configs_dir;

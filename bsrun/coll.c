@@ -14,32 +14,29 @@
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
 
-#define CONTEXT_OPTIONS                                                       \
-  {"plugin", 0, "ID|PATH", 1, "also look at this plugin"},                    \
-      {"config", 0, "FILE", 1, "merge a YAML file over the base"},            \
-      {"set", 0, "KEY=VALUE", 1, "set one key, as plugins.sim.alpha_s=1e-6"}, \
-      {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},          \
-      {"wide", 0, NULL, 0, "a table of all columns, however wide"},           \
-      {"verbose", 'v', NULL, 1, "say more on stderr"}, ARGS_HELP
+#define CONTEXT_OPTIONS                                                                              \
+  {OPT_PLUGIN, NULL, 0}, {OPT_CONFIG, NULL, 0}, {OPT_SET, NULL, 0},                                  \
+      {OPT_OUTPUT, "table, md, csv, json or jsonl", 0}, {OPT_WIDE, NULL, 0}, {OPT_VERBOSE, NULL, 0}, \
+      ARGS_HELP
 
 static const args_option coll_list_options[] = {CONTEXT_OPTIONS};
 static const args_option coll_check_options[] = {
-    {"coll", 0, "NAME", 1, "only this collective: all_reduce, all_gather, reduce_scatter, ..."},
-    {"level", 0, "NAME", 1, "only this level: V4, V0, V1, V2 or V6"},
-    {"max-ranks", 0, "P", 0, "no world of more ranks"},
-    {"full", 0, NULL, 0, "the ranges of `make verify`: minutes, up to 65,536 ranks"},
-    {"option", 0, "KEY=VALUE", 1, "an option of the algorithm (bsrun coll list)"},
+    {OPT_COLL, "several with commas", 0},
+    {OPT_ONLY, "V4, V0, V1, V2 or V6", 0},
+    {OPT_WORLD_SIZE, "no world of more ranks", 0},
+    {OPT_PRESET, "default: quick", 0},
+    {OPT_PRESET_QUICK, NULL, 0},
+    {OPT_PRESET_FULL, "the ranges of `make verify`: minutes, up to 65,536 ranks", 0},
     CONTEXT_OPTIONS};
 static const args_option coll_explain_options[] = {
-    {"world-size", 'P', "N", 0, "number of ranks; default: 8"},
-    {"count", 0, "N", 0, "elements of the whole vector; default: 262144"},
-    {"dtype", 0, "T", 0, "dtype of the elements; default: f32"},
-    {"coll", 0, "NAME", 0, "the collective; default: all_reduce, or the first that it serves"},
-    {"root", 0, "R", 0, "of a broadcast; default: 0"},
-    {"late", 0, "RANK:SECONDS", 0, "this rank begins so much later than the others, as 0:1e-3"},
-    {"trace", 0, "FILE", 0, "its messages, for Perfetto or chrome://tracing; of one algorithm"},
-    {"hardware", 0, "NAME", 0, "whose link: sim-flat (default), h100-dgx, or a YAML file"},
-    {"option", 0, "KEY=VALUE", 1, "an option of the algorithm (bsrun coll list)"},
+    {OPT_WORLD_SIZE, "default: 8", 0},
+    {OPT_SIZE, "the whole vector; default: 262144 elements", 0},
+    {OPT_DTYPE, "default: f32", 0},
+    {OPT_COLL, "several with commas", 0},
+    {OPT_RANK, "the root of a broadcast; default: 0", 0},
+    {OPT_LATE, NULL, 0},
+    {OPT_TO, "the messages of one algorithm, for Perfetto or chrome://tracing", 0},
+    {OPT_HARDWARE, NULL, 0},
     CONTEXT_OPTIONS};
 
 static const bs_field list_fields[] = {
@@ -101,7 +98,7 @@ static const bs_field explain_fields[] = {
 /* list and check have fewer options than explain. */
 static int has_option(const args *a, const char *name) {
   for (size_t i = 0; i < a->n_options; i++)
-    if (strcmp(a->options[i].name, name) == 0) return 1;
+    if (strcmp(args_name(&a->options[i]), name) == 0) return 1;
   return 0;
 }
 
@@ -151,16 +148,25 @@ static int32_t kind_of(const args *a, const bs_ccl *ccl, uint32_t *out_kind, bs_
   return bsrun_unknown("collective of this algorithm", name != NULL ? name : "", names, n, err);
 }
 
+/* Elements of --size bytes. */
+static int32_t read_count(const args *a, int64_t element_bytes, int64_t *out, bs_error *err) {
+  int64_t bytes = 0;
+  const int32_t rc = args_integer(a, "size", 0, INT64_C(1) << 50, 262144 * element_bytes, &bytes, err);
+  *out = element_bytes > 0 ? bytes / element_bytes : 0;
+  if (rc != BS_OK || *out * element_bytes == bytes) return rc;
+  return bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--size: %lld bytes are no number of elements of %lld",
+                      (long long)bytes, (long long)element_bytes);
+}
+
 int32_t coll_place(const args *a, const bs_ccl *ccl, bs_ccl_place *out_place, bs_error *err) {
   uint32_t dtype = BS_F32;
   int64_t p = 8, count = 0, root = 0;
   *out_place = (bs_ccl_place){0};
   int32_t rc = kind_of(a, ccl, &out_place->kind, err);
   if (rc == BS_OK) rc = args_integer(a, "world-size", 1, 1 << 20, 8, &p, err);
-  if (rc == BS_OK && has_option(a, "count"))
-    rc = args_integer(a, "count", 0, INT64_C(1) << 48, 262144, &count, err);
-  if (rc == BS_OK && has_option(a, "root")) rc = args_integer(a, "root", 0, p - 1, 0, &root, err);
+  if (rc == BS_OK && has_option(a, "rank")) rc = args_integer(a, "rank", 0, p - 1, 0, &root, err);
   if (rc == BS_OK && has_option(a, "dtype")) rc = args_word(a, "dtype", BS_NAMES_DTYPE, NULL, 0, &dtype, err);
+  if (rc == BS_OK && has_option(a, "rank")) rc = read_count(a, BS_DTYPE_BYTES(dtype), &count, err);
   if (rc != BS_OK) return rc;
   out_place->world_size = (uint32_t)p;
   out_place->count = (uint64_t)count;
@@ -170,12 +176,23 @@ int32_t coll_place(const args *a, const bs_ccl *ccl, bs_ccl_place *out_place, bs
 }
 
 static int32_t open_named(const args *a, bs_context *context, const char *name, bs_ccl *out, bs_error *err) {
-  const char **options = NULL;
+  const char *options[BS_ALGORITHM_MAX_OPTIONS];
+  char copy[512];
   size_t n = 0;
-  int32_t rc = has_option(a, "option") ? args_values(a, "option", &options, &n, err) : BS_OK;
-  if (rc == BS_OK) rc = bs_ccl_open(context, name, options, n, out, err);
-  free(options);
-  return rc;
+  const size_t length = strcspn(name, ":");
+  (void)a;
+  snprintf(copy, sizeof copy, "%s", name);
+  if (strlen(name) >= sizeof copy)
+    return bs_error_set(err, BS_USAGE, "BS-USE-WORD", "the name of an algorithm is too long");
+  char *rest = copy[length] != '\0' ? copy + length + 1 : NULL, *save = NULL;
+  copy[length] = '\0';
+  for (char *one = rest != NULL ? strtok_r(rest, ",", &save) : NULL; one != NULL;
+       one = strtok_r(NULL, ",", &save)) {
+    if (n == BS_ALGORITHM_MAX_OPTIONS)
+      return bs_error_set(err, BS_USAGE, "BS-CCL-OPTION", "%s: more options than any algorithm has", copy);
+    options[n++] = one;
+  }
+  return bs_ccl_open(context, copy, options, n, out, err);
 }
 
 #define PRINT(format, fields, rows, err) \
@@ -215,9 +232,9 @@ static int32_t read_check(const args *a, sim_check_request *out, bs_error *err) 
   int64_t most = 0;
   for (uint32_t i = 0; i < BS_COLL_COUNT_; i++) kinds[i] = bs_name_of(BS_NAMES_COLL, i);
   *out = (sim_check_request){.full = (uint32_t)args_has(a, "full")};
-  int32_t rc = args_integer(a, "max-ranks", 1, 1 << 20, 0, &most, err);
+  int32_t rc = args_integer(a, "world-size", 1, 1 << 20, 0, &most, err);
   out->max_ranks = (uint32_t)most;
-  if (rc == BS_OK) rc = args_values(a, "level", &values, &n, err);
+  if (rc == BS_OK) rc = args_list(a, "only", &values, &n, err);
   for (size_t i = 0; rc == BS_OK && i < n; i++) {
     uint32_t level = 0;
     while (level < SIM_LEVELS && strcmp(values[i], levels[level]) != 0) level++;
@@ -229,7 +246,7 @@ static int32_t read_check(const args *a, sim_check_request *out, bs_error *err) 
   }
   free(values);
   values = NULL;
-  if (rc == BS_OK) rc = args_values(a, "coll", &values, &n, err);
+  if (rc == BS_OK) rc = args_list(a, "coll", &values, &n, err);
   for (size_t i = 0; rc == BS_OK && i < n; i++) {
     const uint32_t kind = bs_ccl_kind(values[i]);
     if (kind == BS_COLL_COUNT_)
@@ -298,13 +315,13 @@ static int32_t check(const args *a, bs_error *err) {
 /* ---- a trace ---------------------------------------------------------------------------------- */
 
 int32_t coll_trace(const args *a, const char **out_file, bs_error *err) {
-  *out_file = args_value(a, "trace");
+  *out_file = args_value(a, "to");
   if (*out_file == NULL) return BS_OK;
   if ((*out_file)[0] == '\0')
-    return bs_error_set(err, BS_USAGE, "BS-USE-EMPTY", "--trace: the file's name is empty");
+    return bs_error_set(err, BS_USAGE, "BS-USE-EMPTY", "--to: the file's name is empty");
   if (a->n_words == 1) return BS_OK;
-  return bs_error_set(err, BS_USAGE, "BS-SIM-TRACE", "--trace is of one algorithm, and %zu are named",
-                      a->n_words);
+  return bs_error_set(err, BS_USAGE, "BS-SIM-TRACE",
+                      "--to takes the trace of one algorithm, and %zu are named", a->n_words);
 }
 
 void coll_note_trace(const char *file, const json_t *row) {
@@ -391,14 +408,14 @@ static const bsrun_verb coll_list = {
 };
 static const bsrun_verb coll_check = {
     .name = "check",
-    .words = "NAME|FILE.so [options]",
+    .words = "NAME[:KEY=VALUE,...]|FILE.so [options]",
     .summary = "proves one by levels; exit 6 when one finds a fault, with the rank, the round and the step",
     .about =
         "V4 is static, V0 runs real buffers, V1 and V3 sampled sums and their order, V2 sets of\n"
         "contributions, V6 rounding (share/doc/blockshock/collectives.md).\n",
     .examples =
         "  bsrun coll check ring\n"
-        "  bsrun coll check ./bs_acme.so --level V4 --level V0 -o json\n",
+        "  bsrun coll check ./bs_acme.so --only V4,V0 -o json\n",
     .options = coll_check_options,
     .run = check,
     .min_words = 1,
@@ -406,13 +423,13 @@ static const bsrun_verb coll_check = {
 };
 static const bsrun_verb coll_explain = {
     .name = "explain",
-    .words = "NAME... [options]",
+    .words = "NAME[:KEY=VALUE,...]... [options]",
     .summary = "rounds, messages, simulated time beside the formula, in latency and bytes",
     .about = "Every pair of ranks has the link of --hardware for itself.\n",
     .examples =
-        "  bsrun coll explain ring halving_doubling -P 64 --count 262144 --hardware sim-flat\n"
+        "  bsrun coll explain ring halving_doubling -P 64 --size 1Mi --hardware sim-flat\n"
         "  bsrun coll explain ring -P 8 --hardware sim-flat --late 3:1e-3\n"
-        "  bsrun coll explain chain -P 8 --option chunks=32 --set plugins.sim.alpha_s=1e-6\n",
+        "  bsrun coll explain chain:chunks=32 -P 8 --set plugins.sim.alpha_s=1e-6\n",
     .options = coll_explain_options,
     .run = explain,
     .min_words = 1,

@@ -22,26 +22,22 @@
 #include "lab/word.h"
 
 static const args_option options[] = {
-    {"comm", 0, "NAME", 0, "the communicator; default: that of --plugin or --hardware, else of --launch"},
-    {"world-size", 'P', "N", 0, "number of ranks; default: 2"},
-    {"launch", 0, "HOW", 0, "ranks are threads (the default), processes (shm), or of an MPI job: mpi"},
-    {"coll", 0, "NAME", 1,
-     "only this collective: all_reduce, all_gather, reduce_scatter, broadcast, all_to_all, send_recv"},
-    {"min-bytes", 0, "N", 0, "the smallest size, as in 8, 4Ki; default: 8, with NAME 1024"},
-    {"max-bytes", 0, "N", 0, "the largest size, as in 64Mi; default: 4Mi"},
-    {"factor", 0, "F", 0, "each size is so many times the one before; default: 2, with NAME 8"},
-    {"dtype", 0, "T", 0, "f64, f32, f16, bf16 or i32; default: f32"},
-    {"samples", 0, "N", 0, "samples of each size, of 2 ms or more each; default: 15, with NAME 9"},
-    {"timeout", 0, "SECONDS", 0, "deadline of every wait between ranks; default: 60"},
-    {"plugin", 0, "ID|PATH", 1, "use this plugin, and the communicator in it"},
-    {"hardware", 0, "NAME", 0,
-     "its communicator; with NAME the simulated link: sim-flat, h100-dgx, or a YAML file"},
-    {"config", 0, "FILE", 1, "plugin_dirs and plugin_trust from a YAML file"},
-    {"set", 0, "KEY=VALUE", 1, "set one key of it"},
-    {"trace", 0, "FILE", 0, "the simulated messages of the largest size, for Perfetto; of one NAME"},
+    {OPT_COMM, "default: that of --plugin or --hardware, else of --launch", 0},
+    {OPT_WORLD_SIZE, "default: 2", 0},
+    {OPT_LAUNCH, NULL, 0},
+    {OPT_COLL, "several with commas; default: all", 0},
+    {OPT_SIZE, "one, or FIRST:LAST*FACTOR; default: 8:4Mi*2, with NAME 1Ki:4Mi*8", 0},
+    {OPT_DTYPE, "default: f32", 0},
+    {OPT_SAMPLES, "of each size, 2 ms or more each; default: 15, with NAME 9", 0},
+    {OPT_TIMEOUT, "of every wait between ranks; default: 60", 0},
+    {OPT_PLUGIN, NULL, 0},
+    {OPT_HARDWARE, "its communicator; with NAME the simulated link", 0},
+    {OPT_CONFIG, NULL, 0},
+    {OPT_SET, NULL, 0},
+    {OPT_TO, "the simulated messages of the largest size, for Perfetto; of one NAME", 0},
     ARGS_TABLE,
-    {"verbose", 'v', NULL, 1, "say more on stderr"},
-    {"quiet", 'q', NULL, 0, "no progress on stderr"},
+    {OPT_VERBOSE, NULL, 0},
+    {OPT_QUIET, NULL, 0},
     ARGS_HELP,
 };
 
@@ -52,15 +48,39 @@ static int32_t bad_number(const char *option, const char *text, const char *what
   return bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--%s: '%.60s' is not %s", option, text, what);
 }
 
-static int32_t read_bytes(const args *a, const char *name, uint64_t fallback, uint64_t *out, bs_error *err) {
-  const char *text = args_value(a, name);
+/* One size of --size; *inout_at then points behind it. */
+static int read_size(const char **inout_at, uint64_t *out) {
+  char number[32];
   int64_t value = 0;
-  *out = fallback;
-  if (text == NULL) return BS_OK;
-  if (!bs_parse_size(text, &value) || value < 1 || value > ((int64_t)1 << 40))
-    return bad_number(name, text, "a size from 1 to 1024Gi", err);
+  const size_t n = strcspn(*inout_at, ":*");
+  snprintf(number, sizeof number, "%.*s", (int)(n < sizeof number ? n : 0), *inout_at);
+  *inout_at += n;
+  const int good = bs_parse_size(number, &value) && value >= 1 && value <= INT64_C(1) << 40;
   *out = (uint64_t)value;
-  return BS_OK;
+  return good;
+}
+
+/* --size: one, or FIRST:LAST*FACTOR. */
+static int32_t read_sizes(coll_bench *r, int named, bs_error *err) {
+  const char *text = args_value(r->a, "size"), *at = text;
+  r->bench.min_bytes = named ? 1024 : 8;
+  r->bench.max_bytes = 4u << 20;
+  r->bench.factor = named ? 8 : 2;
+  if (text == NULL) return BS_OK;
+  int good = read_size(&at, &r->bench.min_bytes);
+  if (good && *at == '\0') {
+    r->bench.max_bytes = r->bench.min_bytes;
+  } else if (good && *at == ':') {
+    at++;
+    good = read_size(&at, &r->bench.max_bytes) && *at == '*' && bs_parse_f64(at + 1, &r->bench.factor) &&
+           r->bench.factor >= 1.01 && r->bench.factor <= 1e6 && r->bench.min_bytes <= r->bench.max_bytes;
+  } else {
+    good = 0;
+  }
+  if (good) return BS_OK;
+  bad_number("size", text, "one size or FIRST:LAST*FACTOR, from 1 to 1024Gi", err);
+  bs_error_hint(err, "as in --size 1Mi, or --size 8:4Mi*2 with a factor from 1.01");
+  return BS_USAGE;
 }
 
 static int32_t read_real(const args *a, const char *name, double low, double high, double *inout,
@@ -84,7 +104,7 @@ static int32_t read_kinds(coll_bench *r, bs_error *err) {
                                     "broadcast",  "all_to_all", "send_recv"};
   enum { ALL = sizeof all / sizeof all[0] };
   size_t n = 0;
-  int32_t rc = args_values(r->a, "coll", &r->kinds, &n, err);
+  int32_t rc = args_list(r->a, "coll", &r->kinds, &n, err);
   for (size_t i = 0; rc == BS_OK && i < n; i++)
     if (bs_comm_bench_kind(r->kinds[i]) < 0) rc = bsrun_unknown("collective", r->kinds[i], all, ALL, err);
   r->bench.kinds = n > 0 ? r->kinds : all;
@@ -129,25 +149,19 @@ static int32_t read_request(const args *a, coll_bench *r, bs_error *err) {
   const char *trace = NULL;
   int64_t ranks = 2, samples = 15;
   r->a = a;
-  r->bench.factor = named ? 8 : 2;
   r->bench.timeout_s = 60;
   r->bench.bind = 1;
   r->quiet = args_has(a, "quiet");
   int32_t rc = bsrun_format(a, &r->format, err);
   if (rc == BS_OK) rc = args_integer(a, "world-size", 2, 1024, 2, &ranks, err);
   if (rc == BS_OK) rc = args_integer(a, "samples", 3, 200, named ? 9 : 15, &samples, err);
-  if (rc == BS_OK) rc = read_bytes(a, "min-bytes", named ? 1024 : 8, &r->bench.min_bytes, err);
-  if (rc == BS_OK) rc = read_bytes(a, "max-bytes", 4u << 20, &r->bench.max_bytes, err);
-  if (rc == BS_OK) rc = read_real(a, "factor", 1.01, 1e6, &r->bench.factor, err);
+  if (rc == BS_OK) rc = read_sizes(r, named, err);
   if (rc == BS_OK) rc = read_real(a, "timeout", 0.05, 86400, &r->bench.timeout_s, err);
   if (rc == BS_OK) rc = coll_trace(a, &trace, err);
   if (rc == BS_OK) rc = read_dtype(a, &r->bench.dtype, err);
   if (rc == BS_OK) rc = read_kinds(r, err);
   r->bench.ranks = (uint32_t)ranks;
   r->bench.samples = (uint32_t)samples;
-  if (rc == BS_OK && r->bench.min_bytes > r->bench.max_bytes)
-    rc = bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--min-bytes %llu is larger than --max-bytes %llu",
-                      (unsigned long long)r->bench.min_bytes, (unsigned long long)r->bench.max_bytes);
   if (rc == BS_OK) rc = compose(r, err);
   return rc == BS_OK ? read_launch(r, err) : rc;
 }
@@ -246,7 +260,7 @@ const bsrun_verb coll_bench_verb = {
         "says simulated: the host's run of the schedule, beside the checker's.\n",
     .examples =
         "  bsrun coll bench -P 2\n"
-        "  bsrun coll bench --launch processes -P 2 --coll all_reduce --max-bytes 16Mi -o jsonl > shm.jsonl\n"
+        "  bsrun coll bench --launch processes -P 2 --coll all_reduce --size 8:16Mi*2 -o jsonl > shm.jsonl\n"
         "  bsrun coll bench --launch mpi -P 2 --coll all_reduce --dtype bf16 -o csv\n"
         "  bsrun coll bench --hardware sim-flat -P 8 --coll all_reduce\n"
         "  bsrun coll bench ring two_shot -P 2\n"

@@ -7,7 +7,7 @@
 
 /* Each is the exit code of the verb; an error is printed. */
 int compare_methods(const args *a);
-int compare_live(args *a); /* takes --b out of them */
+int compare_live(const args *a); /* takes --b out of them */
 int compare_stored(const args *a);
 /* Rows of compare_methods, or of a run with --method auto, in a format (compare_table.c). only_measured: a
  * table leaves the others out and counts them. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * compare_live.c - `bsrun compare --a SPEC --b SPEC`: two arms in one sampling, kept as a run. */
+ * compare_live.c - `bsrun compare SPEC SPEC`: two arms in one sampling, kept as a run. */
 #include <stdio.h>
 #include <string.h>
 
@@ -75,12 +75,11 @@ static void print_words(int format, const json_t *rows) {
   }
 }
 
-static int32_t compare(args *a, compare_run *r, bs_error *err) {
-  const char *const specs[] = {args_value(a, "a"), args_value(a, "b")};
+static int32_t compare(const args *a, compare_run *r, bs_error *err) {
+  const char *const specs[] = {a->words[0], a->words[1]};
   const bs_ladder_options o = {.in_order = 1, .specs = specs, .n_specs = 2};
   int format = 0;
   int32_t rc = bsrun_format(a, &format, err);
-  args_drop(a, "b"); /* of the configuration it would be the number of tokens */
   if (rc == BS_OK) rc = compare_run_open(a, 8.0, r, err);
   if (rc == BS_OK) rc = compare_run_measure(r, "compare", 2, &o, err);
   if (rc != BS_OK) return rc;
@@ -93,7 +92,7 @@ static int32_t compare(args *a, compare_run *r, bs_error *err) {
   return BS_OK;
 }
 
-int compare_live(args *a) {
+int compare_live(const args *a) {
   bs_error err = BS_ERROR_INIT;
   compare_run run = {.host.progress.busy = ATOMIC_FLAG_INIT};
   const int32_t rc = compare(a, &run, &err);

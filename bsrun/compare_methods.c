@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "bsrun/compare_run.h"
 #include "core/base/error.h"
@@ -22,8 +23,7 @@ static int32_t set_list(bs_node *config, const char *path, const char *words, bs
 }
 
 static int32_t set_words(const args *a, bs_node *config, bs_error *err) {
-  static const char *const lists[][2] = {
-      {"masks", "auto.masks"}, {"overlap", "auto.overlap"}, {"reduce-dtypes", "auto.reduce_dtypes"}};
+  static const char *const lists[][2] = {{"mask", "auto.masks"}};
   bs_text methods = {0};
   int32_t rc = BS_OK;
   for (size_t i = 0; i < a->n_words; i++) bs_text_printf(&methods, "%s%s", i > 0 ? ", " : "", a->words[i]);
@@ -40,15 +40,27 @@ static int32_t set_words(const args *a, bs_node *config, bs_error *err) {
   return rc;
 }
 
+/* The masks of --mask vary: the configuration takes none of them. */
+static int32_t open_without_mask(const args *a, compare_run *r, bs_error *err) {
+  args options = *a;
+  options.given = malloc((a->n_given + 1) * sizeof *options.given);
+  if (options.given == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  memcpy(options.given, a->given, a->n_given * sizeof *options.given);
+  args_drop(&options, "mask");
+  const int32_t rc = compare_run_open(&options, 8.0, r, err);
+  free(options.given);
+  return rc;
+}
+
 static int32_t compare(const args *a, compare_run *r, bs_error *err) {
   int format = 0;
   int64_t most = 0;
   bs_ladder_options o = {.dense = 1, .in_order = 1};
   const char **vary = NULL;
   int32_t rc = bsrun_format(a, &format, err);
-  if (rc == BS_OK) rc = args_integer(a, "measure", 0, BS_SAMPLER_ARMS, BS_SAMPLER_ARMS, &most, err);
+  if (rc == BS_OK) rc = args_integer(a, "limit", 0, BS_SAMPLER_ARMS, BS_SAMPLER_ARMS, &most, err);
   if (rc == BS_OK) rc = args_values(a, "vary", &vary, &o.n_vary, err);
-  if (rc == BS_OK) rc = compare_run_open(a, 8.0, r, err);
+  if (rc == BS_OK) rc = open_without_mask(a, r, err);
   if (rc == BS_OK) rc = set_words(a, r->config, err);
   o.vary = vary;
   if (rc == BS_OK) rc = compare_run_measure(r, "ladder", most, &o, err);

@@ -12,24 +12,28 @@
 #include "core/plugin/registry.h"
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
+#include "lab/config/short_names.h"
 
-static int32_t pass_of(const char *name, uint32_t *out, bs_error *err) {
-  const char *known[BS_ARM_WORKS_];
-  for (uint32_t i = 0; i < BS_ARM_WORKS_; i++) {
-    known[i] = bs_ladder_pass_name(i);
-    if (strcmp(name, known[i]) == 0) return *out = i, BS_OK;
+/* The work of a phase: train takes the steps of phase.optimizer. Numbers are no work of an arm. */
+static int32_t work_of(const char *name, const bs_node *config, uint32_t *out, bs_error *err) {
+  static const uint32_t works[BS_PHASE_NAMES] = {BS_ARM_WORKS_, BS_ARM_FORWARD, BS_ARM_BACKWARD, BS_ARM_SGD};
+  for (uint32_t i = 1; i < BS_PHASE_NAMES; i++) {
+    if (strcmp(bs_full_name("phase.name", name), bs_phase_full_names[i]) != 0) continue;
+    *out = works[i];
+    if (i == 3 && strcmp(bs_schema_str(config, "phase.optimizer"), "adamw") == 0) *out = BS_ARM_ADAMW;
+    return BS_OK;
   }
-  return bsrun_unknown("pass", name, known, BS_ARM_WORKS_, err);
+  return bsrun_unknown("phase that is timed", name, bs_phase_words + 1, BS_PHASE_NAMES - 1, err);
 }
 
 static int32_t read_passes(const args *a, compare_run *r, bs_error *err) {
   const char **names = NULL;
   size_t n = 0;
-  int32_t rc = args_values(a, "pass", &names, &n, err);
+  int32_t rc = args_list(a, "phase", &names, &n, err);
   r->n_passes = 1; /* forward */
-  if (rc == BS_OK && n > BS_ARM_WORKS_)
-    rc = bs_error_set(err, BS_USAGE, "BS-USE-TWICE", "--pass: there are %d passes", BS_ARM_WORKS_);
-  for (size_t i = 0; rc == BS_OK && i < n; i++) rc = pass_of(names[i], &r->passes[i], err);
+  if (rc == BS_OK && n > BS_PHASE_NAMES - 1)
+    rc = bs_error_set(err, BS_USAGE, "BS-USE-TWICE", "--phase: a phase is named twice");
+  for (size_t i = 0; rc == BS_OK && i < n; i++) rc = work_of(names[i], r->config, &r->passes[i], err);
   if (n > 0) r->n_passes = n;
   free(names);
   return rc;
@@ -46,9 +50,14 @@ static int32_t read_seconds(const args *a, double otherwise, compare_run *r, bs_
 
 /* The composed tree and its plugins, as run and explain make them. */
 static int32_t open_config(const args *a, compare_run *r, bs_error *err) {
-  args options = *a; /* the words are the verb's */
+  args options = *a; /* the words are the verb's, and so are the phases */
   options.n_words = 0;
+  options.given = malloc((a->n_given + 1) * sizeof *options.given);
+  if (options.given == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  memcpy(options.given, a->given, a->n_given * sizeof *options.given);
+  args_drop(&options, "phase");
   const int32_t rc = bsrun_request_make(&options, &r->request, err);
+  free(options.given);
   if (rc != BS_OK) return rc;
   return bsrun_open_tree(&r->request, args_has(a, "verbose") ? BS_LOG_DEBUG : BS_LOG_WARN, &r->run.context,
                          &r->config, err);
@@ -56,9 +65,9 @@ static int32_t open_config(const args *a, compare_run *r, bs_error *err) {
 
 int32_t compare_run_open(const args *a, double seconds, compare_run *r, bs_error *err) {
   int32_t rc = read_seconds(a, seconds, r, err);
-  if (rc == BS_OK) rc = read_passes(a, r, err);
   if (rc == BS_OK) rc = bsrun_cache_path(a, &r->cache, err);
   if (rc == BS_OK) rc = open_config(a, r, err);
+  if (rc == BS_OK) rc = read_passes(a, r, err);
   if (rc != BS_OK) return rc;
   r->host.quiet = args_has(a, "quiet");
   r->host.cache = r->cache;

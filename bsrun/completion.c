@@ -23,10 +23,11 @@ static const args_option *options_of(const char *const *words) {
 /* only_valued: those that take a value. */
 static void print_options(const char *const *words, int only_valued) {
   const args_option *o = options_of(words);
-  for (size_t k = 0; o != NULL && o[k].name != NULL; k++) {
-    if (o[k].doc == NULL || (only_valued && o[k].value == NULL)) continue;
-    printf("--%s\n", o[k].name);
-    if (o[k].letter != 0) printf("-%c\n", o[k].letter);
+  for (size_t k = 0; o != NULL && o[k].id != OPT_END; k++) {
+    const args_meaning *is = args_is(&o[k]);
+    if (is->of != 0 || (o[k].flags & ARGS_HIDDEN) != 0 || (only_valued && is->value == NULL)) continue;
+    printf("--%s\n", is->name);
+    if (is->letter != 0) printf("-%c\n", is->letter);
   }
   if (o == NULL && !only_valued) fputs("--help\n-h\n", stdout); /* every verb has that */
 }

@@ -13,7 +13,7 @@
 #include "lab/run/auto.h"
 
 static const args_option config_keys_options[] = {
-    {"plugin", 0, "ID|PATH", 1, "list the options of this plugin too"},
+    {OPT_PLUGIN, NULL, 0},
     ARGS_TABLE,
     ARGS_HELP,
 };

@@ -11,20 +11,20 @@
 #include "lab/doctor/doctor.h"
 
 static const args_option doctor_options[] = {
-    {"measure", 0, NULL, 0, "also measure the machine's constants and keep them for predictions"},
-    {"force", 0, NULL, 0, "--measure also on a busy machine, and keep what cannot be"},
-    {"cache", 0, "FILE|off", 0, "where they are kept; default: the user's cache folder"},
-    {"world-size", 'P', "N", 0, "ranks of the checks that need ranks; default: 2"},
-    {"backend", 0, "NAME", 0, "backend to check; default: the one of --plugin, else cpu"},
-    {"comm", 0, "NAME", 0, "communicator to check; default: the one of --plugin, else threads"},
-    {"out", 0, "DIR|off", 0, "root of the run folders (default results/raw); off: nothing is kept"},
-    {"timeout", 0, "SECONDS", 0, "deadline of every wait between ranks; default: 20"},
-    {"plugin", 0, "ID|PATH", 1, "also look at this plugin, and check its backend"},
-    {"config", 0, "FILE", 1, "plugin_dirs and plugin_trust from a YAML file"},
-    {"set", 0, "KEY=VALUE", 1, "set one key"},
+    {OPT_MEASURE, NULL, 0},
+    {OPT_FORCE, "--measure also on a busy machine, and keep what cannot be", 0},
+    {OPT_CACHE, NULL, 0},
+    {OPT_WORLD_SIZE, "default: 2", 0},
+    {OPT_BACKEND, "default: the one of --plugin, else cpu", 0},
+    {OPT_COMM, "default: the one of --plugin, else threads", 0},
+    {OPT_OUT, NULL, 0},
+    {OPT_TIMEOUT, "of every wait between ranks; default: 20", 0},
+    {OPT_PLUGIN, "and check its backend", 0},
+    {OPT_CONFIG, NULL, 0},
+    {OPT_SET, NULL, 0},
     ARGS_TABLE,
-    {"verbose", 'v', NULL, 1, "say more on stderr"},
-    {"quiet", 'q', NULL, 0, "no notes and no progress on stderr"},
+    {OPT_VERBOSE, NULL, 0},
+    {OPT_QUIET, NULL, 0},
     ARGS_HELP,
 };
 

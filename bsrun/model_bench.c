@@ -11,12 +11,13 @@
 #include "lab/model/bench.h"
 
 static const args_option model_bench_options[] = {
-    {"input", 0, "NAME=FILE", 1, "the .npy file of an input"},
+    {OPT_INPUT, NULL, 0},
     MODEL_OPTION_DIM,
     MODEL_OPTION_CONSTANT,
-    {"seconds", 0, "S", 0, "how long each row is sampled; default: 2. The warm-up takes at most as long"},
-    {"allow-fallback", 0, NULL, 0, "time nodes that the backend lacks on ref; default: they are an error"},
-    {"profile", 0, NULL, 0, "also each node's time, in runs of their own; of two rows: the nodes of decode"},
+    {OPT_SECONDS, "of each row; default: 2. The warm-up takes at most as long", 0},
+    {OPT_FORCE, "time nodes that the backend lacks on ref; default: they are an error", 0},
+    {OPT_SHOW, NULL, 0},
+    {OPT_SHOW_NODES, "each node's time, in runs of their own; of two rows: the nodes of decode", 0},
     MODEL_OPTION_BACKEND,
     MODEL_OPTION_THREADS,
     MODEL_OPTION_PASS,
@@ -24,8 +25,8 @@ static const args_option model_bench_options[] = {
     MODEL_OPTIONS_KEEP,
     MODEL_OPTION_TUNED,
     MODEL_OPTIONS_PLUGINS,
-    {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
-    {"quiet", 'q', NULL, 0, "no warnings, notes and progress on stderr"},
+    {OPT_OUTPUT, "table, md, csv, json or jsonl", 0},
+    {OPT_QUIET, NULL, 0},
     ARGS_HELP,
 };
 
@@ -128,8 +129,8 @@ static int32_t read_seconds(const args *a, double *out, bs_error *err) {
 static int32_t bench(const args *a, bs_error *err) {
   model_asked asked = {0};
   bs_model_bench how = {.seconds = 2,
-                        .allow_fallback = (uint32_t)args_has(a, "allow-fallback"),
-                        .profile = (uint32_t)args_has(a, "profile")};
+                        .allow_fallback = (uint32_t)args_has(a, "force"),
+                        .profile = (uint32_t)args_has(a, "nodes")};
   json_t *result = NULL;
   char *folder = NULL;
   bs_load before;

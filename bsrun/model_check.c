@@ -10,18 +10,19 @@
 #include "core/base/text.h"
 
 static const args_option model_check_options[] = {
-    {"input", 0, "NAME=FILE", 1, "of a model without vectors.txt: the .npy file of an input"},
+    {OPT_INPUT, "of a model without vectors.txt", 0},
     MODEL_OPTION_DIM,
     MODEL_OPTION_CONSTANT,
-    {"nodes", 0, NULL, 0, "also node by node: poisoned outputs, guarded, each beside f64; -o json has all"},
+    {OPT_SHOW, NULL, 0},
+    {OPT_SHOW_NODES, "poisoned outputs, guarded, each beside f64; -o json has all", 0},
     MODEL_OPTION_BACKEND,
     MODEL_OPTION_THREADS,
     MODEL_OPTION_PASS,
     MODEL_OPTION_TOKENS,
     MODEL_OPTIONS_KEEP,
     MODEL_OPTIONS_PLUGINS,
-    {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
-    {"quiet", 'q', NULL, 0, "no warnings, notes and progress on stderr"},
+    {OPT_OUTPUT, "table, md, csv, json or jsonl", 0},
+    {OPT_QUIET, NULL, 0},
     ARGS_HELP,
 };
 

@@ -8,30 +8,31 @@
 #include "core/base/error.h"
 
 static const args_option model_explain_options[] = {
-    {"input", 0, "NAME=FILE", 1, "the .npy file of an input, for its shape"},
+    {OPT_INPUT, "for its shape", 0},
     MODEL_OPTION_DIM,
     MODEL_OPTION_CONSTANT,
-    {"dump", 0, NULL, 0, "the lowered graph, a line a node, in a form that diffs well"},
-    {"memory", 0, NULL, 0, "the arena alone: bound, ratio, peak step and its largest tensors"},
+    {OPT_SHOW, NULL, 0},
+    {OPT_SHOW_GRAPH, NULL, 0},
+    {OPT_SHOW_MEMORY, NULL, 0},
     MODEL_OPTION_BACKEND,
     MODEL_OPTION_THREADS,
     MODEL_OPTION_PASS,
     MODEL_OPTION_TOKENS,
     MODEL_OPTION_TUNED,
     MODEL_OPTIONS_PLUGINS,
-    {"output", 'o', "FORMAT", 0, "text or json"},
+    {OPT_OUTPUT, "text or json", 0},
     ARGS_HELP,
 };
 
 static int32_t read_what(const args *a, uint32_t *out_what, uint32_t *out_json, bs_error *err) {
   static const char *const formats[] = {"text", "json"};
   const char *format = args_value(a, "output");
-  *out_what = args_has(a, "dump")     ? BS_REPORT_DUMP
+  *out_what = args_has(a, "graph")    ? BS_REPORT_DUMP
               : args_has(a, "memory") ? BS_REPORT_PLAN
                                       : BS_REPORT_EXPLAIN;
   *out_json = format != NULL && strcmp(format, "json") == 0;
-  if (args_has(a, "dump") && args_has(a, "memory"))
-    return bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "--dump and --memory exclude each other");
+  if (args_has(a, "graph") && args_has(a, "memory"))
+    return bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "--show graph and --show memory exclude each other");
   if (format != NULL && !*out_json && strcmp(format, "text") != 0)
     return bsrun_unknown("output format", format, formats, 2, err);
   return BS_OK;

@@ -10,18 +10,18 @@
 #include "core/base/text.h"
 
 static const args_option model_generate_options[] = {
-    {"ids", 0, "LIST|FILE", 0, "the prompt: token ids as 1,2,3, or a .npy file of i64"},
-    {"tokens", 0, "N", 0, "how many tokens to generate; default: 64"},
-    {"stop", 0, "ID", 0, "end behind this token"},
-    {"save", 0, "FILE", 0, "write the generated ids to this .npy file"},
+    {OPT_IDS, NULL, 0},
+    {OPT_TOKENS, NULL, 0},
+    {OPT_STOP, NULL, 0},
+    {OPT_TO, "the generated ids, a .npy file", 0},
     MODEL_OPTION_BACKEND,
     MODEL_OPTION_THREADS,
     MODEL_OPTION_PASS,
     MODEL_OPTION_TOKENS,
     MODEL_OPTION_TUNED,
     MODEL_OPTIONS_PLUGINS,
-    {"output", 'o', "FORMAT", 0, "text or json"},
-    {"quiet", 'q', NULL, 0, "no warnings, notes and progress on stderr"},
+    {OPT_OUTPUT, "text or json", 0},
+    {OPT_QUIET, NULL, 0},
     ARGS_HELP,
 };
 
@@ -110,7 +110,7 @@ static void tell_fallback(const args *a, const model_asked *asked) {
 
 static int32_t keep_tokens(const args *a, const int64_t *ids, size_t n, bs_error *err) {
   const int64_t dims[] = {(int64_t)n};
-  return args_has(a, "save") ? bs_npy_write(args_value(a, "save"), BS_I64, 1, dims, ids, err) : BS_OK;
+  return args_has(a, "to") ? bs_npy_write(args_value(a, "to"), BS_I64, 1, dims, ids, err) : BS_OK;
 }
 
 static int32_t generate(const args *a, bs_error *err) {

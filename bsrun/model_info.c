@@ -6,13 +6,12 @@
 #include "core/base/error.h"
 
 static const args_option model_info_options[] = {
-    {"backend", 0, "NAME", 0, "also ask the ops of this backend; default: the operators alone"},
+    {OPT_BACKEND, "also ask its ops; default: the operators alone", 0},
     MODEL_OPTION_DIM,
     MODEL_OPTION_CONSTANT,
     MODEL_OPTION_TOKENS,
     MODEL_OPTIONS_PLUGINS,
-    {"output", 'o', "FORMAT", 0,
-     "table, md, csv, json or jsonl; json has everything, csv the unsupported nodes"},
+    {OPT_OUTPUT, "table, md, csv, json or jsonl; json has everything, csv the unsupported nodes", 0},
     ARGS_HELP,
 };
 

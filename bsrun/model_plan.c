@@ -7,10 +7,10 @@
 #include "lab/model/plan.h"
 
 static const args_option model_plan_options[] = {
-    {"align", 0, "BYTES", 0, "alignment of each offset, a power of two; default: 1"},
-    {"effort", 0, "N", 0,
-     "steps of the exact search, in millions (100); 9 times as many while 5 % above the bound"},
-    {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl; csv is the file with offsets"},
+    {OPT_WITH, NULL, 0},
+    {OPT_WITH_ALIGN, NULL, 0},
+    {OPT_WITH_EFFORT, NULL, 0},
+    {OPT_OUTPUT, "table, md, csv, json or jsonl; csv is the file with offsets", 0},
     ARGS_HELP,
 };
 

@@ -8,19 +8,19 @@
 #include "lab/model/verify.h"
 
 static const args_option model_run_options[] = {
-    {"input", 0, "NAME=FILE", 1, "the .npy file of an input"},
+    {OPT_INPUT, NULL, 0},
     MODEL_OPTION_DIM,
     MODEL_OPTION_CONSTANT,
-    {"output-dir", 0, "DIR", 0, "write each output to DIR/NAME.npy; default: outputs are only described"},
-    {"verify", 0, NULL, 0, "first compare the outputs with those of the graph as written, in f64"},
+    {OPT_TO, "each output as PATH/NAME.npy; default: outputs are only described", ARGS_FOLDER},
+    {OPT_VERIFY, NULL, 0},
     MODEL_OPTION_BACKEND,
     MODEL_OPTION_THREADS,
     MODEL_OPTION_PASS,
     MODEL_OPTION_TOKENS,
     MODEL_OPTION_TUNED,
     MODEL_OPTIONS_PLUGINS,
-    {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
-    {"quiet", 'q', NULL, 0, "no warnings, notes and progress on stderr"},
+    {OPT_OUTPUT, "table, md, csv, json or jsonl", 0},
+    {OPT_QUIET, NULL, 0},
     ARGS_HELP,
 };
 
@@ -87,7 +87,7 @@ static int32_t run_once(const args *a, bs_error *err) {
   if (rc == BS_OK) rc = bs_model_need_inputs(&asked.model, err);
   if (rc == BS_OK) rc = bs_model_start(asked.context, &asked.request, &asked.model, err);
   if (rc == BS_OK) rc = compare_first(a, &asked, &verified, err);
-  if (rc == BS_OK) rc = bs_model_run(&asked.request, &asked.model, args_value(a, "output-dir"), &result, err);
+  if (rc == BS_OK) rc = bs_model_run(&asked.request, &asked.model, args_value(a, "to"), &result, err);
   model_progress_end(&asked);
   if (rc == BS_OK) {
     model_tell_fallback(a, &asked.request, json_object_get(result, "stats"));

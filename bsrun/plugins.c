@@ -15,12 +15,12 @@
 #include "lab/json.h"
 
 static const args_option plugins_list_options[] = {
-    {"load", 0, NULL, 0, "open each plugin in a child process"},
-    {"plugin", 0, "ID|PATH", 1, "also look at this file"},
-    {"config", 0, "FILE", 1, "plugin_dirs and plugin_trust from a YAML file"},
-    {"set", 0, "KEY=VALUE", 1, "set one key"},
+    {OPT_LOAD, NULL, 0},
+    {OPT_PLUGIN, NULL, 0},
+    {OPT_CONFIG, NULL, 0},
+    {OPT_SET, NULL, 0},
     ARGS_TABLE,
-    {"verbose", 'v', NULL, 1, "say more"},
+    {OPT_VERBOSE, NULL, 0},
     ARGS_HELP,
 };
 

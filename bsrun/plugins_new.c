@@ -15,9 +15,9 @@
 #include "core/base/text.h"
 
 static const args_option plugins_new_options[] = {
-    {"kind", 0, "KIND", 0, "op, graph_op, backend, method, communicator, workload or algorithm"},
-    {"dir", 0, "DIR", 0, "the folder to make; default: NAME, here"},
-    {"output", 'o', "FORMAT", 0, "what was made as table, md, csv, json or jsonl"},
+    {OPT_KIND, NULL, 0},
+    {OPT_TO, "the folder to make; default: NAME, here", ARGS_FOLDER},
+    {OPT_OUTPUT, "what was made as table, md, csv, json or jsonl", 0},
     ARGS_HELP,
 };
 const char *const plugins_new_kinds[] = {"op",           "graph_op", "backend",  "method",
@@ -285,7 +285,7 @@ static int32_t make_plugin(const args *a, bs_error *err) {
   if (rc == BS_OK) rc = check_kind(args_value(a, "kind"), &m.kind, err);
   if (rc == BS_OK) rc = bsrun_format(a, &format, err);
   if (rc != BS_OK) return rc;
-  m.dir = args_has(a, "dir") ? args_value(a, "dir") : m.id;
+  m.dir = args_has(a, "to") ? args_value(a, "to") : m.id;
   if (m.dir[0] == '\0') return bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "--dir needs a value (DIR)");
   name_tokens(&m);
   rc = find_skeleton(&m, err);

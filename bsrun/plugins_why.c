@@ -16,12 +16,9 @@
 #include "lab/json.h"
 
 static const args_option plugins_why_options[] = {
-    {"plugin", 0, "ID|PATH", 1, "as if the run were given this"},
-    {"config", 0, "FILE", 1, "what selects plugins, plugin_dirs and plugin_trust from a YAML file"},
-    {"set", 0, "KEY=VALUE", 1, "set one key"},
-    ARGS_TABLE,
-    {"verbose", 'v', NULL, 1, "say more"},
-    ARGS_HELP,
+    {OPT_PLUGIN, NULL, 0},  {OPT_CONFIG, NULL, 0},
+    {OPT_SET, NULL, 0},     ARGS_TABLE,
+    {OPT_VERBOSE, NULL, 0}, ARGS_HELP,
 };
 
 static const bs_field why_fields[] = {

@@ -39,7 +39,7 @@ int32_t profile_options(const args *a, bs_profile_options *out, bs_error *err) {
   const char *counters = args_value(a, "counters"), *seconds = args_value(a, "seconds");
   int on = 1;
   out->seconds = 1.0;
-  out->trace = args_value(a, "timeline");
+  out->trace = args_value(a, "to");
   if (counters != NULL && !bs_parse_bool(counters, &on))
     return bs_error_set(err, BS_USAGE, "BS-USE-CHOICE", "--counters: '%.60s' is neither on nor off",
                         counters);

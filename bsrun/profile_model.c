@@ -9,10 +9,10 @@
 
 static const args_option options[] = {
     PROFILE_OPTIONS,
-    {"input", 0, "NAME=FILE", 1, "the .npy file of an input"},
+    {OPT_INPUT, NULL, 0},
     MODEL_OPTION_DIM,
     MODEL_OPTION_CONSTANT,
-    {"seconds", 0, "S", 0, "how long each row is sampled; default: 1"},
+    {OPT_SECONDS, "of each row; default: 1", 0},
     MODEL_OPTION_BACKEND,
     MODEL_OPTION_THREADS,
     MODEL_OPTION_PASS,

@@ -278,15 +278,15 @@ static void follow_slurm(run_plan *p, const args *a) {
 
 /* What a planned point is stands in its file. */
 static int32_t check_point(const args *a, bs_error *err) {
-  static const char *const beside[] = {"point", "cache", "tune-cache", "quiet", "verbose"};
-  if (!args_has(a, "point")) return BS_OK;
+  static const char *const beside[] = {"planned", "cache", "tune-cache", "quiet", "verbose"};
+  if (!args_has(a, "planned")) return BS_OK;
   for (size_t i = 0; i < a->n_given; i++) {
-    const char *name = a->options[a->given[i].option].name;
+    const char *name = args_name(args_given(a, i));
     size_t k = 0;
     while (k < sizeof beside / sizeof beside[0] && strcmp(beside[k], name) != 0) k++;
     if (k < sizeof beside / sizeof beside[0]) continue;
     bs_error_set(err, BS_USAGE, "BS-POINT-OPTION",
-                 "--point runs what a sweep has planned, and --%s would change it", name);
+                 "--planned runs what a sweep has planned, and --%s would change it", name);
     bs_error_hint(err, "only --cache, --tune-cache, --quiet and --verbose go beside it");
     return BS_USAGE;
   }
@@ -300,10 +300,10 @@ static int run_parsed(const args *a, run_plan *p, bs_error *err) {
   if (rc == BS_OK) rc = bsrun_tune_path(a, &p->tune_path, err);
   if (rc == BS_OK) rc = bsrun_request_make(a, &p->request, err);
   for (size_t i = 0; i < a->n_given; i++) {
-    p->host.verbose += strcmp(a->options[a->given[i].option].name, "verbose") == 0;
+    p->host.verbose += strcmp(args_name(args_given(a, i)), "verbose") == 0;
   }
   p->host.quiet = args_has(a, "quiet");
-  if (rc == BS_OK) rc = prepare(p, args_value(a, "point"), err);
+  if (rc == BS_OK) rc = prepare(p, args_value(a, "planned"), err);
   run_host_open(&p->host);
   p->screen = !args_has(a, "output") && !args_has(a, "wide") && p->param == NULL;
   if (rc != BS_OK) return bsrun_fail(err);

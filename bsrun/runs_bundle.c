@@ -9,9 +9,9 @@
 #include "lab/store/bundle.h"
 
 static const args_option bundle_options[] = {
-    {"to", 0, "DIR", 0, "make the bundle there; the folder must be new"},
-    {"check", 0, "DIR", 0, "verify the bundle in this folder, and list its runs"},
-    {"out", 0, "DIR", 0, "the results folder of the runs; default: results/raw"},
+    {OPT_TO, "make the bundle in this folder, which must be new", ARGS_FOLDER},
+    {OPT_CHECK, NULL, 0},
+    {OPT_OUT, NULL, ARGS_STORE},
     ARGS_TABLE,
     ARGS_HELP,
 };

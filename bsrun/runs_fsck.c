@@ -8,7 +8,7 @@
 #include "lab/store/fsck.h"
 
 static const args_option fsck_options[] = {
-    {"repair", 0, NULL, 0, "put right what can be: torn tails, copies, folders that were left over"},
+    {OPT_REPAIR, NULL, 0},
     ARGS_TABLE,
     ARGS_HELP,
 };

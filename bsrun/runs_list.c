@@ -13,12 +13,13 @@
 #include "lab/store/read.h"
 
 static const args_option options[] = {
-    {"where", 'w', "CONDITION", 1, "KEY=VALUE, KEY!=VALUE, KEY>NUMBER, ...: only rows for which it holds"},
-    {"arms", 0, NULL, 0, "a row for every arm of a timed run, not for the method alone"},
-    {"limit", 0, "N", 0, "at most so many rows; default: 20 in a table, else all"},
-    {"out", 0, "DIR", 0, "the results folder; default: results/raw"},
+    {OPT_WHERE, "KEY=VALUE, KEY!=VALUE, KEY>NUMBER, ...", 0},
+    {OPT_SHOW, NULL, 0},
+    {OPT_SHOW_ARMS, NULL, 0},
+    {OPT_LIMIT, "default: 20 in a table, else all", 0},
+    {OPT_OUT, NULL, ARGS_STORE},
     ARGS_TABLE,
-    {"quiet", 'q', NULL, 0, "no notes on stderr"},
+    {OPT_QUIET, NULL, 0},
     ARGS_HELP,
 };
 

@@ -16,8 +16,8 @@
 #include "lab/store/store.h"
 
 static const args_option replay_options[] = {
-    {"out", 0, "DIR", 0, "the results folder, of both runs; default: results/raw"},
-    {"trust-config", 0, NULL, 0, "also run the code and commands that the stored configuration names"},
+    {OPT_OUT, NULL, ARGS_STORE},
+    {OPT_TRUST_CONFIG, NULL, 0},
     ARGS_TABLE,
     ARGS_HELP,
 };

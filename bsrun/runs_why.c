@@ -9,7 +9,7 @@
 #include "lab/store/why.h"
 
 static const args_option why_options[] = {
-    {"out", 0, "DIR", 0, "the results folder; default: results/raw"},
+    {OPT_OUT, NULL, ARGS_STORE},
     ARGS_TABLE,
     ARGS_HELP,
 };

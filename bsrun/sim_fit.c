@@ -13,13 +13,12 @@
 #include "lab/sim/fit_rows.h"
 
 static const args_option options[] = {
-    {"write", 0, "FILE", 0,
-     "write a hardware file (--hardware FILE) of the all_reduce rows, else of send_recv"},
-    {"name", 0, "NAME", 0, "hardware.name in it; default: fitted"},
-    {"flops", 0, "F", 0,
-     "with --write: FLOP/s of a rank (bsrun doctor --measure); default: no arithmetic time"},
-    {"mem-Bps", 0, "B", 0, "with --write: B/s of a rank's memory; default: no memory time"},
-    {"launch-s", 0, "S", 0, "with --write: seconds that an op takes to start; default: 0"},
+    {OPT_TO, "a hardware file (--hardware FILE) of the all_reduce rows, else of send_recv", 0},
+    {OPT_WITH, "of the file", 0},
+    {OPT_WITH_NAME, NULL, 0},
+    {OPT_WITH_FLOPS, NULL, 0},
+    {OPT_WITH_MEM_BPS, NULL, 0},
+    {OPT_WITH_LAUNCH, NULL, 0},
     ARGS_TABLE,
     ARGS_HELP,
 };
@@ -68,16 +67,16 @@ static int32_t refuse_simulated(const json_t *rows, bs_error *err) {
 }
 
 static int32_t write_file(const args *a, const bs_fit_link *link, const char *rows, bs_error *err) {
-  const char *path = args_value(a, "write"), *name = args_value(a, "name");
+  const char *path = args_value(a, "to"), *name = args_value(a, "name");
   double flops = 0, mem = 0, launch = 0;
   int32_t rc = read_rate(a, "flops", &flops, err);
   if (rc == BS_OK) rc = read_rate(a, "mem-Bps", &mem, err);
-  if (rc == BS_OK) rc = read_rate(a, "launch-s", &launch, err);
+  if (rc == BS_OK) rc = read_rate(a, "launch", &launch, err);
   if (name == NULL) name = "fitted";
   if (rc == BS_OK &&
       (name[0] == '\0' || name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-_.")] != '\0'))
-    rc = bs_error_set(err, BS_USAGE, "BS-USE-CHOICE", "--name: '%.60s' has other letters than a-z 0-9 - _ .",
-                      name);
+    rc = bs_error_set(err, BS_USAGE, "BS-USE-CHOICE",
+                      "--with name: '%.60s' has other letters than a-z 0-9 - _ .", name);
   if (rc != BS_OK) return rc;
   bs_text text = {0};
   bs_text_printf(
@@ -138,9 +137,9 @@ static int32_t run(const args *a, bs_error *err) {
   int32_t rc = bs_fit_rows_read(a->words[0], &rows, err);
   if (rc == BS_OK) rc = bs_fit_rows(rows, &fits, err);
   if (rc == BS_OK) rc = bs_fit_regret(rows, &regret, err);
-  if (rc == BS_OK && args_has(a, "write")) rc = refuse_simulated(rows, err);
-  if (rc == BS_OK && args_has(a, "write")) rc = bs_fit_link_of(rows, &link, err);
-  if (rc == BS_OK && args_has(a, "write")) rc = write_file(a, &link, a->words[0], err);
+  if (rc == BS_OK && args_has(a, "to")) rc = refuse_simulated(rows, err);
+  if (rc == BS_OK && args_has(a, "to")) rc = bs_fit_link_of(rows, &link, err);
+  if (rc == BS_OK && args_has(a, "to")) rc = write_file(a, &link, a->words[0], err);
   if (rc == BS_OK) rc = print(a, fits, regret, err);
   json_decref(rows);
   json_decref(fits);
@@ -150,7 +149,7 @@ static int32_t run(const args *a, bs_error *err) {
 
 const bsrun_verb sim_fit_verb = {
     .name = "fit",
-    .words = "ROWS.jsonl [--write FILE]",
+    .words = "ROWS.jsonl [--to FILE]",
     .summary = "straight lines through measured times, judged by sizes that they have not seen",
     .about =
         "ROWS are those of `bsrun coll bench -o json` or `-o jsonl`. Each collective, communicator, number "
@@ -169,7 +168,7 @@ const bsrun_verb sim_fit_verb = {
     .examples =
         "  bsrun coll bench -P 2 -o jsonl > threads.jsonl\n"
         "  bsrun sim fit threads.jsonl\n"
-        "  bsrun sim fit threads.jsonl --write mine.yaml --flops 1e11 --mem-Bps 1.5e10\n"
+        "  bsrun sim fit threads.jsonl --to mine.yaml --with flops=1e11,mem-Bps=1.5e10\n"
         "  bsrun --plugin sim --hardware ./mine.yaml --method blockshock -P 2\n",
     .options = options,
     .run = run,

@@ -15,13 +15,13 @@
 #include "lab/sim/probe.h"
 
 static const args_option options[] = {
-    {"size", 0, "N", 0, "bytes of the message, as in 8, 4k, 1Mi; default: 1Mi"},
-    {"ranks", 'P', "N", 0, "ranks of the machine; default: the largest rank that is named, and one"},
-    {"beside", 0, "A:B", 1, "a message of the same size from rank A to B that begins at the same time"},
-    {"hardware", 0, "NAME", 0, "the machine: sim-flat (default), h100-dgx, ..., or a YAML file"},
-    {"plugin", 0, "ID|PATH", 1, "also look at this plugin, as of a topology"},
-    {"config", 0, "FILE", 1, "merge a YAML file over the base"},
-    {"set", 0, "KEY=VALUE", 1, "set one key, as hardware.topology=nvswitch or plugins.sim.alpha_s=1e-6"},
+    {OPT_SIZE, "default: 1Mi", 0},
+    {OPT_WORLD_SIZE, "default: the largest rank that is named, and one", 0},
+    {OPT_BESIDE, NULL, 0},
+    {OPT_HARDWARE, NULL, 0},
+    {OPT_PLUGIN, NULL, 0},
+    {OPT_CONFIG, NULL, 0},
+    {OPT_SET, NULL, 0},
     ARGS_TABLE,
     ARGS_HELP,
 };
@@ -98,7 +98,7 @@ static int32_t read_request(request *r, const args *a, bs_error *err) {
     if (r->flows[i].from > most) most = r->flows[i].from;
     if (r->flows[i].to > most) most = r->flows[i].to;
   }
-  if (rc == BS_OK) rc = args_integer(a, "ranks", 2, 1 << 20, most + 1, &ranks, err);
+  if (rc == BS_OK) rc = args_integer(a, "world-size", 2, 1 << 20, most + 1, &ranks, err);
   r->probe.ranks = (uint32_t)ranks;
   r->probe.bytes = (uint64_t)bytes;
   r->probe.flows = r->flows;

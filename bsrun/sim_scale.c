@@ -21,29 +21,26 @@
 enum { METHODS_MAX = 16, RANKS_MAX = 64, NAME_BYTES = 64 };
 
 static const args_option options[] = {
-    {"method", 0, "LIST", 0,
-     "methods, as in blockshock,row_parallel; default: these two and column_parallel"},
-    {"ranks", 'P', "LIST", 0,
-     "numbers of ranks: 2,4,8, or FIRST:LAST*FACTOR, FIRST:LAST+STEP; default: 1:64*2"},
-    {"hardware", 0, "NAME", 0, "the machine: sim-flat (default), h100-dgx, ..., or a YAML file"},
-    {"algorithm", 0, "NAME|best", 0,
-     "what runs the collectives (bsrun coll list); best: the fastest of those that take seconds to simulate"},
-    {"weak", 0, "b|n|k", 0, "this size grows with the ranks; default: none does (strong scaling)"},
-    {"phase", 0, "NAME", 0, "time (1; the forward pass, the default), backward (2) or train (3)"},
-    {"at-least", 0, "X", 0, "a gate: each row is X times as fast as dense on one rank, or exit 14"},
-    {"accept-extrapolated", 0, NULL, 0, "the gate judges rows outside of what the machine was fitted to"},
-    {"plugin", 0, "ID|PATH", 1, "use this plugin; default: sim"},
-    {"mask", 0, "NAME", 0, "which columns a rank keeps: complement_1100_0011, interleave, ..."},
-    {"b", 0, "N", 0, "tokens B; default: 64"},
-    {"n", 0, "N", 0, "output features N; default: 4096"},
-    {"k", 0, "N", 0, "input features K; default: N"},
-    {"dtype", 0, "T", 0, "dtype of the model: bf16 (default), f32, ..."},
-    {"bias", 0, "on|off", 0, "a bias; default: on"},
-    {"config", 0, "FILE", 1, "merge a YAML file over the base"},
-    {"set", 0, "KEY=VALUE", 1, "set one key, as plugins.sim.alpha_s=1e-6"},
-    {"output", 'o', "FORMAT", 0, "table, md, csv, json, jsonl or svg"},
-    {"wide", 0, NULL, 0, "a table of all columns, however wide"},
-    {"quiet", 'q', NULL, 0, "no notes and no progress on stderr"},
+    {OPT_METHOD, "several with commas; default: blockshock,row_parallel,column_parallel", 0},
+    {OPT_WORLD_SIZE, "2,4,8, or FIRST:LAST*FACTOR, FIRST:LAST+STEP; default: 1:64*2", 0},
+    {OPT_HARDWARE, NULL, 0},
+    {OPT_ALGORITHM, NULL, 0},
+    {OPT_WEAK, NULL, 0},
+    {OPT_PHASE, "without numbers; default: time", 0},
+    {OPT_AT_LEAST, "each row is X times as fast as dense on one rank", 0},
+    {OPT_FORCE, "--at-least judges rows outside of what the machine was fitted to", 0},
+    {OPT_PLUGIN, "default: sim", 0},
+    {OPT_MASK, NULL, 0},
+    {OPT_B, "default: 64", 0},
+    {OPT_N, "default: 4096", 0},
+    {OPT_K, NULL, 0},
+    {OPT_DTYPE, NULL, 0},
+    {OPT_BIAS, "default: on", 0},
+    {OPT_CONFIG, NULL, 0},
+    {OPT_SET, NULL, 0},
+    {OPT_OUTPUT, "table, md, csv, json, jsonl or svg", 0},
+    {OPT_WIDE, NULL, 0},
+    {OPT_QUIET, NULL, 0},
     ARGS_HELP,
 };
 
@@ -98,7 +95,8 @@ typedef struct scale {
 
 static int32_t bad_ranks(const char *text, bs_error *err) {
   bs_error_set(err, BS_USAGE, "BS-USE-NUMBER",
-               "-P (--ranks): '%.60s' is no list of at most %d numbers from 1 to 1048576", text, RANKS_MAX);
+               "-P (--world-size): '%.60s' is no list of at most %d numbers from 1 to 1048576", text,
+               RANKS_MAX);
   bs_error_hint(err, "2,4,8, or 1:4096*2, or 8:64+8");
   return BS_USAGE;
 }
@@ -119,7 +117,7 @@ static int read_number(const char **at, int64_t *out) {
 }
 
 static int32_t read_ranks(scale *s, bs_error *err) {
-  const char *text = args_value(s->a, "ranks"), *at;
+  const char *text = args_value(s->a, "world-size"), *at;
   int64_t first = 0, last = 0, step = 0;
   if (text == NULL) text = "1:64*2";
   at = text;
@@ -170,7 +168,7 @@ static int32_t read_weak(scale *s, bs_error *err) {
 
 static int32_t read_gate(scale *s, bs_error *err) {
   const char *text = args_value(s->a, "at-least");
-  if (text == NULL && args_has(s->a, "accept-extrapolated"))
+  if (text == NULL && args_has(s->a, "force"))
     return bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "--accept-extrapolated is of the gate --at-least");
   if (text == NULL || (bs_parse_f64(text, &s->at_least) && s->at_least > 0 && s->at_least < 1e9))
     return BS_OK;
@@ -385,7 +383,7 @@ static int32_t print(const scale *s, bs_error *err) {
 
 /* The first row that may not be judged, or else the first that is too slow. */
 static int32_t judge(const scale *s, bs_error *err) {
-  const int accept = args_has(s->a, "accept-extrapolated");
+  const int accept = args_has(s->a, "force");
   size_t i, slow = 0;
   json_t *row;
   char what[128], first[128] = "";

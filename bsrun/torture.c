@@ -18,29 +18,30 @@
 #include "lab/stop.h"
 
 static const args_option torture_options[] = {
-    {"plugin", 0, "ID|PATH", 1, "torture what this plugin offers: communicators, methods, backends"},
-    {"comm", 0, "NAME", 0, "torture this communicator; with --method: run the method over it"},
-    {"method", 0, "M", 1, "torture this method"},
-    {"backend", 0, "NAME", 1, "torture this backend"},
-    {"launch", 0, "HOW", 0,
-     "ranks are threads, processes, or of an MPI job: mpi (default: as --comm has them)"},
-    {"ranks", 0, "LIST", 0, "worlds to run, as in 2,3,4 (the default)"},
-    {"deadline", 0, "SECONDS", 0, "deadline of every wait between ranks (default 0.5)"},
-    {"op", 0, "OP", 1, "only these ops"},
-    {"fault", 0, "FAULT", 1, "only these faults"},
-    {"quick", 0, NULL, 0, "only the last rank, and the first call of each op"},
-    {"jobs", 'j', "N", 0, "child processes at once (default 4)"},
-    {"plan", 0, "PLAN", 0, "run the program of collectives once with this plan, and end as it ends"},
-    {"config", 0, "FILE", 1, "plugin_dirs and plugin_trust from a YAML file"},
-    {"set", 0, "KEY=VALUE", 1, "set one key"},
-    {"output", 'o', "FORMAT", 0, "text, tap or json"},
-    {"verbose", 'v', NULL, 1, "say more"},
-    {"quiet", 'q', NULL, 0, "no notes and no progress on stderr"},
+    {OPT_PLUGIN, "what it offers is tortured: communicators, methods, backends", 0},
+    {OPT_COMM, "with --method: run the method over it", 0},
+    {OPT_METHOD, "several with commas", 0},
+    {OPT_BACKEND, "several with commas", 0},
+    {OPT_LAUNCH, "default: as --comm has them", 0},
+    {OPT_WORLD_SIZE, "several with commas; default: 2,3,4", 0},
+    {OPT_TIMEOUT, "of every wait between ranks; default: 0.5", 0},
+    {OPT_OP, NULL, 0},
+    {OPT_FAULT, NULL, 0},
+    {OPT_PRESET, "default: full", 0},
+    {OPT_PRESET_QUICK, "only the last rank, and the first call of each op", 0},
+    {OPT_PRESET_FULL, NULL, 0},
+    {OPT_JOBS, "default: 4", 0},
+    {OPT_PLAN, NULL, 0},
+    {OPT_CONFIG, NULL, 0},
+    {OPT_SET, NULL, 0},
+    {OPT_OUTPUT, "text, tap or json", 0},
+    {OPT_VERBOSE, NULL, 0},
+    {OPT_QUIET, NULL, 0},
     ARGS_HELP,
 };
 
 static int32_t read_ranks(const args *a, bs_torture *t, bs_error *err) {
-  const char *text = args_value(a, "ranks");
+  const char *text = args_value(a, "world-size");
   if (text == NULL) text = "2,3,4";
   for (const char *p = text; *p != '\0';) {
     char number[16];
@@ -49,12 +50,12 @@ static int32_t read_ranks(const args *a, bs_torture *t, bs_error *err) {
     snprintf(number, sizeof number, "%.*s", (int)(n < 15 ? n : 15), p);
     if (t->n_worlds == BS_TORTURE_WORLDS || !bs_parse_i64(number, &value) || value < 1 || value > 64)
       return bs_error_set(err, BS_USAGE, "BS-USE-NUMBER",
-                          "--ranks: '%.60s' is no list of at most %d numbers from 1 to 64", text,
+                          "-P: '%.60s' is no list of at most %d numbers from 1 to 64", text,
                           BS_TORTURE_WORLDS);
     t->worlds[t->n_worlds++] = (uint32_t)value;
     p += n + (p[n] == ',');
   }
-  if (t->n_worlds == 0) return bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--ranks: the list is empty");
+  if (t->n_worlds == 0) return bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "-P: the list is empty");
   return BS_OK;
 }
 
@@ -77,12 +78,12 @@ static int32_t read_launch(const args *a, bs_torture *t, bs_error *err) {
 static bs_torture_given *list_given(const args *a) {
   bs_torture_given *given = calloc(a->n_given + 1, sizeof *given);
   for (size_t i = 0; given != NULL && i < a->n_given; i++)
-    given[i] = (bs_torture_given){a->options[a->given[i].option].name, a->given[i].value};
+    given[i] = (bs_torture_given){args_name(args_given(a, i)), a->given[i].value};
   return given;
 }
 
 static int32_t read_options(const args *a, bs_torture *t, bs_error *err) {
-  const char *deadline = args_value(a, "deadline"), *format = args_value(a, "output");
+  const char *deadline = args_value(a, "timeout"), *format = args_value(a, "output");
   static const char *const formats[] = {"text", "tap", "json"};
   const char **faults = NULL;
   size_t n_faults = 0;
@@ -101,7 +102,7 @@ static int32_t read_options(const args *a, bs_torture *t, bs_error *err) {
   if (rc == BS_OK && deadline != NULL &&
       (!bs_parse_f64(deadline, &t->deadline) || t->deadline < 0.05 || t->deadline > 3600))
     return bs_error_set(err, BS_USAGE, "BS-USE-NUMBER",
-                        "--deadline: '%.60s' is not a number of seconds from 0.05 to 3600", deadline);
+                        "--timeout: '%.60s' is not a number of seconds from 0.05 to 3600", deadline);
   t->format = BS_FORMAT_TABLE;
   if (rc == BS_OK && format != NULL) {
     if (strcmp(format, "tap") == 0)
@@ -136,10 +137,15 @@ static void add_things(bs_torture *t, bs_context *context, const char *id) {
 
 /* What the options name; without one, what the plugins offer. */
 static int32_t find_subjects(const args *a, bs_torture *t, bs_error *err) {
-  for (size_t i = 0; i < a->n_given; i++) {
-    const char *name = a->options[a->given[i].option].name;
-    if (strcmp(name, "method") == 0) add_subject(t, BS_TORTURE_METHOD, a->given[i].value);
-    if (strcmp(name, "backend") == 0) add_subject(t, BS_TORTURE_BACKEND, a->given[i].value);
+  static const char *const options[] = {"method", "backend"};
+  static const uint32_t kinds[] = {BS_TORTURE_METHOD, BS_TORTURE_BACKEND};
+  for (size_t k = 0; k < 2; k++) {
+    const char **names = NULL;
+    size_t n = 0;
+    const int32_t read = args_list(a, options[k], &names, &n, err);
+    for (size_t i = 0; read == BS_OK && i < n; i++) add_subject(t, kinds[k], names[i]);
+    free(names);
+    if (read != BS_OK) return read;
   }
   if (t->n_subjects == 0 && args_has(a, "comm")) add_subject(t, BS_TORTURE_COMM, args_value(a, "comm"));
   if (t->n_subjects == 0 && !args_has(a, "plugin") && t->launch > BS_TORTURE_THREADS)
@@ -154,7 +160,7 @@ static int32_t find_subjects(const args *a, bs_torture *t, bs_error *err) {
   int32_t rc = plugins_open_context(a, NULL, 0, &context, err);
   for (size_t i = 0; rc == BS_OK && i < a->n_given; i++) {
     char id[64];
-    if (strcmp(a->options[a->given[i].option].name, "plugin") != 0) continue;
+    if (strcmp(args_name(args_given(a, i)), "plugin") != 0) continue;
     bs_plugin_id_of(a->given[i].value, id, sizeof id);
     rc = plugins_probe(context, id, err); /* in a child first: it is about to be tortured for a reason */
     if (rc == BS_OK) rc = bs_plugin_activate(context, id, err);

@@ -6,7 +6,7 @@
 #include "core/base/error.h"
 
 static const args_option options[] = {
-    {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
+    {OPT_OUTPUT, "table, md, csv, json or jsonl", 0},
     ARGS_HELP,
 };
 
