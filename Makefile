@@ -5,7 +5,7 @@ JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 DESTDIR ?=
 SHELL := /bin/bash
-.PHONY: help setup configure build everything run test check verify bench bench-sim answer gpu-bundle docs install uninstall format lint clean
+.PHONY: help setup configure build everything run test check verify bench bench-sim answer gpu-bundle docs deb install uninstall format lint clean
 .DEFAULT_GOAL := help
 
 help:
@@ -19,6 +19,7 @@ help:
 	@echo 'make answer   docs/answer.md and its chart: blockshock beside the other methods and dense, measured here in minutes'
 	@echo 'make gpu-bundle   build/gpu-bundle: what tests the cuda plugin on a machine with a GPU (docs/gpu/README.md)'
 	@echo 'make docs     the documentation as HTML with a search: $(BUILD)/share/doc/blockshock/html/index.html'
+	@echo 'make deb      a Debian package, build/deb/blockshock_VERSION_ARCH.deb; scripts/deb --check tries it in a clean root'
 	@echo 'BS_CUDA=on    before any of these: build the cuda plugin also where no GPU is; make run BS_CUDA=on'
 	@echo 'make install | make uninstall  PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)'
 	@echo 'make format | make lint | make clean'
@@ -79,6 +80,10 @@ docs: configure
 	@scripts/setup --docs
 	@cmake --build $(BUILD) --target bs_reference
 	@scripts/docs-site $(BUILD)
+
+deb:
+	@scripts/setup --deb
+	@scripts/deb
 
 install: build
 	@DESTDIR=$(DESTDIR) cmake --install $(BUILD) --prefix $(PREFIX)

@@ -47,6 +47,8 @@ void bsrun_note(int quiet, const char *text);
 void bsrun_detail(int verbose, const char *text);
 /* "bsrun: warning: ...", and into log.txt. */
 void bsrun_warn(const char *text);
+/* Warns when others had the processors during a measurement: its bs_load_json. */
+void bsrun_warn_load(const json_t *conditions);
 /* The unknown word of a list of choices: BS_USAGE with the nearest. BS-USE-VERB of a verb, BS-USE-FORMAT of
  * an output format, BS-USE-CHOICE of anything else. */
 int32_t bsrun_unknown(const char *what, const char *word, const char *const *known, size_t n, bs_error *err);

@@ -361,6 +361,7 @@ static int32_t one_subject(const args *a, const bs_diagnose_request *q, int form
   int32_t rc =
       a->n_words > 0 ? of_model(a, &own, &result, &folder, err) : of_layer(a, &own, &result, &folder, err);
   if (rc == BS_OK) json_array_append(results, result);
+  if (rc == BS_OK) bsrun_warn_load(json_object_get(result, "conditions"));
   if (rc == BS_OK && is_readable(format)) rc = print_readable(format, args_has(a, "verbose"), result, err);
   if (rc == BS_OK) model_print_folder(format, folder);
   const size_t failed = rc == BS_OK ? tell_failed(result) : 0;
@@ -437,8 +438,9 @@ const bsrun_verb verb_diagnose = {
     .about =
         "Finds what of a pass goes to things that need not be: ops that a slow implementation serves, waits "
         "of\n"
-        "the host, copies, plans that are made again, activations outside of products, more threads than\n"
-        "cores. Without MODEL the subject is a layer, chosen as for `bsrun run`. MODEL is a file .onnx, a\n"
+        "the host, copies, plans that are made again, activations outside of products, threads that hurt,\n"
+        "ranks that wait or differ, and what `bsrun profile` finds far from the limit of the machine. "
+        "Without MODEL the subject is a layer, chosen as for `bsrun run`. MODEL is a file .onnx, a\n"
         "folder with config.json, or builtin:lm or builtin:vit (made in memory: builtin:lm:2x64 has 2 "
         "layers\n"
         "of 64). All checks run unless --only, --skip or --preset say otherwise. Findings are\n"

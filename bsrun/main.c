@@ -13,6 +13,7 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "core/plugin/registry.h"
+#include "lab/measure/constants.h"
 #include "lab/run/run.h"
 
 /* Verbs that are nothing but their second words. */
@@ -122,6 +123,11 @@ void bsrun_detail(int verbose, const char *text) {
 
 void bsrun_warn(const char *text) {
   tell(0, "warning", text);
+}
+
+void bsrun_warn_load(const json_t *conditions) {
+  char busy[200];
+  if (bs_load_was_high(conditions, busy, sizeof busy)) bsrun_warn(busy);
 }
 
 void bsrun_log(void *user, int32_t level, const char *plugin, int32_t rank, const char *message) {

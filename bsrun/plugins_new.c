@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * plugins_new.c - `bsrun plugins new NAME --kind KIND`: a folder with a plugin that builds and works, copied
- * from the installed skeletons (plugins/skeleton). Only names are changed: of files, identifiers, ids. */
+ * from the installed skeletons (plugins/skeleton). Only names are changed: of files, identifiers, ids. A
+ * skeleton of an op has two folders: `op`, which all of them share, and `op_<op>`. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -16,24 +17,26 @@
 
 static const args_option plugins_new_options[] = {
     {OPT_KIND, NULL, 0},
+    {OPT_OP, "of kind op: activate (default), attention, map, matmul or normalize", 0},
     {OPT_TO, "the folder to make; default: NAME, here", ARGS_FOLDER},
     {OPT_OUTPUT, "what was made as table, md, csv, json or jsonl", 0},
     ARGS_HELP,
 };
-const char *const plugins_new_kinds[] = {"op",           "graph_op", "backend",  "method",
-                                         "communicator", "workload", "algorithm"};
+const char *const plugins_new_kinds[] = {"op", "backend", "method", "communicator", "workload", "algorithm"};
 const size_t plugins_n_new_kinds = sizeof plugins_new_kinds / sizeof plugins_new_kinds[0];
+static const char *const new_ops[] = {"activate", "attention", "map", "matmul", "normalize"};
 
 enum { PATH_CAP = 4096, FILE_CAP = 1 << 20, LABEL_MAX = 16 };
 
 /* What is made. In the skeletons the id is skel_<kind>, and SKEL-<KIND> in the ids of errors. */
 typedef struct making {
   const char *id, *kind, *dir;
+  const char *op;            /* NULL: the kind is not op */
   char label[LABEL_MAX + 1]; /* of the ids of errors, which have room for 31 letters */
   char token[32], label_token[32];
-  char from[PATH_CAP]; /* the skeleton's folder */
-  int to;              /* descriptor of the folder that is made */
-  json_t *rows;        /* a row a file */
+  char from[2][PATH_CAP]; /* the skeleton's folders; the second is "" but for an op */
+  int to;                 /* descriptor of the folder that is made */
+  json_t *rows;           /* a row a file */
 } making;
 
 /* ---- the request ---------------------------------------------------------------------------- */
@@ -59,20 +62,36 @@ static int32_t check_name(const char *name, bs_error *err) {
   return BS_OK;
 }
 
-/* comm is what `plugins list` calls a communicator. */
-static int32_t check_kind(const char *kind, const char **out_kind, bs_error *err) {
-  if (kind == NULL) {
-    bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "plugins new needs --kind");
-    bs_error_hint(err, "one of op, graph_op, backend, method, communicator, workload, algorithm");
-    return BS_USAGE;
-  }
-  if (strcmp(kind, "comm") == 0) kind = "communicator";
-  for (size_t i = 0; i < plugins_n_new_kinds; i++) {
-    if (strcmp(kind, plugins_new_kinds[i]) != 0) continue;
-    *out_kind = plugins_new_kinds[i];
+/* One of the words, or an error that names the nearest. */
+static int32_t one_of(const char *what, const char *word, const char *const *words, size_t n,
+                      const char **out_word, bs_error *err) {
+  for (size_t i = 0; i < n; i++) {
+    if (strcmp(word, words[i]) != 0) continue;
+    *out_word = words[i];
     return BS_OK;
   }
-  return bsrun_unknown("kind", kind, plugins_new_kinds, plugins_n_new_kinds, err);
+  return bsrun_unknown(what, word, words, n, err);
+}
+
+/* `plugins list` says comm for a communicator. --op alone is of kind op. */
+static int32_t check_kind(const args *a, making *out, bs_error *err) {
+  const char *kind = args_value(a, "kind"), *op = args_value(a, "op");
+  if (kind == NULL && op == NULL) {
+    bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "plugins new needs --kind or --op");
+    bs_error_hint(err, "--kind op, backend, method, communicator, workload or algorithm; or --op matmul");
+    return BS_USAGE;
+  }
+  if (kind == NULL) kind = "op";
+  if (strcmp(kind, "comm") == 0) kind = "communicator";
+  const int32_t rc = one_of("kind", kind, plugins_new_kinds, plugins_n_new_kinds, &out->kind, err);
+  if (rc != BS_OK) return rc;
+  if (strcmp(kind, "op") == 0)
+    return one_of("op", op != NULL ? op : "activate", new_ops, sizeof new_ops / sizeof new_ops[0], &out->op,
+                  err);
+  if (op == NULL) return BS_OK;
+  bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "--op %.60s: a %s has no op", op, out->kind);
+  bs_error_hint(err, "leave out --op, or make --kind op");
+  return BS_USAGE;
 }
 
 static char upper(char c) {
@@ -89,7 +108,7 @@ static void name_tokens(making *m) {
   for (char *p = m->label_token; *p != '\0'; p++) *p = upper(*p);
 }
 
-/* Beside this program: ../share/blockshock/templates/<kind>. */
+/* Beside this program: ../share/blockshock/templates. */
 static int32_t find_skeleton(making *m, bs_error *err) {
   char exe[PATH_CAP - 128];
   struct stat st;
@@ -99,12 +118,17 @@ static int32_t find_skeleton(making *m, bs_error *err) {
     char *slash = strrchr(exe, '/');
     if (slash != NULL) *slash = '\0';
   }
-  snprintf(m->from, sizeof m->from, "%s/share/blockshock/templates/%s", exe, m->kind);
-  if (stat(m->from, &st) == 0 && S_ISDIR(st.st_mode)) return BS_OK;
-  bs_error_set(err, BS_UNAVAILABLE, "BS-NEW-SKELETON", "there is no skeleton of a %s at %s", m->kind,
-               m->from);
-  bs_error_hint(err, "it is a part of the installation: install Block-Shock again");
-  return BS_UNAVAILABLE;
+  snprintf(m->from[0], sizeof m->from[0], "%s/share/blockshock/templates/%s", exe, m->kind);
+  if (m->op != NULL)
+    snprintf(m->from[1], sizeof m->from[1], "%s/share/blockshock/templates/op_%s", exe, m->op);
+  for (int i = 0; i < 2 && m->from[i][0] != '\0'; i++) {
+    if (stat(m->from[i], &st) == 0 && S_ISDIR(st.st_mode)) continue;
+    bs_error_set(err, BS_UNAVAILABLE, "BS-NEW-SKELETON", "there is no skeleton of a %s at %s", m->kind,
+                 m->from[i]);
+    bs_error_hint(err, "it is a part of the installation: install Block-Shock again");
+    return BS_UNAVAILABLE;
+  }
+  return BS_OK;
 }
 
 /* ---- copying -------------------------------------------------------------------------------- */
@@ -139,9 +163,9 @@ static int32_t io_error(const char *dir, const char *name, bs_error *err) {
   return bs_error_errno(err, BS_IO, "BS-NEW-FILE", errno, "cannot write %.200s/%.60s", dir, name);
 }
 
-static int32_t read_part(const making *m, const char *name, bs_text *out, bs_error *err) {
+static int32_t read_part(const char *from, const char *name, bs_text *out, bs_error *err) {
   char path[PATH_CAP + 256], block[4096];
-  snprintf(path, sizeof path, "%s/%s", m->from, name);
+  snprintf(path, sizeof path, "%s/%s", from, name);
   FILE *f = fopen(path, "re");
   int bad = f == NULL;
   for (size_t n = 1; !bad && n > 0 && out->size < FILE_CAP;) {
@@ -179,9 +203,9 @@ static int32_t write_part(making *m, const char *name, const bs_text *text, bs_e
   return rc;
 }
 
-static int32_t copy_part(making *m, const char *name, bs_error *err) {
+static int32_t copy_part(making *m, const char *from, const char *name, bs_error *err) {
   bs_text in = {0}, out = {0}, to = {0};
-  int32_t rc = read_part(m, name, &in, err);
+  int32_t rc = read_part(from, name, &in, err);
   if (rc == BS_OK && in.data != NULL) renamed(m, in.data, &out);
   if (rc == BS_OK) renamed(m, name, &to);
   if (rc == BS_OK && (out.failed || to.failed || to.data == NULL))
@@ -193,15 +217,15 @@ static int32_t copy_part(making *m, const char *name, bs_error *err) {
   return rc;
 }
 
-static int32_t copy_parts(making *m, bs_error *err) {
+static int32_t copy_parts(making *m, const char *from, bs_error *err) {
   struct dirent **parts = NULL;
-  const int n = scandir(m->from, &parts, is_part, alphasort);
+  const int n = scandir(from, &parts, is_part, alphasort);
   int32_t rc = BS_OK;
   if (n <= 0)
     rc = bs_error_errno(err, BS_UNAVAILABLE, "BS-NEW-SKELETON", n < 0 ? errno : ENOENT, "nothing in %.300s",
-                        m->from);
+                        from);
   for (int i = 0; i < n; i++) {
-    if (rc == BS_OK) rc = copy_part(m, parts[i]->d_name, err);
+    if (rc == BS_OK) rc = copy_part(m, from, parts[i]->d_name, err);
     free(parts[i]);
   }
   free(parts);
@@ -224,7 +248,8 @@ static int32_t make_folder(making *m, bs_error *err) {
     return BS_USAGE;
   }
   m->to = open(m->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  int32_t rc = m->to >= 0 ? copy_parts(m, err) : io_error(m->dir, ".", err);
+  int32_t rc = m->to >= 0 ? BS_OK : io_error(m->dir, ".", err);
+  for (int i = 0; rc == BS_OK && i < 2 && m->from[i][0] != '\0'; i++) rc = copy_parts(m, m->from[i], err);
   if (rc != BS_OK) undo(m);
   if (m->to >= 0) close(m->to);
   return rc;
@@ -282,11 +307,11 @@ static int32_t make_plugin(const args *a, bs_error *err) {
   making m = {.id = a->words[0], .to = -1};
   int format;
   int32_t rc = check_name(m.id, err);
-  if (rc == BS_OK) rc = check_kind(args_value(a, "kind"), &m.kind, err);
+  if (rc == BS_OK) rc = check_kind(a, &m, err);
   if (rc == BS_OK) rc = bsrun_format(a, &format, err);
   if (rc != BS_OK) return rc;
   m.dir = args_has(a, "to") ? args_value(a, "to") : m.id;
-  if (m.dir[0] == '\0') return bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "--dir needs a value (DIR)");
+  if (m.dir[0] == '\0') return bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "--to needs a value (PATH)");
   name_tokens(&m);
   rc = find_skeleton(&m, err);
   if (rc != BS_OK) return rc;
@@ -304,10 +329,12 @@ static int32_t make_plugin(const args *a, bs_error *err) {
 
 const bsrun_verb plugins_new = {
     .name = "new",
-    .words = "NAME --kind KIND [options]",
+    .words = "NAME --kind KIND|--op OP [options]",
     .summary = "make a folder with a small plugin that builds and works, to begin your own from",
     .about = "A folder that exists is refused.\n",
-    .examples = "  bsrun plugins new acme --kind method && make -C acme run\n",
+    .examples =
+        "  bsrun plugins new acme --kind method && make -C acme run\n"
+        "  bsrun plugins new acme --op attention\n",
     .options = plugins_new_options,
     .run = make_plugin,
     .min_words = 1,

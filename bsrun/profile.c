@@ -32,6 +32,7 @@ static const bs_field parts[] = {{"part", "PART", 0, 0},
                                  {"bound_percent", "% OF BOUND", BS_FIELD_RIGHT, 3}};
 static const bs_field findings[] = {{"rule", "FINDING", 0, 0},
                                     {"state", "STATE", 0, 0},
+                                    {"cost_s", "COST s", BS_FIELD_RIGHT, 3},
                                     {"text", "MEASURED", 0, 0},
                                     {"says", "WHAT IT MEANS", 0, 0}};
 
@@ -174,6 +175,7 @@ int32_t profile_finish(const args *a, json_t *record, const profile_kept *kept, 
   int32_t rc = bsrun_format(a, &format, err);
   if (rc == BS_OK) rc = bs_profile_judge(record, rules != NULL ? rules : "cpu", err);
   if (rc == BS_OK && bsrun_keeps(a)) rc = keep(a, record, kept, &folder, err);
+  if (rc == BS_OK) bsrun_warn_load(json_object_get(record, "conditions"));
   if (rc == BS_OK) rc = profile_print(a, record, 0, 1, err);
   if (rc == BS_OK && folder != NULL && (format == BS_FORMAT_TABLE || format == BS_FORMAT_MD))
     bs_print(stdout, "\n%srun: %s\n", format == BS_FORMAT_MD ? "- " : "", folder);

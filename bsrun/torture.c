@@ -25,7 +25,7 @@ static const args_option torture_options[] = {
     {OPT_LAUNCH, "default: as --comm has them", 0},
     {OPT_WORLD_SIZE, "several with commas; default: 2,3,4", 0},
     {OPT_TIMEOUT, "of every wait between ranks; default: 0.5", 0},
-    {OPT_OP, NULL, 0},
+    {OPT_OP, "only these: give it again for each", 0},
     {OPT_FAULT, NULL, 0},
     {OPT_PRESET, "default: full", 0},
     {OPT_PRESET_QUICK, "only the last rank, and the first call of each op", 0},

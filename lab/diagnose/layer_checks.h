@@ -11,6 +11,7 @@ int32_t diag_layer_staged(bs_diagnosis *d, diag_layer *layer, bs_error *err);
 int32_t diag_layer_shapes(bs_diagnosis *d, diag_layer *layer, bs_error *err);
 int32_t diag_layer_capture(bs_diagnosis *d, diag_layer *layer, bs_error *err);
 /* layer_costs.c */
+int32_t diag_layer_bound(bs_diagnosis *d, diag_layer *l, bs_error *err);
 int32_t diag_layer_threads(bs_diagnosis *d, diag_layer *layer, bs_error *err);
 int32_t diag_layer_epilogue(bs_diagnosis *d, diag_layer *layer, bs_error *err);
 int32_t diag_layer_plan(bs_diagnosis *d, diag_layer *layer, bs_error *err);

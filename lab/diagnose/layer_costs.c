@@ -14,15 +14,15 @@ int32_t diag_layer_threads(bs_diagnosis *d, diag_layer *l, bs_error *err) {
   bs_pair_times t;
   bs_fact(d, "cores", cores, "");
   bs_fact(d, "threads of all ranks", all, "");
-  if (all <= cores) return BS_OK;
+  if (all <= cores && l->c.threads_per_rank == 1) return BS_OK;
   bs_case other = l->c;
-  other.threads_per_rank = cores / ranks > 0 ? cores / ranks : 1;
+  other.threads_per_rank = all > cores && cores / ranks > 0 ? cores / ranks : 1;
   if (ranks > cores) { /* no number of threads mends that */
     bs_find(d, 0, NULL, "%u ranks on %u cores take turns", ranks, cores);
     return BS_OK;
   }
   const int32_t rc = diag_layer_pair(d, l, &other, BS_ARM_FORWARD, &t, err);
-  if (rc == BS_OK)
+  if (rc == BS_OK && (all > cores || bs_pair_is_slower(&t)))
     bs_find_pair(d, &t, "%u threads (%u a rank) on %u cores: %.3g ms a pass; with %u a rank: %.3g ms", all,
                  l->c.threads_per_rank, cores, 1e3 * t.as_is, other.threads_per_rank, 1e3 * t.other);
   return rc;

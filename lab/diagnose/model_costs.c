@@ -15,15 +15,15 @@ static const double DECIDED = 1.05;
 
 int32_t diag_model_threads(bs_diagnosis *d, diag_model *m, bs_error *err) {
   const uint32_t cores = bs_machine_cores(), threads = m->request.threads;
-  const diag_change change = {.threads = cores};
+  const diag_change change = {.threads = threads > cores ? cores : 1};
   bs_pair_times t;
   bs_fact(d, "cores", cores, "");
   bs_fact(d, "threads of a run", threads, "");
-  if (threads <= cores) return BS_OK;
+  if (threads == 1) return BS_OK;
   const int32_t rc = diag_model_pair(d, m, &change, &t, NULL, NULL, err);
-  if (rc == BS_OK)
+  if (rc == BS_OK && (threads > cores || bs_pair_is_slower(&t)))
     bs_find_pair(d, &t, "%u threads on %u cores: %.3g ms a run; with %u: %.3g ms", threads, cores,
-                 1e3 * t.as_is, cores, 1e3 * t.other);
+                 1e3 * t.as_is, change.threads, 1e3 * t.other);
   return rc;
 }
 

@@ -19,6 +19,8 @@ json_t *bs_constants_key(void);
 /* 1 and a sentence: others take more than a quarter of the processors right now (looks for a quarter of a
  * second). */
 int bs_load_is_high(char *out_text, size_t size);
+/* The same of a record of bs_load_json, which was made around a measurement. */
+int bs_load_was_high(const json_t *conditions, char *out_text, size_t size);
 /* Why they should not be kept: a list of {list, row, keep, why}; list and row name the constant, or are null
  * where the whole machine was busy; keep: it may be kept all the same. Empty: nothing speaks against them. */
 json_t *bs_constants_doubts(const json_t *constants);

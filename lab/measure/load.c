@@ -125,13 +125,17 @@ static int is_high(const json_t *c, double most, double cores, char *out, size_t
   return others >= 0.0 ? others + stolen > most : load > 0.5 * cores;
 }
 
+int bs_load_was_high(const json_t *conditions, char *out, size_t size) {
+  return is_high(conditions, 0.25, bs_machine_cores(), out, size);
+}
+
 int bs_load_is_high(char *out, size_t size) {
   bs_load before, after;
   bs_load_now(&before);
   nanosleep(&(struct timespec){.tv_nsec = 250000000}, NULL);
   bs_load_now(&after);
   json_t *c = bs_load_json(&before, &after);
-  const int high = is_high(c, 0.25, bs_machine_cores(), out, size);
+  const int high = bs_load_was_high(c, out, size);
   json_decref(c);
   return high;
 }

@@ -82,8 +82,8 @@ static int32_t interval_of(const bs_sampled_arm *arm, size_t n, double *out_low,
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-static int32_t count_work(const bs_session *session, uint64_t *out_flops, uint64_t *out_bytes,
-                          bs_error *err) {
+int32_t bs_model_count_work(const bs_session *session, uint64_t *out_flops, uint64_t *out_bytes,
+                            bs_error *err) {
   int32_t rc = BS_OK;
   *out_flops = *out_bytes = 0;
   for (uint32_t i = 0; rc == BS_OK && i < bs_session_node_count(session); i++) {
@@ -114,7 +114,7 @@ static int32_t add_row(benching *b, const bs_sampling *s, bs_error *err) {
   const bs_sampled_arm *arm = &s->arm[0];
   uint64_t flops, bytes;
   double low = 0, high = 0;
-  int32_t rc = count_work(b->model->session, &flops, &bytes, err);
+  int32_t rc = bs_model_count_work(b->model->session, &flops, &bytes, err);
   if (rc == BS_OK) rc = interval_of(arm, s->pairs, &low, &high, err);
   if (rc != BS_OK) return rc;
   const double each = arm->look.p50;
@@ -253,8 +253,7 @@ static int slower_first(const void *a, const void *b) {
   return x < y ? 1 : x > y ? -1 : 0;
 }
 
-/* Nodes by their time in a run, the slowest first, with their share of all nodes' time. */
-static json_t *by_time(const json_t *nodes) {
+json_t *bs_model_by_time(const json_t *nodes) {
   const size_t n = json_array_size(nodes);
   json_t **order = calloc(n + 1, sizeof *order), *rows = json_array();
   double all = 0;
@@ -299,7 +298,7 @@ static int32_t profile(bs_context *context, benching *b, json_t **out, bs_error 
   if (rc == BS_OK) rc = bs_model_text(&view, BS_REPORT_PROFILE, 1, &text, err);
   json_t *report = text != NULL ? json_loads(text, 0, NULL) : NULL;
   if (rc == BS_OK) {
-    *out = by_time(json_object_get(report, "nodes"));
+    *out = bs_model_by_time(json_object_get(report, "nodes"));
     if (report == NULL) rc = bs_error_set(err, BS_INTERNAL, "BS-MODEL-PROFILE", "the profile is no JSON");
   }
   json_decref(report);

@@ -25,4 +25,10 @@ typedef struct bs_model_bench {
  * these are (of two rows decode)}. BS_UNSUPPORTED, BS-MODEL-FALLBACK: ref serves a node. */
 int32_t bs_model_bench_run(bs_context *context, const bs_model_request *request, bs_model *model,
                            const bs_model_bench *asked, json_t **out, bs_error *err);
+/* FLOPs and bytes of one run of a session, as it is bound. */
+int32_t bs_model_count_work(const bs_session *session, uint64_t *out_flops, uint64_t *out_bytes,
+                            bs_error *err);
+/* The nodes of BS_REPORT_PROFILE by their time in a run, the slowest first: with each_s, share (of all nodes'
+ * time) and gflops. A new reference; the nodes are shared. */
+json_t *bs_model_by_time(const json_t *nodes);
 #endif

@@ -73,7 +73,9 @@ int32_t bs_profile_kernel(const bs_kernel_setup *setup, const bs_profile_options
   bs_kernel_arm *arm = NULL;
   double first = 0, *seconds = NULL;
   uint64_t n = 0;
+  bs_load before;
   *out = NULL;
+  bs_load_now(&before);
   bs_counters_open(options->counters, &counters); /* before the arm's threads are there */
   int32_t rc = bs_kernel_arm_open(setup, &arm, err);
   if (rc == BS_OK) n = calls_for(arm, options->seconds, &first, err, &rc);
@@ -86,6 +88,7 @@ int32_t bs_profile_kernel(const bs_kernel_setup *setup, const bs_profile_options
   if (rc == BS_OK)
     rc =
         bs_profile_calls(*out, (double)n, bs_percentile(seconds, n, 0), bs_percentile(seconds, n, 0.95), err);
+  if (rc == BS_OK) rc = bs_profile_conditions(*out, &before, err);
   if (rc == BS_OK) rc = bs_profile_trace(*out, options->trace, err);
   bs_kernel_arm_close(arm);
   bs_counters_close(&counters);

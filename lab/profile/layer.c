@@ -62,8 +62,12 @@ static int32_t add_ranks(json_t *record, const bs_case_result *result, double ca
   json_t *ranks = json_pack("{s:i}", "n", (int)result->world_size);
   if (ranks != NULL && sum > 0)
     json_object_set_new(ranks, "imbalance", json_real(most * result->world_size / sum));
+  if (ranks != NULL && sum > 0)
+    json_object_set_new(ranks, "imbalance_s", json_real(most - sum / result->world_size));
   if (ranks != NULL && call_s > 0) {
+    json_object_set_new(ranks, "wait_s", json_real(collective - least));
     json_object_set_new(ranks, "wait_share", json_real((collective - least) / call_s));
+    json_object_set_new(ranks, "collective_s", json_real(collective));
     json_object_set_new(ranks, "collective_share", json_real(collective / call_s));
   }
   return bs_profile_set(record, "ranks", ranks, err);
@@ -137,13 +141,16 @@ static int32_t run_twice(bs_case *c, const bs_profile_options *o, bs_case_result
   return rc;
 }
 
-static int32_t profile_case(bs_case *c, const bs_experiment *e, const bs_profile_options *o, json_t **out,
-                            bs_error *err) {
+int32_t bs_profile_case(bs_case *c, const bs_experiment *e, const bs_profile_options *o, json_t **out,
+                        bs_error *err) {
   bs_case_result result = {0};
   bs_counters counters;
   bs_predicted predicted;
   bs_machine machine;
   double calls = 0;
+  bs_load before;
+  *out = NULL;
+  bs_load_now(&before);
   int32_t rc = run_twice(c, o, &result, &counters, &calls, err);
   if (rc == BS_OK) rc = predict(c, e, &machine, &predicted, err);
   if (rc == BS_OK) rc = describe(c, &result, &predicted, out, err);
@@ -151,8 +158,13 @@ static int32_t profile_case(bs_case *c, const bs_experiment *e, const bs_profile
     rc = bs_profile_set(
         *out, "counters",
         bs_counters_json(&counters, calls, region(slowest(&result), "forward"), machine.read_all), err);
+  if (rc == BS_OK) rc = bs_profile_conditions(*out, &before, err);
   if (rc == BS_OK) rc = bs_profile_trace(*out, o->trace, err);
   bs_case_result_free(&result);
+  if (rc != BS_OK) {
+    json_decref(*out);
+    *out = NULL;
+  }
   return rc;
 }
 
@@ -181,11 +193,7 @@ int32_t bs_profile_layer(bs_context *context, bs_experiment *e, const char *tune
   c->iterations = e->timed_iters > 0 ? e->timed_iters : 1;
   c->progress = o->progress;
   c->progress_user = o->user;
-  rc = profile_case(c, e, o, out, err);
+  rc = bs_profile_case(c, e, o, out, err);
   bs_subject_close(&subject);
-  if (rc != BS_OK) {
-    json_decref(*out);
-    *out = NULL;
-  }
   return rc;
 }

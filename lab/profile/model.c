@@ -25,9 +25,11 @@ static int32_t add_nodes(json_t *record, const json_t *nodes, const json_t *row,
                          bs_error *err) {
   size_t i;
   json_t *node;
+  double fallback_s = 0;
   int32_t rc = BS_OK;
   json_array_foreach(nodes, i, node) {
     char name[160];
+    if (strncmp(bs_get_text(node, "serves"), "ref:", 4) == 0) fallback_s += bs_get_number(node, "each_s");
     snprintf(name, sizeof name, "%lld %.60s (%.60s)",
              (long long)json_integer_value(json_object_get(node, "index")), bs_get_text(node, "op"),
              bs_get_text(node, "serves"));
@@ -41,8 +43,8 @@ static int32_t add_nodes(json_t *record, const json_t *nodes, const json_t *row,
     if (rc != BS_OK) return rc;
   }
   return bs_profile_set(record, "nodes",
-                        json_pack("{s:I,s:f,s:f}", "n", (json_int_t)json_array_size(nodes), "fallback",
-                                  bs_get_number(row, "fallback_nodes"), "top_share",
+                        json_pack("{s:I,s:f,s:f,s:f}", "n", (json_int_t)json_array_size(nodes), "fallback",
+                                  bs_get_number(row, "fallback_nodes"), "fallback_s", fallback_s, "top_share",
                                   bs_get_number(json_array_get(nodes, 0), "share")),
                         err);
 }
@@ -77,13 +79,27 @@ static int32_t add_calls(json_t *record, const json_t *row, bs_error *err) {
   return rc;
 }
 
+int32_t bs_profile_run(const char *name, const json_t *row, const json_t *nodes, json_t **out,
+                       bs_error *err) {
+  const uint32_t threads = (uint32_t)bs_get_number(row, "threads");
+  bs_kernel_peaks rates = {0};
+  *out = bs_profile_record("model", name, threads, 1, bs_get_number(row, "median_s"));
+  int32_t rc = *out != NULL ? measure_peaks(row, threads, &rates, err) : bs_no_memory(err, "a profile");
+  if (rc == BS_OK) rc = add_nodes(*out, nodes, row, &rates, err);
+  if (rc == BS_OK) rc = add_bound(*out, row, &rates, err);
+  if (rc == BS_OK) rc = bs_profile_set(*out, "ranks", json_pack("{s:i}", "n", 1), err);
+  if (rc == BS_OK) return BS_OK;
+  json_decref(*out);
+  *out = NULL;
+  return rc;
+}
+
 int32_t bs_profile_model(bs_context *context, bs_model_request *request, bs_model *model,
                          const bs_profile_options *o, json_t **out, bs_error *err) {
   const bs_model_bench how = {
       .seconds = o->seconds, .allow_fallback = 1, .profile = 1, .progress = o->progress, .user = o->user};
   bs_counters counters;
   json_t *result = NULL;
-  bs_kernel_peaks rates = {0};
   *out = NULL;
   bs_counters_open(o->counters, &counters);
   bs_counters_start(&counters);
@@ -94,15 +110,11 @@ int32_t bs_profile_model(bs_context *context, bs_model_request *request, bs_mode
    */
   const json_t *rows = json_object_get(result, "rows");
   const json_t *row = json_array_get(rows, json_array_size(rows) > 0 ? json_array_size(rows) - 1 : 0);
-  const double call_s = bs_get_number(row, "median_s");
-  const uint32_t threads = (uint32_t)bs_get_number(row, "threads");
-  if (rc == BS_OK) *out = bs_profile_record("model", bs_get_text(result, "model"), threads, 1, call_s);
-  if (rc == BS_OK && *out == NULL) rc = bs_no_memory(err, "a profile");
+  if (rc == BS_OK)
+    rc = bs_profile_run(bs_get_text(result, "model"), row, json_object_get(result, "profile"), out, err);
   if (rc == BS_OK) rc = add_calls(*out, row, err);
-  if (rc == BS_OK) rc = measure_peaks(row, threads, &rates, err);
-  if (rc == BS_OK) rc = add_nodes(*out, json_object_get(result, "profile"), row, &rates, err);
-  if (rc == BS_OK) rc = add_bound(*out, row, &rates, err);
-  if (rc == BS_OK) rc = bs_profile_set(*out, "ranks", json_pack("{s:i}", "n", 1), err);
+  if (rc == BS_OK)
+    rc = bs_profile_set(*out, "conditions", json_incref(json_object_get(result, "conditions")), err);
   if (rc == BS_OK) rc = bs_profile_set(*out, "counters", bs_counters_json(&counters, NAN, NAN, 0), err);
   if (rc == BS_OK) rc = bs_profile_trace(*out, o->trace, err);
   json_decref(result);

@@ -2,6 +2,7 @@
  * parts.h - what the subjects of a profile share. */
 #ifndef BS_LAB_PROFILE_PARTS_H
 #define BS_LAB_PROFILE_PARTS_H
+#include "lab/measure/load.h"
 #include "lab/profile/counters.h"
 #include "lab/profile/profile.h"
 
@@ -23,6 +24,8 @@ int32_t bs_profile_bound(json_t *record, const char *const *names, const double 
                          bs_error *err);
 /* One thing of the record, which it takes over. */
 int32_t bs_profile_set(json_t *record, const char *key, json_t *value, bs_error *err);
+/* conditions: what else the processors did since `before` (bs_load_json). */
+int32_t bs_profile_conditions(json_t *record, const bs_load *before, bs_error *err);
 /* Writes the parts, one behind the other, as Chrome trace events: a process a rank. NULL path: nothing. */
 int32_t bs_profile_trace(const json_t *record, const char *path, bs_error *err);
 #endif

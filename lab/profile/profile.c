@@ -64,9 +64,16 @@ int32_t bs_profile_bound(json_t *record, const char *const *names, const double 
   if (seconds[most] > 0 && call > 0) {
     json_object_set_new(bound, "limit", json_string(names[most]));
     json_object_set_new(bound, "seconds", json_real(seconds[most]));
+    json_object_set_new(bound, "beyond_s", json_real(fmax(0, call - seconds[most])));
     json_object_set_new(bound, "percent", json_real(100 * seconds[most] / call));
   }
   return bs_profile_set(record, "bound", bound, err);
+}
+
+int32_t bs_profile_conditions(json_t *record, const bs_load *before, bs_error *err) {
+  bs_load after;
+  bs_load_now(&after);
+  return bs_profile_set(record, "conditions", bs_load_json(before, &after), err);
 }
 
 int32_t bs_profile_trace(const json_t *record, const char *path, bs_error *err) {
@@ -90,6 +97,18 @@ int32_t bs_profile_trace(const json_t *record, const char *path, bs_error *err) 
   return rc;
 }
 
+static double cost_of(const json_t *finding) {
+  return json_number_value(json_object_get(finding, "cost_s")); /* 0 where it has none */
+}
+
+/* Appends a finding; those that cost more come first, the others stay in the order of the rules. */
+static void add_finding(json_t *findings, json_t *finding, double cost_s) {
+  if (finding != NULL && isfinite(cost_s)) json_object_set_new(finding, "cost_s", json_real(cost_s));
+  size_t at = json_array_size(findings);
+  while (at > 0 && cost_of(json_array_get(findings, at - 1)) < cost_of(finding)) at--;
+  json_array_insert_new(findings, at, finding);
+}
+
 static int32_t judge_by(json_t *record, const bs_rules *rules, bs_error *err) {
   static const char *const states[] = {"no", "holds", "UNKNOWN", "no"};
   bs_rules_outcome outcome = {0};
@@ -99,8 +118,11 @@ static int32_t judge_by(json_t *record, const bs_rules *rules, bs_error *err) {
   json_t *findings = rc == BS_OK ? json_array() : NULL;
   for (uint32_t i = 0; findings != NULL && i < outcome.n; i++) {
     const bs_rule_result *r = &outcome.result[i];
-    json_array_append_new(findings, json_pack("{ss,ss,ss,ss}", "rule", r->rule->name, "state",
-                                              states[r->state], "text", r->text, "says", r->rule->says));
+    const int holds = strcmp(states[r->state], "holds") == 0;
+    add_finding(findings,
+                json_pack("{ss,ss,ss,ss}", "rule", r->rule->name, "state", states[r->state], "text", r->text,
+                          "says", r->rule->says),
+                holds && r->rule->cost != NULL ? bs_rules_number(record, r->rule->cost) : NAN);
   }
   if (rc == BS_OK)
     rc = bs_profile_set(record, "findings", findings, err);

@@ -5,14 +5,19 @@
  *   call_s     of one forward, call or run, median
  *   calls      {n, min_s, p95_s}: of how many forwards, calls or samples of runs, and their spread
  *   parts      [{part, rank, seconds, share (of call_s), flops, bytes, gflops, gbytes_s, bound_percent}]:
- * regions of ranks, the kernel, or nodes
- *   bound      {limit, seconds, percent (of call_s), fma_share,
- * exp_share, bytes_share, wire_share, launch_share}: seconds by each limit over call_s; what is not known is
- * left out ranks      {n, imbalance (the slowest rank's own work over the mean), wait_share,
- * collective_share} nodes      {n, fallback, top_share} of a model counters   {known, reason, ...}:
- * counters.h findings   [{rule, state: "holds", "no", "UNKNOWN", text, says}], by bs_profile_judge */
+ *              regions of ranks, the kernel, or nodes
+ *   bound      {limit, seconds, percent (of call_s), beyond_s, fma_share, exp_share, bytes_share,
+ *              wire_share, launch_share}: seconds by each limit over call_s; what is not known is left out
+ *   ranks      {n, imbalance (the slowest rank's own work over the mean), imbalance_s, wait_share, wait_s,
+ *              collective_share, collective_s}
+ *   nodes      {n, fallback, fallback_s, top_share} of a model
+ *   counters   {known, reason, ...}: counters.h
+ *   conditions what else the processors did: bs_load_json
+ *   findings   [{rule, state: "holds", "no", "UNKNOWN", text, says, cost_s}], by bs_profile_judge: the
+ *              dearest first; cost_s (seconds of a call) where the rule tells it */
 #ifndef BS_LAB_PROFILE_PROFILE_H
 #define BS_LAB_PROFILE_PROFILE_H
+#include "lab/case/case.h"
 #include "lab/experiment.h"
 #include "lab/kernel/case.h"
 #include "lab/model/model.h"
@@ -30,11 +35,17 @@ typedef struct bs_profile_options {
  * configuration pins or the tuning file (NULL: none) names; nothing is tuned. The caller releases *out. */
 int32_t bs_profile_layer(bs_context *context, bs_experiment *experiment, const char *tune_path,
                          const bs_profile_options *options, json_t **out, bs_error *err);
+/* The same of a case that is at hand: c->iterations forwards, and a third of them before. */
+int32_t bs_profile_case(bs_case *c, const bs_experiment *experiment, const bs_profile_options *options,
+                        json_t **out, bs_error *err);
 int32_t bs_profile_kernel(const bs_kernel_setup *setup, const bs_profile_options *options, json_t **out,
                           bs_error *err);
 /* Of an open model that has no session yet (bench.h); parts are nodes, the slowest first. */
 int32_t bs_profile_model(bs_context *context, bs_model_request *request, bs_model *model,
                          const bs_profile_options *options, json_t **out, bs_error *err);
+/* The same of what was measured already. row: {median_s, threads, flops, bytes, fallback_nodes} of a run;
+ * nodes: those of bs_model_by_time. Its `calls`, `counters` and `conditions` are missing. */
+int32_t bs_profile_run(const char *name, const json_t *row, const json_t *nodes, json_t **out, bs_error *err);
 /* Of a file of Nsight Compute (ncu.h): a record a kernel, with the findings of a rule file, number `at` of
  * `all`. Records are made one after another, so that many kernels need little memory. */
 typedef int32_t (*bs_profile_take)(void *user, json_t *record, size_t at, size_t all, bs_error *err);

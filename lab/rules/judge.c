@@ -224,6 +224,11 @@ int32_t bs_rules_judge_stage(const bs_rules *rules, uint32_t stage, const json_t
   return judge(rules, stage, record, out, err);
 }
 
+double bs_rules_number(const json_t *record, const char *path) {
+  const json_t *value = value_at(record, path);
+  return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
 void bs_rules_outcome_free(bs_rules_outcome *outcome) {
   free(outcome->result);
   memset(outcome, 0, sizeof *outcome);

@@ -138,13 +138,14 @@ static int32_t controls_of(const reader *r, const bs_node *map, bs_rule *rule) {
 }
 
 static int32_t rule_of(const reader *r, const bs_node *map, bs_rule *rule) {
-  static const char *const keys[] = {"name", "stage", "metric",  "compare", "limit",
-                                     "says", "when",  "control", "low",     "high"};
+  static const char *const keys[] = {"name", "stage",   "metric", "compare", "limit", "says",
+                                     "when", "control", "low",    "high",    "cost"};
   int32_t rc = keys_of(r, map, keys, 6, sizeof keys / sizeof keys[0]);
   if (rc != BS_OK) return rc;
   rule->name = bs_config_find(map, "name")->text;
   rule->says = bs_config_find(map, "says")->text;
   rc = word_of(r, bs_config_find(map, "stage"), "stage", bs_rule_stage_names, BS_STAGE_COUNT_, &rule->stage);
+  if (rc == BS_OK) rc = path_of(r, map, "cost", &rule->cost);
   if (rc == BS_OK) rc = condition_of(r, map, &rule->condition);
   if (rc == BS_OK) rc = when_of(r, bs_config_find(map, "when"), rule);
   return rc == BS_OK ? controls_of(r, map, rule) : rc;

@@ -39,6 +39,7 @@ typedef struct bs_rule_condition {
 typedef struct bs_rule {
   const char *name;
   const char *says; /* what it means when a gate fails, or a finding holds, and what to do */
+  const char *cost; /* of a finding: the path of the seconds that it costs; NULL: not told */
   uint32_t stage;   /* enum bs_rule_stage */
   bs_rule_condition condition;
   bs_rule_condition when[BS_RULE_CONDITIONS]; /* all of them hold, or the rule is skipped */
@@ -87,6 +88,8 @@ int32_t bs_rules_judge(const bs_rules *rules, const json_t *record, bs_rules_out
 int32_t bs_rules_judge_stage(const bs_rules *rules, uint32_t stage, const json_t *record,
                              bs_rules_outcome *out, bs_error *err);
 void bs_rules_outcome_free(bs_rules_outcome *outcome);
+/* The number at a path of the record; NAN: there is none. */
+double bs_rules_number(const json_t *record, const char *path);
 /* The first result of a state, or NULL. */
 const bs_rule_result *bs_rules_first(const bs_rules_outcome *outcome, uint32_t state);
 /* [{gate, stage, state, value, limit, margin, text, says}], a new reference; NULL: out of memory. */

@@ -2,6 +2,7 @@
  * test_bsrun_diagnose.c - `bsrun diagnose`: five faults planted in a layer and five in a model, each found by
  * its check, none in the clean ones; what is kept and reported; inputs that are wrong. No time is judged. */
 #include <jansson.h>
+#include <math.h>
 
 #include "tests/bsrun/model_files.h"
 #include "tests/run_tests.h"
@@ -132,8 +133,9 @@ END_TEST
 START_TEST(a_clean_layer) {
   static const char *const words[][MOST_WORDS] = {
       {LAYER, "--method", "dense", "--set", "model.activation=relu", "--threads-per-rank", "1", "--skip",
-       "train", NULL},
-      {LAYER, "--method", "row_parallel", "-P", "2", "--preset", "quick", NULL},
+       "train, bound", NULL},
+      {LAYER, "--method", "row_parallel", "-P", "2", "--threads-per-rank", "1", "--preset", "quick", "--skip",
+       "bound", NULL},
   };
   static const size_t checks[] = {11, 10};
   static const char *const measured[][2] = {{"shapes", "call of 1 token"},
@@ -212,6 +214,43 @@ START_TEST(ablation_and_training) {
     ck_assert_str_eq(r.out, "");
     ran_free(&r);
   }
+}
+END_TEST
+
+/* One rank is slow: `profile` finds four things by its rules, and `diagnose` the same with the same costs in
+ * the same order. */
+START_TEST(agrees_with_profile) {
+#define SLOW_RANK                                                                                            \
+  LAYER, "--method", "row_parallel", "-P", "2", "--threads-per-rank", "1", "--backend", "slow:cpu", "--set", \
+      "plugins.slow.plan=op=matmul,rank=1,ms=5"
+  static const char *const rules[] = {"far_from_bound", "collectives", "waiting", "imbalance"};
+  static const char *const words[] = {SLOW_RANK, "--only", "bound", NULL};
+  ran r =
+      bsrun(dir, "profile", "layer", SLOW_RANK, "--iters", "12", "--out", "off", "-o", "json", "-q", NULL);
+  must_be(&r, 0);
+  json_t *profile = json_loads(r.out, 0, NULL), *result = diagnose(words);
+  const json_t *held = json_object_get(profile, "findings"), *found = json_object_get(result, "findings"), *f;
+  double last = INFINITY;
+  size_t i;
+  ck_assert_uint_eq(json_array_size(found), 4);
+  json_array_foreach(found, i, f) {
+    const double cost = json_number_value(json_object_get(f, "cost_s"));
+    size_t named = 0;
+    for (size_t k = 0; k < 4; k++) named += strncmp(text_of(f, "evidence"), rules[k], strlen(rules[k])) == 0;
+    ck_assert_msg(named == 1 && cost > 2e-3 && cost <= last, "%s: %g", text_of(f, "evidence"), cost);
+    last = cost;
+  }
+  last = INFINITY;
+  json_array_foreach(held, i, f) {
+    const double cost = json_number_value(json_object_get(f, "cost_s"));
+    ck_assert_msg(strcmp(text_of(f, "state"), "holds") == 0 || cost == 0, "%s", text_of(f, "rule"));
+    ck_assert_msg(cost <= last && (i >= 4 || cost > 2e-3), "%s: %g", text_of(f, "rule"), cost);
+    last = cost;
+  }
+  ck_assert(json_is_object(json_object_get(profile, "conditions")));
+  json_decref(profile);
+  json_decref(result);
+  ran_free(&r);
 }
 END_TEST
 
@@ -344,10 +383,10 @@ START_TEST(command_of_shapes) {
 }
 END_TEST
 
-/* Of a model this small the host may be a fifth, and nodes one by one be as fast: those findings are left
- * out. */
+/* Of a model this small the host may be a fifth, nodes one by one be as fast, and a run be far from the limit
+ * of the machine: those findings are left out. */
 START_TEST(a_clean_model) {
-  static const char *const words[] = {MODEL, "--threads", "1", "--skip", "dispatch, nodes", NULL};
+  static const char *const words[] = {MODEL, "--threads", "1", "--skip", "dispatch, nodes, bound", NULL};
   static const char *const measured[][2] = {{"shapes", "batch: a plan for a new size"},
                                             {"plan", "cold: lower"},
                                             {"plan", "cold: passes"},
@@ -572,6 +611,7 @@ int main(void) {
   return run_tests("bsrun_diagnose",
                    (test_case[]){{faults_of_a_layer},
                                  {a_clean_layer},
+                                 {agrees_with_profile},
                                  {dearest_first},
                                  {command_of_shapes},
                                  {domains_of_takes},

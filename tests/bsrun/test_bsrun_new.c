@@ -13,9 +13,18 @@ static void setup(void) {
   ck_assert_int_eq(chmod(dir, 0700), 0);
 }
 
-static const char *const kinds[] = {"op",           "graph_op", "backend",  "method",
-                                    "communicator", "workload", "algorithm"};
-enum { KINDS = sizeof kinds / sizeof kinds[0] };
+/* op: NULL where the kind has none. */
+static const struct {
+  const char *kind, *op;
+} made_of[] = {{"op", "activate"},  {"op", "attention"}, {"op", "map"},    {"op", "matmul"},
+               {"op", "normalize"}, {"backend", NULL},   {"method", NULL}, {"communicator", NULL},
+               {"workload", NULL},  {"algorithm", NULL}};
+enum { KINDS = sizeof made_of / sizeof made_of[0] };
+
+static ran make_plugin(int i, const char *id, const char *folder) {
+  return bsrun(dir, "plugins", "new", id, "--dir", folder, "--kind", made_of[i].kind,
+               made_of[i].op != NULL ? "--op" : NULL, made_of[i].op, NULL);
+}
 
 static int entries(const char *path) {
   int n = 0;
@@ -48,11 +57,12 @@ static char *expected(const char *text, const char *kind, const char *id, const 
   return out;
 }
 
-/* All files of the skeleton and no other, with nothing but names changed. */
-static void check_files(const char *made, const char *kind, const char *id, const char *label) {
+/* All files of a skeleton's folder, with nothing but names changed; how many. */
+static int check_files(const char *made, const char *folder, const char *kind, const char *id,
+                       const char *label) {
   char from[1024], to[1024];
   int files = 0;
-  snprintf(from, sizeof from, "%s/plugins/skeleton/%s", getenv("BS_TEST_SOURCE_DIR"), kind);
+  snprintf(from, sizeof from, "%s/plugins/skeleton/%s", getenv("BS_TEST_SOURCE_DIR"), folder);
   snprintf(to, sizeof to, "%s/%s", dir, made);
   DIR *d = opendir(from);
   ck_assert_ptr_nonnull(d);
@@ -69,15 +79,19 @@ static void check_files(const char *made, const char *kind, const char *id, cons
     files++;
   }
   closedir(d);
-  ck_assert_int_gt(files, 6);
-  ck_assert_int_eq(entries(to), files);
+  return files;
 }
 
 START_TEST(only_names_are_changed) {
-  char command[700], found[64];
-  ran r = bsrun(dir, "plugins", "new", "acme_2", "--kind", kinds[_i], NULL);
+  char command[700], found[64], folder[64], to[700];
+  ran r = make_plugin(_i, "acme_2", "acme_2");
   must_be(&r, 0);
-  check_files("acme_2", kinds[_i], "acme_2", "ACME-2");
+  int files = check_files("acme_2", made_of[_i].kind, made_of[_i].kind, "acme_2", "ACME-2");
+  snprintf(folder, sizeof folder, "op_%s", made_of[_i].op);
+  if (made_of[_i].op != NULL) files += check_files("acme_2", folder, "op", "acme_2", "ACME-2");
+  snprintf(to, sizeof to, "%s/acme_2", dir);
+  ck_assert_int_gt(files, 6);
+  ck_assert_int_eq(entries(to), files);
   snprintf(command, sizeof command, "grep -riE 'skel[-_]' '%s/acme_2' > '%s/left'; true", dir, dir);
   ck_assert_int_eq(system(command), 0);
   char *left = read_text(dir, "left");
@@ -93,12 +107,12 @@ END_TEST
 /* With the longest id, which must fit wherever it is put; by make, with this tree's headers. */
 START_TEST(what_is_made_builds_and_opens) {
   const char *id = _i < KINDS ? "acme" : "a234567890123456789012345678901";
-  const char *kind = kinds[_i % KINDS], *source = getenv("BS_TEST_SOURCE_DIR"), *cc = getenv("CC");
+  const char *source = getenv("BS_TEST_SOURCE_DIR"), *cc = getenv("CC");
   const char *sanitize = BS_THIS_SANITIZER == BS_SAN_ADDRESS  ? "-fsanitize=address"
                          : BS_THIS_SANITIZER == BS_SAN_THREAD ? "-fsanitize=thread"
                                                               : "-Wl,-z,defs";
   char command[3000], so[600];
-  ran r = bsrun(dir, "plugins", "new", id, "--kind", kind, "--dir", "made here", NULL);
+  ran r = make_plugin(_i % KINDS, id, "made here");
   must_be(&r, 0);
   ran_free(&r);
   snprintf(command, sizeof command,

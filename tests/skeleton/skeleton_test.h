@@ -10,8 +10,8 @@
 #include "core/base/error.h"
 #include "tests/marks.h"
 
-static const char *const skeleton_kinds[] = {"op",     "graph_op",     "backend",
-                                             "method", "communicator", "workload"};
+static const char *const skeleton_kinds[] = {"activate", "normalize",    "backend",
+                                             "method",   "communicator", "workload"};
 
 static inline bs_context *skeleton_context(void) {
   static char paths[6][600];

@@ -83,7 +83,7 @@ START_TEST(values) {
   op_case *c = make_case(_i);
   unsigned char touched[PLACES] = {0};
   run_case(c, algorithms, sizeof algorithms);
-  ck_assert_str_eq(algorithms, "activate@ref/skel_op (relu)");
+  ck_assert_str_eq(algorithms, "activate@ref/skel_activate (relu)");
   for (int64_t b = 0; b < ROWS; b++)
     for (int64_t n = 0; n < COLS; n++) {
       const float in = c->in[b * c->in_strides[0] + n * c->in_strides[1]];
@@ -106,7 +106,7 @@ START_TEST(no_activation_is_a_copy) {
   op_case *c = make_case(5);
   c->activation = BS_ACT_NONE;
   run_case(c, algorithms, sizeof algorithms);
-  ck_assert_str_eq(algorithms, "activate@ref/skel_op (copy)");
+  ck_assert_str_eq(algorithms, "activate@ref/skel_activate (copy)");
   ck_assert_float_eq(c->in[0], -2.5f);
   ck_assert_float_eq(c->out[0], -2.5f);
   free(c);
@@ -119,7 +119,7 @@ START_TEST(the_rest_is_served_by_another) {
   c->activation = BS_ACT_SILU;
   run_case(c, algorithms, sizeof algorithms);
   ck_assert_has(algorithms, "activate@ref/portable");
-  ck_assert_ptr_null(strstr(algorithms, "skel_op"));
+  ck_assert_ptr_null(strstr(algorithms, "skel_activate"));
   free(c);
 }
 END_TEST
@@ -131,7 +131,7 @@ typedef struct said {
 } said;
 static void each(void *user, const bs_op_candidate *candidate) {
   said *s = user;
-  if (strcmp(candidate->name, "activate@ref/skel_op") != 0) return;
+  if (strcmp(candidate->name, "activate@ref/skel_activate") != 0) return;
   s->seen++;
   s->level = candidate->answer->level;
   s->reason = candidate->answer->reason;

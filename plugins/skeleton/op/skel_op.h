@@ -4,6 +4,6 @@
 #define BS_PLUGIN_skel_op_H
 #include <blockshock/plugin.h>
 
-/* Fills the table of the implementation activate@ref/skel_op. */
+/* Fills the table of the implementation skel_op. */
 void skel_op_table(bs_op_impl *impl);
 #endif

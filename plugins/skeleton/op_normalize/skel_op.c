@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * skel_graph_op.c - normalize@ref/skel_graph_op: rms normalisation of f32 rows, with or without gamma, of
+ * skel_op.c - normalize@ref/skel_op: rms normalisation of f32 rows, with or without gamma, of
  * tensors of any rank and any strides. What it does not serve it refuses with a reason, and another
  * implementation is asked. Arguments by <blockshock/op.h>: X, add, gamma, beta, Y, sum; absent ones are NULL.
  */
-#include "skel_graph_op.h"
+#include "skel_op.h"
 
 #include <math.h>
 
@@ -59,10 +59,9 @@ static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *quer
   answer.struct_size = (uint32_t)sizeof answer;
   supports(state, query, &answer);
   if (answer.level == BS_LEVEL_NO)
-    return bs_fail(err, BS_UNSUPPORTED, "BS-SKEL-GRAPH_OP-QUERY", "normalize@ref/skel_graph_op: %s",
-                   answer.text);
+    return bs_fail(err, BS_UNSUPPORTED, "BS-SKEL-OP-QUERY", "normalize@ref/skel_op: %s", answer.text);
   op_plan *plan = (op_plan *)host->alloc(host->ctx, sizeof *plan, 64);
-  if (plan == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-SKEL-GRAPH_OP-MEMORY", "no memory for a plan");
+  if (plan == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-SKEL-OP-MEMORY", "no memory for a plan");
   plan->host = host;
   plan->exec = exec;
   plan->eps = query->numbers[0];
@@ -107,7 +106,7 @@ static int32_t run(void *ptr, bs_tensor *const *args, uint32_t nargs, bs_stream 
   for (uint32_t d = 0; d + 1 < job.x->rank; d++) job.rows *= job.x->dims[d];
   if (job.rows == 0 || job.cols == 0) return BS_OK;
   const int32_t rc = plan->exec->parallel_for(plan->exec->ctx, normalize_rows, &job);
-  return rc == BS_OK ? BS_OK : bs_fail(err, rc, "BS-SKEL-GRAPH_OP-TEAM", "the rank's team failed");
+  return rc == BS_OK ? BS_OK : bs_fail(err, rc, "BS-SKEL-OP-TEAM", "the rank's team failed");
 }
 
 static void plan_free(void *ptr) {
@@ -115,12 +114,12 @@ static void plan_free(void *ptr) {
   if (plan != NULL) plan->host->free(plan->host->ctx, plan);
 }
 
-void skel_graph_op_table(bs_op_impl *impl) {
+void skel_op_table(bs_op_impl *impl) {
   memset(impl, 0, sizeof *impl);
   impl->struct_size = (uint32_t)sizeof *impl;
   impl->op = "normalize";
   impl->backend = "ref";
-  impl->name = "skel_graph_op";
+  impl->name = "skel_op";
   impl->summary = "rms normalisation, row by row";
   impl->supports = supports;
   impl->prepare = prepare;
