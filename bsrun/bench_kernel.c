@@ -360,7 +360,7 @@ static int32_t read_request(request *r, bs_error *err) {
   const char *isa = args_value(r->a, "isa");
   r->quiet = args_has(r->a, "quiet");
   if (isa != NULL && strcmp(isa, "all") != 0 && strcmp(isa, "avx2") != 0)
-    return bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "--isa is avx2 or all, not '%.40s'", isa);
+    return bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "--with isa is avx2 or all, not '%.40s'", isa);
   r->bench.avx2_only = isa != NULL && strcmp(isa, "avx2") == 0;
   int32_t rc = bsrun_format(r->a, &r->format, err);
   if (rc == BS_OK) rc = read_words(r, err);

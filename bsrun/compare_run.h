@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * compare_run.h - what `bsrun compare` and `bsrun compare --a --b` share: a composed configuration with its
+ * compare_run.h - what `bsrun compare` and `bsrun compare SPEC SPEC` share: a composed configuration with its
  * plugins, and a ladder over it that is measured and kept. */
 #ifndef BSRUN_COMPARE_RUN_H
 #define BSRUN_COMPARE_RUN_H
@@ -17,7 +17,7 @@ typedef struct compare_run {
   double seconds;
 } compare_run;
 
-/* Reads --pass, --seconds and --cache (`seconds`: what stands for the second where it is not given), composes
+/* Reads --phase, --seconds and --cache (`seconds`: what stands for the second where it is not given), composes
  * the configuration of the other options and opens its plugins. The caller frees, also after an error. */
 int32_t compare_run_open(const args *a, double seconds, compare_run *run, bs_error *err);
 /* lab_run_ladders with what was read. */

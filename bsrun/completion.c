@@ -32,6 +32,38 @@ static void print_options(const char *const *words, int only_valued) {
   if (o == NULL && !only_valued) fputs("--help\n-h\n", stdout); /* every verb has that */
 }
 
+/* The words that an option of a verb takes: "bias", "y=". */
+static void print_within(const char *name, const char *const *words) {
+  const args_option *o = options_of(words);
+  for (size_t k = 0; o != NULL && o[k].id != OPT_END; k++) {
+    const args_meaning *is = args_is(&o[k]);
+    if (is->of != 0 && strcmp(args_meanings[is->of].name, name + strspn(name, "-")) == 0)
+      printf("%s%s\n", is->name, is->value != NULL ? "=" : "");
+  }
+}
+
+static void print_meanings_of(const bsrun_verb *of, const bsrun_verb *verb) {
+  for (size_t k = 0; verb->options != NULL && verb->options[k].id != OPT_END; k++) {
+    const args_option *o = &verb->options[k];
+    const args_meaning *is = args_is(o);
+    const char letter[2] = {is->letter, '\0'};
+    printf("%s%s%s\t%s%s%s\t%s\t%s\t%s\t%s\t%s\n", of != NULL ? of->name : "", of != NULL ? " " : "",
+           verb->name, is->of != 0 ? args_meanings[is->of].name : is->name, is->of != 0 ? " " : "",
+           is->of != 0 ? is->name : "", letter, is->value != NULL ? is->value : "",
+           (o->flags & ARGS_HIDDEN) != 0 ? "hidden" : "", is->doc, o->more != NULL ? o->more : "");
+  }
+}
+
+/* Each option of each verb: verb, name, letter, value, hidden, what it means everywhere, and here. */
+static void print_meanings(void) {
+  for (size_t i = 0; bsrun_verb_at(i) != NULL; i++) {
+    const bsrun_verb *verb = bsrun_verb_at(i);
+    print_meanings_of(NULL, verb);
+    for (size_t k = 0; verb->subverbs != NULL && verb->subverbs[k] != NULL; k++)
+      print_meanings_of(verb, verb->subverbs[k]);
+  }
+}
+
 /* All verbs, or the second words of one. */
 static void print_verbs(const char *of) {
   const bsrun_verb *verb = of != NULL ? bsrun_find_verb(of, NULL) : NULL;
@@ -124,10 +156,10 @@ static const struct {
                {"backends", NULL, BS_KIND_BACKEND},    {"comms", NULL, BS_KIND_COMM},
                {"algorithms", NULL, BS_KIND_ALGORITHM}};
 
-static const char *const kinds[] = {"verbs",       "options",  "valued",    "methods", "masks",
-                                    "workloads",   "hardware", "sweeps",    "phases",  "backends",
-                                    "comms",       "plugins",  "formats",   "keys",    "dtypes",
-                                    "activations", "ops",      "skeletons", "kinds",   "passes"};
+static const char *const kinds[] = {"verbs",    "options", "valued", "methods",     "masks", "workloads",
+                                    "hardware", "sweeps",  "phases", "backends",    "comms", "plugins",
+                                    "formats",  "keys",    "dtypes", "activations", "ops",   "skeletons",
+                                    "kinds",    "passes",  "within", "meanings"};
 
 int32_t bsrun_names(const char *kind, json_t *names, bs_error *err) {
   for (size_t i = 0; i < sizeof sources / sizeof sources[0]; i++) {
@@ -147,12 +179,8 @@ int32_t bsrun_names(const char *kind, json_t *names, bs_error *err) {
   } else if (strcmp(kind, "kinds") == 0) {
     add_list(names, kinds, sizeof kinds / sizeof kinds[0]);
   } else if (strcmp(kind, "passes") == 0) {
-    add_text(names, "all=off");
-    for (uint32_t i = 0; bs_graph_pass_name(i) != NULL; i++) {
-      char text[80];
-      snprintf(text, sizeof text, "%s=off", bs_graph_pass_name(i));
-      add_text(names, text);
-    }
+    add_text(names, "all");
+    for (uint32_t i = 0; bs_graph_pass_name(i) != NULL; i++) add_text(names, bs_graph_pass_name(i));
   } else if (strcmp(kind, "skeletons") == 0) {
     add_list(names, plugins_new_kinds, plugins_n_new_kinds);
   } else if (strcmp(kind, "ops") == 0) {
@@ -166,7 +194,7 @@ int32_t bsrun_names(const char *kind, json_t *names, bs_error *err) {
 }
 
 static int32_t print_words(const args *a, bs_error *err) {
-  const char *kind = a->words[0], *of[3] = {NULL, NULL, NULL};
+  const char *kind = a->words[0], *of[4] = {NULL, NULL, NULL, NULL};
   for (size_t i = 1; i < a->n_words; i++) of[i - 1] = a->words[i];
   const int only_valued = strcmp(kind, "valued") == 0;
   if (only_valued || strcmp(kind, "options") == 0) {
@@ -175,6 +203,15 @@ static int32_t print_words(const args *a, bs_error *err) {
   }
   if (strcmp(kind, "verbs") == 0) {
     print_verbs(of[0]);
+    return BS_OK;
+  }
+  if (strcmp(kind, "within") == 0) {
+    if (of[0] == NULL) fputs("--to\n--with\n--show\n--stored\n--preset\n", stdout);
+    if (of[0] != NULL) print_within(of[0], of[1] != NULL ? of + 1 : (const char *[]){"run", NULL});
+    return BS_OK;
+  }
+  if (strcmp(kind, "meanings") == 0) {
+    print_meanings();
     return BS_OK;
   }
   json_t *names = json_array();
@@ -208,12 +245,13 @@ static const bsrun_verb words_verb = {
     .about =
         "KIND is verbs, options, valued (options that take a value), methods, masks, workloads, hardware,\n"
         "sweeps, phases, backends, comms, plugins, formats, keys, dtypes, activations, ops, skeletons (the\n"
-        "kinds of plugins new), passes (of models) or kinds (these).\n",
+        "kinds of plugins new), passes (of models), within (words of an option of a verb: within --with tune),\n"
+        "meanings (every option of every verb, a line each) or kinds (these).\n",
     .examples = "  bsrun completion words methods\n  bsrun completion words options runs list\n",
     .options = options,
     .run = print_words,
     .min_words = 1,
-    .max_words = 3,
+    .max_words = 4,
 };
 
 static const bsrun_verb *const second[] = {&bash_verb, &words_verb, NULL};

@@ -77,7 +77,7 @@ int32_t config_print(const args *a, bs_error *err) {
     bs_config_free(composed.config);
     composed.config = NULL;
     request.compose.phase = "phase0_correctness";
-    bs_note_add(&notes, "this is phase 0; a bare run goes on with phase 1 (--phase 1 --print-config)");
+    bs_note_add(&notes, "this is phase 0; a bare run goes on with phase 1 (--phase time --print-config)");
   }
   bs_config_free(composed.config);
   composed.config = NULL;
@@ -226,7 +226,7 @@ static const bsrun_verb print_verb = {
     .words = "[options of run] [-o FORMAT]",
     .summary = "the resolved configuration as YAML (with -o: one row a key); creates nothing",
     .examples =
-        "  bsrun config print --method blockshock --phase 1\n"
+        "  bsrun config print --method blockshock --phase time\n"
         "  bsrun config print --config mine.yaml --set model.N=512 > resolved.yaml\n",
     .options = bsrun_run_options,
     .run = config_print,

@@ -142,7 +142,7 @@ const bsrun_verb verb_explain = {
     .name = "explain",
     .summary = "which implementation serves an op, what a mask or a method does",
     .words =
-        "OP [options]\n"
+        "OP [SHAPE] [options]\n"
         "mask MASK [options]\n"
         "method METHOD [options]",
     .about =
@@ -152,7 +152,7 @@ const bsrun_verb verb_explain = {
         "all\n"
         "        (share/doc/blockshock/tuning.md). OP is one of the core, `bsrun completion words ops`; its "
         "arguments are\n"
-        "        those of a layer of --b tokens, --n by --k weights, or of --shape (attention, attention_dx, "
+        "        those of a layer of --b tokens, --n by --k weights, or of SHAPE behind it (attention, attention_dx, "
         "matmul24)\n"
         "mask    how it is multiplied (* in the table): a run of columns, a gather, 2:4 values or dense, and "
         "why; what\n"
@@ -165,8 +165,8 @@ const bsrun_verb verb_explain = {
         "constants.\n",
     .examples =
         "  bsrun explain matmul --dtype bf16 --b 64 --n 4096 --k 4096 --backend cpu\n"
-        "  bsrun explain matmul --mask complement_1010_0101 -P 2 --rank 1 --bias -o json\n"
-        "  bsrun explain attention --shape b2h8s512d64:bf16:causal\n"
+        "  bsrun explain matmul --mask complement_1010_0101 -P 2 --rank 1 --with bias -o json\n"
+        "  bsrun explain attention b2h8s512d64:bf16:causal\n"
         "  bsrun explain mask random_2of4 --n 4096\n"
         "  bsrun explain mask magnitude --n 1024 -P 4 --dtype bf16 -o json\n"
         "  bsrun explain mask random_2of4 --n 4096 --dtype i8\n"

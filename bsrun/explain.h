@@ -30,7 +30,7 @@ int32_t explain_op(const explained *x, const char *name, bs_error *err);
 int32_t explain_mask(const explained *x, bs_error *err);
 int32_t explain_method(const explained *x, bs_error *err);
 
-/* Does --shape say what is asked of the op (explain_kernel.c)? */
+/* Does a shape say what is asked of the op (explain_kernel.c)? */
 /* The word behind the op: its sizes; NULL: there is none. */
 const char *explain_shape(const explained *x);
 int explain_takes_shape(const char *op);

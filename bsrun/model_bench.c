@@ -159,18 +159,18 @@ static int32_t bench(const args *a, bs_error *err) {
 
 const bsrun_verb model_bench = {
     .name = "bench",
-    .words = "MODEL --input NAME=FILE.npy ... [--threads N] [--seconds S] [--profile] [options]",
+    .words = "MODEL --input NAME=FILE.npy ... [--threads N] [--seconds S] [--show nodes] [options]",
     .summary = "time a model's runs: warm, with an interval, beside load, packing and first run",
     .about =
         "MODEL is as in `model run`. The model runs until its runs no longer get faster. Then its runs are\n"
         "timed in samples. A row has the median and its 95 % interval. A folder with a key-value cache has\n"
         "two rows: prefill runs the prompt into an empty cache, decode runs one token behind the prompt.\n"
         "The prompt is --input, or 128 made ids (--dim NAME=N). A node that the backend does not serve is\n"
-        "an error (exit 3). With --allow-fallback such nodes run on ref and are timed too.\n",
+        "an error (exit 3). With --force such nodes run on ref and are timed too.\n",
     .examples =
         "  bsrun model bench model.onnx --input input_ids=ids.npy --threads 1\n"
-        "  bsrun model bench gpt2 --dim sequence=128 --cache-tokens 256 --allow-fallback -o json\n"
-        "  bsrun model bench model.onnx --input x=x.npy --profile --pass fuse_attention=off\n",
+        "  bsrun model bench gpt2 --dim sequence=128 --cache-tokens 256 --force -o json\n"
+        "  bsrun model bench model.onnx --input x=x.npy --show nodes --no-pass fuse_attention\n",
     .options = model_bench_options,
     .run = bench,
     .min_words = 1,

@@ -169,8 +169,8 @@ static int32_t keep_and_print(const args *a, const model_asked *asked, int forma
   bs_error_set(err, BS_NUMERIC, "BS-MODEL-CHECK", "%lld of the comparisons of %.200s failed", failed,
                a->words[0]);
   bs_error_hint(err, "%s",
-                by_node ? "--pass all=off says whether a pass is the cause"
-                        : "--nodes names the nodes whose numbers are wrong");
+                by_node ? "--no-pass all says whether a pass is the cause"
+                        : "--show nodes names the nodes whose numbers are wrong");
   return BS_NUMERIC;
 }
 
@@ -192,7 +192,7 @@ static int32_t check_any(const args *a, bs_error *err) {
 
 const bsrun_verb model_check = {
     .name = "check",
-    .words = "FOLDER|MODEL [--nodes] [--input NAME=FILE.npy ...] [--backend NAME] [-o FORMAT]",
+    .words = "FOLDER|MODEL [--show nodes] [--input NAME=FILE.npy ...] [--backend NAME] [-o FORMAT]",
     .summary =
         "prove a model right: its outputs against vectors and the graph as written, its nodes against f64",
     .about =
@@ -211,7 +211,7 @@ const bsrun_verb model_check = {
         "Exit 6: numbers are wrong; each is listed with its reason.\n",
     .examples =
         "  bsrun model check models/minilm\n"
-        "  bsrun model check models/minilm --backend ref --nodes -o json\n"
+        "  bsrun model check models/minilm --backend ref --show nodes -o json\n"
         "  bsrun model check model.onnx --input x=x.npy\n"
         "  bsrun model check model.onnx --dim batch=2\n",
     .options = model_check_options,

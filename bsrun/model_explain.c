@@ -58,15 +58,15 @@ static int32_t explain_model(const args *a, bs_error *err) {
 
 const bsrun_verb model_explain = {
     .name = "explain",
-    .words = "MODEL [--dim NAME=N] [--dump | --memory] [--backend NAME] [-o text|json]",
+    .words = "MODEL [--dim NAME=N] [--show graph|memory] [--backend NAME] [-o text|json]",
     .summary = "the plan of a model: passes, nodes, who serves them, memory",
     .about =
         "Lowers the model, runs the passes, packs the weights and plans the memory as `model run` does, and\n"
         "runs nothing. Every named dimension needs a size: --dim, or the file of an input.\n",
     .examples =
         "  bsrun model explain model.onnx --dim batch=1 --dim sequence=128\n"
-        "  bsrun model explain model.onnx --dim batch=1 --dim sequence=128 --pass fuse_map=off --dump\n"
-        "  bsrun model explain model.onnx --input x=x.npy --memory -o json\n",
+        "  bsrun model explain model.onnx --dim batch=1 --dim sequence=128 --no-pass fuse_map --show graph\n"
+        "  bsrun model explain model.onnx --input x=x.npy --show memory -o json\n",
     .options = model_explain_options,
     .run = explain_model,
     .min_words = 1,

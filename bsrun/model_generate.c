@@ -163,7 +163,7 @@ const bsrun_verb model_generate = {
         "tokens that are there.\n",
     .examples =
         "  bsrun model generate gpt2 --ids 464,3290,318 --tokens 20\n"
-        "  bsrun model generate gpt2 --ids prompt.npy --save tokens.npy -o json\n",
+        "  bsrun model generate gpt2 --ids prompt.npy --to tokens.npy -o json\n",
     .options = model_generate_options,
     .run = generate,
     .min_words = 1,

@@ -52,7 +52,7 @@ static int32_t plan_file(const args *a, bs_error *err) {
   if (rc == BS_OK) rc = args_integer(a, "effort", 0, 1000000, effort, &effort, err);
   if (rc == BS_OK && (align & (align - 1)) != 0)
     rc =
-        bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--align: %lld is not a power of two", (long long)align);
+        bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--with align: %lld is not a power of two", (long long)align);
   if (rc == BS_OK) rc = bs_plan_file_read(a->words[0], &file, err);
   if (rc == BS_OK) rc = bs_plan_solve(&file, (uint64_t)align, (uint64_t)effort * 1000000, &plan, err);
   if (rc == BS_OK && format == BS_FORMAT_TABLE) {
@@ -69,7 +69,7 @@ static int32_t plan_file(const args *a, bs_error *err) {
 
 const bsrun_verb model_plan = {
     .name = "plan",
-    .words = "FILE.csv [--align BYTES] [--effort N] [-o FORMAT]",
+    .words = "FILE.csv [--with align=BYTES] [--with effort=N] [-o FORMAT]",
     .summary = "offsets in one arena for blocks with lifetimes and sizes",
     .about =
         "The file has the columns id, lower, upper, size (the form of minimalloc): a block is in use in the "
@@ -80,8 +80,8 @@ const bsrun_verb model_plan = {
         "time: the same file gives the same plan on every machine. Exit 4: the file is wrong, and where.\n",
     .examples =
         "  bsrun model plan blocks.csv\n"
-        "  bsrun model plan blocks.csv --align 64 -o csv > placed.csv\n"
-        "  bsrun model plan blocks.csv --effort 5000 -o json\n",
+        "  bsrun model plan blocks.csv --with align=64 -o csv > placed.csv\n"
+        "  bsrun model plan blocks.csv --with effort=5000 -o json\n",
     .options = model_plan_options,
     .run = plan_file,
     .min_words = 1,

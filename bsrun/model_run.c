@@ -104,16 +104,16 @@ static int32_t run_once(const args *a, bs_error *err) {
 
 const bsrun_verb model_run = {
     .name = "run",
-    .words = "MODEL --input NAME=FILE.npy ... [--output-dir DIR] [--backend NAME] [options]",
+    .words = "MODEL --input NAME=FILE.npy ... [--to DIR] [--backend NAME] [options]",
     .summary = "run a model once on .npy files",
     .about =
         "MODEL is a file .onnx, or a folder with config.json and safetensors. Every input needs a file of\n"
         "its dtype and shape (bsrun model info). The sizes of named dimensions follow from the inputs'\n"
         "shapes; --dim gives those that do not. Prints what the outputs are like, and writes them with\n"
-        "--output-dir. Exit 6 with --verify: the outputs differ from those of the graph as written.\n",
+        "--to. Exit 6 with --verify: the outputs differ from those of the graph as written.\n",
     .examples =
-        "  bsrun model run model.onnx --input input_ids=ids.npy --output-dir out\n"
-        "  bsrun model run model.onnx --input x=x.npy --backend ref --pass all=off -o json\n"
+        "  bsrun model run model.onnx --input input_ids=ids.npy --to out\n"
+        "  bsrun model run model.onnx --input x=x.npy --backend ref --no-pass all -o json\n"
         "  bsrun model run model.onnx --input x=x.npy --verify\n",
     .options = model_run_options,
     .run = run_once,

@@ -255,8 +255,8 @@ const bsrun_verb plugins_check = {
         "that\n"
         "passes counts as a failure.\n",
     .examples =
-        "  bsrun plugins check ./build/bs_acme.so --kit full\n"
-        "  bsrun plugins check ./build/bs_acme.so --group method --backend cpu\n"
+        "  bsrun plugins check ./build/bs_acme.so --preset full\n"
+        "  bsrun plugins check ./build/bs_acme.so --only method --backend cpu\n"
         "  bsrun plugins check acme --xfail xfail.txt -o json\n",
     .options = plugins_check_options,
     .exit = run,

@@ -244,7 +244,7 @@ static int32_t make_folder(making *m, bs_error *err) {
     if (errno != EEXIST)
       return bs_error_errno(err, BS_IO, "BS-NEW-FILE", errno, "cannot make the folder %.300s", m->dir);
     bs_error_set(err, BS_USAGE, "BS-NEW-EXISTS", "%.300s exists already", m->dir);
-    bs_error_hint(err, "nothing is overwritten: another name, or another --dir");
+    bs_error_hint(err, "nothing is overwritten: another name, or another --to");
     return BS_USAGE;
   }
   m->to = open(m->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

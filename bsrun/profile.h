@@ -13,7 +13,7 @@ extern const bsrun_verb profile_layer, profile_kernel, profile_model, profile_nc
   }
 #define PROFILE_OPTIONS_END {OPT_OUTPUT, "table, md, csv, json or jsonl", 0}, {OPT_QUIET, NULL, 0}, ARGS_HELP
 
-/* Reads --counters, --timeline and --seconds. */
+/* Reads --counters, --to and --seconds. */
 int32_t profile_options(const args *a, bs_profile_options *out, bs_error *err);
 
 /* What a profile is kept as: a run folder, unless --out is off. */

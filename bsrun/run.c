@@ -42,7 +42,7 @@ typedef struct run_plan {
   char *mpirun;       /* hardware.mpirun */
   int slurm;          /* hardware.launcher: slurm */
   char *cache, *tune_path, *command;
-  lab_planned planned; /* --point */
+  lab_planned planned; /* --planned */
 } run_plan;
 
 /* The sweep of the composed tree: any key of the schema, one scalar a point. */
@@ -152,7 +152,7 @@ static int run_points(run_plan *p, bs_error *err) {
   int code = 0;
   p->host.progress.points = points;
   if (points > 1 && p->point.trace_file != NULL) {
-    bs_error_set(err, BS_USAGE, "BS-SIM-TRACE", "--trace is of one run, and the sweep has %zu points",
+    bs_error_set(err, BS_USAGE, "BS-SIM-TRACE", "--to trace is of one run, and the sweep has %zu points",
                  points);
     return bsrun_fail(err);
   }
@@ -353,10 +353,10 @@ const bsrun_verb verb_run = {
     .examples =
         "  bsrun --plugin cpu --method blockshock\n"
         "  bsrun --method masked_split --mask complement_1010_0101 --set model.N=1024 --set model.dtype=f32\n"
-        "  bsrun --method row_parallel -P 3 --mask interleave --phase 0 -o json\n"
-        "  bsrun --method blockshock --phase 2        the backward pass: dX, dW and db judged\n"
+        "  bsrun --method row_parallel -P 3 --mask interleave --phase numbers -o json\n"
+        "  bsrun --method blockshock --phase backward        the backward pass: dX, dW and db judged\n"
         "  bsrun --method blockshock --workload file --set workload.weights=model.safetensors#layer.weight\n"
-        "  bsrun --method blockshock --phase 0 --dump tensors\n"
+        "  bsrun --method blockshock --phase numbers --to tensors\n"
         "  bsrun --method blockshock --launch processes -P 2   ranks are processes, not threads\n"
         "  bsrun --method dense --sweep batch_sweep -o csv\n"
         "  bsrun --config results/raw/phase0_correctness/blockshock/RUN/config.yaml\n",

@@ -324,7 +324,7 @@ static void say_ways(const json_t *r, const char *why, const char *pass) {
   const char *launch = bs_get_text(r, "launch");
   char verb[48];
   if (launch[0] != '\0' && strcmp(launch, "threads") != 0) return;
-  snprintf(verb, sizeof verb, "compare%s%s", pass != NULL ? " --pass " : "", pass != NULL ? pass : "");
+  snprintf(verb, sizeof verb, "compare%s%s", pass != NULL ? " --phase " : "", pass != NULL ? pass : "");
   say_command(why, bsrun_next_verb(verb, NULL, verb_compare.options));
 }
 
@@ -347,7 +347,7 @@ static void say_next(const json_t *r) {
     say_ways(r, ways, NULL);
     say_limits(r);
   } else {
-    say_ways(r, "how fast, by every method", train ? "sgd" : "backward");
+    say_ways(r, "how fast, by every method", train ? "train" : "backward");
     say_command(train ? "the gradients alone" : "steps of training", bsrun_next_phase(train ? 2 : 3, NULL));
   }
 }

@@ -161,7 +161,7 @@ const bsrun_verb sim_fit_verb = {
         "squared relative errors. Every second size is held out: the errors are those of the fit of the "
         "others "
         "on them,\n"
-        "and a further line is taken only where it lowers them. --write makes a machine for the simulator of "
+        "and a further line is taken only where it lowers them. --to makes a machine for the simulator of "
         "one "
         "line:\n"
         "it is labelled calibrated, and says for which sizes and ranks it was measured.\n",

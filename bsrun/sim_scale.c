@@ -169,7 +169,7 @@ static int32_t read_weak(scale *s, bs_error *err) {
 static int32_t read_gate(scale *s, bs_error *err) {
   const char *text = args_value(s->a, "at-least");
   if (text == NULL && args_has(s->a, "force"))
-    return bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "--accept-extrapolated is of the gate --at-least");
+    return bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "--force is of the gate --at-least");
   if (text == NULL || (bs_parse_f64(text, &s->at_least) && s->at_least > 0 && s->at_least < 1e9))
     return BS_OK;
   return bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--at-least: '%.60s' is not a number above 0", text);
@@ -447,14 +447,14 @@ const bsrun_verb sim_scale_verb = {
         "the exit\n"
         "code is 12.\n"
         "With --at-least it is a gate: exit 14 when a row is slower, and 15 when a row is extrapolated and\n"
-        "nobody has said that such rows are judged all the same (--accept-extrapolated).\n"
+        "nobody has said that such rows are judged all the same (--force).\n"
         "-o svg draws a bar for each row.\n",
     .examples =
         "  bsrun sim scale --hardware h100-dgx --method blockshock,row_parallel,column_parallel -P 1:512*2\n"
         "  bsrun sim scale --hardware h100-dgx -P 8,64,512 --n 16384 --b 4096 -o svg > scale.svg\n"
         "  bsrun sim scale --hardware ethernet-cluster --weak b -P 2:64*2 -o json\n"
         "  bsrun sim scale --hardware a100-dgx -P 4 --b 4096 --n 16384 --at-least 1.5 "
-        "--accept-extrapolated\n",
+        "--force\n",
     .options = options,
     .run = run,
 };

@@ -264,7 +264,7 @@ static int32_t run(sweep_verb *v, int *out_signal, bs_error *err) {
                                v->cache != NULL ? v->cache : "off",
                                "--tune-cache",
                                v->tune_cache != NULL ? v->tune_cache : "off",
-                               "--point",
+                               "--planned",
                                NULL};
   const bs_sweep_options o = {.program = "/proc/self/exe",
                               .words = words,
@@ -368,8 +368,8 @@ const bsrun_verb verb_sweep = {
         "(bsrun plugins knobs).\n",
     .examples =
         "  bsrun sweep -x N=512:4096*2 -x method=dense,blockshock --dry-run\n"
-        "  bsrun sweep -x N=64,128 -x method=dense,blockshock --phase 0\n"
-        "  bsrun sweep -x mask=complement_1100_0011,interleave -x B=1,64 --n 256 --phase 0 --jobs 2\n"
+        "  bsrun sweep -x N=64,128 -x method=dense,blockshock --phase numbers\n"
+        "  bsrun sweep -x mask=complement_1100_0011,interleave -x B=1,64 --n 256 --phase numbers --jobs 2\n"
         "  bsrun sweep --sweep N_sweep --method dense --dry-run -o csv\n"
         "  bsrun sweep --resume 20260101_120000_sweep_0123abcd\n",
     .exits =

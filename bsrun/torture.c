@@ -332,9 +332,9 @@ const bsrun_verb verb_torture = {
     .name = "torture",
     .summary = "inject every fault into a communicator, method or backend; a score card",
     .words =
-        "[--plugin ID|PATH] [--comm NAME] [--method M] [--backend NAME] [--ranks 2,3,4] [--deadline S] [--op "
-        "OP] [--fault FAULT] [--quick] [-o text|tap|json] [--launch threads|processes|mpi]\n"
-        "--comm NAME --ranks P --plan PLAN",
+        "[--plugin ID|PATH] [--comm NAME] [--method M] [--backend NAME] [-P 2,3,4] [--timeout S] [--op "
+        "OP] [--fault FAULT] [--preset quick] [-o text|tap|json] [--launch threads|processes|mpi]\n"
+        "--comm NAME -P P --plan PLAN",
     .about =
         "Runs the subject without a fault, then once for every rank, op, call and fault, each in a child "
         "process, and\n"
@@ -358,12 +358,12 @@ const bsrun_verb verb_torture = {
         "a\n"
         "backend (under row_parallel) run phase 0.\n",
     .examples =
-        "  bsrun torture --comm threads --ranks 2,3,4 --deadline 0.5\n"
+        "  bsrun torture --comm threads -P 2,3,4 --timeout 0.5\n"
         "  bsrun torture --comm shm --fault kill --fault stop\n"
-        "  bsrun torture --launch mpi --ranks 3 --quick --fault kill --fault stop\n"
-        "  bsrun torture --plugin ./bs_acme.so --quick -o tap\n"
-        "  bsrun torture --method blockshock --ranks 2 -o json\n"
-        "  bsrun torture --comm threads --ranks 2 --plan rank=1,op=all_reduce,seq=0,do=hang\n"
+        "  bsrun torture --launch mpi -P 3 --preset quick --fault kill --fault stop\n"
+        "  bsrun torture --plugin ./bs_acme.so --preset quick -o tap\n"
+        "  bsrun torture --method blockshock -P 2 -o json\n"
+        "  bsrun torture --comm threads -P 2 --plan rank=1,op=all_reduce,seq=0,do=hang\n"
         "  bsrun --method row_parallel --comm fault:threads --set "
         "plugins.fault.plan=rank=1,op=*,seq=0,do=err\n",
     .options = torture_options,

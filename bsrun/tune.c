@@ -394,7 +394,7 @@ const bsrun_verb verb_tune = {
     .summary = "the fastest implementation and knobs of a kernel; replays of strategies",
     .words =
         "PROBLEM [options]\n"
-        "[PROBLEM] --simulate FILE [--strategy NAME|all] [--repeats N] [-o FORMAT]",
+        "[PROBLEM] --simulate FILE [--strategy NAME|all] [--with replays=N] [-o FORMAT]",
     .about =
         "Finds the implementation and the values of its knobs that are the fastest at one problem of a\n"
         "kernel: attention (b2h8s512d64:bf16:causal, mission), matmul or matmul24 ('matmul24\n"
@@ -405,14 +405,14 @@ const bsrun_verb verb_tune = {
         "plan is opened, and must be of the build that was measured.\n",
     .examples =
         "  bsrun tune mission\n"
-        "  bsrun tune b1h8s256d64:f32 --budget 60s --strategy mixed\n"
+        "  bsrun tune b1h8s256d64:f32 --seconds 60 --strategy mixed\n"
         "  bsrun tune matmul24 n1024k1024b64 --provider cpu:packed --threads 1\n"
         "  bsrun tune mission --strategy full --points points.jsonl --tune-cache off\n"
-        "  bsrun tune --simulate points.jsonl --strategy all --repeats 100\n",
+        "  bsrun tune --simulate points.jsonl --strategy all --with replays=100\n",
     .exits =
         "0 a choice is made or stored; 2 usage; 3 configuration, or no candidate passed; 4 no\n"
-        "file to replay; 5 nobody serves the problem, a plugin is not there, or --cache-only and nothing is\n"
-        "stored; 6 the numbers of --point are wrong, or the stored choice is not what was measured; 8 a\n"
+        "file to replay; 5 nobody serves the problem, a plugin is not there, or --stored only and nothing is\n"
+        "stored; 6 the numbers of --strategy point are wrong, or the stored choice is not what was measured; 8 a\n"
         "deadline; 10 memory or disk; 130, 143 signals: what was measured is kept, and printed.\n",
     .options = tune_options,
     .exit = run,

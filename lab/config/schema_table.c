@@ -147,7 +147,7 @@ static const bs_key keys[] = {
      "root of the run folders; off: nothing is kept"},
     {"logging.auto_group", BS_KEY_BOOL, ACTIVE, "false", NULL, "make a group folder named by the UTC time"},
     {"logging.run_group", BS_KEY_STR, ACTIVE, "", NULL, "group folder below out_dir"},
-    {"logging.dump_dir", BS_KEY_STR, ACTIVE, "", NULL, "phase 0 writes its tensors there as .npy (--dump)"},
+    {"logging.dump_dir", BS_KEY_STR, ACTIVE, "", NULL, "phase 0 writes its tensors there as .npy (--to)"},
     {"logging.replay_of", BS_KEY_STR, ACTIVE, "", NULL,
      "run_id of the run that this one repeats (bsrun runs replay)"},
     {"logging.table_dir", BS_KEY_STR, DECOR, "", NULL, "tables go to stdout"},

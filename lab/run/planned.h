@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * planned.h - a point of a sweep as its supervisor hands it to `run --point`: a file of one JSON object
+ * planned.h - a point of a sweep as its supervisor hands it to `run --planned`: a file of one JSON object
  * {root, sweep, point, phases, keys, configs, choices, command, argv, tune}; configs are composed trees as
  * YAML, one a phase, command is the sweep's, and argv the words of `bsrun run` for the same point. */
 #ifndef BS_LAB_RUN_PLANNED_H

@@ -51,7 +51,7 @@ int32_t bs_run_note(const char *root, const char *run, const char *kind, const c
     rc = bs_no_memory(err, "a note");
   } else if (note == NULL || text[strspn(text, " \t\n")] == '\0') {
     rc = bs_error_set(err, BS_USAGE, "BS-USE-NOTE", "the note is empty, or not UTF-8");
-    bs_error_hint(err, "--observation 'what was seen'");
+    bs_error_hint(err, "bsrun runs note RUN observation 'what was seen'");
   } else {
     bs_lines lines = {.words = &words, .path = path.data};
     rc = bs_lines_append(&lines, note, err);

@@ -46,7 +46,7 @@ int32_t bs_points_done(const char *folder, const json_t *points, int any_build, 
 /* The words of `bsrun run` that run a point of the plan alone: what the header's "words" have in common, then
  * the point's settings. NULL: the plan does not tell. */
 json_t *bs_point_words(const json_t *header, const json_t *point);
-/* What stands in the file of `run --point` (lab/run/planned.h). header: of the plan, whose command the
+/* What stands in the file of `run --planned` (lab/run/planned.h). header: of the plan, whose command the
  * records have. choices: list of texts that are pinned, or NULL; tune: choose and tell the choices, and run
  * nothing. NULL: out of memory. */
 char *bs_point_input(const char *root, const char *sweep, const json_t *header, const json_t *point,
