@@ -58,6 +58,13 @@ static const char *shown_name(const args_option *option, char out[64]) {
   return out;
 }
 
+const char *args_shown(const args *a, const char *name, char out[64]) {
+  for (size_t i = 0; i < a->n_options; i++)
+    if (strcmp(args_name(&a->options[i]), name) == 0) return shown_name(&a->options[i], out);
+  snprintf(out, 64, "--%s", name);
+  return out;
+}
+
 static int32_t add(args *a, size_t option, const char *value, bs_error *err) {
   char name[64];
   for (size_t i = 0; i < a->n_given && !args_is(&a->options[option])->repeat; i++) {
@@ -275,11 +282,17 @@ int args_has(const args *a, const char *name) {
   return args_value(a, name) != NULL;
 }
 
-void args_drop(args *a, const char *name) {
-  size_t kept = 0;
-  for (size_t i = 0; i < a->n_given; i++)
-    if (strcmp(args_name(args_given(a, i)), name) != 0) a->given[kept++] = a->given[i];
-  a->n_given = kept;
+int32_t args_without(const args *a, const char *const *names, args *out, bs_error *err) {
+  *out = *a;
+  out->n_words = out->n_given = 0;
+  out->given = malloc((a->n_given + 1) * sizeof *out->given);
+  if (out->given == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  for (size_t i = 0; i < a->n_given; i++) {
+    size_t k = 0;
+    while (names[k] != NULL && strcmp(args_name(args_given(a, i)), names[k]) != 0) k++;
+    if (names[k] == NULL) out->given[out->n_given++] = a->given[i];
+  }
+  return BS_OK;
 }
 
 int32_t args_values(const args *a, const char *name, const char ***out_values, size_t *out_count,

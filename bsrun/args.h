@@ -52,6 +52,8 @@ const char *args_name(const args_option *option);
 /* Number i of those that were given, as it is typed: "--to" and "trace=FILE" (NULL: it has no value; else the
  * caller's to free), or an empty name where there is no memory. */
 void args_typed(const args *a, size_t i, char out_name[64], char **out_value);
+/* How an option of the verb, or a word of one, is typed: "--activation", "--with bias". */
+const char *args_shown(const args *a, const char *name, char out[64]);
 /* That of number i of those that were given. */
 const args_option *args_given(const args *a, size_t i);
 
@@ -60,8 +62,9 @@ int32_t args_parse(int argc, char **argv, const args_option *options, args *out,
 void args_free(args *a);
 int args_has(const args *a, const char *name);
 const char *args_value(const args *a, const char *name); /* NULL: not given */
-/* As if it had not been given. */
-void args_drop(args *a, const char *name);
+/* `a` without the options of these names (NULL at the end) and without words. Only out->given is the caller's to
+ * free: the rest is that of `a`. */
+int32_t args_without(const args *a, const char *const *names, args *out, bs_error *err);
 /* All values of a repeatable option; the array is the caller's to free. */
 int32_t args_values(const args *a, const char *name, const char ***out_values, size_t *out_count,
                     bs_error *err);

@@ -5,7 +5,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "bsrun/compare_run.h"
 #include "core/base/error.h"
@@ -42,12 +41,10 @@ static int32_t set_words(const args *a, bs_node *config, bs_error *err) {
 
 /* The masks of --mask vary: the configuration takes none of them. */
 static int32_t open_without_mask(const args *a, compare_run *r, bs_error *err) {
-  args options = *a;
-  options.given = malloc((a->n_given + 1) * sizeof *options.given);
-  if (options.given == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
-  memcpy(options.given, a->given, a->n_given * sizeof *options.given);
-  args_drop(&options, "mask");
-  const int32_t rc = compare_run_open(&options, 8.0, r, err);
+  static const char *const varies[] = {"mask", NULL};
+  args options;
+  int32_t rc = args_without(a, varies, &options, err);
+  if (rc == BS_OK) rc = compare_run_open(&options, 8.0, r, err);
   free(options.given);
   return rc;
 }

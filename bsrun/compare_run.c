@@ -50,13 +50,10 @@ static int32_t read_seconds(const args *a, double otherwise, compare_run *r, bs_
 
 /* The composed tree and its plugins, as run and explain make them. */
 static int32_t open_config(const args *a, compare_run *r, bs_error *err) {
-  args options = *a; /* the words are the verb's, and so are the phases */
-  options.n_words = 0;
-  options.given = malloc((a->n_given + 1) * sizeof *options.given);
-  if (options.given == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
-  memcpy(options.given, a->given, a->n_given * sizeof *options.given);
-  args_drop(&options, "phase");
-  const int32_t rc = bsrun_request_make(&options, &r->request, err);
+  static const char *const own[] = {"phase", NULL}; /* the verb's, as its words are */
+  args options;
+  int32_t rc = args_without(a, own, &options, err);
+  if (rc == BS_OK) rc = bsrun_request_make(&options, &r->request, err);
   free(options.given);
   if (rc != BS_OK) return rc;
   return bsrun_open_tree(&r->request, args_has(a, "verbose") ? BS_LOG_DEBUG : BS_LOG_WARN, &r->run.context,

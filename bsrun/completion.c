@@ -245,7 +245,8 @@ static const bsrun_verb words_verb = {
     .about =
         "KIND is verbs, options, valued (options that take a value), methods, masks, workloads, hardware,\n"
         "sweeps, phases, backends, comms, plugins, formats, keys, dtypes, activations, ops, skeletons (the\n"
-        "kinds of plugins new), passes (of models), within (words of an option of a verb: within --with tune),\n"
+        "kinds of plugins new), passes (of models), within (words of an option of a verb: within --with "
+        "tune),\n"
         "meanings (every option of every verb, a line each) or kinds (these).\n",
     .examples = "  bsrun completion words methods\n  bsrun completion words options runs list\n",
     .options = options,

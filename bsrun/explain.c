@@ -54,6 +54,7 @@ static int32_t read_words(const args *a, enum subject *out_of, const char **out_
   static const char *const op_only[] = {"rank",      "weights",    "y",        "activation",
                                         "bias",      "residual",   "gathered", "deterministic",
                                         "workspace", "tune-cache", "train",    "tokenwise"};
+  char shown[64];
   const char *first = a->n_words > 0 ? a->words[0] : "";
   *out_of = strcmp(first, "mask") == 0 ? OF_MASK : strcmp(first, "method") == 0 ? OF_METHOD : OF_OP;
   const size_t wanted = *out_of == OF_OP ? 1 : 2;
@@ -69,7 +70,8 @@ static int32_t read_words(const args *a, enum subject *out_of, const char **out_
   *out_name = a->words[wanted - 1];
   for (size_t i = 0; *out_of != OF_OP && i < sizeof op_only / sizeof op_only[0]; i++) {
     if (!args_has(a, op_only[i])) continue;
-    bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "%s is for an op, not for a %s", op_only[i], first);
+    bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "%s is for an op, not for a %s",
+                 args_shown(a, op_only[i], shown), first);
     return BS_USAGE;
   }
   if (*out_of == OF_MASK && args_has(a, "mask")) {
@@ -97,13 +99,12 @@ static void take_weights(explained *x, args *options) {
 
 static int32_t resolve(explained *x, enum subject of, const char *name, bs_error *err) {
   bsrun_request request;
-  args options = *x->a; /* the words are ours */
-  options.n_words = 0;
-  options.given = malloc((options.n_given + 1) * sizeof *options.given);
-  if (options.given == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
-  memcpy(options.given, x->a->given, options.n_given * sizeof *options.given);
+  static const char *const none[] = {NULL};
+  args options; /* the words are ours */
+  int32_t rc = args_without(x->a, none, &options, err);
+  if (rc != BS_OK) return rc;
   if (of == OF_MASK) take_weights(x, &options);
-  int32_t rc = bsrun_request_make(&options, &request, err);
+  rc = bsrun_request_make(&options, &request, err);
   bs_compose_request *q = &request.compose;
   if (of == OF_MASK) q->mask = name;
   if (of == OF_METHOD) q->method = name;
@@ -152,7 +153,8 @@ const bsrun_verb verb_explain = {
         "all\n"
         "        (share/doc/blockshock/tuning.md). OP is one of the core, `bsrun completion words ops`; its "
         "arguments are\n"
-        "        those of a layer of --b tokens, --n by --k weights, or of SHAPE behind it (attention, attention_dx, "
+        "        those of a layer of --b tokens, --n by --k weights, or of SHAPE behind it (attention, "
+        "attention_dx, "
         "matmul24)\n"
         "mask    how it is multiplied (* in the table): a run of columns, a gather, 2:4 values or dense, and "
         "why; what\n"

@@ -32,13 +32,14 @@ int explain_takes_shape(const char *op) {
 
 /* Only what such a query can say. */
 static int32_t only_shape(const explained *x, size_t i, bs_error *err) {
+  char shown[64];
   static const char *const others[] = {"dtype",    "b",        "n",         "k",          "mask",
                                        "rank",     "weights",  "y",         "activation", "bias",
                                        "residual", "gathered", "tokenwise", "train"};
   for (size_t k = 0; k < sizeof others / sizeof others[0]; k++) {
     if (!args_has(x->a, others[k])) continue;
-    bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "%s is not for %s: the shape says all of it", others[k],
-                 kernels[i].op);
+    bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "%s is not for %s: the shape says all of it",
+                 args_shown(x->a, others[k], shown), kernels[i].op);
     bs_error_hint(err, "for example bsrun explain %s %s", kernels[i].op, kernels[i].example);
     return BS_USAGE;
   }

@@ -121,6 +121,7 @@ static int32_t read_sizes(const explained *x, const char *op, question *q, bs_er
 
 static int32_t ask(const explained *x, const char *op, question *q, bs_error *err) {
   static const char *const layer[] = {"activation", "bias", "residual"};
+  char shown[64];
   int64_t workspace;
   if (explain_shape(x) != NULL) {
     bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "a shape is not for %s", op);
@@ -134,7 +135,8 @@ static int32_t ask(const explained *x, const char *op, question *q, bs_error *er
   }
   for (size_t i = 0; i < sizeof layer / sizeof layer[0]; i++) {
     if (!args_has(x->a, layer[i]) || bs_op_takes(op, layer[i])) continue;
-    return bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "%s is not for %s: the op has none", layer[i], op);
+    return bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "%s is not for %s: the op has none",
+                        args_shown(x->a, layer[i], shown), op);
   }
   int32_t rc = args_integer(x->a, "workspace", 0, INT64_MAX, 0, &workspace, err);
   if (rc == BS_OK) rc = read_sizes(x, op, q, err);

@@ -51,8 +51,8 @@ static int32_t plan_file(const args *a, bs_error *err) {
   if (rc == BS_OK) rc = args_integer(a, "align", 1, 1 << 30, align, &align, err);
   if (rc == BS_OK) rc = args_integer(a, "effort", 0, 1000000, effort, &effort, err);
   if (rc == BS_OK && (align & (align - 1)) != 0)
-    rc =
-        bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--with align: %lld is not a power of two", (long long)align);
+    rc = bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--with align: %lld is not a power of two",
+                      (long long)align);
   if (rc == BS_OK) rc = bs_plan_file_read(a->words[0], &file, err);
   if (rc == BS_OK) rc = bs_plan_solve(&file, (uint64_t)align, (uint64_t)effort * 1000000, &plan, err);
   if (rc == BS_OK && format == BS_FORMAT_TABLE) {

@@ -139,14 +139,16 @@ const bsrun_verb sim_explain_verb = {
     .words = "[options]",
     .summary = "where the simulated time of a layer goes, step by step, beside closed forms",
     .about =
-        "The options are those of `bsrun run`. One pass is simulated (--phase time: forward, backward, train: a "
+        "The options are those of `bsrun run`. One pass is simulated (--phase time: forward, backward, "
+        "train: a "
         "training\n"
         "step). Each op and collective of the rank that ends last is a row: when it began, what its time "
         "went\n"
         "into, and what its closed form says. The last line is the critical path over all ranks.\n",
     .examples =
         "  bsrun sim explain --plugin sim --hardware h100-dgx --method blockshock -P 64\n"
-        "  bsrun sim explain --plugin sim --hardware sim-flat --method row_parallel -P 8 --phase train -o json\n",
+        "  bsrun sim explain --plugin sim --hardware sim-flat --method row_parallel -P 8 --phase train -o "
+        "json\n",
     .options = bsrun_run_options,
     .run = explain,
 };

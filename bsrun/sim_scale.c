@@ -75,6 +75,7 @@ static const bs_field fields[] = {
 
 typedef struct scale {
   const args *a;
+  args options; /* those of a request: `a` has lists, too */
   bsrun_request request;
   bs_context *context;
   bs_notes notes;
@@ -185,7 +186,9 @@ static int32_t read_options(scale *s, bs_error *err) {
   if (rc == BS_OK) rc = read_methods(s, err);
   if (rc == BS_OK) rc = read_weak(s, err);
   if (rc == BS_OK) rc = read_gate(s, err);
-  if (rc == BS_OK) rc = bsrun_request_make(s->a, &s->request, err);
+  static const char *const lists[] = {"world-size", NULL};
+  if (rc == BS_OK) rc = args_without(s->a, lists, &s->options, err);
+  if (rc == BS_OK) rc = bsrun_request_make(&s->options, &s->request, err);
   if (rc != BS_OK) return rc;
   bs_compose_request *q = &s->request.compose;
   if (q->n_plugins == 0) {
@@ -426,6 +429,7 @@ static int32_t run(const args *a, bs_error *err) {
   bs_notes_free(&s->notes);
   if (s->context != NULL) bs_context_close(s->context);
   bsrun_request_free(&s->request);
+  free(s->options.given);
   free(s);
   return rc;
 }
