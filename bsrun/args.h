@@ -62,8 +62,8 @@ int32_t args_parse(int argc, char **argv, const args_option *options, args *out,
 void args_free(args *a);
 int args_has(const args *a, const char *name);
 const char *args_value(const args *a, const char *name); /* NULL: not given */
-/* `a` without the options of these names (NULL at the end) and without words. Only out->given is the caller's to
- * free: the rest is that of `a`. */
+/* `a` without the options of these names (NULL at the end) and without words. Only out->given is the caller's
+ * to free: the rest is that of `a`. */
 int32_t args_without(const args *a, const char *const *names, args *out, bs_error *err);
 /* All values of a repeatable option; the array is the caller's to free. */
 int32_t args_values(const args *a, const char *name, const char ***out_values, size_t *out_count,

@@ -17,8 +17,9 @@ typedef struct compare_run {
   double seconds;
 } compare_run;
 
-/* Reads --phase, --seconds and --cache (`seconds`: what stands for the second where it is not given), composes
- * the configuration of the other options and opens its plugins. The caller frees, also after an error. */
+/* Reads --phase, --seconds and --cache (`seconds`: what stands for the second where it is not given),
+ * composes the configuration of the other options and opens its plugins. The caller frees, also after an
+ * error. */
 int32_t compare_run_open(const args *a, double seconds, compare_run *run, bs_error *err);
 /* lab_run_ladders with what was read. */
 int32_t compare_run_measure(compare_run *run, const char *phase, int64_t most,

@@ -67,7 +67,6 @@ int32_t bs_simulated_judgeable(const char *what, const char *domain, const char 
                "%s: the row is extrapolated (%s), so no gate judges it", what,
                fitted ? "a collective has a size or ranks that the machine was not fitted to"
                       : "the machine is published, not calibrated");
-  bs_error_hint(err,
-                "a machine of bsrun sim fit that covers these sizes and ranks, or --force");
+  bs_error_hint(err, "a machine of bsrun sim fit that covers these sizes and ranks, or --force");
   return BS_INCONCLUSIVE;
 }
