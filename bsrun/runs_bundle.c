@@ -73,7 +73,7 @@ const bsrun_verb runs_bundle_verb = {
         "  bsrun runs bundle 20260131_120000 20260131_120500 --to paper\n"
         "  bsrun runs bundle --check paper\n",
     .exits =
-        "0 done; 2 usage, or DIR is there; 5 there is no such run or bundle; 10 a folder cannot be\n"
+        "0 done; 2 usage, or DIR is there; 4 there is no such run or bundle; 10 a folder cannot be\n"
         "read or written; 13 a file of the bundle, or a run, is damaged\n",
     .options = bundle_options,
     .run = run,

@@ -411,11 +411,9 @@ const bsrun_verb verb_tune = {
         "  bsrun tune --simulate points.jsonl --strategy all --with replays=100\n",
     .exits =
         "0 a choice is made or stored; 2 usage; 3 configuration, or no candidate passed; 4 no\n"
-        "file to replay; 5 nobody serves the problem, a plugin is not there, or --stored only and nothing "
-        "is\n"
-        "stored; 6 the numbers of --strategy point are wrong, or the stored choice is not what was measured; "
-        "8 a\n"
-        "deadline; 10 memory or disk; 130, 143 signals: what was measured is kept, and printed.\n",
+        "file to replay, or --stored only and nothing is stored; 5 no implementation serves the problem;\n"
+        "6 the numbers of --strategy point are wrong, or the stored choice is not what was measured;\n"
+        "8 a deadline; 10 memory or disk; 130, 143 signals: what was measured is kept, and printed.\n",
     .options = tune_options,
     .exit = run,
     .max_words = SIZE_MAX,

@@ -68,9 +68,10 @@ END_TEST
 /* Ranks that are processes are copies of the command; rank 0 prints. */
 START_TEST(processes_and_other_dtypes) {
   static const char *const dtypes[] = {"bf16", "f64", "i32", "f16"};
-  const char *const words[] = {"coll",    "bench",     "--launch", "processes", "--coll",    "all_reduce",
-                               "--coll",  "send_recv", "--size",   "8:64*8",    "--samples", "3",
-                               "--dtype", dtypes[_i],  "-o",       "json",      NULL};
+  const char *const words[] = {
+      "coll",   "bench",  "--launch",  "processes", "--coll",  "all_reduce,send_recv",
+      "--size", "8:64*8", "--samples", "3",         "--dtype", dtypes[_i],
+      "-o",     "json",   NULL};
   json_t *rows = bench(words);
   ck_assert_uint_eq(json_array_size(rows), 4);
   for (size_t i = 0; i < 4; i++) {

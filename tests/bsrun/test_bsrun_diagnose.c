@@ -549,7 +549,7 @@ START_TEST(runs_and_reports) {
   must_be(&r, 0);
   ck_assert_msg(strstr(r.out, "run: results/raw/diagnose/dense/") != NULL, "%s", r.out);
   ran_free(&r);
-  r = bsrun(dir, "report", "-o", "page.html", NULL);
+  r = bsrun(dir, "report", "--to", "page.html", NULL);
   must_be(&r, 0);
   char *page = read_text(dir, "page.html");
   ck_assert_msg(strstr(page, "id=\"diagnosis\"") != NULL && strstr(page, "the backend ref") != NULL &&

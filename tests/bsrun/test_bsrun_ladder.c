@@ -233,12 +233,11 @@ START_TEST(a_kernel_of_halves_says_its_rate) {
     double times, backward;
     const char *pass, *said;
   } cases[] = {
-      {4.0, 1.0, "forward", "makes 0.5 GFLOP/s on all cores, dense's 2, so a product takes 4 times as long"},
-      {1.5, 1.0, "forward",
-       "makes 1.33 GFLOP/s on all cores, dense's 2, so a product takes 1.5 times as long"},
+      {4.0, 1.0, "time", "makes 0.5 GFLOP/s on all cores, dense's 2, so a product takes 4 times as long"},
+      {1.5, 1.0, "time", "makes 1.33 GFLOP/s on all cores, dense's 2, so a product takes 1.5 times as long"},
       {1.5, 2.0, "backward",
        "makes 0.667 GFLOP/s on all cores, dense's 2, so a product takes 3 times as long"},
-      {1.5, 2.0, "sgd", "makes 0.8 GFLOP/s on all cores, dense's 2, so a product takes 2.5 times as long"},
+      {1.5, 2.0, "train", "makes 0.8 GFLOP/s on all cores, dense's 2, so a product takes 2.5 times as long"},
   };
   write_all_constants(1e-6);
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -305,10 +304,10 @@ static const struct {
   } two[2];
 } pairs[] = {
     /* only a forward is divided into chunks: a backward does not know of them */
-    {SHORT " row_parallel --phase backward --set 'auto.overlap=[off,8]'",
+    {SHORT " row_parallel --phase backward --set auto.overlap=[off,8]",
      {{"row_parallel contiguous", "row_parallel contiguous overlap=8", 0}}},
     /* int8 steps are of sums: a method that gathers pays nothing for them, one that sums does */
-    {SHORT " column_parallel row_parallel --set 'auto.reduce_dtypes=[float32,int8]'",
+    {SHORT " column_parallel row_parallel --set auto.reduce_dtypes=[float32,int8]",
      {{"column_parallel float32", "column_parallel int8", 0},
       {"row_parallel contiguous float32", "row_parallel contiguous int8", 1}}},
 };

@@ -211,7 +211,7 @@ static const struct {
     {{"m.onnx"}, "1 input has no file: x", 2},
     {{"m.onnx", "--seconds", "0"}, "BS-USE-NUMBER", 2},
     {{"missing.onnx"}, "missing.onnx", 4},
-    {{"m.onnx", "--input", "x=x.npy", "--backend=none"}, "none", 5},
+    {{"m.onnx", "--input", "x=x.npy", "--backend=none"}, "none", 3},
     {{".", "--dim", "sequence=16"}, "the cache holds 16", 2},
     {{".", "--cache-tokens", "1"}, "the cache holds 1", 2},
 };
