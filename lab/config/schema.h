@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * schema.h - every configuration key there is: name, type, default, range, effect, one line of text. The
- * table of docs/config.md and `bsrun config keys` are printed from it. */
+ * schema.h - every configuration key there is: name, type, default, range, effect, one line of text.
+ * `bsrun config keys` prints it. */
 #ifndef BS_LAB_CONFIG_SCHEMA_H
 #define BS_LAB_CONFIG_SCHEMA_H
 #include "lab/config/notes.h"
@@ -20,7 +20,7 @@ enum bs_key_type {
 };
 /* ACTIVE changes a run; LABEL is only carried into the record; DECORATIVE is known from older files and does
  * nothing; WRITTEN is put there by bsrun itself; OLDER changes a run, and has a newer name
- * (docs/original.md). */
+ * (docs/dev/original.md). */
 enum bs_key_effect {
   BS_EFFECT_ACTIVE = 1,
   BS_EFFECT_LABEL = 2,

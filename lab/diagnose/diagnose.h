@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * diagnose.h - `bsrun diagnose`: what of a layer's or a model's time and memory goes to things that need not
- * be (docs/diagnose.md). A table of checks; each gives facts and findings, the findings ordered by what they
+ * be (docs/profile.md). A table of checks; each gives facts and findings, the findings ordered by what they
  * cost. */
 #ifndef BS_LAB_DIAGNOSE_DIAGNOSE_H
 #define BS_LAB_DIAGNOSE_DIAGNOSE_H

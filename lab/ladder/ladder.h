@@ -3,7 +3,7 @@
  * placements, overlap, reduce dtype), as rungs: each predicted from the machine's constants, the best
  * measured in one sampling, so that one can be chosen or all be compared. On a simulated machine each is
  * simulated, and nothing is measured. Behind `--method auto` and `bsrun
- * ladder`; docs/auto.md. */
+ * ladder`; docs/compare.md. */
 #ifndef BS_LAB_LADDER_LADDER_H
 #define BS_LAB_LADDER_LADDER_H
 #include "lab/lab.h"
@@ -69,7 +69,7 @@ typedef struct bs_ladder_options {
   void *progress_user;
 } bs_ladder_options;
 
-/* Every combination of what the lists auto.* name (docs/auto.md) that means something, over a composed
+/* Every combination of what the lists auto.* name (docs/compare.md) that means something, over a composed
  * configuration; asks each what it would do and predicts one pass. BS_CONFIG when none can run, with the
  * first reason. The caller frees the ladder also after an error. */
 int32_t bs_ladder_make(bs_context *context, const bs_node *config, const bs_ladder_options *options,

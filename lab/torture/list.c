@@ -29,7 +29,7 @@ void bs_torture_plan_text(const bs_torture *t, const bs_torture_case *c, char *o
   out[0] = '\0';
   if (c->fault == BS_TORTURE_NONE) return;
   if (c->fault == BS_TORTURE_DELAY) snprintf(ms, sizeof ms, ",ms=%.0f", t->deadline * 200.0);
-  /* Of an MPI messages are waited for 0.3 s longer (docs/launch-mpi.md). */
+  /* Of an MPI messages are waited for 0.3 s longer (docs/launch.md). */
   if (c->fault == BS_TORTURE_LATE)
     snprintf(ms, sizeof ms, ",ms=%.0f",
              t->deadline * 1600.0 + (c->subject->launch == BS_TORTURE_MPI ? 500.0 : 0.0));

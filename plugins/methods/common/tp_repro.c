@@ -3,7 +3,7 @@
  * tp_repro.c - how far the bits of y are promised: the option `repro`, what a layer promises without being
  * asked, and what it cannot promise. R0 and R1 hold by themselves (plans that are asked to be deterministic,
  * a communicator that reduces in rank order); R2 asks the kernel (BS_QUERY_TOKENWISE); R3 and R4 sum K in
- * leaves (tp_leaf_shape.c). docs/reproducibility.md is the same in words. Pure.
+ * leaves (tp_leaf_shape.c). docs/numbers.md is the same in words. Pure.
  */
 #include "tp_kept.h"
 
