@@ -155,7 +155,7 @@ static int32_t take_word(json_t *model, const char *word, const char *root, bs_e
 
 /* ---- what follows from the rows ---- */
 
-/* The dense layer beside a method. Arms of `bsrun compare` and `bsrun ladder`, which have a pass, stand each
+/* The dense layer beside a method. Arms of `bsrun compare`, which have a pass, stand each
  * for itself. */
 static int is_peer(const json_t *row) {
   const char *arm = bs_row_text(row, "arm");
