@@ -110,7 +110,7 @@ static void add_key(json_t *rows, const char *key, const char *type, const char 
                                         value, "values", values, "effect", effect, "text", text));
 }
 
-/* Keys of the table; those of older files are in docs/original.md. The default is what a bare run has. */
+/* Keys of the table; those of older files are in docs/dev/original.md. The default is what a bare run has. */
 static void add_table(json_t *rows, const bs_node *base) {
   size_t count;
   const bs_key *keys = bs_schema_keys(&count);

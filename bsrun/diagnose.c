@@ -455,7 +455,7 @@ const bsrun_verb verb_diagnose = {
         "of 64). All checks run unless --only, --skip or --preset say otherwise. Findings are\n"
         "ordered by the seconds of a pass that they cost; each has the command that shows it alone. A "
         "finding\n"
-        "is no error unless --strict is given. share/doc/blockshock/diagnose.md has every check.\n"
+        "is no error unless --strict is given. share/doc/blockshock/profile.md has every check.\n"
         "\n",
     .after =
         "\n"

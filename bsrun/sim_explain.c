@@ -15,7 +15,7 @@
 #include "lab/json.h"
 #include "lab/phase/simulated.h"
 
-/* The formula of a step's closed form, as docs/latency-model.md has it. */
+/* The formula of a step's closed form, as docs/dev/latency-model.md has it. */
 static const char *formula_of(const json_t *step) {
   static const char *const formulas[][2] = {
       {"all_reduce", "2 (P-1) (alpha + n/P beta)"},

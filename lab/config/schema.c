@@ -316,7 +316,7 @@ int32_t bs_schema_check(const bs_node *root, const char *quiet_dir, bs_notes *no
   walk w = {root, quiet_dir, {0}, err};
   const int32_t rc = check_map(&w, root, "");
   if (rc == BS_OK && w.idle.data != NULL)
-    bs_note_add(notes, "no effect, and left out: %s (share/doc/blockshock/original.md)", w.idle.data);
+    bs_note_add(notes, "no effect, and left out: %s (share/doc/blockshock/dev/original.md)", w.idle.data);
   bs_text_free(&w.idle);
   return rc;
 }

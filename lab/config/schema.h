@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * schema.h - every configuration key there is: name, type, default, range, effect, one line of text. The
- * table of docs/config.md and `bsrun config keys` are printed from it. */
+ * schema.h - every configuration key there is: name, type, default, range, effect, one line of text.
+ * `bsrun config keys` prints it. */
 #ifndef BS_LAB_CONFIG_SCHEMA_H
 #define BS_LAB_CONFIG_SCHEMA_H
 #include "lab/config/notes.h"
@@ -19,7 +19,7 @@ enum bs_key_type {
   BS_KEY_ACTIVATION = 9
 };
 /* ACTIVE changes a run; LABEL is only copied to the record; DECORATIVE is from older files and has no effect;
- * bsrun itself writes WRITTEN; OLDER changes a run, and has a newer name (docs/original.md). */
+ * bsrun itself writes WRITTEN; OLDER changes a run, and has a newer name (docs/dev/original.md). */
 enum bs_key_effect {
   BS_EFFECT_ACTIVE = 1,
   BS_EFFECT_LABEL = 2,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * schema_table.c - the table of schema.h: data only. Order is that of docs/config.md. */
+ * schema_table.c - the table of schema.h: data only. `bsrun config keys` prints it in this order. */
 #include "lab/config/schema.h"
 
 #define ACTIVE BS_EFFECT_ACTIVE
@@ -64,7 +64,7 @@ static const bs_key keys[] = {
     {"phase.include_compress_time", BS_KEY_BOOL, DECOR, "", NULL, "packing is always a region of its own"},
     {"method.name", BS_KEY_STR, ACTIVE, "", NULL,
      "method: dense, column_parallel, row_parallel, masked_split, "
-     "blockshock, one from a plugin, or auto: the fastest of them (share/doc/blockshock/auto.md)"},
+     "blockshock, one from a plugin, or auto: the fastest of them (share/doc/blockshock/compare.md)"},
     {"method.bias", BS_KEY_BOOL, ACTIVE, "true", NULL, "add a random bias, whatever the method"},
     {"method.reduce_dtype", BS_KEY_DTYPE, ACTIVE, "", NULL,
      "dtype of partial sums on the wire; int8: in two steps, a scale a group; absent: f32, f64 where "

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * diagnose.h - `bsrun diagnose`: finds avoidable time and memory of a layer or a model (docs/diagnose.md). A
+ * diagnose.h - `bsrun diagnose`: finds avoidable time and memory of a layer or a model (docs/profile.md). A
  * table of checks; each gives facts and findings, and findings are ordered by cost. */
 #ifndef BS_LAB_DIAGNOSE_DIAGNOSE_H
 #define BS_LAB_DIAGNOSE_DIAGNOSE_H

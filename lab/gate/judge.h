@@ -90,8 +90,8 @@ uint32_t bs_gates_from_judgement(const bs_reference *reference, const bs_judgeme
                                  bs_gate *out_gates, uint32_t max);
 
 /* Error metrics against a reference, accumulated in fp64. max_rel is kept for older records
- * (docs/original.md): it divides by outputs near zero (1e9 for a reference of 0 and an error of 0.001), so no
- * gate uses it. */
+ * (docs/dev/original.md): it divides by outputs near zero (1e9 for a reference of 0 and an error of 0.001),
+ * so no gate uses it. */
 typedef struct bs_metrics {
   uint64_t count;
   double max_abs, sum_abs, max_rel; /* max_rel: |error| / (|reference| + eps) */

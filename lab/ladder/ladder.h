@@ -2,7 +2,7 @@
  * ladder.h - all ways to split one layer that a configuration leaves open (method, mask, kernel, slices,
  * placements, overlap, reduce dtype), as rungs. Each is predicted from the machine's constants, and the best
  * are measured in one sampling, to choose one or to compare all. On a simulated machine each is simulated and
- * nothing is measured. Used by `--method auto` and `bsrun ladder`; docs/auto.md. */
+ * nothing is measured. Used by `--method auto` and `bsrun ladder`; docs/compare.md. */
 #ifndef BS_LAB_LADDER_LADDER_H
 #define BS_LAB_LADDER_LADDER_H
 #include "lab/lab.h"
@@ -68,9 +68,9 @@ typedef struct bs_ladder_options {
   void *progress_user;
 } bs_ladder_options;
 
-/* Makes every useful combination of the lists auto.* (docs/auto.md) from a composed configuration, gets its
- * proposal and predicts one pass. BS_CONFIG: none can run; the error has the first reason. The caller frees
- * the ladder also after an error. */
+/* Makes every useful combination of the lists auto.* (docs/compare.md) from a composed configuration, gets
+ * its proposal and predicts one pass. BS_CONFIG: none can run; the error has the first reason. The caller
+ * frees the ladder also after an error. */
 int32_t bs_ladder_make(bs_context *context, const bs_node *config, const bs_ladder_options *options,
                        bs_ladder *out_ladder, bs_error *err);
 /* Samples the best `most` rungs by prediction (those reported as lossless first) alternately, for about

@@ -7,7 +7,7 @@
 #include <string.h>
 #include "core/base/text.h"
 
-static const double P = 6.0;       /* docs/measuring.md: measured */
+static const double P = 6.0;       /* docs/dev/measuring.md: measured */
 static const double HIDDEN = 0.25; /* of a forward: the least that a hidden part is taken for */
 
 double bs_overlap(double a, double b) {

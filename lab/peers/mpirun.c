@@ -35,7 +35,7 @@ static uint32_t cores_allowed(void) {
   return sched_getaffinity(0, sizeof set, &set) == 0 ? (uint32_t)CPU_COUNT(&set) : 0;
 }
 
-/* docs/launch-mpi.md, "What bsrun starts". The communicator divides the cores, so mpirun binds nothing. */
+/* docs/launch.md, "What bsrun starts". The communicator divides the cores, so mpirun binds nothing. */
 static int32_t add_mpirun(bs_mpirun *m, int crowded, bs_error *err) {
   char version[256];
   version_of("mpirun", version, sizeof version);

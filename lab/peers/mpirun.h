@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * mpirun.h - the words that start the ranks of an MPI job here: the mpirun of PATH, srun inside a Slurm job,
- * or words of the user's (docs/launch-mpi.md). Used by bsrun and by the conformance kit. */
+ * or words of the user's (docs/launch.md). Used by bsrun and by the conformance kit. */
 #ifndef BS_LAB_MPIRUN_H
 #define BS_LAB_MPIRUN_H
 #include <stddef.h>

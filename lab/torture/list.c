@@ -29,7 +29,7 @@ void bs_torture_plan_text(const bs_torture *t, const bs_torture_case *c, char *o
   out[0] = '\0';
   if (c->fault == BS_TORTURE_NONE) return;
   if (c->fault == BS_TORTURE_DELAY) snprintf(ms, sizeof ms, ",ms=%.0f", t->deadline * 200.0);
-  /* With MPI a message has 0.3 s more to arrive (docs/launch-mpi.md). */
+  /* With MPI a message has 0.3 s more to arrive (docs/launch.md). */
   if (c->fault == BS_TORTURE_LATE)
     snprintf(ms, sizeof ms, ",ms=%.0f",
              t->deadline * 1600.0 + (c->subject->launch == BS_TORTURE_MPI ? 500.0 : 0.0));

@@ -41,7 +41,7 @@ static void refuse(bs_context *with, const char *yaml, int32_t code, const char 
 
 START_TEST(defaults) {
   bs_experiment e = make(NULL, "method: {name: dense}\n", NULL);
-  ck_assert_uint_eq(e.dtype, BS_BF16); /* that of base.yaml and of the table of docs/config.md */
+  ck_assert_uint_eq(e.dtype, BS_BF16); /* that of base.yaml */
   ck_assert_uint_eq(e.seed, 725);
   ck_assert_uint_eq(e.workload_seed, 725);
   ck_assert_int_eq(e.N, 0);

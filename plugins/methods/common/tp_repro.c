@@ -3,7 +3,7 @@
  * tp_repro.c - the promises on the bits of y: the option `repro`, the promise of a layer by default, and
  * promises that are impossible. R0 and R1 always hold (deterministic plans, a communicator that reduces in
  * rank order); R2 is requested from the kernel (BS_QUERY_TOKENWISE); R3 and R4 sum K in leaves
- * (tp_leaf_shape.c). docs/reproducibility.md explains them. Pure. */
+ * (tp_leaf_shape.c). docs/numbers.md explains them. Pure. */
 #include "tp_kept.h"
 
 const tp_option tp_common_options[] = {
