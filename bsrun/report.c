@@ -125,7 +125,7 @@ static int32_t print_original(const report *r, int format, bs_error *err) {
 }
 
 static int32_t print_runs(const report *r, int format, bs_error *err) {
-  char words[700];
+  char words[900];
   json_t *rows = bs_report_rows(json_object_get(r->model, "latest"));
   bs_report_verdict(r->model, words, sizeof words);
   if (format == BS_FORMAT_TABLE || format == BS_FORMAT_MD) bs_print(stdout, "%s\n\n", words);
@@ -136,7 +136,7 @@ static int32_t print_runs(const report *r, int format, bs_error *err) {
 
 /* What goes to stdout: rows where a format was asked for, else what the page says first. */
 static int32_t print(const report *r, int format, const char *page, bs_error *err) {
-  char words[700];
+  char words[900];
   int32_t rc = BS_OK;
   if (format >= 0 && r->model != NULL) rc = print_runs(r, format, err);
   if (format >= 0 && rc == BS_OK && r->table != NULL) rc = print_original(r, format, err);
@@ -180,12 +180,12 @@ const bsrun_verb verb_report = {
         "usage: bsrun report [ROOT|SWEEP|RUN...] [-o FILE.html|FORMAT] [--svg DIR] [--csv FILE] [--original "
         "DIR]\n"
         "\n"
-        "Runs as one HTML page: a sentence, the gates, a table that sorts, charts with their data, warnings, "
-        "what\n"
-        "failed, is unclear or was not tried, notes, the environment, and the commands to repeat it. The "
-        "file "
-        "loads\n"
-        "nothing and can be sent by mail. share/doc/blockshock/report.md says how to read each chart.\n"
+        "Runs as one HTML page: what was measured and where, the answer in one sentence, a table that "
+        "sorts,\n"
+        "warnings, what is unclear, the commands to repeat it, and charts with their data: six are open. "
+        "The\n"
+        "file loads nothing and can be sent by mail. share/doc/blockshock/report.md says how to read each "
+        "chart.\n"
         "\n"
         "A word is a folder of runs, or a name below the root (--out): a sweep, a run_id, or the beginning "
         "of "

@@ -18,6 +18,7 @@ typedef struct bs_chart {
   size_t n_fields;
   json_t *data;
   bs_text svg;
+  int open; /* the page shows it open; it folds the others */
 } bs_chart;
 void bs_chart_free(bs_chart *chart);
 
@@ -43,6 +44,7 @@ typedef struct bs_lines_spec {
   const char *y, *y_name; /* fields of a row; "a.b": b of the object a */
   double factor;          /* y is multiplied by it; 0: 1 */
   const char *low, *high; /* NULL: none */
+  size_t least_places;    /* of x that a chart in a list of charts needs; 0: 3 */
   const char *ceiling;    /* a limit, drawn dashed beside the line. NULL: none */
 } bs_lines_spec;
 /* Rows without y or x are left out. Fields that differ among the rows beyond x are part of a series' name. */
@@ -52,13 +54,17 @@ int32_t bs_chart_lines(const json_t *rows, const bs_lines_spec *spec, bs_chart *
 double bs_row_number(const json_t *row, const char *path);   /* NaN: null, absent, no number */
 const char *bs_row_text(const json_t *row, const char *key); /* "": null, absent, no text */
 int bs_row_true(const json_t *row, const char *key);
-/* The colour of a method, the same in all charts; of others by their place. */
-int bs_series_colour(const char *series, int place);
+/* The colour of a series by the method or dense layer that it begins with: the same in all charts and
+ * reports. */
+int bs_series_colour(const char *series);
+/* A mask as everything that is drawn and printed spells it: 1100/0011. out may not overlap. Returns out. */
+const char *bs_mask_words(const char *mask, char *out, size_t size);
 /* Median of n > 0 numbers; sorts them. */
 double bs_median_of(double *values, size_t n);
 /* The settings in which rows differ, as bits for bs_row_words. */
 enum { BS_ROW_METHOD = 1u << 0, BS_ROW_SIMULATED = 1u << 16 };
 uint32_t bs_rows_differ(const json_t *rows);
+int bs_rows_square(const json_t *rows); /* N = K in all rows */
 /* "blockshock, N 4096, B 64, bf16, P 2": of the settings of a row those in `which` (bits), without the keys
  * in `but` (NULL: none; else NULL-terminated). */
 void bs_row_words(const json_t *row, uint32_t which, const char *const *but, char *out, size_t size);

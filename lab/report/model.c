@@ -331,18 +331,12 @@ static void add_line(json_t *lines, const json_t *row, const json_t *of, const s
   json_array_append_new(lines, one);
 }
 
-static int is_square(const json_t *rows) {
-  for (size_t i = 0; i < json_array_size(rows); i++)
-    if (bs_row_number(json_array_get(rows, i), "N") != bs_row_number(json_array_get(rows, i), "K")) return 0;
-  return 1;
-}
-
 static int32_t add_derived(json_t *model, bs_error *err) {
   json_t *rows = json_object_get(model, "rows"), *latest = json_object_get(model, "latest"), *row;
   json_t *comparisons = json_object_get(model, "comparisons"), *lines = json_object_get(model, "lines");
   json_t *arms = json_object_get(model, "arms"), *peers = peers_of(rows);
   if (peers == NULL) return bs_no_memory(err, "a report");
-  const series_rule rule = {bs_rows_differ(latest), threads_differ(latest), is_square(latest)};
+  const series_rule rule = {bs_rows_differ(latest), threads_differ(latest), bs_rows_square(latest)};
   size_t i, compared = 0, lined = 0;
   json_array_foreach(latest, i, row) {
     json_array_append(arms, row);

@@ -12,7 +12,7 @@ typedef struct bs_scale {
   enum bs_scale_kind kind;
   double low, high, from, to;
 } bs_scale;
-enum { BS_SVG_TICKS = 24, BS_SVG_POINTS = 200, BS_SVG_COLOURS = 8 };
+enum { BS_SVG_TICKS = 24, BS_SVG_POINTS = 200, BS_SVG_COLOURS = 10 };
 
 bs_scale bs_scale_of(enum bs_scale_kind kind);
 /* Widens the scale to the value. Values that are not finite, and those <= 0 on a log scale, are left out. */
@@ -45,9 +45,9 @@ void bs_svg_end(bs_svg *svg);
 void bs_svg_axes(bs_svg *svg, const char *x_name, const char *y_name);
 /* Text at pixels; css: classes. anchor: "start", "middle" or "end". */
 void bs_svg_text(bs_svg *svg, double x, double y, const char *anchor, const char *css, const char *text);
-/* The name of a row, at most `most` bytes of it, ending at x; all of it under the pointer. */
-void bs_svg_label(bs_svg *svg, double x, double y, size_t most, const char *text);
-/* "the first n of all" at the foot where n is less. */
+/* The name of a row, at most `most` bytes of it; all of it under the pointer. */
+void bs_svg_label(bs_svg *svg, double x, double y, const char *anchor, size_t most, const char *text);
+/* "the first n of all" at the foot where n is less; the table of the chart has the others. */
 void bs_svg_more(bs_svg *svg, size_t n, size_t all);
 /* A straight line between pixels. */
 void bs_svg_rule(bs_svg *svg, double x1, double y1, double x2, double y2, const char *css);
@@ -61,12 +61,14 @@ void bs_svg_line(bs_svg *svg, const bs_svg_point *points, size_t n, const char *
 void bs_svg_step(bs_svg *svg, const bs_svg_point *points, size_t n, const char *css);
 /* The area between low and high. */
 void bs_svg_band(bs_svg *svg, const bs_svg_point *points, size_t n, const char *css);
-/* Names of series above the frame, in lines; the frame's top moves down. Call before bs_svg_axes. */
-void bs_svg_legend(bs_svg *svg, const char *const *names, const int *colours, size_t n);
+/* Names of series above the frame, in lines; the frame's top moves down. Call before bs_svg_axes. palette:
+ * 's' (methods) or 'p' (parts of a time). shapes: those of bs_svg_dot; NULL: squares. */
+void bs_svg_legend(bs_svg *svg, char palette, const char *const *names, const int *colours, const int *shapes,
+                   size_t n);
 
 /* The text with <, >, &, quotes and bytes that HTML or XML does not allow replaced. */
 void bs_svg_escape(bs_text *out, const char *text);
-/* CSS of the classes: colours s0..s7, marks, dark mode. */
+/* CSS of the classes: colours s0..s9 of methods and p0..p7 of parts of a time, marks, dark mode. */
 extern const char bs_svg_style[];
 /* Makes a file of its own of a chart's text: the style stands within. */
 void bs_svg_document(bs_text *out, const char *svg);
