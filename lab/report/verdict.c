@@ -66,7 +66,7 @@ typedef struct spread {
 /* The layer that has all that the machine has: what a user gains is the speedup against it. */
 static const char dense_all[] = "dense, all cores";
 
-/* That layer is the first, the others follow in the order of the rows. Simulated rows have no word and do not
+/* That layer comes first, the others follow in the order of the rows. Simulated rows have no word and do not
  * count. */
 static size_t spreads_of(const json_t *comparisons, spread out[MOST_AGAINST]) {
   size_t n = 0;
