@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * compare_live.c - `bsrun compare --a SPEC --b SPEC`: two arms in one sampling, kept as a run. */
+ * compare_live.c - `bsrun compare SPEC SPEC`: two arms in one sampling, kept as a run. */
 #include <stdio.h>
 #include <string.h>
 
 #include "bsrun/compare.h"
-#include "bsrun/ladder_run.h"
+#include "bsrun/compare_run.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/json.h"
@@ -75,29 +75,28 @@ static void print_words(int format, const json_t *rows) {
   }
 }
 
-static int32_t compare(args *a, ladder_run *r, bs_error *err) {
-  const char *const specs[] = {args_value(a, "a"), args_value(a, "b")};
+static int32_t compare(const args *a, compare_run *r, bs_error *err) {
+  const char *const specs[] = {a->words[0], a->words[1]};
   const bs_ladder_options o = {.in_order = 1, .specs = specs, .n_specs = 2};
   int format = 0;
   int32_t rc = bsrun_format(a, &format, err);
-  args_drop(a, "b"); /* of the configuration it would be the number of tokens */
-  if (rc == BS_OK) rc = ladder_run_open(a, 8.0, r, err);
-  if (rc == BS_OK) rc = ladder_run_measure(r, "compare", 2, &o, err);
+  if (rc == BS_OK) rc = compare_run_open(a, 8.0, r, err);
+  if (rc == BS_OK) rc = compare_run_measure(r, "compare", 2, &o, err);
   if (rc != BS_OK) return rc;
   put_in_order(r->host.ladders);
   join_settings(r->host.ladders);
   rc = bs_report_print(stdout, format, fields, sizeof fields / sizeof fields[0], r->host.ladders, err);
   if (rc != BS_OK) return rc;
   print_words(format, r->host.ladders);
-  ladder_run_print_folder(r, format);
+  compare_run_print_folder(r, format);
   return BS_OK;
 }
 
-int compare_live(args *a) {
+int compare_live(const args *a) {
   bs_error err = BS_ERROR_INIT;
-  ladder_run run = {.host.progress.busy = ATOMIC_FLAG_INIT};
+  compare_run run = {.host.progress.busy = ATOMIC_FLAG_INIT};
   const int32_t rc = compare(a, &run, &err);
   const int code = rc == BS_OK ? 0 : bsrun_fail(&err);
-  ladder_run_free(&run);
+  compare_run_free(&run);
   return code;
 }

@@ -21,10 +21,17 @@ _bsrun_files() { # cur file|directory
   mapfile -t COMPREPLY < <(compgen -A "$2" -- "$1")
 }
 
+# What is there already, and files.
+_bsrun_and_files() { # cur
+  local words=("${COMPREPLY[@]}")
+  _bsrun_files "$1" file
+  COMPREPLY+=("${words[@]}")
+}
+
 # The words between the verb and the one being typed that are neither options nor their values, into `before`.
 _bsrun_before() { # verb
   local i word valued
-  valued=$(_bsrun_words valued "$1")
+  valued=$(_bsrun_words valued $1)
   valued=" ${valued//$'\n'/ } "
   before=()
   for ((i = 2; i < COMP_CWORD; i++)); do
@@ -50,17 +57,16 @@ _bsrun() {
   fi
   if ((COMP_CWORD > 1)) && [[ $first != -* ]]; then
     verb=$first
-    if [[ $first == @(plugins|config|model|bench|sim|ccl) ]] && ((COMP_CWORD > 2)); then verb="$first $second"; fi
+    if [[ $first == @(plugins|config|model|bench|sim|coll|runs|profile|completion) ]] && ((COMP_CWORD > 2)); then verb="$first $second"; fi
   fi
 
   case $prev in
     --method) _bsrun_reply "$cur" methods; return ;;
-    --pass)
-      if [[ $verb == model* ]]; then _bsrun_reply "$cur" passes; else COMPREPLY=($(compgen -W "forward backward sgd adamw" -- "$cur")); fi
-      return
-      ;;
-    --mask)
-      if [[ $verb == "bench sdpa" ]]; then COMPREPLY=($(compgen -W "full causal causal_br" -- "$cur")); else _bsrun_reply "$cur" masks; fi
+    --no-pass) _bsrun_reply "$cur" passes; return ;;
+    --mask) _bsrun_reply "$cur" masks; return ;;
+    --with | --show | --stored)
+      compopt -o nospace 2>/dev/null
+      _bsrun_reply "$cur" within "$prev" $verb
       return
       ;;
     --algorithm) _bsrun_reply "$cur" algorithms; return ;;
@@ -70,8 +76,8 @@ _bsrun() {
     --phase) _bsrun_reply "$cur" phases; return ;;
     --backend) _bsrun_reply "$cur" backends; return ;;
     --comm) _bsrun_reply "$cur" comms; return ;;
-    --bias) if [[ $verb != explain ]]; then COMPREPLY=($(compgen -W "on off" -- "$cur")); return; fi ;;
-    --dtype | --weight-dtype | --out-dtype) _bsrun_reply "$cur" dtypes; return ;;
+    --bias) COMPREPLY=($(compgen -W "on off" -- "$cur")); return ;;
+    --dtype | --reduce-dtype) _bsrun_reply "$cur" dtypes; return ;;
     --activation) _bsrun_reply "$cur" activations; return ;;
     --kind) _bsrun_reply "$cur" skeletons; return ;;
     -o | --output)
@@ -92,33 +98,35 @@ _bsrun() {
       mapfile -t COMPREPLY < <(compgen -W "all_reduce all_gather reduce_scatter broadcast all_to_all" -- "$cur")
       return
       ;;
-    --level) mapfile -t COMPREPLY < <(compgen -W "V4 V0 V1 V2 V6" -- "$cur"); return ;;
-    --shape) mapfile -t COMPREPLY < <(compgen -W "small mission long gqa decode" -- "$cur"); return ;;
     --weak) mapfile -t COMPREPLY < <(compgen -W "b n k" -- "$cur"); return ;;
     --launch) mapfile -t COMPREPLY < <(compgen -W "threads processes mpi" -- "$cur"); return ;;
-    --isa) mapfile -t COMPREPLY < <(compgen -W "avx2 all" -- "$cur"); return ;;
     --product) mapfile -t COMPREPLY < <(compgen -W "forward dx dw" -- "$cur"); return ;;
-    --kit) mapfile -t COMPREPLY < <(compgen -W "quick full" -- "$cur"); return ;;
-    --group)
-      mapfile -t COMPREPLY < <(compgen -W "abi lifecycle truth numerics method communicator workload algorithm threads hygiene" -- "$cur")
+    --preset) mapfile -t COMPREPLY < <(compgen -W "quick full" -- "$cur"); return ;;
+    --only)
+      if [[ $verb == "plugins check" ]]; then
+        mapfile -t COMPREPLY < <(compgen -W "abi lifecycle truth numerics method communicator workload algorithm threads hygiene" -- "$cur")
+      elif [[ $verb == "coll check" ]]; then
+        mapfile -t COMPREPLY < <(compgen -W "V4 V0 V1 V2 V6" -- "$cur")
+      fi
       return
       ;;
     --plugin)
       if [[ $cur == */* ]]; then _bsrun_files "$cur" file; else _bsrun_reply "$cur" plugins; fi
       return
       ;;
-    --set | --vary | --a | -x | --axis)
+    --set | --vary | -x)
       compopt -o nospace 2>/dev/null
       _bsrun_reply "$cur" keys
       return
       ;;
-    --config | --save | --batch | --point | --cache | --tune-cache | --xfail | --junit | --trace | --write | --torch | --gates) _bsrun_files "$cur" file; return ;;
-    --out | --to | --check | --output-dir | --dump | --dir) _bsrun_files "$cur" directory; return ;;
-    -P | --world-size | --threads-per-rank | --timeout | --run-id | --id | --resume | --budget | --baseline | --rank | --b | --n | --k | --workspace | --atleast-version | --param | --option | --ranks | --deadline | -j | --jobs | --plan | --op | --measure | --seconds | --masks | --overlap | --reduce-dtypes | --mpirun | --align | --effort | --dim | --input | --constant | --ids | --tokens | --stop | --threads | --cache-tokens | --count | --root | --max-ranks | --size | --at-least | --late | --beside | --samples | --min-bytes | --max-bytes | --factor | --name | --flops | --mem-Bps | --launch-s | --provider | --iters | --warmup | --seeds | --seed | --pairs | --slowest) return ;;
+    --config | --batch | --planned | --candidate | --cache | --tune-cache | --points | --simulate | --xfail | --torch | --gates) _bsrun_files "$cur" file; return ;;
+    --to) _bsrun_reply "$cur" within "$prev" $verb; _bsrun_and_files "$cur"; return ;;
+    --out | --check | --original) _bsrun_files "$cur" directory; return ;;
+    -P | -j | -w | --world-size | --timeout | --run-id | --resume | --baseline | --rank | --b | --n | --k | --at-least | --param | --option | --jobs | --plan | --op | --seconds | --mpirun | --dim | --input | --constant | --choice | --ids | --tokens | --stop | --threads | --cache-tokens | --size | --late | --beside | --samples | --provider | --warmup | --seed | --limit | --where | --skip | --ablate | --knob | --start | --strategy | --rules | --counters) return ;;
   esac
 
   if [[ $cur == -* ]]; then
-    _bsrun_reply "$cur" options "$verb"
+    _bsrun_reply "$cur" options $verb
     return
   fi
   case $verb in
@@ -127,25 +135,24 @@ _bsrun() {
     plugins) _bsrun_reply "$cur" verbs plugins ;;
     config) _bsrun_reply "$cur" verbs config ;;
     "bench sdpa") COMPREPLY=($(compgen -W "small mission long gqa decode" -- "$cur")) ;;
-    model | bench | sim | ccl) _bsrun_reply "$cur" verbs "$verb" ;;
-    "ccl check") if [[ $cur == */* ]]; then _bsrun_files "$cur" file; else _bsrun_reply "$cur" algorithms; fi ;;
-    "ccl explain" | "ccl bench") _bsrun_reply "$cur" algorithms ;;
+    model | bench | sim | coll | runs | profile) _bsrun_reply "$cur" verbs "$verb" ;;
+    "coll check") if [[ $cur == */* ]]; then _bsrun_files "$cur" file; else _bsrun_reply "$cur" algorithms; fi ;;
+    "coll explain" | "coll bench") _bsrun_reply "$cur" algorithms ;;
     "sim fit") _bsrun_files "$cur" file ;;
     "model info" | "model run" | "model check" | "model explain" | "model generate" | "model plan") _bsrun_files "$cur" file ;;
-    completion)
-      if ((COMP_CWORD == 2)); then
-        _bsrun_reply "$cur" verbs completion
-      elif [[ $second == words && $COMP_CWORD -eq 3 ]]; then
+    completion) _bsrun_reply "$cur" verbs completion ;;
+    "completion words")
+      if ((COMP_CWORD == 3)); then
         _bsrun_reply "$cur" kinds
-      elif [[ $second == words && $COMP_CWORD -eq 4 && ${COMP_WORDS[3]} == @(options|valued|verbs) ]]; then
+      elif [[ $COMP_CWORD -eq 4 && ${COMP_WORDS[3]} == @(options|valued|verbs) ]]; then
         _bsrun_reply "$cur" verbs
       fi
       ;;
     "plugins inspect" | "plugins why" | "plugins check")
       if [[ $cur == */* ]]; then _bsrun_files "$cur" file; else _bsrun_reply "$cur" plugins; fi
       ;;
-    ladder) _bsrun_reply "$cur" methods ;;
-    compare | replay | bundle) _bsrun_files "$cur" directory ;;
+    compare) _bsrun_reply "$cur" methods ;;
+    "runs show" | "runs why" | "runs replay" | "runs bundle" | "runs fsck") _bsrun_files "$cur" directory ;;
     explain)
       _bsrun_before explain
       if ((${#before[@]} == 0)); then

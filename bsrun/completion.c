@@ -12,57 +12,70 @@
 #include "lab/model/model.h"
 #include "lab/word.h"
 
-/* `typed` is "VERB WORD". */
-static int is_second(const char *typed, const char *verb, const char *word) {
-  const size_t length = strlen(verb);
-  return strncmp(typed, verb, length) == 0 && typed[length] == ' ' && strcmp(typed + length + 1, word) == 0;
-}
-
-/* The options of "torture" or "model info"; NULL: there is no such verb. */
-static const args_option *options_of(const char *typed) {
-  for (size_t i = 0; bsrun_verbs[i] != NULL; i++) {
-    const bsrun_verb *verb = bsrun_verbs[i];
-    if (strcmp(verb->name, typed) == 0) return verb->options;
-    for (size_t k = 0; verb->second != NULL && verb->second[k] != NULL; k++)
-      if (is_second(typed, verb->name, verb->second[k]->name)) return verb->second[k]->options;
-    for (size_t k = 0; verb->subverbs != NULL && verb->subverbs[k] != NULL; k++)
-      if (is_second(typed, verb->name, verb->subverbs[k]->name)) return verb->subverbs[k]->options;
-  }
-  return NULL;
+/* The options of "torture" or "model", "info"; NULL: there is no such verb. */
+static const args_option *options_of(const char *const *words) {
+  const bsrun_verb *verb = bsrun_find_verb(words[0], NULL);
+  if (verb != NULL && verb->subverbs != NULL)
+    verb = words[1] != NULL ? bsrun_find_subverb(verb, words[1], NULL) : NULL;
+  return verb != NULL ? verb->options : NULL;
 }
 
 /* only_valued: those that take a value. */
-static void print_options(const char *verb, int only_valued) {
-  const args_option *o = options_of(verb);
-  for (size_t k = 0; o != NULL && o[k].name != NULL; k++) {
-    if (only_valued && o[k].value == NULL) continue;
-    printf("--%s\n", o[k].name);
-    if (o[k].letter != 0) printf("-%c\n", o[k].letter);
+static void print_options(const char *const *words, int only_valued) {
+  const args_option *o = options_of(words);
+  for (size_t k = 0; o != NULL && o[k].id != OPT_END; k++) {
+    const args_meaning *is = args_is(&o[k]);
+    if (is->of != 0 || (o[k].flags & ARGS_HIDDEN) != 0 || (only_valued && is->value == NULL)) continue;
+    printf("--%s\n", is->name);
+    if (is->letter != 0) printf("-%c\n", is->letter);
   }
   if (o == NULL && !only_valued) fputs("--help\n-h\n", stdout); /* every verb has that */
 }
 
-static void print_verbs(const char *of) {
-  static const struct {
-    const char *verb, *words;
-  } second[] = {
-      {"completion", "bash\nwords\n"},
-      {"explain",
-       "matmul\nmatmul_dx\nmatmul_dw\nmatmul_update\nsgd_update\nadamw_update\ngather_columns\nscatter_"
-       "columns\nconvert\nactivate\nactivate_dx\ntree_sum\nattention\nattention_"
-       "dx\nmatmul24\nmask\nmethod\n"}};
-  for (size_t i = 0; of != NULL && i < sizeof second / sizeof second[0]; i++) {
-    if (strcmp(second[i].verb, of) == 0) fputs(second[i].words, stdout);
+/* The words that an option of a verb takes: "bias", "y=". */
+static void print_within(const char *name, const char *const *words) {
+  const args_option *o = options_of(words);
+  for (size_t k = 0; o != NULL && o[k].id != OPT_END; k++) {
+    const args_meaning *is = args_is(&o[k]);
+    if (is->of != 0 && strcmp(args_meanings[is->of].name, name + strspn(name, "-")) == 0)
+      printf("%s%s\n", is->name, is->value != NULL ? "=" : "");
   }
-  for (size_t i = 0; bsrun_verbs[i] != NULL; i++) {
-    const bsrun_verb *verb = bsrun_verbs[i];
-    if (of == NULL) printf("%s\n", verb->name);
-    if (of == NULL || strcmp(verb->name, of) != 0) continue;
-    for (size_t k = 0; verb->second != NULL && verb->second[k] != NULL; k++)
-      printf("%s\n", verb->second[k]->name);
+}
+
+static void print_meanings_of(const bsrun_verb *of, const bsrun_verb *verb) {
+  for (size_t k = 0; verb->options != NULL && verb->options[k].id != OPT_END; k++) {
+    const args_option *o = &verb->options[k];
+    const args_meaning *is = args_is(o);
+    const char letter[2] = {is->letter, '\0'};
+    printf("%s%s%s\t%s%s%s\t%s\t%s\t%s\t%s\t%s\n", of != NULL ? of->name : "", of != NULL ? " " : "",
+           verb->name, is->of != 0 ? args_meanings[is->of].name : is->name, is->of != 0 ? " " : "",
+           is->of != 0 ? is->name : "", letter, is->value != NULL ? is->value : "",
+           (o->flags & ARGS_HIDDEN) != 0 ? "hidden" : "", is->doc, o->more != NULL ? o->more : "");
+  }
+}
+
+/* Each option of each verb: verb, name, letter, value, hidden, what it means everywhere, and here. */
+static void print_meanings(void) {
+  for (size_t i = 0; bsrun_verb_at(i) != NULL; i++) {
+    const bsrun_verb *verb = bsrun_verb_at(i);
+    print_meanings_of(NULL, verb);
     for (size_t k = 0; verb->subverbs != NULL && verb->subverbs[k] != NULL; k++)
-      printf("%s\n", verb->subverbs[k]->name);
+      print_meanings_of(verb, verb->subverbs[k]);
   }
+}
+
+/* All verbs, or the second words of one. */
+static void print_verbs(const char *of) {
+  const bsrun_verb *verb = of != NULL ? bsrun_find_verb(of, NULL) : NULL;
+  for (size_t i = 0; of == NULL && bsrun_verb_at(i) != NULL; i++) printf("%s\n", bsrun_verb_at(i)->name);
+  for (size_t i = 0; verb != NULL && verb->subverbs != NULL && verb->subverbs[i] != NULL; i++)
+    printf("%s\n", verb->subverbs[i]->name);
+  if (of != NULL && strcmp(of, "explain") == 0)
+    fputs(
+        "matmul\nmatmul_dx\nmatmul_dw\nmatmul_update\nsgd_update\nadamw_update\ngather_columns\n"
+        "scatter_columns\nconvert\nactivate\nactivate_dx\ntree_sum\nattention\nattention_dx\nmatmul24\n"
+        "mask\nmethod\n",
+        stdout);
 }
 
 static void add_text(json_t *names, const char *text) {
@@ -143,12 +156,12 @@ static const struct {
                {"backends", NULL, BS_KIND_BACKEND},    {"comms", NULL, BS_KIND_COMM},
                {"algorithms", NULL, BS_KIND_ALGORITHM}};
 
-static const char *const kinds[] = {"verbs",       "options",  "valued",    "methods", "masks",
-                                    "workloads",   "hardware", "sweeps",    "phases",  "backends",
-                                    "comms",       "plugins",  "formats",   "keys",    "dtypes",
-                                    "activations", "ops",      "skeletons", "kinds",   "passes"};
+static const char *const kinds[] = {"verbs",    "options", "valued", "methods",     "masks", "workloads",
+                                    "hardware", "sweeps",  "phases", "backends",    "comms", "plugins",
+                                    "formats",  "keys",    "dtypes", "activations", "ops",   "skeletons",
+                                    "kinds",    "passes",  "within", "meanings"};
 
-static int32_t collect(const char *kind, json_t *names, bs_error *err) {
+int32_t bsrun_names(const char *kind, json_t *names, bs_error *err) {
   for (size_t i = 0; i < sizeof sources / sizeof sources[0]; i++) {
     if (strcmp(kind, sources[i].kind) != 0) continue;
     int32_t rc = sources[i].group != NULL ? add_files(names, sources[i].group, err) : BS_OK;
@@ -166,12 +179,8 @@ static int32_t collect(const char *kind, json_t *names, bs_error *err) {
   } else if (strcmp(kind, "kinds") == 0) {
     add_list(names, kinds, sizeof kinds / sizeof kinds[0]);
   } else if (strcmp(kind, "passes") == 0) {
-    add_text(names, "all=off");
-    for (uint32_t i = 0; bs_graph_pass_name(i) != NULL; i++) {
-      char text[80];
-      snprintf(text, sizeof text, "%s=off", bs_graph_pass_name(i));
-      add_text(names, text);
-    }
+    add_text(names, "all");
+    for (uint32_t i = 0; bs_graph_pass_name(i) != NULL; i++) add_text(names, bs_graph_pass_name(i));
   } else if (strcmp(kind, "skeletons") == 0) {
     add_list(names, plugins_new_kinds, plugins_n_new_kinds);
   } else if (strcmp(kind, "ops") == 0) {
@@ -184,68 +193,71 @@ static int32_t collect(const char *kind, json_t *names, bs_error *err) {
   return BS_OK;
 }
 
-static int32_t print_words(int argc, char **argv, bs_error *err) {
-  if (argc < 1 || argc > 2) {
-    bs_error_set(err, BS_USAGE, "BS-USE-WORD", "completion words takes a kind, and a verb for its options");
-    bs_error_hint(err, "for example bsrun completion words methods");
-    return BS_USAGE;
-  }
-  const char *of = argc == 2 ? argv[1] : NULL;
-  const int only_valued = strcmp(argv[0], "valued") == 0;
-  if (only_valued || strcmp(argv[0], "options") == 0) {
-    print_options(of != NULL ? of : "run", only_valued);
+static int32_t print_words(const args *a, bs_error *err) {
+  const char *kind = a->words[0], *of[4] = {NULL, NULL, NULL, NULL};
+  for (size_t i = 1; i < a->n_words; i++) of[i - 1] = a->words[i];
+  const int only_valued = strcmp(kind, "valued") == 0;
+  if (only_valued || strcmp(kind, "options") == 0) {
+    print_options(of[0] != NULL ? of : (const char *[]){"run", NULL}, only_valued);
     return BS_OK;
   }
-  if (strcmp(argv[0], "verbs") == 0) {
-    print_verbs(of);
+  if (strcmp(kind, "verbs") == 0) {
+    print_verbs(of[0]);
+    return BS_OK;
+  }
+  if (strcmp(kind, "within") == 0) {
+    if (of[0] == NULL) fputs("--to\n--with\n--show\n--stored\n--preset\n", stdout);
+    if (of[0] != NULL) print_within(of[0], of[1] != NULL ? of + 1 : (const char *[]){"run", NULL});
+    return BS_OK;
+  }
+  if (strcmp(kind, "meanings") == 0) {
+    print_meanings();
     return BS_OK;
   }
   json_t *names = json_array();
-  const int32_t rc = collect(argv[0], names, err);
+  const int32_t rc = bsrun_names(kind, names, err);
   for (size_t i = 0; rc == BS_OK && i < json_array_size(names); i++)
     printf("%s\n", json_string_value(json_array_get(names, i)));
   json_decref(names);
   return rc;
 }
 
-static int run(int argc, char **argv) {
-  static const char *const words[] = {"bash", "words"};
-  bs_error err = BS_ERROR_INIT;
-  if (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0) {
-    bsrun_verb_help(&verb_completion);
-    return 0;
-  }
-  int32_t rc = BS_OK;
-  if (strcmp(argv[0], "words") == 0) {
-    rc = print_words(argc - 1, argv + 1, &err);
-  } else if (strcmp(argv[0], "bash") != 0) {
-    rc = bsrun_unknown("shell", argv[0], words, 2, &err);
-  } else if (argc > 1) {
-    rc = bs_error_set(&err, BS_USAGE, "BS-USE-WORD", "unexpected argument '%.100s'", argv[1]);
-  } else {
-    fwrite(completion_bash, 1, sizeof completion_bash, stdout);
-  }
-  return rc == BS_OK ? 0 : bsrun_fail(&err);
+static int32_t print_bash(const args *a, bs_error *err) {
+  (void)a;
+  (void)err;
+  fwrite(completion_bash, 1, sizeof completion_bash, stdout);
+  return BS_OK;
 }
 
+static const args_option options[] = {ARGS_HELP};
+static const bsrun_verb bash_verb = {
+    .name = "bash",
+    .words = "",
+    .summary = "the script for bash (`make install` puts it where bash-completion finds it)",
+    .examples = "  source <(bsrun completion bash)\n",
+    .options = options,
+    .run = print_bash,
+};
+static const bsrun_verb words_verb = {
+    .name = "words",
+    .words = "KIND [VERB [VERB]]",
+    .summary = "the names that the scripts complete, one a line",
+    .about =
+        "KIND is verbs, options, valued (options that take a value), methods, masks, workloads, hardware,\n"
+        "sweeps, phases, backends, comms, plugins, formats, keys, dtypes, activations, ops, skeletons (the\n"
+        "kinds of plugins new), passes (of models), within (words of an option of a verb: within --with "
+        "tune),\n"
+        "meanings (every option of every verb, a line each) or kinds (these).\n",
+    .examples = "  bsrun completion words methods\n  bsrun completion words options runs list\n",
+    .options = options,
+    .run = print_words,
+    .min_words = 1,
+    .max_words = 4,
+};
+
+static const bsrun_verb *const second[] = {&bash_verb, &words_verb, NULL};
 const bsrun_verb verb_completion = {
     .name = "completion",
-    .summary = "completion for a shell",
-    .usage =
-        "usage: bsrun completion bash\n"
-        "       bsrun completion words KIND [VERB]\n"
-        "\n"
-        "bash    the completion script (`make install` puts it where bash-completion finds it)\n"
-        "words   the names it completes, one a line: verbs, options, valued (options that take a value),\n"
-        "        methods, masks, workloads, hardware, sweeps, phases, backends, comms, plugins, formats, "
-        "keys,\n"
-        "        dtypes, activations, ops, skeletons (the kinds of plugins new), passes (of models); kinds "
-        "(these)\n"
-        "\n"
-        "examples:\n"
-        "  source <(bsrun completion bash)\n"
-        "  bsrun completion words methods\n"
-        "  bsrun completion words options doctor\n",
-    .needs_words = 1,
-    .words = run,
+    .summary = "complete words in a shell",
+    .subverbs = second,
 };

@@ -17,38 +17,30 @@
 #include "lab/run/run.h"
 
 /* Verbs that are nothing but their second words. */
-static const bsrun_subverb *const bench_second[] = {&bench_comm, &bench_matmul, &bench_sdpa, NULL};
+static const bsrun_verb *const bench_second[] = {&bench_matmul, &bench_sdpa, NULL};
 const bsrun_verb verb_bench = {
     .name = "bench",
-    .summary = "attention (sdpa) or a product of each implementation, or collectives: checked, timed",
+    .summary = "time each implementation of attention (sdpa) or of a product, checked first",
     .subverbs = bench_second,
 };
 
-static const bsrun_subverb *const sim_second[] = {&sim_explain_verb, &sim_scale_verb, &sim_probe_verb,
-                                                  &sim_fit_verb, NULL};
+static const bsrun_verb *const sim_second[] = {&sim_explain_verb, &sim_scale_verb, &sim_probe_verb,
+                                               &sim_fit_verb, NULL};
 const bsrun_verb verb_sim = {
     .name = "sim",
-    .summary = "simulated machines: explain, scale and probe them, fit them to measured times",
+    .summary = "simulate machines: explain, scale and probe them, fit them to measured times",
     .subverbs = sim_second,
 };
 
-const bsrun_verb *const bsrun_verbs[] = {
-    &verb_run,      &verb_plugins, &verb_config, &verb_doctor, &verb_explain, &verb_ladder,
-    &verb_diagnose, &verb_compare, &verb_report, &verb_tune,   &verb_sweep,   &verb_torture,
-    &verb_model,    &verb_profile, &verb_bench,  &verb_sim,    &verb_ccl,     &verb_runs,
-    &verb_fsck,     &verb_check,   &verb_why,    &verb_replay, &verb_bundle,  &verb_completion,
-    &verb_version,  &verb_help,    NULL};
-
-const bsrun_verb *bsrun_find_verb(const char *name, bs_error *err) {
-  const char *names[sizeof bsrun_verbs / sizeof bsrun_verbs[0]];
-  size_t n = 0;
-  for (; bsrun_verbs[n] != NULL; n++) {
-    names[n] = bsrun_verbs[n]->name;
-    if (strcmp(name, names[n]) == 0) return bsrun_verbs[n];
-  }
-  bsrun_unknown("verb", name, names, n, err);
-  return NULL;
-}
+static const bsrun_verb *const split[] = {&verb_run, &verb_compare, &verb_sweep, &verb_model, NULL};
+static const bsrun_verb *const results[] = {&verb_runs, &verb_report, &verb_explain, &verb_check, NULL};
+static const bsrun_verb *const speed[] = {&verb_profile, &verb_diagnose, &verb_bench, &verb_tune, NULL};
+static const bsrun_verb *const cluster[] = {&verb_coll, &verb_sim, NULL};
+static const bsrun_verb *const extend[] = {&verb_doctor, &verb_config, &verb_plugins, &verb_torture, NULL};
+static const bsrun_verb *const unlisted[] = {&verb_completion, &verb_version, &verb_help, NULL};
+const bsrun_verb_group bsrun_verb_groups[] = {{"run", split},     {"results", results}, {"speed", speed},
+                                              {"ranks", cluster}, {"setup", extend},    {NULL, unlisted},
+                                              {.title = NULL}};
 
 static int command_argc;
 static char **command_argv;
@@ -85,22 +77,29 @@ static int end_of_plugins(int code) {
   return code != 0 || at_end.code == BS_OK || bsrun_rank_how() != NULL ? code : bsrun_fail(&at_end);
 }
 
+/* What is not there: a name of a configuration is 3; a file, a run, or another stored thing is 4. */
+static int exit_code_of(const bs_error *err) {
+  if (err->code != BS_NOT_FOUND) return (int)bs_status_exit_code(err->code);
+  return (int)bs_status_exit_code(strncmp(err->id, "BS-PLG-", 7) == 0 ? BS_CONFIG : BS_INPUT);
+}
+
 int bsrun_fail(const bs_error *given) {
   char line[2048];
-  bs_error room = BS_ERROR_INIT;
-  const bs_error *err = bsrun_mpi_cause(given, &room) ? &room : given;
-  if (bsrun_mpi_was_missed()) return (int)bs_status_exit_code(err->code); /* the others have said it */
+  bs_error room = BS_ERROR_INIT, *err = &room;
+  if (!bsrun_mpi_cause(given, &room)) room = *given;
+  bsrun_name_page(err);
+  if (bsrun_mpi_was_missed()) return exit_code_of(err); /* the others have said it */
   bs_error_format(err, "bsrun", line, sizeof line);
   if (bsrun_following()) {
     const int echo = err->code == BS_ABORTED || strcmp(err->id, LAB_RUN_FOLLOWS_ID) == 0;
-    if (echo || bsrun_rank_error(err) || bsrun_mpi_error(err)) return (int)bs_status_exit_code(err->code);
+    if (echo || bsrun_rank_error(err) || bsrun_mpi_error(err)) return exit_code_of(err);
   } else {
     bsrun_mpi_error(err);
   }
   char *shown = bs_report_printable(line);
   bs_print(stderr, "%s\n", shown != NULL ? shown : line);
   free(shown);
-  return (int)bs_status_exit_code(err->code);
+  return exit_code_of(err);
 }
 
 /* One line of a kind, on stderr and in log.txt. */

@@ -76,6 +76,11 @@ verbs=$("$bsrun" completion words verbs)
     printf '.SS bsrun %s\n' "$verb"
     "$bsrun" help "$verb" >"$out.help"
     typeset_help verb <"$out.help"
+    test "$verb" = explain || for second in $("$bsrun" completion words verbs "$verb"); do
+      printf '.SS bsrun %s %s\n' "$verb" "$second"
+      "$bsrun" help "$verb" "$second" >"$out.help"
+      typeset_help verb <"$out.help"
+    done
   done
 } >"$out.new"
 mv "$out.new" "$out"

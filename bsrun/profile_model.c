@@ -9,10 +9,10 @@
 
 static const args_option options[] = {
     PROFILE_OPTIONS,
-    {"input", 0, "NAME=FILE", 1, "the .npy file of an input"},
+    {OPT_INPUT, NULL, 0},
     MODEL_OPTION_DIM,
     MODEL_OPTION_CONSTANT,
-    {"seconds", 0, "S", 0, "how long each row is sampled; default: 1"},
+    {OPT_SECONDS, "of each row; default: 1", 0},
     MODEL_OPTION_BACKEND,
     MODEL_OPTION_THREADS,
     MODEL_OPTION_PASS,
@@ -54,7 +54,7 @@ static int32_t run(const args *a, bs_error *err) {
   return rc;
 }
 
-const bsrun_subverb profile_model = {
+const bsrun_verb profile_model = {
     .name = "model",
     .words = "MODEL [options]",
     .summary = "one run of a model: the time of each node, the slowest first",

@@ -9,15 +9,17 @@
 #include "bsrun/runs.h"
 #include "core/base/error.h"
 #include "lab/store/find.h"
+#include "lab/store/fsck.h"
 #include "lab/store/read.h"
 
 static const args_option options[] = {
-    {"where", 'w', "CONDITION", 1, "KEY=VALUE, KEY!=VALUE, KEY>NUMBER, ...: only rows for which it holds"},
-    {"arms", 0, NULL, 0, "a row for every arm of a timed run, not for the method alone"},
-    {"limit", 0, "N", 0, "at most so many rows; default: 20 in a table, else all"},
-    {"out", 0, "DIR", 0, "the results folder; default: results/raw"},
+    {OPT_WHERE, "KEY=VALUE, KEY!=VALUE, KEY>NUMBER, ...", 0},
+    {OPT_SHOW, NULL, 0},
+    {OPT_SHOW_ARMS, NULL, 0},
+    {OPT_LIMIT, "default: 20 in a table, else all", 0},
+    {OPT_OUT, NULL, ARGS_STORE},
     ARGS_TABLE,
-    {"quiet", 'q', NULL, 0, "no notes on stderr"},
+    {OPT_QUIET, NULL, 0},
     ARGS_HELP,
 };
 
@@ -89,12 +91,12 @@ static void tell(const args *a, const bs_runs_stats *stats, size_t shown, size_t
     bsrun_note(quiet, text);
   }
   if (stats->damaged > 0) {
-    snprintf(text, sizeof text, "%llu damaged runs are left out: bsrun fsck tells which",
+    snprintf(text, sizeof text, "%llu damaged runs are left out: bsrun runs fsck tells which",
              (unsigned long long)stats->damaged);
     bsrun_warn(text);
   }
   if (stats->closed > 0) {
-    snprintf(text, sizeof text, "this user may not look into %llu folders: bsrun fsck tells which",
+    snprintf(text, sizeof text, "this user may not look into %llu folders: bsrun runs fsck tells which",
              (unsigned long long)stats->closed);
     bsrun_warn(text);
   }
@@ -121,6 +123,7 @@ static int32_t run(const args *a, bs_error *err) {
   const int64_t most = format == BS_FORMAT_TABLE ? 20 : INT64_MAX;
   if (rc == BS_OK) rc = args_integer(a, "limit", 1, INT64_MAX, most, &limit, err);
   if (rc == BS_OK) rc = read_conditions(a, &conditions, &n, err);
+  if (rc == BS_OK && args_has(a, "out")) rc = bs_runs_root_check(runs_root(a), err);
   if (rc == BS_OK) rc = bs_runs_index(runs_root(a), &rows, &stats, err);
   json_array_foreach(rows, i, row) {
     if (!wanted(a, row, conditions, n) || (int64_t)++matched > limit) continue;
@@ -136,7 +139,7 @@ static int32_t run(const args *a, bs_error *err) {
   return rc;
 }
 
-const bsrun_subverb runs_list_verb = {
+const bsrun_verb runs_list_verb = {
     .name = "list",
     .words = "[--where CONDITION]... [options]",
     .summary = "the committed runs of a results folder, the newest first",
@@ -144,7 +147,7 @@ const bsrun_subverb runs_list_verb = {
         "A condition names a field of `-o json` (share/doc/blockshock/runs.md): method=dense, N>=1024, "
         "word=WRONG,\n"
         "note!=null, regions.allreduce>0.1. Several must all hold. Whole numbers take k, M and G (binary).\n",
-    .examples = "  bsrun runs list\n  bsrun runs list --where method=blockshock --where 'N>1k' -o csv\n",
+    .examples = "  bsrun runs list\n  bsrun runs list --where method=blockshock --where 'N>1Ki' -o csv\n",
     .options = options,
     .run = run,
     .min_words = 0,

@@ -14,9 +14,9 @@
 #include "lab/store/summary.h"
 
 static const args_option options[] = {
-    {"out", 0, "DIR", 0, "the results folder; default: results/raw"},
-    {"output", 'o', "FORMAT", 0, "table, md, csv, json (records, environment and notes, whole) or jsonl"},
-    {"wide", 0, NULL, 0, "a table of all columns, however wide"},
+    {OPT_OUT, NULL, ARGS_STORE},
+    {OPT_OUTPUT, "table, md, csv, json (records, environment and notes, whole) or jsonl", 0},
+    {OPT_WIDE, NULL, 0},
     ARGS_HELP,
 };
 
@@ -139,7 +139,7 @@ static int32_t run(const args *a, bs_error *err) {
   return rc;
 }
 
-const bsrun_subverb runs_show_verb = {
+const bsrun_verb runs_show_verb = {
     .name = "show",
     .words = "RUN [options]",
     .summary = "all that is kept of one run",

@@ -320,12 +320,12 @@ static void say_command(const char *why, char *command) {
 }
 
 /* Other ways to split this layer; its ranks are threads, so those of another kind have none. */
-static void say_ladder(const json_t *r, const char *why, const char *pass) {
+static void say_ways(const json_t *r, const char *why, const char *pass) {
   const char *launch = bs_get_text(r, "launch");
   char verb[48];
   if (launch[0] != '\0' && strcmp(launch, "threads") != 0) return;
-  snprintf(verb, sizeof verb, "ladder%s%s", pass != NULL ? " --pass " : "", pass != NULL ? pass : "");
-  say_command(why, bsrun_next_verb(verb, NULL, verb_ladder.options));
+  snprintf(verb, sizeof verb, "compare%s%s", pass != NULL ? " --phase " : "", pass != NULL ? pass : "");
+  say_command(why, bsrun_next_verb(verb, NULL, verb_compare.options));
 }
 
 static void say_limits(const json_t *r) {
@@ -342,12 +342,12 @@ static void say_next(const json_t *r) {
     say_limits(r);
   } else if (strncmp(phase, "phase0", 6) == 0) {
     say_command("how fast it is", bsrun_next_phase(1, NULL));
-    say_ladder(r, ways, NULL);
+    say_ways(r, ways, NULL);
   } else if (strncmp(phase, "phase1", 6) == 0) {
-    say_ladder(r, ways, NULL);
+    say_ways(r, ways, NULL);
     say_limits(r);
   } else {
-    say_ladder(r, "how fast, by every method", train ? "sgd" : "backward");
+    say_ways(r, "how fast, by every method", train ? "train" : "backward");
     say_command(train ? "the gradients alone" : "steps of training", bsrun_next_phase(train ? 2 : 3, NULL));
   }
 }

@@ -134,19 +134,21 @@ static int32_t explain(const args *a, bs_error *err) {
   return rc;
 }
 
-const bsrun_subverb sim_explain_verb = {
+const bsrun_verb sim_explain_verb = {
     .name = "explain",
     .words = "[options]",
     .summary = "where the simulated time of a layer goes, step by step, beside closed forms",
     .about =
-        "The options are those of `bsrun run`. One pass is simulated (--phase 1: forward, 2: backward, 3: a "
+        "The options are those of `bsrun run`. One pass is simulated (--phase time: forward, backward, "
+        "train: a "
         "training\n"
         "step). Each op and collective of the rank that ends last is a row: when it began, what its time "
         "went\n"
         "into, and what its closed form says. The last line is the critical path over all ranks.\n",
     .examples =
         "  bsrun sim explain --plugin sim --hardware h100-dgx --method blockshock -P 64\n"
-        "  bsrun sim explain --plugin sim --hardware sim-flat --method row_parallel -P 8 --phase 3 -o json\n",
+        "  bsrun sim explain --plugin sim --hardware sim-flat --method row_parallel -P 8 --phase train -o "
+        "json\n",
     .options = bsrun_run_options,
     .run = explain,
 };

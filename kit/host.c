@@ -114,7 +114,7 @@ static int parse_value(const bs_param_desc *d, kit_param *p) {
   p->value = (bs_value){.struct_size = sizeof p->value, .type = d->type, .s = p->text};
   switch (d->type) {
     case BS_PARAM_INT:
-      return bs_parse_i64(p->text, 1, &p->value.i);
+      return bs_parse_size(p->text, &p->value.i);
     case BS_PARAM_FLOAT:
       return bs_parse_f64(p->text, &p->value.f);
     case BS_PARAM_BOOL:

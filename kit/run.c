@@ -226,9 +226,9 @@ int bs_kit_passed(const bs_kit_report *r) {
 static int32_t prepare(bs_kit_options *options, bs_kit_report *out, bs_error *err) {
   static char resolved[PATH_MAX];
   if (access(options->plugin, R_OK) != 0 || realpath(options->plugin, resolved) == NULL) {
-    bs_error_set(err, BS_UNAVAILABLE, "BS-KIT-FILE", "there is no such plugin file, or it cannot be read");
+    bs_error_set(err, BS_INPUT, "BS-KIT-FILE", "there is no such plugin file, or it cannot be read");
     bs_error_where(err, "%s", options->plugin);
-    return BS_UNAVAILABLE;
+    return BS_INPUT;
   }
   options->plugin = resolved;
   const size_t notes = KIT_MAX_CASES * sizeof *kit.notes;

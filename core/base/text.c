@@ -146,8 +146,21 @@ const char *bs_nearest(const char *word, const char *const *candidates, size_t c
   return found;
 }
 
-/* [+-] digits without leading zeros (which other readers take for octal), then the suffix. */
-int bs_parse_i64(const char *text, int suffix, int64_t *out) {
+int64_t bs_size_unit(const char **at) {
+  static const char letters[] = "kMG";
+  const char first = **at == 'K' ? 'k' : **at; /* Ki is written with a capital K */
+  const char *found = first == '\0' ? NULL : strchr(letters, first);
+  int64_t unit = 1;
+  if (found == NULL) return 1;
+  ++*at;
+  const int binary = **at == 'i';
+  if (binary) ++*at;
+  for (const char *l = letters; l <= found; l++) unit *= binary ? 1024 : 1000;
+  return unit;
+}
+
+/* [+-] digits without leading zeros (which other readers take for octal). *out_end: behind the last digit. */
+static int read_digits(const char *text, int64_t *out, const char **out_end) {
   const char *p = text;
   int negative = *p == '-';
   if (*p == '-' || *p == '+') p++;
@@ -158,15 +171,24 @@ int bs_parse_i64(const char *text, int suffix, int64_t *out) {
     if (__builtin_mul_overflow(value, (int64_t)10, &value)) return 0;
     if (__builtin_add_overflow(value, (int64_t)(negative ? -digit : digit), &value)) return 0;
   }
-  if (suffix && *p != '\0') {
-    int64_t unit = 0;
-    if (*p == 'k' || *p == 'K') unit = INT64_C(1) << 10;
-    if (*p == 'M') unit = INT64_C(1) << 20;
-    if (*p == 'G') unit = INT64_C(1) << 30;
-    if (unit == 0 || __builtin_mul_overflow(value, unit, &value)) return 0;
-    p++;
-  }
-  if (*p != '\0') return 0;
+  *out = value;
+  *out_end = p;
+  return 1;
+}
+
+int bs_parse_i64(const char *text, int64_t *out) {
+  const char *end;
+  int64_t value;
+  if (!read_digits(text, &value, &end) || *end != '\0') return 0;
+  *out = value;
+  return 1;
+}
+
+int bs_parse_size(const char *text, int64_t *out) {
+  const char *end;
+  int64_t value;
+  if (!read_digits(text, &value, &end)) return 0;
+  if (__builtin_mul_overflow(value, bs_size_unit(&end), &value) || *end != '\0') return 0;
   *out = value;
   return 1;
 }

@@ -173,9 +173,11 @@ void bs_file_examine(bs_plugin_self *plugin, const char *name) {
   int fd = -1;
   uint32_t state = BS_PLUGIN_REFUSED;
   int32_t rc = take_id(plugin, name, &why);
-  if (rc == BS_OK && (plugin->real = realpath(plugin->path, NULL)) == NULL)
-    rc = bs_error_errno(&why, BS_PLUGIN, errno == ENOENT ? "BS-PLG-NOTFOUND" : "BS-PLG-PATH", errno,
-                        "cannot resolve the path");
+  plugin->real = realpath(plugin->path, NULL);
+  if (plugin->real == NULL && errno == ENOENT)
+    rc = bs_error_errno(&why, BS_INPUT, "BS-PLG-NOTFOUND", errno, "cannot open the plugin");
+  else if (plugin->real == NULL && rc == BS_OK)
+    rc = bs_error_errno(&why, BS_PLUGIN, "BS-PLG-PATH", errno, "cannot resolve the path");
   if (rc == BS_OK) rc = open_checked(plugin, &fd, &st, &why);
   if (rc == BS_OK) {
     plugin->dev = st.st_dev;

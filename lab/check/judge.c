@@ -164,7 +164,7 @@ static void judge_ranks(const bs_checking *c, bs_check_result *out) {
 static void judge_ranks_told(const bs_checking *c, bs_check_result *out) {
   if (!c->reduce_given || c->ranks > 1) return;
   bs_gate_skip(next_gate(out, "ranks"),
-               "--reduce-dtype has no effect: nothing tells of ranks whose products are summed (--ranks N)");
+               "--reduce-dtype has no effect: nothing tells of ranks whose products are summed (-P N)");
 }
 
 int32_t bs_check_judge(const bs_check_set *set, const bs_check_options *options, bs_check_result *out,

@@ -43,7 +43,7 @@ static int32_t add_range(bs_space_knob *k, const char *piece, bs_error *err) {
     snprintf(part[1], sizeof part[1], "%.*s", (int)(op - colon - 1), piece + colon + 1);
     snprintf(part[2], sizeof part[2], "%s", piece + op + 1);
   }
-  if (!bs_parse_i64(part[0], 0, &from) || !bs_parse_i64(part[1], 0, &to) || !bs_parse_i64(part[2], 0, &by))
+  if (!bs_parse_i64(part[0], &from) || !bs_parse_i64(part[1], &to) || !bs_parse_i64(part[2], &by))
     return bad_values(k, piece, "is no range", err);
   if (from < (sign == '*') || to < from || to > INT32_MAX || by < 1 + (sign == '*') || by > INT32_MAX)
     return bad_values(k, piece, "is a range without an end", err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * ccl.h - collective algorithms for `bsrun ccl`: found by name, listed, proven (sim/check.h), explained. Rows
- * are JSON objects whose keys are those of the reports. */
+ * ccl.h - collective algorithms for `bsrun coll`: found by name, listed, proven (sim/check.h), explained.
+ * Rows are JSON objects whose keys are those of the reports. */
 #ifndef BS_LAB_COLL_CCL_H
 #define BS_LAB_COLL_CCL_H
 #include <jansson.h>

@@ -31,7 +31,7 @@ int32_t bs_replay_check(const bs_stored_run *run, bs_error *err) {
   if (rc == BS_OK && (text == NULL || (wanted[0] != '\0' && strcmp(text, wanted) != 0))) {
     rc = bs_error_set(err, BS_CORRUPT, "BS-REPLAY-CONFIG", "config.yaml of %.200s %s", run->path,
                       text == NULL ? "is missing" : "is not what the run's record says");
-    bs_error_hint(err, "bsrun fsck --repair writes it anew from the record");
+    bs_error_hint(err, "bsrun runs fsck --repair writes it anew from the record");
   }
   free(text);
   return rc;

@@ -217,6 +217,6 @@ int32_t bs_stored_rows(const bs_stored_run *a, const bs_stored_run *b, json_t **
     rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
   if (rc != BS_OK || both > 0) return rc;
   bs_error_set(err, BS_NOT_FOUND, "BS-COMPARE-SAMPLES", "no arm of both runs has samples of its time");
-  bs_error_hint(err, "runs of phase 1, and of bsrun compare and bsrun ladder, have them");
+  bs_error_hint(err, "runs of phase 1, and of bsrun compare, have them");
   return BS_NOT_FOUND;
 }

@@ -411,7 +411,8 @@ int32_t bs_experiment_make(bs_context *context, bs_node *config, const char *qui
                            bs_experiment *out_experiment, bs_error *err) {
   memset(out_experiment, 0, sizeof *out_experiment);
   out_experiment->config = config;
-  int32_t rc = bs_schema_check(config, quiet_dir, notes, err);
+  int32_t rc = bs_config_full_names(config, err);
+  if (rc == BS_OK) rc = bs_schema_check(config, quiet_dir, notes, err);
   if (rc == BS_OK) rc = bs_schema_canonical(context, config, notes, err);
   bs_schema_drop_idle(config);
   if (rc == BS_OK) rc = read_all(context, out_experiment, quiet_dir, notes, err);

@@ -331,7 +331,7 @@ void bs_schema_drop_idle(bs_node *root) {
 int64_t bs_schema_i64(const bs_node *root, const char *path) {
   const bs_key *key = bs_schema_find(path);
   int64_t value = 0;
-  if (key != NULL) bs_parse_i64(key->default_text, 0, &value);
+  if (key != NULL) bs_parse_i64(key->default_text, &value);
   bs_config_i64(root, path, value, &value, NULL);
   return value;
 }

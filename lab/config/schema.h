@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * schema.h - every configuration key there is: name, type, default, range, effect, one line of text.
- * `bsrun config keys` prints it. */
+ * schema.h - every configuration key there is: name, type, default, range, effect, one line of text. The
+ * table of docs/config.md and `bsrun config keys` are printed from it. */
 #ifndef BS_LAB_CONFIG_SCHEMA_H
 #define BS_LAB_CONFIG_SCHEMA_H
 #include "lab/config/notes.h"
@@ -55,6 +55,9 @@ int32_t bs_schema_check(const bs_node *root, const char *quiet_dir, bs_notes *no
  * plugin's name for it. The place where a value was written is kept. context: knows the older names; NULL:
  * those stay. notes (NULL: none) get a line for each older name of a method or of a value. */
 int32_t bs_schema_canonical(bs_context *context, bs_node *root, bs_notes *notes, bs_error *err);
+/* The part of it for phase.name and mask.* of any tree, checked or not: "time" as phase1_forward, 1100/0011
+ * and patterns as complement_1100_0011. */
+int32_t bs_config_full_names(bs_node *root, bs_error *err);
 /* Takes the decorative keys out of a checked tree. */
 void bs_schema_drop_idle(bs_node *root);
 

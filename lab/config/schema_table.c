@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * schema_table.c - the table of schema.h: data only. `bsrun config keys` prints it in this order. */
 #include "lab/config/schema.h"
+#include "lab/config/short_names.h"
 
 #define ACTIVE BS_EFFECT_ACTIVE
 #define LABEL BS_EFFECT_LABEL
@@ -20,7 +21,8 @@ static const bs_key keys[] = {
     {"model.activation", BS_KEY_ACTIVATION, ACTIVE, "none", NULL,
      "applied to the layer's output: Y = act(X W^T + b)"},
     {"phase.name", BS_KEY_STR, ACTIVE, "phase0_correctness",
-     "phase0_correctness|phase1_forward|phase2_backward_input|phase3_train_step", "which phase to run"},
+     "phase0_correctness|phase1_forward|phase2_backward_input|phase3_train_step",
+     "which phase to run; also as " BS_PHASE_WORDS ", or 0 to 3"},
     {"phase.warmup_iters", BS_KEY_INT, ACTIVE, "10", "0..1000000", "forwards before anything is timed"},
     {"phase.timed_iters", BS_KEY_INT, ACTIVE, "100", "1..10000000",
      "phase 0: timed forwards (phase 1 chooses: share/doc/blockshock/measuring.md)"},
@@ -145,9 +147,9 @@ static const bs_key keys[] = {
      "root of the run folders; off: nothing is kept"},
     {"logging.auto_group", BS_KEY_BOOL, ACTIVE, "false", NULL, "make a group folder named by the UTC time"},
     {"logging.run_group", BS_KEY_STR, ACTIVE, "", NULL, "group folder below out_dir"},
-    {"logging.dump_dir", BS_KEY_STR, ACTIVE, "", NULL, "phase 0 writes its tensors there as .npy (--dump)"},
+    {"logging.dump_dir", BS_KEY_STR, ACTIVE, "", NULL, "phase 0 writes its tensors there as .npy (--to)"},
     {"logging.replay_of", BS_KEY_STR, ACTIVE, "", NULL,
-     "run_id of the run that this one repeats (bsrun replay)"},
+     "run_id of the run that this one repeats (bsrun runs replay)"},
     {"logging.table_dir", BS_KEY_STR, DECOR, "", NULL, "tables go to stdout"},
     {"logging.plot_dir", BS_KEY_STR, DECOR, "", NULL, "there are no plots"},
     {"auto.methods", BS_KEY_STRS, ACTIVE, "", NULL,

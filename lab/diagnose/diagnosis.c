@@ -52,7 +52,7 @@ static int32_t known(const char *option, const char *const *words, size_t n, bs_
     const char *nearest = bs_nearest(words[i], ids, bs_n_checks);
     bs_error_set(err, BS_USAGE, "BS-USE-CHOICE", "--%s: there is no check '%.60s'", option, words[i]);
     if (nearest != NULL) bs_error_hint(err, "did you mean '%s'?", nearest);
-    if (nearest == NULL) bs_error_hint(err, "bsrun diagnose --list has all");
+    if (nearest == NULL) bs_error_hint(err, "bsrun diagnose --dry-run has all");
     return BS_USAGE;
   }
   return BS_OK;
@@ -77,7 +77,7 @@ int32_t bs_diagnose_words(const bs_diagnose_request *r, int model, bs_error *err
   if (rc == BS_OK && r->n_ablate > 0) rc = needed(r, "ablate", "ablate", model, err);
   if (rc != BS_OK || n > 0) return rc;
   bs_error_set(err, BS_USAGE, "BS-DIAG-NONE", "no check of a %s is left", model ? "model" : "layer");
-  bs_error_hint(err, "bsrun diagnose --list says which subject a check looks at");
+  bs_error_hint(err, "bsrun diagnose --dry-run says which subject a check looks at");
   return BS_USAGE;
 }
 

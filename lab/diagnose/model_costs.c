@@ -213,7 +213,7 @@ static int32_t ablate_word(bs_diagnosis *d, const diag_model *m, const char *wor
   if (strstr(word, " -> ") != NULL) {
     change.choice = word;
     rc = bs_choice_known(json_object_get(m->explain, "nodes"), "--ablate", word, err);
-  } else if (strcmp(name, "threads") == 0 && value != NULL && bs_parse_i64(value + 1, 0, &threads) &&
+  } else if (strcmp(name, "threads") == 0 && value != NULL && bs_parse_i64(value + 1, &threads) &&
              threads > 0 && threads <= 4096) {
     change.threads = (uint32_t)threads;
   } else if (strcmp(name, "backend") == 0 && value != NULL) {

@@ -37,9 +37,9 @@ static int read_part(const char *text, const char *end, script *out) {
   const int times = by != NULL && *by == '*';
   if (colon != NULL) *colon = '\0';
   if (by != NULL) *by = '\0';
-  if (!bs_parse_i64(part, 1, &low) || low < 0) return 0;
+  if (!bs_parse_size(part, &low) || low < 0) return 0;
   high = low;
-  if (colon != NULL && (by == NULL || !bs_parse_i64(colon + 1, 1, &high) || !bs_parse_i64(by + 1, 1, &step)))
+  if (colon != NULL && (by == NULL || !bs_parse_size(colon + 1, &high) || !bs_parse_size(by + 1, &step)))
     return 0;
   if (colon != NULL && step < (times ? 2 : 1)) return 0;
   if (times && low == 0) return 0;

@@ -15,6 +15,7 @@ typedef struct bs_doctor {
   json_t *rows;        /* [{what, found, state, fix}], the caller's */
   uint32_t counts[3];  /* by state */
   uint32_t wrong;      /* a failure in which numbers were wrong: exit 6; any other: exit 5 */
+  uint32_t unknown;    /* there is no backend of that name: exit 3 */
   const char *backend; /* the backend of worlds */
   const char *comm;
   uint32_t ranks;   /* at least 1 */

@@ -45,6 +45,7 @@ int bs_doctor_backend(bs_doctor *d, bs_context *context) {
   char what[64];
   snprintf(what, sizeof what, "backend %.40s", d->backend);
   int32_t rc = bs_find_backend(context, d->backend, &backend, &state, &err);
+  d->unknown |= rc == BS_NOT_FOUND;
   if (rc == BS_OK) rc = backend->device_count(state, &count, &err);
   if (rc == BS_OK && count == 0)
     rc = bs_error_set(&err, BS_UNAVAILABLE, "BS-DOCTOR-DEVICE", "no device of backend %s", d->backend);

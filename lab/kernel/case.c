@@ -142,7 +142,8 @@ static int nearest_name(const char *names, const char *wanted, char out[NAME]) {
 
 static int32_t not_found(const choosing *ch, const char *wanted, bs_error *err) {
   const int refused = ch->refused[0] != '\0';
-  bs_error_set(err, refused ? BS_UNSUPPORTED : BS_USAGE, refused ? "BS-KERNEL-REFUSED" : "BS-KERNEL-PROVIDER",
+  bs_error_set(err, refused ? BS_UNSUPPORTED : BS_CONFIG,
+               refused ? "BS-KERNEL-REFUSED" : "BS-KERNEL-PROVIDER",
                refused ? "%s" : "there is no provider '%s'", refused ? ch->refused : wanted);
   const char *names = ch->names.data != NULL && !ch->names.failed ? ch->names.data : "none";
   char near[NAME];
@@ -152,7 +153,7 @@ static int32_t not_found(const choosing *ch, const char *wanted, bs_error *err) 
     bs_error_hint(err, "did you mean '%s'? These were asked: %s", near, names);
   else
     bs_error_hint(err, "these were asked: %s", names);
-  return refused ? BS_UNSUPPORTED : BS_USAGE;
+  return refused ? BS_UNSUPPORTED : BS_CONFIG;
 }
 
 /* Takes the answer of a provider to the knobs that it is given. */

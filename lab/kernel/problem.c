@@ -113,17 +113,14 @@ static int64_t *size_at(bs_kernel_problem *p, char letter) {
   }
 }
 
-/* Reads digits and an optional k or M. A k before a digit is the letter of a size. 0: no number, or too
- * large. */
+/* Reads digits and an optional unit. A k before a digit is the letter of a size. 0: no number, or too large.
+ */
 static int64_t read_number(const char **at) {
   int64_t n = 0;
   while (isdigit((unsigned char)**at) && n <= MOST) n = 10 * n + (*(*at)++ - '0');
-  const int by = **at == 'k' ? 10 : **at == 'M' ? 20 : 0;
-  if (by > 0 && !isdigit((unsigned char)(*at)[1])) {
-    n = n <= MOST ? n << by : n;
-    ++*at;
-  }
-  return n <= MOST ? n : 0;
+  if (**at == 'k' && isdigit((unsigned char)(*at)[1])) return n <= MOST ? n : 0;
+  const int64_t unit = bs_size_unit(at);
+  return n <= MOST / unit ? n * unit : 0;
 }
 
 static int32_t read_sizes(const char *text, const char *part, bs_kernel_problem *p, bs_error *err) {
@@ -135,7 +132,7 @@ static int32_t read_sizes(const char *text, const char *part, bs_kernel_problem 
     if (*to != 0) return refuse(err, text, "a size is given twice:", begin);
     if (!isdigit((unsigned char)*at)) return refuse(err, text, "a number is missing in", begin);
     *to = read_number(&at);
-    if (*to == 0) return refuse(err, text, "not from 1 to 16M:", begin);
+    if (*to == 0) return refuse(err, text, "not from 1 to 16Mi:", begin);
   }
   for (const char *c = kinds[p->kind].needed; *c != '\0'; c++) {
     const char missing[2] = {*c, '\0'};
@@ -227,7 +224,7 @@ static int32_t complete(const char *text, bs_kernel_problem *p, bs_error *err) {
   }
   if (p->columns != BS_COLUMNS_ALL && p->K % 4 != 0)
     return refuse(err, text, "half of the columns needs a K of fours:", column_names[p->columns]);
-  if (elements(p) > MOST_ELEMENTS) return refuse(err, text, "more than 16G elements in", "a tensor");
+  if (elements(p) > MOST_ELEMENTS) return refuse(err, text, "more than 17G elements in", "a tensor");
   return BS_OK;
 }
 

@@ -14,7 +14,7 @@
  *   backward   "matmul_dx ", "matmul_dw ", "matmul24_dx ", "matmul24_dw " and a product: dX = dY W, dW = dY^T X
  *
  * The names small, mission, long, gqa and decode each stand for one shape of attention (bs_kernel_shapes).
- * A number may end in k or M (1024, 1024^2). DTYPE: f32 unless given; fp8 is f8e4m3. */
+ * A number may end in k, M, Ki or Mi. DTYPE: f32 unless given; fp8 is f8e4m3. */
 /* clang-format on */
 #ifndef BS_LAB_KERNEL_PROBLEM_H
 #define BS_LAB_KERNEL_PROBLEM_H

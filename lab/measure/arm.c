@@ -348,7 +348,7 @@ int32_t bs_arm_open_work(const bs_case *c, const char *name, uint32_t work, uint
                           c->comm)) { /* its ranks share this thread: no command would reach them */
     bs_error_set(err, BS_UNSUPPORTED, "BS-ARM-DRIVEN",
                  "%s: times of communicator %s are virtual: not sampled", name, c->comm);
-    bs_error_hint(err, "bsrun --phase 1 simulates one method at a time");
+    bs_error_hint(err, "bsrun --phase time simulates one method at a time");
     return BS_UNSUPPORTED;
   }
   bs_arm *arm = calloc(1, sizeof *arm);

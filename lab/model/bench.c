@@ -159,7 +159,7 @@ static int32_t refuse_fallback(const benching *b, bs_error *err) {
                "%.40s does not serve %llu of %u nodes; the first is %s of node %.100s", b->backend,
                (unsigned long long)stats.fallback_nodes, bs_session_node_count(session), node.op,
                node.origin);
-  bs_error_hint(err, "--allow-fallback times them on ref; bsrun model explain lists them");
+  bs_error_hint(err, "--force times them on ref; bsrun model explain lists them");
   return BS_UNSUPPORTED;
 }
 

@@ -182,8 +182,8 @@ int32_t bs_model_builtin(bs_context *context, const char *path, bs_model *out, b
     if (k.rc == BS_OK) models[i].make(&k);
     return k.rc;
   }
-  bs_error_set(err, BS_USAGE, "BS-MODEL-BUILTIN", "there is no model '%.100s'", path);
+  bs_error_set(err, BS_INPUT, "BS-MODEL-BUILTIN", "there is no model '%.100s'", path);
   bs_error_hint(err,
                 "builtin:lm, builtin:vit, with sizes as in builtin:lm:2x64 (LAYERSxWIDTH, of heads of 64)");
-  return BS_USAGE;
+  return BS_INPUT;
 }

@@ -137,7 +137,7 @@ static int32_t read_dims(bs_model *m, const bs_model_words *words, bs_error *err
     const char *name, *value;
     int64_t size;
     rc = split_word(m, SYMBOLS, "dim", "NAME=N", words->words[i], &name, &value, err);
-    if (rc == BS_OK && (!bs_parse_i64(value, 0, &size) || size < 0 || size > INT32_MAX))
+    if (rc == BS_OK && (!bs_parse_size(value, &size) || size < 0 || size > INT32_MAX))
       rc = bs_error_set(err, BS_USAGE, "BS-USE-NUMBER",
                         "--dim %.60s: '%.60s' is not a whole number from 0 to %d", name, value, INT32_MAX);
     if (rc == BS_OK) rc = must_know(m->graph, 1, name, err);
@@ -324,20 +324,14 @@ int32_t bs_model_read_passes(bs_model *m, const bs_model_words *words, bs_error 
   m->passes_off = calloc(words->n + 1, sizeof *m->passes_off);
   if (m->passes_off == NULL) return no_memory(err);
   for (size_t i = 0; i < words->n && rc == BS_OK; i++) {
-    const char *name, *value, *names[64];
+    const char *name = words->words[i], *names[64];
     size_t n = 0, k = 0;
-    int on;
-    rc = split_word(m, OTHERS, "pass", "NAME=off", words->words[i], &name, &value, err);
-    if (rc == BS_OK && !bs_parse_bool(value, &on))
-      rc = bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "--pass %.60s: '%.60s' is neither on nor off", name,
-                        value);
-    if (rc != BS_OK) break;
     names[n++] = "all";
     for (; n < 64 && bs_graph_pass_name((uint32_t)n - 1) != NULL; n++)
       names[n] = bs_graph_pass_name((uint32_t)n - 1);
     while (k < n && strcmp(names[k], name) != 0) k++;
     if (k < n) {
-      if (!on) m->passes_off[m->n_passes_off++] = names[k];
+      m->passes_off[m->n_passes_off++] = names[k];
       continue;
     }
     const char *nearest = bs_nearest(name, names, n);

@@ -114,13 +114,13 @@ int32_t bs_dump_open(const char *dir, const char *method, int64_t tokens, uint32
   const int n = snprintf(dump->dir, sizeof dump->dir, "%s", dir);
   if (n <= 0 || (size_t)n >= sizeof dump->dir) {
     bs_dump_close(dump);
-    return bs_error_set(err, BS_USAGE, "BS-DUMP-DIR", "--dump: a folder name of %d bytes (1 to %zu allowed)",
-                        n, sizeof dump->dir - 1);
+    return bs_error_set(err, BS_USAGE, "BS-DUMP-DIR", "--to: a folder name of %d bytes (1 to %zu allowed)", n,
+                        sizeof dump->dir - 1);
   }
   struct stat st;
   if (mkdir(dump->dir, 0777) != 0 && (errno != EEXIST || stat(dump->dir, &st) != 0 || !S_ISDIR(st.st_mode))) {
     const int32_t rc =
-        bs_error_errno(err, BS_IO, "BS-DUMP-DIR", errno, "--dump %s: cannot make the folder", dir);
+        bs_error_errno(err, BS_IO, "BS-DUMP-DIR", errno, "--to %s: cannot make the folder", dir);
     bs_dump_close(dump);
     return rc;
   }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * dump.h - `--dump DIR`: X, W, bias, each rank's partial and Y as .npy, so that anyone can check a run with
+ * dump.h - `--to DIR`: X, W, bias, each rank's partial and Y as .npy, so that anyone can check a run with
  * NumPy. 16- and 8-bit floats are widened to f32, which holds them exactly. */
 #ifndef BS_LAB_PHASE_DUMP_H
 #define BS_LAB_PHASE_DUMP_H

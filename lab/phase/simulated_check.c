@@ -15,7 +15,7 @@ int32_t bs_simulated_check(bs_context *context, const bs_experiment *e, bs_error
     if (e->phase == BS_PHASE_CORRECTNESS) {
       bs_error_set(err, BS_UNSUPPORTED, "BS-SIM-VALUES", "backend %s holds no values: %s judges numbers",
                    e->backend, e->phase_name);
-      bs_error_hint(err, "--backend virtual:ref has values and the same times; --phase 1 tells the time");
+      bs_error_hint(err, "--backend virtual:ref has values and the same times; --phase time tells the time");
       return BS_UNSUPPORTED;
     }
     if (!is_virtual) {
@@ -27,8 +27,8 @@ int32_t bs_simulated_check(bs_context *context, const bs_experiment *e, bs_error
     }
   }
   if (e->trace_file != NULL && e->phase == BS_PHASE_CORRECTNESS) {
-    bs_error_set(err, BS_USAGE, "BS-SIM-TRACE", "--trace needs virtual time, and phase 0 has none");
-    bs_error_hint(err, "--phase 1");
+    bs_error_set(err, BS_USAGE, "BS-SIM-TRACE", "--to trace needs virtual time, and phase 0 has none");
+    bs_error_hint(err, "--phase time");
     return BS_USAGE;
   }
   if (!is_virtual && e->trace_file != NULL) {
@@ -68,7 +68,6 @@ int32_t bs_simulated_judgeable(const char *what, const char *domain, const char 
                "%s: the row is extrapolated (%s), so no gate judges it", what,
                fitted ? "a collective has a size or ranks that the machine was not fitted to"
                       : "the machine is published, not calibrated");
-  bs_error_hint(err,
-                "a machine of bsrun sim fit that covers these sizes and ranks, or --accept-extrapolated");
+  bs_error_hint(err, "a machine of bsrun sim fit that covers these sizes and ranks, or --force");
   return BS_INCONCLUSIVE;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * model.c - a profile of a model: its nodes by `model bench --profile`, and the bound of all their work. */
+ * model.c - a profile of a model: its nodes by `model bench --show nodes`, and the bound of all their work.
+ */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -47,8 +47,12 @@ static bs_kernel_setup setup_of(const child *c, const char *provider, const char
 
 static int32_t open_child(child *c, bs_error *err) {
   const char *config = text_of(c, "config");
+  const bs_backend *backend = NULL;
+  void *state = NULL;
   int32_t rc = bs_config_parse("the configuration", config, strlen(config), &c->config, err);
   if (rc == BS_OK) rc = bs_context_of_config(c->config, BS_LOG_ERROR, NULL, NULL, &c->context, err);
+  if (rc == BS_OK && text_of(c, "backend")[0] != '\0')
+    rc = bs_find_backend(c->context, text_of(c, "backend"), &backend, &state, err);
   if (rc == BS_OK) rc = bs_kernel_problem_parse(text_of(c, "problem"), &c->problem, err);
   if (rc == BS_OK) rc = bs_kernel_data_make(&c->problem, 1, &c->data, err);
   return rc;

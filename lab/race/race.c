@@ -141,7 +141,7 @@ static int32_t search_all(race *r, bs_error *err) {
     rc = bs_error_set(
         err, BS_UNSUPPORTED, "BS-TUNE-NONE", "none of %llu candidates could be timed; the last: %s",
         (unsigned long long)(r->measured + r->known), r->cause[0] != '\0' ? r->cause : "failed before");
-    bs_error_hint(err, "the file of points has all causes (--points FILE); --anew tries them again");
+    bs_error_hint(err, "the file of points has all causes (--points FILE); --stored anew tries them again");
   }
   return rc;
 }
@@ -249,7 +249,7 @@ static int32_t take_stored(race *r, const json_t *entry, json_t **out, bs_error 
   json_decref(answer);
   if (rc == BS_CONFIG || rc == BS_NUMERIC) {
     bs_error_where(err, "%s", r->cache.lines.path);
-    bs_error_hint(err, "--anew measures the problem again");
+    bs_error_hint(err, "--stored anew measures the problem again");
   }
   if (rc != BS_OK) return rc;
   *out = race_stored_report(r, entry);

@@ -23,7 +23,7 @@ static int32_t add_threads(bs_space *space, const bs_space *all, uint32_t thread
   bs_text values = {0};
   for (uint32_t i = 0; i < all->knob[0].n; i++) {
     int64_t n = 0;
-    if (bs_parse_i64(all->knob[0].value[i], 0, &n) && n > threads) continue;
+    if (bs_parse_i64(all->knob[0].value[i], &n) && n > threads) continue;
     bs_text_printf(&values, "%s%s", values.size > 0 ? "," : "", all->knob[0].value[i]);
   }
   const int32_t rc = values.failed     ? bs_no_memory(err, "a space")
@@ -184,11 +184,11 @@ static int32_t check_knobs(const race *r, const json_t *providers, bs_error *err
 static int32_t check_provider(const race *r, const json_t *providers, bs_error *err) {
   const char *name = r->o->provider;
   if (name != NULL ? bs_tune_row(providers, name) != NULL : json_array_size(providers) > 0) return BS_OK;
-  bs_error_set(err, name != NULL ? BS_USAGE : BS_UNAVAILABLE, "BS-TUNE-PROVIDER", "%s %s %s",
+  bs_error_set(err, name != NULL ? BS_CONFIG : BS_UNAVAILABLE, "BS-TUNE-PROVIDER", "%s %s %s",
                name != NULL ? name : "no implementation", name != NULL ? "does not serve" : "serves",
                r->o->problem);
   bs_error_hint(err, "bsrun explain lists the implementations that serve");
-  return name != NULL ? BS_USAGE : BS_UNAVAILABLE;
+  return name != NULL ? BS_CONFIG : BS_UNAVAILABLE;
 }
 
 /* --start must be a point of at least one of them; the others begin at their default. */

@@ -173,7 +173,7 @@ static int32_t read_run(json_t *model, const json_t *row, bs_error *err) {
   if (rc != BS_OK) return rc;
   json_array_foreach(records, i, record) take_record(model, row, record);
   const char *command = bs_row_text(env, "command");
-  if (command[0] != '\0' && strstr(command, "--point ") == NULL) /* the plan has that of a sweep */
+  if (command[0] != '\0' && strstr(command, "--planned ") == NULL) /* the plan has that of a sweep */
     add_text_once(json_object_get(model, "commands"), command);
   if (json_object_size(json_object_get(model, "env")) == 0) json_object_set(model, "env", env);
   json_decref(records);

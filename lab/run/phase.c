@@ -110,7 +110,7 @@ static int32_t judge(const bs_experiment *e, const bs_phase_result *result, bs_e
   bs_error_set(err, BS_NUMERIC, "BS-GATE-FAIL", "%s of %s: gate %s failed: %s%s", e->phase_name, e->method,
                failed->name, numbers, failed->text);
   if (err != NULL) err->rank = failed->rank;
-  bs_error_hint(err, "--dump DIR writes the tensors; metrics.jsonl has every gate");
+  bs_error_hint(err, "--to DIR writes the tensors; metrics.jsonl has every gate");
   return BS_NUMERIC;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * planned.h - a point of a sweep in the form that the supervisor gives `run --point`: a file of one JSON
+ * planned.h - a point of a sweep in the form that the supervisor gives `run --planned`: a file of one JSON
  * object {root, sweep, point, phases, keys, configs, choices, command, argv, tune}. configs are composed
  * trees as YAML, one a phase, command is the sweep's, and argv the words of `bsrun run` for the same
  * point. */

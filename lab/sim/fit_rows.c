@@ -58,7 +58,7 @@ int32_t bs_fit_rows_read(const char *path, json_t **out_rows, bs_error *err) {
   fclose(f);
   if (rc == BS_OK && json_array_size(rows) == 0) {
     rc = bs_error_set(err, BS_INPUT, "BS-FIT-FILE", "%s has no rows", path);
-    bs_error_hint(err, "bsrun bench comm -o jsonl writes them");
+    bs_error_hint(err, "bsrun coll bench -o jsonl writes them");
   }
   if (rc == BS_OK)
     *out_rows = rows;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * fit_rows.h - the rows of `bsrun bench comm` as fits of a simulated machine (sim/fit.h). */
+ * fit_rows.h - the rows of `bsrun coll bench` as fits of a simulated machine (sim/fit.h). */
 #ifndef BS_LAB_SIM_FIT_ROWS_H
 #define BS_LAB_SIM_FIT_ROWS_H
 #include <jansson.h>

@@ -223,7 +223,7 @@ int32_t bs_bundle_check(const char *dir, json_t **out_runs, bs_error *err) {
   if (rc == BS_OK) rc = bs_folder_file(fd, "MANIFEST", &text, &size, err);
   if (rc == BS_NOT_FOUND || (rc == BS_OK && text == NULL)) {
     rc = bs_error_set(err, BS_NOT_FOUND, "BS-BUNDLE-NONE", "%.200s has no MANIFEST: it is no bundle", dir);
-    bs_error_hint(err, "bsrun bundle RUN... --to DIR makes one");
+    bs_error_hint(err, "bsrun runs bundle RUN... --to DIR makes one");
   }
   if (rc == BS_OK) rc = check_lines(dir, text, size, seen, err);
   if (rc == BS_OK) rc = check_whole(dir, fd, seen, out_runs, err);

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "core/base/text.h"
+#include "lab/config/short_names.h"
 #include "lab/error.h"
 #include "lab/store/folder.h"
 #include "lab/store/read.h"
@@ -136,11 +137,14 @@ static int32_t check_key(const char *text, const char *key, bs_error *err) {
   return BS_USAGE;
 }
 
-/* The name of a dtype or an activation in any spelling, which older records have too; else the text. */
+/* The name of a dtype, an activation, a phase or a mask in any spelling, which older records have too; else
+ * the text. */
 static const char *one_spelling(const char *key, const char *text) {
   const int is_activation = strcmp(key, "activation") == 0;
   const uint32_t table = is_activation ? BS_NAMES_ACTIVATION : BS_NAMES_DTYPE;
   uint32_t number;
+  if (strcmp(key, "phase") == 0 || strcmp(key, "mask") == 0)
+    return bs_full_name(bs_short_name_key(key), text);
   if (!is_activation && strstr(key, "dtype") == NULL) return text;
   return bs_name_read(table, text, &number) ? bs_name_of(table, number) : text;
 }
@@ -156,7 +160,7 @@ int32_t bs_condition_parse(const char *text, bs_condition *out, bs_error *err) {
   for (size_t i = 0; i < 6; i++) good |= strcmp(known[i], out->how) == 0;
   if (!good) return bad_condition(text, "unknown operator", err);
   int64_t whole;
-  out->is_number = bs_parse_i64(out->value, 1, &whole);
+  out->is_number = bs_parse_size(out->value, &whole);
   if (out->is_number)
     out->number = (double)whole;
   else

@@ -339,33 +339,34 @@ static int32_t judge(const char *root, const bs_fsck *f, bs_error *err) {
                  "bytes stand behind the records of %llu committed runs below %.200s",
                  (unsigned long long)f->uncut, root);
     bs_error_hint(
-        err, "they are in no list or report; bsrun fsck --repair keeps those bytes beside and cuts them");
+        err,
+        "they are in no list or report; bsrun runs fsck --repair keeps those bytes beside and cuts them");
     return BS_CORRUPT;
   }
   if (f->closed == 0) return BS_OK;
   bs_error_set(err, BS_IO, "BS-STO-READ", "this user may not look into %llu folders below %.200s",
                (unsigned long long)f->closed, root);
-  bs_error_hint(err, "all others are checked; let their owner run bsrun fsck");
+  bs_error_hint(err, "all others are checked; let their owner run bsrun runs fsck");
   return BS_IO;
 }
 
-/* Fails if there is nothing to check: the name may be wrong. */
-static int32_t check_root(const char *root, bs_error *err) {
+int32_t bs_runs_root_check(const char *root, bs_error *err) {
   struct stat st;
   if (stat(root, &st) == 0 && !S_ISDIR(st.st_mode))
     errno = ENOTDIR;
   else if (stat(root, &st) == 0)
     return BS_OK;
-  bs_error_errno(err, BS_IO, "BS-STO-READ", errno, "cannot check the results folder %.300s", root);
-  bs_error_hint(err, "name a folder that --out has named; nothing was checked");
-  return BS_IO;
+  const int32_t code = errno == ENOENT ? BS_INPUT : BS_IO;
+  bs_error_errno(err, code, "BS-STO-READ", errno, "cannot read the results folder %.300s", root);
+  bs_error_hint(err, "name a folder that --out has named; nothing was read");
+  return code;
 }
 
 int32_t bs_fsck_run(const char *root, int repair, bs_fsck *out, bs_error *err) {
   check c = {.out = out, .root = root, .keys = json_array(), .repair = repair};
   *out = (bs_fsck){.rows = json_array(), .sweeps = json_array()};
   int32_t rc = out->rows == NULL || out->sweeps == NULL || c.keys == NULL ? bs_no_memory(err, "rows") : BS_OK;
-  if (rc == BS_OK) rc = check_root(root, err);
+  if (rc == BS_OK) rc = bs_runs_root_check(root, err);
   bs_rows_index_open(&c.index, root);
   if (rc == BS_OK) rc = bs_folders_walk(root, visit, &c, err);
   rc = close_index(&c, rc, err);

@@ -19,13 +19,16 @@ typedef struct bs_fsck {
   uint64_t closed; /* folders that this user may not look into */
 } bs_fsck;
 
+/* Checks that root is a folder: a wrong name must not pass as "nothing is damaged". BS_INPUT: it is not
+ * there; BS_IO. */
+int32_t bs_runs_root_check(const char *root, bs_error *err);
 /* Checks every run below root. repair: a torn tail is cut off under the run's lock (its bytes are kept in
  * metrics.jsonl.torn); copies of the first record's data are written again; an index that contradicts the
  * records is removed; so are temporary folders whose lock is free and whose process ended. Data that another
  * process holds is never changed. BS_CORRUPT: damage that repair cannot undo, or a committed run with a torn
- * tail that was not cut. BS_IO: root is not a folder, or a folder cannot be read or written; if folders are
- * only closed to this user, all others are checked. `out` has the findings; release it with bs_fsck_free in
- * any case. */
+ * tail that was not cut. Errors of bs_runs_root_check. BS_IO: a folder cannot be read or written; if folders
+ * are only closed to this user, all others are checked. `out` has the findings; release it with bs_fsck_free
+ * in any case. */
 int32_t bs_fsck_run(const char *root, int repair, bs_fsck *out, bs_error *err);
 void bs_fsck_free(bs_fsck *fsck);
 

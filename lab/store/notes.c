@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * notes.c - see notes.h. */
 #include "lab/store/notes.h"
+#include "lab/store/fsck.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -50,7 +51,7 @@ int32_t bs_run_note(const char *root, const char *run, const char *kind, const c
     rc = bs_no_memory(err, "a note");
   } else if (note == NULL || text[strspn(text, " \t\n")] == '\0') {
     rc = bs_error_set(err, BS_USAGE, "BS-USE-NOTE", "the note is empty, or not UTF-8");
-    bs_error_hint(err, "--observation 'what was seen'");
+    bs_error_hint(err, "bsrun runs note RUN observation 'what was seen'");
   } else {
     bs_lines lines = {.words = &words, .path = path.data};
     rc = bs_lines_append(&lines, note, err);
@@ -82,6 +83,9 @@ int32_t bs_run_notes(const char *root, const char *run, json_t **out_notes, bs_e
 }
 
 static int32_t open_root(const char *root, int *out_fd, bs_error *err) {
+  *out_fd = -1;
+  const int32_t rc = bs_runs_root_check(root, err);
+  if (rc != BS_OK) return rc;
   *out_fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   return *out_fd >= 0 ? BS_OK : bs_store_io_error(err, errno, "open the folder", root);
 }

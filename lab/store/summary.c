@@ -293,7 +293,7 @@ static const json_t *comparison_of(const json_t *record, size_t arm, const char 
   return NULL;
 }
 
-/* The arm with which the others of `bsrun compare` and `bsrun ladder` are compared: the only one that no
+/* The arm with which the others of `bsrun compare` are compared: the only one that no
  * comparison names. Their records have a pass. */
 static const json_t *reference_of(const json_t *record) {
   const json_t *arms = json_object_get(record, "arms");

@@ -163,7 +163,7 @@ static void tell_committed(story *s, const bs_folder_run *run) {
       : kernel ? "bsrun runs show RUN has all numbers and gates; the command in RUN/env.json repeats it"
       : failed ? "bsrun run --config RUN/config.yaml repeats it; a longer --timeout tells a slow rank from a "
                  "hung one"
-               : "bsrun run --config RUN/config.yaml --dump DIR writes the tensors of the gates that did not "
+               : "bsrun run --config RUN/config.yaml --to DIR writes the tensors of the gates that did not "
                  "pass");
 }
 

@@ -60,13 +60,14 @@ static int32_t add_value(json_t *values, const char *text, bs_error *err) {
   return BS_OK;
 }
 
-/* Adds 4k as 4096 if the key takes a whole number; other texts unchanged. */
+/* Adds 4k as 4000 if the key takes a whole number, and phases and masks by their one name. Other texts are
+ * unchanged. */
 static int32_t add_plain(json_t *values, const char *key, const char *text, bs_error *err) {
   char number[32];
   int64_t whole;
   const bs_key *known = bs_schema_find(key);
-  if (known == NULL || known->type != BS_KEY_INT || !bs_parse_i64(text, 1, &whole))
-    return add_value(values, text, err);
+  if (known == NULL || known->type != BS_KEY_INT || !bs_parse_size(text, &whole))
+    return add_value(values, bs_full_name(key, text), err);
   snprintf(number, sizeof number, "%lld", (long long)whole);
   return add_value(values, number, err);
 }
@@ -89,7 +90,7 @@ static int read_range(const char *text, range *out) {
   out->sign = *sign;
   const char *const all[] = {out->first, out->last, out->by};
   for (size_t i = 0; i < 3; i++)
-    if (!bs_parse_i64(all[i], 1, &whole) && !bs_parse_f64(all[i], &number)) return 0;
+    if (!bs_parse_size(all[i], &whole) && !bs_parse_f64(all[i], &number)) return 0;
   return 1;
 }
 
@@ -138,7 +139,7 @@ static int32_t add_text(json_t *values, const char *key, const char *text, bs_er
   int64_t of[3];
   if (text[0] == '\0') return bs_error_set(err, BS_USAGE, "BS-SWEEP-AXIS", "%s has an empty value", key);
   if (!read_range(text, &r)) return add_plain(values, key, text, err);
-  if (bs_parse_i64(r.first, 1, &of[0]) && bs_parse_i64(r.last, 1, &of[1]) && bs_parse_i64(r.by, 1, &of[2]))
+  if (bs_parse_size(r.first, &of[0]) && bs_parse_size(r.last, &of[1]) && bs_parse_size(r.by, &of[2]))
     return add_whole(values, text, &r, of, err);
   return add_real(values, text, &r, err);
 }

@@ -17,7 +17,7 @@
 
 static int is_power_of_two(const char *text) {
   int64_t n;
-  return bs_parse_i64(text, 0, &n) && n > 0 && (n & (n - 1)) == 0;
+  return bs_parse_i64(text, &n) && n > 0 && (n & (n - 1)) == 0;
 }
 
 /* A set of a knob is parts with commas between them. */

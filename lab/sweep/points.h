@@ -46,7 +46,7 @@ int32_t bs_points_done(const char *folder, const json_t *points, int any_build, 
 /* The arguments of `bsrun run` that run only one point of the plan: the common "words" of the header, then
  * the point's settings. NULL: the plan does not have them. */
 json_t *bs_point_words(const json_t *header, const json_t *point);
-/* The content of the file of `run --point` (lab/run/planned.h). header: of the plan, whose command the
+/* The content of the file of `run --planned` (lab/run/planned.h). header: of the plan, whose command the
  * records contain. choices: list of pinned texts, or NULL; tune: choose, report the choices, and run nothing.
  * NULL: out of memory. */
 char *bs_point_input(const char *root, const char *sweep, const json_t *header, const json_t *point,

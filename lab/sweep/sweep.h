@@ -32,7 +32,7 @@ typedef struct bs_sweep {
 
 typedef struct bs_sweep_options {
   const char *program;
-  const char *const *words; /* of `run --point`, NULL at the end; the path of its file follows */
+  const char *const *words; /* of `run --planned`, NULL at the end; the path of its file follows */
   uint32_t jobs;
   double deadline_s, budget_s; /* for one point, for all that remain; 0: none */
   int fail_fast;

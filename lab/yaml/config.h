@@ -41,8 +41,8 @@ BS_API int32_t bs_config_set_text(bs_node *root, const char *path, const char *t
 BS_API int32_t bs_config_put_text(bs_node *scalar, const char *text, int is_string, bs_error *err);
 /* Takes the map entry at path out, and maps above it that it leaves empty. */
 BS_API void bs_config_remove(bs_node *root, const char *path);
-/* Typed reads, of whole numbers also with k, M or G (1024): the default when absent or null; BS_CONFIG with
- * the place when of another type. */
+/* Typed reads, of whole numbers also with a unit (bs_parse_size): the default when absent or null; BS_CONFIG
+ * with the place when of another type. */
 BS_API int32_t bs_config_i64(const bs_node *root, const char *path, int64_t fallback, int64_t *out,
                              bs_error *err);
 BS_API int32_t bs_config_f64(const bs_node *root, const char *path, double fallback, double *out,

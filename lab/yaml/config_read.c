@@ -84,12 +84,12 @@ static int32_t scalar_at(const bs_node *root, const char *path, const char *want
 }
 
 int32_t bs_config_i64(const bs_node *root, const char *path, int64_t fallback, int64_t *out, bs_error *err) {
-  const char *wanted = "an integer of 64 bits";
+  const char *wanted = BS_SIZE_FORM;
   const bs_node *node;
   int64_t value = fallback;
   int32_t rc = scalar_at(root, path, wanted, &node, err);
   if (rc != BS_OK) return rc;
-  if (node != NULL && (node->quoted || !bs_parse_i64(node->text, 1, &value))) {
+  if (node != NULL && (node->quoted || !bs_parse_size(node->text, &value))) {
     return bs_config_type_error(node, path, wanted, err);
   }
   *out = value;

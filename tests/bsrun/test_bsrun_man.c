@@ -46,7 +46,7 @@ static int has_word(const char *text, const char *word) {
 
 /* Options of every help, and all lines of some, fit 100 columns. */
 static void must_fit(const char *verb, const char *help) {
-  static const char *const narrow[] = {"compare", "ladder", "tune", "bench"};
+  static const char *const narrow[] = {"compare", "tune", "bench"};
   int whole = 0;
   for (size_t i = 0; i < sizeof narrow / sizeof narrow[0]; i++) whole |= strcmp(verb, narrow[i]) == 0;
   for (const char *line = help; *line != '\0'; line += strcspn(line, "\n"), line += *line == '\n') {
@@ -89,11 +89,11 @@ END_TEST
 
 /* Options come from the tables of the parser, verbs of the second level from the completion. */
 START_TEST(has_every_verb_and_option) {
-  static const char *const verbs[] = {"run",           "plugins list",   "plugins inspect", "plugins why",
-                                      "plugins knobs", "plugins new",    "plugins check",   "config print",
-                                      "config keys",   "doctor",         "explain",         "ladder",
-                                      "compare",       "torture",        "model info",      "model run",
-                                      "model check",   "model generate", "model explain",   "model plan"};
+  static const char *const verbs[] = {
+      "run",         "plugins list",   "plugins inspect", "plugins why", "plugins knobs",
+      "plugins new", "plugins check",  "config print",    "config keys", "doctor",
+      "explain",     "compare",        "torture",         "model info",  "model run",
+      "model check", "model generate", "model explain",   "model plan"};
   char *page = the_page();
   int seen = 0;
   for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++) {

@@ -41,7 +41,7 @@ int sum(int a, int b) { return a + b; }
 
     bsrun plugins nonsense
 
-<!-- in: bsrun help plugins -->
+<!-- in: bsrun help plugins new -->
 
     bsrun plugins new NAME --kind KIND
 

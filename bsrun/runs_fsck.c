@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * fsck.c - `bsrun fsck`: is what lies below a results folder what it claims to be? */
+ * runs_fsck.c - `bsrun runs fsck`: is what lies below a results folder what it claims to be? */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "lab/store/fsck.h"
 
 static const args_option fsck_options[] = {
-    {"repair", 0, NULL, 0, "put right what can be: torn tails, copies, folders that were left over"},
+    {OPT_REPAIR, NULL, 0},
     ARGS_TABLE,
     ARGS_HELP,
 };
@@ -39,10 +39,6 @@ static int32_t run(const args *a, bs_error *err) {
   bs_fsck f = {0};
   int format;
   int32_t rc = bsrun_format(a, &format, err);
-  if (rc == BS_OK && a->n_words > 1) {
-    rc = bs_error_set(err, BS_USAGE, "BS-USE-WORD", "unexpected argument '%.100s'", a->words[1]);
-    bs_error_hint(err, "bsrun fsck [--repair] [DIR]");
-  }
   if (rc != BS_OK) return rc;
   rc = bs_fsck_run(root, args_has(a, "repair"), &f, err);
   const int readable = format == BS_FORMAT_TABLE || format == BS_FORMAT_WIDE || format == BS_FORMAT_MD;
@@ -57,30 +53,30 @@ static int32_t run(const args *a, bs_error *err) {
   return rc;
 }
 
-const bsrun_verb verb_fsck = {
+const bsrun_verb runs_fsck_verb = {
     .name = "fsck",
     .summary = "check the run folders below a results folder, and repair them",
-    .usage =
-        "usage: bsrun fsck [--repair] [DIR]\n\n"
+    .words = "[--repair] [DIR]",
+    .about =
         "Reads every run below the results folder DIR (default: results/raw): a run counts when DONE is "
         "there\n"
         "and metrics.jsonl is what DONE has the SHA-256 of. Prints a row for each folder that is not such a\n"
-        "run, a line for each sweep's plan, and a sum. Without --repair nothing is written.\n\n"
+        "run, a line for each sweep's plan, and a sum. Without --repair nothing is written.\n"
+        "\n"
         "States: damaged (never listed or reported), torn (what stands behind the last whole record was cut\n"
         "off by a death), copy differs, samples lost, index differs (the cache index.jsonl; --repair "
         "removes\n"
         "it, and the next list makes it anew), killed, interrupted, at work, left over, closed (this user "
         "may\n"
-        "not look into it).\n\n"
-        "Options:\n",
-    .after =
-        "\nexamples:\n"
-        "  bsrun fsck\n"
-        "  bsrun fsck --repair results/official/runs\n\n"
-        "exit codes: 0 nothing that counts is damaged; 10 DIR is no folder, or one cannot be read or "
-        "written; "
-        "13 a run is\n"
+        "not look into it).\n",
+    .examples =
+        "  bsrun runs fsck\n"
+        "  bsrun runs fsck --repair results/official/runs\n",
+    .exits =
+        "0 nothing that counts is damaged; 10 DIR is no folder, or one cannot be read or written; 13 a run "
+        "is\n"
         "damaged, or a committed run has a torn tail that was not cut\n",
     .options = fsck_options,
     .run = run,
+    .max_words = 1,
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * ccl.c - `bsrun ccl list | check | explain | bench`: collective algorithms, proven and simulated before they
- * are run. */
-#include "bsrun/ccl.h"
+ * coll.c - `bsrun coll list | check | explain | bench`: collective algorithms, proven and simulated before
+ * they are run. */
+#include "bsrun/coll.h"
 #include "bsrun/opening.h"
 
 #include <stdio.h>
@@ -14,32 +14,29 @@
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
 
-#define CONTEXT_OPTIONS                                                       \
-  {"plugin", 0, "ID|PATH", 1, "also look at this plugin"},                    \
-      {"config", 0, "FILE", 1, "merge a YAML file over the base"},            \
-      {"set", 0, "KEY=VALUE", 1, "set one key, as plugins.sim.alpha_s=1e-6"}, \
-      {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},          \
-      {"wide", 0, NULL, 0, "a table of all columns, however wide"},           \
-      {"verbose", 'v', NULL, 1, "say more on stderr"}, ARGS_HELP
+#define CONTEXT_OPTIONS                                                                              \
+  {OPT_PLUGIN, NULL, 0}, {OPT_CONFIG, NULL, 0}, {OPT_SET, NULL, 0},                                  \
+      {OPT_OUTPUT, "table, md, csv, json or jsonl", 0}, {OPT_WIDE, NULL, 0}, {OPT_VERBOSE, NULL, 0}, \
+      ARGS_HELP
 
-static const args_option ccl_list_options[] = {CONTEXT_OPTIONS};
-static const args_option ccl_check_options[] = {
-    {"coll", 0, "NAME", 1, "only this collective: all_reduce, all_gather, reduce_scatter, ..."},
-    {"level", 0, "NAME", 1, "only this level: V4, V0, V1, V2 or V6"},
-    {"max-ranks", 0, "P", 0, "no world of more ranks"},
-    {"full", 0, NULL, 0, "the ranges of `make verify`: minutes, up to 65,536 ranks"},
-    {"option", 0, "KEY=VALUE", 1, "an option of the algorithm (bsrun ccl list)"},
+static const args_option coll_list_options[] = {CONTEXT_OPTIONS};
+static const args_option coll_check_options[] = {
+    {OPT_COLL, "several with commas", 0},
+    {OPT_ONLY, "V4, V0, V1, V2 or V6", 0},
+    {OPT_WORLD_SIZE, "no world of more ranks", 0},
+    {OPT_PRESET, "default: quick", 0},
+    {OPT_PRESET_QUICK, NULL, 0},
+    {OPT_PRESET_FULL, "the ranges of `make verify`: minutes, up to 65,536 ranks", 0},
     CONTEXT_OPTIONS};
-static const args_option ccl_explain_options[] = {
-    {"world-size", 'P', "N", 0, "number of ranks; default: 8"},
-    {"count", 0, "N", 0, "elements of the whole vector; default: 262144"},
-    {"dtype", 0, "T", 0, "dtype of the elements; default: f32"},
-    {"coll", 0, "NAME", 0, "the collective; default: all_reduce, or the first that it serves"},
-    {"root", 0, "R", 0, "of a broadcast; default: 0"},
-    {"late", 0, "RANK:SECONDS", 0, "this rank begins so much later than the others, as 0:1e-3"},
-    {"trace", 0, "FILE", 0, "its messages, for Perfetto or chrome://tracing; of one algorithm"},
-    {"hardware", 0, "NAME", 0, "whose link: sim-flat (default), h100-dgx, or a YAML file"},
-    {"option", 0, "KEY=VALUE", 1, "an option of the algorithm (bsrun ccl list)"},
+static const args_option coll_explain_options[] = {
+    {OPT_WORLD_SIZE, "default: 8", 0},
+    {OPT_SIZE, "the whole vector; default: 262144 elements", 0},
+    {OPT_DTYPE, "default: f32", 0},
+    {OPT_COLL, "several with commas", 0},
+    {OPT_RANK, "the root of a broadcast; default: 0", 0},
+    {OPT_LATE, NULL, 0},
+    {OPT_TO, "the messages of one algorithm, for Perfetto or chrome://tracing", 0},
+    {OPT_HARDWARE, NULL, 0},
     CONTEXT_OPTIONS};
 
 static const bs_field list_fields[] = {
@@ -101,7 +98,7 @@ static const bs_field explain_fields[] = {
 /* list and check have fewer options than explain. */
 static int has_option(const args *a, const char *name) {
   for (size_t i = 0; i < a->n_options; i++)
-    if (strcmp(a->options[i].name, name) == 0) return 1;
+    if (strcmp(args_name(&a->options[i]), name) == 0) return 1;
   return 0;
 }
 
@@ -137,10 +134,6 @@ static int32_t open_context(const args *a, const char *extra_plugin, const char 
   return rc;
 }
 
-int32_t ccl_context(const args *a, const char *extra_plugin, bs_context **out_context, bs_error *err) {
-  return open_context(a, extra_plugin, NULL, out_context, err);
-}
-
 static int32_t kind_of(const args *a, const bs_ccl *ccl, uint32_t *out_kind, bs_error *err) {
   const char *names[BS_COLL_COUNT_], *name = args_value(a, "coll");
   size_t n = 0;
@@ -155,16 +148,25 @@ static int32_t kind_of(const args *a, const bs_ccl *ccl, uint32_t *out_kind, bs_
   return bsrun_unknown("collective of this algorithm", name != NULL ? name : "", names, n, err);
 }
 
-int32_t ccl_place(const args *a, const bs_ccl *ccl, bs_ccl_place *out_place, bs_error *err) {
+/* Elements of --size bytes. */
+static int32_t read_count(const args *a, int64_t element_bytes, int64_t *out, bs_error *err) {
+  int64_t bytes = 0;
+  const int32_t rc = args_integer(a, "size", 0, INT64_C(1) << 50, 262144 * element_bytes, &bytes, err);
+  *out = element_bytes > 0 ? bytes / element_bytes : 0;
+  if (rc != BS_OK || *out * element_bytes == bytes) return rc;
+  return bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--size: %lld bytes are no number of elements of %lld",
+                      (long long)bytes, (long long)element_bytes);
+}
+
+int32_t coll_place(const args *a, const bs_ccl *ccl, bs_ccl_place *out_place, bs_error *err) {
   uint32_t dtype = BS_F32;
   int64_t p = 8, count = 0, root = 0;
   *out_place = (bs_ccl_place){0};
   int32_t rc = kind_of(a, ccl, &out_place->kind, err);
   if (rc == BS_OK) rc = args_integer(a, "world-size", 1, 1 << 20, 8, &p, err);
-  if (rc == BS_OK && has_option(a, "count"))
-    rc = args_integer(a, "count", 0, INT64_C(1) << 48, 262144, &count, err);
-  if (rc == BS_OK && has_option(a, "root")) rc = args_integer(a, "root", 0, p - 1, 0, &root, err);
+  if (rc == BS_OK && has_option(a, "rank")) rc = args_integer(a, "rank", 0, p - 1, 0, &root, err);
   if (rc == BS_OK && has_option(a, "dtype")) rc = args_word(a, "dtype", BS_NAMES_DTYPE, NULL, 0, &dtype, err);
+  if (rc == BS_OK && has_option(a, "rank")) rc = read_count(a, BS_DTYPE_BYTES(dtype), &count, err);
   if (rc != BS_OK) return rc;
   out_place->world_size = (uint32_t)p;
   out_place->count = (uint64_t)count;
@@ -174,12 +176,23 @@ int32_t ccl_place(const args *a, const bs_ccl *ccl, bs_ccl_place *out_place, bs_
 }
 
 static int32_t open_named(const args *a, bs_context *context, const char *name, bs_ccl *out, bs_error *err) {
-  const char **options = NULL;
+  const char *options[BS_ALGORITHM_MAX_OPTIONS];
+  char copy[512];
   size_t n = 0;
-  int32_t rc = has_option(a, "option") ? args_values(a, "option", &options, &n, err) : BS_OK;
-  if (rc == BS_OK) rc = bs_ccl_open(context, name, options, n, out, err);
-  free(options);
-  return rc;
+  const size_t length = strcspn(name, ":");
+  (void)a;
+  snprintf(copy, sizeof copy, "%s", name);
+  if (strlen(name) >= sizeof copy)
+    return bs_error_set(err, BS_USAGE, "BS-USE-WORD", "the name of an algorithm is too long");
+  char *rest = copy[length] != '\0' ? copy + length + 1 : NULL, *save = NULL;
+  copy[length] = '\0';
+  for (char *one = rest != NULL ? strtok_r(rest, ",", &save) : NULL; one != NULL;
+       one = strtok_r(NULL, ",", &save)) {
+    if (n == BS_ALGORITHM_MAX_OPTIONS)
+      return bs_error_set(err, BS_USAGE, "BS-CCL-OPTION", "%s: more options than any algorithm has", copy);
+    options[n++] = one;
+  }
+  return bs_ccl_open(context, copy, options, n, out, err);
 }
 
 #define PRINT(format, fields, rows, err) \
@@ -191,9 +204,8 @@ static int32_t list(const args *a, bs_error *err) {
   bs_context *context = NULL;
   json_t *names = NULL, *rows = json_array();
   int format = 0;
-  int32_t rc = args_no_words(a, err);
-  if (rc == BS_OK) rc = bsrun_format(a, &format, err);
-  if (rc == BS_OK) rc = ccl_context(a, NULL, &context, err);
+  int32_t rc = bsrun_format(a, &format, err);
+  if (rc == BS_OK) rc = open_context(a, NULL, NULL, &context, err);
   if (rc == BS_OK) rc = bs_ccl_names(context, NULL, &names, err);
   for (size_t i = 0; rc == BS_OK && i < json_array_size(names); i++) {
     bs_ccl ccl;
@@ -220,9 +232,9 @@ static int32_t read_check(const args *a, sim_check_request *out, bs_error *err) 
   int64_t most = 0;
   for (uint32_t i = 0; i < BS_COLL_COUNT_; i++) kinds[i] = bs_name_of(BS_NAMES_COLL, i);
   *out = (sim_check_request){.full = (uint32_t)args_has(a, "full")};
-  int32_t rc = args_integer(a, "max-ranks", 1, 1 << 20, 0, &most, err);
+  int32_t rc = args_integer(a, "world-size", 1, 1 << 20, 0, &most, err);
   out->max_ranks = (uint32_t)most;
-  if (rc == BS_OK) rc = args_values(a, "level", &values, &n, err);
+  if (rc == BS_OK) rc = args_list(a, "only", &values, &n, err);
   for (size_t i = 0; rc == BS_OK && i < n; i++) {
     uint32_t level = 0;
     while (level < SIM_LEVELS && strcmp(values[i], levels[level]) != 0) level++;
@@ -234,7 +246,7 @@ static int32_t read_check(const args *a, sim_check_request *out, bs_error *err) 
   }
   free(values);
   values = NULL;
-  if (rc == BS_OK) rc = args_values(a, "coll", &values, &n, err);
+  if (rc == BS_OK) rc = args_list(a, "coll", &values, &n, err);
   for (size_t i = 0; rc == BS_OK && i < n; i++) {
     const uint32_t kind = bs_ccl_kind(values[i]);
     if (kind == BS_COLL_COUNT_)
@@ -285,7 +297,7 @@ static int32_t check(const args *a, bs_error *err) {
   int format = 0;
   int32_t rc = bsrun_format(a, &format, err);
   if (rc == BS_OK) rc = read_check(a, &q, err);
-  if (rc == BS_OK) rc = ccl_context(a, strchr(word, '/') != NULL ? word : NULL, &context, err);
+  if (rc == BS_OK) rc = open_context(a, strchr(word, '/') != NULL ? word : NULL, NULL, &context, err);
   if (rc == BS_OK) rc = names_of(context, word, &names, err);
   if (rc == BS_OK) {
     bs_error printing = BS_ERROR_INIT;
@@ -302,17 +314,17 @@ static int32_t check(const args *a, bs_error *err) {
 
 /* ---- a trace ---------------------------------------------------------------------------------- */
 
-int32_t ccl_trace(const args *a, const char **out_file, bs_error *err) {
-  *out_file = args_value(a, "trace");
+int32_t coll_trace(const args *a, const char **out_file, bs_error *err) {
+  *out_file = args_value(a, "to");
   if (*out_file == NULL) return BS_OK;
   if ((*out_file)[0] == '\0')
-    return bs_error_set(err, BS_USAGE, "BS-USE-EMPTY", "--trace: the file's name is empty");
+    return bs_error_set(err, BS_USAGE, "BS-USE-EMPTY", "--to: the file's name is empty");
   if (a->n_words == 1) return BS_OK;
-  return bs_error_set(err, BS_USAGE, "BS-SIM-TRACE", "--trace is of one algorithm, and %zu are named",
-                      a->n_words);
+  return bs_error_set(err, BS_USAGE, "BS-SIM-TRACE",
+                      "--to takes the trace of one algorithm, and %zu are named", a->n_words);
 }
 
-void ccl_note_trace(const char *file, const json_t *row) {
+void coll_note_trace(const char *file, const json_t *row) {
   char text[512];
   const json_t *events = json_object_get(row, "trace_events");
   if (events == NULL) return;
@@ -331,7 +343,7 @@ static int32_t read_late(const args *a, bs_ccl_place *place, bs_error *err) {
   if (text == NULL) return BS_OK;
   const size_t n = strcspn(text, ":");
   if (n < sizeof rank) snprintf(rank, sizeof rank, "%.*s", (int)n, text);
-  if (text[n] == ':' && bs_parse_i64(rank, 0, &value) && value >= 0 && value < place->world_size &&
+  if (text[n] == ':' && bs_parse_i64(rank, &value) && value >= 0 && value < place->world_size &&
       bs_parse_f64(text + n + 1, &place->late_s) && place->late_s >= 0 && place->late_s <= 3600) {
     place->late_rank = (uint32_t)value;
     return BS_OK;
@@ -359,20 +371,20 @@ static int32_t explain(const args *a, bs_error *err) {
   const char *trace = NULL;
   int format = 0;
   int32_t rc = bsrun_format(a, &format, err);
-  if (rc == BS_OK) rc = ccl_trace(a, &trace, err);
+  if (rc == BS_OK) rc = coll_trace(a, &trace, err);
   if (rc == BS_OK) rc = open_context(a, NULL, "sim-flat", &context, err);
   for (size_t i = 0; rc == BS_OK && i < a->n_words; i++) {
     bs_ccl ccl;
     bs_ccl_place place;
     rc = open_named(a, context, a->words[i], &ccl, err);
     if (rc != BS_OK) break;
-    rc = ccl_place(a, &ccl, &place, err);
+    rc = coll_place(a, &ccl, &place, err);
     if (rc == BS_OK) rc = read_late(a, &place, err);
     if (rc == BS_OK) rc = bs_ccl_place_link(context, &place, err);
     if (rc == BS_OK) rc = check_link(&place, err);
     place.trace_file = trace;
     json_t *row = rc == BS_OK ? bs_ccl_explain(&ccl, &place, err) : NULL;
-    ccl_note_trace(trace, row);
+    coll_note_trace(trace, row);
     if (row != NULL) json_array_append_new(rows, row);
     if (rc == BS_OK && row == NULL) rc = err->code;
     bs_ccl_free(&ccl);
@@ -385,47 +397,47 @@ static int32_t explain(const args *a, bs_error *err) {
 
 /* ----------------------------------------------------------------------------------------------- */
 
-static const bsrun_subverb ccl_list = {
+static const bsrun_verb coll_list = {
     .name = "list",
     .words = "[options]",
     .summary = "collectives, whether all ranks add in one order, options",
     .about = "",
-    .examples = "  bsrun ccl list\n",
-    .options = ccl_list_options,
+    .examples = "  bsrun coll list\n",
+    .options = coll_list_options,
     .run = list,
 };
-static const bsrun_subverb ccl_check = {
+static const bsrun_verb coll_check = {
     .name = "check",
-    .words = "NAME|FILE.so [options]",
+    .words = "NAME[:KEY=VALUE,...]|FILE.so [options]",
     .summary = "proves one by levels; exit 6 when one finds a fault, with the rank, the round and the step",
     .about =
         "V4 is static, V0 runs real buffers, V1 and V3 sampled sums and their order, V2 sets of\n"
         "contributions, V6 rounding (share/doc/blockshock/collectives.md).\n",
     .examples =
-        "  bsrun ccl check ring\n"
-        "  bsrun ccl check ./bs_acme.so --level V4 --level V0 -o json\n",
-    .options = ccl_check_options,
+        "  bsrun coll check ring\n"
+        "  bsrun coll check ./bs_acme.so --only V4,V0 -o json\n",
+    .options = coll_check_options,
     .run = check,
     .min_words = 1,
     .max_words = 1,
 };
-static const bsrun_subverb ccl_explain = {
+static const bsrun_verb coll_explain = {
     .name = "explain",
-    .words = "NAME... [options]",
+    .words = "NAME[:KEY=VALUE,...]... [options]",
     .summary = "rounds, messages, simulated time beside the formula, in latency and bytes",
     .about = "Every pair of ranks has the link of --hardware for itself.\n",
     .examples =
-        "  bsrun ccl explain ring halving_doubling -P 64 --count 262144 --hardware sim-flat\n"
-        "  bsrun ccl explain ring -P 8 --hardware sim-flat --late 3:1e-3\n"
-        "  bsrun ccl explain chain -P 8 --option chunks=32 --set plugins.sim.alpha_s=1e-6\n",
-    .options = ccl_explain_options,
+        "  bsrun coll explain ring halving_doubling -P 64 --size 1Mi --hardware sim-flat\n"
+        "  bsrun coll explain ring -P 8 --hardware sim-flat --late 3:1e-3\n"
+        "  bsrun coll explain chain:chunks=32 -P 8 --set plugins.sim.alpha_s=1e-6\n",
+    .options = coll_explain_options,
     .run = explain,
     .min_words = 1,
     .max_words = 32,
 };
-static const bsrun_subverb *const verbs[] = {&ccl_list, &ccl_check, &ccl_explain, &ccl_bench, NULL};
-const bsrun_verb verb_ccl = {
-    .name = "ccl",
-    .summary = "collective algorithms: list, prove, explain",
+static const bsrun_verb *const verbs[] = {&coll_list, &coll_explain, &coll_check, &coll_bench_verb, NULL};
+const bsrun_verb verb_coll = {
+    .name = "coll",
+    .summary = "list, explain, prove and time collective algorithms",
     .subverbs = verbs,
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * replay.c - `bsrun replay RUN`: a stored run's configuration is run again, as `bsrun run --config` does, and
- * what differs between both runs is told. */
+ * runs_replay.c - `bsrun runs replay RUN`: a stored run's configuration is run again, as `bsrun run --config`
+ * does, and what differs between both runs is told. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,8 +16,8 @@
 #include "lab/store/store.h"
 
 static const args_option replay_options[] = {
-    {"out", 0, "DIR", 0, "the results folder, of both runs; default: results/raw"},
-    {"trust-config", 0, NULL, 0, "also run the code and commands that the stored configuration names"},
+    {OPT_OUT, NULL, ARGS_STORE},
+    {OPT_TRUST_CONFIG, NULL, 0},
     ARGS_TABLE,
     ARGS_HELP,
 };
@@ -168,10 +168,6 @@ static int32_t replay(const args *a, replayed *r, int *out_code, bs_error *err) 
   char id[64];
   int format = 0;
   int32_t rc = bsrun_format(a, &format, err);
-  if (rc == BS_OK && a->n_words != 1) {
-    rc = bs_error_set(err, BS_USAGE, "BS-USE-WORD", "replay takes one run");
-    bs_error_hint(err, "bsrun replay RUN; bsrun runs list shows them");
-  }
   if (rc == BS_OK) rc = open_stored(a, &r->stored, err);
   if (rc != BS_OK) return rc;
   new_id(id);
@@ -201,11 +197,11 @@ static int run(const args *a, bs_error *err) {
   return rc == BS_OK ? code : bsrun_fail(err);
 }
 
-const bsrun_verb verb_replay = {
+const bsrun_verb runs_replay_verb = {
     .name = "replay",
     .summary = "run a stored run again, and tell what differs",
-    .usage =
-        "usage: bsrun replay RUN [options]\n\n"
+    .words = "RUN [options]",
+    .about =
         "Runs the configuration of a stored run again, with the choices that were made then, as a new run\n"
         "whose record has the old run_id as replay_of. Then it tells what differs: configuration and\n"
         "environment, status and gates, errors and losses bit by bit, and what the times say. RUN is a "
@@ -213,19 +209,21 @@ const bsrun_verb verb_replay = {
         "folder, its run_id, or the beginning of one, and is a run of a phase. Tensors are not dumped "
         "again.\n"
         "The replay is another result where the status or a gate differs, or a simulated time; a difference\n"
-        "of the environment, of bits or of measured times is only told.\n\n"
+        "of the environment, of bits or of measured times is only told.\n"
+        "\n"
         "A stored configuration may name code of whoever wrote it. Of that only plugin files are run which\n"
         "the record lists with their SHA-256, and which lie outside of the bundle. Folders of plugins,\n"
         "plugin_trust, libraries of plugins and hardware.mpirun are left out, which stderr tells.\n"
-        "--trust-config takes them all.\n\n"
-        "Options:\n",
-    .after =
-        "\nexamples:\n"
-        "  bsrun replay 20260131_120000\n"
-        "  bsrun replay results/raw/phase0_correctness/dense/ID -o json\n\n"
-        "exit codes: 0 the same result; 2 several runs are meant; 3 the run is of no phase; 5 there is no\n"
+        "--trust-config takes them all.\n",
+    .examples =
+        "  bsrun runs replay 20260131_120000\n"
+        "  bsrun runs replay results/raw/phase0_correctness/dense/ID -o json\n",
+    .exits =
+        "0 the same result; 2 several runs are meant; 3 the run is of no phase; 5 there is no\n"
         "such run, or a plugin file is not the recorded one; 6 another result; 13 the stored run is damaged; "
         "those of run where the new run has none\n",
     .options = replay_options,
     .exit = run,
+    .min_words = 1,
+    .max_words = 1,
 };

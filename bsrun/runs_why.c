@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * why.c - `bsrun why RUN`: what became of a run. */
+ * runs_why.c - `bsrun runs why RUN`: what became of a run. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -9,7 +9,7 @@
 #include "lab/store/why.h"
 
 static const args_option why_options[] = {
-    {"out", 0, "DIR", 0, "the results folder; default: results/raw"},
+    {OPT_OUT, NULL, ARGS_STORE},
     ARGS_TABLE,
     ARGS_HELP,
 };
@@ -20,11 +20,6 @@ static int32_t run(const args *a, bs_error *err) {
   char *root = NULL, *path = NULL;
   json_t *rows = NULL;
   int format;
-  if (a->n_words != 1) {
-    bs_error_set(err, BS_USAGE, "BS-USE-WORD", "why takes one run");
-    bs_error_hint(err, "bsrun why RUN; bsrun runs list shows them");
-    return BS_USAGE;
-  }
   int32_t rc = bsrun_format(a, &format, err);
   if (rc == BS_OK) rc = runs_find(a, a->words[0], &root, &path, err);
   if (rc == BS_OK) rc = bs_run_why(root, path, &rows, err);
@@ -35,24 +30,23 @@ static int32_t run(const args *a, bs_error *err) {
   return rc;
 }
 
-const bsrun_verb verb_why = {
+const bsrun_verb runs_why_verb = {
     .name = "why",
     .summary = "what became of a run, and what to do next",
-    .usage =
-        "usage: bsrun why RUN [options]\n\n"
+    .words = "RUN [options]",
+    .about =
         "Says what became of a run: committed, at work, interrupted, killed or damaged; its error and the "
         "gates\n"
         "that did not pass; of a run that died what each rank did last, from the flight recorder in its "
         "folder;\n"
         "and what to do next. RUN is a run's folder, its run_id, or the beginning of one. Of a plugin\n"
-        "`bsrun plugins why` tells the same.\n\n"
-        "Options:\n",
-    .after =
-        "\nexamples:\n"
-        "  bsrun why 20260131_120000\n"
-        "  bsrun why results/raw/phase1_forward/dense/ID -o json\n\n"
-        "exit codes: 0 told; 2 several runs are meant; 5 there is no such run; 10 its folder cannot be "
-        "read\n",
+        "`bsrun plugins why` tells the same.\n",
+    .examples =
+        "  bsrun runs why 20260131_120000\n"
+        "  bsrun runs why results/raw/phase1_forward/dense/ID -o json\n",
+    .exits = "0 told; 2 several runs are meant; 5 there is no such run; 10 its folder cannot be read\n",
     .options = why_options,
     .run = run,
+    .min_words = 1,
+    .max_words = 1,
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * ladder_run.c - see ladder_run.h. */
-#include "bsrun/ladder_run.h"
+ * compare_run.c - see compare_run.h. */
+#include "bsrun/compare_run.h"
 #include "bsrun/opening.h"
 
 #include <stdio.h>
@@ -12,30 +12,34 @@
 #include "core/plugin/registry.h"
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
+#include "lab/config/short_names.h"
 
-static int32_t pass_of(const char *name, uint32_t *out, bs_error *err) {
-  const char *known[BS_ARM_WORKS_];
-  for (uint32_t i = 0; i < BS_ARM_WORKS_; i++) {
-    known[i] = bs_ladder_pass_name(i);
-    if (strcmp(name, known[i]) == 0) return *out = i, BS_OK;
+/* The work of a phase: train takes the steps of phase.optimizer. Numbers are no work of an arm. */
+static int32_t work_of(const char *name, const bs_node *config, uint32_t *out, bs_error *err) {
+  static const uint32_t works[BS_PHASE_NAMES] = {BS_ARM_WORKS_, BS_ARM_FORWARD, BS_ARM_BACKWARD, BS_ARM_SGD};
+  for (uint32_t i = 1; i < BS_PHASE_NAMES; i++) {
+    if (strcmp(bs_full_name("phase.name", name), bs_phase_full_names[i]) != 0) continue;
+    *out = works[i];
+    if (i == 3 && strcmp(bs_schema_str(config, "phase.optimizer"), "adamw") == 0) *out = BS_ARM_ADAMW;
+    return BS_OK;
   }
-  return bsrun_unknown("pass", name, known, BS_ARM_WORKS_, err);
+  return bsrun_unknown("phase that is timed", name, bs_phase_words + 1, BS_PHASE_NAMES - 1, err);
 }
 
-static int32_t read_passes(const args *a, ladder_run *r, bs_error *err) {
+static int32_t read_passes(const args *a, compare_run *r, bs_error *err) {
   const char **names = NULL;
   size_t n = 0;
-  int32_t rc = args_values(a, "pass", &names, &n, err);
+  int32_t rc = args_list(a, "phase", &names, &n, err);
   r->n_passes = 1; /* forward */
-  if (rc == BS_OK && n > BS_ARM_WORKS_)
-    rc = bs_error_set(err, BS_USAGE, "BS-USE-TWICE", "--pass: there are %d passes", BS_ARM_WORKS_);
-  for (size_t i = 0; rc == BS_OK && i < n; i++) rc = pass_of(names[i], &r->passes[i], err);
+  if (rc == BS_OK && n > BS_PHASE_NAMES - 1)
+    rc = bs_error_set(err, BS_USAGE, "BS-USE-TWICE", "--phase: a phase is named twice");
+  for (size_t i = 0; rc == BS_OK && i < n; i++) rc = work_of(names[i], r->config, &r->passes[i], err);
   if (n > 0) r->n_passes = n;
   free(names);
   return rc;
 }
 
-static int32_t read_seconds(const args *a, double otherwise, ladder_run *r, bs_error *err) {
+static int32_t read_seconds(const args *a, double otherwise, compare_run *r, bs_error *err) {
   const char *text = args_value(a, "seconds");
   r->seconds = otherwise;
   if (text == NULL || (bs_parse_f64(text, &r->seconds) && r->seconds >= 0.01 && r->seconds <= 86400))
@@ -45,20 +49,22 @@ static int32_t read_seconds(const args *a, double otherwise, ladder_run *r, bs_e
 }
 
 /* The composed tree and its plugins, as run and explain make them. */
-static int32_t open_config(const args *a, ladder_run *r, bs_error *err) {
-  args options = *a; /* the words are the verb's */
-  options.n_words = 0;
-  const int32_t rc = bsrun_request_make(&options, &r->request, err);
+static int32_t open_config(const args *a, compare_run *r, bs_error *err) {
+  static const char *const own[] = {"phase", NULL}; /* the verb's, as its words are */
+  args options;
+  int32_t rc = args_without(a, own, &options, err);
+  if (rc == BS_OK) rc = bsrun_request_make(&options, &r->request, err);
+  free(options.given);
   if (rc != BS_OK) return rc;
   return bsrun_open_tree(&r->request, args_has(a, "verbose") ? BS_LOG_DEBUG : BS_LOG_WARN, &r->run.context,
                          &r->config, err);
 }
 
-int32_t ladder_run_open(const args *a, double seconds, ladder_run *r, bs_error *err) {
+int32_t compare_run_open(const args *a, double seconds, compare_run *r, bs_error *err) {
   int32_t rc = read_seconds(a, seconds, r, err);
-  if (rc == BS_OK) rc = read_passes(a, r, err);
   if (rc == BS_OK) rc = bsrun_cache_path(a, &r->cache, err);
   if (rc == BS_OK) rc = open_config(a, r, err);
+  if (rc == BS_OK) rc = read_passes(a, r, err);
   if (rc != BS_OK) return rc;
   r->host.quiet = args_has(a, "quiet");
   r->host.cache = r->cache;
@@ -72,21 +78,21 @@ int32_t ladder_run_open(const args *a, double seconds, ladder_run *r, bs_error *
   return BS_OK;
 }
 
-int32_t ladder_run_measure(ladder_run *r, const char *phase, int64_t most, const bs_ladder_options *o,
-                           bs_error *err) {
+int32_t compare_run_measure(compare_run *r, const char *phase, int64_t most, const bs_ladder_options *o,
+                            bs_error *err) {
   lab_ladder_request q = {
       .phase = phase, .passes = r->passes, .n_passes = r->n_passes, .most = most, .options = *o};
   q.options.seconds = r->seconds;
   return lab_run_ladders(&r->run, r->config, &q, r->host.ladders, &r->folder, err);
 }
 
-void ladder_run_print_folder(const ladder_run *r, int format) {
+void compare_run_print_folder(const compare_run *r, int format) {
   const int readable = format == BS_FORMAT_TABLE || format == BS_FORMAT_WIDE || format == BS_FORMAT_MD;
   if (r->folder != NULL && readable)
     bs_print(stdout, "\n%srun: %s\n", format == BS_FORMAT_MD ? "- " : "", r->folder);
 }
 
-void ladder_run_free(ladder_run *r) {
+void compare_run_free(compare_run *r) {
   lab_run_close(&r->run);
   free(r->cache);
   free(r->command);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bsrun/ladder.h"
+#include "bsrun/compare.h"
 #include "core/base/error.h"
 #include "lab/json.h"
 
@@ -126,7 +126,7 @@ static int32_t print_pass(const json_t *rows, int only_measured, bs_error *err) 
   return rc;
 }
 
-int32_t ladder_print(int format, const json_t *rows, int only_measured, bs_error *err) {
+int32_t compare_print_methods(int format, const json_t *rows, int only_measured, bs_error *err) {
   int32_t rc = BS_OK;
   if (format != BS_FORMAT_TABLE) return bs_report_print(stdout, format, fields, N_FIELDS, rows, err);
   for (size_t i = 0; i < json_array_size(rows) && rc == BS_OK;) {

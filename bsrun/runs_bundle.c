@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * bundle.c - `bsrun bundle`: runs copied into a folder that another machine can verify. */
+ * runs_bundle.c - `bsrun runs bundle`: runs copied into a folder that another machine can verify. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -9,9 +9,9 @@
 #include "lab/store/bundle.h"
 
 static const args_option bundle_options[] = {
-    {"to", 0, "DIR", 0, "make the bundle there; the folder must be new"},
-    {"check", 0, "DIR", 0, "verify the bundle in this folder, and list its runs"},
-    {"out", 0, "DIR", 0, "the results folder of the runs; default: results/raw"},
+    {OPT_TO, "make the bundle in this folder, which must be new", ARGS_FOLDER},
+    {OPT_CHECK, NULL, 0},
+    {OPT_OUT, NULL, ARGS_STORE},
     ARGS_TABLE,
     ARGS_HELP,
 };
@@ -49,7 +49,7 @@ static int32_t run(const args *a, bs_error *err) {
   int32_t rc = bsrun_format(a, &format, err);
   if (rc == BS_OK && ((to == NULL) == (check == NULL) || (a->n_words > 0) != (to != NULL))) {
     rc = bs_error_set(err, BS_USAGE, "BS-USE-WORD", "bundle takes runs and --to, or --check alone");
-    bs_error_hint(err, "bsrun bundle RUN... --to DIR; bsrun bundle --check DIR");
+    bs_error_hint(err, "bsrun runs bundle RUN... --to DIR; bsrun runs bundle --check DIR");
   }
   if (rc == BS_OK) rc = to != NULL ? make(a, to, &runs, err) : bs_bundle_check(check, &runs, err);
   if (rc == BS_OK) rc = bs_report_print(stdout, format, fields, sizeof fields / sizeof fields[0], runs, err);
@@ -57,25 +57,25 @@ static int32_t run(const args *a, bs_error *err) {
   return rc;
 }
 
-const bsrun_verb verb_bundle = {
+const bsrun_verb runs_bundle_verb = {
     .name = "bundle",
     .summary = "copy runs into a folder that another machine can verify",
-    .usage =
-        "usage: bsrun bundle RUN... --to DIR [options]\n"
-        "       bsrun bundle --check DIR [options]\n\n"
+    .words =
+        "RUN... --to DIR [options]\n"
+        "--check DIR [options]",
+    .about =
         "Copies committed runs with all their files into the new folder DIR: runs/RUN_ID/, BUNDLE.json "
         "(what\n"
         "the runs are, commit and build of each, its command) and MANIFEST, the SHA-256 of every file as\n"
         "sha256sum -c reads it. --check verifies every file and every run, on any machine, and lists the\n"
-        "runs. DIR/runs is a results folder: runs list, report and replay read it with --out DIR/runs.\n\n"
-        "Options:\n",
-    .after =
-        "\nexamples:\n"
-        "  bsrun bundle 20260131_120000 20260131_120500 --to paper\n"
-        "  bsrun bundle --check paper\n\n"
-        "exit codes: 0 done; 2 usage, or DIR is there; 5 there is no such run or bundle; 10 a folder cannot "
-        "be\n"
+        "runs. DIR/runs is a results folder: runs list, report and replay read it with --out DIR/runs.\n",
+    .examples =
+        "  bsrun runs bundle 20260131_120000 20260131_120500 --to paper\n"
+        "  bsrun runs bundle --check paper\n",
+    .exits =
+        "0 done; 2 usage, or DIR is there; 4 there is no such run or bundle; 10 a folder cannot be\n"
         "read or written; 13 a file of the bundle, or a run, is damaged\n",
     .options = bundle_options,
     .run = run,
+    .max_words = SIZE_MAX,
 };
