@@ -20,6 +20,7 @@ typedef struct bs_kit_options {
   const char *plugin; /* path of bs_<id>.so */
   int full;           /* 0: quick */
   int edges;          /* 1: a quick kit that asks all sizes at which kernels of products have edges */
+  uint32_t dtype;     /* values of queries that have it alone; 0: of all */
   const char
       *group; /* only this one, or the checks whose names begin so ("method.exact"); NULL: all that fit */
   const char *xfail; /* file of expected failures; NULL: none */
