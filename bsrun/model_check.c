@@ -217,4 +217,5 @@ const bsrun_verb model_check = {
     .run = check_any,
     .min_words = 1,
     .max_words = 1,
+    .takes = ":file",
 };

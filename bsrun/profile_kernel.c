@@ -110,6 +110,7 @@ const bsrun_verb profile_kernel = {
     .run = run,
     .min_words = 1,
     .max_words = 1,
+    .takes = "small|mission|long|gqa|decode",
 };
 
 /* ---- ncu ---------------------------------------------------------------------------------------- */
@@ -140,4 +141,5 @@ const bsrun_verb profile_ncu = {
     .run = run_ncu,
     .min_words = 1,
     .max_words = 1,
+    .takes = ":file",
 };

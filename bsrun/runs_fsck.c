@@ -79,4 +79,5 @@ const bsrun_verb runs_fsck_verb = {
     .options = fsck_options,
     .run = run,
     .max_words = 1,
+    .takes = ":dir",
 };
