@@ -193,7 +193,7 @@ const bsrun_verb model_check = {
     .name = "check",
     .words = "FOLDER|MODEL [--nodes] [--input NAME=FILE.npy ...] [--backend NAME] [-o FORMAT]",
     .summary =
-        "prove a model right: its outputs against vectors and the graph as written, its nodes against f64",
+        "prove a model right: by vectors, by the graph as written, its nodes by f64",
     .about =
         "FOLDER holds a model, .npy files and vectors.txt, as tools/bs-export writes them: every case runs, "
         "and "
