@@ -20,6 +20,7 @@
 #include "lab/config/schema.h"
 #include "lab/measure/constants.h"
 #include "lab/phase/simulated.h"
+#include "lab/stop.h"
 #include "lab/word.h"
 
 static const args_option options[] = {
@@ -244,10 +245,14 @@ static int32_t measure(request *r, bs_error *err) {
 
 static int32_t run_here(request *r, bs_error *err) {
   if (bsrun_rank_follows()) bsrun_follow();
+  bsrun_interruptible("the rows above are measured; --coll NAME and fewer bytes take less time");
   if (r->how == HOW_MPI) bsrun_mpi_enter();
   int32_t rc = measure(r, err);
-  if (rc == BS_OK && !bsrun_following())
-    rc = bs_report_print(stdout, r->format, fields, sizeof fields / sizeof fields[0], r->rows, err);
+  if ((rc == BS_OK || bs_stop_asked() != 0) && !bsrun_following()) {
+    const int32_t printed =
+        bs_report_print(stdout, r->format, fields, sizeof fields / sizeof fields[0], r->rows, NULL);
+    if (rc == BS_OK) rc = printed;
+  }
   if (rc == BS_OK && r->wrong > 0)
     rc = bs_error_set(err, BS_NUMERIC, "BS-BENCH-WRONG", "%s gave %llu wrong elements: see the column #WRONG",
                       r->bench.comm, (unsigned long long)r->wrong);

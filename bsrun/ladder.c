@@ -10,6 +10,7 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/measure/sampler.h"
+#include "lab/stop.h"
 
 static const args_option ladder_options[] = {
     {"pass", 0, "NAME", 1, "forward, backward, sgd or adamw (a whole step of training); default: forward"},
@@ -83,6 +84,7 @@ static int32_t ladder(const args *a, ladder_run *r, bs_error *err) {
   o.vary = vary;
   if (rc == BS_OK) rc = ladder_run_measure(r, "ladder", most, &o, err);
   free(vary);
+  if (bs_stop_asked() != 0) ladder_print(format, r->host.ladders, 0, NULL); /* what is known so far */
   if (rc == BS_OK) rc = ladder_print(format, r->host.ladders, 0, err);
   if (rc == BS_OK) ladder_run_print_folder(r, format);
   return rc;

@@ -85,6 +85,8 @@ static int end_of_plugins(int code) {
 }
 
 int bsrun_fail(const bs_error *given) {
+  const int interrupted = bsrun_interrupted(); /* the error is what the signal made */
+  if (interrupted != 0) return interrupted;
   char line[2048];
   bs_error room = BS_ERROR_INIT;
   const bs_error *err = bsrun_mpi_cause(given, &room) ? &room : given;
@@ -175,6 +177,7 @@ int32_t bsrun_format(const args *a, int *out_format, bs_error *err) {
 }
 
 int bsrun_finish(int exit_code) {
+  if (bsrun_interrupted() != 0) exit_code = bsrun_interrupted();
   if (fflush(stdout) == 0 && !ferror(stdout)) return exit_code;
   if (exit_code != 0) return exit_code;
   bs_error err = BS_ERROR_INIT;

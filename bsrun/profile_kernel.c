@@ -79,6 +79,7 @@ static int32_t run(const args *a, bs_error *err) {
                            .knobs = args_value(a, "knobs"),
                            .seed = 1};
   bs_context *context = NULL;
+  bsrun_interruptible("nothing is kept; the same command profiles again");
   int32_t rc = profile_options(a, &how, err);
   if (rc == BS_OK) rc = threads_of(a, &setup.threads, err);
   if (rc == BS_OK) rc = bs_kernel_problem_parse(a->words[0], &problem, err);

@@ -62,10 +62,8 @@ static void add_names(bs_text *text, const json_t *record, const char *state, co
 }
 
 static int32_t add_gates(json_t *out, const json_t *records, bs_error *err) {
-  static const char *const states[][2] = {{"pass", "passed"},
-                                          {"fail", "failed"},
-                                          {"unknown", "UNKNOWN"},
-                                          {"skipped", "skipped, nothing to judge"}};
+  static const char *const states[][2] = {
+      {"pass", "passed"}, {"fail", "failed"}, {"unknown", "UNKNOWN"}, {"skipped", "not applicable"}};
   int failed = 0;
   for (size_t i = 0; i < json_array_size(records); i++) {
     const json_t *record = json_array_get(records, i);

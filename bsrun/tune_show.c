@@ -58,15 +58,15 @@ static void print_sentence(const json_t *r) {
   }
   bs_print(stdout, "%s\n", bs_get_text(r, "choice"));
   if (word[0] == '\0' && json_is_number(json_object_get(r, "ratio")))
-    bs_print(stdout, "%s: %.3f times as fast (%.3f to %.3f)\n", bs_get_text(r, "cause"),
-             bs_get_number(r, "ratio"), bs_get_number(r, "low"), bs_get_number(r, "high"));
+    bs_print(stdout, "%s: speedup %.3f (%.3f to %.3f)\n", bs_get_text(r, "cause"), bs_get_number(r, "ratio"),
+             bs_get_number(r, "low"), bs_get_number(r, "high"));
   else if (word[0] == '\0')
     printf("the default: nothing that was found differs from it\n");
   else if (strcmp(bs_get_text(r, "choice"), standard) == 0)
-    bs_print(stdout, "the default stays: the fastest candidate is %s (%.3f times as fast, %.3f to %.3f)\n",
-             word, bs_get_number(r, "ratio"), bs_get_number(r, "low"), bs_get_number(r, "high"));
+    bs_print(stdout, "the default stays: the fastest candidate is %s (speedup %.3f, %.3f to %.3f)\n", word,
+             bs_get_number(r, "ratio"), bs_get_number(r, "low"), bs_get_number(r, "high"));
   else
-    bs_print(stdout, "%.3f times as fast as %s (%.3f to %.3f, %lld pairs): %s\n", bs_get_number(r, "ratio"),
+    bs_print(stdout, "speedup %.3f against %s (%.3f to %.3f, %lld pairs): %s\n", bs_get_number(r, "ratio"),
              standard, bs_get_number(r, "low"), bs_get_number(r, "high"),
              (long long)json_integer_value(json_object_get(r, "pairs")), word);
   const char *disturbed = bs_get_text(r, "disturbed"), *cause = bs_get_text(r, "cause");

@@ -70,18 +70,21 @@ static json_int_t gates_in(const bs_entrant *e, const char *state) {
   return n;
 }
 
-/* "11/15 passed", "numeric failed"; of PyTorch nothing. What the others are stands in gates_skipped,
- * gates_unknown and gates_not_reached. */
-static void gate_words(const bs_point *point, const bs_entrant *e, char *out, size_t size) {
+/* "10 passed, 6 not applicable", "numeric failed"; of PyTorch nothing. What the others are stands in
+ * gates_skipped, gates_unknown and gates_not_reached. */
+static void gate_words(const bs_entrant *e, char *out, size_t size) {
+  const json_int_t skipped = gates_in(e, "skipped");
+  char not_applicable[40] = "", unknown[32] = "";
   out[0] = '\0';
   if (e->torch != NULL) return;
-  if (e->failed >= 0)
+  if (e->failed >= 0) {
     snprintf(out, size, "%s failed", bs_rule_stage_names[e->failed]);
-  else if (e->unknown > 0)
-    snprintf(out, size, "%lld/%u passed, %u UNKNOWN", (long long)gates_in(e, "pass"), point->rules->n,
-             e->unknown);
-  else
-    snprintf(out, size, "%lld/%u passed", (long long)gates_in(e, "pass"), point->rules->n);
+    return;
+  }
+  if (skipped > 0)
+    snprintf(not_applicable, sizeof not_applicable, ", %lld not applicable", (long long)skipped);
+  if (e->unknown > 0) snprintf(unknown, sizeof unknown, ", %u UNKNOWN", e->unknown);
+  snprintf(out, size, "%lld passed%s%s", (long long)gates_in(e, "pass"), not_applicable, unknown);
 }
 
 /* The state of a gate; "not_reached": its stage has not been judged. */
@@ -144,7 +147,7 @@ static json_t *shape_of(const bs_point *point, const bs_entrant *e) {
   char text[BS_KERNEL_TEXT], shape[BS_KERNEL_TEXT], gates[48];
   bs_kernel_problem_text(p, text, sizeof text);
   snprintf(shape, sizeof shape, "%.*s", (int)strcspn(text, ":"), text);
-  gate_words(point, e, gates, sizeof gates);
+  gate_words(e, gates, sizeof gates);
   return json_pack("{s:i, s:s, s:s, s:s, s:s, s:i, s:s, s:i, s:f, s:f, s:s, s:s, s:s, s:o}", "place",
                    (int)(e - point->of), "problem", text, "shape", shape, "dtype", bs_dtype_name(p->dtype),
                    "mask", mask_of(p), "threads", (int)point->bench->threads, "provider", e->label,

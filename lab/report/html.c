@@ -197,7 +197,7 @@ static void unclear(bs_text *out, const json_t *comparisons) {
     if (strcmp(bs_row_text(row, "speedup_word"), "UNCLEAR") != 0) continue;
     bs_row_words(row, differ | BS_ROW_METHOD, NULL, label, sizeof label);
     const char *cause = bs_row_text(row, "cause");
-    snprintf(why, sizeof why, "between %.3g and %.3g times as fast as %.60s%s%.100s",
+    snprintf(why, sizeof why, "speedup between %.3g and %.3g against %.60s%s%.100s",
              bs_row_number(row, "speedup_low"), bs_row_number(row, "speedup_high"),
              bs_row_text(row, "against"), cause[0] != '\0' ? "; " : "", cause);
     json_array_append_new(rows, json_pack("{s:s, s:s}", "what", label, "why", why));

@@ -42,6 +42,6 @@ void bs_tuner_drop(bs_tuner *tuner);
 /* What the file knows of one product, for `bsrun explain`: the entry (docs/tuning.md) whose candidates are
  * those of `asked` ({key, candidates}, see bs_tune_candidate), or NULL. */
 const json_t *bs_tuner_find(const bs_tuner *tuner, const json_t *asked);
-/* What an entry says of one candidate: "chosen, 1.23 times as fast as cpu:packed". Returns out. */
+/* What an entry says of one candidate: "chosen, speedup 1.23 against cpu:packed". Returns out. */
 const char *bs_tune_words(const json_t *entry, const char *name, char *out, size_t size);
 #endif
