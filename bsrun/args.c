@@ -95,6 +95,9 @@ static int32_t short_options(args *a, const char *word, const char *next, int *u
       char shown[3] = {'-', *p, '\0'};
       bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "unknown option %s in %.60s", shown, word);
       list_hint(err);
+      for (size_t k = 0; k < a->n_options; k++)
+        if (strcmp(a->options[k].name, shown + 1) == 0)
+          bs_error_hint(err, "did you mean --%s?", a->options[k].name);
       return BS_USAGE;
     }
     if (a->options[i].value == NULL) {

@@ -422,11 +422,10 @@ static void explain_gates(const json_t *rows) {
     }
     if (seen || of_row(rows, i, "gates")[0] == '\0') continue;
     bs_text line = {0};
-    bs_text_printf(&line, "GATES %s:", of_row(rows, i, "gates"));
     for (int j = 0; j < KINDS; j++)
       if (of_row(rows, i, of[j][0])[0] != '\0')
-        bs_text_printf(&line, "%s %s (%s)", some++ > 0 ? ";" : "", of[j][1], of_row(rows, i, of[j][2]));
-    bs_text_printf(&line, "%s", some > 0 ? "" : " all");
+        bs_text_printf(&line, "%s%s: %s", some++ > 0 ? "; " : "gates ", of[j][1], of_row(rows, i, of[j][2]));
+    if (some == 0) continue;
     if (!line.failed) print_lines(line.data);
     bs_text_free(&line);
   }

@@ -59,9 +59,11 @@ static int32_t read_words(const args *a, enum subject *out_of, const char **out_
   *out_of = strcmp(first, "mask") == 0 ? OF_MASK : strcmp(first, "method") == 0 ? OF_METHOD : OF_OP;
   const size_t wanted = *out_of == OF_OP ? 1 : 2;
   if (a->n_words != wanted) {
-    bs_error_set(err, BS_USAGE, "BS-USE-WORD", "explain takes an op, a mask or a method; %zu word%s given",
-                 a->n_words, a->n_words == 1 ? " is" : "s are");
-    bs_error_hint(err, "bsrun explain matmul, bsrun explain mask MASK, bsrun explain method M");
+    bs_error_set(err, BS_USAGE, "BS-USE-WORD",
+                 "explain takes an op, a mask, a method, gates or words; %zu word%s given", a->n_words,
+                 a->n_words == 1 ? " is" : "s are");
+    bs_error_hint(err,
+                  "bsrun explain matmul, explain mask MASK, explain method M, explain gates, explain words");
     return BS_USAGE;
   }
   *out_name = a->words[wanted - 1];
@@ -118,6 +120,9 @@ static int32_t explain(const args *a, bs_error *err) {
   explained x = {.a = a};
   enum subject of = OF_OP;
   const char *name = NULL;
+  const char *first = a->n_words == 1 ? a->words[0] : "";
+  if (strcmp(first, "gates") == 0 || strcmp(first, "words") == 0)
+    return explain_words(a, first[0] == 'g', err);
   int32_t rc = bsrun_format(a, &x.format, err);
   if (rc == BS_OK) rc = read_words(a, &of, &name, err);
   if (rc == BS_OK) rc = bsrun_cache_path(a, &x.cache, err);
@@ -143,6 +148,7 @@ const bsrun_verb verb_explain = {
         "usage: bsrun explain OP [options]\n"
         "       bsrun explain mask MASK [options]\n"
         "       bsrun explain method METHOD [options]\n"
+        "       bsrun explain gates | words\n"
         "\n"
         "OP      the ladder of implementations for one call, best first, the refused with their reasons: "
         "native "
@@ -159,6 +165,7 @@ const bsrun_verb verb_explain = {
         "way\n"
         "        (--dtype i8: quantised weights; fp4: what they would take, no backend has them)\n"
         "method  what each rank proposes: split, FLOPs, bytes, collectives and their payload\n"
+        "gates   what each gate checks; words: the other words of the screens, RIGHT, UNCLEAR, speedup, ...\n"
         "\n"
         "Nothing is run. Times are predicted when `bsrun doctor --measure` has kept this machine's "
         "constants.\n"
@@ -173,6 +180,7 @@ const bsrun_verb verb_explain = {
         "  bsrun explain mask magnitude --n 1024 -P 4 --dtype bf16 -o json\n"
         "  bsrun explain mask random_2of4 --n 4096 --dtype i8\n"
         "  bsrun explain method blockshock -P 2 --b 16\n"
+        "  bsrun explain gates\n"
         "\n"
         "exit codes: 0; 3 when no implementation serves the op, or the method refuses (the reason is "
         "printed); "

@@ -17,7 +17,7 @@
 
 static const bs_field fields[] = {
     {"pass", "PASS", BS_FIELD_FOLD, 0},
-    {"place", "PLACE", RIGHT, 0},
+    {"place", "#", RIGHT, 0},
     {"speedup", "SPEEDUP", RIGHT, 3},
     {"speedup_low", "FROM", RIGHT | SPARE, 3},
     {"speedup_high", "TO", RIGHT | SPARE, 3},

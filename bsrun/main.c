@@ -169,7 +169,11 @@ int32_t bsrun_format(const args *a, int *out_format, bs_error *err) {
   *out_format = args_has(a, "wide") ? BS_FORMAT_WIDE : BS_FORMAT_TABLE;
   if (name == NULL) return BS_OK;
   const int format = bs_format_parse(name);
-  if (format < 0) return bsrun_unknown("output format", name, bs_format_names, 5, err);
+  if (format < 0) {
+    bsrun_unknown("output format", name, bs_format_names, 5, err);
+    bs_error_hint(err, "-o takes table, md, csv, json or jsonl; into a file: -o json > FILE");
+    return BS_USAGE;
+  }
   if (format != BS_FORMAT_TABLE && args_has(a, "wide"))
     return bs_error_set(err, BS_USAGE, "BS-USE-FORMAT", "--wide is of tables; -o %s has every field", name);
   if (format != BS_FORMAT_TABLE) *out_format = format;

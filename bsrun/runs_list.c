@@ -135,7 +135,9 @@ static int32_t run(const args *a, bs_error *err) {
   const size_t digits = bs_run_short_digits(rows);
   json_array_foreach(rows, i, row) {
     if (!wanted(a, row, conditions, n) || (int64_t)++matched > limit) continue;
-    if (format == BS_FORMAT_TABLE || format == BS_FORMAT_MD) dress(row, digits);
+    const int shows = format == BS_FORMAT_TABLE || format == BS_FORMAT_MD;
+    if (shows) dress(row, digits);
+    if (shows && !args_has(a, "arms")) json_object_del(row, "arm");
     json_array_append(shown, row);
   }
   if (rc == BS_OK) rc = print(format, shown, err);

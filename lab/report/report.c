@@ -9,6 +9,7 @@
 #include "core/base/text.h"
 #include "lab/error.h"
 
+enum { SHORT_CELL = 24 };
 const char *const bs_format_names[5] = {"table", "md", "csv", "json", "jsonl"};
 
 int bs_format_parse(const char *name) {
@@ -209,9 +210,11 @@ static size_t total_width(const grid *g) {
   return total > 0 ? total - 2 : 0;
 }
 
-/* Narrower than this a column does not become: `cut` says that words may be cut. */
+/* Narrower than this a column does not become: short cells stay whole. `cut` says that words may be cut. */
 static size_t least_width(const grid *g, size_t c, int cut) {
+  const size_t whole = cells_width(g, c);
   size_t least = 8;
+  if (!cut && whole <= SHORT_CELL) return whole;
   for (size_t r = 0; r < g->rows && !cut; r++) {
     const size_t word = longest_word(g->cells[r * g->cols + c]);
     if (word > least) least = word;
