@@ -29,7 +29,8 @@ static const struct {
     {"doctor --measure --force --cache machine.json --out off", "constants that were kept before"},
     {"torture --comm threads --ranks 2", "--only FAULT"},
     {"tune b1h1s64d64 --budget 60s --tune-cache tune.json --points off", "the same command goes on"},
-    {"sweep -x model.N=64,128 --set phase.pairs_seconds=60 --set phase.pairs_max=100000", "--resume"},
+    {"sweep -x model.N=64,128 --phase 1 --set phase.pairs_seconds=60 --set phase.pairs_max=100000",
+     "--resume"},
     {"run --phase 1 --n 64 --b 8 --dtype f32 --set phase.pairs_seconds=60 --set phase.pairs_max=100000",
      "interrupted"},
 };
