@@ -76,14 +76,14 @@ static const bs_field fields[] = {
     {"threads", "THREADS", BS_FIELD_FOLD, 0},
     {"provider", "PROVIDER", 0, 0},
     {"p50_us", "P50 us", BS_FIELD_RIGHT, 4},
-    {"p90_us", "P90 us", BS_FIELD_RIGHT | BS_FIELD_SPARE, 4},
-    {"p99_us", "P99 us", BS_FIELD_RIGHT | BS_FIELD_SPARE, 4},
-    {"gflops", "GFLOP/s", BS_FIELD_RIGHT | BS_FIELD_SPARE, 4},
+    {"p90_us", "P90 us", BS_FIELD_RIGHT | BS_FIELD_LEAST, 4},
+    {"p99_us", "P99 us", BS_FIELD_RIGHT | BS_FIELD_LEAST, 4},
+    {"gflops", "GFLOP/s", BS_FIELD_RIGHT | BS_FIELD_LEAST, 4},
     {"bound_percent", "% OF", BS_FIELD_RIGHT, 3},
-    {"binding", "BOUND", 0, 0},
+    {"binding", "BOUND", BS_FIELD_SPARE, 0},
     {"against", "AGAINST", BS_FIELD_WIDE, 0},
     {"ratio", "SPEEDUP", BS_FIELD_RIGHT, 3},
-    {"interval", "95 %", 0, 0},
+    {"interval", "95 %", BS_FIELD_SPARE, 0},
     {"ratio_low", "LOW", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
     {"ratio_high", "HIGH", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
     {"word", "VERDICT", 0, 0},
@@ -93,8 +93,8 @@ static const bs_field fields[] = {
     {"of_subject_word", "VERDICT", BS_FIELD_WIDE, 0},
     {"cause", "CAUSE", BS_FIELD_WIDE, 0},
     {"next", "TO DO", BS_FIELD_WIDE, 0},
-    {"relative_rmse", "REL RMSE", BS_FIELD_RIGHT, 3},
-    {"predicted_rmse", "PREDICTED", BS_FIELD_RIGHT | BS_FIELD_SPARE, 3},
+    {"relative_rmse", "REL RMSE", BS_FIELD_RIGHT | BS_FIELD_SPARE, 3},
+    {"predicted_rmse", "PREDICTED", BS_FIELD_RIGHT | BS_FIELD_LEAST, 3},
     {"gates", "GATES", 0, 0},
     {"max_error", "MAX ERROR", BS_FIELD_RIGHT | BS_FIELD_WIDE, 3},
     {"p50_us_per_item", "P50 us/item", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
@@ -471,11 +471,10 @@ static int32_t print(const request *r, const json_t *result, bs_error *err) {
   explain_verdicts(rows);
   explain_gates(rows);
   if (has_field(rows, "ratio"))
-    fputs("SPEEDUP: against the best other provider, in pairs, with its 95 % interval.\n", stdout);
-  fputs(r->matmul ? "FLOP: 2 B N K; of 2:4 weights B N K. Times are of one call.\n"
-                  : "FLOP: pairs of a query and a key that it sees, times 2 (D + E); of gradients times "
-                    "2 (3 D + 2 E). Times are of one call.\n",
-        stdout);
+    print_lines("SPEEDUP: against the best other provider, in pairs, with its 95 % interval.");
+  print_lines(r->matmul ? "FLOP: 2 B N K; of 2:4 weights B N K. Times are of one call."
+                        : "FLOP: pairs of a query and a key that it sees, times 2 (D + E); of gradients "
+                          "times 2 (3 D + 2 E). Times are of one call.");
   for (size_t i = 0; i < json_array_size(runs); i++)
     bs_print(stdout, "run: %s\n", json_string_value(json_array_get(runs, i)));
   return BS_OK;

@@ -171,7 +171,8 @@ int32_t bsrun_format(const args *a, int *out_format, bs_error *err) {
   const int format = bs_format_parse(name);
   if (format < 0) {
     bsrun_unknown("output format", name, bs_format_names, 5, err);
-    bs_error_hint(err, "-o takes table, md, csv, json or jsonl; into a file: -o json > FILE");
+    if (bs_nearest(name, bs_format_names, 5) == NULL)
+      bs_error_hint(err, "-o takes table, md, csv, json or jsonl; into a file: -o json > FILE");
     return BS_USAGE;
   }
   if (format != BS_FORMAT_TABLE && args_has(a, "wide"))

@@ -74,17 +74,18 @@ static json_int_t gates_in(const bs_entrant *e, const char *state) {
  * gates_skipped, gates_unknown and gates_not_reached. */
 static void gate_words(const bs_entrant *e, char *out, size_t size) {
   const json_int_t skipped = gates_in(e, "skipped");
-  char not_applicable[40] = "", unknown[32] = "";
+  char more[40] = "";
   out[0] = '\0';
   if (e->torch != NULL) return;
   if (e->failed >= 0) {
     snprintf(out, size, "%s failed", bs_rule_stage_names[e->failed]);
     return;
   }
-  if (skipped > 0)
-    snprintf(not_applicable, sizeof not_applicable, ", %lld not applicable", (long long)skipped);
-  if (e->unknown > 0) snprintf(unknown, sizeof unknown, ", %u UNKNOWN", e->unknown);
-  snprintf(out, size, "%lld passed%s%s", (long long)gates_in(e, "pass"), not_applicable, unknown);
+  if (e->unknown > 0)
+    snprintf(more, sizeof more, ", %u UNKNOWN", e->unknown);
+  else if (skipped > 0)
+    snprintf(more, sizeof more, ", %lld not applicable", (long long)skipped);
+  snprintf(out, size, "%lld passed%s", (long long)gates_in(e, "pass"), more);
 }
 
 /* The state of a gate; "not_reached": its stage has not been judged. */

@@ -9,7 +9,7 @@
 #include "core/base/text.h"
 #include "lab/error.h"
 
-enum { SHORT_CELL = 24 };
+enum { SHORT_CELL = 28 };
 const char *const bs_format_names[5] = {"table", "md", "csv", "json", "jsonl"};
 
 int bs_format_parse(const char *name) {
