@@ -114,7 +114,7 @@ const bs_field bs_report_fields[] = {
     {"dtype", "dtype", BS_FIELD_FOLD, 0},
     {"world_size", "P", BS_FIELD_FOLD | BS_FIELD_RIGHT, 0},
     {"word", "numbers", 0, 0},
-    {"speedup", "speedup", BS_FIELD_RIGHT, 3},
+    {"speedup", "times as fast", BS_FIELD_RIGHT, 3},
     {"interval", "interval", 0, 0},
     {"speedup_word", "verdict", 0, 0},
     {"against", "against", BS_FIELD_FOLD, 0},
@@ -260,7 +260,7 @@ void bs_report_verdict(const json_t *model, char *out, size_t size) {
     return;
   }
   bs_row_words(best, ~0u, but, label, sizeof label);
-  snprintf(out + used, size - used, "The best is %s: speedup %.3g against %s [%.3g, %.3g].", label,
+  snprintf(out + used, size - used, "The best is %s: %.3g times as fast as %s [%.3g, %.3g].", label,
            bs_row_number(best, "speedup"), bs_row_text(best, "against"), bs_row_number(best, "speedup_low"),
            bs_row_number(best, "speedup_high"));
 }
