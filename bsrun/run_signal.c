@@ -32,7 +32,7 @@ static void on_signal(int number) {
   const int late = number == SIGALRM;
   if (late) number = bs_stop_asked();
   if (!late && (watched_fd >= 0 || how != NULL) && bs_stop_ask(number)) {
-    say("\nbsrun: interrupted: what is being measured is finished; once more to end at once\n");
+    say("\nbsrun: interrupted: the sample in progress is finished; once more to end at once\n");
     if (how != NULL) alarm(GRACE_S);
     return;
   }
