@@ -7,8 +7,8 @@
 
 #include "core/plugin/plugins.h"
 
-/* Added to a trust: a folder with the sticky bit is trusted though all may write in it, as nobody can replace
- * another's file there. Of a file that is named by its path. */
+/* Added to a trust: a folder with the sticky bit is trusted though all may write in it: only the owner of a
+ * file there can replace it. For a file that is named by its path. */
 enum { BS_TRUST_STICKY = 1u << 8 };
 
 /* One file or folder of a chain. base: NULL, or who may change the library. Returns 1 when trusted, else 0
