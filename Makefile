@@ -50,9 +50,9 @@ run: configure
 	fi
 	$(BUILD)/bin/bsrun
 
-# One more than cores: tests of ranks that wait for one another leave a core idle.
+# Two more than cores: tests wait for ranks, deadlines and the disk a quarter of their time.
 test: everything
-	@ctest --test-dir $(BUILD) --output-on-failure --no-label-summary -LE '^long$$' -j "$$(($$(nproc) + 1))"
+	@ctest --test-dir $(BUILD) --output-on-failure --no-label-summary -LE '^long$$' -j "$$(($$(nproc) + 2))"
 	@scripts/test-budget $(BUILD) 20 --quiet
 
 # One test or a few, with what they need: make check T='test_op_(ask|run)'

@@ -19,9 +19,10 @@ typedef struct bs_kit_options {
   const char *plugin; /* path of bs_<id>.so */
   int full;           /* 0: quick */
   int edges;          /* 1: a quick kit with all sizes at which kernels of products have edges */
-  const char *group;  /* only this one, or the checks whose names begin with it ("method.exact"); NULL: all
-                       * that  fit */
-  const char *xfail;  /* file of expected failures; NULL: none */
+  uint32_t dtype;     /* asks only queries in which every value has this dtype; 0: all */
+  /* Only this group, or the checks whose names begin with it ("method.exact"); NULL: all that fit. */
+  const char *group;
+  const char *xfail; /* file of expected failures; NULL: none */
   /* "NAME=VALUE": parameters of the plugin, and options of its methods and workloads. */
   const char *const *params, *const *options;
   uint32_t n_params, n_options;

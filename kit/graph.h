@@ -58,10 +58,9 @@ void kit_graph_check(const kit_data *d, uint32_t arg, int64_t i, double want, do
 /* The unit round-off of the answer's class. */
 double kit_graph_unit(const kit_data *d, uint32_t tolerance);
 
-/* kit_data_make, kit_data_text and kit_data_judge of these ops, and of a program's memory. */
+/* kit_data_make and kit_data_text of these ops. */
 void kit_graph_make(kit_data *d, uint64_t *seed);
 const char *kit_graph_text(const kit_data *d);
-void kit_graph_judge(const kit_data *d, uint32_t tolerance, int special);
 /* graph_plans.c: numerics.rows, numerics.in_place and truth.huge of these ops. */
 void kit_graph_rows(kit_actor *a);
 void kit_graph_in_place(kit_actor *a);

@@ -12,8 +12,8 @@
  *   determinism  differing_bytes
  *   memory       plan_bytes, promised_bytes
  *
- * What is not known is left out. A number that is not finite is the text "nan" or "inf". Times and what is
- * stored are added by bs_kernel_record_times. */
+ * A field with an unknown value is left out. A number that is not finite is the text "nan" or "inf".
+ * bs_kernel_record_times adds the times and the evidence. */
 /* clang-format on */
 #ifndef BS_LAB_KERNEL_RECORD_H
 #define BS_LAB_KERNEL_RECORD_H

@@ -136,7 +136,8 @@ static int32_t run_product(const bs_case *like, bs_product *p, bs_kernel *out, b
   return BS_OK;
 }
 
-/* Who multiplies: one core; all cores, each a rank with its part; all cores, as the team of one rank. */
+/* The cores that multiply: one core; all cores, each a rank with its part; all cores, as the team of one
+ * rank. */
 enum { ALONE, RANKS, TEAM, WAYS };
 typedef struct way {
   bs_passes many;

@@ -60,8 +60,8 @@ int32_t bs_model_open(bs_context *context, const bs_model_request *request, bs_m
 void bs_model_warn(const bs_model_request *request, const bs_graph *graph);
 /* Opens its session. BS_USAGE: a dimension has no size, or two. */
 int32_t bs_model_start(bs_context *context, const bs_model_request *request, bs_model *model, bs_error *err);
-/* The same with the packed weights and the key-value cache of another session of the model, which must
- * outlive it; NULL: the session makes its own. */
+/* Like bs_model_start, with the packed weights and the key-value cache of another session of the model, which
+ * must outlive it; NULL: the session makes its own. */
 int32_t bs_model_start_beside(bs_context *context, const bs_model_request *request, bs_model *model,
                               bs_session *share, bs_error *err);
 /* Gives a dimension its size before the session opens; --dim has said no other. */
@@ -117,7 +117,7 @@ int32_t bs_model_generate(bs_session *session, const char *symbol, const int64_t
  * not an error. */
 int32_t bs_model_check_folder(bs_context *context, const bs_model_request *request, int nodes, json_t **out,
                               bs_error *err);
-/* The same for a started model and its inputs, node by node: rows is empty. */
+/* Checks a started model on its inputs, node by node: rows is empty. */
 int32_t bs_model_check_nodes(const bs_model_request *request, bs_model *model, json_t **out, bs_error *err);
 
 /* Gives a started session's inputs their files. */

@@ -138,7 +138,7 @@ static int32_t fill_ports(verifying *v, const bs_made *of, bs_error *err) {
   return rc;
 }
 
-/* Runs one set of made inputs. An error of the model on made inputs does not say that its passes are
+/* Runs one set of made inputs. An error of the model on made inputs is not a proof that its passes are
  * wrong. */
 static int32_t try_made(verifying *v, const bs_made *of, bs_error *err) {
   char note[700];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * chart.c - what charts share: see chart.h. */
+ * chart.c - shared parts of charts: see chart.h. */
 #include "lab/report/chart.h"
 
 #include <math.h>
@@ -88,7 +88,8 @@ static const struct {
                 {"problem", ""}};
 enum { METHOD, ARM, SETTINGS = sizeof settings / sizeof settings[0] };
 
-/* What a simulated run has in the place of a machine says nothing about the layer. */
+/* Is it a setting of the machine? For a simulated run these describe the simulating machine, not the
+ * layer. */
 static int of_machine(const char *key) {
   static const char *const keys[] = {"backend", "comm", "launch", "host", "threads_per_rank"};
   for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
@@ -127,7 +128,7 @@ static int listed(const char *const *list, const char *key) {
   return 0;
 }
 
-/* What stands for a setting; "": nothing. */
+/* The text of a setting; "": none. */
 static const char *setting_text(const json_t *row, size_t k, char number[64]) {
   const json_t *value = json_object_get(row, settings[k].key);
   const char *text = json_string_value(value);
@@ -144,7 +145,7 @@ static const char *setting_text(const json_t *row, size_t k, char number[64]) {
   return strcmp(settings[k].key, "arm") == 0 && strcmp(text, "method") == 0 ? "" : text;
 }
 
-/* "dense, all cores" says the method too. */
+/* "dense, all cores" names the method too. */
 static int arm_has_it(const json_t *row, uint32_t which, const char *const *but) {
   const char *method = bs_row_text(row, "method"), *arm = bs_row_text(row, "arm");
   const size_t n = strlen(method);

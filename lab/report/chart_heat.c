@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * chart_heat.c - ratios as tiles, a row a method and a column a shape. What is UNCLEAR is hatched: its colour
- * decides nothing. */
+ * chart_heat.c - ratios as tiles, a row a method and a column a shape. UNCLEAR ratios are hatched, because
+ * their colour decides nothing. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,8 @@ static const bs_field fields[] = {
     {"word", "verdict", 0, 0},
 };
 
-/* Ratios that were measured; against: that of the first of them, so that all tiles say the same. */
+/* Takes measured ratios; against: the comparison of the first of them, so that all tiles have the same
+ * one. */
 static int32_t make_data(const json_t *rows, json_t *data, bs_error *err) {
   static const char *const shapes[] = {"method", "mask",   "arm",  "origin",           "backend",
                                        "comm",   "launch", "host", "threads_per_rank", NULL};
@@ -83,7 +84,7 @@ static void tile(bs_svg *svg, const json_t *row, double x, double y, double wide
   if (wide >= 30) bs_svg_text(svg, x + wide / 2, y + ROW / 2.0 + 4, "middle", "label", text);
 }
 
-/* Names of columns are turned where they have no room. */
+/* Rotates names of columns if there is little room. */
 static void column_name(bs_svg *svg, double x, double y, const char *name, int turned) {
   if (!turned) {
     bs_svg_text(svg, x, y, "middle", "soft", name);

@@ -95,7 +95,7 @@ static int32_t make_data(const json_t *rows, const bs_lines_spec *spec, json_t *
   return rc;
 }
 
-/* The data's series: names and where each begins; at most SERIES. */
+/* The data's series: their names and first places; at most SERIES. */
 typedef struct runs_of {
   const char *names[SERIES];
   int colours[SERIES], shapes[SERIES]; /* shape: of those with one colour */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * chart_regions.c - where the time of a step goes: a bar a row, its parts by region. What the forward spends
- * in its exchange is taken out of it; with a backward pass the exchange lies in both and is no part of its
- * own. */
+ * chart_regions.c - the parts of the time of a step: a bar a row, its parts by region. The time of the
+ * exchange is subtracted from the forward. With a backward pass the exchange is in both regions, and is not a
+ * separate part. */
 #include <math.h>
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * chart_residual.c - measured times beside what was said before: the prediction of the same run, and the
- * simulated time of the same layer where a simulated run is among the rows. A residual is the error of the
- * prediction, in percent of the measured time; it is no speed-up. A simulated time has none: the rows do not
- * say whether the simulated machine is the one that was measured. */
+ * chart_residual.c - measured times compared with earlier ones: the prediction of the same run, and the
+ * simulated time of the same layer if a simulated run is among the rows. A residual is the error of the
+ * prediction, in percent of the measured time; it is not a speed-up. A simulated time has no residual: the
+ * rows do not show whether the simulated machine is the measured one. */
 #include <math.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * chart_roofline.c - one roofline for all machines, dtypes and numbers of ranks: both axes are in units of
- * the ridge. x is the memory bound's share of the compute bound turned over (FLOPs a byte over those at which
- * both limits meet), y the rate over what arithmetic allows; so the ceilings are y = 1 and y = x. */
+ * the ridge. x is the compute bound over the memory bound (FLOPs a byte over those at which both limits are
+ * equal), y the rate over the limit of arithmetic; so the ceilings are y = 1 and y = x. */
 #include <math.h>
 #include <string.h>
 

@@ -19,7 +19,7 @@ static const bs_field samples_fields[] = {{"series", "arm", 0, 0},
                                           {"ms", "ms a forward", BS_FIELD_RIGHT, 5},
                                           {"discarded", "discarded", 0, 0}};
 
-/* The series of the rows; out[n] is behind the last. At most SERIES. */
+/* The series of the rows; out[n] is after the last. At most SERIES. */
 static size_t series_of(const json_t *rows, const char *names[SERIES], size_t begin[SERIES + 1]) {
   size_t n = 0, i;
   for (i = 0; i < json_array_size(rows); i++) {
@@ -109,7 +109,7 @@ int32_t bs_chart_ecdf(const json_t *rows, bs_chart *out, bs_error *err) {
   return bs_chart_end(out, rc, err);
 }
 
-/* Of each series an even choice of its samples. */
+/* Adds an even selection of each series' samples. */
 static int32_t add_samples(const json_t *rows, size_t first, size_t last, json_t *data, bs_error *err) {
   const size_t n = last - first, shown = n < BS_SVG_POINTS ? n : BS_SVG_POINTS;
   for (size_t i = 0; i < shown; i++) {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * charts.c - which charts a model has: those of chart.h, and lines of what a row holds over each size that
- * the rows vary. */
+ * charts.c - the charts of a model: those of chart.h, and lines of row values over each size that varies. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,7 +45,7 @@ static const axis axes[] = {{"N", "N (output features)", "facet_N"},
                             {"K", "K (input features)", "facet_K"},
                             {"world_size", "P (ranks)", "facet_world_size"}};
 
-/* What may be drawn over an axis; most: figures an axis. Scales are those of sizes and times. */
+/* A value that may be drawn over an axis; most: figures an axis. The scales are those of sizes and times. */
 typedef struct measure {
   size_t most;
   const char *y, *title, *unit;

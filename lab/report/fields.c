@@ -121,9 +121,9 @@ const bs_field bs_run_fields[] = {
     {"run_dir", "folder", 0, 0},
 };
 const size_t bs_n_run_fields = sizeof bs_run_fields / sizeof bs_run_fields[0];
-static const bs_field what = {"what", "what", 0, 0}; /* of tables alone: an arm in words */
+static const bs_field what = {"what", "what", 0, 0}; /* only in tables: an arm in words */
 
-/* What a table shows of each phase; what is empty in all rows is left out. */
+/* The fields in the table of each phase; fields that are empty in all rows are left out. */
 #define LAYER "world_size", "threads_per_rank", "B", "N", "K", "dtype", "bias", "mask", "backend"
 static const char *const columns[4][BS_PHASE_FIELDS] = {
     {"result", "gates", "relative_error", "relative_error_predicted", "whole_error", "segments", "method",

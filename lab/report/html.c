@@ -81,7 +81,7 @@ static void settings_table(bs_text *out, const json_t *latest) {
 
 /* ---- charts ---- */
 
-/* told: the captions of the charts before it; a caption is printed once. */
+/* told: the captions of the previous charts; a caption is printed once. */
 static void figure(bs_text *out, const bs_chart *chart, json_t *told) {
   bs_text_printf(out, "<figure id=\"chart-%s\">\n<h3>", chart->id);
   bs_svg_escape(out, chart->title);
@@ -122,7 +122,7 @@ static void figures(bs_text *out, const char *id, const char *title, const bs_ch
   json_decref(told);
 }
 
-/* ---- what stands below ---- */
+/* ---- the lower sections ---- */
 
 static void fold(bs_text *out, size_t at, size_t all) {
   if (at == MOST_SHOWN && all > MOST_SHOWN + 1)
@@ -177,7 +177,7 @@ static void list(bs_text *out, const char *id, const char *title, const json_t *
   json_decref(rows);
 }
 
-/* What `bsrun diagnose` has found, in the order of the runs and of what it costs. */
+/* The findings of `bsrun diagnose`, in the order of the runs and of their cost. */
 static void diagnosis(bs_text *out, const json_t *findings) {
   static const bs_field fields[] = {{"run", "run", 0, 0},
                                     {"severity", "severity", 0, 0},
@@ -249,7 +249,7 @@ static void commands(bs_text *out, const json_t *texts) {
   if (n > MOST_SHOWN + 1) bs_text_printf(out, "</details>\n");
 }
 
-/* Says which rows the charts leave out. */
+/* Lists the rows that the charts leave out. */
 static void left_out(bs_text *out, const json_t *model) {
   static const char *const lists[][4] = {
       {"comparisons", "compared", "ratios have the first", "in the order of the settings"},

@@ -178,7 +178,7 @@ static json_t *shown(const json_t *row) {
   return one;
 }
 
-/* The numbers of phase 0 stand in the row of phase 1 with the same setting, where there is one. */
+/* Moves the numbers of phase 0 to the row of phase 1 with the same setting, if there is one. */
 static void take_numbers(json_t *one, const json_t *numbers) {
   static const char *const keys[] = {"word", "relative_error", "relative_error_predicted"};
   for (size_t i = 0; i < 3; i++) json_object_set(one, keys[i], json_object_get(numbers, keys[i]));

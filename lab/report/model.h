@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
- * model.h - what a report says, as one JSON object made from run folders: rows for its charts and tables, and
- * all that stands around them. Reads only. */
+ * model.h - the content of a report, as one JSON object made from run folders: rows for its charts and
+ * tables, and the data around them. Reads only. */
 #ifndef BS_LAB_REPORT_MODEL_H
 #define BS_LAB_REPORT_MODEL_H
 #include "lab/report/chart.h"
 
-/* What was asked for. A word is a root of runs, the folder of a sweep or of a run, or a name below `root`: a
- * sweep, a run_id, or the beginning of a run's path. No words: all of root. */
+/* The request. A word is a root of runs, the folder of a sweep or of a run, or a name below `root`: a sweep,
+ * a run_id, or the beginning of a run's path. No words: all of root. */
 typedef struct bs_report_request {
   const char *root;
   const char *const *words;
   size_t n_words;
-  const char *command; /* how the report is made again; NULL: not told */
+  const char *command; /* the command that makes the report again; NULL: unknown */
 } bs_report_request;
 
 /* The object has:
@@ -81,7 +81,7 @@ int32_t bs_report_csv(FILE *out, const json_t *rows, bs_error *err);
 /* A record with its regions flattened as <region>_<stat>: what CSV and the charts of the original's plots
  * read. The caller releases it; NULL: out of memory. */
 json_t *bs_report_flat(const json_t *record);
-/* Writes a file whole or not at all: beside it, then renamed over it. BS_IO. */
+/* Writes a file completely or not at all: to a temporary file, then renamed over it. BS_IO. */
 int32_t bs_report_write(const char *path, const bs_text *text, bs_error *err);
 /* Each chart as DIR/<id>.svg; DIR is made. BS_IO. */
 int32_t bs_report_write_charts(const char *dir, const bs_chart *charts, size_t n, bs_error *err);

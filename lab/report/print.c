@@ -26,7 +26,7 @@ typedef struct conversion {
   char length; /* 0, l, L (ll), z, j, t */
 } conversion;
 
-/* `args` is a copy's address: what a star takes is gone behind it. */
+/* `args` is the address of a copy, because a star takes an argument from it. */
 static const char *read_conversion(const char *at, va_list *args, conversion *out) {
   size_t used = 0;
   *out = (conversion){.text = "%"};

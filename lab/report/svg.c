@@ -141,7 +141,7 @@ void bs_svg_dot(bs_svg *svg, double x, double y, int shape, const char *css, con
   if (!isnan(px) && !isnan(py)) put_dot(svg, px, py, shape, css, tip);
 }
 
-/* Of n points every one, or BS_SVG_POINTS of them: the number of the i-th that is drawn. */
+/* Chooses all of n points, or BS_SVG_POINTS of them: the number of the i-th drawn point. */
 static size_t chosen(size_t n) {
   return n < BS_SVG_POINTS ? n : BS_SVG_POINTS;
 }

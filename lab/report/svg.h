@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * svg.h - charts as SVG text: scales, axes with ticks, and marks (line, band, bar, step, tile, dot, text). A
- * mark has a style by its class alone; bs_svg_style has the colours as CSS variables, dark ones behind a
+ * mark's style only depends on its class; bs_svg_style has the colours as CSS variables, dark ones after a
  * media query. Numbers are printed with fixed digits: the same rows give the same text. */
 #ifndef BS_LAB_REPORT_SVG_H
 #define BS_LAB_REPORT_SVG_H
 #include "core/base/text.h"
 
 enum bs_scale_kind { BS_SCALE_LINEAR, BS_SCALE_LOG2, BS_SCALE_LOG10 };
-/* Values low..high lie at from..to (pixels). Begin with bs_scale_of, then fit every value. */
+/* Maps values low..high to from..to (pixels). Begin with bs_scale_of, then fit every value. */
 typedef struct bs_scale {
   enum bs_scale_kind kind;
   double low, high, from, to;
@@ -30,7 +30,7 @@ typedef struct bs_svg_point {
   double x, y, low, high; /* low, high: of a band */
 } bs_svg_point;
 
-/* One chart: the frame of its axes lies between left, top, right and bottom. The text is the caller's. */
+/* One chart: the frame of its axes is between left, top, right and bottom. The text is the caller's. */
 typedef struct bs_svg {
   bs_text *out;
   double width, height, left, top, right, bottom;
@@ -70,6 +70,6 @@ void bs_svg_legend(bs_svg *svg, char palette, const char *const *names, const in
 void bs_svg_escape(bs_text *out, const char *text);
 /* CSS of the classes: colours s0..s9 of methods and p0..p7 of parts of a time, marks, dark mode. */
 extern const char bs_svg_style[];
-/* Makes a file of its own of a chart's text: the style stands within. */
+/* Makes a complete file from a chart's text, including the style. */
 void bs_svg_document(bs_text *out, const char *svg);
 #endif

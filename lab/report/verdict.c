@@ -66,8 +66,8 @@ typedef struct spread {
 /* The layer that has all that the machine has: what a user gains is the speedup against it. */
 static const char dense_all[] = "dense, all cores";
 
-/* That layer is the first, the others follow in the order of the rows. Simulated rows have no word and do not
- * count. */
+/* The row of dense_all comes first, the others follow in the order of the rows. Simulated rows have no word
+ * and do not count. */
 static size_t spreads_of(const json_t *comparisons, spread out[MOST_AGAINST]) {
   size_t n = 0;
   if (count(comparisons, "against", dense_all) > 0) out[n++] = (spread){.against = dense_all};

@@ -13,8 +13,8 @@
 enum { BS_FILE_STAMP = 160 };
 int bs_file_stamp(const char *path, char out_stamp[BS_FILE_STAMP]);
 
-/* The same as bs_sha256_file, but reads a file again only if its stamp has changed. Thread-safe. Not for
- * files that must be verified byte by byte (the store's own). */
+/* Like bs_sha256_file, but reads a file again only if its stamp has changed. Thread-safe. Not for files that
+ * must be verified byte by byte (the store's own). */
 int32_t bs_file_sum(const char *path, char out_hex[65], bs_error *err);
 /* SHA-256 of a file; of one above 64 MiB that of 64 pieces of 1 MiB, evenly spread, including the first and
  * the last: then *out_whole is 0. BS_IO: it cannot be read, or is not a regular file. */

@@ -12,8 +12,8 @@ typedef struct cuda_image {
   const void *data, *end;
 } cuda_image;
 
-/* The devices that can run the code: those of its own capability; also higher minors of the major; or, for
- * PTX, which the driver compiles, all from its own on. */
+/* The devices that can run the code: those of exactly its capability; also higher minors of the same major;
+ * or all higher capabilities too (PTX, which the driver compiles). */
 enum cuda_reach { CUDA_REACH_EXACT = 1, CUDA_REACH_MAJOR = 2, CUDA_REACH_UP = 3 };
 
 /* An architecture for which the images have code. */

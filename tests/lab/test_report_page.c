@@ -198,6 +198,11 @@ START_TEST(a_method_has_one_colour) {
   ck_assert_str_eq(bs_row_text(colours, "dense, all cores"), "s4");
   ck_assert_int_ge(bs_row_text(colours, "my_method")[1], '5');
   ck_assert_int_ne(bs_row_text(colours, "my_method")[1], '6');
+  json_t *seen = json_object(), *css;
+  const char *name;
+  json_object_foreach(colours, name, css) json_object_set_new(seen, json_string_value(css), json_true());
+  ck_assert_uint_eq(json_object_size(seen), 5); /* and none has that of another */
+  json_decref(seen);
   json_decref(colours);
   bs_text_free(&page);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * topk.c - the k largest (falling) or smallest (rising) values of each line along an axis, and their places.
- * Of equal values the lower index comes first; NaN counts as the largest. A line is copied to the rank's
- * scratch and sorted there by a heap, whose time is bounded for all values. Lines are divided over the
- * team. */
+ * Equal values are ordered by their index, the lower first; NaN counts as the largest. A line is copied to
+ * the rank's scratch and sorted there by a heap, whose time is bounded for all values. Lines are divided over
+ * the team. */
 #include <math.h>
 
 #include "../ref.h"

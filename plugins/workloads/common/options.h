@@ -18,7 +18,7 @@ const char *bs_wl_text(const bs_workload_request *request, const char *key);
 /* Reads a number. BS-WL-VALUE: not a finite number within [min, max]. */
 int32_t bs_wl_f64(const bs_workload_request *request, const char *key, double fallback, double min,
                   double max, double *out_value, bs_error *err);
-/* The same for a whole number: digits with an optional sign. */
+/* Reads a whole number: digits with an optional sign. */
 int32_t bs_wl_i64(const bs_workload_request *request, const char *key, int64_t fallback, int64_t min,
                   int64_t max, int64_t *out_value, bs_error *err);
 int32_t bs_wl_bool(const bs_workload_request *request, const char *key, int fallback, int *out_value,
