@@ -536,6 +536,7 @@ const bsrun_verb bench_sdpa = {
     .options = sdpa_options,
     .run = run_sdpa,
     .max_words = 64,
+    .takes = "small|mission|long|gqa|decode",
 };
 
 const bsrun_verb bench_matmul = {

@@ -420,6 +420,7 @@ static const bsrun_verb coll_check = {
     .run = check,
     .min_words = 1,
     .max_words = 1,
+    .takes = "algorithms :file",
 };
 static const bsrun_verb coll_explain = {
     .name = "explain",
@@ -434,6 +435,7 @@ static const bsrun_verb coll_explain = {
     .run = explain,
     .min_words = 1,
     .max_words = 32,
+    .takes = "algorithms",
 };
 static const bsrun_verb *const verbs[] = {&coll_list, &coll_explain, &coll_check, &coll_bench_verb, NULL};
 const bsrun_verb verb_coll = {

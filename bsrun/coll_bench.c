@@ -268,4 +268,5 @@ const bsrun_verb coll_bench_verb = {
     .options = options,
     .run = run,
     .max_words = 32,
+    .takes = "algorithms",
 };

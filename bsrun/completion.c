@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * completion.c - `bsrun completion bash` prints the script of completion.bash; `bsrun completion words KIND`
- * is what the script asks for names. Reads notes and the configs folder; runs no plugin code. */
+ * completion.c - `bsrun completion`: the scripts of completion.bash and completion.zsh, what they ask for a
+ * line, and names by their kind. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "bsrun/completion_bash.h" /* made from completion.bash by CMake: the bytes of completion_bash[] */
-#include "bsrun/plugins.h"
-#include "core/base/error.h"
-#include "lab/config/schema.h"
-#include "lab/model/model.h"
-#include "lab/word.h"
+#include "bsrun/completion.h"
+#include "bsrun/completion_scripts.h" /* made of the scripts by CMake: completion_bash[], completion_zsh[] */
 
 /* The options of "torture" or "model", "info"; NULL: there is no such verb. */
 static const args_option *options_of(const char *const *words) {
@@ -70,127 +65,6 @@ static void print_verbs(const char *of) {
   for (size_t i = 0; of == NULL && bsrun_verb_at(i) != NULL; i++) printf("%s\n", bsrun_verb_at(i)->name);
   for (size_t i = 0; verb != NULL && verb->subverbs != NULL && verb->subverbs[i] != NULL; i++)
     printf("%s\n", verb->subverbs[i]->name);
-  if (of != NULL && strcmp(of, "explain") == 0)
-    fputs(
-        "matmul\nmatmul_dx\nmatmul_dw\nmatmul_update\nsgd_update\nadamw_update\ngather_columns\n"
-        "scatter_columns\nconvert\nactivate\nactivate_dx\ntree_sum\nattention\nattention_dx\nmatmul24\n"
-        "mask\nmethod\n",
-        stdout);
-}
-
-static void add_text(json_t *names, const char *text) {
-  json_t *name = json_string(text);
-  int known = name == NULL;
-  for (size_t i = 0; !known && i < json_array_size(names); i++)
-    known = json_equal(json_array_get(names, i), name);
-  if (known) {
-    json_decref(name);
-  } else {
-    json_array_append_new(names, name);
-  }
-}
-
-static int32_t add_files(json_t *names, const char *group, bs_error *err) {
-  char *dir = NULL, **files = NULL;
-  int32_t rc = bs_configs_dir(&dir, err);
-  const size_t n = rc == BS_OK && dir != NULL ? bs_config_names(dir, group, &files) : 0;
-  for (size_t i = 0; i < n; i++) add_text(names, files[i]);
-  bs_config_names_free(files, n);
-  free(dir);
-  return rc;
-}
-
-/* kind BS_KIND_COUNT_: ids. Plugins that were refused or are shadowed offer nothing. */
-static int32_t add_offered(json_t *names, uint32_t kind, bs_error *err) {
-  bs_context *context = NULL;
-  const bs_context_options options = {.struct_size = sizeof options, .log_level = BS_LOG_ERROR};
-  const int32_t rc = bs_context_open(&options, &context, err);
-  for (uint32_t i = 0; rc == BS_OK && i < bs_plugin_count(context); i++) {
-    bs_plugin_info info = {.struct_size = sizeof info};
-    if (bs_plugin_get(context, i, &info, NULL) != BS_OK || info.state > BS_PLUGIN_ACTIVE) continue;
-    if (kind < BS_KIND_COUNT_) {
-      plugins_add_names(names, context, &info, kind);
-    } else {
-      add_text(names, info.id);
-    }
-  }
-  if (context != NULL) bs_context_close(context);
-  return rc;
-}
-
-/* Those that need no file, as far as the library knows them. */
-static void add_masks(json_t *names) {
-  static const char *const more[] = {"complement_0011_1100", "complement_0101_1010", "complement_0110_1001"};
-  for (size_t i = 0; i < sizeof more / sizeof more[0]; i++) {
-    bs_mask mask;
-    if (bs_mask_parse(more[i], NULL, NULL, &mask, NULL) == BS_OK) add_text(names, more[i]);
-  }
-}
-
-static void add_keys(json_t *names) {
-  size_t count;
-  const bs_key *keys = bs_schema_keys(&count);
-  for (size_t i = 0; i < count; i++) {
-    char text[160];
-    snprintf(text, sizeof text, "%s=", keys[i].path);
-    add_text(names, text);
-  }
-}
-
-static void add_list(json_t *names, const char *const *list, size_t n) {
-  for (size_t i = 0; i < n; i++) add_text(names, list[i]);
-}
-
-static void add_table(json_t *names, uint32_t table, const uint32_t *only, size_t n) {
-  const char *words[BS_WORDS_MAX];
-  add_list(names, words, bs_word_list(table, only, n, words));
-}
-
-/* Kinds that are files of a folder of the configs, names of things in notes, or both. */
-static const struct {
-  const char *kind, *group;
-  uint32_t thing; /* BS_KIND_COUNT_: none */
-} sources[] = {{"methods", "methods", BS_KIND_METHOD}, {"workloads", "workloads", BS_KIND_WORKLOAD},
-               {"masks", "masks", BS_KIND_COUNT_},     {"hardware", "hardware", BS_KIND_COUNT_},
-               {"sweeps", "sweeps", BS_KIND_COUNT_},   {"phases", "phases", BS_KIND_COUNT_},
-               {"backends", NULL, BS_KIND_BACKEND},    {"comms", NULL, BS_KIND_COMM},
-               {"algorithms", NULL, BS_KIND_ALGORITHM}};
-
-static const char *const kinds[] = {"verbs",    "options", "valued", "methods",     "masks", "workloads",
-                                    "hardware", "sweeps",  "phases", "backends",    "comms", "plugins",
-                                    "formats",  "keys",    "dtypes", "activations", "ops",   "skeletons",
-                                    "kinds",    "passes",  "within", "meanings"};
-
-int32_t bsrun_names(const char *kind, json_t *names, bs_error *err) {
-  for (size_t i = 0; i < sizeof sources / sizeof sources[0]; i++) {
-    if (strcmp(kind, sources[i].kind) != 0) continue;
-    int32_t rc = sources[i].group != NULL ? add_files(names, sources[i].group, err) : BS_OK;
-    if (rc == BS_OK && sources[i].thing != BS_KIND_COUNT_) rc = add_offered(names, sources[i].thing, err);
-    if (strcmp(kind, "masks") == 0) add_masks(names);
-    return rc;
-  }
-  if (strcmp(kind, "plugins") == 0) return add_offered(names, BS_KIND_COUNT_, err);
-  if (strcmp(kind, "keys") == 0) {
-    add_keys(names);
-  } else if (strcmp(kind, "formats") == 0) {
-    add_list(names, bs_format_names, 5);
-  } else if (strcmp(kind, "dtypes") == 0) {
-    add_table(names, BS_NAMES_DTYPE, bs_float_dtypes, BS_FLOAT_DTYPES);
-  } else if (strcmp(kind, "kinds") == 0) {
-    add_list(names, kinds, sizeof kinds / sizeof kinds[0]);
-  } else if (strcmp(kind, "passes") == 0) {
-    add_text(names, "all");
-    for (uint32_t i = 0; bs_graph_pass_name(i) != NULL; i++) add_text(names, bs_graph_pass_name(i));
-  } else if (strcmp(kind, "skeletons") == 0) {
-    add_list(names, plugins_new_kinds, plugins_n_new_kinds);
-  } else if (strcmp(kind, "ops") == 0) {
-    add_table(names, BS_NAMES_OP, NULL, 0);
-  } else if (strcmp(kind, "activations") == 0) {
-    add_table(names, BS_NAMES_ACTIVATION, NULL, 0);
-  } else {
-    return bsrun_unknown("kind of words", kind, kinds, sizeof kinds / sizeof kinds[0], err);
-  }
-  return BS_OK;
 }
 
 static int32_t print_words(const args *a, bs_error *err) {
@@ -229,35 +103,67 @@ static int32_t print_bash(const args *a, bs_error *err) {
   return BS_OK;
 }
 
+static int32_t print_zsh(const args *a, bs_error *err) {
+  (void)a;
+  (void)err;
+  fwrite(completion_zsh, 1, sizeof completion_zsh, stdout);
+  return BS_OK;
+}
+
+static int32_t print_line(const args *a, bs_error *err) {
+  return completion_line(a->words, a->n_words, err);
+}
+
 static const args_option options[] = {ARGS_HELP};
 static const bsrun_verb bash_verb = {
     .name = "bash",
-    .words = "",
-    .summary = "the script for bash (`make install` puts it where bash-completion finds it)",
+    .summary = "print the script for bash; `make install` puts it where bash-completion finds it",
     .examples = "  source <(bsrun completion bash)\n",
     .options = options,
     .run = print_bash,
 };
+static const bsrun_verb zsh_verb = {
+    .name = "zsh",
+    .summary = "print the script for zsh; `make install` puts it into site-functions",
+    .examples = "  source <(bsrun completion zsh)\n",
+    .options = options,
+    .run = print_zsh,
+};
+static const bsrun_verb line_verb = {
+    .name = "line",
+    .words = "-- [WORD]...",
+    .summary = "print what may stand for the last WORD of a command line; both scripts ask this",
+    .about =
+        "The words are those after `bsrun`. Each line of the answer is a candidate, a tab, and what it "
+        "means.\n"
+        "The lines :file and :dir stand for names of files or folders.\n",
+    .examples = "  bsrun completion line -- run --method block\n",
+    .options = options,
+    .run = print_line,
+    .max_words = SIZE_MAX,
+};
 static const bsrun_verb words_verb = {
     .name = "words",
     .words = "KIND [VERB [VERB]]",
-    .summary = "the names that the scripts complete, one a line",
+    .summary = "print the names of a kind, one a line",
     .about =
         "KIND is verbs, options, valued (options that take a value), methods, masks, workloads, hardware,\n"
-        "sweeps, phases, backends, comms, plugins, formats, keys, dtypes, activations, ops, skeletons (the\n"
-        "kinds of plugins new), passes (of models), within (words of an option of a verb: within --with "
-        "tune),\n"
-        "meanings (every option of every verb, a line each) or kinds (these).\n",
+        "sweeps, phases, backends, comms, plugins, formats, keys, dtypes, algorithms, collectives,\n"
+        "activations, ops, skeletons (the kinds of plugins new), passes (of models), runs, within (words of "
+        "an\n"
+        "option of a verb: within --with tune), meanings (every option of every verb, a line each) or kinds\n"
+        "(these).\n",
     .examples = "  bsrun completion words methods\n  bsrun completion words options runs list\n",
     .options = options,
     .run = print_words,
     .min_words = 1,
     .max_words = 4,
+    .takes = "kinds",
 };
 
-static const bsrun_verb *const second[] = {&bash_verb, &words_verb, NULL};
+static const bsrun_verb *const second[] = {&bash_verb, &zsh_verb, &line_verb, &words_verb, NULL};
 const bsrun_verb verb_completion = {
     .name = "completion",
-    .summary = "complete words in a shell",
+    .summary = "complete words in bash and zsh",
     .subverbs = second,
 };

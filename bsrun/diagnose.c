@@ -465,4 +465,5 @@ const bsrun_verb verb_diagnose = {
     .options = diagnose_options,
     .run = diagnose,
     .max_words = 1,
+    .takes = "builtin:lm|builtin:vit :file",
 };

@@ -180,4 +180,5 @@ const bsrun_verb verb_explain = {
     .run = explain,
     .min_words = 1,
     .max_words = 2,
+    .takes = "ops mask|method",
 };

@@ -45,4 +45,5 @@ const bsrun_verb verb_help = {
     .options = options,
     .run = help,
     .max_words = 2,
+    .takes = "verbs",
 };

@@ -261,4 +261,5 @@ const bsrun_verb plugins_inspect = {
     .min_words = 1,
     .max_words = 1,
     .exits = "0; 5 it cannot be used\n",
+    .takes = "plugins :file",
 };

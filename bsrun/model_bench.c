@@ -175,4 +175,5 @@ const bsrun_verb model_bench = {
     .run = bench,
     .min_words = 1,
     .max_words = 1,
+    .takes = ":file",
 };

@@ -194,7 +194,7 @@ const bsrun_verb model_check = {
     .name = "check",
     .words = "FOLDER|MODEL [--show nodes] [--input NAME=FILE.npy ...] [--backend NAME] [-o FORMAT]",
     .summary =
-        "prove a model right: its outputs against vectors and the graph as written, its nodes against f64",
+        "prove a model right: by vectors, by the graph as written, its nodes by f64",
     .about =
         "FOLDER holds a model, .npy files and vectors.txt, as tools/bs-export writes them: every case runs, "
         "and "
@@ -218,4 +218,5 @@ const bsrun_verb model_check = {
     .run = check_any,
     .min_words = 1,
     .max_words = 1,
+    .takes = ":file",
 };

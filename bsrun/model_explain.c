@@ -71,4 +71,5 @@ const bsrun_verb model_explain = {
     .run = explain_model,
     .min_words = 1,
     .max_words = 1,
+    .takes = ":file",
 };

@@ -168,4 +168,5 @@ const bsrun_verb model_generate = {
     .run = generate,
     .min_words = 1,
     .max_words = 1,
+    .takes = ":file",
 };

@@ -110,4 +110,5 @@ const bsrun_verb model_info = {
     .run = info_of,
     .min_words = 1,
     .max_words = 1,
+    .takes = ":file",
 };

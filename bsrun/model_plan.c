@@ -86,4 +86,5 @@ const bsrun_verb model_plan = {
     .run = plan_file,
     .min_words = 1,
     .max_words = 1,
+    .takes = ":file",
 };

@@ -119,4 +119,5 @@ const bsrun_verb model_run = {
     .run = run_once,
     .min_words = 1,
     .max_words = 1,
+    .takes = ":file",
 };

@@ -263,4 +263,5 @@ const bsrun_verb plugins_check = {
     .min_words = 1,
     .max_words = 1,
     .exits = "0 conformant; 5 not\n",
+    .takes = "plugins :file",
 };

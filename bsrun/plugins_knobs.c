@@ -123,4 +123,5 @@ const bsrun_verb plugins_knobs = {
     .options = plugins_knobs_options,
     .run = print_knobs,
     .max_words = 1,
+    .takes = "plugins :file",
 };

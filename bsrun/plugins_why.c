@@ -428,4 +428,5 @@ const bsrun_verb plugins_why = {
     .min_words = 1,
     .max_words = 1,
     .exits = "0 usable; 5 not\n",
+    .takes = "plugins :file",
 };

@@ -128,6 +128,7 @@ const bsrun_verb profile_kernel = {
     .run = run,
     .min_words = 1,
     .max_words = 1,
+    .takes = "small|mission|long|gqa|decode",
 };
 
 /* ---- ncu ---------------------------------------------------------------------------------------- */
@@ -158,4 +159,5 @@ const bsrun_verb profile_ncu = {
     .run = run_ncu,
     .min_words = 1,
     .max_words = 1,
+    .takes = ":file",
 };

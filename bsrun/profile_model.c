@@ -64,4 +64,5 @@ const bsrun_verb profile_model = {
     .run = run,
     .min_words = 1,
     .max_words = 1,
+    .takes = ":file",
 };

@@ -204,4 +204,5 @@ const bsrun_verb verb_report = {
     .options = report_options,
     .run = run,
     .max_words = SIZE_MAX,
+    .takes = "runs :dir",
 };

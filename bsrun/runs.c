@@ -57,6 +57,7 @@ const bsrun_verb runs_note_verb = {
     .run = run_note,
     .min_words = 3,
     .max_words = 3,
+    .takes = "runs :dir",
 };
 
 static const args_option baseline_options[] = {
@@ -104,6 +105,7 @@ const bsrun_verb runs_baseline_verb = {
     .run = run_baseline,
     .min_words = 0,
     .max_words = 2,
+    .takes = "runs",
 };
 
 static const bsrun_verb *const verbs[] = {&runs_list_verb,   &runs_show_verb,     &runs_why_verb,

@@ -78,4 +78,5 @@ const bsrun_verb runs_bundle_verb = {
     .options = bundle_options,
     .run = run,
     .max_words = SIZE_MAX,
+    .takes = "runs :dir",
 };

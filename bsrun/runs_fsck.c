@@ -64,9 +64,10 @@ const bsrun_verb runs_fsck_verb = {
         "run, a line for each sweep's plan, and a sum. Without --repair nothing is written.\n"
         "\n"
         "States: damaged (never listed or reported), torn (what stands behind the last whole record was cut\n"
-        "off by a death), copy differs, samples lost, index differs (the cache index.jsonl; --repair "
+        "off when the process ended), copy differs, samples lost, index differs (the cache index.jsonl; "
+        "--repair "
         "removes\n"
-        "it, and the next list makes it anew), killed, interrupted, at work, left over, closed (this user "
+        "it, and the next list makes it again), killed, interrupted, at work, left over, closed (this user "
         "may\n"
         "not look into it).\n",
     .examples =
@@ -79,4 +80,5 @@ const bsrun_verb runs_fsck_verb = {
     .options = fsck_options,
     .run = run,
     .max_words = 1,
+    .takes = ":dir",
 };

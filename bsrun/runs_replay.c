@@ -226,4 +226,5 @@ const bsrun_verb runs_replay_verb = {
     .exit = run,
     .min_words = 1,
     .max_words = 1,
+    .takes = "runs :dir",
 };

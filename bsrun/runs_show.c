@@ -152,4 +152,5 @@ const bsrun_verb runs_show_verb = {
     .run = run,
     .min_words = 1,
     .max_words = 1,
+    .takes = "runs :dir",
 };

@@ -49,4 +49,5 @@ const bsrun_verb runs_why_verb = {
     .run = run,
     .min_words = 1,
     .max_words = 1,
+    .takes = "runs :dir",
 };

@@ -174,4 +174,5 @@ const bsrun_verb sim_fit_verb = {
     .run = run,
     .min_words = 1,
     .max_words = 1,
+    .takes = ":file",
 };

@@ -417,4 +417,5 @@ const bsrun_verb verb_tune = {
     .options = tune_options,
     .exit = run,
     .max_words = SIZE_MAX,
+    .takes = "small|mission|long|gqa|decode|matmul|matmul24",
 };

@@ -8,7 +8,7 @@
 #include "bsrun/bsrun.h"
 #include "core/base/error.h"
 
-enum { NAMES_MAX = 64, SHORT_LINES = 12 };
+enum { NAMES_MAX = 64, SHORT_LINES = 12, WIDTH = 100 };
 
 const bsrun_verb *bsrun_verb_at(size_t i) {
   for (const bsrun_verb_group *g = bsrun_verb_groups; g->verbs != NULL; g++)
@@ -63,6 +63,51 @@ static const char *name_of(const bsrun_verb *of, const bsrun_verb *verb, char ou
   return out;
 }
 
+/* Words in lines of the page's width, the second and later ones from column `from` on. *column: where the
+ * line is. */
+static void fill(const char *text, size_t length, size_t from, size_t *column) {
+  for (size_t i = 0, n; i < length; i += n) {
+    i += strspn(text + i, " \n");
+    n = strcspn(text + i, " \n");
+    if (i >= length) return;
+    if (*column > from && *column + 1 + n > WIDTH) {
+      printf("\n%*s", (int)from, "");
+      *column = from;
+    }
+    *column += (size_t)printf("%s%.*s", *column > from ? " " : "", (int)n, text + i);
+  }
+}
+
+/* Where the text begins in a line "name    text"; 0: it is no such line. */
+static size_t item_column(const char *line) {
+  const char *gap = strstr(line, "  ");
+  const size_t n = strcspn(line, "\n");
+  return gap != NULL && gap < line + n && line[0] != ' ' ? (size_t)(gap - line) + strspn(gap, " ") : 0;
+}
+
+/* Paragraphs, and items with a text behind their name, are filled; other lines that begin with a blank stay
+ * as they are. */
+static void print_text(const char *text) {
+  while (text[0] != '\0') {
+    const size_t from = item_column(text);
+    size_t column = 0, n = strcspn(text, "\n");
+    if (text[0] == ' ' || n == 0) {
+      printf("%.*s\n", (int)n, text);
+      text += n + (text[n] == '\n');
+      continue;
+    }
+    if (from > 0) column = (size_t)printf("%.*s", (int)from, text);
+    fill(text + from, n - from, from, &column);
+    for (text += n + (text[n] == '\n'); text[0] != '\0' && text[0] != '\n'; text += n + (text[n] == '\n')) {
+      const size_t blanks = strspn(text, " ");
+      n = strcspn(text, "\n");
+      if (blanks != from || item_column(text) > 0) break;
+      fill(text, n, from, &column);
+    }
+    printf("\n");
+  }
+}
+
 /* The number of lines. */
 static int print_usage(const bsrun_verb *of, const bsrun_verb *verb) {
   const char *line = verb->subverbs != NULL ? "VERB [options]" : verb->words != NULL ? verb->words : "";
@@ -71,8 +116,10 @@ static int print_usage(const bsrun_verb *of, const bsrun_verb *verb) {
   name_of(of, verb, name);
   do {
     const size_t length = strcspn(line, "\n");
-    printf("%s bsrun %s%s%.*s\n", n++ == 0 ? "usage:" : "      ", name, length > 0 ? " " : "", (int)length,
-           line);
+    size_t column = (size_t)printf("%s bsrun %s", n++ == 0 ? "usage:" : "      ", name);
+    if (length > 0) column += (size_t)printf(" ");
+    fill(line, length, column, &column);
+    printf("\n");
     line += length + (line[length] == '\n');
   } while (line[0] != '\0');
   return n;
@@ -97,11 +144,18 @@ void bsrun_verb_help(const bsrun_verb *of, const bsrun_verb *verb) {
     return;
   }
   printf("\n%s\n", verb->summary);
-  if (verb->about != NULL && verb->about[0] != '\0') printf("\n%s", verb->about);
+  if (verb->about != NULL && verb->about[0] != '\0') {
+    printf("\n");
+    print_text(verb->about);
+  }
   printf("\noptions:\n");
   args_print_options(verb->options);
   printf("\nexamples:\n%s", verb->examples);
-  if (verb->exits != NULL) printf("\nexit codes: %s", verb->exits);
+  if (verb->exits != NULL) {
+    size_t column = (size_t)printf("\nexit codes:") - 1;
+    fill(verb->exits, strlen(verb->exits), 0, &column);
+    printf("\n");
+  }
 }
 
 /* For a verb that was typed alone: at most SHORT_LINES lines. */

@@ -15,6 +15,8 @@ typedef struct bsrun_verb {
   int32_t (*run)(const args *a,
                  bs_error *err); /* the options are parsed, and the words are as many as asked */
   size_t min_words, max_words;
+  const char *takes;                         /* kinds of its words for the completion, with blanks between:
+                                              * those of `completion words kinds`, a|b for words, :file, :dir */
   const char *exits;                         /* exit codes, of the help; NULL: it does not name them */
   int (*exit)(const args *a, bs_error *err); /* instead of run: an exit code; the error has been printed */
   const struct bsrun_verb *const *subverbs;  /* instead of both: second words; NULL at the end */
