@@ -17,6 +17,8 @@ static const args_option compare_options[] = {
     {OPT_K, NULL, 0},
     {OPT_DTYPE, NULL, 0},
     {OPT_BIAS, "default: on", 0},
+    {OPT_ACTIVATION, "default: none", 0},
+    {OPT_SEED, "default: 725", 0},
     {OPT_WORLD_SIZE, "default: what each method needs", 0},
     {OPT_THREADS, "default: cores / ranks", 0},
     {OPT_PHASE, "several with commas, without numbers; default: time", 0},

@@ -39,6 +39,8 @@ static const args_option diagnose_options[] = {
     {OPT_K, NULL, 0},
     {OPT_DTYPE, NULL, 0},
     {OPT_BIAS, "default: on", 0},
+    {OPT_ACTIVATION, "default: none", 0},
+    {OPT_SEED, "default: 725", 0},
     {OPT_WORKLOAD, NULL, 0},
     {OPT_HARDWARE, NULL, 0},
     {OPT_TIMEOUT, "of every wait between ranks", 0},
@@ -273,8 +275,9 @@ static int32_t of_model(const args *a, const bs_diagnose_request *of, json_t **o
   return rc;
 }
 
-static const char *const of_layers[] = {"method", "world-size", "comm", "mask",     "b",        "n",
-                                        "k",      "dtype",      "bias", "workload", "hardware", "timeout"};
+static const char *const of_layers[] = {"method", "world-size", "comm",    "mask", "b",
+                                        "n",      "k",          "dtype",   "bias", "activation",
+                                        "seed",   "workload",   "hardware"};
 static const char *const of_models[] = {"vary",    "input",  "dim",         "constant",
                                         "no-pass", "choice", "cache-tokens"};
 

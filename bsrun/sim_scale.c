@@ -36,6 +36,7 @@ static const args_option options[] = {
     {OPT_K, NULL, 0},
     {OPT_DTYPE, NULL, 0},
     {OPT_BIAS, "default: on", 0},
+    {OPT_ACTIVATION, "default: none", 0},
     {OPT_CONFIG, NULL, 0},
     {OPT_SET, NULL, 0},
     {OPT_OUTPUT, "table, md, csv, json, jsonl or svg", 0},

@@ -47,7 +47,6 @@ CONCEPTS = (
     ("a stored choice", "stored", "anew cache-only"),
     ("a part that is shown", "show", "nodes memory arms profile"),
 )
-INPUTS = "config batch input constant ids simulate xfail original baseline".split()
 
 
 def read(bsrun):
@@ -89,7 +88,6 @@ def wrong(rows):
     count = len(names(rows))
     if count > MOST:
         said.append(f"{count} names of options, at most {MOST} are allowed")
-    said += [f"--{name} is an input and has a name of what is written" for name in INPUTS if name in ("to", "out")]
     return said
 
 

@@ -170,7 +170,7 @@ static const struct {
 START_TEST(test_same_features) {
   for (size_t l = 0; l < 2; l++) {
     const char **args =
-        run_words("--launch %s --method %s -P %s --dump %s --phase numbers " SMALL_RUN
+        run_words("--launch %s --method %s -P %s --to %s --phase numbers " SMALL_RUN
                   " --set phase.fault_gate=false %s %s",
                   launches[l], features[_i].method, features[_i].P, launches[l],
                   strcmp(features[_i].mask, "none") != 0 ? "--mask" : NULL, features[_i].mask);
