@@ -182,6 +182,9 @@ static int32_t short_options(args *a, const char *word, const char *next, int *u
     if (i == a->n_options) {
       char shown[3] = {'-', *p, '\0'};
       bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "unknown option %s in %.60s", shown, word);
+      for (size_t k = 0; k < a->n_options; k++)
+        if (args_is(&a->options[k])->of == 0 && strcmp(args_name(&a->options[k]), shown + 1) == 0)
+          bs_error_hint(err, "did you mean --%s?", args_name(&a->options[k]));
       return BS_USAGE;
     }
     if (args_is(&a->options[i])->value == NULL) {

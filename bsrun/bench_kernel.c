@@ -54,32 +54,32 @@ static const args_option matmul_options[] = {
 };
 
 static const bs_field fields[] = {
-    {"shape", "SHAPE", BS_FIELD_FOLD | BS_FIELD_WORDS, 0},
-    {"dtype", "DTYPE", BS_FIELD_FOLD | BS_FIELD_WORDS, 0},
-    {"mask", "MASK", BS_FIELD_FOLD | BS_FIELD_WORDS, 0},
+    {"shape", "SHAPE", BS_FIELD_FOLD, 0},
+    {"dtype", "DTYPE", BS_FIELD_FOLD, 0},
+    {"mask", "MASK", BS_FIELD_FOLD, 0},
     {"threads", "THREADS", BS_FIELD_FOLD, 0},
-    {"provider", "PROVIDER", BS_FIELD_WORDS, 0},
+    {"provider", "PROVIDER", 0, 0},
     {"p50_us", "P50 us", BS_FIELD_RIGHT, 4},
-    {"p90_us", "P90 us", BS_FIELD_RIGHT | BS_FIELD_SPARE, 4},
-    {"p99_us", "P99 us", BS_FIELD_RIGHT | BS_FIELD_SPARE, 4},
-    {"gflops", "GFLOP/s", BS_FIELD_RIGHT | BS_FIELD_SPARE, 4},
+    {"p90_us", "P90 us", BS_FIELD_RIGHT | BS_FIELD_LEAST, 4},
+    {"p99_us", "P99 us", BS_FIELD_RIGHT | BS_FIELD_LEAST, 4},
+    {"gflops", "GFLOP/s", BS_FIELD_RIGHT | BS_FIELD_LEAST, 4},
     {"bound_percent", "% OF", BS_FIELD_RIGHT, 3},
-    {"binding", "BOUND", BS_FIELD_WORDS, 0},
+    {"binding", "BOUND", BS_FIELD_SPARE, 0},
     {"against", "AGAINST", BS_FIELD_WIDE, 0},
-    {"ratio", "TIMES AS FAST", BS_FIELD_RIGHT, 3},
-    {"interval", "95 %", BS_FIELD_WORDS, 0},
+    {"ratio", "SPEEDUP", BS_FIELD_RIGHT, 3},
+    {"interval", "95 %", BS_FIELD_SPARE, 0},
     {"ratio_low", "LOW", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
     {"ratio_high", "HIGH", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
-    {"word", "VERDICT", BS_FIELD_WORDS, 0},
+    {"word", "VERDICT", 0, 0},
     {"of_subject", "OF THE FIRST", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
     {"of_subject_low", "LOW", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
     {"of_subject_high", "HIGH", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
     {"of_subject_word", "VERDICT", BS_FIELD_WIDE, 0},
     {"cause", "CAUSE", BS_FIELD_WIDE, 0},
     {"next", "TO DO", BS_FIELD_WIDE, 0},
-    {"relative_rmse", "REL RMSE", BS_FIELD_RIGHT, 3},
-    {"predicted_rmse", "PREDICTED", BS_FIELD_RIGHT | BS_FIELD_SPARE, 3},
-    {"gates", "GATES", BS_FIELD_WORDS, 0},
+    {"relative_rmse", "REL RMSE", BS_FIELD_RIGHT | BS_FIELD_SPARE, 3},
+    {"predicted_rmse", "PREDICTED", BS_FIELD_RIGHT | BS_FIELD_LEAST, 3},
+    {"gates", "GATES", 0, 0},
     {"max_error", "MAX ERROR", BS_FIELD_RIGHT | BS_FIELD_WIDE, 3},
     {"p50_us_per_item", "P50 us/item", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
     {"items", "ITEMS", BS_FIELD_RIGHT | BS_FIELD_WIDE, 0},
@@ -398,7 +398,7 @@ static const char *of_row(const json_t *rows, size_t i, const char *key) {
 /* In lines as wide as a table, broken at spaces. */
 static void print_lines(const char *text) {
   for (const char *rest = text, *indent = ""; *rest != '\0'; indent = "  ") {
-    const size_t room = BS_TABLE_WIDTH - strlen(indent);
+    const size_t room = bs_report_width(stdout) - strlen(indent);
     size_t n = strlen(rest);
     if (n > room)
       for (n = room; n > 1 && rest[n] != ' ';) n--;
@@ -411,7 +411,7 @@ static void print_lines(const char *text) {
 static void explain_gates(const json_t *rows) {
   static const char *const of[][3] = {{"gates_failed", "failed", "gates_failed"},
                                       {"gates_unknown", "UNKNOWN", "unknown_reasons"},
-                                      {"gates_skipped", "skipped, nothing to judge", "gates_skipped"},
+                                      {"gates_skipped", "not applicable", "gates_skipped"},
                                       {"gates_not_reached", "not reached", "gates_not_reached"}};
   enum { KINDS = sizeof of / sizeof of[0] };
   for (size_t i = 0; i < json_array_size(rows); i++) {
@@ -423,11 +423,10 @@ static void explain_gates(const json_t *rows) {
     }
     if (seen || of_row(rows, i, "gates")[0] == '\0') continue;
     bs_text line = {0};
-    bs_text_printf(&line, "GATES %s:", of_row(rows, i, "gates"));
     for (int j = 0; j < KINDS; j++)
       if (of_row(rows, i, of[j][0])[0] != '\0')
-        bs_text_printf(&line, "%s %s (%s)", some++ > 0 ? ";" : "", of[j][1], of_row(rows, i, of[j][2]));
-    bs_text_printf(&line, "%s", some > 0 ? "" : " all");
+        bs_text_printf(&line, "%s%s: %s", some++ > 0 ? "; " : "gates ", of[j][1], of_row(rows, i, of[j][2]));
+    if (some == 0) continue;
     if (!line.failed) print_lines(line.data);
     bs_text_free(&line);
   }
@@ -450,6 +449,12 @@ static void explain_verdicts(const json_t *rows) {
   }
 }
 
+static int has_field(const json_t *rows, const char *key) {
+  for (size_t i = 0; i < json_array_size(rows); i++)
+    if (json_is_number(json_object_get(json_array_get(rows, i), key))) return 1;
+  return 0;
+}
+
 static int32_t print(const request *r, const json_t *result, bs_error *err) {
   const json_t *rows = json_object_get(result, "rows"), *runs = json_object_get(result, "runs");
   const int readable =
@@ -466,12 +471,11 @@ static int32_t print(const request *r, const json_t *result, bs_error *err) {
   fputs("\n", stdout);
   explain_verdicts(rows);
   explain_gates(rows);
-  fputs("TIMES AS FAST: the best other provider's time over this one's, in pairs, with its 95 % interval.\n",
-        stdout);
-  fputs(r->matmul ? "FLOP: 2 B N K; of 2:4 weights B N K. Times are of one call.\n"
-                  : "FLOP: pairs of a query and a key that it sees, times 2 (D + E); of gradients times "
-                    "2 (3 D + 2 E). Times are of one call.\n",
-        stdout);
+  if (has_field(rows, "ratio"))
+    print_lines("SPEEDUP: against the best other provider, in pairs, with its 95 % interval.");
+  print_lines(r->matmul ? "FLOP: 2 B N K; of 2:4 weights B N K. Times are of one call."
+                        : "FLOP: pairs of a query and a key that it sees, times 2 (D + E); of gradients "
+                          "times 2 (3 D + 2 E). Times are of one call.");
   for (size_t i = 0; i < json_array_size(runs); i++)
     bs_print(stdout, "run: %s\n", json_string_value(json_array_get(runs, i)));
   return BS_OK;
@@ -481,6 +485,7 @@ static int32_t run(const args *a, int matmul, bs_error *err) {
   request r = {.a = a, .matmul = matmul};
   json_t *result = NULL;
   uint32_t unknown = 0;
+  bsrun_interruptible("the rows above are what was done; --provider NAME measures one that is left");
   int32_t rc = read_request(&r, err);
   if (rc == BS_OK) bsrun_grades(1, &r.grades);
   if (rc == BS_OK) rc = bs_kernel_bench_run(&r.bench, &result, &unknown, err);

@@ -103,6 +103,14 @@ typedef struct bsrun_progress {
 bs_progress_fn bsrun_progress_to(int quiet);
 void bsrun_progress_end(bsrun_progress *progress);
 
+/* run_signal.c. SIGINT and SIGTERM from now on: the first ends what is measured (lab/stop.h), the second ends
+ * bsrun at once; the exit code is 130 or 143. go_on: how a person goes on, told at the end; static. What does
+ * not end within seconds is ended. NULL: of a run, which leaves INTERRUPTED in its folder; while no run is
+ * open the first signal ends bsrun. */
+void bsrun_interruptible(const char *go_on);
+/* Was the verb interrupted? Tells it once, and gives the exit code; 0: no. */
+int bsrun_interrupted(void);
+
 /* log.txt of the run that is open (its folder's descriptor), else of all that follow: "note: ...". */
 void bsrun_log_line(const char *text);
 void bsrun_log_point(void); /* a point of a sweep begins: lines of the one before are not its own */

@@ -19,6 +19,7 @@
 #include "lab/config/schema.h"
 #include "lab/measure/constants.h"
 #include "lab/phase/simulated.h"
+#include "lab/stop.h"
 #include "lab/word.h"
 
 static const args_option options[] = {
@@ -209,10 +210,14 @@ static int32_t measure(coll_bench *r, bs_error *err) {
 
 static int32_t run_here(coll_bench *r, bs_error *err) {
   if (bsrun_rank_follows()) bsrun_follow();
+  bsrun_interruptible("the rows above are measured; --coll NAME and fewer bytes take less time");
   if (r->how == HOW_MPI) bsrun_mpi_enter();
   int32_t rc = measure(r, err);
-  if (rc == BS_OK && !bsrun_following())
-    rc = r->a->n_words > 0 ? coll_print_algorithms(r, err) : coll_print_comm(r, err);
+  if ((rc == BS_OK || bs_stop_asked() != 0) && !bsrun_following()) {
+    bs_error *why = rc == BS_OK ? err : NULL; /* an interruption stays the error */
+    const int32_t printed = r->a->n_words > 0 ? coll_print_algorithms(r, why) : coll_print_comm(r, why);
+    if (rc == BS_OK) rc = printed;
+  }
   if (rc == BS_OK && r->wrong > 0)
     rc = bs_error_set(err, BS_NUMERIC, "BS-BENCH-WRONG", "%s gave %llu wrong elements: see the column #WRONG",
                       r->bench.comm, (unsigned long long)r->wrong);

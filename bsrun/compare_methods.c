@@ -10,6 +10,7 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/measure/sampler.h"
+#include "lab/stop.h"
 
 /* "a,b" as a list of the configuration. */
 static int32_t set_list(bs_node *config, const char *path, const char *words, bs_error *err) {
@@ -62,6 +63,8 @@ static int32_t compare(const args *a, compare_run *r, bs_error *err) {
   o.vary = vary;
   if (rc == BS_OK) rc = compare_run_measure(r, "ladder", most, &o, err);
   free(vary);
+  if (bs_stop_asked() != 0)
+    compare_print_methods(format, r->host.ladders, 0, NULL); /* what is known so far */
   if (rc == BS_OK) rc = compare_print_methods(format, r->host.ladders, 0, err);
   if (rc == BS_OK) compare_run_print_folder(r, format);
   return rc;

@@ -8,25 +8,27 @@
 #include "bsrun/compare.h"
 #include "core/base/error.h"
 #include "lab/json.h"
+#include "lab/report/rows.h"
 
 #define RIGHT BS_FIELD_RIGHT
 #define WIDE BS_FIELD_WIDE
-enum { SPEEDUP = 2 };
+#define SPARE BS_FIELD_SPARE
+#define LEAST BS_FIELD_LEAST
 
 static const bs_field fields[] = {
     {"pass", "PASS", BS_FIELD_FOLD, 0},
-    {"place", "PLACE", RIGHT, 0},
-    {"speedup", "TIMES AS FAST", RIGHT, 3},
-    {"speedup_low", "FROM", RIGHT, 3},
-    {"speedup_high", "TO", RIGHT, 3},
+    {"place", "#", RIGHT, 0},
+    {"speedup", "SPEEDUP", RIGHT, 3},
+    {"speedup_low", "FROM", RIGHT | SPARE, 3},
+    {"speedup_high", "TO", RIGHT | SPARE, 3},
     {"verdict", "IT IS", 0, 0},
     {"candidate", "CANDIDATE", 0, 0},
     {"simulated_us", "SIMULATED us", RIGHT, 6},
-    {"measured_ms", "MEASURED ms", RIGHT, 4},
-    {"predicted_ms", "PREDICTED ms", RIGHT, 4},
-    {"world_size", "P", RIGHT, 0},
-    {"threads_per_rank", "THREADS/RANK", RIGHT, 0},
-    {"limit", "LIMIT", 0, 0},
+    {"measured_ms", "ms", RIGHT, 4},
+    {"predicted_ms", "PREDICTED ms", RIGHT | SPARE, 4},
+    {"world_size", "P", RIGHT | LEAST, 0},
+    {"threads_per_rank", "THREADS/RANK", RIGHT | LEAST, 0},
+    {"limit", "LIMIT", LEAST, 0},
     {"label", "LABEL", WIDE, 0},
     {"domain", "DOMAIN", WIDE, 0},
     {"against", "AGAINST", WIDE, 0},
@@ -57,7 +59,7 @@ static void print_wrapped(const char *places, const char *text) {
   const size_t indent = used;
   char *shown = bs_report_printable(text), *rest = NULL;
   for (char *word = strtok_r(shown, " ", &rest); word != NULL; word = strtok_r(NULL, " ", &rest)) {
-    if (used > indent && used + 1 + strlen(word) > BS_TABLE_WIDTH)
+    if (used > indent && used + 1 + strlen(word) > bs_report_width(stdout))
       used = (size_t)bs_print(stdout, "\n%*s", (int)indent, "") - 1;
     used += (size_t)bs_print(stdout, "%s%s", used > indent ? " " : "", word);
   }
@@ -92,20 +94,14 @@ static void print_sentences(const char *title, const char *key, const json_t *ro
 
 /* The rows of one pass. */
 static int32_t print_pass(const json_t *rows, int only_measured, bs_error *err) {
-  bs_field shown[N_FIELDS];
-  char title[220];
   json_t *mine = json_array();
   size_t left_out = 0;
-  memcpy(shown, fields, sizeof fields);
   for (size_t i = 0; i < json_array_size(rows); i++) {
     json_t *row = json_array_get(rows, i);
     if (only_measured && !is_timed(row))
       left_out++;
     else
       json_array_append(mine, row);
-    if (bs_get_text(row, "against")[0] == '\0') continue;
-    snprintf(title, sizeof title, "TIMES AS FAST AS %.160s", bs_get_text(row, "against"));
-    shown[SPEEDUP].title = title;
   }
   const json_t *first = json_array_get(mine, 0);
   const char *domain = bs_get_text(first, "domain");
@@ -116,7 +112,8 @@ static int32_t print_pass(const json_t *rows, int only_measured, bs_error *err) 
   if (is_simulated(first))
     bs_print(stdout, "simulated, not measured: a machine of %s numbers (%s)\n", bs_get_text(first, "label"),
              domain);
-  int32_t rc = bs_report_print(stdout, BS_FORMAT_TABLE, shown, N_FIELDS, mine, err);
+  bs_speedup_caption(stdout, mine);
+  int32_t rc = bs_report_print(stdout, BS_FORMAT_TABLE, fields, N_FIELDS, mine, err);
   if (!only_measured) print_sentences("why:", "why", mine);
   if (!only_measured) print_sentences("unclear, and what to do:", "next", mine);
   if (!only_measured) print_sentences("no verdict:", "note", mine);

@@ -188,7 +188,7 @@ static int32_t add_plugins(json_t *rows, const bs_node *base, bs_error *err) {
     bs_error why = BS_ERROR_INIT;
     if (bs_plugin_get(context, i, &info, NULL) != BS_OK) continue;
     const int named = strcmp(info.origin, "--plugin") == 0;
-    if (!named && !info.builtin && strncmp(info.origin, "<libdir>", 8) != 0) continue;
+    if (!named && !info.builtin && strcmp(info.origin, "the library's folder") != 0) continue;
     if (info.state != BS_PLUGIN_FOUND && info.state != BS_PLUGIN_ACTIVE && !named) continue;
     if (bs_plugin_activate(context, info.id, &why) == BS_OK) {
       add_plugin(rows, context, info.id);

@@ -12,6 +12,7 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/diagnose/keep.h"
+#include "lab/stop.h"
 
 static const args_option diagnose_options[] = {
     {OPT_PRESET, "quick (under a minute), full (the default) or large (models and layers as in use)", 0},
@@ -249,7 +250,8 @@ static int32_t of_layer(const args *a, const bs_diagnose_request *asked, json_t 
   q.progress_user = &r.host;
   if (rc == BS_OK) r.host.table.doing(&r.host, "diagnose", NULL);
   if (rc == BS_OK) rc = bs_diagnose_layer(r.run.context, r.config, r.request.configs_dir, &q, out, err);
-  if (rc == BS_OK && keep) rc = bs_diagnose_keep(&r.run, r.config, *out, out_folder, err);
+  if (rc == BS_OK && keep && bs_stop_asked() == 0)
+    rc = bs_diagnose_keep(&r.run, r.config, *out, out_folder, err);
   if (r.run.host != NULL) r.host.table.doing(&r.host, NULL, NULL);
   compare_run_free(&r);
   return rc;
@@ -264,7 +266,7 @@ static int32_t of_model(const args *a, const bs_diagnose_request *of, json_t **o
   q.progress_user = asked.request.progress_user;
   if (rc == BS_OK) rc = bs_diagnose_model(asked.context, &asked.request, &asked.model, &q, out, err);
   model_progress_end(&asked);
-  if (rc == BS_OK) {
+  if (rc == BS_OK && bs_stop_asked() == 0) {
     json_t *record = json_pack("{s:O}", "diagnosis", *out);
     rc = model_keep(a, &asked, "model_diagnose", 1, record, out_folder, err);
     json_decref(record);
@@ -428,6 +430,7 @@ static int32_t diagnose(const args *a, bs_error *err) {
   q.ablate = (const char *const *)words[2].texts;
   q.n_ablate = words[2].n;
   q.vary = vary;
+  bsrun_interruptible("no more checks are done, and nothing is kept; --only CHECK does those that are left");
   if (rc == BS_OK) rc = args_has(a, "dry-run") ? print_list(format, err) : subjects(a, &q, format, err);
   for (int i = 0; i < 3; i++) cut_free(&words[i]);
   free(vary);

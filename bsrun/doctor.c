@@ -274,6 +274,7 @@ static int doctor(const args *a, bs_error *err) {
              .named = json_array(),
              .bad = json_array(),
              .backends = json_array()};
+  bsrun_interruptible("the rows above are done; constants that were kept before stay as they are");
   int32_t rc = read_options(&v, &format, err);
   if (rc == BS_OK) rc = examine(&v, err);
   if (rc == BS_OK)

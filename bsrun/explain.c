@@ -60,11 +60,13 @@ static int32_t read_words(const args *a, enum subject *out_of, const char **out_
   const size_t wanted = *out_of == OF_OP ? 1 : 2;
   const int has_shape = *out_of == OF_OP && a->n_words == 2;
   if (a->n_words != wanted && !has_shape) {
-    bs_error_set(err, BS_USAGE, "BS-USE-WORD", "explain takes an op, a mask or a method; %zu word%s given",
-                 a->n_words, a->n_words == 1 ? " is" : "s are");
-    bs_error_hint(err,
-                  "bsrun explain matmul, bsrun explain attention SHAPE, bsrun explain mask MASK, bsrun "
-                  "explain method M");
+    bs_error_set(err, BS_USAGE, "BS-USE-WORD",
+                 "explain takes an op, a mask, a method, gates or words; %zu word%s given", a->n_words,
+                 a->n_words == 1 ? " is" : "s are");
+    bs_error_hint(
+        err,
+        "bsrun explain matmul, explain attention SHAPE, explain mask MASK, explain method M, explain "
+        "gates, explain words");
     return BS_USAGE;
   }
   *out_name = a->words[wanted - 1];
@@ -121,6 +123,9 @@ static int32_t explain(const args *a, bs_error *err) {
   explained x = {.a = a};
   enum subject of = OF_OP;
   const char *name = NULL;
+  const char *first = a->n_words == 1 ? a->words[0] : "";
+  if (strcmp(first, "gates") == 0 || strcmp(first, "words") == 0)
+    return explain_words(a, first[0] == 'g', err);
   int32_t rc = bsrun_format(a, &x.format, err);
   if (rc == BS_OK) rc = read_words(a, &of, &name, err);
   if (rc == BS_OK) rc = bsrun_cache_path(a, &x.cache, err);
@@ -145,7 +150,8 @@ const bsrun_verb verb_explain = {
     .words =
         "OP [SHAPE] [options]\n"
         "mask MASK [options]\n"
-        "method METHOD [options]",
+        "method METHOD [options]\n"
+        "gates | words",
     .about =
         "OP      the ladder of implementations for one call, best first, the refused with their reasons: "
         "native before\n"
@@ -162,6 +168,7 @@ const bsrun_verb verb_explain = {
         "way\n"
         "        (--dtype i8: quantised weights; fp4: what they would take, no backend has them)\n"
         "method  what each rank proposes: split, FLOPs, bytes, collectives and their payload\n"
+        "gates   what each gate checks; words: the other words of the screens, RIGHT, UNCLEAR, speedup, ...\n"
         "\n"
         "Nothing is run. Times are predicted when `bsrun doctor --measure` has kept this machine's "
         "constants.\n",
@@ -172,7 +179,8 @@ const bsrun_verb verb_explain = {
         "  bsrun explain mask random_2of4 --n 4096\n"
         "  bsrun explain mask magnitude --n 1024 -P 4 --dtype bf16 -o json\n"
         "  bsrun explain mask random_2of4 --n 4096 --dtype i8\n"
-        "  bsrun explain method blockshock -P 2 --b 16\n",
+        "  bsrun explain method blockshock -P 2 --b 16\n"
+        "  bsrun explain gates\n",
     .exits =
         "0; 3 when no implementation serves the op, or the method refuses (the reason is printed); 2 "
         "usage.\n",

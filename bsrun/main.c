@@ -84,6 +84,8 @@ static int exit_code_of(const bs_error *err) {
 }
 
 int bsrun_fail(const bs_error *given) {
+  const int interrupted = bsrun_interrupted(); /* the error is what the signal made */
+  if (interrupted != 0) return interrupted;
   char line[2048];
   bs_error room = BS_ERROR_INIT, *err = &room;
   if (!bsrun_mpi_cause(given, &room)) room = *given;
@@ -172,7 +174,12 @@ int32_t bsrun_format(const args *a, int *out_format, bs_error *err) {
   *out_format = args_has(a, "wide") ? BS_FORMAT_WIDE : BS_FORMAT_TABLE;
   if (name == NULL) return BS_OK;
   const int format = bs_format_parse(name);
-  if (format < 0) return bsrun_unknown("output format", name, bs_format_names, 5, err);
+  if (format < 0) {
+    bsrun_unknown("output format", name, bs_format_names, 5, err);
+    if (bs_nearest(name, bs_format_names, 5) == NULL)
+      bs_error_hint(err, "-o takes table, md, csv, json or jsonl; into a file: -o json > FILE");
+    return BS_USAGE;
+  }
   if (format != BS_FORMAT_TABLE && args_has(a, "wide"))
     return bs_error_set(err, BS_USAGE, "BS-USE-FORMAT", "--wide is of tables; -o %s has every field", name);
   if (format != BS_FORMAT_TABLE) *out_format = format;
@@ -180,6 +187,7 @@ int32_t bsrun_format(const args *a, int *out_format, bs_error *err) {
 }
 
 int bsrun_finish(int exit_code) {
+  if (bsrun_interrupted() != 0) exit_code = bsrun_interrupted();
   if (fflush(stdout) == 0 && !ferror(stdout)) return exit_code;
   if (exit_code != 0) return exit_code;
   bs_error err = BS_ERROR_INIT;

@@ -9,6 +9,7 @@
 #include "core/base/text.h"
 #include "lab/measure/constants.h"
 #include "lab/model/bench.h"
+#include "lab/stop.h"
 
 static const args_option model_bench_options[] = {
     {OPT_INPUT, NULL, 0},
@@ -137,6 +138,7 @@ static int32_t bench(const args *a, bs_error *err) {
   int format;
   bs_load_now(&before);
   how.before = &before;
+  bsrun_interruptible("nothing is kept; --seconds S takes less time");
   int32_t rc = bsrun_format(a, &format, err);
   if (rc == BS_OK) rc = read_seconds(a, &how.seconds, err);
   if (rc == BS_OK) rc = model_asked_make(a, &asked, err);
@@ -146,7 +148,8 @@ static int32_t bench(const args *a, bs_error *err) {
   model_progress_end(&asked);
   if (rc == BS_OK) {
     tell_of(a, result);
-    const int32_t kept = model_keep(a, &asked, "model_bench", 1, result, &folder, err);
+    const int32_t kept =
+        bs_stop_asked() != 0 ? BS_OK : model_keep(a, &asked, "model_bench", 1, result, &folder, err);
     rc = print_result(format, result, kept == BS_OK ? err : NULL);
     model_print_folder(format, folder);
     if (kept != BS_OK) rc = kept;

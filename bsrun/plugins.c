@@ -192,7 +192,11 @@ static json_t *plugin_row(bs_context *context, const bs_node *config, const bs_g
   json_object_set_new(row, "kinds", bs_json_of_text(kinds));
   json_object_set_new(row, "abi", json_string(info->abi == 0 ? "" : abi));
   json_object_set_new(row, "state", json_string(state));
-  json_object_set_new(row, "from", bs_json_of_text(why[0] != '\0' ? why : info->origin));
+  const int for_tests = strncmp(info->summary, "for tests", 9) == 0;
+  json_object_set_new(row, "from",
+                      bs_json_of_text(why[0] != '\0' ? why
+                                      : for_tests    ? "for tests"
+                                                     : info->origin));
   json_object_set_new(row, "path", bs_json_of_text(info->path));
   json_object_set_new(row, "origin", bs_json_of_text(info->origin));
   json_object_set_new(row, "why", bs_json_of_text(why));

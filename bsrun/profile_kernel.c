@@ -96,6 +96,7 @@ static int32_t run(const args *a, bs_error *err) {
   bs_kernel_setup setup = {.problem = &problem, .backend = args_value(a, "backend"), .seed = 1};
   char provider[256] = "";
   bs_context *context = NULL;
+  bsrun_interruptible("nothing is kept; the same command profiles again");
   int32_t rc = profile_options(a, &how, err);
   if (rc == BS_OK) rc = read_provider(a, provider, sizeof provider, &setup, err);
   if (rc == BS_OK) rc = threads_of(a, &setup.threads, err);

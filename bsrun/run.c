@@ -312,7 +312,7 @@ static int run_parsed(const args *a, run_plan *p, bs_error *err) {
   p->point.trace_file = args_value(a, "trace");
   if (p->launch != NULL) return launch(p, err);
   bsrun_grades(p->host.quiet, &p->run.grades);
-  if (!bsrun_following()) run_signals_install();
+  bsrun_interruptible(NULL);
   if (p->planned.tune) return tune(p, err);
   int code = run_points(p, err);
   bs_error_clear(err);

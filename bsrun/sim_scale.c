@@ -334,7 +334,8 @@ static int32_t run_point(scale *s, const char *method, uint32_t P, bs_error *err
   const int32_t rc =
       best ? simulate_best(s, method, P, &row, err) : simulate(s, method, P, s->algorithm, &row, err);
   if (rc == BS_OK) json_array_append_new(s->rows, row);
-  if ((rc != BS_CONFIG && rc != BS_UNSUPPORTED) || s->n_ranks * s->n_methods == 1) return rc;
+  const int unknown = rc != BS_OK && strcmp(err->id, "BS-PLG-NOTFOUND") == 0; /* of every point */
+  if ((rc != BS_CONFIG && rc != BS_UNSUPPORTED) || unknown || s->n_ranks * s->n_methods == 1) return rc;
   char note[512];
   snprintf(note, sizeof note, "%s on %u ranks is left out: %.400s", method, P, err->message);
   bsrun_note(s->quiet, note);

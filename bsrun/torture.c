@@ -231,20 +231,6 @@ static int32_t make_scratch(bs_torture *t, bs_error *err) {
   return bs_error_set(err, BS_IO, "BS-TORTURE-FOLDER", "cannot make a folder below %s", base);
 }
 
-static void on_signal(int number) {
-  if (!bs_stop_ask(number)) bsrun_leave(128 + number); /* asked again */
-}
-
-/* The first signal ends the children and leaves no folder; they would die with this process anyhow. */
-static void listen_for_signals(void) {
-  static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
-  struct sigaction action;
-  memset(&action, 0, sizeof action);
-  action.sa_handler = on_signal;
-  sigemptyset(&action.sa_mask);
-  for (size_t i = 0; i < 3; i++) sigaction(numbers[i], &action, NULL);
-}
-
 /* A communicator of its own decides how its ranks come to be, else the one that is to be used. */
 static void find_launches(bs_torture *t) {
   const char *comm = bs_torture_value(t, "comm");
@@ -268,7 +254,9 @@ static int run_all(const args *a, bs_torture *t, bs_error *err) {
   int32_t rc = find_subjects(a, t, err);
   if (rc == BS_OK) rc = known_subjects(a, t, err);
   if (rc == BS_OK) find_launches(t);
-  listen_for_signals();
+  /* the children end, and no folder is left */
+  bsrun_interruptible(
+      "no score is made of a part; --only FAULT or fewer --comm and --backend take less time");
   if (rc == BS_OK) rc = make_scratch(t, err);
   t->began = bs_process_now();
   t->ended = on_ended;
@@ -282,8 +270,7 @@ static int run_all(const args *a, bs_torture *t, bs_error *err) {
   if (t->scratch[0] != '\0') bs_torture_remove(t->scratch);
   if (bs_stop_asked() != 0) {
     free(t->cases);
-    fputs("bsrun: interrupted\n", stderr);
-    return 128 + bs_stop_asked();
+    return bsrun_interrupted();
   }
   if (rc == BS_OK && t->n_cases == 0)
     rc = bs_error_set(err, BS_USAGE, "BS-TORTURE-NOTHING", "there is no call to inject a fault at");

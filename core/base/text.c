@@ -126,9 +126,33 @@ static size_t distance(const char *a, size_t na, const char *b, size_t nb) {
   return last[nb];
 }
 
+/* Words of other programs for things that have a name here. */
+static const char *known_as(const char *word, const char *const *candidates, size_t count) {
+  static const char *const others[][2] = {
+      {"gpu", "cuda"}, {"nvidia", "cuda"},      {"batch", "b"},       {"batch-size", "b"},
+      {"tokens", "b"}, {"ranks", "world-size"}, {"np", "world-size"}, {"nproc", "world-size"},
+      {"ls", "runs"},  {"list", "runs"},        {"masks", "explain"}};
+  for (size_t k = 0; k < sizeof others / sizeof others[0]; k++)
+    for (size_t i = 0; strcmp(word, others[k][0]) == 0 && i < count; i++)
+      if (candidates[i] != NULL && strcmp(candidates[i], others[k][1]) == 0) return candidates[i];
+  return NULL;
+}
+
+/* The shortest candidate that the word is the beginning of. */
+static const char *begun_by(const char *word, size_t n, const char *const *candidates, size_t count) {
+  const char *found = NULL;
+  for (size_t i = 0; n >= 3 && i < count; i++)
+    if (candidates[i] != NULL && strncmp(candidates[i], word, n) == 0 &&
+        (found == NULL || strlen(candidates[i]) < strlen(found)))
+      found = candidates[i];
+  return found;
+}
+
 const char *bs_nearest(const char *word, const char *const *candidates, size_t count) {
   size_t n = strlen(word);
   if (n == 0 || n > NAME_MAX_LENGTH) return NULL;
+  const char *other = known_as(word, candidates, count);
+  if (other != NULL) return other;
   size_t best = 1 + n / 4 + 1; /* one more than is still near */
   const char *found = NULL;
   for (size_t i = 0; i < count; i++) {
@@ -143,7 +167,7 @@ const char *bs_nearest(const char *word, const char *const *candidates, size_t c
       found = candidates[i];
     }
   }
-  return found;
+  return found != NULL ? found : begun_by(word, n, candidates, count);
 }
 
 int64_t bs_size_unit(const char **at) {

@@ -14,6 +14,7 @@
 #include "lab/error.h"
 #include "lab/measure/stats.h"
 #include "lab/peers/exchange.h"
+#include "lab/stop.h"
 
 enum { WARM_CALLS = 3, CALLS_MAX = 2000, SAMPLES_MAX = 200, VALUES = 7 };
 enum { VIRTUAL_CALLS = 16 };         /* with a virtual clock, where all samples are equal */
@@ -241,7 +242,8 @@ static int32_t rank_main(bs_rank *rank, void *arg, bs_error *err) {
     double size = (double)j->bench.min_bytes;
     uint64_t last = 0;
     while (rc == BS_OK && size <= (double)j->bench.max_bytes) {
-      if ((uint64_t)size != last) rc = run_cell(j, rank, kind, (uint64_t)size, err);
+      rc = bs_stop_check(err); /* of one rank: the others end with it */
+      if (rc == BS_OK && (uint64_t)size != last) rc = run_cell(j, rank, kind, (uint64_t)size, err);
       last = (uint64_t)size; /* a small factor, rounded down, gives it again */
       size *= j->bench.factor;
     }

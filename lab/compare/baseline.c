@@ -115,7 +115,7 @@ static void add_case(bs_text *out, const char *suite, const json_t *row) {
   }
   if (outcome != LACKING)
     bs_text_printf(
-        out, ": %.4g times as fast [%.4g, %.4g]: %.6g ms", json_number_value(json_object_get(row, "speedup")),
+        out, ": speedup %.4g [%.4g, %.4g]: %.6g ms", json_number_value(json_object_get(row, "speedup")),
         json_number_value(json_object_get(row, "low")), json_number_value(json_object_get(row, "high")),
         json_number_value(json_object_get(row, "b_ms")));
   bs_text_printf(out, "%s baseline %.6g ms%s</testcase>\n", outcome == LACKING ? ":" : ",",

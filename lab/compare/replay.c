@@ -148,14 +148,14 @@ static void add_simulated(replay *r, const json_t *x, const json_t *y) {
   json_decref(b);
 }
 
-/* "arm (forward): 1.02 times as fast [0.98, 1.05]". */
+/* "arm (forward): speedup 1.02 [0.98, 1.05]". */
 static void add_time(replay *r, const json_t *row) {
   char what[200];
   if (strcmp(bs_get_text(row, "word"), "MISSING") == 0)
     snprintf(what, sizeof what, "%.60s ms (%.40s): %.60s", bs_get_text(row, "arm"), bs_get_text(row, "phase"),
              bs_get_text(row, "cause"));
   else
-    snprintf(what, sizeof what, "%.60s ms (%.40s): %.4g times as fast [%.4g, %.4g]", bs_get_text(row, "arm"),
+    snprintf(what, sizeof what, "%.60s ms (%.40s): speedup %.4g [%.4g, %.4g]", bs_get_text(row, "arm"),
              bs_get_text(row, "phase"), json_number_value(json_object_get(row, "speedup")),
              json_number_value(json_object_get(row, "low")), json_number_value(json_object_get(row, "high")));
   add(r, "time", what, bs_get_text(row, "word"), json_object_get(row, "a_ms"), json_object_get(row, "b_ms"));

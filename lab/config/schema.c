@@ -9,6 +9,7 @@
 
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "lab/config/short_names.h"
 #include "lab/word.h"
 
 #define MAX_CANDIDATES 256
@@ -134,6 +135,7 @@ int32_t bs_schema_unknown(const bs_node *node, const char *path, const char *opt
                                            "hardware",   "logging", "sweep", "plugins", "plugin"};
     nearest = bs_nearest(path, sections, sizeof sections / sizeof sections[0]);
   }
+  if (parent == 0 && strcmp(bs_short_name_key(path), path) != 0) nearest = bs_short_name_key(path);
   bs_error_set(err, BS_CONFIG, "BS-CFG-KEY", "unknown key '%s'", path);
   bs_schema_where(node, err);
   if (nearest != NULL) {
@@ -161,8 +163,13 @@ static int32_t type_error(const bs_node *node, const bs_key *key, bs_error *err)
 }
 
 static int32_t range_error(const bs_node *node, const bs_key *key, bs_error *err) {
-  return bs_schema_refuse(node, err, "BS-CFG-RANGE", "%s: %.80s is outside %s", key->path, node->text,
-                          key->range);
+  const int32_t rc = bs_schema_refuse(node, err, "BS-CFG-RANGE", "%s: %.80s is outside %s", key->path,
+                                      node->text, key->range);
+  if (key->default_text[0] != '\0')
+    bs_error_hint(err, "the default is %s", key->default_text);
+  else
+    bs_error_hint(err, "give a number in this range");
+  return rc;
 }
 
 /* The length of the choices in "a|b||c" that are shown: older ones follow "||". */

@@ -328,7 +328,7 @@ int32_t bs_diagnosis_run(bs_diagnosis *d, struct diag_layer *layer, struct diag_
     rc = bs_stop_check(err);
     if (rc == BS_OK) rc = run_check(d, &bs_checks[i], layer, model, err);
   }
-  return rc;
+  return bs_stop_asked() != 0 ? BS_OK : rc; /* the checks until then are the result */
 }
 
 static int dearer_first(const void *a, const void *b) {

@@ -8,6 +8,7 @@
 
 #include "lab/error.h"
 #include "lab/kernel/bench_point.h"
+#include "lab/stop.h"
 #include "lab/store/env.h"
 
 static void tell(const bs_kernel_bench *q, const char *text) {
@@ -195,6 +196,7 @@ static int32_t examine_all(bs_point *point, bs_error *err) {
     const char *text = q->n_providers > 0 ? q->providers[i] : "";
     bs_entrant *e = add_entrant(point, text);
     rc = e != NULL ? vary(point, e, text, err) : bs_no_memory(err, "a provider");
+    if (rc == BS_OK) rc = bs_stop_check(err);
     if (rc == BS_OK) rc = examine(point, e, err);
   }
   if (rc == BS_CONFIG && q->n_providers > 0 && err != NULL && strncmp(err->id, "BS-OP-KNOB", 10) == 0)
@@ -338,6 +340,8 @@ static int32_t run_point(bs_point *point, bs_kernel_torch *torch, json_t *out, b
   if (rc == BS_OK) rc = check_ran(point, err);
   for (uint32_t i = 0; rc == BS_OK && i < point->n; i++)
     rc = bs_entrant_row(point, &point->of[i], json_object_get(out, "rows"), err);
+  for (uint32_t i = 0; rc != BS_OK && bs_stop_asked() != 0 && i < point->n; i++) /* what is known */
+    if (point->of[i].ran > 0) bs_entrant_row(point, &point->of[i], json_object_get(out, "rows"), NULL);
   return rc == BS_OK && point->bench->out_dir != NULL
              ? bs_point_keep(point, json_object_get(out, "runs"), err)
              : rc;

@@ -69,18 +69,22 @@ static json_int_t gates_in(const bs_entrant *e, const char *state) {
   return n;
 }
 
-/* Adds "11/15 passed", "numeric failed"; nothing for PyTorch. gates_skipped, gates_unknown and
- * gates_not_reached name the others. */
-static void gate_words(const bs_point *point, const bs_entrant *e, char *out, size_t size) {
+/* Writes "10 passed, 6 not applicable" or "numeric failed"; nothing for PyTorch. gates_skipped, gates_unknown
+ * and gates_not_reached name the others. */
+static void gate_words(const bs_entrant *e, char *out, size_t size) {
+  const json_int_t skipped = gates_in(e, "skipped");
+  char more[40] = "";
   out[0] = '\0';
   if (e->torch != NULL) return;
-  if (e->failed >= 0)
+  if (e->failed >= 0) {
     snprintf(out, size, "%s failed", bs_rule_stage_names[e->failed]);
-  else if (e->unknown > 0)
-    snprintf(out, size, "%lld/%u passed, %u UNKNOWN", (long long)gates_in(e, "pass"), point->rules->n,
-             e->unknown);
-  else
-    snprintf(out, size, "%lld/%u passed", (long long)gates_in(e, "pass"), point->rules->n);
+    return;
+  }
+  if (e->unknown > 0)
+    snprintf(more, sizeof more, ", %u UNKNOWN", e->unknown);
+  else if (skipped > 0)
+    snprintf(more, sizeof more, ", %lld not applicable", (long long)skipped);
+  snprintf(out, size, "%lld passed%s", (long long)gates_in(e, "pass"), more);
 }
 
 /* The state of a gate; "not_reached": its stage has not been judged. */
@@ -144,7 +148,7 @@ static json_t *shape_of(const bs_point *point, const bs_entrant *e) {
   char text[BS_KERNEL_TEXT], shape[BS_KERNEL_TEXT], gates[48];
   bs_kernel_problem_text(p, text, sizeof text);
   snprintf(shape, sizeof shape, "%.*s", (int)strcspn(text, ":"), text);
-  gate_words(point, e, gates, sizeof gates);
+  gate_words(e, gates, sizeof gates);
   return json_pack("{s:i, s:s, s:s, s:s, s:s, s:i, s:s, s:i, s:f, s:f, s:s, s:s, s:s, s:o}", "place",
                    (int)(e - point->of), "problem", text, "shape", shape, "dtype", bs_dtype_name(p->dtype),
                    "mask", mask_of(p), "threads", (int)point->bench->threads, "provider", e->label,

@@ -238,6 +238,7 @@ static int32_t run_sampled(sampled *s, double seconds, bs_error *err) {
   so.pairs_min = PAIRS_MIN;
   so.pairs_max = (size_t)fmax(PAIRS_MIN, (double)s->rung[0]->e.pairs_max);
   so.seconds = seconds;
+  so.keep_stopped = 1;
   so.rebuild_seconds = REBUILD_SHARE * seconds;
   so.warm_seconds = seconds / (2.0 * s->n) < so.warm_seconds ? seconds / (2.0 * s->n) : so.warm_seconds;
   for (uint32_t i = 0; i < s->n; i++) {

@@ -11,6 +11,7 @@
 #include "lab/cores.h"
 #include "lab/error.h"
 #include "lab/measure/kernel.h"
+#include "lab/stop.h"
 #include "lab/store/env.h"
 #include "lab/store/store.h"
 
@@ -50,7 +51,7 @@ static int32_t add_row(survey *s, const char *name, json_t *row, bs_error *err) 
   if (list == NULL && json_object_set_new(s->out, name, list = json_array()) != 0) list = NULL;
   if (row == NULL || list == NULL || json_array_append_new(list, row) != 0)
     return bs_no_memory(err, "the machine's constants");
-  return BS_OK;
+  return bs_stop_check(err);
 }
 
 static int32_t survey_arithmetic(survey *s, bs_error *err) {

@@ -14,6 +14,7 @@
 #include "lab/error.h"
 #include "lab/measure/sampler_arm.h"
 #include "lab/process/child.h"
+#include "lab/stop.h"
 
 enum {
   FEWEST = 5,
@@ -61,7 +62,7 @@ void bs_sampler_defaults(bs_sampler_options *out) {
 }
 
 const char *bs_stop_name(uint32_t stop) {
-  static const char *const names[] = {"?", "interval", "max_pairs", "seconds"};
+  static const char *const names[] = {"?", "interval", "max_pairs", "seconds", "signal"};
   return stop < sizeof names / sizeof names[0] ? names[stop] : "?";
 }
 
@@ -350,7 +351,7 @@ static int32_t take_pairs(run *r, bs_error *err) {
   s->builds = 1;
   int32_t rc = steady(r, err);
   r->start = bs_sampler_now(r->host);
-  while (rc == BS_OK && s->stop == 0) {
+  while (rc == BS_OK && s->stop == 0 && (rc = bs_stop_check(err)) == BS_OK) {
     const size_t at = s->pairs - s->start[s->groups];
     rc = take_pair(r, echoes && at >= (r->group > 1), err);
     if (rc == BS_OK) rc = look_at_rules(r, err);
@@ -359,6 +360,17 @@ static int32_t take_pairs(run *r, bs_error *err) {
   }
   bs_disturbance_end(&r->judge, &r->seen, &s->disturbance);
   return rc;
+}
+
+/* A signal asked to stop, and there are pairs enough for an interval. */
+static int may_keep(const run *r) {
+  return r->o->keep_stopped && bs_stop_asked() != 0 && r->out != NULL && r->out->pairs >= 5;
+}
+
+static void end_group(bs_sampling *s) {
+  s->stop = BS_STOP_SIGNAL;
+  s->start[s->groups + 1] = s->pairs;
+  if (s->pairs > s->start[s->groups]) ++s->groups;
 }
 
 int32_t bs_sampler_run(const bs_sampler_options *o, const bs_sampler_host *host, const bs_sampler_arm *arms,
@@ -376,6 +388,10 @@ int32_t bs_sampler_run(const bs_sampler_options *o, const bs_sampler_host *host,
     rc = bs_sampler_find_lead(o, arms, r.out, err);
   }
   if (rc == BS_OK) rc = take_pairs(&r, err);
+  if (rc != BS_OK && may_keep(&r)) {
+    end_group(r.out);
+    rc = BS_OK;
+  }
   if (rc == BS_OK) rc = bs_sampling_compare(r.out, o->margin, err);
   if (rc == BS_OK) rc = bs_sampling_judge(r.out, err);
   bs_disturbance_close(&r.judge);

@@ -71,12 +71,13 @@ typedef struct bs_sampler_options {
   double half_width;      /* stop when each interval is narrower than +- this share of its ratio (0.005) */
   double margin;          /* equivalence margin of the verdicts (0.01) */
   uint64_t seed;          /* of the order within the rounds (1) */
+  uint32_t keep_stopped;  /* 1: where a signal asks to stop (lab/stop.h), the pairs so far are the result */
 } bs_sampler_options;
 void bs_sampler_defaults(bs_sampler_options *out);
 
 /* The rule that ended the pairs. */
-enum bs_stop { BS_STOP_INTERVAL = 1, BS_STOP_PAIRS = 2, BS_STOP_SECONDS = 3 };
-/* "interval", "max_pairs", "seconds". */
+enum bs_stop { BS_STOP_INTERVAL = 1, BS_STOP_PAIRS = 2, BS_STOP_SECONDS = 3, BS_STOP_SIGNAL = 4 };
+/* "interval", "max_pairs", "seconds", "signal". */
 const char *bs_stop_name(uint32_t stop);
 
 /* The warm-up of an arm. */

@@ -14,6 +14,7 @@
 #include "lab/measure/constants.h"
 #include "lab/measure/sampler.h"
 #include "lab/model/bench.h"
+#include "lab/stop.h"
 
 enum { DEFAULT_PROMPT = 128, SAMPLES = 200, LEAST_SAMPLES = 5 };
 static const double LONGEST_SAMPLE = 0.05, SHORTEST_SAMPLE = 2e-3, WARM_SECONDS = 2, PROFILE_SECONDS = 1;
@@ -348,7 +349,8 @@ int32_t bs_model_bench_run(bs_context *context, const bs_model_request *request,
     rc = info.cache_tokens > 0 ? bench_tokens(context, &b, info.cache_tokens, err)
                                : bench_plain(context, &b, err);
   bs_load_now(&after);
-  if (rc == BS_OK && asked->profile) rc = profile(context, &b, &nodes, err);
+  if (bs_stop_asked() != 0 && json_array_size(b.rows) > 0) rc = BS_OK; /* the rows until then */
+  if (rc == BS_OK && asked->profile && bs_stop_asked() == 0) rc = profile(context, &b, &nodes, err);
   if (rc == BS_OK)
     *out = json_pack("{s:o, s:s, s:i, s:o, s:b, s:O, s:O, s:o, s:o}", "model", bs_model_json_text(r.path),
                      "backend", b.backend, "threads", (int)b.threads, "dims", dims_of(model), "made_inputs",

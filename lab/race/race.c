@@ -93,6 +93,7 @@ static int32_t measure_point(void *user, uint64_t point, uint32_t effort, double
   *out = bs_history_seconds(answer);
   if (isinf(*out)) {
     r->bad++;
+    r->refused += strcmp(bs_tune_text(answer, "verdict"), bs_verdict_names[BS_VERDICT_REFUSED]) == 0;
     snprintf(r->cause, sizeof r->cause, "%s", bs_tune_text(answer, "cause"));
   }
   return bs_history_add(&run->history, point, answer, err);

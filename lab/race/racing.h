@@ -35,6 +35,7 @@ typedef struct race {
   size_t n;
   runner *run, *best;
   uint64_t measured, known, bad, most;
+  uint64_t refused; /* of the bad ones: knobs that the judged shape cannot take */
   char choice[BS_SPACE_TEXT + 160];
   json_t *result;  /* of the pairs; NULL: there were none */
   char cause[200]; /* of the last candidate that failed */

@@ -68,6 +68,7 @@ json_t *race_report(const race *r, const char *origin) {
                 "strategy", bs_strategy_names[r->o->strategy], "measured", (json_int_t)r->measured, "known",
                 (json_int_t)r->known, "failed", (json_int_t)r->bad, "spaces", spaces, "elite", elite);
   if (out == NULL) return NULL;
+  json_object_set_new(out, "not_applicable", json_integer((json_int_t)r->refused));
   if (json_object_size(r->restriction) > 0) json_object_set(out, "restriction", r->restriction);
   json_object_set_new(out, "spent_s", json_real(bs_clock_s() - r->began));
   const json_t *again = json_object_get(r->result, "again"), *look = again != NULL ? again : r->result;

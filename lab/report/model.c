@@ -9,6 +9,7 @@
 
 #include "lab/error.h"
 #include "lab/report/model_parts.h"
+#include "lab/store/find.h"
 #include "lab/store/read.h"
 
 enum { MOST_COMPARISONS = 500, MOST_LINES = 2000 };
@@ -146,7 +147,12 @@ static int32_t take_word(json_t *model, const char *word, const char *root, bs_e
     if (rc == BS_OK) add_plans(model, word);
   } else {
     char path[4096];
+    char *in = NULL, *run = NULL; /* of `latest` and of a short id */
     rc = add_rows(model, root, word, &n, err);
+    if (rc == BS_OK && n == 0 && bs_run_find(root, word, &in, &run, NULL) == BS_OK)
+      rc = add_rows(model, in, run, &n, err);
+    free(in);
+    free(run);
     if (rc == BS_OK && snprintf(path, sizeof path, "%s/%s", root, word) < (int)sizeof path)
       bs_model_plans(model, path);
   }

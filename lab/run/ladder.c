@@ -11,6 +11,7 @@
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
 #include "lab/measure/sampler.h"
+#include "lab/stop.h"
 #include "lab/store/env.h"
 #include "lab/store/record.h"
 
@@ -143,11 +144,13 @@ static int32_t one_pass(keeper *k, bs_node *config, const lab_ladder_request *q,
   int32_t rc = bs_ladder_make(k->lab->context, config, o, &ladder, err);
   if (rc == BS_OK) rc = check_specs(&ladder, o, err);
   if (rc == BS_OK) note_crowd(k->lab, &ladder);
+  const int made = rc == BS_OK;
   if (rc == BS_OK && q->most > 0) rc = bs_ladder_measure(&ladder, (uint32_t)q->most, o, err);
+  if (rc == BS_OK) rc = bs_stop_check(err);           /* what was measured until then is told, not kept */
   if (rc == BS_OK) rc = check_specs(&ladder, o, err); /* what could not be built */
-  if (rc == BS_OK) {
+  if (rc == BS_OK || (made && bs_stop_asked() != 0)) {
     json_t *more = bs_ladder_rows(&ladder);
-    if (more == NULL || json_array_extend(rows, more) != 0)
+    if ((more == NULL || json_array_extend(rows, more) != 0) && rc == BS_OK)
       rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
     if (rc == BS_OK) rc = keep(k, &ladder, config, more, err);
     json_decref(more);

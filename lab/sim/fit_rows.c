@@ -2,6 +2,7 @@
  * fit_rows.c - see fit_rows.h. */
 #include "lab/sim/fit_rows.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +47,11 @@ int32_t bs_fit_rows_read(const char *path, json_t **out_rows, bs_error *err) {
   json_error_t why;
   *out_rows = NULL;
   FILE *f = fopen(path, "re");
-  if (f == NULL) return bs_error_set(err, BS_INPUT, "BS-FIT-FILE", "%s cannot be opened", path);
+  if (f == NULL) {
+    bs_error_errno(err, BS_INPUT, "BS-FIT-FILE", errno, "%s cannot be opened", path);
+    bs_error_hint(err, "a file of rows, as `-o jsonl > FILE` of a benchmark of collectives writes them");
+    return BS_INPUT;
+  }
   json_t *rows = json_loadf(f, JSON_REJECT_DUPLICATES, &why);
   int32_t rc = BS_OK;
   if (!json_is_array(rows)) {

@@ -85,7 +85,7 @@ int32_t bs_store_io_error(bs_error *err, int saved_errno, const char *what, cons
   if (saved_errno == ENOSPC || saved_errno == EDQUOT || saved_errno == EFBIG) {
     bs_error_hint(err, "free some space, or choose another folder with --out DIR");
   } else if (saved_errno == EACCES || saved_errno == EPERM || saved_errno == EROFS ||
-             saved_errno == ENOTDIR) {
+             saved_errno == ENOTDIR || saved_errno == ENOENT) {
     bs_error_hint(err, "choose a folder you may write with --out DIR");
   } else if (saved_errno == ELOOP) {
     bs_error_hint(err, "links below the results folder are not followed");
@@ -101,16 +101,22 @@ static int32_t open_root(const char *out_dir, int *out_fd, bs_error *err) {
   if (length == 0 || length >= sizeof path) {
     return bs_error_set(err, BS_CONFIG, "BS-STO-DIR", "logging.out_dir is empty or too long");
   }
+  int denied = 0; /* of a folder that may be there all the same */
+  size_t denied_at = 0;
   for (size_t i = 1; i <= length; i++) {
     if (out_dir[i] != '/' && out_dir[i] != '\0') continue;
     memcpy(path, out_dir, i);
     path[i] = '\0';
-    if (mkdir(path, 0755) != 0 && errno != EEXIST && errno != EROFS && errno != EACCES) {
+    if (mkdir(path, 0755) == 0 || errno == EEXIST) continue;
+    if (errno != EROFS && errno != EACCES && denied == 0)
       return bs_store_io_error(err, errno, "make the folder", path);
-    }
+    if (denied == 0) denied = errno, denied_at = i;
   }
   *out_fd = open(out_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  return *out_fd < 0 ? bs_store_io_error(err, errno, "open the folder", out_dir) : BS_OK;
+  if (*out_fd >= 0) return BS_OK;
+  if (errno != ENOENT || denied == 0) return bs_store_io_error(err, errno, "open the folder", out_dir);
+  path[denied_at] = '\0';
+  return bs_store_io_error(err, denied, "make the folder", path);
 }
 
 /* Replaces *fd by its folder `name`, which is created (and synced) if missing. */

@@ -124,10 +124,10 @@ static void add_kernel(story *s, const json_t *record) {
   if (!json_is_number(json_object_get(p, "p50_us"))) return;
   char pairs[300] = "";
   if (json_is_number(ratio))
-    snprintf(pairs, sizeof pairs, "; %.3g times as fast as %.200s [%.3g, %.3g]: %.20s",
-             json_number_value(ratio), bs_get_text(c, "against"),
-             json_number_value(json_object_get(c, "ratio_low")),
-             json_number_value(json_object_get(c, "ratio_high")), bs_get_text(c, "word"));
+    snprintf(pairs, sizeof pairs, "; speedup %.3g [%.3g, %.3g] against %.160s: %.20s",
+             json_number_value(ratio), json_number_value(json_object_get(c, "ratio_low")),
+             json_number_value(json_object_get(c, "ratio_high")), bs_get_text(c, "against"),
+             bs_get_text(c, "word"));
   add(s, "time", "p50 %.4g us a call, %.3g %% of the bound (%s)%s",
       json_number_value(json_object_get(p, "p50_us")), json_number_value(json_object_get(p, "bound_percent")),
       bs_get_text(p, "binding"), pairs);

@@ -87,7 +87,7 @@ static int32_t arm_open(void *user, uint32_t arm, bs_sampler_arm *out, bs_error 
 
 /* ---- results -------------------------------------------------------------------------------- */
 
-/* A line a candidate: "KEY: cpu:packed; cpu:dnnl: 0.86 times as fast as cpu:packed". */
+/* A line a candidate: "KEY: cpu:packed; cpu:dnnl: speedup 0.86 against cpu:packed". */
 static void tell(const bs_tuner *tuner, const json_t *entry) {
   size_t i;
   const json_t *c;

@@ -352,7 +352,7 @@ static void compared(const json_t *row, const char *standard, char *out, size_t 
   if (bs_tune_text(row, "failed")[0] != '\0')
     snprintf(out, size, "failed: %.120s", bs_tune_text(row, "failed"));
   else if (strcmp(word, "FASTER") == 0 || strcmp(word, "SLOWER") == 0)
-    snprintf(out, size, "%.2f times as fast as %s", json_number_value(json_object_get(look, "ratio")),
+    snprintf(out, size, "speedup %.2f against %s", json_number_value(json_object_get(look, "ratio")),
              standard);
   else if (strcmp(word, "SAME") == 0)
     snprintf(out, size, "as fast as %s", standard);

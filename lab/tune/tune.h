@@ -42,6 +42,6 @@ void bs_tuner_drop(bs_tuner *tuner);
 /* The file's entry (docs/tuning.md) for one product, for `bsrun explain`: its candidates are those of `asked`
  * ({key, candidates}, see bs_tune_candidate). NULL: none. */
 const json_t *bs_tuner_find(const bs_tuner *tuner, const json_t *asked);
-/* The verdict of an entry on one candidate: "chosen, 1.23 times as fast as cpu:packed". Returns out. */
+/* The verdict of an entry on one candidate: "chosen, speedup 1.23 against cpu:packed". Returns out. */
 const char *bs_tune_words(const json_t *entry, const char *name, char *out, size_t size);
 #endif

@@ -57,6 +57,7 @@ static int32_t deactivate(void *state, bs_error *err) {
   return BS_OK;
 }
 
-BS_PLUGIN_DEFINE("bad_attention", BS_PLUGIN_VERSION, "an attention with a chosen fault: controls of gates",
+BS_PLUGIN_DEFINE("bad_attention", BS_PLUGIN_VERSION,
+                 "for tests: an attention with a chosen fault, a control of gates",
                  (1u << BS_KIND_BACKEND) | (1u << BS_KIND_OP),
                  "backend:bad_attention\nop:attention@bad_attention\n", activate, deactivate)

@@ -41,8 +41,7 @@ def main(build, source):
         """Words, with what differs from run to run masked; a comparison's verdict and the advice on it do."""
         text = "\n".join(line for line in text.split("\n") if not line.startswith("repeat: "))
         text = re.sub(r" unclear: .*? run: ", " run: ", re.sub(r"\s+", " ", re.sub(r"#[^\n]*", "", text)))
-        text = re.sub(r"(FASTER|SLOWER|UNCLEAR)( \([a-z ]+\))?: \S+ times as fast as|SAME: as fast as", "VERDICT", text)
-        text = re.sub(r", \S+ times \[", " [", text)
+        text = re.sub(r"(FASTER|SLOWER|UNCLEAR|SAME)( \([a-z ]+\))?: speedup", "VERDICT", text)
         text = re.sub(r" predicted: \S+ % off\)", " predicted)", re.sub(r"doubtful: .*?--measure\) ", "", text))
         text = re.sub(r"; (arithmetic|reading memory|the exchange between ranks|the calls of the host) limits? it", "; LIMIT", text)
         text = re.sub(r"\S+ % of this machine's limit; LIMIT|share of this machine's limit unknown", "LIMIT", text)
