@@ -193,8 +193,7 @@ static int32_t check_any(const args *a, bs_error *err) {
 const bsrun_verb model_check = {
     .name = "check",
     .words = "FOLDER|MODEL [--show nodes] [--input NAME=FILE.npy ...] [--backend NAME] [-o FORMAT]",
-    .summary =
-        "prove a model right: by vectors, by the graph as written, its nodes by f64",
+    .summary = "prove a model right: by vectors, by the graph as written, its nodes by f64",
     .about =
         "FOLDER holds a model, .npy files and vectors.txt, as tools/bs-export writes them: every case runs, "
         "and "
