@@ -98,7 +98,6 @@ static void offer_kinds(const line *l, const char *kinds) {
 static const struct {
   const char *of, *verb, *option, *kinds;
 } values[] = {
-    {"bench", "sdpa", "mask", "full|causal|causal_br"},
     {"plugins", "check", "output", "text|tap|json"},
     {NULL, "torture", "output", "text|tap|json"},
     {"model", "explain", "output", "text|json"},

@@ -74,7 +74,7 @@ const args_meaning args_meanings[OPT_COUNT_] = {
     [OPT_STRICT] = {"strict", 0, 0, 0, NULL, "what could not be judged, and any finding, is a failure"},
     [OPT_AT_LEAST] = {"at-least", 0, 0, 0, "X", "a gate: fail unless there is at least this much"},
     [OPT_WHERE] = {"where", 'w', 1, 0, "CONDITION", "only those for which it holds"},
-    [OPT_LIMIT] = {"limit", 0, 0, 0, "N", "at most so many"},
+    [OPT_LIMIT] = {"limit", 'n', 0, 0, "N", "at most so many"},
     [OPT_SHOW] = {"show", 0, 0, 0, "WHAT", "also show a part that is not shown by default"},
     [OPT_INPUT] = {"input", 0, 1, 0, "NAME=FILE", "the .npy file of an input of the model"},
     [OPT_CONSTANT] = {"constant", 0, 1, 0, "NAME=FILE",

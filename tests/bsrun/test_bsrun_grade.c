@@ -119,7 +119,7 @@ START_TEST(a_grade_is_kept_shown_recorded_and_lost) {
 END_TEST
 
 START_TEST(settings_and_form_are_kept_parts_are_not) {
-  ran r = bsrun(dir, "plugins", "check", plugin, "--group", "abi", NULL);
+  ran r = bsrun(dir, "plugins", "check", plugin, "--only", "abi", NULL);
   must_be(&r, 0);
   ran_free(&r);
   ck_assert_ptr_null(read_text(cache, "grades.jsonl"));
@@ -174,7 +174,7 @@ START_TEST(nothing_is_passed_over) {
     int code;
     const char *option, *value, *id, *says;
   } wrong[] = {{3, "--set", "nonsense.key=1", "BS-CFG-KEY", "nonsense"},
-               {3, "--config", "/nonexistent", "BS-CFG-", "/nonexistent"},
+               {4, "--config", "/nonexistent", "BS-CFG-", "/nonexistent"},
                {3, "--set", "plugins.skel_workload.size=3", "BS-CHK-PARAM", "--param size=VALUE"}};
   for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
     ran r = bsrun(dir, "plugins", "check", plugin, wrong[i].option, wrong[i].value, NULL);

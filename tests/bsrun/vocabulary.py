@@ -120,7 +120,7 @@ def page_rows(rows):
         for one in [name, *sorted(word for word in first if word.startswith(name + " "))]:
             letter, value, hidden, doc = first[one]
             shown = "--" + one + ("=" if " " in one and value else "") + (f", -{letter}" if letter else "")
-            of = "bsrun itself" if hidden else ", ".join(sorted(set(verbs[one])))
+            of = "bsrun itself" if hidden else "most verbs" if len(set(verbs[one])) > 24 else ", ".join(sorted(set(verbs[one])))
             lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in (f"`{shown}`", value, doc, of)) + " |")
     return lines
 

@@ -16,19 +16,19 @@
 static const struct {
   const char *words, *told;
 } verbs[] = {
-    {"ladder " LAYER " --seconds 60", "--seconds S takes less time"},
-    {"compare --a method=row_parallel --b method=column_parallel --n 64 --out off --seconds 60",
+    {"compare row_parallel column_parallel " LAYER " --seconds 60", "--seconds S takes less time"},
+    {"compare method=row_parallel method=column_parallel --n 64 --out off --seconds 60",
      "--seconds S takes less time"},
     {"diagnose " LAYER " --seconds 60", "--only CHECK"},
-    {"profile layer " LAYER " --iters 10000000", "profiles again"},
+    {"profile layer " LAYER " --samples 10000000", "profiles again"},
     {"profile kernel b1h1s64d64 --seconds 60 --out off", "profiles again"},
-    {"bench sdpa b1h1s64d64 --torch off --seconds 60 --iters 60000 --out off", "--provider NAME"},
-    {"bench matmul --n 1024 --b 64 --torch off --seconds 60 --iters 60000 --out off", "--provider NAME"},
-    {"bench comm -P 2 --comm threads --max-bytes 268435456", "--coll NAME"},
+    {"bench sdpa b1h1s64d64 --torch off --seconds 60 --samples 60000 --out off", "--provider NAME"},
+    {"bench matmul --n 1024 --b 64 --torch off --seconds 60 --samples 60000 --out off", "--provider NAME"},
+    {"coll bench -P 2 --comm threads", "--coll NAME"},
     {"model bench builtin:lm --dim tokens=8 --dim batch=1 --seconds 60 --out off", "--seconds S"},
     {"doctor --measure --force --cache machine.json --out off", "constants that were kept before"},
-    {"torture --comm threads --ranks 2", "--only FAULT"},
-    {"tune b1h1s64d64 --budget 60s --tune-cache tune.json --points off", "the same command goes on"},
+    {"torture --comm threads -P 2", "--fault FAULT"},
+    {"tune b1h1s64d64 --seconds 60 --tune-cache tune.json --points off", "the same command goes on"},
     {"sweep -x model.N=64,128 --phase 1 --set phase.pairs_seconds=60 --set phase.pairs_max=100000",
      "--resume"},
     {"run --phase 1 --n 64 --b 8 --dtype f32 --set phase.pairs_seconds=60 --set phase.pairs_max=100000",
@@ -84,7 +84,7 @@ END_TEST
 START_TEST(test_interrupted_comparison_shows_pairs) {
   int status = 0;
   const pid_t pid =
-      start(dir, run_words("%s compare --a method=row_parallel --b method=column_parallel --n 64 --out off "
+      start(dir, run_words("%s compare method=row_parallel method=column_parallel --n 64 --out off "
                            "--seconds 60 --set phase.pairs_max=100000",
                            run_env("BS_TEST_BSRUN")));
   for (int i = 0; i < 3000 && !hears(pid); i++) usleep(1000);

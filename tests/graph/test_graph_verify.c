@@ -128,7 +128,7 @@ START_TEST(a_faulty_pass_is_named) {
   ck_assert_msg(strcmp(r.pass, fault->pass) == 0 && strcmp(r.off, fault->pass) == 0, "%s, not %s: %s", r.pass,
                 fault->pass, err.message);
   ck_assert(!r.ok && strcmp(r.output, "y") == 0 && r.rank == 2 && r.serves[0] == '\0');
-  ck_assert_msg(strstr(err.message, fault->pass) != NULL && strstr(err.hint, "=off") != NULL, "%s; %s",
+  ck_assert_msg(strstr(err.message, fault->pass) != NULL && strstr(err.hint, "--no-pass") != NULL, "%s; %s",
                 err.message, err.hint);
   ck_assert_msg(r.node[0] != '\0' && strstr(err.message, r.node) != NULL, "%s", err.message);
   /* The session's outputs are those of its own run, wrong as they are. */

@@ -160,7 +160,7 @@ END_TEST
 
 START_TEST(a_file_that_is_not_there) {
   run_kit("nowhere", "");
-  ck_assert_int_eq(r.code, 5);
+  ck_assert_int_eq(r.code, 4);
   run_kit("wrong_op", "--help");
   ck_assert_int_eq(r.code, 0);
   ck_assert_ptr_nonnull(strstr(r.text, "examples:"));
@@ -196,13 +196,13 @@ static void check(const char *words) {
 
 START_TEST(bsrun_passes_on_grade_and_status) {
   char words[4200];
-  snprintf(words, sizeof words, "'%s/bs_wrong_op.so' --group abi", BS_TEST_KIT_DIR);
+  snprintf(words, sizeof words, "'%s/bs_wrong_op.so' --only abi", BS_TEST_KIT_DIR);
   check(words);
   ck_assert_msg(r.code == 0, "%s", r.text);
   ck_assert_ptr_nonnull(strstr(r.text, "\npartial: group abi "));
   ck_assert_ptr_null(strstr(r.text, "blockshock-conformant"));
   snprintf(words, sizeof words,
-           "'%s/bs_wrong_op.so' --param fault='calls setenv' --kit quick --group hygiene -o json",
+           "'%s/bs_wrong_op.so' --param fault='calls setenv' --preset quick --only hygiene -o json",
            BS_TEST_KIT_DIR);
   check(words);
   ck_assert_int_eq(r.code, 5);
@@ -213,10 +213,10 @@ END_TEST
 /* Layers on the backend of users, or on one that is not there. */
 START_TEST(methods_on_another_backend) {
   char words[4200];
-  snprintf(words, sizeof words, "'%s/bs_wrong_method.so' --group threads --backend cpu", BS_TEST_KIT_DIR);
+  snprintf(words, sizeof words, "'%s/bs_wrong_method.so' --only threads --backend cpu", BS_TEST_KIT_DIR);
   check(words);
   ck_assert_msg(r.code == 0, "%s", r.text);
-  snprintf(words, sizeof words, "'%s/bs_wrong_method.so' --group threads --backend cpuu", BS_TEST_KIT_DIR);
+  snprintf(words, sizeof words, "'%s/bs_wrong_method.so' --only threads --backend cpuu", BS_TEST_KIT_DIR);
   check(words);
   ck_assert_int_eq(r.code, 5);
   ck_assert(kit_line_has(r.text, "FAIL        threads.worlds.wrong_row", "--backend: no backend 'cpuu'"));
@@ -240,8 +240,8 @@ START_TEST(without_an_mpirun_the_reason_is_told) {
                   r.text);
     ck_assert_ptr_null(strstr(r.text, "FAIL  "));
   }
-  kit_shell(&r, "'%s' plugins check '%s' --group communicator --mpirun /nowhere/mpirun 2>&1",
-            kit_bin("bsrun"), path);
+  kit_shell(&r, "'%s' plugins check '%s' --only communicator --mpirun /nowhere/mpirun 2>&1", kit_bin("bsrun"),
+            path);
   ck_assert_msg(strstr(r.text, "/nowhere/mpirun started no process") != NULL, "%s", r.text);
 }
 END_TEST

@@ -301,7 +301,7 @@ START_TEST(columns_of_one_rank) {
   } forms[] = {{0, NULL},
                {1000, "hold 1000: no column of 0 to 47"},
                {NAN, "nan"},
-               {1, "column 1 is told of"},
+               {1, "column 1 belongs to"},
                {0.5, "hold 0.5"}};
   for (size_t f = 0; f < sizeof forms / sizeof forms[0]; f++) {
     bs_check_result r;

@@ -77,7 +77,7 @@ START_TEST(shares_and_speeds) {
   ck_assert_ptr_nonnull(strstr(notes.items[1], "mask.speeds has no effect on the mask contiguous"));
   bs_experiment_free(&e);
   bs_notes_free(&notes);
-  no_layer("name: uneven, shares: [3, 1], speeds: [3, 1]", BS_CONFIG, "BS-CFG-SHARES", "both given");
+  no_layer("name: uneven, shares: [3, 1], speeds: [3, 1]", BS_CONFIG, "BS-CFG-SHARES", "set the same thing");
   no_layer("name: uneven, speeds: fast", BS_CONFIG, "BS-CFG-TYPE", "mask.speeds");
 }
 END_TEST

@@ -236,7 +236,7 @@ START_TEST(named_plugins) {
   ck_assert_str_eq(p.err.id, "BS-PLG-ABI");
   ck_assert_str_eq(p.err.plugin, "minor");
   snprintf(path, sizeof path, "%s/bs_none.so", p.first);
-  ck_assert_int_eq(open_named(&p, path), BS_PLUGIN);
+  ck_assert_int_eq(open_named(&p, path), BS_INPUT); /* no such file: exit 4 */
   ck_assert_str_eq(p.err.id, "BS-PLG-NOTFOUND");
   ck_assert_int_eq(bs_status_exit_code(BS_PLUGIN), 5);
   ck_assert_int_eq(open_named(&p, p.first), BS_PLUGIN); /* a folder is no plugin */
