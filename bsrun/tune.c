@@ -240,6 +240,7 @@ static int tune(tune_verb *v, bs_error *err) {
   bs_race_options *o = &v->race;
   json_t *report = NULL;
   int number = 0;
+  bsrun_interruptible("the same command goes on with what was measured");
   int32_t rc = read_options(v, err);
   o->problem = v->problem;
   o->backend = args_value(v->a, "backend");

@@ -14,6 +14,7 @@
 #include "lab/error.h"
 #include "lab/kernel/query.h"
 #include "lab/measure/spacer.h"
+#include "lab/stop.h"
 
 enum { INPUTS = 6, OUTPUTS = 3, KEY = 600, NAME = 160 };
 
@@ -411,6 +412,7 @@ int32_t bs_kernel_arm_series(void *opaque, uint64_t warmup, uint64_t n, double *
     const double began = bs_clock_s();
     rc = run_calls(arm, 1, err);
     out_seconds[i] = bs_clock_s() - began;
+    if (rc == BS_OK) rc = bs_stop_check(err);
   }
   return leave(arm, rc, err);
 }

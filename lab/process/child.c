@@ -33,6 +33,8 @@ static _Noreturn void become(const bs_child *c, pid_t parent) {
   if (c->death != 0 && getppid() != parent) _exit(not_run);
   if (c->group != BS_CHILD_KEEP) setpgid(0, c->group);
   redirect(c->stdio);
+  signal(SIGINT, SIG_DFL); /* the parent's handlers are not the child's, also before exec */
+  signal(SIGTERM, SIG_DFL);
   if (c->mask != NULL) sigprocmask(SIG_SETMASK, c->mask, NULL);
   if (c->run != NULL) c->run(c->user);
   if (c->program == NULL) _exit(0);

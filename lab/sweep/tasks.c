@@ -13,6 +13,7 @@
 
 #include "lab/error.h"
 #include "lab/process/process.h"
+#include "lab/stop.h"
 #include "lab/store/store.h"
 
 enum { MAX_JOBS = 64, MAX_WORDS = 64 };
@@ -253,6 +254,7 @@ int32_t bs_tasks_run(bs_task *of, size_t n, const bs_tasks_options *o, int *out_
                .jobs = o->jobs < 1          ? 1
                        : o->jobs > MAX_JOBS ? MAX_JOBS
                                             : o->jobs,
+               .signal = bs_stop_asked(), /* between two calls of this */
                .err = err};
   if (o->budget_s > 0) t->ends_at = bs_process_now() + o->budget_s;
   int32_t rc = watch_signals(t, err);

@@ -23,7 +23,7 @@ static const struct {
     {"profile layer " LAYER " --iters 10000000", "profiles again"},
     {"profile kernel b1h1s64d64 --seconds 60 --out off", "profiles again"},
     {"bench sdpa b1h1s64d64 --torch off --seconds 60 --iters 60000 --out off", "--provider NAME"},
-    {"bench matmul --n 64 --b 8 --torch off --seconds 60 --iters 60000 --out off", "--provider NAME"},
+    {"bench matmul --n 1024 --b 64 --torch off --seconds 60 --iters 60000 --out off", "--provider NAME"},
     {"bench comm -P 2 --comm threads --max-bytes 268435456", "--coll NAME"},
     {"model bench builtin:lm --dim tokens=8 --dim batch=1 --seconds 60 --out off", "--seconds S"},
     {"doctor --measure --force --cache machine.json --out off", "constants that were kept before"},
