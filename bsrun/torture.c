@@ -256,7 +256,7 @@ static int run_all(const args *a, bs_torture *t, bs_error *err) {
   if (rc == BS_OK) find_launches(t);
   /* the children end, and no folder is left */
   bsrun_interruptible(
-      "no score is made of a part; --only FAULT or fewer --comm and --backend take less time");
+      "no score is made of a part; --fault FAULT or fewer --comm and --backend take less time");
   if (rc == BS_OK) rc = make_scratch(t, err);
   t->began = bs_process_now();
   t->ended = on_ended;

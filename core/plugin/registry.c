@@ -126,9 +126,11 @@ static int32_t not_found(const bs_context *context, uint32_t kind, const char *n
   for (uint32_t i = 0; i < names.count; i++)
     bs_text_printf(&known, "%s%s", i > 0 ? ", " : "", (const char *)names.items[i]);
   const char *word = bs_kind_word(kind);
-  for (uint32_t i = 0; i < context->plugins.count; i++) { /* as near as a name, and not listed */
+  /* As near as a name, and not listed: aliases, and what is there for tests. */
+  for (uint32_t i = 0; i < context->plugins.count; i++) {
     const bs_plugin_self *p = bs_plugin_at(context, i);
     if (p->has_note) add_listed(&names, p->note.things, kind, 1);
+    if (p->has_note && is_for_tests(p)) add_listed(&names, p->note.things, kind, 0);
   }
   const char *near = bs_nearest(name, (const char *const *)names.items, names.count);
   bs_error_set(err, BS_NOT_FOUND, "BS-PLG-NOTFOUND", "no %s '%s'; known: %s", word, name,
