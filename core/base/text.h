@@ -16,13 +16,15 @@ BS_API void bs_text_append(bs_text *t, const char *data, size_t size);
 /* A blank and a word, quoted for a shell where it must be. */
 BS_API void bs_text_word(bs_text *t, const char *word);
 BS_API void bs_text_free(bs_text *t);
-/* The candidate nearest to `word` (Damerau-Levenshtein distance <= 1 + length/4), NULL when none is near. */
+/* The candidate nearest to `word` (Damerau-Levenshtein distance <= 1 + length/4), NULL: no candidate is that
+ * near. */
 BS_API const char *bs_nearest(const char *word, const char *const *candidates, size_t count);
 /* Whole-string parses; 1 on success. Integers accept k, M, G suffixes (binary: 1024) only when suffix=1. */
 BS_API int bs_parse_i64(const char *text, int suffix, int64_t *out);
 BS_API int bs_parse_f64(const char *text, double *out); /* finite only */
 BS_API int bs_parse_bool(const char *text, int *out);   /* true false yes no on off 1 0 */
 BS_API char *bs_strdup(const char *s);                  /* NULL when out of memory */
-/* Of "wrapper:other": "other", through all wrappers; else the name itself. Points into it. */
+/* Returns "other" of "wrapper:other", through all wrappers, else the name itself. The result points into
+ * `name`. */
 BS_API const char *bs_innermost(const char *name);
 #endif
