@@ -8,7 +8,7 @@
 /* The only node that writes the value's root, where the value is the whole root in order (a reshape); else
  * GNONE. */
 uint32_t match_producer(const graph *g, uint32_t value);
-/* The same node if it has that op and its result has no port and no other reader than `user` (GNONE: any). */
+/* Returns that node if it has that op, and its result has no port and no reader but `user` (GNONE: any). */
 uint32_t match_only(const graph *g, uint32_t value, uint32_t op, uint32_t user);
 /* Both show the same elements of the same root with the same dims: an axis of one is that axis of the other.
  */
