@@ -84,7 +84,7 @@ class Ours:
         for name, size in sizes.items():
             self.words += ["--dim", f"{name}={size}"]
         self.bsrun, self.backend, self.on_ref = str(options.build / "bin" / "bsrun"), options.backend, 0
-        self.bench = ["--seconds", str(options.seconds), "--out", "off"] + ["--allow-fallback"] * options.allow_fallback
+        self.bench = ["--seconds", str(options.seconds), "--out", "off"] + ["--force"] * options.allow_fallback
         self.warm_s = options.seconds
 
     def model(self, verb, more):
@@ -98,7 +98,7 @@ class Ours:
         import numpy
 
         with tempfile.TemporaryDirectory() as scratch:
-            self.model("run", ["--output-dir", scratch])
+            self.model("run", ["--to", scratch])
             return [numpy.load(f"{scratch}/{name}.npy") for name in names]
 
     def round(self):

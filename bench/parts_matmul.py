@@ -57,8 +57,8 @@ class Product:
 
     def bench_matmul(self, words, threads, isa, dtype, providers, torch, options):
         """Rows of one command."""
-        command = [self.bench.path("bin", "bsrun"), "bench", "matmul", *words, "--dtype", dtype, "--threads", str(threads), "--isa", isa,
-                   *self.more, "--provider", ",".join(providers), "--torch", torch, "--seeds", "1", *options, "--out", "off", "-q", "-o", "jsonl"]
+        command = [self.bench.path("bin", "bsrun"), "bench", "matmul", *words, "--dtype", dtype, "--threads", str(threads), "--with", f"isa={isa}",
+                   *self.more, "--provider", ",".join(providers), "--torch", torch, "--with", "seeds=1", *options, "--out", "off", "-q", "-o", "jsonl"]
         return self.bench.json_lines(command, good=ENDED, env=self.bench.peers.environment(isa, threads))
 
     def rows(self, n, k, b, threads, isa, dtype="f32", options=()):
@@ -77,7 +77,7 @@ class Product:
         if not self.bench.has_onednn():
             return {"cpu:packed": shapes}
         words = [f"n{n}k{k}b{b}" for n, k, b in shapes]
-        told = self.bench_matmul(words, threads, isa, dtype, out, "off", ["--seconds", "0.1", "--pairs", "5", "--iters", "3", "--warmup", "0"])
+        told = self.bench_matmul(words, threads, isa, dtype, out, "off", ["--seconds", "0.1", "--with", "pairs=5", "--samples", "3", "--warmup", "0"])
         seconds = [row["p50_us"] for row in told]
         for at, shape in enumerate(shapes):
             packed, dnnl = seconds[2 * at:2 * at + 2]
@@ -127,7 +127,7 @@ def shape_row(told, isa):
 
 def sampling(bench, seconds):
     if bench.quick:
-        return ["--pairs", "6", "--seconds", "0.05", "--iters", "5", "--warmup", "1"]
+        return ["--with", "pairs=6", "--seconds", "0.05", "--samples", "5", "--warmup", "1"]
     return ["--seconds", str(seconds)]
 
 
@@ -276,7 +276,7 @@ def grid(bench):
     sizes = bench.grid_sizes or sizes
     total = len(sizes) ** 2 * len(tokens)
     product = Product(bench, ("auto", *BLAS))
-    options = sampling(bench, 0.3) + ([] if bench.quick else ["--pairs", "6", "--slowest", "10", "--iters", "3", "--warmup", "0"])
+    options = sampling(bench, 0.3) + ([] if bench.quick else ["--with", "pairs=6", "--with", "slowest=10", "--samples", "3", "--warmup", "0"])
     for isa in bench.count(bench.isas, bench.isas[:1]):
         for threads in bench.threads(*bench.count((1, 2), (2,))):
             rows = []

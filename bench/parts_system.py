@@ -12,16 +12,18 @@ from common import ROOT, heading, interval, note, show, table, us
 
 
 LAYERS = {"blockshock": "method=blockshock mask=%s P=2", "row_parallel": "method=row_parallel P=2", "dense": "method=dense P=1"}
+PHASE_OF = {"forward": ("--phase", "time"), "backward": ("--phase", "backward"), "sgd": ("--phase", "train"),
+            "adamw": ("--phase", "train", "--set", "phase.optimizer=adamw")}
 
 
 def ratios(bench, work, tokens, mask, impl):
     """Of one layer on two ranks of a thread: the time of each method over that of another, by `bsrun compare`; dense is on one rank."""
     size = bench.count(4096, 256)
-    shape = ["--n", str(size), "--k", str(size), "--dtype", "f32", "--pass", work, "--threads-per-rank", "1", "--set", f"model.B={tokens}",
+    shape = ["--n", str(size), "--k", str(size), "--dtype", "f32", *PHASE_OF[work], "--threads", "1", "--set", f"model.B={tokens}",
              "--set", "method.bias=false", "--plugin", "cpu", "--set", f"plugins.cpu.matmul={impl}", "--seconds", str(bench.count(20, 0.1))]
     for of, to in (("blockshock", "row_parallel"), ("dense", "blockshock"), ("dense", "row_parallel")):
         sides = [LAYERS[method] % mask if "%s" in LAYERS[method] else LAYERS[method] for method in (of, to)]
-        command = [bench.path("bin", "bsrun"), "compare", "--a", sides[0], "--b", sides[1], *shape, "--out", "off", "-q", "-o", "json"]
+        command = [bench.path("bin", "bsrun"), "compare", sides[0], sides[1], *shape, "--out", "off", "-q", "-o", "json"]
         first, second = json.loads(bench.run(command))
         yield {"of": of, "to": to, "ratio": second["speedup"], "low": second["speedup_low"], "high": second["speedup_high"], "pairs": second["pairs"],
                "of_s": first["measured_ms"] * 1e-3, "to_s": second["measured_ms"] * 1e-3, "shape": f"P = 2, N = K = {size}, B = {tokens}, f32"}
@@ -87,9 +89,9 @@ def exchange(bench, found, sizes, rounds):
 
 def allreduce(bench):
     heading("all_reduce, two ranks")
-    command = [bench.path("bin", "bsrun"), "bench", "comm", "-P", "2", "--coll", "all_reduce", "-q", "-o", "jsonl"]
+    command = [bench.path("bin", "bsrun"), "coll", "bench", "-P", "2", "--coll", "all_reduce", "-q", "-o", "jsonl"]
     rows = []
-    for r in bench.json_lines([*command, "--min-bytes", "4", "--max-bytes", "16M", "--factor", "4"]):
+    for r in bench.json_lines([*command, "--size", "4:16Mi*4"]):
         median = r["time_us"] * 1e-6
         if r["bytes"] == 4:
             bench.goal("all_reduce of 4 bytes, 2 ranks", "<= 0.5 us", f"{us(median)} us", median <= 0.5e-6)

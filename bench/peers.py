@@ -44,10 +44,10 @@ class Peer:
 
 
 class Ours(Peer):
-    """bsrun bench comm, a process for each pair; it finds the iterations itself."""
+    """bsrun coll bench, a process for each pair; it finds the iterations itself."""
 
     def commands(self, pairs):
-        return [self.command + ["--min-bytes", str(size), "--max-bytes", str(size)] for size, _ in pairs]
+        return [self.command + ["--size", str(size)] for size, _ in pairs]
 
     def seconds(self, said):
         return [json.loads(line)["time_us"] * 1e-6 for line in said.splitlines()]

@@ -7,27 +7,33 @@
 #include <stddef.h>
 
 #include "blockshock/blockshock.h"
+#include "bsrun/options.h"
 
+/* A row of a verb's table. A verb that takes words of an option (options.h) has a row for each behind it. */
 typedef struct args_option {
-  const char *name;  /* without the dashes */
-  char letter;       /* 0: none */
-  const char *value; /* name of its value in the help; NULL: a flag */
-  int repeat;        /* may be given more than once */
-  const char *doc;   /* one line of help */
+  int id;           /* enum args_id; OPT_END: the table ends */
+  const char *more; /* what the option means here, beside what it always means; NULL: nothing */
+  int flags;        /* enum args_flag */
 } args_option;
 
+enum args_flag {
+  ARGS_FOLDER = 1, /* its path is a folder, not a file */
+  ARGS_STORE = 2,  /* --out: the verb reads there, so `off` is none */
+  ARGS_HIDDEN = 4  /* of bsrun itself, in no help */
+};
+
 /* Rows of tables of options. Every table ends with ARGS_HELP. */
-#define ARGS_TABLE                                                 \
-  {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"}, { \
-    "wide", 0, NULL, 0, "a table of all columns, however wide"     \
+#define ARGS_TABLE                                                    \
+  {OPT_OUTPUT, "table, md, csv, json or jsonl; default: table", 0}, { \
+    OPT_WIDE, NULL, 0                                                 \
   }
-#define ARGS_HELP                        \
-  {"help", 'h', NULL, 0, "this help"}, { \
-    NULL, 0, NULL, 0, NULL               \
+#define ARGS_HELP        \
+  {OPT_HELP, NULL, 0}, { \
+    OPT_END, NULL, 0     \
   }
 
 typedef struct args {
-  const args_option *options; /* the last has no name */
+  const args_option *options; /* the last is OPT_END */
   size_t n_options;
   size_t n_given;
   struct {
@@ -36,26 +42,40 @@ typedef struct args {
   } * given;
   size_t n_words;
   const char **words; /* what is not an option */
+  size_t n_own;
+  char **own; /* texts of words of options, to be freed */
 } args;
+
+/* What an option means in every verb. */
+const args_meaning *args_is(const args_option *option);
+const char *args_name(const args_option *option);
+/* Number i of those that were given, as it is typed: "--to" and "trace=FILE" (NULL: it has no value; else the
+ * caller's to free), or an empty name where there is no memory. */
+void args_typed(const args *a, size_t i, char out_name[64], char **out_value);
+/* How an option of the verb, or a word of one, is typed: "--activation", "--with bias". */
+const char *args_shown(const args *a, const char *name, char out[64]);
+/* That of number i of those that were given. */
+const args_option *args_given(const args *a, size_t i);
 
 /* argv without the program and the verbs. The caller frees in every case. */
 int32_t args_parse(int argc, char **argv, const args_option *options, args *out, bs_error *err);
 void args_free(args *a);
 int args_has(const args *a, const char *name);
 const char *args_value(const args *a, const char *name); /* NULL: not given */
-/* As if it had not been given. */
-void args_drop(args *a, const char *name);
+/* `a` without the options of these names (NULL at the end) and without words. Only out->given is the caller's
+ * to free: the rest is that of `a`. */
+int32_t args_without(const args *a, const char *const *names, args *out, bs_error *err);
 /* All values of a repeatable option; the array is the caller's to free. */
 int32_t args_values(const args *a, const char *name, const char ***out_values, size_t *out_count,
                     bs_error *err);
+/* The parts between commas of all values of an option; the array, with its texts, is the caller's to free. */
+int32_t args_list(const args *a, const char *name, const char ***out_parts, size_t *out_count, bs_error *err);
 /* A whole number in [low, high]; `fallback` when not given. */
 int32_t args_integer(const args *a, const char *name, int64_t low, int64_t high, int64_t fallback,
                      int64_t *out, bs_error *err);
 /* A word of a table of names.h, one of only[0..n) (NULL: of any number). Not given: *inout_number stays. */
 int32_t args_word(const args *a, const char *name, uint32_t table, const uint32_t *only, size_t n,
                   uint32_t *inout_number, bs_error *err);
-/* No words are left over. */
-int32_t args_no_words(const args *a, bs_error *err);
 /* The option lines of a help text. */
 void args_print_options(const args_option *options);
 #endif

@@ -19,83 +19,67 @@
 
 /* Options of both verbs. */
 #define COMMON_OPTIONS                                                                                       \
-  {"provider", 0, "LIST", 0,                                                                                 \
-   "as in cpu:online,ref; the first is judged by its speed. @WORD behind one gives it another problem, as "  \
-   "in cpu,cpu@f32. Default: all of the backend that serve, and what a plugin of --plugin has"},             \
-      {"backend", 0, "NAME", 0, "default: cpu"},                                                             \
-      {"threads", 0, "N", 0, "of each provider; default: all cores"},                                        \
-      {"isa", 0, "NAME", 0,                                                                                  \
-       "avx2: holds the plugin cpu and the bound to AVX2; all (the default): nobody is held"},               \
-      {"iters", 0, "N", 0,                                                                                   \
+  {OPT_PROVIDER,                                                                                             \
+   "several with commas: the first is judged by its speed. @WORD behind one gives it another problem, as "   \
+   "in cpu,cpu@f32. Default: all of the backend that serve, and what a plugin of --plugin has",              \
+   0},                                                                                                       \
+      {OPT_BACKEND, "default: cpu", 0}, {OPT_THREADS, "default: all cores", 0},                              \
+      {OPT_SAMPLES,                                                                                          \
        "single calls of each, of which p50, p90 and p99 are taken; default: 100; below 20 the gate samples " \
-       "fails"},                                                                                             \
-      {"warmup", 0, "N", 0, "calls before them; default: 20"},                                               \
-      {"seeds", 0, "N", 0, "of the numbers that are judged, at most 16; default: 5"},                        \
-      {"seed", 0, "N", 0, "the first of them; default: 1"},                                                  \
-      {"seconds", 0, "S", 0, "that the pairs of one problem may take; default: 8"},                          \
-      {"pairs", 0, "N", 0, "taken at least, however long they take; default: 20"},                           \
-      {"slowest", 0, "S", 0, "seconds of a call; a slower provider is in no pairs; default: 0.5"},           \
-      {"torch", 0, "PYTHON", 0,                                                                              \
-       "a Python that has PyTorch, which is timed in pairs; off; default: python3, if it has it"},           \
-      {"promote", 0, NULL, 0,                                                                                \
-       "also demand that the first provider is at least as fast as the best other one"},                     \
-      {"tune-cache", 0, "FILE", 0,                                                                           \
-       "the tuning file, whose choice comes first without --provider; off: none"},                           \
-      {"gates", 0, "NAME|FILE", 0, "of configs/gates, or a YAML file; default: sdpa"},                       \
-      {"strict", 0, NULL, 0, "a gate that could not be judged ends in exit code 15"},                        \
-      {"out", 0, "DIR|off", 0, "the results folder; default: results/raw; off: nothing is kept"},            \
-      {"run-id", 0, "ID", 0, "of the run's folder; default: made"},                                          \
-      {"plugin", 0, "ID|PATH", 1, "open this plugin too"},                                                   \
-      {"config", 0, "FILE", 1, "plugin_dirs, plugin_trust and plugins.ID.NAME from a YAML file"},            \
-      {"set", 0, "KEY=VALUE", 1, "set one key of it"},                                                       \
-      {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},                                         \
-      {"wide", 0, NULL, 0, "a table of all columns, however wide"},                                          \
-      {"quiet", 'q', NULL, 0, "no notes and no progress on stderr"}, ARGS_HELP
+       "fails",                                                                                              \
+       0},                                                                                                   \
+      {OPT_WARMUP, "default: 20", 0}, {OPT_SEED, "the first of those that are judged; default: 1", 0},       \
+      {OPT_SECONDS, "of the pairs of one problem; default: 8", 0}, {OPT_TORCH, NULL, 0},                     \
+      {OPT_WITH, NULL, 0}, {OPT_WITH_SEEDS, NULL, 0}, {OPT_WITH_PAIRS, NULL, 0},                             \
+      {OPT_WITH_SLOWEST, NULL, 0}, {OPT_WITH_PROMOTE, NULL, 0}, {OPT_WITH_ISA, NULL, 0},                     \
+      {OPT_TUNE_CACHE, "its choice comes first without --provider", 0}, {OPT_GATES, NULL, 0},                \
+      {OPT_STRICT, "exit 15", 0}, {OPT_OUT, NULL, 0}, {OPT_RUN_ID, NULL, 0}, {OPT_PLUGIN, NULL, 0},          \
+      {OPT_CONFIG, NULL, 0}, {OPT_SET, NULL, 0}, {OPT_OUTPUT, "table, md, csv, json or jsonl", 0},           \
+      {OPT_WIDE, NULL, 0}, {OPT_QUIET, NULL, 0}, ARGS_HELP
 
 static const args_option sdpa_options[] = {
-    {"dtype", 0, "LIST", 0, "of Q, K, V, as in f32,bf16: f32, bf16, f16, fp8 (f8e4m3), f8e5m2; default: f32"},
-    {"mask", 0, "LIST", 0, "full, causal, causal_br (the last query sees the last key); default: full"},
-    {"backward", 0, NULL, 0, "the gradients of attention, dQ, dK and dV, in its place (op attention_dx)"},
+    {OPT_DTYPE, "several with commas; default: f32", 0},
+    {OPT_PRODUCT, "dx: dQ, dK and dV (op attention_dx)", 0},
     COMMON_OPTIONS,
 };
 
 static const args_option matmul_options[] = {
-    {"n", 0, "LIST", 0, "rows of W, as in 1k,4k; default: 4096"},
-    {"k", 0, "LIST", 0, "columns of W; default: those of --n, each with its own"},
-    {"b", 0, "LIST", 0, "tokens, the rows of X; default: 64"},
-    {"sparse24", 0, NULL, 0, "W is 2:4, and its kept half is multiplied (op matmul24)"},
-    {"product", 0, "NAME", 0, "forward, dx (dX = dY W) or dw (dW = dY^T X); default: forward"},
-    {"dtype", 0, "LIST", 0, "of X and W, as in f32,bf16: f32, bf16, f16, f64; default: f32"},
+    {OPT_N, "several with commas; default: 4096", 0},
+    {OPT_K, "several with commas", 0},
+    {OPT_B, "several with commas; default: 64", 0},
+    {OPT_SPARSE24, "their kept half is multiplied (op matmul24)", 0},
+    {OPT_PRODUCT, "dx: dX = dY W, dw: dW = dY^T X", 0},
+    {OPT_DTYPE, "several with commas; default: f32", 0},
     COMMON_OPTIONS,
 };
 
 static const bs_field fields[] = {
-    {"shape", "SHAPE", BS_FIELD_FOLD | BS_FIELD_WORDS, 0},
-    {"dtype", "DTYPE", BS_FIELD_FOLD | BS_FIELD_WORDS, 0},
-    {"mask", "MASK", BS_FIELD_FOLD | BS_FIELD_WORDS, 0},
+    {"shape", "SHAPE", BS_FIELD_FOLD, 0},
+    {"dtype", "DTYPE", BS_FIELD_FOLD, 0},
+    {"mask", "MASK", BS_FIELD_FOLD, 0},
     {"threads", "THREADS", BS_FIELD_FOLD, 0},
-    {"provider", "PROVIDER", BS_FIELD_WORDS, 0},
+    {"provider", "PROVIDER", 0, 0},
     {"p50_us", "P50 us", BS_FIELD_RIGHT, 4},
-    {"p90_us", "P90 us", BS_FIELD_RIGHT | BS_FIELD_SPARE, 4},
-    {"p99_us", "P99 us", BS_FIELD_RIGHT | BS_FIELD_SPARE, 4},
-    {"gflops", "GFLOP/s", BS_FIELD_RIGHT | BS_FIELD_SPARE, 4},
+    {"p90_us", "P90 us", BS_FIELD_RIGHT | BS_FIELD_LEAST, 4},
+    {"p99_us", "P99 us", BS_FIELD_RIGHT | BS_FIELD_LEAST, 4},
+    {"gflops", "GFLOP/s", BS_FIELD_RIGHT | BS_FIELD_LEAST, 4},
     {"bound_percent", "% OF", BS_FIELD_RIGHT, 3},
-    {"binding", "BOUND", BS_FIELD_WORDS, 0},
+    {"binding", "BOUND", BS_FIELD_SPARE, 0},
     {"against", "AGAINST", BS_FIELD_WIDE, 0},
-    {"ratio", "TIMES AS FAST", BS_FIELD_RIGHT, 3},
-    {"interval", "95 %", BS_FIELD_WORDS, 0},
+    {"ratio", "SPEEDUP", BS_FIELD_RIGHT, 3},
+    {"interval", "95 %", BS_FIELD_SPARE, 0},
     {"ratio_low", "LOW", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
     {"ratio_high", "HIGH", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
-    {"word", "VERDICT", BS_FIELD_WORDS, 0},
+    {"word", "VERDICT", 0, 0},
     {"of_subject", "OF THE FIRST", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
     {"of_subject_low", "LOW", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
     {"of_subject_high", "HIGH", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
     {"of_subject_word", "VERDICT", BS_FIELD_WIDE, 0},
     {"cause", "CAUSE", BS_FIELD_WIDE, 0},
     {"next", "TO DO", BS_FIELD_WIDE, 0},
-    {"relative_rmse", "REL RMSE", BS_FIELD_RIGHT, 3},
-    {"predicted_rmse", "PREDICTED", BS_FIELD_RIGHT | BS_FIELD_SPARE, 3},
-    {"gates", "GATES", BS_FIELD_WORDS, 0},
+    {"relative_rmse", "REL RMSE", BS_FIELD_RIGHT | BS_FIELD_SPARE, 3},
+    {"predicted_rmse", "PREDICTED", BS_FIELD_RIGHT | BS_FIELD_LEAST, 3},
+    {"gates", "GATES", 0, 0},
     {"max_error", "MAX ERROR", BS_FIELD_RIGHT | BS_FIELD_WIDE, 3},
     {"p50_us_per_item", "P50 us/item", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
     {"items", "ITEMS", BS_FIELD_RIGHT | BS_FIELD_WIDE, 0},
@@ -239,11 +223,24 @@ static int32_t read_shapes(request *r, bs_error *err) {
   return rc == BS_OK && a->n_words == 0 ? words_add(&r->shapes, "small,mission,long", err) : rc;
 }
 
+static int is_backward(const args *a) {
+  const char *product = args_value(a, "product");
+  return product != NULL && strcmp(product, "dx") == 0;
+}
+
+/* Attention has no weights. */
+static int32_t check_product(const request *r, bs_error *err) {
+  static const char *const known[] = {"forward", "dx"};
+  const char *product = args_value(r->a, "product");
+  if (r->matmul || product == NULL || strcmp(product, "forward") == 0 || is_backward(r->a)) return BS_OK;
+  return bsrun_unknown("product of attention", product, known, 2, err);
+}
+
 /* Each verb takes its own kinds. */
 static int32_t check_kinds(request *r, bs_error *err) {
   for (size_t i = 0; i < r->bench.n_problems; i++) {
     bs_kernel_problem *p = &r->problems[i];
-    if (p->kind == BS_KERNEL_SDPA && args_has(r->a, "backward")) p->kind = BS_KERNEL_SDPA_DX;
+    if (p->kind == BS_KERNEL_SDPA && is_backward(r->a)) p->kind = BS_KERNEL_SDPA_DX;
     if (bs_kernel_is_product(p) == r->matmul) continue;
     return bs_error_set(err, BS_USAGE, "BS-KERNEL-KIND", "bench %s: not %s",
                         r->matmul ? "matmul times products" : "sdpa times attention",
@@ -254,11 +251,11 @@ static int32_t check_kinds(request *r, bs_error *err) {
 
 static int32_t read_words(request *r, bs_error *err) {
   const args *a = r->a;
-  const char *dtypes = args_value(a, "dtype"), *masks = args_value(a, "mask"),
-             *providers = args_value(a, "provider");
-  int32_t rc = read_shapes(r, err);
+  const char *dtypes = args_value(a, "dtype"), *providers = args_value(a, "provider");
+  int32_t rc = check_product(r, err);
+  if (rc == BS_OK) rc = read_shapes(r, err);
   if (rc == BS_OK) rc = words_add(&r->dtypes, dtypes != NULL ? dtypes : "f32", err);
-  if (rc == BS_OK) rc = words_add(&r->masks, masks != NULL ? masks : "full", err);
+  if (rc == BS_OK) rc = words_add(&r->masks, "full", err);
   if (rc == BS_OK && providers != NULL) rc = words_add(&r->providers, providers, err);
   if (rc == BS_OK && providers != NULL && r->providers.n == 0) {
     bs_error_set(err, BS_USAGE, "BS-KERNEL-EMPTY", "--provider names no provider");
@@ -286,7 +283,7 @@ static int32_t read_seconds(const args *a, const char *name, double usual, doubl
 static int32_t read_numbers(request *r, bs_error *err) {
   int64_t threads = 0, iters = 0, warmup = 0, seeds = 0, seed = 0, pairs = 0;
   int32_t rc = args_integer(r->a, "threads", 1, 1024, bs_machine_cores(), &threads, err);
-  if (rc == BS_OK) rc = args_integer(r->a, "iters", 3, BS_KERNEL_TORCH_CALLS, 100, &iters, err);
+  if (rc == BS_OK) rc = args_integer(r->a, "samples", 3, BS_KERNEL_TORCH_CALLS, 100, &iters, err);
   if (rc == BS_OK) rc = args_integer(r->a, "warmup", 0, 1000000, 20, &warmup, err);
   if (rc == BS_OK) rc = args_integer(r->a, "seeds", 1, BS_KERNEL_SEEDS, 5, &seeds, err);
   if (rc == BS_OK) rc = args_integer(r->a, "seed", 0, INT64_MAX / 2, 1, &seed, err);
@@ -319,12 +316,16 @@ static int32_t named_plugins(request *r, bs_error *err) {
 
 /* The options of the context; they are no layer's. */
 static int32_t open_context(request *r, bs_error *err) {
+  const bs_backend *backend = NULL;
+  void *state = NULL;
   char *dir = NULL;
   int32_t rc = bs_configs_dir(&dir, err);
   if (rc == BS_OK) rc = plugins_compose(r->a, dir, NULL, 0, &r->config, err);
   free(dir);
   if (rc == BS_OK && r->bench.avx2_only) rc = bs_config_set_text(r->config, "plugins.cpu.isa", "avx2", err);
   if (rc == BS_OK) rc = bs_context_of_config(r->config, BS_LOG_WARN, bsrun_log, NULL, &r->bench.context, err);
+  if (rc == BS_OK && args_has(r->a, "backend")) /* a wrong name, not a backend that serves nothing */
+    rc = bs_find_backend(r->bench.context, args_value(r->a, "backend"), &backend, &state, err);
   if (rc == BS_OK) rc = named_plugins(r, err);
   return rc;
 }
@@ -359,7 +360,7 @@ static int32_t read_request(request *r, bs_error *err) {
   const char *isa = args_value(r->a, "isa");
   r->quiet = args_has(r->a, "quiet");
   if (isa != NULL && strcmp(isa, "all") != 0 && strcmp(isa, "avx2") != 0)
-    return bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "--isa is avx2 or all, not '%.40s'", isa);
+    return bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "--with isa is avx2 or all, not '%.40s'", isa);
   r->bench.avx2_only = isa != NULL && strcmp(isa, "avx2") == 0;
   int32_t rc = bsrun_format(r->a, &r->format, err);
   if (rc == BS_OK) rc = read_words(r, err);
@@ -397,7 +398,7 @@ static const char *of_row(const json_t *rows, size_t i, const char *key) {
 /* In lines as wide as a table, broken at spaces. */
 static void print_lines(const char *text) {
   for (const char *rest = text, *indent = ""; *rest != '\0'; indent = "  ") {
-    const size_t room = BS_TABLE_WIDTH - strlen(indent);
+    const size_t room = bs_report_width(stdout) - strlen(indent);
     size_t n = strlen(rest);
     if (n > room)
       for (n = room; n > 1 && rest[n] != ' ';) n--;
@@ -410,7 +411,7 @@ static void print_lines(const char *text) {
 static void explain_gates(const json_t *rows) {
   static const char *const of[][3] = {{"gates_failed", "failed", "gates_failed"},
                                       {"gates_unknown", "UNKNOWN", "unknown_reasons"},
-                                      {"gates_skipped", "skipped, nothing to judge", "gates_skipped"},
+                                      {"gates_skipped", "not applicable", "gates_skipped"},
                                       {"gates_not_reached", "not reached", "gates_not_reached"}};
   enum { KINDS = sizeof of / sizeof of[0] };
   for (size_t i = 0; i < json_array_size(rows); i++) {
@@ -422,11 +423,10 @@ static void explain_gates(const json_t *rows) {
     }
     if (seen || of_row(rows, i, "gates")[0] == '\0') continue;
     bs_text line = {0};
-    bs_text_printf(&line, "GATES %s:", of_row(rows, i, "gates"));
     for (int j = 0; j < KINDS; j++)
       if (of_row(rows, i, of[j][0])[0] != '\0')
-        bs_text_printf(&line, "%s %s (%s)", some++ > 0 ? ";" : "", of[j][1], of_row(rows, i, of[j][2]));
-    bs_text_printf(&line, "%s", some > 0 ? "" : " all");
+        bs_text_printf(&line, "%s%s: %s", some++ > 0 ? "; " : "gates ", of[j][1], of_row(rows, i, of[j][2]));
+    if (some == 0) continue;
     if (!line.failed) print_lines(line.data);
     bs_text_free(&line);
   }
@@ -449,6 +449,12 @@ static void explain_verdicts(const json_t *rows) {
   }
 }
 
+static int has_field(const json_t *rows, const char *key) {
+  for (size_t i = 0; i < json_array_size(rows); i++)
+    if (json_is_number(json_object_get(json_array_get(rows, i), key))) return 1;
+  return 0;
+}
+
 static int32_t print(const request *r, const json_t *result, bs_error *err) {
   const json_t *rows = json_object_get(result, "rows"), *runs = json_object_get(result, "runs");
   const int readable =
@@ -465,12 +471,11 @@ static int32_t print(const request *r, const json_t *result, bs_error *err) {
   fputs("\n", stdout);
   explain_verdicts(rows);
   explain_gates(rows);
-  fputs("TIMES AS FAST: the best other provider's time over this one's, in pairs, with its 95 % interval.\n",
-        stdout);
-  fputs(r->matmul ? "FLOP: 2 B N K; of 2:4 weights B N K. Times are of one call.\n"
-                  : "FLOP: pairs of a query and a key that it sees, times 2 (D + E); of gradients times "
-                    "2 (3 D + 2 E). Times are of one call.\n",
-        stdout);
+  if (has_field(rows, "ratio"))
+    print_lines("SPEEDUP: against the best other provider, in pairs, with its 95 % interval.");
+  print_lines(r->matmul ? "FLOP: 2 B N K; of 2:4 weights B N K. Times are of one call."
+                        : "FLOP: pairs of a query and a key that it sees, times 2 (D + E); of gradients "
+                          "times 2 (3 D + 2 E). Times are of one call.");
   for (size_t i = 0; i < json_array_size(runs); i++)
     bs_print(stdout, "run: %s\n", json_string_value(json_array_get(runs, i)));
   return BS_OK;
@@ -480,6 +485,7 @@ static int32_t run(const args *a, int matmul, bs_error *err) {
   request r = {.a = a, .matmul = matmul};
   json_t *result = NULL;
   uint32_t unknown = 0;
+  bsrun_interruptible("the rows above are what was done; --provider NAME measures one that is left");
   int32_t rc = read_request(&r, err);
   if (rc == BS_OK) bsrun_grades(1, &r.grades);
   if (rc == BS_OK) rc = bs_kernel_bench_run(&r.bench, &result, &unknown, err);
@@ -511,48 +517,57 @@ static int32_t run_matmul(const args *a, bs_error *err) {
   return run(a, 1, err);
 }
 
-const bsrun_subverb bench_sdpa = {
-    "sdpa",
-    "[SHAPE ...] [--dtype LIST] [--mask LIST] [--provider LIST] [options]",
-    "attention (sdpa): each implementation is judged by gates, then timed in pairs",
-    "Attention is scaled dot-product attention (sdpa). SHAPE is small, mission, long, gqa, decode, or as\n"
-    "b2h8g2s512t640d64: batch, heads, heads of K and V, queries, keys, width. Without SHAPE small, mission\n"
-    "and long are timed. With a colon it is complete, as b1h8s2kd64:bf16:causal:w256 (w: newest\n"
-    "keys seen). Each provider goes through build, resource, numeric (5 seeds beside f64), determinism,\n"
-    "memory, performance and evidence (configs/gates/sdpa.yaml). A failed stage is kept as a run with\n"
-    "its cause and ends in exit code 6, of performance and evidence in 14; what an implementation does\n"
-    "not serve in 5; with --strict a gate that could not be judged in 15. The bound is the longest of\n"
-    "FMA, exp, bytes and launch, of peaks that are measured now; more than 100 % of it is an error.\n",
-    "  bsrun bench sdpa mission --dtype f32,bf16\n"
-    "  bsrun bench sdpa small --provider cpu:online,ref --torch off\n"
-    "  bsrun bench sdpa mission --backward --mask causal\n"
-    "  bsrun bench sdpa b1h8g2s1t4kd128:bf16 --torch /opt/venv/bin/python -o json\n"
-    "  bsrun runs list --where phase=bench_sdpa\n",
-    sdpa_options,
-    run_sdpa,
-    0,
-    64};
+const bsrun_verb bench_sdpa = {
+    .name = "sdpa",
+    .words = "[SHAPE ...] [--dtype LIST] [--provider LIST] [options]",
+    .summary = "attention (sdpa): each implementation is judged by gates, then timed in pairs",
+    .about =
+        "Attention is scaled dot-product attention (sdpa). SHAPE is small, mission, long, gqa, decode, or "
+        "as\n"
+        "b2h8g2s512t640d64: batch, heads, heads of K and V, queries, keys, width. Without SHAPE small, "
+        "mission\n"
+        "and long are timed. With a colon it is complete, as b1h8s2Kid64:bf16:causal:w256 (w: newest\n"
+        "keys seen). Each provider goes through build, resource, numeric (5 seeds beside f64), determinism,\n"
+        "memory, performance and evidence (configs/gates/sdpa.yaml). A failed stage is kept as a run with\n"
+        "its cause and ends in exit code 6, of performance and evidence in 14; what an implementation does\n"
+        "not serve in 5; with --strict a gate that could not be judged in 15. The bound is the longest of\n"
+        "FMA, exp, bytes and launch, of peaks that are measured now; more than 100 % of it is an error.\n",
+    .examples =
+        "  bsrun bench sdpa mission --dtype f32,bf16\n"
+        "  bsrun bench sdpa small --provider cpu:online,ref --torch off\n"
+        "  bsrun bench sdpa mission:bf16:causal --product dx\n"
+        "  bsrun bench sdpa b1h8g2s1t4Kid128:bf16 --torch /opt/venv/bin/python -o json\n"
+        "  bsrun runs list --where phase=bench_sdpa\n",
+    .options = sdpa_options,
+    .run = run_sdpa,
+    .max_words = 64,
+    .takes = "small|mission|long|gqa|decode",
+};
 
-const bsrun_subverb bench_matmul = {
-    "matmul",
-    "[SHAPE ... | --n LIST] [--dtype LIST] [--provider LIST] [options]",
-    "a product: each implementation is judged by gates, then timed in pairs",
-    "Y = X W^T, W of N rows and K columns, X of B rows (tokens). SHAPE is as n4096k4096b64; with a colon it\n"
-    "is complete, as n1kk4kb16:bf16. Each provider goes through the stages of `bsrun bench sdpa` and the\n"
-    "same gates (configs/gates/sdpa.yaml), and ends in the same exit codes. PyTorch's linear is timed in "
-    "the\n"
-    "same pairs. The bound is the longest of FMA, bytes and launch, of peaks that are measured now.\n"
-    "PROVIDER@WORD is timed in the same pairs with another problem: of another dtype (@bf16), with a\n"
-    "dense W in place of a 2:4 one (@dense), with half of the columns (@gathered), or with half of the\n"
-    "columns of the whole X, as a rank of row_parallel (@run) or of blockshock (@masked) has them. OF\n"
-    "THE FIRST (--wide) is the time of each over that of the first provider.\n",
-    "  bsrun bench matmul --n 4096 --b 16,64,256\n"
-    "  bsrun bench matmul n4kk11008b1:bf16 --threads 1 --provider cpu,ref\n"
-    "  bsrun bench matmul --n 1k --b 64 --sparse24 --provider cpu,cpu@dense --torch off\n"
-    "  bsrun bench matmul --n 1k --b 64 --product dx --provider cpu,cpu@bf16\n"
-    "  bsrun bench matmul --n 4096 --b 1 --torch /opt/venv/bin/python -o json\n"
-    "  bsrun runs list --where phase=bench_matmul\n",
-    matmul_options,
-    run_matmul,
-    0,
-    64};
+const bsrun_verb bench_matmul = {
+    .name = "matmul",
+    .words = "[SHAPE ... | --n LIST] [--dtype LIST] [--provider LIST] [options]",
+    .summary = "a product: each implementation is judged by gates, then timed in pairs",
+    .about =
+        "Y = X W^T, W of N rows and K columns, X of B rows (tokens). SHAPE is as n4096k4096b64; with a colon "
+        "it\n"
+        "is complete, as n1Kik4Kib16:bf16. Each provider goes through the stages of `bsrun bench sdpa` and "
+        "the\n"
+        "same gates (configs/gates/sdpa.yaml), and ends in the same exit codes. PyTorch's linear is timed in "
+        "the\n"
+        "same pairs. The bound is the longest of FMA, bytes and launch, of peaks that are measured now.\n"
+        "PROVIDER@WORD is timed in the same pairs with another problem: of another dtype (@bf16), with a\n"
+        "dense W in place of a 2:4 one (@dense), with half of the columns (@gathered), or with half of the\n"
+        "columns of the whole X, as a rank of row_parallel (@run) or of blockshock (@masked) has them. OF\n"
+        "THE FIRST (--wide) is the time of each over that of the first provider.\n",
+    .examples =
+        "  bsrun bench matmul --n 4096 --b 16,64,256\n"
+        "  bsrun bench matmul n4Kik11008b1:bf16 --threads 1 --provider cpu,ref\n"
+        "  bsrun bench matmul --n 1Ki --b 64 --sparse24 --provider cpu,cpu@dense --torch off\n"
+        "  bsrun bench matmul --n 1Ki --b 64 --product dx --provider cpu,cpu@bf16\n"
+        "  bsrun bench matmul --n 4096 --b 1 --torch /opt/venv/bin/python -o json\n"
+        "  bsrun runs list --where phase=bench_matmul\n",
+    .options = matmul_options,
+    .run = run_matmul,
+    .max_words = 64,
+};

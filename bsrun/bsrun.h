@@ -15,16 +15,17 @@
 #include "lab/report/report.h"
 #include "lab/store/grade.h"
 
-extern const bsrun_verb verb_run, verb_plugins, verb_config, verb_doctor, verb_explain, verb_ladder,
-    verb_compare, verb_report, verb_diagnose, verb_torture, verb_model, verb_bench, verb_profile, verb_sim,
-    verb_ccl, verb_runs, verb_fsck, verb_check, verb_why, verb_tune, verb_sweep, verb_replay, verb_bundle,
-    verb_completion, verb_version, verb_help;
+extern const bsrun_verb verb_run, verb_compare, verb_sweep, verb_model, verb_runs, verb_report, verb_explain,
+    verb_check, verb_profile, verb_diagnose, verb_bench, verb_tune, verb_coll, verb_sim, verb_doctor,
+    verb_config, verb_plugins, verb_torture, verb_completion, verb_version, verb_help;
 /* Second words of verb_bench and verb_sim. */
-extern const bsrun_subverb bench_comm, bench_matmul, bench_sdpa, sim_explain_verb, sim_fit_verb,
-    sim_probe_verb, sim_scale_verb;
+extern const bsrun_verb bench_matmul, bench_sdpa, sim_explain_verb, sim_fit_verb, sim_probe_verb,
+    sim_scale_verb;
 int32_t config_print(const args *a, bs_error *err);   /* of verb_config; also run --print-config */
 int32_t check_selftest(const args *a, bs_error *err); /* of verb_check */
 void help_main(void);
+/* Adds the names of a kind (`bsrun completion words kinds`) to `names`, each once. */
+int32_t bsrun_names(const char *kind, json_t *names, bs_error *err);
 
 /* The words of the command line as typed, for the line that repeats a run. */
 void bsrun_set_command_line(int argc, char **argv);
@@ -60,7 +61,7 @@ int bsrun_finish(int exit_code);
 extern const args_option bsrun_run_options[];
 /* The compose request of parsed run options. `request` points into `a` and into *out_block (the caller frees
  * both; bsrun_request_free). */
-enum { BSRUN_MAX_TEXTS = 16 };
+enum { BSRUN_MAX_TEXTS = 24 };
 typedef struct bsrun_request {
   bs_compose_request compose;
   char *configs_dir;
@@ -101,6 +102,14 @@ typedef struct bsrun_progress {
 } bsrun_progress;
 bs_progress_fn bsrun_progress_to(int quiet);
 void bsrun_progress_end(bsrun_progress *progress);
+
+/* run_signal.c. SIGINT and SIGTERM from now on: the first ends what is measured (lab/stop.h), the second ends
+ * bsrun at once; the exit code is 130 or 143. go_on: how a person goes on, told at the end; static. What does
+ * not end within seconds is ended. NULL: of a run, which leaves INTERRUPTED in its folder; while no run is
+ * open the first signal ends bsrun. */
+void bsrun_interruptible(const char *go_on);
+/* Was the verb interrupted? Tells it once, and gives the exit code; 0: no. */
+int bsrun_interrupted(void);
 
 /* log.txt of the run that is open (its folder's descriptor), else of all that follow: "note: ...". */
 void bsrun_log_line(const char *text);

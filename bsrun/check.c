@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * check.c - `bsrun check --dump DIR`: are anybody's X, W, partials and Y a right layer, and if not, what is
+ * check.c - `bsrun check DIR`: are anybody's X, W, partials and Y a right layer, and if not, what is
  * wrong with them? --selftest: do our own gates catch what they are there for? */
 #include <math.h>
 #include <stdio.h>
@@ -13,17 +13,16 @@
 #include "lab/word.h"
 
 static const args_option check_options[] = {
-    {"dump", 0, "DIR", 0, "a folder of .npy and .safetensors files, or one such file"},
-    {"dtype", 0, "DTYPE", 0, "that Y was rounded to: f64, f32, f16, bf16, f8e4m3, f8e5m2"},
-    {"reduce-dtype", 0, "DTYPE", 0, "of the partials and their sums (default f32; f64 where Y is f64)"},
-    {"ranks", 0, "N", 0, "over which the sum was made, where the tensors do not tell"},
-    {"activation", 0, "NAME", 0, "none, relu, gelu, gelu_tanh or silu (default none)"},
-    {"features", 0, "N", 0, "judge N outputs a token (default: all, fewer of a large layer)"},
-    {"transposed", 0, NULL, 0, "W is [K,N]"},
-    {"selftest", 0, NULL, 0, "show each of our gates a fault that it must catch"},
-    {"gates", 0, "NAME", 0, "--selftest: gates of kernels, a name of configs/gates or a path (default sdpa)"},
-    {"set", 0, "KEY=VALUE", 1, "--selftest: a configuration key, such as plugin_dirs"},
-    {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
+    {OPT_DTYPE, "that Y was rounded to", 0},
+    {OPT_REDUCE_DTYPE, "default: f32; f64 where Y is f64", 0},
+    {OPT_WORLD_SIZE, "over which the sum was made, where the tensors do not tell", 0},
+    {OPT_ACTIVATION, "default: none", 0},
+    {OPT_LIMIT, "outputs of a token are judged; default: all, fewer of a large layer", 0},
+    {OPT_TRANSPOSED, NULL, 0},
+    {OPT_SELFTEST, NULL, 0},
+    {OPT_GATES, "of --selftest", 0},
+    {OPT_SET, "of --selftest", 0},
+    {OPT_OUTPUT, "table, md, csv, json or jsonl", 0},
     ARGS_HELP,
 };
 
@@ -41,8 +40,8 @@ static int32_t options_of(const args *a, bs_check_options *out, bs_error *err) {
     rc = args_word(a, "reduce-dtype", BS_NAMES_DTYPE, bs_float_dtypes, BS_FLOAT_DTYPES, &out->reduce_dtype,
                    err);
   if (rc == BS_OK) rc = args_word(a, "activation", BS_NAMES_ACTIVATION, NULL, 0, &out->activation, err);
-  if (rc == BS_OK) rc = args_integer(a, "ranks", 1, BS_CHECK_RANKS, 0, &ranks, err);
-  if (rc == BS_OK) rc = args_integer(a, "features", 1, INT64_MAX, 0, &out->max_features, err);
+  if (rc == BS_OK) rc = args_integer(a, "world-size", 1, BS_CHECK_RANKS, 0, &ranks, err);
+  if (rc == BS_OK) rc = args_integer(a, "limit", 1, INT64_MAX, 0, &out->max_features, err);
   out->transposed = args_has(a, "transposed");
   out->ranks = (uint32_t)ranks;
   return rc;
@@ -92,20 +91,18 @@ static int32_t conclude(const bs_check_result *r, const char *dir, int format, b
 }
 
 static int32_t run(const args *a, bs_error *err) {
-  const char *dir = args_value(a, "dump");
+  const char *dir = a->n_words > 0 ? a->words[0] : NULL;
   bs_check_options options = {0};
   bs_check_result result;
   bs_check_set *set = NULL;
   int format;
-  if (args_has(a, "selftest") && dir == NULL && a->n_words == 0) return check_selftest(a, err);
+  if (args_has(a, "selftest") && dir == NULL) return check_selftest(a, err);
   int32_t rc = bsrun_format(a, &format, err);
   if (rc == BS_OK) rc = options_of(a, &options, err);
   if (rc != BS_OK) return rc;
-  if (dir == NULL || a->n_words > 0) {
-    bs_error_set(err, BS_USAGE, "BS-USE-WORD",
-                 dir ? "unexpected argument '%.100s'" : "check needs --dump DIR or --selftest",
-                 a->n_words > 0 ? a->words[0] : "");
-    bs_error_hint(err, "bsrun check --dump DIR");
+  if (dir == NULL) {
+    bs_error_set(err, BS_USAGE, "BS-USE-WORD", "check needs a DIR or --selftest");
+    bs_error_hint(err, "bsrun check DIR");
     return BS_USAGE;
   }
   set = calloc(1, sizeof *set);
@@ -122,30 +119,31 @@ static int32_t run(const args *a, bs_error *err) {
 const bsrun_verb verb_check = {
     .name = "check",
     .summary = "judge tensors that somebody has written: what is wrong with them",
-    .usage =
-        "usage: bsrun check --dump DIR [options]\n"
-        "       bsrun check --selftest [--gates NAME] [-o FORMAT]\n\n"
+    .words =
+        "DIR [options]\n"
+        "--selftest [--gates NAME] [-o FORMAT]",
+    .about =
         "Judges tensors that somebody has written, Y = act(X W^T + b), by the gates that need no run: "
         "against\n"
         "an fp64 reference and the error that round-off predicts. Prints a row for each gate, and a "
         "sentence\n"
         "that names the likely cause of what is wrong. Names of tensors (share/doc/blockshock/check.md):\n"
         "X, W, b or bias, Y (or Y0, Y1 .. of ranks), partial_0, partial_1 .., columns_0, columns_1 ..;\n"
-        "and all that `bsrun --dump DIR` writes.\n\n"
+        "and all that `bsrun --phase numbers --to DIR` writes.\n"
+        "\n"
         "--selftest runs kernels and layers that are wrong on purpose and prints what each gate made of "
         "them:\n"
         "the gates of kernels with the controls that they name (share/doc/blockshock/gates.md), T1 to T5 "
         "and\n"
-        "the gates of gradients and steps with the faults of T6. -o json has the whole matrix.\n\n"
-        "Options:\n",
-    .after =
-        "\nexamples:\n"
-        "  bsrun --method row_parallel --phase 0 --dump tensors && bsrun check --dump tensors\n"
-        "  bsrun check --dump layer.safetensors --dtype bf16 --activation gelu -o json\n"
-        "  bsrun check --selftest\n\n"
-        "exit codes: 0 every gate that judged passed; 2 usage; 4 a file is damaged or missing, or shapes do "
-        "not\n"
+        "the gates of gradients and steps with the faults of T6. -o json has the whole matrix.\n",
+    .examples =
+        "  bsrun --method row_parallel --phase numbers --to tensors && bsrun check tensors\n"
+        "  bsrun check layer.safetensors --dtype bf16 --activation gelu -o json\n"
+        "  bsrun check --selftest\n",
+    .exits =
+        "0 every gate that judged passed; 2 usage; 4 a file is damaged or missing, or shapes do not\n"
         "fit; 6 the numbers are wrong, or a gate has missed a fault; 15 nothing could be judged\n",
     .options = check_options,
     .run = run,
+    .max_words = 1,
 };

@@ -1,29 +1,31 @@
 /* SPDX-License-Identifier: MIT
- * compare_live.c - `bsrun compare --a SPEC --b SPEC`: two arms in one sampling, kept as a run. */
+ * compare_live.c - `bsrun compare SPEC SPEC`: two arms in one sampling, kept as a run. */
 #include <stdio.h>
 #include <string.h>
 
 #include "bsrun/compare.h"
-#include "bsrun/ladder_run.h"
+#include "bsrun/compare_run.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/json.h"
+#include "lab/report/rows.h"
+#include "lab/stop.h"
 
 static const bs_field fields[] = {
     {"pass", "pass", BS_FIELD_FOLD, 0},
     {"candidate", "side", 0, 0},
     {"settings", "settings", 0, 0},
     {"measured_ms", "ms", BS_FIELD_RIGHT, 4},
-    {"predicted_ms", "predicted ms", BS_FIELD_RIGHT, 4},
+    {"predicted_ms", "predicted ms", BS_FIELD_RIGHT | BS_FIELD_SPARE, 4},
     {"verdict", "it is", 0, 0},
-    {"speedup", "times as fast as A", BS_FIELD_RIGHT, 4},
+    {"speedup", "speedup", BS_FIELD_RIGHT, 4},
     {"speedup_low", "from", BS_FIELD_RIGHT, 4},
     {"speedup_high", "to", BS_FIELD_RIGHT, 4},
-    {"pairs", "pairs", BS_FIELD_RIGHT, 0},
-    {"builds", "builds", BS_FIELD_RIGHT, 0},
-    {"world_size", "P", BS_FIELD_RIGHT, 0},
-    {"threads_per_rank", "threads/rank", BS_FIELD_RIGHT, 0},
-    {"limit", "limit", 0, 0},
+    {"pairs", "pairs", BS_FIELD_RIGHT | BS_FIELD_LEAST, 0},
+    {"builds", "builds", BS_FIELD_RIGHT | BS_FIELD_LEAST, 0},
+    {"world_size", "P", BS_FIELD_RIGHT | BS_FIELD_SPARE, 0},
+    {"threads_per_rank", "threads/rank", BS_FIELD_RIGHT | BS_FIELD_SPARE, 0},
+    {"limit", "limit", BS_FIELD_LEAST, 0},
     {"cause", "cause", BS_FIELD_WIDE, 0},
     {"next", "to do", BS_FIELD_WIDE, 0},
     {"bound_ms", "bound ms", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
@@ -54,19 +56,23 @@ static void join_settings(json_t *rows) {
   }
 }
 
-/* "forward: B is FASTER: 1.23 times as fast as A [1.2, 1.26] (48 pairs, 4 builds)"; of equal sides "forward:
- * both sides are the same configuration: B is 1.002 times as fast as A ...". */
+static int is_readable(int format) {
+  return format == BS_FORMAT_TABLE || format == BS_FORMAT_WIDE || format == BS_FORMAT_MD;
+}
+
+/* "forward: B is FASTER: speedup 1.23 [1.2, 1.26] against A (48 pairs, 4 builds)"; of equal sides "forward:
+ * both sides are the same configuration: speedup of B 1.002 [0.99, 1.01] against A ...". */
 static void print_words(int format, const json_t *rows) {
-  if (format != BS_FORMAT_TABLE && format != BS_FORMAT_WIDE && format != BS_FORMAT_MD) return;
+  if (!is_readable(format)) return;
   printf("\n");
   for (size_t i = 1; i < json_array_size(rows); i += 2) {
     const json_t *b = json_array_get(rows, i);
     const char *cause = bs_get_text(b, "cause"), *next = bs_get_text(b, "next");
     const int none = bs_get_text(b, "verdict")[0] == '\0';
-    bs_print(stdout, "%s: %s%s%s%s%s: %s%.4g times as fast as A [%.4g, %.4g] (%lld pairs, %lld builds)\n",
+    bs_print(stdout, "%s: %s%s%s%s%s: %s%.4g [%.4g, %.4g] against A (%lld pairs, %lld builds)\n",
              bs_get_text(b, "pass"), none ? "" : "B is ", bs_get_text(b, "verdict"),
              cause[0] != '\0' && !none ? " (" : "", cause, cause[0] != '\0' && !none ? ")" : "",
-             none ? "B is " : "", json_number_value(json_object_get(b, "speedup")),
+             none ? "speedup of B " : "speedup ", json_number_value(json_object_get(b, "speedup")),
              json_number_value(json_object_get(b, "speedup_low")),
              json_number_value(json_object_get(b, "speedup_high")),
              (long long)json_integer_value(json_object_get(b, "pairs")),
@@ -75,29 +81,31 @@ static void print_words(int format, const json_t *rows) {
   }
 }
 
-static int32_t compare(args *a, ladder_run *r, bs_error *err) {
-  const char *const specs[] = {args_value(a, "a"), args_value(a, "b")};
+static int32_t compare(const args *a, compare_run *r, bs_error *err) {
+  const char *const specs[] = {a->words[0], a->words[1]};
   const bs_ladder_options o = {.in_order = 1, .specs = specs, .n_specs = 2};
   int format = 0;
   int32_t rc = bsrun_format(a, &format, err);
-  args_drop(a, "b"); /* of the configuration it would be the number of tokens */
-  if (rc == BS_OK) rc = ladder_run_open(a, 8.0, r, err);
-  if (rc == BS_OK) rc = ladder_run_measure(r, "compare", 2, &o, err);
-  if (rc != BS_OK) return rc;
+  if (rc == BS_OK) rc = compare_run_open(a, 8.0, r, err);
+  if (rc == BS_OK) rc = compare_run_measure(r, "compare", 2, &o, err);
+  if (rc != BS_OK && bs_stop_asked() == 0) return rc;
   put_in_order(r->host.ladders);
   join_settings(r->host.ladders);
-  rc = bs_report_print(stdout, format, fields, sizeof fields / sizeof fields[0], r->host.ladders, err);
+  if (is_readable(format)) bs_speedup_caption(stdout, r->host.ladders);
+  const int32_t printed =
+      bs_report_print(stdout, format, fields, sizeof fields / sizeof fields[0], r->host.ladders, err);
+  if (printed == BS_OK) print_words(format, r->host.ladders);
+  if (rc == BS_OK) rc = printed;
   if (rc != BS_OK) return rc;
-  print_words(format, r->host.ladders);
-  ladder_run_print_folder(r, format);
+  compare_run_print_folder(r, format);
   return BS_OK;
 }
 
-int compare_live(args *a) {
+int compare_live(const args *a) {
   bs_error err = BS_ERROR_INIT;
-  ladder_run run = {.host.progress.busy = ATOMIC_FLAG_INIT};
+  compare_run run = {.host.progress.busy = ATOMIC_FLAG_INIT};
   const int32_t rc = compare(a, &run, &err);
   const int code = rc == BS_OK ? 0 : bsrun_fail(&err);
-  ladder_run_free(&run);
+  compare_run_free(&run);
   return code;
 }

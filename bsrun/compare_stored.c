@@ -18,12 +18,12 @@ static const bs_field fields[] = {
     {"a_ms", "A ms", BS_FIELD_RIGHT, 4},
     {"b_ms", "B ms", BS_FIELD_RIGHT, 4},
     {"word", "B is", 0, 0},
-    {"speedup", "times as fast as A", BS_FIELD_RIGHT, 4},
-    {"low", "from", BS_FIELD_RIGHT, 4},
-    {"high", "to", BS_FIELD_RIGHT, 4},
+    {"speedup", "speedup", BS_FIELD_RIGHT, 4},
+    {"low", "from", BS_FIELD_RIGHT | BS_FIELD_SPARE, 4},
+    {"high", "to", BS_FIELD_RIGHT | BS_FIELD_SPARE, 4},
     {"cause", "cause", 0, 0},
-    {"samples_a", "samples of A", BS_FIELD_RIGHT, 0},
-    {"samples_b", "of B", BS_FIELD_RIGHT, 0},
+    {"samples_a", "samples of A", BS_FIELD_RIGHT | BS_FIELD_LEAST, 0},
+    {"samples_b", "of B", BS_FIELD_RIGHT | BS_FIELD_LEAST, 0},
     {"peer", "dense beside it", BS_FIELD_WIDE, 0},
     {"a", "A", BS_FIELD_WIDE, 0},
     {"b", "B", BS_FIELD_WIDE, 0},
@@ -100,6 +100,7 @@ static int32_t compare(const args *a, pair *p, bs_error *err) {
   if (rc == BS_OK && !args_has(a, "force")) rc = bs_stored_alike(&p->a, &p->b, err);
   if (rc == BS_OK) rc = bs_stored_rows(&p->a, &p->b, &p->rows, err);
   if (rc == BS_OK && add_names(p) != 0) rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  if (rc == BS_OK && is_readable(format)) printf("speedup: of B against A\n");
   if (rc == BS_OK)
     rc = bs_report_print(stdout, format, fields, sizeof fields / sizeof fields[0], p->rows, err);
   if (rc == BS_OK && junit != NULL)
@@ -112,10 +113,10 @@ static int tell_regression(const args *a, const pair *p, const json_t *row) {
   bs_error err = BS_ERROR_INIT;
   const char *arm = json_string_value(json_object_get(row, "arm"));
   bs_error_set(&err, BS_INCONCLUSIVE, "BS-COMPARE-SLOWER",
-               "%.100s (%.60s) is %.4g times as fast as baseline %.60s [%.4g, %.4g]", p->b.path,
+               "%.100s (%.60s) is SLOWER: speedup %.4g [%.4g, %.4g] against baseline %.60s", p->b.path,
                arm != NULL ? arm : "", json_number_value(json_object_get(row, "speedup")),
-               args_value(a, "baseline"), json_number_value(json_object_get(row, "low")),
-               json_number_value(json_object_get(row, "high")));
+               json_number_value(json_object_get(row, "low")),
+               json_number_value(json_object_get(row, "high")), args_value(a, "baseline"));
   bs_error_hint(&err, "the table of differences says what else changed between both runs");
   bsrun_fail(&err);
   return COMPARE_REGRESSED;

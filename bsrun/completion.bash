@@ -1,162 +1,34 @@
 # bash completion for bsrun                                      -*- shell-script -*-
 # SPDX-License-Identifier: MIT
-# Installed to share/bash-completion/completions/bsrun; also printed by `bsrun completion bash`. Names and options come from the
-# program itself (`bsrun completion words KIND`), which reads notes and folders and runs no plugin code.
-
-_bsrun_words() {
-  local program=${COMP_WORDS[0]/#\~/$HOME}
-  "$program" completion words "$@" 2>/dev/null
-}
-
-_bsrun_reply() { # cur kind...
-  local cur=$1
-  shift
-  local words
-  words=$(_bsrun_words "$@")
-  mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
-}
-
-_bsrun_files() { # cur file|directory
-  compopt -o filenames 2>/dev/null
-  mapfile -t COMPREPLY < <(compgen -A "$2" -- "$1")
-}
-
-# The words between the verb and the one being typed that are neither options nor their values, into `before`.
-_bsrun_before() { # verb
-  local i word valued
-  valued=$(_bsrun_words valued "$1")
-  valued=" ${valued//$'\n'/ } "
-  before=()
-  for ((i = 2; i < COMP_CWORD; i++)); do
-    word=${COMP_WORDS[i]}
-    if [[ $word != -* ]]; then
-      before+=("$word")
-    elif [[ ${COMP_WORDS[i + 1]} == "=" ]]; then
-      ((i += 2))
-    elif [[ $valued == *" $word "* ]]; then
-      ((i += 1))
-    fi
-  done
-}
+# Installed to share/bash-completion/completions/bsrun; also printed by `bsrun completion bash`. The program itself says what the
+# last word of a line may be (`bsrun completion line`). It reads notes and folders and runs no plugin code.
 
 _bsrun() {
-  local before cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} verb=run first=${COMP_WORDS[1]} second=${COMP_WORDS[2]}
+  local program=${COMP_WORDS[0]/#\~/$HOME} typed=${COMP_WORDS[COMP_CWORD]} cut=0 i words=() word strip
   COMPREPLY=()
-  # --option=value reaches us as three words.
-  if [[ $cur == "=" ]]; then
-    cur=
-  elif [[ $prev == "=" ]]; then
-    prev=${COMP_WORDS[COMP_CWORD - 2]}
-  fi
-  if ((COMP_CWORD > 1)) && [[ $first != -* ]]; then
-    verb=$first
-    if [[ $first == @(plugins|config|model|bench|sim|ccl) ]] && ((COMP_CWORD > 2)); then verb="$first $second"; fi
-  fi
-
-  case $prev in
-    --method) _bsrun_reply "$cur" methods; return ;;
-    --pass)
-      if [[ $verb == model* ]]; then _bsrun_reply "$cur" passes; else COMPREPLY=($(compgen -W "forward backward sgd adamw" -- "$cur")); fi
-      return
-      ;;
-    --mask)
-      if [[ $verb == "bench sdpa" ]]; then COMPREPLY=($(compgen -W "full causal causal_br" -- "$cur")); else _bsrun_reply "$cur" masks; fi
-      return
-      ;;
-    --algorithm) _bsrun_reply "$cur" algorithms; return ;;
-    --workload) _bsrun_reply "$cur" workloads; return ;;
-    --hardware) _bsrun_reply "$cur" hardware; return ;;
-    --sweep) _bsrun_reply "$cur" sweeps; return ;;
-    --phase) _bsrun_reply "$cur" phases; return ;;
-    --backend) _bsrun_reply "$cur" backends; return ;;
-    --comm) _bsrun_reply "$cur" comms; return ;;
-    --bias) if [[ $verb != explain ]]; then COMPREPLY=($(compgen -W "on off" -- "$cur")); return; fi ;;
-    --dtype | --weight-dtype | --out-dtype) _bsrun_reply "$cur" dtypes; return ;;
-    --activation) _bsrun_reply "$cur" activations; return ;;
-    --kind) _bsrun_reply "$cur" skeletons; return ;;
-    -o | --output)
-      if [[ $verb == "plugins check" || $verb == torture ]]; then
-        mapfile -t COMPREPLY < <(compgen -W "text tap json" -- "$cur")
-      elif [[ $verb == "model explain" || $verb == "model generate" ]]; then
-        mapfile -t COMPREPLY < <(compgen -W "text json" -- "$cur")
-      else
-        _bsrun_reply "$cur" formats
-      fi
-      return
-      ;;
-    --fault)
-      mapfile -t COMPREPLY < <(compgen -W "err hang delay late flip nan truncate kill stop" -- "$cur")
-      return
-      ;;
-    --coll)
-      mapfile -t COMPREPLY < <(compgen -W "all_reduce all_gather reduce_scatter broadcast all_to_all" -- "$cur")
-      return
-      ;;
-    --level) mapfile -t COMPREPLY < <(compgen -W "V4 V0 V1 V2 V6" -- "$cur"); return ;;
-    --shape) mapfile -t COMPREPLY < <(compgen -W "small mission long gqa decode" -- "$cur"); return ;;
-    --weak) mapfile -t COMPREPLY < <(compgen -W "b n k" -- "$cur"); return ;;
-    --launch) mapfile -t COMPREPLY < <(compgen -W "threads processes mpi" -- "$cur"); return ;;
-    --isa) mapfile -t COMPREPLY < <(compgen -W "avx2 all" -- "$cur"); return ;;
-    --product) mapfile -t COMPREPLY < <(compgen -W "forward dx dw" -- "$cur"); return ;;
-    --kit) mapfile -t COMPREPLY < <(compgen -W "quick full" -- "$cur"); return ;;
-    --group)
-      mapfile -t COMPREPLY < <(compgen -W "abi lifecycle truth numerics method communicator workload algorithm threads hygiene" -- "$cur")
-      return
-      ;;
-    --plugin)
-      if [[ $cur == */* ]]; then _bsrun_files "$cur" file; else _bsrun_reply "$cur" plugins; fi
-      return
-      ;;
-    --set | --vary | --a | -x | --axis)
-      compopt -o nospace 2>/dev/null
-      _bsrun_reply "$cur" keys
-      return
-      ;;
-    --config | --save | --batch | --point | --cache | --tune-cache | --xfail | --junit | --trace | --write | --torch | --gates) _bsrun_files "$cur" file; return ;;
-    --out | --to | --check | --output-dir | --dump | --dir) _bsrun_files "$cur" directory; return ;;
-    -P | --world-size | --threads-per-rank | --timeout | --run-id | --id | --resume | --budget | --baseline | --rank | --b | --n | --k | --workspace | --atleast-version | --param | --option | --ranks | --deadline | -j | --jobs | --plan | --op | --measure | --seconds | --masks | --overlap | --reduce-dtypes | --mpirun | --align | --effort | --dim | --input | --constant | --ids | --tokens | --stop | --threads | --cache-tokens | --count | --root | --max-ranks | --size | --at-least | --late | --beside | --samples | --min-bytes | --max-bytes | --factor | --name | --flops | --mem-Bps | --launch-s | --provider | --iters | --warmup | --seeds | --seed | --pairs | --slowest) return ;;
-  esac
-
-  if [[ $cur == -* ]]; then
-    _bsrun_reply "$cur" options "$verb"
-    return
-  fi
-  case $verb in
-    run) if ((COMP_CWORD == 1)); then _bsrun_reply "$cur" verbs; fi ;;
-    help) _bsrun_reply "$cur" verbs ;;
-    plugins) _bsrun_reply "$cur" verbs plugins ;;
-    config) _bsrun_reply "$cur" verbs config ;;
-    "bench sdpa") COMPREPLY=($(compgen -W "small mission long gqa decode" -- "$cur")) ;;
-    model | bench | sim | ccl) _bsrun_reply "$cur" verbs "$verb" ;;
-    "ccl check") if [[ $cur == */* ]]; then _bsrun_files "$cur" file; else _bsrun_reply "$cur" algorithms; fi ;;
-    "ccl explain" | "ccl bench") _bsrun_reply "$cur" algorithms ;;
-    "sim fit") _bsrun_files "$cur" file ;;
-    "model info" | "model run" | "model check" | "model explain" | "model generate" | "model plan") _bsrun_files "$cur" file ;;
-    completion)
-      if ((COMP_CWORD == 2)); then
-        _bsrun_reply "$cur" verbs completion
-      elif [[ $second == words && $COMP_CWORD -eq 3 ]]; then
-        _bsrun_reply "$cur" kinds
-      elif [[ $second == words && $COMP_CWORD -eq 4 && ${COMP_WORDS[3]} == @(options|valued|verbs) ]]; then
-        _bsrun_reply "$cur" verbs
-      fi
-      ;;
-    "plugins inspect" | "plugins why" | "plugins check")
-      if [[ $cur == */* ]]; then _bsrun_files "$cur" file; else _bsrun_reply "$cur" plugins; fi
-      ;;
-    ladder) _bsrun_reply "$cur" methods ;;
-    compare | replay | bundle) _bsrun_files "$cur" directory ;;
-    explain)
-      _bsrun_before explain
-      if ((${#before[@]} == 0)); then
-        _bsrun_reply "$cur" verbs explain
-      elif [[ ${#before[@]} -eq 1 && ${before[0]} == mask ]]; then
-        _bsrun_reply "$cur" masks
-      elif [[ ${#before[@]} -eq 1 && ${before[0]} == method ]]; then
-        _bsrun_reply "$cur" methods
-      fi
-      ;;
-  esac
+  # --option=value and b1h1:f32 reach us as three words.
+  for ((i = 1; i <= COMP_CWORD; i++)); do
+    if [[ ${COMP_WORDS[i]} == [=:] ]] && ((${#words[@]} > 0)); then
+      words[-1]+=${COMP_WORDS[i]} cut=1
+    elif ((cut)); then
+      words[-1]+=${COMP_WORDS[i]} cut=0
+    else
+      words+=("${COMP_WORDS[i]}")
+    fi
+  done
+  if ((cut)); then typed=; fi
+  strip=${words[-1]%"$typed"}
+  while IFS=$'\t' read -r word _; do
+    case $word in
+      :file | :dir)
+        compopt -o filenames 2>/dev/null
+        if [[ $word == :dir ]]; then i=directory; else i=file; fi
+        mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -A "$i" -- "$typed")
+        ;;
+      *) COMPREPLY+=("${word#"$strip"}") ;;
+    esac
+  done < <("$program" completion line -- "${words[@]}" 2>/dev/null)
+  if [[ ${COMPREPLY[0]} == *= ]]; then compopt -o nospace 2>/dev/null; fi
 }
 
 complete -F _bsrun bsrun

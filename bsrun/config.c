@@ -13,7 +13,7 @@
 #include "lab/run/auto.h"
 
 static const args_option config_keys_options[] = {
-    {"plugin", 0, "ID|PATH", 1, "list the options of this plugin too"},
+    {OPT_PLUGIN, NULL, 0},
     ARGS_TABLE,
     ARGS_HELP,
 };
@@ -77,7 +77,7 @@ int32_t config_print(const args *a, bs_error *err) {
     bs_config_free(composed.config);
     composed.config = NULL;
     request.compose.phase = "phase0_correctness";
-    bs_note_add(&notes, "this is phase 0; a bare run goes on with phase 1 (--phase 1 --print-config)");
+    bs_note_add(&notes, "this is phase 0; a bare run goes on with phase 1 (--phase time --print-config)");
   }
   bs_config_free(composed.config);
   composed.config = NULL;
@@ -110,7 +110,7 @@ static void add_key(json_t *rows, const char *key, const char *type, const char 
                                         value, "values", values, "effect", effect, "text", text));
 }
 
-/* Keys of the table; those of older files are in docs/original.md. The default is what a bare run has. */
+/* Keys of the table; those of older files are in docs/dev/original.md. The default is what a bare run has. */
 static void add_table(json_t *rows, const bs_node *base) {
   size_t count;
   const bs_key *keys = bs_schema_keys(&count);
@@ -188,7 +188,7 @@ static int32_t add_plugins(json_t *rows, const bs_node *base, bs_error *err) {
     bs_error why = BS_ERROR_INIT;
     if (bs_plugin_get(context, i, &info, NULL) != BS_OK) continue;
     const int named = strcmp(info.origin, "--plugin") == 0;
-    if (!named && !info.builtin && strncmp(info.origin, "<libdir>", 8) != 0) continue;
+    if (!named && !info.builtin && strcmp(info.origin, "the library's folder") != 0) continue;
     if (info.state != BS_PLUGIN_FOUND && info.state != BS_PLUGIN_ACTIVE && !named) continue;
     if (bs_plugin_activate(context, info.id, &why) == BS_OK) {
       add_plugin(rows, context, info.id);
@@ -221,22 +221,27 @@ static int32_t print_keys(const args *a, bs_error *err) {
   return rc;
 }
 
-static const bsrun_verb print_verb = {.name = "print", .options = bsrun_run_options, .run = config_print};
-static const bsrun_verb keys_verb = {.name = "keys", .options = config_keys_options, .run = print_keys};
+static const bsrun_verb print_verb = {
+    .name = "print",
+    .words = "[options of run] [-o FORMAT]",
+    .summary = "the resolved configuration as YAML (with -o: one row a key); creates nothing",
+    .examples =
+        "  bsrun config print --method blockshock --phase time\n"
+        "  bsrun config print --config mine.yaml --set model.N=512 > resolved.yaml\n",
+    .options = bsrun_run_options,
+    .run = config_print,
+};
+static const bsrun_verb keys_verb = {
+    .name = "keys",
+    .words = "[-o FORMAT]",
+    .summary = "every key: type, default, values, effect, meaning",
+    .examples = "  bsrun config keys -o md\n",
+    .options = config_keys_options,
+    .run = print_keys,
+};
 static const bsrun_verb *const second[] = {&print_verb, &keys_verb, NULL};
 const bsrun_verb verb_config = {
     .name = "config",
     .summary = "print a resolved configuration, list the keys",
-    .usage =
-        "usage: bsrun config print [options of run] [-o FORMAT]\n"
-        "       bsrun config keys [-o FORMAT]\n"
-        "\n"
-        "print   the resolved configuration as YAML (with -o: one row a key); creates nothing\n"
-        "keys    every key: type, default, values, effect, meaning\n"
-        "\n"
-        "examples:\n"
-        "  bsrun config print --method blockshock --phase 1\n"
-        "  bsrun config print --config mine.yaml --set model.N=512 > resolved.yaml\n"
-        "  bsrun config keys -o md\n",
-    .second = second,
+    .subverbs = second,
 };

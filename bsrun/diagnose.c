@@ -7,54 +7,52 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bsrun/ladder_run.h"
+#include "bsrun/compare_run.h"
 #include "bsrun/model.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/diagnose/keep.h"
+#include "lab/stop.h"
 
 static const args_option diagnose_options[] = {
-    {"preset", 0, "NAME", 0,
-     "quick (under a minute), full (the default) or large (models and layers as in use)"},
-    {"only", 0, "ID,..", 1, "these checks alone"},
-    {"skip", 0, "ID,..", 1, "leave these checks out"},
-    {"seconds", 0, "S", 0, "how long one timing may take; default: 0.5 of quick, 1.5 of full, 4 of large"},
-    {"list", 0, NULL, 0, "the checks, and stop"},
-    {"ablate", 0, "A;B=V", 1,
-     "one setting changed at a time: of a layer keys, of a model passes, threads, backend"},
-    {"strict", 0, NULL, 0, "a finding ends in exit code 14"},
-    {"vary", 0, "NAME=SIZES", 1,
-     "of a model: sizes of a dimension, in the order of calls: 1,8 or 4:12+1 or 4:64*2"},
-    {"input", 0, "NAME=FILE", 1, "of a model: the .npy file of an input; default: made numbers"},
-    {"dim", 0, "NAME=N", 1, "of a model: the size of a named dimension; default: 2 of a batch, 32 of others"},
-    {"constant", 0, "NAME=FILE", 1, "of a model: the .npy file of an input that is a constant"},
-    {"pass", 0, "NAME=off", 1, "of a model: leave a pass out; all=off leaves out every pass"},
-    {"choice", 0, "KEY -> NAME", 1,
-     "of a model: who serves a node; bsrun model explain -o json has the keys"},
-    {"threads", 0, "N", 0, "of a model: threads of a run; default: all cores"},
-    {"cache-tokens", 0, "N", 0, "of a folder: tokens of its key-value cache"},
-    {"method", 0, "M", 0, "of a layer, as the following: as bsrun run has them"},
-    {"world-size", 'P', "N", 0, "number of ranks"},
-    {"comm", 0, "NAME", 0, "communicator"},
-    {"mask", 0, "NAME", 0, "which columns a rank keeps"},
-    {"b", 0, "N", 0, "tokens B"},
-    {"n", 0, "N", 0, "output features N"},
-    {"k", 0, "N", 0, "input features K; default: N"},
-    {"dtype", 0, "T", 0, "dtype of the model"},
-    {"bias", 0, "on|off", 0, "a random bias; default: on"},
-    {"workload", 0, "NAME", 0, "gaussian, file, ..."},
-    {"hardware", 0, "NAME", 0, "cpu, or a YAML file"},
-    {"threads-per-rank", 0, "N", 0, "threads of one rank; default: cores / ranks"},
-    {"timeout", 0, "SECONDS", 0, "deadline of every wait between ranks"},
-    {"backend", 0, "NAME", 0, "of both: the backend; default: cpu"},
-    {"plugin", 0, "ID|PATH", 1, "use this plugin (its backend, if it has one)"},
-    {"config", 0, "FILE", 1, "merge a YAML file over the base"},
-    {"set", 0, "KEY=VALUE", 1, "set one key, after all files"},
-    {"out", 0, "DIR|off", 0, "root of the run folder; default: results/raw. off: nothing is kept"},
-    {"run-id", 0, "ID", 0, "name of the run folder"},
+    {OPT_PRESET, "quick (under a minute), full (the default) or large (models and layers as in use)", 0},
+    {OPT_ONLY, NULL, 0},
+    {OPT_SKIP, NULL, 0},
+    {OPT_SECONDS, "of one timing; default: 0.5 of quick, 1.5 of full, 4 of large", 0},
+    {OPT_DRY_RUN, "list the checks", 0},
+    {OPT_ABLATE, NULL, 0},
+    {OPT_STRICT, "exit 14", 0},
+    {OPT_VARY, "sizes of a model's dimension, in the order of calls", 0},
+    {OPT_INPUT, "default: made numbers", 0},
+    {OPT_DIM, "default: 2 of a batch, 32 of others", 0},
+    {OPT_CONSTANT, NULL, 0},
+    {OPT_NO_PASS, NULL, 0},
+    {OPT_CHOICE, NULL, 0},
+    {OPT_THREADS, "default: all cores, of a layer cores / ranks", 0},
+    {OPT_CACHE_TOKENS, NULL, 0},
+    {OPT_METHOD, "of a layer, as the following: as bsrun run has them", 0},
+    {OPT_WORLD_SIZE, NULL, 0},
+    {OPT_COMM, NULL, 0},
+    {OPT_MASK, NULL, 0},
+    {OPT_B, NULL, 0},
+    {OPT_N, NULL, 0},
+    {OPT_K, NULL, 0},
+    {OPT_DTYPE, NULL, 0},
+    {OPT_BIAS, "default: on", 0},
+    {OPT_ACTIVATION, "default: none", 0},
+    {OPT_SEED, "default: 725", 0},
+    {OPT_WORKLOAD, NULL, 0},
+    {OPT_HARDWARE, NULL, 0},
+    {OPT_TIMEOUT, "of every wait between ranks", 0},
+    {OPT_BACKEND, "default: cpu", 0},
+    {OPT_PLUGIN, NULL, 0},
+    {OPT_CONFIG, NULL, 0},
+    {OPT_SET, NULL, 0},
+    {OPT_OUT, NULL, 0},
+    {OPT_RUN_ID, NULL, 0},
     ARGS_TABLE,
-    {"verbose", 'v', NULL, 1, "say more on stderr, and print the facts of each check"},
-    {"quiet", 'q', NULL, 0, "no notes and no progress on stderr"},
+    {OPT_VERBOSE, "and print the facts of each check", 0},
+    {OPT_QUIET, NULL, 0},
     ARGS_HELP,
 };
 
@@ -137,21 +135,21 @@ static int32_t cut(const args *a, const char *option, char separator, cut_words 
 
 /* The subject's words alone: what a finding's command begins with. */
 static char *subject_command(const args *a) {
-  static const char *const others[] = {"preset", "seconds", "only",    "skip",  "list",
+  static const char *const others[] = {"preset", "seconds", "only",    "skip",  "dry-run",
                                        "ablate", "strict",  "vary",    "out",   "run-id",
                                        "output", "wide",    "verbose", "quiet", "help"};
   bs_text text = {0};
   bs_text_printf(&text, "bsrun diagnose");
   for (size_t i = 0; i < a->n_words; i++) bs_text_word(&text, a->words[i]);
   for (size_t i = 0; i < a->n_given; i++) {
-    const args_option *o = &a->options[a->given[i].option];
-    char name[64];
+    char name[64], *value = NULL;
     size_t k = 0;
-    while (k < N_OF(others) && strcmp(others[k], o->name) != 0) k++;
+    while (k < N_OF(others) && strcmp(others[k], args_name(args_given(a, i))) != 0) k++;
     if (k < N_OF(others)) continue;
-    snprintf(name, sizeof name, "--%.60s", o->name);
+    args_typed(a, i, name, &value);
     bs_text_word(&text, name);
-    if (o->value != NULL) bs_text_word(&text, a->given[i].value);
+    if (value != NULL) bs_text_word(&text, value);
+    free(value);
   }
   if (!text.failed) return text.data;
   bs_text_free(&text);
@@ -244,17 +242,18 @@ static int32_t print_data(int format, const json_t *results, bs_error *err) {
 
 static int32_t of_layer(const args *a, const bs_diagnose_request *asked, json_t **out, char **out_folder,
                         bs_error *err) {
-  ladder_run r = {.host.progress.busy = ATOMIC_FLAG_INIT};
+  compare_run r = {.host.progress.busy = ATOMIC_FLAG_INIT};
   const int keep = bsrun_keeps(a);
-  int32_t rc = ladder_run_open(a, 1.0, &r, err);
+  int32_t rc = compare_run_open(a, 1.0, &r, err);
   bs_diagnose_request q = *asked;
   q.progress = r.host.table.progress;
   q.progress_user = &r.host;
   if (rc == BS_OK) r.host.table.doing(&r.host, "diagnose", NULL);
   if (rc == BS_OK) rc = bs_diagnose_layer(r.run.context, r.config, r.request.configs_dir, &q, out, err);
-  if (rc == BS_OK && keep) rc = bs_diagnose_keep(&r.run, r.config, *out, out_folder, err);
+  if (rc == BS_OK && keep && bs_stop_asked() == 0)
+    rc = bs_diagnose_keep(&r.run, r.config, *out, out_folder, err);
   if (r.run.host != NULL) r.host.table.doing(&r.host, NULL, NULL);
-  ladder_run_free(&r);
+  compare_run_free(&r);
   return rc;
 }
 
@@ -267,7 +266,7 @@ static int32_t of_model(const args *a, const bs_diagnose_request *of, json_t **o
   q.progress_user = asked.request.progress_user;
   if (rc == BS_OK) rc = bs_diagnose_model(asked.context, &asked.request, &asked.model, &q, out, err);
   model_progress_end(&asked);
-  if (rc == BS_OK) {
+  if (rc == BS_OK && bs_stop_asked() == 0) {
     json_t *record = json_pack("{s:O}", "diagnosis", *out);
     rc = model_keep(a, &asked, "model_diagnose", 1, record, out_folder, err);
     json_decref(record);
@@ -276,11 +275,11 @@ static int32_t of_model(const args *a, const bs_diagnose_request *of, json_t **o
   return rc;
 }
 
-static const char *const of_layers[] = {"method", "world-size", "comm",     "mask",
-                                        "b",      "n",          "k",        "dtype",
-                                        "bias",   "workload",   "hardware", "threads-per-rank"};
-static const char *const of_models[] = {"vary", "input",  "dim",     "constant",
-                                        "pass", "choice", "threads", "cache-tokens"};
+static const char *const of_layers[] = {"method", "world-size", "comm",    "mask", "b",
+                                        "n",      "k",          "dtype",   "bias", "activation",
+                                        "seed",   "workload",   "hardware"};
+static const char *const of_models[] = {"vary",    "input",  "dim",         "constant",
+                                        "no-pass", "choice", "cache-tokens"};
 
 /* The first option of a list that was given; NULL: none. */
 static const char *given_of(const args *a, const char *const *names, size_t n) {
@@ -431,9 +430,8 @@ static int32_t diagnose(const args *a, bs_error *err) {
   q.ablate = (const char *const *)words[2].texts;
   q.n_ablate = words[2].n;
   q.vary = vary;
-  if (rc == BS_OK && a->n_words > 1)
-    rc = bs_error_set(err, BS_USAGE, "BS-USE-WORD", "unexpected argument '%.100s'", a->words[1]);
-  if (rc == BS_OK) rc = args_has(a, "list") ? print_list(format, err) : subjects(a, &q, format, err);
+  bsrun_interruptible("no more checks are done, and nothing is kept; --only CHECK does those that are left");
+  if (rc == BS_OK) rc = args_has(a, "dry-run") ? print_list(format, err) : subjects(a, &q, format, err);
   for (int i = 0; i < 3; i++) cut_free(&words[i]);
   free(vary);
   return rc;
@@ -442,9 +440,8 @@ static int32_t diagnose(const args *a, bs_error *err) {
 const bsrun_verb verb_diagnose = {
     .name = "diagnose",
     .summary = "what of a layer's or a model's time need not be: findings by cost",
-    .usage =
-        "usage: bsrun diagnose [MODEL] [options]\n"
-        "\n"
+    .words = "[MODEL] [options]",
+    .about =
         "Finds what of a pass goes to things that need not be: ops that a slow implementation serves, waits "
         "of\n"
         "the host, copies, plans that are made again, activations outside of products, threads that hurt,\n"
@@ -455,23 +452,21 @@ const bsrun_verb verb_diagnose = {
         "of 64). All checks run unless --only, --skip or --preset say otherwise. Findings are\n"
         "ordered by the seconds of a pass that they cost; each has the command that shows it alone. A "
         "finding\n"
-        "is no error unless --strict is given. share/doc/blockshock/diagnose.md has every check.\n"
-        "\n",
-    .after =
-        "\n"
-        "examples:\n"
+        "is no error unless --strict is given. share/doc/blockshock/profile.md has every check.\n",
+    .examples =
         "  bsrun diagnose --method row_parallel -P 2 --dtype f32\n"
         "  bsrun diagnose --method dense --b 64 --preset quick --ablate "
         "'method.bias=false;model.dtype=bf16'\n"
         "  bsrun diagnose model.onnx --dim batch=2 --dim tokens=12\n"
         "  bsrun diagnose --preset large               built-in models of 12 layers of 768, and of 8 of 512\n"
-        "  bsrun diagnose model.onnx --only shapes --vary tokens=4:12+1 -o json\n"
-        "\n"
-        "exit codes: 0 done, with findings or without; 2 usage; 3 configuration; 4 a model or an input is "
-        "wrong;\n"
+        "  bsrun diagnose model.onnx --only shapes --vary tokens=4:12+1 -o json\n",
+    .exits =
+        "0 done, with findings or without; 2 usage; 3 configuration; 4 a model or an input is wrong;\n"
         "5 plugin or device; 7 a rank died; 8 deadline; 10 memory or disk; 14 --strict and there are "
         "findings;\n"
         "15 --strict, no finding, and a check that failed.\n",
     .options = diagnose_options,
     .run = diagnose,
+    .max_words = 1,
+    .takes = "builtin:lm|builtin:vit :file",
 };

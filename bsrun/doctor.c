@@ -11,20 +11,20 @@
 #include "lab/doctor/doctor.h"
 
 static const args_option doctor_options[] = {
-    {"measure", 0, NULL, 0, "also measure the machine's constants and keep them for predictions"},
-    {"force", 0, NULL, 0, "--measure also on a busy machine, and keep what cannot be"},
-    {"cache", 0, "FILE|off", 0, "where they are kept; default: the user's cache folder"},
-    {"world-size", 'P', "N", 0, "ranks of the checks that need ranks; default: 2"},
-    {"backend", 0, "NAME", 0, "backend to check; default: the one of --plugin, else cpu"},
-    {"comm", 0, "NAME", 0, "communicator to check; default: the one of --plugin, else threads"},
-    {"out", 0, "DIR|off", 0, "root of the run folders (default results/raw); off: nothing is kept"},
-    {"timeout", 0, "SECONDS", 0, "deadline of every wait between ranks; default: 20"},
-    {"plugin", 0, "ID|PATH", 1, "also look at this plugin, and check its backend"},
-    {"config", 0, "FILE", 1, "plugin_dirs and plugin_trust from a YAML file"},
-    {"set", 0, "KEY=VALUE", 1, "set one key"},
+    {OPT_MEASURE, NULL, 0},
+    {OPT_FORCE, "--measure also on a busy machine, and keep what cannot be", 0},
+    {OPT_CACHE, NULL, 0},
+    {OPT_WORLD_SIZE, "default: 2", 0},
+    {OPT_BACKEND, "default: the one of --plugin, else cpu", 0},
+    {OPT_COMM, "default: the one of --plugin, else threads", 0},
+    {OPT_OUT, NULL, 0},
+    {OPT_TIMEOUT, "of every wait between ranks; default: 20", 0},
+    {OPT_PLUGIN, "and check its backend", 0},
+    {OPT_CONFIG, NULL, 0},
+    {OPT_SET, NULL, 0},
     ARGS_TABLE,
-    {"verbose", 'v', NULL, 1, "say more on stderr"},
-    {"quiet", 'q', NULL, 0, "no notes and no progress on stderr"},
+    {OPT_VERBOSE, NULL, 0},
+    {OPT_QUIET, NULL, 0},
     ARGS_HELP,
 };
 
@@ -227,8 +227,7 @@ static void measure(visit *v) {
 static int32_t read_options(visit *v, int *out_format, bs_error *err) {
   int64_t ranks;
   const char *timeout = args_value(v->a, "timeout");
-  int32_t rc = args_no_words(v->a, err);
-  if (rc == BS_OK) rc = bsrun_format(v->a, out_format, err);
+  int32_t rc = bsrun_format(v->a, out_format, err);
   if (rc == BS_OK) rc = args_integer(v->a, "world-size", 1, 1024, 2, &ranks, err);
   if (rc == BS_OK) rc = bsrun_cache_path(v->a, &v->cache, err);
   if (rc != BS_OK) return rc;
@@ -275,6 +274,7 @@ static int doctor(const args *a, bs_error *err) {
              .named = json_array(),
              .bad = json_array(),
              .backends = json_array()};
+  bsrun_interruptible("the rows above are done; constants that were kept before stay as they are");
   int32_t rc = read_options(&v, &format, err);
   if (rc == BS_OK) rc = examine(&v, err);
   if (rc == BS_OK)
@@ -284,7 +284,8 @@ static int doctor(const args *a, bs_error *err) {
     const uint32_t *n = v.d.counts;
     snprintf(summary, sizeof summary, "%u ok, %u to look at, %u failed", n[0], n[1], n[2]);
     bsrun_note(args_has(a, "quiet"), summary);
-    if (n[BS_CHECK_FAIL] > 0) code = (int)bs_status_exit_code(v.d.wrong ? BS_NUMERIC : BS_UNAVAILABLE);
+    const int32_t why = v.d.wrong ? BS_NUMERIC : v.d.unknown ? BS_CONFIG : BS_UNAVAILABLE;
+    if (n[BS_CHECK_FAIL] > 0) code = (int)bs_status_exit_code(why);
   }
   json_decref(v.d.rows);
   json_decref(v.named);
@@ -300,34 +301,25 @@ static int doctor(const args *a, bs_error *err) {
 const bsrun_verb verb_doctor = {
     .name = "doctor",
     .summary = "check the machine and the installation; --measure its constants",
-    .usage =
-        "usage: bsrun doctor [--measure] [options]\n"
-        "\n"
+    .words = "[--measure] [options]",
+    .about =
         "Looks at the machine and the installation, a row each: what was found, ok, warn or fail, and the "
-        "fix. "
-        "Plugins\n"
+        "fix. Plugins\n"
         "are opened in a child process first. Times a sleep of 50 ms, a GEMM, and an arm against itself; "
-        "lets "
-        "every\n"
+        "lets every\n"
         "rank say hello and add the rank numbers.\n"
-        "\n",
-    .after =
         "\n"
         "--measure takes some seconds on an idle machine; constants of a busy one, or that cannot be, are "
-        "not "
-        "kept. The\n"
+        "not kept. The\n"
         "file is $XDG_CACHE_HOME/blockshock/machine.json (else ~/.cache/...), good for this processor, core "
-        "count "
-        "and\n"
-        "library build; phase 1 then predicts with it.\n"
-        "\n"
-        "examples:\n"
+        "count and\n"
+        "library build; phase 1 then predicts with it.\n",
+    .examples =
         "  bsrun doctor\n"
         "  bsrun doctor -P 4 -o json\n"
         "  bsrun doctor --plugin ./build/bs_acme.so\n"
-        "  bsrun doctor --measure --cache ./machine.json\n"
-        "\n"
-        "exit codes: 0 nothing failed; 5 something failed; 6 numbers were wrong; 2 usage.\n",
+        "  bsrun doctor --measure --cache ./machine.json\n",
+    .exits = "0 nothing failed; 5 something failed; 6 numbers were wrong; 2 usage.\n",
     .options = doctor_options,
     .exit = doctor,
 };

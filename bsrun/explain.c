@@ -13,38 +13,37 @@
 #include "lab/config/schema.h"
 
 static const args_option explain_options[] = {
-    {"dtype", 0, "T", 0,
-     "dtype of the model (X, W, Y): bf16, f16, f32, f64, ...; mask: i8 and fp4 weights too"},
-    {"b", 0, "N", 0, "tokens B"},
-    {"n", 0, "N", 0, "output features N"},
-    {"k", 0, "N", 0, "input features K; default: N"},
-    {"shape", 0, "TEXT", 0, "attention, attention_dx, matmul24: the sizes, as in mission:bf16:causal"},
-    {"mask", 0, "NAME", 0, "the op's columns are those of a rank: complement_1100_0011, interleave, ..."},
-    {"world-size", 'P', "N", 0, "number of ranks; default: the method's own, 2 for a mask"},
-    {"rank", 0, "R", 0, "op: the rank whose columns are meant; default: 0"},
-    {"weight-dtype", 0, "T", 0, "op: storage of the packed weight; default: --dtype"},
-    {"out-dtype", 0, "T", 0, "op: dtype of the output; default: --dtype"},
-    {"activation", 0, "NAME", 0, "op: none, relu, gelu, gelu_tanh, silu; default: model.activation"},
-    {"bias", 0, NULL, 0, "op: with a bias"},
-    {"residual", 0, NULL, 0, "op: with a residual"},
-    {"gathered", 0, NULL, 0, "op: X holds the rank's columns already; default: the kernel picks them"},
-    {"deterministic", 0, NULL, 0, "op: the same bits on every call (a matmul always, as layers ask)"},
-    {"tokenwise", 0, NULL, 0, "matmul: a token's bits do not depend on the others (repro=R2 asks for it)"},
-    {"train", 0, NULL, 0, "matmul: as weights are packed that will be trained"},
-    {"workspace", 0, "BYTES", 0, "op: most workspace that it may use; default: no limit"},
-    {"backend", 0, "NAME", 0, "backend; default: cpu"},
-    {"comm", 0, "NAME", 0, "communicator; default: threads"},
-    {"workload", 0, "NAME", 0, "gaussian, file, ... (a file brings its own sizes)"},
-    {"hardware", 0, "NAME", 0, "cpu, or a YAML file"},
-    {"threads-per-rank", 0, "N", 0, "threads of one rank; default: cores / ranks"},
-    {"cache", 0, "FILE|off", 0, "stored machine constants; default: the user's cache folder"},
-    {"tune-cache", 0, "FILE|off", 0, "op: measured choices; default: the user's cache folder"},
-    {"plugin", 0, "ID|PATH", 1, "use this plugin (its backend, if it has one)"},
-    {"config", 0, "FILE", 1, "merge a YAML file over the base"},
-    {"set", 0, "KEY=VALUE", 1, "set one key, after all files"},
+    {OPT_DTYPE, "mask: i8 and fp4 weights too", 0},
+    {OPT_B, NULL, 0},
+    {OPT_N, NULL, 0},
+    {OPT_K, NULL, 0},
+    {OPT_MASK, "the op's columns are those of a rank", 0},
+    {OPT_WORLD_SIZE, "default: the method's own, 2 for a mask", 0},
+    {OPT_RANK, "op: whose columns are meant; default: 0", 0},
+    {OPT_WITH, "of an op", 0},
+    {OPT_WITH_BIAS, NULL, 0},
+    {OPT_WITH_RESIDUAL, NULL, 0},
+    {OPT_WITH_GATHERED, NULL, 0},
+    {OPT_WITH_DETERMINISTIC, NULL, 0},
+    {OPT_WITH_TOKENWISE, NULL, 0},
+    {OPT_WITH_TRAIN, NULL, 0},
+    {OPT_WITH_WEIGHTS, NULL, 0},
+    {OPT_WITH_Y, NULL, 0},
+    {OPT_WITH_WORKSPACE, NULL, 0},
+    {OPT_ACTIVATION, "of an op; default: model.activation", 0},
+    {OPT_BACKEND, "default: cpu", 0},
+    {OPT_COMM, "default: threads", 0},
+    {OPT_WORKLOAD, "a file brings its own sizes", 0},
+    {OPT_HARDWARE, NULL, 0},
+    {OPT_THREADS, "default: cores / ranks", 0},
+    {OPT_CACHE, NULL, 0},
+    {OPT_TUNE_CACHE, NULL, 0},
+    {OPT_PLUGIN, NULL, 0},
+    {OPT_CONFIG, NULL, 0},
+    {OPT_SET, NULL, 0},
     ARGS_TABLE,
-    {"verbose", 'v', NULL, 1, "say more on stderr"},
-    {"quiet", 'q', NULL, 0, "no notes on stderr"},
+    {OPT_VERBOSE, NULL, 0},
+    {OPT_QUIET, NULL, 0},
     ARGS_HELP,
 };
 
@@ -52,22 +51,29 @@ enum subject { OF_OP, OF_MASK, OF_METHOD };
 
 /* The words: OP, or mask MASK, or method M. */
 static int32_t read_words(const args *a, enum subject *out_of, const char **out_name, bs_error *err) {
-  static const char *const op_only[] = {
-      "rank",          "weight-dtype", "out-dtype",  "activation", "bias",      "residual", "gathered",
-      "deterministic", "workspace",    "tune-cache", "train",      "tokenwise", "shape"};
+  static const char *const op_only[] = {"rank",      "weights",    "y",        "activation",
+                                        "bias",      "residual",   "gathered", "deterministic",
+                                        "workspace", "tune-cache", "train",    "tokenwise"};
+  char shown[64];
   const char *first = a->n_words > 0 ? a->words[0] : "";
   *out_of = strcmp(first, "mask") == 0 ? OF_MASK : strcmp(first, "method") == 0 ? OF_METHOD : OF_OP;
   const size_t wanted = *out_of == OF_OP ? 1 : 2;
-  if (a->n_words != wanted) {
-    bs_error_set(err, BS_USAGE, "BS-USE-WORD", "explain takes an op, a mask or a method; %zu word%s given",
-                 a->n_words, a->n_words == 1 ? " is" : "s are");
-    bs_error_hint(err, "bsrun explain matmul, bsrun explain mask MASK, bsrun explain method M");
+  const int has_shape = *out_of == OF_OP && a->n_words == 2;
+  if (a->n_words != wanted && !has_shape) {
+    bs_error_set(err, BS_USAGE, "BS-USE-WORD",
+                 "explain takes an op, a mask, a method, gates or words; %zu word%s given", a->n_words,
+                 a->n_words == 1 ? " is" : "s are");
+    bs_error_hint(
+        err,
+        "bsrun explain matmul, explain attention SHAPE, explain mask MASK, explain method M, explain "
+        "gates, explain words");
     return BS_USAGE;
   }
   *out_name = a->words[wanted - 1];
   for (size_t i = 0; *out_of != OF_OP && i < sizeof op_only / sizeof op_only[0]; i++) {
     if (!args_has(a, op_only[i])) continue;
-    bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "--%s is for an op, not for a %s", op_only[i], first);
+    bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "%s is for an op, not for a %s",
+                 args_shown(a, op_only[i], shown), first);
     return BS_USAGE;
   }
   if (*out_of == OF_MASK && args_has(a, "mask")) {
@@ -83,7 +89,7 @@ static void take_weights(explained *x, args *options) {
   static const explained_weights known[] = {
       {"i8", BS_I8, 8}, {"int8", BS_I8, 8}, {"fp4", 0, 4}, {"f4", 0, 4}};
   for (size_t i = 0; i < options->n_given; i++) {
-    if (strcmp(options->options[options->given[i].option].name, "dtype") != 0) continue;
+    if (strcmp(args_name(args_given(options, i)), "dtype") != 0) continue;
     for (size_t k = 0; k < sizeof known / sizeof known[0]; k++) {
       if (!bs_name_is(known[k].name, options->given[i].value)) continue;
       x->weights = known[k / 2 * 2]; /* by its first name */
@@ -95,13 +101,12 @@ static void take_weights(explained *x, args *options) {
 
 static int32_t resolve(explained *x, enum subject of, const char *name, bs_error *err) {
   bsrun_request request;
-  args options = *x->a; /* the words are ours */
-  options.n_words = 0;
-  options.given = malloc((options.n_given + 1) * sizeof *options.given);
-  if (options.given == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
-  memcpy(options.given, x->a->given, options.n_given * sizeof *options.given);
+  static const char *const none[] = {NULL};
+  args options; /* the words are ours */
+  int32_t rc = args_without(x->a, none, &options, err);
+  if (rc != BS_OK) return rc;
   if (of == OF_MASK) take_weights(x, &options);
-  int32_t rc = bsrun_request_make(&options, &request, err);
+  rc = bsrun_request_make(&options, &request, err);
   bs_compose_request *q = &request.compose;
   if (of == OF_MASK) q->mask = name;
   if (of == OF_METHOD) q->method = name;
@@ -118,6 +123,9 @@ static int32_t explain(const args *a, bs_error *err) {
   explained x = {.a = a};
   enum subject of = OF_OP;
   const char *name = NULL;
+  const char *first = a->n_words == 1 ? a->words[0] : "";
+  if (strcmp(first, "gates") == 0 || strcmp(first, "words") == 0)
+    return explain_words(a, first[0] == 'g', err);
   int32_t rc = bsrun_format(a, &x.format, err);
   if (rc == BS_OK) rc = read_words(a, &of, &name, err);
   if (rc == BS_OK) rc = bsrun_cache_path(a, &x.cache, err);
@@ -139,19 +147,20 @@ static int32_t explain(const args *a, bs_error *err) {
 const bsrun_verb verb_explain = {
     .name = "explain",
     .summary = "which implementation serves an op, what a mask or a method does",
-    .usage =
-        "usage: bsrun explain OP [options]\n"
-        "       bsrun explain mask MASK [options]\n"
-        "       bsrun explain method METHOD [options]\n"
-        "\n"
+    .words =
+        "OP [SHAPE] [options]\n"
+        "mask MASK [options]\n"
+        "method METHOD [options]\n"
+        "gates | words",
+    .about =
         "OP      the ladder of implementations for one call, best first, the refused with their reasons: "
-        "native "
-        "before\n"
+        "native before\n"
         "        emulated before unknown, then score, priority, name; one that was measured or pinned before "
         "all\n"
         "        (share/doc/blockshock/tuning.md). OP is one of the core, `bsrun completion words ops`; its "
         "arguments are\n"
-        "        those of a layer of --b tokens, --n by --k weights, or of --shape (attention, attention_dx, "
+        "        those of a layer of --b tokens, --n by --k weights, or of SHAPE behind it (attention, "
+        "attention_dx, "
         "matmul24)\n"
         "mask    how it is multiplied (* in the table): a run of columns, a gather, 2:4 values or dense, and "
         "why; what\n"
@@ -159,26 +168,25 @@ const bsrun_verb verb_explain = {
         "way\n"
         "        (--dtype i8: quantised weights; fp4: what they would take, no backend has them)\n"
         "method  what each rank proposes: split, FLOPs, bytes, collectives and their payload\n"
+        "gates   what each gate checks; words: the other words of the screens, RIGHT, UNCLEAR, speedup, ...\n"
         "\n"
         "Nothing is run. Times are predicted when `bsrun doctor --measure` has kept this machine's "
-        "constants.\n"
-        "\n",
-    .after =
-        "\n"
-        "examples:\n"
+        "constants.\n",
+    .examples =
         "  bsrun explain matmul --dtype bf16 --b 64 --n 4096 --k 4096 --backend cpu\n"
-        "  bsrun explain matmul --mask complement_1010_0101 -P 2 --rank 1 --bias -o json\n"
-        "  bsrun explain attention --shape b2h8s512d64:bf16:causal\n"
+        "  bsrun explain matmul --mask complement_1010_0101 -P 2 --rank 1 --with bias -o json\n"
+        "  bsrun explain attention b2h8s512d64:bf16:causal\n"
         "  bsrun explain mask random_2of4 --n 4096\n"
         "  bsrun explain mask magnitude --n 1024 -P 4 --dtype bf16 -o json\n"
         "  bsrun explain mask random_2of4 --n 4096 --dtype i8\n"
         "  bsrun explain method blockshock -P 2 --b 16\n"
-        "\n"
-        "exit codes: 0; 3 when no implementation serves the op, or the method refuses (the reason is "
-        "printed); "
-        "2 "
+        "  bsrun explain gates\n",
+    .exits =
+        "0; 3 when no implementation serves the op, or the method refuses (the reason is printed); 2 "
         "usage.\n",
     .options = explain_options,
     .run = explain,
-    .needs_words = 1,
+    .min_words = 1,
+    .max_words = 2,
+    .takes = "ops mask|method",
 };

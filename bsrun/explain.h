@@ -30,9 +30,13 @@ int32_t explain_op(const explained *x, const char *name, bs_error *err);
 int32_t explain_mask(const explained *x, bs_error *err);
 int32_t explain_method(const explained *x, bs_error *err);
 
-/* Does --shape say what is asked of the op (explain_kernel.c)? */
+/* Does a shape say what is asked of the op (explain_kernel.c)? */
+/* The word behind the op: its sizes; NULL: there is none. */
+const char *explain_shape(const explained *x);
 int explain_takes_shape(const char *op);
 /* The query of such an op. *out_kept, which it points to: the caller frees it; NULL: none. */
 int32_t explain_kernel_ask(const explained *x, const char *op, bs_kernel_query *out, const bs_kept **out_kept,
                            bs_error *err);
+/* `bsrun explain gates` (gates 1) and `bsrun explain words`. */
+int32_t explain_words(const args *a, int gates, bs_error *err);
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * explain_kernel.c - `bsrun explain OP --shape TEXT`: the query of an op that no layer of a method makes, of
+ * explain_kernel.c - `bsrun explain OP SHAPE`: the query of an op that no layer of a method makes, of
  * a problem in one line of text, as `bsrun bench sdpa` and `bsrun tune` take it. */
 #include <stdio.h>
 #include <string.h>
@@ -22,20 +22,25 @@ static size_t index_of(const char *op) {
   return i;
 }
 
+const char *explain_shape(const explained *x) {
+  return x->a->n_words == 2 ? x->a->words[1] : NULL;
+}
+
 int explain_takes_shape(const char *op) {
   return index_of(op) < KERNELS;
 }
 
 /* Only what such a query can say. */
 static int32_t only_shape(const explained *x, size_t i, bs_error *err) {
-  static const char *const others[] = {
-      "dtype",     "b",          "n",    "k",        "mask",     "rank",      "weight-dtype",
-      "out-dtype", "activation", "bias", "residual", "gathered", "tokenwise", "train"};
+  char shown[64];
+  static const char *const others[] = {"dtype",    "b",        "n",         "k",          "mask",
+                                       "rank",     "weights",  "y",         "activation", "bias",
+                                       "residual", "gathered", "tokenwise", "train"};
   for (size_t k = 0; k < sizeof others / sizeof others[0]; k++) {
     if (!args_has(x->a, others[k])) continue;
-    bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "--%s is not for %s: --shape says all of it", others[k],
-                 kernels[i].op);
-    bs_error_hint(err, "for example --shape %s", kernels[i].example);
+    bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "%s is not for %s: the shape says all of it",
+                 args_shown(x->a, others[k], shown), kernels[i].op);
+    bs_error_hint(err, "for example bsrun explain %s %s", kernels[i].op, kernels[i].example);
     return BS_USAGE;
   }
   return BS_OK;
@@ -47,9 +52,9 @@ static int32_t parse(size_t i, const char *shape, bs_kernel_problem *out, bs_err
   snprintf(text, sizeof text, "%s %s", kernels[i].word, shape);
   const int32_t rc = bs_kernel_problem_parse(strchr(shape, ' ') != NULL ? shape : text, out, err);
   if (rc != BS_OK || strcmp(bs_kernel_problem_op(out->kind), kernels[i].op) == 0) return rc;
-  bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "--shape '%.80s' is one of %s, and %s is asked", shape,
+  bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "the shape '%.80s' is one of %s, and %s is asked", shape,
                bs_kernel_problem_op(out->kind), kernels[i].op);
-  bs_error_hint(err, "for example --shape %s", kernels[i].example);
+  bs_error_hint(err, "for example bsrun explain %s %s", kernels[i].op, kernels[i].example);
   return BS_USAGE;
 }
 
@@ -61,7 +66,7 @@ int32_t explain_kernel_ask(const explained *x, const char *op, bs_kernel_query *
   *out_kept = NULL;
   int32_t rc = only_shape(x, i, err);
   if (rc == BS_OK) rc = args_integer(x->a, "workspace", 0, INT64_MAX, 0, &workspace, err);
-  if (rc == BS_OK) rc = parse(i, args_value(x->a, "shape"), &p, err);
+  if (rc == BS_OK) rc = parse(i, explain_shape(x), &p, err);
   if (rc == BS_OK && p.kind == BS_KERNEL_MATMUL24) rc = bs_kernel_kept_make(&p, 0, out_kept, err);
   if (rc != BS_OK) return rc;
   bs_kernel_query_make(&p, *out_kept, NULL, 0, out);

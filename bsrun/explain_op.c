@@ -106,8 +106,8 @@ static int32_t read_sizes(const explained *x, const char *op, question *q, bs_er
                      .accumulate = e->accumulate,
                      .bias = (uint32_t)args_has(x->a, "bias"),
                      .residual = (uint32_t)args_has(x->a, "residual")};
-  int32_t rc = args_word(x->a, "out-dtype", BS_NAMES_DTYPE, NULL, 0, &s->out_dtype, err);
-  if (rc == BS_OK) rc = args_word(x->a, "weight-dtype", BS_NAMES_DTYPE, NULL, 0, &s->weight_dtype, err);
+  int32_t rc = args_word(x->a, "y", BS_NAMES_DTYPE, NULL, 0, &s->out_dtype, err);
+  if (rc == BS_OK) rc = args_word(x->a, "weights", BS_NAMES_DTYPE, NULL, 0, &s->weight_dtype, err);
   if (rc == BS_OK) rc = args_word(x->a, "activation", BS_NAMES_ACTIVATION, NULL, 0, &s->activation, err);
   if (rc == BS_OK) rc = read_part(x, op, q, err);
   s->partition = q->partition;
@@ -121,9 +121,10 @@ static int32_t read_sizes(const explained *x, const char *op, question *q, bs_er
 
 static int32_t ask(const explained *x, const char *op, question *q, bs_error *err) {
   static const char *const layer[] = {"activation", "bias", "residual"};
+  char shown[64];
   int64_t workspace;
-  if (args_has(x->a, "shape")) {
-    bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "--shape is not for %s", op);
+  if (explain_shape(x) != NULL) {
+    bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "a shape is not for %s", op);
     bs_error_hint(err, "it is for attention, attention_dx and matmul24; --b, --n, --k give sizes of %s", op);
     return BS_USAGE;
   }
@@ -134,7 +135,8 @@ static int32_t ask(const explained *x, const char *op, question *q, bs_error *er
   }
   for (size_t i = 0; i < sizeof layer / sizeof layer[0]; i++) {
     if (!args_has(x->a, layer[i]) || bs_op_takes(op, layer[i])) continue;
-    return bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "--%s is not for %s: the op has none", layer[i], op);
+    return bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "%s is not for %s: the op has none",
+                        args_shown(x->a, layer[i], shown), op);
   }
   int32_t rc = args_integer(x->a, "workspace", 0, INT64_MAX, 0, &workspace, err);
   if (rc == BS_OK) rc = read_sizes(x, op, q, err);
@@ -342,7 +344,7 @@ int32_t explain_op(const explained *x, const char *name, bs_error *err) {
   json_t *rows = json_array(), *row;
   bs_kernel_query kernel;
   const bs_kept *kept = NULL;
-  const int shaped = explain_takes_shape(name) && args_has(x->a, "shape");
+  const int shaped = explain_takes_shape(name) && explain_shape(x) != NULL;
   const bs_op_query *query = shaped ? &kernel.query : &q.asked.query;
   int32_t rc = !shaped ? ask(x, name, &q, err) : explain_kernel_ask(x, name, &kernel, &kept, err);
   if (rc == BS_OK) {

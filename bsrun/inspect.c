@@ -13,12 +13,12 @@
 #include "lab/store/sha256.h"
 
 static const args_option plugins_inspect_options[] = {
-    {"exists", 0, NULL, 0, "print nothing; 0 when it can be used"},
-    {"atleast-version", 0, "X.Y.Z", 0, "print nothing; 0 when it can be used and is this version or later"},
-    {"config", 0, "FILE", 1, "plugin_dirs, plugin_trust and plugins.<id>.<param> from a YAML file"},
-    {"set", 0, "KEY=VALUE", 1, "set one key"},
+    {OPT_EXISTS, NULL, 0},
+    {OPT_AT_LEAST, "this version, as 1.2.0; print nothing", 0},
+    {OPT_CONFIG, NULL, 0},
+    {OPT_SET, NULL, 0},
     ARGS_TABLE,
-    {"verbose", 'v', NULL, 1, "say more"},
+    {OPT_VERBOSE, NULL, 0},
     ARGS_HELP,
 };
 static const bs_field inspect_fields[] = {
@@ -202,11 +202,10 @@ static int version_at_least(const char *version, const char *least) {
 }
 
 static int32_t check_version(const args *a, const bs_plugin_info *info, bs_error *err) {
-  const char *least = args_value(a, "atleast-version");
+  const char *least = args_value(a, "at-least");
   if (least == NULL) return BS_OK;
   const int is = version_at_least(info->version, least);
-  if (is < 0)
-    return bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--atleast-version: '%.40s' is not X.Y.Z", least);
+  if (is < 0) return bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--at-least: '%.40s' is not X.Y.Z", least);
   if (is > 0) return BS_OK;
   return bs_error_set(err, BS_UNAVAILABLE, "BS-PLG-OLD", "%s is version %s, older than %.40s", info->id,
                       info->version, least);
@@ -232,7 +231,7 @@ static int32_t inspect(const args *a, const char *what, bs_error *err) {
   if (rc == BS_OK) rc = plugins_open_context(a, &what, strchr(what, '/') != NULL, &context, err);
   if (rc == BS_OK) rc = plugins_find(context, id, &info, err);
   if (rc == BS_OK) rc = check_version(a, &info, err);
-  const int asks = args_has(a, "exists") || args_has(a, "atleast-version");
+  const int asks = args_has(a, "exists") || args_has(a, "at-least");
   json_t *rows = json_array();
   if (rc == BS_OK) rc = asks ? plugins_probe(context, id, err) : plugins_look(context, id, look, rows, err);
   if (rc == BS_OK && !asks)
@@ -251,10 +250,16 @@ static int run(const args *a, bs_error *err) {
 
 const bsrun_verb plugins_inspect = {
     .name = "inspect",
+    .words = "ID|PATH [options]",
+    .summary = "what one plugin registers, and where in its source; its parameters, values and origins",
+    .examples =
+        "  bsrun plugins inspect cpu\n"
+        "  bsrun plugins inspect ./build/bs_acme.so\n"
+        "  bsrun plugins inspect cpu --exists\n",
     .options = plugins_inspect_options,
     .exit = run,
-    .takes = "one plugin",
-    .example = "bsrun plugins inspect cpu",
     .min_words = 1,
     .max_words = 1,
+    .exits = "0; 5 it cannot be used\n",
+    .takes = "plugins :file",
 };

@@ -35,7 +35,7 @@ static int64_t rank_of(const char *environment, size_t size) {
   for (const char *at = environment; at < environment + size; at += strlen(at) + 1) {
     for (size_t i = 0; i < sizeof names / sizeof names[0] && rank < 0; i++) {
       const size_t n = strlen(names[i]);
-      if (strncmp(at, names[i], n) == 0 && !bs_parse_i64(at + n, 0, &rank)) rank = -1;
+      if (strncmp(at, names[i], n) == 0 && !bs_parse_i64(at + n, &rank)) rank = -1;
     }
   }
   return rank;

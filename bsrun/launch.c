@@ -52,7 +52,7 @@ typedef struct launch {
 
 static int number(const char *name, int64_t *out) {
   const char *text = getenv(name);
-  return text != NULL && bs_parse_i64(text, 0, out) && *out >= 0;
+  return text != NULL && bs_parse_i64(text, out) && *out >= 0;
 }
 
 int bsrun_rank_launched(void) {

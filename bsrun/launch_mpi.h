@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * launch_mpi.h - ranks that mpirun or srun starts (docs/launch-mpi.md): bsrun finds itself to be one, or
+ * launch_mpi.h - ranks that mpirun or srun starts (docs/launch.md): bsrun finds itself to be one, or
  * starts mpirun with copies of its own command. */
 #ifndef BSRUN_LAUNCH_MPI_H
 #define BSRUN_LAUNCH_MPI_H

@@ -17,38 +17,30 @@
 #include "lab/run/run.h"
 
 /* Verbs that are nothing but their second words. */
-static const bsrun_subverb *const bench_second[] = {&bench_comm, &bench_matmul, &bench_sdpa, NULL};
+static const bsrun_verb *const bench_second[] = {&bench_matmul, &bench_sdpa, NULL};
 const bsrun_verb verb_bench = {
     .name = "bench",
-    .summary = "attention (sdpa) or a product of each implementation, or collectives: checked, timed",
+    .summary = "time each implementation of attention (sdpa) or of a product, checked first",
     .subverbs = bench_second,
 };
 
-static const bsrun_subverb *const sim_second[] = {&sim_explain_verb, &sim_scale_verb, &sim_probe_verb,
-                                                  &sim_fit_verb, NULL};
+static const bsrun_verb *const sim_second[] = {&sim_explain_verb, &sim_scale_verb, &sim_probe_verb,
+                                               &sim_fit_verb, NULL};
 const bsrun_verb verb_sim = {
     .name = "sim",
-    .summary = "simulated machines: explain, scale and probe them, fit them to measured times",
+    .summary = "simulate machines: explain, scale and probe them, fit them to measured times",
     .subverbs = sim_second,
 };
 
-const bsrun_verb *const bsrun_verbs[] = {
-    &verb_run,      &verb_plugins, &verb_config, &verb_doctor, &verb_explain, &verb_ladder,
-    &verb_diagnose, &verb_compare, &verb_report, &verb_tune,   &verb_sweep,   &verb_torture,
-    &verb_model,    &verb_profile, &verb_bench,  &verb_sim,    &verb_ccl,     &verb_runs,
-    &verb_fsck,     &verb_check,   &verb_why,    &verb_replay, &verb_bundle,  &verb_completion,
-    &verb_version,  &verb_help,    NULL};
-
-const bsrun_verb *bsrun_find_verb(const char *name, bs_error *err) {
-  const char *names[sizeof bsrun_verbs / sizeof bsrun_verbs[0]];
-  size_t n = 0;
-  for (; bsrun_verbs[n] != NULL; n++) {
-    names[n] = bsrun_verbs[n]->name;
-    if (strcmp(name, names[n]) == 0) return bsrun_verbs[n];
-  }
-  bsrun_unknown("verb", name, names, n, err);
-  return NULL;
-}
+static const bsrun_verb *const split[] = {&verb_run, &verb_compare, &verb_sweep, &verb_model, NULL};
+static const bsrun_verb *const results[] = {&verb_runs, &verb_report, &verb_explain, &verb_check, NULL};
+static const bsrun_verb *const speed[] = {&verb_profile, &verb_diagnose, &verb_bench, &verb_tune, NULL};
+static const bsrun_verb *const cluster[] = {&verb_coll, &verb_sim, NULL};
+static const bsrun_verb *const extend[] = {&verb_doctor, &verb_config, &verb_plugins, &verb_torture, NULL};
+static const bsrun_verb *const unlisted[] = {&verb_completion, &verb_version, &verb_help, NULL};
+const bsrun_verb_group bsrun_verb_groups[] = {{"run", split},     {"results", results}, {"speed", speed},
+                                              {"ranks", cluster}, {"setup", extend},    {NULL, unlisted},
+                                              {.title = NULL}};
 
 static int command_argc;
 static char **command_argv;
@@ -85,22 +77,31 @@ static int end_of_plugins(int code) {
   return code != 0 || at_end.code == BS_OK || bsrun_rank_how() != NULL ? code : bsrun_fail(&at_end);
 }
 
+/* What is not there: a name of a configuration is 3; a file, a run, or another stored thing is 4. */
+static int exit_code_of(const bs_error *err) {
+  if (err->code != BS_NOT_FOUND) return (int)bs_status_exit_code(err->code);
+  return (int)bs_status_exit_code(strncmp(err->id, "BS-PLG-", 7) == 0 ? BS_CONFIG : BS_INPUT);
+}
+
 int bsrun_fail(const bs_error *given) {
+  const int interrupted = bsrun_interrupted(); /* the error is what the signal made */
+  if (interrupted != 0) return interrupted;
   char line[2048];
-  bs_error room = BS_ERROR_INIT;
-  const bs_error *err = bsrun_mpi_cause(given, &room) ? &room : given;
-  if (bsrun_mpi_was_missed()) return (int)bs_status_exit_code(err->code); /* the others have said it */
+  bs_error room = BS_ERROR_INIT, *err = &room;
+  if (!bsrun_mpi_cause(given, &room)) room = *given;
+  bsrun_name_page(err);
+  if (bsrun_mpi_was_missed()) return exit_code_of(err); /* the others have said it */
   bs_error_format(err, "bsrun", line, sizeof line);
   if (bsrun_following()) {
     const int echo = err->code == BS_ABORTED || strcmp(err->id, LAB_RUN_FOLLOWS_ID) == 0;
-    if (echo || bsrun_rank_error(err) || bsrun_mpi_error(err)) return (int)bs_status_exit_code(err->code);
+    if (echo || bsrun_rank_error(err) || bsrun_mpi_error(err)) return exit_code_of(err);
   } else {
     bsrun_mpi_error(err);
   }
   char *shown = bs_report_printable(line);
   bs_print(stderr, "%s\n", shown != NULL ? shown : line);
   free(shown);
-  return (int)bs_status_exit_code(err->code);
+  return exit_code_of(err);
 }
 
 /* One line of a kind, on stderr and in log.txt. */
@@ -173,7 +174,12 @@ int32_t bsrun_format(const args *a, int *out_format, bs_error *err) {
   *out_format = args_has(a, "wide") ? BS_FORMAT_WIDE : BS_FORMAT_TABLE;
   if (name == NULL) return BS_OK;
   const int format = bs_format_parse(name);
-  if (format < 0) return bsrun_unknown("output format", name, bs_format_names, 5, err);
+  if (format < 0) {
+    bsrun_unknown("output format", name, bs_format_names, 5, err);
+    if (bs_nearest(name, bs_format_names, 5) == NULL)
+      bs_error_hint(err, "-o takes table, md, csv, json or jsonl; into a file: -o json > FILE");
+    return BS_USAGE;
+  }
   if (format != BS_FORMAT_TABLE && args_has(a, "wide"))
     return bs_error_set(err, BS_USAGE, "BS-USE-FORMAT", "--wide is of tables; -o %s has every field", name);
   if (format != BS_FORMAT_TABLE) *out_format = format;
@@ -181,6 +187,7 @@ int32_t bsrun_format(const args *a, int *out_format, bs_error *err) {
 }
 
 int bsrun_finish(int exit_code) {
+  if (bsrun_interrupted() != 0) exit_code = bsrun_interrupted();
   if (fflush(stdout) == 0 && !ferror(stdout)) return exit_code;
   if (exit_code != 0) return exit_code;
   bs_error err = BS_ERROR_INIT;

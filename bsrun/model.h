@@ -6,35 +6,34 @@
 #include "bsrun/bsrun.h"
 #include "lab/model/model.h"
 
-extern const bsrun_subverb model_info, model_run, model_check, model_bench, model_explain, model_generate,
+extern const bsrun_verb model_info, model_run, model_check, model_bench, model_explain, model_generate,
     model_plan;
 
 /* ---- sub-verbs that open a model (model_words.c) --------------------------------------------- */
 
 /* Rows of their tables of options. */
 #define MODEL_OPTION_DIM \
-  { "dim", 0, "NAME=N", 1, "the size of a named dimension" }
+  { OPT_DIM, NULL, 0 }
 #define MODEL_OPTION_CONSTANT \
-  { "constant", 0, "NAME=FILE", 1, "the .npy file of an input that is a constant (axes, shapes)" }
+  { OPT_CONSTANT, NULL, 0 }
 #define MODEL_OPTION_BACKEND \
-  { "backend", 0, "NAME", 0, "backend; default: cpu. What it lacks runs on ref, with a warning" }
+  { OPT_BACKEND, "default: cpu. What it lacks runs on ref, with a warning", 0 }
 #define MODEL_OPTION_THREADS \
-  { "threads", 0, "N", 0, "threads of a run; default: all cores" }
+  { OPT_THREADS, "default: all cores", 0 }
 #define MODEL_OPTION_PASS \
-  { "pass", 0, "NAME=off", 1, "leave a pass out; all=off leaves out every pass" }
+  { OPT_NO_PASS, NULL, 0 }
 #define MODEL_OPTION_TOKENS \
-  { "cache-tokens", 0, "N", 0, "of a folder: tokens of its key-value cache; default: as config.json says" }
+  { OPT_CACHE_TOKENS, "default: as config.json says", 0 }
 #define MODEL_OPTION_TUNED \
-  { "tune-cache", 0, "FILE|off", 0, "the tuning file, whose choices serve; default: the user's cache folder" }
-#define MODEL_OPTIONS_PLUGINS                                                      \
-  {"plugin", 0, "ID|PATH", 1, "use this plugin"},                                  \
-      {"config", 0, "FILE", 1, "plugin_dirs and plugin_trust from a YAML file"}, { \
-    "set", 0, "KEY=VALUE", 1, "set one key of it"                                  \
+  { OPT_TUNE_CACHE, NULL, 0 }
+#define MODEL_OPTIONS_PLUGINS                     \
+  {OPT_PLUGIN, NULL, 0}, {OPT_CONFIG, NULL, 0}, { \
+    OPT_SET, NULL, 0                              \
   }
 
-#define MODEL_OPTIONS_KEEP                                                                          \
-  {"out", 0, "DIR|off", 0, "root of the run folder; default: results/raw. off: nothing is kept"}, { \
-    "run-id", 0, "ID", 0, "name of the run folder"                                                  \
+#define MODEL_OPTIONS_KEEP \
+  {OPT_OUT, NULL, 0}, {    \
+    OPT_RUN_ID, NULL, 0    \
   }
 
 /* A model that is open, with what was asked. */

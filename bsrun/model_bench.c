@@ -9,14 +9,16 @@
 #include "core/base/text.h"
 #include "lab/measure/constants.h"
 #include "lab/model/bench.h"
+#include "lab/stop.h"
 
 static const args_option model_bench_options[] = {
-    {"input", 0, "NAME=FILE", 1, "the .npy file of an input"},
+    {OPT_INPUT, NULL, 0},
     MODEL_OPTION_DIM,
     MODEL_OPTION_CONSTANT,
-    {"seconds", 0, "S", 0, "how long each row is sampled; default: 2. The warm-up takes at most as long"},
-    {"allow-fallback", 0, NULL, 0, "time nodes that the backend lacks on ref; default: they are an error"},
-    {"profile", 0, NULL, 0, "also each node's time, in runs of their own; of two rows: the nodes of decode"},
+    {OPT_SECONDS, "of each row; default: 2. The warm-up takes at most as long", 0},
+    {OPT_FORCE, "time nodes that the backend lacks on ref; default: they are an error", 0},
+    {OPT_SHOW, NULL, 0},
+    {OPT_SHOW_NODES, "each node's time, in runs of their own; of two rows: the nodes of decode", 0},
     MODEL_OPTION_BACKEND,
     MODEL_OPTION_THREADS,
     MODEL_OPTION_PASS,
@@ -24,8 +26,8 @@ static const args_option model_bench_options[] = {
     MODEL_OPTIONS_KEEP,
     MODEL_OPTION_TUNED,
     MODEL_OPTIONS_PLUGINS,
-    {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
-    {"quiet", 'q', NULL, 0, "no warnings, notes and progress on stderr"},
+    {OPT_OUTPUT, "table, md, csv, json or jsonl", 0},
+    {OPT_QUIET, NULL, 0},
     ARGS_HELP,
 };
 
@@ -128,14 +130,15 @@ static int32_t read_seconds(const args *a, double *out, bs_error *err) {
 static int32_t bench(const args *a, bs_error *err) {
   model_asked asked = {0};
   bs_model_bench how = {.seconds = 2,
-                        .allow_fallback = (uint32_t)args_has(a, "allow-fallback"),
-                        .profile = (uint32_t)args_has(a, "profile")};
+                        .allow_fallback = (uint32_t)args_has(a, "force"),
+                        .profile = (uint32_t)args_has(a, "nodes")};
   json_t *result = NULL;
   char *folder = NULL;
   bs_load before;
   int format;
   bs_load_now(&before);
   how.before = &before;
+  bsrun_interruptible("nothing is kept; --seconds S takes less time");
   int32_t rc = bsrun_format(a, &format, err);
   if (rc == BS_OK) rc = read_seconds(a, &how.seconds, err);
   if (rc == BS_OK) rc = model_asked_make(a, &asked, err);
@@ -145,7 +148,8 @@ static int32_t bench(const args *a, bs_error *err) {
   model_progress_end(&asked);
   if (rc == BS_OK) {
     tell_of(a, result);
-    const int32_t kept = model_keep(a, &asked, "model_bench", 1, result, &folder, err);
+    const int32_t kept =
+        bs_stop_asked() != 0 ? BS_OK : model_keep(a, &asked, "model_bench", 1, result, &folder, err);
     rc = print_result(format, result, kept == BS_OK ? err : NULL);
     model_print_folder(format, folder);
     if (kept != BS_OK) rc = kept;
@@ -156,20 +160,23 @@ static int32_t bench(const args *a, bs_error *err) {
   return rc;
 }
 
-const bsrun_subverb model_bench = {
-    "bench",
-    "MODEL --input NAME=FILE.npy ... [--threads N] [--seconds S] [--profile] [options]",
-    "time a model's runs: warm, with an interval, beside load, packing and first run",
-    "MODEL is as in `model run`. The model runs until its runs no longer get faster. Then its runs are\n"
-    "timed in samples. A row has the median and its 95 % interval. A folder with a key-value cache has\n"
-    "two rows: prefill runs the prompt into an empty cache, decode runs one token behind the prompt.\n"
-    "The prompt is --input, or 128 made ids (--dim NAME=N). A node that the backend does not serve is\n"
-    "an error (exit 3). With --allow-fallback such nodes run on ref and are timed too.\n",
-    "  bsrun model bench model.onnx --input input_ids=ids.npy --threads 1\n"
-    "  bsrun model bench gpt2 --dim sequence=128 --cache-tokens 256 --allow-fallback -o json\n"
-    "  bsrun model bench model.onnx --input x=x.npy --profile --pass fuse_attention=off\n",
-    model_bench_options,
-    bench,
-    1,
-    1,
+const bsrun_verb model_bench = {
+    .name = "bench",
+    .words = "MODEL --input NAME=FILE.npy ... [--threads N] [--seconds S] [--show nodes] [options]",
+    .summary = "time a model's runs: warm, with an interval, beside load, packing and first run",
+    .about =
+        "MODEL is as in `model run`. The model runs until its runs no longer get faster. Then its runs are\n"
+        "timed in samples. A row has the median and its 95 % interval. A folder with a key-value cache has\n"
+        "two rows: prefill runs the prompt into an empty cache, decode runs one token behind the prompt.\n"
+        "The prompt is --input, or 128 made ids (--dim NAME=N). A node that the backend does not serve is\n"
+        "an error (exit 3). With --force such nodes run on ref and are timed too.\n",
+    .examples =
+        "  bsrun model bench model.onnx --input input_ids=ids.npy --threads 1\n"
+        "  bsrun model bench gpt2 --dim sequence=128 --cache-tokens 256 --force -o json\n"
+        "  bsrun model bench model.onnx --input x=x.npy --show nodes --no-pass fuse_attention\n",
+    .options = model_bench_options,
+    .run = bench,
+    .min_words = 1,
+    .max_words = 1,
+    .takes = ":file",
 };

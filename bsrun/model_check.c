@@ -10,18 +10,19 @@
 #include "core/base/text.h"
 
 static const args_option model_check_options[] = {
-    {"input", 0, "NAME=FILE", 1, "of a model without vectors.txt: the .npy file of an input"},
+    {OPT_INPUT, "of a model without vectors.txt", 0},
     MODEL_OPTION_DIM,
     MODEL_OPTION_CONSTANT,
-    {"nodes", 0, NULL, 0, "also node by node: poisoned outputs, guarded, each beside f64; -o json has all"},
+    {OPT_SHOW, NULL, 0},
+    {OPT_SHOW_NODES, "poisoned outputs, guarded, each beside f64; -o json has all", 0},
     MODEL_OPTION_BACKEND,
     MODEL_OPTION_THREADS,
     MODEL_OPTION_PASS,
     MODEL_OPTION_TOKENS,
     MODEL_OPTIONS_KEEP,
     MODEL_OPTIONS_PLUGINS,
-    {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
-    {"quiet", 'q', NULL, 0, "no warnings, notes and progress on stderr"},
+    {OPT_OUTPUT, "table, md, csv, json or jsonl", 0},
+    {OPT_QUIET, NULL, 0},
     ARGS_HELP,
 };
 
@@ -168,8 +169,8 @@ static int32_t keep_and_print(const args *a, const model_asked *asked, int forma
   bs_error_set(err, BS_NUMERIC, "BS-MODEL-CHECK", "%lld of the comparisons of %.200s failed", failed,
                a->words[0]);
   bs_error_hint(err, "%s",
-                by_node ? "--pass all=off says whether a pass is the cause"
-                        : "--nodes names the nodes whose numbers are wrong");
+                by_node ? "--no-pass all says whether a pass is the cause"
+                        : "--show nodes names the nodes whose numbers are wrong");
   return BS_NUMERIC;
 }
 
@@ -189,26 +190,33 @@ static int32_t check_any(const args *a, bs_error *err) {
   return rc;
 }
 
-const bsrun_subverb model_check = {
-    "check",
-    "FOLDER|MODEL [--nodes] [--input NAME=FILE.npy ...] [--backend NAME] [-o FORMAT]",
-    "prove a model right: its outputs against vectors and the graph as written, its nodes against f64",
-    "FOLDER holds a model, .npy files and vectors.txt, as tools/bs-export writes them: every case runs, and "
-    "its\n"
-    "outputs are compared with those of PyTorch. A MODEL without vectors is checked node by node on the "
-    "inputs\n"
-    "given: outputs are poisoned first, guard bytes lie around them, each node is computed in f64 too, and "
-    "the\n"
-    "bits must be those of a plain run. In both the outputs are compared with those of the graph as "
-    "written, in\n"
-    "f64 and without passes, also on made inputs; without --input on these alone. An error names the pass.\n"
-    "Exit 6: numbers are wrong; each is listed with its reason.\n",
-    "  bsrun model check models/minilm\n"
-    "  bsrun model check models/minilm --backend ref --nodes -o json\n"
-    "  bsrun model check model.onnx --input x=x.npy\n"
-    "  bsrun model check model.onnx --dim batch=2\n",
-    model_check_options,
-    check_any,
-    1,
-    1,
+const bsrun_verb model_check = {
+    .name = "check",
+    .words = "FOLDER|MODEL [--show nodes] [--input NAME=FILE.npy ...] [--backend NAME] [-o FORMAT]",
+    .summary =
+        "prove a model right: by vectors, by the graph as written, its nodes by f64",
+    .about =
+        "FOLDER holds a model, .npy files and vectors.txt, as tools/bs-export writes them: every case runs, "
+        "and "
+        "its\n"
+        "outputs are compared with those of PyTorch. A MODEL without vectors is checked node by node on the "
+        "inputs\n"
+        "given: outputs are poisoned first, guard bytes lie around them, each node is computed in f64 too, "
+        "and "
+        "the\n"
+        "bits must be those of a plain run. In both the outputs are compared with those of the graph as "
+        "written, in\n"
+        "f64 and without passes, also on made inputs; without --input on these alone. An error names the "
+        "pass.\n"
+        "Exit 6: numbers are wrong; each is listed with its reason.\n",
+    .examples =
+        "  bsrun model check models/minilm\n"
+        "  bsrun model check models/minilm --backend ref --show nodes -o json\n"
+        "  bsrun model check model.onnx --input x=x.npy\n"
+        "  bsrun model check model.onnx --dim batch=2\n",
+    .options = model_check_options,
+    .run = check_any,
+    .min_words = 1,
+    .max_words = 1,
+    .takes = ":file",
 };

@@ -8,30 +8,31 @@
 #include "core/base/error.h"
 
 static const args_option model_explain_options[] = {
-    {"input", 0, "NAME=FILE", 1, "the .npy file of an input, for its shape"},
+    {OPT_INPUT, "for its shape", 0},
     MODEL_OPTION_DIM,
     MODEL_OPTION_CONSTANT,
-    {"dump", 0, NULL, 0, "the lowered graph, a line a node, in a form that diffs well"},
-    {"memory", 0, NULL, 0, "the arena alone: bound, ratio, peak step and its largest tensors"},
+    {OPT_SHOW, NULL, 0},
+    {OPT_SHOW_GRAPH, NULL, 0},
+    {OPT_SHOW_MEMORY, NULL, 0},
     MODEL_OPTION_BACKEND,
     MODEL_OPTION_THREADS,
     MODEL_OPTION_PASS,
     MODEL_OPTION_TOKENS,
     MODEL_OPTION_TUNED,
     MODEL_OPTIONS_PLUGINS,
-    {"output", 'o', "FORMAT", 0, "text or json"},
+    {OPT_OUTPUT, "text or json", 0},
     ARGS_HELP,
 };
 
 static int32_t read_what(const args *a, uint32_t *out_what, uint32_t *out_json, bs_error *err) {
   static const char *const formats[] = {"text", "json"};
   const char *format = args_value(a, "output");
-  *out_what = args_has(a, "dump")     ? BS_REPORT_DUMP
+  *out_what = args_has(a, "graph")    ? BS_REPORT_DUMP
               : args_has(a, "memory") ? BS_REPORT_PLAN
                                       : BS_REPORT_EXPLAIN;
   *out_json = format != NULL && strcmp(format, "json") == 0;
-  if (args_has(a, "dump") && args_has(a, "memory"))
-    return bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "--dump and --memory exclude each other");
+  if (args_has(a, "graph") && args_has(a, "memory"))
+    return bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "--show graph and --show memory exclude each other");
   if (format != NULL && !*out_json && strcmp(format, "text") != 0)
     return bsrun_unknown("output format", format, formats, 2, err);
   return BS_OK;
@@ -55,17 +56,20 @@ static int32_t explain_model(const args *a, bs_error *err) {
   return rc;
 }
 
-const bsrun_subverb model_explain = {
-    "explain",
-    "MODEL [--dim NAME=N] [--dump | --memory] [--backend NAME] [-o text|json]",
-    "the plan of a model: passes, nodes, who serves them, memory",
-    "Lowers the model, runs the passes, packs the weights and plans the memory as `model run` does, and\n"
-    "runs nothing. Every named dimension needs a size: --dim, or the file of an input.\n",
-    "  bsrun model explain model.onnx --dim batch=1 --dim sequence=128\n"
-    "  bsrun model explain model.onnx --dim batch=1 --dim sequence=128 --pass fuse_map=off --dump\n"
-    "  bsrun model explain model.onnx --input x=x.npy --memory -o json\n",
-    model_explain_options,
-    explain_model,
-    1,
-    1,
+const bsrun_verb model_explain = {
+    .name = "explain",
+    .words = "MODEL [--dim NAME=N] [--show graph|memory] [--backend NAME] [-o text|json]",
+    .summary = "the plan of a model: passes, nodes, who serves them, memory",
+    .about =
+        "Lowers the model, runs the passes, packs the weights and plans the memory as `model run` does, and\n"
+        "runs nothing. Every named dimension needs a size: --dim, or the file of an input.\n",
+    .examples =
+        "  bsrun model explain model.onnx --dim batch=1 --dim sequence=128\n"
+        "  bsrun model explain model.onnx --dim batch=1 --dim sequence=128 --no-pass fuse_map --show graph\n"
+        "  bsrun model explain model.onnx --input x=x.npy --show memory -o json\n",
+    .options = model_explain_options,
+    .run = explain_model,
+    .min_words = 1,
+    .max_words = 1,
+    .takes = ":file",
 };

@@ -10,18 +10,18 @@
 #include "core/base/text.h"
 
 static const args_option model_generate_options[] = {
-    {"ids", 0, "LIST|FILE", 0, "the prompt: token ids as 1,2,3, or a .npy file of i64"},
-    {"tokens", 0, "N", 0, "how many tokens to generate; default: 64"},
-    {"stop", 0, "ID", 0, "end behind this token"},
-    {"save", 0, "FILE", 0, "write the generated ids to this .npy file"},
+    {OPT_IDS, NULL, 0},
+    {OPT_TOKENS, NULL, 0},
+    {OPT_STOP, NULL, 0},
+    {OPT_TO, "the generated ids, a .npy file", 0},
     MODEL_OPTION_BACKEND,
     MODEL_OPTION_THREADS,
     MODEL_OPTION_PASS,
     MODEL_OPTION_TOKENS,
     MODEL_OPTION_TUNED,
     MODEL_OPTIONS_PLUGINS,
-    {"output", 'o', "FORMAT", 0, "text or json"},
-    {"quiet", 'q', NULL, 0, "no warnings, notes and progress on stderr"},
+    {OPT_OUTPUT, "text or json", 0},
+    {OPT_QUIET, NULL, 0},
     ARGS_HELP,
 };
 
@@ -67,7 +67,7 @@ static int32_t read_ids(const char *text, int64_t **out, size_t *out_n, bs_error
     p += strspn(p, " ");
     const size_t n = strcspn(p, ",");
     snprintf(word, sizeof word, "%.*s", n < sizeof word ? (int)n : 0, p);
-    if (!bs_parse_i64(word, 0, &ids[*out_n]) || ids[*out_n] < 0) {
+    if (!bs_parse_i64(word, &ids[*out_n]) || ids[*out_n] < 0) {
       bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--ids: '%.*s' is not a token id", n < 60 ? (int)n : 60,
                    p);
       bs_error_hint(err, "--ids 1,2,3, or a .npy file that is there");
@@ -110,7 +110,7 @@ static void tell_fallback(const args *a, const model_asked *asked) {
 
 static int32_t keep_tokens(const args *a, const int64_t *ids, size_t n, bs_error *err) {
   const int64_t dims[] = {(int64_t)n};
-  return args_has(a, "save") ? bs_npy_write(args_value(a, "save"), BS_I64, 1, dims, ids, err) : BS_OK;
+  return args_has(a, "to") ? bs_npy_write(args_value(a, "to"), BS_I64, 1, dims, ids, err) : BS_OK;
 }
 
 static int32_t generate(const args *a, bs_error *err) {
@@ -149,19 +149,24 @@ static int32_t generate(const args *a, bs_error *err) {
   return rc;
 }
 
-const bsrun_subverb model_generate = {
-    "generate",
-    "FOLDER --ids LIST|FILE [--tokens N] [--stop ID] [--backend NAME] [-o text|json]",
-    "generate tokens from token ids with a key-value cache",
-    "FOLDER holds config.json and safetensors of GPT-2, Llama, Mistral or Qwen. The prompt is one run; then "
-    "each run\n"
-    "adds one token, the likeliest (of equal ones the lowest id). A full cache ends it with exit 10, behind "
-    "the\n"
-    "tokens that are there.\n",
-    "  bsrun model generate gpt2 --ids 464,3290,318 --tokens 20\n"
-    "  bsrun model generate gpt2 --ids prompt.npy --save tokens.npy -o json\n",
-    model_generate_options,
-    generate,
-    1,
-    1,
+const bsrun_verb model_generate = {
+    .name = "generate",
+    .words = "FOLDER --ids LIST|FILE [--tokens N] [--stop ID] [--backend NAME] [-o text|json]",
+    .summary = "generate tokens from token ids with a key-value cache",
+    .about =
+        "FOLDER holds config.json and safetensors of GPT-2, Llama, Mistral or Qwen. The prompt is one run; "
+        "then "
+        "each run\n"
+        "adds one token, the likeliest (of equal ones the lowest id). A full cache ends it with exit 10, "
+        "behind "
+        "the\n"
+        "tokens that are there.\n",
+    .examples =
+        "  bsrun model generate gpt2 --ids 464,3290,318 --tokens 20\n"
+        "  bsrun model generate gpt2 --ids prompt.npy --to tokens.npy -o json\n",
+    .options = model_generate_options,
+    .run = generate,
+    .min_words = 1,
+    .max_words = 1,
+    .takes = ":file",
 };

@@ -6,13 +6,12 @@
 #include "core/base/error.h"
 
 static const args_option model_info_options[] = {
-    {"backend", 0, "NAME", 0, "also ask the ops of this backend; default: the operators alone"},
+    {OPT_BACKEND, "also ask its ops; default: the operators alone", 0},
     MODEL_OPTION_DIM,
     MODEL_OPTION_CONSTANT,
     MODEL_OPTION_TOKENS,
     MODEL_OPTIONS_PLUGINS,
-    {"output", 'o', "FORMAT", 0,
-     "table, md, csv, json or jsonl; json has everything, csv the unsupported nodes"},
+    {OPT_OUTPUT, "table, md, csv, json or jsonl; json has everything, csv the unsupported nodes", 0},
     ARGS_HELP,
 };
 
@@ -91,21 +90,25 @@ static int32_t info_of(const args *a, bs_error *err) {
   return rc;
 }
 
-const bsrun_subverb model_info = {
-    "info",
-    "MODEL [--backend NAME] [--dim NAME=N] [-o FORMAT]",
-    "inputs, outputs and operators of a model, and every node that cannot be served",
-    "MODEL is a file .onnx, or a folder with config.json and safetensors. Nothing is run. A dimension that "
-    "is a\n"
-    "name has its size when the model runs: --dim, or the shapes of the inputs. Without --dim sizes are "
-    "tried;\n"
-    "nodes that fit none of them are not judged, and a line says which sizes to give. Exit 3: some node "
-    "cannot be\n"
-    "served; all of them are listed, with dtype and reason. Exit 4: the file is wrong.\n",
-    "  bsrun model info model.onnx\n"
-    "  bsrun model info model.onnx --backend cpu -o json\n",
-    model_info_options,
-    info_of,
-    1,
-    1,
+const bsrun_verb model_info = {
+    .name = "info",
+    .words = "MODEL [--backend NAME] [--dim NAME=N] [-o FORMAT]",
+    .summary = "inputs, outputs and operators of a model, and every node that cannot be served",
+    .about =
+        "MODEL is a file .onnx, or a folder with config.json and safetensors. Nothing is run. A dimension "
+        "that "
+        "is a\n"
+        "name has its size when the model runs: --dim, or the shapes of the inputs. Without --dim sizes are "
+        "tried;\n"
+        "nodes that fit none of them are not judged, and a line says which sizes to give. Exit 3: some node "
+        "cannot be\n"
+        "served; all of them are listed, with dtype and reason. Exit 4: the file is wrong.\n",
+    .examples =
+        "  bsrun model info model.onnx\n"
+        "  bsrun model info model.onnx --backend cpu -o json\n",
+    .options = model_info_options,
+    .run = info_of,
+    .min_words = 1,
+    .max_words = 1,
+    .takes = ":file",
 };

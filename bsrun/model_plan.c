@@ -7,10 +7,10 @@
 #include "lab/model/plan.h"
 
 static const args_option model_plan_options[] = {
-    {"align", 0, "BYTES", 0, "alignment of each offset, a power of two; default: 1"},
-    {"effort", 0, "N", 0,
-     "steps of the exact search, in millions (100); 9 times as many while 5 % above the bound"},
-    {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl; csv is the file with offsets"},
+    {OPT_WITH, NULL, 0},
+    {OPT_WITH_ALIGN, NULL, 0},
+    {OPT_WITH_EFFORT, NULL, 0},
+    {OPT_OUTPUT, "table, md, csv, json or jsonl; csv is the file with offsets", 0},
     ARGS_HELP,
 };
 
@@ -51,8 +51,8 @@ static int32_t plan_file(const args *a, bs_error *err) {
   if (rc == BS_OK) rc = args_integer(a, "align", 1, 1 << 30, align, &align, err);
   if (rc == BS_OK) rc = args_integer(a, "effort", 0, 1000000, effort, &effort, err);
   if (rc == BS_OK && (align & (align - 1)) != 0)
-    rc =
-        bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--align: %lld is not a power of two", (long long)align);
+    rc = bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--with align: %lld is not a power of two",
+                      (long long)align);
   if (rc == BS_OK) rc = bs_plan_file_read(a->words[0], &file, err);
   if (rc == BS_OK) rc = bs_plan_solve(&file, (uint64_t)align, (uint64_t)effort * 1000000, &plan, err);
   if (rc == BS_OK && format == BS_FORMAT_TABLE) {
@@ -67,20 +67,24 @@ static int32_t plan_file(const args *a, bs_error *err) {
   return rc;
 }
 
-const bsrun_subverb model_plan = {
-    "plan",
-    "FILE.csv [--align BYTES] [--effort N] [-o FORMAT]",
-    "offsets in one arena for blocks with lifetimes and sizes",
-    "The file has the columns id, lower, upper, size (the form of minimalloc): a block is in use in the "
-    "steps\n"
-    "lower to upper - 1. The plan is checked before it is printed. The search is limited by steps and not "
-    "by\n"
-    "time: the same file gives the same plan on every machine. Exit 4: the file is wrong, and where.\n",
-    "  bsrun model plan blocks.csv\n"
-    "  bsrun model plan blocks.csv --align 64 -o csv > placed.csv\n"
-    "  bsrun model plan blocks.csv --effort 5000 -o json\n",
-    model_plan_options,
-    plan_file,
-    1,
-    1,
+const bsrun_verb model_plan = {
+    .name = "plan",
+    .words = "FILE.csv [--with align=BYTES] [--with effort=N] [-o FORMAT]",
+    .summary = "offsets in one arena for blocks with lifetimes and sizes",
+    .about =
+        "The file has the columns id, lower, upper, size (the form of minimalloc): a block is in use in the "
+        "steps\n"
+        "lower to upper - 1. The plan is checked before it is printed. The search is limited by steps and "
+        "not "
+        "by\n"
+        "time: the same file gives the same plan on every machine. Exit 4: the file is wrong, and where.\n",
+    .examples =
+        "  bsrun model plan blocks.csv\n"
+        "  bsrun model plan blocks.csv --with align=64 -o csv > placed.csv\n"
+        "  bsrun model plan blocks.csv --with effort=5000 -o json\n",
+    .options = model_plan_options,
+    .run = plan_file,
+    .min_words = 1,
+    .max_words = 1,
+    .takes = ":file",
 };

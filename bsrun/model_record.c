@@ -16,12 +16,9 @@ void model_print_folder(int format, const char *folder) {
 
 /* "check.nodes: true", ...: options that say what was done. */
 static size_t settings_of(const args *a, const char *what, char keys[4][48], const char *out[4][2]) {
-  static const char *const options[][2] = {{"nodes", "nodes"},
-                                           {"allow-fallback", "allow_fallback"},
-                                           {"profile", "profile"},
-                                           {"seconds", "seconds"}};
+  static const char *const options[][2] = {{"nodes", "nodes"}, {"force", "force"}, {"seconds", "seconds"}};
   size_t n = 0;
-  for (size_t i = 0; i < 4; i++) {
+  for (size_t i = 0; i < 3; i++) {
     if (!args_has(a, options[i][0])) continue;
     snprintf(keys[n], sizeof keys[n], "%s.%s", what, options[i][1]);
     out[n][0] = keys[n];

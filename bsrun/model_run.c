@@ -8,19 +8,19 @@
 #include "lab/model/verify.h"
 
 static const args_option model_run_options[] = {
-    {"input", 0, "NAME=FILE", 1, "the .npy file of an input"},
+    {OPT_INPUT, NULL, 0},
     MODEL_OPTION_DIM,
     MODEL_OPTION_CONSTANT,
-    {"output-dir", 0, "DIR", 0, "write each output to DIR/NAME.npy; default: outputs are only described"},
-    {"verify", 0, NULL, 0, "first compare the outputs with those of the graph as written, in f64"},
+    {OPT_TO, "each output as PATH/NAME.npy; default: outputs are only described", ARGS_FOLDER},
+    {OPT_VERIFY, NULL, 0},
     MODEL_OPTION_BACKEND,
     MODEL_OPTION_THREADS,
     MODEL_OPTION_PASS,
     MODEL_OPTION_TOKENS,
     MODEL_OPTION_TUNED,
     MODEL_OPTIONS_PLUGINS,
-    {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
-    {"quiet", 'q', NULL, 0, "no warnings, notes and progress on stderr"},
+    {OPT_OUTPUT, "table, md, csv, json or jsonl", 0},
+    {OPT_QUIET, NULL, 0},
     ARGS_HELP,
 };
 
@@ -87,7 +87,7 @@ static int32_t run_once(const args *a, bs_error *err) {
   if (rc == BS_OK) rc = bs_model_need_inputs(&asked.model, err);
   if (rc == BS_OK) rc = bs_model_start(asked.context, &asked.request, &asked.model, err);
   if (rc == BS_OK) rc = compare_first(a, &asked, &verified, err);
-  if (rc == BS_OK) rc = bs_model_run(&asked.request, &asked.model, args_value(a, "output-dir"), &result, err);
+  if (rc == BS_OK) rc = bs_model_run(&asked.request, &asked.model, args_value(a, "to"), &result, err);
   model_progress_end(&asked);
   if (rc == BS_OK) {
     model_tell_fallback(a, &asked.request, json_object_get(result, "stats"));
@@ -102,19 +102,22 @@ static int32_t run_once(const args *a, bs_error *err) {
   return rc;
 }
 
-const bsrun_subverb model_run = {
-    "run",
-    "MODEL --input NAME=FILE.npy ... [--output-dir DIR] [--backend NAME] [options]",
-    "run a model once on .npy files",
-    "MODEL is a file .onnx, or a folder with config.json and safetensors. Every input needs a file of\n"
-    "its dtype and shape (bsrun model info). The sizes of named dimensions follow from the inputs'\n"
-    "shapes; --dim gives those that do not. Prints what the outputs are like, and writes them with\n"
-    "--output-dir. Exit 6 with --verify: the outputs differ from those of the graph as written.\n",
-    "  bsrun model run model.onnx --input input_ids=ids.npy --output-dir out\n"
-    "  bsrun model run model.onnx --input x=x.npy --backend ref --pass all=off -o json\n"
-    "  bsrun model run model.onnx --input x=x.npy --verify\n",
-    model_run_options,
-    run_once,
-    1,
-    1,
+const bsrun_verb model_run = {
+    .name = "run",
+    .words = "MODEL --input NAME=FILE.npy ... [--to DIR] [--backend NAME] [options]",
+    .summary = "run a model once on .npy files",
+    .about =
+        "MODEL is a file .onnx, or a folder with config.json and safetensors. Every input needs a file of\n"
+        "its dtype and shape (bsrun model info). The sizes of named dimensions follow from the inputs'\n"
+        "shapes; --dim gives those that do not. Prints what the outputs are like, and writes them with\n"
+        "--to. Exit 6 with --verify: the outputs differ from those of the graph as written.\n",
+    .examples =
+        "  bsrun model run model.onnx --input input_ids=ids.npy --to out\n"
+        "  bsrun model run model.onnx --input x=x.npy --backend ref --no-pass all -o json\n"
+        "  bsrun model run model.onnx --input x=x.npy --verify\n",
+    .options = model_run_options,
+    .run = run_once,
+    .min_words = 1,
+    .max_words = 1,
+    .takes = ":file",
 };

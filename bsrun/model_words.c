@@ -25,7 +25,7 @@ static void show_later(void *user, const char *what, uint64_t done, uint64_t tot
 
 static int takes(const args *a, const char *option) {
   for (size_t i = 0; i < a->n_options; i++)
-    if (strcmp(a->options[i].name, option) == 0) return 1;
+    if (strcmp(args_name(&a->options[i]), option) == 0) return 1;
   return 0;
 }
 
@@ -52,7 +52,7 @@ int32_t model_asked_read(const args *a, model_asked *out, bs_error *err) {
   if (rc == BS_OK) rc = take_words(a, "dim", &r->dims, &out->lists[0], err);
   if (rc == BS_OK) rc = take_words(a, "input", &r->inputs, &out->lists[1], err);
   if (rc == BS_OK) rc = take_words(a, "constant", &r->constants, &out->lists[2], err);
-  if (rc == BS_OK) rc = take_words(a, "pass", &r->passes, &out->lists[3], err);
+  if (rc == BS_OK) rc = take_words(a, "no-pass", &r->passes, &out->lists[3], err);
   if (rc == BS_OK) rc = take_words(a, "choice", &r->choices, &out->lists[4], err);
   if (rc == BS_OK && takes(a, "tune-cache")) rc = bsrun_tune_path(a, &out->tuning, err);
   r->tuning = out->tuning;

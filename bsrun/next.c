@@ -26,20 +26,22 @@ static int typed(args *out) {
 }
 
 /* " --name value", " -P 2", " --name=-value", " -q". */
-static void add_option(bs_text *t, const args_option *option, const char *value) {
+static void add_option(bs_text *t, const args *a, size_t i) {
+  const args_meaning *is = args_is(args_given(a, i));
+  char name[64], *value = NULL;
   bs_text word = {0};
-  if (option->letter != 0)
-    bs_text_printf(&word, "-%c", option->letter);
+  args_typed(a, i, name, &value);
+  const int joined = value != NULL && value[0] == '-' && value[1] != '\0';
+  if (joined)
+    bs_text_printf(&word, "%s=%s", name, value);
+  else if (is->letter != 0)
+    bs_text_printf(&word, "-%c", is->letter);
   else
-    bs_text_printf(&word, "--%s", option->name);
-  const int joined = option->value != NULL && value[0] == '-' && value[1] != '\0';
-  if (joined) {
-    bs_text_free(&word);
-    bs_text_printf(&word, "--%s=%s", option->name, value);
-  }
+    bs_text_printf(&word, "%s", name);
   if (word.data != NULL) bs_text_word(t, word.data);
-  if (option->value != NULL && !joined) bs_text_word(t, value);
+  if (value != NULL && !joined) bs_text_word(t, value);
   bs_text_free(&word);
+  free(value);
 }
 
 static void add_set(bs_text *t, const char *key, const char *value) {
@@ -76,28 +78,26 @@ static int mapping_sets(const args *a, const char *key) {
 }
 
 char *bsrun_next_phase(int phase, const char *dump) {
-  static const char *const full[] = {"phase0_correctness", "phase1_forward", "phase2_backward_input",
-                                     "phase3_train_step"};
-  static const char *const left_out[] = {"run-id", "dump", "phase"};
+  static const char *const left_out[] = {"run-id", "to", "phase"};
   bs_text t = {0};
   args a;
   const int ok = typed(&a), by_set = ok && mapping_sets(&a, "phase.name");
   int told = 0;
   bs_text_printf(&t, "bsrun");
   for (size_t i = 0; ok && i < a.n_given; i++) {
-    const args_option *option = &a.options[a.given[i].option];
-    const int is_phase = strcmp(option->name, "phase") == 0;
-    if (strcmp(option->name, "set") == 0 && sets_key(a.given[i].value, "phase.name")) continue;
-    if (is_phase && !by_set) bs_text_printf(&t, " --phase %d", phase);
+    const char *name = args_name(args_given(&a, i));
+    const int is_phase = strcmp(name, "phase") == 0;
+    if (strcmp(name, "set") == 0 && sets_key(a.given[i].value, "phase.name")) continue;
+    if (is_phase && !by_set) bs_text_printf(&t, " --phase %s", bs_phase_words[phase]);
     told |= is_phase;
-    if (is_one_of(option->name, left_out, 3)) continue;
-    add_option(&t, option, a.given[i].value);
+    if (is_one_of(name, left_out, 3)) continue;
+    add_option(&t, &a, i);
   }
   if (by_set)
-    add_set(&t, "phase.name", full[phase]);
+    add_set(&t, "phase.name", bs_phase_full_names[phase]);
   else if (!told)
-    bs_text_printf(&t, " --phase %d", phase);
-  if (dump != NULL) bs_text_printf(&t, " --dump %s", dump);
+    bs_text_printf(&t, " --phase %s", bs_phase_words[phase]);
+  if (dump != NULL) bs_text_printf(&t, " --to %s", dump);
   args_free(&a);
   return finish(&t, ok);
 }
@@ -110,14 +110,13 @@ static const char *key_of(const char *name) {
 }
 
 static const args_option *option_of(const args_option *options, const args_option *like) {
-  for (size_t i = 0; options[i].name != NULL; i++)
-    if (strcmp(options[i].name, like->name) == 0 && (options[i].value == NULL) == (like->value == NULL))
-      return &options[i];
+  for (size_t i = 0; options[i].id != OPT_END; i++)
+    if (options[i].id == like->id) return &options[i];
   return NULL;
 }
 
 char *bsrun_next_verb(const char *verb, const char *subject, const args_option *options) {
-  static const char *const left_out[] = {"method", "phase",  "run-id", "dump",
+  static const char *const left_out[] = {"method", "phase",  "run-id", "to",
                                          "trace",  "launch", "output", "wide"};
   bs_text t = {0}, rest = {0};
   args a;
@@ -125,15 +124,15 @@ char *bsrun_next_verb(const char *verb, const char *subject, const args_option *
   const char *method = ok ? args_value(&a, "method") : NULL;
   const int by_set = ok && mapping_sets(&a, "method.name");
   for (size_t i = 0; ok && i < a.n_given; i++) {
-    const args_option *given = &a.options[a.given[i].option];
+    const args_option *given = args_given(&a, i);
     const args_option *own = option_of(options, given);
-    const char *value = a.given[i].value, *key = key_of(given->name);
-    if (is_one_of(given->name, left_out, sizeof left_out / sizeof left_out[0])) continue;
-    if (strcmp(given->name, "set") == 0 && (sets_key(value, "method.name") || sets_key(value, "phase.name") ||
-                                            sets_key(value, "hardware.launch")))
+    const char *name = args_name(given), *value = a.given[i].value, *key = key_of(name);
+    if (is_one_of(name, left_out, sizeof left_out / sizeof left_out[0])) continue;
+    if (strcmp(name, "set") == 0 && (sets_key(value, "method.name") || sets_key(value, "phase.name") ||
+                                     sets_key(value, "hardware.launch")))
       continue;
     if (own != NULL)
-      add_option(&rest, own, value);
+      add_option(&rest, &a, i);
     else if (key != NULL)
       add_set(&rest, key, value);
   }

@@ -6,7 +6,7 @@
 
 /* All return a malloc'd text, NULL where there is no such command (or no memory). */
 
-/* This command with another phase (a number) and, where it is not NULL, with --dump FOLDER. */
+/* This command with another phase (a number) and, where it is not NULL, with --to FOLDER. */
 char *bsrun_next_phase(int phase, const char *dump);
 /* Another verb about the same layer: `verb` and its own words ("explain method"), with those options of a run
  * that it has. One that it lacks becomes a --set where a key means the same; those that name results are left

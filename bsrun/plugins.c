@@ -15,12 +15,12 @@
 #include "lab/json.h"
 
 static const args_option plugins_list_options[] = {
-    {"load", 0, NULL, 0, "open each plugin in a child process"},
-    {"plugin", 0, "ID|PATH", 1, "also look at this file"},
-    {"config", 0, "FILE", 1, "plugin_dirs and plugin_trust from a YAML file"},
-    {"set", 0, "KEY=VALUE", 1, "set one key"},
+    {OPT_LOAD, NULL, 0},
+    {OPT_PLUGIN, NULL, 0},
+    {OPT_CONFIG, NULL, 0},
+    {OPT_SET, NULL, 0},
     ARGS_TABLE,
-    {"verbose", 'v', NULL, 1, "say more"},
+    {OPT_VERBOSE, NULL, 0},
     ARGS_HELP,
 };
 
@@ -192,7 +192,11 @@ static json_t *plugin_row(bs_context *context, const bs_node *config, const bs_g
   json_object_set_new(row, "kinds", bs_json_of_text(kinds));
   json_object_set_new(row, "abi", json_string(info->abi == 0 ? "" : abi));
   json_object_set_new(row, "state", json_string(state));
-  json_object_set_new(row, "from", bs_json_of_text(why[0] != '\0' ? why : info->origin));
+  const int for_tests = strncmp(info->summary, "for tests", 9) == 0;
+  json_object_set_new(row, "from",
+                      bs_json_of_text(why[0] != '\0' ? why
+                                      : for_tests    ? "for tests"
+                                                     : info->origin));
   json_object_set_new(row, "path", bs_json_of_text(info->path));
   json_object_set_new(row, "origin", bs_json_of_text(info->origin));
   json_object_set_new(row, "why", bs_json_of_text(why));
@@ -207,8 +211,7 @@ static int32_t print_list(const args *a, bs_error *err) {
   bs_node *config = NULL;
   bs_grades grades;
   int format;
-  int32_t rc = args_no_words(a, err);
-  if (rc == BS_OK) rc = bsrun_format(a, &format, err);
+  int32_t rc = bsrun_format(a, &format, err);
   if (rc == BS_OK) rc = plugins_compose(a, NULL, NULL, 0, &config, err);
   if (rc == BS_OK) rc = plugins_open_context(a, NULL, 0, &context, err);
   if (rc != BS_OK) {
@@ -232,77 +235,28 @@ static int32_t print_list(const args *a, bs_error *err) {
   return rc;
 }
 
-static const bsrun_verb plugins_list = {.name = "list", .options = plugins_list_options, .run = print_list};
+static const bsrun_verb plugins_list = {
+    .name = "list",
+    .words = "[options]",
+    .summary = "every plugin found, refused and shadowed ones included",
+    .about =
+        "Reads notes and runs no plugin code. --load opens each in a child process, asks backends for "
+        "devices, and\n"
+        "says whether it works here.\n"
+        "\n"
+        "Searched: --plugin files, BS_PLUGIN_PATH, plugin_dirs of the configuration, the library's own "
+        "folder.\n",
+    .examples =
+        "  bsrun plugins list --load\n"
+        "  bsrun plugins list -o json\n",
+    .options = plugins_list_options,
+    .run = print_list,
+};
+
 static const bsrun_verb *const second[] = {&plugins_list, &plugins_inspect, &plugins_why, &plugins_knobs,
                                            &plugins_new,  &plugins_check,   NULL};
 const bsrun_verb verb_plugins = {
     .name = "plugins",
     .summary = "list, inspect, begin and grade plugins",
-    .usage =
-        "usage: bsrun plugins list [--load] [--plugin ID|PATH] [-o FORMAT]\n"
-        "       bsrun plugins inspect ID|PATH [--exists] [--atleast-version X.Y.Z] [-o FORMAT]\n"
-        "       bsrun plugins why ID|PATH [--plugin ID|PATH] [--config FILE] [--set KEY=VALUE] [-o FORMAT]\n"
-        "       bsrun plugins knobs [ID|PATH] [-o FORMAT]\n"
-        "       bsrun plugins new NAME --kind KIND|--op OP [--dir DIR] [-o FORMAT]\n"
-        "       bsrun plugins check ID|PATH [--kit quick|full] [--group G] [--backend B] [--xfail FILE]\n"
-        "                                   [-o text|tap|json]\n"
-        "\n"
-        "list      every plugin found, refused and shadowed ones included; reads notes, runs no plugin code\n"
-        "  --load  opens each in a child process, asks backends for devices, and says whether it works here\n"
-        "inspect   what one plugin registers, and where in its source; its parameters, their values and "
-        "origins\n"
-        "  --exists             print nothing; 0 when it can be used, 5 when not\n"
-        "  --atleast-version V  the same, and its version is V or later\n"
-        "why       why a plugin is or is not used: where it was looked for and found, what shadows it, which "
-        "rule\n"
-        "          refuses it, what it registers, which configuration keys select it; exit 0: usable, 5: "
-        "not\n"
-        "knobs     what can be told to implementations of ops (tune.choices), to methods (method.KNOB) and "
-        "to\n"
-        "          collective algorithms (hardware.algorithm): names, legal values, defaults\n"
-        "new       a folder with a small plugin that builds and works, to begin your own from\n"
-        "  --kind KIND          op, backend, method, communicator, workload or algorithm\n"
-        "  --op OP              of kind op: activate, attention, map, matmul or normalize\n"
-        "  --dir DIR            the folder to make; default: NAME, here. One that exists is refused\n"
-        "check     grades one by the conformance kit (bs-conformance) in a child process: 0 conformant, 5 "
-        "not\n"
-        "  --kit quick|full     how many generated cases (quick)\n"
-        "  --group G            abi, lifecycle, truth, numerics, method, communicator, workload, algorithm,\n"
-        "                       threads or hygiene,\n"
-        "                       or the beginning of names of checks in one (method.gradient)\n"
-        "  --backend B          what methods are graded on (ref)\n"
-        "  --mpirun WORDS       what starts the ranks of a communicator that is an MPI's (mpirun of PATH)\n"
-        "  --xfail FILE         lines NAME: REASON of expected failures; a listed check that passes counts "
-        "as\n"
-        "                       a failure\n"
-        "  --param NAME=VALUE, --option NAME=VALUE   of the plugin; of its methods and workloads\n"
-        "          The grade is kept for this very file, shown by list, inspect and why, and stored in the "
-        "records "
-        "of runs\n"
-        "\n"
-        "Options of all subcommands except `new`:\n"
-        "  -o, --output FORMAT  table, md, csv, json or jsonl; new has it too; of check text, tap or json\n"
-        "  --wide               list, inspect, why, knobs: a table of all columns, however wide\n"
-        "  --config FILE        plugin_dirs, plugin_trust, parameters and what selects plugins, from a YAML "
-        "file\n"
-        "  --set KEY=VALUE      set one key of it\n"
-        "  -v, --verbose        say more\n"
-        "  -h, --help           this help\n"
-        "\n"
-        "Searched: --plugin files, BS_PLUGIN_PATH, plugin_dirs of the configuration, the library's own "
-        "folder.\n"
-        "\n"
-        "examples:\n"
-        "  bsrun plugins list --load\n"
-        "  bsrun plugins list -o json\n"
-        "  bsrun plugins inspect cpu\n"
-        "  bsrun plugins inspect ./build/bs_acme.so\n"
-        "  bsrun plugins knobs cpu\n"
-        "  bsrun plugins why ./build/bs_acme.so\n"
-        "  bsrun plugins why acme --set method.name=acme -o json\n"
-        "  bsrun plugins new acme --kind method && make -C acme run\n"
-        "  bsrun plugins check ./build/bs_acme.so --kit full\n"
-        "  bsrun plugins check ./build/bs_acme.so --group method --backend cpu\n"
-        "  bsrun plugins check acme --xfail xfail.txt -o json\n",
-    .second = second,
+    .subverbs = second,
 };

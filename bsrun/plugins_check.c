@@ -20,17 +20,17 @@
 enum { MAX_WORDS = 288 }; /* the kit takes 64 parameters and 64 options */
 
 static const args_option plugins_check_options[] = {
-    {"kit", 0, "quick|full", 0, "how many generated cases (quick)"},
-    {"group", 0, "GROUP", 0, "only one group of checks"},
-    {"backend", 0, "NAME", 0, "what methods are graded on (ref)"},
-    {"mpirun", 0, "WORDS", 0, "what starts the ranks of a communicator that is an MPI's (mpirun of PATH)"},
-    {"xfail", 0, "FILE", 0, "lines NAME: REASON of checks that are expected to fail"},
-    {"param", 0, "NAME=VALUE", 1, "a parameter of the plugin"},
-    {"option", 0, "NAME=VALUE", 1, "an option of its methods and workloads"},
-    {"config", 0, "FILE", 1, "plugin_dirs and plugin_trust from a YAML file"},
-    {"set", 0, "KEY=VALUE", 1, "set one key"},
-    {"output", 'o', "FORMAT", 0, "text, tap or json"},
-    {"verbose", 'v', NULL, 1, "say more"},
+    {OPT_PRESET, "generated cases; default: quick", 0},
+    {OPT_ONLY, "one group of checks", 0},
+    {OPT_BACKEND, "what methods are graded on; default: ref", 0},
+    {OPT_MPIRUN, NULL, 0},
+    {OPT_XFAIL, NULL, 0},
+    {OPT_PARAM, NULL, 0},
+    {OPT_OPTION, NULL, 0},
+    {OPT_CONFIG, NULL, 0},
+    {OPT_SET, NULL, 0},
+    {OPT_OUTPUT, "text, tap or json", 0},
+    {OPT_VERBOSE, NULL, 0},
     ARGS_HELP,
 };
 
@@ -173,11 +173,11 @@ static json_t *settings_of(const args *a) {
 static void keep_grade(const args *a, const char *file, const char *before, const char *stamp,
                        const bs_text *report) {
   char line[300], id[64], after[65], stamp_after[BS_FILE_STAMP], told[1024];
-  const char *kit = args_value(a, "kit");
+  const char *kit = args_value(a, "preset");
   bs_error err = BS_ERROR_INIT;
   bs_grades grades;
   grade_line(a, report, line, sizeof line);
-  if (line[0] == '\0' || before[0] == '\0' || args_has(a, "group")) return;
+  if (line[0] == '\0' || before[0] == '\0' || args_has(a, "only")) return;
   bs_plugin_id_of(file, id, sizeof id);
   bs_grade grade = {.plugin = id, .sha256 = before, .line = line, .kit = kit != NULL ? kit : "quick"};
   int32_t rc = bs_sha256_file(file, after, &err);
@@ -216,7 +216,7 @@ void plugins_grade_text(const json_t *grade, int builtin, char *out, size_t size
 static int32_t check(const args *a, int *out_code, bs_error *err) {
   static const struct {
     const char *name, *as;
-  } passed[] = {{"kit", "--kit"},     {"group", "--group"}, {"backend", "--backend"}, {"mpirun", "--mpirun"},
+  } passed[] = {{"preset", "--kit"},  {"only", "--group"},  {"backend", "--backend"}, {"mpirun", "--mpirun"},
                 {"xfail", "--xfail"}, {"param", "--param"}, {"option", "--option"},   {"output", "-o"}};
   char program[PATH_MAX], file[PATH_MAX], *words[MAX_WORDS], before[65], stamp[BS_FILE_STAMP];
   bs_text report = {0};
@@ -244,10 +244,24 @@ static int run(const args *a, bs_error *err) {
 
 const bsrun_verb plugins_check = {
     .name = "check",
+    .words = "ID|PATH [options]",
+    .summary = "grade one by the conformance kit (bs-conformance) in a child process",
+    .about =
+        "The grade is kept for this very file, shown by list, inspect and why, and stored in the records of "
+        "runs.\n"
+        "\n"
+        "A group is abi, lifecycle, truth, numerics, method, communicator, workload, algorithm, threads or\n"
+        "hygiene, or the beginning of names of checks in one (method.gradient). A listed check of --xfail "
+        "that\n"
+        "passes counts as a failure.\n",
+    .examples =
+        "  bsrun plugins check ./build/bs_acme.so --preset full\n"
+        "  bsrun plugins check ./build/bs_acme.so --only method --backend cpu\n"
+        "  bsrun plugins check acme --xfail xfail.txt -o json\n",
     .options = plugins_check_options,
     .exit = run,
-    .takes = "one plugin",
-    .example = "bsrun plugins check ./bs_acme.so",
     .min_words = 1,
     .max_words = 1,
+    .exits = "0 conformant; 5 not\n",
+    .takes = "plugins :file",
 };

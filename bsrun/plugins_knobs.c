@@ -12,12 +12,9 @@
 #include "lab/json.h"
 
 static const args_option plugins_knobs_options[] = {
-    {"plugin", 0, "ID|PATH", 1, "also look at this file"},
-    {"config", 0, "FILE", 1, "plugin_dirs, plugin_trust and plugins.<id>.<param> from a YAML file"},
-    {"set", 0, "KEY=VALUE", 1, "set one key"},
-    ARGS_TABLE,
-    {"verbose", 'v', NULL, 1, "say more"},
-    ARGS_HELP,
+    {OPT_PLUGIN, NULL, 0},  {OPT_CONFIG, NULL, 0},
+    {OPT_SET, NULL, 0},     ARGS_TABLE,
+    {OPT_VERBOSE, NULL, 0}, ARGS_HELP,
 };
 
 static const bs_field fields[] = {
@@ -117,9 +114,14 @@ static int32_t print_knobs(const args *a, bs_error *err) {
 
 const bsrun_verb plugins_knobs = {
     .name = "knobs",
+    .words = "[ID|PATH] [options]",
+    .summary = "names, legal values and defaults of what plugins let you choose",
+    .about =
+        "Implementations of ops are told by tune.choices, methods by method.KNOB, collective algorithms by\n"
+        "hardware.algorithm.\n",
+    .examples = "  bsrun plugins knobs cpu\n",
     .options = plugins_knobs_options,
     .run = print_knobs,
-    .takes = "one plugin",
-    .example = "bsrun plugins knobs cpu",
     .max_words = 1,
+    .takes = "plugins :file",
 };

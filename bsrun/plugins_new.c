@@ -16,10 +16,10 @@
 #include "core/base/text.h"
 
 static const args_option plugins_new_options[] = {
-    {"kind", 0, "KIND", 0, "op, backend, method, communicator, workload or algorithm"},
-    {"op", 0, "OP", 0, "of kind op: activate (default), attention, map, matmul or normalize"},
-    {"dir", 0, "DIR", 0, "the folder to make; default: NAME, here"},
-    {"output", 'o', "FORMAT", 0, "what was made as table, md, csv, json or jsonl"},
+    {OPT_KIND, NULL, 0},
+    {OPT_OP, "of kind op: activate (default), attention, map, matmul or normalize", 0},
+    {OPT_TO, "the folder to make; default: NAME, here", ARGS_FOLDER},
+    {OPT_OUTPUT, "what was made as table, md, csv, json or jsonl", 0},
     ARGS_HELP,
 };
 const char *const plugins_new_kinds[] = {"op", "backend", "method", "communicator", "workload", "algorithm"};
@@ -244,7 +244,7 @@ static int32_t make_folder(making *m, bs_error *err) {
     if (errno != EEXIST)
       return bs_error_errno(err, BS_IO, "BS-NEW-FILE", errno, "cannot make the folder %.300s", m->dir);
     bs_error_set(err, BS_USAGE, "BS-NEW-EXISTS", "%.300s exists already", m->dir);
-    bs_error_hint(err, "nothing is overwritten: another name, or another --dir");
+    bs_error_hint(err, "nothing is overwritten: another name, or another --to");
     return BS_USAGE;
   }
   m->to = open(m->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -310,8 +310,8 @@ static int32_t make_plugin(const args *a, bs_error *err) {
   if (rc == BS_OK) rc = check_kind(a, &m, err);
   if (rc == BS_OK) rc = bsrun_format(a, &format, err);
   if (rc != BS_OK) return rc;
-  m.dir = args_has(a, "dir") ? args_value(a, "dir") : m.id;
-  if (m.dir[0] == '\0') return bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "--dir needs a value (DIR)");
+  m.dir = args_has(a, "to") ? args_value(a, "to") : m.id;
+  if (m.dir[0] == '\0') return bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "--to needs a value (PATH)");
   name_tokens(&m);
   rc = find_skeleton(&m, err);
   if (rc != BS_OK) return rc;
@@ -329,10 +329,14 @@ static int32_t make_plugin(const args *a, bs_error *err) {
 
 const bsrun_verb plugins_new = {
     .name = "new",
+    .words = "NAME --kind KIND|--op OP [options]",
+    .summary = "make a folder with a small plugin that builds and works, to begin your own from",
+    .about = "A folder that exists is refused.\n",
+    .examples =
+        "  bsrun plugins new acme --kind method && make -C acme run\n"
+        "  bsrun plugins new acme --op attention\n",
     .options = plugins_new_options,
     .run = make_plugin,
-    .takes = "one name",
-    .example = "bsrun plugins new acme --op attention",
     .min_words = 1,
     .max_words = 1,
 };

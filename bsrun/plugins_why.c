@@ -16,12 +16,9 @@
 #include "lab/json.h"
 
 static const args_option plugins_why_options[] = {
-    {"plugin", 0, "ID|PATH", 1, "as if the run were given this"},
-    {"config", 0, "FILE", 1, "what selects plugins, plugin_dirs and plugin_trust from a YAML file"},
-    {"set", 0, "KEY=VALUE", 1, "set one key"},
-    ARGS_TABLE,
-    {"verbose", 'v', NULL, 1, "say more"},
-    ARGS_HELP,
+    {OPT_PLUGIN, NULL, 0},  {OPT_CONFIG, NULL, 0},
+    {OPT_SET, NULL, 0},     ARGS_TABLE,
+    {OPT_VERBOSE, NULL, 0}, ARGS_HELP,
 };
 
 static const bs_field why_fields[] = {
@@ -415,10 +412,21 @@ static int32_t answer(const args *a, bs_error *err) {
 
 const bsrun_verb plugins_why = {
     .name = "why",
+    .words = "ID|PATH [options]",
+    .summary = "why a plugin is or is not used",
+    .about =
+        "The rows say where it was looked for and found, what shadows it, which rule refuses it, what it\n"
+        "registers, and which configuration keys select it.\n"
+        "\n"
+        "Searched: --plugin files, BS_PLUGIN_PATH, plugin_dirs of the configuration, the library's own "
+        "folder.\n",
+    .examples =
+        "  bsrun plugins why ./build/bs_acme.so\n"
+        "  bsrun plugins why acme --set method.name=acme -o json\n",
     .options = plugins_why_options,
     .run = answer,
-    .takes = "one plugin",
-    .example = "bsrun plugins why cpu",
     .min_words = 1,
     .max_words = 1,
+    .exits = "0 usable; 5 not\n",
+    .takes = "plugins :file",
 };

@@ -11,8 +11,8 @@
 #include "lab/json.h"
 #include "lab/store/keep.h"
 
-static const bsrun_subverb *const verbs[] = {&profile_layer, &profile_kernel, &profile_model, &profile_ncu,
-                                             NULL};
+static const bsrun_verb *const verbs[] = {&profile_layer, &profile_kernel, &profile_model, &profile_ncu,
+                                          NULL};
 const bsrun_verb verb_profile = {
     .name = "profile",
     .summary = "where the time of a layer, kernel or model goes, and what follows from it",
@@ -40,7 +40,7 @@ int32_t profile_options(const args *a, bs_profile_options *out, bs_error *err) {
   const char *counters = args_value(a, "counters"), *seconds = args_value(a, "seconds");
   int on = 1;
   out->seconds = 1.0;
-  out->trace = args_value(a, "timeline");
+  out->trace = args_value(a, "to");
   if (counters != NULL && !bs_parse_bool(counters, &on))
     return bs_error_set(err, BS_USAGE, "BS-USE-CHOICE", "--counters: '%.60s' is neither on nor off",
                         counters);

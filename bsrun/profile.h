@@ -5,19 +5,15 @@
 #include "bsrun/bsrun.h"
 #include "lab/profile/profile.h"
 
-extern const bsrun_subverb profile_layer, profile_kernel, profile_model, profile_ncu;
+extern const bsrun_verb profile_layer, profile_kernel, profile_model, profile_ncu;
 /* Rows of their tables of options. */
-#define PROFILE_OPTIONS                                                                                     \
-  {"rules", 0, "NAME", 0, "findings: a name of configs/rules, or a path; default: cpu"},                    \
-      {"counters", 0, "on|off", 0, "the processor's counters by perf_event, where permitted; default: on"}, \
-  {                                                                                                         \
-    "timeline", 0, "FILE", 0, "the parts as Chrome trace events, for Perfetto or chrome://tracing"          \
+#define PROFILE_OPTIONS                                                             \
+  {OPT_RULES, "default: cpu", 0}, {OPT_COUNTERS, NULL, 0}, {                        \
+    OPT_TO, "the parts as Chrome trace events, for Perfetto or chrome://tracing", 0 \
   }
-#define PROFILE_OPTIONS_END                                      \
-  {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"}, \
-      {"quiet", 'q', NULL, 0, "no notes and no progress on stderr"}, ARGS_HELP
+#define PROFILE_OPTIONS_END {OPT_OUTPUT, "table, md, csv, json or jsonl", 0}, {OPT_QUIET, NULL, 0}, ARGS_HELP
 
-/* Reads --counters, --timeline and --seconds. */
+/* Reads --counters, --to and --seconds. */
 int32_t profile_options(const args *a, bs_profile_options *out, bs_error *err);
 
 /* What a profile is kept as: a run folder, unless --out is off. */

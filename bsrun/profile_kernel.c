@@ -3,6 +3,7 @@
  * Compute. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "bsrun/opening.h"
 #include "bsrun/profile.h"
@@ -13,15 +14,14 @@
 
 static const args_option options[] = {
     PROFILE_OPTIONS,
-    {"provider", 0, "NAME", 0, "plugin:implementation, or a plugin; default: what would be chosen"},
-    {"knobs", 0, "A=1;B=x", 0, "knobs of the provider"},
-    {"backend", 0, "NAME", 0, "backend; default: cpu"},
-    {"threads", 0, "N", 0, "threads; default: all cores"},
-    {"seconds", 0, "S", 0, "how long calls are timed; default: 1"},
-    {"out", 0, "DIR|off", 0, "root of the run folder; default: results/raw. off: nothing is kept"},
-    {"run-id", 0, "ID", 0, "name of the run folder"},
-    {"plugin", 0, "ID|PATH", 1, "use this plugin"},
-    {"set", 0, "KEY=VALUE", 1, "set one configuration key, such as plugin_dirs"},
+    {OPT_PROVIDER, "default: what would be chosen", 0},
+    {OPT_BACKEND, "default: cpu", 0},
+    {OPT_THREADS, "default: all cores", 0},
+    {OPT_SECONDS, "of the calls; default: 1", 0},
+    {OPT_OUT, NULL, 0},
+    {OPT_RUN_ID, NULL, 0},
+    {OPT_PLUGIN, NULL, 0},
+    {OPT_SET, NULL, 0},
     PROFILE_OPTIONS_END,
 };
 
@@ -44,7 +44,7 @@ static int32_t threads_of(const args *a, uint32_t *out, bs_error *err) {
   int64_t n = 0;
   *out = bs_machine_threads();
   if (text == NULL) return BS_OK;
-  if (!bs_parse_i64(text, 0, &n) || n < 1 || n > 1024)
+  if (!bs_parse_i64(text, &n) || n < 1 || n > 1024)
     return bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--threads: '%.60s' is not a number from 1 to 1024",
                         text);
   *out = (uint32_t)n;
@@ -67,19 +67,38 @@ static int32_t make_config(const bs_kernel_setup *s, const char *problem, bs_nod
   return rc;
 }
 
+/* "cpu:online{rows=48;keys=64}": the provider and its knobs, in `room`. */
+static int32_t read_provider(const args *a, char *room, size_t size, bs_kernel_setup *out, bs_error *err) {
+  const char *text = args_value(a, "provider");
+  if (text == NULL) return BS_OK;
+  if (strlen(text) >= size)
+    return bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "--provider: the name is too long");
+  memcpy(room, text, strlen(text) + 1);
+  out->provider = room;
+  char *knobs = strchr(room, '{');
+  if (knobs == NULL) return BS_OK;
+  *knobs++ = '\0';
+  char *end = strchr(knobs, '}');
+  if (end == NULL || end[1] != '\0')
+    return bs_error_set(err, BS_USAGE, "BS-KERNEL-PROVIDER", "provider '%.200s': the knobs do not end in '}'",
+                        text);
+  *end = '\0';
+  out->knobs = knobs;
+  return BS_OK;
+}
+
 static int32_t run(const args *a, bs_error *err) {
   bs_profile_options how = {0};
   bs_kernel_problem problem;
   bs_node *config = NULL;
   json_t *record = NULL;
   char text[BS_KERNEL_TEXT] = "";
-  bs_kernel_setup setup = {.problem = &problem,
-                           .backend = args_value(a, "backend"),
-                           .provider = args_value(a, "provider"),
-                           .knobs = args_value(a, "knobs"),
-                           .seed = 1};
+  bs_kernel_setup setup = {.problem = &problem, .backend = args_value(a, "backend"), .seed = 1};
+  char provider[256] = "";
   bs_context *context = NULL;
+  bsrun_interruptible("nothing is kept; the same command profiles again");
   int32_t rc = profile_options(a, &how, err);
+  if (rc == BS_OK) rc = read_provider(a, provider, sizeof provider, &setup, err);
   if (rc == BS_OK) rc = threads_of(a, &setup.threads, err);
   if (rc == BS_OK) rc = bs_kernel_problem_parse(a->words[0], &problem, err);
   if (rc == BS_OK) bs_kernel_problem_text(&problem, text, sizeof text);
@@ -96,7 +115,7 @@ static int32_t run(const args *a, bs_error *err) {
   return rc;
 }
 
-const bsrun_subverb profile_kernel = {
+const bsrun_verb profile_kernel = {
     .name = "kernel",
     .words = "PROBLEM [options]",
     .summary = "one kernel: its calls beside the limits of the machine",
@@ -110,12 +129,13 @@ const bsrun_subverb profile_kernel = {
     .run = run,
     .min_words = 1,
     .max_words = 1,
+    .takes = "small|mission|long|gqa|decode",
 };
 
 /* ---- ncu ---------------------------------------------------------------------------------------- */
 
 static const args_option ncu_options[] = {
-    {"rules", 0, "NAME", 0, "findings: a name of configs/rules, or a path; default: ncu"},
+    {OPT_RULES, "default: ncu", 0},
     PROFILE_OPTIONS_END,
 };
 
@@ -128,7 +148,7 @@ static int32_t run_ncu(const args *a, bs_error *err) {
   return bs_profile_ncu(a->words[0], rules != NULL ? rules : "ncu", print_kernel, (void *)a, err);
 }
 
-const bsrun_subverb profile_ncu = {
+const bsrun_verb profile_ncu = {
     .name = "ncu",
     .words = "FILE.csv [options]",
     .summary = "kernels of a GPU that Nsight Compute has profiled: what its metrics mean",
@@ -140,4 +160,5 @@ const bsrun_subverb profile_ncu = {
     .run = run_ncu,
     .min_words = 1,
     .max_words = 1,
+    .takes = ":file",
 };

@@ -12,28 +12,30 @@
 
 static const args_option options[] = {
     PROFILE_OPTIONS,
-    {"method", 0, "M", 0,
-     "how the layer is split: dense, column_parallel, row_parallel, masked_split, blockshock"},
-    {"mask", 0, "NAME", 0, "which columns a rank keeps"},
-    {"world-size", 'P', "N", 0, "number of ranks; default: the method's own"},
-    {"threads-per-rank", 0, "N", 0, "threads of one rank; default: cores / ranks"},
-    {"b", 0, "N", 0, "tokens B"},
-    {"n", 0, "N", 0, "output features N"},
-    {"k", 0, "N", 0, "input features K; default: N"},
-    {"dtype", 0, "T", 0, "dtype of the model: bf16, f16, f32, f64, ..."},
-    {"bias", 0, "on|off", 0, "a random bias; default: on"},
-    {"iters", 0, "N", 0, "forwards that are timed, of which medians are told; default: 100"},
-    {"backend", 0, "NAME", 0, "backend; default: cpu"},
-    {"comm", 0, "NAME", 0, "communicator; default: threads"},
-    {"workload", 0, "NAME", 0, "gaussian, file, ..."},
-    {"hardware", 0, "NAME", 0, "cpu, or a YAML file"},
-    {"out", 0, "DIR|off", 0, "root of the run folder; default: results/raw. off: nothing is kept"},
-    {"run-id", 0, "ID", 0, "name of the run folder"},
-    {"cache", 0, "FILE|off", 0, "stored machine constants; default: the user's cache folder"},
-    {"tune-cache", 0, "FILE|off", 0, "measured choices of implementations; default: the user's cache folder"},
-    {"plugin", 0, "ID|PATH", 1, "use this plugin (its backend, if it has one)"},
-    {"config", 0, "FILE", 1, "merge a YAML file over the base"},
-    {"set", 0, "KEY=VALUE", 1, "set one key, after all files"},
+    {OPT_METHOD, NULL, 0},
+    {OPT_MASK, NULL, 0},
+    {OPT_WORLD_SIZE, "default: the method's own", 0},
+    {OPT_THREADS, "default: cores / ranks", 0},
+    {OPT_B, NULL, 0},
+    {OPT_N, NULL, 0},
+    {OPT_K, NULL, 0},
+    {OPT_DTYPE, NULL, 0},
+    {OPT_BIAS, "default: on", 0},
+    {OPT_ACTIVATION, "default: none", 0},
+    {OPT_SEED, "default: 725", 0},
+    {OPT_WARMUP, "default: 10", 0},
+    {OPT_SAMPLES, "forwards that are timed, of which medians are told; default: 100", 0},
+    {OPT_BACKEND, "default: cpu", 0},
+    {OPT_COMM, "default: threads", 0},
+    {OPT_WORKLOAD, NULL, 0},
+    {OPT_HARDWARE, NULL, 0},
+    {OPT_OUT, NULL, 0},
+    {OPT_RUN_ID, NULL, 0},
+    {OPT_CACHE, NULL, 0},
+    {OPT_TUNE_CACHE, NULL, 0},
+    {OPT_PLUGIN, NULL, 0},
+    {OPT_CONFIG, NULL, 0},
+    {OPT_SET, NULL, 0},
     PROFILE_OPTIONS_END,
 };
 
@@ -75,6 +77,7 @@ static int32_t run(const args *a, bs_error *err) {
   bs_node *config = NULL;
   json_t *record = NULL;
   bsrun_progress progress = {.of = "profile", .busy = ATOMIC_FLAG_INIT};
+  bsrun_interruptible("nothing is kept; the same command profiles again");
   int32_t rc = profile_options(a, &how, err);
   how.progress = bsrun_progress_to(args_has(a, "quiet"));
   how.user = &progress;
@@ -91,7 +94,7 @@ static int32_t run(const args *a, bs_error *err) {
   return rc;
 }
 
-const bsrun_subverb profile_layer = {
+const bsrun_verb profile_layer = {
     .name = "layer",
     .words = "[options]",
     .summary = "one forward of a layer: products, copies and collectives of each rank, what ranks wait for",

@@ -9,10 +9,10 @@
 
 static const args_option options[] = {
     PROFILE_OPTIONS,
-    {"input", 0, "NAME=FILE", 1, "the .npy file of an input"},
+    {OPT_INPUT, NULL, 0},
     MODEL_OPTION_DIM,
     MODEL_OPTION_CONSTANT,
-    {"seconds", 0, "S", 0, "how long each row is sampled; default: 1"},
+    {OPT_SECONDS, "of each row; default: 1", 0},
     MODEL_OPTION_BACKEND,
     MODEL_OPTION_THREADS,
     MODEL_OPTION_PASS,
@@ -38,6 +38,7 @@ static int32_t run(const args *a, bs_error *err) {
   bs_profile_options how = {0};
   bs_node *config = NULL;
   json_t *record = NULL;
+  bsrun_interruptible("nothing is kept; the same command profiles again");
   int32_t rc = profile_options(a, &how, err);
   if (rc == BS_OK) rc = model_asked_make(a, &asked, err);
   how.progress = asked.request.progress;
@@ -54,7 +55,7 @@ static int32_t run(const args *a, bs_error *err) {
   return rc;
 }
 
-const bsrun_subverb profile_model = {
+const bsrun_verb profile_model = {
     .name = "model",
     .words = "MODEL [options]",
     .summary = "one run of a model: the time of each node, the slowest first",
@@ -64,4 +65,5 @@ const bsrun_subverb profile_model = {
     .run = run,
     .min_words = 1,
     .max_words = 1,
+    .takes = ":file",
 };

@@ -13,13 +13,13 @@
 enum { MOST_OURS = 400 }; /* runs whose records stand beside the original's */
 
 static const args_option report_options[] = {
-    {"output", 'o', "FILE|FORMAT", 0,
-     "the page (default report.html), or table, md, csv, json, jsonl on stdout"},
-    {"svg", 0, "DIR", 0, "also every chart as a file of its own"},
-    {"csv", 0, "FILE", 0, "also the records as CSV, with the original harness's columns"},
-    {"original", 0, "DIR", 0, "the original harness's records below DIR: its table, and its plots"},
-    {"out", 0, "DIR", 0, "the root that names of runs and sweeps lie in; default results/raw"},
-    {"quiet", 'q', NULL, 0, "no notes on stderr"},
+    {OPT_OUTPUT, "html (the page, the default), table, md, csv, json or jsonl", 0},
+    {OPT_TO, "default of html: report.html, of others: -", 0},
+    {OPT_TO_SVG, NULL, 0},
+    {OPT_TO_CSV, NULL, 0},
+    {OPT_ORIGINAL, NULL, 0},
+    {OPT_OUT, NULL, ARGS_STORE},
+    {OPT_QUIET, NULL, 0},
     ARGS_HELP,
 };
 
@@ -125,7 +125,7 @@ static int32_t print_original(const report *r, int format, bs_error *err) {
 }
 
 static int32_t print_runs(const report *r, int format, bs_error *err) {
-  char words[700];
+  char words[900];
   json_t *rows = bs_report_rows(json_object_get(r->model, "latest"));
   bs_report_verdict(r->model, words, sizeof words);
   if (format == BS_FORMAT_TABLE || format == BS_FORMAT_MD) bs_print(stdout, "%s\n\n", words);
@@ -136,7 +136,7 @@ static int32_t print_runs(const report *r, int format, bs_error *err) {
 
 /* What goes to stdout: rows where a format was asked for, else what the page says first. */
 static int32_t print(const report *r, int format, const char *page, bs_error *err) {
-  char words[700];
+  char words[900];
   int32_t rc = BS_OK;
   if (format >= 0 && r->model != NULL) rc = print_runs(r, format, err);
   if (format >= 0 && rc == BS_OK && r->table != NULL) rc = print_original(r, format, err);
@@ -151,11 +151,14 @@ static int32_t print(const report *r, int format, const char *page, bs_error *er
 
 static int32_t make(report *r, bs_error *err) {
   const char *output = args_value(r->a, "output"), *svg = args_value(r->a, "svg"),
-             *csv = args_value(r->a, "csv");
-  int format = output != NULL ? bs_format_parse(output) : -1;
-  const char *page = output != NULL && format < 0 ? output : NULL;
-  if (args_has(r->a, "original") && output == NULL && r->a->n_words == 0) format = BS_FORMAT_TABLE;
-  if (format < 0 && page == NULL && svg == NULL && csv == NULL) page = "report.html";
+             *csv = args_value(r->a, "csv"), *page = args_value(r->a, "to");
+  static const char *const formats[] = {"html", "table", "md", "csv", "json", "jsonl"};
+  const int html = output != NULL && strcmp(output, "html") == 0;
+  int format = output != NULL && !html ? bs_format_parse(output) : -1;
+  if (output != NULL && !html && format < 0) return bsrun_unknown("output format", output, formats, 6, err);
+  if (args_has(r->a, "original") && output == NULL && page == NULL && r->a->n_words == 0)
+    format = BS_FORMAT_TABLE;
+  if (format < 0 && page == NULL && (html || (svg == NULL && csv == NULL))) page = "report.html";
   int32_t rc = !args_has(r->a, "original") || r->a->n_words > 0 ? read_runs(r, err) : BS_OK;
   if (rc == BS_OK && args_has(r->a, "original")) rc = read_original(r, err);
   if (rc == BS_OK && (page != NULL || svg != NULL)) rc = make_charts(r, err);
@@ -176,36 +179,30 @@ static int32_t run(const args *a, bs_error *err) {
 const bsrun_verb verb_report = {
     .name = "report",
     .summary = "runs as one HTML page, as charts, as CSV; the original's records beside them",
-    .usage =
-        "usage: bsrun report [ROOT|SWEEP|RUN...] [-o FILE.html|FORMAT] [--svg DIR] [--csv FILE] [--original "
-        "DIR]\n"
-        "\n"
-        "Runs as one HTML page: a sentence, the gates, a table that sorts, charts with their data, warnings, "
-        "what\n"
-        "failed, is unclear or was not tried, notes, the environment, and the commands to repeat it. The "
-        "file "
-        "loads\n"
-        "nothing and can be sent by mail. share/doc/blockshock/report.md says how to read each chart.\n"
+    .words =
+        "[ROOT|SWEEP|RUN...] [-o FORMAT] [--to FILE.html] [--to svg=DIR] [--to csv=FILE] [--original DIR]",
+    .about =
+        "Runs as one HTML page: what was measured and where, the answer in one sentence, a table that "
+        "sorts,\n"
+        "warnings, what is unclear, the commands to repeat it, and charts with their data: six are open. "
+        "The\n"
+        "file loads nothing and can be sent by mail. share/doc/blockshock/report.md describes the page.\n"
         "\n"
         "A word is a folder of runs, or a name below the root (--out): a sweep, a run_id, or the beginning "
-        "of "
-        "a\n"
+        "of a\n"
         "run's path. Without words it is the whole root. Only committed runs are read. No run is changed; "
         "the\n"
         "index of the runs (index.jsonl, share/doc/blockshock/runs.md) is brought up to date in the root.\n"
-        "With --original and no words only the original's records are read, and its table is printed.\n"
-        "\n",
-    .after =
-        "\n"
-        "examples:\n"
+        "With --original and no words only the original's records are read, and its table is printed.\n",
+    .examples =
         "  bsrun report                                   # results/raw as report.html\n"
         "  bsrun report --out results/raw phase1_forward/blockshock -o table\n"
-        "  bsrun report results/raw -o runs.html --svg charts --csv runs.csv\n"
+        "  bsrun report results/raw --to runs.html --to svg=charts --to csv=runs.csv\n"
         "  bsrun report --original official               # the original's table, predictions beside it\n"
-        "  bsrun report results/raw --original official -o both.html\n"
-        "\n"
-        "exit codes: 0 done; 2 usage; 4 nothing of that name, no record; 10 a file cannot be read or "
-        "written\n",
+        "  bsrun report results/raw --original official --to both.html\n",
+    .exits = "0 done; 2 usage; 4 nothing of that name, no record; 10 a file cannot be read or written\n",
     .options = report_options,
     .run = run,
+    .max_words = SIZE_MAX,
+    .takes = "runs :dir",
 };

@@ -9,45 +9,47 @@
 #include "bsrun/launch.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "lab/config/short_names.h"
 #include "lab/store/store.h"
 
 const args_option bsrun_run_options[] = {
-    {"plugin", 0, "ID|PATH", 1,
-     "use this plugin (its backend, if it has one); a value with a slash is a file"},
-    {"method", 0, "M", 0,
-     "how the layer is split: dense, column_parallel, row_parallel, masked_split, blockshock, auto"},
-    {"world-size", 'P', "N", 0, "number of ranks; default: the method's own (2; dense: 1)"},
-    {"backend", 0, "NAME", 0, "backend; WRAPPER:NAME wraps it, as in fault:cpu; default: cpu"},
-    {"comm", 0, "NAME", 0,
-     "communicator; WRAPPER:NAME wraps it, as in fault:threads; default: threads, or what the backend names"},
-    {"launch", 0, "HOW", 0, "ranks are threads (default), processes (same machine), or mpi"},
-    {"phase", 0, "NAME", 0, "0 (numbers), 1 (time), 2 (backward pass), 3 (training); default: 0, then 1"},
-    {"mask", 0, "NAME", 0, "which columns a rank keeps: complement_1100_0011, interleave, ..."},
-    {"b", 0, "N", 0, "tokens B; default: 64"},
-    {"n", 0, "N", 0, "output features N; default: 4096"},
-    {"k", 0, "N", 0, "input features K; default: N"},
-    {"dtype", 0, "T", 0, "dtype of the model: bf16 (default), f16, f32, f64, ..."},
-    {"bias", 0, "on|off", 0, "a random bias; default: on"},
-    {"workload", 0, "NAME", 0, "gaussian, uniform, fixed_seed, file, ..."},
-    {"hardware", 0, "NAME", 0, "cpu, or a YAML file"},
-    {"sweep", 0, "NAME", 0, "run every value of a sweep: N_sweep, batch_sweep, or a YAML file"},
-    {"config", 0, "FILE", 1, "merge a YAML file over the base"},
-    {"set", 0, "KEY=VALUE", 1, "set one key, after all files (bsrun config keys lists them)"},
-    {"threads-per-rank", 0, "N", 0, "threads of one rank; default: cores / ranks"},
-    {"timeout", 0, "SECONDS", 0, "deadline of every wait between ranks"},
-    {"out", 0, "DIR|off", 0, "root of the run folders (default results/raw); off: nothing is kept"},
-    {"run-id", 0, "ID", 0, "name of the run folder"},
-    {"dump", 0, "DIR", 0, "phase 0 writes X, W, bias, partials and Y there as .npy"},
-    {"trace", 0, "FILE", 0,
-     "in virtual time (--plugin sim): what each rank did when, for Perfetto or chrome://tracing"},
-    {"cache", 0, "FILE|off", 0, "stored machine constants; default: the user's cache folder"},
-    {"tune-cache", 0, "FILE|off", 0, "measured choices of implementations; default: the user's cache folder"},
-    {"point", 0, "FILE", 0, "a point that bsrun sweep has planned, and nothing else"},
-    {"print-config", 0, NULL, 0, "print the resolved configuration and stop"},
+    {OPT_PLUGIN, NULL, 0},
+    {OPT_METHOD, NULL, 0},
+    {OPT_WORLD_SIZE, "default: the method's own (2; dense: 1)", 0},
+    {OPT_BACKEND, "default: cpu", 0},
+    {OPT_COMM, "default: threads, or what the backend names", 0},
+    {OPT_LAUNCH, NULL, 0},
+    {OPT_PHASE, "default: numbers, then time", 0},
+    {OPT_MASK, NULL, 0},
+    {OPT_B, "default: 64", 0},
+    {OPT_N, "default: 4096", 0},
+    {OPT_K, NULL, 0},
+    {OPT_DTYPE, NULL, 0},
+    {OPT_BIAS, "default: on", 0},
+    {OPT_ACTIVATION, "default: none", 0},
+    {OPT_WORKLOAD, NULL, 0},
+    {OPT_HARDWARE, NULL, 0},
+    {OPT_SWEEP, NULL, 0},
+    {OPT_CONFIG, NULL, 0},
+    {OPT_SET, NULL, 0},
+    {OPT_THREADS, "default: cores / ranks", 0},
+    {OPT_TIMEOUT, "of every wait between ranks", 0},
+    {OPT_SECONDS, "of the pairs of phase time; default: 4", 0},
+    {OPT_SAMPLES, "timed forwards of phase numbers, steps of phase train; default: 100", 0},
+    {OPT_WARMUP, "default: 10", 0},
+    {OPT_SEED, "default: 725", 0},
+    {OPT_OUT, NULL, 0},
+    {OPT_RUN_ID, NULL, 0},
+    {OPT_TO, "of phase numbers: X, W, bias, partials and Y as .npy files in this folder", ARGS_FOLDER},
+    {OPT_TO_TRACE, NULL, 0},
+    {OPT_CACHE, NULL, 0},
+    {OPT_TUNE_CACHE, NULL, 0},
+    {OPT_PLANNED, NULL, ARGS_HIDDEN},
+    {OPT_PRINT_CONFIG, NULL, 0},
     ARGS_TABLE,
-    {"verbose", 'v', NULL, 1, "say more on stderr (twice: everything)"},
-    {"quiet", 'q', NULL, 0, "no notes and no progress on stderr"},
-    {"version", 0, NULL, 0, "print versions"},
+    {OPT_VERBOSE, "twice: everything", 0},
+    {OPT_QUIET, NULL, 0},
+    {OPT_VERSION, NULL, 0},
     ARGS_HELP,
 };
 
@@ -70,7 +72,7 @@ int bsrun_keeps(const args *a) {
 }
 
 static int32_t add_paths(const args *a, bsrun_request *out, bs_error *err) {
-  static const char *const options[][2] = {{"out", "logging.out_dir"}, {"dump", "logging.dump_dir"}};
+  static const char *const options[][2] = {{"out", "logging.out_dir"}, {"to", "logging.dump_dir"}};
   int32_t rc = BS_OK;
   for (size_t i = 0; i < 2 && rc == BS_OK; i++) {
     const char *value = args_value(a, options[i][0]);
@@ -89,7 +91,7 @@ static int32_t add_paths(const args *a, bsrun_request *out, bs_error *err) {
   return rc;
 }
 
-/* Options of explain that are keys by other names; a verb without them has none given. */
+/* Options that are keys by other names; a verb without them has none given. */
 static int32_t add_keys(const args *a, bsrun_request *out, bs_error *err) {
   static const char *const options[][2] = {{"b", "model.B"},
                                            {"n", "model.N"},
@@ -99,19 +101,25 @@ static int32_t add_keys(const args *a, bsrun_request *out, bs_error *err) {
                                            {"comm", "hardware.comm"},
                                            {"backend", "hardware.backend"},
                                            {"launch", "hardware.launch"},
-                                           {"iters", "phase.timed_iters"}};
+                                           {"activation", "model.activation"},
+                                           {"seed", "experiment.seed"},
+                                           {"samples", "phase.timed_iters"},
+                                           {"warmup", "phase.warmup_iters"}};
   int32_t rc = BS_OK;
   for (size_t i = 0; i < sizeof options / sizeof options[0] && rc == BS_OK; i++) {
     const char *value = args_value(a, options[i][0]);
     const int flag = value != NULL && value[0] == '\0' && i == 4; /* --bias of explain is of one product */
     if (value != NULL && !flag) rc = bsrun_request_add(out, options[i][1], value, err);
   }
+  const char *seconds = args_value(a, "seconds"); /* in other verbs it is not of the pairs of phase 1 */
+  if (rc == BS_OK && seconds != NULL && a->options == bsrun_run_options)
+    rc = bsrun_request_add(out, "phase.pairs_seconds", seconds, err);
   return rc;
 }
 
 static int32_t given_twice(const char *key, const char *value, const bs_node *set, bs_error *err) {
   const int scalar = set->kind == BS_NODE_SCALAR;
-  if (scalar && strcmp(set->text, value) == 0) return BS_OK;
+  if (scalar && strcmp(bs_full_name(key, set->text), bs_full_name(key, value)) == 0) return BS_OK;
   bs_error_set(err, BS_USAGE, "BS-USE-TWICE",
                "%s is given twice: as %.100s by an option, and%s%.100s by --set", key, value,
                scalar ? " as " : "", scalar ? set->text : "");
@@ -149,7 +157,7 @@ static int32_t add_numbers(const args *a, bsrun_request *out, bs_error *err) {
   double seconds;
   char number[32];
   int32_t rc = args_integer(a, "world-size", 1, 65536, 0, &out->compose.world_size, err);
-  if (rc == BS_OK) rc = args_integer(a, "threads-per-rank", 0, 4096, -1, &value, err);
+  if (rc == BS_OK) rc = args_integer(a, "threads", 0, 4096, -1, &value, err);
   if (rc == BS_OK && value >= 0) {
     snprintf(number, sizeof number, "%lld", (long long)value);
     rc = bsrun_request_add(out, "hardware.threads_per_rank", number, err);
@@ -164,13 +172,13 @@ static int32_t add_numbers(const args *a, bsrun_request *out, bs_error *err) {
   return bsrun_request_add(out, "hardware.timeout_s", timeout, err);
 }
 
-/* --trace, unless --set says how many events it holds. */
+/* --to trace, unless --set says how many events it holds. */
 static int32_t add_trace(const args *a, bsrun_request *out, const bs_node *sets, bs_error *err) {
   static const char key[] = "plugins.sim.trace_events";
   const char *value = args_value(a, "trace");
   if (value == NULL) return BS_OK;
   if (value[0] == '\0')
-    return bs_error_set(err, BS_USAGE, "BS-USE-EMPTY", "--trace: the file's name is empty");
+    return bs_error_set(err, BS_USAGE, "BS-USE-EMPTY", "--to trace: the file's name is empty");
   return bs_config_find(sets, key) != NULL ? BS_OK : bsrun_request_add(out, key, "200000", err);
 }
 
@@ -197,8 +205,8 @@ int32_t bsrun_request_make(const args *a, bsrun_request *out, bs_error *err) {
   memset(out, 0, sizeof *out);
   bs_compose_request *q = &out->compose;
   const char *run_id = args_value(a, "run-id");
-  int32_t rc = args_no_words(a, err);
-  if (rc == BS_OK && run_id != NULL) rc = bs_store_check_name("--run-id", run_id, err);
+  int32_t rc = BS_OK;
+  if (run_id != NULL) rc = bs_store_check_name("--run-id", run_id, err);
   if (rc == BS_OK) rc = add_numbers(a, out, err);
   if (rc == BS_OK) rc = add_paths(a, out, err);
   if (rc == BS_OK) rc = add_keys(a, out, err);

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "bsrun/compare.h"
 #include "bsrun/died.h"
-#include "bsrun/ladder.h"
 #include "bsrun/launch.h"
 #include "bsrun/launch_mpi.h"
 #include "bsrun/run_host.h"
@@ -42,7 +42,7 @@ typedef struct run_plan {
   char *mpirun;       /* hardware.mpirun */
   int slurm;          /* hardware.launcher: slurm */
   char *cache, *tune_path, *command;
-  lab_planned planned; /* --point */
+  lab_planned planned; /* --planned */
 } run_plan;
 
 /* The sweep of the composed tree: any key of the schema, one scalar a point. */
@@ -152,7 +152,7 @@ static int run_points(run_plan *p, bs_error *err) {
   int code = 0;
   p->host.progress.points = points;
   if (points > 1 && p->point.trace_file != NULL) {
-    bs_error_set(err, BS_USAGE, "BS-SIM-TRACE", "--trace is of one run, and the sweep has %zu points",
+    bs_error_set(err, BS_USAGE, "BS-SIM-TRACE", "--to trace is of one run, and the sweep has %zu points",
                  points);
     return bsrun_fail(err);
   }
@@ -204,7 +204,7 @@ static int32_t print_results(const run_plan *p, bs_error *err) {
       p->format == BS_FORMAT_TABLE || p->format == BS_FORMAT_WIDE || p->format == BS_FORMAT_MD;
   int32_t rc = BS_OK;
   if (readable && json_array_size(p->host.ladders) > 0) {
-    rc = ladder_print(p->format, p->host.ladders, 1, err);
+    rc = compare_print_methods(p->format, p->host.ladders, 1, err);
     putchar('\n');
   }
   if (rc == BS_OK && p->screen) return screen_print(p->host.records, p->host.folders, err);
@@ -278,19 +278,19 @@ static void follow_slurm(run_plan *p, const args *a) {
 
 /* What a planned point is stands in its file. */
 static int32_t check_point(const args *a, bs_error *err) {
-  static const char *const beside[] = {"point", "cache", "tune-cache", "quiet", "verbose"};
-  if (!args_has(a, "point")) return BS_OK;
+  static const char *const beside[] = {"planned", "cache", "tune-cache", "quiet", "verbose"};
+  if (!args_has(a, "planned")) return BS_OK;
   for (size_t i = 0; i < a->n_given; i++) {
-    const char *name = a->options[a->given[i].option].name;
+    const char *name = args_name(args_given(a, i));
     size_t k = 0;
     while (k < sizeof beside / sizeof beside[0] && strcmp(beside[k], name) != 0) k++;
     if (k < sizeof beside / sizeof beside[0]) continue;
     bs_error_set(err, BS_USAGE, "BS-POINT-OPTION",
-                 "--point runs what a sweep has planned, and --%s would change it", name);
+                 "--planned runs what a sweep has planned, and --%s would change it", name);
     bs_error_hint(err, "only --cache, --tune-cache, --quiet and --verbose go beside it");
     return BS_USAGE;
   }
-  return args_no_words(a, err);
+  return BS_OK;
 }
 
 static int run_parsed(const args *a, run_plan *p, bs_error *err) {
@@ -300,10 +300,10 @@ static int run_parsed(const args *a, run_plan *p, bs_error *err) {
   if (rc == BS_OK) rc = bsrun_tune_path(a, &p->tune_path, err);
   if (rc == BS_OK) rc = bsrun_request_make(a, &p->request, err);
   for (size_t i = 0; i < a->n_given; i++) {
-    p->host.verbose += strcmp(a->options[a->given[i].option].name, "verbose") == 0;
+    p->host.verbose += strcmp(args_name(args_given(a, i)), "verbose") == 0;
   }
   p->host.quiet = args_has(a, "quiet");
-  if (rc == BS_OK) rc = prepare(p, args_value(a, "point"), err);
+  if (rc == BS_OK) rc = prepare(p, args_value(a, "planned"), err);
   run_host_open(&p->host);
   p->screen = !args_has(a, "output") && !args_has(a, "wide") && p->param == NULL;
   if (rc != BS_OK) return bsrun_fail(err);
@@ -312,7 +312,7 @@ static int run_parsed(const args *a, run_plan *p, bs_error *err) {
   p->point.trace_file = args_value(a, "trace");
   if (p->launch != NULL) return launch(p, err);
   bsrun_grades(p->host.quiet, &p->run.grades);
-  if (!bsrun_following()) run_signals_install();
+  bsrun_interruptible(NULL);
   if (p->planned.tune) return tune(p, err);
   int code = run_points(p, err);
   bs_error_clear(err);
@@ -337,36 +337,31 @@ static int run(const args *a, bs_error *err) {
 const bsrun_verb verb_run = {
     .name = "run",
     .summary = "prove that a split layer is right, then time it (also the bare form)",
-    .usage =
-        "usage: bsrun [run] [options]\n"
-        "\n"
+    .words = "[options]",
+    .about =
         "Runs phase 0 (every rank's output is judged against an fp64 reference, and injected errors are "
         "shown\n"
         "to be detected), then phase 1 (the method timed against the dense layer in interleaved pairs). Each "
-        "phase is one run "
-        "folder:\n"
+        "phase is one run folder:\n"
         "<out>/[<group>/]<phase>/<method>/<run id>/ with config.yaml, env.json, seed.txt, metrics.jsonl, "
-        "log.txt\nand DONE.\n"
-        "\n",
-    .after =
+        "log.txt\n"
+        "and DONE.\n"
         "\n"
         "Order of configuration, later wins: base.yaml, --config files, --phase, --method, --mask, "
         "--workload,\n"
-        "--hardware, --sweep, then --plugin, -P and the other options, then --set.\n"
-        "\n"
-        "examples:\n"
+        "--hardware, --sweep, then --plugin, -P and the other options, then --set.\n",
+    .examples =
         "  bsrun --plugin cpu --method blockshock\n"
         "  bsrun --method masked_split --mask complement_1010_0101 --set model.N=1024 --set model.dtype=f32\n"
-        "  bsrun --method row_parallel -P 3 --mask interleave --phase 0 -o json\n"
-        "  bsrun --method blockshock --phase 2        the backward pass: dX, dW and db judged\n"
+        "  bsrun --method row_parallel -P 3 --mask interleave --phase numbers -o json\n"
+        "  bsrun --method blockshock --phase backward        the backward pass: dX, dW and db judged\n"
         "  bsrun --method blockshock --workload file --set workload.weights=model.safetensors#layer.weight\n"
-        "  bsrun --method blockshock --phase 0 --dump tensors\n"
+        "  bsrun --method blockshock --phase numbers --to tensors\n"
         "  bsrun --method blockshock --launch processes -P 2   ranks are processes, not threads\n"
         "  bsrun --method dense --sweep batch_sweep -o csv\n"
-        "  bsrun --config results/raw/phase0_correctness/blockshock/RUN/config.yaml\n"
-        "\n"
-        "exit codes: 0 done; 2 usage; 3 configuration; 4 input file; 5 plugin, device or library; 6 numbers "
-        "wrong;\n"
+        "  bsrun --config results/raw/phase0_correctness/blockshock/RUN/config.yaml\n",
+    .exits =
+        "0 done; 2 usage; 3 configuration; 4 input file; 5 plugin, device or library; 6 numbers wrong;\n"
         "7 a rank died; 8 deadline; 9 ranks disagree; 10 memory or disk; 11 store busy; 12 some points of a "
         "sweep\n"
         "failed; 13 store corrupt; 14 performance gate; 15 inconclusive; 70 internal; 130, 143 signals.\n",

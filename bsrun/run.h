@@ -7,9 +7,6 @@
 
 /* Prints rows in a format: a table has the columns of each phase, the other formats have all fields. */
 int32_t run_print_rows(int format, const json_t *rows, bs_error *err);
-/* While a run is open, SIGINT and SIGTERM end it after the sample in progress, the second at once;
- * INTERRUPTED stays in its folder, exit 130 / 143. */
-void run_signals_install(void);
 void run_signals_watch(int run_fd); /* -1: none */
 /* Leaves INTERRUPTED with this number in the run that is open. Async-signal-safe. */
 void run_signals_mark(int number);

@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: MIT
- * run_signal.c - SIGINT and SIGTERM. While a run is open the first one lets it finish the sample in progress
- * (lab/stop.h), then it is marked INTERRUPTED and, lacking DONE, never counts. The second, and one while no
- * run is open, ends bsrun at once. Only async-signal-safe calls in the handler. */
+ * run_signal.c - SIGINT and SIGTERM: see bsrun.h. While a run is open the first one lets it finish the sample
+ * in progress, then it is marked INTERRUPTED and, lacking DONE, never counts. Only async-signal-safe calls in
+ * the handler. */
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "bsrun/died.h"
+#include "bsrun/launch.h"
 #include "bsrun/launch_mpi.h"
 #include "bsrun/run.h"
 #include "lab/run/run.h"
 #include "lab/stop.h"
 
+enum { GRACE_S = 5 };
 static volatile sig_atomic_t watched_fd = -1;
+static const char *volatile go_on;
 static _Atomic uint32_t *told; /* where the launcher of an MPI job looks; NULL: nowhere */
 
 static void say(const char *text) {
@@ -24,13 +28,20 @@ void run_signals_mark(int number) {
 }
 
 static void on_signal(int number) {
-  if (watched_fd >= 0 && bs_stop_ask(number)) {
+  const char *how = go_on;
+  const int late = number == SIGALRM;
+  if (late) number = bs_stop_asked();
+  if (!late && (watched_fd >= 0 || how != NULL) && bs_stop_ask(number)) {
     say("\nbsrun: interrupted: the sample in progress is finished; once more to end at once\n");
+    if (how != NULL) alarm(GRACE_S);
     return;
   }
   run_signals_mark(number);
   if (told != NULL) *told = (uint32_t)number;
-  say("bsrun: interrupted\n");
+  say("bsrun: interrupted");
+  say(how != NULL ? ": " : "");
+  say(how != NULL ? how : "");
+  say("\n");
   bsrun_leave(128 + number);
 }
 
@@ -38,15 +49,24 @@ void run_signals_watch(int run_fd) {
   watched_fd = run_fd;
 }
 
-void run_signals_install(void) {
+void bsrun_interruptible(const char *how) {
+  static const int numbers[] = {SIGINT, SIGTERM, SIGALRM};
   struct sigaction action;
+  if (bsrun_following()) return; /* rank 0 decides */
+  go_on = how;
   told = bsrun_mpi_stopped();
   memset(&action, 0, sizeof action);
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
-  sigaddset(&action.sa_mask, SIGINT);
-  sigaddset(&action.sa_mask, SIGTERM);
-  sigaction(SIGINT, &action, NULL);
-  sigaction(SIGTERM, &action, NULL);
+  for (size_t i = 0; i < 3; i++) sigaddset(&action.sa_mask, numbers[i]);
+  for (size_t i = 0; i < 3; i++) sigaction(numbers[i], &action, NULL);
+}
+
+int bsrun_interrupted(void) {
+  static int once;
+  if (go_on == NULL || bs_stop_asked() == 0) return 0;
+  fflush(stdout);
+  if (once++ == 0) bs_print(stderr, "bsrun: interrupted: %s\n", go_on);
+  return 128 + bs_stop_asked();
 }

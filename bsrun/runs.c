@@ -27,49 +27,41 @@ void runs_add(json_t *rows, const char *what, const char *answer) {
 }
 
 static const args_option note_options[] = {
-    {"plan", 0, "TEXT", 0, "what is expected, before or beside the run"},
-    {"observation", 0, "TEXT", 0, "what was seen"},
-    {"retrospective", 0, "TEXT", 0, "what it means, afterwards"},
-    {"out", 0, "DIR", 0, "the results folder; default: results/raw"},
+    {OPT_OUT, NULL, ARGS_STORE},
     ARGS_HELP,
 };
 
 static int32_t run_note(const args *a, bs_error *err) {
   char *root, *run;
-  size_t given = 0;
-  for (size_t i = 0; bs_note_kinds[i] != NULL; i++) given += args_has(a, bs_note_kinds[i]) != 0;
-  if (given == 0) {
-    bs_error_set(err, BS_USAGE, "BS-USE-NOTE", "no note is given");
-    bs_error_hint(err, "--plan TEXT, --observation TEXT or --retrospective TEXT");
-    return BS_USAGE;
-  }
+  size_t kind = 0, kinds = 0;
+  while (bs_note_kinds[kinds] != NULL) kinds++;
+  while (kind < kinds && strcmp(a->words[1], bs_note_kinds[kind]) != 0) kind++;
+  if (kind == kinds) return bsrun_unknown("kind of note", a->words[1], bs_note_kinds, kinds, err);
   int32_t rc = runs_find(a, a->words[0], &root, &run, err);
-  for (size_t i = 0; rc == BS_OK && bs_note_kinds[i] != NULL; i++) {
-    const char *text = args_value(a, bs_note_kinds[i]);
-    if (text != NULL) rc = bs_run_note(root, run, bs_note_kinds[i], text, err);
-    if (rc == BS_OK && text != NULL) bs_print(stdout, "%s of %s/%s is noted\n", bs_note_kinds[i], root, run);
-  }
+  if (rc == BS_OK) rc = bs_run_note(root, run, bs_note_kinds[kind], a->words[2], err);
+  if (rc == BS_OK) bs_print(stdout, "%s of %s/%s is noted\n", bs_note_kinds[kind], root, run);
   free(root);
   free(run);
   return rc;
 }
 
-const bsrun_subverb runs_note_verb = {
+const bsrun_verb runs_note_verb = {
     .name = "note",
-    .words = "RUN --plan TEXT | --observation TEXT | --retrospective TEXT",
+    .words = "RUN plan|observation|retrospective TEXT",
     .summary = "write a dated note beside a committed run",
     .about =
         "RUN is a run's folder, its run_id, or the beginning of one. Notes are only ever added to; the run\n"
         "and its sums do not change. `runs show` has all notes, `runs list` the newest.\n",
-    .examples = "  bsrun runs note 20260131_120000 --observation 'the bound is memory, as planned'\n",
+    .examples = "  bsrun runs note 20260131_120000 observation 'the bound is memory, as planned'\n",
     .options = note_options,
     .run = run_note,
-    .min_words = 1,
-    .max_words = 1,
+    .min_words = 3,
+    .max_words = 3,
+    .takes = "runs :dir",
 };
 
 static const args_option baseline_options[] = {
-    {"out", 0, "DIR", 0, "the results folder; default: results/raw"},
+    {OPT_OUT, NULL, ARGS_STORE},
     ARGS_HELP,
 };
 
@@ -103,7 +95,7 @@ static int32_t run_baseline(const args *a, bs_error *err) {
   return rc;
 }
 
-const bsrun_subverb runs_baseline_verb = {
+const bsrun_verb runs_baseline_verb = {
     .name = "baseline",
     .words = "[NAME RUN]",
     .summary = "name a run that others are compared with; without words: list the names",
@@ -113,12 +105,14 @@ const bsrun_subverb runs_baseline_verb = {
     .run = run_baseline,
     .min_words = 0,
     .max_words = 2,
+    .takes = "runs",
 };
 
-static const bsrun_subverb *const verbs[] = {&runs_list_verb, &runs_show_verb, &runs_note_verb,
-                                             &runs_baseline_verb, NULL};
+static const bsrun_verb *const verbs[] = {&runs_list_verb,   &runs_show_verb,     &runs_why_verb,
+                                          &runs_replay_verb, &runs_bundle_verb,   &runs_fsck_verb,
+                                          &runs_note_verb,   &runs_baseline_verb, NULL};
 const bsrun_verb verb_runs = {
     .name = "runs",
-    .summary = "list, show and annotate what was run",
+    .summary = "list, show, explain, repeat, bundle and check what was run",
     .subverbs = verbs,
 };

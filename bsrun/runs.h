@@ -6,7 +6,8 @@
 
 #include "bsrun/verb.h"
 
-extern const bsrun_subverb runs_list_verb, runs_show_verb, runs_note_verb, runs_baseline_verb;
+extern const bsrun_verb runs_list_verb, runs_show_verb, runs_note_verb, runs_baseline_verb, runs_why_verb,
+    runs_fsck_verb, runs_replay_verb, runs_bundle_verb;
 
 /* --out, else where runs lie by default. */
 const char *runs_root(const args *a);

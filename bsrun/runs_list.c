@@ -8,49 +8,59 @@
 #include "bsrun/bsrun.h"
 #include "bsrun/runs.h"
 #include "core/base/error.h"
+#include "lab/report/rows.h"
 #include "lab/store/find.h"
+#include "lab/store/fsck.h"
 #include "lab/store/read.h"
 
 static const args_option options[] = {
-    {"where", 'w', "CONDITION", 1, "KEY=VALUE, KEY!=VALUE, KEY>NUMBER, ...: only rows for which it holds"},
-    {"arms", 0, NULL, 0, "a row for every arm of a timed run, not for the method alone"},
-    {"limit", 0, "N", 0, "at most so many rows; default: 20 in a table, else all"},
-    {"out", 0, "DIR", 0, "the results folder; default: results/raw"},
+    {OPT_WHERE, "KEY=VALUE, KEY!=VALUE, KEY>NUMBER, ...", 0},
+    {OPT_SHOW, NULL, 0},
+    {OPT_SHOW_ARMS, NULL, 0},
+    {OPT_LIMIT, "default: 20 in a table, else all", 0},
+    {OPT_OUT, NULL, ARGS_STORE},
     ARGS_TABLE,
-    {"quiet", 'q', NULL, 0, "no notes on stderr"},
+    {OPT_QUIET, NULL, 0},
     ARGS_HELP,
 };
 
+/* Names of columns are those of --where, in capitals. */
 static const bs_field fields[] = {
+    {"id", "ID", 0, 0},
     {"date", "DATE (UTC)", 0, 0},
     {"phase", "PHASE", 0, 0},
     {"word", "RESULT", 0, 0},
     {"method", "METHOD", 0, 0},
-    {"problem", "PROBLEM", 0, 0},
+    {"problem", "PROBLEM", BS_FIELD_SPARE, 0},
     {"arm", "ARM", 0, 0},
     {"world_size", "P", BS_FIELD_RIGHT, 0},
     {"N", "N", BS_FIELD_RIGHT, 0},
     {"K", "K", BS_FIELD_RIGHT | BS_FIELD_WIDE, 0},
-    {"B", "B", BS_FIELD_RIGHT, 0},
-    {"dtype", "DTYPE", 0, 0},
-    {"median_s", "MEDIAN s", BS_FIELD_RIGHT, 4},
-    {"speedup", "SPEEDUP", BS_FIELD_RIGHT, 4},
+    {"speedup", "SPEEDUP", BS_FIELD_RIGHT, 3},
+    {"B", "B", BS_FIELD_RIGHT | BS_FIELD_SPARE, 0},
+    {"dtype", "DTYPE", BS_FIELD_SPARE, 0},
+    {"median_s", "MEDIAN s", BS_FIELD_RIGHT | BS_FIELD_SPARE, 4},
     {"against", "AGAINST", BS_FIELD_WIDE, 0},
-    {"run_id", "RUN", 0, 0},
-    {"note", "NOTE", 0, 0},
+    {"run_id", "RUN", BS_FIELD_LEAST, 0},
+    {"note", "NOTE", BS_FIELD_LEAST, 0},
 };
 enum { N_FIELDS = sizeof fields / sizeof fields[0] };
 
 /* What a table shows: of a run that has no gates what DONE says, of NOT PASSED the stage. */
-static void dress(json_t *row) {
+static void dress(json_t *row, size_t digits) {
   const char *stage = json_string_value(json_object_get(row, "failed_stage"));
   const char *word = json_string_value(json_object_get(row, "word"));
-  char date[32], result[64];
+  const char *run = json_string_value(json_object_get(row, "run"));
+  const char *phase = json_string_value(json_object_get(row, "phase"));
+  char date[32], result[64], id[BS_SHORT_ID];
   const time_t seconds = (time_t)json_number_value(json_object_get(row, "time"));
   struct tm tm;
   gmtime_r(&seconds, &tm);
-  strftime(date, sizeof date, "%Y-%m-%d %H:%M:%S", &tm);
+  strftime(date, sizeof date, "%Y-%m-%d %H:%M", &tm);
   json_object_set_new(row, "date", json_string(date));
+  bs_run_short_id(run != NULL ? run : "", id);
+  json_object_set_new(row, "id", json_stringn(id, digits));
+  if (phase != NULL) json_object_set_new(row, "phase", json_string(bs_phase_word(phase)));
   if (word != NULL && stage != NULL && strcmp(word, "NOT PASSED") == 0) {
     snprintf(result, sizeof result, "%.20s: %.40s", word, stage);
     json_object_set_new(row, "word", json_string(result));
@@ -89,20 +99,22 @@ static void tell(const args *a, const bs_runs_stats *stats, size_t shown, size_t
     bsrun_note(quiet, text);
   }
   if (stats->damaged > 0) {
-    snprintf(text, sizeof text, "%llu damaged runs are left out: bsrun fsck tells which",
+    snprintf(text, sizeof text, "%llu damaged runs are left out: bsrun runs fsck tells which",
              (unsigned long long)stats->damaged);
     bsrun_warn(text);
   }
   if (stats->closed > 0) {
-    snprintf(text, sizeof text, "this user may not look into %llu folders: bsrun fsck tells which",
+    snprintf(text, sizeof text, "this user may not look into %llu folders: bsrun runs fsck tells which",
              (unsigned long long)stats->closed);
     bsrun_warn(text);
   }
 }
 
 static int32_t print(int format, const json_t *rows, bs_error *err) {
-  if (format == BS_FORMAT_TABLE || format == BS_FORMAT_MD)
+  if (format == BS_FORMAT_TABLE || format == BS_FORMAT_MD) {
+    bs_speedup_caption(stdout, rows);
     return bs_report_print(stdout, format, fields, N_FIELDS, rows, err);
+  }
   bs_field all[128] = {{0}};
   size_t n = 0;
   for (; bs_run_row_keys[n] != NULL && n < 128; n++)
@@ -121,10 +133,14 @@ static int32_t run(const args *a, bs_error *err) {
   const int64_t most = format == BS_FORMAT_TABLE ? 20 : INT64_MAX;
   if (rc == BS_OK) rc = args_integer(a, "limit", 1, INT64_MAX, most, &limit, err);
   if (rc == BS_OK) rc = read_conditions(a, &conditions, &n, err);
+  if (rc == BS_OK && args_has(a, "out")) rc = bs_runs_root_check(runs_root(a), err);
   if (rc == BS_OK) rc = bs_runs_index(runs_root(a), &rows, &stats, err);
+  const size_t digits = bs_run_short_digits(rows);
   json_array_foreach(rows, i, row) {
     if (!wanted(a, row, conditions, n) || (int64_t)++matched > limit) continue;
-    if (format == BS_FORMAT_TABLE || format == BS_FORMAT_MD) dress(row);
+    const int shows = format == BS_FORMAT_TABLE || format == BS_FORMAT_MD;
+    if (shows) dress(row, digits);
+    if (shows && !args_has(a, "arms")) json_object_del(row, "arm");
     json_array_append(shown, row);
   }
   if (rc == BS_OK) rc = print(format, shown, err);
@@ -136,15 +152,19 @@ static int32_t run(const args *a, bs_error *err) {
   return rc;
 }
 
-const bsrun_subverb runs_list_verb = {
+const bsrun_verb runs_list_verb = {
     .name = "list",
     .words = "[--where CONDITION]... [options]",
     .summary = "the committed runs of a results folder, the newest first",
     .about =
+        "The first column is a short id of the run. Where a verb takes a RUN, this id, the run_id, the "
+        "run's\n"
+        "folder and the word `latest` name it: bsrun runs show latest.\n"
         "A condition names a field of `-o json` (share/doc/blockshock/runs.md): method=dense, N>=1024, "
         "word=WRONG,\n"
         "note!=null, regions.allreduce>0.1. Several must all hold. Whole numbers take k, M and G (binary).\n",
-    .examples = "  bsrun runs list\n  bsrun runs list --where method=blockshock --where 'N>1k' -o csv\n",
+    .examples =
+        "  bsrun runs list -n 3\n  bsrun runs list --where method=blockshock --where 'N>1Ki' -o csv\n",
     .options = options,
     .run = run,
     .min_words = 0,

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * runs_show.c - `bsrun runs show RUN`: all that is kept of one run. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "bsrun/bsrun.h"
 #include "bsrun/runs.h"
@@ -14,17 +16,48 @@
 #include "lab/store/summary.h"
 
 static const args_option options[] = {
-    {"out", 0, "DIR", 0, "the results folder; default: results/raw"},
-    {"output", 'o', "FORMAT", 0, "table, md, csv, json (records, environment and notes, whole) or jsonl"},
-    {"wide", 0, NULL, 0, "a table of all columns, however wide"},
+    {OPT_OUT, NULL, ARGS_STORE},
+    {OPT_OUTPUT, "table, md, csv, json (records, environment and notes, whole) or jsonl", 0},
+    {OPT_WIDE, NULL, 0},
     ARGS_HELP,
 };
 
 static const bs_field fields[] = {{"what", "WHAT", 0, 0}, {"answer", "VALUE", 0, 0}};
 
+static int ends_in(const char *key, const char *end) {
+  const size_t n = strlen(key), m = strlen(end);
+  return n > m && strcmp(key + n - m, end) == 0;
+}
+
+/* A number with its unit, in four digits. */
+static char *number_text(const char *key, double x) {
+  static const struct {
+    const char *end, *unit[4];
+    double step;
+  } of[] = {{"_s", {"us", "ms", "s", "s"}, 1e3}, {"_bytes", {"bytes", "KiB", "MiB", "GiB"}, 1024}};
+  char text[64], date[32];
+  const time_t when = (time_t)x;
+  struct tm tm;
+  if (strcmp(key, "time") == 0 && gmtime_r(&when, &tm) != NULL) {
+    strftime(date, sizeof date, "%Y-%m-%d %H:%M:%S UTC", &tm);
+    return strdup(date);
+  }
+  snprintf(text, sizeof text, "%.4g", x);
+  for (size_t i = 0; i < sizeof of / sizeof of[0]; i++) {
+    if (!ends_in(key, of[i].end)) continue;
+    double v = i == 0 ? x * 1e6 : x;
+    size_t k = 0;
+    for (; k < (i == 0 ? 2 : 3) && fabs(v) >= of[i].step; k++) v /= of[i].step;
+    snprintf(text, sizeof text, "%.4g %s", v, of[i].unit[k]);
+  }
+  return strdup(text);
+}
+
 /* A value as a person reads it; "" for none. The caller frees. */
-static char *as_text(const json_t *value) {
+static char *as_text(const char *key, const json_t *value) {
   if (json_is_string(value)) return strdup(json_string_value(value));
+  if (json_is_real(value) || (json_is_integer(value) && ends_in(key, "_bytes")))
+    return number_text(key, json_number_value(value));
   return json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
 }
 
@@ -39,7 +72,7 @@ static void add_rows(json_t *out, const json_t *rows) {
       const json_t *value = json_object_get(row, bs_run_row_keys[k]);
       if (value == NULL || json_is_null(value)) continue;
       if (i > 0 && json_equal(value, json_object_get(first, bs_run_row_keys[k]))) continue;
-      char what[512], *text = as_text(value);
+      char what[512], *text = as_text(bs_run_row_keys[k], value);
       snprintf(what, sizeof what, "%s%s%s", i > 0 && arm != NULL ? arm : "", i > 0 && arm != NULL ? ": " : "",
                bs_run_row_keys[k]);
       runs_add(out, what, text);
@@ -62,10 +95,8 @@ static void add_names(bs_text *text, const json_t *record, const char *state, co
 }
 
 static int32_t add_gates(json_t *out, const json_t *records, bs_error *err) {
-  static const char *const states[][2] = {{"pass", "passed"},
-                                          {"fail", "failed"},
-                                          {"unknown", "UNKNOWN"},
-                                          {"skipped", "skipped, nothing to judge"}};
+  static const char *const states[][2] = {
+      {"pass", "passed"}, {"fail", "failed"}, {"unknown", "UNKNOWN"}, {"skipped", "not applicable"}};
   int failed = 0;
   for (size_t i = 0; i < json_array_size(records); i++) {
     const json_t *record = json_array_get(records, i);
@@ -139,12 +170,13 @@ static int32_t run(const args *a, bs_error *err) {
   return rc;
 }
 
-const bsrun_subverb runs_show_verb = {
+const bsrun_verb runs_show_verb = {
     .name = "show",
     .words = "RUN [options]",
     .summary = "all that is kept of one run",
     .about =
-        "RUN is a run's folder, its run_id, or the beginning of one. -o json prints whole records, with the\n"
+        "RUN is a short id of `bsrun runs list`, a run's folder, its run_id or `latest`. -o json prints "
+        "whole records, with the\n"
         "configuration, the environment and all notes.\n",
     .examples =
         "  bsrun runs show 20260131_120000\n  bsrun runs show results/raw/phase1_forward/dense/ID -o json\n",
@@ -152,4 +184,5 @@ const bsrun_subverb runs_show_verb = {
     .run = run,
     .min_words = 1,
     .max_words = 1,
+    .takes = "runs :dir",
 };

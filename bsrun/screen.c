@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include "bsrun/next.h"
 #include "bsrun/run.h"
@@ -15,16 +13,16 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/json.h"
+#include "lab/report/report.h"
 #include "lab/report/rows.h"
 
-enum { WIDTH = 100, NARROW = 60, LABEL = 10, COMMAND = 40, LINE = 1024 };
+enum { WIDTH = 100, LABEL = 10, COMMAND = 40, LINE = 1024 };
 static const double OFF = 1.15; /* measured / predicted that is remarked on */
 
-/* Columns to fill: a terminal's, WIDTH at most and elsewhere. */
+/* Columns to fill: of a wide terminal WIDTH. */
 static size_t width(void) {
-  struct winsize size;
-  if (!isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) return WIDTH;
-  return size.ws_col >= WIDTH || size.ws_col == 0 ? WIDTH : size.ws_col < NARROW ? NARROW : size.ws_col;
+  const size_t most = bs_report_width(stdout);
+  return most < WIDTH ? most : WIDTH;
 }
 
 static int is_number(const json_t *object, const char *key) {
@@ -242,7 +240,7 @@ static void say_fast(const json_t *r) {
   say("speed:", "%.4g ms a forward%s: %.3g GFLOP/s, %s", 1e3 * bs_get_number(method, "median_s"), predicted,
       bs_get_number(method, "gflops"), share);
   say_doubts(r, method);
-  for (size_t i = 0; i < json_array_size(comparisons); i++) {
+  for (size_t i = json_array_size(comparisons); i-- > 0;) { /* dense on all cores is the last one */
     const json_t *c = json_array_get(comparisons, i), *other = NULL;
     for (size_t k = 0; k < json_array_size(arms); k++)
       if (strcmp(bs_get_text(json_array_get(arms, k), "name"), bs_get_text(c, "against")) == 0)
@@ -320,12 +318,12 @@ static void say_command(const char *why, char *command) {
 }
 
 /* Other ways to split this layer; its ranks are threads, so those of another kind have none. */
-static void say_ladder(const json_t *r, const char *why, const char *pass) {
+static void say_ways(const json_t *r, const char *why, const char *pass) {
   const char *launch = bs_get_text(r, "launch");
   char verb[48];
   if (launch[0] != '\0' && strcmp(launch, "threads") != 0) return;
-  snprintf(verb, sizeof verb, "ladder%s%s", pass != NULL ? " --pass " : "", pass != NULL ? pass : "");
-  say_command(why, bsrun_next_verb(verb, NULL, verb_ladder.options));
+  snprintf(verb, sizeof verb, "compare%s%s", pass != NULL ? " --phase " : "", pass != NULL ? pass : "");
+  say_command(why, bsrun_next_verb(verb, NULL, verb_compare.options));
 }
 
 static void say_limits(const json_t *r) {
@@ -342,12 +340,12 @@ static void say_next(const json_t *r) {
     say_limits(r);
   } else if (strncmp(phase, "phase0", 6) == 0) {
     say_command("how fast it is", bsrun_next_phase(1, NULL));
-    say_ladder(r, ways, NULL);
+    say_ways(r, ways, NULL);
   } else if (strncmp(phase, "phase1", 6) == 0) {
-    say_ladder(r, ways, NULL);
+    say_ways(r, ways, NULL);
     say_limits(r);
   } else {
-    say_ladder(r, "how fast, by every method", train ? "sgd" : "backward");
+    say_ways(r, "how fast, by every method", train ? "train" : "backward");
     say_command(train ? "the gradients alone" : "steps of training", bsrun_next_phase(train ? 2 : 3, NULL));
   }
 }

@@ -15,7 +15,7 @@
 #include "lab/json.h"
 #include "lab/phase/simulated.h"
 
-/* The formula of a step's closed form, as docs/latency-model.md has it. */
+/* The formula of a step's closed form, as docs/dev/latency-model.md has it. */
 static const char *formula_of(const json_t *step) {
   static const char *const formulas[][2] = {
       {"all_reduce", "2 (P-1) (alpha + n/P beta)"},
@@ -134,19 +134,21 @@ static int32_t explain(const args *a, bs_error *err) {
   return rc;
 }
 
-const bsrun_subverb sim_explain_verb = {
+const bsrun_verb sim_explain_verb = {
     .name = "explain",
     .words = "[options]",
     .summary = "where the simulated time of a layer goes, step by step, beside closed forms",
     .about =
-        "The options are those of `bsrun run`. One pass is simulated (--phase 1: forward, 2: backward, 3: a "
+        "The options are those of `bsrun run`. One pass is simulated (--phase time: forward, backward, "
+        "train: a "
         "training\n"
         "step). Each op and collective of the rank that ends last is a row: when it began, what its time "
         "went\n"
         "into, and what its closed form says. The last line is the critical path over all ranks.\n",
     .examples =
         "  bsrun sim explain --plugin sim --hardware h100-dgx --method blockshock -P 64\n"
-        "  bsrun sim explain --plugin sim --hardware sim-flat --method row_parallel -P 8 --phase 3 -o json\n",
+        "  bsrun sim explain --plugin sim --hardware sim-flat --method row_parallel -P 8 --phase train -o "
+        "json\n",
     .options = bsrun_run_options,
     .run = explain,
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * sim_fit.c - `bsrun sim fit`: rows of `bsrun bench comm` as fits with their error on sizes that they have
+ * sim_fit.c - `bsrun sim fit`: rows of `bsrun coll bench` as fits with their error on sizes that they have
  * not seen, and as a hardware file for the simulator. */
 #include <errno.h>
 #include <math.h>
@@ -13,13 +13,12 @@
 #include "lab/sim/fit_rows.h"
 
 static const args_option options[] = {
-    {"write", 0, "FILE", 0,
-     "write a hardware file (--hardware FILE) of the all_reduce rows, else of send_recv"},
-    {"name", 0, "NAME", 0, "hardware.name in it; default: fitted"},
-    {"flops", 0, "F", 0,
-     "with --write: FLOP/s of a rank (bsrun doctor --measure); default: no arithmetic time"},
-    {"mem-Bps", 0, "B", 0, "with --write: B/s of a rank's memory; default: no memory time"},
-    {"launch-s", 0, "S", 0, "with --write: seconds that an op takes to start; default: 0"},
+    {OPT_TO, "a hardware file (--hardware FILE) of the all_reduce rows, else of send_recv", 0},
+    {OPT_WITH, "of the file", 0},
+    {OPT_WITH_NAME, NULL, 0},
+    {OPT_WITH_FLOPS, NULL, 0},
+    {OPT_WITH_MEM_BPS, NULL, 0},
+    {OPT_WITH_LAUNCH, NULL, 0},
     ARGS_TABLE,
     ARGS_HELP,
 };
@@ -61,23 +60,23 @@ static int32_t refuse_simulated(const json_t *rows, bs_error *err) {
     if (times == NULL || strcmp(times, "simulated") != 0) continue;
     bs_error_set(err, BS_INPUT, "BS-FIT-SIMULATED",
                  "row %zu was simulated: no calibrated machine is made of such times", i + 1);
-    bs_error_hint(err, "bsrun bench comm without --plugin sim measures");
+    bs_error_hint(err, "bsrun coll bench without --plugin sim measures");
     return BS_INPUT;
   }
   return BS_OK;
 }
 
 static int32_t write_file(const args *a, const bs_fit_link *link, const char *rows, bs_error *err) {
-  const char *path = args_value(a, "write"), *name = args_value(a, "name");
+  const char *path = args_value(a, "to"), *name = args_value(a, "name");
   double flops = 0, mem = 0, launch = 0;
   int32_t rc = read_rate(a, "flops", &flops, err);
   if (rc == BS_OK) rc = read_rate(a, "mem-Bps", &mem, err);
-  if (rc == BS_OK) rc = read_rate(a, "launch-s", &launch, err);
+  if (rc == BS_OK) rc = read_rate(a, "launch", &launch, err);
   if (name == NULL) name = "fitted";
   if (rc == BS_OK &&
       (name[0] == '\0' || name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-_.")] != '\0'))
-    rc = bs_error_set(err, BS_USAGE, "BS-USE-CHOICE", "--name: '%.60s' has other letters than a-z 0-9 - _ .",
-                      name);
+    rc = bs_error_set(err, BS_USAGE, "BS-USE-CHOICE",
+                      "--with name: '%.60s' has other letters than a-z 0-9 - _ .", name);
   if (rc != BS_OK) return rc;
   bs_text text = {0};
   bs_text_printf(
@@ -138,9 +137,9 @@ static int32_t run(const args *a, bs_error *err) {
   int32_t rc = bs_fit_rows_read(a->words[0], &rows, err);
   if (rc == BS_OK) rc = bs_fit_rows(rows, &fits, err);
   if (rc == BS_OK) rc = bs_fit_regret(rows, &regret, err);
-  if (rc == BS_OK && args_has(a, "write")) rc = refuse_simulated(rows, err);
-  if (rc == BS_OK && args_has(a, "write")) rc = bs_fit_link_of(rows, &link, err);
-  if (rc == BS_OK && args_has(a, "write")) rc = write_file(a, &link, a->words[0], err);
+  if (rc == BS_OK && args_has(a, "to")) rc = refuse_simulated(rows, err);
+  if (rc == BS_OK && args_has(a, "to")) rc = bs_fit_link_of(rows, &link, err);
+  if (rc == BS_OK && args_has(a, "to")) rc = write_file(a, &link, a->words[0], err);
   if (rc == BS_OK) rc = print(a, fits, regret, err);
   json_decref(rows);
   json_decref(fits);
@@ -148,24 +147,32 @@ static int32_t run(const args *a, bs_error *err) {
   return rc;
 }
 
-const bsrun_subverb sim_fit_verb = {
-    "fit",
-    "ROWS.jsonl [--write FILE]",
-    "straight lines through measured times, judged by sizes that they have not seen",
-    "ROWS are those of `bsrun bench comm -o json` or `-o jsonl`. Each collective, communicator, number of "
-    "ranks,\n"
-    "dtype and algorithm is fitted by one to four straight lines, alpha + bytes / rate, with the least sum "
-    "of\n"
-    "squared relative errors. Every second size is held out: the errors are those of the fit of the others "
-    "on them,\n"
-    "and a further line is taken only where it lowers them. --write makes a machine for the simulator of one "
-    "line:\n"
-    "it is labelled calibrated, and says for which sizes and ranks it was measured.\n",
-    "  bsrun bench comm -P 2 -o jsonl > threads.jsonl\n"
-    "  bsrun sim fit threads.jsonl\n"
-    "  bsrun sim fit threads.jsonl --write mine.yaml --flops 1e11 --mem-Bps 1.5e10\n"
-    "  bsrun --plugin sim --hardware ./mine.yaml --method blockshock -P 2\n",
-    options,
-    run,
-    1,
-    1};
+const bsrun_verb sim_fit_verb = {
+    .name = "fit",
+    .words = "ROWS.jsonl [--to FILE]",
+    .summary = "straight lines through measured times, judged by sizes that they have not seen",
+    .about =
+        "ROWS are those of `bsrun coll bench -o json` or `-o jsonl`. Each collective, communicator, number "
+        "of "
+        "ranks,\n"
+        "dtype and algorithm is fitted by one to four straight lines, alpha + bytes / rate, with the least "
+        "sum "
+        "of\n"
+        "squared relative errors. Every second size is held out: the errors are those of the fit of the "
+        "others "
+        "on them,\n"
+        "and a further line is taken only where it lowers them. --to makes a machine for the simulator of "
+        "one "
+        "line:\n"
+        "it is labelled calibrated, and says for which sizes and ranks it was measured.\n",
+    .examples =
+        "  bsrun coll bench -P 2 -o jsonl > threads.jsonl\n"
+        "  bsrun sim fit threads.jsonl\n"
+        "  bsrun sim fit threads.jsonl --to mine.yaml --with flops=1e11,mem-Bps=1.5e10\n"
+        "  bsrun --plugin sim --hardware ./mine.yaml --method blockshock -P 2\n",
+    .options = options,
+    .run = run,
+    .min_words = 1,
+    .max_words = 1,
+    .takes = ":file",
+};

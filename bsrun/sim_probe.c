@@ -15,13 +15,13 @@
 #include "lab/sim/probe.h"
 
 static const args_option options[] = {
-    {"size", 0, "N", 0, "bytes of the message, as in 8, 4k, 1M; default: 1M"},
-    {"ranks", 'P', "N", 0, "ranks of the machine; default: the largest rank that is named, and one"},
-    {"beside", 0, "A:B", 1, "a message of the same size from rank A to B that begins at the same time"},
-    {"hardware", 0, "NAME", 0, "the machine: sim-flat (default), h100-dgx, ..., or a YAML file"},
-    {"plugin", 0, "ID|PATH", 1, "also look at this plugin, as of a topology"},
-    {"config", 0, "FILE", 1, "merge a YAML file over the base"},
-    {"set", 0, "KEY=VALUE", 1, "set one key, as hardware.topology=nvswitch or plugins.sim.alpha_s=1e-6"},
+    {OPT_SIZE, "default: 1Mi", 0},
+    {OPT_WORLD_SIZE, "default: the largest rank that is named, and one", 0},
+    {OPT_BESIDE, NULL, 0},
+    {OPT_HARDWARE, NULL, 0},
+    {OPT_PLUGIN, NULL, 0},
+    {OPT_CONFIG, NULL, 0},
+    {OPT_SET, NULL, 0},
     ARGS_TABLE,
     ARGS_HELP,
 };
@@ -59,7 +59,7 @@ static int32_t bad(const char *what, const char *text, const char *wanted, bs_er
 
 static int32_t read_rank(const char *what, const char *text, uint32_t *out, bs_error *err) {
   int64_t value = 0;
-  if (!bs_parse_i64(text, 0, &value) || value < 0 || value >= 1 << 20)
+  if (!bs_parse_i64(text, &value) || value < 0 || value >= 1 << 20)
     return bad(what, text, "a rank from 0 to 1048575", err);
   *out = (uint32_t)value;
   return BS_OK;
@@ -91,16 +91,14 @@ static int32_t read_flows(request *r, const args *a, bs_error *err) {
 }
 
 static int32_t read_request(request *r, const args *a, bs_error *err) {
-  const char *size = args_value(a, "size");
-  int64_t bytes = 1 << 20, ranks = 0, most = 0;
-  if (size != NULL && (!bs_parse_i64(size, 1, &bytes) || bytes < 0 || bytes > INT64_C(1) << 40))
-    return bad("--size", size, "a size from 0 to 1024G", err);
-  int32_t rc = read_flows(r, a, err);
+  int64_t bytes = 0, ranks = 0, most = 0;
+  int32_t rc = args_integer(a, "size", 0, INT64_C(1) << 40, 1 << 20, &bytes, err);
+  if (rc == BS_OK) rc = read_flows(r, a, err);
   for (uint32_t i = 0; i < r->probe.n_flows; i++) {
     if (r->flows[i].from > most) most = r->flows[i].from;
     if (r->flows[i].to > most) most = r->flows[i].to;
   }
-  if (rc == BS_OK) rc = args_integer(a, "ranks", 2, 1 << 20, most + 1, &ranks, err);
+  if (rc == BS_OK) rc = args_integer(a, "world-size", 2, 1 << 20, most + 1, &ranks, err);
   r->probe.ranks = (uint32_t)ranks;
   r->probe.bytes = (uint64_t)bytes;
   r->probe.flows = r->flows;
@@ -176,7 +174,7 @@ static int32_t probe(const args *a, bs_error *err) {
   return rc;
 }
 
-const bsrun_subverb sim_probe_verb = {
+const bsrun_verb sim_probe_verb = {
     .name = "probe",
     .words = "FROM TO [--size N] [-P N] [--beside A:B] [options]",
     .summary = "one message from a rank to another: latency, bytes and waiting of each hop",
@@ -188,7 +186,7 @@ const bsrun_subverb sim_probe_verb = {
         "rate, as if no other message were there. Without hardware.topology each two ranks have one link.\n",
     .examples =
         "  bsrun sim probe 0 5 --hardware h100-dgx -P 8 --set hardware.topology=nvswitch\n"
-        "  bsrun sim probe 0 2 --size 4k -P 8 --set hardware.topology=ring --beside 1:2 -o json\n",
+        "  bsrun sim probe 0 2 --size 4Ki -P 8 --set hardware.topology=ring --beside 1:2 -o json\n",
     .options = options,
     .run = probe,
     .min_words = 2,

@@ -21,29 +21,27 @@
 enum { METHODS_MAX = 16, RANKS_MAX = 64, NAME_BYTES = 64 };
 
 static const args_option options[] = {
-    {"method", 0, "LIST", 0,
-     "methods, as in blockshock,row_parallel; default: these two and column_parallel"},
-    {"ranks", 'P', "LIST", 0,
-     "numbers of ranks: 2,4,8, or FIRST:LAST*FACTOR, FIRST:LAST+STEP; default: 1:64*2"},
-    {"hardware", 0, "NAME", 0, "the machine: sim-flat (default), h100-dgx, ..., or a YAML file"},
-    {"algorithm", 0, "NAME|best", 0,
-     "what runs the collectives (bsrun ccl list); best: the fastest of those that take seconds to simulate"},
-    {"weak", 0, "b|n|k", 0, "this size grows with the ranks; default: none does (strong scaling)"},
-    {"phase", 0, "NAME", 0, "1 (forward; the default), 2 (backward pass), 3 (training)"},
-    {"at-least", 0, "X", 0, "a gate: each row is X times as fast as dense on one rank, or exit 14"},
-    {"accept-extrapolated", 0, NULL, 0, "the gate judges rows outside of what the machine was fitted to"},
-    {"plugin", 0, "ID|PATH", 1, "use this plugin; default: sim"},
-    {"mask", 0, "NAME", 0, "which columns a rank keeps: complement_1100_0011, interleave, ..."},
-    {"b", 0, "N", 0, "tokens B; default: 64"},
-    {"n", 0, "N", 0, "output features N; default: 4096"},
-    {"k", 0, "N", 0, "input features K; default: N"},
-    {"dtype", 0, "T", 0, "dtype of the model: bf16 (default), f32, ..."},
-    {"bias", 0, "on|off", 0, "a bias; default: on"},
-    {"config", 0, "FILE", 1, "merge a YAML file over the base"},
-    {"set", 0, "KEY=VALUE", 1, "set one key, as plugins.sim.alpha_s=1e-6"},
-    {"output", 'o', "FORMAT", 0, "table, md, csv, json, jsonl or svg"},
-    {"wide", 0, NULL, 0, "a table of all columns, however wide"},
-    {"quiet", 'q', NULL, 0, "no notes and no progress on stderr"},
+    {OPT_METHOD, "several with commas; default: blockshock,row_parallel,column_parallel", 0},
+    {OPT_WORLD_SIZE, "2,4,8, or FIRST:LAST*FACTOR, FIRST:LAST+STEP; default: 1:64*2", 0},
+    {OPT_HARDWARE, NULL, 0},
+    {OPT_ALGORITHM, NULL, 0},
+    {OPT_WEAK, NULL, 0},
+    {OPT_PHASE, "without numbers; default: time", 0},
+    {OPT_AT_LEAST, "each row is X times as fast as dense on one rank", 0},
+    {OPT_FORCE, "--at-least judges rows outside of what the machine was fitted to", 0},
+    {OPT_PLUGIN, "default: sim", 0},
+    {OPT_MASK, NULL, 0},
+    {OPT_B, "default: 64", 0},
+    {OPT_N, "default: 4096", 0},
+    {OPT_K, NULL, 0},
+    {OPT_DTYPE, NULL, 0},
+    {OPT_BIAS, "default: on", 0},
+    {OPT_ACTIVATION, "default: none", 0},
+    {OPT_CONFIG, NULL, 0},
+    {OPT_SET, NULL, 0},
+    {OPT_OUTPUT, "table, md, csv, json, jsonl or svg", 0},
+    {OPT_WIDE, NULL, 0},
+    {OPT_QUIET, NULL, 0},
     ARGS_HELP,
 };
 
@@ -78,6 +76,7 @@ static const bs_field fields[] = {
 
 typedef struct scale {
   const args *a;
+  args options; /* those of a request: `a` has lists, too */
   bsrun_request request;
   bs_context *context;
   bs_notes notes;
@@ -98,7 +97,8 @@ typedef struct scale {
 
 static int32_t bad_ranks(const char *text, bs_error *err) {
   bs_error_set(err, BS_USAGE, "BS-USE-NUMBER",
-               "-P (--ranks): '%.60s' is no list of at most %d numbers from 1 to 1048576", text, RANKS_MAX);
+               "-P (--world-size): '%.60s' is no list of at most %d numbers from 1 to 1048576", text,
+               RANKS_MAX);
   bs_error_hint(err, "2,4,8, or 1:4096*2, or 8:64+8");
   return BS_USAGE;
 }
@@ -115,11 +115,11 @@ static int read_number(const char **at, int64_t *out) {
   if (n == 0 || n >= sizeof digits) return 0;
   snprintf(digits, sizeof digits, "%.*s", (int)n, *at);
   *at += n;
-  return bs_parse_i64(digits, 0, out);
+  return bs_parse_i64(digits, out) && !__builtin_mul_overflow(*out, bs_size_unit(at), out);
 }
 
 static int32_t read_ranks(scale *s, bs_error *err) {
-  const char *text = args_value(s->a, "ranks"), *at;
+  const char *text = args_value(s->a, "world-size"), *at;
   int64_t first = 0, last = 0, step = 0;
   if (text == NULL) text = "1:64*2";
   at = text;
@@ -170,8 +170,8 @@ static int32_t read_weak(scale *s, bs_error *err) {
 
 static int32_t read_gate(scale *s, bs_error *err) {
   const char *text = args_value(s->a, "at-least");
-  if (text == NULL && args_has(s->a, "accept-extrapolated"))
-    return bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "--accept-extrapolated is of the gate --at-least");
+  if (text == NULL && args_has(s->a, "force"))
+    return bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "--force is of the gate --at-least");
   if (text == NULL || (bs_parse_f64(text, &s->at_least) && s->at_least > 0 && s->at_least < 1e9))
     return BS_OK;
   return bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--at-least: '%.60s' is not a number above 0", text);
@@ -187,7 +187,9 @@ static int32_t read_options(scale *s, bs_error *err) {
   if (rc == BS_OK) rc = read_methods(s, err);
   if (rc == BS_OK) rc = read_weak(s, err);
   if (rc == BS_OK) rc = read_gate(s, err);
-  if (rc == BS_OK) rc = bsrun_request_make(s->a, &s->request, err);
+  static const char *const lists[] = {"world-size", NULL};
+  if (rc == BS_OK) rc = args_without(s->a, lists, &s->options, err);
+  if (rc == BS_OK) rc = bsrun_request_make(&s->options, &s->request, err);
   if (rc != BS_OK) return rc;
   bs_compose_request *q = &s->request.compose;
   if (q->n_plugins == 0) {
@@ -332,7 +334,8 @@ static int32_t run_point(scale *s, const char *method, uint32_t P, bs_error *err
   const int32_t rc =
       best ? simulate_best(s, method, P, &row, err) : simulate(s, method, P, s->algorithm, &row, err);
   if (rc == BS_OK) json_array_append_new(s->rows, row);
-  if ((rc != BS_CONFIG && rc != BS_UNSUPPORTED) || s->n_ranks * s->n_methods == 1) return rc;
+  const int unknown = rc != BS_OK && strcmp(err->id, "BS-PLG-NOTFOUND") == 0; /* of every point */
+  if ((rc != BS_CONFIG && rc != BS_UNSUPPORTED) || unknown || s->n_ranks * s->n_methods == 1) return rc;
   char note[512];
   snprintf(note, sizeof note, "%s on %u ranks is left out: %.400s", method, P, err->message);
   bsrun_note(s->quiet, note);
@@ -385,7 +388,7 @@ static int32_t print(const scale *s, bs_error *err) {
 
 /* The first row that may not be judged, or else the first that is too slow. */
 static int32_t judge(const scale *s, bs_error *err) {
-  const int accept = args_has(s->a, "accept-extrapolated");
+  const int accept = args_has(s->a, "force");
   size_t i, slow = 0;
   json_t *row;
   char what[128], first[128] = "";
@@ -428,30 +431,36 @@ static int32_t run(const args *a, bs_error *err) {
   bs_notes_free(&s->notes);
   if (s->context != NULL) bs_context_close(s->context);
   bsrun_request_free(&s->request);
+  free(s->options.given);
   free(s);
   return rc;
 }
 
-const bsrun_subverb sim_scale_verb = {
-    "scale",
-    "[--hardware NAME] [--method LIST] [-P LIST] [--weak SIZE] [-o FORMAT]",
-    "times of methods over numbers of ranks, split by what takes the time",
-    "Every row is a run in virtual time (share/doc/blockshock/simulator.md): nothing is measured. Without "
-    "--weak the\n"
-    "layer stays as it is (strong scaling). \"x dense\" is the time of the dense layer on one rank over that "
-    "of the\n"
-    "row, \"/ P\" the same over the ranks. A method that takes no such number of ranks is named in a note, "
-    "and "
-    "the exit\n"
-    "code is 12.\n"
-    "With --at-least it is a gate: exit 14 when a row is slower, and 15 when a row is extrapolated and\n"
-    "nobody has said that such rows are judged all the same (--accept-extrapolated).\n"
-    "-o svg draws a bar for each row.\n",
-    "  bsrun sim scale --hardware h100-dgx --method blockshock,row_parallel,column_parallel -P 1:512*2\n"
-    "  bsrun sim scale --hardware h100-dgx -P 8,64,512 --n 16384 --b 4096 -o svg > scale.svg\n"
-    "  bsrun sim scale --hardware ethernet-cluster --weak b -P 2:64*2 -o json\n"
-    "  bsrun sim scale --hardware a100-dgx -P 4 --b 4096 --n 16384 --at-least 1.5 --accept-extrapolated\n",
-    options,
-    run,
-    0,
-    0};
+const bsrun_verb sim_scale_verb = {
+    .name = "scale",
+    .words = "[--hardware NAME] [--method LIST] [-P LIST] [--weak SIZE] [-o FORMAT]",
+    .summary = "times of methods over numbers of ranks, split by what takes the time",
+    .about =
+        "Every row is a run in virtual time (share/doc/blockshock/simulator.md): nothing is measured. "
+        "Without "
+        "--weak the\n"
+        "layer stays as it is (strong scaling). \"x dense\" is the time of the dense layer on one rank over "
+        "that "
+        "of the\n"
+        "row, \"/ P\" the same over the ranks. A method that takes no such number of ranks is named in a "
+        "note, "
+        "and "
+        "the exit\n"
+        "code is 12.\n"
+        "With --at-least it is a gate: exit 14 when a row is slower, and 15 when a row is extrapolated and\n"
+        "nobody has said that such rows are judged all the same (--force).\n"
+        "-o svg draws a bar for each row.\n",
+    .examples =
+        "  bsrun sim scale --hardware h100-dgx --method blockshock,row_parallel,column_parallel -P 1:512*2\n"
+        "  bsrun sim scale --hardware h100-dgx -P 8,64,512 --n 16384 --b 4096 -o svg > scale.svg\n"
+        "  bsrun sim scale --hardware ethernet-cluster --weak b -P 2:64*2 -o json\n"
+        "  bsrun sim scale --hardware a100-dgx -P 4 --b 4096 --n 16384 --at-least 1.5 "
+        "--force\n",
+    .options = options,
+    .run = run,
+};

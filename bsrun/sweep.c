@@ -86,19 +86,20 @@ static void make_id(const json_t *points, char out[64]) {
 /* `bsrun run` with the options that it has in common with this sweep, but not those that say how, or name one
  * run. */
 static json_t *words_of_run(const args *a) {
-  static const char *const left_out[] = {"sweep", "cache",   "tune-cache", "output",
-                                         "wide",  "verbose", "quiet"};
+  static const char *const left_out[] = {"sweep",  "cache", "tune-cache", "output",
+                                         "run-id", "wide",  "verbose",    "quiet"};
   json_t *words = json_pack("[s, s]", "bsrun", "run");
   for (size_t i = 0; i < a->n_given; i++) {
-    const args_option *option = &a->options[a->given[i].option];
+    const args_option *option = args_given(a, i);
+    char name[64], *value = NULL;
     size_t of_run = 0, out = 0;
-    while (bsrun_run_options[of_run].name != NULL &&
-           strcmp(bsrun_run_options[of_run].name, option->name) != 0)
-      of_run++;
-    while (out < sizeof left_out / sizeof left_out[0] && strcmp(left_out[out], option->name) != 0) out++;
-    if (bsrun_run_options[of_run].name == NULL || out < sizeof left_out / sizeof left_out[0]) continue;
-    json_array_append_new(words, json_sprintf("--%s", option->name));
-    if (option->value != NULL) json_array_append_new(words, json_string(a->given[i].value));
+    while (bsrun_run_options[of_run].id != OPT_END && bsrun_run_options[of_run].id != option->id) of_run++;
+    while (out < sizeof left_out / sizeof left_out[0] && strcmp(left_out[out], args_name(option)) != 0) out++;
+    if (bsrun_run_options[of_run].id == OPT_END || out < sizeof left_out / sizeof left_out[0]) continue;
+    args_typed(a, i, name, &value);
+    json_array_append_new(words, json_string(name));
+    if (value != NULL) json_array_append_new(words, json_string(value));
+    free(value);
   }
   return words;
 }
@@ -133,7 +134,7 @@ static int32_t some_can_run(const json_t *points, bs_error *err) {
 
 static int32_t begin(sweep_verb *v, json_t *points, bs_error *err) {
   char made[64];
-  const char *id = args_value(v->a, "id"), *root = bs_schema_str(v->base, "logging.out_dir");
+  const char *id = args_value(v->a, "run-id"), *root = bs_schema_str(v->base, "logging.out_dir");
   make_id(points, made);
   if (id == NULL) id = made;
   int32_t rc = bs_store_keeps(root)
@@ -155,11 +156,11 @@ static int32_t begin(sweep_verb *v, json_t *points, bs_error *err) {
 
 /* What stands in the plan is not asked for again. */
 static int32_t only_how(const args *a, bs_error *err) {
-  static const char *const how[] = {"resume",     "any-build", "deadline", "budget", "jobs",
-                                    "keep-going", "fail-fast", "out",      "cache",  "tune-cache",
-                                    "output",     "wide",      "quiet",    "config", "trust-config"};
+  static const char *const how[] = {"resume",    "force", "point-timeout", "seconds",     "jobs",
+                                    "fail-fast", "out",   "cache",         "tune-cache",  "output",
+                                    "wide",      "quiet", "config",        "trust-config"};
   for (size_t i = 0; i < a->n_given; i++) {
-    const char *name = a->options[a->given[i].option].name;
+    const char *name = args_name(args_given(a, i));
     size_t k = 0;
     while (k < sizeof how / sizeof how[0] && strcmp(how[k], name) != 0) k++;
     if (k < sizeof how / sizeof how[0]) continue;
@@ -210,9 +211,9 @@ static void tell_other_build(const sweep_verb *v) {
   char text[200];
   const size_t n = v->sweep.other_build;
   snprintf(text, sizeof text,
-           "%zu point%s done by another build of the library or a plugin, and run%s again (--any-build: not)",
-           n, n == 1 ? " is" : "s are", n == 1 ? "s" : "");
-  if (n > 0 && !args_has(v->a, "any-build")) bsrun_note(v->quiet, text);
+           "%zu point%s done by another build of the library or a plugin, and run%s again (--force: not)", n,
+           n == 1 ? " is" : "s are", n == 1 ? "s" : "");
+  if (n > 0 && !args_has(v->a, "force")) bsrun_note(v->quiet, text);
 }
 
 static int32_t resume(sweep_verb *v, const char *id, bs_error *err) {
@@ -225,7 +226,7 @@ static int32_t resume(sweep_verb *v, const char *id, bs_error *err) {
   char *root = bs_strdup(bs_schema_str(v->base, "logging.out_dir"));
   if (root == NULL) return bs_out_of_memory(err);
   rc = context_of_plan(v, root, id, err);
-  if (rc == BS_OK) rc = bs_sweep_resume(root, id, v->context, args_has(v->a, "any-build"), &v->sweep, err);
+  if (rc == BS_OK) rc = bs_sweep_resume(root, id, v->context, args_has(v->a, "force"), &v->sweep, err);
   if (rc == BS_OK) tell_other_build(v);
   if (rc == BS_OK) rc = bs_sweep_ask_again(&v->sweep, v->context, v->request.configs_dir, v->constants, err);
   free(root);
@@ -244,15 +245,12 @@ static int32_t read_seconds(const args *a, const char *name, double fallback, do
 
 static int32_t read_options(sweep_verb *v, bs_error *err) {
   int32_t rc = bsrun_format(v->a, &v->format, err);
-  if (rc == BS_OK) rc = args_no_words(v->a, err);
-  if (rc == BS_OK) rc = read_seconds(v->a, "deadline", 3600, &v->deadline_s, err);
-  if (rc == BS_OK) rc = read_seconds(v->a, "budget", 0, &v->budget_s, err);
+  if (rc == BS_OK) rc = read_seconds(v->a, "point-timeout", 3600, &v->deadline_s, err);
+  if (rc == BS_OK) rc = read_seconds(v->a, "seconds", 0, &v->budget_s, err);
   if (rc == BS_OK) rc = args_integer(v->a, "jobs", 1, 64, 1, &v->jobs, err);
   if (rc == BS_OK) rc = bsrun_cache_path(v->a, &v->cache, err);
   if (rc == BS_OK) rc = bsrun_tune_path(v->a, &v->tune_cache, err);
   if (rc == BS_OK) rc = bsrun_own_key_path(&v->own_key, err);
-  if (rc == BS_OK && args_has(v->a, "keep-going") && args_has(v->a, "fail-fast"))
-    rc = bs_error_set(err, BS_USAGE, "BS-USE-TWICE", "--keep-going and --fail-fast: give one of them");
   return rc;
 }
 
@@ -266,7 +264,7 @@ static int32_t run(sweep_verb *v, int *out_signal, bs_error *err) {
                                v->cache != NULL ? v->cache : "off",
                                "--tune-cache",
                                v->tune_cache != NULL ? v->tune_cache : "off",
-                               "--point",
+                               "--planned",
                                NULL};
   const bs_sweep_options o = {.program = "/proc/self/exe",
                               .words = words,
@@ -351,35 +349,31 @@ static int run_verb(const args *a, bs_error *err) {
 const bsrun_verb verb_sweep = {
     .name = "sweep",
     .summary = "run many points: axes, a plan, a process a point, and going on after a crash",
-    .usage =
-        "usage: bsrun sweep -x KEY=VALUES [-x KEY=VALUES ...] [options]\n"
-        "       bsrun sweep --batch FILE [-x KEY=VALUES ...] [options]\n"
-        "       bsrun sweep --resume NAME [options]\n"
-        "\n"
+    .words =
+        "-x KEY=VALUES [-x KEY=VALUES ...] [options]\n"
+        "--batch FILE [-x KEY=VALUES ...] [options]\n"
+        "--resume NAME [options]",
+    .about =
         "Runs every combination of the axes' values, each as a process of its own. The plan is written "
         "first:\n"
         "after a crash, a signal or a full disk --resume runs what is not done. Points that ask for the "
         "same\n"
         "run once. Layers are tuned before the first point, and all their points use what was chosen.\n"
-        "\n",
-    .after =
         "\n"
         "KEY is a configuration key, an option of a method, or short: N, K, B, P, dtype, activation, bias, "
         "seed,\n"
         "phase, method, mask, workload, hardware, backend, comm, launch. A batch file has axes between "
         "blanks,\n"
         "one product a line. method.OPTION=all and algorithm=all are all values that are declared\n"
-        "(bsrun plugins knobs).\n"
-        "\n"
-        "examples:\n"
+        "(bsrun plugins knobs).\n",
+    .examples =
         "  bsrun sweep -x N=512:4096*2 -x method=dense,blockshock --dry-run\n"
-        "  bsrun sweep -x N=64,128 -x method=dense,blockshock --phase 0\n"
-        "  bsrun sweep -x mask=complement_1100_0011,interleave -x B=1,64 --n 256 --phase 0 --jobs 2\n"
+        "  bsrun sweep -x N=64,128 -x method=dense,blockshock --phase numbers\n"
+        "  bsrun sweep -x mask=complement_1100_0011,interleave -x B=1,64 --n 256 --phase numbers --jobs 2\n"
         "  bsrun sweep --sweep N_sweep --method dense --dry-run -o csv\n"
-        "  bsrun sweep --resume 20260101_120000_sweep_0123abcd\n"
-        "\n"
-        "exit codes: 0 all points done; 2 usage; 3 configuration, or no point can run; 8 the budget is used "
-        "up;\n"
+        "  bsrun sweep --resume 20260101_120000_sweep_0123abcd\n",
+    .exits =
+        "0 all points done; 2 usage; 3 configuration, or no point can run; 8 the budget is used up;\n"
         "10 memory or disk; 11 another process runs the sweep; 12 some points failed or were refused; 13 the "
         "plan\n"
         "is damaged; 130, 143 signals.\n",

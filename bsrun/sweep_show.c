@@ -8,6 +8,7 @@
 
 #include "bsrun/sweep.h"
 #include "core/base/error.h"
+#include "lab/report/rows.h"
 #include "lab/store/read.h"
 
 enum { MAX_FIELDS = 40 };
@@ -202,6 +203,9 @@ static void add_run(json_t *row, const json_t *run) {
     if (json_is_number(value))
       json_object_set_new(row, times[i][1], json_real(json_number_value(value) * 1e3));
   }
+  const json_t *share = json_object_get(run, "share_of_limit");
+  if (json_is_number(share))
+    json_object_set_new(row, "percent_of_limit", json_real(100 * json_number_value(share)));
   json_t *word = json_object_get(run, "word");
   if (json_is_string(word)) json_object_set(row, "word", word);
 }
@@ -260,13 +264,13 @@ static int32_t print_failed(int format, const bs_sweep *s, const json_t *rows, b
 
 static int32_t print_rows(int format, const bs_sweep *s, const json_t *rows, bs_error *err) {
   static const bs_field after[] = {{"word", "numbers", 0, 0},
-                                   {"median_ms", "median (ms)", BS_FIELD_RIGHT, 3},
-                                   {"speedup", "times as fast", BS_FIELD_RIGHT, 3},
-                                   {"speedup_low", "low", BS_FIELD_RIGHT, 3},
-                                   {"speedup_high", "high", BS_FIELD_RIGHT, 3},
-                                   {"speedup_word", "word", 0, 0},
-                                   {"against", "against", BS_FIELD_FOLD, 0},
-                                   {"share_of_limit", "of limit", BS_FIELD_RIGHT, 2},
+                                   {"median_ms", "ms", BS_FIELD_RIGHT, 3},
+                                   {"speedup", "speedup", BS_FIELD_RIGHT, 3},
+                                   {"speedup_low", "from", BS_FIELD_RIGHT | BS_FIELD_SPARE, 3},
+                                   {"speedup_high", "to", BS_FIELD_RIGHT | BS_FIELD_SPARE, 3},
+                                   {"speedup_word", "it is", 0, 0},
+                                   {"against", "against", BS_FIELD_WIDE, 0},
+                                   {"percent_of_limit", "% of limit", BS_FIELD_RIGHT | BS_FIELD_LEAST, 2},
                                    {"predicted_ms", "predicted (ms)", BS_FIELD_WIDE | BS_FIELD_RIGHT, 3},
                                    {"low_ms", "low (ms)", BS_FIELD_WIDE | BS_FIELD_RIGHT, 3},
                                    {"high_ms", "high (ms)", BS_FIELD_WIDE | BS_FIELD_RIGHT, 3},
@@ -279,6 +283,7 @@ static int32_t print_rows(int format, const bs_sweep *s, const json_t *rows, bs_
                                    {"run", "run", BS_FIELD_WIDE, 0},
                                    {"request_key", "request key", BS_FIELD_WIDE, 0}};
   const int readable = format == BS_FORMAT_TABLE || format == BS_FORMAT_WIDE || format == BS_FORMAT_MD;
+  if (readable) bs_speedup_caption(stdout, rows);
   const int32_t rc =
       print(format, s->points, number_field, 1, after, sizeof after / sizeof after[0], rows, err);
   return rc == BS_OK && readable ? print_failed(format, s, rows, err) : rc;

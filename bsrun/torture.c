@@ -18,43 +18,44 @@
 #include "lab/stop.h"
 
 static const args_option torture_options[] = {
-    {"plugin", 0, "ID|PATH", 1, "torture what this plugin offers: communicators, methods, backends"},
-    {"comm", 0, "NAME", 0, "torture this communicator; with --method: run the method over it"},
-    {"method", 0, "M", 1, "torture this method"},
-    {"backend", 0, "NAME", 1, "torture this backend"},
-    {"launch", 0, "HOW", 0,
-     "ranks are threads, processes, or of an MPI job: mpi (default: as --comm has them)"},
-    {"ranks", 0, "LIST", 0, "worlds to run, as in 2,3,4 (the default)"},
-    {"deadline", 0, "SECONDS", 0, "deadline of every wait between ranks (default 0.5)"},
-    {"op", 0, "OP", 1, "only these ops"},
-    {"fault", 0, "FAULT", 1, "only these faults"},
-    {"quick", 0, NULL, 0, "only the last rank, and the first call of each op"},
-    {"jobs", 'j', "N", 0, "child processes at once (default 4)"},
-    {"plan", 0, "PLAN", 0, "run the program of collectives once with this plan, and end as it ends"},
-    {"config", 0, "FILE", 1, "plugin_dirs and plugin_trust from a YAML file"},
-    {"set", 0, "KEY=VALUE", 1, "set one key"},
-    {"output", 'o', "FORMAT", 0, "text, tap or json"},
-    {"verbose", 'v', NULL, 1, "say more"},
-    {"quiet", 'q', NULL, 0, "no notes and no progress on stderr"},
+    {OPT_PLUGIN, "what it offers is tortured: communicators, methods, backends", 0},
+    {OPT_COMM, "with --method: run the method over it", 0},
+    {OPT_METHOD, "several with commas", 0},
+    {OPT_BACKEND, "several with commas", 0},
+    {OPT_LAUNCH, "default: as --comm has them", 0},
+    {OPT_WORLD_SIZE, "several with commas; default: 2,3,4", 0},
+    {OPT_TIMEOUT, "of every wait between ranks; default: 0.5", 0},
+    {OPT_OP, "only these: give it again for each", 0},
+    {OPT_FAULT, NULL, 0},
+    {OPT_PRESET, "default: full", 0},
+    {OPT_PRESET_QUICK, "only the last rank, and the first call of each op", 0},
+    {OPT_PRESET_FULL, NULL, 0},
+    {OPT_JOBS, "default: 4", 0},
+    {OPT_PLAN, NULL, 0},
+    {OPT_CONFIG, NULL, 0},
+    {OPT_SET, NULL, 0},
+    {OPT_OUTPUT, "text, tap or json", 0},
+    {OPT_VERBOSE, NULL, 0},
+    {OPT_QUIET, NULL, 0},
     ARGS_HELP,
 };
 
 static int32_t read_ranks(const args *a, bs_torture *t, bs_error *err) {
-  const char *text = args_value(a, "ranks");
+  const char *text = args_value(a, "world-size");
   if (text == NULL) text = "2,3,4";
   for (const char *p = text; *p != '\0';) {
     char number[16];
     int64_t value = 0;
     const size_t n = strcspn(p, ",");
     snprintf(number, sizeof number, "%.*s", (int)(n < 15 ? n : 15), p);
-    if (t->n_worlds == BS_TORTURE_WORLDS || !bs_parse_i64(number, 0, &value) || value < 1 || value > 64)
+    if (t->n_worlds == BS_TORTURE_WORLDS || !bs_parse_i64(number, &value) || value < 1 || value > 64)
       return bs_error_set(err, BS_USAGE, "BS-USE-NUMBER",
-                          "--ranks: '%.60s' is no list of at most %d numbers from 1 to 64", text,
+                          "-P: '%.60s' is no list of at most %d numbers from 1 to 64", text,
                           BS_TORTURE_WORLDS);
     t->worlds[t->n_worlds++] = (uint32_t)value;
     p += n + (p[n] == ',');
   }
-  if (t->n_worlds == 0) return bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--ranks: the list is empty");
+  if (t->n_worlds == 0) return bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "-P: the list is empty");
   return BS_OK;
 }
 
@@ -77,12 +78,12 @@ static int32_t read_launch(const args *a, bs_torture *t, bs_error *err) {
 static bs_torture_given *list_given(const args *a) {
   bs_torture_given *given = calloc(a->n_given + 1, sizeof *given);
   for (size_t i = 0; given != NULL && i < a->n_given; i++)
-    given[i] = (bs_torture_given){a->options[a->given[i].option].name, a->given[i].value};
+    given[i] = (bs_torture_given){args_name(args_given(a, i)), a->given[i].value};
   return given;
 }
 
 static int32_t read_options(const args *a, bs_torture *t, bs_error *err) {
-  const char *deadline = args_value(a, "deadline"), *format = args_value(a, "output");
+  const char *deadline = args_value(a, "timeout"), *format = args_value(a, "output");
   static const char *const formats[] = {"text", "tap", "json"};
   const char **faults = NULL;
   size_t n_faults = 0;
@@ -92,8 +93,7 @@ static int32_t read_options(const args *a, bs_torture *t, bs_error *err) {
   int32_t launch_rc = read_launch(a, t, err);
   if (launch_rc != BS_OK) return launch_rc;
   t->quiet = args_has(a, "quiet");
-  int32_t rc = args_no_words(a, err);
-  if (rc == BS_OK) rc = read_ranks(a, t, err);
+  int32_t rc = read_ranks(a, t, err);
   if (rc == BS_OK) rc = args_integer(a, "jobs", 1, 64, 4, &jobs, err);
   t->jobs = (size_t)jobs;
   if (rc == BS_OK) rc = args_values(a, "fault", &faults, &n_faults, err);
@@ -102,7 +102,7 @@ static int32_t read_options(const args *a, bs_torture *t, bs_error *err) {
   if (rc == BS_OK && deadline != NULL &&
       (!bs_parse_f64(deadline, &t->deadline) || t->deadline < 0.05 || t->deadline > 3600))
     return bs_error_set(err, BS_USAGE, "BS-USE-NUMBER",
-                        "--deadline: '%.60s' is not a number of seconds from 0.05 to 3600", deadline);
+                        "--timeout: '%.60s' is not a number of seconds from 0.05 to 3600", deadline);
   t->format = BS_FORMAT_TABLE;
   if (rc == BS_OK && format != NULL) {
     if (strcmp(format, "tap") == 0)
@@ -137,10 +137,15 @@ static void add_things(bs_torture *t, bs_context *context, const char *id) {
 
 /* What the options name; without one, what the plugins offer. */
 static int32_t find_subjects(const args *a, bs_torture *t, bs_error *err) {
-  for (size_t i = 0; i < a->n_given; i++) {
-    const char *name = a->options[a->given[i].option].name;
-    if (strcmp(name, "method") == 0) add_subject(t, BS_TORTURE_METHOD, a->given[i].value);
-    if (strcmp(name, "backend") == 0) add_subject(t, BS_TORTURE_BACKEND, a->given[i].value);
+  static const char *const options[] = {"method", "backend"};
+  static const uint32_t kinds[] = {BS_TORTURE_METHOD, BS_TORTURE_BACKEND};
+  for (size_t k = 0; k < 2; k++) {
+    const char **names = NULL;
+    size_t n = 0;
+    const int32_t read = args_list(a, options[k], &names, &n, err);
+    for (size_t i = 0; read == BS_OK && i < n; i++) add_subject(t, kinds[k], names[i]);
+    free(names);
+    if (read != BS_OK) return read;
   }
   if (t->n_subjects == 0 && args_has(a, "comm")) add_subject(t, BS_TORTURE_COMM, args_value(a, "comm"));
   if (t->n_subjects == 0 && !args_has(a, "plugin") && t->launch > BS_TORTURE_THREADS)
@@ -155,7 +160,7 @@ static int32_t find_subjects(const args *a, bs_torture *t, bs_error *err) {
   int32_t rc = plugins_open_context(a, NULL, 0, &context, err);
   for (size_t i = 0; rc == BS_OK && i < a->n_given; i++) {
     char id[64];
-    if (strcmp(a->options[a->given[i].option].name, "plugin") != 0) continue;
+    if (strcmp(args_name(args_given(a, i)), "plugin") != 0) continue;
     bs_plugin_id_of(a->given[i].value, id, sizeof id);
     rc = plugins_probe(context, id, err); /* in a child first: it is about to be tortured for a reason */
     if (rc == BS_OK) rc = bs_plugin_activate(context, id, err);
@@ -165,6 +170,42 @@ static int32_t find_subjects(const args *a, bs_torture *t, bs_error *err) {
   if (rc != BS_OK || t->n_subjects > 0) return rc;
   bs_error_set(err, BS_USAGE, "BS-TORTURE-NOTHING", "the plugin offers no communicator, method or backend");
   return BS_USAGE;
+}
+
+static int is_offered(bs_context *context, uint32_t kind, const char *name) {
+  json_t *names = json_array(), *one;
+  size_t i;
+  int found = 0;
+  for (uint32_t k = 0; k < bs_plugin_count(context); k++) {
+    bs_plugin_info info = {.struct_size = sizeof info};
+    if (bs_plugin_get(context, k, &info, NULL) == BS_OK) plugins_add_names(names, context, &info, kind);
+  }
+  json_array_foreach(names, i, one) found |= strcmp(json_string_value(one), name) == 0;
+  json_decref(names);
+  return found;
+}
+
+/* No child is started for a name that no plugin offers. A plugin that does offer it is not opened here: it is
+ * about to be tortured for a reason. */
+static int32_t known_subjects(const args *a, const bs_torture *t, bs_error *err) {
+  bs_context *context = NULL;
+  int32_t rc = plugins_open_context(a, NULL, 0, &context, err);
+  for (size_t i = 0; rc == BS_OK && i < t->n_subjects; i++) {
+    const char *name = bs_innermost(t->subjects[i].name);
+    const uint32_t kind = t->subjects[i].kind;
+    const bs_backend *backend = NULL;
+    const bs_method *method = NULL;
+    const bs_comm *comm = NULL;
+    void *state = NULL;
+    if (kind == BS_TORTURE_BACKEND && !is_offered(context, BS_KIND_BACKEND, name))
+      rc = bs_find_backend(context, name, &backend, &state, err);
+    else if (kind == BS_TORTURE_METHOD && !is_offered(context, BS_KIND_METHOD, name))
+      rc = bs_find_method(context, name, &method, &state, err);
+    else if (kind == BS_TORTURE_COMM && !is_offered(context, BS_KIND_COMM, name))
+      rc = bs_find_comm(context, name, &comm, &state, err);
+  }
+  if (context != NULL) bs_context_close(context);
+  return rc;
 }
 
 /* ---- all of them ---------------------------------------------------------------------------- */
@@ -190,20 +231,6 @@ static int32_t make_scratch(bs_torture *t, bs_error *err) {
   return bs_error_set(err, BS_IO, "BS-TORTURE-FOLDER", "cannot make a folder below %s", base);
 }
 
-static void on_signal(int number) {
-  if (!bs_stop_ask(number)) bsrun_leave(128 + number); /* asked again */
-}
-
-/* The first signal ends the children and leaves no folder; they would die with this process anyhow. */
-static void listen_for_signals(void) {
-  static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
-  struct sigaction action;
-  memset(&action, 0, sizeof action);
-  action.sa_handler = on_signal;
-  sigemptyset(&action.sa_mask);
-  for (size_t i = 0; i < 3; i++) sigaction(numbers[i], &action, NULL);
-}
-
 /* A communicator of its own decides how its ranks come to be, else the one that is to be used. */
 static void find_launches(bs_torture *t) {
   const char *comm = bs_torture_value(t, "comm");
@@ -225,8 +252,11 @@ static void find_launches(bs_torture *t) {
 static int run_all(const args *a, bs_torture *t, bs_error *err) {
   size_t failed = 0;
   int32_t rc = find_subjects(a, t, err);
+  if (rc == BS_OK) rc = known_subjects(a, t, err);
   if (rc == BS_OK) find_launches(t);
-  listen_for_signals();
+  /* the children end, and no folder is left */
+  bsrun_interruptible(
+      "no score is made of a part; --only FAULT or fewer --comm and --backend take less time");
   if (rc == BS_OK) rc = make_scratch(t, err);
   t->began = bs_process_now();
   t->ended = on_ended;
@@ -240,8 +270,7 @@ static int run_all(const args *a, bs_torture *t, bs_error *err) {
   if (t->scratch[0] != '\0') bs_torture_remove(t->scratch);
   if (bs_stop_asked() != 0) {
     free(t->cases);
-    fputs("bsrun: interrupted\n", stderr);
-    return 128 + bs_stop_asked();
+    return bsrun_interrupted();
   }
   if (rc == BS_OK && t->n_cases == 0)
     rc = bs_error_set(err, BS_USAGE, "BS-TORTURE-NOTHING", "there is no call to inject a fault at");
@@ -289,16 +318,13 @@ static int run(const args *a, bs_error *err) {
 const bsrun_verb verb_torture = {
     .name = "torture",
     .summary = "inject every fault into a communicator, method or backend; a score card",
-    .usage =
-        "usage: bsrun torture [--plugin ID|PATH] [--comm NAME] [--method M] [--backend NAME] [--ranks "
-        "2,3,4]\n"
-        "                     [--deadline S] [--op OP] [--fault FAULT] [--quick] [-o text|tap|json]\n"
-        "                     [--launch threads|processes|mpi]\n"
-        "       bsrun torture --comm NAME --ranks P --plan PLAN\n"
-        "\n"
+    .words =
+        "[--plugin ID|PATH] [--comm NAME] [--method M] [--backend NAME] [-P 2,3,4] [--timeout S] [--op "
+        "OP] [--fault FAULT] [--preset quick] [-o text|tap|json] [--launch threads|processes|mpi]\n"
+        "--comm NAME -P P --plan PLAN",
+    .about =
         "Runs the subject without a fault, then once for every rank, op, call and fault, each in a child "
-        "process, "
-        "and\n"
+        "process, and\n"
         "checks that each ends as specified: the exit code, within the deadline and a second, one error line "
         "that\n"
         "names the culprit, nothing left behind. Prints a score card; 0 when all is as specified, 5 when "
@@ -317,17 +343,14 @@ const bsrun_verb verb_torture = {
         "\n"
         "A communicator runs a program of all its collectives, checked against one rank alone; a method and "
         "a\n"
-        "backend (under row_parallel) run phase 0.\n"
-        "\n",
-    .after =
-        "\n"
-        "examples:\n"
-        "  bsrun torture --comm threads --ranks 2,3,4 --deadline 0.5\n"
+        "backend (under row_parallel) run phase 0.\n",
+    .examples =
+        "  bsrun torture --comm threads -P 2,3,4 --timeout 0.5\n"
         "  bsrun torture --comm shm --fault kill --fault stop\n"
-        "  bsrun torture --launch mpi --ranks 3 --quick --fault kill --fault stop\n"
-        "  bsrun torture --plugin ./bs_acme.so --quick -o tap\n"
-        "  bsrun torture --method blockshock --ranks 2 -o json\n"
-        "  bsrun torture --comm threads --ranks 2 --plan rank=1,op=all_reduce,seq=0,do=hang\n"
+        "  bsrun torture --launch mpi -P 3 --preset quick --fault kill --fault stop\n"
+        "  bsrun torture --plugin ./bs_acme.so --preset quick -o tap\n"
+        "  bsrun torture --method blockshock -P 2 -o json\n"
+        "  bsrun torture --comm threads -P 2 --plan rank=1,op=all_reduce,seq=0,do=hang\n"
         "  bsrun --method row_parallel --comm fault:threads --set "
         "plugins.fault.plan=rank=1,op=*,seq=0,do=err\n",
     .options = torture_options,

@@ -68,7 +68,7 @@ int torture_run_planned(const args *a, const bs_torture *t, const char *plan, bs
   char comm[128];
   const uint32_t P = t->worlds[0];
   if (t->n_worlds != 1) {
-    bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--plan runs one world: --ranks takes one number");
+    bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--plan runs one world: -P takes one number");
     return bsrun_fail(err);
   }
   int driven;

@@ -18,37 +18,37 @@
 #include "lab/race/race.h"
 
 static const args_option tune_options[] = {
-    {"strategy", 0, "NAME", 0, "full, random, fast, elite or mixed; default: elite"},
-    {"budget", 0, "N|Ns", 0,
-     "most measurements, or seconds of the search (60s); default: the strategy's own"},
-    {"provider", 0, "NAME", 0, "only this implementation, as in cpu:packed; default: all that serve"},
-    {"threads", 0, "N", 0, "threads of the kernel; default: all cores"},
-    {"backend", 0, "NAME", 0, "backend; default: cpu"},
-    {"knob", 0, "NAME=VALUES", 1, "only these values of a knob: keys=64,128"},
-    {"where", 0, "EXPR", 0, "only points for which this holds: 'rows*keys <= 16384 && exp != fast'"},
-    {"point", 0, "KNOBS", 0, "no search: is this point faster than the default? Nothing is stored"},
-    {"start", 0, "KNOBS", 0, "where the search begins: 'keys=16;exp=exact'; default: at the default"},
-    {"survivors", 0, "K", 0, "elite: points that new ones are made from; default: 6"},
-    {"finalists", 0, "N", 0, "points that are timed for longer at the end; default: 4"},
-    {"seed", 0, "N", 0, "of the search; default: 1"},
-    {"margin", 0, "X", 0, "the choice must be faster than the default by this share; default: 0.02"},
-    {"sample-seconds", 0, "S", 0, "time of a candidate's samples; default: 0.25"},
-    {"pair-seconds", 0, "S", 0, "time of the pairs with the default; default: 4"},
-    {"deadline", 0, "S", 0, "seconds that a candidate may take; default: 60"},
-    {"continue", 0, NULL, 0,
-     "search on where a choice is stored; points that were measured are not repeated"},
-    {"anew", 0, NULL, 0, "measure as if nothing were stored"},
-    {"cache-only", 0, NULL, 0, "print what is stored, measure nothing"},
-    {"tune-cache", 0, "FILE|off", 0,
-     "the tuning file, where runs find the choice; default: the user's cache folder"},
-    {"points", 0, "FILE|off", 0, "the measured points; default: the user's cache folder"},
-    {"simulate", 0, "FILE", 0, "replay strategies on the points of a file"},
-    {"repeats", 0, "N", 0, "replays with other seeds and starts; default: 20"},
-    {"plugin", 0, "ID|PATH", 1, "use this plugin"},
-    {"config", 0, "FILE", 1, "plugins and their parameters from a YAML file"},
-    {"set", 0, "KEY=VALUE", 1, "set one key of it"},
+    {OPT_STRATEGY, "default: elite", 0},
+    {OPT_SAMPLES, "at most so many points; default: the strategy's own; of --simulate points of a replay", 0},
+    {OPT_SECONDS, "of the search; default: the strategy's own", 0},
+    {OPT_PROVIDER, "only this one; default: all that serve", 0},
+    {OPT_THREADS, "default: all cores", 0},
+    {OPT_BACKEND, "default: cpu", 0},
+    {OPT_KNOB, NULL, 0},
+    {OPT_WHERE, "of knobs: 'rows*keys <= 16384 && exp != fast'", 0},
+    {OPT_START, NULL, 0},
+    {OPT_WITH, NULL, 0},
+    {OPT_WITH_SURVIVORS, NULL, 0},
+    {OPT_WITH_FINALISTS, NULL, 0},
+    {OPT_WITH_MARGIN, NULL, 0},
+    {OPT_WITH_CANDIDATE_SECONDS, NULL, 0},
+    {OPT_WITH_PAIR_SECONDS, NULL, 0},
+    {OPT_WITH_REPLAYS, NULL, 0},
+    {OPT_SEED, "of the search; default: 1", 0},
+    {OPT_TIMEOUT, "of a candidate; default: 60", 0},
+    {OPT_STORED, NULL, 0},
+    {OPT_STORED_ONLY, NULL, 0},
+    {OPT_STORED_CONTINUE, NULL, 0},
+    {OPT_STORED_ANEW, NULL, 0},
+    {OPT_TUNE_CACHE, NULL, 0},
+    {OPT_POINTS, NULL, 0},
+    {OPT_SIMULATE, NULL, 0},
+    {OPT_PLUGIN, NULL, 0},
+    {OPT_CONFIG, NULL, 0},
+    {OPT_SET, NULL, 0},
+    {OPT_CANDIDATE, NULL, ARGS_HIDDEN},
     ARGS_TABLE,
-    {"quiet", 'q', NULL, 0, "no notes and no progress on stderr"},
+    {OPT_QUIET, NULL, 0},
     ARGS_HELP,
 };
 
@@ -60,7 +60,7 @@ typedef struct tune_verb {
   int format, quiet, shown;
   char problem[BS_KERNEL_TEXT];
   char *tune_path, *points_path;
-  bs_text config;
+  bs_text config, where;
   bs_race_knob *knobs;
   char **names; /* of the knobs */
   bs_race_options race;
@@ -77,32 +77,47 @@ static int32_t read_real(const args *a, const char *name, double fallback, doubl
                       text, low, high);
 }
 
+/* --strategy point: no search; is the point of --start faster than the default? */
+static int is_point(const args *a) {
+  const char *name = args_value(a, "strategy");
+  return name != NULL && strcmp(name, "point") == 0;
+}
+
 static int32_t read_strategy(const args *a, uint32_t *out, int all, bs_error *err) {
   const char *name = args_value(a, "strategy");
-  const char *const names[] = {"full", "random", "fast", "elite", "mixed", "all"};
+  const char *const names[] = {"full", "random", "fast", "elite", "mixed", all ? "all" : "point"};
   *out = all ? STRATEGY_ALL : BS_STRATEGY_ELITE;
   if (name == NULL || (all && strcmp(name, "all") == 0)) return BS_OK;
+  if (!all && is_point(a)) {
+    if (args_has(a, "start")) return BS_OK;
+    bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "--strategy point takes a point, and --start names none");
+    bs_error_hint(err, "as in --strategy point --start 'keys=16;exp=exact'");
+    return BS_USAGE;
+  }
   const int found = bs_strategy_find(name);
-  if (found < 0) return bsrun_unknown("strategy", name, names, all ? 6 : 5, err);
+  if (found < 0) return bsrun_unknown("strategy", name, names, 6, err);
   *out = (uint32_t)found;
   return BS_OK;
 }
 
-/* "60" measurements, or "60s". */
+/* --samples and --seconds; 0: the strategy's own. */
 static int32_t read_budget(const args *a, uint64_t *out_points, double *out_seconds, bs_error *err) {
-  const char *text = args_value(a, "budget");
-  char number[64];
   int64_t points = 0;
-  if (text == NULL) return BS_OK;
-  const size_t n = strlen(text);
-  snprintf(number, sizeof number, "%.*s", (int)(n > 0 ? n - 1 : 0), text);
-  if (n > 1 && text[n - 1] == 's' && bs_parse_f64(number, out_seconds) && *out_seconds > 0) return BS_OK;
-  if (bs_parse_i64(text, 1, &points) && points > 0) {
-    *out_points = (uint64_t)points;
-    return BS_OK;
-  }
-  return bs_error_set(err, BS_USAGE, "BS-USE-NUMBER",
-                      "--budget: '%.40s' is neither a number of measurements nor seconds (60s)", text);
+  int32_t rc = args_integer(a, "samples", 1, INT64_MAX, 0, &points, err);
+  if (rc == BS_OK) rc = read_real(a, "seconds", 0.0, 1e-3, 1e8, out_seconds, err);
+  *out_points = (uint64_t)points;
+  return rc;
+}
+
+/* "a", "b" of several --where: "(a) && (b)". */
+static int32_t read_where(tune_verb *v, bs_error *err) {
+  const char **given = NULL;
+  size_t n = 0;
+  const int32_t rc = args_values(v->a, "where", &given, &n, err);
+  for (size_t i = 0; rc == BS_OK && i < n; i++)
+    bs_text_printf(&v->where, n == 1 ? "%s%s" : "%s(%s)", i > 0 ? " && " : "", given[i]);
+  free(given);
+  return v->where.failed ? bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory") : rc;
 }
 
 static int32_t read_knobs(tune_verb *v, bs_error *err) {
@@ -166,12 +181,11 @@ static int32_t read_config(tune_verb *v, bs_error *err) {
 }
 
 static int32_t check_beside(const args *a, bs_error *err) {
-  static const char *const alone[][2] = {
-      {"continue", "anew"}, {"continue", "cache-only"}, {"anew", "cache-only"}};
+  static const char *const alone[][2] = {{"continue", "anew"}, {"continue", "only"}, {"anew", "only"}};
   for (size_t i = 0; i < 3; i++)
     if (args_has(a, alone[i][0]) && args_has(a, alone[i][1]))
-      return bs_error_set(err, BS_USAGE, "BS-USE-TWICE", "--%s and --%s: give one of them", alone[i][0],
-                          alone[i][1]);
+      return bs_error_set(err, BS_USAGE, "BS-USE-TWICE", "--stored %s and --stored %s: give one of them",
+                          alone[i][0], alone[i][1]);
   return BS_OK;
 }
 
@@ -189,10 +203,11 @@ static int32_t read_options(tune_verb *v, bs_error *err) {
   if (rc == BS_OK) rc = args_integer(a, "finalists", 0, 32, 4, &finalists, err);
   if (rc == BS_OK) rc = args_integer(a, "seed", 0, INT64_MAX, 1, &seed, err);
   if (rc == BS_OK) rc = read_real(a, "margin", 0.02, 0.0, 1.0, &o->margin, err);
-  if (rc == BS_OK) rc = read_real(a, "sample-seconds", 0.25, 0.001, 3600.0, &o->sample_seconds, err);
+  if (rc == BS_OK) rc = read_real(a, "candidate-seconds", 0.25, 0.001, 3600.0, &o->sample_seconds, err);
   if (rc == BS_OK) rc = read_real(a, "pair-seconds", 4.0, 0.05, 3600.0, &o->pair_seconds, err);
-  if (rc == BS_OK) rc = read_real(a, "deadline", 60.0, 0.1, 86400.0, &o->deadline_s, err);
+  if (rc == BS_OK) rc = read_real(a, "timeout", 60.0, 0.1, 86400.0, &o->deadline_s, err);
   if (rc == BS_OK) rc = read_knobs(v, err);
+  if (rc == BS_OK) rc = read_where(v, err);
   if (rc == BS_OK) rc = bsrun_tune_path(a, &v->tune_path, err);
   if (rc == BS_OK) rc = bsrun_points_path(a, &v->points_path, err);
   if (rc == BS_OK) rc = read_config(v, err);
@@ -230,14 +245,14 @@ static int tune(tune_verb *v, bs_error *err) {
   o->backend = args_value(v->a, "backend");
   o->provider = args_value(v->a, "provider");
   o->config = v->config.data != NULL ? v->config.data : "";
-  o->where = args_value(v->a, "where");
-  o->point = args_value(v->a, "point");
-  o->start = args_value(v->a, "start");
+  o->where = v->where.data;
+  o->start = is_point(v->a) ? NULL : args_value(v->a, "start");
+  o->point = is_point(v->a) ? args_value(v->a, "start") : NULL;
   o->tune_path = v->tune_path;
   o->points_path = v->points_path;
   o->go_on = args_has(v->a, "continue");
   o->anew = args_has(v->a, "anew");
-  o->cache_only = args_has(v->a, "cache-only");
+  o->cache_only = args_has(v->a, "only");
   o->program = "/proc/self/exe";
   o->words = words;
   o->user = v;
@@ -279,16 +294,17 @@ static int32_t replay_all(const bs_replay *replay, bs_replay_options *o, uint32_
 
 /* A replay starts nothing: what says how to measure is an error, not ignored. */
 static int32_t check_replay_options(const args *a, bs_error *err) {
-  static const char *const taken[] = {"simulate", "strategy", "budget", "provider", "finalists", "seed",
-                                      "repeats",  "output",   "wide",   "quiet",    "help"};
-  for (size_t i = 0; tune_options[i].name != NULL; i++) {
+  static const char *const taken[] = {"simulate", "strategy", "samples", "provider", "finalists", "seed",
+                                      "replays",  "output",   "wide",    "quiet",    "help"};
+  for (size_t i = 0; tune_options[i].id != OPT_END; i++) {
     size_t t = 0;
-    while (t < sizeof taken / sizeof taken[0] && strcmp(taken[t], tune_options[i].name) != 0) t++;
-    if (t < sizeof taken / sizeof taken[0] || !args_has(a, tune_options[i].name)) continue;
+    while (t < sizeof taken / sizeof taken[0] && strcmp(taken[t], args_name(&tune_options[i])) != 0) t++;
+    if (t < sizeof taken / sizeof taken[0] || !args_has(a, args_name(&tune_options[i]))) continue;
     bs_error_set(err, BS_USAGE, "BS-USE-OPTION",
-                 "--%s: a replay of stored points (--simulate) has no use for it", tune_options[i].name);
-    bs_error_hint(err,
-                  "it takes PROBLEM, --provider, --strategy, --budget N, --finalists, --seed, --repeats");
+                 "--%s: a replay of stored points (--simulate) has no use for it",
+                 args_name(&tune_options[i]));
+    bs_error_hint(
+        err, "it takes PROBLEM, --provider, --strategy, --samples, --seed, --with finalists=N,replays=N");
     return BS_USAGE;
   }
   return BS_OK;
@@ -305,9 +321,7 @@ static int32_t simulate(tune_verb *v, bs_error *err) {
   if (rc == BS_OK && v->a->n_words > 0) rc = read_problem(v, err);
   if (rc == BS_OK) rc = read_strategy(v->a, &which, 1, err);
   if (rc == BS_OK) rc = read_budget(v->a, &o.points, &seconds, err);
-  if (rc == BS_OK && seconds > 0)
-    rc = bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--budget: a replay takes a number of measurements");
-  if (rc == BS_OK) rc = args_integer(v->a, "repeats", 1, 100000, 20, &repeats, err);
+  if (rc == BS_OK) rc = args_integer(v->a, "replays", 1, 100000, 20, &repeats, err);
   if (rc == BS_OK) rc = args_integer(v->a, "finalists", 0, 32, 4, &finalists, err);
   if (rc == BS_OK) rc = args_integer(v->a, "seed", 0, INT64_MAX, 1, &seed, err);
   o.repeats = (uint32_t)repeats;
@@ -359,6 +373,7 @@ static int candidate(const char *path) {
 }
 
 static int run(const args *a, bs_error *err) {
+  if (args_has(a, "candidate")) return candidate(args_value(a, "candidate"));
   tune_verb v = {.a = a, .quiet = args_has(a, "quiet")};
   int32_t rc = bsrun_format(a, &v.format, err);
   if (rc == BS_OK && args_has(a, "simulate")) rc = simulate(&v, err);
@@ -367,46 +382,40 @@ static int run(const args *a, bs_error *err) {
   for (size_t i = 0; i < v.race.n_knobs; i++) free(v.names[i]);
   free(v.names);
   free(v.knobs);
+  bs_text_free(&v.where);
   bs_text_free(&v.config);
   free(v.tune_path);
   free(v.points_path);
   return code;
 }
 
-static int tune_words(int argc, char **argv) {
-  if (argc == 2 && strcmp(argv[0], "--candidate") == 0) return candidate(argv[1]);
-  return bsrun_verb_parsed(&verb_tune, &verb_tune, argc, argv);
-}
-
 const bsrun_verb verb_tune = {
     .name = "tune",
     .summary = "the fastest implementation and knobs of a kernel; replays of strategies",
-    .usage =
-        "usage: bsrun tune PROBLEM [options]\n"
-        "       bsrun tune [PROBLEM] --simulate FILE [--strategy NAME|all] [--repeats N] [-o FORMAT]\n"
-        "\n"
+    .words =
+        "PROBLEM [options]\n"
+        "[PROBLEM] --simulate FILE [--strategy NAME|all] [--with replays=N] [-o FORMAT]",
+    .about =
         "Finds the implementation and the values of its knobs that are the fastest at one problem of a\n"
         "kernel: attention (b2h8s512d64:bf16:causal, mission), matmul or matmul24 ('matmul24\n"
         "n4096k4096b64:f32'). Each candidate is a process: its plan must show its knobs, its numbers must\n"
         "pass the gates on two shapes, then it is timed. The finalists are timed for longer, and the\n"
         "fastest is measured in pairs against the default, twice. What is FASTER by the margin goes into\n"
         "the tuning file, and runs take it from there. A choice that is stored is not measured again: its\n"
-        "plan is opened, and must be of the build that was measured.\n"
-        "\n",
-    .after =
-        "\n"
-        "examples:\n"
+        "plan is opened, and must be of the build that was measured.\n",
+    .examples =
         "  bsrun tune mission\n"
-        "  bsrun tune b1h8s256d64:f32 --budget 60s --strategy mixed\n"
+        "  bsrun tune b1h8s256d64:f32 --seconds 60 --strategy mixed\n"
         "  bsrun tune matmul24 n1024k1024b64 --provider cpu:packed --threads 1\n"
         "  bsrun tune mission --strategy full --points points.jsonl --tune-cache off\n"
-        "  bsrun tune --simulate points.jsonl --strategy all --repeats 100\n"
-        "\n"
-        "exit codes: 0 a choice is made or stored; 2 usage; 3 configuration, or no candidate passed; 4 no\n"
-        "file to replay; 5 nobody serves the problem, a plugin is not there, or --cache-only and nothing is\n"
-        "stored; 6 the numbers of --point are wrong, or the stored choice is not what was measured; 8 a\n"
-        "deadline; 10 memory or disk; 130, 143 signals: what was measured is kept, and printed.\n",
+        "  bsrun tune --simulate points.jsonl --strategy all --with replays=100\n",
+    .exits =
+        "0 a choice is made or stored; 2 usage; 3 configuration, or no candidate passed; 4 no\n"
+        "file to replay, or --stored only and nothing is stored; 5 no implementation serves the problem;\n"
+        "6 the numbers of --strategy point are wrong, or the stored choice is not what was measured;\n"
+        "8 a deadline; 10 memory or disk; 130, 143 signals: what was measured is kept, and printed.\n",
     .options = tune_options,
     .exit = run,
-    .words = tune_words,
+    .max_words = SIZE_MAX,
+    .takes = "small|mission|long|gqa|decode|matmul|matmul24",
 };

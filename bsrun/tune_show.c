@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/base/error.h"
@@ -31,6 +32,26 @@ static const bs_field replay_fields[] = {
 };
 #define COUNT(fields) (sizeof(fields) / sizeof(fields)[0])
 
+static int by_time(const void *a, const void *b) {
+  const double x = bs_get_number(*(json_t *const *)a, "us"), y = bs_get_number(*(json_t *const *)b, "us");
+  return x < y ? -1 : x > y;
+}
+
+/* The shortest time first; takes the rows. */
+static json_t *in_order(json_t *rows) {
+  const size_t n = json_array_size(rows);
+  json_t **order = calloc(n + 1, sizeof *order), *sorted = json_array();
+  for (size_t i = 0; order != NULL && i < n; i++) order[i] = json_array_get(rows, i);
+  if (order != NULL) qsort(order, n, sizeof *order, by_time);
+  for (size_t i = 0; order != NULL && i < n; i++) {
+    json_object_set_new(order[i], "place", json_integer((json_int_t)i + 1));
+    json_array_append(sorted, order[i]);
+  }
+  free(order);
+  json_decref(rows);
+  return sorted;
+}
+
 static json_t *elite_rows(const json_t *report) {
   json_t *rows = json_array();
   size_t i;
@@ -46,7 +67,7 @@ static json_t *elite_rows(const json_t *report) {
                         json_string(strcmp(full, bs_get_text(report, "choice")) == 0 ? "chosen" : ""));
     json_array_append_new(rows, row);
   }
-  return rows;
+  return in_order(rows);
 }
 
 /* The verdict first. */
@@ -58,15 +79,15 @@ static void print_sentence(const json_t *r) {
   }
   bs_print(stdout, "%s\n", bs_get_text(r, "choice"));
   if (word[0] == '\0' && json_is_number(json_object_get(r, "ratio")))
-    bs_print(stdout, "%s: %.3f times as fast (%.3f to %.3f)\n", bs_get_text(r, "cause"),
-             bs_get_number(r, "ratio"), bs_get_number(r, "low"), bs_get_number(r, "high"));
+    bs_print(stdout, "%s: speedup %.3f (%.3f to %.3f)\n", bs_get_text(r, "cause"), bs_get_number(r, "ratio"),
+             bs_get_number(r, "low"), bs_get_number(r, "high"));
   else if (word[0] == '\0')
     printf("the default: nothing that was found differs from it\n");
   else if (strcmp(bs_get_text(r, "choice"), standard) == 0)
-    bs_print(stdout, "the default stays: the fastest candidate is %s (%.3f times as fast, %.3f to %.3f)\n",
-             word, bs_get_number(r, "ratio"), bs_get_number(r, "low"), bs_get_number(r, "high"));
+    bs_print(stdout, "the default stays: the fastest candidate is %s (speedup %.3f, %.3f to %.3f)\n", word,
+             bs_get_number(r, "ratio"), bs_get_number(r, "low"), bs_get_number(r, "high"));
   else
-    bs_print(stdout, "%.3f times as fast as %s (%.3f to %.3f, %lld pairs): %s\n", bs_get_number(r, "ratio"),
+    bs_print(stdout, "speedup %.3f against %s (%.3f to %.3f, %lld pairs): %s\n", bs_get_number(r, "ratio"),
              standard, bs_get_number(r, "low"), bs_get_number(r, "high"),
              (long long)json_integer_value(json_object_get(r, "pairs")), word);
   const char *disturbed = bs_get_text(r, "disturbed"), *cause = bs_get_text(r, "cause");
@@ -81,11 +102,14 @@ static void print_counts(const json_t *r) {
     bs_print(stdout, "stored on %s; nothing was measured\n", bs_get_text(r, "measured_at"));
     return;
   }
-  bs_print(stdout, "%lld measured, %lld known before, %lld failed or refused; %s; %.3g s\n",
-           (long long)json_integer_value(json_object_get(r, "measured")),
-           (long long)json_integer_value(json_object_get(r, "known")),
-           (long long)json_integer_value(json_object_get(r, "failed")), bs_get_text(r, "strategy"),
-           bs_get_number(r, "spent_s"));
+  const long long refused = (long long)json_integer_value(json_object_get(r, "not_applicable"));
+  bs_print(
+      stdout,
+      "%lld measured, %lld known before, %lld not applicable to the judged shapes, %lld failed; %s; %.3g s\n",
+      (long long)json_integer_value(json_object_get(r, "measured")),
+      (long long)json_integer_value(json_object_get(r, "known")), refused,
+      (long long)json_integer_value(json_object_get(r, "failed")) - refused, bs_get_text(r, "strategy"),
+      bs_get_number(r, "spent_s"));
   json_array_foreach(json_object_get(r, "spaces"), i, s)
       bs_print(stdout, "%s: %lld of %lld points, %lld measurements, ended by: %s; default %s%s\n",
                bs_get_text(s, "provider"), (long long)json_integer_value(json_object_get(s, "seen")),

@@ -8,103 +8,236 @@
 #include "bsrun/bsrun.h"
 #include "core/base/error.h"
 
-enum { SECOND_MAX = 16 };
+enum { NAMES_MAX = 64, SHORT_LINES = 12, WIDTH = 100 };
 
-static void help_one(const char *verb, const bsrun_subverb *s) {
-  printf("usage: bsrun %s %s %s\n\n%s\n%s\n", verb, s->name, s->words, s->summary, s->about);
-  args_print_options(s->options);
-  printf("\nexamples:\n%s", s->examples);
+const bsrun_verb *bsrun_verb_at(size_t i) {
+  for (const bsrun_verb_group *g = bsrun_verb_groups; g->verbs != NULL; g++)
+    for (size_t k = 0; g->verbs[k] != NULL; k++)
+      if (i-- == 0) return g->verbs[k];
+  return NULL;
 }
 
-static void help_subverbs(const bsrun_verb *verb) {
-  const bsrun_subverb *const *of = verb->subverbs;
-  for (size_t i = 0; of[i] != NULL; i++)
-    printf("%s bsrun %s %s %s\n", i == 0 ? "usage:" : "      ", verb->name, of[i]->name, of[i]->words);
-  printf("\n");
-  for (size_t i = 0; of[i] != NULL; i++) printf("%-9s %s\n", of[i]->name, of[i]->summary);
-  for (size_t i = 0; of[i] != NULL; i++) {
-    printf("\nOptions of %s %s:\n", verb->name, of[i]->name);
-    args_print_options(of[i]->options);
+/* The verbs that have this name as their second word: "'plugins why' or 'runs why'"; "": none. */
+static void list_owners(const char *name, char *out, size_t size) {
+  size_t used = 0;
+  out[0] = '\0';
+  for (size_t i = 0; bsrun_verb_at(i) != NULL; i++) {
+    const bsrun_verb *verb = bsrun_verb_at(i);
+    for (size_t k = 0; verb->subverbs != NULL && verb->subverbs[k] != NULL && used + 1 < size; k++)
+      if (strcmp(name, verb->subverbs[k]->name) == 0)
+        used += (size_t)snprintf(out + used, size - used, "%s'bsrun %s %s'", used > 0 ? " or " : "",
+                                 verb->name, verb->subverbs[k]->name);
   }
-  printf("\n`bsrun %s VERB --help` says more.\n\nexamples:\n", verb->name);
-  for (size_t i = 0; of[i] != NULL; i++) fputs(of[i]->examples, stdout);
 }
 
-void bsrun_verb_help(const bsrun_verb *verb) {
+const bsrun_verb *bsrun_find_verb(const char *name, bs_error *err) {
+  const char *names[NAMES_MAX];
+  char owners[128];
+  size_t n = 0;
+  for (const bsrun_verb *verb; n < NAMES_MAX && (verb = bsrun_verb_at(n)) != NULL; n++) {
+    if (strcmp(name, verb->name) == 0) return verb;
+    names[n] = verb->name;
+  }
+  bsrun_unknown("verb", name, names, n, err);
+  list_owners(name, owners, sizeof owners);
+  if (owners[0] != '\0') bs_error_hint(err, "did you mean %s?", owners);
+  return NULL;
+}
+
+const bsrun_verb *bsrun_find_subverb(const bsrun_verb *verb, const char *name, bs_error *err) {
+  const char *names[NAMES_MAX];
+  size_t n = 0;
+  for (; n < NAMES_MAX && verb->subverbs[n] != NULL; n++) {
+    names[n] = verb->subverbs[n]->name;
+    if (strcmp(name, names[n]) == 0) return verb->subverbs[n];
+  }
+  bsrun_unknown("verb", name, names, n, err);
+  return NULL;
+}
+
+/* ---- help ------------------------------------------------------------------------------------- */
+
+/* "runs why", as it is typed behind bsrun. */
+static const char *name_of(const bsrun_verb *of, const bsrun_verb *verb, char out[64]) {
+  snprintf(out, 64, "%s%s%s", of != NULL ? of->name : "", of != NULL ? " " : "", verb->name);
+  return out;
+}
+
+/* Words in lines of the page's width, the second and later ones from column `from` on. *column: where the
+ * line is. */
+static void fill(const char *text, size_t length, size_t from, size_t *column) {
+  for (size_t i = 0, n; i < length; i += n) {
+    i += strspn(text + i, " \n");
+    n = strcspn(text + i, " \n");
+    if (i >= length) return;
+    if (*column > from && *column + 1 + n > WIDTH) {
+      printf("\n%*s", (int)from, "");
+      *column = from;
+    }
+    *column += (size_t)printf("%s%.*s", *column > from ? " " : "", (int)n, text + i);
+  }
+}
+
+/* Where the text begins in a line "name    text"; 0: it is no such line. */
+static size_t item_column(const char *line) {
+  const char *gap = strstr(line, "  ");
+  const size_t n = strcspn(line, "\n");
+  return gap != NULL && gap < line + n && line[0] != ' ' ? (size_t)(gap - line) + strspn(gap, " ") : 0;
+}
+
+/* Paragraphs, and items with a text behind their name, are filled; other lines that begin with a blank stay
+ * as they are. */
+static void print_text(const char *text) {
+  while (text[0] != '\0') {
+    const size_t from = item_column(text);
+    size_t column = 0, n = strcspn(text, "\n");
+    if (text[0] == ' ' || n == 0) {
+      printf("%.*s\n", (int)n, text);
+      text += n + (text[n] == '\n');
+      continue;
+    }
+    if (from > 0) column = (size_t)printf("%.*s", (int)from, text);
+    fill(text + from, n - from, from, &column);
+    for (text += n + (text[n] == '\n'); text[0] != '\0' && text[0] != '\n'; text += n + (text[n] == '\n')) {
+      const size_t blanks = strspn(text, " ");
+      n = strcspn(text, "\n");
+      if (blanks != from || item_column(text) > 0) break;
+      fill(text, n, from, &column);
+    }
+    printf("\n");
+  }
+}
+
+/* The number of lines. */
+static int print_usage(const bsrun_verb *of, const bsrun_verb *verb) {
+  const char *line = verb->subverbs != NULL ? "VERB [options]" : verb->words != NULL ? verb->words : "";
+  char name[64];
+  int n = 0;
+  name_of(of, verb, name);
+  do {
+    const size_t length = strcspn(line, "\n");
+    size_t column = (size_t)printf("%s bsrun %s", n++ == 0 ? "usage:" : "      ", name);
+    if (length > 0) column += (size_t)printf(" ");
+    fill(line, length, column, &column);
+    printf("\n");
+    line += length + (line[length] == '\n');
+  } while (line[0] != '\0');
+  return n;
+}
+
+static void print_subverbs(const bsrun_verb *verb) {
+  for (size_t i = 0; verb->subverbs[i] != NULL; i++)
+    printf("%-9s %s\n", verb->subverbs[i]->name, verb->subverbs[i]->summary);
+}
+
+static void help_group(const bsrun_verb *verb) {
+  printf("\n%s\n\n", verb->summary);
+  print_subverbs(verb);
+  printf("\n`bsrun help %s VERB` has the options of each.\n\nexamples:\n", verb->name);
+  for (size_t i = 0; verb->subverbs[i] != NULL; i++) fputs(verb->subverbs[i]->examples, stdout);
+}
+
+void bsrun_verb_help(const bsrun_verb *of, const bsrun_verb *verb) {
+  print_usage(of, verb);
   if (verb->subverbs != NULL) {
-    help_subverbs(verb);
+    help_group(verb);
     return;
   }
-  fputs(verb->usage, stdout);
-  if (verb->after == NULL) return;
-  args_print_options(verb->options);
-  fputs(verb->after, stdout);
-}
-
-static int run_subverb(const char *verb, const bsrun_subverb *s, int argc, char **argv) {
-  bs_error err = BS_ERROR_INIT;
-  args a;
-  int32_t rc = args_parse(argc, argv, s->options, &a, &err);
-  if (rc == BS_OK && args_has(&a, "help")) {
-    help_one(verb, s);
-  } else if (rc == BS_OK && (a.n_words < s->min_words || a.n_words > s->max_words)) {
-    rc = bs_error_set(&err, BS_USAGE, "BS-USE-WORD", "%s %s: %zu words given", verb, s->name, a.n_words);
-    bs_error_hint(&err, "bsrun %s %s %s", verb, s->name, s->words);
-  } else if (rc == BS_OK) {
-    rc = s->run(&a, &err);
+  printf("\n%s\n", verb->summary);
+  if (verb->about != NULL && verb->about[0] != '\0') {
+    printf("\n");
+    print_text(verb->about);
   }
-  args_free(&a);
-  return rc == BS_OK ? 0 : bsrun_fail(&err);
+  printf("\noptions:\n");
+  args_print_options(verb->options);
+  printf("\nexamples:\n%s", verb->examples);
+  if (verb->exits != NULL) {
+    size_t column = (size_t)printf("\nexit codes:") - 1;
+    fill(verb->exits, strlen(verb->exits), 0, &column);
+    printf("\n");
+  }
 }
 
-int bsrun_verb_parsed(const bsrun_verb *of, const bsrun_verb *v, int argc, char **argv) {
+/* For a verb that was typed alone: at most SHORT_LINES lines. */
+static void help_short(const bsrun_verb *verb) {
+  const int lines = print_usage(NULL, verb);
+  printf("\n");
+  if (verb->subverbs != NULL) {
+    print_subverbs(verb);
+    printf("`bsrun help %s VERB` has the options of each\n", verb->name);
+    return;
+  }
+  printf("%s\n`bsrun help %s` has the options\n\nexamples:\n", verb->summary, verb->name);
+  const char *line = verb->examples;
+  for (int n = lines + 5; n < SHORT_LINES && line[0] != '\0'; n++) {
+    const size_t length = strcspn(line, "\n") + 1;
+    printf("%.*s", (int)length, line);
+    line += length;
+  }
+}
+
+/* ---- running ---------------------------------------------------------------------------------- */
+
+static struct { const bsrun_verb *of, *verb; } typed; /* what this process runs */
+
+void bsrun_name_page(bs_error *err) {
+  char name[64] = "", page[96], own[sizeof err->hint];
+  if (err->code != BS_USAGE || strncmp(err->id, "BS-USE-", 7) != 0 || strstr(err->hint, "--help") != NULL)
+    return;
+  if (typed.verb != NULL) name_of(typed.of, typed.verb, name);
+  const size_t length = (size_t)snprintf(page, sizeof page, "%sbsrun %s%s--help",
+                                         err->hint[0] != '\0' ? "; " : "", name, name[0] != '\0' ? " " : "");
+  snprintf(own, sizeof own, "%s", err->hint);
+  if (strlen(own) + length >= sizeof own) { /* a list loses its end */
+    own[sizeof own - length - sizeof ", ..."] = '\0';
+    char *end = strrchr(own, ',');
+    snprintf(end != NULL ? end : own, sizeof ", ...", ", ...");
+  }
+  bs_error_hint(err, "%s%s", own, page);
+}
+
+static int32_t check_words(const bsrun_verb *of, const bsrun_verb *verb, const args *a, bs_error *err) {
+  char name[64];
+  if (a->n_words >= verb->min_words && a->n_words <= verb->max_words) return BS_OK;
+  if (a->n_words > verb->max_words)
+    return bs_error_set(err, BS_USAGE, "BS-USE-WORD", "unexpected argument '%.100s'",
+                        a->words[verb->max_words]);
+  bs_error_set(err, BS_USAGE, "BS-USE-WORD", "%s: %zu words given", name_of(of, verb, name), a->n_words);
+  bs_error_hint(err, "bsrun %s %.*s", name, (int)strcspn(verb->words, "\n"), verb->words);
+  return BS_USAGE;
+}
+
+static int run_one(const bsrun_verb *of, const bsrun_verb *verb, int argc, char **argv) {
   bs_error err = BS_ERROR_INIT;
   args a;
   int code = 0;
-  int32_t rc = args_parse(argc, argv, v->options, &a, &err);
-  if (rc == BS_OK && args_has(&a, "help")) {
-    bsrun_verb_help(of);
-  } else if (rc == BS_OK && v->takes != NULL && (a.n_words < v->min_words || a.n_words > v->max_words)) {
-    rc = bs_error_set(&err, BS_USAGE, "BS-USE-WORD", "%s %s takes %s, %zu given", of->name, v->name, v->takes,
-                      a.n_words);
-    bs_error_hint(&err, "for example %s", v->example);
-  } else if (rc == BS_OK && v->exit != NULL) {
-    code = v->exit(&a, &err);
-  } else if (rc == BS_OK) {
-    rc = v->run(&a, &err);
+  typed.of = of;
+  typed.verb = verb;
+  int32_t rc = args_parse(argc, argv, verb->options, &a, &err);
+  const int help = rc == BS_OK && args_has(&a, "help");
+  if (help) bsrun_verb_help(of, verb);
+  if (rc == BS_OK && !help) rc = check_words(of, verb, &a, &err);
+  if (rc == BS_OK && !help && verb->exit != NULL) {
+    code = verb->exit(&a, &err);
+  } else if (rc == BS_OK && !help) {
+    rc = verb->run(&a, &err);
   }
   args_free(&a);
   return rc == BS_OK ? code : bsrun_fail(&err);
 }
 
-static int run_second(const bsrun_verb *verb, int argc, char **argv) {
-  const char *names[SECOND_MAX];
-  bs_error err = BS_ERROR_INIT;
-  size_t n = 0;
-  for (size_t i = 0; verb->second != NULL && verb->second[i] != NULL && n < SECOND_MAX; i++) {
-    names[n++] = verb->second[i]->name;
-    if (strcmp(argv[0], verb->second[i]->name) == 0)
-      return bsrun_verb_parsed(verb, verb->second[i], argc - 1, argv + 1);
-  }
-  for (size_t i = 0; verb->subverbs != NULL && verb->subverbs[i] != NULL && n < SECOND_MAX; i++) {
-    names[n++] = verb->subverbs[i]->name;
-    if (strcmp(argv[0], verb->subverbs[i]->name) == 0)
-      return run_subverb(verb->name, verb->subverbs[i], argc - 1, argv + 1);
-  }
-  bsrun_unknown("verb", argv[0], names, n, &err);
-  return bsrun_fail(&err);
-}
-
 int bsrun_verb_run(const bsrun_verb *verb, int argc, char **argv) {
-  const int has_second = verb->second != NULL || verb->subverbs != NULL;
-  if (argc == 0 && (has_second || verb->needs_words)) {
-    bsrun_verb_help(verb);
+  bs_error err = BS_ERROR_INIT;
+  if (argc == 0 && (verb->subverbs != NULL || verb->min_words > 0)) {
+    help_short(verb);
     return 2;
   }
-  if (has_second && (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0)) {
-    bsrun_verb_help(verb);
+  if (verb->subverbs == NULL) return run_one(NULL, verb, argc, argv);
+  if (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0) {
+    bsrun_verb_help(NULL, verb);
     return 0;
   }
-  if (has_second) return run_second(verb, argc, argv);
-  return verb->words != NULL ? verb->words(argc, argv) : bsrun_verb_parsed(verb, verb, argc, argv);
+  typed.verb = verb;
+  const bsrun_verb *second = bsrun_find_subverb(verb, argv[0], &err);
+  return second != NULL ? run_one(verb, second, argc - 1, argv + 1) : bsrun_fail(&err);
 }

@@ -6,7 +6,7 @@
 #include "core/base/error.h"
 
 static const args_option options[] = {
-    {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
+    {OPT_OUTPUT, "table, md, csv, json or jsonl", 0},
     ARGS_HELP,
 };
 
@@ -16,8 +16,7 @@ static int32_t print_version(const args *a, bs_error *err) {
   char abi[32];
   int format;
   const char *build = bs_build_id()[0] != '\0' ? bs_build_id() : "unknown";
-  int32_t rc = args_no_words(a, err);
-  if (rc == BS_OK) rc = bsrun_format(a, &format, err);
+  int32_t rc = bsrun_format(a, &format, err);
   if (rc != BS_OK) return rc;
   snprintf(abi, sizeof abi, "%u.%u", BS_ABI_MAJOR, BS_ABI_MINOR);
   if (!args_has(a, "output")) {
@@ -34,9 +33,11 @@ static int32_t print_version(const args *a, bs_error *err) {
 const bsrun_verb verb_version = {
     .name = "version",
     .summary = "print versions",
-    .usage =
-        "usage: bsrun version [-o FORMAT]\n\nPrints the versions of Block-Shock, its library build and its "
-        "plugin ABI.\n\nexamples:\n  bsrun version\n  bsrun version -o json\n",
+    .words = "[-o FORMAT]",
+    .about = "Prints the versions of Block-Shock, its library build and its plugin ABI.\n",
+    .examples =
+        "  bsrun version\n"
+        "  bsrun version -o json\n",
     .options = options,
     .run = print_version,
 };

@@ -8,6 +8,7 @@ install(PROGRAMS "${CMAKE_SOURCE_DIR}/tools/bs-export" DESTINATION ${CMAKE_INSTA
 install(DIRECTORY "${CMAKE_SOURCE_DIR}/configs" DESTINATION ${CMAKE_INSTALL_DATADIR}/blockshock)
 install(FILES "${CMAKE_SOURCE_DIR}/bsrun/completion.bash" RENAME bsrun
         DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+install(FILES "${CMAKE_SOURCE_DIR}/bsrun/completion.zsh" RENAME _bsrun DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
 
 file(READ "${CMAKE_SOURCE_DIR}/include/blockshock/abi.h" abi_text)
 string(REGEX MATCH "BS_ABI_MAJOR ([0-9]+)" _ "${abi_text}")

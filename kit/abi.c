@@ -109,7 +109,7 @@ static int registered(const char *kind, const char *name, size_t n) {
   return 0;
 }
 
-/* What the note lists is registered: else it is found by name and then is not there. */
+/* Checks that all things in the note are registered: the host finds them by name in the note. */
 void kit_abi_things(const kit_case *c) {
   bs_elf_info info;
   (void)c;

@@ -39,7 +39,7 @@ static void same(const test_rank *t, const kit_point *q, uint64_t row, uint64_t 
              (unsigned long long)col, got, want);
 }
 
-/* Of a result that every rank of the world gets alike: its bytes, row by row. */
+/* Records the bytes, row by row, of a result that every rank of the world gets alike. */
 static void keep_bits(const test_rank *t, const kit_point *q, const kit_buffer *b, uint64_t cols,
                       int64_t stride, uint64_t size) {
   uint64_t *bits = &kit_mine(t)->bits;
@@ -54,7 +54,7 @@ static uint64_t own_count(const kit_point *q, uint32_t rank) {
   return q->count == 0 ? 0 : (q->count + rank * 3u) % (2u * q->count + 1u); /* uneven */
 }
 
-/* What rank `from` has at element i of its input, as the dtype holds it. */
+/* The value of element i in the input of rank `from`, rounded to the dtype. */
 static double input(const kit_point *q, uint32_t from, uint64_t i) {
   return rounded(q->dtype, value_of(q->dtype, from, i));
 }
@@ -353,7 +353,7 @@ static void values_of(test_rank *t, const uint64_t *counts, size_t n, const char
   }
 }
 
-/* The same of the first and the last rank, by the ranks of their group. */
+/* Checks values in a group of the first and the last rank, by their numbers in it. */
 static void values_of_group(test_rank *t) {
   static const uint64_t counts[] = {7, 20011};
   const uint32_t members[2] = {0, t->size - 1};

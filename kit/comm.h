@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: MIT
- * comm.h - the ranks that a communicator is judged with: threads of the check, or, of one that is ATTACHED,
- * processes - forked with what `bsrun --launch processes` hands its ranks, or, where the communicator says
- * that this has not started them, by mpirun. Bodies are what ranks do; what they leave is read when all are
- * done. */
+ * comm.h - the ranks that judge a communicator. They are threads of the check, or, for an ATTACHED
+ * communicator, processes. Processes are forked with the variables that `bsrun --launch processes` sets for
+ * its ranks; if the communicator reports that this has not started them, mpirun starts them. Bodies are the
+ * ranks' work; their outcomes are read when all are done. */
 #ifndef BS_KIT_COMM_H
 #define BS_KIT_COMM_H
 #include "kit/comm_data.h"
 
 enum { KIT_RANKS = 16 };
 
-/* How far a process has come. */
+/* The progress of a process. */
 enum kit_stage { KIT_ABSENT = 0, KIT_ATTACHING, KIT_OPENING, KIT_AT_WORK, KIT_CLOSING, KIT_GONE };
 
-/* What a rank leaves; of a process in memory that the check shares. */
+/* The outcome of a rank; that of a process is in memory shared with the check. */
 typedef struct kit_outcome {
   _Atomic uint32_t stage;
   int32_t pid;
   uint32_t rank;
   bs_attachment here;
-  int32_t rc; /* of the last call that did not go well; BS_OK: all did */
+  int32_t rc; /* of the last call that failed; BS_OK: none */
   uint32_t served;
   uint64_t bits; /* of all results that every rank gets alike */
   int64_t begun_ms, ended_ms;
@@ -40,10 +40,10 @@ enum kit_body {
   KIT_EXCHANGE_LATE,
   KIT_EXCHANGE_ABORT
 };
-/* The rank that does not do what the others do, in a world of KIT_FAULT_RANKS. */
+/* The rank that behaves differently, in a world of KIT_FAULT_RANKS. */
 enum { KIT_CULPRIT = 1, KIT_FAULT_RANKS = 3, KIT_LATE_MS = 200 };
 
-/* What a body is given as test_rank.arg. */
+/* The arguments of a body, in test_rank.arg. */
 typedef struct kit_work {
   uint32_t body, kind; /* of the collective */
   kit_outcome *all;    /* of threads, by rank */
@@ -67,8 +67,8 @@ static inline void kit_body_run(test_rank *t) {
 
 /* Opens the plugin and finds the communicator. NULL after kit_unsupported. */
 const bs_comm *kit_comm_open(const kit_case *c, kit_plugin *p);
-/* Runs a body by `size` ranks: what each has left, by rank, until the next run. A check that failed in a rank
- * fails here. NULL after kit_unsupported: nothing here starts such ranks. */
+/* Runs a body on `size` ranks and returns the outcomes by rank, valid until the next run. A check that failed
+ * in a rank fails here. NULL after kit_unsupported: such ranks cannot be started here. */
 const kit_outcome *kit_comm_run(const bs_comm *comm, uint32_t body, uint32_t kind, uint32_t size);
 void kit_comm_close(kit_plugin *p);
 
@@ -88,6 +88,6 @@ typedef struct kit_job {
 
 /* A rank of a job: does its body and ends the process. */
 void kit_rank_live(kit_job *job) __attribute__((noreturn));
-/* The processes of a job, run and gone; outcomes by rank. NULL: kit_unsupported has been called. */
+/* Runs the processes of a job to their end; outcomes by rank. NULL: kit_unsupported has been called. */
 const kit_outcome *kit_job_run(uint32_t thing, uint32_t body, uint32_t kind, uint32_t size);
 #endif

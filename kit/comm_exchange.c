@@ -9,7 +9,7 @@
 static const uint32_t dtypes[] = {BS_F32, BS_BF16, BS_F64, BS_I64, BS_I8};
 enum { N_DTYPES = sizeof dtypes / sizeof dtypes[0], EACH = 3, MOST = 2 * EACH * 5 };
 
-/* What message k of a round is, from one rank to another; BIG ones are sent in pieces. */
+/* The size of message k of a round, from one rank to another; BIG ones are sent in pieces. */
 static uint64_t columns_of(uint32_t round, uint32_t from, uint32_t to, uint32_t k) {
   static const uint64_t sizes[] = {5, 0, 17, 3000, 1};
   return sizes[(round + from + 2u * to + k) % 5u];
@@ -180,7 +180,7 @@ void kit_comm_exchange_faults(const kit_case *c) {
              ranks[0].rc != BS_OK ? ": " : "", ranks[0].rc != BS_OK ? ranks[0].err.message : "");
   kit_assert(ranks[0].err.message[0] != '\0', "exchange: rank 0 gets no reason");
   kit_assert(faults[c->arg].body != KIT_EXCHANGE_OTHER || strstr(ranks[0].err.message, "kit.before") == NULL,
-             "exchange %s: rank 0 is told of a call site that it has left: %.300s", what,
+             "exchange %s: rank 0 gets an error for a call site that it has left: %.300s", what,
              ranks[0].err.message);
   kit_comm_close(&p);
 }

@@ -42,8 +42,8 @@ static void abort_body(test_rank *t) {
   t->comm->abort(t->world, t->rank, BS_INTERNAL, "the kit says so");
 }
 
-/* Ranks that leave the order free, one of them with another dtype: a library would add up what it is given. A
- * communicator without that dtype refuses, and nobody need wait for it. */
+/* Ranks that leave the order free, one of them with another dtype: a library would add the data as they are.
+ * A communicator without that dtype refuses, and no rank need wait for it. */
 static void any_order_body(test_rank *t) {
   uint64_t room[16] = {0};
   const uint32_t dtype = t->rank == KIT_CULPRIT ? BS_BF16 : BS_F32;
@@ -77,8 +77,8 @@ void kit_body_fault(test_rank *t) {
   }
 }
 
-/* What each rank but the culprit must get. The words are asked of processes: what they say is all that
- * whoever started them sees. */
+/* The error that each rank except the culprit must get. The words are compared for processes: their starter
+ * sees only their output. */
 static const struct {
   const char *what;
   int32_t code;
@@ -117,7 +117,7 @@ static void check_words(const kit_outcome *o, uint32_t body) {
   char all[sizeof o->err.message + sizeof o->err.where + 2];
   snprintf(all, sizeof all, "%s %s", o->err.message, o->err.where);
   for (int i = 0; i < 2; i++)
-    kit_assert(strstr(all, specified[body].words[i]) != NULL, "%s: rank %u is not told '%s', but: %.300s",
+    kit_assert(strstr(all, specified[body].words[i]) != NULL, "%s: rank %u does not get '%s', but: %.300s",
                specified[body].what, o->rank, specified[body].words[i], all);
   if (body == KIT_ABORT)
     kit_assert(o->err.native_code == BS_INTERNAL, "%s: rank %u finds %lld in native_code, abort was given %d",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * comm_job.c - starts the processes of a check and sees them end: forked, with an open file to share memory
- * through, as `bsrun --launch processes` starts its ranks; or by mpirun, where the communicator says that
- * nothing has started it. None outlives the check. */
+ * comm_job.c - starts the processes of a check and waits for their end. They are forked, with an open file
+ * for shared memory, as `bsrun --launch processes` starts its ranks; or started by mpirun, if the
+ * communicator reports that nothing has started it. No process outlives the check. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -89,8 +89,8 @@ static void fork_ranks(process *all, uint32_t size, int shm) {
   }
 }
 
-/* Until all have ended; whoever is left when one has failed, or the time is over, is ended. 0: it was over.
- */
+/* Waits until all have ended. If one fails, or the time is over, the others are ended. 0: the time was
+ * over. */
 static int await_ranks(process *all, uint32_t size) {
   int in_time = 1;
   for (uint32_t left = size; left > 0;) {
@@ -155,7 +155,7 @@ static int await_mpirun(process *mpirun) {
   return in_time;
 }
 
-/* The first line that is not empty of what mpirun has said. */
+/* The first line of mpirun's output that is not empty. */
 static void first_line(int fd, char *out, size_t size) {
   char text[2048];
   const ssize_t n = pread(fd, text, sizeof text - 1, 0);
@@ -213,7 +213,8 @@ static int is_victim(const kit_job *job, const kit_outcome *o) {
   return job->body == KIT_KILLED && o->stage == KIT_AT_WORK && o->rank == KIT_CULPRIT;
 }
 
-/* One that a signal has ended says nothing itself, and what the others say follows from that. */
+/* Checks for ranks that a signal has ended: such a rank reports nothing, and the others' errors follow from
+ * its end. */
 static void check_signals(const kit_job *job, const process *all) {
   for (uint32_t i = 0; i < job->size; i++)
     for (uint32_t r = 0; r < job->size; r++)
@@ -244,8 +245,7 @@ static const kit_outcome *by_rank(const kit_job *job, const process *all, int in
   for (uint32_t i = 0; i < job->size; i++) check_end(job, &job->of[i], all != NULL, in_time);
   for (uint32_t i = 0; i < job->size; i++) {
     const kit_outcome *o = &job->of[i];
-    kit_assert(out[o->rank].stage == KIT_ABSENT, "two of %u processes are told that they are rank %u",
-               job->size, o->rank);
+    kit_assert(out[o->rank].stage == KIT_ABSENT, "two of %u processes became rank %u", job->size, o->rank);
     memcpy(&out[o->rank], o, sizeof *o);
   }
   return out;

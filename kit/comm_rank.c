@@ -40,7 +40,7 @@ static void check_place(const kit_job *job, const bs_attachment *here) {
   kit_assert(here->local_size == job->size && here->local_rank < job->size,
              "attach tells local rank %u of %u: all %u processes are on this machine", here->local_rank,
              here->local_size, job->size);
-  if (text != NULL && bs_parse_i64(text, 0, &started_as))
+  if (text != NULL && bs_parse_i64(text, &started_as))
     kit_assert(here->rank == (uint64_t)started_as,
                "attach tells rank %u, this process was started as rank %s", here->rank, text);
 }

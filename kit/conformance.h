@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * conformance.h - the conformance kit as a library (libbs-conformance.a; link with libcheck, jansson and
- * libblockshock): grades one plugin file. Each check runs in a child process of its own, so a plugin that
- * crashes or hangs costs one check. share/doc/blockshock/conformance.md has the groups and the rules.
- */
+ * libblockshock): grades one plugin file. Each check runs in a separate child process, so a plugin that
+ * crashes or hangs fails one check only. share/doc/blockshock/conformance.md has the groups and the rules. */
 #ifndef BLOCKSHOCK_CONFORMANCE_H
 #define BLOCKSHOCK_CONFORMANCE_H
 
@@ -19,25 +18,27 @@ enum bs_kit_format { BS_KIT_TEXT = 0, BS_KIT_TAP = 1, BS_KIT_JSON = 2 };
 typedef struct bs_kit_options {
   const char *plugin; /* path of bs_<id>.so */
   int full;           /* 0: quick */
-  int edges;          /* 1: a quick kit that asks all sizes at which kernels of products have edges */
-  const char
-      *group; /* only this one, or the checks whose names begin so ("method.exact"); NULL: all that fit */
+  int edges;          /* 1: a quick kit with all sizes at which kernels of products have edges */
+  uint32_t dtype;     /* asks only queries in which every value has this dtype; 0: all */
+  /* Only this group, or the checks whose names begin with it ("method.exact"); NULL: all that fit. */
+  const char *group;
   const char *xfail; /* file of expected failures; NULL: none */
   /* "NAME=VALUE": parameters of the plugin, and options of its methods and workloads. */
   const char *const *params, *const *options;
   uint32_t n_params, n_options;
   const char *backend; /* of the worlds that methods are graded in; NULL: ref. Its memory is the host's */
-  /* Of communicators whose ranks mpirun starts: words that take -n P PROGRAM (NULL: the mpirun of PATH), and
-   * the command bs-conformance, which the ranks are (NULL: such communicators are not run). */
+  /* For communicators whose ranks mpirun starts: a command that takes -n P PROGRAM (NULL: the mpirun of
+   * PATH), and the command bs-conformance, which every rank runs (NULL: such communicators are not
+   * checked). */
   const char *mpirun, *rank_program;
-  uint32_t part, parts; /* of the chosen checks the part-th, and every parts-th behind it; 0, 0: all */
+  uint32_t part, parts; /* runs the part-th of the chosen checks, and every parts-th after it; 0, 0: all */
 } bs_kit_options;
 
 typedef struct bs_kit_row {
   char group[16];
   char name[256];  /* group.what[.thing] */
   uint32_t result; /* enum bs_kit_result */
-  char text[640];  /* why it failed, what is not supported, the reason of an xfail */
+  char text[640];  /* the reason of a failure, of an unsupported check, or of an xfail */
 } bs_kit_row;
 
 typedef struct bs_kit_report {
@@ -47,14 +48,14 @@ typedef struct bs_kit_report {
   uint32_t n_rows;
   bs_kit_row *rows;
   uint32_t count[4]; /* by enum bs_kit_result */
-  char group[256];   /* "": all; else the report is of a part, and its grade says so */
+  char group[256];   /* "": all; else the report covers a part, and its grade says so */
   char grade[512];   /* the last line of every report */
 } bs_kit_report;
 
-/* 1 for a group of the kit, and for what begins with one and a dot. */
+/* 1: a group of the kit, or a name that begins with a group and a dot. */
 int bs_kit_group_known(const char *group);
-/* Runs the checks: BS_OK when there is a report, whatever is in it; BS_INPUT for a wrong xfail file,
- * BS_UNAVAILABLE for a file that is not there. Forks; prints nothing. */
+/* Runs the checks: BS_OK if there is a report, with any content; BS_INPUT for a wrong xfail file,
+ * BS_UNAVAILABLE for a missing file. Forks; prints nothing. */
 int32_t bs_kit_run(const bs_kit_options *options, bs_kit_report *out_report, bs_error *err);
 /* No failure, and at least one check passed. */
 int bs_kit_passed(const bs_kit_report *report);

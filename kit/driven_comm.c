@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * driven_comm.c - see driven.h. One thread runs all ranks: a rank posts its call and gives way; whoever
- * completes a collective does it for all, in rank order and with the roundings of comm.h. The order in which
- * ranks go on turns around each time, so that a method cannot count on one. */
+ * driven_comm.c - see driven.h. One thread runs all ranks: a rank posts its call and yields. The rank that
+ * completes a collective computes it for all, in rank order and with the roundings of comm.h. The order in
+ * which ranks continue is reversed each time, so that a method cannot depend on it. */
 #include <stdio.h>
 
 #include "kit/driven.h"
@@ -102,7 +102,7 @@ static int can_run(const world *w, uint32_t r) {
   return !w->ended[r] && (w->waits[r] == NULL || w->waits[r]->rc != WAITS);
 }
 
-/* Nobody can go on: whoever waits, waits for one that has ended or is somewhere else. */
+/* Reports that no rank can continue: each waits for one that has ended or is in another call. */
 static void stuck(world *w) {
   char why[400] = "no rank can go on:";
   for (uint32_t r = 0; r < w->size; r++) {
@@ -270,7 +270,7 @@ void kit_driven_use(bs_context *context) {
   void *state = NULL;
   bs_error err = BS_ERROR_INIT;
   kit_assert(bs_find_comm(context, "threads", &table, &state, &err) == BS_OK, "%s: %s", err.id, err.message);
-  bs_comm *own = (bs_comm *)(uintptr_t)table; /* the context's copy, in memory of its own */
+  bs_comm *own = (bs_comm *)(uintptr_t)table; /* the context's copy, in separate memory */
   *own = (bs_comm){.struct_size = sizeof *own,
                    .launch = BS_LAUNCH_DRIVEN,
                    .name = "kit_coroutines",

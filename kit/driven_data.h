@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * driven_data.h - what the collectives of a DRIVEN world do with the data, all ranks' calls at hand. */
+ * driven_data.h - the data movement of a DRIVEN world's collectives, given the calls of all ranks. */
 #ifndef BS_KIT_DRIVEN_DATA_H
 #define BS_KIT_DRIVEN_DATA_H
 #include "blockshock/comm.h"

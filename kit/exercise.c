@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * exercise.c - everything that a plugin offers, called once at one small shape: for the checks that watch
- * what happens beside. What is not supported is passed over; whether it should be is for the other groups. */
+ * exercise.c - calls all functions of a plugin once at one small shape, for checks that watch side effects.
+ * Unsupported functions are skipped; other groups check whether they should be supported. */
 #include "kit/op.h"
 
 static void use_op(kit_plugin *p, uint32_t thing) {

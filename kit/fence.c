@@ -30,7 +30,7 @@ int kit_fence_turn(void) {
   return (int)(__atomic_add_fetch(&turns, 1, __ATOMIC_RELAXED) * 2654435761u >> 16 & 1u);
 }
 
-/* The place of a block; of NULL a free one. MOST: there is none. */
+/* The index of a block; of NULL a free one. MOST: not found. */
 static uint32_t find(const unsigned char *data) {
   uint32_t i = 0;
   while (i < n_fences && fences[i].data != data) i++;
@@ -85,7 +85,7 @@ void kit_fence_run(const kit_data *d) {
   running = d;
 }
 
-/* Which argument of the op that runs begins or ends at this fence. -1: none. */
+/* The argument of the running op that begins or ends at this fence. -1: none. */
 static int argument_of(const fence *f) {
   for (uint32_t i = 0; running != NULL && i < running->nargs; i++)
     if (running->a[i].block == f->data) return (int)i;

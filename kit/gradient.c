@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * gradient.c - group method, its backward pass: on integers dX, dW and db are the exact products, dX the same
- * on every rank, and the host counts what was proposed. A method that can be trained takes two steps of each
- * optimiser behind it. The pass is that of tests/methods. */
+ * gradient.c - group method, its backward pass: on integers dX, dW and db are the exact products, dX is the
+ * same on every rank, and the host counts what was proposed. A method that can be trained then takes two
+ * steps of each optimiser. The pass is that of tests/methods. */
 #include "kit/layer.h"
 #include "kit/method_gradient.h"
 

@@ -229,9 +229,3 @@ void kit_graph_make(kit_data *d, uint64_t *seed) {
   d->query.flags = d->shape.flags;
   d->pack_query = d->query;
 }
-
-void kit_graph_judge(const kit_data *d, uint32_t tolerance, int special) {
-  for (uint32_t i = 0; i < d->nargs; i++)
-    kit_check_around(&d->a[i], kit_data_text(d), (d->outs >> i & 1u) == 0);
-  kit_graph_find(d->op)->judge(d, tolerance, special);
-}

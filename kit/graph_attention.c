@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * graph_attention.c - attention and its gradients as the kit asks and judges them: scores, masks and sums in
- * long double, and what errors in the scores of the answer's class do to the output. Keys behind kv_len hold
- * NaN, which may not be read. */
+ * graph_attention.c - queries and oracles of attention and its gradients: scores, masks and sums in long
+ * double, and the effect on the output of errors in scores of the answer's class. Keys beyond kv_len hold NaN
+ * and must not be read. */
 #include <math.h>
 
 #include "kit/graph.h"
@@ -60,7 +60,7 @@ static int64_t eights(kit_data *d, int64_t width) {
   return (width / 8 + 1) * 8;
 }
 
-/* Of both ops: what attention reads, Y and LSE, attributes. */
+/* Makes for both ops the inputs of attention, Y and LSE, and the attributes. */
 static void make_common(kit_data *d, uint64_t *seed, int backward) {
   static const int64_t groups[] = {1, 1, 2, 3}, times[] = {1, 1, 2, 4};
   const kit_shape *s = &d->shape;
@@ -252,7 +252,7 @@ static void make_dx(kit_data *d, uint64_t *seed) {
   d->nargs = DV + 1;
 }
 
-/* P and dS of a query beside a key, and what each may be off by. */
+/* P and dS of a query and a key, and their largest errors. */
 typedef struct weight {
   long double p, p_error, ds, ds_error;
 } weight;

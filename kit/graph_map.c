@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * graph_map.c - map as the kit asks and judges it. Three kinds of programs: each step alone, four a program;
- * long ones of steps whose results expr.h says to the bit; and the forms. The oracle is an evaluator of its
- * own, in the program's type, with functions in long double. */
+ * graph_map.c - queries and oracle of map. There are three kinds of programs: single steps, four a program;
+ * long ones of steps whose results expr.h defines to the bit; and the forms. The oracle is a separate
+ * evaluator in the program's type, with functions in long double. */
 #include <math.h>
 #include <stdio.h>
 
@@ -67,7 +67,7 @@ static int is_float_only(uint8_t op) {
   return (op >= BS_EXPR_FLOOR && op <= BS_EXPR_SILU) || op == BS_EXPR_ISNAN || op == BS_EXPR_ISINF;
 }
 
-/* Four steps beside one another; all of them over a few programs that follow one another in the grid. */
+/* Four independent steps; successive programs of the grid cover all kinds of steps. */
 static void make_singles(kit_data *d, kit_program *p, uint32_t rank, uint64_t *seed) {
   const uint32_t groups = (BS_EXPR_OP_COUNT_ - 1 + 3) / 4;
   p->expr.n_out = 0;
@@ -107,7 +107,7 @@ static void make_long(kit_data *d, kit_program *p, uint32_t rank, uint64_t *seed
     p->outs[i] = (uint8_t)(e->n_in + e->n_const + n - 1 - kit_below(seed, n < 6 ? n : 6));
 }
 
-/* As expr.h writes them. */
+/* Programs in the forms that expr.h describes. */
 static void make_form(kit_program *p, uint32_t form) {
   static const struct {
     uint32_t n_in, n_steps, n_out;
@@ -313,7 +313,7 @@ static double choice(uint8_t op, double x, double y, double z) {
   }
 }
 
-/* As an output of this dtype has it. */
+/* The value after conversion to an output of this dtype. */
 static double as_dtype(uint32_t compute, uint32_t dtype, double v) {
   unsigned char in[8] = {0}, out[8] = {0};
   bs_store_f64(compute, in, 0, bs_dtype_is_float(dtype) || dtype == BS_BOOL ? v : trunc(v));
@@ -456,7 +456,7 @@ static void evaluate(const kit_data *d, const int64_t *at, value *values) {
   }
 }
 
-/* To the bit, as the values of I64 are wider than a double's digits. */
+/* Compares bit by bit, because values of I64 have more digits than a double. */
 static void check_integer(const kit_data *d, uint32_t arg, int64_t i, int64_t want) {
   const uint32_t dtype = d->a[arg].t.dtype;
   const int64_t low = low_bits(dtype, want);

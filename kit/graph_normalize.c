@@ -44,7 +44,7 @@ static int is_wide(const kit_data *d) {
   return 0;
 }
 
-/* What is known of a row. */
+/* State of a row. */
 typedef struct row {
   const kit_data *d;
   uint32_t rank;
@@ -60,7 +60,7 @@ static double value(row *r, int64_t i) {
   return r->d->a[ADD].block != NULL ? v + kit_graph_value(&r->d->a[ADD], r->rank, r->at) : v;
 }
 
-/* What the sum of X and add may be off by: it is rounded to the type that the class adds in, or not. */
+/* The largest error of the sum of X and add, which may be rounded to the type in which the class adds. */
 static double value_error(const row *r, double v) {
   return r->d->a[ADD].block != NULL ? r->u * fabs(v) : 0.0;
 }
@@ -158,7 +158,7 @@ static void judge(const kit_data *d, uint32_t tolerance, int special) {
   }
 }
 
-/* Y in X; and Y in add beside sum in X, which the kit tries as sum in X. */
+/* Y in X; or Y in add while sum is in X, which the kit tries as sum in X. */
 static void in_place(const kit_data *d, uint32_t way, uint32_t *out_output, uint32_t *out_input) {
   (void)d;
   *out_output = way == 2 ? SUM : Y;

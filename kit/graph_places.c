@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * graph_places.c - take and put as the kit asks and judges them. Indices are drawn inside of their dimension,
- * of both signs; an index outside is a check of its own. Both are followed place by place: from an index to
- * where it is, to what lies there. */
+ * graph_places.c - queries and oracles of take and put. Indices are drawn inside their dimension, of both
+ * signs; a separate check has an index outside. Both ops are followed place by place: from an index to its
+ * place, and to the value there. */
 #include <math.h>
 
 #include "kit/graph.h"
@@ -112,7 +112,7 @@ static int64_t number_at(const kit_data *d, const int64_t *at, int64_t size) {
   return i < 0 ? i + size : i;
 }
 
-/* Element `small` of what is moved lies at *out of data. */
+/* Element `small` of the moved tensor belongs at *out of data. */
 static int64_t place_of(const kit_data *d, const kit_tensor *moved, int64_t small, int put) {
   const kit_tensor *data = &d->a[DATA], *index = &d->a[INDEX];
   const int64_t *attrs = d->query.attrs, axis = attrs[1];
@@ -157,13 +157,14 @@ static void judge_take(const kit_data *d, uint32_t tolerance, int special) {
   }
 }
 
-/* What lies at a place of put's output, and what it may be off by. */
+/* The value at a place of put's output, and its largest error. */
 typedef struct spot {
   double v, slack;
   int64_t whole;
 } spot;
 
-/* Each combination is rounded to the dtype of what lies there: half of a last place, and below normals. */
+/* Each combination is rounded to the dtype of the value there: half a unit in the last place, also for
+ * subnormals. */
 static void rounding(uint32_t dtype, double *out_eps, double *out_least) {
   static const struct {
     uint32_t dtype;

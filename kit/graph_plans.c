@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * graph_plans.c - ops of graphs: one plan run with the dims that were prepared and with smaller ones in other
- * strides; outputs in an input; an index outside of its dimension; sizes that nobody runs. */
+ * graph_plans.c - ops of graphs: one plan run with the prepared dims and with smaller ones in other strides;
+ * outputs that share memory with an input; an index outside its dimension; sizes too large to run. */
 #include <stdio.h>
 
 #include "kit/graph.h"
@@ -114,7 +114,7 @@ void kit_graph_in_place(kit_actor *a) {
 
 /* ---- an index outside ------------------------------------------------------------------------- */
 
-/* One number of the index is out of range: an error that says so, and not a byte beside the outputs. A device
+/* With one index out of range the op must report an error and write no byte outside the outputs. A device
  * whose kernels cannot fail reads zeros instead. */
 static uint32_t one_outside(kit_actor *a, uint32_t index) {
   kit_shape s = {.x = BS_F32, .y = BS_F32, .w = BS_F32, .B = 5, .N = 7, .K = 3, .seed = 500 + index};
@@ -153,7 +153,7 @@ void kit_num_outside(const kit_case *c) {
   if (ran == 0) kit_unsupported("no query of 5 x 7 is served");
 }
 
-/* ---- sizes that nobody runs ------------------------------------------------------------------- */
+/* ---- sizes too large to run ------------------------------------------------------------------- */
 
 void kit_graph_huge(kit_data *d, uint32_t which) {
   for (uint32_t i = 0; i < d->nargs; i++) {

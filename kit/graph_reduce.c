@@ -40,7 +40,8 @@ static void make(kit_data *d, uint64_t *seed) {
       !of_integers(d) && (fold == BS_FOLD_SUM || fold == BS_FOLD_SUMSQ) ? factors[kit_below(seed, 4)] : 1.0;
 }
 
-/* What is folded so far: the value, the sizes of its terms, how many, and of integers the exact one. */
+/* The state of a fold: the value, the sum of the terms' sizes, their number, and for integers the exact
+ * value. */
 typedef struct fold {
   int64_t kind, terms;
   long double v, size;

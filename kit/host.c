@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * host.c - the host table that the kit gives a plugin: the real services of libblockshock behind wrappers
- * that count, keep what is registered, and fail at the n-th call when told to. What may be registered is
- * judged by the host's own rules (core/plugin/slots.h, accept.h). */
+ * host.c - the host table that the kit gives a plugin. Wrappers around the real services of libblockshock
+ * count calls, record what is registered, and on request fail at the n-th call. The host's own rules
+ * (core/plugin/slots.h, accept.h) judge what is registered. */
 #include <stdio.h>
 
 #include "core/base/rng.h"
@@ -114,7 +114,7 @@ static int parse_value(const bs_param_desc *d, kit_param *p) {
   p->value = (bs_value){.struct_size = sizeof p->value, .type = d->type, .s = p->text};
   switch (d->type) {
     case BS_PARAM_INT:
-      return bs_parse_i64(p->text, 1, &p->value.i);
+      return bs_parse_size(p->text, &p->value.i);
     case BS_PARAM_FLOAT:
       return bs_parse_f64(p->text, &p->value.f);
     case BS_PARAM_BOOL:

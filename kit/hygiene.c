@@ -202,7 +202,7 @@ static void *nothing(void *arg) {
 }
 
 void kit_clean_threads(const kit_case *c) {
-  pthread_t first; /* a sanitizer starts a thread of its own beside it */
+  pthread_t first; /* a sanitizer starts an additional thread with it */
   int after;
   (void)c;
   kit_assert(pthread_create(&first, NULL, nothing, NULL) == 0, "no threads");

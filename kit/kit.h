@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * kit.h - inside of the conformance kit: the host that a plugin sees (host.c), what the plugin registered
- * (plugin.c), the list of checks (list.c) and how they run and are classed (run.c). A check is a function
- * that runs in a forked child: it ends by returning (pass), kit_unsupported, or a failing assertion. */
+ * kit.h - internals of the conformance kit: the host that a plugin sees (host.c), the registered things of
+ * the plugin (plugin.c), the list of checks (list.c) and the code that runs and classes them (run.c). A check
+ * is a function in a forked child: it returns (pass), calls kit_unsupported, or fails an assertion. */
 #ifndef BS_KIT_KIT_H
 #define BS_KIT_KIT_H
 #include <stdlib.h>
@@ -15,10 +15,10 @@
 
 enum { KIT_MAX_THINGS = 64, KIT_MAX_PARAMS = 64, KIT_MAX_CASES = 1024, KIT_NAME = 256 };
 
-/* Seconds that a check may take; where the kit itself is built with a sanitizer, ten times as many. */
+/* The time limit of a check in seconds; ten times as much if the kit itself is built with a sanitizer. */
 enum { KIT_LIMIT_S = 60 * (BS_SLOW ? 10 : 1), KIT_FULL_LIMIT_S = 10 * KIT_LIMIT_S };
 
-/* In a process that is a rank of a check it leaves the text for the check, and ends (comm_rank.c). */
+/* In a process that is a rank of a check, stores the text for the check and exits (comm_rank.c). */
 void kit_rank_fails(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 #define kit_fail(...)            \
   do {                           \
@@ -49,7 +49,7 @@ typedef struct kit_param {
 typedef struct kit_host {
   struct {
     bs_host host;
-    void *later[16]; /* what a later minor may append: not NULL, not callable */
+    void *later[16]; /* slots that a later minor may append: not NULL, not callable */
   } table;
   uint32_t kinds; /* of the descriptor */
   kit_thing things[KIT_MAX_THINGS];
@@ -73,7 +73,7 @@ int32_t kit_partition_make(const bs_mask *mask, int64_t total, uint32_t rank, ui
                            const bs_partition **out, bs_error *err);
 void kit_partition_free(const bs_partition *p);
 int64_t kit_partitions(void);
-/* Forgets what was registered and declared. */
+/* Drops all registered and declared things. */
 void kit_host_drop(kit_host *host);
 
 /* ---- the plugin (plugin.c) ------------------------------------------------------------------ */
@@ -93,7 +93,7 @@ void kit_plugin_deactivate(kit_plugin *p);
 /* Both, or the check fails. */
 void kit_plugin_open(kit_plugin *p);
 
-/* What a child found out about the plugin before any check. */
+/* Facts on the plugin that a child found before any check. */
 typedef struct kit_found {
   uint32_t kind;
   char name[64]; /* of an op implementation: its algorithm */
@@ -137,16 +137,17 @@ typedef struct kit_run {
   uint32_t n_cases;
   struct kit_note {
     uint32_t unsupported;
-    uint32_t done; /* the body came to its end: else the plugin ended the process */
+    uint32_t done; /* the body has returned: otherwise the plugin ended the process */
     char text[640];
   } * notes; /* shared memory, one a case */
   uint32_t current;
 } kit_run;
 extern kit_run kit;
-/* A process that mpirun has started for a check (comm_rank.c); returns only where it is none. */
+/* Runs a process that mpirun has started for a check (comm_rank.c); returns only in other processes. */
 int kit_rank_main(const char *path);
 
-/* This check does not fit the plugin, which says so itself: `why` is its text. Return after it. */
+/* Marks the check as not applicable to the plugin, by the plugin's own statement: `why` is its text. Return
+ * after it. */
 void kit_unsupported(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 static inline int kit_full(void) {
   return kit.options->full;
@@ -156,13 +157,13 @@ uint32_t kit_list(const kit_survey *survey, kit_case *out_cases, uint32_t max);
 extern const char *const kit_groups[];
 extern const uint32_t kit_n_groups;
 
-/* One call of everything that a plugin offers, at one small shape: what the checks of hygiene watch. */
+/* Calls all functions of a plugin once, at one small shape, for the checks of hygiene. */
 void kit_exercise(kit_plugin *p);
 /* A layer of the method in a world of its usual size (method.c). */
 void kit_method_use(const bs_method *m);
 
-/* The table and state of a communicator or backend; of a wrapper, those of what it makes of the library's
- * own. Then kit_unwrap, before the plugin is deactivated. One at a time. */
+/* The table and state of a communicator or backend; of a wrapper, those that it makes from the library's own.
+ * Call kit_unwrap afterwards, before the plugin is deactivated. One at a time. */
 const bs_comm *kit_comm_of(const kit_thing *t, void **out_state);
 const bs_backend *kit_backend_of(const kit_thing *t, void **out_state);
 void kit_unwrap(void);

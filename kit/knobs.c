@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * knobs.c - numerics.knobs: some queries of an op with each value of each knob that the implementation
- * declares, against the fp64 oracle; and what a plan says of itself. A value may be refused, by supports or
- * by prepare; it may neither give wrong numbers nor be another one than was asked for. */
+ * knobs.c - numerics.knobs: some queries of an op with each value of each declared knob of the
+ * implementation, against the fp64 oracle; and the plan's echo. supports or prepare may refuse a value. A
+ * value that is accepted must give right numbers and must be the one in the echo. */
 #include <stdio.h>
 
 #include "kit/graph.h"

@@ -49,7 +49,8 @@ void kit_life_repeat(const kit_case *c) {
   }
 }
 
-/* The n-th host call fails, for every n: nothing is left, the reason is told, and the next try works. */
+/* The n-th host call fails, for every n: nothing may be left, the error has the reason, and the next try
+ * works. */
 void kit_life_failures(const kit_case *c) {
   static kit_plugin p;
   (void)c;
@@ -87,7 +88,7 @@ void kit_life_two_hosts(const kit_case *c) {
   kit_assert(a.host.n_things == b.host.n_things, "two hosts of one process get %u and %u things",
              a.host.n_things, b.host.n_things);
   kit_plugin_deactivate(&a);
-  no_blocks(&a, "deactivate beside a second host");
+  no_blocks(&a, "deactivate next to a second host");
   kit_exercise(&b); /* what the second has must not have gone with the first */
   kit_plugin_deactivate(&b);
   no_blocks(&b, "deactivate after the first host's");

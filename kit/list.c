@@ -116,8 +116,8 @@ static int phantom(const kit_survey *s, const kit_found *f) {
   return 0;
 }
 
-/* Some rows make sense for some ops, for ranks that are processes, or for memory that holds values, only.
- * What a communicator does is checked under one of its names. */
+/* Does a row apply? Some are only for some ops, for ranks that are processes, or for memory that holds
+ * values. The behaviour of a communicator is checked under one of its names. */
 static int fits(const kit_survey *s, const row *r, const kit_found *f) {
   if (f->again && strcmp(r->group, "lifecycle") != 0) return 0;
   if (strcmp(r->group, "numerics") == 0 && phantom(s, f)) return 0;

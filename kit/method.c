@@ -215,7 +215,7 @@ static double *rounded(uint32_t dtype, const float *values, int64_t n) {
   return out;
 }
 
-/* Which rank holds which weights, where it is told row by row. */
+/* Which rank holds which weights, for masks that differ by row. */
 typedef struct weight_owners {
   const mf_case *c;
   const mf_result *result;
@@ -243,7 +243,7 @@ static int32_t owners_of(void *ctx, int64_t n, uint32_t *out, uint32_t *out_firs
   return BS_OK;
 }
 
-/* Which rank holds partial sums of which columns; NULL: none does, or owners tell. */
+/* The rank that holds partial sums of each column; NULL: none does, or owners know. */
 static uint32_t *column_ranks(const mf_case *c, const mf_result *result, uint32_t split) {
   if (split != BS_SPLIT_K || c->world == 1 || by_row(c, result)) return NULL;
   uint32_t *of = calloc((size_t)c->spec.K + 1, sizeof *of);

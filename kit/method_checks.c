@@ -65,8 +65,8 @@ void mf_check_outputs(const mf_case *c, const mf_result *result) {
   free(want);
 }
 
-/* Who may read weight [n,k] beside its owner: who holds one half of its group of four; of a transposable
- * mask, of a group in its block of four rows. */
+/* May the rank read weight [n,k], other than its owner? It may if it holds one half of its group of four; for
+ * a transposable mask, of a group in its block of four rows. */
 static int may_read(const mf_case *c, const mf_rank *r, int64_t n, int64_t k) {
   const int64_t tall = c->spec.mask != NULL && c->spec.mask->kind == BS_MASK_TRANSPOSABLE ? 4 : 1;
   const int64_t top = n / tall * tall, group = k / 4 - r->first_group;
@@ -135,7 +135,7 @@ void mf_check_counters(const mf_case *c, const mf_result *result) {
     compare(c, r, "FLOPs", k->counters[BS_COUNT_FLOPS], times * (p->flops / B * rows));
     compare(c, r, "collectives", k->counters[BS_COUNT_COLLECTIVES], times * p->n_collectives);
     compare(c, r, "collectives seen by the hook", k->collectives, times * p->n_collectives);
-    if (p->chunks > 1 && rows != B) { /* the tokens are divided anew; each chunk's wire is rounded down */
+    if (p->chunks > 1 && rows != B) { /* the tokens are divided again; each chunk's bytes are rounded down */
       const uint64_t counted = k->counters[BS_COUNT_WIRE_BYTES] / times;
       payload = whole / B * rows;
       wire = payload * (p->coll_kind[0] == BS_COLL_ALL_REDUCE ? 2 * (P - 1) : P - 1) / P;

@@ -243,7 +243,7 @@ static int32_t rank_forward(bs_rank *rank, run *u, either_layer *l, mf_rank *r, 
   for (uint32_t i = 0; i < BS_COUNT_COUNT_; i++) r->counters[i] = bs_rank_counter(rank, i);
   if (rc == BS_OK) rc = bs_rank_barrier(rank, "mf.done", err);
   if (rc == BS_OK && api->rank(rank) == 0) u->out->memory_peak_forward = bs_world_memory_peak(u->world);
-  if (rc == BS_OK) rc = bs_rank_barrier(rank, "mf.read", err); /* nobody allocates before it is read */
+  if (rc == BS_OK) rc = bs_rank_barrier(rank, "mf.read", err); /* no rank may allocate before it is read */
   if (rc == BS_OK) keep_y(r, &y);
   if (y.data != NULL) api->tensor_free(rank, &y);
   if (x.data != NULL) api->tensor_free(rank, &x);

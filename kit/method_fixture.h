@@ -31,11 +31,12 @@ typedef struct mf_rank {
   uint8_t *y_bits; /* the same, as stored */
   uint64_t y_bytes;
   int64_t y_cols;
-  float *partial; /* what this rank put into the collective, [rows,N] or its block; NULL: none */
+  float *partial; /* this rank's input to the collective, [rows,N] or its block; NULL: none */
   uint64_t partial_count;
   int64_t row_begin, row_count, k_own;
-  int64_t *columns;    /* the k_own columns; NULL where each row has others */
-  int64_t *places;     /* [row_count, k_own]: the column of each, -1: behind the last one; NULL: `columns` */
+  int64_t *columns;    /* the k_own columns; NULL if each row has different ones */
+  int64_t *places;     /* [row_count, k_own]: the column of each, -1: padding after the last one; NULL:
+                        * `columns` */
   int64_t first_group; /* with places: of four columns; there are k_own / 2 */
   float *weights;      /* [row_count, k_own], read back */
   uint64_t counters[BS_COUNT_COUNT_];
@@ -54,7 +55,7 @@ typedef struct mf_result {
 
 /* A context with the built and built-in plugins; fails the test when it cannot be opened. */
 bs_context *mf_context(void);
-/* With parameters of plugins, "cpu.matmul=dnnl". */
+/* Opens a context with parameters of plugins, "cpu.matmul=dnnl". */
 bs_context *mf_context_with(const char *const *params, uint32_t count);
 bs_layer_spec mf_spec(int64_t B, int64_t N, int64_t K, uint32_t dtype);
 /* Build and run; returns the status of the first call that failed. mf_free in any case. */
@@ -66,27 +67,28 @@ void mf_run_ok(bs_context *context, const mf_case *c, mf_result *out);
 double *mf_reference(const mf_case *c);
 /* Small integers (-2..2) or normals: exact sums or not. count values by (seed, index); caller frees. */
 float *mf_integers(uint64_t seed, int64_t count);
-/* The same, some of the zeros negative. */
+/* Like mf_integers, with some zeros negative. */
 float *mf_signed_zeros(uint64_t seed, int64_t count);
 float *mf_normals(uint64_t seed, int64_t count);
-/* How many times as many data a test shall try: BS_TEST_BIG (make verify), or 1. */
+/* The factor for the amount of data in a test: BS_TEST_BIG (make verify), or 1. */
 uint32_t mf_big(void);
 bs_mask mf_mask(const char *name);
 /* The mask in *room; NULL for no name. */
 const bs_mask *mf_mask_in(const char *name, bs_mask *room);
 /* The column of W under weight j of packed row i of a rank; -1: none. */
 int64_t mf_column(const mf_rank *rank, int64_t i, int64_t j);
-/* The same of what a layer owns, before it is gone: [row_count, *out_width]; caller frees. */
+/* The columns that a layer owns, before the layer is freed: [row_count, *out_width]; caller frees. */
 int64_t *mf_places(const bs_ownership *own, int64_t K, int64_t *out_width);
 
-/* method_checks.c; each fails the test with what it saw. y is the product of integers, bit for bit (after
- * gelu and silu: within their ulps), and the same on every rank. */
+/* method_checks.c; each check fails the test with the values that it found. y is the product of integers, bit
+ * for bit (after gelu and silu: within their ulps), and the same on every rank. */
 void mf_check_outputs(const mf_case *c, const mf_result *result);
-/* Each weight is owned, by one rank (replicated: by some), read by its owners alone, and reads back. */
+/* One rank owns each weight (replicated: some ranks), only its owners read it, and it reads back. */
 void mf_check_ownership(const mf_case *c, const mf_result *result, int replicated);
-/* What a rank read back has the signs of w [N,K], of its zeros too; beyond the last column +0. */
+/* The values that a rank read back have the signs of w [N,K], also of its zeros; beyond the last column
+ * +0. */
 void mf_check_signs(const mf_rank *rank, const float *w, int64_t K);
-/* The host counted what was proposed. */
+/* The host's counts equal the proposal. */
 void mf_check_counters(const mf_case *c, const mf_result *result);
 
 #endif

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * method_gradient.h - one backward pass of one layer of any method, checked on the spot: on small integers
- * dX, dW and db must be the exact products, dX on every rank; the host must count what was proposed, and
- * nothing may be allocated meanwhile. Through an activation (forward runs first, the values are not integers)
- * the gradients are those of finite differences, within the roundings of the dtypes. On demand two steps of
- * an optimiser follow. For the tests of this folder and the conformance kit.
- */
+ * method_gradient.h - runs and checks one backward pass of one layer of any method. On small integers dX, dW
+ * and db must be the exact products, dX on every rank. The host's counts must equal the proposal, and nothing
+ * may be allocated during the pass. With an activation (forward runs first, the values are not integers) the
+ * gradients are those of finite differences, within the roundings of the dtypes. On request two steps of an
+ * optimiser follow. For the tests of this folder and the conformance kit. */
 #ifndef BS_KIT_METHOD_GRADIENT_H
 #define BS_KIT_METHOD_GRADIENT_H
 
 #include "kit/method_fixture.h"
 
-/* What follows a backward pass: nothing, or two steps of an optimiser. */
+/* The work after a backward pass: none, or two steps of an optimiser. */
 enum mg_step { MG_NONE, MG_FUSED, MG_SGD, MG_MOMENTUM, MG_ADAMW, MG_STEPS_ };
 
 typedef struct mg_case {
@@ -23,9 +22,9 @@ typedef struct mg_case {
   uint32_t step;           /* enum mg_step */
 } mg_case;
 
-/* method_step.c: the flags of a layer that takes these steps; and two of them, behind a backward of x and dy
- * that gave dw and db, checked: weights read back, the bias as forward gives it for an x of zeros. `want` are
- * the exact gradients [N,K] and [N]. */
+/* method_step.c: the flags of a layer that takes these steps. The steps themselves: two of them, after a
+ * backward of x and dy that gave dw and db. They are checked: weights read back, the bias from forward's
+ * output for an x of zeros. `want` are the exact gradients [N,K] and [N]. */
 uint32_t mg_step_flags(uint32_t step);
 typedef struct mg_stepping {
   const mg_case *c;
@@ -36,11 +35,13 @@ typedef struct mg_stepping {
   const double *want_dw, *dw_size, *want_db;
   int64_t y_begin, y_cols;
 } mg_stepping;
-/* How far a sum may be off whose terms have absolute values that add up to size; 0 without an activation. */
+/* The largest error of a sum whose terms have absolute values that add up to size; 0 without an
+ * activation. */
 double mg_slack(const bs_layer_spec *spec, double size);
 int32_t mg_steps(const mg_stepping *s, bs_error *err);
 
-/* Fails the test (ck_abort) with what it saw; returns the status of the first call that failed. */
+/* Fails the test (ck_abort) with the values that it found; returns the status of the first call that
+ * failed. */
 int32_t mg_run(bs_context *context, const mg_case *c, bs_error *err);
 
 #endif

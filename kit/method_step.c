@@ -19,7 +19,7 @@ uint32_t mg_step_flags(uint32_t step) {
   return flags[step];
 }
 
-/* As a weight of dtype holds it. */
+/* The value after conversion to the weights' dtype. */
 static double stored(uint32_t dtype, double value) {
   unsigned char bytes[8];
   bs_store_f64(dtype, bytes, 0, value);
@@ -90,8 +90,8 @@ static int32_t check_weights(const mg_stepping *s, bs_error *err) {
   return rc;
 }
 
-/* Of zeros forward gives the bias; masked columns that had moved would not show, so ones follow: their y is
- * the sum of each row of the new W and the bias. */
+/* Forward of zeros gives the bias. It would not show masked columns that had changed, so forward of ones
+ * follows: its y is the sum of each row of the new W and the bias. */
 static int32_t check_outputs(const mg_stepping *s, double fill, bs_error *err) {
   const bs_layer_spec *spec = &s->c->spec;
   const int64_t rows = s->x->dims[0];

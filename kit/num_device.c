@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * num_device.c - group numerics, of a backend: its device opens twice, its memory gives back what went in, on
- * streams of its own too, and its events tell times. */
+ * num_device.c - group numerics, for a backend: its device opens twice, its memory returns the data that were
+ * copied to it, also on additional streams, and its events measure times. */
 #include "kit/op.h"
 
 static void round_trip(const bs_backend *b, void *device) {
@@ -19,7 +19,7 @@ static void round_trip(const bs_backend *b, void *device) {
   kit_assert(rc == BS_OK, "mem_copy fails: %s: %s", err.id, err.message);
   kit_assert(memcmp(sent, got, BYTES) == 0, "what is copied to the device does not come back the same");
   b->mem_free(device, p);
-  if (BS_THIS_SANITIZER != BS_SAN_NONE) return; /* it ends a process that asks for so much */
+  if (BS_THIS_SANITIZER != BS_SAN_NONE) return; /* a sanitizer ends a process that requests so much */
   p = &seed;
   rc = b->mem_alloc(device, UINT64_MAX / 2, 64, &p, &err);
   kit_assert(rc != BS_OK, "mem_alloc of 2^63 bytes succeeds");
@@ -78,7 +78,7 @@ static void between_events(const bs_backend *b, void *device, bs_stream *stream)
   for (int i = 0; i < 2; i++) b->event_destroy(device, events[i]);
 }
 
-/* What one stream is given behind an event of the other has what that one did before it. */
+/* Work that follows an event of another stream sees the results of that stream before the event. */
 static void behind_event(const bs_backend *b, void *device, bs_stream *leader, bs_stream *follower) {
   enum { BYTES = 100003 };
   static unsigned char sent[2][BYTES], got[BYTES];

@@ -121,7 +121,7 @@ void kit_num_rows(const kit_case *c) {
 
 /* ---- out may be in an input ------------------------------------------------------------------ */
 
-/* Of activate its input, of others their base. */
+/* The argument that may share memory with the output: for activate its input, for others the base. */
 static uint32_t input_of(const kit_data *d) {
   return kit_has_base(d->op) ? kit_base(d) : 0;
 }

@@ -230,7 +230,7 @@ static void make_queries(kit_data *d) {
   if (kit_is_loss(d->op)) d->query.attrs[1] = kit_loss_count(d);
   d->pack_query = d->query;
   if (is(d, "matmul")) return;
-  /* As a layer of that weight dtype would pack it. */
+  /* The query by which a layer of that weight dtype would pack it. */
   d->pack_x = bs_desc_2d(s->w, s->B, s->x_full ? s->K : d->kept);
   d->pack_y = bs_desc_2d(bs_dtype_is_float(s->w) ? s->w : BS_I32, s->B, s->N);
   d->pack_descs[0] = &d->pack_x;
@@ -389,7 +389,7 @@ int32_t kit_data_run(kit_actor *a, kit_data *d, const char **stage, bs_error *er
   if (kit_is_step(d->op)) kit_step_reset(d);
   *stage = "pack";
   if (needs_weight(d) && packer == NULL)
-    return bs_error_set(err, BS_UNSUPPORTED, "BS-KIT-PACKER", "the plugin has no matmul24 beside %s@%s/%s",
+    return bs_error_set(err, BS_UNSUPPORTED, "BS-KIT-PACKER", "the plugin has no matmul24 for %s@%s/%s",
                         a->impl->op, a->impl->backend, a->impl->name);
   if (needs_weight(d)) rc = packer->pack(state, &a->exec, &d->pack_query, &source, &packed, &bytes, err);
   if (rc == BS_OK) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * op_grid.c - the generated queries of an op: corners first (nothing, one, primes, one beside a power of two,
- * large), then drawn by a seed, the same ones for every plugin; then sizes that kernels have edges at. All
- * keep the schema's rules. */
+ * op_grid.c - the generated queries of an op. Corners come first (nothing, one, primes, one next to a power
+ * of two, large), then queries drawn by a seed, the same for every plugin; then sizes at which kernels have
+ * edges. All follow the schema's rules. */
 #include "kit/graph.h"
 
 static const uint32_t floats[] = {BS_F32, BS_BF16, BS_F16, BS_F64, BS_F8E4M3, BS_F8E5M2};
@@ -43,7 +43,7 @@ static uint32_t blocks_of(const char *op) {
   return strncmp(op, "matmul24", 8) == 0 ? N_BLOCKS - N_LARGE : N_BLOCKS;
 }
 
-/* The quick kit asks one edge of so many: 7 meets every dtype and every kind of edge of a product, 5 a long
+/* The quick kit takes one edge in so many. 7 covers every dtype and every kind of edge of a product, 5 a long
  * row with gaps. */
 static uint32_t edge_step(const char *op) {
   return kit_full() || kit.options->edges ? 1 : is_product(op) ? 7 : 5;
@@ -107,7 +107,7 @@ static void draw_integers(kit_shape *s, uint32_t i, uint64_t *seed) {
   if (of_bytes(i)) s->x = s->w = BS_I8, s->y = BS_I32;
 }
 
-/* How many there are; of integers none and relu. */
+/* The number of activations; for integers none and relu. */
 static int64_t activations(int integers) {
   return integers ? 2 : BS_ACT_GELU_TANH + 1;
 }
@@ -118,7 +118,7 @@ static void draw_epilogue(kit_shape *s, int integers, uint64_t *seed) {
   if (kit_below(seed, 3) == 0) s->activation = (uint32_t)kit_below(seed, activations(integers));
 }
 
-/* What the derivatives ask of their dtypes; 0: there is no such query. */
+/* Adapts dtypes to the derivative ops; 0: there is no such query. */
 static int fit_dtypes(const char *op, kit_shape *s, uint32_t i, int integers, uint64_t *seed) {
   if (kit_graph_find(op) != NULL) {
     if (strcmp(op, "contract") == 0 && i >= N_CORNERS) {
@@ -154,7 +154,7 @@ static int fit_dtypes(const char *op, kit_shape *s, uint32_t i, int integers, ui
   return 1;
 }
 
-/* Of an optimiser's step every query comes twice: over a weight of matmul, then over one of matmul24. */
+/* For an optimiser's step every query comes twice: over a weight of matmul, then over one of matmul24. */
 int kit_grid(const char *op, uint32_t i, int integers, kit_shape *s) {
   static const uint32_t plain[] = {BS_F32, BS_BF16, BS_F16};
   const uint32_t size = kit_grid_size(), of24 = i >= size && kit_is_step(op);

@@ -189,10 +189,10 @@ static void judge_matmul(const kit_data *d, uint32_t tolerance, int special) {
   const kit_shape *s = &d->shape;
   product p;
   product_begin(&p, s->B, s->N, d->kept);
-  for (int64_t i = 0; i < d->kept; i++) {
-    for (int64_t b = 0; b < s->B; b++) p.left[b * d->kept + i] = kit_get(&d->a[0], b, x_column(d, i));
-    for (int64_t n = 0; n < s->N; n++) p.right[n * d->kept + i] = kit_get(&d->w, n, kit_column(d, i));
-  }
+  for (int64_t b = 0; b < s->B; b++)
+    for (int64_t i = 0; i < d->kept; i++) p.left[b * d->kept + i] = kit_get(&d->a[0], b, x_column(d, i));
+  for (int64_t n = 0; n < s->N; n++)
+    for (int64_t i = 0; i < d->kept; i++) p.right[n * d->kept + i] = kit_get(&d->w, n, kit_column(d, i));
   if (s->bias != 0) {
     p.bias = calloc((size_t)s->N + 1, sizeof(double));
     kit_assert(p.bias != NULL, "no memory for the oracle");
@@ -318,7 +318,7 @@ static void judge_elements(const kit_data *d, uint32_t tolerance, int special) {
     }
 }
 
-/* Elements of the output that the op does not write: columns beside the partition. */
+/* Checks elements of the output that the op must not write: columns outside the partition. */
 static void judge_untouched(const kit_data *d) {
   const kit_shape *s = &d->shape;
   const int beside = is(d, "scatter_columns") || (is(d, "matmul_dx") && s->x_full && d->part != NULL);
@@ -340,17 +340,24 @@ static void judge_untouched(const kit_data *d) {
   }
 }
 
+/* Is argument i read alone? */
+static int is_input(const kit_data *d, uint32_t i) {
+  if (kit_graph_find(d->op) != NULL) return (d->outs >> i & 1u) == 0;
+  return (int32_t)i != d->out && (int32_t)i != d->second &&
+         !(kit_is_step(d->op) && i >= 1 && i + 1 < d->nargs);
+}
+
+void kit_data_judge_beside(const kit_data *d) {
+  const char *text = kit_data_text(d);
+  for (uint32_t i = 0; i < d->nargs; i++) kit_check_around(&d->a[i], text, is_input(d, i));
+  if (kit_graph_find(d->op) == NULL) judge_untouched(d);
+}
+
 void kit_data_judge(const kit_data *d, uint32_t tolerance, int special) {
-  if (kit_graph_find(d->op) != NULL) {
-    kit_graph_judge(d, tolerance, special);
-    return;
-  }
-  for (uint32_t i = 0; i < d->nargs; i++)
-    kit_check_around(&d->a[i], kit_data_text(d),
-                     (int32_t)i != d->out && (int32_t)i != d->second &&
-                         !(kit_is_step(d->op) && i >= 1 && i + 1 < d->nargs));
-  judge_untouched(d);
-  if (kit_is_step(d->op))
+  kit_data_judge_beside(d);
+  if (kit_graph_find(d->op) != NULL)
+    kit_graph_find(d->op)->judge(d, tolerance, special);
+  else if (kit_is_step(d->op))
     kit_step_judge(d, tolerance, special);
   else if (d->groups != NULL)
     kit_judge24(d, tolerance, special);

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * op_judge24.c - outputs of the ops over 2:4 weights against fp64 sums over the kept weights alone: what is
- * not kept does not count, whatever X or dY hold there. Bounds are those of op_judge.c. */
+ * op_judge24.c - outputs of the ops over 2:4 weights against fp64 sums over only the kept weights: the others
+ * do not count, for any X or dY. Bounds are those of op_judge.c. */
 #include <math.h>
 
 #include "kit/op.h"
 #include "lab/activation.h"
 
-/* A sum, and that of the sizes of its terms. steps: as docs/ops.md says it is rounded, where that is asked.
- */
+/* A sum, and the sum of its terms' sizes. steps: rounded as docs/ops.md defines, if requested. */
 typedef struct sum {
   double value, size, steps;
   int64_t terms;
@@ -169,11 +168,10 @@ static void operands_make(operands *o, const kit_tensor *x, const kit_tensor *dy
   o->left = take(most + d->kept, sizeof *o->left);
   o->right = take(most + d->kept, sizeof *o->right);
   o->at = take(most + d->kept, sizeof *o->at);
-  for (int64_t k = 0; k < d->kept; k++) {
-    for (int64_t b = 0; x != NULL && b < B; b++) o->x[b * d->kept + k] = kit_get(x, b, x_column(d, k));
-    for (int64_t n = 0; d->w.block != NULL && n < N; n++)
-      o->w[n * d->kept + k] = kit_get(&d->w, n, kit_column(d, k));
-  }
+  for (int64_t b = 0; x != NULL && b < B; b++)
+    for (int64_t k = 0; k < d->kept; k++) o->x[b * d->kept + k] = kit_get(x, b, x_column(d, k));
+  for (int64_t n = 0; d->w.block != NULL && n < N; n++)
+    for (int64_t k = 0; k < d->kept; k++) o->w[n * d->kept + k] = kit_get(&d->w, n, kit_column(d, k));
   for (int64_t i = 0; dy != NULL && i < B * N; i++) o->dy[i] = kit_get(dy, i / N, i % N);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * op_quant.c - quantize_groups, dequantize_sum and dequantize_product as the kit asks and judges them. What
- * docs/ops.md says to the bit (scales, values, sums in the order of the terms) is compared to the bit where
- * the answer is EXACT, and within a few roundings elsewhere. Groups have K columns, values the dtype w. */
+ * op_quant.c - queries and oracles of quantize_groups, dequantize_sum and dequantize_product. docs/ops.md
+ * defines scales, values and sums in the order of the terms to the bit. They are compared to the bit if the
+ * answer is EXACT, and within a few roundings otherwise. Groups have K columns, values the dtype w. */
 #include <math.h>
 
 #include "kit/op.h"
@@ -30,7 +30,7 @@ uint32_t kit_base(const kit_data *d) {
 
 static const int64_t groups_[] = {1, 3, 32, 128, 5, 2, 16, 64, 1000};
 
-/* The dtypes that the schema asks for, whatever was drawn; and columns of a group. */
+/* Sets the dtypes that the schema requires, for any draw; and the columns of a group. */
 void kit_quant_fit(const char *op, kit_shape *s) {
   static const uint32_t values[] = {BS_I8, BS_F8E4M3, BS_I8, BS_F8E5M2};
   if (!kit_is_quant(op)) return;
@@ -52,7 +52,7 @@ int64_t kit_quant_group(const kit_data *d) {
   return joins(d) ? 0 : kit_is_scaled(d->op) ? groups_[d->shape.seed % 9] : d->shape.K;
 }
 
-/* Of quantize_groups: 1 where rows share their scales. */
+/* For quantize_groups: 1 if rows share their scales. */
 static int64_t together(const kit_data *d) {
   return (int64_t)(d->shape.seed / 108 % 3 == 1);
 }

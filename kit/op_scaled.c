@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * op_scaled.c - scaled_matmul as the kit asks and judges it: fp8 matrices x and w of the dtypes x and w, a
- * scale for each group of columns of a row, sums in fp64 within the bound of what the answer promises. */
+ * op_scaled.c - queries and oracle of scaled_matmul: fp8 matrices x and w of the dtypes x and w, a scale for
+ * each group of columns of a row, sums in fp64 within the bound that the answer promises. */
 #include <math.h>
 
 #include "kit/op.h"
@@ -62,7 +62,7 @@ void kit_scaled_huge(kit_data *d, int64_t B, int64_t N) {
 
 /* ---- judging -------------------------------------------------------------------------------- */
 
-/* In front of the activation; and the sum of magnitudes. */
+/* The sum before the activation; and the sum of magnitudes. */
 static double sum_of(const kit_data *d, int64_t b, int64_t n, double *out_size) {
   const kit_shape *s = &d->shape;
   const int64_t group = kit_quant_group(d), G = groups_of(d, s->K);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * op_step.c - sgd_update, adamw_update and activate_dx as the kit asks and judges them. A step writes its
- * weight and what the optimiser remembers: that is made anew before each run, and both are compared with the
- * formulas in fp64 (lab/gate/step_follow.h). */
+ * op_step.c - queries and oracles of sgd_update, adamw_update and activate_dx. A step writes its weight and
+ * the optimiser's state. Both are set again before each run, and compared with the formulas in fp64
+ * (lab/gate/step_follow.h). */
 #include <math.h>
 
 #include "kit/op.h"
 #include "lab/gate/step_judging.h"
 
 static const double sgd_hyper[4] = {0.25, 0.5, 0.125, 0};
-/* Of beta 0.75 and 0.875; 1 / (1 - 0.75^3) and 1 / (1 - 0.875^3), rounded to f32 where they are set. */
+/* For beta 0.75 and 0.875; 1 / (1 - 0.75^3) and 1 / (1 - 0.875^3), rounded to f32 where they are set. */
 static const double adamw_hyper[8] = {0.125, 0.25, 0.125, 1.0 / 1024, 0.125, 64.0 / 37, 512.0 / 169, 0};
 
 int kit_is_step(const char *op) {
@@ -27,12 +27,12 @@ static uint32_t states_of(const kit_data *d) {
   return is_adamw(d) ? 2 : 1;
 }
 
-/* What is remembered before a run: not negative, as a mean of squares is. */
+/* The optimiser's state before a run: not negative, as a mean of squares is. */
 static double remembered(int64_t n, int64_t k, uint32_t state) {
   return 0.0625 * (double)((7 * n + 3 * k + 5 * (int64_t)state) % 16);
 }
 
-/* Dtypes and attributes that the schema asks for, whatever was drawn. */
+/* Sets the dtypes and attributes that the schema requires, for any draw. */
 void kit_step_fit(const char *op, kit_shape *s) {
   if (kit_is_step(op) && s->x != BS_F32 && s->x != BS_F64 && bs_dtype_is_float(s->x)) s->x = s->y = BS_F32;
   if (strcmp(op, "activate_dx") == 0 && s->activation == BS_ACT_NONE) s->activation = BS_ACT_RELU;

@@ -17,7 +17,8 @@ int32_t kit_plugin_load(kit_plugin *p, const bs_kit_options *options, bs_error *
   bs_handlers_keep(&handlers);
   dlerror();
   p->handle = dlopen(options->plugin, RTLD_NOW | RTLD_LOCAL);
-  /* As the host does for libraries that it needs; its own are the plugin's fault (hygiene.signals). */
+  /* Restores the signal handlers that the libraries of the plugin replaced, as the host does. A handler of
+   * the plugin itself is a fault (hygiene.signals). */
   (void)bs_handlers_put_back(&handlers, p->handle);
   if (p->handle == NULL)
     return bs_error_set(err, BS_UNAVAILABLE, "BS-PLG-LOAD", "cannot be opened: %s", dlerror());

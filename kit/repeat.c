@@ -15,7 +15,7 @@ typedef struct job {
   int fused;
 } job;
 
-/* Of one rank. */
+/* State of one rank. */
 typedef struct at_work {
   const job *j;
   void *layer;
@@ -91,7 +91,7 @@ static int32_t forward_of(at_work *a, const bs_tensor *x, float *out, bs_error *
   return rc;
 }
 
-/* A forward is one of its x alone: of what is in it now, wherever it lies, however often it was asked. */
+/* A forward depends only on its x: on its present values, not on its address or on earlier calls. */
 static int32_t other_inputs(bs_rank *rank, at_work *a, bs_error *err) {
   float first[TOKENS * OUT], moved[TOKENS * OUT], now[TOKENS * OUT];
   bs_tensor other = {0};

@@ -52,7 +52,7 @@ static void print_tap(const bs_kit_report *r, bs_text *t) {
   bs_text_printf(t, "# %s\n", r->grade);
 }
 
-/* What is not UTF-8 loses its letters beyond ASCII, not the sentence. */
+/* A text that is not UTF-8 loses its letters beyond ASCII, but stays in the report. */
 static json_t *text_of(const char *text) {
   char plain[640];
   json_t *value = json_string(text);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * residue.c - group lifecycle, behind activation: every service of the host fails at each of its calls in
- * turn while a layer is built and run, a workload opened and read, a world opened and used, a device opened.
- * Each time there is a reason, nothing is left, and the next try works. */
+ * residue.c - group lifecycle, after activation. Every service of the host fails at each of its calls, one
+ * after the other, while a layer is built and run, a workload opened and read, a world opened and used, a
+ * device opened. Each time there must be a reason, nothing may be left, and the next try must work. */
 #include <stdio.h>
 #include <unistd.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * run.c - runs the checks by libcheck, each in a forked child with a time limit, and classes the results. A
- * child tells "unsupported" through shared memory; everything else libcheck tells. */
+ * run.c - runs the checks with libcheck, each in a forked child with a time limit, and classes the results. A
+ * child reports "unsupported" through shared memory; libcheck reports all other results. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -154,7 +154,7 @@ static void class_row(const kit_case *c, uint32_t at, const xfails *x, TestResul
   const int passed = tr_rtype(result) == CK_PASS;
   row->result = !passed ? BS_KIT_FAIL : note->unsupported ? BS_KIT_UNSUPPORTED : BS_KIT_PASS;
   snprintf(row->text, sizeof row->text, "%s", !passed ? tr_msg(result) : note->text);
-  /* What the check itself says of a child that it ended, and of one that a signal ended. */
+  /* The message for a child that the check itself ended, or that a signal ended. */
   if (!passed && !note->unsupported && note->text[0] != '\0')
     snprintf(row->text, sizeof row->text, "%s", note->text);
   else if (!passed && strstr(row->text, "signal 6") != NULL)
@@ -179,8 +179,7 @@ static void class_row(const kit_case *c, uint32_t at, const xfails *x, TestResul
   }
 }
 
-/* Results come in the order of the checks that were given. One that has none is a failure, whatever kept it.
- */
+/* Results come in the order of the given checks. A check without a result is a failure, for any reason. */
 static void class_all(SRunner *runner, const xfails *x, bs_kit_report *out) {
   TestResult **results = srunner_results(runner);
   const int n = srunner_ntests_run(runner);
@@ -227,9 +226,9 @@ int bs_kit_passed(const bs_kit_report *r) {
 static int32_t prepare(bs_kit_options *options, bs_kit_report *out, bs_error *err) {
   static char resolved[PATH_MAX];
   if (access(options->plugin, R_OK) != 0 || realpath(options->plugin, resolved) == NULL) {
-    bs_error_set(err, BS_UNAVAILABLE, "BS-KIT-FILE", "there is no such plugin file, or it cannot be read");
+    bs_error_set(err, BS_INPUT, "BS-KIT-FILE", "there is no such plugin file, or it cannot be read");
     bs_error_where(err, "%s", options->plugin);
-    return BS_UNAVAILABLE;
+    return BS_INPUT;
   }
   options->plugin = resolved;
   const size_t notes = KIT_MAX_CASES * sizeof *kit.notes;
@@ -268,7 +267,7 @@ static int32_t settings(const char *what, const char *const *list, uint32_t n, b
   return BS_OK;
 }
 
-/* What libcheck reads: it would leave checks out, run them in this process, or change their limits. */
+/* Variables that libcheck reads: they would leave checks out, run them in this process, or change limits. */
 static const char *const of_libcheck[] = {"CK_RUN_SUITE",
                                           "CK_RUN_CASE",
                                           "CK_INCLUDE_TAGS",
@@ -283,7 +282,7 @@ static const char *const of_libcheck[] = {"CK_RUN_SUITE",
                                           "CK_TIMEOUT_MULTIPLIER"};
 enum { N_OF_LIBCHECK = sizeof of_libcheck / sizeof of_libcheck[0] };
 
-/* Without them; afterwards they are the caller's again. */
+/* Runs all without these variables; afterwards the caller's values are restored. */
 static void run_all(SRunner *runner) {
   char *kept[N_OF_LIBCHECK] = {NULL};
   for (size_t i = 0; i < N_OF_LIBCHECK; i++) {

@@ -35,7 +35,7 @@ const kit_taken *kit_shim_taken(uint32_t rank) {
   return &taken[rank];
 }
 
-/* Where a rank's bytes are counted; NULL: they are not. */
+/* The counter of a rank's bytes; NULL: not counted. */
 static kit_taken *taken_of(bs_rank *rank) {
   const uint32_t r = bs_rank_get_api()->rank(rank);
   return r < KIT_SHIM_RANKS && !reading[r] ? &taken[r] : NULL;
@@ -181,7 +181,7 @@ static int32_t f_collective_start(bs_coll_plan *plan, const bs_tensor *in, bs_te
   keep_call(plan, in, out);
   return bs_rank_get_api()->collective_start(plan, in, out, stream, err);
 }
-/* A wait that fails has waited: whoever started needs do no more. */
+/* A wait that fails has still waited: the caller has nothing more to do. */
 static int32_t f_collective_wait(bs_coll_plan *plan, bs_error *err) {
   const int32_t rc = bs_rank_get_api()->collective_wait(plan, err);
   if (fails("collective_wait", err)) return BS_NO_MEMORY;

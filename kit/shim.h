@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * shim.h - a method's table with the kit between it and its callers: it says which phase runs, and gives the
- * method a rank table whose services are counted, recorded, fail at the n-th call and stop at one when told
- * to.
- */
+ *
+ * shim.h - a method's table with the kit between it and its callers. It reports which phase runs, and gives
+ * the method a rank table whose services are counted and recorded; on request one fails or stops at its n-th
+ * call. */
 #ifndef BS_KIT_SHIM_H
 #define BS_KIT_SHIM_H
 #include <pthread.h>
@@ -14,8 +14,8 @@ extern const char *const kit_phase_names[KIT_PHASES];
 
 enum { KIT_SHIM_RANKS = 8 };
 
-/* Where rank 0 stops: at the n-th op or collective of its forwards, until it may go on. The others do not,
- * and are counted. */
+/* The place where rank 0 stops: the n-th op or collective of its forwards, until it may continue. The other
+ * ranks do not stop, and are counted. */
 typedef struct kit_stop {
   pthread_mutex_t lock;
   pthread_cond_t change;
@@ -33,25 +33,26 @@ typedef struct kit_shim {
   uint32_t deepest[KIT_PHASES];
 } kit_shim;
 
-/* What a rank took for its layer, in bytes of device memory: its packed weights, tensors that it keeps as
- * long (a bias), and what it works in. Reading the weights back is not counted. Since kit_shim_make. */
+/* Bytes of device memory that a rank took for its layer: its packed weights, tensors that live as long (a
+ * bias), and scratch. Reading the weights back is not counted. Counts since kit_shim_make. */
 typedef struct kit_taken {
   uint64_t packed, kept, scratch;
 } kit_taken;
 const kit_taken *kit_shim_taken(uint32_t rank);
 
-/* What a method gives ops and collectives on this thread, folded into one number: the plans and the memory of
- * the tensors, in order. */
+/* A hash of what a method gives ops and collectives on this thread: the plans and the memory of the tensors,
+ * in order. */
 typedef struct kit_record {
   uint64_t hash;
   uint32_t calls;
 } kit_record;
-/* Until it is called with NULL. */
+/* Records calls until it is called with NULL. */
 void kit_shim_record(kit_record *record);
 
-/* faults: whose n-th service call fails, those of the rank table among them; NULL: none. One host a process.
- */
+/* faults: the host whose n-th service call fails, including those of the rank table; NULL: none. One host a
+ * process. */
 void kit_shim_make(kit_shim *s, const bs_method *real, void *state, kit_host *faults);
-/* What methods took of rank tables and have not given back: "2 packed weights, 1 plan of an op", or NULL. */
+/* The list of what methods took from rank tables and did not release: "2 packed weights, 1 plan of an op", or
+ * NULL. */
 const char *kit_shim_left(void);
 #endif

@@ -44,7 +44,7 @@ static void add_span(spans *s, uintptr_t base, uint64_t begin, uint64_t end) {
       (span){.at = (const unsigned char *)(base + begin), .address = begin, .bytes = (size_t)(end - begin)};
 }
 
-/* What stays writable: the writable segments without the part that is read-only after relocation. */
+/* Collects writable memory: the writable segments without the part that is read-only after relocation. */
 static int collect(struct dl_phdr_info *info, size_t size, void *opaque) {
   const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
   spans *s = opaque;
@@ -79,7 +79,7 @@ __attribute__((noinline, no_sanitize("address"), no_sanitize("thread"))) static 
   for (size_t i = 0; i < n; i++) to[i] = from[i];
 }
 
-/* What the compiler counts for itself where coverage is measured. */
+/* Is it a counter that the compiler adds to measure coverage? */
 static int of_the_compiler(const char *name) {
   static const char *const begins[] = {"__gcov", "__llvm_", "__prof", "__asan", "__odr_asan", "__sancov"};
   for (size_t i = 0; i < sizeof begins / sizeof begins[0]; i++)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * symbols.h - the dynamic symbols of a plugin file: what it exports, and what of ours it would need. */
+ * symbols.h - the dynamic symbols of a plugin file: its exports, and the library symbols that it would
+ * need. */
 #ifndef BS_KIT_SYMBOLS_H
 #define BS_KIT_SYMBOLS_H
 
@@ -17,10 +18,9 @@ typedef struct kit_tls {
   char needs[128];
 } kit_tls;
 
-/* Of a file that bs_elf_read has accepted. 0, or -1 when it cannot be read. */
+/* For a file that bs_elf_read has accepted. 0; -1: it cannot be read. */
 int kit_symbols_read(const char *path, kit_symbols *out);
 int kit_tls_read(const char *path, kit_tls *out);
-/* The object that lies at an address of the file: its name and the end of it; "" where the file tells none.
- */
+/* The object at an address of the file: its name and its end; "" if the file has no name for it. */
 void kit_symbol_at(const char *path, uint64_t address, char *out_name, size_t size, uint64_t *out_end);
 #endif

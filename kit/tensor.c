@@ -6,9 +6,9 @@
 
 #include "kit/op.h"
 
-/* Where the elements begin in the block, and how long that is. The last element is at the fence (the data are
- * then aligned to an element, as tensor.h says, and by luck to more), or the first one, on a cache line; of
- * shifted data there are guard bytes before the first. */
+/* Sets where the elements begin in the block, and the block's length. Either the last element is at the fence
+ * (then the data are only certain to be aligned to an element, as tensor.h says), or the first one is, on a
+ * cache line; shifted data have guard bytes before the first. */
 static void place_data(kit_tensor *m, uint64_t bytes) {
   if (m->at_end) {
     m->lead = (KIT_GUARD + bytes + 63) / 64 * 64 - bytes;
@@ -29,7 +29,7 @@ static void make_block(kit_tensor *m, uint64_t bytes, uint32_t spread) {
   place_data(m, bytes);
   m->block = kit_fence_alloc(m->block_bytes, m->at_end);
   kit_assert(m->block != NULL, "no memory for a tensor");
-  memset(m->block, 0xFF, m->block_bytes); /* NaN of floats: what is read from beside shows in the output */
+  memset(m->block, 0xFF, m->block_bytes); /* NaN of floats: data read outside the tensor show in the output */
   m->t.struct_size = (uint32_t)sizeof m->t;
   m->t.dtype = m->d.dtype;
   m->t.rank = m->d.rank;
@@ -82,7 +82,7 @@ void kit_tensor_make_nd(kit_tensor *m, uint32_t dtype, uint32_t rank, const int6
   m->d.dtype = dtype;
   m->d.rank = rank;
   for (uint32_t k = 0; k < rank; k++) {
-    /* Which dimension comes next, from the innermost one. */
+    /* the next dimension, from the innermost one */
     uint32_t i = rank - 1 - k;
     if (layout == KIT_TURNED && k > 0) i = k - 1;
     if (layout == KIT_COLUMNS) i = k;
@@ -116,11 +116,26 @@ int64_t kit_elements(const kit_tensor *m) {
 
 int64_t kit_offset(const kit_tensor *m, int64_t i) {
   int64_t offset = 0;
-  for (uint32_t d = m->t.rank; d-- > 0;) {
-    offset += i % m->t.dims[d] * m->t.strides[d];
-    i /= m->t.dims[d];
+  for (uint32_t d = m->t.rank; i > 0 && d-- > 0;) {
+    const int64_t over = i < m->t.dims[d] ? 0 : i / m->t.dims[d];
+    offset += (i - over * m->t.dims[d]) * m->t.strides[d];
+    i = over;
   }
   return offset;
+}
+
+/* How many elements lie side by side from each multiple of that number on. */
+static int64_t run_length(const kit_tensor *m) {
+  const uint32_t last = m->t.rank > 0 ? m->t.rank - 1 : 0;
+  return m->t.rank > 0 && m->t.strides[last] == 1 && m->t.dims[last] > 0 ? m->t.dims[last] : 1;
+}
+
+/* Sets every byte of the elements; `block` is m's, or one like it. */
+static void set_bytes(const kit_tensor *m, unsigned char *block, int byte) {
+  const uint64_t size = BS_DTYPE_BYTES(m->t.dtype);
+  const int64_t n = kit_elements(m), run = run_length(m);
+  for (int64_t i = 0; i < n; i += run)
+    memset(block + m->lead + (uint64_t)kit_offset(m, i) * size, byte, (uint64_t)run * size);
 }
 
 double kit_get(const kit_tensor *m, int64_t row, int64_t col) {
@@ -153,9 +168,7 @@ void kit_fill(kit_tensor *m, uint64_t *seed) {
 }
 
 void kit_poison(kit_tensor *m, int byte) {
-  const uint64_t size = BS_DTYPE_BYTES(m->t.dtype);
-  const int64_t n = kit_elements(m);
-  for (int64_t i = 0; i < n; i++) memset(kit_place_at(m, i), byte, size);
+  set_bytes(m, m->block, byte);
 }
 
 void kit_push(kit_actor *a, kit_tensor *m) {
@@ -188,12 +201,10 @@ void kit_pull(kit_actor *a, kit_tensor *m) {
 }
 
 void kit_check_around(const kit_tensor *m, const char *what, int input) {
-  const uint64_t size = BS_DTYPE_BYTES(m->t.dtype);
-  if (m->block == NULL) return;
+  if (m->block == NULL || (input && memcmp(m->block, m->before, m->block_bytes) == 0)) return;
   unsigned char *mine = calloc(1, m->block_bytes);
   kit_assert(mine != NULL, "no memory");
-  const int64_t n = input ? 0 : kit_elements(m);
-  for (int64_t i = 0; i < n; i++) memset(mine + m->lead + (uint64_t)kit_offset(m, i) * size, 1, size);
+  if (!input) set_bytes(m, mine, 1);
   for (uint64_t i = 0; i < m->block_bytes; i++)
     if (!mine[i] && m->block[i] != m->before[i])
       kit_fail(input ? "%s: the input is changed, at byte %lld"

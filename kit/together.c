@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * together.c - group threads, for methods and communicators: two worlds at the same time in one process. One
- * stops in the middle of its work, the other does all of its own, then the first goes on: what they share
- * shows at every run, not now and then. */
+ * stops in the middle of its work, the other does all of its work, then the first continues. So shared state
+ * shows in every run, not only sometimes. */
 #include <stdio.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -70,8 +70,8 @@ static void side_check(const side *s, const char *which, int64_t at, const mf_re
         s->c.method, (long long)at, r, which);
 }
 
-/* Until the other ranks have come as far as the one that has stopped: a late one would undo what the second
- * world does. Not for long: one may have fewer calls, or wait for the stopped one before. */
+/* Waits until the other ranks have come as far as the one that stopped: a late one would undo the work of the
+ * second world. The wait is short, because a rank may have fewer calls, or may wait for the stopped one. */
 static void await_others(side *s, int64_t n) {
   struct timespec until;
   int late = 0;
@@ -179,8 +179,8 @@ static char task_state(pid_t task) {
   return end != NULL && end[1] == ' ' ? end[2] : '?';
 }
 
-/* Until the rank sleeps in its wait, or has spun in it for 20 ms of its own time: however busy the machine
- * is. */
+/* Waits until the rank sleeps in its wait, or has used 20 ms of processor time in it: the load of the machine
+ * does not matter. */
 static void await_wait(const meeting *m) {
   clockid_t clock;
   struct timespec used = {0, 0}, begin = {0, 0};
@@ -200,7 +200,7 @@ static void *first_world(void *opaque) {
   return NULL;
 }
 
-/* Rank 0 of the first world waits in its all_reduce while the second world does all of its own. */
+/* Rank 0 of the first world waits in its all_reduce while the second world does all of its work. */
 void kit_comm_together(const kit_case *c) {
   static kit_plugin p;
   static meeting first = {.scale = 1.0f}, second = {.go = 1, .scale = 100.0f};

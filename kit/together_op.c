@@ -20,7 +20,7 @@ typedef struct side {
   void *plan;
   int32_t rc;
   bs_error err;
-  unsigned char *alone; /* the output's block after a run of its own */
+  unsigned char *alone; /* the output's block after a separate run */
 } side;
 
 /* ---- the page that stops ---------------------------------------------------------------------- */
@@ -44,7 +44,7 @@ static void on_fault(int number, siginfo_t *info, void *context) {
   mprotect(trap.page, trap.bytes, PROT_READ | PROT_WRITE);
 }
 
-/* A page in the middle of a tensor. 0: it has none of its own. */
+/* Protects a page in the middle of a tensor. 0: the tensor has no whole page. */
 static int set_trap(const kit_tensor *t) {
   const uintptr_t size = (uintptr_t)sysconf(_SC_PAGESIZE);
   const uintptr_t begin = (uintptr_t)t->block, end = begin + t->block_bytes;

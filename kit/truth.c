@@ -110,9 +110,9 @@ void kit_truth_threads(const kit_case *c) {
   kit_actor_close(&a);
 }
 
-/* ---- sizes that nobody runs ----------------------------------------------------------------- */
+/* ---- sizes too large to run ----------------------------------------------------------------- */
 
-/* Of 2:4 weights: supports looks at the sizes of positions and reads none. */
+/* For 2:4 weights: supports looks at the sizes of positions and reads none. */
 static void huge_groups(kit_data *d, const int64_t size[3]) {
   const int64_t length = (size[2] + 3) / 4 * 2;
   d->positions.rows = strcmp(d->op, "expand24") == 0 ? size[0] : size[1];
@@ -189,8 +189,8 @@ typedef struct service {
   int64_t *calls, *fail_at;
 } service;
 
-/* Each call of one service fails in turn: an error with a reason and nothing left, or the right output all
- * the same. */
+/* Each call of one service fails, one after the other: the result is an error with a reason and nothing left,
+ * or the right output despite the failure. */
 static void fail_each(kit_actor *a, kit_data *d, const service *s, uint32_t tolerance) {
   for (int64_t n = 1; n < 100; n++) {
     bs_error err = BS_ERROR_INIT;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * workload.c - group workload: the same stream at each opening, in whatever panels and by whatever threads it
- * is read, and parts of the shapes and dtypes that were declared. Panels are checked as by tests/workloads.
- */
+ * workload.c - group workload: each opening gives the same stream, for any panels and threads that read it,
+ * and parts have the declared shapes and dtypes. Panels are checked as by tests/workloads. */
 #include "tests/workloads/workload.h"
 
 #include <pthread.h>
@@ -58,7 +57,7 @@ static int32_t try_open(const kit_thing *t, uint32_t dtype, uint32_t bias, size_
   return out->vtable->open(t->state, &q, &out->object, err);
 }
 
-/* At the first sizes that it takes. */
+/* Opens it with the first sizes that it accepts. */
 static int32_t open_one(const kit_thing *t, uint32_t dtype, uint32_t bias, instance *out, bs_error *err) {
   int32_t rc = try_open(t, dtype, bias, 0, out, err);
   for (size_t i = 1; rc != BS_OK && i < N_SIZES; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * wrap.c - a wrapper (fault:threads) is graded as what it makes of the library's own: the communicator
- * threads, the backend ref. Anything else is graded as it is. */
+ * wrap.c - a wrapper (fault:threads) is graded by what it makes from the library's own: the communicator
+ * threads, the backend ref. Other plugins are graded directly. */
 #include "kit/kit.h"
 
 static bs_context *library;

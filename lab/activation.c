@@ -5,11 +5,12 @@
 #include <math.h>
 
 static const double SQRT_HALF = 0.70710678118654752440;
-static const double GELU_TOP = 1.41421356237309504880; /* where gelu'' = 0: gelu' is largest, at - smallest */
+static const double GELU_TOP = 1.41421356237309504880; /* where gelu'' = 0: gelu' is largest there, and
+                                                        * smallest at - this */
 static const double SILU_TOP = 2.39935728052451;       /* the same of silu */
-/* Beside 0, the places where gelu'' and silu'' are farthest from 0. */
+/* The points other than 0 where |gelu''| and |silu''| have a local maximum. */
 static const double GELU_BEND = 2.0, SILU_BEND = 3.43584099353511;
-/* gelu by tanh, u = K (z + C z^3): the same two places of it. */
+/* These two points of gelu by tanh, with u = K (z + C z^3). */
 static const double TANH_K = 0.79788456080286535588, TANH_C = 0.044715;
 static const double TANH_TOP = 1.4185040087908283, TANH_BEND = 2.0134807149185203;
 
@@ -28,7 +29,7 @@ double bs_activation_value(uint32_t activation, double z) {
   }
 }
 
-/* s = 1 / (1 + e^-2u) with its first two derivatives by z, where they are not 0. */
+/* s = 1 / (1 + e^-2u) and its first two derivatives by z, at points where they are not 0. */
 static double tanh_parts(double z, double *out_first, double *out_second) {
   const double u = TANH_K * (z + TANH_C * z * z * z), by = TANH_K * (1.0 + 3.0 * TANH_C * z * z);
   const double s = 1.0 / (1.0 + exp(-2.0 * u)), power = 2.0 * s * (1.0 - s);

@@ -4,7 +4,7 @@
 #define BS_LAB_ERROR_H
 #include "core/base/error.h" /* IWYU pragma: export */
 
-/* Fills err (may be NULL) with BS-MEM and "no memory for ...", printf text of what; returns BS_NO_MEMORY. */
+/* Fills err (may be NULL) with BS-MEM and "no memory for ...", from printf text; returns BS_NO_MEMORY. */
 #define bs_no_memory(err, ...) bs_error_set((err), BS_NO_MEMORY, "BS-MEM", "no memory for " __VA_ARGS__)
 #define bs_out_of_memory(err) bs_error_set((err), BS_NO_MEMORY, "BS-MEM", "out of memory")
 #endif

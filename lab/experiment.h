@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * experiment.h - a resolved experiment: what a configuration asks for, as plain values.
+ * experiment.h - a resolved experiment: the request of a configuration, as plain values.
  * lab/config/experiment.h makes it. */
 #ifndef BS_LAB_EXPERIMENT_H
 #define BS_LAB_EXPERIMENT_H
@@ -35,7 +35,7 @@ typedef struct bs_experiment {
   uint32_t optimizer;         /* phase 3: enum bs_optimizer */
   double lr, momentum, beta1, beta2, eps, weight_decay;
   int64_t remask;       /* phase 3: a new mask after so many steps; 0: never */
-  const char *method;   /* its own name, also where an alias was written */
+  const char *method;   /* the plugin's name, also if an alias was written */
   const char *workload; /* workload.type or name */
   uint64_t workload_seed;
   bs_mask mask;
@@ -45,12 +45,12 @@ typedef struct bs_experiment {
   const char *comm;
   const char *algorithm; /* as bs_world_options has them; NULL: none */
   const char *topology;
-  uint32_t comm_given;       /* by who runs it; else the backend may name its own wrapper */
+  uint32_t comm_given;       /* by the caller; else the backend may name its own wrapper */
   uint32_t world_size;       /* 0: the method's default */
   uint32_t threads_per_rank; /* 0: automatic */
   uint32_t oversubscribed;   /* more threads of ranks than cores of this machine */
   uint32_t bind;
-  uint32_t graph; /* forwards as graphs of the device, where they can be (BS_LAYER_CAPTURE) */
+  uint32_t graph; /* records forwards as graphs of the device, if possible (BS_LAYER_CAPTURE) */
   double timeout_s;
   uint32_t reduce_dtype;
   uint32_t accumulate;
@@ -65,24 +65,24 @@ typedef struct bs_experiment {
    * part of the configuration: set after bs_experiment_make. */
   const json_t *machine_constants;
   uint32_t only_stored; /* explain: overlap=auto measures nothing */
-  /* The processes that run it together (lab/peers/peers.h), the caller's; NULL: this one alone. */
+  /* The processes that run it together (lab/peers/peers.h), the caller's; NULL: only this one. */
   struct bs_peers *peers;
   const char
-      *overlap; /* what rank 0 of processes made of overlap=auto (lab/measure/chunks.h), static; or NULL */
+      *overlap; /* rank 0's value for overlap=auto among processes (lab/measure/chunks.h), static; or NULL */
   double tune_seconds, tune_margin; /* lab/tune/tune.h */
   int64_t tune_min_work;
   uint32_t tune_measure;
-  /* Which implementation serves which product, and how that was decided: set by bs_tuner_choose, owned by the
+  /* The implementation that serves each product, and how it was chosen: set by bs_tuner_choose, owned by the
    * experiment. NULL: the table of defaults. */
   uint32_t n_choices;
   const char **choices;
   json_t *choice_record;
-  /* For the record, the caller's, set after bs_experiment_make. request_key: lab/store/request_key.h. sweep:
-   * id of the sweep that it is point number `point` of. NULL: none. */
+  /* Texts for the record, owned by the caller, set after bs_experiment_make. request_key:
+   * lab/store/request_key.h. sweep: id of the sweep whose point number `point` this is. NULL: none. */
   const char *request_key, *sweep;
   int64_t point;
-  json_t *ladder; /* of --method auto: what was predicted and measured, for the record; NULL: none */
-  /* method.<key> and workload.<key> settings handed to plugins; arrays owned by the experiment. */
+  json_t *ladder; /* of --method auto: predictions and measurements, for the record; NULL: none */
+  /* method.<key> and workload.<key> settings for plugins; arrays owned by the experiment. */
   uint32_t n_method_options, n_workload_options;
   const char **method_keys, **method_values, **workload_keys, **workload_values;
 } bs_experiment;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * hash.h - 64-bit FNV-1a: are these the same bits? Not against anyone who wants them to look so. */
+ * hash.h - 64-bit FNV-1a: compares bits. It gives no protection against deliberate collisions. */
 #ifndef BS_LAB_HASH_H
 #define BS_LAB_HASH_H
 #include <stddef.h>

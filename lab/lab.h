@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * lab.h - what bsrun does, as a library: an experiment is a resolved configuration; phases run it and
- * give a record; the store keeps records as run folders.
- *
- * Who has what: config/ composes YAML into a bs_experiment; case/ builds its layer on ranks and runs it;
- * gate/ judges numbers; measure/ times and does statistics; phase/ runs one phase of an experiment; store/
- * writes run folders; report/ prints tables. */
+ * lab.h - the library under bsrun. An experiment is a resolved configuration; phases run it and return a
+ * record; the store keeps records as run folders. config/ composes YAML into a bs_experiment; case/ builds
+ * its layer on ranks and runs it; gate/ judges numbers; measure/ times and computes statistics; phase/ runs
+ * one phase of an experiment; store/ writes run folders; report/ prints tables. */
 #ifndef BS_LAB_LAB_H
 #define BS_LAB_LAB_H
 #include "lab/experiment.h"
@@ -31,15 +29,15 @@ typedef struct bs_subject {
   bs_workload_info info;
   bs_source x, w, bias, target;
   bs_layer_spec spec;  /* sizes, dtypes, mask, options; strings point into the experiment */
-  uint32_t world_size; /* resolved: as asked, else the method's default */
+  uint32_t world_size; /* resolved: the requested one, else the method's default */
   const bs_context *context;
   bs_mask mask; /* the experiment's, with its order */
   uint32_t *order;
-  /* The values of the options where overlap=auto was resolved by bs_overlap_resolve (lab/measure/chunks.h);
-   * the keys are e's. */
+  /* The values of the options for which bs_overlap_resolve (lab/measure/chunks.h) replaced overlap=auto; the
+   * keys are e's. */
   const char *option_values[16];
 } bs_subject;
-/* Not to be moved: spec points into it. */
+/* Do not move it: spec points into it. */
 int32_t bs_subject_open(bs_context *context, const bs_experiment *experiment, bs_subject *out_subject,
                         bs_error *err);
 void bs_subject_close(bs_subject *subject);

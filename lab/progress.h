@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * progress.h - how long work tells how far it is. */
+ * progress.h - reports of progress by long work. */
 #ifndef BS_LAB_PROGRESS_H
 #define BS_LAB_PROGRESS_H
 #include <stdint.h>
 
-/* Called with a short text, a count done and a total, from any thread and from several at once. */
+/* Receives a short text, a count done and a total. Any thread may call it, also several at the same time. */
 typedef void (*bs_progress_fn)(void *user, const char *what, uint64_t done, uint64_t total);
 #endif

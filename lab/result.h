@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * result.h - what a phase gives: verdicts of gates and the fields of a record. */
+ * result.h - the result of a phase: verdicts of gates and the fields of a record. */
 #ifndef BS_LAB_RESULT_H
 #define BS_LAB_RESULT_H
 #include <jansson.h>
@@ -12,10 +12,11 @@ typedef struct bs_gate {
   uint32_t state; /* enum bs_gate_state */
   int32_t rank;   /* worst rank, -1: all */
   double value, limit;
-  char text[160]; /* what was measured, or why it was skipped */
+  char text[160]; /* the measurement, or why the gate was skipped */
 } bs_gate;
 
-/* The state's name as people read it: what is no pass in capitals. Records have bs_name_of's. */
+/* The state's name for people: all states except a pass are in capitals. Records have the names of
+ * bs_name_of. */
 static inline const char *bs_gate_shown(uint32_t state) {
   return state == BS_GATE_FAIL      ? "FAIL"
          : state == BS_GATE_UNKNOWN ? "UNKNOWN"

@@ -5,11 +5,11 @@
 #define BS_LAB_STOP_H
 #include "blockshock/blockshock.h"
 
-/* 1 for the first to ask, 0 when somebody asked before: of two signals at once, on two threads, exactly one
- * is the first. 0 as a number takes the request back. Async-signal-safe. */
+/* Requests a stop. Returns 1 for the first request and 0 for later ones: of two signals at the same time on
+ * two threads, exactly one is first. signal_number 0 takes the request back. Async-signal-safe. */
 int bs_stop_ask(int signal_number);
-/* The signal's number, 0 when nobody asked. Any thread, also in hot loops: one load. */
+/* The signal's number; 0: no request. Any thread may call it, also in hot loops: it takes one load. */
 int bs_stop_asked(void);
-/* BS_OK, or BS_ABORTED with BS-STOPPED when somebody asked. */
+/* BS_OK, or BS_ABORTED with BS-STOPPED after a request. */
 int32_t bs_stop_check(bs_error *err);
 #endif

@@ -9,8 +9,8 @@ enum { BS_WORDS_MAX = 64, BS_FLOAT_DTYPES = 6 };
 /* The dtypes of layers and kernels: f64, f32, f16, bf16, f8e4m3, f8e5m2. */
 extern const uint32_t bs_float_dtypes[BS_FLOAT_DTYPES];
 
-/* The number of a word of a table (enum bs_name_table), in any spelling, where it is one of only[0..n); only
- * NULL: any number serves. Returns 0, and leaves *out_number, for another word and for NULL. */
+/* Finds the number of a word of a table (enum bs_name_table), in any spelling, if it is one of only[0..n);
+ * only NULL: any number. Returns 0, and leaves *out_number, for another word and for NULL. */
 int bs_word_read(uint32_t table, const uint32_t *only, size_t n, const char *text, uint32_t *out_number);
 /* The word, in any spelling, that is nearest to an unknown text; NULL: no word is near. */
 const char *bs_word_nearest(uint32_t table, const uint32_t *only, size_t n, const char *text);

@@ -26,35 +26,27 @@ def times(r):
     return "{:.3g} [{:.3g}, {:.3g}]".format(r["ratio"], r["ratio_low"], r["ratio_high"])
 
 
-def beside(r, text):
-    """blockshock beside a candidate, in words."""
-    if r["ratio_low"] <= 1 <= r["ratio_high"]:
-        near = r["ratio_low"] > 0.95 and r["ratio_high"] < 1.05
-        return f"takes the time of {text} ({times(r)})" if near else f"is not told from {text} by this interval ({times(r)})"
-    return f"is {times(r)} times as fast as {text}" if r["ratio"] > 1 else f"has {times(r)} of the speed of {text}"
-
-
-def joined(parts):
-    return " and ".join([", ".join(parts[:-1])] * (len(parts) > 1) + parts[-1:])
-
-
-def sentence(ranks, case, at):
-    head = f"**{case[0].upper() + case[1:]}, {ranks} rank{'s' if ranks > 1 else ''}**"
+def row(ranks, case, at):
+    """A line of the table: one pass on so many ranks, and blockshock compared with each of PEERS."""
     first = at.get(FIRST)
     if first is None:
-        return f"- {head}: blockshock was not measured."
-    have = [(named(at, name), text) for name, text in PEERS]
-    if "measured_ms" in first:
-        parts = [beside(r, text) for r, text in have if r is not None and "ratio" in r]
-        beside_it = f"it {joined(parts)}" if parts else "nothing was measured beside it"
-        return f"- {head}: blockshock takes {first['measured_ms']:.2f} ms; {beside_it}."
-    parts = [f"{text} {r['predicted_ms']:.2f}" for r, text in have if r is not None and "predicted_ms" in r]
-    return f"- {head}: predicted, not measured: blockshock " + ", ".join([f"{first['predicted_ms']:.2f} ms"] + parts) + "."
+        return [case, str(ranks), "not measured"] + ["-"] * len(PEERS)
+    measured = "measured_ms" in first
+    cells = []
+    for name, _ in PEERS:
+        r = named(at, name)
+        if measured:
+            cells.append(times(r) if r is not None and "ratio" in r else "-")
+        else:
+            cells.append("{:.3g}".format(r["predicted_ms"] / first["predicted_ms"]) if r is not None and "predicted_ms" in r else "-")
+    return [case, str(ranks), "{:.2f}".format(first["measured_ms"]) if measured else "{:.2f}, predicted".format(first["predicted_ms"])] + cells
 
 
-def sentences(rows, head):
+def rows_of_answer(rows, head):
     by = cases(rows)
-    return "\n".join(sentence(ranks, case, by[ranks, case]) for ranks, case in sorted(by, key=lambda k: k[0]))
+    names = ["pass", "ranks", "blockshock, ms"] + [text for _, text in PEERS]
+    lines = [names, ["---"] * len(names)] + [row(ranks, case, by[ranks, case]) for ranks, case in sorted(by, key=lambda k: k[0])]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def source(rows, head):
@@ -63,11 +55,11 @@ def source(rows, head):
     told = [r for r in rows if "ratio" in r]
     unsure = sum(r.get("cause") == "machine disturbed" for r in told)
     lines = [f"Measured on {head['machine'][0]}, {day}, tree {tree}, N = K = {head['N']}, by `make answer`. It runs the "
-             f"{len(head['commands']['answer'])} commands of the first line of docs/data/{day}-answer.jsonl; the first one is", "",
+             f"{len(head['commands']['answer'])} commands in the first line of docs/data/{day}-answer.jsonl. The first one is", "",
              "<!-- not run: minutes on a machine that does nothing else -->", "",
              "```", head["commands"]["answer"][0], "```"]
     if unsure:
-        lines += ["", f"Of {len(told)} comparisons {unsure} say that other programs took the processor meanwhile: their intervals are wider."]
+        lines += ["", f"In {unsure} of {len(told)} comparisons other programs took the processor at the same time. Their intervals are wider."]
     return "\n".join(lines)
 
 
@@ -79,8 +71,8 @@ def untried(rows, head):
     tokens = sorted({int(case.split(", ")[2].split()[0]) for _, case in by})
     left = [f"{text} in \"{case}\" on {ranks} ranks" for (ranks, case), at in by.items() if ranks > 1 and ranks in measured
             for name, text in PEERS if named(at, name) is None or "ratio" not in named(at, name)]
-    lines = [f"**Not tried**: GPUs, ranks on several machines, AMX, N and K other than {head['N']}, tokens other than "
-             f"{' and '.join(map(str, tokens))}, dtypes other than {' and '.join(dtypes)}, "
+    lines = [f"**Not tried**: GPUs; ranks on several machines; AMX; N and K other than {head['N']}; tokens other than "
+             f"{' and '.join(map(str, tokens))}; dtypes other than {' and '.join(dtypes)}; "
              f"numbers of ranks other than {' and '.join(map(str, measured))}"
              + (f" ({', '.join(map(str, predicted))} predicted: they would take turns on these cores)." if predicted else ".")]
     if left:

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * closed.h - the time of a collective by its closed form, in ps: every pair of ranks has a separate link and
- * all ranks begin at the same time. docs/latency-model.md has the formulas in words.
+ * all ranks begin at the same time. docs/dev/latency-model.md has the formulas in words.
  *
  *   all_reduce                  ring: 2 (P-1) messages of the largest of P even blocks, one after another,
  *                               and P-1 reductions of such a block

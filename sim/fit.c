@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * fit.c - weighted least squares in pieces (docs/latency-model.md). */
+ * fit.c - weighted least squares in pieces (docs/dev/latency-model.md). */
 #include "sim/fit.h"
 
 #include <math.h>

@@ -126,9 +126,33 @@ static size_t distance(const char *a, size_t na, const char *b, size_t nb) {
   return last[nb];
 }
 
+/* Words of other programs for things that have a name here. */
+static const char *known_as(const char *word, const char *const *candidates, size_t count) {
+  static const char *const others[][2] = {
+      {"gpu", "cuda"}, {"nvidia", "cuda"},      {"batch", "b"},       {"batch-size", "b"},
+      {"tokens", "b"}, {"ranks", "world-size"}, {"np", "world-size"}, {"nproc", "world-size"},
+      {"ls", "runs"},  {"list", "runs"},        {"masks", "explain"}};
+  for (size_t k = 0; k < sizeof others / sizeof others[0]; k++)
+    for (size_t i = 0; strcmp(word, others[k][0]) == 0 && i < count; i++)
+      if (candidates[i] != NULL && strcmp(candidates[i], others[k][1]) == 0) return candidates[i];
+  return NULL;
+}
+
+/* The shortest candidate that the word is the beginning of. */
+static const char *begun_by(const char *word, size_t n, const char *const *candidates, size_t count) {
+  const char *found = NULL;
+  for (size_t i = 0; n >= 3 && i < count; i++)
+    if (candidates[i] != NULL && strncmp(candidates[i], word, n) == 0 &&
+        (found == NULL || strlen(candidates[i]) < strlen(found)))
+      found = candidates[i];
+  return found;
+}
+
 const char *bs_nearest(const char *word, const char *const *candidates, size_t count) {
   size_t n = strlen(word);
   if (n == 0 || n > NAME_MAX_LENGTH) return NULL;
+  const char *other = known_as(word, candidates, count);
+  if (other != NULL) return other;
   size_t best = 1 + n / 4 + 1; /* one more than is still near */
   const char *found = NULL;
   for (size_t i = 0; i < count; i++) {
@@ -143,11 +167,24 @@ const char *bs_nearest(const char *word, const char *const *candidates, size_t c
       found = candidates[i];
     }
   }
-  return found;
+  return found != NULL ? found : begun_by(word, n, candidates, count);
 }
 
-/* [+-] digits without leading zeros (which other readers take for octal), then the suffix. */
-int bs_parse_i64(const char *text, int suffix, int64_t *out) {
+int64_t bs_size_unit(const char **at) {
+  static const char letters[] = "kMG";
+  const char first = **at == 'K' ? 'k' : **at; /* Ki is written with a capital K */
+  const char *found = first == '\0' ? NULL : strchr(letters, first);
+  int64_t unit = 1;
+  if (found == NULL) return 1;
+  ++*at;
+  const int binary = **at == 'i';
+  if (binary) ++*at;
+  for (const char *l = letters; l <= found; l++) unit *= binary ? 1024 : 1000;
+  return unit;
+}
+
+/* [+-] digits without leading zeros (which other readers take for octal). *out_end: behind the last digit. */
+static int read_digits(const char *text, int64_t *out, const char **out_end) {
   const char *p = text;
   int negative = *p == '-';
   if (*p == '-' || *p == '+') p++;
@@ -158,15 +195,24 @@ int bs_parse_i64(const char *text, int suffix, int64_t *out) {
     if (__builtin_mul_overflow(value, (int64_t)10, &value)) return 0;
     if (__builtin_add_overflow(value, (int64_t)(negative ? -digit : digit), &value)) return 0;
   }
-  if (suffix && *p != '\0') {
-    int64_t unit = 0;
-    if (*p == 'k' || *p == 'K') unit = INT64_C(1) << 10;
-    if (*p == 'M') unit = INT64_C(1) << 20;
-    if (*p == 'G') unit = INT64_C(1) << 30;
-    if (unit == 0 || __builtin_mul_overflow(value, unit, &value)) return 0;
-    p++;
-  }
-  if (*p != '\0') return 0;
+  *out = value;
+  *out_end = p;
+  return 1;
+}
+
+int bs_parse_i64(const char *text, int64_t *out) {
+  const char *end;
+  int64_t value;
+  if (!read_digits(text, &value, &end) || *end != '\0') return 0;
+  *out = value;
+  return 1;
+}
+
+int bs_parse_size(const char *text, int64_t *out) {
+  const char *end;
+  int64_t value;
+  if (!read_digits(text, &value, &end)) return 0;
+  if (__builtin_mul_overflow(value, bs_size_unit(&end), &value) || *end != '\0') return 0;
   *out = value;
   return 1;
 }

@@ -19,8 +19,15 @@ BS_API void bs_text_free(bs_text *t);
 /* The candidate nearest to `word` (Damerau-Levenshtein distance <= 1 + length/4), NULL: no candidate is that
  * near. */
 BS_API const char *bs_nearest(const char *word, const char *const *candidates, size_t count);
-/* Whole-string parses; 1 on success. Integers accept k, M, G suffixes (binary: 1024) only when suffix=1. */
-BS_API int bs_parse_i64(const char *text, int suffix, int64_t *out);
+/* Whole-string parses; 1 on success. */
+BS_API int bs_parse_i64(const char *text, int64_t *out);
+/* Of a size or a count: a whole number, perhaps with a unit. It is the only reader of units. */
+BS_API int bs_parse_size(const char *text, int64_t *out);
+/* The unit at *at, which then points behind it: k, M, G (1000, 1000^2, 1000^3) or Ki, Mi, Gi (1024, ...). 1:
+ * none. */
+BS_API int64_t bs_size_unit(const char **at);
+/* For messages: how a size is written. */
+#define BS_SIZE_FORM "a whole number such as 4096, 4k (4000) or 4Ki (4096)"
 BS_API int bs_parse_f64(const char *text, double *out); /* finite only */
 BS_API int bs_parse_bool(const char *text, int *out);   /* true false yes no on off 1 0 */
 BS_API char *bs_strdup(const char *s);                  /* NULL when out of memory */

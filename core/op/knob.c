@@ -200,7 +200,7 @@ static int look_nearer(void *user, const char *value, size_t length) {
   int64_t number;
   snprintf(text, sizeof text, "%.*s", (int)length, value);
   if (n->word == NULL) {
-    if (!bs_parse_i64(text, 0, &number)) return 0;
+    if (!bs_parse_i64(text, &number)) return 0;
     const double distance =
         number < n->number ? (double)n->number - (double)number : (double)number - (double)n->number;
     if (n->value[0] != '\0' && distance >= n->distance) return 0;
@@ -216,7 +216,7 @@ static int look_nearer(void *user, const char *value, size_t length) {
 int32_t bs_knob_refuse(const bs_knob *knob, const char *id, const char *what, const char *value,
                        bs_error *err) {
   nearest n = {.word = value};
-  if (bs_parse_i64(value, 0, &n.number)) n.word = NULL;
+  if (bs_parse_i64(value, &n.number)) n.word = NULL;
   (void)walk(knob->values, look_nearer, &n);
   bs_error_set(err, BS_CONFIG, id, "%s: %s=%.60s; legal are %.300s", what, knob->name, value, knob->values);
   if (n.value[0] != '\0')

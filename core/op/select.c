@@ -213,7 +213,13 @@ int32_t bs_candidates_none(const bs_op_host *host, const bs_op_query *query, con
                  host->backend);
     bs_error_hint(err, "bsrun plugins list shows what each plugin offers");
   } else {
-    bs_candidates_reasons(candidates, 1, reasons, sizeof reasons);
+    uint32_t of_dtype = 0;
+    for (uint32_t i = 0; i < candidates->count; i++)
+      of_dtype += candidates->rows[i].answer.reason == BS_REASON_DTYPE;
+    if (of_dtype == candidates->count)
+      snprintf(reasons, sizeof reasons, "no implementation has this dtype");
+    else
+      bs_candidates_reasons(candidates, 1, reasons, sizeof reasons);
     bs_error_set(err, BS_UNSUPPORTED, "BS-OP-NONE", "%s@%s does not serve %s: %s", query->op, host->backend,
                  what, reasons);
     bs_error_hint(err,

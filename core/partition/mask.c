@@ -101,13 +101,15 @@ static int32_t unknown_name(const char *name, bs_error *err) {
   for (size_t i = 0; i < sizeof plain_names / sizeof plain_names[0]; i++) known[n++] = plain_names[i].name;
   const char *near = bs_nearest(name, known, n);
   bs_error_set(err, BS_CONFIG, "BS-MASK-NAME", "unknown mask '%.60s'", name);
-  if (near != NULL)
+  if (strcmp(name, "2:4") == 0)
+    bs_error_hint(err, "the masks of 2:4 weights are random_2of4, magnitude and transposable");
+  else if (near != NULL)
     bs_error_hint(err, "did you mean '%s'?", near);
   else
-    bs_error_hint(
-        err,
-        "masks: complement_<a>_<b> with patterns such as 1100 and 0011, interleave, contiguous, uneven, "
-        "importance, random_2of4, magnitude, transposable");
+    bs_error_hint(err,
+                  "for example --mask interleave; masks: complement_<a>_<b> with patterns such as 1100 and "
+                  "0011, interleave, contiguous, uneven, "
+                  "importance, random_2of4, magnitude, transposable");
   return BS_CONFIG;
 }
 

@@ -91,7 +91,7 @@ static int32_t check_trust(bs_plugin_self *plugin, int warn, bs_error *err) {
   bs_context *c = plugin->context;
   const bs_trust_base *base = plugin->own_folder ? &c->base : NULL;
   bs_error why = BS_ERROR_INIT;
-  int32_t rc = bs_trust_chain(c->trust, plugin->real, base, &why);
+  int32_t rc = bs_trust_chain(c->trust | (plugin->by_path ? BS_TRUST_STICKY : 0), plugin->real, base, &why);
   if (rc == BS_OK) return BS_OK;
   if (!plugin->by_path) {
     if (err != NULL) *err = why;
@@ -161,6 +161,11 @@ static int32_t take_id(bs_plugin_self *plugin, const char *name, bs_error *err) 
   snprintf(plugin->id, sizeof plugin->id, "%.*s", form ? (int)(n - 6) : (int)n, form ? name + 3 : name);
   if (form && n - 6 <= BS_PLUGIN_ID_MAX && bs_plugin_id_valid(plugin->id)) return BS_OK;
   tame(plugin->id, sizeof plugin->id, 0);
+  if (plugin->path != NULL && access(plugin->path, F_OK) != 0) {
+    bs_error_errno(err, BS_PLUGIN, "BS-PLG-NOTFOUND", errno, "there is no such plugin file");
+    bs_error_hint(err, "give the path of a file bs_ID.so, or an id that `bsrun plugins list` shows");
+    return BS_PLUGIN;
+  }
   bs_error_set(err, BS_PLUGIN, "BS-PLG-ID", "file name is not bs_<id>.so with an id [a-z][a-z0-9_]{1,30}");
   bs_error_hint(err, "name the file after its plugin id");
   return BS_PLUGIN;
@@ -173,9 +178,11 @@ void bs_file_examine(bs_plugin_self *plugin, const char *name) {
   int fd = -1;
   uint32_t state = BS_PLUGIN_REFUSED;
   int32_t rc = take_id(plugin, name, &why);
-  if (rc == BS_OK && (plugin->real = realpath(plugin->path, NULL)) == NULL)
-    rc = bs_error_errno(&why, BS_PLUGIN, errno == ENOENT ? "BS-PLG-NOTFOUND" : "BS-PLG-PATH", errno,
-                        "cannot resolve the path");
+  plugin->real = realpath(plugin->path, NULL);
+  if (plugin->real == NULL && errno == ENOENT)
+    rc = bs_error_errno(&why, BS_INPUT, "BS-PLG-NOTFOUND", errno, "cannot open the plugin");
+  else if (plugin->real == NULL && rc == BS_OK)
+    rc = bs_error_errno(&why, BS_PLUGIN, "BS-PLG-PATH", errno, "cannot resolve the path");
   if (rc == BS_OK) rc = open_checked(plugin, &fd, &st, &why);
   if (rc == BS_OK) {
     plugin->dev = st.st_dev;

@@ -72,12 +72,12 @@ static int split_range(const char *range, char *out_min, char *out_max, size_t s
 }
 
 /* 1 inside, 0 outside, -1: the declaration itself is wrong. */
-static int int_in_range(const char *range, int suffix, int64_t value) {
+static int int_in_range(const char *range, int64_t value) {
   char low[64], high[64];
   int64_t min = INT64_MIN, max = INT64_MAX;
   if (!split_range(range, low, high, sizeof low)) return -1;
-  if (low[0] != '\0' && !bs_parse_i64(low, suffix, &min)) return -1;
-  if (high[0] != '\0' && !bs_parse_i64(high, suffix, &max)) return -1;
+  if (low[0] != '\0' && !bs_parse_size(low, &min)) return -1;
+  if (high[0] != '\0' && !bs_parse_size(high, &max)) return -1;
   return value >= min && value <= max;
 }
 
@@ -101,12 +101,11 @@ static int in_choices(const char *choices, const char *text) {
 }
 
 int bs_param_parse(const bs_param_desc *d, const char *text, bs_value *v) {
-  int suffix = d->unit != NULL && strcmp(d->unit, "bytes") == 0;
   int flag = 0;
   switch (d->type) {
     case BS_PARAM_INT:
-      if (!bs_parse_i64(text, suffix, &v->i)) return 0;
-      return d->choices == NULL ? 1 : int_in_range(d->choices, suffix, v->i);
+      if (!bs_parse_size(text, &v->i)) return 0;
+      return d->choices == NULL ? 1 : int_in_range(d->choices, v->i);
     case BS_PARAM_FLOAT:
       if (!bs_parse_f64(text, &v->f)) return 0;
       return d->choices == NULL ? 1 : float_in_range(d->choices, v->f);

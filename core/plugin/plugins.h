@@ -157,7 +157,7 @@ int32_t bs_refuse_call(bs_plugin_self *self, const bs_error *why, bs_error *err)
 
 /* params.c */
 /* The text as the parameter's type: 1 good, 0 a wrong value, -1 a wrong declaration. */
-int bs_param_parse(const bs_param_desc *d, const char *text, bs_value *v);
+BS_API int bs_param_parse(const bs_param_desc *d, const char *text, bs_value *v);
 const char *bs_param_type_word(uint32_t type); /* "an integer" */
 int32_t bs_host_param_define(void *ctx, bs_plugin_self *self, const bs_param_desc *desc, bs_error *err);
 int32_t bs_host_param_get(void *ctx, const bs_plugin_self *self, const char *name, bs_value *out_value,

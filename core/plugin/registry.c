@@ -90,18 +90,35 @@ static int compare_names(const void *a, const void *b) {
   return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
+/* How a plugin comes to be that this build or this machine does not have; NULL: of another name. */
+static const char *why_not_built(const char *name) {
+  static const char *const rows[][2] = {
+      {"cuda", "an NVIDIA GPU is --backend cuda; its plugin is built by: make run BS_CUDA=on"},
+      {"gpu", "an NVIDIA GPU is --backend cuda; its plugin is built by: make run BS_CUDA=on"},
+      {"mpi", "the plugin mpi is built where MPI's headers are: install libopenmpi-dev, and build again"},
+      {"nccl", "the plugin nccl is built with the plugin cuda: make run BS_CUDA=on"}};
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+    if (strcmp(name, rows[i][0]) == 0) return rows[i][1];
+  return NULL;
+}
+
+/* What is there for tests says so first; it is no answer to a name that is missing. */
+static int is_for_tests(const bs_plugin_self *p) {
+  return strncmp(p->note.summary, "for tests", 9) == 0;
+}
+
 static int32_t not_found(const bs_context *context, uint32_t kind, const char *name, bs_error *err) {
   bs_list names = {0};
   bs_text known = {0};
   for (uint32_t i = 0; i < context->plugins.count; i++) {
     const bs_plugin_self *p = bs_plugin_at(context, i);
-    if (p->has_note && (p->state == BS_PLUGIN_FOUND || p->state == BS_PLUGIN_ACTIVE))
+    if (p->has_note && !is_for_tests(p) && (p->state == BS_PLUGIN_FOUND || p->state == BS_PLUGIN_ACTIVE))
       add_listed(&names, p->note.things, kind, 0);
   }
   for (uint32_t i = 0; i < context->entries.count; i++) {
     const bs_entry *e = bs_entry_at(context, i);
     char name_of[80];
-    if (e->thing.kind != kind) continue;
+    if (e->thing.kind != kind || (e->owner != NULL && is_for_tests(e->owner))) continue;
     snprintf(name_of, sizeof name_of, "%s%s", e->thing.name, bs_wraps(&e->thing) ? ":" : "");
     add_unique(&names, name_of, strlen(name_of));
   }
@@ -116,7 +133,10 @@ static int32_t not_found(const bs_context *context, uint32_t kind, const char *n
   const char *near = bs_nearest(name, (const char *const *)names.items, names.count);
   bs_error_set(err, BS_NOT_FOUND, "BS-PLG-NOTFOUND", "no %s '%s'; known: %s", word, name,
                known.data != NULL ? known.data : "none");
-  if (near != NULL)
+  const char *not_built = why_not_built(name);
+  if (not_built != NULL)
+    bs_error_hint(err, "%s", not_built);
+  else if (near != NULL)
     bs_error_hint(err, "did you mean '%s'?", near);
   else
     bs_error_hint(err, "bsrun plugins list shows what was searched, and why a plugin was refused");

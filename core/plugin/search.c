@@ -214,8 +214,7 @@ static int32_t scan_own_folder(bs_context *context, bs_error *err) {
   library_path(library, sizeof library);
   if (!bs_trust_base_of(library, &context->base)) return BS_OK;
   bs_text_printf(&dir, "%s/blockshock/plugins-%u", context->base.root, BS_ABI_MAJOR);
-  int32_t rc =
-      dir.failed ? no_memory(err) : scan_dir(context, dir.data, "<libdir>/blockshock/plugins-0", 1, err);
+  int32_t rc = dir.failed ? no_memory(err) : scan_dir(context, dir.data, "the library's folder", 1, err);
   bs_text_free(&dir);
   return rc;
 }

@@ -94,7 +94,7 @@ size_t bs_kind_size(uint32_t kind) {
   }
 }
 
-/* Becomes a list of constants when 1.0 is released (docs/abi.md). */
+/* Becomes a list of constants when 1.0 is released (docs/dev/abi.md). */
 size_t bs_kind_frozen_size(uint32_t kind) {
   return bs_kind_size(kind);
 }

@@ -36,6 +36,9 @@ static int base_group(const bs_trust_base *base, gid_t gid) {
 
 int bs_trust_judge(uint32_t trust, const struct stat *st, uid_t euid, const bs_trust_base *base,
                    char *out_why, size_t size) {
+  const int sticky = S_ISDIR(st->st_mode) && (st->st_mode & S_ISVTX) != 0;
+  const int sticky_trusted = sticky && (trust & BS_TRUST_STICKY) != 0;
+  trust &= ~(uint32_t)BS_TRUST_STICKY;
   if (trust == BS_TRUST_ANY) return 1;
   int ours = trust == BS_TRUST_GROUP && group_is_ours(st->st_gid);
   unsigned mode = (unsigned)(st->st_mode & 07777);
@@ -44,9 +47,9 @@ int bs_trust_judge(uint32_t trust, const struct stat *st, uid_t euid, const bs_t
              (unsigned)euid);
     return 0;
   }
+  if (sticky_trusted) return 1;
   if (mode & S_IWOTH) {
-    snprintf(out_why, size, "is world-writable (mode %04o%s)", mode,
-             S_ISDIR(st->st_mode) && (mode & S_ISVTX) ? ", sticky" : "");
+    snprintf(out_why, size, "is world-writable (mode %04o%s)", mode, sticky ? ", sticky" : "");
     return 0;
   }
   if ((mode & S_IWGRP) && !ours && !base_group(base, st->st_gid)) {
@@ -67,7 +70,7 @@ int32_t bs_trust_chain(uint32_t trust, const char *real, const bs_trust_base *ba
   char path[PATH_MAX], why[128];
   struct stat st;
   size_t n = strlen(real);
-  if (trust == BS_TRUST_ANY) return BS_OK;
+  if ((trust & ~(uint32_t)BS_TRUST_STICKY) == BS_TRUST_ANY) return BS_OK;
   if (n >= sizeof path || real[0] != '/') return untrusted(trust, real, "is not a resolved path", err);
   memcpy(path, real, n + 1);
   for (;;) {

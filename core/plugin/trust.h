@@ -7,6 +7,10 @@
 
 #include "core/plugin/plugins.h"
 
+/* Added to a trust: a folder with the sticky bit is trusted though all may write in it: only the owner of a
+ * file there can replace it. For a file that is named by its path. */
+enum { BS_TRUST_STICKY = 1u << 8 };
+
 /* One file or folder of a chain. base: NULL, or who may change the library. Returns 1 when trusted, else 0
  * with the reason (without the path). */
 BS_API int bs_trust_judge(uint32_t trust, const struct stat *st, uid_t euid, const bs_trust_base *base,

@@ -24,7 +24,7 @@ static int32_t can_run(const bs_algorithm *a, const bs_comm *comm, uint32_t worl
   if (a->schedule == NULL) {
     bs_error_set(err, BS_UNSUPPORTED, "BS-COLL-ALGORITHM", "algorithm %s is a cost alone: it cannot be run",
                  a->name);
-    bs_error_hint(err, "bsrun ccl list shows those that have a schedule");
+    bs_error_hint(err, "bsrun coll list shows those that have a schedule");
     return BS_UNSUPPORTED;
   }
   if (comm->exchange != NULL || world_size == 1) return BS_OK;

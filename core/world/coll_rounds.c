@@ -37,7 +37,7 @@ static int32_t wrong(const scan *s, const bs_coll_step *step, const char *what, 
                (unsigned long long)step->first, (unsigned long long)(step->first + step->count), what,
                (unsigned long long)value);
   bs_error_where(s->err, "%s", s->r->plan->site);
-  bs_error_hint(s->err, "bsrun ccl check %s looks at all ranks", s->r->algorithm->name);
+  bs_error_hint(s->err, "bsrun coll check %s looks at all ranks", s->r->algorithm->name);
   return BS_PLUGIN;
 }
 

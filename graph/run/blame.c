@@ -172,7 +172,7 @@ static int32_t say_kernel(const gverify *v, const bs_verify_report *r, bs_error 
   }
   bs_error_set(err, BS_NUMERIC, "BS-MODEL-KERNEL", "%s: no pass made it, the backend %.40s did", text,
                v->s->core->backend);
-  bs_error_hint(err, "--backend ref gives the right numbers; --nodes looks for the node");
+  bs_error_hint(err, "--backend ref gives the right numbers; --show nodes looks for the node");
   return BS_NUMERIC;
 }
 
@@ -192,19 +192,19 @@ static int32_t find_off(gverify *v, uint32_t pass, uint32_t *out_off, bs_error *
   return rc;
 }
 
-/* "epilogue,fuse_norm" and "--pass epilogue=off --pass fuse_norm=off". */
+/* "epilogue,fuse_norm" and "--no-pass epilogue --no-pass fuse_norm". */
 static void put_off(uint32_t off, uint32_t before, char *names, size_t size, char *words, size_t words_size) {
   size_t used = 0, at = 0;
   names[0] = words[0] = '\0';
   if (off == UINT32_MAX) {
     snprintf(names, size, "all");
-    snprintf(words, words_size, "--pass all=off");
+    snprintf(words, words_size, "--no-pass all");
     return;
   }
   for (uint32_t i = 0; gpass_get(i) != NULL; i++) {
     if (!((off & ~before) >> i & 1u) || used >= size || at >= words_size) continue;
     used += (size_t)snprintf(names + used, size - used, "%s%s", used > 0 ? "," : "", gpass_get(i)->name);
-    at += (size_t)snprintf(words + at, words_size - at, "%s--pass %s=off", at > 0 ? " " : "",
+    at += (size_t)snprintf(words + at, words_size - at, "%s--no-pass %s", at > 0 ? " " : "",
                            gpass_get(i)->name);
   }
 }

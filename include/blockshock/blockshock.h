@@ -87,7 +87,7 @@ typedef struct bs_plugin_info {
   const char *summary;
   const char *things; /* newline-separated, as in the note */
   const char *path;   /* "" for a built-in */
-  const char *origin; /* "built in", "--plugin", "BS_PLUGIN_PATH[0]", "config[0]", "<libdir>/..." */
+  const char *origin; /* "built in", "--plugin", "BS_PLUGIN_PATH[0]", "config[0]", "the library's folder" */
   const char *why;    /* reason of SHADOWED, REFUSED, UNAVAILABLE */
   const char *why_id; /* its id, "BS-PLG-ABI"; "" */
   const char *hint;   /* what to do about it; "" */

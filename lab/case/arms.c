@@ -36,7 +36,7 @@ static bs_arm_case dense(const char *name, const bs_case *like, uint32_t threads
   return arm;
 }
 
-/* Would the dense peer be the subject itself? One rank has no use for a mask or a placement. */
+/* Is the dense peer equal to the subject? With one rank masks and placements have no effect. */
 static int is_subject(bs_context *context, const bs_case *subject, uint32_t threads) {
   const bs_method *method = NULL;
   void *state = NULL;

@@ -35,7 +35,7 @@ static int32_t build(bs_rank *rank, void *arg, bs_error *err) {
   return rc;
 }
 
-/* Which file, or build of the library, a candidate's plugin is. */
+/* The plugin file, or the build of the library, of a candidate's plugin. */
 static const char *identity(const json_t *plugins, const char *name, size_t length) {
   size_t i;
   const json_t *p;
@@ -75,7 +75,8 @@ static int listed(const json_t *list, const char *key) {
   return 0;
 }
 
-/* By key from `first` on: the ranks ask in any order, and a replay must write the same pins. */
+/* The sorted place of `key` in the list from `first` on: ranks ask in any order, and a replay must write the
+ * same pins. */
 static size_t place_of(const json_t *list, size_t first, const char *key) {
   while (first < json_array_size(list) && strcmp(bs_tune_text(json_array_get(list, first), "key"), key) < 0)
     first++;
@@ -126,7 +127,7 @@ int32_t bs_tune_ask(const bs_case *c, json_t *list, bs_error *err) {
   return rc;
 }
 
-/* ---- a plan that nobody runs -------------------------------------------------------------------- */
+/* ---- a plan that is prepared and never run ------------------------------------------------------ */
 
 static int32_t zeros(void *ctx, int64_t row, int64_t nrows, const bs_partition *cols, uint32_t dtype,
                      void *out, int64_t out_stride, bs_error *err) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * case.c - run one layer on one world and bring back what the gates and the record need. Everything heavy
- * (references, JSON) happens outside rank_main. */
+ * case.c - runs one layer on one world and collects the results for the gates and the record. Slow work
+ * (references, JSON) is done outside rank_main. */
 #include "lab/case/case.h"
 
 #include <pthread.h>
@@ -245,7 +245,7 @@ static void add_timing(json_t *timings, const bs_region_stats *s) {
   json_object_set_new(timing, "host_avg_ms", s->host_avg_ms > 0 ? json_real(s->host_avg_ms) : json_null());
 }
 
-/* Of the passes that have no arms (lab/store/run_samples.c), as "samples_ms". */
+/* Adds the samples of a region that has no arms (lab/store/run_samples.c), as "samples_ms". */
 static void add_pass_samples(bs_rank *rank, uint32_t region, json_t *timings, const char *name) {
   enum { MOST = 256 };
   double ms[MOST];
@@ -293,7 +293,7 @@ static json_t *plan_json(const bs_choice_info *info) {
   return row;
 }
 
-/* By key: the ranks prepare in any order. */
+/* Collects the plans sorted by key: the ranks prepare in any order. */
 static int32_t collect_plans(const bs_world *world, json_t **out, bs_error *err) {
   json_t *list = json_array();
   for (uint32_t i = 0; list != NULL && i < bs_world_choice_count(world); i++) {
@@ -384,7 +384,7 @@ int32_t bs_case_run(const bs_case *c, bs_case_result *out, bs_error *err) {
   run->watch.tell = c->progress ? &run->copy : NULL;
   int32_t rc = bs_case_world(c, &world, err);
   if (rc == BS_OK) rc = bs_world_run(world, rank_main, run, err);
-  if (bs_context_stuck(c->context) > 0) { /* a rank that was left behind still has all of it */
+  if (bs_context_stuck(c->context) > 0) { /* a rank that has not returned may still use all of it */
     bs_case_keep(&run->kept);
     memset(out, 0, sizeof *out);
     return rc;
@@ -414,7 +414,7 @@ void bs_case_result_free(bs_case_result *result) {
 int32_t bs_case_column_ranks(const bs_case *c, const bs_case_result *result, uint32_t **out, bs_error *err) {
   *out = NULL;
   if (result->world_size < 2 || result->ranks[0].proposal.split != BS_SPLIT_K) return BS_OK;
-  if (bs_owners_by_row(result)) return BS_OK; /* columns do not tell: owners.h */
+  if (bs_owners_by_row(result)) return BS_OK; /* columns are not enough: owners.h */
   uint32_t *ranks = calloc((size_t)(c->spec.K > 0 ? c->spec.K : 1), sizeof *ranks);
   if (!ranks) return bs_no_memory(err, "a column map");
   for (uint32_t r = 0; r < result->world_size; ++r) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * case.h - one layer run on one world: what phase 0 judges, with every input open to an injected fault. */
+ * case.h - one layer run on one world, as phase 0 judges it. A fault can be injected into every input. */
 #ifndef BS_LAB_CASE_CASE_H
 #define BS_LAB_CASE_CASE_H
 #include <jansson.h>
@@ -23,8 +23,8 @@ typedef struct bs_case_fault {
   void (*output)(void *user, uint32_t rank, void *y, int64_t rows, int64_t cols, uint32_t dtype);
   /* Tamper with a rank's finished gradient of the bias. */
   void (*bias_gradient)(void *user, void *db, int64_t count, uint32_t dtype);
-  /* Of a backward pass, dense values of y_dtype: what the loss is taken of, and the gradient that backward is
-   * given for it. */
+  /* Backward pass, dense values of y_dtype. loss_of: the outputs from which the loss is computed. gradient:
+   * the gradient of the loss that backward gets for them. */
   void (*loss_of)(void *user, void *y, int64_t count, uint32_t dtype);
   void (*gradient)(void *user, const void *y, void *dy, int64_t count, uint32_t dtype);
   /* Change the layer that a rank builds. */
@@ -47,8 +47,9 @@ struct bs_case {
   const bs_case_fault *fault;     /* NULL: none */
   bs_progress_fn progress;
   void *progress_user;
-  struct bs_peers *peers; /* processes that run it together (lab/peers/peers.h); NULL: this one alone */
-  const char *gate;       /* the gate that this case is run for, told before each step; NULL: none */
+  struct bs_peers *peers; /* processes that run it together (lab/peers/peers.h); NULL: only this one */
+  const char *gate;       /* the gate for which the case runs: progress names it before each step; NULL:
+                           * none */
 };
 
 typedef struct bs_case_rank {
@@ -69,7 +70,8 @@ typedef struct bs_case_rank {
   bs_proposal proposal;
   json_t *timings; /* region name -> statistics */
   double forward_sum_ms;
-  /* Of a rank whose device's events time it (else 0): a forward, and the host's part (blockshock.h). */
+  /* For a rank that device events time (else 0): one forward call, and the host's share of it
+   * (blockshock.h). */
   uint32_t by_events;
   double forward_p50_ms, enqueue_p50_ms, host_avg_ms;
   uint32_t has_device_state;
@@ -81,12 +83,12 @@ typedef struct bs_case_result {
   uint32_t turned;        /* 1: judged is a product with W itself (dX): features are columns of W */
   const int64_t *rows;    /* the rows of W that the features are of; NULL: row i of feature i */
   uint32_t zero_products; /* 1: a rank multiplies more than the weights it owns: zeros in others' places */
-  uint32_t whole; /* 1: y is all that is judged, wherever the layer's own output lies: nothing is assembled */
+  uint32_t whole;         /* 1: only y is judged, in the layer's own placement: nothing is assembled */
   int64_t iterations;
   uint64_t memory_peak;  /* all ranks, tracked bytes, building included */
   uint64_t weight_bytes; /* packed, all ranks */
   char *algorithms;
-  json_t *plans; /* [{key, implementation, ...}]: what the world's plans said of themselves */
+  json_t *plans; /* [{key, implementation, ...}]: the reports of the world's plans */
   bs_case_rank *ranks;
 } bs_case_result;
 
@@ -94,28 +96,30 @@ typedef struct bs_case_result {
 static inline int64_t bs_view_column(const bs_partition *p, int64_t j) {
   return p == NULL ? j : p->kind == BS_PARTITION_GATHER ? (int64_t)p->columns[j] : p->begin + j;
 }
-/* Reads rows of a source as bs_source.read does: each whole and in fp64, changed by change (of row `row`),
- * then the wanted columns of it. `room`: values behind the row's that change may use. */
+/* Reads rows of a source as bs_source.read does. Each row is read whole and in fp64; change(row, values)
+ * edits it, and then the wanted columns are converted. `room`: extra values after the row that change may
+ * use. */
 int32_t bs_case_read_changed(const bs_source *inner, int64_t room,
                              void (*change)(void *user, int64_t row, double *values), void *user, int64_t row,
                              int64_t nrows, const bs_partition *cols, uint32_t dtype, void *out,
                              int64_t out_stride, bs_error *err);
-/* Progress of the case, when there is any; with its gate's name. */
+/* Reports progress of the case with its gate's name, if a receiver is set. */
 void bs_case_tell(const bs_case *c, const char *what, uint64_t done, uint64_t total);
-/* The same as a bs_progress_fn; user: the bs_case. */
+/* Like bs_case_tell, with the type bs_progress_fn; user: the bs_case. */
 void bs_case_tell_user(void *user, const char *what, uint64_t done, uint64_t total);
 /* The value of a method's option; "" without it. */
 const char *bs_case_option(const bs_layer_spec *spec, const char *key);
-/* The pieces of bs_case_run, for cases that do more than forward: a rank's layer, the world of a case, what a
- * built layer owns (columns and positions copied). */
+/* Parts of bs_case_run, for cases that do more than forward: a rank's layer, the world of a case, and the
+ * ownership of a built layer (columns and positions copied). */
 bs_layer_spec bs_case_spec(const bs_case *c, uint32_t rank);
-/* What the case's method would do on a rank. */
+/* The proposal of the case's method for a rank. */
 int32_t bs_case_propose(const bs_case *c, uint32_t rank, bs_proposal *out, bs_error *err);
-/* Sums as wide as a dtype of the layer asks for: BS_F64, else BS_F32. */
+/* The dtype for sums, as wide as the layer needs: BS_F64 if a dtype of the layer is f64, else BS_F32. */
 uint32_t bs_case_wide(const bs_layer_spec *spec);
 int32_t bs_case_tensor(bs_rank *rank, uint32_t dtype, uint32_t dims, int64_t rows, int64_t cols,
                        bs_tensor *out, bs_error *err);
-/* The first member of what the ranks of a world work on: kept for good where a rank was left behind. */
+/* The first member of the data that the ranks of a world use. It is never freed if a rank has not
+ * returned. */
 typedef struct bs_case_kept {
   struct bs_case_kept *next;
 } bs_case_kept;
@@ -124,10 +128,10 @@ int32_t bs_case_world(const bs_case *c, bs_world **out_world, bs_error *err);
 int32_t bs_case_ownership(bs_layer *layer, bs_case_rank *out_rank, bs_error *err);
 /* Builds a world, runs the case, copies everything out. The caller frees the result. */
 int32_t bs_case_run(const bs_case *c, bs_case_result *out_result, bs_error *err);
-/* What a finished world knows of the case (timings, memory, proposals); allocates out_result->ranks when they
- * are not there yet. Outputs are not touched. */
+/* Copies from a finished world what it has on the case (timings, memory, proposals). Allocates
+ * out_result->ranks if it is NULL. Outputs are not changed. */
 int32_t bs_case_collect(const bs_case *c, bs_world *world, bs_case_result *out_result, bs_error *err);
-/* The times and the memory of a rank's regions as they are now; a rank that has them keeps those. */
+/* The current times and memory of a rank's regions; a rank that has them already keeps the old ones. */
 int32_t bs_case_time(bs_rank *rank, bs_case_rank *out_rank, bs_error *err);
 /* The output features that y holds on a rank: all of them, or with a split y the rows that the layer owns
  * (SPLIT_N) or the rank's even share (SPLIT_K, docs/methods.md). */

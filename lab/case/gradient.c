@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * gradient.c - see gradient.h. The gradient of Y is computed between two regions that are timed, by the
- * device where it can, else on the host. */
+ * gradient.c - see gradient.h. The gradient of Y is computed between two timed regions, by the device if
+ * possible, else on the host. */
 #include "lab/case/gradient.h"
 
 #include <stdlib.h>
@@ -56,7 +56,7 @@ static int32_t make_dy(const gradient_run *run, bs_rank *rank, uint32_t index, t
   run->out->ranks[index].dy_begin = mine->y_begin;
   run->out->ranks[index].dy_cols = mine->y_cols;
   int32_t rc = bs_whole_read(&t->whole, rank, &t->y, y, err);
-  const int there = t->loss.plan != NULL && fault == NULL; /* faults change what the host has */
+  const int there = t->loss.plan != NULL && fault == NULL; /* faults change data on the host */
   if (rc == BS_OK && fault && fault->loss_of) fault->loss_of(fault->user, y, count, s->y_dtype);
   memcpy(dy, y, bytes);
   if (rc == BS_OK)
@@ -189,7 +189,7 @@ static int32_t take_result(const bs_case *c, bs_gradient_result *out, bs_error *
   const bs_layer_spec *s = &c->spec;
   out->wide = bs_case_wide(s);
   out->run.world_size = c->world_size;
-  out->run.whole = 1; /* dX lies where X does */
+  out->run.whole = 1; /* dX has the placement of X */
   out->run.iterations = c->iterations > 0 ? c->iterations : 1;
   out->run.ranks = calloc(c->world_size, sizeof *out->run.ranks);
   out->ranks = calloc(c->world_size, sizeof *out->ranks);
@@ -252,7 +252,7 @@ static int32_t collect_joint(const bs_case *c, bs_world *world, bs_gradient_resu
   return bs_joint_gather(world, c->world_size, &mine, get_rank, &j, err);
 }
 
-/* What a fault does to finished gradients of the bias. */
+/* Lets a fault change finished gradients of the bias. */
 static void tamper(const bs_case *c, bs_gradient_result *out) {
   for (uint32_t r = 0; c->fault && c->fault->bias_gradient && r < c->world_size; ++r)
     if (out->ranks[r].db)
@@ -275,7 +275,7 @@ int32_t bs_gradient_run(const bs_case *like, uint32_t loss, const bs_source *tar
   int32_t rc = take_result(run->c, run->out, err);
   if (rc == BS_OK) rc = bs_case_world(run->c, &world, err);
   if (rc == BS_OK) rc = bs_world_run(world, rank_main, run, err);
-  if (bs_context_stuck(like->context) > 0) { /* a rank that was left behind still has all of it */
+  if (bs_context_stuck(like->context) > 0) { /* a rank that has not returned may still use all of it */
     bs_case_keep(&run->kept);
     return rc;
   }
@@ -302,7 +302,7 @@ void bs_gradient_result_free(bs_gradient_result *result) {
   memset(result, 0, sizeof *result);
 }
 
-/* A rank's rows of dW to where they belong. */
+/* Copies a rank's rows of dW to their places. */
 static int32_t place_dw(const bs_case *c, const bs_gradient_result *result, uint32_t r, char *dw,
                         bs_error *err) {
   const bs_ownership *o = &result->run.ranks[r].owns;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * gradient.h - one layer run forward and backward on one world: what phase 2 judges. The gradient of Y comes
- * from the workload's loss and the outputs as they are, rounded to Y's dtype, so that whoever judges dX and
- * dW starts from what the backward pass was given. */
+ * gradient.h - one layer run forward and backward on one world, for phase 2. The gradient of Y comes from the
+ * workload's loss and the computed outputs, rounded to Y's dtype. So the judge of dX and dW starts from the
+ * values that the backward pass received. */
 #ifndef BS_LAB_CASE_GRADIENT_H
 #define BS_LAB_CASE_GRADIENT_H
 #include "lab/case/case.h"
@@ -14,8 +14,8 @@ typedef struct bs_gradient_rank {
 } bs_gradient_rank;
 
 typedef struct bs_gradient_result {
-  /* As of a case, but ranks[r].y is dX: [B, K], or the rank's own columns of a split x; counters are of one
-   * forward; timings have the regions forward and backward. */
+  /* The result of a case, except that ranks[r].y is dX: [B, K], or the rank's own columns of a split x.
+   * Counters are those of one forward pass; timings have the regions forward and backward. */
   bs_case_result run;
   bs_gradient_rank *ranks;
   void *dy;      /* [B, N] of y_dtype: the gradient of Y that every rank was given its part of */
@@ -23,8 +23,8 @@ typedef struct bs_gradient_result {
   uint32_t wide; /* dtype of dw and db */
 } bs_gradient_result;
 
-/* Builds a world, runs c.warmup + c.iterations times forward and backward, copies everything out. target:
- * [B,N], needed by mse_target alone. The caller frees the result. */
+/* Builds a world, runs c.warmup + c.iterations forwards and backwards, and copies all results out. target:
+ * [B,N], only for mse_target. The caller frees the result. */
 int32_t bs_gradient_run(const bs_case *c, uint32_t loss, const bs_source *target,
                         bs_gradient_result *out_result, bs_error *err);
 void bs_gradient_result_free(bs_gradient_result *result);

@@ -16,8 +16,8 @@ int32_t bs_loss_value(uint32_t loss, const bs_case *c, const bs_case_result *res
 int32_t bs_loss_gradients(uint32_t loss, const bs_layer_spec *spec, const bs_case_rank *mine,
                           const bs_source *target, void *values, double *out_sum, bs_error *err);
 
-/* The same where Y lies, by the backend's loss_gradient (docs/ops.md), where it has that and Y is no partial
- * sum. */
+/* A loss computed in the memory of Y, by the backend's loss_gradient (docs/ops.md). Used if the backend has
+ * that op and Y is not a partial sum. */
 typedef struct bs_device_loss {
   bs_plan *plan; /* NULL: the host takes the loss */
   bs_tensor target, loss;
@@ -33,8 +33,8 @@ void bs_device_loss_close(bs_device_loss *device_loss, bs_rank *rank);
 /* Dense values in host memory of the tensor's shape and dtype to the rank's device. */
 int32_t bs_loss_upload(bs_rank *rank, bs_tensor *to, void *values, bs_error *err);
 
-/* The output that a loss is taken of: where the ranks hold partial sums, their sum over ranks on every rank,
- * as the next layer would make it; else what the rank has. */
+/* The output for a loss. If the ranks hold partial sums, it is their sum over ranks on every rank, as the
+ * next layer would compute it; else the rank's own output. */
 
 typedef struct bs_whole {
   bs_coll_plan *plan; /* NULL: y is the whole already */
@@ -42,7 +42,7 @@ typedef struct bs_whole {
 } bs_whole;
 
 int32_t bs_whole_open(bs_whole *whole, const bs_case *c, bs_rank *rank, bs_error *err);
-/* The whole of y into host memory; a collective where it is summed. */
+/* Reads the whole y into host memory; this is a collective if y must be summed. */
 int32_t bs_whole_read(bs_whole *whole, bs_rank *rank, const bs_tensor *y, void *out_values, bs_error *err);
 void bs_whole_close(bs_whole *whole, bs_rank *rank);
 #endif

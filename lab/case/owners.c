@@ -107,7 +107,7 @@ static void fill(uint32_t *out, int64_t count, uint32_t value) {
   for (int64_t i = 0; i < count; ++i) out[i] = value;
 }
 
-/* Where column `col` of W lies in the part; -1: in another. */
+/* The position of column `col` of W in the part; -1: the column belongs to another part. */
 static int64_t place_of(const bs_partition *p, int64_t col) {
   if (p == NULL) return col;
   if (p->kind != BS_PARTITION_GATHER)
@@ -162,7 +162,8 @@ static int32_t check_rows(const bs_case_result *result, int64_t first, int64_t n
   return BS_OK;
 }
 
-/* The first row behind `row` where another rank's part begins or ends; row by row each is its own. */
+/* The first row after `row` where another rank's part begins or ends; if the owners change by row, the next
+ * row. */
 static int64_t next_edge(const bs_case_result *result, int64_t row, int64_t N) {
   int64_t next = N;
   for (uint32_t r = 0; r < result->world_size; ++r) {
@@ -200,7 +201,7 @@ int32_t bs_owners_check(const bs_case *c, bs_case_result *result, bs_error *err)
   return rc;
 }
 
-/* Of a turned result the sizes are those of the product: its outputs are columns of W. */
+/* The result of a transposed product has the sizes of that product: its outputs are columns of W. */
 bs_owners bs_owners_of(const bs_case *c, const bs_case_result *result) {
   const int64_t N = result->turned ? c->spec.K : c->spec.N, K = result->turned ? c->spec.N : c->spec.K;
   return (bs_owners){.result = result, .rows = result->rows, .N = N, .K = K, .turned = result->turned};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * remask.c - see remask.h. Each weight is owned by one rank, so that the ranks write beside one another. */
+ * remask.c - see remask.h. One rank owns each weight, so ranks write to separate places of the matrix without
+ * locks. */
 #include "lab/case/remask.h"
 
 #include <stdlib.h>
@@ -10,7 +11,7 @@
 #include "lab/error.h"
 #include "lab/peers/exchange.h"
 
-enum { GROUPS = 256 }; /* of positions that are asked for at once */
+enum { GROUPS = 256 }; /* positions that one request covers */
 
 static uint64_t bytes_of(const bs_remask *r) {
   return (uint64_t)(r->N * r->K) * BS_DTYPE_BYTES(r->dtype);
@@ -29,7 +30,7 @@ int32_t bs_remask_open(bs_remask *r, const bs_case *c, bs_error *err) {
     return bs_no_memory(err, "%lld x %lld weights", (long long)r->N, (long long)r->K);
   int32_t rc = bs_source_from_memory(r->weights, r->dtype, r->N, r->K, r->K, &r->w, err);
   if (rc == BS_OK) rc = bs_source_from_memory(r->of_bias, BS_F64, 1, r->N, r->N, &r->bias, err);
-  r->bias.dtype = spec->y_dtype; /* whose values they are */
+  r->bias.dtype = spec->y_dtype; /* the dtype of the values */
   return rc;
 }
 
@@ -45,7 +46,7 @@ static char *line_of(bs_remask *r, const bs_ownership *own, int64_t row) {
   return (char *)r->weights + (size_t)((own->row_begin + row) * r->K) * BS_DTYPE_BYTES(r->dtype);
 }
 
-/* A row of what is packed to its places in W. */
+/* Copies a packed row to its places in W. */
 static void place(bs_remask *r, const bs_ownership *own, int64_t row, const char *line, int64_t count) {
   const size_t size = BS_DTYPE_BYTES(r->dtype);
   char *to = line_of(r, own, row);
@@ -53,7 +54,7 @@ static void place(bs_remask *r, const bs_ownership *own, int64_t row, const char
     memcpy(to + (size_t)bs_view_column(own->columns, j) * size, line + (size_t)j * size, size);
 }
 
-/* The kept ones of a dense row: the others are another rank's, who writes them meanwhile. */
+/* Copies only the kept values of a dense row: another rank writes the others at the same time. */
 static int32_t place_kept(bs_remask *r, const bs_ownership *own, int64_t row, const char *line, int64_t cols,
                           bs_error *err) {
   const size_t size = BS_DTYPE_BYTES(r->dtype);
@@ -71,8 +72,8 @@ static int32_t place_kept(bs_remask *r, const bs_ownership *own, int64_t row, co
   return BS_OK;
 }
 
-/* Each weight is one rank's, and where features of y are, so is each bias: those of other ranks are zero
- * here. */
+/* Exchanges weights and biases. One rank owns each weight, and, if features of y are split, each bias: those
+ * of other ranks are zero here. */
 static int32_t share(bs_remask *r, bs_rank *rank, bs_error *err) {
   const int32_t rc = bs_exchange_union(rank, "lab.remask.weights", r->weights, bytes_of(r), err);
   return rc == BS_OK && r->split ? bs_exchange_union(rank, "lab.remask.bias", r->of_bias,
@@ -80,11 +81,11 @@ static int32_t share(bs_remask *r, bs_rank *rank, bs_error *err) {
                                  : rc;
 }
 
-/* What a gather takes besides the layer; all of it is freed behind it. */
+/* Temporary tensors of a gather; the gather frees them at its end. */
 typedef struct part {
   const bs_rank_api *api;
   bs_rank *rank;
-  bs_tensor packed, dense; /* dense: of 2:4 halves alone */
+  bs_tensor packed, dense; /* dense: only for 2:4 halves */
   bs_plan *expand;
   char *line; /* a row in the host's memory */
 } part;
@@ -155,7 +156,7 @@ int32_t bs_remask_gather(bs_remask *r, bs_rank *rank, bs_layer *layer, const bs_
   part p = {.api = bs_rank_get_api(), .rank = rank};
   const int64_t cols = own->columns ? own->columns->count : r->K;
   const uint32_t region = p.api->region_named(rank, "decompress");
-  if (r->joint) memset(r->weights, 0, (size_t)bytes_of(r)); /* what was another rank's is no more */
+  if (r->joint) memset(r->weights, 0, (size_t)bytes_of(r)); /* forget weights of other ranks */
   p.api->region_begin(rank, region);
   p.line = malloc((size_t)cols * BS_DTYPE_BYTES(r->dtype) + 1);
   int32_t rc = p.line ? BS_OK : bs_no_memory(err, "a row of weights");

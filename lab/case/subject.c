@@ -56,8 +56,8 @@ static int32_t resolve_world(bs_context *context, const bs_experiment *e, bs_sub
   return BS_OK;
 }
 
-/* The mask of the layer: the experiment's, and where it is cut or kept high by importance the columns in
- * their order. A layer that splits without a mask has one that says nothing else. */
+/* Opens the mask of the layer: the experiment's. If it is cut or kept high by importance, the columns are put
+ * into that order. A layer that splits without a mask gets one without other settings. */
 static int32_t open_mask(const bs_experiment *e, bs_subject *out, bs_error *err) {
   const int mixed = bs_mixed_wanted(e->n_method_options, e->method_keys, e->method_values) >= 0;
   out->mask = e->mask;
@@ -70,8 +70,8 @@ static int32_t open_mask(const bs_experiment *e, bs_subject *out, bs_error *err)
   return rc;
 }
 
-/* A bias is in every run unless it is left out: a method that takes none says how. What else it refuses it
- * says where it is built. */
+/* Refuses a bias for a method that takes none, with the setting that removes it: a bias is in every run
+ * unless it is left out. The method itself refuses other things in build. */
 static int32_t refuse_bias(const bs_experiment *e, const bs_subject *s, bs_error *err) {
   bs_proposal p = {.struct_size = sizeof p};
   bs_layer_spec bare = s->spec;
@@ -124,7 +124,7 @@ int32_t bs_subject_open(bs_context *context, const bs_experiment *e, bs_subject 
 }
 
 void bs_subject_close(bs_subject *subject) {
-  /* A rank that was left behind may be reading its weights. */
+  /* A rank that has not returned may still read its weights. */
   const int stuck = bs_context_stuck(subject->context) > 0;
   if (subject->workload && subject->instance && !stuck) subject->workload->close(subject->instance);
   if (!stuck) free(subject->order);

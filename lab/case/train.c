@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * train.c - see train.h. What is read back between two steps is read outside of every region. */
+ * train.c - see train.h. Weights are read back between two steps, outside of every region. */
 #include "lab/case/train.h"
 
 #include <stdlib.h>
@@ -24,7 +24,7 @@ typedef struct train_run {
   bs_train_options options;
   bs_train_result result;
   bs_remask remask;
-  uint32_t outside; /* the activation, where a fault of its slope leaves it out of the layer */
+  uint32_t outside; /* the activation, if a fault of its slope removes it from the layer */
 } train_run;
 
 /* One rank's layer and tensors. */
@@ -32,7 +32,7 @@ typedef struct trainer {
   train_run *run;
   bs_rank *rank;
   uint32_t index, loss_region, remask_region;
-  int packs; /* a layer is built whose packing it does not time as `compress` itself */
+  int packs; /* a layer is being built that does not time its packing as `compress` itself */
   bs_layer *layer;
   bs_tensor x, y, dy, dx, dw, db, row;
   bs_whole whole;
@@ -42,7 +42,7 @@ typedef struct trainer {
 
 /* ---- reading back -------------------------------------------------------------------------------- */
 
-/* The sampled rows that this rank owns, as they are after `step` steps. */
+/* Reads the sampled rows that this rank owns, after `step` steps. */
 static int32_t read_rows(trainer *t, int64_t step, bs_error *err) {
   bs_train_result *out = t->run->out;
   const bs_ownership *own = &out->run.ranks[t->index].owns;
@@ -93,7 +93,7 @@ static int32_t read_y(trainer *t, void *values, bs_error *err) {
   return rc;
 }
 
-/* y of an x of zeros is the bias, behind the activation; x comes back. */
+/* Reads y of an x of zeros, which is activation(bias); restores x afterwards. */
 static int32_t read_zero(trainer *t, const bs_source *x, int64_t step, bs_error *err) {
   bs_train_result *out = t->run->out;
   const bs_rank_api *api = bs_rank_get_api();
@@ -230,7 +230,7 @@ static int32_t make_layer(trainer *t, const bs_source *x, const bs_source *w, co
   return rc;
 }
 
-/* Positions that the old layer did not have: their values came from the rank that did. */
+/* Counts positions that the old layer did not have: another rank had their values. */
 static void count_moved(trainer *t, const uint8_t *old) {
   const bs_case_rank *mine = &t->run->out->run.ranks[t->index];
   const uint64_t bytes = mine->kept ? bs_owners_kept_bytes(&mine->kept_storage) : 0;
@@ -238,8 +238,8 @@ static void count_moved(trainer *t, const uint8_t *old) {
     t->run->out->ranks[t->index].moved += (uint64_t)__builtin_popcount(mine->kept[i] & ~old[i] & 0xFu);
 }
 
-/* The weights of all ranks become the source of a new layer, whose mask is made of them. Timed as
- * `decompress`, `mask` and `compress`: the last two by the layer itself where it has positions to choose,
+/* Builds a new layer whose source is the weights of all ranks, which also give its mask. Timed as
+ * `decompress`, `mask` and `compress`. The layer times the last two itself if it has positions to choose;
  * else packing is `compress`. */
 static int32_t remask(trainer *t, const bs_source *x, int64_t step, bs_error *err) {
   train_run *run = t->run;
@@ -292,7 +292,7 @@ static int32_t train(trainer *t, const bs_source *x, bs_error *err) {
     else if (rc == BS_OK && bs_train_remasks(run->o, i + 1, steps))
       rc = remask(t, x, i + 1, err);
   }
-  if (rc == BS_OK) rc = bs_case_time(t->rank, &run->out->run.ranks[t->index], err); /* of the steps alone */
+  if (rc == BS_OK) rc = bs_case_time(t->rank, &run->out->run.ranks[t->index], err); /* only of the steps */
   return rc == BS_OK ? finish(t, x, err) : rc;
 }
 
@@ -328,7 +328,7 @@ int32_t bs_train_run(const bs_case *like, const bs_train_options *options, bs_tr
   run->c = &run->copy;
   run->o = &run->options;
   run->out = &run->result;
-  run->result.run.whole = 1; /* the sum of partial outputs is what the loss was taken of */
+  run->result.run.whole = 1; /* the loss is computed from the sum of partial outputs */
   run->watch.tell = like->progress ? &run->copy : NULL;
   bs_world *world = NULL;
   const int again = options->remask > 0 || options->fault == BS_TRAIN_MOMENTS_LOST;
@@ -336,7 +336,7 @@ int32_t bs_train_run(const bs_case *like, const bs_train_options *options, bs_tr
   if (rc == BS_OK && again) rc = bs_remask_open(&run->remask, run->c, err);
   if (rc == BS_OK) rc = bs_case_world(run->c, &world, err);
   if (rc == BS_OK) rc = bs_world_run(world, rank_main, run, err);
-  if (bs_context_stuck(like->context) > 0) { /* a rank that was left behind still has all of it */
+  if (bs_context_stuck(like->context) > 0) { /* a rank that has not returned may still use all of it */
     bs_case_keep(&run->kept);
     return rc;
   }

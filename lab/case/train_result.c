@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * train_result.c - what follows of a training's options, the memory of its result, and what is made of it
- * when the ranks are done. */
+ * train_result.c - checks a training's options, allocates its result, and completes it after the run. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +28,7 @@ int bs_train_remasks(const bs_train_options *o, int64_t step, int64_t steps) {
   return o->remask > 0 && step < steps && step % o->remask == 0;
 }
 
-/* As many rows of W as fit, evenly spread, the first and the last among them. */
+/* Chooses as many rows of W as fit, evenly spread, including the first and the last. */
 static int32_t choose_features(const bs_case *c, const bs_train_options *o, bs_train_result *out,
                                bs_error *err) {
   const int64_t N = c->spec.N, K = c->spec.K, B = c->spec.B, steps = out->steps;
@@ -45,7 +44,7 @@ static int32_t choose_features(const bs_case *c, const bs_train_options *o, bs_t
   return BS_OK;
 }
 
-/* One memory, so that what ranks of other processes kept is told by places in it. */
+/* Takes one block of memory, so that ranks of other processes can send values by their offsets in it. */
 static int32_t take_values(const bs_case *c, bs_train_result *out, bs_error *err) {
   const uint64_t F = (uint64_t)out->features, steps = (uint64_t)out->steps;
   const uint64_t w = (steps + 1) * F * (uint64_t)c->spec.K, dy = steps * F * (uint64_t)c->spec.B;
@@ -175,7 +174,7 @@ int32_t bs_train_collect(bs_world *world, bs_train_result *out, bs_error *err) {
   return bs_joint_gather(world, out->run.world_size, &mine, get_rank, out, err);
 }
 
-/* ---- what goes wrong on purpose ------------------------------------------------------------------ */
+/* ---- deliberate faults -------------------------------------------------------------------------- */
 
 int bs_train_of_slope(uint32_t fault) {
   return fault == BS_TRAIN_SLOPE_LOST || fault == BS_TRAIN_SLOPE_AT_Y;
@@ -192,8 +191,8 @@ void bs_train_slope_at_y(uint32_t activation, const void *y, void *dy, int64_t c
                  bs_load_f64(dtype, dy, i) * bs_activation_slope_at(activation, bs_load_f64(dtype, y, i)));
 }
 
-/* By 0.25, against its gradient: where all have one sign (behind relu), AdamW's step along it would hardly be
- * longer. */
+/* Changes the bias by 0.25 against the sign of its gradient. If all biases had one sign (after relu), the
+ * length of AdamW's step would hardly change. */
 int32_t bs_train_decay_bias(bs_rank *rank, const bs_tensor *db, bs_error *err) {
   const int64_t n = db->dims[0];
   double *values = malloc((size_t)(n + 1) * sizeof *values);

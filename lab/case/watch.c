@@ -6,7 +6,7 @@
 #include "core/base/error.h"
 #include "lab/stop.h"
 
-/* In rows of the whole weight, however the ranks have divided it. */
+/* Counts in rows of the whole weight, for any division among ranks. */
 static void count(const bs_watched *view, int64_t nrows, const bs_partition *cols) {
   const bs_case *c = view->watch->tell;
   const uint64_t all = (uint64_t)c->spec.N, width = c->spec.K > 0 ? (uint64_t)c->spec.K : 1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * watch.h - a weight source that is watched while a layer is built from it: between two pieces a request to
- * stop is heard, and how much has been read is told. Building is mostly this reading, whatever the method. */
+ * watch.h - a weight source that is watched while a layer is built from it. Between two pieces it checks for
+ * a stop request and reports how much has been read. Building is mostly this reading, for every method. */
 #ifndef BS_LAB_CASE_WATCH_H
 #define BS_LAB_CASE_WATCH_H
 #include <stdatomic.h>
@@ -8,21 +8,22 @@
 #include "lab/case/case.h"
 
 typedef struct bs_watch {
-  const bs_case *tell;  /* whose progress is told; NULL: none, nothing is counted (the building is timed) */
+  const bs_case *tell;  /* the case whose progress is reported; NULL: none, and nothing is counted (the
+                         * building is timed) */
   atomic_ullong values; /* read by all ranks */
 } bs_watch;
 
 typedef struct bs_watched {
   const bs_source *inner;
   bs_watch *watch;
-  int shows;         /* one rank tells, for all: its steps follow one another */
-  bs_generator made; /* what a device makes by itself is not watched: it takes no time */
+  int shows;         /* one rank reports for all, so that the steps follow one another */
+  bs_generator made; /* generation on a device is not watched: it takes no time */
 } bs_watched;
 
 /* inner as out, through *view: both, and the watch, must outlive out. */
 void bs_watch_source(bs_watch *watch, bs_watched *view, const bs_source *inner, int shows, bs_source *out);
 
-/* What a rank of a case builds its layer from and runs it with; w is watched. Not to be copied. */
+/* The sources from which a rank of a case builds and runs its layer; w is watched. Do not copy it. */
 typedef struct bs_case_source {
   bs_source x, w;
   const bs_source *bias; /* NULL: none */

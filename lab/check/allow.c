@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * allow.c - what bounds and predictions of a layer that ran here need not allow for: a bias anywhere, ranks
- * whose columns nobody tells, equal partials and equal products. */
+ * allow.c - widens bounds and predictions for layers that other programs ran: the bias may be added anywhere,
+ * the columns of ranks may be unknown, partials and products may be equal. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -9,10 +9,9 @@
 #include "lab/check/checking.h"
 #include "lab/error.h"
 
-/* Where the columns are not known, partials may be larger than those of the guess. Of K products in any order
- * the sum of a P-th part is within S/P +- 4 sqrt(E/P) of most outputs, E the products' energy; E is at most
- * about 2 magnitude^2 / K of products that are spread as normal values are. P partials and P-1 partial sums
- * are rounded. */
+/* Unknown columns may give larger partials than the guessed ones. Let S be the sum of K products and E their
+ * energy. For most outputs the sum of a P-th part lies within S/P +- 4 sqrt(E/P). E is at most about 2
+ * magnitude^2 / K for normally distributed products. P partials and P-1 partial sums are rounded. */
 static void allow_other_columns(bs_checking *c) {
   const double P = c->ranks, u = bs_dtype_unit_roundoff(c->options.reduce_dtype);
   if (c->reference.partial == NULL || c->columns_known || c->ranks < 2) return;
@@ -26,8 +25,8 @@ static void allow_other_columns(bs_checking *c) {
   }
 }
 
-/* Where the bias may be: with rank 0's product, as the reference has it, with the last rank's, a share with
- * each, or behind the sum. */
+/* Places where the bias may be added: to rank 0's product, as in the reference; to the last rank's; a share
+ * to each; or after the sum. */
 enum place { FIRST, LAST, EACH, BEHIND, PLACES };
 
 static double bias_at(const bs_checking *c, enum place place, uint32_t r, double bias) {
@@ -36,8 +35,8 @@ static double bias_at(const bs_checking *c, enum place place, uint32_t r, double
   return place == EACH ? bias / c->ranks : 0.0;
 }
 
-/* One output: what each rank's product is, as far as is known, and how many ranks have an equal partial,
- * which then has an equal error. */
+/* One output: the known products of the ranks, and the number of ranks with an equal partial, which has an
+ * equal error. */
 typedef struct terms {
   double product[BS_CHECK_RANKS + 1], alike[BS_CHECK_RANKS + 1];
 } terms;
@@ -56,7 +55,7 @@ static void get_terms(const bs_checking *c, int64_t at, terms *out) {
     for (uint32_t q = 0; q < c->ranks; q++) out->alike[r] += q != r && partial[q] == partial[r];
 }
 
-/* Sizes and variance of what is rounded on the way to one sum: each partial, each partial sum. */
+/* Adds up sizes and variance of the values that one sum rounds: each partial, each partial sum. */
 static void add_roundings(const bs_checking *c, enum place place, const terms *t, double bias, double *size,
                           double *variance) {
   double sum = 0;
@@ -67,13 +66,13 @@ static void add_roundings(const bs_checking *c, enum place place, const terms *t
     sum += part;
     const double of_sum = r > 0 ? bs_ulp(c->options.reduce_dtype, sum) : 0.0;
     *size += fabs(part) + (r > 0 ? fabs(sum) : 0.0);
-    /* A share of the bias alone has the same error for every token, at most half an ulp. */
+    /* A rank with only a share of the bias has the same error for every token, at most half an ulp. */
     const double same = t->product[r] == 0.0 ? 3.0 : 1.0;
     *variance += (ulp * ulp * t->alike[r] * same + of_sum * of_sum) / 12.0;
   }
 }
 
-/* The largest of all places, beyond what the reference's own place has. */
+/* Allows the largest difference between the reference's place of the bias and any other place. */
 static void allow_places(bs_checking *c, int64_t at, const terms *t) {
   const double z = bs_checking_sum(c, at), bias = bs_checking_bias(c, at);
   double first = 0, size = 0, variance = 0;

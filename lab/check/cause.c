@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * cause.c - what most likely went wrong, in a sentence: what a gate alone tells, a known mistake, or what is
- * left. No sentence says more than was measured. */
+ * cause.c - the likely cause of a failure, in a sentence: from one gate, from a known mistake, or a
+ * description. No sentence claims more than was measured. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,7 +25,7 @@ static int is_all_zero(const bs_checking *c) {
   return 1;
 }
 
-/* What is wrong is zero, and the rest is right. */
+/* Are all wrong outputs zero and all others right? */
 static int only_zeros_are_wrong(const bs_checking *c) {
   for (int64_t at = 0; at < c->B * c->reference.features; at++) {
     const double y = bs_checking_y(c, c->worst_rank, at);
@@ -34,7 +34,7 @@ static int only_zeros_are_wrong(const bs_checking *c) {
   return 1;
 }
 
-/* An output that NaN or Inf of the inputs reach, and what it holds instead. */
+/* Names an output that NaN or Inf of the inputs reach, and its wrong value. */
 static void say_misplaced(const bs_checking *c, char *text, size_t size) {
   int64_t f = 0;
   while (f + 1 < c->reference.features && c->reference.feature[f] != c->at_feature) f++;
@@ -46,7 +46,7 @@ static void say_misplaced(const bs_checking *c, char *text, size_t size) {
            bs_checking_y(c, c->worst_rank, at), bs_checking_sum(c, at));
 }
 
-/* The causes that a gate alone tells; 0: none does. */
+/* Describes causes that a single gate shows; 0: none. */
 static int say_gate(const bs_checking *c, const bs_check_result *result, char *text, size_t size) {
   if (c->misplaced > 0) {
     say_misplaced(c, text, size);
@@ -63,7 +63,7 @@ static int say_gate(const bs_checking *c, const bs_check_result *result, char *t
   return 1;
 }
 
-/* The dtype, with fewer bits than Y's, of which all values of Y are; NULL: there is none. */
+/* The dtype, with fewer bits than Y's, that can hold all values of Y; NULL: no such dtype. */
 static const char *narrower(const bs_checking *c) {
   static const uint32_t dtypes[] = {BS_F8E5M2, BS_F8E4M3, BS_BF16, BS_F16, BS_F32};
   for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++) {
@@ -119,7 +119,7 @@ static void say_partial(const bs_checking *c, const bs_gate *gate, char *text, s
              gate->rank);
 }
 
-/* What is left where no known mistake fits. */
+/* Describes the failure if no known mistake fits. */
 static void say_rest(const bs_checking *c, const bs_check_result *result, char *text, size_t size) {
   const double all = (double)(c->B * c->reference.features);
   if (failed(result, "partial")) {
@@ -135,9 +135,8 @@ static void say_rest(const bs_checking *c, const bs_check_result *result, char *
   } else if (failed(result, "zero")) {
     snprintf(text, size, "whole features of Y are zeros and should not be, and other outputs are wrong too");
   } else if (failed(result, "drift")) {
-    snprintf(
-        text, size,
-        "the errors of Y lie to one side, as if values were cut off or rounded up instead of to nearest");
+    snprintf(text, size,
+             "the errors of Y have one sign, as if values were cut off or rounded up instead of to nearest");
   } else if (failed(result, "T1") || failed(result, "T3")) {
     say_size(c, text, size);
   } else if (failed(result, "T4")) {

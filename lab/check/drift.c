@@ -8,7 +8,7 @@
 #include "lab/activation.h"
 #include "lab/check/checking.h"
 
-/* Below so many different values the limit is beyond the half ulp of values that are cut off. */
+/* With fewer different values the limit is above the half ulp of truncated values. */
 enum { FEWEST_VALUES = 24 };
 
 /* One output: its stored value and its error. */
@@ -26,7 +26,7 @@ static int by_value(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* What evaluating the activation may add to one side. */
+/* The error that evaluating the activation may add to one side. */
 static double allowed_at(const bs_checking *c, int64_t at) {
   const double u = c->options.y_dtype == BS_F64 ? 0x1p-53 : 0x1p-24, z = bs_checking_sum(c, at);
   return bs_activation_error(c->options.activation, z, u) +

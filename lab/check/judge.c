@@ -26,7 +26,7 @@ static void judge_shape(const bs_checking *c, bs_check_result *out) {
               (long long)c->B, (long long)c->N, (long long)c->K);
 }
 
-/* Values of one generator have the same order in X and in W: their outputs are no random ones. */
+/* Fails if X and W come from one generator in the same order: then their outputs are not random. */
 static void judge_stream(const bs_checking *c, bs_check_result *out) {
   const bs_check_tensor *x = &c->set->x.of[0], *w = &c->set->w.of[0];
   int64_t n = c->B * c->K < c->N * c->K ? c->B * c->K : c->N * c->K;
@@ -62,7 +62,7 @@ static void judge_dtype(const bs_checking *c, bs_check_result *out) {
               bs_dtype_name(c->set->y.of[0].dtype));
 }
 
-/* Features that are all zero though none of their outputs should be near it. */
+/* Fails features that are all zero although none of their outputs should be near zero. */
 static void judge_zero(const bs_checking *c, bs_check_result *out) {
   const int64_t features = c->reference.features;
   uint64_t empty = 0;
@@ -164,7 +164,7 @@ static void judge_ranks(const bs_checking *c, bs_check_result *out) {
 static void judge_ranks_told(const bs_checking *c, bs_check_result *out) {
   if (!c->reduce_given || c->ranks > 1) return;
   bs_gate_skip(next_gate(out, "ranks"),
-               "--reduce-dtype has no effect: nothing tells of ranks whose products are summed (--ranks N)");
+               "--reduce-dtype has no effect: nothing tells of ranks whose products are summed (-P N)");
 }
 
 int32_t bs_check_judge(const bs_check_set *set, const bs_check_options *options, bs_check_result *out,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * layer.c - from tensors to a layer: its shape, its dtypes, which rank holds what, and its reference. */
+ * layer.c - makes a layer from tensors: its shape, its dtypes, the ranks' parts, and its reference. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "lab/error.h"
 
 enum { FEWEST_FEATURES = 16 };
-#define MOST_PRODUCTS ((int64_t)1 << 30) /* of the reference where nobody says how many features */
+#define MOST_PRODUCTS ((int64_t)1 << 30) /* of the reference if the number of features is not given */
 #define MOST_OUTPUTS ((int64_t)1 << 22)
 
 /* Every value is one of `dtype`. */
@@ -23,7 +23,7 @@ static int holds(const bs_check_tensor *t, uint32_t dtype) {
   return 1;
 }
 
-/* .npy has no bf16: it is written as f32. */
+/* .npy has no bf16: such values are written as f32. */
 static uint32_t dtype_of(const bs_check_set *set) {
   const bs_check_tensor *y = &set->y.of[0];
   if (y->dtype != BS_F32 || !holds(&set->x.of[0], BS_BF16) || !holds(&set->w.of[0], BS_BF16)) return y->dtype;
@@ -57,7 +57,7 @@ static int is_empty(const bs_check_tensor *t) {
   return t->rows * t->cols == 0;
 }
 
-/* Terms of a sum over ranks: of [B,N], or nothing. */
+/* Are they terms of a sum over ranks: of [B,N], or empty? */
 static int are_terms(const bs_checking *c, const bs_check_list *partial) {
   uint32_t whole = 0, empty = 0;
   for (uint32_t r = 0; r < partial->n; r++) {
@@ -81,13 +81,13 @@ static int32_t find_ranks(bs_checking *c, bs_error *err) {
   return BS_OK;
 }
 
-/* How Y lies over the ranks; 0: it fits nowhere. */
+/* Finds how Y is divided over the ranks; 0: its shape fits no division. */
 static int lay_out(bs_checking *c) {
   const bs_check_list *y = &c->set->y;
   int64_t rows = 0, cols = 0, alike = 1, narrow = 1, low = 1;
   for (uint32_t r = 0; r < y->n; r++) {
     alike = alike && !is_empty(&y->of[r]);
-    if (is_empty(&y->of[r])) continue; /* a part of nothing */
+    if (is_empty(&y->of[r])) continue; /* an empty part */
     rows += y->of[r].rows;
     cols += y->of[r].cols;
     alike = alike && y->of[r].rows == c->B && y->of[r].cols == c->N;
@@ -131,7 +131,8 @@ static int32_t open_sources(bs_checking *c, bs_error *err) {
   return rc;
 }
 
-/* Rank r's columns; 0: one is none of the layer's, or another's too, and columns_why says so. */
+/* Takes rank r's columns. Returns 0 if one is outside the layer or belongs to another rank too; columns_why
+ * names it. */
 static int take_columns(bs_checking *c, uint32_t r, const bs_check_tensor *t) {
   for (int64_t i = 0; i < t->rows * t->cols; i++) {
     const double k = bs_load_f64(t->dtype, t->data, i);
@@ -142,7 +143,7 @@ static int take_columns(bs_checking *c, uint32_t r, const bs_check_tensor *t) {
     }
     uint32_t *owner = &c->column_rank[(int64_t)k];
     if (*owner != UINT32_MAX) {
-      snprintf(c->columns_why, sizeof c->columns_why, "column %.0f is told of rank %u and of rank %u", k,
+      snprintf(c->columns_why, sizeof c->columns_why, "column %.0f belongs to rank %u and to rank %u", k,
                *owner, r);
       return 0;
     }
@@ -151,7 +152,8 @@ static int take_columns(bs_checking *c, uint32_t r, const bs_check_tensor *t) {
   return 1;
 }
 
-/* Columns that nobody tells of are those of ranks that are not here: one stands for them. */
+/* Gives columns without a known rank to one additional rank, which stands for the ranks that are not in the
+ * file. */
 static void give_rest(bs_checking *c, uint32_t told) {
   if (c->ranks <= told) c->ranks = told + 1;
   for (int64_t k = 0; k < c->K; k++)
@@ -164,21 +166,20 @@ static int are_known(bs_checking *c) {
   if (columns->n == 0 && c->ranks < 2) return 1; /* all are the one rank's */
   if (columns->n == 0)
     snprintf(c->columns_why, sizeof c->columns_why,
-             "no columns_0, columns_1 ..: which columns of W each rank has is not told");
+             "no columns_0, columns_1 ..: the columns of W of each rank are not known");
   for (uint32_t r = 0; r < columns->n; r++)
     if (!take_columns(c, r, &columns->of[r])) return 0;
   for (int64_t k = 0; k < c->K; k++) left += c->column_rank[k] == UINT32_MAX;
   if (columns->n == 0 || left == 0) return columns->n > 0;
-  snprintf(c->columns_why, sizeof c->columns_why, "%lld of %lld columns are told of no rank", (long long)left,
+  snprintf(c->columns_why, sizeof c->columns_why, "%lld of %lld columns belong to no rank", (long long)left,
            (long long)c->K);
   if (c->set->partial.n > columns->n) return 0;
   give_rest(c, columns->n);
   return 1;
 }
 
-/* Which rank multiplies column k, where the ranks' products are terms of a sum. The columns of the ranks must
- * be all of K, each once; else they are taken to be equal shares in order, which serves the prediction alone.
- */
+/* Finds which rank multiplies column k, if the ranks' products are terms of a sum. The columns of the ranks
+ * must be all of K, each once; otherwise equal shares in order are assumed, for the prediction only. */
 static int32_t find_columns(bs_checking *c, bs_error *err) {
   if (!c->terms && !(c->ranks > 1 && (c->reduce_given || c->set->columns.n > 1))) return BS_OK;
   c->column_rank = malloc((size_t)c->K * sizeof *c->column_rank);
@@ -202,7 +203,7 @@ static void put_y(bs_checking *c, uint32_t whole, const bs_check_tensor *t, int6
   }
 }
 
-/* Each rank's own Y where all have all of it, else one of their parts. */
+/* Takes each rank's own Y if all ranks have all of it, else joins their parts. */
 static int32_t gather_y(bs_checking *c, bs_error *err) {
   int64_t row = 0, col = 0;
   c->n_whole = c->layout == BS_CHECK_ALIKE ? c->set->y.n : 1;
@@ -241,8 +242,8 @@ static int32_t settle(bs_checking *c, bs_error *err) {
   return BS_OK;
 }
 
-/* A partial is NaN where its own product is not, and the token's X holds NaN or Inf: that rank multiplies
- * zeros in the place of others' weights. */
+/* Detects ranks that multiply zeros instead of others' weights: a partial is NaN although its own product is
+ * not, and the token's X holds NaN or Inf. */
 static uint32_t has_zero_products(const bs_checking *c) {
   const bs_reference *ref = &c->reference;
   for (uint32_t r = 0; c->terms && c->ranks > 1 && r < c->set->partial.n; r++) {
@@ -328,7 +329,8 @@ double bs_checking_bias(const bs_checking *c, int64_t at) {
                             : 0.0;
 }
 
-/* Element by element; rank 0's product beside a bias that is not finite cannot be had from their sum. */
+/* Computes the product element by element: rank 0's product cannot be separated from a sum with a bias that
+ * is not finite. */
 static double product_of(const bs_checking *c, uint32_t r, int64_t at) {
   const bs_check_tensor *x = &c->set->x.of[0], *w = &c->set->w.of[0];
   const int turned = c->options.transposed || c->was_turned;

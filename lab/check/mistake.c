@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * mistake.c - each known mistake says what Y would be, and the one that Y fits best is named. Another one
- * that Y fits as well is named beside it: which of them was made cannot be told from Y. */
+ * mistake.c - computes the Y of each known mistake and names the one that fits best. It also names a second
+ * one that fits as well: Y does not tell them apart. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 enum kind {
   MIXED,   /* act(sum S + partial P_rank + bias b): S = X W^T, P the product of one rank's columns */
   PRODUCT, /* of other inputs or weights */
-  LATE,    /* the bias behind the activation */
+  LATE,    /* the bias added after the activation */
   EARLY,   /* the activation of each partial; bias: in rank 0's, in each, or afterwards */
 };
 
@@ -43,13 +43,13 @@ typedef struct search {
 
 #define NEAR 8.0     /* bounds: mistakes make sums of more terms than the right layer */
 #define EXPLAINS 4.0 /* so much nearer than the right outputs a mistake must be */
-#define SURE 2.0     /* bounds: what is as near as that fits too */
+#define SURE 2.0     /* bounds: a mistake this near fits too */
 
 static int has_partials(const bs_checking *c) {
   return c->ranks > 1 && (c->columns_known || (c->terms && c->set->partial.n == c->ranks));
 }
 
-/* As it should be where the columns are known, since the file's may be the wrong one. */
+/* The partial as it should be if the columns are known, since the partial in the file may be wrong. */
 static double partial_of(const bs_checking *c, uint32_t r, int64_t at) {
   return c->columns_known ? bs_checking_product(c, r, at) : bs_checking_partial(c, r, at);
 }
@@ -64,7 +64,7 @@ static double early(const bs_checking *c, const mistake *m, int64_t at) {
   return sum;
 }
 
-/* What Y would be there. */
+/* The value of Y at this place under the mistake. */
 static double would_be(const search *s, const mistake *m, int64_t at) {
   const bs_checking *c = s->c;
   const double bias = bs_checking_bias(c, at), product = bs_checking_sum(c, at) - bias;
@@ -76,7 +76,7 @@ static double would_be(const search *s, const mistake *m, int64_t at) {
   return bs_activation_value(m->activation, z);
 }
 
-/* By how many bounds whole Y number `y` misses what the mistake makes, or more than `limit`. */
+/* The distance of whole Y number `y` from the mistake's result, in bounds; or more than `limit`. */
 static double off_by(const search *s, const mistake *m, uint32_t y, double limit) {
   const bs_checking *c = s->c;
   const double u = bs_dtype_unit_roundoff(c->options.y_dtype), size = fmax(1.0, fabs(m->sum));
@@ -84,7 +84,7 @@ static double off_by(const search *s, const mistake *m, uint32_t y, double limit
   for (int64_t at = 0; at < c->B * c->reference.features && worst <= limit; at++) {
     const double want = would_be(s, m, at), error = fabs(bs_checking_y(c, y, at) - want);
     const double bound = size * c->bound[at] + u * fabs(want);
-    if (!isfinite(bs_checking_sum(c, at))) continue; /* the gates finite and T3 tell of it */
+    if (!isfinite(bs_checking_sum(c, at))) continue; /* the gates finite and T3 report it */
     worst = fmax(worst, error == 0 ? 0 : isfinite(error) && bound > 0 ? error / bound : INFINITY);
   }
   return worst;
@@ -195,7 +195,7 @@ static int all_alone(const search *s, double bias) {
   return c->n_whole > 1 && c->n_whole == c->ranks && has_partials(c);
 }
 
-/* n or 1/n where the factor is nearly that: Y's own roundings move it. */
+/* n or 1/n if the factor is near that: Y's own roundings change it. */
 static double plain_factor(double factor) {
   const double n = factor < 1 ? round(1 / factor) : round(factor);
   const double plain = factor < 1 ? 1 / n : n;
@@ -289,7 +289,7 @@ static int32_t try_rounded_to(search *s, uint32_t dtype, bs_error *err) {
   return rc;
 }
 
-/* Those whose roundings make an error of Y's size. */
+/* Tries dtypes whose rounding causes an error of the observed size. */
 static int32_t try_rounded(search *s, bs_error *err) {
   static const uint32_t dtypes[] = {BS_F32, BS_F16, BS_BF16, BS_F8E4M3, BS_F8E5M2};
   int32_t rc = BS_OK;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * partial.c - gates `partial` and `sum`: each rank's partial against the product of its columns, and Y
- * against the sum of the partials. NaN and Inf are right where the inputs make them. */
+ * against the sum of the partials. NaN and Inf are right if the inputs cause them. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -8,27 +8,28 @@
 #include "lab/activation.h"
 #include "lab/check/checking.h"
 
-/* How much of the bias a partial may hold. */
+/* The part of the bias that a partial may hold. */
 enum share { NONE, WHOLE, PART, SHARES };
 
-/* Ways in which the bias is on the ranks. EVERY is a mistake; where it fits, the text says so. */
+/* Ways in which the ranks add the bias. EVERY is a mistake; if it fits, the text says so. */
 enum way { AFTERWARDS, ON_ONE, DIVIDED, EVERY, WAYS };
 
-/* got is right where `want` is, which is known to within `bound`: the same NaN, the same infinity as `dtype`
- * stores it, or beyond the range of dtype. Only for what is not finite on one side. */
+/* Is got right for `want`, which is known to within `bound`? It must be the same NaN, the same infinity after
+ * conversion to `dtype`, or beyond the range of dtype. Only for values that are not finite on one side. */
 static int same_kind(uint32_t dtype, double want, double bound, double got) {
   if (isnan(want) || isnan(got)) return isnan(want) && isnan(got);
   return got == want || got == bs_checking_stored(dtype, want) ||
          got == bs_checking_stored(dtype, copysign(fabs(want) + bound, want));
 }
 
-/* In bounds. */
+/* The error in units of the bound. */
 static double off_by(uint32_t dtype, double want, double got, double bound) {
   if (!isfinite(want) || !isfinite(got)) return same_kind(dtype, want, bound, got) ? 0.0 : INFINITY;
   return got == want ? 0.0 : bound > 0 && isfinite(bound) ? fabs(got - want) / bound : INFINITY;
 }
 
-/* Of one partial. NaN and Inf of another rank's leave the whole sum without a bound, and not this one. */
+/* The bound of one partial. NaN and Inf in another rank's partial remove the bound of the whole sum, but not
+ * this one. */
 static double bound_of(const bs_checking *c, int64_t at, double want) {
   const double u = c->options.y_dtype == BS_F64 ? 0x1p-53 : 0x1p-24;
   if (isfinite(c->bound[at])) return c->bound[at];
@@ -37,7 +38,7 @@ static double bound_of(const bs_checking *c, int64_t at, double want) {
          bs_ulp(c->options.reduce_dtype, 0.0);
 }
 
-/* By how much rank r's partial misses the product of its columns with each share of the bias, at worst. */
+/* The largest distance of rank r's partial from the product of its columns with each share of the bias. */
 static void partial_off(const bs_checking *c, uint32_t r, double out_off[SHARES]) {
   const double of_bias[SHARES] = {0.0, 1.0, 1.0 / c->ranks};
   for (int s = 0; s < SHARES; s++) out_off[s] = 0.0;
@@ -103,7 +104,7 @@ static int is_zero(const bs_checking *c, uint32_t r) {
   return 1;
 }
 
-/* X W^T and the bias, or without it, is what the partials add up to: a partial of zeros lacks nothing. */
+/* Do the partials add up to X W^T, with the bias or without it? Then a partial of zeros lacks nothing. */
 static int add_up(const bs_checking *c) {
   int fits[2] = {1, 1};
   for (int64_t at = 0; at < c->B * c->reference.features && (fits[0] || fits[1]); at++) {
@@ -118,7 +119,7 @@ static int add_up(const bs_checking *c) {
   return fits[0] || fits[1];
 }
 
-/* Without columns: only a partial of zeros that lacks something is known to be wrong. */
+/* Judges without columns: then only a partial of zeros that lacks something is certainly wrong. */
 static void judge_zeros(const bs_checking *c, bs_gate *gate) {
   for (uint32_t r = 0; c->ranks > 1 && r < c->set->partial.n; r++) {
     if (!is_zero(c, r) || add_up(c)) continue;
@@ -138,7 +139,7 @@ void bs_check_partials(const bs_checking *c, bs_gate *gate) {
     judge_zeros(c, gate);
 }
 
-/* Y against act(sum), where the sum may have been stored in Y's dtype. */
+/* The distance of Y from act(sum), where the sum may have been stored in Y's dtype. */
 static double sum_off(const bs_checking *c, int64_t at, double sum) {
   const uint32_t dtype = c->options.y_dtype;
   const double want =
@@ -151,7 +152,7 @@ static double sum_off(const bs_checking *c, int64_t at, double sum) {
   return off_by(dtype, want, got, c->prediction.bound[at]);
 }
 
-/* The partials as they are, with the bias or without. Y and the sum may each be off by the bound. */
+/* Judges the sum of the partials, with the bias or without. Y and the sum may each be off by the bound. */
 void bs_check_sum(const bs_checking *c, bs_gate *gate) {
   double off[2] = {0, 0};
   if (!c->terms || c->set->partial.n < c->ranks) {

@@ -10,7 +10,7 @@
 #include "lab/error.h"
 #include "lab/json.h"
 
-/* Of every row; the others are gates. */
+/* Columns that every row has; the other columns are gates. */
 static const char *const columns[] = {"suite", "fault", "gate", "state", "by", "text"};
 enum { N_COLUMNS = sizeof columns / sizeof columns[0] };
 
@@ -38,7 +38,8 @@ int32_t bs_selftest_context(const bs_selftest_request *request, const char *key,
   return rc;
 }
 
-/* A rule's verdict is a column of its name, beside those of every row. */
+/* Checks names of rules: each verdict is a column with the rule's name, and must differ from the common
+ * columns. */
 static int32_t check_names(const bs_rules *rules, bs_error *err) {
   for (uint32_t i = 0; i < rules->n; i++) {
     for (size_t k = 0; k < N_COLUMNS; k++) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * selftest.h - `bsrun check --selftest`: every gate is shown a fault that it must catch. The gates of kernels
- * (configs/gates) meet the controls that they name, those of layers (T1 to T5, gradients, steps) the faults
- * of T6. What no gate catches that should is a miss, and so is a gate that fails where nothing is wrong, and
- * a fault that no layer could be given. */
+ * selftest.h - `bsrun check --selftest`: every gate must catch a deliberate fault. The gates of kernels
+ * (configs/gates) get the controls that they name; those of layers (T1 to T5, gradients, steps) get the
+ * faults of T6. A miss is a fault that a gate should catch but does not, a gate that fails without a fault,
+ * or a fault that no layer could be given. */
 #ifndef BS_LAB_CHECK_SELFTEST_H
 #define BS_LAB_CHECK_SELFTEST_H
 #include "lab/progress.h"
@@ -10,7 +10,7 @@
 
 enum { BS_SELFTEST_GATES = 96 };
 
-/* Rows: {suite: "kernel" or "layer", fault, gate (that must catch it), state: "caught", "MISSED", or of the
+/* Rows: {suite: "kernel" or "layer", fault, gate (that must catch it), state: "caught", "MISSED", or for the
  * fault "none" "clean" and "FALSE ALARM", by: names, text, and for each gate by its name: "caught", "let
  * pass", "not applicable", "unknown"}. */
 typedef struct bs_selftest {
@@ -28,7 +28,8 @@ typedef struct bs_selftest_request {
   void (*log)(void *, int32_t, const char *, int32_t, const char *);
 } bs_selftest_request;
 
-/* BS_CONFIG: a gate names a control that nobody can make. Out is to be freed, also after an error. */
+/* Runs the self-test. BS_CONFIG: a gate names a control that does not exist. The caller frees out, also after
+ * an error. */
 int32_t bs_selftest_run(const bs_selftest_request *request, bs_selftest *out, bs_error *err);
 /* The gates of all rows, in the order of rows and rules: columns of the matrix. The names live as long as the
  * rows. Returns how many, at most BS_SELFTEST_GATES. */

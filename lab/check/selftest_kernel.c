@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * selftest_kernel.c - the gates of kernels and the controls that they name. Faults of a kernel are made by
- * the plugin bad_attention and go the way of every kernel: examined on this machine, judged by the rules.
- * Faults of measuring are made on a clock of their own (3 % drift, 0.4 % noise, a spike in 30), which the
- * sampler and its verdict are given, so that they are caught on a busy machine too. */
+ * selftest_kernel.c - the gates of kernels and the controls that they name. The plugin bad_attention makes
+ * faults of a kernel, which are handled like every kernel: examined on this machine, judged by the rules.
+ * Faults of measuring use a synthetic clock (3 % drift, 0.4 % noise, a spike in 30) for the sampler and its
+ * verdict, so that they are also caught on a busy machine. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,14 +19,14 @@
 #define CALL_S 1e-3    /* of the kernel that is right */
 #define BOUND_S 0.8e-3 /* and its bound */
 
-/* How a control is made. */
+/* The construction of a control. */
 static const struct control {
   const char *name;
   const char *problem; /* NULL: PROBLEM */
   const char *knobs;
-  double slower;     /* the factor of its time beside its twin's; 0: 1 */
-  double share;      /* the time's share of the bound's; 0: as it is */
-  uint32_t items;    /* the time is told of one of so many items of a call; 0: of the call */
+  double slower;     /* its time as a multiple of its twin's; 0: 1 */
+  double share;      /* the time's share of the bound's; 0: unchanged */
+  uint32_t items;    /* the reported time is that of one of so many items of a call; 0: of the call */
   uint32_t few;      /* samples are lost */
   const char *fault; /* of the plugin; NULL: none */
   uint32_t stored;   /* it is compared with the build id of the right one */
@@ -54,8 +54,8 @@ static const struct control {
     {.name = "no_samples", .few = 1},
 };
 enum { N_CONTROLS = sizeof controls / sizeof controls[0] };
-/* The right one, in each format that a control has, with its knob and beside itself as stored. It is 3 %
- * faster than its twin: of two that are alike nobody can tell that one is to be promoted. */
+/* The right control, in each format that a control has, with its knob and with stored times. It is 3 % faster
+ * than its twin: with equal times the promotion would be undecided. */
 static const struct control right_ones[] = {
     {.name = "none: f32", .stored = 1, .knobs = "keys=32", .slower = 0.97},
     {.name = "none: fp8", .problem = "b1h1s128d32:fp8", .slower = 0.97}};
@@ -92,7 +92,7 @@ static double clock_now(void *user) {
   return *(double *)user;
 }
 
-/* The time of a control beside that of its twin, which is right. */
+/* Measures a control against its twin, which is right. */
 static int32_t measure(const struct control *c, json_t *record, bs_error *err) {
   double now = 0.0;
   uint64_t drawn = 0;
@@ -121,8 +121,8 @@ static int32_t measure(const struct control *c, json_t *record, bs_error *err) {
 
 /* ---- one control -------------------------------------------------------------------------------- */
 
-/* One kernel with a fault, examined; and if it is to be compared with what is stored, that is the right one's
- * build id. `build`: what it reports itself. */
+/* Examines one kernel with a fault. If the control is compared with a stored build, `stored` is the right
+ * kernel's build id. `build`: the id that the kernel reports. */
 static int32_t examine(const bs_selftest_request *r, const struct control *c, const char *fault,
                        const char *stored, json_t *record, char build[80], bs_error *err) {
   bs_context *context = NULL;
@@ -133,7 +133,8 @@ static int32_t examine(const bs_selftest_request *r, const struct control *c, co
   if (rc != BS_OK) return rc;
   const bs_backend *backend = NULL;
   void *state = NULL;
-  rc = bs_find_backend(context, PLUGIN, &backend, &state, err); /* missing, it is no refusal of a kernel */
+  rc = bs_find_backend(context, PLUGIN, &backend, &state, err); /* a missing plugin is not a refusal of a
+                                                                 * kernel */
   if (rc != BS_OK) {
     bs_context_close(context);
     return rc;

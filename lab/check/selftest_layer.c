@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * selftest_layer.c - the gates of layers: small layers go through phases 0, 2 and 3, whose gate T6 injects
- * each fault that the layer can be given. The layers are chosen so that each fault can be made in one. */
+ * selftest_layer.c - the gates of layers: small layers run phases 0, 2 and 3, whose gate T6 injects each
+ * fault that fits the layer. The layers are chosen so that each fault fits one. */
 #include <stdio.h>
 #include <string.h>
 
@@ -41,13 +41,13 @@ static const struct layer {
 };
 enum { N_LAYERS = sizeof layers / sizeof layers[0] };
 
-/* What the faults of one pass have led to, over all layers: rows by the fault's name. */
+/* Results of the faults of one pass over all layers: rows by the fault's name. */
 typedef struct suite {
   bs_selftest *out;
   json_t *rows[TRAINING + 1];
 } suite;
 
-/* Of a fault, made where there is none. Borrowed; NULL: out of memory. */
+/* The row of a fault, created on first use. Borrowed; NULL: out of memory. */
 static json_t *row_of(suite *s, uint32_t pass, const char *fault) {
   char full[80];
   json_t *row = json_object_get(s->rows[pass], fault);
@@ -59,7 +59,7 @@ static json_t *row_of(suite *s, uint32_t pass, const char *fault) {
   return row != NULL && json_object_set_new(s->rows[pass], fault, row) == 0 ? row : NULL;
 }
 
-/* The cell of a gate; what has been caught once stays so. */
+/* Sets the cell of a gate; "caught" is never overwritten. */
 static void mark(json_t *row, const char *gate, int caught) {
   char by[200];
   if (strcmp(bs_get_text(row, gate), "caught") == 0) return;
@@ -91,7 +91,7 @@ static int32_t add_caught(suite *s, const struct layer *l, const bs_phase_result
   return BS_OK;
 }
 
-/* "a, b": rows of what was missed. */
+/* Adds the missed faults "a, b" as rows. */
 static int32_t add_missed(suite *s, const struct layer *l, const char *list, bs_error *err) {
   char fault[64];
   for (const char *at = list; *at != '\0'; at += strspn(at, ", ")) {
@@ -160,7 +160,7 @@ static int32_t one_layer(bs_context *context, const struct layer *l, suite *s, b
   return rc;
 }
 
-/* A fault that no layer was given proves nothing. */
+/* Adds a row for each fault that fitted no layer: the self-test proves nothing about it. */
 static int32_t add_never_made(suite *s, bs_error *err) {
   for (uint32_t kind = 0; kind < BS_FAULT_COUNT_; kind++) {
     const uint32_t pass = kind < BS_FAULT_FORWARD_COUNT_ ? FORWARD : BACKWARD;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * selftest_parts.h - what the files of the self-test share. */
+ * selftest_parts.h - shared parts of the self-test. */
 #ifndef BS_LAB_CHECK_SELFTEST_PARTS_H
 #define BS_LAB_CHECK_SELFTEST_PARTS_H
 #include "lab/check/selftest.h"
 
 /* Appends a row, which it takes over, and counts it: it is right when its state is "caught" or "clean". */
 int32_t bs_selftest_add(bs_selftest *out, json_t *row, bs_error *err);
-/* A context by the request's configuration, with one more setting "key=value" where `set` is not NULL. */
+/* A context with the request's configuration, and one more setting "key=value" if `set` is not NULL. */
 int32_t bs_selftest_context(const bs_selftest_request *request, const char *key, const char *value,
                             bs_context **out_context, bs_error *err);
 

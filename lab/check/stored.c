@@ -29,8 +29,8 @@ static int make_room(const bs_checking *c, as_stored *out) {
   return out->y && out->prediction.bound && out->prediction.variance && out->prediction.slope2;
 }
 
-/* One output whose sum z is known to within e: evaluated from the stored sum, and rounded once more. Where
- * the stored sum may be a neighbour, half of the way there is typical. */
+/* Predicts one output whose sum z is known to within e: it is evaluated from the stored sum, and rounded once
+ * more. If the stored sum may be a neighbour, half of the distance to it is typical. */
 static void one_output(const bs_checking *c, int64_t at, double e, as_stored *out) {
   const uint32_t dtype = c->options.y_dtype, f = c->options.activation;
   const double u = bs_dtype_unit_roundoff(dtype), z = bs_checking_sum(c, at);
@@ -61,7 +61,7 @@ static void predict(const bs_checking *c, const double *e, as_stored *out) {
   out->prediction.relative = norm > 0 ? sqrt(variance / norm) : 0.0;
 }
 
-/* How far each sum may be off before it is stored: that of sums whose own rounding is f32's. */
+/* The largest error of each sum before it is stored, for sums in f32. */
 static int32_t bound_sums(const bs_checking *c, double *e, bs_error *err) {
   bs_reference plain = c->reference; /* owns nothing */
   bs_arithmetic sums = c->arithmetic;

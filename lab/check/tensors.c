@@ -16,7 +16,7 @@
 #include "formats/safetensors.h"
 #include "lab/error.h"
 
-/* What a file says of one tensor, before it is copied. */
+/* One tensor's description in a file, before its values are copied. */
 typedef struct found {
   const char *name;
   uint32_t dtype, rank;
@@ -24,7 +24,8 @@ typedef struct found {
   const void *data;
 } found;
 
-/* "partial_rank12" is "partial" and 12; "Y" is "y" and 0. Underscores, dots and "rank" say nothing. */
+/* Splits "partial_rank12" into "partial" and 12; "Y" into "y" and 0. Underscores, dots and "rank" are
+ * ignored. */
 static uint32_t split_name(const char *name, char *out_base, size_t size) {
   size_t n = strlen(name), length = 0;
   uint64_t index = 0;
@@ -40,7 +41,7 @@ static uint32_t split_name(const char *name, char *out_base, size_t size) {
   return (uint32_t)index;
 }
 
-/* NULL: the name is none of ours. */
+/* The list for a tensor name; NULL: unknown name. */
 static bs_check_list *list_of(bs_check_set *set, const char *base) {
   const struct {
     const char *base;
@@ -54,7 +55,7 @@ static bs_check_list *list_of(bs_check_set *set, const char *base) {
   return NULL;
 }
 
-/* A rank may own nothing: its part of Y, its partial or its columns may be empty. */
+/* Copies a tensor. A rank may own nothing: its part of Y, its partial or its columns may be empty. */
 static int32_t copy_tensor(const found *f, int may_be_empty, bs_check_tensor *out, bs_error *err) {
   uint64_t rows = 1, count, bytes;
   const int64_t cols = f->rank > 0 ? f->dims[f->rank - 1] : 1;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * tensors.h - the tensors of one linear layer as somebody wrote them: X, W, bias, each rank's partial and Y,
- * from a folder of .npy and .safetensors files, or from one such file (docs/check.md has the names). */
+ * tensors.h - the tensors of one linear layer that another program wrote: X, W, bias, each rank's partial and
+ * Y, from a folder of .npy and .safetensors files, or from one such file (docs/check.md has the names). */
 #ifndef BS_LAB_CHECK_TENSORS_H
 #define BS_LAB_CHECK_TENSORS_H
 #include "blockshock/blockshock.h"
 
 enum { BS_CHECK_RANKS = 256 };
 
-/* A matrix; data NULL: the folder has none of that name. Leading dimensions are one number of rows. Rows or
- * cols may be 0 in y, partial and columns: the rank owns nothing. */
+/* A matrix; data NULL: the folder has no tensor of that name. Leading dimensions are merged into rows. Rows
+ * or cols may be 0 in y, partial and columns: the rank owns nothing. */
 typedef struct bs_check_tensor {
   int64_t rows, cols;
   uint32_t dtype;

@@ -55,7 +55,7 @@ static json_int_t effort_of(const bs_history *h, size_t entry) {
   return json_integer_value(json_object_get(json_array_get(h->lines.entries, entry), "effort"));
 }
 
-/* Entry number h->n: its point, and whether it counts for it from now on. */
+/* Indexes entry number h->n: its point, and whether it is the valid entry for the point. */
 static int32_t index_entry(bs_history *h, uint64_t point, bs_error *err) {
   if (h->n == h->capacity) {
     const size_t capacity = h->capacity == 0 ? 64 : 2 * h->capacity;

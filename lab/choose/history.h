@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT
- * history.h - the points that were measured, as a file of JSON lines that is only ever appended to
- * (docs/tuning.md). Each line is judged by itself: it holds when it is of the same problem, machine,
- * implementation (which answers the same), plugin file, parameters of plugins, threads and cache regime, and
- * its values are a point of the space as it is now: a value that a knob gets or loses voids no other line.
- * Points that failed, were wrong, were refused or came too late are kept with their cause, and are not tried
- * again. */
+ * history.h - measured points, as an append-only file of JSON lines (docs/tuning.md). Each line is judged
+ * separately. It is valid if its problem, machine, implementation (with the same answer), plugin file, plugin
+ * parameters, threads and cache regime are the same. Its values must also be a point of the current space:
+ * new or removed values of a knob invalidate no other line. Points that failed, were wrong, were refused or
+ * timed out are kept with their cause and are not tried again. */
 #ifndef BS_LAB_CHOOSE_HISTORY_H
 #define BS_LAB_CHOOSE_HISTORY_H
 #include "lab/choose/space.h"
 #include "lab/store/lines.h"
 
-/* Whose points: all but `space` is compared with each line. The texts outlive the history. */
+/* The key of the points: all members except `space` are compared with each line. The texts outlive the
+ * history. */
 typedef struct bs_history_key {
   const char *problem, *provider; /* "b2h8s512d64:bf16:full", "cpu:online" */
   const char *plugin;             /* SHA-256 of its file, or the library's build id */
-  const char *how;                /* what it answers to the query: "oneDNN 3.2.0 (OpenMP)" */
+  const char *how;                /* its answer to the query: "oneDNN 3.2.0 (OpenMP)" */
   const char *backend;            /* "cpu" */
   const char *regime;             /* "hot", "cold" */
   uint32_t threads;
@@ -27,11 +27,11 @@ typedef struct bs_history {
   bs_history_key key;
   bs_lines lines;     /* entries: those that hold */
   uint64_t *point;    /* of each entry */
-  uint32_t *entry;    /* [space.size] place of the entry that counts + 1; 0: the point has none */
+  uint32_t *entry;    /* [space.size] place of the valid entry + 1; 0: the point has none */
   size_t n, capacity; /* of point */
 } bs_history;
 
-/* "ok", and what is not. */
+/* "ok", and the kinds of failures. */
 enum bs_verdict {
   BS_VERDICT_OK = 0,
   BS_VERDICT_FAILED = 1,  /* an error, or a signal ended its process */
@@ -45,7 +45,7 @@ extern const char *const bs_verdict_names[5];
  * case. */
 int32_t bs_history_open(const char *path, const bs_history_key *key, bs_history *out, bs_error *err);
 void bs_history_close(bs_history *history);
-/* The line of a point: of the highest effort, of those the newest. NULL: none. */
+/* The line of a point: that with the highest effort, then the newest. NULL: none. */
 const json_t *bs_history_find(const bs_history *history, uint64_t point);
 /* Its verdict is "ok": seconds of a call; else INFINITY. */
 double bs_history_seconds(const json_t *entry);

@@ -50,7 +50,7 @@ static const json_t *sample_of(const json_t *lines, const char *problem, const c
   return NULL;
 }
 
-/* A list of numbers, rising, and words behind them. */
+/* The values of a knob: numbers in rising order, then words. */
 typedef struct value_list {
   char name[32];
   char value[BS_SPACE_VALUES][BS_SPACE_WORD];
@@ -186,7 +186,7 @@ void bs_replay_free(bs_replay *r) {
 
 /* ---- replaying ------------------------------------------------------------------------------ */
 
-/* What is not in the file counts as failed. */
+/* A point that is not in the file counts as failed. */
 static int32_t measure(void *user, uint64_t point, uint32_t effort, double *out_seconds, bs_error *err) {
   const bs_replay *r = user;
   (void)effort, (void)err;

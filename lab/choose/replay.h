@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * replay.h - strategies on what was measured before: the same search over a file (history.h), so that they
+ * replay.h - runs strategies on earlier measurements: the same search over a file (history.h). So strategies
  * can be compared, and repeated with other seeds, without the machine. */
 #ifndef BS_LAB_CHOOSE_REPLAY_H
 #define BS_LAB_CHOOSE_REPLAY_H
@@ -16,9 +16,9 @@ typedef struct bs_replay {
   char of[320];  /* "b2h8s512d64:bf16:full cpu:online" */
 } bs_replay;
 
-/* problem, provider NULL: those of the last line. Of several machines or plugin files the last line's counts.
- * BS_INPUT when there is no file, BS_IO, BS_NOT_FOUND (all BS-TUNE-REPLAY but BS_IO) when it has no such
- * points. Free it in any case. */
+/* Opens the points of a file. problem, provider NULL: those of the last line. If there are several machines
+ * or plugin files the last line's are used. BS_INPUT: no such file, BS_IO, BS_NOT_FOUND (all BS-TUNE-REPLAY
+ * except BS_IO): no such points. Free it in any case. */
 int32_t bs_replay_open(const char *path, const char *problem, const char *provider, bs_replay *out,
                        bs_error *err);
 void bs_replay_free(bs_replay *replay);
@@ -26,13 +26,13 @@ void bs_replay_free(bs_replay *replay);
 typedef struct bs_replay_options {
   uint32_t strategy, repeats, finalists;
   uint64_t seed, points; /* points: as bs_search has them */
-  double goal;           /* share of the best speed that is to be reached: 0.95 */
+  double goal;           /* share of the best speed to reach: 0.95 */
 } bs_replay_options;
 
-/* How one strategy did: each repeat has another seed and begins at another one of the slowest quarter of the
- * points. Shares of speed are seconds of the fastest point / those of the fastest found. */
+/* The results of one strategy: each repeat has another seed and begins at another one of the slowest quarter
+ * of the points. A share of speed is seconds of the fastest point / those of the fastest found. */
 typedef struct bs_replayed {
-  uint32_t repeats, reached; /* reached: repeats that came to the goal */
+  uint32_t repeats, reached; /* reached: repeats that reached the goal */
   double found_5, found_10,
       found_25; /* median share of speed after 5, 10, 25 % of the space's measurements */
   double found; /* at the end; low: the worst repeat's */

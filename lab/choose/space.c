@@ -43,7 +43,7 @@ static int32_t add_range(bs_space_knob *k, const char *piece, bs_error *err) {
     snprintf(part[1], sizeof part[1], "%.*s", (int)(op - colon - 1), piece + colon + 1);
     snprintf(part[2], sizeof part[2], "%s", piece + op + 1);
   }
-  if (!bs_parse_i64(part[0], 0, &from) || !bs_parse_i64(part[1], 0, &to) || !bs_parse_i64(part[2], 0, &by))
+  if (!bs_parse_i64(part[0], &from) || !bs_parse_i64(part[1], &to) || !bs_parse_i64(part[2], &by))
     return bad_values(k, piece, "is no range", err);
   if (from < (sign == '*') || to < from || to > INT32_MAX || by < 1 + (sign == '*') || by > INT32_MAX)
     return bad_values(k, piece, "is a range without an end", err);
@@ -94,7 +94,7 @@ int32_t bs_space_add(bs_space *s, const char *name, const char *values, const ch
   if (rc != BS_OK) return rc;
   k->standard = place_of(k, standard);
   if (k->standard == k->n && strcmp(standard, "auto") != 0)
-    return bad_values(k, standard, "is the default, and none of them", err);
+    return bad_values(k, standard, "is the default, but not one of them", err);
   if (s->size > BS_SPACE_MOST / k->n) {
     bs_error_set(err, BS_CONFIG, "BS-KNOB-SPACE", "knobs up to %s make more than %llu points", name,
                  (unsigned long long)BS_SPACE_MOST);
@@ -204,7 +204,7 @@ char *bs_space_why(const bs_space *s, const char *text, char *out, size_t size) 
     if (k == NULL)
       snprintf(out, size, "there is no knob '%s'", name);
     else if (!bs_space_value(at, name, value, sizeof value) || place_of(k, value) == k->n)
-      snprintf(out, size, "'%.*s' is none of the values of %s here", (int)(piece < 60 ? piece : 60), at,
+      snprintf(out, size, "'%.*s' is not one of the values of %s here", (int)(piece < 60 ? piece : 60), at,
                name);
     at += piece + (at[piece] == ';');
   }

@@ -10,15 +10,14 @@
 #include "blockshock/abi.h"
 
 enum { BS_SPACE_KNOBS = 16, BS_SPACE_VALUES = 64, BS_SPACE_WORD = 24, BS_SPACE_TEXT = 512 };
-/* Larger spaces are refused: nobody measures them, and points are drawn by looking for one that is allowed.
- */
+/* Larger spaces are refused: they cannot be measured, and a random draw searches for an allowed point. */
 #define BS_SPACE_MOST (UINT64_C(1) << 24)
 
 typedef struct bs_space_knob {
   char name[32];
   uint32_t n;
-  uint32_t ordered;  /* 1: all values are numbers, rising; a value's neighbours stand beside it */
-  uint32_t standard; /* place of the default; n: "auto", none of them */
+  uint32_t ordered;  /* 1: all values are numbers, rising; neighbours of a value are adjacent in the list */
+  uint32_t standard; /* place of the default; n: "auto", which is not a value */
   char value[BS_SPACE_VALUES][BS_SPACE_WORD];
 } bs_space_knob;
 
@@ -34,12 +33,13 @@ void bs_space_init(bs_space *out);
  * ("8:64+8"). standard: one of them, or "auto". BS_CONFIG (BS-KNOB-VALUES, BS-KNOB-SPACE). */
 int32_t bs_space_add(bs_space *space, const char *name, const char *values, const char *standard,
                      bs_error *err);
-/* Only points for which an expression of knobs, numbers and words holds: "rows*keys <= 16384 && exp != fast".
- * Operators: * / % + - < <= > >= == != && || ! and parentheses. BS_CONFIG (BS-KNOB-WHERE) when it cannot be
- * read, names no knob, or compares a word as a number. What is not a number (rows % 0) holds nowhere. */
+/* Allows only points for which an expression of knobs, numbers and words is true: "rows*keys <= 16384 && exp
+ * != fast". Operators: * / % + - < <= > >= == != && || ! and parentheses. BS_CONFIG (BS-KNOB-WHERE): it
+ * cannot be read, has an unknown knob, or compares a word as a number. A value that is not a number (rows %
+ * 0) makes it false. */
 int32_t bs_space_limit(bs_space *space, const char *constraint, bs_error *err);
 int bs_space_allows(const bs_space *space, uint64_t point);
-/* How many points the constraint leaves. */
+/* The number of points that the constraint allows. */
 uint64_t bs_space_count(const bs_space *space);
 
 uint32_t bs_space_place(const bs_space *space, uint64_t point, uint32_t knob);
@@ -47,16 +47,17 @@ uint32_t bs_space_place(const bs_space *space, uint64_t point, uint32_t knob);
 uint64_t bs_space_with(const bs_space *space, uint64_t point, uint32_t knob, uint32_t place);
 /* "keys=128;exp=fast". Returns out. */
 char *bs_space_text(const bs_space *space, uint64_t point, char *out, size_t size);
-/* The point of such a text, which names every knob once and nothing else; 0: there is none. */
+/* Finds the point of such a text, which must name every knob exactly once; 0: no such point. */
 int bs_space_find(const bs_space *space, const char *text, uint64_t *out_point);
-/* Why bs_space_find has no point for a text: "there is no knob 'warps'". "": it has one. Returns out. */
+/* The reason why bs_space_find has no point for a text: "there is no knob 'warps'". "": it has one. Returns
+ * out. */
 char *bs_space_why(const bs_space *space, const char *text, char *out, size_t size);
-/* The point that is nearest to a text: knobs that it lacks have their default (else their first value), of
- * numbers the nearest by their ratio is taken. *out_exact: 1 when nothing had to be moved. */
+/* The point nearest to a text. Missing knobs get their default (else their first value); for numbers the
+ * value with the nearest ratio is taken. *out_exact: 1: no value was changed. */
 uint64_t bs_space_nearest(const bs_space *space, const char *text, int *out_exact);
 /* The value of a knob in "a=1;b=x"; 0: it is not in it. */
 int bs_space_value(const char *text, const char *name, char *out, size_t size);
 
-/* where.c. 1, 0, or -1 with an error: the constraint for one point. */
+/* where.c. Tests the constraint for one point: 1, 0, or -1 with an error. */
 int bs_where_holds(const bs_space *space, const char *text, uint64_t point, bs_error *err);
 #endif

@@ -28,7 +28,7 @@ typedef struct search {
   size_t capacity;
   uint8_t *seen; /* a bit a point */
   uint32_t survivors, n_elite;
-  uint32_t finalists;           /* whose halving the search leaves measurements for */
+  uint32_t finalists;           /* finalists whose halving fits into the reserved measurements */
   uint32_t n_finite;            /* points that could be measured */
   size_t elite[MOST_SURVIVORS]; /* rows, fastest first */
   int mixed;
@@ -49,7 +49,7 @@ static uint64_t halving_cost(uint64_t n) {
   return cost;
 }
 
-/* The most finalists, up to `most`, whose halving takes no more than so many measurements. */
+/* The most finalists, up to `most`, whose halving needs at most so many measurements. */
 static uint32_t affordable(uint32_t most, uint64_t measurements) {
   while (most > 1 && halving_cost(most) > measurements) most--;
   return most;
@@ -86,8 +86,8 @@ static int is_new(const search *s, uint64_t point) {
   return bs_space_allows(s->space, point) && !is_seen(s, point);
 }
 
-/* One more point and the halving of what could be measured must fit: what failed is no finalist, so its part
- * of the halving goes to the search. */
+/* Is the search over? One more point and the halving of the measured points must fit. Failed points cannot be
+ * finalists, so their part of the halving goes to the search. */
 static int is_over(search *s) {
   bs_searched *out = s->out;
   const uint32_t finalists = s->n_finite + 1 < s->finalists ? s->n_finite + 1 : s->finalists;
@@ -145,7 +145,7 @@ static int32_t look(search *s, uint64_t point, uint32_t origin) {
 
 /* ---- points --------------------------------------------------------------------------------- */
 
-/* A point that was not measured, from a random one on; 0: there is none. */
+/* Finds a point that was not measured, starting at a random one; 0: none left. */
 static int draw(search *s, uint64_t *out) {
   const uint64_t size = s->space->size;
   for (int i = 0; i < TRIES; i++)
@@ -156,7 +156,7 @@ static int draw(search *s, uint64_t *out) {
   return 0;
 }
 
-/* Points with one knob changed: of ordered knobs to the value beside it, of words to any other. */
+/* Lists points with one knob changed: an ordered knob to an adjacent value, a word to any other. */
 static size_t neighbours(const search *s, uint64_t point, uint64_t *out) {
   size_t n = 0;
   for (uint32_t k = 0; k < s->space->n; k++) {
@@ -169,7 +169,7 @@ static size_t neighbours(const search *s, uint64_t point, uint64_t *out) {
   return n;
 }
 
-/* A knob changed to any other of its values, mostly to one that is no neighbour. */
+/* Changes one knob to another of its values, mostly to one that is not adjacent. */
 static uint64_t mutate(search *s, uint64_t point) {
   if (s->space->n == 0) return point;
   const uint32_t k = (uint32_t)below(s, s->space->n), n = s->space->knob[k].n;
@@ -211,7 +211,7 @@ static int32_t no_point(const search *s) {
   return bs_error_set(s->err, BS_CONFIG, "BS-KNOB-SPACE", "the constraint leaves no point");
 }
 
-/* The start, moved to where the constraint allows it. */
+/* Measures the start, after moving it to a point that the constraint allows. */
 static int32_t look_at_start(search *s) {
   const uint64_t size = s->space->size;
   for (uint64_t i = 0; i < size; i++)
@@ -219,8 +219,8 @@ static int32_t look_at_start(search *s) {
   return no_point(s);
 }
 
-/* Of what surrounds the points seen so far, the one that is expected to be the fastest, else the next in
- * order: what is near to the start comes first. */
+/* Takes from the neighbours of all points seen so far the one that is expected to be the fastest. Without
+ * predictions it takes the next in order, so points near the start come first. */
 static int next_near(const search *s, uint64_t *list, uint64_t *out) {
   double least = INFINITY;
   int found = 0;
@@ -253,7 +253,8 @@ static int32_t macro_step(search *s, int *out_found) {
   const int crossing = s->n_elite > 1 && uniform(s) < CROSSOVER_SHARE;
   uint64_t p = 0;
   *out_found = 0;
-  /* The first points are drawn, until half of the survivors are known: beside a bad start all are bad. */
+  /* The first points are drawn at random until half of the survivors are known: neighbours of a bad start are
+   * bad too. */
   if (2 * s->n_elite < s->survivors || (s->mixed && s->out->n % 4 == 3)) {
     *out_found = draw(s, &p);
     return *out_found ? look(s, p, BS_ORIGIN_RANDOM) : BS_OK;
@@ -266,7 +267,7 @@ static int32_t macro_step(search *s, int *out_found) {
   return BS_OK;
 }
 
-/* One new point beside a survivor, those of the fastest first. */
+/* Tries one new neighbour of a survivor, starting with the fastest survivor. */
 static int32_t micro_step(search *s, uint64_t *list, int *out_found) {
   *out_found = 0;
   for (uint32_t e = 0; e < s->n_elite; e++) {
@@ -331,7 +332,7 @@ size_t bs_searched_elite(const bs_searched *of, size_t most, size_t *out) {
     for (size_t j = i + 1; j < of->n && is_last; j++) is_last = of->rows[j].point != r->point;
     if (!is_last) continue;
     size_t at = n;
-    /* what went further in the halving stands before */
+    /* points that went further in the halving come first */
     while (at > 0 &&
            (r->effort > of->rows[out[at - 1]].effort ||
             (r->effort == of->rows[out[at - 1]].effort && r->seconds < of->rows[out[at - 1]].seconds)))

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT
- * strategy.h - the search for the fastest point of a space over a callback that measures: on this machine, or
- * by a table of what was measured before (replay.h). The same seed and the same answers give the same points.
+ * strategy.h - the search for the fastest point of a space. A callback measures: on this machine, or from a
+ * table of earlier measurements (replay.h). The same seed and the same answers give the same points.
  *
  *   full    every point, in order
  *   random  points drawn without repetition
  *   fast    the start and its neighbours, 8 points: those that a prior expects to be the fastest first
  *   elite   the K fastest points survive; each new point is one of them with one knob changed, or a crossover
- *           of two. First any value of a knob (macro), then only neighbouring ones (micro), until no survivor
- *           has a neighbour that was not measured
+ *           of two. First any value of a knob (macro), then only adjacent ones (micro), until all neighbours
+ *           of survivors are measured
  *   mixed   fast, then elite with every fourth point drawn at random
  *
- * Behind the search the finalists are measured again with doubled effort, and half of them drop out each time
- * (successive halving). The search leaves at most half of the measurements for it: with fewer of them there
- * are fewer finalists. */
+ * After the search the finalists are measured again with doubled effort, and half of them drop out each time
+ * (successive halving). The search leaves at most half of the measurements for this step; with fewer
+ * measurements there are fewer finalists. */
 #ifndef BS_LAB_CHOOSE_STRATEGY_H
 #define BS_LAB_CHOOSE_STRATEGY_H
 #include "lab/choose/space.h"
@@ -27,7 +27,7 @@ enum bs_strategy {
 };
 extern const char *const bs_strategy_names[BS_STRATEGIES];
 
-/* How a point came to be measured. */
+/* The reason why a point was measured. */
 enum bs_origin {
   BS_ORIGIN_START = 0,
   BS_ORIGIN_ORDER = 1,
@@ -50,11 +50,11 @@ typedef struct bs_search {
                       mixed a quarter of the space and at least 16, fast 8 */
   double seconds;  /* no new measurement after so long; 0: no limit */
   void *user;
-  double (*now)(void *user); /* needed where seconds is not 0 */
-  /* Seconds of a call at a point, INFINITY for one that failed: it is out. effort counts from 0 and doubles
-   * what is spent. An error ends the search. */
+  double (*now)(void *user); /* required if seconds is not 0 */
+  /* Returns the seconds of a call at a point, INFINITY for one that failed, which drops out. effort counts
+   * from 0; each step doubles the time spent. An error ends the search. */
   int32_t (*measure)(void *user, uint64_t point, uint32_t effort, double *out_seconds, bs_error *err);
-  /* 1: what it gives was measured before, and costs nothing. May be NULL. */
+  /* 1: the result was measured before, and costs nothing. May be NULL. */
   int (*known)(void *user, uint64_t point, double *out_seconds);
   double (*prior)(void *user, uint64_t point); /* expected seconds, for fast; may be NULL */
 } bs_search;
@@ -80,17 +80,17 @@ typedef struct bs_searched {
 
 /* The strategy of a name; -1: none. */
 int bs_strategy_find(const char *name);
-/* The budget that 0 stands for. */
+/* The budget that is used for 0. */
 uint64_t bs_search_points(const bs_search *search, const bs_space *space);
-/* BS_NO_MEMORY, BS_CONFIG (BS-KNOB-SPACE) when the constraint leaves no point, what `measure` returned. Free
- * *out in any case. */
+/* BS_NO_MEMORY, BS_CONFIG (BS-KNOB-SPACE): the constraint allows no point, or the error of `measure`. Free
+ * out in any case. */
 int32_t bs_search_run(const bs_space *space, const bs_search *search, bs_searched *out, bs_error *err);
 void bs_searched_free(bs_searched *searched);
 /* The fastest `most` points, each by its row of the highest effort, fastest first, as places in rows. Returns
  * how many. */
 size_t bs_searched_elite(const bs_searched *searched, size_t most, size_t *out_rows);
 
-/* The choosers with a short list: the place of the least of n values, where a later one replaces an earlier
- * one only when it is below `worth` times it. Values that are not positive are none; n: there is none. */
+/* Choosers with a short list use this: the place of the least of n values. A later value replaces an earlier
+ * one only if it is below `worth` times it. Values that are not positive do not count; n: no value counts. */
 size_t bs_choose_least(const double *values, size_t n, double worth);
 #endif

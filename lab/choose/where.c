@@ -44,7 +44,7 @@ static double number_of(reader *r, const value *v) {
   return v->number;
 }
 
-/* Truth of three values: NAN is that of what is no number, and holds nowhere. */
+/* Three-valued truth: NAN is the truth of a value that is not a number; a constraint with it never holds. */
 static double truth(double x) {
   return isnan(x) ? NAN : x != 0.0;
 }
@@ -83,7 +83,7 @@ static value name_of(reader *r) {
   return v;
 }
 
-/* The letters behind digits belong to them: 0x10 and 010 are refused, as they are everywhere. */
+/* Reads a number with all letters that follow its digits: 0x10 and 010 are refused, as everywhere. */
 static double number(reader *r) {
   char word[64];
   double found = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * ccl.c - rows of what an algorithm is, of what its proof says, and of what a collective would take. */
+ * ccl.c - rows on an algorithm: its properties, the results of its proof, and the time of a collective. */
 #include "lab/coll/ccl.h"
 
 #include <stdio.h>

@@ -5,6 +5,7 @@
 
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "core/plugin/plugins.h"
 #include "lab/coll/ccl.h"
 
 static uint32_t n_params(const bs_algorithm *a) {
@@ -13,52 +14,13 @@ static uint32_t n_params(const bs_algorithm *a) {
   return n;
 }
 
-static int in_choices(const char *choices, const char *text) {
-  const size_t size = strlen(text);
-  for (const char *p = choices;;) {
-    const size_t n = strcspn(p, "|");
-    if (n == size && strncmp(p, text, n) == 0) return 1;
-    if (p[n] == '\0') return 0;
-    p += n + 1;
-  }
-}
-
-/* "low..high", either of which may be left out. */
-static int in_range(const char *range, double value) {
-  char low[64];
-  double bound = 0;
-  const char *dots = strstr(range, "..");
-  if (dots == NULL || (size_t)(dots - range) >= sizeof low) return 1;
-  memcpy(low, range, (size_t)(dots - range));
-  low[dots - range] = '\0';
-  if (bs_parse_f64(low, &bound) && value < bound) return 0;
-  return !bs_parse_f64(dots + 2, &bound) || value <= bound;
-}
-
-static int parse(const bs_param_desc *d, const char *text, bs_value *out) {
-  int flag = 0;
-  *out = (bs_value){.struct_size = sizeof *out, .type = d->type};
-  switch (d->type) {
-    case BS_PARAM_INT:
-      return bs_parse_i64(text, 0, &out->i) && (d->choices == NULL || in_range(d->choices, (double)out->i));
-    case BS_PARAM_FLOAT:
-      return bs_parse_f64(text, &out->f) && (d->choices == NULL || in_range(d->choices, out->f));
-    case BS_PARAM_BOOL:
-      if (!bs_parse_bool(text, &flag)) return 0;
-      out->i = flag;
-      return 1;
-    default:
-      out->s = text;
-      return d->choices == NULL || in_choices(d->choices, text);
-  }
-}
-
 static int32_t set(bs_ccl *c, uint32_t i, const char *text, bs_error *err) {
   const bs_param_desc *d = c->algorithm->params[i];
   free(c->texts[i]);
   c->texts[i] = bs_strdup(text);
   if (c->texts[i] == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
-  if (parse(d, c->texts[i], &c->options[i])) return BS_OK;
+  c->options[i] = (bs_value){.struct_size = sizeof c->options[i], .type = d->type};
+  if (bs_param_parse(d, c->texts[i], &c->options[i]) == 1) return BS_OK;
   bs_error_set(err, BS_USAGE, "BS-CCL-OPTION", "option %s of the algorithm %s: '%.80s' is not a value of it",
                d->name, c->algorithm->name, text);
   bs_error_hint(err, "%s%s", d->choices != NULL ? "one of " : d->doc, d->choices != NULL ? d->choices : "");
@@ -80,7 +42,7 @@ static int32_t set_given(bs_ccl *c, const char *given, bs_error *err) {
   bs_error_set(err, BS_USAGE, "BS-CCL-OPTION", "the algorithm %s has no option '%.60s'", c->algorithm->name,
                key);
   if (nearest != NULL) bs_error_hint(err, "did you mean '%s'?", nearest);
-  if (nearest == NULL) bs_error_hint(err, "bsrun ccl list shows the options of each");
+  if (nearest == NULL) bs_error_hint(err, "bsrun coll list shows the options of each");
   return BS_USAGE;
 }
 

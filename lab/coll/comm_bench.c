@@ -14,10 +14,11 @@
 #include "lab/error.h"
 #include "lab/measure/stats.h"
 #include "lab/peers/exchange.h"
+#include "lab/stop.h"
 
 enum { WARM_CALLS = 3, CALLS_MAX = 2000, SAMPLES_MAX = 200, VALUES = 7 };
-enum { VIRTUAL_CALLS = 16 };         /* of a clock that is virtual, whose samples are all the same */
-static const double SAMPLE_S = 2e-3; /* a sample is at least this long, where CALLS_MAX allows it */
+enum { VIRTUAL_CALLS = 16 };         /* with a virtual clock, where all samples are equal */
+static const double SAMPLE_S = 2e-3; /* the least time of a sample, if CALLS_MAX allows it */
 static const char *const site = "bench.comm";
 
 typedef struct job {
@@ -31,7 +32,7 @@ typedef struct cell {
   const job *j;
   bs_rank *rank;
   uint32_t kind, me, P;
-  uint64_t share; /* what bs_collective.count says */
+  uint64_t share; /* the value of bs_collective.count */
   uint64_t n_in, n_out;
   void *in, *out;
   float *values; /* max(n_in, n_out) of them */
@@ -70,7 +71,7 @@ static float sum(uint32_t P, uint64_t i) {
   return total;
 }
 
-/* Element i of what the call gives rank `me`. */
+/* The right value of element i in the result of rank `me`. */
 static float expected(const cell *c, uint64_t i) {
   switch (c->kind) {
     case BS_COLL_ALL_REDUCE:
@@ -241,7 +242,8 @@ static int32_t rank_main(bs_rank *rank, void *arg, bs_error *err) {
     double size = (double)j->bench.min_bytes;
     uint64_t last = 0;
     while (rc == BS_OK && size <= (double)j->bench.max_bytes) {
-      if ((uint64_t)size != last) rc = run_cell(j, rank, kind, (uint64_t)size, err);
+      rc = bs_stop_check(err); /* of one rank: the others end with it */
+      if (rc == BS_OK && (uint64_t)size != last) rc = run_cell(j, rank, kind, (uint64_t)size, err);
       last = (uint64_t)size; /* a small factor, rounded down, gives it again */
       size *= j->bench.factor;
     }

@@ -4,7 +4,8 @@
 #define BS_LAB_COLL_COMM_BENCH_H
 #include "blockshock/blockshock.h"
 
-/* As bs_coll_kind; this one goes from rank 0 to rank 1 and back, and half of that is its time. */
+/* An additional kind next to bs_coll_kind: rank 0 sends to rank 1, which sends back. Its time is half of
+ * that. */
 #define BS_BENCH_SEND_RECV ((uint32_t)BS_COLL_SEND)
 
 /* One size of one collective. */
@@ -12,10 +13,10 @@ typedef struct bs_comm_cell {
   uint32_t kind;
   uint32_t samples;
   uint64_t
-      bytes; /* of the vector: all_gather what a rank gets, reduce_scatter and all_to_all what it gives */
+      bytes; /* of the vector: all_gather: received by a rank; reduce_scatter and all_to_all: sent by it */
   uint64_t count;                /* its elements */
-  uint64_t calls;                /* one behind the other in a sample */
-  uint64_t wrong;                /* elements over all ranks that were not what they must be */
+  uint64_t calls;                /* one after the other in a sample */
+  uint64_t wrong;                /* wrong elements over all ranks */
   double median_s, p10_s, p90_s; /* a call, of the slowest rank of each sample */
 } bs_comm_cell;
 
@@ -37,13 +38,14 @@ typedef struct bs_comm_bench {
   void *user;
 } bs_comm_bench;
 
-/* Opens a world of `ranks` ranks on the backend ref and measures each kind at each size, in turn. All
- * processes of an attached world call it. A communicator that lacks a kind is BS_UNSUPPORTED, and nothing is
+/* Opens a world of `ranks` ranks on the backend ref and measures each kind at each size, one after the other.
+ * All processes of an attached world call it. BS_UNSUPPORTED: the communicator lacks a kind; nothing is
  * measured. */
 int32_t bs_comm_bench_run(bs_context *context, const bs_comm_bench *bench, bs_error *err);
-/* The enum bs_coll_kind of a name; -1: it is none that is measured. */
+/* The enum bs_coll_kind of a name; -1: this kind is not measured. */
 int bs_comm_bench_kind(const char *name);
 const char *bs_comm_bench_name(uint32_t kind);
-/* What a byte of the vector costs the wire, as nccl-tests counts it: busbw = this times bytes / seconds. */
+/* The bytes that the wire carries for a byte of the vector, as nccl-tests counts them: busbw = this times
+ * bytes / seconds. */
 double bs_bus_factor(uint32_t kind, uint32_t ranks);
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * alike.c - what differs between two stored runs, and which differences forbid to compare their times. */
+ * alike.c - the differences of two stored runs, and those that forbid a comparison of their times. */
 #include <stdio.h>
 #include <string.h>
 
@@ -20,7 +20,7 @@ static int is_volatile(const char *key) {
   return 0;
 }
 
-/* Of a plugin or a library: its place in a list may differ. */
+/* The name of a plugin or a library, by which it is found: its place in a list may differ. */
 static const char *label_of(const json_t *one) {
   static const char *const keys[] = {"id", "name", "path"};
   for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
@@ -57,7 +57,7 @@ static void flatten(const json_t *value, const char *path, json_t *out) {
   }
 }
 
-/* Rows of what one has and the other has not, or has otherwise. */
+/* Adds rows for members that only one object has, or that differ. */
 static int add_differences(json_t *rows, const char *of, json_t *a, json_t *b) {
   const char *key;
   json_t *value;
@@ -92,7 +92,7 @@ json_t *bs_stored_differences(const bs_stored_run *a, const bs_stored_run *b) {
 
 /* ---- may they be compared? ---------------------------------------------------------------------- */
 
-/* Whose time it is: a simulated machine's, a GPU's by name, this kind of processor's. */
+/* The device whose time it is: the simulated machine, the GPU by name, or this kind of processor. */
 static void device_of(const bs_stored_run *run, const json_t *record, char out[160]) {
   const json_t *device = json_object_get(record, "device");
   const char *name = bs_get_text(device, "name"),
@@ -107,7 +107,7 @@ static void unlike(const char *what, const char *a, const char *b, char *text, s
     snprintf(text + used, size - used, "%s%s %.160s and %.160s", used > 0 ? "; " : "", what, a, b);
 }
 
-/* What forbids to compare the records at one place of both runs; empty: nothing does. */
+/* Writes why the records at one place of both runs cannot be compared; empty: they can. */
 static void unlike_records(const bs_stored_run *a, const bs_stored_run *b, size_t at, char *text,
                            size_t size) {
   static const char *const keys[] = {"phase", "pass", "dtype"};

@@ -61,7 +61,7 @@ const json_t *bs_baseline_missing(const json_t *rows) {
 
 /* ---- JUnit -------------------------------------------------------------------------------------- */
 
-/* Text between tags and in attributes; control bytes have no place in XML. */
+/* Escapes text between tags and in attributes; control bytes are not allowed in XML. */
 static void add_escaped(bs_text *out, const char *text) {
   for (; *text != '\0'; text++) {
     const char *as = *text == '&'   ? "&amp;"
@@ -78,7 +78,7 @@ static void add_escaped(bs_text *out, const char *text) {
 
 enum outcome { PASSED, FAILED, SKIPPED, LACKING };
 
-/* A dense layer beside the method decides nothing: what it did is told. */
+/* The outcome of a row. A dense layer next to the method decides nothing: its change is only reported. */
 static enum outcome outcome_of(const json_t *row) {
   const char *word = bs_get_text(row, "word");
   if (strcmp(word, "MISSING") == 0) return LACKING;
@@ -115,7 +115,7 @@ static void add_case(bs_text *out, const char *suite, const json_t *row) {
   }
   if (outcome != LACKING)
     bs_text_printf(
-        out, ": %.4g times as fast [%.4g, %.4g]: %.6g ms", json_number_value(json_object_get(row, "speedup")),
+        out, ": speedup %.4g [%.4g, %.4g]: %.6g ms", json_number_value(json_object_get(row, "speedup")),
         json_number_value(json_object_get(row, "low")), json_number_value(json_object_get(row, "high")),
         json_number_value(json_object_get(row, "b_ms")));
   bs_text_printf(out, "%s baseline %.6g ms%s</testcase>\n", outcome == LACKING ? ":" : ",",

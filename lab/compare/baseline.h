@@ -7,14 +7,14 @@
 
 #include "blockshock/blockshock.h"
 
-/* The path of the run, malloc'd. BS_NOT_FOUND with the nearest name; BS_CORRUPT: the file is no such object.
- */
+/* The path of the run, malloc'd. BS_NOT_FOUND with the nearest name; BS_CORRUPT: the file is not such an
+ * object. */
 int32_t bs_baseline_find(const char *root, const char *name, char **out_run, bs_error *err);
-/* rows: of bs_stored_rows, the baseline being A. The first arm that is SLOWER and no dense layer beside the
- * method, or that the run lacks; NULL: none. */
+/* The first arm that is SLOWER, except a dense layer next to the method; and the first that the run lacks.
+ * rows: of bs_stored_rows, with the baseline as A. NULL: none. */
 const json_t *bs_baseline_slower(const json_t *rows);
 const json_t *bs_baseline_missing(const json_t *rows);
-/* One test suite, one test case a row: SLOWER fails, but not of a dense layer beside the method; UNCLEAR is
- * skipped with its cause; MISSING is an error. Replaces the file. BS_IO. */
+/* Writes one test suite with one test case a row and replaces the file. SLOWER fails, except for a dense
+ * layer next to the method; UNCLEAR is skipped with its cause; MISSING is an error. BS_IO. */
 int32_t bs_junit_write(const char *path, const char *suite, const json_t *rows, bs_error *err);
 #endif

@@ -31,7 +31,7 @@ int32_t bs_replay_check(const bs_stored_run *run, bs_error *err) {
   if (rc == BS_OK && (text == NULL || (wanted[0] != '\0' && strcmp(text, wanted) != 0))) {
     rc = bs_error_set(err, BS_CORRUPT, "BS-REPLAY-CONFIG", "config.yaml of %.200s %s", run->path,
                       text == NULL ? "is missing" : "is not what the run's record says");
-    bs_error_hint(err, "bsrun fsck --repair writes it anew from the record");
+    bs_error_hint(err, "bsrun runs fsck --repair writes it anew from the record");
   }
   free(text);
   return rc;
@@ -66,7 +66,7 @@ static void add_differences(replay *r, const bs_stored_run *a, const bs_stored_r
   json_decref(all);
 }
 
-/* The gate of this place in the other list, or NULL: it has another one there, or none. */
+/* The gate of the same place in the other list; NULL: that list has another gate there, or none. */
 static const json_t *same_gate(const json_t *gate, const json_t *others, size_t i) {
   const json_t *other = json_array_get(others, i);
   return strcmp(bs_get_text(gate, "name"), bs_get_text(other, "name")) == 0 ? other : NULL;
@@ -132,7 +132,7 @@ static void add_facts(replay *r, const json_t *x, const json_t *y) {
   }
 }
 
-/* All that the model of a machine tells of the run, without the file that it was written to. */
+/* Compares all that a simulated machine reports on the run, without the name of the trace file. */
 static void add_simulated(replay *r, const json_t *x, const json_t *y) {
   json_t *a = json_deep_copy(json_object_get(x, "simulated")),
          *b = json_deep_copy(json_object_get(y, "simulated"));
@@ -148,20 +148,20 @@ static void add_simulated(replay *r, const json_t *x, const json_t *y) {
   json_decref(b);
 }
 
-/* "arm (forward): 1.02 times as fast [0.98, 1.05]". */
+/* "arm (forward): speedup 1.02 [0.98, 1.05]". */
 static void add_time(replay *r, const json_t *row) {
   char what[200];
   if (strcmp(bs_get_text(row, "word"), "MISSING") == 0)
     snprintf(what, sizeof what, "%.60s ms (%.40s): %.60s", bs_get_text(row, "arm"), bs_get_text(row, "phase"),
              bs_get_text(row, "cause"));
   else
-    snprintf(what, sizeof what, "%.60s ms (%.40s): %.4g times as fast [%.4g, %.4g]", bs_get_text(row, "arm"),
+    snprintf(what, sizeof what, "%.60s ms (%.40s): speedup %.4g [%.4g, %.4g]", bs_get_text(row, "arm"),
              bs_get_text(row, "phase"), json_number_value(json_object_get(row, "speedup")),
              json_number_value(json_object_get(row, "low")), json_number_value(json_object_get(row, "high")));
   add(r, "time", what, bs_get_text(row, "word"), json_object_get(row, "a_ms"), json_object_get(row, "b_ms"));
 }
 
-/* Times answer one question only where both runs are alike; what forbids it stands in its row. */
+/* Compares times if both runs are alike; otherwise the row has the reason. */
 static int32_t add_times(replay *r, const bs_stored_run *a, const bs_stored_run *b, bs_error *err) {
   bs_error why = BS_ERROR_INIT;
   json_t *rows = NULL, *row;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * replay_code.c - what of a stored run's configuration is code, and which of it is run again (replay.h). */
+ * replay_code.c - finds the code in a stored run's configuration, and the part of it that runs again
+ * (replay.h). */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +19,8 @@
 typedef struct choosing {
   const bs_stored_run *run;
   const json_t *plugins; /* that the record lists */
-  char store[PATH_MAX];  /* what came with the run: a bundle, or the results folder; "": the reader's */
+  char store[PATH_MAX];  /* the folder that came with the run: a bundle, or the results folder; "": the
+                          * reader's */
   bs_replay_code *out;
   int bad; /* out of memory */
 } choosing;
@@ -58,7 +60,7 @@ static void add_plugin(choosing *c, const char *value) {
   if (strchr(value, '/') != NULL) c->bad |= json_array_append_new(c->out->opens, json_string(value)) != 0;
 }
 
-/* A plugin file where the configuration has it, or where the run had it. */
+/* Adds a plugin file at the configuration's path, or at the path of the run. */
 static int32_t add_file(choosing *c, const char *value, bs_error *err) {
   char id[64];
   size_t i;
@@ -76,7 +78,7 @@ static int32_t add_file(choosing *c, const char *value, bs_error *err) {
                "the configuration of %.120s opens the plugin file %.200s, and its record lists no such "
                "file with that SHA-256",
                c->run->path, value);
-  bs_error_hint(err, "--trust-config opens it: it is code of whoever wrote the configuration");
+  bs_error_hint(err, "--trust-config opens it: it is code of the configuration's author");
   return BS_PLUGIN;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * rows.c - how fast one stored run is beside another, arm by arm. */
+ * rows.c - the speedup of one stored run over another, arm by arm. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +19,7 @@ typedef struct taken {
   bs_apart series;
 } taken;
 
-/* Starts that a record tells, where they fit the samples. Cold samples are pairs of their own. */
+/* Takes the starts of groups in a record if they fit the samples. Cold samples have separate pairs. */
 static void take_groups(const json_t *record, const char *phase, taken *t) {
   const json_t *of = strcmp(phase, "steady-cold") == 0 ? json_object_get(record, "pairs_cold") : record;
   const json_t *starts = json_object_get(of, "group_starts");
@@ -60,12 +60,12 @@ static const json_t *partner_of(const bs_stored_run *b, const json_t *sample) {
   return NULL;
 }
 
-/* The dense layer that a run measures beside what it is about. It shows what the machine did. */
+/* Is it the dense layer that a run measures next to its subject? It shows the state of the machine. */
 static int is_peer(const char *arm) {
   return strncmp(arm, "dense, ", 7) == 0 || strncmp(arm, "dense on ", 9) == 0;
 }
 
-/* Which arm a row is of; pass: null where the record has none. */
+/* A new row with the arm's name; pass: null if the record has none. */
 static json_t *new_row(const bs_stored_run *run, const json_t *sample) {
   const size_t record = (size_t)json_integer_value(json_object_get(sample, "record"));
   const json_t *pass = json_object_get(json_array_get(run->records, record), "pass");
@@ -109,8 +109,8 @@ static int32_t add_missing(const bs_stored_run *a, const json_t *x, json_t *rows
              : bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
 }
 
-/* What its record says of the machine while the samples were taken. Records of before it was told say
- * nothing. */
+/* Reads from the record how the machine was disturbed while samples were taken. Old records have no such
+ * data. */
 static void disturbance_of(const bs_stored_run *run, const json_t *sample, bs_disturbance *out) {
   const json_t *record =
       json_array_get(run->records, (size_t)json_integer_value(json_object_get(sample, "record")));
@@ -152,7 +152,7 @@ static int32_t add_arm(const bs_stored_run *a, const bs_stored_run *b, const jso
   return rc;
 }
 
-/* Times of a model of a machine are what they are. */
+/* Simulated times are exact. */
 static int add_simulated(const bs_stored_run *a, const bs_stored_run *b, json_t *rows) {
   const json_t *x = json_array_get(a->records, 0), *y = json_array_get(b->records, 0);
   const double us_a = json_number_value(json_object_get(json_object_get(x, "simulated"), "us"));
@@ -184,7 +184,7 @@ static int moved_alike(const json_t *row, const json_t *peer) {
   return slower ? far >= near : far <= near;
 }
 
-/* Where a dense arm moved as far as an arm, the machine may have. */
+/* If a dense arm changed as much as an arm, the cause may be the machine. */
 static int doubt_what_dense_did_too(json_t *rows) {
   int bad = 0;
   for (size_t i = 0; i < json_array_size(rows); i++) {
@@ -217,6 +217,6 @@ int32_t bs_stored_rows(const bs_stored_run *a, const bs_stored_run *b, json_t **
     rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
   if (rc != BS_OK || both > 0) return rc;
   bs_error_set(err, BS_NOT_FOUND, "BS-COMPARE-SAMPLES", "no arm of both runs has samples of its time");
-  bs_error_hint(err, "runs of phase 1, and of bsrun compare and bsrun ladder, have them");
+  bs_error_hint(err, "runs of phase 1, and of bsrun compare, have them");
   return BS_NOT_FOUND;
 }

@@ -24,7 +24,7 @@ static int32_t find_baseline(const char *root, const char *name, bs_stored_run *
 
 /* ---- the configuration -------------------------------------------------------------------------- */
 
-/* Names the run, or where it is kept. */
+/* Does the key name the run, or its folder? */
 static int is_of_run(const char *key) {
   return strcmp(key, "run_id") == 0 || strncmp(key, "config_paths", 12) == 0 ||
          strncmp(key, "logging.", 8) == 0;
@@ -46,7 +46,7 @@ static void flatten(const bs_node *node, const char *path, json_t *out) {
   }
 }
 
-/* The text that the record has, or that lies beside it. */
+/* Reads the configuration from the record, or from the file next to it. */
 static int32_t read_config(bs_stored_run *run, bs_error *err) {
   const char *text = json_string_value(json_object_get(json_array_get(run->records, 0), "config"));
   char *file = NULL;

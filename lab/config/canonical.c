@@ -7,8 +7,10 @@
 
 #include "core/base/dtype.h"
 #include "core/base/text.h"
+#include "core/partition/partition.h"
 #include "core/plugin/named.h"
 #include "lab/config/schema.h"
+#include "lab/config/short_names.h"
 
 enum { WORD = 256 };
 
@@ -83,14 +85,14 @@ static int32_t put_value(const bs_key *key, bs_node *node, bs_notes *notes, bs_e
   if (rc != BS_OK || node->kind != BS_NODE_SCALAR) return rc;
   switch (key->type) {
     case BS_KEY_INT:
-      if (!bs_parse_i64(node->text, 1, &whole)) return BS_OK;
+      if (!bs_parse_size(node->text, &whole)) return BS_OK;
       snprintf(text, sizeof text, "%lld", (long long)whole);
       return put(node, text, err);
     case BS_KEY_FLOAT:
       return put_number(node, err);
     case BS_KEY_BOOL:
       return bs_parse_bool(node->text, &yes) ? put(node, yes ? "true" : "false", err) : BS_OK;
-    case BS_KEY_DTYPE: /* of the others an error shows what was typed */
+    case BS_KEY_DTYPE: /* for other keys an error shows the typed text */
       if (!bs_name_read(BS_NAMES_DTYPE, node->text, &number)) return BS_OK;
       if (!bs_dtype_is_float(number) && (number != BS_I8 || strcmp(key->path, "method.reduce_dtype") != 0))
         return BS_OK;
@@ -118,6 +120,38 @@ static int32_t put_name(bs_context *context, bs_node *root, const char *path, ui
   return put_string(node, text, err);
 }
 
+/* A mask by patterns gets the name of these; where they are wrong, who reads the mask says so. */
+static int32_t name_patterns(bs_node *root, bs_error *err) {
+  static const char *const paths[] = {"mask.pattern_a", "mask.pattern", "mask.pattern_b"};
+  const char *text[3] = {NULL, NULL, NULL};
+  const bs_node *name = bs_config_find(root, "mask.name");
+  bs_mask mask = {.struct_size = sizeof mask};
+  int32_t rc = BS_OK;
+  for (size_t i = 0; i < 3 && rc == BS_OK; i++) {
+    bs_node *node = (bs_node *)(uintptr_t)bs_config_find(root, paths[i]);
+    if (node != NULL && node->kind != BS_NODE_NULL) rc = put_pattern(node, err);
+    if (node != NULL && node->kind == BS_NODE_SCALAR) text[i] = node->text;
+  }
+  const char *a = text[0] != NULL ? text[0] : text[1];
+  if (rc != BS_OK || a == NULL || (name != NULL && name->kind != BS_NODE_SCALAR)) return rc;
+  if (bs_mask_parse(name != NULL ? name->text : NULL, a, text[2], &mask, NULL) != BS_OK) return BS_OK;
+  for (size_t i = 0; i < 3; i++) bs_config_remove(root, paths[i]);
+  return name == NULL ? bs_config_set_text(root, "mask.name", mask.name, err)
+                      : put_string((bs_node *)(uintptr_t)name, mask.name, err);
+}
+
+int32_t bs_config_full_names(bs_node *root, bs_error *err) {
+  static const char *const paths[] = {"phase.name", "mask.name"};
+  int32_t rc = BS_OK;
+  for (size_t i = 0; i < 2 && rc == BS_OK; i++) {
+    bs_node *node = (bs_node *)(uintptr_t)bs_config_find(root, paths[i]);
+    if (node == NULL || node->kind != BS_NODE_SCALAR) continue;
+    const char *name = bs_full_name(paths[i], node->text);
+    if (name != node->text) rc = put_string(node, name, err);
+  }
+  return rc == BS_OK ? name_patterns(root, err) : rc;
+}
+
 int32_t bs_schema_canonical(bs_context *context, bs_node *root, bs_notes *notes, bs_error *err) {
   const struct {
     const char *path;
@@ -129,7 +163,7 @@ int32_t bs_schema_canonical(bs_context *context, bs_node *root, bs_notes *notes,
       {"hardware.topology", BS_KIND_TOPOLOGY}};
   size_t count;
   const bs_key *keys = bs_schema_keys(&count);
-  int32_t rc = BS_OK;
+  int32_t rc = bs_config_full_names(root, err);
   for (size_t i = 0; rc == BS_OK && i < count; i++) {
     bs_node *node = (bs_node *)(uintptr_t)bs_config_find(root, keys[i].path);
     if (node != NULL) rc = put_value(&keys[i], node, notes, err);

@@ -12,6 +12,7 @@
 
 #include "core/base/text.h"
 #include "lab/config/schema.h"
+#include "lab/config/short_names.h"
 #include "lab/error.h"
 
 #define PATH_CAP 4096
@@ -138,12 +139,16 @@ static int32_t check_word(const char *option, const char *word, bs_error *err) {
 static int32_t no_such_file(composer *c, const char *option, const char *word, const char *group) {
   char **names = NULL;
   size_t n = bs_config_names(c->request->configs_dir, group, &names);
-  const char *nearest = bs_nearest(word, (const char *const *)names, n);
+  const int of_phases = strcmp(group, "phases") == 0;
+  const char *nearest = of_phases ? bs_nearest(word, bs_phase_words, BS_PHASE_NAMES) : NULL;
+  if (nearest == NULL) nearest = bs_nearest(word, (const char *const *)names, n);
   bs_error_set(c->err, BS_CONFIG, "BS-CFG-NAME", "%s: there is no '%.100s'", option, word);
   if (c->request->configs_dir == NULL) {
     bs_error_hint(c->err, "no configs folder was found; set BS_CONFIG_DIR or give a path to a YAML file");
   } else if (nearest != NULL) {
     bs_error_hint(c->err, "did you mean '%s'?", nearest);
+  } else if (of_phases) {
+    bs_error_hint(c->err, "%s (0 to 3); or a path to a YAML file", BS_PHASE_WORDS);
   } else {
     bs_text known = {0};
     for (size_t i = 0; i < n; i++) bs_text_printf(&known, "%s%s", i == 0 ? "" : ", ", names[i]);
@@ -154,8 +159,8 @@ static int32_t no_such_file(composer *c, const char *option, const char *word, c
   return BS_CONFIG;
 }
 
-/* Do the registered `word` and the name that a file brought mean the same? A word that is not registered
- * leaves the file alone. */
+/* Do the registered `word` and the name in a file mean the same? A file is not checked against a word that is
+ * not registered. */
 static int file_agrees(composer *c, const char *folder, const char *word) {
   bs_context *context = c->request->context;
   const bs_node *tree = c->out->config;
@@ -205,9 +210,9 @@ static int names_file(const composer *c, const char *folder, const char *word, c
   return n > 0 && (size_t)n < size && access(path, F_OK) == 0;
 }
 
-/* Merge what `word` names, looked up as a registered id, a name in the folder of the configs, a path. The
- * file of a registered id's name gives its settings, but never another thing. When there is no file, `keys`
- * (NULL-terminated) are set to the word for the registry to judge; without keys the name is an error. */
+/* Merges the file of `word`, searched as a registered id, a name in the configs folder, a path. The file of a
+ * registered id gives its settings, but must not change the name. Without a file `keys` (NULL-terminated) are
+ * set to the word for the registry to judge; without keys an unknown name is an error. */
 static int32_t merge_word(composer *c, const char *option, const char *word, const char *folder,
                           const char *const *keys) {
   char path[PATH_CAP * 2];
@@ -218,31 +223,23 @@ static int32_t merge_word(composer *c, const char *option, const char *word, con
     rc = merge_file(c, path, 0);
     return rc != BS_OK || keys == NULL || file_agrees(c, folder, word) ? rc : set_keys(c, folder, word, keys);
   }
-  if (looks_like_path(word)) return merge_file(c, word, 0);
+  const int digits = strcmp(folder, "masks") == 0 && bs_is_mask_digits(word);
+  if (!digits && looks_like_path(word)) return merge_file(c, word, 0);
   if (keys == NULL) return no_such_file(c, option, word, folder);
   return set_keys(c, folder, word, keys);
 }
 
-#define N_PHASES 4
-static const char *const phase_names[N_PHASES] = {"phase0_correctness", "phase1_forward",
-                                                  "phase2_backward_input", "phase3_train_step"};
-
 static int is_phase(const char *word) {
-  for (size_t i = 0; word != NULL && i < N_PHASES; i++) {
-    if (strcmp(word, phase_names[i]) == 0) return 1;
-  }
+  for (size_t i = 0; word != NULL && i < BS_PHASE_NAMES; i++)
+    if (strcmp(word, bs_phase_full_names[i]) == 0) return 1;
   return 0;
 }
 
-/* --phase also takes 0 .. 3 and the word after the underscore. */
-static const char *full_phase(const char *word) {
-  const char *const *names = phase_names;
-  for (size_t i = 0; word != NULL && i < N_PHASES; i++) {
-    char digit[2] = {names[i][5], '\0'}, with[7] = {'p', 'h', 'a', 's', 'e', names[i][5], '\0'};
-    if (strcmp(word, digit) == 0 || strcmp(word, with) == 0 || strcmp(word, names[i] + 7) == 0)
-      return names[i];
-  }
-  return word;
+/* The names of phases by which a file is found, and which the registry of files cannot know. */
+static int32_t merge_phase(composer *c, const char *word) {
+  static const char *const keys[] = {"phase.name", NULL};
+  const char *name = word == NULL ? NULL : bs_full_name("phase.name", word);
+  return merge_word(c, "--phase", name, "phases", is_phase(name) ? keys : NULL);
 }
 
 bs_node *bs_sets_tree(const char *const *sets, size_t n_sets) {
@@ -311,7 +308,6 @@ static int32_t apply_flags(composer *c) {
 
 static int32_t compose_all(composer *c) {
   static const char *const method_keys[] = {"method.name", NULL};
-  static const char *const phase_keys[] = {"phase.name", NULL};
   static const char *const mask_keys[] = {"mask.name", NULL};
   static const char *const workload_keys[] = {"workload.name", "workload.type", NULL};
   const bs_compose_request *q = c->request;
@@ -325,9 +321,7 @@ static int32_t compose_all(composer *c) {
     rc = check_word("--config", q->configs[i], c->err);
     if (rc == BS_OK) rc = merge_file(c, q->configs[i], 1);
   }
-  if (rc == BS_OK)
-    rc = merge_word(c, "--phase", full_phase(q->phase), "phases",
-                    is_phase(full_phase(q->phase)) ? phase_keys : NULL);
+  if (rc == BS_OK) rc = merge_phase(c, q->phase);
   if (rc == BS_OK) rc = merge_word(c, "--method", q->method, "methods", method_keys);
   if (rc == BS_OK) rc = merge_word(c, "--mask", q->mask, "masks", mask_keys);
   if (rc == BS_OK) rc = merge_word(c, "--workload", q->workload, "workloads", workload_keys);
@@ -335,7 +329,7 @@ static int32_t compose_all(composer *c) {
   if (rc == BS_OK) rc = merge_word(c, "--sweep", q->sweep, "sweeps", NULL);
   if (rc == BS_OK) rc = apply_flags(c);
   if (q->phase != NULL) c->out->phase_given = 1;
-  return rc;
+  return rc == BS_OK ? bs_config_full_names(c->out->config, c->err) : rc;
 }
 
 int32_t bs_compose(const bs_compose_request *request, bs_composed *out_composed, bs_error *err) {

@@ -7,7 +7,7 @@
 #include "lab/yaml/config.h"
 
 typedef struct bs_compose_request {
-  const char *configs_dir; /* folder with base.yaml, phases/, methods/, ...; NULL: none was found */
+  const char *configs_dir; /* folder with base.yaml, phases/, methods/, ...; NULL: not found */
   const char *const *configs;
   size_t n_configs;
   const char *phase, *method, *mask, *workload, *hardware, *sweep; /* NULL: not given */
@@ -15,10 +15,10 @@ typedef struct bs_compose_request {
   size_t n_plugins;
   int64_t world_size; /* 0: not given */
   const char *const *texts;
-  size_t n_texts; /* "a.b=text", taken literally: values of options such as --out */
+  size_t n_texts; /* "a.b=text", without interpretation: values of options such as --out */
   const char *const *sets;
   size_t n_sets;       /* "a.b=yaml" */
-  bs_context *context; /* knows what is registered; NULL: before the plugins are known */
+  bs_context *context; /* knows the registered names; NULL: before plugins are opened */
 } bs_compose_request;
 
 typedef struct bs_composed {
@@ -26,9 +26,9 @@ typedef struct bs_composed {
   uint32_t phase_given; /* --phase, a --config file or --set named the phase */
 } bs_composed;
 
-/* The configs folder: BS_CONFIG_DIR when set (it must exist: BS_CONFIG), else ../share/blockshock/configs
- * beside the running program's folder. Never the current directory. NULL in *out_dir when there is none; the
- * caller frees. */
+/* The configs folder: BS_CONFIG_DIR if set (it must exist: BS_CONFIG), else ../share/blockshock/configs
+ * relative to the running program's folder. Never the current directory. *out_dir is NULL if there is none;
+ * the caller frees. */
 int32_t bs_configs_dir(char **out_dir, bs_error *err);
 
 /* Compose once more when the context is open: a registered id wins over a file of that name that means
@@ -40,8 +40,8 @@ int32_t bs_compose_with(bs_compose_request *request, bs_context *context, bs_com
  * to the registry for methods, workloads and masks. */
 int32_t bs_compose(const bs_compose_request *request, bs_composed *out_composed, bs_error *err);
 
-/* What --set texts say, as one tree that the caller frees; NULL: no memory. A text that is refused is left
- * out: bs_compose says why. */
+/* The --set texts as one tree, which the caller frees; NULL: no memory. A refused text is left out:
+ * bs_compose reports why. */
 bs_node *bs_sets_tree(const char *const *sets, size_t n_sets);
 
 /* Names of the files of a group ("methods", "phases", ...), sorted, without .yaml, as one malloc'd block;

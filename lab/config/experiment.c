@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * experiment.c - configuration tree -> bs_experiment: defaults, ranges that span keys, older spellings, and
- * what they mean on this machine. */
+ * experiment.c - turns a configuration tree into a bs_experiment: defaults, ranges over several keys, older
+ * spellings, and their values on this machine. */
 #include "lab/config/experiment.h"
 
 #include <inttypes.h>
@@ -20,7 +20,7 @@
 #include "lab/place_name.h"
 #include "lab/word.h"
 
-/* The dtypes of a layer; the last one, int8, is for sums on the wire alone. */
+/* The dtypes of a layer; the last one, int8, is only for sums between ranks. */
 static const uint32_t wire_dtypes[BS_FLOAT_DTYPES + 1] = {BS_F64,    BS_F32,    BS_F16, BS_BF16,
                                                           BS_F8E4M3, BS_F8E5M2, BS_I8};
 
@@ -59,7 +59,8 @@ static void read_training(bs_experiment *e) {
                                             : bs_schema_bool(config, "method.recompress_each_step");
 }
 
-/* int8 too: in two steps by groups. 0 where nothing is said: the layer's own rule (docs/methods.md). */
+/* Reads the dtype of sums; int8 means two steps by groups. 0 by default: the layer's own rule
+ * (docs/methods.md). */
 static int32_t read_reduce_dtype(bs_experiment *e, bs_error *err) {
   static const char path[] = "method.reduce_dtype";
   const char *text = bs_schema_str(e->config, path);
@@ -99,14 +100,14 @@ static void read_sync(bs_experiment *e) {
                                              : BS_SYNC_EVENTS;
 }
 
-/* Is the thing what the configured wrapper wraps? */
+/* Is the thing the one inside the configured wrapper? */
 static int is_inside(const bs_experiment *e, const char *path, const char *name) {
   const char *configured = bs_schema_str(e->config, path);
   return configured != NULL && strchr(configured, ':') != NULL && strcmp(bs_innermost(configured), name) == 0;
 }
 
-/* Is the value at path more than a default: an option, or from a file that also has `rival`? A file's value
- * gives way to a rival from elsewhere. */
+/* Is the value at path more than a default: an option, or from a file that also sets `rival`? A file's value
+ * is replaced by a rival from elsewhere. */
 static int stays(const bs_node *config, const char *path, const char *rival, const char *quiet_dir) {
   const bs_node *node = bs_config_find(config, path), *other = bs_config_find(config, rival);
   if (node == NULL || node->kind == BS_NODE_NULL || is_shipped(node, quiet_dir)) return 0;
@@ -114,8 +115,8 @@ static int stays(const bs_node *config, const char *path, const char *rival, con
   return other != NULL && bs_node_from_file(other) && strcmp(node->file, other->file) == 0;
 }
 
-/* Takes the backend and the communicator that an open plugin registered, where `keeps` (a bit a kind) does
- * not say that one is named; a wrapper is none without another. */
+/* Takes the backend and the communicator that an open plugin registered, unless `keeps` (a bit for each kind)
+ * marks one as named. A wrapper needs another plugin below it and is not taken alone. */
 static int32_t take_things(bs_context *context, bs_experiment *e, const char *id, uint32_t keeps,
                            bs_error *err) {
   int32_t rc = BS_OK;
@@ -132,8 +133,8 @@ static int32_t take_things(bs_context *context, bs_experiment *e, const char *id
   return rc;
 }
 
-/* The backend and communicator of the plugins named with --plugin are the ones used, unless --backend or
- * --comm names others; a plugin that cannot be opened is an error that says why. */
+/* Uses the backend and communicator of the plugins that --plugin names, unless --backend or --comm names
+ * others. A plugin that cannot be opened is an error with the reason. */
 static int32_t selected_plugins(bs_context *context, bs_experiment *e, uint32_t keeps, bs_error *err) {
   const bs_node *list = bs_config_find(e->config, "plugin");
   int32_t rc = BS_OK;
@@ -202,8 +203,8 @@ static int32_t known_rounds(bs_context *context, const bs_experiment *e, bs_erro
   return BS_OK;
 }
 
-/* A backend or communicator that somebody typed and nobody registered is a mistake; one that cannot be used
- * is told by whoever makes the world. */
+/* Rejects a typed name of a backend or communicator that no plugin registered. Whoever makes the world
+ * reports one that cannot be used. */
 static int32_t known_names(bs_context *context, const bs_experiment *e, const char *quiet_dir,
                            bs_error *err) {
   static const char *const paths[] = {"hardware.backend", "hardware.comm"};
@@ -222,8 +223,7 @@ static int32_t known_names(bs_context *context, const bs_experiment *e, const ch
   return BS_OK;
 }
 
-/* No rank is started where the communicator serves fewer. One that cannot be found is told by whoever makes
- * the world. */
+/* Starts no rank if the communicator serves fewer. Whoever makes the world reports a missing communicator. */
 static int32_t few_enough(bs_context *context, const bs_experiment *e, bs_error *err) {
   const bs_comm *comm = NULL;
   void *state = NULL;
@@ -291,7 +291,7 @@ static int32_t read_method(bs_context *context, bs_experiment *e, bs_notes *note
   rc = bs_options_collect(e->config, "method", method == NULL ? NULL : method->option_docs, context == NULL,
                           chosen_by, notes, &e->n_method_options, &e->method_keys, &e->method_values, err);
   if (rc != BS_OK || method == NULL) return rc;
-  /* Older hardware files say 2 for every method; dense runs on one all the same. */
+  /* Older hardware files set 2 for every method, but dense runs on one rank. */
   const bs_node *world = bs_config_find(e->config, "hardware.world_size");
   if (method->max_world != 0 && e->world_size > method->max_world && world != NULL &&
       bs_node_from_file(world)) {
@@ -324,7 +324,7 @@ uint32_t bs_experiment_world(const bs_experiment *e, const bs_method *method) {
   return method->default_world != 0 ? method->default_world : 1;
 }
 
-/* Where nobody names a communicator, the backend's own wrapper around that of the launch. */
+/* Takes the backend's own wrapper around the launch's communicator if the user named no communicator. */
 static int32_t device_comm(bs_context *context, bs_experiment *e, bs_notes *notes, bs_error *err) {
   const bs_backend *backend = NULL;
   const bs_method *method = NULL;
@@ -333,7 +333,7 @@ static int32_t device_comm(bs_context *context, bs_experiment *e, bs_notes *note
   const int processes = strcmp(bs_schema_str(e->config, "hardware.launch"), "threads") != 0;
   if (context == NULL || e->comm_given || bs_find_method(context, e->method, &method, &state, NULL) != BS_OK)
     return BS_OK;
-  /* One that is not there is told by whoever makes the world. */
+  /* Whoever makes the world reports a missing backend. */
   if (bs_find_backend(context, e->backend, &backend, &state, NULL) != BS_OK || backend->comm_for == NULL)
     return BS_OK;
   const char *wrapper = backend->comm_for(state, bs_experiment_world(e, method), (uint32_t)processes);
@@ -349,14 +349,14 @@ static int32_t device_comm(bs_context *context, bs_experiment *e, bs_notes *note
 void bs_note_crowd(uint32_t ranks, uint32_t each, bs_notes *notes) {
   const uint32_t cores = bs_machine_cores();
   bs_note_add(notes,
-              "%u rank%s of %u thread%s take turns on %u core%s: results are the same, times are not those "
-              "of %" PRIu64 " cores",
+              "%u rank%s of %u thread%s share %u core%s: results are valid, times are not those of %" PRIu64
+              " cores",
               ranks, ranks == 1 ? "" : "s", each, each == 1 ? "" : "s", cores, cores == 1 ? "" : "s",
               (uint64_t)ranks * each);
 }
 
-/* Threads that share cores are right and slow: who asks for many should know which of both is seen. Ranks of
- * an MPI job may be on several machines. */
+/* Notes that threads share cores: results are then right, but slow, and the user should know why. Ranks of an
+ * MPI job may be on several machines. */
 static void count_threads(bs_context *context, bs_experiment *e, bs_notes *notes) {
   const bs_method *method = NULL;
   void *state = NULL;
@@ -411,7 +411,8 @@ int32_t bs_experiment_make(bs_context *context, bs_node *config, const char *qui
                            bs_experiment *out_experiment, bs_error *err) {
   memset(out_experiment, 0, sizeof *out_experiment);
   out_experiment->config = config;
-  int32_t rc = bs_schema_check(config, quiet_dir, notes, err);
+  int32_t rc = bs_config_full_names(config, err);
+  if (rc == BS_OK) rc = bs_schema_check(config, quiet_dir, notes, err);
   if (rc == BS_OK) rc = bs_schema_canonical(context, config, notes, err);
   bs_schema_drop_idle(config);
   if (rc == BS_OK) rc = read_all(context, out_experiment, quiet_dir, notes, err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * experiment.h - a checked configuration tree as a bs_experiment (lab.h), and the plugin context that the
- * tree asks for. Called by bsrun's verbs and by tests. */
+ * experiment.h - turns a checked configuration tree into a bs_experiment (lab.h), and makes the plugin
+ * context of the tree. Called by bsrun's verbs and by tests. */
 #ifndef BS_LAB_CONFIG_EXPERIMENT_H
 #define BS_LAB_CONFIG_EXPERIMENT_H
 #include "lab/config/notes.h"
@@ -11,10 +11,10 @@ int32_t bs_context_of_config(const bs_node *config, int32_t log_level,
                              void (*log)(void *, int32_t, const char *, int32_t, const char *),
                              void *log_user, bs_context **out_context, bs_error *err);
 
-/* Check `config` against the schema and the chosen plugins and read it. Takes the tree in every case (it is
- * freed on failure). What was decided here (backend, communicator, clamped world size) is written into the
- * tree, so that the tree repeats the run. quiet_dir: as in bs_schema_check. notes may be NULL.
- * context NULL: names of methods and workloads and their options are not looked at. */
+/* Checks `config` against the schema and the chosen plugins and reads it. Takes the tree in every case (it is
+ * freed on failure). Decisions (backend, communicator, clamped world size) are written into the tree, so that
+ * the tree repeats the run. quiet_dir: as in bs_schema_check. notes may be NULL. context NULL: names of
+ * methods and workloads and their options are not checked. */
 int32_t bs_experiment_make(bs_context *context, bs_node *config, const char *quiet_dir, bs_notes *notes,
                            bs_experiment *out_experiment, bs_error *err);
 void bs_experiment_free(bs_experiment *experiment);
@@ -22,23 +22,24 @@ void bs_experiment_free(bs_experiment *experiment);
  * the ranks and the bias that were decided, and absolute paths of files. */
 int32_t bs_experiment_settle(const bs_experiment *experiment, uint32_t world, bs_node **out_tree,
                              bs_error *err);
-/* `rc` of a look-up of the name at path: a name that nobody registered is a mistake of the configuration
- * (BS_CONFIG), a plugin that cannot be used is not. Says in err where the name was written. */
+/* Translates the `rc` of a look-up of the name at path. An unregistered name is a mistake of the
+ * configuration (BS_CONFIG); a plugin that cannot be used is not. Adds to err where the name was written. */
 int32_t bs_config_name_error(const bs_node *config, const char *path, int32_t rc, bs_error *err);
-/* That more threads than cores take turns (experiment->oversubscribed). */
+/* Notes that more threads than cores share the cores (experiment->oversubscribed). */
 void bs_note_crowd(uint32_t ranks, uint32_t threads_of_each, bs_notes *notes);
-/* mask.c: the value of the method's option mixed; -1 without it (one that is no number: 0, which the method
- * refuses by itself). */
+/* mask.c: the value of the method's option mixed; -1 without it. A text that is not a number gives 0, which
+ * the method refuses. */
 int64_t bs_mixed_wanted(uint32_t n_options, const char *const *keys, const char *const *values);
-/* How many ranks it runs on: as configured, else the method's own number. */
+/* The number of ranks: as configured, else the method's own. */
 uint32_t bs_experiment_world(const bs_experiment *experiment, const bs_method *method);
 
-/* The communicator made with the MPI that has started this process; where none has, the machine's own. */
+/* The communicator built with the MPI that started this process; if none did, that of the machine's own
+ * MPI. */
 const char *bs_mpi_of_environment(void);
 
-/* options.c: hand the keys of `section` ("method", "workload") that the schema lacks to the plugin. A key
- * that option_docs lacks is BS-CFG-KEY, or a note when it comes from another file than the name of the plugin
- * (it was meant for another one). any: 1 takes every key. */
+/* options.c: passes the keys of `section` ("method", "workload") that the schema lacks to the plugin. A key
+ * that option_docs lacks is BS-CFG-KEY. It is only a note if it comes from another file than the plugin's
+ * name (it was meant for another plugin). any: 1 accepts every key. */
 int32_t bs_options_collect(const bs_node *config, const char *section, const char *option_docs, int any,
                            const bs_node *chosen_by, bs_notes *notes, uint32_t *out_count,
                            const char ***out_keys, const char ***out_values, bs_error *err);

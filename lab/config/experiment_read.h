@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * experiment_read.h - what the readers of an experiment have in common (experiment.c, mask.c). */
+ * experiment_read.h - shared parts of the readers of an experiment (experiment.c, mask.c). */
 #ifndef BS_LAB_CONFIG_EXPERIMENT_READ_H
 #define BS_LAB_CONFIG_EXPERIMENT_READ_H
 #include <string.h>

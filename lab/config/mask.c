@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * mask.c - the keys mask.*: names and patterns, shares, seed, what importance is measured by, and whether the
- * method is handed the mask. */
+ * mask.c - the keys mask.*: names and patterns, shares, seed, the measure of importance, and whether the mask
+ * is passed to the method. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,8 +28,8 @@ static int32_t read_shares(bs_experiment *e, bs_error *err) {
   const int by_speed = given(e->config, "mask.speeds");
   if (by_speed && given(e->config, "mask.shares")) {
     (void)bs_schema_refuse(bs_config_find(e->config, "mask.speeds"), err, "BS-CFG-SHARES",
-                           "mask.shares and mask.speeds are both given");
-    bs_error_hint(err, "speeds are shares: leave one of them out");
+                           "mask.speeds and mask.shares set the same thing");
+    bs_error_hint(err, "give one of them");
     return BS_CONFIG;
   }
   const bs_node *list = bs_config_find(e->config, by_speed ? "mask.speeds" : "mask.shares");
@@ -46,7 +46,7 @@ static int32_t read_shares(bs_experiment *e, bs_error *err) {
   return BS_OK;
 }
 
-/* A key of another kind of mask changes nothing, and is said when somebody typed it. */
+/* Notes a typed key of another kind of mask: it has no effect. */
 static void note_idle(const bs_experiment *e, const char *path, int used, const char *quiet_dir,
                       bs_notes *notes) {
   if (!used && given(e->config, path) && !is_shipped(bs_config_find(e->config, path), quiet_dir))
@@ -72,8 +72,8 @@ static int32_t read_details(bs_experiment *e, const char *quiet_dir, bs_notes *n
   return shared ? read_shares(e, err) : BS_OK;
 }
 
-/* Is the mask handed to the method? Each method says which kinds mean something to it. Without a context (a
- * configuration that is only printed) nobody can be asked. */
+/* Is the mask passed to the method? Each method lists the kinds that it uses. Without a context (the
+ * configuration is only printed) there is no method to ask, and the answer is yes. */
 static int mask_serves(bs_context *context, const char *name, const bs_mask *mask) {
   const bs_method *method = NULL;
   void *state = NULL;
@@ -94,7 +94,7 @@ int32_t bs_experiment_mask(bs_context *context, bs_experiment *e, const char *qu
       bs_schema_where(bs_config_find(e->config, a != NULL ? "mask.pattern_a" : "mask.name"), err);
     } else {
       rc = read_details(e, quiet_dir, notes, err);
-      /* base.yaml names a mask for the methods that have a use for one; nobody typed it. */
+      /* base.yaml names a mask for methods that use one; the user did not type it. */
       const int typed =
           strcmp(use, "always") == 0 || !is_shipped(bs_config_find(e->config, "mask.name"), quiet_dir);
       const int serves = mask_serves(context, e->method, &e->mask);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * notes.c - the list behind notes.h. */
+ * notes.c - the list of notes.h. */
 #include "lab/config/notes.h"
 
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * notes.h - things worth one line on stderr that are not errors ("has no effect: ..."). Each text is kept
+ * notes.h - notes for stderr, one line each, that are not errors ("has no effect: ..."). Each text is kept
  * once, in order. Not thread-safe: used while a command is being prepared. */
 #ifndef BS_LAB_CONFIG_NOTES_H
 #define BS_LAB_CONFIG_NOTES_H

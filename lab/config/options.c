@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * options.c - method.<key> and workload.<key> settings for plugins, and the context a tree asks for. */
+ * options.c - method.<key> and workload.<key> settings for plugins, and the context for a tree. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@ void bs_options_free(uint32_t count, const char **keys, const char **values) {
   bs_choices_free(count, values);
 }
 
-/* The value as text: a scalar as it is, a list of scalars joined by commas. NULL when it is neither. */
+/* The value as text: a scalar unchanged, a list of scalars joined by commas. NULL: neither. */
 static char *value_text(const bs_node *node) {
   if (node->kind == BS_NODE_SCALAR) return bs_strdup(node->text);
   if (node->kind != BS_NODE_LIST) return NULL;
@@ -63,7 +63,7 @@ static int32_t collect_one(collected *c, const bs_node *node, const char *path, 
   return push(c, node->key, value, err);
 }
 
-/* A key on the command line is always meant for what runs. */
+/* Are both from the same file? A key on the command line is always meant for the chosen plugin. */
 static int same_file(const bs_node *a, const bs_node *b) {
   if (!bs_node_from_file(a)) return 1;
   if (b == NULL || !bs_node_from_file(b)) return 0;
@@ -142,7 +142,7 @@ static int32_t param_strings(const bs_node *config, collected *out, bs_error *er
       }
       bs_text text = {0};
       bs_text_printf(&text, "%s.%s=%s", plugin->key, param->key, param->text);
-      if (text.failed) bs_text_free(&text); /* then there is no text */
+      if (text.failed) bs_text_free(&text); /* out of memory: no text */
       const int32_t rc = push(out, param->key, text.data, err);
       if (rc != BS_OK) return rc;
     }

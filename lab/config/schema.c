@@ -9,6 +9,7 @@
 
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "lab/config/short_names.h"
 #include "lab/word.h"
 
 #define MAX_CANDIDATES 256
@@ -59,7 +60,7 @@ void bs_schema_where(const bs_node *node, bs_error *err) {
   if (place[0] != '\0') bs_error_where(err, "%s", place);
 }
 
-/* Does any key of the table lie below `path`? */
+/* Is a key of the table below `path`? */
 static int is_section(const char *path) {
   size_t count, length = strlen(path);
   const bs_key *keys = bs_schema_keys(&count);
@@ -111,7 +112,8 @@ int32_t bs_schema_unknown(const bs_node *node, const char *path, const char *opt
   const bs_key *keys = bs_schema_keys(&count);
   const char *dot = strrchr(path, '.');
   size_t parent = dot == NULL ? 0 : (size_t)(dot - path) + 1;
-  const size_t cut = strlen(path + parent) > 2 ? parent : 0; /* a letter or two alone are near nothing */
+  const size_t cut = strlen(path + parent) > 2 ? parent : 0; /* one or two letters have no useful nearest
+                                                              * key */
   for (size_t i = 0; i < count && n < MAX_CANDIDATES; i++) {
     if (strncmp(keys[i].path, path, parent) == 0 && keys[i].effect != BS_EFFECT_DECORATIVE)
       candidates[n++] = keys[i].path + cut;
@@ -121,7 +123,7 @@ int32_t bs_schema_unknown(const bs_node *node, const char *path, const char *opt
   for (size_t i = 0; i < n_options && n < MAX_CANDIDATES; i++)
     candidates[n++] = options[i] + (cut > 0 ? strlen(prefix) : 0);
   const char *nearest = bs_nearest(path + cut, candidates, n);
-  const size_t shown = nearest != NULL ? cut : 0; /* the leaf alone was compared */
+  const size_t shown = nearest != NULL ? cut : 0; /* only the last part was compared */
   if (nearest == NULL && dot != NULL) {           /* the right key in the wrong section */
     for (size_t i = 0; i < count && nearest == NULL; i++) {
       const char *leaf = strrchr(keys[i].path, '.');
@@ -133,6 +135,7 @@ int32_t bs_schema_unknown(const bs_node *node, const char *path, const char *opt
                                            "hardware",   "logging", "sweep", "plugins", "plugin"};
     nearest = bs_nearest(path, sections, sizeof sections / sizeof sections[0]);
   }
+  if (parent == 0 && strcmp(bs_short_name_key(path), path) != 0) nearest = bs_short_name_key(path);
   bs_error_set(err, BS_CONFIG, "BS-CFG-KEY", "unknown key '%s'", path);
   bs_schema_where(node, err);
   if (nearest != NULL) {
@@ -160,17 +163,22 @@ static int32_t type_error(const bs_node *node, const bs_key *key, bs_error *err)
 }
 
 static int32_t range_error(const bs_node *node, const bs_key *key, bs_error *err) {
-  return bs_schema_refuse(node, err, "BS-CFG-RANGE", "%s: %.80s is outside %s", key->path, node->text,
-                          key->range);
+  const int32_t rc = bs_schema_refuse(node, err, "BS-CFG-RANGE", "%s: %.80s is outside %s", key->path,
+                                      node->text, key->range);
+  if (key->default_text[0] != '\0')
+    bs_error_hint(err, "the default is %s", key->default_text);
+  else
+    bs_error_hint(err, "give a number in this range");
+  return rc;
 }
 
-/* Of "a|b||c" the choices that are shown: older ones stand behind "||". */
+/* The length of the choices in "a|b||c" that are shown: older ones follow "||". */
 static int shown_length(const char *range) {
   const char *older = strstr(range, "||");
   return older == NULL ? (int)strlen(range) : (int)(older - range);
 }
 
-/* "a|b|c" holds text; the nearest choice goes into the error. */
+/* Checks that "a|b|c" holds text; the error has the nearest choice. */
 static int32_t check_choice(const bs_node *node, const bs_key *key, bs_error *err) {
   char copy[256];
   const char *words[16];
@@ -183,8 +191,8 @@ static int32_t check_choice(const bs_node *node, const bs_key *key, bs_error *er
     words[n++] = w;
   }
   const char *nearest = bs_nearest(node->text, words, n);
-  bs_error_set(err, BS_CONFIG, "BS-CFG-RANGE", "%s: '%.80s' is none of %.*s", key->path, node->text,
-               shown_length(key->range), key->range);
+  bs_error_set(err, BS_CONFIG, "BS-CFG-RANGE", "%s: '%.80s' is not a valid value; use one of %.*s", key->path,
+               node->text, shown_length(key->range), key->range);
   bs_schema_where(node, err);
   if (nearest != NULL) bs_error_hint(err, "did you mean '%s'?", nearest);
   return BS_CONFIG;
@@ -264,11 +272,11 @@ static int below(const char *file, const char *dir) {
 typedef struct walk {
   const bs_node *root;
   const char *quiet_dir;
-  bs_text idle; /* keys without effect that somebody typed */
+  bs_text idle; /* keys without effect that the user typed */
   bs_error *err;
 } walk;
 
-/* A key with a dot is not found by its path: it would be accepted and do nothing. */
+/* Refuses a key with a dot: its path would not find it, so it would have no effect. */
 static int32_t flat_key(const bs_node *node, const char *path, bs_error *err) {
   const char *leaf = strrchr(path, '.') + 1;
   (void)bs_schema_refuse(node, err, "BS-CFG-FLAT", "the key '%.100s' has a dot: files write keys nested",
@@ -315,7 +323,7 @@ int32_t bs_schema_check(const bs_node *root, const char *quiet_dir, bs_notes *no
   walk w = {root, quiet_dir, {0}, err};
   const int32_t rc = check_map(&w, root, "");
   if (rc == BS_OK && w.idle.data != NULL)
-    bs_note_add(notes, "no effect, and left out: %s (share/doc/blockshock/original.md)", w.idle.data);
+    bs_note_add(notes, "no effect, and left out: %s (share/doc/blockshock/dev/original.md)", w.idle.data);
   bs_text_free(&w.idle);
   return rc;
 }
@@ -330,7 +338,7 @@ void bs_schema_drop_idle(bs_node *root) {
 int64_t bs_schema_i64(const bs_node *root, const char *path) {
   const bs_key *key = bs_schema_find(path);
   int64_t value = 0;
-  if (key != NULL) bs_parse_i64(key->default_text, 0, &value);
+  if (key != NULL) bs_parse_i64(key->default_text, &value);
   bs_config_i64(root, path, value, &value, NULL);
   return value;
 }

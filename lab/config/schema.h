@@ -18,9 +18,8 @@ enum bs_key_type {
   BS_KEY_DTYPE = 8,
   BS_KEY_ACTIVATION = 9
 };
-/* ACTIVE changes a run; LABEL is only carried into the record; DECORATIVE is known from older files and does
- * nothing; WRITTEN is put there by bsrun itself; OLDER changes a run, and has a newer name
- * (docs/original.md). */
+/* ACTIVE changes a run; LABEL is only copied to the record; DECORATIVE is from older files and has no effect;
+ * bsrun itself writes WRITTEN; OLDER changes a run, and has a newer name (docs/dev/original.md). */
 enum bs_key_effect {
   BS_EFFECT_ACTIVE = 1,
   BS_EFFECT_LABEL = 2,
@@ -46,16 +45,19 @@ const char *bs_key_effect_name(uint32_t effect);
 /* The values of a key as text, "none|relu|gelu"; "": any. */
 void bs_key_range(const bs_key *key, char *out, size_t size);
 
-/* Check a merged tree: unknown keys (BS-CFG-KEY, with the nearest), keys written with a dot (BS-CFG-FLAT),
- * types (BS-CFG-TYPE), ranges (BS-CFG-RANGE). Keys below workload, method and plugins that the table lacks
- * are left for bs_options_collect, which knows the chosen plugins. One note names all decorative keys, except
- * those from files below quiet_dir (NULL: none): nobody typed those. */
+/* Checks a merged tree: unknown keys (BS-CFG-KEY, with the nearest), keys with a dot (BS-CFG-FLAT), types
+ * (BS-CFG-TYPE), ranges (BS-CFG-RANGE). Keys below workload, method and plugins that the table lacks are left
+ * for bs_options_collect, which knows the chosen plugins. One note names all decorative keys, except those
+ * from files below quiet_dir (NULL: none), which the user did not type. */
 int32_t bs_schema_check(const bs_node *root, const char *quiet_dir, bs_notes *notes, bs_error *err);
 /* Writes each value of a checked tree in one spelling, so that equal requests are equal texts: "fp16" as f16,
  * "1e-2" as 0.01, "yes" as true, [1,1,0,0] of a pattern as 1100, an older name of a method or workload as the
- * name that the plugin gives it. Where a value was written stays. context: knows the older names; NULL: those
- * stay. notes (NULL: none) get a line for an older name of a method and of a value. */
+ * plugin's name for it. The place where a value was written is kept. context: knows the older names; NULL:
+ * those stay. notes (NULL: none) get a line for each older name of a method or of a value. */
 int32_t bs_schema_canonical(bs_context *context, bs_node *root, bs_notes *notes, bs_error *err);
+/* The part of it for phase.name and mask.* of any tree, checked or not: "time" as phase1_forward, 1100/0011
+ * and patterns as complement_1100_0011. */
+int32_t bs_config_full_names(bs_node *root, bs_error *err);
 /* Takes the decorative keys out of a checked tree. */
 void bs_schema_drop_idle(bs_node *root);
 
@@ -69,7 +71,8 @@ const char *bs_schema_str(const bs_node *root, const char *path); /* NULL when a
 int bs_node_from_file(const bs_node *node);
 /* "file:line:col", or the option that gave the node. */
 void bs_schema_where(const bs_node *node, bs_error *err);
-/* Refuses a node's value, or the lack of one (NULL), in printf text, with where it was written: BS_CONFIG. */
+/* Refuses a node's value, or a missing one (NULL): BS_CONFIG with printf text and the place where it was
+ * written. */
 #define bs_schema_refuse(node, err, id, ...) \
   (bs_error_set((err), BS_CONFIG, (id), __VA_ARGS__), bs_schema_where((node), (err)), (int32_t)BS_CONFIG)
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * schema_table.c - the table of schema.h: data only. Order is that of docs/config.md. */
+ * schema_table.c - the table of schema.h: data only. `bsrun config keys` prints it in this order. */
 #include "lab/config/schema.h"
+#include "lab/config/short_names.h"
 
 #define ACTIVE BS_EFFECT_ACTIVE
 #define LABEL BS_EFFECT_LABEL
@@ -20,7 +21,8 @@ static const bs_key keys[] = {
     {"model.activation", BS_KEY_ACTIVATION, ACTIVE, "none", NULL,
      "applied to the layer's output: Y = act(X W^T + b)"},
     {"phase.name", BS_KEY_STR, ACTIVE, "phase0_correctness",
-     "phase0_correctness|phase1_forward|phase2_backward_input|phase3_train_step", "which phase to run"},
+     "phase0_correctness|phase1_forward|phase2_backward_input|phase3_train_step",
+     "which phase to run; also as " BS_PHASE_WORDS ", or 0 to 3"},
     {"phase.warmup_iters", BS_KEY_INT, ACTIVE, "10", "0..1000000", "forwards before anything is timed"},
     {"phase.timed_iters", BS_KEY_INT, ACTIVE, "100", "1..10000000",
      "phase 0: timed forwards (phase 1 chooses: share/doc/blockshock/measuring.md)"},
@@ -33,7 +35,7 @@ static const bs_key keys[] = {
     {"phase.pairs_max", BS_KEY_INT, ACTIVE, "300", "5..100000", "phase 1: most pairs"},
     {"phase.pairs_seconds", BS_KEY_FLOAT, ACTIVE, "4", "0.01..86400",
      "phase 1: time after which no new pair is started"},
-    {"phase.dense_arm", BS_KEY_BOOL, ACTIVE, "true", NULL, "phase 1: time the dense layer beside the method"},
+    {"phase.dense_arm", BS_KEY_BOOL, ACTIVE, "true", NULL, "phase 1: also time the dense layer"},
     {"phase.cold", BS_KEY_BOOL, ACTIVE, "false", NULL,
      "phase 1: time forwards from flushed caches too, in a column of their own"},
     {"phase.integer_gate", BS_KEY_BOOL, ACTIVE, "true", NULL, "phase 0: gate T5, integers bitwise"},
@@ -50,7 +52,7 @@ static const bs_key keys[] = {
     {"phase.eps", BS_KEY_FLOAT, ACTIVE, "1e-8", "0..1e6", "phase 3, adamw: added to the root"},
     {"phase.weight_decay", BS_KEY_FLOAT, ACTIVE, "0", "0..1e6", "phase 3: of the weights, not of the bias"},
     {"phase.remask", BS_KEY_INT, ACTIVE, "0", "0..10000000",
-     "phase 3: make the mask anew and pack again after so many steps (T1); 0: never (T2)"},
+     "phase 3: compute the mask again and pack again after so many steps (T1); 0: never (T2)"},
     {"phase.rel_eps", BS_KEY_FLOAT, DECOR, "1e-12", NULL,
      "errors are judged by norms, never divided by one output"},
     {"phase.tol_max_abs", BS_KEY_FLOAT, DECOR, "0", NULL,
@@ -64,7 +66,7 @@ static const bs_key keys[] = {
     {"phase.include_compress_time", BS_KEY_BOOL, DECOR, "", NULL, "packing is always a region of its own"},
     {"method.name", BS_KEY_STR, ACTIVE, "", NULL,
      "method: dense, column_parallel, row_parallel, masked_split, "
-     "blockshock, one from a plugin, or auto: the fastest of them (share/doc/blockshock/auto.md)"},
+     "blockshock, one from a plugin, or auto: the fastest of them (share/doc/blockshock/compare.md)"},
     {"method.bias", BS_KEY_BOOL, ACTIVE, "true", NULL, "add a random bias, whatever the method"},
     {"method.reduce_dtype", BS_KEY_DTYPE, ACTIVE, "", NULL,
      "dtype of partial sums on the wire; int8: in two steps, a scale a group; absent: f32, f64 where "
@@ -125,7 +127,7 @@ static const bs_key keys[] = {
      "own, "
      "in any order; else an algorithm, NAME or NAME:key=value,..., whose rounds the host runs"},
     {"hardware.topology", BS_KEY_STR, ACTIVE, "", NULL,
-     "what lies between the ranks of a simulated world, NAME or NAME:key=value,..."},
+     "the links between the ranks of a simulated world, NAME or NAME:key=value,..."},
     {"hardware.threads_per_rank", BS_KEY_INT, ACTIVE, "0", "0..4096",
      "threads of one rank; 0: cores / ranks"},
     {"hardware.graph", BS_KEY_BOOL, ACTIVE, "false", NULL,
@@ -145,9 +147,9 @@ static const bs_key keys[] = {
      "root of the run folders; off: nothing is kept"},
     {"logging.auto_group", BS_KEY_BOOL, ACTIVE, "false", NULL, "make a group folder named by the UTC time"},
     {"logging.run_group", BS_KEY_STR, ACTIVE, "", NULL, "group folder below out_dir"},
-    {"logging.dump_dir", BS_KEY_STR, ACTIVE, "", NULL, "phase 0 writes its tensors there as .npy (--dump)"},
+    {"logging.dump_dir", BS_KEY_STR, ACTIVE, "", NULL, "phase 0 writes its tensors there as .npy (--to)"},
     {"logging.replay_of", BS_KEY_STR, ACTIVE, "", NULL,
-     "run_id of the run that this one repeats (bsrun replay)"},
+     "run_id of the run that this one repeats (bsrun runs replay)"},
     {"logging.table_dir", BS_KEY_STR, DECOR, "", NULL, "tables go to stdout"},
     {"logging.plot_dir", BS_KEY_STR, DECOR, "", NULL, "there are no plots"},
     {"auto.methods", BS_KEY_STRS, ACTIVE, "", NULL,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * settle.c - the tree that a run stores: what was decided is written down, and files are named by absolute
- * paths, so that it repeats the run from any folder and after a default has changed. */
+ * settle.c - completes the tree that a run stores: it adds the decisions and makes file names absolute, so
+ * that the tree repeats the run from any folder and after a default has changed. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "lab/config/experiment.h"
 #include "lab/error.h"
 
-/* A relative path becomes one from the root; `must_be_file`: only where "path" of "path#tensor" is a file. */
+/* Makes a relative path absolute; `must_be_file`: only if "path" of "path#tensor" is a file. */
 static void make_absolute(bs_node *node, int must_be_file) {
   char here[4096], path[4096];
   struct stat st;

@@ -6,7 +6,7 @@
 
 #include "core/base/text.h"
 
-/* harmless: the value that names nothing. */
+/* harmless: the value that names no file or command. */
 static const struct {
   const char *key, *harmless;
 } keys[] = {
@@ -30,7 +30,7 @@ static void add_text(const bs_node *node, bs_text *out) {
   for (const bs_node *n = node->first; n != NULL; n = n->next) add_text(n, out);
 }
 
-/* Of a parameter that no table tells of. */
+/* Does the value of an unknown parameter look like code? */
 static int looks_like_code(const char *text) {
   return strpbrk(text, "/ \t") != NULL || strstr(text, ".so") != NULL;
 }
@@ -87,7 +87,7 @@ static int add_parameters(const bs_node *tree, json_t *list) {
   return whole;
 }
 
-/* A sweep sets a key by its values: one over such a key is code itself. */
+/* A sweep sets a key to its values: a sweep over such a key is code itself. */
 static int add_sweep(const bs_node *tree, json_t *list) {
   const bs_node *param = bs_config_find(tree, "sweep.param"), *values = bs_config_find(tree, "sweep.values");
   bs_text text = {0};

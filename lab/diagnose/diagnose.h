@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * diagnose.h - `bsrun diagnose`: what of a layer's or a model's time and memory goes to things that need not
- * be (docs/diagnose.md). A table of checks; each gives facts and findings, the findings ordered by what they
- * cost. */
+ * diagnose.h - `bsrun diagnose`: finds avoidable time and memory of a layer or a model (docs/profile.md). A
+ * table of checks; each gives facts and findings, and findings are ordered by cost. */
 #ifndef BS_LAB_DIAGNOSE_DIAGNOSE_H
 #define BS_LAB_DIAGNOSE_DIAGNOSE_H
 #include <jansson.h>
@@ -16,7 +15,7 @@ extern const char *const bs_preset_names[BS_PRESETS_];
 typedef struct bs_diagnose_request {
   uint32_t preset;
   double seconds;          /* of one timing; 0: as the preset has it */
-  const char *const *only; /* ids of checks; none: all of the preset */
+  const char *const *only; /* ids of checks; n_only 0: all of the preset */
   size_t n_only;
   const char *const *skip;
   size_t n_skip;
@@ -29,24 +28,26 @@ typedef struct bs_diagnose_request {
   void *progress_user;
 } bs_diagnose_request;
 
-/* A check of the table, for --list; 0 beyond the last. layer, model: 1 when it looks at such a subject. */
+/* A check of the table, for --list; returns 0 beyond the last. layer, model: 1: the check is for such a
+ * subject. */
 typedef struct bs_check_info {
   const char *id, *title;
   int layer, model, quick;
 } bs_check_info;
 int bs_diagnose_check(size_t index, bs_check_info *out);
-/* BS_USAGE with the nearest id: a word of `only` or `skip` that is no check, or nothing is left. */
+/* Checks the words of `only` and `skip`. BS_USAGE: a word is not a check (the error has the nearest id), or
+ * no check remains. */
 int32_t bs_diagnose_words(const bs_diagnose_request *request, int model, bs_error *err);
 
 /* *out: {subject, kind, preset, pass_s, findings: [{rank, check, severity, cost_s, share, evidence,
  * command}], checks: [{check, title, state (clean, found, skipped, failed), why, seconds, facts: [{fact,
  * value, unit}]}], ablations: [{setting, seconds, ratio, low, high, verdict}], conditions}. `config`: a
- * composed and checked tree. A check that cannot do its work is a row with state failed; an error is of what
- * all checks need. */
+ * composed and checked tree. A check that cannot do its work is a row with state failed; an error concerns
+ * what all checks need. */
 int32_t bs_diagnose_layer(bs_context *context, const bs_node *config, const char *quiet_dir,
                           const bs_diagnose_request *request, json_t **out, bs_error *err);
-/* The same of an open model that has no session. BS_INPUT, BS-DIAG-INPUT: the numbers of an input are not in
- * the domain that the model demands, and which input that is. */
+/* Diagnoses an open model that has no session. BS_INPUT, BS-DIAG-INPUT: the numbers of an input are outside
+ * the domain that the model requires; the error names the input. */
 int32_t bs_diagnose_model(bs_context *context, const bs_model_request *request, bs_model *model,
                           const bs_diagnose_request *asked, json_t **out, bs_error *err);
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * diagnosis.c - runs the checks of a subject and puts together what they tell. */
+ * diagnosis.c - runs the checks of a subject and collects their results. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -15,11 +15,11 @@
 #include "lab/store/record.h"
 
 const char *const bs_preset_names[BS_PRESETS_] = {"quick", "full", "large"};
-/* Of one timing. */
+/* seconds of one timing */
 static const double preset_seconds[BS_PRESETS_] = {0.5, 1.5, 4.0};
 /* A finding's share of a pass from which on it is "high", and "medium". */
 static const double HIGH = 0.2, MEDIUM = 0.05;
-static const double DECIDED = 1.05; /* a difference that is decided is told from this ratio on */
+static const double DECIDED = 1.05; /* the ratio from which a decided difference is reported */
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
@@ -52,7 +52,7 @@ static int32_t known(const char *option, const char *const *words, size_t n, bs_
     const char *nearest = bs_nearest(words[i], ids, bs_n_checks);
     bs_error_set(err, BS_USAGE, "BS-USE-CHOICE", "--%s: there is no check '%.60s'", option, words[i]);
     if (nearest != NULL) bs_error_hint(err, "did you mean '%s'?", nearest);
-    if (nearest == NULL) bs_error_hint(err, "bsrun diagnose --list has all");
+    if (nearest == NULL) bs_error_hint(err, "bsrun diagnose --dry-run has all");
     return BS_USAGE;
   }
   return BS_OK;
@@ -77,7 +77,7 @@ int32_t bs_diagnose_words(const bs_diagnose_request *r, int model, bs_error *err
   if (rc == BS_OK && r->n_ablate > 0) rc = needed(r, "ablate", "ablate", model, err);
   if (rc != BS_OK || n > 0) return rc;
   bs_error_set(err, BS_USAGE, "BS-DIAG-NONE", "no check of a %s is left", model ? "model" : "layer");
-  bs_error_hint(err, "bsrun diagnose --list says which subject a check looks at");
+  bs_error_hint(err, "bsrun diagnose --dry-run says which subject a check looks at");
   return BS_USAGE;
 }
 
@@ -168,7 +168,7 @@ static int32_t sample(const bs_diagnosis *d, const bs_sampler_arm *arms, uint32_
   return bs_sampler_run(&o, &host, arms, n, out, err);
 }
 
-/* The first of a check is told. */
+/* Keeps the first disturbance of a check, which is reported. */
 static void note_disturbance(bs_diagnosis *d, const bs_comparison *c) {
   if (c->cause == BS_UNCLEAR_DISTURBED && d->disturbed[0] == '\0')
     bs_disturbance_cause(&c->disturbance, d->disturbed, sizeof d->disturbed);
@@ -214,7 +214,7 @@ int32_t bs_ablated(bs_diagnosis *d, const char *setting, const bs_pair_times *t,
   return row != NULL && json_array_append_new(d->ablations, row) == 0 ? BS_OK : bs_no_memory(err, "a row");
 }
 
-/* What ends the whole, not one check alone. */
+/* Does this error end the whole diagnosis, not only one check? */
 static int is_fatal(int32_t rc) {
   return rc == BS_USAGE || rc == BS_NO_MEMORY || rc == BS_DEADLINE || bs_stop_asked() != 0;
 }
@@ -235,7 +235,7 @@ int32_t bs_ablation_failed(bs_diagnosis *d, const char *setting, int32_t rc, con
 
 /* ---- choices --------------------------------------------------------------------------------- */
 
-/* BS_USAGE: `word` is none of the texts `key` of the rows. what: as in "there is no WHAT 'word'". */
+/* BS_USAGE: no row has the text `word` under `key`. what: as in "there is no WHAT 'word'". */
 static int32_t unknown(const json_t *rows, const char *key, const char *option, const char *what,
                        const char *word, const char *all, bs_error *err) {
   const size_t n = json_array_size(rows);
@@ -328,7 +328,7 @@ int32_t bs_diagnosis_run(bs_diagnosis *d, struct diag_layer *layer, struct diag_
     rc = bs_stop_check(err);
     if (rc == BS_OK) rc = run_check(d, &bs_checks[i], layer, model, err);
   }
-  return rc;
+  return bs_stop_asked() != 0 ? BS_OK : rc; /* the checks until then are the result */
 }
 
 static int dearer_first(const void *a, const void *b) {
@@ -337,7 +337,7 @@ static int dearer_first(const void *a, const void *b) {
   return x < y ? 1 : x > y ? -1 : 0;
 }
 
-/* By what they cost, with their place. */
+/* Findings ordered by cost, with their rank. */
 static json_t *in_order(const json_t *findings) {
   const size_t n = json_array_size(findings);
   json_t **order = calloc(n + 1, sizeof *order), *rows = json_array();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * dispatch.c - what the host does beside arithmetic: a plan that is run on one row, with the checks of a call
- * and without; of a model, chains of operators on one number; of a layer, its method on one token and few
+ * dispatch.c - the host's work other than arithmetic: a plan that runs on one row, with the checks of a call
+ * and without; for a model, chains of operators on one number; for a layer, its method on one token and few
  * features. */
 #include <math.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "lab/error.h"
 
 enum { CALLS = 2000, RUNS = 200, ROUNDS = 15, WIDTH = 64, CHAIN = 33, FEATURES = 8 };
-/* The host's part of a pass from which on it is told. */
+/* The host's share of a pass from which it is reported. */
 static const double MUCH = 0.2;
 
 /* ---- calls ------------------------------------------------------------------------------------ */
@@ -135,7 +135,7 @@ static int32_t time_chain(const diag_model *m, uint32_t n, double *out_s, uint32
   return rc;
 }
 
-/* What a run takes whatever its nodes are, and a node whatever its numbers are: of two chains. */
+/* Finds from two chains the fixed time of a run and of a node, which do not depend on the numbers. */
 int32_t diag_model_dispatch(bs_diagnosis *d, diag_model *m, bs_error *err) {
   const uint32_t nodes = bs_session_node_count(m->model->session);
   double few = 0, many = 0;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * inputs.c - what a model demands of its inputs' numbers: token ids below the size of the table that they
- * pick rows of, masks of 0 and 1. Files are held against it before anything runs, and made inputs keep to it.
- */
+ * inputs.c - the domains of a model's inputs: token ids below the size of their table, masks of 0 and 1.
+ * Files are checked against them before anything runs, and made inputs stay inside them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +16,7 @@ static long number_at(const char *text) {
   return text[0] == '%' ? strtol(text + 1, NULL, 10) : -1;
 }
 
-/* The dims in "[40,3]": size number `axis`; 0: there is none. */
+/* Reads size number `axis` of the dims "[40,3]"; 0: none. */
 static int64_t dim_of(const char *type, int64_t axis) {
   const char *at = type != NULL ? strchr(type, '[') : NULL;
   for (int64_t i = 0; at != NULL && i < axis; i++) {
@@ -27,7 +26,7 @@ static int64_t dim_of(const char *type, int64_t axis) {
   return at != NULL ? strtoll(at + 1, NULL, 10) : 0;
 }
 
-/* "f32[40,3]" behind the root `number`: of a constant, an input, or a node's output. */
+/* The type "f32[40,3]" of the root `number`: a constant, an input, or a node's output. */
 static const char *type_of(const json_t *dump, long number, int *out_constant) {
   const json_t *line;
   char start[32];
@@ -57,7 +56,7 @@ static int64_t rows_of(const json_t *dump, const char *take, int *out_constant) 
   return dim_of(*type == '{' ? type : of_root, dim_of(settings, 1));
 }
 
-/* What nodes that read value `number` as ids demand of it: the least table's rows. */
+/* The limit that nodes that read value `number` as ids set: the rows of the smallest table. */
 static void read_takes(const json_t *dump, long number, diag_domain *out) {
   const json_t *line;
   size_t i;
@@ -153,8 +152,8 @@ int32_t diag_domains_check(const diag_model *m, bs_error *err) {
 
 /* ---- made ------------------------------------------------------------------------------------ */
 
-/* Ids that differ (0 where the table's rows are not known or change with the shapes), masks that hide
- * nothing, floats between -1 and 1. */
+/* A made value: different ids (0 if the table's rows are not known or change with the shapes), masks that
+ * hide nothing, floats between -1 and 1. */
 static double made_value(const diag_domain *d, uint32_t dtype, uint64_t i) {
   const uint64_t mixed = (i + 1) * UINT64_C(0x9e3779b97f4a7c15) >> 33;
   if (d->moves || (d->picks && d->below == 0)) return 0;

@@ -12,7 +12,7 @@
 #include "lab/measure/constants.h"
 #include "lab/tune/tune.h"
 
-/* Implementations that the configuration pins; nothing is measured. */
+/* Takes the implementations that the configuration pins; measures nothing. */
 static int32_t choose(bs_context *context, bs_experiment *e, bs_error *err) {
   const bs_tuner_options options = {.path = NULL};
   bs_tuner *tuner = NULL;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * layer_ablate.c - the layer beside itself with one setting of its configuration changed: a row each. */
+ * layer_ablate.c - compares the layer with variants that change one setting of its configuration: a row
+ * each. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +25,8 @@ static int32_t apply_choice(bs_node *tree, const char *word, bs_error *err) {
   return rc;
 }
 
-/* "method.overlap=4"; a key alone that is on or off is turned round; "KEY -> cpu:packed{tile=64}". */
+/* Applies "method.overlap=4", or "KEY -> cpu:packed{tile=64}"; a key without a value that is on or off is
+ * inverted. */
 static int32_t apply(bs_node *tree, const char *word, char *out_setting, size_t size, bs_error *err) {
   char key[96];
   const size_t length = strcspn(word, "=");
@@ -63,7 +65,7 @@ static int32_t ablate(bs_diagnosis *d, diag_layer *l, const char *word, bs_error
   int32_t rc = apply(tree, word, setting, sizeof setting, &why);
   if (rc == BS_OK) rc = bs_schema_check(tree, l->quiet_dir, NULL, &why);
   if (rc == BS_OK) rc = diag_layer_open(l->context, tree, l->quiet_dir, &other, &why);
-  if (rc == BS_CONFIG) rc = why.code = BS_USAGE; /* a word that was asked for is wrong */
+  if (rc == BS_CONFIG) rc = why.code = BS_USAGE; /* a requested word is wrong */
   if (rc == BS_OK && strstr(word, " -> ") != NULL) rc = choice_known(&other.c, word, &why);
   if (rc == BS_OK) rc = diag_layer_pair(d, l, &other.c, BS_ARM_FORWARD, &t, &why);
   diag_layer_close(&other);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * layer_checks.c - checks of a layer that look at what its pass does: who serves it, what it waits for, what
- * it plans anew. */
+ * layer_checks.c - checks of a layer that look at its pass: which implementation serves it, what it waits
+ * for, what it plans again. */
 #include "lab/diagnose/layer_checks.h"
 
 #include <math.h>
@@ -13,18 +13,18 @@
 #include "lab/error.h"
 
 enum { CALLS = 24, HALF = CALLS / 2 };
-static const double BLOCKED = 20e-6; /* of a call, in which its thread slept: less is no wait to tell of */
+static const double BLOCKED = 20e-6; /* of a call, in which its thread slept: less is not reported */
 
-/* ---- who serves ------------------------------------------------------------------------------ */
+/* ---- implementations --------------------------------------------------------------------------- */
 
-/* Times the layer beside itself with something taken back, and tells what that costs. always: also when it
- * costs nothing here. */
+/* Compares the layer with a variant without some feature, and reports the cost of the feature. always: also
+ * if it costs nothing here. */
 static int32_t held_against(bs_diagnosis *d, const diag_layer *l, const bs_case *other, int always,
                             const char *what, const char *against, bs_error *err) {
   bs_error why = BS_ERROR_INIT;
   bs_pair_times t;
   const int32_t rc = diag_layer_pair(d, l, other, BS_ARM_FORWARD, &t, &why);
-  if (rc == BS_UNSUPPORTED || rc == BS_UNAVAILABLE) { /* nothing else serves it */
+  if (rc == BS_UNSUPPORTED || rc == BS_UNAVAILABLE) { /* no other implementation serves it */
     bs_fact_text(d, against, "not served: %s", why.message);
     return BS_OK;
   }
@@ -66,7 +66,7 @@ static void put_chosen(void *user, const bs_op_candidate *c) {
   if (c->chosen) *out = *c->answer;
 }
 
-/* How the backend would serve the whole product of the layer. */
+/* The level at which the backend would serve the whole product of the layer. */
 static uint32_t level_of(const diag_layer *l) {
   const bs_layer_spec *s = &l->c.spec;
   const bs_tensor_desc x = {.struct_size = sizeof x, .dtype = s->x_dtype, .rank = 2, .dims = {s->B, s->K}},
@@ -117,7 +117,7 @@ int32_t diag_layer_fallback(bs_diagnosis *d, diag_layer *l, bs_error *err) {
   return rc;
 }
 
-/* ---- what a pass waits for and copies -------------------------------------------------------- */
+/* ---- waits and copies of a pass -------------------------------------------------------------- */
 
 int32_t diag_layer_waits(bs_diagnosis *d, diag_layer *l, bs_error *err) {
   diag_call calls[CALLS];
@@ -133,7 +133,7 @@ int32_t diag_layer_waits(bs_diagnosis *d, diag_layer *l, bs_error *err) {
   int32_t rc = bs_find_backend(l->context, c.backend, &backend, &state, err);
   if (rc == BS_OK) rc = diag_probe_run(&c, &probe, err);
   if (rc != BS_OK) return rc;
-  /* Behind a queue of a device a thread sleeps when all is queued: that is no wait too many. */
+  /* With a device's queue a thread sleeps after all work is queued, which is not an avoidable wait. */
   const int by_sleep = (backend->flags & BS_BACKEND_HOST_MEMORY) != 0;
   for (int i = 0; i < CALLS; i++) {
     blocked[i] = calls[i].sleeps > 0 ? calls[i].blocked_s : 0;
@@ -185,7 +185,7 @@ static void script(int64_t most, int64_t out[HALF]) {
 static const char *const reasons[BS_REPLAN_COUNT_] = {
     "first of its op", "the same query again", "dimension", "dtype", "stride", "attributes"};
 
-/* Plans of the second half of a script, whose shapes have all been there before. */
+/* Reports plans of the second half of a script, whose shapes have all occurred before. */
 static void tell_plans(bs_diagnosis *d, const diag_probe *p) {
   uint64_t plans[BS_REPLAN_COUNT_] = {0}, all = 0;
   double seconds = 0;
@@ -213,7 +213,7 @@ static void tell_plans(bs_diagnosis *d, const diag_probe *p) {
   bs_text_free(&by);
 }
 
-/* The layer for four times the tokens, where its workload makes so many; else as it is. */
+/* Opens the layer for four times the tokens, if its workload can make so many; else unchanged. */
 static int32_t open_wide(const diag_layer *l, diag_layer *out, bs_case *out_case, bs_error *err) {
   char tokens[32];
   bs_node *tree = bs_config_clone(l->config);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * layer_costs.c - checks of a layer that time it beside itself with one thing changed, and what happens once.
- */
+ * layer_costs.c - checks of a layer that compare it with a variant in which one thing is changed, and its
+ * one-off costs. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -51,7 +51,8 @@ int32_t diag_layer_epilogue(bs_diagnosis *d, diag_layer *l, bs_error *err) {
   return rc;
 }
 
-/* What happens once, and after how many passes the layer has made up for it against the dense one. */
+/* Reports one-off costs, and after how many passes the layer has recovered them compared with the dense
+ * one. */
 int32_t diag_layer_plan(bs_diagnosis *d, diag_layer *l, bs_error *err) {
   double steady = 0, first = 0, calls = 0;
   bs_span once[2];

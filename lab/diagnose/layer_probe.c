@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * layer_probe.c - forwards one by one, with what each did that a pass should not: plans made, waits, copies,
- * and the time in which the rank's thread neither ran nor waited for a processor. */
+ * layer_probe.c - runs forwards one by one, and counts avoidable work of each: plans made, waits, copies, and
+ * the time in which the rank's thread neither ran nor waited for a processor. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ enum { WARM_CALLS = 3 };
 typedef struct probe_rank {
   bs_watch watch;
   pthread_t thread;
-  bs_usage outside, entered; /* in collectives: so far; where the newest began */
+  bs_usage outside, entered; /* time in collectives so far; the start of the newest one */
   diag_call *calls;          /* n */
 } probe_rank;
 
@@ -36,7 +36,7 @@ static void add_between(bs_usage *sum, const bs_usage *from, const bs_usage *to)
   sum->sleeps += to->sleeps - from->sleeps;
 }
 
-/* A rank waits in a collective for the others, which is no fault of its own. */
+/* Records that a rank enters a collective: waiting there for the others is not the rank's own fault. */
 static uint32_t before_collective(void *user, uint32_t rank, const bs_coll_call *call) {
   probe_rank *r = &((probing *)user)->ranks[rank];
   (void)call;
@@ -148,7 +148,7 @@ static int32_t probing_make(const bs_case *c, const diag_probe *probe, probing *
   p->own = *c;
   p->asked = *probe;
   p->hook = (bs_collective_hook){p, before_collective, after_collective};
-  /* A hook would make the collectives of a device's memory go through the host. */
+  /* A hook would send collectives of device memory through the host. */
   if ((backend->flags & BS_BACKEND_HOST_MEMORY) != 0) p->own.hook = &p->hook;
   if (probe->capture) p->own.spec.flags |= BS_LAYER_CAPTURE;
   p->ranks = calloc(c->world_size, sizeof *p->ranks);

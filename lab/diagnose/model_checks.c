@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * model_checks.c - checks of a model that look at its plan: its inputs, who serves its nodes, and what its
- * runs wait for. */
+ * model_checks.c - checks of a model that look at its plan: its inputs, the implementations of its nodes, and
+ * waits of its runs. */
 #include "lab/diagnose/model_checks.h"
 
 #include <stdio.h>
@@ -36,13 +36,13 @@ int32_t diag_model_inputs(bs_diagnosis *d, diag_model *m, bs_error *err) {
   return rc;
 }
 
-/* ---- who serves ------------------------------------------------------------------------------ */
+/* ---- implementations --------------------------------------------------------------------------- */
 
 static int on_ref(const json_t *node) {
   return strncmp(bs_get_text(node, "serves"), "ref:", 4) == 0;
 }
 
-/* The best that could serve a node, other than ref; NULL: none. */
+/* The best candidate for a node, other than ref; NULL: none. */
 static const char *better_than_ref(const json_t *node) {
   const json_t *c;
   size_t i;
@@ -64,8 +64,8 @@ static int is_forced(const json_t *node) {
   return first != NULL && !is_served_by(node, bs_get_text(first, "name"));
 }
 
-/* Seconds of a run that nodes take, by their places: those that `take` says yes of. Time in which the
- * thread has no processor is other programs'. */
+/* Seconds of a run in the nodes that `take` selects, by their places. Time in which the thread has no
+ * processor belongs to other programs. */
 static double seconds_of(const json_t *profile, const json_t *nodes, int (*take)(const json_t *node)) {
   const json_t *node;
   double sum = 0;

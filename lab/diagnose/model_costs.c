@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * model_costs.c - checks of a model that time it beside itself with one thing changed, and what its plan
- * takes. */
+ * model_costs.c - checks of a model that compare it with a variant in which one thing is changed, and the
+ * costs of its plan. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,7 +64,7 @@ int32_t diag_model_epilogue(bs_diagnosis *d, diag_model *m, bs_error *err) {
   return rc;
 }
 
-/* Node by node: every operator of the model an op, every value memory of its own. */
+/* Runs it node by node: every operator of the model is an op, every value has separate memory. */
 int32_t diag_model_nodes(bs_diagnosis *d, diag_model *m, bs_error *err) {
   const diag_change change = {.pass_off = "all", .share = 1};
   bs_session_stats stats;
@@ -88,7 +88,7 @@ int32_t diag_model_nodes(bs_diagnosis *d, diag_model *m, bs_error *err) {
 
 /* ---- planning -------------------------------------------------------------------------------- */
 
-/* The whole again with packed weights at hand, in a session of its own. */
+/* Plans the whole model again with packed weights available, in a separate session. */
 static int32_t plan_warm(const diag_model *m, double *out_s, bs_session_stats *out, bs_error *err) {
   const diag_change change = {.share = 1};
   diag_session s = {0};
@@ -180,7 +180,7 @@ static int32_t known_pass(const char *name, bs_error *err) {
   return BS_USAGE;
 }
 
-/* "fuse_map", "fuse_map=off", "all=on": a pass alone is turned round. */
+/* Ablates "fuse_map", "fuse_map=off", "all=on": a pass without a value is inverted. */
 static int32_t ablate_pass(bs_diagnosis *d, const diag_model *m, const char *pass, const char *value,
                            bs_error *err) {
   const int off = is_off(m, pass);
@@ -213,7 +213,7 @@ static int32_t ablate_word(bs_diagnosis *d, const diag_model *m, const char *wor
   if (strstr(word, " -> ") != NULL) {
     change.choice = word;
     rc = bs_choice_known(json_object_get(m->explain, "nodes"), "--ablate", word, err);
-  } else if (strcmp(name, "threads") == 0 && value != NULL && bs_parse_i64(value + 1, 0, &threads) &&
+  } else if (strcmp(name, "threads") == 0 && value != NULL && bs_parse_i64(value + 1, &threads) &&
              threads > 0 && threads <= 4096) {
     change.threads = (uint32_t)threads;
   } else if (strcmp(name, "backend") == 0 && value != NULL) {
@@ -221,7 +221,7 @@ static int32_t ablate_word(bs_diagnosis *d, const diag_model *m, const char *wor
     void *state = NULL;
     change.backend = value + 1;
     if (bs_find_backend(m->context, value + 1, &backend, &state, err) != BS_OK) rc = BS_USAGE;
-    if (rc != BS_OK && err != NULL) err->code = BS_USAGE; /* a word that was asked for is wrong */
+    if (rc != BS_OK && err != NULL) err->code = BS_USAGE; /* a requested word is wrong */
   } else {
     return ablate_pass(d, m, name, value != NULL ? value + 1 : NULL, err);
   }

@@ -37,9 +37,9 @@ static int read_part(const char *text, const char *end, script *out) {
   const int times = by != NULL && *by == '*';
   if (colon != NULL) *colon = '\0';
   if (by != NULL) *by = '\0';
-  if (!bs_parse_i64(part, 1, &low) || low < 0) return 0;
+  if (!bs_parse_size(part, &low) || low < 0) return 0;
   high = low;
-  if (colon != NULL && (by == NULL || !bs_parse_i64(colon + 1, 1, &high) || !bs_parse_i64(by + 1, 1, &step)))
+  if (colon != NULL && (by == NULL || !bs_parse_size(colon + 1, &high) || !bs_parse_size(by + 1, &step)))
     return 0;
   if (colon != NULL && step < (times ? 2 : 1)) return 0;
   if (times && low == 0) return 0;
@@ -77,7 +77,8 @@ static int32_t read_script(const diag_model *m, const char *word, script *out, b
   return BS_USAGE;
 }
 
-/* None, one, half, jumps by four and by sixteen and back: with these a session keeps the plans of all. */
+/* Sizes of runs: none, one, half, jumps by four and by sixteen and back. With these a session keeps the plans
+ * of all. */
 static void make_script(const bs_dim *dim, script *out) {
   const int64_t b = dim->size, half = b / 2 > 0 ? b / 2 : 1;
   const int64_t sizes[] = {b, 0, b, 4 * b, 1, 16 * b, half, b};
@@ -93,8 +94,8 @@ static int32_t bind_one(const diag_session *s, const char *name, int64_t size, b
   return bs_session_bind(s->session, dims, 1, err);
 }
 
-/* A size that the model cannot have (more places than its table has), or the machine has no memory for, is
- * taken out of the script. */
+/* Removes a size from the script that the model does not allow (more places than its table has), or for which
+ * memory is missing. */
 static int32_t one_call(diag_session *s, script *sc, uint32_t i, round *r, bs_text *refused, bs_error *err) {
   bs_session_stats before = {.struct_size = sizeof before}, after = before;
   bs_error why = BS_ERROR_INIT;

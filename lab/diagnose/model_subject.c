@@ -26,7 +26,7 @@ int32_t diag_session_asked(const diag_model *m, diag_session *out, bs_error *err
 
 enum { MOST_OFF = 64 };
 
-/* Adds a pass that is off, but for the one that is to be on: "all" without one is all others. */
+/* Adds a pass to those that are off, except the one that stays on: "all" without one is all others. */
 static size_t leave_out(const char *pass, const char *on, const char **off, size_t n) {
   const char *name;
   if (on == NULL || (strcmp(pass, on) != 0 && strcmp(pass, "all") != 0 && strcmp(on, "all") != 0)) {
@@ -148,7 +148,7 @@ int32_t diag_model_pair(bs_diagnosis *d, const diag_model *m, const diag_change 
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-/* Sizes of symbols that nobody gave one: of what is called a batch, and of all else. */
+/* Default sizes of symbols without a given one: of those called a batch, and of all others. */
 static const int64_t batches[BS_PRESETS_] = {2, 2, 8}, tokens[BS_PRESETS_] = {32, 32, 128};
 
 static int32_t size_symbols(const bs_diagnosis *d, int64_t cache, bs_model *out, bs_error *err) {

@@ -1,45 +1,45 @@
 /* SPDX-License-Identifier: MIT
- * model_subject.h - a model as the subject of a diagnosis: its session as asked, inputs that are in their
- * domains, and sessions with something changed beside it. */
+ * model_subject.h - a model as the subject of a diagnosis: its requested session, inputs inside their
+ * domains, and sessions with something changed. */
 #ifndef BS_LAB_DIAGNOSE_MODEL_SUBJECT_H
 #define BS_LAB_DIAGNOSE_MODEL_SUBJECT_H
 #include "lab/diagnose/check.h"
 
-/* What an input may hold. */
+/* The allowed values of an input. */
 typedef struct diag_domain {
   const char *name; /* of the port */
   int picks;        /* it picks rows of a table */
-  int moves;        /* that is no constant: its rows may change with the shapes */
+  int moves;        /* the table is not a constant: its rows may change with the shapes */
   int64_t below;    /* of the table's rows, ids are from -below to below - 1; 0: not known */
   int is_mask;      /* 0 and 1 */
 } diag_domain;
 
 typedef struct diag_model {
   bs_context *context;
-  bs_model_request request; /* as asked; threads and dims are known */
-  bs_model *model;          /* its session is the one as asked */
+  bs_model_request request; /* the request; threads and dims are known */
+  bs_model *model;          /* its session is the requested one */
   diag_domain *domains;     /* n_inputs */
   uint32_t n_inputs;
   int cached;      /* it has a key-value cache: each run begins with an empty one */
-  json_t *explain; /* of the session as asked, before any other is open */
+  json_t *explain; /* of the requested session, before any other is open */
   double steady, first;
-  bs_session_stats stats; /* behind the first timing */
+  bs_session_stats stats; /* after the first timing */
 } diag_model;
 
-/* What a session beside the one as asked has in its place. Zero: as asked. */
+/* The changes of a session compared with the requested one. Zero: no change. */
 typedef struct diag_change {
   uint32_t threads;
   uint32_t profile;
   const char *backend;
-  int all_passes; /* none is off */
+  int all_passes; /* all passes are on */
   int no_choices;
   const char *choice;   /* this one too: "KEY -> NAME{KNOB=VALUE}" */
   const char *pass_off; /* this one too; "all" */
-  const char *pass_on;  /* this one is not off; "all": none is */
-  int share;            /* the packed weights of the session as asked: same threads, backend and choices */
+  const char *pass_on;  /* this one stays on; "all": all stay on */
+  int share;            /* the packed weights of the requested session: same threads, backend and choices */
 } diag_change;
 
-/* A session with inputs of its own. */
+/* A session with separate inputs. */
 typedef struct diag_session {
   const diag_model *m;
   bs_session *session;
@@ -49,11 +49,12 @@ typedef struct diag_session {
 /* inputs.c: the domains from the lowered graph, checked against the files that were given. */
 int32_t diag_domains_find(diag_model *m, bs_error *err);
 int32_t diag_domains_check(const diag_model *m, bs_error *err);
-/* Gives each input of a session its file, where that fits what is bound, else made numbers in its domain. */
+/* Sets each input of a session from its file, if that fits the bound shapes, else to made numbers in its
+ * domain. */
 int32_t diag_inputs_set(diag_session *s, bs_error *err);
 
 int32_t diag_session_open(const diag_model *m, const diag_change *change, diag_session *out, bs_error *err);
-/* The session as asked, with inputs. */
+/* The requested session, with inputs. */
 int32_t diag_session_asked(const diag_model *m, diag_session *out, bs_error *err);
 void diag_session_close(diag_session *s);
 int32_t diag_session_run(const diag_session *s, bs_error *err);
@@ -63,7 +64,7 @@ bs_sampler_arm diag_session_arm(diag_session *s, const char *name, uint32_t thre
 int32_t diag_session_report(const diag_session *s, uint32_t what, json_t **out, bs_error *err);
 /* Runs a session with profile for about as long as a timing, and reports. */
 int32_t diag_session_profile(const bs_diagnosis *d, const diag_session *s, json_t **out, bs_error *err);
-/* The session as asked and a changed one, in turn. */
+/* Times the requested session and a changed one alternately. */
 int32_t diag_model_pair(bs_diagnosis *d, const diag_model *m, const diag_change *change, bs_pair_times *out,
                         bs_session_stats *out_stats, uint32_t *out_nodes, bs_error *err);
 #endif

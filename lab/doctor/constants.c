@@ -38,7 +38,7 @@ void bs_doctor_stored(bs_doctor *d, const char *cache) {
   json_decref(constants);
 }
 
-/* What one row of a list says; of a product that none serves, why. */
+/* The text of one row of a list; for a product that no implementation serves, the reason. */
 static void constant_text(const json_t *row, const char *list, char *out, size_t size) {
   const char *dtype = text_in(row, "dtype"), *on = text_in(row, "backend");
   if (strcmp(list, "arithmetic") == 0) {
@@ -74,7 +74,7 @@ static void constant_text(const json_t *row, const char *list, char *out, size_t
   }
 }
 
-/* Why a row cannot be, or NULL; list NULL: what speaks against the whole. */
+/* The reason to doubt a row, or NULL; list NULL: the reason to doubt all rows. */
 static const char *doubt_of(const json_t *doubts, const char *list, size_t row) {
   for (size_t i = 0; i < json_array_size(doubts); i++) {
     const json_t *d = json_array_get(doubts, i);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * doctor.h - checks of the machine and the installation, a row each: what was looked at, what was found, ok,
- * warn or fail, and what to do. `bsrun doctor` runs them all and prints them; a failing check never ends the
- * others. Who has what: host.c the machine, ranks.c worlds, timing.c GEMM and timer, constants.c constants.
- */
+ * doctor.h - checks of the machine and the installation, a row each: the check, the finding, ok, warn or
+ * fail, and the advice. `bsrun doctor` runs them all and prints them; a failing check never ends the others.
+ * Parts: host.c the machine, ranks.c worlds, timing.c GEMM and timer, constants.c constants. */
 #ifndef BS_LAB_DOCTOR_DOCTOR_H
 #define BS_LAB_DOCTOR_DOCTOR_H
 #include <jansson.h>
@@ -16,7 +15,8 @@ typedef struct bs_doctor {
   json_t *rows;        /* [{what, found, state, fix}], the caller's */
   uint32_t counts[3];  /* by state */
   uint32_t wrong;      /* a failure in which numbers were wrong: exit 6; any other: exit 5 */
-  const char *backend; /* what worlds run on */
+  uint32_t unknown;    /* there is no backend of that name: exit 3 */
+  const char *backend; /* the backend of worlds */
   const char *comm;
   uint32_t ranks;   /* at least 1 */
   double timeout_s; /* of every wait between ranks */
@@ -30,7 +30,7 @@ void bs_doctor_error(bs_doctor *d, const char *what, const bs_error *why);
 
 /* Processor, instruction sets, cores and affinity, cgroup limits, governor, load, memory, huge pages. */
 void bs_doctor_host(bs_doctor *d);
-/* Can run folders be made below out_dir? Leaves nothing behind. */
+/* Can run folders be created below out_dir? The check removes what it created. */
 void bs_doctor_results(bs_doctor *d, const char *out_dir);
 /* The candidates for a plain matmul, then the backend's devices: library versions as loaded. 1 when it can be
  * used. */
@@ -47,20 +47,21 @@ typedef struct bs_doctor_measuring {
   bs_context *context;
   const char *const *backends;
   size_t n_backends;
-  const char *cache; /* the file that keeps them; NULL: none */
-  int force;         /* also on a busy machine, and kept whatever speaks against them */
+  const char *cache; /* the file for them; NULL: none */
+  int force;         /* measures also on a busy machine, and stores them despite all doubts */
   bs_progress_fn progress;
   void *user;
 } bs_doctor_measuring;
-/* Measures them, keeps them, and tells both. A busy machine is a failure, and nothing is kept. */
+/* Measures the constants, stores them, and reports both. A busy machine is a failure, and nothing is
+ * stored. */
 void bs_doctor_measure(bs_doctor *d, const bs_doctor_measuring *m);
-/* Tells which are kept in the file; cache may be NULL. */
+/* Reports the constants in the file; cache may be NULL. */
 void bs_doctor_stored(bs_doctor *d, const char *cache);
 
-/* What the self-test says of up to three trials of 20 pairs of one arm against itself; pure. word: of each
- * trial (enum bs_comparison_word). OK when the first is neither FASTER nor SLOWER, WARN when a later one is
- * not, else FAIL. */
+/* Judges up to three trials of 20 pairs of one arm against itself; pure. words: one of each trial (enum
+ * bs_comparison_word). OK if the first is neither FASTER nor SLOWER, WARN if this is true of a later one,
+ * else FAIL. */
 uint32_t bs_doctor_judge_self_test(const uint32_t *words, uint32_t n_words);
-/* What the sleep says: OK from 50 to 60 ms, else WARN; pure. */
+/* Judges the length of the sleep: OK from 50 to 60 ms, else WARN; pure. */
 uint32_t bs_doctor_judge_sleep(double milliseconds);
 #endif

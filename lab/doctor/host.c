@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * host.c - the rows of the machine itself, from /proc and /sys. What a machine does not tell is no fault. */
+ * host.c - the rows of the machine itself, from /proc and /sys. Missing facts are not a failure. */
 #include <errno.h>
 #include <sched.h>
 #include <stdarg.h>
@@ -49,7 +49,7 @@ static void processor(bs_doctor *d) {
     bs_text_printf(&flags, "%s%s", i == 0 ? "" : " ", flag);
     for (size_t j = 0; j < 3; j++) vectors |= strcmp(flag, fast[j]) == 0;
   }
-  bs_doctor_add(d, "processor", BS_CHECK_OK, NULL, "%s", model != NULL ? model : "not told");
+  bs_doctor_add(d, "processor", BS_CHECK_OK, NULL, "%s", model != NULL ? model : "not known");
   bs_doctor_add(d, "instruction sets", vectors ? BS_CHECK_OK : BS_CHECK_WARN,
                 "without AVX2 the portable kernels run, at a fraction of the speed", "%s",
                 flags.data != NULL ? flags.data : "none that kernels here use");
@@ -90,8 +90,7 @@ static int cores(bs_doctor *d, int *out_first) {
   return usable;
 }
 
-/* The tightest limit of the process's control group and its parents: cores and bytes; 0 when there is none.
- */
+/* The tightest limit of the process's control group and its parents: cores and bytes; 0: no limit. */
 typedef struct limits {
   double cores;
   double bytes;
@@ -158,7 +157,7 @@ static void governor(bs_doctor *d, int cpu) {
                 told && strcmp(line, "performance") != 0 && strcmp(line, "schedutil") != 0 ? BS_CHECK_WARN
                                                                                            : BS_CHECK_OK,
                 "cpupower frequency-set -g performance", "%s",
-                told ? line : "not told (a virtual machine, as a rule)");
+                told ? line : "not known (usually a virtual machine)");
 }
 
 static void load(bs_doctor *d, int usable) {
@@ -179,7 +178,7 @@ static void memory(bs_doctor *d) {
   const int told = bs_env_first_line("/sys/kernel/mm/transparent_hugepage/enabled", line, sizeof line);
   bs_doctor_add(d, "huge pages", told && strstr(line, "[never]") != NULL ? BS_CHECK_WARN : BS_CHECK_OK,
                 "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled (as root)", "%s",
-                told ? line : "not told");
+                told ? line : "not known");
 }
 
 void bs_doctor_host(bs_doctor *d) {

@@ -14,7 +14,7 @@
 
 enum { PAIRS = 20, TRIALS = 3, GEMM_B = 64, GEMM_N = 1024, SELF_B = 16, SELF_N = 256, ITERATIONS = 10 };
 
-/* A candidate of a plain matmul: asking it opens the library behind it, if it can be opened. */
+/* Receives a candidate of a plain matmul: the query makes it open its library, if that is possible. */
 static void on_kernel(void *user, const bs_op_candidate *c) {
   const bs_op_answer *answer = c->answer;
   const int missing = answer->level == BS_LEVEL_NO &&
@@ -45,6 +45,7 @@ int bs_doctor_backend(bs_doctor *d, bs_context *context) {
   char what[64];
   snprintf(what, sizeof what, "backend %.40s", d->backend);
   int32_t rc = bs_find_backend(context, d->backend, &backend, &state, &err);
+  d->unknown |= rc == BS_NOT_FOUND;
   if (rc == BS_OK) rc = backend->device_count(state, &count, &err);
   if (rc == BS_OK && count == 0)
     rc = bs_error_set(&err, BS_UNAVAILABLE, "BS-DOCTOR-DEVICE", "no device of backend %s", d->backend);
@@ -147,7 +148,7 @@ static int32_t rebuild_both(void *user, uint32_t build, bs_error *err) {
   return bs_arms_rebuild(user, 2, build % 2 == 0, err);
 }
 
-/* Two arms of the same layer, built apart. */
+/* Compares two arms of the same layer, built separately. */
 static int32_t self_pairs(bs_arm *const *arm, uint64_t seed, bs_comparison *out, bs_error *err) {
   const bs_sampler_arm both[] = {bs_arm_sampled(arm[0], "first", BS_TIME_HOT),
                                  bs_arm_sampled(arm[1], "second", BS_TIME_HOT)};

@@ -29,7 +29,7 @@ struct bs_fault {
   int64_t row;           /* the row of W that is hit */
   int64_t column, other; /* its columns */
   uint32_t victim;       /* the rank that gets other inputs */
-  int leaves;            /* sums are exchanged as they are: by gathers */
+  int leaves;            /* sums are exchanged by gathers, without reduction */
   int64_t swap[2];       /* columns of each four that WRONG_COLUMNS exchanges */
   int backward;          /* gradients are judged */
   int met;               /* atomic */
@@ -61,8 +61,8 @@ int bs_fault_of_slope(uint32_t kind) {
   return kind == BS_FAULT_SLOPE_LOST || kind == BS_FAULT_SLOPE_AT_Y;
 }
 
-/* The layer has no activation: its output goes through one, but its gradient does not, or by another slope.
- */
+/* The layer has no activation: its output goes through one, but its gradient does not, or by a wrong
+ * slope. */
 static void activate(void *user, void *y, int64_t count, uint32_t dtype) {
   const bs_fault *fault = user;
   if (bs_fault_of_slope(fault->kind)) bs_train_activate(fault->activation, y, count, dtype);
@@ -73,7 +73,7 @@ static void through_slope(void *user, const void *y, void *dy, int64_t count, ui
   if (fault->kind == BS_FAULT_SLOPE_AT_Y) bs_train_slope_at_y(fault->activation, y, dy, count, dtype);
 }
 
-/* Sums over ranks: reduced, or exchanged as they are and joined by each rank. */
+/* Does the call carry sums over ranks: reduced, or exchanged and joined by each rank? */
 static int carries_sums(const bs_fault *fault, const bs_coll_call *call) {
   if (call->kind == BS_COLL_ALL_REDUCE || call->kind == BS_COLL_REDUCE_SCATTER) return 1;
   const char *dot = strrchr(call->site, '.');
@@ -145,7 +145,7 @@ static int32_t wrap(void *user, uint32_t rank, uint32_t part, const bs_source *i
   return BS_OK;
 }
 
-/* The patterns change places; a mask of rows is drawn anew. */
+/* Swaps the patterns; draws a mask of rows again. */
 static void confuse(void *user, uint32_t rank, bs_layer_spec *spec) {
   bs_fault *fault = user;
   if (bs_fault_is_mixed(fault->kind)) bs_fault_mixed_layer(fault->kind, &fault->mixed, spec);
@@ -183,7 +183,7 @@ static uint64_t input_columns(const bs_coll_call *call, uint32_t ranks) {
   return sum;
 }
 
-/* What a rank would see without the exchange: its own partial sum. */
+/* Gives a rank its own partial sum, as without the exchange. */
 static void copy_through(const bs_coll_call *call) {
   uint32_t rank, ranks;
   bs_hook_place(call, &rank, &ranks);
@@ -199,7 +199,7 @@ static void copy_through(const bs_coll_call *call) {
   }
 }
 
-/* The gathers of the backward pass are told from forward's by their site, "<method>.dx". */
+/* The site "<method>.dx" marks the gathers of the backward pass. */
 static int gathers_dx(const bs_coll_call *call) {
   const char *dot = strrchr(call->site, '.');
   return call->kind == BS_COLL_ALL_GATHER && dot != NULL && strcmp(dot, ".dx") == 0;
@@ -211,8 +211,9 @@ static void double_bias(void *user, void *db, int64_t count, uint32_t dtype) {
     bs_store_f64(dtype, db, i, 2.0 * bs_load_f64(dtype, db, i));
 }
 
-/* A bias of 0.01 of each rank; where the dtype of the terms rounds that away, the least that it shows; and in
- * outputs of a byte, which are as large as the terms times the root of their number, an ulp of all ranks. */
+/* Adds a bias of 0.01 on each rank. If the dtype of the terms rounds that to nothing, the smallest visible
+ * bias; for outputs of one byte, which are as large as the terms times the root of their number, an ulp of
+ * all ranks. */
 static double with_bias(const bs_fault *fault, double v, uint32_t dtype) {
   const uint32_t y_dtype = fault->noise.arithmetic.y_dtype;
   const double P = fault->ranks,
@@ -237,8 +238,8 @@ static uint32_t before(void *user, uint32_t rank, const bs_coll_call *call) {
     if (hit) __atomic_store_n(&fault->met, 1, __ATOMIC_RELAXED);
     return !hit;
   }
-  /* Sums in int8 steps: nobody gets the others' terms. Gradients are not summed so; without an output to take
-   * them of they would all be right, and zero. */
+  /* Sums in int8 steps: no rank receives the others' terms. Gradients are not summed this way. Without an
+   * output to compute them from they would all be zero, and right. */
   if (fault->kind == BS_FAULT_NO_ALL_REDUCE && call->kind == BS_COLL_ALL_TO_ALL && !fault->leaves)
     return (uint32_t)fault->backward;
   if (!carries_sums(fault, call)) return 1;
@@ -274,8 +275,8 @@ static int32_t used_columns(const bs_case *c, double *row, unsigned char *used, 
   return rc;
 }
 
-/* Weights that matter: from the middle row on, the first pair of neighbours whose loss or exchange changes a
- * typical output. Sparse integers have rows of zeros and columns that no token uses. */
+/* Chooses weights that matter: from the middle row on, the first two adjacent ones whose loss or exchange
+ * changes a typical output. Sparse integers have rows of zeros and columns that no token uses. */
 static int32_t choose_weights(bs_fault *fault, const bs_case *c, bs_error *err) {
   const int64_t K = fault->K, N = c->w->rows;
   double *row = malloc((size_t)(K > 0 ? K : 1) * sizeof *row);
@@ -302,8 +303,8 @@ static int32_t choose_weights(bs_fault *fault, const bs_case *c, bs_error *err) 
   return rc;
 }
 
-/* The rank whose wrong inputs are worth catching: rank 1, or the first after it with more work; rank 0 when
- * it has most. Some may own nothing. */
+/* Chooses the rank that gets wrong inputs: rank 1, or the first after it with more work; rank 0 if it has
+ * most. Some ranks may own nothing. */
 static int32_t choose_victim(bs_fault *fault, const bs_case *c, bs_error *err) {
   uint64_t most = 0;
   for (uint32_t i = 1; i <= c->world_size; ++i) {
@@ -319,8 +320,8 @@ static int32_t choose_victim(bs_fault *fault, const bs_case *c, bs_error *err) {
   return BS_OK;
 }
 
-/* Of each four columns one that a fixed pattern keeps and one that it drops: a half alone sees no other
- * exchange. Two of four are kept: where it treats 1 and 2 alike, 0 is another than 1. */
+/* Chooses from each four columns one that a fixed pattern keeps and one that it drops: a half on its own
+ * detects no other exchange. Two of four are kept: if the pattern treats 1 and 2 alike, 0 differs from 1. */
 static void choose_columns(bs_fault *fault, const bs_mask *mask) {
   const int alike = mask && mask->kind == BS_MASK_COMPLEMENT && mask->pattern_len == 4 &&
                     (mask->pattern_a >> 1 & 1u) == (mask->pattern_a >> 2 & 1u);

@@ -39,7 +39,7 @@ static int32_t largest(const bs_case *c, const uint8_t *high, int64_t row, doubl
   return rc;
 }
 
-/* The row whose scale is farthest from the own one. */
+/* Finds the row whose scale differs most from the row's own one. */
 static int32_t choose_ratio(const bs_case *c, int64_t row, bs_fault_mixed *f, bs_error *err) {
   double *values = malloc((size_t)c->spec.K * sizeof *values), own = 0.0, other = 0.0;
   int32_t rc = values ? largest(c, f->high, row, values, &own, err) : bs_no_memory(err, "a row of W");
@@ -55,7 +55,7 @@ static int32_t choose_ratio(const bs_case *c, int64_t row, bs_fault_mixed *f, bs
   return rc;
 }
 
-/* Two neighbouring blocks, of all rows, whose scales are farthest from each other. */
+/* Finds two adjacent blocks, over all rows, whose scales differ most. */
 static int32_t search_blocks(const bs_case *c, const bs_mixed *m, double *values, bs_fault_mixed *f,
                              bs_error *err) {
   double *scales = values + m->K;

@@ -25,8 +25,8 @@ static int64_t small_output(const void *y, int64_t count, uint32_t dtype, double
   return 0;
 }
 
-/* T3's bound of what sums over ranks in a dtype add to a typical output: `rms` is the spread of the whole
- * outputs, the ranks' terms and partial sums have theirs by the number of their columns. */
+/* T3's bound for sums over ranks in a dtype, on a typical output. `rms` is the spread of the whole outputs;
+ * that of the ranks' terms and partial sums follows from the number of their columns. */
 static double bound_of_sums(uint32_t ranks, uint32_t reduce_dtype, double rms) {
   const double P = ranks;
   if (reduce_dtype == BS_I8) return 0.5 * 2.85 / 127.0 * rms * (sqrt(P) + 1.0);
@@ -35,15 +35,15 @@ static double bound_of_sums(uint32_t ranks, uint32_t reduce_dtype, double rms) {
   return 0.8 * bs_dtype_unit_roundoff(reduce_dtype) * rms * sizes; /* E|v| = 0.8 rms */
 }
 
-/* dZ is rounded to Y's dtype, and its slope is off as Z is: where the slope changes, Z is of the size of 1,
- * and of T6's shape its spread is 16. */
+/* The bound for dZ. It is rounded to Y's dtype, and its slope is off because Z is off: where the slope
+ * changes, |Z| is about 1, and at T6's shape the spread of Z is 16. */
 static double carried_bound(const bs_case *c, int summed) {
   if (c->spec.activation < BS_ACT_GELU) return 0.0;
   const double z = summed ? bound_of_sums(c->world_size, bs_arithmetic_of(&c->spec).reduce_dtype, 1.0) : 0.0;
   return 4.0 * (bs_dtype_unit_roundoff(c->spec.y_dtype) + 4.0 * z);
 }
 
-/* Outputs are sums over ranks where K is split; dX is where backward reduces, never in int8 steps. */
+/* Outputs are sums over ranks if K is split; dX is one if backward reduces, never in int8 steps. */
 bs_fault_noise bs_fault_noise_of(const bs_case *c, const bs_proposal *p) {
   const int backward = (c->spec.flags & BS_LAYER_BACKWARD) != 0, summed = p->split == BS_SPLIT_K;
   bs_fault_noise noise = {.ranks = c->world_size,
@@ -56,8 +56,8 @@ bs_fault_noise bs_fault_noise_of(const bs_case *c, const bs_proposal *p) {
   return noise;
 }
 
-/* 0.044 of the spread, which most sums tell from round-off; where the wire or the dtype hides that, a small
- * multiple of what they may do at most. */
+/* The error to add: 0.044 of the spread, which most sums distinguish from round-off. If the wire or the dtype
+ * hides that, a small multiple of their largest error. */
 static double output_off(const bs_fault_noise *n, double rms, double value, uint32_t dtype) {
   const double whole = n->partial ? rms * sqrt((double)n->ranks) : rms;
   const double sums =

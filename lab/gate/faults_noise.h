@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
- * faults_noise.h - one output put off by so much that the gates must see it, for faults.c: by the spread of
- * the outputs, or by what round-off may do to one at most. */
+ * faults_noise.h - changes one output by enough that the gates must detect it, for faults.c: by the spread of
+ * the outputs, or by the largest possible round-off of one. */
 #ifndef BS_LAB_GATE_FAULTS_NOISE_H
 #define BS_LAB_GATE_FAULTS_NOISE_H
 #include "lab/gate/verdict.h"
 
 typedef struct bs_fault_noise {
   uint32_t ranks;
-  int sums; /* what is judged is a sum over ranks, in the dtype of: */
+  int sums; /* the judged output is a sum over ranks, in the dtype: */
   bs_arithmetic arithmetic;
   int partial;    /* outputs are one rank's terms */
-  double carried; /* T3's bound of what errors of dZ may do, in the spread of dX */
+  double carried; /* T3's bound for errors of dZ, in units of the spread of dX */
 } bs_fault_noise;
 
 bs_fault_noise bs_fault_noise_of(const bs_case *c, const bs_proposal *proposal);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * faults_skip.c - which faults can be made in a case: a fault that changes nothing there proves nothing. */
+ * faults_skip.c - decides which faults can be made in a case: a fault that has no effect there proves
+ * nothing. */
 #include "lab/case/place.h"
 #include "lab/gate/faults.h"
 #include "lab/gate/faults_mixed.h"
@@ -19,7 +20,7 @@ int bs_fault_alone(const bs_case *c) {
   return bs_case_propose(c, 0, &p, NULL) == BS_OK && p.prune_error > 0.0;
 }
 
-/* Another mask of the same kind, or one that knows nothing of the weights. */
+/* Needs another mask of the same kind, or a mask that does not depend on the weights. */
 static const char *skip_mask(const bs_case *c, int reduces) {
   if (!reduces) return "no ranks whose masks could differ";
   if (!c->spec.mask || (c->spec.mask->kind != BS_MASK_COMPLEMENT && !by_row(c->spec.mask->kind)))
@@ -33,7 +34,7 @@ const char *bs_fault_skip(uint32_t kind, const bs_case *c, uint32_t split) {
   const int steps = c->spec.reduce_dtype == BS_I8;
   const int reduces = c->world_size > 1 && split == BS_SPLIT_K;
   switch (kind) {
-    case BS_FAULT_REDUCED_TWICE: /* a reduce-scatter's result is no input for a second one */
+    case BS_FAULT_REDUCED_TWICE: /* a reduce-scatter's result cannot be the input of a second one */
       if (c->spec.y_placement == BS_SPLIT || c->spec.y_placement == BS_SPLIT_TOKENS)
         return "the output is split";
       if (bs_place_leaves(c)) return "the sums are exchanged as they are";
@@ -59,12 +60,12 @@ const char *bs_fault_skip(uint32_t kind, const bs_case *c, uint32_t split) {
       return c->spec.has_bias ? NULL : "no bias";
     case BS_FAULT_OTHER_X:
       return c->world_size > 1 ? NULL : "one rank";
-    case BS_FAULT_HALF_FP8: /* such weights are 8 bits wide already */
+    case BS_FAULT_HALF_FP8: /* such weights have 8 bits already */
       return BS_DTYPE_BYTES(c->spec.w_dtype) > 1 ? NULL : "weights of 8 bits";
     case BS_FAULT_INDEX_SWAPPED:
     case BS_FAULT_WEIGHT_LOST:
       return bs_fault_alone(c) ? "weights may be left out" : NULL;
-    case BS_FAULT_INDEX_2OF4: /* in the other columns of a fixed one the weights are left alone */
+    case BS_FAULT_INDEX_2OF4: /* the weights in the other columns of a fixed mask are not changed */
       if (bs_fault_alone(c)) return "weights may be left out";
       return c->spec.mask && by_row(c->spec.mask->kind) ? NULL : "no mask that differs by row";
     case BS_FAULT_MASK_CONFUSED:
@@ -116,7 +117,7 @@ const char *bs_fault_skip_backward(uint32_t kind, const bs_case *c, const bs_pro
   }
 }
 
-/* A proposal does not tell what is gathered. Of a split y it may be dY alone. */
+/* A proposal does not name the gathered tensor. For a split y it may be only dY. */
 int bs_fault_may_miss(uint32_t kind, const bs_case *c, const bs_proposal *p) {
   return kind == BS_FAULT_NOT_GATHERED && c->spec.y_placement == BS_SPLIT &&
          bs_fault_backward(p, BS_COLL_ALL_GATHER) == 1;

@@ -15,9 +15,9 @@
 
 #define DW_VALUES (INT64_C(1) << 23) /* of the fp64 reference of dW */
 
-/* ---- sources made of others, which outlive them ---------------------------------------------------- */
+/* ---- sources made from others, which must outlive them --------------------------------------------- */
 
-/* ctx: the source whose columns are the rows here. */
+/* Reads a transposed source. ctx: the source whose columns are the rows here. */
 static int32_t read_transposed(void *ctx, int64_t row, int64_t nrows, const bs_partition *cols,
                                uint32_t dtype, void *out, int64_t out_stride, bs_error *err) {
   const bs_source *inner = ctx;
@@ -73,7 +73,7 @@ static bs_source squared(const bs_source *inner) {
 
 /* ---- the three layers ---------------------------------------------------------------------------- */
 
-/* The layer whose output is a gradient. */
+/* The layer whose output is the gradient. */
 static bs_case layer_of(const bs_case *c, int64_t B, int64_t N, int64_t K, uint32_t dtype, const bs_source *x,
                         const bs_source *w) {
   bs_case g = *c;
@@ -125,9 +125,9 @@ static void *whole_dx(const bs_case *c, const bs_case_result *run) {
   return all;
 }
 
-/* dX of every rank. Where W is split over its rows, each rank's product is a term of the sum over ranks: the
- * reference needs to know which rows of W (columns of W^T) are whose. Where it is split over columns and
- * summed all the same, every element is one rank's term, rounded as a term is, and zeros. */
+/* Judges dX of every rank. If W is split over its rows, each rank's product is a term of the sum over ranks:
+ * the reference needs the owners of the rows of W (columns of W^T). If it is split over columns but summed,
+ * every element is one rank's term, rounded as a term is, and zeros. */
 static int32_t judge_dx(const bs_case *g, const bs_case_result *run, int64_t max_features,
                         const bs_carried *carried, bs_verdict *out, bs_error *err) {
   const bs_verdict_within within = {.carried = carried};
@@ -146,7 +146,7 @@ static int32_t judge_dx(const bs_case *g, const bs_case_result *run, int64_t max
                                       : r == 0 ? g->spec.K
                                                : 0};
     result.ranks[r] = *from;
-    if (!kept) result.ranks[r].owns.columns = &rows[r]; /* else the owners of W are turned */
+    if (!kept) result.ranks[r].owns.columns = &rows[r]; /* else the owners of W are transposed */
     result.ranks[r].proposal.split = bs_fault_backward(&from->proposal, BS_COLL_ALL_REDUCE) > 0
                                          ? (uint32_t)BS_SPLIT_K
                                          : (uint32_t)BS_SPLIT_NONE;
@@ -159,7 +159,7 @@ static int32_t judge_dx(const bs_case *g, const bs_case_result *run, int64_t max
   return rc;
 }
 
-/* Weights that are left out have no gradient to judge: theirs is put in place as it should be. */
+/* Weights that are left out have no gradient to judge: fills in the right one. */
 static int32_t fill_left_out(const bs_case *c, const bs_gradient_result *result, const bs_source *dy_t,
                              void *dw, bs_error *err) {
   const int64_t B = c->spec.B, N = c->spec.N, K = c->spec.K;
@@ -187,8 +187,8 @@ static int64_t dw_features(int64_t N, int64_t max_features) {
   return max_features > 0 && max_features < fit ? max_features : fit;
 }
 
-/* What the three layers are made of. Behind an activation dy is dZ, of which the layer's own is known to so
- * much only. */
+/* The operands of the three layers. With an activation dy is dZ, and the layer's own dZ is known only to
+ * within bound2. */
 typedef struct operands {
   bs_slopes slopes;
   double *one;                /* [B] */
@@ -275,7 +275,7 @@ int32_t bs_gradient_judge(const bs_case *c, const bs_gradient_result *result, in
 
 /* ---- faults -------------------------------------------------------------------------------------- */
 
-/* What a fault, or none, has led to. */
+/* The result of a run with a fault, or without one. */
 typedef struct injection {
   int met, caught;
   char gates[256]; /* that failed */
@@ -298,8 +298,9 @@ static int32_t inject(const bs_case *base, uint32_t kind, uint32_t loss, injecti
   return rc;
 }
 
-/* Where relu's slope is zero, so is the gradient of the mean of its squares: only that of the sum shows what
- * became of the slope. No fault is no fault with both; processes that do not judge run both too. */
+/* Runs a fault with the loss that shows it. Where relu's slope is zero, so is the gradient of the mean of
+ * squares; only the sum shows the slope's fault. The run without a fault must pass with both losses;
+ * processes that do not judge run both too. */
 static int32_t inject_with_its_loss(const bs_case *c, uint32_t kind, injection *out, bs_error *err) {
   memset(out, 0, sizeof *out);
   int32_t rc = inject(c, kind, bs_fault_of_slope(kind) ? BS_LOSS_SUM : BS_LOSS_MSE_ZERO, out, err);
@@ -308,7 +309,7 @@ static int32_t inject_with_its_loss(const bs_case *c, uint32_t kind, injection *
   return rc;
 }
 
-/* The last one is no fault: what is caught without one was not caught for it. */
+/* The last run has no fault: gates that fail in it do not count as catching a fault. */
 int32_t bs_gradient_fault_gate(const bs_case *like, bs_fault_tally *out, bs_error *err) {
   memset(out, 0, sizeof *out);
   bs_layer_spec spec = bs_small_spec(like, BS_LAYER_BACKWARD);
@@ -319,7 +320,7 @@ int32_t bs_gradient_fault_gate(const bs_case *like, bs_fault_tally *out, bs_erro
   if (rc != BS_OK) return rc;
   bs_small_case(like, &spec, &subject, &c);
   rc = bs_case_propose(&c, 0, &proposal, err);
-  c.progress = NULL; /* small: which fault it is says enough */
+  c.progress = NULL; /* small: the fault's name is enough */
   for (uint32_t kind = 0; kind <= BS_FAULT_COUNT_ && rc == BS_OK; ++kind) {
     injection i;
     bs_case_tell(like, "T6 fault", kind + 1, BS_FAULT_COUNT_ + 1);

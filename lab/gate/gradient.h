@@ -15,12 +15,12 @@ typedef struct bs_gradient_verdict {
   bs_verdict dx, dw, db; /* db: all zero without a bias */
 } bs_gradient_verdict;
 
-/* max_features 0: all columns of dX; dW is judged in at most that many of its columns, and in no more than
- * keep the reference below 2^23 values. */
+/* max_features 0: all columns of dX. dW is judged in at most that many of its columns, and in so few that the
+ * reference stays below 2^23 values. */
 int32_t bs_gradient_judge(const bs_case *c, const bs_gradient_result *result, int64_t max_features,
                           bs_gradient_verdict *out, bs_error *err);
 
-/* Run each fault that can be seen in gradients on a small shape of the same method, backend and world size.
- */
+/* Runs each fault that is visible in gradients on a small shape of the same method, backend and world
+ * size. */
 int32_t bs_gradient_fault_gate(const bs_case *like, bs_fault_tally *out, bs_error *err);
 #endif

@@ -82,6 +82,6 @@ int32_t bs_half_gate(const bs_case *c, const bs_case_result *result, bs_gate *ga
   if (rc == BS_OK) rc = count_wrong(c, result, kept, &wrong, err);
   if (kept != NULL) bs_kept_free(kept);
   bs_gate_set(gate, "HALF", -1, (double)wrong, 0.0,
-              "weights that do not lie where half %c of the mask has them", half[0]);
+              "weights that are not at the positions of half %c of the mask", half[0]);
   return rc;
 }

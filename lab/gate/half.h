@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * half.h - a layer that runs one half of a mask alone: the product that it makes is judged as any other; what
- * is judged here is that its weights are those of the half that was asked for. How far its product is from
- * the whole one is measured, and stands beside the method's own figure. */
+ * half.h - judges a layer that runs only one half of a mask. Other gates judge its product. This gate checks
+ * that its weights are those of the requested half. It also measures how far its product is from the whole
+ * one and reports this next to the method's own figure. */
 #ifndef BS_LAB_GATE_HALF_H
 #define BS_LAB_GATE_HALF_H
 #include "lab/case/case.h"
@@ -12,7 +12,8 @@
 
 /* The method's figure for the relative error of the whole product; 0: no weight is left out. */
 int32_t bs_half_figure(const bs_case *c, double *out_error, bs_error *err);
-/* The relative error of a run against the full product, every feature once: of rank 0 where all have all. */
+/* The relative error of a run against the full product, with every feature once: that of rank 0 if all ranks
+ * have all features. */
 int32_t bs_half_measure(const bs_case *c, const bs_case_result *result, int64_t max_features,
                         double *out_error, double *out_outputs, bs_error *err);
 /* Gate HALF: the weights that some rank owns are those of the half. Skipped without method.half. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * integer.c - gates T5 and T6. T5: entries in {-1, 0, 1}, every sum exact in every dtype, so any method,
  * order and P must equal the int64 product bit for bit. T6: the faults of faults.c on a small shape must all
- * be caught. Both have a bias always: it costs nothing, and what goes wrong with one is seen in every run. */
+ * be caught. Both always have a bias: it costs nothing, and makes its faults visible in every run. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -65,7 +65,7 @@ int32_t bs_integer_gate(const bs_case *like, uint32_t fault_kind, int64_t max_fe
   bs_case_fault hooks;
   bs_fault *fault = NULL;
   bs_layer_spec spec = like->spec;
-  spec.has_bias = 1; /* a bias lost or added twice is exact too, whatever the run has */
+  spec.has_bias = 1; /* a bias lost or added twice is exact too, so always test one */
   if (spec.reduce_dtype == BS_I8) spec.reduce_dtype = 0; /* a wire that rounds integers: without it */
   if (spec.activation != BS_ACT_RELU) spec.activation = BS_ACT_NONE; /* gelu and silu give no integers */
   int32_t rc = bs_small_open(like->context, "integer", &spec, &subject, err);
@@ -102,7 +102,8 @@ int32_t bs_integer_gate(const bs_case *like, uint32_t fault_kind, int64_t max_fe
 
 const char *const bs_fault_gate_names[BS_FAULT_GATES] = {"T1", "T2.feature", "T2.token", "T3", "T4"};
 
-/* How far a fault that all ranks share moves the exact outputs (bs_verdict_shift); INFINITY of the others. */
+/* How far a fault that all ranks share moves the exact outputs (bs_verdict_shift); INFINITY for other
+ * faults. */
 static int32_t shift_of(const bs_case *c, uint32_t kind, const bs_case_fault *hooks,
                         const bs_case_result *result, double *out, bs_error *err) {
   bs_case other = *c;
@@ -154,7 +155,7 @@ static int32_t inject_integer(const bs_case *c, bs_fault_report *out, bs_error *
   return rc;
 }
 
-/* Only where all ranks judge alike is there nothing that T4 could see. */
+/* T4 has nothing to detect only if all ranks judge alike. */
 static void dead_gates(uint32_t judged, int diverges, bs_fault_report *out) {
   for (uint32_t g = 0; g < BS_FAULT_GATES; ++g)
     if ((judged >> g & 1u) && out->n_by[g] == 0 && (g < 4 || diverges)) {
@@ -174,13 +175,13 @@ int32_t bs_fault_gate(const bs_case *like, bs_fault_report *out, bs_error *err) 
   bs_case c;
   bs_small_case(like, &spec, &subject, &c);
   rc = bs_case_propose(&c, 0, &proposal, err);
-  c.progress = NULL; /* small: which fault it is says enough */
+  c.progress = NULL; /* small: the fault's name is enough */
   for (uint32_t kind = 0; kind <= BS_FAULT_COUNT_ && rc == BS_OK; ++kind) {
     uint32_t gates;
     double shift;
     bs_case_tell(like, "T6 fault", kind + 1, BS_FAULT_COUNT_ + 2);
     if (kind < BS_FAULT_COUNT_ && bs_fault_skip(kind, &c, proposal.split)) continue;
-    rc = inject(&c, kind, &gates, &judged, &shift, err); /* the last is no fault, and must pass */
+    rc = inject(&c, kind, &gates, &judged, &shift, err); /* the last run has no fault, and must pass */
     if (!bs_case_judged(&c)) continue;
     if (kind < BS_FAULT_COUNT_ && shift <= 2.0) {
       bs_fault_note(out->hidden, sizeof out->hidden, bs_fault_name(kind), "");
@@ -197,7 +198,7 @@ int32_t bs_fault_gate(const bs_case *like, bs_fault_report *out, bs_error *err) 
     for (uint32_t g = 0; g < BS_FAULT_GATES; ++g) out->n_by[g] += gates >> g & 1u;
   }
   if (rc == BS_OK) dead_gates(judged, bs_fault_skip(BS_FAULT_RANK_DIVERGED, &c, proposal.split) == NULL, out);
-  /* T5 must be able to fail as well. */
+  /* T5 itself must be able to fail. */
   bs_case_tell(like, "T6 fault", BS_FAULT_COUNT_ + 2, BS_FAULT_COUNT_ + 2);
   if (rc == BS_OK && !bs_fault_alone(&c)) rc = inject_integer(&c, out, err);
   bs_small_close(&subject);

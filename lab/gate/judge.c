@@ -43,8 +43,8 @@ double bs_ulp(uint32_t dtype, double value) {
   return ldexp(1.0, exponent - range->precision + 1);
 }
 
-/* Sums over the judged outputs of one feature, of one token, of all: the errors' squares, what was predicted
- * for these, and slopes^2 and slopes^4. */
+/* Sums over the judged outputs of one feature, of one token, of all: the errors' squares, their predictions,
+ * and slopes^2 and slopes^4. */
 typedef struct sums {
   double error2, want, s2, s4;
 } sums;
@@ -64,8 +64,7 @@ static void add(sums *s, double error, double want, double slope2) {
   s->s4 += slope2 * slope2;
 }
 
-/* What is not finite where the reference is has no error to measure; a bound that is not finite bounds
- * nothing. */
+/* The error as a share of its bound. An error or a bound that is not finite gives infinity. */
 static double share_of_bound(double error, double bound) {
   if (error == 0.0) return 0.0;
   return isfinite(error) && isfinite(bound) ? error / bound : INFINITY;
@@ -77,9 +76,9 @@ static double stored(uint32_t dtype, double value) {
   return bs_load_f64(dtype, &room, 0);
 }
 
-/* 1: the sum is infinite in fp64, and IEEE arithmetic gives NaN for it in the layer all the same. Zeros of
- * the split met NaN or Inf in X; sums travel in int8 steps, of which an infinity has none; or the finite
- * terms may overflow on the way to an infinity of the other sign. */
+/* 1: the sum is infinite in fp64, but IEEE arithmetic inside the layer may give NaN. This can happen in three
+ * ways. Zeros of the split met NaN or Inf in X; sums are sent in int8 steps, which have no infinity; or the
+ * finite terms may overflow to an infinity of the other sign. */
 static int may_be_nan(const running *run, int64_t b, int64_t at) {
   const bs_arithmetic *a = run->a;
   const bs_reference *ref = run->ref;
@@ -91,9 +90,9 @@ static int may_be_nan(const running *run, int64_t b, int64_t at) {
   return ref->magnitude[at] >= fmin(most, way ? way->max : most);
 }
 
-/* Where the reference's sum is not finite: NaN must be NaN, and an infinity the same infinity as the dtypes
- * on the way store it (f8e4m3: its largest value), or NaN where may_be_nan tells so. PyTorch's gelu, by a
- * polynomial for erf, has NaN at infinities. */
+/* Checks an output whose sum in the reference is not finite. NaN must be NaN. An infinity must be the same
+ * infinity after conversion to the dtypes in use (f8e4m3: its largest value), or NaN if may_be_nan allows it.
+ * PyTorch's gelu, with a polynomial for erf, gives NaN at infinities. */
 static int keeps_nonfinite(const running *run, int64_t b, int64_t at, double got) {
   const bs_reference *ref = run->ref;
   const bs_arithmetic *a = run->a;
@@ -113,7 +112,7 @@ static void judge_element(running *run, bs_judgement *out, int64_t b, int64_t f,
   const double want = ref->y[at];
   const format_range *range = range_of(run->a->y_dtype);
   const double bound = run->prediction->bound[at];
-  if (!isfinite(bs_reference_sum(ref, at))) { /* from the inputs: there is no error to take */
+  if (!isfinite(bs_reference_sum(ref, at))) { /* from the inputs: no error to measure */
     if (keeps_nonfinite(run, b, at, got)) {
       out->propagated += !isfinite(want) || !isfinite(got);
       return;
@@ -156,13 +155,14 @@ static double t2_limit(double n) {
   return 1.0 + 9.0 / sqrt(n);
 }
 
-/* How many outputs carry error: where an activation is flat fewer than there are. */
+/* The number of outputs that carry errors: with an activation that is flat in places this is fewer than
+ * all. */
 static double carriers(const sums *s) {
   return s->s4 > 0 ? s->s2 * s->s2 / s->s4 : 0.0;
 }
 
-/* Error in units of the prediction. Where few of the n carry error its spread is that of few: such a ratio is
- * brought to the limit of n. */
+/* Error in units of the prediction. If few of the n carry errors its spread is larger: the ratio is converted
+ * to the limit of n. */
 static double worst_beyond(const sums *s, int64_t count, double n) {
   double worst = 0.0;
   for (int64_t i = 0; i < count; ++i) {
@@ -229,7 +229,8 @@ void bs_gate_skip(bs_gate *gate, const char *why) {
   snprintf(gate->text, sizeof gate->text, "%s", why);
 }
 
-/* Why T1 and T2 do not judge; NULL: they do. Errors of inputs are shared by outputs and follow no spread. */
+/* The reason why T1 and T2 do not judge; NULL: they do. Outputs share errors of inputs, which follow no
+ * spread. */
 static const char *skips_spreads(const bs_reference *ref, double outputs) {
   if (ref->carried_bound2) return "inputs known to a bound only: T3 judges alone";
   return outputs < BS_T1_MIN_OUTPUTS ? "fewer than 128 outputs: T3 and T5 judge alone" : NULL;
@@ -239,7 +240,7 @@ static double all_of(const bs_judgement *j) {
   return j->features > 0 ? (double)j->features : 1.0;
 }
 
-/* Of the judged ones; equal rows of W have equal errors. */
+/* The number of different features among the judged ones; equal rows of W have equal errors. */
 static double different_features(const bs_reference *ref, const bs_judgement *j) {
   return ref->distinct_features > 0 && ref->features > 0
              ? (double)j->features * (double)ref->distinct_features / (double)ref->features

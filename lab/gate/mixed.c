@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * mixed.c - see mixed.h: which columns of a layer in two precisions are rounded together, and to what. By the
- * documents (docs/methods.md, docs/ops.md), not by the method: an oracle that shares its code would share its
- * faults. */
+ * mixed.c - see mixed.h: finds which columns of a layer in two precisions are rounded together, and to which
+ * dtype. It follows the documents (docs/methods.md, docs/ops.md), not the method: an oracle that shares its
+ * code would share its faults. */
 #include "lab/gate/mixed.h"
 
 #include <math.h>
@@ -12,7 +12,7 @@
 #include "lab/config/experiment.h"
 #include "lab/error.h"
 
-/* Anything else: the method refuses it by itself. */
+/* Reads the format; the method refuses unknown ones itself. */
 static void read_format(const bs_layer_spec *spec, bs_mixed *m) {
   const char *dtype = bs_case_option(spec, "mixed_dtype"), *scales = bs_case_option(spec, "mixed_scales");
   m->dtype = strcmp(dtype, "f8e4m3") == 0 ? BS_F8E4M3 : strcmp(dtype, "f8e5m2") == 0 ? BS_F8E5M2 : BS_I8;
@@ -123,7 +123,7 @@ static void widen(const bs_mixed *m, const double *row, double *most) {
       most[m->group[k]] = fabs(row[k]);
 }
 
-/* Of the largest magnitudes. */
+/* Turns the largest magnitudes into scales. */
 static void finish(const bs_mixed *m, double *scales) {
   for (uint32_t g = 0; g < m->groups; ++g)
     scales[g] = isfinite(scales[g]) ? (double)((float)scales[g] / (float)largest(m->dtype)) : NAN;
@@ -136,7 +136,7 @@ static double nearest(uint32_t dtype, float v) {
                                      : bs_f8e5m2_to_f32(bs_f32_to_f8e5m2(in)));
 }
 
-/* As quantize_groups: scale = max / L in f32, to the nearest value, ties to even. */
+/* Quantizes as quantize_groups does: scale = max / L in f32, to the nearest value, ties to even. */
 void bs_mixed_round(const bs_mixed *m, const double *shared, double *row, double *scales, double *error2) {
   for (uint32_t g = 0; g < m->groups; ++g) scales[g] = shared ? shared[g] : 0.0;
   if (!shared) {
@@ -157,7 +157,8 @@ int64_t bs_mixed_sampled(int64_t i, int64_t n, int64_t N) {
   return n == N ? i : n > 1 ? (int64_t)((double)i * (double)(N - 1) / (double)(n - 1)) : 0;
 }
 
-/* Whose row of W it is: runs that differ by one row at most, the longer ones first. */
+/* The owner of a row of W: owners have consecutive rows, whose counts differ by at most one; the first have
+ * more. */
 static int64_t owner_of(const bs_mixed *m, int64_t row, int64_t rows) {
   const int64_t least = rows / m->owners, longer = rows % m->owners, end = longer * (least + 1);
   return row < end ? row / (least + 1) : longer + (row - end) / (least > 0 ? least : 1);

@@ -47,8 +47,8 @@ static int32_t bias_energy(const bs_case *c, double *out, bs_error *err) {
   return rc;
 }
 
-/* Energy of the round-off of sums of n products and of an output, in that of what is summed. Partial sums
- * that stay in y's dtype are rounded one by one, and so are their sums. */
+/* Energy of the round-off of sums of n products and of an output, relative to that of the sums. Partial sums
+ * in y's dtype are rounded one by one, and so are their sums. */
 static double round_off(const bs_case *c, const bs_proposal *p, int64_t n) {
   const double P = c->world_size, partial = c->spec.y_placement == BS_PARTIAL && p->split == BS_SPLIT_K;
   const double roundings = 1.0 + partial * (P * (P + 1.0) / 2.0 - 1.0) / P;
@@ -140,9 +140,9 @@ int32_t bs_errors_expected(bs_context *context, const bs_experiment *e, double *
 
 /* ---- measured ----------------------------------------------------------------------------------- */
 
-/* How far the error is from its prediction, in its limit. Upwards from all of it; downwards from the rounding
- * to 8 bits alone, as blocked sums stay below the random walk that their round-off is predicted by: that has
- * the limit of T1, upwards. */
+/* The distance of the error from its prediction, as a share of the limit. Upwards it uses the whole
+ * prediction. Downwards it uses only the rounding to 8 bits: blocked sums have less round-off than the random
+ * walk that predicts it. T1 has the upward limit for that. */
 static double off(const bs_mixed_error *e, double outputs) {
   const double chance = 1.0 / sqrt(outputs > 1.0 ? outputs : 1.0);
   const double limit = e->rounding > 0.0 ? BS_MIXED_LIMIT + BS_MIXED_CHANCE * chance : 0.3 + BS_T1_C * chance;

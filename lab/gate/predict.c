@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * predict.c - what round-off leads to, from the reference itself (docs/gates.md). Used by judge.c. */
+ * predict.c - the effects of round-off, from the reference itself (docs/gates.md). Used by judge.c. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,12 +12,11 @@
 
 /* ---- sums in int8 steps -------------------------------------------------------------------------- */
 
-#define FARTHEST \
-  7.0 /* deviations that a group's largest value is assumed to stay within when it is not seen */
+#define FARTHEST 7.0  /* assumed bound, in deviations, of a group's largest value that is not known */
 #define LARGEST2 8.15 /* E[max^2] of 128 standard normal values: tests/gate/test_gate_wire.c */
 
-/* The largest of n values' sizes. What is not finite has no step: the wire loses its group, and the outputs
- * of it that are finite in the reference are judged by the steps that they would have had. */
+/* The largest of n values' sizes. A value that is not finite has no step: its group is lost, and those of its
+ * outputs that are finite in the reference are judged by the steps that they would have without it. */
 static double largest(const double *values, int64_t n) {
   double most = 0.0;
   for (int64_t i = 0; i < n; ++i)
@@ -77,7 +76,7 @@ static void sampled(const bs_reference *ref, uint32_t steps, double *variance, d
   }
 }
 
-/* Fills the two where the sums are made so; 0: no memory. The caller frees both. */
+/* Fills both if the sums are in int8 steps; 0: no memory. The caller frees both. */
 static int wire_steps(const bs_reference *ref, const bs_arithmetic *a, double **out_variance,
                       double **out_bound) {
   const size_t n = (size_t)(ref->B * ref->features) + 1u;
@@ -95,8 +94,8 @@ static int wire_steps(const bs_reference *ref, const bs_arithmetic *a, double **
 
 /* ---- all sums ------------------------------------------------------------------------------------- */
 
-/* Unit round-off of the accumulator of the products. Hopper's tensor cores keep 13 bits behind the point of
- * the largest term of a sum of fp8. */
+/* Unit round-off of the accumulator of the products. Hopper's tensor cores keep 13 bits after the binary
+ * point of the largest term of a sum of fp8. */
 static double accumulate_roundoff(const bs_arithmetic *arithmetic) {
   if (arithmetic->accumulate == BS_ACC_F64 || arithmetic->y_dtype == BS_F64) return 0x1p-53;
   return arithmetic->low_sums ? 0x1p-13 : 0x1p-24;
@@ -117,7 +116,7 @@ static int last_sum_is_output(const bs_reference *ref, const bs_arithmetic *a) {
          (a->activation == BS_ACT_NONE || a->activation == BS_ACT_RELU);
 }
 
-/* Variance of what is stored on the way to one sum: each partial, each partial sum after the first. */
+/* Variance from the values that one sum stores: each partial, each partial sum after the first. */
 static double stored_variance(const bs_reference *ref, const bs_arithmetic *a, const double *steps,
                               int64_t at) {
   if (steps) return steps[at];
@@ -125,7 +124,7 @@ static double stored_variance(const bs_reference *ref, const bs_arithmetic *a, c
   double sum = 0.0;
   for (uint32_t r = 0; ref->partial && ref->world_size > 1 && r < ref->world_size; ++r) {
     const double part = ref->partial[r][at];
-    if (part == 0.0) continue; /* not this rank's feature: nothing is stored that could be rounded */
+    if (part == 0.0) continue; /* not this rank's feature: no value is stored and rounded */
     variance += rounding_variance(a->reduce_dtype, part);
     if (sum != 0.0) variance += rounding_variance(a->reduce_dtype, sum + part);
     sum += part;
@@ -133,7 +132,7 @@ static double stored_variance(const bs_reference *ref, const bs_arithmetic *a, c
   return variance;
 }
 
-/* Of the formats that an activation is evaluated in. */
+/* Unit round-off of the format in which an activation is evaluated. */
 static double evaluation_roundoff(const bs_arithmetic *a) {
   return a->y_dtype == BS_F64 ? 0x1p-53 : 0x1p-24;
 }
@@ -142,8 +141,8 @@ static double tail_error(const bs_arithmetic *a, double z) {
   return a->usual_tail ? bs_activation_tail_error(a->activation, z, evaluation_roundoff(a)) : 0.0;
 }
 
-/* Of evaluating the activation, and of storing the output. Of what may be added an eighth is typical, and a
- * quarter at the tail (docs/check.md). */
+/* The variance from evaluating the activation and storing the output. An eighth of the largest error is
+ * typical, and a quarter at the tail (docs/check.md). */
 static double output_variance(const bs_reference *ref, const bs_arithmetic *a, int64_t at) {
   const double z = bs_reference_sum(ref, at), tail = tail_error(a, z) / 4.0;
   const double own = bs_activation_error(a->activation, z, evaluation_roundoff(a)) / 8.0;
@@ -167,12 +166,12 @@ static double element_variance(const bs_reference *ref, const bs_arithmetic *a, 
   return *out_slope2 * before + output_variance(ref, a, at);
 }
 
-/* Below the normal range roundings are of this size, whatever the value: of K products and K sums. */
+/* The step below the normal range, for all values: of K products and K sums. */
 static double least_step(const bs_arithmetic *a) {
   return accumulate_roundoff(a) == 0x1p-53 ? 0x1p-1074 : 0x1p-149;
 }
 
-/* Of feature f's outputs, the sum of the squares of their magnitudes. */
+/* The sum of the squared magnitudes of feature f's outputs. */
 static double magnitude2(const bs_reference *ref, int64_t f) {
   double sum = 0.0;
   for (int64_t at = f; at < ref->B * ref->features; at += ref->features)
@@ -180,13 +179,13 @@ static double magnitude2(const bs_reference *ref, int64_t f) {
   return sum;
 }
 
-/* How much of the mean accumulation error of its feature an output has: tokens may differ in size. */
+/* The share of an output in the mean accumulation error of its feature: tokens may differ in size. */
 static double share_of(const bs_reference *ref, int64_t at, double all) {
   return all > 0.0 && isfinite(all) ? (double)ref->B * ref->magnitude[at] * ref->magnitude[at] / all : 1.0;
 }
 
-/* Accumulation: sqrt(K/6) u relative to the products' energy, or to the result where that is larger (sums of
- * one sign). Per output of feature f, in the mean over tokens. */
+/* Accumulation: sqrt(K/6) u relative to the products' energy, or to the result if that is larger (sums of one
+ * sign). For an output of feature f, in the mean over tokens. */
 static double accumulation_variance(const bs_reference *ref, const bs_arithmetic *a, int64_t f) {
   const double u = accumulate_roundoff(a);
   double norm = 0.0;

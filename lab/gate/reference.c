@@ -54,7 +54,7 @@ static void accumulate_portable(const double *x, const double *w, int64_t count,
 }
 
 #if defined(__x86_64__)
-/* The same operations in the same order, four lanes wide: the same bits. */
+/* accumulate_body for four lanes: the same operations in the same order, so the results are bit-equal. */
 __attribute__((target("avx2"))) static void accumulate_avx2(const double *x, const double *w, int64_t count,
                                                             double *sum, double *magnitude) {
   accumulate_body(x, w, count, sum, magnitude);
@@ -82,7 +82,7 @@ typedef struct reference_job {
   const double *bias;      /* [N] or NULL */
   uint64_t *hashes;        /* [features] of each feature's weights */
   accumulate_fn accumulate;
-  pthread_t caller; /* it tells how far all are */
+  pthread_t caller; /* this thread reports the progress of all */
   atomic_llong next;
   atomic_int failed;
   atomic_ullong nonfinite;
@@ -103,8 +103,8 @@ static void sum_with_nonfinite(const double *x, const double *w, int64_t count, 
   }
 }
 
-/* The columns of one rank's weights in the row `w`: where columns tell, a run of it; else zeros in the places
- * of others in `own`, between its first and its last. */
+/* The columns of one rank's weights in the row `w`. With partitions by columns it is a run of the row; else
+ * `own` has them, with zeros in the places of others, between its first and its last. */
 static const double *weights_of(const reference_job *job, uint32_t r, const double *w, const uint32_t *owner,
                                 double *own, int64_t *begin, int64_t *end) {
   const int64_t K = job->out->K;
@@ -214,7 +214,7 @@ static void *worker(void *arg) {
     }
     if (bad) atomic_fetch_add(&job->nonfinite, bad);
     job->hashes[f] = hash_of(row, out->K);
-    one_feature(job, f, w, owner, first, row); /* the row as it was read is not needed any more */
+    one_feature(job, f, w, owner, first, row); /* the row is not needed any more */
   }
   free(row);
   free(w);
@@ -286,7 +286,7 @@ static int by_value(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* As many independent ones as have the same spread of their mean: (sum of m)^2 / sum of m^2 over groups of m
+/* The number of independent values whose mean has the same spread: (sum of m)^2 / sum of m^2 over groups of m
  * equal ones. */
 static int64_t count_distinct(uint64_t *hashes, int64_t count) {
   double squares = 0.0;
@@ -317,8 +317,7 @@ static int32_t load_x(const bs_reference_request *request, bs_reference *out, co
       out->nonfinite_inputs += !isfinite(value);
       if (!isfinite(value)) out->token_nonfinite[b] = 1;
       x_blocks[((b / TOKENS) * out->K + k) * TOKENS + b % TOKENS] = value;
-      if (isfinite(value))
-        column_x2[k] += value * value; /* what is not finite has no energy to predict from */
+      if (isfinite(value)) column_x2[k] += value * value; /* a value that is not finite has no energy */
     }
   }
   if (rc == BS_OK) out->distinct = count_distinct(hashes, out->B);

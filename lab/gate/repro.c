@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * repro.c - see repro.h. Each check runs the same layer a second time and compares bits, so that it is only
- * made of what is promised. */
+ * repro.c - see repro.h. Each check runs the same layer a second time and compares bits, so it is only made
+ * for promises. */
 #include "lab/gate/repro.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * repro.h - what a layer promises of its bits, checked in the run: R2 by tokens run without the others, R3
- * and R4 by the same tokens on another number of ranks. */
+ * repro.h - checks a layer's promises on bits in the run: R2 by running tokens without the others, R3 and R4
+ * by the same tokens on another number of ranks. */
 #ifndef BS_LAB_GATE_REPRO_H
 #define BS_LAB_GATE_REPRO_H
 #include "lab/case/case.h"

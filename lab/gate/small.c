@@ -42,7 +42,8 @@ static int32_t fit_mask(bs_layer_spec *spec, bs_small *out, bs_error *err) {
   return BS_OK;
 }
 
-/* As large a part of the columns as there was; some, but not all, where it was so. */
+/* Keeps the share of high columns in the smaller layer; neither 0 nor all of them, unless it was so
+ * before. */
 static void fit_mixed(bs_layer_spec *spec, int64_t K, bs_small *out) {
   const int64_t high = bs_mixed_of(spec);
   if (high <= 0 || K == spec->K || spec->n_options > BS_SMALL_OPTIONS) return;

@@ -11,17 +11,17 @@ typedef struct bs_small {
   const bs_workload *workload;
   void *instance;
   bs_source x, w, bias;
-  bs_mask mask; /* of the spec, where its order of columns had to be made to fit */
+  bs_mask mask; /* of the spec, if its order of columns had to be adapted */
   uint32_t *order;
-  const char *values[BS_SMALL_OPTIONS]; /* of the spec's options, where one had to be made to fit */
+  const char *values[BS_SMALL_OPTIONS]; /* of the spec's options, if one had to be adapted */
   char mixed[24];
 } bs_small;
 
 /* like's layer of 16 tokens, 96 x 256 and a bias, with these flags too. */
 bs_layer_spec bs_small_spec(const bs_case *like, uint32_t flags);
-/* The workload `name` at the sizes of spec, and its sources. A mask of spec that is an order of more or fewer
- * columns is replaced by one that fits: before this no method can be asked about spec. So is the number of
- * columns that a layer in two precisions keeps high. */
+/* Opens the workload `name` at the sizes of spec, with its sources. A mask of spec that is an order of more
+ * or fewer columns is replaced by one that fits, and so is the number of high columns of a layer in two
+ * precisions. Call it before a method is asked about spec. */
 int32_t bs_small_open(bs_context *context, const char *name, bs_layer_spec *spec, bs_small *out_small,
                       bs_error *err);
 void bs_small_close(bs_small *small);

@@ -27,7 +27,7 @@ int bs_step_row_is_finite(const bs_judging *j, int64_t step, int64_t f) {
   return are_finite(j->r->w + (step * j->r->features + f) * j->c->spec.K, j->c->spec.K);
 }
 
-/* dW of a row in fp64, what its terms add up to, and what errors of dZ add. */
+/* dW of a row in fp64, the sum of its terms' sizes, and the effect of errors of dZ. */
 static void gradient_of_row(const bs_judging *j, int64_t step, int64_t f) {
   const int64_t B = j->c->spec.B, K = j->c->spec.K, F = j->r->features, first = step * B * F + f;
   memset(j->dw, 0, (size_t)(3 * K) * sizeof *j->dw);
@@ -49,7 +49,7 @@ static bs_slope slope_of(const bs_judging *j, int64_t k) {
                              4.0 * sqrt(j->bound2[k])};
 }
 
-/* One weight behind one step. */
+/* Judges one weight after one step. */
 static void judge_weight(bs_judging *j, int64_t step, int64_t f, int64_t k, uint32_t rank, double want,
                          double bound) {
   const int64_t F = j->r->features, K = j->c->spec.K;
@@ -87,7 +87,7 @@ static uint32_t owner_of(const bs_judging *j, int64_t row, int64_t k) {
   return 0;
 }
 
-/* Of the last layer: before a mask is made anew a weight may have been another rank's. */
+/* Reads the owners in the last layer: before a re-mask a weight may have belonged to another rank. */
 static int32_t read_owners(const bs_judging *j, int64_t f, bs_error *err) {
   uint32_t first;
   if (j->owner == NULL) return BS_OK;
@@ -107,13 +107,13 @@ static void judge_row(bs_judging *j, int64_t f) {
     for (int64_t k = 0; k < K; ++k) {
       double bound;
       const uint32_t rank = owner_of(j, j->r->feature[f], k);
-      if (rank == BS_OWNER_NONE) continue; /* of the other half: nobody has it */
+      if (rank == BS_OWNER_NONE) continue; /* no rank owns it: it is in the other half */
       const double want =
           bs_follow(&of_w, &j->weights[k], j->r->w[(i * F + f) * K + k], slope_of(j, k), &bound);
       judge_weight(j, i, f, k, rank, want, bound);
     }
     if (!bs_train_remasks(j->o, i + 1, j->r->steps)) continue;
-    t = 0; /* a new layer: it remembers nothing */
+    t = 0; /* a new layer has no optimiser state */
     memset(j->weights, 0, (size_t)K * sizeof *j->weights);
   }
 }
@@ -134,7 +134,7 @@ static void weight_gates(const bs_judging *j, bs_step_verdict *out) {
               "worst |error|/bound of the bias behind the last step");
 }
 
-/* Outputs of every step on every rank, where all hold all. */
+/* Compares the outputs of every step on all ranks, if all ranks hold all outputs. */
 static void same_gate(const bs_judging *j, bs_step_verdict *out) {
   uint64_t differing = 0;
   int32_t rank = -1;
@@ -151,7 +151,7 @@ static void same_gate(const bs_judging *j, bs_step_verdict *out) {
   if (!split && bs_place_unordered(j->c)) bs_gate_skip(gate, "ranks may differ (R0)");
 }
 
-/* Forward behind the last step, in the sampled features, with the weights as they were read back. */
+/* Judges forward after the last step, in the sampled features, with the weights as they were read back. */
 static int32_t judge_outputs(const bs_judging *j, bs_step_verdict *out, bs_error *err) {
   const int64_t F = j->r->features, B = j->c->spec.B;
   const size_t size = BS_DTYPE_BYTES(j->c->spec.y_dtype);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * step.h - judging training. Each step is judged alone: from the weights as they were read back before it,
- * the gradient of Y that backward was given and X, fp64 gives what the weights must be behind it; what the
- * optimiser remembers is followed in fp64 from the first step on. Bounds come from the
- * roundings on the way (docs/gates.md). Behind the last step forward is judged with the weights as they are
- * then, and the bias by what forward makes of zeros. */
+ * step.h - judges training, each step separately. Inputs are the weights read back before the step, X, and
+ * the gradient of Y given to backward. From these fp64 computes the right weights after the step. The state
+ * of the optimiser is followed in fp64 from the first step. Bounds come from the roundings of the layer
+ * (docs/gates.md). After the last step forward is judged with the current weights, and the bias by the output
+ * of forward for zeros. */
 #ifndef BS_LAB_GATE_STEP_H
 #define BS_LAB_GATE_STEP_H
 #include "lab/case/train.h"
@@ -16,7 +16,7 @@ typedef struct bs_step_verdict {
   double relative;    /* error of the worst rank's weights */
   uint64_t inexact;   /* weights and biases that are not exactly the reference's */
   uint64_t judged;    /* weights, all steps */
-  uint64_t nonfinite; /* weights, biases and outputs behind the last step that are NaN or Inf */
+  uint64_t nonfinite; /* weights, biases and outputs after the last step that are NaN or Inf */
 } bs_step_verdict;
 
 int32_t bs_step_judge(const bs_case *c, const bs_train_options *options, const bs_train_result *result,

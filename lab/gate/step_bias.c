@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * step_bias.c - judging training: the biases through all steps, and the gradient behind the activation. Both
- * at once: a step's slopes are taken at a Z that has the bias of before. */
+ * step_bias.c - judges training: the biases through all steps, together with the gradient before the
+ * activation. They depend on each other: a step's slopes are evaluated at a Z that has the previous bias. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,24 +96,24 @@ int32_t bs_step_follow_biases(bs_judging *j, bs_error *err) {
       *b = bs_follow(&step, &state[f], b[-F], slope_of_bias(j, i, f), &e);
       *bound = bound[-F] + e + bs_ulp(j->b_dtype, fabs(*b) + e) / 2;
       if (!anew) continue;
-      *b = j->r->zero[(i + 1) * F + f]; /* a new layer: its bias is what forward gave for zeros */
+      *b = j->r->zero[(i + 1) * F + f]; /* the bias of a new layer is forward's output for zeros */
       *bound = 0.0;
     }
     if (!anew) continue;
-    t = 0; /* and it remembers nothing */
+    t = 0; /* and it has no optimiser state */
     memset(state, 0, (size_t)F * sizeof *state);
   }
   free(state);
   return rc;
 }
 
-/* What rounding to a dtype of the way takes from the bias; nothing where it is as wide. */
+/* The error that rounding to `dtype` adds to the bias; 0 if that dtype is at least as wide. */
 static double lost_in(const bs_judging *j, uint32_t dtype, double value) {
   return BS_DTYPE_BYTES(dtype) >= BS_DTYPE_BYTES(j->b_dtype) ? 0.0 : bs_ulp(dtype, value) / 2;
 }
 
-/* The largest bias of a group whose outputs share a step, by its outputs; behind an activation, which may
- * have made those small, by the biases themselves: of all rows, or by the spread of some (as
+/* The largest bias of a group whose outputs share a step, read from its outputs. With an activation, which
+ * may have made those small, it uses the biases: of all rows, or by the spread of some (as
  * lab/gate/wire.c). */
 static double largest_of_group(const bs_judging *j, int64_t f) {
   const int64_t F = j->r->features, last = j->r->steps * F;
@@ -126,7 +126,7 @@ static double largest_of_group(const bs_judging *j, int64_t f) {
   return F < j->c->spec.N ? fmax(most, 7.0 * sqrt(square / (double)F)) : most;
 }
 
-/* Of sums in int8 steps: half a step of its group for each time that they are rounded. */
+/* The error of sums in int8 steps: half a step of its group for each rounding. */
 static double lost_in_steps(const bs_judging *j, int64_t f) {
   const bs_layer_spec *s = &j->c->spec;
   if (s->reduce_dtype != BS_I8 || j->r->run.world_size < 2) return 0.0;
@@ -135,7 +135,7 @@ static double lost_in_steps(const bs_judging *j, int64_t f) {
          0x1p-22 * most;
 }
 
-/* How far what forward makes of zeros may be from act(b), b known to `bound`. */
+/* The largest distance of forward's output for zeros from act(b), with b known to `bound`. */
 static double most_off(const bs_judging *j, double b, double bound, double in_steps) {
   const bs_layer_spec *s = &j->c->spec;
   const double u = j->wide ? 0x1p-53 : 0x1p-24;
@@ -145,9 +145,9 @@ static double most_off(const bs_judging *j, double b, double bound, double in_st
          bs_ulp(s->y_dtype, fabs(bs_activation_value(s->activation, b)) + bound * slope) / 2;
 }
 
-/* The steps take the bias to within `bound` of b; what forward makes of zeros shows where it is, as near as
- * the dtypes on the way let it. Forward behind the last step is judged with the bias that both allow: many
- * steps that round may take it far from b. Behind an activation it is judged with b alone. */
+/* Judges the bias of feature f. The steps bring it to within `bound` of b; forward of zeros shows it as
+ * exactly as the dtypes allow. Forward after the last step is judged with the bias that both allow: many
+ * rounded steps may move it far from b. With an activation forward is judged with b alone. */
 void bs_step_judge_bias(bs_judging *j, int64_t f) {
   const bs_layer_spec *s = &j->c->spec;
   const int64_t last = j->r->steps * j->r->features + f;

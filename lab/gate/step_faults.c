@@ -17,7 +17,7 @@ static const char *const names[BS_TRAIN_FAULTS_] = {
     "column_moved", "old_weights",  "value_missed", "slope_lost",  "slope_at_y",
 };
 
-/* Every output off by what a weight of 0.25 in a column that nobody owns would add. */
+/* Changes every output by the contribution of a weight of 0.25 in a column that no rank owns. */
 static int32_t move_column(const bs_case *c, bs_train_result *r, bs_error *err) {
   for (int64_t b = 0; b < c->spec.B; ++b) {
     double x = 0.0;
@@ -36,11 +36,11 @@ static int32_t move_column(const bs_case *c, bs_train_result *r, bs_error *err) 
   return BS_OK;
 }
 
-/* As it was read back: of the first row that its step has moved the weight with the largest gradient, which
- * no error of dZ hides (that of Y's gradient is near enough). */
+/* Undoes a step in the weights that were read back: in the first row whose weight with the largest gradient
+ * has moved. No error of dZ hides this change (the gradient of Y is a good enough estimate). */
 static int32_t miss_value(const bs_case *c, bs_train_result *r, bs_error *err) {
   const int64_t F = r->features, K = c->spec.K, B = c->spec.B;
-  double *before = r->w + F * K, *x = malloc((size_t)(B * K + 1) * sizeof *x); /* behind the first step */
+  double *before = r->w + F * K, *x = malloc((size_t)(B * K + 1) * sizeof *x); /* after the first step */
   int64_t missed = -1;
   int32_t rc = x ? c->x->read(c->x->ctx, 0, B, NULL, BS_F64, x, K, err) : bs_no_memory(err, "X");
   for (int64_t f = 0; rc == BS_OK && missed < 0 && f < F; ++f) {
@@ -59,7 +59,8 @@ static int32_t miss_value(const bs_case *c, bs_train_result *r, bs_error *err) {
   return rc;
 }
 
-/* Behind an activation the layer is built anew without a bias, which could not be read. */
+/* Can the fault be made? With an activation a layer is built again without a bias, because that cannot be
+ * read. */
 static int can_make(uint32_t fault, const bs_train_options *o, const bs_case *c) {
   switch (fault) {
     case BS_TRAIN_MOMENTS_LOST: /* of weights of a byte the rounding hides it */
@@ -74,7 +75,7 @@ static int can_make(uint32_t fault, const bs_train_options *o, const bs_case *c)
   }
 }
 
-/* Of gates that fail where nothing is wrong, what they measured too. */
+/* Adds what gates measured that fail without a fault. */
 static void note_numbers(char *list, size_t size, const bs_gate *gates, uint32_t n) {
   char text[160];
   for (uint32_t g = 0; g < n; ++g) {
@@ -105,8 +106,9 @@ static int32_t inject(const bs_case *base, const bs_train_options *o, int *caugh
   return rc;
 }
 
-/* The gradient of the mean of Y^2 is zero where relu's slope is: that of the sum shows what became of slopes.
- * No fault is none with both losses; processes that do not judge run both too. */
+/* Runs a fault with the loss that shows it. The gradient of the mean of Y^2 is zero where relu's slope is;
+ * that of the sum shows the slopes. The run without a fault must pass with both losses; processes that do not
+ * judge run both too. */
 static int32_t inject_with_its_loss(const bs_case *c, const bs_train_options *options, int *caught,
                                     char gates[256], bs_error *err) {
   bs_train_options o = *options;
@@ -132,7 +134,7 @@ int32_t bs_step_fault_gate(const bs_case *like, const bs_train_options *options,
   int32_t rc = bs_small_open(like->context, "random_normal", &spec, &subject, err);
   if (rc != BS_OK) return rc;
   bs_small_case(like, &spec, &subject, &c);
-  c.progress = NULL; /* small: which fault it is says enough */
+  c.progress = NULL; /* small: the fault's name is enough */
   for (o.fault = 0; o.fault < BS_TRAIN_FAULTS_ && rc == BS_OK; ++o.fault) {
     int caught = 0;
     char gates[256] = "";

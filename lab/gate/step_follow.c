@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-static const double U_STATE = 0x1p-24; /* what is remembered is f32 */
+static const double U_STATE = 0x1p-24; /* the optimiser's state is f32 */
 
 /* M^2 / V at most, of M = c1 sum a_i g_i and V = c2 sum b_i g_i^2: sum (c1 a_i)^2 / (c2 b_i). */
 static double longest(const bs_train_options *o, int64_t t) {
@@ -16,7 +16,7 @@ static double longest(const bs_train_options *o, int64_t t) {
   return sqrt(c1 * c1 * a * a / (c2 * b) * sum);
 }
 
-/* Rounded, and through memory: gcc 12 takes (double)(float) of two neighbours at once for nothing. */
+/* Rounds through memory: gcc 12 optimises (double)(float) of two adjacent values away. */
 static double as_f32(double x) {
   const volatile float f = (float)x;
   return (double)f;
@@ -52,7 +52,7 @@ static double follow_sgd(const bs_stepper *s, bs_followed *f, double w, bs_slope
   return w - s->lr * g;
 }
 
-/* What comes of the number 1 - beta, which the op gets in f32, and of its products. */
+/* The error from the number 1 - beta, which the op gets in f32, and from its products. */
 static double number_bound(const bs_stepper *s, double a, double kept, double added) {
   return (s->u + U_STATE) * a * (kept + added);
 }
@@ -72,8 +72,7 @@ static double follow_adamw(const bs_stepper *s, bs_followed *f, double w, bs_slo
                high = sqrt(s->c2 * (v + f->v_bound)) + s->eps;
   const double decayed = s->decay != 0.0 ? s->decay * w : 0.0; /* not 0 Inf */
   const double change = mean / under + decayed, most = (fabs(mean) + s->c1 * f->m_bound) / low;
-  /* Where g may be nothing, so may V: what limits the step then is its length (twice: M and V are rounded).
-   */
+  /* If g may be 0, V may be 0 too. Then the length of the step is the limit (twice: M and V are rounded). */
   const double moved = fmin(s->c1 * f->m_bound / low + fabs(mean) * (1 / low - 1 / high) + 6 * s->u * most,
                             fabs(mean) / under + 2 * s->most);
   const double e = moved + 2 * s->u * (fabs(decayed) + fmin(most, 2 * s->most));

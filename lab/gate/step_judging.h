@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * step_judging.h - what step.c and step_bias.c share while they judge a training. */
+ * step_judging.h - shared parts of step.c and step_bias.c, used while a training is judged. */
 #ifndef BS_LAB_GATE_STEP_JUDGING_H
 #define BS_LAB_GATE_STEP_JUDGING_H
 #include "lab/case/train.h"
 #include "lab/gate/step.h"
 
-/* step_follow.c: one value under an optimiser, in fp64: where each step must take it, and how far rounding
- * may take it from there. */
-/* What the optimiser remembers of a value, and its bound. All zero at first. */
+/* step_follow.c: one value under an optimiser, in fp64: its right value after each step, and the bound of
+ * rounding. */
+/* The optimiser's state for one value, and its bound. All zero at first. */
 typedef struct bs_followed {
   double m, v;
   double m_bound, v_bound;
@@ -27,7 +27,7 @@ typedef struct bs_stepper {
 } bs_stepper;
 
 bs_stepper bs_stepper_make(const bs_train_options *options, int64_t t, int of_bias, int wide);
-/* Where the value w goes: the returned value, its error before the last rounding in *out_bound. */
+/* Returns the value after the step from w; *out_bound is its error before the last rounding. */
 double bs_follow(const bs_stepper *stepper, bs_followed *state, double w, bs_slope slope, double *out_bound);
 
 /* Sums over the weights of one rank. */
@@ -45,31 +45,31 @@ typedef struct bs_judging {
   double *dw, *magnitude, *bound2; /* [K] of one row; bound2: from errors of dZ */
   bs_followed *weights;            /* [K] of one row */
   const double *dz;                /* [steps][B][features]: dY through the activation */
-  double *slopes;                  /* the memory of dz with an activation, and behind it of: */
+  double *slopes;                  /* the memory of dz with an activation, followed by: */
   double *dz_bound2;               /* as in bs_slopes; NULL: dz is exact */
-  double *bias, *bias_bound;       /* [steps + 1][features] where the steps take it, and within what */
-  double *shown, *shown_error;     /* [features] behind the last step, as forward shows it; and within what */
+  double *bias, *bias_bound;       /* [steps + 1][features] the bias after each step, and its bound */
+  double *shown, *shown_error;     /* [features] after the last step, from forward's output; and its error */
   uint32_t *rank_of;               /* [K] */
-  uint32_t *owner;                 /* [K] of one row, where columns do not tell; NULL: they do */
+  uint32_t *owner;                 /* [K] of one row, if columns are not enough; NULL: they are */
   bs_step_sums *ranks;             /* [world] */
-  int x_finite, brought; /* NaN or Inf in what the row was multiplied with, or in itself: from the inputs */
+  int x_finite, brought; /* NaN or Inf in the row's operands, or in the row itself: from the inputs */
   double worst, worst_bias;
   int64_t worst_step, worst_feature, worst_column;
   uint64_t wrong, inexact, judged, propagated;
 } bs_judging;
 
-/* The round-off of n terms in units of what they add up to. */
+/* The round-off of n terms in units of their sum. */
 double bs_step_accumulate(double n);
-/* The row of sampled feature f as it was read back behind `step` steps. */
+/* Is the row of sampled feature f finite, as read back after `step` steps? */
 int bs_step_row_is_finite(const bs_judging *j, int64_t step, int64_t f);
 
 /* step_bias.c: the biases of all rows through all steps, and dZ of each step, which needs them; called once,
  * first. */
 int32_t bs_step_follow_biases(bs_judging *j, bs_error *err);
-/* The bias of a row behind the last step against what forward makes of zeros. */
+/* Judges the bias of a row after the last step by the output of forward for zeros. */
 void bs_step_judge_bias(bs_judging *j, int64_t f);
-/* The case that forward of the sampled rows was behind `step` steps: w and bias (if any), which the caller
- * releases, and the run (rows is set). */
+/* Sets up the case that forward of the sampled rows computed after `step` steps: w and bias (if any), which
+ * the caller releases, and the run (rows is set). */
 int32_t bs_step_forward_case(const bs_judging *j, int64_t step, const double *bias, bs_source *w,
                              bs_source *b, bs_case *out_case, bs_case_result *out_run, bs_error *err);
 #endif

@@ -117,7 +117,7 @@ static void keep_worst(bs_verdict *out, const bs_gate *gates, uint32_t count, co
   add_counts(out, j);
 }
 
-/* The same features with the same bits as the rank before were judged with it. */
+/* Has rank r the same features with the same bits as the rank before? Then one judgement serves both. */
 static int same_as_before(const bs_case_result *result, uint32_t r) {
   const bs_case_rank *rank = &result->ranks[r];
   return r > 0 && rank->y_begin == rank[-1].y_begin && rank->y_cols == rank[-1].y_cols &&
@@ -130,7 +130,7 @@ int32_t bs_verdict_make(const bs_case *c, const bs_case_result *result, int64_t 
   return bs_verdict_make_within(c, result, max_features, &exactly, out, err);
 }
 
-/* What a run is judged by. */
+/* The data by which a run is judged. */
 typedef struct yardstick {
   bs_arithmetic arithmetic;
   bs_reference reference, bounds;
@@ -158,14 +158,14 @@ bs_reference_request bs_verdict_request(const bs_case *c, const bs_case_result *
                                 .tell_user = teller};
 }
 
-/* result: which rank has what. The caller closes it, whatever is returned. */
+/* result: the owners. The caller closes it after any result. */
 static int32_t open_yardstick(const bs_case *c, const bs_case_result *result, int64_t max_features,
                               const bs_verdict_within *within, yardstick *out, bs_error *err) {
   uint32_t *column_rank = NULL;
   bs_case teller = *c;
   bs_mixed mixed;
   bs_mixed_view views[2];
-  bs_source x, w; /* what is multiplied: in two precisions, rounded */
+  bs_source x, w; /* the operands: in two precisions, rounded */
   memset(out, 0, sizeof *out);
   out->arithmetic = bs_arithmetic_of_run(&c->spec, result);
   out->arithmetic.zero_products = result->zero_products;
@@ -234,7 +234,8 @@ int32_t bs_verdict_shift(const bs_case *c, const bs_case *other, const bs_case_r
   int32_t rc = open_yardstick(c, result, 0, &exactly, &right, err);
   if (rc == BS_OK) rc = open_yardstick(other, result, 0, &exactly, &moved, err);
   if (rc == BS_OK) {
-    right.arithmetic.y_dtype = BS_F64; /* of what is judged; predictions and bounds are made */
+    right.arithmetic.y_dtype = BS_F64; /* the judged outputs are f64; predictions and bounds are not
+                                        * rounded */
     bs_judge(&right.reference, &right.arithmetic, &right.prediction, moved.reference.y, c->spec.N, 0,
              c->spec.N, &j);
     const uint32_t n = bs_gates_from_judgement(&right.reference, &j, 0, gates, 4);

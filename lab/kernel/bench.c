@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * bench.c - see bench.h: who takes part, the stages before the times, and what is made of a failure. */
+ * bench.c - see bench.h: the entrants, the stages before timing, and the handling of a failure. */
 #include "lab/kernel/bench.h"
 
 #include <stdio.h>
@@ -8,6 +8,7 @@
 
 #include "lab/error.h"
 #include "lab/kernel/bench_point.h"
+#include "lab/stop.h"
 #include "lab/store/env.h"
 
 static void tell(const bs_kernel_bench *q, const char *text) {
@@ -42,7 +43,7 @@ static int32_t judge(const bs_point *point, bs_entrant *e, uint32_t stage, bs_er
   return rc;
 }
 
-/* ---- who takes part ----------------------------------------------------------------------------- */
+/* ---- entrants ---------------------------------------------------------------------------------- */
 
 static void label(bs_entrant *e) {
   const int told = e->knobs[0] != '\0';
@@ -50,7 +51,7 @@ static void label(bs_entrant *e) {
            told ? "{" : "", e->knobs, told ? "}" : "", e->vary[0] != '\0' ? "@" : "", e->vary);
 }
 
-/* "cpu:online{keys=64;exp=fast}@f32": the provider and its knobs; "": what would be chosen. */
+/* Parses "cpu:online{keys=64;exp=fast}@f32": the provider and its knobs; "": the default. */
 static void set_provider(bs_entrant *e, const char *text) {
   const char *brace = strchr(text, '{');
   snprintf(e->name, sizeof e->name, "%.*s", (int)strcspn(text, "{@"), text);
@@ -98,7 +99,7 @@ static int32_t vary(const bs_point *point, bs_entrant *e, const char *text, bs_e
   return BS_OK;
 }
 
-/* The choice of the tuning file in the place of the default, where nobody was named. */
+/* Uses the choice of the tuning file instead of the default, if the user named no provider. */
 static int32_t take_tuned(const bs_kernel_bench *q, bs_entrant *e, bs_error *err) {
   char text[sizeof e->name + sizeof e->knobs + 4] = "";
   if (e->arm == NULL || e->setup.provider != NULL || q->tuned == NULL) return BS_OK;
@@ -111,7 +112,7 @@ static int32_t take_tuned(const bs_kernel_bench *q, bs_entrant *e, bs_error *err
   e->arm = NULL;
   set_provider(e, text);
   const int32_t rc = bs_kernel_stage(BS_STAGE_BUILD, &e->setup, e->seeds, &e->arm, e->record, err);
-  if (rc == BS_CONFIG || rc == BS_USAGE) { /* an entry that somebody has edited */
+  if (rc == BS_CONFIG || rc == BS_USAGE) { /* an entry that a user has edited */
     bs_error_where(err, "%s, choice %s", q->tuned_from, text);
     bs_error_hint(err, "remove its line, or take no choice: --tune-cache off");
   }
@@ -136,7 +137,8 @@ static int32_t examine(bs_point *point, bs_entrant *e, bs_error *err) {
   return rc;
 }
 
-/* All others that can serve, as the arm of the chosen one knows them: lines "NAME\tHOW". */
+/* Examines all others that can serve, from the arm of the chosen one: lines of its name, a tab and its
+ * answer. */
 static int32_t examine_others(bs_point *point, bs_error *err) {
   const bs_kernel_arm *chosen = point->of[0].arm;
   const char *line = chosen != NULL ? bs_kernel_arm_candidates(chosen) : "";
@@ -164,7 +166,7 @@ static void tell_absent(const bs_point *point, const char *plugin, const char *w
   tell(point->bench, text);
 }
 
-/* All that a plugin has which somebody named, whatever its score is. */
+/* Examines all implementations of a plugin that the user named, for any score. */
 static int32_t examine_plugin(bs_point *point, const char *plugin, bs_error *err) {
   char why[300], *lines = NULL, *save = NULL;
   if (point->bench->n_providers > 0) {
@@ -194,6 +196,7 @@ static int32_t examine_all(bs_point *point, bs_error *err) {
     const char *text = q->n_providers > 0 ? q->providers[i] : "";
     bs_entrant *e = add_entrant(point, text);
     rc = e != NULL ? vary(point, e, text, err) : bs_no_memory(err, "a provider");
+    if (rc == BS_OK) rc = bs_stop_check(err);
     if (rc == BS_OK) rc = examine(point, e, err);
   }
   if (rc == BS_CONFIG && q->n_providers > 0 && err != NULL && strncmp(err->id, "BS-OP-KNOB", 10) == 0)
@@ -203,7 +206,7 @@ static int32_t examine_all(bs_point *point, bs_error *err) {
   return rc;
 }
 
-/* Of a Python that the user has named. */
+/* Handles the failure of the Python that the user named with --torch. */
 static int32_t torch_ended(const bs_kernel_bench *q, const bs_error *why, bs_error *err) {
   if (err == NULL) return why->code;
   *err = *why;
@@ -213,8 +216,8 @@ static int32_t torch_ended(const bs_kernel_bench *q, const bs_error *why, bs_err
   return why->code;
 }
 
-/* PyTorch has the same bytes, and no gates: it is the machine's other provider. One that computes something
- * else is none. */
+/* Tests PyTorch on the same input bytes. It has no gates: it serves as the machine's other provider. PyTorch
+ * is left out if it computes something else. */
 static int32_t examine_torch(bs_point *point, bs_kernel_torch *torch, bs_error *err) {
   const bs_kernel_bench *q = point->bench;
   bs_kernel_numbers n = {0};
@@ -290,7 +293,7 @@ int32_t bs_entrant_code(const bs_entrant *e) {
   return e->failed >= BS_STAGE_PERFORMANCE ? BS_PERF : BS_NUMERIC;
 }
 
-/* The failure that ends the command: of numbers first, then what is not served, then of speed. */
+/* The failure that ends the command: wrong numbers first, then a problem that is not served, then speed. */
 static void first_failure(const bs_point *point, int32_t *inout_code, bs_error *err) {
   static const int32_t order[] = {BS_OK, BS_PERF, BS_UNAVAILABLE, BS_NUMERIC};
   for (uint32_t i = 0; i < point->n; i++) {
@@ -305,7 +308,7 @@ static void first_failure(const bs_point *point, int32_t *inout_code, bs_error *
     if (code == BS_UNAVAILABLE) {
       const char *why = json_string_value(json_object_get(json_object_get(e->record, "build"), "message"));
       bs_error_set(err, code, "BS-KERNEL-REFUSED", "%s: %s%s", point->text,
-                   e->name[0] != '\0' ? "" : "nobody serves it: ", why != NULL ? why : e->cause);
+                   e->name[0] != '\0' ? "" : "no implementation serves it: ", why != NULL ? why : e->cause);
       bs_error_hint(err, "bsrun explain %s says which implementation serves what",
                     bs_kernel_problem_op(point->problem->kind));
       continue;
@@ -319,7 +322,7 @@ static void first_failure(const bs_point *point, int32_t *inout_code, bs_error *
   }
 }
 
-/* A file of gates that judges nothing proves nothing. */
+/* Refuses a file of gates that judges nothing. */
 static int32_t check_ran(const bs_point *point, bs_error *err) {
   for (uint32_t i = 0; i < point->n; i++)
     if (point->of[i].ran > 0) return BS_OK;
@@ -337,6 +340,8 @@ static int32_t run_point(bs_point *point, bs_kernel_torch *torch, json_t *out, b
   if (rc == BS_OK) rc = check_ran(point, err);
   for (uint32_t i = 0; rc == BS_OK && i < point->n; i++)
     rc = bs_entrant_row(point, &point->of[i], json_object_get(out, "rows"), err);
+  for (uint32_t i = 0; rc != BS_OK && bs_stop_asked() != 0 && i < point->n; i++) /* what is known */
+    if (point->of[i].ran > 0) bs_entrant_row(point, &point->of[i], json_object_get(out, "rows"), NULL);
   return rc == BS_OK && point->bench->out_dir != NULL
              ? bs_point_keep(point, json_object_get(out, "runs"), err)
              : rc;
@@ -359,7 +364,7 @@ static int32_t start_torch(const bs_kernel_bench *q, bs_kernel_torch **out, bs_e
   return BS_OK;
 }
 
-/* "cpu:online{rows=48": nobody knows what was left out. */
+/* Rejects an unclosed "cpu:online{rows=48": the missing part cannot be guessed. */
 static int32_t check_braces(const bs_kernel_bench *q, bs_error *err) {
   for (size_t i = 0; i < q->n_providers; i++) {
     const char *brace = strchr(q->providers[i], '{'), *end = brace != NULL ? strchr(brace, '}') : NULL;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * bench.h - `bsrun bench sdpa`: for each problem every provider goes through the stages build, resource,
- * numeric (several seeds), determinism, memory, performance (a series of single calls; then pairs with all
- * others and PyTorch) and evidence, judged by gates that are data (lab/rules). A failed stage ends a
- * provider's way; what it found until then is kept as a run with its cause. The first provider is the
- * subject: its speed is judged beside the others'. */
+ * bench.h - `bsrun bench sdpa`. Each provider of each problem passes through stages: build, resource, numeric
+ * (several seeds), determinism, memory, performance (a series of single calls; then pairs with all others and
+ * PyTorch), evidence. Gates that are data (lab/rules) judge them. A provider stops at its first failed stage;
+ * its results so far are kept as a run with the cause. The first provider is the subject: its speed is
+ * compared with the others. */
 #ifndef BS_LAB_KERNEL_BENCH_H
 #define BS_LAB_KERNEL_BENCH_H
 #include "lab/kernel/bound.h"
@@ -20,29 +20,31 @@ typedef struct bs_kernel_bench {
   const bs_kernel_problem *problems;
   size_t n_problems;
   const char *const
-      *providers;     /* "cpu:online", "cpu:online{keys=64;exp=fast}", "ref"; the first is the subject. With
-                         "@WORD" at the end it has the problem that bs_kernel_problem_vary makes of it */
-  size_t n_providers; /* 0: all of the backend that serve, what would be chosen first, and all of `plugins` */
-  const char *const *plugins; /* ids of plugins that were named: each takes part, or a note says why not */
+      /* "cpu:online", "cpu:online{keys=64;exp=fast}", "ref"; the first is the subject. "@WORD" at the end
+       * selects the problem that bs_kernel_problem_vary makes from this one */
+      *providers;
+  size_t n_providers;         /* 0: all that serve in the backend, the default first, and all of `plugins` */
+  const char *const *plugins; /* ids of named plugins: each takes part, or a note gives the reason */
   size_t n_plugins;
-  /* Where no providers are given, may be NULL: the choice that the tuning file has for a key, of the
-   * candidates (lines "NAME<tab>HOW"): "cpu:online{keys=64}" into out; "": none. out_build: the id
-   * of the code that was measured; "": not known. */
+  /* Looks up the tuned choice of a key if no providers are given; may be NULL. candidates: lines
+   * "NAME<tab>HOW". out: "cpu:online{keys=64}", or "" for none. out_build: the id of the code that was
+   * measured; "": not known. */
   void (*tuned)(void *user, const char *key, const char *candidates, char *out, size_t size, char *out_build,
                 size_t build_size);
   void *tuned_user;
   const char *tuned_from; /* the tuning file's path, for errors; NULL: none */
   const char *backend;    /* NULL: cpu */
   uint32_t threads, bind, seeds;
-  uint32_t avx2_only; /* 1: the bound is that of AVX2, to which the providers are held */
+  uint32_t avx2_only; /* 1: the bound is that of AVX2, to which the providers are limited */
   uint64_t seed, warmup, iters;
-  uint32_t promote;    /* 1: the subject asks to become the choice: as fast as the best other one at least */
+  uint32_t promote;    /* 1: the subject should become the default: it must be at least as fast as the best
+                        * other one */
   double seconds;      /* that pairs of one problem may take */
   double slowest;      /* seconds of a call; slower arms are in no pairs; 0: 0.5 */
   uint32_t pairs;      /* taken at least, however long they take; 0: 20 */
   const char *gates;   /* a name of configs/gates or a file; NULL: sdpa */
-  const char *torch;   /* a Python that has torch; "auto": python3 of PATH, if it has it; NULL: none */
-  const char *out_dir; /* NULL: nothing is kept */
+  const char *torch;   /* a Python that has torch; "auto": python3 of PATH if it has torch; NULL: none */
+  const char *out_dir; /* NULL: nothing is stored */
   const char *run_id, *command;
   const bs_grades *grades;
   void (*opened)(int run_fd); /* as in bs_keep_request */

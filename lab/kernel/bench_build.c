@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * bench_build.c - two settings of one provider whose knobs select a binary each, and that report one build:
- * each arm is prepared in a world of its own, so no world can see that. */
+ * bench_build.c - detects two settings of one provider whose knobs should select different binaries but
+ * report the same build. Each arm is prepared in a separate world, so no world can detect this. */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@
 #include "lab/kernel/bench_point.h"
 #include "lab/store/env.h"
 
-/* Of the provider "cpu:packed"; NULL: it is not registered under this name. */
+/* The registered thing of the provider "cpu:packed"; NULL: this name is not registered. */
 static const bs_thing *find_thing(const bs_point *point, const char *provider) {
   const char *op = bs_kernel_problem_op(point->problem->kind), *colon = strchr(provider, ':');
   const bs_thing *thing;
@@ -53,7 +53,7 @@ static int32_t tell(bs_entrant *e, const bs_entrant *other, const char *knob, co
 int32_t bs_entrant_check_build(const bs_point *point, bs_entrant *e, bs_error *err) {
   const bs_op_echo *echo = e->arm != NULL ? bs_kernel_arm_echo(e->arm) : NULL;
   const bs_thing *thing = echo != NULL ? find_thing(point, bs_kernel_arm_provider(e->arm)) : NULL;
-  /* A plan that reports no build has that of the plugin's file, whatever its knobs are. */
+  /* A plan that reports no build has the build of the plugin's file, for all knobs. */
   if (thing == NULL || echo->build[0] == '\0' ||
       (thing->build != NULL && strcmp(thing->build, echo->build) == 0))
     return BS_OK;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * bench_named.c - what a plugin that somebody named has for a problem: its implementations that serve, also
- * those that nobody would choose, or why there are none. */
+ * bench_named.c - lists the implementations of a named plugin that serve a problem, including those that are
+ * never chosen by default; or the reason why there are none. */
 #include <stdio.h>
 #include <string.h>
 

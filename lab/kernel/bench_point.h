@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * bench_point.h - what the files of bench share: one problem, and those who take part in it. */
+ * bench_point.h - shared parts of bench: one problem, and its entrants. */
 #ifndef BS_LAB_KERNEL_BENCH_POINT_H
 #define BS_LAB_KERNEL_BENCH_POINT_H
 #include <string.h>
@@ -8,13 +8,13 @@
 
 /* One provider, or PyTorch, of one problem. */
 typedef struct bs_entrant {
-  char name[160];     /* "cpu:online", "torch"; "": nobody serves what was not named */
-  char knobs[256];    /* that it is told */
+  char name[160];     /* "cpu:online", "torch"; "": no provider was named and none serves */
+  char knobs[256];    /* the settings given to it */
   char vary[16];      /* "" or how its problem differs: "f32" of "cpu@f32" */
   char label[440];    /* all of it, "cpu:online{keys=64}@f32": of rows and records */
   char stored_id[80]; /* build of the tuning file's choice; "": not known */
   bs_kernel_setup setup;
-  bs_kernel_arm *arm;     /* NULL: PyTorch, or none could be had */
+  bs_kernel_arm *arm;     /* NULL: PyTorch, or no arm could be made */
   bs_kernel_torch *torch; /* the bench's; NULL: another provider */
   bs_kernel_problem problem;
   bs_kernel_seeds *seeds; /* the point's, or own */
@@ -29,7 +29,7 @@ typedef struct bs_entrant {
   bs_look look; /* of them */
   double launch_s;
   int32_t paired;            /* which arm of the sampling; -1: none */
-  char same[BS_KERNEL_SAME]; /* what it runs; "": not known */
+  char same[BS_KERNEL_SAME]; /* the code that it runs; "": not known */
 } bs_entrant;
 
 typedef struct bs_point {
@@ -51,10 +51,10 @@ static inline int bs_entrant_runs(const bs_entrant *e) {
 static inline int bs_entrant_alike(const bs_entrant *a, const bs_entrant *b) {
   return memcmp(&a->problem, &b->problem, sizeof a->problem) == 0;
 }
-/* Of a failed one: BS_UNAVAILABLE (it does not serve the problem), BS_PERF or BS_NUMERIC. */
+/* The code of a failed entrant: BS_UNAVAILABLE (it does not serve the problem), BS_PERF or BS_NUMERIC. */
 int32_t bs_entrant_code(const bs_entrant *entrant);
-/* bench_build.c: build.unshown_knobs 1 where an earlier entrant has another value of a knob that selects a
- * binary, and reports the same build. */
+/* bench_build.c: sets build.unshown_knobs to 1 if an earlier entrant has another value of a knob that selects
+ * a binary, but reports the same build. */
 int32_t bs_entrant_check_build(const bs_point *point, bs_entrant *entrant, bs_error *err);
 /* bench_time.c: single calls, pairs, and the object `performance` of every record. */
 int32_t bs_point_time(bs_point *point, bs_error *err);
@@ -62,7 +62,7 @@ int32_t bs_point_time(bs_point *point, bs_error *err);
 int32_t bs_entrant_row(const bs_point *point, const bs_entrant *entrant, json_t *rows, bs_error *err);
 int32_t bs_point_keep(bs_point *point, json_t *runs, bs_error *err);
 /* bench_named.c: the implementations of a plugin that serve the point's problem, as malloc'd lines
- * "cpu:online" (NULL: none); out_why: why one does not serve, or that there is none. */
+ * "cpu:online" (NULL: none). out_why: why one does not serve, or that the plugin has none. */
 int32_t bs_kernel_named(const bs_point *point, const char *plugin, char **out_lines, char out_why[300],
                         bs_error *err);
 #endif

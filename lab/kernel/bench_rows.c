@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * bench_rows.c - what is shown and kept of a problem: a row for each arm, and a run with a record for each.
- */
+ * bench_rows.c - the results of a problem: a row for each arm, and a stored run with a record for each. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +11,7 @@
 #include "lab/store/keep.h"
 #include "lab/store/samples.h"
 
-/* Where a row's values come from: an object of the record and its key. */
+/* The source of a row's values: an object of the record and its key. */
 static const struct {
   const char *key, *object, *from;
 } columns[] = {
@@ -70,18 +69,22 @@ static json_int_t gates_in(const bs_entrant *e, const char *state) {
   return n;
 }
 
-/* "11/15 passed", "numeric failed"; of PyTorch nothing. What the others are stands in gates_skipped,
- * gates_unknown and gates_not_reached. */
-static void gate_words(const bs_point *point, const bs_entrant *e, char *out, size_t size) {
+/* Writes "10 passed, 6 not applicable" or "numeric failed"; nothing for PyTorch. gates_skipped, gates_unknown
+ * and gates_not_reached name the others. */
+static void gate_words(const bs_entrant *e, char *out, size_t size) {
+  const json_int_t skipped = gates_in(e, "skipped");
+  char more[40] = "";
   out[0] = '\0';
   if (e->torch != NULL) return;
-  if (e->failed >= 0)
+  if (e->failed >= 0) {
     snprintf(out, size, "%s failed", bs_rule_stage_names[e->failed]);
-  else if (e->unknown > 0)
-    snprintf(out, size, "%lld/%u passed, %u UNKNOWN", (long long)gates_in(e, "pass"), point->rules->n,
-             e->unknown);
-  else
-    snprintf(out, size, "%lld/%u passed", (long long)gates_in(e, "pass"), point->rules->n);
+    return;
+  }
+  if (e->unknown > 0)
+    snprintf(more, sizeof more, ", %u UNKNOWN", e->unknown);
+  else if (skipped > 0)
+    snprintf(more, sizeof more, ", %lld not applicable", (long long)skipped);
+  snprintf(out, size, "%lld passed%s", (long long)gates_in(e, "pass"), more);
 }
 
 /* The state of a gate; "not_reached": its stage has not been judged. */
@@ -107,7 +110,8 @@ static int add_gates_of(json_t *row, const char *key, const bs_point *point, con
   return bad;
 }
 
-/* What is missing of each gate that is UNKNOWN, "kept: performance.ratio is not known: ..."; "": none is. */
+/* Adds the missing facts of each gate that is UNKNOWN, "kept: performance.ratio is not known: ..."; "" if
+ * there are none. */
 static int add_reasons(json_t *row, const bs_entrant *e) {
   bs_text reasons = {0};
   for (size_t i = 0; i < json_array_size(e->gates); i++) {
@@ -124,7 +128,7 @@ static int add_reasons(json_t *row, const bs_entrant *e) {
   return bad;
 }
 
-/* How FLOP are counted, by enum bs_kernel_kind. */
+/* The convention for counting FLOP, by enum bs_kernel_kind. */
 static const char *const conventions[BS_KERNEL_KINDS_] = {
     [BS_KERNEL_SDPA] = "exact pairs x 2 (D + E)",
     [BS_KERNEL_MATMUL] = "2 B N K",
@@ -144,7 +148,7 @@ static json_t *shape_of(const bs_point *point, const bs_entrant *e) {
   char text[BS_KERNEL_TEXT], shape[BS_KERNEL_TEXT], gates[48];
   bs_kernel_problem_text(p, text, sizeof text);
   snprintf(shape, sizeof shape, "%.*s", (int)strcspn(text, ":"), text);
-  gate_words(point, e, gates, sizeof gates);
+  gate_words(e, gates, sizeof gates);
   return json_pack("{s:i, s:s, s:s, s:s, s:s, s:i, s:s, s:i, s:f, s:f, s:s, s:s, s:s, s:o}", "place",
                    (int)(e - point->of), "problem", text, "shape", shape, "dtype", bs_dtype_name(p->dtype),
                    "mask", mask_of(p), "threads", (int)point->bench->threads, "provider", e->label,
@@ -211,7 +215,7 @@ static int32_t make_config(const bs_point *point, bs_node **out, bs_error *err) 
   return rc;
 }
 
-/* One record: who, then the stages, the gates, and of a failure its cause: a valid negative. */
+/* One record: the provider, the stages, the gates, and after a failure its cause: a valid negative. */
 static json_t *record_of(const bs_point *point, bs_entrant *e) {
   const bs_kernel_problem *p = &e->problem;
   const int failed = e->failed >= 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * bench_time.c - the times of one problem: single calls of each arm, whose percentiles are printed; then
- * pairs of all arms by the lab's sampler, of which the ratios come; and what bounds them. */
+ * pairs of all arms by the lab's sampler, which give the ratios; and the bounds. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,11 +12,11 @@
 #include "lab/measure/spacer.h"
 
 static const double SERIES_SECONDS = 10;  /* a series ends before its count when it would take longer */
-static const double SLOWEST_PAIRED = 0.5; /* bs_kernel_bench.slowest where it says nothing */
+static const double SLOWEST_PAIRED = 0.5; /* bs_kernel_bench.slowest by default */
 static const double MARGIN = 0.01;
 enum { LEAST_CALLS = 3, LAUNCHES = 200, LEAST_PAIRS = 20, MOST_PAIRS = 200 };
 
-/* ---- an arm, whoever it is ---------------------------------------------------------------------- */
+/* ---- an arm of any kind ------------------------------------------------------------------------- */
 
 static int32_t batch(void *user, uint64_t lead, uint64_t n, bs_sample *out, bs_error *err) {
   bs_entrant *e = user;
@@ -47,7 +47,7 @@ static int32_t build_anew(bs_entrant *e, bs_error *err) {
 
 static int32_t time_calls(const bs_kernel_bench *q, bs_entrant *e, bs_error *err) {
   bs_sample first = {0};
-  int32_t rc = batch(e, 0, 1, &first, err); /* not told: it may have to wake and to fill caches */
+  int32_t rc = batch(e, 0, 1, &first, err); /* not stored: it may wake threads and fill caches */
   if (rc == BS_OK) rc = batch(e, 0, 1, &first, err);
   if (rc != BS_OK) return rc;
   const double each = fmax(first.seconds, 1e-9), most = SERIES_SECONDS / each;
@@ -107,7 +107,7 @@ static double slowest_paired(const bs_point *point) {
   return point->bench->slowest > 0.0 ? point->bench->slowest : SLOWEST_PAIRED;
 }
 
-/* PyTorch is a process of its own. */
+/* PyTorch runs in a separate process. */
 static void used_elsewhere(void *user, bs_process_use *out) {
   bs_kernel_torch_used(((const bs_entrant *)user)->torch, out);
 }
@@ -152,7 +152,7 @@ static double pair_median(const bs_point *point, const bs_entrant *e) {
   return point->sampling->arm[e->paired].look.p50;
 }
 
-/* The fastest of all others of the same problem that were in the pairs; NULL: none. */
+/* The fastest other one in the pairs on the same problem; NULL: none. */
 static const bs_entrant *best_other(const bs_point *point, const bs_entrant *e) {
   const bs_entrant *best = NULL;
   for (uint32_t i = 0; i < point->n; i++) {
@@ -180,8 +180,8 @@ static int32_t compare(const bs_point *point, const bs_entrant *e, const bs_entr
   return BS_OK;
 }
 
-/* What a provider's ratio says of it, as the gates promoted and kept judge: 1.0 of the best other one to take
- * its place, 0.9 to be kept at all. */
+/* The standing that a provider's ratio gives it, by the limits of the gates promoted and kept: 1.0 of the
+ * best other provider to replace it, 0.9 to be kept. */
 static const char *standing(const bs_comparison *c) {
   if (bs_kernel_undecided(c)) return "unclear";
   if (c->low >= 1.0) return "promoted";
@@ -189,7 +189,7 @@ static const char *standing(const bs_comparison *c) {
   return c->high < 0.9 ? "dropped" : "unclear";
 }
 
-/* As bs_comparison_next, by the options of bench. */
+/* The advice of bs_comparison_next, with the option names of bench. */
 static const char *say_next(const bs_comparison *c, char *out, size_t size) {
   if (c->word != BS_WORD_UNCLEAR || (c->cause != BS_UNCLEAR_FEW && c->cause != BS_UNCLEAR_BUILD))
     return bs_comparison_next(c, out, size);
@@ -201,7 +201,7 @@ static const char *say_next(const bs_comparison *c, char *out, size_t size) {
   return out;
 }
 
-/* Beside `performance`, of which gates judge the ratio only where it could be decided. */
+/* Adds the ratio next to `performance`; gates judge it only where it could be decided. */
 static int32_t add_ratio(const bs_point *point, const bs_entrant *e, const char *against,
                          const bs_comparison *c, json_t *record, bs_error *err) {
   char next[BS_LOOK_SENTENCE];
@@ -216,7 +216,7 @@ static int32_t add_ratio(const bs_point *point, const bs_entrant *e, const char 
   return bad ? bs_no_memory(err, "a ratio") : BS_OK;
 }
 
-/* Its time over the subject's, whatever the problems of both are. */
+/* Adds its time over the subject's, for any problems of both. */
 static int32_t add_of_subject(const bs_point *point, const bs_entrant *e, bs_error *err) {
   const bs_entrant *subject = &point->of[0];
   bs_comparison c;
@@ -233,8 +233,8 @@ static int32_t add_of_subject(const bs_point *point, const bs_entrant *e, bs_err
 
 /* ---- bounds and the record ---------------------------------------------------------------------- */
 
-/* Seconds of one product on a device, of some that are queued behind one another; 0: its backend serves none,
- * or has no room for it. */
+/* Seconds of one product on a device, from several that are queued one after another; 0: its backend does not
+ * serve the product, or lacks the memory. */
 static int32_t product_time(const bs_entrant *e, const bs_kernel_problem *p, double *out_seconds,
                             bs_error *err) {
   enum { CALLS = 10 };
@@ -277,8 +277,8 @@ static double copy_rate(const bs_entrant *e, double bytes) {
   return rc == BS_OK && seconds > 0.0 ? 2.0 * (double)half * COPIES / seconds : 0.0;
 }
 
-/* A device's: the fastest product of square matrices that its backend serves, until one takes a while. Its
- * bytes and exponentials a second are not measured, and limit nothing. */
+/* The peaks of a device: the fastest product of square matrices that its backend serves, in sizes that grow
+ * until one takes long enough. Its bytes and exponentials a second are not measured, and limit nothing. */
 static int32_t device_peaks(const bs_entrant *e, const bs_kernel_problem *of, bs_kernel_peaks *out,
                             bs_error *err) {
   static const double while_s = 100e-6;
@@ -309,8 +309,8 @@ static int32_t peaks(const bs_point *point, const bs_kernel_problem *of, bs_kern
   return bs_kernel_peaks_measure(of, point->bench->threads, point->bench->avx2_only != 0, out, err);
 }
 
-/* A share above 100 % is measured against peaks once more: they may have been taken while others ran. What
- * then is still above is no number of a row, and fails its gate. */
+/* Measures the peaks once more if a share is above 100 %: other programs may have run then. A share that is
+ * still above is not shown, and fails its gate. */
 static int32_t bound(bs_point *point, const bs_entrant *e, bs_kernel_peaks *rates, bs_kernel_bound *out,
                      bs_error *err) {
   double percent;
@@ -343,13 +343,14 @@ static json_t *numbers(const double *values, size_t n) {
 
 static uint32_t peers(const bs_point *point, const bs_entrant *e) {
   uint32_t n = 0;
-  /* The subject alone is judged by its speed: those beside it are what it is judged by. */
+  /* Only the subject is judged by its speed: the other entrants are its comparison. */
   for (uint32_t i = 1; e == &point->of[0] && i < point->n; i++)
     n += (uint32_t)(bs_entrant_runs(&point->of[i]) && bs_entrant_alike(&point->of[i], e));
   return n;
 }
 
-/* Why one that is judged by its speed is in no pairs: it, or each of the others, takes too long. */
+/* The reason why an entrant that is judged by its speed is in no pairs: it, or each of the others, takes too
+ * long. */
 static void say_unpaired(const bs_point *point, const bs_entrant *e, char *out, size_t size) {
   double least = INFINITY;
   for (uint32_t i = 0; i < point->n; i++)

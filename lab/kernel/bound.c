@@ -12,7 +12,7 @@
 
 const char *const bs_kernel_limit_names[BS_LIMITS_] = {"FMA", "exp", "bytes", "launch"};
 
-/* Values of fp8 are exact in bf16: a kernel may multiply them as such. */
+/* Values of fp8 are exact in bf16: a kernel may convert them before multiplying. */
 static uint32_t factor_dtype(uint32_t dtype) {
   return BS_DTYPE_BYTES(dtype) == 1 ? (uint32_t)BS_BF16 : dtype;
 }
@@ -36,7 +36,7 @@ int32_t bs_kernel_peaks_measure(const bs_kernel_problem *p, uint32_t threads, in
   return BS_OK;
 }
 
-/* Of a rate that is not known, 0: it limits nothing. */
+/* The time of `work` at `rate`. An unknown rate gives 0: it limits nothing. */
 static double limit(double work, double rate) {
   return rate > 0.0 ? work / rate : 0.0;
 }

@@ -34,7 +34,7 @@ struct bs_kernel_arm {
   uint32_t out[OUTPUTS];             /* arguments, in the order of the numbers */
   uint32_t tolerance, fallback, on_device;
   uint64_t workspace, before; /* before: the world's memory without weights and plan */
-  void *spacer;               /* each arm that is opened lies elsewhere */
+  void *spacer;               /* gives each opened arm another address */
   double queued;              /* as bs_kernel_arm_queued */
   uint64_t most;              /* of the world's memory while packing, preparing and running */
   char key[KEY], provider[NAME];
@@ -78,7 +78,8 @@ static const bs_op_query *renewed(const bs_kernel_arm *arm, bs_kernel_query *of)
   return &of->query;
 }
 
-/* Of a backward product with a weight the world chooses who packs the weight: the same one serves. */
+/* The query by which the world chooses. For a backward product with a weight this is the query that packs the
+ * weight: one implementation serves both. */
 static const bs_op_query *chosen_by(bs_kernel_arm *arm) {
   return renewed(arm, bs_kernel_is_dx(&arm->p) ? &arm->weight : &arm->asked);
 }
@@ -88,7 +89,7 @@ static const bs_op_query *chosen_by(bs_kernel_arm *arm) {
 typedef struct choosing {
   bs_kernel_arm *arm;
   const char *wanted; /* NULL: the best */
-  bs_text names;      /* of all that were asked, for an error */
+  bs_text names;      /* of all candidates, for an error */
   int found;
   char refused[NAME + 200]; /* why the wanted one does not serve */
 } choosing;
@@ -125,7 +126,7 @@ static void consider(void *user, const bs_op_candidate *c) {
   snprintf(arm->provider, sizeof arm->provider, "%s", name);
 }
 
-/* Of "a, b, c" the one that is spelt like `wanted`; 0: none is. */
+/* Finds the name in "a, b, c" that is spelt most like `wanted`; 0: no name is close. */
 static int nearest_name(const char *names, const char *wanted, char out[NAME]) {
   enum { MOST = 32 };
   char copy[MOST * NAME], *save = NULL;
@@ -141,9 +142,10 @@ static int nearest_name(const char *names, const char *wanted, char out[NAME]) {
 
 static int32_t not_found(const choosing *ch, const char *wanted, bs_error *err) {
   const int refused = ch->refused[0] != '\0';
-  bs_error_set(err, refused ? BS_UNSUPPORTED : BS_USAGE, refused ? "BS-KERNEL-REFUSED" : "BS-KERNEL-PROVIDER",
+  bs_error_set(err, refused ? BS_UNSUPPORTED : BS_CONFIG,
+               refused ? "BS-KERNEL-REFUSED" : "BS-KERNEL-PROVIDER",
                refused ? "%s" : "there is no provider '%s'", refused ? ch->refused : wanted);
-  const char *names = ch->names.data != NULL && !ch->names.failed ? ch->names.data : "nobody";
+  const char *names = ch->names.data != NULL && !ch->names.failed ? ch->names.data : "none";
   char near[NAME];
   if (refused)
     bs_error_hint(err, "asked: %s", names);
@@ -151,10 +153,10 @@ static int32_t not_found(const choosing *ch, const char *wanted, bs_error *err) 
     bs_error_hint(err, "did you mean '%s'? These were asked: %s", near, names);
   else
     bs_error_hint(err, "these were asked: %s", names);
-  return refused ? BS_UNSUPPORTED : BS_USAGE;
+  return refused ? BS_UNSUPPORTED : BS_CONFIG;
 }
 
-/* Of a provider that is told knobs: what it answers with them. */
+/* Takes the answer of a provider to the knobs that it is given. */
 static void consider_knobs(void *user, const bs_op_candidate *c) {
   bs_kernel_arm *arm = user;
   if (c->place > 0 || !c->wanted) return;
@@ -162,7 +164,7 @@ static void consider_knobs(void *user, const bs_op_candidate *c) {
   arm->workspace = c->answer->workspace;
 }
 
-/* Of a backward product that the chosen one serves: its own answer. */
+/* Takes the answer of the chosen implementation for a backward product. */
 static void consider_backward(void *user, const bs_op_candidate *c) {
   bs_kernel_arm *arm = user;
   char name[NAME];
@@ -188,7 +190,7 @@ static int32_t pin(bs_kernel_arm *arm, const bs_kernel_setup *s, bs_op_site site
 
 static int32_t choose(bs_kernel_arm *arm, const bs_kernel_setup *s, bs_error *err) {
   choosing ch = {.arm = arm, .wanted = s->provider};
-  /* The reference serves nobody who did not name it. */
+  /* The reference serves only if its name was given. */
   arm->fallback =
       s->provider != NULL && (strcmp(s->provider, "ref") == 0 || strncmp(s->provider, "ref:", 4) == 0);
   const bs_op_site site = {.struct_size = sizeof site,
@@ -286,7 +288,7 @@ static int32_t pack(bs_kernel_arm *arm, bs_error *err) {
   return rc;
 }
 
-/* What moving tensors takes beside a device's memory is none of the kernel's. */
+/* Excludes from the kernel's peak the memory for moving tensors. */
 static void watch_memory(bs_kernel_arm *arm) {
   bs_world_memory_peak_reset(arm->world);
 }
@@ -314,7 +316,7 @@ static int32_t take_tensors(bs_kernel_arm *arm, bs_error *err) {
   return rc;
 }
 
-/* What was taken is what was chosen: a wish that cannot be kept is only warned of by the world. */
+/* Checks that the world took the chosen implementation: it only warns about a wish that it cannot fulfil. */
 static int32_t check_taken(bs_kernel_arm *arm, bs_error *err) {
   bs_choice_info info = {.struct_size = sizeof info};
   for (uint32_t i = 0; i < bs_world_choice_count(arm->world); i++) {
@@ -494,7 +496,7 @@ int32_t bs_kernel_arm_repeat(bs_kernel_arm *arm, uint64_t *out_differing, bs_err
 
 /* ---- open --------------------------------------------------------------------------------------- */
 
-/* Y and LSE by attention of the same backend, by ref where nobody else serves. */
+/* Computes Y and LSE by attention of the same backend, or by ref if no other implementation serves. */
 static int32_t run_forward(const bs_kernel_setup *setup, const char *provider, bs_kernel_data *data,
                            bs_error *err) {
   bs_kernel_problem p = *setup->problem;
@@ -574,7 +576,7 @@ int32_t bs_kernel_arm_load(bs_kernel_arm *arm, bs_kernel_data *data, bs_error *e
   return leave(arm, rc, err);
 }
 
-/* ---- what it is --------------------------------------------------------------------------------- */
+/* ---- what the arm runs -------------------------------------------------------------------------- */
 
 const char *bs_kernel_arm_provider(const bs_kernel_arm *arm) {
   return arm->provider;

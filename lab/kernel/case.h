@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * case.h - an arm: one problem that one implementation ("provider") serves, ready to be timed and judged. It
- * lives in a world of one rank on the caller's thread, so several may be open at once; one thread uses them.
- * The way that the world would take (bs_op_explain_at) gives the provider, and a choice pins it together with
- * its knobs. */
+ * case.h - an arm: one problem and the implementation ("provider") that serves it, ready to be timed and
+ * judged. An arm lives in a world of one rank on the caller's thread. Several may be open at the same time;
+ * one thread uses them. The path that the world would take (bs_op_explain_at) gives the provider; a choice
+ * pins it together with its knobs. */
 #ifndef BS_LAB_KERNEL_CASE_H
 #define BS_LAB_KERNEL_CASE_H
 #include "lab/kernel/data.h"
@@ -11,31 +11,30 @@
 typedef struct bs_kernel_setup {
   bs_context *context;
   const bs_kernel_problem *problem;
-  const char *backend; /* NULL: cpu */
-  const char
-      *provider;     /* "cpu:online", or a plugin alone: its first that serves; NULL: what would be chosen */
-  const char *knobs; /* "keys=128;exp=fast"; NULL or "": none is given */
-  uint32_t threads;  /* of the team; 0: 1 */
-  uint32_t bind;     /* 1: pinned to cores */
+  const char *backend;  /* NULL: cpu */
+  const char *provider; /* "cpu:online", or only a plugin: its first that serves; NULL: the default */
+  const char *knobs;    /* "keys=128;exp=fast"; NULL or "": no knobs */
+  uint32_t threads;     /* of the team; 0: 1 */
+  uint32_t bind;        /* 1: pinned to cores */
   bs_kernel_data *data; /* the caller's, outlives the arm; NULL: the arm makes its own, of `seed` */
   uint64_t seed;
-  const char *stored_id; /* build id of the choice that is stored (record.h); NULL: none */
+  const char *stored_id; /* build id of the stored choice (record.h); NULL: none */
 } bs_kernel_setup;
 
 typedef struct bs_kernel_arm bs_kernel_arm;
 
-/* Chooses, packs, prepares, and runs nothing. BS_UNSUPPORTED: nobody serves it, with all reasons; BS_USAGE:
- * no such provider, with the nearest. The reference backend serves where `provider` names it, never by
- * itself. */
+/* Chooses, packs and prepares, but runs nothing. BS_UNSUPPORTED: no implementation serves; the error has all
+ * reasons. BS_USAGE: no such provider; the error has the nearest name. The reference backend serves only if
+ * `provider` names it. */
 int32_t bs_kernel_arm_open(const bs_kernel_setup *setup, bs_kernel_arm **out, bs_error *err);
 void bs_kernel_arm_close(bs_kernel_arm *arm);
 /* lead calls that are not timed, then n: it fits bs_sampler_arm.batch. */
 int32_t bs_kernel_arm_batch(void *arm, uint64_t lead, uint64_t n, bs_sample *out, bs_error *err);
-/* Seconds of each of n calls, behind `warmup` that are not timed. */
+/* Seconds of each of n calls, after `warmup` calls that are not timed. */
 int32_t bs_kernel_arm_series(void *arm, uint64_t warmup, uint64_t n, double *out_seconds, bs_error *err);
 /* Other numbers of the same problem, which the caller keeps alive. */
 int32_t bs_kernel_arm_load(bs_kernel_arm *arm, bs_kernel_data *data, bs_error *err);
-bs_kernel_data *bs_kernel_arm_data(const bs_kernel_arm *arm); /* those at hand */
+bs_kernel_data *bs_kernel_arm_data(const bs_kernel_arm *arm); /* the current ones */
 /* Fills the outputs with NaN, runs once, and judges. */
 int32_t bs_kernel_arm_judge(bs_kernel_arm *arm, bs_kernel_numbers *out, bs_error *err);
 /* Bytes of the outputs of two runs that differ. */
@@ -47,8 +46,8 @@ const char *bs_kernel_arm_candidates(
     const bs_kernel_arm *arm); /* those that can serve, as in bs_choice_info */
 const char *bs_kernel_arm_algorithm(const bs_kernel_arm *arm);  /* "attention@cpu/online (...)" */
 const bs_op_echo *bs_kernel_arm_echo(const bs_kernel_arm *arm); /* of the plan; NULL: none */
-/* "cpu:online{keys=128;exp=fast} BUILD": arms of one problem with one such text run the same, whatever they
- * were told. "": the plan does not say what it runs. */
+/* "cpu:online{keys=128;exp=fast} BUILD": arms of one problem with equal texts run the same code, whatever
+ * settings they got. "": the plan does not report what it runs. */
 enum { BS_KERNEL_SAME = 512 };
 void bs_kernel_arm_same(const bs_kernel_arm *arm, char out[BS_KERNEL_SAME]);
 int bs_kernel_arm_on_device(const bs_kernel_arm *arm); /* memory is not the host's */

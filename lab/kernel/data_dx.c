@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * data_dx.c - the reference of attention's gradients: dQ, dK and dV of sampled rows in f64, of the Y and LSE
- * that the kernels get. The rows of the first group are made once more as a kernel makes them whose sums are
- * f32, in tiles: their error is what the format explains. */
+ * data_dx.c - the reference of attention's gradients: dQ, dK and dV of sampled rows in f64, from the Y and
+ * LSE that the kernels get. The rows of the first group are also computed as a kernel with f32 sums does, in
+ * tiles: their error is the one that the format explains. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -11,7 +11,7 @@
 
 enum { IN_Q, IN_K, IN_V, IN_DY, IN_Y, IN_LSE, TILE = 128 };
 
-/* One group of a batch: its keys, and the queries of all its heads one behind the other. */
+/* One group of a batch: its keys, and the queries of all its heads one after the other. */
 typedef struct group {
   const bs_kernel_problem *p;
   int64_t index, each;                      /* each: heads */
@@ -24,7 +24,7 @@ static double rounded(const group *g, double x) {
   return g->narrow ? (double)(float)x : x;
 }
 
-/* Of f32 one sum in order, as kernels make it whose vectors go over keys. */
+/* For f32 one sum in order, as in kernels that vectorize over keys. */
 static double dot(const group *g, const double *a, const double *b, int64_t n) {
   float sum = 0.0f;
   if (!g->narrow) return bs_kernel_data_dot(a, b, n);
@@ -104,7 +104,7 @@ static void put(bs_kernel_data *d, const group *g, int which, int64_t count, int
   d->slice[d->n++] = g->index;
 }
 
-/* What sum[which] has become beside the run that was made in f64. */
+/* Compares sum[which] with the run that was computed in f64. */
 static void compare(bs_kernel_data *d, const group *g, int which, int64_t run, double *inout_error,
                     double *inout_energy) {
   const uint32_t dtype = bs_kernel_y_dtype(&d->p);
@@ -127,7 +127,7 @@ static void compare(bs_kernel_data *d, const group *g, int which, int64_t run, d
   bs_tail_add(&d->tail, (double)d->count[run], squares, fourths);
 }
 
-/* All judged rows of a group: dQ, then dK and dV. narrow: what they become in f32 is compared instead. */
+/* Computes all judged rows of a group: dQ, then dK and dV. narrow: compares their f32 results instead. */
 static void rows_of(bs_kernel_data *d, group *g, int64_t *rows, int64_t from, double *inout_error,
                     double *inout_energy) {
   const bs_kernel_problem *p = g->p;
@@ -164,8 +164,8 @@ static void free_group(group *g) {
   for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) free(all[i]);
 }
 
-/* Of f32 from the last product to the first: kernels make this sum and that of dY . V, from which it is
- * taken, in two orders, so what is left of equal ones is not 0. */
+/* For f32 sums from the last product to the first. Kernels make this sum and that of dY . V, from which it is
+ * subtracted, in two orders. So the difference of equal sums is not exactly 0. */
 static void sum_deltas(const group *g) {
   const int64_t E = g->p->E;
   for (int64_t row = 0; row < g->each * g->p->S; row++) {

@@ -23,7 +23,7 @@ static double *line_of(const bs_kernel_data *d, uint32_t index, int column, int6
   return out;
 }
 
-/* Zeros what is not kept of a row of W, or of its column. */
+/* Sets the dropped values of a row of W, or of its column, to zero. */
 static int32_t drop_others(const bs_kernel_data *d, int column, int64_t at, double *line, bs_error *err) {
   const int64_t groups = column ? 1 : (d->p.K + 3) / 4, rows = column ? d->p.N : 1;
   uint8_t *bits = malloc((size_t)(rows * groups));
@@ -36,7 +36,7 @@ static int32_t drop_others(const bs_kernel_data *d, int column, int64_t at, doub
   return rc;
 }
 
-/* The column of W that is value j of what a row keeps; -1: it keeps fewer. */
+/* The column of W for value j of a packed row; -1: the row keeps fewer. */
 static int64_t kept_column(const bs_kernel_data *d, int64_t row, int64_t j) {
   uint8_t bits = 0;
   int64_t left = j % 2;
@@ -93,7 +93,7 @@ static void refer_output(bs_kernel_data *d, const double *a, const double *b, in
   d->value[d->n] = y;
   *energy += y * y;
   const double place = last * last / 12.0, step = terms / 6.0 * unit * unit;
-  /* The sums on the way to a large output are large: on average over outputs it is the same. */
+  /* The partial sums of a large output are large: the average over outputs is the same. */
   const double own = place + step * (products + 2.0 * y * y) / 3.0;
   *variance += place + step * products;
   bs_tail_add(&d->tail, 1.0, own, 3.0 * own * own);
@@ -117,8 +117,8 @@ static double *first_lines(const bs_kernel_data *d, int64_t rows, int64_t all_ro
   return out;
 }
 
-/* Some columns of the rows that are judged. Which line a column has differs by row in dW of 2:4 weights
- * alone. */
+/* Computes some columns of the judged rows. Only for dW of 2:4 weights the line of a column differs by
+ * row. */
 int32_t bs_kernel_data_refer_product(bs_kernel_data *d, bs_error *err) {
   const bs_kernel_problem *p = &d->p;
   const int dw = !bs_kernel_has_weight(p);

@@ -12,7 +12,7 @@ static const double MOST_EMULATED = 4e7; /* products, beyond which no further he
 
 /* ---- the reference ------------------------------------------------------------------------------ */
 
-/* y = softmax(q K^T / sqrt(D)) V of query s in f64; a query that sees no key gives zeros. */
+/* y = softmax(q K^T / sqrt(D)) V of query s in f64; zeros if the query sees no key. */
 static void attend(const bs_kernel_problem *p, int64_t s, const double *q, const double *k, const double *v,
                    double *score, double *y) {
   int64_t first, end;
@@ -93,7 +93,7 @@ static void free_head(head *h) {
   free(h->rows.v);
 }
 
-/* Of head `index`, whose runs of the reference begin at `run`. */
+/* Opens head `index`; `run` is its first run of the reference. */
 static int32_t open_head(const bs_kernel_data *d, int64_t index, int64_t run, head *h, bs_error *err) {
   const bs_kernel_problem *p = &d->p;
   const int64_t group = index / (p->H / p->G), base = index * p->S, tile = bs_kernel_data_tile(p);
@@ -127,9 +127,9 @@ static int32_t open_head(const bs_kernel_data *d, int64_t index, int64_t run, he
   return BS_OK;
 }
 
-/* f64 beside the reference, which is f64 too (docs/gates.md): 0.425 units of each rounding, twice, of the
- * sums of a score, of a row and of its powers, and 16 of the scaling, the difference, the exponential and the
- * quotient. */
+/* The predicted error of f64 compared with the reference, which is f64 too (docs/gates.md): 0.425 units for
+ * each rounding, twice. The roundings are those of the sums of a score, of a row and of its powers, and 16 of
+ * the scaling, the difference, the exponential and the quotient. */
 static double predict_f64(const bs_kernel_problem *p, bs_tail *out_tail) {
   const double roundings = (double)p->D / 2.0 + 5.0 * (double)p->T / 6.0 + 16.0;
   const double unit = sqrt(2.0) * 0.425 * 0x1p-53 * sqrt(roundings);

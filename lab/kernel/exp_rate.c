@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * exp_rate.c - the most exponentials that a core can make: range reduction by a magic number, a polynomial,
+ * exp_rate.c - the highest rate of exponentials of a core: range reduction by a magic number, a polynomial,
  * and the power of two added to the exponent. 16-bit results need degree 2, f32 at least degree 4 (with a
- * table); what a kernel adds (the largest score taken away, the sum) is left out, so that no kernel is
+ * table). Further work of a kernel (subtracting the largest score, the sum) is left out, so no kernel is
  * faster. */
 #include <stdint.h>
 #include <string.h>
@@ -58,7 +58,7 @@ LOOP(portable_2, , f32x4, i32x4, 2, "m")
 LOOP(portable_4, , f32x4, i32x4, 4, "m")
 #endif
 
-/* By the width of a vector: for 16-bit results, and for f32. */
+/* Functions by the width of a vector: for 16-bit results, and for f32. */
 static const struct {
   int lanes;
   void (*run[2])(uint64_t iterations);

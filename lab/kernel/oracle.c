@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * oracle.c - see oracle.h. Three runs of the same online softmax over tiles of keys: f64 of the inputs as
- * they were drawn, f64 of the rounded ones, and the format's own arithmetic. */
+ * oracle.c - see oracle.h. Three runs of the same online softmax over tiles of keys: f64 of the drawn inputs,
+ * f64 of the rounded ones, and the format's own arithmetic. */
 #include "lab/kernel/oracle.h"
 
 #include <math.h>
@@ -37,7 +37,7 @@ static double round_to(uint32_t dtype, double value) {
   return bs_load_f64(dtype, bits, 0);
 }
 
-/* Towards zero: where the nearest one is larger, the one below it. */
+/* Rounds towards zero: if the nearest value is larger, takes the one below it. */
 static double cut_to(uint32_t dtype, double value) {
   unsigned char bits[8] = {0};
   uint64_t word = 0;
@@ -60,7 +60,7 @@ double bs_sdpa_rounded(uint32_t dtype, uint32_t fault, double largest, double va
 typedef struct matrix {
   int64_t rows, width;
   float *drawn;
-  double *rounded; /* of inputs that were given: the caller's, and nothing is drawn */
+  double *rounded; /* of given inputs: the caller's, and nothing is drawn */
 } matrix;
 
 static int32_t draw(const bs_sdpa_format *f, uint32_t stream, matrix *m, bs_error *err) {
@@ -86,7 +86,7 @@ static int32_t draw(const bs_sdpa_format *f, uint32_t stream, matrix *m, bs_erro
 /* ---- one row, tile by tile -------------------------------------------------------------------- */
 
 typedef struct row {
-  int64_t first, end; /* keys that it sees */
+  int64_t first, end; /* the keys of the row */
   double most[2], total[2];
   float low_most, low_total;
   double *exact[2]; /* [E]: of the drawn inputs, of the rounded ones */
@@ -100,11 +100,11 @@ typedef struct emulation {
   float *low_space;
   int64_t count; /* rows */
   row rows[ROWS];
-  double right[2]; /* sums of squares of all heads so far, beside the drawn and the rounded inputs */
+  double right[2]; /* sums of squares of all heads so far: for the drawn and for the rounded inputs */
   bs_tail tail[2];
 } emulation;
 
-/* Keys `first`.. of K turned: out[d][key], what is beyond the last one 0. */
+/* Transposes the keys `first`.. of K: out[d][key], with 0 beyond the last one. */
 static void turn(const emulation *e, int64_t first, int64_t keys, int drawn, double *out) {
   const int64_t D = e->f->D;
   for (int64_t d = 0; d < D; d++)
@@ -223,7 +223,7 @@ static double output_of(const emulation *e, const row *r, int64_t x) {
       to, f->tolerance == BS_TOL_ACC_F64 ? r->exact[1][x] / r->total[1] : (double)(r->low[x] / r->low_total));
 }
 
-/* The errors of one row's outputs. Returns the sum of the squares of what is right. */
+/* Compares the outputs of one row. Returns the sum of the squares of the right values. */
 static double compare(const bs_sdpa_format *f, const double *got, const double *want, bs_tail *tail) {
   const double scaling = f->tolerance == BS_TOL_ACC_F64 ? 0.0 : BS_SDPA_SCALING;
   double right = 0.0, squares = 0.0, fourths = 0.0;
@@ -282,7 +282,7 @@ static int32_t check(const bs_sdpa_format *f, bs_error *err) {
                       f->tolerance);
 }
 
-/* The rows at hand, with nothing summed yet. */
+/* Starts the present rows with empty sums. */
 static void begin_rows(emulation *e) {
   memset(e->space, 0, (size_t)(e->count * 2 * e->f->E) * sizeof *e->space);
   memset(e->low_space, 0, (size_t)(e->count * e->f->E) * sizeof *e->low_space);
@@ -298,7 +298,7 @@ static void begin_rows(emulation *e) {
   }
 }
 
-/* Rows that are spread evenly over the S, and the keys that each sees (op.h, attention). */
+/* Chooses rows that are spread evenly over the S, and the keys that each sees (op.h, attention). */
 static void place_rows(emulation *e) {
   const bs_sdpa_format *f = e->f;
   for (int64_t i = 0; i < e->count; i++) {
@@ -338,7 +338,7 @@ static void close_emulation(emulation *e, double *turned) {
   free(e);
 }
 
-/* For `count` rows at a time. */
+/* Takes memory for `count` rows at a time. */
 static int32_t open_emulation(const bs_sdpa_format *f, int64_t count, emulation **out, double **out_turned,
                               bs_error *err) {
   emulation *e = calloc(1, sizeof *e);

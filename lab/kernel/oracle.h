@@ -9,7 +9,7 @@
 #include "blockshock/blockshock.h"
 #include "lab/kernel/tail.h"
 
-/* How much worse than predicted a right kernel may be: other orders of the same sums. */
+/* The factor by which a right kernel may exceed the prediction: other orders of the same sums. */
 #define BS_SDPA_SLACK 1.3
 /* The variance of an output's three roundings in f32, by which it is scaled with its sum (the power, the
  * reciprocal, the product), relative to its square: 0.425 units each (docs/gates.md). Of one key it is all
@@ -30,7 +30,7 @@ typedef struct bs_sdpa_format {
   uint32_t dtype;      /* of Q, K and V */
   uint32_t out_dtype;  /* 0: dtype; of fp8: bf16 */
   uint32_t tolerance;  /* enum bs_tolerance: ACC_F32 keeps the powers in f32, ACC_LOW rounds them to dtype,
-                        * ACC_F64 rounds the output alone */
+                        * ACC_F64 rounds only the output */
   uint32_t causal;     /* enum bs_causal */
   int64_t left, right; /* windows; 0: none */
   double p_scale;      /* fp8 powers are rounded as p * p_scale; 0: 256 */
@@ -41,23 +41,22 @@ typedef struct bs_sdpa_format {
 
 typedef struct bs_sdpa_error {
   /* Relative to the root mean square of the right outputs. */
-  double rmse;       /* beside f64 of the same, rounded Q, K and V */
-  double whole_rmse; /* beside f64 of the inputs before they were rounded to dtype */
-  bs_tail tail;      /* of the rows, beside f64 of the rounded Q, K and V */
+  double rmse;       /* against f64 of the same, rounded Q, K and V */
+  double whole_rmse; /* against f64 of the inputs before they were rounded to dtype */
+  bs_tail tail;      /* of the rows, against f64 of the rounded Q, K and V */
 } bs_sdpa_error;
 
 /* BS_INVALID_ARGUMENT: no shape, or a dtype or class that attention has not. BS_NO_MEMORY. */
 int32_t bs_sdpa_emulate(const bs_sdpa_format *format, bs_sdpa_error *out_error, bs_error *err);
-/* Queries of one head whose inputs are known, the keys first <= t < end that each sees, and what is right. */
+/* Queries of one head with known inputs, the keys first <= t < end that each sees, and the right results. */
 typedef struct bs_sdpa_rows {
   int64_t n;
   const int64_t *first, *end;
   double *q, *k, *v;   /* [n][D], [T][D], [T][E]: only read */
   const double *right; /* [n][E] in f64 */
 } bs_sdpa_rows;
-/* Adds the errors that an implementation of the format makes of these rows to the tail, and the squares of
- * what is right to inout_right. Of the format S, masks, windows, seed, outliers and fault count for nothing.
- */
+/* Adds an implementation's errors on these rows to the tail, and the squares of the right values to
+ * inout_right. S, masks, windows, seed, outliers and fault of the format are ignored. */
 int32_t bs_sdpa_add_rows(const bs_sdpa_format *format, const bs_sdpa_rows *rows, double *inout_right,
                          bs_tail *inout_tail, bs_error *err);
 /* One value as the format has it: rounded, or with the fault. largest: of the tensor (fp8 is scaled by it).

@@ -11,8 +11,13 @@
 #include "lab/error.h"
 #include "lab/word.h"
 
-enum { MOST = 1 << 24, MOST_HEAD = 1024, PARTS = 8 }; /* of a head the oracle knows the error (oracle.c) */
-static const double MOST_ELEMENTS = 1.7e10;           /* of one tensor */
+enum {
+  MOST = 1 << 24,
+  MOST_HEAD = 1024,
+  PARTS = 8
+};                                          /* the widest head for which the oracle predicts the
+                                             * error (oracle.c) */
+static const double MOST_ELEMENTS = 1.7e10; /* of one tensor */
 
 const bs_kernel_shape bs_kernel_shapes[] = {
     {"small", "b1h8s128d64"}, {"mission", "b2h8s512d64"},     {"long", "b2h8s2048d64"},
@@ -108,16 +113,14 @@ static int64_t *size_at(bs_kernel_problem *p, char letter) {
   }
 }
 
-/* Digits and perhaps k or M; a k with a digit behind it is the letter of a size. 0: none, or too large. */
+/* Reads digits and an optional unit. A k before a digit is the letter of a size. 0: no number, or too large.
+ */
 static int64_t read_number(const char **at) {
   int64_t n = 0;
   while (isdigit((unsigned char)**at) && n <= MOST) n = 10 * n + (*(*at)++ - '0');
-  const int by = **at == 'k' ? 10 : **at == 'M' ? 20 : 0;
-  if (by > 0 && !isdigit((unsigned char)(*at)[1])) {
-    n = n <= MOST ? n << by : n;
-    ++*at;
-  }
-  return n <= MOST ? n : 0;
+  if (**at == 'k' && isdigit((unsigned char)(*at)[1])) return n <= MOST ? n : 0;
+  const int64_t unit = bs_size_unit(at);
+  return n <= MOST / unit ? n * unit : 0;
 }
 
 static int32_t read_sizes(const char *text, const char *part, bs_kernel_problem *p, bs_error *err) {
@@ -129,7 +132,7 @@ static int32_t read_sizes(const char *text, const char *part, bs_kernel_problem 
     if (*to != 0) return refuse(err, text, "a size is given twice:", begin);
     if (!isdigit((unsigned char)*at)) return refuse(err, text, "a number is missing in", begin);
     *to = read_number(&at);
-    if (*to == 0) return refuse(err, text, "not from 1 to 16M:", begin);
+    if (*to == 0) return refuse(err, text, "not from 1 to 16Mi:", begin);
   }
   for (const char *c = kinds[p->kind].needed; *c != '\0'; c++) {
     const char missing[2] = {*c, '\0'};
@@ -174,7 +177,7 @@ static int read_columns(const char *part, uint32_t *out) {
   return 0;
 }
 
-/* What follows a colon: a dtype, a mask, a window or columns, each once. */
+/* Reads a part after a colon: a dtype, a mask, a window or columns, each at most once. */
 static int32_t read_part(const char *text, const char *part, bs_kernel_problem *p, int *masked,
                          bs_error *err) {
   static const char *const more[] = {"full", "causal", "causal_br", "wN", "rN"}; /* of sdpa */
@@ -208,7 +211,7 @@ static double elements(const bs_kernel_problem *p) {
   return q > k ? (q > n ? q : n) : k > n ? k : n;
 }
 
-/* What is left out, and what does not fit together. */
+/* Fills in omitted values and rejects combinations that do not fit together. */
 static int32_t complete(const char *text, bs_kernel_problem *p, bs_error *err) {
   if (p->dtype == 0) p->dtype = BS_F32;
   if (!bs_kernel_is_product(p)) {
@@ -221,7 +224,7 @@ static int32_t complete(const char *text, bs_kernel_problem *p, bs_error *err) {
   }
   if (p->columns != BS_COLUMNS_ALL && p->K % 4 != 0)
     return refuse(err, text, "half of the columns needs a K of fours:", column_names[p->columns]);
-  if (elements(p) > MOST_ELEMENTS) return refuse(err, text, "more than 16G elements in", "a tensor");
+  if (elements(p) > MOST_ELEMENTS) return refuse(err, text, "more than 17G elements in", "a tensor");
   return BS_OK;
 }
 
@@ -243,7 +246,7 @@ static int32_t read_kind(const char **text, bs_kernel_problem *p, bs_error *err)
   return unknown(err, "kind of kernel", word, words, BS_KERNEL_KINDS_);
 }
 
-/* A name's shape; the word itself where it has digits, as shapes have. */
+/* A name's shape; or the word itself if it has digits, as shapes do. */
 static int32_t shape_of(const char *word, const char **out, bs_error *err) {
   const char *names[PARTS];
   size_t n = 0;
@@ -398,7 +401,7 @@ double bs_kernel_exps(const bs_kernel_problem *p) {
   return !bs_kernel_is_product(p) ? bs_kernel_pairs(p) : 0.0;
 }
 
-/* Keys that some query sees: the others need not be read. */
+/* The number of keys that some query sees: a kernel may skip the others. */
 static int64_t keys_seen(const bs_kernel_problem *p) {
   int64_t from = p->T, to = 0;
   for (int64_t s = 0; s < p->S; s++) {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * query.h - a problem as the query of its op, without numbers: what an arm prepares and `bsrun explain`
- * asks. */
+ * query.h - a problem as the query of its op, without numbers: for the preparation of an arm and for `bsrun
+ * explain`. */
 #ifndef BS_LAB_KERNEL_QUERY_H
 #define BS_LAB_KERNEL_QUERY_H
 #include "core/op/ask.h"
 #include "lab/kernel/problem.h"
 
-/* It points into itself: it is not to be copied. */
+/* It points into itself: do not copy it. */
 typedef bs_op_question bs_kernel_query;
 
 /* Positions of a random 2:4 weight; the caller frees them by bs_kept_free. */
@@ -18,7 +18,7 @@ int32_t bs_kernel_columns_make(const bs_kernel_problem *problem, const bs_partit
  * NULL of others. lse: attention gives its LSE too. */
 void bs_kernel_query_make(const bs_kernel_problem *problem, const bs_kept *kept, const bs_partition *columns,
                           int lse, bs_kernel_query *out);
-/* By which the weight of a product is packed: that forward, of which a backward one is. */
+/* The query that packs the weight of a product: the forward one, also for a backward product. */
 void bs_kernel_query_of_weight(const bs_kernel_problem *problem, const bs_kept *kept,
                                const bs_partition *columns, bs_kernel_query *out);
 #endif

@@ -73,7 +73,8 @@ static int add_known(json_t *fields, const char *key, int64_t value) {
   return value >= 0;
 }
 
-/* Where a plan tells nothing of registers there may be none, as on a processor; a device's has to tell. */
+/* Adds the stage resource. A plan on a processor may report no registers; a plan on a device must report
+ * them. */
 static int32_t resource(const bs_kernel_arm *arm, json_t *record, bs_error *err) {
   const bs_op_echo *echo = bs_kernel_arm_echo(arm);
   json_t *fields = json_object();
@@ -148,8 +149,8 @@ static int32_t determinism(bs_kernel_arm *arm, json_t *record, bs_error *err) {
              : rc;
 }
 
-/* What the answer promises for each member of the team; weights of a product; and for rows of the shape,
- * plans and tables as much as is not worth a promise. */
+/* The promised memory: the answer's bytes for each member of the team, the weights of a product, and an
+ * allowance for rows and tables of the shape. */
 static double promised(const bs_kernel_setup *setup, const bs_kernel_arm *arm) {
   const bs_kernel_problem *p = setup->problem;
   const double members = setup->threads > 0 ? setup->threads : 1;

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * record.h - what is known of one arm, as the JSON record that configs/gates/sdpa.yaml is judged on, by
- * stage.
- */
+ * record.h - the facts on one arm, as the JSON record that configs/gates/sdpa.yaml judges, by stage. */
 /* clang-format off */
 /*
  *   build        prepared, code, error, message, provider, algorithm, key, knobs, unshown_knobs, id,
@@ -14,8 +12,8 @@
  *   determinism  differing_bytes
  *   memory       plan_bytes, promised_bytes
  *
- * What is not known is left out. A number that is not finite is the text "nan" or "inf". Times and what is
- * stored are added by bs_kernel_record_times. */
+ * A field with an unknown value is left out. A number that is not finite is the text "nan" or "inf".
+ * bs_kernel_record_times adds the times and the evidence. */
 /* clang-format on */
 #ifndef BS_LAB_KERNEL_RECORD_H
 #define BS_LAB_KERNEL_RECORD_H
@@ -28,7 +26,7 @@
 
 enum { BS_KERNEL_SEEDS = 16 };
 
-/* The numbers of several seeds of one problem, made when they are asked for and kept. */
+/* The numbers of several seeds of one problem, made on first use and kept. */
 typedef struct bs_kernel_seeds {
   bs_kernel_problem problem;
   uint64_t first; /* seed; the others follow */
@@ -39,9 +37,9 @@ int32_t bs_kernel_seeds_get(bs_kernel_seeds *seeds, uint32_t index, bs_kernel_da
 void bs_kernel_seeds_free(bs_kernel_seeds *seeds);
 
 /* Adds the object of one stage (enum bs_rule_stage, BUILD to MEMORY) to the record. BUILD opens the arm with
- * the first seed's numbers (setup->data is not used); an arm that cannot be had is no error but
- * build.prepared 0, and *arm stays NULL. The others need an arm. An error is one of the machine: no memory, a
- * run that failed. */
+ * the first seed's numbers (setup->data is not used). If the arm cannot be opened, that is not an error:
+ * build.prepared is 0, and *arm stays NULL. The other stages need an arm. An error means no memory, or a
+ * failed run. */
 int32_t bs_kernel_stage(uint32_t stage, const bs_kernel_setup *setup, bs_kernel_seeds *seeds,
                         bs_kernel_arm **arm, json_t *record, bs_error *err);
 /* All of them without a judgement in between; the caller closes *arm. */
@@ -55,20 +53,20 @@ int32_t bs_kernel_predict(const bs_kernel_arm *arm, bs_kernel_data *data, double
 /* A number of a record: real, or the text "nan", "inf", "-inf". */
 json_t *bs_kernel_number(double value);
 
-/* What was measured of one provider. */
+/* The measurement of one provider. */
 typedef struct bs_kernel_timed {
   double seconds;               /* of a call, median */
   size_t samples;               /* stored */
   const bs_kernel_bound *bound; /* NULL: unknown */
   uint32_t peers;               /* other providers that it is judged by */
   const bs_comparison *best; /* with the fastest of them, in pairs: its time / this one's; NULL: no pairs */
-  const char *unpaired;      /* why there are none; NULL: there are, or nobody to be paired with */
-  uint32_t candidate;        /* 1: it asks to be promoted: to be the choice from now on */
+  const char *unpaired;      /* why there are no pairs; NULL: there are, or there is no other provider */
+  uint32_t candidate;        /* 1: it should be promoted: become the default from now on */
 } bs_kernel_timed;
-/* 1: the interval says slower, and the verdict is UNCLEAR for lack of pairs; or the machine was disturbed, or
- * both are the same: nobody knows that it is slower. */
+/* 1: the interval says slower, but the verdict is UNCLEAR for lack of pairs, the machine was disturbed, or
+ * both configurations are the same. Then it is not known to be slower. */
 int bs_kernel_undecided(const bs_comparison *best);
-/* Adds performance and evidence. A ratio that is undecided is not known. A bound that is beaten is written as
- * it is, above 100 %. */
+/* Adds performance and evidence. An undecided ratio is recorded as not known. A time below its bound is
+ * recorded as it is, above 100 %. */
 int32_t bs_kernel_record_times(const bs_kernel_timed *timed, json_t *record, bs_error *err);
 #endif

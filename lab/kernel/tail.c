@@ -37,7 +37,7 @@ typedef struct deviations {
   double mean, spread; /* of the logarithm */
 } deviations;
 
-/* By the mean of their squares, and of their fourth powers. */
+/* Finds the spread from the mean of the squares and of the fourth powers. */
 static deviations fit(double square, double fourth) {
   const double s2 = fmax(0.0, log(fourth / (square * square)) / 4.0);
   return (deviations){0.5 * log(square) - s2, sqrt(s2)};
@@ -60,7 +60,7 @@ static double beyond(deviations d, double x) {
   return p * step * 0.3989422804014327; /* 1 / sqrt(2 pi) */
 }
 
-/* Of n alike, each by itself. */
+/* The tail probability of one error for which the largest of n independent errors has p. */
 static double each_of(double n, double p) {
   return -log1p(-p) / fmax(n, 1.0);
 }
@@ -85,7 +85,7 @@ static double uncertainty(const bs_tail *t, double values) {
   return sqrt((fmax(kurtosis, 3.0) - 1.0) / (4.0 * values));
 }
 
-/* By how much the errors that are known may be too small a sample. */
+/* The factor by which a small sample may underestimate the errors. */
 static double few(const bs_tail *t, double p) {
   return exp(normal_at(p) * uncertainty(t, t->values));
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * tail.h - how large the largest of many errors is when nothing is wrong. Errors are normal, and no two have
- * the same deviation: a large output is rounded to fewer places, a query with few keys, or with one that
- * outweighs the rest, is less exact. Deviations are taken to be log-normal, and their spread is that which
- * gives the errors that were emulated their fourth moment. Pure. */
+ * tail.h - the size of the largest of many errors without a fault. Errors are normal with different
+ * deviations: a large output is rounded to fewer places; a query with few keys, or with one dominant key, is
+ * less exact. Deviations are assumed log-normal, with the spread that matches the fourth moment of the
+ * emulated errors. Pure. */
 #ifndef BS_LAB_KERNEL_TAIL_H
 #define BS_LAB_KERNEL_TAIL_H
 
-/* The probability that a right kernel exceeds what a gate takes of these functions. */
+/* The probability that a right kernel exceeds the limit that a gate takes from these functions. */
 #define BS_TAIL_ODDS 1e-4
 
 /* Sums over rows of errors. Begins as {0}. */
@@ -18,16 +18,18 @@ typedef struct bs_tail {
 
 /* The errors of a row: how many, and the sums of their squares and fourth powers. */
 void bs_tail_add(bs_tail *tail, double values, double squares, double fourths);
-/* The same errors relative to something. */
+/* Divides all errors by `by`, which makes them relative. */
 void bs_tail_divide(bs_tail *tail, double by);
 /* Adds all rows of another one. */
 void bs_tail_join(bs_tail *tail, const bs_tail *other);
 double bs_tail_rmse(const bs_tail *tail);
-/* What the largest of n errors exceeds with the probability p. */
+/* The bound that the largest of n errors exceeds with the probability p. */
 double bs_tail_largest(const bs_tail *tail, double n, double p);
-/* What the root mean square of the worst of n slices exceeds, each of so many rows and values: one row in it
- * is as bad as the worst row of all n slices, the others are as all are. */
+/* The bound that the worst root mean square of n slices, each of `rows` rows and `values` values, exceeds
+ * with the probability p. One row in it is as bad as the worst row of all n slices; the others are
+ * average. */
 double bs_tail_slice(const bs_tail *tail, double n, double rows, double values, double p);
-/* What the ratio of two root mean squares, each of so many errors, exceeds in the worst of n pairs. */
+/* The bound that the ratio of two root mean squares, each of `values` errors, exceeds in the worst of n
+ * pairs. */
 double bs_tail_ratio(const bs_tail *tail, double n, double values, double p);
 #endif

@@ -52,7 +52,7 @@ static int32_t read_line(const bs_kernel_torch *t, char *line, size_t size, bs_e
   return BS_OK;
 }
 
-/* Sends a command ("": none); what follows "ok" goes into answer. "no REASON" is BS_UNSUPPORTED. */
+/* Sends a command ("": none) and copies the text after "ok" to answer. "no REASON" is BS_UNSUPPORTED. */
 static int32_t ask(const bs_kernel_torch *t, const char *command, char *answer, size_t size, bs_error *err) {
   char line[LINE] = "";
   const size_t length = strlen(command);
@@ -121,7 +121,7 @@ static void unmap(bs_kernel_torch *t) {
   t->map = NULL;
 }
 
-/* It ends by itself when the socket does; a process that hangs is killed after some seconds. */
+/* Waits for its end, which follows the end of the socket; kills a process that hangs after some seconds. */
 static void wait_for(pid_t child) {
   int status;
   if (bs_child_ended(child, GO_S, &status) != 0) return;

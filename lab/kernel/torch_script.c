@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * torch_script.c - the Python side of torch.c: `python -c SCRIPT THREADS cpu|cuda`. Commands come as lines on
+ * torch_script.c - the Python side of torch.c: `python -c SCRIPT THREADS cpu|cuda`. Commands are lines on
  * standard input, a socket, and each is answered by a line: "ok ..." or "no REASON". File descriptor 3 is
- * memory that holds Q, K, V (and dY), or X and W, room for the outputs, and room for the seconds of a series.
- */
+ * memory with Q, K, V (and dY), or X and W, room for the outputs, and room for the seconds of a series. */
 #include "lab/kernel/torch.h"
 
 const char *const bs_kernel_torch_script[2] = {

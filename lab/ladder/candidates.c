@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * candidates.c - which rungs there are: methods by masks by kernels by slices by placements by overlap by
- * reduce dtypes, each once and only where it changes something. What a list of the configuration names and a
- * method does not take is a rung that is refused, with the method's reason. */
+ * candidates.c - makes the rungs: methods by masks by kernels by slices by placements by overlap by reduce
+ * dtypes, each once and only if it changes something. A value in a list of the configuration that a method
+ * does not accept is a refused rung, with the method's reason. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@ typedef struct words {
   uint32_t n;
 } words;
 
-/* What a method with a mask may vary in. A word "" is as the configuration has it. */
+/* The axes of variants of a method with a mask. A word "" leaves the configuration's value. */
 enum axis { KERNEL, SLICES, PLACEMENT, OVERLAP, REDUCE, AXES };
 
 typedef struct maker {
@@ -29,9 +29,9 @@ typedef struct maker {
   bs_ladder *ladder;
   const bs_node *config;
   words methods, masks, axis[AXES];
-  uint32_t named; /* bit of each axis whose list the configuration has */
+  uint32_t named; /* a bit for each axis with a list in the configuration */
   uint32_t world;
-  int open_masks;         /* nothing says which */
+  int open_masks;         /* no setting chooses them */
   const char *configured; /* name of the configuration's own mask */
   const char *pattern[2]; /* and its patterns, or NULL */
 } maker;
@@ -57,7 +57,7 @@ static int32_t read_words(const bs_node *config, const char *path, char *text, w
   return BS_OK;
 }
 
-/* ---- what an axis means to a method with a mask -------------------------------------------------- */
+/* ---- axes of a method with a mask ---------------------------------------------------------------- */
 
 static int by_row(const bs_mask *mask) {
   return mask->kind == BS_MASK_RANDOM_2OF4 || mask->kind == BS_MASK_MAGNITUDE ||
@@ -80,8 +80,8 @@ static void take(words *out, const char *word) {
   out->item[out->n++] = word;
 }
 
-/* Halves of 2:4 values have one kernel; other masks than complements have no such halves, and are refused
- * where the configuration asks for it. */
+/* Halves of 2:4 values have one kernel. Masks other than complements have no such halves, and are refused if
+ * the configuration requests it. */
 static void kernels_of(const maker *m, const bs_method *method, const bs_mask *mask, words *out) {
   const int named = m->named >> KERNEL & 1;
   int has24 = 0;
@@ -118,7 +118,7 @@ static int32_t placement_of(const char *word, int of_y, const char **out, bs_err
   return bs_error_hint(err, "replicated, split, partial, tokens, two of them as x/y, or any"), BS_CONFIG;
 }
 
-/* Chunks hide what is sent behind a product, where the method divides it: else overlap=auto is off. */
+/* Chunks overlap communication with a product if the method divides the product: else overlap=auto is off. */
 static int divides(const char *placement, int of24) {
   const char *x = "", *y = "";
   bs_error ignored = BS_ERROR_INIT;
@@ -140,7 +140,7 @@ static void show(bs_rung *r, const char *before, const char *word) {
   snprintf(r->name + used, sizeof r->name - used, " %s%s", before, word);
 }
 
-/* In any order: each key is there once. */
+/* Compares settings in any order: each key occurs once. */
 static int same(const bs_rung *a, const bs_rung *b) {
   uint32_t found = 0;
   for (uint32_t i = 0; i < a->n_settings; i++)
@@ -181,7 +181,7 @@ static int32_t set_placement(const maker *m, bs_rung *d, const char *word, bs_er
   return BS_OK;
 }
 
-/* The words of one variant, by axis, behind those of method and mask. */
+/* Adds the words of one variant, by axis, after those of method and mask. */
 static int32_t add_variant(maker *m, const bs_rung *of, const char *const *word, bs_error *err) {
   bs_rung d = *of;
   if (word[KERNEL][0] != '\0') {
@@ -227,7 +227,7 @@ static int32_t add_axes(maker *m, const bs_method *method, const bs_rung *d, con
   return rc;
 }
 
-/* One method with one mask (NULL: none; its name "": the configured one). */
+/* Adds one method with one mask (NULL: none; its name "": the configured one). */
 static int32_t add_variants(maker *m, const bs_method *method, const char *name, const bs_mask *mask,
                             const char *mask_name, bs_error *err) {
   words kernels;
@@ -277,15 +277,15 @@ static int32_t read_masks(maker *m, char *text, bs_error *err) {
   if (rc != BS_OK || bs_config_find(config, "auto.masks") != NULL) return rc;
   m->open_masks = strcmp(bs_schema_str(config, "mask.use"), "always") != 0;
   if (m->open_masks) return BS_OK;
-  m->masks = as_configured; /* who names a mask wants that one */
+  m->masks = as_configured; /* a named mask is the only one */
   m->configured = bs_schema_str(config, "mask.name");
   m->pattern[0] = bs_schema_str(config, "mask.pattern_a");
   m->pattern[1] = bs_schema_str(config, "mask.pattern_b");
-  if (m->configured == NULL) m->configured = "complement_1100_0011"; /* patterns alone: of that kind */
+  if (m->configured == NULL) m->configured = "complement_1100_0011"; /* only patterns: of that kind */
   return BS_OK;
 }
 
-/* The list, or where there is none and the configuration has no value of its own, `fallback`. */
+/* Reads the list. Without a list takes `fallback`, unless the configuration sets its own value. */
 static int32_t read_axis(maker *m, enum axis axis, const char *list, const char *own, char *fallback,
                          bs_error *err) {
   words *out = &m->axis[axis];
@@ -316,8 +316,8 @@ static int32_t read_placements(maker *m, bs_error *err) {
   return rc;
 }
 
-/* The dense layer on all cores of the machine, and on one rank's where these are fewer; neither where a rung
- * of the words is the same. */
+/* Adds the dense layer on all cores of the machine, and on one rank's if these are fewer; neither if a rung
+ * has the same settings. */
 static int32_t add_dense(maker *m, bs_error *err) {
   const int64_t each = bs_schema_i64(m->config, "hardware.threads_per_rank");
   const uint32_t cores = bs_machine_cores(), part = cores / m->world, before = m->ladder->n;

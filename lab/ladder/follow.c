@@ -14,8 +14,9 @@ typedef struct follower {
 } follower;
 
 static int32_t unknown(const bs_told *told, bs_error *err) {
-  return bs_error_set(err, BS_INTERNAL, "BS-PEERS-WORD", "rank 0 tells word %u of arm %u, rung %llu",
-                      told->word, told->arm, (unsigned long long)told->n);
+  return bs_error_set(err, BS_INTERNAL, "BS-PEERS-WORD",
+                      "protocol error: rank 0 sent command %u for arm %u, candidate %llu", told->word,
+                      told->arm, (unsigned long long)told->n);
 }
 
 /* A rung that cannot be built here cannot be on any rank, and is refused by all. */
@@ -62,7 +63,7 @@ int32_t bs_ladder_follow(bs_context *context, const bs_node *config, const bs_la
   }
   for (uint32_t i = 0; i < BS_SAMPLER_ARMS; i++)
     if (f.arm[i] != NULL) bs_arm_close(f.arm[i], NULL, NULL);
-  if (bs_context_stuck(context) > 0) return rc; /* a rank that was left behind still has all of it */
+  if (bs_context_stuck(context) > 0) return rc; /* a rank that has not returned may still use all of it */
   bs_ladder_free(&f.ladder);
   return rc;
 }

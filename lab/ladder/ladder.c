@@ -56,7 +56,7 @@ static void add_collectives(bs_rung *r, uint32_t n, const uint32_t *kinds, const
   }
 }
 
-/* What rank 0 would do; a refusal is the rung's, not the ladder's. */
+/* Asks for rank 0's proposal. A refusal applies to the rung, not to the ladder. */
 static int32_t ask(bs_context *context, const bs_ladder_options *o, bs_rung *r, bs_error *err) {
   bs_arm_case arms[BS_ARMS_MAX];
   bs_proposal p;
@@ -67,7 +67,7 @@ static int32_t ask(bs_context *context, const bs_ladder_options *o, bs_rung *r, 
   if (rc != BS_OK) return rc;
   bs_overlap_resolve(&r->e, &r->subject);
   r->opened = 1;
-  r->e.phase = BS_PHASE_CORRECTNESS; /* the method's own arm alone */
+  r->e.phase = BS_PHASE_CORRECTNESS; /* only the method's own arm */
   bs_arms_of(context, &r->e, &r->subject, arms);
   r->e.phase = phase;
   r->c = arms[0].c;
@@ -115,8 +115,8 @@ static double seconds_of(const bs_rung *r) {
   return fmin(r->measured ? r->seconds : r->is_simulated ? r->sim.ps * 1e-12 : parts->total, DBL_MAX);
 }
 
-/* As a search ranks what it has looked at: what was measured before what the implementation's own rates tell,
- * and that before a lower bound, which nothing reaches. */
+/* Ranks the rungs as a search does: measured times first, then predictions from the implementation's own
+ * rates, then lower bounds, which no run reaches. */
 static void give_places(bs_ladder *l) {
   bs_searched_row rows[BS_RUNGS_MAX];
   size_t order[BS_RUNGS_MAX];
@@ -131,7 +131,8 @@ static void give_places(bs_ladder *l) {
   for (size_t i = 0; i < n; i++) l->rungs[order[i]].place = (uint32_t)i + 1;
 }
 
-/* Ranks and threads as they were decided; what is not of the layer and its split is left out. */
+/* Describes a rung with the decided ranks and threads; settings other than the layer and its split are left
+ * out. */
 int32_t bs_rung_describe(bs_rung *r, bs_error *err) {
   static const char *const left_out[] = {"run_id",
                                          "config_paths",
@@ -237,6 +238,7 @@ static int32_t run_sampled(sampled *s, double seconds, bs_error *err) {
   so.pairs_min = PAIRS_MIN;
   so.pairs_max = (size_t)fmax(PAIRS_MIN, (double)s->rung[0]->e.pairs_max);
   so.seconds = seconds;
+  so.keep_stopped = 1;
   so.rebuild_seconds = REBUILD_SHARE * seconds;
   so.warm_seconds = seconds / (2.0 * s->n) < so.warm_seconds ? seconds / (2.0 * s->n) : so.warm_seconds;
   for (uint32_t i = 0; i < s->n; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * predict.c - what one pass of each rung should take, by the machine's constants and by what its method
- * proposes. Called by ladder.c. */
+ * predict.c - predicts the time of one pass of each rung, from the machine's constants and its method's
+ * proposal. Called by ladder.c. */
 #include <string.h>
 
 #include "core/base/error.h"
@@ -27,13 +27,13 @@ static void add_part(const bs_ladder *l, const bs_rung *r, const bs_kernel *k, c
   sum->has_kernel |= p.has_kernel;
 }
 
-/* Of the bytes that a weight's values and, of 2:4 ones, positions take: how many values these are. */
+/* The number of weights, from the bytes of their values and, for 2:4, positions. */
 static uint64_t weights_of(const bs_rung *r, const bs_proposal *p) {
   const uint64_t bits = 8u * BS_DTYPE_BYTES(r->c.spec.w_dtype) + (r->kernel.of24 ? 2u : 0u);
   return p->weight_bytes * 8u / bits;
 }
 
-/* What backward is to the formulas of a forward: its products, W read for dX, dW written in fp32. */
+/* The backward pass in the terms of a forward's formulas: its products, W read for dX, dW written in fp32. */
 static bs_proposal backward_of(const bs_proposal *p, uint64_t weights) {
   bs_proposal b = *p;
   b.flops = p->backward_flops;
@@ -47,8 +47,7 @@ static bs_proposal backward_of(const bs_proposal *p, uint64_t weights) {
   return b;
 }
 
-/* The update alone: W read and written (positions are neither); of AdamW dW and two moments in fp32 beside
- * it. */
+/* The update alone: W read and written (but not its positions); for AdamW also dW and two moments in fp32. */
 static bs_proposal step_of(const bs_proposal *p, uint32_t pass, uint64_t weights, uint32_t size) {
   bs_proposal s = *p;
   s.flops = 0;
@@ -91,8 +90,8 @@ static int32_t predict_rank(const bs_ladder *l, const bs_rung *r, const bs_kerne
   return BS_OK;
 }
 
-/* Rates of the implementation that serves a rung: an earlier rung's, stored, or measured now, which takes
- * seconds and is done for what was asked for. */
+/* Rates of the implementation that serves a rung: an earlier rung's, stored, or measured now. Measuring takes
+ * seconds, and is only done for requested rungs. */
 static const bs_kernel *kernel_of(bs_ladder *l, uint32_t i, const bs_ladder_options *o, double footprint) {
   bs_rung *r = &l->rungs[i];
   bs_error why = BS_ERROR_INIT;
@@ -140,7 +139,7 @@ const bs_rung *bs_ladder_widest(const bs_ladder *l) {
   return most;
 }
 
-/* all_reduce times are of the widest world. */
+/* Gets the machine's constants. The all_reduce times are those of the rung with the most ranks. */
 static int32_t know_machine(bs_ladder *l, const bs_ladder_options *o, bs_error *err) {
   const bs_rung *like = bs_ladder_widest(l);
   double footprint = 0.0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * simulate.c - the rungs of a ladder whose communicator has a clock of its own (plugins/sim): one pass of
- * each is simulated, and the times are ranked. Nothing is predicted by this machine's constants, and nothing
- * is measured. Called by ladder.c. */
+ * simulate.c - the rungs of a ladder whose communicator has a virtual clock (plugins/sim). It simulates one
+ * pass of each and ranks the times. This machine's constants predict nothing, and nothing is measured. Called
+ * by ladder.c. */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,8 +9,8 @@
 #include "lab/clock.h"
 #include "lab/ladder/ladder.h"
 
-/* Cores are none of a simulated rank's: the dense layer beside the others is one device's, or none where the
- * words name it. */
+/* A simulated rank has no cores: the additional dense layer runs on one device. It is left out if the user's
+ * settings already name dense. */
 static void keep_one_dense(bs_ladder *l) {
   uint32_t keep = 1;
   for (uint32_t i = 0; i < l->n - l->beside; i++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * specs.c - rungs that are named one by one, each by its settings over the same configuration: the two sides
- * of `bsrun compare --a SPEC --b SPEC`. */
+ * of `bsrun compare SPEC SPEC`. */
 #include <stdio.h>
 #include <string.h>
 

@@ -15,8 +15,8 @@ const char *bs_ladder_pass_name(uint32_t pass) {
   return pass < BS_ARM_WORKS_ ? names[pass] : "?";
 }
 
-/* The dense layer on one rank's cores, or else any dense rung: what a split is held against, also where ranks
- * that are processes leave it out. */
+/* The dense layer on one rank's cores, or else any dense rung: the comparison for a split, also if ranks that
+ * are processes leave it out. */
 static const bs_rung *dense_of(const bs_ladder *l) {
   const bs_rung *found = NULL;
   for (uint32_t i = 0; i < l->n; i++) {
@@ -47,7 +47,7 @@ static double seconds_each(const bs_kernel *k, uint32_t pass, int all) {
                                     : (1.0 + 2.0 * times) / 3.0);
 }
 
-/* The kernel of whole products, which that of 2:4 values is held against: dense's, or any that is known. */
+/* The kernel of whole products, the comparison for that of 2:4 values: dense's, or any known one. */
 static const bs_kernel *whole_kernel(const bs_ladder *l) {
   const bs_rung *dense = dense_of(l);
   if (dense != NULL && dense->kernel.source != NULL && !dense->kernel.of24) return &dense->kernel;
@@ -56,8 +56,8 @@ static const bs_kernel *whole_kernel(const bs_ladder *l) {
   return NULL;
 }
 
-/* Why as many products of 2:4 values take longer: the rate of the kernel that makes them, and what limits it.
- */
+/* Explains why an equal number of products of 2:4 values takes longer: the rate of their kernel, and its
+ * limit. */
 static void kernel_text(const bs_ladder *l, const bs_rung *r, char *out, size_t size) {
   const bs_kernel *whole = whole_kernel(l), *k = &r->kernel;
   const bs_parts *p = &r->predicted.kernel;
@@ -75,7 +75,7 @@ static void kernel_text(const bs_ladder *l, const bs_rung *r, char *out, size_t 
       by_bytes ? "arithmetic" : "reading", (by_bytes ? p->compute : p->memory) * 1e3);
 }
 
-/* One sentence on where a rung's time goes and what it has over the dense layer. */
+/* Writes one sentence on a rung's time and its advantage over the dense layer. */
 static void sentence(const bs_ladder *l, const bs_rung *r, char *out, size_t size) {
   char products[24], bytes[24];
   const bs_rung *dense = dense_of(l);
@@ -108,7 +108,7 @@ static void sentence(const bs_ladder *l, const bs_rung *r, char *out, size_t siz
   kernel_text(l, r, out + used, size - used);
 }
 
-/* How many times as fast the row's candidate is as the first: the comparison has the first as its subject. */
+/* Adds the speedup of the row's candidate over the first: in the comparison the first one is the subject. */
 static void add_comparison(json_t *row, const bs_ladder *l, const bs_rung *r) {
   char next[BS_LOOK_SENTENCE];
   const bs_rung *first = NULL;
@@ -134,7 +134,7 @@ static void add_comparison(json_t *row, const bs_ladder *l, const bs_rung *r) {
   json_object_set_new(row, "next", json_string(bs_comparison_next(c, next, sizeof next)));
 }
 
-/* How many times as fast as the first rung that could be simulated. */
+/* Adds the speedup over the first rung that could be simulated. */
 static void add_simulated(json_t *row, const bs_ladder *l, const bs_rung *r) {
   const bs_rung *first = l->rungs;
   while (!first->is_simulated) first++;
@@ -179,7 +179,7 @@ static json_t *row_of(const bs_ladder *l, const bs_rung *r) {
 
 json_t *bs_ladder_rows(const bs_ladder *l) {
   json_t *rows = json_array();
-  for (uint32_t turn = 1; turn <= l->n + 1; turn++) { /* the last turn: those that are refused, place 0 */
+  for (uint32_t turn = 1; turn <= l->n + 1; turn++) { /* the last iteration: refused rungs, place 0 */
     for (uint32_t i = 0; i < l->n; i++) {
       if (l->rungs[i].place == turn % (l->n + 1)) json_array_append_new(rows, row_of(l, &l->rungs[i]));
     }

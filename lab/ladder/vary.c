@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * vary.c - every rung once for each value of a key: what the lists of methods, masks, overlap and reduce
- * dtypes have no axis for (kernels, slices, placements, threads), beside one another in one sampling. */
+ * vary.c - copies every rung for each value of a key. It covers what the lists of methods, masks, overlap and
+ * reduce dtypes have no axis for (kernels, slices, placements, threads), all in one sampling. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@ typedef struct axis {
   char key[64], text[256]; /* text: the values, split in place */
   const char *value[MAX_VALUES];
   uint32_t n;
-  int of_methods; /* an option that a method may know or not */
+  int of_methods; /* an option that only some methods have */
 } axis;
 
 static int32_t refuse(const char *asked, const char *why, bs_error *err) {
@@ -50,7 +50,7 @@ static int32_t read_axis(const char *asked, axis *out, bs_error *err) {
   return BS_OK;
 }
 
-/* Where the rung sets the key; n_settings: nowhere. */
+/* The index of the rung's setting of the key; n_settings: not set. */
 static uint32_t place_of(const bs_rung *r, const char *key) {
   const size_t length = strlen(key);
   uint32_t at = 0;
@@ -74,7 +74,7 @@ static int takes(bs_context *context, const axis *a, const bs_rung *r) {
   return bs_option_listed(method->option_docs, a->key + strlen("method."));
 }
 
-/* What names of rungs call a key. */
+/* The short form of a key in names of rungs. */
 static const char *word_of(const char *key) {
   if (strcmp(key, "method.x_placement") == 0) return "x";
   if (strcmp(key, "method.y_placement") == 0) return "y";
@@ -93,7 +93,7 @@ static void unname(bs_rung *r, const char *word, const char *value) {
     }
 }
 
-/* The rung with one value more, in the place of what it had of that key. */
+/* Copies the rung with one more value, which replaces its value of that key. */
 static int32_t with(const bs_rung *r, const axis *a, const char *value, bs_rung *out, bs_error *err) {
   const char *word = word_of(a->key), *old = setting_of(r, a->key);
   const uint32_t at = place_of(r, a->key);

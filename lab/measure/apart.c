@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * apart.c - two series that were taken at different times, in runs of their own: what bs_compare_pairs is for
- * pairs (stats.h). A group's median is one observation of its series (of a build, where groups are builds);
- * Welch's t of the logarithms gives the interval. */
+ * apart.c - compares two series that were taken at different times, in separate runs, as bs_compare_pairs
+ * does for pairs (stats.h). A group's median is one observation of its series (of a build, if groups are
+ * builds); Welch's t of the logarithms gives the interval. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 enum { LEAST_GROUPS = 3, LEAST_SAMPLES = 5, USUAL_GROUPS = 8 };
 
-/* Of the logarithms of a series' groups. */
+/* Statistics of the logarithms of a series' groups. */
 typedef struct spread {
   double mean, error2; /* squared standard error of the mean */
   double low, high;

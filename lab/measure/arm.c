@@ -33,8 +33,8 @@ enum command {
   COMMAND_STOP = 6
 };
 
-/* What a rank tells of a batch. The last three are of its whole process so far: a rank of another machine
- * takes nothing of this one. */
+/* The report of a rank on a batch. The last three values cover its whole process so far: a rank on another
+ * machine uses no time of this one. */
 typedef struct rank_told {
   double seconds, switches, cpu_ns, used_s, waited_s, machine;
 } rank_told;
@@ -44,7 +44,7 @@ typedef struct rank_building {
   double all, pack;
 } rank_building;
 
-/* A rank's layer and what it works on. */
+/* A rank's layer and its tensors. */
 typedef struct built {
   void *spacer;
   bs_layer *layer;
@@ -58,7 +58,7 @@ struct bs_arm {
   void *spacer;
   bs_world *world;
   uint32_t here; /* its ranks in this process */
-  int joint;     /* the others are processes: rank 0 tells them each command */
+  int joint;     /* the others are processes: rank 0 sends them each command */
   pthread_t thread;
   int started;
   pthread_mutex_t lock;
@@ -80,7 +80,7 @@ struct bs_arm {
   _Atomic uint64_t device_flush; /* bytes written to empty a device's cache; 0: the host's are flushed */
 };
 
-/* The newest command, when there is one after number *seen. */
+/* The newest command, if there is one after number *seen. */
 static uint32_t wait_command(bs_arm *arm, uint64_t *seen, uint64_t *out_lead, uint64_t *out_batch) {
   pthread_mutex_lock(&arm->lock);
   while (arm->posted == *seen && !arm->ended && !arm->failed) pthread_cond_wait(&arm->changed, &arm->lock);
@@ -121,7 +121,7 @@ static double machine_number(void) {
   return (double)sum;
 }
 
-/* What each rank tells, to all: they are threads of this process, or other processes. */
+/* Sends the report of each rank to all: ranks are threads of this process, or other processes. */
 static int32_t share_told(bs_arm *arm, bs_rank *rank, uint32_t index, bs_error *err) {
   bs_process_use use;
   if (!arm->joint) return BS_OK;
@@ -133,14 +133,15 @@ static int32_t share_told(bs_arm *arm, bs_rank *rank, uint32_t index, bs_error *
                              &arm->told[0].seconds, err);
 }
 
-/* What each has built, to all; none waits for a command before it knows that all ranks are there. */
+/* Sends to all what each rank has built; no rank waits for a command before it knows that all ranks are
+ * ready. */
 static int32_t share_building(bs_arm *arm, bs_rank *rank, uint32_t index, bs_error *err) {
   if (!arm->joint) return bs_rank_barrier(rank, "lab.arm", err);
   return bs_exchange_numbers(rank, "lab.peers.built", &arm->building[index].all, NUMBERS,
                              &arm->building[0].all, err);
 }
 
-/* Behind a batch, when the time is taken and the device still warm. */
+/* Reads the device's clock after a batch, outside the timed part, while the device is still warm. */
 static void look_at_clock(bs_arm *arm, bs_rank *rank) {
   bs_device_state state;
   if (bs_rank_device_state(rank, &state, NULL) != BS_OK) return;
@@ -149,7 +150,7 @@ static void look_at_clock(bs_arm *arm, bs_rank *rank) {
   pthread_mutex_unlock(&arm->lock);
 }
 
-/* Of the rank's threads. */
+/* Sums over the rank's threads. */
 typedef struct rank_used {
   _Atomic uint64_t switches, cpu_ns;
 } rank_used;
@@ -168,8 +169,8 @@ static void add_used(void *arg, uint32_t member, uint32_t width) {
   atomic_fetch_add(&sum->cpu_ns, ns_of(used.ru_utime) + ns_of(used.ru_stime));
 }
 
-/* Involuntary switches and processor time of the rank's threads so far, to what a batch tells: with -1 those
- * before it, with 1 those behind it. */
+/* Adds involuntary switches and processor time of the rank's threads so far to the report of a batch: with -1
+ * before the batch, with 1 after it. */
 static void count_used(bs_rank *rank, double sign, rank_told *told) {
   rank_used sum = {0};
   bs_rank_get_api()->parallel_for(rank, add_used, &sum);
@@ -200,7 +201,7 @@ static int32_t run_batch(bs_arm *arm, bs_rank *rank, uint32_t index, built *b, u
   return rc == BS_OK ? share_told(arm, rank, index, err) : rc;
 }
 
-/* The cache that the rank's data go through: its device's, or those of its threads. */
+/* Flushes the cache of the rank's data: its device's, or those of its threads. */
 static int32_t flush_rank(bs_arm *arm, bs_rank *rank, bs_error *err) {
   bs_error why = BS_ERROR_INIT;
   uint64_t bytes = 0;
@@ -211,7 +212,7 @@ static int32_t flush_rank(bs_arm *arm, bs_rank *rank, bs_error *err) {
   return rc;
 }
 
-/* Each forward alone: caches flushed, a barrier, then the clock. */
+/* Runs each forward separately: caches flushed, a barrier, then the clock. */
 static int32_t run_cold(bs_arm *arm, bs_rank *rank, uint32_t index, built *b, uint64_t n, bs_error *err) {
   uint64_t took = 0;
   rank_told told = {0};
@@ -314,13 +315,13 @@ static void *arm_thread(void *arg) {
   return NULL;
 }
 
-/* Until every rank has finished the newest command, or the world has ended. */
+/* Waits until every rank has finished the newest command, or the world has ended. */
 static int32_t await(bs_arm *arm, bs_error *err) {
   pthread_mutex_lock(&arm->lock);
   while (arm->done_ranks < arm->here && !arm->ended) pthread_cond_wait(&arm->changed, &arm->lock);
   const int finished = arm->done_ranks >= arm->here;
   pthread_mutex_unlock(&arm->lock);
-  if (finished) return bs_stop_check(err); /* a sample is finished before a signal is heard */
+  if (finished) return bs_stop_check(err); /* a sample is finished before a signal is handled */
   if (err) *err = arm->error;
   return arm->status != BS_OK ? arm->status : BS_INTERNAL;
 }
@@ -347,7 +348,7 @@ int32_t bs_arm_open_work(const bs_case *c, const char *name, uint32_t work, uint
                           c->comm)) { /* its ranks share this thread: no command would reach them */
     bs_error_set(err, BS_UNSUPPORTED, "BS-ARM-DRIVEN",
                  "%s: times of communicator %s are virtual: not sampled", name, c->comm);
-    bs_error_hint(err, "bsrun --phase 1 simulates one method at a time");
+    bs_error_hint(err, "bsrun --phase time simulates one method at a time");
     return BS_UNSUPPORTED;
   }
   bs_arm *arm = calloc(1, sizeof *arm);
@@ -387,7 +388,7 @@ int32_t bs_arm_open_work(const bs_case *c, const char *name, uint32_t work, uint
   return BS_OK;
 }
 
-/* One command, on all ranks: rank 0 tells the other processes, which follow (bs_arm_follow). */
+/* Runs one command on all ranks: rank 0 sends it to the other processes, which follow (bs_arm_follow). */
 static int32_t run_command(bs_arm *arm, uint32_t command, uint64_t lead, uint64_t n, bs_error *err) {
   const bs_told told = {.word = BS_WORD_BATCH, .what = command, .lead = lead, .n = n, .arm = arm->number};
   int32_t rc = BS_OK;
@@ -447,7 +448,7 @@ int32_t bs_arm_reset(bs_arm *arm, int clocks, bs_error *err) {
   return run_command(arm, COMMAND_RESET, 0, 0, err);
 }
 
-/* Of the ranks that are processes on this machine, as they told behind the newest batch. */
+/* Sums the use of the ranks that are processes on this machine, from their reports after the newest batch. */
 static void used_elsewhere(void *user, bs_process_use *out) {
   const bs_arm *arm = user;
   for (uint32_t r = 1; r < arm->c.world_size; ++r) { /* rank 0 samples */
@@ -517,7 +518,9 @@ int32_t bs_arm_close(bs_arm *arm, bs_case_result *out, bs_error *err) {
     memset(out, 0, sizeof *out);
     if (rc == BS_OK) rc = collect(arm, out, err);
   }
-  if (bs_context_stuck(arm->c.context) > 0) return rc; /* a rank that was left behind still has all of it */
+  if (bs_context_stuck(arm->c.context) > 0)
+    return rc; /* a rank that has not returned may still use all of
+                * it */
   bs_world_destroy(arm->world);
   pthread_cond_destroy(&arm->changed);
   pthread_mutex_destroy(&arm->lock);

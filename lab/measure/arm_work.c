@@ -14,7 +14,7 @@ uint32_t bs_arm_work_flags(uint32_t work) {
   return work < BS_ARM_WORKS_ ? flags[work] : 0;
 }
 
-/* A gradient of Y whose numbers every dtype has. */
+/* Fills a gradient of Y with numbers that every dtype has. */
 static int32_t fill(bs_rank *rank, bs_tensor *dy, bs_error *err) {
   const int64_t rows = dy->dims[0], cols = dy->dims[1];
   char *values = malloc((size_t)(rows * cols) * BS_DTYPE_BYTES(dy->dtype) + 1);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * arm_work.h - what one call of an arm does beside a forward: a backward, or a whole train step. The gradient
- * of Y is a constant and the learning rate zero, so that a call may be made as often as the sampler likes. */
+ * arm_work.h - the work of one call of an arm other than a forward: a backward, or a whole train step. The
+ * gradient of Y is a constant and the learning rate zero, so the sampler may repeat the call any number of
+ * times. */
 #ifndef BS_LAB_MEASURE_ARM_WORK_H
 #define BS_LAB_MEASURE_ARM_WORK_H
 #include "lab/case/case.h"
@@ -21,8 +22,8 @@ typedef struct bs_arm_tensors {
 
 /* Flags of a layer that does it. */
 uint32_t bs_arm_work_flags(uint32_t work);
-/* tensors->work is set; nothing is taken for a forward. For a backward one forward is made: a layer with an
- * activation differentiates at what that has left. */
+/* Takes the tensors of tensors->work; none for a forward. For a backward it makes one forward: a layer with
+ * an activation needs the values that this leaves. */
 int32_t bs_arm_work_take(bs_rank *rank, bs_layer *layer, const bs_layer_spec *spec, const bs_tensor *x,
                          bs_tensor *y, bs_arm_tensors *tensors, bs_error *err);
 void bs_arm_work_free(bs_rank *rank, bs_arm_tensors *tensors);

@@ -13,9 +13,10 @@
 
 static const char *const counts[] = {"off", "2", "3", "4", "5", "6", "7", "8"};
 enum { COUNTS = (int)(sizeof counts / sizeof counts[0]) };
-static const double WORTH = 0.95; /* of the time without: less is within what a prediction can miss by */
+static const double WORTH = 0.95; /* of the time without: a smaller gain is within the error of a
+                                   * prediction */
 
-/* Of a subject, which keeps so many. */
+/* The number of options that a subject holds. */
 #define OPTIONS (sizeof((bs_subject *)0)->option_values / sizeof(char *))
 
 /* The option's place among them; -1: nothing to resolve. */
@@ -25,7 +26,7 @@ static int asked(uint32_t n, const char *const *keys, const char *const *values)
   return -1;
 }
 
-/* BS_OK: *out_best is the best of them; what else comes of it leaves the choice to the method. */
+/* BS_OK: *out_best is the best number; any other result leaves the choice to the method. */
 static int32_t find(const bs_experiment *e, bs_subject *s, int at, int *out_best, bs_error *err) {
   bs_arm_case arm[BS_ARMS_MAX];
   bs_machine machine;
@@ -63,7 +64,7 @@ static void put(bs_subject *s, int at, const char *count) {
 
 void bs_overlap_resolve(const bs_experiment *e, bs_subject *s) {
   const int at = asked(s->spec.n_options, s->spec.option_keys, s->spec.option_values);
-  bs_error why = BS_ERROR_INIT; /* who builds the layer will say it */
+  bs_error why = BS_ERROR_INIT; /* the builder of the layer will report it */
   int best = 0;
   if (at < 0) return;
   if (e->overlap != NULL)
@@ -78,7 +79,7 @@ int bs_overlap_asked(const bs_experiment *e) {
 
 /* ---- processes ---------------------------------------------------------------------------------- */
 
-/* Ranks that are gone end the phase; whatever else rank 0 could not find, the method's own model does. */
+/* Missing ranks end the phase. For any other failure of rank 0 the method's own model decides. */
 static int32_t lead(bs_experiment *e, bs_subject *s, bs_told *told, bs_error *err) {
   int best = 0;
   const int at = asked(s->spec.n_options, s->spec.option_keys, s->spec.option_values);
@@ -98,7 +99,8 @@ static int32_t follow(bs_context *context, const bs_experiment *e, const bs_subj
     if (rc != BS_OK || told->word == BS_WORD_CHUNKS) return rc;
     if (told->word != BS_WORD_EXCHANGE)
       return bs_error_set(err, told->status != BS_OK ? told->status : BS_INTERNAL, "BS-PEERS-WORD",
-                          "rank 0 tells word %u where the number of chunks was due", told->word);
+                          "protocol error: rank 0 sent command %u instead of the number of chunks",
+                          told->word);
     rc = bs_machine_exchange(&arm[0].c, &machine, err);
     if (rc != BS_OK) return rc;
   }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * clocks.h - the clock of a device, looked at behind each batch, and what held it back. */
+ * clocks.h - the clock of a device, read after each batch, and the reasons that limited it. */
 #ifndef BS_LAB_MEASURE_CLOCKS_H
 #define BS_LAB_MEASURE_CLOCKS_H
 #include <jansson.h>
@@ -18,11 +18,11 @@ typedef struct bs_clocks {
 } bs_clocks;
 
 void bs_clocks_reset(bs_clocks *clocks);
-/* 0: unknown, and nothing is added. held_back: as in bs_device_state. */
+/* Adds a reading. mhz 0: unknown, and nothing is added. held_back: as in bs_device_state. */
 void bs_clocks_add(bs_clocks *clocks, uint32_t mhz, const char *held_back);
-/* Adds clock_mhz {min, median, max, looks}, or null where it is not known, and held_back, a list of {reason,
+/* Adds clock_mhz {min, median, max, looks}, or null if it is not known, and held_back, a list of {reason,
  * looks}. 0; -1: no memory. */
 int bs_clocks_json(json_t *into, const bs_clocks *clocks);
-/* 1 and a sentence where something held the clock back. */
+/* 1 and a sentence if something limited the clock. */
 int bs_clocks_sentence(const bs_clocks *clocks, const char *arm, char *out_text, size_t size);
 #endif

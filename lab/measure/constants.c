@@ -11,6 +11,7 @@
 #include "lab/cores.h"
 #include "lab/error.h"
 #include "lab/measure/kernel.h"
+#include "lab/stop.h"
 #include "lab/store/env.h"
 #include "lab/store/store.h"
 
@@ -18,7 +19,7 @@ enum { MAX_RANKS = 8 };
 #define MIB 1048576.0
 static const uint32_t measured_dtypes[] = {BS_F32, BS_BF16, BS_F16, BS_F64, BS_I8};
 static const uint32_t kernel_dtypes[] = {BS_F32, BS_BF16, BS_F16};
-static const double kernel_footprints[] = {64 * MIB, 4 * MIB}; /* from memory; from a cache (2:4 alone) */
+static const double kernel_footprints[] = {64 * MIB, 4 * MIB}; /* from memory; from a cache (only 2:4) */
 static const double footprints[] = {1 * MIB, 4 * MIB, 16 * MIB, 64 * MIB, 256 * MIB};
 enum { N_DTYPES = sizeof measured_dtypes / sizeof measured_dtypes[0] };
 enum { N_KERNELS = sizeof kernel_dtypes / sizeof kernel_dtypes[0] };
@@ -50,7 +51,7 @@ static int32_t add_row(survey *s, const char *name, json_t *row, bs_error *err) 
   if (list == NULL && json_object_set_new(s->out, name, list = json_array()) != 0) list = NULL;
   if (row == NULL || list == NULL || json_array_append_new(list, row) != 0)
     return bs_no_memory(err, "the machine's constants");
-  return BS_OK;
+  return bs_stop_check(err);
 }
 
 static int32_t survey_arithmetic(survey *s, bs_error *err) {
@@ -116,8 +117,8 @@ static int32_t survey_backend(survey *s, const char *backend, bs_error *err) {
   return rc;
 }
 
-/* What cannot be measured is a row that says why. A backend so slow that its weight was made small has one.
- */
+/* Adds a row for each kernel; one that cannot be measured gets the reason. So does a backend that is so slow
+ * that its weight was made small. */
 static int32_t survey_kernel(survey *s, const bs_case *c, uint32_t dtype, uint32_t of24, bs_error *err) {
   double measured = kernel_footprints[0];
   for (size_t i = of24; i < 2 && 2 * measured >= kernel_footprints[0]; i++) {
@@ -183,7 +184,7 @@ int32_t bs_constants_measure(const bs_case *like, const char *const *backends, s
   return BS_OK;
 }
 
-/* ---- what a run needs ----------------------------------------------------------------------- */
+/* ---- constants of a run --------------------------------------------------------------------- */
 
 /* A finite number above 0, or 0. */
 static double positive(const json_t *row, const char *key) {
@@ -219,7 +220,7 @@ static int find_arithmetic(const json_t *constants, uint32_t dtype, bs_machine *
   return out->flops_core > 0 && out->flops_all > 0;
 }
 
-/* Rows of a list between which a footprint lies; `at`: where, 0 (low) to 1 (high). */
+/* The two rows of a list around a footprint; `at`: its position, 0 (low) to 1 (high). */
 typedef struct range {
   const json_t *low, *high;
   double at;

@@ -55,7 +55,7 @@ int32_t bs_constants_store(const char *path, const json_t *constants, bs_error *
 static int32_t corrupt(bs_error *err, const char *path, const char *why) {
   bs_error_set(err, BS_CORRUPT, "BS-CONSTANTS-FILE", "%.300s is not a file of machine constants: %.120s",
                path, why);
-  bs_error_hint(err, "bsrun doctor --measure writes it anew");
+  bs_error_hint(err, "bsrun doctor --measure writes it again");
   return BS_CORRUPT;
 }
 
@@ -82,9 +82,9 @@ static int32_t other_machine(bs_error *err, const char *path, const json_t *have
     b = json_dumps(y, JSON_ENCODE_ANY);
   }
   bs_error_set(err, BS_MISMATCH, "BS-CONSTANTS-KEY",
-               "%.200s is of another machine or build: %s is %.60s there, %.60s here", path, what,
+               "%.200s belongs to another machine or build: %s is %.60s there, %.60s here", path, what,
                a != NULL ? a : "none", b != NULL ? b : "none");
-  bs_error_hint(err, "bsrun doctor --measure writes it anew");
+  bs_error_hint(err, "bsrun doctor --measure writes it again");
   free(a);
   free(b);
   return BS_MISMATCH;
@@ -112,7 +112,7 @@ int32_t bs_constants_load(const char *path, json_t **out, bs_error *err) {
     rc = bs_no_memory(err, "constants");
   } else if (json_integer_value(json_object_get(constants, "format")) != BS_CONSTANTS_FORMAT ||
              !json_is_object(stored) || !has_lists(constants)) {
-    rc = corrupt(err, path, "fields are missing, or it is of another format");
+    rc = corrupt(err, path, "fields are missing, or it has another format");
   } else if (!json_equal(key, stored)) {
     rc = other_machine(err, path, stored, key);
   }

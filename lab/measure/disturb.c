@@ -28,7 +28,7 @@ static int steal_of(const char *text, uint64_t *out_ticks) {
   return 1;
 }
 
-/* "nr_throttled N" on a line of its own, the same in both versions of cgroups. */
+/* Reads "nr_throttled N" from a separate line, the same in both versions of cgroups. */
 static int throttled_of(const char *text, uint64_t *out_periods) {
   static const char key[] = "nr_throttled ";
   for (const char *line = text; line != NULL && *line != '\0'; line = strchr(line, '\n')) {
@@ -51,7 +51,7 @@ static int cgroup_folder(const char *text, char *out, size_t size) {
     const int cpu = strncmp(names, ":cpu,", 5) == 0 || strncmp(names, ":cpu:", 5) == 0;
     if (!unified && !cpu) continue;
     const int length = (int)strcspn(path + 1, "\n");
-    if (length == 1 && path[1] == '/') { /* the root has no folder of its own below the mount */
+    if (length == 1 && path[1] == '/') { /* the root has no separate folder below the mount */
       snprintf(out, size, "/sys/fs/cgroup%s", unified ? "" : "/cpu");
       return 1;
     }

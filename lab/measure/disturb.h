@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * disturb.h - what took the processor away from a measurement: other programs, time stolen by the hypervisor,
- * involuntary context switches, cgroup throttling. Cumulative counts, read before and after a pair; the
- * source is a table, so that tests feed it. */
+ * disturb.h - what took the processor from a measurement: other programs, time stolen by the hypervisor,
+ * involuntary context switches, cgroup throttling. Counts are cumulative, read before and after a pair. A
+ * table provides the source, so that tests can replace it. */
 #ifndef BS_LAB_MEASURE_DISTURB_H
 #define BS_LAB_MEASURE_DISTURB_H
 #include <stddef.h>
@@ -19,18 +19,18 @@ enum bs_disturb_kind {
 
 typedef struct bs_disturb {
   uint64_t count[BS_DISTURB_COUNT_];
-  uint32_t known[BS_DISTURB_COUNT_]; /* 0: this machine does not tell */
-  bs_load load;                      /* clock 0: this machine does not tell */
+  uint32_t known[BS_DISTURB_COUNT_]; /* 0: this machine does not report it */
+  bs_load load;                      /* clock 0: this machine does not report it */
   double waited; /* seconds that threads of this process could run and had no processor; below 0: not known */
 } bs_disturb;
 
-enum { BS_STAT_TEXT = 65536 }; /* of /proc/stat: a line a processor, then what is not read */
+enum { BS_STAT_TEXT = 65536 }; /* of /proc/stat: a line a processor, then lines that are not read */
 
-/* This machine; it does not tell of switches, which samples do. user is not used. It fits
+/* Reads this machine, without switches, which samples report. user is not used. It fits
  * bs_sampler_host.disturb. */
 void bs_disturb_host(void *user, bs_disturb *out);
 
-/* What bs_disturb_host is made of: the files it reads, so that tests can be them. */
+/* The files that bs_disturb_host reads, so that tests can replace them. */
 typedef struct bs_disturb_source {
   void *user;
   /* The text of a file, NUL-terminated, cut to size; 0 when it cannot be read. */

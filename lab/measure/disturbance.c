@@ -18,7 +18,7 @@ int bs_disturbance_decides(const bs_disturbance *d) {
   return ONE_OF * d->disturbed > d->pairs;
 }
 
-/* Of several causes the one that most pairs had. */
+/* The cause that most pairs had. */
 static uint32_t main_cause(const bs_disturbance *d) {
   uint32_t most = 0;
   for (uint32_t k = 1; k < BS_BY_COUNT_; ++k)
@@ -104,8 +104,8 @@ void bs_disturbance_begin(bs_disturbance_judge *j, const bs_disturb *now) {
   j->begin = j->window = now->load;
 }
 
-/* others: processors that other programs had, below 0 where that is not known. Those that the arms leave idle
- * are anybody's. */
+/* others: processors that other programs used, below 0 if not known. Other programs may use those that the
+ * arms leave idle. */
 static void judge_window(bs_disturbance_judge *j, uint32_t cores, double others, double doubt) {
   const double needed = j->threads > 0 && j->threads < cores ? j->threads : cores;
   const int too_many = others > cores - needed + SPARE + doubt, present = others > PRESENT + doubt;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * disturbance.h - which pairs of a sampling were disturbed, and by what. Other programs are seen by the
- * processor time that the measurement did not use itself: a thread that waits for a partner on a taken
- * processor spins or sleeps, and nothing of its own shows that (docs/measuring.md, "Disturbances"). */
+ * disturbance.h - which pairs of a sampling were disturbed, and by what. Other programs are detected by
+ * processor time that the measurement did not use itself. A thread whose partner waits for a busy processor
+ * spins or sleeps, and its own counters do not show that (docs/measuring.md, "Disturbances"). */
 #ifndef BS_LAB_MEASURE_DISTURBANCE_H
 #define BS_LAB_MEASURE_DISTURBANCE_H
 #include <jansson.h>
@@ -22,16 +22,16 @@ typedef struct bs_disturbance {
   double others, stolen;   /* parts of the processors' time; below 0: not known */
 } bs_disturbance;
 
-/* The rule: 1 where more than a fifth of the pairs were disturbed. A fifth of the observations at either end
- * is left out of a ratio: so many disturbed ones do not decide, more do. */
+/* The rule: 1 if more than a fifth of the pairs were disturbed. A ratio leaves out a fifth of the
+ * observations at either end: up to a fifth of disturbed ones cannot decide, more can. */
 int bs_disturbance_decides(const bs_disturbance *disturbance);
-/* "others took 87 % of the processors' time during the measurement (58 of 60 pairs)"; "" where nothing
- * disturbed the pairs. Returns out. */
+/* "others took 87 % of the processors' time during the measurement (58 of 60 pairs)"; "" if nothing disturbed
+ * the pairs. Returns out. */
 const char *bs_disturbance_cause(const bs_disturbance *disturbance, char *out, size_t size);
 /* {pairs, disturbed, others_pairs, waiting_pairs, stolen_pairs, quota_pairs, others, stolen, decides, cause};
  * new reference. */
 json_t *bs_disturbance_json(const bs_disturbance *disturbance);
-/* What such an object says; all zero for NULL. */
+/* Reads such an object; all zero for NULL. */
 void bs_disturbance_read(const json_t *object, bs_disturbance *out);
 
 /* ---- while pairs are taken --------------------------------------------------------------------- */
@@ -43,11 +43,11 @@ typedef struct bs_disturbed_pair {
 /* Pairs are judged by windows of half a second: /proc/stat counts in ticks of 10 ms. */
 typedef struct bs_disturbance_judge {
   uint32_t threads;         /* of the widest arm; 0: all processors */
-  uint32_t crowded;         /* 1: threads of the arms take turns on the processors */
+  uint32_t crowded;         /* 1: threads of the arms share the processors */
   bs_disturbed_pair *pair;  /* [room] */
   size_t room, pairs, from; /* from: the window's first pair */
-  bs_load begin, window;    /* at the first pair; where the window began */
-  double last, last_doubt;  /* others of the last closed window; below 0: none was closed */
+  bs_load begin, window;    /* at the first pair; at the start of the window */
+  double last, last_doubt;  /* others of the last closed window; below 0: none yet */
   bs_disturbance sum;
 } bs_disturbance_judge;
 

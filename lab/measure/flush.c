@@ -9,7 +9,7 @@
 
 #include "lab/error.h"
 
-#define UNKNOWN_CACHE (32u << 20) /* where the machine does not tell */
+#define UNKNOWN_CACHE (32u << 20) /* if the machine does not report it */
 enum { LINE = 64 };
 
 struct bs_flush {
@@ -35,7 +35,7 @@ int32_t bs_flush_make(bs_flush **out, bs_error *err) {
     bs_flush_free(f);
     return BS_NO_MEMORY;
   }
-  memset(f->data, 1, f->bytes); /* pages of its own: the zero page would be one */
+  memset(f->data, 1, f->bytes); /* gives it real pages: untouched pages would all map to the zero page */
   *out = f;
   return BS_OK;
 }

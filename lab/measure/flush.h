@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * flush.h - emptying the caches before a cold forward: every thread of a rank reads twice the size of the
- * last-level cache, so that its own caches and the shared one hold nothing else. */
+ * flush.h - empties the caches before a cold forward: every thread of a rank reads twice the size of the
+ * last-level cache, so that its own caches and the shared one hold no other data. */
 #ifndef BS_LAB_MEASURE_FLUSH_H
 #define BS_LAB_MEASURE_FLUSH_H
 #include <stdint.h>

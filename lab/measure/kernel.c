@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * kernel.c - see kernel.h. Ranks of one thread, each with its rows of one weight, multiply at the same time;
- * a round's time is the slowest rank's. Of many tokens the best round counts, as with the other constants:
- * arithmetic is the same at any time. Of one token the median does: what memory gives a machine with
- * neighbours moves by a third from second to second, and the best second is nobody's median. The worlds
- * run in turn, and again until two passes agree, so that a disturbance of half a second does not become a
+ * a round's time is the slowest rank's. With many tokens the best round counts, as with the other constants:
+ * arithmetic always takes the same time. With one token the median counts: with neighbours on the machine the
+ * memory rate changes by a third from second to second, and the best second would be far from any median. The
+ * worlds run alternately, until two passes agree, so that a disturbance of half a second does not become a
  * constant. */
 #include "lab/measure/kernel.h"
 
@@ -23,7 +23,7 @@ enum { MANY = 64, PASSES = 3, TRIAL_B = 4 };
 #define KIB 1024.0
 static const double LEAST = 64 * KIB, MOST = 262144 * KIB, TRIAL = 256 * KIB, BACKWARD_MOST = 2048 * KIB;
 static const double CALL_SECONDS = 0.04;     /* of one product of MANY tokens, at most */
-static const double BACKWARD_SECONDS = 2e-3; /* of a forward of it, where dX and dW take many times that */
+static const double BACKWARD_SECONDS = 2e-3; /* of a forward of it, since dX and dW take many times that */
 
 /* ---- identity ----------------------------------------------------------------------------------- */
 
@@ -33,7 +33,7 @@ static int is_product(const char *key, uint32_t *out_of24) {
   return *out_of24 || strncmp(key, "matmul@", 7) == 0;
 }
 
-/* Fills name, how, plugin and of24 from what was asked for first; out_key may be NULL. */
+/* Fills name, how, plugin and of24 from the first query; out_key may be NULL. */
 static int32_t read_choice(const bs_world *world, bs_context *context, bs_kernel *out, bs_text *out_key,
                            bs_error *err) {
   for (uint32_t i = 0; i < bs_world_choice_count(world); ++i) {
@@ -113,7 +113,7 @@ static double weight_bytes(const bs_product *p) {
   return (double)p->N * (double)p->K * bs_product_bytes(p);
 }
 
-/* With the implementation out->name, or the default when it is empty. */
+/* Runs it with the implementation out->name, or the default if that is empty. */
 static int32_t run_product(const bs_case *like, bs_product *p, bs_kernel *out, bs_error *err) {
   bs_text choice = {0};
   bs_kernel found = {0};
@@ -136,7 +136,8 @@ static int32_t run_product(const bs_case *like, bs_product *p, bs_kernel *out, b
   return BS_OK;
 }
 
-/* Who multiplies: one core alone; all, each a rank with its part; all, as the team of one rank. */
+/* The cores that multiply: one core; all cores, each a rank with its part; all cores, as the team of one
+ * rank. */
 enum { ALONE, RANKS, TEAM, WAYS };
 typedef struct way {
   bs_passes many;
@@ -162,7 +163,7 @@ static void go_way(bs_product *p, int i, uint32_t threads) {
   p->threads = i == TEAM ? threads : 1;
 }
 
-/* Passes of all ways in turn, until each way's two shortest agree. */
+/* Runs passes of all ways alternately, until each way's two shortest agree. */
 static int32_t all_ways(const bs_case *like, bs_product *p, uint32_t threads, bs_kernel *out, way *ways,
                         bs_error *err) {
   const int n = threads > 1 ? WAYS : 1;
@@ -181,7 +182,7 @@ static int32_t all_ways(const bs_case *like, bs_product *p, uint32_t threads, bs
   return BS_OK;
 }
 
-/* A rate that the other part of its forward hides is an upper limit: no more than all cores have together. */
+/* Limits a rate that the other part of its forward hides: it is at most that of all cores together. */
 static void limit_to_all(const way *ways, bs_kernel *k) {
   double one[WAYS];
   for (int i = 0; i < WAYS; ++i) one[i] = bs_median(ways[i].one, ways[i].many.n);
@@ -224,7 +225,7 @@ int32_t bs_kernel_measure(const bs_case *like, uint32_t dtype, double footprint,
   return rc;
 }
 
-/* What does not run is no reason to fail: the rates of forward serve then. */
+/* A product that does not run is not a failure: the rates of forward are used instead. */
 void bs_kernel_measure_backward(const bs_case *like, uint32_t dtype, bs_kernel *out) {
   bs_error why = BS_ERROR_INIT;
   bs_product p = {

@@ -112,7 +112,7 @@ static void doubt(json_t *doubts, const char *list, json_int_t row, int keep, js
                         json_pack("{s:s?,s:o,s:b,s:o?}", "list", list, "row", at, "keep", keep, "why", why));
 }
 
-/* What others took, and what the load was, in words; more than `most`: 1. */
+/* Writes the processor share of other programs and the load in words; returns 1 if it is more than `most`. */
 static int is_high(const json_t *c, double most, double cores, char *out, size_t size) {
   const double others = number(c, "others"), stolen = number(c, "stolen"), load = number(c, "load_before");
   if (others >= 0.0)
@@ -147,7 +147,8 @@ static void doubt_load(json_t *doubts, const json_t *constants) {
     doubt(doubts, NULL, -1, 0, json_string(why));
 }
 
-/* All cores together do at least what one of them does alone, and a larger message takes no less time. */
+/* Doubts rows that contradict two rules: all cores together are at least as fast as one, and a larger message
+ * takes at least as long. */
 static void doubt_row(json_t *doubts, const char *list, json_int_t i, const json_t *row, int alone) {
   static const char *const pairs[][2] = {{"flops_core", "flops_all"},
                                          {"read_bytes_per_s_core", "read_bytes_per_s_all"},

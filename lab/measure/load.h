@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * load.h - what the processors that this process may use have done, as /proc tells it; and what one process
- * has used of them. */
+ * load.h - the use of the processors that this process may use, from /proc; and the use by one process. */
 #ifndef BS_LAB_MEASURE_LOAD_H
 #define BS_LAB_MEASURE_LOAD_H
 #include <jansson.h>
@@ -14,13 +13,13 @@ typedef struct bs_load {
   uint32_t cores; /* that are counted */
   double average; /* over a minute; below 0: not known */
   double total, busy,
-      own;       /* processor seconds: all; in use by anybody; by this process. total 0: not known */
-  double idle;   /* nobody used them, waiting for a disk included */
+      own;       /* processor seconds: all; in use by any program; by this process. total 0: not known */
+  double idle;   /* unused, including waits for a disk */
   double stolen; /* by the hypervisor */
 } bs_load;
 void bs_load_now(bs_load *out);
-/* From the texts of /proc/stat and /proc/loadavg; cores: which count, of `n` flags. own and clock are left as
- * they are. */
+/* Parses the texts of /proc/stat and /proc/loadavg; cores: flags of the `n` cores to count. own and clock
+ * stay unchanged. */
 void bs_load_read(const char *stat, const char *loadavg, const uint8_t *cores, size_t n, bs_load *out);
 /* Sets clock and own, which are of now. */
 void bs_load_own(bs_load *out);
@@ -33,11 +32,11 @@ json_t *bs_load_json(const bs_load *before, const bs_load *after);
  * that may be wrong because /proc/stat counts whole ticks. */
 double bs_load_others(const bs_load *before, const bs_load *after, double *out_doubt);
 
-/* What a process used so far. */
+/* The processor time of a process so far. */
 typedef struct bs_process_use {
   double cpu_s;
   double waited_s; /* its threads could run and had no processor; below 0: not known */
 } bs_process_use;
-/* pid 0: this process. All zero for a process that is gone. */
+/* pid 0: this process. All zero for a process that has ended. */
 void bs_process_use_read(pid_t pid, bs_process_use *out);
 #endif

@@ -131,7 +131,7 @@ static void *probe_thread(void *arg) {
   return NULL;
 }
 
-/* All threads at once; the sum of their rates. */
+/* Runs all threads at the same time; the sum of their rates. */
 static int32_t probe_threads(uint32_t threads, probe *probes, bs_error *err) {
   pthread_t ids[MAX_THREADS];
   probe_gate gate = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -152,7 +152,7 @@ static int32_t probe_threads(uint32_t threads, probe *probes, bs_error *err) {
   return BS_OK;
 }
 
-/* All threads' rates together: what one takes a flop, a byte read, a byte copied. */
+/* All threads' rates together: seconds of a flop, a byte read, a byte copied. */
 enum { FLOPS, READ, COPY, RATES };
 
 static int32_t one_pass(uint32_t threads, probe *probes, size_t each, bs_passes *out, bs_error *err) {
@@ -237,7 +237,7 @@ static int32_t exchange_main(bs_rank *rank, void *arg, bs_error *err) {
   return rc;
 }
 
-/* One pass; ranks that are processes of their own are told of each. */
+/* Times one pass; ranks that are separate processes get a command for each. */
 static int32_t exchange_once(const bs_case *like, double *out_seconds, bs_error *err) {
   const bs_world_options options = {.struct_size = sizeof options,
                                     .world_size = like->world_size,
@@ -321,7 +321,7 @@ double bs_machine_footprint(double bytes) {
   return bytes < least ? least : bytes > most ? most : bytes;
 }
 
-/* One thread alone, then all together; with one usable core both are the same figures. */
+/* Measures one thread, then all together; with one usable core both give the same rates. */
 int32_t bs_machine_rates(uint32_t threads, uint32_t dtype, uint64_t *data, size_t words, bs_machine *out,
                          bs_error *err) {
   const int32_t rc = rates(1, dtype, data, words, out, err);

@@ -9,10 +9,10 @@ enum { BS_EXCHANGES = 4 };
 extern const double bs_exchange_bytes[BS_EXCHANGES];     /* 4 bytes, 64 KiB, 1 MiB, 4 MiB */
 extern const char *const bs_exchange_keys[BS_EXCHANGES]; /* "all_reduce_4B_s", ... */
 
-#define BS_SAME_PASSES 0.1 /* two passes of one constant that differ by no more count as the same */
+#define BS_SAME_PASSES 0.1 /* two passes of one constant count as equal up to this difference */
 
-/* Passes of one constant, in seconds, of which the shortest counts. One is repeated until its two shortest
- * passes are the same: what disturbs a pass makes it longer. */
+/* Passes of one constant, in seconds, of which the shortest counts. A constant is repeated until its two
+ * shortest passes are equal: disturbances only make passes longer. */
 typedef struct bs_passes {
   uint32_t n;
   double best, second;
@@ -32,16 +32,15 @@ typedef struct bs_machine {
   double read_all;
   double copy_core; /* bytes/s read and written by one core copying */
   double copy_all;
-  uint32_t avx2_only;            /* set by who measures rates: nothing wider than AVX2 is run */
+  uint32_t avx2_only;            /* set by the caller: use nothing wider than AVX2 */
   double footprint;              /* bytes walked for read_* and copy_*: chosen like the run's weights */
   double exchange[BS_EXCHANGES]; /* s, all_reduce of bs_exchange_bytes over the run's ranks; 0 for one rank */
   double host;                   /* s, one forward of an 8 x 8 layer on one rank */
   double spread; /* by how much passes of one constant differed, as a part; below 0.1 it counts as 0.1 */
-  double
-      faster; /* read rate of the faster footprint that these lie between, over theirs; 0: measured there */
-  double others;      /* of stored ones: part of the processors' time that others took meanwhile; below 0: not
-                         known */
-  const char *source; /* "measured" in this run, or "stored" (constants.h); static */
+  double faster; /* read rate of the faster of the two nearest footprints, over these; 0: measured there */
+  double others; /* of stored ones: part of the processors' time that others took meanwhile; below 0: not
+                    known */
+  const char *source;   /* "measured" in this run, or "stored" (constants.h); static */
   char measured_at[16]; /* of stored ones: UTC YYYYMMDD_HHMMSS */
 } bs_machine;
 
@@ -54,7 +53,7 @@ int32_t bs_machine_rates(uint32_t threads, uint32_t dtype, uint64_t *data, size_
                          bs_error *err);
 int32_t bs_machine_exchange(const bs_case *like, bs_machine *out, bs_error *err);
 int32_t bs_machine_host(const bs_case *like, bs_machine *out, bs_error *err);
-/* Memory to read: on large pages where there are any, as packed weights are; touched. free() it. */
+/* Memory to read, touched, on large pages if available, as packed weights are. free() it. */
 uint64_t *bs_machine_words(size_t words);
 /* Threads used together for the *_all figures. */
 uint32_t bs_machine_threads(void);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * order.c - what an arm leaves behind for the next one (clock, caches, sleeping threads): orders that spread
- * it evenly, and leads that let it pass. */
+ * order.c - reduces the effect of an arm on the next one (clock, caches, sleeping threads): orders that
+ * spread it evenly, and untimed leads that let it end. */
 #include <math.h>
 
 #include "lab/measure/sampler_arm.h"
 
 enum { LOOKS = 6 };
 static const double NOTABLE = 0.0025;    /* share of a sample's time */
-static const double CHANCE = 0.05;       /* that noise alone tells in one of all arms */
+static const double CHANCE = 0.05;       /* the probability that noise alone makes one of all arms look
+                                          * different */
 static const double FIRST_LEAD = 1e-3;   /* seconds, when one call was not enough; then twice as long ... */
 static const double LONGEST_LEAD = 0.05; /* ... at most */
 static const double LONG_SAMPLE = 0.05;  /* samples this long hardly depend on how they begin */
@@ -44,7 +45,7 @@ static int32_t look(const bs_sampler_arm *arms, bs_sampling *s, double *after, b
 /* Does some arm take longer, or shorter, after another one than after itself? */
 static int32_t looks(const bs_sampler_arm *arms, bs_sampling *s, int *out_tells, bs_error *err) {
   double after[LOOKS][BS_SAMPLER_ARMS];
-  int32_t rc = look(arms, s, after[0], err); /* nobody knows what ran before this one */
+  int32_t rc = look(arms, s, after[0], err); /* not stored: the arm that ran before this one is unknown */
   for (int k = 0; rc == BS_OK && k < LOOKS; ++k) rc = look(arms, s, after[k], err);
   *out_tells = 0;
   for (uint32_t i = 0; rc == BS_OK && i < s->n_arms; ++i) {

@@ -19,8 +19,8 @@ enum { ANY = 0, AVX2 = 1, AVX512 = 2, DOT_BF16 = 4, FMA_F16 = 8, DOT_I8 = 16, TI
 
 #define TARGET(set) __attribute__((target(set)))
 #define MULTIPLY_ADD(a, x, y) ((a) * (x) + (y))
-/* The chains, x and y begin as bytes of 0x38, which is a small number in each format, and the compiler does
- * not know: it can neither fold equal chains into one nor leave one out. */
+/* The chains, x and y begin as bytes of 0x38, which is a small number in each format, but unknown to the
+ * compiler: it can neither merge equal chains nor remove one. */
 #define LOOP(NAME, FOR, VECTOR, FACTOR, STEP)                                            \
   FOR static float NAME(uint64_t iterations) {                                           \
     VECTOR memory[CHAINS], a[CHAINS];                                                    \
@@ -52,7 +52,7 @@ LOOP(avx512, TARGET("avx512f"), __m512, __m512, _mm512_fmadd_ps)
 LOOP(avx512_f64, TARGET("avx512f"), __m512d, __m512d, _mm512_fmadd_pd)
 LOOP(avx512_bf16, TARGET("avx512f,avx512bw,avx512vl,avx512bf16"), __m512, __m512bh, _mm512_dpbf16_ps)
 LOOP(avx512_vnni, TARGET("avx512f,avx512vnni"), __m512i, __m512i, _mm512_dpbusd_epi32)
-#if !defined(__clang__) && __GNUC__ >= 12 /* clang 14 has the type for whole files of this set alone */
+#if !defined(__clang__) && __GNUC__ >= 12 /* clang 14 has the type only in whole files for this set */
 #define BS_PEAK_FP16 1
 LOOP(avx512_fp16, TARGET("avx512f,avx512bw,avx512vl,avx512fp16"), __m512h, __m512h, _mm512_fmadd_ph)
 #endif
@@ -95,7 +95,7 @@ struct tile_config {
 TILE_LOOP(amx_bf16, TARGET("amx-tile,amx-bf16"), _tile_dpbf16ps)
 TILE_LOOP(amx_int8, TARGET("amx-tile,amx-int8"), _tile_dpbssd)
 
-/* The kernel gives a process the tiles' registers when it asks for them. */
+/* The kernel gives a process the tile registers on request. */
 static int may_use_tiles(void) {
   enum { ASK_FOR = 0x1023, TILE_DATA = 18 };
   return syscall(SYS_arch_prctl, ASK_FOR, TILE_DATA) == 0;

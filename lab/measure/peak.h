@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * peak.h - loops that do nothing but multiply and add: the most arithmetic one core can do with an
- * instruction set. */
+ * peak.h - loops that only multiply and add: the largest arithmetic rate of one core with an instruction
+ * set. */
 #ifndef BS_LAB_MEASURE_PEAK_H
 #define BS_LAB_MEASURE_PEAK_H
 #include <stddef.h>
@@ -15,12 +15,12 @@ typedef struct bs_peak {
 
 enum { BS_PEAKS = 5 };
 
-/* The loops that this CPU can run for products of `dtype` (enum bs_dtype), the widest first, avx2_only: none
- * that is wider; returns how many, at most max. Of f64 they sum in f64, of the others in fp32 (FP16 and int8:
- * in themselves and in int32), and 16-bit factors may be widened before. At most BS_PEAKS. */
+/* The loops that this CPU can run for products of `dtype` (enum bs_dtype), the widest first; avx2_only: none
+ * wider than AVX2. Returns their number, at most max. f64 is summed in f64, other dtypes in fp32 (FP16 and
+ * int8: in themselves and in int32), and 16-bit factors may be widened before. At most BS_PEAKS. */
 uint32_t bs_peak_loops(uint32_t dtype, int avx2_only, bs_peak *out, uint32_t max);
 
-/* reading.c: loops that do nothing but read memory: the most bytes a core can take in. */
+/* reading.c: loops that only read memory: the largest byte rate of a core. */
 enum { BS_READERS = 3, BS_READ_UNIT = 256 }; /* a share is a whole number of units, of bytes */
 
 typedef struct bs_reader {

@@ -7,7 +7,7 @@
 #include <string.h>
 #include "core/base/text.h"
 
-static const double P = 6.0;       /* docs/measuring.md: measured */
+static const double P = 6.0;       /* docs/dev/measuring.md: measured */
 static const double HIDDEN = 0.25; /* of a forward: the least that a hidden part is taken for */
 
 double bs_overlap(double a, double b) {
@@ -33,8 +33,7 @@ static double share(double core, double all, double ranks, double threads) {
   return core * threads < all / ranks ? core * threads : all / ranks;
 }
 
-/* When all cores work, what they were measured to do together: as one rank's team, or as ranks of their own.
- */
+/* The measured rate of a rank if all cores work: as one rank's team, or as separate ranks. */
 static double own_rate(const bs_machine *m, double core, double all, double team, double ranks,
                        double threads) {
   if (ranks * threads < m->threads) return share(core, all, ranks, threads);
@@ -45,8 +44,8 @@ static double time_of(double work, double rate) {
   return rate > 0 ? work / rate : 0.0;
 }
 
-/* What was measured is all-reduces of all ranks; the others move half as much of a message, and of n ranks
- * each sends (n - 1) / n of it, which is less in a group. */
+/* The wire time from the measured all-reduces of all ranks. Other collectives move half as much of a message.
+ * Each of n ranks sends (n - 1) / n of it, which is less in a group. */
 static double wire_time(const bs_machine *m, const bs_proposal *p, double ranks) {
   double wire = 0.0;
   for (uint32_t i = 0; i < p->n_collectives && i < BS_MAX_PROPOSED; ++i) {
@@ -73,8 +72,8 @@ double bs_chunked(double product, double wire, uint32_t chunks) {
   return product / c + (c - 1.0) / c * most + wire / c;
 }
 
-/* The sums of chunks are worked out beside the next product. Where each core has a rank that is the product's
- * own core: all is read and written about twice. Nothing, where the ranks leave cores for it. */
+/* The time for sums of chunks, which overlap the next product. If each core has a rank, they use the
+ * product's own core and read and write all bytes about twice. 0 if there are spare cores. */
 static double beside(const bs_machine *m, const bs_proposal *p, double ranks, double threads) {
   double bytes = 0.0;
   if (p->chunks < 2 || ranks * (threads + 1.0) <= m->cores) return 0.0;
@@ -88,7 +87,7 @@ static double quantised_bytes(const bs_layer_spec *spec, const bs_proposal *p, u
   return (double)spec->B * (double)spec->N * (4.0 + 1.0 + 2.0 + 5.0 / world_size);
 }
 
-/* What one rank's forward needs of the machine; sums: of chunks, beside the products. */
+/* The resources that one rank's forward needs; sums: of chunks, during the products. */
 typedef struct needs {
   double flops, bytes, ranks, threads, sums;
   const bs_proposal *p;
@@ -213,7 +212,7 @@ void bs_against_json(json_t *into, const bs_against *a) {
   json_object_set_new(into, "measured_over_predicted", known(a->ratio));
 }
 
-/* The causes that the facts leave open, each behind "; ". */
+/* Appends the causes that the facts allow, each after "; ". */
 static void causes_of(const bs_against_facts *f, bs_text *out) {
   const bs_machine *m = f->machine;
   const uint32_t width = f->ranks * f->threads;

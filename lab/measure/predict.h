@@ -1,32 +1,32 @@
 /* SPDX-License-Identifier: MIT
- * predict.h - from the machine's constants and a method's proposal to times: the bound that no kernel can
- * beat, and what the kernels that serve should take. Pure; docs/measuring.md has the formulas. */
+ * predict.h - computes times from the machine's constants and a method's proposal: the bound that no kernel
+ * can beat, and the expected time of the kernels that serve. Pure; docs/measuring.md has the formulas. */
 #ifndef BS_LAB_MEASURE_PREDICT_H
 #define BS_LAB_MEASURE_PREDICT_H
 #include "lab/measure/machine.h"
 
-/* What one implementation of matmul reaches on weights of `footprint` bytes (all ranks' together). A rate is
- * of that part alone: kernel time = bs_overlap(FLOPs / flops, bytes / bytes). */
+/* The rates of one implementation of matmul on weights of `footprint` bytes (of all ranks together). Each
+ * rate describes its part alone: kernel time = bs_overlap(FLOPs / flops, bytes / bytes). */
 typedef struct bs_kernel {
   uint32_t of24;    /* 1: of matmul24, and FLOPs and bytes are those of kept values */
   char name[160];   /* "cpu:packed" */
   char how[224];    /* as it answered: "packed-avx2, own kernels" */
   char plugin[128]; /* SHA-256 of the plugin's file, or the library's build id */
   double footprint;
-  double flops_core, flops_all;  /* FLOP/s: one core alone; all at once, each with its part */
+  double flops_core, flops_all;  /* FLOP/s: one core alone; all at the same time, each with its part */
   double bytes_core, bytes_all;  /* bytes/s of weights and activations */
-  double flops_team, bytes_team; /* of one rank whose team has all cores; 0: as of all */
+  double flops_team, bytes_team; /* of one rank whose team has all cores; 0: use those of all */
   double spread;                 /* as of a bs_machine */
-  double all_over_core; /* what all take over what one takes, of 64 tokens or one: above 1 it cannot be */
+  double all_over_core; /* time of all over time of one, for 64 tokens or one: it cannot be above 1 */
   double backward;      /* times the arithmetic of dX and dW takes a forward's, a FLOP; 0: not known */
   const char *source;   /* "measured" or "stored"; static */
 } bs_kernel;
 
-/* Where the time of one forward should go, in seconds. */
+/* The expected parts of the time of one forward, in seconds. */
 typedef struct bs_parts {
   double compute, memory, wire, host, total;
 } bs_parts;
-/* Which of them is the largest: "compute", "memory", "wire" or "host". */
+/* The name of the largest part: "compute", "memory", "wire" or "host". */
 const char *bs_parts_limit(const bs_parts *parts);
 
 typedef struct bs_predicted {
@@ -39,12 +39,12 @@ typedef struct bs_predicted {
 
 /* (a^p + b^p)^(1/p), p = 6: two parts of the work that hide each other but for a rest. */
 double bs_overlap(double a, double b);
-/* What a rank puts on the wire in one forward, as the host counts it (of the kinds that layers use). */
+/* The bytes that a rank sends in one forward, as the host counts them (for the kinds that layers use). */
 uint64_t bs_wire_bytes(const bs_proposal *proposal, uint32_t world_size);
 /* A product of so many chunks, each on the wire while the next is computed; 0, 1: one after the other. */
 double bs_chunked(double product, double wire, uint32_t chunks);
-/* The rates that explain two measured forwards of one weight: of many tokens and of one. Each part is at
- * least a quarter of its forward, where the other hides it. */
+/* Finds the rates that explain two measured forwards of one weight: with many tokens and with one. Each part
+ * is set to at least a quarter of its forward if the other part hides it. */
 typedef struct bs_two_points {
   double seconds_many, seconds_one, flops_many, flops_one, bytes_many, bytes_one;
 } bs_two_points;
@@ -63,16 +63,16 @@ int bs_predict_holds(const bs_case *c);
 /* Bytes of the weights of all ranks. */
 int32_t bs_predict_footprint(const bs_case *c, double *out_bytes, bs_error *err);
 
-/* A measured time against the bound and the prediction: the share of the limit, a time that the machine does
- * not allow, a prediction that is off, and what is known of the cause. */
+/* A measured time compared with the bound and the prediction: the share of the limit, an impossible time, a
+ * wrong prediction, and possible causes. */
 typedef struct bs_against {
   uint32_t below_bound; /* shorter than the fastest machine allows that the constants can be of (`least`) */
-  double share;         /* bound / measured, at most 1; 0: UNKNOWN, also where the bound may be another one */
+  double share;         /* bound / measured, at most 1; 0: UNKNOWN, also if another bound may apply */
   double ratio;         /* measured / predicted; 0: UNKNOWN */
   uint32_t off;         /* by more than 15 %, either way */
 } bs_against;
 
-/* What is known about the measuring of an arm. */
+/* Known facts on the measuring of an arm. */
 typedef struct bs_against_facts {
   const char *arm;
   const bs_machine *machine;
@@ -80,12 +80,12 @@ typedef struct bs_against_facts {
   uint64_t pairs, disturbed;
 } bs_against_facts;
 
-/* Seconds of one call. A sample lasts two milliseconds at least, of which the clock's resolution is nothing.
- */
+/* measured: seconds of one call. A sample lasts at least two milliseconds, so the clock's resolution does not
+ * matter. */
 bs_against bs_against_of(const bs_predicted *predicted, double measured);
 /* Adds below_bound, share_of_limit and measured_over_predicted; null: UNKNOWN. */
 void bs_against_json(json_t *into, const bs_against *against);
-/* 1 and a sentence where the time is below the bound, or else where the prediction is off. */
+/* 1 and a sentence if the time is below the bound, or else if the prediction is wrong. */
 int bs_against_sentence(const bs_predicted *predicted, double measured, const bs_against_facts *facts,
                         char *out_text, size_t size);
 #endif

@@ -19,7 +19,7 @@ static int waited_of(const char *folder, const char *thread, double *sum) {
   return 1;
 }
 
-/* Of all threads that live; -1: the kernel does not tell. */
+/* The waiting time of all live threads; -1: the kernel does not report it. */
 static double waited_of_all(const char *folder) {
   double sum = 0.0;
   int known = 0;

@@ -19,7 +19,7 @@ double bs_product_bytes(const bs_product *p) {
 
 /* ---- sources ------------------------------------------------------------------------------------ */
 
-/* Small numbers that every dtype has, none zero. */
+/* Small numbers that every dtype has, without zeros. */
 static int32_t pattern(void *ctx, int64_t row, int64_t nrows, const bs_partition *cols, uint32_t dtype,
                        void *out, int64_t stride, bs_error *err) {
   static const float few[8] = {0.5f, -1.0f, 0.25f, 1.0f, -0.5f, 2.0f, -0.25f, -2.0f};
@@ -58,7 +58,7 @@ typedef struct work {
   bs_kept kept;
   bs_packed *weight;
   bs_plan *plan[BS_PRODUCT_CALLS_];
-  bs_tensor x, y, dw; /* in the backward pass y is dY, and x what dX is written to and dW is made of */
+  bs_tensor x, y, dw; /* in the backward pass y is dY, and x holds dX and is the input for dW */
 } work;
 
 static int64_t rows_of(const bs_product *p) {
@@ -169,7 +169,7 @@ static int32_t one_round(work *w, uint32_t call, double *out_seconds, bs_error *
   return rc;
 }
 
-/* Every rank sees the same times, and so agrees on how many calls a round has. */
+/* Every rank sees the same times, so all agree on the number of calls in a round. */
 static int32_t time_one(work *w, uint32_t call, bs_error *err) {
   bs_product *p = w->p;
   double first = 0.0, seconds[ROUNDS] = {0};

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #define TARGET(set) __attribute__((target(set)))
-/* Four runs side by side, a cache line of each in turn, `quarter` bytes each; blocks of `step` bytes, or all
- * in one. Each part of the four lines has a sum of its own, which stays in a register. */
+/* Reads four streams of `quarter` bytes alternately, a cache line of each; in blocks of `step` bytes, or all
+ * in one. Each part of the four lines has a separate sum, which stays in a register. */
 #define READER(NAME, FOR, BYTES)                                                 \
   FOR static uint64_t NAME(const char *data, size_t bytes, size_t step) {        \
     typedef uint64_t vector __attribute__((vector_size(BYTES)));                 \

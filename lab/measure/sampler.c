@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * sampler.c - pairs of samples in balanced orders until a stopping rule holds, the arms built anew between
- * groups of them. settle.c warms the arms up; order.c finds their leads; verdict.c says what came of it. */
+ * sampler.c - takes pairs of samples in balanced orders until a stopping rule holds, and rebuilds the arms
+ * between groups of pairs. settle.c warms the arms up; order.c finds their leads; verdict.c evaluates the
+ * samples. */
 #include "lab/measure/sampler.h"
 
 #include <math.h>
@@ -13,17 +14,18 @@
 #include "lab/error.h"
 #include "lab/measure/sampler_arm.h"
 #include "lab/process/child.h"
+#include "lab/stop.h"
 
 enum {
   FEWEST = 5,
   ORDER_STREAM = 11,
   ENOUGH_SEEN = 8,
   MIN_BUILDS = 3,
-  GROUPS_TO_STOP = 20, /* after less, an interval is often narrow by chance alone */
+  GROUPS_TO_STOP = 20, /* with fewer an interval is often narrow by chance */
   MAX_ROWS = 2 * BS_SAMPLER_ARMS
 };
 static const double SHORTEST_BATCH = 1e-3;
-static const double WAITED = 0.05; /* of a pair's time: what waking threads wait on a quiet machine is less */
+static const double WAITED = 0.05; /* of a pair's time: on a quiet machine waking threads wait for less */
 
 typedef struct run {
   const bs_sampler_options *o;
@@ -32,8 +34,8 @@ typedef struct run {
   bs_sampling *out;
   size_t may_discard;
   size_t group;   /* pairs from one build to the next */
-  double rebuilt; /* seconds that building anew took */
-  int built_last; /* nothing is built anew from now on */
+  double rebuilt; /* seconds spent on rebuilding */
+  int built_last; /* no rebuilding from now on */
   double start;
   uint32_t next_look; /* groups at which the intervals are looked at */
   bs_disturb seen;    /* counts before the pair */
@@ -60,7 +62,7 @@ void bs_sampler_defaults(bs_sampler_options *out) {
 }
 
 const char *bs_stop_name(uint32_t stop) {
-  static const char *const names[] = {"?", "interval", "max_pairs", "seconds"};
+  static const char *const names[] = {"?", "interval", "max_pairs", "seconds", "signal"};
   return stop < sizeof names / sizeof names[0] ? names[stop] : "?";
 }
 
@@ -86,7 +88,7 @@ static int32_t refuse_options(const bs_sampler_options *o, uint32_t n_arms, bs_e
   return BS_OK;
 }
 
-/* What the words depend on beside the samples. 0: no memory. */
+/* Collects facts other than samples on which the words depend. 0: no memory. */
 static int describe_arms(run *r, uint32_t n_arms) {
   const uint32_t cores = bs_machine_cores();
   uint32_t widest = 0, known = 1, crowded = 0;
@@ -126,7 +128,7 @@ static int32_t make_room(run *r, uint32_t n_arms, bs_error *err) {
 
 /* ---- pairs -------------------------------------------------------------------------------------- */
 
-/* The host's counts, with what other processes used for the arms. */
+/* Reads the host's counts, and the use of other processes for the arms. */
 static int look_around(const run *r, bs_disturb *out) {
   if (r->host == NULL || r->host->disturb == NULL) return 0;
   r->host->disturb(r->host->user, out);
@@ -140,8 +142,8 @@ static int look_around(const run *r, bs_disturb *out) {
   return 1;
 }
 
-/* What rose since the last look; which kinds did is counted. 1: the hypervisor or a quota took the processor;
- * *out_steal: by how many ticks. */
+/* Counts which kinds of disturbance increased since the last look. 1: the hypervisor or a quota took the
+ * processor; *out_steal: the ticks. */
 static int taken_away(run *r, uint64_t switches, bs_disturb *now, bs_disturbed_pair *out,
                       uint64_t *out_steal) {
   static const uint32_t kinds[] = {BS_DISTURB_STEAL, BS_DISTURB_THROTTLE};
@@ -164,7 +166,7 @@ static int taken_away(run *r, uint64_t switches, bs_disturb *now, bs_disturbed_p
   return out->steal || out->quota;
 }
 
-/* Where more than half of the pairs are disturbed, others would be too. */
+/* If more than half of the pairs are disturbed, replacements would be disturbed too. */
 static int worth_discarding(const run *r) {
   const bs_sampling *s = r->out;
   const size_t seen = s->pairs + s->discarded, bad = s->discarded + s->disturbed_kept;
@@ -189,7 +191,7 @@ static uint32_t next_row(run *r) {
   return row;
 }
 
-/* Into the trail; what is known only of the whole pair follows behind it. */
+/* Appends a sample to the trail; facts on the whole pair follow later. */
 static int32_t keep_sample(run *r, uint32_t i, const bs_sample *sample, uint32_t flags, bs_error *err) {
   const uint64_t calls = r->out->arm[i].warm.calls, most = UINT32_MAX;
   bs_sample_row row = {
@@ -207,8 +209,8 @@ static int32_t keep_sample(run *r, uint32_t i, const bs_sample *sample, uint32_t
   return bs_samples_add(&r->out->trail, &row) ? BS_OK : bs_no_memory(err, "samples");
 }
 
-/* One sample; where `echo` is given another one behind it, which follows its own arm: the log of first /
- * second. */
+/* Takes one sample. With `echo` takes a second one right after it, so that one follows its own arm: *echo is
+ * the log of first / second. */
 static int32_t take_sample(run *r, uint32_t i, double *out_seconds, uint64_t *switches, double *echo,
                            bs_error *err) {
   bs_sampled_arm *a = &r->out->arm[i];
@@ -274,7 +276,7 @@ static int32_t steady(run *r, bs_error *err) {
   return BS_OK;
 }
 
-/* Where building takes long, the pairs that are left are taken in fewer groups. */
+/* If building takes long, divides the remaining pairs into fewer groups. */
 static void spread_builds(run *r, double each) {
   const double afford = floor(r->o->rebuild_seconds / each);
   const double wanted = ceil((double)r->o->pairs_max / (double)r->group) - 1.0;
@@ -326,7 +328,7 @@ static size_t group_size(const run *r) {
   return least > r->group ? least : r->group;
 }
 
-/* Behind each pair; a group ends here. What follows the last build is one group. */
+/* Runs after each pair; a group may end here. All pairs after the last build are one group. */
 static int32_t look_at_rules(run *r, bs_error *err) {
   bs_sampling *s = r->out;
   const int enough = s->pairs >= r->o->pairs_min;
@@ -349,7 +351,7 @@ static int32_t take_pairs(run *r, bs_error *err) {
   s->builds = 1;
   int32_t rc = steady(r, err);
   r->start = bs_sampler_now(r->host);
-  while (rc == BS_OK && s->stop == 0) {
+  while (rc == BS_OK && s->stop == 0 && (rc = bs_stop_check(err)) == BS_OK) {
     const size_t at = s->pairs - s->start[s->groups];
     rc = take_pair(r, echoes && at >= (r->group > 1), err);
     if (rc == BS_OK) rc = look_at_rules(r, err);
@@ -358,6 +360,17 @@ static int32_t take_pairs(run *r, bs_error *err) {
   }
   bs_disturbance_end(&r->judge, &r->seen, &s->disturbance);
   return rc;
+}
+
+/* A signal asked to stop, and there are pairs enough for an interval. */
+static int may_keep(const run *r) {
+  return r->o->keep_stopped && bs_stop_asked() != 0 && r->out != NULL && r->out->pairs >= 5;
+}
+
+static void end_group(bs_sampling *s) {
+  s->stop = BS_STOP_SIGNAL;
+  s->start[s->groups + 1] = s->pairs;
+  if (s->pairs > s->start[s->groups]) ++s->groups;
 }
 
 int32_t bs_sampler_run(const bs_sampler_options *o, const bs_sampler_host *host, const bs_sampler_arm *arms,
@@ -375,6 +388,10 @@ int32_t bs_sampler_run(const bs_sampler_options *o, const bs_sampler_host *host,
     rc = bs_sampler_find_lead(o, arms, r.out, err);
   }
   if (rc == BS_OK) rc = take_pairs(&r, err);
+  if (rc != BS_OK && may_keep(&r)) {
+    end_group(r.out);
+    rc = BS_OK;
+  }
   if (rc == BS_OK) rc = bs_sampling_compare(r.out, o->margin, err);
   if (rc == BS_OK) rc = bs_sampling_judge(r.out, err);
   bs_disturbance_close(&r.judge);

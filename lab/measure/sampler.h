@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * sampler.h - takes samples of several arms so that they can be compared (docs/measuring.md). A pure engine:
- * the arms, the clock and what disturbs them come through tables, so that synthetic clocks in the tests drive
- * the code that phase 1, the doctor, the tuner and bench/ use.
+ * tables provide the arms, the clock and the disturbances. So synthetic clocks in tests drive the code that
+ * phase 1, the doctor, the tuner and bench/ use.
  *
  *   bs_sampler_options o;
  *   bs_sampler_defaults(&o);
@@ -9,15 +9,16 @@
  *   bs_sampling *s = NULL;                                 // arms[0] is the subject
  *   int32_t rc = bs_sampler_run(&o, NULL, arms, 2, &s, err);
  *   if (rc == BS_OK) printf("%g %s\n", s->arm[1].comparison.ratio,
- * bs_comparison_name(s->arm[1].comparison.word)); bs_sampling_free(s);
+ *                           bs_comparison_name(s->arm[1].comparison.word));
+ *   bs_sampling_free(s);
  *
- * What happens: each arm is called once (its first call), warmed up in blocks until the median of a block is
- * no longer 1 % better than that of the block before, while the calls in a sample grow until a sample lasts
- * batch_seconds. Each sample is led by untimed calls of its own arm; the lead is lengthened until a sample
- * takes as long after another arm as after its own. Then pairs: each arm once, in the order of a row of a
- * Williams design (each arm follows each other arm equally often), the rows in random order. After each group
- * of pairs all arms are built anew, where the host can. Nothing is taken out but pairs during which the
- * hypervisor or a quota took the processor, whole and counted. */
+ * Each arm is called once (its first call). Then it is warmed up in blocks until the median of a block is
+ * less than 1 % better than that of the block before. Meanwhile the calls in a sample grow until a sample
+ * lasts batch_seconds. Each sample follows untimed calls of its own arm (the lead). The lead is lengthened
+ * until a sample takes as long after another arm as after its own. Then pairs are taken: each arm once, in
+ * the order of a row of a Williams design (each arm follows each other arm equally often), the rows in random
+ * order. After each group of pairs all arms are rebuilt, if the host can do that. Only pairs during which the
+ * hypervisor or a quota took the processor are removed, as a whole, and counted. */
 #ifndef BS_LAB_MEASURE_SAMPLER_H
 #define BS_LAB_MEASURE_SAMPLER_H
 #include <jansson.h>
@@ -30,27 +31,27 @@ enum { BS_SAMPLER_ARMS = 16, BS_SAMPLER_WARNINGS = 24 };
 typedef struct bs_sampler_arm {
   const char *name;
   void *user;
-  /* Makes `lead` calls that are not timed and n calls that are. What else is not to be timed (flushing
-   * caches, waking threads) it does outside of the seconds that it gives. *out is zeroed before. */
+  /* Makes `lead` calls that are not timed and n calls that are. Other untimed work (flushing caches, waking
+   * threads) must be outside the returned seconds. *out is zeroed before. */
   int32_t (*batch)(void *user, uint64_t lead, uint64_t n, bs_sample *out, bs_error *err);
   uint32_t threads; /* that work at the same time, of all its processes; 0: not known, all cores are needed */
-  /* What other processes than this one have used for the arm so far; NULL: it has none. */
+  /* Reads the use of other processes for the arm so far; NULL: the arm runs in this process only. */
   void (*elsewhere)(void *user, bs_process_use *out);
-  /* What is measured, in a text that two arms have in common when they are the same; NULL: another thing than
-   * all other arms. Read while the sampler runs. */
+  /* A text that two arms share if they measure the same configuration; NULL: unlike all other arms. Read
+   * while the sampler runs. */
   const char *configuration;
 } bs_sampler_arm;
 
-/* The world around the arms. Any slot may be NULL: `now` is then the monotonic clock, nothing is told of
- * disturbances (bs_disturb_host tells of this machine's), arms are built once, and there is no progress. */
+/* The environment of the arms. Each slot may be NULL. Then `now` is the monotonic clock, disturbances are not
+ * detected (bs_disturb_host detects this machine's), arms are built once, and progress is not reported. */
 typedef struct bs_sampler_host {
   void *user;
   double (*now)(void *user); /* seconds; for the caps on time, never for a sample */
   void (*disturb)(void *user, bs_disturb *out);
   void (*progress)(void *user, const char *what, uint64_t done, uint64_t total);
-  int32_t (*steady)(void *user, bs_error *err); /* all arms are warm, pairs begin: behind each build */
-  /* Builds all arms anew, in memory of its own; `build` counts from 1. Even ones in the opposite order: what
-   * was freed last is given first, and so each arm has each place equally often. */
+  int32_t (*steady)(void *user, bs_error *err); /* called after each build: all arms are warm, pairs begin */
+  /* Rebuilds all arms in separate memory; `build` counts from 1. Even builds go in the opposite order: an
+   * allocator first returns what was freed last, so each arm gets each place equally often. */
   int32_t (*rebuild)(void *user, uint32_t build, bs_error *err);
   void *build_user; /* of rebuild; NULL: user */
 } bs_sampler_host;
@@ -65,20 +66,21 @@ typedef struct bs_sampler_options {
   size_t pairs_min;       /* 20; below 5 is refused */
   size_t pairs_max;       /* 300 */
   size_t group;           /* pairs of one build, at least (6) */
-  double rebuild_seconds; /* that building anew may take in all (2); three builds even so */
+  double rebuild_seconds; /* total time for rebuilding (2); three builds are made in any case */
   double seconds;         /* no new pair after so long, once pairs_min are there; 0: no cap (0) */
   double half_width;      /* stop when each interval is narrower than +- this share of its ratio (0.005) */
   double margin;          /* equivalence margin of the verdicts (0.01) */
   uint64_t seed;          /* of the order within the rounds (1) */
+  uint32_t keep_stopped;  /* 1: where a signal asks to stop (lab/stop.h), the pairs so far are the result */
 } bs_sampler_options;
 void bs_sampler_defaults(bs_sampler_options *out);
 
 /* The rule that ended the pairs. */
-enum bs_stop { BS_STOP_INTERVAL = 1, BS_STOP_PAIRS = 2, BS_STOP_SECONDS = 3 };
-/* "interval", "max_pairs", "seconds". */
+enum bs_stop { BS_STOP_INTERVAL = 1, BS_STOP_PAIRS = 2, BS_STOP_SECONDS = 3, BS_STOP_SIGNAL = 4 };
+/* "interval", "max_pairs", "seconds", "signal". */
 const char *bs_stop_name(uint32_t stop);
 
-/* How an arm was warmed up. */
+/* The warm-up of an arm. */
 typedef struct bs_warm {
   uint64_t lead;  /* untimed calls before each sample, from now on */
   bs_span first;  /* the first call */
@@ -91,12 +93,12 @@ typedef struct bs_warm {
 typedef struct bs_sampled_arm {
   char name[48];
   bs_warm warm;
-  double *seconds;   /* [pairs], of one call, in the order of time: nothing is missing but disturbed pairs */
+  double *seconds;   /* [pairs], of one call, in the order of time: only disturbed pairs are missing */
   double *discarded; /* [discarded]: those */
   /* A group: log of (time after another arm / time after itself); NAN: not known. */
   double echo[BS_GROUPS_MAX];
   double carry;            /* the same as the longest lead left it; 0: it passed */
-  double order;            /* the same over all groups; 0: no more than noise */
+  double order;            /* the same over all groups; 0: within noise */
   uint32_t oversubscribed; /* it has more threads than there are cores */
   uint32_t kind;           /* the first arm of the same configuration: itself, or one before it */
   bs_look look;
@@ -108,9 +110,9 @@ typedef struct bs_sampling {
   uint32_t n_arms;
   size_t pairs;                        /* used */
   size_t discarded;                    /* pairs taken away, all arms of them */
-  size_t disturbed_kept;               /* disturbed pairs beyond what may be discarded: used */
+  size_t disturbed_kept;               /* disturbed pairs beyond the limit for discarding: used */
   size_t disturbed[BS_DISTURB_COUNT_]; /* pairs in which each kind was seen, discarded ones included */
-  bs_disturbance disturbance;          /* of the pairs that are used: what decides whether there is a word */
+  bs_disturbance disturbance;          /* of the pairs that are used: decides whether there is a word */
   uint64_t batches;                    /* samples of pairs of all arms, discarded ones included */
   uint32_t builds;                     /* 1: built once */
   uint32_t groups;
@@ -118,35 +120,35 @@ typedef struct bs_sampling {
   double lead_seconds;             /* untimed before each sample; one call at least */
   uint32_t stop;                   /* enum bs_stop */
   uint32_t n_warnings;
-  bs_samples trail; /* every sample of pairs, with what disturbed it */
+  bs_samples trail; /* every sample of pairs, with its disturbances */
   double seconds;   /* from the first pair to the last, building included, by the host's clock */
   bs_sampled_arm arm[BS_SAMPLER_ARMS];
   char warning[BS_SAMPLER_WARNINGS]
               [BS_LOOK_SENTENCE]; /* sentences for the reader: not settled, shapes, ... */
 } bs_sampling;
 
-/* arms[0] is the subject; one arm alone is sampled until pairs_max or the time cap. An arm's error ends it:
- * *out is NULL then. At most pairs_max / 4 disturbed pairs are discarded and taken again, and none while more
- * than half of the pairs are disturbed. */
+/* Runs a sampling. arms[0] is the subject; a single arm is sampled until pairs_max or the time cap. An arm's
+ * error ends it: then out is NULL. At most pairs_max / 4 disturbed pairs are discarded and taken again, and
+ * none while more than half of the pairs are disturbed. */
 int32_t bs_sampler_run(const bs_sampler_options *options, const bs_sampler_host *host,
                        const bs_sampler_arm *arms, uint32_t n_arms, bs_sampling **out, bs_error *err);
 void bs_sampling_free(bs_sampling *sampling);
 /* The groups of pairs that comparisons count as one observation each, [groups + 1] starts; 0: the arms were
  * built less than three times, and bs_compare_pairs made groups. */
 uint32_t bs_sampling_groups(const bs_sampling *sampling, size_t out_start[BS_GROUPS_MAX + 1]);
-/* The rule of word.c for a comparison of two arms of the sampling, by what it knows of them and of the
- * machine. The comparisons of the arms with arm 0 have it. */
+/* Applies the rule of word.c to a comparison of two arms of the sampling, with its facts on them and on the
+ * machine. Comparisons with arm 0 have it already. */
 void bs_sampling_settle(const bs_sampling *sampling, uint32_t subject, uint32_t other,
                         bs_comparison *comparison);
 /* Typed samples of an arm, for bs_compare_series. */
 bs_series bs_sampling_series(const bs_sampling *sampling, uint32_t arm);
 
-/* The first half alone: the first call, then blocks until settled. */
+/* Runs only the first half: the first call, then blocks until settled. */
 int32_t bs_sampler_warm(const bs_sampler_options *options, const bs_sampler_host *host,
                         const bs_sampler_arm *arm, bs_warm *out, bs_error *err);
 
 /* sampling_json.c: a sampling as fields of a record (docs/runs.md lists them). */
-/* Adds an arm's warm-up, samples and what is to be said of them. */
+/* Adds an arm's warm-up, samples and warnings. */
 int bs_sampling_arm_json(json_t *into, const bs_sampling *sampling, uint32_t arm);
 /* One comparison with the subject, new reference; NULL when out of memory. */
 json_t *bs_sampling_comparison_json(const bs_sampling *sampling, uint32_t arm);

@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: MIT
- * sampler_arm.h - what settle.c and sampler.c share. */
+ * sampler_arm.h - shared parts of settle.c and sampler.c. */
 #ifndef BS_LAB_MEASURE_SAMPLER_ARM_H
 #define BS_LAB_MEASURE_SAMPLER_ARM_H
 #include "lab/measure/sampler.h"
 
-/* One sample; an error when it is no time at all. */
+/* Takes one sample; an error if it took no time. */
 int32_t bs_sampler_batch(const bs_sampler_arm *arm, uint64_t lead, uint64_t calls, bs_sample *out,
                          bs_error *err);
-/* Arms that were built anew: a few samples of each that are not kept, the arms in turn (`backwards` from the
- * last to the first), so that none is warmer than the others in the first pair. */
+/* Warms up arms that were rebuilt: a few samples of each, not stored, the arms alternately (`backwards`: from
+ * the last to the first). So no arm is warmer than the others in the first pair. */
 int32_t bs_sampler_warm_again(const bs_sampler_arm *arms, const bs_sampling *s, int backwards, bs_error *err);
-/* Lengthens the leads of all arms until what ran before a sample no longer tells in it; *out_seconds is how
- * long a lead lasts. */
+/* Lengthens the leads of all arms until the work before a sample no longer affects it; *out_seconds is the
+ * length of a lead. */
 int32_t bs_sampler_find_lead(const bs_sampler_options *options, const bs_sampler_arm *arms, bs_sampling *s,
                              bs_error *err);
 
-/* Compares all arms with the subject, by what there is so far. */
+/* Compares all arms with the subject, from the pairs so far. */
 int32_t bs_sampling_compare(bs_sampling *sampling, double margin, bs_error *err);
-/* At the end: the look of each arm, the words that the machine allows and the warnings. */
+/* Finishes a sampling: the look of each arm, the words that the machine allows and the warnings. */
 int32_t bs_sampling_judge(bs_sampling *sampling, bs_error *err);
 
-/* The order of the arms in row `row` of a Williams design: of all rows together each arm follows each other
- * arm equally often. bs_design_rows(n) rows. */
+/* The order of the arms in row `row` of a Williams design. Over all bs_design_rows(n) rows each arm follows
+ * each other arm equally often. */
 uint32_t bs_design_rows(uint32_t n_arms);
 void bs_design_row(uint32_t n_arms, uint32_t row, uint32_t *out_order);
-/* The host's clock; the monotonic one when host is NULL or has none. */
+/* The host's clock; the monotonic one if host is NULL or has none. */
 double bs_sampler_now(const bs_sampler_host *host);
 #endif

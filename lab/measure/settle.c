@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * settle.c - the warm-up of one arm: blocks of samples until they stop getting faster, while the calls in a
- * sample grow until it is long enough for the clock; the same of an arm that was built anew. */
+ * sample grow until it is long enough for the clock. Also the warm-up of a rebuilt arm. */
 #include <math.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "lab/measure/sampler_arm.h"
 
 enum { BLOCK = 4 };
-static const double LONG_CALL = 0.05; /* a call this long hardly depends on how it begins: it has no lead */
+static const double LONG_CALL = 0.05; /* for such a long call its start hardly matters: it needs no lead */
 static const double SETTLED = 0.01;   /* a block that is less than this share faster than the one before */
 static const double LONGER = 1.25;    /* a sample may turn out this much too short before it is made longer */
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * spacer.h - other places in memory for what is built anew. A thread gets the same addresses again for the
- * same sizes: without spacers an arm keeps its place through all builds, and what the place costs looks like
+ * spacer.h - moves rebuilt objects to other addresses. A thread gets the same addresses again for the same
+ * sizes. Without spacers an arm keeps its addresses through all builds, and their effect on speed looks like
  * a difference between the arms. */
 #ifndef BS_LAB_MEASURE_SPACER_H
 #define BS_LAB_MEASURE_SPACER_H
 
-/* Memory of a random length, to be held while what is allocated behind it stands; the caller frees. NULL: no
- * memory, and no other place. */
+/* Takes memory of a random length; hold it while later allocations are in use. The caller frees. NULL: no
+ * memory, and addresses do not change. */
 void *bs_spacer_take(void);
-/* Behind the freeing of what is built anew: its pages go back to the system, which deals out others. */
+/* Call it after freeing what is rebuilt: returns its pages to the system, which then provides others. */
 void bs_spacer_return_pages(void);
 #endif

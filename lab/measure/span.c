@@ -22,7 +22,8 @@ double bs_span_each(const bs_span *span) {
 static int32_t refuse(uint32_t over, uint32_t under, bs_error *err) {
   bs_error_set(err, BS_USAGE, "BS-SPAN-PHASE", "a time of phase %s is not divided by one of phase %s",
                bs_time_phase_name(over), bs_time_phase_name(under));
-  bs_error_hint(err, "compare times of one phase; a first call beside a steady one says nothing about speed");
+  bs_error_hint(
+      err, "compare times of one phase; a first call compared with a steady one says nothing about speed");
   return BS_USAGE;
 }
 

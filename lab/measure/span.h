@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * span.h - durations that carry what they are a duration of. A ratio of two different phases (a first call
- * over a steady one) is refused here, so that no caller can print one. */
+ * span.h - durations tagged with their phase. A ratio of two different phases (a first call over a steady
+ * one) is refused here, so no caller can print one. */
 #ifndef BS_LAB_MEASURE_SPAN_H
 #define BS_LAB_MEASURE_SPAN_H
 #include <stddef.h>
@@ -20,7 +20,7 @@ enum bs_time_phase {
 /* "build", "pack", "first", "warm", "steady-hot", "steady-cold"; "?" for no phase. */
 const char *bs_time_phase_name(uint32_t phase);
 
-/* Whose seconds they are: the machine's, or those of a simulated one. */
+/* The clock of the seconds: the machine's, or a simulated machine's. */
 enum bs_span_clock { BS_CLOCK_REAL = 0, BS_CLOCK_VIRTUAL = 1 };
 
 /* `seconds` that `count` calls of one phase took together. */
@@ -42,7 +42,7 @@ typedef struct bs_sample {
   double seconds;    /* of one call: the mean of a batch */
   uint64_t switches; /* involuntary switches of the threads that worked, while they were timed */
   uint64_t cpu_ns;   /* processor time of the same; 0: not known */
-  uint32_t ranks;    /* that tell their own seconds: the first of them */
+  uint32_t ranks;    /* ranks that report their own seconds: the first ones */
   double rank_seconds[BS_SAMPLE_RANKS];
 } bs_sample;
 
@@ -55,10 +55,9 @@ typedef struct bs_series {
   const double *seconds;
 } bs_series;
 
-/* After how many calls the subject has made up for what it costs once more than the other (build and first
- * call of each): (its build + first - the other's) / (seconds saved per call). 0: at once; INFINITY: never.
- * This is the one way in which one-off and steady times meet. once_*: build and first; each_*: of one phase.
- */
+/* The number of calls after which the subject has recovered its higher one-off costs (build and first call):
+ * (its build + first - the other's) / (seconds saved per call). 0: immediately; INFINITY: never. Only this
+ * function combines one-off and steady times. once_*: build and first; each_*: of one phase. */
 int32_t bs_span_break_even(const bs_span once_subject[2], const bs_span once_other[2],
                            const bs_span *each_subject, const bs_span *each_other, double *out_calls,
                            bs_error *err);

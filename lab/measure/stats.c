@@ -19,7 +19,8 @@ enum {
 };
 static const double INTERVAL_TAIL = 0.05; /* of the interval that is shown, both sides */
 static const double WORD_TAIL = 0.005;    /* one side of the 99 % interval that a word needs */
-static const double SPARE = 1.4;          /* pairs beyond what the estimates of ratio and error ask for */
+static const double SPARE = 1.4;          /* additional pairs, as a factor of those that the estimates of
+                                           * ratio and error require */
 static const double BY_BUILD = 3.0;
 static const double TRIMMED = 0.2; /* share of the observations that is cut off on either side */
 
@@ -89,8 +90,8 @@ static double group_median(const double *subject, const double *other, size_t n,
   return median;
 }
 
-/* Mean of the observations without the lowest and highest of them, its standard error from the winsorised
- * ones (Tukey and McLaughlin), and what is left: a few that something hit do not decide. */
+/* Mean of the observations without the lowest and highest ones, its standard error from the winsorised ones
+ * (Tukey and McLaughlin), and the number that remain: a few disturbed ones do not decide. */
 static double trimmed_mean(const double *sorted, uint32_t n, double *out_error, uint32_t *out_left) {
   const uint32_t cut = (uint32_t)(TRIMMED * n), left = n - 2 * cut;
   double mean = 0.0, all = 0.0, square = 0.0;
@@ -122,15 +123,14 @@ static void summarise(double *v, uint32_t n, double error2, bs_comparison *out) 
   out->by_build = out->error * sqrt((double)n) > BY_BUILD * sqrt(error2 / n);
 }
 
-/* Whether all builds that the trimmed mean keeps lie on the side of 1 that `ratio` lies on: one of many
- * crosses it where something hit its few pairs. */
+/* Are all builds that the trimmed mean keeps on the same side of 1 as `ratio`? The others may differ: a
+ * disturbance in few pairs can move one of many builds. */
 static int on_one_side(const double *sorted, uint32_t n, double ratio) {
   const uint32_t cut = (uint32_t)(TRIMMED * n);
   return ratio > 1 ? sorted[cut] > 0 : sorted[n - 1 - cut] <= 0;
 }
 
-/* Observations of single pairs need not lie on one side of 1: only what is fixed for a build would hide
- * there. */
+/* Observations of single pairs may be on both sides of 1: only effects of a build must not. */
 static int compare(const double *subject, const double *other, const size_t *start, uint32_t groups,
                    int one_side, double margin, bs_comparison *out) {
   double observed[BS_GROUPS_MAX], sorted[BS_GROUPS_MAX], error2 = 0.0;
@@ -174,14 +174,15 @@ void bs_comparison_widen(bs_comparison *c, double order) {
 
 /* ---- the words ---------------------------------------------------------------------------------- */
 
-/* Of both ends of what the order may have done to the ratio, the one nearer to 1. */
+/* The order of arms may have changed the ratio; returns the end of its range that is nearer to 1, as a
+ * logarithm. */
 static double nearest_log(const bs_comparison *c) {
   const double as_seen = log(c->ratio), after_itself = as_seen + c->order;
   if (as_seen * after_itself <= 0) return 0.0;
   return fabs(as_seen) < fabs(after_itself) ? as_seen : after_itself;
 }
 
-/* The chance of such a ratio or a larger one where the true one lies at the margin. */
+/* The chance of such a ratio or a larger one if the true one is at the margin. */
 static double chance(const bs_comparison *c, double seen) {
   const double beyond = fabs(seen) - log1p(c->margin);
   if (c->pairs < MIN_PAIRS || c->groups < MIN_GROUPS || !c->one_side || beyond <= 0) return 1.0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * verdict.c - what came of a sampling: the comparisons, their words, and what the reader is told. */
+ * verdict.c - evaluates a sampling: the comparisons, their words, and the messages to the reader. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@ static const double ORDER_TAIL = 0.01;
 
 /* ---- comparisons -------------------------------------------------------------------------------- */
 
-/* Mean over the groups of log(time after another arm / time after itself), where it is no noise. */
+/* Mean over the groups of log(time after another arm / time after itself), or 0 within noise. */
 static double order_of(const bs_sampling *s, uint32_t arm) {
   const double *echo = s->arm[arm].echo;
   double mean = 0.0, square = 0.0;
@@ -32,7 +32,7 @@ static double order_of(const bs_sampling *s, uint32_t arm) {
   return told ? mean : s->arm[arm].carry;
 }
 
-/* Groups of pairs, each of a build of its own; a last one that was cut short counts with the one before. */
+/* Groups of pairs, each from one build; an incomplete last group is merged with the one before. */
 uint32_t bs_sampling_groups(const bs_sampling *s, size_t out_start[BS_GROUPS_MAX + 1]) {
   uint32_t n = s->groups;
   if (s->builds < MIN_GROUPS) return 0;
@@ -67,7 +67,7 @@ int32_t bs_sampling_compare(bs_sampling *s, double margin, bs_error *err) {
   return BS_OK;
 }
 
-/* ---- what the reader is told -------------------------------------------------------------------- */
+/* ---- messages to the reader --------------------------------------------------------------------- */
 
 __attribute__((format(printf, 2, 3))) static void warn(bs_sampling *s, const char *format, ...) {
   va_list args;

@@ -30,7 +30,7 @@ static const struct {
                           "phase.pairs_seconds=30"},
     [BS_UNCLEAR_DISTURBED] = {"machine disturbed", ""},
     [BS_UNCLEAR_OVERSUBSCRIBED] = {"oversubscribed",
-                                   "there are more threads than cores: give fewer -P or --threads-per-rank"},
+                                   "there are more threads than cores: give fewer -P or --threads"},
     [BS_UNCLEAR_BOUND] = {"below its bound",
                           "an arm was faster than its bound allows: bsrun doctor --measure"},
     [BS_UNCLEAR_EQUAL] = {"both sides are the same configuration", ""},

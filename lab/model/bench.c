@@ -14,6 +14,7 @@
 #include "lab/measure/constants.h"
 #include "lab/measure/sampler.h"
 #include "lab/model/bench.h"
+#include "lab/stop.h"
 
 enum { DEFAULT_PROMPT = 128, SAMPLES = 200, LEAST_SAMPLES = 5 };
 static const double LONGEST_SAMPLE = 0.05, SHORTEST_SAMPLE = 2e-3, WARM_SECONDS = 2, PROFILE_SECONDS = 1;
@@ -28,7 +29,7 @@ typedef struct benching {
   int64_t tokens;             /* of a run; 0: the model has no key-value cache */
   int64_t before;             /* tokens in the cache before each run */
   int64_t *ids;               /* NULL: the inputs are files */
-  bs_session_stats told;      /* what the rows before have told */
+  bs_session_stats told;      /* statistics of the session after the previous rows */
   json_t *rows;
 } benching;
 
@@ -142,7 +143,7 @@ static int32_t add_row(benching *b, const bs_sampling *s, bs_error *err) {
   return bs_no_memory(err, "a row");
 }
 
-/* The session as it is bound now: it must not be served by ref unless that is allowed. */
+/* Refuses a session in its present binding if ref serves a node, unless that is allowed. */
 static int32_t refuse_fallback(const benching *b, bs_error *err) {
   bs_session_stats stats = {.struct_size = sizeof stats};
   bs_node_info node = {.struct_size = sizeof node};
@@ -159,7 +160,7 @@ static int32_t refuse_fallback(const benching *b, bs_error *err) {
                "%.40s does not serve %llu of %u nodes; the first is %s of node %.100s", b->backend,
                (unsigned long long)stats.fallback_nodes, bs_session_node_count(session), node.op,
                node.origin);
-  bs_error_hint(err, "--allow-fallback times them on ref; bsrun model explain lists them");
+  bs_error_hint(err, "--force times them on ref; bsrun model explain lists them");
   return BS_UNSUPPORTED;
 }
 
@@ -348,7 +349,8 @@ int32_t bs_model_bench_run(bs_context *context, const bs_model_request *request,
     rc = info.cache_tokens > 0 ? bench_tokens(context, &b, info.cache_tokens, err)
                                : bench_plain(context, &b, err);
   bs_load_now(&after);
-  if (rc == BS_OK && asked->profile) rc = profile(context, &b, &nodes, err);
+  if (bs_stop_asked() != 0 && json_array_size(b.rows) > 0) rc = BS_OK; /* the rows until then */
+  if (rc == BS_OK && asked->profile && bs_stop_asked() == 0) rc = profile(context, &b, &nodes, err);
   if (rc == BS_OK)
     *out = json_pack("{s:o, s:s, s:i, s:o, s:b, s:O, s:O, s:o, s:o}", "model", bs_model_json_text(r.path),
                      "backend", b.backend, "threads", (int)b.threads, "dims", dims_of(model), "made_inputs",

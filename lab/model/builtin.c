@@ -10,7 +10,7 @@
 #include "core/base/rng.h"
 #include "lab/error.h"
 
-/* Of weights of a built-in model. */
+/* The largest weights of a built-in model. */
 static const double MOST_BYTES = 8e9;
 enum { WORDS = 8192, PLACES = 1024, PATCHES = 196, PATCH = 768, CLASSES = 1000, HEAD = 64, MOST_ATTRS = 3 };
 
@@ -22,7 +22,7 @@ typedef struct maker {
   bs_error *err;
 } maker;
 
-/* ---- operators: after an error the rest does nothing ------------------------------------------ */
+/* ---- operators: after an error the following ones do nothing ------------------------------------ */
 
 static uint32_t op(maker *k, const char *name, const uint32_t *in, uint32_t n_in, const bs_attr *attrs,
                    uint32_t n_attrs) {
@@ -42,7 +42,7 @@ static bs_attr number(const char *name, int64_t value) {
   return (bs_attr){.struct_size = sizeof(bs_attr), .type = BS_ATTR_INT, .name = name, .i = value};
 }
 
-/* The model frees it behind its graph. */
+/* Memory that the model frees after its graph. */
 static void *room(maker *k, size_t bytes) {
   char **texts = k->rc == BS_OK ? realloc(k->m->texts, (k->m->n_texts + 1) * sizeof *texts) : NULL;
   if (texts != NULL) k->m->texts = texts;
@@ -146,7 +146,7 @@ int bs_model_is_builtin(const char *path) {
   return strncmp(path, "builtin:", 8) == 0;
 }
 
-/* ":2x64" behind a name; nothing: as the table has it. */
+/* Reads ":2x64" after a name; without it the sizes of the table are used. */
 static int read_sizes(const char *text, maker *k) {
   char *end = NULL;
   if (*text == '\0') return 1;
@@ -182,8 +182,8 @@ int32_t bs_model_builtin(bs_context *context, const char *path, bs_model *out, b
     if (k.rc == BS_OK) models[i].make(&k);
     return k.rc;
   }
-  bs_error_set(err, BS_USAGE, "BS-MODEL-BUILTIN", "there is no model '%.100s'", path);
+  bs_error_set(err, BS_INPUT, "BS-MODEL-BUILTIN", "there is no model '%.100s'", path);
   bs_error_hint(err,
                 "builtin:lm, builtin:vit, with sizes as in builtin:lm:2x64 (LAYERSxWIDTH, of heads of 64)");
-  return BS_USAGE;
+  return BS_INPUT;
 }

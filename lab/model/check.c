@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * check.c - a model's outputs held against vectors that lie beside it (vectors.txt), and its nodes against
- * f64. */
+ * check.c - compares a model's outputs with vectors in its folder (vectors.txt), and its nodes with f64. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -163,7 +162,7 @@ int32_t bs_model_check_nodes(const bs_model_request *request, bs_model *model, j
 
 /* ---- cases ----------------------------------------------------------------------------------- */
 
-/* What the library says of a size or a port is wrong in vectors.txt: BS_INPUT at that line. */
+/* Turns an error on a size or a port into BS_INPUT at the line of vectors.txt. */
 static int32_t blame_line(const bs_checking *c, uint32_t line, int32_t rc, bs_error *err) {
   if (rc == BS_OK || err == NULL) return rc;
   if (strcmp(err->id, "BS-GRAPH-DIM") != 0 && strcmp(err->id, "BS-GRAPH-PORT") != 0) return rc;
@@ -237,20 +236,21 @@ static int32_t run_nodes(bs_checking *c, bs_error *err) {
   return rc;
 }
 
-/* A case has prompts, or inputs and outputs. One that compares nothing would pass whatever the model does. */
+/* Checks that a case has prompts, or inputs and outputs. A case that compares nothing would always pass. */
 static int32_t complete(bs_checking *c, bs_error *err) {
   const uint32_t line = c->line;
   int32_t rc = BS_OK;
   c->line = c->case_line;
   if (c->n_prompts > 0 && c->n_dims + c->n_inputs + c->n_outputs > 0)
-    rc = bs_check_line_error(c, err, "prompts beside sizes, inputs or outputs in case", c->name);
+    rc = bs_check_line_error(c, err, "prompts together with sizes, inputs or outputs in case", c->name);
   if (c->n_prompts == 0 && c->n_outputs == 0)
     rc = bs_check_line_error(c, err, "neither an output nor a prompt in case", c->name);
   c->line = line;
   return rc;
 }
 
-/* The session keeps the ports of the case before, whose files are closed: each case names all inputs. */
+/* Checks that a case names all inputs: the session keeps the ports of the case before, whose files are
+ * closed. */
 static int32_t all_inputs(const bs_checking *c, bs_error *err) {
   for (uint32_t i = 0; i < bs_graph_port_count(c->model.graph, 1); i++) {
     bs_port port = {.struct_size = sizeof port};
@@ -266,7 +266,7 @@ static int32_t all_inputs(const bs_checking *c, bs_error *err) {
   return BS_OK;
 }
 
-/* The outputs beside those of the graph as written; made inputs with the first case. */
+/* Compares the outputs with those of the graph as written; made inputs with the first case. */
 static int32_t verify_case(bs_checking *c, bs_error *err) {
   const int first = json_array_size(c->verified.rows) == 0;
   return bs_model_verify(c->request, c->model.session, c->name, first, &c->verified, err);
@@ -309,7 +309,7 @@ static int32_t open_ids(bs_checking *c, const char *file, bs_npy *out, bs_error 
   return bs_check_line_error(c, err, "no i64 token ids in", file);
 }
 
-/* The prompt alone, from an empty cache, beside the graph as written. */
+/* Runs the prompt alone, from an empty cache, and compares it with the graph as written. */
 static int32_t verify_prompt(bs_checking *c, const bs_npy *ids, bs_error *err) {
   bs_tensor t = bs_model_npy_tensor(ids);
   t.rank = 2;
@@ -332,8 +332,7 @@ static int32_t compare_tokens(bs_checking *c, const char *symbol, const bs_npy *
                                  &times, err);
   if (rc == BS_OK && memcmp(tokens, want->data, want->count * sizeof *tokens) != 0)
     out->reason = "other tokens";
-  /* The nodes of the last run: of one token behind the others, or of the prompt where one token is expected.
-   */
+  /* Checks the nodes of the last run: one token after the others, or the prompt if one token is expected. */
   if (rc == BS_OK && c->nodes) {
     const int64_t ran = want->count > 1 ? 1 : (int64_t)ids->count;
     rc = bs_session_cache(c->model.session, bs_session_cache_length(c->model.session) - ran, err);

@@ -22,7 +22,7 @@ typedef struct bs_checking {
   int nodes;                  /* 1: node by node too */
   bs_model model;             /* opened with the first case */
   char *path;                 /* of the model */
-  bs_model_limits limits;     /* of all cases, until a case says otherwise */
+  bs_model_limits limits;     /* for all cases until a case changes them */
   /* The case that is read. */
   const char *name; /* NULL: none */
   bs_model_limits case_limits;
@@ -31,20 +31,19 @@ typedef struct bs_checking {
   uint32_t n_dims, n_inputs, n_outputs, n_prompts, case_line;
   /* Results. */
   json_t *rows, *node_rows;
-  bs_model_verified verified; /* beside the graph as written */
+  bs_model_verified verified; /* from the comparison with the graph as written */
   uint64_t cases, failed;
 } bs_checking;
 
-/* BS_INPUT at the line of vectors.txt that is read: "WHAT 'WORD'". */
+/* BS_INPUT at the current line of vectors.txt: "WHAT 'WORD'". */
 int32_t bs_check_line_error(const bs_checking *checking, bs_error *err, const char *what, const char *word);
 /* A file of the folder as a path, malloc'd; NULL: out of memory. */
 char *bs_check_path(const bs_checking *checking, const char *file, bs_error *err);
 /* Reads vectors.txt (`text`, which it cuts up) and runs its cases in their order. */
 int32_t bs_check_read(bs_checking *checking, char *text, bs_error *err);
-/* Runs the case that has been read, if there is one. BS_INPUT: it says nothing, or names what is not there.
- */
+/* Runs the case that has been read, if there is one. BS_INPUT: the case is empty, or names missing things. */
 int32_t bs_check_case(bs_checking *checking, bs_error *err);
-/* "generate PROMPT TOKENS" and "logits PROMPT FILE", at once. */
+/* "generate PROMPT TOKENS" and "logits PROMPT FILE", from one run. */
 int32_t bs_check_prompt(bs_checking *checking, int generate, const char *prompt, const char *file,
                         bs_error *err);
 #endif

@@ -7,8 +7,8 @@
 
 #include "core/base/deviation.h"
 
-/* The largest 1 - cos of the rows (the last dimension); NaN where a row holds NaN. Rows of zeros have the
- * distance 0 from themselves. */
+/* The largest 1 - cos of the rows (the last dimension); NaN if a row holds NaN. Two rows of zeros have the
+ * distance 0. */
 static double cosine_distance(uint32_t dtype, const void *got, const void *want, uint64_t count,
                               uint64_t row) {
   double worst = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * info.c - what a model holds: ports, operators, and every node that cannot be served. */
+ * info.c - the content of a model: ports, operators, and every node that cannot be served. */
 #include <stdio.h>
 #include <stdlib.h>
 

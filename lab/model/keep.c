@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * keep.c - what `model check` and `model bench` found, as a run folder like any other:
- * <out_dir>/model_check/<model>/<run_id>/ (docs/runs.md). It is made when all is done: a command that fails
- * or is interrupted leaves nothing. */
+ * keep.c - stores the results of `model check` and `model bench` as a run folder:
+ * <out_dir>/model_check/<model>/<run_id>/ (docs/runs.md). It is written at the end: a command that fails or
+ * is interrupted leaves no folder. */
 #include "lab/model/keep.h"
 
 #include <dirent.h>
@@ -41,7 +41,8 @@ static int is_of_model(const struct dirent *e) {
          strcmp(dot, ".json") == 0 || strcmp(e->d_name, "vectors.txt") == 0;
 }
 
-/* The file and its external data beside it (FILE.data); of a folder what is a model's or an index. */
+/* Adds the file and its external data in the same folder (FILE.data); for a folder its model files and
+ * indexes. */
 static int32_t add_files(json_t *files, const char *path, bs_error *err) {
   struct dirent **entries = NULL;
   const int n = scandir(path, &entries, is_of_model, alphasort);
@@ -102,7 +103,7 @@ static int32_t set_number(bs_node *config, const char *key, double value, bs_err
   return bs_config_set(config, key, text, err);
 }
 
-/* What was asked for, in the words of the command line, and the path as it is from every folder. */
+/* Makes the configuration of the request, in the words of the command line, with the absolute path. */
 static int32_t make_config(const bs_model_keep_request *q, bs_node **out, bs_error *err) {
   const bs_model_request *r = q->model;
   char *real = realpath(r->path, NULL);
@@ -128,7 +129,7 @@ static int32_t make_config(const bs_model_keep_request *q, bs_node **out, bs_err
 
 /* ---- the folder ------------------------------------------------------------------------------- */
 
-/* `result` itself, or a record for each of its rows with what the rows have in common. */
+/* `result` itself, or a record for each of its rows with the fields that the rows share. */
 static int32_t records_of(const json_t *result, int each_row, json_t **out, bs_error *err) {
   const json_t *rows = json_object_get(result, "rows");
   json_t *records = *out = json_array();
@@ -138,7 +139,7 @@ static int32_t records_of(const json_t *result, int each_row, json_t **out, bs_e
     json_t *fields = json_copy((json_t *)(uintptr_t)result);
     json_object_del(fields, "rows");
     json_object_del(fields, "median_s");
-    if (i + 1 < json_array_size(rows)) { /* they are of the last row */
+    if (i + 1 < json_array_size(rows)) { /* these fields belong to the last row */
       json_object_del(fields, "profile");
       json_object_del(fields, "profile_work");
     }

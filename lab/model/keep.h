@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * keep.h - what `model check` and `model bench` found, as a run folder like any other:
- * <out_dir>/model_check/<model>/<run_id>/ (docs/runs.md). It is made when all is done: a command that fails
- * or is interrupted leaves nothing. */
+ * keep.h - stores the results of `model check` and `model bench` as a run folder:
+ * <out_dir>/model_check/<model>/<run_id>/ (docs/runs.md). It is written at the end: a command that fails or
+ * is interrupted leaves no folder. */
 #ifndef BS_LAB_MODEL_KEEP_H
 #define BS_LAB_MODEL_KEEP_H
 #include "lab/model/model.h"
@@ -17,9 +17,9 @@ typedef struct bs_model_keep_request {
   size_t n_settings;
   int passed;
   const bs_grades *grades;
-  void (*opened)(int run_fd); /* what is told from now on goes into its log.txt; NULL: nobody wants to know */
+  void (*opened)(int run_fd); /* all messages from now on go into its log.txt; NULL: not wanted */
   void (*closed)(void);       /* before DONE has the sum of log.txt */
 } bs_model_keep_request;
-/* Adds "run", the folder, to result. *out_folder: malloc'd; NULL: nothing was kept. */
+/* Adds "run", the folder, to result. *out_folder: malloc'd; NULL: nothing was stored. */
 int32_t bs_model_keep(const bs_model_keep_request *request, json_t *result, char **out_folder, bs_error *err);
 #endif

@@ -39,7 +39,7 @@ static double ordinary(const made *m, uint64_t i) {
   return normal(m, i);
 }
 
-/* From 1e-3 to 1e3, and zeros of both signs. */
+/* Sizes from 1e-3 to 1e3, and zeros of both signs. */
 static double all_sizes(const made *m, uint64_t i) {
   if (i % 17 == 3) return 0;
   if (i % 19 == 5) return -0.0;
@@ -54,7 +54,7 @@ static double small(const made *m, uint64_t i) {
   return 1e-8 * normal(m, i);
 }
 
-/* Each row has a size of its own. */
+/* Each row gets a different size. */
 static double sized_row(const made *m, uint64_t i, uint64_t first) {
   static const double sizes[] = {1e-8, 30, 1e-4, 1e30, 1, 1e4, 0, 1e-2};
   return sizes[(i / m->row + first) % (sizeof sizes / sizeof sizes[0])] * normal(m, i);
@@ -85,7 +85,8 @@ static double with_infinities(const made *m, uint64_t i) {
   return row % 4 < 2 && i % m->row == row % m->row ? (row % 4 == 0 ? INFINITY : -INFINITY) : normal(m, i);
 }
 
-/* of_one: one input has such numbers, the others ordinary ones: infinities in each make NaN of all. */
+/* of_one: one input has such numbers, the others ordinary ones: infinities in all would make all outputs
+ * NaN. */
 static const struct {
   const char *name;
   double (*element)(const made *m, uint64_t i);

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * made.h - inputs that are made for a comparison: sizes at which rewrites go wrong that ordinary inputs do
- * not show. Whole numbers and bools stay as they were given, or are 0 and 1: what a model accepts of them
- * cannot be known. */
+ * made.h - made inputs for a comparison: with sizes that show errors of rewrites which ordinary inputs hide.
+ * Integers and bools stay as given, or are 0 and 1: the values that a model accepts are not known. */
 #ifndef BS_LAB_MODEL_MADE_H
 #define BS_LAB_MODEL_MADE_H
 #include "graph/api.h"
 
 /* One set of inputs. */
 typedef struct bs_made {
-  uint32_t kind, port; /* port: the only input that has such numbers; UINT32_MAX: all have */
+  uint32_t kind, port; /* port: the only input with such numbers; UINT32_MAX: all inputs */
   char name[96];       /* "made: rows of 0, 1e-8 to 1e30" */
 } bs_made;
 enum { BS_MADE_MOST = 24 };

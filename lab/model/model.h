@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * model.h - what `bsrun model` does with a model, apart from printing: reads it with what the command line
- * says of it, opens a session, runs it on .npy files. */
+ * model.h - the work of `bsrun model`, apart from printing: reads a model with the command line's settings,
+ * opens a session, runs it on .npy files. */
 #ifndef BS_LAB_MODEL_MODEL_H
 #define BS_LAB_MODEL_MODEL_H
 #include <jansson.h>
@@ -22,19 +22,20 @@ typedef struct bs_model_request {
   bs_model_words constants; /* NAME=FILE.npy: inputs that become constants */
   bs_model_words passes;    /* NAME=off or NAME=on; "all=off" */
   bs_model_words choices;   /* KEY -> PLUGIN:NAME, as bs_world_options has them */
-  const char *tuning;       /* the tuning file, whose choices serve what `choices` leave; NULL: none */
-  int64_t cache_tokens;     /* of a folder with config.json; 0: what that says */
+  const char *tuning;       /* the tuning file, whose choices serve products that `choices` leaves open; NULL:
+                             * none */
+  int64_t cache_tokens;     /* for a folder with config.json; 0: the number in that file */
   uint32_t threads;         /* 0: all processors that the process may use */
   uint32_t profile;
-  /* Told of what takes long: reading, the steps of bs_session_options.progress, a check's nodes. NULL: not.
-   */
+  /* Receives progress of slow work: reading, the steps of bs_session_options.progress, a check's nodes. May
+   * be NULL. */
   void (*progress)(void *user, const char *what, uint64_t done, uint64_t total);
   void *progress_user;
   void (*note)(void *user, const char *text); /* a line for the reader; may be NULL */
   void *note_user;
 } bs_model_request;
 
-/* A model with what was read for it. */
+/* A model with the data that were read for it. */
 typedef struct bs_model {
   bs_graph *graph;
   bs_session *session;
@@ -48,31 +49,31 @@ typedef struct bs_model {
   size_t n_texts;
   const char **passes_off;
   size_t n_passes_off;
-  json_t *tuned; /* {key: choice}: of the tuning file, as the session was opened; NULL: none was asked for */
+  json_t *tuned; /* {key: choice}: from the tuning file, when the session was opened; NULL: not requested */
 } bs_model;
 
 /* Opens the graph, makes the constants, reads the inputs' files and the sizes of dimensions: those of --dim,
- * and those that the inputs' shapes say. BS_USAGE: a word that is not of that form, an unknown name (with the
+ * and those from the inputs' shapes. BS_USAGE: a word that is not of that form, an unknown name (with the
  * nearest). BS_INPUT: a file. The caller closes in every case. */
 int32_t bs_model_open(bs_context *context, const bs_model_request *request, bs_model *out, bs_error *err);
-/* Tells request->note what the model's files hold and it passes over, if there is anything. */
+/* Sends request->note a note on parts of the model's files that are ignored, if there are any. */
 void bs_model_warn(const bs_model_request *request, const bs_graph *graph);
 /* Opens its session. BS_USAGE: a dimension has no size, or two. */
 int32_t bs_model_start(bs_context *context, const bs_model_request *request, bs_model *model, bs_error *err);
-/* The same with the packed weights and the key-value cache of another session of the model, which outlives
- * it; NULL: its own. */
+/* Like bs_model_start, with the packed weights and the key-value cache of another session of the model, which
+ * must outlive it; NULL: the session makes its own. */
 int32_t bs_model_start_beside(bs_context *context, const bs_model_request *request, bs_model *model,
                               bs_session *share, bs_error *err);
 /* Gives a dimension its size before the session opens; --dim has said no other. */
 int32_t bs_model_set_dim(bs_model *model, const char *symbol, int64_t size, bs_error *err);
-/* BS_USAGE names every input that has no file. */
+/* BS_USAGE: some inputs have no file; the error names them. */
 int32_t bs_model_need_inputs(const bs_model *model, bs_error *err);
 void bs_model_close(bs_model *model);
 
 /* {path, producer, opset, nodes, constants, constant_bytes, states, state_bytes, cache_tokens, load_seconds,
  * inputs, outputs: [{name, dtype, shape}], ops: [{op, domain, nodes}], unsupported: [{node, op, domain,
- * opset, dtype, reason}], not_judged: a line that says which sizes would help, or ""}. A symbolic dimension
- * is its name. `backend` NULL: the lowering alone is asked. */
+ * opset, dtype, reason}], not_judged: a line with the sizes that would help, or ""}. A symbolic dimension is
+ * its name. `backend` NULL: only the lowering is checked. */
 int32_t bs_model_info(const bs_model *model, const char *backend, json_t **out, bs_error *err);
 /* Runs a started model once on its inputs. {model, backend, dims, nodes, outputs: [{name, dtype, shape, min,
  * max, mean, nonfinite, first, file}], stats}. output_dir (may be NULL): each output is written there as
@@ -89,34 +90,34 @@ typedef struct bs_model_times {
   double first_token_s;      /* the first of them, which binds the session */
 } bs_model_times;
 
-/* The symbol of the number of tokens of a model that generates. BS_UNSUPPORTED: it has no key-value cache, or
+/* The symbol for the number of tokens of a generating model. BS_UNSUPPORTED: it has no key-value cache, or
  * other inputs than token ids [1, symbol]. */
 int32_t bs_model_token_dim(const bs_graph *graph, const char **out_symbol, bs_error *err);
 /* BS_INPUT, BS-MODEL-IDS: one of the ids is below 0, which an operator that counts from the end would take.
  */
 int32_t bs_model_ids_check(const int64_t *ids, size_t n, bs_error *err);
-/* Runs a session of it on n ids, behind those in its cache. out_logits lies in the session until its next
- * run. */
+/* Runs a session of the model on n ids, after those in its cache. out_logits points into the session until
+ * its next run. */
 int32_t bs_model_feed(bs_session *session, const char *symbol, const int64_t *ids, size_t n,
                       bs_tensor *out_logits, bs_error *err);
 /* Empties the cache, runs the prompt and takes the likeliest token n_new times, or until it is `stop` (which
- * is kept; -1: none). out_ids: n_new numbers. BS_OVERFLOW: the cache is full; *out_n tokens are there. */
+ * is kept; -1: none). out_ids: n_new numbers. BS_OVERFLOW: the cache is full; *out_n tokens are valid. */
 int32_t bs_model_generate(bs_session *session, const char *symbol, const int64_t *prompt, size_t n_prompt,
                           size_t n_new, int64_t stop, int64_t *out_ids, size_t *out_n, bs_model_times *times,
                           bs_error *err);
 
 /* ---- checks (check.c) ------------------------------------------------------------------------ */
 
-/* Runs every case of a folder with vectors.txt (tools/bs-export writes it) and compares the outputs with
- * those expected. `nodes`: each case also node by node (bs_session_check). Of `request` backend, threads,
- * passes and cache_tokens count. {folder, model, backend, cases, failed, rows: [{case, output, deviation,
- * limit, cosine, cosine_limit, ok, reason}], nodes: [{case, node, op, serves, origin, deviation, limit, ok,
- * reason}], stats (of the last case)}: `nodes` are all nodes of each case; of a prompt those of its last run.
- * BS_INPUT: a file is wrong, no case is there, or one compares nothing. That numbers are wrong is no error
- * here. */
+/* Runs every case of a folder with vectors.txt (tools/bs-export writes it) and compares the outputs with the
+ * expected ones. `nodes`: also checks each case node by node (bs_session_check). Uses backend, threads,
+ * passes and cache_tokens of `request`. *out: {folder, model, backend, cases, failed, rows: [{case, output,
+ * deviation, limit, cosine, cosine_limit, ok, reason}], nodes: [{case, node, op, serves, origin, deviation,
+ * limit, ok, reason}], stats (of the last case)}: `nodes` are all nodes of each case; of a prompt those of
+ * its last run. BS_INPUT: a file is wrong, there is no case, or a case compares nothing. Wrong numbers are
+ * not an error. */
 int32_t bs_model_check_folder(bs_context *context, const bs_model_request *request, int nodes, json_t **out,
                               bs_error *err);
-/* The same of a started model and its inputs, node by node: rows is empty. */
+/* Checks a started model on its inputs, node by node: rows is empty. */
 int32_t bs_model_check_nodes(const bs_model_request *request, bs_model *model, json_t **out, bs_error *err);
 
 /* Gives a started session's inputs their files. */
@@ -135,7 +136,7 @@ bs_tensor bs_model_npy_tensor(const bs_npy *file);
 /* The names of passes that are off (request->passes) into the model. */
 int32_t bs_model_read_passes(bs_model *model, const bs_model_words *words, bs_error *err);
 
-/* Helpers for the above. A text as JSON; bytes that are no UTF-8 are shown as \xNN. */
+/* Helpers for the above. A text as JSON; bytes that are not UTF-8 are shown as \xNN. */
 json_t *bs_model_json_text(const char *text);
 /* The numbers of bs_session_stats. */
 json_t *bs_model_stats(const bs_session *session);

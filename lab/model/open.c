@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * open.c - a model with what the command line says of it: constants, inputs, sizes of dimensions. */
+ * open.c - a model with the command line's settings: constants, inputs, sizes of dimensions. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +40,7 @@ static int32_t known_names(const bs_graph *g, int symbols, const char ***out_nam
   return rc;
 }
 
-enum { INPUTS = 0, SYMBOLS = 1, OTHERS = 2 }; /* what the name of a word is of */
+enum { INPUTS = 0, SYMBOLS = 1, OTHERS = 2 }; /* the kind of name in a word */
 
 /* 1: the model has the name of `size` bytes. */
 static int has_name(const bs_model *m, int of, const char *const *names, size_t n, const char *word,
@@ -52,7 +52,7 @@ static int has_name(const bs_model *m, int of, const char *const *names, size_t 
   return has;
 }
 
-/* The '=' behind the longest name that the model has; of a word without one the first '='. */
+/* Finds the '=' after the longest name that the model has; for a word without such a name the first '='. */
 static int32_t find_equals(const bs_model *m, int of, const char *word, const char **out_equals,
                            bs_error *err) {
   const char **names = NULL, *equals = strchr(word, '=');
@@ -89,7 +89,7 @@ static int32_t split_word(bs_model *m, int of, const char *option, const char *f
   return BS_OK;
 }
 
-/* BS_USAGE with the nearest name unless the model knows it. */
+/* BS_USAGE with the nearest name if the model does not have it. */
 static int32_t must_know(const bs_graph *g, int symbols, const char *name, bs_error *err) {
   const char **names = NULL;
   size_t n = 0, k = 0;
@@ -137,7 +137,7 @@ static int32_t read_dims(bs_model *m, const bs_model_words *words, bs_error *err
     const char *name, *value;
     int64_t size;
     rc = split_word(m, SYMBOLS, "dim", "NAME=N", words->words[i], &name, &value, err);
-    if (rc == BS_OK && (!bs_parse_i64(value, 0, &size) || size < 0 || size > INT32_MAX))
+    if (rc == BS_OK && (!bs_parse_size(value, &size) || size < 0 || size > INT32_MAX))
       rc = bs_error_set(err, BS_USAGE, "BS-USE-NUMBER",
                         "--dim %.60s: '%.60s' is not a whole number from 0 to %d", name, value, INT32_MAX);
     if (rc == BS_OK) rc = must_know(m->graph, 1, name, err);
@@ -148,7 +148,7 @@ static int32_t read_dims(bs_model *m, const bs_model_words *words, bs_error *err
   return rc;
 }
 
-/* What the shape of an input's file says of the symbols of its port. */
+/* Sets symbols of a port from the shape of its input file. */
 static int32_t dims_of_input(bs_model *m, const bs_port *port, const bs_npy *file, const char *path,
                              bs_error *err) {
   for (uint32_t d = 0; port->rank == file->rank && d < port->rank && d < BS_MAX_DIMS; d++) {
@@ -324,20 +324,14 @@ int32_t bs_model_read_passes(bs_model *m, const bs_model_words *words, bs_error 
   m->passes_off = calloc(words->n + 1, sizeof *m->passes_off);
   if (m->passes_off == NULL) return no_memory(err);
   for (size_t i = 0; i < words->n && rc == BS_OK; i++) {
-    const char *name, *value, *names[64];
+    const char *name = words->words[i], *names[64];
     size_t n = 0, k = 0;
-    int on;
-    rc = split_word(m, OTHERS, "pass", "NAME=off", words->words[i], &name, &value, err);
-    if (rc == BS_OK && !bs_parse_bool(value, &on))
-      rc = bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "--pass %.60s: '%.60s' is neither on nor off", name,
-                        value);
-    if (rc != BS_OK) break;
     names[n++] = "all";
     for (; n < 64 && bs_graph_pass_name((uint32_t)n - 1) != NULL; n++)
       names[n] = bs_graph_pass_name((uint32_t)n - 1);
     while (k < n && strcmp(names[k], name) != 0) k++;
     if (k < n) {
-      if (!on) m->passes_off[m->n_passes_off++] = names[k];
+      m->passes_off[m->n_passes_off++] = names[k];
       continue;
     }
     const char *nearest = bs_nearest(name, names, n);
@@ -395,7 +389,7 @@ int32_t bs_model_set_dim(bs_model *model, const char *symbol, int64_t size, bs_e
   return rc;
 }
 
-/* Every symbol needs a size: those without one, all at once. */
+/* Checks that every symbol has a size; one error lists all that have none. */
 static int32_t all_dims_known(bs_model *m, bs_error *err) {
   const char **names = NULL;
   size_t n = 0, missing = 0;
@@ -441,8 +435,8 @@ static int32_t open_session(bs_context *context, const bs_model_request *request
   return bs_session_open(context, model->graph, &options, &model->session, err);
 }
 
-/* Opens it until each of the file's choices holds. Those that cannot even be read are told, and none is
- * taken. */
+/* Opens the model repeatedly until each of the file's choices holds. Choices that cannot be read are
+ * reported, and then none is used. */
 static int32_t open_tuned(bs_context *context, const bs_model_request *request, bs_model *model,
                           bs_model_tuned *tuned, bs_error *err) {
   size_t taken = 1;

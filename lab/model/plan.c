@@ -36,7 +36,7 @@ static int32_t line_error(bs_error *err, const char *path, uint32_t line, const 
   return BS_INPUT;
 }
 
-/* Which cell of a line has which column. */
+/* Finds which cell of a line has which column. */
 static int32_t read_header(const char *path, char *line, uint32_t *out_cells, uint32_t *out_at,
                            bs_error *err) {
   char *cells[MAX_COLUMNS];
@@ -64,7 +64,7 @@ static int32_t read_block(const char *path, uint32_t number, char *line, uint32_
   for (int column = LOWER; column < N_COLUMNS; column++) {
     const char *cell = cells[at[column]];
     const int64_t most = column == SIZE ? INT64_MAX : UINT32_MAX;
-    if (bs_parse_i64(cell, 0, &numbers[column]) && numbers[column] >= 0 && numbers[column] <= most) continue;
+    if (bs_parse_i64(cell, &numbers[column]) && numbers[column] >= 0 && numbers[column] <= most) continue;
     char what[64];
     snprintf(what, sizeof what, "%s is no whole number of %s:", column_names[column],
              column == SIZE ? "63 bits" : "32 bits");

@@ -39,7 +39,7 @@ void *bs_model_dense(const bs_tensor *t, uint32_t *out_dtype, uint64_t *out_coun
   return copy;
 }
 
-/* What an output's numbers are like. */
+/* Describes an output: the range and the mean of its numbers. */
 static json_t *describe(const bs_tensor *t, const char *name, uint32_t dtype, const void *data,
                         uint64_t count) {
   double low = INFINITY, high = -INFINITY, sum = 0;
@@ -67,8 +67,8 @@ static json_t *describe(const bs_tensor *t, const char *name, uint32_t dtype, co
   return row;
 }
 
-/* DIR/NAME.npy, where other bytes than letters, digits, '.', '-' and '_' of the name become '_'. A name that
- * another output has already gets the port's number too. */
+/* DIR/NAME.npy: bytes of the name other than letters, digits, '.', '-' and '_' become '_'. If another output
+ * has the name already, the port's number is added. */
 static char *output_path(const char *dir, const char *name, const json_t *before, uint32_t number) {
   static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_";
   bs_text path = {0};

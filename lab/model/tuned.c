@@ -11,8 +11,8 @@
 #include "lab/store/env.h"
 
 #define ARROW " -> "
-/* Who serves where equal bits are demanded serves as well where they are not; tuned kernels are, models do
- * not. */
+/* An implementation that serves deterministic requests also serves others. Kernels are tuned for both, models
+ * are not. */
 #define DEMAND " deterministic"
 
 static void note(const bs_model_request *r, const char *text) {
@@ -110,7 +110,7 @@ int32_t bs_model_tuned_open(bs_context *context, const bs_model_request *r, bs_m
   if (rc == BS_OK && out->words == NULL) rc = bs_no_memory(err, "choices");
   for (size_t i = 0; rc == BS_OK && i < r->choices.n; i++) out->words[i] = r->choices.words[i];
   if (rc != BS_OK || json_array_size(out->cache.lines.entries) == 0) return rc;
-  /* Opens its plugin; that there is none is the session's to say. */
+  /* Opens the backend's plugin; the session reports its absence. */
   if (bs_find_backend(context, r->backend != NULL ? r->backend : "cpu", &backend, &state, NULL) != BS_OK)
     return BS_OK;
   rc = bs_env_plugins(context, &out->plugins, err);
@@ -122,8 +122,8 @@ int32_t bs_model_tuned_open(bs_context *context, const bs_model_request *r, bs_m
 
 /* ---- which of them hold --------------------------------------------------------------------- */
 
-/* {key, candidates} of a node of a session's report, for one of two keys; "ref" in another backend's place is
- * no candidate. */
+/* {key, candidates} of a node in a session's report, for one of two keys; "ref" as a substitute for another
+ * backend is not a candidate. */
 static json_t *asked_of(const bs_model_tuned *t, const json_t *node, const char *key, int is_ref) {
   json_t *candidates = json_array();
   const json_t *c;

@@ -52,7 +52,7 @@ static int32_t add_port(bs_checking *c, bs_port_file *ports, uint32_t *n, char *
 static int32_t add_dim(bs_checking *c, char *rest, bs_error *err) {
   const char *size = next_word(&rest), *name = rest_of(rest);
   int64_t value;
-  if (!bs_parse_i64(size, 0, &value) || value < 0 || name[0] == '\0')
+  if (!bs_parse_i64(size, &value) || value < 0 || name[0] == '\0')
     return bs_check_line_error(c, err, "dim wants a size and a name:", size);
   if (c->n_dims == BS_CHECK_PORTS)
     return bs_check_line_error(c, err, "more than 64 sizes in the case", c->name);

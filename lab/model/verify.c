@@ -57,7 +57,7 @@ static void add_note(bs_model_verified *v, const char *text) {
   json_array_append_new(v->notes, bs_model_json_text(text));
 }
 
-/* A case behind others that took all the time takes a twelfth of it at most. */
+/* If earlier cases used all the time, a case gets a twelfth of it at most. */
 static double seconds_left(const bs_model_verified *v) {
   return fmax(v->most - v->spent, v->most / 12);
 }
@@ -138,7 +138,8 @@ static int32_t fill_ports(verifying *v, const bs_made *of, bs_error *err) {
   return rc;
 }
 
-/* What a model does not accept of made inputs says nothing of its passes. */
+/* Runs one set of made inputs. An error of the model on made inputs is not a proof that its passes are
+ * wrong. */
 static int32_t try_made(verifying *v, const bs_made *of, bs_error *err) {
   char note[700];
   bs_error why = BS_ERROR_INIT;
@@ -253,7 +254,7 @@ static int32_t bind_sizes(const verifying *v, const int64_t *sizes, bs_error *er
   return rc;
 }
 
-/* The first elements of each dimension of what was given. */
+/* Copies the first elements of each dimension of the given input. */
 static void cut_out(const bs_tensor_desc *from, const bs_tensor_desc *to, const unsigned char *data,
                     unsigned char *out) {
   const size_t size = BS_DTYPE_BYTES(to->dtype);
@@ -284,7 +285,7 @@ static int32_t set_cut(verifying *v, bs_error *err) {
   return rc;
 }
 
-/* "4 of 24 layers" and the like are for the caller to say. */
+/* Notes the sizes; the caller reports notes like "4 of 24 layers". */
 static void note_sizes(const verifying *v, const int64_t *sizes, double whole) {
   const gmodel *m = v->session->graph->model;
   bs_text text = {0};
@@ -304,8 +305,8 @@ static uint32_t largest_size(const int64_t *sizes, uint32_t n) {
   return best;
 }
 
-/* Halves the largest named dimension until a comparison fits into what is left of the minute. A model that
- * cannot be bound to smaller sizes stays as it is. */
+/* Halves the largest named dimension until a comparison fits into the remaining time. A model that cannot be
+ * bound to smaller sizes stays unchanged. */
 static int32_t make_smaller(verifying *v, bs_error *err) {
   const uint32_t n = v->session->graph->model->n_symbols;
   const double left = seconds_left(v->out);
@@ -333,7 +334,7 @@ static int32_t make_smaller(verifying *v, bs_error *err) {
 
 /* ---- layers -------------------------------------------------------------------------------------- */
 
-/* What the sessions of the graph as written hold of its constants: both in their dtype and packed. */
+/* The bytes of the constants in sessions of the graph as written: both in their dtype and packed. */
 static double written_bytes(const gmodel *m) {
   uint64_t bytes = 0;
   for (uint32_t i = 0; i < m->n_values; i++) {
@@ -366,8 +367,8 @@ static int32_t open_part(verifying *v, int64_t layers, bs_error *err) {
   return rc == BS_OK ? bs_session_open(v->session->context, v->part, &o, &v->of_part, err) : rc;
 }
 
-/* Fewer layers of a folder where one comparison takes too long, or too much memory. *out_skip: there are none
- * to leave out, and the memory is not there. */
+/* Uses fewer layers of a folder if one comparison takes too long, or too much memory. *out_skip: no layers
+ * can be left out, and there is too little memory. */
 static int32_t leave_layers_out(verifying *v, int *out_skip, bs_error *err) {
   const gmodel *m = v->session->graph->model;
   const double left = seconds_left(v->out);

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT
- * verify.h - a model's planned outputs beside those of the graph as written (bs_session_verify), on the
- * inputs given and on made ones. */
+ * verify.h - compares a model's planned outputs with those of the graph as written (bs_session_verify), on
+ * the given inputs and on made ones. */
 #ifndef BS_LAB_MODEL_VERIFY_H
 #define BS_LAB_MODEL_VERIFY_H
 #include "lab/model/model.h"
 
-/* What was found: rows [{case, inputs, ok, compared, skipped, output, at, value, expected, limit, ratio,
- * pass, without, node, serves}], one for each set of inputs; notes [text]: what was not compared; error {id,
- * message, hint} of the first row that is wrong. */
+/* The results: rows [{case, inputs, ok, compared, skipped, output, at, value, expected, limit, ratio, pass,
+ * without, node, serves}], one for each set of inputs; notes [text]: parts that were not compared; error {id,
+ * message, hint} of the first wrong row. */
 typedef struct bs_model_verified {
   json_t *rows, *notes, *error;
   uint64_t failed;
   double rate;  /* FLOP/s of the graph as written on this machine, of both of its runs; 0: not measured yet */
   double spent; /* seconds of all comparisons so far */
-  double most;  /* what they may take: a minute, unless it is changed after the init */
-  double bytes; /* of memory that they may take; 0: half of what is available */
+  double most;  /* time limit: a minute, unless it is changed after the init */
+  double bytes; /* memory limit; 0: half of the available memory */
 } bs_model_verified;
 
 int32_t bs_model_verified_init(bs_model_verified *out, bs_error *err);
@@ -22,11 +22,11 @@ int32_t bs_model_verified_init(bs_model_verified *out, bs_error *err);
 void bs_model_verified_put(const bs_model_verified *verified, json_t *result);
 void bs_model_verified_free(bs_model_verified *verified);
 
-/* Compares a session whose inputs are set, or, where some are not, on made ones alone. made: 0: the inputs
- * that are set alone. That numbers are wrong is in the rows. What would take more than a minute, by its FLOPs
- * and the measured rate of `ref`, is compared at smaller sizes of named dimensions, on fewer layers of a
- * folder and on fewer sets of made inputs, and a note says so. So is what would take more memory than there
- * is; where one layer does too, nothing is compared. The session is bound as before in the end. */
+/* Compares a session, on its inputs and on made ones, or on made ones only if an input is not set. made: 0:
+ * only the session's own inputs. Wrong numbers are reported in the rows. A comparison that would take more
+ * than a minute, by its FLOPs and the measured rate of `ref`, uses smaller sizes of named dimensions, fewer
+ * layers of a folder and fewer sets of made inputs, with a note. So does one that would need more memory than
+ * available; if one layer is too large, nothing is compared. Afterwards the session is bound as before. */
 int32_t bs_model_verify(const bs_model_request *request, bs_session *session, const char *name, int made,
                         bs_model_verified *io, bs_error *err);
 #endif

@@ -85,7 +85,7 @@ int32_t bs_exchange_numbers(bs_rank *rank, const char *site, const double *mine,
   const bs_rank_api *api = bs_rank_get_api();
   double kept[8];
   if (n > 8) return bs_error_set(err, BS_INTERNAL, "BS-EXCHANGE", "%u numbers of a rank", n);
-  memcpy(kept, mine, n * sizeof *mine); /* `mine` may lie in `out_all` */
+  memcpy(kept, mine, n * sizeof *mine); /* `mine` may point into `out_all` */
   const bs_collective what = control(BS_COLL_ALL_GATHER, BS_F64, n, 0, site);
   return bs_rank_collective_host(rank, &what, kept, n, out_all, (uint64_t)n * api->world_size(rank), err);
 }

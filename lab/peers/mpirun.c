@@ -15,7 +15,7 @@ static void add_word(bs_mpirun *m, const char *word) {
   if (m->n + 1 < BS_MPIRUN_WORDS) m->words[m->n++] = word;
 }
 
-/* The first line that a program prints when asked for its version; "" where it does not run. */
+/* The first line that a program prints for --version; "" if it does not run. */
 static void version_of(const char *program, char *out, size_t size) {
   char command[128];
   out[0] = '\0';
@@ -35,7 +35,7 @@ static uint32_t cores_allowed(void) {
   return sched_getaffinity(0, sizeof set, &set) == 0 ? (uint32_t)CPU_COUNT(&set) : 0;
 }
 
-/* docs/launch-mpi.md, "What bsrun starts". Cores are divided by the communicator, so mpirun binds nothing. */
+/* docs/launch.md, "What bsrun starts". The communicator divides the cores, so mpirun binds nothing. */
 static int32_t add_mpirun(bs_mpirun *m, int crowded, bs_error *err) {
   char version[256];
   version_of("mpirun", version, sizeof version);
@@ -46,7 +46,9 @@ static int32_t add_mpirun(bs_mpirun *m, int crowded, bs_error *err) {
     return BS_UNAVAILABLE;
   }
   add_word(m, "mpirun");
-  if (hydra) add_word(m, "-disable-auto-cleanup"); /* else it kills those who could say which rank has died */
+  if (hydra)
+    add_word(m, "-disable-auto-cleanup"); /* otherwise it kills the ranks that could report which
+                                           * rank has died */
   if (hydra) return BS_OK;
   add_word(m, "--quiet");
   add_word(m, "--bind-to");

@@ -10,7 +10,7 @@
 #include "core/plugin/registry.h"
 #include "lab/error.h"
 
-/* Followers wait while the leader judges or measures alone; one that dies is noticed by the communicator. */
+/* Followers wait while the leader judges or measures; the communicator notices the end of a process. */
 #define PATIENCE_NS (INT64_C(86400) * 1000000000)
 
 struct bs_peers {
@@ -18,8 +18,8 @@ struct bs_peers {
   int64_t patience_ns;  /* of a follower */
   int64_t of_leader_ns; /* 0: the world's deadline */
   uint32_t rank;
-  int lost;  /* a message did not come through */
-  int ended; /* END or CHOSEN was heard, and nobody has asked for it yet */
+  int lost;  /* a message was lost */
+  int ended; /* END or CHOSEN arrived, and bs_peers_await_end has not returned it yet */
   int32_t status;
 };
 
@@ -27,10 +27,10 @@ typedef struct message {
   int64_t patience_ns, of_leader_ns;
   uint32_t root;
   uint64_t bytes;
-  void *data; /* of the root's process its own; elsewhere malloc'ed by the run */
+  void *data; /* in the root's process its own; elsewhere malloc'ed by the run */
 } message;
 
-/* The leader waits no longer than for any collective: the others have nothing else to do. */
+/* The leader waits only as long as for any collective: the others have nothing else to do. */
 static int64_t patience(bs_rank *rank, int64_t of_leader, int64_t of_follower) {
   return bs_rank_get_api()->rank(rank) == 0 ? of_leader : of_follower;
 }
@@ -107,7 +107,7 @@ int32_t bs_peers_open(bs_context *context, const char *comm, uint32_t world_size
   const bs_world_options options = {.struct_size = sizeof options,
                                     .world_size = world_size,
                                     .backend = "ref",
-                                    .comm = bs_innermost(comm), /* faults are for what is measured */
+                                    .comm = bs_innermost(comm), /* faults are only for the measured world */
                                     .threads_per_rank = 1,
                                     .sync_mode = BS_SYNC_NONE,
                                     .timeout_s = timeout_s};
@@ -139,7 +139,7 @@ int32_t bs_peers_text(bs_peers *peers, const char *text, char **out_text, bs_err
   *out_text = NULL;
   if (peers == NULL) return BS_OK;
   if (peers->rank == 0) {
-    m.data = (void *)(uintptr_t)text; /* read alone */
+    m.data = (void *)(uintptr_t)text; /* only read */
     m.bytes = strlen(text) + 1;
   }
   const int32_t rc = share(peers, &m, err);
@@ -204,7 +204,7 @@ const char *bs_peers_alone(const bs_context *context, const char *comm) {
 
 /* ---- configurations ------------------------------------------------------------------------------ */
 
-/* Where the first line begins that differs, of two texts of "key=value" lines. */
+/* The start of the first line that differs between two texts of "key=value" lines. */
 static size_t first_difference(const char *a, const char *b) {
   size_t i = 0, line = 0;
   while (a[i] != '\0' && a[i] == b[i]) {

@@ -31,7 +31,7 @@ struct bs_dump {
   bs_collective_hook hook;
 };
 
-/* Which part of y's exchange this is, 0 for all of it; -1: another exchange. */
+/* The index of this part of y's exchange, 0 for a whole one; -1: another exchange. */
 static int part_of(const bs_dump *dump, const bs_coll_call *call) {
   const size_t n = strlen(dump->site);
   if (call->site == NULL || strncmp(call->site, dump->site, n) != 0) return -1;
@@ -40,8 +40,9 @@ static int part_of(const bs_dump *dump, const bs_coll_call *call) {
   return rest[0] == '.' && rest[1] >= '0' && rest[1] <= '9' && rest[2] == '\0' ? rest[1] - '0' : -1;
 }
 
-/* Room for `rows` x `cols` more behind what there is, below it where a part has fewer than all tokens, beside
- * it otherwise: *out_first is where its first value goes, a row is *out_ld long. NULL: no memory. */
+/* Makes room for `rows` x `cols` more values: below the present ones if the part has fewer than all tokens,
+ * to their right otherwise. *out_first is the place of its first value, *out_ld the length of a row. NULL: no
+ * memory. */
 static double *make_room(const bs_dump *dump, captured *mine, int64_t rows, int64_t cols, int64_t *out_ld) {
   const int below = mine->rows == 0 || rows != dump->tokens;
   const int64_t all_rows = below ? mine->rows + rows : mine->rows,
@@ -58,7 +59,7 @@ static double *make_room(const bs_dump *dump, captured *mine, int64_t rows, int6
   return first;
 }
 
-/* Only the last forward counts: its first part replaces what is there. Runs on the rank's own thread. */
+/* Keeps only the last forward: its first part replaces the earlier data. Runs on the rank's own thread. */
 static uint32_t capture(void *user, uint32_t rank, const bs_coll_call *call) {
   bs_dump *dump = user;
   captured *mine = &dump->partial[rank];
@@ -113,13 +114,13 @@ int32_t bs_dump_open(const char *dir, const char *method, int64_t tokens, uint32
   const int n = snprintf(dump->dir, sizeof dump->dir, "%s", dir);
   if (n <= 0 || (size_t)n >= sizeof dump->dir) {
     bs_dump_close(dump);
-    return bs_error_set(err, BS_USAGE, "BS-DUMP-DIR", "--dump: a folder name of %d bytes (1 to %zu allowed)",
-                        n, sizeof dump->dir - 1);
+    return bs_error_set(err, BS_USAGE, "BS-DUMP-DIR", "--to: a folder name of %d bytes (1 to %zu allowed)", n,
+                        sizeof dump->dir - 1);
   }
   struct stat st;
   if (mkdir(dump->dir, 0777) != 0 && (errno != EEXIST || stat(dump->dir, &st) != 0 || !S_ISDIR(st.st_mode))) {
     const int32_t rc =
-        bs_error_errno(err, BS_IO, "BS-DUMP-DIR", errno, "--dump %s: cannot make the folder", dir);
+        bs_error_errno(err, BS_IO, "BS-DUMP-DIR", errno, "--to %s: cannot make the folder", dir);
     bs_dump_close(dump);
     return rc;
   }
@@ -185,7 +186,7 @@ static int32_t get_captured(void *user, uint32_t rank, bs_parcel *p, bs_error *e
   return BS_OK;
 }
 
-/* What was captured in other processes, on rank 0. The world is new: the case's own is gone. */
+/* Collects on rank 0 what other processes captured. It uses a new world, because the case's own is closed. */
 static int32_t collect(bs_dump *dump, const bs_case *c, bs_error *err) {
   bs_case plain = *c;
   bs_world *world = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * frame.h - what phases 0, 2 and 3 have in common: they open the subject, judge one case by gates, and close.
- */
+ * frame.h - the common part of phases 0, 2 and 3: they open the subject, judge one case by gates, and
+ * close. */
 #ifndef BS_LAB_PHASE_FRAME_H
 #define BS_LAB_PHASE_FRAME_H
 #include "lab/case/case.h"

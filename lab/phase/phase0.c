@@ -28,7 +28,7 @@ static int32_t integer_gate(const bs_case *c, const bs_experiment *e, bs_phase_r
   return rc;
 }
 
-/* Which gates caught which fault: one that catches nothing is seen. */
+/* Records which gates caught which fault, so that a gate that catches nothing is visible. */
 static void record_faults(json_t *record, const bs_fault_report *r) {
   json_t *all = json_object();
   for (uint32_t kind = 0; kind < BS_FAULT_COUNT_; ++kind) {
@@ -79,7 +79,8 @@ static int32_t fill_record(const bs_case *c, const bs_case_result *result, const
   return rc == BS_OK ? bs_record_judged(out, c, result, s, s->info.loss, valid, err) : rc;
 }
 
-/* One half alone: what it does it does right, by the gates above; here, that it is the half asked for. */
+/* Judges a half on its own. The gates above have checked its arithmetic; this one checks that it is the
+ * requested half. */
 static int32_t half_gate(const bs_case *c, const bs_experiment *e, double figure,
                          const bs_case_result *result, bs_phase_result *out, bs_error *err) {
   bs_gate gate;

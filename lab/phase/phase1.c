@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * phase1.c - phase 1, forward: the method and two dense peers (one rank's cores; all cores) as arms of one
- * sampling (lab/measure/sampler.h), hot and, when asked for, cold; the times of the phases before; what was
- * predicted. */
+ * sampling (lab/measure/sampler.h), hot and, on request, cold; the times of the phases before; the
+ * predictions. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +36,7 @@ typedef struct arm_state {
   uint64_t flush_bytes;
   bs_predicted predicted;
   bs_kernel kernel;   /* of predicted.kernel */
-  bs_error no_kernel; /* why there is none */
+  bs_error no_kernel; /* why the kernel is unknown */
 } arm_state;
 
 typedef struct phase1 {
@@ -45,12 +45,12 @@ typedef struct phase1 {
   bs_subject subject;
   uint32_t arms;
   arm_state arm[ARMS];
-  bs_sampling *hot, *cold; /* cold: NULL unless asked for */
+  bs_sampling *hot, *cold; /* cold: NULL unless requested */
   bs_machine machine;
   void *weights;  /* W, read once; NULL: each build reads the workload */
   bs_source w;    /* of weights */
   int warm;       /* the first build of the samples that are taken is */
-  bs_watch watch; /* for a request to stop alone: building is timed */
+  bs_watch watch; /* only checks for a stop request: building is timed */
   bs_progress_fn progress;
   void *user;
 } phase1;
@@ -60,7 +60,8 @@ static void tell(void *user, const char *what, uint64_t done, uint64_t total) {
   if (p->progress) p->progress(p->user, what, done, total);
 }
 
-/* Arms are built several times: W is made once where it is small and the backend's memory is the host's. */
+/* Makes W once if it is small and the backend's memory is the host's, because arms are built several
+ * times. */
 static int32_t keep_weights(phase1 *p, bs_error *err) {
   const bs_source *from = &p->subject.w;
   const bs_backend *backend = NULL;
@@ -110,7 +111,7 @@ static int32_t open_arms(phase1 *p, bs_error *err) {
 
 /* ---- samples ------------------------------------------------------------------------------------ */
 
-/* Regions and counters tell of the steady forwards alone. */
+/* Resets regions and counters, so that they cover only the steady forwards. */
 static int32_t forget_the_warm_up(void *user, bs_error *err) {
   phase1 *p = user;
   int32_t rc = BS_OK;
@@ -162,7 +163,7 @@ static int32_t sample_all(phase1 *p, bs_error *err) {
 }
 
 /* The rates of the implementation that serves an arm: another arm's, stored, or measured now. A run does not
- * fail for want of them: the record says why. */
+ * fail without them: the record has the reason. */
 static const bs_kernel *kernel_of(phase1 *p, uint32_t i, double footprint) {
   arm_state *a = &p->arm[i];
   bs_kernel *k = &a->kernel;
@@ -231,7 +232,7 @@ static json_t *arm_json(const phase1 *p, uint32_t i) {
   return out;
 }
 
-/* How many forwards make up for what the method's build and first forward cost more; null: never. */
+/* The number of forwards after which the method's build and first forward have paid off; null: never. */
 static json_t *break_even_json(const phase1 *p, const bs_sampling *s, uint32_t i) {
   const arm_state *a = &p->arm[0], *b = &p->arm[i];
   const bs_span once_a[2] = {a->build, a->first}, once_b[2] = {b->build, b->first};
@@ -243,7 +244,7 @@ static json_t *break_even_json(const phase1 *p, const bs_sampling *s, uint32_t i
   return json_integer((json_int_t)fmin(ceil(calls), 1e15));
 }
 
-/* A time that the machine does not allow has no word. */
+/* Removes the word of a time below the machine's bound. */
 static void doubt_below_bound(const phase1 *p, bs_sampling *s, uint32_t i) {
   const uint32_t both[] = {0, i};
   bs_word_facts facts = {0};
@@ -263,7 +264,7 @@ static json_t *comparisons_json(const phase1 *p, bs_sampling *s) {
   return list;
 }
 
-/* Beside what is said of the samples: bsrun prints both. */
+/* Warns of launch overhead, in addition to the messages on samples: bsrun prints both. */
 static void warn_of_device(json_t *record, const bs_case_result *result) {
   const json_int_t slowest = json_integer_value(json_object_get(record, "timings_rank"));
   char text[256];
@@ -324,8 +325,8 @@ static int32_t fill(phase1 *p, bs_phase_result *out, bs_error *err) {
   return rc;
 }
 
-/* A process that is not rank 0: its rank of the method's arm does what rank 0 tells; the dense peers are rank
- * 0's alone. */
+/* Runs a process that is not rank 0: its rank of the method's arm executes rank 0's commands; only rank 0 has
+ * the dense peers. */
 static int32_t follow(phase1 *p, bs_error *err) {
   bs_arm_case arms[BS_ARMS_MAX];
   bs_told told = {0};
@@ -367,7 +368,7 @@ int32_t bs_phase1_run(bs_context *context, const bs_experiment *e, bs_progress_f
   for (uint32_t i = 0; i < p.arms; ++i) {
     if (p.arm[i].arm) bs_arm_close(p.arm[i].arm, NULL, NULL);
   }
-  if (bs_context_stuck(context) == 0) { /* a rank that was left behind may be reading it */
+  if (bs_context_stuck(context) == 0) { /* otherwise a rank that has not returned may still read it */
     bs_source_release(&p.w);
     free(p.weights);
   }

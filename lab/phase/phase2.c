@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * phase2.c - phase 2, backward with respect to the input (and to weights and bias): forward, the loss's
- * gradient, backward; dX, dW and db judged against fp64 by the gates of phase 0, with faults that must be
- * caught. Regions are kept for the record, nothing is compared by time. */
+ * gradient, backward. The gates of phase 0 judge dX, dW and db against fp64, with faults that must be caught.
+ * Regions are kept for the record; times are not compared. */
 
 #include "lab/gate/gradient.h"
 #include "lab/phase/frame.h"
@@ -28,7 +28,7 @@ static void add_errors(json_t *record, const char *of, const bs_verdict *v) {
                 "columns_judged", (json_int_t)v->features));
 }
 
-/* What was proposed for one backward, and what the host counted, over all ranks. */
+/* Adds the proposed and the counted amounts of one backward, over all ranks. */
 static void add_counts(json_t *record, const bs_gradient_result *result) {
   uint64_t flops = 0, wire = 0;
   int claims = 1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * phase3.c - phase 3, training: forward, the loss's gradient, backward and a step of SGD or AdamW, some times
- * over; the weights of every rank judged behind each step against fp64, with faults that must be caught.
- * Regions are kept for the record, nothing is compared by time. */
+ * phase3.c - phase 3, training: forward, the loss's gradient, backward and a step of SGD or AdamW, several
+ * times. After each step the weights of every rank are judged against fp64, with faults that must be caught.
+ * Regions are kept for the record; times are not compared. */
 
 #include "core/base/error.h"
 #include "lab/activation.h"
@@ -11,8 +11,8 @@
 #include "lab/phase/record_fields.h"
 #include "lab/store/record.h"
 
-/* The sum of Y, which workloads give who are not asked, has the same gradient whatever Y is: what trains
- * nothing judges nothing. */
+/* The loss for training. The sum of Y, the default of workloads, has the same gradient for every Y: training
+ * with it would test nothing. */
 static uint32_t loss_of(const bs_experiment *e, const bs_subject *s) {
   const int asked = bs_config_find(e->config, "workload.loss") != NULL;
   return s->info.loss == BS_LOSS_SUM && !asked ? (uint32_t)BS_LOSS_MSE_ZERO : s->info.loss;
@@ -94,8 +94,8 @@ static int32_t gradient_gates(const bs_case *c, const bs_experiment *e, const bs
   return rc;
 }
 
-/* Of half a mask there is nothing to choose from: the weights that were left out are gone. And a bias behind
- * an activation cannot be read: forward gives act(b) of zeros. */
+/* Refuses a re-mask that is impossible. A half mask cannot choose new weights: the dropped ones are lost. A
+ * bias with an activation cannot be read: forward of zeros gives act(b). */
 static int32_t refuse_remask(const bs_case *c, const bs_train_options *o, bs_error *err) {
   bs_proposal p;
   const int32_t rc = bs_case_propose(c, 0, &p, err);

@@ -26,7 +26,7 @@ static json_t *algorithm_list(const char *text) {
   return list;
 }
 
-/* What the method said it would do against what the host counted, for one forward of one rank. */
+/* Compares the method's proposal with what the host counted, for one forward of one rank. */
 static int claims_hold(const bs_case_rank *rank) {
   uint64_t payload = 0;
   for (uint32_t i = 0; i < rank->proposal.n_collectives; ++i) payload += rank->proposal.coll_payload[i];
@@ -118,7 +118,7 @@ int32_t bs_record_mixed(json_t *record, const bs_mixed_error *m, bs_error *err) 
 
 /* ---- the device ---------------------------------------------------------------------------------- */
 
-/* Of the device's time: events and host agree within a tenth, or the device has waited for the host. */
+/* The enqueue time as a share of the device's time, above which the device waits for the host. */
 static const double LAUNCH_BOUND = 0.9;
 
 int bs_launch_bound(const bs_case_rank *rank, char *out_text, size_t size) {

@@ -23,7 +23,7 @@ const char *const bs_sim_term_names[BS_SIM_TERMS] = {"compute",      "memory",  
 
 /* ---- figures ------------------------------------------------------------------------------------- */
 
-/* What comes while a world tells its figures. */
+/* State while a world reports its figures. */
 typedef struct taking {
   bs_simulated *s;
   sim_trace *trace; /* NULL: spans are dropped */
@@ -158,7 +158,7 @@ static void drop(const simulation *s, bs_world *world) {
   }
 }
 
-/* What rank 0 said that it would do in a forward, against what the host counted. */
+/* Compares rank 0's proposal for a forward with what the host counted. */
 static int32_t count(const simulation *s, bs_world *world, bs_simulated *out, bs_error *err) {
   const bs_rank *first = bs_world_rank(world, 0);
   bs_proposal p;
@@ -216,7 +216,7 @@ int32_t bs_simulate_traced(const bs_case *c, uint32_t work, sim_trace *trace, bs
 
 /* ---- an experiment ------------------------------------------------------------------------------- */
 
-/* The method's mask, placement and options are not the dense layer's; one rank has no neighbours. */
+/* The dense layer has none of the method's mask, placement and options, and runs on one rank. */
 bs_case bs_simulated_dense(const bs_case *like) {
   bs_case c = *like;
   c.method = "dense";
@@ -302,14 +302,14 @@ static int32_t add_layer(json_t *record, const bs_case *c, const bs_subject *sub
       err);
 }
 
-/* The machine's file, as hardware.name says. */
+/* The machine's file, from hardware.name. */
 static const char *machine_of(const bs_experiment *e) {
   const char *name = NULL;
   bs_config_str(e->config, "hardware.name", NULL, &name, NULL);
   return name;
 }
 
-/* The method's pass, whose trace is written where one is asked for. */
+/* Simulates the method's pass, and writes its trace on request. */
 static int32_t simulate_method(const bs_experiment *e, const bs_case *c, uint32_t work, bs_simulated *out,
                                bs_error *err) {
   if (e->trace_file == NULL) return bs_simulate_case(c, work, out, err);
@@ -331,7 +331,8 @@ int32_t bs_simulated_takes_time(double time, bs_error *err) {
   return BS_CONFIG;
 }
 
-/* More ranks than the machine has on a switch, and nobody has said what lies between them. */
+/* Notes that there are more ranks than the machine has on a switch, and that the links between switches are
+ * not specified. */
 static void tell_beyond(const bs_experiment *e, const bs_case *c, const bs_simulated *s, json_t *told) {
   char text[400];
   const int ring = e->algorithm == NULL || e->algorithm[0] == '\0';
@@ -377,7 +378,7 @@ static int32_t simulate(bs_context *context, const bs_experiment *e, const bs_su
   json_object_set_new(out->record, "simulated", told);
   if (rc == BS_OK) rc = add_layer(out->record, c, subject, &method, err);
   json_decref(method.steps);
-  out->passed = 1; /* it ran; nothing is judged */
+  out->passed = 1; /* it ran; no gate judges it */
   return rc;
 }
 

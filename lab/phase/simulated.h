@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * simulated.h - a layer in a world whose clock is virtual (plugins/sim): one pass a run, no statistics, and
- * what the time went into. Such a world never enters an arm (lab/measure/arm.h): its times are the same each
- * time, and are not measured. */
+ * simulated.h - a layer in a world with a virtual clock (plugins/sim): one pass a run, no statistics, and the
+ * parts of its time. Such a world is never used in an arm (lab/measure/arm.h): its times are equal in each
+ * run, and are not measured. */
 #ifndef BS_LAB_PHASE_SIMULATED_H
 #define BS_LAB_PHASE_SIMULATED_H
 #include "lab/case/case.h"
@@ -10,10 +10,11 @@
 #include "lab/progress.h"
 #include "lab/result.h"
 
-/* What cannot be asked of a virtual clock or of a backend without values: BS-SIM-VALUES, BS-SIM-OVERLAP. */
+/* Refuses requests that a virtual clock or a backend without values cannot fulfil: BS-SIM-VALUES,
+ * BS-SIM-OVERLAP. */
 int32_t bs_simulated_check(bs_context *context, const bs_experiment *experiment, bs_error *err);
 
-/* Where time goes; the terms of the rank that ends last add up to its time. */
+/* The parts of the time; the terms of the rank that ends last add up to its time. */
 enum bs_sim_term {
   BS_SIM_COMPUTE = 0,
   BS_SIM_MEMORY = 1,
@@ -30,46 +31,49 @@ extern const char *const bs_sim_term_names[BS_SIM_TERMS];
 typedef struct bs_simulated {
   double ps;
   double own[BS_SIM_TERMS];         /* of the rank that ends last */
-  double path[BS_SIM_TERMS];        /* of the longest chain over all ranks, in which nobody waits */
-  double compute_side, memory_side; /* the ops of that rank: each side of the roofline alone */
+  double path[BS_SIM_TERMS];        /* of the longest chain over all ranks, which has no waits */
+  double compute_side, memory_side; /* the ops of that rank: each side of the roofline separately */
   uint32_t last_rank;
   uint32_t phantom;               /* 1: without values */
   double messages, message_bytes; /* of all ranks */
   double ops, ops_not_costed;
-  double device_bytes;                /* most of one device, the layer's building included */
-  char engine[48];                    /* "closed forms", "order K", ... */
-  char label[16];                     /* "published", "calibrated" */
-  uint64_t flops, wire_bytes;         /* counted by the host, of all ranks */
-  uint32_t claims;                    /* 1: as the method proposed, on rank 0 (of a forward) */
-  double switch_ranks;                /* devices on one switch; 0: any number */
-  double domain_most, outside_domain; /* bytes that the machine was fitted to (0: none); collectives beyond */
+  double device_bytes;                   /* most of one device, the layer's building included */
+  char engine[48];                       /* "closed forms", "order K", ... */
+  char label[16];                        /* "published", "calibrated" */
+  uint64_t flops, wire_bytes;            /* counted by the host, of all ranks */
+  uint32_t claims;                       /* 1: as the method proposed, on rank 0 (of a forward) */
+  double switch_ranks;                   /* devices on one switch; 0: any number */
+  double domain_most, outside_domain;    /* bytes to which the machine was fitted (0: none); number of
+                                          * collectives outside them */
   uint64_t trace_events, trace_left_out; /* of the trace */
   json_t *steps; /* with plugins.sim.steps: of the rank that ends last, times in us; else NULL. json_decref */
 } bs_simulated;
 
-/* BS_CONFIG, BS-SIM-MACHINE, where a simulated time is 0: the machine has no numbers. */
+/* BS_CONFIG, BS-SIM-MACHINE: a simulated time is 0, because the machine has no numbers. */
 int32_t bs_simulated_takes_time(double time, bs_error *err);
 
-/* Builds the case's layer in a world of its own and runs one pass (enum bs_arm_work) of it. The case's
- * threads, sync mode, warm-up and iterations do not count. BS_UNSUPPORTED, BS-SIM-CLOCK: its communicator has
- * no clock of its own. */
+/* Builds the case's layer in a separate world and runs one pass (enum bs_arm_work) of it. Ignores the case's
+ * threads, sync mode, warm-up and iterations. BS_UNSUPPORTED, BS-SIM-CLOCK: its communicator has no virtual
+ * clock. */
 int32_t bs_simulate_case(const bs_case *c, uint32_t work, bs_simulated *out, bs_error *err);
 struct sim_trace;
-/* The same, and what each rank did and sent goes to the trace (sim/trace.h; plugins.sim.trace_events). */
+/* Like bs_simulate_case, but also writes the work and the messages of each rank to the trace (sim/trace.h;
+ * plugins.sim.trace_events). */
 int32_t bs_simulate_traced(const bs_case *c, uint32_t work, struct sim_trace *trace, bs_simulated *out,
                            bs_error *err);
-/* "compute", "memory", "launch", "wire", "wait": the largest; "nothing" where no time has passed. */
+/* "compute", "memory", "launch", "wire", "wait": the largest; "nothing" if no time has passed. */
 const char *bs_simulated_limit(const bs_simulated *s);
-/* "in-domain": every collective is of a size that a calibrated machine was fitted to; else "extrapolated". */
+/* "in-domain": the sizes of all collectives are within the fit of a calibrated machine; else
+ * "extrapolated". */
 const char *bs_simulated_domain(const bs_simulated *s);
-/* Whether a gate may judge a row of this domain and label. BS_INCONCLUSIVE, BS-SIM-EXTRAPOLATED: it is not
- * "in-domain", and the caller has not accepted that. `what` names the row. */
+/* Tests whether a gate may judge a row of this domain and label. BS_INCONCLUSIVE, BS-SIM-EXTRAPOLATED: it is
+ * not "in-domain", and the caller has not accepted that. `what` names the row. */
 int32_t bs_simulated_judgeable(const char *what, const char *domain, const char *label, int accept,
                                bs_error *err);
 /* The dense layer on one rank of the same machine. */
 bs_case bs_simulated_dense(const bs_case *like);
 
-/* A sentence on the trace that the run of a record wrote; 0: it wrote none. */
+/* Writes a sentence on the trace that the run of a record wrote; 0: no trace. */
 int bs_simulated_trace_text(const json_t *record, char *out_text, size_t size);
 /* Phases 1, 2 and 3 of an experiment in such a world: the method and the dense layer on one rank, in the
  * record's "simulated". */

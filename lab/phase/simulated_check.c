@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * simulated_check.c - what a run in virtual time cannot do, and which of its rows a gate may judge. */
+ * simulated_check.c - refuses what a run in virtual time cannot do, and decides which of its rows a gate may
+ * judge. */
 #include <string.h>
 
 #include "lab/clock.h"
@@ -14,7 +15,7 @@ int32_t bs_simulated_check(bs_context *context, const bs_experiment *e, bs_error
     if (e->phase == BS_PHASE_CORRECTNESS) {
       bs_error_set(err, BS_UNSUPPORTED, "BS-SIM-VALUES", "backend %s holds no values: %s judges numbers",
                    e->backend, e->phase_name);
-      bs_error_hint(err, "--backend virtual:ref has values and the same times; --phase 1 tells the time");
+      bs_error_hint(err, "--backend virtual:ref has values and the same times; --phase time tells the time");
       return BS_UNSUPPORTED;
     }
     if (!is_virtual) {
@@ -26,13 +27,13 @@ int32_t bs_simulated_check(bs_context *context, const bs_experiment *e, bs_error
     }
   }
   if (e->trace_file != NULL && e->phase == BS_PHASE_CORRECTNESS) {
-    bs_error_set(err, BS_USAGE, "BS-SIM-TRACE", "--trace is of virtual time, and phase 0 has none");
-    bs_error_hint(err, "--phase 1");
+    bs_error_set(err, BS_USAGE, "BS-SIM-TRACE", "--to trace needs virtual time, and phase 0 has none");
+    bs_error_hint(err, "--phase time");
     return BS_USAGE;
   }
   if (!is_virtual && e->trace_file != NULL) {
     bs_error_set(err, BS_UNSUPPORTED, "BS-SIM-TRACE",
-                 "a trace is of virtual time, and communicator %s lives by the machine's clock", e->comm);
+                 "a trace needs virtual time, and communicator %s uses the machine's clock", e->comm);
     bs_error_hint(err, "--plugin sim --hardware sim-flat");
     return BS_UNSUPPORTED;
   }
@@ -67,7 +68,6 @@ int32_t bs_simulated_judgeable(const char *what, const char *domain, const char 
                "%s: the row is extrapolated (%s), so no gate judges it", what,
                fitted ? "a collective has a size or ranks that the machine was not fitted to"
                       : "the machine is published, not calibrated");
-  bs_error_hint(err,
-                "a machine of bsrun sim fit that covers these sizes and ranks, or --accept-extrapolated");
+  bs_error_hint(err, "a machine of bsrun sim fit that covers these sizes and ranks, or --force");
   return BS_INCONCLUSIVE;
 }

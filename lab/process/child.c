@@ -25,7 +25,8 @@ static void redirect(const int stdio[3]) {
   }
 }
 
-/* In the child. The number of the parent is known before the fork: one that has died meanwhile is seen. */
+/* Runs in the child. The parent's number was read before the fork, so the child notices a parent that has
+ * died since. */
 static _Noreturn void become(const bs_child *c, pid_t parent) {
   if (c->death != 0) prctl(PR_SET_PDEATHSIG, c->death);
   const int not_run = c->not_run != 0 ? c->not_run : BS_CHILD_NOT_RUN;
@@ -44,7 +45,7 @@ pid_t bs_child_start(const bs_child *c) {
   fflush(NULL);
   const pid_t pid = fork();
   if (pid == 0) become(c, parent);
-  /* here and there: whoever is first */
+  /* both processes call it, because either may run first */
   if (pid > 0 && c->group != BS_CHILD_KEEP) setpgid(pid, c->group > 0 ? c->group : pid);
   return pid;
 }

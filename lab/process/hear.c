@@ -7,7 +7,8 @@
 
 #include "lab/process/process.h"
 
-/* Standard output is the pipe, of which nothing else may know. What is opened ends with the process. */
+/* Runs in the child. Standard output is the pipe, which other code must not use. Everything that is opened is
+ * released with the process. */
 static void speak(void *user) {
   const bs_hearing *h = user;
   const int fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * leftover.c - what a child leaves behind when it is killed: processes in groups of their own, and segments
- * of shared memory with names (ours have none). process.h. */
+ * leftover.c - finds what a killed child leaves: processes in separate groups, and named segments of shared
+ * memory (Block-Shock's own have no names). process.h. */
 #include <ctype.h>
 #include <dirent.h>
 #include <fcntl.h>
@@ -23,14 +23,14 @@ static int is_kept(pid_t pid, const pid_t *keep, size_t n) {
   return 0;
 }
 
-/* Killed and taken; one that the kernel does not let go is left after two seconds. */
+/* Kills and reaps it; one that the kernel does not end is left after two seconds. */
 static int end_one(pid_t pid) {
   int status;
   kill(pid, SIGKILL);
   return bs_child_ended(pid, 2.0, &status) > 0;
 }
 
-/* Children of this thread, which is the only one. Where the kernel keeps no such list, they are left. */
+/* Ends the children of this thread, which is the only one. If the kernel has no such list, they are left. */
 static size_t end_round(const pid_t *keep, size_t n) {
   char path[64], text[4096];
   size_t ended = 0;
@@ -80,7 +80,7 @@ static int maps_name(const char *pid, const char *name) {
 static int is_mapped(const char *name) {
   int found = 0;
   DIR *dir = opendir("/proc");
-  if (dir == NULL) return 1; /* nobody can tell */
+  if (dir == NULL) return 1; /* unknown, so treat it as mapped */
   for (const struct dirent *e; !found && (e = readdir(dir)) != NULL;)
     if (isdigit((unsigned char)e->d_name[0])) found = maps_name(e->d_name, name);
   closedir(dir);

@@ -65,7 +65,7 @@ static void keep_end(bs_text *text) {
 static int read_part(int fd, bs_text *into, int whole) {
   char part[8192];
   if (fd < 0) return 0;
-  for (int i = 0; i < MAX_READS; i++) { /* who writes faster than this reads must not hold up the others */
+  for (int i = 0; i < MAX_READS; i++) { /* limits reads, so that a fast writer does not hold up the others */
     const ssize_t n = read(fd, part, sizeof part);
     if (n == 0) return 0;
     if (n < 0 && errno == EINTR) continue;
@@ -80,7 +80,7 @@ int bs_process_read(int fd, bs_text *into) {
   return read_part(fd, into, 0);
 }
 
-/* Closed pipes are no longer watched: a child that has closed its stderr still runs. */
+/* Closed pipes are not watched any more: a child that has closed its stderr still runs. */
 static void take_output(int *fd, bs_text *into, int whole) {
   if (!read_part(*fd, into, whole)) close_one(fd);
 }
@@ -129,7 +129,7 @@ void bs_process_ask(bs_process *p, int number, double grace) {
   p->ask_at = 0.0;
   if (p->kill_at == 0.0 || at < p->kill_at) p->kill_at = at;
   kill(p->pid, number);
-  kill(p->pid, SIGCONT); /* one that is stopped hears it too */
+  kill(p->pid, SIGCONT); /* a stopped process must receive it too */
 }
 
 void bs_process_kill(bs_process *p) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * counters.h - the processor's own counters by perf_event, of this process and the threads that it starts
- * while they are open. Where the system does not permit them, or has none, the reason is told. */
+ * counters.h - the processor's counters by perf_event, of this process and the threads that it starts while
+ * they are open. If the system lacks or forbids them, the reason is reported. */
 #ifndef BS_LAB_PROFILE_COUNTERS_H
 #define BS_LAB_PROFILE_COUNTERS_H
 #include <jansson.h>
@@ -21,16 +21,16 @@ typedef struct bs_counters {
   char reason[200];              /* why some are not known; "" */
 } bs_counters;
 
-/* Threads that are there already are not counted. wanted 0: none is opened, as if they were not permitted.
- * Not permitted is no error. */
+/* Opens the counters. Existing threads are not counted. wanted 0: none are opened, as if they were forbidden.
+ * It is not an error if they are forbidden. */
 void bs_counters_open(int wanted, bs_counters *out);
 void bs_counters_start(bs_counters *c);
 /* Adds what has been counted since start, scaled where the counters were shared with others. */
 void bs_counters_stop(bs_counters *c);
 void bs_counters_close(bs_counters *c);
 /* {known, reason, cycles, instructions, llc_misses, branch_misses, ipc, branch_misses_per_1000, llc_share}:
- * of one of `calls` calls that take `seconds` each; read_bytes_s: what the memory gives (0: unknown). What is
- * not known is left out. */
+ * of one of `calls` calls that take `seconds` each; read_bytes_s: the memory's read rate (0: unknown).
+ * Unknown fields are left out. */
 json_t *bs_counters_json(const bs_counters *c, double calls, double seconds, double read_bytes_s);
 /* The reason for an errno and the value of perf_event_paranoid (INT32_MIN: it cannot be read). */
 void bs_counters_reason(int error, int32_t paranoid, char *out, size_t size);

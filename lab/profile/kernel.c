@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * kernel.c - a profile of one kernel: its calls beside the bound of its work. */
+ * kernel.c - a profile of one kernel: its calls compared with the bound of its work. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -7,13 +7,14 @@
 #include "lab/kernel/bound.h"
 #include "lab/measure/stats.h"
 #include "lab/profile/parts.h"
+#include "lab/stop.h"
 
 enum { LEAST_CALLS = 5, MOST_CALLS = 20000, WARM_CALLS = 3 };
+static const double TURN_S = 0.1;
 
 static const char *const limits[BS_LIMITS_] = {"fma", "exp", "bytes", "launch"};
 
-/* What a call takes that does next to nothing: a problem of one query, one key. Below 0: it is not
- * known. */
+/* The time of a call with almost no work: a problem of one query, one key. Below 0: not known. */
 static double launch_of(const bs_kernel_setup *setup) {
   bs_kernel_problem least = *setup->problem;
   bs_kernel_setup s = *setup;
@@ -31,11 +32,22 @@ static double launch_of(const bs_kernel_setup *setup) {
   return rc == BS_OK ? bs_median(seconds, 11) : -1.0;
 }
 
-/* As many calls as fit into the time. */
+/* The number of calls that fit into the time. */
 static uint64_t calls_for(bs_kernel_arm *arm, double seconds, double *out_first, bs_error *err, int32_t *rc) {
   *rc = bs_kernel_arm_series(arm, WARM_CALLS, 1, out_first, err);
   const double n = *rc == BS_OK && *out_first > 0 ? seconds / *out_first : LEAST_CALLS;
   return n < LEAST_CALLS ? LEAST_CALLS : n > MOST_CALLS ? MOST_CALLS : (uint64_t)n;
+}
+
+/* n calls, a signal being heard every TURN_S seconds or call. */
+static int32_t time_calls(bs_kernel_arm *arm, uint64_t n, double first, double *seconds, bs_error *err) {
+  const uint64_t turn = first > 0 && TURN_S / first > 1 ? (uint64_t)fmin(TURN_S / first, MOST_CALLS) : 1;
+  int32_t rc = BS_OK;
+  for (uint64_t at = 0; rc == BS_OK && at < n; at += turn) {
+    rc = bs_stop_check(err);
+    if (rc == BS_OK) rc = bs_kernel_arm_series(arm, 0, n - at < turn ? n - at : turn, seconds + at, err);
+  }
+  return rc;
 }
 
 static int32_t describe(const bs_kernel_setup *setup, bs_kernel_arm *arm, const bs_counters *counters,
@@ -82,7 +94,7 @@ int32_t bs_profile_kernel(const bs_kernel_setup *setup, const bs_profile_options
   if (rc == BS_OK && (seconds = calloc(n, sizeof *seconds)) == NULL)
     rc = bs_no_memory(err, "the times of calls");
   bs_counters_start(&counters);
-  if (rc == BS_OK) rc = bs_kernel_arm_series(arm, 0, n, seconds, err);
+  if (rc == BS_OK) rc = time_calls(arm, n, first, seconds, err);
   bs_counters_stop(&counters);
   if (rc == BS_OK) rc = describe(setup, arm, &counters, (double)n, bs_median(seconds, n), out, err);
   if (rc == BS_OK)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * layer.c - a profile of one forward of a layer: the regions of each rank, what the ranks wait for, and the
+ * layer.c - a profile of one forward of a layer: the regions of each rank, the waits of ranks, and the
  * machine's bound. The layer runs twice, the first time with a third of the forwards: the difference of the
- * counters is what forwards alone count. */
+ * counters counts only forwards. */
 #include <math.h>
 #include <stdio.h>
 
@@ -48,8 +48,8 @@ static int32_t add_rank(json_t *record, const bs_case_rank *rank, int32_t r, dou
   return rc;
 }
 
-/* Who is slower than the others, and how long the others wait for it: the rank that arrives last waits for
- * nobody, so what a collective itself takes is its shortest time over the ranks. */
+/* Adds which rank is slower than the others, and how long the others wait for it. The rank that arrives last
+ * does not wait, so the collective's own time is its shortest one over the ranks. */
 static int32_t add_ranks(json_t *record, const bs_case_result *result, double call_s, bs_error *err) {
   double most = 0, sum = 0, collective = 0, least = INFINITY;
   for (uint32_t r = 0; r < result->world_size; r++) {
@@ -135,7 +135,7 @@ static int32_t run_twice(bs_case *c, const bs_profile_options *o, bs_case_result
   bs_counters_start(counters);
   if (rc == BS_OK) rc = bs_case_run(c, out_result, err);
   bs_counters_stop(counters);
-  for (int i = 0; i < BS_PERF_EVENTS_; i++) /* of one forward alone nothing is known */
+  for (int i = 0; i < BS_PERF_EVENTS_; i++) /* unknown for a single forward */
     counters->count[i] = all > part ? counters->count[i] - before[i] : NAN;
   bs_counters_close(counters);
   return rc;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * model.c - a profile of a model: its nodes by `model bench --profile`, and the bound of all their work. */
+ * model.c - a profile of a model: its nodes by `model bench --show nodes`, and the bound of all their work.
+ */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,8 +13,8 @@
 #include "lab/model/bench.h"
 #include "lab/profile/parts.h"
 
-/* What a node cannot be shorter than: the multiply-adds of f32, and the bytes of one that touches at least as
- * many as the rate was measured on (fewer may lie in a cache). 0: not known. */
+/* The bound of a node's time: the multiply-adds of f32, and its bytes if they are at least as many as in the
+ * measurement of the rate (fewer may be in a cache). 0: not known. */
 static double node_bound(const json_t *node, const bs_kernel_peaks *rates) {
   const double bytes = bs_get_number(node, "bytes");
   const double fma =
@@ -49,7 +50,7 @@ static int32_t add_nodes(json_t *record, const json_t *nodes, const json_t *row,
                         err);
 }
 
-/* What the machine could do for the FLOPs and bytes of a run: f32, since models are mostly of that. */
+/* Adds the machine's bound for the FLOPs and bytes of a run, with rates of f32, the dtype of most models. */
 static int32_t add_bound(json_t *record, const json_t *row, const bs_kernel_peaks *rates, bs_error *err) {
   static const char *const names[] = {"fma", "bytes"};
   const double seconds[] = {bs_get_number(row, "flops") / rates->flops,
@@ -106,8 +107,7 @@ int32_t bs_profile_model(bs_context *context, bs_model_request *request, bs_mode
   int32_t rc = bs_model_bench_run(context, request, model, &how, &result, err);
   bs_counters_stop(&counters);
   bs_counters_close(&counters);
-  /* Counts of reading, planning and many runs are no counts of a run: only quotients of them mean something.
-   */
+  /* The counters include reading, planning and many runs, so only their quotients have a meaning. */
   const json_t *rows = json_object_get(result, "rows");
   const json_t *row = json_array_get(rows, json_array_size(rows) > 0 ? json_array_size(rows) - 1 : 0);
   if (rc == BS_OK)

@@ -20,7 +20,7 @@ static const char *const keys[] = {"tensor_percent", "dram_percent", "sm_percent
                                    "warps_percent",  "seconds",      "registers"};
 enum { N_KEYS = sizeof keys / sizeof keys[0], SECONDS = 4 };
 
-/* Names of ncu's metrics, of the raw page and of the sections, and what they are here. */
+/* Names of ncu's metrics, on the raw page and in the sections, and their keys here. */
 static const struct metric {
   const char *name;
   uint32_t key; /* of keys */
@@ -50,7 +50,7 @@ typedef struct kernel {
   uint64_t n[N_KEYS];
 } kernel;
 
-/* A cell of a metric that is known; it is read when all of the file has told its style. */
+/* A cell of a known metric; it is converted after the whole file has shown its number style. */
 typedef struct value {
   const char *text;
   double factor;
@@ -67,7 +67,7 @@ typedef struct line {
 /* The columns of the header, which are the same memory's. */
 typedef struct table {
   const char *path;
-  size_t number; /* of the line at hand */
+  size_t number; /* of the current line */
   line head, units, at;
   size_t kernel, name, value, unit; /* columns; MOST_CELLS: none */
   int raw;                          /* a row a kernel, with a line of units */
@@ -188,7 +188,7 @@ static int32_t add_row(table *t) {
   return rc;
 }
 
-/* The numbers of known metrics tell; where each can be of both styles, the others do. */
+/* Finds the style from the numbers of known metrics; if all of these fit both styles, from the others. */
 static int32_t find_style(table *t, enum bs_ncu_style *out) {
   const bs_ncu_votes *v = &t->known;
   const size_t point = v->first[BS_NCU_POINT], comma = v->first[BS_NCU_COMMA];
@@ -244,7 +244,7 @@ static int32_t read_lines(table *t, char *text) {
     if (end != NULL) *end = '\0';
     next = end != NULL ? end + 1 : NULL;
     const size_t length = strlen(at);
-    if (length == 0 && next == NULL) break; /* behind the last line's end */
+    if (length == 0 && next == NULL) break; /* after the end of the last line */
     t->number++;
     if (length > 0 && at[length - 1] == '\r') at[length - 1] = '\0';
     if (t->head.n == 0 && !is_head(at)) continue;

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: MIT
- * ncu.h - what Nsight Compute has written as CSV: `ncu --csv`, a row a metric, or `--page raw`, a row a
- * kernel. */
+ * ncu.h - reads CSV of Nsight Compute: `ncu --csv`, a row a metric, or `--page raw`, a row a kernel. */
 #ifndef BS_LAB_PROFILE_NCU_H
 #define BS_LAB_PROFILE_NCU_H
 #include <jansson.h>
 
 #include "blockshock/blockshock.h"
 
-/* Takes {kernel, launches, ncu: {tensor_percent, dram_percent, sm_percent, warps_percent, seconds,
- * registers}}, number `at` of `all`: the means of the launches of one kernel's name; what no launch tells
- * (n/a, nan) is left out. Another result than BS_OK ends the reading. */
+/* Receives {kernel, launches, ncu: {tensor_percent, dram_percent, sm_percent, warps_percent, seconds,
+ * registers}}, number `at` of `all`: the means of the launches of one kernel's name; metrics without a value
+ * (n/a, nan) are left out. A result other than BS_OK ends the reading. */
 typedef int32_t (*bs_ncu_take)(void *user, const json_t *kernel, size_t at, size_t all, bs_error *err);
 
-/* Nothing is taken before all of the file is read. BS_INPUT: not a file of ncu, or damaged (with the line),
- * or it names no kernel, or its numbers do not tell whether a comma is a decimal one. */
+/* Calls `take` only after the whole file is read. BS_INPUT: not a file of ncu, or damaged (with the line), or
+ * it names no kernel, or its numbers do not show whether a comma is a decimal one. */
 int32_t bs_ncu_read(const char *path, bs_ncu_take take, void *user, bs_error *err);
 #endif

@@ -31,7 +31,7 @@ int bs_ncu_tells_nothing(const char *text) {
   return 0;
 }
 
-/* The number without the marks of thousands and with a point; 0: it is none in this style. */
+/* The number without marks of thousands and with a point; 0: not a number in this style. */
 static int plain(const char *text, char group, char point, char out[LONGEST]) {
   size_t n = 0, run = digits(text + (*text == '-'));
   const char *from = text + (*text == '-');

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * parts.h - what the subjects of a profile share. */
+ * parts.h - shared parts of the subjects of a profile. */
 #ifndef BS_LAB_PROFILE_PARTS_H
 #define BS_LAB_PROFILE_PARTS_H
 #include "lab/measure/load.h"
 #include "lab/profile/counters.h"
 #include "lab/profile/profile.h"
 
-/* One part; what is 0 is left out. bound_s: what the part cannot be shorter than. */
+/* Adds one part; members that are 0 are left out. bound_s: the lower bound of the part's time. */
 typedef struct bs_profile_part {
   const char *name;
   int32_t rank; /* -1: none */
@@ -17,7 +17,7 @@ typedef struct bs_profile_part {
 json_t *bs_profile_record(const char *kind, const char *name, uint32_t threads, uint32_t ranks,
                           double call_s);
 int32_t bs_profile_add(json_t *record, const bs_profile_part *part, bs_error *err);
-/* How call_s spreads: of so many calls (or samples) the shortest and the 95th percentile. */
+/* Adds the spread of call_s: the shortest and the 95th percentile of so many calls (or samples). */
 int32_t bs_profile_calls(json_t *record, double n, double min_s, double p95_s, bs_error *err);
 /* bound: seconds by each of n > 0 named limits; below 0: not known. */
 int32_t bs_profile_bound(json_t *record, const char *const *names, const double *seconds, uint32_t n,
@@ -26,6 +26,7 @@ int32_t bs_profile_bound(json_t *record, const char *const *names, const double 
 int32_t bs_profile_set(json_t *record, const char *key, json_t *value, bs_error *err);
 /* conditions: what else the processors did since `before` (bs_load_json). */
 int32_t bs_profile_conditions(json_t *record, const bs_load *before, bs_error *err);
-/* Writes the parts, one behind the other, as Chrome trace events: a process a rank. NULL path: nothing. */
+/* Writes the parts, one after the other, as Chrome trace events: a process for each rank. NULL path:
+ * nothing. */
 int32_t bs_profile_trace(const json_t *record, const char *path, bs_error *err);
 #endif

@@ -114,7 +114,7 @@ static int32_t judge_by(json_t *record, const bs_rules *rules, bs_error *err) {
   bs_rules_outcome outcome = {0};
   bs_error nothing = BS_ERROR_INIT;
   int32_t rc = bs_rules_judge(rules, record, &outcome, &nothing);
-  if (rc == BS_USAGE) rc = BS_OK; /* all are UNKNOWN, and say so */
+  if (rc == BS_USAGE) rc = BS_OK; /* all are UNKNOWN, with their reasons */
   json_t *findings = rc == BS_OK ? json_array() : NULL;
   for (uint32_t i = 0; findings != NULL && i < outcome.n; i++) {
     const bs_rule_result *r = &outcome.result[i];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * ask.c - a child for each question: its file is the question, its stdout the answer. */
+ * ask.c - runs a child for each request: its file is the request, its stdout the answer. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,7 +106,7 @@ int32_t race_ask_pairs(race *r, const char *provider, const char *config, json_t
   return must_answer(r, asked, r->o->deadline_s + 2 * r->o->pair_seconds, "the pairs", out, err);
 }
 
-/* What ended a child that gave no answer. */
+/* The answer for a child that gave none: how it ended. */
 static json_t *no_answer(const bs_task *task, double deadline_s) {
   char cause[400];
   const char *said = task->said != NULL ? task->said : "it said nothing";

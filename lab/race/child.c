@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * child.c - one candidate in a process of its own: {"do": "probe"} tells who serves and with which knobs,
- * "stored" opens the plan of a stored choice, "point" judges and times one, "pairs" measures two in turn. */
+ * child.c - one candidate in a separate process. {"do": "probe"} reports who serves and with which knobs,
+ * "stored" opens the plan of a stored choice, "point" judges and times one, "pairs" measures two
+ * alternately. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,8 +47,12 @@ static bs_kernel_setup setup_of(const child *c, const char *provider, const char
 
 static int32_t open_child(child *c, bs_error *err) {
   const char *config = text_of(c, "config");
+  const bs_backend *backend = NULL;
+  void *state = NULL;
   int32_t rc = bs_config_parse("the configuration", config, strlen(config), &c->config, err);
   if (rc == BS_OK) rc = bs_context_of_config(c->config, BS_LOG_ERROR, NULL, NULL, &c->context, err);
+  if (rc == BS_OK && text_of(c, "backend")[0] != '\0')
+    rc = bs_find_backend(c->context, text_of(c, "backend"), &backend, &state, err);
   if (rc == BS_OK) rc = bs_kernel_problem_parse(text_of(c, "problem"), &c->problem, err);
   if (rc == BS_OK) rc = bs_kernel_data_make(&c->problem, 1, &c->data, err);
   return rc;
@@ -90,7 +95,7 @@ static int32_t knobs_of(const child *c, const char *provider, json_t **out, bs_e
   return BS_OK;
 }
 
-/* One that serves: its knobs, and what its plan without any given says of itself. */
+/* Adds an implementation that serves: its knobs, and the echo of its plan without any. */
 static int32_t probe_provider(child *c, const json_t *candidate, json_t *list, bs_error *err) {
   const char *name = bs_tune_text(candidate, "name");
   bs_kernel_arm *arm = NULL;
@@ -118,7 +123,9 @@ static int32_t probe(child *c, json_t *answer, bs_error *err) {
   json_t *plugins = NULL, *candidate, *list = json_array();
   size_t i;
   int32_t rc = bs_kernel_arm_open(&setup, &arm, err);
-  if (rc == BS_UNSUPPORTED) rc = err->code = BS_UNAVAILABLE; /* nobody serves it: as bsrun bench says */
+  if (rc == BS_UNSUPPORTED)
+    rc = err->code = BS_UNAVAILABLE; /* no implementation serves it: the same code as
+                                      * in bsrun bench */
   if (rc == BS_OK) rc = bs_env_plugins(c->context, &plugins, err);
   if (rc == BS_OK) {
     json_t *candidates = bs_tune_candidates(plugins, bs_kernel_arm_candidates(arm));
@@ -168,7 +175,7 @@ static void put_verdict(json_t *answer, uint32_t verdict, const char *cause) {
   json_object_set_new(answer, "cause", bs_env_string(cause));
 }
 
-/* What stands in the way of a plan: a knob that does not reach it is the build gate's. */
+/* Adds the reason why there is no plan. The build gate reports a knob that has no effect. */
 static void put_error(json_t *answer, const bs_error *why) {
   char text[sizeof why->id + sizeof why->message + 4];
   const int refused = why->code == BS_UNSUPPORTED || strncmp(why->id, "BS-OP-KNOB", 10) == 0;
@@ -205,7 +212,7 @@ static int32_t point(child *c, json_t *answer, bs_error *err) {
 
 /* ---- stored --------------------------------------------------------------------------------- */
 
-/* The plan of a stored choice, beside the build that was stored with it. */
+/* Opens the plan of a stored choice and compares its build with the stored one. */
 static int32_t stored(child *c, json_t *answer, bs_error *err) {
   const char *build = text_of(c, "build");
   bs_kernel_setup setup = setup_of(c, text_of(c, "provider"), text_of(c, "knobs"));
@@ -222,7 +229,7 @@ typedef struct pair {
   const child *c;
   bs_kernel_arm *arm[2];
   const char *names[2];
-  char same[2][BS_KERNEL_SAME]; /* what they run; "": not known */
+  char same[2][BS_KERNEL_SAME]; /* the code that they run; "": not known */
 } pair;
 
 static int32_t pair_open(void *user, uint32_t arm, bs_sampler_arm *out, bs_error *err) {
@@ -273,7 +280,7 @@ int32_t bs_race_child(const char *input, json_t **out, bs_error *err) {
   size_t i = 0;
   while (i < WORKS && strcmp(works[i].name, bs_tune_text(read, "do")) != 0) i++;
   if (rc == BS_OK && i == WORKS)
-    rc = bs_error_set(err, BS_USAGE, "BS-TUNE-CHILD", "the file is no order of bsrun tune");
+    rc = bs_error_set(err, BS_USAGE, "BS-TUNE-CHILD", "the file is not a request written by bsrun tune");
   if (rc == BS_OK) rc = open_child(&c, err);
   if (rc == BS_OK) rc = works[i].run(&c, answer, err);
   close_child(&c);

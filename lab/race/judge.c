@@ -30,7 +30,7 @@ void bs_judge_ragged(const bs_kernel_problem *p, bs_kernel_problem *out) {
   }
 }
 
-/* What is not known is not passed. */
+/* Judges one stage. An unknown value does not pass. */
 static int32_t judge_stage(const bs_rules *rules, uint32_t stage, const json_t *record, int ragged,
                            bs_judgement *out, bs_error *err) {
   const json_t *build = json_object_get(record, "build");
@@ -53,7 +53,7 @@ static int32_t judge_stage(const bs_rules *rules, uint32_t stage, const json_t *
   return rc;
 }
 
-/* From build up to the stage `last`. */
+/* Judges from build up to the stage `last`. */
 static int32_t judge(const bs_rules *rules, const bs_kernel_setup *s, uint32_t last, int ragged,
                      bs_kernel_arm **arm, bs_judgement *out, bs_error *err) {
   bs_kernel_seeds seeds = {.problem = *s->problem, .first = 1, .n = 1};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * race.c - see race.h: asks who serves, searches each one's space, and lets the fastest meet the default. */
+ * race.c - see race.h: finds the implementations that serve, searches each one's space, and compares the
+ * fastest with the default. */
 #include "lab/race/race.h"
 
 #include <math.h>
@@ -20,7 +21,7 @@ void race_note(const race *r, const char *text) {
   if (r->o->note != NULL) r->o->note(r->o->user, text);
 }
 
-/* Before a measurement: what it is, and how long the rest takes as the ones before did. */
+/* Reports before a measurement its name and the remaining time, estimated from the earlier ones. */
 static void tell(race *r, const char *what) {
   const bs_race_options *o = r->o;
   if (o->progress == NULL) return;
@@ -49,7 +50,7 @@ static int known_point(void *user, uint64_t point, double *out) {
   return 1;
 }
 
-/* Two points that say the same of themselves are one binary under two names: the knob does not reach it. */
+/* Two points with the same echo are one binary under two names: the knob has no effect on the code. */
 static void refuse_twin(const runner *run, uint64_t point, json_t *answer) {
   const char *echo = bs_tune_text(answer, "echo"), *build = bs_tune_text(answer, "build");
   for (size_t i = 0; i < run->history.n; i++) {
@@ -92,6 +93,7 @@ static int32_t measure_point(void *user, uint64_t point, uint32_t effort, double
   *out = bs_history_seconds(answer);
   if (isinf(*out)) {
     r->bad++;
+    r->refused += strcmp(bs_tune_text(answer, "verdict"), bs_verdict_names[BS_VERDICT_REFUSED]) == 0;
     snprintf(r->cause, sizeof r->cause, "%s", bs_tune_text(answer, "cause"));
   }
   return bs_history_add(&run->history, point, answer, err);
@@ -115,7 +117,7 @@ static bs_search search_of(race *r, runner *run, double share) {
                      .known = known_point};
 }
 
-/* What is expected: of strategies that know no end of their own, the most. */
+/* Estimates the number of measurements; for strategies without a fixed end this is their limit. */
 static void plan(race *r) {
   uint64_t all = 0;
   for (size_t i = 0; i < r->n; i++) all += r->run[i].allowed;
@@ -140,14 +142,14 @@ static int32_t search_all(race *r, bs_error *err) {
     rc = bs_error_set(
         err, BS_UNSUPPORTED, "BS-TUNE-NONE", "none of %llu candidates could be timed; the last: %s",
         (unsigned long long)(r->measured + r->known), r->cause[0] != '\0' ? r->cause : "failed before");
-    bs_error_hint(err, "the file of points has all causes (--points FILE); --anew tries them again");
+    bs_error_hint(err, "the file of points has all causes (--points FILE); --stored anew tries them again");
   }
   return rc;
 }
 
 /* ---- against the default -------------------------------------------------------------------- */
 
-/* The default's own point, or an implementation without knobs that is the default: nothing to compare. */
+/* Is it the default's own point, or a default without knobs? Then there is nothing to compare. */
 static int is_default(const race *r) {
   return strcmp(r->best->name, r->standard) == 0 &&
          (r->best->space->n == 0 || (r->best->standard_exact && r->best->found.best == r->best->standard));
@@ -203,7 +205,7 @@ static int32_t keep(race *r, bs_error *err) {
 
 /* ---- all of it ------------------------------------------------------------------------------ */
 
-/* One point alone, of which not all knobs must be given. */
+/* Runs one point, for which some knobs may be left out. */
 static int32_t run_point(race *r, json_t **out, bs_error *err) {
   const char *name = r->o->provider != NULL ? r->o->provider : r->standard;
   json_t *answer = NULL, *pairs = NULL;
@@ -232,12 +234,12 @@ static int32_t run_search(race *r, json_t **out, bs_error *err) {
   int32_t rc = search_all(r, err);
   if (rc == BS_OK) rc = meet_default(r, err);
   if (rc == BS_OK) rc = keep(r, err);
-  if (r->number != 0) snprintf(r->choice, sizeof r->choice, "%s", r->standard); /* none was made */
+  if (r->number != 0) snprintf(r->choice, sizeof r->choice, "%s", r->standard); /* no choice was made */
   if (rc == BS_OK || r->number != 0) *out = race_report(r, r->number != 0 ? "stopped" : "measured");
   return rc == BS_OK && *out == NULL ? bs_no_memory(err, "a report") : rc;
 }
 
-/* Nothing is measured, but a plan is opened: it must be the code that was measured (gate same_code). */
+/* Measures nothing, but opens a plan: it must be the measured code (gate same_code). */
 static int32_t take_stored(race *r, const json_t *entry, json_t **out, bs_error *err) {
   const char *choice = bs_tune_text(entry, "choice");
   json_t *answer = NULL;
@@ -248,15 +250,15 @@ static int32_t take_stored(race *r, const json_t *entry, json_t **out, bs_error 
   json_decref(answer);
   if (rc == BS_CONFIG || rc == BS_NUMERIC) {
     bs_error_where(err, "%s", r->cache.lines.path);
-    bs_error_hint(err, "--anew measures the problem again");
+    bs_error_hint(err, "--stored anew measures the problem again");
   }
   if (rc != BS_OK) return rc;
   *out = race_stored_report(r, entry);
   return *out != NULL ? BS_OK : bs_no_memory(err, "a report");
 }
 
-/* The tuning file's answer, or a search. The options are checked before: what nobody can do is an error also
- * where a choice is stored. */
+/* Takes the answer of the tuning file, or searches. Options are checked before this: an impossible one is an
+ * error even if a choice is stored. */
 static int32_t run_or_read(race *r, json_t **out, bs_error *err) {
   const json_t *entry = r->o->anew ? NULL : bs_tune_cache_find(&r->cache, r->asked, r->restriction);
   int32_t rc = race_open_runners(r, err);
@@ -302,7 +304,7 @@ static int32_t read_settings(const char *config, json_t **out, bs_error *err) {
   return rc == BS_OK && *out == NULL ? bs_no_memory(err, "the parameters of plugins") : rc;
 }
 
-/* What a search leaves out. A choice that was found so is no answer to a search of everything. */
+/* The restrictions of a search. A choice found with them does not answer a search of everything. */
 static json_t *restriction_of(const bs_race_options *o) {
   json_t *out = json_object(), *knobs = json_object();
   for (size_t i = 0; i < o->n_knobs; i++)

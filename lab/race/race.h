@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * race.h - `bsrun tune`: which implementation with which values of its knobs is the fastest at one problem of
- * a kernel (docs/tuning.md). Each candidate is a process of its own: its plan must show its knobs, its
- * numbers pass the gates on two shapes, then it is timed; a search (lab/choose) says which come next, the
- * finalists are timed for longer, and the fastest is measured in pairs against the default. What wins goes
- * into the tuning file, where runs find it. This process opens no plugin. */
+ * race.h - `bsrun tune`: finds the fastest implementation and values of its knobs for one problem of a kernel
+ * (docs/tuning.md). Each candidate runs in a separate process: its plan must show its knobs, its numbers must
+ * pass the gates on two shapes, then it is timed. A search (lab/choose) chooses the next candidates, the
+ * finalists are timed for longer, and the fastest is measured in pairs against the default. The winner is
+ * written to the tuning file, where runs find it. This process opens no plugin. */
 #ifndef BS_LAB_RACE_RACE_H
 #define BS_LAB_RACE_RACE_H
 #include <jansson.h>
@@ -11,7 +11,7 @@
 #include "lab/choose/strategy.h"
 
 typedef struct bs_race_knob {
-  const char *name, *values; /* a part of what is declared: "--knob keys=64,128" */
+  const char *name, *values; /* a part of the declared values: "--knob keys=64,128" */
 } bs_race_knob;
 
 typedef struct bs_race_options {
@@ -23,8 +23,9 @@ typedef struct bs_race_options {
   const bs_race_knob *knobs;
   size_t n_knobs;
   const char *where; /* a constraint of the points; NULL: none */
-  const char *point; /* "keys=16": no search; this one is judged and meets the default; nothing is stored */
-  const char *start; /* "keys=16;exp=exact": where the search begins; NULL: at the default */
+  const char *point; /* "keys=16": no search; this point is judged and compared with the default; nothing is
+                      * stored */
+  const char *start; /* "keys=16;exp=exact": the start of the search; NULL: the default */
   uint32_t strategy; /* enum bs_strategy */
   uint32_t survivors, finalists;
   uint64_t seed, points;       /* 0: the strategy's own */
@@ -34,23 +35,22 @@ typedef struct bs_race_options {
   double pair_seconds, margin; /* of the pairs with the default */
   const char *tune_path;       /* the tuning file; NULL: none */
   const char *points_path;     /* of the measured points; NULL: none */
-  int go_on, anew, cache_only; /* go_on: also where a choice is stored; anew: as if nothing were known;
-                                  cache_only: measures nothing */
+  int go_on, anew, cache_only; /* each 1: searches even if a choice is stored; ignores all that is stored;
+                                * measures nothing */
   const char *program;         /* the children: program words... FILE */
   const char *const *words;
   void *user;
   void (*note)(void *user, const char *text);
-  /* Before each measurement: how many are done and may be done (0: nobody knows), seconds that are left. */
+  /* Called before each measurement: how many are done and may be done (0: unknown), seconds that remain. */
   void (*progress)(void *user, const char *what, uint64_t done, uint64_t most, double left_s);
 } bs_race_options;
 
 /* *out: {problem, key, choice, default, origin, word, ratio, low, high, measured, known, spaces, elite, ...}
- * (docs/tuning.md); also when a signal ended the search (*out_signal): its origin is "stopped", its choice
- * the default. BS_NOT_FOUND (BS-TUNE-UNKNOWN):
- * cache_only, and nothing is stored. */
+ * (docs/tuning.md); also if a signal ended the search (*out_signal): then its origin is "stopped", its choice
+ * the default. BS_NOT_FOUND (BS-TUNE-UNKNOWN): cache_only, but nothing is stored. */
 int32_t bs_race_run(const bs_race_options *options, json_t **out, int *out_signal, bs_error *err);
 
-/* What a child does with the text of its file; prints nothing. The answer is one JSON object, also of an
+/* Does the task in the text of a child's file; prints nothing. The answer is one JSON object, also for an
  * error ({"error": {code, id, where, message, hint}}); NULL: no memory. */
 int32_t bs_race_child(const char *input, json_t **out_answer, bs_error *err);
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * racing.h - what race.c (decides), runners.c (who serves, with which space), report.c and ask.c (starts
- * children) share. */
+ * racing.h - shared parts of race.c (decides), runners.c (which implementation serves, with which space),
+ * report.c and ask.c (starts children). */
 #ifndef BS_LAB_RACE_RACING_H
 #define BS_LAB_RACE_RACING_H
 #include "lab/choose/history.h"
@@ -9,16 +9,16 @@
 
 struct race;
 
-/* One that serves, with the space of its knobs and what was found in it. */
+/* An implementation that serves, with the space of its knobs and the results in it. */
 typedef struct runner {
   struct race *race;
-  const char *name, *echo; /* "cpu:online"; what its plan says of itself when no knob is given */
+  const char *name, *echo; /* "cpu:online"; the plan's echo if no knob is given */
   bs_space *space;         /* &of */
   bs_space of;
-  int of_build[BS_SPACE_KNOBS]; /* 1: each value is a binary of its own */
-  uint64_t allowed;             /* points that --where leaves */
+  int of_build[BS_SPACE_KNOBS]; /* 1: each value selects a separate binary */
+  uint64_t allowed;             /* points that --where allows */
   uint64_t start, standard;     /* standard: the default's point, or the nearest */
-  int standard_exact;           /* 1: the default is a point of the space that --where leaves */
+  int standard_exact;           /* 1: the default is a point that --where allows */
   double share;                 /* of the budget */
   bs_history history;
   bs_searched found;
@@ -30,11 +30,12 @@ typedef struct race {
   bs_tune_cache cache;
   const json_t *asked;        /* the probe's answer */
   json_t *settings;           /* the parameters of plugins: {"cpu": {"isa": "avx2"}} */
-  json_t *restriction;        /* what --provider, --knob and --where leave out; {}: nothing */
+  json_t *restriction;        /* the restrictions of --provider, --knob and --where; {}: none */
   const char *key, *standard; /* of it */
   size_t n;
   runner *run, *best;
   uint64_t measured, known, bad, most;
+  uint64_t refused; /* of the bad ones: knobs that the judged shape cannot take */
   char choice[BS_SPACE_TEXT + 160];
   json_t *result;  /* of the pairs; NULL: there were none */
   char cause[200]; /* of the last candidate that failed */
@@ -43,13 +44,13 @@ typedef struct race {
 
 /* A line for the user. */
 void race_note(const race *r, const char *text);
-/* Fills r->run with those of the probe's providers that may be searched; checks --provider, --knob, --where
- * and --start. race_close_runners in any case. */
+/* Fills r->run with those of the probe's providers that can be searched; checks --provider, --knob, --where
+ * and --start. Call race_close_runners in any case. */
 int32_t race_open_runners(race *r, bs_error *err);
 void race_close_runners(race *r);
 /* origin: "measured", "stopped". NULL: out of memory. */
 json_t *race_report(const race *r, const char *origin);
-/* What an entry of the tuning file says, as a report without points. */
+/* Makes a report without points from an entry of the tuning file. */
 json_t *race_stored_report(const race *r, const json_t *entry);
 
 /* Each starts a child and waits for its answer; BS_ABORTED when a signal ended it (race.number). A point that

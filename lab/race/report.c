@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * report.c - what a tuning found, or what the tuning file has of it, as one JSON object (docs/tuning.md). */
+ * report.c - the result of a tuning, or of its entry in the tuning file, as one JSON object
+ * (docs/tuning.md). */
 #include <math.h>
 #include <string.h>
 
@@ -52,7 +53,7 @@ static void add_elite(const race *r, json_t *elite) {
   }
 }
 
-/* What a look of a contest says. */
+/* The fields of a look of a contest. */
 static const char *const look_keys[] = {"word", "cause", "disturbed", "ratio",          "low",
                                         "high", "pairs", "seconds",   "default_seconds"};
 enum { N_LOOK_KEYS = sizeof look_keys / sizeof look_keys[0] };
@@ -67,6 +68,7 @@ json_t *race_report(const race *r, const char *origin) {
                 "strategy", bs_strategy_names[r->o->strategy], "measured", (json_int_t)r->measured, "known",
                 (json_int_t)r->known, "failed", (json_int_t)r->bad, "spaces", spaces, "elite", elite);
   if (out == NULL) return NULL;
+  json_object_set_new(out, "not_applicable", json_integer((json_int_t)r->refused));
   if (json_object_size(r->restriction) > 0) json_object_set(out, "restriction", r->restriction);
   json_object_set_new(out, "spent_s", json_real(bs_clock_s() - r->began));
   const json_t *again = json_object_get(r->result, "again"), *look = again != NULL ? again : r->result;

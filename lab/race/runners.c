@@ -18,12 +18,12 @@ static const bs_race_knob *given_values(const bs_race_options *o, const char *na
   return NULL;
 }
 
-/* More members than the team has can only be refused: they are no points. */
+/* Adds numbers of threads up to the team's size: larger ones could only be refused. */
 static int32_t add_threads(bs_space *space, const bs_space *all, uint32_t threads, bs_error *err) {
   bs_text values = {0};
   for (uint32_t i = 0; i < all->knob[0].n; i++) {
     int64_t n = 0;
-    if (bs_parse_i64(all->knob[0].value[i], 0, &n) && n > threads) continue;
+    if (bs_parse_i64(all->knob[0].value[i], &n) && n > threads) continue;
     bs_text_printf(&values, "%s%s", values.size > 0 ? "," : "", all->knob[0].value[i]);
   }
   const int32_t rc = values.failed     ? bs_no_memory(err, "a space")
@@ -50,13 +50,13 @@ static int32_t add_knob(bs_space *space, const json_t *knob, const bs_race_knob 
     uint32_t at = 0;
     while (at < all.knob[0].n && strcmp(all.knob[0].value[at], value) != 0) at++;
     if (at < all.knob[0].n) continue;
-    rc = bs_error_set(err, BS_USAGE, "BS-OP-KNOB", "--knob %s: '%s' is none of its values", name, value);
+    rc = bs_error_set(err, BS_USAGE, "BS-OP-KNOB", "--knob %s: '%s' is not one of its values", name, value);
     bs_error_hint(err, "they are %.150s", bs_tune_text(knob, "values"));
   }
   return rc;
 }
 
-/* --where, for one that serves: 0, and why, when it cannot be asked there or leaves no point. */
+/* Applies --where to an implementation: 0, with the reason, if it cannot be evaluated or allows no point. */
 static int may_be_searched(runner *run, bs_error *why) {
   const char *where = run->race->o->where;
   run->allowed = run->space->size;
@@ -69,7 +69,7 @@ static int may_be_searched(runner *run, bs_error *why) {
   return 0;
 }
 
-/* "auto" is no point: the plan says what it stands for, and that is one. */
+/* "auto" is not a point: the plan reports the value that it stands for. */
 static int32_t make_space(runner *run, const json_t *provider, bs_error *err) {
   const bs_race_options *o = run->race->o;
   size_t i;
@@ -86,8 +86,8 @@ static int32_t make_space(runner *run, const json_t *provider, bs_error *err) {
   return rc;
 }
 
-/* Where the search begins, and where the default lies. Returns whether --start is a point of this space; if
- * it is not, the search begins at the default, and out_why says what is wrong with it. */
+/* Sets the start of the search and the place of the default. Returns whether --start is a point of this
+ * space; if not, the search starts at the default, and out_why gives the reason. */
 static int place_start(runner *run, const char *start, char *out_why, size_t size) {
   run->standard = bs_space_nearest(run->space, run->echo, &run->standard_exact);
   run->standard_exact = run->standard_exact && bs_space_allows(run->space, run->standard);
@@ -118,7 +118,8 @@ static int32_t open_history(runner *run, const json_t *provider, bs_error *err) 
   return bs_history_open(r->o->points_path, &key, &run->history, err);
 }
 
-/* One of the probe's rows. *why: what leaves it out, which is no error as long as another one is there. */
+/* Adds one of the probe's rows. *why: the reason if it is left out, which is not an error as long as another
+ * one is there. */
 static int32_t add_runner(race *r, const json_t *provider, bs_error *why, bs_error *err) {
   runner *run = &r->run[r->n];
   char text[400];
@@ -134,7 +135,7 @@ static int32_t add_runner(race *r, const json_t *provider, bs_error *why, bs_err
   int32_t rc = make_space(run, provider, err);
   if (rc != BS_OK) return rc;
   if (!may_be_searched(run, why)) {
-    if (why->code == BS_USAGE && err != NULL) *err = *why; /* not understood: nobody else understands it */
+    if (why->code == BS_USAGE && err != NULL) *err = *why; /* a usage error is the same for every runner */
     if (why->code == BS_USAGE) return BS_USAGE;
     snprintf(text, sizeof text, "%s is left out: %.300s", run->name, why->message);
     race_note(r, text);
@@ -144,7 +145,7 @@ static int32_t add_runner(race *r, const json_t *provider, bs_error *why, bs_err
   return open_history(run, provider, err);
 }
 
-/* With the nearest of all knobs of those who serve. */
+/* Refuses an unknown knob with the nearest of all knobs of the serving implementations. */
 static int32_t unknown_knob(const race *r, const json_t *providers, const char *name, bs_error *err) {
   const char *known[64];
   size_t n = 0, i, k;
@@ -156,7 +157,7 @@ static int32_t unknown_knob(const race *r, const json_t *providers, const char *
     }
   }
   const char *near = bs_nearest(name, known, n);
-  bs_error_set(err, BS_USAGE, "BS-OP-KNOB", "--knob %s: nobody who serves has this knob", name);
+  bs_error_set(err, BS_USAGE, "BS-OP-KNOB", "--knob %s: no implementation that serves has this knob", name);
   if (near != NULL)
     bs_error_hint(err, "did you mean '%s'?", near);
   else
@@ -183,10 +184,11 @@ static int32_t check_knobs(const race *r, const json_t *providers, bs_error *err
 static int32_t check_provider(const race *r, const json_t *providers, bs_error *err) {
   const char *name = r->o->provider;
   if (name != NULL ? bs_tune_row(providers, name) != NULL : json_array_size(providers) > 0) return BS_OK;
-  bs_error_set(err, name != NULL ? BS_USAGE : BS_UNAVAILABLE, "BS-TUNE-PROVIDER", "%s does not serve %s",
-               name != NULL ? name : "nobody", r->o->problem);
-  bs_error_hint(err, "who serves: bsrun explain");
-  return name != NULL ? BS_USAGE : BS_UNAVAILABLE;
+  bs_error_set(err, name != NULL ? BS_CONFIG : BS_UNAVAILABLE, "BS-TUNE-PROVIDER", "%s %s %s",
+               name != NULL ? name : "no implementation", name != NULL ? "does not serve" : "serves",
+               r->o->problem);
+  bs_error_hint(err, "bsrun explain lists the implementations that serve");
+  return name != NULL ? BS_CONFIG : BS_UNAVAILABLE;
 }
 
 /* --start must be a point of at least one of them; the others begin at their default. */
@@ -220,7 +222,7 @@ int32_t race_open_runners(race *r, bs_error *err) {
     rc = why.code;
   } else if (rc == BS_OK && r->n == 0) {
     rc = bs_error_set(err, BS_UNAVAILABLE, "BS-TUNE-PROVIDER",
-                      "nobody who serves %s runs: see the notes above", r->o->problem);
+                      "no implementation that serves %s can run: see the notes above", r->o->problem);
   }
   return rc == BS_OK ? place_starts(r, err) : rc;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * chart.c - what charts share: see chart.h. */
+ * chart.c - shared parts of charts: see chart.h. */
 #include "lab/report/chart.h"
 
 #include <math.h>
@@ -34,21 +34,37 @@ int bs_row_true(const json_t *row, const char *key) {
   return json_is_true(json_object_get(row, key));
 }
 
-int bs_series_colour(const char *series, int place) {
+/* Does text begin with name, and end there or go on with something else? */
+static int begins_with(const char *text, const char *name) {
+  const size_t n = strlen(name);
+  return strncmp(text, name, n) == 0 && (text[n] == '\0' || strchr(", {/:", text[n]) != NULL);
+}
+
+int bs_series_colour(const char *series) {
   static const struct {
     const char *name;
     int colour;
-  } known[] = {
-      {"blockshock", 0},       {"block_shock_2gpu", 0},        {"row_parallel", 1}, {"dense_tp", 1},
-      {"column_parallel", 2},  {"masked_split_dense", 3},      {"masked_split", 3}, {"dense_single", 4},
-      {"dense, all cores", 4}, {"dense, one rank's cores", 6}, {"dense", 4}};
-  for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-    const size_t n = strlen(known[i].name);
-    if (strcmp(series, known[i].name) == 0 ||
-        (strncmp(series, known[i].name, n) == 0 && series[n] == ',' && place < 5))
-      return known[i].colour;
-  }
-  return 5 + place % 3;
+  } known[] = {{"blockshock", 0},   {"block_shock_2gpu", 0},        {"row_parallel", 1},
+               {"dense_tp", 1},     {"column_parallel", 2},         {"masked_split_dense", 3},
+               {"masked_split", 3}, {"dense, one rank's cores", 6}, {"dense_single", 4},
+               {"dense", 4}};
+  static const int others[] = {5, 7, 8, 9};
+  uint32_t hash = 2166136261u; /* FNV-1a */
+  for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+    if (begins_with(series, known[i].name)) return known[i].colour;
+  for (size_t i = 0; series[i] != '\0' && strchr(", {/:", series[i]) == NULL; i++)
+    hash = (hash ^ (unsigned char)series[i]) * 16777619u;
+  return others[(hash ^ hash >> 16) % 4];
+}
+
+const char *bs_mask_words(const char *mask, char *out, size_t size) {
+  static const char before[] = "complement_";
+  const size_t n = sizeof before - 1;
+  const int patterns = strncmp(mask, before, n) == 0 && strspn(mask + n, "01_") == strlen(mask + n);
+  snprintf(out, size, "%s", mask + (patterns ? n : 0));
+  for (char *at = out; patterns && *at != '\0'; at++)
+    if (*at == '_') *at = '/';
+  return out;
 }
 
 static int by_value(const void *a, const void *b) {
@@ -72,7 +88,8 @@ static const struct {
                 {"problem", ""}};
 enum { METHOD, ARM, SETTINGS = sizeof settings / sizeof settings[0] };
 
-/* What a simulated run has in the place of a machine says nothing about the layer. */
+/* Is it a setting of the machine? For a simulated run these describe the simulating machine, not the
+ * layer. */
 static int of_machine(const char *key) {
   static const char *const keys[] = {"backend", "comm", "launch", "host", "threads_per_rank"};
   for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
@@ -97,30 +114,38 @@ uint32_t bs_rows_differ(const json_t *rows) {
   return bits;
 }
 
+int bs_rows_square(const json_t *rows) {
+  for (size_t i = 0; i < json_array_size(rows); i++) {
+    const json_t *row = json_array_get(rows, i);
+    if (!json_equal(json_object_get(row, "N"), json_object_get(row, "K"))) return 0;
+  }
+  return 1;
+}
+
 static int listed(const char *const *list, const char *key) {
   for (; list != NULL && *list != NULL; list++)
     if (strcmp(*list, key) == 0) return 1;
   return 0;
 }
 
-/* What stands for a setting; "": nothing. */
-static const char *setting_text(const json_t *row, size_t k, char number[32]) {
+/* The text of a setting; "": none. */
+static const char *setting_text(const json_t *row, size_t k, char number[64]) {
   const json_t *value = json_object_get(row, settings[k].key);
   const char *text = json_string_value(value);
   if (strcmp(settings[k].key, "K") == 0 && json_equal(value, json_object_get(row, "N"))) return "";
   if (json_is_number(value)) {
-    snprintf(number, 32, "%.10g", json_number_value(value));
+    snprintf(number, 64, "%.10g", json_number_value(value));
     return number;
   }
   if (strcmp(settings[k].key, "simulated") == 0) return json_is_true(value) ? "simulated" : "";
   if (text == NULL || strcmp(text, "none") == 0) return "";
   if (strcmp(settings[k].key, "phase") == 0 && strncmp(text, "phase", 5) == 0 && strchr(text, '_') != NULL)
     return strchr(text, '_') + 1;
-  if (strcmp(settings[k].key, "mask") == 0 && strncmp(text, "complement_", 11) == 0) return text + 11;
+  if (strcmp(settings[k].key, "mask") == 0) return bs_mask_words(text, number, 64);
   return strcmp(settings[k].key, "arm") == 0 && strcmp(text, "method") == 0 ? "" : text;
 }
 
-/* "dense, all cores" says the method too. */
+/* "dense, all cores" names the method too. */
 static int arm_has_it(const json_t *row, uint32_t which, const char *const *but) {
   const char *method = bs_row_text(row, "method"), *arm = bs_row_text(row, "arm");
   const size_t n = strlen(method);
@@ -132,7 +157,7 @@ void bs_row_words(const json_t *row, uint32_t which, const char *const *but, cha
   size_t used = 0;
   out[0] = '\0';
   for (size_t k = 0; k < SETTINGS; k++) {
-    char number[32];
+    char number[64];
     const char *text = which & 1u << k && !listed(but, settings[k].key) ? setting_text(row, k, number) : "";
     if (text[0] == '\0' || (k == METHOD && arm_has_it(row, which, but))) continue;
     const int n = snprintf(out + used, size - used, "%s%s%s", used > 0 ? ", " : "", settings[k].before, text);
@@ -147,8 +172,8 @@ void bs_row_set(json_t *row, const char *key, double value) {
 
 int32_t bs_chart_begin(bs_chart *out, const char *id, const char *title, const json_t *rows,
                        const char *const *but, bs_error *err) {
-  static const char *const details[] = {"arm",        "launch",           "backend", "comm",
-                                        "activation", "threads_per_rank", NULL};
+  static const char *const details[] = {"arm",   "launch",     "backend",          "comm", "host",
+                                        "phase", "activation", "threads_per_rank", NULL};
   char same[112];
   memset(out, 0, sizeof *out);
   snprintf(out->id, sizeof out->id, "%s", id);

@@ -7,12 +7,13 @@
 #include "lab/error.h"
 #include "lab/report/chart.h"
 
-enum { WIDTH = 660, ROW = 22, LABEL = 284, WORD = 132, MOST = 40 };
+/* Each row has its name in one line and its mark in the next, so that both can be read on a telephone. */
+enum { WIDTH = 420, ROW = 34, LEFT = 18, NAME = 44, MOST = 24 };
 
 static const bs_field fields[] = {
     {"label", "what", 0, 0},
     {"against", "against", 0, 0},
-    {"speedup", "x", BS_FIELD_RIGHT, 4},
+    {"speedup", "speedup", BS_FIELD_RIGHT, 4},
     {"low", "low", BS_FIELD_RIGHT, 4},
     {"high", "high", BS_FIELD_RIGHT, 4},
     {"word", "verdict", 0, 0},
@@ -50,7 +51,8 @@ static void draw_row(bs_svg *svg, const json_t *row, double y) {
                high = bs_scale_at(&svg->x, bs_row_number(row, "high"));
   const char *word = bs_row_text(row, "word"), *colour = colour_of(word);
   char text[96], css[32];
-  bs_svg_label(svg, LABEL - 8, y + 4, 40, bs_row_text(row, "label"));
+  bs_svg_label(svg, LEFT, y - 3, "start", NAME, bs_row_text(row, "label"));
+  y += 7;
   snprintf(css, sizeof css, "%s line", colour);
   if (!isnan(low) && !isnan(high)) bs_svg_rule(svg, low, y, high, y, css);
   snprintf(css, sizeof css, "%s %s", colour,
@@ -58,16 +60,16 @@ static void draw_row(bs_svg *svg, const json_t *row, double y) {
   snprintf(text, sizeof text, "%.3g [%.3g, %.3g] against %.40s", bs_row_number(row, "speedup"),
            bs_row_number(row, "low"), bs_row_number(row, "high"), bs_row_text(row, "against"));
   bs_svg_bar(svg, x - 4, y - 4, 8, 8, css, text);
+  snprintf(css, sizeof css, "%s label", colour);
   snprintf(text, sizeof text, "%.3g %.16s", bs_row_number(row, "speedup"), word);
-  bs_svg_text(svg, svg->right + 10, y + 4, "start", "soft", text);
+  bs_svg_text(svg, svg->right, y - 10, "end", colour[0] == 'n' ? "soft label" : css, text);
 }
 
 static void draw(const json_t *data, const char *title, bs_text *out) {
   const size_t all = json_array_size(data), n = all < MOST ? all : MOST;
   bs_svg svg;
   bs_svg_begin(&svg, out, WIDTH, 66 + ROW * (double)n, title);
-  svg.left = LABEL;
-  svg.right -= WORD;
+  svg.left = LEFT;
   svg.x = bs_scale_of(BS_SCALE_LOG10);
   bs_scale_fit(&svg.x, 0.8);
   bs_scale_fit(&svg.x, 1.25);
@@ -75,7 +77,7 @@ static void draw(const json_t *data, const char *title, bs_text *out) {
     static const char *const fitted[] = {"speedup", "low", "high"};
     for (size_t k = 0; k < 3; k++) bs_scale_fit(&svg.x, bs_row_number(json_array_get(data, i), fitted[k]));
   }
-  bs_svg_axes(&svg, "times as fast as the dense layer", NULL);
+  bs_svg_axes(&svg, "speedup; right of 1 is faster", NULL);
   const double one = bs_scale_at(&svg.x, 1);
   bs_svg_rule(&svg, one, svg.top, one, svg.bottom, "one");
   for (size_t i = 0; i < n; i++) draw_row(&svg, json_array_get(data, i), svg.top + ROW * ((double)i + 0.5));
@@ -84,12 +86,10 @@ static void draw(const json_t *data, const char *title, bs_text *out) {
 }
 
 int32_t bs_chart_forest(const json_t *rows, bs_chart *out, bs_error *err) {
-  int32_t rc = bs_chart_begin(out, "forest", "Ratios of times", rows, NULL, err);
+  int32_t rc = bs_chart_begin(out, "forest", "Speedup", rows, NULL, err);
   out->what =
-      "A square is the time of the layer that the title names over the method's time, the line its interval. "
-      "Right of 1 "
-      "the method "
-      "is faster. A hollow square decides nothing, or is simulated.";
+      "Speedup is the time of the layer that the title names, divided by the method's time. A square is the "
+      "speedup, and the line is its 95 % interval. A hollow square decides nothing, or is simulated.";
   out->fields = fields;
   out->n_fields = sizeof fields / sizeof fields[0];
   if (rc == BS_OK) rc = make_data(rows, out->data, err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * chart_heat.c - ratios as tiles, a row a method and a column a shape. What is UNCLEAR is hatched: its colour
- * decides nothing. */
+ * chart_heat.c - ratios as tiles, a row a method and a column a shape. UNCLEAR ratios are hatched, because
+ * their colour decides nothing. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,15 +8,16 @@
 #include "lab/error.h"
 #include "lab/report/chart.h"
 
-enum { WIDTH = 660, LABEL = 190, ROW = 34, MOST = 16, NAME = 96 };
+enum { WIDTH = 460, LABEL = 158, ROW = 32, MOST = 16, NAME = 96 };
 
 static const bs_field fields[] = {
     {"line", "method", 0, 0},     {"shape", "shape", 0, 0},
-    {"against", "against", 0, 0}, {"speedup", "x", BS_FIELD_RIGHT, 4},
+    {"against", "against", 0, 0}, {"speedup", "speedup", BS_FIELD_RIGHT, 4},
     {"word", "verdict", 0, 0},
 };
 
-/* Ratios that were measured; against: that of the first of them, so that all tiles say the same. */
+/* Takes measured ratios; against: the comparison of the first of them, so that all tiles have the same
+ * one. */
 static int32_t make_data(const json_t *rows, json_t *data, bs_error *err) {
   static const char *const shapes[] = {"method", "mask",   "arm",  "origin",           "backend",
                                        "comm",   "launch", "host", "threads_per_rank", NULL};
@@ -80,10 +81,10 @@ static void tile(bs_svg *svg, const json_t *row, double x, double y, double wide
   bs_svg_bar(svg, x + 1, y + 1, wide - 2, ROW - 2, css, text);
   if (strcmp(word, "UNCLEAR") == 0) hatch(svg, x + 1, y + 1, wide - 2, ROW - 2);
   snprintf(text, sizeof text, "%.3g", ratio);
-  if (wide >= 30) bs_svg_text(svg, x + wide / 2, y + ROW / 2.0 + 4, "middle", "name", text);
+  if (wide >= 30) bs_svg_text(svg, x + wide / 2, y + ROW / 2.0 + 4, "middle", "label", text);
 }
 
-/* Names of columns are turned where they have no room. */
+/* Rotates names of columns if there is little room. */
 static void column_name(bs_svg *svg, double x, double y, const char *name, int turned) {
   if (!turned) {
     bs_svg_text(svg, x, y, "middle", "soft", name);
@@ -100,7 +101,7 @@ static void draw(const json_t *data, const char *title, bs_text *out) {
   size_t longest = 0;
   for (size_t i = 0; i < n_shapes; i++)
     if (strlen(shapes[i]) > longest) longest = strlen(shapes[i]);
-  double wide = (WIDTH - LABEL - 64) / (double)n_shapes;
+  double wide = (WIDTH - LABEL - 40) / (double)n_shapes;
   if (wide > 110) wide = 110;
   const int turned = 7 * (double)longest > wide;
   const double top = turned ? 5.6 * (double)longest + 20 : 30;
@@ -109,7 +110,7 @@ static void draw(const json_t *data, const char *title, bs_text *out) {
   for (size_t i = 0; i < n_shapes; i++)
     column_name(&svg, LABEL + wide * ((double)i + 0.5), top - 8, shapes[i], turned);
   for (size_t i = 0; i < n_lines; i++) {
-    bs_svg_label(&svg, LABEL - 8, top + ROW * ((double)i + 0.5) + 4, 27, lines[i]);
+    bs_svg_label(&svg, LABEL - 8, top + ROW * ((double)i + 0.5) + 4, "end", 24, lines[i]);
   }
   for (size_t i = json_array_size(data); i-- > 0;) { /* the first of a tile, the newest, is drawn last */
     const json_t *row = json_array_get(data, i);
@@ -121,12 +122,10 @@ static void draw(const json_t *data, const char *title, bs_text *out) {
 }
 
 int32_t bs_chart_heat(const json_t *rows, bs_chart *out, bs_error *err) {
-  int32_t rc = bs_chart_begin(out, "heat", "Ratios by method and shape", rows, NULL, err);
+  int32_t rc = bs_chart_begin(out, "heat", "Speedup by method and shape", rows, NULL, err);
   out->what =
-      "A tile is the time of the layer that the title names over the method's time, green where the method "
-      "is faster and red where it is slower. "
-      "Hatched: "
-      "UNCLEAR, the measurement does not decide. An empty place was not measured.";
+      "A tile is a speedup: green where the method is faster, red where it is slower. Hatched means UNCLEAR: "
+      "the measurement does not decide. An empty place was not measured.";
   out->fields = fields;
   out->n_fields = sizeof fields / sizeof fields[0];
   if (rc == BS_OK) rc = make_data(rows, out->data, err);

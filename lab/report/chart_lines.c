@@ -7,7 +7,7 @@
 #include "lab/error.h"
 #include "lab/report/chart.h"
 
-enum { WIDTH = 560, HEIGHT = 340, SERIES = 8 };
+enum { WIDTH = 460, HEIGHT = 300, SERIES = 8 };
 
 static const bs_field fields[] = {
     {"series", "series", 0, 0},          {"x", "x", BS_FIELD_RIGHT, 0},
@@ -95,27 +95,24 @@ static int32_t make_data(const json_t *rows, const bs_lines_spec *spec, json_t *
   return rc;
 }
 
-/* The data's series: names and where each begins; at most SERIES. */
+/* The data's series: their names and first places; at most SERIES. */
 typedef struct runs_of {
   const char *names[SERIES];
-  int colours[SERIES];
+  int colours[SERIES], shapes[SERIES]; /* shape: of those with one colour */
   size_t begin[SERIES + 1], n;
 } runs_of;
 
 static void find_series(const json_t *data, runs_of *out) {
   const char *name = NULL;
   size_t i;
-  int others = 0;
   memset(out, 0, sizeof *out);
   for (i = 0; i < json_array_size(data); i++) {
     const char *series = bs_row_text(json_array_get(data, i), "series");
     if (name != NULL && strcmp(series, name) == 0) continue;
     if (out->n == SERIES) break;
     name = series;
-    int colour = bs_series_colour(series, others);
-    for (size_t k = 0; k < out->n; k++)
-      if (out->colours[k] == colour) colour = 5 + others++ % 3;
-    out->colours[out->n] = colour;
+    out->colours[out->n] = bs_series_colour(series);
+    for (size_t k = 0; k < out->n; k++) out->shapes[out->n] += out->colours[k] == out->colours[out->n];
     out->begin[out->n] = i;
     out->names[out->n++] = series;
   }
@@ -149,7 +146,7 @@ static void draw_one(bs_svg *svg, const json_t *data, const runs_of *all, size_t
   for (size_t i = 0; i < n; i++) {
     bs_svg_number(text, points[i].y);
     snprintf(tip, sizeof tip, "%s: %s at %.6g", all->names[s], text, points[i].x);
-    bs_svg_dot(svg, points[i].x, points[i].y, (int)(s % 4), css, tip);
+    bs_svg_dot(svg, points[i].x, points[i].y, all->shapes[s], css, tip);
   }
 }
 
@@ -167,7 +164,7 @@ static void draw(const json_t *data, const bs_lines_spec *spec, const char *titl
   }
   if (spec->y_scale == BS_SCALE_LINEAR) bs_scale_fit(&svg.y, 0);
   find_series(data, &all);
-  bs_svg_legend(&svg, all.names, all.colours, all.n);
+  bs_svg_legend(&svg, 's', all.names, all.colours, all.shapes, all.n);
   bs_svg_axes(&svg, spec->x_name, spec->y_name);
   for (size_t s = 0; s < all.n; s++) draw_one(&svg, data, &all, s);
   if (all.begin[all.n] < json_array_size(data))

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT
- * chart_regions.c - where the time of a step goes: a bar a row, its parts by region. What the forward spends
- * in its exchange is taken out of it; with a backward pass the exchange lies in both and is no part of its
- * own. */
+ * chart_regions.c - the parts of the time of a step: a bar a row, its parts by region. The time of the
+ * exchange is subtracted from the forward. With a backward pass the exchange is in both regions, and is not a
+ * separate part. */
 #include <math.h>
 #include <string.h>
 
 #include "lab/error.h"
 #include "lab/report/chart.h"
 
-enum { WIDTH = 660, ROW = 24, LABEL = 284, MOST = 30, PARTS = 8 };
+enum { WIDTH = 420, ROW = 36, LEFT = 18, NAME = 60, MOST = 16, PARTS = 8 };
 
 static const struct {
   const char *key, *name;
   int colour;
-} parts[PARTS] = {{"forward", "forward", 0}, {"allreduce", "exchange", 1}, {"layout_fix", "layout", 5},
-                  {"loss", "loss", 4},       {"backward", "backward", 3},  {"opt_step", "optimizer", 2},
+} parts[PARTS] = {{"forward", "forward", 0}, {"allreduce", "exchange", 1}, {"layout_fix", "layout", 2},
+                  {"loss", "loss", 4},       {"backward", "backward", 3},  {"opt_step", "optimizer", 5},
                   {"remask", "remask", 6},   {"compress", "compress", 7}};
 
 static const bs_field fields[] = {
@@ -54,35 +54,58 @@ static json_t *parts_of(const json_t *row, const char *label) {
   return one;
 }
 
-static int32_t make_data(const json_t *rows, json_t *data, bs_error *err) {
-  const uint32_t differ = bs_rows_differ(rows);
+/* Is the row of phase 0? Its forward was run once, to be judged. */
+static int is_numbers(const json_t *row) {
+  return strncmp(bs_row_text(row, "phase"), "phase0", 6) == 0;
+}
+
+/* The rows that are drawn: where runs were timed, those of phase 0 are left out. */
+static json_t *drawn_of(const json_t *rows) {
+  json_t *drawn = json_array();
+  int timed = 0;
   for (size_t i = 0; i < json_array_size(rows); i++) {
     const json_t *row = json_array_get(rows, i);
+    timed |= region(row, "forward") > 0 && !is_numbers(row);
+  }
+  for (size_t i = 0; i < json_array_size(rows); i++) {
+    json_t *row = json_array_get(rows, i);
+    if (region(row, "forward") > 0 && !(timed && is_numbers(row))) json_array_append(drawn, row);
+  }
+  return drawn;
+}
+
+static int32_t make_data(const json_t *all, json_t *data, bs_error *err) {
+  json_t *rows = drawn_of(all);
+  const uint32_t differ = bs_rows_differ(rows);
+  int32_t rc = rows != NULL ? BS_OK : bs_no_memory(err, "a chart of regions");
+  for (size_t i = 0; rc == BS_OK && i < json_array_size(rows); i++) {
+    const json_t *row = json_array_get(rows, i);
     char label[120];
-    if (!(region(row, "forward") > 0)) continue;
     bs_row_words(row, differ, NULL, label, sizeof label);
     json_t *one = parts_of(row, label[0] != '\0' ? label : bs_row_text(row, "method"));
-    if (one == NULL || json_array_append_new(data, one) != 0) return bs_no_memory(err, "a chart of regions");
+    if (one == NULL || json_array_append_new(data, one) != 0) rc = bs_no_memory(err, "a chart of regions");
   }
-  return BS_OK;
+  json_decref(rows);
+  return rc;
 }
 
 static void draw_row(bs_svg *svg, const json_t *row, double y) {
   double x = 0;
   char text[96], css[16], number[32];
-  bs_svg_label(svg, LABEL - 8, y + 4, 40, bs_row_text(row, "label"));
+  bs_svg_label(svg, LEFT, y - 3, "start", NAME, bs_row_text(row, "label"));
+  y += 7;
   for (size_t i = 0; i < PARTS; i++) {
     const double value = bs_row_number(row, parts[i].key);
     if (isnan(value)) continue;
     const double from = bs_scale_at(&svg->x, x), to = bs_scale_at(&svg->x, x + value);
     bs_svg_number(number, value);
     snprintf(text, sizeof text, "%s: %s ms", parts[i].name, number);
-    snprintf(css, sizeof css, "s%d fill", parts[i].colour);
-    bs_svg_bar(svg, from, y - 8, to - from, 16, css, text);
+    snprintf(css, sizeof css, "p%d fill", parts[i].colour);
+    bs_svg_bar(svg, from, y - 7, to - from, 14, css, text);
     x += value;
   }
   bs_svg_number(number, bs_row_number(row, "total"));
-  bs_svg_text(svg, bs_scale_at(&svg->x, x) + 5, y + 4, "start", "soft", number);
+  bs_svg_text(svg, bs_scale_at(&svg->x, x) + 5, y + 4, "start", "soft label", number);
 }
 
 static void draw(const json_t *data, const char *title, bs_text *out) {
@@ -99,8 +122,8 @@ static void draw(const json_t *data, const char *title, bs_text *out) {
     colours[used++] = parts[p].colour;
   }
   bs_svg_begin(&svg, out, WIDTH, 92 + ROW * (double)n, title);
-  bs_svg_legend(&svg, names, colours, used);
-  svg.left = LABEL;
+  svg.left = LEFT;
+  bs_svg_legend(&svg, 'p', names, colours, NULL, used);
   svg.right -= 42;
   svg.x = bs_scale_of(BS_SCALE_LINEAR);
   bs_scale_fit(&svg.x, 0);

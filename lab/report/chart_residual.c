@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
- * chart_residual.c - measured times beside what was said before: the prediction of the same run, and the
- * simulated time of the same layer where a simulated run is among the rows. A residual is the error of the
- * prediction, in percent of the measured time; it is no speed-up. A simulated time has none: the rows do not
- * say whether the simulated machine is the one that was measured. */
+ * chart_residual.c - measured times compared with earlier ones: the prediction of the same run, and the
+ * simulated time of the same layer if a simulated run is among the rows. A residual is the error of the
+ * prediction, in percent of the measured time; it is not a speed-up. A simulated time has no residual: the
+ * rows do not show whether the simulated machine is the measured one. */
 #include <math.h>
 #include <string.h>
 
 #include "lab/error.h"
 #include "lab/report/chart.h"
 
-enum { WIDTH = 660, ROW = 22, LABEL = 284, MOST = 40 };
+enum { WIDTH = 420, ROW = 34, LEFT = 18, NAME = 54, MOST = 16 };
 
 static const bs_field fields[] = {
     {"label", "what", 0, 0},
@@ -51,8 +51,35 @@ static json_t *one_of(const json_t *row, const json_t *simulated, const char *la
   return one;
 }
 
+static int is_dense(const json_t *row) {
+  return strncmp(bs_row_text(row, "arm"), "dense, ", 7) == 0;
+}
+
+/* The settings in which the layers differ that have no dense layer's name, which says its ranks and threads.
+ */
+static uint32_t differ_of(const json_t *rows) {
+  json_t *own = json_array();
+  for (size_t i = 0; i < json_array_size(rows); i++) {
+    json_t *row = json_array_get(rows, i);
+    if (!is_dense(row) && bs_row_number(row, "median_s") > 0) json_array_append(own, row);
+  }
+  const uint32_t differ = bs_rows_differ(own) | BS_ROW_METHOD;
+  json_decref(own);
+  return differ;
+}
+
+static void label_of(const json_t *row, uint32_t differ, char *out, size_t size) {
+  static const char *const but[] = {"method", "arm", "mask", "world_size", "threads_per_rank", NULL};
+  char words[120];
+  bs_row_words(row, differ, is_dense(row) ? but : NULL, words, sizeof words);
+  if (!is_dense(row))
+    snprintf(out, size, "%s", words);
+  else
+    snprintf(out, size, "%s%s%s", bs_row_text(row, "arm"), words[0] != '\0' ? ", " : "", words);
+}
+
 static int32_t make_data(const json_t *rows, json_t *data, bs_error *err) {
-  const uint32_t differ = bs_rows_differ(rows);
+  const uint32_t differ = differ_of(rows);
   int32_t rc = BS_OK;
   json_t *simulated = json_array();
   for (size_t i = 0; i < json_array_size(rows); i++)
@@ -60,12 +87,12 @@ static int32_t make_data(const json_t *rows, json_t *data, bs_error *err) {
       json_array_append(simulated, json_array_get(rows, i));
   for (size_t i = 0; rc == BS_OK && i < json_array_size(rows); i++) {
     const json_t *row = json_array_get(rows, i);
-    char label[120];
+    char label[200];
     if (bs_row_true(row, "simulated") || !(bs_row_number(row, "median_s") > 0)) continue;
     const json_t *twin = simulated_of(simulated, row);
     if (twin == NULL && !(bs_row_number(row, "predicted_s") > 0)) continue;
-    bs_row_words(row, differ, NULL, label, sizeof label);
-    json_t *one = one_of(row, twin, label[0] != '\0' ? label : bs_row_text(row, "method"));
+    label_of(row, differ, label, sizeof label);
+    json_t *one = one_of(row, twin, label);
     if (one == NULL || json_array_append_new(data, one) != 0) rc = bs_no_memory(err, "a chart of residuals");
   }
   json_decref(simulated);
@@ -86,27 +113,27 @@ static void draw_row(bs_svg *svg, const json_t *row, double y) {
                predicted = bs_scale_at(&svg->x, bs_row_number(row, "predicted_ms"));
   const double off = bs_row_number(row, "residual");
   char text[96];
-  bs_svg_label(svg, LABEL - 8, y + 4, 40, bs_row_text(row, "label"));
-  if (!isnan(predicted)) bs_svg_rule(svg, measured, y, predicted, y, "s4 line thin");
-  mark(svg, row, "measured_ms", y, "s0 fill", "measured");
-  mark(svg, row, "predicted_ms", y, "s1 open", "predicted");
-  mark(svg, row, "simulated_ms", y, "s2 open", "simulated");
+  bs_svg_label(svg, LEFT, y - 3, "start", NAME, bs_row_text(row, "label"));
+  y += 7;
+  if (!isnan(predicted)) bs_svg_rule(svg, measured, y, predicted, y, "none line thin");
+  mark(svg, row, "measured_ms", y, "p0 fill", "measured");
+  mark(svg, row, "predicted_ms", y, "p1 open", "predicted");
+  mark(svg, row, "simulated_ms", y, "p5 open", "simulated");
   if (isnan(off)) return;
   snprintf(text, sizeof text, "%+.0f %%", off);
-  bs_svg_text(svg, svg->right + 10, y + 4, "start", "soft", text);
+  bs_svg_text(svg, svg->right, y - 10, "end", "soft label", text);
 }
 
 static void draw(const json_t *data, const char *title, bs_text *out) {
   static const char *const names[] = {"measured", "predicted", "simulated"}, *const keys[] = {"measured_ms",
                                                                                               "predicted_ms",
                                                                                               "simulated_ms"};
-  static const int colours[] = {0, 1, 2};
+  static const int colours[] = {0, 1, 5};
   const size_t all = json_array_size(data), n = all < MOST ? all : MOST;
   bs_svg svg;
   bs_svg_begin(&svg, out, WIDTH, 92 + ROW * (double)n, title);
-  bs_svg_legend(&svg, names, colours, 3);
-  svg.left = LABEL;
-  svg.right -= 60;
+  svg.left = LEFT;
+  bs_svg_legend(&svg, 'p', names, colours, NULL, 3);
   svg.x = bs_scale_of(BS_SCALE_LOG10);
   for (size_t i = 0; i < n; i++)
     for (size_t k = 0; k < 3; k++) bs_scale_fit(&svg.x, bs_row_number(json_array_get(data, i), keys[k]));

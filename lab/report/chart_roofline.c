@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  * chart_roofline.c - one roofline for all machines, dtypes and numbers of ranks: both axes are in units of
- * the ridge. x is the memory bound's share of the compute bound turned over (FLOPs a byte over those at which
- * both limits meet), y the rate over what arithmetic allows; so the ceilings are y = 1 and y = x. */
+ * the ridge. x is the compute bound over the memory bound (FLOPs a byte over those at which both limits are
+ * equal), y the rate over the limit of arithmetic; so the ceilings are y = 1 and y = x. */
 #include <math.h>
 #include <string.h>
 
 #include "lab/error.h"
 #include "lab/report/chart.h"
 
-enum { WIDTH = 560, HEIGHT = 340, MOST = 200, NAMES = 8 };
+enum { WIDTH = 460, HEIGHT = 300, MOST = 200, NAMES = 8 };
 
 static const bs_field fields[] = {
     {"label", "what", 0, 0},
@@ -30,7 +30,10 @@ static int32_t make_data(const json_t *rows, json_t *data, bs_error *err) {
     char label[120];
     if (!(compute > 0) || !(memory > 0) || !(median > 0) || bs_row_true(row, "simulated")) continue;
     bs_row_words(row, differ, NULL, label, sizeof label);
-    json_t *one = json_pack("{s:s, s:s}", "label", label, "method", bs_row_text(row, "method"));
+    const char *arm = bs_row_text(row, "arm");
+    const int of_method = arm[0] == '\0' || strcmp(arm, "method") == 0;
+    json_t *one =
+        json_pack("{s:s, s:s}", "label", label, "method", of_method ? bs_row_text(row, "method") : arm);
     bs_row_set(one, "intensity", compute / memory);
     bs_row_set(one, "rate", compute / median);
     bs_row_set(one, "gflops", flops / median);
@@ -41,7 +44,8 @@ static int32_t make_data(const json_t *rows, json_t *data, bs_error *err) {
   return BS_OK;
 }
 
-static size_t methods_of(const json_t *data, const char *names[NAMES], int colours[NAMES]) {
+static size_t methods_of(const json_t *data, const char *names[NAMES], int colours[NAMES],
+                         int shapes[NAMES]) {
   size_t n = 0;
   for (size_t i = 0; i < json_array_size(data); i++) {
     const char *name = bs_row_text(json_array_get(data, i), "method");
@@ -49,7 +53,9 @@ static size_t methods_of(const json_t *data, const char *names[NAMES], int colou
     while (k < n && strcmp(names[k], name) != 0) ++k;
     if (k < n || n == NAMES) continue;
     names[n] = name;
-    colours[n] = bs_series_colour(name, (int)n);
+    colours[n] = bs_series_colour(name);
+    shapes[n] = 0;
+    for (k = 0; k < n; k++) shapes[n] += colours[k] == colours[n];
     ++n;
   }
   return n;
@@ -68,8 +74,8 @@ static void ceilings(bs_svg *svg) {
 
 static void draw(const json_t *data, const char *title, bs_text *out) {
   const char *names[NAMES];
-  int colours[NAMES] = {0};
-  const size_t n = methods_of(data, names, colours);
+  int colours[NAMES] = {0}, shapes[NAMES] = {0};
+  const size_t n = methods_of(data, names, colours, shapes);
   bs_svg svg;
   bs_svg_begin(&svg, out, WIDTH, HEIGHT, title);
   svg.x = bs_scale_of(BS_SCALE_LOG10);
@@ -81,7 +87,7 @@ static void draw(const json_t *data, const char *title, bs_text *out) {
     bs_scale_fit(&svg.x, bs_row_number(json_array_get(data, i), "intensity"));
     bs_scale_fit(&svg.y, bs_row_number(json_array_get(data, i), "rate"));
   }
-  bs_svg_legend(&svg, names, colours, n);
+  bs_svg_legend(&svg, 's', names, colours, shapes, n);
   bs_svg_axes(&svg, "FLOPs a byte, over the ridge's", "rate over the compute limit");
   ceilings(&svg);
   for (size_t i = 0; i < json_array_size(data); i++) {
@@ -92,7 +98,7 @@ static void draw(const json_t *data, const char *title, bs_text *out) {
     snprintf(css, sizeof css, "s%d fill", colours[k] % BS_SVG_COLOURS);
     snprintf(tip, sizeof tip, "%.120s: %.4g GFLOP/s", bs_row_text(row, "label"),
              bs_row_number(row, "gflops"));
-    bs_svg_dot(&svg, bs_row_number(row, "intensity"), bs_row_number(row, "rate"), (int)(k % 4), css, tip);
+    bs_svg_dot(&svg, bs_row_number(row, "intensity"), bs_row_number(row, "rate"), shapes[k], css, tip);
   }
   bs_svg_end(&svg);
 }

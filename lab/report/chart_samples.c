@@ -9,7 +9,7 @@
 #include "lab/error.h"
 #include "lab/report/chart.h"
 
-enum { WIDTH = 560, HEIGHT = 320, SERIES = 8 };
+enum { WIDTH = 460, HEIGHT = 300, SERIES = 8 };
 
 static const bs_field ecdf_fields[] = {{"series", "arm", 0, 0},
                                        {"ms", "ms a forward", BS_FIELD_RIGHT, 5},
@@ -19,7 +19,7 @@ static const bs_field samples_fields[] = {{"series", "arm", 0, 0},
                                           {"ms", "ms a forward", BS_FIELD_RIGHT, 5},
                                           {"discarded", "discarded", 0, 0}};
 
-/* The series of the rows; out[n] is behind the last. At most SERIES. */
+/* The series of the rows; out[n] is after the last. At most SERIES. */
 static size_t series_of(const json_t *rows, const char *names[SERIES], size_t begin[SERIES + 1]) {
   size_t n = 0, i;
   for (i = 0; i < json_array_size(rows); i++) {
@@ -33,15 +33,13 @@ static size_t series_of(const json_t *rows, const char *names[SERIES], size_t be
   return n;
 }
 
-static int colour_of(size_t s) {
-  static const int colours[SERIES] = {0, 4, 1, 2, 3, 5, 6, 7};
-  return colours[s];
-}
-
-static void legend(bs_svg *svg, const char *const *names, size_t n) {
-  int colours[SERIES];
-  for (size_t s = 0; s < n; s++) colours[s] = colour_of(s);
-  bs_svg_legend(svg, names, colours, n);
+static void legend(bs_svg *svg, const char *const *names, int dots, size_t n) {
+  int colours[SERIES], shapes[SERIES];
+  for (size_t s = 0; s < n; s++) {
+    colours[s] = bs_series_colour(names[s]);
+    shapes[s] = (int)(s % 3);
+  }
+  bs_svg_legend(svg, 's', names, colours, dots ? shapes : NULL, n);
 }
 
 /* One series as points of its ECDF: at most BS_SVG_POINTS rows of data. */
@@ -72,7 +70,7 @@ static void draw_ecdf(const json_t *data, const char *title, bs_text *out) {
   const size_t n = series_of(data, names, begin);
   bs_svg svg;
   bs_svg_begin(&svg, out, WIDTH, HEIGHT, title);
-  legend(&svg, names, n);
+  legend(&svg, names, 0, n);
   svg.x = bs_scale_of(BS_SCALE_LOG10);
   svg.y = bs_scale_of(BS_SCALE_LINEAR);
   bs_scale_fit(&svg.y, 0);
@@ -84,7 +82,7 @@ static void draw_ecdf(const json_t *data, const char *title, bs_text *out) {
     bs_svg_point points[BS_SVG_POINTS + 1];
     size_t m = 0;
     char css[16];
-    snprintf(css, sizeof css, "s%d line", colour_of(s));
+    snprintf(css, sizeof css, "s%d line", bs_series_colour(names[s]));
     points[m++] = (bs_svg_point){bs_row_number(json_array_get(data, begin[s]), "ms"), 0, 0, 0};
     for (size_t i = begin[s]; i < begin[s + 1] && m < BS_SVG_POINTS; i++) {
       const json_t *row = json_array_get(data, i);
@@ -111,7 +109,7 @@ int32_t bs_chart_ecdf(const json_t *rows, bs_chart *out, bs_error *err) {
   return bs_chart_end(out, rc, err);
 }
 
-/* Of each series an even choice of its samples. */
+/* Adds an even selection of each series' samples. */
 static int32_t add_samples(const json_t *rows, size_t first, size_t last, json_t *data, bs_error *err) {
   const size_t n = last - first, shown = n < BS_SVG_POINTS ? n : BS_SVG_POINTS;
   for (size_t i = 0; i < shown; i++) {
@@ -132,7 +130,7 @@ static void draw_samples(const json_t *data, const char *title, bs_text *out) {
   const size_t n = series_of(data, names, begin);
   bs_svg svg;
   bs_svg_begin(&svg, out, WIDTH, HEIGHT, title);
-  legend(&svg, names, n);
+  legend(&svg, names, 1, n);
   svg.x = bs_scale_of(BS_SCALE_LINEAR);
   svg.y = bs_scale_of(BS_SCALE_LOG10);
   for (size_t i = 0; i < json_array_size(data); i++) {
@@ -145,7 +143,7 @@ static void draw_samples(const json_t *data, const char *title, bs_text *out) {
       const json_t *row = json_array_get(data, i);
       const int discarded = bs_row_true(row, "discarded");
       char css[32];
-      snprintf(css, sizeof css, discarded ? "bad open" : "s%d fill", colour_of(s));
+      snprintf(css, sizeof css, discarded ? "bad open" : "s%d fill", bs_series_colour(names[s]));
       bs_svg_dot(&svg, bs_row_number(row, "at"), bs_row_number(row, "ms"), discarded ? 3 : (int)(s % 3), css,
                  discarded ? "discarded" : NULL);
     }

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * charts.c - which charts a model has: those of chart.h, and lines of what a row holds over each size that
- * the rows vary. */
+ * charts.c - the charts of a model: those of chart.h, and lines of row values over each size that varies. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "lab/error.h"
 #include "lab/report/model.h"
 
-enum { MOST_FACETS = 64, MOST_PEERS = 4 };
+enum { MOST_FACETS = 64, MOST_PEERS = 4, LEAST_PLACES = 3, MOST_OPEN = 6 };
 
 void bs_charts_free(bs_chart *charts, size_t n) {
   for (size_t i = 0; charts != NULL && i < n; i++) bs_chart_free(&charts[i]);
@@ -46,7 +45,7 @@ static const axis axes[] = {{"N", "N (output features)", "facet_N"},
                             {"K", "K (input features)", "facet_K"},
                             {"world_size", "P (ranks)", "facet_world_size"}};
 
-/* What may be drawn over an axis; most: figures an axis. Scales are those of sizes and times. */
+/* A value that may be drawn over an axis; most: figures an axis. The scales are those of sizes and times. */
 typedef struct measure {
   size_t most;
   const char *y, *title, *unit;
@@ -75,8 +74,8 @@ static const char *what_of(const measure *m) {
 typedef struct facet {
   const char *text;
   json_t *rows;
-  double first;
-  size_t places; /* 1: one place of x; 2: several */
+  double places[LEAST_PLACES]; /* different x, at most these */
+  size_t n_places;
 } facet;
 
 static int by_size(const void *a, const void *b) {
@@ -90,6 +89,12 @@ static int usable(const json_t *row, const bs_lines_spec *spec) {
   return x > 0 && (y > 0 || (spec->y_scale == BS_SCALE_LINEAR && y == 0));
 }
 
+static void add_place(facet *f, double x) {
+  size_t k = 0;
+  while (k < f->n_places && f->places[k] != x) ++k;
+  if (k == f->n_places && k < LEAST_PLACES) f->places[f->n_places++] = x;
+}
+
 static size_t split(const json_t *rows, const bs_lines_spec *spec, const char *key,
                     facet facets[MOST_FACETS]) {
   size_t n = 0;
@@ -100,8 +105,8 @@ static size_t split(const json_t *rows, const bs_lines_spec *spec, const char *k
     if (!usable(row, spec)) continue;
     while (f < n && strcmp(facets[f].text, text) != 0) ++f;
     if (f == MOST_FACETS) continue;
-    if (f == n) facets[n++] = (facet){text, json_array(), bs_row_number(row, spec->x), 1};
-    if (bs_row_number(row, spec->x) != facets[f].first) facets[f].places = 2;
+    if (f == n) facets[n++] = (facet){.text = text, .rows = json_array()};
+    add_place(&facets[f], bs_row_number(row, spec->x));
     json_array_append(facets[f].rows, row);
   }
   qsort(facets, n, sizeof *facets, by_size);
@@ -112,11 +117,12 @@ int32_t bs_charts_add_lines(const json_t *rows, const bs_lines_spec *spec, const
                             bs_chart **charts, size_t *n, bs_error *err) {
   facet facets[MOST_FACETS];
   const size_t count = split(rows, spec, facet_key, facets);
+  const size_t least = spec->least_places > 0 ? spec->least_places : LEAST_PLACES;
   size_t drawn = 0;
   int32_t rc = BS_OK;
   for (size_t f = 0; rc == BS_OK && f < count && drawn < most; f++) {
     bs_chart chart;
-    if (facets[f].places < 2) continue;
+    if (facets[f].n_places < least) continue;
     rc = bs_chart_lines(facets[f].rows, spec, &chart, err);
     if (rc != BS_OK) break;
     snprintf(chart.title, sizeof chart.title, "%s%s%s", spec->title, facets[f].text[0] != '\0' ? ": " : "",
@@ -189,26 +195,41 @@ static const struct {
 
 /* ---- the whole list ---- */
 
+/* Does the first table say the same? It does where the chart has one or two marks. */
+static int in_table(const bs_chart *chart) {
+  return json_array_size(chart->data) < 3 &&
+         (strcmp(chart->id, "forest") == 0 || strcmp(chart->id, "heat") == 0 ||
+          strcmp(chart->id, "roofline") == 0);
+}
+
 static int32_t add(bs_chart_fn draw, const json_t *rows, bs_chart **charts, size_t *n, bs_error *err) {
   bs_chart chart;
   const int32_t rc = draw(rows, &chart, err);
+  if (rc == BS_OK && in_table(&chart)) bs_text_free(&chart.svg);
   return rc == BS_OK ? keep(&chart, charts, n, err) : rc;
 }
 
-/* Ratios to different dense layers are different questions: a chart each. */
+/* Ratios to different dense layers are different questions: a chart each, that of all cores first. */
 static int32_t add_compared(bs_chart_fn draw, const json_t *comparisons, bs_chart **charts, size_t *n,
                             bs_error *err) {
   const bs_lines_spec every = {.x = "speedup", .y = "speedup"};
   facet facets[MOST_FACETS];
   const size_t count = split(comparisons, &every, "against", facets);
   int32_t rc = BS_OK;
+  for (size_t f = 1; f < count; f++) {
+    if (strcmp(facets[f].text, "dense, all cores") != 0) continue;
+    const facet first = facets[f];
+    memmove(&facets[1], &facets[0], f * sizeof *facets);
+    facets[0] = first;
+  }
   for (size_t f = 0; f < count; f++) {
     const size_t before = *n;
     if (rc == BS_OK && f < MOST_PEERS) rc = add(draw, facets[f].rows, charts, n, err);
     if (rc == BS_OK && *n > before) {
       bs_chart *chart = &(*charts)[before];
-      char title[sizeof chart->title], id[sizeof chart->id];
-      snprintf(title, sizeof title, "%.110s, against %.36s", chart->title, facets[f].text);
+      char title[sizeof chart->title], id[sizeof chart->id], against[48];
+      snprintf(title, sizeof title, "%.100s, against %.46s", chart->title,
+               bs_against_words(facets[f].text, against, sizeof against));
       snprintf(id, sizeof id, "%.40s-%d", chart->id, (int)f + 1);
       memcpy(chart->title, title, sizeof title);
       if (f > 0) memcpy(chart->id, id, sizeof id);
@@ -241,6 +262,24 @@ static int32_t add_sampled(const json_t *model, bs_chart **charts, size_t *n, bs
   return rc;
 }
 
+/* Six charts are open: the first of each kind that answers most, then the others in their order. */
+static void open_first(bs_chart *charts, size_t n) {
+  static const char *const kinds[] = {"forest", "heat", "gflops-over-", "regions", "roofline", "residual"};
+  size_t open = 0;
+  for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
+    const size_t length = strlen(kinds[k]), whole = length + (kinds[k][length - 1] != '-');
+    size_t i = 0;
+    while (i < n && strncmp(charts[i].id, kinds[k], whole) != 0) ++i;
+    if (i == n) continue;
+    charts[i].open = 1;
+    open++;
+  }
+  for (size_t i = 0; i < n && open < MOST_OPEN; i++) {
+    open += !charts[i].open;
+    charts[i].open = 1;
+  }
+}
+
 int32_t bs_report_charts(const json_t *model, bs_chart **out_charts, size_t *out_n, bs_error *err) {
   const json_t *latest = json_object_get(model, "latest"), *lines = json_object_get(model, "lines");
   *out_charts = NULL;
@@ -256,6 +295,7 @@ int32_t bs_report_charts(const json_t *model, bs_chart **out_charts, size_t *out
   if (rc == BS_OK) rc = add(bs_chart_regions, latest, out_charts, out_n, err);
   if (rc == BS_OK) rc = add(bs_chart_residual, json_object_get(model, "arms"), out_charts, out_n, err);
   if (rc == BS_OK) rc = add_sampled(model, out_charts, out_n, err);
+  if (rc == BS_OK) open_first(*out_charts, *out_n);
   if (rc != BS_OK) {
     bs_charts_free(*out_charts, *out_n);
     *out_charts = NULL;

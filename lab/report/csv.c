@@ -28,7 +28,7 @@ json_t *bs_report_flat(const json_t *record) {
   return flat;
 }
 
-/* What the index knows of a run is added to its record where that has no such key. */
+/* Adds to a run's record the keys of its index row that the record lacks. */
 static int32_t add_run(const json_t *row, json_t *out_rows, bs_error *err) {
   json_t *records = NULL, *record, *value;
   const char *key;
@@ -56,7 +56,7 @@ int32_t bs_report_flat_rows(const json_t *model, size_t most, json_t *out_rows, 
   int32_t rc = BS_OK;
   for (size_t i = 0, read = 0; rc == BS_OK && i < json_array_size(rows) && read < most; i++) {
     const json_t *row = json_array_get(rows, i);
-    if (strcmp(bs_row_text(row, "run"), last) == 0) continue; /* the rows of a run stand together */
+    if (strcmp(bs_row_text(row, "run"), last) == 0) continue; /* the rows of a run are adjacent */
     last = bs_row_text(row, "run");
     rc = add_run(row, out_rows, err);
     ++read;

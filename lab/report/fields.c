@@ -91,14 +91,14 @@ const bs_field bs_run_fields[] = {
     {"bound_ms", "bound ms", RIGHT, 4},
     {"kernel", "kernel", 0, 0},
     {"verdict", "method is", 0, 0},
-    {"speedup", "method is times as fast", RIGHT, 4},
+    {"speedup", "speedup", RIGHT, 4},
     {"speedup_low", "from", RIGHT, 4},
     {"speedup_high", "to", RIGHT, 4},
     {"needs_pairs", "needs pairs", RIGHT, 0},
     {"cause", "cause", 0, 0},
     {"next", "to do", 0, 0},
     {"cold_verdict", "cold: method is", 0, 0},
-    {"cold_speedup", "cold: times as fast", RIGHT, 4},
+    {"cold_speedup", "cold: speedup", RIGHT, 4},
     {"cold_speedup_low", "cold: from", RIGHT, 4},
     {"cold_speedup_high", "cold: to", RIGHT, 4},
     {"pairs", "pairs", RIGHT, 0},
@@ -121,9 +121,9 @@ const bs_field bs_run_fields[] = {
     {"run_dir", "folder", 0, 0},
 };
 const size_t bs_n_run_fields = sizeof bs_run_fields / sizeof bs_run_fields[0];
-static const bs_field what = {"what", "what", 0, 0}; /* of tables alone: an arm in words */
+static const bs_field what = {"what", "what", 0, 0}; /* only in tables: an arm in words */
 
-/* What a table shows of each phase; what is empty in all rows is left out. */
+/* The fields in the table of each phase; fields that are empty in all rows are left out. */
 #define LAYER "world_size", "threads_per_rank", "B", "N", "K", "dtype", "bias", "mask", "backend"
 static const char *const columns[4][BS_PHASE_FIELDS] = {
     {"result", "gates", "relative_error", "relative_error_predicted", "whole_error", "segments", "method",

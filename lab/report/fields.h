@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * fields.h - the fields of the rows that rows.h makes of records, in the order in which tables, csv and json
- * have them. Static data. */
+ * fields.h - the fields of the rows that rows.h makes from records, in their order in tables, csv and json.
+ * Static data. */
 #ifndef BS_LAB_REPORT_FIELDS_H
 #define BS_LAB_REPORT_FIELDS_H
 #include "lab/report/report.h"
@@ -9,8 +9,9 @@ enum { BS_PHASE_FIELDS = 32 };
 
 extern const bs_field bs_run_fields[];
 extern const size_t bs_n_run_fields;
-/* By its key; NULL: there is none. "what" is a field of tables alone: an arm in words. */
+/* Finds a field by its key; NULL: unknown key. "what" is only a field of tables: an arm in words. */
 const bs_field *bs_run_field(const char *key);
-/* What a table shows of phase 0 to 3: how many. What is empty in all rows is to be left out. */
+/* The fields in a table of phase 0 to 3; returns their number. The caller leaves out those that are empty in
+ * all rows. */
 size_t bs_phase_fields(size_t phase, bs_field out_fields[BS_PHASE_FIELDS]);
 #endif

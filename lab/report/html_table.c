@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * html_table.c - tables of the page, and its first sentence: see model.h. */
+ * html_table.c - tables of the page: see model.h. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lab/report/model.h"
 
-enum { MOST_COLUMNS = 40 };
+enum { MOST_COLUMNS = 40, LONG = 40 }; /* longer texts take several lines */
 
 static void cell_text(bs_text *out, const json_t *value, int digits) {
   char number[40];
@@ -49,9 +49,9 @@ static void caption(bs_text *out, const bs_field *fields, const int *kind, size_
     bs_svg_escape(out, fields[i].title);
     bs_text_printf(out, " ");
     cell_text(out, json_object_get(json_array_get(rows, 0), fields[i].key), fields[i].digits);
-    before = ", ";
+    before = "; ";
   }
-  if (before[0] == ',') bs_text_printf(out, ". ");
+  if (before[0] == ';') bs_text_printf(out, ". ");
   if (json_array_size(rows) > most)
     bs_text_printf(out, "The first %zu of %zu rows.", most, json_array_size(rows));
   bs_text_printf(out, "</caption>\n");
@@ -66,13 +66,30 @@ static const char *class_of(const json_t *value) {
   return "";
 }
 
+/* Prints the short name of a run: the first six letters of its id after the time. */
+static void run_cell(bs_text *out, const char *path) {
+  const char *slash = strrchr(path, '/'), *id = slash != NULL ? slash + 1 : path, *hash = strrchr(id, '_');
+  char shown[64];
+  snprintf(shown, sizeof shown, hash != NULL ? "%.6s" : "%.24s", hash != NULL ? hash + 1 : id);
+  bs_text_printf(out, "<td title=\"");
+  bs_svg_escape(out, path);
+  bs_text_printf(out, "\">");
+  bs_svg_escape(out, shown);
+  bs_text_printf(out, "</td>");
+}
+
 static void table_row(bs_text *out, const bs_field *fields, const int *kind, size_t n, const json_t *row) {
   bs_text_printf(out, bs_row_true(row, "simulated") ? "<tr class=\"sim\">" : "<tr>");
   for (size_t i = 0; i < n; i++) {
     if (kind[i] != 2) continue;
     const json_t *value = json_object_get(row, fields[i].key);
-    const char *colour = class_of(value);
-    bs_text_printf(out, fields[i].flags & BS_FIELD_RIGHT ? "<td class=\"n\">" : "<td>");
+    const char *colour = class_of(value), *text = json_string_value(value);
+    if (strcmp(fields[i].key, "run") == 0 && text != NULL) {
+      run_cell(out, text);
+      continue;
+    }
+    const int right = (fields[i].flags & BS_FIELD_RIGHT) != 0, words = text != NULL && strlen(text) > LONG;
+    bs_text_printf(out, right ? "<td class=\"n\">" : words ? "<td class=\"text\">" : "<td>");
     if (colour[0] != '\0') bs_text_printf(out, "<b class=\"%s\">", colour);
     cell_text(out, value, fields[i].digits);
     bs_text_printf(out, "%s</td>", colour[0] != '\0' ? "</b>" : "");
@@ -104,24 +121,25 @@ void bs_html_table(bs_text *out, const bs_field *fields, size_t n_fields, const 
 
 /* ---- the table of settings ---- */
 
+/* The verdict follows the method and its sizes, so that a narrow screen shows it. */
 const bs_field bs_report_fields[] = {
     {"method", "method", BS_FIELD_FOLD, 0},
+    {"N", "N", BS_FIELD_FOLD | BS_FIELD_RIGHT, 0},
+    {"B", "B", BS_FIELD_FOLD | BS_FIELD_RIGHT, 0},
+    {"speedup_word", "verdict", 0, 0},
+    {"speedup", "speedup", BS_FIELD_RIGHT, 3},
+    {"interval", "95 % interval", 0, 0},
+    {"word", "numbers", BS_FIELD_FOLD, 0},
+    {"ms", "ms", BS_FIELD_RIGHT, 4},
+    {"K", "K", BS_FIELD_FOLD | BS_FIELD_RIGHT, 0},
+    {"world_size", "P", BS_FIELD_FOLD | BS_FIELD_RIGHT, 0},
+    {"dtype", "dtype", BS_FIELD_FOLD, 0},
     {"mask", "mask", BS_FIELD_FOLD, 0},
     {"phase", "phases", BS_FIELD_FOLD, 0},
-    {"N", "N", BS_FIELD_FOLD | BS_FIELD_RIGHT, 0},
-    {"K", "K", BS_FIELD_FOLD | BS_FIELD_RIGHT, 0},
-    {"B", "B", BS_FIELD_FOLD | BS_FIELD_RIGHT, 0},
-    {"dtype", "dtype", BS_FIELD_FOLD, 0},
-    {"world_size", "P", BS_FIELD_FOLD | BS_FIELD_RIGHT, 0},
-    {"word", "numbers", 0, 0},
-    {"speedup", "times as fast", BS_FIELD_RIGHT, 3},
-    {"interval", "interval", 0, 0},
-    {"speedup_word", "verdict", 0, 0},
     {"against", "against", BS_FIELD_FOLD, 0},
-    {"ms", "ms", BS_FIELD_RIGHT, 4},
     {"gflops", "GFLOP/s", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
     {"limit_share", "% of limit", BS_FIELD_RIGHT | BS_FIELD_WIDE, 3},
-    {"limit", "limit", BS_FIELD_WIDE, 0},
+    {"limit", "limit", BS_FIELD_FOLD | BS_FIELD_WIDE, 0},
     {"relative_error", "error", BS_FIELD_RIGHT | BS_FIELD_WIDE, 3},
     {"memory_mib", "peak MiB", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
     {"clock", "clock", BS_FIELD_FOLD, 0},
@@ -146,19 +164,21 @@ static void setting(const json_t *row, char *out, size_t size) {
 static json_t *shown(const json_t *row) {
   static const char *const phases[] = {"0 numbers", "1 time", "2 backward", "3 training"};
   json_t *one = json_copy((json_t *)row);
-  char interval[48];
+  char interval[48], mask[96];
   bs_row_set(one, "ms", bs_row_number(row, "median_s") * 1e3);
   bs_row_set(one, "limit_share", bs_row_number(row, "share_of_limit") * 100);
   bs_row_set(one, "memory_mib", bs_row_number(row, "memory_peak_bytes") / 1048576);
   snprintf(interval, sizeof interval, "[%.3g, %.3g]", bs_row_number(row, "speedup_low"),
            bs_row_number(row, "speedup_high"));
   if (!isnan(bs_row_number(row, "speedup_low"))) json_object_set_new(one, "interval", json_string(interval));
+  if (bs_row_text(row, "mask")[0] != '\0')
+    json_object_set_new(one, "mask", json_string(bs_mask_words(bs_row_text(row, "mask"), mask, sizeof mask)));
   const int phase = phase_of(row);
   if (phase >= 0) json_object_set_new(one, "phase", json_string(phases[phase]));
   return one;
 }
 
-/* The numbers of phase 0 stand in the row of phase 1 with the same setting, where there is one. */
+/* Moves the numbers of phase 0 to the row of phase 1 with the same setting, if there is one. */
 static void take_numbers(json_t *one, const json_t *numbers) {
   static const char *const keys[] = {"word", "relative_error", "relative_error_predicted"};
   for (size_t i = 0; i < 3; i++) json_object_set(one, keys[i], json_object_get(numbers, keys[i]));
@@ -185,82 +205,4 @@ json_t *bs_report_rows(const json_t *latest) {
   json_decref(numbers);
   json_decref(timed);
   return rows;
-}
-
-/* ---- the first sentence ---- */
-
-static size_t count(const json_t *rows, const char *key, const char *word) {
-  size_t n = 0;
-  for (size_t i = 0; i < json_array_size(rows); i++)
-    n += strcmp(bs_row_text(json_array_get(rows, i), key), word) == 0;
-  return n;
-}
-
-/* The layer that has all that the machine has: beside it a ratio is worth the first sentence. */
-static const char dense_all[] = "dense, all cores";
-
-static const json_t *best_of(const json_t *comparisons) {
-  const json_t *best = NULL;
-  const int all_cores = count(comparisons, "against", dense_all) > 0;
-  for (size_t i = 0; i < json_array_size(comparisons); i++) {
-    const json_t *row = json_array_get(comparisons, i);
-    if (all_cores && strcmp(bs_row_text(row, "against"), dense_all) != 0) continue;
-    if (strcmp(bs_row_text(row, "speedup_word"), "FASTER") != 0) continue;
-    if (best == NULL || bs_row_number(row, "speedup") > bs_row_number(best, "speedup")) best = row;
-  }
-  return best;
-}
-
-static size_t tell_numbers(const json_t *latest, char *out, size_t size) {
-  const size_t right = count(latest, "word", "RIGHT"), wrong = count(latest, "word", "WRONG"),
-               open = count(latest, "word", "NOT SHOWN RIGHT"),
-               not_passed = count(latest, "word", "NOT PASSED"), all = right + wrong + open + not_passed;
-  char others[96] = "";
-  int n;
-  if (not_passed > 0)
-    snprintf(others, sizeof others, "%zu did not pass a gate of something else, such as support or speed. ",
-             not_passed);
-  if (all == 0)
-    n = snprintf(out, size, "No numbers were judged. ");
-  else if (wrong > 0)
-    n = snprintf(out, size, "WRONG: %zu of %zu judged settings gave wrong numbers. %s", wrong, all, others);
-  else if (open + not_passed > 0)
-    n = snprintf(out, size, "%zu of %zu judged settings are RIGHT, %zu are not shown right. %s", right, all,
-                 open, others);
-  else
-    n = snprintf(out, size,
-                 all == 1 ? "The judged setting is RIGHT. " : "All %zu judged settings are RIGHT. ", all);
-  return n > 0 && (size_t)n < size ? (size_t)n : 0;
-}
-
-void bs_report_verdict(const json_t *model, char *out, size_t size) {
-  const json_t *comparisons = json_object_get(model, "comparisons"), *best = best_of(comparisons);
-  static const char *const words[] = {"FASTER", "SLOWER", "SAME", "UNCLEAR"};
-  static const char *const but[] = {
-      "phase", "arm", "backend", "comm", "launch", "host", "threads_per_rank", "activation", NULL};
-  size_t n[4], all = 0, used = tell_numbers(json_object_get(model, "latest"), out, size);
-  char label[160];
-  for (size_t i = 0; i < 4; i++) all += n[i] = count(comparisons, "speedup_word", words[i]);
-  if (all == 0) {
-    snprintf(out + used, size - used, "No speed was compared.");
-    return;
-  }
-  const long long compared = json_integer_value(json_object_get(model, "compared"));
-  char of[64] = "";
-  if (compared > (long long)json_array_size(comparisons))
-    snprintf(of, sizeof of, "the first %zu of %lld", json_array_size(comparisons), compared);
-  else
-    snprintf(of, sizeof of, "%zu", all);
-  const int more = snprintf(out + used, size - used,
-                            "Of %s comparisons %zu are FASTER, %zu SLOWER, %zu SAME, %zu UNCLEAR. ", of, n[0],
-                            n[1], n[2], n[3]);
-  used += more > 0 && (size_t)more < size - used ? (size_t)more : 0;
-  if (best == NULL) {
-    snprintf(out + used, size - used, "Nothing is shown to be faster.");
-    return;
-  }
-  bs_row_words(best, ~0u, but, label, sizeof label);
-  snprintf(out + used, size - used, "The best is %s: %.3g times as fast as %s [%.3g, %.3g].", label,
-           bs_row_number(best, "speedup"), bs_row_text(best, "against"), bs_row_number(best, "speedup_low"),
-           bs_row_number(best, "speedup_high"));
 }

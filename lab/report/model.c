@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * model.c - see model.h: which rows, and what follows from them. */
+ * model.c - see model.h: selects the rows, and derives values from them. */
 #include "lab/report/model.h"
 
 #include <math.h>
@@ -9,6 +9,7 @@
 
 #include "lab/error.h"
 #include "lab/report/model_parts.h"
+#include "lab/store/find.h"
 #include "lab/store/read.h"
 
 enum { MOST_COMPARISONS = 500, MOST_LINES = 2000 };
@@ -24,7 +25,7 @@ static int is_run(const char *path) {
   return snprintf(done, sizeof done, "%s/DONE", path) < (int)sizeof done && stat(done, &st) == 0;
 }
 
-/* Does a word that is no folder name the row's run? */
+/* Does a word that is not a folder name the row's run? */
 static int names_row(const char *word, const json_t *row) {
   const char *run = bs_row_text(row, "run");
   const size_t n = strlen(word);
@@ -33,7 +34,7 @@ static int names_row(const char *word, const json_t *row) {
          (strncmp(run, word, n) == 0 && (run[n] == '/' || run[n] == '\0' || word[n - 1] == '/'));
 }
 
-/* What a row lacks is left out of it: a third of the memory of 10,000 runs. */
+/* Removes nulls from a row, which saves a third of the memory of 10,000 runs. */
 static void drop_nulls(json_t *row) {
   const char *key;
   json_t *value;
@@ -43,8 +44,8 @@ static void drop_nulls(json_t *row) {
   }
 }
 
-/* What a rank sends in a forward, and the rate of it: nccl-tests' busbw, as the bytes are those of the ring.
- */
+/* The bytes that a rank sends in a forward, and their rate: nccl-tests' busbw, because the bytes are those of
+ * the ring. */
 static void derive_exchange(json_t *row) {
   const double ranks = bs_row_number(row, "world_size"), sent = bs_row_number(row, "bytes_wire") / ranks,
                ms = bs_row_number(row, "regions.allreduce");
@@ -55,7 +56,7 @@ static void derive_exchange(json_t *row) {
   bs_row_set(row, "bus_GBps", sent / ms * 1e-6);
 }
 
-/* What follows from a row, in the same row. */
+/* Adds values derived from a row to the same row. */
 static void derive(json_t *row, const char *root) {
   drop_nulls(row);
   const double flops = bs_row_number(row, "flops") / 1e9, weights = bs_row_number(row, "weight_bytes_total");
@@ -146,17 +147,21 @@ static int32_t take_word(json_t *model, const char *word, const char *root, bs_e
     if (rc == BS_OK) add_plans(model, word);
   } else {
     char path[4096];
+    char *in = NULL, *run = NULL; /* of `latest` and of a short id */
     rc = add_rows(model, root, word, &n, err);
+    if (rc == BS_OK && n == 0 && bs_run_find(root, word, &in, &run, NULL) == BS_OK)
+      rc = add_rows(model, in, run, &n, err);
+    free(in);
+    free(run);
     if (rc == BS_OK && snprintf(path, sizeof path, "%s/%s", root, word) < (int)sizeof path)
       bs_model_plans(model, path);
   }
   return rc == BS_OK && n == 0 ? not_found(word, root, err) : rc;
 }
 
-/* ---- what follows from the rows ---- */
+/* ---- values derived from the rows ---- */
 
-/* The dense layer beside a method. Arms of `bsrun compare` and `bsrun ladder`, which have a pass, stand each
- * for itself. */
+/* Is it the dense layer next to a method? Arms of `bsrun compare`, which have a pass, are separate. */
 static int is_peer(const json_t *row) {
   const char *arm = bs_row_text(row, "arm");
   return arm[0] != '\0' && strcmp(arm, "method") != 0 && bs_row_text(row, "pass")[0] == '\0';
@@ -262,8 +267,8 @@ static size_t compare_with(json_t *list, json_t *row, const json_t *peers) {
   return told > 0 ? told : 1;
 }
 
-/* Do runs of one phase, one number of ranks and one host differ in their threads a rank? Where a sweep over
- * ranks divides the same cores among them, they do not. */
+/* Do runs of one phase, one number of ranks and one host differ in their threads a rank? They do not if a
+ * sweep over ranks divides the same cores among them. */
 static int threads_differ(const json_t *latest) {
   json_t *known = json_object(), *row;
   size_t i;
@@ -282,15 +287,15 @@ static int threads_differ(const json_t *latest) {
   return differ;
 }
 
-/* What lines are named by. */
+/* The parts of the names of lines. */
 typedef struct series_rule {
   uint32_t differ; /* settings in which the rows differ */
   int threads;     /* threads_differ */
   int square;      /* N = K in all rows */
 } series_rule;
 
-/* What a line is called. A dense layer's has its arm, and its machine where machines differ. What a simulated
- * run has in the place of a machine is no part of it. */
+/* The name of a line. That of a dense layer has its arm, and its machine if machines differ. The machine of a
+ * simulated run is left out. */
 static void series_of(const json_t *row, int dense, const series_rule *rule, char *out, size_t size) {
   static const char *const sizes[] = {"N", "K", "B", "dtype", "phase", "activation", "world_size", "pass"};
   static const char *const layers[] = {"method", "mask", "arm", "comm", "launch", "origin"};
@@ -331,22 +336,16 @@ static void add_line(json_t *lines, const json_t *row, const json_t *of, const s
   json_array_append_new(lines, one);
 }
 
-static int is_square(const json_t *rows) {
-  for (size_t i = 0; i < json_array_size(rows); i++)
-    if (bs_row_number(json_array_get(rows, i), "N") != bs_row_number(json_array_get(rows, i), "K")) return 0;
-  return 1;
-}
-
 static int32_t add_derived(json_t *model, bs_error *err) {
   json_t *rows = json_object_get(model, "rows"), *latest = json_object_get(model, "latest"), *row;
   json_t *comparisons = json_object_get(model, "comparisons"), *lines = json_object_get(model, "lines");
   json_t *arms = json_object_get(model, "arms"), *peers = peers_of(rows);
   if (peers == NULL) return bs_no_memory(err, "a report");
-  const series_rule rule = {bs_rows_differ(latest), threads_differ(latest), is_square(latest)};
+  const series_rule rule = {bs_rows_differ(latest), threads_differ(latest), bs_rows_square(latest)};
   size_t i, compared = 0, lined = 0;
   json_array_foreach(latest, i, row) {
     json_array_append(arms, row);
-    json_array_extend(arms, (json_t *)(uintptr_t)peers_at(peers, row)); /* nothing: there are none */
+    json_array_extend(arms, (json_t *)(uintptr_t)peers_at(peers, row)); /* unless there are none */
     if (!isnan(bs_row_number(row, "speedup")))
       compared += compare_with(comparisons, row, peers_at(peers, row));
   }

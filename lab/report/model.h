@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
- * model.h - what a report says, as one JSON object made from run folders: rows for its charts and tables, and
- * all that stands around them. Reads only. */
+ * model.h - the content of a report, as one JSON object made from run folders: rows for its charts and
+ * tables, and the data around them. Reads only. */
 #ifndef BS_LAB_REPORT_MODEL_H
 #define BS_LAB_REPORT_MODEL_H
 #include "lab/report/chart.h"
 
-/* What was asked for. A word is a root of runs, the folder of a sweep or of a run, or a name below `root`: a
- * sweep, a run_id, or the beginning of a run's path. No words: all of root. */
+/* The request. A word is a root of runs, the folder of a sweep or of a run, or a name below `root`: a sweep,
+ * a run_id, or the beginning of a run's path. No words: all of root. */
 typedef struct bs_report_request {
   const char *root;
   const char *const *words;
   size_t n_words;
-  const char *command; /* how the report is made again; NULL: not told */
+  const char *command; /* the command that makes the report again; NULL: unknown */
 } bs_report_request;
 
 /* The object has:
@@ -37,8 +37,8 @@ int32_t bs_report_model(const bs_report_request *request, json_t **out_model, bs
  * the caller's (bs_charts_free). */
 int32_t bs_report_charts(const json_t *model, bs_chart **out_charts, size_t *out_n, bs_error *err);
 void bs_charts_free(bs_chart *charts, size_t n);
-/* Appends the lines of `specs` over rows (grouped by their text `facet_key`), those with at least two places
- * of x. The array grows. */
+/* Appends the lines of `specs` over rows (grouped by their text `facet_key`), those with at least
+ * spec->least_places of x. The array grows. */
 int32_t bs_charts_add_lines(const json_t *rows, const bs_lines_spec *spec, const char *facet_key, size_t most,
                             bs_chart **charts, size_t *n, bs_error *err);
 
@@ -61,8 +61,19 @@ void bs_html_profiles(bs_text *out, const json_t *profiles);
 extern const bs_field bs_report_fields[];
 extern const size_t bs_report_n_fields;
 json_t *bs_report_rows(const json_t *latest);
-/* The sentence above the page: what is right, what is faster, and the best. */
+/* The sentence above the page: what is right; the speedup against each dense layer, the widest first; what is
+ * faster. */
 void bs_report_verdict(const json_t *model, char *out, size_t size);
+/* The title names what was measured ("Sweep s12: blockshock, row_parallel, N 512 to 2048, ..."),
+ * the place says when, where and against what. */
+void bs_report_title(const json_t *model, char *out, size_t size);
+void bs_report_place(const json_t *model, char *out, size_t size);
+/* "dense, all cores": "dense on all cores". Returns out. */
+const char *bs_against_words(const char *arm, char *out, size_t size);
+/* Prints the beginning of the page, up to <body>. */
+void bs_html_head(bs_text *out, const char *title);
+/* The script of the page. */
+extern const char bs_html_script[];
 
 /* Rows as CSV with the columns of the original harness: the sorted union of all keys of the records (values
  * that are texts, numbers or truths), timings_ms as text, and <region>_<stat>. */
@@ -70,7 +81,7 @@ int32_t bs_report_csv(FILE *out, const json_t *rows, bs_error *err);
 /* A record with its regions flattened as <region>_<stat>: what CSV and the charts of the original's plots
  * read. The caller releases it; NULL: out of memory. */
 json_t *bs_report_flat(const json_t *record);
-/* Writes a file whole or not at all: beside it, then renamed over it. BS_IO. */
+/* Writes a file completely or not at all: to a temporary file, then renamed over it. BS_IO. */
 int32_t bs_report_write(const char *path, const bs_text *text, bs_error *err);
 /* Each chart as DIR/<id>.svg; DIR is made. BS_IO. */
 int32_t bs_report_write_charts(const char *dir, const bs_chart *charts, size_t n, bs_error *err);

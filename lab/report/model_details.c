@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * model_details.c - what the rows of an index lack: samples, warnings, environment and commands of the newest
- * runs; the points of a sweep's plan that have no run. */
+ * model_details.c - adds data that the rows of an index lack: samples, warnings, environment and commands of
+ * the newest runs; the points of a sweep's plan that have no run. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +47,7 @@ static void settings_words(const json_t *settings, char *out, size_t size) {
   }
 }
 
-/* Of each request key: did a run of it end well? */
+/* For each request key: did a run of it end well? */
 static json_t *keys_of(const json_t *rows) {
   json_t *keys = json_object(), *row;
   size_t i;
@@ -59,8 +59,8 @@ static json_t *keys_of(const json_t *rows) {
   return keys;
 }
 
-/* Has the point a run of each of its phases? One that did not end well ends the point: the phases behind it
- * are not run. */
+/* Has the point a run of each of its phases? A phase that did not end well ends the point: the phases after
+ * it are not run. */
 static int was_run(const json_t *point, const json_t *keys) {
   const json_t *wanted = json_object_get(point, "keys");
   for (size_t i = 0; i < json_array_size(wanted); i++) {
@@ -160,7 +160,7 @@ static void take_record(json_t *model, const json_t *row, const json_t *record) 
     bs_model_add(model, "refused", bs_row_text(row, "run"), bs_row_text(error, "message"));
 }
 
-/* Which runs are read: the newest, and of a failed one its error. */
+/* Reads the newest runs, and the error of a failed one. */
 static int32_t read_run(json_t *model, const json_t *row, bs_error *err) {
   json_t *records = NULL, *env = NULL, *record;
   size_t i;
@@ -173,7 +173,7 @@ static int32_t read_run(json_t *model, const json_t *row, bs_error *err) {
   if (rc != BS_OK) return rc;
   json_array_foreach(records, i, record) take_record(model, row, record);
   const char *command = bs_row_text(env, "command");
-  if (command[0] != '\0' && strstr(command, "--point ") == NULL) /* the plan has that of a sweep */
+  if (command[0] != '\0' && strstr(command, "--planned ") == NULL) /* the plan has that of a sweep */
     add_text_once(json_object_get(model, "commands"), command);
   if (json_object_size(json_object_get(model, "env")) == 0) json_object_set(model, "env", env);
   json_decref(records);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * model_parts.h - what model.c takes from model_details.c. */
+ * model_parts.h - the functions that model.c uses from model_details.c. */
 #ifndef BS_LAB_REPORT_MODEL_PARTS_H
 #define BS_LAB_REPORT_MODEL_PARTS_H
 #include "lab/report/model.h"
@@ -13,6 +13,6 @@ void bs_model_count(json_t *model, const char *key, json_int_t more);
 void bs_model_plans(json_t *model, const char *sweep);
 /* From the model's rows: latest, comparisons, lines, and the numbers compared and lined. */
 int32_t bs_model_derive(json_t *model, bs_error *err);
-/* What is read from the newest runs themselves: samples, warnings, environment, commands. */
+/* Reads from the newest runs themselves: samples, warnings, environment, commands. */
 int32_t bs_model_details(json_t *model, const char *command, bs_error *err);
 #endif

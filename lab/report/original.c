@@ -1,24 +1,23 @@
 /* SPDX-License-Identifier: MIT
- * original.c - reading the original's records: see original.h. Anyone may have written these files: lines are
- * read with distrust, and depth and size have limits. */
+ * original.c - reads the original's records: see original.h. Anyone may have written these files: lines are
+ * read with distrust, and depth and size have limits (lab/store/folder.h). */
 #include "lab/report/original.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "lab/error.h"
+#include "lab/store/folder.h"
 
-enum { DEEPEST = 10, MOST_RECORDS = 100000, LONGEST_LINE = 1 << 24 };
+enum { MOST_RECORDS = 100000 };
 
 typedef struct reading {
   json_t *rows, *problems;
-  char path[4096]; /* relative to the folder */
+  char path[4200]; /* of the file, relative to the folder */
 } reading;
 
 void bs_original_derive(json_t *flat, const char *origin) {
@@ -75,99 +74,48 @@ static void take_line(reading *r, const char *line) {
   json_decref(record);
 }
 
-static void take_file(reading *r, int folder, const char *name) {
-  const int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-  struct stat st;
-  FILE *file = fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) ? fdopen(fd, "r") : NULL;
-  char *line = NULL;
-  size_t room = 0;
-  ssize_t n;
-  if (file == NULL) {
-    if (fd >= 0) close(fd);
+/* A file that cannot be read is a problem, and no end of the walk. */
+static int32_t take_folder(void *user, enum bs_folder_kind kind, int fd, const char *path, bs_error *err) {
+  reading *r = user;
+  char *text = NULL, *rest;
+  size_t size = 0;
+  (void)err;
+  snprintf(r->path, sizeof r->path, "%.4000s%smetrics.jsonl", path, path[0] != '\0' ? "/" : "");
+  if (kind == BS_FOLDER_TEMPORARY) return BS_OK;
+  if (kind == BS_FOLDER_CLOSED || bs_folder_file(fd, "metrics.jsonl", &text, &size, NULL) != BS_OK) {
     problem(r, "cannot be read");
-    return;
+    return BS_OK;
   }
-  while ((n = getline(&line, &room, file)) > 0) {
-    if (n > LONGEST_LINE)
-      problem(r, "a line is longer than 16 MiB");
-    else if (line[strspn(line, " \t\r\n")] != '\0')
-      take_line(r, line);
-  }
-  free(line);
-  fclose(file);
-}
-
-static int by_name(const void *a, const void *b) {
-  return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-/* Names of a folder in order, so that the rows do not depend on the file system. The caller frees. */
-static char **names_in(int fd, size_t *out_n) {
-  DIR *dir = fdopendir(fd);
-  struct dirent *entry;
-  char **names = NULL;
-  *out_n = 0;
-  while (dir != NULL && (entry = readdir(dir)) != NULL) {
-    char **grown = entry->d_name[0] != '.' ? realloc(names, (*out_n + 1) * sizeof *names) : NULL;
-    if (grown == NULL) continue;
-    names = grown;
-    names[*out_n] = bs_strdup(entry->d_name);
-    if (names[*out_n] != NULL) ++*out_n;
-  }
-  if (*out_n > 0) qsort(names, *out_n, sizeof *names, by_name);
-  if (dir != NULL)
-    closedir(dir);
-  else
-    close(fd);
-  return names;
-}
-
-static void take_folder(reading *r, int folder, int depth) {
-  size_t n;
-  const size_t used = strlen(r->path);
-  const int copy = dup(folder);
-  char **names = copy >= 0 ? names_in(copy, &n) : NULL;
-  for (size_t i = 0; names != NULL && i < n; i++) {
-    struct stat st;
-    const int said = snprintf(r->path + used, sizeof r->path - used, "%s%s", used > 0 ? "/" : "", names[i]);
-    if (said > 0 && (size_t)said < sizeof r->path - used &&
-        fstatat(folder, names[i], &st, AT_SYMLINK_NOFOLLOW) == 0) {
-      if (S_ISDIR(st.st_mode) && depth < DEEPEST) {
-        const int inner = openat(folder, names[i], O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        if (inner >= 0) take_folder(r, inner, depth + 1);
-        if (inner >= 0) close(inner);
-      } else if (strcmp(names[i], "metrics.jsonl") == 0) {
-        take_file(r, folder, names[i]);
-      }
-    }
-    r->path[used] = '\0';
-    free(names[i]);
-  }
-  free(names);
+  if (text != NULL && strlen(text) != size) problem(r, "it has a byte of value 0: the rest is not read");
+  rest = text;
+  for (char *line = strsep(&rest, "\n"); line != NULL; line = strsep(&rest, "\n"))
+    if (line[strspn(line, " \t\r")] != '\0') take_line(r, line);
+  free(text);
+  return BS_OK;
 }
 
 int32_t bs_original_read(const char *dir, json_t **out_rows, json_t *problems, bs_error *err) {
   reading r = {.rows = json_array(), .problems = problems};
-  const int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), number = errno;
   *out_rows = NULL;
-  if (fd < 0) {
-    json_decref(r.rows);
-    bs_error_errno(err, BS_INPUT, "BS-REPORT-ORIGINAL", errno, "--original: cannot open the folder %.200s",
-                   dir);
-    bs_error_hint(err,
-                  "the original's results/official, or any folder with its metrics.jsonl files below it");
-    return BS_INPUT;
+  int32_t rc = BS_OK;
+  if (fd >= 0) {
+    rc = take_folder(&r, BS_FOLDER_OPEN, fd, "", err); /* a record in the folder itself */
+    close(fd);
+    if (rc == BS_OK) rc = bs_folders_walk(dir, take_folder, &r, err);
   }
-  take_folder(&r, fd, 0);
-  close(fd);
-  if (json_array_size(r.rows) == 0) {
-    json_decref(r.rows);
+  if (rc == BS_OK && json_array_size(r.rows) > 0) {
+    *out_rows = r.rows;
+    return BS_OK;
+  }
+  json_decref(r.rows);
+  if (rc != BS_OK) return rc;
+  if (fd < 0)
+    bs_error_errno(err, BS_INPUT, "BS-REPORT-ORIGINAL", number, "--original: cannot open the folder %.200s",
+                   dir);
+  else
     bs_error_set(err, BS_INPUT, "BS-REPORT-ORIGINAL",
                  "--original: no record in any metrics.jsonl below %.200s", dir);
-    bs_error_hint(err,
-                  "the original's results/official, or any folder with its metrics.jsonl files below it");
-    return BS_INPUT;
-  }
-  *out_rows = r.rows;
-  return BS_OK;
+  bs_error_hint(err, "the original's results/official, or any folder with its metrics.jsonl files below it");
+  return BS_INPUT;
 }

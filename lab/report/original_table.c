@@ -251,6 +251,7 @@ int32_t bs_original_charts(const json_t *rows, bs_chart **charts, size_t *n, bs_
         .x_name = "N",
         .x_scale = BS_SCALE_LOG2,
         .y_scale = BS_SCALE_LOG10,
+        .least_places = 2,
         .y = plots[i].y,
         .y_name = plots[i].unit};
     rc = bs_charts_add_lines(rows, &spec, "facet", 1, charts, n, err);

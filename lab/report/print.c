@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "core/base/text.h"
@@ -13,6 +14,18 @@
 int bs_report_terminal(FILE *out) {
   const int fd = fileno(out);
   return fd >= 0 && isatty(fd);
+}
+
+size_t bs_report_width(FILE *out) {
+  const char *text = getenv("COLUMNS");
+  struct winsize size;
+  unsigned long columns = text != NULL ? strtoul(text, NULL, 10) : 0;
+  if (columns == 0)
+    columns = bs_report_terminal(out) && ioctl(fileno(out), TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+  if (columns == 0) return BS_TABLE_WIDTH;
+  return columns < BS_TABLE_LEAST  ? BS_TABLE_LEAST
+         : columns > BS_TABLE_MOST ? BS_TABLE_MOST
+                                   : (size_t)columns;
 }
 
 size_t bs_report_json(FILE *out) {
@@ -26,7 +39,7 @@ typedef struct conversion {
   char length; /* 0, l, L (ll), z, j, t */
 } conversion;
 
-/* `args` is a copy's address: what a star takes is gone behind it. */
+/* `args` is the address of a copy, because a star takes an argument from it. */
 static const char *read_conversion(const char *at, va_list *args, conversion *out) {
   size_t used = 0;
   *out = (conversion){.text = "%"};

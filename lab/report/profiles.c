@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * profiles.c - the section of a report for runs of `bsrun profile`: parts beside the bound, and what follows
- * from them. */
+ * profiles.c - the section of a report for runs of `bsrun profile`: parts compared with the bound, and
+ * findings. */
 #include <string.h>
 
 #include "lab/report/model.h"

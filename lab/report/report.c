@@ -9,6 +9,7 @@
 #include "core/base/text.h"
 #include "lab/error.h"
 
+enum { SHORT_CELL = 28 };
 const char *const bs_format_names[5] = {"table", "md", "csv", "json", "jsonl"};
 
 int bs_format_parse(const char *name) {
@@ -100,10 +101,11 @@ static char *cell(const json_t *row, const bs_field *field) {
 typedef struct grid {
   size_t rows, cols;
   const bs_field **fields;
-  char **title;  /* [cols]: as they are shown */
-  char **cells;  /* [rows][cols] */
-  size_t *width; /* of a column in a table; 0: not in its rows */
-  int fold_one;  /* a table of one row folds too */
+  char **title;   /* [cols]: as they are shown */
+  char **cells;   /* [rows][cols] */
+  size_t *width;  /* of a column in a table; 0: not in its rows */
+  char *left_out; /* [cols]: 1 where the table had no room for the column */
+  int fold_one;   /* a table of one row folds too */
 } grid;
 
 static void grid_free(grid *g) {
@@ -113,6 +115,7 @@ static void grid_free(grid *g) {
   free(g->cells);
   free(g->fields);
   free(g->width);
+  free(g->left_out);
 }
 
 static int grid_make(grid *g, const bs_field *fields, size_t n_fields, const json_t *rows, int all) {
@@ -121,7 +124,8 @@ static int grid_make(grid *g, const bs_field *fields, size_t n_fields, const jso
   g->fields = calloc(n_fields + 1, sizeof *g->fields);
   g->width = calloc(n_fields + 1, sizeof *g->width);
   g->title = calloc(n_fields + 1, sizeof *g->title);
-  if (g->fields == NULL || g->width == NULL || g->title == NULL) return 0;
+  g->left_out = calloc(n_fields + 1, 1);
+  if (g->fields == NULL || g->width == NULL || g->title == NULL || g->left_out == NULL) return 0;
   for (size_t i = 0; i < n_fields; i++) {
     if (all || !(fields[i].flags & BS_FIELD_WIDE)) g->fields[g->cols++] = &fields[i];
   }
@@ -164,8 +168,8 @@ static int parts_words(char c) {
 }
 
 /* Bytes of the first line of text in at most `width` characters, and where the next begins. Lines break at
- * spaces, else behind a mark (parts_words) of the second half, else anywhere; `words`: behind any mark. */
-static size_t line_of(const char *text, size_t width, int words, size_t *out_next) {
+ * spaces and behind marks (parts_words); only a word that is longer than the line is cut. */
+static size_t line_of(const char *text, size_t width, size_t *out_next) {
   size_t n = 0, used = 0, at = 0, next = 0;
   while (text[n] != '\0' && used < width) {
     do n++;
@@ -173,7 +177,7 @@ static size_t line_of(const char *text, size_t width, int words, size_t *out_nex
     used++;
     if (text[n] == ' ')
       at = n, next = n + 1;
-    else if (parts_words(text[n - 1]) && (words || 2 * used > width))
+    else if (parts_words(text[n - 1]))
       at = next = n;
   }
   if (text[n] == '\0' || at == 0) at = next = n;
@@ -181,13 +185,12 @@ static size_t line_of(const char *text, size_t width, int words, size_t *out_nex
   return at;
 }
 
-/* words: also of those that end behind a mark. */
-static size_t longest_word(const char *text, int words) {
+static size_t longest_word(const char *text) {
   size_t longest = 0;
   for (size_t n = 0; *text != '\0'; text++) {
     n = *text == ' ' ? 0 : n + (((unsigned char)*text & 0xc0) != 0x80);
     if (n > longest) longest = n;
-    if (words && parts_words(*text)) n = 0;
+    if (parts_words(*text)) n = 0;
   }
   return longest;
 }
@@ -207,36 +210,35 @@ static size_t total_width(const grid *g) {
   return total > 0 ? total - 2 : 0;
 }
 
-/* Narrower than this a column does not become. */
-static size_t least_width(const grid *g, size_t c) {
+/* Narrower than this a column does not become: short cells stay whole. `cut` says that words may be cut. */
+static size_t least_width(const grid *g, size_t c, int cut) {
+  const size_t whole = cells_width(g, c);
   size_t least = 8;
-  if (!(g->fields[c]->flags & BS_FIELD_WORDS)) return least;
-  for (size_t r = 0; r < g->rows; r++) {
-    const size_t word = longest_word(g->cells[r * g->cols + c], 1);
+  if (!cut && whole <= SHORT_CELL) return whole;
+  for (size_t r = 0; r < g->rows && !cut; r++) {
+    const size_t word = longest_word(g->cells[r * g->cols + c]);
     if (word > least) least = word;
   }
   return least;
 }
 
-/* Titles take several lines before spare columns go; then the widest column of words is narrowed until all
- * fit. */
-static void lay_out(grid *g, size_t most) {
-  memset(g->width, 0, g->cols * sizeof *g->width);
-  for (size_t c = 0; c < g->cols; c++) {
-    const size_t cells = cells_width(g, c), title = shown_width(g->title[c]);
-    if (folded(g, c) == NULL && !empty(g, c))
-      g->width[c] = (cells > title ? cells : title) + !(cells + title);
+/* The least width in which a title takes two lines at most. */
+static size_t title_width(const char *title) {
+  size_t width = longest_word(title), next, last;
+  for (; width < shown_width(title); width++) {
+    line_of(title, width, &next);
+    line_of(title + next, width, &last);
+    if (title[next + last] == '\0') break;
   }
-  for (size_t c = 0; c < g->cols && total_width(g) > most; c++) {
-    const size_t cells = cells_width(g, c), word = longest_word(g->title[c], 0);
-    if (g->width[c] > 0) g->width[c] = (cells > word ? cells : word) + !(cells + word);
-  }
-  for (size_t c = g->cols; c-- > 0 && total_width(g) > most;)
-    if (g->fields[c]->flags & BS_FIELD_SPARE) g->width[c] = 0;
+  return width;
+}
+
+/* The widest column of words is narrowed until all fit. */
+static void narrow(grid *g, size_t most, int cut) {
   while (total_width(g) > most) {
     size_t widest = g->cols;
     for (size_t c = 0; c < g->cols; c++) {
-      if ((g->fields[c]->flags & BS_FIELD_RIGHT) || g->width[c] <= least_width(g, c)) continue;
+      if ((g->fields[c]->flags & BS_FIELD_RIGHT) || g->width[c] <= least_width(g, c, cut)) continue;
       if (widest == g->cols || g->width[c] > g->width[widest]) widest = c;
     }
     if (widest == g->cols) return;
@@ -244,11 +246,43 @@ static void lay_out(grid *g, size_t most) {
   }
 }
 
+static uint32_t rank_of(const bs_field *f) {
+  return f->flags & BS_FIELD_LEAST ? 2 : f->flags & BS_FIELD_SPARE ? 1 : 0;
+}
+
+/* Leaves out columns of a rank, the last one first, until all fit. The first column of a table stays. */
+static void leave_out(grid *g, size_t most, uint32_t rank) {
+  for (size_t c = g->cols; c-- > 1 && total_width(g) > most;) {
+    if (g->width[c] == 0 || rank_of(g->fields[c]) != rank) continue;
+    g->width[c] = 0;
+    g->left_out[c] = 1;
+  }
+}
+
+static void lay_out(grid *g, size_t most) {
+  memset(g->width, 0, g->cols * sizeof *g->width);
+  memset(g->left_out, 0, g->cols);
+  for (size_t c = 0; c < g->cols; c++) {
+    const size_t cells = cells_width(g, c), title = shown_width(g->title[c]);
+    if (folded(g, c) == NULL && !empty(g, c))
+      g->width[c] = (cells > title ? cells : title) + !(cells + title);
+  }
+  for (size_t c = 0; c < g->cols && total_width(g) > most; c++) { /* a title of two lines */
+    const size_t cells = cells_width(g, c), word = title_width(g->title[c]);
+    if (g->width[c] > 0) g->width[c] = (cells > word ? cells : word) + !(cells + word);
+  }
+  leave_out(g, most, 2);
+  leave_out(g, most, 1);
+  narrow(g, most, 0);
+  leave_out(g, most, 0);
+  narrow(g, most, 1);
+}
+
 static void put_spaces(bs_text *line, size_t n) {
   for (size_t i = 0; i < n; i++) bs_text_append(line, " ", 1);
 }
 
-/* One row of a table, in as many lines as its longest cell needs. row 0 is the header. */
+/* One row of a table: one line, or as many as the sentences in its cells need. row 0 is the header. */
 static int print_row(FILE *out, const grid *g, size_t row) {
   const char **rest = calloc(g->cols + 1, sizeof *rest);
   int more = rest != NULL;
@@ -261,7 +295,7 @@ static int print_row(FILE *out, const grid *g, size_t row) {
     for (size_t c = 0; c < g->cols; c++) {
       if (g->width[c] == 0) continue;
       size_t next;
-      const size_t n = line_of(rest[c], g->width[c], (g->fields[c]->flags & BS_FIELD_WORDS) != 0, &next);
+      const size_t n = line_of(rest[c], g->width[c], &next);
       size_t used = 0;
       for (size_t i = 0; i < n; i++) used += ((unsigned char)rest[c][i] & 0xc0) != 0x80;
       const int right = (g->fields[c]->flags & BS_FIELD_RIGHT) != 0;
@@ -282,10 +316,26 @@ static int print_row(FILE *out, const grid *g, size_t row) {
   return rest != NULL && more == 0;
 }
 
-static int print_table(FILE *out, grid *g, size_t most) {
+/* "left out: CAUSE, NOTE: --wide shows them", in one line. */
+static void tell_left_out(FILE *out, const grid *g, size_t most) {
+  static const char *const end = ": --wide shows them", *const begin = "left out: ";
+  size_t n = 0, told = 0, used = strlen(begin) + strlen(end) + sizeof " and 99 more";
+  for (size_t c = 0; c < g->cols; c++) n += g->left_out[c] != 0;
+  if (n == 0) return;
+  fputs(begin, out);
+  for (size_t c = 0; c < g->cols; c++) {
+    const size_t width = shown_width(g->title[c]) + 2;
+    if (!g->left_out[c] || (told > 0 && used + width > most)) continue;
+    fprintf(out, "%s%s", told++ > 0 ? ", " : "", g->title[c]);
+    used += width;
+  }
+  if (told < n) fprintf(out, " and %zu more", n - told);
+  fprintf(out, "%s\n", end);
+}
+
+/* What all rows have in common, above a table. */
+static void print_folded(FILE *out, const grid *g, size_t most) {
   size_t above = 0;
-  lay_out(g, SIZE_MAX);
-  g->fold_one = total_width(g) > most;
   for (size_t c = 0; c < g->cols; c++) {
     const char *text = folded(g, c);
     if (text == NULL || text[0] == '\0') continue;
@@ -295,9 +345,16 @@ static int print_table(FILE *out, grid *g, size_t most) {
     fprintf(out, "%s%s %s", between, g->title[c], text);
   }
   if (above) fputs("\n\n", out);
+}
+
+static int print_table(FILE *out, grid *g, size_t most) {
+  lay_out(g, SIZE_MAX);
+  g->fold_one = total_width(g) > most;
+  print_folded(out, g, most);
   int ok = 1;
   lay_out(g, most);
   for (size_t r = 0; r <= g->rows && ok; r++) ok = print_row(out, g, r);
+  tell_left_out(out, g, most);
   return ok;
 }
 
@@ -383,7 +440,7 @@ int32_t bs_report_print(FILE *out, int format, const bs_field *fields, size_t n_
     if (ok && format == BS_FORMAT_MD)
       print_md(out, &g);
     else if (ok)
-      ok = print_table(out, &g, format == BS_FORMAT_TABLE ? BS_TABLE_WIDTH : SIZE_MAX);
+      ok = print_table(out, &g, format == BS_FORMAT_TABLE ? bs_report_width(out) : SIZE_MAX);
     grid_free(&g);
   } else if (format == BS_FORMAT_CSV) {
     ok = print_csv(out, fields, n_fields, rows);

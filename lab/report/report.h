@@ -16,14 +16,17 @@ enum bs_format {
   BS_FORMAT_JSONL = 4,
   BS_FORMAT_WIDE = 5 /* a table with every field, however wide; it has no name */
 };
-enum { BS_TABLE_WIDTH = 120 }; /* of a table; cells and titles that are longer take several lines */
+/* Columns of a screen: a table is at most as wide. BS_TABLE_WIDTH where `out` is no terminal. */
+enum { BS_TABLE_WIDTH = 120, BS_TABLE_LEAST = 80, BS_TABLE_MOST = 200 };
 enum bs_field_flags {
   BS_FIELD_WIDE = 1u << 0, /* not in a table, but in every other format */
   BS_FIELD_FOLD = 1u << 1, /* printed once above a table of several rows where it is the same in all that have
                               it, and above one of one row that does not fit */
   BS_FIELD_RIGHT = 1u << 2, /* aligned right */
-  BS_FIELD_SPARE = 1u << 3, /* left out of a table that does not fit, the last one first */
-  BS_FIELD_WORDS = 1u << 4  /* its cells break at spaces and behind / , ; { alone */
+  /* A table that does not fit leaves out columns and says which: those of LEAST, then those of SPARE, the
+   * last one first. Then sentences in cells take several lines; then other columns go. */
+  BS_FIELD_SPARE = 1u << 3,
+  BS_FIELD_LEAST = 1u << 4
 };
 
 typedef struct bs_field {
@@ -48,6 +51,9 @@ char *bs_report_printable(const char *text);
 int bs_print(FILE *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The lines of a text, each as bs_print shows it. -1: no memory. */
 int bs_print_lines(FILE *out, const char *text);
+/* The columns that a table printed to `out` may take: those that COLUMNS says, else those of the terminal,
+ * from BS_TABLE_LEAST to BS_TABLE_MOST. */
+size_t bs_report_width(FILE *out);
 /* Does a person look at it? */
 int bs_report_terminal(FILE *out);
 /* Flags for jansson's dumps to `out`: on a terminal nothing but ASCII. */

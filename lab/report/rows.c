@@ -62,7 +62,7 @@ static void copy_ms(json_t *row, const char *name, const json_t *from, const cha
   if (json_is_number(value)) json_object_set_new(row, name, json_real(json_number_value(value) * 1e3));
 }
 
-/* Making the mask anew, and what of that each part took: means over the times that it was done. */
+/* Adds the time of re-masks and of their parts: means over all re-masks. */
 static void add_remask(json_t *row, const json_t *record) {
   static const char *const regions[][2] = {{"remask", "remask_ms"},
                                            {"decompress", "decompress_ms"},
@@ -77,7 +77,7 @@ static void add_remask(json_t *row, const json_t *record) {
   }
 }
 
-/* Of a device: the host's part of a forward, and the most that one rank's pool held. */
+/* Adds the data of a device: the host's part of a forward, and the largest pool of one rank. */
 static void add_device(json_t *row, const json_t *record) {
   const json_t *device = json_object_get(record, "device");
   const json_t *peaks = json_object_get(device, "peak_bytes");
@@ -216,7 +216,7 @@ static int32_t add_phase0(json_t *rows, const json_t *record, const char *run_di
   return json_array_append_new(rows, row);
 }
 
-/* What holds of the method is not its peers'. */
+/* Removes fields of the method, which do not apply to its peers. */
 static void forget_the_methods_own(json_t *row) {
   static const char *const keys[] = {"memory_peak_bytes",
                                      "weight_bytes_total",
@@ -254,7 +254,7 @@ static void add_comparison(json_t *row, const json_t *record, const json_t *arm,
   json_object_set_new(row, "result", json_string(text));
 }
 
-/* The comparison against the arm `name`; NULL when there is none. */
+/* The comparison with the arm `name`; NULL: not found. */
 static const json_t *comparison_with(const json_t *record, const char *list, const char *name) {
   const json_t *rows = json_object_get(record, list);
   for (size_t i = 0; name != NULL && i < json_array_size(rows); i++) {

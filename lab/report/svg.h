@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT
  * svg.h - charts as SVG text: scales, axes with ticks, and marks (line, band, bar, step, tile, dot, text). A
- * mark has a style by its class alone; bs_svg_style has the colours as CSS variables, dark ones behind a
+ * mark's style only depends on its class; bs_svg_style has the colours as CSS variables, dark ones after a
  * media query. Numbers are printed with fixed digits: the same rows give the same text. */
 #ifndef BS_LAB_REPORT_SVG_H
 #define BS_LAB_REPORT_SVG_H
 #include "core/base/text.h"
 
 enum bs_scale_kind { BS_SCALE_LINEAR, BS_SCALE_LOG2, BS_SCALE_LOG10 };
-/* Values low..high lie at from..to (pixels). Begin with bs_scale_of, then fit every value. */
+/* Maps values low..high to from..to (pixels). Begin with bs_scale_of, then fit every value. */
 typedef struct bs_scale {
   enum bs_scale_kind kind;
   double low, high, from, to;
 } bs_scale;
-enum { BS_SVG_TICKS = 24, BS_SVG_POINTS = 200, BS_SVG_COLOURS = 8 };
+enum { BS_SVG_TICKS = 24, BS_SVG_POINTS = 200, BS_SVG_COLOURS = 10 };
 
 bs_scale bs_scale_of(enum bs_scale_kind kind);
 /* Widens the scale to the value. Values that are not finite, and those <= 0 on a log scale, are left out. */
@@ -30,7 +30,7 @@ typedef struct bs_svg_point {
   double x, y, low, high; /* low, high: of a band */
 } bs_svg_point;
 
-/* One chart: the frame of its axes lies between left, top, right and bottom. The text is the caller's. */
+/* One chart: the frame of its axes is between left, top, right and bottom. The text is the caller's. */
 typedef struct bs_svg {
   bs_text *out;
   double width, height, left, top, right, bottom;
@@ -45,9 +45,9 @@ void bs_svg_end(bs_svg *svg);
 void bs_svg_axes(bs_svg *svg, const char *x_name, const char *y_name);
 /* Text at pixels; css: classes. anchor: "start", "middle" or "end". */
 void bs_svg_text(bs_svg *svg, double x, double y, const char *anchor, const char *css, const char *text);
-/* The name of a row, at most `most` bytes of it, ending at x; all of it under the pointer. */
-void bs_svg_label(bs_svg *svg, double x, double y, size_t most, const char *text);
-/* "the first n of all" at the foot where n is less. */
+/* The name of a row, at most `most` bytes of it; all of it under the pointer. */
+void bs_svg_label(bs_svg *svg, double x, double y, const char *anchor, size_t most, const char *text);
+/* "the first n of all" at the foot where n is less; the table of the chart has the others. */
 void bs_svg_more(bs_svg *svg, size_t n, size_t all);
 /* A straight line between pixels. */
 void bs_svg_rule(bs_svg *svg, double x1, double y1, double x2, double y2, const char *css);
@@ -61,13 +61,15 @@ void bs_svg_line(bs_svg *svg, const bs_svg_point *points, size_t n, const char *
 void bs_svg_step(bs_svg *svg, const bs_svg_point *points, size_t n, const char *css);
 /* The area between low and high. */
 void bs_svg_band(bs_svg *svg, const bs_svg_point *points, size_t n, const char *css);
-/* Names of series above the frame, in lines; the frame's top moves down. Call before bs_svg_axes. */
-void bs_svg_legend(bs_svg *svg, const char *const *names, const int *colours, size_t n);
+/* Names of series above the frame, in lines; the frame's top moves down. Call before bs_svg_axes. palette:
+ * 's' (methods) or 'p' (parts of a time). shapes: those of bs_svg_dot; NULL: squares. */
+void bs_svg_legend(bs_svg *svg, char palette, const char *const *names, const int *colours, const int *shapes,
+                   size_t n);
 
 /* The text with <, >, &, quotes and bytes that HTML or XML does not allow replaced. */
 void bs_svg_escape(bs_text *out, const char *text);
-/* CSS of the classes: colours s0..s7, marks, dark mode. */
+/* CSS of the classes: colours s0..s9 of methods and p0..p7 of parts of a time, marks, dark mode. */
 extern const char bs_svg_style[];
-/* Makes a file of its own of a chart's text: the style stands within. */
+/* Makes a complete file from a chart's text, including the style. */
 void bs_svg_document(bs_text *out, const char *svg);
 #endif

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "lab/json.h"
+#include "lab/report/report.h"
 #include "lab/report/rows.h"
 #include "lab/store/summary.h"
 
@@ -32,12 +33,28 @@ const char *bs_comparison_words(const json_t *c, const json_t *other, char *out,
   char name[96], why[64] = "";
   const char *word = bs_get_text(c, "word"), *cause = bs_get_text(c, "cause");
   if (cause[0] != '\0') snprintf(why, sizeof why, word[0] != '\0' ? " (%.56s)" : "%.60s", cause);
-  if (strcmp(word, "SAME") == 0)
-    snprintf(out, size, "SAME: as fast as %s, %.3g times [%.3g, %.3g]",
-             bs_arm_words(other, name, sizeof name), bs_get_number(c, "speedup"), bs_get_number(c, "low"),
-             bs_get_number(c, "high"));
-  else
-    snprintf(out, size, "%s%s: %.3g times as fast as %s [%.3g, %.3g]", word, why, bs_get_number(c, "speedup"),
-             bs_arm_words(other, name, sizeof name), bs_get_number(c, "low"), bs_get_number(c, "high"));
+  snprintf(out, size, "%s%s: speedup %.3g [%.3g, %.3g] against %s", word, why, bs_get_number(c, "speedup"),
+           bs_get_number(c, "low"), bs_get_number(c, "high"), bs_arm_words(other, name, sizeof name));
   return out;
+}
+
+/* "dense on all cores" of "dense, all cores". */
+static void against_words(const char *against, char *out, size_t size) {
+  const int dense = strncmp(against, "dense, ", 7) == 0;
+  snprintf(out, size, "%s%.160s", dense ? "dense on " : "", against + (dense ? 7 : 0));
+}
+
+void bs_speedup_caption(FILE *out, const json_t *rows) {
+  const char *against = "";
+  char words[180];
+  for (size_t i = 0; i < json_array_size(rows); i++) {
+    const char *is = bs_get_text(json_array_get(rows, i), "against");
+    if (is[0] != '\0' && against[0] != '\0' && strcmp(is, against) != 0) {
+      fputs("speedup: of each row against what its column against names (--wide)\n", out);
+      return;
+    }
+    if (is[0] != '\0') against = is;
+  }
+  against_words(against, words, sizeof words);
+  if (against[0] != '\0') bs_print(out, "speedup: against %s\n", words);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * judge.c - rules on a record: every value that is not there is UNKNOWN, and nothing passes when nothing
+ * judge.c - judges a record by rules: every missing value is UNKNOWN, and a record passes only if a rule
  * ran. */
 #include <math.h>
 #include <stdio.h>
@@ -9,10 +9,10 @@
 #include "lab/error.h"
 #include "lab/rules/rules.h"
 
-/* Behind a path: why the value is not known. */
+/* Suffix of a path whose value is the reason why a value is unknown. */
 #define UNKNOWN_KEY "_unknown"
 
-/* What the record has at a path. */
+/* The value that the record has at a path. */
 typedef struct reading {
   int known;
   double number;
@@ -65,7 +65,7 @@ static const char *sign_of(uint32_t compare) {
   return signs[compare];
 }
 
-/* Room up to the limit as a share of it; of 1 where the limit is 0. */
+/* The distance to the limit as a share of it; of 1 if the limit is 0. */
 static double margin_of(uint32_t compare, double value, double limit) {
   const double room = limit != 0 ? fabs(limit) : 1.0;
   if (compare == BS_LE || compare == BS_LT) return (limit - value) / room;
@@ -107,7 +107,7 @@ static void tell_unknown(const json_t *record, const char *path, bs_rule_result 
            why != NULL ? why : "");
 }
 
-/* The same at the two ends of the metric's interval: `out` is judged of the metric itself. */
+/* Judges the two ends of the metric's interval; `out` is the result of the metric itself. */
 static void judge_interval(const bs_rule_condition *c, const json_t *record, bs_rule_result *out) {
   const reading ends[] = {read_path(record, c->low), read_path(record, c->high)};
   char source[BS_RULE_PATH + 32];
@@ -169,7 +169,7 @@ static void judge_condition(const bs_rule_condition *c, const json_t *record, bs
   if (c->low != NULL) judge_interval(c, record, out);
 }
 
-/* 1: the rule is to be judged. Else why it is not, in *out. */
+/* 1: the rule applies. Otherwise *out has the reason. */
 static int applies(const bs_rule *rule, const json_t *record, bs_rule_result *out) {
   for (uint32_t i = 0; i < rule->n_when; i++) {
     judge_condition(&rule->when[i], record, out);
@@ -189,7 +189,7 @@ static void count(bs_rules_outcome *out, const bs_rule_result *result) {
   out->skipped += result->state == BS_GATE_SKIPPED;
 }
 
-/* Of a stage, or with BS_STAGE_COUNT_ of all. */
+/* Judges the rules of a stage; with BS_STAGE_COUNT_ all rules. */
 static int32_t judge(const bs_rules *rules, uint32_t stage, const json_t *record, bs_rules_outcome *out,
                      bs_error *err) {
   memset(out, 0, sizeof *out);
@@ -241,7 +241,7 @@ const bs_rule_result *bs_rules_first(const bs_rules_outcome *outcome, uint32_t s
   return NULL;
 }
 
-/* As a record has numbers: those that are not finite as texts, those that are not known as null. */
+/* Numbers in the form of a record: those that are not finite as texts, unknown ones as null. */
 static json_t *number_of(double value, int known) {
   if (!known) return json_null();
   if (isfinite(value)) return json_real(value);

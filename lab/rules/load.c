@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * load.c - rules from YAML: strict keys, and what the words of a limit mean. */
+ * load.c - reads rules from YAML: strict keys, and the meaning of the words of a limit. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,7 +83,7 @@ static int32_t limit_of(const reader *r, const bs_node *node, bs_rule_condition 
   return BS_OK;
 }
 
-/* *out stays NULL where the key is missing. */
+/* out stays NULL if the key is missing. */
 static int32_t path_of(const reader *r, const bs_node *map, const char *key, const char **out) {
   const bs_node *node = bs_config_find(map, key);
   char text[64];
@@ -126,7 +126,7 @@ static int32_t controls_of(const reader *r, const bs_node *map, bs_rule *rule) {
   const int gates = strcmp(r->group, "gates") == 0;
   if (gates != (one != NULL))
     return refuse(r, map,
-                  gates ? "gate '%.60s' names no control: nobody has seen it fail"
+                  gates ? "gate '%.60s' names no control: it has never been shown to fail"
                         : "'%.60s' is a finding and no gate: it has no control",
                   rule->name, NULL);
   for (; one != NULL; one = node->kind == BS_NODE_LIST ? one->next : NULL) {
@@ -151,7 +151,7 @@ static int32_t rule_of(const reader *r, const bs_node *map, bs_rule *rule) {
   return rc == BS_OK ? controls_of(r, map, rule) : rc;
 }
 
-/* By stage; those of one stage stay in their order. */
+/* Sorts by stage; rules of one stage keep their order. */
 static void sort_rules(bs_rules *rules) {
   for (uint32_t i = 1; i < rules->n; i++) {
     const bs_rule one = rules->rule[i];
@@ -204,7 +204,7 @@ static int32_t no_such_name(const char *name, const char *group, const char *dir
   return BS_CONFIG;
 }
 
-/* Where a name or a path leads. */
+/* Finds the file of a name or a path. */
 static int32_t find_file(const char *name, const char *group, char *out_path, size_t size, bs_error *err) {
   const size_t length = strlen(name);
   char *dir = NULL;

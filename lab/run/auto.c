@@ -44,7 +44,7 @@ static int32_t choose_best(bs_context *context, const bs_node *config, const bs_
   return rc;
 }
 
-/* A line for each setting, behind the name. */
+/* Sends the name and one line for each setting. */
 static int32_t tell_choice(struct bs_peers *peers, const lab_auto_choice *choice, bs_error *err) {
   bs_text text = {0};
   char *mine = NULL;
@@ -75,12 +75,12 @@ static const json_t *constants_of(const lab_run *run) {
                                                                    : NULL;
 }
 
-/* Rank 0 has decided, or failed: the others hear it. */
+/* Sends to the others that rank 0 has decided, or failed. */
 static int32_t tell_end(struct bs_peers *peers, int32_t rc, const lab_auto_choice *choice, bs_error *err) {
   bs_error ignored = BS_ERROR_INIT;
   const bs_told done = {.word = BS_WORD_CHOSEN, .status = rc};
   if (peers == NULL) return rc;
-  if (rc == BS_DEADLINE || rc == BS_RANK_FAILED) { /* one has been waited for already, or cannot come */
+  if (rc == BS_DEADLINE || rc == BS_RANK_FAILED) { /* the end was waited for already, or cannot come */
     bs_peers_tell_soon(peers, &done, 0.3, &ignored);
     return rc;
   }
@@ -117,7 +117,7 @@ int32_t lab_auto_apply(const lab_auto_choice *choice, bs_node *config, bs_error 
   return bs_rung_apply(choice->settings, choice->n_settings, config, err);
 }
 
-/* What one of the candidates alone may know: each is asked about it. */
+/* Drops options that only one of the candidates may know: each candidate is asked about them. */
 static int32_t drop_options(bs_node *config, bs_error *err) {
   const bs_node *map = bs_config_find(config, "method");
   int32_t rc = BS_OK;

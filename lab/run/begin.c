@@ -8,7 +8,8 @@
 #include "lab/store/env.h"
 #include "lab/store/record.h"
 
-/* Grades are told of the plugins that run, but a grade changes no result: the run's key is made without. */
+/* The record shows grades of the running plugins, but a grade changes no result. So the run's key is made
+ * without grades. */
 int32_t lab_run_begin(lab_run *run, bs_experiment *e, uint32_t world, json_t **out_plugins, json_t **out_load,
                       json_t *out_inputs, bs_run **out_run, bs_error *err) {
   char key[65];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * host.c - what a run tells, where its host listens; and the end of it. */
+ * host.c - reports of a run to its host; and the end of the run. */
 #include "lab/peers/peers.h"
 #include "lab/run/run.h"
 #include "lab/tune/tune.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * join.c - what processes of one run settle before its phases: that they are all there and configured
- * alike, and what rank 0 has chosen. */
+ * join.c - the steps that processes of one run take before its phases: all must be present with the same
+ * configuration, and use rank 0's choices. */
 #include <stdlib.h>
 
 #include "core/base/error.h"
@@ -24,13 +24,13 @@ static void tell_stage(const lab_run *run, uint32_t stage) {
   if (run->host->stage != NULL) run->host->stage(run->host->user, stage);
 }
 
-/* Joins the others, once, and sees that all are configured alike before anything runs. */
+/* Joins the others, once, and checks that all have the same configuration before anything runs. */
 static int32_t join(lab_run *run, bs_experiment *e, const bs_node *config, bs_error *err) {
   uint32_t world = 0;
   int32_t rc = lab_run_world(run->context, e, &world, err);
   if (rc != BS_OK) return rc;
   bs_text same = {0};
-  const int first = run->peers == NULL; /* later rank 0 has opened what it has measured, too */
+  const int first = run->peers == NULL; /* later rank 0 has also opened the plugins that it measured */
   if (first) tell_stage(run, LAB_RUN_WAITS);
   if (first) rc = bs_peers_open(run->context, e->comm, world, e->timeout_s, &run->peers, err);
   if (first && rc == BS_OK) tell_stage(run, LAB_RUN_JOINED);
@@ -47,7 +47,8 @@ int32_t lab_run_join(lab_run *run, bs_experiment *e, bs_error *err) {
   return join(run, e, e->config, err);
 }
 
-/* What is compared is what was asked for: another stands in where the processes meet, and is nobody's. */
+/* Joins the processes of a run with method auto. They compare the requested configuration; a temporary copy
+ * with another method is used only to connect them. */
 int32_t lab_run_join_undecided(lab_run *run, const bs_node *config, bs_error *err) {
   bs_experiment e = {0};
   bs_node *tree = bs_config_clone(config);
@@ -62,7 +63,7 @@ int32_t lab_run_join_undecided(lab_run *run, const bs_node *config, bs_error *er
   return rc;
 }
 
-/* Rank 0's choices of implementations are everybody's. */
+/* Sends rank 0's choices of implementations to all. */
 int32_t lab_run_share_choices(lab_run *run, bs_experiment *e, bs_error *err) {
   char *text = NULL, *told = NULL;
   json_t *list = json_array();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * ladder.c - see ladder.h. Nothing is written before the first ladder is measured, so that a comparison that
- * fails or is interrupted leaves nothing. */
+ * fails or is interrupted leaves no folder. */
 #include "lab/run/ladder.h"
 
 #include <stdlib.h>
@@ -11,6 +11,7 @@
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
 #include "lab/measure/sampler.h"
+#include "lab/stop.h"
 #include "lab/store/env.h"
 #include "lab/store/record.h"
 
@@ -74,7 +75,7 @@ static int32_t keep(keeper *k, const bs_ladder *l, bs_node *config, json_t *rows
   for (uint32_t i = 0; i < l->n && first == NULL; i++)
     if (l->rungs[i].measured && l->rungs[i].against.pairs == 0) first = &l->rungs[i];
   if (first == NULL || l->sampling == NULL) return BS_OK;
-  bs_experiment e = first->e; /* of the layer; what is compared is in the ladder */
+  bs_experiment e = first->e; /* of the layer; the ladder has the compared settings */
   int32_t rc = BS_OK;
   json_t *load = NULL;
   e.config = config;
@@ -124,7 +125,7 @@ static void note_crowd(const lab_run *run, const bs_ladder *l) {
   bs_notes_free(&crowd);
 }
 
-/* Every side that was named must run: there is nothing else to compare it with. */
+/* Checks that every named side can run: there is no other comparison for it. */
 static int32_t check_specs(const bs_ladder *l, const bs_ladder_options *o, bs_error *err) {
   for (uint32_t i = 0; o->n_specs > 0 && i < l->n; i++) {
     const bs_rung *r = &l->rungs[i];
@@ -143,11 +144,13 @@ static int32_t one_pass(keeper *k, bs_node *config, const lab_ladder_request *q,
   int32_t rc = bs_ladder_make(k->lab->context, config, o, &ladder, err);
   if (rc == BS_OK) rc = check_specs(&ladder, o, err);
   if (rc == BS_OK) note_crowd(k->lab, &ladder);
+  const int made = rc == BS_OK;
   if (rc == BS_OK && q->most > 0) rc = bs_ladder_measure(&ladder, (uint32_t)q->most, o, err);
+  if (rc == BS_OK) rc = bs_stop_check(err);           /* what was measured until then is told, not kept */
   if (rc == BS_OK) rc = check_specs(&ladder, o, err); /* what could not be built */
-  if (rc == BS_OK) {
+  if (rc == BS_OK || (made && bs_stop_asked() != 0)) {
     json_t *more = bs_ladder_rows(&ladder);
-    if (more == NULL || json_array_extend(rows, more) != 0)
+    if ((more == NULL || json_array_extend(rows, more) != 0) && rc == BS_OK)
       rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
     if (rc == BS_OK) rc = keep(k, &ladder, config, more, err);
     json_decref(more);

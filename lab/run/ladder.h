@@ -10,13 +10,14 @@ typedef struct lab_ladder_request {
   const char *phase;      /* of the records and of the folder: "ladder", "compare" */
   const uint32_t *passes; /* enum bs_arm_work */
   size_t n_passes;
-  int64_t most;              /* measured, the others are predicted alone; 0: nothing is measured or kept */
-  bs_ladder_options options; /* but what the run and the pass say */
+  int64_t most;              /* number of measured rungs, others are only predicted; 0: nothing is measured or
+                              * stored */
+  bs_ladder_options options; /* all except the fields that the run and the pass set */
 } lab_ladder_request;
 
-/* Makes, measures and keeps the ladder of each pass over a composed configuration; its rows (bs_ladder_rows)
- * are appended to `rows`. *out_folder: of the run, malloc'd; NULL: nothing was kept. With options.specs each
- * side must run; else one rung must. */
+/* Makes, measures and stores the ladder of each pass over a composed configuration; its rows (bs_ladder_rows)
+ * are appended to `rows`. *out_folder: of the run, malloc'd; NULL: nothing was stored. With options.specs
+ * each side must run; else one rung must. */
 int32_t lab_run_ladders(lab_run *run, bs_node *config, const lab_ladder_request *request, json_t *rows,
                         char **out_folder, bs_error *err);
 #endif

@@ -11,7 +11,7 @@
 #include "lab/run/run.h"
 #include "lab/store/env.h"
 
-/* What a method and a collective algorithm are told: values outside their declared sets are refused. */
+/* Refuses options of a method and of a collective algorithm whose values are outside their declared sets. */
 static int32_t check_told(bs_context *context, const bs_experiment *e, const bs_method *method,
                           const bs_comm *comm, uint32_t world, bs_error *err) {
   bs_world_algorithm algorithm = {0};
@@ -58,9 +58,9 @@ static int add_product(uint64_t *sum, uint64_t a, uint64_t b, uint64_t c) {
   return bs_mul_u64(a, b, &product) && bs_mul_u64(product, c, &product) && bs_add_u64(*sum, product, sum);
 }
 
-/* The least that the run must hold: the method's weight and, in phase 1, each dense peer's; X and Y of every
- * rank; in phase 0 the fp64 reference; in phase 2 the gradients, those of W on the ranks and beside them.
- * Refused with the numbers when the machine has less. */
+/* The least memory of the run: the method's weight and, in phase 1, each dense peer's; X and Y of every rank;
+ * in phase 0 the fp64 reference; in phase 2 the gradients, those of W on the ranks and in the reference.
+ * Refuses the run with the numbers if the machine has less. */
 static int32_t check_memory(const bs_experiment *e, uint32_t world, bs_error *err) {
   const uint64_t element = BS_DTYPE_BYTES(e->dtype);
   const uint64_t n = (uint64_t)e->N, k = (uint64_t)e->K, b = (uint64_t)e->B;
@@ -70,7 +70,9 @@ static int32_t check_memory(const bs_experiment *e, uint32_t world, bs_error *er
       e->reference_features > 0 && e->reference_features < e->N ? (uint64_t)e->reference_features : n;
   const uint64_t available = bs_memory_available("");
   uint64_t need = 0, xy = 0;
-  if (n == 0 || k == 0 || b == 0) return BS_OK; /* the workload knows; its reader is bounded by its file */
+  if (n == 0 || k == 0 || b == 0)
+    return BS_OK; /* the workload sets the size; its reader is bounded by its
+                   * file */
   int fits = add_product(&need, n, k, element * (1 + peers) + 2 * backward * wide) && bs_add_u64(k, n, &xy) &&
              add_product(&need, xy, b, element * (world * (1 + backward) + peers));
   if (fits && e->phase == BS_PHASE_CORRECTNESS) fits = add_product(&need, b, features, sizeof(double));

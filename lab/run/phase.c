@@ -47,7 +47,7 @@ static void closed(const lab_run *lab) {
   if (lab->host->closed != NULL) lab->host->closed(lab->host->user);
 }
 
-/* What was asked for, as in the record of a run that gave a result; a size that the workload chose is left
+/* Adds the requested layer, as in the record of a successful run; a size that the workload chose is left
  * out. */
 static int32_t add_layer(json_t *record, const bs_experiment *e, uint32_t world) {
   const struct {
@@ -72,7 +72,7 @@ static void keep_failed(const lab_run *lab, bs_run *run, json_t *record, const b
   }
 }
 
-/* What is told of a run is told once it exists: after DONE. */
+/* Commits the result, then reports it: nothing is reported before DONE exists. */
 static int32_t keep_result(const lab_run *lab, bs_run *run, json_t *record, const bs_phase_result *result,
                            bs_error *err) {
   int32_t rc = bs_record_finish(record, result, err);
@@ -92,7 +92,7 @@ static int32_t keep_result(const lab_run *lab, bs_run *run, json_t *record, cons
   return rc;
 }
 
-/* What a finished, committed phase says: BS_OK, BS_NUMERIC or BS_INCONCLUSIVE. */
+/* The verdict of a finished, committed phase: BS_OK, BS_NUMERIC or BS_INCONCLUSIVE. */
 static int32_t judge(const bs_experiment *e, const bs_phase_result *result, bs_error *err) {
   if (result->passed) return BS_OK;
   const bs_gate *failed = NULL;
@@ -104,13 +104,13 @@ static int32_t judge(const bs_experiment *e, const bs_phase_result *result, bs_e
                  e->phase_name, e->method);
     return BS_INCONCLUSIVE;
   }
-  char numbers[64] = ""; /* a count stands in the text */
+  char numbers[64] = ""; /* the text has a count */
   if (failed->limit != 0.0 || failed->value != floor(failed->value))
     snprintf(numbers, sizeof numbers, "%.3g, limit %.3g; ", failed->value, failed->limit);
   bs_error_set(err, BS_NUMERIC, "BS-GATE-FAIL", "%s of %s: gate %s failed: %s%s", e->phase_name, e->method,
                failed->name, numbers, failed->text);
   if (err != NULL) err->rank = failed->rank;
-  bs_error_hint(err, "--dump DIR writes the tensors; metrics.jsonl has every gate");
+  bs_error_hint(err, "--to DIR writes the tensors; metrics.jsonl has every gate");
   return BS_NUMERIC;
 }
 
@@ -119,7 +119,8 @@ static void tell_gates(const lab_run *lab, const bs_phase_result *result) {
     lab->host->gate(lab->host->user, &result->gates[i]);
 }
 
-/* A method whose counted work is not what it proposed: every prediction made from the proposal is off. */
+/* Warns of a method whose counted work differs from its proposal: then every prediction from the proposal is
+ * wrong. */
 static void warn_claims(const lab_run *lab, const bs_experiment *e, const json_t *record) {
   if (!json_is_false(json_object_get(record, "claims_match_counts"))) return;
   char text[320];
@@ -131,7 +132,7 @@ static void warn_claims(const lab_run *lab, const bs_experiment *e, const json_t
   lab_run_warn(lab, text);
 }
 
-/* What the samples were like, where a median would hide it. */
+/* Reports properties of the samples that a median would hide. */
 static void tell_of_samples(const lab_run *lab, const json_t *record) {
   static const char *const cold = "cold: ";
   const json_t *lists[] = {
@@ -153,8 +154,8 @@ static int asks_for_half(const bs_experiment *e) {
   return 0;
 }
 
-/* A layer that leaves weights out says how wrong it will be before it is run, and so does one whose columns
- * are kept in two precisions. */
+/* Reports before the run the expected error of a layer that leaves weights out, or whose columns are kept in
+ * two precisions. */
 static int32_t tell_errors(const lab_run *lab, const bs_experiment *e, bs_error *err) {
   double half = 0.0;
   bs_mixed_error mixed;
@@ -190,7 +191,7 @@ int32_t lab_run_follow_end(lab_run *lab, const char *what, int32_t rc, bs_error 
   bs_error why = BS_ERROR_INIT;
   int32_t status = BS_OK;
   if (rc != BS_OK && lab->host->failed != NULL) lab->host->failed(lab->host->user, err);
-  /* Rank 0 has failed with us, and says so soon, or is the one that hangs. */
+  /* Rank 0 has failed too, and reports that soon, or it is the one that hangs. */
   const double seconds = rc == BS_OK ? 0.0 : rc == BS_DEADLINE ? 0.3 : 5.0;
   const int32_t heard = bs_peers_await_end(lab->peers, seconds, &status, &why);
   if (heard != BS_OK) {
@@ -200,8 +201,8 @@ int32_t lab_run_follow_end(lab_run *lab, const char *what, int32_t rc, bs_error 
   return status == BS_OK ? rc : bs_error_set(err, status, LAB_RUN_FOLLOWS_ID, "rank 0 has ended %s", what);
 }
 
-/* Where the flight recorder lies, to the others: "HOST\nPATH"; ranks of other machines cannot map it. The
- * followers join it; what cannot be joined is not recorded. */
+/* Sends the path of the flight recorder to the other ranks: "HOST\nPATH"; ranks on other machines cannot map
+ * it. The followers open it; a follower that cannot is not recorded. */
 static int32_t share_recorder(lab_run *lab, const bs_run *run, bs_error *err) {
   char here[256] = "";
   bs_text text = {0};
@@ -219,7 +220,7 @@ static int32_t share_recorder(lab_run *lab, const bs_run *run, bs_error *err) {
   return rc;
 }
 
-/* A process that is not rank 0 runs its rank of the phase, and ends it as rank 0 says. */
+/* Runs in a process that is not rank 0: its rank of the phase, which ends as rank 0 commands. */
 static int32_t follow_phase(lab_run *lab, bs_experiment *e, bs_error *err) {
   bs_phase_result result = {0};
   bs_told told;
@@ -324,7 +325,7 @@ int32_t lab_run_phase(lab_run *lab, bs_experiment *e, bs_error *err) {
   if (!bs_peers_lead(lab->peers)) return follow_phase(lab, e, err);
   const int32_t rc = lead_phase(lab, e, err);
   if (bs_context_stuck(lab->context) > 0) return rc;
-  if (rc == BS_DEADLINE || rc == BS_RANK_FAILED) { /* one has been waited for already, or cannot come */
+  if (rc == BS_DEADLINE || rc == BS_RANK_FAILED) { /* the end was waited for already, or cannot come */
     const bs_told end = {.word = BS_WORD_END, .status = rc};
     bs_peers_tell_soon(lab->peers, &end, 0.3, &ignored);
     return rc;

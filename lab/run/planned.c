@@ -7,7 +7,7 @@
 #include "core/base/error.h"
 
 static int32_t refuse(const char *path, const char *why, bs_error *err) {
-  bs_error_set(err, BS_INPUT, "BS-POINT-FILE", "--point %.100s: %.200s", path, why);
+  bs_error_set(err, BS_INPUT, "BS-POINT-FILE", "--planned %.100s: %.200s", path, why);
   bs_error_hint(err, "bsrun sweep makes such files; bsrun --config FILE runs a configuration");
   return BS_INPUT;
 }

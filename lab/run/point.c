@@ -67,7 +67,7 @@ static int32_t compose_phase(const work *w, size_t phase, bs_node **out_config, 
   return rc;
 }
 
-/* Of the tree as it was composed, before anything is decided. */
+/* Computes the key of the tree as composed, before any decision. */
 static int32_t know_key(work *w, size_t phase, const bs_node *config, bs_error *err) {
   const lab_point *p = w->point;
   if (p->request_key != NULL) return BS_OK;
@@ -75,11 +75,11 @@ static int32_t know_key(work *w, size_t phase, const bs_node *config, bs_error *
   if (rc != BS_OK || p->keys == NULL || strcmp(p->keys[phase], w->key[phase]) == 0) return rc;
   bs_error_set(err, BS_MISMATCH, "BS-SWEEP-BUILD",
                "the library or a plugin of this point has changed since it was planned");
-  bs_error_hint(err, "bsrun sweep --resume plans it anew");
+  bs_error_hint(err, "bsrun sweep --resume plans it again");
   return BS_MISMATCH;
 }
 
-/* What a layer of the sweep was tuned to serves all its points. */
+/* Pins the choices: those that were tuned for a layer serve all its points. */
 static int32_t pin_choices(const work *w, bs_node *config, bs_error *err) {
   const json_t *choices = w->point->choices;
   if (json_array_size(choices) == 0) return BS_OK;
@@ -115,7 +115,7 @@ static int32_t make_experiment(work *w, size_t phase, bs_experiment *out, bs_err
   return BS_OK;
 }
 
-/* Without values there is nothing to judge: of both phases the timed one alone is run. */
+/* A backend without values cannot be judged: of two phases only the timed one runs. */
 static void leave_out_judging(work *w) {
   if (w->n != PHASES || !bs_backend_is_phantom(w->run->context, w->e[0].backend)) return;
   bs_note_add(&w->run->notes,
@@ -168,8 +168,8 @@ static int32_t open_tuner(lab_run *run, bs_error *err) {
   return run->tuner != NULL ? BS_OK : bs_tuner_open(run->context, &options, &run->tuner, err);
 }
 
-/* Decides what serves in all phases of the point, the timed one first: it measures, and phase 0 then judges
- * what was chosen. */
+/* Chooses the implementations for all phases of the point, the timed one first: it measures, and phase 0 then
+ * judges the choices. */
 static int32_t choose(work *w, bs_error *err) {
   lab_run *run = w->run;
   const int leads = bs_peers_lead(run->peers);
@@ -181,8 +181,8 @@ static int32_t choose(work *w, bs_error *err) {
   return rc;
 }
 
-/* After a phase of the point: what was measured for it is kept, with what the gates said of it. Without a
- * verdict nothing is: the next point's gates would judge it. */
+/* Keeps after a phase of the point its measurements, with the verdict of the gates. Without a verdict it
+ * keeps nothing, because the next point's gates would judge it. */
 static void keep_choices(lab_run *run, const bs_experiment *e, int32_t rc, const bs_error *err) {
   if (run->tuner == NULL) return;
   if (rc == BS_NUMERIC) {
@@ -203,7 +203,7 @@ int32_t lab_run_point(lab_run *run, const lab_point *point, bs_error *err) {
     keep_choices(run, &w.e[i], rc, err);
     if (rc != BS_OK && i + 1 < w.n) bs_note_add(&run->notes, "%s is not run", w.e[i + 1].phase_name);
   }
-  if (bs_context_stuck(run->context) > 0) return rc; /* what it is given stays as it is */
+  if (bs_context_stuck(run->context) > 0) return rc; /* a rank that has not returned may still use it */
   if (run->tuner != NULL) bs_tuner_drop(run->tuner);
   lab_auto_free(&w.chosen);
   for (size_t i = 0; i < w.n; i++) bs_experiment_free(&w.e[i]);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * run.h - one resolved point as committed run folders: its phases are composed, joined with the other
- * processes of the run, tuned, run, judged and stored. Nothing here prints or knows a command line: who runs
- * it is told of everything through a table. */
+ * processes of the run, tuned, run, judged and stored. This code does not print and does not know a command
+ * line: it reports everything through a table of functions. */
 #ifndef BS_LAB_RUN_RUN_H
 #define BS_LAB_RUN_RUN_H
 #include "core/base/text.h"
@@ -13,11 +13,11 @@
 #include "lab/store/grade.h"
 #include "lab/store/store.h"
 
-/* How far a process has come with the others of its run. */
+/* The progress of a process in joining the others of its run. */
 enum lab_run_stage { LAB_RUN_WAITS = 0, LAB_RUN_JOINED = 1, LAB_RUN_FOLLOWS = 2 };
 
-/* Who is told. Each function may be NULL. All are called on the thread that runs the point, except progress
- * (any thread, several at once). Texts are the callee's only during the call. */
+/* The receiver of reports. Each function may be NULL. All are called on the thread that runs the point,
+ * except progress (any thread, several at the same time). Texts are valid only during the call. */
 typedef struct lab_run_host {
   void *user; /* first argument of each */
   void (*note)(void *user, const char *text);
@@ -25,22 +25,21 @@ typedef struct lab_run_host {
   void (*warn)(void *user, const char *text);
   void (*gate)(void *user, const bs_gate *gate); /* each of a phase, when it is over */
   bs_progress_fn progress;
-  /* What runs from now on: a step ("phase1_forward", "tuning", "auto") and, where it is known, a sentence
-   * with the plugins in use. Both NULL: nothing does. */
+  /* The current work: a step ("phase1_forward", "tuning", "auto") and, if known, a sentence with the plugins
+   * in use. Both NULL: none. */
   void (*doing)(void *user, const char *step, const char *what);
-  void (*opened)(void *user, int run_fd); /* a run folder is open: what is told now goes into its log.txt */
+  void (*opened)(void *user, int run_fd); /* a run folder is open: messages now go into its log.txt */
   void (*closed)(void *user);             /* log.txt is complete */
   /* A run is committed. record and folder (null: it is not kept) are the callee's to keep by a reference. */
   int32_t (*row)(void *user, json_t *record, json_t *folder, bs_error *err);
-  void (*ladder)(void *user, json_t *rows);  /* what --method auto has chosen from */
-  const json_t *(*constants)(void *user);    /* of this machine; NULL: they are measured */
-  void (*stage)(void *user, uint32_t stage); /* enum lab_run_stage */
-  void (*failed)(void *user,
-                 const bs_error *err); /* this process is not rank 0, which may not live to tell */
+  void (*ladder)(void *user, json_t *rows);        /* the candidates of --method auto */
+  const json_t *(*constants)(void *user);          /* of this machine; NULL: they are measured */
+  void (*stage)(void *user, uint32_t stage);       /* enum lab_run_stage */
+  void (*failed)(void *user, const bs_error *err); /* this process is not rank 0, which may have ended */
 } lab_run_host;
 
-/* What the points of one command share. Zero-initialized; context and host are set by the caller, who closes
- * the context after lab_run_close. Strings are the caller's. Not thread-safe. */
+/* State shared by the points of one command. Zero-initialized; the caller sets context and host, and closes
+ * the context after lab_run_close. The caller owns the strings. Not thread-safe. */
 typedef struct lab_run {
   bs_context *context;
   const lab_run_host *host;
@@ -52,7 +51,7 @@ typedef struct lab_run {
   bs_grades grades;        /* of plugin files, for the records */
   struct bs_peers *peers;  /* ranks that are other processes; NULL: none */
   struct bs_tuner *tuner;
-  bs_notes notes; /* of the point; those before `told` have been told */
+  bs_notes notes; /* of the point; the first `told` have been reported */
   size_t told;
 } lab_run;
 void lab_run_close(lab_run *run);
@@ -60,14 +59,15 @@ void lab_run_close(lab_run *run);
 typedef struct lab_point {
   const bs_compose_request *compose;
   size_t n_phases;           /* 1: as composed; 2: phase 0, then phase 1 */
-  const char *param, *value; /* a key of the schema and what it is set to; NULL: as composed */
+  const char *param, *value; /* a key of the schema and its value; NULL: as composed */
   const char *group;         /* logging.run_group; NULL: as composed */
   const char *trace_file;    /* of the last phase, in virtual time; NULL: none */
-  /* For the records. request_key NULL: each phase's is made of its own tree. sweep NULL: of none. */
+  /* Texts for the records. request_key NULL: each phase's key is made from its own tree. sweep NULL: not in a
+   * sweep. */
   const char *request_key, *sweep;
   int64_t number; /* in the sweep */
-  /* Of a point that was planned (planned.h): a composed tree a phase instead of `compose`, their request keys
-   * at that time (BS_MISMATCH when what serves has changed since), and texts that are pinned as tune.choices.
+  /* For a planned point (planned.h): a composed tree for each phase instead of `compose`, their request keys
+   * at that time (BS_MISMATCH: the plugins have changed since), and texts that are pinned as tune.choices.
    * NULL: none. */
   const bs_node *const *trees;
   const char *const *keys;
@@ -86,8 +86,8 @@ int32_t lab_run_point(lab_run *run, const lab_point *point, bs_error *err);
 int32_t lab_run_tune(lab_run *run, const lab_point *point, json_t **out_choices, bs_error *err);
 /* Notes of the point that came after its error. */
 void lab_run_tell_notes(lab_run *run);
-/* The group of all points of a command where the configuration names none and logging.auto_group is on: the
- * time now; else "". */
+/* The group of all points of a command if the configuration names none and logging.auto_group is on: the time
+ * now; else "". */
 void lab_run_auto_group(const bs_node *config, char out_group[16]);
 /* Leaves INTERRUPTED in the folder of the run that is open. Async-signal-safe. */
 void lab_run_interrupted(int run_fd, int signal_number);
@@ -97,7 +97,7 @@ int32_t lab_run_ranks(lab_run *run, const lab_point *point, uint32_t *out_world,
 
 /* phase.c: one phase of one experiment. */
 int32_t lab_run_phase(lab_run *run, bs_experiment *experiment, bs_error *err);
-/* In a process that is not rank 0, after it has followed `what` with rc: hears how that ended there. */
+/* Waits in a process that is not rank 0, after it has followed `what` with rc, for the end on rank 0. */
 int32_t lab_run_follow_end(lab_run *run, const char *what, int32_t rc, bs_error *err);
 /* Id of the error of a phase that rank 0 has ended. */
 #define LAB_RUN_FOLLOWS_ID "BS-RANK-FOLLOWS"
@@ -107,23 +107,23 @@ int32_t lab_run_follow_end(lab_run *run, const char *what, int32_t rc, bs_error 
 int32_t lab_run_begin(lab_run *run, bs_experiment *experiment, uint32_t world, json_t **out_plugins,
                       json_t **out_load, json_t *out_inputs, bs_run **out_run, bs_error *err);
 
-/* parts.c: opens what the run will use, so that a missing part is told before a folder exists and every
+/* parts.c: opens what the run will use, so that a missing part is reported before a folder exists and every
  * plugin is in the run's key. */
 int32_t lab_run_open_parts(bs_context *context, const bs_experiment *experiment, uint32_t *out_world,
                            bs_error *err);
 /* BS_NO_MEMORY, with the numbers, where the machine has less than the experiment must hold. */
 int32_t lab_run_check_memory(bs_context *context, const bs_experiment *experiment, bs_error *err);
-/* What runs from now on, with the plugins in use, to the host. */
+/* Reports the current step, with the plugins in use, to the host. */
 void lab_run_doing(lab_run *run, const bs_experiment *experiment, const char *step);
 
 /* join.c: ranks that an experiment has, by its method where nothing else says. */
 int32_t lab_run_world(bs_context *context, const bs_experiment *experiment, uint32_t *out_world,
                       bs_error *err);
-/* Joins the other processes of the run, once, and sees that all are configured alike. */
+/* Joins the other processes of the run, once, and checks that all have the same configuration. */
 int32_t lab_run_join(lab_run *run, bs_experiment *experiment, bs_error *err);
-/* The same for a configuration of which the method is yet to be chosen. */
+/* Like lab_run_join, for a configuration whose method is not chosen yet. */
 int32_t lab_run_join_undecided(lab_run *run, const bs_node *config, bs_error *err);
-/* Rank 0's implementations become everybody's. */
+/* Makes all ranks use rank 0's implementations. */
 int32_t lab_run_share_choices(lab_run *run, bs_experiment *experiment, bs_error *err);
 /* same.c: lines of what ranks that are processes must have in common: the program, the plugins that are open,
  * and the files of the workload. */

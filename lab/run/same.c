@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * same.c - what ranks that are processes must have in common beside their configuration: this program,
- * the plugins and the files that they read, which on another machine may be others by the same name. */
+ * same.c - facts that ranks that are processes must share in addition to their configuration: this program,
+ * the plugins and the files that they read. Another machine may have different ones with the same names. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "lab/store/env.h"
 #include "lab/store/file_sum.h"
 
-/* One file of the workload's; a file that cannot be read is told by who reads it. */
+/* Adds one file of the workload; its reader reports a file that cannot be read. */
 static void add_file(const char *key, const char *path, bs_text *out) {
   struct stat st;
   char hex[65];
@@ -29,7 +29,7 @@ static int is_shown(const struct dirent *e) {
   return e->d_name[0] != '.';
 }
 
-/* What a setting of the workload names: a file ("x.npy", "x.safetensors#tensor"), a folder of them, or
+/* Adds what a setting of the workload names: a file ("x.npy", "x.safetensors#tensor"), a folder of files, or
  * nothing. */
 static void add_path(const char *key, const char *value, bs_text *out) {
   struct dirent **entries = NULL;

@@ -2,6 +2,7 @@
  * fit_rows.c - see fit_rows.h. */
 #include "lab/sim/fit_rows.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +47,11 @@ int32_t bs_fit_rows_read(const char *path, json_t **out_rows, bs_error *err) {
   json_error_t why;
   *out_rows = NULL;
   FILE *f = fopen(path, "re");
-  if (f == NULL) return bs_error_set(err, BS_INPUT, "BS-FIT-FILE", "%s cannot be opened", path);
+  if (f == NULL) {
+    bs_error_errno(err, BS_INPUT, "BS-FIT-FILE", errno, "%s cannot be opened", path);
+    bs_error_hint(err, "a file of rows, as `-o jsonl > FILE` of a benchmark of collectives writes them");
+    return BS_INPUT;
+  }
   json_t *rows = json_loadf(f, JSON_REJECT_DUPLICATES, &why);
   int32_t rc = BS_OK;
   if (!json_is_array(rows)) {
@@ -58,7 +63,7 @@ int32_t bs_fit_rows_read(const char *path, json_t **out_rows, bs_error *err) {
   fclose(f);
   if (rc == BS_OK && json_array_size(rows) == 0) {
     rc = bs_error_set(err, BS_INPUT, "BS-FIT-FILE", "%s has no rows", path);
-    bs_error_hint(err, "bsrun bench comm -o jsonl writes them");
+    bs_error_hint(err, "bsrun coll bench -o jsonl writes them");
   }
   if (rc == BS_OK)
     *out_rows = rows;
@@ -145,7 +150,7 @@ static int32_t make_groups(const json_t *rows, groups *g, bs_error *err) {
   return rc;
 }
 
-/* Why a group of few points cannot be fitted, with its name. */
+/* Fits a group; the error for one with too few points has its name. */
 static int32_t fit_group(const group *g, sim_fit *out, sim_fit_error *out_held_out, bs_error *err) {
   const int32_t rc = sim_fit_choose(g->point, g->n, out, out_held_out, err);
   if (rc == BS_OK) return rc;
@@ -171,7 +176,7 @@ static json_t *row_of(const group *g, const sim_fit *f, const sim_fit_error *e) 
                           g->algorithm, "points", (json_int_t)g->n, "alpha_us", f->segment[0].alpha_s * 1e6,
                           "GBps", slope > 0 ? 1e-9 / slope : 0.0, "segments", segments_of(f), "least_bytes",
                           f->least_bytes, "most_bytes", f->most_bytes, "held_out", (json_int_t)e->cells);
-  if (e->cells == 0) return row; /* nothing judges it */
+  if (e->cells == 0) return row; /* no sizes to judge it */
   json_object_set_new(row, "mape_percent", json_real(100 * e->mape));
   json_object_set_new(row, "geomean_percent", json_real(100 * e->geomean));
   json_object_set_new(row, "bias_percent", json_real(100 * e->bias));
@@ -198,7 +203,7 @@ int32_t bs_fit_rows(const json_t *rows, json_t **out_fits, bs_error *err) {
 
 /* ---- regret --------------------------------------------------------------------------------- */
 
-/* The fit of the sizes of even index: what a size of odd index has not been seen by. */
+/* Fits the sizes of even index, so that the sizes of odd index test the fit. */
 static int32_t fit_even(const group *g, sim_fit *out, bs_error *err) {
   sim_fit_point half[SIM_FIT_POINTS / 2 + 1];
   sim_fit_error unused;
@@ -213,7 +218,7 @@ static const sim_fit_point *point_at(const group *g, double bytes) {
   return NULL;
 }
 
-/* Of all algorithms that group `first` and its like were measured with; -1: there is no other one. */
+/* The regret over all algorithms that were measured like group `first`; -1: there is no other algorithm. */
 static double regret_at(const groups *g, const sim_fit *fits, uint32_t first, double bytes) {
   double least = INFINITY, foretold = INFINITY, chosen = 0;
   uint32_t algorithms = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * probe.c - see probe.h. The engine in order E sends the messages, and tells when each head reaches a wire.
- */
+ * probe.c - see probe.h. The engine in order E sends the messages, and reports when each head reaches a
+ * wire. */
 #include "lab/sim/probe.h"
 
 #include <math.h>
@@ -15,7 +15,7 @@
 #include "sim/engine.h"
 
 typedef struct passed {
-  uint64_t reached, took; /* the head; when it goes on to the link */
+  uint64_t reached, took; /* times of the head: at the link, and on it */
 } passed;
 
 typedef struct probing {
@@ -24,7 +24,7 @@ typedef struct probing {
   void *opened;
   bs_named named;
   sim_engine *engine;
-  uint32_t *done; /* of each rank: sends and receives that are behind it */
+  uint32_t *done; /* of each rank: sends and receives that it has completed */
   bs_link links[SIM_HOPS];
   uint32_t n_links;
   uint64_t sent, arrived;      /* of the first flow: when the port took it, when it is there */
@@ -131,7 +131,7 @@ static void add_times(json_t *row, uint64_t reached, uint64_t wait, uint64_t lat
   json_object_set_new(row, "bytes_us", json_real(us(bytes)));
 }
 
-/* A port is busy for the bytes at the rate of the link beside it. */
+/* Adds the time that a port is busy: the bytes at the rate of the link next to it. */
 static void add_port(const probing *p, json_t *rows, const char *name, const bs_link *beside,
                      const passed *head) {
   json_t *row = row_of(p, name);

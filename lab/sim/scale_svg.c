@@ -24,7 +24,7 @@ static void draw_bar(bs_svg *svg, const json_t *row, double x) {
     if (!(us > 0)) continue;
     const double foot = bs_scale_at(&svg->y, sum), head = bs_scale_at(&svg->y, sum + us);
     snprintf(text, sizeof text, "%s: %.3f us", terms[t].name, us);
-    snprintf(css, sizeof css, "s%d fill", terms[t].colour);
+    snprintf(css, sizeof css, "p%d fill", terms[t].colour);
     bs_svg_bar(svg, x, head, BAR, foot - head, css, text);
     sum += us;
   }
@@ -55,7 +55,7 @@ static void draw(const json_t *rows, const char *title, bs_text *out) {
     names[t] = terms[t].name;
     colours[t] = terms[t].colour;
   }
-  bs_svg_legend(&svg, names, colours, TERMS);
+  bs_svg_legend(&svg, 'p', names, colours, NULL, TERMS);
   svg.y = bs_scale_of(BS_SCALE_LINEAR);
   bs_scale_fit(&svg.y, 0);
   for (size_t i = 0; i < n; ++i) bs_scale_fit(&svg.y, bs_row_number(json_array_get(rows, i), "simulated_us"));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * scale_svg.h - a plot of simulated times over the number of ranks: a bar for each, split by what takes the
- * time. */
+ * scale_svg.h - a plot of simulated times over the number of ranks: a bar for each, split into the parts of
+ * its time. */
 #ifndef BS_LAB_SIM_SCALE_SVG_H
 #define BS_LAB_SIM_SCALE_SVG_H
 #include <jansson.h>

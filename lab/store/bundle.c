@@ -68,7 +68,7 @@ static int32_t copy_files(const char *dir, const char *name, int fd, json_t *man
   return rc;
 }
 
-/* What BUNDLE.json says of a run. */
+/* The entry of a run in BUNDLE.json. */
 static json_t *about(const char *name, const json_t *record, const json_t *env) {
   static const char *const keys[] = {"phase", "method", "status", "library_build_id", "result_key"};
   const json_t *build = json_object_get(env, "build");
@@ -108,7 +108,7 @@ static int32_t add_run(const char *dir, const bs_bundle_run *from, json_t *manif
   return rc;
 }
 
-/* BUNDLE.json, then MANIFEST: how many files it names stands in the first. */
+/* Writes BUNDLE.json, then MANIFEST; BUNDLE.json has the number of files in MANIFEST. */
 static int32_t finish(const char *dir, json_t *runs, json_t *manifest, bs_error *err) {
   const char *name;
   json_t *sum, *whole = json_pack("{s:i, s:s, s:I, s:O}", "schema", BUNDLE_SCHEMA, "blockshock", bs_version(),
@@ -181,7 +181,7 @@ static int32_t check_lines(const char *dir, char *text, size_t size, json_t *see
   return rc;
 }
 
-/* Each run that BUNDLE.json tells of is whole by its own sums too. */
+/* Checks that each run in BUNDLE.json is also whole by its own sums. */
 static int32_t check_runs(const char *dir, const json_t *runs, bs_error *err) {
   char root[PATH_SIZE];
   int32_t rc = BS_OK;
@@ -223,7 +223,7 @@ int32_t bs_bundle_check(const char *dir, json_t **out_runs, bs_error *err) {
   if (rc == BS_OK) rc = bs_folder_file(fd, "MANIFEST", &text, &size, err);
   if (rc == BS_NOT_FOUND || (rc == BS_OK && text == NULL)) {
     rc = bs_error_set(err, BS_NOT_FOUND, "BS-BUNDLE-NONE", "%.200s has no MANIFEST: it is no bundle", dir);
-    bs_error_hint(err, "bsrun bundle RUN... --to DIR makes one");
+    bs_error_hint(err, "bsrun runs bundle RUN... --to DIR makes one");
   }
   if (rc == BS_OK) rc = check_lines(dir, text, size, seen, err);
   if (rc == BS_OK) rc = check_whole(dir, fd, seen, out_runs, err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * bundle.h - committed runs copied into one folder that another machine can verify: runs/<run_id>/ with all
- * files of each run, BUNDLE.json (what the runs are, which build made them, the command of each) and MANIFEST
- * (the SHA-256 of every file, as sha256sum -c reads it; written last). runs/ is a results folder. */
+ * bundle.h - copies committed runs into one folder that another machine can verify: runs/<run_id>/ with all
+ * files of each run, BUNDLE.json (the runs, their builds and commands) and MANIFEST (the SHA-256 of every
+ * file, as sha256sum -c reads it; written last). runs/ is a results folder. */
 #ifndef BS_LAB_STORE_BUNDLE_H
 #define BS_LAB_STORE_BUNDLE_H
 #include <jansson.h>
@@ -14,9 +14,9 @@ typedef struct bs_bundle_run {
   char *root, *path;
 } bs_bundle_run;
 
-/* Makes the folder `dir`, which must not be there. Every run is verified before it is copied. On failure what
- * was copied stays, without MANIFEST: it is no bundle. *out_runs: see bs_bundle_check. BS_USAGE: dir is
- * there, or two runs have one name; BS_NOT_FOUND, BS_CORRUPT: of a run; BS_IO. */
+/* Creates the folder `dir`, which must not exist. Every run is verified before it is copied. On failure the
+ * copied files stay, without MANIFEST: that is not a bundle. *out_runs: see bs_bundle_check. BS_USAGE: dir
+ * exists, or two runs have one name; BS_NOT_FOUND, BS_CORRUPT: of a run; BS_IO. */
 int32_t bs_bundle_make(const char *dir, const bs_bundle_run *runs, size_t n, json_t **out_runs,
                        bs_error *err);
 

@@ -44,7 +44,7 @@ void bs_store_hold_signals(sigset_t *old) {
   pthread_sigmask(SIG_BLOCK, &set, old);
 }
 
-/* The line with its number, and in the first of a run what the store knows of it. */
+/* The line with its number, and for a run's first line the store's own fields. */
 static json_t *numbered(bs_run *run, const json_t *record) {
   json_t *line = json_copy((json_t *)(uintptr_t)record);
   int bad = line == NULL;
@@ -55,7 +55,7 @@ static json_t *numbered(bs_run *run, const json_t *record) {
   return NULL;
 }
 
-/* As bytes: the sum covers the line up to, and without, its own field. */
+/* Makes the bytes of a record's line: its checksum covers the line before the checksum's own field. */
 static int32_t frame(bs_run *run, const json_t *record, bs_text *out, bs_error *err) {
   json_t *line = numbered(run, record);
   if (line == NULL) return bs_no_memory(err, "a run's files");
@@ -113,7 +113,7 @@ int32_t bs_store_samples(bs_run *run, const void *data, size_t size, bs_error *e
   return BS_OK;
 }
 
-/* The metrics on the disk, and nothing in them that is not ours. */
+/* Syncs the metrics to the disk, and checks that they hold only this process's lines. */
 static int32_t sync_metrics(bs_run *run, bs_error *err) {
   struct stat st;
   char shown[400];
@@ -125,7 +125,7 @@ static int32_t sync_metrics(bs_run *run, bs_error *err) {
                       (long long)st.st_size, (long long)run->metrics_size);
 }
 
-/* What DONE says; NULL: out of memory. */
+/* The text of DONE; NULL: out of memory. */
 static char *done_text(bs_run *run, const char *status) {
   char hex[65];
   bs_sha256 sum = run->metrics_sum;
@@ -143,7 +143,7 @@ static char *done_text(bs_run *run, const char *status) {
 
 static int32_t write_done(bs_run *run, const char *status, bs_error *err) {
   int32_t rc = sync_metrics(run, err);
-  /* Nobody asks what the ranks of a run did last that ended well. */
+  /* The last steps of the ranks are of no interest after a good end. */
   if (strcmp(status, "failed") != 0) unlinkat(run->fd, "flight", 0);
   char *text = rc == BS_OK ? done_text(run, status) : NULL;
   if (rc == BS_OK && text == NULL) rc = bs_no_memory(err, "a run's files");

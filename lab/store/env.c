@@ -231,9 +231,8 @@ int32_t bs_env_plugins(bs_context *context, json_t **out_list, bs_error *err) {
   return rc;
 }
 
-/* {"cpu": {"isa": {"value": "auto", "origin": "default"}}} of the plugins that are open: their knobs as they
- * stand.
- */
+/* {"cpu": {"isa": {"value": "auto", "origin": "default"}}} of the open plugins: the present values of their
+ * parameters. */
 static json_t *parameters_part(bs_context *context) {
   json_t *parameters = json_object();
   for (uint32_t i = 0; i < bs_plugin_count(context); i++) {

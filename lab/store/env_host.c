@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * env_host.c - parts of env.json that are of the machine and of this process: the map of cores, the libraries
- * as loaded, the command's words, and what other guests of the machine took. */
+ * env_host.c - parts of env.json that describe the machine and this process: the map of cores, the libraries
+ * as loaded, the command line, and the time that other guests of the machine took. */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <elf.h>
@@ -63,7 +63,7 @@ static long number_in(const char *folder, const char *name) {
   return bs_env_first_line(path, line, sizeof line) ? strtol(line, NULL, 10) : -1;
 }
 
-/* "node3" lies in the processor's folder; -1: the kernel knows no nodes. */
+/* Finds "node3" in the processor's folder; -1: the kernel has no nodes. */
 static long node_of(const char *folder) {
   long node = -1;
   DIR *dir = opendir(folder);
@@ -141,7 +141,7 @@ json_t *bs_env_mpi(const json_t *libraries) {
     if (path == NULL || strstr(path, "/libmpi.so") == NULL) continue;
     void *library = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
     if (library == NULL) continue;
-    char text[8192] = ""; /* the longest that any MPI asks for */
+    char text[8192] = ""; /* the longest version text of any MPI */
     int length = 0;
     int (*version)(char *, int *);
     *(void **)&version = dlsym(library, "MPI_Get_library_version");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * file_sum.c - sums of files by what stat() says of them. */
+ * file_sum.c - sums of files, cached by the data of stat(). */
 #include "lab/store/file_sum.h"
 
 #include <errno.h>

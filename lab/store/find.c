@@ -5,26 +5,75 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 #include "core/base/text.h"
+#include "lab/config/short_names.h"
 #include "lab/error.h"
 #include "lab/store/folder.h"
 #include "lab/store/read.h"
+#include "lab/store/sha256.h"
 
 /* ---- one run --------------------------------------------------------------------------------------- */
 
+enum { SHORT_LEAST = 4, NAMED = 3 };
+
 typedef struct search {
   const char *text;
-  char *exact, *begun; /* folders: the name or path itself, and one whose run_id begins with it */
+  size_t digits;       /* of text, where it may be a short id; else 0 */
+  char *exact, *begun; /* folders: the name or path itself, and one that the text is the beginning of */
   size_t n_exact, n_begun;
-  char *first, *second; /* of those that were found, for the error */
+  char *named[NAMED]; /* the first of those that were found, for the error */
 } search;
+
+void bs_run_short_id(const char *run, char out[BS_SHORT_ID]) {
+  char hex[65];
+  bs_sha256 sum;
+  bs_sha256_init(&sum);
+  bs_sha256_add(&sum, run, strlen(run));
+  bs_sha256_hex(&sum, hex);
+  memcpy(out, hex, BS_SHORT_ID - 1);
+  out[BS_SHORT_ID - 1] = '\0';
+}
+
+static int by_text(const void *a, const void *b) {
+  return strcmp(a, b);
+}
+
+size_t bs_run_short_digits(const json_t *rows) {
+  const size_t n = json_array_size(rows);
+  char(*ids)[BS_SHORT_ID] = calloc(n + 1, sizeof *ids);
+  size_t digits = 6;
+  for (size_t i = 0; i < n && ids != NULL; i++) {
+    const char *run = json_string_value(json_object_get(json_array_get(rows, i), "run"));
+    bs_run_short_id(run != NULL ? run : "", ids[i]);
+  }
+  if (ids != NULL) qsort(ids, n, sizeof *ids, by_text);
+  for (size_t i = 1; i < n && ids != NULL; i++) {
+    if (strcmp(ids[i], ids[i - 1]) == 0) continue; /* rows of one run */
+    while (digits < BS_SHORT_ID - 1 && strncmp(ids[i], ids[i - 1], digits) == 0) digits++;
+  }
+  free(ids);
+  return digits;
+}
 
 static int keep(char **slot, const char *path) {
   if (*slot != NULL) return 1;
   *slot = bs_strdup(path);
   return *slot != NULL;
+}
+
+/* Does the text begin the run_id, its key or its short id? */
+static int begins(const search *s, const char *id, const char *path) {
+  const size_t n = strlen(s->text);
+  const char *key = strrchr(id, '_');
+  char short_id[BS_SHORT_ID];
+  if (strncmp(id, s->text, n) == 0) return 1;
+  if (s->digits == 0) return 0;
+  if (key != NULL && strncmp(key + 1, s->text, n) == 0) return 1;
+  bs_run_short_id(path, short_id);
+  return strncmp(short_id, s->text, n) == 0;
 }
 
 static int32_t visit(void *user, enum bs_folder_kind kind, int fd, const char *path, bs_error *err) {
@@ -33,12 +82,11 @@ static int32_t visit(void *user, enum bs_folder_kind kind, int fd, const char *p
   (void)fd;
   if (kind == BS_FOLDER_TEMPORARY || kind == BS_FOLDER_CLOSED) return BS_OK;
   const int exact = strcmp(path, s->text) == 0 || strcmp(id, s->text) == 0;
-  const int begun = exact || strncmp(id, s->text, strlen(s->text)) == 0;
-  if (!begun) return BS_OK;
+  if (!exact && !begins(s, id, path)) return BS_OK;
   s->n_exact += (size_t)exact;
-  s->n_begun++;
   int good = keep(&s->begun, path) && (!exact || keep(&s->exact, path));
-  good = good && keep(s->first == NULL ? &s->first : &s->second, path);
+  if (s->n_begun < NAMED) good = good && keep(&s->named[s->n_begun], path);
+  s->n_begun++;
   return good ? BS_OK : bs_no_memory(err, "the name of a run");
 }
 
@@ -59,7 +107,7 @@ static int is_run_path(const char *text, char **out_root, char **out_run) {
   return 1;
 }
 
-/* A folder that lies below `root` is named from there. 0: out of memory. */
+/* Names a folder below `root` from there. 0: out of memory. */
 static int from_root(const char *root, char **out_root, char **out_run) {
   bs_text folder = {0};
   bs_text_printf(&folder, "%s/%s", *out_root, *out_run);
@@ -81,36 +129,66 @@ static int from_root(const char *root, char **out_root, char **out_run) {
 }
 
 static int32_t not_one(const search *s, const char *root, bs_error *err) {
+  char names[360] = "";
+  size_t used = 0;
   if (s->n_begun == 0) {
     bs_error_set(err, BS_NOT_FOUND, "BS-STO-NORUN", "there is no run '%.200s' below %.200s", s->text, root);
-    bs_error_hint(err, "bsrun runs list shows them; --out DIR looks elsewhere");
+    bs_error_hint(err, "bsrun runs list shows them; `latest` is the newest; --out DIR looks elsewhere");
     return BS_NOT_FOUND;
   }
-  bs_error_set(err, BS_USAGE, "BS-STO-MANY", "%zu runs are meant by '%.100s', among them %.160s and %.160s",
-               s->n_exact > 1 ? s->n_exact : s->n_begun, s->text, s->first, s->second);
-  bs_error_hint(err, "give the folder, or more of the run_id");
+  for (size_t i = 0; i < NAMED && s->named[i] != NULL && used + 1 < sizeof names; i++) {
+    char id[BS_SHORT_ID];
+    bs_run_short_id(s->named[i], id);
+    const int n =
+        snprintf(names + used, sizeof names - used, "%s%.6s (%.90s)", used > 0 ? ", " : "", id, s->named[i]);
+    used += n > 0 ? (size_t)n : 0;
+  }
+  const size_t n = s->n_exact > 1 ? s->n_exact : s->n_begun;
+  bs_error_set(err, BS_USAGE, "BS-STO-MANY", "%zu runs are meant by '%.60s': %s%s", n, s->text, names,
+               n > NAMED ? ", ..." : "");
+  bs_error_hint(err, "give one of these short ids, the folder, or more of the run_id");
   return BS_USAGE;
 }
 
-int32_t bs_run_find(const char *root, const char *text, char **out_root, char **out_run, bs_error *err) {
+/* The path of the newest committed run. */
+static int32_t newest(const char *root, char **out_run, bs_error *err) {
+  json_t *rows = NULL;
+  int32_t rc = bs_runs_index(root, &rows, NULL, err);
+  const char *run = json_string_value(json_object_get(json_array_get(rows, 0), "run"));
+  if (rc == BS_OK && run == NULL) {
+    rc = bs_error_set(err, BS_NOT_FOUND, "BS-STO-NORUN",
+                      "there is no latest run: %.200s has no run that ended", root);
+    bs_error_hint(err, "bsrun makes one; --out DIR looks elsewhere");
+  } else if (rc == BS_OK && (*out_run = bs_strdup(run)) == NULL) {
+    rc = bs_no_memory(err, "the name of a run");
+  }
+  json_decref(rows);
+  return rc;
+}
+
+static int32_t search_all(const char *root, const char *text, char **out_run, bs_error *err) {
   search s = {.text = text};
+  if (strspn(text, "0123456789abcdef") == strlen(text) && strlen(text) >= SHORT_LEAST)
+    s.digits = strlen(text);
+  int32_t rc = text[0] != '\0' ? bs_folders_walk(root, visit, &s, err) : BS_OK;
+  const char *found = s.n_exact == 1 ? s.exact : s.n_exact == 0 && s.n_begun == 1 ? s.begun : NULL;
+  if (rc == BS_OK && found == NULL) rc = not_one(&s, root, err);
+  if (rc == BS_OK && (*out_run = bs_strdup(found)) == NULL) rc = bs_no_memory(err, "the name of a run");
+  free(s.exact);
+  free(s.begun);
+  for (size_t i = 0; i < NAMED; i++) free(s.named[i]);
+  return rc;
+}
+
+int32_t bs_run_find(const char *root, const char *text, char **out_root, char **out_run, bs_error *err) {
   *out_root = *out_run = NULL;
   if (is_run_path(text, out_root, out_run)) {
     const int good = *out_root != NULL && *out_run != NULL && from_root(root, out_root, out_run);
     return good ? BS_OK : bs_no_memory(err, "the name of a run");
   }
-  int32_t rc = text[0] != '\0' ? bs_folders_walk(root, visit, &s, err) : BS_OK;
-  const char *found = s.n_exact == 1 ? s.exact : s.n_exact == 0 && s.n_begun == 1 ? s.begun : NULL;
-  if (rc == BS_OK && found == NULL) rc = not_one(&s, root, err);
-  if (rc == BS_OK) {
-    *out_root = bs_strdup(root);
-    *out_run = bs_strdup(found);
-    if (*out_root == NULL || *out_run == NULL) rc = bs_no_memory(err, "the name of a run");
-  }
-  free(s.exact);
-  free(s.begun);
-  free(s.first);
-  free(s.second);
+  const int32_t rc =
+      strcmp(text, "latest") == 0 ? newest(root, out_run, err) : search_all(root, text, out_run, err);
+  if (rc == BS_OK && (*out_root = bs_strdup(root)) == NULL) return bs_no_memory(err, "the name of a run");
   return rc;
 }
 
@@ -120,6 +198,14 @@ static int32_t bad_condition(const char *text, const char *what, bs_error *err) 
   bs_error_set(err, BS_USAGE, "BS-USE-WHERE", "--where '%.100s': %s", text, what);
   bs_error_hint(err, "KEY=VALUE, KEY!=VALUE, KEY>NUMBER, KEY<NUMBER, as in method=dense or N>1024");
   return BS_USAGE;
+}
+
+/* Heads of `bsrun runs list` whose field has another name. */
+static void use_key_of_head(char *key, size_t size) {
+  static const char *const heads[][2] = {
+      {"result", "word"}, {"P", "world_size"}, {"date", "time"}, {"median", "median_s"}, {"id", "run_id"}};
+  for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++)
+    if (strcasecmp(key, heads[i][0]) == 0) snprintf(key, size, "%s", heads[i][1]);
 }
 
 static int32_t check_key(const char *text, const char *key, bs_error *err) {
@@ -136,11 +222,20 @@ static int32_t check_key(const char *text, const char *key, bs_error *err) {
   return BS_USAGE;
 }
 
-/* The name of a dtype or an activation in any spelling, which older records have too; else the text. */
+const char *bs_phase_word(const char *phase) {
+  for (size_t i = 0; i < BS_PHASE_NAMES; i++)
+    if (strcmp(phase, bs_phase_full_names[i]) == 0) return bs_phase_words[i];
+  return phase;
+}
+
+/* The name of a dtype, an activation, a phase or a mask in any spelling, which older records have too; else
+ * the text. */
 static const char *one_spelling(const char *key, const char *text) {
   const int is_activation = strcmp(key, "activation") == 0;
   const uint32_t table = is_activation ? BS_NAMES_ACTIVATION : BS_NAMES_DTYPE;
   uint32_t number;
+  if (strcmp(key, "phase") == 0 || strcmp(key, "mask") == 0)
+    return bs_full_name(bs_short_name_key(key), text);
   if (!is_activation && strstr(key, "dtype") == NULL) return text;
   return bs_name_read(table, text, &number) ? bs_name_of(table, number) : text;
 }
@@ -156,13 +251,14 @@ int32_t bs_condition_parse(const char *text, bs_condition *out, bs_error *err) {
   for (size_t i = 0; i < 6; i++) good |= strcmp(known[i], out->how) == 0;
   if (!good) return bad_condition(text, "unknown operator", err);
   int64_t whole;
-  out->is_number = bs_parse_i64(out->value, 1, &whole);
+  out->is_number = bs_parse_size(out->value, &whole);
   if (out->is_number)
     out->number = (double)whole;
   else
     out->is_number = bs_parse_f64(out->value, &out->number);
   if (out->how[0] != '=' && out->how[0] != '!' && !out->is_number)
     return bad_condition(text, "only numbers have an order", err);
+  use_key_of_head(out->key, sizeof out->key);
   out->value = one_spelling(out->key, out->value);
   return check_key(text, out->key, err);
 }

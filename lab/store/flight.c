@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * flight.c - reads the file of core/world/flight.h after a death. */
+ * flight.c - reads the file of core/world/flight.h after a process has died. */
 #include <stdlib.h>
 #include <string.h>
 

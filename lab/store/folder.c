@@ -122,7 +122,7 @@ json_t *bs_folder_note(int fd) {
   size_t size;
   if (bs_folder_file(fd, "notes.jsonl", &text, &size, NULL) != BS_OK || text == NULL) return NULL;
   json_t *found = NULL;
-  for (char *end = text + size; found == NULL && end > text;) { /* the newest line stands last */
+  for (char *end = text + size; found == NULL && end > text;) { /* the newest line is the last */
     char *line = end - 1;
     while (line > text && line[-1] != '\n') line--;
     json_t *note = json_loadb(line, (size_t)(end - line), JSON_REJECT_DUPLICATES, NULL);

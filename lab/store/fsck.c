@@ -25,7 +25,7 @@ typedef struct check {
   json_t *keys; /* [{run, request_key}] of the whole runs, for the plans of sweeps */
   int repair;
   bs_rows_index index;
-  size_t lies; /* entries of the index that are not what the records say */
+  size_t lies; /* entries of the index that contradict the records */
 } check;
 
 enum bs_lock_state bs_folder_lock(int fd, int *out_fd) {
@@ -54,9 +54,9 @@ static int32_t replace(int fd, const char *name, const char *data, size_t size, 
   return rc;
 }
 
-/* ---- copies of what the first record says ---------------------------------------------------------- */
+/* ---- copies of the first record's data ------------------------------------------------------------- */
 
-/* What a copy must hold; NULL: the record does not say. */
+/* The right content of a copy; NULL: the record does not have it. */
 static char *copy_text(const json_t *record, const char *name) {
   char number[32];
   if (strcmp(name, "config.yaml") == 0) {
@@ -125,7 +125,7 @@ static int32_t check_samples(check *c, int fd, const char *path, const bs_folder
 
 /* ---- torn tails ------------------------------------------------------------------------------------ */
 
-/* Keeps what stands behind the whole lines in metrics.jsonl.torn, and cuts it off. The lock is held. */
+/* Moves the bytes after the whole lines into metrics.jsonl.torn. The caller holds the lock. */
 static int32_t cut_tail(int fd, const char *text, size_t good, size_t size, bs_error *err) {
   const int torn =
       openat(fd, "metrics.jsonl.torn", O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0644);
@@ -157,7 +157,7 @@ static int32_t found_damage(check *c, const char *path, const char *what, bs_err
   return add_row(c, path, "damaged", what, NULL, err);
 }
 
-/* 1: the whole lines are what DONE has the sum of, and only what stands behind them is not. */
+/* 1: the sum in DONE covers the whole lines, and only the bytes after them are extra. */
 static int only_tail(const bs_folder_run *run, const char *text, const bs_metrics *m) {
   char hex[65];
   bs_sha256 h;
@@ -192,7 +192,7 @@ static int32_t check_bad_run(check *c, int fd, const char *path, const bs_folder
   return rc;
 }
 
-/* The index is a cache that lists and reports believe: what it has of a run must be what the records say. */
+/* Compares the index, a cache that lists and reports trust, with the records of a run. */
 static int32_t check_index(check *c, int fd, const char *path, const bs_folder_run *run, bs_error *err) {
   json_t *kept = bs_rows_index_find(&c->index, fd, path), *rows;
   if (kept == NULL) return BS_OK;
@@ -207,7 +207,7 @@ static int32_t check_index(check *c, int fd, const char *path, const bs_folder_r
                         c->repair ? "the index is removed" : NULL, err);
 }
 
-/* Lines without a right sum are not read. Of a bad index nothing is kept: the next list makes it anew. */
+/* Lines without a right checksum are not read. A bad index is removed, and the next list makes a new one. */
 static int32_t close_index(check *c, int32_t rc, bs_error *err) {
   char what[120];
   const size_t bad = c->index.bad;
@@ -255,7 +255,7 @@ static int32_t check_run(check *c, int fd, const char *path, bs_error *err) {
   return rc;
 }
 
-/* Without DONE: at work, or its process was killed or interrupted. */
+/* Checks a run without DONE: in progress, or its process was killed or interrupted. */
 static int32_t check_open(check *c, int fd, const char *path, bs_error *err) {
   struct stat st;
   char *text = NULL;
@@ -290,8 +290,8 @@ static int32_t remove_folder(const check *c, int fd, const char *path, bs_error 
   return rmdir(whole) == 0 ? BS_OK : bs_store_io_error(err, errno, "remove the folder", whole);
 }
 
-/* Does the process that makes the folder ".tmp.<key>.<pid>.<start time>" still run? Between the folder and
- * its lock, and between the lock and holding it, only the name tells. */
+/* Does the process that makes the folder ".tmp.<key>.<pid>.<start time>" still run? Between the creation of
+ * the folder and the lock on it, only the name shows that. */
 static int is_being_made(const char *path) {
   const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
   const char *numbers = strncmp(name, ".tmp.", 5) == 0 ? strchr(name + 5, '.') : NULL;
@@ -326,7 +326,7 @@ static int32_t visit(void *user, enum bs_folder_kind kind, int fd, const char *p
                                   : check_temporary(c, fd, path, err);
 }
 
-/* What is wrong with all of it. */
+/* The verdict on the whole root. */
 static int32_t judge(const char *root, const bs_fsck *f, bs_error *err) {
   if (f->damaged > 0) {
     bs_error_set(err, BS_CORRUPT, "BS-STO-DAMAGED", "%llu of %llu runs below %.200s are damaged",
@@ -339,33 +339,34 @@ static int32_t judge(const char *root, const bs_fsck *f, bs_error *err) {
                  "bytes stand behind the records of %llu committed runs below %.200s",
                  (unsigned long long)f->uncut, root);
     bs_error_hint(
-        err, "they are in no list or report; bsrun fsck --repair keeps those bytes beside and cuts them");
+        err,
+        "they are in no list or report; bsrun runs fsck --repair keeps those bytes beside and cuts them");
     return BS_CORRUPT;
   }
   if (f->closed == 0) return BS_OK;
   bs_error_set(err, BS_IO, "BS-STO-READ", "this user may not look into %llu folders below %.200s",
                (unsigned long long)f->closed, root);
-  bs_error_hint(err, "all others are checked; let their owner run bsrun fsck");
+  bs_error_hint(err, "all others are checked; let their owner run bsrun runs fsck");
   return BS_IO;
 }
 
-/* Nothing to check is no good news: the name may be wrong. */
-static int32_t check_root(const char *root, bs_error *err) {
+int32_t bs_runs_root_check(const char *root, bs_error *err) {
   struct stat st;
   if (stat(root, &st) == 0 && !S_ISDIR(st.st_mode))
     errno = ENOTDIR;
   else if (stat(root, &st) == 0)
     return BS_OK;
-  bs_error_errno(err, BS_IO, "BS-STO-READ", errno, "cannot check the results folder %.300s", root);
-  bs_error_hint(err, "name a folder that --out has named; nothing was checked");
-  return BS_IO;
+  const int32_t code = errno == ENOENT ? BS_INPUT : BS_IO;
+  bs_error_errno(err, code, "BS-STO-READ", errno, "cannot read the results folder %.300s", root);
+  bs_error_hint(err, "name a folder that --out has named; nothing was read");
+  return code;
 }
 
 int32_t bs_fsck_run(const char *root, int repair, bs_fsck *out, bs_error *err) {
   check c = {.out = out, .root = root, .keys = json_array(), .repair = repair};
   *out = (bs_fsck){.rows = json_array(), .sweeps = json_array()};
   int32_t rc = out->rows == NULL || out->sweeps == NULL || c.keys == NULL ? bs_no_memory(err, "rows") : BS_OK;
-  if (rc == BS_OK) rc = check_root(root, err);
+  if (rc == BS_OK) rc = bs_runs_root_check(root, err);
   bs_rows_index_open(&c.index, root);
   if (rc == BS_OK) rc = bs_folders_walk(root, visit, &c, err);
   rc = close_index(&c, rc, err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * fsck.h - is all that lies below a root of run folders what it claims to be? And putting right what can be
- * put right without losing a byte that counts. */
+ * fsck.h - verifies a root of run folders, and repairs damage that can be repaired without losing valid
+ * data. */
 #ifndef BS_LAB_STORE_FSCK_H
 #define BS_LAB_STORE_FSCK_H
 #include <jansson.h>
@@ -13,19 +13,22 @@ typedef struct bs_fsck {
                      repaired,   or null */
   json_t *sweeps; /* [{sweep, planned, committed, foreign, torn}] of each plan.jsonl */
   uint64_t runs;  /* folders with DONE */
-  uint64_t whole; /* of them: what DONE has the sum of is there */
+  uint64_t whole; /* of them: all that DONE sums is there */
   uint64_t damaged, torn, repaired;
   uint64_t uncut;  /* committed runs with a torn tail that was not cut: in no list */
   uint64_t closed; /* folders that this user may not look into */
 } bs_fsck;
 
-/* Looks at every run below root. repair: a torn tail is cut off under the run's lock (its bytes are kept in
- * metrics.jsonl.torn), copies of what the first record says are written anew, an index that is not what the
- * records say is removed, and so are temporary folders whose lock is free and whose process ended. Nothing
- * that another process holds is touched. BS_CORRUPT: damage is there that repair cannot undo, or a committed
- * run has a torn tail that was not cut. BS_IO: root is no folder, or one cannot be read or written; where
- * folders are only closed to this user, all others are checked. `out` tells what was found; release it with
- * bs_fsck_free in any case. */
+/* Checks that root is a folder: a wrong name must not pass as "nothing is damaged". BS_INPUT: it is not
+ * there; BS_IO. */
+int32_t bs_runs_root_check(const char *root, bs_error *err);
+/* Checks every run below root. repair: a torn tail is cut off under the run's lock (its bytes are kept in
+ * metrics.jsonl.torn); copies of the first record's data are written again; an index that contradicts the
+ * records is removed; so are temporary folders whose lock is free and whose process ended. Data that another
+ * process holds is never changed. BS_CORRUPT: damage that repair cannot undo, or a committed run with a torn
+ * tail that was not cut. Errors of bs_runs_root_check. BS_IO: a folder cannot be read or written; if folders
+ * are only closed to this user, all others are checked. `out` has the findings; release it with bs_fsck_free
+ * in any case. */
 int32_t bs_fsck_run(const char *root, int repair, bs_fsck *out, bs_error *err);
 void bs_fsck_free(bs_fsck *fsck);
 

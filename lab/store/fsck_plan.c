@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * fsck_plan.c - <folder>/plan.jsonl: a header, a line a point, and a last line {n, sha256} over what stands
- * before it. How many of the planned keys have a run? */
+ * fsck_plan.c - checks <folder>/plan.jsonl: a header, a line a point, and a last line {n, sha256} over all
+ * bytes before it. Counts how many of the planned keys have a run. */
 #include "lab/store/fsck_plan.h"
 
 #include <dirent.h>
@@ -90,7 +90,7 @@ static int32_t check_plan(int fd, const char *folder, const json_t *keys, bs_fsc
 
 int32_t bs_fsck_plans(const char *root, const json_t *keys, bs_fsck *out, bs_error *err) {
   const int fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return BS_OK; /* the walk has told */
+  if (fd < 0) return BS_OK; /* the walk has reported it */
   int32_t rc = check_plan(fd, "", keys, out, err);
   const int own = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   DIR *dir = own < 0 ? NULL : fdopendir(own);

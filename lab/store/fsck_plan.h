@@ -4,7 +4,7 @@
 #define BS_LAB_STORE_FSCK_PLAN_H
 #include "lab/store/fsck.h"
 
-/* For root and each folder in it that has a plan.jsonl: a row of out->sweeps. keys: [{run, request_key}] of
- * the whole runs below root. A plan that is damaged is a row of out->rows and counts as damage. */
+/* Checks root and each folder in it that has a plan.jsonl; each becomes a row of out->sweeps. keys: [{run,
+ * request_key}] of the whole runs below root. A damaged plan is a row of out->rows and counts as damage. */
 int32_t bs_fsck_plans(const char *root, const json_t *keys, bs_fsck *out, bs_error *err);
 #endif

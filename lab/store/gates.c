@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
- * gates.c - what the gates of a record say (summary.h). */
+ * gates.c - the verdicts of a record's gates (summary.h). */
 #include <string.h>
 
 #include "lab/json.h"
 #include "lab/store/summary.h"
 
-/* Of layers all gates are of numbers, and have no stage. */
+/* Gates of layers all judge numbers, and have no stage. */
 static int is_of_numbers(const json_t *gate) {
   const char *stage = bs_get_text(gate, "stage");
   return stage[0] == '\0' || strcmp(stage, "numeric") == 0 || strcmp(stage, "determinism") == 0;
 }
 
-/* The first gate that failed, of those of numbers or of all; NULL: none. */
+/* The first gate that failed, of all gates or only of those of numbers; NULL: none. */
 static const json_t *first_failed(const json_t *record, int numbers_alone) {
   const json_t *gates = json_object_get(record, "gates");
   for (size_t i = 0; i < json_array_size(gates); i++) {

@@ -22,14 +22,14 @@ static int begins(const char *text, const char *with) {
   return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* "[NOT ]blockshock-conformant 0.2: op (1 FAIL, 20 pass, 1 unsupported, 0 xfail)": the text behind the words,
- * or NULL. */
+/* "[NOT ]blockshock-conformant 0.2: op (1 FAIL, 20 pass, 1 unsupported, 0 xfail)": returns the text after the
+ * fixed words, or NULL. */
 static const char *behind_words(const char *line) {
   if (begins(line, good)) return line + strlen(good);
   return begins(line, bad) ? line + strlen(bad) : NULL;
 }
 
-/* The numbers in the parentheses, and the ABI. 0: this is no grade. */
+/* The numbers in the parentheses, and the ABI. 0: not a grade. */
 static int read_line(const char *line, json_t **out_counts, json_t **out_abi) {
   static const char *const names[][2] = {
       {"pass", "pass"}, {"FAIL", "fail"}, {"unsupported", "unsupported"}, {"xfail", "xfail"}};
@@ -81,7 +81,7 @@ static int is_entry(const json_t *e) {
          json_is_array(json_object_get(e, "settings")) && json_is_array(json_object_get(e, "isa"));
 }
 
-/* A grade holds where it was given: on this instruction set, under this ABI. */
+/* Is the grade valid here: for this instruction set and this ABI? */
 static int holds(const bs_grades *grades, const json_t *e) {
   char abi[24];
   snprintf(abi, sizeof abi, "%u.%u", BS_ABI_MAJOR, BS_ABI_MINOR);
@@ -129,7 +129,7 @@ const json_t *bs_grades_of_file(const bs_grades *grades, const char *plugin, con
   if (!bs_file_stamp(path, stamp)) return NULL;
   for (size_t i = json_array_size(grades->lines.entries); i-- > 0;) {
     const json_t *e = json_array_get(grades->lines.entries, i);
-    const char *graded = text_of(e, "stamp"); /* lines of before it was kept have none */
+    const char *graded = text_of(e, "stamp"); /* older lines have no stamp */
     if (graded != NULL && strcmp(graded, stamp) == 0) return bs_grades_find(grades, text_of(e, "sha256"));
     known = known || strcmp(text_of(e, "plugin"), plugin) == 0;
   }

@@ -13,7 +13,7 @@ typedef struct bs_grades {
   bs_lines lines; /* that hold here */
 } bs_grades;
 
-/* What is kept of one grading, besides the sum: what the kit said, and how it was asked. */
+/* The stored data of one grading, in addition to the sum: the result and the arguments of the kit. */
 typedef struct bs_grade {
   const char *plugin; /* id */
   const char *sha256; /* of the file that was graded */
@@ -31,14 +31,14 @@ void bs_grades_close(bs_grades *grades);
  * graded_at, ...}, owned by grades. NULL: it is not graded. */
 const json_t *bs_grades_find(const bs_grades *grades, const char *sha256);
 /* The newest grade of the plugin's file at `path`, or NULL. A file with the stamp of a graded one is not
- * read; another one is summed, unless no file of this plugin has a grade. A grade is advice: nothing is
- * opened or refused because of it. */
+ * read. Another one is summed, unless no file of this plugin has a grade. A grade is advice: no code opens or
+ * refuses a file because of it. */
 const json_t *bs_grades_of_file(const bs_grades *grades, const char *plugin, const char *path);
-/* Appends one. BS_INPUT for a line that is no grade; BS_IO; BS-GRADE-LOCK after two seconds in which another
- * process held the lock. */
+/* Appends one grade. BS_INPUT: the line is not a grade. BS_IO. BS-GRADE-LOCK: another process held the lock
+ * for two seconds. */
 int32_t bs_grades_add(const bs_grades *grades, const bs_grade *grade, bs_error *err);
-/* Puts `grade` into each row of bs_env_plugins' list: the grade without what the row or env.json says
- * already, or null for a file that is not graded, and a built-in, which has none. Never before a run's key is
- * made. */
+/* Puts `grade` into each row of bs_env_plugins' list: the grade without fields of the row or of env.json, or
+ * null for a file that is not graded and for a built-in, which has no grade. Call it only after a run's key
+ * is made. */
 int32_t bs_grades_mark(const bs_grades *grades, json_t *plugins, bs_error *err);
 #endif

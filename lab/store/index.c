@@ -27,7 +27,7 @@ static uint32_t sum_of_keys(void) {
   return sum;
 }
 
-/* What the rows of a run were made by and from. */
+/* The stamp of a run's rows: the program's version and the files from which they were made. */
 static void stamp_of(int fd, char out[STAMP]) {
   size_t used = 0;
   const int head = snprintf(out, STAMP, "v%d.%08x ", BS_ROWS_VERSION, (unsigned)sum_of_keys());
@@ -131,7 +131,7 @@ static void append(const char *root, const bs_text *added) {
   struct stat st;
   char last = '\n';
   if (fd >= 0 && fstat(fd, &st) == 0) {
-    /* What a death or a full disk tore ends before ours begins. */
+    /* Ends a line that a crash or a full disk cut off, before new lines follow. */
     if (st.st_size > 0 && pread(fd, &last, 1, st.st_size - 1) == 1 && last != '\n')
       (void)bs_store_write_all(fd, "\n", 1);
     (void)bs_store_write_all(fd, added->data, added->size);
@@ -148,7 +148,7 @@ void bs_rows_index_remove(const char *root) {
 }
 
 void bs_rows_index_close(bs_rows_index *index, const char *root, int keep) {
-  /* Mostly of runs that are gone or changed: the next list makes it anew. */
+  /* Most lines are of runs that are gone or changed: the next list makes a new index. */
   const int stale = index->lines > 64 && index->used < index->lines / 2;
   if (keep && (stale || index->bad > 0)) bs_rows_index_remove(root);
   if (keep && !stale && index->added.size > 0 && !index->added.failed) append(root, &index->added);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * internal.h - what store.c and commit.c share: an open run, and writing below its folder. */
+ * internal.h - shared parts of store.c and commit.c: an open run, and writing below its folder. */
 #ifndef BS_LAB_STORE_INTERNAL_H
 #define BS_LAB_STORE_INTERNAL_H
 #include <signal.h>
@@ -16,17 +16,17 @@ struct bs_run {
   uint64_t records;
   off_t metrics_size;
   bs_sha256 metrics_sum; /* of what was appended */
-  char samples_sum[65];  /* of samples.bin; "": there is none */
+  char samples_sum[65];  /* of samples.bin; "": no such file */
   json_t *first;         /* fields that the first record gets: schema, config, env, argv, result_key */
   json_t *keys;          /* for DONE: request_key, result_key */
   int recorded;          /* the flight recorder writes into the folder */
   uint64_t steal;        /* ticks that other guests took before the run; of all processors */
   char id[96];
   char *path;
-  char *scratch; /* the folder above, which goes with the run; NULL: the run is kept */
+  char *scratch; /* the parent folder, which is removed with the run; NULL: the run is kept */
 };
 
-/* BS_IO with a hint by what errno says. */
+/* BS_IO with a hint that depends on errno. */
 int32_t bs_store_io_error(bs_error *err, int saved_errno, const char *what, const char *path);
 /* A new file of the folder `dir`; synced: it is on the disk when this returns. */
 int32_t bs_store_write_file(int dir, const char *name, const char *data, size_t size, int synced,

@@ -87,7 +87,7 @@ static int32_t append(const keeping *k, const json_t *fields, bs_error *err) {
   return rc;
 }
 
-/* DONE, or nothing. */
+/* Writes DONE, or removes the folder. */
 static int32_t end(keeping *k, int32_t rc, char **out_folder, bs_error *err) {
   if (k->run == NULL) return rc;
   if (k->q->closed != NULL) k->q->closed();

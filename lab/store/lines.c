@@ -16,7 +16,7 @@
 #include "lab/store/store.h"
 
 #define MAX_FILE (16 * 1048576)
-/* The lock is held for one write: whoever has it for two seconds is stopped or hangs. */
+/* The lock is held for one write: a process that holds it for two seconds is stopped or hangs. */
 enum { LOCK_TRIES = 200, LOCK_STEP_NS = 10000000 };
 
 static int32_t io_error(const bs_lines_words *words, int number, const char *verb, const char *path,
@@ -45,7 +45,7 @@ static int read_part(int fd, off_t at, size_t size, char *out, size_t *out_size)
   return 0;
 }
 
-/* Drop the line that `text` begins within; its first byte is the one before what is wanted. */
+/* Drops the incomplete line at the start of `text`; its first byte is the one before the wanted text. */
 static size_t skip_torn(char *text, size_t size) {
   const char *end = memchr(text, '\n', size);
   const size_t skipped = end != NULL ? (size_t)(end - text) + 1 : size;
@@ -144,7 +144,7 @@ int32_t bs_lines_folders(const bs_lines_words *words, const char *path, bs_error
   return rc;
 }
 
-/* 0 or the errno. Where a file system has no locks, appending in one write has to do. */
+/* 0 or the errno. If a file system has no locks, appending in one write must be enough. */
 static int lock_file(int fd) {
   const struct timespec step = {0, LOCK_STEP_NS};
   for (int tries = 0; flock(fd, LOCK_EX | LOCK_NB) != 0; tries++) {
@@ -155,7 +155,7 @@ static int lock_file(int fd) {
   return 0;
 }
 
-/* A line that another process tore (killed, disk full) ends here, not in ours. */
+/* Ends a line that another process left incomplete (killed, disk full) before the new one. */
 static int write_line(int fd, const char *line, size_t size) {
   char last = '\n';
   struct stat st;

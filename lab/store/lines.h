@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * lines.h - files of JSON lines in the user's cache folder: only ever appended to, under a lock, by several
- * processes at once; read with distrust, for anyone may have edited or torn them. */
+ * lines.h - files of JSON lines in the user's cache folder. Several processes may append to one at the same
+ * time, under a lock; nothing else changes them. Every line is checked on reading, because users may have
+ * edited a file and crashes may have cut it. */
 #ifndef BS_LAB_STORE_LINES_H
 #define BS_LAB_STORE_LINES_H
 #include <jansson.h>
@@ -9,20 +10,20 @@
 
 #include "blockshock/abi.h"
 
-/* What the errors of one such file are called, and what to do about them. */
+/* The ids of errors of one such file, and the advice for them. */
 typedef struct bs_lines_words {
   const char *io_id, *lock_id; /* "BS-TUNE-IO", "BS-TUNE-LOCK" */
   const char *hint;            /* "--tune-cache FILE chooses another place, --tune-cache off none" */
-  int below_results;           /* 1: the file lies below a results folder, where no link is followed */
+  int below_results;           /* 1: the file is below a results folder, where links are not followed */
 } bs_lines_words;
 
-/* The file's text, or of one beyond 16 MiB the end of it, from where a line begins: the later lines are those
- * that count. *out NULL: there is no file. *out_unread: bytes before what was read. The caller frees. BS_IO
- * for a file that cannot be read, or is none. */
+/* Reads the file's text; for one above 16 MiB only the end, from the start of a line: later lines are the
+ * valid ones. *out NULL: there is no file. *out_unread: bytes before the text. The caller frees. BS_IO: the
+ * file cannot be read, or is not a regular file. */
 int32_t bs_lines_read(const bs_lines_words *words, const char *path, char **out, size_t *out_size,
                       uint64_t *out_unread, bs_error *err);
 enum bs_line { BS_LINE_BROKEN, BS_LINE_FOREIGN, BS_LINE_HOLDS };
-/* What a line's object is; NULL: no JSON. It may be anything. */
+/* Judges a line's object, which may be anything; NULL: not JSON. */
 typedef enum bs_line (*bs_lines_judge_fn)(void *user, const json_t *entry);
 typedef struct bs_lines {
   const bs_lines_words *words;
@@ -38,7 +39,7 @@ int32_t bs_lines_open(const bs_lines_words *words, const char *path, bs_lines_ju
 void bs_lines_close(bs_lines *lines);
 /* mkdir -p of the folder that holds `path`. BS_IO. */
 int32_t bs_lines_folders(const bs_lines_words *words, const char *path, bs_error *err);
-/* One entry as one line in one write under a lock; folders are made. A line that another process tore ends
- * before it. BS_IO; lock_id after two seconds in which another process held the lock. */
+/* Appends one entry as one line, in one write under a lock; folders are created. A line that another process
+ * left incomplete is ended first. BS_IO; lock_id: another process held the lock for two seconds. */
 int32_t bs_lines_append(const bs_lines *lines, const json_t *entry, bs_error *err);
 #endif

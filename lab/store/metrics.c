@@ -12,7 +12,7 @@
 enum { SUM_BYTES = 21 };
 
 void bs_line_print(const char *object, bs_text *out) {
-  const size_t size = strlen(object) - 1; /* the sum's field stands before the brace */
+  const size_t size = strlen(object) - 1; /* the sum's field is put before the brace */
   bs_text_append(out, object, size);
   bs_text_printf(out, ",\"crc32c\":\"%08x\"}\n", bs_crc32c(object, size));
 }
@@ -24,7 +24,7 @@ int bs_line_holds(const char *line, size_t size) {
   return memcmp(line + size - SUM_BYTES, want, SUM_BYTES) == 0;
 }
 
-/* What is wrong with a whole line, or NULL; then *out_record is its object. */
+/* The fault of a whole line; NULL: none, and *out_record is its object. */
 static const char *line_fault(const char *line, size_t size, size_t seq, json_t **out_record) {
   *out_record = NULL;
   if (!bs_line_holds(line, size)) return "its crc32c does not match";

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * notes.c - see notes.h. */
 #include "lab/store/notes.h"
+#include "lab/store/fsck.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +23,7 @@ const char *const bs_note_kinds[] = {"plan", "observation", "retrospective", NUL
 static const bs_lines_words words = {"BS-STO-IO", "BS-STO-LOCK", "may this user write the results folder?",
                                      1};
 
-/* A run that others may be told of: committed and whole. */
+/* Checks that a run is committed and whole: only such runs may be referred to. */
 static int32_t need_run(const char *root, const char *run, bs_error *err) {
   bs_folder_run content = {0};
   int fd;
@@ -50,7 +51,7 @@ int32_t bs_run_note(const char *root, const char *run, const char *kind, const c
     rc = bs_no_memory(err, "a note");
   } else if (note == NULL || text[strspn(text, " \t\n")] == '\0') {
     rc = bs_error_set(err, BS_USAGE, "BS-USE-NOTE", "the note is empty, or not UTF-8");
-    bs_error_hint(err, "--observation 'what was seen'");
+    bs_error_hint(err, "bsrun runs note RUN observation 'what was seen'");
   } else {
     bs_lines lines = {.words = &words, .path = path.data};
     rc = bs_lines_append(&lines, note, err);
@@ -82,6 +83,9 @@ int32_t bs_run_notes(const char *root, const char *run, json_t **out_notes, bs_e
 }
 
 static int32_t open_root(const char *root, int *out_fd, bs_error *err) {
+  *out_fd = -1;
+  const int32_t rc = bs_runs_root_check(root, err);
+  if (rc != BS_OK) return rc;
   *out_fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   return *out_fd >= 0 ? BS_OK : bs_store_io_error(err, errno, "open the folder", root);
 }
@@ -111,7 +115,7 @@ int32_t bs_baselines_read(const char *root, json_t **out_names, bs_error *err) {
   return rc;
 }
 
-/* By one rename: who reads it meanwhile reads the old one or the new one. */
+/* Writes by one rename: a reader at the same time reads the old or the new file. */
 static int32_t write_names(int fd, const char *root, const json_t *names, bs_error *err) {
   char temporary[64];
   char *text = json_dumps(names, JSON_INDENT(2) | JSON_SORT_KEYS);

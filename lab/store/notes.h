@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * notes.h - what people say of runs: dated notes in a run's folder, and names of runs that others are
- * measured against, in <root>/baselines.json. Neither changes a run. */
+ * notes.h - users' remarks on runs: dated notes in a run's folder, and names of baseline runs in
+ * <root>/baselines.json. Neither changes a run. */
 #ifndef BS_LAB_STORE_NOTES_H
 #define BS_LAB_STORE_NOTES_H
 #include <jansson.h>
@@ -18,7 +18,7 @@ int32_t bs_run_notes(const char *root, const char *run, json_t **out_notes, bs_e
 
 /* Names a committed run; a name that is taken is moved to this run. */
 int32_t bs_baseline_set(const char *root, const char *name, const char *run, bs_error *err);
-/* {name: run folder, relative to root}; empty without a file. The caller's. BS_CORRUPT: it is no such
+/* {name: run folder, relative to root}; empty without a file. The caller's. BS_CORRUPT: it is not such an
  * object; BS_IO. */
 int32_t bs_baselines_read(const char *root, json_t **out_names, bs_error *err);
 #endif

@@ -29,7 +29,8 @@ static int read_key(const char *path, char out[KEY + 1]) {
   return whole && strspn(out, "0123456789abcdef") == KEY;
 }
 
-/* Under a name of its own first: who comes second takes the key of the first. */
+/* Writes the key under a temporary name first: if two processes make a key, the second takes the key of the
+ * first. */
 static int make_key(const char *path) {
   static const bs_lines_words words = {"BS-OWN-IO", "BS-OWN-LOCK", "", 0};
   unsigned char bytes[KEY / 2];
@@ -49,7 +50,7 @@ static int make_key(const char *path) {
   return made;
 }
 
-/* A keyed sum of a keyed sum: nothing can be added to a text whose mark is known. */
+/* A keyed sum of a keyed sum, so that a known mark does not allow to extend its text. */
 static void sum_with(const char *key, const char *side, const char *text, char out[65]) {
   bs_sha256 h;
   bs_sha256_init(&h);

@@ -57,7 +57,7 @@ json_t *bs_folder_rows(int fd, const char *path, const bs_folder_run *run) {
   return NULL;
 }
 
-/* Takes over `rows`, which may be NULL: there was no memory for them. */
+/* Takes over `rows`; NULL: out of memory. */
 static int32_t take_rows(collection *c, const char *path, json_t *rows, bs_error *err) {
   const json_t *first = json_array_get(rows, 0);
   group g = {.path = bs_strdup(path), .rows = rows};
@@ -72,7 +72,7 @@ static int32_t take_rows(collection *c, const char *path, json_t *rows, bs_error
   return bs_no_memory(err, "the list of runs");
 }
 
-/* A damaged run or a closed folder is told of, and the others are read. */
+/* Reports a damaged run or an unreadable folder; the others are still read. */
 static int32_t keep_problem(collection *c, const char *path, const bs_error *why, bs_error *err) {
   json_t *row = json_object();
   json_t *message = json_string(why->message), *name = json_string(path);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * read.h - what the run folders below a root hold, committed runs only: as one row of plain values for each
- * record or arm (the list of runs, reports), and whole. Reading takes no lock, follows no link below the root
- * and changes nothing there but index.jsonl, a cache of rows that is never the truth. */
+ * read.h - reads the committed runs below a root: as one row of plain values for each record or arm (the list
+ * of runs, reports), and as whole records. Reading takes no lock, follows no link below the root and changes
+ * only index.jsonl, a cache of rows that is never authoritative. */
 #ifndef BS_LAB_STORE_READ_H
 #define BS_LAB_STORE_READ_H
 #include <jansson.h>
@@ -9,11 +9,11 @@
 
 #include "blockshock/abi.h"
 
-/* What was met below a root. Release with bs_runs_stats_free. */
+/* Counts of the runs below a root. Release with bs_runs_stats_free. */
 typedef struct bs_runs_stats {
   uint64_t runs;       /* committed and whole: in the rows */
   uint64_t unfinished; /* folders of runs without DONE: at work, killed or interrupted */
-  uint64_t damaged;    /* DONE is there and what it sums is not: never in the rows */
+  uint64_t damaged;    /* DONE exists, but its sums do not match: never in the rows */
   uint64_t closed;     /* folders that this user may not look into */
   json_t *problems;    /* of the damaged and the closed ones: [{run, message}] */
 } bs_runs_stats;
@@ -22,14 +22,14 @@ void bs_runs_stats_free(bs_runs_stats *stats);
 /* The keys of a row, in the order in which a table shows them; NULL ends the list. */
 extern const char *const bs_run_row_keys[];
 
-/* One row for each record of each committed run, the newest run first; a record with arms gives one row an
- * arm (`arm` is its name), one of a simulated run a second row for the dense layer that it was set against.
- * Rows have the keys of bs_run_row_keys, null where a value is missing (docs/runs.md lists them). A root that
- * does not exist has no rows. *out_rows is the caller's. BS_IO when the root cannot be read; a damaged run is
- * no error: `out_stats` (NULL: not wanted) has it. */
+/* One row for each record of each committed run, the newest run first. A record with arms gives one row an
+ * arm (`arm` is its name); one of a simulated run gives a second row for the dense layer it was compared
+ * with. Rows have the keys of bs_run_row_keys, null if a value is missing (docs/runs.md lists them). A root
+ * that does not exist has no rows. *out_rows is the caller's. BS_IO: the root cannot be read. A damaged run
+ * is not an error: `out_stats` (NULL: not wanted) counts it. */
 int32_t bs_runs_index(const char *root, json_t **out_rows, bs_runs_stats *out_stats, bs_error *err);
 
-/* The same rows of one committed run. Errors as bs_run_read. */
+/* Like bs_runs_index, for one committed run. The errors are those of bs_run_read. */
 int32_t bs_run_rows(const char *root, const char *run, json_t **out_rows, bs_error *err);
 
 /* The records of one committed run, and its environment (NULL: not wanted); `run` is the folder, relative to
@@ -38,7 +38,7 @@ int32_t bs_run_rows(const char *root, const char *run, json_t **out_rows, bs_err
 int32_t bs_run_read(const char *root, const char *run, json_t **out_records, json_t **out_env, bs_error *err);
 
 /* The samples of one committed run: [{record, arm, phase, seconds: [...], discarded: [...]}], seconds of one
- * forward in the order of time, of samples.bin where that is whole, else of the records. The caller's; empty
- * for a run that kept none. Errors as bs_run_read. */
+ * forward in the order of time. They come from samples.bin if that is whole, else from the records. The
+ * caller's; empty for a run without samples. Errors as bs_run_read. */
 int32_t bs_run_samples(const char *root, const char *run, json_t **out_samples, bs_error *err);
 #endif

@@ -65,7 +65,7 @@ static int32_t add_file(bs_sha256 *h, const char *key, const char *value, json_t
   return BS_OK;
 }
 
-/* Of the workload's options and of the mask. */
+/* Adds the input files of the workload's options and of the mask. */
 static int32_t add_inputs(bs_sha256 *h, const bs_experiment *e, json_t *out_inputs, bs_error *err) {
   int32_t rc = e->importance != NULL ? add_file(h, "mask.importance", e->importance, out_inputs, err) : BS_OK;
   for (uint32_t i = 0; rc == BS_OK && i < e->n_workload_options; i++) {

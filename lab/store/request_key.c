@@ -13,7 +13,7 @@
 
 enum { MAX_NAMES = 64, NAME_SIZE = 256 };
 
-/* What the tree names that a plugin may bring. */
+/* Names in the tree that a plugin may provide. */
 typedef struct names {
   size_t n;
   char of[MAX_NAMES][NAME_SIZE];
@@ -57,7 +57,7 @@ static void add_name(names *all, const char *text, size_t size) {
   snprintf(all->of[all->n++], NAME_SIZE, "%.*s", (int)size, text);
 }
 
-/* "fault:cpu" names both; of "ring:chunks=4" the first part alone means something. */
+/* "fault:cpu" names both; of "ring:chunks=4" only the first part is a name. */
 static void add_parts(names *all, const char *text) {
   if (text == NULL) return;
   for (;;) {
@@ -111,7 +111,7 @@ static int by_text(const void *a, const void *b) {
   return strcmp(a, b);
 }
 
-/* Sums of the files, in the order of the plugins' ids: the key does not tell where they lie. */
+/* Sums of the files, in the order of the plugins' ids: the key does not depend on their folders. */
 static int32_t add_sums(bs_sha256 *h, bs_context *context, const names *all, names *lines, bs_error *err) {
   char sum[65];
   for (uint32_t i = 0; i < bs_plugin_count(context) && lines->n < MAX_NAMES; i++) {
@@ -128,7 +128,7 @@ static int32_t add_sums(bs_sha256 *h, bs_context *context, const names *all, nam
   return BS_OK;
 }
 
-/* Of plugins that are files; built-ins are in the build id. */
+/* Adds plugins that are files; the build id covers built-ins. */
 static int32_t add_plugins(bs_sha256 *h, bs_context *context, const bs_node *config, bs_error *err) {
   names *all = calloc(2, sizeof *all);
   if (all == NULL) return bs_no_memory(err, "a request's key");
@@ -138,7 +138,7 @@ static int32_t add_plugins(bs_sha256 *h, bs_context *context, const bs_node *con
   return rc;
 }
 
-/* A null is an absent value, and a workload's name is a label where its type is given. */
+/* Drops nulls, which are absent values, and a workload's name, which is only a label if its type is given. */
 static void drop_what_says_nothing(bs_node *config) {
   size_t n;
   const bs_key *keys = bs_schema_keys(&n);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * run_samples.c - the samples of a run, of samples.bin where it is whole, else of the records (see read.h).
- */
+ * run_samples.c - the samples of a run: from samples.bin if it is whole, else from the records (see
+ * read.h). */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,7 +11,7 @@
 #include "lab/store/samples.h"
 #include "lab/store/sha256.h"
 
-/* The rows of samples.bin; none where the run has no such file, or one that DONE has another sum of. */
+/* The rows of samples.bin; none if the run has no such file, or DONE has another sum of it. */
 static int32_t read_trail(int fd, const json_t *done, bs_samples *out, bs_error *err) {
   const char *want = json_string_value(json_object_get(json_object_get(done, "sha256"), "samples.bin"));
   char *data = NULL, hex[65];
@@ -29,8 +29,8 @@ static int32_t read_trail(int fd, const json_t *done, bs_samples *out, bs_error 
   return BS_OK;
 }
 
-/* Seconds of an arm's samples that have exactly these of the flags that tell samples apart; NULL: no memory.
- */
+/* Seconds of an arm's samples with exactly these flags, among those that distinguish samples; NULL: no
+ * memory. */
 static json_t *seconds_of(const bs_samples *trail, size_t arm, unsigned flags) {
   const unsigned apart = BS_SAMPLE_HOT | BS_SAMPLE_COLD | BS_SAMPLE_DISCARDED | BS_SAMPLE_ECHO;
   json_t *list = json_array();
@@ -68,7 +68,7 @@ static int add_samples(json_t *list, const one_arm *a, const json_t *part, unsig
   return json_array_append_new(list, row) != 0 || bad;
 }
 
-/* The pass of a backward or a training run, which has no arms: the region that it is timed by. */
+/* Adds the pass of a backward or a training run, which has no arms: the region that times it. */
 static int add_pass(json_t *list, size_t at, const json_t *record) {
   static const char *const passes[][2] = {{"phase2_backward_input", "backward"},
                                           {"phase3_train_step", "total_step"}};

@@ -39,11 +39,12 @@ typedef struct bs_samples {
   bs_sample_row *row;
   size_t n, room;
 } bs_samples;
-/* 0: out of memory; the list is as it was. */
+/* 0: out of memory; the list is unchanged. */
 int bs_samples_add(bs_samples *list, const bs_sample_row *row);
 void bs_samples_free(bs_samples *list);
 
-/* The bytes of samples.bin of the rows of all lists in turn; the caller frees. BS_NO_MEMORY. */
+/* The bytes of samples.bin with the rows of all lists, one after the other; the caller frees.
+ * BS_NO_MEMORY. */
 int32_t bs_samples_encode(const bs_samples *const *lists, size_t n_lists, uint32_t arms, void **out_data,
                           size_t *out_size, bs_error *err);
 /* Reads them back, appended to `out`. BS_CORRUPT: the head, the size or a record's sum is wrong. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * sha256_ni.c - SHA-256 by the SHA instructions of x86, where the processor has them: four times as fast. */
+ * sha256_ni.c - SHA-256 by the SHA instructions of x86, if the processor has them: four times as fast. */
 #include "lab/store/sha256.h"
 
 #if defined(__x86_64__)
@@ -37,7 +37,7 @@ __attribute__((target("sha,sse4.1"))) static void add_blocks(uint32_t state[8], 
 }
 
 bs_sha256_blocks *bs_sha256_ni(void) {
-  static int known; /* asked once, as in core/base/convert_avx2.c; 0: not yet, 1: no, 2: yes */
+  static int known; /* read once, as in core/base/convert_avx2.c; 0: not yet, 1: no, 2: yes */
   int answer = __atomic_load_n(&known, __ATOMIC_RELAXED);
   if (answer == 0) {
     unsigned a, b = 0, c, d;

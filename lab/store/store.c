@@ -85,7 +85,7 @@ int32_t bs_store_io_error(bs_error *err, int saved_errno, const char *what, cons
   if (saved_errno == ENOSPC || saved_errno == EDQUOT || saved_errno == EFBIG) {
     bs_error_hint(err, "free some space, or choose another folder with --out DIR");
   } else if (saved_errno == EACCES || saved_errno == EPERM || saved_errno == EROFS ||
-             saved_errno == ENOTDIR) {
+             saved_errno == ENOTDIR || saved_errno == ENOENT) {
     bs_error_hint(err, "choose a folder you may write with --out DIR");
   } else if (saved_errno == ELOOP) {
     bs_error_hint(err, "links below the results folder are not followed");
@@ -93,26 +93,33 @@ int32_t bs_store_io_error(bs_error *err, int saved_errno, const char *what, cons
   return BS_IO;
 }
 
-/* out_dir itself, made with its parents where missing; it may be a link, what lies below may not. */
+/* Opens out_dir itself, and creates it with its parents if missing; it may be a link, folders below it may
+ * not. */
 static int32_t open_root(const char *out_dir, int *out_fd, bs_error *err) {
   char path[4096];
   const size_t length = strlen(out_dir);
   if (length == 0 || length >= sizeof path) {
     return bs_error_set(err, BS_CONFIG, "BS-STO-DIR", "logging.out_dir is empty or too long");
   }
+  int denied = 0; /* of a folder that may be there all the same */
+  size_t denied_at = 0;
   for (size_t i = 1; i <= length; i++) {
     if (out_dir[i] != '/' && out_dir[i] != '\0') continue;
     memcpy(path, out_dir, i);
     path[i] = '\0';
-    if (mkdir(path, 0755) != 0 && errno != EEXIST && errno != EROFS && errno != EACCES) {
+    if (mkdir(path, 0755) == 0 || errno == EEXIST) continue;
+    if (errno != EROFS && errno != EACCES && denied == 0)
       return bs_store_io_error(err, errno, "make the folder", path);
-    }
+    if (denied == 0) denied = errno, denied_at = i;
   }
   *out_fd = open(out_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  return *out_fd < 0 ? bs_store_io_error(err, errno, "open the folder", out_dir) : BS_OK;
+  if (*out_fd >= 0) return BS_OK;
+  if (errno != ENOENT || denied == 0) return bs_store_io_error(err, errno, "open the folder", out_dir);
+  path[denied_at] = '\0';
+  return bs_store_io_error(err, denied, "make the folder", path);
 }
 
-/* Replace *fd by its folder `name`, made (and on the disk) where missing. */
+/* Replaces *fd by its folder `name`, which is created (and synced) if missing. */
 static int32_t descend(int *fd, const char *name, const char *shown, bs_error *err) {
   const int made = mkdirat(*fd, name, 0755) == 0;
   if (!made && errno != EEXIST) return bs_store_io_error(err, errno, "make a folder below", shown);
@@ -155,7 +162,7 @@ void bs_store_close(bs_run *run) {
   free(run);
 }
 
-/* What the first record says of the run, so that metrics.jsonl alone is enough. */
+/* Fields on the run that the first record gets, so that metrics.jsonl alone is enough. */
 static int32_t set_first(const bs_run_request *q, bs_run *run, const char *config, bs_error *err) {
   json_t *env = json_loads(q->env, JSON_REJECT_DUPLICATES, NULL), *text = json_string(config);
   json_decref(run->first);
@@ -165,7 +172,7 @@ static int32_t set_first(const bs_run_request *q, bs_run *run, const char *confi
   return run->first != NULL ? BS_OK : bs_no_memory(err, "a run's files");
 }
 
-/* config.yaml for the id about to be tried. */
+/* Writes config.yaml for the id that is tried next. */
 static int32_t write_config(const bs_run_request *q, bs_run *run, bs_error *err) {
   bs_text text = {0};
   int32_t rc = bs_config_set_text(q->config, "run_id", run->id, err);
@@ -190,7 +197,7 @@ static int32_t open_files(const bs_run_request *q, bs_run *run, bs_error *err) {
   return run->metrics_fd < 0 ? bs_store_io_error(err, errno, "create a run below", q->out_dir) : BS_OK;
 }
 
-/* The lock first: fsck takes a temporary folder whose lock is free for one that its writer left. */
+/* Takes the lock first: fsck assumes that the writer of a temporary folder with a free lock has ended. */
 static int32_t fill(const bs_run_request *q, bs_run *run, bs_error *err) {
   char seed[32];
   const int n = snprintf(seed, sizeof seed, "%llu\n", (unsigned long long)q->seed);

@@ -77,7 +77,7 @@ typedef struct source {
   const char *key, *path; /* path: names with dots between them */
 } source;
 
-/* Of every row. */
+/* Fields of every row. */
 static const source of_record[] = {{"run_id", "run_id"},
                                    {"sweep", "sweep"},
                                    {"point", "point"},
@@ -103,7 +103,7 @@ static const source of_record[] = {{"run_id", "run_id"},
                                    {"library_build_id", "library_build_id"},
                                    {"request_key", "request_key"},
                                    {"result_key", "result_key"}};
-/* Of one kernel (`bsrun bench sdpa`). */
+/* Additional fields of a kernel's row (`bsrun bench sdpa`). */
 static const source of_kernel[] = {{"mask", "mask"},
                                    {"flops", "flops"},
                                    {"limit", "performance.binding"},
@@ -114,7 +114,7 @@ static const source of_kernel[] = {{"mask", "mask"},
                                    {"against", "comparison.against"},
                                    {"relative_error", "numeric.relative_rmse"},
                                    {"relative_error_predicted", "numeric.predicted_rmse"}};
-/* Of the row of the method, which a record without arms describes alone. */
+/* Fields of the method's row, the only one of a record without arms. */
 static const source of_method[] = {{"mask", "mask"},
                                    {"median_s", "median_s"},
                                    {"low_s", "low_s"},
@@ -161,7 +161,7 @@ static json_t *at_path(const json_t *object, const char *path) {
   return object == NULL ? NULL : found;
 }
 
-/* A missing value leaves what the row has. */
+/* Copies values; a missing value leaves the row's. */
 static int copy(json_t *row, const json_t *from, const source *table, size_t n) {
   int bad = 0;
   for (size_t i = 0; i < n; i++) {
@@ -180,7 +180,7 @@ static int set_seconds(json_t *row, const char *key, const json_t *value, double
                                : 0;
 }
 
-/* Gates and warnings, where there are any. */
+/* Adds the counts of gates and warnings, if there are any. */
 static int add_counts(json_t *row, const json_t *record) {
   const size_t warnings = json_array_size(json_object_get(record, "measuring_warnings"));
   int bad = 0;
@@ -210,7 +210,7 @@ static int add_regions(json_t *row, const json_t *record) {
   return bad;
 }
 
-/* Phases 2 and 3 have no arms: their time is that of the backward pass, or of a step. */
+/* Adds the time of phases 2 and 3, which have no arms: that of the backward pass, or of a step. */
 static int add_pass_time(json_t *row, const json_t *record) {
   const char *phase = json_string_value(json_object_get(record, "phase"));
   if (phase == NULL) return 0;
@@ -227,7 +227,7 @@ const char *bs_record_clock(const json_t *record) {
   return clock != NULL && strcmp(clock, "events") == 0 ? "device" : "host";
 }
 
-/* A row with every key, null where nothing is known, and what all rows of a record share. */
+/* A row with every key, null if the value is not known, and the fields that all rows of a record share. */
 static json_t *new_row(const bs_summary_run *run, const json_t *record) {
   json_t *row = json_object();
   int bad = row == NULL;
@@ -252,8 +252,8 @@ static int by_value(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* The interval from the sample of this rank (from 0) to that of the same rank from above holds the median
- * with at least 95 %: below its lower end lie so few samples with at most 2.5 % (binomial, 1/2). n >= 6. */
+/* The interval from the sample of this rank (from 0) to that of the same rank from above covers the median
+ * with at least 95 %: with at most 2.5 % so few samples are below it (binomial, 1/2). n >= 6. */
 static size_t low_rank(size_t n) {
   double log_term = -(double)n * log(2.0), below = exp(log_term);
   size_t rank = 0;
@@ -266,7 +266,7 @@ static size_t low_rank(size_t n) {
   return rank;
 }
 
-/* At least 95 % of the median by order statistics, for samples that depend on nothing before them. */
+/* An interval that covers the median with at least 95 % by order statistics, for independent samples. */
 static int add_interval(json_t *row, const json_t *samples) {
   const size_t n = json_array_size(samples);
   if (n < 6 || !json_is_null(json_object_get(row, "low_s"))) return 0;
@@ -293,8 +293,8 @@ static const json_t *comparison_of(const json_t *record, size_t arm, const char 
   return NULL;
 }
 
-/* Arms of `bsrun compare` and `bsrun ladder` are held against one of them, the only one that no comparison
- * names. Their records have a pass. */
+/* The arm with which the others of `bsrun compare` are compared: the only one that no
+ * comparison names. Their records have a pass. */
 static const json_t *reference_of(const json_t *record) {
   const json_t *arms = json_object_get(record, "arms");
   if (json_object_get(record, "pass") == NULL) return NULL;
@@ -310,7 +310,8 @@ static int set_inverse(json_t *row, const char *key, const json_t *value) {
   return number > 0 ? json_object_set_new(row, key, json_real(1 / number)) : 0;
 }
 
-/* A comparison says what the reference is beside the arm of this row: the row says the opposite. */
+/* Adds a comparison to the row of the other side: it describes the reference against this arm, so the row
+ * gets the opposite. */
 static int add_turned(json_t *row, const json_t *comparison, const json_t *reference) {
   const char *word = json_string_value(json_object_get(comparison, "word"));
   if (comparison == NULL) return 0;
@@ -329,7 +330,7 @@ static int fill_arm(json_t *row, const json_t *record, size_t i) {
   const json_t *arm = json_array_get(json_object_get(record, "arms"), i), *reference = reference_of(record);
   const char *name = json_string_value(json_object_get(arm, "name"));
   const json_t *comparison = comparison_of(record, reference != NULL ? 1 : i, name);
-  const int own = reference != NULL ? arm == reference : i == 0; /* what the record says of one arm */
+  const int own = reference != NULL ? arm == reference : i == 0; /* fields of the record on one arm */
   int bad = own && (copy(row, record, of_method, COUNT(of_method)) || add_regions(row, record));
   bad |= copy(row, arm, of_arm, COUNT(of_arm));
   bad |= reference != NULL ? add_turned(row, comparison, reference)

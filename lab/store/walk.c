@@ -64,7 +64,7 @@ static int names_add(names *list, const char *name) {
   return list->name[list->n] != NULL && ++list->n > 0;
 }
 
-/* The folders in a folder, sorted; all that is no folder and no link is left out. */
+/* Lists the subfolders of a folder, sorted; files and links are left out. */
 static int32_t list_folders(int fd, const char *path, names *out, bs_error *err) {
   const int own = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   DIR *dir = own < 0 ? NULL : fdopendir(own);
@@ -88,7 +88,7 @@ static int32_t list_folders(int fd, const char *path, names *out, bs_error *err)
 
 static int32_t walk_into(const walk *w, int fd, const char *path, int depth);
 
-/* The folder `name`; *out_closed: this user may not list it, or not look at what it lists. */
+/* Opens the folder `name`; *out_closed: this user may not list it, or not read its entries. */
 static int open_below(int fd, const char *name, int *out_closed) {
   struct stat st;
   int next = openat(fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -99,8 +99,8 @@ static int open_below(int fd, const char *name, int *out_closed) {
   return -1;
 }
 
-/* One folder `name` of the folder `fd`: a run's, or one that holds others. What vanished meanwhile was
- * removed or renamed by its writer. */
+/* Visits one folder `name` of the folder `fd`: a run's, or one that holds others. A folder that has vanished
+ * was removed or renamed by its writer. */
 static int32_t walk_one(const walk *w, int fd, const char *path, const char *name, int depth) {
   bs_text below = {0};
   int closed = 0;

@@ -30,9 +30,9 @@ __attribute__((format(printf, 3, 4))) static void add(story *s, const char *what
   json_array_append_new(s->rows, json_pack("{s:s, s:o}", "what", what, "answer", bs_env_string(text)));
 }
 
-/* ---- what the ranks did last ----------------------------------------------------------------------- */
+/* ---- last work of the ranks ------------------------------------------------------------------------ */
 
-/* Ranks that have entered fewer collectives than another: who is waited for. */
+/* Names the ranks that have entered fewer collectives than another: the others wait for them. */
 static void add_behind(story *s, const json_t *ranks) {
   json_int_t most = -1, behind = 0;
   char list[200] = "";
@@ -86,7 +86,7 @@ static void add_log(story *s) {
 
 /* ---- committed runs -------------------------------------------------------------------------------- */
 
-/* Gates that are data (they have a stage) say what was seen, in numbers, and what to do. */
+/* Gates that are data (they have a stage) describe the measurement, in numbers, and the advice. */
 static void add_gates(story *s, const json_t *record) {
   const json_t *gates = json_object_get(record, "gates");
   for (size_t i = 0; i < json_array_size(gates); i++) {
@@ -115,7 +115,8 @@ static void add_comparisons(story *s, const json_t *record) {
   }
 }
 
-/* Of a kernel: which one, of which problem, and its time beside its bound and the best other one. */
+/* Describes a kernel: its name and problem, and its time compared with its bound and with the best other
+ * one. */
 static void add_kernel(story *s, const json_t *record) {
   const json_t *p = json_object_get(record, "performance"), *c = json_object_get(record, "comparison"),
                *ratio = json_object_get(c, "ratio");
@@ -123,10 +124,10 @@ static void add_kernel(story *s, const json_t *record) {
   if (!json_is_number(json_object_get(p, "p50_us"))) return;
   char pairs[300] = "";
   if (json_is_number(ratio))
-    snprintf(pairs, sizeof pairs, "; %.3g times as fast as %.200s [%.3g, %.3g]: %.20s",
-             json_number_value(ratio), bs_get_text(c, "against"),
-             json_number_value(json_object_get(c, "ratio_low")),
-             json_number_value(json_object_get(c, "ratio_high")), bs_get_text(c, "word"));
+    snprintf(pairs, sizeof pairs, "; speedup %.3g [%.3g, %.3g] against %.160s: %.20s",
+             json_number_value(ratio), json_number_value(json_object_get(c, "ratio_low")),
+             json_number_value(json_object_get(c, "ratio_high")), bs_get_text(c, "against"),
+             bs_get_text(c, "word"));
   add(s, "time", "p50 %.4g us a call, %.3g %% of the bound (%s)%s",
       json_number_value(json_object_get(p, "p50_us")), json_number_value(json_object_get(p, "bound_percent")),
       bs_get_text(p, "binding"), pairs);
@@ -162,7 +163,7 @@ static void tell_committed(story *s, const bs_folder_run *run) {
       : kernel ? "bsrun runs show RUN has all numbers and gates; the command in RUN/env.json repeats it"
       : failed ? "bsrun run --config RUN/config.yaml repeats it; a longer --timeout tells a slow rank from a "
                  "hung one"
-               : "bsrun run --config RUN/config.yaml --dump DIR writes the tensors of the gates that did not "
+               : "bsrun run --config RUN/config.yaml --to DIR writes the tensors of the gates that did not "
                  "pass");
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * why.h - what became of a run, in rows of words: its state, its error, what each rank did last, and what to
- * do next. Also of a run that is not committed, or damaged. */
+ * why.h - the fate of a run, in rows of words: its state, its error, the last work of each rank, and the next
+ * step. Also for a run that is not committed, or damaged. */
 #ifndef BS_LAB_STORE_WHY_H
 #define BS_LAB_STORE_WHY_H
 #include <jansson.h>

@@ -21,7 +21,8 @@ static int is_open_key(const char *key) {
   return 0;
 }
 
-/* Where plugins come from is of the whole sweep: its points are planned by one process. */
+/* Does the key choose the source of plugins? Such keys apply to the whole sweep: one process plans its
+ * points. */
 static int is_of_plugins(const char *key) {
   return strcmp(key, "plugin") == 0 || strncmp(key, "plugin_", 7) == 0;
 }
@@ -32,7 +33,7 @@ static int32_t check_key(const char *key, bs_error *err) {
   const bs_key *keys = bs_schema_keys(&count);
   const bs_key *found = bs_schema_find(key);
   if (found != NULL && is_of_plugins(key)) {
-    bs_error_set(err, BS_USAGE, "BS-SWEEP-AXIS", "%s is of the whole sweep and cannot vary", key);
+    bs_error_set(err, BS_USAGE, "BS-SWEEP-AXIS", "%s applies to the whole sweep; it cannot be an axis", key);
     bs_error_hint(err, "--plugin FILE gives all points a plugin; vary method, backend or plugins.NAME.KEY");
     return BS_USAGE;
   }
@@ -59,13 +60,14 @@ static int32_t add_value(json_t *values, const char *text, bs_error *err) {
   return BS_OK;
 }
 
-/* 4k is 4096 where the key takes a whole number; other texts are as they are. */
+/* Adds 4k as 4000 if the key takes a whole number, and phases and masks by their one name. Other texts are
+ * unchanged. */
 static int32_t add_plain(json_t *values, const char *key, const char *text, bs_error *err) {
   char number[32];
   int64_t whole;
   const bs_key *known = bs_schema_find(key);
-  if (known == NULL || known->type != BS_KEY_INT || !bs_parse_i64(text, 1, &whole))
-    return add_value(values, text, err);
+  if (known == NULL || known->type != BS_KEY_INT || !bs_parse_size(text, &whole))
+    return add_value(values, bs_full_name(key, text), err);
   snprintf(number, sizeof number, "%lld", (long long)whole);
   return add_value(values, number, err);
 }
@@ -88,12 +90,13 @@ static int read_range(const char *text, range *out) {
   out->sign = *sign;
   const char *const all[] = {out->first, out->last, out->by};
   for (size_t i = 0; i < 3; i++)
-    if (!bs_parse_i64(all[i], 1, &whole) && !bs_parse_f64(all[i], &number)) return 0;
+    if (!bs_parse_size(all[i], &whole) && !bs_parse_f64(all[i], &number)) return 0;
   return 1;
 }
 
 static int32_t bad_range(const char *text, bs_error *err) {
-  bs_error_set(err, BS_USAGE, "BS-SWEEP-RANGE", "'%.60s' does not reach its end", text);
+  bs_error_set(err, BS_USAGE, "BS-SWEEP-RANGE", "range '%.60s' is empty or never reaches its last value",
+               text);
   bs_error_hint(err, "FIRST:LAST*FACTOR with FACTOR above 1, or FIRST:LAST+STEP with STEP above 0");
   return BS_USAGE;
 }
@@ -113,7 +116,7 @@ static int32_t add_whole(json_t *values, const char *text, const range *r, const
   return of[0] <= of[1] ? BS_OK : bad_range(text, err);
 }
 
-/* Numbers with a point: the end is in the range when it is met but for rounding. */
+/* Adds numbers with a point: the end is in the range if it is reached except for rounding. */
 static int32_t add_real(json_t *values, const char *text, const range *r, bs_error *err) {
   double first = 0, last = 0, by = 0;
   char number[40];
@@ -136,7 +139,7 @@ static int32_t add_text(json_t *values, const char *key, const char *text, bs_er
   int64_t of[3];
   if (text[0] == '\0') return bs_error_set(err, BS_USAGE, "BS-SWEEP-AXIS", "%s has an empty value", key);
   if (!read_range(text, &r)) return add_plain(values, key, text, err);
-  if (bs_parse_i64(r.first, 1, &of[0]) && bs_parse_i64(r.last, 1, &of[1]) && bs_parse_i64(r.by, 1, &of[2]))
+  if (bs_parse_size(r.first, &of[0]) && bs_parse_size(r.last, &of[1]) && bs_parse_size(r.by, &of[2]))
     return add_whole(values, text, &r, of, err);
   return add_real(values, text, &r, err);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * axis.h - what a sweep varies: "N=512:4096*2" is one axis, several axes are their product, and a batch file
+ * axis.h - the axes of a sweep: "N=512:4096*2" is one axis, several axes are their product, and a batch file
  * has one product a line. Text only: nothing is composed or opened here. */
 #ifndef BS_LAB_SWEEP_AXIS_H
 #define BS_LAB_SWEEP_AXIS_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * check.c - what each planned point would be, asked in a child process: the supervisor opens no plugin, and
- * one that ends the process costs the answers that it would have given (points.h). */
+ * check.c - checks each planned point in a child process. The supervisor opens no plugin; if a plugin ends
+ * the child, only its answers are lost (points.h). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,16 +20,16 @@
 #include "lab/sweep/declared.h"
 #include "lab/sweep/points.h"
 
-enum { MAX_DEATHS = 16 }; /* of children that ask: then the rest is left unchecked */
+enum { MAX_DEATHS = 16 }; /* of children that check: then the other points stay unchecked */
 
 typedef struct check {
   bs_context *context;
   const char *quiet_dir;
   const json_t *constants;
-  int refused_only; /* those that were refused are asked again, and no others */
+  int refused_only; /* only the refused points are checked again */
 } check;
 
-/* The next point from i on that is to be asked; the number of all when there is none. */
+/* The next point, from i on, that must be checked; the number of all points if there is none. */
 static size_t next_asked(const check *c, const json_t *points, size_t i) {
   for (; i < json_array_size(points); i++) {
     const json_t *point = json_array_get(points, i);
@@ -41,7 +41,7 @@ static size_t next_asked(const check *c, const json_t *points, size_t i) {
 
 /* ---- in the child ---------------------------------------------------------------------------- */
 
-/* Adds the text of what is left of the tree without `paths`. */
+/* Adds the text of the tree without `paths`. */
 static int32_t add_text(bs_sha256 *h, const bs_node *tree, const char *const *paths, size_t n,
                         bs_error *err) {
   bs_text text = {0};
@@ -51,10 +51,11 @@ static int32_t add_text(bs_sha256 *h, const bs_node *tree, const char *const *pa
   return rc;
 }
 
-/* `same`: equal sums ask for the same run, whatever the words. *out_layer: equal ones share their choices. */
+/* `same`: equal sums request the same run, also with other words. *out_layer: equal ones share their
+ * choices. */
 static int32_t identify(const bs_experiment *e, uint32_t world, bs_sha256 *same, char out_layer[65],
                         bs_error *err) {
-  /* The mask is last in the one list: a method that has none does not depend on it. */
+  /* The mask is last in this list: a method without masks does not depend on it. */
   static const char *const labels[] = {"run_id", "config_paths", "logging", "sweep", "mask"};
   static const char *const beside[] = {"run_id", "config_paths", "logging",       "sweep",
                                        "phase",  "experiment",   "workload.seed", "mask"};
@@ -70,7 +71,7 @@ static int32_t identify(const bs_experiment *e, uint32_t world, bs_sha256 *same,
   return rc;
 }
 
-/* Seconds of one forward; 0: not known. By the kernel's rates where they are stored, else by the bound. */
+/* Seconds of one forward; 0: not known. By the kernel's rates if they are stored, else by the bound. */
 static double predict(const check *c, const bs_experiment *e) {
   bs_subject subject;
   bs_arm_case arms[BS_ARMS_MAX];
@@ -152,7 +153,7 @@ static json_t *answer_of(const check *c, const json_t *point) {
   return answer;
 }
 
-/* What one child is asked: all from a point on. */
+/* The request to one child: all points from `first` on. */
 typedef struct asked {
   const check *c;
   const json_t *points;
@@ -198,7 +199,7 @@ static void take(json_t *point, const json_t *answer, json_t *seen) {
     json_object_set(point, "duplicate_of", (json_t *)(uintptr_t)first);
 }
 
-/* One child, which asks from *at on until it is done or dies. *at: the point that answers next. */
+/* Runs one child, which checks from *at on until it is done or dies. *at: the next point to be answered. */
 static int32_t ask(const check *c, json_t *points, json_t *seen, size_t *at, bs_error *err) {
   asked a = {c, points, *at};
   bs_text text = {0};
@@ -217,7 +218,7 @@ static int32_t ask(const check *c, json_t *points, json_t *seen, size_t *at, bs_
   return rc;
 }
 
-/* The point at which a child died is left unchecked, and another child asks those behind it. */
+/* If a child dies, its current point stays unchecked, and another child checks the points after it. */
 static int32_t ask_all(const check *c, json_t *points, bs_error *err) {
   const size_t n = json_array_size(points);
   size_t at = next_asked(c, points, 0);

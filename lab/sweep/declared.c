@@ -13,11 +13,11 @@
 #include "lab/store/store.h"
 #include "lab/sweep/axis.h"
 
-/* ---- what is declared ------------------------------------------------------------------------ */
+/* ---- declared values ------------------------------------------------------------------------- */
 
 static int is_power_of_two(const char *text) {
   int64_t n;
-  return bs_parse_i64(text, 0, &n) && n > 0 && (n & (n - 1)) == 0;
+  return bs_parse_i64(text, &n) && n > 0 && (n & (n - 1)) == 0;
 }
 
 /* A set of a knob is parts with commas between them. */
@@ -50,7 +50,7 @@ typedef struct expansion {
   const json_t *settings;
 } expansion;
 
-/* Of plugins that cannot be opened there are none. */
+/* Lists algorithms; plugins that cannot be opened contribute none. */
 static void algorithms(bs_context *context, json_t *values) {
   for (uint32_t i = 0; i < bs_plugin_count(context); i++) {
     bs_plugin_info info = {.struct_size = sizeof info};
@@ -65,7 +65,7 @@ static void algorithms(bs_context *context, json_t *values) {
   }
 }
 
-/* None where the point's method is none, or declares no values of the option. */
+/* Lists values of a method's option; none if the point's method is unknown or declares no values. */
 static void of_method(const expansion *x, const json_t *point, const char *option, json_t *values) {
   const char *word = json_string_value(json_object_get(point, "method.name"));
   const bs_method *method = NULL;
@@ -123,7 +123,7 @@ static void expand_point(const expansion *x, const json_t *point, json_t *out) {
   json_decref(points);
 }
 
-/* All points, but no more than tell that they are too many. */
+/* Answers with all points, up to one more than are allowed. */
 static void answer(void *user, int fd) {
   const expansion *x = user;
   size_t i;
@@ -151,7 +151,7 @@ static int wants_all(const json_t *settings) {
 }
 
 int32_t bs_sweep_hear(void (*say)(void *user, int fd), void *user, bs_text *out, bs_error *err) {
-  bs_hearing h = {.say = say, .user = user, .silence_s = 60.0}; /* that is opening what one point names */
+  bs_hearing h = {.say = say, .user = user, .silence_s = 60.0}; /* time for opening what one point names */
   const int failed = bs_hear(&h, out);
   if (failed != 0)
     return bs_error_errno(err, BS_NO_MEMORY, "BS-SWEEP-FORK", failed, "cannot check the points");

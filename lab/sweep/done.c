@@ -8,13 +8,12 @@
 #include "lab/store/read.h"
 #include "lab/sweep/points.h"
 
-/* What a run says, best first: a run that is right wins over one that is not, and both over one that broke
- * off. */
+/* Ranks the verdict of a run: a right run wins over a wrong one, and both win over an interrupted one. */
 static int rank_of(int32_t said) {
   return said == BS_OK ? 2 : said == BS_POINT_OPEN ? 0 : 1;
 }
 
-/* A run that broke off says nothing of its point. */
+/* The verdict of a run on its point; an interrupted run has none. */
 static int32_t said_by(const json_t *row, const char *status) {
   if (strcmp(status, "ok") == 0) return BS_OK;
   if (strcmp(status, "not passed") != 0) return BS_POINT_OPEN;
@@ -27,7 +26,7 @@ static void add(json_t *by, const char *name, int32_t said) {
     json_object_set_new(by, name, json_integer(said));
 }
 
-/* What runs say, by "<request key>" and by "<point> <phase>". */
+/* Sorts the verdicts of runs by "<request key>" and by "<point> <phase>". */
 static void sort_rows(const json_t *rows, json_t *by_key, json_t *by_point) {
   size_t i;
   const json_t *row;

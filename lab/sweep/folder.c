@@ -33,11 +33,11 @@ static int32_t make(const bs_sweep_folder *folder, bs_error *err) {
 static int32_t must_be_new(const bs_sweep_folder *folder, const char *id, bs_error *err) {
   if (faccessat(folder->fd, "plan.jsonl", F_OK, 0) != 0) return BS_OK;
   bs_error_set(err, BS_BUSY, "BS-SWEEP-EXISTS", "%.200s is there already", folder->path);
-  bs_error_hint(err, "--resume %.64s goes on with it, --id NAME gives this one another name", id);
+  bs_error_hint(err, "--resume %.64s goes on with it, --run-id NAME gives this one another name", id);
   return BS_BUSY;
 }
 
-/* The holder's number stands in the file, for who comes second. */
+/* Takes the lock. The file has the holder's number, for the next process. */
 static int32_t lock(bs_sweep_folder *folder, bs_error *err) {
   char text[32] = "";
   folder->lock_fd = openat(folder->fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
@@ -64,7 +64,7 @@ int32_t bs_sweep_folder_open(const char *root, const char *id, int existing, bs_
                              bs_error *err) {
   bs_text path = {0};
   *out = (bs_sweep_folder){.fd = -1, .lock_fd = -1};
-  int32_t rc = bs_store_check_name(existing ? "--resume" : "--id", id, err);
+  int32_t rc = bs_store_check_name(existing ? "--resume" : "--run-id", id, err);
   if (rc != BS_OK) return rc;
   bs_text_printf(&path, "%s/%s", root, id);
   if (path.failed) {

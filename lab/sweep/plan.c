@@ -72,7 +72,7 @@ int32_t bs_plan_write(const bs_sweep_folder *folder, const json_t *header, const
   if (failed == 0) failed = bs_out_rename(folder->fd, "plan.jsonl.tmp", "plan.jsonl");
   if (failed == 0 && fsync(folder->fd) != 0) {
     failed = errno;
-    unlinkat(folder->fd, "plan.jsonl", 0); /* the caller is told that there is none */
+    unlinkat(folder->fd, "plan.jsonl", 0); /* the caller gets an error, so no plan may remain */
   }
   bs_text_free(&text);
   if (failed == 0) return BS_OK;

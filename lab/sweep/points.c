@@ -17,7 +17,7 @@ typedef struct varied {
   bs_compose_request q;
   char **sets;
   size_t n;
-  bs_node *given; /* what the --set of the request say */
+  bs_node *given; /* the --set values of the request */
 } varied;
 
 static const char **word_of(bs_compose_request *q, const char *key) {
@@ -112,7 +112,7 @@ static int32_t add_phase(json_t *point, bs_context *context, bs_node *config, bs
   return rc;
 }
 
-/* Of one phase its own key. */
+/* Sets a point's key: with one phase that phase's key. */
 static void set_key(json_t *point) {
   char hex[65];
   const json_t *keys = json_object_get(point, "keys");
@@ -135,7 +135,7 @@ static int32_t compose_phase(varied *v, bs_context *context, const char *phase, 
   int32_t rc = bs_compose(&q, &composed, err);
   if (rc != BS_OK) return rc;
   *out_given = composed.phase_given != 0;
-  if (phase == NULL && !*out_given) { /* asked in both phases, below */
+  if (phase == NULL && !*out_given) { /* both phases are checked below */
     bs_config_free(composed.config);
     return BS_OK;
   }

@@ -45,7 +45,7 @@ int32_t bs_sweep_begin(const char *root, const char *id, json_t *header, json_t 
   return rc;
 }
 
-/* A point that was not right is none to be run again, but it is told as it was when it ran. */
+/* A point that was wrong does not run again; its earlier result is reported. */
 static void set_before(bs_point_outcome *o, int32_t said) {
   if (said == BS_POINT_OPEN || o->state == BS_POINT_TWIN) return;
   o->before = 1;
@@ -80,7 +80,7 @@ int32_t bs_sweep_resume(const char *root, const char *id, bs_context *context, i
     rc = bs_point_rekey(context, json_array_get(out->points, i), &changed, err);
   }
   if (rc == BS_OK) rc = find_done(out, any_build, err);
-  /* What was running when its supervisor was killed could not be cleaned up then. */
+  /* Cleans up after points that were running when their supervisor was killed. */
   if (rc == BS_OK && fstatat(out->folder.fd, "plan.jsonl", &st, 0) == 0)
     bs_leftover_segments((double)st.st_mtim.tv_sec);
   return rc;
@@ -132,8 +132,8 @@ static void on_began(void *user, const bs_task *task) {
   tell(user, task->id, NULL);
 }
 
-/* Does the failure of one point mean that no other can be stored? The folder is tried, too: a point may have
- * failed for want of space without saying so. What is too large for the memory is a matter of that point. */
+/* Does the failure of one point mean that no other can be stored? The folder is also tested: a point may have
+ * failed for lack of disk space without reporting it. Too little memory concerns only that point. */
 static int32_t room_for_more(const running *r, int64_t i, const bs_point_outcome *o, bs_error *err) {
   if (o->code != bs_status_exit_code(BS_IO)) return BS_OK;
   if (o->said != NULL && strstr(o->said, "[BS-STO-IO]") != NULL)

@@ -16,7 +16,7 @@
 #include "lab/store/store.h"
 
 enum { MAX_JOBS = 64, MAX_WORDS = 64 };
-#define GRACE_S 5.0 /* from being asked to end until being killed */
+#define GRACE_S 5.0 /* from the request to end until the kill */
 
 typedef struct job {
   bs_process process; /* pid 0: free */
@@ -32,9 +32,9 @@ typedef struct tasks {
   uint32_t jobs, running;
   job job[MAX_JOBS];
   int signal_fd, signal;
-  sigset_t mask; /* as it was */
+  sigset_t mask; /* the previous mask */
   double ends_at;
-  int32_t rc; /* not BS_OK: nothing more is begun */
+  int32_t rc; /* not BS_OK: no further task starts */
   bs_error *err;
 } tasks;
 
@@ -98,7 +98,7 @@ static void close_job(job *j) {
   memset(j, 0, sizeof *j);
 }
 
-/* Without a pidfd the end of a point could not be waited for: no point is begun. */
+/* Without a pidfd the end of a point cannot be waited for, so no point starts. */
 static int32_t start_task(const tasks *t, job *j, const bs_task *task, bs_error *err) {
   int failed = open_input(j, task->input);
   if (failed == 0) failed = start(t, j);
@@ -125,7 +125,7 @@ static void begin(tasks *t, job *j, bs_task *task) {
   if (t->o->began != NULL) t->o->began(t->o->user, task);
 }
 
-/* As many as may run beside each other, in order. */
+/* Starts as many tasks, in order, as may run at the same time. */
 static void begin_next(tasks *t) {
   while (!stopping(t) && t->next < t->n && t->running < t->jobs) {
     bs_task *task = &t->of[t->next];
@@ -203,7 +203,7 @@ static void look_at_clocks(tasks *t) {
   }
 }
 
-/* Milliseconds until one of the clocks is due; -1: none is. */
+/* Milliseconds until the next deadline; -1: there is none. */
 static int wait_ms(const tasks *t) {
   double at = t->rc == BS_OK && t->signal == 0 ? t->ends_at : 0.0;
   for (uint32_t i = 0; i < t->jobs; i++) {

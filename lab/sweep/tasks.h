@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * tasks.h - the supervisor: runs tasks as children, one after the other or several at once, each with a
- * deadline and all with a budget, and leaves nothing of them behind. */
+ * tasks.h - the supervisor. It runs tasks as children, one after the other or several at the same time, each
+ * with a deadline and all with a time budget, and leaves no files or processes of them. */
 #ifndef BS_LAB_SWEEP_TASKS_H
 #define BS_LAB_SWEEP_TASKS_H
 #include <stddef.h>
@@ -14,8 +14,8 @@ enum bs_task_state {
 };
 
 typedef struct bs_task {
-  char *input; /* what stands in its file */
-  int alone;   /* nothing runs beside it */
+  char *input; /* the content of its file */
+  int alone;   /* nothing else may run at the same time */
   int64_t id;  /* the caller's */
   int state, code;
   double seconds;
@@ -28,13 +28,13 @@ typedef struct bs_tasks_options {
   uint32_t jobs;
   double deadline_s, budget_s;                                      /* 0: none */
   void (*began)(void *user, const bs_task *task);                   /* may be NULL */
-  int32_t (*ended)(void *user, const bs_task *task, bs_error *err); /* not BS_OK: nothing more is begun */
+  int32_t (*ended)(void *user, const bs_task *task, bs_error *err); /* not BS_OK: no further task starts */
   void *user;
 } bs_tasks_options;
 
-/* Runs all. *out_signal: the signal (SIGINT, SIGTERM, SIGHUP) that ended it, after the running tasks had it
- * and ended; a second signal kills them. BS_DEADLINE (BS-SWEEP-BUDGET) when the budget was used up; what
- * `ended` returned. Not thread-safe: the process has one thread, and its children are all ours. */
+/* Runs all. *out_signal: the signal (SIGINT, SIGTERM, SIGHUP) that ended it, after the running tasks got it
+ * and ended; a second signal kills them. BS_DEADLINE (BS-SWEEP-BUDGET): the budget is used up; or the error
+ * of `ended`. Not thread-safe: the process must have one thread, and no other children. */
 int32_t bs_tasks_run(bs_task *tasks, size_t n, const bs_tasks_options *options, int *out_signal,
                      bs_error *err);
 void bs_tasks_free(bs_task *tasks, size_t n);

@@ -11,7 +11,7 @@
 #include "lab/sweep/points.h"
 
 static const bs_lines_words words = {"BS-SWEEP-IO", "BS-SWEEP-LOCK",
-                                     "remove the sweep's tuned.jsonl to tune anew", 1};
+                                     "remove the sweep's tuned.jsonl to tune again", 1};
 
 typedef struct tuning {
   bs_sweep *s;
@@ -19,7 +19,7 @@ typedef struct tuning {
   bs_lines lines;
 } tuning;
 
-/* Does a point of this layer ask for this now? After a plugin was rebuilt none does. */
+/* Does a point of this layer need the key now? After a plugin was rebuilt none does. */
 static int is_asked_for(const bs_sweep *sweep, const json_t *layer, const json_t *key) {
   size_t i;
   const json_t *point;
@@ -29,7 +29,7 @@ static int is_asked_for(const bs_sweep *sweep, const json_t *layer, const json_t
   return 0;
 }
 
-/* A line {layer, build, request_key, choices: [text]}; it holds for what serves now. */
+/* A line {layer, build, request_key, choices: [text]}; valid with the current plugins. */
 static enum bs_line judge(void *user, const json_t *entry) {
   const json_t *choices = json_object_get(entry, "choices"), *build = json_object_get(entry, "build"),
                *layer = json_object_get(entry, "layer"), *key = json_object_get(entry, "request_key");
@@ -54,7 +54,7 @@ static int32_t open_lines(tuning *t, bs_error *err) {
   return BS_OK;
 }
 
-/* What a tuning says is one line {"choices": [...]}. */
+/* A tuning prints one line {"choices": [...]}. */
 static int32_t on_ended(void *user, const bs_task *task, bs_error *err) {
   tuning *t = user;
   const json_t *point = json_array_get(t->s->points, (size_t)task->id);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * card.c - the score card: a row for each op and fault of a subject, how many were as specified, the
- * slowest, and of the first that was not what it did and the command that repeats it. Text, TAP or JSON. */
+ * card.c - the score card: a row for each op and fault of a subject, the number of cases that met the
+ * specification, the slowest, and for the first that did not its behaviour and the command that repeats it.
+ * Text, TAP or JSON. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * judge.c - is what a child did as specified: exit code, time, the one error line with the culprit,
- * the op and the site, and nothing left behind. One sentence says the first thing that is not. */
+ * judge.c - compares the behaviour of a child with its specification: exit code, time, the one error line
+ * with the culprit, the op and the site, and no leftovers. One sentence names the first difference. */
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -28,7 +28,7 @@ void bs_torture_wanted(const bs_torture_case *c, int codes[2]) {
   if (c->subject->kind != BS_TORTURE_BACKEND) return;
   if (c->fault == BS_TORTURE_TRUNCATE)
     codes[0] = 6; /* a row that one rank did not compute is a wrong number */
-  /* Kernels ask for memory by a call that tells no reason: their error is out of memory. */
+  /* Kernels take memory by a call that returns no reason: their error is out of memory. */
   if (c->fault == BS_TORTURE_ERR && strcmp(c->op, "alloc") == 0) codes[1] = 10;
 }
 
@@ -45,7 +45,8 @@ static int names_rank(const char *text, uint32_t rank) {
   return 0;
 }
 
-/* Who is to blame is said by the message; "; rank N" behind it only says who speaks. */
+/* Removes the speaker: the message names the culprit, and "; rank N" after it only names the rank that
+ * reports. */
 static void without_speaker(char *line) {
   char *hint = strstr(line, "; hint: ");
   if (hint != NULL) *hint = '\0';
@@ -69,12 +70,12 @@ static int is_pairwise(const char *op) {
   return strcmp(op, "send") == 0 || strcmp(op, "recv") == 0 || strcmp(op, "exchange") == 0;
 }
 
-/* In a collective that all ranks enter the others know the op and the site. */
+/* Checks the op and the site: in a collective that all ranks enter, the others know both. */
 static void check_place(const bs_torture_case *c, const char *line, char *why, size_t size) {
   const int comm = c->subject->kind != BS_TORTURE_BACKEND;
   if (!comm || is_pairwise(c->op) || c->fault == BS_TORTURE_FLIP || c->fault == BS_TORTURE_NAN) return;
-  /* A death is seen at once, by ranks that are in the messages before a barrier too: then the line has the
-   * last call that the dead rank has come back from. */
+  /* All ranks notice the end of a process immediately, also those in the messages before a barrier. Then the
+   * line has the last call that the dead rank completed. */
   const int done = strstr(line, " has ended after ") != NULL ||
                    (strstr(line, " has ended; its last call: ") != NULL && strstr(line, ", done") != NULL);
   if (c->fault == BS_TORTURE_KILL && strcmp(c->op, "barrier") == 0 && done) return;
@@ -84,14 +85,13 @@ static void check_place(const bs_torture_case *c, const char *line, char *why, s
     snprintf(why, size, "the error line does not name the call site: %.220s", line);
 }
 
-/* A wrong partial sum of one rank is in every rank's result: the gates cannot say whose it was. */
+/* A wrong partial sum of one rank is in every rank's result: the gates cannot name the rank. */
 static int is_summed(const bs_torture_case *c) {
   return c->subject->kind == BS_TORTURE_BACKEND && c->fault >= BS_TORTURE_FLIP &&
          c->fault <= BS_TORTURE_TRUNCATE;
 }
 
-/* The messages of an algorithm pass on what is wrong, and that a rank waits: of several ranks another one may
- * be blamed. */
+/* The messages of an algorithm pass a wrong value, or a wait, on: another rank may be blamed. */
 static int is_passed_on(const bs_torture_case *c) {
   if (strcmp(c->op, "exchange") != 0 || c->fault == BS_TORTURE_ERR) return 0;
   return c->world_size > 2 || c->fault == BS_TORTURE_FLIP || c->fault == BS_TORTURE_NAN;
@@ -116,9 +116,9 @@ static void check_line(const bs_torture_case *c, const char *errors, char *why, 
     check_place(c, full, why, size);
 }
 
-/* ---- what is left --------------------------------------------------------------------------- */
+/* ---- leftovers ------------------------------------------------------------------------------ */
 
-static const char *left_file; /* the callback of nftw has no argument of its own */
+static const char *left_file; /* the callback of nftw has no user argument */
 static char left_name[160];
 
 static int on_file(const char *path, const struct stat *st, int type, struct FTW *f) {
@@ -139,7 +139,7 @@ void bs_torture_remove(const char *folder) {
   nftw(folder, on_remove, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-/* A run folder that holds anything must be finished, and say what became of it. */
+/* Checks that a run folder with any content is finished, and reports the end of its run. */
 static void check_run(const bs_torture_case *c, const char *folder, char *why, size_t size) {
   char path[400];
   const char *method = c->subject->kind == BS_TORTURE_BACKEND ? "row_parallel" : c->subject->name;
@@ -164,7 +164,7 @@ static void check_run(const bs_torture_case *c, const char *folder, char *why, s
   free(done);
 }
 
-/* Shared memory whose name holds the child's number. */
+/* Checks shared memory whose name holds the child's number. */
 static void check_memory(pid_t pid, char *why, size_t size) {
   char number[24];
   DIR *dir = opendir("/dev/shm");

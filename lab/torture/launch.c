@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * launch.c - how the ranks of a communicator come to be. torture.h. */
+ * launch.c - how the ranks of a communicator start. torture.h. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -23,8 +23,8 @@ const char *bs_torture_comm_of(int launch) {
                                           : "threads";
 }
 
-/* An ATTACHED one is asked whether it joins processes that bsrun starts; one that does not is of an MPI.
- * BS_TORTURE_LAUNCHES: one thread drives all ranks. */
+/* Asks a communicator how it starts. An ATTACHED one either joins processes that bsrun starts, or belongs to
+ * an MPI. BS_TORTURE_LAUNCHES: one thread drives all ranks. */
 static int ask(const question *q) {
   bs_context *context = NULL;
   const bs_comm *found = NULL;
@@ -47,7 +47,7 @@ static void answer(void *user) {
   _exit(ANSWER + ask(user));
 }
 
-/* It is about to be tortured for a reason: it is asked in a child. */
+/* The plugin may be faulty: a child process asks it. */
 static int ask_in_child(const bs_torture *t, const char *comm) {
   question q = {t->config, comm};
   const bs_child child = {.run = answer,

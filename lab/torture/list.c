@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * list.c - what is injected where: a clean run of every world tells how often each rank calls what;
- * each rank x op x call x fault that makes sense is a case. */
+ * list.c - lists the cases. A clean run of every world counts the calls of each rank; each useful combination
+ * of rank, op, call and fault is a case. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +29,7 @@ void bs_torture_plan_text(const bs_torture *t, const bs_torture_case *c, char *o
   out[0] = '\0';
   if (c->fault == BS_TORTURE_NONE) return;
   if (c->fault == BS_TORTURE_DELAY) snprintf(ms, sizeof ms, ",ms=%.0f", t->deadline * 200.0);
-  /* Of an MPI messages are waited for 0.3 s longer (docs/launch-mpi.md). */
+  /* With MPI a message has 0.3 s more to arrive (docs/launch.md). */
   if (c->fault == BS_TORTURE_LATE)
     snprintf(ms, sizeof ms, ",ms=%.0f",
              t->deadline * 1600.0 + (c->subject->launch == BS_TORTURE_MPI ? 500.0 : 0.0));
@@ -58,8 +58,8 @@ static int has_result(const char *op) {
   return strcmp(op, "exchange") == 0;
 }
 
-/* The first alloc of a device is in the rehearsal that chooses kernels: a rank runs it alone, so that nobody
- * waits for one who hangs there. */
+/* The call at which a fault may start. The first alloc of a device is in the rehearsal that chooses kernels.
+ * There a rank runs alone, so no other rank would notice its hang. */
 static uint64_t first_call(const bs_torture_case *like, const char *op, uint64_t calls) {
   return like->subject->kind == BS_TORTURE_BACKEND && strcmp(op, "alloc") == 0 && calls > 1 ? 1 : 0;
 }
@@ -69,7 +69,7 @@ static int wanted_call(const bs_torture *t, uint64_t seq, uint64_t calls) {
   return seq == 0 || (!t->quick && (seq == calls / 2 || seq == calls - 1));
 }
 
-/* Nothing asked for: everything. */
+/* Is it requested? Without the option everything is. */
 static int asked(const bs_torture *t, const char *option, const char *value) {
   int any = 0;
   for (size_t i = 0; i < t->n_given; i++) {
@@ -80,7 +80,8 @@ static int asked(const bs_torture *t, const char *option, const char *value) {
   return !any;
 }
 
-/* What only a thread that sleeps can do. A rank of a communicator that hangs waits for what never comes. */
+/* Does the fault need a sleeping thread? A rank of a communicator that hangs waits for a message that never
+ * comes. */
 static int needs_time(const bs_torture_subject *s, int fault) {
   return fault == BS_TORTURE_DELAY || fault == BS_TORTURE_LATE ||
          (fault == BS_TORTURE_HANG && s->kind == BS_TORTURE_BACKEND);
@@ -133,7 +134,7 @@ static uint64_t all_calls(const tally *one) {
   return all;
 }
 
-/* Of each rank the tally of the world that made most calls: a rehearsal before it makes few or none. */
+/* For each rank the tally of the world with most calls: a rehearsal before it makes few or none. */
 static tally *best_tallies(const char *text, uint32_t world_size, uint32_t *out_found) {
   tally *best = calloc(world_size, sizeof *best), *one = calloc(1, sizeof *one);
   *out_found = 0;
@@ -160,7 +161,7 @@ static int32_t add_tallies(bs_torture *t, const bs_torture_case *clean, const ch
   if (!good) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
   if (found == like.world_size || like.world_size == 1) return BS_OK;
   return bs_error_set(err, BS_PLUGIN, "BS-TORTURE-COUNT",
-                      "the clean run of %s %s on %u ranks told the calls of %u of them",
+                      "the clean run of %s %s on %u ranks reported the calls of only %u of them",
                       bs_torture_kind_names[like.subject->kind], like.subject->name, like.world_size, found);
 }
 
@@ -192,12 +193,13 @@ int32_t bs_torture_list(bs_torture *t, const bs_torture_subject *s, bs_error *er
     rc = bs_torture_run(t, t->n_cases - 1, err);
     if (rc != BS_OK) return rc;
     const bs_torture_case done = t->cases[t->n_cases - 1];
-    t->n_cases--; /* what it counts is kept, not the run */
+    t->n_cases--; /* only its counts are kept */
     if (done.why[0] != '\0') {
       rc = clean_failed(t, &done, err);
       continue;
     }
-    const double allowed = done.seconds * (double)t->jobs; /* it ran alone, a case has others beside it */
+    const double allowed = done.seconds * (double)t->jobs; /* it ran alone, but a case shares the machine with
+                                                            * others */
     if (allowed > t->clean_seconds) t->clean_seconds = allowed;
     rc = add_tallies(t, &done, t->clean.data, err);
   }

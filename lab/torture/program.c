@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * program.c - see program.h. Values are small whole numbers: every order of summation gives the same. Data
- * lie in host memory, so the ranks are those of the backend ref. */
+ * program.c - see program.h. Values are small whole numbers: every order of summation gives the same result.
+ * Data are in host memory, so the ranks are those of the backend ref. */
 #include "lab/torture/program.h"
 
 #include <stdio.h>
@@ -14,7 +14,7 @@
 typedef struct job {
   bs_case_kept kept;
   uint32_t world_size;
-  int has[BS_COLL_COUNT_]; /* what the communicator lacks is not called */
+  int has[BS_COLL_COUNT_]; /* kinds that the communicator lacks are not called */
   bs_torture_request request;
 } job;
 
@@ -29,7 +29,7 @@ typedef struct size {
   const char *name;
   uint64_t rows, count;
 } size;
-static const size sizes[] = {{"small", 3, 5}, {"large", 17, 301}}; /* within a slot; read where they lie */
+static const size sizes[] = {{"small", 3, 5}, {"large", 17, 301}}; /* inside a slot; read in place */
 
 static float value(uint32_t rank, uint64_t i) {
   return (float)((i * 7u + rank * 13u) % 21u) - 10.0f;
@@ -41,7 +41,7 @@ static float sum(uint32_t P, uint64_t i) {
   return total;
 }
 
-/* Element [row, col] of what the call gives this rank; *out_from: the rank it came from, P: all of them. */
+/* Element [row, col] of this rank's result; *out_from: the rank it came from, P: all of them. */
 static float expected(const call *c, uint64_t row, uint64_t col, uint32_t *out_from) {
   *out_from = c->P;
   switch (c->kind) {
@@ -147,7 +147,7 @@ static int32_t one(bs_rank *rank, const job *j, const size *s, uint32_t kind, ui
   return run_call(rank, &c, err);
 }
 
-/* One message at a time, so that who waits for whom does not hang on the order of clocks. */
+/* Sends one message at a time, so that the waiting rank does not depend on timing. */
 static int32_t messages(bs_rank *rank, const job *j, const size *s, bs_error *err) {
   const uint32_t me = bs_rank_get_api()->rank(rank), P = j->world_size;
   int32_t rc = BS_OK;
@@ -200,7 +200,7 @@ static int32_t get_counts(void *user, uint32_t rank, bs_parcel *p, bs_error *err
   return BS_OK;
 }
 
-/* How often the ranks of other processes called what, to rank 0. */
+/* Collects on rank 0 how often the ranks of other processes called each kind. */
 static int32_t gather_counts(job *j, bs_world *world, bs_error *err) {
   bs_parcel mine = {0};
   if (j->request.counts == NULL || !bs_exchange_joint(world)) return BS_OK;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * run.c - the child processes: bsrun itself, each in a separate folder and process group. Several run
- * beside each other, for most of them wait for a deadline. A child that outlives every deadline is killed,
- * and its case fails. */
+ * run.c - the child processes: bsrun itself, each in a separate folder and process group. Several run at the
+ * same time, because most of them wait for a deadline. A child that exceeds every deadline is killed, and its
+ * case fails. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,7 +69,7 @@ static void finish(bs_torture *t, job *j) {
   c->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
   c->code = p->killed ? -2 : WIFSIGNALED(status) ? -1 : WEXITSTATUS(status);
   bs_torture_judge(t, c, j->folder, p, pid);
-  kill(-pid, SIGKILL); /* judge has reported what it left running */
+  kill(-pid, SIGKILL); /* judge has reported its leftovers */
   if (c->fault == BS_TORTURE_NONE) {
     bs_text_free(&t->clean);
     bs_text_append(&t->clean, p->out.data, p->out.size);
@@ -116,7 +116,7 @@ static void stop_all(job *jobs, size_t n) {
   }
 }
 
-/* One look at those that run: judges who has ended, kills who is late. Returns how many ended. */
+/* Checks the running children once: judges those that have ended, kills late ones. Returns how many ended. */
 static size_t look(bs_torture *t, job *jobs) {
   size_t ended = 0;
   for (size_t i = 0; i < t->jobs; i++) {

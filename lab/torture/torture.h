@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * torture.h - faults injected at every call of every rank, each run in a child process and judged: launch.c
- * (how ranks come to be), list.c (what is injected where), words.c (the command of a child), run.c (child
- * processes), judge.c (is it as specified), card.c (the score card). docs/torture.md has the rules. */
+ * torture.h - injects faults at every call of every rank, each in a judged child process: launch.c (how ranks
+ * start), list.c (which fault at which call), words.c (the command of a child), run.c (child processes),
+ * judge.c (compares with the specification), card.c (the score card). docs/torture.md has the rules. */
 #ifndef BS_LAB_TORTURE_TORTURE_H
 #define BS_LAB_TORTURE_TORTURE_H
 #include "blockshock/blockshock.h"
@@ -22,7 +22,7 @@ enum bs_torture_fault {
   BS_TORTURE_STOP = 8,
   BS_TORTURE_FAULTS = 9
 };
-/* How ranks come to be; -1 where it is not asked for: as the communicator has them. */
+/* The way ranks are started; -1: not requested, as the communicator does it. */
 enum bs_torture_launch {
   BS_TORTURE_THREADS = 0,
   BS_TORTURE_PROCESSES = 1,
@@ -35,7 +35,7 @@ typedef struct bs_torture_subject {
   uint32_t kind; /* enum bs_torture_kind */
   char name[64];
   int launch; /* of its worlds */
-  int driven; /* one thread goes through all ranks, so no rank can sleep */
+  int driven; /* one thread drives all ranks, so no rank can sleep */
 } bs_torture_subject;
 
 /* One child: a fault at a call of a rank, or the clean run (fault BS_TORTURE_NONE). */
@@ -73,8 +73,8 @@ typedef struct bs_torture {
   bs_torture_case *cases;
   size_t n_cases, capacity;
   double began;
-  bs_text clean;                                                       /* what the last clean run has said */
-  void (*ended)(const struct bs_torture *t, const bs_torture_case *c); /* NULL: nothing to say */
+  bs_text clean;                                                       /* the output of the last clean run */
+  void (*ended)(const struct bs_torture *t, const bs_torture_case *c); /* NULL: no reports */
   void (*note)(int quiet, const char *text);
 } bs_torture;
 
@@ -85,10 +85,10 @@ extern const char *const bs_torture_launch_names[BS_TORTURE_LAUNCHES];
 const char *bs_torture_value(const bs_torture *t, const char *name);
 
 /* launch.c */
-/* How the ranks of a communicator come to be (NULL: of the default one), which a child process asks it.
- * *out_driven: one thread drives all of them (BS_LAUNCH_DRIVEN). */
+/* How the ranks of a communicator (NULL: of the default one) are started; a child process asks it.
+ * out_driven: one thread drives all of them (BS_LAUNCH_DRIVEN). */
 int bs_torture_launch_of(const bs_torture *t, const char *comm, int *out_driven);
-/* The communicator where none is named. */
+/* The communicator that is used by default. */
 const char *bs_torture_comm_of(int launch);
 
 /* list.c: runs the clean run of each world of the subject and adds its cases. */
@@ -101,22 +101,22 @@ void bs_torture_plan_text(const bs_torture *t, const bs_torture_case *c, char *o
 int bs_torture_words(const bs_torture *t, const bs_torture_case *c, const char *folder,
                      char *words[BS_TORTURE_WORDS]);
 void bs_torture_words_free(char *words[BS_TORTURE_WORDS]);
-/* The same as one line for a shell. The caller frees. */
+/* The command as one line for a shell. The caller frees. */
 char *bs_torture_command(const bs_torture *t, const bs_torture_case *c);
 
-/* run.c: runs cases [first, n) of t->cases, t->jobs at once, and judges each. */
+/* run.c: runs cases [first, n) of t->cases, t->jobs at the same time, and judges each. */
 int32_t bs_torture_run(bs_torture *t, size_t first, bs_error *err);
 
-/* judge.c: fills c->why from what the child said, which has been taken, and its folder, which is removed.
- * pid: its own, and its group's. */
+/* judge.c: fills c->why from the output of the child, which has been reaped, and its folder, which is
+ * removed. pid: of the child and its group. */
 void bs_torture_judge(const bs_torture *t, bs_torture_case *c, const char *folder, const bs_process *child,
                       pid_t pid);
-/* How many processes are left of the child whose folder this is, whatever group and parent they have by now;
- * they are ended. What has just been killed is given time to go. */
+/* Ends the remaining processes of the child whose folder this is, in any group and with any parent, and
+ * returns their number. Processes that have just been killed get time to end. */
 unsigned bs_torture_end_left(const char *folder);
 /* Removes a folder and all in it. */
 void bs_torture_remove(const char *folder);
-/* The exit codes that are as specified: the second one is -1 where there is only one. */
+/* The specified exit codes: the second one is -1 if there is only one. */
 void bs_torture_wanted(const bs_torture_case *c, int out_codes[2]);
 /* Seconds after the deadline; more under mpirun, whose ranks wait for rank 0 and which ends others slowly. */
 double bs_torture_grace(const bs_torture_case *c);

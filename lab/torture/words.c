@@ -101,9 +101,9 @@ int bs_torture_words(const bs_torture *t, const bs_torture_case *c, const char *
     put(&w, "torture");
     put_given(t, &w);
     put_pair(&w, "comm", c->subject->name);
-    put(&w, "--ranks");
+    put(&w, "-P");
     put(&w, "%u", c->world_size);
-    put(&w, "--deadline");
+    put(&w, "--timeout");
     put(&w, "%g", t->deadline);
     if (c->subject->launch != BS_TORTURE_THREADS)
       put(&w, "--launch=%s", bs_torture_launch_names[c->subject->launch]);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * cache.c - see cache.h. The file is read with distrust: anyone may have edited or torn it. */
+ * cache.c - see cache.h. Every entry is checked on reading: users may have edited the file, crashes may have
+ * cut it. */
 #include "lab/tune/cache.h"
 
 #include <stdio.h>
@@ -16,7 +17,7 @@ static int is_text(const json_t *object, const char *key) {
   return json_is_string(json_object_get(object, key));
 }
 
-/* What was measured of a candidate, where it was. */
+/* Are the numbers of a measured candidate valid, if there are any? */
 static int is_measured(const json_t *row) {
   static const char *const numbers[] = {"ratio", "low", "high", "seconds", "default_seconds", "pairs"};
   for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {

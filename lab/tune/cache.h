@@ -16,14 +16,13 @@ typedef struct bs_tune_cache {
  * then, and writes nowhere). */
 int32_t bs_tune_cache_open(const char *path, bs_tune_cache *out, bs_error *err);
 void bs_tune_cache_close(bs_tune_cache *cache);
-/* 1, with a line for the reader: some lines are no entries. */
+/* 1, with a line for the reader: some lines are not entries. */
 int bs_tune_cache_broken(const bs_tune_cache *cache, char *out, size_t size);
-/* The newest entry with the key of `asked` that knows each of its candidates as it is now (same name, same
- * plugin file, same answer), whose choice is one of them, and whose search left out what `restriction` says
- * (--provider, --knob, --where of `bsrun tune`; {}: nothing). restriction NULL: nothing, else anything. NULL:
- * none. */
+/* The newest entry with the key of `asked` that has each of its current candidates (same name, same plugin
+ * file, same answer), whose choice is one of them, and whose search had the restrictions `restriction`
+ * (--provider, --knob, --where of `bsrun tune`; {}: none). restriction NULL: any. NULL: no entry. */
 const json_t *bs_tune_cache_find(const bs_tune_cache *cache, const json_t *asked, const json_t *restriction);
-/* A new entry of what was asked ({key, default, candidates}): results ([{name, ...}]) become fields of their
+/* A new entry for a query ({key, default, candidates}): results ([{name, ...}]) become fields of their
  * candidates. NULL: out of memory. */
 json_t *bs_tune_entry(const bs_tune_cache *cache, const json_t *asked, const char *choice,
                       const json_t *results);

@@ -51,7 +51,7 @@ static void close_arm(contest *c, uint32_t index, watched *w) {
   w->open = 0;
 }
 
-/* Both arms in other places of the memory: what a place costs is no difference between them. */
+/* Opens both arms at other addresses, so that the effect of an address is no difference between them. */
 static int32_t open_anew(void *user, uint32_t build, bs_error *err) {
   contest *c = user;
   close_arm(c, c->index, &c->other);
@@ -133,7 +133,7 @@ static int32_t compare(void *user, uint64_t point, uint32_t effort, double *out_
     return rc;
   }
   const int32_t stands = c->standard.open ? BS_OK : open_arm(c, 0, &c->standard, err);
-  if (stands != BS_OK) return stands; /* the other one failed while both were opened anew */
+  if (stands != BS_OK) return stands; /* arm 0 failed while both were reopened */
   const bs_comparison *found = rc == BS_OK ? &s->arm[1].comparison : NULL;
   json_t *row = rc == BS_OK ? comparison_json(s) : failed_json(&why);
   *out_share = found != NULL && found->word == BS_WORD_FASTER ? 1.0 / found->ratio : INFINITY;

@@ -13,11 +13,11 @@ typedef struct bs_contest {
   uint32_t n; /* arms, the default included: 2 or more */
   void *user;
   const char *const *names;
-  /* At most two are open at once, arm 0 during all comparisons. An arm other than 0 that fails, here or in a
-   * batch, is out, with its error; arm 0's error ends the contest. */
+  /* At most two arms are open at the same time, arm 0 during all comparisons. If another arm fails, here or
+   * in a batch, it drops out, with its error; an error of arm 0 ends the contest. */
   int32_t (*open)(void *user, uint32_t arm, bs_sampler_arm *out, bs_error *err);
   void (*close)(void *user, uint32_t arm);
-  int anew; /* both arms are opened anew between groups of pairs, so that no build decides */
+  int anew; /* both arms are reopened between groups of pairs, so that no single build decides */
 } bs_contest;
 
 /* seconds: of all comparisons together. host may be NULL. *out_results: [{name, word, ratio, low, high,
@@ -26,8 +26,8 @@ typedef struct bs_contest {
  * the sentence. */
 int32_t bs_contest_run(const bs_contest *contest, double seconds, double margin, const bs_sampler_host *host,
                        uint32_t *out_winner, json_t **out_results, bs_error *err);
-/* Why an arm's row of the results may be another one tomorrow: it failed for want of memory or time, the
- * machine was disturbed, or the time was up before an UNCLEAR comparison had its pairs, and (hurried) it was
- * less than usual. NULL: it lasts. Lives as long as the row. */
+/* The reason why an arm's row may change in a later contest. It failed for lack of memory or time, or the
+ * machine was disturbed. Or the time ended before an UNCLEAR comparison had its pairs, and (hurried) it was
+ * less than usual. NULL: the row lasts. The text lives as long as the row. */
 const char *bs_contest_passing(const json_t *row, int hurried);
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * internal.h - what tune.c (decides) and measure.c (measures) share. */
+ * internal.h - shared parts of tune.c (decides) and measure.c (measures). */
 #ifndef BS_LAB_TUNE_INTERNAL_H
 #define BS_LAB_TUNE_INTERNAL_H
 #include "lab/case/arms.h"
@@ -19,7 +19,7 @@ void bs_tuner_say(const bs_tuner *tuner, int detail, const char *fmt, ...)
 /* One product of an experiment. */
 typedef struct bs_decision {
   const json_t *asked; /* {key, default, candidates} */
-  uint32_t arm;        /* the first world that asks for it */
+  uint32_t arm;        /* the first world that requests it */
   const char *choice;  /* "cpu:packed" */
   const char *knobs;   /* of a pin: "{tokens=48}"; "" none */
   const char *origin;  /* "default", "cache", "measured", "pinned" */
@@ -36,13 +36,13 @@ typedef struct bs_tuning {
   bs_arm_case arms[BS_ARMS_MAX];
   json_t *asked;
   bs_decision *decisions;
-  size_t n, waiting[BS_ARMS_MAX]; /* waiting: undecided when asked */
+  size_t n, waiting[BS_ARMS_MAX]; /* waiting: undecided at the request */
 } bs_tuning;
 
-/* Measure the undecided products (origin "default") of one world together, the others as they are decided;
- * remembers their entries and decides them. why: what stands against measuring, "" nothing. */
+/* Measures the undecided products (origin "default") of one world together, with the others as decided;
+ * records their entries and decides them. why: the reason not to measure, "" for none. */
 int32_t bs_tune_measure(const bs_tuning *of, uint32_t arm, double seconds, char why[160], bs_error *err);
-/* "KEY -> NAME{knobs}", `other` (NULL: none) in the place of what was chosen. The caller frees; NULL: out of
+/* "KEY -> NAME{knobs}", with `other` (NULL: none) instead of the choice. The caller frees; NULL: out of
  * memory. */
 char *bs_decision_pin(const bs_decision *decision, const char *other);
 /* Is it one of this world that has two candidates, and is it still the default? */

@@ -87,7 +87,7 @@ static int32_t arm_open(void *user, uint32_t arm, bs_sampler_arm *out, bs_error 
 
 /* ---- results -------------------------------------------------------------------------------- */
 
-/* A line a candidate: "KEY: cpu:packed; cpu:dnnl: 0.86 times as fast as cpu:packed". */
+/* A line a candidate: "KEY: cpu:packed; cpu:dnnl: speedup 0.86 against cpu:packed". */
 static void tell(const bs_tuner *tuner, const json_t *entry) {
   size_t i;
   const json_t *c;
@@ -100,8 +100,8 @@ static void tell(const bs_tuner *tuner, const json_t *entry) {
   }
 }
 
-/* Does what was found of a product hold only today? Then the default serves this run, and the next one
- * measures again. */
+/* Is the result for a product only valid now? Then the default serves this run, and the next one measures
+ * again. */
 static int is_passing(job *j, bs_decision *d, int wins, const json_t *results) {
   size_t i;
   const json_t *r;
@@ -139,7 +139,7 @@ static int32_t settle(job *j, uint32_t winner, const json_t *results, bs_error *
   return BS_OK;
 }
 
-/* Two copies of the weights are held at a time. 1 when they fit. */
+/* Two copies of the weights exist at a time. 1: they fit. */
 static int fits_memory(const bs_case *c, char why[160]) {
   const uint64_t each = BS_DTYPE_BYTES(c->spec.w_dtype);
   const double available = (double)bs_memory_available(""),
@@ -150,8 +150,8 @@ static int fits_memory(const bs_case *c, char why[160]) {
   return 0;
 }
 
-/* The default itself may be too slow to pack, or not run: then the phase says so, with a folder. The host has
- * no clock of its own: its user is the progress's. */
+/* Runs the contest. The default itself may be too slow to pack, or fail: then the phase reports that, with a
+ * run folder. The host only reports progress, so its user is the progress's. */
 static int32_t contest(job *j, double seconds, char why[160], bs_error *err) {
   const bs_contest of = {.n = j->n_names, .user = j, .names = j->names, .open = arm_open, .close = arm_close};
   const bs_sampler_host host = {.user = j->of->tuner->options.progress_user,

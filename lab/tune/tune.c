@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * tune.c - decides every product of an experiment, and writes the decisions where the run, its record and a
- * replay find them. */
+ * tune.c - decides every product of an experiment, and writes the decisions to the places where the run, its
+ * record and a replay read them. */
 #include "lab/tune/tune.h"
 
 #include <stdarg.h>
@@ -80,7 +80,7 @@ int bs_decision_waits(const bs_decision *d, uint32_t arm) {
   return d->arm == arm && strcmp(d->origin, "default") == 0 && has_rivals(d);
 }
 
-/* ---- what is known -------------------------------------------------------------------------- */
+/* ---- known choices -------------------------------------------------------------------------- */
 
 static const bs_node *first_pin(const bs_experiment *e) {
   const bs_node *list = bs_config_find(e->config, "tune.choices");
@@ -100,7 +100,7 @@ static int32_t check_pins(const bs_experiment *e, bs_error *err) {
   return BS_OK;
 }
 
-/* What a text of tune.choices pins for a key; NULL: it is another one's. */
+/* The choice that a text of tune.choices pins for a key; NULL: the text is for another key. */
 static const char *pin_for(const bs_node *item, const char *key) {
   const size_t length = strlen(key);
   return item->kind == BS_NODE_SCALAR && strncmp(item->text, key, length) == 0 &&
@@ -116,8 +116,7 @@ const char *bs_tune_pinned(const bs_experiment *e, const char *key) {
   return pin;
 }
 
-/* The candidate that a pin names: with its plugin, or by its name alone; its knobs do not matter. NULL: none.
- */
+/* The candidate that a pin names: with its plugin, or only by its name; knobs are ignored. NULL: none. */
 static const char *pinned_candidate(const json_t *asked, const char *pin) {
   size_t i;
   const json_t *c;
@@ -181,7 +180,7 @@ static void give_reason(bs_tuning *w, uint32_t arm, const char *why) {
   }
 }
 
-/* Why nothing of this world is to be measured; NULL: measure. */
+/* The reason to measure nothing of this world; NULL: measure. */
 static const char *reason_not_to(const bs_tuning *w, uint32_t arm) {
   const bs_case *c = &w->arms[arm].c;
   if (w->tuner->cache.lines.path == NULL) return "not measured: there is no tuning file";
@@ -210,7 +209,7 @@ static int32_t measure(bs_tuning *w, bs_error *err) {
   return rc;
 }
 
-/* ---- what is written ------------------------------------------------------------------------ */
+/* ---- results -------------------------------------------------------------------------------- */
 
 static json_t *record_of(const bs_decision *d) {
   json_t *row = json_pack("{s:O,s:s,s:O,s:s}", "key", json_object_get(d->asked, "key"), "choice", d->choice,
@@ -241,8 +240,8 @@ static int is_asked(const bs_tuning *w, const bs_node *item) {
   return 0;
 }
 
-/* Pins with knobs of what no build asks for: a plan over packed weights may, of a pass or a batch of its own.
- */
+/* Keeps pins with knobs for keys that no build requests: a plan over packed weights may request them, for
+ * another pass or batch. */
 static int32_t keep_unasked(bs_tuning *w, bs_error *err) {
   for (const bs_node *item = first_pin(w->e); item != NULL; item = item->next) {
     const char *knobs = item->kind == BS_NODE_SCALAR ? strrchr(item->text, '{') : NULL;
@@ -294,7 +293,7 @@ int32_t bs_tuner_choose(bs_tuner *tuner, bs_experiment *e, bs_error *err) {
     if (asking == BS_OK && rc == BS_OK) rc = write_choices(&w, err);
     bs_subject_close(&w.subject);
   }
-  if (asking != BS_OK) /* the phase fails with the same words, or its run says that nobody was asked */
+  if (asking != BS_OK) /* the phase fails with the same message, or its run records that nothing was asked */
     e->choice_record = json_pack("[{s:s,s:o}]", "origin", "default", "why", bs_env_string(why.message));
   free(w.decisions);
   json_decref(w.asked);
@@ -353,7 +352,7 @@ static void compared(const json_t *row, const char *standard, char *out, size_t 
   if (bs_tune_text(row, "failed")[0] != '\0')
     snprintf(out, size, "failed: %.120s", bs_tune_text(row, "failed"));
   else if (strcmp(word, "FASTER") == 0 || strcmp(word, "SLOWER") == 0)
-    snprintf(out, size, "%.2f times as fast as %s", json_number_value(json_object_get(look, "ratio")),
+    snprintf(out, size, "speedup %.2f against %s", json_number_value(json_object_get(look, "ratio")),
              standard);
   else if (strcmp(word, "SAME") == 0)
     snprintf(out, size, "as fast as %s", standard);

@@ -228,13 +228,13 @@ static int32_t check_path(const char *path, int *out_segments, bs_error *err) {
   return BS_OK;
 }
 
-/* The map entry at path, made (with the maps above it) where missing. */
+/* The map entry at path, created (with the maps above it) if missing. */
 static int32_t reach(bs_node *root, const char *path, bs_node **out_entry, bs_error *err) {
   bs_node *node = root;
   const char *key = path;
   while (*key != '\0') {
     size_t length = strcspn(key, ".");
-    if (node->kind == BS_NODE_NULL) node->kind = BS_NODE_MAP; /* "model:" with nothing below it */
+    if (node->kind == BS_NODE_NULL) node->kind = BS_NODE_MAP; /* "model:" without a value */
     bs_node *child = bs_config_child(node, key, length);
     if (child == NULL) {
       child = bs_node_new(BS_NODE_NULL);
@@ -254,7 +254,7 @@ static int32_t reach(bs_node *root, const char *path, bs_node **out_entry, bs_er
   return BS_OK;
 }
 
-/* What a merged file would do with `value` (used up, also on error) at `entry`. */
+/* Merges `value` (used up, also on error) into `entry`, as a later file does. */
 static int32_t put_value(bs_node *root, bs_node *entry, bs_node *value, bs_error *err) {
   int32_t rc = BS_OK;
   if (entry->kind != BS_NODE_MAP || (value->kind != BS_NODE_MAP && value->kind != BS_NODE_NULL)) {
@@ -320,12 +320,12 @@ int32_t bs_config_set_text(bs_node *root, const char *path, const char *text, bs
     bs_config_free(value);
     return bs_config_no_memory(err);
   }
-  /* A number stays readable as one; what YAML would read otherwise is marked as text. */
+  /* A number stays readable as one; a text that YAML would read otherwise is marked as text. */
   value->quoted = !bs_config_plain_safe(text);
   return set_node(root, path, value, err);
 }
 
-/* 0011, 1e3, .5, -1, yes, null: no string for a reader that knows nothing of our keys. */
+/* 0011, 1e3, .5, -1, yes, null: other YAML readers do not read these as strings. */
 static int reads_as_no_string(const char *text) {
   static const char *const words[] = {"null", "y", "n", "yes", "no", "on", "off", "true", "false"};
   const char *at = text + (*text == '-' || *text == '+');

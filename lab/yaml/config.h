@@ -11,7 +11,7 @@ enum bs_node_kind { BS_NODE_NULL = 0, BS_NODE_SCALAR = 1, BS_NODE_LIST = 2, BS_N
 typedef struct bs_node bs_node;
 struct bs_node {
   uint32_t kind;
-  uint32_t quoted; /* scalar was quoted: a string whatever it looks like */
+  uint32_t quoted; /* scalar was quoted: a string for any content */
   char *key;       /* when a map entry */
   char *text;      /* scalar */
   bs_node *first;  /* children in order */
@@ -35,13 +35,14 @@ BS_API const bs_node *bs_config_find(const bs_node *root, const char *path);
  * bs_config_merge. */
 BS_API int32_t bs_config_set(bs_node *root, const char *path, const char *yaml_value, bs_error *err);
 BS_API int32_t bs_config_set_text(bs_node *root, const char *path, const char *text, bs_error *err);
-/* Gives a scalar another text; where it was written stays. It is quoted where YAML needs that, and a string
- * (is_string) also where any reader of YAML would take it for a number, a truth value or a date. */
+/* Gives a scalar another text; the place where it was written stays. It is quoted if YAML needs that. A
+ * string (is_string) is also quoted if a reader of YAML would take it for a number, a truth value or a
+ * date. */
 BS_API int32_t bs_config_put_text(bs_node *scalar, const char *text, int is_string, bs_error *err);
 /* Takes the map entry at path out, and maps above it that it leaves empty. */
 BS_API void bs_config_remove(bs_node *root, const char *path);
-/* Typed reads, of whole numbers also with k, M or G (1024): the default when absent or null; BS_CONFIG with
- * the place when of another type. */
+/* Typed reads, of whole numbers also with a unit (bs_parse_size): the default when absent or null; BS_CONFIG
+ * with the place when of another type. */
 BS_API int32_t bs_config_i64(const bs_node *root, const char *path, int64_t fallback, int64_t *out,
                              bs_error *err);
 BS_API int32_t bs_config_f64(const bs_node *root, const char *path, double fallback, double *out,

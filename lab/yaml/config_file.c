@@ -11,10 +11,12 @@
 #include "lab/yaml/config.h"
 #include "lab/yaml/config_internal.h"
 
+/* A file that is not there is no wrong configuration. */
 static int32_t fail_read(bs_error *err, const char *path, int saved_errno) {
-  bs_error_errno(err, BS_CONFIG, "BS-CFG-READ", saved_errno, "cannot be read");
+  const int32_t code = saved_errno == ENOENT || saved_errno == ENOTDIR ? BS_INPUT : BS_CONFIG;
+  bs_error_errno(err, code, "BS-CFG-READ", saved_errno, "cannot be read");
   bs_error_where(err, "%.150s", path);
-  return BS_CONFIG;
+  return code;
 }
 
 /* Reads one byte more than the cap, so that a file that grows meanwhile is noticed, too. */

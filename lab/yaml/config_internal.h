@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * config_internal.h - what the files of the config tree share: caps, node building, UTF-8. Private to
+ * config_internal.h - shared parts of the config tree: limits, node building, UTF-8. Private to
  * lab/yaml/config*.c. */
 #ifndef BS_LAB_YAML_CONFIG_INTERNAL_H
 #define BS_LAB_YAML_CONFIG_INTERNAL_H
@@ -16,7 +16,7 @@ enum {
 /* The code point at text, its length (1-4) as result; 0 when it is not UTF-8 (overlong forms, surrogates
  * and values beyond U+10FFFF included). size > 0. */
 size_t bs_utf8_next(const char *text, size_t size, uint32_t *out_point);
-/* YAML's printable characters: what may stand in a file as it is. */
+/* YAML's printable characters: those that need no escape in a file. */
 int bs_yaml_printable(uint32_t point);
 /* A plain scalar that means null. */
 int bs_yaml_null_word(const char *text);

@@ -10,8 +10,8 @@ static int is_alnum(char c) {
   return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-/* Narrower than YAML's own rule for plain scalars in block context: what it refuses is quoted, which is
- * never wrong. */
+/* Narrower than YAML's own rule for plain scalars in block context: texts that it refuses are quoted, which
+ * is never wrong. */
 int bs_config_plain_safe(const char *text) {
   size_t size = strlen(text);
   if (bs_yaml_null_word(text)) return 0;
@@ -35,7 +35,7 @@ static void put_quoted(bs_text *out, const char *text) {
   for (size_t i = 0; i < size;) {
     uint32_t point = 0;
     size_t n = bs_utf8_next(text + i, size - i, &point);
-    if (n == 0) { /* not from our parser: keep the output valid */
+    if (n == 0) { /* not from this parser: keep the output valid */
       point = 0xfffd;
       n = 1;
       bs_text_append(out, "\xef\xbf\xbd", 3);

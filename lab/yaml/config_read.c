@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * config_read.c - reading a config tree: finding by path and typed reads, strict about types. What a
- * number may look like is bs_parse_i64's and bs_parse_f64's rule (text.c): decimal, finite, in range.
- * Nothing is changed: thread-safe on a shared tree. */
+ * config_read.c - reads a config tree: finding by path and typed reads, strict about types. bs_parse_i64 and
+ * bs_parse_f64 (text.c) define the form of a number: decimal, finite, in range. Nothing is changed:
+ * thread-safe on a shared tree. */
 #include <stdio.h>
 #include <string.h>
 
@@ -84,12 +84,12 @@ static int32_t scalar_at(const bs_node *root, const char *path, const char *want
 }
 
 int32_t bs_config_i64(const bs_node *root, const char *path, int64_t fallback, int64_t *out, bs_error *err) {
-  const char *wanted = "an integer of 64 bits";
+  const char *wanted = BS_SIZE_FORM;
   const bs_node *node;
   int64_t value = fallback;
   int32_t rc = scalar_at(root, path, wanted, &node, err);
   if (rc != BS_OK) return rc;
-  if (node != NULL && (node->quoted || !bs_parse_i64(node->text, 1, &value))) {
+  if (node != NULL && (node->quoted || !bs_parse_size(node->text, &value))) {
     return bs_config_type_error(node, path, wanted, err);
   }
   *out = value;

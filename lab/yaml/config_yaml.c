@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * config_yaml.c - YAML text into config nodes: libyaml's events, our caps. Bytes are checked first (size,
- * UTF-8, no BOM, no NUL or control bytes), then each event is either one of the few we accept or an error
- * with its place. Nothing is expanded, so memory stays in proportion to the file. Thread-safe. */
+ * config_yaml.c - converts YAML text into config nodes: events of libyaml, with this parser's limits. Bytes
+ * are checked first (size, UTF-8, no BOM, no NUL or control bytes). Then each event is either one of the few
+ * accepted ones or an error with its place. Nothing is expanded, so memory is proportional to the file.
+ * Thread-safe. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -167,7 +168,7 @@ static int32_t add_node(builder *b, const yaml_event_t *event, bs_node **out_nod
   return BS_OK;
 }
 
-/* The node that the event's value goes into. */
+/* The node for the event's value. */
 static int32_t value_node(builder *b, const yaml_event_t *event, bs_node **out_node) {
   frame *top = b->depth > 0 ? &b->stack[b->depth - 1] : NULL;
   if (top != NULL && top->node->kind == BS_NODE_MAP) {
@@ -236,7 +237,7 @@ static int32_t on_scalar(builder *b, const yaml_event_t *event) {
     if (!plain || length > 0) {
       return fail_event(b, event, "BS-CFG-ROOT", "a configuration must be a map of keys, found a value");
     }
-    rc = add_node(b, event, &node); /* "---" and nothing else: an empty file */
+    rc = add_node(b, event, &node); /* only "---": an empty file */
     if (rc == BS_OK) node->kind = BS_NODE_MAP;
     return rc;
   }

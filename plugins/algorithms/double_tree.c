@@ -112,9 +112,9 @@ static int32_t schedule(void *state, const bs_coll_shape *shape, uint32_t rank,
 }
 
 /* The bound of that paper: (2 ceil(log2 p) + 2 k) (alpha + n beta / 2 k) for k chunks a tree, and twice as
- * much for an all-reduce. It holds where latencies of messages overlap. Where a latency holds the port the
- * schedule may take 8 % more: the paper also gives the edges two colours, so that a rank never receives twice
- * at once. */
+ * much for an all-reduce. It holds if latencies of messages overlap. If a latency blocks the port, the
+ * schedule may take 8 % more: the paper also colours the edges with two colours, so that a rank never
+ * receives two messages at the same time. */
 static int32_t cost(void *state, const bs_coll_shape *shape, const bs_link *link, double *out_seconds,
                     bs_error *err) {
   const int32_t rc = need_kind("double_tree", kinds, shape, err);

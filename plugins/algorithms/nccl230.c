@@ -58,7 +58,7 @@ static const bs_param_desc *const params[] = {&descs[0], &descs[1], &descs[2], &
 static const double base_us[N_ALGOS][N_PROTOS] = {{6.8, 14, 8.4}, {6.6, 14, 8.4}};
 static const double hop_us[N_HOPS][N_ALGOS][N_PROTOS] = {
     {{.6, 1.25, 4}, {.6, 1.9, 3.4}}, {{1, 1.9, 4}, {1, 2.5, 5.7}}, {{5, 8.5, 14}, {2.7, 4, 14}}};
-/* What a tree reaches of its rate, for 64 B, 128 B, ... 512 MB. */
+/* The share of its rate that a tree reaches, for 64 B, 128 B, ... 512 MB. */
 static const double tree_share[N_PROTOS][24] = {
     {1, 1, 1, 1, .9, .8, .7, .7, .7, .7, .6, .5, .4, .4, .5, .6, .7, .8, .9, 1, 1, 1, 1, 1},
     {1, 1, 1, 1, 1, .9, .8, .8, .8, .7, .6, .6, .6, .6, .6, .6, .8, .9, .9, .9, .9, 1, 1, 1},

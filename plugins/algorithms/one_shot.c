@@ -16,7 +16,7 @@ static uint64_t slot_of(const bs_coll_shape *shape, uint32_t rank) {
   return shape->kind == BS_COLL_REDUCE_SCATTER ? range_block(shape, rank).count : 0;
 }
 
-/* What `from` sends to `to`, as elements of its IN. */
+/* The elements of IN that `from` sends to `to`. */
 static range sent(const bs_coll_shape *shape, uint32_t from, uint32_t to) {
   const range nothing = {0, 0}, own = {0, range_block(shape, from).count};
   switch (shape->kind) {
@@ -31,7 +31,7 @@ static range sent(const bs_coll_shape *shape, uint32_t from, uint32_t to) {
   }
 }
 
-/* Where `rank` puts what comes from `from`. */
+/* The place where `rank` stores the data from `from`. */
 static range placed(const bs_coll_shape *shape, uint32_t rank, uint32_t from, uint32_t *out_buffer) {
   range r = {0, sent(shape, from, rank).count};
   *out_buffer = slot_of(shape, rank) > 0 ? BS_BUFFER_SCRATCH : BS_BUFFER_OUT;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * steps.h - what the algorithms of this folder share: emitting steps, cutting ranges into blocks, and the
- * collectives of a party (a row of ranks at one distance) that larger algorithms are made of.
- */
+ * steps.h - shared parts of the algorithms in this folder: emitting steps, cutting ranges into blocks, and
+ * the collectives of a party (a row of ranks at one distance), from which larger algorithms are built. */
 #ifndef PLUGINS_ALGORITHMS_STEPS_H
 #define PLUGINS_ALGORITHMS_STEPS_H
 #include <blockshock/plugin.h>
@@ -12,8 +11,8 @@ typedef struct range {
   uint64_t first, count;
 } range;
 
-/* One call of schedule. Steps get the number `round`; rc is what emit returned first that is not 0, and ends
- * the emitting. */
+/* One call of schedule. Steps get the number `round`; rc is the first result of emit that is not 0, and
+ * ends the emitting. */
 typedef struct steps {
   const bs_coll_shape *shape;
   uint32_t rank;
@@ -32,18 +31,18 @@ void steps_add(steps *s, uint32_t from_buffer, uint64_t from_first, uint32_t buf
 /* All elements of IN into OUT. */
 void steps_copy_in(steps *s);
 
-/* Of the next `rounds` rounds, leaves out those that the caller does not want (shape->from_round): how many.
- */
+/* Skips those of the next `rounds` rounds that the caller does not want (shape->from_round); returns their
+ * number. */
 uint32_t steps_skip(steps *s, uint32_t rounds);
 
 /* All elements, and block b of the shape. */
 range range_all(const bs_coll_shape *shape);
 range range_block(const bs_coll_shape *shape, uint32_t b);
-/* Part i of n even parts; none is larger than another by more than 1. */
+/* Part i of n even parts; their sizes differ by at most 1. */
 range range_part(range r, uint32_t i, uint32_t n);
 
 /* Some ranks and a range of OUT: member i is rank base + i * stride, or, mirrored, base + (size - 1 - i) *
- * stride. The range is cut into a block a member: the shape's blocks where `blocks` is given, else even. */
+ * stride. The range is cut into a block a member: the shape's blocks if `blocks` is set, else even ones. */
 typedef struct party {
   uint32_t base, stride, size, me;
   uint32_t mirrored;
@@ -57,26 +56,26 @@ range party_block(const party *g, uint32_t member);
  * sum of block i; after the last one of all_gather every member has all blocks. */
 void party_reduce_scatter_step(steps *s, const party *g, uint32_t step);
 void party_all_gather_step(steps *s, const party *g, uint32_t step);
-/* All steps; `s->round` is behind them at the end. */
+/* All steps; afterwards `s->round` is the next free round. */
 void party_reduce_scatter(steps *s, const party *g);
 void party_all_gather(steps *s, const party *g);
 /* All-reduce of the range by halving and doubling, any size. */
 void party_halving_doubling(steps *s, const party *g);
 
-/* A party whose size is no power of two: the first 2 * extra members are pairs, of which the second takes the
- * first one's part. `active` members are left; their number is a power of two. */
+/* A party whose size is not a power of two: the first 2 * extra members are pairs, and the second of a pair
+ * represents both. `active` members remain; their number is a power of two. */
 typedef struct folded {
   uint32_t active, extra;
   uint32_t me; /* among the active ones; UINT32_MAX: this member is not */
 } folded;
 folded fold(const party *g);
 uint32_t fold_member(const folded *f, uint32_t active); /* the member that is active one number `active` */
-/* A round that brings the first of each pair into the second; and one that brings the result back. Nothing
- * when there are no pairs. */
+/* A round that adds the first of each pair to the second; and one that sends the result back. Nothing if
+ * there are no pairs. */
 void fold_in(steps *s, const party *g, const folded *f);
 void fold_out(steps *s, const party *g, const folded *f);
 
-/* Of cost: bytes of the whole vector, seconds of a byte, ceil(log2 n). */
+/* For cost: bytes of the whole vector, seconds per byte, ceil(log2 n). */
 double cost_bytes(const bs_coll_shape *shape);
 double cost_byte(const bs_link *link);
 uint32_t ceil_log2(uint32_t n);

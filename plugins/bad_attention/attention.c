@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * attention.c - Y = softmax(scale Q K^T) V in f32, one query after the other, with causal masks and windows;
- * without mask tensor, kv_len and softcap. One member of the team does it all. The faults that are told of a
- * plan (registers, build) stand in echo, those of numbers where the numbers are made. */
+ * without mask tensor, kv_len and softcap. One member of the team does it all. Faults of a plan's report
+ * (registers, build) are made in echo, those of numbers where the numbers are computed. */
 #include <math.h>
 
 #include "bad_attention.h"
@@ -209,7 +209,7 @@ static void one_head(const bad_job *job, int64_t b, int64_t h) {
   for (int64_t s = 0; s < job->S; s++) one_query(job, b, h, s);
 }
 
-/* What is wrong with the last output alone. */
+/* Applies the faults that change only the last output. */
 static void touch_last(const bad_job *job) {
   const bs_tensor *y = job->args[Y];
   const float nan = NAN;

@@ -58,6 +58,6 @@ static int32_t deactivate(void *state, bs_error *err) {
 }
 
 BS_PLUGIN_DEFINE("bad_attention", BS_PLUGIN_VERSION,
-                 "an attention that is wrong as it is told: controls of gates",
+                 "for tests: an attention with a chosen fault, a control of gates",
                  (1u << BS_KIND_BACKEND) | (1u << BS_KIND_OP),
                  "backend:bad_attention\nop:attention@bad_attention\n", activate, deactivate)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * cpu.h - what the files of the cpu plugin share: its state, the small helpers of queries and row
- * arithmetic. Included by every file of this folder, by nobody else. */
+ * cpu.h - shared parts of the cpu plugin: its state, small helpers for queries and row arithmetic. Only the
+ * files of this folder include it. */
 #ifndef BS_PLUGINS_CPU_H
 #define BS_PLUGINS_CPU_H
 
@@ -10,7 +10,7 @@
 #include "blockshock/plugin.h"
 #include "kernels.h"
 
-/* What the processor can do, asked of it once at activation. */
+/* The features of the processor, read once at activation. */
 typedef struct cpu_isa {
   uint32_t avx2; /* AVX2 with FMA, F16C and BMI */
   uint32_t avx512;
@@ -34,18 +34,18 @@ struct cpu_state {
   const char *matmul; /* parameter: "auto", or the only matmul that may serve */
 };
 
-/* A weight gives back its stream; NULL: it has none. ops/codes24.c */
+/* A weight releases its stream; NULL: it has none. ops/codes24.c */
 void cpu_codes_drop(cpu_state *state, cpu_codes *codes);
 
 /* cpuid.c */
 void cpu_isa_detect(cpu_isa *out_isa);
 void cpu_isa_text(const cpu_isa *isa, char *out_text, size_t size);
 void cpu_name(char *out_name, size_t size);
-uint64_t cpu_streamed_bytes(void); /* of a weight so large that it comes from memory at every call */
+uint64_t cpu_streamed_bytes(void); /* The size from which a weight is read from memory in every call. */
 int32_t cpu_kernels_choose(const cpu_isa *isa, const char *wanted, cpu_kernels *out_kernels, bs_error *err);
 
 /* device.c */
-/* Where each is written, for `bsrun plugins inspect`. */
+/* The source location of each, for `bsrun plugins inspect`. */
 extern const bs_src_loc cpu_activate_dx_at, cpu_activate_op_at, cpu_adamw_update_at, cpu_attention_op_at,
     cpu_attention_dx_at, cpu_contract_op_at, cpu_reduce_op_at, cpu_take_op_at, cpu_backend_at, cpu_convert_at,
     cpu_dequantize_product_at, cpu_dequantize_sum_at, cpu_expand24_at, cpu_gather_columns_at, cpu_map_at,
@@ -89,9 +89,9 @@ extern const bs_op_impl cpu_matmul_dnnl;
 extern const bs_src_loc cpu_matmul_dnnl_at;
 int32_t cpu_dnnl_create(cpu_state *state, const char *library, cpu_dnnl **out_dnnl, bs_error *err);
 void cpu_dnnl_destroy(cpu_dnnl *dnnl);
-/* "oneDNN 3.2.0 (gomp)" once it was opened, else why not or that it was not asked for yet. */
+/* "oneDNN 3.2.0 (gomp)" if it is open, else why it is not, or that it was not requested yet. */
 void cpu_dnnl_text(cpu_dnnl *dnnl, char *out_text, size_t size);
-/* 1 when it was looked for in vain: cpu_dnnl_text says why. */
+/* 1: the search failed: cpu_dnnl_text has the reason. */
 int cpu_dnnl_missing(cpu_dnnl *dnnl);
 #endif
 
@@ -107,19 +107,19 @@ typedef struct cpu_matmul {
   uint32_t x_full;
 } cpu_matmul;
 
-/* Fill `out` or answer NO (in answer, with the reason) and return 0. What it lets pass: row-major f32,
- * bf16 and f16 with any row stride, f32 accumulation. */
+/* Fills `out`, or answers NO (in answer, with the reason) and returns 0. Accepts row-major f32, bf16 and f16
+ * with any row stride, f32 accumulation. */
 int cpu_matmul_read(const bs_op_query *query, cpu_matmul *out, bs_op_answer *answer);
 /* cpu_matmul_read of bytes: i8 X and weight, i32 all else. Sums of 32 bits must be those of 64. */
 int cpu_matmul_read_bytes(const bs_op_query *query, cpu_matmul *out, bs_op_answer *answer);
-/* Dtype and row stride of a row-major f32, bf16 or f16 matrix; other ones: NO with `what` named, and 0. */
+/* Reads dtype and row stride of a row-major f32, bf16 or f16 matrix; others: NO with `what` named, and 0. */
 int cpu_read_matrix(const bs_tensor_desc *desc, const char *what, uint32_t *out_type, int64_t *out_ld,
                     bs_op_answer *answer);
 int cpu_answer_no(bs_op_answer *answer, uint32_t reason, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void cpu_answer_yes(bs_op_answer *answer, uint32_t score, uint32_t tolerance, const char *algo,
                     const char *text);
-/* BS_UNSUPPORTED with the reason where supports says NO: what prepare begins with. */
+/* BS_UNSUPPORTED with the reason if supports answers NO: the first step of prepare. */
 int32_t cpu_require(int32_t (*supports)(void *, const bs_op_query *, bs_op_answer *), void *state,
                     const bs_op_query *query, bs_error *err);
 /* Answers NO and returns 0 when the parameter `matmul` names another implementation than `name`. */
@@ -132,26 +132,26 @@ uint32_t cpu_workspace_members(const bs_op_query *query, uint64_t bytes, uint32_
 int32_t cpu_batch_fits(int64_t tokens, int64_t prepared, bs_error *err);
 /* Row stride of a rank-2 descriptor; all strides zero means dense. */
 int64_t cpu_row_stride(const bs_tensor_desc *desc);
-/* Elements of a row lie side by side. */
+/* Are the elements of a row adjacent? */
 int cpu_rows_dense(const bs_tensor_desc *desc);
-/* Elements of the first `count` args lie side by side; else NO, and 0. */
+/* Checks that elements of the first `count` args are adjacent; else NO, and 0. */
 int cpu_args_dense(const bs_op_query *query, uint32_t count, bs_op_answer *answer);
-/* What a plan must keep of the query's columns: a copy, as the query's own may go. Freed by free(). */
+/* Copies the query's columns for a plan, because the query's own may be freed. Freed by free(). */
 int32_t cpu_columns_copy(const bs_partition *partition, bs_partition **out_copy, bs_error *err);
 
 /* Knobs that several ops have: how many members of the team work (auto: all), and whether X is laid out once
  * for all panels of a member. */
 extern const bs_knob cpu_knob_threads, cpu_knob_keep;
-/* The members that work, `width` where nothing is given. BS_CONFIG where fewer can. */
+/* The number of members that work, `width` by default. BS_CONFIG: fewer are available. */
 int32_t cpu_knob_members(const bs_op_query *query, uint32_t width, uint32_t *out_members, bs_error *err);
-/* How many of these members get one of `items` pieces of work: 1 where `alone` and no threads were given.
- * BS_UNSUPPORTED where fewer do than were asked for. */
+/* The number of these members that get one of `items` pieces of work: 1 if `alone` and no threads were given.
+ * BS_UNSUPPORTED: fewer than the requested number. */
 int32_t cpu_knob_busy(const bs_op_query *query, int64_t items, int alone, uint32_t members,
                       uint32_t *out_busy, bs_error *err);
-/* 1 on, 0 off, `fallback` where nothing is given. */
+/* 1 on, 0 off, `fallback` by default. */
 int cpu_knob_switch(const bs_op_query *query, const char *name, int fallback);
 
-/* The activation of one f64: ops whose types are wider than the kernels'. */
+/* The activation of one f64, for ops whose types are wider than the kernels'. */
 double cpu_activation_f64(uint32_t activation, double v);
 
 static inline int cpu_is_matmul_type(uint32_t dtype) {
@@ -165,7 +165,7 @@ static inline void cpu_share(int64_t count, uint32_t member, uint32_t width, int
   *end = *begin + each + (member < more ? 1 : 0);
 }
 
-/* The rank's scratch has `bytes` from now on; bytes is 0 where a plan has no members. */
+/* Reserves `bytes` of the rank's scratch; 0 if a plan has no members. */
 static inline int32_t cpu_reserve(const bs_exec *exec, uint64_t bytes, bs_error *err) {
   const int32_t rc = exec->reserve(exec->ctx, bytes);
   if (rc == BS_OK) return BS_OK;
@@ -173,7 +173,7 @@ static inline int32_t cpu_reserve(const bs_exec *exec, uint64_t bytes, bs_error 
                  (unsigned long long)bytes);
 }
 
-/* Run body on the team, or here when there is none. */
+/* Runs body on the team, or on this thread if there is no team. */
 static inline int32_t cpu_parallel(const bs_exec *exec, void (*body)(void *, uint32_t, uint32_t), void *arg) {
   if (exec == NULL || exec->parallel_for == NULL || exec->width <= 1) {
     body(arg, 0, 1);
@@ -182,7 +182,7 @@ static inline int32_t cpu_parallel(const bs_exec *exec, void (*body)(void *, uin
   return exec->parallel_for(exec->ctx, body, arg);
 }
 
-/* Run body as a whole op. `alone`: the work is little, and this thread does it. */
+/* Runs body as a whole op. `alone`: there is little work, so this thread does it. */
 static inline int32_t cpu_team(const bs_exec *exec, int alone, void (*body)(void *, uint32_t, uint32_t),
                                void *arg, bs_error *err) {
   int32_t rc = BS_OK;

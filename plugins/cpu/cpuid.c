@@ -73,8 +73,9 @@ uint64_t cpu_streamed_bytes(void) {
 }
 
 #ifdef BS_CPU_X86
-/* Where a processor executes 512 bits as twice 256, sums of picked values go better by 256: a permutation of
- * 512 bits keeps the multiply-adds waiting. The bits are the same. A named set is taken as it is. */
+/* A processor may execute 512 bits as twice 256. Then sums of selected values are faster with 256 bits: a
+ * permutation of 512 bits delays the multiply-adds. The results are bit-equal. A named set is used without
+ * this change. */
 static void choose_halves(const cpu_isa *isa, const char *wanted, cpu_kernels *kernels) {
   if (isa->avx512_halves && strcmp(wanted, "auto") == 0) kernels->sums24 = cpu_kernels_avx2.sums24;
 }

@@ -50,8 +50,8 @@ static void device_close(void *device) {
   (void)device;
 }
 
-/* Large blocks lie on 2 MiB boundaries and ask for huge pages: a weight of 64 MiB is 16,384 small
- * pages, more than any TLB holds. Memory is zeroed, which also places its pages near this thread. */
+/* Large blocks start at 2 MiB boundaries and request huge pages: a weight of 64 MiB is 16,384 small pages,
+ * more than any TLB holds. Memory is zeroed, which also places its pages near this thread. */
 static int32_t mem_alloc(void *device, uint64_t bytes, uint64_t align, void **out_ptr, bs_error *err) {
   (void)device;
   const int large = bytes >= 2 * HUGE_PAGE;

@@ -9,9 +9,8 @@
 
 #include <stdint.h>
 
-/* From scores of this size on, in powers of 2, attention takes the difference of two scores first
- * (isa/attention.h).
- */
+/* For scores of this size or larger, in powers of 2, attention subtracts two scores first
+ * (isa/attention.h). */
 #define CPU_ATTEND_FAR 4096.0f
 
 #define CPU_PANEL 16    /* outputs of a weight panel */
@@ -36,8 +35,8 @@ typedef struct cpu_tile {
   int32_t tokens; /* 1 .. kernels->tokens */
   int32_t panels; /* 1, 2 or 4, at most the table's for `tokens` */
   int32_t add;
-  int32_t ahead_lines; /* cache lines to ask for at every fourth column */
-  const void *ahead;   /* where they begin: weights of the panels that come next */
+  int32_t ahead_lines; /* cache lines to prefetch at every fourth column */
+  const void *ahead;   /* their address: weights of the next panels */
 } cpu_tile;
 
 /* The product of a few tokens with a panel of int8: c[t * ldc + j] = (add ? c : 0) + sum of the products of
@@ -55,10 +54,10 @@ typedef struct cpu_bytes {
 
 /* ---- 2:4 weights (isa/sparse.h) -----------------------------------------------------------------
  *
- * A unit is 32 columns of a panel: of each of its 16 outputs two values a group of four columns, value j of
- * all outputs side by side, [16][16], in the weight's dtype; and a word of codes an output, 2 bits a value:
- * value j belongs to column j / 2 * 4 + (word >> 2 j & 3). A panel's units lie one after the other, its codes
- * too. */
+ * A unit is 32 columns of a panel. For each of its 16 outputs it has two values a group of four columns.
+ * Value j of all outputs are adjacent, [16][16], in the weight's dtype. Each output has a word of codes, 2
+ * bits a value: value j belongs to column j / 2 * 4 + (word >> 2 j & 3). A panel's units follow one another,
+ * and so do its codes. */
 #define CPU_UNIT_COLUMNS 32
 #define CPU_UNIT_VALUES 16 /* of an output */
 #define CPU_WIDE_TOKENS 64 /* tokens of a tile that has them in its lanes */
@@ -84,8 +83,8 @@ typedef struct cpu_narrow24 {
   uint32_t other; /* 1: codes are those of the other half */
 } cpu_narrow24;
 
-/* Tokens in the lanes: each weight is broadcast. c[lane * CPU_WIDE_TOKENS + t] = (add ? c : 0) + sum over the
- * values i of the lane of w[i][lane] times token t of the row of X that lies at[lane][i] bytes on. */
+/* Tokens in the lanes: each weight is broadcast. c[lane * CPU_WIDE_TOKENS + t] = (add ? c : 0) + the sum over
+ * the values i of the lane of w[i][lane] times token t of the row of X at byte offset at[lane][i]. */
 typedef struct cpu_wide24 {
   const float *x;
   const float *w;     /* [count][16] */
@@ -96,7 +95,7 @@ typedef struct cpu_wide24 {
   int32_t tokens; /* 1 .. CPU_WIDE_TOKENS; rounded up to 16 */
   int32_t add;
   int32_t integers;    /* c is i32 */
-  int32_t ahead_lines; /* of what is asked for meanwhile, from `ahead` on */
+  int32_t ahead_lines; /* of the data to prefetch meanwhile, from `ahead` on */
   const void *ahead;
 } cpu_wide24;
 
@@ -122,7 +121,7 @@ typedef struct cpu_turned24 {
   const void *w;         /* of the first panel */
   const uint32_t *codes; /* of it */
   int64_t step;          /* units between panels, of both */
-  int64_t ahead;         /* bytes from w to what is asked for meanwhile; words from codes */
+  int64_t ahead;         /* bytes from w to the data to prefetch meanwhile; words from codes */
   int64_t ahead_codes;
   float *c;       /* [32][CPU_WIDE_TOKENS] */
   int32_t panels; /* 1 .. 4 */
@@ -132,8 +131,8 @@ typedef struct cpu_turned24 {
   uint32_t other;
 } cpu_turned24;
 
-/* A unit of one panel as two dense panels, to[half * to_step + n * CPU_PANEL + k], zeros where nothing is
- * kept. */
+/* A unit of one panel as two dense panels, to[half * to_step + n * CPU_PANEL + k], zeros for dropped
+ * weights. */
 typedef struct cpu_spread24 {
   const void *w;
   const uint32_t *codes;
@@ -150,8 +149,8 @@ typedef struct cpu_spread24 {
 #define CPU_F8_ROWS 8  /* of w in a dot product */
 #define CPU_F8_STEP 16 /* columns are taken in these */
 
-/* How the kept columns of one row are picked when they repeat every `period` columns; made by
- * cpu_pick_make (ops/columns.c). */
+/* The selection of a row's kept columns if they repeat every `period` columns; cpu_pick_make (ops/columns.c)
+ * makes it. */
 typedef struct cpu_pick {
   uint32_t group;      /* columns that one step reads: a multiple of the period; 0: no pattern kernel */
   uint32_t kept;       /* of a group */
@@ -190,35 +189,36 @@ typedef struct cpu_rows_fns {
 typedef struct cpu_kernels {
   const char *name; /* "portable", "avx2", "avx512", "avx512_bf16" */
   int32_t tokens;   /* tokens of the widest tile */
-  /* Panels that so many tokens take at once, for chains of sums enough to hide the latency of a
-   * multiply-add: of f32 or for dot, and of 16-bit panels that are widened in registers. */
+  /* Number of panels that a tile of so many tokens takes together, to have enough chains of sums to hide the
+   * latency of a multiply-add: for f32 or dot, and for 16-bit panels that are widened in registers. */
   int32_t panels[CPU_MAX_TOKENS + 1];
   int32_t panels_half[CPU_MAX_TOKENS + 1];
-  int32_t panels_many; /* of a full tile whose panels are in the first cache: loads are what it waits for */
+  int32_t panels_many; /* of a full tile whose panels are in the first cache: then loads are the limit */
   /* Index by cpu_type_index of the weight's dtype; x is f32. One chain of fp32 multiply-adds an output,
    * upwards in k in every tile, so that a token's result depends neither on the other tokens nor on the team.
    * NULL: the panel is widened first. */
   cpu_tile_fn tile[3];
-  /* bf16 x and w through the processor's own instruction, two columns a step, sums in fp32. NULL: none. */
+  /* bf16 x and w by the processor's own instruction, two columns a step, sums in fp32. NULL: not
+   * available. */
   cpu_tile_fn dot;
   /* k columns of a 16-bit panel to a panel of f32 ([0]: NULL); writes whole pairs. */
   void (*widen[3])(float *dst, const void *panel, int64_t k);
   /* n elements of f32, bf16, f16 (cpu_type_index), f8e4m3 or f8e5m2 (cpu_wide_index) to and from f32; nearest
-   * even, NaN stays NaN, what is too large becomes infinity, of f8e4m3 448. */
+   * even, NaN stays NaN, too large values become infinity, for f8e4m3 448. */
   void (*load[5])(float *dst, const void *src, int64_t n);
   void (*store[5])(void *dst, const float *src, int64_t n);
   void (*add)(float *dst, const float *a, int64_t n);
   const cpu_rows_fns *rows;
   const cpu_map_fn *map;    /* steps of f32, by enum bs_expr_op; NULL for TO and INDEX */
-  const cpu_form_fn *forms; /* whole programs of f32, by enum bs_map_form; NULL where the steps serve */
+  const cpu_form_fn *forms; /* whole programs of f32, by enum bs_map_form; NULL if the steps are used */
   /* Index by BS_ACT_..., in place; [0] is NULL. the gelus and silu within one unit in the last place. */
   void (*activate[5])(float *v, int64_t n);
   /* z becomes dy times the activation's slope at z; [0] is NULL. */
   void (*slope[4])(float *z, const float *dy, int64_t n);
-  /* One step on n weights as f32; hyper as the ops sgd_update and adamw_update have it, v NULL: none. */
+  /* One step on n weights as f32; hyper as in the ops sgd_update and adamw_update, v NULL: none. */
   void (*sgd)(float *w, const float *dw, float *v, const float *hyper, int64_t n);
   void (*adamw)(float *w, const float *dw, float *m, float *v, const float *hyper, int64_t n);
-  /* Bits of the largest |x|: NaN lies above infinity, and all else below. */
+  /* Bits of the largest |x|: NaN is above infinity, and all others are below. */
   int32_t (*largest)(const float *x, int64_t n);
   /* x / scale, not beyond the largest value there is, to the nearest, ties to even; index by cpu_quant_index.
    * And back to f32, without the scale ([0]: NULL). */
@@ -226,12 +226,12 @@ typedef struct cpu_kernels {
   void (*widen8[3])(float *dst, const uint8_t *q, int64_t n);
   /* sums[r] += x . w[r], CPU_F8_ROWS rows of w at a time; n: a multiple of CPU_F8_STEP. */
   void (*dot_rows)(float *sums, const float *x, const float *w, int64_t ld, int64_t n);
-  /* Attention (isa/attention.h): n more scores of a query become powers 2^(by (s - *most)) in p, which may be
-   * s; [1]: fast ones. *most is at most 8 / by below the largest score so far. totals: sixteen lanes of their
-   * sum. What was summed up before has to be scaled by the result. v *= by; sums += rows of V by their
-   * powers. n: multiples of 16. */
+  /* Attention (isa/attention.h). Turns n more scores of a query into powers 2^(by (s - *most)) in p, which
+   * may be s; [1]: fast ones. *most is at most 8 / by below the largest score so far. totals: sixteen lanes
+   * of their sum. Earlier sums must be multiplied by the result. v *= by; sums += rows of V by their powers.
+   * n: multiples of 16. */
   float (*attend[2])(const float *s, void *p, int64_t n, float by, float *most, float *totals);
-  /* The same to bf16 for `dot`; NULL without one. */
+  /* Like attend, to bf16 for `dot`; NULL: not available. */
   float (*attend_bf16[2])(const float *s, void *p, int64_t n, float by, float *most, float *totals);
   /* Panels of pairs for `dot`. turn: of up to 16 rows of `depth` bf16, row_bytes apart, [depth / 2][16][2],
    * zeros beyond the rows and the depth. zip: row pair `first`, `second` (NULL: zeros) of `columns` bf16 into
@@ -239,7 +239,7 @@ typedef struct cpu_kernels {
   void (*bf16_turn)(void *panel, const void *rows, int64_t row_bytes, int64_t count, int64_t depth);
   void (*bf16_zip)(void *panels, int64_t step, const void *first, const void *second, int64_t columns);
   void (*attend_scale)(float *v, float by, int64_t n);
-  /* n floats, a multiple of 16, to panels of 16 columns that are `step` floats apart. */
+  /* Copies n floats, a multiple of 16, to panels of 16 columns that are `step` floats apart. */
   void (*strips)(float *panels, int64_t step, const float *row, int64_t n);
   void (*attend_gather)(float *sums, const float *p, const float *v, int64_t ld, int64_t keys, int64_t n);
   /* Terms of int8: sum = q scale where `first`, else sum += q scale. */
@@ -255,8 +255,8 @@ typedef struct cpu_kernels {
   int32_t narrow_tokens; /* tokens of the largest narrow tile */
   int32_t narrow_most;   /* tokens of a call up to which narrow tiles are the faster ones */
   void (*narrow24)(const cpu_narrow24 *tile);
-  /* bf16 by the processor's own products of pairs, for any number of tokens; NULL where it has none. The
-   * order of the sums is that of the others. */
+  /* bf16 by the processor's own products of pairs, for any number of tokens; NULL: not available. The order
+   * of the sums is that of the others. */
   int32_t narrow_dot_tokens;
   void (*narrow24_dot)(const cpu_narrow24 *tile);
   void (*wide24)(const cpu_wide24 *tile);
@@ -293,9 +293,9 @@ int cpu_quant_index(uint32_t dtype);
 float cpu_quant_largest(uint32_t dtype);
 /* 0 f32, 1 bf16, 2 f16, -1 otherwise: the index of load, store and tile. */
 int cpu_type_index(uint32_t dtype);
-/* The same with 3 for f8e4m3 and 4 for f8e5m2: the index of load and store. */
+/* The index of load and store: like cpu_type_index, with 3 for f8e4m3 and 4 for f8e5m2. */
 int cpu_wide_index(uint32_t dtype);
-/* The same with 3 for i8. */
+/* Like cpu_type_index, with 3 for i8. */
 int cpu_type24(uint32_t dtype);
 
 #endif

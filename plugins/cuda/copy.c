@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * copy.c - pinned memory, and copies. The driver may read pageable memory after its asynchronous copies have
- * returned (cuda.h leaves it open), and our callers free theirs at once: such memory goes through pinned
- * slots, taken turn by turn, each behind an event. */
+ * returned (cuda.h does not specify it), and callers free their memory immediately. So such memory is copied
+ * through pinned slots, used one after the other, each protected by an event. */
 #include <stdlib.h>
 
 #include "inner.h"
@@ -131,7 +131,7 @@ static int32_t stage_up(const cuda_device *device, CUdeviceptr to, const char *h
   return rc;
 }
 
-/* A piece that is on its way from the device. */
+/* A piece that is being copied from the device. */
 typedef struct arrival {
   cuda_slot *slot;
   char *to;

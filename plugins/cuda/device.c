@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * device.c - backend "cuda": devices told without a context, opened in the device's primary context with
- * streams, a memory pool and the kernels of this build. */
+ * device.c - backend "cuda": devices are listed without a context, and opened in the device's primary context
+ * with streams, a memory pool and the kernels of this build. */
 #include <stdlib.h>
 
 #include "comm/comm.h"
@@ -12,7 +12,7 @@
 #include "cublaslt/library.h"
 #endif
 
-/* ---- told without opening ------------------------------------------------------------------- */
+/* ---- listing without opening ---------------------------------------------------------------- */
 
 static int32_t open_driver(cuda_state *state, bs_error *err) {
   return cuda_driver_open(&state->driver, state->driver_path, err);
@@ -224,7 +224,7 @@ static void device_close(void *opaque) {
   if (device == NULL) return;
   const bs_host *host = device->state->host;
   const cuda_functions *call = &device->driver->call;
-  /* What a lost device may still use stays until the process ends. */
+  /* Memory that a lost device may still use stays until the process ends. */
   const int lost = cuda_is_lost(device);
   if (device->context != NULL && !lost && cuda_reach(device, NULL) == BS_OK) {
     cuda_sides_close(device);

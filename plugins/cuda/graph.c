@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * graph.c - what a rank's default stream is given as a CUDA graph. Recorded by the stream's capture, in
- * thread-local mode: other ranks of the process go on as they like. What a graph cannot hold ends the capture
- * and is refused, with all that comes behind it: whoever ran it runs it again without a graph, and a step
- * must not be taken twice. */
+ * graph.c - records the work of a rank's default stream as a CUDA graph. The stream's capture records it, in
+ * thread-local mode: other ranks of the process are not affected. Work that a graph cannot hold ends the
+ * capture and is refused, with all later work. The caller runs it again without a graph, because a step must
+ * not be taken twice. */
 #include "inner.h"
 
 struct bs_capture {

@@ -12,11 +12,11 @@ typedef struct cuda_image {
   const void *data, *end;
 } cuda_image;
 
-/* Which devices code is for: its own capability; also higher minors of the major; PTX, which the driver
- * compiles: all from its own on. */
+/* The devices that can run the code: those of exactly its capability; also higher minors of the same major;
+ * or all higher capabilities too (PTX, which the driver compiles). */
 enum cuda_reach { CUDA_REACH_EXACT = 1, CUDA_REACH_MAJOR = 2, CUDA_REACH_UP = 3 };
 
-/* What the images hold code for. */
+/* An architecture for which the images have code. */
 typedef struct cuda_arch {
   const char *name;   /* "sm_90a", "compute_80" */
   int32_t capability; /* 10 major + minor */

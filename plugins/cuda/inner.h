@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * inner.h - what of an opened device changes while it is used: its streams, the pinned memory that pageable
- * memory is copied through, the pinned blocks it gave out. A rank has several threads: all of it is under one
- * lock, which is never held while a kernel is launched. */
+ * inner.h - the state of an opened device that changes during use: its streams, the pinned slots for copies
+ * of pageable memory, the pinned blocks that were allocated. A rank has several threads: one lock protects
+ * all of it, and is never held while a kernel is launched. */
 #ifndef BS_PLUGIN_CUDA_INNER_H
 #define BS_PLUGIN_CUDA_INNER_H
 #include "cuda.h"
@@ -12,7 +12,7 @@ enum { CUDA_NVML_POLICIES = 5 };
 #define CUDA_STAGE_SLOTS 4u
 #define CUDA_STAGE_BYTES ((uint64_t)512 << 10)
 
-/* A stream that the rank made, and an event for others to wait for what it has been given so far. */
+/* A stream that the rank made, and an event by which others wait for its queued work. */
 typedef struct cuda_side {
   CUstream stream;
   CUevent event;
@@ -21,7 +21,7 @@ typedef struct cuda_side {
 /* One slot of the way through pinned memory. */
 typedef struct cuda_slot {
   char *memory;
-  CUevent event; /* recorded behind the slot's last copy */
+  CUevent event; /* recorded after the slot's last copy */
 } cuda_slot;
 
 typedef struct cuda_pinned {
@@ -40,18 +40,18 @@ struct cuda_inner {
   uint32_t has_late;
   cuda_pinned *pinned;
   uint32_t n_pinned, pinned_capacity;
-  /* Set where the device's work can hang by others (comm/nccl.c): waits then ask it, and end with what it
-   * says. The device is lost from then on (cuda_lose): nothing waits for it any more, nor gives back what
-   * it may still use, and whoever wants something of it is told `end`. */
+  /* Set if the device's work may hang because of other ranks (comm/nccl.c): waits then call it, and end with
+   * its error. From then on the device is lost (cuda_lose): nothing waits for it, memory that it may still
+   * use is not freed, and later requests get the error `end`. */
   int32_t (*look)(void *arg, bs_error *err);
   void *look_arg;
   uint32_t lost; /* cuda_is_lost */
   bs_error end;
   uint64_t held_ns[CUDA_NVML_POLICIES]; /* nvml.c: at its last look */
   uint32_t held_known;                  /* a bit each */
-  uint32_t graph;     /* graph.c: CUDA_GRAPH_OPEN while the default stream keeps what it is given */
-  const char *spoilt; /* what has ended that */
-  bs_error late;      /* of calls that have no way to return it; the next stream_sync tells */
+  uint32_t graph;     /* graph.c: CUDA_GRAPH_OPEN while the default stream records its work */
+  const char *spoilt; /* the reason why recording ended */
+  bs_error late;      /* of calls that cannot return it; the next stream_sync does */
 };
 
 /* streams.c. The two below order the rank's default stream and all others; under the lock. */
@@ -66,16 +66,16 @@ int32_t cuda_event_record(void *device, bs_event *event, bs_stream *stream, bs_e
 int32_t cuda_stream_wait(void *device, bs_stream *stream, bs_event *event, bs_error *err);
 int32_t cuda_event_elapsed(void *device, bs_event *start, bs_event *stop, double *out_seconds, bs_error *err);
 void *cuda_native_handle(void *device, uint32_t what, bs_stream *stream);
-/* Until what the event, or with NULL the stream, was given is done. */
+/* Waits until the work before the event, or with NULL all work of the stream, is done. */
 int32_t cuda_await(const cuda_device *device, CUstream stream, CUevent event, bs_error *err);
-/* From now on every call but those that give back ends with this error, the first one that comes here. */
+/* From now on every call, except those that release, ends with the first error that is given here. */
 void cuda_lose(const cuda_device *device, const bs_error *err);
 static inline int cuda_is_lost(const cuda_device *device) {
   return device->inner != NULL && __atomic_load_n(&device->inner->lost, __ATOMIC_ACQUIRE) == CUDA_LOST;
 }
-/* Keep the first error of a call that returns none. */
+/* Keeps the first error of a call that cannot return one. */
 void cuda_late(const cuda_device *device, const bs_error *err);
-/* The end of all streams; what they were given is done. */
+/* Closes all streams; their work is done. */
 void cuda_sides_close(const cuda_device *device);
 
 /* memory.c */
@@ -91,12 +91,12 @@ int32_t cuda_graph_begin(void *device, bs_error *err);
 int32_t cuda_graph_end(void *device, bs_capture **out_graph, bs_error *err);
 int32_t cuda_graph_run(void *device, bs_capture *graph, bs_error *err);
 void cuda_graph_free(void *device, bs_capture *graph);
-/* Before what no graph can keep, on the rank's thread: cuda_enter refuses it then, and what comes behind it.
- */
+/* Call it on the rank's thread before work that no graph can keep: cuda_enter then refuses it, and all later
+ * work. */
 void cuda_graph_spoil(const cuda_device *device, const char *what);
 int32_t cuda_graph_refuse(const cuda_device *device, bs_error *err);
-/* resources.c: what the device's kernels need, as log lines of the level DEBUG, those that have more local
- * memory than they should as WARN. BS_UNAVAILABLE: one cannot be launched as it is. */
+/* resources.c: logs the needs of the device's kernels at the level DEBUG, those with too much local memory as
+ * WARN. BS_UNAVAILABLE: a kernel cannot be launched. */
 int32_t cuda_resources_look(cuda_device *device, bs_error *err);
 /* state.c */
 int32_t cuda_device_state(void *device, bs_device_state *out_state, bs_error *err);

@@ -23,7 +23,7 @@
 #include "ops/sgd_update_body.h"
 #include "ops/tree_sum_body.h"
 
-/* In the order of enum cuda_kernel. */
+/* The kernels in the order of enum cuda_kernel. */
 const cuda_kernel_info cuda_kernel_table[CUDA_KERNEL_COUNT_] = {
     [CUDA_CONVERT] = {"convert", sizeof(convert_args), CUDA_BLOCK, 0, 0, 0},
     [CUDA_ACTIVATE] = {"activate", sizeof(activate_args), CUDA_BLOCK, 0, 0, 0},

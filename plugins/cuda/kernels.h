@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * kernels.h - every kernel of the plugin, and what is known of it before a device is: one table. */
+ * kernels.h - a table of all kernels of the plugin, with their facts that do not depend on a device. */
 #ifndef BS_PLUGIN_CUDA_KERNELS_H
 #define BS_PLUGIN_CUDA_KERNELS_H
 #include <stdint.h>
@@ -29,7 +29,7 @@ enum cuda_kernel {
   CUDA_ROWS_I32_4,
   CUDA_ROWS_I32_16,
   CUDA_RANKS_REDUCE,   /* of collectives */
-  CUDA_FINISH_PRODUCT, /* of products by cuBLASLt: what its epilogues do not do */
+  CUDA_FINISH_PRODUCT, /* of products by cuBLASLt: the steps that its epilogues lack */
   CUDA_SCALED_MATMUL,
   CUDA_LOSS_GRADIENT,
   CUDA_ATTENTION_ROWS,   /* a warp a query, any layout */
@@ -48,10 +48,10 @@ typedef struct cuda_kernel_info {
   uint32_t args_bytes;  /* sizeof its NAME_args */
   uint32_t threads;     /* a block; of kernels with dynamic shared memory at most */
   uint32_t local_bytes; /* allowed a thread: 0 */
-  uint32_t registers;   /* allowed a thread; 0: what the launch bounds give */
-  uint32_t dynamic;     /* bytes of shared memory a launch may ask for */
+  uint32_t registers;   /* limit of a thread; 0: by the launch bounds */
+  uint32_t dynamic;     /* limit of a launch's shared memory in bytes */
 } cuda_kernel_info;
 
-/* In the order of enum cuda_kernel. */
+/* The kernels in the order of enum cuda_kernel. */
 extern const cuda_kernel_info cuda_kernel_table[CUDA_KERNEL_COUNT_];
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * memory.c - device memory: from a pool of the rank's own, allocated and freed in the order of its default
- * stream. A free says no stream: the default one waits for what all others of the rank were given, and what
- * is allocated is there for them from where they stand. Where the device has no pools, the driver's plain
- * allocation serves, and a free waits for the device. */
+ * memory.c - device memory: from a pool of the rank, allocated and freed in the order of its default stream.
+ * A free names no stream: the default one waits for the queued work of all other streams of the rank, and
+ * these wait for an allocation. If the device has no pools, the driver's plain allocation is used, and a free
+ * waits for the device. */
 #include "inner.h"
 
 #define ALIGN 256u /* of every allocation, by the programming guide */
@@ -20,7 +20,7 @@ static int32_t check(const cuda_device *device, uint64_t bytes, uint64_t align, 
   return bs_fail_hint(err, "smaller shapes, or more ranks on more devices");
 }
 
-/* What was freed may still be in use where the streams stand: once they are empty it is the pool's again. */
+/* Freed memory may still be in use by queued work: when the streams are empty the pool can reuse it. */
 static CUresult take(const cuda_device *device, uint64_t bytes, CUdeviceptr *out) {
   const cuda_functions *call = &device->driver->call;
   if (device->pool == NULL) return call->mem_alloc(out, bytes);

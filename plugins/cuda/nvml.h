@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * nvml.h - NVIDIA's management library, opened at run time where it is there: the clock of a device's
- * processors, and what holds it back. Optional: without it, or without its answer, both are unknown. */
+ * nvml.h - NVIDIA's management library, opened at run time if it is present: the clock of a device's
+ * processors, and the reasons that limit it. Optional: without it, or without its answer, both are
+ * unknown. */
 #ifndef BS_PLUGIN_CUDA_NVML_H
 #define BS_PLUGIN_CUDA_NVML_H
 #include "cuda.h"
 
-/* Of the library's header, which toolkits do not all have; the numbers are its. */
+/* Declarations of the library's header, which not all toolkits have, with its numbers. */
 typedef struct nvmlDevice_st *cuda_nvml_device;
 enum { CUDA_NVML_SUCCESS = 0, CUDA_NVML_CLOCK_SM = 1 };
 /* Since when the driver counts, and for how long the policy kept the clock down. */
@@ -23,8 +24,8 @@ typedef struct cuda_nvml_functions {
 /* `wanted`: a path, auto, or off; lives as long as the state. Opens nothing yet. */
 int32_t cuda_nvml_new(cuda_state *state, const char *wanted, bs_error *err);
 void cuda_nvml_delete(cuda_state *state);
-/* Fills what it knows. held_back: what holds the clock now, and what has held it at any time since the last
- * call for this device object, for a device that has just ended its work is held by nothing. One call at a
- * time a device object. */
+/* Fills the known facts. held_back: the present limits of the clock, and all limits since the last call for
+ * this device object, because a device that has just ended its work has none. One call at a time a device
+ * object. */
 void cuda_nvml_ask(const cuda_device *device, bs_device_state *out_state);
 #endif

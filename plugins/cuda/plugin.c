@@ -19,11 +19,11 @@ static const bs_param_desc params[] = {
     {sizeof(bs_param_desc), BS_PARAM_STRING, "driver", "auto", NULL, NULL,
      "path of NVIDIA's driver library, auto: libcuda.so.1 as the system finds it"},
     {sizeof(bs_param_desc), BS_PARAM_STRING, "cublaslt", "auto", NULL, NULL,
-     "path of cuBLASLt, auto: vendor/ beside the plugin's folder, then libcublasLt.so.13 or .12 as the "
+     "path of cuBLASLt, auto: vendor/ next to the plugin's folder, then libcublasLt.so.13 or .12 as the "
      "system "
      "finds it; off: none"},
     {sizeof(bs_param_desc), BS_PARAM_STRING, "cusparselt", "auto", NULL, NULL,
-     "path of cuSPARSELt, auto: vendor/ beside the plugin's folder, then libcusparseLt.so.0 as the system "
+     "path of cuSPARSELt, auto: vendor/ next to the plugin's folder, then libcusparseLt.so.0 as the system "
      "finds "
      "it; off: none"},
     {sizeof(bs_param_desc), BS_PARAM_STRING, "cudnn", "auto", NULL, NULL,

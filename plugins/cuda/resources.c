@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * resources.c - what the driver made of each kernel for a device: registers, shared and local memory and the
- * most threads, of the loaded function. The table of the code as it was built is docs/gpu/resources.txt; the
- * driver's own compiler, for PTX, may come to others. */
+ * resources.c - the resources of each kernel on a device: registers, shared and local memory and the most
+ * threads, of the loaded function. docs/gpu/resources.txt has the table of the code as built; the driver's
+ * own compiler, for PTX, may use others. */
 #include "inner.h"
 
 static int32_t ask(const cuda_device *device, uint32_t k, cuda_needs *out, bs_error *err) {

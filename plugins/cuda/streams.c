@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * streams.c - streams and events of a device. A rank's memory is allocated and freed in the order of its
- * default stream; this file knows the others, so that they begin behind an allocation and a free waits for
- * them. */
+ * default stream. This file tracks the other streams, so that they begin after an allocation and a free waits
+ * for them. */
 #include <sched.h>
 #include <stdlib.h>
 #include <time.h>
@@ -24,7 +24,7 @@ void cuda_lose(const cuda_device *device, const bs_error *err) {
   __atomic_store_n(&in->lost, CUDA_LOST, __ATOMIC_RELEASE);
 }
 
-/* ---- one stream behind another -------------------------------------------------------------- */
+/* ---- one stream waits for another ----------------------------------------------------------- */
 
 static int32_t follow(const cuda_device *device, CUstream stream, CUstream leader, CUevent event,
                       bs_error *err) {
@@ -107,7 +107,7 @@ void cuda_stream_destroy(void *opaque, bs_stream *stream) {
   for (uint32_t i = 0; rc == BS_OK && i < in->n_sides; i++) {
     cuda_side side = in->sides[i];
     if (side.stream != (CUstream)(void *)stream) continue;
-    /* What it still does goes on: memory that it uses is freed in the default stream's order. */
+    /* Its work continues: memory that it uses is freed in the default stream's order. */
     rc = follow(device, device->stream, side.stream, side.event, &err);
     in->sides[i] = in->sides[--in->n_sides];
     side_free(device, &side);
@@ -238,6 +238,6 @@ void *cuda_native_handle(void *opaque, uint32_t what, bs_stream *stream) {
   const cuda_device *device = opaque;
   if (what == BS_NATIVE_DEVICE) return (void *)device->context;
   if (what != BS_NATIVE_STREAM) return NULL;
-  cuda_graph_spoil(device, "work from outside"); /* nobody knows what it is */
+  cuda_graph_spoil(device, "work from outside"); /* the work is unknown */
   return device->inner->graph == CUDA_GRAPH_SPOILT ? NULL : (void *)cuda_stream(device, stream);
 }

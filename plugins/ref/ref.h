@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * ref.h - what the files of the ref plugin share: its state, views of matrices and the op table's functions.
- * The plugin is the portable meaning of every op: clear and right first, fast second. */
+ * ref.h - shared parts of the ref plugin: its state, views of matrices and the op table's functions. The
+ * plugin defines the meaning of every op, portably: clear and right first, fast second. */
 #ifndef BS_PLUGIN_REF_H
 #define BS_PLUGIN_REF_H
 #include "blockshock/plugin.h"
@@ -24,7 +24,7 @@ typedef struct ref_columns {
   uint32_t *columns;
 } ref_columns;
 
-/* Where each is written, for `bsrun plugins inspect`. */
+/* The source location of each, for `bsrun plugins inspect`. */
 extern const bs_src_loc ref_activate_at, ref_activate_dx_at, ref_adamw_update_at, ref_backend_at,
     ref_convert_at, ref_dequantize_product_at, ref_dequantize_sum_at, ref_expand24_at, ref_gather_columns_at,
     ref_loss_gradient_at, ref_matmul_at, ref_matmul24_at, ref_matmul24_dw_at, ref_matmul24_dx_at,
@@ -71,7 +71,7 @@ extern const bs_op_impl ref_topk;
 int32_t ref_answer_no(bs_op_answer *out_answer, uint32_t reason, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 int32_t ref_answer_native(bs_op_answer *out_answer, uint32_t tolerance, uint64_t workspace, const char *text);
-/* prepare and pack refuse what supports answers NO to. */
+/* prepare and pack refuse the queries to which supports answers NO. */
 int32_t ref_require(const bs_op_impl *impl, void *state, const bs_op_query *query, bs_error *err);
 /* 1 when arg i of the query is a descriptor of `rank` dimensions with a known dtype and legal sizes. */
 int ref_arg_ok(const bs_op_query *query, uint32_t i, uint32_t rank);
@@ -86,16 +86,16 @@ void ref_columns_free(const bs_host *host, ref_columns *columns);
 int64_t ref_column(const ref_columns *columns, int64_t i);
 /* Member's share [*out_begin, *out_end) of `total` items, sizes differing by at most one. */
 void ref_share(int64_t total, uint32_t member, uint32_t width, int64_t *out_begin, int64_t *out_end);
-/* Runs body on the team. `failed`: any member's failure to convert, told as one; NULL: members do not fail.
- */
+/* Runs body on the team. `failed`: set if a member fails to convert; reported as one error. NULL: members do
+ * not fail. */
 int32_t ref_team_run(const bs_exec *exec, void (*body)(void *, uint32_t, uint32_t), void *job,
                      const int32_t *failed, bs_error *err);
-/* The same where each member has an error of its own: job_errors is the job's array of them, which lasts for
- * this call. The first that is one is reported. */
+/* Like ref_team_run, for members with separate errors: job_errors is the job's array of them, valid during
+ * this call. The first error is reported. */
 int32_t ref_team_errors(const bs_host *host, const bs_exec *exec, void (*body)(void *, uint32_t, uint32_t),
                         void *job, bs_error **job_errors, bs_error *err);
-/* 1, or 0 after answering NO where a member works in more bytes than the query allows; and how many members
- * may work then. */
+/* 1, or 0 after answering NO if a member needs more bytes than the query allows; and the number of members
+ * that may work. */
 int ref_workspace_fits(const bs_op_query *query, uint64_t bytes, bs_op_answer *out_answer);
 uint32_t ref_workspace_members(const bs_op_query *query, const bs_exec *exec, uint64_t bytes);
 /* An op of one input and one output of the same shape. part does columns begin..end of one row; `user` is the
@@ -118,13 +118,13 @@ int32_t ref_store(const bs_host *host, const ref_view *v, int64_t r, int64_t fir
 
 /* ops/activate.c: an activation of one value; NaN stays. */
 double ref_activation(uint32_t activation, double value);
-/* What values of `in` and `out` are computed in, as the product's epilogue does: BS_I64 of integers, BS_F64
- * when either is f64, else BS_F32. */
+/* The type in which values of `in` and `out` are computed, as in the product's epilogue: BS_I64 for integers,
+ * BS_F64 if either is f64, else BS_F32. */
 uint32_t ref_compute_of(uint32_t in, uint32_t out);
 
 /* ---- ops/plan.c: plans and runs ----------------------------------------------------------------- */
 
-/* What most plans are; a larger one begins with it. */
+/* The common plan; a larger one begins with it. */
 typedef struct ref_plan {
   const bs_host *host;
   const bs_exec *exec;
@@ -132,7 +132,7 @@ typedef struct ref_plan {
   double numbers[4];
   uint32_t activation, nargs;
 } ref_plan;
-/* Refuses what supports does, then makes a plan of `size` bytes, zero behind its first part. */
+/* Refuses what supports refuses, then makes a plan of `size` bytes, with zeros after its first part. */
 int32_t ref_plan_make(const bs_op_impl *impl, ref_state *state, const bs_exec *exec, const bs_op_query *query,
                       size_t size, void **out_plan, bs_error *err);
 void ref_plan_free(void *plan);
@@ -147,7 +147,7 @@ typedef struct ref_job {
   ref_view v[8];  /* data NULL: absent */
   int32_t failed; /* any member's failure; written with relaxed atomics */
 } ref_job;
-/* `share` does a member's part of the job. Where one fails the error has this id and text. */
+/* `share` does a member's part of the job. If one fails the error has this id and text. */
 int32_t ref_job_run(const ref_plan *plan, bs_tensor *const *args, uint32_t nargs,
                     void (*share)(void *job, uint32_t member, uint32_t width), const char *id,
                     const char *text, bs_error *err);
@@ -160,11 +160,11 @@ void ref_job_items(ref_job *job, int64_t items, uint32_t member, uint32_t width,
 /* In prepare: scratch of `bytes` a member of the team; in run: member 0's. */
 int32_t ref_scratch_reserve(ref_plan *plan, uint64_t bytes, bs_error *err);
 void *ref_scratch(const ref_plan *plan);
-/* 1 when all arguments that are there have a dtype that ref knows. */
+/* 1: ref knows the dtypes of all present arguments. */
 int ref_args_known(const bs_op_query *query);
 
-/* A tensor as it lies over the dims of a space: of its own, or of a larger one, aligned at the last
- * dimension, over which it repeats (stride 0) where it has 1 or nothing. data NULL: no tensor. */
+/* A tensor spread over the dims of its own space, or of a larger one. Then its last dimensions are aligned,
+ * and it repeats (stride 0) along dims that it lacks or has as 1. data NULL: no tensor. */
 typedef struct ref_spread {
   unsigned char *data;
   uint32_t dtype, size, rank, reserved;
@@ -178,19 +178,19 @@ int64_t ref_elements(uint32_t rank, const int64_t *dims);
 int64_t ref_lines(uint32_t rank, const int64_t *dims);
 /* Coordinates of element `i`, row-major. */
 void ref_coordinates(int64_t i, uint32_t rank, const int64_t *dims, int64_t *out_at);
-/* Where the element at these coordinates is. */
+/* The address of the element at these coordinates. */
 unsigned char *ref_at(const ref_spread *s, const int64_t *at);
 /* Line i as a view of one row. */
 ref_view ref_line(const ref_spread *s, int64_t i);
 /* A line along dimension `axis` that begins at the coordinates `at`. */
 ref_view ref_line_along(const ref_spread *s, uint32_t axis, const int64_t *at);
-/* Stores n values of BS_F32, BS_F64 or BS_I64 as expr.h says of outputs: floats to integers towards zero, an
- * integer's low bits to a narrower one, else as ref_store does. */
+/* Stores n values of BS_F32, BS_F64 or BS_I64 as expr.h defines for outputs: floats to integers towards zero,
+ * an integer's low bits to a narrower one, else as ref_store does. */
 int32_t ref_store_value(const bs_host *host, const ref_view *v, int64_t first, int64_t n, uint32_t compute,
                         const void *in);
 
-/* Independent items, divided over the team. part does items begin..end; it may fail with an error of its own,
- * of which one is reported. */
+/* Independent items, divided over the team. part does items begin..end; it may fail with an error, of which
+ * one is reported. */
 typedef struct ref_items {
   const ref_plan *plan;
   int64_t count;

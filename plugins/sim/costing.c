@@ -3,7 +3,7 @@
  * dims are those of the run. */
 #include "sim.h"
 
-/* What a query of an op whose dims are those of the run needs to be asked again. */
+/* A copy of a query of an op whose dims are those of the run, to ask it again. */
 struct sim_query {
   bs_op_query query;
   bs_tensor_desc descs[BS_MAX_OP_ARGS];
@@ -29,7 +29,7 @@ static void charge(const sim_costing *c, sim_rank *rank, sim_time *stream, uint6
   sim_step_add(rank, c->op, NULL, &before, stream, &said);
 }
 
-/* By the widest of the first argument and the weight. */
+/* The speed for the wider type of the first argument and the weight. */
 static uint64_t speed_of(const sim_machine *m, const bs_op_query *query) {
   const bs_tensor_desc *first = query->nargs > 0 ? query->args[0] : NULL;
   uint64_t bytes = first != NULL ? BS_DTYPE_BYTES(first->dtype) : 0;

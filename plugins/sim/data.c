@@ -25,7 +25,7 @@ static char *out_at(const bs_coll_call *c, uint64_t row, uint64_t col) {
          ((int64_t)row * c->out_stride + (int64_t)col) * (int64_t)BS_DTYPE_BYTES(c->dtype_out);
 }
 
-/* What sums are held in: f64 for itself, f32 for narrower floats, i64 for integers. */
+/* The type of sums: f64 for f64, f32 for narrower floats, i64 for integers. */
 static uint32_t held_in(uint32_t reduce_dtype) {
   switch (reduce_dtype) {
     case BS_F64:

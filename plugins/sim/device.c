@@ -25,7 +25,7 @@ static int32_t device_info(void *state, uint32_t index, bs_device_info *out_info
   return BS_OK;
 }
 
-/* In a world of this plugin the rank that is being resumed has its device already. */
+/* In a world of this plugin the running rank has its device already. */
 static int32_t device_open(void *state, uint32_t index, void **out_device, bs_error *err) {
   sim_plugin *plugin = state;
   sim_rank *rank = sim_rank_now(plugin);
@@ -95,7 +95,8 @@ void sim_blocks_free(sim_rank *rank) {
   rank->nblocks = rank->blocks_capacity = 0;
 }
 
-/* Behind the last allocation: what is freed below it is used again when all above is freed too. */
+/* Allocates after the last allocation: freed addresses below it are used again when all above are freed
+ * too. */
 static int32_t mem_alloc(void *device, uint64_t bytes, uint64_t align, void **out_ptr, bs_error *err) {
   sim_rank *rank = device;
   const sim_plugin *plugin = rank->plugin;

@@ -26,7 +26,7 @@ static void tell_step(const sim_step *s, uint64_t began, each_fn *each, void *us
   }
 }
 
-/* What is told before `span` is of it; times from the beginning of the run on. */
+/* Reports the fields of a span before `span` itself; times count from the beginning of the run. */
 static void tell_span(const sim_trace_span *s, uint64_t began, each_fn *each, void *user) {
   each(user, "span.rank", s->rank, "", NULL);
   each(user, "span.lane", s->lane, "", NULL);

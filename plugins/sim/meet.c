@@ -31,7 +31,7 @@ static uint64_t bytes_ps(const sim_wire *wire, const bs_coll_call *call, uint64_
   return sim_bytes_ps(bytes, wire->beta_q32);
 }
 
-/* What the messages of a row of counts to or from one rank take, but the one to itself. */
+/* The time of the messages in a row of counts to or from one rank, without the one to itself. */
 static uint64_t busy(const sim_wire *wire, const bs_coll_call *call, const uint64_t *counts, uint32_t n,
                      uint32_t me) {
   uint64_t sum = 0;
@@ -49,7 +49,7 @@ static uint64_t busiest(const sim_wire *wire, const sim_arrival *arrivals, uint3
     const int known =
         before != NULL && call->counts == before->counts && call->recv_counts == before->recv_counts;
     before = call;
-    if (known && i > 1) continue; /* the first two: a block of its own is not sent */
+    if (known && i > 1) continue; /* the first two rows are enough: a rank does not send to itself */
     most = sim_max(most, busy(wire, call, call->counts, n, i));
     if (call->recv_counts != NULL) most = sim_max(most, busy(wire, call, call->recv_counts, n, i));
   }

@@ -17,7 +17,7 @@ typedef struct packed {
   void *memory;
 } packed;
 
-/* Of a 2:4 weight the kept ones, and two bits for the place of each. */
+/* The bytes of a weight: for 2:4 the kept values, and two bits for the place of each. */
 static int32_t bytes_of(const bs_op_query *query, const bs_source *weights, uint64_t *out, bs_error *err) {
   __extension__ typedef unsigned __int128 wide;
   const uint64_t cols = (uint64_t)(query->partition != NULL ? query->partition->count : weights->cols);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * p2p.c - send and recv: a message of the engine. What is sent is copied where it lies in host memory, so a
- * send returns at once. The message carries the sender's time, so that the receiver knows what it waited for.
- */
+ * p2p.c - send and recv: a message of the engine. Data in host memory are copied, so a send returns
+ * immediately. The message carries the sender's time, so that the receiver knows how long it waited. */
 #include <stdlib.h>
 
 #include "world.h"

@@ -41,7 +41,7 @@ static const bs_param_desc params[] = {
     {sizeof(bs_param_desc), BS_PARAM_BOOL, "steps", "false", NULL, NULL,
      "keep each op and collective of each rank, for bsrun sim explain"},
     {sizeof(bs_param_desc), BS_PARAM_INT, "trace_events", "0", "0..1000000000", NULL,
-     "events that a trace holds at most (bsrun --trace sets 200000); 0: there is none"},
+     "events that a trace holds at most (bsrun --to trace sets 200000); 0: there is none"},
     {sizeof(bs_param_desc), BS_PARAM_INT, "switch_ranks", "0", "0..1048576", NULL,
      "devices on one switch, beyond which a result without a topology says so; 0: any number"},
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * plugin.c - the sim plugin: virtual devices (backend "sim") and ranks in virtual time (communicator "sim"),
- * so that the same method .so runs on machines that nobody has at hand. */
+ * so that the same method .so runs on machines that are not available. */
 #include <sys/mman.h>
 
 #include "sim.h"

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * sim.h - what the files of the sim plugin share. A world of virtual devices lives on one thread: the engine
- * (sim/engine.h) resumes one rank at a time, and device.c, op.c and comm.c charge what it does to its clocks.
+ * sim.h - shared parts of the sim plugin. A world of virtual devices runs on one thread: the engine
+ * (sim/engine.h) resumes one rank at a time, and device.c, op.c and comm.c add the time of its work to its
+ * clocks.
  *
  * A rank has a clock of its host and one of each stream of its device, in ps. An op is put on a stream: it
- * begins at the later of the stream's and the host's clock, and the host goes on after the launch.
- * stream_wait is the later of two clocks, a collective begins where the last of its ranks has come. */
+ * begins at the later of the stream's and the host's clock, and the host continues after the launch.
+ * stream_wait is the later of two clocks; a collective begins when the last of its ranks has arrived. */
 #ifndef BS_PLUGINS_SIM_SIM_H
 #define BS_PLUGINS_SIM_SIM_H
 #include <blockshock/plugin.h>
@@ -19,7 +20,7 @@
 
 #define SIM_MAX_RANKS (1u << 20)
 
-/* The machine, as the parameters plugins.sim.* say (params.c). */
+/* The machine, from the parameters plugins.sim.* (params.c). */
 typedef struct sim_machine {
   sim_roof roof;                           /* flops: of 16-bit floats */
   uint64_t flops_f64, flops_f32, flops_f8; /* per second; 0: no time */
@@ -51,7 +52,7 @@ typedef struct sim_plugin {
   char *base;     /* of addresses that nothing can read or write */
   uint64_t range; /* bytes of them */
   pthread_mutex_t lock;
-  sim_world *driven; /* the worlds that are, each by a thread of its own; under the lock */
+  sim_world *driven; /* the existing worlds, each driven by a separate thread; protected by the lock */
   sim_topology_choice topologies[SIM_TOPOLOGIES];
 } sim_plugin;
 
@@ -64,7 +65,7 @@ typedef struct sim_block {
 typedef struct sim_step {
   char what[56]; /* "matmul", "all_reduce y" */
   uint64_t began, ended;
-  uint64_t closed; /* by its closed form alone; 0: it has none */
+  uint64_t closed; /* only by its closed form; 0: it has none */
   uint64_t flops, bytes;
   uint64_t spent[SIM_TERMS];
   uint32_t ranks; /* that meet; 0: an op */
@@ -80,25 +81,25 @@ typedef struct sim_rank {
   uint32_t reserved;
   sim_block *blocks; /* ascending */
   uint64_t bytes_now, bytes_peak;
-  uint64_t bytes_refused, bytes_taken; /* what there was no room for, and what was taken then; 0: nothing */
+  uint64_t bytes_refused, bytes_taken; /* the request that did not fit, and the bytes in use then; 0: none */
   sim_time host, stream;               /* of the default stream */
-  uint64_t compute_side, memory_side;  /* of its ops: each side of the roofline alone */
+  uint64_t compute_side, memory_side;  /* of its ops: each side of the roofline separately */
   uint64_t ops, not_costed;
-  sim_step *steps; /* of the newest run, where they are kept */
+  sim_step *steps; /* of the newest run, if they are recorded */
   uint32_t nsteps, steps_capacity;
   uint32_t nstreams; /* that were created */
 } sim_rank;
 
-/* What bs_stream and bs_event point to. */
+/* The objects of bs_stream and bs_event. */
 typedef struct sim_stream {
-  sim_time time; /* first: steps.c knows a stream by its time */
+  sim_time time; /* first member: steps.c identifies a stream by its time */
   uint32_t lane; /* of a trace */
 } sim_stream;
 
 static inline sim_time *sim_stream_time(sim_rank *rank, bs_stream *stream) {
   return stream != NULL ? &((sim_stream *)(void *)stream)->time : &rank->stream;
 }
-/* When the rank is done with all that the host and the default stream were given. */
+/* The time when the rank has done all work of the host and the default stream. */
 static inline const sim_time *sim_rank_time(const sim_rank *rank) {
   return rank->host.now > rank->stream.now ? &rank->host : &rank->stream;
 }
@@ -107,13 +108,13 @@ static inline const sim_time *sim_rank_time(const sim_rank *rank) {
 int32_t sim_params_define(sim_plugin *plugin, bs_error *err);
 int32_t sim_params_read(sim_plugin *plugin, bs_error *err);
 
-/* world.c: the rank that the engine is resuming on this thread; NULL: none. */
+/* world.c: the rank that the engine is running on this thread; NULL: none. */
 sim_rank *sim_rank_now(sim_plugin *plugin);
 
-/* device.c: what a device has allocated, for the bytes that it needs at most. sim_room: BS-SIM-MEMORY where
- * so many bytes more do not fit. */
+/* device.c: counts a device's allocations, for the peak. sim_room: BS-SIM-MEMORY if so many more bytes do not
+ * fit. */
 int32_t sim_room(sim_rank *rank, uint64_t bytes, bs_error *err);
-/* The same error again, of the request that had no room last. */
+/* Repeats the error of the last request that found no room. */
 int32_t sim_full(const sim_rank *rank, bs_error *err);
 int32_t sim_block_add(sim_rank *rank, uint64_t first, uint64_t bytes, bs_error *err);
 void sim_block_drop(sim_rank *rank, uint64_t first);
@@ -126,18 +127,18 @@ const char *sim_op_name(const char *op); /* the same, static */
 /* topology.c */
 int32_t sim_topologies_register(sim_plugin *plugin, bs_error *err);
 
-/* steps.c: keeps a step where that is asked for, and its span of a trace: before it, the time of the stream
- * after it, and what else is said of it. */
+/* steps.c: records a step if requested, and its span for a trace. before: the time of the stream before it;
+ * after it, `after`; `said` has its other data. */
 void sim_step_add(sim_rank *rank, const char *kind, const char *site, const sim_time *before,
                   const sim_time *after, const sim_step *said);
 
-/* costing.c: what the runs of a plan cost. */
+/* costing.c: the cost of a plan's runs. */
 typedef struct sim_costing {
   const sim_plugin *plugin;
   const char *op;
   uint64_t per_second; /* FLOPs */
   bs_op_rate rate;
-  struct sim_query *asked; /* NULL: the rate says all */
+  struct sim_query *asked; /* NULL: the rate is enough */
   void *program;           /* of its expression */
 } sim_costing;
 int32_t sim_costing_make(sim_costing *costing, const sim_plugin *plugin, const bs_op_query *query,

@@ -13,7 +13,7 @@ static void add_span(const sim_rank *rank, const char *what, uint64_t began, con
   sim_trace_slice(rank->world->trace, rank->index, lane, what, began, after->now);
 }
 
-/* Where there is no memory for more the list ends: the times do not. */
+/* Adds a step to the list. Without memory the list ends, but the times continue. */
 void sim_step_add(sim_rank *rank, const char *kind, const char *site, const sim_time *before,
                   const sim_time *after, const sim_step *said) {
   const sim_machine *m = &rank->plugin->machine;

@@ -72,7 +72,7 @@ static void backend_unwrap(void *wrapped) {
 
 /* ---- the device -------------------------------------------------------------------------------- */
 
-/* As many as a world has ranks: the inner backend's devices take turns. */
+/* One device for each rank of a world: they share the inner backend's devices. */
 static int32_t device_count(void *state, uint32_t *out_count, bs_error *err) {
   (void)state;
   (void)err;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * world.c - communicator "sim": a world of coroutines in virtual time. Each run of the world (world_drive)
- * begins with all ranks at the same time, and has an engine of its own. */
+ * begins with all ranks at the same time, and has a separate engine. */
 #include <stdlib.h>
 
 #include "world.h"
 
-/* How a device that is opened finds its rank: by the world that its thread is driving, the innermost one. */
+/* Finds the rank of a device that is opened: in the innermost world that this thread is driving. */
 sim_rank *sim_rank_now(sim_plugin *p) {
   sim_rank *rank = NULL;
   (void)pthread_mutex_lock(&p->lock);
@@ -161,7 +161,7 @@ static void end(sim_world *w) {
     if (sim_rank_time(&w->ranks[r])->now > sim_rank_time(&w->ranks[w->last])->now) w->last = r;
 }
 
-/* Of this run alone. */
+/* Starts a trace for this run only. */
 static int trace_anew(sim_world *w) {
   const uint64_t events = w->plugin->machine.trace_events;
   sim_trace_free(w->trace);
@@ -169,7 +169,7 @@ static int trace_anew(sim_world *w) {
   return events == 0 || w->trace != NULL;
 }
 
-/* With a topology flows may share wires. */
+/* With a topology flows may share wires, so their order in time matters. */
 uint32_t sim_world_order(const sim_world *w) {
   return w->topology != NULL || w->plugin->machine.by_time ? SIM_ORDER_E : SIM_ORDER_K;
 }

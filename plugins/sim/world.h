@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * world.h - a world of the communicator sim, its groups and what a call of one rank brings to a meeting. */
+ * world.h - a world of the communicator sim, its groups and the calls of ranks in a meeting. */
 #ifndef BS_PLUGINS_SIM_WORLD_H
 #define BS_PLUGINS_SIM_WORLD_H
 #include "sim.h"
@@ -49,10 +49,10 @@ struct sim_world {
   const bs_topology *topology; /* NULL: every two ranks have a link of their own */
   void *topology_opened;
   sim_site *sites;  /* each once, the newest used first */
-  sim_trace *trace; /* of the newest run; NULL: none is asked for */
+  sim_trace *trace; /* of the newest run; NULL: not requested */
 };
 
-/* What one rank brings to a meeting. */
+/* The request of one rank in a meeting. */
 typedef struct sim_request {
   sim_comm *comm;
   const bs_coll_call *call;
@@ -68,11 +68,11 @@ static inline uint32_t sim_group_rank(const sim_group *group, uint32_t member) {
 
 /* meet.c: any collective, and the barrier. */
 int32_t sim_meet_all(sim_comm *comm, const bs_coll_call *call, bs_error *err);
-/* world.c: the text kept until the world closes; NULL: none, or no memory. */
+/* world.c: the text, kept until the world closes; NULL: none, or no memory. */
 const char *sim_world_site(sim_world *world, const char *text);
 void sim_world_met(sim_world *world, uint64_t bytes, uint32_t ranks);
-/* data.c: what the ranks' calls must have in common beside their fingerprints; and their values, where all
- * lie in host memory. */
+/* data.c: checks the facts that the ranks' calls must share in addition to their fingerprints; and computes
+ * their values if all data are in host memory. */
 int32_t sim_data_check(const sim_arrival *arrivals, uint32_t ranks, bs_error *err);
 int32_t sim_data_move(const bs_host *host, const sim_arrival *arrivals, uint32_t ranks);
 /* enum sim_order: in which messages take wires and receive ports. */
@@ -84,8 +84,8 @@ int32_t sim_comm_send(void *comm, const bs_coll_call *call, bs_error *err);
 int32_t sim_comm_recv(void *comm, const bs_coll_call *call, bs_error *err);
 int32_t sim_comm_exchange(void *comm, const bs_coll_call *const *calls, uint32_t ncalls, bs_error *err);
 void sim_letter_free(void *user, void *payload);
-/* What a call of the engine failed with, as a bs code. */
+/* The bs code of a failed call of the engine. */
 int32_t sim_failed(const sim_world *world, int32_t state, bs_error *err);
-/* What the call is, for the texts of errors. */
+/* The description of the call, for the texts of errors. */
 sim_call sim_call_of(const bs_coll_call *call);
 #endif

@@ -78,6 +78,6 @@ static int32_t deactivate(void *state, bs_error *err) {
   return rc;
 }
 
-BS_PLUGIN_DEFINE(WRAP_ID, BS_PLUGIN_VERSION, "wraps a communicator or a backend: " WRAP_WHAT,
+BS_PLUGIN_DEFINE(WRAP_ID, BS_PLUGIN_VERSION, "for tests: wraps a communicator or a backend: " WRAP_WHAT,
                  (1u << BS_KIND_COMM) | (1u << BS_KIND_BACKEND), "comm:" WRAP_ID ":\nbackend:" WRAP_ID ":\n",
                  activate, deactivate)

@@ -277,10 +277,10 @@ START_TEST(cap_bytes) {
 }
 END_TEST
 
-static void expect_unreadable(const char *path, const char *word) {
+static void expect_unreadable(const char *path, const char *word, int32_t code) {
   bs_error err = BS_ERROR_INIT;
   bs_node *root = NULL;
-  ck_assert_int_eq(bs_config_load(path, &root, &err), BS_CONFIG);
+  ck_assert_int_eq(bs_config_load(path, &root, &err), code);
   ck_assert_str_eq(err.id, "BS-CFG-READ");
   ck_assert_str_eq(err.where, path);
   ck_assert_msg(strstr(err.message, word) != NULL, "'%s' lacks '%s'", err.message, word);
@@ -289,14 +289,14 @@ static void expect_unreadable(const char *path, const char *word) {
 
 START_TEST(no_files) {
   make_folder();
-  expect_unreadable(in_folder("absent.yaml"), "errno 2");
-  expect_unreadable(folder, "folder");
+  expect_unreadable(in_folder("absent.yaml"), "errno 2", BS_INPUT);
+  expect_unreadable(folder, "folder", BS_CONFIG);
   ck_assert_int_eq(mkfifo(in_folder("fifo"), 0600), 0);
-  expect_unreadable(in_folder("fifo"), "FIFO");
-  expect_unreadable("/dev/zero", "device");
-  expect_unreadable("/dev/null", "device");
+  expect_unreadable(in_folder("fifo"), "FIFO", BS_CONFIG);
+  expect_unreadable("/dev/zero", "device", BS_CONFIG);
+  expect_unreadable("/dev/null", "device", BS_CONFIG);
   ck_assert_int_eq(symlink("loop", in_folder("loop")), 0);
-  expect_unreadable(in_folder("loop"), "errno 40");
+  expect_unreadable(in_folder("loop"), "errno 40", BS_CONFIG);
   unlink(in_folder("loop"));
   unlink(in_folder("fifo"));
   rmdir(folder);

@@ -91,7 +91,7 @@ END_TEST
 START_TEST(integers) {
   static const struct {
     const char *text;
-    int suffix, ok;
+    int unit, ok;
     int64_t value;
   } rows[] = {
       {"0", 0, 1, 0},
@@ -114,20 +114,35 @@ START_TEST(integers) {
       {"1.0", 0, 0, 0},
       {"--1", 0, 0, 0},
       {"1k", 0, 0, 0},
-      {"1k", 1, 1, 1024},
-      {"2K", 1, 1, 2048},
-      {"-3M", 1, 1, -3 * 1048576},
-      {"4G", 1, 1, INT64_C(4294967296)},
+      {"1k", 1, 1, 1000},
+      {"2K", 1, 1, 2000},
+      {"-3M", 1, 1, -3000000},
+      {"4G", 1, 1, INT64_C(4000000000)},
+      {"1Ki", 1, 1, 1024},
+      {"2ki", 1, 1, 2048},
+      {"-3Mi", 1, 1, -3 * 1048576},
+      {"4Gi", 1, 1, INT64_C(4294967296)},
+      {"0Gi", 1, 1, 0},
       {"7", 1, 1, 7},
+      {"1Ki", 0, 0, 0},
       {"1kk", 1, 0, 0},
+      {"1Kib", 1, 0, 0},
+      {"1i", 1, 0, 0},
+      {"1m", 1, 0, 0},
+      {"1g", 1, 0, 0},
       {"1T", 1, 0, 0},
+      {"1.5k", 1, 0, 0},
+      {"1 k", 1, 0, 0},
       {"k", 1, 0, 0},
-      {"8589934591G", 1, 1, INT64_C(8589934591) << 30},
-      {"8589934592G", 1, 0, 0},
+      {"Ki", 1, 0, 0},
+      {"9223372036G", 1, 1, INT64_C(9223372036000000000)},
+      {"9223372037G", 1, 0, 0},
+      {"8589934591Gi", 1, 1, INT64_C(8589934591) << 30},
+      {"8589934592Gi", 1, 0, 0},
   };
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
     int64_t v = 5;
-    int ok = bs_parse_i64(rows[i].text, rows[i].suffix, &v);
+    int ok = rows[i].unit ? bs_parse_size(rows[i].text, &v) : bs_parse_i64(rows[i].text, &v);
     ck_assert_msg(ok == rows[i].ok, "'%s': %d", rows[i].text, ok);
     ck_assert_msg(v == (ok ? rows[i].value : 5), "'%s': %lld", rows[i].text, (long long)v);
   }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * test_bsrun_bench.c - `bsrun bench comm` and `bsrun sim fit`: rows that are measured and checked, a machine
+ * test_bsrun_bench.c - `bsrun coll bench` and `bsrun sim fit`: rows that are measured and checked, a machine
  * that is made of them. What is refused is in tests/cases/bench.case. */
 #include <jansson.h>
 #include <math.h>
@@ -47,9 +47,8 @@ static json_t *bench(const char *const *words) {
 START_TEST(every_collective_is_timed_and_right) {
   static const char *const names[] = {"all_reduce", "all_gather", "reduce_scatter",
                                       "broadcast",  "all_to_all", "send_recv"};
-  const char *const words[] = {"bench",     "comm",        "-P", "3",        "--min-bytes",
-                               "4",         "--max-bytes", "1k", "--factor", "16",
-                               "--samples", "3",           "-o", "json",     NULL};
+  const char *const words[] = {"coll",      "bench", "-P", "3",    "--size", "4:1Ki*16",
+                               "--samples", "3",     "-o", "json", NULL};
   json_t *rows = bench(words);
   ck_assert_uint_eq(json_array_size(rows), 6 * 3); /* of 4, 64 and 1024 bytes */
   for (size_t i = 0; i < json_array_size(rows); i++) {
@@ -69,10 +68,10 @@ END_TEST
 /* Ranks that are processes are copies of the command; rank 0 prints. */
 START_TEST(processes_and_other_dtypes) {
   static const char *const dtypes[] = {"bf16", "f64", "i32", "f16"};
-  const char *const words[] = {"bench",      "comm",   "--launch",  "processes",   "--coll",
-                               "all_reduce", "--coll", "send_recv", "--max-bytes", "64",
-                               "--factor",   "8",      "--samples", "3",           "--dtype",
-                               dtypes[_i],   "-o",     "json",      NULL};
+  const char *const words[] = {
+      "coll",   "bench",  "--launch",  "processes", "--coll",  "all_reduce,send_recv",
+      "--size", "8:64*8", "--samples", "3",         "--dtype", dtypes[_i],
+      "-o",     "json",   NULL};
   json_t *rows = bench(words);
   ck_assert_uint_eq(json_array_size(rows), 4);
   for (size_t i = 0; i < 4; i++) {
@@ -108,8 +107,8 @@ static void write_exact(const char *file) {
 
 START_TEST(an_exact_machine_is_found_and_written) {
   write_exact("exact.jsonl");
-  ran r = bsrun(dir, "sim", "fit", "exact.jsonl", "--write", "m.yaml", "--name", "exact-4", "--flops", "1e9",
-                "-o", "json", NULL);
+  ran r = bsrun(dir, "sim", "fit", "exact.jsonl", "--to", "m.yaml", "--with", "name=exact-4", "--with",
+                "flops=1e9", "-o", "json", NULL);
   must_be(&r, 0);
   json_t *all = json_loads(r.out, 0, NULL);
   const json_t *fits = json_object_get(all, "fits"), *regret = json_object_get(all, "regret");
@@ -131,8 +130,8 @@ START_TEST(an_exact_machine_is_found_and_written) {
 END_TEST
 
 START_TEST(measured_rows_are_fitted) {
-  const char *const words[] = {"bench", "comm",      "--coll", "all_reduce", "--max-bytes", "64k", "--factor",
-                               "4",     "--samples", "3",      "-o",         "json",        NULL};
+  const char *const words[] = {"coll",      "bench", "--coll", "all_reduce", "--size", "8:64Ki*4",
+                               "--samples", "3",     "-o",     "json",       NULL};
   json_decref(bench(words));
   ran r = bsrun(dir, "sim", "fit", "rows.json", NULL);
   must_be(&r, 0);

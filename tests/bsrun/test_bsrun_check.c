@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * test_bsrun_check.c - `bsrun check --dump`: what our own --dump writes passes; each planted fault fails the
+ * test_bsrun_check.c - `bsrun check DIR`: what our own --to writes passes; each planted fault fails the
  * gate that is named for it, and the sentence names the fault; bad files end with exit 4. */
 #include <jansson.h>
 #include <math.h>
@@ -45,7 +45,7 @@ static void dump_layer(const char *dtype) {
   char key[40];
   snprintf(key, sizeof key, "model.dtype=%s", dtype);
   ran r = bsrun(dir, "--method", "row_parallel", "-P", "2", "--phase", "0", "--set", "model.N=64", "--set",
-                "model.K=64", "--set", "model.B=16", "--set", key, "--dump", "whole", "-q", NULL);
+                "model.K=64", "--set", "model.B=16", "--set", key, "--to", "whole", "-q", NULL);
   must_be(&r, 0);
   ran_free(&r);
 }
@@ -61,7 +61,7 @@ static const char *state_in(const json_t *rows, const char *gate) {
 }
 
 static void must_say(const char *what, int code, const char *gate, const char *state, const char *sentence) {
-  ran r = bsrun(dir, "check", "--dump", "t", "-o", "json", NULL);
+  ran r = bsrun(dir, "check", "t", "-o", "json", NULL);
   json_t *rows = json_loads(r.out, JSON_REJECT_DUPLICATES, NULL);
   ck_assert_msg(r.code == code, "%s: exit %d, wanted %d\n%s%s", what, r.code, code, r.out, r.err);
   ck_assert_msg(strcmp(state_in(rows, gate), state) == 0, "%s: %s is not %s\n%s%s", what, gate, state, r.out,
@@ -203,9 +203,9 @@ START_TEST(own_dumps_are_right) {
   put_values("x2", BS_F32, 4, 16, x);
   char command[1200];
   snprintf(command, sizeof command,
-           "'%s' --method %s %s --phase 0 -q --set phase.fault_gate=false --dump d >out 2>&1 && grep -q "
+           "'%s' --method %s %s --phase numbers -q --set phase.fault_gate=false --to d >out 2>&1 && grep -q "
            "RIGHT out && "
-           "'%s' check --dump d %s >out 2>&1 || { cat out; false; }",
+           "'%s' check d %s >out 2>&1 || { cat out; false; }",
            bsrun_path(), own[_i][0], own[_i][1], bsrun_path(), own[_i][2]);
   shell("%s", command);
 }
@@ -219,7 +219,7 @@ START_TEST(half_a_step_is_seen) {
   double *y = values_of("y_rank0", ALL);
   for (int i = 0; i < ALL; i += 2) y[i] += ldexp(1.0, ilogb(y[i]) - 7);
   put_y(y, NULL, 0);
-  must_say("half a step", 6, "drift", "FAIL", "lie to one side");
+  must_say("half a step", 6, "drift", "FAIL", "have one sign");
   free(y);
 }
 END_TEST
@@ -248,7 +248,7 @@ START_TEST(plain_names_and_shapes) {
   must_say("three files", 0, "T3", "pass", "");
   put_plain(1.0, 1);
   must_say("W as [K,N]", 6, "shape", "FAIL", "W is transposed: it is [K,N]");
-  ran r = bsrun(dir, "check", "--dump", "t", "--transposed", NULL);
+  ran r = bsrun(dir, "check", "t", "--transposed", NULL);
   must_be(&r, 0);
   ck_assert_ptr_nonnull(strstr(r.out, "right: Y is act(X W^T + b) in f64; B 16, N 32"));
   ran_free(&r);
@@ -288,7 +288,7 @@ START_TEST(one_safetensors_file) {
   fwrite(header, 1, length, f);
   fwrite(data, sizeof data, 1, f);
   fclose(f);
-  ran r = bsrun(dir, "check", "--dump", "layer.safetensors", NULL);
+  ran r = bsrun(dir, "check", "layer.safetensors", NULL);
   must_be(&r, 0);
   ran_free(&r);
 }
@@ -311,19 +311,19 @@ START_TEST(bad_files_and_use) {
     shell("rm -rf t && mkdir t");
     put_plain(1.0, 0);
     shell("%s", bad[i].plant);
-    ran r = bsrun(dir, "check", "--dump", "t", NULL);
+    ran r = bsrun(dir, "check", "t", NULL);
     ck_assert_msg(r.code == bad[i].code && strstr(r.err, bad[i].id), "%s: %d %s", bad[i].plant, r.code,
                   r.err);
     ck_assert_str_eq(r.out, "");
     ran_free(&r);
   }
   static const char *const words[][4] = {{"check", NULL},
-                                         {"check", "--dump", "t", "more"},
-                                         {"check", "--dump=t", "--dtype", "bf17"},
-                                         {"check", "--dump=t", "--activation", "rely"},
-                                         {"check", "--dump=t", "--ranks", "0"},
-                                         {"check", "--dump=t", "--ranks", "257"},
-                                         {"check", "--dump=t", "--features", "0"}};
+                                         {"check", "t", "more"},
+                                         {"check", "t", "--dtype", "bf17"},
+                                         {"check", "t", "--activation", "rely"},
+                                         {"check", "t", "-P", "0"},
+                                         {"check", "t", "-P", "257"},
+                                         {"check", "t", "--limit", "0"}};
   for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
     ran r = bsrun(dir, words[i][0], words[i][1], words[i][2], words[i][3], NULL);
     must_be(&r, 2);

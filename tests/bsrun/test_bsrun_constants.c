@@ -109,7 +109,7 @@ START_TEST(the_slowest_ranks_time_counts) {
   json_t *constants = round_constants("ref");
   store(constants);
   ran r = bsrun(dir, "--method", "blockshock", "--plugin", "ref", "--phase", "1", SMALL, "-P", "2",
-                "--threads-per-rank", "1", "--set", "mask.name=uneven", "--set", "mask.shares=[1,3]", "--set",
+                "--threads", "1", "--set", "mask.name=uneven", "--set", "mask.shares=[1,3]", "--set",
                 "model.dtype=bf16", "--set", "phase.dense_arm=false", NULL);
   must_be(&r, 0);
   json_t *record = load(run_folder(&r, dir, 0), "metrics.jsonl");

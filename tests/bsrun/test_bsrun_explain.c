@@ -47,8 +47,8 @@ START_TEST(predictions_come_from_the_stored_constants) {
   ck_assert_ptr_nonnull(text = json_dumps(constants, 0));
   write_text(dir, "machine.json", text);
   ran r = bsrun(dir, "explain", "method", "blockshock", "-P", "2", "--b", "8", "--n", "256", "--k", "128",
-                "--dtype", "f32", "--plugin", "ref", "--threads-per-rank", "1", "--cache", "machine.json",
-                "-o", "json", NULL);
+                "--dtype", "f32", "--plugin", "ref", "--threads", "1", "--cache", "machine.json", "-o",
+                "json", NULL);
   must_be(&r, 0);
   json_t *rows = rows_of(&r);
   const double flops = 2.0 * 8 * 256 * 64, payload = 8.0 * 256 * 4;
@@ -67,8 +67,8 @@ START_TEST(predictions_come_from_the_stored_constants) {
   ran_free(&r);
   /* Bytes, multiplied in f32: no fewer multiply-adds than of f32, a quarter of the weights. */
   r = bsrun(dir, "explain", "mask", "random_2of4", "-P", "2", "--b", "8", "--n", "256", "--k", "128",
-            "--dtype", "i8", "--plugin", "ref", "--threads-per-rank", "1", "--cache", "machine.json", "-o",
-            "json", NULL);
+            "--dtype", "i8", "--plugin", "ref", "--threads", "1", "--cache", "machine.json", "-o", "json",
+            NULL);
   must_be(&r, 0);
   rows = rows_of(&r);
   ck_assert_msg(fabs(1e-3 * num(rows, 0, "bound_ms") - wanted) < 1e-9 * wanted, "%g, wanted %g",

@@ -7,8 +7,8 @@
 #include "tests/spawn.h"
 
 /* A small layer and a larger one, which are predicted only. */
-#define SHORT "--measure 0 --seconds 0.1 --n 64 --b 8 --threads-per-rank 1"
-#define LONG "--measure 0 --seconds 0.1 --n 256 --b 64 --threads-per-rank 1"
+#define SHORT "--limit 0 --seconds 0.1 --n 64 --b 8 --threads 1"
+#define LONG "--limit 0 --seconds 0.1 --n 256 --b 64 --threads 1"
 
 static char machine[600]; /* dir/machine.json */
 static void setup(void) {
@@ -97,11 +97,11 @@ static json_t *rows_of(const ran *r) {
   return rows;
 }
 
-/* The rows of `bsrun ladder WORDS` on two ranks of ref; out NULL: what else it said is not looked at. */
+/* The rows of `bsrun compare WORDS` on two ranks of ref; out NULL: what else it said is not looked at. */
 static json_t *ladder_and(const char *words, ran *out) {
   char text[400], *rest = NULL, *argv[40] = {"bsrun"};
   size_t n = 0;
-  snprintf(text, sizeof text, "ladder -P 2 --plugin ref --dtype f32 --cache machine.json -o json %s", words);
+  snprintf(text, sizeof text, "compare -P 2 --plugin ref --dtype f32 --cache machine.json -o json %s", words);
   for (char *word = strtok_r(text, " ", &rest); word != NULL; word = strtok_r(NULL, " ", &rest))
     argv[++n] = word;
   ran r = finish_spawn(dir, start_bsrun(dir, argv));
@@ -134,11 +134,11 @@ static json_t *row_named(const json_t *rows, const char *candidate) {
 /* What --method auto takes by prediction alone among the ways of blockshock with one mask (the run's gates
  * must pass with it), and the row of the record's ladder named `row`, "" for none. */
 static json_t *taken(const char *P, const char *key, const char *row, char *out_name, size_t size) {
-  json_t *record = record_of(bsrun(
-      dir, "--method", "auto", "--phase", "0", "--set", "model.N=64", "--set", "model.B=64", "--set",
-      "model.dtype=f32", "-P", P, "--plugin", "ref", "--threads-per-rank", "1", "--set", "auto.measure=0",
-      "--set", "auto.methods=[blockshock]", "--set", "auto.masks=[complement_1100_0011]", "--set",
-      "auto.overlap=[off]", "--set", key, "--cache", "machine.json", "--out", "runs", NULL));
+  json_t *record = record_of(
+      bsrun(dir, "--method", "auto", "--phase", "0", "--set", "model.N=64", "--set", "model.B=64", "--set",
+            "model.dtype=f32", "-P", P, "--plugin", "ref", "--threads", "1", "--set", "auto.measure=0",
+            "--set", "auto.methods=[blockshock]", "--set", "auto.masks=[complement_1100_0011]", "--set",
+            "auto.overlap=[off]", "--set", key, "--cache", "machine.json", "--out", "runs", NULL));
   const json_t *rungs = json_object_get(record, "ladder");
   snprintf(out_name, size, "%s", text_of(json_array_get(rungs, 0), "candidate"));
   json_t *found = row[0] != '\0' ? json_incref(row_named(rungs, row)) : NULL;
@@ -195,7 +195,8 @@ END_TEST
  * pass; a whole step takes longer than its forward. */
 START_TEST(halves_are_predicted_by_their_own_kernel) {
   write_constants(1e-6);
-  json_t *rows = ladder(LONG " blockshock --masks random_2of4 --pass forward --pass adamw"), *row;
+  json_t *rows = ladder(LONG " blockshock --mask random_2of4 --phase time,train --set phase.optimizer=adamw"),
+         *row;
   double of_pass[2] = {0};
   size_t i;
   ck_assert_uint_eq(splits_of(rows), 2);
@@ -213,7 +214,7 @@ END_TEST
 START_TEST(stored_zeros_are_predicted_as_products) {
   static const char *const names[] = {"masked_split random_2of4", "masked_split magnitude"};
   write_constants(1e-6);
-  json_t *rows = ladder(LONG " masked_split --masks random_2of4,magnitude,complement_1100_0011");
+  json_t *rows = ladder(LONG " masked_split --mask random_2of4,magnitude,complement_1100_0011");
   const json_t *fixed = row_named(rows, "masked_split complement_1100_0011");
   for (size_t i = 0; i < 2; i++) {
     const json_t *row = row_named(rows, names[i]);
@@ -232,21 +233,20 @@ START_TEST(a_kernel_of_halves_says_its_rate) {
     double times, backward;
     const char *pass, *said;
   } cases[] = {
-      {4.0, 1.0, "forward", "makes 0.5 GFLOP/s on all cores, dense's 2, so a product takes 4 times as long"},
-      {1.5, 1.0, "forward",
-       "makes 1.33 GFLOP/s on all cores, dense's 2, so a product takes 1.5 times as long"},
+      {4.0, 1.0, "time", "makes 0.5 GFLOP/s on all cores, dense's 2, so a product takes 4 times as long"},
+      {1.5, 1.0, "time", "makes 1.33 GFLOP/s on all cores, dense's 2, so a product takes 1.5 times as long"},
       {1.5, 2.0, "backward",
        "makes 0.667 GFLOP/s on all cores, dense's 2, so a product takes 3 times as long"},
-      {1.5, 2.0, "sgd", "makes 0.8 GFLOP/s on all cores, dense's 2, so a product takes 2.5 times as long"},
+      {1.5, 2.0, "train", "makes 0.8 GFLOP/s on all cores, dense's 2, so a product takes 2.5 times as long"},
   };
   write_all_constants(1e-6);
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     write_halves(cases[i].times, cases[i].backward);
     char line[256];
     snprintf(line, sizeof line,
-             "blockshock --masks random_2of4,interleave --measure 0 --seconds 0.1 --n 64 --b 64 "
-             "--threads-per-rank %u "
-             "--pass %s",
+             "blockshock --mask random_2of4,interleave --limit 0 --seconds 0.1 --n 64 --b 64 "
+             "--threads %u "
+             "--phase %s",
              (bs_machine_cores() + 1) / 2, cases[i].pass);
     json_t *rows = ladder(line);
     const char *why = text_of(row_named(rows, "blockshock random_2of4"), "why");
@@ -261,7 +261,7 @@ END_TEST
 START_TEST(the_first_named_is_what_others_are_held_against) {
   write_constants(10.0); /* seconds: a split is measured far below its bound */
   json_t *rows = ladder(
-      "row_parallel masked_split --masks complement_1010_0101 --seconds 0.5 --n 128 --b 8 --run-id kept");
+      "row_parallel masked_split --mask complement_1010_0101 --seconds 0.5 --n 128 --b 8 --run-id kept");
   json_t *first = row_named(rows, "row_parallel"), *row;
   /* It is kept as a run: every sample of what was measured, and the ladder that was printed. */
   char folder[1200], path[1300];
@@ -304,10 +304,10 @@ static const struct {
   } two[2];
 } pairs[] = {
     /* only a forward is divided into chunks: a backward does not know of them */
-    {SHORT " row_parallel --pass backward --overlap off,8",
+    {SHORT " row_parallel --phase backward --set auto.overlap=[off,8]",
      {{"row_parallel contiguous", "row_parallel contiguous overlap=8", 0}}},
     /* int8 steps are of sums: a method that gathers pays nothing for them, one that sums does */
-    {SHORT " column_parallel row_parallel --reduce-dtypes float32,int8",
+    {SHORT " column_parallel row_parallel --set auto.reduce_dtypes=[float32,int8]",
      {{"column_parallel float32", "column_parallel int8", 0},
       {"row_parallel contiguous float32", "row_parallel contiguous int8", 1}}},
 };
@@ -328,7 +328,7 @@ END_TEST
 START_TEST(a_backward_behind_an_activation_is_measured) {
   write_constants(1e-6);
   json_t *rows = ladder(
-      "row_parallel --pass backward --seconds 0.2 --n 32 --b 4 --threads-per-rank 1 --set "
+      "row_parallel --phase backward --seconds 0.2 --n 32 --b 4 --threads 1 --set "
       "model.activation=relu");
   ck_assert(num(row_named(rows, "row_parallel contiguous"), "measured_ms") > 0);
   json_decref(rows);
@@ -340,19 +340,19 @@ START_TEST(a_mask_by_patterns_is_a_candidate) {
   write_constants(1e-6);
   ran r;
   json_t *rows = ladder_and(
-      "blockshock --measure 0 --seconds 0.1 --n 64 --b 8 --threads-per-rank 128 --set mask.use=always --set "
+      "blockshock --limit 0 --seconds 0.1 --n 64 --b 8 --threads 128 --set mask.use=always --set "
       "mask.name=complement --set mask.pattern_a=1010",
       &r);
-  const int told = strstr(r.err, "2 ranks of 128 threads take turns on ") != NULL; /* as in every verb */
+  const int told = strstr(r.err, "2 ranks of 128 threads share ") != NULL; /* as in every verb */
   ck_assert_msg(told == (sysconf(_SC_NPROCESSORS_ONLN) < 256), "%s", r.err);
-  ck_assert(num(row_named(rows, "blockshock complement"), "predicted_ms") > 0);
+  ck_assert(num(row_named(rows, "blockshock complement_1010_0101"), "predicted_ms") > 0);
   json_decref(rows);
   ran_free(&r);
 }
 END_TEST
 
 START_TEST(what_cannot_run_says_why_and_stands_last) {
-  ran r = bsrun(dir, "ladder", "masked_split", "--masks", "complement_1100_0011,interleave", "--measure", "0",
+  ran r = bsrun(dir, "compare", "masked_split", "--mask", "complement_1100_0011,interleave", "--limit", "0",
                 "--seconds", "0.1", "--n", "64", "-P", "3", "--plugin", "ref", "--cache", "off", "-o", "json",
                 NULL);
   must_be(&r, 0);
@@ -374,8 +374,8 @@ START_TEST(auto_weighs_the_wire) {
   for (size_t i = 0; i < 2; i++) {
     write_all_constants(cases[i].wire);
     ran r = bsrun(dir, "--method", "auto", "--phase", "0", "--set", "model.N=256", "--set", "model.B=4",
-                  "--set", "model.dtype=f32", "-P", "2", "--plugin", "ref", "--threads-per-rank", "1",
-                  "--set", "auto.measure=0", "--set", "auto.methods=[column_parallel, dense]", "--cache",
+                  "--set", "model.dtype=f32", "-P", "2", "--plugin", "ref", "--threads", "1", "--set",
+                  "auto.measure=0", "--set", "auto.methods=[column_parallel, dense]", "--cache",
                   "machine.json", "--out", "runs", "-o", "json", NULL);
     must_be(&r, 0);
     json_t *rows = rows_of(&r);

@@ -55,7 +55,7 @@ static json_t *load_result(ran *r) {
 START_TEST(a_run) {
   write_models();
   ran r = bsrun(dir, "model", "bench", "m.onnx", "--input", "x=x.npy", "--seconds", "0.01", "--threads", "1",
-                "--profile", "-o", "json", NULL);
+                "--show", "nodes", "-o", "json", NULL);
   json_t *result = load_result(&r);
   const json_t *rows = json_object_get(result, "rows"), *row = json_array_get(rows, 0);
   const json_t *nodes = json_object_get(result, "profile");
@@ -82,7 +82,7 @@ END_TEST
 START_TEST(prefill_and_decode) {
   write_gpt2(dir);
   ran r = bsrun(dir, "model", "bench", ".", "--dim", "sequence=6", "--seconds", "0.01", "--threads", "1",
-                "--allow-fallback", "--profile", "-o", "json", NULL);
+                "--force", "--show", "nodes", "-o", "json", NULL);
   json_t *result = load_result(&r);
   static const char *const works[] = {"prefill", "decode"};
   static const int tokens[] = {6, 1}, before[] = {0, 6};
@@ -119,8 +119,8 @@ START_TEST(ref_serves_only_where_it_is_allowed) {
   ck_assert_msg(strstr(r.err, "BS-MODEL-FALLBACK") != NULL && strstr(r.err, "topk") != NULL, "%s", r.err);
   ck_assert_str_eq(r.out, "");
   ran_free(&r);
-  r = bsrun(dir, "model", "bench", "top.onnx", "--input", "x=x.npy", "--seconds", "0.01", "--allow-fallback",
-            "-o", "csv", NULL);
+  r = bsrun(dir, "model", "bench", "top.onnx", "--input", "x=x.npy", "--seconds", "0.01", "--force", "-o",
+            "csv", NULL);
   must_be(&r, 0);
   ck_assert_msg(strstr(r.err, "1 nodes ran on ref") != NULL, "%s", r.err);
   ck_assert_msg(strstr(r.out, "fallback_nodes") != NULL && strstr(r.out, "\nrun,") != NULL, "%s", r.out);
@@ -139,7 +139,7 @@ START_TEST(records) {
   ck_assert_int_eq(mkdir(model, 0755), 0);
   write_gpt2(model);
   ran r = bsrun(dir, "model", "bench", ".gpt2", "--dim", "sequence=6", "--seconds", "0.01", "--threads", "1",
-                "--allow-fallback", "--run-id", "mine", NULL);
+                "--force", "--run-id", "mine", NULL);
   must_be(&r, 0);
   ck_assert_msg(
       strstr(r.out, "run: results/raw/model_bench/_gpt2/") != NULL && strstr(r.out, "/mine\n") != NULL, "%s",
@@ -161,8 +161,8 @@ START_TEST(records) {
                 config);
   free(config);
   ran_free(&r);
-  r = bsrun(dir, "model", "bench", ".gpt2", "--dim", "sequence=6", "--seconds", "0.01", "--allow-fallback",
-            "--out", "off", NULL);
+  r = bsrun(dir, "model", "bench", ".gpt2", "--dim", "sequence=6", "--seconds", "0.01", "--force", "--out",
+            "off", NULL);
   must_be(&r, 0);
   ck_assert_msg(strstr(r.out, "run: ") == NULL, "%s", r.out);
   ran_free(&r);
@@ -211,7 +211,7 @@ static const struct {
     {{"m.onnx"}, "1 input has no file: x", 2},
     {{"m.onnx", "--seconds", "0"}, "BS-USE-NUMBER", 2},
     {{"missing.onnx"}, "missing.onnx", 4},
-    {{"m.onnx", "--input", "x=x.npy", "--backend=none"}, "none", 5},
+    {{"m.onnx", "--input", "x=x.npy", "--backend=none"}, "none", 3},
     {{".", "--dim", "sequence=16"}, "the cache holds 16", 2},
     {{".", "--cache-tokens", "1"}, "the cache holds 1", 2},
 };

@@ -22,7 +22,7 @@ static const struct {
 enum { KINDS = sizeof made_of / sizeof made_of[0] };
 
 static ran make_plugin(int i, const char *id, const char *folder) {
-  return bsrun(dir, "plugins", "new", id, "--dir", folder, "--kind", made_of[i].kind,
+  return bsrun(dir, "plugins", "new", id, "--to", folder, "--kind", made_of[i].kind,
                made_of[i].op != NULL ? "--op" : NULL, made_of[i].op, NULL);
 }
 

@@ -29,10 +29,9 @@ static void write_constants(double latency) {
 
 /* The chunks of overlap=auto, as the record has them. */
 static int chosen(const char *launch, const char *cache, const char *phase) {
-  ran r =
-      bsrun(dir, "--launch", launch, "--method", "row_parallel", "-P", "2", "--threads-per-rank", "1",
-            "--phase", phase, "--cache", cache, "--tune-cache", "off", SMALL, "--set", "model.K=384", "--set",
-            "model.dtype=f32", "--set", "phase.dense_arm=false", "--set", "method.overlap=auto", NULL);
+  ran r = bsrun(dir, "--launch", launch, "--method", "row_parallel", "-P", "2", "--threads", "1", "--phase",
+                phase, "--cache", cache, "--tune-cache", "off", SMALL, "--set", "model.K=384", "--set",
+                "model.dtype=f32", "--set", "phase.dense_arm=false", "--set", "method.overlap=auto", NULL);
   must_be(&r, 0);
   char *text = read_text(run_folder(&r, dir, 0), "metrics.jsonl");
   json_t *record = json_loads(text, 0, NULL);
@@ -69,10 +68,10 @@ END_TEST
 /* A rank is gone in the all-reduces that rank 0 times for the choice. */
 START_TEST(rank_dies) {
   ran r =
-      bsrun(dir, "--launch", "processes", "--method", "row_parallel", "-P", "2", "--threads-per-rank", "1",
-            "--phase", "0", "--cache", "off", "--tune-cache", "off", "--plugin", "fault", "--comm",
-            "fault:shm", "--timeout", "60", "--set", "plugins.fault.plan=rank=1,op=all_reduce,seq=20,do=kill",
-            SMALL, "--set", "model.dtype=f32", "--set", "method.overlap=auto", NULL);
+      bsrun(dir, "--launch", "processes", "--method", "row_parallel", "-P", "2", "--threads", "1", "--phase",
+            "0", "--cache", "off", "--tune-cache", "off", "--plugin", "fault", "--comm", "fault:shm",
+            "--timeout", "60", "--set", "plugins.fault.plan=rank=1,op=all_reduce,seq=20,do=kill", SMALL,
+            "--set", "model.dtype=f32", "--set", "method.overlap=auto", NULL);
   must_be(&r, 7);
   ck_assert_msg(strstr(r.err, "rank 1") != NULL && strstr(r.err, "lab.machine") != NULL, "%s", r.err);
   ran_free(&r);

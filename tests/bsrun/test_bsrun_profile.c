@@ -50,9 +50,9 @@ static void must_spread(const json_t *record, double least, double most) {
 }
 
 START_TEST(a_layer) {
-  ran r = bsrun(dir, "profile", "layer", "--method", "row_parallel", "-P", "2", "--n", "64", "--b", "8",
-                "--counters", "off", "--timeline", "t.json", "--threads-per-rank", "1", "--iters", "7", "-o",
-                "json", NULL);
+  ran r =
+      bsrun(dir, "profile", "layer", "--method", "row_parallel", "-P", "2", "--n", "64", "--b", "8",
+            "--counters", "off", "--to", "t.json", "--threads", "1", "--samples", "7", "-o", "json", NULL);
   json_t *record = load(&r), *part, *trace;
   size_t i, products = 0, sums = 0;
   double flops = 0;
@@ -123,7 +123,7 @@ START_TEST(what_is_kept) {
   ck_assert_ptr_nonnull(strstr(page, "kernel b1h1s16d8:f32:full"));
   ck_assert_ptr_nonnull(strstr(page, "<td>few_instructions</td>"));
   free(page);
-  r = bsrun(dir, "fsck", NULL);
+  r = bsrun(dir, "runs", "fsck", NULL);
   must_be(&r, 0);
   ran_free(&r);
 }

@@ -11,7 +11,9 @@
 #define PROBLEM "matmul n16k32b4"
 #define WITH(plugin) \
   "tune", PROBLEM, "--plugin", "ref", "--plugin", plugin, "--backend", "ref", "--threads", "1"
-#define TUNE WITH(KNOBBY1), "--provider", "knobby:turns", "--sample-seconds", "0.01", "--pair-seconds", "0.06"
+#define TUNE                                                                                 \
+  WITH(KNOBBY1), "--provider", "knobby:turns", "--with", "candidate-seconds=0.01", "--with", \
+      "pair-seconds=0.06"
 #define JSON "-o", "json"
 
 static char cache[700];
@@ -79,7 +81,7 @@ START_TEST(what_is_wrong_is_found_and_kept) {
               {"unroll=1;mode=error", "failed", "BS-KNOBBY-ERROR"},
               {"unroll=1;mode=lost", "refused", "BS-OP-KNOB-ECHO"},
               {"unroll=2;mode=right", "refused", "knob unroll does not reach the binary"}};
-  json_t *r = report_of(bsrun(dir, TUNE, "--strategy", "full", "--finalists", "0", ENDING, JSON, NULL));
+  json_t *r = report_of(bsrun(dir, TUNE, "--strategy", "full", "--with", "finalists=0", ENDING, JSON, NULL));
   ck_assert_int_eq(number_of(r, "measured"), 10);
   ck_assert_int_eq(number_of(r, "failed"), 9);
   ck_assert_uint_eq(json_array_size(json_object_get(r, "elite")), 1);
@@ -105,7 +107,8 @@ START_TEST(what_is_wrong_is_found_and_kept) {
   ck_assert_int_ge(number_of(json_object_get(ok, "samples"), "n"), 5);
   json_decref(lines);
   /* What failed is not tried again. */
-  r = report_of(bsrun(dir, TUNE, "--strategy", "full", "--finalists", "0", ENDING, "--continue", JSON, NULL));
+  r = report_of(bsrun(dir, TUNE, "--strategy", "full", "--with", "finalists=0", ENDING, "--stored",
+                      "continue", JSON, NULL));
   ck_assert_int_eq(number_of(r, "measured"), 0);
   ck_assert_int_eq(number_of(r, "known"), 10);
   json_decref(r);
@@ -121,7 +124,7 @@ START_TEST(what_does_not_end_is_late) {
     snprintf(seconds, sizeof seconds, "%d.%03d", ms / 1000, ms % 1000);
     ran_free(&r);
     r = bsrun(dir, TUNE, "--strategy", "full", "--knob", "turns=1", "--knob", "unroll=1", "--knob",
-              "mode=hang", "--deadline", seconds, NULL);
+              "mode=hang", "--timeout", seconds, NULL);
     if (r.code == 8) ck_assert_msg(strstr(r.err, "BS-TUNE-LATE") != NULL, "%s", r.err);
   }
   must_be(&r, 3);
@@ -165,22 +168,22 @@ START_TEST(the_choice_is_kept_and_taken) {
   ck_assert_str_eq(text_of(r, "choice"), choice);
   ck_assert_int_eq(number_of(r, "measured"), 0);
   json_decref(r);
-  r = report_of(bsrun(dir, TUNE, RIGHT, "--cache-only", JSON, NULL));
+  r = report_of(bsrun(dir, TUNE, RIGHT, "--stored", "only", JSON, NULL));
   ck_assert_str_eq(text_of(r, "origin"), "stored");
   json_decref(r);
 
   ran other =
-      bsrun(dir, WITH(KNOBBY2), "--provider", "knobby:turns", "--cache-only", NULL); /* another build */
-  must_be(&other, 5);
+      bsrun(dir, WITH(KNOBBY2), "--provider", "knobby:turns", "--stored", "only", NULL); /* another build */
+  must_be(&other, 4);
   ck_assert_ptr_nonnull(strstr(other.err, "BS-TUNE-UNKNOWN"));
   ran_free(&other);
-  other = bsrun(dir, WITH(KNOBBY1), "--provider", "knobby:turns", "--cache-only", "--threads=2", NULL);
+  other = bsrun(dir, WITH(KNOBBY1), "--provider", "knobby:turns", "--stored", "only", "--threads=2", NULL);
   must_be(&other, 2); /* threads given twice */
   ran_free(&other);
 }
 END_TEST
 
-#define ONE RIGHT, "--knob", "turns=1", "--strategy", "full", "--finalists", "0"
+#define ONE RIGHT, "--knob", "turns=1", "--strategy", "full", "--with", "finalists=0"
 
 /* Options are read also where a choice is stored, and it answers the question that it was searched for. */
 START_TEST(a_stored_choice_is_of_what_was_searched) {
@@ -190,11 +193,11 @@ START_TEST(a_stored_choice_is_of_what_was_searched) {
   } rows[] = {
       {{"--knob", "nosuch=3"}, "BS-OP-KNOB", "nosuch"},
       {{"--start", "nonsense"}, "BS-TUNE-START", "there is no knob 'nonsense'"},
-      {{"--start", "turns=3;unroll=1;mode=right"}, "BS-TUNE-START", "'turns=3' is none of the values"}};
+      {{"--start", "turns=3;unroll=1;mode=right"}, "BS-TUNE-START", "'turns=3' is not one of the values"}};
   json_decref(report_of(bsrun(dir, TUNE, ONE, JSON, NULL)));
   /* a part of the space is no answer for all of it */
-  ran r = bsrun(dir, WITH(KNOBBY1), "--cache-only", NULL);
-  must_be(&r, 5);
+  ran r = bsrun(dir, WITH(KNOBBY1), "--stored", "only", NULL);
+  must_be(&r, 4);
   ck_assert_msg(strstr(r.err, "BS-TUNE-UNKNOWN") != NULL, "%s", r.err);
   ran_free(&r);
   json_t *lines = lines_of("tuning.jsonl"), *entry = json_array_get(lines, 0);
@@ -203,14 +206,14 @@ START_TEST(a_stored_choice_is_of_what_was_searched) {
   json_object_del(entry, "restriction"); /* as a search of everything leaves it */
   put_entry(entry);
   json_decref(lines);
-  json_t *report = report_of(bsrun(dir, WITH(KNOBBY1), "--cache-only", JSON, NULL));
+  json_t *report = report_of(bsrun(dir, WITH(KNOBBY1), "--stored", "only", JSON, NULL));
   ck_assert_str_eq(text_of(report, "origin"), "stored");
   json_decref(report);
-  r = bsrun(dir, TUNE, "--cache-only", NULL); /* and all is no answer for a part */
-  must_be(&r, 5);
+  r = bsrun(dir, TUNE, "--stored", "only", NULL); /* and all is no answer for a part */
+  must_be(&r, 4);
   ran_free(&r);
   r = bsrun(dir, WITH(KNOBBY1), "--provider", "knobby:nosuch", NULL);
-  must_be(&r, 2);
+  must_be(&r, 3);
   ck_assert_msg(strstr(r.err, "BS-TUNE-PROVIDER") != NULL, "%s", r.err);
   ran_free(&r);
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -240,17 +243,18 @@ START_TEST(a_stored_choice_is_the_code_that_was_measured) {
     json_object_set_new(entry, "choice", json_string(rows[i].choice));
     json_object_set_new(entry, "build", json_string(rows[i].build));
     put_entry(entry);
-    ran r = bsrun(dir, TUNE, ONE, "--cache-only", JSON, NULL);
+    ran r = bsrun(dir, TUNE, ONE, "--stored", "only", JSON, NULL);
     must_be(&r, rows[i].code);
     if (rows[i].says != NULL)
-      ck_assert_msg(strstr(r.err, rows[i].says) != NULL && strstr(r.err, "--anew") != NULL, "%s", r.err);
+      ck_assert_msg(strstr(r.err, rows[i].says) != NULL && strstr(r.err, "--stored anew") != NULL, "%s",
+                    r.err);
     ran_free(&r);
   }
   /* No line is one whose numbers are none: it is skipped, and that is told. */
   json_object_set_new(json_array_get(json_object_get(entry, "candidates"), 0), "ratio", json_string("abc"));
   put_entry(entry);
-  ran r = bsrun(dir, TUNE, ONE, "--cache-only", NULL);
-  must_be(&r, 5);
+  ran r = bsrun(dir, TUNE, ONE, "--stored", "only", NULL);
+  must_be(&r, 4);
   ck_assert_msg(strstr(r.err, "cannot be read as a tuning entry") != NULL, "%s", r.err);
   ran_free(&r);
   json_decref(lines);
@@ -278,7 +282,7 @@ static void must_use(const char *plugin, const char *option, const char *knobs, 
 
 /* What was tuned for a product serves it in a model: of the same plugin file, with its knobs. */
 START_TEST(a_model_takes_what_was_tuned) {
-  static const char off[] = "--tune-cache=off", on[] = "--pass=dce=on"; /* the pass runs as it is */
+  static const char off[] = "--tune-cache=off", on[] = "--set=plugin_trust=any";
   json_decref(report_of(bsrun(dir, TUNE, ONE, JSON, NULL)));
   json_t *lines = lines_of("tuning.jsonl"), *entry = json_array_get(lines, 0);
   json_object_set_new(
@@ -307,7 +311,7 @@ START_TEST(points_are_of_their_parameters) {
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
     char set[64];
     snprintf(set, sizeof set, "plugins.cpu.isa=%s", rows[i].isa);
-    json_t *r = report_of(bsrun(dir, TUNE, ONE, "--set", set, "--continue", JSON, NULL));
+    json_t *r = report_of(bsrun(dir, TUNE, ONE, "--set", set, "--stored", "continue", JSON, NULL));
     ck_assert_int_eq(number_of(r, "measured"), rows[i].measured);
     ck_assert_int_eq(number_of(r, "known"), 1 - rows[i].measured);
     json_decref(r);
@@ -317,8 +321,8 @@ END_TEST
 
 /* A constraint is of those that have its knobs; the others are left out, and named. */
 START_TEST(a_constraint_leaves_some_out) {
-  ran r = bsrun(dir, WITH(KNOBBY1), RIGHT, "--strategy", "full", "--finalists", "0", "--sample-seconds",
-                "0.01", "--pair-seconds", "0.06", "--where", "turns < 2", JSON, NULL);
+  ran r = bsrun(dir, WITH(KNOBBY1), RIGHT, "--strategy", "full", "--with", "finalists=0", "--with",
+                "candidate-seconds=0.01", "--with", "pair-seconds=0.06", "--where", "turns < 2", JSON, NULL);
   ck_assert_msg(strstr(r.err, "knobby:part is left out") != NULL, "%s", r.err);
   json_t *report = report_of(r);
   const json_t *spaces = json_object_get(report, "spaces");
@@ -331,7 +335,7 @@ END_TEST
 
 /* What a library prints is no answer. */
 START_TEST(what_prints_harms_nobody) {
-  json_t *r = report_of(bsrun(dir, TUNE, "--point", "turns=1;mode=loud", JSON, NULL));
+  json_t *r = report_of(bsrun(dir, TUNE, "--strategy", "point", "--start", "turns=1;mode=loud", JSON, NULL));
   ck_assert_int_eq(number_of(r, "measured"), 1);
   ck_assert_msg(text_of(r, "word")[0] != '\0', "no word");
   json_decref(r);
@@ -356,7 +360,7 @@ END_TEST
 /* An entry of the tuner with knobs serves a layer's run, and its record says so. */
 START_TEST(a_run_takes_what_was_tuned) {
   json_t *r = report_of(
-      bsrun(dir, TUNE, RIGHT, "--knob", "turns=1", "--strategy", "full", "--margin", "0", JSON, NULL));
+      bsrun(dir, TUNE, RIGHT, "--knob", "turns=1", "--strategy", "full", "--with", "margin=0", JSON, NULL));
   json_decref(r);
   json_t *lines = lines_of("tuning.jsonl"), *entry = json_array_get(lines, 0);
   /* Whoever won on this machine: from here on the point has. */
@@ -389,7 +393,7 @@ START_TEST(a_run_takes_what_was_tuned) {
 END_TEST
 
 START_TEST(one_point_meets_the_default) {
-  json_t *r = report_of(bsrun(dir, TUNE, "--point", "turns=1", JSON, NULL));
+  json_t *r = report_of(bsrun(dir, TUNE, "--strategy", "point", "--start", "turns=1", JSON, NULL));
   ck_assert_int_eq(number_of(r, "measured"), 1);
   ck_assert_msg(text_of(r, "word")[0] != '\0', "no word");
   ck_assert_str_eq(text_of(r, "choice"),
@@ -398,7 +402,7 @@ START_TEST(one_point_meets_the_default) {
   json_t *lines = lines_of("tuning.jsonl");
   ck_assert_uint_eq(json_array_size(lines), 0);
   json_decref(lines);
-  ran wrong_one = bsrun(dir, TUNE, "--point", "mode=wrong", NULL);
+  ran wrong_one = bsrun(dir, TUNE, "--strategy", "point", "--start", "mode=wrong", NULL);
   must_be(&wrong_one, 6);
   ck_assert_ptr_nonnull(strstr(wrong_one.err, "BS-TUNE-POINT"));
   ran_free(&wrong_one);
@@ -406,12 +410,12 @@ START_TEST(one_point_meets_the_default) {
 END_TEST
 
 START_TEST(replays_of_what_was_measured) {
-  json_t *r = report_of(bsrun(dir, TUNE, RIGHT, "--strategy", "full", "--finalists", "0", JSON, NULL));
+  json_t *r = report_of(bsrun(dir, TUNE, RIGHT, "--strategy", "full", "--with", "finalists=0", JSON, NULL));
   json_decref(r);
   char path[800];
   snprintf(path, sizeof path, "%s/tuning-points.jsonl", cache);
-  json_t *rows =
-      report_of(bsrun(dir, "tune", "--simulate", path, "--strategy", "all", "--repeats", "5", JSON, NULL));
+  json_t *rows = report_of(
+      bsrun(dir, "tune", "--simulate", path, "--strategy", "all", "--with", "replays=5", JSON, NULL));
   ck_assert_uint_eq(json_array_size(rows), 5);
   const json_t *full = json_array_get(rows, 0);
   ck_assert_str_eq(text_of(full, "strategy"), "full");
@@ -419,7 +423,7 @@ START_TEST(replays_of_what_was_measured) {
   ck_assert_double_eq(json_number_value(json_object_get(full, "found")), 1.0);
   json_decref(rows);
   ran other = bsrun(dir, "tune", "--simulate", path, "--provider", "knobby:nosuch", NULL);
-  must_be(&other, 5);
+  must_be(&other, 4);
   ck_assert_msg(strstr(other.err, "has no points of any problem by knobby:nosuch") != NULL, "%s", other.err);
   ran_free(&other);
 }

@@ -65,7 +65,7 @@ static const struct {
     {"0 2 -P 8 --set hardware.topology=nvswitch --beside 1:2", 21.471520, 21.471520, 0, 0.5, 20.971520, 5},
     {"1 2 --beside 0:2", 42.443040, 21.471520, 20.971520, 0.5, 20.971520, 4},
     {"0 2 -P 8 --set hardware.topology=ring --beside 1:2", 42.443040, 21.971520, 20.471520, 1, 20.971520, 5},
-    {"0 5 -P 16 --size 4k --set hardware.topology=fat_tree", 3.081920, 3.081920, 0, 3, 0.081920, 9},
+    {"0 5 -P 16 --size 4Ki --set hardware.topology=fat_tree", 3.081920, 3.081920, 0, 3, 0.081920, 9},
     {"1 9 -P 16 --size 4800 --set "
      "hardware.topology=hier:outer_latency_s=5e-6,outer_bw_Bps=48e9 --hardware h100-dgx",
      5.1, 5.1, 0, 5, 0.1, 0},
@@ -153,19 +153,19 @@ static double last_end(const lanes *l) {
   return last;
 }
 
-#define TRACED "--plugin sim --hardware sim-flat --method row_parallel -P 4 --trace t.json "
+#define TRACED "--plugin sim --hardware sim-flat --method row_parallel -P 4 --to trace=t.json "
 
 /* With one stream the slices of a rank's stream have no gaps: together they are the time of the run. */
 static const struct {
   const char *line;
   int overlaps; /* several streams */
 } traced[] = {
-    {TRACED "-o json --phase 3", 0},
-    {TRACED "-o json --set hardware.algorithm=ring --phase 2", 0},
+    {TRACED "-o json --phase train", 0},
+    {TRACED "-o json --set hardware.algorithm=ring --phase backward", 0},
     {TRACED "-o json --set hardware.algorithm=two_shot --set hardware.topology=nvswitch", 0},
     {TRACED "-o json --set plugins.sim.launch_s=5e-6", 0},
     {TRACED "-o json --set method.overlap=4", 1},
-    {TRACED "-o json --phase 1 --backend virtual:ref --n 64 --b 16 --set hardware.algorithm=ring", 0},
+    {TRACED "-o json --phase time --backend virtual:ref --n 64 --b 16 --set hardware.algorithm=ring", 0},
 };
 
 START_TEST(a_trace_adds_up_to_the_run) {
@@ -184,13 +184,12 @@ START_TEST(a_trace_adds_up_to_the_run) {
 END_TEST
 
 START_TEST(a_trace_of_a_schedule) {
-  json_t *rows = rows_of("ccl explain ring -P 4 --hardware sim-flat --trace c.json -o json");
+  json_t *rows = rows_of("coll explain ring -P 4 --hardware sim-flat --to c.json -o json");
   const lanes l = read_lanes("c.json");
   ck_assert_int_eq(l.slices, 2 * 24);
   ck_assert(fabs(last_end(&l) - number(json_array_get(rows, 0), "simulated_us")) < 1e-6);
   json_decref(rows);
-  rows =
-      rows_of("ccl bench ring --comm sim -P 4 --hardware sim-flat --trace b.json --max-bytes 8192 -o json");
+  rows = rows_of("coll bench ring --comm sim -P 4 --hardware sim-flat --to b.json --size 8:8192*2 -o json");
   const json_t *last = json_array_get(rows, json_array_size(rows) - 1);
   const lanes b = read_lanes("b.json");
   ck_assert(fabs(last_end(&b) - number(last, "simulated_us")) < 1e-6);
@@ -202,7 +201,7 @@ END_TEST
 
 /* What goes beyond the cap is counted, in the file and on the screen. */
 START_TEST(a_trace_has_a_cap) {
-  ran r = run_line(TRACED "--phase 3 --set hardware.algorithm=ring --set plugins.sim.trace_events=50");
+  ran r = run_line(TRACED "--phase train --set hardware.algorithm=ring --set plugins.sim.trace_events=50");
   must_be(&r, 0);
   ck_assert_msg(said(&r, "wrote the trace t.json: 50 events, ") && !said(&r, " 0 left"), "%s", r.err);
   json_t *root = load("t.json");

@@ -60,7 +60,7 @@ START_TEST(a_point_says_how_to_run_it_alone) {
   const char *key;
   json_t *point;
   ran r = bsrun(dir, "sweep", "-x", "method=dense,row_parallel", "-x", "N=48", "-P", "1", "--b", "4", QUICK,
-                "--id", "s", "-q", NULL);
+                "--run-id", "s", "-q", NULL);
   must_be(&r, 0);
   ran_free(&r);
   json_t *points = records_below(dir);
@@ -95,7 +95,7 @@ START_TEST(the_order_of_points_changes_no_result) {
   const char *key;
   for (int i = 0; i < 2; i++) {
     char folder[700];
-    ran r = bsrun(dir, "sweep", "-x", axes[i][0], "-x", axes[i][1], "--b", "4", QUICK, "--id",
+    ran r = bsrun(dir, "sweep", "-x", axes[i][0], "-x", axes[i][1], "--b", "4", QUICK, "--run-id",
                   i == 0 ? "s" : "t", "-q", NULL);
     must_be(&r, 0);
     ran_free(&r);
@@ -148,8 +148,8 @@ static int take_all(pid_t pid) {
 }
 
 START_TEST(kills_lose_no_run) {
-  char *begin[] = {"bsrun", "sweep", "-x",   "N=32,33", "-x",       "method=dense,blockshock",
-                   "--b",   "2",     "--id", "s",       "--launch", "processes",
+  char *begin[] = {"bsrun", "sweep", "-x",       "N=32,33", "-x",       "method=dense,blockshock",
+                   "--b",   "2",     "--run-id", "s",       "--launch", "processes",
                    QUICK,   "-q",    NULL};
   char *go_on[] = {"bsrun", "sweep", "--resume", "s", "-q", NULL};
   const int kills = BS_SLOW && getenv("BS_TEST_BIG") == NULL ? 8 : 50;
@@ -180,7 +180,7 @@ START_TEST(kills_lose_no_run) {
   json_decref(rows);
   ran_free(&r);
   ck_assert_int_eq(done_runs("s"), 4);
-  r = bsrun(dir, "fsck", "--repair", NULL);
+  r = bsrun(dir, "runs", "fsck", "--repair", NULL);
   must_be(&r, 0);
   ran_free(&r);
 }
@@ -195,19 +195,19 @@ START_TEST(a_rebuilt_plugin_makes_its_points_run_again) {
   char place[800];
   snprintf(place, sizeof place, "plugin_dirs=[\"%s\"]", plugins);
   ran r = bsrun(dir, "sweep", "-x", "method=dense,blockshock", "--n", "64", QUICK, "--set", trust, "--set",
-                place, "--id", "s", "-q", NULL);
+                place, "--run-id", "s", "-q", NULL);
   must_be(&r, 0);
   ran_free(&r);
   snprintf(command, sizeof command, "printf x >>'%s/bs_dense.so'", plugins);
   ck_assert_int_eq(system(command), 0);
-  r = bsrun(dir, "sweep", "--resume", "s", "--any-build", "-o", "json", NULL);
+  r = bsrun(dir, "sweep", "--resume", "s", "--force", "-o", "json", NULL);
   must_be(&r, 0);
   json_t *rows = rows_of(&r);
   ck_assert_str_eq(cell(rows, 0, "state"), "done before");
   json_decref(rows);
   ran_free(&r);
   /* a point that fails now does not show what the other build measured */
-  r = bsrun(dir, "sweep", "--resume", "s", "--deadline", "0.0001", "-o", "json", NULL);
+  r = bsrun(dir, "sweep", "--resume", "s", "--with", "point-timeout=0.0001", "-o", "json", NULL);
   must_be(&r, 12);
   rows = rows_of(&r);
   ck_assert_str_eq(cell(rows, 0, "state"), "FAILED");

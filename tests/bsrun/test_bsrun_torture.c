@@ -32,8 +32,8 @@ static const char *text(const json_t *object, const char *key) {
  * That they are processes follows from the communicator. */
 START_TEST(shm_is_clean) {
   unsigned killed = 0, stopped = 0;
-  ran r = bsrun(dir, "torture", "--comm", "shm", "--ranks", "2", "--quick", "--fault", "kill", "--fault",
-                "stop", "--deadline", DEADLINE, "-o", "json", NULL);
+  ran r = bsrun(dir, "torture", "--comm", "shm", "-P", "2", "--preset", "quick", "--fault", "kill", "--fault",
+                "stop", "--timeout", DEADLINE, "-o", "json", NULL);
   must_be(&r, 0);
   json_t *card = card_of(&r);
   size_t i;
@@ -51,7 +51,7 @@ END_TEST
 
 /* Without processes there is nobody to kill. */
 START_TEST(threads_are_not_killed) {
-  ran r = bsrun(dir, "torture", "--comm", "threads", "--ranks", "2", "--quick", "--fault", "kill", NULL);
+  ran r = bsrun(dir, "torture", "--comm", "threads", "-P", "2", "--preset", "quick", "--fault", "kill", NULL);
   must_be(&r, 2);
   ck_assert_ptr_nonnull(strstr(r.err, "BS-TORTURE-NOTHING"));
   ran_free(&r);
@@ -63,8 +63,8 @@ START_TEST(threads_is_clean) {
   static const char *const ops[] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
                                     "all_to_all", "send",       "recv",           "barrier"};
   unsigned seen_faults = 0, seen_ops = 0;
-  ran r = bsrun(dir, "torture", "--comm", "threads", "--ranks", "2", "--quick", "--deadline", DEADLINE, "-o",
-                "json", NULL);
+  ran r = bsrun(dir, "torture", "--comm", "threads", "-P", "2", "--preset", "quick", "--timeout", DEADLINE,
+                "-o", "json", NULL);
   must_be(&r, 0);
   json_t *card = card_of(&r);
   size_t i;
@@ -98,7 +98,7 @@ START_TEST(a_wrong_one_gets_its_sentence) {
   char kind[64];
   snprintf(kind, sizeof kind, "plugins.bad_comm.fault=%s", wrong[_i].kind);
   ran r = bsrun(dir, "torture", "--plugin", BS_TEST_RUDE_DIR "/bs_bad_comm.so", "--set", "plugin_trust=any",
-                "--set", kind, "--comm", "bad_comm:threads", "--ranks", "2", "--quick", "--deadline",
+                "--set", kind, "--comm", "bad_comm:threads", "-P", "2", "--preset", "quick", "--timeout",
                 DEADLINE, "--op", wrong[_i].op, "--fault", wrong[_i].fault, "-o", "json", NULL);
   must_be(&r, 5);
   ck_assert_msg(strstr(r.err, "error[BS-TORTURE-SCORE] 1 of 1") != NULL, "%s", r.err);
@@ -136,7 +136,7 @@ static const struct {
 };
 
 START_TEST(one_plan_ends_as_it_must) {
-  ran r = bsrun(dir, "torture", "--comm", "threads", "--ranks", "2", "--deadline", DEADLINE, "--plan",
+  ran r = bsrun(dir, "torture", "--comm", "threads", "-P", "2", "--timeout", DEADLINE, "--plan",
                 plans[_i].plan, NULL);
   must_be(&r, plans[_i].code);
   ck_assert_msg(strstr(r.err, plans[_i].says) != NULL, "%s", r.err);
@@ -151,8 +151,8 @@ START_TEST(a_template_is_clean) {
   char plugin[600];
   ck_assert_ptr_nonnull(build);
   snprintf(plugin, sizeof plugin, "%s/tests/skeleton_plugins/bs_skel_communicator.so", build);
-  ran r = bsrun(dir, "torture", "--plugin", plugin, "--set", "plugin_trust=any", "--ranks", "3", "--quick",
-                "--deadline", DEADLINE, NULL);
+  ran r = bsrun(dir, "torture", "--plugin", plugin, "--set", "plugin_trust=any", "-P", "3", "--preset",
+                "quick", "--timeout", DEADLINE, NULL);
   must_be(&r, 0);
   ck_assert_msg(strstr(r.out, "score: 25 of 25 as specified") != NULL, "%s", r.out);
   ck_assert_msg(strstr(r.out, "reduce_scatter") == NULL, "%s", r.out);
@@ -161,12 +161,12 @@ START_TEST(a_template_is_clean) {
 END_TEST
 
 START_TEST(methods_and_backends_run_phase_0) {
-  ran m = bsrun(dir, "torture", "--method", "row_parallel", "--ranks", "2", "--quick", "--deadline", DEADLINE,
-                NULL);
+  ran m = bsrun(dir, "torture", "--method", "row_parallel", "-P", "2", "--preset", "quick", "--timeout",
+                DEADLINE, NULL);
   must_be(&m, 0);
   ck_assert_msg(strstr(m.out, "score: 7 of 7 as specified") != NULL, "%s", m.out);
   ran_free(&m);
-  ran b = bsrun(dir, "torture", "--backend", "ref", "--ranks", "2", "--quick", "--deadline", DEADLINE,
+  ran b = bsrun(dir, "torture", "--backend", "ref", "-P", "2", "--preset", "quick", "--timeout", DEADLINE,
                 "--fault", "err", "--fault", "hang", "-o", "tap", NULL);
   must_be(&b, 0);
   ck_assert_msg(strstr(b.out, "ok 1 - backend ref err of alloc") != NULL, "%s", b.out);
@@ -182,18 +182,18 @@ static const struct {
   const char *words[16];
   const char *score, *lacks, *note;
 } others[] = {
-    {{"--comm", "sim", "--ranks", "2,3"}, "score: 74 of 74 as", "late ", "none of them can be late"},
-    {{"--comm", "sim", "--backend", "virtual:ref", "--ranks", "2", "--op", "matmul"},
+    {{"--comm", "sim", "-P", "2,3"}, "score: 74 of 74 as", "late ", "none of them can be late"},
+    {{"--comm", "sim", "--backend", "virtual:ref", "-P", "2", "--op", "matmul"},
      "score: 4 of 4 as",
      "hang ",
      "cannot hang in a backend"},
     {{"--method", "row_parallel", "--comm", "sim", "--set", "hardware.backend=virtual:ref", "--set",
-      "hardware.algorithm=ring", "--ranks", "3", "--op", "exchange"},
+      "hardware.algorithm=ring", "-P", "3", "--op", "exchange"},
      "score: 5 of 5 as",
      "delay ",
      "none of them can be late"},
-    {{"--method", "row_parallel", "--set", "hardware.algorithm=ring", "--ranks", "2", "--op", "exchange",
-      "--deadline", DEADLINE},
+    {{"--method", "row_parallel", "--set", "hardware.algorithm=ring", "-P", "2", "--op", "exchange",
+      "--timeout", DEADLINE},
      "score: 7 of 7 as",
      "matmul",
      ""},
@@ -201,8 +201,8 @@ static const struct {
 
 START_TEST(ranks_that_are_driven_and_messages_of_algorithms) {
   const char *const *w = others[_i].words;
-  ran r = bsrun(dir, "torture", "--quick", w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7], w[8], w[9], w[10],
-                w[11], w[12], NULL);
+  ran r = bsrun(dir, "torture", "--preset", "quick", w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7], w[8],
+                w[9], w[10], w[11], w[12], NULL);
   must_be(&r, 0);
   ck_assert_msg(strstr(r.out, others[_i].score) != NULL, "%s", r.out);
   ck_assert_msg(strstr(r.out, others[_i].lacks) == NULL, "%s", r.out);
@@ -215,7 +215,7 @@ END_TEST
 static pid_t start_in(const char *base, const char *what, char *out_path, size_t size) {
   char *const words[] = {
       (char *)(uintptr_t) "bsrun",   (char *)(uintptr_t) "torture", (char *)(uintptr_t) "--comm",
-      (char *)(uintptr_t) "threads", (char *)(uintptr_t) "--ranks", (char *)(uintptr_t) "2",
+      (char *)(uintptr_t) "threads", (char *)(uintptr_t) "-P",      (char *)(uintptr_t) "2",
       (char *)(uintptr_t) "--fault", (char *)(uintptr_t) "hang",    NULL};
   char pattern[200];
   glob_t found;

@@ -218,7 +218,7 @@ static const setting settings[] = {
     {"split=8", "split=8: keys of up to 8 queries are cut, here are 400", 400, 700, 0.0f, 0, 0},
     {"split=64;keys=64", "split=64: the 700 keys that are seen have 11 tiles of 64", 3, 700, 0.0f, 0, 0},
     {"split=4", "split=4 asked, 2 members and 1 groups of heads", 3, 700, 0.0f, 0, 0},
-    {"rows=384", "rows=384: the 64 queries beside a K are one block of rows=96", 64, 700, 0.0f, 0, 0},
+    {"rows=384", "rows=384: the 64 queries that share a K are one block of rows=96", 64, 700, 0.0f, 0, 0},
     {"rows=96", ECHO(96, 128, 1, 1), 64, 700, 0.0f, 0, 0},
     {"keys=256", "keys=256: the 100 keys that are seen are one tile of keys=128", 400, 100, 0.0f, 0, 0},
     {"keys=128", ECHO(192, 128, 1, 2), 400, 100, 0.0f, 0, 0},

@@ -584,7 +584,7 @@ START_TEST(without_a_library) {
     const char *wanted, *setup, *text;
     uint32_t reason;
     int driver;
-  } cases[] = {{"/nowhere/libcublasLt.so.13", "plain=1", "not to be had", BS_REASON_LIB_VERSION, 0},
+  } cases[] = {{"/nowhere/libcublasLt.so.13", "plain=1", "not available", BS_REASON_LIB_VERSION, 0},
                {"off", "plain=1", "switched off", BS_REASON_DISABLED, 0},
                {LT_STANDIN, "plain=1;version=110900", "110900", BS_REASON_LIB_VERSION, 0},
                {"auto", "plain=1", "for a driver of CUDA 11", BS_REASON_LIB_VERSION, 11080}};

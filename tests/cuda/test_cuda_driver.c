@@ -154,7 +154,7 @@ START_TEST(lists_say_whether_it_can_be_used) {
 #ifndef BS_TEST_STATIC_PLUGINS /* what is linked in has no note */
   if (!here) listed_as(NULL, "unavailable", "needs libcuda.so.1, which cannot be opened here");
 #endif
-  if (!here) listed_as("--load", "unavailable", "NVIDIA's driver library is not to be had: libcuda.so.1: ");
+  if (!here) listed_as("--load", "unavailable", "NVIDIA's driver library is not available: libcuda.so.1: ");
   setenv("BS_CUDA_DRIVER", "libm.so.6", 1); /* named: no other is looked for, and it is not opened */
   listed_as(NULL, "found", "");
   listed_as("--load", "unavailable", "has no cuInit");

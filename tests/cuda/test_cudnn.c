@@ -187,7 +187,7 @@ START_TEST(not_to_be_had) {
     uint32_t reason;
     const char *says;
   } cases[] = {{"plain=1", "off", BS_REASON_DISABLED, "switched off"},
-               {"plain=1", "/nowhere/libcudnn.so.9", BS_REASON_LIB_VERSION, "not to be had"},
+               {"plain=1", "/nowhere/libcudnn.so.9", BS_REASON_LIB_VERSION, "not available"},
                {"plain=1;version=90800", DNN_STANDIN, BS_REASON_LIB_VERSION, "9.8.0 is not used"},
                {"plain=1;version=100000", DNN_STANDIN, BS_REASON_LIB_VERSION, "10.0.0 is not used"}};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

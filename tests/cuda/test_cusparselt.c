@@ -455,7 +455,7 @@ START_TEST(without_a_library) {
     const char *wanted, *setup, *text;
     uint32_t reason;
   } cases[] = {
-      {"/nowhere/libcusparseLt.so.0", "plain=1", "not to be had", BS_REASON_LIB_VERSION},
+      {"/nowhere/libcusparseLt.so.0", "plain=1", "not available", BS_REASON_LIB_VERSION},
       {"off", "plain=1", "switched off", BS_REASON_DISABLED},
       {"libm.so.6", "plain=1", "has no cusparseLtInit", BS_REASON_LIB_VERSION},
       {SPLT_STANDIN, "plain=1;version=0.6.3", "0.6.3 is not used", BS_REASON_LIB_VERSION},

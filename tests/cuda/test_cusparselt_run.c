@@ -18,9 +18,9 @@ static ran layer_within(const char *seconds, const char *dtype, const char *phas
   char of[64];
   snprintf(of, sizeof of, "model.dtype=%s", dtype);
   return bsrun(dir, "--plugin", "cuda", "--method", "blockshock", "--mask", "complement_1100_0011", "-P", "2",
-               "--phase", phase, "--threads-per-rank", "1", "--timeout", seconds, "--tune-cache", "off",
-               "--set", "plugin_trust=any", "--set", "method.kernel=sparse24", "--set", "method.bias=false",
-               "--set", "method.reduce_dtype=bf16", "--set", "model.B=32", "--set", "model.N=64", "--set",
+               "--phase", phase, "--threads", "1", "--timeout", seconds, "--tune-cache", "off", "--set",
+               "plugin_trust=any", "--set", "method.kernel=sparse24", "--set", "method.bias=false", "--set",
+               "method.reduce_dtype=bf16", "--set", "model.B=32", "--set", "model.N=64", "--set",
                "model.K=128", "--set", "phase.timed_iters=1", "--set", "phase.warmup_iters=1", "--set", of,
                "--set", more, NULL);
 }

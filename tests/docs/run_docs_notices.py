@@ -41,7 +41,7 @@ int sum(int a, int b) { return a + b; }
 
     bsrun plugins nonsense
 
-<!-- in: bsrun help plugins -->
+<!-- in: bsrun help plugins new -->
 
     bsrun plugins new NAME --kind KIND
 
@@ -76,7 +76,7 @@ MISTAKES = [
     ("<!-- exit: 2 -->", "<!-- exit: 3 -->", "the page says 3"),
     ("<!-- exit: 2 -->", "", "exit 2"),
     ("new NAME --kind KIND\n", "new NAME --knd KIND\n", "not in what"),
-    ("inspect ref`", "inspect reff`", "exit 5"),
+    ("inspect ref`", "inspect reff`", "exit 3"),
     ("why ID|PATH`", "wy ID|PATH`", "exit 2"),
     ("`make help`", "`make hlp`", "exit 2"),
     ("`ctest -L docs`", "`ctest -L nothing_of_ours`", "exit 1"),

@@ -175,7 +175,7 @@ def run_all(bsrun):
                          "phase.warmup_iters": 0, "phase.timed_iters": 1, "phase.integer_gate": "false",
                          "phase.fault_gate": "false"}
                 command = [bsrun, "--plugin", "cpu", "--method", method, "-P", str(ranks), "--phase", "0", "-q",
-                           "--dump", folder, "--out", os.path.join(root, "out"), *extra]
+                           "--to", folder, "--out", os.path.join(root, "out"), *extra]
                 for key, value in sizes.items():
                     command += ["--set", f"{key}={value}"]
                 done = subprocess.run(command, capture_output=True, text=True, cwd=root, timeout=600)

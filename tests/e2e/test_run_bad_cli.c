@@ -33,10 +33,11 @@ END_TEST
 START_TEST(random_command_lines) {
   const char **words = run_words(
       "run plugins list inspect config print keys version help --help --version --plugin cpu ref --method "
-      "dense blockshock row_parallel --phase 0 phase0_correctness --mask interleave --workload file gaussian "
+      "dense blockshock row_parallel --phase numbers phase0_correctness --mask interleave --workload file "
+      "gaussian "
       "--hardware --set model.N=8 model.K= = a.b=c -P 2 3 -1 1e9 --config /dev/null /dev/zero / . -- - -o "
       "json csv -v -vv -q --run-id ../x --timeout 0.001 --print-config --sweep N_sweep model.dtype=f16 "
-      "mask.pattern_a=1100 workload.weights=/dev/null --dump d --out o --load --threads-per-rank a=b --- "
+      "mask.pattern_a=1100 workload.weights=/dev/null --to d --out o --load --threads a=b --- "
       "/dev/null/x ../.. 1e308 %s %s %s",
       "", "%s%n", "\xff\xfe");
   unsigned long long state = 88172645463325252ull + (unsigned)_i;

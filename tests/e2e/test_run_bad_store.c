@@ -112,7 +112,7 @@ static void expect(const char *line, int code, const char *id) {
 /* A run and a sweep on a full file system end with one error line; what was committed before stays, and both
  * go on when there is room again. */
 START_TEST(full_file_system) {
-#define TINY " --method row_parallel -q --phase 0 --b 4 --set phase.fault_gate=false --out out "
+#define TINY " --method row_parallel -q --phase numbers --b 4 --set phase.fault_gate=false --out out "
   char out[96], filler[128];
   snprintf(out, sizeof out, "%s/out", dir);
   snprintf(filler, sizeof filler, "%s/filler", out);
@@ -121,14 +121,14 @@ START_TEST(full_file_system) {
   expect("run --run-id first --n 16" TINY, 0, NULL);
   fill(filler);
   expect("run --run-id second --n 16" TINY, 10, "BS-STO-IO");
-  expect("sweep --id s -x N=16,32" TINY, 10, "BS-SWEEP-IO");
+  expect("sweep --run-id s -x N=16,32" TINY, 10, "BS-SWEEP-IO");
   ck_assert_uint_eq(run_count_files(out, "DONE"), 1);
-  expect("fsck out", 0, NULL);
+  expect("runs fsck out", 0, NULL);
   ck_assert_int_eq(unlink(filler), 0);
   expect("run --run-id second --n 16" TINY, 0, NULL);
-  expect("sweep --id s -x N=16,32" TINY, 0, NULL);
+  expect("sweep --run-id s -x N=16,32" TINY, 0, NULL);
   ck_assert_uint_eq(run_count_files(out, "DONE"), 4);
-  expect("fsck out", 0, NULL);
+  expect("runs fsck out", 0, NULL);
   ck_assert_int_eq(umount(out), 0);
 }
 END_TEST

@@ -66,7 +66,7 @@ START_TEST(cold_stays_apart) {
   char run_dir[512];
   ran r;
   const char **args = run_words(
-      "--plugin cpu --method dense --phase 1 --out out -o jsonl --set model.N=256 --set "
+      "--plugin cpu --method dense --phase time --out out -o jsonl --set model.N=256 --set "
       "phase.dense_arm=false --set %s --set phase.pairs_min=5 --set phase.pairs_max=5 --set "
       "phase.pairs_seconds=0.1",
       _i == 0 ? "phase.cold=false" : "phase.cold=true");

@@ -199,7 +199,8 @@ static void make_dump(const dump_case *c, const format *f, const char *name) {
   char dtype[32], ranks[8];
   ran r;
   const char **args = run_words(
-      "--plugin cpu --phase 0 -q --method %s -P %s --dump %s --out out --set model.N=33 --set model.K=45 "
+      "--plugin cpu --phase numbers -q --method %s -P %s --to %s --out out --set model.N=33 --set "
+      "model.K=45 "
       "--set model.B=7 --set %s --set method.bias=true --set phase.timed_iters=1 --set "
       "phase.integer_gate=false --set phase.fault_gate=false",
       c->method, ranks, name, dtype);

@@ -246,7 +246,7 @@ START_TEST(a_thread_cannot_be_started) {
     snprintf(setting, sizeof setting, "BS_TEST_NO_THREAD=%d", at);
     const char *const env[] = {"LD_PRELOAD=" BS_TEST_E2E_DIR "/no_thread.so", setting, NULL};
     const char **args = run_words(
-        "--method row_parallel -P 3 --phase 1 --set model.N=16 --set model.K=24 --set phase.pairs_min=5 "
+        "--method row_parallel -P 3 --phase time --set model.N=16 --set model.K=24 --set phase.pairs_min=5 "
         "--set phase.pairs_max=5 --set phase.pairs_seconds=0.01 --set tune.measure=false --timeout 300 --out "
         "out -q");
     run_bsrun(&r, dir, env, args);

@@ -149,7 +149,8 @@ START_TEST(test_sweep_death) {
   ran r;
   run_write(dir, "sweep.yaml", sweep, sizeof sweep - 1);
   const char **args = run_words(
-      "--launch processes --method row_parallel -P 2 --phase 0 --comm fault:threads --out out -q --timeout "
+      "--launch processes --method row_parallel -P 2 --phase numbers --comm fault:threads --out out -q "
+      "--timeout "
       "60 --sweep ./sweep.yaml --set %s",
       _i == 0 ? "plugins.fault.plan=rank=0,op=all_reduce,seq=0,do=kill"
               : "plugins.fault.plan=rank=1,op=all_reduce,seq=0,do=kill");

@@ -24,7 +24,7 @@ static void run_one(ran *r, const char *launch, const char *method, const char *
                 " --mask %s -o jsonl --set %s --set phase.pairs_min=5 --set phase.pairs_max=5 "
                 "--set phase.pairs_seconds=0.1 --set tune.seconds=0.2 %s %s",
                 launch, method, P, phase, P[0] == '3' ? "interleave" : "complement_1100_0011", more,
-                dump != NULL ? "--dump" : NULL, dump);
+                dump != NULL ? "--to" : NULL, dump);
   run_bsrun(r, dir, NULL, args);
 }
 
@@ -122,9 +122,10 @@ static const struct {
 START_TEST(test_same_steps) {
   json_t *records[2];
   for (size_t l = 0; l < 2; l++) {
-    const char **args = run_words("--launch %s --method %s -P %s --mask %s --phase 3 " SMALL_RUN " --set %s",
-                                  launches[l], steps[_i].method, steps[_i].P, steps[_i].mask,
-                                  _i < 6 ? "phase.fault_gate=true" : "phase.fault_gate=false");
+    const char **args =
+        run_words("--launch %s --method %s -P %s --mask %s --phase train " SMALL_RUN " --set %s", launches[l],
+                  steps[_i].method, steps[_i].P, steps[_i].mask,
+                  _i < 6 ? "phase.fault_gate=true" : "phase.fault_gate=false");
     add_settings(args, steps[_i].more, 4);
     ran r;
     run_bsrun(&r, dir, NULL, args);
@@ -168,10 +169,11 @@ static const struct {
 
 START_TEST(test_same_features) {
   for (size_t l = 0; l < 2; l++) {
-    const char **args = run_words(
-        "--launch %s --method %s -P %s --dump %s --phase 0 " SMALL_RUN " --set phase.fault_gate=false %s %s",
-        launches[l], features[_i].method, features[_i].P, launches[l],
-        strcmp(features[_i].mask, "none") != 0 ? "--mask" : NULL, features[_i].mask);
+    const char **args =
+        run_words("--launch %s --method %s -P %s --to %s --phase numbers " SMALL_RUN
+                  " --set phase.fault_gate=false %s %s",
+                  launches[l], features[_i].method, features[_i].P, launches[l],
+                  strcmp(features[_i].mask, "none") != 0 ? "--mask" : NULL, features[_i].mask);
     add_settings(args, features[_i].more, 3);
     ran r;
     run_bsrun(&r, dir, NULL, args);
@@ -255,7 +257,7 @@ static const struct {
 START_TEST(test_auto_ends) {
   char values[64];
   const char **args = run_words(
-      "--launch processes --method auto -P 2 --phase 0 " SMALL_RUN
+      "--launch processes --method auto -P 2 --phase numbers " SMALL_RUN
       " --plugin fault --comm fault:shm --backend fault:cpu --timeout %s --set %s --set "
       "auto.methods=[column_parallel] --set auto.seconds=5 --set sweep.param=experiment.seed --set %s",
       ends[_i].code == 8 ? "5" : "60", ends[_i].plan, values);
@@ -276,7 +278,7 @@ START_TEST(test_sweep) {
     int done;
   } points[] = {{"sweep.values=[f33, f32]", "1 of 2 points failed", 1},
                 {"sweep.values=[f33, f34]", "2 of 2 points failed", 0}};
-  const char **args = run_words("--launch processes --method blockshock -P 2 --phase 0 " SMALL_RUN
+  const char **args = run_words("--launch processes --method blockshock -P 2 --phase numbers " SMALL_RUN
                                 " --set sweep.param=method.reduce_dtype --set %s",
                                 points[_i].values);
   ran r;

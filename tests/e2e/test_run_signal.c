@@ -15,7 +15,7 @@ START_TEST(test_signalled_launcher) {
   static const int codes[] = {-1, 130, 143};
   int status = 0;
   const char **args = run_words(
-      "%s --launch processes --method blockshock -P 2 --phase 0 --out out --set model.N=512 --set "
+      "%s --launch processes --method blockshock -P 2 --phase numbers --out out --set model.N=512 --set "
       "model.K=512 --set phase.timed_iters=10000000 --run-id it",
       run_env("BS_TEST_BSRUN"));
   const pid_t pid = start(dir, args);

@@ -15,7 +15,7 @@ import numpy as np
 from onnx import numpy_helper, parser
 from onnx.reference import ReferenceEvaluator
 
-from node_tests import text_case
+from node_tests import joined, text_case
 
 F, D, I, L, U, B = np.float32, np.float64, np.int32, np.int64, np.uint8, bool
 rng = np.random.default_rng(7)
@@ -330,7 +330,7 @@ def write(path, cases):
         fed = [numpy_helper.from_array(np.asarray(value), key) for key, value in inputs.items()]
         wanted = [] if issue and not known else [numpy_helper.from_array(value, key) for key, value in outputs.items()]
         texts.append(text_case(name, model, fed, wanted, 1e-5, 1e-6, *issue))
-    pathlib.Path(path).write_text("".join(texts))
+    pathlib.Path(path).write_text(joined(texts))
     print(f"wrote {len(texts)} cases")
 
 

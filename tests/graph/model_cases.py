@@ -19,7 +19,7 @@ import onnx
 import onnxruntime
 from onnx import numpy_helper
 
-from node_tests import text_case
+from node_tests import joined, text_case
 
 HERE = pathlib.Path(__file__).resolve().parent
 # Preset, opset, symbols, and the batch where it is not the usual one (generators 1, others 2); one case each.
@@ -130,7 +130,7 @@ def main():
     tool = importlib.util.module_from_spec(importlib.util.spec_from_loader("bs_export", loader))
     loader.exec_module(tool)
     tool.quiet()
-    pathlib.Path(sys.argv[1]).write_text("".join(case(tool, *row) for row in MODELS), encoding="utf-8")
+    pathlib.Path(sys.argv[1]).write_text(joined(case(tool, *row) for row in MODELS), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -140,6 +140,16 @@ def text_case(name, model, inputs, outputs, rtol, atol, issue=None):
     return "\n".join(lines) + "\n"
 
 
+def joined(cases):
+    """The text of these cases: a case whose head is that of the case before it has none."""
+    texts, head = [], None
+    for case in cases:
+        name, first, rest = case.split("\n", 2)
+        texts.append(f"{name}\n{rest}" if first == head else case)
+        head = first
+    return "".join(texts)
+
+
 def text(args):
     from onnx.backend.test.loader import load_model_tests
 
@@ -152,7 +162,7 @@ def text(args):
             one = text_case(case.name, model, inputs, outputs, case.rtol, case.atol)
             if len(one) <= args.most:
                 cases.append(one)
-    args.file.write_text("".join(sorted(cases)))
+    args.file.write_text(joined(sorted(cases)))
     print(f"wrote {len(cases)} cases, {args.file.stat().st_size} bytes")
     return 0
 

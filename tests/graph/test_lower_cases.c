@@ -74,9 +74,24 @@ static bs_onnx read_tensors(char *lines, unsigned char **out_bytes, const char *
   return data;
 }
 
+/* The bytes of a case's model, to be freed. Its head is "<..>\n"; without one it has that of the case before,
+ * which *head keeps. */
+static unsigned char *read_model(const char *model, const char **head, size_t *out_size) {
+  char *whole = NULL;
+  if (*model == '<') {
+    *head = model;
+    model = strstr(model, ">\n") + 2;
+  }
+  ck_assert_msg(*head != NULL, "the first case has no head");
+  ck_assert_int_ge(asprintf(&whole, "%.*s%s", (int)(strstr(*head, ">\n") + 2 - *head), *head, model), 0);
+  unsigned char *bytes = onnx_bytes(whole, ONNX_TEXT_RAW, out_size);
+  free(whole);
+  return bytes;
+}
+
 /* One case: "NAME RTOL ATOL\n", the model, the lines of tensors. 1: as expected. Its plan is counted in *io.
  */
-static int run_case(char *text, case_run *io) {
+static int run_case(char *text, const char **head, case_run *io) {
   char name[200], rtol[40], atol[40];
   case_run c = *io;
   ck_assert_int_eq(sscanf(text, "%199s %39s %39s", name, rtol, atol), 3);
@@ -88,7 +103,7 @@ static int run_case(char *text, case_run *io) {
   size_t size;
   static char none[1];
   if (lines != NULL) *lines++ = '\0';
-  unsigned char *bytes = onnx_bytes(model, ONNX_TEXT_RAW, &size);
+  unsigned char *bytes = read_model(model, head, &size);
   const char *path = files_write("case.onnx", bytes, size);
   bs_onnx data = read_tensors(lines != NULL ? lines : none, &data_bytes, &issue);
   for (uint32_t i = 0; i < data.graph->n_initializers; ++i) {
@@ -117,11 +132,12 @@ static case_run run_file_also(const char *name, const char *backend, const char 
                               int (*also)(case_run *c, bs_session *session)) {
   case_run all = {.context = context, .backend = backend, .passes_off = passes_off, .also = also};
   char *text = read_text(name);
+  const char *head = NULL;
   int n = 0, failed = 0;
   for (char *at = strstr(text, "== "); at != NULL;) {
     char *next = strstr(at + 1, "\n== ");
     if (next != NULL) *next++ = '\0';
-    failed += !run_case(at + 3, &all);
+    failed += !run_case(at + 3, &head, &all);
     at = next;
     ++n;
   }

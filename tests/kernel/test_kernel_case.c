@@ -141,8 +141,8 @@ static const struct {
   const char *text, *backend, *provider, *id, *says;
   int32_t code;
 } refused[] = {
-    {"b1h1s8d8", "cpu", "cpu:onlien", "BS-KERNEL-PROVIDER", "cpu:onlien", BS_USAGE},
-    {"b1h1s8d8", "cpu", "nobody", "BS-KERNEL-PROVIDER", "nobody", BS_USAGE},
+    {"b1h1s8d8", "cpu", "cpu:onlien", "BS-KERNEL-PROVIDER", "cpu:onlien", BS_CONFIG},
+    {"b1h1s8d8", "cpu", "nobody", "BS-KERNEL-PROVIDER", "nobody", BS_CONFIG},
     {"b1h1s8d1k:f32", "cpu", "cpu", "BS-KERNEL-REFUSED", "1 to 256", BS_UNSUPPORTED},
     {"b1h1s8d1k:f32", "cpu", NULL, "BS-OP-NONE", "1 to 256", BS_UNSUPPORTED}, /* ref does not serve unasked */
     {"b1h1s8d8", "cup", NULL, "BS-PLG-NONE", "", BS_NOT_FOUND},

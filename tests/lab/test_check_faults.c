@@ -121,7 +121,7 @@ static const struct fault {
       "is not the product of its columns"}},
     {"truncation",
      truncation,
-     {"errors of Y lie to one side", "no known mistake fits",
+     {"errors of Y have one sign", "no known mistake fits",
       "all its values are those of a narrower dtype, f16"}},
     {"a shifted bias", shifted_bias, {"no known mistake fits", "are zeros and should not be"}},
     {"a rank is missing",

@@ -102,8 +102,8 @@ START_TEST(why_a_text_is_no_point) {
     const char *text, *why;
   } rows[] = {{"rows=16;exp=fast;keys=64", ""},
               {"warps=2;rows=4;exp=fast;keys=64", "there is no knob 'warps'"},
-              {"rows=5;exp=fast;keys=64", "'rows=5' is none of the values of rows here"},
-              {"rows;exp=fast;keys=64", "'rows' is none of the values of rows here"},
+              {"rows=5;exp=fast;keys=64", "'rows=5' is not one of the values of rows here"},
+              {"rows;exp=fast;keys=64", "'rows' is not one of the values of rows here"},
               {"nonsense", "there is no knob 'nonsense'"},
               {"rows=4;keys=64", "it has no value for exp"},
               {"", "it has no value for rows"},

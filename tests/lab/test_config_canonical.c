@@ -20,7 +20,8 @@ static const struct {
     {"phase: {eps: 1.25e-10}", "phase.eps", "1.25e-10", 0},
     {"phase: {lr: 0.30000000000000004}", "phase.lr", "0.30000000000000004", 0},
     {"phase: {lr: -0}", "phase.lr", "0", 0},
-    {"model: {N: 4k}", "model.N", "4096", 0},
+    {"model: {N: 4Ki}", "model.N", "4096", 0},
+    {"model: {N: 4k}", "model.N", "4000", 0},
     {"phase: {cold: on}", "phase.cold", "true", 0},
     {"model: {dtype: 'half'}", "model.dtype", "f16", 0},
     {"model: {dtype: int8}", "model.dtype", "int8", 0}, /* no dtype of a layer: an error shows it as typed */
@@ -36,7 +37,16 @@ static const struct {
     {"logging: {run_group: '-1'}", "logging.run_group", "-1", 1},
     {"logging: {run_group: 'abc'}", "logging.run_group", "abc", 0},
     {"mask: {pattern_b: 0011}", "mask.pattern_b", "0011", 1},
-    {"mask: {pattern_a: [1, 1, 0, 0]}", "mask.pattern_a", "1100", 1},
+    {"mask: {pattern_a: [1, 1, 1, 0]}", "mask.pattern_a", "1110", 1}, /* as it is: whoever reads it refuses */
+    /* one name for a mask and for a phase */
+    {"mask: {pattern_a: [1, 1, 0, 0]}", "mask.name", "complement_1100_0011", 0},
+    {"mask: {name: complement, pattern: 1010}", "mask.name", "complement_1010_0101", 0},
+    {"mask: {name: 0110/1001}", "mask.name", "complement_0110_1001", 0},
+    {"mask: {name: interleaved}", "mask.name", "interleave", 0},
+    {"mask: {name: nosuch}", "mask.name", "nosuch", 0},
+    {"phase: {name: backward}", "phase.name", "phase2_backward_input", 0},
+    {"phase: {name: 3}", "phase.name", "phase3_train_step", 0},
+    {"phase: {name: 4}", "phase.name", "4", 1},
 };
 
 /* Written once, read back and written again: the same. */

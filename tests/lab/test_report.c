@@ -67,7 +67,7 @@ END_TEST
 
 /* Spare columns go from the right until the others fit, and no word of WORDS is cut. */
 START_TEST(spare_columns_go_first) {
-  static const bs_field columns[] = {{"who", "WHO", BS_FIELD_WORDS, 0},
+  static const bs_field columns[] = {{"who", "WHO", 0, 0},
                                      {"a", "A", BS_FIELD_RIGHT | BS_FIELD_SPARE, 0},
                                      {"b", "B", BS_FIELD_RIGHT | BS_FIELD_SPARE, 0},
                                      {"end", "END", 0, 0}};

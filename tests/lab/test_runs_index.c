@@ -76,7 +76,7 @@ START_TEST(conditions_select_rows) {
     const char *text;
     int holds; /* -1: refused */
   } cases[] = {{"method=dense", 1}, {"method!=dense", 0}, {"N>1k", 1},          {"N<=1024", 0},
-               {"N=2k", 1},         {"note=null", 1},     {"passed=true", 1},   {"regions.forward<2", 1},
+               {"N=2Ki", 1},        {"note=null", 1},     {"passed=true", 1},   {"regions.forward<2", 1},
                {"regions.x>0", 0},  {"mathod=dense", -1}, {"method>dense", -1}, {"method", -1},
                {"=3", -1},          {"N=>3", -1},         {"speedup>=1.25", 1}, {"speedup>1.25", 0}};
   json_t *row = json_pack("{s:s, s:i, s:n, s:b, s:{s:f}, s:f}", "method", "dense", "N", 2048, "note",

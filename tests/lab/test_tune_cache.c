@@ -312,14 +312,14 @@ static const struct {
   const char *choice, *dnnl, *name, *said;
 } words[] = {
     {"cpu:packed", "{}", "cpu:packed", "chosen"},
-    {"cpu:packed", "{'word':'SLOWER','ratio':0.8}", "cpu:dnnl", "0.80 times as fast as cpu:packed"},
+    {"cpu:packed", "{'word':'SLOWER','ratio':0.8}", "cpu:dnnl", "speedup 0.80 against cpu:packed"},
     {"cpu:packed", "{'word':'SAME'}", "cpu:dnnl", "as fast as cpu:packed"},
     {"cpu:packed", "{'word':'FASTER','again':{'word':'UNCLEAR','ratio':1.01}}", "cpu:dnnl",
      "no clear difference to cpu:packed"},
     {"cpu:dnnl", "{'word':'FASTER','again':{'word':'FASTER','ratio':1.5}}", "cpu:dnnl",
-     "chosen, 1.50 times as fast as cpu:packed"},
+     "chosen, speedup 1.50 against cpu:packed"},
     {"cpu:dnnl{tile=8}", "{'word':'FASTER','ratio':1.5}", "cpu:dnnl",
-     "chosen with {tile=8}, 1.50 times as fast as cpu:packed"},
+     "chosen with {tile=8}, speedup 1.50 against cpu:packed"},
     {"cpu:dnnl", "{}", "cpu:packed", "the default"},
     {"cpu:packed", "{'word':'FASTER','failed':'gate T1'}", "cpu:dnnl", "failed: gate T1"},
     {"cpu:packed", "{}", "x:new", ""},

@@ -247,7 +247,7 @@ START_TEST(grid) {
   const subject *s = &subjects[_i];
   for (uint32_t P = 1; P <= MF_RANKS; P++)
     for (size_t v = 0; (s->worlds & ON(P)) != 0 && v < TEST_COUNT(variants); v++)
-      for (size_t shape = BS_SLOW ? (v + P) % 4 : 0; shape < TEST_COUNT(shapes); shape += BS_SLOW ? 4 : 1) {
+      for (size_t shape = BS_SLOW ? (v + P) % 8 : 0; shape < TEST_COUNT(shapes); shape += BS_SLOW ? 8 : 1) {
         const uint32_t turn = (uint32_t)(v + shape) + P;
         point p = {.of = s, .v = variants[v], .P = P, .forwards = 1 + turn % 2, .step = turn % MG_STEPS_};
         p.B = shapes[shape][0], p.N = shapes[shape][1], p.K = shapes[shape][2];

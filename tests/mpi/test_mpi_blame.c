@@ -15,7 +15,7 @@ static const char *faulty(const char *what, int rank, const char *words) {
   static char line[2048];
   snprintf(line, sizeof line,
            "%s --set plugin_trust=any --plugin cpu --plugin fault --set model.B=8 --set model.N=128 --set "
-           "model.K=128 --tune-cache off --timeout %s --method %s --phase 0 --comm fault:threads --set "
+           "model.K=128 --tune-cache off --timeout %s --method %s --phase numbers --comm fault:threads --set "
            "plugins.fault.plan=rank=%d,op=all_reduce,seq=3,do=%s %s",
            getenv("BS_TEST_BSRUN"), deadline, method, rank, what, words);
   return line;

@@ -13,7 +13,7 @@ static const char *bsrun_line(const char *words) {
   static char line[2048];
   snprintf(line, sizeof line,
            "%s --launch mpi --set plugin_trust=any --plugin cpu --set model.B=8 --set model.N=64 --set "
-           "model.K=64 --set model.dtype=f32 --tune-cache off --cache off --phase 0 %s",
+           "model.K=64 --set model.dtype=f32 --tune-cache off --cache off --phase numbers %s",
            getenv("BS_TEST_BSRUN"), words);
   return line;
 }

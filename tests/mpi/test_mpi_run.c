@@ -38,8 +38,8 @@ static int count(const char *pattern) {
 
 START_TEST(test_bare) {
   for (int k = 0; k < n_kinds; k++) {
-    const char *words =
-        k == 0 ? "--phase 0 --method auto --set auto.seconds=0.1" : "--phase 0 --method row_parallel";
+    const char *words = k == 0 ? "--phase numbers --method auto --set auto.seconds=0.1"
+                               : "--phase numbers --method row_parallel";
     run_as(mpirun_of(&kinds[k], 2 + k), words, 0, "RIGHT");
     ck_assert_ptr_null(strstr(s.out, "NOT SHOWN RIGHT"));
     ck_assert_int_eq(count("results/raw/*/*/*/DONE"), k + 1); /* rank 0 alone writes */
@@ -57,7 +57,7 @@ START_TEST(test_algorithms) {
                                       "-P 4 --method blockshock --set hardware.algorithm=two_shot"};
   char line[1024];
   snprintf(line, sizeof line,
-           "--launch mpi --phase 0 --plugin %.600s/tests/world_fixtures/bs_testalgorithm.so %s",
+           "--launch mpi --phase numbers --plugin %.600s/tests/world_fixtures/bs_testalgorithm.so %s",
            getenv("BS_TEST_BINARY_DIR"), words[_i]);
   run_as("", line, 0, "RIGHT");
   ck_assert_ptr_null(strstr(s.out, "NOT SHOWN RIGHT"));
@@ -67,11 +67,11 @@ END_TEST
 /* Each method and phase, with as many ranks as its masks allow. */
 START_TEST(test_methods) {
   static const char *const words[] = {
-      "--method blockshock --phase 0", "--method row_parallel --phase 2",
-      ("--method column_parallel --phase 1 --set phase.pairs_max=5 --set phase.pairs_min=5 --set "
+      "--method blockshock --phase numbers", "--method row_parallel --phase backward",
+      ("--method column_parallel --phase time --set phase.pairs_max=5 --set phase.pairs_min=5 --set "
        "phase.pairs_seconds=0.1"),
-      "--method masked_split --phase 0",
-      "--method blockshock --mask magnitude --phase 3 --set phase.remask=1 --set method.bias=true"};
+      "--method masked_split --phase numbers",
+      "--method blockshock --mask magnitude --phase train --set phase.remask=1 --set method.bias=true"};
   char line[256];
   snprintf(line, sizeof line, "--launch mpi -P 2 %s", words[_i]);
   run_as("", line, 0, "run: results/raw/");
@@ -89,8 +89,8 @@ START_TEST(test_other_configuration) {
   char before[4096];
   if (!is_open_mpi(&kinds[0])) return;
   snprintf(before, sizeof before, "%s%s --set %s=%s : -n 1 ", mpirun_of(&kinds[0], 1),
-           bsrun_line("--phase 0 --method blockshock -P 2"), others[_i][0], others[_i][1]);
-  run_as(before, "--phase 0 --method blockshock -P 2", 9, others[_i][0]);
+           bsrun_line("--phase numbers --method blockshock -P 2"), others[_i][0], others[_i][1]);
+  run_as(before, "--phase numbers --method blockshock -P 2", 9, others[_i][0]);
   ck_assert_int_eq(count("results/raw/*/*/*/DONE"), 0);
 }
 END_TEST
@@ -98,18 +98,18 @@ END_TEST
 /* -P 1 in a job of two: an error of every rank, not a rank that waits for a leader. */
 START_TEST(test_world_of_one) {
   if (!is_open_mpi(&kinds[0])) return;
-  run_as(mpirun_of(&kinds[0], 2), "--phase 0 --method dense -P 1", 3, "BS-WORLD-SIZE");
+  run_as(mpirun_of(&kinds[0], 2), "--phase numbers --method dense -P 1", 3, "BS-WORLD-SIZE");
   ck_assert_int_eq(count("results/raw/*/*/*/DONE"), 0);
 }
 END_TEST
 
 START_TEST(test_wrong_launcher) {
-  run_as("", "--phase 0 --method row_parallel -P 2 --comm mpi", 5, "BS-MPI-LAUNCHER");
-  run_as("", "--phase 0 --method row_parallel -P 2 --launch mpi --set hardware.mpirun=false", 7,
+  run_as("", "--phase numbers --method row_parallel -P 2 --comm mpi", 5, "BS-MPI-LAUNCHER");
+  run_as("", "--phase numbers --method row_parallel -P 2 --launch mpi --set hardware.mpirun=false", 7,
          "BS-LAUNCH-MPIRUN");
   if (n_kinds < 2) return;
   char words[128];
-  snprintf(words, sizeof words, "--phase 0 --method row_parallel -P 2 --comm %s", kinds[1].id);
+  snprintf(words, sizeof words, "--phase numbers --method row_parallel -P 2 --comm %s", kinds[1].id);
   run_as(mpirun_of(&kinds[0], 2), words, 5, "was started by the launcher of");
 }
 END_TEST
@@ -135,13 +135,13 @@ START_TEST(test_slurm) {
   make_srun();
   snprintf(env, sizeof env, "BS_PLUGIN_PATH= SLURM_JOB_ID=7 PATH=%s:/usr/bin:/bin BSRUN=%s BSRUN_OUT=%s/out",
            dir, getenv("BS_TEST_BSRUN"), dir);
-  spawn(&s, env, bsrun_line("--set hardware.launcher=slurm -P 2 --phase 0 --method row_parallel"));
+  spawn(&s, env, bsrun_line("--set hardware.launcher=slurm -P 2 --phase numbers --method row_parallel"));
   must_end(&s, 0, "srun: --kill-on-bad-exit=1 --mpi=pmix -n 2 ", "hardware.launcher=slurm");
   ck_assert_ptr_nonnull(strstr(s.out, "hardware.launcher slurm: --launch mpi"));
   ck_assert_int_eq(count("results/raw/*/*/*/DONE"), 1);
   snprintf(line, sizeof line,
            "%s/scripts/slurm/bsrun.sbatch --set plugin_trust=any" SMALL_RUN
-           " --phase 0 --method row_parallel -o jsonl",
+           " --phase numbers --method row_parallel -o jsonl",
            getenv("BS_TEST_SOURCE_DIR"));
   spawn(&s, env, line);
   must_end(&s, 0, "srun: --kill-on-bad-exit=1 --mpi=pmix --cpus-per-task=1", "the batch script");
@@ -153,7 +153,7 @@ END_TEST
 /* srun without MPI's process manager: P tasks that know nothing of each other. */
 START_TEST(test_srun_without_pmi) {
   spawn(&s, "BS_PLUGIN_PATH= SLURM_JOB_ID=7 SLURM_STEP_NUM_TASKS=2 SLURM_NTASKS=2 SLURM_PROCID=0",
-        bsrun_line("--phase 0 --method row_parallel"));
+        bsrun_line("--phase numbers --method row_parallel"));
   must_end(&s, 5, "without MPI's process manager", "srun without PMI");
 }
 END_TEST

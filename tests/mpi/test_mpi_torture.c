@@ -17,30 +17,29 @@ static void torture(const char *words, const char *score) {
 }
 
 START_TEST(test_each_op) {
-  torture("--launch mpi --ranks 2 --quick --fault kill --fault stop", "score: 16 of 16 as specified");
+  torture("--launch mpi -P 2 --preset quick --fault kill --fault stop", "score: 16 of 16 as specified");
   ck_assert_ptr_nonnull(strstr(s.out, "OF comm mpi"));
 }
 END_TEST
 
 /* Rank 0 too, which leads and prints; that mpirun starts the ranks follows from the communicator. */
 START_TEST(test_each_rank) {
-  torture("--comm mpi --ranks 3 --op all_reduce --fault kill --fault stop", "score: 12 of 12 as specified");
+  torture("--comm mpi -P 3 --op all_reduce --fault kill --fault stop", "score: 12 of 12 as specified");
 }
 END_TEST
 
 /* Each alone on its machine: guards see what nobody else does. */
 START_TEST(test_each_machine) {
   char words[256];
-  snprintf(
-      words, sizeof words,
-      "--launch mpi --ranks 3 --op all_reduce --fault kill --fault stop --set plugins.%s.ranks_per_machine=1",
-      kinds[0].id);
+  snprintf(words, sizeof words,
+           "--launch mpi -P 3 --op all_reduce --fault kill --fault stop --set plugins.%s.ranks_per_machine=1",
+           kinds[0].id);
   torture(words, "score: 12 of 12 as specified");
 }
 END_TEST
 
 START_TEST(test_method) {
-  torture("--launch mpi --method row_parallel --ranks 2 --fault kill --fault stop --fault err --fault hang",
+  torture("--launch mpi --method row_parallel -P 2 --fault kill --fault stop --fault err --fault hang",
           "score: 8 of 8 as specified");
 }
 END_TEST

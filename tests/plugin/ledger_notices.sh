@@ -3,7 +3,7 @@
 # The ledger notices what it is for: a field put in the middle, one appended, another type or argument of the
 # same size, a number changed, a new header. Each must make `abi-ledger --check` fail; the tree as it is, and one
 # with other comments and names of arguments, must pass. And it cannot be written over: a change needs a new m
-# with a line in docs/abi.md.
+# with a line in docs/dev/abi.md.
 set -eu
 source=$1
 work=$(mktemp -d)
@@ -11,8 +11,8 @@ trap 'rm -rf "$work"' EXIT
 fail() { echo "ledger_notices: $1" >&2; exit 1; }
 fresh() {
   rm -rf "$work/tree"
-  mkdir -p "$work/tree/docs"
-  cp "$source/docs/abi.md" "$work/tree/docs/"
+  mkdir -p "$work/tree/docs/dev"
+  cp "$source/docs/dev/abi.md" "$work/tree/docs/dev/"
   cp -r "$source/include" "$source/scripts" "$source/abi" "$work/tree/"
 }
 notices() { # what, header, sed expression
@@ -70,9 +70,9 @@ if ledger; then fail "a changed ABI is written over its own version"; fi
 grep -q 'raise BS_ABI_MINOR' "$work/err" || fail "the message does not say that m is to be raised"
 cmp -s "$tree/abi/ledger.txt" "$source/abi/ledger.txt" || fail "a refused ledger is written all the same"
 sed -i "s/^#define BS_ABI_MINOR ${minor}u/#define BS_ABI_MINOR $((minor + 1))u/" "$tree/include/blockshock/abi.h"
-if ledger; then fail "a new m is written without its line in docs/abi.md"; fi
-grep -q 'docs/abi.md has no line for ABI' "$work/err" || fail "the message does not name docs/abi.md"
-echo "| 0.$((minor + 1)) | a test |" >> "$tree/docs/abi.md"
+if ledger; then fail "a new m is written without its line in docs/dev/abi.md"; fi
+grep -q 'docs/dev/abi.md has no line for ABI' "$work/err" || fail "the message does not name docs/dev/abi.md"
+echo "| 0.$((minor + 1)) | a test |" >> "$tree/docs/dev/abi.md"
 if ledger --check; then fail "a new m passes before its ledger is written"; fi
 ledger || fail "a new m with its line is not written: $(cat "$work/err")"
 ledger --check || fail "what was written does not pass"

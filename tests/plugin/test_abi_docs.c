@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test_abi_docs.c - docs/abi.md says what the code does: the table of required slots, the error ids, the
- * current ABI number; and each required slot, when NULL, is refused by name. */
+ * test_abi_docs.c - docs/abi.md lists what the code has: the table of required slots, the error ids;
+ * docs/dev/abi.md has the current ABI number; and each required slot, when NULL, is refused by name. */
 #include "core/plugin/slots.h"
 #include "tests/plugin/plugin_test.h"
 #include "tests/run_tests.h"
@@ -114,7 +114,7 @@ END_TEST
 
 START_TEST(current_abi_has_a_line) {
   char row[32];
-  char *docs = read_file("docs/abi.md");
+  char *docs = read_file("docs/dev/abi.md");
   snprintf(row, sizeof row, "| %u.%u |", BS_ABI_MAJOR, BS_ABI_MINOR);
   ck_assert_has(docs, row);
   free(docs);

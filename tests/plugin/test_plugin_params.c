@@ -48,7 +48,7 @@ START_TEST(defaults) {
   ck_assert_int_eq(open_with(NULL, 0, &c, &err), BS_OK);
   values_are(c, "size=4096 scale=1.5 fast=0 mode=auto");
   ck_assert_uint_eq(bs_param_count(c, "good"), 4);
-  ck_assert_str_eq(param(c, "size").value_text, "4k");
+  ck_assert_str_eq(param(c, "size").value_text, "4Ki");
   ck_assert_str_eq(param(c, "size").origin, "default");
   ck_assert_str_eq(param(c, "size").desc.doc, "how large");
   bs_context_close(c);
@@ -56,7 +56,7 @@ START_TEST(defaults) {
 END_TEST
 
 START_TEST(environment_and_configuration) {
-  static const char *const params[] = {"good.size=3", "good.mode=on", "good.size=64k"};
+  static const char *const params[] = {"good.size=3", "good.mode=on", "good.size=64Ki"};
   bs_context *c = NULL;
   bs_error err = BS_ERROR_INIT;
   setenv("BS_GOOD_SIZE", "17", 1);
@@ -68,7 +68,7 @@ START_TEST(environment_and_configuration) {
   ck_assert_int_eq(open_with(params, 3, &c, &err), BS_OK);
   values_are(c, "size=65536 scale=1.5 fast=1 mode=on"); /* the configuration wins, and in it the last */
   ck_assert_str_eq(param(c, "size").origin, "config");
-  ck_assert_str_eq(param(c, "size").value_text, "64k");
+  ck_assert_str_eq(param(c, "size").value_text, "64Ki");
   ck_assert_str_eq(param(c, "fast").origin, "environment");
   bs_context_close(c);
 }

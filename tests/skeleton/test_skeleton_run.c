@@ -7,14 +7,14 @@
 static const struct {
   const char *kind, *used; /* what the record must have */
   const char *recipe;      /* NULL: that of the Makefile */
-} rows[] = {
-    {"activate", "\"activate@ref/skel_activate (relu)\"",
-     "$(BSRUN) --plugin ref --plugin ./bs_ --method row_parallel -P 2 --phase 0 --n 256 --b 16 --dtype f32 "
-     "--set model.activation=relu"},
-    {"backend", "\"matmul@skel_backend/plain (plain loops)\"", NULL},
-    {"method", "\"method\":\"skel_method\"", NULL},
-    {"communicator", "\"comm\":\"skel_communicator\"", NULL},
-    {"workload", "\"workload\":\"skel_workload\"", NULL}};
+} rows[] = {{"activate", "\"activate@ref/skel_activate (relu)\"",
+             "$(BSRUN) --plugin ref --plugin ./bs_ --method row_parallel -P 2 --phase numbers --n 256 --b 16 "
+             "--dtype f32 "
+             "--set model.activation=relu"},
+            {"backend", "\"matmul@skel_backend/plain (plain loops)\"", NULL},
+            {"method", "\"method\":\"skel_method\"", NULL},
+            {"communicator", "\"comm\":\"skel_communicator\"", NULL},
+            {"workload", "\"workload\":\"skel_workload\"", NULL}};
 
 /* The words of the recipe `run`, with the plugin where it was built. Changes `text`. */
 static int words_of(char *text, const char *path, char *out[], int max) {
@@ -47,7 +47,7 @@ START_TEST(the_makefiles_command_passes) {
     argv[n++] = (char *)(uintptr_t) "0";
   }
   if (_i >= 5) { /* each rank's work is shared by a team */
-    argv[n++] = (char *)(uintptr_t) "--threads-per-rank";
+    argv[n++] = (char *)(uintptr_t) "--threads";
     argv[n++] = (char *)(uintptr_t) "3";
   }
   ck_assert_int_gt(n, 8);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * stub_worker.c - stands for `bsrun run --point FILE`: commits a run of each phase of the point, beside a
+ * stub_worker.c - stands for `bsrun run --planned FILE`: commits a run of each phase of the point, beside a
  * "rank" in a session of its own that holds a segment of shared memory. When its rank is killed it commits
  * "failed", as rank 0 does, and ends. */
 #include <fcntl.h>

@@ -29,7 +29,7 @@ START_TEST(lists_and_ranges_become_values) {
                                         {"N=512:4096*2", "512 1024 2048 4096"},
                                         {"model.B=1:9+4", "1 5 9"},
                                         {"B=1,16:64*2", "1 16 32 64"},
-                                        {"N=1k,4K", "1024 4096"},
+                                        {"N=1Ki,4k", "1024 4000"},
                                         {"phase.lr=0.1:0.4+0.1", "0.1 0.2 0.3 0.4"},
                                         {"phase.lr=0.001:0.1*10", "0.001 0.01 0.1"},
                                         {"method=dense,blockshock", "dense blockshock"},

@@ -344,7 +344,7 @@ START_TEST(names_that_cannot_be_are_refused) {
   } rows[] = {
       {"testrin", BS_NOT_FOUND, "no algorithm 'testrin'", "'testring'"},
       {"nativ", BS_NOT_FOUND, "no algorithm 'nativ'", "'native'"},
-      {"testcost", BS_UNSUPPORTED, "a cost alone", "ccl list"},
+      {"testcost", BS_UNSUPPORTED, "a cost alone", "coll list"},
       {"testtwo:", BS_CONFIG, "nothing is behind the colon", "key=value"},
       {":times=2", BS_CONFIG, "a name is missing", "key=value"},
       {"testtwo:times", BS_CONFIG, "no key=value", "key=value"},

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT
- * caller.h - may who calls a collective wait busily? The rank's own thread may: it has nothing else to do. A
- * thread beside it (a started collective's) may only where it has a core of its own. On a core of the rank
- * spinning takes what is to be won by starting, and giving way (sched_yield) puts it behind a whole slice of
- * the rank's computing, milliseconds, while one that sleeps is served when it is woken. Used by threads, shm
- * and mpi. */
+ * caller.h - may the caller of a collective wait by spinning? The rank's own thread may: it has nothing else
+ * to do. An additional thread (of a started collective) may only if it has a separate core. On the rank's
+ * core spinning wastes the time that starting should save. Yielding (sched_yield) there delays the thread by
+ * a whole time slice of the rank's computing, milliseconds; a sleeping thread runs as soon as it is woken.
+ * Used by threads, shm and mpi. */
 #ifndef BS_COMM_CALLER_H
 #define BS_COMM_CALLER_H
 #include <pthread.h>
 #include <sched.h>
 #include <stdint.h>
 
-/* Of one rank's end; one thread calls at a time, and those that call stay as long as it is open. */
+/* State of one rank's end. One thread calls at a time; threads that have called exist until the end is
+ * closed. */
 typedef struct comm_caller {
-  pthread_t owner; /* who opened it */
+  pthread_t owner; /* the thread that opened it */
   cpu_set_t cores; /* that the owner ran on then */
   pthread_t other; /* the last one that called and is not the owner */
   uint32_t known;  /* `other` is set */
@@ -25,7 +26,7 @@ static inline void comm_caller_open(comm_caller *c) {
   if (pthread_getaffinity_np(c->owner, sizeof c->cores, &c->cores) != 0) CPU_ZERO(&c->cores);
 }
 
-/* 1: it may. Asks the system once a thread. */
+/* 1: it may. Makes a system call once a thread. */
 static inline int comm_caller_may_spin(comm_caller *c) {
   const pthread_t self = pthread_self();
   if (pthread_equal(self, c->owner)) return 1;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * exchange.h - sends and receives that are in flight together: what every communicator does alike. A rank
- * looks at all of its transfers again and again and moves those that can move, so it takes what has come for
- * it whatever else it waits for. When nothing moves it spins for a while; then it sleeps on its inbox, which
- * whoever moves a message of it rings. How one message moves is the communicator's. Used by threads, shm and
- * mpi. */
+ * exchange.h - sends and receives that are in flight together: the common part of all communicators. A rank
+ * polls all of its transfers and moves those that can move, so it receives a message while it waits for
+ * another. When nothing moves it spins for a while. Then it sleeps on its inbox; a peer that moves one of its
+ * messages wakes it. Each communicator defines how one message moves. Used by threads, shm and mpi. */
 #ifndef BS_COMM_EXCHANGE_H
 #define BS_COMM_EXCHANGE_H
 #include "meet.h"
@@ -14,15 +13,15 @@ typedef struct comm_transfer {
   const bs_coll_call *call;
   uint64_t key;
   uint32_t state;
-  uint32_t before; /* the transfer that comes before it between the same two ranks; UINT32_MAX: none */
-  /* What follows is the communicator's. */
-  void *link; /* where the two ranks' messages go */
+  uint32_t before; /* the previous transfer between the same two ranks; UINT32_MAX: none */
+  /* The communicator uses the members from here on. */
+  void *link; /* the channel of the two ranks' messages */
   const char *text;
   uint64_t done; /* elements that have moved */
   uint32_t base; /* position of a message that is shown */
 } comm_transfer;
 
-/* Of one rank's end of a group. */
+/* The transfers of one rank's end of a group. */
 typedef struct comm_transfers {
   comm_transfer *all; /* of the largest exchange so far */
   uint32_t room;
@@ -37,17 +36,17 @@ typedef struct comm_mover {
   /* Do the others still live? BS_OK, or why the wait ends. It may shorten *ns, the sleep that follows. NULL:
    * no check is made. */
   int32_t (*look)(void *comm, int64_t *ns);
-  /* The wait ends: no message is offered any more, and those that the others have begun to take are taken.
-   * NULL: nothing is to be done. */
+  /* Ends the wait: offered messages are withdrawn, except those that a peer has begun to take. NULL: no
+   * action. */
   void (*settle)(void *comm);
-  /* The error of a wait that ended with `why`: BS_ABORTED, BS_DEADLINE or what `look` said. `t` is not done.
-   */
+  /* The error of a wait that ended with `why`: BS_ABORTED, BS_DEADLINE or the result of `look`. `t` is not
+   * done. */
   int32_t (*fail)(void *comm, const comm_transfer *t, int32_t why, int64_t timeout_ns, bs_error *err);
   uint32_t passes;  /* a transfer may move once the one before it has this state */
-  comm_flag *inbox; /* NULL: there is no bell, so sleeps are short */
+  comm_flag *inbox; /* NULL: no bell, so sleeps are short */
   int sleepers;
   const _Atomic uint32_t *failed; /* the world's */
-  int patient;                    /* who calls may wait busily */
+  int patient;                    /* the caller may wait by spinning */
   int64_t spin_ns, timeout_ns;
 } comm_mover;
 

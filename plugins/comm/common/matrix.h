@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * matrix.h - a caller's matrix, of which pieces go to and from dense memory. Used by shm and mpi. */
+ * matrix.h - copies pieces of a caller's matrix to and from dense memory. Used by shm and mpi. */
 #ifndef BS_COMM_MATRIX_H
 #define BS_COMM_MATRIX_H
 #include "../threads/threads.h"

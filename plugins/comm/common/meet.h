@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * meet.h - what a wait of every communicator is made of: a published position with its futex word, the busy
- * rounds, the sleep after them, and the key that tells one call from another. What a small call runs when
- * all are on time is inline; the rest is in meet.c. Used by threads, shm and mpi. */
+ * meet.h - the parts of a wait in every communicator: a published position with its futex word, the busy
+ * rounds, the sleep after them, and the key that distinguishes calls. The path of a small call with all ranks
+ * on time is inline; the rest is in meet.c. Used by threads, shm and mpi. */
 #ifndef BS_COMM_MEET_H
 #define BS_COMM_MEET_H
 #include <stdatomic.h>
@@ -10,12 +10,12 @@
 #include "blockshock/comm.h"
 
 #define COMM_SPIN_ROUND 64u /* checks between two looks at the clock */
-#define COMM_YIELDS 16u     /* turns given away before sleeping */
+#define COMM_YIELDS 16u     /* yields before sleeping */
 
 /* A flag is for the threads of one process, or for processes. */
 enum { COMM_THREADS = 0, COMM_PROCESSES = 1 };
 
-/* A published position. `bell` is the futex word: it moves when somebody sleeps and `pos` changed, or on
+/* A published position. `bell` is the futex word: it moves when `pos` changed and a thread sleeps, or on
  * abort. */
 typedef struct comm_flag {
   _Atomic uint32_t pos;
@@ -50,7 +50,7 @@ static inline uint64_t comm_key(const bs_coll_call *call) {
   return mixed ^ (mixed >> 29);
 }
 
-/* A message of exchange goes by its dtype too. */
+/* The key of an exchanged message includes its dtype. */
 static inline uint64_t comm_message_key(const bs_coll_call *call) {
   return comm_key(call) + call->dtype_in * UINT64_C(0x27d4eb2f165667c5);
 }
@@ -59,9 +59,9 @@ static inline int64_t comm_timeout(const bs_coll_call *call) {
   return call->timeout_ns > 0 ? call->timeout_ns : INT64_C(60000000000);
 }
 
-/* Wake whoever sleeps on the flag. */
+/* Wakes the threads that sleep on the flag. */
 void comm_ring(comm_flag *flag, int sleepers);
-/* Asleep until the word is not `seen`, for ns at most, or a while less. */
+/* Sleeps until the word is not `seen`, for at most ns; it may return earlier. */
 void comm_sleep(_Atomic uint32_t *word, uint32_t seen, int64_t ns, int sleepers);
 
 static inline void comm_ring_waiters(comm_flag *flag, int sleepers) {
@@ -86,11 +86,10 @@ static inline int comm_spin_round(comm_flag *flag, uint32_t want) {
   return 0;
 }
 
-/* Busy until `end`, or until `failed` (NULL: nothing) is set; then so many turns are given away. 1: reached.
- */
+/* Spins until `end`, or until `failed` (NULL: none) is set; then yields so many times. 1: reached. */
 int comm_spin(comm_flag *flag, uint32_t want, int64_t end, uint32_t yields, const _Atomic uint32_t *failed);
 
-/* A sleep ends at the position, and by what this says. */
+/* A sleep ends when the position is reached, or for one of these reasons. */
 typedef struct comm_sleeper {
   const _Atomic uint32_t *failed; /* the world's; NULL: an abort does not end it */
   int64_t deadline;
@@ -101,6 +100,6 @@ typedef struct comm_sleeper {
   void *of;
 } comm_sleeper;
 
-/* BS_OK: reached; BS_ABORTED: failed; BS_DEADLINE; or what `look` says. */
+/* BS_OK: reached; BS_ABORTED: failed; BS_DEADLINE; or the result of `look`. */
 int32_t comm_wait_asleep(comm_flag *flag, uint32_t want, const comm_sleeper *sleeper);
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * stage_parts.h - what stage.c and stage_reduce.c share. */
+ * stage_parts.h - shared parts of stage.c and stage_reduce.c. */
 #ifndef BS_COMM_STAGE_PARTS_H
 #define BS_COMM_STAGE_PARTS_H
 #include "stage.h"
@@ -8,7 +8,7 @@ static inline const unsigned char *stage_of(const comm_shown *shown, uint32_t r)
   return shown->base + r * shown->stride;
 }
 
-/* Bytes of a half that are of one block, where each member has a block in it. */
+/* Bytes of a half for one block, if each member has a block in it. */
 static inline uint64_t stage_area(const comm_stage *s) {
   return s->half / s->n / 64u * 64u;
 }

@@ -6,8 +6,8 @@
 #include "matrix.h"
 #include "stage_parts.h"
 
-/* Where the inputs of a reduction lie, dense, from element `first` on; my own at `own` from element 0 on,
- * where that is not NULL. */
+/* The inputs of a reduction, dense, from element `first` on; if `own` is not NULL, my input is there, from
+ * element 0 on. */
 typedef struct source {
   comm_shown shown;
   uint64_t first;
@@ -81,7 +81,7 @@ static uint64_t slice_begin(const piece *p, uint32_t lane) {
   return comm_min(p->begin + lane * p->slice, p->end);
 }
 
-/* What others reduce; my own slice too where it cannot be read where it lies. */
+/* Shows the parts that others reduce; also my own slice if it cannot be read in place. */
 static void show_inputs(const comm_stage *s, const piece *p, uint32_t own) {
   const uint64_t size = BS_DTYPE_BYTES(p->call->dtype_in);
   unsigned char *room = s->room(s->comm);
@@ -149,16 +149,16 @@ static int32_t in_pieces(const comm_stage *s, const bs_coll_call *call, bs_error
 
 /* ---- two ranks ------------------------------------------------------------------------------ */
 
-/* Each shows the slice that the other reduces, the other writes the sums over it, and nothing else is shown.
- * That is because of the caches: a line that both have read must be taken back from both before it can be
- * written, one line after another, which takes longer than all the rest. Here a line is written by the one
- * who has just read it, and then read and written again by its owner. Sums take the place of inputs, so both
- * must be of a size. */
+/* Does the two-rank form serve? Each rank shows the slice that the other reduces, and the other writes the
+ * sums over it; nothing else is shown. The reason is the caches. A line that both have read must be
+ * invalidated in both before a write, line by line, which takes longer than all other work. Here the rank
+ * that has just read a line writes it; then its owner reads and writes it. Sums replace inputs, so both must
+ * have the same size. */
 static int pair_serves(const comm_stage *s, const bs_coll_call *call) {
   return s->n == 2 && s->far == NULL && BS_DTYPE_BYTES(call->dtype_in) == BS_DTYPE_BYTES(call->dtype_out);
 }
 
-/* Of elements [begin, end): where the slice of rank `me` of the two begins and ends; whole cache lines. */
+/* The slice of rank `me` of the two, within the elements [begin, end); whole cache lines. */
 typedef struct pair_slice {
   uint64_t begin, end;
 } pair_slice;

@@ -43,7 +43,7 @@ static const char *variable(const char *const *environment, const char *name) {
   return NULL;
 }
 
-/* How many ranks the launcher of a library says that there are; 0: it has not started us. */
+/* The number of ranks that the launcher of a library reports; 0: it did not start this process. */
 static long told_by(const char *const *environment, int open_mpi) {
   const char *size = NULL;
   if (open_mpi) {
@@ -83,7 +83,7 @@ static int32_t check_launcher(const char *const *environment, long *out_size, bs
   return BS_UNAVAILABLE;
 }
 
-/* MPI, a communicator of our own and what it says of us. */
+/* Initialises MPI, and gets a separate communicator and this rank's number in it. */
 static int32_t join(mpic_state *state, bs_error *err) {
   int up = 0, level = 0, rank = 0, size = 0, rc;
   if (MPI_Initialized(&up) != MPI_SUCCESS) up = 0;
@@ -182,7 +182,7 @@ static void linger(mpic_state *state) {
   }
 }
 
-/* All are done: MPI_Finalize then has nobody to wait for. */
+/* Waits until all ranks are done, so that MPI_Finalize need not wait. */
 static int everybody_done(mpic_state *state) {
   mpic_hello mine, *table = NULL;
   mpic_hello_fill(state, &mine);

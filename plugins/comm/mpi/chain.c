@@ -21,7 +21,7 @@ static int32_t add_run(mpic_comm *comm, const bs_coll_call *call, const mpic_run
       rc = thr_reduction_first(&red, mpic_half(comm, comm->local[run->first]) + offset + at * in_size, part);
       i = 1;
     } else {
-      red.in = red.reduce; /* what came is of the reduce dtype */
+      red.in = red.reduce; /* the received data have the reduce dtype */
       rc = thr_reduction_first(&red, sum, part);
       red.in = call->dtype_in;
     }
@@ -35,7 +35,7 @@ static int32_t add_run(mpic_comm *comm, const bs_coll_call *call, const mpic_run
   return rc;
 }
 
-/* From the machine that ended the chain to all, by a binomial tree over the machines. */
+/* Sends the result from the machine that ended the chain to all, by a binomial tree over the machines. */
 static int32_t give_all(mpic_comm *comm, const bs_coll_call *call, uint32_t from, uint32_t lane,
                         uint64_t bytes, void *result, mpic_timer *timer, bs_error *err) {
   uint32_t machines = comm->machines, place = (comm->here + machines - from) % machines;

@@ -62,7 +62,8 @@ static unsigned char *far_in(const mpic_comm *comm, uint32_t member, uint64_t ar
 static int32_t swap(void *comm_ptr, const bs_coll_call *call, uint64_t area, bs_error *err) {
   mpic_comm *comm = comm_ptr;
   mpic_state *state = comm->world->state;
-  for (uint32_t step = 1; step < comm->n; ++step) { /* in step i with the ranks i before and behind me */
+  for (uint32_t step = 1; step < comm->n; ++step) { /* in step i exchange with the ranks i after and i before
+                                                     * me */
     uint32_t to = (comm->me + step) % comm->n, from = (comm->me + comm->n - step) % comm->n, n = 0, peers[2];
     MPI_Request requests[2];
     int32_t rc = BS_OK;

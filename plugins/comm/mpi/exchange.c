@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * exchange.c - sends and receives that are in flight together. A sender starts two messages at once: a line
- * that says what the call is, and the data. The receiver has asked for all lines; when one has come and is
- * the call's own it asks for the data. All of it is on memory of ours. While nothing moves a rank looks at
- * what other ranks tell and at processes that have ended.
- */
+ * exchange.c - sends and receives that are in flight together. A sender starts two messages at the same time:
+ * a line that describes the call, and the data. The receiver has posted receives for all lines. When a line
+ * has arrived and matches the call, it posts the receive for the data. All messages use this plugin's memory.
+ * While nothing moves, a rank checks for failures of other ranks and for processes that have ended. */
 #include <stdlib.h>
 
 #include "../common/site.h"
@@ -13,7 +12,7 @@
 #define NAP_NS 50000
 #define MOST_BYTES (UINT64_C(1) << 30) /* of a message: MPI counts in int */
 
-/* Of a transfer: its line comes first (COMM_NEW), then its data (COMM_MOVES). */
+/* State of a transfer: its line comes first (COMM_NEW), then its data (COMM_MOVES). */
 typedef struct parcel {
   _Alignas(64) MPI_Request line;
   MPI_Request data;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * fail.c - the failure of a world: the first one is put down in the memory that a machine's ranks share and
- * told to the other machines; every wait of every rank then ends with it. Whoever is late is named by what
- * the shared record says of its last call, whoever has ended by its pidfd.
- */
+ * fail.c - the failure of a world. The first failure is written to the memory that a machine's ranks share
+ * and sent to the other machines; every wait of every rank then ends with it. A late rank is named with its
+ * last call from the shared record; its pidfd shows whether a rank has ended. */
 #include <poll.h>
 #include <sched.h>
 #include <stdio.h>
@@ -24,7 +23,7 @@ static void ring_all(const mpic_comm *comm) {
   }
 }
 
-/* 1: ours is the world's first failure, as far as this machine knows. */
+/* 1: this is the world's first failure, as far as this machine knows. */
 static int record(mpic_world *world, int32_t code, uint32_t rank, uint32_t common, const char *id,
                   const char *text) {
   mpic_failure *f = world->all->seg.failure;
@@ -46,7 +45,7 @@ static int record(mpic_world *world, int32_t code, uint32_t rank, uint32_t commo
   return 1;
 }
 
-/* To every rank of another machine; the messages are small and nobody waits for them. */
+/* Sends it to every rank of another machine; the messages are small and are not waited for. */
 static void tell(mpic_world *world) {
   mpic_state *state = world->state;
   const mpic_failure *f = world->all->seg.failure;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * hello.c - what the ranks of a job tell each other before anything else: rank 0 collects a record of each,
- * compares them and gives all of them, or the error, to all. Whoever has not come by the deadline is named.
- */
+ * hello.c - the first exchange of a job's ranks: rank 0 collects a record of each, compares them and sends
+ * all of them, or the error, to all. A rank that is missing at the deadline is named. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -18,7 +17,7 @@
 #define REPLY_NS 2000000000 /* rank 0 needs as much more to tell the others */
 #define NAP_NS 100000
 
-/* What rank 0 sends: a verdict, then one record a rank. */
+/* The answer of rank 0: a verdict, then one record a rank. */
 typedef struct verdict {
   int32_t code;
   uint32_t reserved;
@@ -94,7 +93,7 @@ static void differ(verdict *v, uint32_t rank, const char *what, uint64_t a, uint
            (unsigned long long)a, rank, (unsigned long long)b);
 }
 
-/* What must be equal; the machine may differ. */
+/* Compares the facts that must be equal; the machine may differ. */
 static void compare(verdict *v, const mpic_hello *all, uint32_t n) {
   for (uint32_t r = 1; r < n && v->code == BS_OK; ++r) {
     if (all[r].abi != all[0].abi)
@@ -218,7 +217,7 @@ int32_t mpic_processes(mpic_state *state, const mpic_hello *table, bs_error *err
     all[r].pid = table[r].pid;
     all[r].pidfd = -1;
   }
-  for (uint32_t r = 0; r < n; ++r) /* where the kernel has no pidfd, deadlines tell */
+  for (uint32_t r = 0; r < n; ++r) /* without pidfds in the kernel only deadlines detect an end */
     if (r != state->rank && all[r].machine == all[state->rank].machine)
       all[r].pidfd = (int)syscall(SYS_pidfd_open, (pid_t)all[r].pid, 0);
   for (uint32_t r = 0; r < n; ++r) { /* ranks bound to the same cores count them once */
@@ -234,7 +233,7 @@ int32_t mpic_processes(mpic_state *state, const mpic_hello *table, bs_error *err
     ++neighbours;
     if (table[r].cores == table[state->rank].cores) state->bound = 0;
   }
-  if (neighbours == 0) state->bound = 0; /* there is nobody to share with: no difference */
+  if (neighbours == 0) state->bound = 0; /* no neighbour shares the machine: no difference */
   state->machines = machines;
   state->processes = all;
   return BS_OK;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * mpi_comm.h - inside of the communicator "mpi": ranks are processes that mpirun or srun has started.
+ * mpi_comm.h - internals of the communicator "mpi": ranks are processes that mpirun or srun has started.
  * plugin.c fills the vtable; attach.c joins the job; hello.c is the first exchange; segment.c maps the memory
- * that the ranks of one machine share; world.c opens worlds and groups; wait.c is how they meet; fail.c is
- * how they fail; wire.c carries what crosses machines; collective.c, share.c and chain.c are the collectives,
- * p2p.c and exchange.c the messages between two ranks. The arithmetic is that of the communicator "threads".
+ * that the ranks of one machine share; world.c opens worlds and groups; wait.c has the meetings; fail.c has
+ * failures; wire.c sends data between machines; collective.c, share.c and chain.c are the collectives, p2p.c
+ * and exchange.c the messages between two ranks. The arithmetic is that of the communicator "threads".
  *
- * The ranks of a machine meet in rounds over memory that they share, as ../common/stage.h says.
+ * The ranks of a machine meet in rounds over shared memory, as in ../common/stage.h.
  *
- * Between machines only MPI's nonblocking calls are used, on buffers of our own (a request that outlives a
- * failed call touches nothing of the caller's), and every wait is a loop of ours with a deadline.
- */
+ * Between machines only MPI's nonblocking calls are used, on this plugin's buffers, so a request that
+ * outlives a failed call touches no memory of the caller. Every wait is a loop in this plugin with a
+ * deadline. */
 #ifndef BS_MPI_COMM_H
 #define BS_MPI_COMM_H
 
@@ -40,7 +40,7 @@ enum mpic_tag {
   MPIC_TAG_BYE = 4,
   MPIC_TAG_FIRST = 16
 };
-/* Of a group's tag: what is exchanged under tag + kind. */
+/* The purposes of messages in a group: tag + kind. */
 enum mpic_stream {
   MPIC_COLLECTIVE = 0,
   MPIC_PAIR = 1,
@@ -51,7 +51,7 @@ enum mpic_stream {
   MPIC_STREAMS = 6
 };
 
-/* What a rank says of itself before anything else. */
+/* The first message of a rank: it describes the rank. */
 typedef struct mpic_hello {
   uint64_t abi;
   uint64_t plugin; /* hash of the plugin's version */
@@ -65,14 +65,14 @@ typedef struct mpic_hello {
   int64_t pid;
 } mpic_hello;
 
-/* What is known of another process of the job; pidfd -1: not of this machine, or not to be had. */
+/* Facts on another process of the job; pidfd -1: on another machine, or not available. */
 typedef struct mpic_process {
   uint32_t machine; /* dense, by the lowest rank on it */
   int pidfd;
   int64_t pid;
 } mpic_process;
 
-/* What a rank says of a round, by its parity. */
+/* The header of a rank in a round, by the round's parity. */
 typedef struct mpic_header {
   _Alignas(64) comm_flag flag;
   uint64_t key;
@@ -81,7 +81,7 @@ typedef struct mpic_slot {
   mpic_header header[2];
 } mpic_slot;
 
-/* The last call of a rank, for the messages of those who outlive it. Its text is text[op & 1]. */
+/* The last call of a rank, for messages of the surviving ranks. Its text is text[op & 1]. */
 typedef struct mpic_trace {
   _Alignas(64) _Atomic uint64_t op; /* calls entered */
   _Atomic uint32_t inside;
@@ -107,7 +107,7 @@ typedef struct mpic_segment {
   mpic_slot *slots;
   mpic_trace *traces;
   unsigned char *halves; /* two a member */
-  unsigned char *far;    /* two of the machine: what came from the others */
+  unsigned char *far;    /* two of the machine: data from the others */
 } mpic_segment;
 
 /* Consecutive members on one machine. */
@@ -182,11 +182,11 @@ struct mpic_world {
 struct mpic_state {
   const bs_host *host;
   bs_plugin_self *self;
-  pthread_mutex_t lock; /* MPI is asked for MPI_THREAD_SERIALIZED: one call at a time */
+  pthread_mutex_t lock; /* MPI is initialised with MPI_THREAD_SERIALIZED: one call at a time */
   MPI_Comm comm;
   uint32_t attached;
   uint32_t started; /* MPI was initialised here */
-  uint32_t hurry;   /* what failed concerns all: nobody waits long for anything any more */
+  uint32_t hurry;   /* the failure concerns all: no wait lasts long from now on */
   uint32_t broken;  /* a world failed: nothing more is exchanged, MPI is not finalised */
   uint32_t rank;
   uint32_t size;
@@ -198,10 +198,10 @@ struct mpic_state {
   struct mpic_kept *kept;  /* memory that MPI may touch after a failure */
   mpic_world *open;        /* worlds of this process; under lock */
   MPI_Request fail_request;
-  struct mpic_notice *notice; /* what it receives into */
+  struct mpic_notice *notice; /* the buffer for its receive */
 };
 
-/* A failure as it is told to other machines. */
+/* A failure in the form that other machines receive. */
 typedef struct mpic_notice {
   uint32_t world;
   int32_t code;
@@ -247,10 +247,10 @@ void mpic_segment_close(mpic_comm *comm);
 mpic_timer mpic_timer_of(const mpic_comm *comm, const bs_coll_call *call);
 /* The text of the call, kept for the next one of its key. */
 const char *mpic_describe(mpic_comm *comm, const bs_coll_call *call);
-/* Enter a call: what is it, has the world failed? Leave it. */
+/* Enters a call: describes it and checks whether the world has failed. Leaves it. */
 int32_t mpic_enter(mpic_comm *comm, const bs_coll_call *call, bs_error *err);
 int32_t mpic_exit(mpic_comm *comm, int32_t rc);
-/* Publish the round whose half has been written, wait for the others of this machine, compare keys. */
+/* Publishes the round whose half has been written, waits for the others of this machine, compares keys. */
 int32_t mpic_meet(mpic_comm *comm, const bs_coll_call *call, mpic_timer *timer, bs_error *err);
 const char *mpic_trace_text(const mpic_comm *comm, uint32_t world_rank, char *out, size_t size);
 
@@ -258,7 +258,8 @@ const char *mpic_trace_text(const mpic_comm *comm, uint32_t world_rank, char *ou
 void mpic_abort(void *world, uint32_t rank, int32_t code, const char *why);
 void mpic_fail_world(mpic_world *world, int32_t code, uint32_t rank, uint32_t common, const char *id,
                      const char *text);
-int32_t mpic_failed(const mpic_world *world); /* 1: it has; also looks at what other machines say when slow */
+int32_t mpic_failed(const mpic_world *world); /* 1: it has failed; if slow, also checks for messages of other
+                                               * machines */
 int32_t mpic_fail_told(mpic_comm *comm, const char *text, bs_error *err); /* return the world's failure */
 int32_t mpic_fail_mismatch(mpic_comm *comm, uint32_t rank_a, const char *a, uint32_t rank_b, const char *b,
                            bs_error *err);
@@ -313,8 +314,8 @@ static inline uint32_t mpic_member(const mpic_comm *comm, uint32_t machine, uint
   return comm->members[comm->starts[machine] + local];
 }
 
-/* chain.c: a slice is reduced in rank order from machine to machine. `offset`: where its inputs lie in each
- * half of the current round; dest: the machine that wants the result, or MPIC_NONE: all. */
+/* chain.c: reduces a slice in rank order from machine to machine. `offset`: the place of its inputs in each
+ * half of the current round; dest: the machine that needs the result, or MPIC_NONE: all. */
 int32_t mpic_chain(mpic_comm *comm, const bs_coll_call *call, uint64_t offset, uint64_t n, void *result,
                    uint32_t dest, mpic_timer *timer, bs_error *err);
 
@@ -326,7 +327,7 @@ int32_t mpic_recv(void *comm, const bs_coll_call *call, bs_error *err);
  */
 int32_t mpic_keep_room(mpic_comm *comm, uint64_t bytes, bs_error *err);
 void mpic_leave_room(mpic_comm *comm);
-/* native.c: all_reduce by MPI's own, where the call allows and MPI can; within enter and exit. */
+/* native.c: all_reduce by MPI's own, if the call allows it and MPI can; within enter and exit. */
 int mpic_native_serves(const mpic_comm *comm, const bs_coll_call *call);
 int32_t mpic_native_all_reduce(mpic_comm *comm, const bs_coll_call *call, bs_error *err);
 int32_t mpic_exchange(void *comm, const bs_coll_call *const *calls, uint32_t ncalls, bs_error *err);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * native.c - all_reduce by MPI's own, where the call leaves the order of the sums free (BS_COLL_ANY_ORDER):
- * of the whole world, of a dtype that MPI reduces, in and out alike. The ranks meet first and compare what
- * their calls are, as in every other collective: MPI itself would add what does not belong together. MPI
- * reduces memory of ours, and is waited for with our deadline. The largest and smallest of floats are left to
- * reduce.c: they are the same in any order, and MPI does not say what becomes of a NaN.
- */
+ * native.c - all_reduce by MPI's own, if the call leaves the order of the sums free (BS_COLL_ANY_ORDER): for
+ * the whole world, and one dtype, for input and output, that MPI reduces. As in every other collective the
+ * ranks first meet and compare their calls: MPI itself would add data of different calls. MPI reduces this
+ * plugin's memory, and the wait has this plugin's deadline. reduce.c computes minima and maxima of floats:
+ * they are the same in any order, and MPI does not define the result for a NaN. */
 #include <stdlib.h>
 
 #include "mpi_comm.h"

@@ -55,7 +55,8 @@ static int32_t mpic_activate(const bs_host *host, bs_plugin_self *self, void **o
   state->fail_request = MPI_REQUEST_NULL;
   int32_t rc = comm_register(host, self, mpic_params, sizeof mpic_params / sizeof mpic_params[0],
                              &mpic_vtable, state, &here, err);
-  bs_comm also = mpic_vtable; /* under the library's name too: whoever knows which one has started the job */
+  bs_comm also = mpic_vtable; /* also under the library's name, for users who know which library started the
+                               * job */
   also.name = MPIC_ALSO;
   if (rc == BS_OK && strcmp(MPIC_ALSO, MPIC_NAME) != 0)
     rc = host->register_thing(host->ctx, self, BS_KIND_COMM, &also, state, &here, err);

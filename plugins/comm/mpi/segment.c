@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * segment.c - the memory that the members of a group on one machine share: the lowest of them makes a file in
- * memory and tells the others by a message, who open it through /proc. It has no name that could stay behind.
- */
+ * segment.c - the memory that the members of a group on one machine share. The lowest of them creates a file
+ * in memory and sends a message to the others, which open it through /proc. The file has no name, so nothing
+ * can remain after a crash. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -16,7 +16,7 @@
 
 #define LAST_WORDS_NS 50000000 /* for what a process sent before it ended */
 
-/* What the maker tells; fd -1: it could not, and errno_. */
+/* The message of the creator; fd -1: it failed with errno_. */
 typedef struct ticket {
   int64_t pid;
   uint64_t bytes;
@@ -55,9 +55,10 @@ static int32_t map(mpic_comm *comm, int fd, bs_error *err) {
   return BS_OK;
 }
 
-/* While the world itself is opened there is no segment to fail in. Only who is waited for counts: another
- * that has ended may have had its part of the opening, and is missed in the call that it ended in. *gone_ns:
- * since when it is known to have ended; what it sent before may still be on its way. */
+/* Checks for a failure while the world itself is opened, when there is no segment for failures. Only the peer
+ * that is waited for counts: another one that has ended may have completed its part of the opening, and is
+ * missed in its next call. *gone_ns: the time since when it is known to have ended; its earlier messages may
+ * still arrive. */
 static int32_t opening_failed(mpic_comm *comm, uint32_t peer, int64_t deadline, int64_t *gone_ns,
                               bs_error *err) {
   const mpic_state *state = comm->world->state;

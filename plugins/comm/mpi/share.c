@@ -13,7 +13,7 @@ static uint64_t of_machine(const mpic_comm *comm, uint32_t machine, uint64_t byt
   return comm->machine[root] == machine ? bytes : 0;
 }
 
-/* What the ranks of my machine have shown, into their places of the coming half; and packed behind `out`. */
+/* Copies the data of my machine's ranks to their places in the next half; and packed to `out`. */
 static void collect(const mpic_comm *comm, uint64_t bytes, uint32_t root, unsigned char *out) {
   unsigned char *far = mpic_far(comm, comm->pos + 1u);
   for (uint32_t i = 0; i < comm->nlocal; ++i) {

@@ -7,7 +7,7 @@
 
 #define FIRST_SLICE_NS 1000000 /* a dead neighbour is seen after this */
 #define SLICE_NS 10000000      /* or, when the wait is long, this */
-#define HURRY_NS 1000000000    /* after a failure of all: for rank 0 to say that it is over */
+#define HURRY_NS 1000000000    /* after a failure of all: for rank 0 to announce the end */
 
 mpic_timer mpic_timer_of(const mpic_comm *comm, const bs_coll_call *call) {
   mpic_timer timer = {comm_timeout(call), 0};
@@ -70,7 +70,7 @@ static inline mpic_header *header_of(const mpic_comm *comm, uint32_t local) {
   return &comm->seg.slots[local].header[comm->pos & 1u];
 }
 
-/* Who has not come; and, when those who came differ, a mismatch rather than a deadline. */
+/* Reports the missing ranks; if the ranks that came differ, a mismatch and not a deadline. */
 static int32_t fail_late(mpic_comm *comm, const char *text, const mpic_timer *timer, bs_error *err) {
   const mpic_header *mine = header_of(comm, comm->local[comm->me]);
   comm_missing missing = {0};

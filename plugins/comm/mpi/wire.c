@@ -63,7 +63,7 @@ static void missing_peers(mpic_comm *comm, MPI_Request *requests, const uint32_t
                      text != NULL ? "last call: " : "on another machine", text != NULL ? text : "");
     if (w > 0) used += (size_t)w;
   }
-  if (used == 0) snprintf(out, size, "nobody");
+  if (used == 0) snprintf(out, size, "none");
 }
 
 static int32_t slow_wait(mpic_comm *comm, MPI_Request *requests, const uint32_t *peers, uint32_t n,

@@ -9,7 +9,7 @@
 #include "mpi_comm.h"
 
 #define OPEN_NS INT64_C(60000000000) /* of opening, where the request says nothing */
-#define TAGS 5400u                   /* groups are told apart by; MPI promises tags to 32767 */
+#define TAGS 5400u                   /* number of tags for groups; MPI guarantees tags up to 32767 */
 
 static void comm_free(mpic_comm *comm) {
   if (comm == NULL) return;
@@ -71,7 +71,8 @@ static int32_t place(mpic_comm *comm, bs_error *err) {
   return BS_OK;
 }
 
-/* Where messages to and from other machines lie: for each member a line, and a half for each machine. */
+/* Makes the buffers for messages to and from other machines: a line for each member, and a half for each
+ * machine. */
 static int32_t make_buffers(mpic_comm *comm, bs_error *err) {
   comm->buf_bytes =
       (uint64_t)comm->n * MPIC_LINE + ((uint64_t)comm->machines + 1u) * (MPIC_LINE + comm->half);
@@ -80,8 +81,8 @@ static int32_t make_buffers(mpic_comm *comm, bs_error *err) {
   return comm->out_buf != NULL && comm->in_buf != NULL ? BS_OK : no_memory(err);
 }
 
-/* The same on every member: of the world ranks and how many such groups were opened before from the parent.
- */
+/* The tag, equal on every member: from the world ranks and the number of such groups opened before from the
+ * parent. */
 static int tag_of(const uint32_t *ranks, uint32_t n, uint32_t nth) {
   uint64_t h = UINT64_C(0xcbf29ce484222325) ^ nth;
   for (uint32_t i = 0; i < n; ++i) h = (h ^ ranks[i]) * UINT64_C(0x100000001b3);
@@ -155,7 +156,7 @@ int32_t mpic_world_open(void *state_ptr, const bs_world_request *asked, void **o
   int32_t rc = check_request(state, &request, err);
   if (rc != BS_OK) return rc;
   int64_t timeout_ns = request.timeout_ns > 0 ? request.timeout_ns : OPEN_NS;
-  if (request.world_size > 1) { /* a world of one has nobody to ask */
+  if (request.world_size > 1) { /* a world of one rank has no peer */
     rc = say_hello(state, &request, timeout_ns, err);
     if (rc != BS_OK) return rc;
     state->worlds++;

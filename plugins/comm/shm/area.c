@@ -36,7 +36,7 @@ static uint64_t area_bytes(uint64_t n) {
          round_up(n * 4u * SHM_PIECE, PAGE);
 }
 
-/* The lowest place that is free for so many bytes; 0: none. */
+/* The lowest free place for so many bytes; 0: none. */
 static uint64_t find_room(const shm_head *head, uint64_t bytes) {
   uint64_t at = round_up(sizeof *head, PAGE);
   for (int moved = 1; moved;) {
@@ -115,7 +115,7 @@ static void close_area(shm_job *job, shm_area *area) {
   for (uint32_t i = 0; i < SHM_MAX_AREAS; ++i) {
     shm_entry *e = &head->entries[i];
     if (!e->used || e->at != at || ++e->left < e->n) continue;
-    for (uint32_t r = 0; r < job->size; ++r) { /* texts in it are nobody's last call any more */
+    for (uint32_t r = 0; r < job->size; ++r) { /* texts in it are no rank's last call any more */
       const uint64_t last = atomic_load(&head->process[r].last);
       if (last >= at && last < at + e->bytes) atomic_store(&head->process[r].last, 0);
     }

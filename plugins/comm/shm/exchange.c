@@ -29,7 +29,7 @@ static int32_t mismatch(shm_comm *comm, const comm_transfer *t, bs_error *err) {
   return shm_fail_mismatch(comm, sends ? me : peer, mail->send_text, sends ? peer : me, mail->recv_text, err);
 }
 
-/* Where the piece ends that begins with the elements not yet moved. */
+/* The end of the piece that begins with the first element not yet moved. */
 static uint64_t end_of_piece(const comm_transfer *t) {
   const uint64_t room = SHM_MAIL / BS_DTYPE_BYTES(t->call->dtype_in);
   return comm_min(t->done + room, t->call->rows * t->call->count);
@@ -77,7 +77,7 @@ static int move_recv(shm_comm *comm, comm_transfer *t, int32_t *rc, bs_error *er
     mail->status = mail->key == t->key ? BS_OK : BS_MISMATCH;
     t->state = COMM_MOVES;
   }
-  if (mail->status == BS_MISMATCH) { /* what else is on its way does not matter */
+  if (mail->status == BS_MISMATCH) { /* other transfers in progress do not matter */
     memcpy(mail->recv_text, text_of(comm, c), SHM_TEXT);
     *rc = mismatch(comm, t, err);
     comm_publish(&mail->taken, atomic_load(&mail->posted.pos), COMM_PROCESSES);
@@ -131,7 +131,7 @@ static int32_t fail(void *comm_ptr, const comm_transfer *t, int32_t why, int64_t
   return shm_fail_late(comm, comm->area->ranks[t->call->root], timeout_ns, mine, err);
 }
 
-/* What the others are told of the call: a text in the mapping, which the next exchange writes again. */
+/* Publishes the call for the others: a text in the mapping, which the next exchange overwrites. */
 static int32_t tell(shm_comm *comm, const bs_coll_call *call, bs_error *err) {
   const shm_job *job = comm->world->job;
   const shm_area *world = shm_at(job, comm->area->world);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * job.c - which rank this process is, and the mapping that it shares with the others. Either the launcher
- * gives each rank an open file without a name, or rank 0 makes one and hands it over a local socket whose
- * name follows from the job's rendezvous. Either way nothing is left in any folder, whoever dies when.
- */
+ * job.c - the number of this rank, and the mapping that it shares with the others. Either the launcher gives
+ * each rank an open file without a name. Or rank 0 creates one and sends it over a local socket whose name
+ * follows from the job's rendezvous. In both cases no file remains in any folder after a crash. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -30,7 +29,7 @@ static const char *variable(const char *const *environment, const char *name) {
   return NULL;
 }
 
-/* 1 and the number, 0 when there is none. */
+/* Reads a number; 0: the variable is missing or not a number. */
 static int number(const char *const *environment, const char *name, uint32_t most, uint32_t *out) {
   const char *text = variable(environment, name);
   char *end = NULL;
@@ -219,7 +218,7 @@ static int32_t visit(shm_job *job, int64_t deadline, bs_error *err) {
 
 /* ---- the mapping ---------------------------------------------------------------------------- */
 
-/* Address space, not memory: room for a dozen full worlds; pages that nobody touches do not exist. */
+/* Size of address space, not of memory: room for a dozen full worlds; untouched pages take no memory. */
 static uint64_t mapping_bytes(uint32_t ranks) {
   const uint64_t n = ranks;
   const uint64_t world =
@@ -286,8 +285,8 @@ static int32_t compare(shm_job *job, shm_head *head, bs_error *err) {
   if (head->world_size == job->size)
     return bs_fail(err, BS_MISMATCH, "BS-RANK-HELLO", "rank 0 has another version of shm than rank %u",
                    job->rank);
-  bs_fail(err, BS_MISMATCH, "BS-RANK-HELLO", "rank %u is of a world of %u, rank 0 of one of %u", job->rank,
-          job->size, head->world_size);
+  bs_fail(err, BS_MISMATCH, "BS-RANK-HELLO", "rank %u belongs to a world of %u, rank 0 to one of %u",
+          job->rank, job->size, head->world_size);
   return bs_fail_hint(err, "start every rank with the same WORLD_SIZE");
 }
 

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * shm.h - inside of the communicator "shm": ranks are processes of one machine over one shared mapping.
- * plugin.c fills the vtable; job.c finds out which rank this is and makes the mapping; area.c opens worlds
- * and groups in it; wait.c is the synchronisation; collective.c and exchange.c are the collectives, with the
+ * shm.h - internals of the communicator "shm": ranks are processes of one machine over one shared mapping.
+ * plugin.c fills the vtable; job.c finds this process's rank and makes the mapping; area.c opens worlds and
+ * groups in it; wait.c is the synchronisation; collective.c and exchange.c are the collectives, with the
  * arithmetic of the communicator threads (../threads/kernels.c): the same bits.
  *
- * No rank reads the memory of another: a rank copies what it gives into its own buffers of the mapping,
- * in pieces, meets the others, and takes what it needs from theirs, in the rounds of ../common/stage.h. A
- * process may die at any point: its buffers stay, no rank waits for its consent, and the others learn of its
- * death from the system (a pidfd), not from it.
- */
+ * No rank reads the private memory of another. A rank copies its data in pieces into its own buffers of the
+ * mapping, meets the others, and reads the data that it needs from their buffers, in the rounds of
+ * ../common/stage.h. A process may die at any point: its buffers stay, no rank waits for its consent, and the
+ * system (a pidfd) reports its death to the others. */
 #ifndef BS_SHM_H
 #define BS_SHM_H
 
@@ -28,7 +27,7 @@
 #define SHM_PIECE (256u << 10) /* bytes of a buffer; a multiple of every element */
 #define SHM_MAIL (16u << 10)   /* bytes of a message between two ranks that travel at a time */
 
-/* What one rank says of one op; two of them, as in threads. */
+/* The header of one rank for one op; two of them, as in threads. */
 typedef struct shm_header {
   _Alignas(64) uint64_t key; /* fingerprint mixed with kind, rows and count */
   char text[SHM_TEXT];
@@ -39,8 +38,8 @@ typedef struct shm_slot {
   _Atomic uint32_t joined; /* opened its end */
   uint64_t config_hash;
   shm_header header[2];
-  /* Of messages: its bell moves when one of the rank's mailboxes has. On a line that the rank itself does not
-   * write while others look at it. */
+  /* For messages: its bell moves when one of the rank's mailboxes has changed. It is on a cache line that the
+   * rank itself does not write while others poll it. */
   _Alignas(64) comm_flag inbox;
   _Alignas(64) char exchanges[SHM_TEXT]; /* the newest exchange's first call, for messages */
 } shm_slot;
@@ -80,13 +79,14 @@ typedef struct shm_area {
   uint32_t ranks[SHM_MAX_RANKS];
 } shm_area;
 
-/* Where areas lie; under the head's lock. */
+/* The places of areas; protected by the head's lock. */
 typedef struct shm_entry {
   uint64_t parent; /* offset of the area that it is a group of; 0: a world */
   uint64_t at, bytes;
   uint32_t used;
   uint32_t n, joined, left;
-  unsigned char member[SHM_MAX_RANKS / 8], here[SHM_MAX_RANKS / 8]; /* who belongs, who has opened it */
+  unsigned char member[SHM_MAX_RANKS / 8], here[SHM_MAX_RANKS / 8]; /* the members, and those that have opened
+                                                                     * it */
 } shm_entry;
 
 /* One process. */
@@ -97,15 +97,14 @@ typedef struct shm_process {
   _Atomic uint32_t inside; /* 1: it is in that call */
 } shm_process;
 
-/* Rank 0 makes it. What is above `lock` every version reads, and one of another job or version nothing else.
- */
+/* Rank 0 makes it. Every version reads the members above `lock`; another job or version reads only these. */
 typedef struct shm_head {
   _Atomic uint64_t ready; /* SHM_MAGIC once rank 0 has made the rest */
   uint64_t ledger;        /* BS_ABI_LEDGER_HASH */
-  uint64_t layout;        /* of what is shared: sizes */
+  uint64_t layout;        /* of the shared structures: sizes */
   uint64_t bytes;
   uint32_t world_size;
-  _Atomic uint32_t refused; /* 1 + a rank that is not of this job, by what it knows; 0: none */
+  _Atomic uint32_t refused; /* 1 + a rank that does not belong to this job, with its reason; 0: none */
   _Atomic uint32_t refused_size;
   pthread_mutex_t lock; /* robust: a process may die with it */
   shm_process process[SHM_MAX_RANKS];
@@ -119,13 +118,13 @@ typedef struct shm_job {
   bs_plugin_self *self;
   uint32_t rank, size;
   int fd;           /* given by the launcher; -1: none */
-  char socket[104]; /* name to meet at, where no launcher gave one */
+  char socket[104]; /* name of the meeting point, if no launcher gave a file */
   char *base;       /* the mapping; NULL: not open */
   uint64_t bytes;   /* of it */
-  uint32_t failed;  /* the ranks have not met: they will not */
+  uint32_t failed;  /* the ranks did not meet, and will not */
   shm_head *head;
   int watch[SHM_MAX_RANKS]; /* pidfds of the others; -1: none */
-  thr_world arithmetic;     /* kernels and host of the shared arithmetic; nothing else of it is used */
+  thr_world arithmetic;     /* kernels and host of the shared arithmetic; the other members are not used */
 } shm_job;
 
 /* This process's end of a world. */
@@ -158,7 +157,7 @@ typedef struct shm_comm {
 int32_t shm_attach(void *state, const char *const *environment, bs_attachment *out, bs_error *err);
 int32_t shm_job_open(shm_job *job, int64_t timeout_ns, bs_error *err);
 void shm_job_close(shm_job *job);
-/* What has become of a rank's process. One that left in good order may be done with all that it had to do. */
+/* The state of a rank's process. One that left in good order may have done all its work. */
 enum { SHM_LIVES = 0, SHM_DIED = 1, SHM_LEFT = 2 };
 int shm_job_dead(shm_job *job, uint32_t rank);
 static inline void *shm_at(const shm_job *job, uint64_t offset) {
@@ -192,7 +191,7 @@ static inline unsigned char *shm_buffer(const shm_comm *comm, uint32_t r, uint32
 }
 
 /* wait.c */
-/* Until flag->pos, of member `awaited`, has reached `want`: BS_OK, BS_ABORTED (the world has failed),
+/* Waits until flag->pos of member `awaited` has reached `want`: BS_OK, BS_ABORTED (the world has failed),
  * BS_DEADLINE, or BS_RANK_FAILED (rank `dead` has died). */
 int32_t shm_wait(shm_comm *comm, uint32_t awaited, comm_flag *flag, uint32_t want, int64_t timeout_ns,
                  uint32_t *out_dead);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * wait.c - how ranks meet: publish a position, spin for a while, then sleep on a futex of the mapping until a
- * deadline, looking now and then whether the others still live; compare the keys of all ranks; say who is
- * missing, dead or different. Called by every collective.
- */
+ * wait.c - the meeting of ranks: publish a position, spin for a while, then sleep on a futex of the mapping
+ * until a deadline, and check from time to time whether the others still live; compare the keys of all ranks;
+ * report which rank is missing, dead or different. Every collective calls it. */
 #include <time.h>
 
 #include "shm.h"
@@ -107,8 +106,8 @@ int32_t shm_fail_dead(const shm_comm *comm, uint32_t rank, const char *text, bs_
   return shm_fail_woken(comm, 0, text, err);
 }
 
-/* A record that was claimed by one who died before it was complete stays open: its claimer's death says it.
- */
+/* Waits for a record that a rank has claimed. If its claimer died before it was complete, it stays open, and
+ * the claimer's death is reported. */
 static int await_record(const shm_failure *f) {
   for (int i = 0; i < 2000 && atomic_load(&f->failed) == 0; ++i) {
     const struct timespec t = {0, 1000000};
@@ -122,7 +121,7 @@ int32_t shm_fail_woken(const shm_comm *comm, uint32_t pos, const char *text, bs_
   const shm_job *job = comm->world->job;
   int32_t code = BS_ABORTED;
   if (!await_record(f)) {
-    bs_fail(err, BS_RANK_FAILED, "BS-RANK-DEAD", "stopped at %s: a rank died while it told of a failure",
+    bs_fail(err, BS_RANK_FAILED, "BS-RANK-DEAD", "stopped at %s: a rank died while it reported a failure",
             text);
   } else if (f->code == BS_RANK_FAILED && f->pos == 0 && f->area != 0) {
     code = bs_fail(err, BS_RANK_FAILED, "BS-RANK-DEAD", "%s", f->text);
@@ -156,7 +155,7 @@ int32_t shm_fail_late(const shm_comm *comm, uint32_t peer, int64_t timeout_ns, c
   return comm_fail_deadline(why, text, err);
 }
 
-/* Who has not come; and, when those who came differ, a mismatch rather than a deadline. */
+/* Reports the missing ranks; if the ranks that came differ, a mismatch and not a deadline. */
 static int32_t fail_deadline(shm_comm *comm, uint32_t pos, int64_t timeout_ns, bs_error *err) {
   const shm_area *area = comm->area;
   const shm_header *mine = shm_peer(comm, comm->me);

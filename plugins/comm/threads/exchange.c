@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * exchange.c - messages between two ranks, alone (send, recv) or several in flight together (exchange). A
- * message is a rendezvous on the channel of the two: the sender shows where its data lie, the receiver copies
- * them. Both settle with a compare-and-swap whether the message is taken or withdrawn (abort, deadline), so
- * that a sender never leaves while its memory is being read.
- */
+ * exchange.c - messages between two ranks, single (send, recv) or several in flight together (exchange). A
+ * message is a rendezvous on the channel of the two: the sender shows the address of its data, the receiver
+ * copies them. A compare-and-swap decides whether the message is taken or withdrawn (abort, deadline), so a
+ * sender never leaves while its memory is being read. */
 #include <stdlib.h>
 
 #include "../common/site.h"
@@ -109,7 +108,7 @@ static int32_t fail(void *comm_ptr, const comm_transfer *t, int32_t why, int64_t
   return comm_fail_deadline(text, t->text, err);
 }
 
-/* What is shown is the caller's memory: nobody reads it any more. */
+/* Withdraws the caller's memory from the peers: none of them reads it after this call. */
 static void withdraw(void *comm_ptr) {
   thr_comm *comm = comm_ptr;
   for (uint32_t i = 0; i < comm->transfers.n; ++i) {

@@ -52,7 +52,7 @@ static int32_t one_shot(thr_comm *comm, const bs_coll_call *call, uint64_t bytes
   return rc;
 }
 
-/* Of two ranks a run of f32, into both outputs at once. */
+/* For two ranks: sums a run of f32 and writes both outputs. */
 static void sum_pair_f32(const thr_comm *comm, uint64_t row, uint64_t col, uint64_t n) {
   const thr_header *zero = thr_peer(comm, 0), *one = thr_peer(comm, 1);
   comm->world->kernels.add2_both_f32((float *)(void *)out_at(thr_peer(comm, comm->me), row, col, 4),

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * threads.h - inside of the communicator "threads": ranks are threads of one process and read each
- * other's memory. plugin.c fills the vtable; world.c opens worlds, ranks and groups; wait.c is the
- * synchronisation; reduce.c, move.c and exchange.c are the collectives; kernels.c is the arithmetic.
+ * threads.h - internals of the communicator "threads": ranks are threads of one process and read each other's
+ * memory. plugin.c fills the vtable; world.c opens worlds, ranks and groups; wait.c is the synchronisation;
+ * reduce.c, move.c and exchange.c are the collectives; kernels.c is the arithmetic.
  *
- * A collective has an op number, the same on every rank of a group. A rank writes header[op & 1] of its
- * slot, publishes its position and waits for the positions of the others. Two headers are enough: to
- * write op + 2 a rank has finished op + 1, which all others entered after they were done with op.
- * Small messages travel inside the slot and need one meeting. Large ones are read where they lie, so
- * they end with a second meeting, and a verdict (go or stop, one compare-and-swap) makes all ranks agree
- * whether memory is touched when an abort comes in between: nobody leaves while a peer reads its data.
- */
+ * A collective has an op number, the same on every rank of a group. A rank writes header[op & 1] of its slot,
+ * publishes its position and waits for the positions of the others. Two headers are enough: before it writes
+ * op + 2 a rank has finished op + 1, and all others entered op + 1 only after they were done with op. Small
+ * messages are inside the slot and need one meeting. Large ones are read in place, so they end with a second
+ * meeting. A verdict (go or stop, one compare-and-swap) makes all ranks agree whether memory is touched if an
+ * abort occurs in between: no rank leaves while a peer reads its data. */
 #ifndef BS_THREADS_H
 #define BS_THREADS_H
 
@@ -25,12 +24,12 @@
 
 #define THR_MAX_RANKS 1024u
 #define THR_INLINE_MAX 16384u /* most bytes of a message that travels inside the slot */
-#define THR_SMALL 32u         /* of these, as many lie in the header's own cache line */
+#define THR_SMALL 32u         /* values up to this size are in the header's own cache line */
 #define THR_CHUNK 1024u       /* elements that are reduced at a time: 8 KiB of stack each buffer */
 #define THR_CACHE 256u        /* call sites remembered by a rank */
 
-/* What one rank says of one op. The flag, the key and a small message share the first cache line, which is
- * all that a small op moves. */
+/* The header of one rank for one op. The flag, the key and a small message share the first cache line, which
+ * is all that a small op moves. */
 typedef struct thr_header {
   _Alignas(64) comm_flag flag;
   uint64_t key;     /* fingerprint mixed with kind, rows and count */
@@ -61,7 +60,8 @@ typedef struct thr_channel {
 typedef struct thr_world thr_world;
 typedef struct thr_group thr_group;
 
-/* Where a rank sleeps that exchanges with several: `bell` moves when one of its channels has. */
+/* A rank that exchanges with several others sleeps here: `bell` moves when one of its channels has
+ * changed. */
 typedef struct thr_inbox {
   _Alignas(64) comm_flag flag; /* its bell and waiters */
 } thr_inbox;
@@ -106,8 +106,8 @@ typedef struct thr_kernels {
   void (*round_bf16)(float *values, uint64_t n);
   void (*widen_f16)(float *dst, const uint16_t *src, uint64_t n);  /* NULL: by the host */
   void (*narrow_f16)(uint16_t *dst, const float *src, uint64_t n); /* NULL: by the host */
-  /* As memcpy; where a library's copies long runs by one instruction, which is slow for lines that another
-   * core has, by vectors. */
+  /* Like memcpy, but always with vectors. Some libraries copy long runs by one instruction, which is slow for
+   * lines in another core's cache. */
   void (*copy)(void *dst, const void *src, uint64_t bytes);
 } thr_kernels;
 
@@ -131,7 +131,7 @@ struct thr_world {
   pthread_mutex_t lock;
   thr_site *sites[64]; /* under lock */
   uint32_t nsites;
-  /* The first failure. `failed` turns 1 after the record is complete; the record never changes then. */
+  /* The first failure. `failed` turns 1 after the record is complete; then the record never changes. */
   _Alignas(64) _Atomic uint32_t failed;
   int32_t fail_code;
   uint32_t fail_rank;
@@ -159,7 +159,7 @@ typedef struct thr_comm {
 typedef struct thr_timer {
   int64_t timeout_ns;
   int64_t deadline; /* 0: not started */
-  int32_t keep;     /* 1: an abort does not end the wait (a peer is reading our memory) */
+  int32_t keep;     /* 1: an abort does not end the wait (a peer is reading this rank's memory) */
 } thr_timer;
 
 /* world.c */
@@ -175,7 +175,7 @@ const char *thr_site_text(thr_comm *comm, uint64_t key, const bs_coll_call *call
 int32_t thr_wait(thr_comm *comm, comm_flag *flag, uint32_t want, thr_timer *timer);
 /* Fill my header and the trace; fails when the world has failed. */
 int32_t thr_begin(thr_comm *comm, const bs_coll_call *call, thr_header **out_header, bs_error *err);
-/* Publish and wait for all; compare keys. in_place: memory will be read where it lies (verdict). */
+/* Publishes, waits for all and compares keys. in_place: memory will be read in place (verdict). */
 int32_t thr_meet(thr_comm *comm, const bs_coll_call *call, int in_place, bs_error *err);
 /* The second meeting: peers are done with my memory. */
 int32_t thr_part(thr_comm *comm, const bs_coll_call *call, bs_error *err);
@@ -188,7 +188,7 @@ void thr_fail_world(thr_world *world, int32_t code, uint32_t rank, const thr_gro
 static inline const thr_header *thr_peer(const thr_comm *comm, uint32_t r) {
   return &comm->group->slots[r].header[comm->op & 1u];
 }
-/* Say where my data lie, for peers that read them there. */
+/* Publishes the address of my data for peers that read them in place. */
 static inline void thr_set_data(thr_header *h, const bs_coll_call *call) {
   h->in = call->in;
   h->out = call->out;
@@ -201,7 +201,7 @@ static inline void thr_set_data(thr_header *h, const bs_coll_call *call) {
 static inline comm_flag *thr_flag_of(const thr_comm *comm, uint32_t r) {
   return &comm->group->slots[r].header[comm->op & 1u].flag;
 }
-/* Where a small message of member r lies. */
+/* The place of a small message of member r. */
 static inline unsigned char *thr_inline(const thr_comm *comm, uint32_t r, uint64_t bytes) {
   uint64_t parity = comm->op & 1u;
   if (bytes <= THR_SMALL) return comm->group->slots[r].header[parity].small;
@@ -235,8 +235,8 @@ typedef union thr_buffer {
   int8_t i8[THR_CHUNK];
   uint8_t u8[THR_CHUNK];
 } thr_buffer;
-/* A running reduction of up to THR_CHUNK elements: values are held in `work` (f32 for the floats of 32 bits
- * and less, else the reduce dtype itself), each a value of reduce_dtype. */
+/* A running reduction of up to THR_CHUNK elements: values are in `work` (f32 for floats of 32 bits and less,
+ * else the reduce dtype itself), each rounded to reduce_dtype. */
 typedef struct thr_reduction {
   const thr_world *world;
   uint32_t in;
@@ -252,7 +252,7 @@ int32_t thr_reduction_init(thr_reduction *red, const thr_world *world, const bs_
 int32_t thr_reduction_first(thr_reduction *red, const void *src, uint64_t n);
 int32_t thr_reduction_add(thr_reduction *red, const void *src, uint64_t n);
 int32_t thr_reduction_store(thr_reduction *red, void *dst, uint64_t n);
-/* A call that no communicator can reduce is refused before anybody waits: all ranks see the same call. */
+/* Refuses a call that no communicator can reduce before any rank waits: all ranks see the same call. */
 int32_t thr_check_reduction(const thr_world *world, const bs_coll_call *call, bs_error *err);
 /* The sum of f32 in f32: the hot case, which the kernels do without a thr_reduction. */
 static inline int thr_sums_f32(const bs_coll_call *call) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * wait.c - how ranks meet: publish a position, spin for a while, then sleep on a futex until a deadline;
- * compare the keys of all ranks; say who is missing or different. Called by every collective.
- */
+ * wait.c - the meeting of ranks: publish a position, spin for a while, then sleep on a futex until a
+ * deadline; compare the keys of all ranks; report which rank is missing or different. Every collective calls
+ * it. */
 #include <sched.h>
 
 #include "threads.h"
@@ -46,7 +46,7 @@ int32_t thr_fail_mismatch(thr_comm *comm, uint32_t rank_a, const char *a, uint32
   return comm_fail_mismatch(text, comm->group->ranks[comm->me] == rank_a ? a : b, err);
 }
 
-/* Who has not come; and, when those who came differ, a mismatch rather than a deadline. */
+/* Reports the missing ranks; if the ranks that came differ, a mismatch and not a deadline. */
 static int32_t fail_deadline(thr_comm *comm, uint32_t pos, int64_t timeout_ns, bs_error *err) {
   thr_group *group = comm->group;
   thr_world *world = comm->world;

@@ -72,7 +72,8 @@ dnnl_status_t cpu_dnnl_make_desc(const cpu_dnnl_lib *lib, const cpu_matmul *shap
   return status;
 }
 
-/* What oneDNN's own tables refuse on this processor, and what it serves only by its slow reference. */
+/* Refuses queries that oneDNN's own tables refuse on this processor, and those that it serves only by its
+ * slow reference. */
 static int ask_library(const cpu_dnnl_lib *lib, const cpu_matmul *shape, int64_t tokens, bs_op_answer *answer,
                        char *algo, size_t size) {
   dnnl_primitive_desc_t desc = NULL;
@@ -135,11 +136,11 @@ static int check_shape(cpu_matmul *s, bs_op_answer *answer) {
 /* Tokens above which oneDNN's larger blocks are as good as our own kernels and better with more. */
 #define MANY 512
 
-/* Against the 600 of "packed", from interleaved timings of both (docs/performance.md): our own
- * kernels are faster up to some hundred tokens, and without AVX-512 at any number; oneDNN where it multiplies
- * 16-bit numbers as they are and we do not, or in the tiles of AMX, which we do not use. What oneDNN may use
- * is what it says itself: the processor, the kernel's permission for tiles and ONEDNN_MAX_CPU_ISA are in it.
- */
+/* The score, relative to the 600 of "packed", from interleaved timings of both (docs/performance.md). This
+ * plugin's kernels are faster up to some hundred tokens, and without AVX-512 for any number. oneDNN is faster
+ * if it multiplies 16-bit numbers without widening and this plugin cannot, or uses AMX tiles, which this
+ * plugin does not. oneDNN itself reports which instructions it may use: that covers the processor, the
+ * kernel's permission for tiles and ONEDNN_MAX_CPU_ISA. */
 static uint32_t score_of(const cpu_state *state, const cpu_dnnl_lib *lib, const cpu_matmul *s) {
   if (s->N < 64 || s->K < 64) return 500;
   if (s->x_type == BS_F16) return s->B >= 8 ? 800 : 500;

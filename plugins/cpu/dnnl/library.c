@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * library.c - finds and opens oneDNN: the parameter dnnl_library, then vendor/ beside the plugin's folder,
- * then the system's libdnnl.so.3, then the build's own. Called by dnnl/matmul.c when a matmul could use it;
- * everything found is kept until the plugin is deactivated, the library itself for ever. */
+ * library.c - finds and opens oneDNN: the parameter dnnl_library, then vendor/ next to the plugin's folder,
+ * then the system's libdnnl.so.3, then the build's own. dnnl/matmul.c calls it when a matmul could use
+ * oneDNN. Its results are kept until the plugin is deactivated; the library itself is never unloaded. */
 #include "library.h"
 
 #include <dlfcn.h>
@@ -125,7 +125,8 @@ static int fill_table(void *handle, cpu_dnnl_lib *lib) {
   return 1;
 }
 
-/* With OpenMP its width must be ours to set; other thread pools would run beside the rank's team. */
+/* With OpenMP this plugin must be able to set the width; other thread pools would compete with the rank's
+ * team. */
 static int check_runtime(void *handle, const dnnl_version_t *version, cpu_dnnl_lib *lib) {
   const char *runtime = "sequential";
   if (version->cpu_runtime == DNNL_RUNTIME_OMP) {

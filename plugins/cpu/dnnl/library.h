@@ -41,7 +41,7 @@ typedef struct cpu_dnnl_api {
   __typeof__(&dnnl_post_ops_append_sum) post_ops_append_sum;
 } cpu_dnnl_api;
 
-/* What is known once the library was looked for. */
+/* Results of the search for the library. */
 typedef struct cpu_dnnl_lib {
   int usable;
   int disabled; /* by dnnl_library=off */
@@ -53,11 +53,11 @@ typedef struct cpu_dnnl_lib {
   char text[160]; /* version and runtime, or why it is not usable */
 } cpu_dnnl_lib;
 
-/* Opens the library at the first call (23 ms), then returns what was found; thread-safe, never NULL. */
+/* Opens the library in the first call (23 ms), then returns the result; thread-safe, never NULL. */
 const cpu_dnnl_lib *cpu_dnnl_open(cpu_dnnl *dnnl);
 
-/* This thread's OpenMP width is 1 between the two calls: each member of the team computes its own slice,
- * so that oneDNN wakes no threads of its own beside the team. */
+/* Sets this thread's OpenMP width to 1 between the two calls. Each member of the team computes its own slice,
+ * so oneDNN must not wake threads in addition to the team. */
 static inline int cpu_dnnl_alone(const cpu_dnnl_lib *lib) {
   if (lib->omp_set_num_threads == NULL) return 1;
   const int width = lib->omp_get_max_threads();

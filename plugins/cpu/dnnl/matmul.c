@@ -13,9 +13,9 @@
  * memory objects a digit; below 128 tokens any number is one piece, below 16384 at most two. */
 enum { BASE = 128, MAX_PIECES = 9 /* digits of INT64_MAX */ };
 
-/* Where a slice's scratchpad is larger than this part of its tensors, the slice is multiplied in parts, one
- * after the other in the scratchpad of one: with AMX oneDNN writes the weights of all outputs of a primitive
- * anew in the layout of its tiles. No part has fewer outputs, no scratchpad below LEAST counts. */
+/* A slice whose scratchpad exceeds this share of its tensors is multiplied in parts, one after the other,
+ * with the scratchpad of one part. With AMX oneDNN copies the weights of all outputs of a primitive into the
+ * layout of its tiles. No part has fewer outputs than FEWEST, and scratchpads below LEAST are accepted. */
 enum { SHARE = 32, FEWEST = 32, LEAST = 64 << 10 };
 
 /* A multiplication of `count` outputs. */
@@ -26,7 +26,7 @@ typedef struct form {
   dnnl_memory_t *y; /* as the plan's x */
 } form;
 
-/* What of a slice is oneDNN's belongs to one member. */
+/* One member's oneDNN objects for its slice. */
 typedef struct member {
   int64_t first, count; /* outputs */
   dnnl_stream_t stream;
@@ -86,7 +86,7 @@ static size_t scratchpad_bytes(const cpu_dnnl_lib *lib, dnnl_primitive_desc_t de
   return *out_pad != NULL ? (lib->api.memory_desc_get_size(*out_pad) + 63) / 64 * 64 : 0;
 }
 
-/* How many sizes of pieces all calls of fewer than `tokens` tokens need. */
+/* The number of sizes of pieces that all calls with fewer than `tokens` tokens need. */
 static uint32_t count_sizes(int64_t tokens) {
   uint32_t count = 0;
   for (int64_t left = tokens - 1; left > 0; left /= BASE) count += (uint32_t)(left < BASE ? left : BASE - 1);
@@ -142,7 +142,8 @@ static dnnl_status_t make_primitives(const dnnl_plan *plan, form *f, dnnl_primit
   return status;
 }
 
-/* The bytes of its scratchpads, which are never used at once, grow *io_bytes. `f` NULL: that alone. */
+/* Makes the primitives for `count` outputs. Adds the bytes of their scratchpads, of which one is used at a
+ * time, to *io_bytes. `f` NULL: only computes the bytes. */
 static dnnl_status_t make_form(const dnnl_plan *plan, int64_t count, form *f, uint64_t *io_bytes) {
   const cpu_dnnl_lib *lib = plan->lib;
   const int64_t tokens[2] = {plan->shape.B, DNNL_RUNTIME_DIM_VAL};

@@ -7,7 +7,7 @@
 
 #include "library.h"
 
-/* The descriptors of one slice of outputs; bias is NULL where there is none. */
+/* The descriptors of one slice of outputs; bias is NULL if there is none. */
 typedef struct cpu_dnnl_descs {
   dnnl_memory_desc_t x, w, bias, y;
 } cpu_dnnl_descs;

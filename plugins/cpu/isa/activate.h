@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * activate.h - relu, gelu and silu of f32 in place: once for every instruction set. NaN, infinities and zeros
- * come out as IEEE 754 says of the formulas in docs/ops.md: -Inf gives NaN (but for relu), what underflows
- * keeps its sign.
+ * activate.h - relu, gelu and silu of f32 in place, from one source for every instruction set. NaN,
+ * infinities and zeros give the results of IEEE 754 for the formulas in docs/ops.md: -Inf gives NaN (except
+ * relu), an underflow keeps its sign.
  *
- * gelu and silu go through double: their exponential multiplies the rounding of its argument by up to 100,
- * and in f32 what repairs that costs about as much as the second half of the vector.
+ * gelu and silu use double: their exponential multiplies the rounding of its argument by up to 100, and a
+ * correction in f32 costs about as much as the second half of the vector.
  *
  * Both polynomials are fitted to the relative error (reweighted least squares, Lawson): 2.0e-9 and 1.5e-8.
  * Measured against the C library's double over every float of magnitude 2^-15 .. 15 and every 256th of the
@@ -46,7 +46,8 @@ INLINE dbl dbl_tail(dbl t) {
   return dbl_fma(g, t, dbl_set1(0.750294074215));
 }
 
-/* x Phi(x) = max(x, 0) - |x| Phi(-|x|), Phi(y) = exp(-y^2 / 2) tail. The exponential is zero where y ends. */
+/* x Phi(x) = max(x, 0) - |x| Phi(-|x|), Phi(y) = exp(-y^2 / 2) tail. The exponential is zero beyond the range
+ * of y. */
 INLINE dbl dbl_gelu(dbl x) {
   const dbl y = dbl_max(dbl_negabs(x), dbl_set1(-37.66)), k = dbl_set1(3.75);
   const dbl w = dbl_div(dbl_set1(1.0), dbl_sub(k, y));
@@ -55,7 +56,7 @@ INLINE dbl dbl_gelu(dbl x) {
   return dbl_fma(dbl_mul(dbl_min(x, y), phi), e, dbl_max(dbl_set1(-0.0), x)); /* min: -|x|, or y */
 }
 
-/* x / (1 + exp(-x)); the exponential is infinity where -x ends. */
+/* x / (1 + exp(-x)); the exponential is infinity beyond the range of -x. */
 INLINE dbl dbl_silu(dbl x) {
   const dbl v = dbl_max(dbl_min(x, dbl_set1(700.0)), dbl_set1(-709.7));
   return dbl_div(x, dbl_add(dbl_set1(1.0), dbl_exp2(v, dbl_set1(-LOG2_E))));
@@ -86,7 +87,7 @@ INLINE vec gelu_tanh(vec v) {
   return vec_narrow(dbl_gelu_tanh(dbl_first(v)), dbl_gelu_tanh(dbl_second(v)));
 }
 
-/* The last few go through a whole vector: a value's bits do not depend on its place. */
+/* The last few values go through a whole vector: a value's bits do not depend on its place. */
 INLINE void activate(vec (*f)(vec), float *v, int64_t n) {
   int64_t i = 0;
   for (; i + VEC <= n; i += VEC) vec_store(v + i, f(vec_load(v + i)));

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * attention.h - the inner loops of attention beside its products: a row of scores becomes powers, a row of
- * sums is scaled, and rows of V are added up for a few queries. Once for every instruction set: the file that
- * includes it has chosen `vec` before, which is a vector of the compiler's own kind everywhere. With
- * ATTEND_ROW_ALONE only what makes powers of other formats. */
+ * attention.h - the inner loops of attention other than its products: a row of scores becomes powers, a row
+ * of sums is scaled, and rows of V are added up for a few queries. One source for every instruction set: the
+ * including file has chosen `vec` before, a vector type of the compiler. With ATTEND_ROW_ALONE only the
+ * functions that make powers of other formats. */
 #ifndef BS_PLUGINS_CPU_ISA_ATTENTION_H
 #define BS_PLUGINS_CPU_ISA_ATTENTION_H
 
@@ -83,23 +83,23 @@ INLINE int attend_above(const vec *v, float limit) {
 #endif
 }
 
-/* Powers may become 2^ATTEND_OVER before what was summed up is scaled: the branch is then almost never taken
- * behind the first tile of keys, and the powers of a row do not wait for its largest score. */
+/* Powers may grow to 2^ATTEND_OVER before the sums are scaled. So the branch is almost never taken after the
+ * first tile of keys, and the powers of a row do not wait for its largest score. */
 #define ATTEND_OVER 8.0f
 
-/* From CPU_ATTEND_FAR on, in powers of 2, the rounding of by * most is no longer small beside 1: powers
- * are then made of the difference of two scores, by (s - most), and not of by s - by most. */
+/* From CPU_ATTEND_FAR on, in powers of 2, the rounding of by * most is not small compared with 1. Then powers
+ * are made from the difference of two scores, by (s - most), instead of by s - by most. */
 INLINE int attend_is_far(float shift) {
   return shift > CPU_ATTEND_FAR || shift < -CPU_ATTEND_FAR;
 }
 
-/* The shift beside which no power is above 1 for the scores of `here`: *most becomes their largest, and what
- * was summed up has to be scaled by *scale. */
+/* The shift for which no power of the scores `here` is above 1. *most becomes their largest; the sums must be
+ * multiplied by *scale. */
 INLINE float attend_rise(const int fast, const vec *here, float by, float *most, float *scale) {
   const float before = *most, tile = attend_largest(here), now = tile > before ? tile : before;
   float lanes[VEC];
   *most = now;
-  if (now == -INFINITY) return 0.0f; /* nothing is seen so far: 2^-inf is 0 beside any number */
+  if (now == -INFINITY) return 0.0f; /* no key is seen so far: 2^-inf is 0 for every sum */
   const float fall = attend_is_far(now * by) ? (before - now) * by : before * by - now * by;
   vec_store(lanes, attend_exp2(fast, vec_set1(fall)));
   *scale = lanes[0];
@@ -125,17 +125,17 @@ INLINE void attend_powers(const int fast, const int far, void (*const put)(void 
     }
 }
 
-/* n more scores of a query, a multiple of 16, become powers 2^(by (s - *most)), put by `put` where they are
- * operands of the next product. *most is one of the first scores, and the largest of all so far once one
- * exceeds it by ATTEND_OVER; totals[16] are lanes of the sum of the powers; what was summed up before has to
- * be scaled by the result. -INFINITY: not seen. NaN spoils the totals. */
+/* Turns n more scores of a query, a multiple of 16, into powers 2^(by (s - *most)). `put` stores them as
+ * operands of the next product. *most is one of the first scores; it becomes the largest so far when that
+ * exceeds it by ATTEND_OVER. totals[16] are lanes of the sum of the powers; earlier sums must be multiplied
+ * by the result. -INFINITY: not seen. NaN makes the totals NaN. */
 INLINE float attend_row(const int fast, void (*const put)(void *, int64_t, vec), const float *s, void *p,
                         int64_t n, float by, float *most, float *totals) {
   vec here[ATTEND_VECS], over[ATTEND_VECS], sums[ATTEND_VECS];
   for (int v = 0; v < ATTEND_VECS; v++) here[v] = vec_set1(-INFINITY);
   for (int64_t i = 0; i < n; i += ATTEND_LANES)
     for (int v = 0; v < ATTEND_VECS; v++) here[v] = vec_max(vec_load(s + i + (int64_t)v * VEC), here[v]);
-  /* The first scores: nothing has to be scaled, and any of them serves. */
+  /* The first scores: there are no sums to scale, and any score will do. */
   if (*most == -INFINITY) *most = here[0][0];
   float scale = 1.0f, shift = -(*most * by);
   for (int v = 0; v < ATTEND_VECS; v++) {
@@ -172,7 +172,7 @@ static void attend_scale(float *v, float by, int64_t n) {
   for (int64_t i = 0; i < n; i += VEC) vec_store(v + i, vec_load(v + i) * vec_set1(by));
 }
 
-/* n floats, a multiple of 16, to panels of 16 columns that are `step` floats apart. */
+/* Copies n floats, a multiple of 16, to panels of 16 columns that are `step` floats apart. */
 static void attend_strips(float *panels, int64_t step, const float *row, int64_t n) {
   for (int64_t i = 0; i < n; i += 16, panels += step)
     for (int64_t v = 0; v < 16; v += VEC) vec_store(panels + v, vec_load(row + i + v));

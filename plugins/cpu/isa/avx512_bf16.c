@@ -106,8 +106,8 @@ static const int32_t pairs_of[2][16] = {
      PAIR(0, 2), PAIR(1, 2), PAIR(2, 2), PAIR(3, 2), PAIR(0, 3), PAIR(1, 3), PAIR(2, 3), PAIR(3, 3)},
     {0, 0, 0, 0, PAIR(2, 3), 0, 0, 0, PAIR(1, 3), PAIR(0, 3), 0, 0, PAIR(1, 2), PAIR(0, 2), PAIR(0, 1), 0}};
 
-/* One unit of a panel: sums += pairs of X * pairs of W. What a group costs beside its tokens is a table of
- * positions, a shift, and its two lines of values side by side. */
+/* One unit of a panel: sums += pairs of X * pairs of W. In addition to its tokens a group costs a table of
+ * positions, a shift, and the interleaving of its two lines of values. */
 INLINE void dot24_unit(const int tokens, const uint16_t *x, const char *w, __m512i codes, const __m512i table,
                        vec *sums) {
   const __m512i beside = _mm512_set_epi16(15, 31, 14, 30, 13, 29, 12, 28, 11, 27, 10, 26, 9, 25, 8, 24, 7, 23,

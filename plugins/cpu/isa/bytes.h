@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * bytes.h - the product of a few tokens with a panel of 16 outputs of int8, once for every instruction set.
- * Columns come in pairs: the weights of a pair are widened to 16 bits in a register, both products and their
- * sum are one instruction (two products of 128 x 128 fit 32 bits), and one addition puts them to the sums.
- * Integers: the bits depend neither on the tile nor on the instruction set. */
+ * bytes.h - the product of a few tokens with a panel of 16 int8 outputs, from one source for every
+ * instruction set. Columns come in pairs: the weights of a pair are widened to 16 bits in a register, one
+ * instruction computes both products and their sum (two products of 128 x 128 fit 32 bits), and one addition
+ * adds it to the sums. Integers: the bits depend neither on the tile nor on the instruction set. */
 #ifndef BS_PLUGINS_CPU_ISA_BYTES_H
 #define BS_PLUGINS_CPU_ISA_BYTES_H
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * columns.h - AVX2 picking of columns whose pattern repeats within a vector: one permutation a group of
- * columns, the tables made by ops/columns.c. Stores of a whole vector run ahead of what is kept and are
- * overwritten by the next group; the last groups are done singly, so that nothing past the end is read or
- * written. Scatter writes what is kept alone: other ranks may be writing the columns between. */
+ * columns.h - AVX2 gather of columns whose pattern repeats within a vector: one permutation a group of
+ * columns, with tables from ops/columns.c. Whole-vector stores also write beyond the kept values, and the
+ * next group overwrites that; the last groups are done singly, so that nothing past the end is read or
+ * written. Scatter writes only kept columns: other ranks may write the columns between them. */
 #ifndef BS_PLUGINS_CPU_ISA_COLUMNS_H
 #define BS_PLUGINS_CPU_ISA_COLUMNS_H
 
@@ -24,7 +24,7 @@ static void gather_rest(const cpu_pick *pick, uint32_t size, uint8_t *dst, const
       memcpy(dst, src + (size_t)pick->index[j] * size, size);
 }
 
-/* With size and kept known, plain stores: masked ones of AVX2 are slower on AMD's processors. */
+/* Uses plain stores, with size and kept as constants: masked ones of AVX2 are slower on AMD's processors. */
 static inline void scatter_groups(const cpu_pick *pick, size_t size, uint32_t kept, uint8_t *dst,
                                   const uint8_t *src, int64_t groups) {
   size_t at[16];
@@ -52,7 +52,7 @@ static void scatter_plain(const cpu_pick *pick, uint32_t size, uint8_t *dst, con
     scatter_groups(pick, 1, kept, dst, src, groups);
 }
 
-/* Groups of 32 bytes seen as eight 32-bit lanes, `lanes` of them kept. */
+/* Gathers groups of 32 bytes as eight 32-bit lanes, of which `lanes` are kept. */
 static int64_t gather_lanes(const cpu_pick *pick, uint32_t lanes, uint8_t *dst, const uint8_t *src,
                             int64_t groups) {
   const __m256i shuffle = table(pick->shuffle);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * f8.h - fp8 to f32 and back by the bits, and dot products of what was widened: once for every instruction
- * set, in loops of whole vectors that compilers turn into them. The formats: OCP 8-bit Floating Point
- * Specification 1.0; conversions are those of core/base/dtype.c. */
+ * f8.h - fp8 to f32 and back by bit operations, and dot products of widened values. One source for every
+ * instruction set, with loops of whole vectors that compilers vectorize. The formats: OCP 8-bit Floating
+ * Point Specification 1.0; conversions are those of core/base/dtype.c. */
 #ifndef BS_PLUGINS_CPU_ISA_F8_H
 #define BS_PLUGINS_CPU_ISA_F8_H
 
@@ -10,7 +10,7 @@
 
 #include "../kernels.h"
 
-#define F8_STEP 32 /* values of a whole turn */
+#define F8_STEP 32 /* values of a whole iteration */
 
 static inline float f8_float(uint32_t bits) {
   float v;
@@ -25,7 +25,8 @@ static inline uint32_t f8_bits(float v) {
 
 /* ---- to f32 ------------------------------------------------------------------------------------- */
 
-/* Exponent and mantissa where f32 has them, and a product that mends the bias: exact, subnormals too. */
+/* Moves exponent and mantissa to their places in f32, and corrects the bias by a product: exact, also for
+ * subnormals. */
 static inline float widen_e4m3(uint8_t v) {
   const uint32_t low = v & 0x7fu;
   const uint32_t bits = f8_bits(f8_float(low << 20) * 0x1p120f);
@@ -53,8 +54,8 @@ static void widen_f8e5m2(float *dst, const uint8_t *q, int64_t n) {
 
 /* ---- from f32 by a scale ------------------------------------------------------------------------ */
 
-/* `low` mantissa bits of f32 are rounded away, to the nearest, ties to even; below the smallest normal
- * number a sum whose last place is the smallest subnormal one does it. */
+/* Rounds `low` mantissa bits of f32 away, to the nearest, ties to even. Below the smallest normal number it
+ * adds a number whose last place is the smallest subnormal one, which rounds. */
 static inline uint8_t narrow_bits(float v, float most, uint32_t low, uint32_t rebias, float normal,
                                   float magic) {
   v = v > most ? most : v < -most ? -most : v;
@@ -86,8 +87,8 @@ static void narrow_f8e5m2(void *out, const float *x, float scale, int64_t n) {
   for (; i < n; i++) q[i] = narrow_e5m2(x[i] / scale);
 }
 
-/* ---- as they are ----
- * Without a scale: beyond the largest value e4m3 saturates and e5m2 goes to infinity; NaN stays NaN. */
+/* ---- without a scale ----
+ * Beyond the largest value e4m3 saturates and e5m2 goes to infinity; NaN stays NaN. */
 
 static void load_f8e4m3(float *dst, const void *src, int64_t n) {
   widen_f8e4m3(dst, src, n);
@@ -126,7 +127,7 @@ static void store_f8e5m2(void *dst, const float *src, int64_t n) {
 
 /* ---- products ----------------------------------------------------------------------------------- */
 
-/* Sixteen chains of sums a row, whatever the vectors: the same bits on avx2 and avx512. */
+/* Sixteen chains of sums a row for all vector widths: the same bits on avx2 and avx512. */
 enum { F8_LANES = CPU_F8_STEP, F8_VECS = F8_LANES / VEC, F8_AT_ONCE = VEC == 16 ? CPU_F8_ROWS : 4 };
 
 INLINE void dot_some(float *sums, const float *x, const float *w, int64_t ld, int64_t n) {

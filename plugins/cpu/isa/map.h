@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * map.h - the steps of f32 programs (blockshock/expr.h), a loop each: once for every instruction set. Sums,
- * products, quotients and roots are rounded once; functions go through double as in activate.h, or through
- * the C library's f32, and stay within 4 units in the last place. The last few elements go through a whole
- * vector: a value's bits do not depend on its place. `out` may be an operand. */
+ * map.h - the steps of f32 programs (blockshock/expr.h), a loop each, from one source for every instruction
+ * set. Sums, products, quotients and roots are rounded once. Functions use double as in activate.h, or the C
+ * library's f32, and stay within 4 units in the last place. The last few elements go through a whole vector:
+ * a value's bits do not depend on its place. `out` may be an operand. */
 #ifndef BS_PLUGINS_CPU_ISA_MAP_H
 #define BS_PLUGINS_CPU_ISA_MAP_H
 
@@ -32,7 +32,7 @@ INLINE masks vec_true(vec v) {
   return (masks)(v != vec_set1(0.0f));
 }
 
-/* Where v is NaN. */
+/* The lanes in which v is NaN. */
 INLINE masks vec_nan(vec v) {
   return (masks)(((mask_words)v << 1) > 0xff000000u);
 }
@@ -68,7 +68,7 @@ INLINE vec step_sign(vec a) {
   return masks_choose((masks)(a > zero) | (masks)(a < zero), one, a); /* zeros and NaN stay */
 }
 
-/* To the nearest, ties to even; what is 2^23 or larger is whole, and NaN stays. */
+/* Rounds to the nearest, ties to even; values of 2^23 or larger are whole, and NaN stays. */
 INLINE vec step_round(vec a) {
   const vec size = vec_abs(a), big = vec_set1(8388608.0f);
   const vec whole = vec_signed((size + big) - big, a);
@@ -152,8 +152,8 @@ INLINE vec step_sigmoid(vec a) {
 }
 
 /* a / (1 + e^-a), within 4 units in the last place. With e = e^-|a|, in (0, 1], it is a / (1 + e), and below
- * zero a e / (1 + e). e is held as 2^40 e, so that it is no subnormal number where a e is none. -Infinity
- * gives NaN; NaN stays. */
+ * zero a e / (1 + e). e is stored as 2^40 e, so that it is only subnormal where a e is too. -Infinity gives
+ * NaN; NaN stays. */
 INLINE vec step_silu(vec a) {
   const vec one = vec_set1(1.0f), round = vec_set1(0x1.8p23f), back = vec_set1(0x1p-40f);
   const vec x = vec_max(vec_set1(-110.0f), (vec)((masks)a | (masks)vec_set1(-0.0f)));
@@ -483,7 +483,7 @@ static void map_pow(void *out, const void *a, const void *b, const void *c, int6
   for (int64_t i = 0; i < n; i++) v[i] = powf(x[i], y[i]);
 }
 
-/* By their op codes; those of TO and INDEX are none of the instruction set's. */
+/* The steps by their op codes; TO and INDEX do not depend on the instruction set. */
 static const cpu_map_fn map_steps[BS_EXPR_OP_COUNT_] = {
     [BS_EXPR_MOV] = map_mov,     [BS_EXPR_NEG] = map_neg,
     [BS_EXPR_ABS] = map_abs,     [BS_EXPR_SIGN] = map_sign,
@@ -561,8 +561,8 @@ static void rope_rest(const float *x, const float *y, const float *c, const floa
   memcpy(second, out[1], (size_t)n * sizeof(float));
 }
 
-/* Pointers and steps are variables of their own: what is stored could else be one of them, and each line
- * would read all of them again. */
+/* Pointers and steps are local copies: stores could otherwise alias them, and each line would read all of
+ * them again. */
 static void form_rope(const cpu_form *form) {
   const int64_t n = form->n, lines = form->lines;
   const int64_t dx = form->step[0], dy = form->step[1], dc = form->step[2], ds = form->step[3];

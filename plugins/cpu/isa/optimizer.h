@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * optimizer.h - what training adds to an instruction set's table: the steps of SGD and AdamW on a run of
- * weights, and dY times the slope of an activation. Multiply-adds are written as such, so that the bits are
- * those of the instruction set and not of the compiler.
- *
- * Slopes of gelu and silu go through double like the functions themselves (activate.h). */
+ * optimizer.h - the training functions of an instruction set's table: the steps of SGD and AdamW on a run of
+ * weights, and dY times the slope of an activation. Multiply-adds are explicit, so that the bits are those of
+ * the instruction set and not of the compiler. Slopes of gelu and silu use double like the functions
+ * themselves (activate.h). */
 #ifndef BS_PLUGINS_CPU_ISA_OPTIMIZER_H
 #define BS_PLUGINS_CPU_ISA_OPTIMIZER_H
 
@@ -41,12 +40,13 @@ static void sgd(float *w, const float *dw, float *v, const float *hyper, int64_t
   if (v != NULL) memcpy(v + i, last[2], bytes);
 }
 
-/* m (1 - a) + a g. What is kept is m - a m: 1 - a in f32 would be off by a large part of a small a. */
+/* m (1 - a) + a g, computed as m - a m + a g: 1 - a in f32 would have a large relative error for a small
+ * a. */
 INLINE vec moment(vec m, vec a, vec g) {
   return vec_fma(a, g, vec_fma(vec_set1(0.0f) - a, m, m));
 }
 
-/* hyper: lr, 1 - beta1, 1 - beta2, eps, weight_decay, and what takes the moments' bias off them. */
+/* hyper: lr, 1 - beta1, 1 - beta2, eps, weight_decay, and the corrections of the moments' bias. */
 INLINE vec adamw_one(vec w, vec g, vec *m, vec *v, const float *hyper) {
   *m = moment(*m, vec_set1(hyper[1]), g);
   *v = moment(*v, vec_set1(hyper[2]), g * g);
@@ -79,7 +79,7 @@ static void adamw(float *w, const float *dw, float *m, float *v, const float *hy
   memcpy(v + i, last[3], bytes);
 }
 
-/* Phi(x) + x phi(x), from Phi(-|x|) and a step that is 0 up to x = 0 and 1 behind it. */
+/* Phi(x) + x phi(x), from Phi(-|x|) and a step function that is 0 up to x = 0 and 1 above it. */
 INLINE dbl dbl_gelu_slope(dbl x) {
   const dbl y = dbl_max(dbl_negabs(x), dbl_set1(-37.66)), k = dbl_set1(3.75);
   const dbl w = dbl_div(dbl_set1(1.0), dbl_sub(k, y));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * quantize.h - groups of int8 values by their scale, and terms of such added: once for every instruction set,
- * in loops of whole vectors that compilers turn into them. Bit for bit what plugins/ref computes. */
+ * quantize.h - divides groups by their scale into int8 values, and adds up scaled terms. One source for every
+ * instruction set, with loops of whole vectors that compilers vectorize. Bit for bit as plugins/ref. */
 #ifndef BS_PLUGINS_CPU_ISA_QUANTIZE_H
 #define BS_PLUGINS_CPU_ISA_QUANTIZE_H
 
@@ -11,7 +11,7 @@
 #include "../kernels.h"
 
 #define QUANT_STEP 32
-#define QUANT_INFINITY 0x7f800000 /* the bits of a float grow with its magnitude; NaN lies above */
+#define QUANT_INFINITY 0x7f800000 /* the bits of a float grow with its magnitude; NaN is above all */
 
 /* The largest |x| as bits. */
 static int32_t largest_bits(const float *x, int64_t n) {
@@ -59,12 +59,12 @@ static void dequantize_group(float *sum, const int8_t *q, float scale, int64_t n
   for (; i < n; i++) sum[i] = first ? (float)q[i] * scale : sum[i] + (float)q[i] * scale;
 }
 
-/* i32 sums by the scale of their row and those of their columns, and what is added to them. */
+/* Multiplies i32 sums by the scale of their row and those of their columns, and adds the other terms. */
 static void scale_sums(float *v, const int32_t *sums, float row, const float *columns, const float *base,
                        const float *bias, int64_t n) {
   int64_t i = 0;
   for (; i + QUANT_STEP <= n; i += QUANT_STEP) {
-    float part[QUANT_STEP]; /* v may be base: the compiler need not know that they are not the same */
+    float part[QUANT_STEP]; /* v may be base: the copy tells the compiler about the overlap */
     for (int k = 0; k < QUANT_STEP; k++) part[k] = (float)sums[i + k] * row * columns[i + k];
     for (int k = 0; base != NULL && k < QUANT_STEP; k++) part[k] += base[i + k];
     for (int k = 0; bias != NULL && k < QUANT_STEP; k++) part[k] += bias[i + k];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * rows.h - what normalize does with a row of f32: sums, the largest value, powers, and the last step. Once
- * for every instruction set. Sums are of 64 lanes everywhere, which are then added in pairs, so that a row's
- * bits depend on nothing but the row. */
+ * rows.h - the operations of normalize on a row of f32: sums, the largest value, powers, and the last step.
+ * One source for every instruction set. Sums always have 64 lanes, which are then added in pairs, so that a
+ * row's bits depend only on the row. */
 #ifndef BS_PLUGINS_CPU_ISA_ROWS_H
 #define BS_PLUGINS_CPU_ISA_ROWS_H
 

@@ -12,8 +12,8 @@
 #include "tile_pieces.h"
 
 #define LANES_VECS (CPU_PANEL / VEC)
-/* Bytes of values that are asked for before their turn: the arithmetic of some tokens is long, while a core
- * that only reads fetches too much by asking early. */
+/* Bytes of values that are prefetched ahead: the arithmetic of several tokens takes long, while a core that
+ * only reads must not prefetch too far. */
 #define AHEAD(tokens) ((tokens) == 1 ? 2048 : 6144)
 
 /* cpu_type24 to bytes. */
@@ -154,8 +154,8 @@ INLINE void wide_put(const int outs, const int vecs, const cpu_wide24 *t, float 
       sum_put(c + o * CPU_WIDE_TOKENS + v * VEC, sums[o * vecs + v], add, integers);
 }
 
-/* Lanes `lane` .. of a tile. What is loaded for every multiply-add is X alone: four places come by one load,
- * and where four lanes are at work the weights of them too, spread in registers then. */
+/* Lanes `lane` .. of a tile. Each multiply-add only loads X: one load brings four places. If four lanes work,
+ * one load also brings their weights, which are then spread in registers. */
 INLINE void wide_lanes(const int outs, const int vecs, const cpu_wide24 *t, const int lane,
                        const int64_t token) {
   vec sums[WIDE_SUMS];
@@ -183,8 +183,8 @@ INLINE void wide_lanes(const int outs, const int vecs, const cpu_wide24 *t, cons
     wide_put(outs, vecs, t, c, 0, 0, sums);
 }
 
-/* So many outputs at once that their chains hide the latency of a multiply-add. What comes next is asked for
- * a part at a time: asked at once, its lines would keep those of this tile waiting. */
+/* Computes as many outputs together as are needed to hide the latency of a multiply-add. The next data are
+ * prefetched in parts: all together they would delay the loads of this tile. */
 INLINE void wide_tile(const int outs, const int vecs, const cpu_wide24 *t) {
   for (int lane = 0; lane < CPU_PANEL; lane += outs) {
     for (int32_t i = lane / outs; i < t->ahead_lines; i += CPU_PANEL / outs)
@@ -259,7 +259,7 @@ static void sums24(const cpu_sums24 *t) {
     for (int v = 0; v < LANES_VECS; v++) sums_part(t, i, v);
 }
 
-/* ---- a unit taken apart --------------------------------------------------------------------- */
+/* ---- a unit split into columns --------------------------------------------------------------- */
 
 static void values24(float *dst, const void *unit, int32_t type) {
   const char *w = unit;

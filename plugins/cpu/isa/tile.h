@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * tile.h - the product of a few tokens with one or more panels of 16 outputs, once for every instruction
- * set: the file that includes it has chosen `vec` before. Sums stay in registers, one chain of
- * multiply-adds for each output, upwards in k, whatever the tile: the bits do not depend on it. Few tokens
- * take several panels at once, so that there are chains enough to hide the latency of a multiply-add.
- * 16-bit weights are widened in registers; for many tokens ops/matmul.c widens a panel once instead.
+ * tile.h - the product of a few tokens with one or more panels of 16 outputs. One source for every
+ * instruction set: the including file has chosen `vec` before. Sums stay in registers, one chain of
+ * multiply-adds for each output, in rising order of k for every tile: the bits do not depend on it. Few
+ * tokens take several panels together, to have enough chains to hide the latency of a multiply-add. 16-bit
+ * weights are widened in registers; for many tokens ops/matmul.c widens a panel once instead.
  *
- * While it works a tile asks for weights of the next panels (`ahead`): they come from memory, and the
- * hardware's own prefetching stops at every page. */
+ * During its work a tile prefetches weights of the next panels (`ahead`): they come from memory, and the
+ * hardware prefetcher stops at every page. */
 #ifndef BS_PLUGINS_CPU_ISA_TILE_H
 #define BS_PLUGINS_CPU_ISA_TILE_H
 
@@ -29,7 +29,7 @@ INLINE void tile_step(const int tokens, const int panels, const uint32_t type, c
   const float *x = (const float *)t->x + k;
   const int wide = panels * PANEL_VECS;
   vec w[TILE_SUMS];
-  if (type == BS_BF16) FORGET_LOADS(); /* both columns of a pair at once need too many registers */
+  if (type == BS_BF16) FORGET_LOADS(); /* both columns of a pair together need too many registers */
   UNROLL for (int p = 0; p < panels; p++) {
     const void *panel = (const char *)t->w + p * t->w_step;
     UNROLL for (int v = 0; v < PANEL_VECS; v++) w[p * PANEL_VECS + v] =

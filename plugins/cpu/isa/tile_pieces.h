@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * tile_pieces.h - what the tiles of tile.h and of avx512_bf16.c have in common. */
+ * tile_pieces.h - shared parts of the tiles of tile.h and of avx512_bf16.c. */
 #ifndef BS_PLUGINS_CPU_ISA_TILE_PIECES_H
 #define BS_PLUGINS_CPU_ISA_TILE_PIECES_H
 
@@ -13,13 +13,13 @@
 #define UNROLL _Pragma("GCC unroll 32")
 #endif
 
-/* Makes the compiler load again what it has in a register. */
+/* Makes the compiler load a value again that is in a register. */
 #define FORGET_LOADS() __asm__ __volatile__("" ::: "memory")
 
-/* Whether a tile of so many panels has registers enough: kernels->panels asks for no more. */
+/* Whether a tile of so many panels has enough registers: kernels->panels is never larger. */
 #define TILE_FITS(tokens, panels) ((tokens) * (panels)*PANEL_VECS <= TILE_SUMS)
 
-/* Ask for weights that come next, with columns k .. k+3. */
+/* Prefetches the next weights, during columns k .. k+3. */
 INLINE void tile_ahead(const cpu_tile *t, int64_t k) {
   if (t->ahead_lines == 0) return;
   const char *line = (const char *)t->ahead + k * 16 * t->ahead_lines;

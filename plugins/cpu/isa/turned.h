@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * turned.h - 2:4 weights by column, for dX = dY W (kernels.h), once for every instruction set: the file that
- * includes it has chosen `vec` before. Of 64 outputs a word of 64 bits tells for each column which keep it,
- * made by bit arithmetic on all codes at once; the product walks the set bits, upwards, and finds an output's
- * row of dY and its weight by the bit's number: there are no lists. */
+ * turned.h - 2:4 weights by column, for dX = dY W (kernels.h). One source for every instruction set: the
+ * including file has chosen `vec` before. For each column a word of 64 bits marks which of 64 outputs keep
+ * it; bit arithmetic on all codes makes these words. The product visits the set bits in rising order, and the
+ * bit's number gives an output's row of dY and its weight: no lists are needed. */
 #ifndef BS_PLUGINS_CPU_ISA_TURNED_H
 #define BS_PLUGINS_CPU_ISA_TURNED_H
 
 #include "sparse.h"
 
-/* Codes to a bit for each column. Of a code's bits a0 a1, the first, and b0 b1, the second: column 0 is kept
- * where the first is 0, column 3 where the second is 3, those between where either names them. */
+/* Turns codes into a bit for each column. A code has the bits a0 a1 of the first place, and b0 b1 of the
+ * second. Column 0 is kept if the first is 0, column 3 if the second is 3, the others if either names
+ * them. */
 INLINE words words_kept(words c) {
   const words ones = words_set1(0x11111111u);
   const words a0 = words_and(c, ones), a1 = words_and(words_right(c, 1), ones);
@@ -21,12 +22,12 @@ INLINE words words_kept(words c) {
   return words_xor(low, words_left(high, 2));
 }
 
-/* What one unit is taken apart into: a group of four columns at a time. */
+/* One unit split into groups of four columns. */
 typedef struct turned {
   const cpu_turned24 *t;
   words codes[CPU_TURNED / VEC];
   uint64_t kept[CPU_UNIT_COLUMNS];          /* bit n: output n keeps it */
-  _Alignas(64) float values[4][CPU_TURNED]; /* output n's weight of a column, where it keeps that */
+  _Alignas(64) float values[4][CPU_TURNED]; /* output n's weight of a column, if it keeps that */
 } turned;
 
 static void turned_open(turned *u, const cpu_turned24 *t) {
@@ -115,7 +116,7 @@ INLINE void turned_columns(const int outs, const int vecs, const turned *u, cons
 
 /* ---- a unit as a dense matrix --------------------------------------------------------------- */
 
-/* VEC outputs of a unit, column by column, zeros where nothing is kept. */
+/* VEC outputs of a unit, column by column, zeros for dropped weights. */
 INLINE void spread_lanes(const int type, const char *w, words codes, float *to) {
   const int64_t line = CPU_PANEL * value_size(type);
   const words kept = words_kept(codes);

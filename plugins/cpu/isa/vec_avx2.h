@@ -10,7 +10,7 @@
 #define VEC 8
 #define TILE_TOKENS 6
 #define TILE_SUMS 12  /* of 16 registers: two weights, a token and one to spare are left */
-#define TILE_HALVES 1 /* takes 16-bit panels as they are */
+#define TILE_HALVES 1 /* uses 16-bit panels directly */
 #define INLINE static inline __attribute__((always_inline))
 
 typedef __m256 vec;
@@ -188,12 +188,12 @@ INLINE vec vec_nth(vec four, int n) {
   return _mm256_permute_ps(four, 0xff);
 }
 
-/* Of four floats, in each lane the one that the low two bits of its word name. */
+/* Selects in each lane one of four floats by the low two bits of its word. */
 INLINE vec vec_pick(vec four, words which) {
   return _mm256_permutevar_ps(four, which);
 }
 
-/* Per lane: yes where the word's highest bit is set. */
+/* In each lane: yes if the word's highest bit is set, else no. */
 INLINE vec vec_choose(vec no, vec yes, words sign) {
   return _mm256_blendv_ps(no, yes, _mm256_castsi256_ps(sign));
 }

@@ -10,7 +10,7 @@
 #define VEC 16
 #define TILE_TOKENS 12
 #define TILE_SUMS 24  /* of 32 registers */
-#define TILE_HALVES 1 /* takes 16-bit panels as they are */
+#define TILE_HALVES 1 /* uses 16-bit panels directly */
 #define INLINE static inline __attribute__((always_inline))
 
 typedef __m512 vec;
@@ -184,12 +184,12 @@ INLINE vec vec_nth(vec four, int n) {
   return _mm512_permute_ps(four, 0xff);
 }
 
-/* Of four floats, in each lane the one that the low two bits of its word name. */
+/* Selects in each lane one of four floats by the low two bits of its word. */
 INLINE vec vec_pick(vec four, words which) {
   return _mm512_permutevar_ps(four, which);
 }
 
-/* Per lane: yes where the word's highest bit is set. */
+/* In each lane: yes if the word's highest bit is set, else no. */
 INLINE vec vec_choose(vec no, vec yes, words sign) {
   return _mm512_mask_mov_ps(no, _mm512_movepi32_mask(sign), yes);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * vec_portable.h - a vector of four floats for any processor: the compiler maps it to what there is. One of
- * the three meanings of `vec` that the sources of this folder are written in. */
+ * vec_portable.h - a vector of four floats for any processor: the compiler maps it to the available
+ * instructions. One of three definitions of `vec` for the sources of this folder. */
 #ifndef BS_PLUGINS_CPU_ISA_VEC_H
 #define BS_PLUGINS_CPU_ISA_VEC_H
 
@@ -39,7 +39,7 @@ INLINE vec vec_add(vec a, vec b) {
   return a + b;
 }
 
-/* a where it is greater, else b: also where one is NaN or both are zeros. */
+/* a if it is greater, else b: also if one is NaN or both are zeros. */
 INLINE vec vec_max(vec a, vec b) {
   const vec_bits first = (vec_bits)(a > b);
   return (vec)(((vec_bits)a & first) | ((vec_bits)b & ~first));
@@ -116,7 +116,7 @@ INLINE dbl dbl_pick(dbl_bits mask, dbl a, dbl b) {
   return (dbl)(((dbl_bits)a & mask) | ((dbl_bits)b & ~mask));
 }
 
-/* As vec_max; the lesser likewise. */
+/* The larger value, as vec_max; and the smaller one. */
 INLINE dbl dbl_max(dbl a, dbl b) {
   return dbl_pick((dbl_bits)(a > b), a, b);
 }
@@ -190,12 +190,12 @@ INLINE vec vec_nth(vec four, int n) {
   return vec_set1(four[n]);
 }
 
-/* Of four floats, in each lane the one that the low two bits of its word name. */
+/* Selects in each lane one of four floats by the low two bits of its word. */
 INLINE vec vec_pick(vec four, words which) {
   return (vec){four[which[0] & 3u], four[which[1] & 3u], four[which[2] & 3u], four[which[3] & 3u]};
 }
 
-/* Per lane: yes where the word's highest bit is set. */
+/* In each lane: yes if the word's highest bit is set, else no. */
 INLINE vec vec_choose(vec no, vec yes, words sign) {
   for (int i = 0; i < VEC; i++)
     if (sign[i] >> 31) no[i] = yes[i];

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
  * attention.c - attention of f32, bf16, f16 and fp8, sums in fp32. Work is cut into blocks of queries of all
- * heads that share a K and V; members take blocks in turn. Where there are fewer blocks of few queries than
- * members (a decoding step), the keys of a block are cut too, and the parts are merged in their order. bf16
- * takes the processor's own products of pairs where it has them; powers are rounded to bf16 then. A row whose
- * result is NaN is made once more, key by key: a key that is masked takes no part, whatever K and V hold. */
+ * heads that share a K and V; members take one block after the other. If there are fewer blocks of few
+ * queries than members (a decoding step), the keys of a block are cut too, and the parts are merged in their
+ * order. bf16 uses the processor's own products of pairs if available; then powers are rounded to bf16. A row
+ * whose result is NaN is computed again, key by key: a masked key must not affect the result, for any K and
+ * V. */
 #include "attention.h"
 
 #include <math.h>
@@ -92,7 +93,7 @@ static void read_knobs(const bs_op_query *q, cpu_attention *plan) {
   if (bs_knob_find(q->knobs, "exp", word, sizeof word)) plan->fast = strcmp(word, "fast") == 0;
 }
 
-/* What "auto" is for the query that the plan was made for. */
+/* Reports the values that "auto" took for the plan's query. */
 static int32_t echo(const void *opaque, bs_op_echo *out_echo) {
   const cpu_attention *plan = opaque;
   bs_op_echo mine;
@@ -106,7 +107,7 @@ static int32_t echo(const void *opaque, bs_op_echo *out_echo) {
   return BS_OK;
 }
 
-/* What a query asks for, as a plan without its team. */
+/* Reads a query into a plan without its team. */
 static void read_plan(const cpu_state *state, const bs_op_query *q, cpu_attention *plan) {
   const int bf16 = q->args[CPU_Q]->dtype == BS_BF16 && q->args[CPU_K]->dtype == BS_BF16 &&
                    q->args[CPU_V]->dtype == BS_BF16;
@@ -168,7 +169,7 @@ static extent extent_of(const cpu_attention *plan, const int64_t *q, const int64
   return e;
 }
 
-/* The least of value, value / 2, ... least that is no less than n, as value is: they all cut n alike. */
+/* The least of value, value / 2, ... least that is at least n if value is: they all cut n alike. */
 static int64_t least_alike(int64_t value, int64_t least, int64_t n) {
   while (value / 2 >= least && value / 2 >= n) value /= 2;
   return value;
@@ -199,8 +200,8 @@ static int64_t parts_of_keys(const cpu_attention *plan, const extent *e) {
   return parts < 1 ? 1 : parts;
 }
 
-/* Queries of a block: as the plan says, or as few that every member has a block. Behind a causal mask keys
- * are left out by whole blocks and tiles: smaller ones leave out more. */
+/* Queries of a block: as the plan says, or so few that every member has a block. With a causal mask whole
+ * blocks and tiles of keys are skipped: smaller ones skip more. */
 static int64_t rows_of_block(const cpu_attention *plan, const extent *e) {
   if (plan->rows != 0) return plan->rows;
   int64_t each = plan->causal != BS_CAUSAL_NONE ? CPU_ATTEND_ROWS / 2 : CPU_ATTEND_ROWS;
@@ -216,7 +217,7 @@ static int knobs_are_kept(const cpu_attention *plan, const bs_op_query *q, bs_op
                 parts = most_parts(plan, &e);
   if (rows != plan->rows)
     return cpu_answer_no(answer, BS_REASON_SHAPE,
-                         "rows=%lld: the %lld queries beside a K are one block of rows=%lld",
+                         "rows=%lld: the %lld queries that share a K are one block of rows=%lld",
                          (long long)plan->rows, (long long)e.rows, (long long)rows);
   if (keys != plan->keys && bs_knob_int(q->knobs, "keys", 0) != 0)
     return cpu_answer_no(answer, BS_REASON_SHAPE,
@@ -246,7 +247,7 @@ static int32_t supports(void *opaque, const bs_op_query *q, bs_op_answer *answer
   return BS_OK;
 }
 
-/* What a part of the keys leaves of a block of few queries. */
+/* The floats of the result of a block of few queries for a part of the keys. */
 static int64_t part_floats(const cpu_attention *plan) {
   return CPU_ATTEND_FEW * (cpu_up16(plan->E) + 1 + CPU_ATTEND_LANES);
 }
@@ -297,7 +298,7 @@ static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *q, 
 
 /* ---- a call ----------------------------------------------------------------------------------- */
 
-/* Scores are scaled as powers are made of them, but for what has to see them scaled. */
+/* Scores are scaled when powers are made from them, except for code that needs scaled scores. */
 static void read_scales(const cpu_attention *plan, const bs_tensor *descale, cpu_attend *call) {
   const float *of = descale != NULL ? descale->data : NULL;
   const int64_t step = descale != NULL ? descale->strides[0] : 0;
@@ -383,7 +384,7 @@ static void place_scratch(cpu_block *b, const cpu_attention *plan, uint8_t *scra
   b->row = (float *)(void *)at[PIECE_ROW];
 }
 
-/* Query i with the sign of the scale; zeros behind it, so that rows are whole vectors or pairs. */
+/* Loads query i with the sign of the scale, followed by zeros, so that rows are whole vectors or pairs. */
 static void load_query(const cpu_block *b, int64_t i, const place *at) {
   const cpu_attend *call = b->call;
   const cpu_attention *plan = call->plan;
@@ -423,7 +424,7 @@ static void begin_block(const cpu_attend *call, int64_t item, uint8_t *scratch, 
   if (b->to == 0) b->from = 0;
 }
 
-/* By halves: lane i and i + 8, then i + 4, i + 2, i + 1. */
+/* Adds by halves: lane i and i + 8, then i + 4, i + 2, i + 1. */
 static float total_of(const float *lanes) {
   float four[4];
   for (int i = 0; i < 4; i++) four[i] = (lanes[i] + lanes[i + 8]) + (lanes[i + 4] + lanes[i + 12]);

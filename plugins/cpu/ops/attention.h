@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- *
- * attention.h - what the files of attention share: a plan, a call, and a member's scratch. */
+ * attention.h - shared parts of attention: a plan, a call, and a member's scratch. */
 #ifndef BS_PLUGINS_CPU_OPS_ATTENTION_H
 #define BS_PLUGINS_CPU_OPS_ATTENTION_H
 #include "panels.h"
@@ -16,11 +15,11 @@ enum { CPU_Q, CPU_K, CPU_V, CPU_MASK, CPU_LENGTHS, CPU_DESCALE, CPU_Y, CPU_LSE, 
                              */
 #define CPU_ATTEND_KEYS 128 /* keys of a tile */
 #define CPU_ATTEND_LEAST_KEYS 64
-#define CPU_ATTEND_FEW 8         /* queries up to which keys are read as they lie */
+#define CPU_ATTEND_FEW 8         /* queries up to which keys are read in place */
 #define CPU_ATTEND_SPLIT 256     /* keys that are worth another member */
 #define CPU_ATTEND_LANES 16      /* of the sum of a query's powers */
 #define CPU_ATTEND_ALONE 65536.0 /* products up to which the team is not woken */
-#define CPU_BOOL 5               /* type of a mask beside cpu_wide_index */
+#define CPU_BOOL 5               /* type of a mask, in addition to cpu_wide_index */
 
 typedef struct cpu_attention {
   const bs_exec *exec;
@@ -34,7 +33,7 @@ typedef struct cpu_attention {
   int64_t causal, left, right; /* as attrs */
   int64_t D, E;
   int64_t rows, keys, split; /* of a block, of a tile, parts of the keys; rows and split 0: by the call */
-  int64_t told_rows, told_keys, told_split; /* of the query's own dims: what the plan reports */
+  int64_t told_rows, told_keys, told_split; /* for the query's own dims: reported by the plan */
   uint32_t told_threads;                    /* too */
   uint32_t woken;                           /* threads were given: the team is woken for little work, too */
   uint64_t member_bytes;                    /* of scratch */
@@ -109,6 +108,6 @@ static inline int cpu_block_few(const cpu_block *b) {
 
 /* attention_block.c: the keys from..to of a block, into sums, most and totals. */
 void cpu_attend_keys(cpu_block *b, int64_t from, int64_t to);
-/* Row i of the block in doubles, key by key: what NaN and infinities ask for. out: E values. */
+/* Row i of the block in doubles, key by key: needed for NaN and infinities. out: E values. */
 void cpu_attend_exact(const cpu_block *b, int64_t i, float *out, float *out_lse);
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * attention_block.c - a block of queries over a range of keys, a tile of keys at a time: scores, masks,
- * powers beside the largest score so far, and the sum of the rows of V (online softmax). Many queries take
- * the tiles of matmul: K is turned into panels, V copied to strips. Few ones read K and V as they lie. */
+ * powers relative to the largest score so far, and the sum of the rows of V (online softmax). Many queries
+ * use the tiles of matmul: K is transposed into panels, V copied to strips. Few queries read K and V in
+ * place. */
 #include <math.h>
 
 #include "attention.h"
@@ -157,7 +158,7 @@ static void make_panels(const cpu_block *b, const tile *t) {
                       j + 1 < t->keys ? values.data + (j + 1) * value : NULL, plan->E);
 }
 
-/* Chunk `row` of a block beside a tile: 0 where it sees none of its keys. */
+/* The keys of a tile that chunk `row` of a block sees; 0: none. */
 static int see(const cpu_block *b, const tile *t, int64_t row, chunk *out) {
   int64_t from = t->first + t->keys, to = t->first;
   const int64_t count = b->count - row < CPU_ATTEND_CHUNK ? b->count - row : CPU_ATTEND_CHUNK;
@@ -172,7 +173,7 @@ static int see(const cpu_block *b, const tile *t, int64_t row, chunk *out) {
   return to > from;
 }
 
-/* Part `part` of `parts` of the rows of K and V behind a tile, which are made panels next. */
+/* Prefetches part `part` of `parts` of the rows of K and V after a tile, which become panels next. */
 static void ask_ahead(const cpu_block *b, const tile *t, int64_t part, int64_t parts) {
   const cpu_attention *plan = b->call->plan;
   const int64_t next = t->first + t->keys, left = b->to - next < plan->keys ? b->to - next : plan->keys;
@@ -237,7 +238,7 @@ void cpu_attend_keys(cpu_block *b, int64_t from, int64_t to) {
 
 /* ---- one row, exactly ------------------------------------------------------------------------- */
 
-/* The score of key j beside the query `q`; -INFINITY: not seen. */
+/* The score of key j for the query `q`; -INFINITY: not seen. */
 static double exact_score(const cpu_block *b, int64_t i, int64_t j, const float *q) {
   const cpu_attend *call = b->call;
   const cpu_kernels *kernels = kernels_of(b);

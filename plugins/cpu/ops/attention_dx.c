@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
  * attention_dx.c - dQ, dK and dV of attention, sums in fp32. Work is cut into blocks of 96 queries of a head,
- * which give dQ, and blocks of 96 keys of a group, which give dK and dV; each makes the scores that it needs
- * again, in tiles of 128 of the other side, in their order: the bits depend neither on the team nor on the
- * call. A row whose result is NaN is made once more in doubles, pair by pair (attention_dx_exact.c): a key
- * that is not seen takes no part, whatever K and V hold. */
+ * which give dQ, and blocks of 96 keys of a group, which give dK and dV. Each block computes the scores that
+ * it needs again, in tiles of 128 of the other side, in order: the bits depend neither on the team nor on the
+ * call. A row whose result is NaN is computed again in doubles, pair by pair (attention_dx_exact.c): a key
+ * that is not seen must not affect the result, for any K and V. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -177,8 +177,8 @@ static void query_numbers(const dx_block *b, int64_t head, int64_t i, float *out
   *out_delta = dot(y, dy, plan->E);
 }
 
-/* A row of a block beside n of a tile: scores in s become powers, slopes in ds (dY . V before) become dS.
- * lse, delta and mask are of each pair; mask -INFINITY: not seen. */
+/* Processes a row of a block with n of a tile: scores in s become powers, dY . V in ds becomes dS. lse, delta
+ * and mask have one value a pair; mask -INFINITY: not seen. */
 static void weigh_row(const cpu_dx *plan, float *s, float *ds, const float *lse, const float *delta,
                       const float *mask, int64_t n) {
   const float scale = (float)plan->scale, cap = (float)plan->softcap;
@@ -197,7 +197,7 @@ static void weigh_row(const cpu_dx *plan, float *s, float *ds, const float *lse,
   for (int64_t j = 0; j < n; j++) ds[j] = s[j] == 0.0f ? 0.0f : s[j] * ds[j];
 }
 
-/* The vectors of block row r beside the tile first..first+n of the other side, for queries and for keys. */
+/* The vectors of block row r for the tile first..first+n of the other side, for queries and for keys. */
 static void query_vectors(const dx_block *b, int64_t r, int64_t first, int64_t n, float *v[3]) {
   const int64_t i = b->first + r;
   float lse, delta;
@@ -292,7 +292,7 @@ static void write_rows(const dx_block *b) {
   }
 }
 
-/* A head's queries beside its group's keys; a group's keys beside the queries of all its heads. */
+/* Pairs a head's queries with its group's keys, or a group's keys with the queries of all its heads. */
 static void one_block(dx_block *b) {
   const dx_call *call = b->call;
   const cpu_dx *plan = call->plan;

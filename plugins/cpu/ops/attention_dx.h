@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- *
- * attention_dx.h - what the files of attention's gradients share. */
+ * attention_dx.h - shared parts of attention's gradients. */
 #ifndef BS_PLUGINS_CPU_OPS_ATTENTION_DX_H
 #define BS_PLUGINS_CPU_OPS_ATTENTION_DX_H
 #include "attention.h"
@@ -45,7 +44,7 @@ typedef struct cpu_dx {
   int64_t D, E;
   uint64_t member_bytes; /* of scratch */
   uint32_t width;
-  uint32_t told_threads; /* of the query's own dims: what the plan reports */
+  uint32_t told_threads; /* for the query's own dims: reported by the plan */
   int woken;             /* threads were given: the team is woken for little work, too */
 } cpu_dx;
 
@@ -74,7 +73,7 @@ typedef struct dx_block {
 
 /* Keys that query i sees by its position, its windows and the length. */
 void cpu_dx_bounds(const dx_call *call, int64_t i, int64_t length, int64_t *out_first, int64_t *out_end);
-/* What the mask adds; -INFINITY: not seen. */
+/* The term of the mask; -INFINITY: not seen. */
 float cpu_dx_mask(const dx_call *call, int64_t b, int64_t h, int64_t i, int64_t j);
 float cpu_dx_lse(const dx_call *call, int64_t b, int64_t h, int64_t i);
 /* attention_dx_exact.c: a row of dQ, or of dK and dV, pair by pair in doubles. */

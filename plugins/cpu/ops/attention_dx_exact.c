@@ -6,7 +6,7 @@
 
 #include "attention_dx.h"
 
-/* A query of a head beside a key: rows as f32 in the member's own memory. */
+/* A query of a head and a key: rows as f32 in the member's own memory. */
 typedef struct rows {
   float *q, *k, *v, *y, *dy;
 } rows;

@@ -28,7 +28,7 @@ static int32_t bad_group(int64_t row, int64_t group, uint32_t pattern, bs_error 
                  (long long)(4 * group), pattern);
 }
 
-/* What is filled up keeps the first two. */
+/* Reads a panel's codes; padding rows keep the first two columns. */
 static int32_t read_panel(const codes_job *job, int64_t panel, uint8_t *rows, bs_error *err) {
   const cpu_codes *c = job->codes;
   const int64_t first = panel * CPU_PANEL, count = c->rows - first < CPU_PANEL ? c->rows - first : CPU_PANEL;

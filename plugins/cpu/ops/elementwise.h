@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * elementwise.h - what ops over the rows of matrices share: the plan and the division of the work over the
- * team. Rows are cut into pieces, so that few long rows occupy a whole team. The op itself is a function of
- * one piece of a row. */
+ * elementwise.h - shared parts of ops over the rows of matrices: the plan and the division of the work over
+ * the team. Rows are cut into pieces, so that few long rows occupy a whole team. The op itself is a function
+ * of one piece of a row. */
 #ifndef BS_PLUGINS_CPU_OPS_ELEMENTWISE_H
 #define BS_PLUGINS_CPU_OPS_ELEMENTWISE_H
 
@@ -20,13 +20,13 @@ typedef struct cpu_elementwise {
   uint32_t activation;
 } cpu_elementwise;
 
-/* Where element `first` of a row of a matrix lies. */
+/* The address of element `first` of a row of a matrix. */
 static inline void *cpu_row_at(const bs_tensor *t, int64_t row, int64_t first) {
   return (uint8_t *)t->data + (size_t)(row * t->strides[0] + first) * BS_DTYPE_BYTES(t->dtype);
 }
 
-/* A plan of `size` bytes that begins with `like`, zero behind it; refuses what supports does. free() ends
- * it. */
+/* Makes a plan of `size` bytes that begins with `like`, followed by zeros; refuses the queries that supports
+ * refuses. free() releases it. */
 int32_t cpu_elementwise_make(const cpu_elementwise *like, size_t size,
                              int32_t (*supports)(void *, const bs_op_query *, bs_op_answer *), void *state,
                              const bs_exec *exec, const bs_op_query *query, void **out_plan, bs_error *err);

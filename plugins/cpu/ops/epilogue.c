@@ -16,7 +16,7 @@ static const float *as_f32(const cpu_kernels *kernels, float *buffer, const bs_t
   return buffer;
 }
 
-/* In 64 bits, of which Y keeps the low half: an order of sums that wraps does not matter. */
+/* Adds in 64 bits and stores the low half in Y: the order of sums that wrap does not matter. */
 static void finish_i32(const cpu_epilogue *e, int64_t token, int64_t n0, int64_t n, const int32_t *sums) {
   const int32_t *bias = e->bias != NULL ? at(e->bias, n0, BS_I32) : NULL, *residual = NULL;
   int32_t *to = (int32_t *)e->y->data + token * e->y->strides[0] + n0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * epilogue.h - what follows the sums of matmul and matmul24: bias, activation, residual, rounding to Y. */
+ * epilogue.h - the steps after the sums of matmul and matmul24: bias, activation, residual, rounding to Y. */
 #ifndef BS_PLUGINS_CPU_OPS_EPILOGUE_H
 #define BS_PLUGINS_CPU_OPS_EPILOGUE_H
 

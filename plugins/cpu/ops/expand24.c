@@ -79,7 +79,7 @@ static int32_t supports(void *state, const bs_op_query *query, bs_op_answer *ans
   (void)state;
   if (!cpu_kept_fits(query, dense->dims[0], dense->dims[1], answer)) return BS_OK;
   if (!cpu_rows_dense(values) || !cpu_rows_dense(dense))
-    cpu_answer_no(answer, BS_REASON_LAYOUT, "elements of a row must lie side by side");
+    cpu_answer_no(answer, BS_REASON_LAYOUT, "elements of a row must be adjacent");
   else
     cpu_answer_yes(answer, 500, BS_TOL_EXACT, "rows", "own loops, row by row");
   return BS_OK;

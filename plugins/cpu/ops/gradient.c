@@ -77,7 +77,7 @@ int32_t cpu_grad_supports(const cpu_grad_kind *kind, const cpu_state *state, con
   return BS_OK;
 }
 
-/* Which columns of X or dX, and of 2:4 weights which of each four. */
+/* Takes the columns of X or dX, and for 2:4 weights which two of each four. */
 static int32_t take_columns(cpu_grad_plan *plan, const cpu_grad_kind *kind, const bs_op_query *query,
                             bs_error *err) {
   if (kind->of24) {

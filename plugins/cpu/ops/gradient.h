@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * gradient.h - what matmul_dx.c, matmul_dw.c and matmul_update.c share, and the same ops of 2:4 weights:
- * reading their queries, plans, and views of X and dY that are loaded as f32, as panels or turned. The dense
- * three end in the tiles of matmul (kernels.h); what is a token, an output and a column there differs, and
- * each file says which. */
+ * gradient.h - shared parts of matmul_dx.c, matmul_dw.c and matmul_update.c, and of the same ops of 2:4
+ * weights: reading their queries, plans, and views of X and dY that are loaded as f32, as panels or
+ * transposed. The dense three use the tiles of matmul (kernels.h); each file defines its tokens, outputs and
+ * columns. */
 #ifndef BS_PLUGINS_CPU_OPS_GRADIENT_H
 #define BS_PLUGINS_CPU_OPS_GRADIENT_H
 
 #include "../columns.h"
 #include "packed24.h"
 
-#define CPU_GRAD_TOKENS 128 /* tokens of a block of dW: the turned operand then stays in L2 */
+#define CPU_GRAD_TOKENS 128 /* tokens of a block of dW: then the transposed operand stays in L2 */
 #define CPU_GRAD_LINES (CPU_PANEL * CPU_X_LD) /* floats that cpu_view_turn works in */
 
 typedef struct cpu_grad {
@@ -35,9 +35,9 @@ typedef struct cpu_grad_plan {
   float *memory; /* of all members, while it runs */
 } cpu_grad_plan;
 
-/* One of the ops: what it asks of its queries, and what its plan needs. */
+/* One of the ops: its requirements on queries, and the needs of its plan. */
 typedef struct cpu_grad_kind {
-  uint32_t x, dy;          /* the args X (or dX) and dY; dW is arg 2 where there is no weight */
+  uint32_t x, dy;          /* the args X (or dX) and dY; dW is arg 2 if there is no weight */
   int weight;              /* it has a packed weight */
   int of24, integers;      /* of 2:4 values; dY and the weight may be i8 */
   size_t size;             /* of a plan: at least a cpu_grad_plan, which it begins with */
@@ -54,7 +54,7 @@ void cpu_grad_plan_free(void *plan);
 /* Run body on the team, or here when there are too few multiplications to wake it. */
 int32_t cpu_grad_go(cpu_grad_plan *plan, int64_t tokens,
                     void (*body)(void *arg, uint32_t member, uint32_t width), void *arg, bs_error *err);
-/* As many members as have scratch. */
+/* The number of members with scratch memory. */
 static inline uint32_t cpu_grad_members(const cpu_grad_plan *plan, uint32_t width) {
   return width < plan->width ? width : plan->width;
 }
@@ -65,11 +65,11 @@ typedef struct cpu_view {
   const void *data;
   int64_t ld;
   uint32_t type;
-  const cpu_columns *columns; /* NULL: as they lie */
+  const cpu_columns *columns; /* NULL: all in place */
 } cpu_view;
 
-/* Scratch for what the two functions below write, of at most CPU_K_BLOCK of `count` columns and
- * CPU_GRAD_TOKENS of B tokens: floats. */
+/* Floats of scratch for the outputs of the two functions below, of at most CPU_K_BLOCK of `count` columns and
+ * CPU_GRAD_TOKENS of B tokens. */
 static inline int64_t cpu_block_columns(int64_t count) {
   return count < CPU_K_BLOCK ? (count + CPU_PANEL - 1) / CPU_PANEL * CPU_PANEL : CPU_K_BLOCK;
 }

@@ -59,7 +59,7 @@ static void add_tokens(const cpu_sums24_call *call, const part *p, int64_t token
     }
 }
 
-/* All tokens of a part; `loaded` is the first panel whose dY lies in scratch as a whole, -1: none. */
+/* Processes all tokens of a part; `loaded` is the first panel whose whole dY is in scratch, -1: none. */
 static void run_part(const cpu_sums24_call *call, const part *p, int64_t *loaded) {
   if (call->tokens == 0) memset(p->sums, 0, CHUNK * UNITS * SUMS * sizeof *p->sums);
   for (int64_t t = 0; t < call->tokens; t += CPU_GRAD_TOKENS) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * gradient24.h - what matmul24_dw.c and matmul24_update.c share: the sums over tokens of dW. */
+ * gradient24.h - shared part of matmul24_dw.c and matmul24_update.c: the sums over tokens of dW. */
 #ifndef BS_PLUGINS_CPU_OPS_GRADIENT24_H
 #define BS_PLUGINS_CPU_OPS_GRADIENT24_H
 

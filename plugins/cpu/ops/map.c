@@ -76,7 +76,7 @@ static void place_values(cpu_map_plan *plan) {
       if (!again && of[i] >= first && last[of[i]] == (int32_t)s) free_slots[n_free++] = plan->slot[of[i]];
     }
     plan->slot[first + s] = n_free > 0 ? free_slots[--n_free] : (uint8_t)plan->slots++;
-    if (last[first + s] < 0) free_slots[n_free++] = plan->slot[first + s]; /* nobody reads it */
+    if (last[first + s] < 0) free_slots[n_free++] = plan->slot[first + s]; /* no step reads it */
   }
 }
 

@@ -19,7 +19,7 @@ typedef struct map_call {
   int32_t failed;
 } map_call;
 
-/* What one member works with: where each value of the chunk is. */
+/* One member's data: the place of each value of the chunk. */
 typedef struct map_member {
   const map_call *call;
   uint8_t *slots;
@@ -91,7 +91,7 @@ static void indices(const map_member *m, uint32_t axis, void *out) {
   }
 }
 
-/* As an output of the dtype, and back. */
+/* Converts values to the dtype of an output and back. */
 static int32_t through(map_member *m, uint32_t dtype, const void *in, void *out) {
   const cpu_map_plan *plan = m->call->plan;
   _Alignas(8) uint8_t narrow[CPU_MAP_CHUNK * 8];

@@ -3,10 +3,10 @@
  * matmul.c - the matmul "packed": Y = act(X W^T + bias) + residual on weights packed once in panels
  * (matmul_pack.c), fp32 arithmetic for f32, bf16 and f16.
  *
- * Each member of the team owns a range of panels. For a chunk of tokens and a chunk of panels it walks the
- * K blocks: packs the block of X (widened, the partition's columns picked on the way), multiplies tile by
- * tile and adds the block's sums to C; then one epilogue a row. Sums run in the same order for every
- * token, tile and team: a token's bits depend on its own row alone. */
+ * Each member of the team owns a range of panels. For a chunk of tokens and a chunk of panels it visits the K
+ * blocks: it packs the block of X (widened, with only the partition's columns), multiplies tile by tile and
+ * adds the block's sums to C; then one epilogue a row. Sums have the same order for every token, tile and
+ * team: a token's bits depend only on its own row. */
 #include <stdlib.h>
 
 #include "../columns.h"
@@ -20,7 +20,7 @@
 #define KEEP_FLOATS (1 << 20) /* X of a chunk of tokens that is packed once for all its panels: 4 MiB */
 #define KEEP_SHARE 32         /* and it is at most this part of the weight */
 #define ALONE (1 << 16)       /* multiplications below which the team is not woken */
-#define BESIDE 4              /* the most panels that a tile takes at once */
+#define BESIDE 4              /* the most panels that a tile takes together */
 
 static const bs_knob
     tokens_knob = {sizeof(bs_knob), 0,
@@ -49,7 +49,7 @@ static const bs_knob
 static const bs_knob *const knobs[] = {&tokens_knob, &panels_knob,   &beside_knob,
                                        &ahead_knob,  &cpu_knob_keep, &cpu_knob_threads};
 
-/* What one member works in. */
+/* The scratch memory of one member. */
 typedef struct scratch {
   float *x;     /* [block][tokens][CPU_X_LD]; bf16 for the dot product */
   float *c;     /* [tokens][c_ld] */
@@ -57,8 +57,8 @@ typedef struct scratch {
   float *row;   /* bias of the chunk, then one row of residual */
 } scratch;
 
-/* How the work is cut, and the floats that a member works in: parts of `each`, each on a cache line of its
- * own. */
+/* The partition of the work, and the floats of a member's scratch: parts of `each`, each on a separate cache
+ * line. */
 typedef struct sizes {
   int64_t told_tokens, told_panels; /* the most of a chunk, however few there are */
   int64_t tokens, panels;           /* of a chunk, at most */
@@ -77,7 +77,7 @@ typedef struct matmul_plan {
   bs_partition *partition;            /* own copy; NULL unless X_FULL */
   cpu_tile_fn tile;                   /* on the weights as they are; NULL: they are widened first */
   int dot;                            /* tile takes bf16 X */
-  int32_t panels[CPU_MAX_TOKENS + 1]; /* at once, by tokens */
+  int32_t panels[CPU_MAX_TOKENS + 1]; /* together, by tokens */
   int64_t ahead;                      /* tokens from which weights are asked for ahead */
   int64_t beside;                     /* as the echo tells it: 0: by tokens */
   sizes s;
@@ -129,9 +129,9 @@ static void pack_x(const matmul_call *call, const chunk *c, int64_t first, int64
   }
 }
 
-/* How many panels at once, and whether to prefetch. A weight that comes from memory is read fastest as one
- * stream that the hardware foresees, one panel after the other, as long as the arithmetic keeps up with it;
- * 16-bit panels need several at once for that, and prefetching then. Measured (docs/performance.md). */
+/* Chooses how many panels are read together, and whether to prefetch. A weight from memory is read fastest as
+ * one stream that the hardware prefetches, one panel after the other, if the arithmetic is fast enough.
+ * 16-bit panels need several together for that, and then prefetching. Measured (docs/performance.md). */
 static void choose_order(matmul_plan *plan, const char *told) {
   char ahead[8];
   const uint64_t bytes = (uint64_t)plan->w->panels * CPU_PANEL * (uint64_t)plan->w->K * plan->w->size;
@@ -148,7 +148,7 @@ static void choose_order(matmul_plan *plan, const char *told) {
   }
 }
 
-/* What comes after panel p of the chunk's block: the next panels, the next block, the next chunk. */
+/* The data after panel p of the chunk's block: the next panels, the next block, the next chunk. */
 static const void *what_comes(const cpu_packed *w, const chunk *c, int64_t p, int64_t first) {
   if (p >= c->panels) {
     first += CPU_K_BLOCK;
@@ -161,8 +161,8 @@ static const void *what_comes(const cpu_packed *w, const chunk *c, int64_t p, in
   return at(w->data, cpu_packed_at(w, c->panel + p, first), w->dtype);
 }
 
-/* Every group of tokens with the panels of `t`; the groups differ by at most one token, so that none is left
- * with a slow tile. Each asks for its part of the lines at `next`. */
+/* Multiplies every group of tokens with the panels of `t`. The groups differ by at most one token, so that
+ * none has a slow tile. Each prefetches its part of the lines at `next`. */
 static void multiply_panels(const matmul_plan *plan, const chunk *c, int64_t groups, cpu_tile t,
                             cpu_tile_fn tile, const char *next) {
   const int64_t each = c->tokens / groups, more = c->tokens % groups, quads = t.k / 4;
@@ -181,7 +181,7 @@ static void multiply_panels(const matmul_plan *plan, const chunk *c, int64_t gro
   }
 }
 
-/* One K block of a chunk: every panel, or some at once. */
+/* Multiplies one K block of a chunk: one panel after the other, or several together. */
 static void multiply_block(const matmul_plan *plan, const chunk *c, int64_t first, int64_t count,
                            const float *x) {
   const cpu_kernels *kernels = plan->kernels;
@@ -304,7 +304,7 @@ static sizes choose_sizes(const cpu_matmul *shape, const bs_op_query *query) {
   return s;
 }
 
-/* What supports and prepare ask alike. */
+/* Checks shared by supports and prepare. */
 static int judge(const cpu_state *state, const bs_op_query *query, cpu_matmul *out_shape, sizes *out_sizes,
                  bs_op_answer *answer) {
   if (!cpu_matmul_allowed(state, "packed", answer) || !cpu_matmul_read(query, out_shape, answer)) return 0;

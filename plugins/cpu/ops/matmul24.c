@@ -37,7 +37,7 @@ static const bs_knob
 static const bs_knob *const knobs[] = {&form_knob, &tokens_knob, &panels_knob, &cpu_knob_keep,
                                        &cpu_knob_threads};
 
-/* What one member works in. */
+/* The scratch memory of one member. */
 typedef struct scratch {
   float *x;      /* rows, or [block][64][64] */
   float *c;      /* [16 panels][64], or [tokens][c_ld] */
@@ -48,7 +48,7 @@ typedef struct scratch {
   uint16_t *at; /* [16][AT_LD] */
 } scratch;
 
-/* How the work is cut, and the floats that a member works in: parts, each on a cache line of its own. */
+/* The partition of the work, and the floats of a member's scratch: parts, each on a separate cache line. */
 typedef struct sizes {
   int64_t blocks; /* of 64 columns */
   int64_t x_ld, c_ld, chunk;
@@ -139,7 +139,7 @@ static void narrow_chunk(const matmul_call *call, const chunk *c) {
 
 /* ---- many tokens ---------------------------------------------------------------------------- */
 
-/* What a block of a panel needs: values as f32, side by side, and where their rows of X lie. */
+/* Prepares a block of a panel: values as f32, one after the other, and the places of their rows of X. */
 static const float *open_block(const matmul_plan *plan, const scratch *s, int64_t panel, int64_t unit,
                                int64_t units) {
   const cpu_packed *w = plan->w;
@@ -169,7 +169,7 @@ static void multiply_block(const matmul_plan *plan, const chunk *c, int64_t bloc
                              .integers = w->type == 3,
                              .ahead_lines = (int32_t)(units * cpu_unit_bytes(w) / 64),
                              .ahead = cpu_unit_at(w, c->panel + p, unit) + units * cpu_unit_bytes(w)};
-    /* The next panel's part of the block, which lies behind, comes while this one is worked on. */
+    /* Prefetches the next panel's part of the block, which follows in memory, during work on this one. */
     for (int64_t u = 0; u < units; u++)
       __builtin_prefetch(cpu_codes_at(w->codes, c->panel + p, unit) + (units + u) * CPU_PANEL, 0, 3);
     plan->kernels->wide24(&tile);
@@ -310,7 +310,7 @@ static sizes choose_sizes(const cpu_kernels *kernels, const cpu_matmul *shape, c
   return s;
 }
 
-/* What supports and prepare ask alike. */
+/* Checks shared by supports and prepare. */
 static int judge(const cpu_state *state, const bs_op_query *query, cpu_matmul *shape, sizes *out_sizes,
                  bs_op_answer *answer) {
   const int read = query->args[0]->dtype == BS_I8 ? cpu_matmul_read_bytes(query, shape, answer)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * matmul24_dw.c - the kept part of dW = dY^T X, [N,2 ceil(K/4)]: sums over tokens by gradient24.c, turned to
- * rows of dW here. Zero at places beyond the last column, whatever X and dY hold. */
+ * matmul24_dw.c - the kept part of dW = dY^T X, [N,2 ceil(K/4)]: gradient24.c sums over tokens, and this file
+ * transposes the sums to rows of dW. Places beyond the last column are zero for any X and dY. */
 #include "gradient24.h"
 
 /* Rows or places at the edge of dW. */

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * matmul24_dx.c - dX = dY W over the packed weight of matmul24: dY is turned, so that tokens lie in the
- * lanes, and of 64 outputs and 32 columns at a time the kernel (isa/turned.h) finds which outputs keep a
- * column while it multiplies. Few tokens do not fill the lanes: for them the same part of the weight is
- * spread to a dense one for the tiles of matmul, unless dY holds NaN or Inf, which a zero must not meet.
- * Weights are read as they lie: two units of all panels of a chunk, then the next two.
+ * matmul24_dx.c - dX = dY W over the packed weight of matmul24. dY is transposed, so that tokens are in the
+ * lanes. For 64 outputs and 32 columns at a time the kernel (isa/turned.h) finds which outputs keep a column
+ * while it multiplies. Few tokens do not fill the lanes: then the same part of the weight is expanded to a
+ * dense one for the tiles of matmul, unless dY holds NaN or Inf, because zeros times these are not zero.
+ * Weights are read in storage order: two units of all panels of a chunk, then the next two.
  *
- * Each member of the team owns a range of columns. Sums run upwards in n, in blocks of 64 outputs, and are
- * added to zeros, so that both ways have the same bits: they do not depend on the tokens or the team. Of i8
- * the 64 products are exact in fp32, and their sums are added in i32. */
+ * Each member of the team owns a range of columns. Sums are in rising order of n, in blocks of 64 outputs,
+ * and start from zeros, so that both forms give the same bits: they do not depend on the tokens or the team.
+ * For i8 the 64 products are exact in fp32, and their sums are added in i32. */
 #include "gradient24.h"
 
 #define CHUNK 32           /* units of a chunk: its C is 256 KiB */
@@ -29,7 +29,7 @@ typedef struct dx_call {
   int64_t tokens;
 } dx_call;
 
-/* What one member works in. */
+/* The scratch memory of one member. */
 typedef struct scratch {
   float *dy;   /* turned: blocks of [64 outputs][64 tokens] */
   float *c;    /* [column][64 tokens]; of few tokens [token][ROWS_LD] */
@@ -46,7 +46,7 @@ static void multiply_unit(const cpu_grad_plan *plan, const scratch *s, int64_t n
   const cpu_packed *w = plan->w;
   const int64_t panel = n0 / CPU_PANEL, left = w->panels - panel;
   const int64_t wide = w->units - unit / 2 * 2 < 2 ? 1 : 2; /* units of a block, side by side */
-  /* What comes next lies behind: the block's other unit, then the next panels'. */
+  /* The next data follow in memory: the block's other unit, then the next panels'. */
   const int64_t next = unit % 2 == 0 && wide == 2 ? 1 : PANELS * wide - (wide - 1);
   const cpu_turned24 tile = {.x = s->dy + n0 % ROWS / OUTPUTS * BLOCK_FLOATS,
                              .w = cpu_unit_at(w, panel, unit),
@@ -113,7 +113,7 @@ static void run_chunk(const dx_call *call, scratch *s, int64_t token, int64_t to
 
 /* ---- few tokens ----------------------------------------------------------------------------- */
 
-/* No NaN, no Inf: then zeros beside what is kept add nothing. */
+/* Without NaN and Inf, zeros in place of dropped weights add nothing. */
 static int all_finite(const cpu_rows24 *dy, int64_t tokens, float *line) {
   if (dy->type == BS_I8) return 1;
   for (int64_t t = 0; t < tokens; t++)

@@ -4,7 +4,7 @@
  * are pulled it keeps what they tell. A value is moved by its size: zeros of both signs and NaN stay. */
 #include "packed24.h"
 
-/* Where value j of output n lies. */
+/* The address of value j of output n. */
 static uint8_t *value_at(const cpu_packed *w, int64_t n, int64_t j) {
   return cpu_unit_at(w, n / CPU_PANEL, j / CPU_UNIT_VALUES) +
          (j % CPU_UNIT_VALUES * CPU_PANEL + n % CPU_PANEL) * w->size;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * matmul24_update.c - W += alpha dY^T X in the packed weight of matmul24: sums over tokens by gradient24.c,
- * in the order that the values lie in; alpha times them is added and rounded once. Places beyond the last
+ * matmul24_update.c - W += alpha dY^T X in the packed weight of matmul24: gradient24.c sums over tokens, in
+ * the storage order of the values; alpha times the sums is added and rounded once. Places beyond the last
  * column stay zero. */
 #include "gradient24.h"
 
@@ -70,7 +70,7 @@ const bs_op_impl cpu_matmul24_update = {
     .op = "matmul24_update",
     .backend = "cpu",
     .name = "packed",
-    .summary = "own kernels that add to the kept values where they lie",
+    .summary = "own kernels that add to the kept values in place",
     .supports = supports,
     .prepare = prepare,
     .run = run,

@@ -51,7 +51,7 @@ static void widen_x(const bytes_call *call, const bytes_chunk *c, int64_t first,
   }
 }
 
-/* Groups of tokens differ by one at most, so that none is left with a small tile. */
+/* Groups of tokens differ by at most one, so that none has a small tile. */
 static void multiply_block(const bytes_plan *plan, const bytes_chunk *c, int64_t first, int64_t count) {
   const cpu_packed *w = plan->w;
   const int64_t groups = (c->tokens + plan->kernels->bytes_tokens - 1) / plan->kernels->bytes_tokens;

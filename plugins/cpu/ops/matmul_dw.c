@@ -8,7 +8,7 @@
  * but b: the bits do not depend on the tile or the team. */
 #include "gradient.h"
 
-#define BATCH 16                   /* panels of X that are packed at once */
+#define BATCH 16                   /* panels of X that are packed together */
 #define FLAT (CPU_GRAD_TOKENS * 2) /* panels * tokens of X that are read together: 16 KiB */
 #define EDGE_LD CPU_PANEL
 
@@ -130,7 +130,7 @@ static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stre
   return cpu_grad_go(plan, call.tokens, run_share, &call, err);
 }
 
-/* Of one member. */
+/* Floats of one member's scratch. */
 static uint64_t scratch_floats(const bs_op_query *query, const cpu_grad *s) {
   (void)query;
   return (uint64_t)(CPU_GRAD_LINES + cpu_turned_floats(s->N) + cpu_panels_floats(s->K, s->B) +

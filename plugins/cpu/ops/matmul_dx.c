@@ -12,7 +12,7 @@
 #define MAX_TOKENS 96       /* tokens of a chunk */
 #define C_FLOATS (40 << 10) /* of a chunk's C: 160 KiB */
 #define MIN_PANELS 32       /* of a chunk, however many tokens */
-#define TURNED 4            /* scratch panels: as many as a tile takes at once */
+#define TURNED 4            /* scratch panels: as many as a tile takes together */
 #define PANEL_FLOATS (CPU_K_BLOCK * CPU_PANEL)
 #define SQUARE (CPU_PANEL * CPU_PANEL)
 
@@ -157,7 +157,7 @@ static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stre
   return cpu_grad_go(&plan->g, call.tokens, run_share, &call, err);
 }
 
-/* How the work is cut, and the floats that a member works in. */
+/* The partition of the work, and the floats of a member's scratch. */
 typedef struct cut {
   int64_t tokens, panels, c_ld, x;
   uint64_t floats;

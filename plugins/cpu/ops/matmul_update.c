@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
  * matmul_update.c - W += alpha dY^T X in the packed weight of matmul. The columns k of the weight are the
- * tokens of the tiles, its outputs n their outputs, and what is summed over are the tokens b: alpha X is
- * turned, dY packed in panels of 16 outputs, and the tiles add to the packed panels where they lie. A 16-bit
+ * tokens of the tiles, its outputs n their outputs, and the sums run over the tokens b. alpha X is
+ * transposed, dY packed in panels of 16 outputs, and the tiles add to the packed panels in place. A 16-bit
  * panel is widened into scratch, takes the sums of all tokens there and is rounded once.
  *
- * Each member of the team owns a range of panels. Sums run upwards in b, in blocks that depend on nothing but
- * b: the bits do not depend on the tile or the team. */
+ * Each member of the team owns a range of panels. Sums are in rising order of b, in blocks that depend only
+ * on b: the bits do not depend on the tile or the team. */
 #include "gradient.h"
 
 #define CHUNK 16 /* panels that take every block of tokens before the next are begun */
@@ -31,8 +31,8 @@ typedef struct step {
   uint16_t *narrow;      /* and one panel rounded, column by column */
 } step;
 
-/* Panels as f32 that a member may need at once: of 16-bit weights, and of f32 ones with more than one block
- * of tokens, so that a weight is rounded once however many there are. */
+/* Panels as f32 that a member may need together: of 16-bit weights, and of f32 ones with more than one block
+ * of tokens, so that a weight is rounded once for any number of blocks. */
 static int64_t wide_panels(int64_t N, int64_t B, uint32_t dtype) {
   const int64_t panels = (N + CPU_PANEL - 1) / CPU_PANEL;
   if (dtype == BS_F32 && B <= CPU_GRAD_TOKENS) return 0;
@@ -121,7 +121,7 @@ static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stre
   return cpu_grad_go(plan, call.tokens, run_share, &call, err);
 }
 
-/* Of one member. */
+/* Floats of one member's scratch. */
 static uint64_t scratch_floats(const bs_op_query *query, const cpu_grad *s) {
   const int64_t wide = wide_panels(s->N, s->B, query->weight_dtype) * PANEL_FLOATS;
   const int64_t rounded = query->weight_dtype != BS_F32 ? PANEL_FLOATS / 2 : 0; /* one panel, 16 bits each */

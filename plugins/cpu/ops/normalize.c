@@ -28,7 +28,7 @@ typedef struct normalize_call {
   int32_t failed;
 } normalize_call;
 
-/* What a member works with. */
+/* The data of one member. */
 typedef struct member {
   const normalize_call *call;
   float *row, *other;        /* [length] each */
@@ -86,7 +86,7 @@ static int32_t read_row(const member *m, int64_t line, const float **out_row) {
   return space->args[SUM].data != NULL ? store(m, SUM, line, *out_row) : BS_OK;
 }
 
-/* Mean and mean of squares in f64, for a row whose sums in f32 have no end: squares beyond 1e38. */
+/* Mean and mean of squares in f64, for a row whose sums overflow in f32: squares beyond 1e38. */
 static double wide_power(const float *row, int64_t n, int centred, float *out_shift) {
   double sum = 0.0, squares = 0.0;
   for (int64_t i = 0; i < n && centred; i++) sum += (double)row[i];

@@ -10,9 +10,9 @@
 
 typedef struct cpu_packed cpu_packed;
 
-/* How the values of a kind of weight lie. */
+/* The layout of the values of a kind of weight. */
 typedef struct cpu_packed_kind {
-  /* Put `rows` rows, each K elements, where panel `panel` has them. NULL: as they lie. */
+  /* Puts `rows` rows, each K elements, into the layout of panel `panel`. NULL: no change of layout. */
   void (*place)(const cpu_packed *w, int64_t panel, int64_t rows, const uint8_t *from);
   /* Values first .. first+count of row n to `line`, or back from it. first: a multiple of CPU_K_BLOCK;
    * count: at most that. */
@@ -31,12 +31,12 @@ struct cpu_packed {
   uint32_t dtype;   /* f32, bf16, f16, i8 */
   uint32_t size;    /* bytes of a value */
   int type;         /* cpu_type24 */
-  uint32_t other;   /* 1: what is kept is the other half of what the codes tell */
+  uint32_t other;   /* 1: the weight keeps the other half of the positions in the codes */
   cpu_codes *codes; /* of 2:4 weights (packed24.h); else NULL */
   void *data;       /* exec->alloc */
 };
 
-/* Columns that a block from `first` on takes up: bf16 lies in pairs of columns (kernels.h). */
+/* Columns that a block takes in memory from `first` on: bf16 is stored in pairs of columns (kernels.h). */
 static inline int64_t cpu_packed_length(const cpu_packed *w, int64_t first) {
   const int64_t left = w->K - first, length = left < CPU_K_BLOCK ? left : CPU_K_BLOCK;
   return w->dtype == BS_BF16 ? length + length % 2 : length;
@@ -48,7 +48,7 @@ static inline int64_t cpu_packed_at(const cpu_packed *w, int64_t panel, int64_t 
   return (first * w->panels + panel * cpu_packed_length(w, first)) * CPU_PANEL;
 }
 
-/* Where output `lane`, column k of a block lies behind the panel's first element. */
+/* The offset of output `lane`, column k of a block, from the panel's first element. */
 static inline int64_t cpu_packed_place(const cpu_packed *w, int64_t k, int64_t lane) {
   if (w->dtype == BS_BF16) return (k / 2 * CPU_PANEL + lane) * 2 + k % 2;
   return k * CPU_PANEL + lane;
@@ -79,7 +79,7 @@ int32_t cpu_packed_begin(const cpu_packed_kind *kind, cpu_state *state, const bs
  * in addition; there is never a dense copy. Frees the weight when it fails. */
 int32_t cpu_packed_fill(cpu_packed *w, int64_t rows, int64_t columns, const bs_source *weights,
                         const bs_partition *partition, void **out_packed, uint64_t *out_bytes, bs_error *err);
-/* BS_OK where it is packed [N,K] of the query's dtype. */
+/* BS_OK if it is packed [N,K] of the query's dtype. */
 int32_t cpu_packed_check(const cpu_packed *w, int64_t N, int64_t K, uint32_t dtype, bs_error *err);
 /* packed_update, packed_read and packed_free of bs_op_impl, for weights of all kinds. */
 int32_t cpu_packed_update(void *packed, const bs_tensor *delta, bs_error *err);
@@ -98,7 +98,7 @@ int32_t cpu_packed_bytes_make(void *state, const bs_exec *exec, const bs_op_quer
 int32_t cpu_rows_make(void *state, const bs_exec *exec, const bs_op_query *query, const bs_source *weights,
                       void **out_packed, uint64_t *out_bytes, bs_error *err);
 
-/* The first byte of a pair of columns in a panel of int8: panels lie one after the other, in a panel pair of
+/* The first byte of a pair of columns in a panel of int8: panels follow one another, in a panel pair of
  * columns by pair. */
 static inline int64_t cpu_bytes_at(const cpu_packed *w, int64_t panel, int64_t pair) {
   return (panel * w->units + pair) * 2 * CPU_PANEL;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * packed24.h - the weight of matmul24: panels of CPU_PANEL outputs, in a panel units of 32 columns
- * (kernels.h), their values in one stream and their codes in another, both in the order in which a product
- * reads them: of CPU_CHUNK24 panels the first block of two units each, then the second block. The codes of a
- * mask and of its complement tell the same: packed weights of one rank share a stream of them. Shared by
+ * (kernels.h). Values are in one stream and codes in another, both in the order in which a product reads
+ * them: for CPU_CHUNK24 panels the first block of two units each, then the second block. The codes of a mask
+ * determine those of its complement: packed weights of one rank share a stream of them. Shared by
  * matmul24_pack.c and the ops over it. */
 #ifndef BS_PLUGINS_CPU_OPS_PACKED24_H
 #define BS_PLUGINS_CPU_OPS_PACKED24_H
@@ -21,13 +21,14 @@ struct cpu_codes {
   uint32_t *words; /* exec->alloc; NULL when there are none */
 };
 
-#define CPU_CHUNK24 32 /* panels whose sums lie in L2 while their blocks go by: 128 KiB of 64 tokens */
+/* Panels whose sums stay in L2 while their blocks are processed: 128 KiB of 64 tokens. */
+#define CPU_CHUNK24 32
 
 static inline int64_t cpu_unit_bytes(const cpu_packed *w) {
   return (int64_t)CPU_UNIT_VALUES * CPU_PANEL * w->size;
 }
 
-/* Where unit `unit` of a panel lies, in units, of `panels` panels of `units` each. */
+/* The offset of unit `unit` of a panel, in units, of `panels` panels of `units` each. */
 static inline int64_t cpu_unit_index(int64_t panels, int64_t units, int64_t panel, int64_t unit) {
   const int64_t first = panel / CPU_CHUNK24 * CPU_CHUNK24, block = unit / 2 * 2;
   const int64_t beside = panels - first < CPU_CHUNK24 ? panels - first : CPU_CHUNK24;
@@ -63,12 +64,13 @@ static inline int64_t cpu_kept_length(int64_t cols) {
   return (cols + 3) / 4 * 2;
 }
 
-/* The stream of `kept`, read by the team; one that lives in this rank already, with *out_other told.
- * BS_INVALID_ARGUMENT where a group keeps other than two. Given back by cpu_codes_drop
- * (cpu.h). */
+/* Returns the stream of `kept`, which the team reads. A stream that this rank has with the same positions is
+ * shared, also one with the complementary positions (*out_other: 1). BS_INVALID_ARGUMENT: a group does not
+ * keep two. Release it with cpu_codes_drop (cpu.h). */
 int32_t cpu_codes_take(cpu_state *state, const bs_exec *exec, const bs_kept *kept, cpu_codes **out_codes,
                        uint32_t *out_other, bs_error *err);
-/* NO, and 0, without positions of a weight [rows,cols] or with a partition that is no run. */
+/* Answers NO and returns 0 if the query has no positions of a weight [rows,cols], or a partition that is not
+ * a run. */
 int cpu_kept_fits(const bs_op_query *query, int64_t rows, int64_t cols, bs_op_answer *answer);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * panels.h - products of two activations by the tiles of matmul: rows of any strides as f32, panels of 16
- * columns made of them, and the product of a block of rows with neighbouring panels. Used by attention and
+ * columns made from them, and the product of a block of rows with adjacent panels. Used by attention and
  * contract. */
 #ifndef BS_PLUGINS_CPU_OPS_PANELS_H
 #define BS_PLUGINS_CPU_OPS_PANELS_H
@@ -31,7 +31,8 @@ void cpu_lines_store(const cpu_kernels *kernels, const cpu_lines *m, int64_t row
  * from+depth. `room`: one row, rounded up to 16. What is beyond the last column is zero. */
 void cpu_panels_copy(const cpu_kernels *kernels, const cpu_lines *m, int64_t from, int64_t depth,
                      int64_t first, int64_t columns, float *room, float *out);
-/* The same of m turned: a column of the product is a row of m. `room`: 16 rows of `depth` rounded up. */
+/* Like cpu_panels_copy, of the transposed m: a column of the product is a row of m. `room`: 16 rows of
+ * `depth` rounded up. */
 void cpu_panels_turn(const cpu_kernels *kernels, const cpu_lines *m, int64_t from, int64_t depth,
                      int64_t first, int64_t columns, float *room, float *out);
 /* c[count][ldc] (+)= x[count][CPU_X_LD] times panels of 16 columns, `step` bytes apart, by `tile`:

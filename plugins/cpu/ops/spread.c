@@ -7,7 +7,7 @@
 
 /* ---- the space ------------------------------------------------------------------------------ */
 
-/* May dimension d be joined with the one behind it, which is the last of the result so far? */
+/* Can dimension d be merged with the next one, which is the last of the result so far? */
 static int joins(const cpu_spread *s, uint32_t d, const bs_tensor *like, bs_tensor *const *args,
                  uint32_t nargs) {
   for (uint32_t i = 0; i < nargs; i++) {
@@ -33,9 +33,9 @@ static void put_first(cpu_spread *s, uint32_t d, const bs_tensor *like, bs_tenso
   s->rank++;
 }
 
-/* The dims of `like` that are larger than 1 or kept, in the order in which they are walked: those outside of
- * the line go by the strides of `like`, so that neighbouring lines of it lie next to one another where the
- * tensor is a transposed view. */
+/* The dims of `like` that are larger than 1 or kept, in the order of the loops. Dims outside the line are
+ * sorted by the strides of `like`, so that successive lines are adjacent in memory if the tensor is a
+ * transposed view. */
 static uint32_t walk_order(const bs_tensor *like, uint32_t keep, uint32_t *out_order) {
   uint32_t n = 0, outer = 0;
   for (uint32_t d = 0; d < like->rank; d++) {

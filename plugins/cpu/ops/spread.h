@@ -9,8 +9,8 @@
 
 #define CPU_SPREAD_ARGS BS_MAX_OP_ARGS
 
-/* A view: where the space's element at zero is, its dtype, and for each dimension of the space its stride in
- * elements, 0 where it broadcasts. */
+/* A view: the address of the space's element at zero, its dtype, and for each dimension of the space its
+ * stride in elements, 0 if it broadcasts. */
 typedef struct cpu_view_of_space {
   uint8_t *data; /* NULL: absent */
   uint32_t dtype, size;
@@ -26,16 +26,17 @@ typedef struct cpu_spread {
   cpu_view_of_space args[CPU_SPREAD_ARGS];
 } cpu_spread;
 
-/* args over the space of `like`; an arg of a smaller rank has its last dimensions. keep: this many of the
- * last dimensions stay as they are, the others are joined where all views allow. The order of the outer ones
- * is that of the strides of `like`. */
+/* Spreads args over the space of `like`; an arg of a smaller rank has its last dimensions. keep: this many of
+ * the last dimensions are unchanged, the others are merged if all views allow. The outer ones are in the
+ * order of the strides of `like`. */
 void cpu_spread_make(cpu_spread *out, bs_tensor *const *args, uint32_t nargs, const bs_tensor *like,
                      uint32_t keep);
-/* Where line `line` of arg i begins. */
+/* The address of line `line` of arg i. */
 uint8_t *cpu_spread_line(const cpu_spread *spread, uint32_t i, int64_t line);
 
-/* n elements of `dtype`, `stride` apart, as `compute` (f32, f64, i64), and back as expr.h converts them.
- * buffer: n times 8 bytes. The result of the host's conversion, BS_OK where it was not needed. */
+/* Loads n elements of `dtype`, `stride` apart, as `compute` (f32, f64, i64), and stores them as expr.h
+ * converts them. buffer: n times 8 bytes. Returns the result of the host's conversion, BS_OK if it was not
+ * needed. */
 int32_t cpu_run_load(const cpu_state *state, uint32_t compute, void *out, uint32_t dtype, const void *in,
                      int64_t stride, int64_t n, void *buffer);
 int32_t cpu_run_store(const cpu_state *state, uint32_t dtype, void *out, int64_t stride, uint32_t compute,

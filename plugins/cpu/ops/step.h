@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * step.h - sgd_update and adamw_update: a walk over a packed weight, of all columns (step.c) or of two of
- * each four (step24.c). A panel's block is turned into 16 rows of at most 256 weights,
- * each row takes its step beside its rows of dW and of what the optimiser remembers, and the block is turned
- * back and rounded once: every matrix goes through the processor once. */
+ * step.h - sgd_update and adamw_update: a pass over a packed weight, of all columns (step.c) or of two of
+ * each four (step24.c). A panel's block is transposed into 16 rows of at most 256 weights. Each row is
+ * updated from its rows of dW and of the optimiser's state. Then the block is transposed back and rounded
+ * once: every matrix passes through the processor once. */
 #ifndef BS_PLUGINS_CPU_OPS_STEP_H
 #define BS_PLUGINS_CPU_OPS_STEP_H
 
@@ -34,14 +34,14 @@ typedef struct cpu_step_call {
   float hyper[CPU_STEP_HYPER];
 } cpu_step_call;
 
-/* What a member works in: 16 rows, a block as f32, and one of 16 bits. */
+/* The scratch of a member: 16 rows, a block as f32, and one of 16 bits. */
 #define CPU_STEP_LINES (CPU_PANEL * CPU_X_LD)
 #define CPU_STEP_WIDE (CPU_K_BLOCK * CPU_PANEL)
 #define CPU_STEP_EACH (CPU_STEP_LINES + CPU_STEP_WIDE + CPU_STEP_WIDE / 2)
 
 /* Weights first.. of the rows of a panel, in lines, take their step. */
 void cpu_step_rows(const cpu_step_call *call, int64_t panel, int64_t first, int64_t count, float *lines);
-/* At most CPU_K_BLOCK values from `first` on of a panel; memory: CPU_STEP_EACH floats. */
+/* Updates at most CPU_K_BLOCK values of a panel from `first` on; memory: CPU_STEP_EACH floats. */
 void cpu_step_block24(const cpu_step_call *call, int64_t panel, int64_t first, int64_t count, float *memory);
 
 #endif

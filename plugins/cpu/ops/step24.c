@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * step24.c - see step.h: the blocks of a weight of 2:4 values, unit by unit: 16 values of 16 outputs each,
- * filled up with zeros, so that a block needs no room of its own in f32. Positions do not change: a value
- * beyond the last column is zero again behind the step, whatever dW has there. */
+ * padded with zeros, so that a block needs no separate f32 buffer. Positions do not change: a value beyond
+ * the last column is zero again after the step, for any dW. */
 #include "step.h"
 
 static void clear_places(const cpu_step_plan *plan, int64_t panel, int64_t first, int64_t count,

@@ -16,19 +16,20 @@ typedef struct take_plan {
   uint32_t axis, batch;
 } take_plan;
 
-/* The leading dims of out are positions, one place of data each; the others are the last dims of data too.
- * A position's coordinates in dims 0 .. same - 1 are those of its place, but for dim `skip`; those in dims
- * from `begin` on say where in the index `tuple` numbers lie: the coordinates in dims first .. of data. */
+/* The leading dims of out are positions, each with one place of data; the others are the last dims of data
+ * too. A position's coordinates in dims 0 .. same - 1, except dim `skip`, are those of its place. Its
+ * coordinates in dims from `begin` on select `tuple` numbers in the index: the coordinates in dims first ..
+ * of data. */
 typedef struct take_call {
   const bs_tensor *data, *index, *out;
   uint32_t lead, same, skip, begin, first, tuple;
-  uint32_t behind; /* dims of out behind the positions */
+  uint32_t behind; /* dims of out after the positions */
   uint32_t size;
   int64_t step; /* elements between the numbers of a tuple */
   int64_t positions, lines, line_bytes;
 } take_call;
 
-/* Dims of data and out behind the positions; tuple: coordinates from dim `first` on. */
+/* Number of dims of data and out after the positions; tuple: coordinates from dim `first` on. */
 static uint32_t behind_of(int64_t kind, uint32_t first, uint32_t tuple, uint32_t data_rank) {
   return kind == BS_INDEX_ELEMENTS ? 0 : data_rank - first - tuple;
 }
@@ -102,7 +103,7 @@ static int32_t check_index(const take_call *c, bs_error *err) {
     bs_fail(err, BS_INVALID_ARGUMENT, "BS-OP-INDEX",
             "take: index %lld is outside of dimension %u of size %lld", (long long)(v < 0 ? v - size : v),
             axis, (long long)size);
-    return bs_fail_hint(err, "an index lies in [%lld, %lld)", (long long)-size, (long long)size);
+    return bs_fail_hint(err, "an index must be in [%lld, %lld)", (long long)-size, (long long)size);
   }
   return BS_OK;
 }

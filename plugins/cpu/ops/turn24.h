@@ -7,7 +7,7 @@
 
 #include "../cpu.h"
 
-/* Rows of a matrix whose elements lie side by side. */
+/* Rows of a matrix whose elements are adjacent. */
 typedef struct cpu_rows24 {
   const cpu_kernels *kernels;
   const void *data;
@@ -20,7 +20,7 @@ typedef struct cpu_rows24 {
 cpu_rows24 cpu_rows24_of(const cpu_kernels *kernels, const bs_tensor *tensor, int64_t begin, int64_t columns);
 /* Columns first .. first+count of a row as f32, zeros where there are none. */
 void cpu_rows24_load(const cpu_rows24 *rows, int64_t row, int64_t first, int64_t count, float *to);
-/* The same of 16-bit elements, as they are. */
+/* Like cpu_rows24_load, for 16-bit elements and without conversion. */
 void cpu_rows24_copy(const cpu_rows24 *rows, int64_t row, int64_t first, int64_t count, uint16_t *to);
 /* to[c * 64 + t], c < 64, t < tokens rounded up to 16: zeros where there are none. lines: CPU_LINES24 floats.
  */

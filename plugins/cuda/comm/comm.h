@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * comm.h - inside of the communicators devlocal and nccl: wrappers of another one, "devlocal:threads", which
- * brings the ranks, meets (deadlines, fingerprints, abort) and serves host memory. They serve collectives of
- * device memory beside it. wrap.c is what both have in common, work.c the kernels, devlocal.c and nccl.c how
- * the ranks' memory is reached. Sums are made by our own kernel, in rank order: every rank gets the bits that
- * the threads communicator gives. */
+ * comm.h - internals of the communicators devlocal and nccl. Each wraps another communicator
+ * ("devlocal:threads"), which provides the ranks, their meetings (deadlines, fingerprints, abort) and
+ * collectives of host memory. The wrappers add collectives of device memory. wrap.c is their common part,
+ * work.c has the kernels; devlocal.c and nccl.c give access to the ranks' memory. This plugin's kernel
+ * computes sums in rank order: every rank gets the same bits as with the threads communicator. */
 #ifndef BS_PLUGIN_CUDA_COMM_H
 #define BS_PLUGIN_CUDA_COMM_H
 #include "../cuda.h"
@@ -12,17 +12,17 @@
 
 typedef struct cuda_end cuda_end;
 
-/* What the two differ in. */
+/* The differences between the two. */
 typedef struct cuda_comm_kind {
   const char *name;
-  /* All ranks of `end` together: end->link from now on, or BS_UNSUPPORTED on each of them. */
+  /* Called by all ranks of `end` together: sets end->link, or returns BS_UNSUPPORTED on each of them. */
   int32_t (*bind)(cuda_end *end, bs_error *err);
-  /* Nothing of it is used any more by this rank; other ranks may be behind. */
+  /* Releases the link for this rank; other ranks may still use theirs. */
   void (*unbind)(cuda_end *end);
   int32_t (*run)(cuda_end *end, const bs_coll_call *call, bs_error *err);
 } cuda_comm_kind;
 
-/* What wrap gives out. */
+/* The state that wrap returns. */
 typedef struct cuda_wrap {
   cuda_state *cuda;
   const cuda_comm_kind *kind;
@@ -30,7 +30,7 @@ typedef struct cuda_wrap {
   void *inner_state;
 } cuda_wrap;
 
-/* What lives until the world is closed, whatever ranks do: a list of host allocations. */
+/* Memory that is kept until the world is closed, for any behaviour of ranks: a list of host allocations. */
 typedef struct cuda_kept {
   struct cuda_kept *next;
 } cuda_kept;
@@ -59,16 +59,16 @@ struct cuda_end {
   struct {
     uint64_t key;
     char text[152];
-  } sites[CUDA_END_SITES]; /* "all_reduce bf16 4x1024 of y", as meetings tell them */
+  } sites[CUDA_END_SITES]; /* "all_reduce bf16 4x1024 of y", for messages of meetings */
 };
 
 /* Memory of the world: zero-filled, freed when it is closed. */
 void *cuda_world_keep(cuda_world *world, uint64_t bytes);
 
-/* What a call is: "all_reduce bf16 4x1024 of y", and a number of it. */
+/* The description of a call: "all_reduce bf16 4x1024 of y", and its number. */
 const char *cuda_site(cuda_end *end, const bs_coll_call *call, uint64_t *out_key);
-/* Meet all ranks of the end by the inner communicator's barrier: who is missing at the deadline, and who made
- * another call, is told with what the call was. `turn` tells meetings of one call from each other. */
+/* All ranks of the end meet by the inner communicator's barrier. Its errors name the rank that is missing at
+ * the deadline, or that made another call, with the call. `turn` distinguishes the meetings of one call. */
 int32_t cuda_meet(cuda_end *end, const bs_coll_call *call, uint32_t turn, bs_error *err);
 /* `words` of every rank on every rank, over the inner communicator's host memory: in[words], out[n][words].
  */
@@ -86,9 +86,9 @@ typedef struct cuda_part {
 } cuda_part;
 
 uint64_t cuda_sum(const uint64_t *counts, uint32_t n);
-/* BS_UNSUPPORTED where the kernel has no such sum. */
+/* BS_UNSUPPORTED: the kernel has no such sum. */
 int32_t cuda_reduce_check(const bs_coll_call *call, uint32_t n, bs_error *err);
-/* out[..] = the n matrices in[] reduced in this order as the call says; rows x cols. */
+/* out[..] = the n matrices in[] reduced in this order as the call specifies; rows x cols. */
 int32_t cuda_reduce(const cuda_device *device, const bs_coll_call *call, uint64_t rows, uint64_t cols,
                     const cuda_rank_rows *in, uint32_t n_in, const cuda_rank_rows *out, uint32_t n_out,
                     CUstream stream, bs_error *err);
@@ -106,7 +106,7 @@ extern const bs_comm cuda_comm_devlocal, cuda_comm_nccl;
 int32_t cuda_nccl_new(cuda_state *state, const char *wanted, bs_error *err);
 void cuda_nccl_delete(cuda_state *state);
 
-/* What both tables have in common; `wrap` is of each. */
+/* The functions that both tables share; `wrap` differs. */
 int32_t cuda_comm_wrap(cuda_state *cuda, const cuda_comm_kind *kind, const bs_comm *inner, void *inner_state,
                        void **out_state, bs_error *err);
 void cuda_comm_unwrap(void *wrapped);

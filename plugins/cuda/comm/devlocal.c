@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * devlocal.c - ranks that are threads of one process on one device read and write each other's memory:
- * nothing is copied that need not be. A collective has two meetings of the host's threads. Behind the first
- * every rank knows where the others' data lie and its stream waits until theirs are there; behind the second
- * its stream waits until the others' kernels are done with its own. The device never waits for something that
- * is not queued yet, so it cannot hang by a rank that does not come: that is the meeting's deadline. */
+ * devlocal.c - ranks that are threads of one process on one device read and write each other's memory, so no
+ * avoidable copy is made. A collective has two meetings of the host's threads. After the first one every rank
+ * knows the addresses of the others' data, and its stream waits until they are ready. After the second one
+ * its stream waits until the others' kernels have finished with its data. The device never waits for work
+ * that is not queued yet, so a missing rank cannot hang it: only the meeting waits, with a deadline. */
 #include "comm.h"
 
-/* What a rank says of a call; written before the first meeting, read by the others until the second. */
+/* A rank's data for a call; written before the first meeting, read by the others until the second. */
 typedef struct dl_slot {
   CUevent ready, done;
   const char *in;
@@ -15,7 +15,7 @@ typedef struct dl_slot {
   const uint64_t *counts, *recv_counts;
 } dl_slot;
 
-/* The events of a rank's end. They live until the rank's own end closes: others may be behind. */
+/* The events of a rank's end. They exist until the rank's own end closes: others may still use them. */
 typedef struct dl_link {
   struct dl_link *older; /* of the same rank */
   CUevent ready, done;
@@ -56,7 +56,7 @@ static int32_t link_make(const cuda_end *end, dl_link **out, bs_error *err) {
   return BS_OK;
 }
 
-/* What ranks tell each other: all but the slots are the same on every rank where it can be. */
+/* The values that ranks exchange: all except the slots must be the same on every rank. */
 enum { TOLD_STATUS = 0, TOLD_CONTEXT, TOLD_INDEX, TOLD_SLOTS, TOLD_WORDS };
 
 static int32_t verdict(const cuda_end *end, const uint64_t *told, bs_error *err) {
@@ -152,7 +152,7 @@ static int32_t meet(cuda_end *end, const bs_coll_call *call, CUstream stream, bs
   return rc == BS_OK ? cuda_meet(end, call, 0, err) : rc;
 }
 
-/* Behind the others' data. */
+/* Lets the stream wait for the others' data. */
 static int32_t await(const cuda_end *end, CUstream stream, bs_error *err) {
   const dl_link *link = end->link;
   int32_t rc = BS_OK;
@@ -161,7 +161,8 @@ static int32_t await(const cuda_end *end, CUstream stream, bs_error *err) {
   return rc;
 }
 
-/* Also after an error, which is `rc`: the others read and write this rank's memory until here. */
+/* Lets other ranks finish, also after an error, which is `rc`: they read and write this rank's memory until
+ * this call. */
 static int32_t part(cuda_end *end, const bs_coll_call *call, CUstream stream, int32_t rc, bs_error *err) {
   const dl_link *link = end->link;
   bs_error late = {.struct_size = (uint32_t)sizeof late};
@@ -267,7 +268,7 @@ typedef struct dl_note {
   int64_t stride;
 } dl_note;
 
-/* The sender says where its data lie, the receiver takes them and says when it is done. */
+/* The sender publishes the address of its data; the receiver copies them and signals the end. */
 static int32_t send_to(const cuda_end *end, const bs_coll_call *call, CUstream stream, bs_error *err) {
   const bs_comm *inner = end->world->w->inner;
   const dl_link *link = end->link;

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * nccl.c - ranks on devices of their own, by NVIDIA's NCCL: it moves bytes (sends, receives, broadcasts), and
- * our own kernel adds, in rank order, so that the bits are those of every other communicator here and do not
- * depend on the algorithm that NCCL takes for a size or a topology. A small all_reduce sends everything to
- * everybody; a large one sends each rank its share, and the sums back.
+ * nccl.c - ranks on separate devices, by NVIDIA's NCCL. NCCL moves bytes (sends, receives, broadcasts), and
+ * this plugin's kernel adds in rank order. So the bits are those of every other communicator here and do not
+ * depend on the algorithm that NCCL takes for a size or a topology. In a small all_reduce every rank sends
+ * all data to all others; in a large one each rank gets its share, and the sums go back.
  *
- * The ranks meet on the host by the inner communicator before anything is queued, so that a rank that is late
- * or makes another call is told as everywhere. What hangs behind that, on the devices, is ended by whoever
- * waits for the stream (look): NCCL's errors are asked for there, and the call's deadline counts. Then the
- * device is lost and nothing is cleaned up: NCCL's own abort hangs too, and the end of the processes is the
- * sure one. */
+ * The ranks meet on the host by the inner communicator before work is queued, so a late rank or a different
+ * call is reported as usual. A later hang on the devices is ended by the thread that waits for the stream
+ * (look): it asks NCCL for errors and checks the call's deadline. Then the device is lost and nothing is
+ * cleaned up: NCCL's own abort hangs too, and only the end of the processes is certain. */
 #include <time.h>
 
 #include "../inner.h"
@@ -29,7 +28,7 @@ typedef struct nc_link {
   cuda_end *end;
   struct nc_link *next; /* of the same rank */
   nccl_comm comm;
-  CUevent last;       /* behind what was queued last */
+  CUevent last;       /* recorded after the work that was queued last */
   CUstream stream;    /* of that */
   int64_t until_ns;   /* atomic: its deadline; 0: nothing was queued yet */
   int64_t timeout_ns; /* atomic */
@@ -94,7 +93,7 @@ static int32_t look_at(nc_link *link, bs_error *err) {
   return late(end, text, __atomic_load_n(&link->timeout_ns, __ATOMIC_RELAXED), err);
 }
 
-/* Asked by whoever waits for the device. */
+/* Called by the thread that waits for the device. */
 static int32_t look(void *arg, bs_error *err) {
   cuda_end *root = arg;
   nc_link *first = root->link;
@@ -267,7 +266,7 @@ typedef struct nc_work {
   const char *what;
 } nc_work;
 
-/* What this rank sends to another and gets from it. */
+/* The data that this rank sends to another and receives from it. */
 typedef struct nc_leg {
   const void *from;
   void *to;
@@ -294,7 +293,7 @@ static int dense(uint64_t rows, uint64_t cols, int64_t stride) {
   return rows <= 1 || cols == 0 || stride == (int64_t)cols;
 }
 
-/* A part of the input as bytes one behind the other: where it lies, or copied. */
+/* A part of the input as contiguous bytes: in place, or copied. */
 static int32_t pack(const nc_work *w, cuda_rank_rows from, uint64_t rows, uint64_t cols, const void **out,
                     bs_error *err) {
   cuda_rank_rows to = {NULL, (int64_t)cols};
@@ -305,7 +304,7 @@ static int32_t pack(const nc_work *w, cuda_rank_rows from, uint64_t rows, uint64
   return rc == BS_OK ? cuda_move(w->end->device, &w->in, rows, cols, from, to, w->stream, err) : rc;
 }
 
-/* What NCCL was given of this call is on the device: after an error nobody knows when it ends. */
+/* NCCL's work for this call is on the device: after an error its end is unknown. */
 static int32_t queued(const nc_work *w, int result, bs_error *err) {
   bs_error why = {.struct_size = (uint32_t)sizeof why};
   const int32_t rc = settle(w->link, result, w->what, w->call->timeout_ns, &why);
@@ -343,7 +342,7 @@ static cuda_rank_rows out_at(const nc_work *w, uint64_t row, uint64_t col) {
   return cuda_rows_at(w->call->out, w->call->out_stride, w->call->dtype_out, row, col);
 }
 
-/* Where rows x cols of dtype `of` are received for `at` of the output: there, or in a chunk. */
+/* The place to receive rows x cols of dtype `of` for `at` of the output: there, or in a chunk. */
 static int32_t landing(const nc_work *w, cuda_rank_rows at, uint64_t rows, uint64_t cols, uint32_t of,
                        void **out, bs_error *err) {
   *out = at.data;
@@ -351,7 +350,7 @@ static int32_t landing(const nc_work *w, cuda_rank_rows at, uint64_t rows, uint6
   return chunk(w, rows * cols * BS_DTYPE_BYTES(of), out, err);
 }
 
-/* From the landing to its place. */
+/* Moves received data from the landing to their place. */
 static int32_t unpack(const nc_work *w, const bs_coll_call *as, void *from, cuda_rank_rows to, uint64_t rows,
                       uint64_t cols, bs_error *err) {
   const cuda_rank_rows at = {from, (int64_t)cols};
@@ -436,7 +435,7 @@ static int32_t broadcast(const nc_work *w, bs_error *err) {
   return unpack(w, c, to, out_at(w, 0, 0), c->rows, c->count, err);
 }
 
-/* What every rank gets of the sum: each sends the part of every other, and gets theirs of `mine`. */
+/* Gives every rank its part of the sum: each sends the parts of the others, and gets theirs of `mine`. */
 static int32_t collect(const nc_work *w, const cuda_part *parts, const cuda_part *mine, cuda_rank_rows *in,
                        bs_error *err) {
   const uint32_t n = w->end->n, me = w->end->me, size = BS_DTYPE_BYTES(w->call->dtype_in);

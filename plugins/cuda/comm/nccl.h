@@ -1,27 +1,28 @@
 /* SPDX-License-Identifier: MIT
- * nccl.h - what we use of NCCL's interface (nccl.h of NVIDIA, 2.18 and later), declared here so that neither
- * its header nor the CUDA runtime's are needed to build; the library is opened at run time. */
+ * nccl.h - the used part of NCCL's interface (nccl.h of NVIDIA, 2.18 and later), declared here so that the
+ * build needs neither its header nor the CUDA runtime's; the library is opened at run time. */
 #ifndef BS_PLUGIN_CUDA_NCCL_H
 #define BS_PLUGIN_CUDA_NCCL_H
 #include <limits.h>
 
 #include "../cuda.h"
 
-/* 2.23.4: between ranks of one process older ones read a peer's buffers without asking whether they may be,
- * and memory of a pool may not. 2.30.0. The configuration is 2.18.1's, which all of these take. */
+/* 2.23.4: older ones read a peer's buffers between ranks of one process without checking that this is
+ * allowed, and memory of a pool does not allow it. 2.30.0. The configuration is that of 2.18.1, which all of
+ * these accept. */
 enum { NCCL_OLDEST = 22304, NCCL_SHARES_DEVICES = 23000, NCCL_CONFIG_VERSION = 21801 };
 enum {
   NCCL_SUCCESS = 0,
   NCCL_INVALID_USAGE = 5,
   NCCL_IN_PROGRESS = 7,
 };
-enum { NCCL_INT8 = 0 }; /* ncclDataType_t: bytes are all that we send */
+enum { NCCL_INT8 = 0 }; /* ncclDataType_t: only bytes are sent */
 
 typedef struct ncclComm *nccl_comm;
 typedef struct nccl_id {
   char bytes[128];
 } nccl_id;
-/* ncclConfig_t as 2.18 has it: a library takes what `size` says, and its own defaults for the rest. */
+/* ncclConfig_t of 2.18: a library reads `size` bytes, and uses its own defaults for the rest. */
 typedef struct nccl_config {
   size_t size;
   unsigned int magic, version;
@@ -54,11 +55,11 @@ typedef struct cuda_nccl {
   int32_t tried;
   int32_t version; /* 22809 */
   nccl_functions call;
-  bs_error why; /* why not, told again to whoever asks again */
+  bs_error why; /* why it is not available; repeated for later requests */
 } cuda_nccl;
 
 /* Once; any thread. BS_UNAVAILABLE with the reason and a hint. */
 int32_t cuda_nccl_open(cuda_state *state, bs_error *err);
-/* Fill err from what `what` returned, with the library's own words. NCCL_SUCCESS, NCCL_IN_PROGRESS: BS_OK. */
+/* Fills err from a result of `what`, with the library's message. NCCL_SUCCESS, NCCL_IN_PROGRESS: BS_OK. */
 int32_t cuda_nccl_check(const cuda_nccl *nccl, nccl_comm comm, int result, const char *what, bs_error *err);
 #endif

@@ -46,7 +46,7 @@ int32_t cuda_reduce_check(const bs_coll_call *call, uint32_t n, bs_error *err) {
   return BS_OK;
 }
 
-/* 1 when all rows lie one behind the other. */
+/* 1 if all rows are contiguous. */
 static int dense(const cuda_rank_rows *rows, uint32_t n, uint64_t cols) {
   for (uint32_t r = 0; r < n; r++)
     if (rows[r].row != (int64_t)cols) return 0;

@@ -174,7 +174,7 @@ int32_t cuda_comm_bind(void *opaque, const bs_comm_device *device, const char **
 
 /* ---- meetings --------------------------------------------------------------------------------- */
 
-/* What the call is, for who misses it. Kept: a call site is used over and over. */
+/* The description of the call, for errors. It is kept: a call site is used repeatedly. */
 const char *cuda_site(cuda_end *end, const bs_coll_call *call, uint64_t *out_key) {
   uint64_t key = call->fingerprint + (call->kind + 1u) * UINT64_C(0x9e3779b97f4a7c15);
   key ^= call->rows * UINT64_C(0xc2b2ae3d27d4eb4f);
@@ -242,7 +242,7 @@ bs_coll_call cuda_host_call(const bs_coll_call *call, uint32_t kind, const void 
 
 /* ---- collectives ------------------------------------------------------------------------------ */
 
-/* Of device memory: ours; of host memory, and where there is no data: the inner one's. */
+/* Device memory: this plugin's collective; host memory, or no data: the inner one's. */
 static int32_t pass(void *comm, const bs_coll_call *call, coll_fn inner, bs_error *err) {
   cuda_end *end = comm;
   if ((call->flags & BS_COLL_DEVICE) == 0) return inner(end->inner, call, err);
@@ -283,7 +283,7 @@ int32_t cuda_comm_barrier(void *comm, const bs_coll_call *call, bs_error *err) {
   return pass(comm, call, inner_of(comm)->barrier, err);
 }
 
-/* Of host memory alone: the inner one's. */
+/* Only for host memory, by the inner one. */
 int32_t cuda_comm_exchange(void *comm, const bs_coll_call *const *calls, uint32_t ncalls, bs_error *err) {
   cuda_end *end = comm;
   for (uint32_t i = 0; i < ncalls; i++)

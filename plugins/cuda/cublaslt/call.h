@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * call.h - one product as cuBLASLt is asked for it, and the ask. Its matrices are column-major: what lies row
- * after row here is its transpose there, so that Y = X W^T becomes Y^T = W X^T without moving anything. */
+ * call.h - the description of one product for cuBLASLt, and the call. Its matrices are column-major: a
+ * row-major matrix here is its transpose there, so that Y = X W^T becomes Y^T = W X^T without moving data. */
 #ifndef BS_PLUGIN_CUDA_CUBLASLT_CALL_H
 #define BS_PLUGIN_CUDA_CUBLASLT_CALL_H
 #include "library.h"
 
-/* D[m,n] = op(A)[m,k] op(B)[k,n] (+ C), column after column. A key of choices too: made of zeros, compared by
- * its bytes. */
+/* D[m,n] = op(A)[m,k] op(B)[k,n] (+ C), column-major. Also a key of choices: zero-filled, compared by its
+ * bytes. */
 typedef struct cuda_lt_shape {
   int64_t m, n, k;
   int64_t lda, ldb, ldc, ldd; /* elements from a stored column to the next */
@@ -41,7 +41,7 @@ uint32_t cuda_lt_align(uint64_t x, uint64_t y);
 /* Descriptors on the caller's stack. bias: the pointer, or one as aligned as it will be. */
 cublasStatus_t cuda_lt_describe(const cuda_lt *lt, const cuda_lt_shape *shape, const void *bias,
                                 cuda_lt_descs *out_descs);
-/* Queue the product: allocates and locks nothing of ours. */
+/* Queues the product: allocates no memory and takes no lock of this plugin. */
 cublasStatus_t cuda_lt_multiply(const cuda_lt *lt, cublasLtHandle_t handle, const cuda_lt_shape *shape,
                                 const cublasLtMatmulAlgo_t *algo, const cuda_lt_operands *operands,
                                 CUstream stream);

@@ -16,7 +16,7 @@ static cublasStatus_t set(const cuda_lt *lt, cublasLtMatmulPreferenceOpaque_t *p
   return lt->call.preference_set(p, attribute, value, bytes);
 }
 
-/* Which ways of multiplying may serve: f32 is never made of tf32's or 16-bit pieces. */
+/* The allowed ways of multiplying: f32 is never emulated by tf32 or 16-bit pieces. */
 static uint64_t allowed(const cuda_lt_shape *s) {
   const uint64_t pieces = CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_TF32 | CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_16F |
                           CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_16BF;
@@ -52,7 +52,7 @@ static int32_t none(const cuda_lt_shape *s, bs_error *err) {
   return bs_fail_hint(err, "--set plugins.cuda.cublaslt=off does without it");
 }
 
-/* At most CANDIDATES, the one they think best first. */
+/* Asks for at most CANDIDATES algorithms, the one with the best estimate first. */
 static int32_t ask(const cuda_lt *lt, cublasLtHandle_t handle, const cuda_lt_shape *s, cuda_lt_algo *out,
                    int *out_count, bs_error *err) {
   /* Not looked at there but for its alignment. */
@@ -98,7 +98,7 @@ static sizes sizes_of(const cuda_lt_shape *s) {
                  out * cuda_lt_bytes(s->d), (uint64_t)s->m * 8};
 }
 
-/* What one algorithm is timed with. */
+/* The data for timing one algorithm. */
 typedef struct trial {
   const cuda_lt *lt;
   cublasLtHandle_t handle;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * choose.h - which algorithm of cuBLASLt makes a product: what its heuristics name first, or, with tuning,
- * the fastest of what they name, timed once and kept. */
+ * choose.h - chooses the algorithm of cuBLASLt for a product: the first one of its heuristics, or, with
+ * tuning, the fastest of those, timed once and kept. */
 #ifndef BS_PLUGIN_CUDA_CUBLASLT_CHOOSE_H
 #define BS_PLUGIN_CUDA_CUBLASLT_CHOOSE_H
 #include "../ops/ops.h"
@@ -20,9 +20,9 @@ struct cuda_lt_choice {
   cuda_lt_algo algo;
 };
 
-/* The algorithm for a product. `weight` NULL, or what A points to: it is read as it is. BS_UNSUPPORTED where
- * the heuristics name none. Callable by any rank; others wait while one is timing, so that ranks of one
- * process on equal devices get the same. */
+/* Finds the algorithm for a product. `weight` is NULL, or the data of A, which is read in place.
+ * BS_UNSUPPORTED: the heuristics have none. Any rank may call it; others wait while one is timing, so that
+ * ranks of one process on equal devices get the same. */
 int32_t cuda_lt_choose(const bs_exec *exec, cublasLtHandle_t handle, const cuda_lt_shape *shape,
                        const void *weight, cuda_lt_algo *out_algo, bs_error *err);
 #endif

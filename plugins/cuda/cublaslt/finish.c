@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * finish.c - what cuBLASLt's epilogues do not do for a product, or do otherwise: activations, a bias of
- * another dtype than Y's (methods keep theirs in f32) or where it would round twice, a residual of another
- * dtype, a Y in fp8. The product is summed into f32, and a kernel of ours goes over it once: with few tokens
- * the sums are small beside the weight. */
+ * finish.c - parts of a product that cuBLASLt's epilogues lack or compute differently: activations, a bias of
+ * another dtype than Y's (methods keep theirs in f32) or one that would be rounded twice, a residual of
+ * another dtype, a Y in fp8. The product is summed into f32, and one kernel of this plugin processes it: with
+ * few tokens the sums are small compared with the weight. */
 #include "../ops/finish_product_body.h"
 #include "../ops/ops.h"
 #include "product.h"

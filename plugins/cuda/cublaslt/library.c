@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * library.c - finds and opens cuBLASLt: the parameter cublaslt, then vendor/ beside the plugin's folder, then
- * the system's. The library stays in the process: it has loaded kernels into contexts. */
+ * library.c - finds and opens cuBLASLt: the parameter cublaslt, then vendor/ next to the plugin's folder,
+ * then the system's. The library stays in the process: it has loaded kernels into contexts. */
 #include "library.h"
 
 #include <dlfcn.h>
@@ -60,7 +60,8 @@ void cuda_lt_delete(cuda_state *state) {
 
 /* ---- opening ---------------------------------------------------------------------------------- */
 
-/* vendor/NAME beside the folder of this plugin's own file; built into a program it is that program's. */
+/* vendor/NAME next to the folder of this plugin's own file; if it is built into a program, next to that
+ * program's folder. */
 static void beside_plugin(const char *name, char *out_path, size_t size) {
   static const char anchor = 0;
   Dl_info info;
@@ -77,12 +78,12 @@ static void *try_path(const char *path, cuda_lt *lt) {
   void *library = path[0] != '\0' ? dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE) : NULL;
   if (library != NULL || path[0] == '\0') return library;
   const char *why = dlerror();
-  snprintf(lt->text, sizeof lt->text, "cuBLASLt is not to be had: %.120s", why != NULL ? why : path);
+  snprintf(lt->text, sizeof lt->text, "cuBLASLt is not available: %.120s", why != NULL ? why : path);
   return NULL;
 }
 
-/* Of CUDA's majors the newest that the driver starts: a later one than its own it does not (NVIDIA's minor
- * version compatibility). */
+/* Opens the newest CUDA major version that the driver supports: a driver starts no later major than its own
+ * (NVIDIA's minor version compatibility). */
 static void *find_library(cuda_lt *lt) {
   static const struct {
     const char *name;

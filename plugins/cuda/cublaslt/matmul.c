@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * matmul.c - Y = act(X W^T + bias) + residual by cuBLASLt. Column after column Y is Y^T [N,B], X is X^T [K,B]
- * and W is W^T [K,N], which is turned: both are read along K. A bias is its epilogue, and a residual is its
- * C, where no activation lies between. What it has no such row for is summed into f32, and finished by a
- * kernel of ours (finish.c): every activation among it. */
+ * matmul.c - Y = act(X W^T + bias) + residual by cuBLASLt. In column-major order Y is Y^T [N,B], X is X^T
+ * [K,B] and W is W^T [K,N], which is transposed: both are read along K. A bias is its epilogue, and a
+ * residual is its C, unless an activation comes between them. If its table has no such form, it sums into
+ * f32, and a kernel of this plugin finishes (finish.c): so for every activation. */
 #include "product.h"
 
 #include "../ops/products.h"
@@ -25,8 +25,8 @@ static int bias_ok(const bs_op_query *q, const cuda_lt_shape *s, bs_op_answer *o
   return 0;
 }
 
-/* Seen on an H200 by cuBLASLt 13: its relu makes 0 of NaN, and a bias of 16 bits is added behind the rounding
- * of the product to Y's dtype, at least where rows of Y begin off 16 bytes. */
+/* Seen on an H200 by cuBLASLt 13: its relu makes 0 of NaN, and a bias of 16 bits is added after the rounding
+ * of the product to Y's dtype, at least if rows of Y are not aligned to 16 bytes. */
 static int epilogue_ok(const bs_op_query *q, cuda_lt_shape *s, bs_op_answer *out) {
   const int integers = s->compute == CUBLAS_COMPUTE_32I;
   if (q->activation != BS_ACT_NONE) {
@@ -117,7 +117,7 @@ static int sums_ok(cuda_state *state, const bs_op_query *q, cuda_lt_ask *ask) {
   return cuda_lt_sizes(s, &why) && cuda_lt_aligned(s, &why) && cuda_lt_sums_fit(q, s, &why);
 }
 
-/* 0: `out` says why not all of it, where its sums are none of ours either. */
+/* 0: `out` has the reason, if this plugin's own sums do not serve either. */
 static int ask_of(cuda_state *state, const bs_op_query *q, cuda_lt_ask *ask, bs_op_answer *out) {
   return cuda_lt_ready(state, q, out) && (whole_ok(state, q, ask, out) || sums_ok(state, q, ask));
 }
@@ -134,7 +134,9 @@ static int32_t answer_finished(const bs_op_query *q, const cuda_lt_ask *ask, bs_
 static int32_t supports(void *state, const bs_op_query *q, bs_op_answer *out_answer) {
   cuda_lt_ask ask;
   const int32_t rc = cuda_matmul_supports(state, q, out_answer);
-  if (rc != BS_OK || out_answer->level == BS_LEVEL_NO) return rc; /* shapes and dtypes that nobody takes */
+  if (rc != BS_OK || out_answer->level == BS_LEVEL_NO)
+    return rc; /* shapes and dtypes that no implementation
+                * serves */
   if (!ask_of(state, q, &ask, out_answer)) return BS_OK;
   return ask.finished ? answer_finished(q, &ask, out_answer) : cuda_lt_yes(q, &ask.shape, out_answer);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * matmul_dx.c - dX = dY W by cuBLASLt over matmul's packed weight: column after column dX^T [K,B] is
- * W^T [K,N], as it lies, times dY^T [N,B]. Listed columns of a full dX are scattered behind it. */
+ * matmul_dx.c - dX = dY W by cuBLASLt over matmul's packed weight: in column-major order dX^T [K,B] is W^T
+ * [K,N], in place, times dY^T [N,B]. A kernel then scatters listed columns of a full dX. */
 #include "../ops/products.h"
 #include "product.h"
 

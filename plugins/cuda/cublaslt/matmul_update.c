@@ -59,7 +59,7 @@ static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *q, v
   return BS_OK;
 }
 
-/* alpha as f64, beside beta. */
+/* Widens alpha to f64 and stores it next to beta. */
 static int32_t widen(const cuda_lt_plan *plan, const bs_tensor *alpha, CUstream stream, bs_error *err) {
   const cuda_view from = cuda_view_of(alpha);
   cuda_view to = from;

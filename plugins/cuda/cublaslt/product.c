@@ -28,7 +28,7 @@ static int dense(const bs_tensor_desc *d) {
 
 int cuda_lt_matrix_of(const bs_op_query *q, uint32_t i, int picked, cuda_lt_matrix *out, int *out_list,
                       bs_op_answer *answer) {
-  enum { ALONE = 16 }; /* a single row's line is nobody's: one that every alignment likes */
+  enum { ALONE = 16 }; /* a single row has no stride: take one that suits every alignment */
   const bs_tensor_desc *d = q->args[i];
   const bs_partition *p = picked && (q->flags & BS_QUERY_X_FULL) ? q->partition : NULL;
   const uint64_t size = BS_DTYPE_BYTES(d->dtype);
@@ -58,7 +58,7 @@ typedef struct row {
   uint32_t in, out; /* enum bs_dtype */
   uint32_t a, d, bias, compute, scale;
 } row;
-/* Of both operands alike. */
+/* The dtypes of products whose operands have the same one. */
 static const row rows[] = {
     {BS_F64, BS_F64, CUDA_R_64F, CUDA_R_64F, CUDA_R_64F, CUBLAS_COMPUTE_64F, CUDA_R_64F},
     {BS_F32, BS_F32, CUDA_R_32F, CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F, CUDA_R_32F},
@@ -188,7 +188,7 @@ int32_t cuda_lt_yes(const bs_op_query *q, const cuda_lt_shape *s, bs_op_answer *
                      "algorithm by its heuristics; pointers off 16 bytes: our own tiles");
 }
 
-/* out says why cuBLASLt does not, `tiles` that our own do. */
+/* out has the reason why cuBLASLt does not serve, `tiles` the answer of this plugin's own tiles. */
 int32_t cuda_lt_emulated(const cuda_state *state, const bs_op_answer *tiles, bs_op_answer *out) {
   enum { SCORE = 50, WHY = 120 };
   char text[sizeof out->text];
@@ -245,8 +245,8 @@ static int32_t prepare_algorithm(cuda_lt_plan *plan, bs_error *err) {
                  (unsigned long long)plan->algo.workspace);
 }
 
-/* A shape that the library's tables allow and its heuristics have no algorithm for is multiplied by our own
- * tiles; the record names them with the reason. Every other error ends the preparation. */
+/* If the library's tables allow a shape but its heuristics have no algorithm, this plugin's own tiles
+ * multiply; the record names them with the reason. Every other error ends the preparation. */
 static int32_t prepare_or_leave(cuda_lt_plan *plan, bs_error *err) {
   const bs_exec *exec = plan->plan.exec;
   bs_error why = {.struct_size = (uint32_t)sizeof why};

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * scaled_matmul.c - a product of fp8 matrices with one scale a row of each, by cuBLASLt: unscaled, summed
- * into f32, and a kernel of ours multiplies by the scales of rows and columns and adds what else there is. So
- * it needs no more of the library than products of fp8. Scales of blocks go to our own kernel: the library
- * has them on Hopper alone since CUDA 12.9, and how it wants their tensors to lie could not be tried. */
+ * scaled_matmul.c - a product of fp8 matrices with one scale a row of each, by cuBLASLt. The library sums
+ * without scales into f32; a kernel of this plugin multiplies by the scales of rows and columns and adds the
+ * other terms. So it only needs the library's products of fp8. Scales of blocks use this plugin's own kernel:
+ * the library has them only on Hopper and since CUDA 12.9, and the layout of their tensors could not be
+ * tested. */
 #include "../ops/dequantize_product_body.h"
 #include "product.h"
 

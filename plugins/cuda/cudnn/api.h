@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * api.h - what we call of NVIDIA's cuDNN 9 (its backend API), declared here: the toolkit does not carry its
- * header. tests/cuda/cudnn_header.h holds it against that where there is one. */
+ * api.h - the used part of NVIDIA's cuDNN 9 (its backend API), declared here because the toolkit has no
+ * header for it. tests/cuda/cudnn_header.h compares it with that header if there is one. */
 #ifndef BS_PLUGIN_CUDA_CUDNN_API_H
 #define BS_PLUGIN_CUDA_CUDNN_API_H
 #include <cuda.h>
@@ -11,7 +11,7 @@ enum cuda_dnn_status {
   DNN_SUCCESS = 0,
   DNN_BAD_PARAM = 2000,
   DNN_NOT_SUPPORTED = 3000,    /* and up to 3999: of a kind */
-  DNN_INTERNAL_ERROR = 4000,   /* and up to 4999: it cannot make or start what was asked */
+  DNN_INTERNAL_ERROR = 4000,   /* and up to 4999: it cannot make or start the operation */
   DNN_EXECUTION_FAILED = 5000, /* and above: the device's work is lost */
 };
 enum cuda_dnn_dtype { DNN_F16 = 2, DNN_F32 = 0, DNN_BF16 = 9 };
@@ -59,7 +59,7 @@ enum cuda_dnn_attribute {
 };
 enum cuda_dnn_mode { DNN_MODE_A = 3 };
 
-/* Handles and descriptors are pointers to what is the library's; enums are passed as int. */
+/* Handles and descriptors are pointers to the library's objects; enums are passed as int. */
 typedef struct cuda_dnn_functions {
   size_t (*version)(void);
   const char *(*error_string)(int status);

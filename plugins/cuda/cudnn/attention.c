@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * attention.c - attention by cuDNN's one-descriptor operation: plain softmax(scale Q K^T) V of bf16 and f16.
- * A plan of the library is for one shape: what a run has less of is done by our own kernels, as what it
- * refuses when it is prepared, and the record says so. A run makes a variant pack of the library's, which
+ * A plan of the library is for one shape. This plugin's own kernels run smaller shapes, and queries that the
+ * library refuses when it is prepared; the record says so. A run makes a variant pack of the library's, which
  * allocates on the host. */
 #include "../ops/attention.h"
 #include "blocklist.h"
@@ -9,7 +9,7 @@
 
 #define NAME "cudnn"
 enum { Q_ID = 1, K_ID, V_ID, O_ID, SCALE_ID, IDS = 5, CONFIGS = 4, MADE = 16, MOST_WIDTH = 128 };
-/* What a plan of the library may want, which is not known before it is made. */
+/* The largest workspace of a plan of the library, which is not known before the plan is made. */
 static const uint64_t most_workspace = UINT64_C(32) << 20;
 
 typedef struct dnn_plan {
@@ -19,7 +19,7 @@ typedef struct dnn_plan {
   void *handle, *execution; /* execution NULL: own alone */
   void *made[MADE];         /* descriptors, in the order that they were made */
   uint32_t n_made;
-  uint32_t refused; /* 1: the library refused a run, and the record has been told */
+  uint32_t refused; /* 1: the library refused a run, and the record has a note */
   void *workspace;
   int64_t S, T, B;
   int64_t strides[4][3]; /* of Q, K, V, Y */
@@ -59,7 +59,7 @@ static int shape_legal(const bs_op_query *q, bs_op_answer *out) {
   return 1;
 }
 
-/* What runs where the library does not, and the bytes that it promises. */
+/* The implementation that runs if the library does not, and the bytes that it promises. */
 static const bs_op_impl *own_of(void *state, const bs_op_query *q, uint64_t *out_workspace) {
   bs_op_answer answer = {.struct_size = (uint32_t)sizeof answer};
   const int mma = cuda_attention.supports(state, q, &answer) == BS_OK && answer.level != BS_LEVEL_NO;
@@ -67,7 +67,7 @@ static const bs_op_impl *own_of(void *state, const bs_op_query *q, uint64_t *out
   return mma ? &cuda_attention : &cuda_attention_rows;
 }
 
-/* Bytes that are left for the library beside `own`. */
+/* Bytes that remain for the library in addition to `own`. */
 static uint64_t room_of(const bs_op_query *q, uint64_t own) {
   if (q->workspace_limit == 0) return most_workspace;
   const uint64_t left = q->workspace_limit > own ? q->workspace_limit - own : 0;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * blocklist.h - what of cuDNN's attention is wrong or missing in which version: one table. */
+ * blocklist.h - a table of features of cuDNN's attention that are wrong or missing, by version. */
 #ifndef BS_PLUGIN_CUDA_CUDNN_BLOCKLIST_H
 #define BS_PLUGIN_CUDA_CUDNN_BLOCKLIST_H
 #include "blockshock/op.h"
 
-/* What a query of attention asks for, a bit each. */
+/* The features that a query of attention requests, a bit each. */
 enum cuda_dnn_feature {
   DNN_CAUSAL = 1u << 0,
   DNN_CAUSAL_LOWER = 1u << 1,
@@ -26,6 +26,6 @@ extern const cuda_dnn_block cuda_dnn_blocklist[];
 extern const uint32_t cuda_dnn_blocked;
 
 uint32_t cuda_dnn_features(const bs_op_query *query);
-/* The first row that meets it, or NULL. */
+/* The first row that applies, or NULL. */
 const cuda_dnn_block *cuda_dnn_block_of(int64_t version, uint32_t dtype, uint32_t features);
 #endif

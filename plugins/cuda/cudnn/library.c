@@ -72,7 +72,7 @@ static void look(cuda_dnn *dnn) {
   void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (library == NULL) {
     const char *why = dlerror();
-    snprintf(dnn->text, sizeof dnn->text, "cuDNN is not to be had: %.120s", why != NULL ? why : path);
+    snprintf(dnn->text, sizeof dnn->text, "cuDNN is not available: %.120s", why != NULL ? why : path);
     return;
   }
   if (!find_symbols(dnn, library)) return;
@@ -97,8 +97,8 @@ const cuda_dnn *cuda_dnn_open(cuda_state *state) {
 
 int32_t cuda_dnn_check(const cuda_dnn *dnn, int status, const char *what, bs_error *err) {
   if (status == DNN_SUCCESS) return BS_OK;
-  /* 1000 to 1999: the library is not whole; 2000: it was asked wrongly; 3000: it has no such thing; 4000: it
-   * failed before the device had work, as where its run-time compiler is missing. */
+  /* 1000 to 1999: the library is incomplete; 2000: the call was wrong; 3000: it does not support this; 4000:
+   * it failed before the device had work, for example without its run-time compiler. */
   const int32_t code = status < DNN_EXECUTION_FAILED ? BS_UNSUPPORTED : BS_RANK_FAILED;
   const char *text = dnn->call.error_string(status);
   (void)bs_fail(err, code, code == BS_UNSUPPORTED ? "BS-CUDA-DNN-UNSUPPORTED" : "BS-CUDA-DNN-FAILED",

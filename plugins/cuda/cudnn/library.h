@@ -21,13 +21,13 @@ typedef struct cuda_dnn {
 /* Opens nothing. `wanted` and the state must live on. */
 int32_t cuda_dnn_new(cuda_state *state, const char *wanted, bs_error *err);
 void cuda_dnn_delete(cuda_state *state);
-/* Opens the library at the first call, then returns what was found; any thread, never NULL. */
+/* Opens the library in the first call, then returns the result; any thread, never NULL. */
 const cuda_dnn *cuda_dnn_open(cuda_state *state);
-/* The device's handle, made in its context by whoever asks first; one rank uses a device. */
+/* The device's handle, which the first caller makes in the device's context; one rank uses a device. */
 int32_t cuda_dnn_handle(cuda_device *device, void **out_handle, bs_error *err);
 void cuda_dnn_close(cuda_device *device);
-/* Fill err from a status of `what`; returns err's code, DNN_SUCCESS: BS_OK. BS_UNSUPPORTED: the library does
- * not do it, and nothing is broken. */
+/* Fills err from a status of `what`; returns err's code, DNN_SUCCESS: BS_OK. BS_UNSUPPORTED: the library does
+ * not support it, and nothing is broken. */
 int32_t cuda_dnn_check(const cuda_dnn *dnn, int status, const char *what, bs_error *err);
 
 extern const bs_op_impl cuda_dnn_attention;

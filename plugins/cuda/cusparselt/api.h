@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * api.h - what we call of NVIDIA's cuSPARSELt (0.7 to 0.10), declared here: no toolkit carries its header.
- * tests/cuda/cusparselt_header.h holds it against that where there is one. */
+ * api.h - the used part of NVIDIA's cuSPARSELt (0.7 to 0.10), declared here because no toolkit has its
+ * header. tests/cuda/cusparselt_header.h compares it with that header if there is one. */
 #ifndef BS_PLUGIN_CUDA_CUSPARSELT_API_H
 #define BS_PLUGIN_CUDA_CUSPARSELT_API_H
 #include <cuda.h>
@@ -45,8 +45,8 @@ enum cuda_splt_matmul { SPLT_MATMUL_RELU = 0 };
 enum cuda_splt_algorithm { SPLT_ALGORITHM_DEFAULT = 0 };
 enum cuda_splt_config { SPLT_CONFIG_ID = 0, SPLT_CONFIG_MAX_ID = 1, SPLT_SPLIT_K = 3 };
 
-/* Handles, descriptors, selections and plans are opaque blocks of the caller's, which stay where they are:
- * each holds addresses of those that it was made from. Enums are passed as int. */
+/* Handles, descriptors, selections and plans are opaque blocks of the caller, which must not move: each holds
+ * addresses of those from which it was made. Enums are passed as int. */
 typedef struct cuda_splt_functions {
   int (*init)(cuda_splt_opaque *handle);
   int (*destroy)(const cuda_splt_opaque *handle);

@@ -2,7 +2,7 @@
  * call.c - a product described to cuSPARSELt, its plan, and the ask; see product.h. */
 #include "product.h"
 
-/* What of a product is made, in that order. */
+/* The parts of a product that have been made, in this order. */
 enum { MADE_A = 1, MADE_B = 2, MADE_C = 4, MADE_ALGORITHM = 8, MADE_PLAN = 16 };
 
 int32_t cuda_splt_describe_weight(const cuda_splt *splt, const cuda_splt_opaque *handle, int64_t rows,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * choose.c - see choose.h. Sums are never split (call.c): how cuSPARSELt adds parts is not told. */
+ * choose.c - see choose.h. Sums are never split (call.c): cuSPARSELt does not document how it adds parts. */
 #include "choose.h"
 
 #include <stdlib.h>
@@ -42,7 +42,7 @@ static int32_t too_large(const cuda_splt_shape *s, uint64_t workspace, bs_error 
 
 /* ---- timing ----------------------------------------------------------------------------------- */
 
-/* What one algorithm is timed with. */
+/* The data for timing one algorithm. */
 typedef struct trial {
   const cuda_splt_product *product;
   const cuda_splt_shape *shape;
@@ -80,7 +80,7 @@ static int32_t try_plan(cuda_splt_product *p, const cuda_splt_shape *s, int32_t 
   return rc;
 }
 
-/* The algorithm's time, with a workspace of its own. */
+/* The algorithm's time, with a separate workspace. */
 static int32_t time_one(cuda_stage *st, trial *t, uint64_t workspace, float *out_ms, bs_error *err) {
   const bs_exec *exec = st->exec;
   t->operands.workspace = workspace > 0 ? exec->alloc(exec->ctx, workspace) : NULL;
@@ -123,7 +123,7 @@ static int worth_timing(const cuda_splt *splt, const cuda_device *device, const 
   return splt->tune && !s->fixed && x_bytes(s) + y_bytes(s) <= device->memory / 8;
 }
 
-/* Without scratch the library's own choice serves. */
+/* Without scratch memory the library's own choice is used. */
 static int32_t fastest(const bs_exec *exec, cuda_splt_product *p, const cuda_splt_shape *s,
                        const void *weight, cuda_splt_choice *choice, bs_error *err) {
   bs_error why = {.struct_size = (uint32_t)sizeof why};
@@ -139,7 +139,7 @@ static int32_t fastest(const bs_exec *exec, cuda_splt_product *p, const cuda_spl
   return rc;
 }
 
-/* The library's own choice is told by its number, so that one plan can follow another. */
+/* The number of the library's own choice is recorded, so that one plan can follow another. */
 static int32_t choose(const bs_exec *exec, cuda_splt_product *p, const cuda_splt_shape *s, const void *weight,
                       cuda_splt_choice *choice, bs_error *err) {
   int32_t rc = cuda_splt_check(

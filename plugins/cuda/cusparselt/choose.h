@@ -14,8 +14,9 @@ struct cuda_splt_choice {
   uint32_t reserved;
 };
 
-/* Choose, and leave the product with a plan. Callable by any rank; others wait while one is timing, so that
- * ranks of one process on equal devices get the same. `weight` is compressed, and is read as it is. */
+/* Chooses an algorithm, and leaves the product with a plan. Any rank may call it; others wait while one is
+ * timing, so that ranks of one process on equal devices get the same. `weight` is compressed, and is only
+ * read. */
 int32_t cuda_splt_choose(const bs_exec *exec, cuda_splt_product *product, const cuda_splt_shape *shape,
                          const void *weight, uint64_t *out_workspace, bs_error *err);
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * library.c - finds and opens cuSPARSELt: the parameter cusparselt, then vendor/ beside the plugin's folder,
+ * library.c - finds and opens cuSPARSELt: the parameter cusparselt, then vendor/ next to the plugin's folder,
  * then the system's. The library stays in the process: it has loaded kernels into contexts. */
 #include "library.h"
 
@@ -70,7 +70,8 @@ void cuda_splt_delete(cuda_state *state) {
 
 static const char file_name[] = "libcusparseLt.so.0";
 
-/* vendor/ beside the folder of this plugin's own file; built into a program it is that program's. */
+/* vendor/ next to the folder of this plugin's own file; if it is built into a program, next to that program's
+ * folder. */
 static void beside_plugin(char *out_path, size_t size) {
   Dl_info info;
   out_path[0] = '\0';
@@ -86,7 +87,7 @@ static void *try_path(const char *path, cuda_splt *splt) {
   void *library = path[0] != '\0' ? dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE) : NULL;
   if (library != NULL || path[0] == '\0') return library;
   const char *why = dlerror();
-  snprintf(splt->text, sizeof splt->text, "cuSPARSELt is not to be had: %.120s", why != NULL ? why : path);
+  snprintf(splt->text, sizeof splt->text, "cuSPARSELt is not available: %.120s", why != NULL ? why : path);
   return NULL;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * library.h - cuSPARSELt as the plugin found it: never linked, opened when a product of 2:4 weights first
- * could use it; its functions in one table, why there is none, and the algorithms that were chosen. */
+ * library.h - cuSPARSELt as the plugin found it. It is never linked, but opened when a product of 2:4 weights
+ * first could use it. It has a table of its functions, the reason if it is missing, and the algorithms that
+ * were chosen. */
 #ifndef BS_PLUGIN_CUDA_CUSPARSELT_LIBRARY_H
 #define BS_PLUGIN_CUDA_CUSPARSELT_LIBRARY_H
 #include <pthread.h>
@@ -30,18 +31,18 @@ typedef struct cuda_splt {
 /* Opens nothing. `wanted` and the state must live on. */
 int32_t cuda_splt_new(cuda_state *state, const char *wanted, int tune, int zeros, bs_error *err);
 void cuda_splt_delete(cuda_state *state);
-/* Opens the library at the first call, then returns what was found; any thread, never NULL. */
+/* Opens the library in the first call, then returns the result; any thread, never NULL. */
 const cuda_splt *cuda_splt_open(cuda_state *state);
-/* The device's handle, made in its context by whoever asks first. */
+/* The device's handle, which the first caller makes in the device's context. */
 int32_t cuda_splt_handle(cuda_device *device, const cuda_splt_opaque **out_handle, bs_error *err);
 /* The end of the device's handle, if it has one. */
 void cuda_splt_close(cuda_device *device);
-/* Fill err from a status of `what`; returns err's code, SPLT_SUCCESS: BS_OK. */
+/* Fills err from a status of `what`; returns err's code, SPLT_SUCCESS: BS_OK. */
 int32_t cuda_splt_check(const cuda_splt *splt, int status, const char *what, bs_error *err);
-/* The library does not make this product, which our own tiles do, and nothing is broken: what it takes is
- * told by no table of its own. */
+/* The library does not serve this product, but this plugin's own tiles do, and nothing is broken: no table of
+ * the library lists the products that it serves. */
 int cuda_splt_refuses(int status);
 int cuda_splt_refused(const bs_error *err);
-/* What then runs, with the library's words, into the record. */
+/* Notes in the record what runs instead, with the library's message. */
 void cuda_splt_note(const bs_exec *exec, const bs_error *err);
 #endif

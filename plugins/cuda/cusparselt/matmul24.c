@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * matmul24.c - Y = act(X W^T) + residual of a 2:4 weight by cuSPARSELt, on sparse tensor cores. Its plans
- * are for one B: fewer rows than prepared, and pointers off 16 bytes, are our own tiles'. Weights that it has
- * packed have no backward pass: each step would compress them anew. */
+ * matmul24.c - Y = act(X W^T) + residual of a 2:4 weight by cuSPARSELt, on sparse tensor cores. Its plans are
+ * for one B: fewer rows than prepared, or pointers that are not aligned to 16 bytes, use this plugin's own
+ * tiles. Weights that it has packed have no backward pass: each step would compress them again. */
 #include "choose.h"
 
 typedef struct splt_plan {
@@ -21,15 +21,17 @@ static uint32_t tolerance_of(const cuda_splt_shape *s) {
   return s->in == SPLT_R_8F_E4M3 || s->in == SPLT_R_8F_E5M2 ? BS_TOL_ACC_LOW : BS_TOL_ACC_F32;
 }
 
-/* A weight is shared by plans of every B and every X: what cuSPARSELt does not multiply, our own tiles do,
- * and the answer says so. */
+/* Plans of every B and every X share a weight: products that cuSPARSELt does not serve use this plugin's own
+ * tiles, and the answer says so. */
 static int32_t supports(void *state, const bs_op_query *q, bs_op_answer *out) {
   enum { SCORE = 800, EMULATED = 50, WHY = 120 };
   cuda_splt_shape s;
   char text[sizeof out->text];
   uint64_t offset = 0;
   const int32_t rc = cuda_matmul24.supports(state, q, out);
-  if (rc != BS_OK || out->level == BS_LEVEL_NO) return rc; /* shapes and dtypes that nobody takes */
+  if (rc != BS_OK || out->level == BS_LEVEL_NO)
+    return rc; /* shapes and dtypes that no implementation
+                * serves */
   const uint32_t tolerance = out->tolerance;
   if (!cuda_splt_weight_legal(state, q, out)) return BS_OK;
   if (cuda_splt_product_legal(q, &s, &offset, out))

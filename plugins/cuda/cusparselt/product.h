@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * product.h - matmul24 by cuSPARSELt: what it serves, and one product as it is asked for it. Its D[m,n] =
- * A[m,k] B[n,k]^T is Y^T: A is the weight, B is X, both row after row, and D lies column after column, as Y
- * does. */
+ * product.h - matmul24 by cuSPARSELt: the products that it serves, and the description of one product. Its
+ * D[m,n] = A[m,k] B[n,k]^T is Y^T: A is the weight, B is X, both row-major, and D is column-major, which is Y
+ * in row-major order. */
 #ifndef BS_PLUGIN_CUDA_CUSPARSELT_PRODUCT_H
 #define BS_PLUGIN_CUDA_CUSPARSELT_PRODUCT_H
 #include "../ops/ops.h"
@@ -10,7 +10,7 @@
 #define CUDA_SPLT "cusparselt"
 #define CUDA_SPLT_ALIGN 16u /* bytes that every matrix and every row begins on */
 
-/* A key of choices too: made of zeros, compared by its bytes. */
+/* Also a key of choices: zero-filled, compared by its bytes. */
 typedef struct cuda_splt_shape {
   int64_t m, n, k;
   int64_t ldb, ldc, ldd; /* elements from a row of X, of the residual, of Y to the next; the weight's: k */
@@ -25,10 +25,10 @@ typedef struct cuda_splt_shape {
 /* legal.c. Whether cuSPARSELt is there and has the weight's type on this device: 0 and a NO with the reason.
  */
 int cuda_splt_weight_legal(cuda_state *state, const bs_op_query *query, bs_op_answer *out_answer);
-/* Whether it compresses one of such sizes, and as what. */
+/* Whether it compresses a weight of such sizes, and as which type. */
 int cuda_splt_compresses(uint32_t dtype, int64_t rows, int64_t cols, int32_t *out_type);
-/* The product of a query whose weight is legal, and the bytes from X's data to its first column that counts.
- * 0 and a NO with the reason where cuSPARSELt does not make it. */
+/* The product of a query whose weight is legal, and the bytes from X's data to its first valid column. 0 and
+ * a NO with the reason if cuSPARSELt does not serve it. */
 int cuda_splt_product_legal(const bs_op_query *query, cuda_splt_shape *out_shape, uint64_t *out_offset,
                             bs_op_answer *out_answer);
 
@@ -44,7 +44,7 @@ typedef struct cuda_splt_product {
 /* call.c */
 int32_t cuda_splt_describe_weight(const cuda_splt *splt, const cuda_splt_opaque *handle, int64_t rows,
                                   int64_t cols, int32_t type, cuda_splt_opaque *out_matrix, bs_error *err);
-/* Everything but the plan. On failure nothing is left; else cuda_splt_product_end. */
+/* Makes everything except the plan. On failure nothing stays; else call cuda_splt_product_end. */
 int32_t cuda_splt_product_begin(const cuda_splt *splt, const cuda_splt_opaque *handle,
                                 const cuda_splt_shape *shape, cuda_splt_product *out_product, bs_error *err);
 /* The plan by algorithm `id`. Once more: the one before ends. */
@@ -57,12 +57,12 @@ typedef struct cuda_splt_operands {
   const void *x, *residual;
   void *y, *workspace;
 } cuda_splt_operands;
-/* Queue the product; a status. Allocates and locks nothing of ours. */
+/* Queues the product; returns a status. Allocates no memory and takes no lock of this plugin. */
 int cuda_splt_multiply(const cuda_splt_product *product, const cuda_splt_shape *shape,
                        const cuda_splt_operands *operands, CUstream stream);
 
-/* weight.c: matmul24's own packed weight, whose bytes are what is read and updated, and what serves where
- * cuSPARSELt does not; and the same as cuSPARSELt compressed it. */
+/* weight.c: matmul24's own packed weight, whose bytes are read and updated, and which is used where
+ * cuSPARSELt does not serve; and its copy compressed by cuSPARSELt. */
 typedef struct cuda_splt_weight {
   cuda_state *state;
   const bs_exec *exec;
@@ -70,7 +70,7 @@ typedef struct cuda_splt_weight {
   void *compressed; /* NULL: of a size that it does not compress */
   uint64_t bytes;   /* of compressed */
   int32_t type;     /* enum cuda_splt_type */
-  uint32_t zeros;   /* 1: has kept zeros that must keep their places: our own tiles */
+  uint32_t zeros;   /* 1: has kept zeros that must keep their places: use the plugin's own tiles */
 } cuda_splt_weight;
 int32_t cuda_splt_pack(void *state, const bs_exec *exec, const bs_op_query *query, const bs_source *weights,
                        void **out_packed, uint64_t *out_bytes, bs_error *err);

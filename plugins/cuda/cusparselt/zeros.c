@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * zeros.c - whether a packed weight holds a zero among its kept values, whose place cuSPARSELt would not
- * keep; of either sign. Asked for with cusparselt_zeros=off alone: all of the weight comes down to be read.
- */
+ * zeros.c - tests whether a packed weight holds a zero of either sign among its kept values, because
+ * cuSPARSELt would not keep its place. Only with cusparselt_zeros=off: the whole weight is copied to the host
+ * for it. */
 #include "product.h"
 
 enum { PIECE = 1 << 20 };

@@ -97,10 +97,10 @@ static const meaning meanings[] = {
      "the driver is older than the toolkit of this build"},
     {CUDA_ERROR_SHARED_OBJECT_INIT_FAILED, BS_UNAVAILABLE, driver_hint},
     {CUDA_ERROR_OPERATING_SYSTEM, BS_UNAVAILABLE, driver_hint},
-    {CUDA_ERROR_SYSTEM_NOT_READY, BS_UNAVAILABLE, "the machine's fabric manager or its like does not run"},
+    {CUDA_ERROR_SYSTEM_NOT_READY, BS_UNAVAILABLE, "the machine's fabric manager does not run"},
     {CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, BS_UNAVAILABLE,
-     "the library and the kernel's module are of two drivers: load the module again, or start the machine "
-     "anew"},
+     "the library and the kernel's module belong to different drivers: load the module again, or restart the "
+     "machine"},
     {CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE, BS_UNAVAILABLE,
      "take the compatibility library out of LD_LIBRARY_PATH"},
     {CUDA_ERROR_MPS_CONNECTION_FAILED, BS_UNAVAILABLE, "the MPS server does not answer"},
@@ -157,7 +157,7 @@ static int32_t find_library(cuda_driver *driver, const char *path, bs_error *err
   driver->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (driver->library != NULL) return BS_OK;
   const char *why = dlerror();
-  (void)bs_fail(err, BS_UNAVAILABLE, "BS-CUDA-LIBRARY", "NVIDIA's driver library is not to be had: %s",
+  (void)bs_fail(err, BS_UNAVAILABLE, "BS-CUDA-LIBRARY", "NVIDIA's driver library is not available: %s",
                 why != NULL ? why : path);
   return bs_fail_hint(err,
                       "install NVIDIA's driver (nvidia-smi shows it), or name the library's file: "

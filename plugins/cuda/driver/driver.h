@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * driver.h - libcuda, opened at run time: its functions in one table, and why there is none. */
+ * driver.h - libcuda, opened at run time: a table of its functions, and the reason if it is missing. */
 #ifndef BS_PLUGIN_CUDA_DRIVER_H
 #define BS_PLUGIN_CUDA_DRIVER_H
 #include <cuda.h>
@@ -8,8 +8,8 @@
 
 #include "blockshock/plugin.h"
 
-/* What we call of the driver. The symbols are the forms that drivers since CUDA 11.4 have (driver.c): where
- * cuda.h names a newer form of the same call, the older one serves. */
+/* The driver's functions in use. Drivers since CUDA 11.4 have these symbols (driver.c): if cuda.h names a
+ * newer form of the same call, the older one is used. */
 typedef struct cuda_functions {
   CUresult (*init)(unsigned int flags);
   CUresult (*driver_version)(int *out_version);
@@ -72,7 +72,7 @@ typedef struct cuda_driver {
   int32_t version; /* cuDriverGetVersion: 13000 */
   void *library;
   cuda_functions call; /* all there once cuda_driver_open has succeeded */
-  bs_error why;        /* why not, told again to whoever asks again */
+  bs_error why;        /* why it is not available; repeated for later requests */
 } cuda_driver;
 
 /* Makes the lock of a zero-filled driver; opens nothing. */
@@ -80,13 +80,13 @@ int32_t cuda_driver_init(cuda_driver *driver, bs_error *err);
 /* Open the library and initialise it; once, any thread. `path` NULL: libcuda.so.1 by the system's search.
  * BS_UNAVAILABLE with the reason and a hint. */
 int32_t cuda_driver_open(cuda_driver *driver, const char *path, bs_error *err);
-/* The least compute capability (90) of its devices: which one a plan will run on is not asked. 0 where there
- * is none. Opens the library, and no context. */
+/* The least compute capability (90) of its devices: the device of a plan is not known here. 0: no device.
+ * Opens the library, but no context. */
 int32_t cuda_driver_capability(cuda_driver *driver, const char *path);
-/* The library stays in the process: it has threads of its own. */
+/* The library stays in the process, because it has started threads. */
 void cuda_driver_close(cuda_driver *driver);
-/* Fill err from a result of `what`, a call of the driver (which need not be open): BS_NO_MEMORY,
- * BS_UNAVAILABLE or BS_RANK_FAILED as it means, with the driver's own words and a hint. Returns err's code;
- * CUDA_SUCCESS: BS_OK, and err is left alone. */
+/* Fills err from a result of `what`, a call of the driver (which may be closed): BS_NO_MEMORY, BS_UNAVAILABLE
+ * or BS_RANK_FAILED by its meaning, with the driver's message and a hint. Returns err's code; CUDA_SUCCESS:
+ * BS_OK, and err is unchanged. */
 int32_t cuda_driver_check(const cuda_driver *driver, CUresult result, const char *what, bs_error *err);
 #endif

@@ -35,7 +35,7 @@ CUDA_FN cuda_raw activate_raw(const activate_args *a, const cuda_raw *in, const 
   return cuda_narrow_f32(a->out.dtype, v, count);
 }
 
-/* A thread reads what it writes and nothing else does: out may be in itself. */
+/* A thread reads only what it writes: out may be in itself. */
 CUDA_FN void activate_some(const activate_args *a, int64_t item, const int count) {
   cuda_place at[CUDA_WALK_DEEP];
   cuda_raw in[CUDA_WALK_DEEP];

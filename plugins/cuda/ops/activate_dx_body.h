@@ -33,7 +33,7 @@ CUDA_FN cuda_raw activate_dx_raw(const activate_dx_args *a, const cuda_raw *dy, 
   return cuda_narrow_f64(a->dz.dtype, v, count);
 }
 
-/* A thread reads what it writes and nothing else does: dz may be dy or z. */
+/* A thread reads only what it writes: dz may be dy or z. */
 CUDA_FN void activate_dx_some(const activate_dx_args *a, int64_t item, const int count) {
   cuda_place at[CUDA_WALK_DEEP];
   cuda_raw dy[CUDA_WALK_DEEP], z[CUDA_WALK_DEEP];

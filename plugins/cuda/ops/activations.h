@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * activations.h - relu, gelu, silu and their slopes in kernels: in f64 by the formulas of docs/ops.md, of f32
- * by polynomials in double. NaN, infinities and zeros come out as IEEE 754 says of the formulas.
+ * activations.h - relu, gelu, silu and their slopes in kernels: in f64 by the formulas of docs/ops.md, for
+ * f32 by polynomials in double. NaN, infinities and zeros give the results of IEEE 754 for the formulas.
  *
- * The f32 forms are those of the cpu plugin (plugins/cpu/isa/activate.h, which says how the coefficients were
- * fitted): gelu within 0.77, silu within 0.54 units in the last place. They stay in double because the
+ * The f32 forms are those of the cpu plugin (plugins/cpu/isa/activate.h, which explains the fit of the
+ * coefficients): gelu within 0.77, silu within 0.54 units in the last place. They use double because the
  * exponential multiplies the rounding of its argument by up to 100. fma is fused on both sides, so a twin's
  * bits are the kernel's. */
 #ifndef BS_PLUGIN_CUDA_ACTIVATIONS_H
@@ -13,8 +13,8 @@
 #define CUDA_ROUND 0x1.8p52 /* added to a small number: its nearest integer is in the low bits */
 #define CUDA_LOG2_E 1.4426950408889634
 
-/* 1 / d for d in [1, 2^1022], within a unit of f64 in the last place: what goes to f32 needs no more, and the
- * exact division is a call. */
+/* 1 / d for d in [1, 2^1022], within a unit of f64 in the last place: enough for results in f32, and the
+ * exact division is a function call. */
 CUDA_FN double cuda_reciprocal(double d) {
 #if defined(__CUDACC__)
   double r;
@@ -53,7 +53,8 @@ CUDA_FN double cuda_tail(double t) {
   return fma(g, t, 0.750294074215);
 }
 
-/* -|x|, kept where the exponential below is a normal number: beyond, nothing is left of it in f32. */
+/* -|x|, limited to values for which the exponential below is a normal number: beyond them the result is 0 in
+ * f32. */
 CUDA_FN double cuda_gelu_at(double x) {
   return fabs(x) > 37.6 ? -37.6 : -fabs(x);
 }
@@ -66,14 +67,14 @@ CUDA_FN double cuda_gelu_phi(double y) {
   return cuda_tail((3.75 + y) * w) * w;
 }
 
-/* x Phi(x) = max(x, 0) - |x| Phi(-|x|). The exponential is zero where y ends. */
+/* x Phi(x) = max(x, 0) - |x| Phi(-|x|). The exponential is zero beyond the range of y. */
 CUDA_FN float cuda_gelu_f32(float v) {
   if (v != v) return v;
   const double x = (double)v, y = cuda_gelu_at(x);
   const double least = x < y ? x : y, most = x > 0.0 ? x : least == x && x == 0.0 ? x : -0.0;
   return (float)fma(least * cuda_gelu_phi(y), cuda_gelu_exp(x, y), most);
 }
-/* 1 / (1 + exp(-x)); zero where that exponential is infinite. */
+/* 1 / (1 + exp(-x)); zero if that exponential is infinite. */
 CUDA_FN double cuda_logistic(double x) {
   const double v = x > 700.0 ? 700.0 : x < -708.0 ? -708.0 : x;
   return x < -709.782712893384 ? 0.0 : cuda_reciprocal(1.0 + cuda_exp2(v, -CUDA_LOG2_E));
@@ -125,7 +126,7 @@ CUDA_FN double cuda_slope(uint32_t activation, double z) {
     }
   }
 }
-/* The same to f32's precision: Phi(x) + x phi(x), from Phi(-|x|); s (1 + x (1 - s)). */
+/* Like cuda_slope with f32's precision: Phi(x) + x phi(x), from Phi(-|x|); s (1 + x (1 - s)). */
 CUDA_FN double cuda_slope_f32(uint32_t activation, float z) {
   const double x = (double)z;
   if (z != z) return x;

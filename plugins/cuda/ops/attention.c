@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * attention.c - attention on tensor cores: bf16, f16, and fp8 as f16, sums in f32, powers rounded to 16 bits;
- * the arithmetic is in attention_body.h. Which kernel and which tiles is decided here, by what was asked and
- * by the knobs. Rows that do not begin on 16 bytes at a run are left to attention_rows. */
+ * the arithmetic is in attention_body.h. This file chooses the kernel and the tiles from the query and the
+ * knobs. In a run whose rows do not begin on 16 bytes attention_rows is used. */
 #include "attention.h"
 
 #include <math.h>
@@ -19,7 +19,7 @@ typedef struct knobs {
   int fast, specialize, persistent;
 } knobs;
 
-/* What a plan runs. */
+/* The kernel of a plan and its parameters. */
 typedef struct choice {
   uint32_t kernel, width;
   uint32_t rows, keys, stages, splits, shared;
@@ -34,7 +34,7 @@ typedef struct attend_plan {
   float *partial;
 } attend_plan;
 
-/* By width, then f16 and bf16. */
+/* Kernels by width, then f16 and bf16. */
 static const struct {
   uint32_t width, kernel[2];
 } kernels[] = {
@@ -174,7 +174,7 @@ static int split_legal(const bs_op_query *q, const knobs *k, choice *c, bs_op_an
   return 0;
 }
 
-/* The tiles: what is not told is what fits. */
+/* Sets the tiles; values that are not given are chosen to fit. */
 static int tiles_legal(const knobs *k, choice *c, bs_op_answer *out) {
   c->rows = k->rows != 0 ? (uint32_t)k->rows : k->warps != 0 ? 16 * (uint32_t)k->warps : 64;
   if (k->warps != 0 && 16 * k->warps != c->rows) {
@@ -290,7 +290,7 @@ static int begins_on(const attention_view *v, uint32_t bytes) {
 }
 
 static int fits(const attention_args *a) {
-  const uint32_t piece = 8 * a->q.size; /* eight elements at once */
+  const uint32_t piece = 8 * a->q.size; /* eight elements are read together */
   return begins_on(&a->q, piece) && begins_on(&a->k, piece) && begins_on(&a->v, piece) &&
          begins_on(&a->y, 2 * a->y.size);
 }

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  * attention_body.h - attention on tensor cores: mma.m16n8k16 with sums in f32, K and V in tiles of `keys`
- * that cp.async brings in `stages` ahead, softmax online by chunks of 32 keys (16 of wide rows). Include it
- * behind ATTENTION_WIDTH (64, 128, 256: the most elements of a row of Q, K, V) and ATTENTION_BF16 (0: f16).
- * fp8 becomes f16 on its way to shared memory, exactly.
+ * that cp.async loads `stages` ahead, softmax online by chunks of 32 keys (16 of wide rows). Include it after
+ * ATTENTION_WIDTH (64, 128, 256: the most elements of a row of Q, K, V) and ATTENTION_BF16 (0: f16) are
+ * defined. fp8 is converted to f16 in shared memory, exactly.
  *
  * A warp has 16 queries of one head; a block those of its warps. Powers are rounded to the operands' type.
- * They are 2^(score - most + ATTENTION_LIFT), so that f16 keeps those down to 2^-22 to the last bit; the sum
- * of the powers is lifted as well. A query whose result is NaN is done again by attention_row.
+ * They are 2^(score - most + ATTENTION_LIFT), so that f16 represents those down to 2^-22 exactly; the sum of
+ * the powers has the same factor. attention_row computes a query again whose result is NaN.
  *
- * The grid is (ceil(S / rows), H, B * splits), or with `persistent` blocks that take its items in turn. With
- * splits > 1 the tiles of keys are cut, and a query's part p leaves E sums, `most` in powers of two and
+ * The grid is (ceil(S / rows), H, B * splits); with `persistent` its blocks take one item after the other.
+ * With splits > 1 the tiles of keys are cut, and a query's part p leaves E sums, `most` in powers of two and
  * `total` at partial + (p * B * H * S + query) * (E + 2), for attention_merge.
  *
  * In steps (kernel.h): begin, and for each tile arrive, fetch, tile; then finish. arrive and fetch are a
@@ -21,18 +21,18 @@
 enum {
   ATTENTION_DEPTH = ATTENTION_WIDTH / 16,           /* products along D; pairs of products along E */
   ATTENTION_PIECES = ATTENTION_WIDTH / 8,           /* of 16 bytes of a row in shared memory */
-  ATTENTION_STEP = ATTENTION_WIDTH > 128 ? 16 : 32, /* keys of a chunk: what registers there are for */
+  ATTENTION_STEP = ATTENTION_WIDTH > 128 ? 16 : 32, /* keys of a chunk, limited by the registers */
   ATTENTION_BLOCKS = ATTENTION_STEP / 8             /* products along them */
 };
 
-/* What a block works on. */
+/* The work of a block. */
 typedef struct attention_item {
   uint32_t b, h, part;
   int32_t row;        /* the first */
   int32_t begin, end; /* tiles of keys */
 } attention_item;
 
-/* What a thread keeps; a warp in the twin. */
+/* The state of a thread; in the twin of a warp. */
 typedef struct attention_local {
   float sums[ATTENTION_PIECES][CUDA_LANES][4];
   float most[2][CUDA_LANES], total[2][CUDA_LANES]; /* of rows lane / 4 and that + 8 */
@@ -51,9 +51,9 @@ CUDA_FN float attention_power(const attention_args *a, float x) {
 #endif
 }
 
-/* ---- what is worked on -------------------------------------------------------------------------- */
+/* ---- work of a block ------------------------------------------------------------------------------ */
 
-/* Later queries come first: behind a causal mask they have more keys. */
+/* Later queries come first: with a causal mask they have more keys. */
 CUDA_FN attention_item attention_item_at(const attention_args *a, const cuda_at *at, uint32_t index) {
   attention_item item;
   const uint32_t rows = at->threads / 2, across = ((uint32_t)a->S + rows - 1) / rows;
@@ -104,7 +104,7 @@ CUDA_FN cuda_shared attention_piece(cuda_shared tile, uint32_t row, uint32_t pie
 CUDA_FN uint32_t attention_tile_bytes(const attention_args *a) {
   return a->keys * ATTENTION_WIDTH * 2u;
 }
-/* K of a stage; V lies behind it, and behind all stages Q. */
+/* K of a stage; V follows it, and Q follows all stages. */
 CUDA_FN cuda_shared attention_stage(const attention_args *a, cuda_shared shared, uint32_t stage) {
   return shared + stage * 2u * attention_tile_bytes(a);
 }
@@ -122,8 +122,8 @@ CUDA_FN void attention_widen(const attention_view *v, cuda_shared to, const void
   cuda_shared_put(to, &out);
 }
 
-/* The thread's share of the pieces of `rows` rows that begin at `from`: zeros from row `live` on, and behind
- * the `wide` elements of a row. */
+/* Loads the thread's share of the pieces of `rows` rows that begin at `from`: zeros from row `live` on, and
+ * after the `wide` elements of a row. */
 CUDA_FN void attention_fetch_rows(const attention_view *v, const char *from, int32_t wide, int32_t live,
                                   uint32_t rows, cuda_shared tile, cuda_async *q, const cuda_at *at) {
   CUDA_ROLL
@@ -146,7 +146,7 @@ CUDA_FN void attention_fetch_q(const attention_args *a, cuda_shared shared, cuda
                        attention_stage(a, shared, a->stages), q, at);
 }
 
-/* A group of copies, an empty one where there is no such tile. */
+/* Starts a group of copies, an empty one if there is no such tile. */
 CUDA_FN void attention_fetch(const attention_args *a, cuda_shared shared, cuda_async *q, const cuda_at *at,
                              const attention_item *item, int32_t tile) {
   if (tile < item->end) {
@@ -195,7 +195,7 @@ CUDA_FN void attention_multiply_k(const attention_args *a, cuda_shared q, cuda_s
   }
 }
 
-/* P V of the keys from `key` of the tile on: the powers are A's operand where they lie. */
+/* P V of the keys from `key` of the tile on: the powers are already in the layout of A's operand. */
 CUDA_FN void attention_multiply_v(const attention_args *a, cuda_shared tile, uint32_t key, attention_chunk s,
                                   attention_local *w, const cuda_at *at) {
   CUDA_UNROLL
@@ -243,7 +243,7 @@ CUDA_FN void attention_cap(const attention_args *a, attention_chunk s) {
   }
 }
 
-/* -inf where a query does not see the key; adds the mask. */
+/* Sets scores of keys that a query does not see to -inf; adds the mask. */
 CUDA_FN void attention_hide(const attention_args *a, const cuda_at *at, const attention_item *item,
                             int32_t row, int32_t length, int32_t key, attention_chunk s) {
   for (int l = 0; l < CUDA_LANES; l++) {
@@ -277,7 +277,7 @@ CUDA_FN void attention_scale(attention_chunk s, float by) {
   }
 }
 
-/* Scores to powers; what was summed is brought to the new largest score. */
+/* Turns scores into powers; scales the sums to the new largest score. */
 CUDA_FN void attention_soften(const attention_args *a, attention_local *w, attention_chunk s) {
   float top[2][CUDA_LANES], by[2][CUDA_LANES];
   uint32_t changed[CUDA_LANES];
@@ -365,7 +365,7 @@ CUDA_FN void attention_put(const attention_view *y, void *row, int32_t e, float 
   cuda_put_bytes((char *)row + 2 * (int64_t)e, &raw, 4);
 }
 
-/* Rows i = 0 (lane / 4) and 1 (+ 8): what is left for attention_merge, or the result. */
+/* Rows i = 0 (lane / 4) and 1 (+ 8): writes the parts for attention_merge, or the result. */
 CUDA_FN void attention_put_row(const attention_args *a, const attention_local *w, const cuda_at *at,
                                const attention_item *item, int32_t s, const int i, int l, float factor) {
   const uint32_t lane = CUDA_LANE(at, l);
@@ -418,7 +418,7 @@ CUDA_FN void attention_finish(const attention_args *a, attention_local *w, const
   if (a->splits > 1) return;                                 /* attention_merge looks itself */
   const uint64_t rows = (uint64_t)found[1] << 32 | found[0]; /* four bits each */
 #if defined(__CUDACC__)
-  __syncwarp(); /* what a lane has written of such a row is written over by another one */
+  __syncwarp(); /* another lane overwrites what a lane has written of such a row */
 #endif
   CUDA_ROLL
   for (int32_t r = 0; r < 16 && row + r < a->S; r++)

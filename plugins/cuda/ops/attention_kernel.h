@@ -5,8 +5,8 @@
 #define BS_PLUGIN_CUDA_ATTENTION_KERNEL_H
 #include "attention_body.h"
 
-/* A tile is multiplied while the next stages - 1 arrive. With several stages one barrier a tile does: behind
- * it all have multiplied the tile before, whose place is then filled. */
+/* A tile is multiplied while the next stages - 1 arrive. With several stages one barrier a tile is enough:
+ * after it all threads have multiplied the previous tile, whose place is then filled. */
 static __device__ __forceinline__ void attention_work(const attention_args *a, cuda_shared shared,
                                                       attention_local *local, const cuda_at *at,
                                                       uint32_t index) {

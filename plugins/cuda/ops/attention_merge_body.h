@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * attention_merge_body.h - attention whose keys were cut in parts (attention_body.h): the parts of a query
- * are added in their order, a warp a query. One that is NaN is done again by attention_row. */
+ * attention_merge_body.h - attention whose keys were cut in parts (attention_body.h): a warp adds the parts
+ * of a query in their order. If the result is NaN attention_row computes the query again. */
 #ifndef BS_PLUGIN_CUDA_ATTENTION_MERGE_BODY_H
 #define BS_PLUGIN_CUDA_ATTENTION_MERGE_BODY_H
 #include "attention_row.h"

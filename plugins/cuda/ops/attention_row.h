@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * attention_row.h - attention's arguments as its kernels get them, which keys a query sees, and one query by
- * one warp: the whole of the kernel attention_rows, and in the others what is done again for a query whose
- * result is NaN, because a key that is not seen takes no part, whatever K and V hold.
+ * attention_row.h - attention's arguments as its kernels get them, which keys a query sees, and the
+ * computation of one query by one warp. The kernel attention_rows consists of it. The others use it for a
+ * query whose result is NaN, because a key that is not seen must not affect the result, for any K and V.
  *   Y = softmax(softcap(scale Q K^T) + mask) V,  LSE = log of the sum of e^score */
 #ifndef BS_PLUGIN_CUDA_ATTENTION_ROW_H
 #define BS_PLUGIN_CUDA_ATTENTION_ROW_H
@@ -17,11 +17,10 @@ enum {
   ATTENTION_ROWS_THREADS = ATTENTION_ROWS_WARPS * CUDA_WARP,
   ATTENTION_CHUNK = 32,    /* keys at a time */
   ATTENTION_THREADS = 256, /* at most, of a block of attention_body.h */
-  ATTENTION_SHARED = 98304 /* bytes, at most, of such a block: every device since 8.0 has them */
+  ATTENTION_SHARED = 98304 /* bytes of such a block, at most: every device since 8.0 has them */
 };
 
-/* Of the arguments `keys`, `stages`, `splits`, `fast`, `items` and `persistent` attention_body.h says more.
- */
+/* attention_body.h explains the arguments `keys`, `stages`, `splits`, `fast`, `items` and `persistent`. */
 
 /* [batch, head, row, element]; data NULL: absent. Dims of 1 have stride 0. */
 typedef struct attention_view {
@@ -41,10 +40,10 @@ typedef struct attention_args {
   int32_t left, right; /* windows; 0: none */
   uint32_t causal;     /* enum bs_causal */
   float scale, softcap;
-  uint32_t pieces; /* 1: four elements of a row of Q and of K can be read at once */
+  uint32_t pieces; /* 1: four elements of a row of Q and of K can be read together */
   uint32_t keys, stages, splits;
   uint32_t fast;              /* 1: the processor's own 2^x */
-  uint32_t items, persistent; /* persistent 1: the blocks take the items in turn */
+  uint32_t items, persistent; /* persistent 1: the blocks take one item after the other */
   uint32_t reserved;
 } attention_args;
 
@@ -75,7 +74,7 @@ CUDA_FN attention_keys attention_seen(const attention_args *a, int32_t length, i
   return seen;
 }
 
-/* What the mask adds to a score, which -inf takes away. */
+/* The term that the mask adds to a score; -inf removes the key. */
 CUDA_FN float attention_masked(const attention_args *a, uint32_t b, uint32_t h, int32_t s, int32_t key) {
   if (a->mask.data == 0) return 0.0f;
   const void *row = attention_at(&a->mask, b, h, s);
@@ -190,7 +189,7 @@ CUDA_FN void attention_row(const attention_args *a, const cuda_at *at, uint32_t 
     attention_gather(a, at, b, h, key, scores, &of);
   }
   cuda_lanes_sum(of.total, CUDA_WARP);
-  const int none = of.total[0] == 0.0f; /* a key that is seen has a power, the largest one's is 1 */
+  const int none = of.total[0] == 0.0f; /* a seen key has a power; that of the largest score is 1 */
   void *y = (void *)(uintptr_t)attention_at(&a->y, b, h, s);
   for (int l = 0; l < CUDA_LANES; l++) {
     CUDA_UNROLL

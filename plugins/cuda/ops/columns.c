@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * columns.c - the common part of gather_columns and scatter_columns: checks, plans and launches. A run of
- * columns is a part of the full matrix and copied as such; columns that repeat are told by their period; of
+ * columns is copied as a part of the full matrix; columns that repeat are described by their period; for
  * others the plan keeps the list in device memory. */
 #include "columns.h"
 
@@ -81,7 +81,7 @@ static int32_t move_run(const columns_plan *plan, cuda_view full, const cuda_vie
                                        : cuda_convert_views(plan->plan.device, kept, &full, stream, err);
 }
 
-/* Two of each four columns, out of 16 bytes of the full matrix, none of which lies beyond it. */
+/* Reads two of each four columns, in pieces of 16 bytes of the full matrix that do not reach beyond it. */
 static void take_pairs(const columns_plan *plan, columns_args *args) {
   const cuda_view *full = &args->full;
   const int64_t width = CUDA_COLUMNS_BYTES / full->size;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * columns.h - what gather_columns.c and scatter_columns.c share. */
+ * columns.h - shared parts of gather_columns.c and scatter_columns.c. */
 #ifndef BS_PLUGIN_CUDA_COLUMNS_H
 #define BS_PLUGIN_CUDA_COLUMNS_H
 #include "ops.h"

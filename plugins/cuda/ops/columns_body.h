@@ -65,7 +65,7 @@ CUDA_FN uint32_t columns_word(const cuda_raw *raw, uint32_t i) {
   return i == 0 ? raw->word[0] : i == 1 ? raw->word[1] : i == 2 ? raw->word[2] : raw->word[3];
 }
 
-/* Kept columns at->col .. of two of each four: they come from the 16 bytes that hold both halves. */
+/* Kept columns at->col .. of two of each four: they are in the 16 bytes that hold both halves. */
 CUDA_FN void columns_gather_pairs(const columns_args *a, const cuda_place *at, const int size) {
   const int64_t first = at->row * CUDA_COLUMNS_ROWS, from = 2 * (a->skip + at->col);
   cuda_raw in[CUDA_COLUMNS_ROWS];

@@ -7,7 +7,7 @@
 typedef struct convert_args {
   cuda_walk walk;
   cuda_view in, out;
-  uint32_t by; /* what a value is between its two roundings */
+  uint32_t by; /* the type of a value between its two roundings */
   uint32_t reserved;
 } convert_args;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * dequantize_product.c - what the i32 sums of a product of two int8 matrices stand for, with what there is
- * beside them: out = act(sums rows columns + base + bias). base may be out. Any strides; the arithmetic is in
+ * dequantize_product.c - converts the i32 sums of a product of two int8 matrices, with the terms added to it:
+ * out = act(sums rows columns + base + bias). base may be out. Any strides; the arithmetic is in
  * dequantize_product_body.h. */
 #include "dequantize_product_body.h"
 

@@ -21,7 +21,7 @@ CUDA_FN void dequantize_product_get(const cuda_view *v, int64_t row, const cuda_
   for (int i = 0; i < count; i++) out[i] = cuda_f32_bits(raw.word[i]);
 }
 
-/* base may be out: a thread reads what it writes and nothing else does. */
+/* base may be out: a thread reads only what it writes. */
 CUDA_FN void dequantize_product_one(const dequantize_product_args *a, const cuda_place *at, const int count) {
   float columns[4], base[4], bias[4], v[4];
   const cuda_raw sums = cuda_view_get(&a->sums, at, count);

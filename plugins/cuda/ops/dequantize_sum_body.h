@@ -6,7 +6,7 @@
 #include "walk.h"
 
 typedef struct dequantize_sum_args {
-  cuda_walk walk;           /* over out; no piece lies in two groups */
+  cuda_walk walk;           /* over out; no piece is in two groups */
   cuda_view q, scales, out; /* q: the first term's columns */
   cuda_divisor group;
   int64_t groups, terms; /* groups of a term */

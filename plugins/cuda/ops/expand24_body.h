@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * expand24_body.h - the kept values of a 2:4 matrix back at their places, zeros (+0) elsewhere. Values are
- * moved by size; what stands for no column is dropped. A thread makes groups of four columns. */
+ * expand24_body.h - puts the kept values of a 2:4 matrix back at their places, with zeros (+0) elsewhere.
+ * Values are moved by size; values beyond the last column are dropped. A thread makes groups of four
+ * columns. */
 #ifndef BS_PLUGIN_CUDA_EXPAND24_BODY_H
 #define BS_PLUGIN_CUDA_EXPAND24_BODY_H
 #include "walk.h"
@@ -15,7 +16,7 @@ typedef struct expand24_args {
   uint32_t reserved;
 } expand24_args;
 
-/* Element i (constant) of four: one of the two values or nothing. */
+/* Element i (constant) of four: one of the two values, or zero. */
 CUDA_FN uint64_t expand24_at(uint32_t code, const int i, uint64_t first, uint64_t second) {
   return (code & 3u) == (uint32_t)i ? first : (code >> 2 & 3u) == (uint32_t)i ? second : 0;
 }

@@ -36,7 +36,7 @@ CUDA_FN void finish_product_one(const finish_product_args *a, const cuda_place *
   cuda_view_put(&a->out, at, &out, count);
 }
 
-/* A thread reads what it writes and nothing else does: residual may be out. */
+/* A thread reads only what it writes: residual may be out. */
 CUDA_FN void finish_product_some(const finish_product_args *a, int64_t item, const int count) {
   CUDA_ROLL
   for (int i = 0; i < CUDA_WALK_DEEP; i++) {

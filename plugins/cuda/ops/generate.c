@@ -21,13 +21,13 @@ int cuda_generates(const bs_source *source, int64_t row, int64_t nrows, const bs
          nrows <= source->rows - row && columns_ok(source, cols);
 }
 
-/* The widest piece: 16 bytes of what it is rounded to on the way, too. */
+/* The widest piece: 16 bytes, also of the type in between. */
 static uint32_t widest(uint32_t model, uint32_t by) {
   if (by != CUDA_BY_I64) return CUDA_WALK_WIDTH;
   return BS_DTYPE_BYTES(model) > 4 ? 2 : 4;
 }
 
-/* From f32 to f64 nothing is lost, so there is one rounding. */
+/* The conversion from f32 to f64 is exact, so there is one rounding. */
 static uint32_t rounds_by(uint32_t model, uint32_t out) {
   if (model == out || model == BS_F32 || model == BS_F64) return CUDA_BY_COPY;
   return cuda_is_float(model) ? CUDA_BY_F32 : CUDA_BY_I64;
@@ -58,7 +58,7 @@ int32_t cuda_generate(const cuda_device *device, const bs_source *source, int64_
   args.dtype = source->dtype;
   args.by = rounds_by(source->dtype, out->dtype);
   if (run && columns->begin == 0 && (uint64_t)columns->count == g->line && out->cols == columns->count &&
-      (out->rows <= 1 || out->row == out->cols) && out->col == 1) { /* rows behind each other: one */
+      (out->rows <= 1 || out->row == out->cols) && out->col == 1) { /* contiguous rows: treat them as one */
     args.out.cols = args.columns.count = out->rows * out->cols;
     args.out.rows = 1;
   }

@@ -4,16 +4,16 @@
 #define BS_PLUGIN_CUDA_GENERATE_H
 #include "ops.h"
 
-/* 1 when rows row .. row+nrows-1 of the source and the columns of `cols` can be made here. What is not legal
- * is not either: the source's read tells why. */
+/* 1: rows row .. row+nrows-1 of the source and the columns of `cols` can be generated here. 0 also for
+ * invalid arguments: the source's read reports the reason. */
 int cuda_generates(const bs_source *source, int64_t row, int64_t nrows, const bs_partition *cols);
-/* Queue them into out, whose columns behind columns->count become zero. places: out has the kept ones of
- * `columns`, two a group; NULL: all. After cuda_generates. */
+/* Queues the values into out, whose columns after columns->count become zero. places: out has only the kept
+ * ones of `columns`, two a group; NULL: all. Call it only if cuda_generates returned 1. */
 int32_t cuda_generate(const cuda_device *device, const bs_source *source, int64_t row,
                       const cuda_columns *columns, const cuda_places *places, const cuda_view *out,
                       CUstream stream, bs_error *err);
-/* The whole of a packed weight, its rows' ends too; done when it returns. BS_UNSUPPORTED: nothing was done.
- */
+/* Generates a whole packed weight, including its rows' ends; it is complete when this returns.
+ * BS_UNSUPPORTED: nothing was done. */
 int32_t cuda_generate_packed(const cuda_packed *packed, const bs_source *source, const bs_partition *cols,
                              bs_error *err);
 #endif

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
- * generate_body.h - a generated matrix where it is needed: out[r,c] = the element of row r and the column
- * that c stands for, rounded as the source's read rounds. Four elements come from one counter, so a run of
- * columns is made in pieces; of a list of columns, and of the kept ones of a 2:4 weight, a thread makes
- * single elements. */
+ * generate_body.h - generates a matrix in place: out[r,c] = the element of row r and the column of c, rounded
+ * as the source's read rounds. One counter gives four elements, so a run of columns is made in pieces. For a
+ * list of columns, and for the kept ones of a 2:4 weight, a thread makes single elements. */
 #ifndef BS_PLUGIN_CUDA_GENERATE_BODY_H
 #define BS_PLUGIN_CUDA_GENERATE_BODY_H
 #include "philox.h"
 
 typedef struct generate_args {
   cuda_walk walk;
-  cuda_view out;        /* columns behind the wanted ones become zero */
+  cuda_view out;        /* columns after the wanted ones become zero */
   cuda_columns columns; /* of the whole matrix */
-  /* Of a 2:4 weight: out's columns are two a group of `columns`; a byte a group, first place + 4 x second. */
+  /* For a 2:4 weight: out's columns are two a group of `columns`; a byte a group, first place + 4 x
+   * second. */
   const unsigned char *codes;
   int64_t groups;
   uint64_t seed;
@@ -19,8 +19,8 @@ typedef struct generate_args {
   uint32_t stream, law;
   uint32_t threshold, bound;
   float a, b;
-  uint32_t dtype; /* of the source: what values are rounded to first */
-  uint32_t by;    /* what a value is between its two roundings; CUDA_BY_COPY: there is one */
+  uint32_t dtype; /* of the source: the dtype of the first rounding */
+  uint32_t by;    /* the type of a value between its two roundings; CUDA_BY_COPY: there is one */
 } generate_args;
 
 CUDA_FN float generate_of_word(const generate_args *a, uint32_t w) {
@@ -54,7 +54,7 @@ CUDA_FN void generate_four(const generate_args *a, uint64_t block, float *v) {
   generate_pair(a, c.w[2], c.w[3], v + 2);
 }
 
-/* `count` (constant: 2, 4, 8) elements from index on, wherever that lies in its counter. */
+/* Generates `count` (constant: 2, 4, 8) elements from index on, at any position in its counter. */
 CUDA_FN void generate_run(const generate_args *a, uint64_t index, float *v, const int count) {
   float c[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
   const uint32_t shift = (uint32_t)(index & 3u);
@@ -85,7 +85,7 @@ CUDA_FN cuda_raw generate_round(const generate_args *a, const float *v, const in
   return cuda_narrow_f32(a->out.dtype, rounded, count);
 }
 
-/* Which of the wanted columns column c of out is; from columns.count on none. */
+/* The index of column c of out among the wanted ones; from columns.count on there is none. */
 CUDA_FN int64_t generate_wanted(const generate_args *a, int64_t row, int64_t c) {
   if (a->codes == 0) return c;
   const int64_t group = c >> 1;

@@ -20,12 +20,12 @@
 #define CUDA_UNROLL _Pragma("unroll")
 #define CUDA_ROLL _Pragma("unroll 1")
 #else
-#define CUDA_UNROLL /* the loop behind it has a constant count: its arrays stay in registers */
-#define CUDA_ROLL   /* the loop behind it stays one: its body is long */
+#define CUDA_UNROLL /* the next loop has a constant count: its arrays stay in registers */
+#define CUDA_ROLL   /* the next loop stays a loop: its body is long */
 #define CUDA_FN static inline __attribute__((unused))
 #endif
 
-/* Where a thread stands. */
+/* The position of a thread. */
 typedef struct cuda_at {
   uint32_t thread;  /* in the block, 0 .. threads-1 */
   uint32_t threads; /* of a block */
@@ -49,10 +49,10 @@ static __device__ __forceinline__ cuda_at cuda_here(void) {
 #endif
 
 /* CUDA_STEPS, by example: a body whose threads share memory is cut at its barriers into steps. Each step is a
- * function of (args, shared, local, at); what a thread keeps over a barrier lies in `local`. The kernel calls
- * a step, __syncthreads(), the next; the twin calls a step for every thread of the block, then the next.
- * Loops around steps run the same number of times in every thread of a block, told by a function of args (and
- * the block's place) alone.
+ * function of (args, shared, local, at); `local` has a thread's values that outlive a barrier. The kernel
+ * calls a step, __syncthreads(), the next; the twin calls a step for every thread of the block, then the
+ * next. Loops around steps have the same count in every thread of a block, which only depends on args and the
+ * block's place.
  *
  *   CUDA_FN void sum_load(const sum_args *a, sum_shared *s, sum_local *l, const cuda_at *at);
  *   CUDA_FN void sum_add (const sum_args *a, sum_shared *s, sum_local *l, const cuda_at *at); */
@@ -77,8 +77,8 @@ CUDA_FN int64_t cuda_column(const cuda_columns *c, int64_t i) {
   return c->list != 0 ? (int64_t)c->list[i] : c->begin + i;
 }
 
-/* Kernels are compiled without contraction (-fmad=false): a product and a sum are fused where this is said.
- * The twin rounds twice instead, which the tolerance of such ops covers. */
+/* Kernels are compiled without contraction (-fmad=false): a product and a sum are only fused by this
+ * function. The twin rounds twice instead, which the tolerance of such ops covers. */
 CUDA_FN float cuda_fma_f32(float a, float b, float c) {
 #if defined(__CUDACC__)
   return fmaf(a, b, c);

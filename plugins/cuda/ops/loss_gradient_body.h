@@ -32,7 +32,7 @@ CUDA_FN void loss_gradient_add(const loss_gradient_args *a, loss_gradient_shared
   s->sums[at->thread] = sum;
 }
 
-/* The sums of `half` threads and of as many behind them. */
+/* Adds to the sums of `half` threads those of the next `half` threads. */
 CUDA_FN void loss_gradient_fold(loss_gradient_shared *s, const cuda_at *at, uint32_t half) {
   if (at->thread < half) s->sums[at->thread] += s->sums[at->thread + half];
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * matmul.c - Y = act(X W^T + bias) + residual by our own tiles, for every dtype and promise: each output is
- * one sum over the columns, ascending, in f32, f64 or 64-bit integers, with fused multiply-adds; a token's
- * bits depend on that token alone. A is X, B is W as it is packed, C is Y. */
+ * matmul.c - Y = act(X W^T + bias) + residual by this plugin's own tiles, for every dtype and promise. Each
+ * output is one sum over the columns, ascending, in f32, f64 or 64-bit integers, with fused multiply-adds; a
+ * token's bits depend only on that token. A is X, B is the packed W, C is Y. */
 #include "products.h"
 
 uint32_t cuda_matmul_compute(const bs_op_query *q) {
@@ -12,7 +12,7 @@ uint32_t cuda_matmul_compute(const bs_op_query *q) {
   return q->accumulate == BS_ACC_F64 ? BS_F64 : BS_F32;
 }
 
-/* What is wrong with the query's dtypes, NULL when nothing is. */
+/* The fault of the query's dtypes; NULL: none. */
 static const char *dtype_problem(const bs_op_query *q) {
   const uint32_t x = q->args[0]->dtype, w = q->weight_dtype, y = q->args[3]->dtype;
   const int integers = cuda_is_integer(x);

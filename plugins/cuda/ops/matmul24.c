@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * matmul24.c - matmul of a 2:4 weight by our own tiles: sums of the products of the kept weights alone, in
- * ascending order of the columns. A group is widened to four columns on its way into the tile, with a mark of
- * which of them count. A is X, B the weight's values and codes, C is Y. */
+ * matmul24.c - matmul of a 2:4 weight by this plugin's own tiles: sums of the products of only the kept
+ * weights, in ascending order of the columns. A group is widened to four columns when it is loaded into the
+ * tile, with a mark of the valid ones. A is X, B the weight's values and codes, C is Y. */
 #include "products24.h"
 
 static int32_t supports(void *state, const bs_op_query *q, bs_op_answer *out_answer) {

@@ -106,12 +106,12 @@ int32_t cuda_packed_update(void *opaque, const bs_tensor *delta, bs_error *err) 
   return rc == BS_OK ? cuda_wait(device, device->stream, err) : rc;
 }
 
-/* In the order of the default stream, and not waited for. */
+/* Queued in the default stream, and not waited for. */
 int32_t cuda_packed_read(void *opaque, int64_t row, bs_tensor *out, bs_error *err) {
   const cuda_packed *p = opaque;
   const cuda_device *device = p->exec->device;
   if (out->rank != 2 || row < 0 || row > p->rows || out->dims[0] > p->rows - row || out->dims[1] != p->cols)
-    return bs_fail(err, BS_INVALID_ARGUMENT, "BS-CUDA-READ", "rows %lld.. do not lie in [%lld,%lld]",
+    return bs_fail(err, BS_INVALID_ARGUMENT, "BS-CUDA-READ", "rows %lld.. are not in [%lld,%lld]",
                    (long long)row, (long long)p->rows, (long long)p->cols);
   if (out->dims[0] == 0 || p->cols == 0) return BS_OK;
   const cuda_view to = cuda_view_of(out);

@@ -2,10 +2,10 @@
  * numbers.h - numbers of every dtype in kernels: loads, stores and roundings with the bits of the host's
  * convert (docs/numbers.md), on both sides of the compiler.
  *
- * Everything is said in integers and in single IEEE operations. Where a processor has an instruction that
- * rounds the same way, nvcc is given that one, but for NaN, of which the instructions keep neither sign nor
- * payload. A narrow float is rounded from f32; an f64 goes there by rounding to odd, which two more bits than
- * twice the narrow ones make safe, so that there is one rounding in effect. */
+ * The code uses integers and single IEEE operations. If a processor has an instruction that rounds in the
+ * same way, nvcc uses it, except for NaN, whose sign and payload the instructions do not keep. A narrow float
+ * is rounded from f32. An f64 is first rounded to f32 by rounding to odd; f32 has at least two bits more than
+ * twice the narrow ones, so the effect is one rounding. */
 #ifndef BS_PLUGIN_CUDA_NUMBERS_H
 #define BS_PLUGIN_CUDA_NUMBERS_H
 #include "kernel.h"
@@ -103,8 +103,8 @@ CUDA_FN uint32_t cuda_bf16_of_f32(float v) {
 #endif
 }
 
-/* The magnitude of a finite f32 with `fraction` bits behind the point and the exponents that `bias` gives,
- * not looking at what is too large. */
+/* Rounds the magnitude of a finite f32 to `fraction` bits after the binary point, with the exponents that
+ * `bias` gives; does not check for overflow. */
 CUDA_FN uint32_t cuda_round_f8(uint32_t magnitude, int fraction, int bias) {
   const int exponent = (int)(magnitude >> 23) - 127, lowest = 1 - bias;
   const int shift = 23 - fraction + (exponent < lowest ? lowest - exponent : 0);
@@ -155,7 +155,7 @@ CUDA_FN uint32_t cuda_nan_f32_of_f64(uint64_t bits) {
 CUDA_FN float cuda_f32_of_f64(double v) {
   return v == v ? (float)v : cuda_f32_bits(cuda_nan_f32_of_f64(cuda_bits_f64(v)));
 }
-/* Towards zero; what is not exact gets an odd last bit. */
+/* Rounds towards zero; an inexact result gets an odd last bit. */
 CUDA_FN float cuda_odd_f32_of_f64(double v) {
   if (v != v) return cuda_f32_bits(cuda_nan_f32_of_f64(cuda_bits_f64(v)));
   const float near = (float)v;
@@ -184,9 +184,9 @@ CUDA_FN int64_t cuda_between(int64_t v, int64_t low, int64_t high) {
   return v > high ? high : v < low ? low : v;
 }
 
-/* ---- some neighbours at once ---------------------------------------------------------------------
+/* ---- several adjacent elements ------------------------------------------------------------------
  * Up to 16 bytes of memory in registers; element i of `size` bytes is the i-th from the lowest byte on.
- * `count` (1, 2, 4, 8) is a constant wherever these are called, so that every index is one too. */
+ * `count` (1, 2, 4, 8) is a constant in all calls, so that every index is one too. */
 
 typedef struct cuda_raw {
   uint32_t word[4];
@@ -268,7 +268,7 @@ CUDA_FN void cuda_set64(cuda_raw *raw, const int i, uint64_t v) {
   raw->word[2 * (i & 1) + 1] = (uint32_t)(v >> 32);
 }
 
-/* What is in raw as f32: exact from the narrow floats; f64 and integers are rounded once. */
+/* Converts raw to f32: exact from the narrow floats; f64 and integers are rounded once. */
 CUDA_FN void cuda_widen_i64(uint32_t dtype, const cuda_raw *raw, int64_t *v, const int count);
 CUDA_FN void cuda_widen_f32(uint32_t dtype, const cuda_raw *raw, float *v, const int count) {
   int64_t whole[8];
@@ -328,7 +328,7 @@ CUDA_FN void cuda_widen_f64(uint32_t dtype, const cuda_raw *raw, double *v, cons
       break;
   }
 }
-/* Integers and bool alone; anything else is 0. */
+/* Only integers and bool; others give 0. */
 CUDA_FN void cuda_widen_i64(uint32_t dtype, const cuda_raw *raw, int64_t *v, const int count) {
   CUDA_UNROLL
   for (int i = 0; i < count; i++) {
@@ -474,7 +474,7 @@ CUDA_FN cuda_raw cuda_narrow_i64(uint32_t dtype, const int64_t *v, const int cou
 
 /* ---- one element --------------------------------------------------------------------------------- */
 
-/* In registers: the element's bits are the low ones. */
+/* Conversions in registers: the element's bits are the low ones. */
 CUDA_FN float cuda_f32_of_bits(uint32_t dtype, uint64_t bits) {
   const cuda_raw raw = {{(uint32_t)bits, (uint32_t)(bits >> 32), 0, 0}};
   float v;
@@ -506,7 +506,7 @@ CUDA_FN uint64_t cuda_bits_of_i64(uint32_t dtype, int64_t v) {
   return cuda_raw64(&raw, 0);
 }
 
-/* In memory. */
+/* Access to elements in memory. */
 CUDA_FN uint32_t cuda_dtype_bytes(uint32_t dtype) {
   return BS_DTYPE_BYTES(dtype);
 }
@@ -525,7 +525,7 @@ CUDA_FN double cuda_load_f64(uint32_t dtype, const void *base, int64_t index) {
   cuda_widen_f64(dtype, &raw, &v, 1);
   return v;
 }
-/* Of integers and bool; floats give 0. */
+/* Loads integers and bool; floats give 0. */
 CUDA_FN int64_t cuda_load_i64(uint32_t dtype, const void *base, int64_t index) {
   const cuda_raw raw = cuda_get(cuda_at_index(dtype, base, index), cuda_dtype_bytes(dtype), 1);
   int64_t v;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * panels.c - see panels.h. Beside the matrix on the device there are two buffers of some rows on the host and
- * what members ask for: never a second copy. */
+ * panels.c - see panels.h. In addition to the matrix on the device it uses two buffers of some rows on the
+ * host and the scratch of members, but never a second copy. */
 #include "panels.h"
 
 enum { BUFFER_BYTES = 4 << 20 }; /* about; one row at least */

@@ -11,16 +11,16 @@ typedef struct cuda_panels {
   void *to; /* device memory, rows * line bytes */
   int64_t rows;
   uint64_t line;    /* bytes of a row */
-  uint64_t scratch; /* bytes that one member of the team needs beside its rows */
-  /* Fill rows row .. row+n-1, `line` bytes apart, at most `most` at a time. `out` holds zeros or what an
-   * earlier call left. Called by the members of the team for rows of their own. */
+  uint64_t scratch; /* scratch bytes of one member of the team, in addition to its rows */
+  /* Fills rows row .. row+n-1, `line` bytes apart, at most `most` at a time. `out` holds zeros or data of an
+   * earlier call. The members of the team call it for separate rows. */
   int32_t (*fill)(const void *ctx, int64_t row, int64_t n, unsigned char *out, unsigned char *scratch,
                   bs_error *err);
   const void *ctx;
   int64_t most;
 } cuda_panels;
 
-/* All rows, through two pinned buffers in turn: one is filled by the team while the other is on its way.
- * Done, on the device's own stream, when it returns. */
+/* Copies all rows, through two pinned buffers alternately: the team fills one while the other is being
+ * copied. Complete, on the device's own stream, when it returns. */
 int32_t cuda_panels_pull(const cuda_panels *panels, bs_error *err);
 #endif

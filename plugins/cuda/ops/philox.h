@@ -66,7 +66,7 @@ CUDA_FN float philox_log(float u) {
   return philox_fma(n, 0x1.62e430p-1f, f + rest);
 }
 
-/* Of the angle w / 2^32 turns: the quadrant in integers, then polynomials of the rest of it. */
+/* Sine and cosine of w / 2^32 turns: the quadrant in integers, then polynomials of the rest. */
 CUDA_FN void philox_sincos(uint32_t w, float *out_sin, float *out_cos) {
   const uint32_t quadrant = (w + 0x20000000u) >> 30;
   const int32_t remainder = (int32_t)(w - (quadrant << 30));

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * product.h - what the kernels of products are given, by host and device: C[i,j] = the sum over r of
- * A[i,r] B[j,r], r ascending, one accumulator an output. So an output's bits depend on its row of A, its row
- * of B and their length, and on nothing else. matmul, its derivatives and those over 2:4 weights are this. */
+ * product.h - the arguments of kernels for products, on host and device: C[i,j] = the sum over r of A[i,r]
+ * B[j,r], r ascending, one accumulator an output. So an output's bits depend only on its row of A, its row of
+ * B and their length. matmul, its derivatives and those over 2:4 weights use this. */
 #ifndef BS_PLUGIN_CUDA_PRODUCT_H
 #define BS_PLUGIN_CUDA_PRODUCT_H
 #include "kernel.h"
 
 #if defined(__CUDACC__)
 #define PRODUCT_ROLLED _Pragma("unroll 1")
-#define PRODUCT_BY4 _Pragma("unroll 4") /* all 16 at once take more registers than two blocks have */
+#define PRODUCT_BY4 _Pragma("unroll 4") /* all 16 together take more registers than two blocks have */
 #else
 #define PRODUCT_ROLLED
 #define PRODUCT_BY4
@@ -17,7 +17,7 @@
 /* A block makes a tile of 64 x 64 sums, 16 of r at a time; a thread 4 x 4 of them. */
 enum { PRODUCT_TILE = 64, PRODUCT_DEPTH = 16, PRODUCT_THREADS = 256, PRODUCT_EACH = 4 };
 
-/* Whose columns the list of a partition picks. C's: column columns[j] of C gets sum j. */
+/* The operand whose columns the list of a partition selects. C's: column columns[j] of C gets sum j. */
 enum product_picks {
   PRODUCT_PICKS_NONE = 0,
   PRODUCT_PICKS_A_DEPTH = 1,
@@ -25,11 +25,11 @@ enum product_picks {
   PRODUCT_PICKS_C_COLS = 3
 };
 
-/* A or B: rows are what the outputs count, columns are r. Of picked columns the view has all. */
+/* A or B: rows are the outputs' index, columns are r. If columns are picked the view has all. */
 typedef struct product_side {
   cuda_view at;
   uint32_t along; /* 1: a thread loads four neighbours in r, 0: of four rows */
-  uint32_t wide;  /* 1: they are one aligned load where all four exist */
+  uint32_t wide;  /* 1: one aligned load reads them if all four exist */
 } product_side;
 
 typedef struct product_args {
@@ -44,7 +44,7 @@ typedef struct product_args {
   uint32_t reserved;
 } product_args;
 
-/* What a 2:4 weight is of the product. */
+/* The role of a 2:4 weight in the product. */
 enum product24_form {
   PRODUCT24_ROWS = 0, /* B is the weight: j its rows, r its columns */
   PRODUCT24_COLS = 1, /* B is the weight: r its rows, j its columns */

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
  * product24_body.h - the body of product24_f32, product24_f64 and product24_i64: product_body.h with a 2:4
- * weight, included behind it. Four neighbours of a side are a group: two values and a code make four numbers
- * and tell which of them count. Products of the others are not made, so that 0 x Inf does not arise. */
+ * weight, included after it. Four adjacent elements of a side are a group: two values and a code give four
+ * numbers and mark the valid ones. Products of the others are not computed, so that 0 x Inf does not
+ * arise. */
 #ifndef BS_PLUGIN_CUDA_PRODUCT24_BODY_H
 #define BS_PLUGIN_CUDA_PRODUCT24_BODY_H
 
 typedef struct product24_panels {
   product_panels p;
-  unsigned char keeps[PRODUCT_DEPTH][PRODUCT_TILE]; /* [r][j]: not 0 where the weight is kept */
+  unsigned char keeps[PRODUCT_DEPTH][PRODUCT_TILE]; /* [r][j]: not 0 if the weight is kept */
 } product24_panels;
 
 typedef union product24_shared {
@@ -129,7 +130,7 @@ CUDA_FN void product24_keep(const product24_args *a, product24_shared *s, produc
   product_keep(&a->p, &s->p, &l->p, at);
 }
 
-/* Of the sums of a tile the kept ones, two of four; where the weight has no column dW is zero and a weight
+/* Writes the kept sums of a tile, two of four; where the weight has no column, dW is zero and a weight
  * stays. */
 CUDA_FN void product24_pick(const product24_args *a, product24_shared *s, const cuda_at *at) {
   const int64_t row = product_row(&a->p, at), col = product_col(&a->p, at);

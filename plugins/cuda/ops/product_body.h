@@ -3,14 +3,14 @@
  * product_f64.h, product_i64.h before it. In steps (kernel.h): start, then for each 16 of r put and multiply,
  * then keep and finish.
  *
- * What is beyond an operand's end is loaded as zeros of both sides: 0 x 0 added to a sum, which is never -0,
- * leaves its bits. What the next step needs is loaded into registers before this one is multiplied. */
+ * Elements beyond an operand's end are loaded as zeros of both sides: 0 x 0 added to a sum, which is never
+ * -0, leaves its bits. The data of the next step are loaded into registers before this one is multiplied. */
 #ifndef BS_PLUGIN_CUDA_PRODUCT_BODY_H
 #define BS_PLUGIN_CUDA_PRODUCT_BODY_H
 #include <string.h>
 
-/* A row of a panel: 64 numbers and room, so that a warp that stores 16 rows of outputs by 2 of r meets each
- * bank once, and that four neighbours begin on 16 bytes. */
+/* A row of a panel: 64 numbers and padding. So a warp that stores 16 rows of outputs by 2 of r uses each bank
+ * once, and four adjacent numbers begin on 16 bytes. */
 enum { PRODUCT_PITCH = PRODUCT_TILE + 4 };
 
 typedef struct product_panels {
@@ -32,7 +32,7 @@ typedef struct product_local {
   product_quad a, b;
 } product_local;
 
-/* Four neighbours of a side and where they belong in a panel. Along r, a warp takes 16 rows by 8 of r, else
+/* Four adjacent elements of a side and their place in a panel. Along r, a warp takes 16 rows by 8 of r, else
  * 64 rows by 2 of r. */
 typedef struct product_place {
   int32_t row, depth;
@@ -63,7 +63,7 @@ CUDA_FN uint32_t product_tiles(int64_t size) {
 CUDA_FN int64_t product_stages(const product_args *a) {
   return (a->depth + PRODUCT_DEPTH - 1) / PRODUCT_DEPTH;
 }
-/* The first row and column of a block's tile: rows first, so that blocks beside each other share B. */
+/* The first row and column of a block's tile: rows first, so that adjacent blocks share B. */
 CUDA_FN int64_t product_row(const product_args *a, const cuda_at *at) {
   return (int64_t)(at->block_x % product_tiles(a->rows)) * PRODUCT_TILE;
 }
@@ -83,7 +83,7 @@ CUDA_FN void product_save(const cuda_view *v, int64_t r, int64_t c, uint64_t bit
   cuda_put(product_where(v, r, c), &raw, v->size, 1);
 }
 
-/* Four neighbours at once, of `size` bytes each; the address is a multiple of 4 x size, of 16 at most. */
+/* Loads four adjacent elements of `size` bytes each; the address is a multiple of 4 x size, of 16 at most. */
 CUDA_FN product_quad product_load4(const unsigned char *p, uint32_t size) {
   product_quad out;
   if (PRODUCT_WIDEST == 8 && size == 8) {
@@ -100,8 +100,8 @@ CUDA_FN product_quad product_load4(const unsigned char *p, uint32_t size) {
   return out;
 }
 
-/* A thread's four of a side: rows from `row`, r from `r`; `rows` and `depth` are where they end. list_row and
- * list_depth: which row, which column of the view a row or an r is; NULL: itself. */
+/* A thread's four of a side: rows from `row`, r from `r`; `rows` and `depth` are the ends. list_row and
+ * list_depth: the row and the column of the view for a row or an r; NULL: the same. */
 CUDA_FN product_quad product_fetch(const product_side *s, int64_t row, int64_t r, int64_t rows, int64_t depth,
                                    const uint32_t *list_row, const uint32_t *list_depth) {
   product_quad out;
@@ -131,7 +131,7 @@ CUDA_FN product_quad product_fetch_b(const product_args *a, const cuda_at *at, i
                        a->picks == PRODUCT_PICKS_B_ROWS ? a->list : 0, 0);
 }
 
-/* Four numbers that lie side by side in shared memory. */
+/* Four adjacent numbers in shared memory. */
 CUDA_FN void product_put4(product_number *to, const product_number *v) {
   memcpy(__builtin_assume_aligned((void *)to, 16), v, sizeof(product_number) * PRODUCT_EACH);
 }
@@ -199,7 +199,7 @@ CUDA_FN void product_multiply(const product_args *a, product_shared *s, product_
   product_sum(&s->panels, l, at->thread);
 }
 
-/* Sums to shared memory: a warp then finishes outputs that lie side by side. */
+/* Writes sums to shared memory: a warp then finishes adjacent outputs. */
 CUDA_FN void product_keep(const product_args *a, product_shared *s, product_local *l, const cuda_at *at) {
   (void)a;
   CUDA_UNROLL

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * product_f32.h - the number type of products in f32: what product_body.h and product24_body.h are made with.
- * product_f64.h and product_i64.h have the same names. Operands have at most 32 bits. */
+ * product_f32.h - the number type of products in f32, for product_body.h and product24_body.h. product_f64.h
+ * and product_i64.h have the same names. Operands have at most 32 bits. */
 #ifndef BS_PLUGIN_CUDA_PRODUCT_NUMBER
 #define BS_PLUGIN_CUDA_PRODUCT_NUMBER
 #include "activations.h"
@@ -8,7 +8,7 @@
 #include "product.h"
 
 typedef float product_number;
-typedef uint32_t product_bits; /* an operand's, as it lies in memory */
+typedef uint32_t product_bits; /* the bits of an operand in memory */
 
 enum { PRODUCT_WIDEST = 4 }; /* bytes of an operand */
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * products.h - what the hosts' sides of matmul, its derivatives and those over 2:4 weights share: which
- * dtypes they take, their plans, and launching the kernels of products (product.h). Each op says in its own
- * file what A, B and C are. */
+ * products.h - the common host part of matmul, its derivatives and those over 2:4 weights: their dtypes,
+ * their plans, and launching the kernels of products (product.h). Each op's file defines its A, B and C. */
 #ifndef BS_PLUGIN_CUDA_PRODUCTS_H
 #define BS_PLUGIN_CUDA_PRODUCTS_H
 #include "ops.h"
@@ -20,9 +19,9 @@ typedef struct cuda_product_plan {
   uint32_t full;
 } cuda_product_plan;
 
-/* In what sums of a times b are made that become c. */
+/* The type of the sums of a times b that become c. */
 uint32_t cuda_product_compute(const bs_op_query *query, uint32_t a, uint32_t b, uint32_t c);
-/* An answer by that; NO where the three are neither all float nor all integer. */
+/* Answers by these dtypes; NO if the three are neither all float nor all integer. */
 int32_t cuda_product_answer(const bs_op_query *query, uint32_t a, uint32_t b, uint32_t c,
                             bs_op_answer *out_answer);
 int32_t cuda_product_answer_as(uint32_t compute, bs_op_answer *out_answer);
@@ -30,15 +29,15 @@ int32_t cuda_product_answer_as(uint32_t compute, bs_op_answer *out_answer);
 int cuda_product_shapes(const bs_op_query *query, uint32_t x, uint32_t dy);
 int64_t cuda_product_columns(const bs_op_query *query, uint32_t x); /* K_r */
 
-/* A plan of a query that impl serves. needs_weight: the packed weight must be [N,K_r] of its dtype, N the
- * columns of arg dy; else none is looked at. */
+/* Makes a plan of a query that impl serves. needs_weight: the packed weight must be [N,K_r] of its dtype,
+ * with N the columns of arg dy; otherwise no weight is read. */
 int32_t cuda_product_prepare(const bs_op_impl *impl, void *state, const bs_exec *exec,
                              const bs_op_query *query, uint32_t compute, uint32_t x, uint32_t dy,
                              int needs_weight, void *packed, cuda_product_plan **out_plan, bs_error *err);
 void cuda_product_plan_free(void *plan);
 int32_t cuda_product_echo(const void *plan, bs_op_echo *out_echo);
 
-/* A side as the product sees it: rows are outputs, columns are r. */
+/* A side for the product: rows are outputs, columns are r. */
 product_side cuda_product_side(const cuda_view *view);
 cuda_view cuda_turned(const cuda_view *view); /* rows and columns change places */
 /* The plan's columns of `view`, X or dX: a run is a part of the view, a list goes to args with `picks`. */
@@ -50,7 +49,7 @@ int32_t cuda_product24_launch(const cuda_device *device, uint32_t compute, CUstr
                               const product24_args *args, bs_error *err);
 /* The fields of args that a 2:4 weight or its gradient gives. */
 void cuda_product24_fill(const cuda_places *places, uint32_t form, product24_args *args);
-/* W += delta, in f64, each value rounded once; what lies beyond the last column of a 2:4 weight stays. */
+/* W += delta, in f64, each value rounded once; values beyond the last column of a 2:4 weight stay. */
 int32_t cuda_product_add(const cuda_packed *packed, const bs_tensor *delta, bs_error *err);
 
 /* matmul's, of matmul24 too. */

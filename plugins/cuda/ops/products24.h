@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * products24.h - what the ops over 2:4 weights share besides products.h. */
+ * products24.h - shared parts of the ops over 2:4 weights, in addition to products.h. */
 #ifndef BS_PLUGIN_CUDA_PRODUCTS24_H
 #define BS_PLUGIN_CUDA_PRODUCTS24_H
 #include "products.h"

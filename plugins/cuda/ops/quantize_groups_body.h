@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
  * quantize_groups_body.h - int8 or fp8 values with an f32 scale for each group of columns of a row, or of all
- * rows: scale = max |in| / L, L the dtype's largest value, q = in / scale to the nearest value, ties to even;
- * a group with a NaN or an infinity has the scale NaN and zeros. A block takes some whole groups of a row, or
- * one that is larger than that: its threads find the largest magnitudes in shared memory, then round. What is
- * read twice is near after the first time.
- * Where rows share scales blocks meet in the first row's: four launches clear it, put the bits of the largest
- * magnitudes there, round by them, and make scales of them. */
+ * rows: scale = max |in| / L, L the dtype's largest value, q = in / scale to the nearest value, ties to even.
+ * A group with a NaN or an infinity has the scale NaN and zeros. A block takes some whole groups of a row, or
+ * one that is larger than that: its threads find the largest magnitudes in shared memory, then round. The
+ * second read of the input comes from the cache.
+ * If rows share scales, blocks combine them in the first row's: four launches clear it, put the bits of the
+ * largest magnitudes there, round by them, and make scales of them. */
 #ifndef BS_PLUGIN_CUDA_QUANTIZE_GROUPS_BODY_H
 #define BS_PLUGIN_CUDA_QUANTIZE_GROUPS_BODY_H
 #include "walk.h"
 
-enum { CUDA_QUANTIZE_SPAN = 2048 }; /* columns of a block, where groups are not larger */
+enum { CUDA_QUANTIZE_SPAN = 2048 }; /* columns of a block, if groups are not larger */
 
 typedef struct quantize_groups_args {
   cuda_view in, q, scales;
@@ -38,7 +38,7 @@ typedef struct quantize_groups_shared {
   uint32_t most[CUDA_QUANTIZE_SPAN]; /* bits of the largest magnitude of each group */
 } quantize_groups_shared;
 
-/* What a block works on. */
+/* The work of a block. */
 typedef struct quantize_groups_part {
   int64_t row, first, groups; /* groups first .. first + groups - 1 */
   int64_t begin, end;         /* their columns */
@@ -91,8 +91,8 @@ CUDA_FN uint32_t quantize_groups_magnitude(const quantize_groups_args *a, int64_
   return cuda_bits_f32(*(const float *)(const void *)cuda_element(&a->in, row, col)) & 0x7fffffffu;
 }
 
-/* Of magnitudes the larger one has the larger bits, infinity and NaN too. All threads of a warp go round as
- * often. */
+/* A larger magnitude has larger bits, also for infinity and NaN. All threads of a warp have the same number
+ * of iterations. */
 CUDA_FN void quantize_groups_measure(const quantize_groups_args *a, quantize_groups_shared *s,
                                      const cuda_at *at) {
   const quantize_groups_part p = quantize_groups_here(a, at);
@@ -127,7 +127,7 @@ CUDA_FN uint32_t quantize_groups_round(const quantize_groups_args *a, float v, f
   return (uint32_t)(int32_t)rintf(r);
 }
 
-/* Of what a block has measured and what the others have, the larger. */
+/* Keeps the larger of this block's and the others' magnitudes. */
 CUDA_FN void quantize_groups_meet(uint32_t *first, uint32_t most) {
 #if defined(__CUDACC__)
   atomicMax(first, most);

@@ -23,7 +23,7 @@ typedef struct ranks_reduce_args {
   uint32_t dtype_in, reduce_dtype, dtype_out;
   uint32_t op;   /* enum bs_reduce_op */
   uint32_t load; /* CUDA_BY_: between the input's dtype and the reduce dtype */
-  uint32_t work; /* CUDA_BY_: what is added */
+  uint32_t work; /* CUDA_BY_: the type of the sums */
   cuda_rank_rows in[CUDA_RANKS_MAX], out[CUDA_RANKS_MAX];
 } ranks_reduce_args;
 

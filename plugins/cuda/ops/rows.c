@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * rows.c - matmul@cuda/rows: products of at most 16 tokens by a kernel that reads the weight once, at the
- * speed of memory (rows.h). The weight is packed as for our own tiles, which serve what this does not: more
- * tokens, other pairs of dtypes, sums in f64, and queries that ask for token-wise bits. */
+ * speed of memory (rows.h). The weight is packed as for this plugin's own tiles. These serve the other
+ * queries: more tokens, other pairs of dtypes, sums in f64, and token-wise bits. */
 #include "rows.h"
 
 #include "products.h"
@@ -13,7 +13,7 @@ typedef struct rows_plan {
   cuda_plan plan;
   const cuda_packed *weight;
   void *own;        /* by our own tiles: refuses a weight that does not fit, and serves what rows do not */
-  uint32_t by_rows; /* 0: our own tiles alone */
+  uint32_t by_rows; /* 0: only the plugin's own tiles */
   uint32_t activation;
   uint32_t picks;    /* 1: X has all columns */
   int64_t begin;     /* of a run */
@@ -33,7 +33,7 @@ static const char *problem(const bs_op_query *q) {
   if (x->dims[0] > ROWS_TOKENS) return "more than 16 tokens";
   if (bytes && cuda_product_columns(q, 0) > EXACT)
     return "sums of so many products of bytes may leave 32 bits";
-  if (x->dims[1] > 1 && x->strides[1] > 1) return "the columns of X do not lie side by side";
+  if (x->dims[1] > 1 && x->strides[1] > 1) return "the columns of X are not adjacent";
   if (q->flags & BS_QUERY_TOKENWISE) return "token-wise bits for more than 16 tokens are those of the tiles";
   return NULL;
 }

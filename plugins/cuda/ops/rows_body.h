@@ -39,7 +39,7 @@ CUDA_FN cuda_raw rows_stream(const unsigned char *p) {
 #endif
 }
 
-/* Four rows of W; behind the last one, that one again: its sums are not kept. */
+/* Four rows of W; beyond the last row, the last one again: its sums are not stored. */
 typedef struct rows_of_w {
   int64_t row[ROWS_EACH];
 } rows_of_w;
@@ -50,7 +50,7 @@ CUDA_FN void rows_fetch(const rows_args *a, const rows_of_w *w, int64_t piece, c
     out[r] = rows_stream(product_where(&a->p.b.at, w->row[r], 0) + 16 * piece);
 }
 
-/* The elements of a piece one by one, where X does not lie on 16 bytes or ends. */
+/* Adds the elements of a piece one by one, if X is not aligned to 16 bytes or ends. */
 CUDA_FN void rows_add_single(const rows_args *a, const rows_of_w *w, int64_t piece, rows_local *l,
                              const int tokens, const uint32_t dtype) {
   const int64_t begin = piece * rows_count(dtype);
@@ -147,7 +147,7 @@ CUDA_FN void rows_fold(rows_shared *s, const cuda_at *at) {
   s->folded[sum][run] = all;
 }
 
-/* Of a group's threads' runs one thread makes an output. */
+/* One thread makes an output from the runs of a group's threads. */
 CUDA_FN void rows_finish(const rows_args *a, const rows_shared *s, const cuda_at *at, const int pass) {
   const uint32_t groups = ROWS_WARPS / a->splits, runs = ROWS_PASS / groups;
   if (at->thread >= groups * ROWS_PASS) return;

@@ -11,12 +11,12 @@
 typedef float rows_number;
 enum { ROWS_WIDE = 8 }; /* the most elements of a piece */
 
-/* What a piece is multiplied as. */
+/* A piece in the type in which it is multiplied. */
 typedef struct rows_piece {
   float v[ROWS_WIDE];
 } rows_piece;
 
-/* Exact; of a NaN nothing but that it is one. */
+/* Exact; a NaN stays a NaN, without its payload. */
 CUDA_FN float rows_of_f16(uint32_t code) {
 #if defined(__CUDACC__)
   float v;

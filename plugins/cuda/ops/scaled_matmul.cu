@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "scaled_matmul_body.h"
 
-/* Three blocks a multiprocessor: w's next piece is kept beside this one, and four would spill on sm_100. */
+/* Three blocks a multiprocessor: w's next piece is held together with this one, and four would spill on
+ * sm_100. */
 CUDA_KERNEL void __launch_bounds__(CUDA_BLOCK, 3)
     scaled_matmul(const __grid_constant__ scaled_matmul_args args) {
   __shared__ scaled_matmul_shared shared;

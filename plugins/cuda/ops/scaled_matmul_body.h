@@ -20,7 +20,7 @@ typedef struct scaled_matmul_args {
   cuda_view x, x_scales, w, w_scales, bias, base, out; /* bias and base may be absent */
   cuda_divisor by_blocks;                              /* blocks of four tokens */
   cuda_divisor by_group;                               /* columns */
-  int64_t pieces; /* whole ones that can be read at once, each in one group: from column 0 */
+  int64_t pieces; /* whole pieces that one load can read, each in one group: from column 0 */
   uint32_t activation;
   uint32_t reserved;
 } scaled_matmul_args;
@@ -33,7 +33,8 @@ typedef struct scaled_matmul_local {
   float sums[CUDA_SCALED_TOKENS];
 } scaled_matmul_local;
 
-/* What a warp works on. Behind the last output and the last token, those again: their sums are not kept. */
+/* The work of a warp. Beyond the last output and the last token it repeats those: their sums are not
+ * stored. */
 typedef struct scaled_matmul_part {
   int64_t token, output; /* the first token; may be beyond the last output */
   int64_t n;             /* the output that is read */
@@ -74,7 +75,7 @@ CUDA_FN float scaled_matmul_scale(const cuda_view *scales, int64_t row, int64_t 
   return *(const float *)(const void *)cuda_element(scales, row, group);
 }
 
-/* The next piece of w is on its way while one is multiplied. */
+/* Loads the next piece of w while one is multiplied. */
 CUDA_FN void scaled_matmul_pieces(const scaled_matmul_args *a, scaled_matmul_local *l,
                                   const scaled_matmul_part *p, uint32_t lane) {
   cuda_raw next = {{0, 0, 0, 0}};
@@ -107,7 +108,7 @@ CUDA_FN void scaled_matmul_pieces(const scaled_matmul_args *a, scaled_matmul_loc
   }
 }
 
-/* What lies behind the pieces, or all of it: column by column. */
+/* Processes the columns after the pieces, or all columns, one by one. */
 CUDA_FN void scaled_matmul_singles(const scaled_matmul_args *a, scaled_matmul_local *l,
                                    const scaled_matmul_part *p, uint32_t lane) {
   CUDA_ROLL
@@ -138,7 +139,7 @@ CUDA_FN void scaled_matmul_put(scaled_matmul_shared *s, const scaled_matmul_loca
   for (int t = 0; t < CUDA_SCALED_TOKENS; t++) s->sums[at->thread >> 5][t][at->thread & 31u] = l->sums[t];
 }
 
-/* Lane t of a warp ends token t. base may be out: nobody else reads what it writes. */
+/* Lane t of a warp finishes token t. base may be out: no other thread reads what it writes. */
 CUDA_FN void scaled_matmul_finish(const scaled_matmul_args *a, const scaled_matmul_shared *s,
                                   const cuda_at *at) {
   const scaled_matmul_part p = scaled_matmul_here(a, at);

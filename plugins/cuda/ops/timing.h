@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * timing.h - which of several ways to make a product is the fastest: scratch for it and a clock, for the
+ * timing.h - finds the fastest of several ways to make a product: scratch memory and a clock, for the
  * libraries' choices of algorithms (cublaslt/choose.c, cusparselt/choose.c). */
 #ifndef BS_PLUGIN_CUDA_TIMING_H
 #define BS_PLUGIN_CUDA_TIMING_H
@@ -17,13 +17,13 @@ typedef struct cuda_stage {
   CUevent start, stop;
 } cuda_stage;
 
-/* Whatever it returns, cuda_stage_end. */
+/* Call cuda_stage_end after any result. */
 int32_t cuda_stage_begin(cuda_stage *stage, const bs_exec *exec, bs_error *err);
 /* Device memory of random bytes, the stage's; BS_NO_MEMORY. */
 int32_t cuda_stage_block(cuda_stage *stage, uint64_t bytes, void **out_block, bs_error *err);
-/* Milliseconds of a few calls of queue, which queues one product on the device's default stream; once before,
- * so that loading the kernel is not timed. *out_refused 1: not this one, which is no error: *out_ms stays
- * negative. */
+/* Milliseconds of a few calls of queue, which queues one product on the device's default stream, after one
+ * untimed call that loads the kernel. *out_refused 1: this way does not work, which is not an error: *out_ms
+ * stays negative. */
 int32_t cuda_stage_time(const cuda_stage *stage,
                         int32_t (*queue)(const void *arg, int *out_refused, bs_error *err), const void *arg,
                         float *out_ms, bs_error *err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * tree_sum_body.h - out = act(((p0 + p1) + (p2 + p3)) + ..) of up to eight blocks of columns that lie side by
- * side, each sum rounded to f32 (f64 where either side is f64), integers modulo 2^64. */
+ * tree_sum_body.h - out = act(((p0 + p1) + (p2 + p3)) + ..) of up to eight adjacent blocks of columns, each
+ * sum rounded to f32 (f64 if either side is f64), integers modulo 2^64. */
 #ifndef BS_PLUGIN_CUDA_TREE_SUM_BODY_H
 #define BS_PLUGIN_CUDA_TREE_SUM_BODY_H
 #include "activations.h"
@@ -65,7 +65,7 @@ CUDA_FN cuda_raw tree_sum_f64(const tree_sum_args *a, const cuda_raw *raw, const
   return cuda_narrow_f64(a->out.dtype, p[0], count);
 }
 
-/* In any order; an i32 output keeps the low 32 bits, as sums in 32 bits would. */
+/* Adds in any order; an i32 output keeps the low 32 bits, as sums in 32 bits would. */
 CUDA_FN cuda_raw tree_sum_i64(const tree_sum_args *a, const cuda_raw *raw, const int count) {
   uint64_t sum[2] = {0, 0};
   int64_t v[2];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * update.h - what sgd_update.c and adamw_update.c share: a step changes the packed weight of matmul or of
- * matmul24 where it lies. */
+ * update.h - shared parts of sgd_update.c and adamw_update.c: a step changes the packed weight of matmul or
+ * of matmul24 in place. */
 #ifndef BS_PLUGIN_CUDA_UPDATE_H
 #define BS_PLUGIN_CUDA_UPDATE_H
 #include "products.h"
@@ -11,7 +11,7 @@ typedef struct cuda_update_plan {
   const cuda_packed *weight;
 } cuda_update_plan;
 
-/* 0, and a NO, unless args 1 .. states (which may be absent where `optional` says so) are f32 matrices of
+/* 0, and a NO, unless args 1 .. states (which may be absent if `optional` has their bit) are f32 matrices of
  * dW's shape, dW is f32 or f64 and the weight a float. */
 int cuda_update_fits(const bs_op_query *query, uint32_t states, int optional, bs_op_answer *out_answer);
 int32_t cuda_update_prepare(const bs_op_impl *impl, void *state, const bs_exec *exec,

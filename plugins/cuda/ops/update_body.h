@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
- * update_body.h - what the steps of the optimisers share: the values of a 2:4 row that stand for no column
- * stay zero. */
+ * update_body.h - shared part of the optimisers' steps: the values of a 2:4 row beyond the last column stay
+ * zero. */
 #ifndef BS_PLUGIN_CUDA_UPDATE_BODY_H
 #define BS_PLUGIN_CUDA_UPDATE_BODY_H
 #include "walk.h"
 
-/* Of a 2:4 weight whose last group reaches beyond the last column: its codes (ops.h, cuda_places). */
+/* For a 2:4 weight whose last group reaches beyond the last column: its codes (ops.h, cuda_places). */
 typedef struct cuda_beyond {
   const unsigned char *codes; /* NULL: every value stands for a column */
   int64_t groups, cols;
 } cuda_beyond;
 
-/* 1 where value `col` of a row stands for no column. */
+/* 1: value `col` of a row is beyond the last column. */
 CUDA_FN int cuda_is_beyond(const cuda_beyond *b, int64_t row, int64_t col) {
   if (b->codes == 0 || col < 2 * b->groups - 2) return 0;
   const uint32_t code = b->codes[row * b->groups + col / 2];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * walk.h - how the threads of an op that works element by element are laid over matrices of one shape: where
- * every row is dense and aligned a thread takes `width` neighbours at a time, 16 bytes of the widest dtype,
- * and CUDA_WALK_DEEP of those at once; what is left of a row, and matrices with gaps, go element by element.
- * cuda_walk_make is walk.c's. */
+ * walk.h - assigns the threads of an elementwise op to matrices of one shape. If every row is dense and
+ * aligned, a thread takes `width` adjacent elements at a time, 16 bytes of the widest dtype, and
+ * CUDA_WALK_DEEP of those together. The rest of a row, and matrices with gaps, go element by element. walk.c
+ * has cuda_walk_make. */
 #ifndef BS_PLUGIN_CUDA_WALK_H
 #define BS_PLUGIN_CUDA_WALK_H
 #include "numbers.h"
@@ -14,12 +14,13 @@ enum {
   CUDA_WALK_VIEWS = 8  /* the most matrices of one walk */
 };
 
-/* Of a kernel with blocks of CUDA_BLOCK threads. Four at a time on a multiprocessor keep its memory busy and
- * leave 64 registers a thread; told no number, ptxas aims at more blocks on some architectures, and spills.
- */
+/* Launch bounds of a kernel with blocks of CUDA_BLOCK threads. Four blocks on a multiprocessor keep its
+ * memory busy and leave 64 registers a thread. Without a number ptxas aims at more blocks on some
+ * architectures, and spills. */
 #define CUDA_BLOCK_BOUNDS __launch_bounds__(CUDA_BLOCK, 4)
 
-/* What a value is between its two roundings. By f64 pieces are of two at most, by integers of four. */
+/* The type of a value between its two roundings. With f64 pieces have at most two elements, with integers
+ * four. */
 enum { CUDA_BY_COPY = 0, CUDA_BY_F32, CUDA_BY_F64, CUDA_BY_I64 };
 
 /* Division by a number that a launch does not change, by one product (Granlund and Montgomery, 1994, figure
@@ -46,7 +47,7 @@ CUDA_FN int64_t cuda_divide(const cuda_divisor *d, int64_t n) {
 
 typedef struct cuda_walk {
   int64_t rows;
-  int64_t vectors, tail; /* of a row: whole pieces, elements behind them */
+  int64_t vectors, tail; /* of a row: whole pieces, elements after them */
   int64_t vector_items, tail_items, vector_blocks;
   cuda_divisor by_vectors, by_tail;
   uint32_t width; /* of a piece: 2, 4, 8; 1: element by element */
@@ -58,7 +59,7 @@ typedef struct cuda_place {
   int32_t live; /* 0: nothing there */
 } cuda_place;
 
-/* Where a thread begins: its first item, and whether it takes whole pieces. */
+/* The start of a thread: its first item, and whether it takes whole pieces. */
 typedef struct cuda_start {
   int64_t item;
   int32_t whole;
@@ -72,7 +73,7 @@ CUDA_FN cuda_start cuda_walk_start(const cuda_walk *walk, int64_t t) {
   return start;
 }
 
-/* The place of an item of pieces of `count` (a constant; 1: of the elements behind the pieces). */
+/* The place of an item of pieces of `count` (a constant; 1: of the elements after the pieces). */
 CUDA_FN cuda_place cuda_walk_place(const cuda_walk *walk, int64_t item, const int count) {
   cuda_place at;
   at.row = 0;
@@ -107,7 +108,7 @@ cuda_divisor cuda_divisor_make(int64_t by);
  * may not cross a multiple. */
 void cuda_walk_make(cuda_view *views, uint32_t count, int fold, uint32_t limit, int64_t unit,
                     cuda_walk *out_walk);
-/* The same over `rows` of `cols` in pieces of `width`. */
+/* Lays a walk over `rows` of `cols` in pieces of `width`. */
 void cuda_walk_lay(int64_t rows, int64_t cols, uint32_t width, cuda_walk *out_walk);
 /* 1 when pieces of `width` elements can be read from every row, or the view is absent. */
 int cuda_view_fits(const cuda_view *view, uint32_t width);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * warp.h - what the lanes of a warp do together: shuffles, votes, products of small matrices on tensor cores,
- * loads of their operands from shared memory, and copies that run beside the work.
+ * warp.h - joint operations of the lanes of a warp: shuffles, votes, products of small matrices on tensor
+ * cores, loads of their operands from shared memory, and asynchronous copies.
  *
  * A step of a body that uses these is a warp's step: in the kernel each thread calls it, in the twin it is
- * called once a warp. What a lane keeps is an array of CUDA_LANES, [i][lane] or [i][lane][..]: one lane in
- * the kernel, in registers, 32 in the twin. Loops over lanes are `for (int l = 0; l < CUDA_LANES; l++)`, and
- * the number of the lane is CUDA_LANE(at, l). The twins' forms follow the PTX ISA, "Warp-level matrix
+ * called once a warp. Values of a lane are arrays of CUDA_LANES, [i][lane] or [i][lane][..]: one lane in the
+ * kernel, in registers, 32 in the twin. Loops over lanes are `for (int l = 0; l < CUDA_LANES; l++)`, and the
+ * number of the lane is CUDA_LANE(at, l). The twins' forms follow the PTX ISA, "Warp-level matrix
  * instructions", of mma.m16n8k16 and ldmatrix. */
 #ifndef BS_PLUGIN_CUDA_WARP_H
 #define BS_PLUGIN_CUDA_WARP_H
@@ -73,7 +73,7 @@ CUDA_FN uint32_t cuda_ballot(const uint32_t *v) {
 #endif
 }
 /* The largest (the sum) over lanes that differ in the bits of `below` - 1: 4 is a row of a product. A NaN is
- * no largest. */
+ * ignored in the largest. */
 CUDA_FN void cuda_lanes_max(float *v, const uint32_t below) {
   float other[CUDA_LANES];
   CUDA_UNROLL
@@ -152,9 +152,9 @@ CUDA_FN void cuda_mma(float (*d)[4], const uint32_t (*a)[4], const uint32_t (*b)
 #endif
 }
 
-/* Four matrices of 8 rows of 16 bytes in shared memory, lane l brings the address of row l % 8 of matrix l
- * / 8. Of matrix i a lane gets [i]: row lane / 4, elements 2 (lane % 4) and the next; turned: column lane /
- * 4, rows 2 (lane % 4) and the next. */
+/* Loads four matrices of 8 rows of 16 bytes from shared memory; lane l gives the address of row l % 8 of
+ * matrix l / 8. Of matrix i a lane gets [i]: row lane / 4, elements 2 (lane % 4) and the next; transposed:
+ * column lane / 4, rows 2 (lane % 4) and the next. */
 CUDA_FN void cuda_load_matrices(const cuda_shared *rows, uint32_t (*out)[4], const int turned) {
 #if defined(__CUDACC__)
   if (turned)
@@ -182,10 +182,10 @@ CUDA_FN void cuda_load_matrices(const cuda_shared *rows, uint32_t (*out)[4], con
 #endif
 }
 
-/* ---- copies beside the work --------------------------------------------------------------------- */
+/* ---- asynchronous copies ------------------------------------------------------------------------ */
 
-/* A thread's copies of 16 bytes from device to shared memory, in groups. Nothing of a group is there before
- * cuda_async_wait; the twin copies no sooner. */
+/* A thread's copies of 16 bytes from device to shared memory, in groups. The data of a group are only valid
+ * after cuda_async_wait; the twin copies no sooner. */
 typedef struct cuda_async {
 #if defined(__CUDACC__)
   uint32_t unused;
@@ -231,7 +231,7 @@ CUDA_FN void cuda_async_commit(cuda_async *q) {
   q->group++;
 #endif
 }
-/* Until all of the thread's groups but the `newest` ones (0 to 2) are there. */
+/* Waits until all of the thread's groups except the `newest` ones (0 to 2) are complete. */
 CUDA_FN void cuda_async_wait(cuda_async *q, uint32_t newest) {
 #if defined(__CUDACC__)
   (void)q;
@@ -254,7 +254,8 @@ CUDA_FN void cuda_async_wait(cuda_async *q, uint32_t newest) {
   q->count = kept;
 #endif
 }
-/* Until all copies are there, also those behind the newest group. None may be under way at the next start. */
+/* Waits until all copies are complete, also those after the newest group. No copy may be in progress at the
+ * next start. */
 CUDA_FN void cuda_async_finish(cuda_async *q) {
   cuda_async_commit(q);
   cuda_async_wait(q, 0);

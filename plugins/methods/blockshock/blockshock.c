@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * blockshock.c - the method "blockshock": W = W1 + W2 by a mask and its complement, each rank multiplies
- * with its part, an all-reduce (or reduce-scatter) adds the outputs. Exact: nothing is pruned, unless one
- * half alone is asked for. A mask whose kept columns are the same in every row is a K-partition, so the part
- * is packed as those columns and the product is dense over them; other masks, and kernel=sparse24, have 2:4
- * values with positions (by_row.h).
- */
+ * blockshock.c - the method "blockshock": W = W1 + W2 by a mask and its complement. Each rank multiplies with
+ * its part, and an all-reduce (or reduce-scatter) adds the outputs. The result is exact: nothing is pruned,
+ * unless only one half is requested. A mask that keeps the same columns in every row is a K-partition, so the
+ * part is packed as those columns and the product is dense over them. Other masks, and kernel=sparse24, have
+ * 2:4 values with positions (by_row.h). */
 #include "by_row.h"
 
 static const tp_option options[] = {

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * by_row.h - blockshock over masks that keep other columns in each row (random_2of4, magnitude,
- * transposable), and over fixed ones with kernel=sparse24: each rank holds the 2:4 values of one half of
- * the mask and where they lie, and multiplies by the op matmul24. More than two ranks share the halves in
- * slices of columns or of rows of W; with one half alone the others' weights are left out.
- */
+ * by_row.h - blockshock over masks that keep different columns in each row (random_2of4, magnitude,
+ * transposable), and over fixed ones with kernel=sparse24. Each rank holds the 2:4 values of one half of the
+ * mask with their positions, and multiplies by the op matmul24. More than two ranks share the halves in
+ * slices of columns or of rows of W; with a single half the others' weights are left out. */
 #ifndef BS_METHODS_BLOCKSHOCK_BY_ROW_H
 #define BS_METHODS_BLOCKSHOCK_BY_ROW_H
 
 #include "../common/tp_kept.h"
 
-/* How a layer is computed. */
+/* The computation of a layer. */
 enum by_row_path {
   BY_ROW_FIXED = 0, /* the mask is a K-partition: as all methods that split K (common/) */
   BY_ROW_DENSE = 1, /* both halves on one rank, which is the dense layer */
@@ -27,8 +26,8 @@ typedef struct by_row_way {
   int64_t cols;     /* of the whole */
 } by_row_way;
 
-/* What follows from spec, rank and world. `base` has the sizes and dtypes of all methods; its k_own is the
- * length of a packed row, and so is its k_mul. */
+/* Facts that follow from spec, rank and world. `base` has the sizes and dtypes of all methods; its k_own and
+ * its k_mul are the length of a packed row. */
 typedef struct by_row_shape {
   tp_shape base;
   bs_mask mask;
@@ -48,9 +47,9 @@ typedef struct by_row_shape {
   int64_t z_cols;    /* outputs of which this rank activates the sums */
 } by_row_shape;
 
-/* What a layer has besides that of all methods. Its backward pass is in tp_layer.gradient: plans dx, dw, db,
- * sum_dx and whole_dy, scratch product, dy and ones. Its steps are in tp_layer.training: what is remembered
- * is as long as the kept values, `fused` is matmul24_update. */
+/* A layer's state in addition to that of all methods. Its backward pass is in tp_layer.gradient: plans dx,
+ * dw, db, sum_dx and whole_dy, scratch product, dy and ones. Its steps are in tp_layer.training: the
+ * optimiser's state is as long as the kept values, `fused` is matmul24_update. */
 typedef struct by_row {
   by_row_shape shape;
   tp_kept positions;

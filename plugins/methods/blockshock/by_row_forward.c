@@ -19,7 +19,7 @@ static int32_t sum_ranks(tp_layer *l, bs_tensor *product, bs_tensor *sums, bs_st
                              : by_row_exchange_run(l, by_row_of(l)->sum_y, product, sums, stream, err);
 }
 
-/* From the product to its place in y. */
+/* Sums the product into its place in y. */
 static int32_t sum(tp_layer *l, bs_tensor *product, bs_tensor *place, bs_stream *stream, bs_error *err) {
   const tp_shape *s = &l->shape;
   const by_row *b = by_row_of(l);

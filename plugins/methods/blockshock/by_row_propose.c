@@ -58,7 +58,7 @@ static void propose_forward(const by_row_shape *s, bs_proposal *p) {
           B * (uint64_t)s->y.cols * BS_DTYPE_BYTES(b->y_dtype));
 }
 
-/* What the wire adds, by the ranks that sum. */
+/* The relative error of the communication, for the number of ranks that sum. */
 static double wire_error(const by_row_shape *s, const bs_layer_spec *spec) {
   tp_shape summed = s->base;
   summed.coll = s->y.sum;

@@ -64,12 +64,12 @@ static int32_t make_base(const tp_state *state, const bs_layer_spec *spec, uint3
   const int32_t rc = tp_shape_make(state, &like, rank, world, out, err);
   if (rc != BS_OK) return rc;
   tp_shape_free(state, out);
-  out->chunks = 1; /* what overlap=auto chose is of the mask that stood in */
+  out->chunks = 1; /* the choice of overlap=auto was for the temporary mask */
   out->chunk_features = 0;
   return BS_OK;
 }
 
-/* What the layers of columns have beside a product and its sum, and 2:4 halves have not. */
+/* Refuses features that layers of columns have, but 2:4 halves do not. */
 static int32_t check_extras(const bs_layer_spec *spec, uint32_t world, bs_error *err) {
   const char *overlap = tp_option_get(spec, "overlap", "off"), *what = NULL;
   const int chunks = strcmp(overlap, "off") != 0 && strcmp(overlap, "auto") != 0;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * tp.h - what our five methods share: one linear layer split over ranks by columns of W (K), by rows (N)
- * or not at all, with its packed weight, plans, scratch and one collective. Compiled into each plugin.
- * A method is a tp_traits table plus its own refusals; nothing here is mutable across layers.
- */
+ * tp.h - shared parts of the five methods: one linear layer split over ranks by columns of W (K), by rows (N)
+ * or not at all, with its packed weight, plans, scratch and one collective. Compiled into each plugin. A
+ * method is a tp_traits table plus its own refusals; no state here is shared by layers. */
 #ifndef BS_METHODS_TP_H
 #define BS_METHODS_TP_H
 
@@ -29,7 +28,7 @@ typedef struct tp_traits {
   uint32_t reserved;
   /* K splits: the mask to use for spec (its own, or the method's default), or a refusal. */
   int32_t (*choose_mask)(const bs_layer_spec *spec, bs_mask *out_mask, bs_error *err);
-  /* Further refusals by option values; NULL: none. */
+  /* Refuses by option values; NULL: none. */
   int32_t (*check)(const bs_layer_spec *spec, bs_error *err);
 } tp_traits;
 
@@ -39,17 +38,17 @@ typedef struct tp_state {
   const tp_traits *traits;
 } tp_state;
 
-/* Leaves of a reproducible sum (R3, R4): what 8 ranks would own. */
+/* Leaves of a reproducible sum (R3, R4): the parts that 8 ranks would own. */
 #define TP_LEAVES 8
 
-/* How x reaches the product. */
+/* The form in which the product gets x. */
 enum tp_input {
   TP_X_PLAIN = 0,  /* as given */
   TP_X_VIEW = 1,   /* own run of columns of the whole x, by strides */
   TP_X_FULL = 2,   /* whole x; the kernel picks the columns */
   TP_X_GATHER = 3, /* own columns copied to scratch */
   TP_X_SPREAD = 4, /* own columns spread over a zero scratch of all K (full_width, x split) */
-  TP_X_ZERO = 5    /* this rank owns no column: a zero column stands in, so that bias stays fused */
+  TP_X_ZERO = 5    /* this rank owns no column: a zero column replaces it, so that bias stays fused */
 };
 
 /* Everything that follows from spec, rank and world without building. `cols` is owned: tp_shape_free. */
@@ -65,7 +64,7 @@ typedef struct tp_shape {
   uint32_t bias_here;            /* 1: this rank's product adds the bias */
   uint32_t after;                /* enum bs_activation applied after the sum; in the product otherwise */
   uint32_t own_sums;             /* 1: the sum goes to scratch before it is activated */
-  uint32_t keeps;                /* 1: so does a product that is no sum over ranks, for backward */
+  uint32_t keeps;                /* 1: so does a product that is not a sum over ranks, for backward */
   const bs_partition *cols;      /* K split: own columns; NULL: all */
   int64_t k_own;                 /* columns owned; by_row: length of a row of kept weights */
   int64_t k_mul;                 /* width of the product: K when full_width, at least 1 */
@@ -78,8 +77,8 @@ typedef struct tp_shape {
   uint32_t chunk_unit;           /* parts are multiples of it, but for the last */
   uint32_t before;               /* collective that makes x whole; BS_COLL_COUNT_: none */
   uint32_t x_tokens, y_tokens;   /* 1: x, y are the rank's own tokens */
-  uint32_t repro;                /* enum bs_repro that was asked; R1 without */
-  uint32_t leaves;               /* R3, R4: runs of columns that are summed apart here; 0: one product */
+  uint32_t repro;                /* the requested enum bs_repro; R1 by default */
+  uint32_t leaves;               /* R3, R4: runs of columns that are summed separately here; 0: one product */
   uint32_t place;                /* of the rank's leaves in the tree, in units of them */
   uint32_t own_cols;             /* 1: cols is tp_leaf.c's, not the host's */
   uint32_t by_row;               /* 1: of `cols`, other ones are kept in each row (tp_by_row.c) */
@@ -120,7 +119,7 @@ extern const tp_option tp_common_options[];
 extern const uint32_t tp_common_count;
 /* enum bs_repro of the option; BS_REPRO_R1 without. */
 uint32_t tp_repro_asked(const bs_layer_spec *spec);
-/* What cannot be promised: refused with the reason. */
+/* Refuses with the reason what cannot be promised. */
 int32_t tp_repro_check(const tp_traits *traits, const bs_layer_spec *spec, uint32_t split, uint32_t world,
                        bs_error *err);
 /* The class that a layer keeps. */
@@ -141,12 +140,12 @@ int32_t tp_leaf_shape_make(const tp_state *state, const bs_layer_spec *spec, tp_
 /* Leaf i of the rank's: its columns among those of x as the layer has it. tp_partition_free. */
 int32_t tp_leaf_columns(const tp_state *state, const bs_layer_spec *spec, const tp_shape *shape, uint32_t i,
                         bs_partition **out_columns, bs_error *err);
-/* Where the columns of a leaf lie among the own ones. tp_partition_free. */
+/* The positions of the columns of a leaf among the own ones. Release with tp_partition_free. */
 int32_t tp_leaf_places(const tp_state *state, const bs_partition *leaf, const bs_partition *own,
                        bs_partition **out_places, bs_error *err);
 void tp_partition_free(const tp_state *state, const bs_partition *partition);
 
-/* How dX leaves the product dY W. */
+/* The form of dX that the product dY W writes. */
 enum tp_dx {
   TP_DX_PLAIN = 0, /* it is dx */
   TP_DX_RUN = 1,   /* the rank's run of dx's columns; the other runs are gathered */
@@ -156,7 +155,7 @@ enum tp_dx {
   TP_DX_PICK = 4 /* all K columns in scratch, of which dx takes the own ones (full_width, x split) */
 };
 
-/* What follows for the backward pass, without building. */
+/* Facts on the backward pass, found without building. */
 typedef struct tp_gradient_shape {
   uint32_t dx;            /* enum tp_dx; RUN may become GATHER in build */
   uint32_t dx_coll;       /* enum bs_coll_kind, BS_COLL_COUNT_: none */
@@ -167,8 +166,8 @@ typedef struct tp_gradient_shape {
   int64_t dx_width;       /* columns of the product */
   int64_t dy_cols;        /* of the caller's dy */
   int64_t dy_begin;       /* first own feature in it */
-  uint32_t activation;    /* whose slope dy is multiplied with */
-  int64_t dz_cols;        /* own features of dy, which it is made of */
+  uint32_t activation;    /* the activation whose slope dy is multiplied with */
+  int64_t dz_cols;        /* own features of dy, from which it is computed */
 } tp_gradient_shape;
 
 typedef struct tp_layer tp_layer;
@@ -179,7 +178,7 @@ typedef struct tp_gradient {
   bs_plan *dx, *dw, *db;
   bs_plan *pick;        /* PICK: the own columns of the product */
   bs_plan *slope;       /* dY times the activation's slope, to dz; NULL without an activation */
-  bs_plan **spread;     /* GATHER: one a rank; NULL where it owns none */
+  bs_plan **spread;     /* GATHER: one a rank; NULL if it owns none */
   int64_t *begin;       /* GATHER: first column of each rank's block, and K */
   bs_coll_plan *sum_dx; /* or the gather of it */
   bs_coll_plan *whole_dy;
@@ -190,7 +189,7 @@ typedef struct tp_gradient {
   bs_tensor ones;    /* [B,1]: db is dY^T times it */
 } tp_gradient;
 
-/* Which numbers of steps lie in device memory: those of `step` and of the steps behind it. */
+/* Which numbers of steps are in device memory: those of `step` and of the next steps. */
 enum { TP_NUMBERS_WEIGHTS = 0, TP_NUMBERS_BIAS, TP_NUMBERS_FUSED, TP_NUMBERS, TP_NUMBERS_STEPS = 32 };
 typedef struct tp_told {
   bs_step step;
@@ -202,7 +201,7 @@ typedef struct tp_told {
 typedef struct tp_training {
   uint32_t flags;  /* of the spec */
   uint32_t wide;   /* dtype of dW and db */
-  bs_plan *fused;  /* matmul_update; NULL where dW has to be made */
+  bs_plan *fused;  /* matmul_update; NULL if dW must be computed */
   bs_plan *spread; /* full_width: own columns of dW to all of them */
   bs_packed *bias;
   bs_plan *sgd, *adamw, *bias_sgd, *bias_adamw;
@@ -222,8 +221,9 @@ uint64_t tp_training_bytes(const tp_traits *traits, const bs_layer_spec *spec, c
 int32_t tp_gradient_shape_make(const tp_state *state, const bs_layer_spec *spec, const tp_shape *shape,
                                tp_gradient_shape *out_shape, bs_error *err);
 int32_t tp_gradient_build(tp_layer *layer, const bs_layer_spec *spec, bs_error *err);
-/* dZ = dY act'(Z) of the rank's own features of dY, which the products take for it: Z is what the last
- * forward kept in `sums`. Nothing to build without an activation: the gradient's `slope` is NULL then. */
+/* dZ = dY act'(Z) of the rank's own features of dY, which the products use instead of dY: Z is the value that
+ * the last forward kept in `sums`. Without an activation nothing is built: the gradient's `slope` is NULL
+ * then. */
 int32_t tp_slope_build(tp_layer *layer, const bs_layer_spec *spec, bs_error *err);
 int32_t tp_slope_run(tp_layer *layer, const bs_tensor *dy, bs_tensor *out_dz, bs_stream *stream,
                      bs_error *err);
@@ -238,7 +238,7 @@ typedef struct tp_overlap {
   bs_coll_plan *coll[TP_MAX_CHUNKS];
   char site[TP_MAX_CHUNKS][TP_SITE];
 } tp_overlap;
-/* For tp_traits.options and option_docs. */
+/* Entries for tp_traits.options and option_docs. */
 #define TP_OVERLAP_OPTIONS                                                                               \
   {"overlap", "off,auto,2,3,4,5,6,7,8", "off", "chunks of y, each summed while the next is computed"}, { \
     "overlap_axis", "auto,features,tokens", "auto", "what the chunks of y are runs of"                   \
@@ -267,13 +267,13 @@ int32_t tp_overlap_forward(tp_layer *layer, const bs_tensor *x, const bs_tensor 
 
 /* tp_quantise.c: a sum over ranks in two int8 steps. */
 #define TP_WIRE_GROUP 128 /* features that share a scale; groups begin with each rank's share (tp_share) */
-/* A rank's share of the features and its groups, and where they begin. */
+/* A rank's share of the features and its groups, and their starts. */
 typedef struct tp_block {
   int64_t begin, count, first_group, groups;
 } tp_block;
 typedef struct tp_quantise {
   tp_block *block;           /* of each rank */
-  bs_plan **narrow;          /* one a rank: its block of the partial sums to int8; NULL where it is empty */
+  bs_plan **narrow;          /* one a rank: its block of the partial sums to int8; NULL if it is empty */
   bs_plan **widen;           /* the same blocks back, of a sum for all */
   bs_plan *sum;              /* of the own block, over ranks */
   bs_plan *narrow_sum;       /* and back to int8 */
@@ -286,7 +286,7 @@ typedef struct tp_quantise {
 } tp_quantise;
 void tp_quantise_propose(const tp_shape *shape, bs_proposal *proposal);
 uint64_t tp_quantise_bytes(const tp_shape *shape); /* of scratch */
-/* What the wire adds to y's relative error: of normal partial sums, docs/methods.md. */
+/* The part of y's relative error that communication adds: for normal partial sums, docs/methods.md. */
 double tp_quantise_error(const tp_shape *shape);
 double tp_wire_error(const bs_layer_spec *spec, const tp_shape *shape);
 int32_t tp_quantise_build(tp_layer *layer, uint32_t out_dtype, bs_error *err);
@@ -298,7 +298,7 @@ typedef struct tp_leaf {
   bs_partition *cols; /* of x's columns */
   bs_packed *packed;
   bs_plan *product;
-  bs_plan *move;  /* gather_columns, where the kernel does not pick them */
+  bs_plan *move;  /* gather_columns, if the kernel does not pick them */
   bs_tensor x;    /* GATHER: the copy; ZERO: a column of zeros */
   uint32_t input; /* VIEW, FULL, GATHER or ZERO */
   uint32_t reserved;
@@ -307,10 +307,10 @@ typedef struct tp_leaf {
 typedef struct tp_leaves {
   tp_leaf leaf[TP_LEAVES]; /* in the order of the tree */
   bs_tensor parts;         /* [B, leaves x n]: sums of the leaves side by side; NULL with one leaf */
-  bs_tensor own;           /* [B,N]: sum of the rank's leaves, where it is not a block of `all` */
+  bs_tensor own;           /* [B,N]: sum of the rank's leaves, if it is not a block of `all` */
   bs_tensor all;           /* [B, P x n]: the sums of all ranks, in rank order */
   bs_plan *join;           /* parts to the own sum */
-  bs_plan *last;           /* what there is to y: the rest of the tree, activation, rounding */
+  bs_plan *last;           /* the last steps to y: the rest of the tree, activation, rounding */
   uint64_t *recv;
 } tp_leaves;
 
@@ -327,12 +327,12 @@ struct tp_layer {
   bs_tensor bias;     /* the same as [n] */
   bs_tensor x_scratch;
   bs_tensor partial;
-  bs_plan *activate; /* sums to y, where `after` asks for it */
+  bs_plan *activate; /* sums to y, if `after` requests it */
   bs_tensor sums;    /* reduced, in the reduce dtype; memory NULL when y or partial hold them */
   int64_t kept_rows; /* of sums: tokens of the last forward, for backward */
   uint64_t *counts;
   tp_gradient *gradient;  /* NULL: forward only */
-  void *by_row;           /* blockshock's layers of 2:4 halves (blockshock/by_row.h); NULL: columns alone */
+  void *by_row;           /* blockshock's layers of 2:4 halves (blockshock/by_row.h); NULL: only columns */
   tp_overlap *overlap;    /* NULL: one chunk */
   tp_training *training;  /* NULL: no steps */
   tp_quantise *quantise;  /* NULL: not in int8 */
@@ -344,14 +344,14 @@ struct tp_layer {
   bs_tensor whole; /* x, made whole by it */
 };
 
-/* What the product of the layer's rows (shape.row_count of them) is asked for with. */
+/* The query for the product of the layer's rows (shape.row_count of them). */
 typedef struct tp_product_query {
   bs_tensor_desc x, bias, y;
   const bs_tensor_desc *args[4];
   bs_op_query q;
 } tp_product_query;
 void tp_product_query_fill(const tp_layer *layer, const bs_layer_spec *spec, tp_product_query *out_query);
-/* x as the product takes it: moved where it has to be. And the product of it. */
+/* x in the form for the product: moved if necessary. And the product of it. */
 int32_t tp_take_input(tp_layer *layer, const bs_tensor *x, bs_tensor *out_input, bs_stream *stream,
                       bs_error *err);
 int32_t tp_multiply(tp_layer *layer, const bs_tensor *x, bs_tensor *out, bs_stream *stream, bs_error *err);
@@ -369,27 +369,28 @@ int32_t tp_bias_gradient(tp_layer *layer, bs_tensor *dy, bs_tensor *db, bs_strea
 /* 1 when t is a [n] vector of a dtype. */
 int tp_is_row(const bs_tensor *t, int64_t n, uint32_t dtype);
 
-/* tp_leaf_build.c, tp_leaf_run.c: a layer whose K is summed leaf by leaf. */
+/* tp_leaf_build.c, tp_leaf_run.c: a layer that sums K leaf by leaf. */
 int32_t tp_leaves_build(tp_layer *layer, const bs_layer_spec *spec, const bs_source *weights, bs_error *err);
 void tp_leaves_free(tp_layer *layer);
 int32_t tp_leaves_forward(tp_layer *layer, const bs_tensor *x, bs_tensor *y, bs_stream *stream,
                           bs_error *err);
 int32_t tp_leaves_read(tp_layer *layer, int64_t row, bs_tensor *out, bs_error *err);
-/* Scratch and what the proposal tells of them. */
+/* Scratch, and its part of the proposal. */
 void tp_leaves_propose(const tp_shape *shape, bs_proposal *proposal);
 /* Memory and collective of `before`; the scratch that they take. */
 int32_t tp_place_build(tp_layer *layer, bs_error *err);
 uint64_t tp_place_bytes(const tp_shape *shape);
 /* Counts of a collective over tokens: `cols` elements a token. */
 void tp_place_counts(const tp_shape *shape, int64_t cols, uint64_t *out_counts);
-/* x whole, from what the caller has; and the shapes of both, where a placement is brought to another. */
+/* Makes the whole x from the caller's part; and the shapes of both, if a placement is converted to
+ * another. */
 int32_t tp_place_input(tp_layer *layer, const bs_tensor *x, const bs_tensor *y, bs_tensor *out_x,
                        bs_stream *stream, bs_error *err);
-/* A dense matrix as one row: what a collective over tokens moves. */
+/* A dense matrix as one row, for collectives over tokens. */
 bs_tensor tp_view_flat(const bs_tensor *t);
 int32_t tp_wrong_shape(const tp_layer *layer, const char *name, const bs_tensor *t, uint32_t dtype,
                        int64_t cols, bs_error *err);
-/* A matrix whose rows lie `stride` apart; a vector. */
+/* A matrix whose rows are `stride` apart; a vector. */
 static inline bs_tensor_desc tp_strided(uint32_t dtype, int64_t rows, int64_t cols, int64_t stride) {
   bs_tensor_desc d = bs_desc_2d(dtype, rows, cols);
   d.strides[0] = stride > 0 ? stride : 1;
@@ -402,8 +403,8 @@ static inline bs_tensor_desc tp_vector(uint32_t dtype, int64_t n) {
   d.strides[0] = 1;
   return d;
 }
-/* tp_build.c: are the weights those of the layer; the bias of the own rows; the plan of an activation, with
- * `sums` for what it reads where those are its own. */
+/* tp_build.c: checks that weights fit the layer; the bias of the own rows; the plan of an activation, with
+ * `sums` as its input if that is separate memory. */
 int32_t tp_check_weights(const tp_layer *layer, const bs_source *weights, bs_error *err);
 int32_t tp_bias_build(tp_layer *layer, const bs_source *bias, bs_error *err);
 int32_t tp_activation_prepare(tp_layer *layer, uint32_t activation, int own, const bs_tensor_desc *in,
@@ -420,7 +421,7 @@ bs_tensor tp_view_rows(const bs_tensor *t, int64_t rows);
 bs_tensor tp_view_run(const bs_tensor *t, int64_t begin, int64_t rows);
 int tp_fits(const bs_tensor *t, int64_t rows, uint32_t dtype, int64_t cols);
 
-/* Rows of what is packed, in one piece or in chunks of features. */
+/* Reads rows of the packed weight, in one piece or in chunks of features. */
 int32_t tp_packed_rows(tp_layer *layer, int64_t row, bs_tensor *out, bs_error *err);
 
 /* The slots of bs_method. */
@@ -442,9 +443,9 @@ int32_t tp_activate(const bs_host *host, bs_plugin_self *self, const tp_traits *
                     const bs_src_loc *at, void **out_state, bs_error *err);
 int32_t tp_deactivate(void *state, bs_error *err);
 
-/* Views of a source, valid while `inner` is: the columns of `own` alone; rows row_begin.. of it; all its
- * columns with zeros where `own` keeps none, or `kept` not in each row; a single column of zeros. They stay
- * thread-safe and pure when inner is. */
+/* Views of a source, valid while `inner` is: only the columns of `own`; rows row_begin.. of it; all its
+ * columns with zeros where `own`, or `kept` in that row, keeps none; a single column of zeros. They stay
+ * thread-safe and pure if inner is. */
 typedef struct tp_rows_view {
   const bs_source *inner;
   int64_t row_begin;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * tp_backward.c - the backward pass of a layer: at most one gather of dY, the products, and one collective of
- * dX. Allocates nothing; a product whose result nobody asked for is not made.
- */
+ * dX. It allocates nothing; a product is only computed if its result was requested. */
 #include "tp.h"
 
 static int32_t wrong(const tp_layer *l, const char *name, const bs_tensor *t, int64_t rows, uint32_t dtype,
@@ -51,7 +50,7 @@ static int32_t exchange(tp_layer *l, bs_coll_plan *plan, const bs_tensor *in, bs
   return rc;
 }
 
-/* Where matmul_dx writes: in dx, in the own columns of it, or in scratch. */
+/* The output of matmul_dx: dx, its own columns, or scratch. */
 static bs_tensor product_of(const tp_layer *l, const bs_tensor *dx, int64_t rows) {
   const tp_gradient *g = l->gradient;
   bs_tensor to = g->shape.own_product ? tp_view_rows(&g->product, rows) : *dx;

@@ -79,7 +79,7 @@ void tp_product_query_fill(const tp_layer *l, const bs_layer_spec *spec, tp_prod
   p->q.weight_dtype = s->w_dtype;
 }
 
-/* The level and score of the best implementation for an input form; level NO when there is none. */
+/* The level and score of the best implementation for an input form; level NO: none. */
 static bs_op_answer ask(tp_layer *l, const bs_layer_spec *spec, uint32_t input) {
   tp_product_query p;
   bs_op_answer answer;
@@ -178,7 +178,7 @@ int32_t tp_collective(tp_layer *l, uint32_t kind, uint32_t dtype_in, uint32_t dt
   return l->api->collective_prepare(l->rank, &c, out_plan, err);
 }
 
-/* How much of the output each rank has. Even shares need no list: there are worlds of thousands of ranks. */
+/* Sets each rank's share of the output. Even shares need no list: there are worlds of thousands of ranks. */
 static int32_t fill_shares(tp_layer *l, bs_collective *c, bs_error *err) {
   const tp_shape *s = &l->shape;
   c->count = (uint64_t)(s->N / (int64_t)s->world);

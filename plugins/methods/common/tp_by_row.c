@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * tp_by_row.c - masks that keep other columns in each row (random_2of4, magnitude, transposable) in a layer
- * of dense storage: the rank packs all K columns, with zeros where its half of its slice does not keep a
- * weight, and multiplies them. What it owns is told and read as blockshock's 2:4 values are: two of each four
- * columns, row by row. More than two ranks share the halves in slices of the groups of columns.
- */
+ * tp_by_row.c - masks that keep different columns in each row (random_2of4, magnitude, transposable) in a
+ * layer of dense storage. The rank packs all K columns, with zeros for weights that its half of its slice
+ * does not keep, and multiplies them. Its ownership is described and read like blockshock's 2:4 values: two
+ * of each four columns, row by row. More than two ranks share the halves in slices of the groups of
+ * columns. */
 #include "tp_kept.h"
 #include "tp_mixed.h"
 
@@ -108,9 +108,9 @@ int32_t tp_by_row_spread(tp_layer *l, bs_plan **out_plan, bs_error *err) {
 
 /* ---- reading back --------------------------------------------------------------------------- */
 
-enum { READ_GROUPS = 256 }; /* of positions asked for at once */
+enum { READ_GROUPS = 256 }; /* positions that one request covers */
 
-/* The kept columns of a row, of all; behind the last one of W they go on into a zero group. */
+/* Lists the kept columns of a row; after the last column of W the list continues into a padding group. */
 static int32_t list_row(const tp_layer *l, int64_t row, uint32_t *list, bs_error *err) {
   const bs_kept *kept = &l->kept->kept;
   const int64_t groups = (kept->cols + 3) / 4;
@@ -125,7 +125,7 @@ static int32_t list_row(const tp_layer *l, int64_t row, uint32_t *list, bs_error
   return BS_OK;
 }
 
-/* One row: a gather of its own columns, so that bits reach `out` in whatever memory it lies. */
+/* Reads one row by a gather of its columns, so that the bits reach `out` in any memory. */
 static int32_t gather_row(tp_layer *l, const bs_partition *cols, bs_tensor *row, bs_tensor *out,
                           bs_error *err) {
   const bs_tensor_desc from = bs_desc_2d(out->dtype, 1, cols->total);

@@ -85,8 +85,8 @@ static int32_t exchange(tp_layer *l, const bs_tensor *in, bs_tensor *y, bs_strea
   return rc;
 }
 
-/* Where the sum lands: in y, or, for an activation to follow, in the reduce dtype: in y itself, in the
- * partial (an all-reduce in place) or in scratch. */
+/* The output of the sum: y, or, if an activation follows, the reduce dtype: in y itself, in the partial (an
+ * all-reduce in place) or in scratch. */
 static bs_tensor sums_of(const tp_layer *l, const bs_tensor *product, const bs_tensor *y) {
   const tp_shape *s = &l->shape;
   if (s->after == BS_ACT_NONE) return *y;
@@ -100,7 +100,7 @@ static int32_t activate(tp_layer *l, bs_tensor *sums, bs_tensor *y, bs_stream *s
   return l->api->op_run(l->activate, args, 2, stream, err);
 }
 
-/* What was multiplied is kept, its activation goes to y. */
+/* Keeps the product and writes its activation to y. */
 static int32_t activate_kept(tp_layer *l, bs_tensor *y, bs_stream *stream, bs_error *err) {
   bs_tensor kept = tp_view_rows(&l->sums, y->dims[0]), own = *y;
   if (l->shape.coll == BS_COLL_ALL_GATHER) own = tp_view_columns(y, l->shape.y_begin, l->shape.row_count);

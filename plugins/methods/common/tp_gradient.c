@@ -136,7 +136,7 @@ static int32_t no_memory(bs_error *err) {
   return bs_fail(err, BS_NO_MEMORY, "BS-METHOD-MEMORY", "no memory for the plan of a backward pass");
 }
 
-/* Where each rank's columns lie in the gathered dX. Runs in rank order lie where they belong. */
+/* Computes the place of each rank's columns in the gathered dX. Runs in rank order are already in place. */
 static int32_t build_blocks(tp_layer *l, const bs_mask *mask, bs_error *err) {
   const tp_shape *s = &l->shape;
   tp_gradient *g = l->gradient;

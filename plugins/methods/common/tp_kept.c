@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
  * tp_kept.c - the positions of a rank's weights under a mask that differs by row: from a mask and a source of
- * weights, at build and whenever the mask is chosen anew. Positions that depend on the weights (magnitude,
- * transposable) are kept as half a byte a group of four, since the source is gone after build; others are
- * asked of the host again when somebody wants them.
- */
+ * weights, at build and whenever the mask is chosen again. Positions that depend on the weights (magnitude,
+ * transposable) are stored as half a byte a group of four, because the source is gone after build. Others are
+ * requested from the host again when needed. */
 #include "tp_kept.h"
 
-#define CHUNK 1024 /* groups read at once, on the stack */
+#define CHUNK 1024 /* groups read together, on the stack */
 
 int tp_mask_by_row(uint32_t kind) {
   return kind == BS_MASK_RANDOM_2OF4 || tp_mask_looks(kind);
@@ -20,7 +19,7 @@ int tp_mask_looks(uint32_t kind) {
 static int32_t read_kept(void *ctx, int64_t row, int64_t nrows, int64_t group, int64_t ngroups, uint8_t *out,
                          int64_t out_stride, bs_error *err) {
   const tp_kept *k = ctx;
-  if (nrows == 0 || ngroups == 0) return BS_OK; /* an empty part has no positions to ask */
+  if (nrows == 0 || ngroups == 0) return BS_OK; /* an empty part has no positions */
   if (k->bits == NULL)
     return k->whole->read(k->whole->ctx, k->row + row, nrows, k->group + group, ngroups, out, out_stride,
                           err);
@@ -43,7 +42,7 @@ typedef struct store_job {
   int32_t *codes;
 } store_job;
 
-/* Up to four rows at once: a transposable mask looks at so many. */
+/* Stores up to four rows: a transposable mask needs four together. */
 static int32_t store_block(const store_job *job, int64_t row, int64_t nrows, bs_error *err) {
   const tp_kept *k = job->k;
   uint8_t read[4 * CHUNK];
@@ -71,7 +70,7 @@ static void store_rows(void *arg, uint32_t member, uint32_t width) {
     job->codes[member] = store_block(job, row, end - row < 4 ? end - row : 4, &job->errors[member]);
 }
 
-/* What the members say; the first that failed. */
+/* Runs the members; the result is that of the first that failed. */
 static int32_t run_store(const bs_rank_api *api, bs_rank *rank, const store_job *job, bs_error *err) {
   if (api->parallel_for(rank, store_rows, (void *)(uintptr_t)job) != BS_OK)
     return bs_fail(err, BS_INTERNAL, "BS-METHOD-TEAM", "positions of weights: the rank's team does not run");

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * tp_kept.h - the positions of a rank's weights under a mask that keeps other columns in each row
+ * tp_kept.h - the positions of a rank's weights under a mask that keeps different columns in each row
  * (random_2of4, magnitude, transposable): one half, in a run of rows and of whole groups of four columns.
- * blockshock packs 2:4 values at them, masked_split a dense weight with zeros elsewhere (tp_by_row.c).
- */
+ * blockshock packs 2:4 values at them, masked_split a dense weight with zeros elsewhere (tp_by_row.c). */
 #ifndef BS_METHODS_TP_KEPT_H
 #define BS_METHODS_TP_KEPT_H
 
 #include "tp.h"
 
-/* The positions of this rank's part: read from those of the whole matrix, or kept here where those would have
- * to look at weights that are gone when build has returned. */
+/* The positions of this rank's part: read from those of the whole matrix, or kept here if those depend on
+ * weights that are freed after build. */
 typedef struct tp_kept {
   bs_kept kept;
   const bs_kept *whole; /* owned */
@@ -25,8 +24,8 @@ int tp_mask_looks(uint32_t kind);
 
 /* Rows row.. of the columns of `run`, without positions yet. */
 void tp_kept_init(tp_kept *kept, int64_t row, int64_t rows, const bs_partition *run);
-/* Positions of half `half` of the mask, in weights as they are, timed as `mask`. Those it has it gives up for
- * the new ones. */
+/* Computes the positions of half `half` of the mask in the present weights, timed as `mask`; replaces earlier
+ * ones. */
 int32_t tp_kept_make(tp_kept *kept, const bs_rank_api *api, bs_rank *rank, const bs_mask *mask, uint32_t half,
                      const bs_source *weights, bs_error *err);
 void tp_kept_free(tp_kept *kept, const bs_rank_api *api, bs_rank *rank);
@@ -40,7 +39,8 @@ int32_t tp_by_row_shape(const tp_state *state, const bs_layer_spec *spec, const 
 int32_t tp_by_row_source(tp_layer *layer, const bs_layer_spec *spec, const bs_source *weights,
                          tp_kept_view *view, bs_source *out_own, bs_error *err);
 void tp_by_row_free(tp_layer *layer);
-/* dW of the kept weights alone; and from there to their places among zeros, in the columns of the slice. */
+/* Computes dW of only the kept weights; and moves it to its places among zeros, in the columns of the
+ * slice. */
 int32_t tp_by_row_dw(tp_layer *layer, const bs_layer_spec *spec, const bs_tensor_desc *const *args,
                      bs_error *err);
 int32_t tp_by_row_spread(tp_layer *layer, bs_plan **out_plan, bs_error *err);

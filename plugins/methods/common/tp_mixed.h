@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * tp_mixed.h - a layer whose columns are kept in two precisions (option `mixed`): some stay in the layer's
- * dtype, all others are int8 with a scale for each output, and X of those int8 with a scale for each token
- * (LLM.int8's decomposition; docs/methods.md); or both are fp8 (option `mixed_dtype`) with scales of rows, of
- * the whole, or of blocks of columns. A rank has its share of both. tp_mixed_shape.c says which,
- * tp_mixed_build.c and, of fp8, tp_mixed_f8.c make it, tp_mixed_run.c multiplies and reads back.
- */
+ * tp_mixed.h - a layer whose columns are kept in two precisions (option `mixed`). Some stay in the layer's
+ * dtype. All others are int8 with a scale for each output, and X of those int8 with a scale for each token
+ * (LLM.int8's decomposition; docs/methods.md). Or both are fp8 (option `mixed_dtype`) with scales of rows, of
+ * the whole, or of blocks of columns. A rank has its share of both. tp_mixed_shape.c finds the columns,
+ * tp_mixed_build.c and, for fp8, tp_mixed_f8.c build the layer, tp_mixed_run.c multiplies and reads back. */
 #ifndef BS_METHODS_TP_MIXED_H
 #define BS_METHODS_TP_MIXED_H
 
@@ -16,7 +15,8 @@ enum tp_segment { TP_HIGH = 0, TP_LOW = 1, TP_SEGMENTS = 2 };
 /* Columns of a sum of int8 products that surely fits 32 bits. */
 #define TP_MIXED_MOST 131072
 
-/* What has a scale of its own: a row of W and of X, all rows together, or a run of columns of a row. */
+/* The unit that has a separate scale: a row of W and of X, all rows together, or a run of columns of a
+ * row. */
 enum tp_scales { TP_SCALES_ROW = 0, TP_SCALES_TENSOR = 1, TP_SCALES_BLOCK = 2 };
 #define TP_MIXED_BLOCK 128
 
@@ -25,8 +25,8 @@ typedef struct tp_mixed {
   bs_partition *cols[TP_SEGMENTS]; /* of x as the layer has it; NULL: none */
   bs_packed *packed[TP_SEGMENTS];
   bs_plan *product[TP_SEGMENTS];
-  bs_plan *move[TP_SEGMENTS]; /* gather_columns, where they are no run */
-  bs_tensor x[TP_SEGMENTS];   /* what it fills */
+  bs_plan *move[TP_SEGMENTS]; /* gather_columns, if they are not a run */
+  bs_tensor x[TP_SEGMENTS];   /* its output */
   bs_plan *widen, *narrow;    /* x of the low columns to f32, and to int8 or fp8 */
   bs_plan *join;              /* sums by their scales, the high product and the bias to the output */
   bs_tensor wide;             /* f32 of x[TP_LOW] */
@@ -41,7 +41,7 @@ typedef struct tp_mixed {
 /* tp_leaf_shape.c. */
 /* A GATHER partition and room for its list in one block of the host's memory; NULL: none. */
 bs_partition *tp_partition_new(const tp_state *state, int64_t total, int64_t count);
-/* A list that is a run is told as one: x is then viewed and not gathered. */
+/* Turns a list that is a run into a run: x is then viewed and not gathered. */
 void tp_partition_settle(bs_partition *partition);
 /* shape->cols: the columns with mark[k] != 0, k_own of K. */
 int32_t tp_own_columns(const tp_state *state, tp_shape *shape, const uint8_t *mark, bs_error *err);
@@ -54,9 +54,9 @@ int32_t tp_mixed_build(tp_layer *layer, const bs_layer_spec *spec, const bs_sour
 void tp_mixed_free(tp_layer *layer);
 int32_t tp_mixed_multiply(tp_layer *layer, const bs_tensor *x, bs_tensor *out, bs_stream *stream,
                           bs_error *err);
-/* BS_CONFIG: an option of the other columns in a layer that has none, or scales that int8 does not take. */
+/* BS_CONFIG: an option for low columns in a layer without any, or scales that int8 does not support. */
 int32_t tp_mixed_check_options(const tp_traits *traits, const bs_layer_spec *spec, bs_error *err);
-/* What the low columns are, in words. */
+/* A description of the low columns. */
 const char *tp_mixed_others(const tp_shape *shape);
 /* Scales of a row of the rank's low columns. */
 int64_t tp_mixed_groups(const tp_shape *shape);
@@ -85,7 +85,7 @@ int32_t tp_mixed_build_narrow(tp_layer *layer, bs_error *err);
 
 /* The low columns as fp8: `rows` are the rank's of W. */
 int32_t tp_mixed_build_f8(tp_layer *layer, const bs_source *rows, bs_error *err);
-/* The product of it, on which what comes after the product is folded. Needs what build_high has made. */
+/* Builds the product of it, which includes the steps after the product. Needs the results of build_high. */
 int32_t tp_mixed_build_f8_join(tp_layer *layer, const bs_layer_spec *spec, bs_error *err);
 /* The largest value that fits. */
 float tp_f8_largest(uint32_t dtype);

@@ -30,7 +30,7 @@ int32_t tp_mixed_scales(const bs_host *host, const bs_source *columns, float *ou
   return rc;
 }
 
-/* To the nearest integer, ties to even, as quantize_groups does. */
+/* Rounds to the nearest integer, ties to even, as quantize_groups does. */
 static void round_row(const float *row, float scale, int64_t n, int8_t *out) {
   for (int64_t k = 0; k < n; k++) {
     const float v = scale > 0.0f ? rintf(row[k] / scale) : 0.0f; /* of a NaN scale nothing */
@@ -129,7 +129,7 @@ int32_t tp_mixed_build_input(tp_layer *l, uint32_t segment, bs_error *err) {
   return prepare(l, "gather_columns", args, 2, cols, none, BS_ACT_NONE, &m->move[segment], err);
 }
 
-/* What the layer's product is written to. */
+/* The output of the layer's product. */
 bs_tensor_desc tp_mixed_out_desc(const tp_layer *l) {
   const tp_shape *s = &l->shape;
   return tp_strided(s->product_dtype, s->B, s->row_count,
@@ -265,7 +265,7 @@ int32_t tp_mixed_build(tp_layer *l, const bs_layer_spec *spec, const bs_source *
   tp_mixed *m = l->mixed = l->api->alloc(l->rank, sizeof *m);
   if (m == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-METHOD-MEMORY", "no memory for a layer");
   if (s->bias_here && l->bias.dtype != BS_F32)
-    return bs_fail(err, BS_UNSUPPORTED, "BS-METHOD-MIXED", "method %s: a bias in f64 beside %s",
+    return bs_fail(err, BS_UNSUPPORTED, "BS-METHOD-MIXED", "method %s: a bias in f64 with %s",
                    l->state->traits->name, s->mixed_dtype == BS_I8 ? "int8" : "fp8");
   m->all.struct_size = (uint32_t)sizeof m->all;
   m->all.kind = BS_PARTITION_CONTIGUOUS;

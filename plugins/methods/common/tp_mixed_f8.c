@@ -139,8 +139,8 @@ int32_t tp_mixed_build_f8_join(tp_layer *l, const bs_layer_spec *spec, bs_error 
   q.nargs = 7;
   q.args = args;
   q.attrs[0] = s->mixed_group;
-  /* A Y in f32 is judged by sums in f32, which tensor cores do not keep of fp8; beside a Y of 16 bits theirs
-   * serve, and the gates know. */
+  /* A Y in f32 is judged by sums in f32, which tensor cores do not have for fp8. For a Y of 16 bits their
+   * sums are good enough, and the gates expect them. */
   q.accumulate = spec->y_dtype == BS_F32 ? (uint32_t)BS_ACC_F32 : (uint32_t)BS_ACC_DEFAULT;
   q.activation = s->after == BS_ACT_NONE ? spec->activation : (uint32_t)BS_ACT_NONE;
   q.flags = BS_QUERY_DETERMINISTIC | (s->repro >= BS_REPRO_R2 ? (uint32_t)BS_QUERY_TOKENWISE : 0u);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * tp_mixed_shape.c - which columns stay high, which become int8 or fp8, and which of both a rank owns. The
- * mask is applied to each segment by itself, as if its columns were the whole layer: so every rank has its
- * share of both, wherever in K the high ones lie. And what such a layer refuses. Pure: propose and build
- * start here.
- */
+ * tp_mixed_shape.c - finds which columns stay high, which become int8 or fp8, and which of both a rank owns.
+ * The mask is applied to each segment separately, as if its columns were the whole layer: so every rank has
+ * its share of both, at any position of the high ones in K. Also refuses what such a layer cannot do. Pure:
+ * propose and build start here. */
 #include "tp_mixed.h"
 
 int tp_mixed_asked(const bs_layer_spec *spec) {
@@ -83,7 +82,7 @@ static int32_t check(const tp_traits *traits, const bs_layer_spec *spec, bs_erro
     return refuse(traits, "has no backward pass and takes no steps: weights of 8 bits have no gradient",
                   "train in one precision, then leave phases 2 and 3 out", err);
   if (!is_high(spec->x_dtype) || !is_high(spec->w_dtype) || !is_high(spec->y_dtype))
-    return refuse(traits, "keeps f32, bf16 or f16 beside its 8 bits", "model.dtype: one of those", err);
+    return refuse(traits, "keeps f32, bf16 or f16 next to its 8 bits", "model.dtype: one of those", err);
   if (spec->accumulate == BS_ACC_F64)
     return refuse(traits, "adds its segments in f32", "leave model.accumulate out", err);
   if (traits->full_width)

@@ -9,8 +9,8 @@
 
 #define UNIT 16 /* chunks begin where kernels begin a panel, when there is enough to divide */
 
-/* What `auto` reckons with where nobody knows better (docs/methods.md): a rank's FLOP/s, bytes/s of weights,
- * bytes/s of the wire, and seconds that a further chunk costs. */
+/* The rates that `auto` assumes if no measured ones are known (docs/methods.md): a rank's FLOP/s, bytes/s of
+ * weights, bytes/s of the wire, and seconds that a further chunk costs. */
 static const double RATE = 100e9, READ = 15e9, WIRE = 10e9, START = 20e-6;
 static const double WORTH = 0.95; /* of the time without: less is not worth a thread */
 
@@ -30,8 +30,8 @@ static double padded(int64_t n, int64_t chunks, int64_t block) {
   return (double)whole;
 }
 
-/* What the model asks of a layer. An even share of W, whatever this rank's is: all ranks must choose alike.
- */
+/* The inputs of the model. It assumes an even share of W, even if this rank's differs: all ranks must choose
+ * alike. */
 typedef struct model {
   const tp_shape *s;
   int64_t rows, columns;
@@ -64,7 +64,7 @@ static double predicted(const model *m, int64_t chunks, int features) {
   return time_of(compute > memory ? compute : memory, wire, c);
 }
 
-/* What overlap_axis and the layer leave open. */
+/* The choices that overlap_axis and the layer allow. */
 enum { BY_TOKENS = 1, BY_FEATURES = 2 };
 
 static int64_t most_chunks(const tp_shape *s, int features) {
@@ -130,7 +130,7 @@ int32_t tp_overlap_choose(const tp_state *state, const bs_layer_spec *spec, tp_s
     return refuse(state, "sums in two int8 steps are not divided into chunks",
                   "overlap=off or auto, or another reduce dtype", err);
   if (axes == 0)
-    return refuse(state, "chunks of features are of a layer whose Y is all-reduced, forward alone",
+    return refuse(state, "chunks of features need a layer whose Y is all-reduced, and only forward",
                   "overlap_axis=tokens or auto", err);
   const model m = model_of(state->traits, s);
   if (automatic)
@@ -271,7 +271,7 @@ static int32_t chunk_of_features(tp_layer *l, uint32_t i, const bs_tensor *in, b
   return l->api->op_run(l->overlap->matmul[i], args, 4, stream, err);
 }
 
-/* The chunk of what a collective reads or writes: of all features, or of the tokens. */
+/* The chunk of a collective's input or output: of all features, or of the tokens. */
 static bs_tensor chunk_view(const tp_shape *s, uint32_t i, const bs_tensor *t) {
   int64_t begin, count;
   tp_overlap_share(s, s->chunk_features ? s->N : t->dims[0], i, &begin, &count);
@@ -303,7 +303,7 @@ int32_t tp_overlap_forward(tp_layer *l, const bs_tensor *x, const bs_tensor *pro
   int32_t rc = l->shape.chunk_features ? tp_take_input(l, x, &in, stream, err) : BS_OK;
   for (uint32_t i = 0; rc == BS_OK && i < l->shape.chunks; i++)
     rc = start_chunk(l, i, &in, product, sums, stream, &started, err);
-  for (uint32_t i = 0; i < l->shape.chunks; i++) { /* also behind an error: what has started must end */
+  for (uint32_t i = 0; i < l->shape.chunks; i++) { /* also after an error: what has started must end */
     if ((started >> i & 1u) == 0) continue;
     l->api->region_begin(l->rank, BS_REGION_ALLREDUCE);
     const int32_t sum = l->api->collective_wait(l->overlap->coll[i], rc == BS_OK ? err : NULL);

@@ -13,7 +13,7 @@ static int64_t groups_of(int64_t columns) {
   return (columns + TP_WIRE_GROUP - 1) / TP_WIRE_GROUP;
 }
 
-/* In loops over ranks only where nothing is hurried: build keeps them. */
+/* Loops over ranks call it only where speed does not matter: build stores the results. */
 static tp_block block_of(const tp_shape *s, uint32_t rank) {
   tp_block b = {0, 0, 0, 0};
   for (uint32_t r = 0; r <= rank; r++) {

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * tp_repro.c - how far the bits of y are promised: the option `repro`, what a layer promises without being
- * asked, and what it cannot promise. R0 and R1 hold by themselves (plans that are asked to be deterministic,
- * a communicator that reduces in rank order); R2 asks the kernel (BS_QUERY_TOKENWISE); R3 and R4 sum K in
- * leaves (tp_leaf_shape.c). docs/reproducibility.md is the same in words. Pure.
- */
+ * tp_repro.c - the promises on the bits of y: the option `repro`, the promise of a layer by default, and
+ * promises that are impossible. R0 and R1 always hold (deterministic plans, a communicator that reduces in
+ * rank order); R2 is requested from the kernel (BS_QUERY_TOKENWISE); R3 and R4 sum K in leaves
+ * (tp_leaf_shape.c). docs/numbers.md explains them. Pure. */
 #include "tp_kept.h"
 
 const tp_option tp_common_options[] = {

@@ -206,7 +206,7 @@ static void split_rows(const bs_layer_spec *spec, tp_shape *s) {
   }
 }
 
-/* What backward needs of an activation in the product's epilogue is what it was applied to. */
+/* Backward needs the input of an activation that is in the product's epilogue, so the layer keeps it. */
 static void keep_product(const bs_layer_spec *spec, tp_shape *s) {
   const int wide = s->x_dtype == BS_F64 || s->w_dtype == BS_F64 || s->y_dtype == BS_F64;
   if (s->split == BS_SPLIT_K || spec->activation == BS_ACT_NONE || !(spec->flags & BS_LAYER_BACKWARD)) return;

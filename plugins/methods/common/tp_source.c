@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
  * tp_source.c - views of a weight source: some rows, all columns with zeros where not owned (by columns, or
- * by positions in each row), the own columns alone, one zero column. Used while packing (tp_build.c),
- * possibly by several members of the rank's team at once.
- */
+ * by positions in each row), only the own columns, one zero column. Used during packing (tp_build.c),
+ * possibly by several members of the rank's team at the same time. */
 #include "tp.h"
 
-#define CHUNK 512 /* columns moved at once: about 10 KiB of stack */
+#define CHUNK 512 /* columns moved together: about 10 KiB of stack */
 
 static int32_t read_rows(void *ctx, int64_t row, int64_t nrows, const bs_partition *cols, uint32_t dtype,
                          void *out, int64_t out_stride, bs_error *err) {

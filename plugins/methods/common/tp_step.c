@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * tp_step.c - one step of the optimiser on the rank's weights and bias, in place in what is packed: weights
- * are owned by one rank each, so that nothing is exchanged. Without a dW, SGD adds -lr dY^T X where the
- * weight lies. Weight decay is of W alone. Allocates nothing.
- */
+ * tp_step.c - one step of the optimiser on the rank's weights and bias, in place in the packed weight. One
+ * rank owns each weight, so nothing is exchanged. Without a dW, SGD adds -lr dY^T X in place. Weight decay
+ * applies only to W. Allocates nothing. */
 #include <math.h>
 
 #include "tp_kept.h"
@@ -81,8 +80,8 @@ static int still_told(const tp_told *have, const bs_step *step, uint32_t of) {
          (any_t || (step->t >= old->t && step->t - old->t < TP_NUMBERS_STEPS));
 }
 
-/* The first `count` numbers of this step, in device memory. They are told for some steps ahead: a copy from
- * the host in every step would be waited for in every step. */
+/* Writes the first `count` numbers of this step to device memory. They are written for several steps ahead: a
+ * copy from the host in every step would make every step wait. */
 static int32_t tell(tp_layer *l, const bs_step *step, uint32_t of, int64_t count, bs_tensor *out_numbers,
                     bs_error *err) {
   tp_told *have = &l->training->told[of];

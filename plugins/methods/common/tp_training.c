@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * tp_training.c - what the steps of a rank's share of a layer need, made once: plans of the optimiser's ops
- * over the weight that forward has packed, what the optimiser remembers (zero at first), and the bias as a
- * packed weight of its own.
- */
+ * tp_training.c - prepares the steps of a rank's share of a layer once: plans of the optimiser's ops over the
+ * weight that forward has packed, the optimiser's state (zero at first), and the bias as a separate packed
+ * weight. */
 #include "tp_kept.h"
 
 static int has_weights(const tp_layer *l) {
@@ -123,7 +122,7 @@ static int32_t build_weights(tp_layer *l, const bs_layer_spec *spec, bs_error *e
   return t->sgd != NULL && !(t->flags & BS_LAYER_MOMENTUM) ? build_fused(l, spec, err) : BS_OK;
 }
 
-/* The bias as the weight of a product with one output, that nobody multiplies with. */
+/* Packs the bias as the weight of a product with one output; it is never multiplied. */
 static int32_t build_bias(tp_layer *l, const bs_source *bias, bs_error *err) {
   const tp_shape *s = &l->shape;
   tp_training *t = l->training;

@@ -21,7 +21,7 @@ typedef struct dx_job {
   ref_spread s[ARGS];
 } dx_job;
 
-/* A query of a head beside a key of its group, and a member's own memory. */
+/* A query of a head and a key of its group, and a member's own memory. */
 typedef struct pair {
   int64_t b, h, i, j;
   double *q, *k, *v, *y, *dy, *sum, *other; /* rows; sums of an output */
@@ -117,7 +117,7 @@ static int sees(const dx_job *job, const pair *one, int64_t length) {
   return attrs[2] == 0 || one->j - at < attrs[2];
 }
 
-/* What the mask adds to the score. */
+/* The term that the mask adds to the score. */
 static int32_t mask_of(const dx_job *job, const pair *one, double *out) {
   *out = 0.0;
   if (job->s[MASK].data == NULL) return BS_OK;

@@ -6,7 +6,7 @@
 #include "../ref.h"
 
 enum { A, B, BIAS, Y, ARGS };
-enum { ROWS = 8, COLUMNS = 64, DEPTH = 64 }; /* a block of Y, and how much of k is read at once */
+enum { ROWS = 8, COLUMNS = 64, DEPTH = 64 }; /* a block of Y, and the part of k that is read together */
 
 typedef struct contract_job {
   const ref_plan *plan;

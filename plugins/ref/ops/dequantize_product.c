@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * dequantize_product.c - what the i32 sums of a product of two int8 matrices stand for, with what there is
- * beside them:
+ * dequantize_product.c - converts the i32 sums of a product of two int8 matrices, with the terms added to it:
  *   out[b,n] = act(sums[b,n] rows[b] columns[n] + base[b,n] + bias[n])
- * in f32, each step rounded in that order, rounded to out's dtype. base may be out itself where both are f32.
+ * in f32, each step rounded in that order, rounded to out's dtype. base may be out itself if both are f32.
  * Any strides; rows are divided over the team. */
 #include "../ref.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * expand24.c - the kept values of a 2:4 matrix back at their places, zeros (+0) elsewhere. Values are moved
- * by size: -0 and a NaN's payload come out as they were. What lies beyond the last column is dropped. */
+ * expand24.c - puts the kept values of a 2:4 matrix back at their places, with zeros (+0) elsewhere. Values
+ * are moved by size: -0 and a NaN's payload are unchanged. Values beyond the last column are dropped. */
 #include "matmul24.h"
 
 typedef struct expand_plan {

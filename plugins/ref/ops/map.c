@@ -8,7 +8,7 @@
 #include "../ref.h"
 
 enum {
-  CHUNK = 16,  /* elements that a program runs over at once: its values lie on the stack */
+  CHUNK = 16,  /* elements that a program processes together: its values are on the stack */
   PIECE = 1024 /* elements of an item */
 };
 enum { MAX_VALUES = BS_EXPR_MAX_IN + BS_EXPR_MAX_CONST + BS_EXPR_MAX_STEPS };

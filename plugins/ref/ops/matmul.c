@@ -13,7 +13,7 @@ static uint32_t compute_dtype(const bs_op_query *q) {
   return q->accumulate == BS_ACC_F64 ? BS_F64 : BS_F32;
 }
 
-/* What is wrong with the query's dtypes, NULL when nothing is. */
+/* The fault of the query's dtypes; NULL: none. */
 static const char *dtype_problem(const bs_op_query *q) {
   const uint32_t x = q->args[0]->dtype, w = q->weight_dtype, y = q->args[3]->dtype;
   const int integers = ref_is_integer(x);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * matmul24.h - what the ops over 2:4 weights share: the positions (matmul24_pack.c) and the products of the
- * backward pass (matmul24_grad.c). A packed row has two values for each group of four columns; a group's code
- * is first place + 4 x second place, two codes a byte. */
+ * matmul24.h - shared parts of the ops over 2:4 weights: the positions (matmul24_pack.c) and the products of
+ * the backward pass (matmul24_grad.c). A packed row has two values for each group of four columns; a group's
+ * code is first place + 4 x second place, two codes a byte. */
 #ifndef BS_PLUGIN_REF_MATMUL24_H
 #define BS_PLUGIN_REF_MATMUL24_H
 #include "matmul.h"
@@ -14,11 +14,11 @@ typedef struct ref_positions {
   unsigned char *codes;
 } ref_positions;
 
-/* Pulled from kept by the team. BS_INVALID_ARGUMENT where a group keeps other than two. */
+/* The team reads them from kept. BS_INVALID_ARGUMENT: a group does not keep two. */
 int32_t ref_positions_make(const bs_host *host, const bs_exec *exec, const bs_kept *kept,
                            ref_positions *out_positions, bs_error *err);
 void ref_positions_free(ref_positions *positions);
-/* The column of value j of a row; from `cols` on: none, the value is zero. */
+/* The column of value j of a row; from `cols` on: no column, the value is zero. */
 static inline int64_t ref_position(const ref_positions *p, int64_t row, int64_t j) {
   const unsigned code = p->codes[row * p->stride + j / 4] >> (j & 2 ? 4 : 0);
   return j / 2 * 4 + (code >> (j & 1 ? 2 : 0) & 3u);
@@ -34,10 +34,11 @@ int32_t ref_matmul24_pack(void *state, const bs_exec *exec, const bs_op_query *q
                           const bs_source *weights, void **out_packed, uint64_t *out_bytes, bs_error *err);
 int32_t ref_matmul24_packed_update(void *packed, const bs_tensor *delta, bs_error *err);
 void ref_matmul24_packed_free(void *packed);
-/* The places of each row beyond its last column are zero again, whatever was written there. */
+/* Sets the places of each row beyond its last column to zero again. */
 void ref_packed24_clear(const ref_packed *values);
 
-/* BS_REASON_SPARSITY without positions that fit a weight [rows,cols], or a partition that is no run. */
+/* BS_REASON_SPARSITY if positions that fit a weight [rows,cols] are missing, or the partition is not a
+ * run. */
 int ref_kept_ok(const bs_op_query *query, int64_t rows, int64_t cols, bs_op_answer *out_answer);
 
 /* ---- matmul24_grad.c ------------------------------------------------------------------------ */
@@ -64,7 +65,7 @@ typedef struct ref_grad24_plan {
 struct ref_grad24_job {
   const ref_grad24_plan *plan;
   ref_view dy, x, out; /* x: X or dX; out: dW or the packed values */
-  int64_t rows;        /* what tiles go down: tokens for dX, outputs for dW */
+  int64_t rows;        /* rows of the tiles: tokens for dX, outputs for dW */
   ref_grad24_tile tile;
   /* n sums of the compute dtype are row i, values j.. of dW. */
   int32_t (*finish)(const ref_grad24_job *job, int64_t i, int64_t j, int64_t n, unsigned char *sums);

@@ -195,7 +195,7 @@ int32_t ref_matmul24_pack(void *opaque, const bs_exec *exec, const bs_op_query *
   return BS_OK;
 }
 
-/* As matmul's, but the places beyond the last column stay zero. */
+/* Like matmul's, but the places beyond the last column stay zero. */
 int32_t ref_matmul24_packed_update(void *opaque, const bs_tensor *delta, bs_error *err) {
   ref_packed24 *p = opaque;
   const int32_t rc = ref_matmul_packed_update(&p->values, delta, err);

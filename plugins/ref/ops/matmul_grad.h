@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * matmul_grad.h - what matmul_dx.c, matmul_dw.c and matmul_update.c share: all three are sums of
- * left[i,r] * right[r,j] over r, in ascending order of r. matmul_grad.c has the plan and the arithmetic, each
- * op says what left and right are and what becomes of the sums. */
+ * matmul_grad.h - shared parts of matmul_dx.c, matmul_dw.c and matmul_update.c: all three are sums of
+ * left[i,r] * right[r,j] over r, in ascending order of r. matmul_grad.c has the plan and the arithmetic; each
+ * op defines left, right and the use of the sums. */
 #ifndef BS_PLUGIN_REF_MATMUL_GRAD_H
 #define BS_PLUGIN_REF_MATMUL_GRAD_H
 #include "matmul.h"
@@ -36,8 +36,7 @@ typedef struct ref_grad_job {
   int32_t failed;
 } ref_grad_job;
 
-/* Answers NO, or NATIVE by the dtype of the sums: f64 when one of the three is f64 and nothing else is said.
- */
+/* Answers NO, or NATIVE by the dtype of the sums: by default f64 if one of the three is f64. */
 int32_t ref_grad_answer(const bs_op_query *query, uint32_t a, uint32_t b, uint32_t c,
                         bs_op_answer *out_answer);
 uint32_t ref_grad_compute(const bs_op_query *query, uint32_t a, uint32_t b, uint32_t c);

@@ -109,7 +109,7 @@ int32_t ref_matmul_packed_update(void *opaque, const bs_tensor *delta, bs_error 
 int32_t ref_matmul_packed_read(void *opaque, int64_t row, bs_tensor *out, bs_error *err) {
   const ref_packed *p = opaque;
   if (out->rank != 2 || row < 0 || row > p->rows || out->dims[0] > p->rows - row || out->dims[1] != p->cols)
-    return bs_fail(err, BS_INVALID_ARGUMENT, "BS-REF-READ", "rows %lld.. do not lie in [%lld,%lld]",
+    return bs_fail(err, BS_INVALID_ARGUMENT, "BS-REF-READ", "rows %lld.. are not in [%lld,%lld]",
                    (long long)row, (long long)p->rows, (long long)p->cols);
   const ref_view weight = view_of(p), to = ref_view_of(out);
   _Alignas(64) unsigned char piece[CHUNK * 8];

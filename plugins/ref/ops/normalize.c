@@ -60,7 +60,7 @@ static int32_t load_row(const row *r, int64_t c, int64_t n, double *out) {
   return rc;
 }
 
-/* What a statistic adds up of one value. */
+/* The term that a statistic adds for one value. */
 typedef double (*term)(const row *r, double v);
 static double of_value(const row *r, double v) {
   (void)r;

@@ -38,7 +38,7 @@ static int32_t read_index(const ref_places *p, const int64_t *at, uint32_t axis,
   if (*out_index >= 0 && *out_index < size) return BS_OK;
   bs_fail(err, BS_INVALID_ARGUMENT, "BS-OP-INDEX", "%s: index %lld is outside of dimension %u of size %lld",
           p->op, (long long)index, axis, (long long)size);
-  return bs_fail_hint(err, "an index lies in [%lld, %lld)", (long long)-size, (long long)size);
+  return bs_fail_hint(err, "an index must be in [%lld, %lld)", (long long)-size, (long long)size);
 }
 
 int32_t ref_places_find(const ref_places *p, int64_t i, int64_t *out_large, int64_t *out_small,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * places.h - what an index of take and put names. Two tensors belong to it: a large one that is indexed (data
- * of take, out of put) and a small one (out of take, updates of put). The small one's leading dims are those
- * of positions; each position names a place of the large one, and the trailing dims of both are moved
+ * places.h - resolves an index of take and put. There are two tensors: a large one that is indexed (data of
+ * take, out of put) and a small one (out of take, updates of put). The small one's leading dims are those of
+ * positions; each position names a place of the large one, and the trailing dims of both are moved
  * together. */
 #ifndef BS_PLUGIN_REF_PLACES_H
 #define BS_PLUGIN_REF_PLACES_H
@@ -21,11 +21,11 @@ typedef struct ref_places {
   ref_spread large, small, index;
 } ref_places;
 
-/* attrs as op.h says for take and put; put: 1 for put. */
+/* Sets up the attrs, which op.h defines for take and put; put: 1 for put. */
 void ref_places_make(const ref_plan *plan, const char *op, int put, const bs_tensor *large,
                      const bs_tensor *index, const bs_tensor *small, ref_places *out_places);
-/* Coordinates in the large and in the small tensor where position i begins; BS_INVALID_ARGUMENT with
- * BS-OP-INDEX for an index outside. */
+/* Finds the coordinates in the large and in the small tensor at which position i begins; BS_INVALID_ARGUMENT
+ * with BS-OP-INDEX for an index outside. */
 int32_t ref_places_find(const ref_places *places, int64_t i, int64_t *out_large, int64_t *out_small,
                         bs_error *err);
 /* Lines of the trailing dims; line `line` of a tensor's part that begins at the coordinates `at`. */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * quantize.c - quantize_groups and dequantize_sum: values of int8 or fp8 with an f32 scale for each group of
  * columns, of a row or of all rows.
- *   scale = max |in| / L over the group, L = 127, 448 (f8e4m3) or 57344 (f8e5m2), the largest value there is;
- *   q = in / scale, not beyond L, to the nearest value (ties to even)
+ *   scale = max |in| / L over the group, L = 127, 448 (f8e4m3) or 57344 (f8e5m2), the dtype's largest value
+ *   q = in / scale, limited to L, to the nearest value (ties to even)
  *   out = sum over terms, in their order, of q scale, in f32, rounded to out's dtype
- * A group with a NaN or an infinity has the scale NaN, so that all of it is NaN behind the wire. Any strides;
- * rows, or groups that all rows share, are divided over the team. */
+ * A group with a NaN or an infinity has the scale NaN, so that all of it is NaN after dequantizing. Any
+ * strides; rows, or groups that all rows share, are divided over the team. */
 #include <math.h>
 
 #include "../ref.h"

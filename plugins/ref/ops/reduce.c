@@ -46,7 +46,7 @@ static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *q, v
 
 /* ---- folding ---------------------------------------------------------------------------------- */
 
-/* What is folded of nothing: a min or max of none is the end of the input's dtype. */
+/* The result over no elements: min and max give the end of the input dtype's range. */
 static number begin_of(const reduce_job *job) {
   const int64_t fold = job->plan->attrs[0];
   const uint32_t dtype = job->in.dtype;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * step.h - what sgd_update.c, adamw_update.c and activate_dx.c share: rows of up to three matrices that are
- * loaded as f64, changed by a function and stored, each value rounded once to its own dtype. */
+ * step.h - shared parts of sgd_update.c, adamw_update.c and activate_dx.c: rows of up to three matrices that
+ * are loaded as f64, changed by a function and stored, each value rounded once to its own dtype. */
 #ifndef BS_PLUGIN_REF_STEP_H
 #define BS_PLUGIN_REF_STEP_H
 #include "matmul.h"
@@ -12,8 +12,8 @@ typedef struct ref_step_plan {
   ref_packed *weight; /* NULL: activate_dx */
 } ref_step_plan;
 
-/* One run: matrices of equal shape, data NULL where absent. n values of each lie in v[i]; those with their
- * bit in `written` are stored behind it. */
+/* One run: matrices of equal shape, data NULL if absent. n values of each are in v[i]; those with their bit
+ * in `written` are stored afterwards. */
 typedef struct ref_step_job {
   const ref_step_plan *plan;
   ref_view m[REF_STEP_MATRICES];

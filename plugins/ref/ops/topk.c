@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * topk.c - the k largest (falling) or smallest (rising) values of each line along an axis, and their places.
- * Of equal values the lower index comes first; NaN counts as the largest. A line is copied to the rank's
- * scratch and sorted there by a heap, whose time is bounded whatever the values are. Lines are divided over
- * the team.
- */
+ * Equal values are ordered by their index, the lower first; NaN counts as the largest. A line is copied to
+ * the rank's scratch and sorted there by a heap, whose time is bounded for all values. Lines are divided over
+ * the team. */
 #include <math.h>
 
 #include "../ref.h"
@@ -75,7 +74,7 @@ static int before(const topk_job *job, const entry *x, const entry *y) {
   return job->plan->base.attrs[1] != 0 ? above < 0 : above > 0;
 }
 
-/* Moves entry `at` down until no child comes behind it: the last one of the order is on top. */
+/* Moves entry `at` down until none of its children comes after it: the last one of the order is on top. */
 static void sink(const topk_job *job, entry *heap, int64_t n, int64_t at) {
   for (int64_t child = 2 * at + 1; child < n; child = 2 * at + 1) {
     if (child + 1 < n && before(job, &heap[child], &heap[child + 1])) child++;

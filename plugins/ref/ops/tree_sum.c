@@ -18,7 +18,7 @@ typedef struct tree {
   uint32_t compute; /* BS_F32, BS_F64 or BS_I64 */
 } tree;
 
-/* Blocks of the query's input; 0: it is none. */
+/* The number of blocks of the query's input; 0: not a valid input. */
 static int64_t blocks_of(const bs_op_query *q) {
   const int64_t n = q->args[1]->dims[1], blocks = n > 0 ? q->args[0]->dims[1] / n : 1;
   if (blocks < 1 || blocks > MAX_BLOCKS || (blocks & (blocks - 1)) != 0) return 0;

@@ -5,7 +5,7 @@
  */
 #include "skel_algorithm.h"
 
-/* Where the steps of a rank go; rc is what emit returned first that is not 0. */
+/* The receiver of a rank's steps; rc is the first result of emit that is not 0. */
 typedef struct steps {
   const bs_coll_shape *shape;
   uint32_t round;
@@ -14,7 +14,7 @@ typedef struct steps {
   int32_t rc;
 } steps;
 
-/* The whole vector in OUT: sent to `peer`, received from it, or added to what lies there. */
+/* Moves the whole vector in OUT: sends it to `peer`, receives it, or adds it to the data there. */
 static void whole(steps *s, uint32_t action, uint32_t peer) {
   bs_coll_step step;
   memset(&step, 0, sizeof step);
@@ -53,7 +53,7 @@ static int32_t schedule(void *state, const bs_coll_shape *shape, uint32_t rank,
   return s.rc;
 }
 
-/* Seconds: the messages arrive at rank 0 one behind another, and leave it so. */
+/* Seconds: the messages arrive at rank 0 one after another, and leave it one after another. */
 static int32_t cost(void *state, const bs_coll_shape *shape, const bs_link *link, double *out_seconds,
                     bs_error *err) {
   const int32_t rc = check(shape, err);

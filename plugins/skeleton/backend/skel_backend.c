@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * skel_backend.c - the backend skel_backend: one device, whose memory is the host's. BS_BACKEND_SYNC says
- * that ops are done when run returns, so there are no streams and events to make. */
+ * skel_backend.c - the backend skel_backend: one device, whose memory is the host's. BS_BACKEND_SYNC declares
+ * that ops are complete when run returns, so there are no streams and events to make. */
 #include "skel_backend.h"
 
 typedef struct device {

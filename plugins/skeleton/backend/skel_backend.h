@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * skel_backend.h - what plugin.c registers: devices and memory (skel_backend.c) and the one op without which
- * no layer runs (skel_backend_matmul.c). */
+ * skel_backend.h - the things that plugin.c registers: devices and memory (skel_backend.c) and the one op
+ * that every layer needs (skel_backend_matmul.c). */
 #ifndef BS_PLUGIN_skel_backend_H
 #define BS_PLUGIN_skel_backend_H
 #include <blockshock/plugin.h>

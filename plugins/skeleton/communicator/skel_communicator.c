@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * skel_communicator.c - the communicator skel_communicator: ranks are threads of this process and meet at one
- * lock. Each leaves its call there and sleeps; the last to come does the work for all, so that every rank
- * gets the same bits and nobody reads memory whose owner has gone on. Every wait has a deadline, and an abort
- * ends it. */
+ * lock. Each stores its call there and sleeps; the last one does the work for all. So every rank gets the
+ * same bits, and no rank reads memory whose owner has continued. Every wait has a deadline, and an abort ends
+ * it. */
 #if !defined(_GNU_SOURCE) && !defined(_POSIX_C_SOURCE)
 #define _POSIX_C_SOURCE 200809L /* pthread_condattr_setclock */
 #endif
@@ -14,7 +14,7 @@
 
 typedef struct world world;
 
-/* What a rank holds of its world. */
+/* A rank's reference to its world. */
 typedef struct rank {
   world *of;
   uint32_t me;
@@ -228,8 +228,8 @@ static void rank_close(void *comm) {
   (void)comm; /* the world owns it */
 }
 
-/* The slots that are left NULL - reduce_scatter, all_to_all, send, recv, group_open - are UNSUPPORTED: the
- * host says so to whoever asks. */
+/* Slots that stay NULL - reduce_scatter, all_to_all, send, recv, group_open - are UNSUPPORTED: the host
+ * returns that to the caller. */
 void skel_communicator_table(bs_comm *comm) {
   memset(comm, 0, sizeof *comm);
   comm->struct_size = (uint32_t)sizeof *comm;

@@ -3,7 +3,7 @@
  * serve it refuses with a reason, and another implementation is asked. */
 #include "skel_op.h"
 
-/* What can be told it. Whoever tunes tries each value; "auto" leaves it to prepare. */
+/* The op's knob. A tuner tries each value; "auto" lets prepare choose. */
 static const bs_knob deal_knob = {(uint32_t)sizeof(bs_knob),
                                   0u,
                                   "deal",
@@ -76,7 +76,7 @@ static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *quer
   return BS_OK;
 }
 
-/* What the plan says of itself: every knob with the value in use. The host compares it with what it asked. */
+/* The plan's report: every knob with the value in use. The host compares it with its request. */
 static int32_t echo(const void *ptr, bs_op_echo *out_echo) {
   const op_plan *plan = (const op_plan *)ptr;
   bs_op_echo mine;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * skel_op.c - attention@cpu/skel_op: Y = softmax(scale Q K^T) V of f32 tensors, one query at a time, with or
  * without the causal mask. Q is [B,H,S,D], K [B,G,T,D], V [B,G,T,E], Y [B,H,S,E]; H is a multiple of G. The
- * scores of a query lie in the rank's scratch memory. What it does not serve it refuses with a reason, and
- * another implementation is asked. */
+ * scores of a query are in the rank's scratch memory. It refuses other queries with a reason, and the host
+ * asks another implementation. */
 #include "skel_op.h"
 
 #include <math.h>

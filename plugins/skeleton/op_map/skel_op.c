@@ -45,7 +45,7 @@ static int32_t supports(void *state, const bs_op_query *query, bs_op_answer *ans
   return BS_OK;
 }
 
-/* Keep what the query alone tells: dims may be smaller at a run than they are here, and strides others. */
+/* Keep only facts from the query that do not change: a run may have smaller dims and other strides. */
 static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *query, void *packed,
                        void **out_plan, bs_error *err) {
   const bs_host *host = (const bs_host *)state;
@@ -65,7 +65,7 @@ static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *quer
   return BS_OK;
 }
 
-/* Where row `row` of the output begins in t. A dim of 1 is repeated along the output's. */
+/* The address of row `row` of the output in t. A dim of 1 is repeated along the output's. */
 static float *row_at(const bs_tensor *t, const bs_tensor *out, int64_t row) {
   int64_t offset = 0;
   for (int d = (int)out->rank - 2; d >= 0; d--) {

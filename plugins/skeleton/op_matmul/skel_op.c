@@ -144,7 +144,7 @@ static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *q, v
   return BS_OK;
 }
 
-/* What the plan says of itself: every knob with the value in use. The host compares it with what it asked. */
+/* The plan's report: every knob with the value in use. The host compares it with its request. */
 static int32_t echo(const void *ptr, bs_op_echo *out_echo) {
   const product *p = (const product *)ptr;
   bs_op_echo mine;

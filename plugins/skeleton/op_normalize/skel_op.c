@@ -48,8 +48,8 @@ static int32_t supports(void *state, const bs_op_query *query, bs_op_answer *ans
   return BS_OK;
 }
 
-/* Everything slow, once a shape. A plan of these ops also serves smaller dims and other strides than the
- * query's: keep what the query alone tells, and read dims and strides at each run. */
+/* Does all slow work, once a shape. A plan of these ops also serves smaller dims and other strides than the
+ * query's: keep only facts from the query that do not change, and read dims and strides in each run. */
 static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *query, void *packed,
                        void **out_plan, bs_error *err) {
   const bs_host *host = (const bs_host *)state;
@@ -69,7 +69,7 @@ static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *quer
   return BS_OK;
 }
 
-/* Where row `row` of a tensor begins: all dims but the last are counted, row-major. */
+/* The address of row `row` of a tensor: all dims but the last are counted, row-major. */
 static float *row_at(const bs_tensor *t, int64_t row) {
   int64_t offset = 0;
   for (int d = (int)t->rank - 2; d >= 0; d--) {

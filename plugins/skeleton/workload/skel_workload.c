@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * skel_workload.c - the workload skel_workload: X is normal, but every `every`-th feature is eight times as
- * large (the outlier features of transformers); W and bias are normal. An element is a function of the seed
- * and its place alone, so every rank draws only what it asks for, and any world sees the same numbers. */
+ * large (the outlier features of transformers); W and bias are normal. An element depends only on the seed
+ * and its place, so every rank draws only what it needs, and any world gets the same numbers. */
 #include "skel_workload.h"
 
 enum { BLOCK = 512, PARTS = 3 };

@@ -32,7 +32,7 @@ int32_t bs_wl_layer_make(const bs_host *host, const bs_workload_request *r, cons
   int32_t rc = check_sizes(r, name, err);
   if (rc != BS_OK) return rc;
   bs_wl_layer *w = host->alloc(host->ctx, bytes, 64);
-  if (w == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-MEM", "%zu bytes are not to be had", bytes);
+  if (w == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-MEM", "cannot allocate %zu bytes", bytes);
   w->host = host;
   w->present = 1u << BS_PART_X | 1u << BS_PART_W | (r->has_bias ? 1u << BS_PART_BIAS : 0u);
   bs_generated_make(&w->parts[BS_PART_X], host, r->B, r->K, r->seed, BS_STREAM_X, r->dtype);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * layer.h - what every generated workload has besides the law of its X: sizes, W, bias, targets, loss and the
- * text. The plugins synthetic and models build on it. Thread-safe once made. */
+ * layer.h - the parts of every generated workload except the distribution of its X: sizes, W, bias, targets,
+ * loss and the text. The plugins synthetic and models use it. Thread-safe once made. */
 #ifndef BS_WORKLOADS_COMMON_LAYER_H
 #define BS_WORKLOADS_COMMON_LAYER_H
 #include "generated.h"

@@ -30,14 +30,14 @@ double bs_wl_exp(double x) {
   double p = series[0];
   for (int i = 1; i < 12; i++) p = p * r + series[i];
   p = p * r * r + r + 1.0;
-  /* In two steps: k reaches 1024 and, where the result is subnormal, -1075. */
+  /* Scales in two steps: k reaches 1024 and, for a subnormal result, -1075. */
   int64_t whole = (int64_t)k, half = whole / 2;
   return p * power_of_two(half) * power_of_two(whole - half);
 }
 
 /* (1 + 2x) exp(x^2) erfc(x) as a polynomial of t = (x - 15/4) / (x + 15/4), x >= 0: the Chebyshev expansion
- * of Shepherd and Laframboise (Math. Comp. 36, 1981), computed anew to degree 24 and written in powers of t.
- */
+ * of Shepherd and Laframboise (Math. Comp. 36, 1981), computed again to degree 24 and written in powers of
+ * t. */
 static double scaled_erfc(double x) {
   static const double powers[] = {
       0x1.d3744857e262bp-32, 0x1.561b105822235p-32,  -0x1.638dcc665be8dp-28, -0x1.014cd7201b5adp-28,

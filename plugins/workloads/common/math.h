@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * math.h - exp and erfc in double from our own polynomials: single IEEE products, sums and quotients in a
- * fixed order and nothing of the C library, so that a workload's values do not depend on its version or on
- * the CPU (docs/numbers.md). Called by the model-like workloads. Thread-safe, no state. */
+ * math.h - exp and erfc in double from polynomials: single IEEE products, sums and quotients in a fixed order
+ * without the C library. So a workload's values do not depend on its version or on the CPU (docs/numbers.md).
+ * Called by the model-like workloads. Thread-safe, no state. */
 #ifndef BS_WORKLOADS_COMMON_MATH_H
 #define BS_WORKLOADS_COMMON_MATH_H
 

@@ -62,7 +62,7 @@ int32_t bs_wl_check_keys(const bs_workload_request *request, const char *workloa
   return BS_OK;
 }
 
-/* As it was given; NULL when it was not. */
+/* The text of an option; NULL: not given. */
 static const char *given_text(const bs_workload_request *request, const char *key) {
   for (uint32_t i = 0; i < request->n_options; i++)
     if (strcmp(request->option_keys[i], key) == 0) return request->option_values[i];
@@ -75,13 +75,14 @@ const char *bs_wl_text(const bs_workload_request *request, const char *key) {
   return text;
 }
 
-/* As the configuration reads its numbers: 010 is octal to other readers. */
+/* Refuses leading zeros like the configuration's reader: 010 is octal to other readers. */
 static int leading_zero(const char *text) {
   if (*text == '-' || *text == '+') text++;
   return text[0] == '0' && text[1] >= '0' && text[1] <= '9';
 }
 
-/* In the C locale whatever the program's is; plain decimal only (strtod alone takes hex, inf and nan). */
+/* Parses in the C locale, whatever the program's locale is; plain decimal only (strtod also takes hex, inf
+ * and nan). */
 static int parse_number(const char *text, double *out) {
   if (text[strspn(text, "0123456789+-.eE")] != '\0' || leading_zero(text)) return 0;
   locale_t c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * panel.h - what every source of a workload does in `read`: check the arguments, walk the wanted columns,
- * round to the model's dtype and then to the asked one. Thread-safe, no allocation. */
+ * panel.h - the common part of `read` in all sources of a workload: checks the arguments, visits the wanted
+ * columns, rounds to the model's dtype and then to the requested one. Thread-safe, no allocation. */
 #ifndef BS_WORKLOADS_COMMON_PANEL_H
 #define BS_WORKLOADS_COMMON_PANEL_H
 #include "blockshock/plugin.h"
@@ -17,7 +17,7 @@ typedef struct bs_wl_columns {
 /* BS_INVALID_ARGUMENT when a row or column is outside, the list does not ascend or a stride is short. */
 int32_t bs_wl_check_read(int64_t rows, int64_t cols, int64_t row, int64_t nrows, const bs_partition *part,
                          int64_t out_stride, bs_wl_columns *out_columns, bs_error *err);
-/* How many wanted columns from index i on lie in one run: at most BS_WL_BLOCK columns wide, no gap above
+/* The number of wanted columns from index i on in one run: at most BS_WL_BLOCK columns wide, no gap above
  * max_gap. */
 int64_t bs_wl_run(const bs_wl_columns *columns, int64_t i, uint32_t max_gap);
 /* n <= BS_WL_BLOCK elements: src_dtype -> model -> out_dtype, each step rounding once. */

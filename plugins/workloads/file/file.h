@@ -34,8 +34,8 @@ typedef struct bs_file_matrix {
   uint32_t dtype; /* model dtype */
 } bs_file_matrix;
 
-/* "path.npy" or "path.safetensors#tensor" (text is the option's value). BS_CONFIG for a text that is neither,
- * BS_INPUT for what is wrong with the file. */
+/* Opens "path.npy" or "path.safetensors#tensor" (text is the option's value). BS_CONFIG: the text is neither,
+ * BS_INPUT: the file is wrong. */
 int32_t bs_file_input_open(const bs_host *host, const char *option, const char *text, bs_file_input *out,
                            bs_error *err);
 /* Choose a tensor of the safetensors file already open in `in` (bs_st_find's errors). */
@@ -46,7 +46,7 @@ void bs_file_input_label(const bs_file_input *in, char *out, size_t size);
 
 /* A source over `m`, which must outlive it. */
 void bs_file_matrix_source(bs_file_matrix *m, bs_source *out_source);
-/* NaN and Inf among the first `rows` rows of `m`, in the file or after rounding to the model's dtype:
- * how many, and err filled with BS-IN-NAN naming the first. 0 and BS_OK when there are none. */
+/* Counts NaN and Inf among the first `rows` rows of `m`, in the file or after rounding to the model's dtype,
+ * and fills err with BS-IN-NAN naming the first. 0 and BS_OK: there are none. */
 int32_t bs_file_matrix_scan(const bs_file_matrix *m, uint64_t *out_count, bs_error *err);
 #endif

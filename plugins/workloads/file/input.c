@@ -15,7 +15,7 @@ static int ends_with(const char *text, size_t n, const char *end) {
   return n >= m && memcmp(text + n - m, end, m) == 0;
 }
 
-/* Where the path ends: at the '#' after ".safetensors", else at the last '#', else nowhere. */
+/* Finds the end of the path: the '#' after ".safetensors", else the last '#', else NULL. */
 static const char *find_hash(const char *text) {
   const char *end = strstr(text, ".safetensors#");
   return end != NULL ? end + strlen(".safetensors") : strrchr(text, '#');
@@ -74,7 +74,7 @@ int32_t bs_file_input_open(const bs_host *host, const char *option, const char *
   if (hash != NULL) out->tensor = copy(host, hash + 1, strlen(hash + 1));
   if (out->path == NULL || (hash != NULL && out->tensor == NULL)) {
     bs_file_input_close(out);
-    return bs_fail(err, BS_NO_MEMORY, "BS-MEM", "memory for a path is not to be had");
+    return bs_fail(err, BS_NO_MEMORY, "BS-MEM", "cannot allocate memory for a path");
   }
   int32_t rc = hash != NULL ? open_safetensors(out, err) : open_npy(out, err);
   if (rc != BS_OK) bs_file_input_close(out);

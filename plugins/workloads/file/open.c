@@ -142,7 +142,7 @@ static int32_t open_auto_bias(bs_file_workload *w, int *out_found, bs_error *err
   if (n < sizeof from - 1 || strcmp(weights->tensor + n - (sizeof from - 1), from) != 0) return BS_OK;
   size_t size = path + n + 8;
   char *text = w->host->alloc(w->host->ctx, size, 16);
-  if (text == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-MEM", "%zu bytes are not to be had", size);
+  if (text == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-MEM", "cannot allocate %zu bytes", size);
   snprintf(text, size, "%.*s%s", (int)(n - (sizeof from - 1)), weights->tensor, to);
   for (uint64_t i = 0; i < weights->st.count && !*out_found; i++)
     *out_found = strcmp(weights->st.tensors[i].name, text) == 0;
@@ -152,8 +152,9 @@ static int32_t open_auto_bias(bs_file_workload *w, int *out_found, bs_error *err
   return rc;
 }
 
-/* Given: read. "auto", or a model with bias and no option: the tensor beside the weights if there is one. A
- * model with bias that no file gives gets a generated one, which the text says. */
+/* Opens the bias. A given one is read. With "auto", or a model with bias and no option, the tensor next to
+ * the weights is read if there is one. For a model with bias whose files have none a bias is generated, and
+ * the text reports that. */
 static int32_t open_bias(bs_file_workload *w, const bs_workload_request *r, bs_error *err) {
   const char *text = bs_wl_text(r, "bias");
   int found = 0;
@@ -226,7 +227,7 @@ static void describe(bs_file_workload *w, const bs_workload_request *r) {
   else
     snprintf(x, sizeof x, "normal seed %" PRIu64, r->seed);
   if (w->nonfinite > 0) snprintf(nonfinite, sizeof nonfinite, "%" PRIu64 " NaN/Inf allowed; ", w->nonfinite);
-  /* What must not be cut off comes first. */
+  /* The part that must not be cut off comes first. */
   size_t size = sizeof w->info.text;
   int n = snprintf(w->info.text, size, "%sW %s%s%s; X %s", nonfinite, weights,
                    w->matrices[BS_PART_W].transposed ? " transposed" : "", bias, x);
@@ -240,7 +241,7 @@ int32_t bs_file_open(void *state, const bs_workload_request *request, void **out
   int32_t rc = bs_wl_check_keys(request, "file", keys, 7, err);
   if (rc != BS_OK) return rc;
   bs_file_workload *w = host->alloc(host->ctx, sizeof *w, 64);
-  if (w == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-MEM", "%zu bytes are not to be had", sizeof *w);
+  if (w == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-MEM", "cannot allocate %zu bytes", sizeof *w);
   w->host = host;
   w->info.struct_size = (uint32_t)sizeof w->info;
   rc = open_weights(w, request, err);

@@ -12,7 +12,7 @@ static int32_t activate(const bs_host *host, bs_plugin_self *self, void **out_st
       "weights=: path.safetensors#tensor or path.npy, [N,K]; required\n"
       "transpose=false: the weights are stored [K,N]\n"
       "x=: path.npy, [.., K]; without it X is normal of the run's seed\n"
-      "bias=: path.safetensors#tensor, path.npy, or auto (the tensor beside .weight)\n"
+      "bias=: path.safetensors#tensor, path.npy, or auto (the tensor next to .weight)\n"
       "target=: path.npy, [.., N]\n"
       "loss=sum: sum, mse_zero (mse) or mse_target\n"
       "allow_nonfinite=false: run although NaN or Inf is among the values\n",

@@ -14,7 +14,7 @@ typedef struct attention {
   double scale;
 } attention;
 
-/* What one head needs; q, scores and sums are for one token at a time. */
+/* Buffers of one head; q, scores and sums are for one token at a time. */
 typedef struct head {
   float *keys;   /* [head_dim, tokens]: transposed */
   float *values; /* [tokens, head_dim] */
@@ -125,7 +125,7 @@ static int32_t bad_split(const bs_workload_request *r, int64_t batch, int64_t to
   return BS_OK;
 }
 
-/* Into unit_rows, unit_cols, across and scale. */
+/* Sets unit_rows, unit_cols, across and scale. */
 static int32_t read_options(const bs_workload_request *r, attention *a, bs_error *err) {
   static const char *const keys[] = {"attn_batch", "tokens", "heads", "attn_scale", BS_WL_LAYER_KEYS};
   int64_t batch = 1, tokens = r->B, heads = 8;

@@ -31,7 +31,7 @@ int32_t models_cache_make(const models_cache_spec *spec, models_cache **out_cach
   const bs_host *h = spec->host;
   int64_t slots = (int64_t)(spec->max_bytes / (spec->unit_bytes + sizeof(slot)));
   models_cache *c = h->alloc(h->ctx, sizeof *c, 0);
-  if (c == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-MEM", "%zu bytes are not to be had", sizeof *c);
+  if (c == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-MEM", "cannot allocate %zu bytes", sizeof *c);
   if (slots < spec->min_kept) slots = spec->min_kept;
   if (slots < 1) slots = 1;
   c->spec = *spec;
@@ -42,7 +42,7 @@ int32_t models_cache_make(const models_cache_spec *spec, models_cache **out_cach
     h->free(h->ctx, c->slots);
     h->free(h->ctx, c->slot_of);
     h->free(h->ctx, c);
-    return bs_fail(err, BS_NO_MEMORY, "BS-MEM", "the table of %" PRId64 " parts of X is not to be had",
+    return bs_fail(err, BS_NO_MEMORY, "BS-MEM", "cannot allocate the table of %" PRId64 " parts of X",
                    spec->n_units);
   }
   pthread_mutex_init(&c->lock, NULL);
@@ -51,8 +51,8 @@ int32_t models_cache_make(const models_cache_spec *spec, models_cache **out_cach
   return BS_OK;
 }
 
-/* A slot for `unit`, which has none: its own where every unit has one, else one that nobody uses, emptied; -1
- * when all are in use. */
+/* Takes a slot for `unit`, which has none: its own if every unit has one, else an unused one, emptied; -1:
+ * all are in use. */
 static int64_t take_slot(models_cache *c, int64_t unit) {
   if (c->n_slots == c->spec.n_units) return unit;
   for (int64_t turn = 0; turn < 2 * c->n_slots; turn++) {
@@ -82,7 +82,7 @@ static int32_t make_unit(models_cache *c, int64_t at, int64_t unit, bs_error *er
   pthread_mutex_unlock(&c->lock);
   void *data = s->data != NULL ? s->data : h->alloc(h->ctx, c->spec.unit_bytes, 0);
   if (data == NULL)
-    rc = bs_fail(err, BS_NO_MEMORY, "BS-MEM", "%" PRIu64 " bytes for a part of X are not to be had",
+    rc = bs_fail(err, BS_NO_MEMORY, "BS-MEM", "cannot allocate %" PRIu64 " bytes for a part of X",
                  c->spec.unit_bytes);
   else
     rc = c->spec.build(c->spec.ctx, unit, data, err);
@@ -121,7 +121,7 @@ int32_t models_cache_get(models_cache *c, int64_t unit, const void **out_data, i
   return rc;
 }
 
-/* With the lock held. */
+/* The caller holds the lock. */
 static void unpin(models_cache *c, int64_t at) {
   if (--c->slots[at].pins == 0 && c->n_slots < c->spec.n_units) pthread_cond_broadcast(&c->changed);
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * cache.h - the units of X (a row, an image, one head of a batch element) that were made, rounded to the
- * model's dtype, within a bound of bytes. Readers are ranks and their threads at once: each unit is made by
- * one of them while the others that want it wait, and is not thrown out while one reads it. Thread-safe after
- * make. */
+ * cache.h - generated units of X (a row, an image, one head of a batch element), rounded to the model's
+ * dtype, within a limit of bytes. Ranks and their threads read at the same time: one of them makes a unit
+ * while the others that want it wait, and a unit is not removed while it is read. Thread-safe after make. */
 #ifndef BS_WORKLOADS_MODELS_CACHE_H
 #define BS_WORKLOADS_MODELS_CACHE_H
 #include "blockshock/plugin.h"
@@ -26,8 +25,8 @@ int32_t models_cache_make(const models_cache_spec *spec, models_cache **out_cach
 int32_t models_cache_get(models_cache *cache, int64_t unit, const void **out_data, int64_t *out_slot,
                          bs_error *err);
 void models_cache_release(models_cache *cache, int64_t slot);
-/* Make those units first .. first+count-1 that nobody has begun, so that readers of one range share the work
- * instead of waiting for each other. Does nothing where not all units can be kept. */
+/* Makes those units first .. first+count-1 that no reader has begun, so that readers of one range share the
+ * work instead of waiting for each other. Does nothing if not all units can be kept. */
 int32_t models_cache_share(models_cache *cache, int64_t first, int64_t count, bs_error *err);
 /* Bytes of units held now. */
 uint64_t models_cache_bytes(models_cache *cache);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * models.h - workloads whose X is what a layer of a model would see: a bs_wl_layer whose X is made in units,
- * kept in a cache, and read in panels. Internal to this plugin; tests/workloads makes states of its own. */
+ * models.h - workloads whose X is the input of a model's layer: a bs_wl_layer whose X is made in units, kept
+ * in a cache, and read in panels. Internal to this plugin; tests/workloads creates states too. */
 #ifndef BS_WORKLOADS_MODELS_H
 #define BS_WORKLOADS_MODELS_H
 #include "../common/layer.h"
 #include "cache.h"
 #include "kernels.h"
 
-/* Streams beside enum bs_stream_id (docs/numbers.md): every draw of a workload has one of its own. */
+/* Streams in addition to enum bs_stream_id (docs/numbers.md): every draw of a workload has a separate one. */
 enum models_stream {
   MODELS_STREAM_SECOND = 5, /* swiglu's second draw */
   MODELS_STREAM_Q = 6,
@@ -32,13 +32,13 @@ typedef struct models_workload {
   models_cache *cache;
 } models_workload;
 
-/* Ready to be read: the cache over `build`, which gets the workload as ctx. Needs unit_rows, unit_cols,
+/* Makes it readable: the cache over `build`, which gets the workload as ctx. Needs unit_rows, unit_cols,
  * across. */
 int32_t models_start(models_workload *w, models_build_fn build, bs_error *err);
 /* The vtable slots source and close. */
 int32_t models_source(void *workload, uint32_t part, bs_source *out_source, bs_error *err);
 void models_close(void *workload);
-/* n normals of X's seed from `stream`, as they are. */
+/* n normals of X's seed from `stream`, without conversion. */
 void models_draw(const models_workload *w, uint32_t stream, int64_t first, int64_t n, float *out);
 /* Round n doubles to the model's dtype. */
 int32_t models_store(const models_workload *w, void *out, const double *values, int64_t n, bs_error *err);

@@ -57,7 +57,7 @@ static int32_t activate(const bs_host *host, bs_plugin_self *self, void **out_st
   const bs_workload *all[] = {&transformer_mlp, &attention_like, &vision_conv};
   BS_HERE_LOC(here);
   models_state *s = host->alloc(host->ctx, sizeof *s, 0);
-  if (s == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-MEM", "%zu bytes are not to be had", sizeof *s);
+  if (s == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-MEM", "cannot allocate %zu bytes", sizeof *s);
   s->host = host; /* the table outlives the plugin */
   s->kernels = models_kernels_avx2() != NULL ? models_kernels_avx2() : models_kernels_portable();
   s->cache_bytes = UINT64_C(256) << 20;

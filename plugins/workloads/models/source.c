@@ -25,7 +25,7 @@ void *models_scratch(const models_workload *w, int64_t count, size_t element, bs
   void *p = NULL;
   if (!__builtin_mul_overflow(count, (int64_t)element, &bytes)) p = h->alloc(h->ctx, (uint64_t)bytes, 0);
   if (p == NULL)
-    bs_fail(err, BS_NO_MEMORY, "BS-MEM", "%" PRId64 " values of %zu bytes to make X are not to be had", count,
+    bs_fail(err, BS_NO_MEMORY, "BS-MEM", "cannot allocate %" PRId64 " values of %zu bytes to make X", count,
             element);
   return p;
 }
@@ -83,7 +83,7 @@ typedef struct panel {
   char *out;
 } panel;
 
-/* What of the panel lies in unit (band, across). */
+/* Reads the part of the panel that is in unit (band, across). */
 static int32_t read_unit(const panel *p, int64_t band, int64_t across, bs_error *err) {
   models_workload *w = p->w;
   const bs_generated *x = &w->layer.parts[BS_PART_X];

@@ -89,7 +89,7 @@ static int32_t make_filter(vision *v, bs_error *err) {
   return BS_OK;
 }
 
-/* a * b * c, or -1 beyond MAX_COLUMNS; none is negative. */
+/* a * b * c, or -1 beyond MAX_COLUMNS; the factors are not negative. */
 static int64_t product(int64_t a, int64_t b, int64_t c) {
   int64_t p;
   if (__builtin_mul_overflow(a, b, &p) || __builtin_mul_overflow(p, c, &p) || p > MAX_COLUMNS) return -1;

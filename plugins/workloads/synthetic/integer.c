@@ -20,8 +20,9 @@ static double exact_limit(uint32_t dtype) {
   }
 }
 
-/* An output is a sum of K terms of variance d^2. The rule is K d^2 <= 1800 at a limit of 256 (six standard
- * deviations); the default keeps eight beside the bias, so that it holds over any number of outputs. */
+/* Chooses the density. An output is a sum of K terms of variance d^2. The rule is K d^2 <= 1800 at a limit of
+ * 256 (six standard deviations); the default keeps eight in addition to the bias, so that it holds for any
+ * number of outputs. */
 static int32_t choose_density(const bs_workload_request *r, double limit, double bound, double *out_density,
                               bs_error *err) {
   double k = (double)r->K, sigma = (limit - bound) / 8.0;

@@ -11,7 +11,7 @@ static void place_outliers(const bs_workload_request *r, const bs_host *host, ui
   for (uint32_t i = 0; i < n; i++) {
     const int64_t begin = (int64_t)i * r->K / n, width = ((int64_t)i + 1) * r->K / n - begin;
     uint32_t bits = 0;
-    host->rng_bits(r->seed, BS_STREAM_X, (UINT64_C(1) << 62) + i, 1, &bits); /* far behind X's own */
+    host->rng_bits(r->seed, BS_STREAM_X, (UINT64_C(1) << 62) + i, 1, &bits); /* far beyond X's own numbers */
     out[i] = (uint32_t)(begin + (int64_t)(((uint64_t)bits * (uint64_t)width) >> 32));
   }
 }

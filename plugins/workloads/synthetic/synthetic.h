@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * synthetic.h - the workloads of this plugin: each is a bs_wl_layer whose X has a law of its own. Internal.
- */
+ * synthetic.h - the workloads of this plugin: each is a bs_wl_layer with its own distribution of X.
+ * Internal. */
 #ifndef BS_WORKLOADS_SYNTHETIC_H
 #define BS_WORKLOADS_SYNTHETIC_H
 #include "../common/layer.h"

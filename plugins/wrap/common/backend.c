@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * backend.c - the wrapped backend: devices, memory, streams and events. A hang here has no end that the
- * plugin could give it, as with a real device: the host leaves the rank behind when another has noticed.
- */
+ * backend.c - the wrapped backend: devices, memory, streams and events. The plugin cannot end a hang here, as
+ * with a real device: the host abandons the rank when another has noticed the hang. */
 #include <errno.h>
 #include <time.h>
 

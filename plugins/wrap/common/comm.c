@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * comm.c - the wrapped communicator. Faults happen on the rank's own thread, before the inner call (hang,
- * err, delay, truncate) or behind it (flip, nan; in what a send sends before it). hang.c and exchange.c are
- * the rest.
- */
+ * err, delay, truncate) or after it (flip, nan; for a send before it, in the data to send). hang.c and
+ * exchange.c have the rest. */
 #include "comm.h"
 
 /* ---- wrapping ------------------------------------------------------------------------------- */
@@ -216,8 +215,8 @@ static int32_t changed(const wrap_end *end, const bs_coll_call *call, uint32_t w
   return BS_OK;
 }
 
-/* As if this rank had made the call with one row less, or, of a single row, one element less: other arguments
- * have another fingerprint. */
+/* Acts as if this rank had made the call with one row less, or, for a single row, one element less: other
+ * arguments have another fingerprint. */
 static int32_t truncated(const wrap_end *end, const bs_coll_call *call, wrap_coll_fn fn, bs_error *err) {
   bs_coll_call c = *call;
   if (c.rows == 0 || c.kind == BS_COLL_BARRIER) {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * comm.h - a wrapped communicator: what comm.c, hang.c and exchange.c share.
- */
+ * comm.h - a wrapped communicator: shared parts of comm.c, hang.c and exchange.c. */
 #ifndef BS_WRAP_COMM_H
 #define BS_WRAP_COMM_H
 
@@ -9,7 +8,7 @@
 
 #include "wrap.h"
 
-/* What wrap gives out. */
+/* The state that wrap returns. */
 typedef struct wrap_comm_state {
   const wrap_plugin *plugin;
   const bs_comm *inner;
@@ -21,7 +20,7 @@ typedef struct wrap_world {
   const wrap_comm_state *w;
   void *inner;
   uint32_t size;
-  uint32_t failed; /* with what follows: under lock */
+  uint32_t failed; /* this and the next members: under lock */
   uint32_t fail_rank;
   char why[240];
   pthread_mutex_t lock;
@@ -33,7 +32,7 @@ typedef struct wrap_end {
   wrap_world *world;
   void *inner;
   wrap_calls *calls;
-  void *nowhere;         /* hang.c: where a rank that hangs waits; NULL: nowhere */
+  void *nowhere;         /* hang.c: the group in which a hanging rank waits; NULL: none */
   uint32_t owns_nowhere; /* its end of the world; those of groups use it */
   uint32_t me, n;        /* in the group */
 } wrap_end;
@@ -45,8 +44,8 @@ static inline int32_t wrap_no_memory(const wrap_plugin *plugin, bs_error *err) {
   return bs_fail(err, BS_NO_MEMORY, plugin->memory_id, "no memory to wrap a communicator");
 }
 
-/* hang.c: a group of all ranks for wrap_hang, opened before the program's groups; NULL where none is needed.
- * inner: of the world. */
+/* hang.c: opens a group of all ranks for wrap_hang, before the program's groups; NULL: not needed. inner: of
+ * the world. */
 int32_t wrap_open_nowhere(const wrap_world *world, void *inner, void **out_group, bs_error *err);
 /* hang.c: the call does not return before the world fails; `op` is its name in texts. */
 int32_t wrap_hang(const wrap_end *end, const bs_coll_call *call, uint32_t op, bs_error *err);
@@ -57,7 +56,7 @@ int64_t wrap_now_ns(void);
 
 /* exchange.c: one call of the op "exchange", however many messages it has. */
 int32_t wrap_exchange(void *end, const bs_coll_call *const *calls, uint32_t ncalls, bs_error *err);
-/* Dense rows of what a send sends; the caller frees them. */
+/* Dense rows of a send's data; the caller frees them. */
 int32_t wrap_dense_copy(const wrap_plugin *plugin, const bs_coll_call *call, void **out_copy, bs_error *err);
 
 #endif

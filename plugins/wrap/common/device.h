@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * device.h - what backend.c and op.c share: the wrapped backend and its devices.
- */
+ * device.h - shared parts of backend.c and op.c: the wrapped backend and its devices. */
 #ifndef BS_WRAP_DEVICE_H
 #define BS_WRAP_DEVICE_H
 
@@ -9,7 +8,7 @@
 
 typedef struct wrap_op_state wrap_op_state;
 
-/* What wrap gives out. */
+/* The state that wrap returns. */
 typedef struct wrap_backend_state {
   const wrap_plugin *plugin;
   const bs_backend *inner;
@@ -25,8 +24,8 @@ typedef struct wrap_device {
   wrap_calls calls;
 } wrap_device;
 
-/* Counts the call and does what comes before it. BS_OK: go on; *out_what: what is still to be done
- * (WRAP_FLIP, WRAP_NAN, WRAP_TRUNCATE), WRAP_DO_COUNT_: nothing. */
+/* Counts the call and applies the faults before it. BS_OK: go on; *out_what: the fault to apply later
+ * (WRAP_FLIP, WRAP_NAN, WRAP_TRUNCATE), WRAP_DO_COUNT_: none. */
 int32_t wrap_device_before(wrap_device *device, uint32_t op, const char *site, uint32_t *out_what,
                            bs_error *err);
 /* Change one element in device memory. */

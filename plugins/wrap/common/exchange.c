@@ -33,7 +33,7 @@ static int32_t exchange_other(const wrap_end *end, call_list calls, uint32_t n, 
   return rc;
 }
 
-/* The first message with elements, of what comes before what goes; n: there is none. */
+/* The first message with elements, receives before sends; n: no such message. */
 static uint32_t find_message(call_list calls, uint32_t n) {
   for (uint32_t half = 0; half < 2; ++half)
     for (uint32_t i = 0; i < n; ++i)
@@ -41,7 +41,7 @@ static uint32_t find_message(call_list calls, uint32_t n) {
   return n;
 }
 
-/* As truncated: one message is an element shorter on this rank. */
+/* Applies the fault `truncate`: one message is an element shorter on this rank. */
 static int32_t exchange_truncated(const wrap_end *end, call_list calls, uint32_t n, uint32_t at,
                                   bs_error *err) {
   bs_coll_call c = *calls[at];
@@ -53,7 +53,7 @@ static int32_t exchange_truncated(const wrap_end *end, call_list calls, uint32_t
   return exchange_other(end, calls, n, at, &c, err);
 }
 
-/* In what has come; of a rank that only sends, in what goes. */
+/* Changes received data; for a rank that only sends, the data to send. */
 static int32_t exchange_changed(const wrap_end *end, call_list calls, uint32_t n, uint32_t at, uint32_t what,
                                 bs_error *err) {
   const wrap_plugin *plugin = end->world->w->plugin;
@@ -79,7 +79,7 @@ static int32_t exchange_changed(const wrap_end *end, call_list calls, uint32_t n
   return rc;
 }
 
-/* What altering a message means: of device memory nothing, nor where no message has elements. */
+/* Alters a message. Has no effect on device memory, or if no message has elements. */
 static int32_t exchange_altered(const wrap_end *end, call_list calls, uint32_t n, uint32_t what,
                                 bs_error *err) {
   const uint32_t at = find_message(calls, n);

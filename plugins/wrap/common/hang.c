@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * hang.c - ranks that do not come back, or late. Whoever sleeps here is woken by the world's abort, so an
- * injected hang ends as soon as another rank has noticed it. Where one thread drives all ranks nobody sleeps:
- * a rank that hangs waits for ranks that never come, and no rank is late.
- */
+ * hang.c - ranks that do not return, or return late. The world's abort wakes all threads that sleep here, so
+ * an injected hang ends as soon as another rank has noticed it. If one thread drives all ranks it never
+ * sleeps: a rank that hangs waits for ranks that never come, and no rank is late. */
 #include <errno.h>
 #include <time.h>
 
 #include "comm.h"
 
-#define HANG_NS INT64_C(60000000000) /* nobody noticed: a hang longer than this ends by itself */
+#define HANG_NS INT64_C(60000000000) /* not noticed: a hang longer than this ends by itself */
 
 int64_t wrap_now_ns(void) {
   struct timespec t;
@@ -42,8 +41,8 @@ static int plan_hangs(const wrap_plan *plan) {
   return 0;
 }
 
-/* Every rank opens it first of all, so a program that opens a group of all ranks gets another. A world of a
- * single rank has nobody to wait for. */
+/* Every rank opens it first, so a program that opens a group of all ranks gets another one. A world of a
+ * single rank has no peer to wait for. */
 int32_t wrap_open_nowhere(const wrap_world *world, void *inner, void **out_group, bs_error *err) {
   const wrap_comm_state *w = world->w;
   const bs_host *host = wrap_host(w);
@@ -76,8 +75,9 @@ int32_t wrap_hang(const wrap_end *end, const bs_coll_call *call, uint32_t op, bs
       !is_driven(world) && sleep_awake(world, HANG_NS + (call->timeout_ns > 0 ? call->timeout_ns : 0));
   wrap_op_name(op, name);
   if (!woken)
-    return bs_fail(err, BS_DEADLINE, "BS-WRAP-HANG", "an injected hang of rank %lld in %s: nobody noticed it",
-                   (long long)end->calls->rank, name);
+    return bs_fail(err, BS_DEADLINE, "BS-WRAP-HANG",
+                   "an injected hang of rank %lld in %s: no rank noticed it", (long long)end->calls->rank,
+                   name);
   return bs_fail(err, BS_ABORTED, "BS-WRAP-HANG",
                  "an injected hang of rank %lld in %s ended: rank %u failed: %s", (long long)end->calls->rank,
                  name, world->fail_rank, world->why);

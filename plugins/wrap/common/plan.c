@@ -213,7 +213,7 @@ int wrap_plan_parse(const char *text, int slow, wrap_plan *out, wrap_complaint *
   for (;;) {
     const word none = {r.p, 0};
     spaces(&r);
-    if (*r.p == '\0') return 1; /* nothing, or nothing behind the last ';' */
+    if (*r.p == '\0') return 1; /* nothing, or nothing after the last ';' */
     if (out->n == WRAP_STEPS_MAX) return complain(&r, r.p, "more than 64 steps", none, "at most 64");
     if (!step(&r, &out->steps[out->n])) return 0;
     out->n++;

@@ -22,14 +22,14 @@ enum wrap_do {
   WRAP_FLIP = 3,
   WRAP_NAN = 4,
   WRAP_TRUNCATE = 5,
-  WRAP_KILL = 6, /* the process ends at once, by SIGKILL */
-  WRAP_STOP = 7, /* it stands still, by SIGSTOP */
+  WRAP_KILL = 6, /* the process ends immediately, by SIGKILL */
+  WRAP_STOP = 7, /* the process stops, by SIGSTOP */
   WRAP_DO_COUNT_ = 8
 };
 
-/* Collectives have the numbers of enum bs_coll_kind; then what a backend does; messages that a communicator
- * exchanges at once (of a collective by an algorithm); then of each core op its run,
- * its prepare and its pack. */
+/* Collectives have the numbers of enum bs_coll_kind. Then follow the functions of a backend; messages that a
+ * communicator exchanges together (of a collective by an algorithm); and for each core op its run, its
+ * prepare and its pack. */
 enum wrap_op {
   WRAP_OP_ALLOC = BS_COLL_COUNT_,
   WRAP_OP_COPY,
@@ -37,7 +37,7 @@ enum wrap_op {
   WRAP_OP_EVENT,
   WRAP_OP_EXCHANGE,
   WRAP_OP_FIRST,
-  WRAP_CORE_OPS = BS_CORE_OPS + 1, /* the last one stands for all ops of plugins */
+  WRAP_CORE_OPS = BS_CORE_OPS + 1, /* the last one represents all ops of plugins */
   WRAP_OP_COUNT_ = WRAP_OP_FIRST + 3 * WRAP_CORE_OPS
 };
 enum wrap_stage { WRAP_RUN = 0, WRAP_PREPARE = 1, WRAP_PACK = 2 };
@@ -55,7 +55,7 @@ typedef struct wrap_plan {
   wrap_step steps[WRAP_STEPS_MAX];
 } wrap_plan;
 
-/* What is wrong in a plan: where (characters from 1), what, and the words that would be right. */
+/* The fault of a plan: where (characters from 1), what, and the valid words. */
 typedef struct wrap_complaint {
   uint32_t at;
   char what[120];

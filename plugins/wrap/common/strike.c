@@ -82,7 +82,7 @@ const wrap_step *wrap_next(const wrap_plugin *plugin, const wrap_plan *plan, wra
 }
 
 void wrap_signal(uint32_t what) {
-  /* To this very thread: it goes no further, while a signal to the process may reach it a little later. */
+  /* Signals this thread itself, which then goes no further; a signal to the process may reach it later. */
   pthread_kill(pthread_self(), what == WRAP_KILL ? SIGKILL : SIGSTOP);
 }
 

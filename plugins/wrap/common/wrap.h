@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * wrap.h - inside of the plugins fault, slow and link: a communicator and a backend that hand every call on
- * to the one that they wrap, and do what the plan says (plan.h) at the calls that it names. comm.c and
- * backend.c are the two tables, op.c the ops of the backend, strike.c what both share. Without a plan nothing
- * is changed, bit for bit.
- */
+ * wrap.h - internals of the plugins fault, slow and link: a communicator and a backend that pass every call
+ * to the one that they wrap, and apply the plan (plan.h) at the calls that it names. comm.c and backend.c are
+ * the two tables, op.c the ops of the backend, strike.c the part of both. Without a plan nothing is changed,
+ * bit for bit. */
 #ifndef BS_WRAP_H
 #define BS_WRAP_H
 
@@ -13,7 +12,7 @@
 #include "blockshock/plugin.h"
 #include "plan.h"
 
-/* How far the steps of the plan have come, in all worlds and on all ranks of this process. */
+/* The progress of the plan's steps, over all worlds and ranks of this process. */
 typedef struct wrap_reach {
   _Atomic uint32_t used; /* a communicator or a device was opened */
   _Atomic uint32_t reached[WRAP_STEPS_MAX];
@@ -47,23 +46,21 @@ extern const bs_comm wrap_comm_table;
 extern const bs_backend wrap_backend_table;
 extern const bs_op_impl wrap_op_table;
 
-/* The plan as configured: BS_CONFIG says what is wrong in it. */
+/* Reads the configured plan: BS_CONFIG with its fault. */
 int32_t wrap_read_plan(const wrap_plugin *plugin, wrap_plan *out_plan, bs_error *err);
-/* Count a call, and look it up. *out_ns: the sum of the delays; returns the other thing to do, NULL: none. */
+/* Counts a call, and looks it up. *out_ns: the sum of the delays; returns the other fault, NULL: none. */
 const wrap_step *wrap_next(const wrap_plugin *plugin, const wrap_plan *plan, wrap_calls *calls, uint32_t op,
                            int64_t *out_ns);
-/* BS_CONFIG where a step of the plan was never reached, though something ran: who relies on the fault must
- * know.
- */
+/* BS_CONFIG if a step of the plan was never reached, although something ran: the user relies on the fault. */
 int32_t wrap_check_reached(const wrap_plugin *plugin, bs_error *err);
 /* The injected error. */
-/* WRAP_KILL, WRAP_STOP: of the whole process, which is one rank where ranks are processes. */
+/* WRAP_KILL, WRAP_STOP: signals the whole process, which is one rank if ranks are processes. */
 void wrap_signal(uint32_t what);
 int32_t wrap_fail(const wrap_plugin *plugin, const wrap_calls *calls, uint32_t op, const char *site,
                   bs_error *err);
-/* A fault that this call has no place for: a NaN among integers, a bit of nothing. */
+/* Warns of a fault that this call cannot have: a NaN among integers, a bit of no data. */
 void wrap_warn_empty(const wrap_plugin *plugin, const wrap_calls *calls, uint32_t op, uint32_t what);
-/* Change one element in host memory. 0: the dtype has no such value. */
+/* Changes one element in host memory. 0: the dtype has no such value. */
 int wrap_change(const wrap_plugin *plugin, uint32_t what, uint32_t dtype, void *element);
 /* "calls of rank 1: all_reduce 6, barrier 3" in the log, when plugins.<id>.count is on. */
 void wrap_tell_counts(const wrap_plugin *plugin, const wrap_calls *calls);

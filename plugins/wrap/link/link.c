@@ -19,14 +19,14 @@ static const bs_param_desc params[] = {
      .default_text = "1e9",
      .choices = "1..1e15",
      .unit = "bytes/s",
-     .doc = "what a rank puts on the wire in a second"},
+     .doc = "bytes that a rank sends in a second"},
     {.struct_size = (uint32_t)sizeof(bs_param_desc),
      .type = BS_PARAM_FLOAT,
      .name = "latency",
      .default_text = "20e-6",
      .choices = "0..3600",
      .unit = "s",
-     .doc = "what a collective takes besides"},
+     .doc = "time that a collective takes in addition"},
 };
 
 typedef struct link_plugin {
@@ -34,7 +34,7 @@ typedef struct link_plugin {
   wrap_reach reach;
 } link_plugin;
 
-/* What wrap gives out. */
+/* The state that wrap returns. */
 typedef struct link_state {
   wrap_comm_state base;
   double bandwidth, latency;
@@ -137,7 +137,7 @@ static int32_t pass(const wrap_end *end, const bs_coll_call *call, wrap_coll_fn 
   return rc != BS_OK ? rc : travel(end->world, call, wire_bytes(call, end->n), start, err);
 }
 
-/* Both directions at once: the one with more bytes decides. */
+/* Both directions at the same time: the one with more bytes decides. */
 static int32_t exchange(void *opaque, const bs_coll_call *const *calls, uint32_t ncalls, bs_error *err) {
   const wrap_end *end = opaque;
   const bs_comm *inner = end->world->w->inner;

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT
+ * completion.h - names by their kind (names.c), and what the last word of a command line may be
+ * (completion_line.c). */
+#ifndef BSRUN_COMPLETION_H
+#define BSRUN_COMPLETION_H
+#include "bsrun/bsrun.h"
+
+/* Adds a text, once. */
+void bsrun_add_name(json_t *names, const char *text);
+/* The run ids below a results folder, the newest first; a root that cannot be read has none. */
+void bsrun_add_runs(json_t *names, const char *root);
+/* Prints what may stand for the last of the words behind `bsrun`, one a line, with what it means behind a
+ * tab; ":file" or ":dir": the shell adds names of files or folders. */
+int32_t completion_line(const char *const *words, size_t n, bs_error *err);
+#endif

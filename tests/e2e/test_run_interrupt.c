@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT
+ * test_run_interrupt.c - ctrl-C in every verb that takes long: exit 130 within seconds, and a sentence on how
+ * to go on. */
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+
+#include "launch_help.h"
+#include "tests/run_tests.h"
+#include "tests/slow.h"
+
+#define LAYER "--n 64 --k 64 --b 8 --dtype f32 --out off"
+#define WITHIN_S (BS_SLOW ? 20.0 : 2.5) /* shorter than the 5 s after which what does not end is ended */
+
+/* Each would go on for much longer; `told` stands on stderr. */
+static const struct {
+  const char *words, *told;
+} verbs[] = {
+    {"ladder " LAYER " --seconds 60", "--seconds S takes less time"},
+    {"compare --a method=row_parallel --b method=column_parallel --n 64 --out off --seconds 60",
+     "--seconds S takes less time"},
+    {"diagnose " LAYER " --seconds 60", "--only CHECK"},
+    {"profile layer " LAYER " --iters 10000000", "profiles again"},
+    {"profile kernel b1h1s64d64 --seconds 60 --out off", "profiles again"},
+    {"bench sdpa b1h1s64d64 --torch off --seconds 60 --iters 60000 --out off", "--provider NAME"},
+    {"bench matmul --n 64 --b 8 --torch off --seconds 60 --iters 60000 --out off", "--provider NAME"},
+    {"bench comm -P 2 --comm threads --max-bytes 268435456", "--coll NAME"},
+    {"model bench builtin:lm --dim tokens=8 --dim batch=1 --seconds 60 --out off", "--seconds S"},
+    {"doctor --measure --force --cache machine.json --out off", "constants that were kept before"},
+    {"torture --comm threads --ranks 2", "--only FAULT"},
+    {"tune b1h1s64d64 --budget 60s --tune-cache tune.json --points off", "the same command goes on"},
+    {"sweep -x model.N=64,128 --phase 1 --set phase.pairs_seconds=60 --set phase.pairs_max=100000",
+     "--resume"},
+    {"run --phase 1 --n 64 --b 8 --dtype f32 --set phase.pairs_seconds=60 --set phase.pairs_max=100000",
+     "interrupted"},
+};
+enum { N_VERBS = sizeof verbs / sizeof verbs[0] };
+
+/* Does it hear SIGINT, by a handler or a descriptor? */
+static int hears(pid_t pid) {
+  char path[64], line[256];
+  unsigned long long caught = 0, blocked = 0;
+  snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+  FILE *f = fopen(path, "r");
+  while (f != NULL && fgets(line, sizeof line, f) != NULL) {
+    if (strncmp(line, "SigCgt:", 7) == 0) caught = strtoull(line + 7, NULL, 16);
+    if (strncmp(line, "SigBlk:", 7) == 0) blocked = strtoull(line + 7, NULL, 16);
+  }
+  if (f != NULL) fclose(f);
+  return ((caught | blocked) >> (SIGINT - 1) & 1) != 0;
+}
+
+static char *said(const char *name) {
+  static char text[65536];
+  char path[600];
+  snprintf(path, sizeof path, "%s/%s", dir, name);
+  FILE *f = fopen(path, "r");
+  text[f != NULL ? fread(text, 1, sizeof text - 1, f) : 0] = '\0';
+  if (f != NULL) fclose(f);
+  return text;
+}
+
+START_TEST(test_interrupted_verb) {
+  int status = 0, waited = 0;
+  char line[300];
+  snprintf(line, sizeof line, "%%s %s", verbs[_i].words);
+  const pid_t pid = start(dir, run_words(line, run_env("BS_TEST_BSRUN")));
+  while (!hears(pid) && waited++ < 30000 && waitpid(pid, &status, WNOHANG) == 0) usleep(1000);
+  usleep(300000); /* into the measurement; nothing is judged by it */
+  ck_assert_msg(kill(pid, 0) == 0, "%s has ended: %s", verbs[_i].words, said("err.txt"));
+  kill(pid, SIGINT);
+  for (waited = 0; waitpid(pid, &status, WNOHANG) == 0; waited++) {
+    usleep(1000);
+    ck_assert_msg(waited < WITHIN_S * 1000, "%s did not end: %s", verbs[_i].words, said("err.txt"));
+  }
+  ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 130, "%s: status %x: %s", verbs[_i].words,
+                (unsigned)status, said("err.txt"));
+  ck_assert_msg(strstr(said("err.txt"), verbs[_i].told) != NULL, "%s: %s", verbs[_i].words, said("err.txt"));
+  ck_assert_uint_eq(run_count_files(dir, "DONE"), 0);
+}
+END_TEST
+
+/* The pairs that are there when a comparison is interrupted are shown with their interval. */
+START_TEST(test_interrupted_comparison_shows_pairs) {
+  int status = 0;
+  const pid_t pid =
+      start(dir, run_words("%s compare --a method=row_parallel --b method=column_parallel --n 64 --out off "
+                           "--seconds 60 --set phase.pairs_max=100000",
+                           run_env("BS_TEST_BSRUN")));
+  for (int i = 0; i < 3000 && !hears(pid); i++) usleep(1000);
+  sleep(2);
+  kill(pid, SIGINT);
+  ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+  ck_assert_int_eq(WEXITSTATUS(status), 130);
+  ck_assert_msg(strstr(said("out.txt"), "] against A (") != NULL, "%s", said("out.txt"));
+}
+END_TEST
+
+int main(void) {
+  const test_case tests[] = {
+      {test_interrupted_verb, N_VERBS}, {test_interrupted_comparison_shows_pairs, 1}, {0}};
+  return run_tests("interrupt", tests, (test_setup){dir_make, dir_remove, .at_once = 2});
+}
