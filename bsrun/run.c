@@ -152,7 +152,7 @@ static int run_points(run_plan *p, bs_error *err) {
   int code = 0;
   p->host.progress.points = points;
   if (points > 1 && p->point.trace_file != NULL) {
-    bs_error_set(err, BS_USAGE, "BS-SIM-TRACE", "--to trace is of one run, and the sweep has %zu points",
+    bs_error_set(err, BS_USAGE, "BS-SIM-TRACE", "--to trace needs a single run; this sweep has %zu points",
                  points);
     return bsrun_fail(err);
   }
@@ -169,7 +169,7 @@ static int run_points(run_plan *p, bs_error *err) {
     if (rc == BS_OK) continue;
     failed++;
     code = bsrun_fail(err);
-    if (bs_context_stuck(p->run.context) > 0) return code; /* nothing more is begun beside it */
+    if (bs_context_stuck(p->run.context) > 0) return code; /* no further point is begun next to it */
     if (bs_peers_lost(p->run.peers)) return code;          /* nor with ranks that are gone */
     if (p->param != NULL && !bsrun_following())
       bs_print(stderr, "bsrun: %s=%s failed with %d\n", p->param, p->values[i], code);
@@ -199,7 +199,7 @@ static int launch(run_plan *p, bs_error *err) {
 }
 
 static int32_t print_results(const run_plan *p, bs_error *err) {
-  if (json_array_size(p->host.rows) == 0) return BS_OK; /* an error line told why */
+  if (json_array_size(p->host.rows) == 0) return BS_OK; /* an error line has the reason */
   const int readable =
       p->format == BS_FORMAT_TABLE || p->format == BS_FORMAT_WIDE || p->format == BS_FORMAT_MD;
   int32_t rc = BS_OK;
@@ -267,7 +267,7 @@ static int tune(run_plan *p, bs_error *err) {
   return 0;
 }
 
-/* A job of Slurm that the hardware asks for and nobody has overruled. */
+/* Follows the job of Slurm that the hardware asks for, unless an option overrules it. */
 static void follow_slurm(run_plan *p, const args *a) {
   if (p->launch != NULL || !p->slurm || args_value(a, "launch") != NULL || getenv("SLURM_JOB_ID") == NULL ||
       bsrun_rank_how() != NULL)
