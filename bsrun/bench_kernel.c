@@ -330,7 +330,7 @@ static int32_t open_context(request *r, bs_error *err) {
   return rc;
 }
 
-/* As bs_kernel_bench.tuned. */
+/* Serves bs_kernel_bench.tuned. */
 static void tuned(void *user, const char *key, const char *lines, char *out, size_t size, char *out_build,
                   size_t build_size) {
   const request *r = user;

@@ -146,7 +146,7 @@ static int32_t ask(const explained *x, const char *op, question *q, bs_error *er
   return BS_OK;
 }
 
-/* As choices write it: "cpu:packed" of matmul@cpu/packed. */
+/* The name as choices write it: "cpu:packed" for matmul@cpu/packed. */
 static void candidate_name(const bs_op_candidate *c, char *out, size_t size) {
   const char *slash = strchr(c->name, '/');
   snprintf(out, size, "%s:%s", c->plugin, slash != NULL ? slash + 1 : c->name);
@@ -268,7 +268,7 @@ static void mark_rows(json_t *rows, const json_t *entry, int pinned) {
   }
 }
 
-/* Where the query would be asked: a rank's threads, the ranks. */
+/* The site of the query: a rank's threads, the ranks. */
 static bs_op_site site_of(const explained *x) {
   const uint32_t ranks = x->e.world_size != 0 ? x->e.world_size : args_has(x->a, "mask") ? 2 : 1;
   const uint32_t share = bs_machine_cores() / ranks;

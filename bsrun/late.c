@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * late.c - see late.h. A rank is found by its environment, which has the launcher's mark and its number: one
- * that was stopped before its first line has told nobody its process. */
+ * that was stopped before its first line has reported its process to no one. */
 #include "bsrun/late.h"
 
 #include <signal.h>
@@ -16,7 +16,7 @@ static const double COME_S =
     10.0; /* beyond the timeout, for a rank that runs: machines start at their own pace */
 static const double INIT_S = 60.0; /* and for MPI itself, where all have come */
 
-/* 'R', 'S', 'T', ... of /proc; 0: there is none. */
+/* 'R', 'S', 'T', ... of /proc; 0: no such process. */
 static char state_of(long pid) {
   char path[64], text[512] = "";
   snprintf(path, sizeof path, "/proc/%ld/stat", pid);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * model_check.c - `bsrun model check FOLDER|MODEL`: outputs held against vectors that lie beside a model,
- * nodes held against f64. */
+ * model_check.c - `bsrun model check FOLDER|MODEL`: compares outputs with vectors that lie next to a model,
+ * and nodes with f64. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -193,8 +193,7 @@ static int32_t check_any(const args *a, bs_error *err) {
 const bsrun_verb model_check = {
     .name = "check",
     .words = "FOLDER|MODEL [--show nodes] [--input NAME=FILE.npy ...] [--backend NAME] [-o FORMAT]",
-    .summary =
-        "prove a model right: by vectors, by the graph as written, its nodes by f64",
+    .summary = "prove a model right: by vectors, by the graph as written, its nodes by f64",
     .about =
         "FOLDER holds a model, .npy files and vectors.txt, as tools/bs-export writes them: every case runs, "
         "and "

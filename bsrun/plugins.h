@@ -36,9 +36,9 @@ int32_t plugins_look(bs_context *context, const char *id, plugins_look_fn look, 
 /* 1 when the plugin's note says "needs:LIBRARY[=PARAMETER]", no library of that name can be opened (in a
  * child), and the parameter, which may name another, is not set; its name in out_library. */
 int plugins_lacks(const bs_node *config, const bs_plugin_info *info, char *out_library, size_t size);
-/* Of enum bs_kind, as in notes. */
+/* The names of enum bs_kind, as in notes. */
 extern const char *const plugins_kind_names[];
-/* A source file from the folder plugins/ on: nobody has the folder that it was built in. */
+/* The path of a source file from the folder plugins/ on, without the folder that it was built in. */
 const char *plugins_source(const char *file);
 /* "backend,op" of a bit set. */
 void plugins_kinds_text(uint32_t kinds, char *out, size_t size);

@@ -211,7 +211,7 @@ static int32_t read_options(scale *s, bs_error *err) {
 
 /* ---- points ------------------------------------------------------------------------------------ */
 
-/* A name that nobody has is told once, and not of each point. */
+/* Checks the algorithm's name once, so that an unknown name is not reported for each point. */
 static int32_t check_algorithm(const scale *s, bs_error *err) {
   const bs_algorithm *found = NULL;
   char name[NAME_BYTES];

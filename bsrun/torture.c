@@ -135,7 +135,7 @@ static void add_things(bs_torture *t, bs_context *context, const char *id) {
   }
 }
 
-/* What the options name; without one, what the plugins offer. */
+/* Finds the subjects that the options name; without one, those that the plugins offer. */
 static int32_t find_subjects(const args *a, bs_torture *t, bs_error *err) {
   static const char *const options[] = {"method", "backend"};
   static const uint32_t kinds[] = {BS_TORTURE_METHOD, BS_TORTURE_BACKEND};
