@@ -18,7 +18,7 @@ typedef struct args_option {
 
 enum args_flag {
   ARGS_FOLDER = 1, /* its path is a folder, not a file */
-  ARGS_STORE = 2,  /* --out: the verb reads there, so `off` is none */
+  ARGS_STORE = 2,  /* --out: the verb reads there, so `off` is not valid */
   ARGS_HIDDEN = 4  /* used by bsrun itself; no help lists it */
 };
 

@@ -41,11 +41,11 @@ bsrun_board *bsrun_board_make(uint32_t ranks, unsigned flags, int *out_fd);
 bsrun_board *bsrun_board_at(int fd, int64_t ranks);
 bsrun_board *bsrun_board_open(const char *path, int64_t ranks);
 void bsrun_board_close(bsrun_board *board);
-/* A rank's row: its error; NULL: whatever it has left there is of the past. */
+/* Sets a rank's error in its row; NULL: clears the row. */
 void bsrun_board_put(bsrun_board *board, int64_t rank, const bs_error *err);
 /* A signal has ended the rank: kept when it is the first failure of all. */
 void bsrun_board_put_death(bsrun_board *board, int64_t rank, const bs_error *err);
-/* That, or NULL. */
+/* The error of a rank that a signal has ended, or NULL. */
 const bs_error *bsrun_board_death(const bsrun_board *board);
 /* A signal has stopped the rank, or lets it go on: which is forgotten unless it was missed meanwhile. */
 void bsrun_board_hold(bsrun_board *board, int64_t rank);

@@ -76,7 +76,7 @@ static int32_t print_differences(int format, const pair *p, bs_error *err) {
   return rc;
 }
 
-/* Where the rows stand alone they say what they are of. */
+/* Adds the names of both runs to the rows, for formats that print nothing but rows. */
 static int add_names(pair *p) {
   int bad = 0;
   for (size_t i = 0; i < json_array_size(p->rows); i++) {

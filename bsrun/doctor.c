@@ -51,7 +51,7 @@ static void drop_wrappers(json_t *names) {
   }
 }
 
-/* What the named plugins offer is checked, unless an option says otherwise. */
+/* Chooses the backends and communicators of the named plugins, unless an option names others. */
 static void choose(visit *v, const char *const *named, size_t n_named) {
   const char *backend = args_value(v->a, "backend"), *comm = args_value(v->a, "comm");
   json_t *backends = json_array(), *comms = json_array();

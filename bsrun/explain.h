@@ -14,7 +14,7 @@ typedef struct explained_weights {
   uint32_t bits;
 } explained_weights;
 
-/* What the options lead to, as a run would see it. */
+/* The configuration that the options lead to, as a run would use it. */
 typedef struct explained {
   const args *a;
   int format;

@@ -41,7 +41,8 @@ static const bs_field fields[] = {
     {"knobs", "KNOBS", BS_FIELD_WIDE, 0},
     {"given", "GIVEN", BS_FIELD_WIDE, 0},
 };
-/* Of the one that serves, below the ladder; in the formats for machines they are in its row. */
+/* The knobs of the implementation that serves, printed below the ladder. The formats for machines have them
+ * in its row. */
 static const bs_field knob_fields[] = {
     {"knob", "KNOB", 0, 0},     {"values", "VALUES", 0, 0}, {"default", "DEFAULT", 0, 0},
     {"in_use", "IN USE", 0, 0}, {"text", "WHAT", 0, 0},
@@ -217,7 +218,8 @@ static void add_unasked(json_t *rows, const bs_context *context, const char *op,
   }
 }
 
-/* What can serve the product, in either form of X: the tuning file knows it as one. */
+/* The implementations that can serve the product, in either form of X: they have one key in the tuning file.
+ */
 typedef struct product {
   const json_t *plugins;
   json_t *candidates;

@@ -103,7 +103,7 @@ static int missed(const bsrun_late *late, const bsrun_board *board, double waite
 }
 
 int bsrun_late_look(bsrun_late *late, const bsrun_board *board, double now_s, bs_error *err) {
-  int waits = 0, past = 0; /* who has joined has met all; an error is told by who has it */
+  int waits = 0, past = 0; /* a rank that has joined has met all; a rank reports its own error */
   for (uint32_t r = 0; r < board->ranks; r++) {
     waits |= board->rows[r].stage == BSRUN_WAITS;
     past |= board->rows[r].stage == BSRUN_JOINED || board->rows[r].written != 0;

@@ -19,7 +19,7 @@ void bsrun_follow(void);
 int bsrun_following(void);
 /* Leaves the error of this rank where the launcher finds it. 0: there is no launcher. */
 int bsrun_rank_error(const bs_error *err);
-/* What this rank has left there is of an earlier point of a sweep: it did not end with it. */
+/* Clears this rank's error, which belongs to an earlier point of a sweep and did not end the rank. */
 void bsrun_rank_begin(void);
 
 /* Starts `ranks` copies of this very command and waits for them; the exit code of the whole. timeout_s: how

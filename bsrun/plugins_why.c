@@ -161,7 +161,7 @@ static void tell_rows(why *w) {
 
 /* ---- opening ---------------------------------------------------------------------------------- */
 
-/* The same search with the file named, as --plugin PATH does. Its rules are the ones that decide then. */
+/* Searches again with the file named, as --plugin PATH does. The rules of --plugin then decide. */
 static int32_t name_it(why *w, bs_error *err) {
   bs_node *config = bs_config_clone(w->config);
   json_t *list = json_pack("[s]", w->what);

@@ -134,7 +134,7 @@ static int32_t print_runs(const report *r, int format, bs_error *err) {
   return rc;
 }
 
-/* What goes to stdout: rows where a format was asked for, else what the page says first. */
+/* Prints to stdout: rows if a format was asked for, else the first sentence of the page. */
 static int32_t print(const report *r, int format, const char *page, bs_error *err) {
   char words[900];
   int32_t rc = BS_OK;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * run.c - the run verb: its command line, the points of a sweep, ranks that are processes, and one table.
- * What a point is and how it runs: lab/run. */
+ * lab/run defines a point and runs it. */
 #include "bsrun/run.h"
 
 #include <stdio.h>
@@ -29,7 +29,7 @@
 typedef struct run_plan {
   bsrun_request request;
   int format;
-  int screen; /* no -o and one point: told as a page of text */
+  int screen; /* no -o and one point: printed as a page of text */
   run_host host;
   lab_run run;
   lab_point point; /* what all points have in common */
@@ -100,7 +100,7 @@ static void join_as(run_plan *p, const char *asked) {
   p->host.quiet |= bsrun_following();
 }
 
-/* What is asked for: composed, or as it was planned. */
+/* Makes the configuration: composed from the options, or read from the planned point. */
 static int32_t compose(run_plan *p, const char *point, bs_composed *out, bs_error *err) {
   if (point == NULL) return bs_compose(&p->request.compose, out, err);
   const int32_t rc = lab_planned_read(point, &p->planned, err);
@@ -238,7 +238,7 @@ static void plan_free(run_plan *p) {
   bsrun_request_free(&p->request);
 }
 
-/* What the points share, once the plan is known. */
+/* Sets the fields that all points share, once the plan is known. */
 static void set_run(run_plan *p, const char *run_id) {
   p->run.argv = p->planned.argv;
   p->command = p->planned.command != NULL ? bs_strdup(p->planned.command) : bsrun_command_line();
@@ -276,7 +276,7 @@ static void follow_slurm(run_plan *p, const args *a) {
   bsrun_note(p->host.quiet, "hardware.launcher slurm: --launch mpi");
 }
 
-/* What a planned point is stands in its file. */
+/* Refuses options that a planned point has in its file. */
 static int32_t check_point(const args *a, bs_error *err) {
   static const char *const beside[] = {"planned", "cache", "tune-cache", "quiet", "verbose"};
   if (!args_has(a, "planned")) return BS_OK;

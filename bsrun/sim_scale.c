@@ -343,7 +343,7 @@ static int32_t run_point(scale *s, const char *method, uint32_t P, bs_error *err
   return BS_OK;
 }
 
-/* Of the row with most ranks, beyond those that the machine has. */
+/* Prints the note of the row with most ranks that exceeds the machine. */
 static void tell_beyond(const scale *s) {
   const json_t *most = NULL, *row;
   size_t i;

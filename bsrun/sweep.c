@@ -154,7 +154,7 @@ static int32_t begin(sweep_verb *v, json_t *points, bs_error *err) {
 
 /* ---- one that goes on ------------------------------------------------------------------------ */
 
-/* What stands in the plan is not asked for again. */
+/* Refuses options that the plan has already. */
 static int32_t only_how(const args *a, bs_error *err) {
   static const char *const how[] = {"resume",    "force", "point-timeout", "seconds",     "jobs",
                                     "fail-fast", "out",   "cache",         "tune-cache",  "output",

@@ -167,7 +167,7 @@ static int32_t read_problem(tune_verb *v, bs_error *err) {
   return rc;
 }
 
-/* What a child opens plugins by, with files named from the root. */
+/* Makes the configuration by which a child opens plugins, with absolute paths of files. */
 static int32_t read_config(tune_verb *v, bs_error *err) {
   char *dir = NULL;
   bs_node *config = NULL;

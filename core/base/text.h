@@ -23,7 +23,7 @@ BS_API const char *bs_nearest(const char *word, const char *const *candidates, s
 BS_API int bs_parse_i64(const char *text, int64_t *out);
 /* Of a size or a count: a whole number, perhaps with a unit. It is the only reader of units. */
 BS_API int bs_parse_size(const char *text, int64_t *out);
-/* The unit at *at, which then points behind it: k, M, G (1000, 1000^2, 1000^3) or Ki, Mi, Gi (1024, ...). 1:
+/* The unit at *at, which then points after it: k, M, G (1000, 1000^2, 1000^3) or Ki, Mi, Gi (1024, ...). 1:
  * none. */
 BS_API int64_t bs_size_unit(const char **at);
 /* For messages: how a size is written. */
