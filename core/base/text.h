@@ -21,7 +21,7 @@ BS_API void bs_text_free(bs_text *t);
 BS_API const char *bs_nearest(const char *word, const char *const *candidates, size_t count);
 /* Whole-string parses; 1 on success. */
 BS_API int bs_parse_i64(const char *text, int64_t *out);
-/* Of a size or a count: a whole number, perhaps with a unit. It is the only reader of units. */
+/* Parses a size or a count: a whole number, perhaps with a unit. It is the only reader of units. */
 BS_API int bs_parse_size(const char *text, int64_t *out);
 /* The unit at *at, which then points after it: k, M, G (1000, 1000^2, 1000^3) or Ki, Mi, Gi (1024, ...). 1:
  * none. */

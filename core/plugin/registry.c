@@ -102,7 +102,7 @@ static const char *why_not_built(const char *name) {
   return NULL;
 }
 
-/* What is there for tests says so first; it is no answer to a name that is missing. */
+/* 1: the summary of the plugin begins with "for tests". Such a plugin is not offered for an unknown name. */
 static int is_for_tests(const bs_plugin_self *p) {
   return strncmp(p->note.summary, "for tests", 9) == 0;
 }
