@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * bench_graph_ops.c - models of one operator, run as a session runs them: `map` beside a loop written by hand
- * (hand_loops.c), alternately. `bsrun bench sdpa` times attention.
+ * bench_graph_ops.c - models of one operator, run as a session runs them: `map` compared with a loop written
+ * by hand (hand_loops.c), alternately. `bsrun bench sdpa` times attention.
  *
  *   bench_graph_ops [--op add|silu_mul|rope] [--elements N] [--heads H] [--rows S] [--width D] [--threads T]
  *                   [--pairs P] [--batch SECONDS] [-o table|json]

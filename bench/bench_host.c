@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * bench_host.c - what the library and a method add to one forward of a small layer, on each rank: a whole
- * bs_layer_forward minus the same kernel and the same collective called without the library in between
- * (bare.h; the communicator's own slot). Both are timed in turn on the rank's thread; the cost is the median
- * over pairs, of the slowest rank.
+ * bench_host.c - the time that the library and a method add to one forward of a small layer, on each rank: a
+ * whole bs_layer_forward minus the same kernel and the same collective called without the library in between
+ * (bare.h; the communicator's own slot). Both are timed alternately on the rank's thread; the cost is the
+ * median over pairs, of the slowest rank.
  *
  *   bench_host [--n N] [--k K] [--b B] [--pairs PAIRS] [--calls CALLS] [--ranks P] [-o table|json]
  */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * bench_overlap.c - one layer over a slow wire (the plugin link), without overlap and in chunks, beside the
- * model of docs/methods.md: how much of the predicted gain is there. Two arms without the wire give what the
- * model needs: the product's time g, and in chunks s g + C a, slower products and what each chunk costs the
- * ranks. Arms run interleaved; figures are medians over pairs.
+ * bench_overlap.c - one layer over a slow wire (the plugin link), without overlap and in chunks, compared
+ * with the model of docs/methods.md: how much of the predicted gain is reached. Two arms without the wire
+ * measure the model's parameters: the product's time g, and in chunks s g + C a (slower products, and the
+ * cost of each chunk on the ranks). Arms run interleaved; figures are medians over pairs.
  *
  *   bench_overlap [--method M] [--n N] [--k K] [--b B] [--dtype D] [--ranks P] [--chunks C]
  *                 [--bandwidth BYTES_PER_S] [--latency S] [--pairs PAIRS] [--seconds CAP] [-o table|json]

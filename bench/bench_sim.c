@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * bench_sim.c - the engine of virtual time: messages a second of orders K and E, memory a rank, beside what
- * other simulators were measured to do with the same job (one core of a two-core EPYC machine, -O3).
+ * bench_sim.c - the engine of virtual time: messages a second of orders K and E, memory a rank, next to
+ * the measured results of other simulators for the same job (one core of a two-core EPYC machine, -O3).
  * bench_sim [seconds a row, 1] */
 #include <stdio.h>
 #include <sys/resource.h>
@@ -30,7 +30,7 @@ static const struct {
     {"halving-doubling p=65536, K", program_halving, 65536, SIM_ORDER_K, 57942400},
 };
 
-/* In a process of its own, so that the peak of memory is the row's. */
+/* Measures in a separate process, so that the peak of memory belongs to the row. */
 static void measure(int row, double seconds) {
   double best = 1e30;
   const double begin = now();

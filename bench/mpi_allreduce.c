@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * mpi_allreduce.c - the same float32 all_reduce by the communicator "mpi" and by MPI_Allreduce, in turn, in
- * one job:
+ * mpi_allreduce.c - the same float32 all_reduce by the communicator "mpi" and by MPI_Allreduce,
+ * alternately, in one job:
  *
  *   mpirun -n P mpi_allreduce BYTES ITERS ROUNDS     rank 0 prints a line "ours_seconds mpi_seconds" for each
  * round

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Part of bench/run about overlap: chunked layers over a slow wire, beside the model."""
+"""Part of bench/run about overlap: chunked layers over a slow wire, compared with the model."""
 from common import heading, table
 
 LEAST = 0.8
-# Where product and wire are of a size there is most to win: K near 512. Last the shape of the part "layer".
+# The gain is largest where product and wire take equally long: K near 512. The last is the shape of the part "layer".
 SHAPES = (("row_parallel", 4096, 512, 64), ("row_parallel", 4096, 1024, 64), ("row_parallel", 4096, 1024, 256),
           ("row_parallel", 8192, 1024, 16), ("blockshock", 4096, 1024, 64), ("column_parallel", 4096, 512, 256),
           ("row_parallel", 4096, 4096, 64))

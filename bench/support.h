@@ -25,7 +25,7 @@ void *bench_huge_alloc(uint64_t bytes);
 /* Prints err for `program`; returns the exit code. */
 int bench_fail(const char *program, const bs_error *err);
 
-/* Values in [-1, 1) by seed and position, rounded to dtype: no memory behind them. `matrix` stays the
+/* Values in [-1, 1) by seed and position, rounded to dtype: they take no memory. `matrix` stays the
  * caller's while the source is read. */
 typedef struct bench_matrix {
   uint64_t seed;

@@ -125,7 +125,7 @@ static int32_t add_word(args *a, size_t option, const char *text, size_t size, b
   return unknown_word(a, option, own, err);
 }
 
-/* "trace=" in front of a path, as "x=" is; the path itself may have one behind a '/' or a '.'. */
+/* "trace=" in front of a path, as "x=" is; the path itself may have one after a '/' or a '.'. */
 static int has_word(const char *text) {
   const size_t n = strspn(text, "abcdefghijklmnopqrstuvwxyz-");
   return n > 0 && text[n] == '=';

@@ -9,17 +9,17 @@
 #include "blockshock/blockshock.h"
 #include "bsrun/options.h"
 
-/* A row of a verb's table. A verb that takes words of an option (options.h) has a row for each behind it. */
+/* A row of a verb's table. A verb that takes words of an option (options.h) has a row for each after it. */
 typedef struct args_option {
   int id;           /* enum args_id; OPT_END: the table ends */
-  const char *more; /* what the option means here, beside what it always means; NULL: nothing */
+  const char *more; /* a meaning that the option has in this verb only; NULL: none */
   int flags;        /* enum args_flag */
 } args_option;
 
 enum args_flag {
   ARGS_FOLDER = 1, /* its path is a folder, not a file */
-  ARGS_STORE = 2,  /* --out: the verb reads there, so `off` is none */
-  ARGS_HIDDEN = 4  /* of bsrun itself, in no help */
+  ARGS_STORE = 2,  /* --out: the verb reads there, so `off` is not valid */
+  ARGS_HIDDEN = 4  /* used by bsrun itself; no help lists it */
 };
 
 /* Rows of tables of options. Every table ends with ARGS_HELP. */
@@ -46,7 +46,7 @@ typedef struct args {
   char **own; /* texts of words of options, to be freed */
 } args;
 
-/* What an option means in every verb. */
+/* The meaning of an option, which is the same in every verb. */
 const args_meaning *args_is(const args_option *option);
 const char *args_name(const args_option *option);
 /* Number i of those that were given, as it is typed: "--to" and "trace=FILE" (NULL: it has no value; else the
@@ -54,7 +54,7 @@ const char *args_name(const args_option *option);
 void args_typed(const args *a, size_t i, char out_name[64], char **out_value);
 /* How an option of the verb, or a word of one, is typed: "--activation", "--with bias". */
 const char *args_shown(const args *a, const char *name, char out[64]);
-/* That of number i of those that were given. */
+/* The row of the i-th option that was given. */
 const args_option *args_given(const args *a, size_t i);
 
 /* argv without the program and the verbs. The caller frees in every case. */

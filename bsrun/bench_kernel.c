@@ -330,7 +330,7 @@ static int32_t open_context(request *r, bs_error *err) {
   return rc;
 }
 
-/* As bs_kernel_bench.tuned. */
+/* Serves bs_kernel_bench.tuned. */
 static void tuned(void *user, const char *key, const char *lines, char *out, size_t size, char *out_build,
                   size_t build_size) {
   const request *r = user;
@@ -407,7 +407,7 @@ static void print_lines(const char *text) {
   }
 }
 
-/* What GATES does not say, once for all rows that are alike. */
+/* Prints the gates that failed or did not judge, with the reasons, once for all equal rows. */
 static void explain_gates(const json_t *rows) {
   static const char *const of[][3] = {{"gates_failed", "failed", "gates_failed"},
                                       {"gates_unknown", "UNKNOWN", "unknown_reasons"},

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * board.h - the memory that a launcher shares with the ranks that it has started on this machine: who they
- * are and what each ended with. A rank is told a file, which by now may be any other: it believes it only
- * when it is the launcher's, by device, inode and boot, of the right size, and says that it is a board. */
+ * board.h - the memory that a launcher shares with the ranks that it has started on this machine: their
+ * processes and their results. A rank gets the file's name, and the file may have been replaced. The rank
+ * uses it only when device, inode, boot and size are the launcher's, and the file has a board's mark. */
 #ifndef BSRUN_BOARD_H
 #define BSRUN_BOARD_H
 #include "lab/lab.h"
@@ -26,11 +26,11 @@ typedef struct bsrun_row {
 typedef struct bsrun_board {
   uint64_t magic;
   uint64_t ranks;
-  _Atomic uint32_t ending;  /* 1: the launcher ends the ranks that are left, and a death is no news */
+  _Atomic uint32_t ending;  /* 1: the launcher ends the remaining ranks; the end of a rank is expected */
   _Atomic uint32_t dead;    /* 1 + the rank that a signal has ended before any rank failed; 0: none */
   _Atomic uint32_t told;    /* 1: `death` is complete */
   _Atomic uint32_t held;    /* 1 + a rank that stands still, or did when another missed it; 0: none */
-  _Atomic uint32_t stopped; /* the signal that has ended rank 0 at once, with no run open; 0: none */
+  _Atomic uint32_t stopped; /* the signal that has ended rank 0 immediately, with no run open; 0: none */
   bs_error death;
   bsrun_row rows[];
 } bsrun_board;
@@ -41,15 +41,16 @@ bsrun_board *bsrun_board_make(uint32_t ranks, unsigned flags, int *out_fd);
 bsrun_board *bsrun_board_at(int fd, int64_t ranks);
 bsrun_board *bsrun_board_open(const char *path, int64_t ranks);
 void bsrun_board_close(bsrun_board *board);
-/* A rank's row: its error; NULL: whatever it has left there is of the past. */
+/* Sets a rank's error in its row; NULL: clears the row. */
 void bsrun_board_put(bsrun_board *board, int64_t rank, const bs_error *err);
 /* A signal has ended the rank: kept when it is the first failure of all. */
 void bsrun_board_put_death(bsrun_board *board, int64_t rank, const bs_error *err);
-/* That, or NULL. */
+/* The error of a rank that a signal has ended, or NULL. */
 const bs_error *bsrun_board_death(const bsrun_board *board);
 /* A signal has stopped the rank, or lets it go on: which is forgotten unless it was missed meanwhile. */
 void bsrun_board_hold(bsrun_board *board, int64_t rank);
 void bsrun_board_release(bsrun_board *board, int64_t rank);
-/* The error of ranks from `first` on that is no echo of another's; NULL: none has left any. */
+/* The first error of ranks from `first` on that is not an echo of another's; NULL: they have left no error.
+ */
 const bs_error *bsrun_board_error(const bsrun_board *board, uint32_t first);
 #endif

@@ -90,11 +90,11 @@ void bsrun_grades(int quiet, bs_grades *out);
 json_t *bsrun_constants(const char *path, int quiet);
 
 /* Progress on a terminal: one line, rewritten for each new step and at most ten times a second within one;
- * NULL elsewhere or when quiet. Any thread may call it; of several at once one is heard. user: a
- * bsrun_progress with `of` and, of a sweep, the point set. */
+ * NULL elsewhere or when quiet. Any thread may call it; of several calls at the same time one is shown. user:
+ * a bsrun_progress with `of` and, of a sweep, the point set. */
 typedef struct bsrun_progress {
   const char *of;
-  size_t point, points; /* from 1; told when there are several */
+  size_t point, points; /* from 1; shown when there are several */
   double last;
   int shown;
   char step[48]; /* the newest */
@@ -103,10 +103,10 @@ typedef struct bsrun_progress {
 bs_progress_fn bsrun_progress_to(int quiet);
 void bsrun_progress_end(bsrun_progress *progress);
 
-/* run_signal.c. SIGINT and SIGTERM from now on: the first ends what is measured (lab/stop.h), the second ends
- * bsrun at once; the exit code is 130 or 143. go_on: how a person goes on, told at the end; static. What does
- * not end within seconds is ended. NULL: of a run, which leaves INTERRUPTED in its folder; while no run is
- * open the first signal ends bsrun. */
+/* run_signal.c. SIGINT and SIGTERM from now on: the first ends the measurement (lab/stop.h), the second ends
+ * bsrun immediately; the exit code is 130 or 143. go_on: how the user continues, printed at the end; static.
+ * A measurement that does not end within seconds is killed. NULL: a run, which leaves INTERRUPTED in its
+ * folder; while no run is open the first signal ends bsrun. */
 void bsrun_interruptible(const char *go_on);
 /* Was the verb interrupted? Tells it once, and gives the exit code; 0: no. */
 int bsrun_interrupted(void);

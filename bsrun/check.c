@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * check.c - `bsrun check DIR`: are anybody's X, W, partials and Y a right layer, and if not, what is
- * wrong with them? --selftest: do our own gates catch what they are there for? */
+ * check.c - `bsrun check DIR`: are the X, W, partials and Y of any program a right layer, and if not, which
+ * error is likely? --selftest: do the gates catch the faults that they are made for? */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,8 +78,7 @@ static int32_t conclude(const bs_check_result *r, const char *dir, int format, b
   }
   if (!judged) {
     bs_error_set(err, BS_INCONCLUSIVE, "BS-CHECK-NOTHING",
-                 "nothing could be judged: no output has a finite sum "
-                 "that is not zero");
+                 "not judged: every output is zero, NaN or infinite");
     bs_error_hint(err, "dump a layer with random X and W");
     return BS_INCONCLUSIVE;
   }

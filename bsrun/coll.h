@@ -7,7 +7,7 @@
 
 extern const bsrun_verb coll_bench_verb; /* coll_bench.c */
 
-/* The file of --to, which is of one algorithm; NULL: none. */
+/* The file of --to, which needs a single algorithm; NULL: no file. */
 int32_t coll_trace(const args *a, const char **out_file, bs_error *err);
 /* A note on the trace that a row of bs_ccl_explain tells of. */
 void coll_note_trace(const char *file, const json_t *row);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * coll_algorithms.c - algorithms on a real communicator, each time beside the one that the simulator gives
- * for a link. The link is measured first, unless --hardware names one. */
+ * coll_algorithms.c - algorithms on a real communicator: each time is compared with the simulator's for a
+ * link. The link is measured first, unless --hardware names one. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,7 +88,7 @@ static int32_t fit_messages(request *r, const cells *all, double *out_beta, bs_e
   return BS_OK;
 }
 
-/* What a reduce_scatter takes beyond the same messages is the adding. */
+/* Fits the cost of an addition: the time of a reduce_scatter beyond that of the same messages. */
 static void fit_adding(request *r, const cells *all, double beta) {
   double s = 0, t = 0;
   for (uint32_t i = 0; i < all->n; i++) {

@@ -49,7 +49,7 @@ static int32_t bad_number(const char *option, const char *text, const char *what
   return bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--%s: '%.60s' is not %s", option, text, what);
 }
 
-/* One size of --size; *inout_at then points behind it. */
+/* Reads one size of --size; *inout_at then points after it. */
 static int read_size(const char **inout_at, uint64_t *out) {
   char number[32];
   int64_t value = 0;

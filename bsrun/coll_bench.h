@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * coll_bench.h - what both forms of `bsrun coll bench` share: the collectives of a communicator
- * (coll_comm.c), and algorithms on it, each beside its simulation (coll_algorithms.c). */
+ * (coll_comm.c), and algorithms on it, each with its simulation (coll_algorithms.c). */
 #ifndef BSRUN_COLL_BENCH_H
 #define BSRUN_COLL_BENCH_H
 #include "bsrun/coll.h"

@@ -76,7 +76,7 @@ static int32_t print_differences(int format, const pair *p, bs_error *err) {
   return rc;
 }
 
-/* Where the rows stand alone they say what they are of. */
+/* Adds the names of both runs to the rows, for formats that print nothing but rows. */
 static int add_names(pair *p) {
   int bad = 0;
   for (size_t i = 0; i < json_array_size(p->rows); i++) {
@@ -108,7 +108,7 @@ static int32_t compare(const args *a, pair *p, bs_error *err) {
   return rc;
 }
 
-/* Said as an error, with a code of its own: CI stops at it. */
+/* Prints a regression as an error with a separate exit code, so that CI stops. */
 static int tell_regression(const args *a, const pair *p, const json_t *row) {
   bs_error err = BS_ERROR_INIT;
   const char *arm = json_string_value(json_object_get(row, "arm"));
@@ -122,7 +122,7 @@ static int tell_regression(const args *a, const pair *p, const json_t *row) {
   return COMPARE_REGRESSED;
 }
 
-/* What was measured for the baseline and not for the run: nothing is known of it. */
+/* Reports a row that the baseline has and the run has not: it cannot be compared. */
 static int tell_missing(const args *a, const pair *p, const json_t *row) {
   bs_error err = BS_ERROR_INIT;
   const char *arm = json_string_value(json_object_get(row, "arm"));

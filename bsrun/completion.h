@@ -9,7 +9,7 @@
 void bsrun_add_name(json_t *names, const char *text);
 /* The run ids below a results folder, the newest first; a root that cannot be read has none. */
 void bsrun_add_runs(json_t *names, const char *root);
-/* Prints what may stand for the last of the words behind `bsrun`, one a line, with what it means behind a
- * tab; ":file" or ":dir": the shell adds names of files or folders. */
+/* Prints the candidates for the last of the words after `bsrun`, one a line, each with its meaning after a
+ * tab. ":file" or ":dir": the shell adds names of files or folders. */
 int32_t completion_line(const char *const *words, size_t n, bs_error *err);
 #endif

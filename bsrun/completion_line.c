@@ -14,9 +14,9 @@ typedef struct line {
   const bsrun_verb *of, *verb;    /* of: NULL, or the verb that `verb` is a second word of */
   const args_option *waiting;     /* the option whose value is typed; NULL: none */
   const char *root;               /* of the runs */
-  const char *before[BEFORE_MAX]; /* words behind the verb that are no options */
+  const char *before[BEFORE_MAX]; /* words after the verb that are not options */
   size_t n_before;
-  const char *prefix, *last; /* a candidate is printed behind the prefix where it begins with `last` */
+  const char *prefix, *last; /* a candidate that begins with `last` is printed after the prefix */
   size_t prefix_length;
 } line;
 
@@ -38,7 +38,7 @@ static void offer_words(const line *l, const char *words) {
   }
 }
 
-/* Keys, and behind KEY= the values of one that has a list of them. */
+/* Offers keys, and after KEY= the values of a key that has a list of them. */
 static void offer_settings(const line *given) {
   static const char *const of[][2] = {{"method.name", "methods"},     {"mask.name", "masks"},
                                       {"workload.name", "workloads"}, {"hardware.backend", "backends"},
@@ -94,7 +94,7 @@ static void offer_kinds(const line *l, const char *kinds) {
   }
 }
 
-/* What an option takes that its table does not say by itself. verb NULL: every verb that has it. */
+/* The values of options whose table does not list them. verb NULL: every verb that has the option. */
 static const struct {
   const char *of, *verb, *option, *kinds;
 } values[] = {
@@ -193,7 +193,7 @@ static void offer_subverbs(const line *l, const bsrun_verb *verb) {
     offer(l, verb->subverbs[i]->name, verb->subverbs[i]->summary);
 }
 
-/* A word that the verb takes; of some the one before says what it is. */
+/* Offers a word that the verb takes; for some verbs its kind depends on the word before. */
 static void offer_taken(const line *l) {
   const bsrun_verb *verb = l->verb;
   const char *first = l->n_before > 0 ? l->before[0] : NULL;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * diagnose.c - `bsrun diagnose [MODEL]`: what of a layer's or a model's time goes to things that need not be.
- */
+ * diagnose.c - `bsrun diagnose [MODEL]`: finds avoidable time in a pass of a layer or a model. */
 #include "lab/diagnose/diagnose.h"
 
 #include <stdio.h>
@@ -105,7 +104,7 @@ static int32_t cut_add(cut_words *w, const char *text, size_t length, bs_error *
   return BS_OK;
 }
 
-/* Where a word ends: at a separator outside of braces, which knobs stand in. */
+/* The length of a word: it ends at a separator outside of braces, which enclose knobs. */
 static size_t word_length(const char *text, char separator) {
   size_t n = 0;
   int depth = 0;
@@ -288,7 +287,7 @@ static const char *given_of(const args *a, const char *const *names, size_t n) {
   return NULL;
 }
 
-/* Without a subject the preset large is of the two built-in models. */
+/* Without a subject the preset large applies to the two built-in models. */
 static int wants_builtin(const args *a, uint32_t preset) {
   return preset == BS_PRESET_LARGE && a->n_words == 0 && !args_has(a, "config") && !args_has(a, "set") &&
          given_of(a, of_layers, N_OF(of_layers)) == NULL;
@@ -300,7 +299,7 @@ static int32_t check_subject(const args *a, int model, bs_error *err) {
       model ? given_of(a, of_layers, N_OF(of_layers)) : given_of(a, of_models, N_OF(of_models));
   if (wrong == NULL) return BS_OK;
   if (model) {
-    bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "--%s is of a layer, and the model '%.100s' was given",
+    bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "--%s applies to layers only; you gave the model '%.100s'",
                  wrong, a->words[0]);
     bs_error_hint(err, "bsrun diagnose --%s .. without MODEL looks at a layer", wrong);
   } else {
@@ -356,7 +355,7 @@ static int32_t strict_error(const json_t *result, size_t failed, bs_error *err) 
   return BS_PERF;
 }
 
-/* One subject from its diagnosis to its place in `results`; tables are printed at once. */
+/* Diagnoses one subject and adds it to `results`; tables are printed immediately. */
 static int32_t one_subject(const args *a, const bs_diagnose_request *q, int format, json_t *results,
                            bs_error *err) {
   char *folder = NULL, *command = subject_command(a);

@@ -145,7 +145,7 @@ static void say(line *l, const char *hint) {
   put(l, "; hint: ");
   put(l, hint);
   l->text[l->n++] = '\n';
-  if (write(STDERR_FILENO, l->text, l->n) < 0) return; /* nobody is there to be told */
+  if (write(STDERR_FILENO, l->text, l->n) < 0) return; /* stderr is closed */
 }
 
 static void begin(line *l) {
@@ -183,7 +183,7 @@ static void take_the_word(void) {
     const struct timespec rest = {0, 100000000};
     nanosleep(&rest, NULL);
   }
-  leave(DIED); /* it died while it told, or the one that tells is stuck */
+  leave(DIED); /* it died while it reported, or the reporting thread is stuck */
 }
 
 static void on_signal(int number, siginfo_t *info, void *context) {
@@ -258,8 +258,8 @@ static _Noreturn void tell_end(const char *function, int status, const void *cal
 }
 
 /* The program's own definitions come before the C library's, for plugins too: an _exit(0) in one would end
- * bsrun with a status that says that all is well. In exit() of the C library a second thread runs the
- * handlers that the first has left, and ends the process before the first has told. */
+ * bsrun with the status of success. In exit() of the C library a second thread runs the handlers that the
+ * first has left, and ends the process before the first has reported. */
 __attribute__((visibility("default"))) void _exit(int status) {
   if (unasked()) tell_end("_exit", status, __builtin_return_address(0));
   leave(self.ended && getpid() == self.pid ? self.code : status);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT
- * died.h - what bsrun says when something in its process ends it: a signal of a plugin's mistake (a fault, an
- * abort), exit(), quick_exit(), _exit() or _Exit(). One error line, BS-RUN-DIED, and exit code 7; an open run
- * is marked as not finished. Processes that bsrun starts are told of by who waits for them: nothing here
- * speaks for them. */
+ * died.h - reports when code in bsrun's process ends it: a signal of a plugin's mistake (a fault, an abort),
+ * exit(), quick_exit(), _exit() or _Exit(). It prints one error line, BS-RUN-DIED, with exit code 7, and
+ * marks an open run as not finished. Processes that bsrun starts are reported by the code that waits for
+ * them. */
 #ifndef BSRUN_DIED_H
 #define BSRUN_DIED_H
 
 /* Before anything is opened. A signal that something else handles already (a sanitizer) stays with it. */
 void bsrun_died_install(const char *verb);
-/* What runs from now on, for the line: "phase0_correctness of acme; plugins in use: acme". NULL: the verb. */
+/* Sets what runs from now on, for that line: "phase0_correctness of acme; plugins in use: acme". NULL: the
+ * verb. */
 void bsrun_died_watch(const char *what);
 /* From now on this process ends in good order, with this code; returns it. */
 int bsrun_end(int code);

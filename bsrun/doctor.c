@@ -43,7 +43,7 @@ typedef struct visit {
   json_t *backends; /* names of those that can be used */
 } visit;
 
-/* "fault:" needs another behind it: it is none to check or to measure. */
+/* Drops wrappers: "fault:" needs another name after it, so it cannot be checked or measured alone. */
 static void drop_wrappers(json_t *names) {
   for (size_t i = json_array_size(names); i-- > 0;) {
     const char *name = json_string_value(json_array_get(names, i));
@@ -51,7 +51,7 @@ static void drop_wrappers(json_t *names) {
   }
 }
 
-/* What the named plugins offer is checked, unless an option says otherwise. */
+/* Chooses the backends and communicators of the named plugins, unless an option names others. */
 static void choose(visit *v, const char *const *named, size_t n_named) {
   const char *backend = args_value(v->a, "backend"), *comm = args_value(v->a, "comm");
   json_t *backends = json_array(), *comms = json_array();
@@ -140,7 +140,7 @@ static int can_run(const visit *v) {
   return 1;
 }
 
-/* Libraries that parts of this or of other installations use: told, never a fault. */
+/* Lists libraries that parts of this or of other installations use; a missing one is never a fault. */
 static void library_rows(visit *v) {
   static const struct {
     const char *what, *names[3], *without;
@@ -158,7 +158,8 @@ static void library_rows(visit *v) {
 
 static void world_rows(visit *v) {
   int usable = can_run(v) && bs_doctor_backend(&v->d, v->context);
-  if (!usable && strcmp(v->backend, "ref") != 0) { /* the rest can still be told on the portable backend */
+  if (!usable &&
+      strcmp(v->backend, "ref") != 0) { /* the other rows can still be found on the portable backend */
     snprintf(v->backend, sizeof v->backend, "ref");
     usable = can_run(v) && bs_doctor_backend(&v->d, v->context);
   }

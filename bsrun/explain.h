@@ -14,7 +14,7 @@ typedef struct explained_weights {
   uint32_t bits;
 } explained_weights;
 
-/* What the options lead to, as a run would see it. */
+/* The configuration that the options lead to, as a run would use it. */
 typedef struct explained {
   const args *a;
   int format;
@@ -31,7 +31,7 @@ int32_t explain_mask(const explained *x, bs_error *err);
 int32_t explain_method(const explained *x, bs_error *err);
 
 /* Does a shape say what is asked of the op (explain_kernel.c)? */
-/* The word behind the op: its sizes; NULL: there is none. */
+/* The word after the op: its sizes; NULL: not given. */
 const char *explain_shape(const explained *x);
 int explain_takes_shape(const char *op);
 /* The query of such an op. *out_kept, which it points to: the caller frees it; NULL: none. */

@@ -33,7 +33,7 @@ static const bs_field fields[] = {
     {"K", "K", BS_FIELD_WIDE, 0},
 };
 
-/* What is the same in every row of the answer. */
+/* The part of the answer that is the same in every row. */
 typedef struct answer {
   split s;
   const bs_mask *mask; /* with its order */

@@ -41,7 +41,8 @@ static const bs_field fields[] = {
     {"knobs", "KNOBS", BS_FIELD_WIDE, 0},
     {"given", "GIVEN", BS_FIELD_WIDE, 0},
 };
-/* Of the one that serves, below the ladder; in the formats for machines they are in its row. */
+/* The knobs of the implementation that serves, printed below the ladder. The formats for machines have them
+ * in its row. */
 static const bs_field knob_fields[] = {
     {"knob", "KNOB", 0, 0},     {"values", "VALUES", 0, 0}, {"default", "DEFAULT", 0, 0},
     {"in_use", "IN USE", 0, 0}, {"text", "WHAT", 0, 0},
@@ -146,7 +147,7 @@ static int32_t ask(const explained *x, const char *op, question *q, bs_error *er
   return BS_OK;
 }
 
-/* As choices write it: "cpu:packed" of matmul@cpu/packed. */
+/* The name as choices write it: "cpu:packed" for matmul@cpu/packed. */
 static void candidate_name(const bs_op_candidate *c, char *out, size_t size) {
   const char *slash = strchr(c->name, '/');
   snprintf(out, size, "%s:%s", c->plugin, slash != NULL ? slash + 1 : c->name);
@@ -217,7 +218,8 @@ static void add_unasked(json_t *rows, const bs_context *context, const char *op,
   }
 }
 
-/* What can serve the product, in either form of X: the tuning file knows it as one. */
+/* The implementations that can serve the product, in either form of X: they have one key in the tuning file.
+ */
 typedef struct product {
   const json_t *plugins;
   json_t *candidates;
@@ -268,7 +270,7 @@ static void mark_rows(json_t *rows, const json_t *entry, int pinned) {
   }
 }
 
-/* Where the query would be asked: a rank's threads, the ranks. */
+/* The site of the query: a rank's threads, the ranks. */
 static bs_op_site site_of(const explained *x) {
   const uint32_t ranks = x->e.world_size != 0 ? x->e.world_size : args_has(x->a, "mask") ? 2 : 1;
   const uint32_t share = bs_machine_cores() / ranks;

@@ -24,8 +24,8 @@ void split_close(split *s);
 int32_t split_print(const split *s, const bs_field *fields, size_t n, bs_error *err);
 int32_t split_propose(const split *s, uint32_t rank, bs_proposal *out, bs_error *err);
 /* Adds predicted_s, bound_s and limit; null without constants that serve. The rates are those of the
- * method's own product: where the proposal is of the other kind they say nothing about it; no predicted_s.
- * BOUND_ALONE: of a product that nobody measured. */
+ * method's own product. For a proposal with a product of another kind they do not apply: no predicted_s.
+ * BOUND_ALONE: the product was not measured. */
 enum split_product { SPLIT_OWN_PRODUCT, SPLIT_DENSE_PRODUCT, SPLIT_PRODUCT_24, SPLIT_BOUND_ALONE };
 void split_predict(split *s, json_t *row, const bs_proposal *proposal, uint32_t kind);
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * guard.h - a process that outlives a rank of an MPI job to say what has ended it. The ranks of a machine see
- * each other's processes end; who is alone on its machine has nobody who does, and mpirun ends the others
- * before they miss it (docs/launch.md). */
+ * guard.h - a process that outlives a rank of an MPI job and reports what has ended it. The ranks of a
+ * machine see each other's processes end. A rank that is alone on its machine is seen by no one, and mpirun
+ * ends the other ranks before they notice (docs/launch.md). */
 #ifndef BSRUN_GUARD_H
 #define BSRUN_GUARD_H
 #include "bsrun/board.h"

@@ -37,7 +37,7 @@ static void add_row(json_t *rows, const char *part, const char *name, const char
   json_array_append_new(rows, row);
 }
 
-/* What `plugins check` has said of this very file. */
+/* Adds the grade that `plugins check` has given to this very file. */
 static void add_grade(json_t *rows, const bs_plugin_info *info) {
   char text[160] = "bsrun plugins check grades it";
   bs_grades grades;
@@ -227,7 +227,7 @@ static int32_t inspect(const args *a, const char *what, bs_error *err) {
   int format;
   int32_t rc = bsrun_format(a, &format, err);
   bs_plugin_id_of(what, id, sizeof id);
-  /* An id that is no file is looked up here, so that a refused plugin still tells why. */
+  /* An id that is not a file is looked up here, so that the reason of a refused plugin is printed. */
   if (rc == BS_OK) rc = plugins_open_context(a, &what, strchr(what, '/') != NULL, &context, err);
   if (rc == BS_OK) rc = plugins_find(context, id, &info, err);
   if (rc == BS_OK) rc = check_version(a, &info, err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * late.c - see late.h. A rank is found by its environment, which has the launcher's mark and its number: one
- * that was stopped before its first line has told nobody its process. */
+ * that was stopped before its first line has reported its process to no one. */
 #include "bsrun/late.h"
 
 #include <signal.h>
@@ -16,7 +16,7 @@ static const double COME_S =
     10.0; /* beyond the timeout, for a rank that runs: machines start at their own pace */
 static const double INIT_S = 60.0; /* and for MPI itself, where all have come */
 
-/* 'R', 'S', 'T', ... of /proc; 0: there is none. */
+/* 'R', 'S', 'T', ... of /proc; 0: no such process. */
 static char state_of(long pid) {
   char path[64], text[512] = "";
   snprintf(path, sizeof path, "/proc/%ld/stat", pid);
@@ -103,7 +103,7 @@ static int missed(const bsrun_late *late, const bsrun_board *board, double waite
 }
 
 int bsrun_late_look(bsrun_late *late, const bsrun_board *board, double now_s, bs_error *err) {
-  int waits = 0, past = 0; /* who has joined has met all; an error is told by who has it */
+  int waits = 0, past = 0; /* a rank that has joined has met all; a rank reports its own error */
   for (uint32_t r = 0; r < board->ranks; r++) {
     waits |= board->rows[r].stage == BSRUN_WAITS;
     past |= board->rows[r].stage == BSRUN_JOINED || board->rows[r].written != 0;

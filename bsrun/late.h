@@ -7,8 +7,8 @@
 
 typedef struct bsrun_late {
   const char *mark; /* "NAME=value", in the environment of each rank of this machine */
-  double timeout_s; /* that a rank which stands still is waited for; 0: nobody looks */
-  double since;     /* when one was first seen to wait; 0: none does */
+  double timeout_s; /* how long a stopped rank is waited for; 0: not checked */
+  double since;     /* when a rank was first seen to wait; 0: no rank waits */
   double next_look;
 } bsrun_late;
 

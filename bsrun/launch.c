@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * launch.c - the launcher of --launch processes. It starts one copy of this command a rank, hands them an
- * open file to share memory through, passes signals to rank 0, which leads, and sees to it that none is left:
- * every rank dies with the launcher, and those that outlive a failure are killed. What rank 0 says is the
- * outcome; where it cannot, the errors that the others left on the board are. */
+ * open file to share memory through, passes signals to rank 0, which leads, and leaves no rank running:
+ * every rank ends with the launcher, and those that outlive a failure are killed. Rank 0 reports the outcome.
+ * If it cannot, the launcher prints the errors that the other ranks left on the board. */
 #include "bsrun/launch.h"
 
 #include <errno.h>
@@ -181,7 +181,7 @@ static int orderly(const rank_process *p) {
   return p->ended && WIFEXITED(p->status) && WEXITSTATUS(p->status) == 0;
 }
 
-/* Those that are left have until `seconds` from now, if not less already. */
+/* Limits the time of the remaining ranks to `seconds` from now, if they have more. */
 static void limit(launch *l, double seconds) {
   const double at = bs_process_now() + seconds;
   if (l->deadline == 0.0 || at < l->deadline) l->deadline = at;

@@ -13,13 +13,13 @@ int64_t bsrun_rank_count(void);
 int bsrun_rank_launched(void);
 /* 1: it is not rank 0, as far as its environment tells. */
 int bsrun_rank_follows(void);
-/* From now on this process says nothing: rank 0 does. Its errors go to the board, or where there is none to
- * stderr, echoes aside. */
+/* From now on this process prints nothing: rank 0 does. Its errors go to the board, or without a board to
+ * stderr, except echoes. */
 void bsrun_follow(void);
 int bsrun_following(void);
-/* Leaves the error of this rank where the launcher finds it. 0: there is none. */
+/* Leaves the error of this rank where the launcher finds it. 0: there is no launcher. */
 int bsrun_rank_error(const bs_error *err);
-/* What this rank has left there is of an earlier point of a sweep: it did not end with it. */
+/* Clears this rank's error, which belongs to an earlier point of a sweep and did not end the rank. */
 void bsrun_rank_begin(void);
 
 /* Starts `ranks` copies of this very command and waits for them; the exit code of the whole. timeout_s: how

@@ -157,7 +157,7 @@ void bsrun_mpi_enter(void) {
 
 /* ---- starting ------------------------------------------------------------------------------- */
 
-/* The program and its own words behind mpirun's. */
+/* The command of mpirun, then this program and its words. */
 static char **whole_command(const mpi_launch *l) {
   static char self[4096];
   char **own = bsrun_command_words();
@@ -227,7 +227,8 @@ static uint32_t ended(const mpi_launch *l, int *out_failed) {
   return n;
 }
 
-/* Those that are left once one has ended: mpirun ends them too, but not at once where one is stopped. */
+/* Kills the remaining ranks after one has ended. mpirun ends them, too, but late if one of them is stopped.
+ */
 static void kill_late(mpi_launch *l) {
   int failed;
   if (ended(l, &failed) == 0) return;
@@ -277,7 +278,7 @@ static int fail_unknown(const mpi_launch *l) {
   return bsrun_fail(&err);
 }
 
-/* What bsrun ends with, having printed results and no error. */
+/* 1: bsrun ends with this code after it has printed results and no error. */
 static int said_without_error(int code) {
   static const int codes[] = {0, 6, 12, 14, 15, 130, 143};
   for (size_t i = 0; i < sizeof codes / sizeof codes[0]; ++i)

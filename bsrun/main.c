@@ -77,7 +77,8 @@ static int end_of_plugins(int code) {
   return code != 0 || at_end.code == BS_OK || bsrun_rank_how() != NULL ? code : bsrun_fail(&at_end);
 }
 
-/* What is not there: a name of a configuration is 3; a file, a run, or another stored thing is 4. */
+/* The exit code of a thing that does not exist: 3 for a name in a configuration, 4 for a file, a run or
+ * another stored thing. */
 static int exit_code_of(const bs_error *err) {
   if (err->code != BS_NOT_FOUND) return (int)bs_status_exit_code(err->code);
   return (int)bs_status_exit_code(strncmp(err->id, "BS-PLG-", 7) == 0 ? BS_CONFIG : BS_INPUT);
@@ -181,7 +182,8 @@ int32_t bsrun_format(const args *a, int *out_format, bs_error *err) {
     return BS_USAGE;
   }
   if (format != BS_FORMAT_TABLE && args_has(a, "wide"))
-    return bs_error_set(err, BS_USAGE, "BS-USE-FORMAT", "--wide is of tables; -o %s has every field", name);
+    return bs_error_set(err, BS_USAGE, "BS-USE-FORMAT",
+                        "--wide affects tables only; -o %s always prints all fields", name);
   if (format != BS_FORMAT_TABLE) *out_format = format;
   return BS_OK;
 }
@@ -212,7 +214,7 @@ static int run_verb(int argc, char **argv) {
 
 int main(int argc, char **argv) {
   signal(SIGCHLD, SIG_DFL); /* where the caller ignores it, the kernel would take the status of children */
-  signal(SIGXFSZ, SIG_IGN); /* a file limit is an error of write(2), told like a full disk */
+  signal(SIGXFSZ, SIG_IGN); /* a file limit is an error of write(2), reported like a full disk */
   bsrun_set_command_line(argc, argv);
   bsrun_died_install(argc < 2 || argv[1][0] == '-' ? "run" : argv[1]);
   return bsrun_end(end_of_plugins(run_verb(argc, argv)));

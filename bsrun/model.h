@@ -51,11 +51,11 @@ typedef struct model_asked {
 
 /* The line of progress is wiped out: before anything is printed. */
 void model_progress_end(model_asked *asked);
-/* Of parsed options that may have dim, input, constant, pass, backend, threads, cache-tokens, tune-cache
+/* Reads parsed options that may have dim, input, constant, pass, backend, threads, cache-tokens, tune-cache
  * (without which no tuning file is read) and those of plugins; the first word is the model. The caller frees
  * in every case; `a` outlives it, and `out` is not moved. */
 int32_t model_asked_read(const args *a, model_asked *out, bs_error *err);
-/* The same, and opens the model. */
+/* Reads them as model_asked_read does, and opens the model. */
 int32_t model_asked_make(const args *a, model_asked *out, bs_error *err);
 /* Warns, unless --quiet, that nodes ran on ref for the backend that was asked for. stats: bs_model_stats. */
 void model_tell_fallback(const args *a, const bs_model_request *request, const json_t *stats);

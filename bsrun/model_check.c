@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * model_check.c - `bsrun model check FOLDER|MODEL`: outputs held against vectors that lie beside a model,
- * nodes held against f64. */
+ * model_check.c - `bsrun model check FOLDER|MODEL`: compares outputs with vectors that lie next to a model,
+ * and nodes with f64. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>

@@ -17,7 +17,7 @@ static int32_t take_words(const args *a, const char *name, bs_model_words *out, 
   return rc;
 }
 
-/* Most models are read at once: a line that comes and goes tells nothing. */
+/* Shows progress only after a while: most models are read too fast for a line. */
 static void show_later(void *user, const char *what, uint64_t done, uint64_t total) {
   model_asked *asked = user;
   if (bs_clock_s() - asked->since >= 0.5) asked->show(&asked->progress, what, done, total);

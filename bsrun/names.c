@@ -54,7 +54,7 @@ static int32_t add_offered(json_t *names, uint32_t kind, bs_error *err) {
   return rc;
 }
 
-/* Those that need no file, as far as the library knows them. */
+/* Adds the masks that need no file, as far as the library knows them. */
 static void add_masks(json_t *names) {
   static const char *const more[] = {"complement_0011_1100", "complement_0101_1010", "complement_0110_1001"};
   for (size_t i = 0; i < sizeof more / sizeof more[0]; i++) {

@@ -34,7 +34,7 @@ static const args_option plugins_check_options[] = {
     ARGS_HELP,
 };
 
-/* The kit beside this program, or among the programs that programs call. */
+/* The kit next to this program, or in the folder of programs that other programs call (libexec). */
 static int32_t find_kit(char *out, size_t size, bs_error *err) {
   static const char *const places[] = {"bs-conformance", "../libexec/blockshock/bs-conformance"};
   char self[PATH_MAX];
@@ -51,8 +51,8 @@ static int32_t find_kit(char *out, size_t size, bs_error *err) {
   return BS_UNAVAILABLE;
 }
 
-/* The configuration chooses the file that an id means. It is read for a path too, so that a mistake in it is
- * told; the parameters that it sets would have no effect here. */
+/* The configuration chooses the file that an id means. It is read for a path, too, so that a mistake in it is
+ * reported; the parameters that it sets would have no effect here. */
 static int32_t check_config(const args *a, const char *what, bs_error *err) {
   char id[64], path[80];
   bs_node *config = NULL;
@@ -131,7 +131,7 @@ static int32_t run_kit(char *const words[], bs_text *report, int *out_code, bs_e
 
 /* ---- the grade ------------------------------------------------------------------------------ */
 
-/* The grade of a report: "grade" of JSON, else the last line, behind "# " in TAP. "" when there is none. */
+/* The grade of a report: "grade" of JSON, else the last line, after "# " in TAP. "": it has no grade. */
 static void grade_line(const args *a, const bs_text *report, char *out, size_t size) {
   const char *format = args_value(a, "output");
   out[0] = '\0';

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * plugins_knobs.c - `bsrun plugins knobs [ID|PATH]`: what can be told to implementations of ops, to methods
- * and to collective algorithms, with the legal values. Each plugin is opened in a child process only.
+ * plugins_knobs.c - `bsrun plugins knobs [ID|PATH]`: the knobs of implementations of ops, of methods and
+ * of collective algorithms, with the legal values. Each plugin is opened in a child process only.
  */
 #include <stdio.h>
 #include <string.h>
@@ -73,7 +73,7 @@ static int32_t look(bs_context *context, const char *id, json_t *rows, bs_error 
   return BS_OK;
 }
 
-/* Of all plugins that may have some; one that cannot be opened has none, and is told of. */
+/* Reads the knobs of all plugins that may have some; one that cannot be opened is reported. */
 static int32_t look_at_all(bs_context *context, json_t *rows, bs_error *err) {
   const uint32_t kinds = 1u << BS_KIND_OP | 1u << BS_KIND_METHOD | 1u << BS_KIND_ALGORITHM;
   for (uint32_t i = 0; i < bs_plugin_count(context); i++) {

@@ -28,7 +28,7 @@ static const char *const new_ops[] = {"activate", "attention", "map", "matmul", 
 
 enum { PATH_CAP = 4096, FILE_CAP = 1 << 20, LABEL_MAX = 16 };
 
-/* What is made. In the skeletons the id is skel_<kind>, and SKEL-<KIND> in the ids of errors. */
+/* The plugin that is made. In the skeletons the id is skel_<kind>, and SKEL-<KIND> in the ids of errors. */
 typedef struct making {
   const char *id, *kind, *dir;
   const char *op;            /* NULL: the kind is not op */
@@ -108,7 +108,7 @@ static void name_tokens(making *m) {
   for (char *p = m->label_token; *p != '\0'; p++) *p = upper(*p);
 }
 
-/* Beside this program: ../share/blockshock/templates. */
+/* The templates of this program's installation: ../share/blockshock/templates. */
 static int32_t find_skeleton(making *m, bs_error *err) {
   char exe[PATH_CAP - 128];
   struct stat st;
@@ -232,7 +232,7 @@ static int32_t copy_parts(making *m, const char *from, bs_error *err) {
   return rc;
 }
 
-/* A folder that could not be filled is not left behind. */
+/* Removes a folder that could not be filled. */
 static void undo(const making *m) {
   for (size_t i = 0; i < json_array_size(m->rows); i++)
     unlinkat(m->to, json_string_value(json_object_get(json_array_get(m->rows, i), "file")), 0);

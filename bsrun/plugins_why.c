@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * plugins_why.c - `bsrun plugins why ID|PATH`: one row a step from the search to the use of a plugin, each
- * with its answer and the rule behind it: where it was looked for and found, what refuses or shadows it,
+ * with its answer and the rule for it: where it was looked for and found, what refuses or shadows it,
  * whether it opens (in a child process), what it registers, how it was graded, and what of the configuration
  * selects it. */
 #include <stdarg.h>
@@ -161,7 +161,7 @@ static void tell_rows(why *w) {
 
 /* ---- opening ---------------------------------------------------------------------------------- */
 
-/* The same search with the file named, as --plugin PATH does. Its rules are the ones that decide then. */
+/* Searches again with the file named, as --plugin PATH does. The rules of --plugin then decide. */
 static int32_t name_it(why *w, bs_error *err) {
   bs_node *config = bs_config_clone(w->config);
   json_t *list = json_pack("[s]", w->what);
@@ -180,7 +180,7 @@ static int32_t name_it(why *w, bs_error *err) {
   return rc;
 }
 
-/* In the child: its things, behind a row that has them as a note would list them. */
+/* In the child: adds its things, after a row that has them as a note would list them. */
 static int32_t look(bs_context *context, const char *id, json_t *rows, bs_error *err) {
   bs_plugin_info info = {0};
   int32_t rc = plugins_find(context, id, &info, err);
@@ -200,7 +200,7 @@ static int32_t look(bs_context *context, const char *id, json_t *rows, bs_error 
   return BS_OK;
 }
 
-/* What cannot be opened still says what it would offer. */
+/* Lists the things that a plugin which cannot be opened would offer. */
 static void tell_listed(why *w, const char *things) {
   while (things != NULL && *things != '\0') {
     const size_t n = strcspn(things, "\n"), kind = strcspn(things, ":\n");

@@ -16,7 +16,7 @@ extern const bsrun_verb profile_layer, profile_kernel, profile_model, profile_nc
 /* Reads --counters, --to and --seconds. */
 int32_t profile_options(const args *a, bs_profile_options *out, bs_error *err);
 
-/* What a profile is kept as: a run folder, unless --out is off. */
+/* The run folder that keeps a profile, unless --out is off. */
 typedef struct profile_kept {
   bs_context *context;
   bs_node *config;   /* what was asked for */

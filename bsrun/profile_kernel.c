@@ -51,7 +51,7 @@ static int32_t threads_of(const args *a, uint32_t *out, bs_error *err) {
   return BS_OK;
 }
 
-/* What was asked for, for the run folder. */
+/* Makes the configuration of the profile, for the run folder. */
 static int32_t make_config(const bs_kernel_setup *s, const char *problem, bs_node **out, bs_error *err) {
   char threads[16];
   snprintf(threads, sizeof threads, "%u", s->threads);

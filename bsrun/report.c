@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * report.c - `bsrun report`: runs as one HTML page, as SVG charts, as CSV or as a table; and the records of
- * the original harness beside them. */
+ * the original harness next to them. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "core/base/error.h"
 #include "lab/report/original.h"
 
-enum { MOST_OURS = 400 }; /* runs whose records stand beside the original's */
+enum { MOST_OURS = 400 }; /* runs whose records are shown next to the original's */
 
 static const args_option report_options[] = {
     {OPT_OUTPUT, "html (the page, the default), table, md, csv, json or jsonl", 0},
@@ -54,7 +54,7 @@ static int32_t read_runs(report *r, bs_error *err) {
   return rc;
 }
 
-/* The original's rows, and ours as the same kind of rows behind them. */
+/* Reads the original's rows, and adds ours as the same kind of rows after them. */
 static int32_t read_original(report *r, bs_error *err) {
   const char *dir = args_value(r->a, "original");
   json_t *row;
@@ -134,7 +134,7 @@ static int32_t print_runs(const report *r, int format, bs_error *err) {
   return rc;
 }
 
-/* What goes to stdout: rows where a format was asked for, else what the page says first. */
+/* Prints to stdout: rows if a format was asked for, else the first sentence of the page. */
 static int32_t print(const report *r, int format, const char *page, bs_error *err) {
   char words[900];
   int32_t rc = BS_OK;

@@ -108,7 +108,8 @@ static int32_t add_keys(const args *a, bsrun_request *out, bs_error *err) {
   int32_t rc = BS_OK;
   for (size_t i = 0; i < sizeof options / sizeof options[0] && rc == BS_OK; i++) {
     const char *value = args_value(a, options[i][0]);
-    const int flag = value != NULL && value[0] == '\0' && i == 4; /* --bias of explain is of one product */
+    const int flag =
+        value != NULL && value[0] == '\0' && i == 4; /* --bias of explain applies to one product */
     if (value != NULL && !flag) rc = bsrun_request_add(out, options[i][1], value, err);
   }
   const char *seconds = args_value(a, "seconds"); /* in other verbs it is not of the pairs of phase 1 */
@@ -182,7 +183,7 @@ static int32_t add_trace(const args *a, bsrun_request *out, const bs_node *sets,
   return bs_config_find(sets, key) != NULL ? BS_OK : bsrun_request_add(out, key, "200000", err);
 }
 
-/* What --set says beside the options. */
+/* Checks the settings of --set besides the options. */
 static int32_t check_sets(const args *a, bsrun_request *out, bs_error *err) {
   bs_node *sets = bs_sets_tree(out->compose.sets, out->compose.n_sets);
   if (sets == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * run.c - the run verb: its command line, the points of a sweep, ranks that are processes, and one table.
- * What a point is and how it runs: lab/run. */
+ * lab/run defines a point and runs it. */
 #include "bsrun/run.h"
 
 #include <stdio.h>
@@ -29,7 +29,7 @@
 typedef struct run_plan {
   bsrun_request request;
   int format;
-  int screen; /* no -o and one point: told as a page of text */
+  int screen; /* no -o and one point: printed as a page of text */
   run_host host;
   lab_run run;
   lab_point point; /* what all points have in common */
@@ -100,7 +100,7 @@ static void join_as(run_plan *p, const char *asked) {
   p->host.quiet |= bsrun_following();
 }
 
-/* What is asked for: composed, or as it was planned. */
+/* Makes the configuration: composed from the options, or read from the planned point. */
 static int32_t compose(run_plan *p, const char *point, bs_composed *out, bs_error *err) {
   if (point == NULL) return bs_compose(&p->request.compose, out, err);
   const int32_t rc = lab_planned_read(point, &p->planned, err);
@@ -152,7 +152,7 @@ static int run_points(run_plan *p, bs_error *err) {
   int code = 0;
   p->host.progress.points = points;
   if (points > 1 && p->point.trace_file != NULL) {
-    bs_error_set(err, BS_USAGE, "BS-SIM-TRACE", "--to trace is of one run, and the sweep has %zu points",
+    bs_error_set(err, BS_USAGE, "BS-SIM-TRACE", "--to trace needs a single run; this sweep has %zu points",
                  points);
     return bsrun_fail(err);
   }
@@ -169,7 +169,7 @@ static int run_points(run_plan *p, bs_error *err) {
     if (rc == BS_OK) continue;
     failed++;
     code = bsrun_fail(err);
-    if (bs_context_stuck(p->run.context) > 0) return code; /* nothing more is begun beside it */
+    if (bs_context_stuck(p->run.context) > 0) return code; /* no further point is begun next to it */
     if (bs_peers_lost(p->run.peers)) return code;          /* nor with ranks that are gone */
     if (p->param != NULL && !bsrun_following())
       bs_print(stderr, "bsrun: %s=%s failed with %d\n", p->param, p->values[i], code);
@@ -199,7 +199,7 @@ static int launch(run_plan *p, bs_error *err) {
 }
 
 static int32_t print_results(const run_plan *p, bs_error *err) {
-  if (json_array_size(p->host.rows) == 0) return BS_OK; /* an error line told why */
+  if (json_array_size(p->host.rows) == 0) return BS_OK; /* an error line has the reason */
   const int readable =
       p->format == BS_FORMAT_TABLE || p->format == BS_FORMAT_WIDE || p->format == BS_FORMAT_MD;
   int32_t rc = BS_OK;
@@ -238,7 +238,7 @@ static void plan_free(run_plan *p) {
   bsrun_request_free(&p->request);
 }
 
-/* What the points share, once the plan is known. */
+/* Sets the fields that all points share, once the plan is known. */
 static void set_run(run_plan *p, const char *run_id) {
   p->run.argv = p->planned.argv;
   p->command = p->planned.command != NULL ? bs_strdup(p->planned.command) : bsrun_command_line();
@@ -267,7 +267,7 @@ static int tune(run_plan *p, bs_error *err) {
   return 0;
 }
 
-/* A job of Slurm that the hardware asks for and nobody has overruled. */
+/* Follows the job of Slurm that the hardware asks for, unless an option overrules it. */
 static void follow_slurm(run_plan *p, const args *a) {
   if (p->launch != NULL || !p->slurm || args_value(a, "launch") != NULL || getenv("SLURM_JOB_ID") == NULL ||
       bsrun_rank_how() != NULL)
@@ -276,7 +276,7 @@ static void follow_slurm(run_plan *p, const args *a) {
   bsrun_note(p->host.quiet, "hardware.launcher slurm: --launch mpi");
 }
 
-/* What a planned point is stands in its file. */
+/* Refuses options that a planned point has in its file. */
 static int32_t check_point(const args *a, bs_error *err) {
   static const char *const beside[] = {"planned", "cache", "tune-cache", "quiet", "verbose"};
   if (!args_has(a, "planned")) return BS_OK;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * run_log.c - log.txt of run folders: every note and warning with its UTC time, also those that -q keeps from
- * stderr. Lines told before the first point of a sweep go into each run that follows, those told in a point
- * before a run is open into each run of that point, those told while one is open into that one. Losing a line
- * is never worth a failure. */
+ * stderr. Lines printed before the first point of a sweep go into each later run. Lines of a point before a
+ * run is open go into each run of that point, and lines while a run is open go into that run. A lost line is
+ * never an error. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -14,8 +14,8 @@
 #include "core/base/text.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* plugins log from rank threads */
-static bs_text before;                                   /* lines told while no run is open */
-static size_t for_all;                                   /* bytes of those told before the first point */
+static bs_text before;                                   /* lines printed while no run is open */
+static size_t for_all;                                   /* bytes of those printed before the first point */
 static int in_point;
 static int log_fd = -1;
 

@@ -20,7 +20,7 @@ static const char *volatile go_on;
 static _Atomic uint32_t *told; /* where the launcher of an MPI job looks; NULL: nowhere */
 
 static void say(const char *text) {
-  if (write(STDERR_FILENO, text, strlen(text)) < 0) return; /* nobody is there to be told */
+  if (write(STDERR_FILENO, text, strlen(text)) < 0) return; /* stderr is closed */
 }
 
 void run_signals_mark(int number) {

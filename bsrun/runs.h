@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * runs.h - `bsrun runs` and the verbs beside it: what lies below a results folder. */
+ * runs.h - `bsrun runs` and the verbs next to it, which show the contents of a results folder. */
 #ifndef BSRUN_RUNS_H
 #define BSRUN_RUNS_H
 #include <jansson.h>

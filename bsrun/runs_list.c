@@ -46,7 +46,9 @@ static const bs_field fields[] = {
 };
 enum { N_FIELDS = sizeof fields / sizeof fields[0] };
 
-/* What a table shows: of a run that has no gates what DONE says, of NOT PASSED the stage. */
+/* Adds the columns of a table. A run without gates shows the word of its DONE file, NOT PASSED also the
+ * stage.
+ */
 static void dress(json_t *row, size_t digits) {
   const char *stage = json_string_value(json_object_get(row, "failed_stage"));
   const char *word = json_string_value(json_object_get(row, "word"));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * runs_replay.c - `bsrun runs replay RUN`: a stored run's configuration is run again, as `bsrun run --config`
- * does, and what differs between both runs is told. */
+ * does, and the differences between both runs are printed. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,7 +64,7 @@ static int run_silently(int argc, char **argv) {
   return code;
 }
 
-/* Who writes the configuration of a bundle writes what runs: the reader is told. */
+/* Warns the reader: the author of a bundle's configuration chooses which code runs. */
 static void tell_code(const bs_replay_code *c, int trusted) {
   size_t i;
   json_t *row;
@@ -177,7 +177,7 @@ static int32_t replay(const args *a, replayed *r, int *out_code, bs_error *err) 
   tell_code(&r->how, trusted);
   const int code = run_again(&r->stored, &r->how, runs_root(a), id);
   rc = bs_stored_open(runs_root(a), id, &r->again, err);
-  if (rc != BS_OK && code != 0) { /* the run has told why there is none */
+  if (rc != BS_OK && code != 0) { /* the run has printed the reason */
     *out_code = code;
     return BS_OK;
   }

@@ -61,7 +61,7 @@ static char *as_text(const char *key, const json_t *value) {
   return json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
 }
 
-/* What the rows of a run have in common once, then what each arm, or each kernel, has of its own. */
+/* Prints the common fields of a run's rows once, then the separate fields of each arm or kernel. */
 static void add_rows(json_t *out, const json_t *rows) {
   const json_t *first = json_array_get(rows, 0);
   for (size_t i = 0; i < json_array_size(rows); i++) {

@@ -147,7 +147,7 @@ static void say_passed(const json_t *r) {
   }
 }
 
-/* Those that failed, that could not judge, and that were left out. */
+/* Prints the gates that failed, that could not judge, and that were left out. */
 static void say_others(const json_t *r) {
   const json_t *gates = json_object_get(r, "gates");
   size_t said = 0, skipped = 0;
@@ -205,7 +205,7 @@ static const char *limit_text(const char *limit) {
   return "what limits it is unknown";
 }
 
-/* What makes the speed doubtful, or names its cause: of the method's arm, and of the device. */
+/* Prints facts of the method's arm and of the device that make the speed doubtful, or explain it. */
 static void say_doubts(const json_t *r, const json_t *method) {
   const json_t *device = json_object_get(r, "device");
   if (json_is_true(json_object_get(method, "below_bound")))
@@ -304,7 +304,8 @@ static void say_training(const json_t *r) {
 
 /* ---- where it lies, and what to type next ------------------------------------------------------ */
 
-/* A command (used up; NULL: there is none), never broken, with what it is for where there is room. */
+/* Prints a command on one line, with its purpose where there is room. Frees `command`; NULL: prints nothing.
+ */
 static void say_command(const char *why, char *command) {
   char *text = command != NULL ? bs_report_printable(command) : NULL;
   free(command);

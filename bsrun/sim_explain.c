@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * sim_explain.c - `bsrun sim explain`: one pass in virtual time, step by step along the rank that ends last:
- * what each step's time went into, beside its closed form. */
+ * the parts of each step's time, next to its closed form. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

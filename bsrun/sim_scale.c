@@ -211,7 +211,7 @@ static int32_t read_options(scale *s, bs_error *err) {
 
 /* ---- points ------------------------------------------------------------------------------------ */
 
-/* A name that nobody has is told once, and not of each point. */
+/* Checks the algorithm's name once, so that an unknown name is not reported for each point. */
 static int32_t check_algorithm(const scale *s, bs_error *err) {
   const bs_algorithm *found = NULL;
   char name[NAME_BYTES];
@@ -343,7 +343,7 @@ static int32_t run_point(scale *s, const char *method, uint32_t P, bs_error *err
   return BS_OK;
 }
 
-/* Of the row with most ranks, beyond those that the machine has. */
+/* Prints the note of the row with most ranks that exceeds the machine. */
 static void tell_beyond(const scale *s) {
   const json_t *most = NULL, *row;
   size_t i;

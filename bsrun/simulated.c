@@ -9,7 +9,7 @@
 #include "core/base/error.h"
 #include "lab/json.h"
 
-/* Of the first row; rows of one command share the machine. */
+/* Prints the head from the first row; rows of one command share the machine. */
 static void print_head(const json_t *row) {
   const int none = strcmp(bs_get_text(row, "values"), "none") == 0;
   char *machine = bs_report_printable(bs_get_text(row, "machine"));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * simulated.h - runs in virtual time: the table with the line that says what it is. */
+ * simulated.h - runs in virtual time: the table, and the line which states that its times are simulated. */
 #ifndef BS_BSRUN_SIMULATED_H
 #define BS_BSRUN_SIMULATED_H
 #include "bsrun/bsrun.h"

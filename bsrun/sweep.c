@@ -154,7 +154,7 @@ static int32_t begin(sweep_verb *v, json_t *points, bs_error *err) {
 
 /* ---- one that goes on ------------------------------------------------------------------------ */
 
-/* What stands in the plan is not asked for again. */
+/* Refuses options that the plan has already. */
 static int32_t only_how(const args *a, bs_error *err) {
   static const char *const how[] = {"resume",    "force", "point-timeout", "seconds",     "jobs",
                                     "fail-fast", "out",   "cache",         "tune-cache",  "output",
@@ -279,7 +279,7 @@ static int32_t run(sweep_verb *v, int *out_signal, bs_error *err) {
   return rc;
 }
 
-/* What ended the sweep counts most, then a signal, then points that failed. */
+/* The exit code of a sweep: the error that ended it counts most, then a signal, then points that failed. */
 static int outcome(const sweep_verb *v, int32_t rc, int number, size_t failed, size_t left, bs_error *err) {
   if (rc != BS_OK) {
     if (left > 0) bs_error_hint(err, "%zu points are left: bsrun sweep --resume %.64s", left, v->sweep.id);

@@ -12,7 +12,7 @@ int32_t sweep_settings(const args *a, const bs_node *base, json_t *settings, bs_
 
 extern const args_option sweep_options[];
 
-/* Where the progress of a sweep stands. */
+/* The progress of a sweep. */
 typedef struct sweep_shown {
   int quiet, terminal;
   size_t points;

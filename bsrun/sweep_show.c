@@ -187,7 +187,8 @@ static const json_t *run_of(const json_t *runs, const json_t *point, size_t k, i
   return json_object_get(runs, name);
 }
 
-/* What a later phase has is its own; the word is that of the phase that judged. */
+/* Adds the fields of a phase's run to the row; a later phase adds its own. The word is that of the phase that
+ * judged. */
 static void add_run(json_t *row, const json_t *run) {
   static const char *const same[] = {
       "run",   "speedup",        "speedup_low",    "speedup_high", "speedup_word", "against",

@@ -135,7 +135,7 @@ static void add_things(bs_torture *t, bs_context *context, const char *id) {
   }
 }
 
-/* What the options name; without one, what the plugins offer. */
+/* Finds the subjects that the options name; without one, those that the plugins offer. */
 static int32_t find_subjects(const args *a, bs_torture *t, bs_error *err) {
   static const char *const options[] = {"method", "backend"};
   static const uint32_t kinds[] = {BS_TORTURE_METHOD, BS_TORTURE_BACKEND};
@@ -231,7 +231,7 @@ static int32_t make_scratch(bs_torture *t, bs_error *err) {
   return bs_error_set(err, BS_IO, "BS-TORTURE-FOLDER", "cannot make a folder below %s", base);
 }
 
-/* A communicator of its own decides how its ranks come to be, else the one that is to be used. */
+/* Finds how each subject's ranks are started: by the subject if it is a communicator, else by --comm. */
 static void find_launches(bs_torture *t) {
   const char *comm = bs_torture_value(t, "comm");
   int driven;

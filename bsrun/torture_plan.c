@@ -45,7 +45,7 @@ static int start_mpi(const args *a, uint32_t P, bs_error *err) {
   return code;
 }
 
-/* The program in this process. Ends the process itself when a rank was left behind in a plugin. */
+/* Runs the program in this process. Ends the process itself when a rank is stuck inside a plugin. */
 static int run_here(const args *a, const bs_torture *t, const char *comm, const char *plan, bs_error *err) {
   const uint32_t P = t->worlds[0];
   bs_context *context = NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * tune.c - `bsrun tune PROBLEM`: which implementation with which knobs is the fastest (lab/race), and
  * `--simulate FILE`: strategies on points that were measured before (lab/choose). This process opens no
- * plugin; a candidate is a process of its own, `bsrun tune --candidate FILE`. */
+ * plugin; a candidate is a separate process, `bsrun tune --candidate FILE`. */
 #include "bsrun/tune.h"
 
 #include <fcntl.h>
@@ -167,7 +167,7 @@ static int32_t read_problem(tune_verb *v, bs_error *err) {
   return rc;
 }
 
-/* What a child opens plugins by, with files named from the root. */
+/* Makes the configuration by which a child opens plugins, with absolute paths of files. */
 static int32_t read_config(tune_verb *v, bs_error *err) {
   char *dir = NULL;
   bs_node *config = NULL;
@@ -351,7 +351,7 @@ static FILE *take_stdout(void) {
   return NULL;
 }
 
-/* What `bsrun tune` starts: its file is the question, the answer is one line of JSON. */
+/* The child that `bsrun tune` starts: its file is the request, the answer is one line of JSON. */
 static int candidate(const char *path) {
   bs_error err = BS_ERROR_INIT;
   json_t *asked = NULL, *answer = NULL;
@@ -359,9 +359,9 @@ static int candidate(const char *path) {
   FILE *out = take_stdout();
   asked = json_load_file(path, JSON_REJECT_DUPLICATES, &why);
   char *text = asked != NULL ? json_dumps(asked, JSON_COMPACT) : NULL;
-  int32_t rc = text != NULL
-                   ? bs_race_child(text, &answer, &err)
-                   : bs_error_set(&err, BS_USAGE, "BS-TUNE-CHILD", "%.200s is no order of bsrun tune", path);
+  int32_t rc = text != NULL ? bs_race_child(text, &answer, &err)
+                            : bs_error_set(&err, BS_USAGE, "BS-TUNE-CHILD",
+                                           "%.200s is not a request written by bsrun tune", path);
   int written = out != NULL;
   if (out != NULL && answer != NULL)
     written = json_dumpf(answer, out, JSON_COMPACT) == 0 && fputc('\n', out) != EOF;

@@ -57,7 +57,7 @@ const bsrun_verb *bsrun_find_subverb(const bsrun_verb *verb, const char *name, b
 
 /* ---- help ------------------------------------------------------------------------------------- */
 
-/* "runs why", as it is typed behind bsrun. */
+/* "runs why", as it is typed after bsrun. */
 static const char *name_of(const bsrun_verb *of, const bsrun_verb *verb, char out[64]) {
   snprintf(out, 64, "%s%s%s", of != NULL ? of->name : "", of != NULL ? " " : "", verb->name);
   return out;
@@ -78,15 +78,15 @@ static void fill(const char *text, size_t length, size_t from, size_t *column) {
   }
 }
 
-/* Where the text begins in a line "name    text"; 0: it is no such line. */
+/* The column where the text begins in a line "name    text"; 0: another kind of line. */
 static size_t item_column(const char *line) {
   const char *gap = strstr(line, "  ");
   const size_t n = strcspn(line, "\n");
   return gap != NULL && gap < line + n && line[0] != ' ' ? (size_t)(gap - line) + strspn(gap, " ") : 0;
 }
 
-/* Paragraphs, and items with a text behind their name, are filled; other lines that begin with a blank stay
- * as they are. */
+/* Prints a text. Paragraphs, and items with a text after their name, are filled; other lines that begin with
+ * a blank stay as they are. */
 static void print_text(const char *text) {
   while (text[0] != '\0') {
     const size_t from = item_column(text);

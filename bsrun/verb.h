@@ -7,7 +7,7 @@
 
 typedef struct bsrun_verb {
   const char *name;
-  const char *words;    /* of the usage, behind the name: a line for each form */
+  const char *words;    /* of the usage, after the name: a line for each form */
   const char *summary;  /* one line */
   const char *about;    /* lines of the help before the options; NULL: none */
   const char *examples; /* lines */
@@ -25,14 +25,14 @@ typedef struct bsrun_verb {
 /* Verbs that serve one purpose. title NULL: verbs that `bsrun --help` does not list. */
 typedef struct bsrun_verb_group {
   const char *title;
-  const bsrun_verb *const *verbs; /* NULL at the end; of the group behind the last: NULL */
+  const bsrun_verb *const *verbs; /* NULL at the end; of the group after the last: NULL */
 } bsrun_verb_group;
 /* In the order of the help. */
 extern const bsrun_verb_group bsrun_verb_groups[];
 
 /* The verb of number i, over all groups; NULL: there are not so many. */
 const bsrun_verb *bsrun_verb_at(size_t i);
-/* The verb of this name. NULL, with BS-USE-VERB and the nearest name in err: there is none. */
+/* The verb of this name. NULL, with BS-USE-VERB and the nearest name in err: no verb has it. */
 const bsrun_verb *bsrun_find_verb(const char *name, bs_error *err);
 /* A second word of a verb, in the same way. */
 const bsrun_verb *bsrun_find_subverb(const bsrun_verb *verb, const char *name, bs_error *err);

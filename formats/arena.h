@@ -11,8 +11,8 @@ typedef struct bs_arena {
   uint64_t limit;                /* of used */
 } bs_arena;
 
-/* count elements of `bytes` each, zero-filled and aligned to 16 bytes. NULL past the limit, of an overflow or
- * when memory is not to be had. count 0 gives a pointer that is not NULL. */
+/* count elements of `bytes` each, zero-filled and aligned to 16 bytes. NULL past the limit, on overflow, or
+ * when memory is not available. count 0 gives a pointer that is not NULL. */
 void *bs_arena_take(bs_arena *arena, uint64_t count, uint64_t bytes);
 void bs_arena_free(bs_arena *arena);
 #endif

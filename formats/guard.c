@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * guard.c - reading a mapped file that is cut short meanwhile (bs_map_guard of map.h). The pages behind the
+ * guard.c - reading a mapped file that is cut short meanwhile (bs_map_guard of map.h). The pages after the
  * new end are gone, and touching one is SIGBUS. A handler that is installed with the first guarded map puts
  * zero pages there and marks the map, so that its reader goes on and bs_map_unchanged then fails. Faults at
  * other places go to the handler that was there before. Called by map.c. */

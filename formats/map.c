@@ -57,7 +57,7 @@ int32_t bs_map_adopt(int fd, const char *path, const char *id, bs_map *out_map, 
 int32_t bs_map_open(const char *path, const char *id, bs_map *out_map, bs_error *err) {
   memset(out_map, 0, sizeof *out_map);
   if (path == NULL) return bs_error_set(err, BS_INVALID_ARGUMENT, id, "no path given");
-  /* O_NONBLOCK: opening a FIFO without a writer returns at once, and fstat then refuses it. */
+  /* O_NONBLOCK: opening a FIFO without a writer returns immediately, and fstat then refuses it. */
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (fd < 0) {
     bs_error_errno(err, BS_INPUT, id, errno, "cannot be opened");
@@ -80,8 +80,8 @@ int32_t bs_map_map(bs_map *map, const char *path, bs_error *err) {
       return BS_NO_MEMORY;
     }
     map->data = data;
-    /* Without large pages, one byte that is read makes 4 KiB of the file resident, and not 2 MiB. A large
-     * page would bring back a weight whose pages were given back, when the small tensor behind it is read. */
+    /* Without large pages, a read of one byte makes 4 KiB of the file resident, and not 2 MiB. A large page
+     * would bring back a weight whose pages were released, when the small tensor after it is read. */
     madvise(data, (size_t)map->bytes, MADV_NOHUGEPAGE);
   }
   if (fstat(map->fd, &st) != 0 || st.st_size < 0 || (uint64_t)st.st_size != map->bytes)

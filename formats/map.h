@@ -19,7 +19,7 @@ typedef struct bs_map {
 /* Open a regular file for reading. `id` is the error id of a file that cannot be opened or is not
  * regular (BS_INPUT). */
 int32_t bs_map_open(const char *path, const char *id, bs_map *out_map, bs_error *err);
-/* The same of a descriptor that is open already; it belongs to the map, and is closed on failure. */
+/* Maps a descriptor that is open already; it then belongs to the map, and is closed on failure. */
 int32_t bs_map_adopt(int fd, const char *path, const char *id, bs_map *out_map, bs_error *err);
 /* Map the whole file; checks that its size is still the one seen by bs_map_open. */
 int32_t bs_map_map(bs_map *map, const char *path, bs_error *err);

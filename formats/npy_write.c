@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * npy_write.c - writing .npy files so that a reader sees the old file, the new one, or none: a temporary
- * name beside the target, fsync, rename, fsync of the folder. Called by the lab's dumps and by tests. */
+ * name next to the target, fsync, rename, fsync of the folder. Called by the lab's dumps and by tests. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>

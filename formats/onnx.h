@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * onnx.h - the ONNX container: a model as it stands in the file, without meaning. Nothing is copied that need
- * not be: texts and tensor bytes point into the mapped file (or into a mapped file of external data), lists
+ * onnx.h - the ONNX container: a model as it stands in the file, without meaning. Copies are avoided:
+ * texts and tensor bytes point into the mapped file (or into a mapped file of external data), lists
  * of small structs lie in one arena of the model. Time and memory of a parse are bounded by the file's size.
  * A file that is cut short while it is mapped does not end the process: bs_onnx_unchanged reports it.
- * What is read stays valid until bs_onnx_close. After bs_onnx_open a model is only read: thread-safe. */
+ * All pointers stay valid until bs_onnx_close. After bs_onnx_open a model is only read: thread-safe. */
 #ifndef BS_FORMATS_ONNX_H
 #define BS_FORMATS_ONNX_H
 #include "blockshock/blockshock.h"
@@ -173,7 +173,7 @@ typedef struct bs_onnx {
 /* Open a model. External data is opened beneath the folder of `path` only. Errors are BS_INPUT (exit 4) with
  * ids BS-ONNX-*, BS-PB-* and BS-FILE-*; the message has the byte offset. On failure *out_model is closed. */
 int32_t bs_onnx_open(const char *path, bs_onnx *out_model, bs_error *err);
-/* The same from bytes in memory, which must outlive the model. `name` stands for the file in messages;
+/* Parses bytes in memory, which must outlive the model. `name` stands for the file in messages;
  * `folder` is where external data lies, NULL refuses it. */
 int32_t bs_onnx_parse(const void *bytes, uint64_t size, const char *name, const char *folder,
                       bs_onnx *out_model, bs_error *err);
@@ -182,7 +182,7 @@ int32_t bs_onnx_parse(const void *bytes, uint64_t size, const char *name, const 
 int32_t bs_onnx_unchanged(const bs_onnx *model, bs_error *err);
 void bs_onnx_close(bs_onnx *model);
 
-/* One tensor in a file of its own (input_0.pb of ONNX's test data). */
+/* One tensor in a separate file (input_0.pb of ONNX's test data). */
 typedef struct bs_onnx_pb {
   bs_onnx_tensor tensor;
   struct bs_onnx_store *store;

@@ -111,7 +111,7 @@ int32_t bs_onnx_count_numbers(bs_pb message, uint32_t field, uint32_t wire, uint
   return rc;
 }
 
-/* As a signed or as an unsigned number of `width` bytes. */
+/* 1: the value fits a signed or an unsigned number of `width` bytes. */
 static int fits(uint64_t value, uint32_t width) {
   if (width == 8) return 1;
   uint64_t limit = (uint64_t)1 << (8 * width);

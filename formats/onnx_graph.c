@@ -7,7 +7,7 @@
 #include "core/base/error.h"
 #include "formats/onnx_graph.h"
 
-/* What is being filled, and the depth of the graph that holds it. */
+/* The node being filled, and the depth of the graph that holds it. */
 typedef struct node_state {
   bs_onnx_node *node;
   uint32_t depth;
@@ -120,7 +120,7 @@ static int32_t graph_field(bs_onnx_reader *r, void *record, const bs_pb_field *f
   }
 }
 
-/* Where a name was defined: what bs_names keeps with it. */
+/* The place where a name was defined; bs_names keeps it with the name. */
 enum { OF_INPUT, OF_INITIALIZER, OF_NODE };
 
 static int32_t define(bs_names *names, const bs_span *name, uint32_t what, uint64_t offset, bs_error *err) {

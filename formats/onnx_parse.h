@@ -65,7 +65,7 @@ int32_t bs_onnx_read_attr(bs_onnx_reader *r, bs_pb body, uint32_t depth, bs_onnx
 /* Put a graph into the queue. */
 int32_t bs_onnx_queue_graph(bs_onnx_reader *r, bs_pb body, uint32_t depth, bs_onnx_graph **out_graph,
                             bs_error *err);
-/* The bytes of a tensor in a file of its own. `entries` holds its `external_data` fields. */
+/* The bytes of a tensor in a separate file. `entries` holds its `external_data` fields. */
 int32_t bs_onnx_external(bs_onnx_reader *r, bs_pb message, bs_onnx_tensor *tensor, bs_error *err);
 /* Numbers of no item: data of a tensor or attribute. */
 int32_t bs_onnx_bytes(bs_onnx_reader *r, uint64_t count, uint64_t bytes, void *out, bs_error *err);

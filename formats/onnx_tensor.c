@@ -18,8 +18,8 @@ enum {
   UINT64_DATA = 11
 };
 
-/* Of each type by number: the field of its elements, the wire type there, and how many numbers an element
- * has. */
+/* For each type number: the field of its elements, the wire type there, and how many numbers an element has.
+ */
 static const struct {
   uint8_t field, wire, per_element;
 } typed[] = {{0, 0, 0},

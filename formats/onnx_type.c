@@ -99,7 +99,7 @@ static int32_t tensor_field(bs_onnx_reader *r, void *record, const bs_pb_field *
   return BS_OK;
 }
 
-/* Of a sequence, a map and an optional value only the kind is kept. */
+/* Keeps only the kind of a sequence, a map or an optional value. */
 static int32_t type_field(bs_onnx_reader *r, void *record, const bs_pb_field *f, bs_error *err) {
   bs_onnx_value *v = record;
   if (f->number != BS_ONNX_KIND_TENSOR && f->number != BS_ONNX_KIND_SEQUENCE &&

@@ -7,7 +7,7 @@
 
 enum { BS_PB_VARINT = 0, BS_PB_FIXED64 = 1, BS_PB_BYTES = 2, BS_PB_FIXED32 = 5 };
 
-/* What is left of a message. */
+/* The unread part of a message. */
 typedef struct bs_pb {
   const unsigned char *at, *end;
   const unsigned char *file; /* the file's first byte: offsets in messages count from it */

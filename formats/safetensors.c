@@ -58,7 +58,7 @@ static int32_t read_header(const char *path, bs_st *st, uint64_t *out_data, bs_e
                         st->map.bytes - sizeof p);
   char *text = malloc(length == 0 ? 1 : (size_t)length);
   if (text == NULL)
-    return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "%" PRIu64 " bytes are not to be had", length);
+    return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "cannot allocate %" PRIu64 " bytes", length);
   rc = bs_map_pread(&st->map, path, sizeof p, text, length, err);
   *out_data = sizeof p + length;
   if (rc == BS_OK) rc = bs_st_parse_header(text, (size_t)length, st->map.bytes - *out_data, st, err);

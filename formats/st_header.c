@@ -167,8 +167,7 @@ static int32_t parse_tensor(const char *name, json_t *entry, uint64_t data_bytes
   if (rc == BS_OK) rc = check_keys(name, entry, err);
   if (rc != BS_OK) return rc;
   t->name = malloc(length + 1);
-  if (t->name == NULL)
-    return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "%zu bytes are not to be had", length);
+  if (t->name == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "cannot allocate %zu bytes", length);
   memcpy(t->name, name, length + 1);
   const char *type_name = json_string_value(json_object_get(entry, "dtype"));
   while (type < sizeof types / sizeof *types && strcmp(types[type].name, type_name) != 0) type++;

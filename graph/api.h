@@ -16,7 +16,7 @@ struct bs_graph {
 int32_t bs_graph_of(bs_context *context, gmodel *model, bs_graph **out_graph, bs_error *err);
 /* Checks a model that was built by calls, once. */
 int32_t bs_graph_finish(bs_graph *graph, bs_error *err);
-/* What the model's files hold and it passes over, in one line; "" when there is nothing. */
+/* The parts of the model's files that are not used, in one line; "" when all are used. */
 const char *bs_graph_warning(const bs_graph *graph);
 /* 1: the model has an initializer of that name that is an input too (bs_graph_fix). */
 int bs_graph_has_default(const bs_graph *graph, const char *name);

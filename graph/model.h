@@ -3,9 +3,9 @@
  * lowering reads. Operators are ONNX's; shapes may be symbolic; nothing is computed here. It only grows:
  * values and nodes are added and never changed. One thread at a time.
  *
- * A model owns copies of all names and attributes. It owns the data of a constant only when told so; else the
- * data lies in something that gmodel_keep was given (a mapped file), or is the caller's for as long as the
- * model lives. */
+ * A model owns copies of all names and attributes. It owns the data of a constant only when the caller asks
+ * for it; else the data lies in something that gmodel_keep was given (a mapped file), or is the caller's for
+ * as long as the model lives. */
 #ifndef BS_GRAPH_MODEL_H
 #define BS_GRAPH_MODEL_H
 #include "blockshock/graph.h"
@@ -14,7 +14,7 @@
 #define GMODEL_ATTR_OTHER 0u           /* type of an attribute whose value is not kept (a sparse tensor) */
 #define GMODEL_RANK_UNKNOWN UINT32_MAX /* of a computed value whose shape the file does not tell */
 
-/* What a value is. */
+/* The kind of a value. */
 enum gmodel_kind {
   GMODEL_INPUT = 1,
   GMODEL_CONSTANT = 2,
@@ -88,8 +88,8 @@ struct gmodel {
   int64_t layers, all_layers;  /* of a folder: that were read, that it has; 0: not known */
   uint32_t tokens_input;       /* with states: the input that holds the tokens ... */
   uint32_t tokens_axis;        /* ... and which of its dims counts them: a run adds that many to the length */
-  const char *path, *producer; /* "" when there is none */
-  const char *warning;         /* what its files hold and it passes over; "" */
+  const char *path, *producer; /* "": unknown */
+  const char *warning;         /* the parts of its files that are not used; "" */
   double load_seconds;
   void *arena; /* model.c: memory of names, attributes and copies */
   void *kept;  /* model.c: what gmodel_keep and gmodel_watch were given */
@@ -99,11 +99,12 @@ struct gmodel {
 int32_t gmodel_new(uint32_t opset, gmodel **out_model, bs_error *err);
 /* Frees it, then closes what it keeps, the newest first. NULL is allowed. */
 void gmodel_free(gmodel *model);
-/* The model closes `resource` with `close` when it is freed. When this fails, `resource` is closed at once.
+/* The model closes `resource` with `close` when it is freed. When this fails, `resource` is closed
+ * immediately.
  */
 int32_t gmodel_keep(gmodel *model, void *resource, void (*close)(void *resource), bs_error *err);
-/* A file behind the model: `unchanged` fails when it was cut or written since it was opened. gmodel_unchanged
- * asks all. */
+/* A file that the model reads from: `unchanged` fails when it was cut or written since it was opened.
+ * gmodel_unchanged asks all of them. */
 int32_t gmodel_watch(gmodel *model, void *resource, int32_t (*unchanged)(void *resource, bs_error *err),
                      bs_error *err);
 int32_t gmodel_unchanged(const gmodel *model, bs_error *err);
@@ -127,7 +128,7 @@ int32_t gmodel_constant(gmodel *model, const char *name, uint32_t dtype, uint32_
 int32_t gmodel_default_add(gmodel *model, const char *name, uint32_t value, uint32_t rank,
                            const int64_t *dims, bs_error *err);
 /* Makes an input, or a constant of gmodel_default_add, a constant with a copy of these elements.
- * BS_NOT_FOUND: there is none of that name; BS_INVALID_ARGUMENT: it has another dtype or shape. */
+ * BS_NOT_FOUND: no value has that name; BS_INVALID_ARGUMENT: it has another dtype or shape. */
 int32_t gmodel_fix(gmodel *model, const char *name, const bs_tensor *tensor, bs_error *err);
 /* A key-value cache [.., tokens, ..] that keeps its values from run to run. */
 int32_t gmodel_state(gmodel *model, const char *name, uint32_t dtype, uint32_t rank, const int64_t *dims,
@@ -136,14 +137,15 @@ int32_t gmodel_state(gmodel *model, const char *name, uint32_t dtype, uint32_t r
 int32_t gmodel_state_next(gmodel *model, uint32_t state, uint32_t value, bs_error *err);
 /* The number of tokens that the cache held before the run: i64 [1]. The same value at each call. */
 int32_t gmodel_length(gmodel *model, uint32_t *out_value, bs_error *err);
-/* What a run adds to the length: the size of dim `axis` of the input `input` (a value). limit: the capacity.
- */
+/* Declares the tokens that a run adds to the length: the size of dim `axis` of the input `input` (a value).
+ * limit: the capacity. */
 int32_t gmodel_cache(gmodel *model, uint32_t input, uint32_t axis, int64_t limit, bs_error *err);
 
 /* A value that a node will compute, named before the node is added; gmodel_node_add makes those that are not.
  */
 int32_t gmodel_computed(gmodel *model, const char *name, uint32_t *out_value, bs_error *err);
-/* What a file says about a computed value's dtype and shape (value_info): a hint that nothing relies on. */
+/* Keeps the dtype and shape that a file gives for a computed value (value_info): a hint that nothing relies
+ * on. */
 void gmodel_hint(gmodel *model, uint32_t value, uint32_t dtype, uint32_t rank, const int64_t *dims);
 
 /* A node to add. Attributes are copied with what they point to (copy_tensors 0: but not the data of tensors).

@@ -44,7 +44,7 @@ typedef struct attr_spec {
   int needed;
 } attr_spec;
 
-/* The attribute at *io_at, which goes on to the next one. 0: there is none. */
+/* Reads the attribute at *io_at and moves on to the next one. 0: no attribute is left. */
 static int next_attr(const char **io_at, attr_spec *out) {
   const char *at = *io_at + strspn(*io_at, " ");
   if (*at == '\0') return 0;

@@ -13,7 +13,7 @@
 const char *const sim_level_names[SIM_LEVELS] = {"V4", "V0", "V1 V3", "V2", "V6"};
 
 enum { MAX_SIZES = 24, EACH_COUNT = 4352, EACH_COUNT_FULL = 1 << 17 };
-/* Of the nine dtypes; the first one is asked for every shape. */
+/* The element sizes of the nine dtypes; every shape is checked with the first one. */
 static const uint32_t element_sizes[] = {4, 2, 1, 8};
 enum { N_ELEMENT_SIZES = sizeof element_sizes / sizeof element_sizes[0] };
 
@@ -42,9 +42,9 @@ static uint32_t next_world(const worlds *w, int full, uint32_t p) {
   return 0;
 }
 
-/* Large counts, for few ranks: beside the powers of two at which code takes another way (4,096; 64 Ki; 1 Mi;
- * 16 Mi; 2^31 and 2^32, where a count of 32 bits ends) and between them, odd or prime, so that neither ranks
- * nor chunks divide them, and one that they do. Levels that keep a vector take those of `kept`. */
+/* Large counts, for few ranks. They lie near the powers of two at which code takes another path (4,096; 64
+ * Ki; 1 Mi; 16 Mi; 2^31 and 2^32, where a count of 32 bits ends), and between them. Neither ranks nor chunks
+ * divide them, but for one. Levels that keep a vector take those of `kept`. */
 static const uint64_t large[] = {4095,   4097,    12345,    65537,      100003,
                                  131072, 1048583, 16777259, 2147483659, 4294967311};
 static const uint64_t kept[] = {4097, 12345, 100003};
@@ -64,7 +64,7 @@ static uint32_t sizes_of(uint32_t level, uint32_t p, int full, uint64_t out[MAX_
   if (level == SIM_V6) return add_sizes(out, 0, &one, 1);
   const uint32_t n = level == SIM_V4 && (little || full) ? add_sizes(out, 0, few, p <= 64 ? 3 : 2)
                                                          : add_sizes(out, 0, &one, 1);
-  /* Of more ranks one each, in turn. */
+  /* Worlds of more ranks get one large count each, one after the other. */
   return add_sizes(out, n, little ? large : &large[p % N_LARGE], little ? N_LARGE : p <= 64 ? 1 : 0);
 }
 

@@ -48,7 +48,7 @@ typedef struct sim_case {
   const bs_coll_shape *shape;
   sim_check_row *row;
 } sim_case;
-/* What the algorithm's formula says of the shape, on a fast link and on a slow one. */
+/* Checks that the algorithm's formula gives a legal time for the shape, on a fast link and on a slow one. */
 int32_t sim_check_formula(const sim_case *c, bs_error *err);
 int32_t sim_check_static(const sim_case *c, bs_error *err);
 int32_t sim_check_values(const sim_case *c, bs_error *err);

@@ -79,15 +79,15 @@ static int may_be_in_place(uint32_t kind) {
   return kind == BS_COLL_ALL_REDUCE || kind == BS_COLL_BROADCAST || kind == BS_COLL_ALL_GATHER;
 }
 
-/* Of the dtypes with elements of this size the first one stands for the size. */
+/* 1: dtype d is the first one with elements of its size. */
 static int first_of_size(int d) {
   for (int k = 0; k < d; ++k)
     if (BS_DTYPE_BYTES(dtypes[k].dtype) == BS_DTYPE_BYTES(dtypes[d].dtype)) return 0;
   return 1;
 }
 
-/* f32 always, out of place and in place; a size of elements with a schedule of its own, too; the other dtypes
- * at one size a world, or at all of them. */
+/* Checks f32 always, out of place and in place, and each size of elements that has a different schedule. The
+ * other dtypes are checked at one size a world, or at all of them. */
 int32_t sim_check_values(const sim_case *c, bs_error *err) {
   bs_coll_shape shape = *c->shape;
   const sim_case typed = {c->request, &shape, c->row};

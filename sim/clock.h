@@ -22,7 +22,7 @@ static inline uint64_t sim_bytes_ps(uint64_t bytes, uint64_t q32) {
   return time > SIM_NEVER || (q32 == SIM_NEVER && bytes > 0) ? SIM_NEVER : (uint64_t)time;
 }
 
-/* Of a double >= 0; what is too large, negative or no number gives SIM_NEVER. */
+/* Rounds a double >= 0 to an integer; SIM_NEVER when it is too large, negative or NaN. */
 static inline uint64_t sim_round(double x) {
   if (!(x >= 0) || x >= 18446744073709551615.0) return SIM_NEVER;
   const uint64_t floor = (uint64_t)x;

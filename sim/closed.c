@@ -6,7 +6,7 @@
 
 #include "blockshock/comm.h"
 
-/* `steps` messages of `elements`, one behind another. */
+/* Adds `steps` messages of `elements`, one after another. */
 static void add_steps(const sim_wire *wire, const sim_closed_call *call, uint64_t steps, uint64_t elements,
                       sim_closed *out) {
   const uint64_t bytes = sim_times(elements, call->element_bytes);

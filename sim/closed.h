@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * closed.h - what a collective takes by its closed form, in ps: every pair of ranks has a link of its own and
+ * closed.h - the time of a collective by its closed form, in ps: every pair of ranks has a separate link and
  * all ranks begin at the same time. docs/dev/latency-model.md has the formulas in words.
  *
- *   all_reduce                  ring: 2 (P-1) messages of the largest of P even blocks, one behind another,
+ *   all_reduce                  ring: 2 (P-1) messages of the largest of P even blocks, one after another,
  *                               and P-1 reductions of such a block
  *   all_gather, reduce_scatter  ring: P-1 messages of the largest block (and P-1 reductions of it)
- *   all_to_all                  P-1 messages of each rank, one behind another: the rank with the most to send
+ *   all_to_all                  P-1 messages of each rank, one after another: the rank with the most to send
  *                               or to receive
  *   broadcast                   binomial tree: ceil(lg P) messages of the whole
  *   send                        one message

@@ -46,7 +46,7 @@ static uint64_t add_weights(uint64_t a, uint64_t b) {
   return sum >= MODULUS ? sum - MODULUS : sum;
 }
 
-/* Of a + b, which are the same bits as b + a. */
+/* The mark of the sum a + b, which has the same bits as b + a. */
 static uint64_t add_orders(uint64_t a, uint64_t b) {
   return a < b ? sim_mix(a ^ sim_mix(b)) : sim_mix(b ^ sim_mix(a));
 }

@@ -174,7 +174,7 @@ void sim_coroutines_free(sim_coroutines *c) {
   for (uint32_t i = 0; i < c->n; i++)
     if (c->one[i].fiber != NULL) __tsan_destroy_fiber(c->one[i].fiber);
 #endif
-#if defined(SIM_ASAN) /* what was dropped left poison behind */
+#if defined(SIM_ASAN) /* dropped coroutines leave poisoned memory */
   __asan_unpoison_memory_region(c->arena, c->stride * (c->n + (size_t)1));
 #endif
   munmap(c->arena, c->stride * (c->n + (size_t)1));

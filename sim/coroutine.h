@@ -54,8 +54,8 @@ uint32_t sim_coroutine_running(const sim_coroutines *c);
  * the coroutine that runs. */
 void sim_coroutine_trim(sim_coroutines *c, uint32_t i);
 
-/* Of the running coroutine: fills the unused part of its stack with a pattern, and tells the bytes below that
- * call's frame that were written since. Outside of a coroutine: nothing, and 0. */
+/* paint fills the unused part of the running coroutine's stack with a pattern. used returns the bytes below
+ * the frame of paint that were written since. Outside of a coroutine they do nothing, and return 0. */
 void sim_stack_paint(sim_coroutines *c);
 size_t sim_stack_used(const sim_coroutines *c);
 #endif

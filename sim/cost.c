@@ -20,7 +20,7 @@ uint64_t sim_rate(double per_second) {
   return per_second < 1.0 ? 1 : (uint64_t)(per_second + 0.5);
 }
 
-/* Of two times, of which `more` is the larger. */
+/* The 6-norm of two times, of which `more` is the larger. */
 static uint64_t p6(uint64_t more, uint64_t less) {
   if (more == 0) return 0;
   const double r = (double)less / (double)more, r3 = r * r * r;

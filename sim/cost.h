@@ -28,7 +28,7 @@ uint64_t sim_amount_ps(uint64_t amount, uint64_t per_second);
 uint64_t sim_rate(double per_second);
 void sim_op_cost(const sim_roof *roof, uint64_t flops, uint64_t bytes, sim_op_time *out_time);
 
-/* What a clock's time went into. WAIT: for other ranks. */
+/* The parts of a clock's time. WAIT: for other ranks. */
 enum sim_term {
   SIM_COMPUTE = 0,
   SIM_MEMORY = 1,
@@ -40,8 +40,8 @@ enum sim_term {
 };
 extern const char *const sim_term_names[SIM_TERMS];
 
-/* A clock that knows what its time went into. `own` adds up to `now` less where the clock began; so does
- * `path`, along the longest chain of ops and messages over all ranks, in which nobody waits. */
+/* A clock with the parts of its time. `own` adds up to `now` minus the start of the clock. So does `path`,
+ * along the longest chain of ops and messages over all ranks, in which no rank waits. */
 typedef struct sim_time {
   uint64_t now;
   uint64_t own[SIM_TERMS];
@@ -50,7 +50,7 @@ typedef struct sim_time {
 
 /* Goes on by `ps` of one term. */
 void sim_time_spend(sim_time *t, uint32_t term, uint64_t ps);
-/* Not before `other`: the later of both, with its terms. */
+/* Sets the clock to the later of both, with its terms. */
 void sim_time_follow(sim_time *t, const sim_time *other);
 /* The rank waits until `last`, another rank's time that is not earlier. */
 void sim_time_await(sim_time *t, const sim_time *last);

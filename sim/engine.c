@@ -165,7 +165,7 @@ int32_t sim_run(sim_engine *e, bs_error *err) {
     sim_stuck(e, &why);
     sim_fail(e, &why);
   }
-  while (next_rank(e, &rank)) continue; /* messages that nobody waits for reach their rank */
+  while (next_rank(e, &rank)) continue; /* messages that no rank waits for reach their rank */
   if (e->failure.code == BS_OK) check_leftover(e);
   if (e->failure.code == BS_OK) check_clocks(e);
   if (err != NULL && e->failure.code != BS_OK) *err = e->failure;

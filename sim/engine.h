@@ -15,8 +15,8 @@
 #include "blockshock/blockshock.h"
 #include "sim/link.h"
 
-/* What resume and the blocking calls return. Below 0 stands the negative of a bs code (enum bs_status): the
- * world has failed, sim_failure tells how. */
+/* The results of resume and of the blocking calls. A result below 0 is the negative of a bs code (enum
+ * bs_status): the world has failed, and sim_failure returns the error. */
 enum sim_state { SIM_BLOCKED = 0, SIM_DONE = 1 };
 
 enum sim_order { SIM_ORDER_K = 0, SIM_ORDER_E = 1 };
@@ -29,8 +29,8 @@ enum sim_buffering { SIM_EAGER = 0, SIM_ONE_SLOT = 1, SIM_RENDEZVOUS = 2 };
 typedef struct sim_engine sim_engine;
 typedef struct sim_meeting sim_meeting;
 
-/* What a rank is doing, for the texts of errors and for the comparison of calls that must agree. Lives until
- * the call that it was given to has returned SIM_DONE. Texts may be NULL; numbers of 0 are not named. */
+/* The call of a rank, for the texts of errors and for the comparison of calls that must agree. It lives until
+ * the function that it was given to has returned SIM_DONE. Texts may be NULL; numbers of 0 are not named. */
 typedef struct sim_call {
   const char *kind;     /* "all_reduce" */
   const char *site;     /* where in the program; must live as long as the engine */
@@ -38,12 +38,12 @@ typedef struct sim_call {
   const char *op;       /* "sum" */
   uint64_t round;       /* counted from 1 */
   uint64_t count;       /* elements */
-  uint64_t fingerprint; /* of all that must agree, and of what the fields above do not tell */
+  uint64_t fingerprint; /* of all that must agree, also of values that no field above has */
 } sim_call;
 
 /* One step of a route of order E, and of a path of order K, which adds up what the steps say. */
 typedef struct sim_hop {
-  uint64_t id; /* the same number: the same wire in the same direction; 0: nobody else uses it */
+  uint64_t id; /* the same number: the same wire in the same direction; 0: no other pair uses it */
   uint64_t latency;
   uint64_t beta_q32;
 } sim_hop;
@@ -60,16 +60,17 @@ typedef struct sim_config {
   /* Goes on with this rank. SIM_DONE: it has ended. SIM_BLOCKED: a call said so, or it gives way. Below 0:
    * it has ended with this (negative) code; the world is aborted when that was not done yet. */
   int32_t (*resume)(void *user, uint32_t rank);
-  /* NULL: every pair of ranks has a link of its own. The hops from one rank to another; of more
-   * than SIM_HOPS it tells the number alone. 0 and more than SIM_HOPS are an error of the world. */
+  /* Gets the hops from one rank to another and returns their number; where that is more than SIM_HOPS, only
+   * the number. 0 or more than SIM_HOPS is an error of the world. NULL: every pair of ranks has a separate
+   * link. */
   uint32_t (*route)(void *user, uint32_t from, uint32_t to, sim_hop *out_hops);
-  /* Frees a payload that nobody received; may be NULL. */
+  /* Frees a payload that was not received; may be NULL. */
   void (*drop)(void *user, void *payload);
-  /* Told in order E of a message with a route: its head has reached hop `index` of the way (the number of
-   * hops: the receive port), and `took` is when that is free for it. May be NULL. */
+  /* Called in order E for a message with a route, when its head has reached hop `index` (the number of hops:
+   * the receive port); the hop is free for it at `took`. May be NULL. */
   void (*hop)(void *user, uint32_t from, uint32_t to, uint32_t index, uint64_t reached, uint64_t took);
   void *user;
-  struct sim_trace *trace; /* trace.h: what messages are told to; NULL: no trace */
+  struct sim_trace *trace; /* trace.h: gets every message; NULL: no trace */
 } sim_config;
 
 /* A message. `payload` travels as a pointer: the receiver owns it from sim_recv on; a sender that wants to go
@@ -145,10 +146,11 @@ int32_t sim_meet(sim_engine *e, sim_meeting *m, uint32_t member, uint64_t ready,
 /* Ends the world: every blocked rank is resumed, and its call returns -BS_ABORTED. The first failure stays:
  * code, id and text are copied from `why` (may be NULL). */
 void sim_abort(sim_engine *e, uint32_t rank, int32_t code, const bs_error *why);
-/* The failure of the world; NULL while there is none. For a rank that is told of it. */
+/* The failure of the world, for its ranks; NULL: it has not failed. */
 const bs_error *sim_failure(const sim_engine *e);
 
-/* Who waits for whom, when no rank can go on: the cycle or the rank that has ended, and classes of ranks. */
+/* Describes which rank waits for which, when no rank can go on: the cycle or the rank that has ended, and
+ * classes of ranks. */
 void sim_wait_text(const sim_engine *e, char *out_text, size_t size);
 
 sim_counters sim_count(const sim_engine *e);

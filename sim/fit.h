@@ -24,7 +24,7 @@ typedef struct sim_fit {
   double least_bytes, most_bytes; /* the domain: the smallest and the largest size that was measured */
 } sim_fit;
 
-/* Of e = (fitted - measured) / measured over `cells` points. */
+/* Statistics of e = (fitted - measured) / measured over `cells` points. */
 typedef struct sim_fit_error {
   uint32_t cells;
   double mape, geomean; /* mean and geometric mean of |e| */

@@ -5,7 +5,7 @@
 #include "core/base/error.h"
 #include "sim/check.h"
 
-/* 1 s stands for constants that a formula may have of its own. */
+/* An upper bound of a formula's result; 1 s of it is for constants of the formula. */
 static double most_seconds(const bs_algorithm *a, const bs_coll_shape *shape, const bs_link *link) {
   const double p = shape->world_size, bytes = (double)shape->count * (double)shape->element_bytes;
   double chunks = 1;

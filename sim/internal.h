@@ -63,19 +63,20 @@ static inline int sim_waits(const sim_rank *r) {
 }
 /* The rank can run from `at` on (order E). */
 void sim_wake(sim_engine *e, uint32_t rank, uint64_t at);
-/* Sets the failure of the world where there is none, which every rank is told, and wakes all that wait. */
+/* Sets the failure of the world if it has none, and wakes all ranks that wait. Every rank gets the failure.
+ */
 void sim_fail(sim_engine *e, const bs_error *why);
-/* What is wrong when no rank can run: fills message and hint. */
+/* Describes why no rank can run: fills message and hint. */
 void sim_stuck(const sim_engine *e, bs_error *err);
 /* 0: both agree; else the text of what differs. */
 int sim_differ(const sim_call *a, uint32_t rank_a, const sim_call *b, uint32_t rank_b, char *text,
                size_t size);
-/* Takes the send port at m->start and sends the message on its way; fills m. */
+/* Takes the send port at m->start and sends the message; fills m. */
 int32_t sim_depart(sim_engine *e, sim_message *m);
-/* A message of order E that has reached its next wire. */
+/* Moves on a message of order E that has reached its next wire. */
 void sim_flight_go(sim_engine *e, void *flight);
 void sim_flights_free(sim_engine *e);
-/* The message is there for its receiver. */
+/* Delivers the message to its receiver. */
 int32_t sim_deliver(sim_engine *e, uint32_t from, uint32_t to, const sim_letter *letter);
 int32_t sim_no_memory(sim_engine *e, uint32_t rank);
 void sim_meetings_free(sim_engine *e);

@@ -17,7 +17,7 @@ typedef struct sim_link {
   uint64_t L, o, g, G_q32, O_q32;    /* LogGP */
 } sim_link;
 
-/* What one message takes of a link. */
+/* The cost of one message on a link. */
 typedef struct sim_cost {
   uint64_t sender;   /* the sender's clock goes on by this */
   uint64_t port;     /* the send port is busy for this */

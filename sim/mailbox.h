@@ -30,7 +30,8 @@ typedef struct sim_mail {
 /* All 0 before. 0: no memory. */
 int sim_mail_open(sim_mail *mail);
 void sim_mail_close(sim_mail *mail);
-/* The queue of a pair; SIM_NONE where there is none. *hint is where it was found last, and keeps it. */
+/* The queue of a pair; SIM_NONE: they have no queue. *hint is the place where it was last found; it is
+ * updated. */
 uint32_t sim_mail_find(const sim_mail *mail, uint32_t from, uint32_t to, uint32_t *hint);
 /* Appends a copy of *letter. 0: no memory. */
 int sim_mail_push(sim_mail *mail, uint32_t from, uint32_t to, uint32_t *hint, const sim_letter *letter);

@@ -22,7 +22,7 @@ static int shares(const sim_flow *flows, size_t i, const sim_hop *hops, uint32_t
     if (hops[h].id == 0) continue;
     const size_t other = take(wires, hops[h].id, i);
     if (other == SIZE_MAX) return 1;
-    /* Flows of one rank take turns at its send port; a slower wire behind it is shared nevertheless. */
+    /* Flows of one rank use its send port one after the other. They still share a slower wire after it. */
     if (other == i || (flows[other].from == flows[i].from && hops[h].beta_q32 <= hops[0].beta_q32)) continue;
     snprintf(why, size, "the flows %u -> %u and %u -> %u share link %" PRIu64, flows[other].from,
              flows[other].to, flows[i].from, flows[i].to, hops[h].id);

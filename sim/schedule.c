@@ -10,7 +10,7 @@
 enum { WINDOW_BYTES = 128 << 20, WINDOW_LEAST = 16, ENOUGH = 0x7fffffff };
 enum phase { ROUND_BEGINS, ROUND_SENDS, ROUND_RECEIVES };
 
-/* What goes with a message when the critical path is followed. */
+/* The times that go with a message when the critical path is followed. */
 typedef struct path {
   uint64_t latency, reduce;
 } path;
@@ -175,7 +175,7 @@ static int32_t send_all(run *r, uint32_t rank, bs_error *err) {
   return SIM_DONE;
 }
 
-/* What has come: into memory, or held until the round's REDUCEs are done. */
+/* Takes a received payload: writes it into memory, or holds it until the round's REDUCEs are done. */
 static int32_t take(run *r, uint32_t rank, sim_step *s, const sim_message *m, uint64_t before,
                     bs_error *err) {
   const sim_data *data = r->config->data;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * schedule.h - runs the schedule of a collective algorithm on the engine: a state machine without a stack a
- * rank. Steps are asked of the algorithm a window of rounds at a time, so that long schedules need not be
- * kept whole. Optionally something travels with the messages (sim_data): values, columns, sets. */
+ * rank. Steps are asked of the algorithm a window of rounds at a time, so that a long schedule is never
+ * kept as a whole. Messages may carry data (sim_data): values, columns, sets. */
 #ifndef BS_SIM_SCHEDULE_H
 #define BS_SIM_SCHEDULE_H
 #include "sim/closed.h"
@@ -15,9 +15,10 @@ typedef struct sim_step {
   void *held; /* a payload that waits for its round's end, or to be sent */
 } sim_step;
 
-/* What the ranks' memory holds and what messages carry. `pack` makes a payload of what a SEND reads; `put` is
- * a RECV, `add` a REDUCE (payload NULL: from the rank's own memory), `copy` a COPY. Codes as everywhere. The
- * runner drops each payload once. All functions are required; there are no values where data is NULL. */
+/* The contents of the ranks' memory and of messages. `pack` makes a payload of the elements that a SEND
+ * reads; `put` is a RECV, `add` a REDUCE (payload NULL: from the rank's own memory), `copy` a COPY. Codes as
+ * everywhere. The runner drops each payload once. All functions are required; there are no values where data
+ * is NULL. */
 typedef struct sim_data {
   void *user;
   int32_t (*pack)(void *user, uint32_t rank, const sim_step *step, void **out_payload, bs_error *err);

@@ -20,7 +20,7 @@ enum sim_lane {
   SIM_LANES = 64
 };
 
-/* What was on a lane. `arrow`: of the two ends of a message, the same number at both; else 0. */
+/* One span of a lane. `arrow`: the same number at both ends of a message; else 0. */
 typedef struct sim_trace_span {
   uint64_t begin, end, arrow;
   uint32_t rank, lane; /* below SIM_LANES */
@@ -37,12 +37,12 @@ typedef struct sim_trace sim_trace;
 /* cap 0: SIM_TRACE_CAP. NULL: no memory. The memory of an event is taken when it comes. */
 sim_trace *sim_trace_new(uint64_t cap, uint32_t first_rank, uint32_t last_rank);
 void sim_trace_free(sim_trace *t);
-/* Of an op or a collective. `name` is copied (47 characters of it). Without memory the event is dropped and
- * counted, as those beyond the cap. */
+/* Adds a slice for an op or a collective. `name` is copied (47 characters of it). Without memory the event is
+ * dropped and counted, as those beyond the cap. */
 void sim_trace_slice(sim_trace *t, uint32_t rank, uint32_t lane, const char *name, uint64_t begin,
                      uint64_t end);
-/* Of a message that has arrived: a slice at each port, and the arrow between them, where both ranks are
- * traced. What the engine calls where sim_config.trace is given. */
+/* Adds a message that has arrived: a slice at each port, and the arrow between them if both ranks are traced.
+ * The engine calls it when sim_config.trace is set. */
 void sim_trace_message(sim_trace *t, uint32_t from, uint32_t to, const char *site,
                        const sim_trace_ports *ports);
 /* The spans of a trace, in the order in which they were added. sim_trace_put copies one into another trace;
@@ -54,6 +54,6 @@ void sim_trace_put(sim_trace *t, const sim_trace_span *span);
 void sim_trace_leave_out(sim_trace *t, uint64_t events);
 uint64_t sim_trace_events(const sim_trace *t);
 uint64_t sim_trace_dropped(const sim_trace *t);
-/* Writes the file anew; times are us with six digits (ps). BS_IO. */
+/* Writes a new file; times are us with six digits (ps). BS_IO. */
 int32_t sim_trace_write(const sim_trace *t, const char *path, bs_error *err);
 #endif

@@ -12,7 +12,7 @@
 enum { CANARY = 64, CANARY_BYTE = 0xa5, FILL_BYTE = 0xc3 };
 
 typedef struct block {
-  unsigned char *base; /* behind the first canary; NULL: none of its own */
+  unsigned char *base; /* after the first canary; NULL: it has no separate memory */
   uint64_t bytes;
 } block;
 

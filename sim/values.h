@@ -32,8 +32,8 @@ int32_t sim_values_canaries(const sim_values *v, bs_error *err);
 uint64_t sim_values_bytes(const bs_algorithm *algorithm, void *state, const bs_coll_shape *shape,
                           uint32_t element_bytes);
 
-/* Where an element of OUT comes from: from every rank (returns 1), or from *out_rank; *out_index is its place
- * in that rank's IN. */
+/* The source of an element of OUT: every rank (returns 1), or *out_rank. *out_index is its place in that
+ * rank's IN. */
 int sim_source_of(const bs_coll_shape *shape, uint32_t rank, uint64_t index, uint32_t *out_rank,
                   uint64_t *out_index);
 #endif

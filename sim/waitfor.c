@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * waitfor.c - why no rank can go on: the circle of ranks that wait for one another, or the rank that has
- * ended, and who waits for what, with ranks that wait alike told in one sentence. */
+ * waitfor.c - describes why no rank can go on: the circle of ranks that wait for one another, or the rank
+ * that has ended. Then it lists what each rank waits for; ranks that wait alike share one sentence. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -39,9 +39,9 @@ static uint32_t waits_for(const sim_engine *e, uint32_t rank) {
   return SIM_NONE;
 }
 
-/* Walks from a rank to the one that it waits for, and on. A rank of the circle that the walk ends in; or the
- * rank that does not wait, and *out_ends is 1. Each step may look at all ranks of a meeting, so the walk
- * stops soon behind its first turn (Brent). */
+/* Walks from a rank to the one that it waits for, and on. Returns a rank of the circle in which the walk
+ * ends, or the rank that does not wait, with *out_ends 1. Each step may look at all ranks of a meeting, so
+ * the walk stops soon after its first turn (Brent). */
 static uint32_t walk(const sim_engine *e, uint32_t at, int *out_ends) {
   uint32_t mark = SIM_NONE;
   uint64_t steps = 0, turn = 1;
@@ -182,7 +182,7 @@ static void say_missing(const sim_engine *e, text *t, const sim_meeting *m) {
   }
 }
 
-/* Of all that wait as `first` does. Their flags become 2 here, and 3 for the next. */
+/* Describes all ranks that wait as `first` does. Their flags become 2 here, and 3 at the end. */
 static void say_class(const sim_engine *e, text *t, unsigned char *flags, uint32_t first) {
   const uint32_t n = e->config.ranks;
   const sim_rank *f = &e->ranks[first];
@@ -210,7 +210,7 @@ static void say_class(const sim_engine *e, text *t, unsigned char *flags, uint32
 void sim_wait_text(const sim_engine *e, char *out_text, size_t size) {
   const uint32_t n = e->config.ranks;
   text t = {out_text, size};
-  unsigned char *flags = calloc(n, 1); /* 1: waits, 2: of the class that is told, 3: told, 4: ended */
+  unsigned char *flags = calloc(n, 1); /* 1: waits, 2: in the class being described, 3: described, 4: ended */
   uint32_t waiting = 0, ended = 0, classes = 0;
   out_text[0] = 0;
   for (uint32_t r = 0; r < n; r++) {

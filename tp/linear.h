@@ -14,7 +14,7 @@ struct bs_tp_linear {
   bs_ownership own;
   bs_tp_linear_shape shape;
   int64_t y_begin;   /* the first feature of the rank's y */
-  bs_tensor dw, db;  /* no data: there is none */
+  bs_tensor dw, db;  /* no data: absent */
   bs_tensor bias;    /* of skip_bias_add */
   uint32_t *row_map; /* which row of the caller's W each own row is; NULL: row_begin, row_begin + 1, ... */
 };

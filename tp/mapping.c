@@ -175,7 +175,7 @@ static int32_t run(bs_tp_mapping *m, int forward, int start, const bs_tensor *in
   if (m == NULL) return tp_null("a pass of a mapping", "mapping", err);
   const int moves = (m->kind->forward_is != 0) == forward; /* the collective direction */
   tp_state *state = m->state;
-  if (tp_state_active(state->rank) != state) start = 0; /* nobody would drain it */
+  if (tp_state_active(state->rank) != state) start = 0; /* no one would drain it */
   int32_t rc = check(m, in, out, moves, err);
   if (rc == BS_OK && !(moves && start)) rc = tp_await_pass(state, in, out, err);
   if (rc != BS_OK) return rc;

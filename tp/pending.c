@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * pending.c - the queue of a rank's pending work: started collectives, and what has to come behind them (host
- * writes, and frees of what they use). It ends in the order of its starts, on the rank's own thread, when
- * somebody waits. The rank never waits for anything but its own earlier collectives, so ranks that start
- * theirs in the same order cannot wait for each other in a circle.
+ * pending.c - the queue of a rank's pending work: started collectives, and the work that must follow them
+ * (host writes, and frees of memory that they use). The work ends in the order of its starts, on the rank's
+ * own thread, when a function waits for it. The rank never waits for anything but its own earlier
+ * collectives, so ranks that start theirs in the same order cannot wait for each other in a circle.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -76,7 +76,7 @@ static int32_t finish(tp_state *state, tp_pending *p, bs_error *err) {
   return rc;
 }
 
-/* Everything up to and with `last` (NULL: all), also behind an error: nothing may stay started. */
+/* Finishes everything up to and with `last` (NULL: all), also after an error: nothing may stay started. */
 static int32_t finish_through(tp_state *state, const tp_pending *last, bs_error *err) {
   int32_t rc = BS_OK;
   for (int more = 1; more && state->first != NULL;) {

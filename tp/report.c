@@ -46,7 +46,7 @@ static void add(text *t, const char *fmt, ...) {
   if (n > 0) t->used += (size_t)n;
 }
 
-/* "rank 1: text", "ranks 0-3: text": a run of neighbours with one cause. Returns the first rank behind it. */
+/* "rank 1: text", "ranks 0-3: text": a run of neighbours with one cause. Returns the first rank after it. */
 static uint32_t add_run(text *t, bs_error *const *errors, uint32_t n, uint32_t first, const bs_error *lead) {
   const bs_error *e = errors[first];
   uint32_t end = first + 1;
@@ -57,7 +57,7 @@ static uint32_t add_run(text *t, bs_error *const *errors, uint32_t n, uint32_t f
   return end;
 }
 
-/* It failed outside of the rank functions, or in another process. */
+/* The spawn failed outside of the rank functions, or in another process. */
 static int32_t tell_world(const bs_error *world_error, const bs_tp_spawn_options *options,
                           bs_error *out_error) {
   if (options->failed != NULL && world_error->rank >= 0)

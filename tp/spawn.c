@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * spawn.c - runs a function once on each rank of a new world, beside the caller or while it waits. The world
- * does the launching (threads, processes, coroutines) and wakes the siblings of a rank that fails; here are
- * the parallel state of each rank, what it left pending, and the join.
+ * spawn.c - runs a function once on each rank of a new world, at the same time as the caller or while it
+ * waits. The world launches threads, processes or coroutines, and wakes the siblings of a rank that fails.
+ * This file has the parallel state of each rank, its pending work, and the join.
  */
 #include "tp/spawn.h"
 
@@ -26,7 +26,7 @@ struct bs_tp_job {
   uint32_t size;
   tp_seat *seats;
   bs_error world_error; /* code BS_OK: it did not fail */
-  /* Of a job that runs beside the caller. */
+  /* State of a job that runs at the same time as the caller. */
   pthread_t thread;
   pthread_mutex_t lock;
   pthread_cond_t ended;
@@ -56,7 +56,7 @@ static int32_t rank_main(bs_rank *rank, void *arg, bs_error *err) {
   return rc;
 }
 
-/* After a failed run: every thread has ended, so waits return at once. */
+/* Destroys the state of all ranks after a failed run. Every thread has ended, so waits return immediately. */
 static void settle_failed(bs_tp_job *job) {
   for (uint32_t r = 0; r < job->size; ++r) {
     bs_rank *rank = bs_world_rank(job->world, r);
@@ -159,7 +159,7 @@ int32_t bs_tp_spawn(bs_context *context, const bs_tp_spawn_options *options, bs_
   return rc;
 }
 
-/* ---- beside the caller ----------------------------------------------------------------------- */
+/* ---- at the same time as the caller ---------------------------------------------------------- */
 
 static void *beside(void *arg) {
   bs_tp_job *job = arg;

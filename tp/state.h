@@ -10,7 +10,7 @@
 #include "blockshock/tp.h"
 #include "core/base/error.h"
 
-/* What is done when its turn in the queue has come. */
+/* The action of an entry of the queue. */
 typedef enum tp_action { TP_COLLECTIVE, TP_WRITE, TP_FREE_TENSOR, TP_FREE_PLAN, TP_FREE_MAPPING } tp_action;
 
 typedef struct tp_pending tp_pending;
@@ -31,14 +31,14 @@ typedef struct tp_state {
   tp_pending *unused;
 } tp_state;
 
-/* What a function says that was given NULL: `needed` lists the arguments that may not be. */
+/* The error of a function that was given NULL: `needed` lists the arguments that may not be NULL. */
 int32_t tp_null(const char *function, const char *needed, bs_error *err);
-/* struct_size of the struct `name` is at least what it cannot do without. */
+/* Checks that struct_size of the struct `name` is at least `least`. */
 int32_t tp_size(const char *name, uint32_t struct_size, size_t least, bs_error *err);
 /* The active state of a rank, or BS-TP-STATE. */
 int32_t tp_state_of(const bs_rank *rank, tp_state **out_state, bs_error *err);
 tp_state *tp_state_active(const bs_rank *rank); /* NULL: none; rank may be NULL */
-/* An object is gone, or the state is no longer active. The last one closes the groups. */
+/* Releases one use: an object is gone, or the state is no longer active. The last use closes the groups. */
 void tp_state_release(tp_state *state);
 
 /* ---- pending.c ------------------------------------------------------------------------------ */
@@ -47,13 +47,13 @@ void tp_state_release(tp_state *state);
 tp_pending *tp_pending_add(tp_state *state, tp_action action);
 int32_t tp_start(tp_state *state, bs_coll_plan *plan, const bs_tensor *in, const bs_tensor *out,
                  bs_error *err);
-/* Waits for what writes the tensor; for all that uses it; for everything. The first error is returned. */
+/* Wait for the work that writes the tensor; for all that uses it; for everything. Return the first error. */
 int32_t tp_await_written(tp_state *state, const bs_tensor *tensor, bs_error *err);
 int32_t tp_await_used(tp_state *state, const bs_tensor *tensor, bs_error *err);
 int32_t tp_await_all(tp_state *state, bs_error *err);
 int tp_is_used(const tp_state *state, const bs_tensor *tensor);
 int tp_is_started(const tp_state *state, const bs_coll_plan *plan);
-/* Both at once: what a pass on the device reads and writes. NULL tensors are allowed. */
+/* Waits for the tensors that a pass on the device reads and writes. NULL tensors are allowed. */
 int32_t tp_await_pass(tp_state *state, const bs_tensor *reads, const bs_tensor *writes, bs_error *err);
 
 /* tensor.c: dense host data into a [rows, cols] tensor, now. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * tensor.c - tensors of a rank, read and written from the host. Reading is a barrier for what writes the
- * tensor; writing waits for nothing, and takes its turn behind pending work that uses the tensor.
+ * tensor.c - tensors of a rank, read and written from the host. A read waits for the work that writes
+ * the tensor. A write waits for nothing: it is queued after pending work that uses the tensor.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -61,7 +61,7 @@ AVX2 static void bf16_to_f32(const uint16_t *src, float *dst, uint64_t count) {
 
 static int cpu_has_avx2_f16c(void) {
   unsigned eax, ebx, ecx = 0, edx;
-  /* cpu_supports("avx2") also says that the system saves the wide registers. */
+  /* cpu_supports("avx2") is 1 only when the system also saves the wide registers. */
   if (!__builtin_cpu_supports("avx2")) return 0;
   return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & bit_F16C) != 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * convert_paths.h - the array conversions behind bs_convert, one function a pair, portable and AVX2.
- * Private to core/base; exported so that tests/base can compare the two paths bit by bit. */
+ * convert_paths.h - the array conversions that bs_convert uses: one function a pair of dtypes, portable and
+ * AVX2. Private to core/base; exported so that tests/base can compare the two paths bit by bit. */
 #ifndef BS_CORE_BASE_CONVERT_PATHS_H
 #define BS_CORE_BASE_CONVERT_PATHS_H
 #include <stdint.h>

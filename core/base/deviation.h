@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * deviation.h - how far numbers are from those expected, relative to the largest expected one.
  * A number that fills a mask (-1e9, the lowest number of a dtype) would be the largest, and every other
- * difference would vanish beside it. So a fill counts relative to itself alone. */
+ * relative difference would round to 0. So a fill is compared relative to itself only. */
 #ifndef BS_CORE_BASE_DEVIATION_H
 #define BS_CORE_BASE_DEVIATION_H
 #include <math.h>
@@ -9,7 +9,7 @@
 #include "core/base/dtype.h"
 
 typedef struct bs_deviation {
-  double scale; /* the largest |expected| that is no fill; a caller may begin with more than 0 */
+  double scale; /* the largest |expected| that is not a fill; a caller may begin with more than 0 */
   double off;   /* the largest |got - expected| where no fill is expected */
   double fills; /* the largest |got - expected| / |expected| where a fill is expected */
   int differs;  /* 1: infinities or NaN are not where they are expected */

@@ -9,7 +9,7 @@
 /* Fill err (may be NULL) and return code. id e.g. "BS-CFG-KEY". */
 BS_API int32_t bs_error_set(bs_error *err, int32_t code, const char *id, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
-/* As above, with errno's number and text appended. */
+/* Does what bs_error_set does, and appends errno's number and text. */
 BS_API int32_t bs_error_errno(bs_error *err, int32_t code, const char *id, int saved_errno, const char *fmt,
                               ...) __attribute__((format(printf, 5, 6)));
 BS_API void bs_error_where(bs_error *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -17,7 +17,7 @@ BS_API void bs_error_hint(bs_error *err, const char *fmt, ...) __attribute__((fo
 BS_API void bs_error_clear(bs_error *err);
 
 #if defined(__clang_analyzer__) && !defined(BS_ERROR_DEFINITIONS)
-/* The static analyser sees one file at a time: it is told that these return the code that they are given. */
+/* The static analyser sees one file at a time. These macros show it that the functions return `code`. */
 #define bs_error_set(err, code, ...) ((void)bs_error_set(err, code, __VA_ARGS__), (int32_t)(code))
 #define bs_error_errno(err, code, ...) ((void)bs_error_errno(err, code, __VA_ARGS__), (int32_t)(code))
 #endif

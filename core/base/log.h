@@ -16,7 +16,7 @@ BS_API void bs_log_write(const bs_logger *logger, int32_t level, const char *plu
                          const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 /* The rank of the calling thread for log lines: set by the launcher, -1 elsewhere. */
 BS_API void bs_log_set_rank(int32_t rank);
-/* The same on a thread that is a rank's for a while only: the function below is not called. */
+/* Does the same on a thread that belongs to a rank for a while only: the function below is not called. */
 BS_API void bs_log_take_rank(int32_t rank);
 /* A program's function that each thread of a rank calls as it begins; before any world. NULL: none. */
 BS_API void bs_log_on_rank_thread(void (*began)(void));

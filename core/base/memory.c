@@ -11,7 +11,7 @@
 
 enum { LITTLE = 4 << 20 };
 
-/* What the two versions call the same things. */
+/* The names that one version of cgroups uses. */
 typedef struct version {
   const char *folders[2]; /* where the hierarchy is mounted; NULL: there is no second place */
   const char *limit, *used, *inactive, *active;
@@ -42,7 +42,7 @@ static int read_number(const char *folder, const char *name, uint64_t *out) {
   return found;
 }
 
-/* The number behind a line's first word; 0: no such line. */
+/* The number after the first word `word` of a line; 0: no such line. */
 static uint64_t read_field(const char *folder, const char *name, const char *word) {
   char path[PATH_MAX], line[256];
   uint64_t value = 0;
@@ -57,7 +57,7 @@ static uint64_t read_field(const char *folder, const char *name, const char *wor
   return value;
 }
 
-/* What one group has left; UINT64_MAX: it has no limit. */
+/* The bytes that one group may still take; UINT64_MAX: it has no limit. */
 static uint64_t left_in(const version *v, const char *folder) {
   uint64_t limit = 0, used = 0;
   if (!read_number(folder, v->limit, &limit) || !read_number(folder, v->used, &used)) return UINT64_MAX;
@@ -67,8 +67,8 @@ static uint64_t left_in(const version *v, const char *folder) {
   return limit > used ? limit - used : 0;
 }
 
-/* Of the group `path` and all above it. A path that is not there, or that leads out of what this process
- * sees, is one of the machine's, whose group is the root here. */
+/* The least that the group `path` and all groups above it may still take. A path that does not exist, or
+ * that leads out of what this process sees, is a path of the machine: its group is the root here. */
 static uint64_t left_along(const char *prefix, const version *v, const char *mount, const char *path) {
   char folder[PATH_MAX];
   uint64_t least = UINT64_MAX;
@@ -116,7 +116,7 @@ uint64_t bs_memory_available(const char *prefix) {
     if (left < least) least = left;
   }
   if (f != NULL) fclose(f);
-  if (least == 0) return 1; /* 0 would say that it is not known */
+  if (least == 0) return 1; /* 0 would mean "not known" */
   return least == UINT64_MAX ? 0 : least;
 }
 

@@ -116,7 +116,8 @@ int bs_out_write(const bs_out_file *out, const void *data, size_t size) {
   return 0;
 }
 
-/* The renaming, too. File systems that cannot sync a folder say EINVAL: that is no failure. */
+/* Makes the renaming durable, too. A file system that cannot sync a folder returns EINVAL; that is not a
+ * failure. */
 static int sync_folder(char *path) {
   char *slash = strrchr(path, '/');
   if (slash != NULL) slash[slash == path] = '\0';

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * out_file.h - the one way to write a file that somebody named. A regular file, or one that is not there, is
- * written beside its place and renamed at the end, so that no half of it is seen; a symbolic link is
- * followed;
- * "-" is stdout; whatever else stands there (a device, a FIFO, a terminal) is written to and never replaced.
+ * out_file.h - the one way to write a file that the user named. A regular or new file is written under
+ * another name in the same folder and renamed at the end, so that no reader sees half of it. A symbolic link
+ * is followed. "-" is stdout. Anything else (a device, a FIFO, a terminal) is written to and never replaced.
  */
 #ifndef BS_CORE_BASE_OUT_FILE_H
 #define BS_CORE_BASE_OUT_FILE_H

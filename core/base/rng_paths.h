@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * rng_paths.h - the kernels behind bs_rng_*, one table for the baseline CPU and one for AVX2 with FMA.
+ * rng_paths.h - the kernels of bs_rng_*, one table for the baseline CPU and one for AVX2 with FMA.
  * Private to core/base; exported so that tests/base can compare the two bit by bit. */
 #ifndef BS_CORE_BASE_RNG_PATHS_H
 #define BS_CORE_BASE_RNG_PATHS_H

@@ -47,7 +47,8 @@ static int32_t refuse(const taking *t, int32_t code, const char *id, const char 
   return code;
 }
 
-/* What the call itself is worth, before anybody looks at the step. */
+/* Checks struct_size, the number of steps and the time limit, and copies the step. Its fields are checked
+ * later. */
 static int32_t admit(taking *t, const bs_coll_step *given, bs_coll_step *out_step) {
   const size_t whole = offsetof(bs_coll_step, from_first) + sizeof given->from_first; /* since 0.8 */
   t->seen++;

@@ -183,7 +183,7 @@ int64_t bs_size_unit(const char **at) {
   return unit;
 }
 
-/* [+-] digits without leading zeros (which other readers take for octal). *out_end: behind the last digit. */
+/* [+-] digits without leading zeros (which other readers take for octal). *out_end: after the last digit. */
 static int read_digits(const char *text, int64_t *out, const char **out_end) {
   const char *p = text;
   int negative = *p == '-';

@@ -7,11 +7,11 @@
 typedef struct bs_usage {
   double seconds;  /* of the clock: clock.h */
   double cpu_s;    /* on a processor */
-  double queued_s; /* ready, without a processor; 0 where the system does not tell */
+  double queued_s; /* ready, without a processor; 0 where the system does not report it */
   uint64_t sleeps; /* how often it gave the processor up */
 } bs_usage;
 
-/* Of the calling thread so far. before 1: work that is measured follows; 0: it is done. The clock is read
- * next to that work. */
+/* The usage of the calling thread so far. before 1: the measured work follows; 0: it is done. The clock is
+ * read last before the work, and first after it. */
 bs_usage bs_usage_now(int before);
 #endif

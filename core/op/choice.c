@@ -20,13 +20,13 @@ typedef struct wish {
   const char *knobs; /* too; NULL: none */
 } wish;
 
-/* What a plan said of itself. It does not change once a reader may have it. */
+/* An echo that a plan reported. It does not change once a reader may have it. */
 typedef struct said {
   bs_op_echo echo;
   struct said *before;
 } said;
 
-/* What was asked under one key. */
+/* A key that was asked for, with the candidates that can serve it. */
 typedef struct asked {
   char *key;
   char *chosen; /* NULL: only asked about */
@@ -52,7 +52,8 @@ struct bs_choice_book {
 
 /* ---- wishes --------------------------------------------------------------------------------- */
 
-/* "PLUGIN:NAME{KNOBS}" without the braces, which stand in pairs at the end, behind a plugin's own name. */
+/* Cuts the knobs off "PLUGIN:NAME{KNOBS}". 0: the braces are not one pair at the end, after a plugin's name.
+ */
 static int split_knobs(char *name, char **out_knobs) {
   char *open = strpbrk(name, "{}");
   *out_knobs = NULL;
@@ -256,7 +257,7 @@ static void full_name(const bs_choice_row *row, char out[160]) {
   snprintf(out, 160, "%s:%s", row->thing->plugin, row->impl->name);
 }
 
-/* "cpu:packed\tpacked-avx2" on a line of its own, unless it is there. */
+/* Adds the line "cpu:packed\tpacked-avx2", unless the candidate has a line already. */
 static void add_candidate(asked *a, const bs_choice_row *row) {
   char name[160];
   full_name(row, name);
@@ -303,7 +304,8 @@ int bs_choice_refuse(bs_choice_book *book, const char *key, const char *why) {
   return first;
 }
 
-/* Of one implementation: other knobs that need another binary, and the same one again. */
+/* Refuses the echo of a plan that reports the same binary as an earlier plan of the implementation, although
+ * knobs differ that need another binary. */
 static int32_t check_build(bs_choice_book *book, const built *now, bs_error *err) {
   const bs_op_impl *impl = now->impl;
   for (uint32_t i = 0; i < book->n_built; i++) {

@@ -22,7 +22,7 @@ void bs_choice_book_free(bs_choice_book *book);
 void bs_choice_key(const bs_op_host *host, const bs_op_query *query, char *out, size_t size);
 /* "cpu:packed" as written for the key; NULL: none. Lives as long as the book. book may be NULL. */
 const char *bs_choice_wanted(const bs_choice_book *book, const char *key);
-/* What is told to it beside, "keys=128;exp=fast"; NULL: nothing. */
+/* The knobs for that implementation, "keys=128;exp=fast"; NULL: no knobs are set. */
 const char *bs_choice_knobs(const bs_choice_book *book, const char *key);
 /* Is that the implementation which `wanted` names? */
 int bs_choice_names(const char *wanted, const bs_thing *thing, const bs_op_impl *impl);

@@ -35,7 +35,7 @@ static uint64_t hash_columns(const bs_partition *partition, int64_t count) {
   return h;
 }
 
-/* What a plugin left unsaid: which plugin failed, and any text at all. */
+/* Adds to the error what the plugin left out: the plugin's id, the function, and a message. */
 static int32_t blame(bs_error *err, int32_t rc, const bs_thing *thing, const char *op, const char *verb) {
   if (err == NULL) return rc;
   const bs_op_impl *impl = thing->vtable;
@@ -48,7 +48,8 @@ static int32_t blame(bs_error *err, int32_t rc, const bs_thing *thing, const cha
   return rc;
 }
 
-/* Where the backend itself does not serve, the text says why: the fallback's own text would hide it. */
+/* If the backend itself cannot serve the query, sets the answer's text to the reasons. The fallback's own
+ * text would hide them. */
 static void say_why(const bs_op_host *host, const bs_op_query *query, const bs_candidates *candidates,
                     bs_op_answer *answer) {
   const int none = candidates->count == 0 || answer->level == BS_LEVEL_NO;
@@ -308,7 +309,7 @@ static int32_t check_packed(const bs_op_query *q, const bs_packed *packed, bs_er
                       "%s: the weights were packed with other positions", op);
 }
 
-/* Who serves `op` over the weight: its packer, or the packer's sibling. */
+/* Finds the implementation that serves `op` over the weight: its packer, or the packer's sibling. */
 static int32_t server_of(const bs_op_host *host, const bs_packed *packed, const char *op,
                          bs_candidate *out_choice, bs_error *err) {
   const bs_op_impl *packer = packed->impl;
@@ -335,7 +336,8 @@ static int32_t server_of(const bs_op_host *host, const bs_packed *packed, const 
 static int32_t run_rehearsed(void *plan, bs_tensor *const *args, uint32_t nargs, bs_stream *stream,
                              bs_error *err) {
   (void)plan, (void)args, (void)nargs, (void)stream;
-  return bs_error_set(err, BS_UNSUPPORTED, "BS-OP-REHEARSAL", "a plan of a rehearsal cannot run");
+  return bs_error_set(err, BS_UNSUPPORTED, "BS-OP-REHEARSAL",
+                      "this plan was made in rehearse mode and cannot be executed");
 }
 
 static const char *sums_of(const bs_candidate *choice, const char *op) {
@@ -355,12 +357,12 @@ static void note_algorithm(const bs_op_host *host, const bs_candidate *choice, c
   host->note_algorithm(host->user, text);
 }
 
-/* Where no plan works in the scratch any more, it may go. */
+/* Lets the host free the scratch when no plan uses it any more. */
 static void scratch_settle(bs_op_host *host) {
   if (host->plans == 0 && host->unused != NULL) host->unused(host->user);
 }
 
-/* What the plan says of itself, compared with what it was told. */
+/* Takes the plan's echo and compares it with the knobs that the plan was given. */
 static int32_t take_echo(bs_op_host *host, bs_plan *plan, const char *key, const char *knobs, bs_error *err) {
   bs_op_echo *echo = &plan->echo;
   if (plan->impl->echo == NULL) return BS_OK;
@@ -370,8 +372,7 @@ static int32_t take_echo(bs_op_host *host, bs_plan *plan, const char *key, const
   echo->shared_bytes = echo->spill_bytes = -1;
   int32_t rc = plan->impl->echo(plan->object, echo);
   if (rc != BS_OK)
-    return bs_error_set(err, rc, "BS-OP-KNOB-ECHO", "the plan does not tell what it is made of (%s)",
-                        bs_status_name(rc));
+    return bs_error_set(err, rc, "BS-OP-KNOB-ECHO", "the plan's echo failed (%s)", bs_status_name(rc));
   echo->knobs[sizeof echo->knobs - 1] = '\0';
   echo->build[sizeof echo->build - 1] = '\0';
   rc = bs_knobs_echoed(plan->impl, knobs, echo, err);

@@ -25,12 +25,12 @@ typedef struct bs_op_host {
   uint32_t world_size;  /* 0: 1 */
   uint32_t rehearse;    /* choose and report; pack and prepare nothing */
   const char *fallback; /* backend whose implementations are the last candidates; NULL: none */
-  /* Scratch: exec->reserve keeps in `reserved` the most that it was asked for since prepare began. `plans`
-   * counts those that work in it; when none is left, unused (NULL: nothing) is told. */
+  /* Scratch: exec->reserve keeps in `reserved` the most bytes that it was asked for since prepare began.
+   * `plans` counts the plans that use the scratch; when the last one is gone, `unused` is called (if set). */
   uint64_t reserved;
   uint32_t plans;
   void (*unused)(void *user);
-  bs_watch *watch; /* NULL: nobody counts */
+  bs_watch *watch; /* NULL: nothing is counted */
 } bs_op_host;
 
 /* Schema check of a query: known op or plugin op with an implementation, arity, ranks, shapes,
@@ -53,14 +53,14 @@ int32_t bs_dispatch_prepare(bs_op_host *host, const bs_op_query *query, bs_packe
                             bs_error *err);
 int32_t bs_dispatch_run(bs_plan *plan, bs_tensor *const *args, uint32_t nargs, bs_stream *stream,
                         bs_error *err);
-/* The two halves of run, for an executor that calls the same plan with the same args again and again: are the
- * args as run wants them, and what does a run with them cost; and the run itself, of args that have passed
- * (data may be others, aligned and as large), which compares and counts nothing. */
+/* The two halves of run, for an executor that calls the same plan with the same args again and again. The
+ * first checks the args and returns the cost of a run with them. The second runs the plan with args that have
+ * passed, and compares and counts nothing; their data may move to other memory, aligned and as large. */
 BS_API int32_t bs_dispatch_check_args(const bs_plan *plan, bs_tensor *const *args, uint32_t nargs,
                                       uint64_t *out_flops, uint64_t *out_bytes, bs_error *err);
 BS_API int32_t bs_dispatch_run_unchecked(bs_plan *plan, bs_tensor *const *args, bs_stream *stream,
                                          bs_error *err);
-/* 1: the plan is of the host's fallback. */
+/* 1: the implementation of the plan belongs to the host's fallback backend. */
 BS_API int bs_dispatch_is_fallback(const bs_plan *plan);
 /* Bytes of the rank's scratch that a run of the plan works in; 0: none. */
 BS_API uint64_t bs_dispatch_scratch(const bs_plan *plan);

@@ -79,7 +79,8 @@ static uint64_t elements(const view *v) {
   return n;
 }
 
-/* Those in memory: a dimension of stride 0 has one. Strides that are all 0 mean a dense tensor. */
+/* The number of elements in memory: a dimension of stride 0 counts as one. Strides that are all 0 mean a
+ * dense tensor. */
 static uint64_t elements_held(const view *v) {
   uint64_t n = 1;
   int dense = 1;
@@ -172,7 +173,7 @@ static int32_t complain(const bs_plan *plan, uint32_t index, uint32_t d, int wha
   return BS_INVALID_ARGUMENT;
 }
 
-/* Elements from the first to behind the last; 0 of none, -1 when that overflows. */
+/* Elements from the first to the last, both included; 0: the tensor is empty, -1: the number overflows. */
 static int64_t span(const bs_tensor *t) {
   int64_t reach = 1, part = 0;
   for (uint32_t d = 0; d < t->rank; d++)

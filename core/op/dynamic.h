@@ -9,7 +9,7 @@
 /* Cost of a checked query of an op with schema->link; saturates. */
 void bs_op_cost_dynamic(const bs_op_schema *schema, const bs_op_query *query, uint64_t *out_flops,
                         uint64_t *out_bytes);
-/* Of a run with these args, which have passed bs_op_check_call. */
+/* Cost of a run with these args, which have passed bs_op_check_call. */
 void bs_op_cost_call(const bs_plan *plan, bs_tensor *const *args, uint64_t *out_flops, uint64_t *out_bytes);
 /* Do the args of a run suit a plan of a dynamic op: dtypes, ranks, dims not above the prepared ones and alike
  * where the op ties them together, the last stride, all elements within the bytes, no output that overlaps

@@ -39,7 +39,7 @@ static int word_valid(const char *word, size_t length) {
   return 1;
 }
 
-/* The next part: 1; 0 at the end, -1 when it is none. */
+/* Reads the next part: 1; 0 at the end, -1 when the text is not a valid part. */
 static int next_part(const char **at, part *out) {
   if (**at == '\0') return 0;
   const char *p = *at;
@@ -62,7 +62,7 @@ static int64_t following(const part *p, int64_t value) {
   return value + p->by;
 }
 
-/* Calls each for every value until it answers other than 0; returns that. -1: the set is none. */
+/* Calls `each` for every value until it returns other than 0, and returns that. -1: the set is malformed. */
 static int walk(const char *values, int (*each)(void *user, const char *value, size_t length), void *user) {
   part p;
   int got, stop = 0;

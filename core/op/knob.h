@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: MIT
  * knob.h - declared knobs of implementations and methods: their value sets, settings as text ("keys=128;
- * exp=fast"), and whether a plan's echo shows what it was told. Pure. The public half is in blockshock.h. */
+ * exp=fast"), and whether a plan's echo shows the settings it was given. Pure. The public half is in
+ * blockshock.h. */
 #ifndef BS_CORE_OP_KNOB_H
 #define BS_CORE_OP_KNOB_H
 #include "blockshock/blockshock.h"
 
 enum { BS_KNOB_VALUE = 64 }; /* letters of a value, the end included */
 
-/* As a plugin declares them: names, value sets, standards. BS_PLUGIN BS-PLG-KNOB. */
+/* Checks the knobs that a plugin declares: names, value sets, default values. BS_PLUGIN BS-PLG-KNOB. */
 BS_API int32_t bs_knobs_declared(const bs_knob *const *knobs, uint32_t n_knobs, const char *what,
                                  bs_error *err);
 /* Is it a value of the set, or "auto"? */
 BS_API int bs_knob_legal(const bs_knob *knob, const char *value);
 BS_API int bs_knob_has(const bs_knob *knob, const char *value); /* the set alone */
-/* BS_CONFIG `id` for a value that is not: the legal set, and the nearest of it. */
+/* Sets BS_CONFIG `id` for an illegal value; the text lists the legal values and the nearest one. */
 BS_API int32_t bs_knob_refuse(const bs_knob *knob, const char *id, const char *what, const char *value,
                               bs_error *err);
 /* Options of a method whose values it declares as a set: BS_CONFIG BS-METHOD-OPTION for one outside. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * plan.h - the records behind bs_packed and bs_plan, shared by dispatch.c (makes them) and run.c (the hot
+ * plan.h - the records of bs_packed and bs_plan, shared by dispatch.c (makes them) and run.c (the hot
  * call). Used by one rank's thread: the reference counts are plain. */
 #ifndef BS_CORE_OP_PLAN_H
 #define BS_CORE_OP_PLAN_H
@@ -22,7 +22,7 @@ struct bs_packed {
   uint32_t rehearsal; /* 1: there is no object */
 };
 
-/* What run compares of one arg: everything but the batch must be as prepared. */
+/* The fields of one arg that run compares: everything but the batch must be as prepared. */
 typedef struct bs_plan_arg {
   uint32_t present;
   uint32_t shrinks; /* dims[0] may be smaller than prepared */

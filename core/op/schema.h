@@ -13,8 +13,8 @@ typedef struct bs_op_term {
   uint8_t by_arg, by_dim; /* by_arg == arg: by nothing */
 } bs_op_term;
 
-/* What a dynamic op's query ties together. links[i][d] 0: dim d of arg i stays as prepared; else dims with
- * the same number are alike at run, and may be smaller. */
+/* The dims of a dynamic op's query that must stay equal. links[i][d] 0: dim d of arg i stays as prepared.
+ * Other dims with the same number are equal at run, and may be smaller than prepared. */
 typedef struct bs_op_links {
   uint8_t links[BS_MAX_OP_ARGS][BS_MAX_DIMS];
   uint8_t touched[BS_MAX_OP_ARGS]; /* how often all bytes of the arg count in the cost */
@@ -65,7 +65,7 @@ int32_t bs_op_check_extent(const char *op, uint32_t index, const bs_tensor_desc 
 int bs_op_overlaps(uint32_t rank, const int64_t *dims, const int64_t *strides);
 /* "f32[64,128] ..." of a query, whole. */
 void bs_op_describe_text(const bs_op_query *query, bs_text *out);
-/* The same for messages, truncated to size. */
+/* Writes the same text for a message, truncated to `size`. */
 void bs_op_describe(const bs_op_query *query, char *out, size_t size);
 /* N and, without a partition, K of the packed weight that a query of a core op needs. */
 int64_t bs_op_weight_rows(const bs_op_schema *schema, const bs_op_query *query);
@@ -106,8 +106,8 @@ void bs_op_rate_expand24(const bs_op_query *query, bs_op_rate *out_rate);
 int bs_op_takes_kept(const char *op);
 /* Length of a packed row of `cols` columns: two of each group of four. */
 int64_t bs_op_kept_length(int64_t cols);
-/* Of some rows of the positions: other ones have another hash, but for luck. NULL: 0. What read fails with.
- */
+/* A hash of some rows of the positions; other positions most likely have another hash. NULL: 0. Returns the
+ * error of a read that fails. */
 int32_t bs_op_kept_hash(const bs_kept *kept, uint64_t *out_hash, bs_error *err);
 /* schema_step.c */
 int32_t bs_op_check_sgd(const bs_op_query *query, bs_error *err);
@@ -144,11 +144,11 @@ int32_t bs_op_check_number(const bs_op_query *query, uint32_t i, const char *nam
 /* attrs[i] is in low..high. */
 int32_t bs_op_check_attr(const bs_op_query *query, uint32_t i, int64_t low, int64_t high, const char *name,
                          bs_error *err);
-/* Gives dim d of arg i the number of dim of_d of arg `of`, if they are of one size; a number of its own where
- * i and d are these. */
+/* Gives dim d of arg i the number of dim of_d of arg `of`, if they have one size. Where both are the same
+ * dim, it gets a new number. */
 void bs_op_link(const bs_op_query *query, bs_op_links *links, uint32_t i, uint32_t d, uint32_t of,
                 uint32_t of_d);
-/* All dims of arg i by those of arg `of`, of the same rank. */
+/* Links every dim of arg i to the same dim of arg `of`, which has the same rank. */
 void bs_op_link_all(const bs_op_query *query, bs_op_links *links, uint32_t i, uint32_t of);
 /* schema_map.c, schema_rows.c, schema_product.c, schema_index.c */
 int32_t bs_op_check_map(const bs_op_query *query, bs_error *err);

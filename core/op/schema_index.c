@@ -43,8 +43,8 @@ static int64_t tuple_of(const bs_op_query *q) {
              : m;
 }
 
-/* `moved` (out of take, updates of put) of TUPLES: index's dims but the last, then base's behind the tuple.
- */
+/* Checks `moved` (out of take, updates of put) of TUPLES. Its dims are those of index but the last, then
+ * those of base after the tuple. */
 static int32_t check_tuples(const bs_op_query *q, bs_error *err) {
   const bs_tensor_desc *base = q->args[0], *index = q->args[1];
   const int64_t m = tuple_of(q), batch = q->attrs[2];

@@ -11,15 +11,15 @@ typedef struct bs_candidate {
   const bs_thing *thing;
   const bs_op_impl *impl;
   bs_op_answer answer;
-  uint32_t fallback; /* 1: of host->fallback: behind all others that can serve */
-  const char *knobs; /* what a choice tells it; NULL: nothing. Of host->choices */
+  uint32_t fallback; /* 1: of host->fallback; it comes after all others that can serve */
+  const char *knobs; /* the knobs that a choice sets; NULL: none. Owned by host->choices */
 } bs_candidate;
 
 typedef struct bs_candidates {
   bs_candidate *rows; /* NATIVE, EMULATED, UNKNOWN, then NO; within a level score, priority, name, plugin */
   uint32_t count;
   uint32_t measured;  /* 1: rows[0] is there because a choice names it */
-  const char *wanted; /* what a choice names for the key; NULL: none. Of host->choices */
+  const char *wanted; /* the name that a choice gives for the key; NULL: none. Owned by host->choices */
   char key[BS_CHOICE_KEY];
 } bs_candidates;
 
@@ -28,13 +28,13 @@ typedef struct bs_candidates {
  * BS_NO_MEMORY or BS_OK (also when nothing serves). Free with bs_candidates_free. */
 int32_t bs_candidates_ask(const bs_op_host *host, const bs_op_query *query, bs_candidates *out_candidates,
                           bs_error *err);
-/* What a choice for the query's key tells this implementation (NULL: nothing), compared with what it
- * declares: BS_CONFIG BS-OP-KNOB. */
+/* Gets the knobs that a choice for the query's key sets for this implementation (NULL: none). BS_CONFIG
+ * BS-OP-KNOB when the implementation does not declare them. */
 int32_t bs_candidate_knobs(const bs_op_host *host, const char *key, const bs_thing *thing,
                            const char **out_knobs, bs_error *err);
 void bs_candidates_free(bs_candidates *candidates);
-/* Tell the host's book which of them can serve; took: index of the row that was used, -1: only asked. A
- * choice that was not followed is warned of, once. */
+/* Adds those that can serve to the host's book; took: index of the row that was used, -1: only asked. Warns
+ * once about a choice that was not followed. */
 void bs_candidates_report(const bs_op_host *host, const bs_candidates *candidates, int64_t took);
 /* Ask one implementation, with its knobs; a broken answer (unknown level, failing call) becomes NO with a
  * text that says so.

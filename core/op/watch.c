@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * watch.c - see watch.h. Slow path only: dispatch.c calls it behind a prepare. */
+ * watch.c - see watch.h. Slow path only: dispatch.c calls it after a prepare. */
 #include "core/op/watch.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * watch.h - counts what a pass should not do: plans that a rank makes, with how each query differs from the
- * one before of its op, waits for the device, and bytes copied between device and host. Somebody who looks
- * for these hangs a watch onto a rank (bs_rank_watch, core/world/executor.h); without one nothing is counted.
+ * watch.h - counts what a pass should not do: it makes plans, waits for the device, and copies bytes between
+ * device and host. For each plan it records how the query differs from the last one of its op. The caller
+ * attaches a watch to a rank (bs_rank_watch, core/world/executor.h); without one nothing is counted.
  */
 #ifndef BS_CORE_OP_WATCH_H
 #define BS_CORE_OP_WATCH_H
@@ -19,7 +19,7 @@ enum bs_replan {
   BS_REPLAN_COUNT_ = 6
 };
 
-/* What is kept of a query. */
+/* The part of a query that is kept. */
 typedef struct bs_seen_query {
   char op[32];
   uint32_t nargs, activation;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * compile.c - the mask compiler of compile.h. What is the same in every row is a gather and needs no
- * positions; the rest needs the 2:4 op; where there is none only the dense product with zeros is left.
+ * compile.c - the mask compiler of compile.h. A kept set with the same columns in every row is a
+ * gather and needs no positions. Others need the 2:4 op; without that op they become a dense product with
+ * zeros.
  */
 #include "core/partition/compile.h"
 

@@ -24,7 +24,7 @@ enum bs_sparse_format {
 };
 BS_API const char *bs_sparse_format_name(uint32_t format); /* "16/8-bit 2:4", "fp32 1:2", "fp4 paired 4:8" */
 
-/* What a kept set is like. */
+/* The properties of a kept set. */
 typedef struct bs_kept_facts {
   uint32_t same_rows; /* every row keeps the same columns */
   uint32_t legal;     /* bit per enum bs_sparse_format */

@@ -142,7 +142,7 @@ int32_t bs_kept_make(const bs_mask *mask, int64_t rows, int64_t cols, const bs_s
 }
 
 void bs_kept_free(const bs_kept *kept) {
-  /* The first member of its block, which calloc gave and nobody else may free. */
+  /* The first member of its block, which calloc gave and no one else may free. */
   free((void *)(uintptr_t)kept);
 }
 

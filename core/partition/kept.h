@@ -49,12 +49,11 @@ BS_API int32_t bs_kept_slice(const bs_kept *whole, int64_t row, int64_t rows, in
  * weight in one of both halves. BS-MASK-2OF4, BS-MASK-TILE, BS-MASK-COMPLEMENT name the first that is wrong.
  */
 BS_API int32_t bs_kept_check(const bs_kept *kept, const bs_kept *other, bs_error *err);
-/* The same of bytes that were read: groups group .. of row `row`. */
+/* Checks bytes that were read: `ngroups` groups of row `row`, from `group` on. */
 BS_API int32_t bs_kept_check_bytes(const uint8_t *bytes, int64_t row, int64_t group, int64_t ngroups,
                                    bs_error *err);
 
-/* A kept set from outside: what is read of it is checked, BS-MASK-2OF4. Lives as long as `inner` and itself.
- */
+/* A kept set from outside, of which every read is checked: BS-MASK-2OF4. `inner` must outlive it. */
 typedef struct bs_kept_guard {
   bs_kept kept;
   const bs_kept *inner;

@@ -188,6 +188,6 @@ int32_t bs_partition_make(const bs_mask *mask, int64_t total, uint32_t rank, uin
 }
 
 void bs_partition_free(const bs_partition *partition) {
-  /* The partition is the first member of its block, which calloc gave and nobody else may free. */
+  /* The partition is the first member of its block, which calloc gave and no one else may free. */
   free((void *)(uintptr_t)partition);
 }

@@ -13,7 +13,7 @@
 
 /* plugin_abi: compiled against; min_host_minor: oldest host minor that serves it. */
 BS_API int32_t bs_accept_abi(uint32_t host_abi, uint32_t plugin_abi, uint32_t min_host_minor, bs_error *err);
-/* A struct that came from a plugin. frozen: its size in 1.0; current: its size here. */
+/* Checks the size of a struct that came from a plugin. frozen: its size in 1.0; current: its size here. */
 BS_API int32_t bs_accept_size(uint32_t host_abi, const char *what, uint64_t seen, uint64_t frozen,
                               uint64_t current, bs_error *err);
 /* Same ABI number, other headers: refused. */
@@ -23,8 +23,8 @@ BS_API int32_t bs_accept_sanitizer(uint32_t host, uint32_t plugin, bs_error *err
 /* dst (dst_size bytes) becomes zero, then the first min(src_size, dst_size) bytes of src; its leading
  * struct_size becomes dst_size. */
 BS_API void bs_copy_in(void *dst, size_t dst_size, const void *src, size_t src_size);
-/* Both at once: the struct of a plugin, whose first member is its struct_size, into the host's own. frozen:
- * bytes of it in 1.0. NULL is a struct of no size. */
+/* Checks the size of a plugin's struct, whose first member is struct_size, and copies it into the host's own.
+ * frozen: its bytes in 1.0. NULL counts as a struct of size 0. */
 BS_API int32_t bs_accept_copy(uint32_t host_abi, const char *what, const void *seen, size_t frozen, void *dst,
                               size_t dst_size, bs_error *err);
 #endif

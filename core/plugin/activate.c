@@ -68,7 +68,8 @@ static void deactivate(bs_plugin_self *plugin, bs_error *first) {
                  bs_status_name(rc), err.message);
 }
 
-/* The plugin's own words, in the host's frame. UNAVAILABLE (no driver, no device) stays what it is. */
+/* Puts the plugin's own message into an error of the host. The code becomes BS_PLUGIN; only BS_UNAVAILABLE
+ * (no driver, no device) stays. */
 static int32_t wrap_failure(const bs_plugin_self *plugin, int32_t code, const bs_error *own, bs_error *err) {
   int32_t outer = code == BS_UNAVAILABLE ? BS_UNAVAILABLE : BS_PLUGIN;
   char text[sizeof own->message];

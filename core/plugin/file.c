@@ -126,7 +126,7 @@ static int32_t check_note(const bs_plugin_self *plugin, const bs_elf_info *info,
   return BS_OK;
 }
 
-/* What a refused plugin says of itself is shown too, so it may hold nothing wild. */
+/* Replaces control characters by '?': the texts of a refused plugin are shown, too. */
 static void tame(char *text, size_t size, int newlines) {
   text[size - 1] = '\0';
   for (char *p = text; *p != '\0'; p++)
@@ -142,7 +142,7 @@ static void keep_note(bs_plugin_self *plugin, const bs_elf_info *info) {
   tame(plugin->note.things, sizeof plugin->note.things, 1);
 }
 
-/* The same file or id in a row before this one. A refused file does not take the id. */
+/* Refuses a plugin whose file or id is in an earlier row. A refused file does not take the id. */
 static int32_t check_twice(bs_plugin_self *plugin, bs_error *err) {
   for (uint32_t i = 0; i < plugin->context->plugins.count; i++) {
     const bs_plugin_self *other = bs_plugin_at(plugin->context, i);

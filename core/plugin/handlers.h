@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * handlers.h - signal handlers are the program's: what a plugin file or a library it needs installs while it
- * is opened (UCX, under Debian's MPICH, takes SIGHUP, SIGILL, SIGBUS, SIGFPE and SIGSEGV) is put back. As the
- * kernel has it, a handler belongs to the process: no other thread may change one in between. */
+ * handlers.h - keeps the program's signal handlers. A plugin file, or a library that it needs, may install
+ * handlers while it is opened: UCX, under Debian's MPICH, takes SIGHUP, SIGILL, SIGBUS, SIGFPE and SIGSEGV.
+ * These are put back. A handler belongs to the process: no other thread may change one in between. */
 #ifndef BS_CORE_PLUGIN_HANDLERS_H
 #define BS_CORE_PLUGIN_HANDLERS_H
 #include <signal.h>
@@ -16,7 +16,7 @@ typedef struct bs_handlers {
 } bs_handlers;
 
 BS_API void bs_handlers_keep(bs_handlers *out_handlers);
-/* The kept ones, but for those that now lie in the file `spared` (a handle of dlopen; NULL: none is spared).
- * Returns how many were put back. */
+/* Puts back the kept handlers, except where the new handler lies in the file `spared` (a handle of dlopen;
+ * NULL: no exception). Returns how many were put back. */
 BS_API uint32_t bs_handlers_put_back(const bs_handlers *handlers, void *spared);
 #endif

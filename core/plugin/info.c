@@ -14,7 +14,7 @@ uint32_t bs_plugin_count(const bs_context *context) {
   return n;
 }
 
-/* As much of `full` as the caller's struct has room for. */
+/* Copies as much of `full` as the caller's struct has room for. */
 static int32_t give(void *out, const void *full, size_t full_size, bs_error *err) {
   uint32_t size;
   memcpy(&size, out, sizeof size);
@@ -37,7 +37,7 @@ static void fill_plugin(const bs_plugin_self *p, bs_plugin_info *info) {
   info->kinds = p->note.kinds;
   info->sanitizer = p->note.sanitizer;
   info->builtin = p->builtin;
-  /* What is given out must not be written later: an unopened plugin without note has no texts yet. */
+  /* A text that was given out must not be written later: an unopened plugin without note has no texts yet. */
   int told = p->has_note || p->has_desc;
   info->id = p->id;
   info->version = told ? p->note.version : "";
@@ -85,7 +85,7 @@ int32_t bs_place_get(const bs_context *context, uint32_t index, bs_place_info *o
   return give(out_info, &full, sizeof full, err);
 }
 
-/* The plugin of that id which is active; NULL when none is. */
+/* The active plugin with that id; NULL: there is no active one. */
 static const bs_plugin_self *active_plugin(const bs_context *context, const char *id) {
   for (uint32_t i = 0; id != NULL && i < context->plugins.count; i++) {
     const bs_plugin_self *p = bs_plugin_at(context, i);

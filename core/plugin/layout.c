@@ -38,7 +38,7 @@ static const char *check_load(const Elf64_Phdr *p, uint64_t below) {
   return NULL;
 }
 
-/* What a section promises its addresses must have: code is executable, data writable. */
+/* Checks that each section's segment has the section's permissions: code is executable, data writable. */
 static const char *check_sections(const bs_elf_view *v) {
   for (uint32_t i = 0; i < v->n_sections; i++) {
     const Elf64_Shdr *s = &v->sections[i];
@@ -68,7 +68,8 @@ static uint64_t reach(const bs_elf_view *v, const Elf64_Phdr *load) {
   return end;
 }
 
-/* What is made read-only after relocation lies in its segment and covers no zeros that stay writable. */
+/* Checks that the part which becomes read-only after relocation lies in its segment, and covers no zeros that
+ * stay writable. */
 static const char *check_relro(const bs_elf_view *v, const Elf64_Phdr *relro) {
   const Elf64_Phdr *p = bs_layout_holder(v, relro->p_vaddr, relro->p_memsz > 0, PF_R | PF_W);
   if (p == NULL || relro->p_memsz > reach(v, p) - relro->p_vaddr)
@@ -115,12 +116,13 @@ const char *bs_layout_segments(const bs_elf_view *v) {
   return wrong;
 }
 
-/* Which entry says how long what another points to is, and what a single piece of it takes. */
+/* An entry of the dynamic table that points to a part of the file, and the entries with the part's size and
+ * the size of one element. */
 typedef struct pointer {
   int64_t tag, size_tag, entry_tag;
-  uint64_t entry; /* bytes of one piece, 0: any */
+  uint64_t entry; /* bytes of one element, 0: any */
   uint32_t flags; /* of its segment */
-  uint32_t type;  /* of the section that must be there too, 0: none is looked for */
+  uint32_t type;  /* of the section that must be there too, 0: not checked */
 } pointer;
 
 static const pointer pointers[] = {
@@ -205,7 +207,7 @@ const char *bs_layout_dynamic(const bs_elf_view *v, const Elf64_Dyn *table, uint
   if (n > MAX_ENTRIES) return "has a dynamic table of an odd size";
   while (end < n && table[end].d_tag != DT_NULL) end++;
   if (end == n) return "has a dynamic table without an end";
-  for (uint64_t i = end; i < n; i++) /* a linker leaves zeros behind its end, so nothing was cut off */
+  for (uint64_t i = end; i < n; i++) /* zeros follow the end of a linker's table: nothing was cut off */
     if (table[i].d_tag != DT_NULL || table[i].d_un.d_val != 0)
       return "has a dynamic table that ends too early";
   wrong = check_repeats(table, end);
@@ -224,7 +226,7 @@ const char *bs_layout_dynamic(const bs_elf_view *v, const Elf64_Dyn *table, uint
   if (wrong == NULL &&
       (bs_layout_find(table, n, DT_TEXTREL) != NULL || bs_layout_find(table, n, DT_REL) != NULL))
     wrong = "has relocations of a kind that plugins do not have";
-  /* Every kind of section that the loader needs to hear of is told of. */
+  /* Every section of a kind that the loader needs has an entry. */
   for (uint32_t i = 0; i < v->n_sections && wrong == NULL; i++)
     for (size_t k = 0; k < N_POINTERS; k++) {
       const pointer *w = &pointers[k];

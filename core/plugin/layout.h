@@ -18,7 +18,7 @@ typedef struct bs_elf_view {
 
 /* NULL, or what is wrong with the segments. */
 BS_API const char *bs_layout_segments(const bs_elf_view *view);
-/* The same of the n entries of the dynamic table. */
+/* NULL, or what is wrong with the n entries of the dynamic table. */
 const char *bs_layout_dynamic(const bs_elf_view *view, const Elf64_Dyn *table, uint64_t n);
 /* The segment that holds the addresses, with all of `flags`; NULL: none. */
 const Elf64_Phdr *bs_layout_holder(const bs_elf_view *view, uint64_t address, uint64_t size, uint32_t flags);

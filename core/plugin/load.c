@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * load.c - from a found plugin to a checked descriptor: dlopen by resolved path (NOW, LOCAL, never
- * closed: plugins leave threads, TLS and exit handlers behind), the entry symbol of this very object,
+ * closed: threads, TLS and exit handlers of plugins may stay), the entry symbol of this very object,
  * and every field of the descriptor. Called by activate.c, and by search.c for built-ins. */
 #include <dlfcn.h>
 #include <link.h>
@@ -65,7 +65,7 @@ static int32_t compare_number(bs_error *err, const char *field, uint32_t note, u
   return differs(err, field, a, b);
 }
 
-/* What was listed must be what runs. */
+/* The note, which was listed, must agree with the descriptor of the code that runs. */
 static int32_t compare_note(const bs_plugin_self *plugin, bs_error *err) {
   const bs_note *n = &plugin->note;
   const bs_plugin_desc *d = &plugin->desc;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * params.c - typed, documented plugin parameters. Declared inside activate and resolved at once: the
+ * params.c - typed, documented plugin parameters. Declared inside activate and resolved immediately: the
  * configuration (plugins.<id>.<name>) wins over the environment (BS_<PLUGIN>_<NAME>), which wins over the
  * default. The plugin reads the resolved value by param_get; it never reads the environment. */
 #include <ctype.h>
@@ -186,7 +186,7 @@ static int32_t resolve(const bs_plugin_self *self, bs_param *p, bs_error *err) {
   return good ? BS_OK : bad_value(self, p, p->origin, err);
 }
 
-/* A default outside its own range would show only where nobody sets the parameter. */
+/* Checks the default against its own range: a wrong one would show only where the parameter is not set. */
 static int32_t check_default(const bs_plugin_self *self, bs_param *p, bs_error *err) {
   bs_param copy = *p;
   bs_value value;

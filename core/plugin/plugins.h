@@ -55,7 +55,7 @@ typedef struct bs_param {
   const char *origin; /* "default", "environment", "config" */
 } bs_param;
 
-/* Who may change the library itself: the measure for its own plugin folder (trust.c). */
+/* The users and groups that may change the library itself. They may own its plugin folder, too (trust.c). */
 typedef struct bs_trust_base {
   char *root; /* real path of <libdir>; the chain of parents ends there */
   uid_t owners[2];
@@ -72,7 +72,7 @@ struct bs_plugin_self {
   uint32_t named;   /* named by --plugin: opened at the first look-up, and must work */
   uint32_t has_note;
   uint32_t has_desc;
-  uint32_t own_folder; /* found beside the library: judged by context->base */
+  uint32_t own_folder; /* found next to the library: judged by context->base */
   char id[32];
   bs_note note;        /* of a built-in or a plugin without note: filled from the descriptor */
   bs_plugin_desc desc; /* the host's copy, full size */
@@ -104,8 +104,8 @@ struct bs_context {
   bs_list params;           /* char*: "id.name=value" */
   bs_list places;           /* bs_place, in order of the search */
   bs_list wrapped;          /* bs_wrapped, in order of making (wrap.h) */
-  bs_attachment attachment; /* of this process, once a communicator has told (core/world/attach.c) */
-  _Atomic uint32_t stuck;   /* ranks that were left behind in a call: nothing may be taken from under them */
+  bs_attachment attachment; /* of this process, once a communicator has reported it (core/world/attach.c) */
+  _Atomic uint32_t stuck;   /* ranks inside a call that did not return: nothing that they may use is freed */
 };
 
 static inline bs_plugin_self *bs_plugin_at(const bs_context *context, uint32_t i) {

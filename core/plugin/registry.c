@@ -46,7 +46,7 @@ static bs_plugin_self *offering(const bs_context *context, uint32_t kind, const 
   return unusable;
 }
 
-/* What a plugin without note offers is known once it runs. */
+/* Opens the next plugin without note: what it offers is known only after it was opened. */
 static int open_next_unlisted(bs_context *context, uint32_t kind) {
   for (uint32_t i = 0; i < context->plugins.count; i++) {
     bs_plugin_self *p = bs_plugin_at(context, i);
@@ -102,7 +102,7 @@ static const char *why_not_built(const char *name) {
   return NULL;
 }
 
-/* What is there for tests says so first; it is no answer to a name that is missing. */
+/* 1: the summary of the plugin begins with "for tests". Such a plugin is not offered for an unknown name. */
 static int is_for_tests(const bs_plugin_self *p) {
   return strncmp(p->note.summary, "for tests", 9) == 0;
 }

@@ -60,7 +60,8 @@ static int is_code(const bs_elf_view *v, const Elf64_Rela *r) {
   return bs_layout_holder(v, (uint64_t)r->r_addend, 1, PF_R | PF_X) != NULL;
 }
 
-/* Where relocations write: the same few segments thousands of times, so the last one is looked at first. */
+/* The target of relocations. Thousands of them write to the same few segments, so the last segment is tried
+ * first. */
 typedef struct target {
   const bs_elf_view *view;
   const Elf64_Phdr *dynamic, *last;

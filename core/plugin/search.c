@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * search.c - where plugins come from, in order of precedence: --plugin paths, BS_PLUGIN_PATH, the
- * configuration's folders, <libdir>/blockshock/plugins-0 beside the library, the built-ins. Never the
+ * configuration's folders, <libdir>/blockshock/plugins-0 next to the library, the built-ins. Never the
  * current directory, never a bare name. Called once by bs_context_open. */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -279,7 +279,8 @@ int32_t bs_search_unknown(const bs_context *context, const char *id, bs_error *e
   return BS_NOT_FOUND;
 }
 
-/* Plugins named by id must be there and usable; a usable one behind a refused one serves, said aloud. */
+/* A plugin named by id must exist and be usable. A usable one that follows a refused one is taken, with a
+ * warning. */
 static int32_t mark_named(bs_context *context, const char *id, bs_error *err) {
   const bs_plugin_self *refused = NULL;
   for (uint32_t i = 0; i < context->plugins.count; i++) {

@@ -170,7 +170,8 @@ const bs_knob *const *bs_thing_knobs(const bs_thing *thing, uint32_t *out_count)
   return op != NULL ? op->knobs : method != NULL ? method->knobs : NULL;
 }
 
-/* The host's own list of what is declared: a list of pointers, and behind it what they point to. */
+/* Makes the host's own copy of the declared knobs: one block with a list of pointers, then the knobs that
+ * they point to. */
 static int32_t copy_knobs(bs_entry *e, const bs_knob *const *seen, uint32_t n, bs_error *err) {
   const bs_knob **list = calloc(n, sizeof *list + sizeof **list);
   if (list == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-PLG-MEMORY", "no memory for %u knobs", n);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * trust.c - ownership and permission checks of plugin files and the folders above them. Called by
- * file.c. A folder beside the library is measured by the library: whoever can change libblockshock.so
+ * file.c. A folder next to the library is measured by the library: whoever can change libblockshock.so
  * gains nothing by changing a plugin, so build trees and relocated installs work wherever the library
  * itself was accepted. */
 #include "core/plugin/trust.h"

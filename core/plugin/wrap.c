@@ -97,7 +97,7 @@ static void dress_backend(bs_wrapped *w) {
   MASK(copy, inner, backend_slots);
 }
 
-/* Room in the list first, so that nothing has to be undone behind a plugin's success. */
+/* Takes room in the list first, so that nothing can fail after the plugin's call has succeeded. */
 static bs_wrapped *begin(bs_context *context, const bs_thing *outer, const bs_thing *inner, uint32_t kind,
                          const char *name, bs_error *err) {
   bs_wrapped *w = bs_list_reserve(&context->wrapped, 1) ? calloc(1, sizeof *w) : NULL;
@@ -200,7 +200,7 @@ static void dress_op(bs_wrapped *w, const char *backend) {
   MASK(copy, inner, op_slots);
 }
 
-/* NULL: told in the log. */
+/* Returns the wrapped op. NULL: it failed; the log has the reason. */
 static const bs_thing *wrap_op(bs_context *context, const bs_wrapped *backend, const bs_thing *inner) {
   const bs_op_impl *table = NULL;
   bs_error err = BS_ERROR_INIT;

@@ -11,10 +11,10 @@ int bs_wrap_named(uint32_t kind, const char *name);
 /* Does the registered thing need another one? */
 int bs_wraps(const bs_thing *thing);
 /* The thing of such a name. BS_NOT_FOUND for an unknown part, BS_CONFIG (BS-PLG-WRAP) for a name that wraps
- * nothing, wraps by something that is no wrapper, or is too long. */
+ * nothing, whose wrapper cannot wrap, or that is too long. */
 int32_t bs_wrap_find(bs_context *context, uint32_t kind, const char *name, const bs_thing **out_thing,
                      bs_error *err);
-/* As bs_registry_ops, of such a backend: the ops of the inner one, wrapped. Takes the lock. */
+/* Does what bs_registry_ops does for such a backend: the ops of the inner one, wrapped. Takes the lock. */
 uint32_t bs_wrap_ops(bs_context *context, const char *op, const char *backend, const bs_thing **out_things,
                      uint32_t max);
 /* BS_CONFIG (BS-PLG-WRAP) when the vtable is that of a wrapper alone. */

@@ -52,7 +52,8 @@ uint32_t bs_context_rank(const bs_context *context) {
 
 int32_t bs_world_attach(bs_world *world, uint32_t *out_sharers, bs_error *err) {
   bs_attachment here;
-  if (world->comm->launch != BS_LAUNCH_ATTACHED || world->size == 1) return BS_OK; /* one rank is at home */
+  if (world->comm->launch != BS_LAUNCH_ATTACHED || world->size == 1)
+    return BS_OK; /* one rank needs no other process */
   const int32_t rc = bs_context_attach(world->context, world->comm->name, &here, err);
   if (rc != BS_OK) return rc;
   if (here.world_size != world->size) {

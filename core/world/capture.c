@@ -115,7 +115,8 @@ static void remember(pass_graph *own, const bs_work *w) {
 
 /* ---- running it ---------------------------------------------------------------------------------- */
 
-/* What was spoilt on the way says so at its end; what the method says of it is less. */
+/* Records the pass as a graph. A failed capture reports the cause when it ends; the method's own error says
+ * less and is replaced. */
 static int32_t keep(bs_layer_capture_state *g, pass_graph *own, const bs_work *w, bs_error *err) {
   bs_rank *rank = g->rank;
   const bs_backend *b = rank->world->backend;
@@ -134,8 +135,8 @@ static int32_t keep(bs_layer_capture_state *g, pass_graph *own, const bs_work *w
   return rc;
 }
 
-/* The first look at what cannot be kept is the last. The pass itself is run as any then: nothing of it has
- * run. */
+/* Tries to keep the pass as a graph. After a failure it is never tried again, and the pass is run as usual:
+ * nothing of it has run so far. */
 static int32_t try_to_keep(bs_layer_capture_state *g, const bs_work *w, bs_error *err) {
   pass_graph *own = &g->passes[w->pass];
   bs_rank *rank = g->rank;
@@ -159,8 +160,8 @@ static int32_t try_to_keep(bs_layer_capture_state *g, const bs_work *w, bs_error
   return rank->world->backend->capture_run(rank->device, own->graph, err);
 }
 
-/* What a method remembers of a forward beside its tensors is their shape: after a forward of other shapes
- * graphs would go behind its back. */
+/* A method remembers the shapes of its last forward. A graph would not update them, so all graphs are dropped
+ * after a forward of other shapes. */
 static void see_shape(bs_layer_capture_state *g, const bs_tensor *x, const bs_tensor *y) {
   if (g->forwards && same_shape(&g->x, x) && same_shape(&g->y, y)) return;
   for (uint32_t p = 0; p < BS_PASS_COUNT_; p++) drop(g, &g->passes[p], "a forward had another shape");
@@ -186,7 +187,8 @@ int32_t bs_capture_run(bs_layer_capture_state *g, const bs_work *w, bs_error *er
     remember(own, w);
     return bs_work_run(w, err);
   }
-  /* What another layer has started may be queued by the thread for it: not into the graph. */
+  /* A collective that another layer has started may be queued by its thread now. It must not get into the
+   * graph. */
   if (own->state == GRAPH_SEEN && rank->unwaited > 0) return bs_work_run(w, err);
   if (own->state == GRAPH_SEEN) return try_to_keep(g, w, err);
   const int32_t rc = rank->world->backend->capture_run(rank->device, own->graph, err);

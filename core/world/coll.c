@@ -51,8 +51,8 @@ uint64_t bs_coll_text_hash(const char *text) {
   return h;
 }
 
-/* What all ranks must have in common. send and recv name the pair; all_to_all's counts differ by rank and
- * are compared pair by pair by the communicator. */
+/* A hash of everything that must be equal on all ranks. send and recv name the pair; all_to_all's counts
+ * differ by rank and are compared pair by pair by the communicator. */
 static uint64_t fingerprint_of(const bs_coll_plan *p, uint32_t me) {
   const bs_coll_call *c = &p->call;
   uint32_t kind = c->kind == BS_COLL_RECV ? BS_COLL_SEND : c->kind;
@@ -341,7 +341,7 @@ void bs_hook_place(const bs_coll_call *call, uint32_t *out_rank, uint32_t *out_r
   *out_ranks = p->n;
 }
 
-/* As often as the hook says. A second all_reduce reduces the result of the first. */
+/* Executes the call as often as the hook returns. A second all_reduce reduces the result of the first. */
 static int32_t execute_hooked(bs_coll_plan *p, uint32_t *calls, bs_error *err) {
   const bs_collective_hook *hook = &p->rank->world->hook;
   bs_coll_call *c = &p->call;

@@ -4,12 +4,12 @@
  * exchange. The plan's call goes to bs_rounds_run in the place of the communicator. A run copies, exchanges
  * and reduces round after round as the schedule says (coll_rounds.c); it allocates nothing.
  *
- * Elements on their way have one dtype: reduce_dtype where there is a reduction, so that partial sums are
+ * Elements in transfer have one dtype: reduce_dtype where there is a reduction, so that partial sums are
  * rounded as the communicators round them, else dtype_in. Input and output of another dtype are converted
- * into dense memory of the host's, and so are rows of an all_reduce or broadcast that do not lie one behind
- * the other: their vector is all rows. Of the others an element is a column of all rows.
+ * into dense memory of the host. The vector of an all_reduce or broadcast is all rows; where these do not lie
+ * one after the other, they are copied there, too. In the other kinds an element is a column of all rows.
  *
- * Where the backend holds no values (BS_BACKEND_PHANTOM) the transfers are those of the device's memory, in
+ * On a backend that holds no values (BS_BACKEND_PHANTOM) the transfers are those of the device's memory, in
  * dtype_in, and nothing is copied or reduced here.
  */
 #include <stdio.h>
@@ -20,7 +20,7 @@
 #include "core/base/size.h"
 #include "core/world/coll_rounds.h"
 
-/* Where the elements of a buffer lie in this run. */
+/* The place of a buffer's elements in this run. */
 typedef struct place {
   char *data;
   uint64_t stride; /* elements from row to row */
@@ -154,7 +154,7 @@ static void fill_call(const round_run *run, const bs_coll_step *step, bs_coll_ca
   c->stream = run->call->stream;
 }
 
-/* All that a round sends and receives. What is to be reduced lands one behind the other. */
+/* Sends and receives everything of a round. Elements to be reduced are received one after the other. */
 static int32_t exchange(const round_run *run, const bs_coll_step *steps, uint32_t n, bs_error *err) {
   const bs_coll_rounds *r = run->r;
   const uint64_t row = r->size * run->rows;

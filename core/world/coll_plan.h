@@ -29,19 +29,19 @@ struct bs_coll_plan {
   uint32_t me, n;                       /* place and size of the group */
   bs_coll_counts *counts, *recv_counts; /* shared; of kinds with blocks, and of all_to_all */
   char *site;
-  /* Where the backend's memory is its own, coll_stage.c: dense data of the call in host memory, and where the
-   * result goes. */
+  /* For a backend without host memory (coll_stage.c): dense data of the call in host memory, and the
+   * destination of the result. */
   uint32_t staged;
   char *stage_in, *stage_out;
   void *device_out;
   int64_t device_stride;
-  /* Of a started one, coll_start.c. */
+  /* State of a started collective (coll_start.c). */
   uint32_t started; /* until its wait; the rank's thread only */
   uint32_t ticket;  /* its place in the line */
   uint32_t calls;   /* that succeeded: counted by wait, on the rank's thread */
   int32_t status;
   bs_error *failure; /* made by the first start */
-  /* Of one on the rank's stream for them, coll_side.c. */
+  /* State of one that runs on the rank's stream for started collectives (coll_side.c). */
   uint32_t aside;
   bs_stream *started_from;
   bs_event *ready, *done;
@@ -52,21 +52,22 @@ int32_t bs_coll_bind(bs_coll_plan *plan, const bs_tensor *in, const bs_tensor *o
                      bs_error *err);
 /* Call the communicator, as often as the hook says; any thread, one at a time. Counts nothing. */
 int32_t bs_coll_execute(bs_coll_plan *plan, uint32_t *out_calls, bs_error *err);
-/* Room for a call's data in host memory, where the backend's is none. */
+/* Makes room for a call's data in host memory, for a backend whose memory is not host memory. */
 int32_t bs_coll_stage_prepare(bs_coll_plan *plan, bs_error *err);
 void bs_coll_stage_free(bs_coll_plan *plan);
-/* Behind bind and before execute; behind execute. They wait for the stream; the rank's own thread. */
+/* Copy a call's data: down after bind and before execute, up after execute. Both wait for the stream and are
+ * called by the rank's own thread. */
 int32_t bs_coll_stage_down(bs_coll_plan *plan, bs_error *err);
 int32_t bs_coll_stage_up(bs_coll_plan *plan, bs_error *err);
-/* coll_side.c. Behind bind, of a start on the rank's thread: the call's stream becomes the rank's for started
- * ones, behind what it was started from. Behind execute: what `leave` lets that one wait for. Leave: of the
- * wait. */
+/* coll_side.c. enter, after the bind of a start, on the rank's thread: the call moves to the rank's stream
+ * for started collectives, which waits for the stream it was started from. done, after execute: records the
+ * event of the result. leave, in the wait: the first stream waits for that event. */
 int32_t bs_coll_side_enter(bs_coll_plan *plan, bs_error *err);
 int32_t bs_coll_side_done(bs_coll_plan *plan, bs_error *err);
 int32_t bs_coll_side_leave(bs_coll_plan *plan, bs_error *err);
 void bs_coll_side_release(bs_coll_plan *plan); /* its events */
-/* coll_algorithm.c: does the world's algorithm serve a collective of n ranks; and then, behind all else of
- * prepare, the plan is run by it. */
+/* coll_algorithm.c. serve: 1 when the world's algorithm serves a collective of n ranks. prepare, last of all:
+ * makes the plan run by that algorithm. */
 int bs_rounds_serve(const bs_world *world, uint32_t kind, uint32_t n);
 int32_t bs_rounds_prepare(bs_coll_plan *plan, bs_error *err);
 void bs_rounds_free(bs_coll_rounds *rounds);

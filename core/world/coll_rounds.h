@@ -21,9 +21,9 @@ struct bs_coll_rounds {
   void *comm; /* what exchange is called on */
   const bs_algorithm *algorithm;
   void *state;
-  uint32_t dtype;   /* of the elements on their way: reduce_dtype where there is a reduction, else dtype_in */
+  uint32_t dtype;   /* of the elements in transfer: reduce_dtype where there is a reduction, else dtype_in */
   uint32_t size;    /* of one of them */
-  uint32_t flat;    /* 1: the vector is all rows, one behind the other; 0: an element is a column of rows */
+  uint32_t flat;    /* 1: the vector is all rows, one after the other; 0: an element is a column of rows */
   uint32_t phantom; /* 1: buffers are device memory that holds no values */
   uint64_t columns; /* of a row of the vector */
   bs_coll_shape shape;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * coll_side.c - the stream of started collectives. Where a communicator serves the device's memory and the
- * backend lets one stream wait for another, a rank that starts a collective has a stream for those: it waits
- * for what the collective reads, the device goes on with the stream that it was started from, and that one
- * waits for the result where the collective is waited for. The host waits for neither. Elsewhere they are
- * queued where they are started from, and the device runs them behind what it was given before.
+ * coll_side.c - the stream of started collectives. They need a communicator that serves the device's memory,
+ * and a backend that lets one stream wait for another. A rank then has a separate stream for them. That
+ * stream waits for the collective's input, while the first stream goes on. The first stream waits for the
+ * result in the collective's wait. The host waits for neither. Otherwise a started collective is queued on
+ * the stream it was started from, and the device runs it after the earlier work of that stream.
  *
  * Streams and events are made by the first start of a rank, and of a plan.
  */
@@ -34,7 +34,7 @@ static int32_t make(bs_coll_plan *p, bs_error *err) {
   return rc;
 }
 
-/* The stream goes on behind what the event was recorded behind. */
+/* Makes `stream` wait for the work before the event. */
 static int32_t follow(const bs_coll_plan *p, bs_stream *stream, bs_event *event, bs_error *err) {
   const bs_rank *rank = p->rank;
   const int32_t rc = rank->world->backend->stream_wait(rank->device, stream, event, err);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
  * coll_stage.c - collectives of tensors that do not lie in host memory. A communicator that has bound the
- * device is given them as they are. Over others, and where a hook looks at the data, the rank's part is
- * copied to the host before the call and what comes out back behind it, in the order of the call's stream.
- * Room for both is made when the collective is prepared. All copies are the rank's own thread's: a started
- * collective's thread sees host memory alone.
+ * device gets them as they are. For others, and where a hook looks at the data, the rank's part is copied to
+ * the host before the call and the result is copied back after it, in the order of the call's stream. Room
+ * for both is made when the collective is prepared. The rank's own thread makes all copies; the thread of a
+ * started collective sees host memory only.
  */
 #include <stdio.h>
 #include <stdlib.h>

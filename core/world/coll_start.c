@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * coll_start.c - collectives that run beside ops. A rank that starts one has a line: a ring of plans and one
- * thread that calls the communicator for them, one after another, in the order of starts. The rank's own
- * thread hands a plan over by moving `put`, the line's moves `taken` when it is done with it; nothing else
- * is shared, so that neither locks. Both wait spinning for a while where the line's thread has a core of its
- * own, and asleep on the word then. The communicator has one caller at a time: whoever calls it from the
- * rank's thread settles the line first. Results and counters are the rank's thread's: wait takes them.
+ * coll_start.c - collectives that run at the same time as ops. A rank that starts one has a line: a ring of
+ * plans and one thread that calls the communicator for them, one after another, in the order of starts. The
+ * rank's own thread hands a plan over by moving `put`; the line's thread moves `taken` when it has finished
+ * it. Nothing else is shared, so that neither locks. Both spin for a while where the line's thread has a
+ * separate core, and then sleep on the word. The communicator has one caller at a time: a call from the
+ * rank's thread first waits until the line is empty. `wait` takes results and counters on the rank's thread.
  *
  * The thread is made by the first start (a later one allocates nothing). A world of coroutines or of one rank
  * has none, and start calls the communicator itself: the data of a host are then there when it returns, and a
@@ -27,7 +27,7 @@
 struct bs_coll_line {
   bs_rank *rank;
   int64_t spin_ns;
-  int32_t failed; /* the line's thread only: what follows fails too */
+  int32_t failed; /* the line's thread only: later plans fail, too */
   bs_error failure;
   bs_coll_plan *places[PLACES];
   pthread_t thread;
@@ -38,7 +38,7 @@ struct bs_coll_line {
   _Atomic uint32_t rank_sleeps;
 };
 
-/* Until *word is not `seen`: spinning, then asleep. */
+/* Waits until *word is not `seen`: spins first, then sleeps. */
 static void await_change(_Atomic uint32_t *word, uint32_t seen, _Atomic uint32_t *sleeps, int64_t spin_ns) {
   if (bs_wait_spin(word, seen, spin_ns)) return;
   atomic_store(sleeps, 1u);

@@ -12,12 +12,13 @@ static int32_t ask(bs_rank *rank, bs_device_state *out, bs_error *err) {
   memset(out, 0, sizeof *out);
   out->struct_size = (uint32_t)sizeof *out;
   if (backend->device_state == NULL)
-    return bs_error_set(err, BS_UNSUPPORTED, "BS-DEVICE-STATE", "backend %s does not tell how it fares",
-                        backend->name);
+    return bs_error_set(err, BS_UNSUPPORTED, "BS-DEVICE-STATE",
+                        "backend %s does not report its device's state", backend->name);
   return backend->device_state(rank->device, out, err);
 }
 
-/* The block of a flush is none of the run's: before there was one, or without it. */
+/* Leaves the block of a flush out of the memory peak: the peak before the flush, or the peak without its
+ * block, whichever is larger. */
 int32_t bs_rank_device_state(bs_rank *rank, bs_device_state *out_state, bs_error *err) {
   const int32_t rc = ask(rank, out_state, err);
   if (rc != BS_OK || rank->flush == NULL || out_state->memory_peak_bytes == 0) return rc;

@@ -15,7 +15,7 @@ struct bs_facade {
   bs_group *group;
 };
 
-/* What the method holds as its rank. */
+/* The facade that the method holds as its rank. */
 static const bs_facade *facade_of(const bs_rank *rank) {
   return (const bs_facade *)(const void *)rank;
 }

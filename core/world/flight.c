@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * flight.c - see flight.h. The file is mapped over one region of the process, which stays: anonymous memory
- * takes the file's place when it is closed, so that a rank that was left behind never writes into nothing.
+ * flight.c - see flight.h. The file is mapped over one region of the process, which stays mapped: anonymous
+ * memory replaces the file when it is closed. So a rank inside a call that never returned can still write.
  */
 #include "core/world/flight.h"
 

@@ -37,9 +37,9 @@ typedef struct bs_flight_file {
  * mapping. Nothing of this folder is recorded then. */
 BS_API int32_t bs_flight_open(int folder_fd, bs_error *err);
 /* Maps the recorder that another process of this machine has made at `path`: a rank of a world of processes
- * writes its slots beside the others'. BS_BUSY, BS_IO, as above; BS_CORRUPT: it is none. */
+ * writes its slots into the same file. BS_BUSY, BS_IO, as above; BS_CORRUPT: the file is not a recorder. */
 BS_API int32_t bs_flight_join(const char *path, bs_error *err);
-/* What is recorded from now on goes nowhere. The file stays. */
+/* Stops recording: later records are dropped. The file stays. */
 BS_API void bs_flight_close(void);
 
 /* NULL: nothing is recorded. The memory is never unmapped: a rank that hangs may still write. */

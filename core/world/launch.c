@@ -2,8 +2,8 @@
  *
  * launch.c - how ranks come to run: P threads of this process, pinned to their cores when asked, one such
  * thread where the ranks are processes, or a communicator that drives them (coroutines). The first failing
- * rank's error ends the world and wakes the others. A rank that hangs inside a plugin cannot be woken: it is
- * left behind (bs_world_run).
+ * rank's error ends the world and wakes the others. A rank that hangs inside a plugin cannot be woken:
+ * bs_world_run stops waiting for it.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -98,7 +98,8 @@ static int await_ranks(bs_world *world) {
   return all;
 }
 
-/* What a stuck rank may still touch stays, and can be found: it is kept, not lost. */
+/* Stops waiting for ranks that are stuck. Memory that they may still touch is kept, on a list, so that it is
+ * not reported as a leak. */
 static void leave_behind(bs_world *world, rank_thread *threads, uint32_t n) {
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
   static bs_world *kept;
@@ -175,10 +176,10 @@ int32_t bs_launch_run(bs_world *world, bs_error *err) {
     if (err != NULL) world->first = *err;
     return rc;
   }
-  pthread_mutex_lock(&world->lock); /* a rank that was left behind may report yet */
+  pthread_mutex_lock(&world->lock); /* a rank that is still in a call may report late */
   bs_error first = world->first;
   pthread_mutex_unlock(&world->lock);
-  /* Of another process's failure only the echo is known here: it tells the code (comm.h). */
+  /* Only the abort of another process's failure is known here; native_code holds its code (comm.h). */
   if (world->own != BS_WORLD_ALL_RANKS && first.code == BS_ABORTED && first.native_code > 0)
     first.code = (int32_t)first.native_code;
   if (err != NULL) *err = first;

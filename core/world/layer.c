@@ -271,13 +271,13 @@ void bs_layer_free(bs_layer *layer) {
   free(layer);
 }
 
-/* What the callers index by and print: a plugin's numbers are believed only here. */
+/* Checks the numbers of a plugin's proposal that callers use as an index, and ends its text. */
 static int32_t check_proposal(const bs_method *m, bs_proposal *p, bs_error *err) {
   p->struct_size = (uint32_t)sizeof *p;
   p->text[sizeof p->text - 1] = '\0';
   if (p->n_collectives <= BS_MAX_PROPOSED && p->n_backward <= BS_MAX_PROPOSED) return BS_OK;
   bs_error_set(err, BS_PLUGIN, "BS-LAYER-PROPOSAL",
-               "method %s proposes %u collectives forward and %u backward, at most %d each can be told",
+               "method %s proposes %u collectives forward and %u backward, at most %d each can be reported",
                m->name, p->n_collectives, p->n_backward, BS_MAX_PROPOSED);
   bs_error_where(err, "propose of method %s", m->name);
   return BS_PLUGIN;

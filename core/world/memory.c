@@ -92,7 +92,7 @@ void bs_memory_exec_free(void *ctx, void *ptr) {
 
 /* ---- scratch ------------------------------------------------------------------------------- */
 
-/* What earlier plans reserved stays, even where there is no memory for more. */
+/* Grows the scratch. Where there is no memory for more, the bytes that earlier plans reserved stay. */
 int32_t bs_memory_reserve(void *ctx, uint64_t bytes) {
   bs_rank *rank = ctx;
   void *more = NULL;
@@ -108,7 +108,8 @@ int32_t bs_memory_reserve(void *ctx, uint64_t bytes) {
 
 void *bs_memory_scratch(void *ctx) {
   const bs_rank *rank = ctx;
-  /* Two ops of a rank at once would share it: they need two threads. Coroutines may move between threads. */
+  /* Two ops of a rank at the same time would share the scratch; that takes two threads, so one is asserted.
+   * Coroutines may move between threads. */
   assert(rank->world->comm->launch == BS_LAUNCH_DRIVEN || pthread_equal(rank->thread, pthread_self()));
   return rank->lent != NULL ? rank->lent : rank->scratch;
 }
@@ -155,7 +156,7 @@ void bs_memory_host_free(bs_rank *rank, void *ptr) {
 
 /* ---- tensors -------------------------------------------------------------------------------- */
 
-/* Bytes from the first to behind the last element; strides of zero mean dense. */
+/* Bytes from the first to the end of the last element; strides of zero mean dense. */
 static int32_t tensor_extent(const bs_tensor_desc *desc, bs_tensor *out, bs_error *err) {
   int dense = 1;
   if (desc->rank > BS_MAX_DIMS)
@@ -268,8 +269,7 @@ static int32_t read_panels(bs_rank *rank, const bs_source *source, int64_t row, 
   for (int64_t at = 0; rc == BS_OK && at < out->dims[0]; at += panel) {
     int64_t n = out->dims[0] - at < panel ? out->dims[0] - at : panel;
     rc = source->read(source->ctx, row + at, n, cols, out->dtype, host, out->dims[1], err);
-    const int64_t each =
-        out->strides[0] == out->dims[1] ? n : 1; /* rows that lie behind each other: one copy */
+    const int64_t each = out->strides[0] == out->dims[1] ? n : 1; /* contiguous rows: one copy */
     for (int64_t i = 0; rc == BS_OK && i < n; i += each)
       rc = backend->mem_copy(rank->device, (char *)out->data + (uint64_t)((at + i) * out->strides[0]) * size,
                              host + (uint64_t)i * row_bytes, (uint64_t)each * row_bytes,

@@ -81,7 +81,8 @@ static int32_t bind_device(bs_rank *rank, bs_error *err) {
   return rc;
 }
 
-/* A rank of a DRIVEN world has no thread of its own: whose device it is, is said here (rank_of_thread). */
+/* Opens the rank's device. A rank of a DRIVEN world has no thread, so the log's rank is set around the call
+ * (rank_of_thread). */
 static int32_t open_device(bs_rank *rank, bs_error *err) {
   const bs_world *world = rank->world;
   const int32_t before = bs_log_rank();

@@ -2,14 +2,14 @@
  *
  * region.c - named timer regions of a rank. Methods and the lab begin and end them; statistics are read
  * after a run. On a backend with streams an event pair of the device times a region, in two modes: sync (the
- * stream is drained before and behind) and events (it is not); without, the clock does. Mode none: the clock
- * alone, whatever it misses. By events the host's own time until all is queued is kept beside.
+ * stream is drained before and after) and events (it is not). Without streams the host's clock times it. Mode
+ * none: the host's clock only, even where it misses device work. With events the host's time until all work
+ * is queued is kept, too.
  * Count, sum, smallest and largest are exact however long a run is. Percentiles come from a reservoir of
  * samples that is taken when the region is made: all of them up to there, then each with the same chance, by
  * a hash of its number, so that equal times give equal figures. The reservoir has 4096 samples, in a driven
- * world
- * 16. A rank's own regions are made with it, in a driven world of thousands of ranks when they are first
- * begun; nothing else is allocated while timing.
+ * world 16. The regions of a rank are made with the rank, or, in a driven world of thousands of ranks, when
+ * they are first begun. Nothing else is allocated while timing.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -169,7 +169,7 @@ static int32_t events_ready(bs_rank *rank, bs_region_data *r, bs_error *err) {
   return BS_OK;
 }
 
-/* What the device said ends the rank, once: what follows has the same cause. */
+/* Keeps the first error of the device, which ends the rank: later errors have the same cause. */
 static void broken(bs_rank *rank, const bs_region_data *r, const char *what, int32_t code, bs_error *err) {
   if (rank->sticky.code != BS_OK) return;
   if (err->code != code) bs_error_set(err, code, "BS-REGION", "%s", bs_status_name(code));
@@ -207,7 +207,7 @@ void bs_region_begin(bs_rank *rank, uint32_t region) {
   r->started_ns = bs_rank_clock_ns(rank);
 }
 
-/* What lies between the events is queued: the host's part is over, but for waiting. */
+/* Ends a region by an event. All work between the events is queued: the host only has to wait. */
 static int32_t end_by_events(bs_rank *rank, bs_region_data *r, bs_error *err) {
   int32_t rc = rank->world->backend->event_record(rank->device, r->events[2 * r->pending + 1], NULL, err);
   if (rc != BS_OK) return rc;
@@ -278,7 +278,7 @@ uint32_t bs_rank_region_count(const bs_rank *rank) {
   return rank->nregions;
 }
 
-/* What the host's clock says beside the device's. */
+/* Adds the host's times to the device's statistics. */
 static int32_t beside(const bs_region_data *r, bs_region_stats *out, bs_error *err) {
   const uint64_t kept = r->enqueued < r->room ? r->enqueued : r->room;
   out->device_clock = 1;

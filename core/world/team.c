@@ -48,9 +48,9 @@ int bs_pin_to_core(uint16_t core) {
   return pthread_setaffinity_np(pthread_self(), sizeof set, &set);
 }
 
-/* Each member has a core of its own: two on one set of cores may be woken on the same one, and the
- * scheduler takes a tick (4 ms) to part them. A core that cannot be had is the rank's warning, not the
- * member's. */
+/* Each member has a separate core. Two members on one set of cores may be woken on the same core, and the
+ * scheduler takes a tick (4 ms) to separate them. The rank, not the member, warns of a core that is not
+ * available. */
 static void *member_main(void *arg) {
   team_member *me = arg;
   bs_team *team = me->team;

@@ -68,7 +68,8 @@ static int32_t resolve(bs_world *world, const bs_world_options *o, bs_error *err
 }
 
 static int32_t open_comm(bs_world *world, bs_error *err) {
-  if (world->comm->launch != BS_LAUNCH_DRIVEN && world->size == 1) return BS_OK; /* nobody to talk to */
+  if (world->comm->launch != BS_LAUNCH_DRIVEN && world->size == 1)
+    return BS_OK; /* no other rank to talk to */
   bs_world_request request;
   memset(&request, 0, sizeof request);
   request.struct_size = (uint32_t)sizeof request;

@@ -128,7 +128,7 @@ struct bs_world {
   pthread_mutex_t lock; /* first error, algorithms, threads that run */
   pthread_cond_t ended; /* a rank's thread has ended, or the world has failed */
   uint32_t running;     /* ranks' threads that have not ended */
-  uint32_t stuck;       /* a rank was left behind: nothing of this world is freed */
+  uint32_t stuck;       /* a rank is inside a call that did not return: nothing of this world is freed */
   bs_world *next_stuck; /* launch.c's list */
   void *threads;        /* of the ranks while they run; a stuck one still has its own */
   uint32_t failed;
@@ -165,8 +165,8 @@ static inline const uint16_t *bs_world_cores(const bs_world *world, uint32_t ran
   return world->cores + (world->bound ? 0 : (size_t)bs_world_place(world, rank) * world->width);
 }
 
-/* Where a rank's thread for started collectives runs: a core behind those of the teams, where there is one,
- * else on the rank's own. *out_count cores. */
+/* The cores of a rank's thread for started collectives: one core after those of the teams, if there is one,
+ * else the rank's own. *out_count cores. */
 static inline const uint16_t *bs_world_line_cores(const bs_world *world, uint32_t rank, uint32_t *out_count) {
   const uint64_t place = world->bound ? 0 : bs_world_place(world, rank);
   const uint64_t spare = (uint64_t)world->sharers * world->width + place;
@@ -193,7 +193,7 @@ typedef struct bs_work {
   const bs_method *method;
   void *object;
   const bs_tensor *tensors[BS_WORK_TENSORS];
-  const bs_step *step; /* NULL: it is none */
+  const bs_step *step; /* NULL: the pass is not a step */
   bs_stream *stream;
 } bs_work;
 int32_t bs_work_run(const bs_work *work, bs_error *err); /* by the method */
@@ -219,7 +219,7 @@ void bs_rank_close(bs_rank *rank);
 void bs_rank_misuse(bs_rank *rank, int32_t code, const char *id, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* Around what the host waits in: what it takes is none of the host's work. */
+/* Called around each wait of the host, so that its time does not count as the host's work. */
 uint64_t bs_rank_wait_begins(bs_rank *rank);
 void bs_rank_wait_ends(bs_rank *rank, uint64_t began_ns);
 
@@ -264,7 +264,7 @@ BS_API void bs_region_summarise(double *samples, uint64_t count, bs_region_stats
 
 /* coll.c, coll_local.c, group.c */
 int32_t bs_coll_prepare(bs_rank *rank, const bs_collective *desc, bs_coll_plan **out_plan, bs_error *err);
-/* By the communicator, whatever algorithm the world has. */
+/* Prepares for the communicator itself, whatever algorithm the world has. */
 int32_t bs_coll_prepare_plain(bs_rank *rank, const bs_collective *desc, bs_coll_plan **out_plan,
                               bs_error *err);
 int32_t bs_coll_run(bs_coll_plan *plan, const bs_tensor *in, bs_tensor *out, bs_stream *stream,
@@ -273,13 +273,13 @@ void bs_coll_release(bs_coll_plan *plan);
 uint64_t bs_coll_text_hash(const char *text);
 int32_t bs_coll_local(void *unused, const bs_coll_call *call, bs_error *err);
 
-/* coll_start.c: collectives beside ops. The rank's own thread calls all of these. */
+/* coll_start.c: collectives that run at the same time as ops. The rank's own thread calls all of these. */
 int32_t bs_coll_start(bs_coll_plan *plan, const bs_tensor *in, bs_tensor *out, bs_stream *stream,
                       bs_error *err);
 int32_t bs_coll_wait(bs_coll_plan *plan, bs_error *err);
-/* Until the line is empty: what follows has the communicator to itself. */
+/* Waits until the line is empty. The caller then has the communicator to itself. */
 void bs_coll_settle(bs_rank *rank);
-/* A plan is released that nobody waited for. */
+/* Reports the misuse that a started plan is released before its wait, and waits for it. */
 void bs_coll_abandon(bs_coll_plan *plan);
 int32_t bs_coll_refuse_kept(const bs_coll_plan *plan, bs_error *err); /* while a graph is kept */
 int32_t bs_coll_refuse_started(const bs_coll_plan *plan, bs_error *err);

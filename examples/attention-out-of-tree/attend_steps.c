@@ -6,7 +6,7 @@
  *
  *   naive  one query at a time: all its scores, their powers, then the sum over V, number by number
  *   rows   the same loops, but the innermost one runs along memory, and e^x is a polynomial
- *   tiles  `rows` queries take `keys` keys at once; sums are scaled when a larger score comes (online
+ *   tiles  `rows` queries take `keys` keys at a time; sums are scaled when a larger score comes (online
  * softmax)
  */
 #include <blockshock/plugin.h>

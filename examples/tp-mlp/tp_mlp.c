@@ -31,7 +31,7 @@ static float number(int i, int seed, float scale) {
   return ((float)(h >> 8 & 0xffffu) / 32768.0f - 1.0f) * scale;
 }
 
-/* What a rank holds. */
+/* The state of a rank. */
 typedef struct state {
   bs_tp_place place;
   int tokens, first; /* this rank's share of the batch */

@@ -47,7 +47,7 @@ static int is_computed(const char *name) {
   return 0;
 }
 
-/* What the folder holds and the model passes over: tensors that nothing reads, quantization_config. */
+/* Sets the model's warning: the tensors of the folder that are not read, and a quantization_config. */
 static void warn(hf_build *b) {
   enum { SHOWN = 4 };
   const hf_weights *w = b->weights;

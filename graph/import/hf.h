@@ -63,7 +63,8 @@ const char *hf_text(hf_build *b, const char *key, const char *otherwise);
 int hf_has_key(const hf_build *b, const char *key); /* and it is not null */
 /* 1: the list has the text, 0: it has not, -1: there is no such list. */
 int hf_list_has(const hf_build *b, const char *key, const char *text);
-/* What the library cannot do: BS-HF-CONFIG with the key, its value and what is known. */
+/* Refuses a value that the library does not support: BS-HF-CONFIG with the key, its value and the known ones.
+ */
 void hf_refuse(hf_build *b, const char *key, const char *known);
 
 /* ---- pieces of a model ---------------------------------------------------------------------- */

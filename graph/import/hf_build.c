@@ -171,7 +171,7 @@ uint32_t hf_unheads(hf_build *b, const char *name, uint32_t x, int64_t heads, in
   return hf_reshape(b, name, swap_heads(b, name, x), 2, dims);
 }
 
-/* The cache of keys or values with `now` written behind what it held. */
+/* The cache of keys or values, with `now` written after its earlier tokens. */
 static uint32_t remember(hf_build *b, const char *name, uint32_t now, int64_t groups, int64_t width) {
   const int64_t dims[4] = {1, groups, b->cache, width};
   uint32_t state = GMODEL_NONE, length = GMODEL_NONE;

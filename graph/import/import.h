@@ -9,7 +9,7 @@
 /* An ONNX file. Functions of the model are put in the place of their calls. A custom operator without a
  * function stays a node with its domain: the lowering names it. */
 int32_t import_onnx(const char *path, gmodel **out_model, bs_error *err);
-/* The same from bytes in memory, which must outlive the model. External data is refused. */
+/* Imports a model from bytes in memory, which must outlive it. External data is refused. */
 int32_t import_onnx_bytes(const void *bytes, uint64_t size, gmodel **out_model, bs_error *err);
 /* A folder with config.json and safetensors. */
 int32_t import_folder(const char *path, const bs_graph_options *options, gmodel **out_model, bs_error *err);

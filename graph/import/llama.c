@@ -20,7 +20,8 @@ typedef struct llama {
 
 /* ---- rotary positions ------------------------------------------------------------------------- */
 
-/* Where config.json keeps the rotation: in one object since transformers 5, in two places before. */
+/* The path of a rotation's key in config.json: in rope_parameters (transformers 5), in rope_scaling, or at
+ * the top. */
 static const char *rope_key(hf_build *b, const char *key) {
   static const char *const objects[2] = {"rope_parameters.", "rope_scaling."};
   for (int i = 0; i < 2; i++) {
@@ -180,8 +181,8 @@ static void read_config(hf_build *b, llama *l) {
   if (l->head % 2 != 0) hf_refuse(b, "head_dim", "an even width is rotated");
 }
 
-/* A window that the cache cannot leave is none, and so is one that no layer has: layer_types says which have
- * one; else, of Qwen, those from max_window_layers on. */
+/* Refuses a sliding window that is shorter than the cache. A window that no layer uses does not count.
+ * layer_types lists the layers that use it; without it those of Qwen from max_window_layers on do. */
 static void check_window(hf_build *b, int64_t layers) {
   const int mistral = strcmp(hf_text(b, "model_type", NULL), "mistral") == 0;
   const int listed = hf_list_has(b, "layer_types", "sliding_attention");

@@ -206,7 +206,7 @@ static int32_t add_outputs(onnx_import *im, const bs_onnx_graph *g, const onnx_s
 
 /* ---- bodies ----------------------------------------------------------------------------------- */
 
-/* What the file says about computed values. */
+/* Adds the dtypes and shapes that the file gives for computed values, as hints. */
 static void add_hints(onnx_import *im, const bs_onnx_value *values, uint32_t n, const onnx_scope *scope) {
   for (uint32_t i = 0; i < n; i++) {
     const bs_onnx_value *v = &values[i];

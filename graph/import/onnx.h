@@ -37,7 +37,7 @@ typedef struct onnx_scope {
 int32_t onnx_text_of(onnx_import *im, const char *prefix, bs_span span, const char **out_text, bs_error *err);
 int32_t onnx_scratch(onnx_import *im, uint64_t count, uint64_t bytes, void *out, bs_error *err);
 int32_t onnx_define(onnx_scope *scope, const bs_span *name, uint32_t value, bs_error *err);
-/* The value of a name in a scope or around it. 0: there is none. */
+/* The value of a name in a scope or in one around it. 0: the name is unknown. */
 int onnx_resolve(const onnx_scope *scope, bs_span name, uint32_t *out_value);
 
 /* A tensor of the file as a constant's dtype and shape. */
@@ -49,7 +49,7 @@ int32_t onnx_nodes(onnx_import *im, const bs_onnx_node *nodes, uint32_t n, onnx_
 /* Attributes of a node as those of a model; a graph among them becomes a block. */
 int32_t onnx_attrs(onnx_import *im, const bs_onnx_node *node, const onnx_scope *scope,
                    const bs_attr *const **out_attrs, uint32_t *out_n, bs_error *err);
-/* What onnx_import.functions has a function by. */
+/* Makes the key of a function in onnx_import.functions. */
 int32_t onnx_function_key(onnx_import *im, bs_span domain, bs_span name, bs_span overload, bs_span *out,
                           bs_error *err);
 /* How many nodes a model may have when functions have replaced their calls: functions that call each other

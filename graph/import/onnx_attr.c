@@ -13,7 +13,8 @@ static const bs_onnx_attr *find(const bs_onnx_attr *attrs, uint32_t n, bs_span n
   return NULL;
 }
 
-/* What an attribute stands for, and the scope that its graphs belong to; NULL: it is absent. */
+/* Follows the references of an attribute to the one with the value, and gets the scope that its graphs belong
+ * to. NULL: it is absent. */
 static const bs_onnx_attr *referred(const bs_onnx_attr *a, const onnx_scope *scope,
                                     const onnx_scope **out_scope) {
   *out_scope = scope;

@@ -113,7 +113,7 @@ int32_t graph_add_view(graph *g, uint32_t base, uint32_t dtype, uint32_t rank, c
     v.dims[i] = dims[i];
     v.strides[i] = strides[i];
   }
-  v.offset = last >= offset ? offset : 0; /* an empty view may lie behind a root of 0 elements */
+  v.offset = last >= offset ? offset : 0; /* an empty view may lie past the end of a root of 0 elements */
   return value_add(g, &v, out_value, err);
 }
 

@@ -3,7 +3,7 @@
  * the planner and the executors read it. Values and nodes are numbers, never pointers: an array may move when
  * something is added, so a pointer to a gvalue or gnode is valid until the next mutator.
  *
- * A value is a root (INPUT, CONST, TEMP, STATE: dense row-major memory of its own) or a VIEW: dims, strides
+ * A value is a root (INPUT, CONST, TEMP, STATE: separate, dense, row-major memory) or a VIEW: dims, strides
  * and offset in elements of a root (never of another view). Movement is views: reshape, transpose, slice,
  * expand (stride 0). A TEMP is written by the node that has it as output, or in parts by nodes whose outputs
  * are views of it: two writes never overlap. A STATE is written through a view of it by one `put`. */
@@ -144,8 +144,8 @@ uint32_t graph_origin_join(graph *g, uint32_t a, uint32_t b);     /* both chains
 /* A root. data: of a CONST; it outlives the graph (the model's), or comes from graph_data. */
 int32_t graph_add_root(graph *g, uint32_t kind, uint32_t dtype, uint32_t rank, const int64_t *dims,
                        const void *data, const char *name, uint32_t *out_value, bs_error *err);
-/* A view of `base` (a root or a view: strides and offset then count from base's own root's elements, as this
- * function is told in the terms of the ROOT). BS_INTERNAL when it reaches beyond the root. */
+/* A view of `base`, a root or a view. Strides and offset count in elements of the root, also where `base` is
+ * a view. BS_INTERNAL when it reaches beyond the root. */
 int32_t graph_add_view(graph *g, uint32_t base, uint32_t dtype, uint32_t rank, const int64_t *dims,
                        const int64_t *strides, int64_t offset, uint32_t *out_value, bs_error *err);
 /* Adds a copy of `node` (prev, next do not count) before node `at`, GNONE: at the end. Its outputs have no
@@ -182,7 +182,7 @@ void graph_dense_strides(uint32_t rank, const int64_t *dims, int64_t *out_stride
  * without a copy. 0: that is not possible. */
 int graph_reshape_strides(uint32_t rank, const int64_t *dims, const int64_t *strides, uint32_t new_rank,
                           const int64_t *new_dims, int64_t *out_strides);
-/* Copies the elements of a constant (root or view) in row-major order. BS_INTERNAL: it is none. */
+/* Copies the elements of a constant (root or view) in row-major order. BS_INTERNAL: not a constant. */
 int32_t graph_read_const(const graph *g, uint32_t value, void *out, bs_error *err);
 
 /* validate.c: references, order (nothing is read before it is written), shapes by each op's rule, bounds of

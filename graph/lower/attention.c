@@ -6,7 +6,7 @@
 
 #include "graph/lower/rules.h"
 
-/* What an attention is asked for, its operands brought into [batch, heads, tokens, width]. */
+/* The parameters of an attention, its operands brought into [batch, heads, tokens, width]. */
 typedef struct request {
   uint32_t q, k, v;
   uint32_t mask;   /* bool or float; GNONE */
@@ -32,7 +32,7 @@ static uint32_t heads_last(build *b, uint32_t value) {
   return build_join_dims(b, build_swap(b, value, 1, 2), 2, 2);
 }
 
-/* A mask whose last dim is shorter than the keys: those behind it are not seen. */
+/* Extends a mask whose last dim is shorter than the keys: queries do not see the keys after its end. */
 static uint32_t lengthen_mask(build *b, uint32_t mask, int64_t keys) {
   const uint32_t rank = build_rank(b, mask);
   build_shape more = build_shape_of(b, mask);

@@ -259,7 +259,7 @@ uint32_t build_join_dims(build *b, uint32_t value, uint32_t first, uint32_t n) {
 
 uint32_t build_temp(build *b, uint32_t dtype, const build_shape *shape) {
   uint32_t value = GNONE;
-  if (build_elements(shape) == 0) return build_const(b, dtype, shape, ""); /* nobody writes it */
+  if (build_elements(shape) == 0) return build_const(b, dtype, shape, ""); /* nothing writes it */
   if (!stopped(b)) b->rc = lower_temp(b->c, dtype, shape->rank, shape->dims, &value, b->err);
   return stopped(b) ? GNONE : value;
 }

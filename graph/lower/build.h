@@ -97,12 +97,12 @@ uint32_t build_split_dim(build *b, uint32_t value, uint32_t axis, int64_t outer,
 uint32_t build_join_dims(build *b, uint32_t value, uint32_t first, uint32_t n);
 
 /* ---- kernel ops -------------------------------------------------------------------------------- */
-/* To be written in parts; of no elements it is a constant. */
+/* A value that is written in parts; one without elements is a constant. */
 uint32_t build_temp(build *b, uint32_t dtype, const build_shape *shape);
 /* One output of a program, of the inputs' common shape; or into a part of a temp. */
 uint32_t build_map(build *b, lower_map *m, uint8_t out, uint32_t dtype);
 void build_map_into(build *b, lower_map *m, uint8_t out, uint32_t into);
-/* Programs of one step; the first value's dtype says in what they are computed. */
+/* Programs of one step, computed in the dtype that the first value's dtype implies. */
 uint32_t build_unary(build *b, uint8_t step, uint32_t value, uint32_t dtype);
 uint32_t build_binary(build *b, uint8_t step, uint32_t x, uint32_t y, uint32_t dtype);
 /* y where `condition` is true, else z; the dtype of y. */
@@ -116,6 +116,6 @@ uint32_t build_normalize(build *b, uint32_t kind, double eps, uint32_t x, uint32
 uint32_t build_contract(build *b, uint32_t x, uint32_t y, uint32_t bias, double alpha);
 uint32_t build_take(build *b, uint32_t data, uint32_t index, uint32_t axis); /* rows, as Gather */
 uint32_t build_reverse(build *b, uint32_t value, uint32_t axis);
-/* The parts one behind another along an axis. */
+/* Joins the parts one after another along an axis. */
 uint32_t build_concat(build *b, const uint32_t *parts, uint32_t n, uint32_t axis);
 #endif

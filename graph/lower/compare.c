@@ -8,7 +8,7 @@ static int32_t compare(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   build b = build_begin(c, node, err);
   uint32_t x = build_in(&b, 0), y = build_in(&b, 1);
   build_check(&b, build_dtype(&b, x) == build_dtype(&b, y), "its inputs have different dtypes");
-  /* a > b is b < a, also beside NaN. */
+  /* a > b is b < a, also where one is NaN. */
   if (strncmp(node->op, "Greater", 7) == 0) {
     const uint32_t first = x;
     x = y;

@@ -87,7 +87,7 @@ static int32_t non_zero(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   return b.rc;
 }
 
-/* What the rounds of a loop give, in order, as one value with a new dim `axis`. */
+/* Joins the results of a loop's rounds, in order, into one value with a new dim `axis`. */
 static uint32_t stack(build *b, const uint32_t *rounds, uint32_t stride, int64_t n, int64_t axis,
                       int backwards) {
   uint32_t *parts = calloc((size_t)(n > 0 ? n : 0) + 1, sizeof *parts), out = GNONE;
@@ -115,7 +115,7 @@ static uint32_t no_rounds(build *b, uint32_t round, int64_t axis) {
   return build_const(b, build_dtype(b, round), &shape, "");
 }
 
-/* What a round would give: the body is lowered for its shapes alone, and nothing of it counts. */
+/* Lowers the body once for the shapes of its results only; it never runs. */
 static void dry_round(build *b, uint32_t block, const uint32_t *in, uint32_t n_in, uint32_t *outs,
                       uint32_t n_out) {
   const uint32_t never = build_real(b, BS_BOOL, 0);

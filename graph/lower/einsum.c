@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * einsum.c - Einsum of any number of operands: from left to right two at a time, each pair one `contract`
- * over views (dims that both have and that are needed later lead, those that nobody needs are summed). */
+ * over views. Dims that both have and that are needed later lead; dims that are not needed later are summed.
+ */
 #include <string.h>
 
 #include "graph/lower/rules.h"
@@ -108,7 +109,7 @@ static void reorder(build *b, term *t, const char *letters, uint32_t n) {
   t->n = n;
 }
 
-/* Dims of 1 beside larger ones of the same letter repeat ("..." broadcasts). */
+/* A dim of 1 repeats where the other operand has a larger one for its letter ("..." broadcasts). */
 static void match_sizes(build *b, term *x, const term *y) {
   build_shape shape = build_shape_of(b, x->value);
   for (uint32_t i = 0; i < x->n; ++i) {
@@ -122,7 +123,7 @@ static void match_sizes(build *b, term *x, const term *y) {
   x->value = build_expand(b, x->value, &shape);
 }
 
-/* Letters of x by whether y and `later` have them, behind those that are in out already. */
+/* Appends to `out` the letters of x that y and `later` have or do not have, as in_y and in_later ask. */
 static uint32_t choose(const term *x, const term *y, const char *later, int in_y, int in_later, char *out,
                        uint32_t n) {
   for (uint32_t i = 0; i < x->n; ++i) {
@@ -136,7 +137,7 @@ static int64_t joined(build *b, const term *t, uint32_t first, uint32_t n) {
   return build_count(b, t->value, ((1u << n) - 1) << first);
 }
 
-/* x and y as one operand. */
+/* Multiplies x and y into one operand, x. */
 static void multiply(build *b, term *x, term *y, const char *later) {
   char lx[BS_MAX_DIMS * 2], ly[BS_MAX_DIMS * 2];
   sum_unneeded(b, x, y, later);
@@ -167,7 +168,7 @@ static void multiply(build *b, term *x, term *y, const char *later) {
   memcpy(x->letters + nz + nm, ly + nz + nk, nn);
 }
 
-/* Without "->": the letters that come once, sorted, behind the dims of "...". */
+/* The output of an equation without "->": the dims of "...", then the letters that occur once, sorted. */
 static void implicit_output(const term *terms, uint32_t n, int64_t dots, term *out) {
   out->n = 0;
   for (int64_t i = dots; i > 0; --i) out->letters[out->n++] = (char)i;

@@ -180,7 +180,7 @@ int32_t lower_node(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   int32_t rc = rule_of(c, node, &rule, err);
   if (rc == BS_OK) rc = ready_inputs(c, node, &ready, err);
   if (rc != BS_OK) return rc;
-  if (!ready) return BS_UNSUPPORTED; /* the node that it needs was told of */
+  if (!ready) return BS_UNSUPPORTED; /* a node that it needs was reported */
   const uint64_t issues = c->issues + c->not_judged;
   const uint32_t parts = c->n_parts;
   rc = rule->run(c, node, err);
@@ -307,7 +307,8 @@ int32_t lower_block(lower_ctx *c, const gmodel_node *node, uint32_t block, const
 
 /* ---- ports ----------------------------------------------------------------------------------- */
 
-/* Memory of its own that an executor can replace by the caller's: a TEMP, or all of one seen otherwise. */
+/* 1: an executor can replace the value's memory by the caller's. It is a TEMP, or a dense view of a whole
+ * one. */
 static int is_own_memory(const graph *g, uint32_t value) {
   const gvalue *v = &g->values[value];
   const gvalue *root = &g->values[v->base];
@@ -367,7 +368,8 @@ static int32_t lower_outputs(lower_ctx *c, bs_error *err) {
   return BS_OK;
 }
 
-/* What a state becomes is written in place by a put; else it is copied into the state at the end. */
+/* Makes the next value of each state a port. A put has written it in place; any other value is copied into
+ * the state at the end. */
 static int32_t lower_states(lower_ctx *c, bs_error *err) {
   for (uint32_t i = 0; i < c->model->n_values; i++) {
     const gmodel_value *v = &c->model->values[i];
@@ -377,8 +379,8 @@ static int32_t lower_states(lower_ctx *c, bs_error *err) {
     const uint32_t state = c->value_of[i];
     uint32_t next = c->value_of[v->next];
     if (next == GNONE)
-      return bs_error_set(err, BS_INPUT, "BS-GRAPH-STATE", "what the state '%.64s' becomes is not computed",
-                          v->name);
+      return bs_error_set(err, BS_INPUT, "BS-GRAPH-STATE",
+                          "the next value of the state '%.64s' is not computed", v->name);
     if (c->g->values[next].base != state) {
       const gvalue s = c->g->values[state];
       uint32_t whole;

@@ -32,7 +32,7 @@ struct lower_ctx {
   const lower_options *options;
   uint32_t *value_of; /* of each model value; GNONE: not lowered */
   int64_t *sizes;     /* of each symbol */
-  /* 1 of each model value that may depend on a size that nobody gave (lower_options.missing). */
+  /* 1 for each model value that may depend on a size that was not given (lower_options.missing). */
   unsigned char *guessed;
   lower_frame *frame; /* of lower_call, the innermost */
   lower_guard *guard; /* the innermost; NULL: all that is lowered counts */

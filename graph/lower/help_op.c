@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * help_op.c - emitting kernel ops: what is over constants alone is computed at once, the rest becomes nodes.
- */
+ * help_op.c - emits kernel ops: an op over constants only is computed immediately, others become nodes. */
 #include <stdlib.h>
 #include <string.h>
 

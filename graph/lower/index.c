@@ -128,7 +128,7 @@ static int32_t scatter_nd(lower_ctx *c, const gmodel_node *node, bs_error *err) 
   return b.rc;
 }
 
-/* Rows of the update behind one another from the write index of each batch on. */
+/* Writes the rows of the update one after another, from the write index of each batch on. */
 static int32_t tensor_scatter(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   build b = build_begin(c, node, err);
   lower_map m;

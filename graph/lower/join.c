@@ -41,8 +41,8 @@ static uint32_t pad_crop(build *b, uint32_t x, int64_t *begins, int64_t *ends) {
   return x;
 }
 
-/* The frame is cut into boxes: those before and behind along axis i are as wide as the input on the axes
- * before i and as wide as the output on those behind it. */
+/* The frame is cut into boxes. Along axis i one box lies before the input and one after it. They are as wide
+ * as the input on the axes before i, and as wide as the output on the axes after i. */
 static uint32_t pad_constant(build *b, uint32_t x, const int64_t *begins, const int64_t *ends,
                              uint32_t number) {
   build_shape shape = build_shape_of(b, x);

@@ -77,10 +77,10 @@ int32_t lower_const_ints(lower_ctx *c, uint32_t dtype, uint32_t count, const int
                          uint32_t *out_value, bs_error *err); /* [count], dtype i32 or i64 */
 
 /* ---- views (no kernel op; they do not change the value that they look at) -------------------- */
-/* By ROOT's strides and offset: see lower_value(c, v)->strides and ->offset. */
+/* Strides and offset count in elements of the ROOT: see lower_value(c, v)->strides and ->offset. */
 int32_t lower_view(lower_ctx *c, uint32_t value, uint32_t rank, const int64_t *dims, const int64_t *strides,
                    int64_t offset, uint32_t *out_value, bs_error *err);
-/* Of the same number of elements; copies first where the strides do not allow a view. */
+/* A view with the same number of elements; copies first where the strides do not allow a view. */
 int32_t lower_reshape(lower_ctx *c, uint32_t value, uint32_t rank, const int64_t *dims, uint32_t *out_value,
                       bs_error *err);
 int32_t lower_transpose(lower_ctx *c, uint32_t value, const uint32_t *perm, uint32_t *out_value,
@@ -106,7 +106,8 @@ typedef struct lower_map {
 } lower_map;
 /* compute: BS_F32, BS_F64 or BS_I64: the dtype of every value of the program. */
 void lower_map_begin(lower_map *m, lower_ctx *c, uint32_t compute);
-/* The same value twice is one input. It is broadcast to the outputs' shape at the emit. */
+/* Adds an input; a value that is one already keeps its number. The emit broadcasts it to the outputs' shape.
+ */
 uint8_t lower_map_in(lower_map *m, uint32_t value);
 uint8_t lower_map_const(lower_map *m, double value); /* compute I64: the integer nearest to it */
 uint8_t lower_map_const_int(lower_map *m, int64_t value);
@@ -133,8 +134,8 @@ int32_t lower_temp(lower_ctx *c, uint32_t dtype, uint32_t rank, const int64_t *d
                    bs_error *err);
 
 /* ---- the other kernel ops (op.h has what they compute; docs/ops.md the details) -------------- */
-/* Any op: args as op.h orders them; outs are values that are made before (lower_temp, or views of one). What
- * is over constants alone is computed at once. The helpers below are this with the attributes filled in. */
+/* Any op: args as op.h orders them; outs are values that are made before (lower_temp, or views of one). An op
+ * over constants only is computed immediately. The helpers below call this with the attributes filled in. */
 int32_t lower_emit(lower_ctx *c, const gnode *node, bs_error *err);
 
 /* kind: enum bs_normalize. Over the last dim. add, gamma, beta: GNONE: absent. out_sum NULL: not wanted. */
@@ -176,15 +177,15 @@ int32_t lower_topk(lower_ctx *c, uint32_t x, uint32_t axis, int64_t k, int large
                    uint32_t *out_indices, bs_error *err);
 
 /* ---- composition ---------------------------------------------------------------------------- */
-/* Another operator by its own rule: inputs are values, attributes as a model's node has them, outs[0..n_out)
- * are filled. `node` is whose rule asks. */
+/* Lowers another operator by its rule: inputs are values, attributes as a model's node has them,
+ * outs[0..n_out) are filled. `node` is the node whose rule calls this. */
 int32_t lower_call(lower_ctx *c, const gmodel_node *node, const char *op, const uint32_t *in, uint32_t n_in,
                    const bs_attr *attrs, uint32_t n_attr, uint32_t *outs, uint32_t n_out, bs_error *err);
-/* The nodes of a branch or body: its inputs are the given values, outs its outputs. */
+/* Lowers the nodes of a branch or body: its inputs are the given values, outs its outputs. */
 int32_t lower_block(lower_ctx *c, const gmodel_node *node, uint32_t block, const uint32_t *in, uint32_t n_in,
                     uint32_t *outs, uint32_t n_out, bs_error *err);
-/* The same of a branch that is taken when `condition` (one bool) has the value `when`. Indices in it that
- * are out of range are no error in a run that does not take it. */
+/* Lowers a branch that is taken when `condition` (one bool) has the value `when`. In a run that does not take
+ * it, an index out of range is not an error. */
 int32_t lower_branch(lower_ctx *c, const gmodel_node *node, uint32_t block, uint32_t condition, int when,
                      const uint32_t *in, uint32_t n_in, uint32_t *outs, uint32_t n_out, bs_error *err);
 

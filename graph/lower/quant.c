@@ -7,7 +7,7 @@
 
 #include "graph/lower/build.h"
 
-/* The range of an integer dtype of eight bits; 0: it is none. */
+/* The range of an integer dtype of eight bits; 0: another dtype. */
 static int byte_range(uint32_t dtype, double *out_low, double *out_high) {
   *out_low = dtype == BS_I8 ? -128 : 0;
   *out_high = dtype == BS_I8 ? 127 : 255;

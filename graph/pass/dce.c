@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * dce.c - removes nodes whose results nobody reads. */
+ * dce.c - removes nodes whose results are never read. */
 #include <stdlib.h>
 
 #include "core/base/error.h"

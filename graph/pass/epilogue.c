@@ -13,7 +13,7 @@
 
 /* act(y + bias) + residual: which input of the program is which. */
 typedef struct roles {
-  uint32_t y, bias, residual; /* slots; GNONE: there is none */
+  uint32_t y, bias, residual; /* slots; GNONE: absent */
   uint32_t activation;
 } roles;
 
@@ -34,7 +34,7 @@ static double wanted(const double *in, const void *arg) {
   return r->residual != GNONE ? x + in[r->residual] : x;
 }
 
-/* The activation that gives an operand, and what it is of; BS_ACT_NONE: the operand itself. */
+/* The activation that gives an operand, and the activation's input; BS_ACT_NONE: the operand itself. */
 static uint32_t activation_of(const form *f, uint8_t operand, uint8_t *out_inner) {
   uint32_t step;
   const uint8_t op = form_op(f, operand, &step);

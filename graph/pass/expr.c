@@ -39,7 +39,7 @@ static int is_poly(const form *f, uint8_t operand, uint8_t x, uint8_t t, const d
   return 1;
 }
 
-/* What the argument of erf or tanh can be a polynomial of: c x, c (x + ..), c x (1 + ..). */
+/* The operands x for which the argument of erf or tanh may be a polynomial: c x, c (x + ..), c x (1 + ..). */
 enum { MAX_ARGUMENTS = FORM_MAX * (1 + FORM_MAX) };
 static uint32_t arguments_of(const form *f, uint8_t operand, uint8_t out[MAX_ARGUMENTS]) {
   form_product p;

@@ -33,12 +33,11 @@ typedef struct form_product {
 
 /* The program of a map, with the dtype that all its outputs have. */
 form form_of(const graph *g, const gnode *map);
-/* The same operand without moves and conversions that are looked through. */
+/* The operand before the moves and conversions that do not count. */
 uint8_t form_operand(const form *f, uint8_t operand);
 /* The op of the step that gives an operand, and the step's number; 0: an input or a constant. */
 uint8_t form_op(const form *f, uint8_t operand, uint32_t *out_step);
-/* 0: it is none that the form can hold: too many operands, a factor of 0 or without end, terms that cancel.
- */
+/* 0: the form cannot hold it: too many operands, a factor that is 0 or infinite, or terms that cancel. */
 int form_sum_of(const form *f, uint8_t operand, form_sum *out);
 int form_product_of(const form *f, uint8_t operand, form_product *out);
 /* A constant that an exporter may have rounded to f32: equal within a few roundings of the compute dtype. */

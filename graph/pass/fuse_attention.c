@@ -20,8 +20,8 @@ static int is_one_map(const graph *g, uint32_t id) {
 
 /* ---- programs -------------------------------------------------------------------------------- */
 
-/* x, but 0 where x is NaN: what some exports put behind a softmax, for queries that see no key. Attention has
- * an attribute for it. *out_zero 0: it is x alone. */
+/* x, but 0 where x is NaN: some exports put this after a softmax, for queries that see no key. Attention has
+ * an attribute for it. *out_zero 0: it is plain x. */
 static int is_guard(const form *f, int *out_zero) {
   double zero = 1;
   uint32_t select, test;

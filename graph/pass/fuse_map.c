@@ -7,8 +7,8 @@
 #include "graph/pass/pass.h"
 #include "graph/pass/program.h"
 
-/* `value` seen as dims, which are a reshape of the iteration space (rank, space) of its map; its dims of 1
- * beside larger ones are broadcast. GNONE where it cannot be seen so. */
+/* A view of `value` with `dims`, a reshape of the iteration space (rank, space) of its map. Its dims of 1 are
+ * broadcast where the space has larger ones. GNONE: there is no such view. */
 static int32_t see_as(graph *g, uint32_t value, uint32_t rank, const int64_t *space, uint32_t new_rank,
                       const int64_t *dims, uint32_t *out_value, bs_error *err) {
   const gvalue v = g->values[value];
@@ -31,7 +31,7 @@ typedef struct pair {
   uint32_t producer, consumer, slot; /* slot: the consumer's input that the producer gives */
 } pair;
 
-/* What must hold before programs are looked at. */
+/* Checks everything that must hold before the programs are compared. */
 static int may_fuse(const graph *g, uint32_t consumer, uint32_t slot, pair *found) {
   const gnode *c = &g->nodes[consumer];
   const uint32_t value = c->in[slot];

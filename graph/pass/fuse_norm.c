@@ -35,7 +35,7 @@ static uint32_t slot_of(const graph *g, const gnode *n, uint32_t value) {
   return i;
 }
 
-/* Of a value with rows. */
+/* 1: the rows of the value have no gaps. */
 static int dense_rows(const graph *g, uint32_t value) {
   const gvalue *v = &g->values[value];
   return v->dims[v->rank - 1] == 1 || v->strides[v->rank - 1] == 1;

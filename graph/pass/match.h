@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT
- * match.h - what passes ask of a graph before they rewrite it: who writes a value, who reads it, is one the
- * other seen otherwise. */
+ * match.h - what passes ask of a graph before they rewrite it: which node writes a value, which reads it, and
+ * whether two values show the same elements. */
 #ifndef BS_GRAPH_PASS_MATCH_H
 #define BS_GRAPH_PASS_MATCH_H
 #include "graph/ir/graph.h"
 
-/* The node that gives all of the value's root, alone, where the value is all of it in order (a reshape);
+/* The only node that writes the value's root, where the value is the whole root in order (a reshape); else
  * GNONE. */
 uint32_t match_producer(const graph *g, uint32_t value);
-/* The same, of that op and with no other reader than `user` (GNONE: any) and no port. */
+/* Returns that node if it has that op, and its result has no port and no reader but `user` (GNONE: any). */
 uint32_t match_only(const graph *g, uint32_t value, uint32_t op, uint32_t user);
 /* Both show the same elements of the same root with the same dims: an axis of one is that axis of the other.
  */
 int match_same(const graph *g, uint32_t a, uint32_t b);
-/* The same rank and dims. */
+/* Both have the same rank and dims. */
 int match_dims(const graph *g, uint32_t a, uint32_t b);
 /* The dims of `rows`, the last of them 1: one number for each row. */
 int match_row_number(const graph *g, uint32_t value, uint32_t rows);

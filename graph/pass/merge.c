@@ -105,7 +105,7 @@ static int32_t join_biases(graph *g, const group *all, uint32_t *out_value, bs_e
   return graph_add_root(g, GV_CONST, dtype, 1, &all->columns, data, NULL, out_value, err);
 }
 
-/* Who reads the node's output reads columns from `from` of the whole. */
+/* Makes every reader of the node's output read the columns from `from` on of the whole. */
 static int32_t move_readers(graph *g, uint32_t id, uint32_t whole, int64_t from, int64_t all, bs_error *err) {
   const uint32_t root = g->values[g->nodes[id].out[0]].base;
   const int64_t n = g->values[g->nodes[id].out[0]].dims[1];
@@ -158,7 +158,7 @@ int32_t gpass_merge(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_er
     const int32_t rc = merge(g, &all, err);
     if (rc != BS_OK) return rc;
     ++*out_changes;
-    next = g->first; /* the list has changed behind this node */
+    next = g->first; /* the list has changed after this node */
   }
   return BS_OK;
 }

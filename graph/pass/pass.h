@@ -5,7 +5,7 @@
 #define BS_GRAPH_PASS_PASS_H
 #include "graph/ir/graph.h"
 
-/* What a pass is given beside the graph. */
+/* The arguments of a pass besides the graph. */
 typedef struct gpass_ctx {
   /* Computes a node over constants (lower_folder of lower.h has the contract); NULL: nothing is folded. */
   int32_t (*fold)(void *user, const graph *g, const gnode *node, void *const *out_data, bs_error *err);
@@ -21,7 +21,7 @@ typedef struct gpass {
 const gpass *gpass_get(uint32_t index);
 enum { GPASS_MAX = 16 };
 
-/* What a pass did. */
+/* A record of what a pass did. */
 typedef struct gpass_trace {
   uint32_t off, changes, nodes; /* nodes: after it */
   double seconds;
@@ -32,11 +32,11 @@ int32_t gpass_mask(const char *const *names, uint32_t n, uint32_t *out_off, bs_e
 /* Runs the passes that are on, in order, and checks the graph after each. out_traces: GPASS_MAX of them. */
 int32_t gpass_run(graph *g, const gpass_ctx *ctx, uint32_t off, gpass_trace *out_traces, bs_error *err);
 
-/* For tests of the checks alone: called behind each pass that ran, with its name; what it changes counts as
- * the pass's. NULL: not called. */
+/* Only for tests of the checks: called after each pass that ran, with its name. Its changes count as the
+ * pass's. NULL: not called. */
 extern int32_t (*gpass_fault)(graph *g, const char *pass, uint32_t *io_changes, bs_error *err);
 
-/* Removes nodes whose results nobody reads; what every pass may call when it is done. */
+/* Removes nodes whose results are never read; every pass may call it when it is done. */
 int32_t gpass_dce(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err);
 int32_t gpass_fold(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err);
 int32_t gpass_view(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err);

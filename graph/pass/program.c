@@ -142,7 +142,7 @@ static void put_in_order(gexpr *e, uint32_t i) {
   e->steps[i].b = a;
 }
 
-/* What a step is replaced by: an earlier equal one, a constant, the operand of a mov; itself. */
+/* The replacement of a step: an earlier equal step, a constant, the operand of a mov, or the step itself. */
 static uint8_t same_as(gexpr *e, uint32_t i) {
   uint8_t constant;
   if (e->steps[i].op == BS_EXPR_MOV) return e->steps[i].a;

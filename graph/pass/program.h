@@ -21,7 +21,7 @@ double program_const(const gexpr *e, uint32_t i);
  * (form.h): points cannot prove that two functions are equal. */
 typedef double (*program_function)(const double *in, const void *arg);
 int program_is(const gexpr *e, program_function want, const void *arg);
-/* The same of operand `to` as a function of operand `from`, at points up to `limit`. */
+/* Does operand `to`, as a function of operand `from`, agree with `want` at points up to `limit`? */
 int program_is_between(const gexpr *e, uint8_t from, uint8_t to, double (*want)(double x), double limit);
 
 /* The steps of `producer` in front of those of `consumer`, in which input `input` is the producer's only
@@ -29,9 +29,9 @@ int program_is_between(const gexpr *e, uint8_t from, uint8_t to, double (*want)(
  * numbers but `input` (which the caller gives to another, or removes). `round`: the dtype of the value
  * between, 0: the compute dtype. 0: too large. */
 int program_join(gexpr *consumer, uint8_t input, const gexpr *producer, const uint8_t *maps, uint32_t round);
-/* Removes an input that no step reads; the inputs behind it move up. */
+/* Removes an input that no step reads; the inputs after it move up. */
 void program_drop_input(gexpr *e, uint8_t input);
-/* Constants folded, equal steps once, dead steps and constants gone, operands of commutative steps in order.
- * Returns whether the program changed. */
+/* Folds constants, keeps one of equal steps, removes dead steps and constants, and sorts the operands of
+ * commutative steps. Returns whether the program changed. */
 int program_tidy(gexpr *e);
 #endif

@@ -14,7 +14,7 @@ double program_const(const gexpr *e, uint32_t i) {
   return e->compute == BS_I64 ? (double)(int64_t)e->consts[i] : value;
 }
 
-/* Conversions to bool matter; rounding to a float does not, beside the tolerance of those who ask. */
+/* Conversions to bool matter. Rounding to a float is smaller than the tolerance of the callers. */
 static double converted(double x, uint32_t dtype) {
   if (dtype == BS_BOOL) return x != 0;
   return bs_dtype_is_float(dtype) ? x : trunc(x);

@@ -28,7 +28,7 @@ typedef struct piece {
   const char *by;       /* what placed the best */
 } piece;
 
-/* Candidates behind the first are left out when so many placed items have been looked at: about 0.2 s. */
+/* Candidates after the first are skipped when so many placed items have been looked at: about 0.2 s. */
 #define WORK_LIMIT UINT64_C(200000000)
 enum { N_INSERTIONS = 40, MORE = 8 };
 
@@ -252,7 +252,7 @@ static void *piece_table(char **at, size_t count, size_t size) {
   return table;
 }
 
-/* The piece that begins with item `begin`: how many items. *past: the section behind it. */
+/* The number of items of the piece that begins with item `begin`. *past: the section after it. */
 static uint32_t cut_piece(const gplan_problem *problem, uint32_t begin, uint32_t *past) {
   const gplan_item *items = problem->items;
   uint32_t end = begin;
@@ -269,7 +269,7 @@ typedef struct placing {
   uint64_t height;
 } placing;
 
-/* One piece: offsets go to those of its blocks. */
+/* Places one piece, and writes the offsets of its blocks. */
 static int32_t place_between(gplan_problem *problem, uint32_t begin, uint32_t n, uint32_t past, placing *all,
                              uint64_t *out_offsets, bs_error *err) {
   gplan_item *items = &problem->items[begin];
@@ -294,7 +294,7 @@ static int32_t place_between(gplan_problem *problem, uint32_t begin, uint32_t n,
     all->height = p.height;
     all->by = p.by;
   }
-  if (p.height > all->target) all->target = p.height; /* the others need not be lower */
+  if (p.height > all->target) all->target = p.height; /* a lower height of the others gains nothing */
   free(memory);
   return rc;
 }

@@ -8,7 +8,8 @@
  *   - an item not placed yet would fit below the next one: that plan is found in another branch;
  *   - an equal item of a lower rank is not placed yet;
  *   - an item that no other rests on was placed, and no plan was found.
- * When no unplaced item crosses from one section to the next, the parts before and behind are searched apart.
+ * When no unplaced item crosses from one section to the next, the parts before and after are searched
+ * separately.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -261,8 +262,8 @@ static uint64_t count_near(const gplan_item *items, uint32_t n) {
   return count;
 }
 
-/* Rankings in turn, with a limit that doubles, until one has an answer: which ranking is good differs from
- * plan to plan, and a search that does not end soon seldom ends late. */
+/* Tries the rankings one after the other, with a step limit that doubles, until one has an answer. The best
+ * ranking differs from plan to plan, and a search that does not end soon seldom ends late. */
 static int search_in_turn(search *s, const gplan_item *items, gplan_item *ranked, rank_key *keys,
                           uint32_t *all, uint64_t *steps, uint64_t *out_offsets) {
   uint64_t left = *steps, turn = 512 * (uint64_t)s->n;

@@ -32,5 +32,5 @@ enum gplan_found { GPLAN_FOUND = 0, GPLAN_IMPOSSIBLE = 1, GPLAN_OUT_OF_STEPS = 2
  * lowers *steps by those taken. out_offsets are written when FOUND. IMPOSSIBLE is proven. */
 int gplan_exact(const gplan_item *items, uint32_t n, uint32_t n_sections, uint64_t height, uint64_t *steps,
                 uint64_t *out_offsets);
-enum { GPLAN_EXACT_MAX = 1024 }; /* items; more are OUT_OF_STEPS at once */
+enum { GPLAN_EXACT_MAX = 1024 }; /* items; more are OUT_OF_STEPS immediately */
 #endif

@@ -9,7 +9,7 @@
 #include "core/base/size.h"
 #include "graph/plan/plan.h"
 
-/* Of a value that has memory of its own: what lies in it. */
+/* The members that lie in the memory of a value which has separate memory. */
 typedef struct root {
   uint32_t def, last; /* the first write, the last read of all members */
   uint32_t latest;    /* the latest write of all members */
@@ -97,8 +97,8 @@ static int32_t join_insides(making *m, bs_error *err) {
   return BS_OK;
 }
 
-/* May step v->def write the value over `over`? Nobody may read those bytes afterwards, or have them written
- * in the same step or later. */
+/* May step v->def write the value over `over`? No other step may read those bytes later, or write them in the
+ * same step or later. */
 static int may_overwrite(const making *m, uint32_t value, uint32_t over) {
   const gplan_value *v = &m->values[value], *u = &m->values[over];
   const uint32_t in = m->of[over];
@@ -182,7 +182,7 @@ static void make_blocks(const making *m, const uint64_t *scratch, gplan_life *ou
   }
 }
 
-/* What the same values need when nothing is shared. `blocks` has room for all values and steps. */
+/* The bytes that the values need when nothing is shared. `blocks` has room for all values and steps. */
 static int32_t measure_unshared(const gplan_value *values, uint32_t n, const uint64_t *scratch,
                                 uint32_t n_steps, gplan_block *blocks, gplan_life *out, bs_error *err) {
   uint32_t n_blocks = 0;

@@ -48,7 +48,7 @@ typedef struct gplan_arena {
  * Candidates in this order, the first whose arena equals the bound is taken, else the smallest: blocks by
  * size (best gap), by breadth, by birth, by size times life, 40 re-insertions with a fixed seed, then a
  * search that is exact when its steps suffice. Errors: BS_INVALID_ARGUMENT (a block with lower >= upper, an
- * alignment that is no power of two), BS_OVERFLOW (the sizes add up to more than 2^62 bytes, too many
+ * alignment that is not a power of two), BS_OVERFLOW (the sizes add up to more than 2^62 bytes, too many
  * blocks), BS_NO_MEMORY. */
 int32_t gplan_place(const gplan_block *blocks, uint32_t n, const gplan_options *options,
                     uint64_t *out_offsets, gplan_arena *out, bs_error *err);
@@ -74,12 +74,12 @@ typedef struct gplan_value {
   uint64_t bytes;
   uint64_t offset; /* in bytes from the beginning of `inside` */
   uint32_t def;    /* the step that writes it; of a view, the def of its base */
-  uint32_t last;   /* the last step that reads it; not below def. A value that nobody reads: def */
+  uint32_t last;   /* the last step that reads it; not below def. A value that is never read: def */
   uint32_t inside; /* the value in whose memory it lies: a view, or a part that is written into a join;
-                      GPLAN_NONE: it has memory of its own */
+                      GPLAN_NONE: it has separate memory */
   uint32_t flags;  /* enum gplan_flags */
   /* Values that the step `def` may overwrite: it reads each element before it writes the element at the same
-   * place, and nothing of that memory through another argument. The first that nobody else needs is used. */
+   * place, and reads that memory by no other argument. The first that no other step needs is used. */
   uint32_t n_over, over[GPLAN_MAX_OVER];
 } gplan_value;
 
@@ -90,7 +90,7 @@ typedef struct gplan_life {
   uint64_t *at;        /* n_values: its first byte, from the beginning of its block */
   uint32_t *over;      /* n_values: the value that it overwrites; GPLAN_NONE */
   uint32_t *scratch;   /* n_steps: the block of the step's scratch; GPLAN_NONE */
-  uint64_t naive;      /* sum of all values: each with memory of its own, for ever */
+  uint64_t naive;      /* sum of all values: each has separate memory, for ever */
   uint64_t
       bound_before; /* gplan_bound of values that share nothing: views are copies, nothing is overwritten */
   uint64_t scratch_bytes;    /* the largest of a step */
@@ -100,16 +100,16 @@ typedef struct gplan_life {
 /* Makes blocks of values. A block is the union of a value with its views, the parts of a join and what is
  * overwritten exactly. scratch: bytes of each of the n_steps steps (NULL: none), one block a step. The result
  * is the caller's (gplan_life_free). Errors: BS_INVALID_ARGUMENT names the value (steps out of order, a value
- * that lies outside of what it is a part of, or inside of itself), BS_OVERFLOW, BS_NO_MEMORY. */
+ * that lies outside of its `inside`, or inside of itself), BS_OVERFLOW, BS_NO_MEMORY. */
 int32_t gplan_life_make(const gplan_value *values, uint32_t n_values, const uint64_t *scratch,
                         uint32_t n_steps, gplan_life *out, bs_error *err);
 void gplan_life_free(gplan_life *life);
 
 /* ---- report.c -------------------------------------------------------------------------------- */
 
-/* What a plan's memory is used for, in bytes. */
+/* The use of a plan's memory, in bytes. */
 typedef struct gplan_report {
-  uint64_t naive;        /* every value with memory of its own */
+  uint64_t naive;        /* every value has separate memory */
   uint64_t bound_before; /* the most that is in use in one step, if nothing is shared */
   uint64_t bound;        /* the same with views, joins and values that are overwritten */
   uint64_t arena;

@@ -142,7 +142,7 @@ static int by_begin(const void *a, const void *b) {
   return x->block < y->block ? -1 : x->block > y->block;
 }
 
-/* Blocks in the order of their offsets: each is held against those behind it that begin before its end. */
+/* Compares each block, in the order of offsets, with the later ones that begin before its end. */
 static int32_t check_overlaps(const gplan_block *blocks, const lying *in_order, uint32_t n, bs_error *err) {
   for (uint32_t i = 0; i < n; i++) {
     const gplan_block *a = &blocks[in_order[i].block];

@@ -25,7 +25,7 @@ typedef struct checking {
   bs_error *err;
 } checking;
 
-/* Every TEMP gets memory of its own: nothing is shared, so that what overwrites too much is seen. */
+/* Gives every TEMP separate memory, so that a node which writes too much is found. */
 static int32_t spread_out(checking *c) {
   const graph *g = c->b->g;
   uint64_t all = 0;
@@ -124,12 +124,11 @@ static int32_t add_residual(const checking *c, const bs_tensor *t, double *io_su
 
 /* ---- roundings ------------------------------------------------------------------------------- */
 
-/* What a program rounds is known to some units of f32: beside a tie, the number on its other side is as
- * right. So a node that rounds is computed three times, as it is and with what it rounds moved to either
+/* A value that a program rounds is known to some units of f32 only. Near a tie, the number on the other side
+ * is as right. So a node that rounds is computed three times: as it is, and with the value moved to either
  * side. */
 enum { SIDES = 3 };
-static const double MOVES =
-    4; /* roundings on the way of a term: the product, the sum, their tail, the output */
+static const double MOVES = 4; /* roundings of a term: the product, the sum, their tail, the output */
 static const double side_factors[SIDES] = {1, 1 + 0x1p-21, 1 - 0x1p-21};
 
 static int rounds(const gexpr *e) {
@@ -143,7 +142,7 @@ static uint8_t moved(uint8_t operand, const uint8_t *to) {
   return operand >= GX_STEP ? to[operand - GX_STEP] : operand;
 }
 
-/* The program with a factor before each step that rounds; where there is no room, the program. */
+/* The program with a factor before each step that rounds; where there is no room, the program itself. */
 static gexpr beside_ties(const gexpr *e, double factor) {
   gexpr out = *e;
   uint8_t to[GX_MAX_STEPS];
@@ -286,8 +285,8 @@ static double bound_of(const gbinding *b, const gstep *s) {
   return unit + f32 * (steps + 8 * sqrt(gstep_terms(b, s)));
 }
 
-/* Sums cancel: what the deviation is relative to is at least the size of the terms. Fills of masks are no
- * terms: beside -1e9 no wrong number would be seen. */
+/* Sums cancel, so the scale of the deviation is at least the size of the terms. Fills of masks do not count:
+ * relative to -1e9 no wrong number would be found. */
 static int32_t least_scale(const checking *c, const gstep *s, double *out_scale) {
   const gnode *n = &c->b->g->nodes[s->node];
   *out_scale = 0;
@@ -305,7 +304,7 @@ static int32_t least_scale(const checking *c, const gstep *s, double *out_scale)
   return BS_OK;
 }
 
-/* What a node should give: in f64, of each side of the ties. */
+/* The expected results of a node, in f64, for each side of the ties. */
 typedef struct wanted {
   double *sides[SIDES][GNODE_OUT];
   int n_sides;
@@ -318,7 +317,7 @@ static double nearest(const wanted *w, uint32_t output, uint64_t k, double got) 
   return best;
 }
 
-/* What is too large for the dtype overflows, and partial sums of it do with either sign. */
+/* A number that is too large for the dtype overflows; its partial sums may overflow with either sign. */
 static int overflows(uint32_t dtype, double got, double want) {
   return !isfinite(got) && isfinite(want) && isinf(bs_rounded(dtype, want));
 }
@@ -356,8 +355,8 @@ static int32_t compare_outputs(checking *c, const gstep *s, const wanted *want, 
   return BS_OK;
 }
 
-/* The mean of a row is rounded too, to the size of its largest number: of a layer normalisation, what that is
- * of a deviation from the mean, as the largest of all rows times the largest factor. */
+/* The mean of a row is rounded, too, relative to the row's largest number. For a layer normalisation, returns
+ * that number over the standard deviation: the largest of all rows, times the largest factor. */
 static int32_t mean_part(const checking *c, const gstep *s, double *out_part) {
   const gnode *n = &c->b->g->nodes[s->node];
   const int64_t row = s->args[0]->rank > 0 ? s->args[0]->dims[s->args[0]->rank - 1] : 1;
@@ -368,8 +367,7 @@ static int32_t mean_part(const checking *c, const gstep *s, double *out_part) {
   for (int64_t k = 0; rc == BS_OK && values[2] != NULL && k < row; k++)
     gamma = fmax(gamma, fabs(values[2][k]));
   const int64_t count = rc == BS_OK && values[0] != NULL ? (int64_t)tensor_elements(s->args[0]) : 0;
-  /* What is added may be broadcast: its elements are then taken again, in order, which is enough for a size.
-   */
+  /* The addend may be broadcast. Its elements are then taken again, in order: enough for a size. */
   const int64_t added = values[1] != NULL ? (int64_t)tensor_elements(s->args[1]) : 0;
   for (int64_t at = 0; at + row <= count && row > 0; at += row) {
     double mean = 0, squares = 0, most = 0;

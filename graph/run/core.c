@@ -158,7 +158,7 @@ int32_t gcore_state(gcore *core, const char *name, uint64_t bytes, void **out_da
   const int32_t rc = bs_memory_fits(core->state_bytes + bytes, "BS-GRAPH-MEMORY",
                                     "the states and the cache of the model", err);
   if (rc != BS_OK) return rc;
-  /* Zeros that nobody has written: the system gives a page when a token comes to lie in it. */
+  /* Zeros that are not written: the system takes a page when the first token is stored in it. */
   unsigned char *memory = bytes <= SIZE_MAX - LINE ? calloc(1, (size_t)bytes + LINE) : NULL;
   if (memory == NULL || !ARRAY_GROW(core->states, core->n_states, core->cap_states)) {
     free(memory);

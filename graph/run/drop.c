@@ -22,7 +22,7 @@ static int is_read_only_file(uintptr_t first, uintptr_t end) {
     const uintptr_t to = strtoull(at + 1, &at, 16);
     if (first < from || end > to) continue;
     if (at[0] != ' ' || at[1] != 'r' || at[2] != '-') break;
-    at += 5;                /* behind the rights */
+    at += 5;                /* after the rights */
     strtoull(at, &at, 16);  /* offset */
     at += strcspn(at, ":"); /* device */
     if (*at != ':') break;

@@ -74,7 +74,7 @@ BS_API int32_t bs_session_node(const bs_session *s, uint32_t index, bs_node_info
   return rc;
 }
 
-/* Who could serve a node, best first, and the key of a choice between them. */
+/* The implementations that can serve a node, best first, and the key of a choice between them. */
 typedef struct candidates {
   bs_text names, key;
 } candidates;

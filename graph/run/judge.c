@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * judge.c - the numbers of an output beside those of the graph as written. The bound of a number is
+ * judge.c - compares the numbers of an output with those of the graph as written. The bound of a number is
  * SPREADS times the largest difference between right runs in its row, and the round-off of one node
  * (docs/models.md derives it). */
 #include <float.h>
@@ -10,7 +10,7 @@
 #include "core/base/error.h"
 #include "graph/run/verify.h"
 
-/* What a number is; STRUCK: it depends on one that overflows. */
+/* The kind of a number; STRUCK: it depends on one that overflows. */
 enum { FINITE = 1, NOT_A_NUMBER = 2, ABOVE = 4, BELOW = 8, STRUCK = 16 };
 static const double SPREADS = 16;
 

@@ -8,7 +8,7 @@
 #include "core/base/error.h"
 #include "graph/run/run.h"
 
-/* From a view's first element to behind its last one. */
+/* Bytes from a view's first element to the end of its last one. */
 static uint64_t reach_bytes(const gvalue *v) {
   int64_t last = 0;
   if (graph_count(v) == 0) return 0;

@@ -57,7 +57,7 @@ static int32_t place_outside(gbinding *b, bs_error *err) {
   return BS_OK;
 }
 
-/* Constants that are arguments are marked: weights alone need not be aligned. */
+/* Marks constants that are arguments of a node. The others are weights only, which may be unaligned. */
 static void mark_arguments(gbinding *b) {
   for (uint32_t id = b->g->first; id != GNONE; id = b->g->nodes[id].next) {
     const gnode *n = &b->g->nodes[id];

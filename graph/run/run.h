@@ -101,7 +101,7 @@ typedef struct gcore {
   void *progress_user;
 } gcore;
 void gcore_tell(const gcore *core, const char *what, uint64_t done, uint64_t total);
-/* What a session works with: a new core, or that of options->share; and its own rank. */
+/* Opens the core and the rank of a session. The core is new, or that of options->share. */
 int32_t gcore_open(bs_context *context, gcore *shared, const bs_session_options *options, gcore **out_core,
                    grank **out_rank, bs_error *err);
 void gcore_close(gcore *core, grank *rank);
@@ -132,7 +132,7 @@ typedef struct gstep {
   uint32_t node; /* of the graph */
   double prepare_s;
   uint64_t runs, ns; /* with `profile`, of all runs, as the following */
-  /* Of the caller's thread: on a processor; neither that nor waiting for one; how often it slept. */
+  /* The caller's thread: time on a processor; time asleep; how often it slept. */
   uint64_t cpu_ns, asleep_ns, waits;
 } gstep;
 
@@ -162,7 +162,7 @@ typedef struct gbinding {
 /* Takes over `g`, also when it fails. */
 int32_t gbinding_make(gcore *core, grank *rank, graph *g, gbinding **out_binding, bs_error *err);
 void gbinding_free(gbinding *binding);
-/* Where the arena lies: all tensors in it follow. */
+/* Sets the place of the arena and of all tensors in it. */
 void gbinding_place(gbinding *binding, void *arena);
 /* Memory of a root, for ports. */
 void gbinding_set_root(gbinding *binding, uint32_t root, void *data);
@@ -183,7 +183,7 @@ int32_t gbinding_check(gbinding *binding, bs_error *err);
  */
 int32_t gnode_failed(const graph *g, const gnode *node, int32_t rc, bs_error *err);
 int32_t gflat_run(gbinding *binding, int profile, bs_error *err);
-/* A run that calls `each` behind each step, when its outputs are there. */
+/* Runs, and calls `each` after each step, when its outputs are complete. */
 int32_t gflat_watch(gbinding *binding, void (*each)(void *user, const gbinding *binding, const gstep *step),
                     void *user, bs_error *err);
 /* check.c: the terms of the longest sum of a step. */

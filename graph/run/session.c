@@ -383,7 +383,8 @@ BS_API int32_t bs_session_use_workspace(bs_session *s, void *memory, uint64_t by
 int32_t gsession_arena(bs_session *s, bs_error *err) {
   gbinding *b = s->bound;
   if (b->arena != NULL || b->arena_bytes == 0) return BS_OK;
-  /* Pages of a cache are taken when a token comes to lie in them: before the first one, none is. */
+  /* The system takes a page of a cache when the first token is stored in it: no page before the first token.
+   */
   const uint64_t cache = s->core->length == 0 ? s->core->state_bytes : 0;
   const int32_t rc = bs_memory_fits(b->arena_bytes + cache, "BS-GRAPH-MEMORY",
                                     cache > 0 ? "the intermediate values and the cache of the model"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * verify.c - a planned session beside the graph as written. Right runs, which say how far round-off goes,
- * are: the graph as written in its own dtypes on `ref`; when that is not enough, the same in f64 with each
+ * verify.c - compares a planned session with the graph as written. Right runs show how large the round-off
+ * is: the graph as written in its own dtypes on `ref`. When that is not enough: the same in f64 with each
  * number moved by its own round-off, and the backend without a pass, where each of its nodes is right. */
 #include "graph/run/verify.h"
 #include "graph/run/args.h"
@@ -18,9 +18,9 @@ static int32_t no_memory(bs_error *err) {
   return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a comparison");
 }
 
-/* ---- sessions beside the planned one ---------------------------------------------------------- */
+/* ---- sessions besides the planned one --------------------------------------------------------- */
 
-/* A session for the sizes that the planned one is bound to. `o` has what else it is. */
+/* A session for the sizes that the planned one is bound to. `o` has the other options. */
 static int32_t open_beside(const bs_session *s, bs_session_options o, bs_session **out, bs_error *err) {
   const gmodel *m = s->graph->model;
   bs_dim *dims = calloc(m->n_symbols + 1u, sizeof *dims);
@@ -89,7 +89,7 @@ static uint32_t state_dtype(const bs_session *s, const char *name) {
   return 0;
 }
 
-/* The states before the run, for a session with states of its own. */
+/* Sets the states of another session to those before the run. */
 static void feed_states(const gverify *v, bs_session *x) {
   const gcore *from = v->s->core, *to = x->core;
   const unsigned char *at = v->before;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * verify.h - translation validation: the outputs of a planned session beside those of the graph as written,
- * which is the lowered model without any pass on `ref`, in f64. verify.c runs both, judge.c has the bounds,
- * blame.c finds the pass or the kernel. */
+ * verify.h - translation validation: compares the outputs of a planned session with those of the graph as
+ * written, which is the lowered model without any pass on `ref`, in f64. verify.c runs both, judge.c has the
+ * bounds, blame.c finds the pass or the kernel. */
 #ifndef BS_GRAPH_RUN_VERIFY_H
 #define BS_GRAPH_RUN_VERIFY_H
 #include "graph/run/session.h"
@@ -10,11 +10,11 @@
 
 typedef union gnumber {
   double f;
-  int64_t i; /* of an output that is no float */
+  int64_t i; /* of an integer or bool output */
 } gnumber;
 
-/* What is known of an output: the numbers of the graph as written, and how far right runs are from them.
- * spread and scale have two numbers a row (the last dimension): of what fills masks, and of the rest. */
+/* An output: the numbers of the graph as written, and how far right runs are from them. spread and scale have
+ * two numbers a row (the last dimension): one for fills of masks, one for the rest. */
 typedef struct goutput {
   uint32_t dtype, is_float;
   uint64_t count, row, rows;
@@ -36,14 +36,14 @@ int32_t goutput_init(goutput *o, const bs_tensor *written, uint32_t dtype, bs_er
 void goutput_free(goutput *o);
 /* The elements of a tensor, dense; malloc'd. */
 int32_t gnumbers_read(const bs_tensor *tensor, gnumber **out_numbers, bs_error *err);
-/* `seen` is of a right run. */
+/* Learns the spread from `seen`, the numbers of a right run. */
 void goutput_learn(goutput *o, const gnumber *seen);
-/* `seen` is of a run where numbers that overflow in the model's own dtype became NaN or others: what they
- * reach is not compared. */
+/* Strikes numbers out of the comparison. `seen` comes from a run in which numbers that overflow in the
+ * model's own dtype became NaN or others; every number that depends on them is struck. */
 void goutput_strike(goutput *o, const gnumber *seen);
-/* Compares numbers; raises *io_worst and counts. infinite: an intermediate value of the graph as written was
- * an infinity, so that what is neither number nor error there (NaN, infinity) is no statement. part: the
- * round-off of one node, of the largest number of a row. */
+/* Compares numbers, raises *io_worst and counts. infinite: an intermediate value of the graph as written was
+ * infinite, so that a NaN or infinity in its result proves nothing. part: the round-off of one node, relative
+ * to the largest number of a row. */
 typedef struct gjudging {
   double part, terms;
   int infinite;
@@ -65,7 +65,7 @@ typedef struct gverify {
   unsigned char *after;
 } gverify;
 
-/* Of a session that is bound: again after a bind. */
+/* Opens the comparison for a session that is bound. It must be opened again after a bind. */
 int32_t gverify_open(bs_session *session, gverify **out_verify, bs_error *err);
 /* Runs the session and compares, as bs_session_verify says. */
 int32_t gverify_run(gverify *verify, bs_verify_report *out_report, bs_error *err);
@@ -74,11 +74,11 @@ void gverify_close(gverify *verify);
 /* A session of the same model on the backend with these passes off; NULL with *err. */
 int32_t gverify_beside(gverify *v, uint32_t off, bs_session **out_session, bs_error *err);
 /* Runs a session on the inputs of the planned one, from the cache before the run. each (may be NULL) is
- * called behind each step. */
+ * called after each step. */
 int32_t gverify_feed(gverify *v, bs_session *x, bs_error *err);
 int32_t gverify_steps(gverify *v, bs_session *x, void (*each)(void *user, const gbinding *b, const gstep *s),
                       void *user, bs_error *err);
-/* Its outputs beside those of the graph as written. */
+/* Compares the outputs of `x` with those of the graph as written. */
 int32_t gverify_judge(gverify *v, bs_session *x, gworst *out_worst, bs_error *err);
 
 /* ---- blame.c --------------------------------------------------------------------------------- */

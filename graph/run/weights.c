@@ -11,7 +11,7 @@
 #include "graph/ir/arena.h"
 #include "graph/run/run.h"
 
-/* Behind a bs_source: element (row, col) of a part lies at data + (row row_stride + col col_stride) of
+/* The state of a bs_source: element (row, col) of a part lies at data + (row row_stride + col col_stride) of
  * `dtype`. */
 typedef struct strided {
   gpart part;

@@ -23,7 +23,7 @@ extern "C" {
 #define BS_ABI_MINOR 12u
 #define BS_ABI_VERSION ((BS_ABI_MAJOR << 16) | BS_ABI_MINOR)
 
-/* Of the one symbol that a plugin exports. */
+/* Marks the one symbol that a plugin exports. */
 #define BS_EXPORT __attribute__((visibility("default")))
 
 /* Status codes: X(NAME, value, exit code of bsrun, text). Numbers are never reused; a code unknown to
@@ -58,9 +58,9 @@ extern "C" {
 enum bs_status { BS_STATUS_MAP(BS_STATUS_ENUM_) };
 #undef BS_STATUS_ENUM_
 
-/* What went wrong. Owned by the caller (usually on the stack), nothing to free. Filled by the side that
- * fails; strings are NUL-terminated and truncated when too long. `rank` is -1 when no rank is meant. Fixed
- * size for ever: each side fills it without looking at struct_size. */
+/* An error report. The caller owns it, usually on the stack; there is nothing to free. The side that fails
+ * fills it. Strings are NUL-terminated, and truncated when they are too long. `rank` is -1 when no rank is
+ * meant. Fixed size for ever: each side fills it without looking at struct_size. */
 typedef struct bs_error {
   uint32_t struct_size;
   int32_t code;        /* enum bs_status */
@@ -75,14 +75,16 @@ typedef struct bs_error {
   char hint[256];
 } bs_error;
 
-/* Where a thing was registered: for `bsrun plugins inspect`. Strings are static. Fixed size for ever. */
+/* The source line that registered a thing; `bsrun plugins inspect` prints it. Strings are static. The size
+ * never changes. */
 typedef struct bs_src_loc {
   const char *file;
   uint32_t line;
   uint32_t reserved;
 } bs_src_loc;
 
-/* Of log lines: bs_host.log, and the least that bs_context_options.log is told. */
+/* The level of a log line (bs_host.log). bs_context_options.log_level is the highest one that is passed on.
+ */
 enum bs_log_level { BS_LOG_ERROR = 1, BS_LOG_WARN = 2, BS_LOG_INFO = 3, BS_LOG_DEBUG = 4 };
 
 /* Kinds of things a plugin registers. `kinds` fields are bit sets of (1u << kind). */
@@ -98,7 +100,7 @@ enum bs_kind {
   BS_KIND_COUNT_ = 8
 };
 
-/* What a plugin or the host was compiled with: both must be the same. */
+/* The sanitizer that a plugin or the host was compiled with. Both must have the same. */
 enum bs_sanitizer { BS_SAN_NONE = 0, BS_SAN_ADDRESS = 1, BS_SAN_THREAD = 2 };
 
 /* Typed plugin parameters: `BS_<PLUGIN>_<NAME>` in the environment, `plugins.<id>.<name>` in the
@@ -164,7 +166,8 @@ typedef struct bs_host {
   /* Round `count` elements of src_dtype to dst_dtype (nearest even; share/doc/blockshock/numbers.md). 0 or
    * BS_UNSUPPORTED for an unknown dtype. src and dst must not overlap unless equal in size. */
   int32_t (*convert)(uint32_t dst_dtype, void *dst, uint32_t src_dtype, const void *src, uint64_t count);
-  /* As bs_rank_api's functions of the same name, without a rank: a method's propose is exact by them. */
+  /* Do what the functions of that name in bs_rank_api do, without a rank. A method's propose uses them to be
+   * exact. */
   int32_t (*partition_make)(const struct bs_mask *mask, int64_t total, uint32_t rank, uint32_t world_size,
                             const struct bs_partition **out_partition, bs_error *err);
   void (*partition_free)(const struct bs_partition *partition);
@@ -180,7 +183,7 @@ typedef struct bs_host {
 #define BS_HOST_HAS(h, slot) \
   ((h)->struct_size >= offsetof(bs_host, slot) + sizeof((h)->slot) && (h)->slot != NULL)
 
-/* What the query symbol returns: static, pure data and two functions. */
+/* The plugin's description, which the query symbol returns: static data and two functions. */
 typedef struct bs_plugin_desc {
   uint32_t struct_size;
   uint32_t abi;            /* BS_ABI_VERSION compiled against; 0 is refused */
@@ -203,9 +206,9 @@ typedef const bs_plugin_desc *(*bs_plugin_query_fn)(uint32_t host_abi, uint32_t 
 /* The note `.note.blockshock` (owner "Blockshock", type 1): read from the file without dlopen, so that
  * listing and choosing run no plugin code. Compared with the descriptor after dlopen. `things` is a
  * newline-separated list: "op:matmul@cpu", "backend:cpu", "method:blockshock",
- * "method:older_name=acme" (an alias), "comm:fault:" (a wrapper, which needs another comm behind
- * the colon), ... "needs:libcuda.so.1=driver" is no thing: a library that the plugin opens itself, and the
- * parameter (may be left out) that names another. */
+ * "method:older_name=acme" (an alias), "comm:fault:" (a wrapper, which needs another comm after
+ * the colon), ... "needs:libcuda.so.1=driver" is not a thing. It names a library that the plugin opens
+ * itself; the optional parameter after `=` names another file for it. */
 #define BS_NOTE_OWNER "Blockshock"
 #define BS_NOTE_TYPE 1u
 #define BS_NOTE_MAGIC 0x31305342u /* "BS01" little endian */

@@ -24,7 +24,7 @@ extern "C" {
  *   reduce_scatter   IN: all count;                       OUT: the rank's own block
  *   broadcast        IN: on root all count, else nothing; OUT: all count
  *   all_to_all       IN: all count, block r for rank r;   OUT: P times the rank's own block, by source
- * Where the call is in place, IN and OUT overlap: what is written to OUT then changes IN. */
+ * In a call in place IN and OUT overlap: a write to OUT then changes IN. */
 typedef struct bs_coll_shape {
   uint32_t struct_size;
   uint32_t kind; /* enum bs_coll_kind */
@@ -40,7 +40,7 @@ typedef struct bs_coll_shape {
   uint32_t reserved;
 } bs_coll_shape;
 
-/* What a rank does in a step. */
+/* The action of a rank in one step. */
 enum bs_step_action {
   BS_STEP_SEND = 1,   /* elements first .. first + count - 1 of `buffer` to `peer` */
   BS_STEP_RECV = 2,   /* from `peer` over those elements of `buffer` */
@@ -73,8 +73,8 @@ typedef struct bs_coll_step {
   uint64_t from_first;
 } bs_coll_step;
 
-/* Of bs_algorithm.flags. SAME_ORDER: every rank gets equal bits, since each element is reduced in one order,
- * whichever rank asks. */
+/* Values of bs_algorithm.flags. SAME_ORDER: each element is reduced in one order on every rank, so that all
+ * ranks get equal bits. */
 enum bs_algorithm_flags { BS_ALGORITHM_SAME_ORDER = 1u << 0 };
 
 /* Required: name, kinds, and schedule or cost. With cost alone it can be predicted and simulated, not run.
@@ -95,8 +95,8 @@ typedef struct bs_algorithm {
   /* Elements of SCRATCH that `rank` needs; NULL: none. */
   int32_t (*scratch)(void *state, const bs_coll_shape *shape, uint32_t rank, uint64_t *out_elements,
                      bs_error *err);
-  /* Seconds of the whole collective by a closed form, where every pair of ranks has a `link` of its own;
-   * NULL: there is no formula. */
+  /* Seconds of the whole collective by a closed form, where every pair of ranks has a separate `link`. NULL:
+   * the algorithm has no formula. */
   int32_t (*cost)(void *state, const bs_coll_shape *shape, const bs_link *link, double *out_seconds,
                   bs_error *err);
 } bs_algorithm;

@@ -36,7 +36,7 @@ typedef struct bs_device_info {
   uint64_t cache_bytes;
 } bs_device_info;
 
-/* What an opened device reports while it is used. 0 and "": unknown. */
+/* The state that an opened device reports while it is in use. 0 and "" mean unknown. */
 typedef struct bs_device_state {
   uint32_t struct_size;
   uint32_t clock_mhz;         /* its processors' clock now */
@@ -61,8 +61,8 @@ typedef struct bs_backend {
   /* Makes one rank's device object. BS_UNAVAILABLE when there is no such device, or it is busy. */
   int32_t (*device_open)(void *state, uint32_t index, void **out_device, bs_error *err);
   void (*device_close)(void *device);
-  /* Allocates `bytes` (more than 0) of device memory, aligned to `align` (at least 64). It need not be
-   * cleared. BS_NO_MEMORY when there is none. */
+  /* Allocates `bytes` (more than 0) of device memory, aligned to `align` (at least 64). Its
+   * content is undefined. Returns BS_NO_MEMORY when the device has too little. */
   int32_t (*mem_alloc)(void *device, uint64_t bytes, uint64_t align, void **out_ptr, bs_error *err);
   void (*mem_free)(void *device, void *ptr);
   /* Copies `bytes` in the order of the stream. kind: enum bs_copy_kind. */
@@ -76,8 +76,8 @@ typedef struct bs_backend {
   int32_t (*event_record)(void *device, bs_event *event, bs_stream *stream, bs_error *err);
   /* Seconds of the device's clock between two recorded events. */
   int32_t (*event_elapsed)(void *device, bs_event *start, bs_event *stop, double *out_seconds, bs_error *err);
-  /* The vendor's handle, so that other plugins can add ops. NULL: there is none, or the stream's work is
-   * being captured (capture_begin). */
+  /* Returns the vendor's handle, so that other plugins can add ops. NULL: the backend has no such handle, or
+   * the stream is being captured (capture_begin). */
   void *(*native_handle)(void *device, uint32_t what, bs_stream *stream);
   /* Since 0.3, for a wrapper: a backend that is made of another one and is used as "wrapper:other". wrap and
    * unwrap are as in bs_comm; the flags are the inner backend's. The result has the ops of the inner backend.

@@ -38,7 +38,7 @@ BS_API int32_t bs_status_exit_code(int32_t code); /* what bsrun exits with for t
 
 typedef struct bs_context bs_context;
 
-/* Whose plugin files are opened (share/doc/blockshock/abi.md, "Trust"). */
+/* The owners whose plugin files are opened (share/doc/blockshock/abi.md, "Trust"). */
 enum bs_trust { BS_TRUST_OWNER = 0, BS_TRUST_GROUP = 1, BS_TRUST_ANY = 2 };
 
 /* How a context is opened. bs_context_open copies it. */
@@ -61,11 +61,11 @@ typedef struct bs_context_options {
  * options name and that cannot be used is an error that says why; other plugins that cannot be used are rows
  * of bs_plugin_count and bs_plugin_get. */
 BS_API int32_t bs_context_open(const bs_context_options *options, bs_context **out_context, bs_error *err);
-/* Closes the context, after its worlds are destroyed. NULL is allowed. Frees nothing when a rank was left
- * behind in a call (bs_world_run). */
+/* Closes the context, after its worlds are destroyed. NULL is allowed. Frees nothing when a rank is
+ * still inside a call that did not return (bs_world_run). */
 BS_API void bs_context_close(bs_context *context);
 
-/* What became of a plugin file that was found. */
+/* The state of a plugin file that was found. */
 enum bs_plugin_state {
   BS_PLUGIN_FOUND = 0,
   BS_PLUGIN_ACTIVE = 1,
@@ -193,7 +193,7 @@ typedef struct bs_op_candidate {
 BS_API int32_t bs_op_explain(bs_context *context, const char *backend, const bs_op_query *query,
                              void (*each)(void *user, const bs_op_candidate *candidate), void *user,
                              bs_error *err);
-/* Where a query would be asked: what a choice depends on besides the query. */
+/* The site of a query: everything besides the query that a choice depends on. */
 typedef struct bs_op_site {
   uint32_t struct_size;
   uint32_t threads;    /* of a rank; 0: 1 */
@@ -203,7 +203,7 @@ typedef struct bs_op_site {
   uint32_t fallback; /* since 0.7; as in bs_world_options, whatever the backend's memory is */
   uint32_t reserved;
 } bs_op_site;
-/* The same at a site (NULL: one thread of a world of one, no choices). */
+/* Does the same at a site. NULL: one thread in a world of one rank, and no choices. */
 BS_API int32_t bs_op_explain_at(bs_context *context, const char *backend, const bs_op_site *site,
                                 const bs_op_query *query,
                                 void (*each)(void *user, const bs_op_candidate *candidate), void *user,
@@ -251,8 +251,8 @@ typedef struct bs_world_options {
    * does not have is BS_CONFIG BS-OP-KNOB, a plan that reports another value BS_PLUGIN BS-OP-KNOB-ECHO. */
   const char *const *choices;
   uint32_t n_choices;
-  /* 1: implementations are chosen and reported, and nothing is packed or prepared: layers build at once and
-   * cannot run. */
+  /* 1: implementations are chosen and reported, but nothing is packed or prepared. Layers then build in no
+   * time and cannot run. */
   uint32_t rehearse;
   /* Since 0.5. Where ranks are processes: a hash of all that they must have in common. Ranks whose hashes
    * differ get BS_MISMATCH. 0: nothing to compare. */
@@ -268,8 +268,8 @@ typedef struct bs_world_options {
    * "NAME:key=value,...": the host runs the rounds of this algorithm, for the kinds that it serves.
    * BS_UNSUPPORTED where the communicator has no exchange, or the algorithm is a cost alone. */
   const char *algorithm;
-  /* What lies between the ranks, "NAME" or "NAME:key=value,...", for communicators that ask. NULL or "":
-   * none. */
+  /* The topology between the ranks, "NAME" or "NAME:key=value,...", for communicators that use one. NULL or
+   * "": no topology. */
   const char *topology;
 } bs_world_options;
 
@@ -283,7 +283,7 @@ BS_API int32_t bs_context_attach(bs_context *context, const char *comm, bs_attac
 BS_API uint32_t bs_context_rank(const bs_context *context);
 
 /* The highest class of reproducibility (enum bs_repro) that a layer keeps in this world which promises
- * `promised` where the communicator reduces in rank order. A named algorithm reduces in an order of its own.
+ * `promised` where the communicator reduces in rank order. A named algorithm reduces in a different order.
  */
 BS_API uint32_t bs_world_repro(const bs_world *world, uint32_t promised);
 
@@ -298,12 +298,13 @@ BS_API void bs_world_destroy(bs_world *world);
 BS_API uint32_t bs_world_own_rank(const bs_world *world);
 /* Runs rank_main on every rank and waits for all. Returns the error of the first rank that failed (its number
  * is in err->rank); the other ranks are woken. A failed world can be destroyed, not run again. A rank may not
- * come back from a plugin's call after a failure: it is left behind half a second after a deadline, or after
- * the world's timeout for another error, and a warning says so. Its thread goes on, the world and the context
- * keep their memory for it, and the program should end soon. Keep what `arg` points to until then. */
+ * come back from a plugin's call after a failure. bs_world_run stops waiting for it half a second after a
+ * deadline, or after the world's timeout for another error, and logs a warning. Its thread goes on, the world
+ * and the context keep their memory for it, and the program should end soon. Keep what `arg` points to until
+ * then. */
 BS_API int32_t bs_world_run(bs_world *world, int32_t (*rank_main)(bs_rank *rank, void *arg, bs_error *err),
                             void *arg, bs_error *err);
-/* 1: a rank of the world was left behind in a call that does not return (bs_world_run): do not touch what its
+/* 1: a rank of the world is still inside a call that did not return (bs_world_run). Do not touch what its
  * thread may still use. */
 BS_API uint32_t bs_world_left_behind(const bs_world *world);
 /* The rank of a world of one on the caller's thread, which is member 0 of its team until bs_world_leave: no
@@ -319,8 +320,8 @@ BS_API int32_t bs_world_leave(bs_world *world, bs_error *err);
 BS_API uint32_t bs_world_size(const bs_world *world);
 BS_API uint32_t bs_world_threads_per_rank(const bs_world *world);
 BS_API uint32_t bs_world_shared_device(const bs_world *world); /* 1: ranks share one device */
-/* What the communicator has kept of the newest run: calls `each` for every number or text (bs_comm.report);
- * nothing where it keeps none. Not while the world runs. */
+/* Calls `each` for every number and text that the communicator has kept of the newest run (bs_comm.report).
+ * Must not be called while the world runs. */
 BS_API void bs_world_figures(const bs_world *world,
                              void (*each)(void *user, const char *name, double value, const char *unit,
                                           const char *text),
@@ -404,12 +405,12 @@ BS_API uint32_t bs_world_choice_count(const bs_world *world);
 BS_API int32_t bs_world_choice_get(const bs_world *world, uint32_t index, bs_choice_info *out_info,
                                    bs_error *err);
 
-/* What a plan said of itself when it was prepared: NULL where its implementation says nothing, or the world
- * only rehearses. Lives as long as the plan. */
+/* Returns what the plan reported about itself when it was prepared. NULL: its implementation reports nothing,
+ * or the world only rehearses. The echo lives as long as the plan. */
 BS_API const bs_op_echo *bs_plan_echo(const bs_plan *plan);
 
 /* The legal values of a knob, in the order of its declaration: how many, and one of them as text. "auto" is
- * among them where it is declared. BS_INVALID_ARGUMENT behind the last. */
+ * among them where it is declared. BS_INVALID_ARGUMENT for an index past the last. */
 BS_API uint32_t bs_knob_count(const bs_knob *knob);
 BS_API int32_t bs_knob_value(const bs_knob *knob, uint32_t index, char *out_text, size_t size, bs_error *err);
 /* Are the settings ("keys=128;exp=fast") some of these knobs with legal values? BS_CONFIG BS-OP-KNOB tells
@@ -421,19 +422,22 @@ BS_API int32_t bs_knobs_check(const bs_knob *const *knobs, uint32_t n_knobs, con
 
 typedef struct bs_layer bs_layer;
 
-/* A layer of one rank, built by a method. Every rank of the world calls these functions with the same
- * arguments, from its own thread, in the same order. method   "dense", "column_parallel", "row_parallel",
- * "masked_split", "blockshock", or a plugin's spec     dtypes: any mixture of f64 f32 f16 bf16 f8e4m3 f8e5m2
- * that the backend serves, else BS-OP-NONE with the reasons (share/doc/blockshock/ops.md); ref serves all.
- * Options are the keys method.KEY of share/doc/blockshock/methods.md, as text. The spec's mask, strings and
- * arrays must outlive the layer weights, bias   build reads only the rank's part, and both may be released
- * after the call x, y     the caller's. x has B tokens: spec.B or fewer, all of spec.B where tokens are
- * split. forward writes all of y, which need not be cleared bs_layer_free(NULL) does nothing. */
+/* Builds a layer of one rank by a method. Every rank of the world calls these functions with the same
+ * arguments, from its own thread, in the same order. `method` is "dense", "column_parallel", "row_parallel",
+ * "masked_split", "blockshock", or a plugin's.
+ *
+ * The dtypes of `spec` are any mixture of f64 f32 f16 bf16 f8e4m3 f8e5m2 that the backend serves, else
+ * BS-OP-NONE with the reasons (share/doc/blockshock/ops.md); ref serves all. Options are the keys method.KEY
+ * of share/doc/blockshock/methods.md, as text. The mask, strings and arrays of `spec` must outlive the layer.
+ *
+ * build reads only the rank's part of `weights` and `bias`; both may be released after the call. x and y of a
+ * forward are the caller's. x has spec.B tokens or fewer; all of them where tokens are split. forward writes
+ * all of y. bs_layer_free(NULL) does nothing. */
 BS_API int32_t bs_layer_build(bs_rank *rank, const char *method, const bs_layer_spec *spec,
                               const bs_source *weights, const bs_source *bias, bs_layer **out_layer,
                               bs_error *err);
-/* The same over a group (bs_rank_api's group_open): the method sees the group as its world, and its
- * collectives are the group's. Every member calls it. The group must live as long as the layer. */
+/* Builds a layer over a group (bs_rank_api's group_open). The method sees the group as its world, and its
+ * collectives run in the group. Every member calls it. The group must live as long as the layer. */
 BS_API int32_t bs_layer_build_in(bs_group *group, const char *method, const bs_layer_spec *spec,
                                  const bs_source *weights, const bs_source *bias, bs_layer **out_layer,
                                  bs_error *err);
@@ -463,7 +467,7 @@ BS_API int32_t bs_layer_read_weights(bs_layer *layer, int64_t row, bs_tensor *ou
 enum bs_pass { BS_PASS_FORWARD, BS_PASS_BACKWARD, BS_PASS_STEP, BS_PASS_COUNT_ };
 BS_API const char *bs_layer_capture(const bs_layer *layer, uint32_t pass);
 BS_API void bs_layer_free(bs_layer *layer);
-/* What one forward of one rank would do; builds nothing. */
+/* Reports what one forward of one rank would do. Builds nothing. */
 BS_API int32_t bs_method_propose(bs_context *context, const char *method, const bs_layer_spec *spec,
                                  uint32_t rank, uint32_t world_size, bs_proposal *out_proposal,
                                  bs_error *err);
@@ -472,7 +476,7 @@ BS_API int32_t bs_method_propose(bs_context *context, const char *method, const 
 
 BS_API const char *bs_dtype_name(uint32_t dtype); /* "f32"; "?" when unknown */
 BS_API uint32_t bs_dtype_parse(const char *name); /* 0 when unknown; accepts aliases */
-/* As bs_host.convert. */
+/* Converts as bs_host.convert does. */
 BS_API int32_t bs_convert(uint32_t dst_dtype, void *dst, uint32_t src_dtype, const void *src, uint64_t count);
 /* A source over the caller's memory: rows x cols of `dtype`, `stride` elements between rows. The memory must
  * stay as it is until the source is released. */
@@ -488,8 +492,8 @@ BS_API int32_t bs_mask_parse(const char *name, const char *pattern_a, const char
 BS_API int32_t bs_partition_make(const bs_mask *mask, int64_t total, uint32_t rank, uint32_t world_size,
                                  const bs_partition **out_partition, bs_error *err);
 BS_API void bs_partition_free(const bs_partition *partition);
-/* As bs_rank_api's kept_make and kept_free, without a rank. Only COMPLEMENT, RANDOM_2OF4, MAGNITUDE and
- * TRANSPOSABLE have halves that keep two of each four. */
+/* Do what kept_make and kept_free of bs_rank_api do, without a rank. Only COMPLEMENT, RANDOM_2OF4, MAGNITUDE
+ * and TRANSPOSABLE have halves that keep two of each four. */
 BS_API int32_t bs_kept_make(const bs_mask *mask, int64_t rows, int64_t cols, const bs_source *weights,
                             uint32_t half, const bs_kept **out_kept, bs_error *err);
 BS_API void bs_kept_free(const bs_kept *kept);

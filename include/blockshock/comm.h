@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-/* The collectives; what each reads and writes is told below. */
+/* The collectives. bs_coll_call below says what each reads and writes. */
 enum bs_coll_kind {
   BS_COLL_ALL_REDUCE = 0,
   BS_COLL_ALL_GATHER = 1,
@@ -23,11 +23,11 @@ enum bs_coll_kind {
   BS_COLL_BARRIER = 7,
   BS_COLL_COUNT_ = 8
 };
-/* Of all_reduce and reduce_scatter. */
+/* The reduction of all_reduce and reduce_scatter. */
 enum bs_reduce_op { BS_REDUCE_SUM = 0, BS_REDUCE_MAX = 1, BS_REDUCE_MIN = 2 };
 
-/* Of bs_coll_call.flags. BS_COLL_DEVICE: in and out lie in the memory of the device that device_bind was told
- * of, and the call is in the order of `stream`; else both lie in host memory. Never set for a communicator
+/* Values of bs_coll_call.flags. BS_COLL_DEVICE: in and out lie in the memory of the device that device_bind
+ * got, and the call is in the order of `stream`; else both lie in host memory. Never set for a communicator
  * that has bound no device. BS_COLL_ANY_ORDER (since 0.8), of all_reduce and reduce_scatter: the order of the
  * reduction is free and ranks may get different roundings, so the communicator may use its library's own
  * collective, when the ranks have compared their calls. One that ignores the flag stays right.
@@ -78,13 +78,13 @@ enum bs_launch { BS_LAUNCH_THREADS = 1, BS_LAUNCH_ATTACHED = 2, BS_LAUNCH_DRIVEN
 
 struct bs_topology; /* topology.h */
 
-/* What a world is opened for. */
+/* The request that a world is opened for. */
 typedef struct bs_world_request {
   uint32_t struct_size;
   uint32_t world_size;
   uint64_t max_message_bytes; /* hint: largest all_reduce; 0 unknown */
   /* Since 0.5, of ATTACHED worlds. */
-  uint32_t rank; /* what attach told */
+  uint32_t rank; /* as attach returned it */
   uint32_t reserved;
   uint64_t config_hash; /* of all that the ranks must have in common: BS_MISMATCH on each where it differs */
   int64_t timeout_ns;   /* of opening: ranks that have not come by then are BS_DEADLINE, named */
@@ -94,7 +94,7 @@ typedef struct bs_world_request {
   void *topology_opened; /* for its functions */
 } bs_world_request;
 
-/* What an ATTACHED communicator tells of this process. */
+/* The place of this process in the world, as an ATTACHED communicator reports it. */
 typedef struct bs_attachment {
   uint32_t struct_size;
   uint32_t rank;
@@ -120,8 +120,8 @@ typedef struct bs_comm_device {
  * native_code; a process that died ends the waits of the others with BS_RANK_FAILED, its rank and last call
  * in the text. A failed communicator stays failed. Where the host runs a collective by a named algorithm
  * (bs_world_options.algorithm) its ranks meet in exchange alone. Then the two ends of a message are compared
- * and no more: a rank whose messages all fit may end well, and ranks that wait for messages that nobody sends
- * get BS_DEADLINE. Sums are made in the algorithm's order.
+ * and no more: a rank whose messages all fit may succeed, and a rank that waits for a message that no rank
+ * sends gets BS_DEADLINE. Sums are made in the algorithm's order.
  * Required: name, launch, world_open, world_close, rank_open, rank_close, abort and the kinds it
  * supports; a NULL kind is UNSUPPORTED. Collective slots are called by one thread of the rank at a time: its
  * own, or since 0.5 the one for started collectives, which the rank's waits and calls come after. */
@@ -164,7 +164,7 @@ typedef struct bs_comm {
   /* The clock that the rank lives by, in nanoseconds: regions are timed by it. NULL: the machine's. */
   uint64_t (*clock_ns)(void *comm);
   /* Since 0.6. Serve collectives of this device's memory (BS_COLL_DEVICE). Called once by each rank of the
-   * world, behind rank_open and before any collective, where the backend's memory is not the host's; groups
+   * world, after rank_open and before any collective, where the backend's memory is not the host's; groups
    * of a bound communicator are bound. The answer is the same on every rank: BS_OK with *out_name, what
    * serves them, for records (lives as long as comm); BS_UNSUPPORTED with the reason: the host goes on to
    * bring the data through host memory, as it does for a NULL slot; anything else ends the rank. A call with

@@ -33,8 +33,8 @@ extern "C" {
 #define BS_EXPR_MAX_STEPS 64
 #define BS_EXPR_MAX_OUT 4
 
-/* What a step computes of its operands x, y, z (the values numbered a, b, c). Those marked F are refused in
- * an I64 program. Truth is 1, falsehood 0; every value but 0 is true, NaN too. Unused operands are 0.
+/* A step computes this from its operands x, y, z (the values numbered a, b, c). An I64 program refuses the
+ * steps marked F. Truth is 1, falsehood 0; every value but 0 is true, NaN too. Unused operands are 0.
  * Numbers are never reused; new steps get larger numbers, so that max_op tells whether one is there. */
 enum bs_expr_op {
   BS_EXPR_MOV = 1,        /* x */
@@ -69,9 +69,9 @@ enum bs_expr_op {
   BS_EXPR_POW = 30,       /* x^y as C's pow; I64: mod 2^64; y < 0: 0, but of x = 1 and -1 their power */
   BS_EXPR_MIN = 31,       /* NaN where either is */
   BS_EXPR_MAX = 32,       /* NaN where either is */
-  BS_EXPR_LT = 33,        /* x < y; 0 beside NaN */
-  BS_EXPR_LE = 34,        /* x <= y; 0 beside NaN */
-  BS_EXPR_EQ = 35,        /* x = y; 0 beside NaN */
+  BS_EXPR_LT = 33,        /* x < y; 0 where either is NaN */
+  BS_EXPR_LE = 34,        /* x <= y; 0 where either is NaN */
+  BS_EXPR_EQ = 35,        /* x = y; 0 where either is NaN */
   BS_EXPR_AND = 36,       /* both true; I64: bit by bit */
   BS_EXPR_OR = 37,        /* one true; I64: bit by bit */
   BS_EXPR_XOR = 38,       /* exactly one true; I64: bit by bit */

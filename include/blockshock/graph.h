@@ -19,7 +19,7 @@
  * Lifetimes: the context outlives its graphs; a graph outlives its sessions, which read its constants.
  * NULL: err may be NULL, and any argument whose function says so. A NULL elsewhere is BS_INVALID_ARGUMENT
  * (BS-GRAPH-NULL), and 0 from functions that return a number. A list with a count may be NULL when the count
- * is 0; the count is the number of its entries, of which none is NULL.
+ * is 0; the count is the number of its entries. No entry may be NULL.
  * Structs: a struct_size of 0 is BS_INVALID_ARGUMENT (BS-GRAPH-STRUCT): set struct_size to sizeof before a
  * call that fills or reads one; zero in every other field is the default. Strings that a call returns live as
  * long as the graph or the session that they belong to.
@@ -91,9 +91,9 @@ typedef struct bs_dim {
 typedef struct bs_graph_options {
   uint32_t struct_size;
   uint32_t reserved;
-  /* Of a folder with config.json: the most tokens of its key-value cache. 0: what config.json says. */
+  /* The most tokens of the key-value cache of a folder with config.json. 0: the number in config.json. */
   int64_t cache_tokens;
-  /* Of a folder: so many of its first layers, for a comparison that would take too long. 0: all. */
+  /* The number of first layers to read of a folder, for a comparison that would take too long. 0: all. */
   int64_t layers;
 } bs_graph_options;
 
@@ -137,7 +137,8 @@ BS_API int32_t bs_graph_op(bs_graph *graph, const char *onnx_op, const uint32_t 
 BS_API int32_t bs_graph_output(bs_graph *graph, const char *name, uint32_t value, bs_error *err);
 /* Makes the input of that name a constant with the tensor's elements, which are copied: shapes, axes and
  * other numbers that the lowering must know. The name may also be that of an initializer that a file lists
- * among its inputs: it gets this value in place of its own. Before the first session opens; an error later.
+ * among its inputs: this value then replaces the one in the file. Call it before the first session opens;
+ * later it is an error.
  */
 BS_API int32_t bs_graph_fix(bs_graph *graph, const char *name, const bs_tensor *tensor, bs_error *err);
 /* The inputs (inputs not 0) or the outputs of a model, in its order. */
@@ -152,7 +153,7 @@ BS_API int32_t bs_graph_port(const bs_graph *graph, uint32_t inputs, uint32_t in
 BS_API int32_t bs_graph_check(bs_graph *graph, const char *backend, const bs_dim *const *dims,
                               uint32_t n_dims, void (*each)(void *user, const bs_graph_issue *issue),
                               void *user, bs_error *err);
-/* What a model holds, for `bsrun model info`. */
+/* The size and content of a model; `bsrun model info` prints them. */
 typedef struct bs_graph_info {
   uint32_t struct_size;
   uint32_t opset;       /* of ai.onnx; 0: the model imports none */
@@ -226,7 +227,7 @@ BS_API int32_t bs_session_find(const bs_session *session, const char *name, uint
  * in the workspace. The memory of an output overlaps that of no other port: a run may write an output before
  * it has read every input, and what it gives then is not defined. */
 BS_API int32_t bs_session_set(bs_session *session, uint32_t port, const bs_tensor *tensor, bs_error *err);
-/* Where a port lies: of an output, its values until the next run. */
+/* Returns the tensor of a port. The values of an output stay until the next run. */
 BS_API int32_t bs_session_get(const bs_session *session, uint32_t port, bs_tensor *out_tensor, bs_error *err);
 /* Runs the model once. Every input must be set. Allocates nothing after the first run. */
 BS_API int32_t bs_session_run(bs_session *session, bs_error *err);
@@ -256,7 +257,7 @@ typedef struct bs_node_check {
 BS_API int32_t bs_session_check(bs_session *session, void (*each)(void *user, const bs_node_check *row),
                                 void *user, bs_error *err);
 
-/* What bs_session_verify found. Strings live until the next call of it, or until the session is closed. */
+/* The result of bs_session_verify. Strings live until its next call, or until the session is closed. */
 typedef struct bs_verify_report {
   uint32_t struct_size;
   uint32_t ok;       /* 1: every number that was compared is within its bound */
@@ -269,7 +270,7 @@ typedef struct bs_verify_report {
   uint32_t rank, reserved;
   int64_t at[BS_MAX_DIMS];
   double value, expected, bound;
-  /* Where it is not ok; "" is none. */
+  /* Set where it is not ok; "" means unknown. */
   const char *pass;   /* the first pass with which the outputs differ */
   const char *off;    /* passes, between commas: without them the outputs are right */
   const char *node;   /* the model's node that the wrong numbers begin with */
@@ -298,7 +299,7 @@ BS_API uint32_t bs_session_node_count(const bs_session *session);
 BS_API int32_t bs_session_node(const bs_session *session, uint32_t index, bs_node_info *out_info,
                                bs_error *err);
 
-/* What a session counted and how long its parts took, in seconds. */
+/* The counts of a session, and how long its parts took, in seconds. */
 typedef struct bs_session_stats {
   uint32_t struct_size;
   uint32_t reserved;

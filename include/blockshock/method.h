@@ -13,15 +13,15 @@
 extern "C" {
 #endif
 
-/* Where a tensor [B,F] lies: whole on every rank, split over its last dimension (features) by the
- * method's own partition, a partial sum that still has to be reduced, or split over its tokens: even runs of
- * the B rows, the first B mod P ranks with one more (all B are run then, never fewer). */
+/* The placement of a tensor [B,F] over the ranks. REPLICATED: whole on every rank. SPLIT: over its last
+ * dimension (features), by the method's own partition. PARTIAL: a sum that still has to be reduced.
+ * SPLIT_TOKENS: even runs of the B rows; the first B mod P ranks have one more, and all B are run. */
 enum bs_placement { BS_REPLICATED = 0, BS_SPLIT = 1, BS_PARTIAL = 2, BS_SPLIT_TOKENS = 3 };
 
 /* Which dimension of W is split over the ranks. */
 enum bs_split { BS_SPLIT_NONE = 0, BS_SPLIT_K = 1, BS_SPLIT_N = 2 };
 
-/* What a layer is asked to be able to do. */
+/* The abilities that a layer is built for. */
 enum bs_layer_flags {
   BS_LAYER_BACKWARD = 1u << 0, /* the layer will be differentiated: what backward needs is made by build */
   BS_LAYER_SGD = 1u << 1,      /* step by SGD; with BACKWARD */
@@ -83,10 +83,11 @@ typedef struct bs_layer_spec {
   const char *const *option_values;
 } bs_layer_spec;
 
-/* The most collectives that a proposal tells. */
+/* The most collectives that a proposal lists. */
 #define BS_MAX_PROPOSED 8
 
-/* What one forward (and one backward) on one rank will do; compared with what the host counted. */
+/* The work that one forward (and one backward) on one rank will do. The host compares it with what it
+ * counted. */
 typedef struct bs_proposal {
   uint32_t struct_size;
   uint32_t x_placement;
@@ -125,8 +126,9 @@ typedef struct bs_ownership {
   int64_t row_begin;
   int64_t row_count;
   const bs_partition *columns;
-  /* Of `columns`, the weights kept row by row (rows and groups from 0 in this rank's part); NULL: all. K_r is
-   * then the length of a packed row, 2 ceil(columns / 4); places beyond the last column hold zeros. */
+  /* The weights of `columns` that each row keeps (rows and groups count from 0 in this rank's part); NULL:
+   * all. K_r is then the length of a packed row, 2 ceil(columns / 4); places beyond the last column hold
+   * zeros. */
   const bs_kept *kept;
 } bs_ownership;
 
@@ -150,14 +152,15 @@ typedef struct bs_method {
   /* x [B,K] (or this rank's columns when split), y [B,N] (or this rank's features when split). This, backward
    * and step give ops and collectives the same plans and the same memory whenever they are called with the
    * same tensors (and a step of SGD with the same numbers), steps between or not: the host may keep what they
-   * give the device as a graph, and run that in their place. Beside tensors a layer remembers of a forward no
-   * more than the shapes of x and y. */
+   * give the device as a graph, and run that in their place. Of a
+   * forward a layer remembers only tensors and the shapes of x and y. */
   int32_t (*forward)(void *layer, const bs_tensor *x, bs_tensor *y, bs_stream *stream, bs_error *err);
-  /* Of a layer built with BS_LAYER_BACKWARD. From x as forward had it and dy, the gradient of y in y's
-   * placement (whole where y is replicated or partial): dx as x, the sum over ranks where x is replicated; dw
-   * [row_count,K_r], the part of W that `owns` tells, and db [row_count], the whole bias of those rows on
-   * every rank that has rows: f32, or f64 where x, W or y is. dx, dw and db may be NULL, dx on all ranks or
-   * on none. Behind an activation x is that of the layer's last forward. Allocates nothing. Optional. */
+  /* For a layer built with BS_LAYER_BACKWARD. Computes, from x as forward had it and dy, the gradient of y in
+   * y's placement (whole where y is replicated or partial): dx as x, the sum over ranks where x is
+   * replicated; dw [row_count,K_r], the part of W that `owns` returns, and db [row_count], the whole bias of
+   * those rows on every rank that has rows: f32, or f64 where x, W or y is. dx, dw and db may be NULL, dx on
+   * all ranks or on none. With an activation x must be that of the layer's last forward. Allocates nothing.
+   * Optional. */
   int32_t (*backward)(void *layer, const bs_tensor *x, const bs_tensor *dy, bs_tensor *dx, bs_tensor *dw,
                       bs_tensor *db, bs_stream *stream, bs_error *err);
   /* The weights and the bias of this rank change by one step, where they lie. Allocates nothing. Optional. */

@@ -32,7 +32,7 @@ extern "C" {
 
 /* In what sums are made; DEFAULT: f64 where an operand or the output is f64, else f32. */
 enum bs_accumulate { BS_ACC_DEFAULT = 0, BS_ACC_F32 = 1, BS_ACC_F64 = 2 };
-/* Applied behind a product, element by element. */
+/* The function applied to each element of a product. */
 enum bs_activation {
   BS_ACT_NONE = 0,
   BS_ACT_RELU = 1,
@@ -65,7 +65,7 @@ enum bs_fold {
 enum bs_index { BS_INDEX_ROWS = 0, BS_INDEX_ELEMENTS = 1, BS_INDEX_TUPLES = 2 };
 /* attrs[3] of put: what happens at a place. */
 enum bs_put { BS_PUT_SET = 0, BS_PUT_ADD = 1, BS_PUT_MUL = 2, BS_PUT_MAX = 3, BS_PUT_MIN = 4 };
-/* What else a query asks for. */
+/* Further demands of a query. */
 enum bs_query_flags {
   BS_QUERY_X_FULL = 1u << 0,        /* matmul and its derivatives: X (dX) holds all K columns */
   BS_QUERY_DETERMINISTIC = 1u << 1, /* same bits on every call */
@@ -74,12 +74,12 @@ enum bs_query_flags {
                                      * how many they are, nor on B; who cannot promise it answers NO */
 };
 
-/* Of bs_knob.flags. BUILD: each value is a binary of its own: plans that differ in it report different
- * bs_op_echo.build. */
+/* Values of bs_knob.flags. BUILD: each value is a separate binary, so that plans that differ in it report
+ * different bs_op_echo.build. */
 enum bs_knob_flags { BS_KNOB_BUILD = 1u << 0 };
 
-/* A number or a word that can be told to an implementation (bs_op_impl.knobs) or to a method as the option of
- * that name (bs_method.knobs). `values` is the legal set, parts with commas between them: "exact,fast",
+/* A number or a word that an implementation takes (bs_op_impl.knobs), or a method as the option of that name
+ * (bs_method.knobs). `values` is the legal set, parts with commas between them: "exact,fast",
  * "48,96,192", "16:256*2" (16, 32, 64, 128, 256), "8:64+8" (8, 16, ... 64). "auto" is legal too: the plan
  * decides. Strings are static. */
 typedef struct bs_knob {
@@ -91,8 +91,7 @@ typedef struct bs_knob {
   const char *summary;  /* one line */
 } bs_knob;
 
-/* What a plan is made of, as the plan itself reports it. bs_echo_begin of plugin.h makes one in which nothing
- * is known. */
+/* A plan's report about itself. bs_echo_begin of plugin.h makes one in which nothing is known. */
 typedef struct bs_op_echo {
   uint32_t struct_size;
   int32_t registers;    /* of a thread; -1: not known */
@@ -102,8 +101,8 @@ typedef struct bs_op_echo {
   char build[72];       /* which code runs: a hash of the binary; "": not known */
 } bs_op_echo;
 
-/* What is asked of an implementation: the op, shapes and dtypes of its arguments, and how. Owned by the
- * asker, valid during the call. */
+/* A question to an implementation: the op, the shapes and dtypes of its arguments, and how to compute. The
+ * caller owns it; it is valid during the call. */
 typedef struct bs_op_query {
   uint32_t struct_size;
   uint32_t nargs;
@@ -121,12 +120,12 @@ typedef struct bs_op_query {
   double numbers[4];   /* as attrs, real ones */
   const bs_expr *expr; /* map: the program; NULL for all others but plugin ops */
   /* Since 0.9. "keys=128;exp=fast", of the implementation's own knobs and their legal values: the host has
-   * compared them. NULL: none is given. Whoever asks through the host leaves it NULL: the knobs come with a
-   * choice (share/doc/blockshock/tuning.md). */
+   * compared them. NULL: no knob is set. A caller that asks through the host leaves it NULL: the knobs come
+   * with a choice (share/doc/blockshock/tuning.md). */
   const char *knobs;
 } bs_op_query;
 
-/* What a run of a query costs, by the op's schema (bs_host.op_cost): rows * flops_row + flops_fixed FLOPs,
+/* The cost of one run of a query, by the op's schema (bs_host.op_cost): rows * flops_row + flops_fixed FLOPs,
  * and bytes of memory touched likewise; nothing where rows is 0. Weights and bias are bytes_fixed: they are
  * read once. All saturate at UINT64_MAX. */
 typedef struct bs_op_rate {
@@ -176,7 +175,7 @@ typedef struct bs_op_answer {
   char text[160];
 } bs_op_answer;
 
-/* What an implementation is given of the rank that runs it. Lives as long as the plan or packed
+/* The part of a rank that an implementation may use. It lives as long as the plan or packed
  * object. parallel_for calls body(arg, member, width) once on each member of the rank's team and returns
  * when all are done. alloc'ed memory is counted as the rank's; device memory, 64-byte aligned. */
 typedef struct bs_exec {
@@ -231,9 +230,9 @@ typedef struct bs_op_impl {
    * shapes, dtypes and alignment. */
   int32_t (*run)(void *plan, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err);
   void (*plan_free)(void *plan);
-  /* Since 0.9. What can be told it, and (required with knobs) what a plan says of itself: all knobs with the
-   * value in use, those that were given with the value that was given. A value that cannot be kept is refused
-   * by supports or prepare, never replaced by another. The host asks behind prepare. */
+  /* Since 0.9. The knobs that it takes, and (required with knobs) a plan's report about itself: every knob
+   * with the value in use. A knob that was given has the value that was given: supports or prepare refuse a
+   * value that the plan cannot use, and never replace it. The host calls echo after prepare. */
   uint32_t n_knobs;
   uint32_t reserved_knobs;
   const bs_knob *const *knobs;

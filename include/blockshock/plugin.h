@@ -29,7 +29,7 @@
 extern "C" {
 #endif
 
-/* What this file is compiled with: enum bs_sanitizer. */
+/* The sanitizer that this file is compiled with: enum bs_sanitizer. */
 #if defined(__SANITIZE_THREAD__)
 #define BS_THIS_SANITIZER BS_SAN_THREAD
 #elif defined(__SANITIZE_ADDRESS__)
@@ -138,10 +138,10 @@ bs_fail_hint(bs_error *err, const char *fmt, ...) {
   return err->code;
 }
 
-/* Fill a struct that the host hands out to be filled (`out`; it says its size) with the plugin's own `value`
- * of `size` bytes: no byte behind the host's struct is written, what the host's has more becomes zero, and
- * its struct_size stays (share/doc/blockshock/abi.md, "Structs that one side fills"). `bs_out_copy(out,
- * &mine, sizeof mine);`
+/* Copies the plugin's `value` of `size` bytes into a struct of the host, `out`, which has its own
+ * struct_size. It writes no byte past the host's struct, sets the bytes that only the host's has to zero, and
+ * keeps struct_size (share/doc/blockshock/abi.md, "Structs that one side fills"). `bs_out_copy(out, &mine,
+ * sizeof mine);`
  */
 #if defined(__GNUC__)
 __attribute__((unused))
@@ -167,8 +167,8 @@ bs_generator_of(const bs_source *source) {
   return g != NULL && g->ctx == source->ctx ? g : NULL;
 }
 
-/* Of a view whose `ctx` shows all columns of `inner` from row `first_row` on: what is told of it, kept in
- * `made`, which lives as long as the view does. */
+/* Sets the generator of a view whose `ctx` shows all columns of `inner` from row `first_row` on. `made` keeps
+ * it, and must live as long as the view. */
 #if defined(__GNUC__)
 __attribute__((unused))
 #endif
@@ -196,8 +196,8 @@ bs_coll_first(const bs_coll_shape *shape, uint32_t block) {
   return shape->count / p * block + shape->count % p * block / p;
 }
 
-/* What `settings` ("keys=128;exp=fast", as bs_op_query.knobs; NULL: nothing) says of a knob, into value:
- * 1; 0 and "" where it says nothing or "auto". */
+/* Reads a knob's value from `settings` ("keys=128;exp=fast", as bs_op_query.knobs; NULL: empty) and
+ * returns 1. Returns 0, and value "", where the knob is missing or "auto". */
 #if defined(__GNUC__)
 __attribute__((unused))
 #endif
@@ -217,7 +217,7 @@ bs_knob_find(const char *settings, const char *name, char *value, size_t size) {
   return 0;
 }
 
-/* The same of a knob that is a number: `fallback` where nothing is said of it. */
+/* Returns the value of a knob that is a number; `fallback` where the knob is missing or "auto". */
 #if defined(__GNUC__)
 __attribute__((unused))
 #endif
@@ -233,8 +233,8 @@ bs_knob_int(const char *settings, const char *name, int64_t fallback) {
   return number;
 }
 
-/* An echo in which nothing is known yet, and one knob more in it. bs_op_impl.echo fills one of its own and
- * gives it out by bs_out_copy(out_echo, &mine, sizeof mine). */
+/* bs_echo_begin clears an echo; bs_echo_word adds a knob to it. bs_op_impl.echo fills a local one and returns
+ * it by bs_out_copy(out_echo, &mine, sizeof mine). */
 #if defined(__GNUC__)
 __attribute__((unused))
 #endif
@@ -255,7 +255,7 @@ bs_echo_word(bs_op_echo *echo, const char *name, const char *value) {
   const size_t used = strlen(echo->knobs);
   snprintf(echo->knobs + used, sizeof echo->knobs - used, "%s%s=%s", used > 0 ? ";" : "", name, value);
 }
-/* The same of a value that is a number. */
+/* Adds a knob whose value is a number. */
 #if defined(__GNUC__)
 __attribute__((unused))
 #endif

@@ -18,7 +18,7 @@ typedef struct bs_plan bs_plan;           /* a prepared op */
 typedef struct bs_coll_plan bs_coll_plan; /* a prepared collective */
 typedef struct bs_group bs_group;         /* a sub-world */
 
-/* As what a tensor's bytes are counted. */
+/* The account that a tensor's bytes are counted on. */
 enum bs_lifetime { BS_LIFE_WEIGHTS = 1, BS_LIFE_ACTIVATION = 2, BS_LIFE_SCRATCH = 3 };
 
 /* The built-in timer regions; other names are made with region_named. */
@@ -132,11 +132,11 @@ typedef struct bs_rank_api {
   int32_t (*kept_make)(bs_rank *rank, const bs_mask *mask, int64_t rows, int64_t cols,
                        const bs_source *weights, uint32_t half, const bs_kept **out_kept, bs_error *err);
   void (*kept_free)(const bs_kept *kept);
-  /* A collective on the rank's own thread for them, so that it runs beside ops: started in the order of
-   * calls, one after another; `in` and `out` are left alone until wait has returned its result. What starts
-   * must be waited for. Of device memory that the communicator serves, wait does not wait for the device:
-   * the stream that it was started from does. Where a rank has no such thread (a world of coroutines) start
-   * does all the work. */
+  /* Starts a collective on the rank's thread for collectives, so that ops run at the same time. Collectives
+   * run one after another, in the order of the calls. Do not touch `in` and `out` before wait has returned.
+   * Each start needs a wait. For device memory that the communicator serves, the stream that it was started
+   * from waits for the device, and wait does not. Where a rank has no such thread (a world of coroutines)
+   * start does all the work. */
   int32_t (*collective_start)(bs_coll_plan *plan, const bs_tensor *in, bs_tensor *out, bs_stream *stream,
                               bs_error *err);
   int32_t (*collective_wait)(bs_coll_plan *plan, bs_error *err);

@@ -68,7 +68,7 @@ typedef struct bs_partition {
   int64_t count;
   const uint32_t *columns;
   /* When the kept set repeats every `period` columns (fixed patterns) kernels may use the period
-   * instead of the list: bit j of pattern_bits says that column k with k mod period = j is kept,
+   * instead of the list: bit j of pattern_bits is set where column k with k mod period = j is kept,
    * within columns [begin, begin + span). period 0: no such structure. */
   uint32_t period;
   uint32_t pattern_bits;
@@ -145,7 +145,7 @@ typedef struct bs_generator {
   uint32_t reserved;
 } bs_generator;
 
-/* Where a matrix comes from (generator by seed and index, mapped file, memory). `read` fills rows
+/* A source of a matrix: a generator by seed and index, a mapped file, or memory. `read` fills rows
  * row .. row+nrows-1, the columns of `cols` (NULL: all), rounded to `dtype`, into out with out_stride
  * elements between rows. Thread-safe and pure: the same call gives the same bits. */
 typedef struct bs_source {
@@ -156,8 +156,8 @@ typedef struct bs_source {
   void *ctx;
   int32_t (*read)(void *ctx, int64_t row, int64_t nrows, const bs_partition *cols, uint32_t dtype, void *out,
                   int64_t out_stride, bs_error *err);
-  /* Since 0.6: how it is made, NULL where that is not told. It counts where its ctx is this one's: whoever
-   * puts another `read` behind a source puts another ctx there too. */
+  /* Since 0.6: how the matrix is made; NULL: unknown. It is valid only while its ctx equals this ctx: code
+   * that replaces `read` must replace ctx too. */
   const bs_generator *generator;
 } bs_source;
 

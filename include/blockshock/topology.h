@@ -22,7 +22,8 @@ typedef struct bs_topology_request {
 } bs_topology_request;
 
 /* One link on the way from one rank to another. Links with the same id (not 0) are one wire: messages on it
- * queue for its bandwidth. id 0: nobody else uses it. Fixed size for ever: each side fills it whole. */
+ * queue for its bandwidth. id 0: no other link shares the wire. Fixed size for ever: each side fills it
+ * whole. */
 typedef struct bs_link {
   uint32_t struct_size;
   uint32_t flags; /* 0 */

@@ -54,7 +54,8 @@ extern "C" {
 
 /* ---- spawn ---------------------------------------------------------------------------------- */
 
-/* What runs on each rank. `user` is the pointer that bs_tp_spawn was given: one for all ranks of a process.
+/* The function that runs on each rank. `user` is the pointer that bs_tp_spawn got: one for all ranks of a
+ * process.
  * Returns an enum bs_status, and fills err where it fails. */
 typedef int32_t (*bs_tp_rank_fn)(bs_rank *rank, void *user, bs_error *err);
 
@@ -88,20 +89,21 @@ typedef struct bs_tp_spawn_options {
  * of them, with their ranks: ranks whose error is BS_ABORTED echo another rank's and are left out. err->code,
  * id, where and hint are those of the lowest rank that is a root cause, err->rank is its number, and the
  * message has one entry for each different cause: "2 of 4 ranks failed: rank 1: [ID] text; rank 3: ...".
- * Where ranks are processes, a process reports its own rank if that is a root cause, else the rank that
- * ended the world.
+ * A process of a world of processes reports its own rank if that is a root cause, else the rank that ended
+ * the world.
  *
  * Returns BS_OK when all ranks returned BS_OK. Errors: the error of the root cause; those of
- * bs_world_create; BS-TP-SPAWN (BS_INVALID_ARGUMENT) for options that are wrong. Blocks. A rank that does not
- * come back from a plugin's call after a failure is left behind, as bs_world_run says. */
+ * bs_world_create; BS-TP-SPAWN (BS_INVALID_ARGUMENT) for options that are wrong. Blocks. The call
+ * stops waiting for a rank that does not come back from a plugin's call after a failure, as bs_world_run
+ * says. */
 BS_API int32_t bs_tp_spawn(bs_context *context, const bs_tp_spawn_options *options, bs_tp_rank_fn fn,
                            void *user, bs_error *err);
 
-/* A spawn that runs beside the caller. */
+/* A spawn that runs while the caller goes on. */
 typedef struct bs_tp_job bs_tp_job;
 
-/* As bs_tp_spawn, without the wait: the ranks run on threads that the job owns. `user`, and the context, must
- * live until the job is freed. The caller joins and frees the job. */
+/* Does the same as bs_tp_spawn, without the wait: the ranks run on threads that the job owns. `user`, and the
+ * context, must live until the job is freed. The caller joins and frees the job. */
 BS_API int32_t bs_tp_spawn_start(bs_context *context, const bs_tp_spawn_options *options, bs_tp_rank_fn fn,
                                  void *user, bs_tp_job **out_job, bs_error *err);
 /* Waits until the job's ranks have ended, but at most timeout_s seconds (0: only looks; negative: no limit).
@@ -114,7 +116,8 @@ BS_API void bs_tp_job_free(bs_tp_job *job);
 
 /* ---- parallel state ------------------------------------------------------------------------- */
 
-/* Where a rank is. Ranks named `first` and those of groups are ranks of the world. */
+/* The place of a rank in the world and in its groups. Ranks named `first` and those of groups are ranks of
+ * the world. */
 typedef struct bs_tp_place {
   uint32_t struct_size;
   uint32_t world_rank;
@@ -147,8 +150,8 @@ BS_API int32_t bs_tp_initialize(bs_rank *rank, uint32_t tensor_size, bs_error *e
 BS_API void bs_tp_destroy(bs_rank *rank);
 /* 1 where the rank has an active state. */
 BS_API uint32_t bs_tp_initialized(const bs_rank *rank);
-/* Where the rank is. struct_size of out_place is set by the caller. BS-TP-STATE (BS_INVALID_ARGUMENT) before
- * bs_tp_initialize and after bs_tp_destroy, as of all functions below that take a rank. */
+/* Returns the place of the rank. The caller sets struct_size of out_place. BS-TP-STATE (BS_INVALID_ARGUMENT)
+ * before bs_tp_initialize and after bs_tp_destroy, as of all functions below that take a rank. */
 BS_API int32_t bs_tp_get_place(const bs_rank *rank, bs_tp_place *out_place, bs_error *err);
 /* The world ranks of one of the rank's groups (enum bs_tp_group), ascending: as many as `max` says into
  * out_ranks, and how many there are into out_count. */
@@ -157,8 +160,8 @@ BS_API int32_t bs_tp_get_ranks(const bs_rank *rank, uint32_t group, uint32_t *ou
 
 /* ---- pending work --------------------------------------------------------------------------- */
 
-/* A collective that was started runs beside the rank and is pending until it is waited for. Pending work of a
- * rank is a queue: it ends in the order of the starts. It is waited for by
+/* A collective that was started runs while the rank goes on, and is pending until the rank waits for it.
+ * Pending work of a rank is a queue: it ends in the order of the starts. It is waited for by
  *   - bs_tp_drain, which waits for all of it,
  *   - reading a tensor on the host (bs_tp_copy_out, bs_tp_get, bs_tp_format, the source of bs_tp_copy), which
  *     waits for what writes that tensor: for the last pending work that writes into its memory, and all
@@ -167,24 +170,24 @@ BS_API int32_t bs_tp_get_ranks(const bs_rank *rank, uint32_t group, uint32_t *ou
  *   - the end of a rank under bs_tp_spawn, and bs_tp_destroy.
  * Writing into a tensor on the host (bs_tp_copy_in, the target of bs_tp_copy) waits for nothing: a rank that
  * waited there for its own collectives could wait for a rank that waits for it. Where pending work still
- * uses the tensor's memory, the data are kept and written behind it: the order is that of the program.
+ * uses the tensor's memory, the data are kept and written after it: the order is that of the program.
  * Functions of blockshock.h, and pointers into a tensor, know nothing of pending work: drain before them. */
 
 /* Starts a collective of the rank's communicator: a plan of bs_rank_get_api()->collective_prepare on this
  * rank, with bs_tp_place's groups in bs_collective.group. `in` and `out` (as for collective_run; the structs
- * are copied, their memory is not) are left alone until it is waited for. What it reads must be there:
- * pending work that writes `in`, or uses `out`, or is of the same plan, is waited for first. Collective over
+ * are copied, their memory is not) are left alone until it is waited for. It first
+ * waits for pending work that writes `in`, uses `out`, or belongs to the same plan. Collective over
  * the plan's group. The caller releases the plan, with bs_tp_plan_release. */
 BS_API int32_t bs_tp_start(bs_rank *rank, bs_coll_plan *plan, const bs_tensor *in, bs_tensor *out,
                            bs_error *err);
-/* Releases a plan; where it is pending, behind that, and without waiting: so a rank that fails frees what it
- * has, returns, and by that ends the waits of its siblings. */
+/* Releases a plan without waiting. A plan that is pending is released when its work has ended. So a rank that
+ * fails can free what it has and return, which ends the waits of the other ranks. */
 BS_API void bs_tp_plan_release(bs_rank *rank, bs_coll_plan *plan);
-/* How much is pending: collectives, and host writes behind them. 0 without an active state. */
+/* Returns how much is pending: collectives, and host writes that follow them. 0 without an active state. */
 BS_API uint32_t bs_tp_pending(const bs_rank *rank);
 /* Waits for all pending work of this rank, and returns its first error. Nothing is pending then, also after
- * an error. Again: BS_OK, at once. Not collective by itself: it waits only for what this rank started (the
- * other ranks must start theirs). */
+ * an error; a second call returns BS_OK immediately. Not collective by itself: it waits only for what this
+ * rank started (the other ranks must start theirs). */
 BS_API int32_t bs_tp_drain(bs_rank *rank, bs_error *err);
 
 /* ---- tensors on the host -------------------------------------------------------------------- */
@@ -195,8 +198,8 @@ BS_API int32_t bs_tp_drain(bs_rank *rank, bs_error *err);
 /* A [rows, cols] tensor of the rank's device, dense, zero. Freed with bs_tp_tensor_free. */
 BS_API int32_t bs_tp_tensor_make(bs_rank *rank, uint32_t dtype, int64_t rows, int64_t cols,
                                  bs_tensor *out_tensor, bs_error *err);
-/* Frees the tensor's memory; where pending work uses it, behind that, and without waiting. A tensor without
- * memory is allowed. */
+/* Frees the tensor's memory without waiting; memory that pending work uses is freed when that work has ended.
+ * A tensor without memory is allowed. */
 BS_API void bs_tp_tensor_free(bs_rank *rank, bs_tensor *tensor);
 /* Reads the tensor into out_host: waits for what writes it, and for the device. */
 BS_API int32_t bs_tp_copy_out(bs_rank *rank, const bs_tensor *tensor, void *out_host, bs_error *err);
@@ -277,14 +280,14 @@ BS_API int32_t bs_tp_linear_get_shape(const bs_tp_linear *linear, bs_tp_linear_s
 BS_API int32_t bs_tp_linear_forward(bs_tp_linear *linear, const bs_tensor *x, bs_tensor *y, bs_error *err);
 /* The gradients, of a layer with BS_LAYER_BACKWARD: x as forward had it, dy the gradient by y in y's shape.
  * dx (NULL: not wanted; on all ranks or on none) is written whole; dw and db are kept by the layer and
- * replaced by each call: bs_tp_linear_gradients. Behind an activation x must be that of the last forward.
+ * replaced by each call: bs_tp_linear_gradients. With an activation x must be that of the last forward.
  * Collective. */
 BS_API int32_t bs_tp_linear_backward(bs_tp_linear *linear, const bs_tensor *x, const bs_tensor *dy,
                                      bs_tensor *dx, bs_error *err);
 /* The gradients of the last backward: dw [rows, cols] and db [rows] of the rank's own part, f32, or f64 where
  * x, W or y is. They belong to the layer and live as long as it; the caller may change their values (to sum
- * them over the data group, for example). NULL where there is none; db of a layer that adds no bias is NULL.
- */
+ * them over the data group, for example). *out_db is NULL for a layer that adds no
+ * bias. */
 BS_API int32_t bs_tp_linear_gradients(bs_tp_linear *linear, bs_tensor **out_dw, bs_tensor **out_db,
                                       bs_error *err);
 /* One step of the optimiser on the rank's own weights and bias, with the layer's gradients in the place of
@@ -304,7 +307,7 @@ BS_API int32_t bs_tp_linear_gather_weights(bs_tp_linear *linear, double *out_hos
 
 /* ---- mappings ------------------------------------------------------------------------------- */
 
-/* What crosses the border of the tensor-parallel region, forward and backward. Features are the last
+/* The transfer at the border of the tensor-parallel region, forward and backward. Features are the last
  * dimension. Parts are even shares: the first (features mod tensor_size) ranks have one more. */
 enum bs_tp_mapping_kind {
   BS_TP_COPY_TO = 0,     /* forward: copies;                  backward: sums over the ranks */
@@ -323,7 +326,7 @@ typedef struct bs_tp_mapping bs_tp_mapping;
  * every rank of the group. */
 BS_API int32_t bs_tp_mapping_make(bs_rank *rank, uint32_t kind, uint32_t dtype, int64_t max_rows,
                                   int64_t features, bs_tp_mapping **out_mapping, bs_error *err);
-/* Where its work is pending it is freed behind that, and without waiting. */
+/* Frees it without waiting. A mapping whose work is pending is freed when that work has ended. */
 BS_API void bs_tp_mapping_free(bs_tp_mapping *mapping);
 /* The columns of this rank's part: where it begins in the whole, and how many they are. */
 BS_API void bs_tp_mapping_part(const bs_tp_mapping *mapping, int64_t *out_begin, int64_t *out_count);
@@ -332,7 +335,7 @@ BS_API void bs_tp_mapping_part(const bs_tp_mapping *mapping, int64_t *out_begin,
 BS_API int32_t bs_tp_mapping_forward(bs_tp_mapping *mapping, const bs_tensor *x, bs_tensor *y, bs_error *err);
 BS_API int32_t bs_tp_mapping_backward(bs_tp_mapping *mapping, const bs_tensor *dy, bs_tensor *dx,
                                       bs_error *err);
-/* The same, where sums and gathers are started and left pending (copies are done at once). */
+/* Starts the forward of a mapping: sums and gathers are left pending, copies are complete when it returns. */
 BS_API int32_t bs_tp_mapping_forward_start(bs_tp_mapping *mapping, const bs_tensor *x, bs_tensor *y,
                                            bs_error *err);
 BS_API int32_t bs_tp_mapping_backward_start(bs_tp_mapping *mapping, const bs_tensor *dy, bs_tensor *dx,

@@ -17,11 +17,12 @@ enum bs_workload_part { BS_PART_X = 0, BS_PART_W = 1, BS_PART_BIAS = 2, BS_PART_
 /* Random streams: one per part, so that no two parts are ever equal. */
 enum bs_stream_id { BS_STREAM_X = 1, BS_STREAM_W = 2, BS_STREAM_BIAS = 3, BS_STREAM_TARGET = 4 };
 
-/* Of the outputs: their sum; the mean square, of the outputs or of their distance from the targets. */
+/* The loss of the outputs: their sum; their mean square; the mean square of their distance from the targets.
+ */
 enum bs_loss { BS_LOSS_SUM = 0, BS_LOSS_MSE_ZERO = 1, BS_LOSS_MSE_TARGET = 2 };
 
-/* What the run asks for. B, N, K of 0 mean "not given": a workload with sizes of its own (files)
- * supplies them, any other fails with BS_CONFIG. Options are the workload.<key> settings. */
+/* The sizes and dtypes that the run asks for. B, N, K of 0 mean "not given": a workload that has sizes
+ * (files) supplies them, any other fails with BS_CONFIG. Options are the workload.<key> settings. */
 typedef struct bs_workload_request {
   uint32_t struct_size;
   uint32_t dtype; /* model dtype: X, W, bias and targets are rounded to it */
@@ -36,7 +37,7 @@ typedef struct bs_workload_request {
   const char *const *option_values;
 } bs_workload_request;
 
-/* What was opened. Sizes are above 0. */
+/* The sizes of an opened workload, all above 0. */
 typedef struct bs_workload_info {
   uint32_t struct_size;
   uint32_t loss; /* enum bs_loss */

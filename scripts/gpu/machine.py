@@ -9,7 +9,7 @@ import sys
 import sysconfig
 import time
 
-# cuBLASLt, cuSPARSELt, NCCL, cuDNN: the toolkit's folder, or NVIDIA's Python packages beside PyTorch.
+# cuBLASLt, cuSPARSELt, NCCL, cuDNN: the toolkit's folder, or NVIDIA's Python packages next to PyTorch.
 LIBRARIES = ("libcublasLt.so.*", "libcusparseLt.so.*", "libnccl.so.*", "libcudnn.so.*")
 
 

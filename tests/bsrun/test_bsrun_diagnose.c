@@ -574,7 +574,7 @@ START_TEST(words) {
   ran_free(&r);
   static const struct {
     const char *words[4], *says;
-  } wrong[] = {{{"m.onnx", "--b", "64"}, "--b is of a layer, and the model 'm.onnx' was given"},
+  } wrong[] = {{{"m.onnx", "--b", "64"}, "--b applies to layers only; you gave the model 'm.onnx'"},
                {{"--comm=shm", "--method=row_parallel", "--n=64", "--only=memory"}, "hint: --comm threads"},
                {{"--dim", "a=3"}, "--dim is of a model, and no model was given"},
                {{"m.onnx", "--vary", "a=3", "--only=threads"}, "--vary is read by the check shapes"},

@@ -4,7 +4,8 @@
 
   run_docs.py SOURCE BUILD [--prefix DIR] PAGE...    exit 0: all is as the pages say; 1: it is not, and which line
 
-DIR is where this build has been installed; without it that is done first.
+DIR is where this build has been installed; without it that is done first. BUILD/tests/transcripts/<first page>.txt gets every
+command with what it printed.
 
 A page's blocks (indented by four spaces, or fenced) are commands for bash and must end in 0. A block whose lines begin with
 "$ " is a session: what stands below a command must be the shape of what it prints. A section (##) begins in an empty folder;
@@ -127,6 +128,7 @@ def install(build, prefix):
 
 class Reader:
     def __init__(self, source, build, scratch, prefix):
+        self.transcript = []
         self.source, self.build, self.scratch = source, build, scratch
         self.prefix = prefix or os.path.join(scratch, "prefix")
         self.big = bool(os.environ.get("BS_TEST_BIG"))
@@ -158,6 +160,7 @@ class Reader:
         except subprocess.TimeoutExpired:
             os.killpg(child.pid, signal.SIGKILL)
             raise Wrong("no end within 600 s: " + text) from None
+        self.transcript.append("$ " + text.replace("\n", "\n> ") + "\n" + self.output)
         if child.returncode != want:
             raise Wrong(f"exit {child.returncode}, the page says {want}: {text}\n{self.output[-3000:]}")
         return self.output
@@ -326,9 +329,11 @@ def main():
     prefix = os.path.abspath(pages[1]) if pages[0] == "--prefix" else None
     # Beside the build: what lies in a folder that anyone may write to is not trusted as a plugin.
     scratch = tempfile.mkdtemp(prefix="docs-", dir=os.path.join(build, "tests"))
+    reader = None
+    pages = pages[2:] if prefix else pages
     try:
         reader = Reader(os.path.abspath(source), os.path.abspath(build), os.path.abspath(scratch), prefix)
-        for page in pages[2:] if prefix else pages:
+        for page in pages:
             reader.page(page)
         print(f"{reader.ran} commands run, {reader.compared} listings and outputs compared")
         return 0
@@ -336,6 +341,12 @@ def main():
         print(f"run_docs: {why}", file=sys.stderr)
         return 1
     finally:
+        if reader:
+            folder = os.path.join(build, "tests", "transcripts")
+            os.makedirs(folder, exist_ok=True)
+            name = os.path.splitext(os.path.basename(pages[0]))[0] + ".txt"
+            with open(os.path.join(folder, name), "w", encoding="utf-8") as f:
+                f.write("\n".join(reader.transcript))
         shutil.rmtree(scratch, ignore_errors=True)
 
 

@@ -104,8 +104,8 @@ int si_image_kernel(const void *image, const char *name, si_kernel *out) {
   if (find_section(elf, ".nv.info", &s) != 0) read_info(elf + s.sh_offset, s.sh_size, symbol, out);
   if (find_section(elf, section, &s) != 0) read_info(elf + s.sh_offset, s.sh_size, symbol, out);
   snprintf(section, sizeof section, ".nv.shared.%s", name);
-  /* Of sm_90 the section begins with what the system keeps of a block's shared memory, which is not the
-   * kernel's. */
+  /* For sm_90 the section begins with the part of a block's shared memory that the system keeps. It does not
+   * belong to the kernel. */
   if (find_section(elf, section, &s) != 0)
     out->shared = (uint32_t)(s.sh_size >= SYSTEM_SHARED ? s.sh_size - SYSTEM_SHARED : s.sh_size);
   return 1;
@@ -126,7 +126,7 @@ CUresult cuModuleLoadData(CUmodule *out_module, const void *image) {
   return CUDA_SUCCESS;
 }
 
-/* What the plugin's table says of a kernel is what the compiler made of it. */
+/* Checks the plugin's table of a kernel against the compiled kernel. */
 static void check_table(const char *name, const si_kernel *kernel) {
   for (uint32_t i = 0; i < CUDA_KERNEL_COUNT_; i++) {
     const cuda_kernel_info *k = &cuda_kernel_table[i];
@@ -205,7 +205,7 @@ CUresult cuFuncGetAttribute(int *out_value, CUfunction_attribute attribute, CUfu
   return CUDA_SUCCESS;
 }
 
-/* What devices of 8.6 have, the least of those that there is code for. */
+/* The limit is that of devices 8.6, the least of those that the plugin has code for. */
 CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute attribute, int value) {
   const CUresult rc = function_enter("cuFuncSetAttribute", f);
   if (rc != CUDA_SUCCESS) return rc;

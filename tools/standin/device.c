@@ -212,7 +212,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *out_context, CUdevice device) {
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
   const CUresult rc = device_enter("cuDevicePrimaryCtxRelease_v2", device);
   if (rc != CUDA_SUCCESS) {
-    si_join_workers(); /* nobody asks again, and a sanitizer calls them leaked */
+    si_join_workers(); /* nothing waits for them later, and a sanitizer reports them as leaks */
     return rc;
   }
   CUcontext c = &contexts[device];

@@ -53,7 +53,7 @@ int si_inside(CUdeviceptr ptr, size_t bytes) {
   return yes;
 }
 
-/* No byte may lie anywhere: an empty tensor behind what was allocated is not read. */
+/* A range of 0 bytes may lie anywhere: an empty tensor after an allocation is not read. */
 char *si_host(CUdeviceptr ptr, size_t bytes, const char *who) {
   if (bytes == 0) return (char *)(uintptr_t)(ptr & ~SI_TAG);
   pthread_mutex_lock(&lock);
@@ -76,7 +76,7 @@ static CUresult add(CUdeviceptr *out, size_t bytes, CUmemoryPool pool, int begun
     pthread_mutex_unlock(&lock);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  memset(memory, 0xA5, bytes); /* nobody may count on zeros */
+  memset(memory, 0xA5, bytes); /* no caller may rely on zeros */
   if (n_blocks == capacity) {
     capacity = capacity != 0 ? 2 * capacity : 64;
     blocks = realloc(blocks, capacity * sizeof *blocks);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  * standin.h - inside of the stand-in of NVIDIA's driver library (libcuda.so.1): devices that are made up,
  * memory whose pointers are no host addresses, a worker thread a stream, launches that run the kernels' CPU
- * twins. It checks what it is given as the driver does, and where a driver would be silent it is strict:
- * memory is read when a copy runs, not when it is asked for, and whatever is used after its end stops the
+ * twins. It checks arguments as the driver does, and where a driver would be silent it is strict:
+ * memory is read when a copy runs, not when it is queued, and an object used after its end stops the
  * process.
  *
  * BS_CUDA_STANDIN="devices=2;capability=90;memory=1073741824;name=Stand-in;version=13000;pools=1;plan=..."
- * says what is there. event_ns=N: the clock that events record stands still, and goes on by N ns with each
- * record of an event that has a time. plan: FUNCTION:N=CODE, several with ',': the N-th call of FUNCTION
- * returns CODE; CODE "hang": it never returns; "late719": it returns 0, and what it queued ends with 719,
- * from then on the context's answer to all. */
+ * sets the devices. event_ns=N: the clock that events record advances by N ns with each record of an event
+ * that has a time, and not otherwise. plan: FUNCTION:N=CODE, several with ',': the N-th call of FUNCTION
+ * returns CODE. CODE "hang": it never returns. "late719": it returns 0, and its queued work ends with 719;
+ * every later call of the context then returns 719. */
 #ifndef BS_STANDIN_STANDIN_H
 #define BS_STANDIN_STANDIN_H
 #include <cuda.h>
@@ -37,7 +37,7 @@ const si_setup *si_get_setup(void);
 CUresult si_plain(const char *function);
 CUresult si_enter(const char *function);
 CUresult si_enter_context(const char *function);
-/* What the call that this thread is in shall end with when it runs; 0: well. */
+/* The planned result of the work that this thread's current call queues; 0: success. */
 CUresult si_take_late(void);
 void si_die(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
 extern int si_initialised;
@@ -102,14 +102,14 @@ void si_join_workers(void);
  * before, and nothing may be done but ending `arg`. 0, or what the library's function is to fail with. */
 CUresult si_queue(const char *function, CUstream stream, void (*call)(void *arg, int lost), void *arg);
 
-/* The same of an arg of malloc that call frees and a graph may repeat with its own copies. */
+/* Does the same with an arg from malloc: `call` frees it, and a graph may repeat the call with copies. */
 CUresult si_queue_copied(const char *function, CUstream stream, void (*call)(void *arg, int lost), void *arg,
                          size_t bytes);
 
 /* ---- graphs (graph.c): what a stream was given while it was captured --------------------------- */
 
 typedef struct CUgraph_st si_graph;
-/* What is captured in the stream by this thread, NULL: nothing. */
+/* The graph that this thread is capturing in the stream, NULL: no graph. */
 si_graph *si_capture_of(CUstream stream);
 /* For calls that a capture refuses: on this thread one is under way, and is invalid now. */
 int si_capture_spoilt(void);
@@ -130,8 +130,8 @@ void si_memory_ends(CUdeviceptr ptr);
 typedef struct si_kernel {
   uint32_t registers, local, shared, args_bytes, max_threads;
 } si_kernel;
-/* What a cubin, or the first one of a fat binary, says of a kernel; 0: it has none of that name. -1: it is no
- * image. */
+/* Reads a kernel's description from a cubin, or from the first one of a fat binary. 0: no kernel has that
+ * name; -1: not an image. */
 int si_image_kernel(const void *image, const char *name, si_kernel *out);
 
 struct CUmod_st {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * stream.c - streams: a worker thread each, which runs what it is given in that order; events between them.
+ * stream.c - streams: each has a worker thread, which runs its work in the order queued; events between them.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,7 +90,7 @@ void si_join_workers(void) {
 si_work *si_work_new(CUstream stream, CUresult *out_result) {
   si_work *work = NULL;
   if (!si_lives(SI_STREAM, stream) ||
-      stream->context != si_current()) { /* the legacy stream is none of ours */
+      stream->context != si_current()) { /* the legacy stream is not one of ours */
     *out_result = CUDA_ERROR_INVALID_HANDLE;
     return NULL;
   }
@@ -168,8 +168,7 @@ CUresult cuStreamCreate(CUstream *out_stream, unsigned int flags) {
   return CUDA_SUCCESS;
 }
 
-/* Returns at once: the worker ends with its work, and is waited for when its context goes or is kept alone.
- */
+/* Returns immediately. The worker ends after its work; the end of its context waits for it. */
 CUresult cuStreamDestroy_v2(CUstream s) {
   const CUresult rc = si_enter("cuStreamDestroy_v2");
   if (rc != CUDA_SUCCESS) return rc;

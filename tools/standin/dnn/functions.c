@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * functions.c - the stand-in of cuDNN: the functions that the plugin uses, for the operation that it
- * describes. A descriptor is a list of attributes; what is missing, of another type, set behind finalize or
- * of another shape is refused, and what is used behind its end stops the process. An execution is plain
+ * describes. A descriptor is a list of attributes. An attribute that is missing, of another type or shape, or
+ * set after finalize is refused. A descriptor used after its end stops the process. An execution is plain
  * loops, in the order of the stand-in driver's stream or, with plain=1, on the spot over host memory.
  *
  * BS_CUDNN_STANDIN="version=91900;plain=1;engines=2;refuse=1;workspace=256;fail=FUNCTION:STATUS"
@@ -276,7 +276,7 @@ static int legal(const descriptor *d) {
   }
 }
 
-/* Of a proposal: its number, kept as an attribute of its own. */
+/* The number of a proposal, which is kept as a separate attribute. */
 static int64_t number_of(const descriptor *config) {
   int64_t number;
   memcpy(&number, value_of(config, 0, DNN_TYPE_INT64, 1), sizeof number);

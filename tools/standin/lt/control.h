@@ -18,7 +18,7 @@ typedef struct lt_told {
 typedef const lt_told *(*lt_told_fn)(void);
 #define LT_TOLD_SYMBOL "cublaslt_standin_told"
 const lt_told *cublaslt_standin_told(void);
-/* Read BS_CUBLASLT_STANDIN again, and count plans anew. */
+/* Read BS_CUBLASLT_STANDIN again, and count plans from 0 again. */
 typedef void (*lt_again_fn)(void);
 #define LT_AGAIN_SYMBOL "cublaslt_standin_again"
 void cublaslt_standin_again(void);

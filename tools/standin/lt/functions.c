@@ -147,7 +147,7 @@ const char *cublasLtGetStatusString(cublasStatus_t status) {
   return status == CUBLAS_STATUS_SUCCESS ? "success" : "as the test has planned it";
 }
 
-/* What a lost device never destroys stays known: it is no leak. */
+/* The list of handles: one that a lost device never destroys is not reported as a leak. */
 static struct cublasLtContext *handles;
 
 static void keep(struct cublasLtContext *h) {

@@ -34,7 +34,7 @@ const lt_setup *lt_get_setup(void);
 cublasStatus_t lt_enter(const char *function); /* counted; as planned */
 void lt_die(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
 
-/* What lies in the opaque structs. */
+/* The contents of the opaque structs. */
 typedef struct lt_layout {
   uint64_t magic, type, rows, cols;
   int64_t ld;
@@ -72,7 +72,7 @@ typedef struct lt_product {
 
 uint32_t lt_bytes(uint64_t type);
 uint64_t lt_span(const lt_layout *l); /* bytes from its first to its last element */
-/* What the documentation allows: sizes, types, epilogue, alignment of leading dimensions. */
+/* Checks the documentation's rules: sizes, types, epilogue, alignment of leading dimensions. */
 cublasStatus_t lt_legal(const lt_desc *desc, const lt_layout *a, const lt_layout *b, const lt_layout *c,
                         const lt_layout *d);
 uint64_t lt_signature(const lt_desc *desc, const lt_layout *a, const lt_layout *b, const lt_layout *d);

@@ -86,7 +86,7 @@ static void read_setup(void) {
   }
 }
 
-/* What this call is to do; under the lock. */
+/* The planned result of this call; NULL: it succeeds. Under the lock. */
 static const step *planned(const char *function) {
   read_setup();
   for (int i = 0; i < setup.n; i++) {
@@ -127,7 +127,7 @@ static void file_name(char out[300], uint64_t clique_number, const char *what, i
            (unsigned long long)number);
 }
 
-/* Whole at once: nobody sees a part of it. */
+/* Writes the file under another name and renames it, so that no rank reads a part of it. */
 static void write_file(const char *name, const void *data, size_t bytes) {
   char half[310];
   snprintf(half, sizeof half, "%s.half", name);
@@ -277,7 +277,7 @@ typedef struct piece {
   int peer, sends;
 } piece;
 
-/* What one call, or a group of them, queues: all sends are out before anything is received. */
+/* The work that one call, or a group of calls, queues: all sends are done before anything is received. */
 typedef struct batch {
   nccl_comm comm;
   CUstream stream;

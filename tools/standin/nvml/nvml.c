@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * nvml.c - a stand-in of NVIDIA's management library (libnvidia-ml.so.1): the one device that the driver's
- * stand-in names first. Its clock goes round 1500, 1980 and 1200 MHz from call to call; at 1200 the power cap
- * holds it back, and the device is said to be idle too. Heat holds it back while nobody looks: its time
- * grows from question to question, and it is never among the reasons. */
+ * stand-in names first. Its clock goes round 1500, 1980 and 1200 MHz from call to call. At 1200 the reasons
+ * are the power cap and an idle device. Heat throttles it only between calls: the time lost to heat grows
+ * from call to call, and heat is never among the reasons. */
 #include <stdint.h>
 #include <string.h>
 
@@ -47,7 +47,7 @@ int nvmlDeviceGetCurrentClocksEventReasons(void *device, unsigned long long *out
   return SUCCESS;
 }
 
-/* Power has been held back before anybody asked, and not since; the board's limits are not told. */
+/* Power was throttled before the first call, and not since. The board's limits are not reported. */
 int nvmlDeviceGetViolationStatus(void *device, int policy, violation *out_time) {
   static _Atomic unsigned long long asked;
   if (device != &the_device) return INVALID_ARGUMENT;

@@ -73,6 +73,6 @@ int splt_matmul_legal(const splt_matmul *mm, const splt_matrix *a, const splt_ma
   const int a_along = (a->order == SPLT_ORDER_ROW) == (mm->op_a == SPLT_OP_N);
   const int b_along = (b->order == SPLT_ORDER_ROW) == (mm->op_b == SPLT_OP_T);
   if (splt_bytes(a->type) == 1 && (!a_along || !b_along)) return SPLT_NOT_SUPPORTED;
-  /* What the loops here read; the library has others. */
+  /* The loops here support this layout only; the library supports others, too. */
   return a_along && b_along && d->order == SPLT_ORDER_COL ? SPLT_SUCCESS : SPLT_NOT_SUPPORTED;
 }

@@ -18,7 +18,7 @@ typedef struct splt_told {
 typedef const splt_told *(*splt_told_fn)(void);
 #define SPLT_TOLD_SYMBOL "cusparselt_standin_told"
 const splt_told *cusparselt_standin_told(void);
-/* Read BS_CUSPARSELT_STANDIN again, and count plans anew. */
+/* Read BS_CUSPARSELT_STANDIN again, and count plans from 0 again. */
 typedef void (*splt_again_fn)(void);
 #define SPLT_AGAIN_SYMBOL "cusparselt_standin_again"
 void cusparselt_standin_again(void);

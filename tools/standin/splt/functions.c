@@ -170,7 +170,7 @@ static splt_ref refer(const cuda_splt_opaque *block, uint64_t kind, const char *
   return (splt_ref){block, head.serial};
 }
 
-/* What `ref` was made from still is what it was. */
+/* Checks that the block of `ref` is still the one that `ref` was made from, and reads it. */
 static void follow(splt_ref ref, uint64_t kind, void *out, size_t bytes, const char *who) {
   splt_head head;
   splt_take(ref.at, kind, &head, sizeof head, who);

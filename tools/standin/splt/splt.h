@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * splt.h - inside of the stand-in of cuSPARSELt: the functions that the plugin uses and no others. Arguments
- * are held to what the library's documentation and its own messages say (check.c); it is strict where the
- * library would be silent: an opaque block that was moved, ended twice or outlived by what was made from it
- * stops the process. A compressed weight begins with a mark of what it is. Products are plain loops
+ * are checked by the rules of the library's documentation and messages (check.c). It is strict where the
+ * library would be silent. An opaque block that was moved, was ended twice, or ended before an object made
+ * from it stops the process. A compressed weight begins with a mark of its kind. Products are plain loops
  * (product.c), run in the order of the stand-in driver's stream, or, with plain=1, on the spot over host
  * memory.
  *
@@ -26,7 +26,7 @@ const splt_setup *splt_get_setup(void);
 int splt_enter(const char *function); /* counted; as planned */
 void splt_die(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
 
-/* What lies in an opaque block: each begins with what it is and where it was made. */
+/* The contents of an opaque block: each begins with its kind and the address where it was made. */
 enum splt_kind { SPLT_A_HANDLE = 0x53504c48, SPLT_A_MATRIX, SPLT_A_MATMUL, SPLT_A_SELECTION, SPLT_A_PLAN };
 typedef struct splt_head {
   uint64_t kind;
@@ -65,7 +65,7 @@ typedef struct splt_plan {
   uint64_t workspace;
 } splt_plan;
 
-/* Reads a block; the process ends where it is none of `kind`, or was moved. */
+/* Reads a block; the process ends if it has another kind or was moved. */
 void splt_take(const cuda_splt_opaque *block, uint64_t kind, void *out, size_t bytes, const char *who);
 
 /* The beginning of a compressed weight; then values, two of each four, and a byte for each four: first place

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * attention_twin.h - runs the steps of attention_body.h in the order of attention_kernel.h; include it behind
- * ATTENTION_WIDTH and ATTENTION_BF16. Shared memory and what warps keep begin as large
- * numbers, not as NaN: a query with one is done again, and then right. */
+ * attention_twin.h - runs the steps of attention_body.h in the order of attention_kernel.h; include it after
+ * ATTENTION_WIDTH and ATTENTION_BF16 are defined. Shared memory and the values of warps begin as large
+ * numbers, not as NaN: a query with a NaN would be computed again, and then right. */
 #include <stdlib.h>
 #include <string.h>
 

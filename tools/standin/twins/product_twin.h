@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * product_twin.h - runs the steps of product_body.h for every thread of every block; include it behind that.
- * Shared memory and what threads keep begin as NaN, so that nothing is read before it is written. */
+ * product_twin.h - runs the steps of product_body.h for every thread of every block; include it after that.
+ * Shared memory and the values of threads begin as NaN, so that nothing is read before it is written. */
 #include <string.h>
 
 #include "tools/standin/twins/twins.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * rows_twin.h - runs the steps of rows_body.h for every thread of every block; include it behind that. Shared
- * memory and what threads keep begin as NaN, so that nothing is read before it is written. */
+ * rows_twin.h - runs the steps of rows_body.h for every thread of every block; include it after that. Shared
+ * memory and the values of threads begin as NaN, so that nothing is read before it is written. */
 #include <stdlib.h>
 #include <string.h>
 

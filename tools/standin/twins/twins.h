@@ -28,6 +28,6 @@ const cuda_twin *cuda_twin_at(uint32_t index);     /* NULL: no more */
  * one living allocation of the stand-in ends the process with a message that names the twin: what a memory
  * checker does. */
 void *cuda_twin_memory(const void *device_pointer, uint64_t bytes);
-/* The same for all that a view reaches. */
+/* Does the same for all memory that a view reaches. */
 void cuda_twin_view(cuda_view *view);
 #endif
