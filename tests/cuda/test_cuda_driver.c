@@ -18,7 +18,7 @@ static const struct {
      "plugins.cuda.driver"},
     {"libm.so.6", NULL, "BS-CUDA-SYMBOL", "libm.so.6 has no cuInit", "too old"},
     {NULL, "plan=cuInit:1=803", "BS-CUDA-UNAVAILABLE",
-     "cuInit: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803): system has unsupported display driver", "two drivers"},
+     "cuInit: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803): system has unsupported display driver", "different drivers"},
     {NULL, "plan=cuInit:1=999", "BS-CUDA-FAILED", "cuInit: CUDA_ERROR_UNKNOWN (999)", ""},
     {NULL, "plan=cuInit:1=12345", "BS-CUDA-FAILED", "cuInit: an unknown error (12345)", ""},
     {NULL, "devices=0", "BS-CUDA-UNAVAILABLE", "cuInit: CUDA_ERROR_NO_DEVICE (100)", "CUDA_VISIBLE_DEVICES"},

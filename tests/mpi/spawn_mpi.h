@@ -79,11 +79,13 @@ static inline void cut(char *copy, size_t size, const char *text, const char **o
 /* Runs the words of a line (no quoting) in the folder; env: "A=b C=d". Its text is in out->out. */
 static inline void spawn(ran *out, const char *env, const char *line) {
   static int serial;
-  char copy[4096], settings[1024], mark[64];
-  const char *words[128] = {NULL},
-             *all[32] = {mark, "ASAN_OPTIONS=detect_leaks=0"}; /* MPI keeps what it has */
+  char copy[4096], settings[1024], mark[64], session[600];
+  /* MPI keeps what it has. Two mpiruns that begin together may both make one session folder: each has its
+   * own. */
+  const char *words[128] = {NULL}, *all[32] = {mark, "ASAN_OPTIONS=detect_leaks=0", session};
   cut(copy, sizeof copy, line, words, 127);
-  cut(settings, sizeof settings, env, all + 2, 29);
+  cut(settings, sizeof settings, env, all + 3, 28);
+  snprintf(session, sizeof session, "OMPI_MCA_orte_tmpdir_base=%s", dir);
   snprintf(mark, sizeof mark, "BS_TEST_MARK=%d.%d", (int)getpid(), ++serial);
   ran_free(out);
   const double start = bs_process_now();
