@@ -80,19 +80,25 @@ START_TEST(test_interrupted_verb) {
 }
 END_TEST
 
-/* The pairs that are there when a comparison is interrupted are shown with their interval. */
-START_TEST(test_interrupted_comparison_shows_pairs) {
+/* Interrupts a comparison after some seconds. 1: it showed a pair with its interval. */
+static int shows_pairs_after(unsigned seconds) {
   int status = 0;
   const pid_t pid =
       start(dir, run_words("%s compare method=row_parallel method=column_parallel --n 64 --out off "
                            "--seconds 60 --set phase.pairs_max=100000",
                            run_env("BS_TEST_BSRUN")));
   for (int i = 0; i < 3000 && !hears(pid); i++) usleep(1000);
-  sleep(2);
+  sleep(seconds);
   kill(pid, SIGINT);
   ck_assert_int_eq(waitpid(pid, &status, 0), pid);
   ck_assert_int_eq(WEXITSTATUS(status), 130);
-  ck_assert_msg(strstr(said("out.txt"), "] against A (") != NULL, "%s", said("out.txt"));
+  return strstr(said("out.txt"), "] against A (") != NULL;
+}
+
+/* The pairs that are there when a comparison is interrupted are shown with their interval. A slow machine has
+ * none after two seconds. */
+START_TEST(test_interrupted_comparison_shows_pairs) {
+  ck_assert_msg(shows_pairs_after(2) || shows_pairs_after(6) || shows_pairs_after(16), "%s", said("out.txt"));
 }
 END_TEST
 
