@@ -27,6 +27,12 @@ enum args_flag {
   {OPT_OUTPUT, "table, md, csv, json or jsonl; default: table", 0}, { \
     OPT_WIDE, NULL, 0                                                 \
   }
+/* The layer of a verb that makes one. */
+#define ARGS_SHAPE                                                                                \
+  {OPT_B, "default: 64", 0}, {OPT_N, "default: 4096", 0}, {OPT_K, NULL, 0}, {OPT_DTYPE, NULL, 0}, \
+      {OPT_BIAS, "default: on", 0}, {                                                             \
+    OPT_ACTIVATION, "default: none", 0                                                            \
+  }
 #define ARGS_HELP        \
   {OPT_HELP, NULL, 0}, { \
     OPT_END, NULL, 0     \

@@ -12,12 +12,7 @@
 #include "lab/word.h"
 
 static const args_option compare_options[] = {
-    {OPT_B, NULL, 0},
-    {OPT_N, NULL, 0},
-    {OPT_K, NULL, 0},
-    {OPT_DTYPE, NULL, 0},
-    {OPT_BIAS, "default: on", 0},
-    {OPT_ACTIVATION, "default: none", 0},
+    ARGS_SHAPE,
     {OPT_SEED, "default: 725", 0},
     {OPT_WORLD_SIZE, "default: what each method needs", 0},
     {OPT_THREADS, "default: cores / ranks", 0},

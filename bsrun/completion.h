@@ -5,8 +5,9 @@
 #define BSRUN_COMPLETION_H
 #include "bsrun/bsrun.h"
 
-/* Adds a text, once. */
+/* Adds a text, once; the other one adds the first `size` bytes of a text. */
 void bsrun_add_name(json_t *names, const char *text);
+void bsrun_add_part(json_t *names, const char *text, size_t size);
 /* The run ids below a results folder, the newest first; a root that cannot be read has none. */
 void bsrun_add_runs(json_t *names, const char *root);
 /* Prints the candidates for the last of the words after `bsrun`, one a line, each with its meaning after a

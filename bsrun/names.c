@@ -14,8 +14,8 @@
 #include "lab/store/read.h"
 #include "lab/word.h"
 
-void bsrun_add_name(json_t *names, const char *text) {
-  json_t *name = json_string(text);
+void bsrun_add_part(json_t *names, const char *text, size_t size) {
+  json_t *name = json_stringn(text, size);
   int known = name == NULL;
   for (size_t i = 0; !known && i < json_array_size(names); i++)
     known = json_equal(json_array_get(names, i), name);
@@ -24,6 +24,10 @@ void bsrun_add_name(json_t *names, const char *text) {
   } else {
     json_array_append_new(names, name);
   }
+}
+
+void bsrun_add_name(json_t *names, const char *text) {
+  bsrun_add_part(names, text, strlen(text));
 }
 
 static int32_t add_files(json_t *names, const char *group, bs_error *err) {

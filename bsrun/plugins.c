@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bsrun/completion.h"
 #include "bsrun/opening.h"
 #include "bsrun/plugins.h"
 #include "core/base/error.h"
@@ -106,28 +107,16 @@ int plugins_lacks(const bs_node *config, const bs_plugin_info *info, char *out_l
   return 0;
 }
 
-static void add_name(json_t *names, const char *text, size_t size) {
-  json_t *name = json_stringn(text, size);
-  int known = name == NULL;
-  for (size_t i = 0; !known && i < json_array_size(names); i++)
-    known = json_equal(json_array_get(names, i), name);
-  if (known) {
-    json_decref(name);
-  } else {
-    json_array_append_new(names, name);
-  }
-}
-
 void plugins_add_names(json_t *names, bs_context *context, const bs_plugin_info *info, uint32_t kind) {
   const char *things = info->things;
   size_t size;
   for (const char *p; (p = next_thing(&things, plugins_kind_names[kind], &size)) != NULL;)
-    if (p[size] != '=') add_name(names, p, size); /* not "alias=name" */
+    if (p[size] != '=') bsrun_add_part(names, p, size); /* not "alias=name" */
   if (!info->builtin || bs_plugin_activate(context, info->id, NULL) != BS_OK) return;
   for (uint32_t i = 0; i < bs_thing_count(context, info->id); i++) {
     bs_thing_info thing = {.struct_size = sizeof thing};
     if (bs_thing_get(context, info->id, i, &thing, NULL) == BS_OK && thing.kind == kind)
-      add_name(names, thing.name, strlen(thing.name));
+      bsrun_add_name(names, thing.name);
   }
 }
 

@@ -6,13 +6,13 @@
 
 #include "kit/graph.h"
 
-/* Copies the elements of an output, one after another; `beside`: only those of the partition's columns. */
-static size_t put_bits(const kit_data *d, const kit_tensor *out, int beside, unsigned char *to) {
-  const int64_t rows = out->t.dims[0], cols = beside ? d->kept : out->t.dims[1];
+/* Copies the elements of an output, one after another. kept_only: only the columns of the partition. */
+static size_t put_bits(const kit_data *d, const kit_tensor *out, int kept_only, unsigned char *to) {
+  const int64_t rows = out->t.dims[0], cols = kept_only ? d->kept : out->t.dims[1];
   const uint64_t size = BS_DTYPE_BYTES(out->t.dtype);
   for (int64_t r = 0; r < rows; r++)
     for (int64_t i = 0; i < cols; i++) {
-      const int64_t at = r * out->t.strides[0] + (beside ? kit_column(d, i) : i) * out->t.strides[1];
+      const int64_t at = r * out->t.strides[0] + (kept_only ? kit_column(d, i) : i) * out->t.strides[1];
       memcpy(to + (uint64_t)(r * cols + i) * size, out->block + out->lead + (uint64_t)at * size, size);
     }
   return (size_t)(rows * cols) * size;

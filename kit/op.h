@@ -222,9 +222,9 @@ int kit_wide(const kit_data *d);
 int kit_tolerance_fits(const kit_data *d, uint32_t tolerance);
 /* Are both values of the same class: NaN, an infinity or a number? */
 int kit_same_class(uint32_t dtype, double got, double exact);
-/* The bytes beside the outputs, and the inputs: both are as they were before the run. */
+/* Judges the inputs and the bytes between and around the outputs: both must be unchanged by the run. */
 void kit_data_judge_beside(const kit_data *d);
-/* That, and the output against the oracle. Special values: only their class is compared. */
+/* Judges the same, and the output against the oracle. Of special values only the class is compared. */
 void kit_data_judge(const kit_data *d, uint32_t tolerance, int special);
 /* Reads the packed weight back: rows of [N,length] as doubles; BS_UNSUPPORTED without the slot. */
 int32_t kit_packed_values(kit_actor *a, void *packed, const kit_data *d, double *out, bs_error *err);

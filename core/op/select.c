@@ -216,7 +216,7 @@ int32_t bs_candidates_none(const bs_op_host *host, const bs_op_query *query, con
     uint32_t of_dtype = 0;
     for (uint32_t i = 0; i < candidates->count; i++)
       of_dtype += candidates->rows[i].answer.reason == BS_REASON_DTYPE;
-    /* Of many the message would be longer than its hint; `bsrun explain` has each. */
+    /* The same reason of many implementations is told once; `bsrun explain` lists each. */
     if (of_dtype == candidates->count && of_dtype > 2)
       snprintf(reasons, sizeof reasons, "no implementation has this dtype");
     else

@@ -126,7 +126,7 @@ static int32_t not_found(const bs_context *context, uint32_t kind, const char *n
   for (uint32_t i = 0; i < names.count; i++)
     bs_text_printf(&known, "%s%s", i > 0 ? ", " : "", (const char *)names.items[i]);
   const char *word = bs_kind_word(kind);
-  /* As near as a name, and not listed: aliases, and what is there for tests. */
+  /* Aliases and plugins for tests are not listed, but the hint may offer one. */
   for (uint32_t i = 0; i < context->plugins.count; i++) {
     const bs_plugin_self *p = bs_plugin_at(context, i);
     if (p->has_note) add_listed(&names, p->note.things, kind, 1);

@@ -13,7 +13,7 @@ typedef struct bs_remask {
   uint32_t dtype;
   uint32_t joint; /* 1: the ranks are processes with separate matrices, which exchange the weights that they
                    * own */
-  uint32_t split; /* 1: there is a bias, and each rank has the bias of its own features */
+  uint32_t split; /* 1: there is a bias, and each rank has only the bias of the features that it owns */
 } bs_remask;
 
 int32_t bs_remask_open(bs_remask *remask, const bs_case *c, bs_error *err);

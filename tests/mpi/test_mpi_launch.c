@@ -65,7 +65,7 @@ START_TEST(test_auto) {
   const char *line = bsrun_line("-P 2 --method auto --set auto.seconds=0.1 --set auto.measure=3");
   spawn(&s, "BS_PLUGIN_PATH=", line);
   must_end(&s, 0, "auto: ", line);
-  ck_assert_msg(strstr(s.out, "RIGHT") != NULL && strstr(s.out, "PREDICTED ms") != NULL, "%s", s.out);
+  ck_assert_msg(strstr(s.out, "RIGHT") != NULL && strstr(s.out, " ms  PREDICTED ms") != NULL, "%s", s.out);
   ck_assert(is_there("results/raw/*/*/*/DONE"));
 }
 END_TEST

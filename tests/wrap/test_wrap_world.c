@@ -82,9 +82,9 @@ START_TEST(bad_names_are_told) {
   bs_error err = BS_ERROR_INIT;
   ck_assert_int_eq(bs_find_comm(context, names[_i].name, &comm, &state, &err), names[_i].code);
   ck_assert_str_eq(err.id, names[_i].id);
-  /* What is for tests is not listed in the message, and is offered where it is meant. */
-  ck_assert_msg(strstr(err.message, names[_i].says) != NULL || strstr(err.hint, names[_i].says) != NULL,
-                "%s: %s; %s", names[_i].name, err.message, err.hint);
+  /* A plugin for tests is not listed in the message; the hint offers it where its name is near. */
+  const char *place = strcmp(names[_i].name, "falt:threads") == 0 ? err.hint : err.message;
+  ck_assert_msg(strstr(place, names[_i].says) != NULL, "%s: %s; %s", names[_i].name, err.message, err.hint);
   bs_context_close(context);
 }
 END_TEST
