@@ -161,11 +161,6 @@ static int32_t take_id(bs_plugin_self *plugin, const char *name, bs_error *err) 
   snprintf(plugin->id, sizeof plugin->id, "%.*s", form ? (int)(n - 6) : (int)n, form ? name + 3 : name);
   if (form && n - 6 <= BS_PLUGIN_ID_MAX && bs_plugin_id_valid(plugin->id)) return BS_OK;
   tame(plugin->id, sizeof plugin->id, 0);
-  if (plugin->path != NULL && access(plugin->path, F_OK) != 0) {
-    bs_error_errno(err, BS_PLUGIN, "BS-PLG-NOTFOUND", errno, "there is no such plugin file");
-    bs_error_hint(err, "give the path of a file bs_ID.so, or an id that `bsrun plugins list` shows");
-    return BS_PLUGIN;
-  }
   bs_error_set(err, BS_PLUGIN, "BS-PLG-ID", "file name is not bs_<id>.so with an id [a-z][a-z0-9_]{1,30}");
   bs_error_hint(err, "name the file after its plugin id");
   return BS_PLUGIN;
@@ -179,10 +174,12 @@ void bs_file_examine(bs_plugin_self *plugin, const char *name) {
   uint32_t state = BS_PLUGIN_REFUSED;
   int32_t rc = take_id(plugin, name, &why);
   plugin->real = realpath(plugin->path, NULL);
-  if (plugin->real == NULL && errno == ENOENT)
+  if (plugin->real == NULL && errno == ENOENT) {
     rc = bs_error_errno(&why, BS_INPUT, "BS-PLG-NOTFOUND", errno, "cannot open the plugin");
-  else if (plugin->real == NULL && rc == BS_OK)
+    bs_error_hint(&why, "give the path of a file bs_ID.so, or an id that `bsrun plugins list` shows");
+  } else if (plugin->real == NULL && rc == BS_OK) {
     rc = bs_error_errno(&why, BS_PLUGIN, "BS-PLG-PATH", errno, "cannot resolve the path");
+  }
   if (rc == BS_OK) rc = open_checked(plugin, &fd, &st, &why);
   if (rc == BS_OK) {
     plugin->dev = st.st_dev;
