@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lab/report/model.h"
+#include "lab/store/find.h"
 
 enum { MOST_COLUMNS = 40, LONG = 40 }; /* longer texts take several lines */
 
@@ -66,11 +67,11 @@ static const char *class_of(const json_t *value) {
   return "";
 }
 
-/* Prints the short name of a run: the first six letters of its id after the time. */
+/* Prints the short id of a run, as `bsrun runs list` has it. */
 static void run_cell(bs_text *out, const char *path) {
-  const char *slash = strrchr(path, '/'), *id = slash != NULL ? slash + 1 : path, *hash = strrchr(id, '_');
-  char shown[64];
-  snprintf(shown, sizeof shown, hash != NULL ? "%.6s" : "%.24s", hash != NULL ? hash + 1 : id);
+  char shown[BS_SHORT_ID];
+  bs_run_short_id(path, shown);
+  shown[6] = '\0';
   bs_text_printf(out, "<td title=\"");
   bs_svg_escape(out, path);
   bs_text_printf(out, "\">");
