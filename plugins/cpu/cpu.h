@@ -16,6 +16,7 @@ typedef struct cpu_isa {
   uint32_t avx512;
   uint32_t avx512_bf16;
   uint32_t avx512_fp16;
+  uint32_t amx_bf16;      /* AMX with bf16, and the kernel lets this process use tiles */
   uint32_t avx512_halves; /* 512 bits are executed as twice 256: AMD's Zen 4 */
 } cpu_isa;
 

@@ -7,8 +7,9 @@
 #include "cpu.h"
 
 static const bs_param_desc params[] = {
-    {sizeof(bs_param_desc), BS_PARAM_STRING, "isa", "auto", "auto|portable|avx2|avx512|avx512_bf16", NULL,
-     "instruction set of our own kernels; oneDNN chooses its own"},
+    {sizeof(bs_param_desc), BS_PARAM_STRING, "isa", "auto",
+     "auto|portable|avx2|avx512|avx512_bf16|amx|amx_model", NULL,
+     "instruction set of our own kernels; amx_model: AMX computed in C, for tests; oneDNN chooses its own"},
     {sizeof(bs_param_desc), BS_PARAM_STRING, "matmul", "auto", "auto|packed|dnnl", NULL,
      "the matmul that serves: auto chooses by shape, the others are for comparisons"},
     {sizeof(bs_param_desc), BS_PARAM_STRING, "dnnl_library", "auto", NULL, NULL,
