@@ -33,7 +33,7 @@ typedef struct cpu_tile {
   int64_t ldc;
   int64_t k;
   int32_t tokens; /* 1 .. kernels->tokens */
-  int32_t panels; /* 1, 2 or 4, at most the table's for `tokens` */
+  int32_t panels; /* 1 .. 4, at most the table's for `tokens` */
   int32_t add;
   int32_t ahead_lines; /* cache lines to prefetch at every fourth column */
   const void *ahead;   /* their address: weights of the next panels */
@@ -63,12 +63,17 @@ typedef struct cpu_amx_block {
   int32_t ahead; /* bytes from a panel to the data to prefetch meanwhile; 0: none */
 } cpu_amx_block;
 
+/* Where the model keeps its tiles, from begin to end; the processor does without. */
+typedef struct cpu_amx_room {
+  _Alignas(64) uint8_t bytes[8256];
+} cpu_amx_room;
+
 /* begin sets this thread's tiles: `rows` tokens of a group, 1 .. 16, and `columns` of a step, 1 .. 32 (an odd
  * number reads a last pair, whose second of x is zero). product computes with them, end gives them back. */
 typedef struct cpu_amx {
-  void (*begin)(int32_t rows, int32_t columns);
-  void (*product)(const cpu_amx_block *block);
-  void (*end)(void);
+  void (*begin)(void *room, int32_t rows, int32_t columns);
+  void (*product)(void *room, const cpu_amx_block *block);
+  void (*end)(void *room);
 } cpu_amx;
 
 /* The product of a few tokens with a panel of int8: c[t * ldc + j] = (add ? c : 0) + sum of the products of
@@ -225,6 +230,10 @@ typedef struct cpu_kernels {
    * latency of a multiply-add: for f32 or dot, and for 16-bit panels that are widened in registers. */
   int32_t panels[CPU_MAX_TOKENS + 1];
   int32_t panels_half[CPU_MAX_TOKENS + 1];
+  /* Of a processor with two units for 512-bit multiply-adds, in place of `panels`: a load for every
+   * multiply-add keeps only one unit busy. */
+  int32_t panels_two[CPU_MAX_TOKENS + 1];
+  int32_t units;       /* for the widest multiply-add: 1 or 2 */
   int32_t panels_many; /* of a full tile whose panels are in the first cache: then loads are the limit */
   /* Index by cpu_type_index of the weight's dtype; x is f32. One chain of fp32 multiply-adds an output,
    * upwards in k in every tile, so that a token's result depends neither on the other tokens nor on the team.
