@@ -48,6 +48,8 @@ void cpu_isa_detect(cpu_isa *out_isa) {
   if (__get_cpuid_count(7, 1, &a, &b, &c, &d)) out_isa->avx512_bf16 = a >> 5 & 1u;
   if (__get_cpuid_count(7, 0, &a, &b, &c, &d)) out_isa->avx512_fp16 = d >> 23 & 1u;
   out_isa->amx_bf16 = out_isa->avx512_bf16 && has_amx();
+  /* No bit of CPUID tells the units. Processors with AMX have two. */
+  out_isa->avx512_units = out_isa->avx512_halves ? 1 : out_isa->amx_bf16 ? 2 : cpu_units_measure();
 }
 
 void cpu_name(char *out_name, size_t size) {
@@ -134,7 +136,23 @@ static int choose_vectors(const cpu_isa *isa, const char *wanted, cpu_kernels *o
   return 1;
 }
 
-int32_t cpu_kernels_choose(const cpu_isa *isa, const char *wanted, cpu_kernels *out_kernels, bs_error *err) {
+static void choose_units(const cpu_isa *isa, const char *units, cpu_kernels *kernels) {
+  kernels->units = 1;
+  if (kernels->panels_two[1] == 0) return;
+  if (strcmp(units, "auto") == 0 ? isa->avx512_units < 2 : strcmp(units, "2") != 0) return;
+  kernels->units = 2;
+  memcpy(kernels->panels, kernels->panels_two, sizeof kernels->panels);
+}
+
+const char *cpu_class(const cpu_kernels *kernels) {
+  if (kernels->amx != NULL) return "amx";
+  return kernels->units == 2                        ? "avx512x2"
+         : strncmp(kernels->name, "avx512", 6) == 0 ? "avx512"
+                                                    : kernels->name;
+}
+
+int32_t cpu_kernels_choose(const cpu_isa *isa, const char *wanted, const char *units,
+                           cpu_kernels *out_kernels, bs_error *err) {
   const cpu_amx *amx = NULL;
   if (strcmp(wanted, "amx_model") == 0) amx = &cpu_amx_model;
 #ifdef BS_CPU_X86
@@ -143,6 +161,7 @@ int32_t cpu_kernels_choose(const cpu_isa *isa, const char *wanted, cpu_kernels *
   if (choose_vectors(isa, amx != NULL ? "auto" : wanted, out_kernels)) {
     if (amx != NULL) out_kernels->name = amx == &cpu_amx_model ? "amx_model" : "amx";
     out_kernels->amx = amx;
+    choose_units(isa, units, out_kernels);
     return BS_OK;
   }
   char has[64];

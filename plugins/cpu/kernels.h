@@ -33,7 +33,7 @@ typedef struct cpu_tile {
   int64_t ldc;
   int64_t k;
   int32_t tokens; /* 1 .. kernels->tokens */
-  int32_t panels; /* 1 .. 4, at most the table's for `tokens` */
+  int32_t panels; /* 1, 2 or 4, at most the table's for `tokens` */
   int32_t add;
   int32_t ahead_lines; /* cache lines to prefetch at every fourth column */
   const void *ahead;   /* their address: weights of the next panels */
@@ -227,11 +227,12 @@ typedef struct cpu_kernels {
   const char *name; /* "portable", "avx2", "avx512", "avx512_bf16", "amx", "amx_model" */
   int32_t tokens;   /* tokens of the widest tile */
   /* Number of panels that a tile of so many tokens takes together, to have enough chains of sums to hide the
-   * latency of a multiply-add: for f32 or dot, and for 16-bit panels that are widened in registers. */
+   * latency of a multiply-add: for f32, for dot, and for 16-bit panels that are widened in registers. */
   int32_t panels[CPU_MAX_TOKENS + 1];
+  int32_t panels_dot[CPU_MAX_TOKENS + 1];
   int32_t panels_half[CPU_MAX_TOKENS + 1];
-  /* Of a processor with two units for 512-bit multiply-adds, in place of `panels`: a load for every
-   * multiply-add keeps only one unit busy. */
+  /* In place of `panels` where two multiply-adds of 512 bits begin in a cycle: a load for each keeps only one
+   * unit busy. */
   int32_t panels_two[CPU_MAX_TOKENS + 1];
   int32_t units;       /* for the widest multiply-add: 1 or 2 */
   int32_t panels_many; /* of a full tile whose panels are in the first cache: then loads are the limit */

@@ -72,7 +72,8 @@ void cpu_panels_turn(const cpu_kernels *kernels, const cpu_lines *m, int64_t fro
 
 void cpu_panels_product(const cpu_kernels *kernels, const cpu_product *p) {
   const int64_t tokens = kernels->tokens, panels = p->columns / 16;
-  const int64_t most = p->count <= tokens ? kernels->panels[p->count] : kernels->panels_many;
+  const int32_t *beside = p->tile == kernels->dot ? kernels->panels_dot : kernels->panels;
+  const int64_t most = p->count <= tokens ? beside[p->count] : kernels->panels_many;
   for (int64_t at = 0; at < panels;) {
     int64_t some = most;
     while (some > panels - at) some /= 2;
