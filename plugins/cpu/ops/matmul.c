@@ -393,9 +393,11 @@ static int32_t supports(void *opaque, const bs_op_query *query, bs_op_answer *an
 #ifdef BS_CPU_DNNL
   char library[144] = "";
   if (cpu_dnnl_missing(state->dnnl)) cpu_dnnl_text(state->dnnl, library, sizeof library);
-  snprintf(answer->text, sizeof answer->text, "own kernels%s%s", library[0] != '\0' ? "; " : "", library);
+  snprintf(answer->text, sizeof answer->text, "own kernels of class %s%s%s", cpu_class(&state->kernels),
+           library[0] != '\0' ? "; " : "", library);
 #else
-  snprintf(answer->text, sizeof answer->text, "own kernels; built without oneDNN");
+  snprintf(answer->text, sizeof answer->text, "own kernels of class %s; built without oneDNN",
+           cpu_class(&state->kernels));
 #endif
   return BS_OK;
 }
