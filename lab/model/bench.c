@@ -209,8 +209,8 @@ static int32_t set_ids(const benching *b, const char *symbol, const int64_t *ids
       .struct_size = sizeof input, .dtype = BS_I64, .rank = 2, .dims = {1, n}, .strides = {n, 1}};
   input.data = (void *)(uintptr_t)ids;
   input.bytes = (uint64_t)n * sizeof *ids;
-  int32_t rc = bs_model_ids_check(ids, (size_t)n, err);
-  if (rc == BS_OK) rc = bs_session_bind(b->model->session, dims, 1, err);
+  int32_t rc = bs_session_bind(b->model->session, dims, 1, err);
+  if (rc == BS_OK) rc = bs_model_ids_check(b->model->session, ids, (size_t)n, err);
   return rc == BS_OK ? bs_session_set(b->model->session, 0, &input, err) : rc;
 }
 

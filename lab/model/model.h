@@ -93,9 +93,13 @@ typedef struct bs_model_times {
 /* The symbol for the number of tokens of a generating model. BS_UNSUPPORTED: it has no key-value cache, or
  * other inputs than token ids [1, symbol]. */
 int32_t bs_model_token_dim(const bs_graph *graph, const char **out_symbol, bs_error *err);
-/* BS_INPUT, BS-MODEL-IDS: one of the ids is below 0, which an operator that counts from the end would take.
- */
-int32_t bs_model_ids_check(const int64_t *ids, size_t n, bs_error *err);
+/* BS_INPUT, BS-MODEL-IDS: one of the ids is not in the vocabulary of the bound session's logits. (An operator
+ * would take one below 0, which counts from the end.) */
+int32_t bs_model_ids_check(const bs_session *session, const int64_t *ids, size_t n, bs_error *err);
+/* BS_USAGE, BS-MODEL-CONTEXT: a prompt and n_new tokens do not fit the model's cache. The last new token is
+ * not in it. cache_tokens: as in the request. */
+int32_t bs_model_context_check(const bs_graph *graph, int64_t cache_tokens, size_t n_prompt, size_t n_new,
+                               bs_error *err);
 /* Runs a session of the model on n ids, after those in its cache. out_logits points into the session until
  * its next run. */
 int32_t bs_model_feed(bs_session *session, const char *symbol, const int64_t *ids, size_t n,
