@@ -179,6 +179,7 @@ static int32_t check_any(const args *a, bs_error *err) {
   model_asked asked = {0};
   json_t *result = NULL;
   int format;
+  bsrun_interruptible(NULL);
   int32_t rc = bsrun_format(a, &format, err);
   if (rc == BS_OK) rc = model_asked_read(a, &asked, err);
   if (rc == BS_OK) rc = by_node ? check_model(&asked, &result, err) : check_folder(a, &asked, &result, err);
