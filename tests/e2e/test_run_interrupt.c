@@ -26,6 +26,7 @@ static const struct {
     {"bench matmul --n 1024 --b 64 --torch off --seconds 60 --samples 60000 --out off", "--provider NAME"},
     {"coll bench -P 2 --comm threads", "--coll NAME"},
     {"model bench builtin:lm --dim tokens=8 --dim batch=1 --seconds 60 --out off", "--seconds S"},
+    {"model check builtin:lm --out off", "what was open is not kept; the same command begins it again"},
     {"doctor --measure --force --cache machine.json --out off", "constants that were kept before"},
     {"torture --comm threads -P 2", "--fault FAULT"},
     {"tune b1h1s64d64 --seconds 60 --tune-cache tune.json --points off", "the same command goes on"},
