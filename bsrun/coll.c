@@ -42,10 +42,10 @@ static const args_option coll_explain_options[] = {
 static const bs_field list_fields[] = {
     {"algorithm", "ALGORITHM", 0, 0},
     {"kinds", "COLLECTIVES", 0, 0},
-    {"same_order", "SAME ORDER", 0, 0},
-    {"runs", "RUNS", 0, 0},
     {"params", "OPTIONS", 0, 0},
     {"summary", "WHAT", 0, 0},
+    {"same_order", "SAME ORDER", 0, 0},
+    {"runs", "RUNS", 0, 0},
     {"plugin", "PLUGIN", BS_FIELD_WIDE, 0},
     {"file", "FILE", BS_FIELD_WIDE, 0},
     {"aliases", "ALIASES", BS_FIELD_WIDE, 0},
