@@ -202,9 +202,9 @@ static int32_t add_plugins(json_t *rows, const bs_node *base, bs_error *err) {
 }
 
 static int32_t print_keys(const args *a, bs_error *err) {
-  static const bs_field fields[] = {{"key", "key", 0, 0},   {"default", "default", 0, 0},
-                                    {"text", "what", 0, 0}, {"values", "values", 0, 0},
-                                    {"type", "type", 0, 0}, {"effect", "effect", 0, 0}};
+  static const bs_field fields[] = {{"key", "key", 0, 0},         {"type", "type", 0, 0},
+                                    {"default", "default", 0, 0}, {"values", "values", 0, 0},
+                                    {"effect", "effect", 0, 0},   {"text", "what", 0, 0}};
   bsrun_request request = {0};
   bs_composed composed = {0};
   json_t *rows = json_array();

@@ -21,8 +21,8 @@ static const bs_field fields[] = {
     {"of", "OF", 0, 0},
     {"knob", "KNOB", 0, 0},
     {"values", "VALUES", 0, 0},
-    {"text", "WHAT", 0, 0},
     {"default", "DEFAULT", 0, 0},
+    {"text", "WHAT", 0, 0},
     {"plugin", "PLUGIN", BS_FIELD_WIDE, 0},
     {"set", "SET", BS_FIELD_WIDE, 0},
 };
