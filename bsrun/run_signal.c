@@ -15,7 +15,6 @@
 #include "lab/stop.h"
 
 enum { GRACE_S = 5 };
-#define RUN_AGAIN "the phase in progress is not kept; the same command runs it again"
 static volatile sig_atomic_t watched_fd = -1;
 static const char *volatile go_on;
 static _Atomic uint32_t *told; /* where the launcher of an MPI job looks; NULL: nowhere */
@@ -40,8 +39,8 @@ static void on_signal(int number) {
   run_signals_mark(number);
   if (told != NULL) *told = (uint32_t)number;
   say("bsrun: interrupted");
-  say(": ");
-  say(how != NULL ? how : RUN_AGAIN);
+  say(how != NULL ? ": " : "");
+  say(how != NULL ? how : "");
   say("\n");
   bsrun_leave(128 + number);
 }
@@ -65,7 +64,9 @@ void bsrun_interruptible(const char *how) {
 }
 
 void run_signals_tell(void) {
-  bs_print(stderr, "bsrun: interrupted: %s, and --phase NAME runs one phase\n", RUN_AGAIN);
+  bs_print(stderr,
+           "bsrun: interrupted: the phase in progress is not kept; the same command runs it again, and "
+           "--phase NAME runs one phase\n");
 }
 
 int bsrun_interrupted(void) {

@@ -41,7 +41,6 @@ static const struct {
      "--resume"},
     {"run --phase 1 --n 64 --b 8 --dtype f32 --set phase.pairs_seconds=60 --set phase.pairs_max=100000",
      "the same command runs it again, and --phase NAME"},
-    {"run --n 8192 --b 512", "the same command runs it again"},
 };
 enum { N_VERBS = sizeof verbs / sizeof verbs[0] };
 
