@@ -139,5 +139,5 @@ const bsrun_verb verb_compare = {
         "0; 2 usage; 3 configuration, no candidate can run (the first reason is printed),\n"
         "or runs that are not alike; 4 no such run, or RUN lacks an arm of its baseline; 13 a damaged run;\n"
         "14 RUN is SLOWER than its baseline. The dense arms beside a method do not decide.\n",
-    .takes = "methods runs",
+    .takes = "methods runs specs :dir",
 };

@@ -118,7 +118,8 @@ static void plugin_row(visit *v, const bs_plugin_info *info) {
   } else {
     plugins_add_names(v->backends, v->context, info, BS_KIND_BACKEND);
     drop_wrappers(v->backends);
-    bs_doctor_add(&v->d, what, BS_CHECK_OK, NULL, "%s, from %s", info->version, info->origin);
+    bs_doctor_add(&v->d, what, BS_CHECK_OK, NULL, "%s%s, %s", plugins_is_for_tests(info) ? "for tests, " : "",
+                  info->version, info->origin);
   }
 }
 

@@ -188,5 +188,5 @@ const bsrun_verb verb_explain = {
     .run = explain,
     .min_words = 1,
     .max_words = 2,
-    .takes = "ops mask|method",
+    .takes = "ops mask|method|gates|words",
 };

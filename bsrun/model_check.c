@@ -6,7 +6,9 @@
 
 #include "bsrun/model.h"
 #include "core/base/error.h"
+#include "core/base/text.h"
 #include "lab/model/vectors.h"
+#include "lab/stop.h"
 
 static const args_option model_check_options[] = {
     {OPT_INPUT, "of a model without vectors.txt; else made ones", 0},
@@ -146,7 +148,8 @@ static int32_t keep_and_print(const args *a, const model_asked *asked, int forma
   const long long failed = (long long)json_integer_value(json_object_get(result, "failed"));
   char *folder = NULL;
   json_object_set_new(result, "passed", json_boolean(failed == 0));
-  const int32_t kept = model_keep(a, asked, "model_check", failed == 0, result, &folder, err);
+  const int32_t kept =
+      bs_stop_asked() != 0 ? BS_OK : model_keep(a, asked, "model_check", failed == 0, result, &folder, err);
   const int32_t rc = print_result(format, by_node, result, kept == BS_OK ? err : NULL);
   model_print_folder(format, folder);
   free(folder);
@@ -165,7 +168,8 @@ static int32_t check_any(const args *a, bs_error *err) {
   model_asked asked = {0};
   json_t *result = NULL;
   int format;
-  bsrun_interruptible(NULL);
+  bsrun_interruptible(
+      "what was compared is above, and is not kept; smaller sizes (--dim NAME=N) take less time");
   int32_t rc = bsrun_format(a, &format, err);
   if (rc == BS_OK) rc = model_asked_read(a, &asked, err);
   if (rc == BS_OK) rc = by_node ? check_model(&asked, &result, err) : check_folder(a, &asked, &result, err);

@@ -132,7 +132,7 @@ static int32_t generate(const args *a, bs_error *err) {
   size_t n_prompt = 0, n = 0;
   bs_model_times times;
   int32_t rc = BS_OK;
-  bsrun_interruptible(NULL);
+  bsrun_interruptible("the tokens above were made; --tokens N makes fewer");
   if (format != NULL && strcmp(format, "text") != 0 && strcmp(format, "json") != 0)
     rc = bsrun_unknown("output format", format, formats, 2, err);
   if (rc == BS_OK) rc = args_integer(a, "tokens", 1, 1 << 24, n_new, &n_new, err);

@@ -85,7 +85,7 @@ static int32_t run_once(const args *a, bs_error *err) {
   bs_model_verified verified = {0};
   json_t *result = NULL;
   int format;
-  bsrun_interruptible(NULL);
+  bsrun_interruptible("nothing is written; the same command runs the model again");
   int32_t rc = bsrun_format(a, &format, err);
   if (rc == BS_OK) rc = model_asked_make(a, &asked, err);
   if (rc == BS_OK) rc = bs_model_start(asked.context, &asked.request, &asked.model, err);

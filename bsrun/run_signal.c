@@ -62,6 +62,12 @@ void bsrun_interruptible(const char *how) {
   for (size_t i = 0; i < 3; i++) sigaction(numbers[i], &action, NULL);
 }
 
+void run_signals_tell(void) {
+  bs_print(stderr,
+           "bsrun: interrupted: the phase in progress is not kept; the same command runs it again, and "
+           "--phase NAME runs one phase\n");
+}
+
 int bsrun_interrupted(void) {
   static int once;
   if (go_on == NULL || bs_stop_asked() == 0) return 0;

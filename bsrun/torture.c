@@ -245,6 +245,14 @@ static void find_launches(bs_torture *t) {
   }
 }
 
+/* After an interruption: the cases that have ended. */
+static void keep_ended(bs_torture *t) {
+  size_t n = 0;
+  for (size_t i = 0; i < t->n_cases; i++)
+    if (t->cases[i].seconds > 0) t->cases[n++] = t->cases[i];
+  t->n_cases = n;
+}
+
 static int run_all(const args *a, bs_torture *t, bs_error *err) {
   size_t failed = 0;
   int32_t rc = find_subjects(a, t, err);
@@ -252,7 +260,7 @@ static int run_all(const args *a, bs_torture *t, bs_error *err) {
   if (rc == BS_OK) find_launches(t);
   /* the children end, and no folder is left */
   bsrun_interruptible(
-      "no score is made of a part; --fault FAULT or fewer --comm and --backend take less time");
+      "the card has the faults until then; --fault FAULT or fewer --comm and --backend take less time");
   if (rc == BS_OK) rc = make_scratch(t, err);
   t->began = bs_process_now();
   t->ended = on_ended;
@@ -265,6 +273,8 @@ static int run_all(const args *a, bs_torture *t, bs_error *err) {
   if (isatty(STDERR_FILENO) && !t->quiet) fputs("\r\033[K", stderr);
   if (t->scratch[0] != '\0') bs_torture_remove(t->scratch);
   if (bs_stop_asked() != 0) {
+    keep_ended(t);
+    if (t->n_cases > 0) bs_torture_card(t, &failed, err);
     free(t->cases);
     return bsrun_interrupted();
   }

@@ -10,6 +10,7 @@
 #include "core/base/dtype.h"
 #include "core/base/error.h"
 #include "lab/model/model.h"
+#include "lab/stop.h"
 
 int32_t bs_model_token_dim(const bs_graph *graph, const char **out_symbol, bs_error *err) {
   bs_port port = {.struct_size = sizeof port};
@@ -110,7 +111,7 @@ int32_t bs_model_generate(bs_session *session, const char *symbol, const int64_t
   int32_t rc = bs_session_cache(session, 0, err);
   if (rc == BS_OK) rc = bs_model_feed(session, symbol, prompt, n_prompt, &logits, err);
   times->prompt_s = bs_clock_s() - begin;
-  while (rc == BS_OK && *out_n < n_new) {
+  while (rc == BS_OK && *out_n < n_new && bs_stop_asked() == 0) {
     rc = last_argmax(&logits, &out_ids[*out_n], err);
     if (rc != BS_OK) break;
     const int64_t *token = &out_ids[(*out_n)++];

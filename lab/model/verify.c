@@ -15,6 +15,7 @@
 #include "graph/run/verify.h"
 #include "lab/error.h"
 #include "lab/model/made.h"
+#include "lab/stop.h"
 #include "lab/store/env.h"
 
 int32_t bs_model_verified_init(bs_model_verified *out, bs_error *err) {
@@ -170,6 +171,11 @@ static int32_t compare_made(verifying *v, bs_error *err) {
   if (!has_floats(v)) n = 1; /* the kinds differ in their floats */
   v->total = n + (uint32_t)v->all_given;
   for (uint32_t k = 0; rc == BS_OK && k < n && v->out->failed == 0; k++) {
+    if (bs_stop_asked() != 0) {
+      snprintf(note, sizeof note, "%u of %u sets of made inputs: interrupted", n - k, n);
+      add_note(v->out, note);
+      return rc;
+    }
     if (v->done > 0 && v->out->spent + v->each > v->out->most) {
       snprintf(note, sizeof note, "%u of %u sets of made inputs, which would take more than a minute", n - k,
                n);
