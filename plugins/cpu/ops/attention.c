@@ -120,7 +120,12 @@ static void read_plan(const cpu_state *state, const bs_op_query *q, cpu_attentio
   plan->nan_gives_0 = q->attrs[3] != 0;
   plan->D = q->args[CPU_Q]->dims[3];
   plan->E = q->args[CPU_V]->dims[3];
-  plan->pairs = bf16 && state->kernels.dot != NULL && q->accumulate != BS_ACC_F32;
+  plan->pairs =
+      bf16 && q->accumulate != BS_ACC_F32 && (state->kernels.dot != NULL || state->kernels.amx != NULL);
+  plan->amx = plan->pairs ? state->kernels.amx : NULL;
+  plan->unit = plan->amx != NULL ? CPU_AMX_COLUMNS : plan->pairs ? 2 : 1;
+  plan->chunk = plan->amx != NULL ? CPU_ATTEND_CHUNK_AMX : CPU_ATTEND_CHUNK;
+  plan->x_ld = plan->amx != NULL ? CPU_ATTEND_LD_AMX : CPU_X_LD;
   read_knobs(q, plan);
 }
 
@@ -133,8 +138,8 @@ static uint64_t pieces_of(const cpu_attention *plan, int64_t floats[PIECES]) {
   const int64_t wide_d = cpu_up16(plan->D), wide_e = cpu_up16(plan->E), rows = most_rows(plan);
   int64_t all = 0;
   floats[PIECE_Q] = rows * CPU_X_LD;
-  floats[PIECE_S] = CPU_ATTEND_CHUNK * CPU_X_LD;
-  floats[PIECE_P] = plan->pairs ? CPU_ATTEND_CHUNK * CPU_X_LD / 2 : 0;
+  floats[PIECE_S] = plan->chunk * CPU_X_LD;
+  floats[PIECE_P] = plan->pairs ? plan->chunk * plan->x_ld / 2 : 0;
   floats[PIECE_K] = plan->keys * wide_d;
   floats[PIECE_V] = plan->keys * wide_e;
   floats[PIECE_SUMS] = rows * wide_e;
@@ -242,8 +247,14 @@ static int32_t supports(void *opaque, const bs_op_query *q, bs_op_answer *answer
   read_plan(state, q, &plan);
   if (!knobs_are_kept(&plan, q, answer)) return BS_OK;
   if (!cpu_workspace_fits(q, pieces_of(&plan, floats), answer)) return BS_OK;
-  cpu_answer_yes(answer, 800, plan.pairs || plan.fast ? BS_TOL_ACC_LOW : BS_TOL_ACC_F32,
-                 plan.pairs ? "online-bf16" : "online", "online softmax over tiles of keys");
+  const int tiles =
+      plan.amx != NULL && extent_of(&plan, q->args[CPU_Q]->dims, q->args[CPU_K]->dims).rows > CPU_ATTEND_FEW;
+  const char *algo = tiles ? "tiles-amx" : plan.pairs ? "online-bf16" : "online";
+  char text[80] = "online softmax over tiles of keys";
+  if (tiles)
+    snprintf(text, sizeof text, "online softmax over tiles of keys, products by isa=%s", state->kernels.name);
+  cpu_answer_yes(answer, tiles ? 850 : 800, plan.pairs || plan.fast ? BS_TOL_ACC_LOW : BS_TOL_ACC_F32, algo,
+                 text);
   return BS_OK;
 }
 
@@ -391,10 +402,10 @@ static void load_query(const cpu_block *b, int64_t i, const place *at) {
   const int64_t D = plan->D, wide = cpu_up16(D);
   const uint8_t *from = cpu_row_at(&call->q, b->batch, at->head, at->query);
   if (plan->pairs && !cpu_block_few(b)) {
-    uint16_t *q = (uint16_t *)(void *)b->q + i * CPU_X_LD;
+    uint16_t *q = (uint16_t *)(void *)b->q + i * plan->x_ld;
     memcpy(q, from, (size_t)D * sizeof *q);
     for (int64_t d = 0; call->scale < 0.0 && d < D; d++) q[d] ^= 0x8000u;
-    for (int64_t d = D; d < wide; d++) q[d] = 0;
+    for (int64_t d = D; d < cpu_up(D, plan->unit); d++) q[d] = 0;
     return;
   }
   float *q = (float *)(void *)b->q + i * CPU_X_LD;

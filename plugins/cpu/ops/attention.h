@@ -10,9 +10,13 @@ enum { CPU_Q, CPU_K, CPU_V, CPU_MASK, CPU_LENGTHS, CPU_DESCALE, CPU_Y, CPU_LSE, 
 #define CPU_ATTEND_ROWS 192  /* queries of a block: K and V are made panels once for each block */
 #define CPU_ATTEND_MOST 384  /* of a block at most */
 #define CPU_ATTEND_LEAST 48  /* of a block that is cut so that every member has one */
-#define CPU_ATTEND_CHUNK                                                                                    \
-  48                        /* queries whose scores are made and used before the next ones: they stay in L1 \
-                             */
+#define CPU_ATTEND_CHUNK                                                             \
+  48 /* queries whose scores are made and used before the next ones: they stay in L1 \
+      */
+#define CPU_ATTEND_CHUNK_AMX 32 /* by the tiles of AMX: two groups of 16, with two panels four sums */
+#define CPU_ATTEND_LD_AMX                                                                      \
+  288 /* bf16 between rows of queries and powers: 9 cache lines, so that the 16 rows of a tile \
+         are whole lines of different cache sets */
 #define CPU_ATTEND_KEYS 128 /* keys of a tile */
 #define CPU_ATTEND_LEAST_KEYS 64
 #define CPU_ATTEND_FEW 8         /* queries up to which keys are read in place */
@@ -29,6 +33,10 @@ typedef struct cpu_attention {
   uint32_t fast;               /* powers of least degree */
   uint32_t nan_gives_0;        /* attrs[3] */
   uint32_t pairs;              /* products of pairs of bf16 */
+  const cpu_amx *amx;          /* which computes these; NULL: `dot` does */
+  int64_t unit;                /* the depth of a product is rounded up to it, with zeros */
+  int64_t chunk;               /* queries whose scores are made and used before the next ones */
+  int64_t x_ld;                /* elements between rows of queries, and of powers of bf16 */
   uint32_t width;              /* members */
   int64_t causal, left, right; /* as attrs */
   int64_t D, E;
@@ -71,9 +79,9 @@ typedef struct cpu_block {
   int64_t batch, group, first_row, count;
   int64_t first[CPU_ATTEND_MOST], end[CPU_ATTEND_MOST]; /* keys that each sees by its position */
   int64_t from, to;                                     /* of all of them */
-  uint8_t *q;     /* [count][CPU_X_LD]: f32, or bf16 for products of pairs */
+  uint8_t *q;     /* [count][x_ld] of bf16 for products of pairs, else [count][CPU_X_LD] of f32 */
   float *s;       /* [chunk][CPU_X_LD] */
-  uint16_t *p;    /* the same of bf16: powers */
+  uint16_t *p;    /* [chunk][x_ld], bf16: powers */
   uint8_t *k, *v; /* panels of a tile */
   float *sums;    /* [count][E, rounded up to 16] */
   float *most;    /* [count] */
