@@ -15,31 +15,32 @@ static const char *const of_pairs[] = {"avx512_bf16", "amx_model"};
 
 /* ---- a problem -------------------------------------------------------------------------------- */
 
-enum { MOST_S = 256, MOST_T = 256, MOST_WIDE = 70, MOST_HEADS = 2, MASKS = 3 };
+enum { MOST_S = 256, MOST_T = 256, MOST_WIDE = 70, MOST_HEADS = 4, MASKS = 3 };
+enum { MOST_Q = MOST_HEADS * MOST_S * MOST_WIDE, MOST_K = MOST_HEADS * MOST_T * MOST_WIDE };
 enum { NO_MASK, BOOL_MASK, F32_MASK };
 
-/* One batch. heads share one head of K and V. */
+/* One batch; so many heads share one head of K and V, of which there are `groups`. */
 typedef struct problem {
-  int64_t S, T, D, E, heads;
+  int64_t S, T, D, E, heads, groups;
   int64_t attrs[3];
   int mask;
   double softcap;
 } problem;
 
-static uint16_t q[MOST_HEADS * MOST_S * MOST_WIDE], k[MOST_T * MOST_WIDE], v[MOST_T * MOST_WIDE];
+static uint16_t q[MOST_Q], k[MOST_K], v[MOST_K];
 static uint8_t bools[MOST_S * MOST_T];
-static float adds[MOST_S * MOST_T], y[MOST_HEADS * MOST_S * MOST_WIDE];
+static float adds[MOST_S * MOST_T], y[MOST_Q];
 
 static void draw(uint64_t seed, uint64_t stream, int64_t n, int64_t room, uint16_t *out) {
-  static float drawn[MOST_HEADS * MOST_S * MOST_WIDE];
+  static float drawn[MOST_Q];
   bs_rng_normal(seed, stream, 0, (uint64_t)n, drawn);
   for (int64_t i = 0; i < room; i++) out[i] = i < n ? bs_f32_to_bf16(drawn[i]) : 0x7fc0; /* NaN behind it */
 }
 
 static void draw_all(const problem *p, uint64_t seed) {
-  draw(seed, 1, p->heads * p->S * p->D, MOST_HEADS * MOST_S * MOST_WIDE, q);
-  draw(seed, 2, p->T * p->D, MOST_T * MOST_WIDE, k);
-  draw(seed, 3, p->T * p->E, MOST_T * MOST_WIDE, v);
+  draw(seed, 1, p->heads * p->groups * p->S * p->D, MOST_Q, q);
+  draw(seed, 2, p->groups * p->T * p->D, MOST_K, k);
+  draw(seed, 3, p->groups * p->T * p->E, MOST_K, v);
   for (int64_t i = 0; i < p->S * p->T; i++) {
     const int64_t drawn = (int64_t)((uint64_t)i * 2654435761u >> 8) % 10;
     bools[i] = drawn > 2;
@@ -48,10 +49,10 @@ static void draw_all(const problem *p, uint64_t seed) {
 }
 
 static void make(const problem *p, bs_tensor *t, ask *a) {
-  t[Q] = dense(BS_BF16, (const int64_t[4]){1, p->heads, p->S, p->D}, q);
-  t[K] = dense(BS_BF16, (const int64_t[4]){1, 1, p->T, p->D}, k);
-  t[V] = dense(BS_BF16, (const int64_t[4]){1, 1, p->T, p->E}, v);
-  t[Y] = dense(BS_F32, (const int64_t[4]){1, p->heads, p->S, p->E}, y);
+  t[Q] = dense(BS_BF16, (const int64_t[4]){1, p->heads * p->groups, p->S, p->D}, q);
+  t[K] = dense(BS_BF16, (const int64_t[4]){1, p->groups, p->T, p->D}, k);
+  t[V] = dense(BS_BF16, (const int64_t[4]){1, p->groups, p->T, p->E}, v);
+  t[Y] = dense(BS_F32, (const int64_t[4]){1, p->heads * p->groups, p->S, p->E}, y);
   if (p->mask == BOOL_MASK) t[MASK] = dense(BS_BOOL, (const int64_t[4]){1, 1, p->S, p->T}, bools);
   if (p->mask == F32_MASK) t[MASK] = dense(BS_F32, (const int64_t[4]){1, 1, p->S, p->T}, adds);
   make_ask(a, "attention", NULL, t, ARGS, p->attrs);
@@ -88,14 +89,14 @@ static void run(const problem *p, kit_actor *c) {
 /* The power that query s of a head has for key j; 0: it does not see it. */
 static double power(const problem *p, int64_t head, int64_t s, int64_t j) {
   const int64_t at = s + (p->attrs[0] == BS_CAUSAL_LOWER_RIGHT ? p->T - p->S : 0);
+  const uint16_t *one = q + (head * p->S + s) * p->D, *other = k + (head / p->heads * p->T + j) * p->D;
   double score = 0.0;
   if (p->attrs[0] != BS_CAUSAL_NONE && j > at) return 0.0;
   if (p->attrs[1] > 0 && j < at - p->attrs[1] + 1) return 0.0;
   if (p->attrs[2] > 0 && j > at + p->attrs[2] - 1) return 0.0;
   if (p->mask == BOOL_MASK && !bools[s * p->T + j]) return 0.0;
   for (int64_t d = 0; d < p->D; d++)
-    score +=
-        (double)bs_bf16_to_f32(q[(head * p->S + s) * p->D + d]) * (double)bs_bf16_to_f32(k[j * p->D + d]);
+    score += (double)bs_bf16_to_f32(one[d]) * (double)bs_bf16_to_f32(other[d]);
   score /= sqrt((double)p->D);
   if (p->softcap > 0.0) score = p->softcap * tanh(score / p->softcap);
   if (p->mask == F32_MASK) score += (double)adds[s * p->T + j];
@@ -104,14 +105,15 @@ static double power(const problem *p, int64_t head, int64_t s, int64_t j) {
 
 /* Powers are off by half a step of bf16 and what is stated of fast ones; so is their sum of the latter. */
 static void judge(const problem *p, const char *isa) {
-  for (int64_t i = 0; i < p->heads * p->S; i++) {
+  for (int64_t i = 0; i < p->heads * p->groups * p->S; i++) {
+    const uint16_t *of = v + i / p->S / p->heads * p->T * p->E;
     double powers[MOST_T], total = 0.0;
     for (int64_t j = 0; j < p->T; j++) total += powers[j] = power(p, i / p->S, i % p->S, j);
     for (int64_t e = 0; e < p->E; e++) {
       double sum = 0.0, size = 0.0;
       for (int64_t j = 0; j < p->T && total != 0.0; j++) {
         const double term =
-            powers[j] != 0.0 ? powers[j] / total * (double)bs_bf16_to_f32(v[j * p->E + e]) : 0.0;
+            powers[j] != 0.0 ? powers[j] / total * (double)bs_bf16_to_f32(of[j * p->E + e]) : 0.0;
         sum += term;
         size += fabs(term);
       }
@@ -132,7 +134,8 @@ enum { SIZES = 140, PARTS = 4 };
 
 /* Every D, E and T up to 70, and every S up to 40; what else there is in turn. */
 static problem size_of(int64_t i) {
-  problem p = {1 + i * 23 % 40, 1 + i * 37 % 70, 1 + i % 70, 1 + i * 11 % 70, 1 + (i % 8 == 5), {i % 3}};
+  problem p = {1 + i * 23 % 40,  1 + i * 37 % 70,  1 + i % 70, 1 + i * 11 % 70,
+               1 + (i % 8 == 5), 1 + (i % 8 == 6), {i % 3}};
   p.mask = (int)(i / 3 % MASKS);
   if (i % 4 == 1) p.attrs[1] = 1 + i % 20;
   if (i % 7 == 2) p.attrs[2] = 1 + i % 9;
@@ -143,7 +146,7 @@ static problem size_of(int64_t i) {
 /* What is behind the last key, the last column and the last query is not read, or counts as zero: a NaN there
  * would give another sum, or the row would be computed in another way, with other bits. */
 START_TEST(every_size) {
-  static float first[MOST_HEADS * MOST_S * MOST_WIDE];
+  static float first[MOST_Q];
   const char *isa = of_pairs[_i / PARTS];
   static ch host;
   kit_actor c;
@@ -151,7 +154,7 @@ START_TEST(every_size) {
   open_set(&host, isa, &c);
   for (int64_t i = _i % PARTS; i < SIZES; i += PARTS) {
     const problem p = size_of(i);
-    const size_t bytes = (size_t)(p.heads * p.S * p.E) * sizeof *y;
+    const size_t bytes = (size_t)(p.heads * p.groups * p.S * p.E) * sizeof *y;
     draw_all(&p, (uint64_t)i);
     fill = 0xFF;
     run(&p, &c);
@@ -168,10 +171,10 @@ END_TEST
 
 /* More tiles of keys and blocks of queries than one, each with a rest. */
 START_TEST(several_tiles) {
-  static const problem problems[] = {{200, 250, 64, 48, 1, {0}},
-                                     {210, 250, 33, 70, 1, {BS_CAUSAL_UPPER_LEFT}},
-                                     {110, 201, 70, 16, 2, {BS_CAUSAL_LOWER_RIGHT, 45}},
-                                     {130, 250, 16, 16, 1, {0, 50, 50}, F32_MASK}};
+  static const problem problems[] = {{200, 250, 64, 48, 1, 2, {0}},
+                                     {210, 250, 33, 70, 1, 1, {BS_CAUSAL_UPPER_LEFT}},
+                                     {110, 201, 70, 16, 2, 2, {BS_CAUSAL_LOWER_RIGHT, 45}},
+                                     {130, 250, 16, 16, 1, 1, {0, 50, 50}, F32_MASK}};
   static ch host;
   kit_actor c;
   if (!ch_has_isa(of_pairs[_i])) return;
@@ -188,7 +191,7 @@ END_TEST
 
 /* Infinity and NaN reach those who see them alone. */
 START_TEST(special_rows) {
-  const problem p = {70, 70, 40, 33, 1, {BS_CAUSAL_UPPER_LEFT}};
+  const problem p = {70, 70, 40, 33, 1, 1, {BS_CAUSAL_UPPER_LEFT}};
   static ch host;
   kit_actor c;
   if (!ch_has_isa(of_pairs[_i])) return;
@@ -209,7 +212,7 @@ START_TEST(bits_by_queries) {
   static const int64_t some[] = {9, 15, 16, 17, 31, 32, 33, 39};
   static const int64_t kinds[][3] = {{0}, {BS_CAUSAL_UPPER_LEFT}, {BS_CAUSAL_UPPER_LEFT, 20}, {0, 0, 30}};
   static float all[MOST_S * MOST_WIDE];
-  problem p = {40, 70, 33, 47, 1, {0}};
+  problem p = {40, 70, 33, 47, 1, 1, {0}};
   static ch host;
   kit_actor c;
   if (!ch_has_isa(of_pairs[_i])) return;
@@ -251,6 +254,13 @@ static void count_end(void *room) {
   ended++;
   counted->end(room);
 }
+/* Panels of K that are made. */
+static void (*turn)(void *panel, const void *rows, int64_t row_bytes, int64_t count, int64_t depth);
+static int64_t turned;
+static void count_turn(void *panel, const void *rows, int64_t row_bytes, int64_t count, int64_t depth) {
+  turned++;
+  turn(panel, rows, row_bytes, count, depth);
+}
 static const cpu_amx counting = {.begin = count_begin, .product = count_product, .end = count_end};
 
 /* What 32 queries at a time need, of the keys from `first` to `end` of each: scores by panels of 16 keys,
@@ -272,12 +282,12 @@ static int64_t needed(const problem *p) {
 START_TEST(skipped_keys_cost_no_product) {
   static const struct {
     problem p;
-    int64_t blocks;
-  } cases[] = {{{256, 256, 64, 64, 1, {0}}, 2},
-               {{256, 256, 64, 64, 1, {BS_CAUSAL_UPPER_LEFT}}, 3},
-               {{250, 250, 40, 33, 1, {BS_CAUSAL_UPPER_LEFT}}, 3},
-               {{96, 250, 40, 33, 1, {BS_CAUSAL_UPPER_LEFT}}, 1},
-               {{96, 96, 32, 16, 1, {BS_CAUSAL_UPPER_LEFT, 32}}, 1}};
+    int64_t blocks, turned;
+  } cases[] = {{{256, 256, 64, 64, 1, 1, {0}}, 2, 8 + 8},
+               {{256, 256, 64, 64, 1, 1, {BS_CAUSAL_UPPER_LEFT}}, 3, 6 + 8 + 4 + 8},
+               {{250, 250, 40, 33, 1, 1, {BS_CAUSAL_UPPER_LEFT}}, 3, 6 + 8 + 4 + 8},
+               {{96, 250, 40, 33, 1, 1, {BS_CAUSAL_UPPER_LEFT}}, 1, 6},
+               {{96, 96, 32, 16, 1, 1, {BS_CAUSAL_UPPER_LEFT, 32}}, 1, 6}};
   int64_t all = 0;
   static ch host;
   kit_actor c;
@@ -285,14 +295,17 @@ START_TEST(skipped_keys_cost_no_product) {
   cpu_state *state = c.state;
   counted = state->kernels.amx;
   state->kernels.amx = &counting;
+  turn = state->kernels.bf16_turn;
+  state->kernels.bf16_turn = count_turn;
   for (int n = 0; n < TEST_COUNT(cases); n++) {
     const problem *p = &cases[n].p;
-    products = begun = ended = 0;
+    products = begun = ended = turned = 0;
     draw_all(p, 1);
     run(p, &c);
     ck_assert_int_eq(products, needed(p));
     ck_assert_int_eq(begun, cases[n].blocks); /* once a block */
     ck_assert_int_eq(ended, begun);
+    ck_assert_int_eq(turned, cases[n].turned); /* whole tiles once, of a later block the last one again */
     if (n == 0) all = products;
     ck_assert(n != 1 || products * 16 == all * 9); /* of 8 x 8 squares of 32: 36 */
   }
@@ -390,7 +403,7 @@ START_TEST(answers) {
   } cases[] = {{9, BS_ACC_DEFAULT, 850, "tiles-amx", "products by isa=amx_model"},
                {8, BS_ACC_DEFAULT, 800, "online-bf16", "online softmax over tiles of keys"},
                {9, BS_ACC_F32, 800, "online", "online softmax over tiles of keys"}};
-  const problem p = {cases[_i].S, 20, 16, 16, 1, {0}};
+  const problem p = {cases[_i].S, 20, 16, 16, 1, 1, {0}};
   bs_op_answer answer = {.struct_size = sizeof answer};
   bs_tensor t[ARGS] = {{0}};
   static ch host;

@@ -3,9 +3,9 @@
  * attention.c - attention of f32, bf16, f16 and fp8, sums in fp32. Work is cut into blocks of queries of all
  * heads that share a K and V; members take one block after the other. If there are fewer blocks of few
  * queries than members (a decoding step), the keys of a block are cut too, and the parts are merged in their
- * order. bf16 uses the processor's own products of pairs if available; then powers are rounded to bf16. A row
- * whose result is NaN is computed again, key by key: a masked key must not affect the result, for any K and
- * V. */
+ * order. bf16 uses the tiles of AMX or the processor's own products of pairs if available; then powers are
+ * rounded to bf16. A row whose result is NaN is computed again, key by key: a masked key must not affect the
+ * result, for any K and V. */
 #include "attention.h"
 
 #include <math.h>
@@ -107,6 +107,33 @@ static int32_t echo(const void *opaque, bs_op_echo *out_echo) {
   return BS_OK;
 }
 
+/* Groups of heads that share a K and V, queries of one, and the most keys from the first to the last that
+ * they see; `alone`: too little work to wake the team for, unless threads were given. */
+typedef struct extent {
+  int64_t groups, rows, keys;
+  int alone;
+} extent;
+
+static extent extent_of(const cpu_attention *plan, const int64_t *q, const int64_t *k) {
+  const int64_t B = q[0], H = q[1], S = q[2], T = k[2];
+  const double products = (double)(B * H * S) * (double)T * (double)(plan->D + plan->E);
+  extent e = {B * k[1], k[1] > 0 ? H / k[1] * S : 0, T, !plan->woken && products < CPU_ATTEND_ALONE};
+  if (plan->causal == BS_CAUSAL_UPPER_LEFT && S < e.keys) e.keys = S;
+  const int64_t right = plan->causal != BS_CAUSAL_NONE ? 1 : plan->right; /* 0: to the end */
+  if (plan->left > 0 && right > 0 && plan->left - 1 < T && right - 1 < T &&
+      plan->left + right + S - 2 < e.keys)
+    e.keys = plan->left + right + S - 2;
+  return e;
+}
+
+/* All tiles of a group of more than one block, as far as there is room for them. */
+static int64_t tiles_to_keep(const cpu_attention *plan, const bs_op_query *q) {
+  const int64_t tiles = (q->args[CPU_K]->dims[2] + plan->keys - 1) / plan->keys;
+  const extent e = extent_of(plan, q->args[CPU_Q]->dims, q->args[CPU_K]->dims);
+  if (q->workspace_limit != 0 || e.rows <= CPU_ATTEND_LEAST) return 0;
+  return tiles <= CPU_ATTEND_KEPT / (cpu_k_bytes(plan) + cpu_v_bytes(plan)) ? tiles : 0;
+}
+
 /* Reads a query into a plan without its team. */
 static void read_plan(const cpu_state *state, const bs_op_query *q, cpu_attention *plan) {
   const int bf16 = q->args[CPU_Q]->dtype == BS_BF16 && q->args[CPU_K]->dtype == BS_BF16 &&
@@ -127,6 +154,7 @@ static void read_plan(const cpu_state *state, const bs_op_query *q, cpu_attentio
   plan->chunk = plan->amx != NULL ? CPU_ATTEND_CHUNK_AMX : CPU_ATTEND_CHUNK;
   plan->x_ld = plan->amx != NULL ? CPU_ATTEND_LD_AMX : CPU_X_LD;
   read_knobs(q, plan);
+  plan->kept = tiles_to_keep(plan, q);
 }
 
 /* Floats of each piece of a member's scratch, in their order (place_scratch). */
@@ -135,13 +163,14 @@ static int64_t most_rows(const cpu_attention *plan) {
   return plan->rows != 0 ? plan->rows : CPU_ATTEND_ROWS;
 }
 static uint64_t pieces_of(const cpu_attention *plan, int64_t floats[PIECES]) {
-  const int64_t wide_d = cpu_up16(plan->D), wide_e = cpu_up16(plan->E), rows = most_rows(plan);
+  const int64_t wide_e = cpu_up16(plan->E), rows = most_rows(plan), tiles = plan->kept > 0 ? plan->kept : 1;
   int64_t all = 0;
   floats[PIECE_Q] = rows * CPU_X_LD;
   floats[PIECE_S] = plan->chunk * CPU_X_LD;
   floats[PIECE_P] = plan->pairs ? plan->chunk * plan->x_ld / 2 : 0;
-  floats[PIECE_K] = plan->keys * wide_d;
-  floats[PIECE_V] = plan->keys * wide_e;
+  floats[PIECE_K] = tiles * cpu_k_bytes(plan) / 4;
+  floats[PIECE_V] = tiles * cpu_v_bytes(plan) / 4;
+  if (floats[PIECE_V] < plan->keys * wide_e) floats[PIECE_V] = plan->keys * wide_e; /* rows of f32, of few */
   floats[PIECE_SUMS] = rows * wide_e;
   floats[PIECE_MOST] = rows;
   floats[PIECE_TOTALS] = rows * CPU_ATTEND_LANES;
@@ -154,25 +183,6 @@ static uint64_t pieces_of(const cpu_attention *plan, int64_t floats[PIECES]) {
 }
 
 /* ---- how the work is cut ---------------------------------------------------------------------- */
-
-/* Groups of heads that share a K and V, queries of one, and the most keys from the first to the last that
- * they see; `alone`: too little work to wake the team for, unless threads were given. */
-typedef struct extent {
-  int64_t groups, rows, keys;
-  int alone;
-} extent;
-
-static extent extent_of(const cpu_attention *plan, const int64_t *q, const int64_t *k) {
-  const int64_t B = q[0], H = q[1], S = q[2], T = k[2];
-  const double products = (double)(B * H * S) * (double)T * (double)(plan->D + plan->E);
-  extent e = {B * k[1], k[1] > 0 ? H / k[1] * S : 0, T, !plan->woken && products < CPU_ATTEND_ALONE};
-  if (plan->causal == BS_CAUSAL_UPPER_LEFT && S < e.keys) e.keys = S;
-  const int64_t right = plan->causal != BS_CAUSAL_NONE ? 1 : plan->right; /* 0: to the end */
-  if (plan->left > 0 && right > 0 && plan->left - 1 < T && right - 1 < T &&
-      plan->left + right + S - 2 < e.keys)
-    e.keys = plan->left + right + S - 2;
-  return e;
-}
 
 /* The least of value, value / 2, ... least that is at least n if value is: they all cut n alike. */
 static int64_t least_alike(int64_t value, int64_t least, int64_t n) {
@@ -415,13 +425,15 @@ static void load_query(const cpu_block *b, int64_t i, const place *at) {
 }
 
 /* Rows, bounds and queries of item `item`. */
-static void begin_block(const cpu_attend *call, int64_t item, uint8_t *scratch, cpu_block *b) {
+static void begin_block(const cpu_attend *call, int64_t item, uint8_t *scratch, cpu_kept *kept,
+                        cpu_block *b) {
   const int64_t group = item / call->blocks;
   b->call = call;
   b->batch = group / call->G;
   b->group = group % call->G;
   b->first_row = item % call->blocks * call->each;
   b->count = call->rows - b->first_row < call->each ? call->rows - b->first_row : call->each;
+  b->kept = kept;
   place_scratch(b, call->plan, scratch);
   b->from = INT64_MAX;
   b->to = 0;
@@ -523,21 +535,28 @@ static void merge_parts(cpu_block *b, int64_t item) {
   for (int64_t i = 0; i < b->count; i++) merge_row(b, item, i);
 }
 
+static void one_item(const cpu_attend *call, int64_t item, uint8_t *scratch, cpu_kept *kept) {
+  cpu_block b;
+  begin_block(call, item / call->splits, scratch, kept, &b);
+  if (call->splits > 1) {
+    one_part(&b, item % call->splits, part_at(call, item));
+  } else {
+    cpu_attend_keys(&b, b.from, b.to);
+    write_block(&b);
+  }
+}
+
+/* Whole groups, where all members have as many: panels that are kept serve all blocks of a group. */
 static void attend_share(void *arg, uint32_t member, uint32_t width) {
   const cpu_attend *call = arg;
   const int64_t items = call->B * call->G * call->blocks * call->splits;
   const uint32_t members = width < call->plan->width ? width : call->plan->width;
+  const int64_t each = call->B * call->G % members == 0 ? call->blocks * call->splits : 1;
+  cpu_kept kept = {-1, 0, 0};
   if (member >= members) return;
-  for (int64_t i = member; i < items; i += members) {
-    cpu_block b;
-    begin_block(call, i / call->splits, call->scratch + call->plan->member_bytes * member, &b);
-    if (call->splits > 1) {
-      one_part(&b, i % call->splits, part_at(call, i));
-    } else {
-      cpu_attend_keys(&b, b.from, b.to);
-      write_block(&b);
-    }
-  }
+  for (int64_t first = member * each; first < items; first += members * each)
+    for (int64_t i = first; i < first + each; i++)
+      one_item(call, i, call->scratch + call->plan->member_bytes * member, &kept);
 }
 
 static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err) {
@@ -552,7 +571,7 @@ static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stre
   if (rc != BS_OK) return rc;
   for (int64_t item = 0; call.splits > 1 && item < call.B * call.G * call.blocks; item++) {
     cpu_block b;
-    begin_block(&call, item, call.scratch, &b);
+    begin_block(&call, item, call.scratch, NULL, &b);
     merge_parts(&b, item);
     write_block(&b);
   }
