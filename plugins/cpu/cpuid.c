@@ -151,6 +151,15 @@ const char *cpu_class(const cpu_kernels *kernels) {
                                                     : kernels->name;
 }
 
+/* Attention beside the model's products: plain C on every processor. */
+static void use_model(cpu_kernels *kernels) {
+  kernels->name = "amx_model";
+  kernels->attend_bf16[0] = cpu_amx_model_attend;
+  kernels->attend_bf16[1] = cpu_amx_model_attend_fast;
+  kernels->bf16_turn = cpu_amx_model_turn;
+  kernels->bf16_zip = cpu_amx_model_zip;
+}
+
 int32_t cpu_kernels_choose(const cpu_isa *isa, const char *wanted, const char *units,
                            cpu_kernels *out_kernels, bs_error *err) {
   const cpu_amx *amx = NULL;
@@ -159,8 +168,9 @@ int32_t cpu_kernels_choose(const cpu_isa *isa, const char *wanted, const char *u
   if (isa->amx_bf16 && wants(wanted, "amx")) amx = &cpu_amx_tiles;
 #endif
   if (choose_vectors(isa, amx != NULL ? "auto" : wanted, out_kernels)) {
-    if (amx != NULL) out_kernels->name = amx == &cpu_amx_model ? "amx_model" : "amx";
+    if (amx != NULL) out_kernels->name = "amx";
     out_kernels->amx = amx;
+    if (amx == &cpu_amx_model) use_model(out_kernels);
     choose_units(isa, units, out_kernels);
     return BS_OK;
   }

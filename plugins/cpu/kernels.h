@@ -274,9 +274,9 @@ typedef struct cpu_kernels {
    * of their sum. Earlier sums must be multiplied by the result. v *= by; sums += rows of V by their powers.
    * n: multiples of 16. */
   float (*attend[2])(const float *s, void *p, int64_t n, float by, float *most, float *totals);
-  /* Like attend, to bf16 for `dot`; NULL: not available. */
+  /* Like attend, to bf16 for `dot` and `amx`; NULL: neither is available. */
   float (*attend_bf16[2])(const float *s, void *p, int64_t n, float by, float *most, float *totals);
-  /* Panels of pairs for `dot`. turn: of up to 16 rows of `depth` bf16, row_bytes apart, [depth / 2][16][2],
+  /* Panels of pairs for both. turn: of up to 16 rows of `depth` bf16, row_bytes apart, [depth / 2][16][2],
    * zeros beyond the rows and the depth. zip: row pair `first`, `second` (NULL: zeros) of `columns` bf16 into
    * panels of 16 columns that are `step` bytes apart. */
   void (*bf16_turn)(void *panel, const void *rows, int64_t row_bytes, int64_t count, int64_t depth);
@@ -320,6 +320,10 @@ typedef struct cpu_kernels {
 /* One source, isa/, compiled for each. */
 extern const cpu_kernels cpu_kernels_portable;
 extern const cpu_amx cpu_amx_model;
+float cpu_amx_model_attend(const float *s, void *p, int64_t n, float by, float *most, float *totals);
+float cpu_amx_model_attend_fast(const float *s, void *p, int64_t n, float by, float *most, float *totals);
+void cpu_amx_model_turn(void *panel, const void *rows, int64_t row_bytes, int64_t count, int64_t depth);
+void cpu_amx_model_zip(void *panels, int64_t step, const void *first, const void *second, int64_t columns);
 #ifdef BS_CPU_X86
 extern const cpu_amx cpu_amx_tiles;
 extern const cpu_kernels cpu_kernels_avx2;

@@ -58,7 +58,7 @@ void ch_actor(ch *c, kit_actor *out, const char *op, const char *name, uint32_t 
 }
 
 int ch_has_isa(const char *isa) {
-  if (strcmp(isa, "portable") == 0 || strcmp(isa, "auto") == 0) return 1;
+  if (strcmp(isa, "portable") == 0 || strcmp(isa, "auto") == 0 || strcmp(isa, "amx_model") == 0) return 1;
 #if defined(__x86_64__)
   const int avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   const int avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
