@@ -8,7 +8,6 @@
 #include "bsrun/opening.h"
 #include "bsrun/profile.h"
 #include "core/base/error.h"
-#include "core/base/text.h"
 #include "lab/config/experiment.h"
 #include "lab/measure/machine.h"
 
@@ -38,18 +37,6 @@ static int32_t open_context(const args *a, bs_context **out, bs_error *err) {
   bs_config_free(config);
   free(dir);
   return rc;
-}
-
-static int32_t threads_of(const args *a, uint32_t *out, bs_error *err) {
-  const char *text = args_value(a, "threads");
-  int64_t n = 0;
-  *out = bs_machine_threads();
-  if (text == NULL) return BS_OK;
-  if (!bs_parse_i64(text, &n) || n < 1 || n > 1024)
-    return bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--threads: '%.60s' is not a number from 1 to 1024",
-                        text);
-  *out = (uint32_t)n;
-  return BS_OK;
 }
 
 /* Makes the configuration of the profile, for the run folder. */
@@ -98,12 +85,13 @@ static int32_t run(const args *a, bs_error *err) {
   char text[BS_KERNEL_TEXT] = "";
   bs_kernel_setup setup = {.problem = &problem, .backend = args_value(a, "backend")};
   char provider[256] = "";
-  int64_t seed = 1;
+  int64_t threads = 0, seed = 1;
   bs_context *context = NULL;
   bsrun_interruptible("nothing is kept; the same command profiles again");
   int32_t rc = profile_options(a, &how, err);
   if (rc == BS_OK) rc = read_provider(a, provider, sizeof provider, &setup, err);
-  if (rc == BS_OK) rc = threads_of(a, &setup.threads, err);
+  if (rc == BS_OK) rc = args_integer(a, "threads", 1, 1024, bs_machine_threads(), &threads, err);
+  setup.threads = (uint32_t)threads;
   if (rc == BS_OK) rc = args_integer(a, "seed", 0, INT64_MAX / 2, 1, &seed, err);
   setup.seed = (uint64_t)seed;
   if (rc == BS_OK) rc = bs_kernel_problem_parse(a->words[0], &problem, err);

@@ -83,12 +83,11 @@ static bs_torture_given *list_given(const args *a) {
 }
 
 static int32_t read_options(const args *a, bs_torture *t, bs_error *err) {
-  const char *deadline = args_value(a, "timeout"), *format = args_value(a, "output");
+  const char *format = args_value(a, "output");
   static const char *const formats[] = {"text", "tap", "json"};
   const char **faults = NULL;
   size_t n_faults = 0;
   int64_t jobs = 4;
-  t->deadline = 0.5;
   t->quick = args_has(a, "quick");
   int32_t launch_rc = read_launch(a, t, err);
   if (launch_rc != BS_OK) return launch_rc;
@@ -99,10 +98,7 @@ static int32_t read_options(const args *a, bs_torture *t, bs_error *err) {
   if (rc == BS_OK) rc = args_values(a, "fault", &faults, &n_faults, err);
   for (size_t i = 0; rc == BS_OK && i < n_faults; i++) rc = check_fault(faults[i], err);
   free(faults);
-  if (rc == BS_OK && deadline != NULL &&
-      (!bs_parse_f64(deadline, &t->deadline) || t->deadline < 0.05 || t->deadline > 3600))
-    return bs_error_set(err, BS_USAGE, "BS-USE-NUMBER",
-                        "--timeout: '%.60s' is not a number of seconds from 0.05 to 3600", deadline);
+  if (rc == BS_OK) rc = args_real(a, "timeout", 0.05, 3600, 0.5, &t->deadline, err);
   t->format = BS_FORMAT_TABLE;
   if (rc == BS_OK && format != NULL) {
     if (strcmp(format, "tap") == 0)

@@ -6,7 +6,9 @@
  *   bs_graph     a model: read from a file, or built by calls. It reads no weights and binds no shapes.
  *   bs_session   a model that is lowered, optimised, packed and planned for one set of shapes, and runs.
  *
- * Errors: functions return an enum bs_status and fill a caller-owned bs_error (may be NULL).
+ * Errors: functions return an enum bs_status and fill a caller-owned bs_error (may be NULL). An error of a
+ * file has its path in `message` and `where`; bs_error_format makes one line with the hint.
+ *
  * Threads: any thread may call. What may run at the same time:
  * - A session takes one call at a time. Different sessions may be opened, bound, run, checked, asked and
  *   closed at the same time: of one graph or of several, with shared weights or without. A bind or a close
