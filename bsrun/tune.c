@@ -220,8 +220,17 @@ static int32_t read_options(tune_verb *v, bs_error *err) {
 
 /* ---- one tuning ----------------------------------------------------------------------------- */
 
+static const char nothing_kept[] = "no point is kept; the same command measures again";
+
 static void on_note(void *user, const char *text) {
   bsrun_note(((const tune_verb *)user)->quiet, text);
+}
+
+static void on_warn(void *user, const char *text) {
+  const tune_verb *v = user;
+  if (v->shown) fputs("\r\033[K", stderr);
+  bsrun_warn(text);
+  bsrun_interruptible(nothing_kept);
 }
 
 static void on_progress(void *user, const char *what, uint64_t done, uint64_t most, double left_s) {
@@ -240,8 +249,9 @@ static int tune(tune_verb *v, bs_error *err) {
   bs_race_options *o = &v->race;
   json_t *report = NULL;
   int number = 0;
-  bsrun_interruptible("the same command goes on with what was measured");
   int32_t rc = read_options(v, err);
+  bsrun_interruptible(v->points_path != NULL ? "the same command goes on with what was measured"
+                                             : nothing_kept);
   o->problem = v->problem;
   o->backend = args_value(v->a, "backend");
   o->provider = args_value(v->a, "provider");
@@ -258,6 +268,7 @@ static int tune(tune_verb *v, bs_error *err) {
   o->words = words;
   o->user = v;
   o->note = on_note;
+  o->warn = on_warn;
   o->progress = on_progress;
   if (rc == BS_OK) rc = bs_race_run(o, &report, &number, err);
   if (v->shown) fputs("\r\033[K", stderr);
@@ -270,10 +281,7 @@ static int tune(tune_verb *v, bs_error *err) {
     }
   }
   json_decref(report);
-  if (number != 0) {
-    bsrun_note(v->quiet, "stopped by a signal; the same command goes on with what was measured");
-    return 128 + number;
-  }
+  if (number != 0) return 128 + number;
   return rc == BS_OK ? 0 : bsrun_fail(err);
 }
 
