@@ -3,6 +3,7 @@
 #include "lab/report/report.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,7 +83,11 @@ static char *raw_text(const json_t *value, int digits, const char *yes, const ch
     return bs_strdup(number);
   }
   if (json_is_real(value)) {
-    snprintf(number, sizeof number, "%.*g", digits, json_real_value(value));
+    const double x = json_real_value(value);
+    snprintf(number, sizeof number, "%.*g", digits, x);
+    if (fabs(x) >= 1 && fabs(x) < 1e7 &&
+        strchr(number, 'e') != NULL) /* 15600 is easier to read than 1.56e+04 */
+      snprintf(number, sizeof number, "%.0f", strtod(number, NULL));
     return bs_strdup(number);
   }
   char *dump = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
@@ -90,7 +95,11 @@ static char *raw_text(const json_t *value, int digits, const char *yes, const ch
 }
 
 static char *cell(const json_t *row, const bs_field *field) {
-  char *raw = raw_text(json_object_get(row, field->key), field->digits > 0 ? field->digits : 6, "yes", "no");
+  char bytes[32];
+  const json_t *value = json_object_get(row, field->key);
+  const int unit = (field->flags & BS_FIELD_BYTES) != 0 && json_is_number(value);
+  char *raw = unit ? bs_strdup(bs_bytes_text(json_number_value(value), bytes, sizeof bytes))
+                   : raw_text(value, field->digits > 0 ? field->digits : 6, "yes", "no");
   if (raw == NULL) return NULL;
   char *shown = bs_report_printable(raw);
   free(raw);
