@@ -383,7 +383,7 @@ const bsrun_verb verb_sweep = {
         "phase, method, mask, workload, hardware, backend, comm, launch. A batch file has axes between "
         "blanks,\n"
         "one product a line. method.OPTION=all and algorithm=all are all values that are declared\n"
-        "(bsrun plugins knobs).\n",
+        "(bsrun plugins knobs PATTERN).\n",
     .examples =
         "  bsrun sweep -x N=512:4096*2 -x method=dense,blockshock --dry-run\n"
         "  bsrun sweep -x N=64,128 -x method=dense,blockshock --phase numbers\n"
