@@ -37,7 +37,7 @@ static const bs_field fields[] = {
     {"wire_bytes", "SENT", RIGHT | WIDE | BS_FIELD_BYTES, 0},
     {"wire_error", "WIRE ERROR", RIGHT | WIDE, 3},
     {"bound_ms", "BOUND ms", RIGHT | WIDE, 3},
-    {"share_of_limit", "OF THE LIMIT", RIGHT | WIDE, 3},
+    {"share_of_limit", "% OF LIMIT", RIGHT | WIDE | BS_FIELD_PERCENT, 2},
     {"below_bound", "BELOW BOUND", WIDE, 0},
     {"measured_over_predicted", "ms/PREDICTED", RIGHT | WIDE, 3},
     {"settings", "SETTINGS", WIDE, 0},

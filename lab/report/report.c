@@ -95,11 +95,18 @@ static char *raw_text(const json_t *value, int digits, const char *yes, const ch
 }
 
 static char *cell(const json_t *row, const bs_field *field) {
-  char bytes[32];
+  char bytes[32], *raw;
   const json_t *value = json_object_get(row, field->key);
-  const int unit = (field->flags & BS_FIELD_BYTES) != 0 && json_is_number(value);
-  char *raw = unit ? bs_strdup(bs_bytes_text(json_number_value(value), bytes, sizeof bytes))
-                   : raw_text(value, field->digits > 0 ? field->digits : 6, "yes", "no");
+  const int digits = field->digits > 0 ? field->digits : 6;
+  if ((field->flags & BS_FIELD_BYTES) != 0 && json_is_number(value)) {
+    raw = bs_strdup(bs_bytes_text(json_number_value(value), bytes, sizeof bytes));
+  } else if ((field->flags & BS_FIELD_PERCENT) != 0 && json_is_number(value)) {
+    json_t *percent = json_real(100 * json_number_value(value));
+    raw = raw_text(percent, digits, "yes", "no");
+    json_decref(percent);
+  } else {
+    raw = raw_text(value, digits, "yes", "no");
+  }
   if (raw == NULL) return NULL;
   char *shown = bs_report_printable(raw);
   free(raw);

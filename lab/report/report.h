@@ -27,7 +27,8 @@ enum bs_field_flags {
    * last one first. Then sentences in cells take several lines; then other columns go. */
   BS_FIELD_SPARE = 1u << 3,
   BS_FIELD_LEAST = 1u << 4,
-  BS_FIELD_BYTES = 1u << 5 /* a number of bytes: in table and md as bs_bytes_text writes it */
+  BS_FIELD_BYTES = 1u << 5,  /* a number of bytes: in table and md as bs_bytes_text writes it */
+  BS_FIELD_PERCENT = 1u << 6 /* a share: in table and md in percent, which the title says */
 };
 
 typedef struct bs_field {

@@ -116,7 +116,7 @@ START_TEST(digits) {
 }
 END_TEST
 
-START_TEST(bytes) {
+START_TEST(bytes_and_shares) {
   static const struct {
     double bytes;
     const char *shown;
@@ -126,6 +126,18 @@ START_TEST(bytes) {
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
     char shown[32];
     ck_assert_str_eq(bs_bytes_text(rows[i].bytes, shown, sizeof shown), rows[i].shown);
+  }
+  static const bs_field share = {"n", "% N", BS_FIELD_PERCENT, 2};
+  for (int format = BS_FORMAT_MD; format <= BS_FORMAT_CSV; format++) {
+    char *text = NULL;
+    size_t size = 0;
+    json_t *row = json_pack("[{s:f}]", "n", 0.0625);
+    FILE *f = open_memstream(&text, &size);
+    ck_assert_int_eq(bs_report_print(f, format, &share, 1, row, NULL), BS_OK);
+    fclose(f);
+    json_decref(row);
+    ck_assert_ptr_nonnull(strstr(text, format == BS_FORMAT_MD ? "| 6.2 |" : "0.0625\r\n"));
+    free(text);
   }
   for (int format = BS_FORMAT_MD; format <= BS_FORMAT_CSV; format++) {
     char *text = NULL;
@@ -291,7 +303,7 @@ int main(void) {
                              {a_table_fits_its_width},
                              {spare_columns_go_first},
                              {digits},
-                             {bytes},
+                             {bytes_and_shares},
                              {md},
                              {csv},
                              {json_and_lines},
