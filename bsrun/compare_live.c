@@ -87,7 +87,7 @@ static int32_t compare(const args *a, compare_run *r, bs_error *err) {
   int format = 0;
   int32_t rc = bsrun_format(a, &format, err);
   if (rc == BS_OK) rc = compare_run_open(a, 8.0, r, err);
-  if (rc == BS_OK) rc = compare_run_measure(r, "compare", 2, &o, err);
+  if (rc == BS_OK) rc = compare_run_measure(r, 2, &o, err);
   if (rc != BS_OK && bs_stop_asked() == 0) return rc;
   put_in_order(r->host.ladders);
   join_settings(r->host.ladders);
