@@ -60,6 +60,7 @@ typedef struct tune_verb {
   int format, quiet, shown;
   char problem[BS_KERNEL_TEXT];
   char *tune_path, *points_path;
+  const char *go_on; /* after a signal */
   bs_text config, where;
   bs_race_knob *knobs;
   char **names; /* of the knobs */
@@ -227,10 +228,10 @@ static void on_note(void *user, const char *text) {
 }
 
 static void on_warn(void *user, const char *text) {
-  const tune_verb *v = user;
+  tune_verb *v = user;
   if (v->shown) fputs("\r\033[K", stderr);
   bsrun_warn(text);
-  bsrun_interruptible(nothing_kept);
+  v->go_on = nothing_kept;
 }
 
 static void on_progress(void *user, const char *what, uint64_t done, uint64_t most, double left_s) {
@@ -250,8 +251,8 @@ static int tune(tune_verb *v, bs_error *err) {
   json_t *report = NULL;
   int number = 0;
   int32_t rc = read_options(v, err);
-  bsrun_interruptible(v->points_path != NULL ? "the same command goes on with what was measured"
-                                             : nothing_kept);
+  v->go_on = v->points_path != NULL ? "the same command goes on with what was measured" : nothing_kept;
+  bsrun_interruptible(v->go_on);
   o->problem = v->problem;
   o->backend = args_value(v->a, "backend");
   o->provider = args_value(v->a, "provider");
@@ -281,7 +282,12 @@ static int tune(tune_verb *v, bs_error *err) {
     }
   }
   json_decref(report);
-  if (number != 0) return 128 + number;
+  if (number != 0) {
+    char line[128];
+    snprintf(line, sizeof line, "stopped by a signal; %s", v->go_on);
+    bsrun_note(v->quiet, line);
+    return 128 + number;
+  }
   return rc == BS_OK ? 0 : bsrun_fail(err);
 }
 
