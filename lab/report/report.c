@@ -3,6 +3,7 @@
 #include "lab/report/report.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,7 +83,11 @@ static char *raw_text(const json_t *value, int digits, const char *yes, const ch
     return bs_strdup(number);
   }
   if (json_is_real(value)) {
-    snprintf(number, sizeof number, "%.*g", digits, json_real_value(value));
+    const double x = json_real_value(value);
+    snprintf(number, sizeof number, "%.*g", digits, x);
+    if (fabs(x) >= 1 && fabs(x) < 1e7 &&
+        strchr(number, 'e') != NULL) /* 15600 is easier to read than 1.56e+04 */
+      snprintf(number, sizeof number, "%.0f", strtod(number, NULL));
     return bs_strdup(number);
   }
   char *dump = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
@@ -90,7 +95,18 @@ static char *raw_text(const json_t *value, int digits, const char *yes, const ch
 }
 
 static char *cell(const json_t *row, const bs_field *field) {
-  char *raw = raw_text(json_object_get(row, field->key), field->digits > 0 ? field->digits : 6, "yes", "no");
+  char bytes[32], *raw;
+  const json_t *value = json_object_get(row, field->key);
+  const int digits = field->digits > 0 ? field->digits : 6;
+  if ((field->flags & BS_FIELD_BYTES) != 0 && json_is_number(value)) {
+    raw = bs_strdup(bs_bytes_text(json_number_value(value), bytes, sizeof bytes));
+  } else if ((field->flags & BS_FIELD_PERCENT) != 0 && json_is_number(value)) {
+    json_t *percent = json_real(100 * json_number_value(value));
+    raw = raw_text(percent, digits, "yes", "no");
+    json_decref(percent);
+  } else {
+    raw = raw_text(value, digits, "yes", "no");
+  }
   if (raw == NULL) return NULL;
   char *shown = bs_report_printable(raw);
   free(raw);
