@@ -42,36 +42,59 @@ static inline __attribute__((always_inline)) void amx_config(const amx_shapes *s
 #else
 
 #include <math.h>
+#include <pthread.h>
 #include <string.h>
 
+#define AMX_FILES 64 /* threads that have tiles at one time; others wait for one of these */
+
 typedef struct amx_tiles {
+  uintptr_t owner; /* a thread, from amx_config to amx_release; 0: nobody */
   amx_shapes shapes;
   uint8_t t[8][16][64];
 } amx_tiles;
-static _Thread_local amx_tiles amx_now;
+static amx_tiles amx_files[AMX_FILES];
+
+/* This thread's tiles. NULL: it has none, and an instruction fails as the processor's does. */
+static inline amx_tiles *amx_mine(void) {
+  const uintptr_t me = (uintptr_t)pthread_self();
+  for (int i = 0; i < AMX_FILES; i++)
+    if (__atomic_load_n(&amx_files[i].owner, __ATOMIC_ACQUIRE) == me) return &amx_files[i];
+  return NULL;
+}
 
 static inline void amx_config(const amx_shapes *shapes) {
-  amx_now.shapes = *shapes;
-  memset(amx_now.t, 0, sizeof amx_now.t);
+  amx_tiles *mine = amx_mine();
+  for (int i = 0; mine == NULL; i = (i + 1) % AMX_FILES) {
+    uintptr_t nobody = 0;
+    if (__atomic_compare_exchange_n(&amx_files[i].owner, &nobody, (uintptr_t)pthread_self(), 0,
+                                    __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+      mine = &amx_files[i];
+  }
+  mine->shapes = *shapes;
+  memset(mine->t, 0, sizeof mine->t);
 }
 
 static inline void amx_release(void) {
-  memset(&amx_now, 0, sizeof amx_now);
+  amx_tiles *mine = amx_mine();
+  if (mine != NULL) __atomic_store_n(&mine->owner, 0, __ATOMIC_RELEASE);
 }
 
 static inline void amx_zero(int tile) {
-  memset(amx_now.t[tile], 0, sizeof amx_now.t[tile]);
+  amx_tiles *mine = amx_mine();
+  memset(mine->t[tile], 0, sizeof mine->t[tile]);
 }
 
 static inline void amx_load(int tile, const void *from, int64_t step) {
+  amx_tiles *mine = amx_mine();
   amx_zero(tile);
-  for (int r = 0; r < amx_now.shapes.rows[tile]; r++)
-    memcpy(amx_now.t[tile][r], (const char *)from + r * step, amx_now.shapes.bytes[tile]);
+  for (int r = 0; r < mine->shapes.rows[tile]; r++)
+    memcpy(mine->t[tile][r], (const char *)from + r * step, mine->shapes.bytes[tile]);
 }
 
 static inline void amx_store(int tile, void *to, int64_t step) {
-  for (int r = 0; r < amx_now.shapes.rows[tile]; r++)
-    memcpy((char *)to + r * step, amx_now.t[tile][r], amx_now.shapes.bytes[tile]);
+  const amx_tiles *mine = amx_mine();
+  for (int r = 0; r < mine->shapes.rows[tile]; r++)
+    memcpy((char *)to + r * step, mine->t[tile][r], mine->shapes.bytes[tile]);
 }
 
 static inline float amx_flush(float v) {
@@ -85,37 +108,49 @@ static inline float amx_bf16(const uint8_t *at) {
   return amx_flush(v);
 }
 
-/* One output: row m of A and column n of B. */
-static inline float amx_sum(int a, int b, int m, int n, int64_t pairs) {
-  float even = 0.0f, odd = 0.0f;
-  for (int64_t k = 0; k < pairs; k++) {
-    const uint8_t *x = &amx_now.t[a][m][4 * k], *w = &amx_now.t[b][k][4 * n];
-    even = amx_flush(fmaf(amx_bf16(x), amx_bf16(w), even));
-    odd = amx_flush(fmaf(amx_bf16(x + 2), amx_bf16(w + 2), odd));
-  }
-  return amx_flush(even + odd);
+/* A chain with one more product. That of two bf16 is exact in fp32, so that a sum alone rounds it as the
+ * fused operation does; those below or above its range are fmaf's, which takes longer. */
+static inline float amx_next(float sum, float x, float w) {
+  const float product = x * w;
+  const int exact = fabsf(product) >= 0x1p-126f && fabsf(product) <= 0x1.fffffep127f;
+  return amx_flush(exact ? sum + product : fmaf(x, w, sum));
 }
 
 static inline void amx_dpbf16(int c, int a, int b) {
-  const amx_shapes *s = &amx_now.shapes;
-  for (int m = 0; m < s->rows[c]; m++)
-    for (int n = 0; n < s->bytes[c] / 4; n++) {
-      float v;
-      memcpy(&v, &amx_now.t[c][m][4 * n], sizeof v);
-      v = amx_flush(amx_flush(v) + amx_sum(a, b, m, n, s->bytes[a] / 4));
-      memcpy(&amx_now.t[c][m][4 * n], &v, sizeof v);
+  amx_tiles *mine = amx_mine();
+  const amx_shapes *s = &mine->shapes;
+  const int pairs = s->bytes[a] / 4, outputs = s->bytes[c] / 4;
+  float w[16][16][2]; /* B, by pair of rows and column */
+  for (int k = 0; k < pairs; k++)
+    for (int i = 0; i < 2 * outputs; i++) w[k][i / 2][i % 2] = amx_bf16(&mine->t[b][k][2 * i]);
+  for (int m = 0; m < s->rows[c]; m++) {
+    float sums[16][2] = {{0}};
+    for (int k = 0; k < pairs; k++) {
+      const float even = amx_bf16(&mine->t[a][m][4 * k]), odd = amx_bf16(&mine->t[a][m][4 * k + 2]);
+      for (int n = 0; n < outputs; n++) {
+        sums[n][0] = amx_next(sums[n][0], even, w[k][n][0]);
+        sums[n][1] = amx_next(sums[n][1], odd, w[k][n][1]);
+      }
     }
+    for (int n = 0; n < outputs; n++) {
+      float v;
+      memcpy(&v, &mine->t[c][m][4 * n], sizeof v);
+      v = amx_flush(amx_flush(v) + amx_flush(sums[n][0] + sums[n][1]));
+      memcpy(&mine->t[c][m][4 * n], &v, sizeof v);
+    }
+  }
 }
 
 static inline void amx_dpi8(int c, int a, int b) {
-  const amx_shapes *s = &amx_now.shapes;
+  amx_tiles *mine = amx_mine();
+  const amx_shapes *s = &mine->shapes;
   for (int m = 0; m < s->rows[c]; m++)
     for (int n = 0; n < s->bytes[c] / 4; n++) {
       uint32_t v;
-      memcpy(&v, &amx_now.t[c][m][4 * n], sizeof v);
+      memcpy(&v, &mine->t[c][m][4 * n], sizeof v);
       for (int k = 0; k < s->bytes[a]; k++)
-        v += (uint32_t)((int8_t)amx_now.t[a][m][k] * (int8_t)amx_now.t[b][k / 4][4 * n + k % 4]);
-      memcpy(&amx_now.t[c][m][4 * n], &v, sizeof v);
+        v += (uint32_t)((int8_t)mine->t[a][m][k] * (int8_t)mine->t[b][k / 4][4 * n + k % 4]);
+      memcpy(&mine->t[c][m][4 * n], &v, sizeof v);
     }
 }
 
