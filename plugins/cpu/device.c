@@ -35,7 +35,7 @@ static int32_t device_info(void *state, uint32_t index, bs_device_info *out_info
 #ifdef BS_CPU_DNNL
   cpu_dnnl_text(cpu->dnnl, library, sizeof library);
 #endif
-  snprintf(out_info->detail, sizeof out_info->detail, "%s; own kernels: %.8s; %.70s", isa, cpu->kernels.name,
+  snprintf(out_info->detail, sizeof out_info->detail, "%s; own kernels: %.11s; %.68s", isa, cpu->kernels.name,
            library);
   return BS_OK;
 }
