@@ -86,7 +86,6 @@ static inline void amx_zero(int tile) {
 
 static inline void amx_load(int tile, const void *from, int64_t step) {
   amx_tiles *mine = amx_mine();
-  amx_zero(tile);
   for (int r = 0; r < mine->shapes.rows[tile]; r++)
     memcpy(mine->t[tile][r], (const char *)from + r * step, mine->shapes.bytes[tile]);
 }
