@@ -115,10 +115,10 @@ static void multiply_i8(void) {
   amx_dpi8(C, A, B);
 }
 
-/* Every number of rows and of outputs with each number of pairs, of one kind. */
+/* Every number of rows and of outputs with each number of pairs, each in two or three of the kinds. */
 START_TEST(bf16_by_pairs) {
   state = 88172645463325252u + (uint64_t)_i;
-  for (int i = 0; i < 16 * 16 * 16; i++) {
+  for (int i = _i % 3; i < 16 * 16 * 16; i += 3) {
     const int rows = 1 + i % 16, outputs = 1 + i / 16 % 16, pairs = 1 + i / 256;
     uint16_t a[16][32], b[16][32];
     float c[16][16], before[16][16];
@@ -128,7 +128,7 @@ START_TEST(bf16_by_pairs) {
     }
     for (int k = 0; k < 256; k++) {
       const int kind = _i == 3 ? 2 : _i; /* near 2^-126 as the sums are */
-      const uint32_t bits = i % 3 == 0 ? 0 : (uint32_t)value(kind) << 16 | (draw() & 0xffffu);
+      const uint32_t bits = i % 4 == 0 ? 0 : (uint32_t)value(kind) << 16 | (draw() & 0xffffu);
       memcpy(&c[k / 16][k % 16], &bits, sizeof bits);
     }
     memcpy(before, c, sizeof c);

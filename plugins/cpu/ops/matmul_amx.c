@@ -5,9 +5,9 @@
  * [step of 32 columns][group][row][32].
  *
  * Tokens of a chunk are divided into groups of at most 16 that differ as little as possible: every group has
- * the rows of the largest one, and rows beyond the last token are zeros, whose sums nobody reads. Nothing
- * else is multiplied that is no data: the last columns of K are a shorter step. plugin.c registers it where
- * the kernels have tiles. */
+ * the rows of the largest one, and nobody reads the sums of rows beyond the last token. The last columns of K
+ * are a shorter step: no value beyond them is multiplied. plugin.c registers this where the kernels have
+ * tiles. */
 #include "matmul_plan.h"
 
 #define TOKENS 64           /* of a chunk */
@@ -70,20 +70,16 @@ static int64_t most_tokens(const cpu_matmul *shape) {
 
 static void pack_x(const cpu_dense_call *call, const cpu_dense_chunk *c, int64_t first, int64_t count,
                    float *x) {
-  const int64_t all = groups_of(c->tokens) * rows_of(c->tokens), step = all * ROW;
+  const int64_t step = groups_of(c->tokens) * rows_of(c->tokens) * ROW;
   uint16_t picked[CPU_K_BLOCK];
-  for (int64_t t = 0; t < all; t++) { /* groups follow one another, as their tokens do */
+  for (int64_t t = 0; t < c->tokens; t++) { /* groups follow one another, as their tokens do */
     uint16_t *to = (uint16_t *)(void *)x + t * ROW;
-    const uint16_t *from = t < c->tokens ? cpu_dense_row(call, c, t, first, count, picked) : NULL;
+    const uint16_t *from = cpu_dense_row(call, c, t, first, count, picked);
     int64_t k = 0;
-    for (; k + ROW <= count; k += ROW, to += step)
-      if (from != NULL)
-        memcpy(to, from + k, ROW_BYTES);
-      else
-        memset(to, 0, ROW_BYTES);
+    for (; k + ROW <= count; k += ROW, to += step) memcpy(to, from + k, ROW_BYTES);
     if (k == count) continue;
-    memset(to, 0, ROW_BYTES); /* the other half of the last pair too */
-    if (from != NULL) memcpy(to, from + k, (size_t)(count - k) * sizeof *to);
+    memcpy(to, from + k, (size_t)(count - k) * sizeof *to);
+    if ((count - k) % 2 != 0) to[count - k] = 0; /* the other half of the last pair */
   }
 }
 
