@@ -154,13 +154,9 @@ const bsrun_verb model_generate = {
     .words = "FOLDER --ids LIST|FILE [--tokens N] [--stop ID] [--backend NAME] [-o text|json]",
     .summary = "generate tokens from token ids with a key-value cache",
     .about =
-        "FOLDER holds config.json and safetensors of GPT-2, Llama, Mistral or Qwen. The prompt is one run; "
-        "then "
-        "each run\n"
-        "adds one token, the likeliest (of equal ones the lowest id). A full cache ends it with exit 10, "
-        "behind "
-        "the\n"
-        "tokens that are there.\n",
+        "FOLDER holds config.json and safetensors of GPT-2, Llama, Mistral or Qwen. The prompt is one\n"
+        "run; then each run adds one token, the likeliest (of equal ones the lowest id). When the cache\n"
+        "is full, generation ends with exit 10, after the tokens so far.\n",
     .examples =
         "  bsrun model generate gpt2 --ids 464,3290,318 --tokens 20\n"
         "  bsrun model generate gpt2 --ids prompt.npy --to tokens.npy -o json\n",

@@ -164,7 +164,8 @@ const bsrun_verb runs_list_verb = {
         "folder and the word `latest` name it: bsrun runs show latest.\n"
         "A condition names a field of `-o json` (share/doc/blockshock/runs.md): method=dense, N>=1024, "
         "word=WRONG,\n"
-        "note!=null, regions.allreduce>0.1. Several must all hold. Whole numbers take k, M and G (binary).\n",
+        "note!=null, regions.allreduce>0.1. Several must all hold. Whole numbers take k, M, G (1000) and Ki, "
+        "Mi, Gi (1024).\n",
     .examples =
         "  bsrun runs list -n 3\n  bsrun runs list --where method=blockshock --where 'N>1Ki' -o csv\n",
     .options = options,

@@ -255,8 +255,7 @@ static int run_all(const args *a, bs_torture *t, bs_error *err) {
   if (rc == BS_OK) rc = known_subjects(a, t, err);
   if (rc == BS_OK) find_launches(t);
   /* the children end, and no folder is left */
-  bsrun_interruptible(
-      "no score is made of a part; --fault FAULT or fewer --comm and --backend take less time");
+  bsrun_interruptible("a part gives no score; --fault FAULT or fewer --comm and --backend take less time");
   if (rc == BS_OK) rc = make_scratch(t, err);
   t->began = bs_process_now();
   t->ended = on_ended;
@@ -327,7 +326,8 @@ const bsrun_verb verb_torture = {
         "process, and\n"
         "checks that each ends as specified: the exit code, within the deadline and a second, one error line "
         "that\n"
-        "names the culprit, nothing left behind. Prints a score card; 0 when all is as specified, 5 when "
+        "names the culprit, and no file or process left over. Prints a score card; 0 when all is as "
+        "specified, 5 when "
         "not.\n"
         "\n"
         "  fault     exit  what is done\n"
