@@ -181,7 +181,8 @@ static int32_t short_options(args *a, const char *word, const char *next, int *u
     while (i < a->n_options && args_is(&a->options[i])->letter != *p) i++;
     if (i == a->n_options) {
       char shown[3] = {'-', *p, '\0'};
-      bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "unknown option %s in %.60s", shown, word);
+      bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "unknown option %s%s%.60s", shown,
+                   word[2] != '\0' ? " in " : "", word[2] != '\0' ? word : "");
       for (size_t k = 0; k < a->n_options; k++)
         if (args_is(&a->options[k])->of == 0 && strcmp(args_name(&a->options[k]), shown + 1) == 0)
           bs_error_hint(err, "did you mean --%s?", args_name(&a->options[k]));
@@ -352,7 +353,30 @@ int32_t args_integer(const args *a, const char *name, int64_t low, int64_t high,
   }
   bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "%s: '%.60s' is not a whole number from %lld to %lld", shown,
                text, (long long)low, (long long)high);
-  bs_error_hint(err, "%s", BS_SIZE_FORM);
+  int64_t number;
+  bs_error_hint(err, "%s", bs_parse_i64(text, &number) ? "give a number in this range" : BS_SIZE_FORM);
+  return BS_USAGE;
+}
+
+int32_t args_real(const args *a, const char *name, double low, double high, double fallback, double *out,
+                  bs_error *err) {
+  const char *text = args_value(a, name), *of = "";
+  char shown[64];
+  int is_word = 0;
+  *out = fallback;
+  if (text == NULL || (bs_parse_f64(text, out) && *out >= low && *out <= high)) return BS_OK;
+  for (size_t i = 0; i < a->n_options; i++) {
+    if (strcmp(args_name(&a->options[i]), name) != 0) continue;
+    if (strcmp(args_is(&a->options[i])->value, "S") == 0) of = " of seconds";
+    is_word = args_is(&a->options[i])->of != 0;
+  }
+  args_shown(a, name, shown);
+  bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "%s: '%.60s' is not a number%s from %.15g to %.15g", shown,
+               text, of, low, high);
+  bs_error_hint(err, "for example %s%s%.15g", shown, is_word ? "=" : " ",
+                low > 10    ? low
+                : high < 10 ? high
+                            : 10);
   return BS_USAGE;
 }
 

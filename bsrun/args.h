@@ -76,6 +76,9 @@ int32_t args_values(const args *a, const char *name, const char ***out_values, s
                     bs_error *err);
 /* The parts between commas of all values of an option; the array, with its texts, is the caller's to free. */
 int32_t args_list(const args *a, const char *name, const char ***out_parts, size_t *out_count, bs_error *err);
+/* A number in [low, high]; `fallback` when not given. */
+int32_t args_real(const args *a, const char *name, double low, double high, double fallback, double *out,
+                  bs_error *err);
 /* A whole number in [low, high]; `fallback` when not given. */
 int32_t args_integer(const args *a, const char *name, int64_t low, int64_t high, int64_t fallback,
                      int64_t *out, bs_error *err);

@@ -272,14 +272,6 @@ static int32_t read_words(request *r, bs_error *err) {
   return rc == BS_OK ? check_kinds(r, err) : rc;
 }
 
-static int32_t read_seconds(const args *a, const char *name, double usual, double *out, bs_error *err) {
-  const char *text = args_value(a, name);
-  *out = usual;
-  if (text == NULL || (bs_parse_f64(text, out) && *out >= 0.01 && *out <= 86400)) return BS_OK;
-  return bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--%s: '%.60s' is not a number from 0.01 to 86400",
-                      name, text);
-}
-
 static int32_t read_numbers(request *r, bs_error *err) {
   int64_t threads = 0, iters = 0, warmup = 0, seeds = 0, seed = 0, pairs = 0;
   int32_t rc = args_integer(r->a, "threads", 1, 1024, bs_machine_cores(), &threads, err);
@@ -288,8 +280,8 @@ static int32_t read_numbers(request *r, bs_error *err) {
   if (rc == BS_OK) rc = args_integer(r->a, "seeds", 1, BS_KERNEL_SEEDS, 5, &seeds, err);
   if (rc == BS_OK) rc = args_integer(r->a, "seed", 0, INT64_MAX / 2, 1, &seed, err);
   if (rc == BS_OK) rc = args_integer(r->a, "pairs", 5, 200, 20, &pairs, err);
-  if (rc == BS_OK) rc = read_seconds(r->a, "seconds", 8, &r->bench.seconds, err);
-  if (rc == BS_OK) rc = read_seconds(r->a, "slowest", 0.5, &r->bench.slowest, err);
+  if (rc == BS_OK) rc = args_real(r->a, "seconds", 0.01, 86400, 8, &r->bench.seconds, err);
+  if (rc == BS_OK) rc = args_real(r->a, "slowest", 0.01, 86400, 0.5, &r->bench.slowest, err);
   r->bench.threads = (uint32_t)threads;
   r->bench.iters = (uint64_t)iters;
   r->bench.warmup = (uint64_t)warmup;

@@ -13,6 +13,7 @@
 #include "core/base/text.h"
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
+#include "lab/stop.h"
 
 #define CONTEXT_OPTIONS                                                                              \
   {OPT_PLUGIN, NULL, 0}, {OPT_CONFIG, NULL, 0}, {OPT_SET, NULL, 0},                                  \
@@ -42,10 +43,10 @@ static const args_option coll_explain_options[] = {
 static const bs_field list_fields[] = {
     {"algorithm", "ALGORITHM", 0, 0},
     {"kinds", "COLLECTIVES", 0, 0},
-    {"same_order", "SAME ORDER", 0, 0},
-    {"runs", "RUNS", 0, 0},
     {"params", "OPTIONS", 0, 0},
     {"summary", "WHAT", 0, 0},
+    {"same_order", "SAME ORDER", 0, 0},
+    {"runs", "RUNS", 0, 0},
     {"plugin", "PLUGIN", BS_FIELD_WIDE, 0},
     {"file", "FILE", BS_FIELD_WIDE, 0},
     {"aliases", "ALIASES", BS_FIELD_WIDE, 0},
@@ -276,7 +277,7 @@ static int32_t names_of(bs_context *context, const char *word, json_t **out_name
 static int32_t check_all(const args *a, bs_context *context, const sim_check_request *q, const json_t *names,
                          json_t *rows, bs_error *err) {
   int32_t worst = BS_OK;
-  for (size_t i = 0; i < json_array_size(names); i++) {
+  for (size_t i = 0; i < json_array_size(names) && bs_stop_asked() == 0; i++) {
     bs_error one = BS_ERROR_INIT;
     bs_ccl ccl;
     int32_t rc = open_named(a, context, json_string_value(json_array_get(names, i)), &ccl, &one);
@@ -297,6 +298,7 @@ static int32_t check(const args *a, bs_error *err) {
   sim_check_request q;
   json_t *names = NULL, *rows = json_array();
   int format = 0;
+  bsrun_interruptible("the rows of finished algorithms are above; --only LEVEL takes less time");
   int32_t rc = bsrun_format(a, &format, err);
   if (rc == BS_OK) rc = read_check(a, &q, err);
   if (rc == BS_OK) rc = open_context(a, strchr(word, '/') != NULL ? word : NULL, NULL, &context, err);
@@ -372,10 +374,11 @@ static int32_t explain(const args *a, bs_error *err) {
   json_t *rows = json_array();
   const char *trace = NULL;
   int format = 0;
+  bsrun_interruptible("the rows of finished algorithms are above; a smaller -P takes less time");
   int32_t rc = bsrun_format(a, &format, err);
   if (rc == BS_OK) rc = coll_trace(a, &trace, err);
   if (rc == BS_OK) rc = open_context(a, NULL, "sim-flat", &context, err);
-  for (size_t i = 0; rc == BS_OK && i < a->n_words; i++) {
+  for (size_t i = 0; rc == BS_OK && i < a->n_words && bs_stop_asked() == 0; i++) {
     bs_ccl ccl;
     bs_ccl_place place;
     rc = open_named(a, context, a->words[i], &ccl, err);

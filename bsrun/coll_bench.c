@@ -84,16 +84,6 @@ static int32_t read_sizes(coll_bench *r, int named, bs_error *err) {
   return BS_USAGE;
 }
 
-static int32_t read_real(const args *a, const char *name, double low, double high, double *inout,
-                         bs_error *err) {
-  const char *text = args_value(a, name);
-  if (text == NULL) return BS_OK;
-  if (bs_parse_f64(text, inout) && *inout >= low && *inout <= high) return BS_OK;
-  char what[64];
-  snprintf(what, sizeof what, "a number from %g to %g", low, high);
-  return bad_number(name, text, what, err);
-}
-
 static int32_t read_dtype(const args *a, uint32_t *out, bs_error *err) {
   static const uint32_t measured[] = {BS_F64, BS_F32, BS_F16, BS_BF16, BS_I32};
   *out = BS_F32;
@@ -150,14 +140,13 @@ static int32_t read_request(const args *a, coll_bench *r, bs_error *err) {
   const char *trace = NULL;
   int64_t ranks = 2, samples = 15;
   r->a = a;
-  r->bench.timeout_s = 60;
   r->bench.bind = 1;
   r->quiet = args_has(a, "quiet");
   int32_t rc = bsrun_format(a, &r->format, err);
   if (rc == BS_OK) rc = args_integer(a, "world-size", 2, 1024, 2, &ranks, err);
   if (rc == BS_OK) rc = args_integer(a, "samples", 3, 200, named ? 9 : 15, &samples, err);
   if (rc == BS_OK) rc = read_sizes(r, named, err);
-  if (rc == BS_OK) rc = read_real(a, "timeout", 0.05, 86400, &r->bench.timeout_s, err);
+  if (rc == BS_OK) rc = args_real(a, "timeout", 0.05, 86400, 60, &r->bench.timeout_s, err);
   if (rc == BS_OK) rc = coll_trace(a, &trace, err);
   if (rc == BS_OK) rc = read_dtype(a, &r->bench.dtype, err);
   if (rc == BS_OK) rc = read_kinds(r, err);

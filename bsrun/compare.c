@@ -203,5 +203,5 @@ const bsrun_verb verb_compare = {
         "0; 2 usage; 3 configuration, no candidate can run (the first reason is printed), or runs that\n"
         "are not alike; 4 no such run, or RUN lacks an arm of its baseline; 13 a damaged run; 14 RUN is\n"
         "SLOWER than its baseline. The dense arms of a run do not decide.\n",
-    .takes = "methods runs",
+    .takes = "methods runs specs :dir",
 };

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "core/base/error.h"
-#include "core/base/text.h"
 #include "core/plugin/registry.h"
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
@@ -39,15 +38,6 @@ static int32_t read_passes(const args *a, compare_run *r, bs_error *err) {
   return rc;
 }
 
-static int32_t read_seconds(const args *a, double otherwise, compare_run *r, bs_error *err) {
-  const char *text = args_value(a, "seconds");
-  r->seconds = otherwise;
-  if (text == NULL || (bs_parse_f64(text, &r->seconds) && r->seconds >= 0.01 && r->seconds <= 86400))
-    return BS_OK;
-  return bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--seconds: '%.60s' is not a number from 0.01 to 86400",
-                      text);
-}
-
 /* The composed tree and its plugins, as run and explain make them. */
 static int32_t open_config(const args *a, compare_run *r, bs_error *err) {
   static const char *const own[] = {"phase", NULL}; /* the verb's, as its words are */
@@ -61,7 +51,7 @@ static int32_t open_config(const args *a, compare_run *r, bs_error *err) {
 }
 
 int32_t compare_run_open(const args *a, double seconds, compare_run *r, bs_error *err) {
-  int32_t rc = read_seconds(a, seconds, r, err);
+  int32_t rc = args_real(a, "seconds", 0.01, 86400, seconds, &r->seconds, err);
   if (rc == BS_OK) rc = bsrun_cache_path(a, &r->cache, err);
   if (rc == BS_OK) rc = open_config(a, r, err);
   if (rc == BS_OK) rc = read_passes(a, r, err);

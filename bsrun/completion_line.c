@@ -7,6 +7,8 @@
 
 #include "bsrun/completion.h"
 #include "lab/config/schema.h"
+#include "lab/config/short_names.h"
+#include "lab/diagnose/check.h"
 
 enum { BEFORE_MAX = 64 };
 
@@ -38,6 +40,16 @@ static void offer_words(const line *l, const char *words) {
   }
 }
 
+/* "method=", "n=", ...: short for their keys. */
+static void offer_short_names(const line *l) {
+  const char *names[BS_SHORT_NAMES_MAX];
+  char word[64];
+  for (size_t i = 0, n = bs_short_names(names); i < n; i++) {
+    snprintf(word, sizeof word, "%s=", names[i]);
+    offer(l, word, bs_short_name_key(names[i]));
+  }
+}
+
 /* Offers keys, and after KEY= the values of a key that has a list of them. */
 static void offer_settings(const line *given) {
   static const char *const of[][2] = {{"method.name", "methods"},     {"mask.name", "masks"},
@@ -56,9 +68,10 @@ static void offer_settings(const line *given) {
   l.prefix = start;
   l.prefix_length = strlen(start);
   l.last += n + 1;
+  const char *path = bs_short_name_key(key);
   for (size_t i = 0; i < sizeof of / sizeof of[0]; i++)
-    if (strcmp(of[i][0], key) == 0) offer_kinds(&l, of[i][1]);
-  const bs_key *known = bs_schema_find(key);
+    if (strcmp(of[i][0], path) == 0) offer_kinds(&l, of[i][1]);
+  const bs_key *known = bs_schema_find(path);
   if (known == NULL) return;
   bs_key_range(known, values, sizeof values);
   const char *type = bs_key_type_name(known->type);
@@ -78,6 +91,11 @@ static void offer_kinds(const line *l, const char *kinds) {
       offer(l, kind, "");
     } else if (strcmp(kind, "settings") == 0) {
       offer_settings(l);
+    } else if (strcmp(kind, "specs") == 0) {
+      if (strchr(l->last, '=') != NULL) offer_settings(l);
+      if (l->last[0] != '\0' && strchr(l->last, '=') == NULL) offer_short_names(l);
+    } else if (strcmp(kind, "checks") == 0) {
+      for (size_t i = 0; i < bs_n_checks; i++) offer(l, bs_checks[i].id, bs_checks[i].title);
     } else if (strcmp(kind, "verbs") == 0) {
       for (size_t i = 0; bsrun_verb_at(i) != NULL; i++)
         offer(l, bsrun_verb_at(i)->name, bsrun_verb_at(i)->summary);
@@ -115,7 +133,6 @@ static const struct {
     {NULL, NULL, "backend", "backends"},
     {NULL, NULL, "comm", "comms"},
     {NULL, NULL, "plugin", "plugins :file"},
-    {NULL, NULL, "provider", "plugins"},
     {NULL, NULL, "dtype", "dtypes"},
     {NULL, NULL, "reduce-dtype", "dtypes"},
     {NULL, NULL, "activation", "activations"},
@@ -123,7 +140,12 @@ static const struct {
     {"plugins", "new", "op", "activate|attention|map|matmul|normalize"},
     {NULL, NULL, "op", "ops"},
     {NULL, NULL, "set", "settings"},
-    {NULL, NULL, "vary", "settings"},
+    {NULL, NULL, "vary", "settings specs"},
+    {NULL, NULL, "ablate", "settings"},
+    {NULL, NULL, "strategy", "full|random|fast|elite|mixed|point"},
+    {NULL, NULL, "provider", "backends"},
+    {NULL, "diagnose", "only", "checks"},
+    {NULL, "diagnose", "skip", "checks"},
     {NULL, NULL, "launch", "threads|processes|mpi"},
     {NULL, NULL, "fault", "err|hang|delay|late|flip|nan|truncate|kill|stop"},
     {NULL, NULL, "weak", "b|n|k"},

@@ -314,13 +314,6 @@ static int32_t read_preset(const args *a, uint32_t *out, bs_error *err) {
   return name == NULL ? BS_OK : bsrun_unknown("preset", name, bs_preset_names, BS_PRESETS_, err);
 }
 
-static int32_t read_seconds(const args *a, double *out, bs_error *err) {
-  const char *text = args_value(a, "seconds");
-  if (text == NULL || (bs_parse_f64(text, out) && *out >= 0.01 && *out <= 3600)) return BS_OK;
-  return bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--seconds: '%.60s' is not a number from 0.01 to 3600",
-                      text);
-}
-
 /* Checks that could not do their work; returns how many. */
 static size_t tell_failed(const json_t *result) {
   const json_t *check;
@@ -413,7 +406,7 @@ static int32_t diagnose(const args *a, bs_error *err) {
   int format = 0;
   int32_t rc = bsrun_format(a, &format, err);
   if (rc == BS_OK) rc = read_preset(a, &q.preset, err);
-  if (rc == BS_OK) rc = read_seconds(a, &q.seconds, err);
+  if (rc == BS_OK) rc = args_real(a, "seconds", 0.01, 3600, q.seconds, &q.seconds, err);
   if (rc == BS_OK) rc = cut(a, "only", ',', &words[0], err);
   if (rc == BS_OK) rc = cut(a, "skip", ',', &words[1], err);
   if (rc == BS_OK) rc = cut(a, "ablate", ';', &words[2], err);

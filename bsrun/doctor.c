@@ -6,7 +6,6 @@
 
 #include "bsrun/plugins.h"
 #include "core/base/error.h"
-#include "core/base/text.h"
 #include "lab/config/experiment.h"
 #include "lab/doctor/doctor.h"
 
@@ -119,7 +118,8 @@ static void plugin_row(visit *v, const bs_plugin_info *info) {
   } else {
     plugins_add_names(v->backends, v->context, info, BS_KIND_BACKEND);
     drop_wrappers(v->backends);
-    bs_doctor_add(&v->d, what, BS_CHECK_OK, NULL, "%s, from %s", info->version, info->origin);
+    bs_doctor_add(&v->d, what, BS_CHECK_OK, NULL, "%s%s, %s", plugins_is_for_tests(info) ? "for tests, " : "",
+                  info->version, info->origin);
   }
 }
 
@@ -227,7 +227,6 @@ static void measure(visit *v) {
 
 static int32_t read_options(visit *v, int *out_format, bs_error *err) {
   int64_t ranks;
-  const char *timeout = args_value(v->a, "timeout");
   int32_t rc = bsrun_format(v->a, out_format, err);
   if (rc == BS_OK) rc = args_integer(v->a, "world-size", 1, 1024, 2, &ranks, err);
   if (rc == BS_OK) rc = bsrun_cache_path(v->a, &v->cache, err);
@@ -235,12 +234,7 @@ static int32_t read_options(visit *v, int *out_format, bs_error *err) {
   if (args_has(v->a, "force") && !args_has(v->a, "measure"))
     return bs_error_set(err, BS_USAGE, "BS-USE-FORCE", "--force has an effect with --measure only");
   v->d.ranks = (uint32_t)ranks;
-  v->d.timeout_s = 20.0;
-  if (timeout != NULL &&
-      (!bs_parse_f64(timeout, &v->d.timeout_s) || v->d.timeout_s < 0.001 || v->d.timeout_s > 86400))
-    return bs_error_set(err, BS_USAGE, "BS-USE-NUMBER",
-                        "--timeout: '%.60s' is not a number of seconds from 0.001 to 86400", timeout);
-  return BS_OK;
+  return args_real(v->a, "timeout", 0.001, 86400, 20, &v->d.timeout_s, err);
 }
 
 static int32_t examine(visit *v, bs_error *err) {

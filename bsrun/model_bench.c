@@ -6,7 +6,6 @@
 
 #include "bsrun/model.h"
 #include "core/base/error.h"
-#include "core/base/text.h"
 #include "lab/measure/constants.h"
 #include "lab/model/bench.h"
 #include "lab/stop.h"
@@ -120,13 +119,6 @@ static void tell_of(const args *a, const json_t *result) {
   }
 }
 
-static int32_t read_seconds(const args *a, double *out, bs_error *err) {
-  const char *text = args_value(a, "seconds");
-  if (text == NULL || (bs_parse_f64(text, out) && *out >= 0.01 && *out <= 86400)) return BS_OK;
-  return bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--seconds: '%.60s' is not a number from 0.01 to 86400",
-                      text);
-}
-
 static int32_t bench(const args *a, bs_error *err) {
   model_asked asked = {0};
   bs_model_bench how = {.seconds = 2,
@@ -140,7 +132,7 @@ static int32_t bench(const args *a, bs_error *err) {
   how.before = &before;
   bsrun_interruptible("nothing is kept; --seconds S takes less time");
   int32_t rc = bsrun_format(a, &format, err);
-  if (rc == BS_OK) rc = read_seconds(a, &how.seconds, err);
+  if (rc == BS_OK) rc = args_real(a, "seconds", 0.01, 86400, how.seconds, &how.seconds, err);
   if (rc == BS_OK) rc = model_asked_make(a, &asked, err);
   how.progress = asked.request.progress;
   how.user = asked.request.progress_user;
@@ -162,14 +154,14 @@ static int32_t bench(const args *a, bs_error *err) {
 
 const bsrun_verb model_bench = {
     .name = "bench",
-    .words = "MODEL --input NAME=FILE.npy ... [--threads N] [--seconds S] [--show nodes] [options]",
+    .words = "MODEL [--input NAME=FILE.npy ...] [--threads N] [--seconds S] [--show nodes] [options]",
     .summary = "time a model: loading, packing, the first run, and warm runs with an interval",
     .about =
         "MODEL is as in `model run`. The model runs until its runs no longer get faster. Then its runs are\n"
         "timed in samples. A row has the median and its 95 % interval. A folder with a key-value cache has\n"
         "two rows: prefill runs the prompt into an empty cache, decode runs one token after the prompt.\n"
-        "The prompt is --input, or 128 made ids (--dim NAME=N). A node that the backend does not serve is\n"
-        "an error (exit 3). With --force such nodes run on ref and are timed too.\n",
+        "The prompt is --input, or made ids (--dim NAME=N). A node that the backend does not serve is an\n"
+        "error (exit 3). With --force such nodes run on ref and are timed too.\n",
     .examples =
         "  bsrun model bench model.onnx --input input_ids=ids.npy --threads 1\n"
         "  bsrun model bench gpt2 --dim sequence=128 --cache-tokens 256 --force -o json\n"

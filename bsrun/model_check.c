@@ -3,14 +3,15 @@
  * and nodes with f64. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 
 #include "bsrun/model.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "lab/model/vectors.h"
+#include "lab/stop.h"
 
 static const args_option model_check_options[] = {
-    {OPT_INPUT, "of a model without vectors.txt", 0},
+    {OPT_INPUT, "of a model without vectors.txt; else made ones", 0},
     MODEL_OPTION_DIM,
     MODEL_OPTION_CONSTANT,
     {OPT_SHOW, NULL, 0},
@@ -59,15 +60,6 @@ enum {
   N_WRITTEN_FIELDS = sizeof written_fields / sizeof written_fields[0]
 };
 
-static int has_vectors(const char *path) {
-  bs_text index = {0};
-  struct stat st;
-  bs_text_printf(&index, "%s/vectors.txt", path);
-  const int has = !index.failed && stat(index.data, &st) == 0;
-  bs_text_free(&index);
-  return has;
-}
-
 static size_t count_wrong(const json_t *nodes) {
   size_t n = 0;
   for (size_t i = 0; i < json_array_size(nodes); i++)
@@ -95,13 +87,9 @@ static void print_counts(int by_node, const json_t *result) {
       (long long)json_integer_value(json_object_get(result, "failed")) - (long long)differ;
   const long long wrong = by_node ? 0 : (long long)count_wrong(nodes);
   size_t i;
-  if (by_node && json_array_size(nodes) == 0) {
-    printf("no node was checked alone: that needs every --input");
-  } else {
-    bs_print(stdout, "%lld %s on %s, %lld wrong",
-             (long long)json_integer_value(json_object_get(result, "cases")), by_node ? "nodes" : "cases",
-             json_string_value(json_object_get(result, "backend")), failed - wrong);
-  }
+  bs_print(stdout, "%lld %s on %s, %lld wrong",
+           (long long)json_integer_value(json_object_get(result, "cases")), by_node ? "nodes" : "cases",
+           json_string_value(json_object_get(result, "backend")), failed - wrong);
   if (!by_node && json_array_size(nodes) > 0)
     printf("; %zu nodes, %lld wrong", json_array_size(nodes), wrong);
   printf("\n%zu sets of inputs compared with the graph as written, in f64: %zu differ\n",
@@ -160,7 +148,8 @@ static int32_t keep_and_print(const args *a, const model_asked *asked, int forma
   const long long failed = (long long)json_integer_value(json_object_get(result, "failed"));
   char *folder = NULL;
   json_object_set_new(result, "passed", json_boolean(failed == 0));
-  const int32_t kept = model_keep(a, asked, "model_check", failed == 0, result, &folder, err);
+  const int32_t kept =
+      bs_stop_asked() != 0 ? BS_OK : model_keep(a, asked, "model_check", failed == 0, result, &folder, err);
   const int32_t rc = print_result(format, by_node, result, kept == BS_OK ? err : NULL);
   model_print_folder(format, folder);
   free(folder);
@@ -175,10 +164,12 @@ static int32_t keep_and_print(const args *a, const model_asked *asked, int forma
 }
 
 static int32_t check_any(const args *a, bs_error *err) {
-  const int by_node = !has_vectors(a->words[0]);
+  const int by_node = !bs_vectors_in(a->words[0]);
   model_asked asked = {0};
   json_t *result = NULL;
   int format;
+  bsrun_interruptible(
+      "what was compared is above, and is not kept; smaller sizes (--dim NAME=N) take less time");
   int32_t rc = bsrun_format(a, &format, err);
   if (rc == BS_OK) rc = model_asked_read(a, &asked, err);
   if (rc == BS_OK) rc = by_node ? check_model(&asked, &result, err) : check_folder(a, &asked, &result, err);
@@ -195,24 +186,20 @@ const bsrun_verb model_check = {
     .words = "FOLDER|MODEL [--show nodes] [--input NAME=FILE.npy ...] [--backend NAME] [-o FORMAT]",
     .summary = "prove a model right: against stored outputs, the graph as written, and each node in f64",
     .about =
-        "FOLDER holds a model, .npy files and vectors.txt, as tools/bs-export writes them: every case runs, "
-        "and "
-        "its\n"
-        "outputs are compared with those of PyTorch. A MODEL without vectors is checked node by node on the "
-        "inputs\n"
-        "given: outputs are poisoned first, guard bytes lie around them, each node is computed in f64 too, "
-        "and "
-        "the\n"
-        "bits must be those of a plain run. In both the outputs are compared with those of the graph as "
-        "written, in\n"
-        "f64 and without passes, also on made inputs; without --input on these alone. An error names the "
-        "pass.\n"
-        "Exit 6: numbers are wrong; each is listed with its reason.\n",
+        "FOLDER holds a model, .npy files and vectors.txt, as tools/bs-export writes them: every case runs,\n"
+        "and its outputs are compared with those of PyTorch. A MODEL without vectors is checked node by "
+        "node\n"
+        "on the inputs given, or on made ones: outputs are poisoned first, guard bytes lie around them, "
+        "each\n"
+        "node is computed in f64 too, and the bits must be those of a plain run. In both the outputs are\n"
+        "compared with those of the graph as written, in f64 and without passes, also on sets of made "
+        "inputs.\n"
+        "An error names the pass. Exit 6: numbers are wrong; each is listed with its reason.\n",
     .examples =
         "  bsrun model check models/minilm\n"
         "  bsrun model check models/minilm --backend ref --show nodes -o json\n"
         "  bsrun model check model.onnx --input x=x.npy\n"
-        "  bsrun model check model.onnx --dim batch=2\n",
+        "  bsrun model check builtin:lm:2x64\n",
     .options = model_check_options,
     .run = check_any,
     .min_words = 1,

@@ -113,6 +113,17 @@ static int32_t keep_tokens(const args *a, const int64_t *ids, size_t n, bs_error
   return args_has(a, "to") ? bs_npy_write(args_value(a, "to"), BS_I64, 1, dims, ids, err) : BS_OK;
 }
 
+static int32_t fits_cache(const model_asked *asked, size_t n_prompt, int64_t n_new, bs_error *err) {
+  return bs_model_context_check(asked->model.graph, asked->request.cache_tokens, n_prompt, (size_t)n_new,
+                                err);
+}
+
+/* Without --tokens: as many as the cache has room for, and at most n_new. */
+static int64_t most_tokens(const model_asked *asked, size_t n_prompt, int64_t n_new) {
+  while (n_new > 1 && fits_cache(asked, n_prompt, n_new, NULL) != BS_OK) n_new--;
+  return n_new;
+}
+
 static int32_t generate(const args *a, bs_error *err) {
   static const char *const formats[] = {"text", "json"};
   model_asked asked = {0};
@@ -121,6 +132,7 @@ static int32_t generate(const args *a, bs_error *err) {
   size_t n_prompt = 0, n = 0;
   bs_model_times times;
   int32_t rc = BS_OK;
+  bsrun_interruptible("the tokens above were made; --tokens N makes fewer");
   if (format != NULL && strcmp(format, "text") != 0 && strcmp(format, "json") != 0)
     rc = bsrun_unknown("output format", format, formats, 2, err);
   if (rc == BS_OK) rc = args_integer(a, "tokens", 1, 1 << 24, n_new, &n_new, err);
@@ -128,6 +140,8 @@ static int32_t generate(const args *a, bs_error *err) {
   if (rc == BS_OK) rc = read_ids(args_value(a, "ids"), &prompt, &n_prompt, err);
   if (rc == BS_OK) rc = model_asked_make(a, &asked, err);
   if (rc == BS_OK) rc = bs_model_token_dim(asked.model.graph, &symbol, err);
+  if (rc == BS_OK && !args_has(a, "tokens")) n_new = most_tokens(&asked, n_prompt, n_new);
+  if (rc == BS_OK) rc = fits_cache(&asked, n_prompt, stop < 0 ? n_new : 1, err);
   if (rc == BS_OK) rc = bs_model_set_dim(&asked.model, symbol, (int64_t)n_prompt, err);
   if (rc == BS_OK) rc = bs_model_start(asked.context, &asked.request, &asked.model, err);
   if (rc == BS_OK && (ids = calloc((size_t)n_new, sizeof *ids)) == NULL)
@@ -136,8 +150,9 @@ static int32_t generate(const args *a, bs_error *err) {
   if (rc == BS_OK)
     made = bs_model_generate(asked.model.session, symbol, prompt, n_prompt, (size_t)n_new, stop, ids, &n,
                              &times, err);
+  if (made == BS_OVERFLOW && fits_cache(&asked, n_prompt, n_new, err) != BS_OK) made = BS_USAGE;
   model_progress_end(&asked);
-  if (rc == BS_OK) tell_fallback(a, &asked);
+  if (rc == BS_OK && n > 0) tell_fallback(a, &asked);
   /* Tokens that are there when the cache is full are not lost: they come first, then the error. */
   if (rc == BS_OK && n > 0) rc = keep_tokens(a, ids, n, made == BS_OK ? err : NULL);
   if (rc == BS_OK && n > 0)
@@ -154,9 +169,10 @@ const bsrun_verb model_generate = {
     .words = "FOLDER --ids LIST|FILE [--tokens N] [--stop ID] [--backend NAME] [-o text|json]",
     .summary = "generate tokens from token ids with a key-value cache",
     .about =
-        "FOLDER holds config.json and safetensors of GPT-2, Llama, Mistral or Qwen. The prompt is one\n"
-        "run; then each run adds one token, the likeliest (of equal ones the lowest id). When the cache\n"
-        "is full, generation ends with exit 10, after the tokens so far.\n",
+        "FOLDER holds config.json and safetensors of GPT-2, Llama, Mistral or Qwen. The prompt is one run;\n"
+        "then each run adds one token, the likeliest (of equal ones the lowest id). Tokens for which the\n"
+        "cache has no room are refused before anything runs (exit 2). With --stop, the tokens that there is\n"
+        "room for are printed first.\n",
     .examples =
         "  bsrun model generate gpt2 --ids 464,3290,318 --tokens 20\n"
         "  bsrun model generate gpt2 --ids prompt.npy --to tokens.npy -o json\n",

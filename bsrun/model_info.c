@@ -36,11 +36,10 @@ static int32_t print_ports(const char *what, json_t *ports, bs_error *err) {
   return bs_report_print(stdout, BS_FORMAT_TABLE, port_fields, 3, ports, err);
 }
 
-static int32_t print_table(const json_t *info, bs_error *err) {
+static int32_t print_table(const char *model, const json_t *info, bs_error *err) {
   const json_t *issues = json_object_get(info, "unsupported");
-  bs_print(stdout, "%s: opset %lld, %lld nodes, %lld constants of %lld bytes",
-           json_string_value(json_object_get(info, "path")), number(info, "opset"), number(info, "nodes"),
-           number(info, "constants"), number(info, "constant_bytes"));
+  bs_print(stdout, "%s: opset %lld, %lld nodes, %lld constants of %lld bytes", model, number(info, "opset"),
+           number(info, "nodes"), number(info, "constants"), number(info, "constant_bytes"));
   if (number(info, "states") > 0)
     printf(", a key-value cache of %lld tokens and %lld bytes", number(info, "cache_tokens"),
            number(info, "state_bytes"));
@@ -73,7 +72,7 @@ static int32_t info_of(const args *a, bs_error *err) {
   if (rc == BS_OK) rc = bs_model_info(&asked.model, args_value(a, "backend"), &info, err);
   model_progress_end(&asked);
   if (rc == BS_OK && format == BS_FORMAT_TABLE) {
-    rc = print_table(info, err);
+    rc = print_table(a->words[0], info, err);
   } else if (rc == BS_OK && format == BS_FORMAT_JSON) {
     rc = model_print_json(info, err);
   } else if (rc == BS_OK) {

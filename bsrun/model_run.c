@@ -5,6 +5,7 @@
 
 #include "bsrun/model.h"
 #include "core/base/error.h"
+#include "lab/model/inputs.h"
 #include "lab/model/verify.h"
 
 static const args_option model_run_options[] = {
@@ -64,9 +65,11 @@ static int32_t print_result(int format, json_t *result, bs_error *err) {
 /* The run is printed also where it differs from the graph as written. */
 static int32_t compare_first(const args *a, model_asked *asked, bs_model_verified *out, bs_error *err) {
   if (!args_has(a, "verify")) return BS_OK;
-  int32_t rc = bs_model_set_inputs(&asked->model, err);
+  const bs_model_request *r = &asked->request;
+  int32_t rc = bs_model_set_inputs(r, &asked->model, err);
   if (rc == BS_OK) rc = bs_model_verified_init(out, err);
-  return rc == BS_OK ? bs_model_verify(&asked->request, asked->model.session, "", 0, out, err) : rc;
+  if (rc == BS_OK) rc = bs_model_verify(r, asked->model.session, "", BS_VERIFY_GIVEN, out, err);
+  return bs_model_blame_input(r, &asked->model, rc, err);
 }
 
 static void print_compared(int format, const bs_model_verified *v) {
@@ -82,9 +85,9 @@ static int32_t run_once(const args *a, bs_error *err) {
   bs_model_verified verified = {0};
   json_t *result = NULL;
   int format;
+  bsrun_interruptible("nothing is written; the same command runs the model again");
   int32_t rc = bsrun_format(a, &format, err);
   if (rc == BS_OK) rc = model_asked_make(a, &asked, err);
-  if (rc == BS_OK) rc = bs_model_need_inputs(&asked.model, err);
   if (rc == BS_OK) rc = bs_model_start(asked.context, &asked.request, &asked.model, err);
   if (rc == BS_OK) rc = compare_first(a, &asked, &verified, err);
   if (rc == BS_OK) rc = bs_model_run(&asked.request, &asked.model, args_value(a, "to"), &result, err);
@@ -104,13 +107,16 @@ static int32_t run_once(const args *a, bs_error *err) {
 
 const bsrun_verb model_run = {
     .name = "run",
-    .words = "MODEL --input NAME=FILE.npy ... [--to DIR] [--backend NAME] [options]",
+    .words = "MODEL [--input NAME=FILE.npy ...] [--to DIR] [--backend NAME] [options]",
     .summary = "run a model once on .npy files",
     .about =
-        "MODEL is a file .onnx, or a folder with config.json and safetensors. Every input needs a file of\n"
-        "its dtype and shape (bsrun model info). The sizes of named dimensions follow from the inputs'\n"
-        "shapes; --dim gives those that do not. Prints what the outputs are like, and writes them with\n"
-        "--to. Exit 6 with --verify: the outputs differ from those of the graph as written.\n",
+        "MODEL is a file .onnx, or a folder with config.json and safetensors, or with vectors.txt. A file "
+        "of\n"
+        "an input has its dtype and shape (bsrun model info). Inputs and sizes that nothing gives are made,\n"
+        "and notes name them (share/doc/blockshock/models.md, \"Inputs\"). Prints what the outputs are "
+        "like,\n"
+        "and writes them with --to. Exit 6 with --verify: the outputs differ from those of the graph as\n"
+        "written.\n",
     .examples =
         "  bsrun model run model.onnx --input input_ids=ids.npy --to out\n"
         "  bsrun model run model.onnx --input x=x.npy --backend ref --no-pass all -o json\n"

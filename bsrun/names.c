@@ -41,7 +41,8 @@ static int32_t add_files(json_t *names, const char *group, bs_error *err) {
   return rc;
 }
 
-/* kind BS_KIND_COUNT_: ids. Plugins that were refused or are shadowed offer nothing. */
+/* kind BS_KIND_COUNT_: ids. Plugins that were refused or are shadowed offer nothing, and those for tests
+ * nothing but their ids. */
 static int32_t add_offered(json_t *names, uint32_t kind, bs_error *err) {
   bs_context *context = NULL;
   const bs_context_options options = {.struct_size = sizeof options, .log_level = BS_LOG_ERROR};
@@ -49,6 +50,7 @@ static int32_t add_offered(json_t *names, uint32_t kind, bs_error *err) {
   for (uint32_t i = 0; rc == BS_OK && i < bs_plugin_count(context); i++) {
     bs_plugin_info info = {.struct_size = sizeof info};
     if (bs_plugin_get(context, i, &info, NULL) != BS_OK || info.state > BS_PLUGIN_ACTIVE) continue;
+    if (kind < BS_KIND_COUNT_ && plugins_is_for_tests(&info)) continue;
     if (kind < BS_KIND_COUNT_) {
       plugins_add_names(names, context, &info, kind);
     } else {

@@ -29,10 +29,10 @@ static const bs_field list_fields[] = {
     {"id", "ID", 0, 0},
     {"version", "VERSION", 0, 0},
     {"kinds", "KINDS", 0, 0},
-    {"abi", "ABI", 0, 0},
     {"state", "STATE", 0, 0},
-    {"graded", "GRADED", 0, 0},
     {"from", "FROM / WHY", 0, 0},
+    {"graded", "GRADED", 0, 0},
+    {"abi", "ABI", 0, 0},
     {"path", "PATH", BS_FIELD_WIDE, 0},
     {"origin", "ORIGIN", BS_FIELD_WIDE, 0},
     {"why", "WHY", BS_FIELD_WIDE, 0},
@@ -105,6 +105,10 @@ int plugins_lacks(const bs_node *config, const bs_plugin_info *info, char *out_l
     if (plugins_probe_library(names, 1) == NULL) return 1;
   }
   return 0;
+}
+
+int plugins_is_for_tests(const bs_plugin_info *info) {
+  return strncmp(info->summary, "for tests", 9) == 0;
 }
 
 void plugins_add_names(json_t *names, bs_context *context, const bs_plugin_info *info, uint32_t kind) {
@@ -181,7 +185,7 @@ static json_t *plugin_row(bs_context *context, const bs_node *config, const bs_g
   json_object_set_new(row, "kinds", bs_json_of_text(kinds));
   json_object_set_new(row, "abi", json_string(info->abi == 0 ? "" : abi));
   json_object_set_new(row, "state", json_string(state));
-  const int for_tests = strncmp(info->summary, "for tests", 9) == 0;
+  const int for_tests = plugins_is_for_tests(info);
   json_object_set_new(row, "from",
                       bs_json_of_text(why[0] != '\0' ? why
                                       : for_tests    ? "for tests"

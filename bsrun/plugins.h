@@ -48,5 +48,7 @@ const char *plugins_probe_library(const char *const *names, size_t n);
 int plugins_offers(const char *things, const char *kind, const char *name);
 /* Adds the names of a kind that the plugin's note lists to `names` (strings), each once. A built-in has no
  * note: it is opened, which runs nothing but the library itself. */
+/* Is it one of the plugins that tests use? No verb offers those. */
+int plugins_is_for_tests(const bs_plugin_info *info);
 void plugins_add_names(json_t *names, bs_context *context, const bs_plugin_info *info, uint32_t kind);
 #endif

@@ -84,6 +84,8 @@ static int32_t check_kind(const args *a, making *out, bs_error *err) {
   if (kind == NULL) kind = "op";
   if (strcmp(kind, "comm") == 0) kind = "communicator";
   const int32_t rc = one_of("kind", kind, plugins_new_kinds, plugins_n_new_kinds, &out->kind, err);
+  for (size_t i = 0; rc != BS_OK && i < sizeof new_ops / sizeof new_ops[0]; i++)
+    if (strcmp(kind, new_ops[i]) == 0) bs_error_hint(err, "%s is an op: --op %s", kind, kind);
   if (rc != BS_OK) return rc;
   if (strcmp(kind, "op") == 0)
     return one_of("op", op != NULL ? op : "activate", new_ops, sizeof new_ops / sizeof new_ops[0], &out->op,

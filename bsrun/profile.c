@@ -37,19 +37,14 @@ static const bs_field findings[] = {{"rule", "FINDING", 0, 0},
                                     {"says", "WHAT IT MEANS", 0, 0}};
 
 int32_t profile_options(const args *a, bs_profile_options *out, bs_error *err) {
-  const char *counters = args_value(a, "counters"), *seconds = args_value(a, "seconds");
+  const char *counters = args_value(a, "counters");
   int on = 1;
-  out->seconds = 1.0;
   out->trace = args_value(a, "to");
   if (counters != NULL && !bs_parse_bool(counters, &on))
     return bs_error_set(err, BS_USAGE, "BS-USE-CHOICE", "--counters: '%.60s' is neither on nor off",
                         counters);
   out->counters = on;
-  if (seconds == NULL ||
-      (bs_parse_f64(seconds, &out->seconds) && out->seconds >= 0.01 && out->seconds <= 3600))
-    return BS_OK;
-  return bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--seconds: '%.60s' is not a number from 0.01 to 3600",
-                      seconds);
+  return args_real(a, "seconds", 0.01, 3600, 1, &out->seconds, err);
 }
 
 /* ---- printing ----------------------------------------------------------------------------------- */

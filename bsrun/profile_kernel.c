@@ -8,7 +8,6 @@
 #include "bsrun/opening.h"
 #include "bsrun/profile.h"
 #include "core/base/error.h"
-#include "core/base/text.h"
 #include "lab/config/experiment.h"
 #include "lab/measure/machine.h"
 
@@ -18,6 +17,7 @@ static const args_option options[] = {
     {OPT_BACKEND, "default: cpu", 0},
     {OPT_THREADS, "default: all cores", 0},
     {OPT_SECONDS, "of the calls; default: 1", 0},
+    {OPT_SEED, "of the inputs; default: 1", 0},
     {OPT_OUT, NULL, 0},
     {OPT_RUN_ID, NULL, 0},
     {OPT_PLUGIN, NULL, 0},
@@ -39,27 +39,17 @@ static int32_t open_context(const args *a, bs_context **out, bs_error *err) {
   return rc;
 }
 
-static int32_t threads_of(const args *a, uint32_t *out, bs_error *err) {
-  const char *text = args_value(a, "threads");
-  int64_t n = 0;
-  *out = bs_machine_threads();
-  if (text == NULL) return BS_OK;
-  if (!bs_parse_i64(text, &n) || n < 1 || n > 1024)
-    return bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--threads: '%.60s' is not a number from 1 to 1024",
-                        text);
-  *out = (uint32_t)n;
-  return BS_OK;
-}
-
 /* Makes the configuration of the profile, for the run folder. */
 static int32_t make_config(const bs_kernel_setup *s, const char *problem, bs_node **out, bs_error *err) {
-  char threads[16];
+  char threads[16], seed[24];
   snprintf(threads, sizeof threads, "%u", s->threads);
+  snprintf(seed, sizeof seed, "%llu", (unsigned long long)s->seed);
   const char *const pairs[][2] = {{"kernel.problem", problem},
                                   {"kernel.backend", s->backend != NULL ? s->backend : "cpu"},
                                   {"kernel.provider", s->provider != NULL ? s->provider : ""},
                                   {"kernel.knobs", s->knobs != NULL ? s->knobs : ""},
-                                  {"kernel.threads", threads}};
+                                  {"kernel.threads", threads},
+                                  {"kernel.seed", seed}};
   *out = bs_config_new_map();
   int32_t rc = *out != NULL ? BS_OK : bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
   for (size_t i = 0; rc == BS_OK && i < sizeof pairs / sizeof pairs[0]; i++)
@@ -93,13 +83,17 @@ static int32_t run(const args *a, bs_error *err) {
   bs_node *config = NULL;
   json_t *record = NULL;
   char text[BS_KERNEL_TEXT] = "";
-  bs_kernel_setup setup = {.problem = &problem, .backend = args_value(a, "backend"), .seed = 1};
+  bs_kernel_setup setup = {.problem = &problem, .backend = args_value(a, "backend")};
   char provider[256] = "";
+  int64_t threads = 0, seed = 1;
   bs_context *context = NULL;
   bsrun_interruptible("nothing is kept; the same command profiles again");
   int32_t rc = profile_options(a, &how, err);
   if (rc == BS_OK) rc = read_provider(a, provider, sizeof provider, &setup, err);
-  if (rc == BS_OK) rc = threads_of(a, &setup.threads, err);
+  if (rc == BS_OK) rc = args_integer(a, "threads", 1, 1024, bs_machine_threads(), &threads, err);
+  setup.threads = (uint32_t)threads;
+  if (rc == BS_OK) rc = args_integer(a, "seed", 0, INT64_MAX / 2, 1, &seed, err);
+  setup.seed = (uint64_t)seed;
   if (rc == BS_OK) rc = bs_kernel_problem_parse(a->words[0], &problem, err);
   if (rc == BS_OK) bs_kernel_problem_text(&problem, text, sizeof text);
   if (rc == BS_OK) rc = open_context(a, &context, err);

@@ -158,14 +158,9 @@ static int32_t add_numbers(const args *a, bsrun_request *out, bs_error *err) {
     snprintf(number, sizeof number, "%lld", (long long)value);
     rc = bsrun_request_add(out, "hardware.threads_per_rank", number, err);
   }
-  const char *timeout = args_value(a, "timeout");
-  if (rc != BS_OK || timeout == NULL) return rc;
-  if (!bs_parse_f64(timeout, &seconds) || seconds < 0.001 || seconds > 86400) {
-    bs_error_set(err, BS_USAGE, "BS-USE-NUMBER",
-                 "--timeout: '%.60s' is not a number of seconds from 0.001 to 86400", timeout);
-    return BS_USAGE;
-  }
-  return bsrun_request_add(out, "hardware.timeout_s", timeout, err);
+  if (rc == BS_OK) rc = args_real(a, "timeout", 0.001, 86400, 0, &seconds, err);
+  if (rc != BS_OK || !args_has(a, "timeout")) return rc;
+  return bsrun_request_add(out, "hardware.timeout_s", args_value(a, "timeout"), err);
 }
 
 /* --to trace, unless --set says how many events it holds. */

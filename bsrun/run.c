@@ -164,6 +164,7 @@ static int run_points(run_plan *p, bs_error *err) {
     const int32_t rc = lab_run_point(&p->run, &point, err);
     if (bs_stop_asked() != 0) { /* nothing more is begun */
       if (rc != BS_OK) bsrun_fail(err);
+      if (!bsrun_following()) run_signals_tell();
       return 128 + bs_stop_asked();
     }
     if (rc == BS_OK) continue;

@@ -10,4 +10,5 @@ int32_t run_print_rows(int format, const json_t *rows, bs_error *err);
 void run_signals_watch(int run_fd); /* -1: none */
 /* Leaves INTERRUPTED with this number in the run that is open. Async-signal-safe. */
 void run_signals_mark(int number);
+void run_signals_tell(void); /* prints how to go on after an interrupted run */
 #endif

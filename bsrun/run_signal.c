@@ -39,8 +39,8 @@ static void on_signal(int number) {
   run_signals_mark(number);
   if (told != NULL) *told = (uint32_t)number;
   say("bsrun: interrupted");
-  say(how != NULL ? ": " : "");
-  say(how != NULL ? how : "");
+  say(how != NULL ? ": " : "\nbsrun: note: ");
+  say(how != NULL ? how : "what was open is not kept; the same command begins it again");
   say("\n");
   bsrun_leave(128 + number);
 }
@@ -61,6 +61,12 @@ void bsrun_interruptible(const char *how) {
   sigemptyset(&action.sa_mask);
   for (size_t i = 0; i < 3; i++) sigaddset(&action.sa_mask, numbers[i]);
   for (size_t i = 0; i < 3; i++) sigaction(numbers[i], &action, NULL);
+}
+
+void run_signals_tell(void) {
+  bs_print(stderr,
+           "bsrun: interrupted: the phase in progress is not kept; the same command runs it again, and "
+           "--phase NAME runs one phase\n");
 }
 
 int bsrun_interrupted(void) {

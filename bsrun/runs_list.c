@@ -82,6 +82,20 @@ static int wanted(const args *a, const json_t *row, const bs_condition *conditio
   return 1;
 }
 
+static int is_same_run(const json_t *a, const json_t *b) {
+  return a != NULL && json_equal(json_object_get(a, "run"), json_object_get(b, "run"));
+}
+
+/* A comparison has a row for each of its arms. In a table it is one line: that of the largest speedup. */
+static void keep_faster(json_t *shown, json_t *row) {
+  const size_t n = json_array_size(shown);
+  const json_t *before = n > 0 ? json_array_get(shown, n - 1) : NULL;
+  const json_t *speedup = json_object_get(row, "speedup"), *known = json_object_get(before, "speedup");
+  if (is_same_run(before, row) && json_is_number(speedup) &&
+      (!json_is_number(known) || json_number_value(speedup) > json_number_value(known)))
+    json_array_set(shown, n - 1, row);
+}
+
 static int32_t read_conditions(const args *a, bs_condition **out, size_t *out_n, bs_error *err) {
   const char **texts = NULL;
   *out = NULL;
@@ -97,7 +111,8 @@ static void tell(const args *a, const bs_runs_stats *stats, size_t shown, size_t
   char text[200];
   const int quiet = args_has(a, "quiet");
   if (shown < matched) {
-    snprintf(text, sizeof text, "%zu of %zu rows are shown: --limit N shows more", shown, matched);
+    snprintf(text, sizeof text, "%zu of %zu %s are shown: --limit N shows more", shown, matched,
+             args_has(a, "arms") ? "rows" : "runs");
     bsrun_note(quiet, text);
   }
   if (stats->damaged > 0) {
@@ -127,7 +142,7 @@ static int32_t print(int format, const json_t *rows, bs_error *err) {
 static int32_t run(const args *a, bs_error *err) {
   bs_condition *conditions = NULL;
   bs_runs_stats stats = {0};
-  json_t *rows = NULL, *shown = json_array(), *row;
+  json_t *rows = NULL, *shown = json_array(), *row, *last = NULL;
   size_t n = 0, i, matched = 0;
   int64_t limit = 0;
   int format = BS_FORMAT_TABLE;
@@ -139,11 +154,17 @@ static int32_t run(const args *a, bs_error *err) {
   if (rc == BS_OK) rc = bs_runs_index(runs_root(a), &rows, &stats, err);
   const size_t digits = bs_run_short_digits(rows);
   json_array_foreach(rows, i, row) {
-    if (!wanted(a, row, conditions, n) || (int64_t)++matched > limit) continue;
     const int shows = format == BS_FORMAT_TABLE || format == BS_FORMAT_MD;
+    const int one_a_run = shows && !args_has(a, "arms");
+    if (!wanted(a, row, conditions, n)) continue;
     if (shows) dress(row, digits);
-    if (shows && !args_has(a, "arms")) json_object_del(row, "arm");
-    json_array_append(shown, row);
+    if (one_a_run) json_object_del(row, "arm");
+    if (one_a_run && is_same_run(last, row)) {
+      keep_faster(shown, row);
+      continue;
+    }
+    last = row;
+    if ((int64_t)++matched <= limit) json_array_append(shown, row);
   }
   if (rc == BS_OK) rc = print(format, shown, err);
   if (rc == BS_OK) tell(a, &stats, json_array_size(shown), matched);
@@ -164,7 +185,8 @@ const bsrun_verb runs_list_verb = {
         "folder and the word `latest` name it: bsrun runs show latest.\n"
         "A condition names a field of `-o json` (share/doc/blockshock/runs.md): method=dense, N>=1024, "
         "word=WRONG,\n"
-        "note!=null, regions.allreduce>0.1. Several must all hold. Whole numbers take k, M, G (1000) and Ki, "
+        "note!=null, regions.allreduce>0.1. Several must all hold. Whole numbers take k, M, G (1000) and "
+        "Ki,\n"
         "Mi, Gi (1024).\n",
     .examples =
         "  bsrun runs list -n 3\n  bsrun runs list --where method=blockshock --where 'N>1Ki' -o csv\n",

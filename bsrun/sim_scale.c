@@ -17,6 +17,7 @@
 #include "lab/phase/simulated.h"
 #include "lab/report/rows.h"
 #include "lab/sim/scale_svg.h"
+#include "lab/stop.h"
 
 enum { METHODS_MAX = 16, RANKS_MAX = 64, NAME_BYTES = 64 };
 
@@ -49,13 +50,13 @@ static const bs_field fields[] = {
     {"simulated_us", "us", BS_FIELD_RIGHT, 7},
     {"compute_us", "compute", BS_FIELD_RIGHT, 6},
     {"memory_us", "memory", BS_FIELD_RIGHT, 6},
-    {"launch_us", "launch", BS_FIELD_RIGHT, 6},
+    {"launch_us", "launch", BS_FIELD_RIGHT | BS_FIELD_LEAST, 6},
     {"wire_latency_us", "latency", BS_FIELD_RIGHT, 6},
     {"wire_bytes_us", "wire", BS_FIELD_RIGHT, 6},
-    {"wait_us", "wait", BS_FIELD_RIGHT, 6},
+    {"wait_us", "wait", BS_FIELD_RIGHT | BS_FIELD_LEAST, 6},
     {"limit", "limit", 0, 0},
     {"simulated_speedup", "x dense", BS_FIELD_RIGHT, 4},
-    {"efficiency", "/ P", BS_FIELD_RIGHT, 3},
+    {"efficiency", "/ P", BS_FIELD_RIGHT | BS_FIELD_SPARE, 3},
     {"domain", "domain", BS_FIELD_FOLD, 0},
     {"algorithm", "algorithm", 0, 0},
     {"machine", "machine", BS_FIELD_FOLD, 0},
@@ -355,12 +356,13 @@ static int32_t run_points(scale *s, bs_error *err) {
   const int shown = !s->quiet && isatty(STDERR_FILENO);
   int32_t rc = BS_OK;
   for (size_t m = 0; rc == BS_OK && m < s->n_methods; m++) {
-    for (size_t i = 0; rc == BS_OK && i < s->n_ranks; i++) {
+    for (size_t i = 0; rc == BS_OK && i < s->n_ranks && bs_stop_asked() == 0; i++) {
       if (shown) bs_print(stderr, "\r\033[K%s, %u ranks", s->methods[m], s->ranks[i]);
       rc = run_point(s, s->methods[m], s->ranks[i], err);
     }
   }
   if (shown) fputs("\r\033[K", stderr);
+  if (bs_stop_asked() != 0 && json_array_size(s->rows) > 0) return BS_OK; /* the rows until then */
   if (rc == BS_OK && json_array_size(s->rows) == 0)
     rc = bs_error_set(err, BS_UNSUPPORTED, "BS-SIM-NONE", "no method takes any of these numbers of ranks");
   return rc;
@@ -412,6 +414,7 @@ static int32_t run(const args *a, bs_error *err) {
   if (s == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
   s->a = a;
   s->rows = json_array();
+  bsrun_interruptible("the rows above are done; fewer or smaller -P take less time");
   int32_t rc = read_options(s, err);
   if (rc == BS_OK) rc = open_context(s, err);
   if (rc == BS_OK) rc = run_points(s, err);

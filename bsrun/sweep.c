@@ -253,18 +253,10 @@ static int32_t resume(sweep_verb *v, const char *id, bs_error *err) {
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-static int32_t read_seconds(const args *a, const char *name, double fallback, double *out, bs_error *err) {
-  const char *text = args_value(a, name);
-  *out = fallback;
-  if (text == NULL || (bs_parse_f64(text, out) && *out > 0 && *out <= 1e8)) return BS_OK;
-  return bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--%s: '%.60s' is not a number of seconds above 0",
-                      name, text);
-}
-
 static int32_t read_options(sweep_verb *v, bs_error *err) {
   int32_t rc = bsrun_format(v->a, &v->format, err);
-  if (rc == BS_OK) rc = read_seconds(v->a, "point-timeout", 3600, &v->deadline_s, err);
-  if (rc == BS_OK) rc = read_seconds(v->a, "seconds", 0, &v->budget_s, err);
+  if (rc == BS_OK) rc = args_real(v->a, "point-timeout", 1e-4, 1e8, 3600, &v->deadline_s, err);
+  if (rc == BS_OK) rc = args_real(v->a, "seconds", 1e-4, 1e8, 0, &v->budget_s, err);
   if (rc == BS_OK) rc = args_integer(v->a, "jobs", 1, 64, 1, &v->jobs, err);
   if (rc == BS_OK) rc = bsrun_cache_path(v->a, &v->cache, err);
   if (rc == BS_OK) rc = bsrun_tune_path(v->a, &v->tune_cache, err);

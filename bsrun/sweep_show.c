@@ -208,13 +208,17 @@ static void add_run(json_t *row, const json_t *run) {
   if (json_is_string(word)) json_object_set(row, "word", word);
 }
 
-static void add_state(json_t *row, const json_t *point, const bs_point_outcome *o) {
+/* begun: the phases that have a run, of a point that did not end. */
+static void add_state(json_t *row, const json_t *point, const bs_point_outcome *o, size_t begun) {
   static const char *const states[] = {"not run", "done", "done before", "FAILED", "refused", "same as "};
   char text[48];
   snprintf(text, sizeof text, "%s", states[o->state]);
   if (o->state == BS_POINT_TWIN)
     snprintf(text, sizeof text, "same as %lld",
              (long long)json_integer_value(json_object_get(point, "duplicate_of")));
+  if (o->state == BS_POINT_LEFT && begun > 0)
+    snprintf(text, sizeof text, "%zu of %zu phases", begun,
+             json_array_size(json_object_get(point, "phases")));
   json_object_set_new(row, "state", json_string(text));
   if (o->state == BS_POINT_DONE || o->state == BS_POINT_FAILED) {
     json_object_set_new(row, "exit", json_integer(o->code));
@@ -235,11 +239,13 @@ static json_t *result_rows(const bs_sweep *s, const json_t *runs) {
     const json_t *twin = json_object_get(point, "duplicate_of");
     const size_t at = json_is_integer(twin) ? (size_t)json_integer_value(twin) : i;
     const json_t *from = json_array_get(s->points, at);
+    size_t begun = 0;
     for (size_t k = 0; k < json_array_size(json_object_get(from, "phases")); k++) {
       const json_t *run = run_of(runs, from, k, s->outcomes[at].before);
       if (run != NULL) add_run(row, run);
+      begun += run != NULL;
     }
-    add_state(row, point, &s->outcomes[i]);
+    add_state(row, point, &s->outcomes[i], begun);
     json_array_append_new(rows, row);
   }
   return rows;

@@ -83,12 +83,11 @@ static bs_torture_given *list_given(const args *a) {
 }
 
 static int32_t read_options(const args *a, bs_torture *t, bs_error *err) {
-  const char *deadline = args_value(a, "timeout"), *format = args_value(a, "output");
+  const char *format = args_value(a, "output");
   static const char *const formats[] = {"text", "tap", "json"};
   const char **faults = NULL;
   size_t n_faults = 0;
   int64_t jobs = 4;
-  t->deadline = 0.5;
   t->quick = args_has(a, "quick");
   int32_t launch_rc = read_launch(a, t, err);
   if (launch_rc != BS_OK) return launch_rc;
@@ -99,10 +98,7 @@ static int32_t read_options(const args *a, bs_torture *t, bs_error *err) {
   if (rc == BS_OK) rc = args_values(a, "fault", &faults, &n_faults, err);
   for (size_t i = 0; rc == BS_OK && i < n_faults; i++) rc = check_fault(faults[i], err);
   free(faults);
-  if (rc == BS_OK && deadline != NULL &&
-      (!bs_parse_f64(deadline, &t->deadline) || t->deadline < 0.05 || t->deadline > 3600))
-    return bs_error_set(err, BS_USAGE, "BS-USE-NUMBER",
-                        "--timeout: '%.60s' is not a number of seconds from 0.05 to 3600", deadline);
+  if (rc == BS_OK) rc = args_real(a, "timeout", 0.05, 3600, 0.5, &t->deadline, err);
   t->format = BS_FORMAT_TABLE;
   if (rc == BS_OK && format != NULL) {
     if (strcmp(format, "tap") == 0)
@@ -249,13 +245,22 @@ static void find_launches(bs_torture *t) {
   }
 }
 
+/* After an interruption: the cases that have ended. */
+static void keep_ended(bs_torture *t) {
+  size_t n = 0;
+  for (size_t i = 0; i < t->n_cases; i++)
+    if (t->cases[i].seconds > 0) t->cases[n++] = t->cases[i];
+  t->n_cases = n;
+}
+
 static int run_all(const args *a, bs_torture *t, bs_error *err) {
   size_t failed = 0;
   int32_t rc = find_subjects(a, t, err);
   if (rc == BS_OK) rc = known_subjects(a, t, err);
   if (rc == BS_OK) find_launches(t);
   /* the children end, and no folder is left */
-  bsrun_interruptible("a part gives no score; --fault FAULT or fewer --comm and --backend take less time");
+  bsrun_interruptible(
+      "the card has the faults until then; --fault FAULT or fewer --comm and --backend take less time");
   if (rc == BS_OK) rc = make_scratch(t, err);
   t->began = bs_process_now();
   t->ended = on_ended;
@@ -268,6 +273,8 @@ static int run_all(const args *a, bs_torture *t, bs_error *err) {
   if (isatty(STDERR_FILENO) && !t->quiet) fputs("\r\033[K", stderr);
   if (t->scratch[0] != '\0') bs_torture_remove(t->scratch);
   if (bs_stop_asked() != 0) {
+    keep_ended(t);
+    if (t->n_cases > 0) bs_torture_card(t, &failed, err);
     free(t->cases);
     return bsrun_interrupted();
   }

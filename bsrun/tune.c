@@ -69,15 +69,6 @@ typedef struct tune_verb {
 
 /* ---- options -------------------------------------------------------------------------------- */
 
-static int32_t read_real(const args *a, const char *name, double fallback, double low, double high,
-                         double *out, bs_error *err) {
-  const char *text = args_value(a, name);
-  *out = fallback;
-  if (text == NULL || (bs_parse_f64(text, out) && *out >= low && *out <= high)) return BS_OK;
-  return bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--%s: '%.60s' is not a number from %g to %g", name,
-                      text, low, high);
-}
-
 /* --strategy point: no search; is the point of --start faster than the default? */
 static int is_point(const args *a) {
   const char *name = args_value(a, "strategy");
@@ -105,7 +96,7 @@ static int32_t read_strategy(const args *a, uint32_t *out, int all, bs_error *er
 static int32_t read_budget(const args *a, uint64_t *out_points, double *out_seconds, bs_error *err) {
   int64_t points = 0;
   int32_t rc = args_integer(a, "samples", 1, INT64_MAX, 0, &points, err);
-  if (rc == BS_OK) rc = read_real(a, "seconds", 0.0, 1e-3, 1e8, out_seconds, err);
+  if (rc == BS_OK) rc = args_real(a, "seconds", 1e-3, 1e8, 0.0, out_seconds, err);
   *out_points = (uint64_t)points;
   return rc;
 }
@@ -203,10 +194,10 @@ static int32_t read_options(tune_verb *v, bs_error *err) {
   if (rc == BS_OK) rc = args_integer(a, "survivors", 1, 64, 6, &survivors, err);
   if (rc == BS_OK) rc = args_integer(a, "finalists", 0, 32, 4, &finalists, err);
   if (rc == BS_OK) rc = args_integer(a, "seed", 0, INT64_MAX, 1, &seed, err);
-  if (rc == BS_OK) rc = read_real(a, "margin", 0.02, 0.0, 1.0, &o->margin, err);
-  if (rc == BS_OK) rc = read_real(a, "candidate-seconds", 0.25, 0.001, 3600.0, &o->sample_seconds, err);
-  if (rc == BS_OK) rc = read_real(a, "pair-seconds", 4.0, 0.05, 3600.0, &o->pair_seconds, err);
-  if (rc == BS_OK) rc = read_real(a, "timeout", 60.0, 0.1, 86400.0, &o->deadline_s, err);
+  if (rc == BS_OK) rc = args_real(a, "margin", 0.0, 1.0, 0.02, &o->margin, err);
+  if (rc == BS_OK) rc = args_real(a, "candidate-seconds", 0.001, 3600.0, 0.25, &o->sample_seconds, err);
+  if (rc == BS_OK) rc = args_real(a, "pair-seconds", 0.05, 3600.0, 4.0, &o->pair_seconds, err);
+  if (rc == BS_OK) rc = args_real(a, "timeout", 0.1, 86400.0, 60.0, &o->deadline_s, err);
   if (rc == BS_OK) rc = read_knobs(v, err);
   if (rc == BS_OK) rc = read_where(v, err);
   if (rc == BS_OK) rc = bsrun_tune_path(a, &v->tune_path, err);

@@ -76,17 +76,19 @@ static int32_t check_lists(const bs_onnx *m, bs_error *err) {
   return BS_OK;
 }
 
+#define A_MODEL "a file .onnx, a folder with config.json or vectors.txt, or builtin:lm"
+
 static int32_t not_onnx(uint64_t graphs, bs_error *err) {
   bs_error_set(err, BS_INPUT, "BS-ONNX-GRAPH",
                "this is no ONNX file: it has %" PRIu64 " graphs, a model has one", graphs);
-  bs_error_hint(err, "a file .onnx, a folder with config.json, or builtin:lm");
+  bs_error_hint(err, A_MODEL);
   return BS_INPUT;
 }
 
 static int32_t read_model(bs_onnx_reader *r, bs_pb body, bs_onnx *m, bs_error *err) {
   uint64_t counts[26];
   int32_t rc = bs_pb_count(body, counts, 26, err);
-  if (rc != BS_OK) bs_error_hint(err, "this is no ONNX file, or it is damaged");
+  if (rc != BS_OK) bs_error_hint(err, "this is no ONNX file, or it is damaged; give " A_MODEL);
   if (rc != BS_OK) return rc;
   if (counts[7] != 1) return not_onnx(counts[7], err);
   rc = bs_onnx_list(r, &body, counts[8], 2, sizeof *m->opsets, &m->opsets, err);

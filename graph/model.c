@@ -80,7 +80,9 @@ int32_t gmodel_watch(gmodel *m, void *resource, int32_t (*unchanged)(void *resou
 int32_t gmodel_unchanged(const gmodel *m, bs_error *err) {
   for (const kept *k = m->kept; k != NULL; k = k->next) {
     const int32_t rc = k->unchanged != NULL ? k->unchanged(k->resource, err) : BS_OK;
-    if (rc != BS_OK) return rc;
+    if (rc == BS_OK) continue;
+    if (m->path != NULL) bs_error_file(err, m->path);
+    return rc;
   }
   return BS_OK;
 }

@@ -22,6 +22,7 @@ BS_API int32_t bs_graph_open(bs_context *context, const char *path, const bs_gra
   if (rc == BS_OK) rc = gmodel_check(model, err);
   if (rc == BS_OK) rc = gmodel_set_about(model, path, model->producer, err);
   if (rc != BS_OK) {
+    bs_error_file(err, path);
     gmodel_free(model);
     return rc;
   }

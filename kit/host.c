@@ -110,13 +110,17 @@ static void host_free(void *ctx, void *p) {
 }
 
 static int parse_value(const bs_param_desc *d, kit_param *p) {
+  int64_t whole = 0; /* of a number with a unit: 80G */
   int flag = 0;
   p->value = (bs_value){.struct_size = sizeof p->value, .type = d->type, .s = p->text};
   switch (d->type) {
     case BS_PARAM_INT:
       return bs_parse_size(p->text, &p->value.i);
     case BS_PARAM_FLOAT:
-      return bs_parse_f64(p->text, &p->value.f);
+      if (bs_parse_f64(p->text, &p->value.f)) return 1;
+      if (!bs_parse_size(p->text, &whole)) return 0;
+      p->value.f = (double)whole;
+      return 1;
     case BS_PARAM_BOOL:
       if (!bs_parse_bool(p->text, &flag)) return 0;
       p->value.i = flag;

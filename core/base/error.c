@@ -104,6 +104,30 @@ void bs_error_where(bs_error *err, const char *fmt, ...) {
   copy_text(err->where, sizeof err->where, where);
 }
 
+/* 1: the message begins with the place. */
+static int is_named(const bs_error *err) {
+  const size_t n = strnlen(err->where, sizeof err->where);
+  return n > 0 && strncmp(err->message, err->where, n) == 0 &&
+         (err->message[n] == ':' || n == sizeof err->where - 1);
+}
+
+void bs_error_file(bs_error *err, const char *path) {
+  if (err == NULL || is_named(err)) return;
+  char place[2 * sizeof err->where], message[sizeof err->message];
+  const size_t n = strnlen(err->where, sizeof err->where);
+  copy_text(message, sizeof message, err->message);
+  if (strncmp(path, err->where, n) == 0) /* `where` is empty, or as much of the path as fits */
+    copy_text(place, sizeof place, path);
+  else if (strncmp(path, err->where, strlen(path)) == 0) /* a line of it, or a file in the folder */
+    copy_text(place, sizeof place, err->where);
+  else
+    snprintf(place, sizeof place, "%.150s: %s", path, err->where);
+  copy_text(err->where, sizeof err->where, place);
+  snprintf(err->message, sizeof err->message, "%s: ", place);
+  const size_t used = strlen(err->message);
+  copy_text(err->message + used, sizeof err->message - used, message);
+}
+
 void bs_error_hint(bs_error *err, const char *fmt, ...) {
   if (err == NULL) return;
   char hint[sizeof err->hint];
@@ -158,7 +182,7 @@ void bs_error_format(const bs_error *err, const char *program, char *out_text, s
     put(&out, bs_status_name(err->code), SIZE_MAX);
   }
   put(&out, "] ", 2);
-  if (err->where[0] != '\0') {
+  if (err->where[0] != '\0' && !is_named(err)) {
     put(&out, err->where, sizeof err->where);
     put(&out, ": ", 2);
   }

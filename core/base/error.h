@@ -13,6 +13,10 @@ BS_API int32_t bs_error_set(bs_error *err, int32_t code, const char *id, const c
 BS_API int32_t bs_error_errno(bs_error *err, int32_t code, const char *id, int saved_errno, const char *fmt,
                               ...) __attribute__((format(printf, 5, 6)));
 BS_API void bs_error_where(bs_error *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Names the file in `message` too, for programs that print it alone: "PATH: message", and "PATH: where:
+ * message" where `where` is a place inside of the file. `where` becomes that beginning; bs_error_format
+ * prints it once. */
+BS_API void bs_error_file(bs_error *err, const char *path);
 BS_API void bs_error_hint(bs_error *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 BS_API void bs_error_clear(bs_error *err);
 

@@ -131,7 +131,7 @@ static const char *known_as(const char *word, const char *const *candidates, siz
   static const char *const others[][2] = {
       {"gpu", "cuda"}, {"nvidia", "cuda"},      {"batch", "b"},       {"batch-size", "b"},
       {"tokens", "b"}, {"ranks", "world-size"}, {"np", "world-size"}, {"nproc", "world-size"},
-      {"ls", "runs"},  {"list", "runs"},        {"masks", "explain"}};
+      {"ls", "runs"},  {"list", "runs"}};
   for (size_t k = 0; k < sizeof others / sizeof others[0]; k++)
     for (size_t i = 0; strcmp(word, others[k][0]) == 0 && i < count; i++)
       if (candidates[i] != NULL && strcmp(candidates[i], others[k][1]) == 0) return candidates[i];

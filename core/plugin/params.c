@@ -101,13 +101,17 @@ static int in_choices(const char *choices, const char *text) {
 }
 
 int bs_param_parse(const bs_param_desc *d, const char *text, bs_value *v) {
+  int64_t whole = 0; /* of a number with a unit */
   int flag = 0;
   switch (d->type) {
     case BS_PARAM_INT:
       if (!bs_parse_size(text, &v->i)) return 0;
       return d->choices == NULL ? 1 : int_in_range(d->choices, v->i);
-    case BS_PARAM_FLOAT:
-      if (!bs_parse_f64(text, &v->f)) return 0;
+    case BS_PARAM_FLOAT: /* also 80G */
+      if (!bs_parse_f64(text, &v->f)) {
+        if (!bs_parse_size(text, &whole)) return 0;
+        v->f = (double)whole;
+      }
       return d->choices == NULL ? 1 : float_in_range(d->choices, v->f);
     case BS_PARAM_BOOL:
       if (!bs_parse_bool(text, &flag)) return 0;

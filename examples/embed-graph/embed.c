@@ -34,6 +34,11 @@ static int64_t embed(bs_session *session, char *text, float *out, bs_error *err)
   return t.dims[1];
 }
 
+static const char usage[] =
+    "usage: embed MODEL.onnx IDS IDS\n"
+    "Prints how alike two sentences are. IDS are token ids, as 101,7592,102; MODEL.onnx is exported by\n"
+    "bs-export minilm. Exit codes: 0; 2 wrong words; others as of bsrun.\n";
+
 int main(int argc, char **argv) {
   static float a[MAX_WIDTH], b[MAX_WIDTH];
   bs_error err = {.struct_size = sizeof err};
@@ -43,7 +48,8 @@ int main(int argc, char **argv) {
   const bs_dim sizes[] = {{sizeof(bs_dim), 0, "batch", 1}, {sizeof(bs_dim), 0, "tokens", 1}},
                *dims[] = {sizes, sizes + 1};
   const bs_session_options options = {.struct_size = sizeof options, .dims = dims, .n_dims = 2};
-  if (argc != 4) return fprintf(stderr, "usage: embed MODEL.onnx IDS IDS\n"), 2;
+  if (argc == 2 && strcmp(argv[1], "--help") == 0) return fputs(usage, stdout) < 0;
+  if (argc != 4) return fputs(usage, stderr), 2;
   int32_t rc = bs_context_open(NULL, &context, &err);
   if (rc == BS_OK) rc = bs_graph_open(context, argv[1], NULL, &graph, &err);
   if (rc == BS_OK) rc = bs_session_open(context, graph, &options, &session, &err);
@@ -51,9 +57,12 @@ int main(int argc, char **argv) {
       rc == BS_OK && embed(session, argv[2], a, &err) > 0 ? embed(session, argv[3], b, &err) : 0;
   double ab = 0, aa = 0, bb = 0;
   for (int64_t i = 0; i < width; i++) ab += a[i] * b[i], aa += a[i] * a[i], bb += b[i] * b[i];
-  width > 0 ? printf("%.6f\n", ab / sqrt(aa * bb)) : fprintf(stderr, "embed: %s\n", err.message);
+  char text[1024];
+  bs_error_format(&err, "embed", text, sizeof text);
+  width > 0 ? printf("%.6f\n", ab / sqrt(aa * bb)) : fprintf(stderr, "%s\n", text);
   bs_session_close(session);
   bs_graph_close(graph);
   if (context != NULL) bs_context_close(context);
-  return width == 0;
+  const int code = bs_status_exit_code(err.code);
+  return width > 0 ? 0 : code != 0 ? code : 3; /* an embedding that is too wide has no error */
 }

@@ -4,10 +4,11 @@
  * for ranks that are threads, simulated ranks, and the processes of an MPI job:
  *
  *   ./tp-mlp                                    2 threads
- *   ./tp-mlp --ranks 4 --tensor 2               4 threads: 2 tensor groups, the batch is divided between them
- *   ./tp-mlp --ranks 4 --comm sim --backend virtual:ref     4 simulated ranks that compute real values
+ *   ./tp-mlp -P 4 --tensor 2                    4 threads: 2 tensor groups, the batch is divided between them
+ *   ./tp-mlp -P 4 --comm sim --backend virtual:ref          4 simulated ranks that compute real values
  *   mpirun -n 2 ./tp-mlp --comm mpi             2 processes (the launcher says how many)
  *   ./tp-mlp --method blockshock                the second layer by another method
+ *   ./tp-mlp --help                             all options; they have the names that bsrun gives them
  *
  * Every rank has the same loss, and every way of running prints the same lines. Exit 0 when the loss fell.
  */
@@ -158,49 +159,117 @@ static void tell(void *user, uint32_t rank, const bs_error *err) {
   fprintf(stderr, "tp-mlp: rank %u: [%s] %s\n", (unsigned)rank, err->id, err->message);
 }
 
-/* --NAME VALUE, or what there is without it. */
-static const char *option(int argc, char **argv, const char *name, const char *otherwise) {
-  for (int i = 1; i + 1 < argc; i += 2)
-    if (strcmp(argv[i], name) == 0) return argv[i + 1];
-  return otherwise;
+static const char help[] =
+    "usage: tp-mlp [options]\n"
+    "Trains a two-layer MLP that is split over the ranks of a tensor group, and prints its loss.\n\n"
+    "  -P, --world-size N  number of ranks; default: 2, of processes as many as were started\n"
+    "  --tensor N          ranks of a tensor group, which divides P; default: 2\n"
+    "  --comm NAME         the communicator: threads (default), sim; of processes shm, mpi or openmpi\n"
+    "  --backend NAME      the backend; default: cpu\n"
+    "  --method NAME       how the second layer is split; default: row_parallel\n"
+    "  --threads N         threads of one rank; default: the cores divided by the ranks\n"
+    "  --seed N            of the weights, the inputs and the targets; default: 0\n"
+    "  --help              this text\n\n"
+    "Exit codes: 0 the loss fell to less than half; 2 wrong options; 6 it did not fall; others as of bsrun\n";
+
+/* Where an option's value goes: a text, or a whole number from 0. */
+typedef struct option {
+  const char *name, *letter;
+  const char **text;
+  uint32_t *number;
+} option;
+
+static int is_option(const option *o, const char *word, size_t size) {
+  return (strlen(o->name) == size && strncmp(o->name, word, size) == 0) ||
+         (o->letter != NULL && strcmp(o->letter, word) == 0);
+}
+
+static int read_number(const char *text, uint32_t *out) {
+  char *end;
+  const unsigned long value = strtoul(text, &end, 10);
+  if (*text < '0' || *text > '9' || *end != '\0' || value > UINT32_MAX) return 0;
+  *out = (uint32_t)value;
+  return 1;
+}
+
+/* --NAME VALUE or --NAME=VALUE, -P VALUE. Returns -1, or the exit code of a program that ends here. */
+static int read_options(int argc, char **argv, const option *options, size_t n) {
+  for (int i = 1; i < argc; ++i) {
+    const char *word = argv[i], *equals = strchr(word, '='), *value = equals != NULL ? equals + 1 : NULL;
+    const size_t size = equals != NULL ? (size_t)(equals - word) : strlen(word);
+    size_t k = 0;
+    if (strcmp(word, "--help") == 0) return fputs(help, stdout) < 0;
+    while (k < n && !is_option(&options[k], word, size)) ++k;
+    if (k < n && value == NULL && i + 1 < argc) value = argv[++i];
+    if (k == n) {
+      fprintf(stderr, "tp-mlp: error[TP-MLP-OPTION] unknown option %s; hint: tp-mlp --help\n", word);
+    } else if (value == NULL) {
+      fprintf(stderr, "tp-mlp: error[TP-MLP-OPTION] %s needs a value; hint: tp-mlp --help\n", word);
+    } else if (options[k].text != NULL) {
+      *options[k].text = value;
+      continue;
+    } else if (read_number(value, options[k].number)) {
+      continue;
+    } else {
+      fprintf(stderr,
+              "tp-mlp: error[TP-MLP-OPTION] %s: '%s' is not a whole number from 0; hint: tp-mlp --help\n",
+              options[k].name, value);
+    }
+    return 2;
+  }
+  return -1;
+}
+
+/* Numbers of an array that depend on its own seed and on --seed. */
+static void fill(float *out, int n, int own, uint32_t seed, float scale) {
+  for (int i = 0; i < n; ++i) out[i] = number(i, own + 16 * (int)(seed % 65536), scale);
 }
 
 int main(int argc, char **argv) {
   static float x[TOKENS * IN], target[TOKENS * OUT], w1[HIDDEN * IN], b1[HIDDEN], w2[OUT * HIDDEN], b2[OUT];
-  for (int i = 0; i < TOKENS * IN; ++i) x[i] = number(i, 1, 1.0f);
-  for (int i = 0; i < TOKENS * OUT; ++i) target[i] = number(i, 2, 0.5f);
-  for (int i = 0; i < HIDDEN * IN; ++i) w1[i] = number(i, 3, 0.25f);
-  for (int i = 0; i < HIDDEN; ++i) b1[i] = number(i, 4, 0.1f);
-  for (int i = 0; i < OUT * HIDDEN; ++i) w2[i] = number(i, 5, 0.2f);
-  for (int i = 0; i < OUT; ++i) b2[i] = number(i, 6, 0.1f);
-
   bs_error err;
   bs_context *context = NULL;
+  bs_world_options world;
+  bs_tp_spawn_options spawn;
   job j;
   memset(&err, 0, sizeof err);
   memset(&j, 0, sizeof j);
-  j.method = option(argc, argv, "--method", NULL);
+  memset(&world, 0, sizeof world);
+  memset(&spawn, 0, sizeof spawn);
+  world.struct_size = sizeof world;
+  world.comm = "threads";
+  world.backend = "cpu";
+  spawn.struct_size = sizeof spawn;
+  spawn.world = &world;
+  spawn.failed = tell;
+  spawn.tensor_size = 2;
+  uint32_t seed = 0;
+  const option options[] = {
+      {"--world-size", "-P", NULL, &world.world_size},
+      {"--tensor", NULL, NULL, &spawn.tensor_size},
+      {"--comm", NULL, &world.comm, NULL},
+      {"--backend", NULL, &world.backend, NULL},
+      {"--method", NULL, &j.method, NULL},
+      {"--threads", NULL, NULL, &world.threads_per_rank},
+      {"--seed", NULL, NULL, &seed},
+  };
+  const int ended = read_options(argc, argv, options, sizeof options / sizeof options[0]);
+  if (ended >= 0) return ended;
+  const int started =
+      strcmp(world.comm, "mpi") == 0 || strcmp(world.comm, "openmpi") == 0 || strcmp(world.comm, "shm") == 0;
+  if (world.world_size == 0 && !started) world.world_size = 2;
+  fill(x, TOKENS * IN, 1, seed, 1.0f);
+  fill(target, TOKENS * OUT, 2, seed, 0.5f);
+  fill(w1, HIDDEN * IN, 3, seed, 0.25f);
+  fill(b1, HIDDEN, 4, seed, 0.1f);
+  fill(w2, OUT * HIDDEN, 5, seed, 0.2f);
+  fill(b2, OUT, 6, seed, 0.1f);
   j.x = x;
   j.target = target;
   bs_source_from_memory(w1, BS_F32, HIDDEN, IN, IN, &j.w1, &err);
   bs_source_from_memory(b1, BS_F32, 1, HIDDEN, HIDDEN, &j.b1, &err);
   bs_source_from_memory(w2, BS_F32, OUT, HIDDEN, HIDDEN, &j.w2, &err);
   bs_source_from_memory(b2, BS_F32, 1, OUT, OUT, &j.b2, &err);
-
-  bs_world_options world;
-  bs_tp_spawn_options spawn;
-  memset(&world, 0, sizeof world);
-  memset(&spawn, 0, sizeof spawn);
-  world.struct_size = sizeof world;
-  world.comm = option(argc, argv, "--comm", "threads");
-  world.backend = option(argc, argv, "--backend", "cpu");
-  const int started = strcmp(world.comm, "mpi") == 0 || strcmp(world.comm, "shm") == 0;
-  world.world_size = (uint32_t)strtoul(option(argc, argv, "--ranks", started ? "0" : "2"), NULL, 10);
-  spawn.struct_size = sizeof spawn;
-  spawn.world = &world;
-  spawn.failed = tell;
-  const uint32_t tensor = (uint32_t)strtoul(option(argc, argv, "--tensor", "2"), NULL, 10);
-  spawn.tensor_size = tensor != 0 ? tensor : 1;
 
   int32_t rc = bs_context_open(NULL, &context, &err);
   if (rc == BS_OK) rc = bs_tp_spawn(context, &spawn, train, &j, &err);

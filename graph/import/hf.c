@@ -107,7 +107,11 @@ int32_t import_folder(const char *path, const bs_graph_options *options, gmodel 
   if (options != NULL) memcpy(&o, options, options->struct_size < sizeof o ? options->struct_size : sizeof o);
   bs_error_clear(err);
   json_t *config = hf_json(path, "config.json", err);
-  if (config == NULL) return err != NULL && err->code != BS_OK ? err->code : BS_INPUT;
+  if (config == NULL) {
+    if (err != NULL && err->hint[0] == '\0')
+      bs_error_hint(err, "a model is a file .onnx, or a folder with config.json and safetensors");
+    return err != NULL && err->code != BS_OK ? err->code : BS_INPUT;
+  }
   hf_weights *weights = calloc(1, sizeof *weights);
   int32_t rc = weights == NULL ? bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for the model")
                                : hf_weights_open(path, weights, err);

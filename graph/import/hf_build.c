@@ -222,6 +222,7 @@ void hf_begin(hf_build *b, int64_t positions, int64_t asked) {
     b->rc =
         bs_error_set(b->err, BS_INPUT, "BS-HF-CACHE",
                      "a cache of %" PRId64 " tokens; the model has %" PRId64 " positions", asked, positions);
+    bs_error_hint(b->err, "ask for a cache of at most %" PRId64 " tokens", positions);
     return;
   }
   b->cache = asked > 0 ? asked : positions;

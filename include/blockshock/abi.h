@@ -7,6 +7,15 @@
  * the boundary starts with `uint32_t struct_size`; fixed-width integers; no enum, bool or long fields;
  * fields are appended, never inserted (share/doc/blockshock/abi.md). While the ABI is 0.m, host and plugin
  * must have the same m.
+ *
+ * Units: a size is a number of bytes, and a count is a number of elements, unless the comment says
+ * otherwise.
+ * Ownership: the caller owns the structs that it passes, and they are valid during the call. Strings that a
+ * plugin registers are static. What a function makes is freed by the function that its comment names.
+ * Threads: the functions of bs_host may be called from any thread; those that are only for activate, from
+ * the thread that runs activate.
+ * Errors: a function that can fail returns an enum bs_status and fills the caller's bs_error, which may be
+ * NULL. Out parameters are valid only after BS_OK.
  */
 #ifndef BLOCKSHOCK_ABI_H
 #define BLOCKSHOCK_ABI_H
@@ -142,7 +151,7 @@ typedef struct bs_host {
   uint32_t struct_size;
   uint32_t abi;
   void *ctx;
-  /* Stage one thing (kind: enum bs_kind, vtable: that kind's struct). Only inside `activate`; nothing
+  /* Registers one thing (kind: enum bs_kind, vtable: that kind's struct). Only inside `activate`; nothing
    * stays when activate fails. The vtable is copied: it may not be changed afterwards. `state` is
    * passed back to the vtable's functions. */
   int32_t (*register_thing)(void *ctx, bs_plugin_self *self, uint32_t kind, const void *vtable, void *state,
@@ -153,7 +162,7 @@ typedef struct bs_host {
               const char *msg);
   void *(*alloc)(void *ctx, uint64_t bytes, uint64_t align); /* zero-filled; NULL when out of memory */
   void (*free)(void *ctx, void *p);
-  /* Declare a parameter (only inside activate), then read its resolved value at any time. */
+  /* param_define declares a parameter, only inside activate. param_get reads its value at any time. */
   int32_t (*param_define)(void *ctx, bs_plugin_self *self, const bs_param_desc *desc, bs_error *err);
   int32_t (*param_get)(void *ctx, const bs_plugin_self *self, const char *name, bs_value *out_value,
                        bs_error *err);
@@ -163,8 +172,9 @@ typedef struct bs_host {
   void (*rng_normal)(uint64_t seed, uint32_t stream, uint64_t first, uint64_t count, float *out);
   void (*rng_uniform)(uint64_t seed, uint32_t stream, uint64_t first, uint64_t count, float *out);
   void (*rng_bits)(uint64_t seed, uint32_t stream, uint64_t first, uint64_t count, uint32_t *out);
-  /* Round `count` elements of src_dtype to dst_dtype (nearest even; share/doc/blockshock/numbers.md). 0 or
-   * BS_UNSUPPORTED for an unknown dtype. src and dst must not overlap unless equal in size. */
+  /* Rounds `count` elements of src_dtype to dst_dtype (nearest even; share/doc/blockshock/numbers.md).
+   * Returns BS_OK, or BS_UNSUPPORTED for an unknown dtype. src and dst must not overlap unless equal in size.
+   */
   int32_t (*convert)(uint32_t dst_dtype, void *dst, uint32_t src_dtype, const void *src, uint64_t count);
   /* Do what the functions of that name in bs_rank_api do, without a rank. A method's propose uses them to be
    * exact. */
@@ -179,7 +189,7 @@ typedef struct bs_host {
   int32_t (*op_cost)(const struct bs_op_query *query, struct bs_op_rate *out_rate, bs_error *err);
 } bs_host;
 
-/* Test for a slot that a host of an older minor may lack. */
+/* 1 when the host has the slot: a host of an older minor may lack it. */
 #define BS_HOST_HAS(h, slot) \
   ((h)->struct_size >= offsetof(bs_host, slot) + sizeof((h)->slot) && (h)->slot != NULL)
 

@@ -3,6 +3,12 @@
  * algorithm.h - collective algorithms: who sends which elements to whom, in which round. An algorithm is data
  * only: the host runs the rounds over bs_comm.exchange of any communicator, and a checker or a simulator
  * reads them without running anything.
+ *
+ * Units: counts and places in buffers are in elements of element_bytes bytes, costs in seconds.
+ * Ownership: an algorithm keeps nothing. Shapes and steps are valid during the call.
+ * Threads: all functions are pure and may be called from any thread.
+ * Errors: functions return an enum bs_status and fill err. BS_UNSUPPORTED comes with a reason. A number
+ * other than 0 that `emit` returns is returned as it is.
  */
 #ifndef BLOCKSHOCK_ALGORITHM_H
 #define BLOCKSHOCK_ALGORITHM_H

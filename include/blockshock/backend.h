@@ -2,6 +2,14 @@
  *
  * backend.h - devices, memory, streams, events and graphs of one kind of hardware. A backend plugin fills a
  * bs_backend; the host calls it.
+ *
+ * Units: sizes and alignments are in bytes, times in seconds, clocks in MHz.
+ * Ownership: the host destroys what a backend has made (memory, streams, events, captures) by the function
+ * that belongs to it, and closes the device last.
+ * Threads: device_count, device_info and comm_for may be called from any thread. A device object is used by
+ * one rank: on its thread, and for started collectives on its thread for collectives.
+ * Errors: functions return an enum bs_status and fill err. A device error that comes late is returned by the
+ * next call that waits.
  */
 #ifndef BLOCKSHOCK_BACKEND_H
 #define BLOCKSHOCK_BACKEND_H
@@ -20,9 +28,9 @@ enum bs_backend_flags {
    * and ops move and compute nothing, and only take time. Never with BS_BACKEND_HOST_MEMORY. */
   BS_BACKEND_PHANTOM = 1u << 2
 };
-/* mem_copy's kind: where src and dst are. */
+/* The kind of a mem_copy: where src and dst lie. */
 enum bs_copy_kind { BS_COPY_HOST_TO_DEVICE = 1, BS_COPY_DEVICE_TO_HOST = 2, BS_COPY_DEVICE_TO_DEVICE = 3 };
-/* native_handle's what: which handle of the vendor's interface. */
+/* The handle of the vendor's interface that native_handle is asked for. */
 enum bs_native_handle { BS_NATIVE_DEVICE = 1, BS_NATIVE_STREAM = 2 };
 
 /* One device, described without opening it. */

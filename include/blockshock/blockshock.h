@@ -3,6 +3,10 @@
  * blockshock.h - the embedding API of libblockshock: open a context (finds plugins), make a world of
  * ranks on a backend, build layers by a method, run them. examples/embed is a complete program.
  *
+ * Units: shapes are counted in elements, memory in bytes. A name of a time ends in its unit: _s, _ms, _ns.
+ * Ownership: the caller frees what it makes, in the opposite order: layers, worlds, then the context. Option
+ * structs are copied, a bs_layer_spec is not. Strings that a call returns live as long as the context or the
+ * world that was asked.
  * Errors: functions return an enum bs_status and fill a caller-owned bs_error (may be NULL).
  * Threads: a context may be used from several threads; a world runs one job at a time; a bs_rank may be used
  * from the rank's own thread only.
@@ -314,8 +318,8 @@ BS_API uint32_t bs_world_left_behind(const bs_world *world);
  * BS-WORLD-ENTER: the world has more ranks, is entered, or failed. Errors of the rank's functions are the
  * caller's alone: they do not fail the world. */
 BS_API int32_t bs_world_enter(bs_world *world, bs_rank **out_rank, bs_error *err);
-/* On the thread that entered. Returns a misuse of the rank that no function could report; such a world cannot
- * be entered again. */
+/* Ends bs_world_enter, on the thread that entered. Returns a misuse of the rank that no function could
+ * report; such a world cannot be entered again. */
 BS_API int32_t bs_world_leave(bs_world *world, bs_error *err);
 BS_API uint32_t bs_world_size(const bs_world *world);
 BS_API uint32_t bs_world_threads_per_rank(const bs_world *world);
@@ -345,8 +349,8 @@ BS_API const bs_rank_api *bs_rank_get_api(void);
 BS_API uint32_t bs_rank_region_count(const bs_rank *rank);
 BS_API int32_t bs_rank_region_stats(bs_rank *rank, uint32_t region, bs_region_stats *out_stats,
                                     bs_error *err);
-/* Samples of a region in ms, at most `most`, in the order in which they are kept (of many each has had the
- * same chance); their number. */
+/* Writes samples of a region in ms, at most `most`, and returns how many it wrote. They are in the order in
+ * which they are kept; of many, each has had the same chance to be kept. */
 BS_API uint64_t bs_rank_region_samples(bs_rank *rank, uint32_t region, double *out_ms, uint64_t most);
 /* Forgets the samples taken so far, as after a warm-up; those of build, pack and compress stay. */
 BS_API void bs_rank_regions_reset(bs_rank *rank);
@@ -483,7 +487,7 @@ BS_API int32_t bs_convert(uint32_t dst_dtype, void *dst, uint32_t src_dtype, con
 BS_API int32_t bs_source_from_memory(const void *data, uint32_t dtype, int64_t rows, int64_t cols,
                                      int64_t stride, bs_source *out_source, bs_error *err);
 BS_API void bs_source_release(bs_source *source); /* of bs_source_from_memory only */
-/* Parse "1100", "complement_1001_0110", "interleave", "contiguous", ... (share/doc/blockshock/methods.md).
+/* Parses "1100", "complement_1001_0110", "interleave", "contiguous", ... (share/doc/blockshock/methods.md).
  * Pattern_b defaults to the complement of a; a pattern must keep exactly two of four. What is filled in lives
  * for ever (name is static); shares, order and seed are left to the caller, whose arrays must outlive the
  * mask. */
@@ -497,6 +501,7 @@ BS_API void bs_partition_free(const bs_partition *partition);
 BS_API int32_t bs_kept_make(const bs_mask *mask, int64_t rows, int64_t cols, const bs_source *weights,
                             uint32_t half, const bs_kept **out_kept, bs_error *err);
 BS_API void bs_kept_free(const bs_kept *kept);
+/* Writes an error as one line, "PROGRAM: error[ID] message; hint: ...", cut to `size` bytes. */
 BS_API void bs_error_format(const bs_error *err, const char *program, char *out_text, size_t size);
 
 #ifdef __cplusplus

@@ -1,6 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * comm.h - communicators: how ranks come to be and how they exchange data.
+ * comm.h - communicators: how ranks come to be and how they exchange data. A communicator plugin fills a
+ * bs_comm; the host calls it.
+ *
+ * Units: rows, counts and strides are counted in elements, max_message_bytes in bytes, timeouts in
+ * nanoseconds of the rank's clock.
+ * Ownership: the host closes a rank's communicator by rank_close and the world by world_close. A call and
+ * its data belong to the caller. The data stay until the call returns or, in device memory, until the stream
+ * has done the call.
+ * Threads: abort may be called from any thread at any time. The collectives of a rank's communicator are
+ * called by one thread at a time.
+ * Errors: functions return an enum bs_status and fill err. The comment of bs_comm says what each failure of
+ * a rank gives. A communicator that has failed stays failed.
  */
 #ifndef BLOCKSHOCK_COMM_H
 #define BLOCKSHOCK_COMM_H
@@ -136,7 +147,7 @@ typedef struct bs_comm {
   int32_t (*world_drive)(void *world, void (*rank_main)(void *arg, uint32_t rank), void *arg, bs_error *err);
   int32_t (*rank_open)(void *world, uint32_t rank, void **out_comm, bs_error *err);
   void (*rank_close)(void *comm);
-  /* A sub-communicator of the given ranks (ascending, containing this one); called by each member. */
+  /* Makes a communicator of the given ranks, which ascend and contain this one. Each member calls it. */
   int32_t (*group_open)(void *comm, const uint32_t *ranks, uint32_t nranks, void **out_comm, bs_error *err);
   int32_t (*all_reduce)(void *comm, const bs_coll_call *call, bs_error *err);
   int32_t (*all_gather)(void *comm, const bs_coll_call *call, bs_error *err);
@@ -146,7 +157,7 @@ typedef struct bs_comm {
   int32_t (*send)(void *comm, const bs_coll_call *call, bs_error *err);
   int32_t (*recv)(void *comm, const bs_coll_call *call, bs_error *err);
   int32_t (*barrier)(void *comm, const bs_coll_call *call, bs_error *err);
-  /* Wake every rank of the world; any thread. `why` is copied. */
+  /* Fails the world: wakes every rank that waits. May be called from any thread. `why` is copied. */
   void (*abort)(void *world, uint32_t rank, int32_t code, const char *why);
   /* Since 0.3, of a wrapper: a communicator that is made of another, used as "wrapper:other". The host calls
    * wrap once a name, gives out_state to world_open in the place of what was registered, and unwraps when the

@@ -17,6 +17,11 @@
  *
  * In F32 and F64 add, sub, mul, div, sqrt are rounded correctly; the steps with functions (rsqrt and recip
  * among them) are within 4 ulp; fma is rounded once or twice. In I64 all is mod 2^64.
+ *
+ * Units: values have none. An ulp is the distance between two neighbouring floats.
+ * Ownership: a program and its arrays belong to the asker. A plan copies what its run needs.
+ * Threads: a program does not change while it is asked about, so any thread may read it.
+ * Errors: the host refuses a program that breaks these rules before it asks a plugin.
  */
 #ifndef BLOCKSHOCK_EXPR_H
 #define BLOCKSHOCK_EXPR_H

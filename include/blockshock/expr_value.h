@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
  * expr_value.h - what one step of a program computes, for one element: the scalar form of the table in
- * expr.h. ref, cpu (f64, i64) and the passes of graphs use it; a plugin may. Pure; links with the C library's
+ * expr.h. ref, cpu (f64, i64) and the passes of graphs use it; a plugin may. It needs the C library's
  * mathematics (-lm).
+ *
+ * Units: values have none; angles are in radians.
+ * Ownership: the functions take and return numbers alone.
+ * Threads: they are pure and may be called from any thread.
+ * Errors: they have none. A step outside of its domain gives NaN or an infinity, as the C library does.
  */
 #ifndef BLOCKSHOCK_EXPR_VALUE_H
 #define BLOCKSHOCK_EXPR_VALUE_H

@@ -6,7 +6,9 @@
  *   bs_graph     a model: read from a file, or built by calls. It reads no weights and binds no shapes.
  *   bs_session   a model that is lowered, optimised, packed and planned for one set of shapes, and runs.
  *
- * Errors: functions return an enum bs_status and fill a caller-owned bs_error (may be NULL).
+ * Errors: functions return an enum bs_status and fill a caller-owned bs_error (may be NULL). An error of a
+ * file has its path in `message` and `where`; bs_error_format makes one line with the hint.
+ *
  * Threads: any thread may call. What may run at the same time:
  * - A session takes one call at a time. Different sessions may be opened, bound, run, checked, asked and
  *   closed at the same time: of one graph or of several, with shared weights or without. A bind or a close
@@ -16,13 +18,17 @@
  * - A graph takes one call at a time that adds to it, fixes an input or closes it, and no other call uses the
  *   graph meanwhile. All other calls may be made at the same time, also while its sessions work.
  *
- * Lifetimes: the context outlives its graphs; a graph outlives its sessions, which read its constants.
+ * Units: shapes are counted in elements, memory in bytes, times in seconds.
+ * Ownership: the caller closes what it opens. The context outlives its graphs, and a graph outlives its
+ * sessions, which read its constants. Strings that a call returns live as long as the graph or the session
+ * that they belong to.
+ *
  * NULL: err may be NULL, and any argument whose function says so. A NULL elsewhere is BS_INVALID_ARGUMENT
  * (BS-GRAPH-NULL), and 0 from functions that return a number. A list with a count may be NULL when the count
  * is 0; the count is the number of its entries. No entry may be NULL.
+ *
  * Structs: a struct_size of 0 is BS_INVALID_ARGUMENT (BS-GRAPH-STRUCT): set struct_size to sizeof before a
- * call that fills or reads one; zero in every other field is the default. Strings that a call returns live as
- * long as the graph or the session that they belong to.
+ * call that fills or reads one; zero in every other field is the default.
  */
 #ifndef BLOCKSHOCK_GRAPH_H
 #define BLOCKSHOCK_GRAPH_H

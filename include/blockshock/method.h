@@ -3,6 +3,15 @@
  * method.h - tensor-parallel methods: how one linear layer Y = X W^T + b is split over ranks.
  * Methods speak only to ops and the communicator through bs_rank_api, so the same .so runs on any
  * backend. Methods hold no mutable globals, no thread-local storage and little stack (<= 32 KiB).
+ *
+ * Units: B, N, K, rows and columns are counted in elements, memory and messages in bytes, work in floating
+ * point operations.
+ * Ownership: the caller frees a layer by layer_free on the rank that built it. The spec, its strings and its
+ * arrays outlive the layer; `weights` and `bias` may go after build.
+ * Threads: propose may be called from any thread. All other functions of a layer are called from the thread
+ * of its rank. Ranks may be coroutines of one thread.
+ * Errors: functions return an enum bs_status and fill err. BS_UNSUPPORTED and BS_CONFIG carry a hint. When
+ * build fails, it has freed what it made.
  */
 #ifndef BLOCKSHOCK_METHOD_H
 #define BLOCKSHOCK_METHOD_H
@@ -143,10 +152,12 @@ typedef struct bs_method {
   const char *aliases;
   const char *summary;
   const char *option_docs; /* "key=default: text\n"... of the method.<key> settings; NULL: none */
-  /* Pure: builds nothing. BS_UNSUPPORTED / BS_CONFIG with a hint for what it cannot do. */
+  /* Says what the layer would do, and builds nothing. Pure. BS_UNSUPPORTED or BS_CONFIG, with a hint, for
+   * what the method cannot do. */
   int32_t (*propose)(void *state, const bs_layer_spec *spec, uint32_t rank, uint32_t world_size,
                      bs_proposal *out_proposal, bs_error *err);
-  /* Reads only this rank's part from `weights`; `bias` (1 x N) is NULL without one. */
+  /* Makes this rank's part of a layer. It reads only this rank's part of `weights` [N,K]; `bias` [1,N] is
+   * NULL for a layer without one. */
   int32_t (*build)(void *state, const bs_rank_api *api, bs_rank *rank, const bs_layer_spec *spec,
                    const bs_source *weights, const bs_source *bias, void **out_layer, bs_error *err);
   /* x [B,K] (or this rank's columns when split), y [B,N] (or this rank's features when split). This, backward
@@ -165,11 +176,11 @@ typedef struct bs_method {
                       bs_tensor *db, bs_stream *stream, bs_error *err);
   /* The weights and the bias of this rank change by one step, where they lie. Allocates nothing. Optional. */
   int32_t (*step)(void *layer, const bs_step *step, bs_stream *stream, bs_error *err);
-  /* The rows and columns of W that this rank holds; over all ranks each weight once. */
+  /* Returns the rows and columns of W that this rank holds. All ranks together hold each weight once. */
   int32_t (*owns)(void *layer, bs_ownership *out_ownership, bs_error *err);
-  /* Rows row.. of this rank's part [row_count,K_r] into out. */
+  /* Reads rows row, row + 1, ... of this rank's part [row_count,K_r] into out, as many as out has. */
   int32_t (*read_weights)(void *layer, int64_t row, bs_tensor *out, bs_error *err);
-  /* Plans, packed weights and tensors of the layer go with it. */
+  /* Frees a layer with its plans, packed weights and tensors. */
   void (*layer_free)(void *layer);
   /* Bit set of (1 << enum bs_mask_kind): the masks that mean something to the method, those that it
    * refuses with a reason among them. 0: it splits without a mask, and is given none. */

@@ -2,8 +2,12 @@
  *
  * names.h - the words for numbers of the SDK: dtypes, activations, collectives, reductions, states of a gate,
  * core ops. bsrun, the library and plugins read and print them by these tables, so that a word means the same
- * everywhere. The functions are inline and need no library. They are thread-safe, and the texts that they
- * return are static.
+ * everywhere. The functions are inline and need no library.
+ *
+ * Units: numbers are those of the enums, and sizes of texts are in bytes.
+ * Ownership: the texts that the functions return are static.
+ * Threads: the functions are pure and may be called from any thread.
+ * Errors: an unknown number has the name "?", and bs_name_read returns 0 for an unknown word.
  */
 #ifndef BLOCKSHOCK_NAMES_H
 #define BLOCKSHOCK_NAMES_H

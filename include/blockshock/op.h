@@ -14,6 +14,14 @@
  * by that plugin's matmul_dx@cpu/packed. Packing with BS_QUERY_TRAIN refuses implementations of matmul that
  * have no such matmul_dx and matmul_update. At run, the leading dimension of activations may be smaller than
  * at prepare, never larger.
+ *
+ * Units: shapes are counted in elements, memory and workspaces in bytes, work in floating point operations.
+ * Ownership: the packed objects and plans of an implementation are freed by its packed_free and plan_free.
+ * Queries and tensors belong to the caller. A plan copies what it needs of a query.
+ * Threads: supports may be called from any thread. All other functions are called from the thread of a rank,
+ * which shares work with its team by parallel_for.
+ * Errors: functions return an enum bs_status. supports refuses by BS_LEVEL_NO with a reason, and prepare by
+ * BS_UNSUPPORTED. After an error of run the contents of the outputs are undefined.
  */
 #ifndef BLOCKSHOCK_OP_H
 #define BLOCKSHOCK_OP_H
@@ -30,7 +38,7 @@ extern "C" {
 /* The most knobs of an implementation or a method. */
 #define BS_MAX_KNOBS 16
 
-/* In what sums are made; DEFAULT: f64 where an operand or the output is f64, else f32. */
+/* The type in which sums are made. DEFAULT is f64 where an operand or the output is f64, else f32. */
 enum bs_accumulate { BS_ACC_DEFAULT = 0, BS_ACC_F32 = 1, BS_ACC_F64 = 2 };
 /* The function applied to each element of a product. */
 enum bs_activation {
@@ -91,7 +99,7 @@ typedef struct bs_knob {
   const char *summary;  /* one line */
 } bs_knob;
 
-/* A plan's report about itself. bs_echo_begin of plugin.h makes one in which nothing is known. */
+/* The report of a plan about itself. bs_echo_begin of plugin.h makes one in which nothing is known. */
 typedef struct bs_op_echo {
   uint32_t struct_size;
   int32_t registers;    /* of a thread; -1: not known */
@@ -138,9 +146,10 @@ typedef struct bs_op_rate {
   uint64_t bytes_fixed;
 } bs_op_rate;
 
-/* How an implementation would serve a query: not at all, at a cost, well; or only trying it can tell. */
+/* How an implementation would serve a query. NO: not at all. EMULATED: at a cost. NATIVE: well. UNKNOWN: only
+ * preparing a plan can tell. */
 enum bs_level { BS_LEVEL_NO = 0, BS_LEVEL_EMULATED = 1, BS_LEVEL_NATIVE = 2, BS_LEVEL_UNKNOWN = 3 };
-/* Why not. */
+/* The reason of an answer NO. */
 enum bs_reason {
   BS_REASON_NONE = 0,
   BS_REASON_DTYPE = 1,
@@ -162,7 +171,7 @@ enum bs_reason {
  * (share/doc/blockshock/numbers.md). */
 enum bs_tolerance { BS_TOL_EXACT = 1, BS_TOL_ACC_F32 = 2, BS_TOL_ACC_F64 = 3, BS_TOL_ACC_LOW = 4 };
 
-/* supports' answer. NO must come with a reason and text; NATIVE and EMULATED must run. */
+/* The answer of supports. NO must come with a reason and a text. What answers NATIVE or EMULATED must run. */
 typedef struct bs_op_answer {
   uint32_t struct_size;
   uint32_t level; /* enum bs_level */
@@ -209,18 +218,18 @@ typedef struct bs_op_impl {
   const char *backend;
   const char *name; /* algorithm, e.g. "dnnl", "packed" */
   const char *summary;
-  /* Pure, thread-safe, no device context. */
+  /* Says whether the query can be served. Pure and thread-safe; it opens no device. */
   int32_t (*supports)(void *state, const bs_op_query *query, bs_op_answer *out_answer);
   /* Pull the partition's columns (query->partition) of `weights` panel by panel. `query` as for
    * prepare; a packed object serves every B. *out_bytes: bytes of device memory it holds. */
   int32_t (*pack)(void *state, const bs_exec *exec, const bs_op_query *query, const bs_source *weights,
                   void **out_packed, uint64_t *out_bytes, bs_error *err);
-  /* W += delta, delta [N,K_r] f32. Optional. */
+  /* Adds delta [N,K_r], f32, to the weight. Optional. */
   int32_t (*packed_update)(void *packed, const bs_tensor *delta, bs_error *err);
-  /* Rows row..row+nrows-1 of the packed [N,K_r] as the dtype of out [nrows,K_r], device memory, in the order
-   * of the rank's default stream. */
+  /* Reads rows row to row + nrows - 1 of the packed [N,K_r] into out [nrows,K_r], in the dtype of out. out is
+   * device memory; the work is in the order of the rank's default stream. */
   int32_t (*packed_read)(void *packed, int64_t row, bs_tensor *out, bs_error *err);
-  /* Every plan over it has been freed before. */
+  /* Frees a packed object. The host has freed every plan that uses it. */
   void (*packed_free)(void *packed);
   /* All that is slow: choose, allocate. `packed` is NULL for ops without a weight. Refuses with
    * BS_UNSUPPORTED what supports answers NO to. */

@@ -8,6 +8,13 @@
  * Compile with -shared -fPIC -fvisibility=hidden (pkg-config --cflags blockshock-plugin) and name the
  * file bs_acme.so. The same source links statically into the library when BS_STATIC_QUERY is defined
  * to another name for the query function.
+ *
+ * Units: those of the headers that it includes.
+ * Ownership: the state that activate returns belongs to the plugin until deactivate. The helpers keep no
+ * pointer, but for bs_generator_under.
+ * Threads: the helpers have no state, and may be called from any thread.
+ * Errors: a plugin reports an error by `return bs_fail(err, code, id, format, ...)`, and adds a hint by
+ * bs_fail_hint. A plugin prints nothing and never ends the process.
  */
 #ifndef BLOCKSHOCK_PLUGIN_H
 #define BLOCKSHOCK_PLUGIN_H
@@ -103,8 +110,8 @@ extern "C" {
 /* Declares a bs_src_loc `name` of this line, for register_thing. */
 #define BS_HERE_LOC(name) static const bs_src_loc name = {__FILE__, (uint32_t)__LINE__, 0u}
 
-/* Fill err and return code: `return bs_fail(err, BS_UNSUPPORTED, "BS-ACME-SHAPE", "K=%d ...", k);`
- * err may be NULL. */
+/* Fills err, which may be NULL, and returns code:
+ * `return bs_fail(err, BS_UNSUPPORTED, "BS-ACME-SHAPE", "K=%d ...", k);` */
 #if defined(__GNUC__)
 __attribute__((format(printf, 4, 5), unused))
 #endif
@@ -124,7 +131,7 @@ bs_fail(bs_error *err, int32_t code, const char *id, const char *fmt, ...) {
   return code;
 }
 
-/* Add a hint to an error already filled; returns its code. */
+/* Adds a hint to an error that bs_fail has filled, and returns its code. */
 #if defined(__GNUC__)
 __attribute__((format(printf, 2, 3), unused))
 #endif
@@ -157,7 +164,8 @@ bs_out_copy(void *out, const void *value, size_t size) {
   if (size > head) memcpy((char *)out + head, (const char *)value + head, size - head);
 }
 
-/* How a source is made, or NULL: a view that took the fields of another source over does not tell. */
+/* Returns how a source is made. NULL: it is not known, as of a view that has taken over another source's
+ * fields. */
 #if defined(__GNUC__)
 __attribute__((unused))
 #endif
@@ -184,8 +192,8 @@ bs_generator_under(const bs_source *inner, int64_t first_row, const void *ctx, b
   view->generator = made;
 }
 
-/* The first element of a block of a collective's vector, 0 <= block <= world_size; the block ends where the
- * next one begins. Even blocks begin at block * count / world_size, rounded down. */
+/* Returns the first element of a block of a collective's vector, 0 <= block <= world_size. The block ends
+ * where the next one begins. Even blocks begin at block * count / world_size, rounded down. */
 #if defined(__GNUC__)
 __attribute__((unused))
 #endif
@@ -246,7 +254,7 @@ bs_echo_begin(bs_op_echo *echo) {
   echo->shared_bytes = -1;
   echo->spill_bytes = -1;
 }
-/* One knob more in an echo: its name and the value in use, a word. */
+/* Adds a knob to an echo: its name, and the value in use as a word. */
 #if defined(__GNUC__)
 __attribute__((unused))
 #endif
@@ -266,7 +274,7 @@ bs_echo_int(bs_op_echo *echo, const char *name, int64_t value) {
   bs_echo_word(echo, name, text);
 }
 
-/* The dense row-major descriptor of a matrix. */
+/* Makes the dense row-major descriptor of a matrix. */
 #if defined(__GNUC__)
 __attribute__((unused))
 #endif

@@ -2,6 +2,14 @@
  *
  * rank.h - what a method or workload is given of the rank it runs on: the bs_rank_api table.
  * Every function is called from the rank's own thread.
+ *
+ * Units: shapes and counts are counted in elements, memory and messages in bytes, timeout_ns in nanoseconds.
+ * Ownership: the caller releases what it makes by the function of the same name: plans by op_release, packed
+ * weights by packed_release, tensors by tensor_free, groups by group_close.
+ * Threads: a rank and all that was made with it belong to the rank's thread. Members of its team run only
+ * inside parallel_for.
+ * Errors: what can fail returns an enum bs_status and fills err, which may be NULL. A failed collective
+ * fails the world: each later collective of every rank returns BS_ABORTED.
  */
 #ifndef BLOCKSHOCK_RANK_H
 #define BLOCKSHOCK_RANK_H
@@ -83,7 +91,7 @@ typedef struct bs_rank_api {
   int32_t (*packed_read)(bs_packed *packed, int64_t row, bs_tensor *out, bs_error *err);
   uint64_t (*packed_bytes)(const bs_packed *packed);
   void (*packed_release)(bs_packed *packed);
-  /* A plan for a query; `weights` NULL for ops without one. Slow. At op_run the leading dimension of
+  /* Makes a plan for a query; `weights` is NULL for ops without one. Slow. At op_run the leading dimension of
    * activations may be smaller. */
   int32_t (*op_prepare)(bs_rank *rank, const bs_op_query *query, bs_packed *weights, bs_plan **out_plan,
                         bs_error *err);
@@ -95,18 +103,18 @@ typedef struct bs_rank_api {
   int32_t (*tensor_alloc)(bs_rank *rank, const bs_tensor_desc *desc, uint32_t lifetime, bs_tensor *out_tensor,
                           bs_error *err);
   void (*tensor_free)(bs_rank *rank, bs_tensor *tensor);
-  /* Fill a [rows,cols] tensor from a source (host conversion, copied to the device). */
+  /* Fills a [rows,cols] tensor from a source: the host converts, and copies to the device. */
   int32_t (*tensor_read)(bs_rank *rank, const bs_source *source, int64_t row, const bs_partition *cols,
                          bs_tensor *out, bs_error *err);
-  /* The K-partition of `rank_index` of `world_size` ranks for a mask: BS_UNSUPPORTED with a hint where
+  /* Makes the K-partition of rank `rank_index` of `world_size` for a mask. BS_UNSUPPORTED with a hint where
    * the table of share/doc/blockshock/methods.md has none, BS_CONFIG for a mask that is itself wrong. */
   int32_t (*partition_make)(bs_rank *rank, const bs_mask *mask, int64_t total, uint32_t rank_index,
                             uint32_t world_size, const bs_partition **out_partition, bs_error *err);
   void (*partition_free)(const bs_partition *partition);
-  /* body(arg, member, width) once on each member of the rank's team; returns when all are done. */
+  /* Calls body(arg, member, width) once on each member of the rank's team, and returns when all are done. */
   int32_t (*parallel_for)(bs_rank *rank, void (*body)(void *arg, uint32_t member, uint32_t width), void *arg);
-  /* A sub-world of the given ranks, ascending, this one among them; every member calls it in the same order.
-   */
+  /* Makes a sub-world of the given ranks, which ascend and contain this one. Every member calls it in the
+   * same order. */
   int32_t (*group_open)(bs_rank *rank, const uint32_t *ranks, uint32_t nranks, bs_group **out_group,
                         bs_error *err);
   void (*group_close)(bs_group *group);

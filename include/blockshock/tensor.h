@@ -2,6 +2,14 @@
  *
  * tensor.h - dtypes, tensors (views; never own memory), sources (where a matrix comes from) and
  * K-partitions and masks (which input columns a rank owns).
+ *
+ * Units: dims, strides, rows and columns are counted in elements, and what is named `bytes` in bytes.
+ * Ownership: no struct of this header owns memory. Its maker keeps the memory that its pointers name for as
+ * long as the struct is used, and so the ctx of a source and of a bs_kept.
+ * Threads: the structs are data. The functions `read` may be called by several threads at the same time, and
+ * give the same bits each time.
+ * Errors: `read` returns an enum bs_status and fills err, which may be NULL. BS_INPUT is a file that cannot
+ * be read, and BS_INVALID_ARGUMENT rows or columns that the matrix does not have.
  */
 #ifndef BLOCKSHOCK_TENSOR_H
 #define BLOCKSHOCK_TENSOR_H

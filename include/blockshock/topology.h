@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
  * topology.h - topologies: what lies between two ranks of a world, for simulators, predictions and placement.
+ *
+ * Units: bandwidths are in bytes per second, latencies in seconds.
+ * Ownership: the host closes a topology by `close`. The request is valid during open alone.
+ * Threads: route is pure and may be called by several threads at the same time.
+ * Errors: functions return an enum bs_status and fill err. BS_UNSUPPORTED is a world size that the topology
+ * cannot have, and BS_CONFIG a wrong option.
  */
 #ifndef BLOCKSHOCK_TOPOLOGY_H
 #define BLOCKSHOCK_TOPOLOGY_H
@@ -41,7 +47,7 @@ typedef struct bs_topology {
   const char *aliases;
   const char *summary;
   const char *option_docs; /* "key=default: text\n"... */
-  /* BS_UNSUPPORTED with a hint for a world size that it cannot have. */
+  /* Makes a topology of a world. BS_UNSUPPORTED, with a hint, for a world size that it cannot have. */
   int32_t (*open)(void *state, const bs_topology_request *request, void **out_topology, bs_error *err);
   /* Since 0.8: the links from one rank to another, in the order of the way; from != to, both below the world
    * size. Writes at most `max` of them and tells in out_n how many there are, at least 1. The way from a to b

@@ -38,6 +38,8 @@
  * of every free. Elsewhere it is BS_INVALID_ARGUMENT (BS-TP-NULL), and a function that returns a number or a
  * pointer returns 0. A struct whose struct_size is 0 is refused (BS-TP-STRUCT).
  *
+ * Units. Shapes are counted in elements, sizes of texts in bytes, timeout_s in seconds.
+ *
  * Ownership. Objects that a function makes belong to the caller, who frees them on the rank that made them,
  * before the rank function ends. NULL is allowed in every free. Option structs, names and arrays may be freed
  * after the call that took them, but for masks and option strings (as in bs_layer_build: they outlive the

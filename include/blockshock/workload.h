@@ -1,6 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
  * workload.h - workloads: the inputs X, weights W, bias b and targets T of one linear layer.
+ *
+ * Units: B, N and K are counted in elements.
+ * Ownership: the host closes a workload by `close`. Its sources are valid until then, and the request during
+ * open alone.
+ * Threads: the functions of an opened workload may be called by several threads at the same time, but for
+ * close.
+ * Errors: functions return an enum bs_status and fill err. BS_CONFIG is a wrong or unknown option, and
+ * BS_INPUT a file that cannot be used.
  */
 #ifndef BLOCKSHOCK_WORKLOAD_H
 #define BLOCKSHOCK_WORKLOAD_H
@@ -61,7 +69,8 @@ typedef struct bs_workload {
   int32_t (*open)(void *state, const bs_workload_request *request, void **out_workload, bs_error *err);
   /* Sizes, loss and a line of text of what was opened. */
   int32_t (*info)(void *workload, bs_workload_info *out_info, bs_error *err);
-  /* part: enum bs_workload_part; X [B,K], W [N,K], bias [1,N], target [B,N]. Valid until close. */
+  /* Makes a source of a part (enum bs_workload_part): X [B,K], W [N,K], bias [1,N] or target [B,N]. The
+   * source is valid until close. */
   int32_t (*source)(void *workload, uint32_t part, bs_source *out_source, bs_error *err);
   void (*close)(void *workload);
 } bs_workload;

@@ -46,7 +46,7 @@ int32_t bs_diagnose_words(const bs_diagnose_request *request, int model, bs_erro
  * what all checks need. */
 int32_t bs_diagnose_layer(bs_context *context, const bs_node *config, const char *quiet_dir,
                           const bs_diagnose_request *request, json_t **out, bs_error *err);
-/* Diagnoses an open model that has no session. BS_INPUT, BS-DIAG-INPUT: the numbers of an input are outside
+/* Diagnoses an open model that has no session. BS_INPUT, BS-MODEL-INPUT: the numbers of an input are outside
  * the domain that the model requires; the error names the input. */
 int32_t bs_diagnose_model(bs_context *context, const bs_model_request *request, bs_model *model,
                           const bs_diagnose_request *asked, json_t **out, bs_error *err);

@@ -10,6 +10,7 @@
 #include "core/base/text.h"
 #include "lab/error.h"
 #include "lab/json.h"
+#include "lab/model/inputs.h"
 
 static const double BLOCKED = 20e-6; /* of a run of a node, in which its thread slept */
 
@@ -18,7 +19,7 @@ static const double BLOCKED = 20e-6; /* of a run of a node, in which its thread 
 int32_t diag_model_inputs(bs_diagnosis *d, diag_model *m, bs_error *err) {
   int32_t rc = BS_OK;
   for (uint32_t i = 0; rc == BS_OK && i < m->n_inputs; i++) {
-    const diag_domain *in = &m->domains[i];
+    const bs_model_domain *in = &m->model->domains[i];
     bs_tensor_desc desc = {.struct_size = sizeof desc};
     char domain[80] = "any number", shape[120] = "";
     size_t at = 0, given = 0;

@@ -11,8 +11,13 @@
 #include "lab/error.h"
 #include "lab/measure/arm.h"
 #include "lab/measure/constants.h"
+#include "lab/model/inputs.h"
 
 /* ---- sessions -------------------------------------------------------------------------------- */
+
+int32_t diag_inputs_set(diag_session *s, bs_error *err) {
+  return bs_model_fill(s->m->model, s->session, 1, s->memory, err);
+}
 
 static int32_t with_inputs(const diag_model *m, bs_session *session, diag_session *out, bs_error *err) {
   *out = (diag_session){.m = m, .session = session};
@@ -148,36 +153,19 @@ int32_t diag_model_pair(bs_diagnosis *d, const diag_model *m, const diag_change 
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-/* Default sizes of symbols without a given one: of those called a batch, and of all others. */
+/* Sizes of dimensions that nothing gives: of those called a batch, and of all others. */
 static const int64_t batches[BS_PRESETS_] = {2, 2, 8}, tokens[BS_PRESETS_] = {32, 32, 128};
-
-static int32_t size_symbols(const bs_diagnosis *d, int64_t cache, bs_model *out, bs_error *err) {
-  const uint32_t preset = d->asked->preset;
-  const int64_t most = cache > 0 && cache < tokens[preset] ? cache : tokens[preset];
-  int32_t rc = BS_OK;
-  for (uint32_t i = 0; rc == BS_OK && i < bs_graph_port_count(out->graph, 1); i++) {
-    bs_port port = {.struct_size = sizeof port};
-    rc = bs_graph_port(out->graph, 1, i, &port, err);
-    for (uint32_t k = 0; rc == BS_OK && port.rank <= BS_MAX_DIMS && k < port.rank; k++) {
-      size_t at = 0;
-      if (port.symbols[k] == NULL) continue;
-      while (at < out->n_dims && strcmp(out->dims[at].name, port.symbols[k]) != 0) at++;
-      if (at < out->n_dims) continue;
-      const int is_batch = strstr(port.symbols[k], "batch") != NULL;
-      rc = bs_model_set_dim(out, port.symbols[k], is_batch ? batches[preset] : most, err);
-    }
-  }
-  return rc;
-}
 
 static int32_t open_subject(const bs_diagnosis *d, diag_model *m, bs_error *err) {
   bs_graph_info info = {.struct_size = sizeof info};
   int32_t rc = bs_graph_info_get(m->model->graph, &info, err);
   m->cached = rc == BS_OK && info.cache_tokens > 0;
-  if (rc == BS_OK) rc = size_symbols(d, info.cache_tokens, m->model, err);
+  m->n_inputs = bs_graph_port_count(m->model->graph, 1);
+  const uint32_t preset = d->asked->preset;
+  if (rc == BS_OK) rc = bs_model_size_dims(&m->request, m->model, batches[preset], tokens[preset], err);
   if (rc == BS_OK) rc = bs_model_start(m->context, &m->request, m->model, err);
-  if (rc == BS_OK) rc = diag_domains_find(m, err);
-  if (rc == BS_OK) rc = diag_domains_check(m, err);
+  if (rc == BS_OK) rc = bs_model_find_domains(&m->request, m->model, err);
+  if (rc == BS_OK) rc = bs_model_check_domains(m->model, err);
   if (rc != BS_OK) return rc;
   const diag_session whole = {.m = m, .session = m->model->session};
   rc = diag_session_report(&whole, BS_REPORT_EXPLAIN, &m->explain, err);
@@ -200,12 +188,9 @@ static int32_t measure(bs_diagnosis *d, diag_model *m, bs_error *err) {
 }
 
 static json_t *subject_of(const diag_model *m) {
-  json_t *dims = json_object();
-  for (size_t i = 0; i < m->model->n_dims; i++)
-    json_object_set_new(dims, m->model->dims[i].name, json_integer(m->model->dims[i].size));
   return json_pack("{s:o, s:s, s:i, s:o, s:i}", "model", bs_model_json_text(m->request.path), "backend",
                    m->request.backend != NULL ? m->request.backend : "cpu", "threads",
-                   (int)m->request.threads, "dims", dims, "nodes",
+                   (int)m->request.threads, "dims", bs_model_dims(m->model), "nodes",
                    (int)bs_session_node_count(m->model->session));
 }
 
@@ -226,7 +211,6 @@ int32_t bs_diagnose_model(bs_context *context, const bs_model_request *request, 
   if (rc == BS_OK)
     rc = bs_diagnosis_result(&d, "model", subject_of(&m), bs_load_json(&before, &after), out, err);
   json_decref(m.explain);
-  free(m.domains);
   bs_diagnosis_close(&d);
   return rc;
 }

@@ -5,20 +5,10 @@
 #define BS_LAB_DIAGNOSE_MODEL_SUBJECT_H
 #include "lab/diagnose/check.h"
 
-/* The allowed values of an input. */
-typedef struct diag_domain {
-  const char *name; /* of the port */
-  int picks;        /* it picks rows of a table */
-  int moves;        /* the table is not a constant: its rows may change with the shapes */
-  int64_t below;    /* of the table's rows, ids are from -below to below - 1; 0: not known */
-  int is_mask;      /* 0 and 1 */
-} diag_domain;
-
 typedef struct diag_model {
   bs_context *context;
   bs_model_request request; /* the request; threads and dims are known */
   bs_model *model;          /* its session is the requested one */
-  diag_domain *domains;     /* n_inputs */
   uint32_t n_inputs;
   int cached;      /* it has a key-value cache: each run begins with an empty one */
   json_t *explain; /* of the requested session, before any other is open */
@@ -46,9 +36,6 @@ typedef struct diag_session {
   void **memory; /* of made inputs */
 } diag_session;
 
-/* inputs.c: the domains from the lowered graph, checked against the files that were given. */
-int32_t diag_domains_find(diag_model *m, bs_error *err);
-int32_t diag_domains_check(const diag_model *m, bs_error *err);
 /* Sets each input of a session from its file, if that fits the bound shapes, else to made numbers in its
  * domain. */
 int32_t diag_inputs_set(diag_session *s, bs_error *err);

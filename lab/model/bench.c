@@ -14,9 +14,10 @@
 #include "lab/measure/constants.h"
 #include "lab/measure/sampler.h"
 #include "lab/model/bench.h"
+#include "lab/model/inputs.h"
 #include "lab/stop.h"
 
-enum { DEFAULT_PROMPT = 128, SAMPLES = 200, LEAST_SAMPLES = 5 };
+enum { SAMPLES = 200, LEAST_SAMPLES = 5 };
 static const double LONGEST_SAMPLE = 0.05, SHORTEST_SAMPLE = 2e-3, WARM_SECONDS = 2, PROFILE_SECONDS = 1;
 
 typedef struct benching {
@@ -28,7 +29,7 @@ typedef struct benching {
   const char *backend, *work; /* "run", "prefill", "decode" */
   int64_t tokens;             /* of a run; 0: the model has no key-value cache */
   int64_t before;             /* tokens in the cache before each run */
-  int64_t *ids;               /* NULL: the inputs are files */
+  const int64_t *ids;         /* of the prompt; the model has them */
   bs_session_stats told;      /* statistics of the session after the previous rows */
   json_t *rows;
 } benching;
@@ -189,9 +190,9 @@ static int32_t bench_one(benching *b, const char *work, int64_t tokens, int64_t 
 
 /* ---- models with a key-value cache ------------------------------------------------------------ */
 
+/* The tokens of the prompt: a size like any other, and one more token must fit. */
 static int32_t prompt_length(const benching *b, const char *symbol, int64_t limit, int64_t *out,
                              bs_error *err) {
-  *out = limit - 1 < DEFAULT_PROMPT ? limit - 1 : DEFAULT_PROMPT;
   for (size_t i = 0; i < b->model->n_dims; i++)
     if (strcmp(b->model->dims[i].name, symbol) == 0) *out = b->model->dims[i].size;
   if (*out >= 1 && *out < limit) return BS_OK;
@@ -209,25 +210,9 @@ static int32_t set_ids(const benching *b, const char *symbol, const int64_t *ids
       .struct_size = sizeof input, .dtype = BS_I64, .rank = 2, .dims = {1, n}, .strides = {n, 1}};
   input.data = (void *)(uintptr_t)ids;
   input.bytes = (uint64_t)n * sizeof *ids;
-  int32_t rc = bs_model_ids_check(ids, (size_t)n, err);
-  if (rc == BS_OK) rc = bs_session_bind(b->model->session, dims, 1, err);
+  int32_t rc = bs_session_bind(b->model->session, dims, 1, err);
+  if (rc == BS_OK) rc = bs_model_ids_check(b->model->session, ids, (size_t)n, err);
   return rc == BS_OK ? bs_session_set(b->model->session, 0, &input, err) : rc;
-}
-
-/* Ids 0, 1, 2, ... of the vocabulary, unless a file gives them. */
-static int32_t make_ids(benching *b, int64_t n, const int64_t **out_ids, bs_error *err) {
-  bs_tensor_desc logits = {.struct_size = sizeof logits};
-  int32_t rc = bs_session_port(b->model->session, 1, NULL, &logits, err);
-  if (rc != BS_OK || b->model->n_inputs > 0) {
-    *out_ids = rc == BS_OK ? b->model->files[0].data : NULL;
-    return rc;
-  }
-  const int64_t vocabulary = logits.rank > 0 ? logits.dims[logits.rank - 1] : 1;
-  b->ids = calloc((size_t)n, sizeof *b->ids);
-  if (b->ids == NULL) return bs_no_memory(err, "a prompt");
-  for (int64_t i = 0; i < n; i++) b->ids[i] = vocabulary > 0 ? i % vocabulary : 0;
-  *out_ids = b->ids;
-  return BS_OK;
 }
 
 static int32_t bench_tokens(bs_context *context, benching *b, int64_t limit, bs_error *err) {
@@ -235,10 +220,10 @@ static int32_t bench_tokens(bs_context *context, benching *b, int64_t limit, bs_
   const int64_t *ids = NULL;
   int64_t n = 0;
   int32_t rc = bs_model_token_dim(b->model->graph, &symbol, err);
-  if (rc == BS_OK) rc = prompt_length(b, symbol, limit, &n, err);
-  if (rc == BS_OK) rc = bs_model_set_dim(b->model, symbol, n, err);
   if (rc == BS_OK) rc = bs_model_start(context, b->request, b->model, err);
-  if (rc == BS_OK) rc = make_ids(b, n, &ids, err);
+  if (rc == BS_OK) rc = prompt_length(b, symbol, limit, &n, err);
+  if (rc == BS_OK) rc = bs_model_set_inputs(b->request, b->model, err);
+  if (rc == BS_OK) ids = b->ids = b->model->n_inputs > 0 ? b->model->files[0].data : b->model->made[0];
   if (rc == BS_OK) rc = set_ids(b, symbol, ids, n, err);
   if (rc == BS_OK) rc = bench_one(b, "prefill", n, 0, err);
   if (rc == BS_OK) rc = set_ids(b, symbol, ids, 1, err);
@@ -285,14 +270,14 @@ static int32_t profile(bs_context *context, benching *b, json_t **out, bs_error 
   char *text = NULL;
   request.profile = 1;
   view.session = NULL;
+  view.made = NULL; /* its own */
   int32_t rc = bs_model_start_beside(context, &request, &view, b->model->session, err);
-  if (rc == BS_OK && b->tokens == 0) rc = bs_model_set_inputs(&view, err);
+  if (rc == BS_OK && b->tokens == 0) rc = bs_model_set_inputs(&request, &view, err);
   if (rc == BS_OK && b->tokens > 0) {
     const benching of_view = {.model = &view};
     const char *symbol;
-    const int64_t *ids = b->ids != NULL ? b->ids : view.files[0].data;
     rc = bs_model_token_dim(view.graph, &symbol, err);
-    if (rc == BS_OK) rc = set_ids(&of_view, symbol, ids, b->tokens, err);
+    if (rc == BS_OK) rc = set_ids(&of_view, symbol, b->ids, b->tokens, err);
   }
   const double end = bs_clock_s() + fmin(b->asked->seconds, PROFILE_SECONDS);
   for (int i = 0; rc == BS_OK && (i < 3 || bs_clock_s() < end); i++) rc = run_once(b, view.session, err);
@@ -305,23 +290,17 @@ static int32_t profile(bs_context *context, benching *b, json_t **out, bs_error 
   json_decref(report);
   free(text);
   bs_session_close(view.session);
+  bs_model_free_made(&view);
   return rc;
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-static json_t *dims_of(const bs_model *m) {
-  json_t *dims = json_object();
-  for (size_t i = 0; i < m->n_dims; i++)
-    json_object_set_new(dims, m->dims[i].name, json_integer(m->dims[i].size));
-  return dims;
-}
-
 static int32_t bench_plain(bs_context *context, benching *b, bs_error *err) {
-  int32_t rc = bs_model_need_inputs(b->model, err);
-  if (rc == BS_OK) rc = bs_model_start(context, b->request, b->model, err);
-  if (rc == BS_OK) rc = bs_model_set_inputs(b->model, err);
-  return rc == BS_OK ? bench_one(b, "run", 0, 0, err) : rc;
+  int32_t rc = bs_model_start(context, b->request, b->model, err);
+  if (rc == BS_OK) rc = bs_model_set_inputs(b->request, b->model, err);
+  if (rc == BS_OK) rc = bench_one(b, "run", 0, 0, err);
+  return bs_model_blame_input(b->request, b->model, rc, err);
 }
 
 int32_t bs_model_bench_run(bs_context *context, const bs_model_request *request, bs_model *model,
@@ -353,10 +332,10 @@ int32_t bs_model_bench_run(bs_context *context, const bs_model_request *request,
   if (rc == BS_OK && asked->profile && bs_stop_asked() == 0) rc = profile(context, &b, &nodes, err);
   if (rc == BS_OK)
     *out = json_pack("{s:o, s:s, s:i, s:o, s:b, s:O, s:O, s:o, s:o}", "model", bs_model_json_text(r.path),
-                     "backend", b.backend, "threads", (int)b.threads, "dims", dims_of(model), "made_inputs",
-                     b.ids != NULL, "median_s", json_object_get(json_array_get(b.rows, 0), "median_s"),
-                     "rows", b.rows, "conditions", bs_load_json(&before, &after), "stats",
-                     bs_model_stats(model->session));
+                     "backend", b.backend, "threads", (int)b.threads, "dims", bs_model_dims(model),
+                     "made_inputs", bs_model_makes_inputs(model), "median_s",
+                     json_object_get(json_array_get(b.rows, 0), "median_s"), "rows", b.rows, "conditions",
+                     bs_load_json(&before, &after), "stats", bs_model_stats(model->session));
   if (*out != NULL && model->tuned != NULL) json_object_set(*out, "tuned", model->tuned);
   if (*out != NULL && nodes != NULL) {
     json_object_set(*out, "profile", nodes);
@@ -365,6 +344,5 @@ int32_t bs_model_bench_run(bs_context *context, const bs_model_request *request,
   if (rc == BS_OK && *out == NULL) rc = bs_no_memory(err, "the rows");
   json_decref(nodes);
   json_decref(b.rows);
-  free(b.ids);
   return rc;
 }

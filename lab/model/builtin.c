@@ -9,6 +9,7 @@
 
 #include "core/base/rng.h"
 #include "lab/error.h"
+#include "lab/stop.h"
 
 /* The largest weights of a built-in model. */
 static const double MOST_BYTES = 8e9;
@@ -64,6 +65,7 @@ static uint32_t constant(maker *k, uint32_t dtype, uint32_t rank, const int64_t 
 static uint32_t weights(maker *k, int64_t rows, int64_t cols, float mean, float scale) {
   const int64_t dims[2] = {rows, cols};
   const uint64_t n = (uint64_t)rows * (uint64_t)(cols > 0 ? cols : 1);
+  if (k->rc == BS_OK) k->rc = bs_stop_check(k->err); /* all together take seconds */
   float *data = room(k, n * sizeof *data);
   if (data == NULL) return BS_GRAPH_NONE;
   bs_rng_normal(k->seed++, 0, 0, n, data);

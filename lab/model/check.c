@@ -8,6 +8,7 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/model/checking.h"
+#include "lab/model/inputs.h"
 #include "lab/model/text_file.h"
 #include "lab/model/verify.h"
 
@@ -140,17 +141,19 @@ static int32_t check_nodes(bs_session *session, node_rows *rows, bs_error *err) 
 int32_t bs_model_check_nodes(const bs_model_request *request, bs_model *model, json_t **out, bs_error *err) {
   node_rows rows = {.rows = json_array(), .name = "", .request = request};
   bs_model_verified verified = {0};
-  int all = 1;
+  const int made = bs_model_makes_inputs(model);
   *out = NULL;
-  int32_t rc = bs_model_set_inputs(model, err);
+  int32_t rc = bs_model_set_inputs(request, model, err);
   if (rc == BS_OK) rc = bs_model_verified_init(&verified, err);
-  if (rc == BS_OK) all = model->n_inputs == bs_graph_port_count(model->graph, 1);
-  if (rc == BS_OK) rc = bs_model_verify(request, model->session, "", 1, &verified, err);
-  if (rc == BS_OK && all) rc = check_nodes(model->session, &rows, err);
   if (rc == BS_OK)
-    *out = json_pack("{s:o, s:s, s:I, s:I, s:[], s:O}", "model", bs_model_json_text(request->path), "backend",
-                     request->backend != NULL ? request->backend : "cpu", "cases", (json_int_t)rows.n,
-                     "failed", (json_int_t)(rows.failed + verified.failed), "rows", "nodes", rows.rows);
+    rc = bs_model_verify(request, model->session, "", made ? BS_VERIFY_MADE : BS_VERIFY_ALL, &verified, err);
+  if (rc == BS_OK) rc = check_nodes(model->session, &rows, err);
+  rc = bs_model_blame_input(request, model, rc, err);
+  if (rc == BS_OK)
+    *out = json_pack("{s:o, s:s, s:o, s:b, s:I, s:I, s:[], s:O}", "model", bs_model_json_text(request->path),
+                     "backend", request->backend != NULL ? request->backend : "cpu", "dims",
+                     bs_model_dims(model), "made_inputs", made, "cases", (json_int_t)rows.n, "failed",
+                     (json_int_t)(rows.failed + verified.failed), "rows", "nodes", rows.rows);
   if (*out != NULL) {
     json_object_set_new(*out, "stats", bs_model_stats(model->session));
     bs_model_verified_put(&verified, *out);
@@ -269,7 +272,8 @@ static int32_t all_inputs(const bs_checking *c, bs_error *err) {
 /* Compares the outputs with those of the graph as written; made inputs with the first case. */
 static int32_t verify_case(bs_checking *c, bs_error *err) {
   const int first = json_array_size(c->verified.rows) == 0;
-  return bs_model_verify(c->request, c->model.session, c->name, first, &c->verified, err);
+  return bs_model_verify(c->request, c->model.session, c->name, first ? BS_VERIFY_ALL : BS_VERIFY_GIVEN,
+                         &c->verified, err);
 }
 
 int32_t bs_check_case(bs_checking *c, bs_error *err) {
@@ -317,7 +321,9 @@ static int32_t verify_prompt(bs_checking *c, const bs_npy *ids, bs_error *err) {
   t.dims[1] = t.strides[0] = (int64_t)ids->count;
   t.strides[1] = 1;
   int32_t rc = bs_session_set(c->model.session, 0, &t, err);
-  return rc == BS_OK ? bs_model_verify(c->request, c->model.session, c->name, 0, &c->verified, err) : rc;
+  return rc == BS_OK
+             ? bs_model_verify(c->request, c->model.session, c->name, BS_VERIFY_GIVEN, &c->verified, err)
+             : rc;
 }
 
 /* Greedy tokens from a prompt are those expected. */

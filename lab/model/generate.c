@@ -2,6 +2,7 @@
  * generate.c - tokens one after another from a model with a key-value cache: the prompt in one run, then one
  * run a token. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,6 +10,7 @@
 #include "core/base/dtype.h"
 #include "core/base/error.h"
 #include "lab/model/model.h"
+#include "lab/stop.h"
 
 int32_t bs_model_token_dim(const bs_graph *graph, const char **out_symbol, bs_error *err) {
   bs_port port = {.struct_size = sizeof port};
@@ -27,15 +29,39 @@ int32_t bs_model_token_dim(const bs_graph *graph, const char **out_symbol, bs_er
   return BS_UNSUPPORTED;
 }
 
-int32_t bs_model_ids_check(const int64_t *ids, size_t n, bs_error *err) {
-  for (size_t i = 0; i < n; i++) {
-    if (ids[i] >= 0) continue;
-    bs_error_set(err, BS_INPUT, "BS-MODEL-IDS", "token %zu of the prompt is %lld: no token id", i,
-                 (long long)ids[i]);
-    bs_error_hint(err, "ids are 0 or more, and less than the size of the vocabulary");
+int32_t bs_model_ids_check(const bs_session *session, const int64_t *ids, size_t n, bs_error *err) {
+  bs_tensor_desc logits = {.struct_size = sizeof logits};
+  const int32_t rc = bs_session_port(session, 1, NULL, &logits, err);
+  const int64_t words = rc == BS_OK && logits.rank > 0 ? logits.dims[logits.rank - 1] : 0;
+  for (size_t i = 0; rc == BS_OK && i < n; i++) {
+    if (ids[i] >= 0 && (words < 1 || ids[i] < words)) continue;
+    bs_error_set(err, BS_INPUT, "BS-MODEL-IDS",
+                 "token %zu of %zu is %lld, and the vocabulary has %lld tokens", i + 1, n, (long long)ids[i],
+                 (long long)words);
+    bs_error_hint(err, "give ids from 0 to %lld", (long long)words - 1);
     return BS_INPUT;
   }
-  return BS_OK;
+  return rc;
+}
+
+int32_t bs_model_context_check(const bs_graph *graph, int64_t cache_tokens, size_t n_prompt, size_t n_new,
+                               bs_error *err) {
+  bs_graph_info info = {.struct_size = sizeof info};
+  const int32_t rc = bs_graph_info_get(graph, &info, err);
+  const long long limit = (long long)info.cache_tokens, need = (long long)(n_prompt + n_new - 1);
+  if (rc != BS_OK || need <= limit) return rc;
+  bs_error_set(err, BS_USAGE, "BS-MODEL-CONTEXT",
+               "a prompt of %zu and %zu new tokens need a cache of %lld tokens; %s %lld", n_prompt, n_new,
+               need, cache_tokens > 0 ? "--cache-tokens is" : "the model's positions are", limit);
+  char fewer[80];
+  if ((long long)n_prompt > limit)
+    snprintf(fewer, sizeof fewer, "a prompt of %lld tokens or fewer", limit);
+  else
+    snprintf(fewer, sizeof fewer, "--tokens %lld or fewer", limit - (long long)n_prompt + 1);
+  bs_error_hint(err, "%s%s", fewer,
+                cache_tokens > 0 ? ", or a larger --cache-tokens"
+                                 : "; --cache-tokens cannot be more than the model's positions");
+  return BS_USAGE;
 }
 
 int32_t bs_model_feed(bs_session *session, const char *symbol, const int64_t *ids, size_t n,
@@ -48,8 +74,8 @@ int32_t bs_model_feed(bs_session *session, const char *symbol, const int64_t *id
   input.data = (void *)(uintptr_t)ids;
   input.bytes = n * sizeof *ids;
   *out_logits = (bs_tensor){.struct_size = sizeof *out_logits};
-  int32_t rc = bs_model_ids_check(ids, n, err);
-  if (rc == BS_OK) rc = bs_session_bind(session, dims, 1, err);
+  int32_t rc = bs_session_bind(session, dims, 1, err);
+  if (rc == BS_OK) rc = bs_model_ids_check(session, ids, n, err);
   if (rc == BS_OK) rc = bs_session_set(session, 0, &input, err);
   if (rc == BS_OK) rc = bs_session_run(session, err);
   if (rc == BS_OK) rc = bs_session_get(session, 1, out_logits, err);
@@ -85,7 +111,7 @@ int32_t bs_model_generate(bs_session *session, const char *symbol, const int64_t
   int32_t rc = bs_session_cache(session, 0, err);
   if (rc == BS_OK) rc = bs_model_feed(session, symbol, prompt, n_prompt, &logits, err);
   times->prompt_s = bs_clock_s() - begin;
-  while (rc == BS_OK && *out_n < n_new) {
+  while (rc == BS_OK && *out_n < n_new && bs_stop_asked() == 0) {
     rc = last_argmax(&logits, &out_ids[*out_n], err);
     if (rc != BS_OK) break;
     const int64_t *token = &out_ids[(*out_n)++];

@@ -15,7 +15,7 @@ typedef struct bs_model_words {
 } bs_model_words;
 
 typedef struct bs_model_request {
-  const char *path;         /* or builtin:NAME (builtin.h) */
+  const char *path;         /* or builtin:NAME (builtin.h), or a folder with vectors.txt (vectors.h) */
   const char *backend;      /* NULL: cpu */
   bs_model_words dims;      /* NAME=N */
   bs_model_words inputs;    /* NAME=FILE.npy */
@@ -35,6 +35,8 @@ typedef struct bs_model_request {
   void *note_user;
 } bs_model_request;
 
+struct bs_model_domain; /* inputs.h */
+
 /* A model with the data that were read for it. */
 typedef struct bs_model {
   bs_graph *graph;
@@ -49,6 +51,8 @@ typedef struct bs_model {
   size_t n_texts;
   const char **passes_off;
   size_t n_passes_off;
+  struct bs_model_domain *domains; /* of the graph's inputs; NULL: not found yet */
+  void **made;                     /* of each input, numbers that were made; NULL: none */
   json_t *tuned; /* {key: choice}: from the tuning file, when the session was opened; NULL: not requested */
 } bs_model;
 
@@ -58,7 +62,7 @@ typedef struct bs_model {
 int32_t bs_model_open(bs_context *context, const bs_model_request *request, bs_model *out, bs_error *err);
 /* Sends request->note a note on parts of the model's files that are ignored, if there are any. */
 void bs_model_warn(const bs_model_request *request, const bs_graph *graph);
-/* Opens its session. BS_USAGE: a dimension has no size, or two. */
+/* Opens its session. Dimensions without a size get one (inputs.h). */
 int32_t bs_model_start(bs_context *context, const bs_model_request *request, bs_model *model, bs_error *err);
 /* Like bs_model_start, with the packed weights and the key-value cache of another session of the model, which
  * must outlive it; NULL: the session makes its own. */
@@ -66,8 +70,6 @@ int32_t bs_model_start_beside(bs_context *context, const bs_model_request *reque
                               bs_session *share, bs_error *err);
 /* Gives a dimension its size before the session opens; --dim has said no other. */
 int32_t bs_model_set_dim(bs_model *model, const char *symbol, int64_t size, bs_error *err);
-/* BS_USAGE: some inputs have no file; the error names them. */
-int32_t bs_model_need_inputs(const bs_model *model, bs_error *err);
 void bs_model_close(bs_model *model);
 
 /* {path, producer, opset, nodes, constants, constant_bytes, states, state_bytes, cache_tokens, load_seconds,
@@ -75,9 +77,9 @@ void bs_model_close(bs_model *model);
  * opset, dtype, reason}], not_judged: a line with the sizes that would help, or ""}. A symbolic dimension is
  * its name. `backend` NULL: only the lowering is checked. */
 int32_t bs_model_info(const bs_model *model, const char *backend, json_t **out, bs_error *err);
-/* Runs a started model once on its inputs. {model, backend, dims, nodes, outputs: [{name, dtype, shape, min,
- * max, mean, nonfinite, first, file}], stats}. output_dir (may be NULL): each output is written there as
- * NAME.npy; the folder is made. */
+/* Runs a started model once on its inputs. {model, backend, dims, made_inputs, nodes, outputs: [{name, dtype,
+ * shape, min, max, mean, nonfinite, first, file}], stats}. output_dir (may be NULL): each output is written
+ * there as NAME.npy; the folder is made. */
 int32_t bs_model_run(const bs_model_request *request, bs_model *model, const char *output_dir, json_t **out,
                      bs_error *err);
 /* A report of a session (enum bs_session_report) as text, malloc'd. */
@@ -93,9 +95,13 @@ typedef struct bs_model_times {
 /* The symbol for the number of tokens of a generating model. BS_UNSUPPORTED: it has no key-value cache, or
  * other inputs than token ids [1, symbol]. */
 int32_t bs_model_token_dim(const bs_graph *graph, const char **out_symbol, bs_error *err);
-/* BS_INPUT, BS-MODEL-IDS: one of the ids is below 0, which an operator that counts from the end would take.
- */
-int32_t bs_model_ids_check(const int64_t *ids, size_t n, bs_error *err);
+/* BS_INPUT, BS-MODEL-IDS: one of the ids is not in the vocabulary of the bound session's logits. (An operator
+ * would take one below 0, which counts from the end.) */
+int32_t bs_model_ids_check(const bs_session *session, const int64_t *ids, size_t n, bs_error *err);
+/* BS_USAGE, BS-MODEL-CONTEXT: a prompt and n_new tokens do not fit the model's cache. The last new token is
+ * not in it. cache_tokens: as in the request. */
+int32_t bs_model_context_check(const bs_graph *graph, int64_t cache_tokens, size_t n_prompt, size_t n_new,
+                               bs_error *err);
 /* Runs a session of the model on n ids, after those in its cache. out_logits points into the session until
  * its next run. */
 int32_t bs_model_feed(bs_session *session, const char *symbol, const int64_t *ids, size_t n,
@@ -120,8 +126,6 @@ int32_t bs_model_check_folder(bs_context *context, const bs_model_request *reque
 /* Checks a started model on its inputs, node by node: rows is empty. */
 int32_t bs_model_check_nodes(const bs_model_request *request, bs_model *model, json_t **out, bs_error *err);
 
-/* Gives a started session's inputs their files. */
-int32_t bs_model_set_inputs(const bs_model *model, bs_error *err);
 /* A dense copy of a tensor as .npy files have it, malloc'd: its dtype (bf16 is widened to f32) and the number
  * of its elements. NULL: out of memory. */
 void *bs_model_dense(const bs_tensor *tensor, uint32_t *out_dtype, uint64_t *out_count);
@@ -138,6 +142,8 @@ int32_t bs_model_read_passes(bs_model *model, const bs_model_words *words, bs_er
 
 /* Helpers for the above. A text as JSON; bytes that are not UTF-8 are shown as \xNN. */
 json_t *bs_model_json_text(const char *text);
+/* {NAME: N} of the sizes of dimensions. */
+json_t *bs_model_dims(const bs_model *model);
 /* The numbers of bs_session_stats. */
 json_t *bs_model_stats(const bs_session *session);
 #endif

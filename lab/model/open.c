@@ -8,8 +8,11 @@
 #include "core/base/text.h"
 #include "graph/api.h"
 #include "lab/model/builtin.h"
+#include "lab/model/inputs.h"
 #include "lab/model/model.h"
 #include "lab/model/tuned.h"
+#include "lab/model/vectors.h"
+#include "lab/stop.h"
 
 static int32_t no_memory(bs_error *err) {
   return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory for the model's words");
@@ -66,6 +69,19 @@ static int32_t find_equals(const bs_model *m, int of, const char *word, const ch
   return rc;
 }
 
+static int32_t keep_name(bs_model *m, const char *text, size_t size, const char **out_name, bs_error *err) {
+  char *name = strndup(text, size);
+  char **texts = realloc(m->texts, (m->n_texts + 1) * sizeof *texts);
+  if (texts != NULL) m->texts = texts;
+  if (name == NULL || texts == NULL) {
+    free(name);
+    return no_memory(err);
+  }
+  m->texts[m->n_texts++] = name;
+  *out_name = name;
+  return BS_OK;
+}
+
 /* "NAME=VALUE": the name (owned by the model) and the value. */
 static int32_t split_word(bs_model *m, int of, const char *option, const char *form, const char *word,
                           const char **out_name, const char **out_value, bs_error *err) {
@@ -76,17 +92,8 @@ static int32_t split_word(bs_model *m, int of, const char *option, const char *f
     bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "--%s '%.100s' is not of the form %s", option, word, form);
     return BS_USAGE;
   }
-  char *name = strndup(word, (size_t)(equals - word));
-  char **texts = realloc(m->texts, (m->n_texts + 1) * sizeof *texts);
-  if (texts != NULL) m->texts = texts;
-  if (name == NULL || texts == NULL) {
-    free(name);
-    return no_memory(err);
-  }
-  m->texts[m->n_texts++] = name;
-  *out_name = name;
   *out_value = equals + 1;
-  return BS_OK;
+  return keep_name(m, word, (size_t)(equals - word), out_name, err);
 }
 
 /* BS_USAGE with the nearest name if the model does not have it. */
@@ -197,30 +204,6 @@ int32_t bs_model_shape_error(bs_error *err, const bs_port *port, const bs_npy *f
   return BS_INPUT;
 }
 
-int32_t bs_model_need_inputs(const bs_model *m, bs_error *err) {
-  const uint32_t n = bs_graph_port_count(m->graph, 1);
-  bs_text missing = {0};
-  size_t n_missing = 0;
-  int32_t rc = BS_OK;
-  for (uint32_t i = 0; i < n && rc == BS_OK; i++) {
-    bs_port port = {.struct_size = sizeof port};
-    size_t k = 0;
-    rc = bs_graph_port(m->graph, 1, i, &port, err);
-    while (rc == BS_OK && k < m->n_inputs && strcmp(m->names[k], port.name) != 0) k++;
-    if (rc != BS_OK || k < m->n_inputs) continue;
-    bs_text_printf(&missing, "%s%s: ", n_missing++ == 0 ? "" : ", ", port.name);
-    put_port(&missing, &port);
-  }
-  if (rc == BS_OK && n_missing > 0) {
-    bs_error_set(err, BS_USAGE, "BS-MODEL-INPUT", "%zu input%s no file: %.300s", n_missing,
-                 n_missing == 1 ? " has" : "s have", missing.data != NULL ? missing.data : "");
-    bs_error_hint(err, "give each: --input NAME=FILE.npy");
-    rc = BS_USAGE;
-  }
-  bs_text_free(&missing);
-  return rc;
-}
-
 /* The port of an input by its name; must_know has found it. */
 static int32_t find_port(const bs_graph *g, const char *name, bs_port *out, bs_error *err) {
   const uint32_t n = bs_graph_port_count(g, 1);
@@ -291,6 +274,17 @@ static int32_t make_constants(bs_model *m, const bs_model_words *words, bs_error
   return rc;
 }
 
+/* "NAME=FILE.npy"; of a model with one input also the file alone. */
+static int32_t split_input(bs_model *m, const char *word, const char **out_name, const char **out_path,
+                           bs_error *err) {
+  bs_port port = {.struct_size = sizeof port};
+  if (strchr(word, '=') != NULL || word[0] == '\0' || bs_graph_port_count(m->graph, 1) != 1)
+    return split_word(m, INPUTS, "input", "NAME=FILE.npy", word, out_name, out_path, err);
+  *out_path = word;
+  const int32_t rc = bs_graph_port(m->graph, 1, 0, &port, err);
+  return rc == BS_OK ? keep_name(m, port.name, strlen(port.name), out_name, err) : rc;
+}
+
 static int32_t read_inputs(bs_model *m, const bs_model_words *words, bs_error *err) {
   const size_t before = m->n_texts;
   int32_t rc = BS_OK;
@@ -301,7 +295,7 @@ static int32_t read_inputs(bs_model *m, const bs_model_words *words, bs_error *e
   for (size_t i = 0; i < words->n && rc == BS_OK; i++) {
     const char *name, *path;
     bs_port port;
-    rc = split_word(m, INPUTS, "input", "NAME=FILE.npy", words->words[i], &name, &path, err);
+    rc = split_input(m, words->words[i], &name, &path, err);
     for (size_t k = 0; k < i && rc == BS_OK; k++)
       if (strcmp(m->texts[before + k], name) == 0)
         rc = bs_error_set(err, BS_USAGE, "BS-USE-TWICE", "--input %.100s is given twice", name);
@@ -363,20 +357,44 @@ void bs_model_warn(const bs_model_request *request, const bs_graph *g) {
   request->note(request->note_user, line);
 }
 
-int32_t bs_model_open(bs_context *context, const bs_model_request *request, bs_model *out, bs_error *err) {
+static int32_t open_graph(bs_context *context, const bs_model_request *request, const char *path,
+                          bs_model *out, bs_error *err) {
   const bs_graph_options options = {.struct_size = sizeof options, .cache_tokens = request->cache_tokens};
+  return bs_model_is_builtin(path) ? bs_model_builtin(context, path, out, err)
+                                   : bs_graph_open(context, path, &options, &out->graph, err);
+}
+
+/* A folder with vectors.txt: its model, and the words of its first case unless the request has own ones. */
+static int32_t take_vectors(const bs_model_request *request, bs_vectors *vectors, bs_model_words *io_dims,
+                            bs_model_words *io_inputs, bs_error *err) {
+  char line[300];
+  const int32_t rc = bs_vectors_read(request->path, vectors, err);
+  if (rc != BS_OK || request->dims.n + request->inputs.n + request->constants.n > 0) return rc;
+  *io_dims = (bs_model_words){(const char *const *)vectors->dims, vectors->n_dims};
+  *io_inputs = (bs_model_words){(const char *const *)vectors->inputs, vectors->n_inputs};
+  if (vectors->n_inputs == 0 || request->note == NULL) return rc;
+  snprintf(line, sizeof line, "inputs of the case '%.60s' of %.160s/vectors.txt", vectors->name,
+           request->path);
+  request->note(request->note_user, line);
+  return rc;
+}
+
+int32_t bs_model_open(bs_context *context, const bs_model_request *request, bs_model *out, bs_error *err) {
+  bs_model_words dims = request->dims, inputs = request->inputs;
+  bs_vectors vectors = {0};
+  int32_t rc = BS_OK;
   memset(out, 0, sizeof *out);
   if (request->progress != NULL) request->progress(request->progress_user, "read", 0, 0);
-  int32_t rc = bs_model_is_builtin(request->path)
-                   ? bs_model_builtin(context, request->path, out, err)
-                   : bs_graph_open(context, request->path, &options, &out->graph, err);
+  if (bs_vectors_in(request->path)) rc = take_vectors(request, &vectors, &dims, &inputs, err);
+  const char *path = vectors.model != NULL ? vectors.model : request->path;
+  if (rc == BS_OK) rc = open_graph(context, request, path, out, err);
   if (rc == BS_OK) bs_model_warn(request, out->graph);
   if (rc == BS_OK) rc = bs_model_read_passes(out, &request->passes, err);
   if (rc == BS_OK) rc = make_constants(out, &request->constants, err);
-  if (rc == BS_OK) rc = read_dims(out, &request->dims, err);
-  if (rc == BS_OK) rc = read_inputs(out, &request->inputs, err);
-  if (rc != BS_OK) return rc;
-  return point_at_dims(out, err);
+  if (rc == BS_OK) rc = read_dims(out, &dims, err);
+  if (rc == BS_OK) rc = read_inputs(out, &inputs, err);
+  bs_vectors_free(&vectors);
+  return rc == BS_OK ? point_at_dims(out, err) : rc;
 }
 
 int32_t bs_model_set_dim(bs_model *model, const char *symbol, int64_t size, bs_error *err) {
@@ -389,33 +407,12 @@ int32_t bs_model_set_dim(bs_model *model, const char *symbol, int64_t size, bs_e
   return rc;
 }
 
-/* Checks that every symbol has a size; one error lists all that have none. */
-static int32_t all_dims_known(bs_model *m, bs_error *err) {
-  const char **names = NULL;
-  size_t n = 0, missing = 0;
-  bs_text list = {0}, hint = {0};
-  int32_t rc = known_names(m->graph, 1, &names, &n, err);
-  for (size_t i = 0; i < n && rc == BS_OK; i++) {
-    if (find_dim(m, names[i]) != NULL) continue;
-    bs_text_printf(&list, "%s%s", missing == 0 ? "" : ", ", names[i]);
-    bs_text_printf(&hint, " --dim %s=N", names[i]);
-    missing++;
-  }
-  if (missing > 0) {
-    bs_error_set(err, BS_USAGE, "BS-MODEL-DIM", "%zu dimension%s no size: %.300s", missing,
-                 missing == 1 ? " has" : "s have", list.data != NULL ? list.data : "");
-    bs_error_hint(err, "give%.200s, or inputs whose shapes say it", hint.data != NULL ? hint.data : " --dim");
-    rc = BS_USAGE;
-  }
-  bs_text_free(&list);
-  bs_text_free(&hint);
-  free(names);
-  return rc;
-}
-
 int32_t bs_model_start(bs_context *context, const bs_model_request *request, bs_model *model, bs_error *err) {
   return bs_model_start_beside(context, request, model, NULL, err);
 }
+
+/* Sizes of dimensions that nothing gives: of those called a batch, and of all others. */
+enum { MADE_BATCH = 2, MADE_SIZE = 32 };
 
 static int32_t open_session(bs_context *context, const bs_model_request *request, bs_model *model,
                             const char *const *choices, size_t n_choices, bs_session *share, bs_error *err) {
@@ -469,7 +466,8 @@ static int32_t open_tuned(bs_context *context, const bs_model_request *request, 
 int32_t bs_model_start_beside(bs_context *context, const bs_model_request *request, bs_model *model,
                               bs_session *share, bs_error *err) {
   bs_model_tuned tuned;
-  int32_t rc = all_dims_known(model, err);
+  int32_t rc = bs_stop_check(err);
+  if (rc == BS_OK) rc = bs_model_size_dims(request, model, MADE_BATCH, MADE_SIZE, err);
   if (rc != BS_OK) return rc;
   if (share != NULL || request->tuning == NULL) /* a shared session has the choices of the other */
     return open_session(context, request, model, request->choices.words, request->choices.n, share, err);
@@ -481,6 +479,7 @@ int32_t bs_model_start_beside(bs_context *context, const bs_model_request *reque
 
 void bs_model_close(bs_model *model) {
   bs_session_close(model->session);
+  bs_model_free_made(model);
   bs_graph_close(model->graph);
   for (size_t i = 0; i < model->n_inputs; i++) bs_npy_close(&model->files[i]);
   for (size_t i = 0; i < model->n_texts; i++) free(model->texts[i]);
@@ -490,6 +489,7 @@ void bs_model_close(bs_model *model) {
   free(model->dims);
   free(model->dim_pointers);
   free(model->passes_off);
+  free(model->domains);
   json_decref(model->tuned);
   memset(model, 0, sizeof *model);
 }

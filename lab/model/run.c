@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * run.c - a started model runs once on the files of its inputs; its outputs are described and written. */
+ * run.c - a started model runs once on its inputs; its outputs are described and written. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -10,19 +10,7 @@
 #include "core/base/error.h"
 #include "core/base/memory.h"
 #include "core/base/text.h"
-#include "lab/model/model.h"
-
-/* Every input of the session gets its file. */
-int32_t bs_model_set_inputs(const bs_model *m, bs_error *err) {
-  int32_t rc = BS_OK;
-  for (size_t k = 0; k < m->n_inputs && rc == BS_OK; k++) {
-    const bs_tensor tensor = bs_model_npy_tensor(&m->files[k]);
-    uint32_t port;
-    rc = bs_session_find(m->session, m->names[k], &port, err);
-    if (rc == BS_OK) rc = bs_session_set(m->session, port, &tensor, err);
-  }
-  return rc;
-}
+#include "lab/model/inputs.h"
 
 /* ---- outputs --------------------------------------------------------------------------------- */
 
@@ -155,28 +143,32 @@ json_t *bs_model_stats(const bs_session *session) {
 int32_t bs_model_run(const bs_model_request *request, bs_model *model, const char *output_dir, json_t **out,
                      bs_error *err) {
   const uint32_t n_inputs = bs_graph_port_count(model->graph, 1);
-  json_t *outputs = json_array(), *dims = json_object();
+  json_t *outputs = json_array();
   *out = NULL;
-  int32_t rc = bs_model_set_inputs(model, err);
+  int32_t rc = bs_model_set_inputs(request, model, err);
   if (rc == BS_OK && output_dir != NULL && mkdir(output_dir, 0777) != 0 && errno != EEXIST)
     rc = bs_error_errno(err, BS_IO, "BS-OUT-DIR", errno, "cannot make the folder %.200s", output_dir);
-  if (rc == BS_OK) rc = bs_session_run(model->session, err);
+  if (rc == BS_OK) rc = bs_model_blame_input(request, model, bs_session_run(model->session, err), err);
   for (uint32_t port = n_inputs; rc == BS_OK && port < bs_session_port_count(model->session); port++)
     rc = take_output(model, port, output_dir, outputs, err);
-  for (size_t i = 0; i < model->n_dims; i++)
-    json_object_set_new(dims, model->dims[i].name, json_integer(model->dims[i].size));
   if (rc != BS_OK) {
     json_decref(outputs);
-    json_decref(dims);
     return rc;
   }
-  *out =
-      json_pack("{s:o, s:s, s:I, s:o, s:I, s:o, s:o}", "model", bs_model_json_text(request->path), "backend",
-                request->backend != NULL ? request->backend : "cpu", "threads", (json_int_t)request->threads,
-                "dims", dims, "nodes", (json_int_t)bs_session_node_count(model->session), "outputs", outputs,
-                "stats", bs_model_stats(model->session));
+  *out = json_pack("{s:o, s:s, s:I, s:o, s:b, s:I, s:o, s:o}", "model", bs_model_json_text(request->path),
+                   "backend", request->backend != NULL ? request->backend : "cpu", "threads",
+                   (json_int_t)request->threads, "dims", bs_model_dims(model), "made_inputs",
+                   bs_model_makes_inputs(model), "nodes", (json_int_t)bs_session_node_count(model->session),
+                   "outputs", outputs, "stats", bs_model_stats(model->session));
   return *out != NULL ? BS_OK
                       : bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory for the outputs' rows");
+}
+
+json_t *bs_model_dims(const bs_model *model) {
+  json_t *dims = json_object();
+  for (size_t i = 0; i < model->n_dims; i++)
+    json_object_set_new(dims, model->dims[i].name, json_integer(model->dims[i].size));
+  return dims;
 }
 
 static void put_text(void *user, const char *text) {

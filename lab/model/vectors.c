@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: MIT
  * vectors.c - vectors.txt, a line after the other; docs/models.md has its words. */
+#include "lab/model/vectors.h"
+
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "lab/error.h"
 #include "lab/model/checking.h"
 #include "lab/model/text_file.h"
 
@@ -100,15 +104,19 @@ static int32_t read_line(bs_checking *c, char *line, bs_error *err) {
   return bs_check_line_error(c, err, "unknown word", word);
 }
 
-int32_t bs_check_read(bs_checking *c, char *text, bs_error *err) {
-  char *rest = text, *line = bs_text_file_line(&rest);
+/* The first line of the text, which says what the file is. */
+static int32_t read_head(bs_checking *c, char **rest, bs_error *err) {
+  const char *line = bs_text_file_line(rest);
   c->line = 1;
-  if (line == NULL || strcmp(line, "blockshock-vectors 1") != 0) {
-    bs_check_line_error(c, err, "the first line is not blockshock-vectors 1 but", line != NULL ? line : "");
-    bs_error_hint(err, "tools/bs-export writes such a folder");
-    return BS_INPUT;
-  }
-  int32_t rc = BS_OK;
+  if (line != NULL && strcmp(line, "blockshock-vectors 1") == 0) return BS_OK;
+  bs_check_line_error(c, err, "the first line is not blockshock-vectors 1 but", line != NULL ? line : "");
+  bs_error_hint(err, "tools/bs-export writes such a folder");
+  return BS_INPUT;
+}
+
+int32_t bs_check_read(bs_checking *c, char *text, bs_error *err) {
+  char *rest = text, *line;
+  int32_t rc = read_head(c, &rest, err);
   while (rc == BS_OK && (line = bs_text_file_line(&rest)) != NULL) {
     c->line++;
     rc = read_line(c, line, err);
@@ -116,4 +124,87 @@ int32_t bs_check_read(bs_checking *c, char *text, bs_error *err) {
   if (rc == BS_OK) rc = bs_check_case(c, err);
   if (rc == BS_OK && c->cases == 0) rc = bs_check_line_error(c, err, "no case in", c->index);
   return rc;
+}
+
+/* ---- the first case ------------------------------------------------------------------------------ */
+
+int bs_vectors_in(const char *path) {
+  bs_text index = {0};
+  struct stat st;
+  bs_text_printf(&index, "%s/vectors.txt", path);
+  const int has = !index.failed && stat(index.data, &st) == 0;
+  bs_text_free(&index);
+  return has;
+}
+
+/* Adds "NAME=VALUE" to a list. */
+static int32_t add_word(char ***list, size_t *n, const char *name, const char *value, bs_error *err) {
+  bs_text word = {0};
+  char **longer = realloc(*list, (*n + 1) * sizeof *longer);
+  if (longer != NULL) *list = longer;
+  bs_text_printf(&word, "%s=%s", name, value);
+  if (longer == NULL || word.failed) {
+    bs_text_free(&word);
+    return bs_no_memory(err, "the words of vectors.txt");
+  }
+  longer[(*n)++] = word.data;
+  return BS_OK;
+}
+
+static int32_t take_model(const bs_checking *c, const char *file, bs_vectors *out, bs_error *err) {
+  if (out->model != NULL) return bs_check_line_error(c, err, "a second model:", file);
+  out->model = strcmp(file, ".") == 0 ? strdup(c->folder) : bs_check_path(c, file, err);
+  return out->model != NULL ? BS_OK : bs_no_memory(err, "a path");
+}
+
+/* A line of the first case, or before it; the lines that say what is right are of no use here. */
+static int32_t take_line(bs_checking *c, char *line, bs_vectors *out, bs_error *err) {
+  char *rest = line;
+  const char *word = next_word(&rest);
+  if (strcmp(word, "model") == 0) return take_model(c, rest_of(rest), out, err);
+  const int is_dim = strcmp(word, "dim") == 0;
+  if (out->name == NULL || (!is_dim && strcmp(word, "input") != 0)) return BS_OK;
+  const char *value = next_word(&rest), *name = rest_of(rest);
+  if (name[0] == '\0') return bs_check_line_error(c, err, "no name behind", value);
+  if (is_dim) return add_word(&out->dims, &out->n_dims, name, value, err);
+  char *path = bs_check_path(c, value, err);
+  const int32_t rc =
+      path != NULL ? add_word(&out->inputs, &out->n_inputs, name, path, err) : (int32_t)BS_NO_MEMORY;
+  free(path);
+  return rc;
+}
+
+int32_t bs_vectors_read(const char *folder, bs_vectors *out, bs_error *err) {
+  bs_checking c = {.folder = folder};
+  char *text = NULL, *line;
+  memset(out, 0, sizeof *out);
+  char *index = bs_check_path(&c, "vectors.txt", err);
+  c.index = index;
+  int32_t rc = index != NULL ? bs_text_file_read(index, "BS-MODEL-VECTORS", &text, err) : BS_NO_MEMORY;
+  char *rest = text;
+  if (rc == BS_OK) rc = read_head(&c, &rest, err);
+  while (rc == BS_OK && (line = bs_text_file_line(&rest)) != NULL) {
+    c.line++;
+    if (strncmp(line, "case ", 5) != 0) {
+      rc = take_line(&c, line, out, err);
+    } else {
+      if (out->name != NULL) break; /* the second case */
+      out->name = strdup(line + 5);
+      if (out->name == NULL) rc = bs_no_memory(err, "a name");
+    }
+  }
+  if (rc == BS_OK && out->model == NULL) rc = bs_check_line_error(&c, err, "no model in", index);
+  free(text);
+  free(index);
+  return rc;
+}
+
+void bs_vectors_free(bs_vectors *v) {
+  for (size_t i = 0; i < v->n_dims; i++) free(v->dims[i]);
+  for (size_t i = 0; i < v->n_inputs; i++) free(v->inputs[i]);
+  free(v->dims);
+  free(v->inputs);
+  free(v->model);
+  free(v->name);
+  memset(v, 0, sizeof *v);
 }

@@ -15,6 +15,7 @@
 #include "graph/run/verify.h"
 #include "lab/error.h"
 #include "lab/model/made.h"
+#include "lab/stop.h"
 #include "lab/store/env.h"
 
 int32_t bs_model_verified_init(bs_model_verified *out, bs_error *err) {
@@ -170,6 +171,11 @@ static int32_t compare_made(verifying *v, bs_error *err) {
   if (!has_floats(v)) n = 1; /* the kinds differ in their floats */
   v->total = n + (uint32_t)v->all_given;
   for (uint32_t k = 0; rc == BS_OK && k < n && v->out->failed == 0; k++) {
+    if (bs_stop_asked() != 0) {
+      snprintf(note, sizeof note, "%u of %u sets of made inputs: interrupted", n - k, n);
+      add_note(v->out, note);
+      return rc;
+    }
     if (v->done > 0 && v->out->spent + v->each > v->out->most) {
       snprintf(note, sizeof note, "%u of %u sets of made inputs, which would take more than a minute", n - k,
                n);
@@ -405,7 +411,7 @@ static int32_t put_back(const verifying *v, bs_error *err) {
 
 /* ---- the whole ----------------------------------------------------------------------------------- */
 
-static int32_t begin(verifying *v, bs_error *err) {
+static int32_t begin(verifying *v, int which, bs_error *err) {
   bs_session *s = v->session;
   const uint32_t n = s->graph->model->n_symbols;
   v->n_inputs = s->bound->g->n_inputs;
@@ -417,7 +423,7 @@ static int32_t begin(verifying *v, bs_error *err) {
   if (v->given == NULL || v->made == NULL || v->cut == NULL || v->descs == NULL || v->sizes == NULL)
     return bs_no_memory(err, "inputs");
   memcpy(v->sizes, s->bound->sizes, n * sizeof *v->sizes);
-  v->all_given = 1;
+  v->all_given = which != BS_VERIFY_MADE;
   v->total = 1;
   int32_t rc = BS_OK;
   for (uint32_t i = 0; rc == BS_OK && i < v->n_inputs; i++) {
@@ -451,15 +457,15 @@ static int32_t compare_sets(verifying *v, int made, double began, bs_error *err)
   return rc == BS_OK && made ? compare_made(v, err) : rc;
 }
 
-int32_t bs_model_verify(const bs_model_request *request, bs_session *session, const char *name, int made,
+int32_t bs_model_verify(const bs_model_request *request, bs_session *session, const char *name, int which,
                         bs_model_verified *io, bs_error *err) {
   verifying v = {.request = request, .session = session, .name = name, .out = io};
   const double began = bs_clock_s(), before = io->spent;
   int skip = 0;
-  int32_t rc = begin(&v, err);
+  int32_t rc = begin(&v, which, err);
   if (rc == BS_OK) rc = make_smaller(&v, err);
   if (rc == BS_OK) rc = leave_layers_out(&v, &skip, err);
-  if (rc == BS_OK && !skip) rc = compare_sets(&v, made, began, err);
+  if (rc == BS_OK && !skip) rc = compare_sets(&v, which != BS_VERIFY_GIVEN, began, err);
   v.session = session;
   if (rc == BS_OK) rc = put_back(&v, err);
   end(&v);

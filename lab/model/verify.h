@@ -22,11 +22,15 @@ int32_t bs_model_verified_init(bs_model_verified *out, bs_error *err);
 void bs_model_verified_put(const bs_model_verified *verified, json_t *result);
 void bs_model_verified_free(bs_model_verified *verified);
 
-/* Compares a session, on its inputs and on made ones, or on made ones only if an input is not set. made: 0:
- * only the session's own inputs. Wrong numbers are reported in the rows. A comparison that would take more
- * than a minute, by its FLOPs and the measured rate of `ref`, uses smaller sizes of named dimensions, fewer
- * layers of a folder and fewer sets of made inputs, with a note. So does one that would need more memory than
- * available; if one layer is too large, nothing is compared. Afterwards the session is bound as before. */
-int32_t bs_model_verify(const bs_model_request *request, bs_session *session, const char *name, int made,
+/* Which inputs are compared: those that are set; these and sets of made ones; sets of made ones alone, whose
+ * integers are those that are set. Where an input is not set, there are made ones alone. */
+enum { BS_VERIFY_GIVEN = 0, BS_VERIFY_ALL = 1, BS_VERIFY_MADE = 2 };
+
+/* Compares a session on the inputs that `which` names. Wrong numbers are reported in the rows. A comparison
+ * that would take more than a minute, by its FLOPs and the measured rate of `ref`, uses smaller sizes of
+ * named dimensions, fewer layers of a folder and fewer sets of made inputs, with a note. So does one that
+ * would need more memory than available; if one layer is too large, nothing is compared. Afterwards the
+ * session is bound as before. */
+int32_t bs_model_verify(const bs_model_request *request, bs_session *session, const char *name, int which,
                         bs_model_verified *io, bs_error *err);
 #endif

@@ -59,11 +59,17 @@ int bs_series_colour(const char *series) {
 
 const char *bs_mask_words(const char *mask, char *out, size_t size) {
   static const char before[] = "complement_";
-  const size_t n = sizeof before - 1;
-  const int patterns = strncmp(mask, before, n) == 0 && strspn(mask + n, "01_") == strlen(mask + n);
-  snprintf(out, size, "%s", mask + (patterns ? n : 0));
-  for (char *at = out; patterns && *at != '\0'; at++)
-    if (*at == '_') *at = '/';
+  const char *found = strstr(mask, before);
+  const int first = found != NULL ? (int)(found - mask) : 0;
+  const char *pattern = found != NULL ? found + sizeof before - 1 : mask;
+  const size_t n = strspn(pattern, "01_");
+  if (found == NULL || (pattern[n] != '\0' && pattern[n] != ' ')) {
+    snprintf(out, size, "%s", mask);
+    return out;
+  }
+  snprintf(out, size, "%.*s%s", first, mask, pattern);
+  for (size_t i = (size_t)first; i < (size_t)first + n && i < size && out[i] != '\0'; i++)
+    if (out[i] == '_') out[i] = '/';
   return out;
 }
 
@@ -86,7 +92,7 @@ static const struct {
                 {"launch", "launch "}, {"host", "on "},      {"origin", ""},
                 {"phase", ""},         {"simulated", ""},    {"pass", ""},
                 {"problem", ""}};
-enum { METHOD, ARM, SETTINGS = sizeof settings / sizeof settings[0] };
+enum { METHOD, ARM, SETTINGS = sizeof settings / sizeof settings[0], WORDS = 160 };
 
 /* Is it a setting of the machine? For a simulated run these describe the simulating machine, not the
  * layer. */
@@ -129,35 +135,35 @@ static int listed(const char *const *list, const char *key) {
 }
 
 /* The text of a setting; "": none. */
-static const char *setting_text(const json_t *row, size_t k, char number[64]) {
+static const char *setting_text(const json_t *row, size_t k, char number[WORDS]) {
   const json_t *value = json_object_get(row, settings[k].key);
   const char *text = json_string_value(value);
   if (strcmp(settings[k].key, "K") == 0 && json_equal(value, json_object_get(row, "N"))) return "";
   if (json_is_number(value)) {
-    snprintf(number, 64, "%.10g", json_number_value(value));
+    snprintf(number, WORDS, "%.10g", json_number_value(value));
     return number;
   }
   if (strcmp(settings[k].key, "simulated") == 0) return json_is_true(value) ? "simulated" : "";
   if (text == NULL || strcmp(text, "none") == 0) return "";
   if (strcmp(settings[k].key, "phase") == 0 && strncmp(text, "phase", 5) == 0 && strchr(text, '_') != NULL)
     return strchr(text, '_') + 1;
-  if (strcmp(settings[k].key, "mask") == 0) return bs_mask_words(text, number, 64);
-  return strcmp(settings[k].key, "arm") == 0 && strcmp(text, "method") == 0 ? "" : text;
+  if (strcmp(settings[k].key, "arm") == 0 && strcmp(text, "method") == 0) return "";
+  return k == ARM || strcmp(settings[k].key, "mask") == 0 ? bs_mask_words(text, number, WORDS) : text;
 }
 
-/* "dense, all cores" names the method too. */
+/* "dense, all cores" and "blockshock interleave" name the method too. */
 static int arm_has_it(const json_t *row, uint32_t which, const char *const *but) {
   const char *method = bs_row_text(row, "method"), *arm = bs_row_text(row, "arm");
   const size_t n = strlen(method);
   return which & 1u << ARM && !listed(but, "arm") && strncmp(arm, method, n) == 0 &&
-         (arm[n] == '\0' || arm[n] == ',');
+         (arm[n] == '\0' || arm[n] == ',' || arm[n] == ' ');
 }
 
 void bs_row_words(const json_t *row, uint32_t which, const char *const *but, char *out, size_t size) {
   size_t used = 0;
   out[0] = '\0';
   for (size_t k = 0; k < SETTINGS; k++) {
-    char number[64];
+    char number[WORDS];
     const char *text = which & 1u << k && !listed(but, settings[k].key) ? setting_text(row, k, number) : "";
     if (text[0] == '\0' || (k == METHOD && arm_has_it(row, which, but))) continue;
     const int n = snprintf(out + used, size - used, "%s%s%s", used > 0 ? ", " : "", settings[k].before, text);

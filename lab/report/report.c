@@ -10,7 +10,7 @@
 #include "core/base/text.h"
 #include "lab/error.h"
 
-enum { SHORT_CELL = 28 };
+enum { SHORT_CELL = 28, LONG_WORD = 24, SENTENCE = 16, LEAST_CELL = 8 };
 const char *const bs_format_names[5] = {"table", "md", "csv", "json", "jsonl"};
 
 int bs_format_parse(const char *name) {
@@ -226,14 +226,16 @@ static size_t total_width(const grid *g) {
   return total > 0 ? total - 2 : 0;
 }
 
-/* The least width of a column: short cells stay whole. cut 1: words may be cut. */
-static size_t least_width(const grid *g, size_t c, int cut) {
-  const size_t whole = cells_width(g, c);
-  size_t least = 8;
-  if (!cut && whole <= SHORT_CELL) return whole;
-  for (size_t r = 0; r < g->rows && !cut; r++) {
+/* The least width of a column: words of at most `kept` characters stay whole. Unless every word may be cut,
+ * short cells stay in one line, and lines of sentences have SENTENCE characters. */
+static size_t least_width(const grid *g, size_t c, size_t kept) {
+  const size_t whole = cells_width(g, c), title = longest_word(g->title[c]);
+  size_t least = kept > LEAST_CELL ? SENTENCE : LEAST_CELL;
+  if (least < title) least = title;
+  if (kept > LEAST_CELL && whole <= SHORT_CELL) return whole > title ? whole : title;
+  for (size_t r = 0; r < g->rows; r++) {
     const size_t word = longest_word(g->cells[r * g->cols + c]);
-    if (word > least) least = word;
+    if (word > least) least = word < kept ? word : kept;
   }
   return least;
 }
@@ -250,11 +252,11 @@ static size_t title_width(const char *title) {
 }
 
 /* The widest column of words is narrowed until all fit. */
-static void narrow(grid *g, size_t most, int cut) {
+static void narrow(grid *g, size_t most, size_t kept) {
   while (total_width(g) > most) {
     size_t widest = g->cols;
     for (size_t c = 0; c < g->cols; c++) {
-      if ((g->fields[c]->flags & BS_FIELD_RIGHT) || g->width[c] <= least_width(g, c, cut)) continue;
+      if ((g->fields[c]->flags & BS_FIELD_RIGHT) || g->width[c] <= least_width(g, c, kept)) continue;
       if (widest == g->cols || g->width[c] > g->width[widest]) widest = c;
     }
     if (widest == g->cols) return;
@@ -289,9 +291,10 @@ static void lay_out(grid *g, size_t most) {
   }
   leave_out(g, most, 2);
   leave_out(g, most, 1);
-  narrow(g, most, 0);
+  narrow(g, most, SIZE_MAX);
+  narrow(g, most, LONG_WORD); /* paths, hashes and lists are cut before a column goes */
   leave_out(g, most, 0);
-  narrow(g, most, 1);
+  narrow(g, most, LEAST_CELL);
 }
 
 static void put_spaces(bs_text *line, size_t n) {

@@ -16,7 +16,9 @@ typedef struct cpu_isa {
   uint32_t avx512;
   uint32_t avx512_bf16;
   uint32_t avx512_fp16;
+  uint32_t amx_bf16;      /* AMX with bf16, and the kernel lets this process use tiles */
   uint32_t avx512_halves; /* 512 bits are executed as twice 256: AMD's Zen 4 */
+  uint32_t avx512_units;  /* for 512-bit multiply-adds: 1 or 2; 0 without AVX-512 */
 } cpu_isa;
 
 typedef struct cpu_dnnl cpu_dnnl;   /* dnnl/library.c */
@@ -39,10 +41,17 @@ void cpu_codes_drop(cpu_state *state, cpu_codes *codes);
 
 /* cpuid.c */
 void cpu_isa_detect(cpu_isa *out_isa);
+/* units.c: measures how many 512-bit multiply-adds begin in a cycle, 1 or 2; takes about 0.3 ms. */
+uint32_t cpu_units_measure(void);
 void cpu_isa_text(const cpu_isa *isa, char *out_text, size_t size);
 void cpu_name(char *out_name, size_t size);
 uint64_t cpu_streamed_bytes(void); /* The size from which a weight is read from memory in every call. */
-int32_t cpu_kernels_choose(const cpu_isa *isa, const char *wanted, cpu_kernels *out_kernels, bs_error *err);
+/* The class of processors for which defaults are chosen: "portable", "avx2", "avx512", "avx512x2" (two units
+ * for 512 bits), "amx". */
+const char *cpu_class(const cpu_kernels *kernels);
+/* units: "auto", "1" or "2". */
+int32_t cpu_kernels_choose(const cpu_isa *isa, const char *wanted, const char *units,
+                           cpu_kernels *out_kernels, bs_error *err);
 
 /* device.c */
 /* The source location of each, for `bsrun plugins inspect`. */

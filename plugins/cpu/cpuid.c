@@ -2,6 +2,7 @@
  *
  * cpuid.c - what this processor can do, and the kernel table that follows from it. Asked once, at
  * activation; the parameter `isa` forces a table, so that tests reach all of them on one machine. */
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "cpu.h"
@@ -10,6 +11,25 @@
 #endif
 
 #if defined(__x86_64__)
+/* Linux gives a process the tiles when it asks, before it starts threads that use them. */
+static int tiles_granted(void) {
+#if defined(__linux__)
+  enum { ASK = 0x1023, TILE_DATA = 18 }; /* ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA */
+  return syscall(SYS_arch_prctl, ASK, TILE_DATA) == 0;
+#else
+  return 0;
+#endif
+}
+
+static int has_amx(void) {
+  unsigned a = 0, b = 0, c = 0, d = 0, low = 0, high = 0;
+  const unsigned wanted = 1u << 22 | 1u << 24 | 1u << 25; /* bf16, tiles, int8 */
+  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & wanted) != wanted) return 0;
+  if (!__get_cpuid(1, &a, &b, &c, &d) || (c & bit_OSXSAVE) == 0) return 0;
+  __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return (low >> 17 & 3u) == 3u && tiles_granted();
+}
+
 /* The compiler's check covers the operating system's part (saved registers); F16C and the 16-bit types
  * are not all known to it. */
 void cpu_isa_detect(cpu_isa *out_isa) {
@@ -27,6 +47,9 @@ void cpu_isa_detect(cpu_isa *out_isa) {
     out_isa->avx512_halves = (a >> 8 & 15u) + (a >> 20 & 255u) == 0x19;
   if (__get_cpuid_count(7, 1, &a, &b, &c, &d)) out_isa->avx512_bf16 = a >> 5 & 1u;
   if (__get_cpuid_count(7, 0, &a, &b, &c, &d)) out_isa->avx512_fp16 = d >> 23 & 1u;
+  out_isa->amx_bf16 = out_isa->avx512_bf16 && has_amx();
+  /* No bit of CPUID tells the units. Processors with AMX have two. */
+  out_isa->avx512_units = out_isa->avx512_halves ? 1 : out_isa->amx_bf16 ? 2 : cpu_units_measure();
 }
 
 void cpu_name(char *out_name, size_t size) {
@@ -53,8 +76,9 @@ void cpu_name(char *out_name, size_t size) {
 #endif
 
 void cpu_isa_text(const cpu_isa *isa, char *out_text, size_t size) {
-  snprintf(out_text, size, "%s%s%s%s", isa->avx2 ? "avx2+fma+f16c" : "baseline", isa->avx512 ? " avx512" : "",
-           isa->avx512_bf16 ? " avx512_bf16" : "", isa->avx512_fp16 ? " avx512_fp16" : "");
+  snprintf(out_text, size, "%s%s%s%s%s", isa->avx2 ? "avx2+fma+f16c" : "baseline",
+           isa->avx512 ? " avx512" : "", isa->avx512_bf16 ? " avx512_bf16" : "",
+           isa->avx512_fp16 ? " avx512_fp16" : "", isa->amx_bf16 ? " amx_bf16" : "");
 }
 
 #ifdef BS_CPU_X86
@@ -81,7 +105,8 @@ static void choose_halves(const cpu_isa *isa, const char *wanted, cpu_kernels *k
 }
 #endif
 
-int32_t cpu_kernels_choose(const cpu_isa *isa, const char *wanted, cpu_kernels *out_kernels, bs_error *err) {
+/* The vectors' part of the table; 0: this processor or build has none of that name. */
+static int choose_vectors(const cpu_isa *isa, const char *wanted, cpu_kernels *out_kernels) {
 #ifdef BS_CPU_X86
   if (isa->avx512_bf16 && wants(wanted, "avx512_bf16")) {
     *out_kernels = cpu_kernels_avx512;
@@ -94,20 +119,59 @@ int32_t cpu_kernels_choose(const cpu_isa *isa, const char *wanted, cpu_kernels *
     out_kernels->bf16_turn = cpu_avx512_bf16_turn;
     out_kernels->bf16_zip = cpu_avx512_bf16_zip;
     choose_halves(isa, wanted, out_kernels);
-    return BS_OK;
+    return 1;
   }
   if (isa->avx512 && wants(wanted, "avx512")) {
     *out_kernels = cpu_kernels_avx512;
     choose_halves(isa, wanted, out_kernels);
-    return BS_OK;
+    return 1;
   }
   if (isa->avx2 && wants(wanted, "avx2")) {
     *out_kernels = cpu_kernels_avx2;
-    return BS_OK;
+    return 1;
   }
 #endif
-  if (strcmp(wanted, "auto") == 0 || strcmp(wanted, "portable") == 0) {
-    *out_kernels = cpu_kernels_portable;
+  if (strcmp(wanted, "auto") != 0 && strcmp(wanted, "portable") != 0) return 0;
+  *out_kernels = cpu_kernels_portable;
+  return 1;
+}
+
+static void choose_units(const cpu_isa *isa, const char *units, cpu_kernels *kernels) {
+  kernels->units = 1;
+  if (kernels->panels_two[1] == 0) return;
+  if (strcmp(units, "auto") == 0 ? isa->avx512_units < 2 : strcmp(units, "2") != 0) return;
+  kernels->units = 2;
+  memcpy(kernels->panels, kernels->panels_two, sizeof kernels->panels);
+}
+
+const char *cpu_class(const cpu_kernels *kernels) {
+  if (kernels->amx != NULL) return "amx";
+  return kernels->units == 2                        ? "avx512x2"
+         : strncmp(kernels->name, "avx512", 6) == 0 ? "avx512"
+                                                    : kernels->name;
+}
+
+/* Attention beside the model's products: plain C on every processor. */
+static void use_model(cpu_kernels *kernels) {
+  kernels->name = "amx_model";
+  kernels->attend_bf16[0] = cpu_amx_model_attend;
+  kernels->attend_bf16[1] = cpu_amx_model_attend_fast;
+  kernels->bf16_turn = cpu_amx_model_turn;
+  kernels->bf16_zip = cpu_amx_model_zip;
+}
+
+int32_t cpu_kernels_choose(const cpu_isa *isa, const char *wanted, const char *units,
+                           cpu_kernels *out_kernels, bs_error *err) {
+  const cpu_amx *amx = NULL;
+  if (strcmp(wanted, "amx_model") == 0) amx = &cpu_amx_model;
+#ifdef BS_CPU_X86
+  if (isa->amx_bf16 && wants(wanted, "amx")) amx = &cpu_amx_tiles;
+#endif
+  if (choose_vectors(isa, amx != NULL ? "auto" : wanted, out_kernels)) {
+    if (amx != NULL) out_kernels->name = "amx";
+    out_kernels->amx = amx;
+    if (amx == &cpu_amx_model) use_model(out_kernels);
+    choose_units(isa, units, out_kernels);
     return BS_OK;
   }
   char has[64];

@@ -35,8 +35,8 @@ static int32_t device_info(void *state, uint32_t index, bs_device_info *out_info
 #ifdef BS_CPU_DNNL
   cpu_dnnl_text(cpu->dnnl, library, sizeof library);
 #endif
-  snprintf(out_info->detail, sizeof out_info->detail, "%s; own kernels: %.8s; %.70s", isa, cpu->kernels.name,
-           library);
+  snprintf(out_info->detail, sizeof out_info->detail, "%s; own kernels: %.12s, class %.8s; %.48s", isa,
+           cpu->kernels.name, cpu_class(&cpu->kernels), library);
   return BS_OK;
 }
 

@@ -39,6 +39,43 @@ typedef struct cpu_tile {
   const void *ahead;   /* their address: weights of the next panels */
 } cpu_tile;
 
+/* ---- bf16 by tiles (isa/amx_product.h) --------------------------------------------------------- */
+
+#define CPU_AMX_COLUMNS 32 /* of a step */
+#define CPU_AMX_STEP 1024  /* bytes of a step of a panel: 32 columns of 16 outputs, by pairs */
+
+/* The product of groups of 16 tokens with neighbouring bf16 panels:
+ *   c[t * ldc + 16 p + j] = (add ? c : 0) + sum_k x[t][k] * w[p][k][j]
+ * x: bf16; w: as `dot` takes them. c needs room for all rows of a group that `begin` named. */
+typedef struct cpu_amx_block {
+  const void *x;
+  int64_t x_row;   /* bytes between tokens */
+  int64_t x_step;  /* bytes between steps of 32 columns */
+  int64_t x_group; /* bytes between groups of 16 tokens */
+  const void *w;
+  int64_t w_panel; /* bytes between panels */
+  float *c;
+  int64_t ldc;
+  int64_t steps; /* of as many columns as `begin` named */
+  int32_t groups;
+  int32_t panels;
+  int32_t add;
+  int32_t ahead; /* bytes from a panel to the data to prefetch meanwhile; 0: none */
+} cpu_amx_block;
+
+/* Where the model keeps its tiles, from begin to end; the processor does without. */
+typedef struct cpu_amx_room {
+  _Alignas(64) uint8_t bytes[8256];
+} cpu_amx_room;
+
+/* begin sets this thread's tiles: `rows` tokens of a group, 1 .. 16, and `columns` of a step, 1 .. 32 (an odd
+ * number reads a last pair, whose second of x is zero). product computes with them, end gives them back. */
+typedef struct cpu_amx {
+  void (*begin)(void *room, int32_t rows, int32_t columns);
+  void (*product)(void *room, const cpu_amx_block *block);
+  void (*end)(void *room);
+} cpu_amx;
+
 /* The product of a few tokens with a panel of int8: c[t * ldc + j] = (add ? c : 0) + sum of the products of
  * column pairs, x[t * x_ld + 2 k + i] * w[(k * 16 + j) * 2 + i]. x is 16 bits wide, values of int8. */
 typedef struct cpu_bytes {
@@ -187,12 +224,17 @@ typedef struct cpu_rows_fns {
 } cpu_rows_fns;
 
 typedef struct cpu_kernels {
-  const char *name; /* "portable", "avx2", "avx512", "avx512_bf16" */
+  const char *name; /* "portable", "avx2", "avx512", "avx512_bf16", "amx", "amx_model" */
   int32_t tokens;   /* tokens of the widest tile */
   /* Number of panels that a tile of so many tokens takes together, to have enough chains of sums to hide the
-   * latency of a multiply-add: for f32 or dot, and for 16-bit panels that are widened in registers. */
+   * latency of a multiply-add: for f32, for dot, and for 16-bit panels that are widened in registers. */
   int32_t panels[CPU_MAX_TOKENS + 1];
+  int32_t panels_dot[CPU_MAX_TOKENS + 1];
   int32_t panels_half[CPU_MAX_TOKENS + 1];
+  /* In place of `panels` where two multiply-adds of 512 bits begin in a cycle: a load for each keeps only one
+   * unit busy. */
+  int32_t panels_two[CPU_MAX_TOKENS + 1];
+  int32_t units;       /* for the widest multiply-add: 1 or 2 */
   int32_t panels_many; /* of a full tile whose panels are in the first cache: then loads are the limit */
   /* Index by cpu_type_index of the weight's dtype; x is f32. One chain of fp32 multiply-adds an output,
    * upwards in k in every tile, so that a token's result depends neither on the other tokens nor on the team.
@@ -201,6 +243,7 @@ typedef struct cpu_kernels {
   /* bf16 x and w by the processor's own instruction, two columns a step, sums in fp32. NULL: not
    * available. */
   cpu_tile_fn dot;
+  const cpu_amx *amx; /* bf16 by tiles; NULL: not available */
   /* k columns of a 16-bit panel to a panel of f32 ([0]: NULL); writes whole pairs. */
   void (*widen[3])(float *dst, const void *panel, int64_t k);
   /* n elements of f32, bf16, f16 (cpu_type_index), f8e4m3 or f8e5m2 (cpu_wide_index) to and from f32; nearest
@@ -231,9 +274,9 @@ typedef struct cpu_kernels {
    * of their sum. Earlier sums must be multiplied by the result. v *= by; sums += rows of V by their powers.
    * n: multiples of 16. */
   float (*attend[2])(const float *s, void *p, int64_t n, float by, float *most, float *totals);
-  /* Like attend, to bf16 for `dot`; NULL: not available. */
+  /* Like attend, to bf16 for `dot` and `amx`; NULL: neither is available. */
   float (*attend_bf16[2])(const float *s, void *p, int64_t n, float by, float *most, float *totals);
-  /* Panels of pairs for `dot`. turn: of up to 16 rows of `depth` bf16, row_bytes apart, [depth / 2][16][2],
+  /* Panels of pairs for both. turn: of up to 16 rows of `depth` bf16, row_bytes apart, [depth / 2][16][2],
    * zeros beyond the rows and the depth. zip: row pair `first`, `second` (NULL: zeros) of `columns` bf16 into
    * panels of 16 columns that are `step` bytes apart. */
   void (*bf16_turn)(void *panel, const void *rows, int64_t row_bytes, int64_t count, int64_t depth);
@@ -276,7 +319,13 @@ typedef struct cpu_kernels {
 
 /* One source, isa/, compiled for each. */
 extern const cpu_kernels cpu_kernels_portable;
+extern const cpu_amx cpu_amx_model;
+float cpu_amx_model_attend(const float *s, void *p, int64_t n, float by, float *most, float *totals);
+float cpu_amx_model_attend_fast(const float *s, void *p, int64_t n, float by, float *most, float *totals);
+void cpu_amx_model_turn(void *panel, const void *rows, int64_t row_bytes, int64_t count, int64_t depth);
+void cpu_amx_model_zip(void *panels, int64_t step, const void *first, const void *second, int64_t columns);
 #ifdef BS_CPU_X86
+extern const cpu_amx cpu_amx_tiles;
 extern const cpu_kernels cpu_kernels_avx2;
 extern const cpu_kernels cpu_kernels_avx512;
 void cpu_avx512_bf16_dot(const cpu_tile *tile);

@@ -7,8 +7,11 @@
 #include "cpu.h"
 
 static const bs_param_desc params[] = {
-    {sizeof(bs_param_desc), BS_PARAM_STRING, "isa", "auto", "auto|portable|avx2|avx512|avx512_bf16", NULL,
-     "instruction set of our own kernels; oneDNN chooses its own"},
+    {sizeof(bs_param_desc), BS_PARAM_STRING, "isa", "auto",
+     "auto|portable|avx2|avx512|avx512_bf16|amx|amx_model", NULL,
+     "instruction set of our own kernels; amx_model: AMX computed in C, for tests; oneDNN chooses its own"},
+    {sizeof(bs_param_desc), BS_PARAM_STRING, "units", "auto", "auto|1|2", NULL,
+     "units for 512-bit multiply-adds that tiles are made for; auto: as many as the processor has"},
     {sizeof(bs_param_desc), BS_PARAM_STRING, "matmul", "auto", "auto|packed|dnnl", NULL,
      "the matmul that serves: auto chooses by shape, the others are for comparisons"},
     {sizeof(bs_param_desc), BS_PARAM_STRING, "dnnl_library", "auto", NULL, NULL,
@@ -25,16 +28,17 @@ static int32_t param_text(const cpu_state *state, const char *name, const char *
 }
 
 static int32_t configure(cpu_state *state, bs_plugin_self *self, bs_error *err) {
-  const char *isa = NULL;
+  const char *isa = NULL, *units = NULL;
   for (size_t i = 0; i < sizeof params / sizeof params[0]; i++) {
     const int32_t rc = state->host->param_define(state->host->ctx, self, &params[i], err);
     if (rc != BS_OK) return rc;
   }
   int32_t rc = param_text(state, "isa", &isa, err);
+  if (rc == BS_OK) rc = param_text(state, "units", &units, err);
   if (rc == BS_OK) rc = param_text(state, "matmul", &state->matmul, err);
   if (rc != BS_OK) return rc;
   cpu_isa_detect(&state->isa);
-  rc = cpu_kernels_choose(&state->isa, isa, &state->kernels, err);
+  rc = cpu_kernels_choose(&state->isa, isa, units, &state->kernels, err);
 #ifdef BS_CPU_DNNL
   const char *library = NULL;
   if (rc == BS_OK) rc = param_text(state, "dnnl_library", &library, err);

@@ -81,6 +81,41 @@ START_TEST(line) {
 END_TEST
 
 /* A plugin may leave parts out, fill fields to the last byte without a NUL, or put anything into them. */
+/* The file's path comes first in the message and in the place, and once in the line, also where it is long.
+ */
+START_TEST(files_in_messages) {
+  static const struct {
+    const char *where, *message;
+  } rows[] = {{"", "m.onnx: it is cut"},
+              {"m.onnx", "m.onnx: it is cut"},
+              {"m.onnx:7", "m.onnx:7: it is cut"},
+              {"node 'x'", "m.onnx: node 'x': it is cut"}};
+  bs_error err = BS_ERROR_INIT;
+  char out[1200], wanted[1200], path[300];
+  bs_error_file(NULL, "m.onnx");
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    bs_error_set(&err, BS_INPUT, "BS-X", "it is cut");
+    bs_error_where(&err, "%s", rows[i].where);
+    for (int k = 0; k < 2; k++) { /* the second time changes nothing */
+      bs_error_file(&err, "m.onnx");
+      ck_assert_str_eq(err.message, rows[i].message);
+    }
+    snprintf(wanted, sizeof wanted, "error[BS-X] %s", rows[i].message);
+    bs_error_format(&err, "", out, sizeof out);
+    ck_assert_str_eq(out, wanted);
+    ck_assert_int_eq(strncmp(err.where, "m.onnx", 6), 0);
+  }
+  memset(path, 'p', sizeof path - 1);
+  path[sizeof path - 1] = '\0';
+  bs_error_set(&err, BS_INPUT, "BS-X", "it is cut");
+  bs_error_where(&err, "%s", path);
+  bs_error_file(&err, path);
+  snprintf(wanted, sizeof wanted, "error[BS-X] %s: it is cut", path);
+  bs_error_format(&err, "", out, sizeof out);
+  ck_assert_str_eq(out, wanted);
+}
+END_TEST
+
 START_TEST(line_of_hostile_records) {
   bs_error err = BS_ERROR_INIT;
   char out[2048];
@@ -235,6 +270,7 @@ END_TEST
 int main(void) {
   const test_case tests[] = {{status_table},
                              {line},
+                             {files_in_messages},
                              {line_of_hostile_records},
                              {cut_utf8},
                              {wrapping_and_errno},

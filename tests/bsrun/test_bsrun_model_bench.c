@@ -97,6 +97,7 @@ START_TEST(prefill_and_decode) {
     ck_assert(rate > 0.999 * tokens[i] && rate < 1.001 * tokens[i]);
   }
   ck_assert(json_is_true(json_object_get(result, "made_inputs")));
+  ck_assert_int_eq(count_of(json_object_get(result, "dims"), "sequence"), 6);
   /* Each row has the seconds of its own binding. */
   static const char *const seconds[] = {"lower_s", "pass_s", "plan_s", "prepare_s"};
   for (size_t i = 0; i < sizeof seconds / sizeof seconds[0]; i++) {
@@ -208,7 +209,7 @@ static const struct {
   const char *words[4], *says;
   int code;
 } bad[] = {
-    {{"m.onnx"}, "1 input has no file: x", 2},
+    {{"m.onnx", "--input", "y=x.npy"}, "the model has no input 'y'", 2},
     {{"m.onnx", "--seconds", "0"}, "BS-USE-NUMBER", 2},
     {{"missing.onnx"}, "missing.onnx", 4},
     {{"m.onnx", "--input", "x=x.npy", "--backend=none"}, "none", 3},

@@ -147,6 +147,32 @@ static int take_all(pid_t pid) {
   return of;
 }
 
+/* A point whose numbers were proven and whose time was interrupted is not "not run". */
+START_TEST(an_interrupted_point_tells_its_phases) {
+  char *words[] = {"bsrun",    "sweep",
+                   "-x",       "N=64,65",
+                   "--method", "dense",
+                   "--b",      "8",
+                   "--set",    "phase.pairs_seconds=60",
+                   "--set",    "phase.pairs_min=99999",
+                   "--set",    "phase.pairs_max=100000",
+                   "--run-id", "s",
+                   "-q",       "-o",
+                   "json",     NULL};
+  const pid_t pid = start_bsrun(dir, words);
+  for (int i = 0; i < 6000 && done_runs("s") == 0; i++) nanosleep(&(struct timespec){0, 10000000}, NULL);
+  ck_assert_int_eq(kill(pid, SIGINT), 0);
+  ran r = finish_spawn(dir, pid);
+  must_be(&r, 130);
+  json_t *rows = rows_of(&r);
+  ck_assert_str_eq(cell(rows, 0, "word"), "RIGHT");
+  ck_assert_str_eq(cell(rows, 0, "state"), "1 of 2 phases");
+  ck_assert_str_eq(cell(rows, 1, "state"), "not run");
+  json_decref(rows);
+  ran_free(&r);
+}
+END_TEST
+
 START_TEST(kills_lose_no_run) {
   char *begin[] = {"bsrun", "sweep", "-x",       "N=32,33", "-x",       "method=dense,blockshock",
                    "--b",   "2",     "--run-id", "s",       "--launch", "processes",
@@ -229,6 +255,7 @@ END_TEST
 int main(void) {
   const test_case tests[] = {{a_point_says_how_to_run_it_alone},
                              {the_order_of_points_changes_no_result},
+                             {an_interrupted_point_tells_its_phases},
                              {kills_lose_no_run},
                              {a_rebuilt_plugin_makes_its_points_run_again},
                              {0}};

@@ -11,17 +11,20 @@
 int32_t ch_try_open(ch *c, const char *isa, const char *dnnl, const char *matmul, bs_error *err) {
   static char path[4200];
   const char *dir = getenv("BS_TEST_PLUGIN_DIR");
-  const char *const names[3] = {"isa", "dnnl_library", "matmul"}, *const values[3] = {
-                                                                      isa, dnnl,
-                                                                      matmul != NULL ? matmul : "auto"};
+  const char *two = strchr(isa, '*');
+  char set[32];
+  snprintf(set, sizeof set, "%.*s", two != NULL ? (int)(two - isa) : (int)strlen(isa), isa);
+  const char *const units = strcmp(isa, "auto") == 0 ? "auto" : two != NULL ? "2" : "1";
+  const char *const names[4] = {"isa", "dnnl_library", "matmul", "units"};
+  const char *const values[4] = {set, dnnl, matmul != NULL ? matmul : "auto", units};
   ck_assert_msg(dir != NULL, "BS_TEST_PLUGIN_DIR is not set: run the test through ctest");
   memset(c, 0, sizeof *c);
   snprintf(path, sizeof path, "%s/bs_cpu.so", dir);
-  for (int i = 0; i < 3; i++) {
+  for (int i = 0; i < 4; i++) {
     snprintf(c->text[i], sizeof c->text[i], "%s=%s", names[i], values[i]);
     c->params[i] = c->text[i];
   }
-  c->options = (bs_kit_options){.plugin = path, .params = c->params, .n_params = 3};
+  c->options = (bs_kit_options){.plugin = path, .params = c->params, .n_params = 4};
   kit.options = &c->options;
   const int32_t rc = kit_plugin_load(&c->plugin, &c->options, err);
   return rc == BS_OK ? kit_plugin_activate(&c->plugin, err) : rc;
@@ -55,14 +58,14 @@ void ch_actor(ch *c, kit_actor *out, const char *op, const char *name, uint32_t 
 }
 
 int ch_has_isa(const char *isa) {
-  if (strcmp(isa, "portable") == 0 || strcmp(isa, "auto") == 0) return 1;
+  if (strcmp(isa, "portable") == 0 || strcmp(isa, "auto") == 0 || strcmp(isa, "amx_model") == 0) return 1;
 #if defined(__x86_64__)
   const int avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   const int avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
   unsigned a = 0, b = 0, c = 0, d = 0;
   if (strcmp(isa, "avx2") == 0) return avx2;
-  if (strcmp(isa, "avx512") == 0) return avx2 && avx512;
+  if (strcmp(isa, "avx512") == 0 || strcmp(isa, "avx512*2") == 0) return avx2 && avx512;
   return avx2 && avx512 && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1u) != 0;
 #else
   return 0;

@@ -10,12 +10,13 @@
 
 typedef struct ch {
   bs_kit_options options;
-  char text[3][512];
-  const char *params[3];
+  char text[4][512];
+  const char *params[4];
   kit_plugin plugin;
 } ch;
 
-/* dnnl: the parameter dnnl_library. */
+/* isa: the parameter isa, for one unit of 512 bits, or with *2 behind it, as in avx512*2, for two; "auto":
+ * for as many as the processor has. dnnl: the parameter dnnl_library. */
 void ch_open(ch *c, const char *isa, const char *dnnl);
 /* matmul NULL: "auto". The status is returned; what is open then is closed by ch_close. */
 int32_t ch_try_open(ch *c, const char *isa, const char *dnnl, const char *matmul, bs_error *err);

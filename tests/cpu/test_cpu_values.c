@@ -67,6 +67,15 @@ START_TEST(other_ops_on_lesser_sets) {
 }
 END_TEST
 
+/* Attention in bf16 by tiles. */
+START_TEST(attention_by_tiles) {
+  uint32_t passed = 0;
+  for (int i = 0; i < TEST_COUNT(checks_of_others); i++)
+    passed += grade("isa=amx_model", BS_BF16, checks_of_others[i], "attention@");
+  ck_assert_uint_ge(passed, 2);
+}
+END_TEST
+
 /* oneDNN as it is here, and as with AMX, where it wants a copy of the weights: a slice is then multiplied in
  * parts. test_method_memory holds the scratchpad. */
 START_TEST(products_of_onednn) {
@@ -85,6 +94,7 @@ END_TEST
 int main(void) {
   const test_case tests[] = {{products_on_each_set, TEST_COUNT(sets) * TEST_COUNT(products)},
                              {other_ops_on_lesser_sets, LESSER * TEST_COUNT(others)},
+                             {attention_by_tiles},
                              {products_of_onednn},
                              {0}};
   return run_tests("cpu_values", tests, (test_setup){.timeout = 60});

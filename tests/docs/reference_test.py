@@ -77,6 +77,8 @@ with tempfile.TemporaryDirectory() as scratch:
             "", "struct bs_tensor_desc has no comment")
     planted(scratch, "blockshock.h", "/* Opens and activates a plugin by id. The functions below do so by themselves for the plugins that they need.\n */\n",
             "", "function bs_plugin_activate has no comment")
+    planted(scratch, "comm.h", " * Threads: abort", " * abort", "comm.h: the head of the header has no 'Threads:'")
+    planted(scratch, "tp.h", " * Units. Shapes", " * Shapes", "tp.h: the head of the header has no 'Units:'")
     planted(scratch, "topology.h", "/* Required: name, open, route, close. */\n", "", "struct bs_topology has no comment")
 
 for failure in failures:

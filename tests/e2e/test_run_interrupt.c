@@ -10,11 +10,13 @@
 #include "tests/slow.h"
 
 #define LAYER "--n 64 --k 64 --b 8 --dtype f32 --out off"
+#define RINGS "ring ring ring ring ring ring ring ring ring ring "
 #define WITHIN_S (BS_SLOW ? 20.0 : 2.5) /* shorter than the 5 s after which what does not end is ended */
 
-/* Each would go on for much longer; `told` stands on stderr. */
+/* Each would go on for much longer; `told` stands on stderr, and `shown` on stdout: what is known until then.
+ */
 static const struct {
-  const char *words, *told;
+  const char *words, *told, *shown;
 } verbs[] = {
     {"compare row_parallel column_parallel " LAYER " --seconds 60", "--seconds S takes less time"},
     {"compare method=row_parallel method=column_parallel --n 64 --out off --seconds 60",
@@ -28,6 +30,12 @@ static const struct {
     {"model bench builtin:lm --dim tokens=8 --dim batch=1 --seconds 60 --out off", "--seconds S"},
     {"doctor --measure --force --cache machine.json --out off", "constants that were kept before"},
     {"torture --comm threads -P 2", "--fault FAULT"},
+    {"model check builtin:vit:8x64 --dim batch=1 --out off", "--dim NAME=N",
+     "of 8 sets of made inputs: interrupted"},
+    {"sim scale --hardware sim-flat -P 8:16136+256 --method row_parallel", "the rows above are done",
+     "45.28965"},
+    {"coll explain " RINGS "-P 1536", "a smaller -P"},
+    {"plugins check cpu --preset full", "--only GROUP"},
     {"tune b1h1s64d64 --seconds 60 --tune-cache tune.json --points off",
      "no point is kept; the same command measures again"},
     {"tune b1h1s64d64 --seconds 60 --tune-cache tune.json --points points.jsonl",
@@ -35,7 +43,7 @@ static const struct {
     {"sweep -x model.N=64,128 --phase 1 --set phase.pairs_seconds=60 --set phase.pairs_max=100000",
      "--resume"},
     {"run --phase 1 --n 64 --b 8 --dtype f32 --set phase.pairs_seconds=60 --set phase.pairs_max=100000",
-     "interrupted"},
+     "the same command runs it again, and --phase NAME"},
 };
 enum { N_VERBS = sizeof verbs / sizeof verbs[0] };
 
@@ -80,6 +88,8 @@ START_TEST(test_interrupted_verb) {
                 (unsigned)status, said("err.txt"));
   ck_assert_msg(strstr(said("err.txt"), verbs[_i].told) != NULL, "%s: %s", verbs[_i].words, said("err.txt"));
   ck_assert_uint_eq(run_count_files(dir, "DONE"), 0);
+  ck_assert_msg(verbs[_i].shown == NULL || strstr(said("out.txt"), verbs[_i].shown) != NULL, "%s: %s",
+                verbs[_i].words, said("out.txt"));
 }
 END_TEST
 

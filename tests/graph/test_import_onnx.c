@@ -259,6 +259,52 @@ START_TEST(a_file_is_watched) {
 }
 END_TEST
 
+/* A program that prints err.message alone tells which file; the line of bs_error_format has the path once. */
+static void must_name(const bs_error *err, const char *path, const char *says) {
+  char line[1200];
+  bs_error_format(err, "program", line, sizeof line);
+  ck_assert_msg(strstr(err->message, path) == err->message, "%s", err->message);
+  ck_assert_msg(strstr(err->message, says) != NULL, "%s", err->message);
+  ck_assert_msg(strncmp(err->where, path, strlen(path)) == 0, "%s", err->where);
+  const char *first = strstr(line, path);
+  ck_assert_msg(first != NULL && strstr(first + 1, path) == NULL, "%s", line);
+}
+
+START_TEST(errors_name_the_file) {
+  static const char broken[] = HEAD "g (float[2] x) => (float[2] y) { y = Relu <alpha: int = 1> (x) }";
+  static const char outside[] = HEAD "g () => (float[2] w) <float[2] w = [\"location\" : \"w.data\"]> {}";
+  static const float w[2] = {3, 4};
+  bs_context *context;
+  bs_graph *g = NULL;
+  bs_session *s = NULL;
+  bs_error err = BS_ERROR_INIT;
+  ck_assert_int_eq(bs_context_open(NULL, &context, NULL), BS_OK);
+  const char *path = files_path("none.onnx");
+  ck_assert_int_eq(bs_graph_open(context, path, NULL, &g, &err), BS_INPUT);
+  must_name(&err, path, "cannot be opened");
+  path = files_write("m.onnx", "", 0);
+  ck_assert_int_eq(bs_graph_open(context, path, NULL, &g, &err), BS_INPUT);
+  must_name(&err, path, "this is no ONNX file");
+  bytes = onnx_bytes(broken, ONNX_TEXT_RAW, &size);
+  files_write("m.onnx", bytes, size);
+  ck_assert_int_eq(bs_graph_open(context, path, NULL, &g, &err), BS_INPUT);
+  must_name(&err, path, "m.onnx: the node (Relu) that gives 'y': ");
+  ck_assert_int_eq(bs_graph_open(context, files_folder, NULL, &g, &err), BS_INPUT);
+  must_name(&err, files_folder, "/config.json: cannot be opened");
+  free(bytes);
+  bytes = onnx_bytes(outside, 0, &size);
+  files_write("m.onnx", bytes, size);
+  files_write("w.data", w, sizeof w);
+  ck_assert_int_eq(bs_graph_open(context, path, NULL, &g, &err), BS_OK);
+  ck_assert_int_eq(truncate(files_path("w.data"), 4), 0);
+  const bs_session_options options = {.struct_size = sizeof options, .threads = 1};
+  ck_assert_int_eq(bs_session_open(context, g, &options, &s, &err), BS_INPUT);
+  must_name(&err, path, "m.onnx: w.data: changed while in use");
+  bs_graph_close(g);
+  bs_context_close(context);
+}
+END_TEST
+
 int main(void) {
   const test_case rows[] = {{ports_and_constants},
                             {nodes_and_branches},
@@ -268,6 +314,7 @@ int main(void) {
                             {calls_have_a_budget},
                             {cut_and_turned_over},
                             {a_file_is_watched},
+                            {errors_name_the_file},
                             {0}};
   return run_tests("import_onnx", rows, (test_setup){.before = files_begin, .after = after});
 }

@@ -95,6 +95,25 @@ START_TEST(spare_columns_go_first) {
 }
 END_TEST
 
+/* A hash of 90 digits is cut before its column goes, and a title is not. */
+START_TEST(a_long_word_is_cut_first) {
+  static const bs_field columns[] = {
+      {"what", "WHAT", 0, 0}, {"value", "VALUE", 0, 0}, {"text", "LONGEST_TITLE", 0, 0}};
+  char hash[91] = "", sentence[300] = "", *text = NULL;
+  size_t size = 0;
+  while (strlen(hash) < 90) strcat(hash, "0123456789");
+  while (strlen(sentence) < 200) strcat(sentence, "a b c d ");
+  json_t *rows = json_pack("[{s:s, s:s, s:s}]", "what", "request_key", "value", hash, "text", sentence);
+  FILE *f = open_memstream(&text, &size);
+  ck_assert_int_eq(bs_report_print(f, BS_FORMAT_TABLE, columns, 3, rows, NULL), BS_OK);
+  fclose(f);
+  json_decref(rows);
+  ck_assert_msg(strncmp(text, "WHAT         VALUE", 18) == 0, "%s", text);
+  ck_assert_msg(strstr(text, " LONGEST_TITLE\n") != NULL && strstr(text, "left out") == NULL, "%s", text);
+  free(text);
+}
+END_TEST
+
 /* Three digits, without an exponent where a person would write none. CSV has all digits. */
 START_TEST(digits) {
   static const struct {
@@ -302,6 +321,7 @@ int main(void) {
   const test_case tests[] = {{table},
                              {a_table_fits_its_width},
                              {spare_columns_go_first},
+                             {a_long_word_is_cut_first},
                              {digits},
                              {bytes_and_shares},
                              {md},

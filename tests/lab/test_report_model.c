@@ -42,6 +42,11 @@ START_TEST(words_of_a_row_say_all_once) {
   char words[200];
   bs_row_words(peer, BS_ROW_METHOD | 1u << 1, NULL, words, sizeof words);
   ck_assert_str_eq(words, "dense, all cores");
+  json_t *arm = json_pack("{s:s, s:s}", "method", "blockshock", "arm",
+                          "blockshock complement_1010_0101 kernel=sparse24");
+  bs_row_words(arm, BS_ROW_METHOD | 1u << 1, NULL, words, sizeof words);
+  ck_assert_str_eq(words, "blockshock 1010/0101 kernel=sparse24");
+  json_decref(arm);
   json_object_set_new(peer, "speedup_word", json_string("UNCLEAR"));
   json_object_set_new(peer, "cause", json_string("machine disturbed"));
   ck_assert_int_eq(bs_model_derive(model, NULL), BS_OK);

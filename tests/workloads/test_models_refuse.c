@@ -33,6 +33,7 @@ START_TEST(options_are_strict) {
                {"vision_conv", "stride=0", "BS-WL-VALUE", "workload.stride"},
                {"vision_conv", "padding=-1", "BS-WL-VALUE", "workload.padding"},
                {"vision_conv", "C=1048577", "BS-WL-VALUE", "workload.C"},
+               {"vision_conv", "C=2Mi", "BS-WL-VALUE", "2097152 is outside 1 .. 1048576"},
                {"vision_conv", "activation=tanh", "BS-WL-VALUE", "workload.activation"},
                {"vision_conv", "h=3", "BS-WL-KEY", "workload.h"},
                {"vision_conv", "loss=mse_target", "BS-WL-LOSS", "workload.target"}};

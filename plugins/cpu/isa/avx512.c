@@ -28,6 +28,8 @@ const cpu_kernels cpu_kernels_avx512 = {
     .name = "avx512",
     CPU_KERNELS_ALIKE,
     .panels = {0, 4, 4, 4, 4, 2, 2, 2, 1, 1, 1, 1, 1},
+    .panels_dot = {0, 4, 4, 4, 4, 2, 2, 2, 1, 1, 1, 1, 1},
+    .panels_two = {0, 4, 4, 4, 4, 2, 2, 2, 2, 2, 2, 2, 2},
     .panels_half = {0, 2, 4, 4, 4, 2, 2, 2, 1, 1, 1, 1, 1},
     .panels_many = 2,
     .tile = {tile_f32_or_narrow, tile_bf16, tile_f16},

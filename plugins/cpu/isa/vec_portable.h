@@ -50,9 +50,14 @@ INLINE vec vec_sqrt(vec a) {
   return a;
 }
 
-/* a b + c, rounded twice here, once on the others. */
+/* a b + c, rounded once; here twice, for that is faster, except where VEC_FMA_EXACT is defined. */
 INLINE vec vec_fma(vec a, vec b, vec c) {
+#ifdef VEC_FMA_EXACT
+  for (int i = 0; i < VEC; i++) c[i] = fmaf(a[i], b[i], c[i]);
+  return c;
+#else
   return a * b + c;
+#endif
 }
 
 INLINE vec vec_load_bf16(const uint16_t *p) {

@@ -3,9 +3,9 @@
  * attention.c - attention of f32, bf16, f16 and fp8, sums in fp32. Work is cut into blocks of queries of all
  * heads that share a K and V; members take one block after the other. If there are fewer blocks of few
  * queries than members (a decoding step), the keys of a block are cut too, and the parts are merged in their
- * order. bf16 uses the processor's own products of pairs if available; then powers are rounded to bf16. A row
- * whose result is NaN is computed again, key by key: a masked key must not affect the result, for any K and
- * V. */
+ * order. bf16 uses the tiles of AMX or the processor's own products of pairs if available; then powers are
+ * rounded to bf16. A row whose result is NaN is computed again, key by key: a masked key must not affect the
+ * result, for any K and V. */
 #include "attention.h"
 
 #include <math.h>
@@ -107,49 +107,6 @@ static int32_t echo(const void *opaque, bs_op_echo *out_echo) {
   return BS_OK;
 }
 
-/* Reads a query into a plan without its team. */
-static void read_plan(const cpu_state *state, const bs_op_query *q, cpu_attention *plan) {
-  const int bf16 = q->args[CPU_Q]->dtype == BS_BF16 && q->args[CPU_K]->dtype == BS_BF16 &&
-                   q->args[CPU_V]->dtype == BS_BF16;
-  plan->kernels = &state->kernels;
-  plan->scale = q->numbers[0];
-  plan->softcap = (float)q->numbers[1];
-  plan->causal = q->attrs[0];
-  plan->left = q->attrs[1];
-  plan->right = q->attrs[2];
-  plan->nan_gives_0 = q->attrs[3] != 0;
-  plan->D = q->args[CPU_Q]->dims[3];
-  plan->E = q->args[CPU_V]->dims[3];
-  plan->pairs = bf16 && state->kernels.dot != NULL && q->accumulate != BS_ACC_F32;
-  read_knobs(q, plan);
-}
-
-/* Floats of each piece of a member's scratch, in their order (place_scratch). */
-enum { PIECE_Q, PIECE_S, PIECE_P, PIECE_K, PIECE_V, PIECE_SUMS, PIECE_MOST, PIECE_TOTALS, PIECE_ROW, PIECES };
-static int64_t most_rows(const cpu_attention *plan) {
-  return plan->rows != 0 ? plan->rows : CPU_ATTEND_ROWS;
-}
-static uint64_t pieces_of(const cpu_attention *plan, int64_t floats[PIECES]) {
-  const int64_t wide_d = cpu_up16(plan->D), wide_e = cpu_up16(plan->E), rows = most_rows(plan);
-  int64_t all = 0;
-  floats[PIECE_Q] = rows * CPU_X_LD;
-  floats[PIECE_S] = CPU_ATTEND_CHUNK * CPU_X_LD;
-  floats[PIECE_P] = plan->pairs ? CPU_ATTEND_CHUNK * CPU_X_LD / 2 : 0;
-  floats[PIECE_K] = plan->keys * wide_d;
-  floats[PIECE_V] = plan->keys * wide_e;
-  floats[PIECE_SUMS] = rows * wide_e;
-  floats[PIECE_MOST] = rows;
-  floats[PIECE_TOTALS] = rows * CPU_ATTEND_LANES;
-  floats[PIECE_ROW] = (int64_t)16 * CPU_ATTEND_WIDTH;
-  for (int i = 0; i < PIECES; i++) {
-    floats[i] = cpu_up16(floats[i]);
-    all += floats[i];
-  }
-  return (uint64_t)all * sizeof(float);
-}
-
-/* ---- how the work is cut ---------------------------------------------------------------------- */
-
 /* Groups of heads that share a K and V, queries of one, and the most keys from the first to the last that
  * they see; `alone`: too little work to wake the team for, unless threads were given. */
 typedef struct extent {
@@ -168,6 +125,64 @@ static extent extent_of(const cpu_attention *plan, const int64_t *q, const int64
     e.keys = plan->left + right + S - 2;
   return e;
 }
+
+/* All tiles of a group of more than one block, as far as there is room for them. */
+static int64_t tiles_to_keep(const cpu_attention *plan, const bs_op_query *q) {
+  const int64_t tiles = (q->args[CPU_K]->dims[2] + plan->keys - 1) / plan->keys;
+  const extent e = extent_of(plan, q->args[CPU_Q]->dims, q->args[CPU_K]->dims);
+  if (q->workspace_limit != 0 || e.rows <= CPU_ATTEND_LEAST) return 0;
+  return tiles <= CPU_ATTEND_KEPT / (cpu_k_bytes(plan) + cpu_v_bytes(plan)) ? tiles : 0;
+}
+
+/* Reads a query into a plan without its team. */
+static void read_plan(const cpu_state *state, const bs_op_query *q, cpu_attention *plan) {
+  const int bf16 = q->args[CPU_Q]->dtype == BS_BF16 && q->args[CPU_K]->dtype == BS_BF16 &&
+                   q->args[CPU_V]->dtype == BS_BF16;
+  plan->kernels = &state->kernels;
+  plan->scale = q->numbers[0];
+  plan->softcap = (float)q->numbers[1];
+  plan->causal = q->attrs[0];
+  plan->left = q->attrs[1];
+  plan->right = q->attrs[2];
+  plan->nan_gives_0 = q->attrs[3] != 0;
+  plan->D = q->args[CPU_Q]->dims[3];
+  plan->E = q->args[CPU_V]->dims[3];
+  plan->pairs =
+      bf16 && q->accumulate != BS_ACC_F32 && (state->kernels.dot != NULL || state->kernels.amx != NULL);
+  plan->amx = plan->pairs ? state->kernels.amx : NULL;
+  plan->unit = plan->amx != NULL ? CPU_AMX_COLUMNS : plan->pairs ? 2 : 1;
+  plan->chunk = plan->amx != NULL ? CPU_ATTEND_CHUNK_AMX : CPU_ATTEND_CHUNK;
+  plan->x_ld = plan->amx != NULL ? CPU_ATTEND_LD_AMX : CPU_X_LD;
+  read_knobs(q, plan);
+  plan->kept = tiles_to_keep(plan, q);
+}
+
+/* Floats of each piece of a member's scratch, in their order (place_scratch). */
+enum { PIECE_Q, PIECE_S, PIECE_P, PIECE_K, PIECE_V, PIECE_SUMS, PIECE_MOST, PIECE_TOTALS, PIECE_ROW, PIECES };
+static int64_t most_rows(const cpu_attention *plan) {
+  return plan->rows != 0 ? plan->rows : CPU_ATTEND_ROWS;
+}
+static uint64_t pieces_of(const cpu_attention *plan, int64_t floats[PIECES]) {
+  const int64_t wide_e = cpu_up16(plan->E), rows = most_rows(plan), tiles = plan->kept > 0 ? plan->kept : 1;
+  int64_t all = 0;
+  floats[PIECE_Q] = rows * CPU_X_LD;
+  floats[PIECE_S] = plan->chunk * CPU_X_LD;
+  floats[PIECE_P] = plan->pairs ? plan->chunk * plan->x_ld / 2 : 0;
+  floats[PIECE_K] = tiles * cpu_k_bytes(plan) / 4;
+  floats[PIECE_V] = tiles * cpu_v_bytes(plan) / 4;
+  if (floats[PIECE_V] < plan->keys * wide_e) floats[PIECE_V] = plan->keys * wide_e; /* rows of f32, of few */
+  floats[PIECE_SUMS] = rows * wide_e;
+  floats[PIECE_MOST] = rows;
+  floats[PIECE_TOTALS] = rows * CPU_ATTEND_LANES;
+  floats[PIECE_ROW] = (int64_t)16 * CPU_ATTEND_WIDTH;
+  for (int i = 0; i < PIECES; i++) {
+    floats[i] = cpu_up16(floats[i]);
+    all += floats[i];
+  }
+  return (uint64_t)all * sizeof(float);
+}
+
+/* ---- how the work is cut ---------------------------------------------------------------------- */
 
 /* The least of value, value / 2, ... least that is at least n if value is: they all cut n alike. */
 static int64_t least_alike(int64_t value, int64_t least, int64_t n) {
@@ -242,8 +257,14 @@ static int32_t supports(void *opaque, const bs_op_query *q, bs_op_answer *answer
   read_plan(state, q, &plan);
   if (!knobs_are_kept(&plan, q, answer)) return BS_OK;
   if (!cpu_workspace_fits(q, pieces_of(&plan, floats), answer)) return BS_OK;
-  cpu_answer_yes(answer, 800, plan.pairs || plan.fast ? BS_TOL_ACC_LOW : BS_TOL_ACC_F32,
-                 plan.pairs ? "online-bf16" : "online", "online softmax over tiles of keys");
+  const int tiles =
+      plan.amx != NULL && extent_of(&plan, q->args[CPU_Q]->dims, q->args[CPU_K]->dims).rows > CPU_ATTEND_FEW;
+  const char *algo = tiles ? "tiles-amx" : plan.pairs ? "online-bf16" : "online";
+  char text[80] = "online softmax over tiles of keys";
+  if (tiles)
+    snprintf(text, sizeof text, "online softmax over tiles of keys, products by isa=%s", state->kernels.name);
+  cpu_answer_yes(answer, tiles ? 850 : 800, plan.pairs || plan.fast ? BS_TOL_ACC_LOW : BS_TOL_ACC_F32, algo,
+                 text);
   return BS_OK;
 }
 
@@ -391,10 +412,10 @@ static void load_query(const cpu_block *b, int64_t i, const place *at) {
   const int64_t D = plan->D, wide = cpu_up16(D);
   const uint8_t *from = cpu_row_at(&call->q, b->batch, at->head, at->query);
   if (plan->pairs && !cpu_block_few(b)) {
-    uint16_t *q = (uint16_t *)(void *)b->q + i * CPU_X_LD;
+    uint16_t *q = (uint16_t *)(void *)b->q + i * plan->x_ld;
     memcpy(q, from, (size_t)D * sizeof *q);
     for (int64_t d = 0; call->scale < 0.0 && d < D; d++) q[d] ^= 0x8000u;
-    for (int64_t d = D; d < wide; d++) q[d] = 0;
+    for (int64_t d = D; d < cpu_up(D, plan->unit); d++) q[d] = 0;
     return;
   }
   float *q = (float *)(void *)b->q + i * CPU_X_LD;
@@ -404,13 +425,15 @@ static void load_query(const cpu_block *b, int64_t i, const place *at) {
 }
 
 /* Rows, bounds and queries of item `item`. */
-static void begin_block(const cpu_attend *call, int64_t item, uint8_t *scratch, cpu_block *b) {
+static void begin_block(const cpu_attend *call, int64_t item, uint8_t *scratch, cpu_kept *kept,
+                        cpu_block *b) {
   const int64_t group = item / call->blocks;
   b->call = call;
   b->batch = group / call->G;
   b->group = group % call->G;
   b->first_row = item % call->blocks * call->each;
   b->count = call->rows - b->first_row < call->each ? call->rows - b->first_row : call->each;
+  b->kept = kept;
   place_scratch(b, call->plan, scratch);
   b->from = INT64_MAX;
   b->to = 0;
@@ -512,21 +535,28 @@ static void merge_parts(cpu_block *b, int64_t item) {
   for (int64_t i = 0; i < b->count; i++) merge_row(b, item, i);
 }
 
+static void one_item(const cpu_attend *call, int64_t item, uint8_t *scratch, cpu_kept *kept) {
+  cpu_block b;
+  begin_block(call, item / call->splits, scratch, kept, &b);
+  if (call->splits > 1) {
+    one_part(&b, item % call->splits, part_at(call, item));
+  } else {
+    cpu_attend_keys(&b, b.from, b.to);
+    write_block(&b);
+  }
+}
+
+/* Whole groups, where all members have as many: panels that are kept serve all blocks of a group. */
 static void attend_share(void *arg, uint32_t member, uint32_t width) {
   const cpu_attend *call = arg;
   const int64_t items = call->B * call->G * call->blocks * call->splits;
   const uint32_t members = width < call->plan->width ? width : call->plan->width;
+  const int64_t each = call->B * call->G % members == 0 ? call->blocks * call->splits : 1;
+  cpu_kept kept = {-1, 0, 0};
   if (member >= members) return;
-  for (int64_t i = member; i < items; i += members) {
-    cpu_block b;
-    begin_block(call, i / call->splits, call->scratch + call->plan->member_bytes * member, &b);
-    if (call->splits > 1) {
-      one_part(&b, i % call->splits, part_at(call, i));
-    } else {
-      cpu_attend_keys(&b, b.from, b.to);
-      write_block(&b);
-    }
-  }
+  for (int64_t first = member * each; first < items; first += members * each)
+    for (int64_t i = first; i < first + each; i++)
+      one_item(call, i, call->scratch + call->plan->member_bytes * member, &kept);
 }
 
 static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err) {
@@ -541,7 +571,7 @@ static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stre
   if (rc != BS_OK) return rc;
   for (int64_t item = 0; call.splits > 1 && item < call.B * call.G * call.blocks; item++) {
     cpu_block b;
-    begin_block(&call, item, call.scratch, &b);
+    begin_block(&call, item, call.scratch, NULL, &b);
     merge_parts(&b, item);
     write_block(&b);
   }

@@ -7,17 +7,23 @@
 enum { CPU_Q, CPU_K, CPU_V, CPU_MASK, CPU_LENGTHS, CPU_DESCALE, CPU_Y, CPU_LSE, CPU_ATTENTION_ARGS };
 
 #define CPU_ATTEND_WIDTH 256 /* elements of a row of Q, K or V at most */
-#define CPU_ATTEND_ROWS 192  /* queries of a block: K and V are made panels once for each block */
+#define CPU_ATTEND_ROWS 192  /* queries of a block */
 #define CPU_ATTEND_MOST 384  /* of a block at most */
 #define CPU_ATTEND_LEAST 48  /* of a block that is cut so that every member has one */
-#define CPU_ATTEND_CHUNK                                                                                    \
-  48                        /* queries whose scores are made and used before the next ones: they stay in L1 \
-                             */
+#define CPU_ATTEND_CHUNK                                                             \
+  48 /* queries whose scores are made and used before the next ones: they stay in L1 \
+      */
+#define CPU_ATTEND_CHUNK_AMX 32 /* by the tiles of AMX: two groups of 16, with two panels four sums */
+#define CPU_ATTEND_LD_AMX                                                                      \
+  288 /* bf16 between rows of queries and powers: 9 cache lines, so that the 16 rows of a tile \
+         are whole lines of different cache sets */
 #define CPU_ATTEND_KEYS 128 /* keys of a tile */
 #define CPU_ATTEND_LEAST_KEYS 64
-#define CPU_ATTEND_FEW 8         /* queries up to which keys are read in place */
-#define CPU_ATTEND_SPLIT 256     /* keys that are worth another member */
-#define CPU_ATTEND_LANES 16      /* of the sum of a query's powers */
+#define CPU_ATTEND_FEW 8     /* queries up to which keys are read in place */
+#define CPU_ATTEND_SPLIT 256 /* keys that are worth another member */
+#define CPU_ATTEND_KEPT \
+  (1 << 20)                 /* bytes of panels of all keys of a group that a member keeps: they stay in L2 */
+#define CPU_ATTEND_LANES 16 /* of the sum of a query's powers */
 #define CPU_ATTEND_ALONE 65536.0 /* products up to which the team is not woken */
 #define CPU_BOOL 5               /* type of a mask, in addition to cpu_wide_index */
 
@@ -29,9 +35,14 @@ typedef struct cpu_attention {
   uint32_t fast;               /* powers of least degree */
   uint32_t nan_gives_0;        /* attrs[3] */
   uint32_t pairs;              /* products of pairs of bf16 */
+  const cpu_amx *amx;          /* which computes these; NULL: `dot` does */
+  int64_t unit;                /* the depth of a product is rounded up to it, with zeros */
+  int64_t chunk;               /* queries whose scores are made and used before the next ones */
+  int64_t x_ld;                /* elements between rows of queries, and of powers of bf16 */
   uint32_t width;              /* members */
   int64_t causal, left, right; /* as attrs */
   int64_t D, E;
+  int64_t kept;              /* tiles of keys whose panels a member keeps: all of a group, or 0 */
   int64_t rows, keys, split; /* of a block, of a tile, parts of the keys; rows and split 0: by the call */
   int64_t told_rows, told_keys, told_split; /* for the query's own dims: reported by the plan */
   uint32_t told_threads;                    /* too */
@@ -65,16 +76,22 @@ typedef struct cpu_attend {
   uint8_t *scratch;
 } cpu_attend;
 
+/* The tiles of keys whose panels a member has from an earlier block: of which group, from which key on. */
+typedef struct cpu_kept {
+  int64_t group, from, tiles;
+} cpu_kept;
+
 /* A block of queries of one group, and the member's scratch for it. */
 typedef struct cpu_block {
   const cpu_attend *call;
   int64_t batch, group, first_row, count;
   int64_t first[CPU_ATTEND_MOST], end[CPU_ATTEND_MOST]; /* keys that each sees by its position */
   int64_t from, to;                                     /* of all of them */
-  uint8_t *q;     /* [count][CPU_X_LD]: f32, or bf16 for products of pairs */
+  uint8_t *q;     /* [count][x_ld] of bf16 for products of pairs, else [count][CPU_X_LD] of f32 */
   float *s;       /* [chunk][CPU_X_LD] */
-  uint16_t *p;    /* the same of bf16: powers */
-  uint8_t *k, *v; /* panels of a tile */
+  uint16_t *p;    /* [chunk][x_ld], bf16: powers */
+  uint8_t *k, *v; /* panels of a tile, or of all that are kept */
+  cpu_kept *kept; /* the member's */
   float *sums;    /* [count][E, rounded up to 16] */
   float *most;    /* [count] */
   float *totals;  /* [count][CPU_ATTEND_LANES] */
@@ -89,6 +106,17 @@ static inline cpu_rows4 cpu_rows4_of(const bs_tensor *t) {
   r.size = BS_DTYPE_BYTES(t->dtype);
   for (uint32_t i = 0; i < 4; i++) r.strides[i] = t->dims[i] == 1 ? 0 : t->strides[i];
   return r;
+}
+
+/* Bytes of a panel of 16 columns, and of the panels of a tile of keys: of K and of V. */
+static inline int64_t cpu_panel_bytes(const cpu_attention *plan, int64_t depth) {
+  return cpu_up(depth, plan->unit) * 16 * (plan->pairs ? 2 : 4);
+}
+static inline int64_t cpu_k_bytes(const cpu_attention *plan) {
+  return plan->keys / 16 * cpu_panel_bytes(plan, plan->D);
+}
+static inline int64_t cpu_v_bytes(const cpu_attention *plan) {
+  return cpu_up16(plan->E) / 16 * cpu_panel_bytes(plan, plan->keys);
 }
 
 /* Element (batch, head, row) of a tensor. */

@@ -2,18 +2,19 @@
  *
  * attention_block.c - a block of queries over a range of keys, a tile of keys at a time: scores, masks,
  * powers relative to the largest score so far, and the sum of the rows of V (online softmax). Many queries
- * use the tiles of matmul: K is transposed into panels, V copied to strips. Few queries read K and V in
- * place. */
+ * use the tiles of matmul: K is transposed into panels, V copied to strips; a member keeps them for the next
+ * blocks of the group. Few queries read K and V in place. */
 #include <math.h>
 
 #include "attention.h"
 
 typedef struct tile {
   int64_t first, keys, wide; /* wide: keys rounded up to 16 */
+  uint8_t *k, *v;            /* panels */
 } tile;
 
-/* The rows first..first+count of a block, and what of a tile they see: a multiple of 16 keys from its begin.
- */
+/* The rows first..first+count of a block, and what of a tile they see: whole panels, and steps of AMX, from
+ * its begin. */
 typedef struct chunk {
   int64_t row, count, skip;
   tile t;
@@ -103,13 +104,14 @@ static void finish_scores(const cpu_block *b, const tile *t, int64_t i, float *s
 static void powers(cpu_block *b, const tile *t, int64_t row, int64_t count, int pairs) {
   const cpu_attention *plan = b->call->plan;
   const cpu_kernels *kernels = plan->kernels;
-  const int64_t wide = cpu_up16(plan->E);
+  const int64_t wide = cpu_up16(plan->E), end = pairs ? cpu_up(t->keys, plan->unit) : 0;
   for (int64_t i = 0; i < count; i++) {
     float *s = b->s + i * CPU_X_LD;
-    void *p = pairs ? (void *)(b->p + i * CPU_X_LD) : (void *)s;
+    void *p = pairs ? (void *)(b->p + i * plan->x_ld) : (void *)s;
     finish_scores(b, t, row + i, s);
     const float scale = (pairs ? kernels->attend_bf16 : kernels->attend)[plan->fast](
         s, p, t->wide, b->call->by, &b->most[row + i], b->totals + (row + i) * CPU_ATTEND_LANES);
+    for (int64_t j = t->wide; j < end; j++) b->p[i * plan->x_ld + j] = 0;
     if (scale != 1.0f) kernels->attend_scale(b->sums + (row + i) * wide, scale, wide);
   }
 }
@@ -135,8 +137,10 @@ static void gather_for_few(const cpu_block *b, const tile *t) {
 
 /* ---- many queries ----------------------------------------------------------------------------- */
 
-static int64_t panel_bytes(int pairs, int64_t depth) {
-  return pairs ? (depth + 1) / 2 * 2 * 16 * (int64_t)sizeof(uint16_t) : depth * 16 * (int64_t)sizeof(float);
+/* A panel of bf16 has zeros from the last pair of its depth on. */
+static void end_panel(const cpu_attention *plan, uint8_t *panel, int64_t depth) {
+  const int64_t made = cpu_up(depth, 2) * 32;
+  memset(panel + made, 0, (size_t)(cpu_panel_bytes(plan, depth) - made));
 }
 
 /* K turned into panels, V copied to them. */
@@ -145,40 +149,60 @@ static void make_panels(const cpu_block *b, const tile *t) {
   const cpu_kernels *kernels = plan->kernels;
   const cpu_lines keys = keys_of(b, &b->call->k, t->first), values = keys_of(b, &b->call->v, t->first);
   if (!plan->pairs) {
-    cpu_panels_turn(kernels, &keys, 0, plan->D, 0, t->keys, b->row, (float *)(void *)b->k);
-    cpu_panels_copy(kernels, &values, 0, t->keys, 0, plan->E, b->row, (float *)(void *)b->v);
+    cpu_panels_turn(kernels, &keys, 0, plan->D, 0, t->keys, b->row, (float *)(void *)t->k);
+    cpu_panels_copy(kernels, &values, 0, t->keys, 0, plan->E, b->row, (float *)(void *)t->v);
     return;
   }
-  const int64_t key = keys.row * 2, value = values.row * 2;
-  for (int64_t j = 0; j < t->keys; j += 16)
-    kernels->bf16_turn(b->k + j / 16 * panel_bytes(1, plan->D), keys.data + j * key, key,
-                       t->keys - j < 16 ? t->keys - j : 16, plan->D);
+  const int64_t key = keys.row * 2, value = values.row * 2, step = cpu_panel_bytes(plan, t->keys);
+  uint8_t *panel = t->k;
+  for (int64_t j = 0; j < t->keys; j += 16, panel += cpu_panel_bytes(plan, plan->D)) {
+    kernels->bf16_turn(panel, keys.data + j * key, key, t->keys - j < 16 ? t->keys - j : 16, plan->D);
+    end_panel(plan, panel, plan->D);
+  }
   for (int64_t j = 0; j < t->keys; j += 2)
-    kernels->bf16_zip(b->v + j / 2 * 64, panel_bytes(1, t->keys), values.data + j * value,
+    kernels->bf16_zip(t->v + j / 2 * 64, step, values.data + j * value,
                       j + 1 < t->keys ? values.data + (j + 1) * value : NULL, plan->E);
+  for (int64_t e = 0; e < plan->E; e += 16) end_panel(plan, t->v + e / 16 * step, t->keys);
+}
+
+/* Makes the panels of a tile, or finds them where an earlier block of the group has made them. */
+static void ready_panels(const cpu_block *b, tile *t) {
+  const cpu_attention *plan = b->call->plan;
+  const int64_t group = b->batch * b->call->G + b->group;
+  const int64_t n = plan->kept > 0 ? (t->first - b->from) / plan->keys : 0;
+  cpu_kept *kept = b->kept;
+  if (kept->group != group || kept->from != b->from) *kept = (cpu_kept){group, b->from, 0};
+  t->k = b->k + n * cpu_k_bytes(plan);
+  t->v = b->v + n * cpu_v_bytes(plan);
+  if (n < kept->tiles) return;
+  make_panels(b, t);
+  if (plan->kept > 0 && t->keys == plan->keys) kept->tiles = n + 1;
 }
 
 /* The keys of a tile that chunk `row` of a block sees; 0: none. */
 static int see(const cpu_block *b, const tile *t, int64_t row, chunk *out) {
+  const cpu_attention *plan = b->call->plan;
+  const int64_t count = b->count - row < plan->chunk ? b->count - row : plan->chunk;
+  const int64_t whole = plan->unit > 16 ? plan->unit : 16; /* keys: of K a panel, of V a step */
   int64_t from = t->first + t->keys, to = t->first;
-  const int64_t count = b->count - row < CPU_ATTEND_CHUNK ? b->count - row : CPU_ATTEND_CHUNK;
   for (int64_t i = row; i < row + count; i++) {
     if (b->first[i] == b->end[i]) continue;
     from = b->first[i] < from ? b->first[i] : from;
     to = b->end[i] > to ? b->end[i] : to;
   }
-  from = from > t->first ? (from - t->first) / 16 * 16 : 0;
+  from = from > t->first ? (from - t->first) / whole * whole : 0;
   to = to < t->first + t->keys ? to - t->first : t->keys;
-  *out = (chunk){row, count, from, {t->first + from, to - from, cpu_up16(to - from)}};
+  *out = (chunk){row, count, from, {t->first + from, to - from, cpu_up16(to - from), NULL, NULL}};
   return to > from;
 }
 
-/* Prefetches part `part` of `parts` of the rows of K and V after a tile, which become panels next. */
+/* Prefetches part `part` of `parts` of the rows of K and V after a tile, if they become panels next. */
 static void ask_ahead(const cpu_block *b, const tile *t, int64_t part, int64_t parts) {
   const cpu_attention *plan = b->call->plan;
   const int64_t next = t->first + t->keys, left = b->to - next < plan->keys ? b->to - next : plan->keys;
   const cpu_rows4 *const of[] = {&b->call->k, &b->call->v};
   const int64_t wide[] = {plan->D, plan->E};
+  if ((next - b->from) / plan->keys < b->kept->tiles) return;
   for (int64_t j = part * left / parts; j < (part + 1) * left / parts; j++)
     for (int i = 0; i < 2; i++) {
       const uint8_t *row = cpu_row_at(of[i], b->batch, b->group, next + j);
@@ -186,32 +210,35 @@ static void ask_ahead(const cpu_block *b, const tile *t, int64_t part, int64_t p
     }
 }
 
-static void one_tile(cpu_block *b, const tile *t) {
+static void one_tile(cpu_block *b, tile *t, cpu_amx_room *room) {
   const cpu_attention *plan = b->call->plan;
   const int pairs = plan->pairs != 0;
   const int64_t wide = cpu_up16(plan->E), size = pairs ? 2 : 4;
-  cpu_product scores = {.tile = pairs ? plan->kernels->dot : plan->kernels->tile[0], .x_size = size};
-  scores.step = panel_bytes(pairs, plan->D);
+  cpu_product scores = {.tile = pairs ? plan->kernels->dot : plan->kernels->tile[0], .amx = plan->amx};
+  scores.room = room;
+  scores.x_size = size;
+  scores.x_ld = plan->x_ld;
+  scores.step = cpu_panel_bytes(plan, plan->D);
   scores.depth = plan->D;
   scores.c = b->s;
   scores.ldc = CPU_X_LD;
   cpu_product values = scores;
   values.x = pairs ? (const void *)b->p : (const void *)b->s;
-  values.step = panel_bytes(pairs, t->keys);
+  values.step = cpu_panel_bytes(plan, t->keys);
   values.columns = values.ldc = wide;
   values.add = 1;
-  make_panels(b, t);
-  for (int64_t row = 0; row < b->count; row += CPU_ATTEND_CHUNK) {
+  ready_panels(b, t);
+  for (int64_t row = 0; row < b->count; row += plan->chunk) {
     chunk c;
-    ask_ahead(b, t, row / CPU_ATTEND_CHUNK, (b->count + CPU_ATTEND_CHUNK - 1) / CPU_ATTEND_CHUNK);
+    ask_ahead(b, t, row / plan->chunk, (b->count + plan->chunk - 1) / plan->chunk);
     if (!see(b, t, row, &c)) continue;
-    scores.x = b->q + row * CPU_X_LD * size;
-    scores.panels = b->k + c.skip / 16 * scores.step;
+    scores.x = b->q + row * plan->x_ld * size;
+    scores.panels = t->k + c.skip / 16 * scores.step;
     scores.columns = c.t.wide;
     scores.count = values.count = c.count;
     cpu_panels_product(plan->kernels, &scores);
     powers(b, &c.t, row, c.count, pairs);
-    values.panels = b->v + c.skip * 16 * size;
+    values.panels = t->v + c.skip * 16 * size;
     values.depth = c.t.keys;
     values.c = b->sums + row * wide;
     cpu_panels_product(plan->kernels, &values);
@@ -220,20 +247,24 @@ static void one_tile(cpu_block *b, const tile *t) {
 
 void cpu_attend_keys(cpu_block *b, int64_t from, int64_t to) {
   const int64_t wide = cpu_up16(b->call->plan->E), keys = b->call->plan->keys;
+  const cpu_amx *amx = cpu_block_few(b) ? NULL : b->call->plan->amx;
   memset(b->sums, 0, (size_t)(b->count * wide) * sizeof *b->sums);
   memset(b->totals, 0, (size_t)(b->count * CPU_ATTEND_LANES) * sizeof *b->totals);
   for (int64_t i = 0; i < b->count; i++) b->most[i] = -INFINITY;
+  cpu_amx_room room;
+  if (amx != NULL) amx->begin(&room, 16, CPU_AMX_COLUMNS);
   for (int64_t first = from; first < to; first += keys) {
-    tile t = {first, to - first < keys ? to - first : keys, 0};
+    tile t = {first, to - first < keys ? to - first : keys, 0, NULL, NULL};
     t.wide = cpu_up16(t.keys);
     if (!cpu_block_few(b)) {
-      one_tile(b, &t);
+      one_tile(b, &t, &room);
       continue;
     }
     scores_of_few(b, &t);
     powers(b, &t, 0, b->count, 0);
     gather_for_few(b, &t);
   }
+  if (amx != NULL) amx->end(&room);
 }
 
 /* ---- one row, exactly ------------------------------------------------------------------------- */

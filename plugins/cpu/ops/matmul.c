@@ -37,8 +37,8 @@ static const bs_knob
                    "beside",
                    "1,2,4",
                    "auto",
-                   "most panels that a tile of few tokens takes at once; auto: 1 of f32 "
-                   "weights that come from memory, else 4"},
+                   "most panels that a tile of few tokens takes at once; auto: 1 of f32 weights "
+                   "that come from memory and one unit for 512 bits, else 4"},
     ahead_knob = {sizeof(bs_knob),
                   0,
                   "ahead",
@@ -137,12 +137,19 @@ static void choose_order(matmul_plan *plan, const char *told) {
   const uint64_t bytes = (uint64_t)plan->w->panels * CPU_PANEL * (uint64_t)plan->w->K * plan->w->size;
   const int streamed = bytes >= cpu_streamed_bytes();
   const int half = plan->w_index != 0 && !plan->dot;
-  memcpy(plan->panels, half ? plan->kernels->panels_half : plan->kernels->panels, sizeof plan->panels);
+  const cpu_kernels *kernels = plan->kernels;
+  const int32_t *panels = half ? kernels->panels_half : plan->dot ? kernels->panels_dot : kernels->panels;
+  int beside = BESIDE;
+  if (streamed && plan->dot)
+    beside = 0;
+  else if (streamed && !half && kernels->units < 2)
+    beside = 1;
+  memcpy(plan->panels, panels, sizeof plan->panels);
   plan->ahead = half ? 1 : plan->dot ? 4 : 6;
   if (bs_knob_find(told, "ahead", ahead, sizeof ahead))
     plan->ahead = bs_knob_int(told, "ahead", INT64_MAX); /* off */
-  plan->beside = bs_knob_int(told, "beside", streamed && !half ? (plan->dot ? 0 : 1) : BESIDE);
-  for (int64_t t = 1; t <= plan->kernels->tokens; t++) {
+  plan->beside = bs_knob_int(told, "beside", beside);
+  for (int64_t t = 1; t <= kernels->tokens; t++) {
     const int32_t most = plan->beside > 0 ? (int32_t)plan->beside : t >= 4 && t < 8 ? 2 : 1;
     if (plan->panels[t] > most || plan->beside == 0) plan->panels[t] = most;
   }
@@ -386,9 +393,11 @@ static int32_t supports(void *opaque, const bs_op_query *query, bs_op_answer *an
 #ifdef BS_CPU_DNNL
   char library[144] = "";
   if (cpu_dnnl_missing(state->dnnl)) cpu_dnnl_text(state->dnnl, library, sizeof library);
-  snprintf(answer->text, sizeof answer->text, "own kernels%s%s", library[0] != '\0' ? "; " : "", library);
+  snprintf(answer->text, sizeof answer->text, "own kernels of class %s%s%s", cpu_class(&state->kernels),
+           library[0] != '\0' ? "; " : "", library);
 #else
-  snprintf(answer->text, sizeof answer->text, "own kernels; built without oneDNN");
+  snprintf(answer->text, sizeof answer->text, "own kernels of class %s; built without oneDNN",
+           cpu_class(&state->kernels));
 #endif
   return BS_OK;
 }

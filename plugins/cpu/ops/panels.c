@@ -70,9 +70,31 @@ void cpu_panels_turn(const cpu_kernels *kernels, const cpu_lines *m, int64_t fro
   }
 }
 
+static void product_of_tiles(const cpu_product *p) {
+  const int64_t row = p->x_ld * p->x_size;
+  const cpu_amx_block block = {.x = p->x,
+                               .x_row = row,
+                               .x_step = CPU_AMX_COLUMNS * p->x_size,
+                               .x_group = 16 * row,
+                               .w = p->panels,
+                               .w_panel = p->step,
+                               .c = p->c,
+                               .ldc = p->ldc,
+                               .steps = cpu_up(p->depth, CPU_AMX_COLUMNS) / CPU_AMX_COLUMNS,
+                               .groups = (int32_t)(cpu_up16(p->count) / 16),
+                               .panels = (int32_t)(p->columns / 16),
+                               .add = p->add};
+  p->amx->product(p->room, &block);
+}
+
 void cpu_panels_product(const cpu_kernels *kernels, const cpu_product *p) {
+  if (p->amx != NULL) {
+    product_of_tiles(p);
+    return;
+  }
   const int64_t tokens = kernels->tokens, panels = p->columns / 16;
-  const int64_t most = p->count <= tokens ? kernels->panels[p->count] : kernels->panels_many;
+  const int32_t *beside = p->tile == kernels->dot ? kernels->panels_dot : kernels->panels;
+  const int64_t most = p->count <= tokens ? beside[p->count] : kernels->panels_many;
   for (int64_t at = 0; at < panels;) {
     int64_t some = most;
     while (some > panels - at) some /= 2;
@@ -96,6 +118,7 @@ void cpu_panels_multiply(const cpu_kernels *kernels, const float *x, const float
                          int64_t columns, float *c, int64_t ldc, int64_t count, int32_t add) {
   const cpu_product p = {.tile = kernels->tile[0],
                          .x = x,
+                         .x_ld = CPU_X_LD,
                          .x_size = (int64_t)sizeof *x,
                          .panels = panels,
                          .step = depth * 16 * (int64_t)sizeof *panels,

@@ -17,8 +17,11 @@ typedef struct cpu_lines {
   int64_t row, column;
 } cpu_lines;
 
+static inline int64_t cpu_up(int64_t n, int64_t unit) {
+  return (n + unit - 1) / unit * unit;
+}
 static inline int64_t cpu_up16(int64_t n) {
-  return (n + 15) / 16 * 16;
+  return cpu_up(n, 16);
 }
 
 /* Columns first .. first+n of a row as f32, zeros up to `wide`. */
@@ -35,11 +38,16 @@ void cpu_panels_copy(const cpu_kernels *kernels, const cpu_lines *m, int64_t fro
  * `depth` rounded up. */
 void cpu_panels_turn(const cpu_kernels *kernels, const cpu_lines *m, int64_t from, int64_t depth,
                      int64_t first, int64_t columns, float *room, float *out);
-/* c[count][ldc] (+)= x[count][CPU_X_LD] times panels of 16 columns, `step` bytes apart, by `tile`:
- * kernels->tile[0], or `dot`, whose x and panels are bf16. */
+/* c[count][ldc] (+)= x[count][x_ld] times panels of 16 columns, `step` bytes apart, by `tile`:
+ * kernels->tile[0], or `dot`, whose x and panels are bf16. Or by `amx`, of bf16 too, which `begin` has given
+ * 16 rows and 32 columns: then x and panels are zeros from the depth up to a multiple of 32, and x and c have
+ * room for a multiple of 16 rows. */
 typedef struct cpu_product {
   cpu_tile_fn tile;
+  const cpu_amx *amx; /* NULL: by `tile` */
+  cpu_amx_room *room;
   const void *x;
+  int64_t x_ld;   /* of `tile` CPU_X_LD */
   int64_t x_size; /* bytes of one of its elements */
   const void *panels;
   int64_t step;

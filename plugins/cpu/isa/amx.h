@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * amx.h - the tile instructions, for the kernels of isa/amx_....h: those of the processor (amx.c), or, where
+ * CPU_AMX_MODEL is defined, a model of them in plain C (amx_model.c). Kernels compile against both, so tests
+ * of a kernel run on every machine.
+ *
+ * A tile has up to 16 rows of 64 bytes; amx_config sets the rows and bytes of each. Rows and bytes beyond
+ * those are zero after a load and are not stored. Tiles belong to the thread; the model keeps them in `room`
+ * (cpu_amx_room), which every function that uses these names has as a parameter. Tile numbers are constants.
+ *
+ * The bits of amx_dpbf16: for every output two chains of fused multiply-adds in fp32, each from zero, upwards
+ * in k, one of the even and one of the odd columns; then c + (even + odd). Subnormal inputs count as zero,
+ * and each subnormal result becomes zero. The integer forms add in 32 bits, and wrap around. */
+#ifndef BS_PLUGINS_CPU_ISA_AMX_H
+#define BS_PLUGINS_CPU_ISA_AMX_H
+
+#include "../kernels.h"
+
+/* The operand of LDTILECFG, 64 bytes. */
+typedef struct amx_shapes {
+  uint8_t palette; /* 1 */
+  uint8_t start_row;
+  uint8_t none[14];
+  uint16_t bytes[16]; /* of a row, by tile */
+  uint8_t rows[16];
+} amx_shapes;
+
+#ifndef CPU_AMX_MODEL
+
+#include <immintrin.h>
+
+/* The intrinsic tells gcc 12 of 8 of the 64 bytes only. */
+#define amx_config(shapes)                           \
+  do {                                               \
+    (void)room;                                      \
+    __asm__ volatile("" : : "r"(shapes) : "memory"); \
+    _tile_loadconfig(shapes);                        \
+  } while (0)
+#define amx_release() _tile_release()
+#define amx_zero(tile) _tile_zero(tile)
+#define amx_load(tile, from, step) _tile_loadd(tile, from, step)
+#define amx_store(tile, to, step) _tile_stored(tile, to, step)
+#define amx_dpbf16(c, a, b) _tile_dpbf16ps(c, a, b)
+#define amx_dpi8(c, a, b) _tile_dpbssd(c, a, b)
+
+#else
+
+#include <math.h>
+#include <string.h>
+
+typedef struct amx_tiles {
+  amx_shapes shapes;
+  uint8_t t[8][16][64];
+} amx_tiles;
+_Static_assert(sizeof(amx_tiles) <= sizeof(cpu_amx_room), "room for the tiles");
+
+static inline void amx_model_config(amx_tiles *now, const amx_shapes *shapes) {
+  now->shapes = *shapes;
+  memset(now->t, 0, sizeof now->t);
+}
+
+static inline void amx_model_release(amx_tiles *now) {
+  memset(now, 0, sizeof *now);
+}
+
+static inline void amx_model_zero(amx_tiles *now, int tile) {
+  memset(now->t[tile], 0, sizeof now->t[tile]);
+}
+
+static inline void amx_model_load(amx_tiles *now, int tile, const void *from, int64_t step) {
+  amx_model_zero(now, tile);
+  for (int r = 0; r < now->shapes.rows[tile]; r++)
+    memcpy(now->t[tile][r], (const char *)from + r * step, now->shapes.bytes[tile]);
+}
+
+static inline void amx_model_store(amx_tiles *now, int tile, void *to, int64_t step) {
+  for (int r = 0; r < now->shapes.rows[tile]; r++)
+    memcpy((char *)to + r * step, now->t[tile][r], now->shapes.bytes[tile]);
+}
+
+static inline float amx_flush(float v) {
+  return fabsf(v) < 0x1p-126f ? copysignf(0.0f, v) : v;
+}
+
+static inline float amx_bf16(const uint8_t *at) {
+  float v;
+  const uint8_t bytes[4] = {0, 0, at[0], at[1]};
+  memcpy(&v, bytes, sizeof v);
+  return amx_flush(v);
+}
+
+/* One output: row m of A and column n of B. */
+static inline float amx_sum(const amx_tiles *now, int a, int b, int m, int n, int64_t pairs) {
+  float even = 0.0f, odd = 0.0f;
+  for (int64_t k = 0; k < pairs; k++) {
+    const uint8_t *x = &now->t[a][m][4 * k], *w = &now->t[b][k][4 * n];
+    even = amx_flush(fmaf(amx_bf16(x), amx_bf16(w), even));
+    odd = amx_flush(fmaf(amx_bf16(x + 2), amx_bf16(w + 2), odd));
+  }
+  return amx_flush(even + odd);
+}
+
+static inline void amx_model_dpbf16(amx_tiles *now, int c, int a, int b) {
+  const amx_shapes *s = &now->shapes;
+  for (int m = 0; m < s->rows[c]; m++)
+    for (int n = 0; n < s->bytes[c] / 4; n++) {
+      float v;
+      memcpy(&v, &now->t[c][m][4 * n], sizeof v);
+      v = amx_flush(amx_flush(v) + amx_sum(now, a, b, m, n, s->bytes[a] / 4));
+      memcpy(&now->t[c][m][4 * n], &v, sizeof v);
+    }
+}
+
+static inline void amx_model_dpi8(amx_tiles *now, int c, int a, int b) {
+  const amx_shapes *s = &now->shapes;
+  for (int m = 0; m < s->rows[c]; m++)
+    for (int n = 0; n < s->bytes[c] / 4; n++) {
+      uint32_t v;
+      memcpy(&v, &now->t[c][m][4 * n], sizeof v);
+      for (int k = 0; k < s->bytes[a]; k++)
+        v += (uint32_t)((int8_t)now->t[a][m][k] * (int8_t)now->t[b][k / 4][4 * n + k % 4]);
+      memcpy(&now->t[c][m][4 * n], &v, sizeof v);
+    }
+}
+
+#define amx_config(shapes) amx_model_config(room, shapes)
+#define amx_release() amx_model_release(room)
+#define amx_zero(tile) amx_model_zero(room, tile)
+#define amx_load(tile, from, step) amx_model_load(room, tile, from, step)
+#define amx_store(tile, to, step) amx_model_store(room, tile, to, step)
+#define amx_dpbf16(c, a, b) amx_model_dpbf16(room, c, a, b)
+#define amx_dpi8(c, a, b) amx_model_dpi8(room, c, a, b)
+
+#endif
+#endif
