@@ -215,6 +215,13 @@ static void offer_subverbs(const line *l, const bsrun_verb *verb) {
     offer(l, verb->subverbs[i]->name, verb->subverbs[i]->summary);
 }
 
+/* The names of the configuration keys. */
+static void offer_key_names(const line *l) {
+  size_t count;
+  const bs_key *keys = bs_schema_keys(&count);
+  for (size_t i = 0; i < count; i++) offer(l, keys[i].path, "");
+}
+
 /* Offers a word that the verb takes; for some verbs its kind depends on the word before. */
 static void offer_taken(const line *l) {
   const bsrun_verb *verb = l->verb;
@@ -226,6 +233,8 @@ static void offer_taken(const line *l) {
   } else if (l->of == &verb_completion && first != NULL) {
     if (l->n_before == 1) offer_kinds(l, "verbs");
     if (l->n_before == 2) offer_subverbs(l, bsrun_find_verb(l->before[1], NULL));
+  } else if (l->of == &verb_config && strcmp(verb->name, "keys") == 0) {
+    if (first == NULL) offer_key_names(l);
   } else if (verb == &verb_explain && first != NULL) {
     if (l->n_before == 1 && strcmp(first, "mask") == 0) offer_kinds(l, "masks");
     if (l->n_before == 1 && strcmp(first, "method") == 0) offer_kinds(l, "methods");

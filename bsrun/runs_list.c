@@ -111,8 +111,7 @@ static void tell(const args *a, const bs_runs_stats *stats, size_t shown, size_t
   char text[200];
   const int quiet = args_has(a, "quiet");
   if (shown < matched) {
-    snprintf(text, sizeof text, "%zu of %zu %s are shown: --limit N shows more", shown, matched,
-             args_has(a, "arms") ? "rows" : "runs");
+    snprintf(text, sizeof text, "%zu of %zu rows are shown: --limit N shows more", shown, matched);
     bsrun_note(quiet, text);
   }
   if (stats->damaged > 0) {
