@@ -21,7 +21,7 @@ static const args_option compare_options[] = {
     {OPT_METHOD, "of SPECs that name none", 0},
     {OPT_MASK, "of methods: several with commas; default: several fixed ones", 0},
     {OPT_VARY, "of methods, as method.kernel=gather,sparse24 or method.overlap=off,2", 0},
-    {OPT_LIMIT, "of methods: so many are measured, the best by what is predicted; 0 to 16, default: 16", 0},
+    {OPT_LIMIT, "of methods: the best by what is predicted are measured; 0 to 16, default: 16", 0},
     {OPT_BASELINE, "of a stored run", 0},
     {OPT_TO, "junit=FILE", 0},
     {OPT_TO_JUNIT, NULL, 0},
@@ -74,7 +74,7 @@ static const char *form_words(int form) {
                                    : "every form";
 }
 
-/* What an option of another form says would be ignored. */
+/* An option of another form is an error: it would be ignored. */
 static int32_t check_options(const args *a, enum form form, bs_error *err) {
   char shown[64];
   for (size_t i = 0; i < a->n_given; i++) {
@@ -161,31 +161,29 @@ const bsrun_verb verb_compare = {
         "RUN --baseline NAME [--out DIR] [--force] [--to junit=FILE]",
     .summary = "ways to split a layer, two configurations, or two stored runs",
     .about =
-        "Words are methods when the first is the name of one, SPECs when it has an =, else stored runs. An\n"
-        "option that the form has no use for is an error.\n"
+        "Words are methods when the first is the name of one, SPECs when it has an =, else stored runs.\n"
+        "An option that the form has no use for is an error.\n"
         "\n"
-        "METHOD: every way to split one layer that METHOD (none: all methods), --mask, --vary and "
-        "auto.*\n"
-        "give, and the dense layer beside them: what each should take by this machine's constants, what it\n"
-        "takes (all in turn, in one sampling; the first named is what the others are held against), and\n"
-        "where its time goes. `bsrun --method auto` takes the best of the same list.\n"
+        "METHOD: compares every way to split one layer that METHOD (none: all methods), --mask, --vary\n"
+        "and the keys auto.* allow, and the dense layer. Each has a predicted time, from this machine's\n"
+        "constants, a measured time, and a sentence on where it goes. All are measured one after the\n"
+        "other, in one sampling. Speedups are against the way that is named first. `bsrun --method auto`\n"
+        "takes the best of the same list.\n"
         "\n"
-        "SPEC SPEC: two configurations A and B in turn, in one sampling. The answer says what B is beside "
-        "A:\n"
-        "FASTER, SLOWER, SAME or UNCLEAR, with the ratio and its 95 % interval. Sides that are the same\n"
-        "configuration have numbers and no word. On a machine that other programs keep busy the comparison\n"
-        "is UNCLEAR. A SPEC is KEY=VALUE words over the configuration of the other options; method, mask,\n"
-        "backend, comm, workload, dtype, bias, P, b, n and k are short for their keys.\n"
+        "SPEC SPEC: measures two configurations A and B alternately, in one sampling. The answer says\n"
+        "whether B is FASTER, SLOWER or the SAME compared with A, or UNCLEAR, with the ratio and its 95\n"
+        "% interval. Sides that are the same configuration have numbers and no verdict. On a machine\n"
+        "that other programs keep busy the comparison is UNCLEAR. A SPEC is KEY=VALUE words over the\n"
+        "configuration of the other options; method, mask, backend, comm, workload, dtype, bias, P, b, n\n"
+        "and k are short for their keys.\n"
         "\n"
-        "What was measured is kept as a run. Nothing is judged: `bsrun run` proves numbers.\n"
+        "METHOD and SPEC keep what they measure as a run. Nothing is judged: `bsrun run` proves numbers.\n"
         "\n"
-        "RUN: runs that are stored, each a run's folder, its run_id below --out or the beginning of one, or\n"
-        "@NAME for a baseline. The answer lists what differs between both, and gives the ratio of each "
-        "arm's\n"
-        "times with a 95 % interval. What changed on the machine between the runs is in the ratio and not "
-        "in\n"
-        "the interval. Runs of different phases, passes, clocks (host, device, virtual), dtypes or devices\n"
-        "are refused unless --force.\n",
+        "RUN RUN: compares stored runs. A RUN is a run's folder, its run_id below --out or the beginning\n"
+        "of one, or @NAME for a baseline. The answer lists what differs between both, and gives the\n"
+        "ratio of each arm's times with a 95 % interval. What changed on the machine between the runs is\n"
+        "in the ratio and not in the interval. Runs of different phases, passes, clocks (host, device,\n"
+        "virtual), dtypes or devices are refused unless --force.\n",
     .examples =
         "  bsrun compare row_parallel column_parallel -P 2\n"
         "  bsrun compare --n 4096 --b 64 -P 2               every method\n"
@@ -202,8 +200,8 @@ const bsrun_verb verb_compare = {
     .exit = compare,
     .max_words = SIZE_MAX,
     .exits =
-        "0; 2 usage; 3 configuration, no candidate can run (the first reason is printed),\n"
-        "or runs that are not alike; 4 no such run, or RUN lacks an arm of its baseline; 13 a damaged run;\n"
-        "14 RUN is SLOWER than its baseline. The dense arms beside a method do not decide.\n",
+        "0; 2 usage; 3 configuration, no candidate can run (the first reason is printed), or runs that\n"
+        "are not alike; 4 no such run, or RUN lacks an arm of its baseline; 13 a damaged run; 14 RUN is\n"
+        "SLOWER than its baseline. The dense arms of a run do not decide.\n",
     .takes = "methods runs specs :dir",
 };

@@ -55,7 +55,7 @@ static int32_t open_pair(const args *a, pair *p, bs_error *err) {
   bs_text name = {0};
   if (!bsrun_keeps(a))
     return bs_error_set(err, BS_USAGE, "BS-USE-FOLDER",
-                        "--out off: stored runs are compared, which lie in a folder");
+                        "--out off: stored runs lie in a folder, and off names none");
   p->root = root != NULL ? root : "results/raw";
   bs_text_printf(&name, "%s%s", baseline != NULL ? "@" : "", baseline != NULL ? baseline : a->words[0]);
   int32_t rc = name.failed ? bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory")

@@ -293,8 +293,8 @@ static const bsrun_verb keys_verb = {
     .words = "[PATTERN] [-o FORMAT]",
     .summary = "the keys by sections; of those that match: default, values, meaning",
     .about =
-        "PATTERN is a part of keys, or with * ? [ a glob of whole ones. Every format but the table has all "
-        "of a key.\n",
+        "PATTERN is a part of a key, or with * ? [ a glob of the whole key. Every format but the table\n"
+        "has all of a key.\n",
     .examples =
         "  bsrun config keys\n"
         "  bsrun config keys seed\n"

@@ -48,7 +48,7 @@ static int32_t find_kit(char *out, size_t size, bs_error *err) {
   }
   bs_error_set(err, BS_UNAVAILABLE, "BS-CHK-KIT", "the conformance kit is not installed: no bs-conformance");
   bs_error_where(err, "%s", self);
-  bs_error_hint(err, "it is built where libcheck is (apt: check), and installed beside bsrun");
+  bs_error_hint(err, "it is built where libcheck is (apt: check), and installed next to bsrun");
   return BS_UNAVAILABLE;
 }
 
@@ -247,7 +247,7 @@ static int run(const args *a, bs_error *err) {
 const bsrun_verb plugins_check = {
     .name = "check",
     .words = "ID|PATH [options]",
-    .summary = "grade one by the conformance kit (bs-conformance) in a child process",
+    .summary = "grade a plugin by the conformance kit (bs-conformance) in a child process",
     .about =
         "The grade is kept for this very file, shown by list, inspect and why, and stored in the records of "
         "runs.\n"

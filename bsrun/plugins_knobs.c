@@ -106,7 +106,7 @@ static void add_things(json_t *things, const json_t *rows, const char *place) {
           things, json_pack("{s:s, s:s, s:s}", "set", thing == NULL ? place : "", "of", of, "knobs", ""));
       thing = json_array_get(things, json_array_size(things) - 1);
     }
-    if (strcmp(set, place) == 0) continue; /* an algorithm's row of its own */
+    if (strcmp(set, place) == 0) continue; /* the row of the algorithm itself */
     const char *known = bs_get_text(thing, "knobs");
     json_object_set_new(thing, "knobs",
                         json_sprintf("%s%s%s", known, known[0] != '\0' ? " " : "", bs_get_text(row, "knob")));
@@ -190,13 +190,11 @@ static int32_t print_knobs(const args *a, bs_error *err) {
 const bsrun_verb plugins_knobs = {
     .name = "knobs",
     .words = "[ID|PATH|PATTERN] [options]",
-    .summary = "what plugins let you choose: names; of those that match values, defaults and meanings",
+    .summary = "names of what plugins let you choose; of those that match values, defaults, meanings",
     .about =
-        "ID and PATH are a plugin. PATTERN is a part of the name of an implementation, a method, an "
-        "algorithm or\n"
-        "a knob, or with * ? [ a glob of all of it. Implementations of ops are told by tune.choices, methods "
-        "by\n"
-        "method.KNOB, collective algorithms by hardware.algorithm.\n",
+        "ID and PATH are a plugin. PATTERN is a part of the name of an implementation, a method, an\n"
+        "algorithm or a knob, or with * ? [ a glob of all of it. Knobs of ops are set by tune.choices,\n"
+        "those of methods by method.KNOB, those of collective algorithms by hardware.algorithm.\n",
     .examples =
         "  bsrun plugins knobs\n"
         "  bsrun plugins knobs cpu\n"

@@ -358,24 +358,22 @@ static int run_verb(const args *a, bs_error *err) {
 
 const bsrun_verb verb_sweep = {
     .name = "sweep",
-    .summary = "run many points: axes, a plan, a process a point, and going on after a crash",
+    .summary = "run every combination of values, a process each; go on after a crash",
     .words =
         "-x KEY=VALUES [-x KEY=VALUES ...] [options]\n"
         "--batch FILE [-x KEY=VALUES ...] [options]\n"
         "--resume NAME [options]",
     .about =
-        "Runs every combination of the axes' values, each as a process of its own. The plan is written "
-        "first:\n"
-        "after a crash, a signal or a full disk --resume runs what is not done. Points that ask for the "
-        "same\n"
-        "run once. Layers are tuned before the first point, and all their points use what was chosen.\n"
+        "Runs every combination of the axes' values, each in a separate process. The plan is written\n"
+        "first: after a crash, a signal or a full disk --resume runs what is not done. Points that are\n"
+        "equal run once. Layers are tuned before the first point, and all their points use what was\n"
+        "chosen.\n"
         "\n"
-        "KEY is a configuration key, an option of a method, or short: N, K, B, P, dtype, activation, bias, "
-        "seed,\n"
-        "phase, method, mask, workload, hardware, backend, comm, launch. A batch file has axes between "
-        "blanks,\n"
-        "one product a line. method.OPTION=all and algorithm=all are all values that are declared\n"
-        "(bsrun plugins knobs PATTERN).\n",
+        "KEY is a configuration key, an option of a method, or short: N, K, B, P, dtype, activation,\n"
+        "bias, seed, phase, method, mask, workload, hardware, backend, comm, launch. A line of a batch\n"
+        "file has axes with blanks between; the sweep runs all combinations of each line.\n"
+        "method.OPTION=all and algorithm=all stand for all declared values (bsrun plugins knobs\n"
+        "PATTERN).\n",
     .examples =
         "  bsrun sweep -x N=512:4096*2 -x method=dense,blockshock --dry-run\n"
         "  bsrun sweep -x N=64,128 -x method=dense,blockshock --phase numbers\n"

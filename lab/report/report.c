@@ -20,7 +20,7 @@ int bs_format_parse(const char *name) {
   return -1;
 }
 
-/* Bytes of the UTF-8 sequence at s, 0 when it is none (overlong forms and surrogates are none). */
+/* Bytes of the UTF-8 sequence at s; 0: there is none (overlong forms and surrogates are not counted). */
 static size_t utf8_length(const unsigned char *s) {
   if (s[0] < 0x80) return 1;
   const size_t n = s[0] >= 0xf0 && s[0] <= 0xf4  ? 4
@@ -178,13 +178,13 @@ static int empty(const grid *g, size_t c) {
   return g->rows > 0;
 }
 
-/* A line may end behind this character. */
+/* A line may end after this character. */
 static int parts_words(char c) {
   return c == '/' || c == ',' || c == ';' || c == '{';
 }
 
 /* Bytes of the first line of text in at most `width` characters, and where the next begins. Lines break at
- * spaces and behind marks (parts_words); only a word that is longer than the line is cut. */
+ * spaces and after marks (parts_words); only a word that is longer than the line is cut. */
 static size_t line_of(const char *text, size_t width, size_t *out_next) {
   size_t n = 0, used = 0, at = 0, next = 0;
   while (text[n] != '\0' && used < width) {
@@ -226,8 +226,8 @@ static size_t total_width(const grid *g) {
   return total > 0 ? total - 2 : 0;
 }
 
-/* Narrower than this a column does not become: words of at most `kept` characters stay whole. Unless every
- * word may be cut, short cells stay in one line, and lines of sentences have SENTENCE characters. */
+/* The least width of a column: words of at most `kept` characters stay whole. Unless every word may be cut,
+ * short cells stay in one line, and lines of sentences have SENTENCE characters. */
 static size_t least_width(const grid *g, size_t c, size_t kept) {
   const size_t whole = cells_width(g, c), title = longest_word(g->title[c]);
   size_t least = kept > LEAST_CELL ? SENTENCE : LEAST_CELL;
@@ -352,7 +352,7 @@ static void tell_left_out(FILE *out, const grid *g, size_t most) {
   fprintf(out, "%s\n", end);
 }
 
-/* What all rows have in common, above a table. */
+/* Prints above a table what all rows have in common. */
 static void print_folded(FILE *out, const grid *g, size_t most) {
   size_t above = 0;
   for (size_t c = 0; c < g->cols; c++) {
@@ -395,7 +395,7 @@ static void print_md(FILE *out, const grid *g) {
   }
 }
 
-/* Of a value as it is; on a terminal as a table shows it. */
+/* The text of a value as it is; on a terminal as a table shows it. */
 static char *csv_text(const json_t *value, int terminal) {
   char *raw = raw_text(value, 17, "true", "false");
   if (raw == NULL || !terminal) return raw;
