@@ -86,7 +86,6 @@ static inline void amx_zero(int tile) {
 
 static inline void amx_load(int tile, const void *from, int64_t step) {
   amx_tiles *mine = amx_mine();
-  amx_zero(tile);
   for (int r = 0; r < mine->shapes.rows[tile]; r++)
     memcpy(mine->t[tile][r], (const char *)from + r * step, mine->shapes.bytes[tile]);
 }
@@ -108,34 +107,36 @@ static inline float amx_bf16(const uint8_t *at) {
   return amx_flush(v);
 }
 
-/* A chain with one more product. That of two bf16 is exact in fp32, so that a sum alone rounds it as the
- * fused operation does; those below or above its range are fmaf's, which takes longer. */
-static inline float amx_next(float sum, float x, float w) {
-  const float product = x * w;
-  const int exact = fabsf(product) >= 0x1p-126f && fabsf(product) <= 0x1.fffffep127f;
-  return amx_flush(exact ? sum + product : fmaf(x, w, sum));
+/* Sixteen chains with one more product each. That of two bf16 is exact in fp32, so that a sum alone rounds it
+ * as the fused operation does; those below or above its range are fmaf's, which takes longer. */
+static inline void amx_next(float *sums, float x, const float *w) {
+  int exact = 1;
+  for (int n = 0; n < 16; n++) {
+    const float size = fabsf(x * w[n]);
+    const int zero = (size == 0.0f) & ((x == 0.0f) | (w[n] == 0.0f));
+    exact &= ((size >= 0x1p-126f) & (size <= 0x1.fffffep127f)) | zero;
+  }
+  if (exact)
+    for (int n = 0; n < 16; n++) sums[n] = amx_flush(sums[n] + x * w[n]);
+  else
+    for (int n = 0; n < 16; n++) sums[n] = amx_flush(fmaf(x, w[n], sums[n]));
 }
 
 static inline void amx_dpbf16(int c, int a, int b) {
   amx_tiles *mine = amx_mine();
   const amx_shapes *s = &mine->shapes;
   const int pairs = s->bytes[a] / 4, outputs = s->bytes[c] / 4;
-  float w[16][16][2]; /* B, by pair of rows and column */
-  for (int k = 0; k < pairs; k++)
-    for (int i = 0; i < 2 * outputs; i++) w[k][i / 2][i % 2] = amx_bf16(&mine->t[b][k][2 * i]);
+  float w[32][16]; /* by column of A; places beyond the last output are like the first one */
+  for (int k = 0; k < 2 * pairs; k++)
+    for (int n = 0; n < 16; n++)
+      w[k][n] = n < outputs ? amx_bf16(&mine->t[b][k / 2][4 * n + 2 * (k % 2)]) : w[k][0];
   for (int m = 0; m < s->rows[c]; m++) {
-    float sums[16][2] = {{0}};
-    for (int k = 0; k < pairs; k++) {
-      const float even = amx_bf16(&mine->t[a][m][4 * k]), odd = amx_bf16(&mine->t[a][m][4 * k + 2]);
-      for (int n = 0; n < outputs; n++) {
-        sums[n][0] = amx_next(sums[n][0], even, w[k][n][0]);
-        sums[n][1] = amx_next(sums[n][1], odd, w[k][n][1]);
-      }
-    }
+    float sums[2][16] = {{0}}; /* of even and of odd columns */
+    for (int k = 0; k < 2 * pairs; k++) amx_next(sums[k % 2], amx_bf16(&mine->t[a][m][2 * k]), w[k]);
     for (int n = 0; n < outputs; n++) {
       float v;
       memcpy(&v, &mine->t[c][m][4 * n], sizeof v);
-      v = amx_flush(amx_flush(v) + amx_flush(sums[n][0] + sums[n][1]));
+      v = amx_flush(amx_flush(v) + amx_flush(sums[0][n] + sums[1][n]));
       memcpy(&mine->t[c][m][4 * n], &v, sizeof v);
     }
   }
