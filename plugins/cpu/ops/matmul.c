@@ -146,12 +146,24 @@ static int64_t most_tokens(const cpu_matmul *shape) {
   return MAX_TOKENS;
 }
 
+/* Token by token one of the two must serve all shapes: a rank's narrow part of a layer has the bits of the
+ * whole layer, and measured choices may not mix the two (matmul_amx.c). */
+static int fits(const cpu_state *state, const bs_op_query *query, const cpu_matmul *shape,
+                bs_op_answer *answer) {
+  const uint32_t asked = query->flags & (BS_QUERY_TOKENWISE | BS_QUERY_TRAIN);
+  if (state->kernels.amx == NULL || strcmp(state->matmul, "auto") != 0 || shape->weight_type != BS_BF16 ||
+      asked != BS_QUERY_TOKENWISE)
+    return 1;
+  return cpu_answer_no(answer, BS_REASON_DISABLED, "bf16 token by token is for tiles of AMX: other bits");
+}
+
 static const cpu_dense_kind kind = {.name = "packed",
                                     .size = sizeof(matmul_plan),
                                     .x_row = CPU_X_LD,
                                     .c_floats = C_FLOATS,
                                     .widens = 1,
                                     .tokens = most_tokens,
+                                    .fits = fits,
                                     .pack = pack_x,
                                     .multiply = multiply_block};
 

@@ -5,15 +5,16 @@
  * [step of 32 columns][group][row][32].
  *
  * Tokens of a chunk are divided into groups of at most 16 that differ as little as possible: every group has
- * the rows of the largest one, and rows beyond the last token are zeros, whose sums nobody reads. Nothing
- * else is multiplied that is no data: the last columns of K are a shorter step. plugin.c registers it where
- * the kernels have tiles. */
+ * the rows of the largest one, and nobody reads the sums of rows beyond the last token. The last columns of K
+ * are a shorter step: no value beyond them is multiplied. plugin.c registers this where the kernels have
+ * tiles. */
 #include "matmul_plan.h"
 
 #define TOKENS 64           /* of a chunk */
-#define MANY 256            /* tokens from which */
-#define TOKENS_OF_MANY 128  /* a chunk has so many */
+#define TOKENS_OF_MANY 128  /* of a chunk, from so many tokens on: */
+#define MANY 256
 #define C_FLOATS (32 << 10) /* of a chunk's C: 128 KiB: 128 panels of 16 tokens, 32 of 64 */
+#define MOST_PANELS 128     /* of a chunk */
 #define NARROW 64           /* outputs or columns below which "packed" is to serve */
 #define ROW_BYTES 64        /* of a token in a step */
 #define ROW (ROW_BYTES / (int64_t)sizeof(uint16_t))
@@ -31,7 +32,7 @@ static const bs_knob
                    "panels",
                    "8:512*2",
                    "auto",
-                   "most panels of 16 outputs of a chunk; auto: sums of 128 KiB, 32 at least"},
+                   "most panels of 16 outputs of a chunk; auto: sums of 128 KiB, 32 at least, 128 at most"},
     beside_knob = {sizeof(bs_knob), 0,      "beside",
                    "1,2",           "auto", "panels that are multiplied together; auto: 2 from 33 tokens on"},
     ahead_knob = {sizeof(bs_knob), 0,      "ahead",
@@ -70,20 +71,16 @@ static int64_t most_tokens(const cpu_matmul *shape) {
 
 static void pack_x(const cpu_dense_call *call, const cpu_dense_chunk *c, int64_t first, int64_t count,
                    float *x) {
-  const int64_t all = groups_of(c->tokens) * rows_of(c->tokens), step = all * ROW;
+  const int64_t step = groups_of(c->tokens) * rows_of(c->tokens) * ROW;
   uint16_t picked[CPU_K_BLOCK];
-  for (int64_t t = 0; t < all; t++) { /* groups follow one another, as their tokens do */
+  for (int64_t t = 0; t < c->tokens; t++) { /* groups follow one another, as their tokens do */
     uint16_t *to = (uint16_t *)(void *)x + t * ROW;
-    const uint16_t *from = t < c->tokens ? cpu_dense_row(call, c, t, first, count, picked) : NULL;
+    const uint16_t *from = cpu_dense_row(call, c, t, first, count, picked);
     int64_t k = 0;
-    for (; k + ROW <= count; k += ROW, to += step)
-      if (from != NULL)
-        memcpy(to, from + k, ROW_BYTES);
-      else
-        memset(to, 0, ROW_BYTES);
+    for (; k + ROW <= count; k += ROW, to += step) memcpy(to, from + k, ROW_BYTES);
     if (k == count) continue;
-    memset(to, 0, ROW_BYTES); /* the other half of the last pair too */
-    if (from != NULL) memcpy(to, from + k, (size_t)(count - k) * sizeof *to);
+    memcpy(to, from + k, (size_t)(count - k) * sizeof *to);
+    if ((count - k) % 2 != 0) to[count - k] = 0; /* the other half of the last pair */
   }
 }
 
@@ -138,7 +135,10 @@ static void done(const cpu_dense_plan *all) {
   all->kernels->amx->end();
 }
 
-static int fits(const cpu_matmul *shape, bs_op_answer *answer) {
+static int fits(const cpu_state *state, const bs_op_query *query, const cpu_matmul *shape,
+                bs_op_answer *answer) {
+  (void)state;
+  (void)query;
   if (shape->weight_type == BS_BF16) return 1;
   return cpu_answer_no(answer, BS_REASON_DTYPE, "tiles of AMX multiply bf16, not dtype 0x%04x",
                        shape->weight_type);
@@ -148,6 +148,7 @@ static const cpu_dense_kind kind = {.name = "amx",
                                     .size = sizeof(amx_plan),
                                     .x_row = CPU_K_BLOCK * (int64_t)sizeof(uint16_t) / (int64_t)sizeof(float),
                                     .c_floats = C_FLOATS,
+                                    .most_panels = MOST_PANELS,
                                     .tokens = most_tokens,
                                     .rows = all_rows,
                                     .fits = fits,
@@ -183,14 +184,15 @@ static int32_t echo(const void *opaque, bs_op_echo *out_echo) {
 }
 
 /* Above oneDNN's 800 for every number of tokens; narrow layers are left to "packed", as they are without
- * tiles. From timings of sketches of these kernels (docs/performance.md). */
+ * tiles. From timings of sketches of these kernels (docs/performance.md). Token by token it serves every
+ * shape, and "packed" none: a part of a layer has the bits of the whole. */
 static int32_t supports(void *opaque, const bs_op_query *query, bs_op_answer *answer) {
   const cpu_state *state = opaque;
   cpu_matmul shape;
   cpu_dense_sizes s = {0};
   char algo[48];
   if (!cpu_dense_judge(&kind, state, query, &shape, &s, answer)) return BS_OK;
-  const int narrow = shape.N < NARROW || shape.K < NARROW;
+  const int narrow = (shape.N < NARROW || shape.K < NARROW) && (query->flags & BS_QUERY_TOKENWISE) == 0;
   snprintf(algo, sizeof algo, "tiles-%s", state->kernels.name);
   cpu_answer_yes(answer, narrow ? 500 : 850, BS_TOL_ACC_F32, algo,
                  narrow ? "own kernels on tiles of AMX; of little use below 64 outputs or columns"

@@ -117,6 +117,7 @@ static cpu_dense_sizes choose_sizes(const cpu_dense_kind *kind, const cpu_matmul
   s.rows = kind->rows != NULL ? kind->rows(s.tokens) : s.tokens;
   s.panels = kind->c_floats / (s.tokens * CPU_PANEL);
   if (s.panels < MIN_PANELS) s.panels = MIN_PANELS;
+  if (kind->most_panels > 0 && s.panels > kind->most_panels) s.panels = kind->most_panels;
   s.told_panels = s.panels = bs_knob_int(query->knobs, "panels", s.panels);
   if (s.panels > all) s.panels = all;
   s.c_ld = s.panels * CPU_PANEL + 16; /* not a power of two */
@@ -136,7 +137,7 @@ static cpu_dense_sizes choose_sizes(const cpu_dense_kind *kind, const cpu_matmul
 int cpu_dense_judge(const cpu_dense_kind *kind, const cpu_state *state, const bs_op_query *query,
                     cpu_matmul *out_shape, cpu_dense_sizes *out_sizes, bs_op_answer *answer) {
   if (!cpu_matmul_allowed(state, kind->name, answer) || !cpu_matmul_read(query, out_shape, answer) ||
-      (kind->fits != NULL && !kind->fits(out_shape, answer)))
+      !kind->fits(state, query, out_shape, answer))
     return 0;
   *out_sizes = choose_sizes(kind, out_shape, query);
   return cpu_workspace_fits(query, out_sizes->each * sizeof(float), answer);
