@@ -2,8 +2,8 @@
  *
  * kernels.h - the inner loops of the cpu plugin: one table per instruction set (isa/), chosen once at
  * activation. Results are the same bits on avx2 and avx512; portable differs by the rounding of fused
- * multiply-adds, avx512_bf16 by the order of a pair's products and by
- * subnormal bf16 numbers, which count as zero there. */
+ * multiply-adds, avx512_bf16 by the order of a pair's products and by subnormal bf16 numbers, which count as
+ * zero there; the tiles of amx by the order of their chains too. */
 #ifndef BS_PLUGINS_CPU_KERNELS_H
 #define BS_PLUGINS_CPU_KERNELS_H
 

@@ -131,7 +131,7 @@ static int32_t activate(const bs_host *host, bs_plugin_self *self, void **out_st
 }
 
 BS_PLUGIN_DEFINE(
-    "cpu", BS_PLUGIN_VERSION, "CPU backend: own AVX-512, AVX2 or portable kernels, and oneDNN",
+    "cpu", BS_PLUGIN_VERSION, "CPU backend: own AMX, AVX-512, AVX2 or portable kernels, and oneDNN",
     1u << BS_KIND_BACKEND | 1u << BS_KIND_OP,
     "backend:cpu\nop:matmul@cpu\nop:gather_columns@cpu\nop:scatter_columns@cpu\nop:convert@"
     "cpu\nop:activate@cpu\n"
