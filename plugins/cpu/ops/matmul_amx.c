@@ -5,15 +5,16 @@
  * [step of 32 columns][group][row][32].
  *
  * Tokens of a chunk are divided into groups of at most 16 that differ as little as possible: every group has
- * the rows of the largest one, and nobody reads the sums of rows beyond the last token. The last columns of K
- * are a shorter step: no value beyond them is multiplied. plugin.c registers this where the kernels have
+ * the rows of the largest one, and nothing reads the sums of rows beyond the last token. The last columns of
+ * K are a shorter step: no value beyond them is multiplied. plugin.c registers this where the kernels have
  * tiles. */
 #include "matmul_plan.h"
 
-#define TOKENS 64           /* of a chunk */
-#define MANY 256            /* tokens from which */
-#define TOKENS_OF_MANY 128  /* a chunk has so many */
+#define TOKENS 64          /* of a chunk */
+#define TOKENS_OF_MANY 128 /* of a chunk, from so many tokens on: */
+#define MANY 256
 #define C_FLOATS (32 << 10) /* of a chunk's C: 128 KiB: 128 panels of 16 tokens, 32 of 64 */
+#define MOST_PANELS 128     /* of a chunk */
 #define NARROW 64           /* outputs or columns below which "packed" is to serve */
 #define ROW_BYTES 64        /* of a token in a step */
 #define ROW (ROW_BYTES / (int64_t)sizeof(uint16_t))
@@ -31,7 +32,7 @@ static const bs_knob
                    "panels",
                    "8:512*2",
                    "auto",
-                   "most panels of 16 outputs of a chunk; auto: sums of 128 KiB, 32 at least"},
+                   "most panels of 16 outputs of a chunk; auto: sums of 128 KiB, 32 at least, 128 at most"},
     beside_knob = {sizeof(bs_knob), 0,      "beside",
                    "1,2",           "auto", "panels that are multiplied together; auto: 2 from 33 tokens on"},
     ahead_knob = {sizeof(bs_knob), 0,      "ahead",
@@ -147,6 +148,7 @@ static const cpu_dense_kind kind = {.name = "amx",
                                     .size = sizeof(amx_plan),
                                     .x_row = CPU_K_BLOCK * (int64_t)sizeof(uint16_t) / (int64_t)sizeof(float),
                                     .c_floats = C_FLOATS,
+                                    .most_panels = MOST_PANELS,
                                     .own = sizeof(cpu_amx_room) / sizeof(float),
                                     .tokens = most_tokens,
                                     .rows = all_rows,

@@ -118,6 +118,7 @@ static cpu_dense_sizes choose_sizes(const cpu_dense_kind *kind, const cpu_matmul
   s.rows = kind->rows != NULL ? kind->rows(s.tokens) : s.tokens;
   s.panels = kind->c_floats / (s.tokens * CPU_PANEL);
   if (s.panels < MIN_PANELS) s.panels = MIN_PANELS;
+  if (kind->most_panels > 0 && s.panels > kind->most_panels) s.panels = kind->most_panels;
   s.told_panels = s.panels = bs_knob_int(query->knobs, "panels", s.panels);
   if (s.panels > all) s.panels = all;
   s.c_ld = s.panels * CPU_PANEL + 16; /* not a power of two */

@@ -50,12 +50,13 @@ typedef struct cpu_dense_chunk {
 
 /* One of the matmuls. */
 typedef struct cpu_dense_kind {
-  const char *name; /* as the parameter `matmul` has it */
-  size_t size;      /* of a plan, which begins with a cpu_dense_plan */
-  int64_t x_row;    /* floats of a row of a block of X */
-  int64_t c_floats; /* of a chunk's C, which sets the panels; 32 panels at least, however many tokens */
-  int64_t own;      /* floats of scratch that the kind has for itself */
-  int widens;       /* 16-bit panels: the scratch has room for one of f32 */
+  const char *name;    /* as the parameter `matmul` has it */
+  size_t size;         /* of a plan, which begins with a cpu_dense_plan */
+  int64_t x_row;       /* floats of a row of a block of X */
+  int64_t c_floats;    /* of a chunk's C, which sets the panels; 32 panels at least, however many tokens */
+  int64_t most_panels; /* of a chunk, however few tokens; 0: no limit */
+  int64_t own;         /* floats of scratch that the kind has for itself */
+  int widens;          /* 16-bit panels: the scratch has room for one of f32 */
   int64_t (*tokens)(const cpu_matmul *shape); /* the most of a chunk */
   int64_t (*rows)(int64_t tokens);            /* of a chunk of so many tokens; NULL: as many */
   /* Answers NO with the reason, and 0, to what it cannot do. */
