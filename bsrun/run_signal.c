@@ -38,8 +38,7 @@ static void on_signal(int number) {
   }
   run_signals_mark(number);
   if (told != NULL) *told = (uint32_t)number;
-  say("bsrun: interrupted");
-  say(how != NULL ? ": " : "\nbsrun: note: ");
+  say("bsrun: interrupted: ");
   say(how != NULL ? how : "what was open is not kept; the same command begins it again");
   say("\n");
   bsrun_leave(128 + number);
