@@ -425,8 +425,9 @@ void args_print_options(const args_option *options) {
     bs_text right = {0};
     if ((options[i].flags & ARGS_HIDDEN) != 0) continue;
     left_of(&options[i], left, sizeof left);
-    bs_text_printf(&right, "%s%s%s", args_is(&options[i])->doc, options[i].more != NULL ? "; " : "",
-                   options[i].more != NULL ? options[i].more : "");
+    const char *more = options[i].more;
+    bs_text_printf(&right, "%s%s%s%s", args_is(&options[i])->doc, more != NULL ? " (" : "",
+                   more != NULL ? more : "", more != NULL ? ")" : "");
     const int wide = printf("%-30s ", left);
     print_wrapped(right.data != NULL ? right.data : "", wide > 31 ? (size_t)wide : 31);
     bs_text_free(&right);

@@ -26,6 +26,9 @@ int32_t check_selftest(const args *a, bs_error *err); /* of verb_check */
 void help_main(void);
 /* Adds the names of a kind (`bsrun completion words kinds`) to `names`, each once. */
 int32_t bsrun_names(const char *kind, json_t *names, bs_error *err);
+/* Does a name match a PATTERN of the command line: a part of it, or with * ? [ a glob of all of it? Case is
+ * ignored. */
+int bsrun_matches(const char *pattern, const char *name);
 
 /* The words of the command line as typed, for the line that repeats a run. */
 void bsrun_set_command_line(int argc, char **argv);

@@ -15,7 +15,7 @@
 static const args_option check_options[] = {
     {OPT_DTYPE, "that Y was rounded to", 0},
     {OPT_REDUCE_DTYPE, "default: f32; f64 where Y is f64", 0},
-    {OPT_WORLD_SIZE, "over which the sum was made, where the tensors do not tell", 0},
+    {OPT_WORLD_SIZE, "over which the sum was made, if the tensors do not show it", 0},
     {OPT_ACTIVATION, "default: none", 0},
     {OPT_LIMIT, "outputs of a token are judged; default: all, fewer of a large layer", 0},
     {OPT_TRANSPOSED, NULL, 0},
@@ -117,12 +117,12 @@ static int32_t run(const args *a, bs_error *err) {
 
 const bsrun_verb verb_check = {
     .name = "check",
-    .summary = "judge tensors that somebody has written: what is wrong with them",
+    .summary = "judge tensors of any program: are they right, and what is the likely cause if not",
     .words =
         "DIR [options]\n"
         "--selftest [--gates NAME] [-o FORMAT]",
     .about =
-        "Judges tensors that somebody has written, Y = act(X W^T + b), by the gates that need no run: "
+        "Judges tensors that any program has written, Y = act(X W^T + b), by the gates that need no run: "
         "against\n"
         "an fp64 reference and the error that round-off predicts. Prints a row for each gate, and a "
         "sentence\n"

@@ -24,7 +24,7 @@ static const args_option coll_list_options[] = {CONTEXT_OPTIONS};
 static const args_option coll_check_options[] = {
     {OPT_COLL, "several with commas", 0},
     {OPT_ONLY, "V4, V0, V1, V2 or V6", 0},
-    {OPT_WORLD_SIZE, "no world of more ranks", 0},
+    {OPT_WORLD_SIZE, "worlds of at most this many", 0},
     {OPT_PRESET, "default: quick", 0},
     {OPT_PRESET_QUICK, NULL, 0},
     {OPT_PRESET_FULL, "the ranges of `make verify`: minutes, up to 65,536 ranks", 0},
@@ -72,24 +72,25 @@ static const bs_field explain_fields[] = {
     {"algorithm", "ALGORITHM", 0, 0},
     {"collective", "COLLECTIVE", 0, 0},
     {"world_size", "P", BS_FIELD_RIGHT, 0},
-    {"count", "COUNT", BS_FIELD_RIGHT, 0},
+    {"size_bytes", "SIZE", BS_FIELD_RIGHT | BS_FIELD_BYTES, 0},
+    {"count", "COUNT", BS_FIELD_RIGHT | BS_FIELD_WIDE, 0},
     {"rounds", "ROUNDS", BS_FIELD_RIGHT, 0},
     {"messages", "MESSAGES", BS_FIELD_RIGHT, 0},
-    {"bytes", "BYTES SENT", BS_FIELD_RIGHT, 0},
-    {"simulated_us", "SIMULATED us", BS_FIELD_RIGHT, 9},
-    {"formula_us", "FORMULA us", BS_FIELD_RIGHT, 9},
-    {"latency_us", "latency", BS_FIELD_RIGHT, 9},
-    {"bytes_us", "bytes", BS_FIELD_RIGHT, 9},
+    {"bytes", "SENT", BS_FIELD_RIGHT | BS_FIELD_BYTES, 0},
+    {"simulated_us", "SIMULATED us", BS_FIELD_RIGHT, 3},
+    {"formula_us", "FORMULA us", BS_FIELD_RIGHT, 3},
+    {"latency_us", "LATENCY us", BS_FIELD_RIGHT, 3},
+    {"bytes_us", "BYTES us", BS_FIELD_RIGHT, 3},
     {"late_rank", "LATE RANK", BS_FIELD_FOLD, 0},
-    {"late_us", "LATE us", BS_FIELD_FOLD, 9},
-    {"reduce_us", "reduce", BS_FIELD_WIDE, 9},
-    {"busbw_GBps", "BUSBW GB/s", BS_FIELD_RIGHT, 5},
-    {"algbw_GBps", "ALGBW GB/s", BS_FIELD_WIDE, 5},
-    {"difference_ps", "DIFFERENCE ps", BS_FIELD_WIDE, 0},
+    {"late_us", "LATE us", BS_FIELD_FOLD, 3},
+    {"reduce_us", "ADDING us", BS_FIELD_WIDE, 3},
+    {"busbw_GBps", "BUSBW GB/s", BS_FIELD_RIGHT, 3},
+    {"algbw_GBps", "ALGBW GB/s", BS_FIELD_WIDE, 3},
+    {"difference_ps", "DIFFERENCE ps", BS_FIELD_WIDE, 3},
     {"simulated_ps", "SIMULATED ps", BS_FIELD_WIDE, 0},
     {"element_bytes", "ELEMENT BYTES", BS_FIELD_WIDE, 0},
-    {"alpha_us", "LINK us", BS_FIELD_WIDE, 0},
-    {"link_GBps", "LINK GB/s", BS_FIELD_WIDE, 0},
+    {"alpha_us", "LINK us", BS_FIELD_WIDE, 3},
+    {"link_GBps", "LINK GB/s", BS_FIELD_WIDE, 3},
     {"plugin", "PLUGIN", BS_FIELD_WIDE, 0},
     {"file", "FILE", BS_FIELD_WIDE, 0},
 };
@@ -155,8 +156,9 @@ static int32_t read_count(const args *a, int64_t element_bytes, int64_t *out, bs
   const int32_t rc = args_integer(a, "size", 0, INT64_C(1) << 50, 262144 * element_bytes, &bytes, err);
   *out = element_bytes > 0 ? bytes / element_bytes : 0;
   if (rc != BS_OK || *out * element_bytes == bytes) return rc;
-  return bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--size: %lld bytes are no number of elements of %lld",
-                      (long long)bytes, (long long)element_bytes);
+  return bs_error_set(err, BS_USAGE, "BS-USE-NUMBER",
+                      "--size: %lld bytes are not a whole number of elements of %lld bytes", (long long)bytes,
+                      (long long)element_bytes);
 }
 
 int32_t coll_place(const args *a, const bs_ccl *ccl, bs_ccl_place *out_place, bs_error *err) {
@@ -403,7 +405,7 @@ static int32_t explain(const args *a, bs_error *err) {
 static const bsrun_verb coll_list = {
     .name = "list",
     .words = "[options]",
-    .summary = "collectives, whether all ranks add in one order, options",
+    .summary = "the algorithms: their collectives, options, and whether all ranks add in one order",
     .about = "",
     .examples = "  bsrun coll list\n",
     .options = coll_list_options,
@@ -412,7 +414,7 @@ static const bsrun_verb coll_list = {
 static const bsrun_verb coll_check = {
     .name = "check",
     .words = "NAME[:KEY=VALUE,...]|FILE.so [options]",
-    .summary = "proves one by levels; exit 6 when one finds a fault, with the rank, the round and the step",
+    .summary = "prove an algorithm level by level; a fault ends in exit 6, with rank, round, step",
     .about =
         "V4 is static, V0 runs real buffers, V1 and V3 sampled sums and their order, V2 sets of\n"
         "contributions, V6 rounding (share/doc/blockshock/collectives.md).\n",
@@ -428,7 +430,7 @@ static const bsrun_verb coll_check = {
 static const bsrun_verb coll_explain = {
     .name = "explain",
     .words = "NAME[:KEY=VALUE,...]... [options]",
-    .summary = "rounds, messages, simulated time beside the formula, in latency and bytes",
+    .summary = "rounds, messages, and the simulated time next to that of the formula",
     .about = "Every pair of ranks has the link of --hardware for itself.\n",
     .examples =
         "  bsrun coll explain ring halving_doubling -P 64 --size 1Mi --hardware sim-flat\n"

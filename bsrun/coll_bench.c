@@ -236,22 +236,19 @@ const bsrun_verb coll_bench_verb = {
     .words = "[NAME[:KEY=VALUE,...]]... [options]",
     .summary = "time the collectives of a communicator, or algorithms (NAME) on it",
     .about =
-        "Each size is called in turn by all ranks, behind a barrier, so often that a sample takes 2 ms. "
-        "TIME\n"
-        "is the median over the samples of the time of a call on the slowest rank. BYTES is the whole "
-        "vector,\n"
-        "ALGBW is BYTES / TIME, BUSBW counts what each rank must send, both as in nccl-tests. send_recv is\n"
-        "half of the way there and back between ranks 0 and 1. Each result is checked before it is timed:\n"
-        "#WRONG elements end in exit code 6. `bsrun sim fit` makes a simulated machine of the rows. On a\n"
-        "communicator with virtual time (--hardware sim-flat) TIMES says simulated: one sample, and nothing\n"
-        "is measured.\n"
+        "For each size all ranks call the collective after a barrier, as often as a sample of 2 ms\n"
+        "takes. TIME is the median over the samples of the time of a call on the slowest rank. BYTES is\n"
+        "the whole vector, ALGBW is BYTES / TIME, BUSBW counts what each rank must send, both as in\n"
+        "nccl-tests. send_recv is half of the way there and back between ranks 0 and 1. Each result is\n"
+        "checked before it is timed: #WRONG elements end in exit code 6. `bsrun sim fit` makes a\n"
+        "simulated machine of the rows. On a communicator with virtual time (--hardware sim-flat) TIMES\n"
+        "says simulated: one sample, and nothing is measured.\n"
         "\n"
-        "NAME: each time stands beside the one that the simulator gives for a link, with the error. The "
-        "link\n"
-        "is fitted to messages that the ranks exchange first, and the rate of adding to the time that "
-        "adding\n"
-        "them takes; --hardware gives both instead. On a communicator with virtual time (--comm sim) TIMES\n"
-        "says simulated: the host's run of the schedule, beside the checker's.\n",
+        "NAME: each measured time has the simulated one for a link next to it, and the error. The link\n"
+        "is fitted to messages that the ranks exchange first, and the rate of adding to the time that\n"
+        "adding them takes; --hardware gives both instead. On a communicator with virtual time (--comm\n"
+        "sim) TIMES says simulated: the host runs the schedule, and its time stands next to the\n"
+        "checker's.\n",
     .examples =
         "  bsrun coll bench -P 2\n"
         "  bsrun coll bench --launch processes -P 2 --coll all_reduce --size 8:16Mi*2 -o jsonl > shm.jsonl\n"

@@ -15,12 +15,12 @@ static const bs_field fields[] = {
     {"pass", "pass", BS_FIELD_FOLD, 0},
     {"candidate", "side", 0, 0},
     {"settings", "settings", 0, 0},
-    {"measured_ms", "ms", BS_FIELD_RIGHT, 4},
-    {"predicted_ms", "predicted ms", BS_FIELD_RIGHT | BS_FIELD_SPARE, 4},
+    {"measured_ms", "ms", BS_FIELD_RIGHT, 3},
+    {"predicted_ms", "predicted ms", BS_FIELD_RIGHT | BS_FIELD_SPARE, 3},
     {"verdict", "it is", 0, 0},
-    {"speedup", "speedup", BS_FIELD_RIGHT, 4},
-    {"speedup_low", "from", BS_FIELD_RIGHT, 4},
-    {"speedup_high", "to", BS_FIELD_RIGHT, 4},
+    {"speedup", "speedup", BS_FIELD_RIGHT, 3},
+    {"speedup_low", "from", BS_FIELD_RIGHT, 3},
+    {"speedup_high", "to", BS_FIELD_RIGHT, 3},
     {"pairs", "pairs", BS_FIELD_RIGHT | BS_FIELD_LEAST, 0},
     {"builds", "builds", BS_FIELD_RIGHT | BS_FIELD_LEAST, 0},
     {"world_size", "P", BS_FIELD_RIGHT | BS_FIELD_SPARE, 0},
@@ -28,7 +28,7 @@ static const bs_field fields[] = {
     {"limit", "limit", BS_FIELD_LEAST, 0},
     {"cause", "cause", BS_FIELD_WIDE, 0},
     {"next", "to do", BS_FIELD_WIDE, 0},
-    {"bound_ms", "bound ms", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
+    {"bound_ms", "bound ms", BS_FIELD_RIGHT | BS_FIELD_WIDE, 3},
     {"why", "why", BS_FIELD_WIDE, 0},
 };
 
@@ -69,7 +69,7 @@ static void print_words(int format, const json_t *rows) {
     const json_t *b = json_array_get(rows, i);
     const char *cause = bs_get_text(b, "cause"), *next = bs_get_text(b, "next");
     const int none = bs_get_text(b, "verdict")[0] == '\0';
-    bs_print(stdout, "%s: %s%s%s%s%s: %s%.4g [%.4g, %.4g] against A (%lld pairs, %lld builds)\n",
+    bs_print(stdout, "%s: %s%s%s%s%s: %s%.3g [%.3g, %.3g] against A (%lld pairs, %lld builds)\n",
              bs_get_text(b, "pass"), none ? "" : "B is ", bs_get_text(b, "verdict"),
              cause[0] != '\0' && !none ? " (" : "", cause, cause[0] != '\0' && !none ? ")" : "",
              none ? "speedup of B " : "speedup ", json_number_value(json_object_get(b, "speedup")),
@@ -87,7 +87,7 @@ static int32_t compare(const args *a, compare_run *r, bs_error *err) {
   int format = 0;
   int32_t rc = bsrun_format(a, &format, err);
   if (rc == BS_OK) rc = compare_run_open(a, 8.0, r, err);
-  if (rc == BS_OK) rc = compare_run_measure(r, "compare", 2, &o, err);
+  if (rc == BS_OK) rc = compare_run_measure(r, 2, &o, err);
   if (rc != BS_OK && bs_stop_asked() == 0) return rc;
   put_in_order(r->host.ladders);
   join_settings(r->host.ladders);

@@ -61,7 +61,7 @@ static int32_t compare(const args *a, compare_run *r, bs_error *err) {
   if (rc == BS_OK) rc = open_without_mask(a, r, err);
   if (rc == BS_OK) rc = set_words(a, r->config, err);
   o.vary = vary;
-  if (rc == BS_OK) rc = compare_run_measure(r, "ladder", most, &o, err);
+  if (rc == BS_OK) rc = compare_run_measure(r, most, &o, err);
   free(vary);
   if (bs_stop_asked() != 0)
     compare_print_methods(format, r->host.ladders, 0, NULL); /* what is known so far */

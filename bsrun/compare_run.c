@@ -68,11 +68,9 @@ int32_t compare_run_open(const args *a, double seconds, compare_run *r, bs_error
   return BS_OK;
 }
 
-int32_t compare_run_measure(compare_run *r, const char *phase, int64_t most, const bs_ladder_options *o,
-                            bs_error *err) {
+int32_t compare_run_measure(compare_run *r, int64_t most, const bs_ladder_options *o, bs_error *err) {
   bsrun_interruptible("nothing is kept: the same command measures again; --seconds S takes less time");
-  lab_ladder_request q = {
-      .phase = phase, .passes = r->passes, .n_passes = r->n_passes, .most = most, .options = *o};
+  lab_ladder_request q = {.passes = r->passes, .n_passes = r->n_passes, .most = most, .options = *o};
   q.options.seconds = r->seconds;
   return lab_run_ladders(&r->run, r->config, &q, r->host.ladders, &r->folder, err);
 }

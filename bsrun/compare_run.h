@@ -22,8 +22,7 @@ typedef struct compare_run {
  * error. */
 int32_t compare_run_open(const args *a, double seconds, compare_run *run, bs_error *err);
 /* lab_run_ladders with what was read. */
-int32_t compare_run_measure(compare_run *run, const char *phase, int64_t most,
-                            const bs_ladder_options *options, bs_error *err);
+int32_t compare_run_measure(compare_run *run, int64_t most, const bs_ladder_options *options, bs_error *err);
 /* The line that says where it is kept, below a table. */
 void compare_run_print_folder(const compare_run *run, int format);
 void compare_run_free(compare_run *run);

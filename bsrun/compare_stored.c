@@ -15,12 +15,12 @@ static const bs_field fields[] = {
     {"arm", "arm", 0, 0},
     {"pass", "pass", BS_FIELD_FOLD, 0},
     {"phase", "samples", BS_FIELD_FOLD, 0},
-    {"a_ms", "A ms", BS_FIELD_RIGHT, 4},
-    {"b_ms", "B ms", BS_FIELD_RIGHT, 4},
+    {"a_ms", "A ms", BS_FIELD_RIGHT, 3},
+    {"b_ms", "B ms", BS_FIELD_RIGHT, 3},
     {"word", "B is", 0, 0},
-    {"speedup", "speedup", BS_FIELD_RIGHT, 4},
-    {"low", "from", BS_FIELD_RIGHT | BS_FIELD_SPARE, 4},
-    {"high", "to", BS_FIELD_RIGHT | BS_FIELD_SPARE, 4},
+    {"speedup", "speedup", BS_FIELD_RIGHT, 3},
+    {"low", "from", BS_FIELD_RIGHT | BS_FIELD_SPARE, 3},
+    {"high", "to", BS_FIELD_RIGHT | BS_FIELD_SPARE, 3},
     {"cause", "cause", 0, 0},
     {"samples_a", "samples of A", BS_FIELD_RIGHT | BS_FIELD_LEAST, 0},
     {"samples_b", "of B", BS_FIELD_RIGHT | BS_FIELD_LEAST, 0},
@@ -55,7 +55,7 @@ static int32_t open_pair(const args *a, pair *p, bs_error *err) {
   bs_text name = {0};
   if (!bsrun_keeps(a))
     return bs_error_set(err, BS_USAGE, "BS-USE-FOLDER",
-                        "--out off: stored runs are compared, which lie in a folder");
+                        "--out off: stored runs lie in a folder, and off names none");
   p->root = root != NULL ? root : "results/raw";
   bs_text_printf(&name, "%s%s", baseline != NULL ? "@" : "", baseline != NULL ? baseline : a->words[0]);
   int32_t rc = name.failed ? bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory")
@@ -113,7 +113,7 @@ static int tell_regression(const args *a, const pair *p, const json_t *row) {
   bs_error err = BS_ERROR_INIT;
   const char *arm = json_string_value(json_object_get(row, "arm"));
   bs_error_set(&err, BS_INCONCLUSIVE, "BS-COMPARE-SLOWER",
-               "%.100s (%.60s) is SLOWER: speedup %.4g [%.4g, %.4g] against baseline %.60s", p->b.path,
+               "%.100s (%.60s) is SLOWER: speedup %.3g [%.3g, %.3g] against baseline %.60s", p->b.path,
                arm != NULL ? arm : "", json_number_value(json_object_get(row, "speedup")),
                json_number_value(json_object_get(row, "low")),
                json_number_value(json_object_get(row, "high")), args_value(a, "baseline"));

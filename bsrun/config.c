@@ -10,6 +10,7 @@
 #include "core/base/text.h"
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
+#include "lab/json.h"
 #include "lab/run/auto.h"
 
 static const args_option config_keys_options[] = {
@@ -201,22 +202,78 @@ static int32_t add_plugins(json_t *rows, const bs_node *base, bs_error *err) {
   return rc;
 }
 
+/* The rows of the keys that match. */
+static int32_t take_matches(const json_t *rows, const char *pattern, json_t **out, bs_error *err) {
+  const char *known[1024], *key, *dot;
+  size_t n = 0;
+  *out = json_array();
+  for (size_t i = 0; i < json_array_size(rows) && n + 1 < sizeof known / sizeof known[0]; i++) {
+    key = bs_get_text(json_array_get(rows, i), "key");
+    dot = strrchr(key, '.');
+    known[n++] = key;
+    if (dot != NULL) known[n++] = dot + 1;
+    if (bsrun_matches(pattern, key)) json_array_append(*out, json_array_get(rows, i));
+  }
+  if (json_array_size(*out) > 0) return BS_OK;
+  const char *nearest = bs_nearest(pattern, known, n);
+  bs_error_set(err, BS_CONFIG, "BS-CFG-KEY", "no configuration key matches '%.100s'", pattern);
+  if (nearest != NULL)
+    bs_error_hint(err, "did you mean '%s'?", nearest);
+  else
+    bs_error_hint(err, "bsrun config keys lists them");
+  return BS_CONFIG;
+}
+
+/* A row a section, with the names of its keys. */
+static int32_t print_sections(const json_t *rows, bs_error *err) {
+  static const bs_field fields[] = {{"section", "section", 0, 0}, {"keys", "keys", 0, 0}};
+  json_t *sections = json_array();
+  for (size_t i = 0; i < json_array_size(rows); i++) {
+    const char *key = bs_get_text(json_array_get(rows, i), "key"), *dot = strrchr(key, '.');
+    char name[128];
+    size_t k = 0;
+    snprintf(name, sizeof name, "%.*s", dot != NULL ? (int)(dot - key) : 6, dot != NULL ? key : "(none)");
+    while (k < json_array_size(sections) &&
+           strcmp(bs_get_text(json_array_get(sections, k), "section"), name) != 0)
+      k++;
+    if (k == json_array_size(sections))
+      json_array_append_new(sections, json_pack("{s:s, s:s}", "section", name, "keys", ""));
+    json_t *section = json_array_get(sections, k);
+    const char *before = bs_get_text(section, "keys");
+    json_object_set_new(
+        section, "keys",
+        json_sprintf("%s%s%s", before, before[0] != '\0' ? " " : "", dot != NULL ? dot + 1 : key));
+  }
+  const int32_t rc = bs_report_print(stdout, BS_FORMAT_TABLE, fields, 2, sections, err);
+  json_decref(sections);
+  printf(
+      "\nbsrun config keys PATTERN has defaults, values and meanings, as in `config keys model` or\n"
+      "`config keys 'phase.pairs_*'`; --wide and -o have those of all keys.\n");
+  return rc;
+}
+
 static int32_t print_keys(const args *a, bs_error *err) {
-  static const bs_field fields[] = {{"key", "key", 0, 0},         {"type", "type", 0, 0},
-                                    {"default", "default", 0, 0}, {"values", "values", 0, 0},
-                                    {"effect", "effect", 0, 0},   {"text", "what", 0, 0}};
+  static const bs_field fields[] = {
+      {"key", "key", 0, 0},       {"type", "type", BS_FIELD_WIDE, 0},     {"default", "default", 0, 0},
+      {"values", "values", 0, 0}, {"effect", "effect", BS_FIELD_WIDE, 0}, {"text", "what", 0, 0}};
   bsrun_request request = {0};
   bs_composed composed = {0};
-  json_t *rows = json_array();
+  json_t *rows = json_array(), *matches = NULL;
   int format;
   int32_t rc = bsrun_format(a, &format, err);
   if (rc == BS_OK) rc = bsrun_request_make(a, &request, err);
   if (rc == BS_OK) rc = bs_compose(&request.compose, &composed, err);
   if (rc == BS_OK) add_table(rows, composed.config);
   if (rc == BS_OK) rc = add_plugins(rows, composed.config, err);
-  if (rc == BS_OK) rc = bs_report_print(stdout, format, fields, sizeof fields / sizeof fields[0], rows, err);
+  if (rc == BS_OK && a->n_words > 0) rc = take_matches(rows, a->words[0], &matches, err);
+  const json_t *shown = matches != NULL ? matches : rows;
+  if (rc == BS_OK && format == BS_FORMAT_TABLE && matches == NULL)
+    rc = print_sections(rows, err);
+  else if (rc == BS_OK)
+    rc = bs_report_print(stdout, format, fields, sizeof fields / sizeof fields[0], shown, err);
   bs_config_free(composed.config);
   bsrun_request_free(&request);
+  json_decref(matches);
   json_decref(rows);
   return rc;
 }
@@ -233,11 +290,19 @@ static const bsrun_verb print_verb = {
 };
 static const bsrun_verb keys_verb = {
     .name = "keys",
-    .words = "[-o FORMAT]",
-    .summary = "every key: type, default, values, effect, meaning",
-    .examples = "  bsrun config keys -o md\n",
+    .words = "[PATTERN] [-o FORMAT]",
+    .summary = "the keys by sections; of those that match: default, values, meaning",
+    .about =
+        "PATTERN is a part of a key, or with * ? [ a glob of the whole key. Every format but the table\n"
+        "has all of a key.\n",
+    .examples =
+        "  bsrun config keys\n"
+        "  bsrun config keys seed\n"
+        "  bsrun config keys 'phase.pairs_*'\n"
+        "  bsrun config keys -o md\n",
     .options = config_keys_options,
     .run = print_keys,
+    .max_words = 1,
 };
 static const bsrun_verb *const second[] = {&print_verb, &keys_verb, NULL};
 const bsrun_verb verb_config = {

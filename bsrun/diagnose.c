@@ -337,7 +337,8 @@ static int32_t strict_error(const json_t *result, size_t failed, bs_error *err) 
     return bs_error_set(err, BS_INCONCLUSIVE, "BS-DIAG-FAILED", "%zu checks failed, so nothing is shown",
                         failed);
   if (n == 0) return BS_OK;
-  bs_error_set(err, BS_PERF, "BS-DIAG-FOUND", "%zu finding%s; the dearest: %.300s", n, n == 1 ? "" : "s",
+  bs_error_set(err, BS_PERF, "BS-DIAG-FOUND", "%zu finding%s; the most expensive: %.300s", n,
+               n == 1 ? "" : "s",
                json_string_value(json_object_get(json_array_get(findings, 0), "evidence")));
   bs_error_hint(err, "without --strict findings are no error");
   return BS_PERF;
@@ -426,20 +427,17 @@ static int32_t diagnose(const args *a, bs_error *err) {
 
 const bsrun_verb verb_diagnose = {
     .name = "diagnose",
-    .summary = "what of a layer's or a model's time need not be: findings by cost",
+    .summary = "find wasted time in a layer or a model, the most expensive first",
     .words = "[MODEL] [options]",
     .about =
-        "Finds what of a pass goes to things that need not be: ops that a slow implementation serves, waits "
-        "of\n"
-        "the host, copies, plans that are made again, activations outside of products, threads that hurt,\n"
-        "ranks that wait or differ, and what `bsrun profile` finds far from the limit of the machine. "
+        "Finds time of a pass that is wasted: in ops that a slow implementation serves, waits of the\n"
+        "host, copies, plans that are made again, activations outside of products, threads that hurt,\n"
+        "ranks that wait or differ, and in what `bsrun profile` finds far from the limit of the machine.\n"
         "Without MODEL the subject is a layer, chosen as for `bsrun run`. MODEL is a file .onnx, a\n"
-        "folder with config.json, or builtin:lm or builtin:vit (made in memory: builtin:lm:2x64 has 2 "
-        "layers\n"
-        "of 64). All checks run unless --only, --skip or --preset say otherwise. Findings are\n"
-        "ordered by the seconds of a pass that they cost; each has the command that shows it alone. A "
-        "finding\n"
-        "is no error unless --strict is given. share/doc/blockshock/profile.md has every check.\n",
+        "folder with config.json, or builtin:lm or builtin:vit (made in memory: builtin:lm:2x64 has 2\n"
+        "layers of 64). All checks run unless --only, --skip or --preset say otherwise. Findings are\n"
+        "ordered by the seconds of a pass that they cost; each has the command that shows it alone. A\n"
+        "finding is no error unless --strict is given. share/doc/blockshock/profile.md has every check.\n",
     .examples =
         "  bsrun diagnose --method row_parallel -P 2 --dtype f32\n"
         "  bsrun diagnose --method dense --b 64 --preset quick --ablate "

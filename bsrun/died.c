@@ -229,7 +229,7 @@ static void on_exit_called(int status, void *unused) {
   bs_error err = BS_ERROR_INIT;
   bs_error_set(&err, BS_RANK_FAILED, "BS-RUN-DIED", "%s: a plugin, or a library of it, called exit(%d)",
                what_runs(), status);
-  bs_error_hint(&err, "a breakpoint at exit tells a debugger who does");
+  bs_error_hint(&err, "a breakpoint at exit in a debugger shows who calls it");
   run_signals_mark(0);
   leave(bsrun_fail(&err));
 }

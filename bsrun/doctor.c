@@ -11,7 +11,7 @@
 
 static const args_option doctor_options[] = {
     {OPT_MEASURE, NULL, 0},
-    {OPT_FORCE, "--measure also on a busy machine, and keep what cannot be", 0},
+    {OPT_FORCE, "--measure also on a busy machine, and keep impossible constants", 0},
     {OPT_CACHE, NULL, 0},
     {OPT_WORLD_SIZE, "default: 2", 0},
     {OPT_BACKEND, "default: the one of --plugin, else cpu", 0},
@@ -232,7 +232,7 @@ static int32_t read_options(visit *v, int *out_format, bs_error *err) {
   if (rc == BS_OK) rc = bsrun_cache_path(v->a, &v->cache, err);
   if (rc != BS_OK) return rc;
   if (args_has(v->a, "force") && !args_has(v->a, "measure"))
-    return bs_error_set(err, BS_USAGE, "BS-USE-FORCE", "--force is for --measure, which is not there");
+    return bs_error_set(err, BS_USAGE, "BS-USE-FORCE", "--force has an effect with --measure only");
   v->d.ranks = (uint32_t)ranks;
   return args_real(v->a, "timeout", 0.001, 86400, 20, &v->d.timeout_s, err);
 }
@@ -304,8 +304,8 @@ const bsrun_verb verb_doctor = {
         "lets every\n"
         "rank say hello and add the rank numbers.\n"
         "\n"
-        "--measure takes some seconds on an idle machine; constants of a busy one, or that cannot be, are "
-        "not kept. The\n"
+        "--measure takes some seconds on an idle machine; constants of a busy machine, and impossible ones, "
+        "are not kept. The\n"
         "file is $XDG_CACHE_HOME/blockshock/machine.json (else ~/.cache/...), good for this processor, core "
         "count and\n"
         "library build; phase 1 then predicts with it.\n",

@@ -123,9 +123,8 @@ static int32_t explain(const args *a, bs_error *err) {
   explained x = {.a = a};
   enum subject of = OF_OP;
   const char *name = NULL;
-  const char *first = a->n_words == 1 ? a->words[0] : "";
-  if (strcmp(first, "gates") == 0 || strcmp(first, "words") == 0)
-    return explain_words(a, first[0] == 'g', err);
+  const char *first = a->words[0];
+  if (strcmp(first, "gates") == 0 || strcmp(first, "words") == 0) return explain_words(a, err);
   int32_t rc = bsrun_format(a, &x.format, err);
   if (rc == BS_OK) rc = read_words(a, &of, &name, err);
   if (rc == BS_OK) rc = bsrun_cache_path(a, &x.cache, err);
@@ -151,26 +150,22 @@ const bsrun_verb verb_explain = {
         "OP [SHAPE] [options]\n"
         "mask MASK [options]\n"
         "method METHOD [options]\n"
-        "gates | words",
+        "gates|words [WORD] [options]",
     .about =
-        "OP      the ladder of implementations for one call, best first, the refused with their reasons: "
-        "native before\n"
-        "        emulated before unknown, then score, priority, name; one that was measured or pinned before "
-        "all\n"
-        "        (share/doc/blockshock/tuning.md). OP is one of the core, `bsrun completion words ops`; its "
-        "arguments are\n"
-        "        those of a layer of --b tokens, --n by --k weights, or of SHAPE behind it (attention, "
-        "attention_dx, "
-        "matmul24)\n"
+        "OP      the implementations for one call, best first, and the refused with their reasons. The "
+        "order: measured or pinned (share/doc/blockshock/tuning.md), then native, emulated, unknown; then "
+        "score, priority, name.\n"
+        "        OP is one of the core, `bsrun completion words ops`; its arguments are those of a layer of "
+        "--b tokens, --n by --k weights, or of SHAPE after it (attention, attention_dx, matmul24)\n"
         "mask    how it is multiplied (* in the table): a run of columns, a gather, 2:4 values or dense, and "
-        "why; what\n"
-        "        each rank keeps; the 2:4 formats of hardware that it is legal in; bytes and times of each "
+        "why; what each rank keeps; the 2:4 formats of hardware that it is legal in; bytes and times of each "
         "way\n"
         "        (--dtype i8: quantised weights; fp4: what they would take, no backend has them)\n"
         "method  what each rank proposes: split, FLOPs, bytes, collectives and their payload\n"
         "gates   what each gate checks; words: the other words of the screens, RIGHT, UNCLEAR, speedup, ...\n"
+        "        With WORD, or a part of one: that word alone, a gate or another.\n"
         "\n"
-        "Nothing is run. Times are predicted when `bsrun doctor --measure` has kept this machine's "
+        "Nothing is run. Times are predicted when `bsrun doctor --measure` has kept this machine's\n"
         "constants.\n",
     .examples =
         "  bsrun explain matmul --dtype bf16 --b 64 --n 4096 --k 4096 --backend cpu\n"
@@ -180,7 +175,8 @@ const bsrun_verb verb_explain = {
         "  bsrun explain mask magnitude --n 1024 -P 4 --dtype bf16 -o json\n"
         "  bsrun explain mask random_2of4 --n 4096 --dtype i8\n"
         "  bsrun explain method blockshock -P 2 --b 16\n"
-        "  bsrun explain gates\n",
+        "  bsrun explain gates\n"
+        "  bsrun explain words UNCLEAR\n",
     .exits =
         "0; 3 when no implementation serves the op, or the method refuses (the reason is printed); 2 "
         "usage.\n",

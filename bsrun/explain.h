@@ -37,6 +37,6 @@ int explain_takes_shape(const char *op);
 /* The query of such an op. *out_kept, which it points to: the caller frees it; NULL: none. */
 int32_t explain_kernel_ask(const explained *x, const char *op, bs_kernel_query *out, const bs_kept **out_kept,
                            bs_error *err);
-/* `bsrun explain gates` (gates 1) and `bsrun explain words`. */
-int32_t explain_words(const args *a, int gates, bs_error *err);
+/* `bsrun explain gates` and `bsrun explain words`; with a second word the glosses of that word alone. */
+int32_t explain_words(const args *a, bs_error *err);
 #endif

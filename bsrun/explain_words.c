@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * explain_words.c - `bsrun explain gates` and `bsrun explain words`: what the words on screens mean, from one
- * table. */
+ * explain_words.c - `bsrun explain gates [WORD]` and `bsrun explain words [WORD]`: what the words on screens
+ * mean, from one table. */
 #include <string.h>
+#include <strings.h>
 
 #include "bsrun/explain.h"
 #include "core/base/error.h"
+#include "core/base/text.h"
 
 typedef struct gloss {
   const char *of, *word, *means;
@@ -99,17 +101,43 @@ static const gloss glosses[] = {
     {"word", "extrapolated", "the point lies outside of the range that the machine's numbers are known for"},
 };
 
-int32_t explain_words(const args *a, int gates, bs_error *err) {
+enum { N_GLOSSES = sizeof glosses / sizeof glosses[0] };
+
+static void add_row(json_t *rows, const gloss *g) {
+  json_array_append_new(rows, json_pack("{s:s, s:s, s:s}", "of", g->of, "word", g->word, "means", g->means));
+}
+
+/* Is it the word that is asked for? exactly: not a part of it. */
+static int is_asked(const gloss *g, const char *word, int exactly) {
+  return exactly ? strcasecmp(g->word, word) == 0 : bsrun_matches(word, g->word);
+}
+
+/* The glosses of one word, of gates and of the others: who reads a screen does not know which it is. */
+static int32_t find_word(const char *word, json_t *rows, bs_error *err) {
+  const char *known[N_GLOSSES];
+  for (int exactly = 1; exactly >= 0 && json_array_size(rows) == 0; exactly--)
+    for (size_t i = 0; i < N_GLOSSES; i++)
+      if (is_asked(&glosses[i], word, exactly)) add_row(rows, &glosses[i]);
+  if (json_array_size(rows) > 0) return BS_OK;
+  for (size_t i = 0; i < N_GLOSSES; i++) known[i] = glosses[i].word;
+  const char *nearest = bs_nearest(word, known, N_GLOSSES);
+  bs_error_set(err, BS_USAGE, "BS-USE-CHOICE", "unknown word '%.100s'", word);
+  if (nearest != NULL)
+    bs_error_hint(err, "did you mean '%s'?", nearest);
+  else
+    bs_error_hint(err, "bsrun explain words and bsrun explain gates list them");
+  return BS_USAGE;
+}
+
+int32_t explain_words(const args *a, bs_error *err) {
   static const bs_field fields[] = {{"of", "OF", 0, 0}, {"word", "WORD", 0, 0}, {"means", "MEANS", 0, 0}};
+  const int gates = strcmp(a->words[0], "gates") == 0;
   int format;
   int32_t rc = bsrun_format(a, &format, err);
   json_t *rows = json_array();
-  for (size_t i = 0; i < sizeof glosses / sizeof glosses[0]; i++) {
-    const gloss *g = &glosses[i];
-    if ((strncmp(g->of, "gate of", 7) == 0) != gates) continue;
-    json_array_append_new(rows,
-                          json_pack("{s:s, s:s, s:s}", "of", g->of, "word", g->word, "means", g->means));
-  }
+  if (rc == BS_OK && a->n_words > 1) rc = find_word(a->words[1], rows, err);
+  for (size_t i = 0; i < N_GLOSSES && a->n_words == 1; i++)
+    if ((strncmp(glosses[i].of, "gate of", 7) == 0) == gates) add_row(rows, &glosses[i]);
   if (rc == BS_OK) rc = bs_report_print(stdout, format, fields, 3, rows, err);
   json_decref(rows);
   return rc;

@@ -155,11 +155,11 @@ static int32_t bench(const args *a, bs_error *err) {
 const bsrun_verb model_bench = {
     .name = "bench",
     .words = "MODEL [--input NAME=FILE.npy ...] [--threads N] [--seconds S] [--show nodes] [options]",
-    .summary = "time a model's runs: warm, with an interval, beside load, packing and first run",
+    .summary = "time a model: loading, packing, the first run, and warm runs with an interval",
     .about =
         "MODEL is as in `model run`. The model runs until its runs no longer get faster. Then its runs are\n"
         "timed in samples. A row has the median and its 95 % interval. A folder with a key-value cache has\n"
-        "two rows: prefill runs the prompt into an empty cache, decode runs one token behind the prompt.\n"
+        "two rows: prefill runs the prompt into an empty cache, decode runs one token after the prompt.\n"
         "The prompt is --input, or made ids (--dim NAME=N). A node that the backend does not serve is an\n"
         "error (exit 3). With --force such nodes run on ref and are timed too.\n",
     .examples =

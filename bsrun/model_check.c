@@ -137,7 +137,7 @@ static int32_t check_folder(const args *a, model_asked *asked, json_t **out, bs_
   static const char *const of_models[] = {"input", "dim", "constant"};
   for (size_t i = 0; i < sizeof of_models / sizeof of_models[0]; i++)
     if (args_has(a, of_models[i]))
-      return bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "--%s: vectors.txt of the folder says it",
+      return bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "--%s: vectors.txt of the folder sets it already",
                           of_models[i]);
   return bs_model_check_folder(asked->context, &asked->request, args_has(a, "nodes"), out, err);
 }
@@ -184,7 +184,7 @@ static int32_t check_any(const args *a, bs_error *err) {
 const bsrun_verb model_check = {
     .name = "check",
     .words = "FOLDER|MODEL [--show nodes] [--input NAME=FILE.npy ...] [--backend NAME] [-o FORMAT]",
-    .summary = "prove a model right: by vectors, by the graph as written, its nodes by f64",
+    .summary = "prove a model right: against stored outputs, the graph as written, and each node in f64",
     .about =
         "FOLDER holds a model, .npy files and vectors.txt, as tools/bs-export writes them: every case runs,\n"
         "and its outputs are compared with those of PyTorch. A MODEL without vectors is checked node by "

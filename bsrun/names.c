@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * names.c - lists of names by their kind: methods, masks, keys, runs, ... Reads notes of plugins and the
  * configs folder; runs no plugin code. */
+#include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,6 +59,11 @@ static int32_t add_offered(json_t *names, uint32_t kind, bs_error *err) {
   }
   if (context != NULL) bs_context_close(context);
   return rc;
+}
+
+int bsrun_matches(const char *pattern, const char *name) {
+  if (strpbrk(pattern, "*?[") != NULL) return fnmatch(pattern, name, FNM_CASEFOLD) == 0;
+  return strcasestr(name, pattern) != NULL;
 }
 
 /* Adds the masks that need no file, as far as the library knows them. */

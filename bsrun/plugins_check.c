@@ -22,7 +22,7 @@ enum { MAX_WORDS = 288 }; /* the kit takes 64 parameters and 64 options */
 
 static const args_option plugins_check_options[] = {
     {OPT_PRESET, "generated cases; default: quick", 0},
-    {OPT_ONLY, "one group of checks", 0},
+    {OPT_ONLY, "groups of checks", 0},
     {OPT_BACKEND, "what methods are graded on; default: ref", 0},
     {OPT_MPIRUN, NULL, 0},
     {OPT_XFAIL, NULL, 0},
@@ -48,7 +48,7 @@ static int32_t find_kit(char *out, size_t size, bs_error *err) {
   }
   bs_error_set(err, BS_UNAVAILABLE, "BS-CHK-KIT", "the conformance kit is not installed: no bs-conformance");
   bs_error_where(err, "%s", self);
-  bs_error_hint(err, "it is built where libcheck is (apt: check), and installed beside bsrun");
+  bs_error_hint(err, "it is built where libcheck is (apt: check), and installed next to bsrun");
   return BS_UNAVAILABLE;
 }
 
@@ -89,16 +89,16 @@ static int32_t find_file(const args *a, const char *what, char *out, size_t size
   return rc;
 }
 
-static int32_t add_all(const args *a, const char *name, const char *as, char **words, size_t *n,
-                       bs_error *err) {
+/* option: with its dashes; the kit has it under the same name. */
+static int32_t add_all(const args *a, const char *option, char **words, size_t *n, bs_error *err) {
   const char **values = NULL;
   size_t count = 0;
-  int32_t rc = args_values(a, name, &values, &count, err);
+  int32_t rc = args_values(a, option + 2, &values, &count, err);
   if (rc == BS_OK && 2 * count > MAX_WORDS - 1 - *n)
-    rc = bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "--%s: %zu values are more than a check takes", name,
+    rc = bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "%s: %zu values are more than a check takes", option,
                       count);
   for (size_t i = 0; rc == BS_OK && i < count; i++) {
-    words[(*n)++] = (char *)(uintptr_t)as;
+    words[(*n)++] = (char *)(uintptr_t)option;
     words[(*n)++] = (char *)(uintptr_t)values[i];
   }
   free(values);
@@ -217,10 +217,8 @@ void plugins_grade_text(const json_t *grade, int builtin, char *out, size_t size
 /* ----------------------------------------------------------------------------------------------- */
 
 static int32_t check(const args *a, int *out_code, bs_error *err) {
-  static const struct {
-    const char *name, *as;
-  } passed[] = {{"preset", "--kit"},  {"only", "--group"},  {"backend", "--backend"}, {"mpirun", "--mpirun"},
-                {"xfail", "--xfail"}, {"param", "--param"}, {"option", "--option"},   {"output", "-o"}};
+  static const char *const passed[] = {"--preset", "--only",  "--backend", "--mpirun",
+                                       "--xfail",  "--param", "--option",  "--output"};
   char program[PATH_MAX], file[PATH_MAX], *words[MAX_WORDS], before[65], stamp[BS_FILE_STAMP];
   bs_text report = {0};
   size_t n = 0;
@@ -229,7 +227,7 @@ static int32_t check(const args *a, int *out_code, bs_error *err) {
   words[n++] = program;
   words[n++] = file;
   for (size_t i = 0; rc == BS_OK && i < sizeof passed / sizeof passed[0]; i++)
-    rc = add_all(a, passed[i].name, passed[i].as, words, &n, err);
+    rc = add_all(a, passed[i], words, &n, err);
   words[n] = NULL;
   if (rc != BS_OK) return rc;
   bs_file_stamp(file, stamp);
@@ -249,12 +247,13 @@ static int run(const args *a, bs_error *err) {
 const bsrun_verb plugins_check = {
     .name = "check",
     .words = "ID|PATH [options]",
-    .summary = "grade one by the conformance kit (bs-conformance) in a child process",
+    .summary = "grade a plugin by the conformance kit (bs-conformance) in a child process",
     .about =
         "The grade is kept for this very file, shown by list, inspect and why, and stored in the records of "
         "runs.\n"
         "\n"
-        "A group is abi, lifecycle, truth, numerics, method, communicator, workload, algorithm, threads or\n"
+        "A group of --only is abi, lifecycle, truth, numerics, method, communicator, workload, algorithm, "
+        "threads or\n"
         "hygiene, or the beginning of names of checks in one (method.gradient). A listed check of --xfail "
         "that\n"
         "passes counts as a failure.\n",

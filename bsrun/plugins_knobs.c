@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * plugins_knobs.c - `bsrun plugins knobs [ID|PATH]`: the knobs of implementations of ops, of methods and
- * of collective algorithms, with the legal values. Each plugin is opened in a child process only.
+ * plugins_knobs.c - `bsrun plugins knobs [ID|PATH|PATTERN]`: the knobs of implementations of ops, of methods
+ * and of collective algorithms, with the legal values. Each plugin is opened in a child process only.
  */
 #include <stdio.h>
 #include <string.h>
@@ -92,21 +92,96 @@ static int32_t look_at_all(bs_context *context, json_t *rows, bs_error *err) {
   return BS_OK;
 }
 
+/* ---- what is shown --------------------------------------------------------------------------- */
+
+/* Adds a line for each thing whose knobs are set by `place`, with their names. */
+static void add_things(json_t *things, const json_t *rows, const char *place) {
+  json_t *thing = NULL;
+  for (size_t i = 0; i < json_array_size(rows); i++) {
+    const json_t *row = json_array_get(rows, i);
+    const char *of = bs_get_text(row, "of"), *set = bs_get_text(row, "set");
+    if (strncmp(set, place, strlen(place)) != 0) continue;
+    if (thing == NULL || strcmp(bs_get_text(thing, "of"), of) != 0) {
+      json_array_append_new(
+          things, json_pack("{s:s, s:s, s:s}", "set", thing == NULL ? place : "", "of", of, "knobs", ""));
+      thing = json_array_get(things, json_array_size(things) - 1);
+    }
+    if (strcmp(set, place) == 0) continue; /* the row of the algorithm itself */
+    const char *known = bs_get_text(thing, "knobs");
+    json_object_set_new(thing, "knobs",
+                        json_sprintf("%s%s%s", known, known[0] != '\0' ? " " : "", bs_get_text(row, "knob")));
+  }
+}
+
+/* The names alone, in groups by what sets them. */
+static int32_t print_names(const json_t *rows, bs_error *err) {
+  static const bs_field names[] = {{"set", "SET BY", 0, 0}, {"of", "OF", 0, 0}, {"knobs", "KNOBS", 0, 0}};
+  static const char *const places[] = {"method", "tune.choices", "hardware.algorithm"};
+  json_t *things = json_array();
+  for (size_t i = 0; i < 3; i++) add_things(things, rows, places[i]);
+  const int32_t rc = bs_report_print(stdout, BS_FORMAT_TABLE, names, 3, things, err);
+  json_decref(things);
+  printf(
+      "\nbsrun plugins knobs PATTERN has values, defaults and meanings, as in `plugins knobs overlap` or\n"
+      "`plugins knobs 'matmul@cpu/*'`; --wide and -o have those of all knobs.\n");
+  return rc;
+}
+
+/* Names a thing once above its knobs. */
+static void name_once(json_t *rows) {
+  for (size_t i = json_array_size(rows); i-- > 1;)
+    if (strcmp(bs_get_text(json_array_get(rows, i), "of"), bs_get_text(json_array_get(rows, i - 1), "of")) ==
+        0)
+      json_object_set_new(json_array_get(rows, i), "of", json_string(""));
+}
+
+/* The knobs whose name, or whose thing, matches. */
+static void keep_matches(json_t *rows, const char *pattern) {
+  for (size_t i = json_array_size(rows); i-- > 0;) {
+    const json_t *row = json_array_get(rows, i);
+    if (!bsrun_matches(pattern, bs_get_text(row, "of")) && !bsrun_matches(pattern, bs_get_text(row, "knob")))
+      json_array_remove(rows, i);
+  }
+}
+
+/* A plugin by its id or its file, else a pattern. */
+static int32_t find_rows(const args *a, const char *what, bs_context **context, json_t *rows, bs_error *err) {
+  const int is_file = what != NULL && strchr(what, '/') != NULL && strchr(what, '@') == NULL;
+  bs_plugin_info info = {0};
+  char id[64] = "";
+  int32_t rc = plugins_open_context(a, &what, is_file, context, err);
+  if (rc != BS_OK) return rc;
+  if (what == NULL) return look_at_all(*context, rows, err);
+  bs_plugin_id_of(what, id, sizeof id);
+  bs_error none = BS_ERROR_INIT;
+  rc = plugins_find(*context, is_file ? id : what, &info, &none);
+  if (rc == BS_OK) return plugins_look(*context, info.id, look, rows, err);
+  if (rc == BS_NOT_FOUND && !is_file) {
+    rc = look_at_all(*context, rows, err);
+    keep_matches(rows, what);
+    if (rc != BS_OK || json_array_size(rows) > 0) return rc;
+    rc = bs_error_set(err, BS_NOT_FOUND, none.id,
+                      "no plugin, implementation, method, algorithm or knob matches '%.100s'", what);
+    bs_error_hint(err, "%s", none.hint);
+    return rc;
+  }
+  *err = none;
+  return rc;
+}
+
 static int32_t print_knobs(const args *a, bs_error *err) {
   const char *what = a->n_words == 1 ? a->words[0] : NULL;
-  bs_plugin_info info = {0};
   bs_context *context = NULL;
-  char id[64] = "";
+  json_t *rows = json_array();
   int format;
   int32_t rc = bsrun_format(a, &format, err);
-  if (what != NULL) bs_plugin_id_of(what, id, sizeof id);
-  if (rc == BS_OK)
-    rc = plugins_open_context(a, &what, what != NULL && strchr(what, '/') != NULL, &context, err);
-  if (rc == BS_OK && what != NULL) rc = plugins_find(context, id, &info, err);
-  json_t *rows = json_array();
-  if (rc == BS_OK)
-    rc = what != NULL ? plugins_look(context, id, look, rows, err) : look_at_all(context, rows, err);
-  if (rc == BS_OK) rc = bs_report_print(stdout, format, fields, sizeof fields / sizeof fields[0], rows, err);
+  if (rc == BS_OK) rc = find_rows(a, what, &context, rows, err);
+  if (rc == BS_OK && format == BS_FORMAT_TABLE && what == NULL) {
+    rc = print_names(rows, err);
+  } else if (rc == BS_OK) {
+    if (format == BS_FORMAT_TABLE) name_once(rows);
+    rc = bs_report_print(stdout, format, fields, sizeof fields / sizeof fields[0], rows, err);
+  }
   json_decref(rows);
   if (context != NULL) bs_context_close(context);
   return rc;
@@ -114,12 +189,17 @@ static int32_t print_knobs(const args *a, bs_error *err) {
 
 const bsrun_verb plugins_knobs = {
     .name = "knobs",
-    .words = "[ID|PATH] [options]",
-    .summary = "names, legal values and defaults of what plugins let you choose",
+    .words = "[ID|PATH|PATTERN] [options]",
+    .summary = "names of what plugins let you choose; of those that match values, defaults, meanings",
     .about =
-        "Implementations of ops are told by tune.choices, methods by method.KNOB, collective algorithms by\n"
-        "hardware.algorithm.\n",
-    .examples = "  bsrun plugins knobs cpu\n",
+        "ID and PATH are a plugin. PATTERN is a part of the name of an implementation, a method, an\n"
+        "algorithm or a knob, or with * ? [ a glob of all of it. Knobs of ops are set by tune.choices,\n"
+        "those of methods by method.KNOB, those of collective algorithms by hardware.algorithm.\n",
+    .examples =
+        "  bsrun plugins knobs\n"
+        "  bsrun plugins knobs cpu\n"
+        "  bsrun plugins knobs overlap\n"
+        "  bsrun plugins knobs 'matmul@cpu/*'\n",
     .options = plugins_knobs_options,
     .run = print_knobs,
     .max_words = 1,

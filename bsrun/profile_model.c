@@ -59,7 +59,8 @@ const bsrun_verb profile_model = {
     .name = "model",
     .words = "MODEL [options]",
     .summary = "one run of a model: the time of each node, the slowest first",
-    .about = "The counters are of opening, planning and all runs together: only their quotients are told.\n",
+    .about =
+        "The counters are of opening, planning and all runs together: only their quotients are printed.\n",
     .examples = "  bsrun profile model model.onnx --input ids=ids.npy --out off\n",
     .options = options,
     .run = run,

@@ -178,7 +178,7 @@ static int32_t run(const args *a, bs_error *err) {
 
 const bsrun_verb verb_report = {
     .name = "report",
-    .summary = "runs as one HTML page, as charts, as CSV; the original's records beside them",
+    .summary = "runs as one HTML page, as charts, as CSV; with the original harness's records too",
     .words =
         "[ROOT|SWEEP|RUN...] [-o FORMAT] [--to FILE.html] [--to svg=DIR] [--to csv=FILE] [--original DIR]",
     .about =
@@ -198,7 +198,7 @@ const bsrun_verb verb_report = {
         "  bsrun report                                   # results/raw as report.html\n"
         "  bsrun report --out results/raw phase1_forward/blockshock -o table\n"
         "  bsrun report results/raw --to runs.html --to svg=charts --to csv=runs.csv\n"
-        "  bsrun report --original official               # the original's table, predictions beside it\n"
+        "  bsrun report --original official               # the original's table, with predictions\n"
         "  bsrun report results/raw --original official --to both.html\n",
     .exits = "0 done; 2 usage; 4 nothing of that name, no record; 10 a file cannot be read or written\n",
     .options = report_options,

@@ -64,7 +64,7 @@ static int32_t read_sweep(run_plan *p, const bs_node *config, bs_error *err) {
   const bs_node *typed = bs_config_find(config, param);
   if (typed != NULL && !bs_node_from_file(typed) && bsrun_rank_how() == NULL) {
     bs_error_set(err, BS_CONFIG, "BS-CFG-SWEEP", "%s is given, and is also what the sweep varies", param);
-    bs_error_hint(err, "leave one of both out; --set sweep.values=[...] replaces the sweep's values");
+    bs_error_hint(err, "leave out one of them; --set sweep.values=[...] replaces the sweep's values");
     return BS_CONFIG;
   }
   p->param = bs_strdup(param);
@@ -288,7 +288,7 @@ static int32_t check_point(const args *a, bs_error *err) {
     if (k < sizeof beside / sizeof beside[0]) continue;
     bs_error_set(err, BS_USAGE, "BS-POINT-OPTION",
                  "--planned runs what a sweep has planned, and --%s would change it", name);
-    bs_error_hint(err, "only --cache, --tune-cache, --quiet and --verbose go beside it");
+    bs_error_hint(err, "only --cache, --tune-cache, --quiet and --verbose may be given with it");
     return BS_USAGE;
   }
   return BS_OK;

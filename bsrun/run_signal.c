@@ -38,7 +38,8 @@ static void on_signal(int number) {
   }
   run_signals_mark(number);
   if (told != NULL) *told = (uint32_t)number;
-  say("bsrun: interrupted: ");
+  say("bsrun: interrupted");
+  say(how != NULL ? ": " : "\nbsrun: note: ");
   say(how != NULL ? how : "what was open is not kept; the same command begins it again");
   say("\n");
   bsrun_leave(128 + number);

@@ -48,7 +48,7 @@ static int32_t run_note(const args *a, bs_error *err) {
 const bsrun_verb runs_note_verb = {
     .name = "note",
     .words = "RUN plan|observation|retrospective TEXT",
-    .summary = "write a dated note beside a committed run",
+    .summary = "add a dated note to a committed run",
     .about =
         "RUN is a run's folder, its run_id, or the beginning of one. Notes are only ever added to; the run\n"
         "and its sums do not change. `runs show` has all notes, `runs list` the newest.\n",

@@ -159,7 +159,7 @@ static int32_t tell_unlike(const replayed *r, bs_error *err) {
   if (r->unlike == 0) return BS_OK;
   bs_error_set(err, BS_NUMERIC, "BS-REPLAY-UNLIKE", "the replay of %.200s is another result: %u rows differ",
                r->stored.path, r->unlike);
-  bs_error_hint(err, "compare the rows of config and env: they tell what changed between both runs");
+  bs_error_hint(err, "the rows of config and env show what changed between both runs");
   return BS_NUMERIC;
 }
 
@@ -199,29 +199,27 @@ static int run(const args *a, bs_error *err) {
 
 const bsrun_verb runs_replay_verb = {
     .name = "replay",
-    .summary = "run a stored run again, and tell what differs",
+    .summary = "run a stored run again, and report what differs",
     .words = "RUN [options]",
     .about =
-        "Runs the configuration of a stored run again, with the choices that were made then, as a new run\n"
-        "whose record has the old run_id as replay_of. Then it tells what differs: configuration and\n"
-        "environment, status and gates, errors and losses bit by bit, and what the times say. RUN is a "
-        "run's\n"
-        "folder, its run_id, or the beginning of one, and is a run of a phase. Tensors are not dumped "
-        "again.\n"
-        "The replay is another result where the status or a gate differs, or a simulated time; a difference\n"
-        "of the environment, of bits or of measured times is only told.\n"
+        "Runs the configuration of a stored run again, with the choices that were made then, as a new\n"
+        "run whose record has the old run_id as replay_of. Then it reports what differs: configuration\n"
+        "and environment, status and gates, errors and losses bit by bit, and the measured times. RUN is\n"
+        "a run's folder, its run_id, or the beginning of one, and is a run of a phase. Tensors are not\n"
+        "dumped again. The replay is another result when the status, a gate or a simulated time differs.\n"
+        "Differences of the environment, of bits and of measured times are reported only.\n"
         "\n"
-        "A stored configuration may name code of whoever wrote it. Of that only plugin files are run which\n"
-        "the record lists with their SHA-256, and which lie outside of the bundle. Folders of plugins,\n"
-        "plugin_trust, libraries of plugins and hardware.mpirun are left out, which stderr tells.\n"
-        "--trust-config takes them all.\n",
+        "A stored configuration may name code of whoever wrote it. Of such code only plugin files run\n"
+        "that the record lists with their SHA-256, and that lie outside of the bundle. Folders of\n"
+        "plugins, plugin_trust, libraries of plugins and hardware.mpirun are left out, and stderr says\n"
+        "so. --trust-config takes them all.\n",
     .examples =
         "  bsrun runs replay 20260131_120000\n"
         "  bsrun runs replay results/raw/phase0_correctness/dense/ID -o json\n",
     .exits =
-        "0 the same result; 2 several runs are meant; 3 the run is of no phase; 5 there is no\n"
-        "such run, or a plugin file is not the recorded one; 6 another result; 13 the stored run is damaged; "
-        "those of run where the new run has none\n",
+        "0 the same result; 2 several runs are meant; 3 the run is of no phase; 4 there is no such run;\n"
+        "5 a plugin file is not the recorded one; 6 another result; 13 the stored run is damaged; those\n"
+        "of run where the new run has none\n",
     .options = replay_options,
     .exit = run,
     .min_words = 1,

@@ -29,12 +29,9 @@ static int ends_in(const char *key, const char *end) {
   return n > m && strcmp(key + n - m, end) == 0;
 }
 
-/* A number with its unit, in four digits. */
+/* A number with its unit. */
 static char *number_text(const char *key, double x) {
-  static const struct {
-    const char *end, *unit[4];
-    double step;
-  } of[] = {{"_s", {"us", "ms", "s", "s"}, 1e3}, {"_bytes", {"bytes", "KiB", "MiB", "GiB"}, 1024}};
+  static const char *const seconds[] = {"us", "ms", "s"};
   char text[64], date[32];
   const time_t when = (time_t)x;
   struct tm tm;
@@ -43,12 +40,12 @@ static char *number_text(const char *key, double x) {
     return strdup(date);
   }
   snprintf(text, sizeof text, "%.4g", x);
-  for (size_t i = 0; i < sizeof of / sizeof of[0]; i++) {
-    if (!ends_in(key, of[i].end)) continue;
-    double v = i == 0 ? x * 1e6 : x;
+  if (ends_in(key, "_bytes")) bs_bytes_text(x, text, sizeof text);
+  if (ends_in(key, "_s")) {
+    double v = x * 1e6;
     size_t k = 0;
-    for (; k < (i == 0 ? 2 : 3) && fabs(v) >= of[i].step; k++) v /= of[i].step;
-    snprintf(text, sizeof text, "%.4g %s", v, of[i].unit[k]);
+    for (; k < 2 && fabs(v) >= 1e3; k++) v /= 1e3;
+    snprintf(text, sizeof text, "%.4g %s", v, seconds[k]);
   }
   return strdup(text);
 }

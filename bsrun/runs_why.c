@@ -32,19 +32,17 @@ static int32_t run(const args *a, bs_error *err) {
 
 const bsrun_verb runs_why_verb = {
     .name = "why",
-    .summary = "what became of a run, and what to do next",
+    .summary = "how a run ended, and what to do next",
     .words = "RUN [options]",
     .about =
-        "Says what became of a run: committed, at work, interrupted, killed or damaged; its error and the "
-        "gates\n"
-        "that did not pass; of a run that died what each rank did last, from the flight recorder in its "
-        "folder;\n"
-        "and what to do next. RUN is a run's folder, its run_id, or the beginning of one. Of a plugin\n"
-        "`bsrun plugins why` tells the same.\n",
+        "Says how a run ended: committed, at work, interrupted, killed or damaged; its error and the\n"
+        "gates that did not pass; for a run that died what each rank did last, from the flight recorder\n"
+        "in its folder; and what to do next. RUN is a run's folder, its run_id, or the beginning of one.\n"
+        "`bsrun plugins why` does the same for a plugin.\n",
     .examples =
         "  bsrun runs why 20260131_120000\n"
         "  bsrun runs why results/raw/phase1_forward/dense/ID -o json\n",
-    .exits = "0 told; 2 several runs are meant; 5 there is no such run; 10 its folder cannot be read\n",
+    .exits = "0 done; 2 several runs are meant; 4 there is no such run; 10 its folder cannot be read\n",
     .options = why_options,
     .run = run,
     .min_words = 1,

@@ -167,7 +167,7 @@ static int32_t read_weak(scale *s, bs_error *err) {
 static int32_t read_gate(scale *s, bs_error *err) {
   const char *text = args_value(s->a, "at-least");
   if (text == NULL && args_has(s->a, "force"))
-    return bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "--force is of the gate --at-least");
+    return bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "--force has an effect with --at-least only");
   if (text == NULL || (bs_parse_f64(text, &s->at_least) && s->at_least > 0 && s->at_least < 1e9))
     return BS_OK;
   return bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--at-least: '%.60s' is not a number above 0", text);
@@ -397,7 +397,7 @@ static int32_t judge(const scale *s, bs_error *err) {
                                               json_string_value(json_object_get(row, "label")), accept, err);
     if (rc != BS_OK) return rc;
     if (!json_is_number(json_object_get(row, "simulated_speedup"))) {
-      bs_error_set(err, BS_CONFIG, "BS-SIM-DENSE", "%s was set against no dense layer", what);
+      bs_error_set(err, BS_CONFIG, "BS-SIM-DENSE", "%s has no dense layer to be compared with", what);
       bs_error_hint(err, "--at-least wants phase.dense_arm=true");
       return BS_CONFIG;
     }
@@ -451,7 +451,7 @@ const bsrun_verb sim_scale_verb = {
         "the exit\n"
         "code is 12.\n"
         "With --at-least it is a gate: exit 14 when a row is slower, and 15 when a row is extrapolated and\n"
-        "nobody has said that such rows are judged all the same (--force).\n"
+        "--force, which judges such rows too, is not given.\n"
         "-o svg draws a bar for each row.\n",
     .examples =
         "  bsrun sim scale --hardware h100-dgx --method blockshock,row_parallel,column_parallel -P 1:512*2\n"

@@ -132,6 +132,24 @@ static int32_t some_can_run(const json_t *points, bs_error *err) {
   return bs_error_set(err, BS_CONFIG, "BS-SWEEP-REFUSED", "no point can run: %.400s", why != NULL ? why : "");
 }
 
+/* Marks the plan as this user's. Without the mark only a plan that names no code is resumed as it is. */
+static void own_plan(const sweep_verb *v) {
+  const bs_sweep *s = &v->sweep;
+  json_t *code = NULL;
+  bs_plan_own(&s->folder, v->own_key);
+  bs_plan_judge(&s->folder, v->own_key, 1, s->header, s->points, &code, NULL);
+  if (json_object_size(code) > 0) {
+    bs_text line = {0};
+    bs_text_printf(&line,
+                   "the plan has no mark of yours, because %s cannot be written: --resume will need "
+                   "--trust-config; XDG_CACHE_HOME chooses another cache folder",
+                   v->own_key != NULL ? v->own_key : "the cache folder");
+    if (!line.failed) bsrun_warn(line.data);
+    bs_text_free(&line);
+  }
+  json_decref(code);
+}
+
 static int32_t begin(sweep_verb *v, json_t *points, bs_error *err) {
   char made[64];
   const char *id = args_value(v->a, "run-id"), *root = bs_schema_str(v->base, "logging.out_dir");
@@ -148,7 +166,7 @@ static int32_t begin(sweep_verb *v, json_t *points, bs_error *err) {
     return rc != BS_OK ? rc : bs_out_of_memory(err);
   }
   rc = bs_sweep_begin(root, id, header, points, &v->sweep, err);
-  if (rc == BS_OK) bs_plan_own(&v->sweep.folder, v->own_key);
+  if (rc == BS_OK) own_plan(v);
   return rc;
 }
 
@@ -340,24 +358,22 @@ static int run_verb(const args *a, bs_error *err) {
 
 const bsrun_verb verb_sweep = {
     .name = "sweep",
-    .summary = "run many points: axes, a plan, a process a point, and going on after a crash",
+    .summary = "run every combination of values, a process each; go on after a crash",
     .words =
         "-x KEY=VALUES [-x KEY=VALUES ...] [options]\n"
         "--batch FILE [-x KEY=VALUES ...] [options]\n"
         "--resume NAME [options]",
     .about =
-        "Runs every combination of the axes' values, each as a process of its own. The plan is written "
-        "first:\n"
-        "after a crash, a signal or a full disk --resume runs what is not done. Points that ask for the "
-        "same\n"
-        "run once. Layers are tuned before the first point, and all their points use what was chosen.\n"
+        "Runs every combination of the axes' values, each in a separate process. The plan is written\n"
+        "first: after a crash, a signal or a full disk --resume runs what is not done. Points that are\n"
+        "equal run once. Layers are tuned before the first point, and all their points use what was\n"
+        "chosen.\n"
         "\n"
-        "KEY is a configuration key, an option of a method, or short: N, K, B, P, dtype, activation, bias, "
-        "seed,\n"
-        "phase, method, mask, workload, hardware, backend, comm, launch. A batch file has axes between "
-        "blanks,\n"
-        "one product a line. method.OPTION=all and algorithm=all are all values that are declared\n"
-        "(bsrun plugins knobs).\n",
+        "KEY is a configuration key, an option of a method, or short: N, K, B, P, dtype, activation,\n"
+        "bias, seed, phase, method, mask, workload, hardware, backend, comm, launch. A line of a batch\n"
+        "file has axes with blanks between; the sweep runs all combinations of each line.\n"
+        "method.OPTION=all and algorithm=all stand for all declared values (bsrun plugins knobs\n"
+        "PATTERN).\n",
     .examples =
         "  bsrun sweep -x N=512:4096*2 -x method=dense,blockshock --dry-run\n"
         "  bsrun sweep -x N=64,128 -x method=dense,blockshock --phase numbers\n"

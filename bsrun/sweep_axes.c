@@ -21,7 +21,7 @@ const args_option sweep_options[] = {
     {OPT_TRUST_CONFIG, "with --resume", 0},
     {OPT_WITH, NULL, 0},
     {OPT_WITH_POINT_TIMEOUT, NULL, 0},
-    {OPT_SECONDS, "of the whole; what is left then is for --resume", 0},
+    {OPT_SECONDS, "of the whole sweep; --resume runs what is left", 0},
     {OPT_JOBS, "those that measure time run alone; default: 1", 0},
     {OPT_FAIL_FAST, NULL, 0},
     {OPT_PLUGIN, NULL, 0},

@@ -204,9 +204,6 @@ static void add_run(json_t *row, const json_t *run) {
     if (json_is_number(value))
       json_object_set_new(row, times[i][1], json_real(json_number_value(value) * 1e3));
   }
-  const json_t *share = json_object_get(run, "share_of_limit");
-  if (json_is_number(share))
-    json_object_set_new(row, "percent_of_limit", json_real(100 * json_number_value(share)));
   json_t *word = json_object_get(run, "word");
   if (json_is_string(word)) json_object_set(row, "word", word);
 }
@@ -270,25 +267,26 @@ static int32_t print_failed(int format, const bs_sweep *s, const json_t *rows, b
 }
 
 static int32_t print_rows(int format, const bs_sweep *s, const json_t *rows, bs_error *err) {
-  static const bs_field after[] = {{"word", "numbers", 0, 0},
-                                   {"median_ms", "ms", BS_FIELD_RIGHT, 3},
-                                   {"speedup", "speedup", BS_FIELD_RIGHT, 3},
-                                   {"speedup_low", "from", BS_FIELD_RIGHT | BS_FIELD_SPARE, 3},
-                                   {"speedup_high", "to", BS_FIELD_RIGHT | BS_FIELD_SPARE, 3},
-                                   {"speedup_word", "it is", 0, 0},
-                                   {"against", "against", BS_FIELD_WIDE, 0},
-                                   {"percent_of_limit", "% of limit", BS_FIELD_RIGHT | BS_FIELD_LEAST, 2},
-                                   {"predicted_ms", "predicted (ms)", BS_FIELD_WIDE | BS_FIELD_RIGHT, 3},
-                                   {"low_ms", "low (ms)", BS_FIELD_WIDE | BS_FIELD_RIGHT, 3},
-                                   {"high_ms", "high (ms)", BS_FIELD_WIDE | BS_FIELD_RIGHT, 3},
-                                   {"limit", "limit", BS_FIELD_WIDE, 0},
-                                   {"relative_error", "relative error", BS_FIELD_WIDE | BS_FIELD_RIGHT, 3},
-                                   {"state", "state", BS_FIELD_FOLD, 0},
-                                   {"exit", "exit", BS_FIELD_WIDE | BS_FIELD_RIGHT, 0},
-                                   {"why", "why", BS_FIELD_WIDE, 0},
-                                   {"seconds", "seconds", BS_FIELD_WIDE | BS_FIELD_RIGHT, 3},
-                                   {"run", "run", BS_FIELD_WIDE, 0},
-                                   {"request_key", "request key", BS_FIELD_WIDE, 0}};
+  static const bs_field after[] = {
+      {"word", "numbers", 0, 0},
+      {"median_ms", "ms", BS_FIELD_RIGHT, 3},
+      {"speedup", "speedup", BS_FIELD_RIGHT, 3},
+      {"speedup_low", "from", BS_FIELD_RIGHT | BS_FIELD_SPARE, 3},
+      {"speedup_high", "to", BS_FIELD_RIGHT | BS_FIELD_SPARE, 3},
+      {"speedup_word", "it is", 0, 0},
+      {"against", "against", BS_FIELD_WIDE, 0},
+      {"share_of_limit", "% of limit", BS_FIELD_RIGHT | BS_FIELD_LEAST | BS_FIELD_PERCENT, 2},
+      {"predicted_ms", "predicted (ms)", BS_FIELD_WIDE | BS_FIELD_RIGHT, 3},
+      {"low_ms", "low (ms)", BS_FIELD_WIDE | BS_FIELD_RIGHT, 3},
+      {"high_ms", "high (ms)", BS_FIELD_WIDE | BS_FIELD_RIGHT, 3},
+      {"limit", "limit", BS_FIELD_WIDE, 0},
+      {"relative_error", "relative error", BS_FIELD_WIDE | BS_FIELD_RIGHT, 3},
+      {"state", "state", BS_FIELD_FOLD, 0},
+      {"exit", "exit", BS_FIELD_WIDE | BS_FIELD_RIGHT, 0},
+      {"why", "why", BS_FIELD_WIDE, 0},
+      {"seconds", "seconds", BS_FIELD_WIDE | BS_FIELD_RIGHT, 3},
+      {"run", "run", BS_FIELD_WIDE, 0},
+      {"request_key", "request key", BS_FIELD_WIDE, 0}};
   const int readable = format == BS_FORMAT_TABLE || format == BS_FORMAT_WIDE || format == BS_FORMAT_MD;
   if (readable) bs_speedup_caption(stdout, rows);
   const int32_t rc =

@@ -60,6 +60,7 @@ typedef struct tune_verb {
   int format, quiet, shown;
   char problem[BS_KERNEL_TEXT];
   char *tune_path, *points_path;
+  const char *go_on; /* after a signal */
   bs_text config, where;
   bs_race_knob *knobs;
   char **names; /* of the knobs */
@@ -211,8 +212,17 @@ static int32_t read_options(tune_verb *v, bs_error *err) {
 
 /* ---- one tuning ----------------------------------------------------------------------------- */
 
+static const char nothing_kept[] = "no point is kept; the same command measures again";
+
 static void on_note(void *user, const char *text) {
   bsrun_note(((const tune_verb *)user)->quiet, text);
+}
+
+static void on_warn(void *user, const char *text) {
+  tune_verb *v = user;
+  if (v->shown) fputs("\r\033[K", stderr);
+  bsrun_warn(text);
+  v->go_on = nothing_kept;
 }
 
 static void on_progress(void *user, const char *what, uint64_t done, uint64_t most, double left_s) {
@@ -231,8 +241,9 @@ static int tune(tune_verb *v, bs_error *err) {
   bs_race_options *o = &v->race;
   json_t *report = NULL;
   int number = 0;
-  bsrun_interruptible("the same command goes on with what was measured");
   int32_t rc = read_options(v, err);
+  v->go_on = v->points_path != NULL ? "the same command goes on with what was measured" : nothing_kept;
+  bsrun_interruptible(v->go_on);
   o->problem = v->problem;
   o->backend = args_value(v->a, "backend");
   o->provider = args_value(v->a, "provider");
@@ -249,6 +260,7 @@ static int tune(tune_verb *v, bs_error *err) {
   o->words = words;
   o->user = v;
   o->note = on_note;
+  o->warn = on_warn;
   o->progress = on_progress;
   if (rc == BS_OK) rc = bs_race_run(o, &report, &number, err);
   if (v->shown) fputs("\r\033[K", stderr);
@@ -262,7 +274,9 @@ static int tune(tune_verb *v, bs_error *err) {
   }
   json_decref(report);
   if (number != 0) {
-    bsrun_note(v->quiet, "stopped by a signal; the same command goes on with what was measured");
+    char line[128];
+    snprintf(line, sizeof line, "stopped by a signal; %s", v->go_on);
+    bsrun_note(v->quiet, line);
     return 128 + number;
   }
   return rc == BS_OK ? 0 : bsrun_fail(err);

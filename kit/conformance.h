@@ -20,7 +20,8 @@ typedef struct bs_kit_options {
   int full;           /* 0: quick */
   int edges;          /* 1: a quick kit with all sizes at which kernels of products have edges */
   uint32_t dtype;     /* asks only queries in which every value has this dtype; 0: all */
-  /* Only this group, or the checks whose names begin with it ("method.exact"); NULL: all that fit. */
+  /* Only this group, or the checks whose names begin with it ("method.exact"), or several of them with
+   * commas; NULL: all that fit. */
   const char *group;
   const char *xfail; /* file of expected failures; NULL: none */
   /* "NAME=VALUE": parameters of the plugin, and options of its methods and workloads. */
@@ -52,7 +53,7 @@ typedef struct bs_kit_report {
   char grade[512];   /* the last line of every report */
 } bs_kit_report;
 
-/* 1: a group of the kit, or a name that begins with a group and a dot. */
+/* 1: a group of the kit, or a name that begins with a group and a dot. What follows a comma is not read. */
 int bs_kit_group_known(const char *group);
 /* Runs the checks: BS_OK if there is a report, with any content; BS_INPUT for a wrong xfail file,
  * BS_UNAVAILABLE for a missing file. Forks; prints nothing. */

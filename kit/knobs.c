@@ -80,7 +80,7 @@ static uint32_t one_knob(kit_actor *a, const kit_shape *shape, const bs_knob *kn
 void kit_num_knobs(const kit_case *c) {
   static const uint32_t queries[] = {0, 7, 10, 11, 12, 27, 31, 38, 44}; /* corners, then drawn ones */
   static const uint32_t dtypes[] = {BS_BF16, BS_F32}; /* of plain ones, for those that serve little else */
-  kit_shape plain = {.B = 4, .N = 8, .K = 16, .seed = 11, .plain = 1, .spread = KIT_DENSE};
+  kit_shape plain = {.B = 4, .N = 8, .K = 16, .seed = 11, .plain = 1};
   static kit_actor a;
   kit_shape s;
   if (!kit_actor_open(&a, c->thing, 3)) return;
@@ -89,12 +89,14 @@ void kit_num_knobs(const kit_case *c) {
     kit_unsupported("op %s is the plugin's own: the kit has no oracle of it", a.impl->op);
     return;
   }
+  const int of_graphs = kit_graph_find(a.impl->op) != NULL;
+  plain.spread = of_graphs ? KIT_DENSE : 0;
   for (uint32_t k = 0; k < a.impl->n_knobs; k++) {
     uint32_t ran = 0;
     for (size_t i = 0; i < sizeof queries / sizeof queries[0]; i++)
       if (kit_grid(a.impl->op, queries[i], 0, &s)) ran += one_knob(&a, &s, a.impl->knobs[k]);
-    const int is_of_graphs = kit_graph_find(a.impl->op) != NULL && kit_graph_fit(a.impl->op, 0);
-    for (size_t i = 0; is_of_graphs && i < sizeof dtypes / sizeof dtypes[0]; i++) {
+    const int has_plain = of_graphs ? kit_graph_fit(a.impl->op, 0) : kit_op_is(a.impl->op, "matmul");
+    for (size_t i = 0; has_plain && i < sizeof dtypes / sizeof dtypes[0]; i++) {
       plain.x = plain.w = plain.y = dtypes[i];
       ran += one_knob(&a, &plain, a.impl->knobs[k]);
     }

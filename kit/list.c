@@ -11,7 +11,7 @@ const char *const kit_groups[] = {"abi",          "lifecycle", "truth",     "num
 const uint32_t kit_n_groups = sizeof kit_groups / sizeof kit_groups[0];
 
 int bs_kit_group_known(const char *group) {
-  const size_t length = strcspn(group, ".");
+  const size_t length = strcspn(group, ".,");
   for (uint32_t i = 0; i < kit_n_groups; i++)
     if (strlen(kit_groups[i]) == length && strncmp(group, kit_groups[i], length) == 0) return 1;
   return 0;

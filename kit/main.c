@@ -14,17 +14,19 @@
 enum { MAX_SETTINGS = 64 };
 
 static const char usage[] =
-    "usage: bs-conformance PLUGIN.so [--kit quick|full] [--group G] [--part K/N] [--xfail FILE]\n"
+    "usage: bs-conformance PLUGIN.so [--preset quick|full] [--only ID,..] [--part K/N] [--xfail FILE]\n"
     "                      [--backend B] [--param NAME=VALUE] [--option NAME=VALUE] [-o text|tap|json]\n"
     "                      [--mpirun WORDS]\n"
     "\n"
     "Grades one plugin: each check runs in a process of its own, and the last line is the grade.\n"
     "\n"
-    "  --kit quick|full     how many generated cases (quick)\n"
-    "  --group G            abi, lifecycle, truth, numerics, method, communicator, workload, algorithm,\n"
-    "                       threads or hygiene,\n"
-    "                       or the beginning of names of checks in one (method.gradient); the last line\n"
-    "                       then says partial: who passes a part may fail another\n"
+    "  --preset quick|full  how many generated cases (quick)\n"
+    "  --only ID,..         only these groups of checks: abi, lifecycle, truth, numerics, method, "
+    "communicator,\n"
+    "                       workload, algorithm, threads, hygiene; or the beginning of names of checks in "
+    "one\n"
+    "                       (method.gradient); the last line then says partial: who passes a part may fail\n"
+    "                       another\n"
     "  --part K/N           of the chosen checks the K-th, and every N-th behind it, so that N processes\n"
     "                       share the work; the last line then says partial\n"
     "  --backend B          what methods are graded on (ref); looked for as bsrun does, host memory only\n"
@@ -41,10 +43,10 @@ static const char usage[] =
     "\n"
     "examples:\n"
     "  bs-conformance ./bs_acme.so\n"
-    "  bs-conformance ./bs_acme.so --kit full --group numerics\n"
+    "  bs-conformance ./bs_acme.so --preset full --only numerics\n"
     "  bs-conformance ./bs_acme.so --xfail xfail.txt -o tap\n"
-    "  bs-conformance ./bs_acme.so --group method --backend cpu\n"
-    "  bs-conformance ./bs_acme.so --group method.gradient\n"
+    "  bs-conformance ./bs_acme.so --only method --backend cpu\n"
+    "  bs-conformance ./bs_acme.so --only abi,method.gradient\n"
     "\n"
     "exit codes: 0 conformant; 2 usage; 4 xfail file; 5 not conformant, or no such plugin; 10 memory or "
     "disk\n";
@@ -53,6 +55,7 @@ typedef struct request {
   bs_kit_options kit;
   uint32_t format;
   const char *params[MAX_SETTINGS], *options[MAX_SETTINGS];
+  char only[256]; /* all of --only, with commas */
 } request;
 
 static int tell(const bs_error *err) {
@@ -90,6 +93,20 @@ static int take_setting(const char *name, const char *text, const char **list, u
   return tell(&err);
 }
 
+/* --only may be given more than once. */
+static int take_only(request *r, const char *value) {
+  const size_t used = strlen(r->only);
+  char name[100];
+  for (const char *at = value; at != NULL; at = strchr(at, ',') != NULL ? strchr(at, ',') + 1 : NULL) {
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(at, ","), at);
+    if (!bs_kit_group_known(at)) return wrong("--only", name, kit_groups, kit_n_groups);
+  }
+  if (used + 1 + strlen(value) >= sizeof r->only) return wrong("--only", value, NULL, 0);
+  snprintf(r->only + used, sizeof r->only - used, "%s%s", used > 0 ? "," : "", value);
+  r->kit.group = r->only;
+  return -1;
+}
+
 /* One option; -1: go on, else the exit code. */
 static int take(request *r, int letter, const char *value) {
   static const char *const kits[] = {"quick", "full"}, *const formats[] = {"text", "tap", "json"};
@@ -97,12 +114,11 @@ static int take(request *r, int letter, const char *value) {
   int at;
   switch (letter) {
     case 'k':
-      if ((at = index_of(value, kits, 2)) < 0) return wrong("--kit", value, kits, 2);
+      if ((at = index_of(value, kits, 2)) < 0) return wrong("--preset", value, kits, 2);
       r->kit.full = at;
       return -1;
     case 'g':
-      r->kit.group = value;
-      return bs_kit_group_known(value) ? -1 : wrong("--group", value, kit_groups, kit_n_groups);
+      return take_only(r, value);
     case 'n':
       if (value[strspn(value, "0123456789/")] == '\0' &&
           sscanf(value, "%u/%u%c", &r->kit.part, &r->kit.parts, &end) == 2 && r->kit.parts > 0)
@@ -167,7 +183,7 @@ static int grade(const request *r) {
 
 int main(int argc, char **argv) {
   static const struct option longs[] = {
-      {"kit", required_argument, NULL, 'k'},    {"group", required_argument, NULL, 'g'},
+      {"preset", required_argument, NULL, 'k'}, {"only", required_argument, NULL, 'g'},
       {"part", required_argument, NULL, 'n'},   {"backend", required_argument, NULL, 'b'},
       {"xfail", required_argument, NULL, 'x'},  {"output", required_argument, NULL, 'o'},
       {"param", required_argument, NULL, 'p'},  {"option", required_argument, NULL, 's'},

@@ -116,9 +116,33 @@ static int32_t xfail_known(const xfails *x, const char *file, bs_error *err) {
 /* ---- running and classing ------------------------------------------------------------------- */
 
 /* A group's name says all of it, a longer one the checks whose names begin so. */
+static int stands_for(const char *name, size_t length, const kit_case *c) {
+  if (strlen(c->group) == length && strncmp(name, c->group, length) == 0) return 1;
+  return memchr(name, '.', length) != NULL && strncmp(name, c->name, length) == 0;
+}
+
 static int wanted(const bs_kit_options *o, const kit_case *c) {
-  if (o->group == NULL || strcmp(o->group, c->group) == 0) return 1;
-  return strchr(o->group, '.') != NULL && strncmp(o->group, c->name, strlen(o->group)) == 0;
+  if (o->group == NULL) return 1;
+  for (const char *name = o->group;; name++) {
+    const size_t length = strcspn(name, ",");
+    if (stands_for(name, length, c)) return 1;
+    name += length;
+    if (name[0] == '\0') return 0;
+  }
+}
+
+/* Each name must stand for a check of this plugin. */
+static int32_t check_groups(const char *groups, bs_error *err) {
+  for (const char *name = groups; name != NULL;) {
+    const size_t length = strcspn(name, ",");
+    uint32_t i = 0;
+    while (i < kit.n_cases && !stands_for(name, length, &kit.cases[i])) i++;
+    if (i == kit.n_cases)
+      return bs_error_set(err, BS_USAGE, "BS-KIT-GROUP",
+                          "group %.*s has no check that fits this plugin's kinds", (int)length, name);
+    name = name[length] == ',' ? name + length + 1 : NULL;
+  }
+  return BS_OK;
 }
 
 static void choose(const bs_kit_options *o) {
@@ -322,10 +346,10 @@ int32_t bs_kit_run(const bs_kit_options *given, bs_kit_report *out, bs_error *er
   if (rc == BS_OK) rc = xfail_read(options->xfail, &x, err);
   if (rc == BS_OK) rc = prepare(options, out, err);
   if (rc == BS_OK) rc = xfail_known(&x, options->xfail, err);
+  if (rc == BS_OK) rc = check_groups(options->group, err);
   SRunner *runner = rc == BS_OK ? make_runner() : NULL;
   if (rc == BS_OK && runner == NULL)
-    rc = bs_error_set(err, BS_USAGE, "BS-KIT-GROUP", "group %s has no check that fits this plugin's kinds",
-                      out->group);
+    rc = bs_error_set(err, BS_USAGE, "BS-KIT-GROUP", "%s has no check", out->group);
   if (runner != NULL) {
     run_all(runner);
     class_all(runner, &x, out);

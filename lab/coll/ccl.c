@@ -222,6 +222,7 @@ json_t *bs_ccl_explain(const bs_ccl *ccl, const bs_ccl_place *place, bs_error *e
   json_object_set_new(row, "collective", json_string(bs_name_of(BS_NAMES_COLL, place->kind)));
   json_object_set_new(row, "world_size", json_integer(place->world_size));
   json_object_set_new(row, "count", json_integer((json_int_t)place->count));
+  json_object_set_new(row, "size_bytes", json_integer((json_int_t)place->count * place->element_bytes));
   json_object_set_new(row, "element_bytes", json_integer(place->element_bytes));
   json_object_set_new(row, "alpha_us", json_real(place->alpha_s * 1e6));
   json_object_set_new(row, "link_GBps", json_real(place->bytes_per_s * 1e-9));

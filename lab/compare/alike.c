@@ -107,13 +107,20 @@ static void unlike(const char *what, const char *a, const char *b, char *text, s
     snprintf(text + used, size - used, "%s%s %.160s and %.160s", used > 0 ? "; " : "", what, a, b);
 }
 
+/* The phase of a record. Comparisons of methods were of the phase "ladder" before. */
+static const char *phase_of(const json_t *record) {
+  const char *phase = bs_get_text(record, "phase");
+  return strcmp(phase, "ladder") == 0 ? "compare" : phase;
+}
+
 /* Writes why the records at one place of both runs cannot be compared; empty: they can. */
 static void unlike_records(const bs_stored_run *a, const bs_stored_run *b, size_t at, char *text,
                            size_t size) {
-  static const char *const keys[] = {"phase", "pass", "dtype"};
+  static const char *const keys[] = {"pass", "dtype"};
   const json_t *x = json_array_get(a->records, at), *y = json_array_get(b->records, at);
   char device_a[160], device_b[160];
   text[0] = '\0';
+  unlike("phase", phase_of(x), phase_of(y), text, size);
   for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
     unlike(keys[i], bs_get_text(x, keys[i]), bs_get_text(y, keys[i]), text, size);
   unlike("clock", bs_record_clock(x), bs_record_clock(y), text, size);

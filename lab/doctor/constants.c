@@ -129,6 +129,15 @@ static int may_keep(bs_doctor *d, const bs_doctor_measuring *m, const json_t *do
   return 0;
 }
 
+void bs_doctor_keep(bs_doctor *d, const char *cache, const json_t *constants) {
+  bs_error err = BS_ERROR_INIT;
+  if (cache == NULL || bs_constants_store(cache, constants, &err) == BS_OK)
+    bs_doctor_stored(d, cache);
+  else
+    bs_doctor_add(d, "machine constants", BS_CHECK_FAIL, err.hint, "measured, but not kept: [%s] %s", err.id,
+                  err.message);
+}
+
 void bs_doctor_measure(bs_doctor *d, const bs_doctor_measuring *m) {
   bs_error err = BS_ERROR_INIT;
   json_t *constants = NULL;
@@ -139,18 +148,14 @@ void bs_doctor_measure(bs_doctor *d, const bs_doctor_measuring *m) {
     refuse(d, "not measured", busy);
     return;
   }
-  int32_t rc =
+  const int32_t rc =
       bs_constants_measure(&like, m->backends, m->n_backends, m->progress, m->user, &constants, &err);
   json_t *doubts = bs_constants_doubts(constants);
   if (rc == BS_OK) constant_rows(d, constants, doubts);
   const int keep = rc == BS_OK && may_keep(d, m, doubts);
   if (keep && m->force) json_object_set_new(constants, "forced", json_true());
-  if (keep && m->cache != NULL) rc = bs_constants_store(m->cache, constants, &err);
+  if (rc != BS_OK) bs_doctor_error(d, "machine constants", &err);
+  if (keep) bs_doctor_keep(d, m->cache, constants);
   json_decref(doubts);
   json_decref(constants);
-  if (rc != BS_OK) {
-    bs_doctor_error(d, "machine constants", &err);
-  } else if (keep) {
-    bs_doctor_stored(d, m->cache);
-  }
 }

@@ -55,6 +55,8 @@ typedef struct bs_doctor_measuring {
 /* Measures the constants, stores them, and reports both. A busy machine is a failure, and nothing is
  * stored. */
 void bs_doctor_measure(bs_doctor *d, const bs_doctor_measuring *m);
+/* Stores measured constants in the file `cache` and reports that file; NULL: they are not stored. */
+void bs_doctor_keep(bs_doctor *d, const char *cache, const json_t *constants);
 /* Reports the constants in the file; cache may be NULL. */
 void bs_doctor_stored(bs_doctor *d, const char *cache);
 

@@ -7,6 +7,7 @@
 #include "lab/ladder/ladder.h"
 #include "lab/measure/predict.h"
 #include "lab/measure/stats.h"
+#include "lab/report/report.h"
 #include "lab/store/env.h"
 #include "lab/store/record.h"
 
@@ -77,7 +78,7 @@ static void kernel_text(const bs_ladder *l, const bs_rung *r, char *out, size_t 
 
 /* Writes one sentence on a rung's time and its advantage over the dense layer. */
 static void sentence(const bs_ladder *l, const bs_rung *r, char *out, size_t size) {
-  char products[24], bytes[24];
+  char products[24], bytes[24], sent[32];
   const bs_rung *dense = dense_of(l);
   if (r->refused.code != BS_OK) {
     snprintf(out, size, "refused: %.*s", (int)(size > 16 ? size - 16 : 0), r->refused.message);
@@ -101,8 +102,9 @@ static void sentence(const bs_ladder *l, const bs_rung *r, char *out, size_t siz
              bytes);
   } else {
     snprintf(out, size,
-             "a rank does %s of the products on %s of the weight bytes; %s of %.3g KiB takes %.2g %% of it",
-             products, bytes, r->collectives, (double)r->wire_bytes / 1024.0, 100.0 * wire);
+             "a rank does %s of the products on %s of the weight bytes; %s of %s takes %.2g %% of it",
+             products, bytes, r->collectives, bs_bytes_text((double)r->wire_bytes, sent, sizeof sent),
+             100.0 * wire);
   }
   const size_t used = strlen(out);
   kernel_text(l, r, out + used, size - used);

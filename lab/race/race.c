@@ -78,6 +78,15 @@ static void refuse_twin(const runner *run, uint64_t point, json_t *answer) {
   }
 }
 
+/* The file of points cannot be written: the user is told once, and the search goes on without it. */
+static void keep_no_points(race *r, const bs_error *why) {
+  char text[1024];
+  snprintf(text, sizeof text, "[%s] %s; the measured points are not kept: %s", why->id, why->message,
+           why->hint);
+  if (r->o->warn != NULL) r->o->warn(r->o->user, text);
+  for (size_t i = 0; i < r->n; i++) bs_lines_forget_path(&r->run[i].history.lines);
+}
+
 static int32_t measure_point(void *user, uint64_t point, uint32_t effort, double *out, bs_error *err) {
   runner *run = user;
   race *r = run->race;
@@ -96,7 +105,14 @@ static int32_t measure_point(void *user, uint64_t point, uint32_t effort, double
     r->refused += strcmp(bs_tune_text(answer, "verdict"), bs_verdict_names[BS_VERDICT_REFUSED]) == 0;
     snprintf(r->cause, sizeof r->cause, "%s", bs_tune_text(answer, "cause"));
   }
-  return bs_history_add(&run->history, point, answer, err);
+  bs_error why = BS_ERROR_INIT;
+  rc = bs_history_add(&run->history, point, answer, &why);
+  if (rc == BS_IO) {
+    keep_no_points(r, &why);
+    return BS_OK;
+  }
+  if (rc != BS_OK && err != NULL) *err = why;
+  return rc;
 }
 
 /* ---- searching ------------------------------------------------------------------------------ */
@@ -198,8 +214,12 @@ static int32_t keep(race *r, bs_error *err) {
   if (json_object_size(r->restriction) > 0) json_object_set(entry, "restriction", r->restriction);
   json_object_set_new(entry, "strategy", json_string(bs_strategy_names[r->o->strategy]));
   json_object_set_new(entry, "points", json_integer((json_int_t)(r->measured + r->known)));
-  const int32_t rc = bs_lines_append(&r->cache.lines, entry, err);
+  bs_error why = BS_ERROR_INIT;
+  const int32_t rc = bs_lines_append(&r->cache.lines, entry, &why);
   json_decref(entry);
+  if (rc == BS_OK) return rc;
+  bs_error_set(err, rc, why.id, rc == BS_IO ? "%s; the choice is not kept" : "%s", why.message);
+  bs_error_hint(err, "%s", why.hint);
   return rc;
 }
 
@@ -233,9 +253,10 @@ static int32_t run_point(race *r, json_t **out, bs_error *err) {
 static int32_t run_search(race *r, json_t **out, bs_error *err) {
   int32_t rc = search_all(r, err);
   if (rc == BS_OK) rc = meet_default(r, err);
-  if (rc == BS_OK) rc = keep(r, err);
+  const int made = rc == BS_OK;
+  if (made) rc = keep(r, err);
   if (r->number != 0) snprintf(r->choice, sizeof r->choice, "%s", r->standard); /* no choice was made */
-  if (rc == BS_OK || r->number != 0) *out = race_report(r, r->number != 0 ? "stopped" : "measured");
+  if (made || r->number != 0) *out = race_report(r, r->number != 0 ? "stopped" : "measured");
   return rc == BS_OK && *out == NULL ? bs_no_memory(err, "a report") : rc;
 }
 

@@ -41,13 +41,16 @@ typedef struct bs_race_options {
   const char *const *words;
   void *user;
   void (*note)(void *user, const char *text);
+  /* What cannot be kept, and where to keep it. The search goes on. */
+  void (*warn)(void *user, const char *text);
   /* Called before each measurement: how many are done and may be done (0: unknown), seconds that remain. */
   void (*progress)(void *user, const char *what, uint64_t done, uint64_t most, double left_s);
 } bs_race_options;
 
 /* *out: {problem, key, choice, default, origin, word, ratio, low, high, measured, known, spaces, elite, ...}
  * (docs/tuning.md); also if a signal ended the search (*out_signal): then its origin is "stopped", its choice
- * the default. BS_NOT_FOUND (BS-TUNE-UNKNOWN): cache_only, but nothing is stored. */
+ * the default. Also with BS_IO: then the choice is made, and the tuning file cannot be written. BS_NOT_FOUND
+ * (BS-TUNE-UNKNOWN): cache_only, but nothing is stored. */
 int32_t bs_race_run(const bs_race_options *options, json_t **out, int *out_signal, bs_error *err);
 
 /* Does the task in the text of a child's file; prints nothing. The answer is one JSON object, also for an

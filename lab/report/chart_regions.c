@@ -139,7 +139,7 @@ int32_t bs_chart_regions(const json_t *rows, bs_chart *out, bs_error *err) {
   out->what =
       "A bar is one step of the slowest rank, split by the medians of its regions. \"exchange\" is what the "
       "ranks "
-      "spend in collectives; behind a backward pass it lies within forward and backward.";
+      "spend in collectives; in a step with a backward pass it is a part of forward and backward.";
   out->fields = fields;
   out->n_fields = sizeof fields / sizeof fields[0];
   if (rc == BS_OK) rc = make_data(rows, out->data, err);

@@ -54,7 +54,7 @@ const bs_field bs_run_fields[] = {
     {"first_ms", "first ms", RIGHT, 4},
     {"median_ms", "ms", RIGHT, 4},
     {"gflops", "GFLOP/s", RIGHT, 4},
-    {"share_of_limit", "of the limit", RIGHT, 3},
+    {"share_of_limit", "% of limit", RIGHT | BS_FIELD_PERCENT, 2},
     {"limit", "limit", 0, 0},
     {"simulated_us", "simulated us", RIGHT, 9},
     {"compute_us", "compute us", RIGHT, 9},

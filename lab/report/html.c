@@ -81,7 +81,7 @@ static void settings_table(bs_text *out, const json_t *latest) {
 
 /* ---- charts ---- */
 
-/* told: the captions of the previous charts; a caption is printed once. */
+/* `told` has the captions of the charts before: a caption is printed once. */
 static void figure(bs_text *out, const bs_chart *chart, json_t *told) {
   bs_text_printf(out, "<figure id=\"chart-%s\">\n<h3>", chart->id);
   bs_svg_escape(out, chart->title);

@@ -18,7 +18,7 @@ typedef struct bs_report_request {
  *   rows         of bs_runs_index, each also with root and with what follows from it: gflops, gflops_low,
  *                gflops_high, bound_gflops, forward_ns_per_byte, sent_bytes, bus_GBps, place (in a sweep)
  *   latest       of rows the newest of each setting, in the order of the settings, without dense peers
- *   arms         of latest each row and the dense layers that its run measured beside it
+ *   arms         of latest each row and the dense layers that its run measured, too
  *   comparisons  of latest one row for each dense layer that it was set against, the first 500
  *   lines        rows for lines over a size: rows and their peers, with series and facets (charts.h), the
  *                newest 2,000 or few more

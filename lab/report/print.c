@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * print.c - lines for people, with names and paths that others chose: see report.h. */
 #include <ctype.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -30,6 +31,19 @@ size_t bs_report_width(FILE *out) {
 
 size_t bs_report_json(FILE *out) {
   return bs_report_terminal(out) ? JSON_ENSURE_ASCII : 0;
+}
+
+const char *bs_bytes_text(double bytes, char *out, size_t size) {
+  static const char *const units[] = {"KiB", "MiB", "GiB", "TiB"};
+  if (fabs(bytes) < 1024) {
+    snprintf(out, size, "%.0f bytes", bytes);
+    return out;
+  }
+  size_t unit = 0;
+  double value = bytes / 1024;
+  for (; unit < 3 && fabs(value) >= 999.5; unit++) value /= 1024; /* no fourth digit */
+  snprintf(out, size, "%.3g %s", value, units[unit]);
+  return out;
 }
 
 /* One conversion of a format, with the numbers of its stars in their place: "%-*s" is "%-12s". */

@@ -3,6 +3,7 @@
 #include "lab/report/report.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +20,7 @@ int bs_format_parse(const char *name) {
   return -1;
 }
 
-/* Bytes of the UTF-8 sequence at s, 0 when it is none (overlong forms and surrogates are none). */
+/* Bytes of the UTF-8 sequence at s; 0: there is none (overlong forms and surrogates are not counted). */
 static size_t utf8_length(const unsigned char *s) {
   if (s[0] < 0x80) return 1;
   const size_t n = s[0] >= 0xf0 && s[0] <= 0xf4  ? 4
@@ -82,7 +83,11 @@ static char *raw_text(const json_t *value, int digits, const char *yes, const ch
     return bs_strdup(number);
   }
   if (json_is_real(value)) {
-    snprintf(number, sizeof number, "%.*g", digits, json_real_value(value));
+    const double x = json_real_value(value);
+    snprintf(number, sizeof number, "%.*g", digits, x);
+    if (fabs(x) >= 1 && fabs(x) < 1e7 &&
+        strchr(number, 'e') != NULL) /* 15600 is easier to read than 1.56e+04 */
+      snprintf(number, sizeof number, "%.0f", strtod(number, NULL));
     return bs_strdup(number);
   }
   char *dump = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
@@ -90,7 +95,18 @@ static char *raw_text(const json_t *value, int digits, const char *yes, const ch
 }
 
 static char *cell(const json_t *row, const bs_field *field) {
-  char *raw = raw_text(json_object_get(row, field->key), field->digits > 0 ? field->digits : 6, "yes", "no");
+  char bytes[32], *raw;
+  const json_t *value = json_object_get(row, field->key);
+  const int digits = field->digits > 0 ? field->digits : 6;
+  if ((field->flags & BS_FIELD_BYTES) != 0 && json_is_number(value)) {
+    raw = bs_strdup(bs_bytes_text(json_number_value(value), bytes, sizeof bytes));
+  } else if ((field->flags & BS_FIELD_PERCENT) != 0 && json_is_number(value)) {
+    json_t *percent = json_real(100 * json_number_value(value));
+    raw = raw_text(percent, digits, "yes", "no");
+    json_decref(percent);
+  } else {
+    raw = raw_text(value, digits, "yes", "no");
+  }
   if (raw == NULL) return NULL;
   char *shown = bs_report_printable(raw);
   free(raw);
@@ -162,13 +178,13 @@ static int empty(const grid *g, size_t c) {
   return g->rows > 0;
 }
 
-/* A line may end behind this character. */
+/* A line may end after this character. */
 static int parts_words(char c) {
   return c == '/' || c == ',' || c == ';' || c == '{';
 }
 
 /* Bytes of the first line of text in at most `width` characters, and where the next begins. Lines break at
- * spaces and behind marks (parts_words); only a word that is longer than the line is cut. */
+ * spaces and after marks (parts_words); only a word that is longer than the line is cut. */
 static size_t line_of(const char *text, size_t width, size_t *out_next) {
   size_t n = 0, used = 0, at = 0, next = 0;
   while (text[n] != '\0' && used < width) {
@@ -210,8 +226,8 @@ static size_t total_width(const grid *g) {
   return total > 0 ? total - 2 : 0;
 }
 
-/* Narrower than this a column does not become: words of at most `kept` characters stay whole. Unless every
- * word may be cut, short cells stay in one line, and lines of sentences have SENTENCE characters. */
+/* The least width of a column: words of at most `kept` characters stay whole. Unless every word may be cut,
+ * short cells stay in one line, and lines of sentences have SENTENCE characters. */
 static size_t least_width(const grid *g, size_t c, size_t kept) {
   const size_t whole = cells_width(g, c), title = longest_word(g->title[c]);
   size_t least = kept > LEAST_CELL ? SENTENCE : LEAST_CELL;
@@ -336,7 +352,7 @@ static void tell_left_out(FILE *out, const grid *g, size_t most) {
   fprintf(out, "%s\n", end);
 }
 
-/* What all rows have in common, above a table. */
+/* Prints above a table what all rows have in common. */
 static void print_folded(FILE *out, const grid *g, size_t most) {
   size_t above = 0;
   for (size_t c = 0; c < g->cols; c++) {
@@ -379,7 +395,7 @@ static void print_md(FILE *out, const grid *g) {
   }
 }
 
-/* Of a value as it is; on a terminal as a table shows it. */
+/* The text of a value as it is; on a terminal as a table shows it. */
 static char *csv_text(const json_t *value, int terminal) {
   char *raw = raw_text(value, 17, "true", "false");
   if (raw == NULL || !terminal) return raw;

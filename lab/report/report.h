@@ -26,14 +26,16 @@ enum bs_field_flags {
   /* A table that does not fit leaves out columns and says which: those of LEAST, then those of SPARE, the
    * last one first. Then sentences in cells take several lines; then other columns go. */
   BS_FIELD_SPARE = 1u << 3,
-  BS_FIELD_LEAST = 1u << 4
+  BS_FIELD_LEAST = 1u << 4,
+  BS_FIELD_BYTES = 1u << 5,  /* a number of bytes: in table and md as bs_bytes_text writes it */
+  BS_FIELD_PERCENT = 1u << 6 /* a share: in table and md in percent, which the title says */
 };
 
 typedef struct bs_field {
   const char *key;   /* of the row; also the name in csv and json */
   const char *title; /* of table and md, with its unit */
   uint32_t flags;
-  int32_t digits; /* significant digits of reals in table and md; 0: 6 */
+  int32_t digits; /* significant digits of reals in table and md; 0: 6. Below 1e7 there is no exponent. */
 } bs_field;
 
 /* The format of a name; -1 when unknown. */
@@ -49,6 +51,8 @@ char *bs_report_printable(const char *text);
 /* print.c: as fprintf, with each %s shown as bs_report_printable does: names and paths that others chose
  * steer no terminal. */
 int bs_print(FILE *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* "512 bytes", "64 KiB", "1.5 MiB": with three digits. The one writer of such units. Returns out. */
+const char *bs_bytes_text(double bytes, char *out, size_t size);
 /* The lines of a text, each as bs_print shows it. -1: no memory. */
 int bs_print_lines(FILE *out, const char *text);
 /* The columns that a table printed to `out` may take: those that COLUMNS says, else those of the terminal,

@@ -101,7 +101,7 @@ static void tell_spread(const spread *s, int first, uint32_t differ, char *out, 
     return;
   }
   if (s->best == NULL) {
-    add(out, size, "Against %s none is%s. ", against, range);
+    add(out, size, "None is shown to be faster than %s%s. ", against, range);
     return;
   }
   if (!isnan(bs_row_number(s->best, "speedup_low")))

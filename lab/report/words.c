@@ -50,7 +50,7 @@ void bs_speedup_caption(FILE *out, const json_t *rows) {
   for (size_t i = 0; i < json_array_size(rows); i++) {
     const char *is = bs_get_text(json_array_get(rows, i), "against");
     if (is[0] != '\0' && against[0] != '\0' && strcmp(is, against) != 0) {
-      fputs("speedup: of each row against what its column against names (--wide)\n", out);
+      fputs("speedup: of each row against what its column against has (--wide)\n", out);
       return;
     }
     if (is[0] != '\0') against = is;

@@ -17,13 +17,12 @@
 
 typedef struct keeper {
   lab_run *lab;
-  const char *phase;
   json_t *load, *plugins, *inputs;
   bs_run *run; /* NULL until the first pass was measured */
 } keeper;
 
-static int32_t keeper_open(lab_run *lab, const char *phase, keeper *k, bs_error *err) {
-  *k = (keeper){.lab = lab, .phase = phase, .inputs = json_array()};
+static int32_t keeper_open(lab_run *lab, keeper *k, bs_error *err) {
+  *k = (keeper){.lab = lab, .inputs = json_array()};
   json_t *env = bs_env_collect(lab->context); /* the load before the comparison adds to it */
   k->load = json_incref(json_object_get(json_object_get(env, "system"), "load_average"));
   json_decref(env);
@@ -79,7 +78,7 @@ static int32_t keep(keeper *k, const bs_ladder *l, bs_node *config, json_t *rows
   int32_t rc = BS_OK;
   json_t *load = NULL;
   e.config = config;
-  e.phase_name = k->phase;
+  e.phase_name = LAB_LADDER_PHASE;
   e.n_choices = 0;
   e.choice_record = e.ladder = NULL;
   if (k->run == NULL) {
@@ -169,8 +168,8 @@ int32_t lab_run_ladders(lab_run *run, bs_node *config, const lab_ladder_request 
   o.progress = host->progress;
   o.progress_user = host->user;
   *out_folder = NULL;
-  if (host->doing != NULL) host->doing(host->user, q->phase, NULL);
-  int32_t rc = keeper_open(run, q->phase, &k, err);
+  if (host->doing != NULL) host->doing(host->user, LAB_LADDER_PHASE, NULL);
+  int32_t rc = keeper_open(run, &k, err);
   for (size_t i = 0; rc == BS_OK && i < q->n_passes; i++) {
     o.pass = q->passes[i];
     rc = one_pass(&k, config, q, &o, rows, err);

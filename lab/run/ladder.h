@@ -7,13 +7,16 @@
 #include "lab/run/run.h"
 
 typedef struct lab_ladder_request {
-  const char *phase;      /* of the records and of the folder: "ladder", "compare" */
   const uint32_t *passes; /* enum bs_arm_work */
   size_t n_passes;
   int64_t most;              /* number of measured rungs, others are only predicted; 0: nothing is measured or
                               * stored */
   bs_ladder_options options; /* all except the fields that the run and the pass set */
 } lab_ladder_request;
+
+/* The phase of the records, and the folder of the runs. In older ones it is "ladder" where methods were
+ * compared. */
+#define LAB_LADDER_PHASE "compare"
 
 /* Makes, measures and stores the ladder of each pass over a composed configuration; its rows (bs_ladder_rows)
  * are appended to `rows`. *out_folder: of the run, malloc'd; NULL: nothing was stored. With options.specs

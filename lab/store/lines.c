@@ -129,6 +129,11 @@ void bs_lines_close(bs_lines *lines) {
   memset(lines, 0, sizeof *lines);
 }
 
+void bs_lines_forget_path(bs_lines *lines) {
+  free(lines->path);
+  lines->path = NULL;
+}
+
 int32_t bs_lines_folders(const bs_lines_words *words, const char *path, bs_error *err) {
   char *folder = bs_strdup(path);
   int32_t rc = folder != NULL ? BS_OK : bs_no_memory(err, "a line of a file");

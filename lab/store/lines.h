@@ -37,6 +37,8 @@ typedef struct bs_lines {
 int32_t bs_lines_open(const bs_lines_words *words, const char *path, bs_lines_judge_fn judge, void *user,
                       bs_lines *out, bs_error *err);
 void bs_lines_close(bs_lines *lines);
+/* Nothing is written from here on; the entries stay. */
+void bs_lines_forget_path(bs_lines *lines);
 /* mkdir -p of the folder that holds `path`. BS_IO. */
 int32_t bs_lines_folders(const bs_lines_words *words, const char *path, bs_error *err);
 /* Appends one entry as one line, in one write under a lock; folders are created. A line that another process

@@ -161,7 +161,7 @@ int32_t bs_sweep_hear(void (*say)(void *user, int fd), void *user, bs_text *out,
 static int32_t nothing_heard(bs_error *err) {
   bs_error_set(err, BS_UNAVAILABLE, "BS-SWEEP-DECLARED",
                "a plugin ended or hung the process that read the values of 'all'");
-  bs_error_hint(err, "name the values: bsrun plugins knobs lists them");
+  bs_error_hint(err, "name the values: bsrun plugins knobs PATTERN has them");
   return BS_UNAVAILABLE;
 }
 

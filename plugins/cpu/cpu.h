@@ -59,11 +59,13 @@ extern const bs_src_loc cpu_activate_dx_at, cpu_activate_op_at, cpu_adamw_update
     cpu_attention_dx_at, cpu_contract_op_at, cpu_reduce_op_at, cpu_take_op_at, cpu_backend_at, cpu_convert_at,
     cpu_dequantize_product_at, cpu_dequantize_sum_at, cpu_expand24_at, cpu_gather_columns_at, cpu_map_at,
     cpu_normalize_at, cpu_matmul24_at, cpu_matmul24_dw_at, cpu_matmul24_dx_at, cpu_matmul24_update_at,
-    cpu_matmul_bytes_at, cpu_matmul_dw_at, cpu_matmul_dx_at, cpu_matmul_packed_at, cpu_matmul_update_at,
-    cpu_quantize_groups_at, cpu_scaled_matmul_at, cpu_scatter_columns_at, cpu_sgd_update_at, cpu_tree_sum_at;
+    cpu_matmul_amx_at, cpu_matmul_bytes_at, cpu_matmul_dw_at, cpu_matmul_dx_at, cpu_matmul_packed_at,
+    cpu_matmul_update_at, cpu_quantize_groups_at, cpu_scaled_matmul_at, cpu_scatter_columns_at,
+    cpu_sgd_update_at, cpu_tree_sum_at;
 extern const bs_backend cpu_backend;
 
 /* ops/ and dnnl/ */
+extern const bs_op_impl cpu_matmul_amx;
 extern const bs_op_impl cpu_matmul_packed;
 extern const bs_op_impl cpu_matmul_dx;
 extern const bs_op_impl cpu_matmul_dw;

@@ -2,8 +2,8 @@
  *
  * kernels.h - the inner loops of the cpu plugin: one table per instruction set (isa/), chosen once at
  * activation. Results are the same bits on avx2 and avx512; portable differs by the rounding of fused
- * multiply-adds, avx512_bf16 by the order of a pair's products and by
- * subnormal bf16 numbers, which count as zero there. */
+ * multiply-adds, avx512_bf16 by the order of a pair's products and by subnormal bf16 numbers, which count as
+ * zero there; the tiles of amx by the order of their chains too. */
 #ifndef BS_PLUGINS_CPU_KERNELS_H
 #define BS_PLUGINS_CPU_KERNELS_H
 
@@ -44,14 +44,14 @@ typedef struct cpu_tile {
 #define CPU_AMX_COLUMNS 32 /* of a step */
 #define CPU_AMX_STEP 1024  /* bytes of a step of a panel: 32 columns of 16 outputs, by pairs */
 
-/* The product of groups of 16 tokens with neighbouring bf16 panels:
+/* The product of groups of up to 16 tokens with neighbouring bf16 panels:
  *   c[t * ldc + 16 p + j] = (add ? c : 0) + sum_k x[t][k] * w[p][k][j]
- * x: bf16; w: as `dot` takes them. c needs room for all rows of a group that `begin` named. */
+ * x: bf16; w: as `dot` takes them. Every group has the rows that `begin` named, and c has room for all. */
 typedef struct cpu_amx_block {
   const void *x;
   int64_t x_row;   /* bytes between tokens */
   int64_t x_step;  /* bytes between steps of 32 columns */
-  int64_t x_group; /* bytes between groups of 16 tokens */
+  int64_t x_group; /* bytes between groups */
   const void *w;
   int64_t w_panel; /* bytes between panels */
   float *c;
@@ -60,8 +60,16 @@ typedef struct cpu_amx_block {
   int32_t groups;
   int32_t panels;
   int32_t add;
-  int32_t ahead; /* bytes from a panel to the data to prefetch meanwhile; 0: none */
+  int32_t together; /* panels taken together, 1 or 2; 0: cpu_amx_together */
+  int64_t ahead;    /* bytes from the panels taken together to the data to prefetch meanwhile; 0: none */
+  int64_t c_group;  /* floats between groups in c; 0: 16 ldc */
 } cpu_amx_block;
+
+/* Of few tokens one panel alone is read fastest; from three groups on tiles of X and W serve two products
+ * each. */
+static inline int32_t cpu_amx_together(int32_t groups) {
+  return groups > 2 ? 2 : 1;
+}
 
 /* Where the model keeps its tiles, from begin to end; the processor does without. */
 typedef struct cpu_amx_room {

@@ -12,7 +12,7 @@ static const bs_param_desc params[] = {
      "instruction set of our own kernels; amx_model: AMX computed in C, for tests; oneDNN chooses its own"},
     {sizeof(bs_param_desc), BS_PARAM_STRING, "units", "auto", "auto|1|2", NULL,
      "units for 512-bit multiply-adds that tiles are made for; auto: as many as the processor has"},
-    {sizeof(bs_param_desc), BS_PARAM_STRING, "matmul", "auto", "auto|packed|dnnl", NULL,
+    {sizeof(bs_param_desc), BS_PARAM_STRING, "matmul", "auto", "auto|amx|packed|dnnl", NULL,
      "the matmul that serves: auto chooses by shape, the others are for comparisons"},
     {sizeof(bs_param_desc), BS_PARAM_STRING, "dnnl_library", "auto", NULL, NULL,
      "path of oneDNN's library (>= 3), auto: look next to the plugin and in the system, off: do not use it"},
@@ -39,6 +39,11 @@ static int32_t configure(cpu_state *state, bs_plugin_self *self, bs_error *err) 
   if (rc != BS_OK) return rc;
   cpu_isa_detect(&state->isa);
   rc = cpu_kernels_choose(&state->isa, isa, units, &state->kernels, err);
+  if (rc == BS_OK && strcmp(state->matmul, "amx") == 0 && state->kernels.amx == NULL) {
+    rc = bs_fail(err, BS_UNAVAILABLE, "BS-CPU-ISA", "matmul=amx: the kernels %s have no tiles of AMX",
+                 state->kernels.name);
+    bs_fail_hint(err, "use matmul=auto, or a processor with AMX and isa=auto");
+  }
 #ifdef BS_CPU_DNNL
   const char *library = NULL;
   if (rc == BS_OK) rc = param_text(state, "dnnl_library", &library, err);
@@ -57,6 +62,7 @@ static int32_t register_all(cpu_state *state, bs_plugin_self *self, bs_error *er
 #ifdef BS_CPU_DNNL
       {BS_KIND_OP, &cpu_matmul_dnnl, &cpu_matmul_dnnl_at},
 #endif
+      {BS_KIND_OP, &cpu_matmul_amx, &cpu_matmul_amx_at},
       {BS_KIND_OP, &cpu_matmul_packed, &cpu_matmul_packed_at},
       {BS_KIND_OP, &cpu_gather_columns, &cpu_gather_columns_at},
       {BS_KIND_OP, &cpu_scatter_columns, &cpu_scatter_columns_at},
@@ -88,6 +94,7 @@ static int32_t register_all(cpu_state *state, bs_plugin_self *self, bs_error *er
       {BS_KIND_OP, &cpu_normalize, &cpu_normalize_at},
   };
   for (size_t i = 0; i < sizeof things / sizeof things[0]; i++) {
+    if (things[i].vtable == &cpu_matmul_amx && state->kernels.amx == NULL) continue;
     const int32_t rc = state->host->register_thing(state->host->ctx, self, things[i].kind, things[i].vtable,
                                                    state, things[i].at, err);
     if (rc != BS_OK) return rc;
@@ -127,7 +134,7 @@ static int32_t activate(const bs_host *host, bs_plugin_self *self, void **out_st
 }
 
 BS_PLUGIN_DEFINE(
-    "cpu", BS_PLUGIN_VERSION, "CPU backend: own AVX-512, AVX2 or portable kernels, and oneDNN",
+    "cpu", BS_PLUGIN_VERSION, "CPU backend: own AMX, AVX-512, AVX2 or portable kernels, and oneDNN",
     1u << BS_KIND_BACKEND | 1u << BS_KIND_OP,
     "backend:cpu\nop:matmul@cpu\nop:gather_columns@cpu\nop:scatter_columns@cpu\nop:convert@"
     "cpu\nop:activate@cpu\n"

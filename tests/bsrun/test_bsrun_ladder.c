@@ -265,7 +265,7 @@ START_TEST(the_first_named_is_what_others_are_held_against) {
   json_t *first = row_named(rows, "row_parallel"), *row;
   /* It is kept as a run: every sample of what was measured, and the ladder that was printed. */
   char folder[1200], path[1300];
-  snprintf(folder, sizeof folder, "%s/results/raw/ladder/row_parallel/kept", dir);
+  snprintf(folder, sizeof folder, "%s/results/raw/compare/row_parallel/kept", dir);
   json_t *record = json_load_file(strcat(strcpy(path, folder), "/metrics.jsonl"), 0, NULL);
   char *done = read_text(folder, "DONE");
   ck_assert(done != NULL && strstr(done, "\"status\": \"ok\"") != NULL && record != NULL);

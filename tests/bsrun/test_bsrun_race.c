@@ -357,6 +357,26 @@ START_TEST(a_signal_leaves_what_was_found) {
 }
 END_TEST
 
+/* The cache folder cannot be made: points and choice are printed, and nothing is lost but the files. */
+START_TEST(what_cannot_be_kept_is_printed) {
+  write_text(dir, "cache", "a file where the folder should be");
+  ran r = bsrun(dir, TUNE, RIGHT, "--strategy", "full", "--with", "finalists=0", JSON, NULL);
+  must_be(&r, 10);
+  const char *points = strstr(r.err, "warning: [BS-TUNE-IO]"), *choice = strstr(r.err, "error[BS-TUNE-IO]");
+  ck_assert_msg(points != NULL && choice != NULL, "%s", r.err);
+  ck_assert_msg(strstr(points, "the measured points are not kept: --points FILE") != NULL, "%s", r.err);
+  ck_assert_msg(strstr(strstr(points, "are not kept") + 1, "are not kept") == NULL, "said twice: %s", r.err);
+  ck_assert_msg(strstr(choice, "the choice is not kept; hint: --tune-cache FILE") != NULL, "%s", r.err);
+  json_t *report = json_loads(r.out, 0, NULL);
+  ck_assert_msg(report != NULL, "%s", r.out);
+  ck_assert_str_eq(text_of(report, "origin"), "measured");
+  ck_assert_int_eq(number_of(report, "measured"), 4);
+  ck_assert(text_of(report, "choice")[0] != '\0');
+  json_decref(report);
+  ran_free(&r);
+}
+END_TEST
+
 /* An entry of the tuner with knobs serves a layer's run, and its record says so. */
 START_TEST(a_run_takes_what_was_tuned) {
   json_t *r = report_of(
@@ -458,6 +478,7 @@ int main(void) {
                             {a_constraint_leaves_some_out},
                             {what_prints_harms_nobody},
                             {a_signal_leaves_what_was_found},
+                            {what_cannot_be_kept_is_printed},
                             {a_run_takes_what_was_tuned},
                             {one_point_meets_the_default},
                             {replays_of_what_was_measured},

@@ -7,6 +7,10 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 int32_t ch_try_open(ch *c, const char *isa, const char *dnnl, const char *matmul, bs_error *err) {
   static char path[4200];
@@ -57,9 +61,25 @@ void ch_actor(ch *c, kit_actor *out, const char *op, const char *name, uint32_t 
   ck_assert_msg(ch_find(c, out, op, name, width), "no %s@cpu/%s", op, name);
 }
 
+/* The tiles are in the processor, the kernel saves them (XCR0), and lets this process use them. */
+static int has_amx(void) {
+#if defined(__x86_64__) && defined(__linux__)
+  unsigned a = 0, b = 0, c = 0, d = 0, low = 0, high = 0;
+  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d >> 22 & 1u) == 0 || (d >> 24 & 1u) == 0) return 0;
+  if (!__get_cpuid(1, &a, &b, &c, &d) || (c >> 27 & 1u) == 0) return 0;
+  __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return (low >> 17 & 1u) != 0 && (low >> 18 & 1u) != 0 && syscall(SYS_arch_prctl, 0x1023, 18) == 0;
+#else
+  return 0;
+#endif
+}
+
 int ch_has_isa(const char *isa) {
-  if (strcmp(isa, "portable") == 0 || strcmp(isa, "auto") == 0 || strcmp(isa, "amx_model") == 0) return 1;
+  static const char *const everywhere[] = {"portable", "auto", "amx_model"};
+  for (int i = 0; i < 3; i++)
+    if (strcmp(isa, everywhere[i]) == 0) return 1;
 #if defined(__x86_64__)
+  if (strcmp(isa, "amx") == 0) return ch_has_isa("avx512_bf16") && has_amx();
   const int avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   const int avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
@@ -73,8 +93,8 @@ int ch_has_isa(const char *isa) {
 }
 
 const char *ch_best_isa(void) {
-  static const char *const isas[] = {"avx512_bf16", "avx512", "avx2"};
-  for (int i = 0; i < 3; i++)
+  static const char *const isas[] = {"amx", "avx512_bf16", "avx512", "avx2"};
+  for (int i = 0; i < 4; i++)
     if (ch_has_isa(isas[i])) return isas[i];
   return "portable";
 }

@@ -6,7 +6,8 @@
 #include "cpu_host.h"
 #include "tests/run_tests.h"
 
-static const char *const sets[] = {"portable", "avx2", "avx512", "avx512*2", "avx512_bf16", "avx512_bf16*2"};
+static const char *const sets[] = {"portable",    "avx2",          "avx512",    "avx512*2",
+                                   "avx512_bf16", "avx512_bf16*2", "amx_model", "amx"};
 static const uint32_t types[] = {BS_F32, BS_BF16, BS_F16};
 
 /* More than one block and one chunk of each dimension, each with a rest. */
@@ -18,6 +19,12 @@ static const struct {
                 {"matmul_dw", 140, 133, 290, KIT_PATTERN}, {"matmul_update", 140, 133, 290, KIT_PATTERN},
                 {"matmul24", 70, 130, 330, KIT_ALL},       {"matmul24_dx", 70, 130, 330, KIT_ALL},
                 {"matmul24_dw", 70, 130, 330, KIT_ALL},    {"matmul24_update", 70, 130, 330, KIT_ALL}};
+
+/* The implementation of an op on a set; NULL: the set has none of its own, it is another set's. */
+static const char *name_on(const char *set, const char *op, uint32_t type) {
+  if (strncmp(set, "amx", 3) != 0) return "packed";
+  return strcmp(op, "matmul") == 0 && type == BS_BF16 ? "amx" : NULL;
+}
 
 static kit_shape shape_of(int product, uint32_t type) {
   kit_shape s = {.x = type,
@@ -41,7 +48,7 @@ static unsigned char *run_on(const char *set, const char *op, const kit_shape *s
   kit_actor a;
   kit_data d;
   ch_open(&c, set, "off");
-  ch_actor(&c, &a, op, "packed", width);
+  ch_actor(&c, &a, op, name_on(set, op, s->w), width);
   kit_data_make(&d, op, s);
   ch_run(&a, &d);
   unsigned char *bits = kit_data_bits(&d, out_bytes);
@@ -63,6 +70,7 @@ START_TEST(teams) {
   for (int t = 0; t < TEST_COUNT(types) && ch_has_isa(set); t++) {
     const kit_shape s = shape_of(_i / TEST_COUNT(sets), types[t]);
     size_t bytes = 0;
+    if (name_on(set, op, s.w) == NULL) continue;
     unsigned char *first = run_on(set, op, &s, 1, &bytes);
     for (uint32_t width = 2; width <= 5; width++)
       must_agree(first, run_on(set, op, &s, width, &bytes), bytes, op, types[t], "a team of", width);
@@ -121,8 +129,10 @@ START_TEST(tokens) {
     kit_data all;
     bs_error err = BS_ERROR_INIT;
     size_t bytes = 0;
+    const char *name = name_on(set, products[product].op, s.w);
+    if (name == NULL) continue;
     ch_open(&c, set, "off");
-    ch_actor(&c, &a, products[product].op, "packed", 2);
+    ch_actor(&c, &a, products[product].op, name, 2);
     kit_data_make(&all, a.impl->op, &s);
     void *packed = kit_data_pack(&a, &all);
     ck_assert_msg(ch_try_plan(&a, &all, packed, &err) == BS_OK, "%s", err.message);
@@ -141,7 +151,8 @@ END_TEST
  * are small. */
 START_TEST(streamed_weights) {
   enum { B = 13, K = 1031, N = 2300, PART = 700 };
-  const kit_shape all = {.x = BS_F32, .w = BS_F32, .y = BS_F32, .B = B, .N = N, .K = K, .seed = 11};
+  const uint32_t type = strncmp(sets[_i], "amx", 3) == 0 ? BS_BF16 : BS_F32;
+  const kit_shape all = {.x = type, .w = type, .y = BS_F32, .B = B, .N = N, .K = K, .seed = 11};
   kit_shape part = all; /* the same X and the same first rows of W */
   size_t bytes;
   part.N = PART;

@@ -11,14 +11,16 @@
 #include "cpu_host.h"
 #include "tests/run_tests.h"
 
-enum { PACKED = 600, BELOW = 500, ABOVE = 700, MUCH = 800, REFUSED = 0 };
+enum { PACKED = 600, BELOW = 500, ABOVE = 700, MUCH = 800, TILES = 850, REFUSED = 0 };
 enum { CORE, BF16, CAPS };
 
 /* What oneDNN is allowed to use here; each test opens it in a process of its own. */
 static const char *const caps[CAPS] = {"AVX512_CORE", "AVX512_CORE_BF16"};
 
+static uint32_t flags; /* of the queries */
+
 static uint32_t score_of(ch *c, const char *impl, uint32_t dtype, int64_t B, int64_t N, int64_t K) {
-  const kit_shape s = {.x = dtype, .w = dtype, .y = dtype, .B = 1, .N = 1, .K = 1, .seed = 1};
+  const kit_shape s = {.x = dtype, .w = dtype, .y = dtype, .B = 1, .N = 1, .K = 1, .flags = flags, .seed = 1};
   kit_actor a;
   kit_data d;
   bs_op_answer answer;
@@ -116,6 +118,61 @@ START_TEST(bf16_with_amx) {
 END_TEST
 #endif
 
+/* Tiles of ours: before all others for bf16 at any number of tokens, whatever oneDNN may use, but for narrow
+ * layers; and for nothing else. */
+START_TEST(tiles_of_ours) {
+  static const struct {
+    uint32_t dtype;
+    int64_t B, N, K;
+    uint32_t wanted;
+  } cases[] = {{BS_BF16, 1, 256, 320, TILES},   {BS_BF16, 8, 256, 320, TILES},
+               {BS_BF16, 64, 256, 320, TILES},  {BS_BF16, 4096, 64, 64, TILES},
+               {BS_BF16, 64, 63, 320, BELOW},   {BS_BF16, 64, 320, 63, BELOW},
+               {BS_F32, 64, 256, 320, REFUSED}, {BS_F16, 64, 256, 320, REFUSED}};
+  static const char *const libraries[] = {
+      "off",
+      "auto",
+#ifdef TEST_DNNL_WITH_AMX
+      TEST_DNNL_WITH_AMX,
+#endif
+  };
+  for (size_t l = 0; l < sizeof libraries / sizeof libraries[0]; l++) {
+    static ch c;
+    ch_open(&c, "amx_model", libraries[l]);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+      const uint32_t score = score_of(&c, "amx", cases[i].dtype, cases[i].B, cases[i].N, cases[i].K);
+      ck_assert_msg(score == cases[i].wanted, "%s, case %zu: amx has %u", libraries[l], i, score);
+    }
+    ck_assert_uint_eq(score_of(&c, "packed", BS_BF16, 64, 256, 320), PACKED);
+    ck_assert_uint_lt(score_of(&c, "dnnl", BS_BF16, 64, 256, 320), TILES);
+    ch_close(&c);
+  }
+}
+END_TEST
+
+/* Token by token one matmul serves bf16 of every shape. The others keep what they have: a weight that is
+ * trained, other dtypes, and "packed" where it is asked for. */
+START_TEST(tiles_token_by_token) {
+  static ch c;
+  bs_error err = BS_ERROR_INIT;
+  ch_open(&c, "amx_model", "off");
+  for (int64_t size = 1; size <= 64; size *= 4) {
+    flags = BS_QUERY_TOKENWISE;
+    ck_assert_uint_eq(score_of(&c, "amx", BS_BF16, size, size, 65 - size), TILES);
+    ck_assert_uint_eq(score_of(&c, "packed", BS_BF16, size, size, 65 - size), REFUSED);
+    ck_assert_uint_eq(score_of(&c, "packed", BS_F32, size, size, 65 - size), PACKED);
+    flags = BS_QUERY_TOKENWISE | BS_QUERY_TRAIN;
+    ck_assert_uint_eq(score_of(&c, "packed", BS_BF16, size, size, 65 - size), PACKED);
+  }
+  ch_close(&c);
+  flags = BS_QUERY_TOKENWISE;
+  ck_assert_int_eq(ch_try_open(&c, "amx_model", "off", "packed", &err), BS_OK);
+  ck_assert_uint_eq(score_of(&c, "packed", BS_BF16, 64, 64, 64), PACKED);
+  ck_assert_uint_eq(score_of(&c, "amx", BS_BF16, 64, 64, 64), REFUSED);
+  ch_close(&c);
+}
+END_TEST
+
 /* In neither, or not in oneDNN: ours at any number of tokens. */
 START_TEST(bf16_that_onednn_widens) {
   static const char *const isas[] = {"avx512", "avx512_bf16"};
@@ -198,6 +255,8 @@ int main(void) {
   tcase_add_test(tc, bf16_without_our_dot_product);
   tcase_add_test(tc, bf16_with_our_dot_product);
   tcase_add_test(tc, narrow_layers);
+  tcase_add_test(tc, tiles_of_ours);
+  tcase_add_test(tc, tiles_token_by_token);
 #ifdef TEST_DNNL_WITH_AMX
   tcase_add_test(tc, bf16_with_amx);
 #endif

@@ -18,9 +18,11 @@ static int32_t counted(void *ctx, void (*body)(void *arg, uint32_t member, uint3
   return BS_OK;
 }
 
+/* "amx": matmul by tiles, which everybody has as a model. */
 static void open_counted(const char *op) {
-  ch_open(&c, "auto", "off");
-  ch_actor(&c, &a, op, "packed", 4);
+  const int tiles = strcmp(op, "amx") == 0;
+  ch_open(&c, tiles ? "amx_model" : "auto", "off");
+  ch_actor(&c, &a, tiles ? "matmul" : op, tiles ? "amx" : "packed", 4);
   a.exec.parallel_for = counted;
   ck_assert_uint_gt(a.impl->n_knobs, 0);
 }
@@ -47,7 +49,7 @@ static void must_echo(const void *plan, const char *setting) {
   bs_op_echo echo = {.struct_size = sizeof echo};
   ck_assert_int_eq(a.impl->echo(plan, &echo), BS_OK);
   ck_assert_int_eq(echo.registers, -1);
-  if (strstr(setting, "auto") == NULL)
+  if (strpbrk(setting, ";") == NULL && strstr(setting, "auto") == NULL)
     ck_assert_msg(strstr(echo.knobs, setting) != NULL, "%s: the plan tells %s", setting, echo.knobs);
 }
 
@@ -89,6 +91,9 @@ START_TEST(each_value_gives_the_same_bits) {
                {"matmul", BS_BF16, BS_F32, 0, KIT_ALL, 101, 603, 300},
                {"matmul", BS_F16, BS_F32, 1, KIT_LIST, 19, 603, 600},
                {"matmul", BS_F32, BS_F32, 0, KIT_ALL, 3, 77, 513},
+               {"amx", BS_BF16, BS_F32, 0, KIT_ALL, 69, 300, 300},
+               {"amx", BS_BF16, BS_BF16, 1, KIT_LIST, 20, 340, 530},
+               {"amx", BS_BF16, BS_F32, 0, KIT_ALL, 9, 300, 513},
                {"matmul24", BS_F32, BS_F32, 0, KIT_ALL, 101, 1031, 300},
                {"matmul24", BS_F16, BS_F32, 0, KIT_ALL, 70, 603, 260},
                {"matmul24", BS_F32, BS_F32, 0, KIT_ALL, 5, 603, 300},
@@ -106,11 +111,13 @@ START_TEST(each_value_gives_the_same_bits) {
   size_t bytes;
   bs_error err = BS_ERROR_INIT;
   open_counted(cases[_i].op);
-  kit_data_make(&t.d, cases[_i].op, &s);
+  kit_data_make(&t.d, a.impl->op, &s);
   t.packed = kit_data_pack(&a, &t.d);
   ck_assert_int_eq(ch_try_plan(&a, &t.d, t.packed, &err), BS_OK);
   t.bits = kit_data_bits(&t.d, &bytes);
   every_setting(one_setting, &t);
+  /* One member with several chunks of panels: X of all blocks is kept from the first one. */
+  if (strcmp(a.impl->op, "matmul") == 0) one_setting(&t, "panels=8;keep=on;threads=1");
   free(t.bits);
   a.impl->packed_free(t.packed);
   kit_data_free(&a, &t.d);
@@ -121,11 +128,12 @@ END_TEST
 /* ---- what a knob changes -------------------------------------------------------------------- */
 
 static uint64_t workspace(const char *op, const char *knobs) {
-  const kit_shape s = {.x = BS_F32, .w = BS_F32, .y = BS_F32, .B = 1, .N = 4, .K = 4, .seed = 3};
+  const uint32_t type = strcmp(op, "amx") == 0 ? BS_BF16 : BS_F32;
+  const kit_shape s = {.x = type, .w = type, .y = BS_F32, .B = 1, .N = 4, .K = 4, .seed = 3};
   bs_op_answer answer;
   kit_data d;
   open_counted(op);
-  kit_data_make(&d, op, &s);
+  kit_data_make(&d, a.impl->op, &s);
   ch_sizes(&d, 200, 2048, 1024);
   d.query.knobs = knobs;
   kit_data_ask(&a, &d, &answer);
@@ -140,6 +148,10 @@ START_TEST(knobs_change_what_is_worked_in) {
   ck_assert_uint_lt(workspace("matmul", "panels=8"), workspace("matmul", "panels=128"));
   ck_assert_uint_lt(workspace("matmul", "keep=off"), workspace("matmul", "keep=on"));
   ck_assert_uint_eq(workspace("matmul", "tokens=96"), workspace("matmul", NULL));
+  ck_assert_uint_lt(workspace("amx", "tokens=16"), workspace("amx", "tokens=32"));
+  ck_assert_uint_lt(workspace("amx", "panels=8"), workspace("amx", "panels=128"));
+  ck_assert_uint_lt(workspace("amx", "keep=off"), workspace("amx", "keep=on"));
+  ck_assert_uint_eq(workspace("amx", "tokens=64"), workspace("amx", NULL));
   ck_assert_uint_lt(workspace("matmul24", "panels=4"), workspace("matmul24", "panels=32"));
   ck_assert_uint_lt(workspace("matmul24", "keep=off"), workspace("matmul24", "keep=on"));
   ck_assert_uint_lt(workspace("matmul24", "form=narrow;tokens=16"), workspace("matmul24", "form=narrow"));
@@ -174,7 +186,9 @@ START_TEST(threads_is_how_many_work) {
 END_TEST
 
 int main(void) {
-  const test_case tests[] = {
-      {each_value_gives_the_same_bits, 8}, {knobs_change_what_is_worked_in}, {threads_is_how_many_work}, {0}};
+  const test_case tests[] = {{each_value_gives_the_same_bits, 11},
+                             {knobs_change_what_is_worked_in},
+                             {threads_is_how_many_work},
+                             {0}};
   return run_tests("cpu_knobs", tests, (test_setup){0});
 }

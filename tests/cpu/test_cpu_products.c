@@ -121,16 +121,21 @@ START_TEST(dx_takes_what_is_kept) {
 END_TEST
 
 START_TEST(residual_may_be_y) {
-  static const char *const names[] = {"packed", "dnnl"};
-  const char *set = _i < TEST_COUNT(sets) ? sets[_i] : "auto";
+  static const struct {
+    const char *set, *name;
+  } others[] = {{"auto", "dnnl"}, {"amx_model", "amx"}, {"amx", "amx"}};
+  const int other = _i - TEST_COUNT(sets);
+  const char *set = other < 0 ? sets[_i] : others[other].set;
+  const char *name = other < 0 ? "packed" : others[other].name;
+  const uint32_t type = strcmp(name, "amx") == 0 ? BS_BF16 : BS_F32;
   static ch c;
   kit_actor a;
   if (!ch_has_isa(set)) return;
   ch_open(&c, set, "auto");
-  if (!ch_find(&c, &a, "matmul", names[_i == TEST_COUNT(sets)], 2)) return;
+  if (!ch_find(&c, &a, "matmul", name, 2)) return;
   for (uint32_t act = BS_ACT_NONE; act <= BS_ACT_GELU_TANH; act++) {
-    const kit_shape s = {.x = BS_F32,
-                         .w = BS_F32,
+    const kit_shape s = {.x = type,
+                         .w = type,
                          .y = BS_F32,
                          .bias = BS_F32,
                          .residual = BS_F32,
@@ -169,7 +174,7 @@ int main(void) {
   const test_case tests[] = {{long_sums_of_integers, TEST_COUNT(sets)},
                              {largest_bytes, 3 * TEST_COUNT(sets)},
                              {dx_takes_what_is_kept, TEST_COUNT(sets)},
-                             {residual_may_be_y, TEST_COUNT(sets) + 1},
+                             {residual_may_be_y, TEST_COUNT(sets) + 3},
                              {0}};
   return run_tests("cpu_products", tests, (test_setup){.timeout = 60});
 }

@@ -25,6 +25,13 @@ static const refusal refusals[] = {
     {"matmul", BS_F32, BS_F32, BS_F32, BS_REASON_WORKSPACE, "", .limit = 64},
     {"matmul", BS_F32, BS_F32, BS_F32, BS_REASON_LAYOUT, "", .spread = 2, .name = "dnnl"},
     {"matmul", BS_F32, BS_F32, BS_F32, BS_REASON_WORKSPACE, "", .limit = 1u << 30, .name = "dnnl"},
+    {"matmul", BS_F32, BS_F32, BS_F32, BS_REASON_DTYPE, "tiles of AMX", .name = "amx"},
+    {"matmul", BS_F16, BS_F16, BS_F32, BS_REASON_DTYPE, "tiles of AMX", .name = "amx"},
+    {"matmul", BS_BF16, BS_F32, BS_F32, BS_REASON_DTYPE, "", .name = "amx"},
+    {"matmul", BS_BF16, BS_BF16, BS_F32, BS_REASON_DTYPE, "accumulates", .name = "amx",
+     .accumulate = BS_ACC_F64},
+    {"matmul", BS_BF16, BS_BF16, BS_F32, BS_REASON_LAYOUT, "element stride 2", .name = "amx", .spread = 2},
+    {"matmul", BS_BF16, BS_BF16, BS_F32, BS_REASON_WORKSPACE, "", .name = "amx", .limit = 64},
     {"matmul_dx", BS_F32, BS_F32, BS_F32, BS_REASON_DTYPE, "in f32", .accumulate = BS_ACC_F64},
     {"matmul_dx", BS_F32, BS_F32, BS_F64, BS_REASON_DTYPE, "dY of"},
     {"matmul_dx", BS_F32, BS_F32, BS_F32, BS_REASON_LAYOUT, "element stride 2", .spread = 2},
@@ -76,7 +83,7 @@ START_TEST(queries_are_refused) {
   kit_data d;
   bs_error err = BS_ERROR_INIT;
   void *plan = NULL;
-  ch_open(&c, "auto", "auto");
+  ch_open(&c, strcmp(name, "amx") == 0 ? "amx_model" : "auto", "auto");
   if (!ch_find(&c, &a, r->op, name, 2)) return; /* built without oneDNN */
   kit_data_make(&d, r->op, &s);
   d.query.workspace_limit = r->limit;
@@ -133,16 +140,21 @@ END_TEST
 
 /* More tokens than prepared is an error, not a write past Y. */
 START_TEST(too_many_tokens_are_refused) {
-  static const char *const names[] = {"packed", "dnnl"}, *const ops[] = {"matmul", "matmul_dx", "matmul24"};
+  static const char *const names[] = {"packed", "dnnl", "amx"}, *const ops[] = {"matmul", "matmul_dx",
+                                                                                "matmul24"};
   static ch c;
+  const char *name = names[_i / TEST_COUNT(ops)];
+  const int tiles = strcmp(name, "amx") == 0;
+  kit_shape s = plain;
   bs_error err = BS_ERROR_INIT;
   kit_actor a;
   kit_data d;
   void *plan = NULL;
   const int i = _i % TEST_COUNT(ops);
-  ch_open(&c, "auto", "auto");
-  if (!ch_find(&c, &a, ops[i], names[_i / TEST_COUNT(ops)], 1)) return;
-  kit_data_make(&d, ops[i], &plain);
+  if (tiles) s.x = s.w = BS_BF16;
+  ch_open(&c, tiles ? "amx_model" : "auto", "auto");
+  if (!ch_find(&c, &a, ops[i], name, 1)) return;
+  kit_data_make(&d, ops[i], &s);
   if (ask(&a, &d).level == BS_LEVEL_NO) return; /* no oneDNN here */
   void *packed = kit_data_pack(&a, &d);
   ck_assert_int_eq(a.impl->prepare(a.state, &a.exec, &d.query, packed, &plan, &err), BS_OK);
@@ -159,10 +171,21 @@ END_TEST
 
 /* ---- parameters ------------------------------------------------------------------------------- */
 
+/* The device tells the name of its kernels, whole, and the class. */
+static void must_tell(const kit_actor *a, const char *name) {
+  bs_device_info info = {.struct_size = sizeof info};
+  bs_error err = BS_ERROR_INIT;
+  char kernels[64];
+  ck_assert_int_eq(a->backend->device_info(a->state, 0, &info, &err), BS_OK);
+  snprintf(kernels, sizeof kernels, "; own kernels: %s, class ", name);
+  ck_assert_msg(strstr(info.detail, kernels) != NULL, "%s lacks %s", info.detail, kernels);
+}
+
 START_TEST(isa_is_forced) {
-  static const char *const isas[] = {"portable", "avx2", "avx512", "avx512_bf16", "auto"};
+  static const char *const isas[] = {"portable", "avx2", "avx512", "avx512_bf16", "auto", "amx", "amx_model"};
   static ch c;
   char algo[64];
+  const char *kernels = strcmp(isas[_i], "auto") == 0 ? ch_best_isa() : isas[_i];
   kit_actor a;
   kit_data d;
   bs_error err = BS_ERROR_INIT;
@@ -175,8 +198,9 @@ START_TEST(isa_is_forced) {
   ck_assert_int_eq(rc, BS_OK);
   ch_actor(&c, &a, "matmul", "packed", 1);
   kit_data_make(&d, "matmul", &plain);
-  snprintf(algo, sizeof algo, "packed-%s", strcmp(isas[_i], "auto") == 0 ? ch_best_isa() : isas[_i]);
+  snprintf(algo, sizeof algo, "packed-%s", kernels);
   ck_assert_str_eq(ask(&a, &d).algo, algo);
+  must_tell(&a, kernels);
   kit_data_free(&a, &d);
   kit_actor_close(&a);
   ch_close(&c);
@@ -207,23 +231,51 @@ START_TEST(works_without_onednn) {
 }
 END_TEST
 
-/* matmul=NAME leaves only that one, and says so. */
-START_TEST(matmul_is_forced) {
-  static const char *const names[2] = {"packed", "dnnl"};
+/* "amx" is there where the kernels have tiles; to ask for it elsewhere is an error that says so. */
+START_TEST(tiles_have_a_matmul) {
   static ch c;
   kit_actor a;
   kit_data d;
   bs_error err = BS_ERROR_INIT;
-  ck_assert_int_eq(ch_try_open(&c, "auto", "auto", names[_i], &err), BS_OK);
-  kit_data_make(&d, "matmul", &plain);
-  if (ch_find(&c, &a, "matmul", names[1 - _i], 1)) {
+  kit_shape s = plain;
+  s.x = s.w = BS_BF16;
+  ch_open(&c, "amx_model", "off");
+  ch_actor(&c, &a, "matmul", "amx", 1);
+  kit_data_make(&d, "matmul", &s);
+  ck_assert_str_eq(ask(&a, &d).algo, "tiles-amx_model");
+  kit_data_free(&a, &d);
+  kit_actor_close(&a);
+  ch_close(&c);
+  ch_open(&c, "portable", "off");
+  ck_assert(!ch_find(&c, &a, "matmul", "amx", 1));
+  ch_close(&c);
+  ck_assert_int_eq(ch_try_open(&c, "portable", "off", "amx", &err), BS_UNAVAILABLE);
+  ck_assert_str_eq(err.id, "BS-CPU-ISA");
+  ck_assert_ptr_nonnull(strstr(err.message, "the kernels portable have no tiles"));
+  ch_close(&c);
+}
+END_TEST
+
+/* matmul=NAME leaves only that one, and says so. */
+START_TEST(matmul_is_forced) {
+  static const char *const names[3] = {"packed", "dnnl", "amx"};
+  static ch c;
+  kit_actor a;
+  kit_data d;
+  bs_error err = BS_ERROR_INIT;
+  kit_shape s = plain;
+  s.x = s.w = BS_BF16;
+  ck_assert_int_eq(ch_try_open(&c, "amx_model", "auto", names[_i], &err), BS_OK);
+  kit_data_make(&d, "matmul", &s);
+  for (int i = 0; i < 3; i++) {
+    if (!ch_find(&c, &a, "matmul", names[i], 1)) continue; /* built without oneDNN */
     const bs_op_answer answer = ask(&a, &d);
-    ck_assert_uint_eq(answer.level, BS_LEVEL_NO);
-    ck_assert_uint_eq(answer.reason, BS_REASON_DISABLED);
-    kit_actor_close(&a);
-  }
-  if (ch_find(&c, &a, "matmul", names[_i], 1)) {
-    ck_assert(ask(&a, &d).level == BS_LEVEL_NATIVE || _i == 1);
+    if (i == _i) {
+      ck_assert(answer.level == BS_LEVEL_NATIVE || i == 1);
+    } else {
+      ck_assert_uint_eq(answer.level, BS_LEVEL_NO);
+      ck_assert_uint_eq(answer.reason, BS_REASON_DISABLED);
+    }
     kit_actor_close(&a);
   }
   kit_data_free(&a, &d);
@@ -234,10 +286,11 @@ END_TEST
 int main(void) {
   const test_case tests[] = {{queries_are_refused, TEST_COUNT(refusals)},
                              {weights_are_looked_at},
-                             {too_many_tokens_are_refused, 6},
-                             {isa_is_forced, 5},
+                             {too_many_tokens_are_refused, 9},
+                             {isa_is_forced, 7},
+                             {tiles_have_a_matmul},
                              {works_without_onednn, 2},
-                             {matmul_is_forced, 2},
+                             {matmul_is_forced, 3},
                              {0}};
   return run_tests("cpu_refusals", tests, (test_setup){.timeout = 60});
 }

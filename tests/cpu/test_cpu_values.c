@@ -10,6 +10,8 @@
 #include "tests/run_tests.h"
 
 static const char *const sets[] = {"portable", "avx2", "avx512", "avx512_bf16"};
+/* These have tiles for one matmul of bf16; all else is that of the best of the sets above. */
+static const char *const tiles[] = {"amx_model", "amx"};
 enum {
   LESSER = 2, /* kit_cpu has the other ops on the best set */
   OF_BF16 = 3 /* avx512 with other kernels for bf16 (cpu_kernels_choose): asked for bf16 alone */
@@ -17,14 +19,19 @@ enum {
 static const char *const products[] = {"matmul@cpu/packed", "matmul@cpu/bytes", "matmul_dx",
                                        "matmul_dw",         "matmul_update",    "matmul24@",
                                        "matmul24_dx",       "matmul24_dw",      "matmul24_update"};
-static const char *const checks_of_products[] = {"values.float", "values.integer", "special", "subnormal",
-                                                 "rows"};
+static const char *const checks_of_products[] = {"numerics.values.float", "numerics.values.integer",
+                                                 "numerics.special", "numerics.subnormal", "numerics.rows"};
+/* kit_cpu reaches them only where there are tiles: here are the other checks of an op too. */
+static const char *const checks_of_tiles[] = {
+    "numerics.values.float", "numerics.special", "numerics.rows", "numerics.least", "numerics.packed",
+    "numerics.knobs",        "truth.supports",   "truth.threads", "truth.huge",     "threads.plans"};
 static const char *const others[] = {
     "map",           "normalize",       "attention@",  "attention_dx",   "contract",        "reduce",
     "take",          "activate@",       "activate_dx", "gather_columns", "scatter_columns", "convert",
     "scaled_matmul", "quantize_groups", "dequantize_", "expand24",       "tree_sum",        "sgd_update",
     "adamw_update"};
-static const char *const checks_of_others[] = {"values.float", "values.integer", "special"};
+static const char *const checks_of_others[] = {"numerics.values.float", "numerics.values.integer",
+                                               "numerics.special"};
 
 /* Checks of ops whose names begin so, and how many passed; one that does not fit the op is left out. */
 static uint32_t grade(const char *param, uint32_t dtype, const char *check, const char *op) {
@@ -34,7 +41,7 @@ static uint32_t grade(const char *param, uint32_t dtype, const char *check, cons
   const bs_kit_options o = {
       .plugin = path, .edges = !BS_SLOW, .dtype = dtype, .group = group, .params = &param, .n_params = 1};
   snprintf(path, sizeof path, "%s/bs_cpu.so", getenv("BS_TEST_PLUGIN_DIR"));
-  snprintf(group, sizeof group, "numerics.%s.%s", check, op);
+  snprintf(group, sizeof group, "%s.%s", check, op);
   const int32_t rc = bs_kit_run(&o, &report, &err);
   if (rc != BS_OK && strcmp(err.id, "BS-KIT-GROUP") == 0) return 0;
   ck_assert_msg(rc == BS_OK, "%s", err.message);
@@ -59,6 +66,17 @@ static void grade_all(int set, const char *op, const char *const *checks, int n)
 START_TEST(products_on_each_set) {
   grade_all(_i % TEST_COUNT(sets), products[_i / TEST_COUNT(sets)], checks_of_products,
             TEST_COUNT(checks_of_products));
+}
+END_TEST
+
+/* Every check passes but those of f32 and of integers, which it does not serve. */
+START_TEST(products_by_tiles) {
+  char param[64];
+  if (!ch_has_isa(tiles[_i])) return;
+  snprintf(param, sizeof param, "isa=%s", tiles[_i]);
+  for (int i = 0; i < TEST_COUNT(checks_of_tiles); i++)
+    ck_assert_msg(grade(param, BS_BF16, checks_of_tiles[i], "matmul@cpu/amx") == 1, "%s: %s", param,
+                  checks_of_tiles[i]);
 }
 END_TEST
 
@@ -93,6 +111,7 @@ END_TEST
 
 int main(void) {
   const test_case tests[] = {{products_on_each_set, TEST_COUNT(sets) * TEST_COUNT(products)},
+                             {products_by_tiles, TEST_COUNT(tiles)},
                              {other_ops_on_lesser_sets, LESSER * TEST_COUNT(others)},
                              {attention_by_tiles},
                              {products_of_onednn},

@@ -9,6 +9,7 @@
 
 static const uint32_t types[] = {BS_F32, BS_BF16, BS_F16};
 static const char *const sets[] = {"portable", "avx2", "avx512", "avx512_bf16"};
+static const char *const tiles[] = {"amx_model", "amx"}; /* of bf16, on weights of the same layout */
 
 /* Packs the weight of a matmul, and reads it back into `out`, [N,length]. */
 static void *pack_and_read(kit_actor *a, kit_data *d, kit_tensor *out) {
@@ -39,18 +40,23 @@ START_TEST(known_answer_k7) {
   static const double packed_w[4][4] = {{1, 2, 5, 6}, {-1, 0, 3, -2}, {2, -3, 0, 1}, {0, 5, 1, 1}};
   static const double packed_x[2][4] = {{1, 0, 1, 1}, {0, 1, -1, 2}};
   static const double product[2][4] = {{12, 0, 3, 2}, {9, -7, -1, 6}};
-  static const kit_shape s = {
-      .x = BS_F32, .w = BS_F32, .y = BS_F32, .B = 2, .N = 4, .K = 8, .part = KIT_LIST, .x_full = 1};
+  const char *set = _i < TEST_COUNT(sets) ? sets[_i] : tiles[_i - TEST_COUNT(sets)];
+  const int by_tiles = _i >= TEST_COUNT(sets);
+  const uint32_t type = by_tiles ? BS_BF16 : BS_F32; /* which has these numbers too */
+  const kit_shape s = {
+      .x = type, .w = type, .y = BS_F32, .B = 2, .N = 4, .K = 8, .part = KIT_LIST, .x_full = 1};
+  kit_shape of_gather = s;
+  of_gather.y = type;
   static ch c;
   kit_actor matmul, gather;
   kit_data d, g;
   kit_tensor read;
-  if (!ch_has_isa(sets[_i])) return;
-  ch_open(&c, sets[_i], "off");
-  ch_actor(&c, &matmul, "matmul", "packed", 1);
+  if (!ch_has_isa(set)) return;
+  ch_open(&c, set, "off");
+  ch_actor(&c, &matmul, "matmul", by_tiles ? "amx" : "packed", 1);
   ch_actor(&c, &gather, "gather_columns", "cpu", 1);
   kit_data_make(&d, "matmul", &s);
-  kit_data_make(&g, "gather_columns", &s);
+  kit_data_make(&g, "gather_columns", &of_gather);
   set_k7(&d);
   set_k7(&g);
   for (int64_t k = 0; k < 8; k++) {
@@ -275,7 +281,7 @@ START_TEST(a_failing_source_is_reported) {
 END_TEST
 
 int main(void) {
-  const test_case tests[] = {{known_answer_k7, TEST_COUNT(sets)},
+  const test_case tests[] = {{known_answer_k7, TEST_COUNT(sets) + TEST_COUNT(tiles)},
                              {packed_weights_read_and_update, 2 * 3},
                              {plans_share_one_weight, TEST_COUNT(sets) * 3},
                              {halves_share_positions, TEST_COUNT(sets)},

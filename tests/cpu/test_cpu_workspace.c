@@ -6,7 +6,8 @@
 #include "tests/run_tests.h"
 
 START_TEST(limits_are_kept) {
-  static const uint32_t types[3] = {BS_F32, BS_BF16, BS_F16};
+  static const uint32_t types[4] = {BS_F32, BS_BF16, BS_F16, BS_BF16};
+  const int tiles = _i == 3;
   const kit_shape s = {
       .x = types[_i], .w = types[_i], .y = types[_i], .B = 50, .N = 300, .K = 400, .seed = 3};
   static ch c;
@@ -15,8 +16,8 @@ START_TEST(limits_are_kept) {
   bs_op_answer answer;
   kit_actor a;
   kit_data d;
-  ch_open(&c, "auto", "off");
-  ch_actor(&c, &a, "matmul", "packed", 4);
+  ch_open(&c, tiles ? "amx_model" : "auto", "off");
+  ch_actor(&c, &a, "matmul", tiles ? "amx" : "packed", 4);
   kit_data_make(&d, "matmul", &s);
   kit_data_ask(&a, &d, &answer);
   ck_assert_uint_ge(answer.workspace, 50 * 256); /* a block of X at least */
@@ -39,6 +40,6 @@ START_TEST(limits_are_kept) {
 END_TEST
 
 int main(void) {
-  const test_case tests[] = {{limits_are_kept, 3}, {0}};
+  const test_case tests[] = {{limits_are_kept, 4}, {0}};
   return run_tests("cpu_workspace", tests, (test_setup){0});
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * one_path.h - the gates through one kernel path of the cpu plugin: contexts in which it alone may serve, and
- * proof that it did. A path is an instruction set of our own kernels, or "dnnl"; NULL: as chosen. */
+ * proof that it did. A path is an instruction set of our own kernels, or "dnnl"; NULL: as chosen. "amx" and
+ * "amx_model" are the matmul of bf16 by tiles. */
 #ifndef TESTS_GATE_ONE_PATH_H
 #define TESTS_GATE_ONE_PATH_H
 #include <stdio.h>
@@ -17,10 +18,24 @@ static inline int path_is_dnnl(const char *path) {
   return path != NULL && strcmp(path, "dnnl") == 0;
 }
 
+static inline int path_is_tiles(const char *path) {
+  return path != NULL && strncmp(path, "amx", 3) == 0;
+}
+
+/* Whether the path serves a dtype that our other kernels serve. */
+static inline int path_has(const char *path, uint32_t dtype) {
+  return !path_is_tiles(path) || dtype == BS_BF16;
+}
+
+static inline const char *path_matmul(const char *path) {
+  return path_is_dnnl(path) ? "dnnl" : path_is_tiles(path) ? "amx" : "packed";
+}
+
 /* Without matmul=packed oneDNN would take the products that it does better, whatever isa says. */
 static inline int32_t path_open(const char *path, bs_context **out, bs_error *err) {
-  char isa[32] = "cpu.isa=auto";
-  const char *const params[2] = {path_is_dnnl(path) ? "cpu.matmul=dnnl" : "cpu.matmul=packed", isa};
+  char isa[32] = "cpu.isa=auto", matmul[32];
+  const char *const params[2] = {matmul, isa};
+  snprintf(matmul, sizeof matmul, "cpu.matmul=%s", path_matmul(path));
   const bs_context_options options = {
       .struct_size = sizeof options, .params = params, .n_params = path != NULL ? 2 : 0};
   if (path != NULL && !path_is_dnnl(path)) snprintf(isa, sizeof isa, "cpu.isa=%s", path);
@@ -85,22 +100,21 @@ static inline int path_missing(const char *path) {
   return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 77;
 }
 
-/* Our kernels say their instruction set: "packed-avx2". oneDNN may lack the 16-bit dtypes. */
+/* Our kernels say their instruction set: "packed-avx2", "tiles-amx". oneDNN may lack the 16-bit dtypes. */
 static inline void path_must_be_chosen(const char *path, bs_context *host) {
   static const uint32_t dtypes[] = {BS_F32, BS_F16, BS_BF16};
   for (size_t i = 0; path != NULL && i < sizeof dtypes / sizeof dtypes[0]; ++i) {
     bs_error err = BS_ERROR_INIT;
     path_answer a;
-    char wanted[64];
+    char wanted[64], name[64];
+    if (!path_has(path, dtypes[i])) continue;
     const int32_t rc = path_ask(host, dtypes[i], &a, &err);
     if (path_is_dnnl(path) && i > 0 && rc == BS_UNSUPPORTED) continue;
     ck_assert_msg(rc == BS_OK, "%s: %s", err.id, err.message);
-    if (path_is_dnnl(path)) {
-      ck_assert_str_eq(a.name, "matmul@cpu/dnnl");
-      continue;
-    }
-    snprintf(wanted, sizeof wanted, "packed-%s", path);
-    ck_assert_str_eq(a.name, "matmul@cpu/packed");
+    snprintf(name, sizeof name, "matmul@cpu/%s", path_matmul(path));
+    ck_assert_str_eq(a.name, name);
+    if (path_is_dnnl(path)) continue;
+    snprintf(wanted, sizeof wanted, "%s-%s", path_is_tiles(path) ? "tiles" : "packed", path);
     ck_assert_str_eq(a.algo, wanted);
   }
 }
@@ -116,7 +130,8 @@ static inline void path_setup(const char *path, bs_context **out_context) {
 /* Every product of a run, by its list of algorithms, was the path's. */
 static inline void path_must_have_run(const char *path, const char *algorithms) {
   if (path == NULL) return;
-  const char *wanted = path_is_dnnl(path) ? "matmul@cpu/dnnl" : "matmul@cpu/packed";
+  char wanted[64];
+  snprintf(wanted, sizeof wanted, "matmul@cpu/%s", path_matmul(path));
   const char *at = strstr(algorithms, "matmul@");
   ck_assert_msg(at != NULL, "no product in: %s", algorithms);
   for (; at != NULL; at = strstr(at + 1, "matmul@"))

@@ -36,7 +36,7 @@ static void run_kit(const char *plugin, const char *words) {
 }
 
 START_TEST(json_has_every_check_and_the_grade) {
-  run_kit("wrong_op", "--param fault='off-by-one sum' --group numerics -o json");
+  run_kit("wrong_op", "--param fault='off-by-one sum' --only numerics -o json");
   ck_assert_int_eq(r.code, 5);
   json_t *root = json_loads(r.text, JSON_REJECT_DUPLICATES, NULL);
   ck_assert_msg(root != NULL, "%s", r.text);
@@ -49,7 +49,7 @@ START_TEST(json_has_every_check_and_the_grade) {
 END_TEST
 
 START_TEST(tap_counts_its_lines) {
-  run_kit("wrong_op", "--group abi -o tap");
+  run_kit("wrong_op", "--only abi -o tap");
   ck_assert_int_eq(r.code, 0);
   ck_assert_ptr_nonnull(strstr(r.text, "TAP version 13\n1..5\n"));
   ck_assert_ptr_nonnull(strstr(r.text, "ok 5 - abi.later_host\n"));
@@ -58,11 +58,23 @@ START_TEST(tap_counts_its_lines) {
 END_TEST
 
 START_TEST(a_part_of_a_group_is_run_alone) {
-  run_kit("wrong_op", "--group lifecycle.rep -o tap");
+  run_kit("wrong_op", "--only lifecycle.rep -o tap");
   ck_assert_int_eq(r.code, 0);
   ck_assert_ptr_nonnull(strstr(r.text, "\n1..1\nok 1 - lifecycle.repeat\n"));
-  run_kit("wrong_op", "--group lifecycle.repeat");
+  run_kit("wrong_op", "--only lifecycle.repeat");
   ck_assert_ptr_nonnull(strstr(r.text, "partial: group lifecycle.repeat "));
+}
+END_TEST
+
+/* Several groups, with commas or one after another. */
+START_TEST(several_groups_are_run) {
+  static const char *const words[] = {"--only abi,lifecycle.repeat", "--only abi --only lifecycle.repeat"};
+  for (size_t i = 0; i < 2; i++) {
+    run_kit("wrong_op", words[i]);
+    ck_assert_int_eq(r.code, 0);
+    ck_assert_msg(strstr(r.text, "partial: group abi,lifecycle.repeat ") != NULL, "%s", r.text);
+    ck_assert_msg(strstr(r.text, "(6 pass, ") != NULL, "%s", r.text);
+  }
 }
 END_TEST
 
@@ -70,7 +82,7 @@ END_TEST
 START_TEST(parts_share_the_checks) {
   for (int i = 0; i < 2; i++) {
     char words[64];
-    snprintf(words, sizeof words, "--group abi --part %d/2", i + 1);
+    snprintf(words, sizeof words, "--only abi --part %d/2", i + 1);
     run_kit("wrong_op", words);
     ck_assert_msg(r.code == 0 && strstr(r.text, "partial: group abi, part") != NULL, "%s", r.text);
     ck_assert_msg((strstr(r.text, "abi.host") != NULL) != (strstr(r.text, "abi.symbols") != NULL), "%s",
@@ -82,18 +94,18 @@ END_TEST
 
 /* The same communicator under a second name is opened by it; what it does is checked once. */
 START_TEST(a_second_name_is_not_graded_again) {
-  run_kit("wrong_comm", "--group communicator.exchange -o tap");
+  run_kit("wrong_comm", "--only communicator.exchange -o tap");
   ck_assert_ptr_nonnull(strstr(r.text, " communicator.exchange.wrong_exchange\n"));
   ck_assert_ptr_nonnull(strstr(r.text, " communicator.exchange.exchange_other\n"));
   ck_assert_msg(strstr(r.text, "exchange_again") == NULL, "%s", r.text);
-  run_kit("wrong_comm", "--group lifecycle.world -o tap");
+  run_kit("wrong_comm", "--only lifecycle.world -o tap");
   ck_assert_ptr_nonnull(strstr(r.text, " lifecycle.world.exchange_again"));
 }
 END_TEST
 
 START_TEST(an_expected_failure_is_no_failure) {
   write_xfail("# known\nhygiene.environment: waits for a release of its vendor's library\n");
-  run_kit("wrong_op", "--param fault='calls setenv' --group hygiene --xfail xfail.txt");
+  run_kit("wrong_op", "--param fault='calls setenv' --only hygiene --xfail xfail.txt");
   ck_assert_msg(r.code == 0, "%s", r.text);
   ck_assert(kit_line_has(r.text, "xfail", "hygiene.environment: waits for a release"));
   ck_assert_ptr_nonnull(strstr(r.text, "1 xfail)"));
@@ -102,7 +114,7 @@ END_TEST
 
 START_TEST(an_unexpected_pass_fails) {
   write_xfail("hygiene.environment: was broken once\n");
-  run_kit("wrong_op", "--group hygiene --xfail xfail.txt");
+  run_kit("wrong_op", "--only hygiene --xfail xfail.txt");
   ck_assert_int_eq(r.code, 5);
   ck_assert(kit_line_has(r.text, "FAIL", "does not fail any more, but is expected to: was broken once"));
 }
@@ -115,12 +127,12 @@ START_TEST(the_environment_of_libcheck_is_not_obeyed) {
   char program[4096];
   snprintf(program, sizeof program, "%s", kit_bin("bs-conformance"));
   for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
-    kit_shell(&r, "%s '%s' '%s/bs_wrong_op.so' --param fault=aborts --group lifecycle 2>&1", settings[i],
+    kit_shell(&r, "%s '%s' '%s/bs_wrong_op.so' --param fault=aborts --only lifecycle 2>&1", settings[i],
               program, BS_TEST_KIT_DIR);
     ck_assert_msg(r.code == 5, "%s: exit %d: %s", settings[i], r.code, r.text);
     ck_assert_msg(kit_line_has(r.text, "FAIL        lifecycle.repeat", "signal 6"), "%s: %s", settings[i],
                   r.text);
-    kit_shell(&r, "%s '%s' '%s/bs_wrong_op.so' --group abi 2>&1", settings[i], program, BS_TEST_KIT_DIR);
+    kit_shell(&r, "%s '%s' '%s/bs_wrong_op.so' --only abi 2>&1", settings[i], program, BS_TEST_KIT_DIR);
     ck_assert_msg(r.code == 0 && strstr(r.text, "(5 pass, ") != NULL, "%s: %s", settings[i], r.text);
   }
 }
@@ -136,9 +148,15 @@ static const struct {
     {"hygiene.environment\n", "--xfail xfail.txt", 4, "is not NAME: REASON"},
     {"", "--xfail none.txt", 4, "BS-KIT-XFAIL"},
     {"", "--xfail /tmp", 4, "cannot be read"},
-    {"", "--kit ful", 2, "did you mean 'full'?"},
-    {"", "--group numeric", 2, "did you mean 'numerics'?"},
-    {"", "--group abi.nothing", 2, "abi.nothing has no check"},
+    {"", "--preset ful", 2, "did you mean 'full'?"},
+    {"", "--only numeric", 2, "did you mean 'numerics'?"},
+    {"", "--only abi.nothing", 2, "abi.nothing has no check"},
+    {"", "--only abi,numeric.x", 2, "'numeric.x' is not known"},
+    {"", "--only abi,numeric", 2, "did you mean 'numerics'?"},
+    {"", "--only abi,abi.nothing", 2, "abi.nothing has no check"},
+    {"", "--only abi,", 2, "'' is not known"},
+    {"", "--kit quick", 2, "unrecognized option '--kit'"},
+    {"", "--group abi", 2, "unrecognized option '--group'"},
     {"", "--part 3/2", 2, "part 3 of 2"},
     {"", "--part two", 2, "'two' is not known"},
     {"", "--part 1/-1", 2, "'1/-1' is not known"},
@@ -181,7 +199,7 @@ START_TEST(options_reach_the_workload) {
   kit_shell(&r, "'%s' '%s/bs_file.so' --option weights='%s' 2>&1", kit_bin("bs-conformance"),
             getenv("BS_TEST_PLUGIN_DIR"), path);
   ck_assert_msg(r.code == 0, "%s", r.text);
-  kit_shell(&r, "'%s' '%s/bs_file.so' --group workload 2>&1", kit_bin("bs-conformance"),
+  kit_shell(&r, "'%s' '%s/bs_file.so' --only workload 2>&1", kit_bin("bs-conformance"),
             getenv("BS_TEST_PLUGIN_DIR"));
   ck_assert_int_eq(r.code, 5);
   ck_assert_ptr_nonnull(strstr(r.text, "the least that its kind must do is not supported"));
@@ -233,7 +251,7 @@ START_TEST(without_an_mpirun_the_reason_is_told) {
   snprintf(path, sizeof path, "%s/bs_mpi.so", getenv("BS_TEST_PLUGIN_DIR"));
   if (access(path, R_OK) != 0) return; /* no MPI was found when this was configured */
   for (size_t i = 0; i < 2; i++) {
-    kit_shell(&r, "%s'%s' '%s' --group communicator %s 2>&1", missing[i].before, kit_bin("bs-conformance"),
+    kit_shell(&r, "%s'%s' '%s' --only communicator %s 2>&1", missing[i].before, kit_bin("bs-conformance"),
               path, missing[i].words);
     ck_assert_msg(r.code == 5, "exit %d: %s", r.code, r.text); /* nothing passed */
     ck_assert_msg(kit_line_has(r.text, "unsupported communicator.values.barrier.mpi", missing[i].why), "%s",
@@ -285,6 +303,7 @@ int main(void) {
                              {tap_counts_its_lines},
                              {the_environment_of_libcheck_is_not_obeyed},
                              {a_part_of_a_group_is_run_alone},
+                             {several_groups_are_run},
                              {parts_share_the_checks},
                              {a_second_name_is_not_graded_again},
                              {an_expected_failure_is_no_failure},

@@ -242,7 +242,7 @@ START_TEST(wrong_plugins_fail_with_the_right_sentence) {
   if (strncmp(check, "threads.", 8) != 0 && strncmp(check, "communicator.", 13) != 0) return;
 #endif
   /* The kit finds shared memory by itself, without ThreadSanitizer's reports. */
-  kit_shell(&r, "TSAN_OPTIONS=report_bugs=0 '%s' '%s/bs_%s.so' --param \"fault=%s\" --group '%s' 2>&1",
+  kit_shell(&r, "TSAN_OPTIONS=report_bugs=0 '%s' '%s/bs_%s.so' --param \"fault=%s\" --only '%s' 2>&1",
             kit_bin("bs-conformance"), BS_TEST_KIT_DIR, plugin, wrongs[_i].kind, check);
   ck_assert_msg(r.code == 5, "%s: exit %d: %s", plugin, r.code, r.text);
   snprintf(row, sizeof row, "  FAIL        %s: ", check);
@@ -288,7 +288,7 @@ START_TEST(the_right_ones_grade_clean) {
   static kit_ran r;
   const char *plugin = rights[_i].plugin, *group = rights[_i].group;
   kit_shell(&r, "'%s' '%s/bs_%s.so' %s %s 2>&1", kit_bin("bs-conformance"), BS_TEST_KIT_DIR, plugin,
-            group != NULL ? "--group" : "", group != NULL ? group : "");
+            group != NULL ? "--only" : "", group != NULL ? group : "");
   ck_assert_msg(r.code == 0, "%s: exit %d: %s", plugin, r.code, r.text);
   ck_assert_ptr_nonnull(strstr(r.text, group != NULL ? "\npartial: group " : "\nblockshock-conformant "));
 }

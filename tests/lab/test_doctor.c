@@ -90,8 +90,33 @@ START_TEST(the_host_tells_something) {
 }
 END_TEST
 
+/* What was measured is in the rows before; a file that cannot be written is a failure of its own. */
+START_TEST(constants_that_cannot_be_kept) {
+  const char *dir = scratch_dir();
+  char path[700];
+  bs_doctor d = {.rows = json_array()};
+  json_t *constants = json_object();
+  write_text(dir, "file", "");
+  snprintf(path, sizeof path, "%s/file/below/machine.json", dir);
+  bs_doctor_keep(&d, path, constants);
+  ck_assert_uint_eq(d.counts[BS_CHECK_FAIL], 1);
+  ck_assert_ptr_nonnull(strstr(text(&d, 0, "found"), "measured, but not kept: [BS-CONSTANTS-IO]"));
+  ck_assert_ptr_nonnull(strstr(text(&d, 0, "fix"), "--cache FILE chooses another place"));
+  bs_doctor_keep(&d, NULL, constants); /* --cache off */
+  ck_assert_uint_eq(d.counts[BS_CHECK_FAIL], 1);
+  json_decref(constants);
+  json_decref(d.rows);
+  remove_dir(dir);
+}
+END_TEST
+
 int main(void) {
-  const test_case tests[] = {
-      {the_sleep}, {the_self_test}, {rows}, {results_folders}, {the_host_tells_something}, {0}};
+  const test_case tests[] = {{the_sleep},
+                             {the_self_test},
+                             {rows},
+                             {results_folders},
+                             {constants_that_cannot_be_kept},
+                             {the_host_tells_something},
+                             {0}};
   return run_tests("doctor", tests, (test_setup){0});
 }

@@ -114,6 +114,64 @@ START_TEST(a_long_word_is_cut_first) {
 }
 END_TEST
 
+/* Three digits, without an exponent where a person would write none. CSV has all digits. */
+START_TEST(digits) {
+  static const struct {
+    double x;
+    const char *shown, *csv;
+  } rows[] = {{0.123456, "0.123", "0.123456"}, {999.4, "999", "999.39999999999998"},
+              {15566.99, "15600", "15566.99"}, {999600.0, "1000000", "999600"},
+              {-1234.5, "-1230", "-1234.5"},   {2e9, "2e+09", "2000000000"}};
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    char want[100], *text = print(BS_FORMAT_MD, json_pack("[{s:f}]", "x", rows[i].x));
+    snprintf(want, sizeof want, "| X |\n| ---: |\n| %s |\n", rows[i].shown);
+    ck_assert_str_eq(text, want);
+    free(text);
+    text = print(BS_FORMAT_CSV, json_pack("[{s:f}]", "x", rows[i].x));
+    snprintf(want, sizeof want, "name,same,x,none,wide\r\n,,%s,,\r\n", rows[i].csv);
+    ck_assert_str_eq(text, want);
+    free(text);
+  }
+}
+END_TEST
+
+START_TEST(bytes_and_shares) {
+  static const struct {
+    double bytes;
+    const char *shown;
+  } rows[] = {{0, "0 bytes"},         {1023, "1023 bytes"},   {1024, "1 KiB"},   {1047552, "0.999 MiB"},
+              {134217728, "128 MiB"}, {132120577, "126 MiB"}, {5e9, "4.66 GiB"}, {2e15, "1.82e+03 TiB"}};
+  static const bs_field field = {"n", "N", BS_FIELD_BYTES, 0};
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    char shown[32];
+    ck_assert_str_eq(bs_bytes_text(rows[i].bytes, shown, sizeof shown), rows[i].shown);
+  }
+  static const bs_field share = {"n", "% N", BS_FIELD_PERCENT, 2};
+  for (int format = BS_FORMAT_MD; format <= BS_FORMAT_CSV; format++) {
+    char *text = NULL;
+    size_t size = 0;
+    json_t *row = json_pack("[{s:f}]", "n", 0.0625);
+    FILE *f = open_memstream(&text, &size);
+    ck_assert_int_eq(bs_report_print(f, format, &share, 1, row, NULL), BS_OK);
+    fclose(f);
+    json_decref(row);
+    ck_assert_ptr_nonnull(strstr(text, format == BS_FORMAT_MD ? "| 6.2 |" : "0.0625\r\n"));
+    free(text);
+  }
+  for (int format = BS_FORMAT_MD; format <= BS_FORMAT_CSV; format++) {
+    char *text = NULL;
+    size_t size = 0;
+    json_t *row = json_pack("[{s:I}]", "n", (json_int_t)134217728);
+    FILE *f = open_memstream(&text, &size);
+    ck_assert_int_eq(bs_report_print(f, format, &field, 1, row, NULL), BS_OK);
+    fclose(f);
+    json_decref(row);
+    ck_assert_ptr_nonnull(strstr(text, format == BS_FORMAT_MD ? "| 128 MiB |" : "134217728\r\n"));
+    free(text);
+  }
+}
+END_TEST
+
 START_TEST(md) {
   char *text = print(BS_FORMAT_MD, json_pack("[{s:s}]", "name", "a|b"));
   ck_assert_str_eq(text, "| NAME |\n| --- |\n| a\\|b |\n");
@@ -264,6 +322,8 @@ int main(void) {
                              {a_table_fits_its_width},
                              {spare_columns_go_first},
                              {a_long_word_is_cut_first},
+                             {digits},
+                             {bytes_and_shares},
                              {md},
                              {csv},
                              {json_and_lines},

@@ -11,13 +11,13 @@
 #include "tests/marks.h"
 #include "tests/run_tests.h"
 
-enum { N = 2048, K = 2048 };
+enum { N = 2048, K = 2048, TILES = 2 };
 
 typedef struct point {
   const char *method, *mask, *backend;
   uint32_t dtype;
   int64_t b, n, k;
-  int amx; /* oneDNN multiplies, as on a processor with AMX */
+  int amx; /* 1: oneDNN multiplies, as on a processor with AMX; TILES: our kernels, by the model of tiles */
 } point;
 
 /* The cpu kernels' scratch is a constant, some 130 KiB a thread: its points are those where a constant is
@@ -32,6 +32,9 @@ static const point points[] = {
     {"row_parallel", NULL, "cpu", BS_F32, 64, N, K},
     {"column_parallel", NULL, "cpu", BS_F32, 64, N, K},
     {"blockshock", NULL, "cpu", BS_BF16, 16, N, K},
+    {"blockshock", NULL, "cpu", BS_BF16, 16, N, K, TILES},
+    {"row_parallel", NULL, "cpu", BS_BF16, 16, N, K, TILES},
+    {"column_parallel", NULL, "cpu", BS_BF16, 64, N, K, TILES},
 #ifdef TEST_DNNL_WITH_AMX
     {"blockshock", NULL, "cpu", BS_BF16, 16, N, K, 1},
     {"row_parallel", NULL, "cpu", BS_BF16, 16, N, K, 1},
@@ -43,11 +46,12 @@ static const point points[] = {
 #define N_POINTS ((int)(sizeof points / sizeof points[0]))
 
 static bs_context *context_of(const point *p) {
+  static const char *const tiles[] = {"cpu.isa=amx_model"};
+  if (p->amx == TILES) return mf_context_with(tiles, 1);
 #ifdef TEST_DNNL_WITH_AMX
   static const char *const params[] = {"cpu.matmul=dnnl", "cpu.dnnl_library=" TEST_DNNL_WITH_AMX};
   if (p->amx) return mf_context_with(params, 2);
 #endif
-  (void)p;
   return mf_context();
 }
 
@@ -63,6 +67,7 @@ START_TEST(peak_of_build_and_forward) {
   c.spec.mask = mf_mask_in(p->mask, &mask);
   mf_result result;
   mf_run_ok(context, &c, &result);
+  if (p->amx == TILES) ck_assert_ptr_nonnull(strstr(result.algorithms, "matmul@cpu/amx"));
   const uint64_t size = BS_DTYPE_BYTES(p->dtype);
   const uint64_t half_w = (uint64_t)p->n * (uint64_t)p->k / 2 * size;
   const uint64_t both = 2 * (half_w + (uint64_t)(B * (p->n + p->k)) * size);

@@ -184,6 +184,36 @@ START_TEST(r3_on_any_number_of_ranks) {
 }
 END_TEST
 
+/* On tiles of AMX, by their model: a rank's narrow part of the layer is multiplied as the whole is. */
+START_TEST(r3_by_tiles) {
+  enum { OUTPUTS = 70 };
+  static const char *const params[] = {"cpu.isa=amx_model"}, *const methods[] = {"column_parallel",
+                                                                                 "row_parallel"};
+  bs_context *context = mf_context_with(params, 1);
+  float *x = mf_normals(5, B * K), *w = mf_normals(6, (int64_t)OUTPUTS * K);
+  mf_result first = {0}, result;
+  for (size_t p = 0; p < 4; p++) {
+    mf_case c = {.method = methods[_i], .world = worlds[p], .x = x, .w = w, .backend = "cpu"};
+    c.spec = mf_spec(B, OUTPUTS, K, BS_BF16);
+    c.spec.n_options = 1;
+    c.spec.option_keys = repro_key;
+    c.spec.option_values = classes[3];
+    mf_run_ok(context, &c, &result);
+    ck_assert_ptr_nonnull(strstr(result.algorithms, "matmul@cpu/amx"));
+    if (p > 0) {
+      ck_assert_msg(same_y(&first, &result, c.world), "P=%u gives other bits than one rank", c.world);
+      mf_free(&result);
+    } else {
+      first = result;
+    }
+  }
+  mf_free(&first);
+  free(x);
+  free(w);
+  bs_context_close(context);
+}
+END_TEST
+
 /* Every method over the columns in the order of one mask; `masks` are orders. */
 START_TEST(r4_for_every_method) {
   static const char *const masks[] = {"contiguous", "1100", "1010", "interleave"};
@@ -324,6 +354,7 @@ int main(void) {
   const test_case tests[] = {{r0_and_r1_over_runs_and_ranks, big * N_ALL},
                              {r2_whatever_the_batch, big * N_ALL},
                              {r3_on_any_number_of_ranks, big * N_SPLITS},
+                             {r3_by_tiles, 2},
                              {r4_for_every_method, big * N_DTYPES},
                              {r2_is_not_given_to_who_cannot_keep_it},
                              {what_cannot_be_promised},

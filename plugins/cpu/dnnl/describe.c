@@ -138,9 +138,10 @@ static int check_shape(cpu_matmul *s, bs_op_answer *answer) {
 
 /* The score, relative to the 600 of "packed", from interleaved timings of both (docs/performance.md). This
  * plugin's kernels are faster up to some hundred tokens, and without AVX-512 for any number. oneDNN is faster
- * if it multiplies 16-bit numbers without widening and this plugin cannot, or uses AMX tiles, which this
- * plugin does not. oneDNN itself reports which instructions it may use: that covers the processor, the
- * kernel's permission for tiles and ONEDNN_MAX_CPU_ISA. */
+ * than "packed" if it multiplies 16-bit numbers without widening and this plugin cannot, or uses AMX tiles,
+ * which "packed" does not: "amx" does, and has more points than these (ops/matmul_amx.c). oneDNN itself
+ * reports which instructions it may use: that covers the processor, the kernel's permission for tiles and
+ * ONEDNN_MAX_CPU_ISA. */
 static uint32_t score_of(const cpu_state *state, const cpu_dnnl_lib *lib, const cpu_matmul *s) {
   if (s->N < 64 || s->K < 64) return 500;
   if (s->x_type == BS_F16) return s->B >= 8 ? 800 : 500;

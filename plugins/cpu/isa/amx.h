@@ -89,26 +89,38 @@ static inline float amx_bf16(const uint8_t *at) {
   return amx_flush(v);
 }
 
-/* One output: row m of A and column n of B. */
-static inline float amx_sum(const amx_tiles *now, int a, int b, int m, int n, int64_t pairs) {
-  float even = 0.0f, odd = 0.0f;
-  for (int64_t k = 0; k < pairs; k++) {
-    const uint8_t *x = &now->t[a][m][4 * k], *w = &now->t[b][k][4 * n];
-    even = amx_flush(fmaf(amx_bf16(x), amx_bf16(w), even));
-    odd = amx_flush(fmaf(amx_bf16(x + 2), amx_bf16(w + 2), odd));
+/* Sixteen chains with one more product each. That of two bf16 is exact in fp32, so that a sum alone rounds it
+ * as the fused operation does; those below or above its range are fmaf's, which takes longer. */
+static inline void amx_next(float *sums, float x, const float *w) {
+  int exact = 1;
+  for (int n = 0; n < 16; n++) {
+    const float size = fabsf(x * w[n]);
+    const int zero = (size == 0.0f) & ((x == 0.0f) | (w[n] == 0.0f));
+    exact &= ((size >= 0x1p-126f) & (size <= 0x1.fffffep127f)) | zero;
   }
-  return amx_flush(even + odd);
+  if (exact)
+    for (int n = 0; n < 16; n++) sums[n] = amx_flush(sums[n] + x * w[n]);
+  else
+    for (int n = 0; n < 16; n++) sums[n] = amx_flush(fmaf(x, w[n], sums[n]));
 }
 
 static inline void amx_model_dpbf16(amx_tiles *now, int c, int a, int b) {
   const amx_shapes *s = &now->shapes;
-  for (int m = 0; m < s->rows[c]; m++)
-    for (int n = 0; n < s->bytes[c] / 4; n++) {
+  const int pairs = s->bytes[a] / 4, outputs = s->bytes[c] / 4;
+  float w[32][16]; /* by column of A; places beyond the last output are like the first one */
+  for (int k = 0; k < 2 * pairs; k++)
+    for (int n = 0; n < 16; n++)
+      w[k][n] = n < outputs ? amx_bf16(&now->t[b][k / 2][4 * n + 2 * (k % 2)]) : w[k][0];
+  for (int m = 0; m < s->rows[c]; m++) {
+    float sums[2][16] = {{0}}; /* of even and of odd columns */
+    for (int k = 0; k < 2 * pairs; k++) amx_next(sums[k % 2], amx_bf16(&now->t[a][m][2 * k]), w[k]);
+    for (int n = 0; n < outputs; n++) {
       float v;
       memcpy(&v, &now->t[c][m][4 * n], sizeof v);
-      v = amx_flush(amx_flush(v) + amx_sum(now, a, b, m, n, s->bytes[a] / 4));
+      v = amx_flush(amx_flush(v) + amx_flush(sums[0][n] + sums[1][n]));
       memcpy(&now->t[c][m][4 * n], &v, sizeof v);
     }
+  }
 }
 
 static inline void amx_model_dpi8(amx_tiles *now, int c, int a, int b) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * amx_product.h - bf16 products by tiles (cpu_amx in kernels.h), for amx.c and amx_model.c. Two groups of 16
+ * amx_product.h - bf16 products by tiles (cpu_amx in kernels.h), for amx.c and amx_model.c. Two groups of
  * tokens times two panels have a tile of sums each: four loads for four products. Every output is one chain
  * over steps of 32 columns, upwards, however its tokens and panels are taken together: the bits do not depend
  * on it. */
@@ -8,6 +8,13 @@
 #define BS_PLUGINS_CPU_ISA_AMX_PRODUCT_H
 
 #include "amx.h"
+
+#define AMX_LINES 16 /* cache lines of a step of a panel: as many are asked for ahead in a step */
+#if defined(__clang__)
+#define AMX_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define AMX_UNROLL _Pragma("GCC unroll 16")
+#endif
 
 /* The tiles: 0 to 3 sums (2 * group + panel), 4 and 5 X of two groups, 6 and 7 W of two panels. */
 static void amx_begin(void *room, int32_t rows, int32_t columns) {
@@ -24,56 +31,80 @@ static void amx_end(void *room) {
   amx_release();
 }
 
-/* Part of a block: group and panel of its first tile. `groups` and `panels`, 1 or 2, are constants. */
-#define AMX_SOME(NAME, GROUPS, PANELS)                                                                    \
-  static void NAME(void *room, const cpu_amx_block *b, int64_t group, int64_t panel, const char *ahead) { \
-    const char *x = (const char *)b->x + group * b->x_group;                                              \
-    const char *w = (const char *)b->w + panel * b->w_panel;                                              \
-    (void)room;                                                                                           \
-    float *c = b->c + group * 16 * b->ldc + panel * CPU_PANEL;                                            \
-    const int64_t line = b->ldc * (int64_t)sizeof *c;                                                     \
-    if (b->add) {                                                                                         \
-      amx_load(0, c, line);                                                                               \
-      if (PANELS > 1) amx_load(1, c + CPU_PANEL, line);                                                   \
-      if (GROUPS > 1) amx_load(2, c + 16 * b->ldc, line);                                                 \
-      if (GROUPS > 1 && PANELS > 1) amx_load(3, c + 16 * b->ldc + CPU_PANEL, line);                       \
-    } else {                                                                                              \
-      amx_zero(0);                                                                                        \
-      if (PANELS > 1) amx_zero(1);                                                                        \
-      if (GROUPS > 1) amx_zero(2);                                                                        \
-      if (GROUPS > 1 && PANELS > 1) amx_zero(3);                                                          \
-    }                                                                                                     \
-    for (int64_t i = 0; i < b->steps; i++, x += b->x_step, w += CPU_AMX_STEP) {                           \
-      amx_load(4, x, b->x_row);                                                                           \
-      if (GROUPS > 1) amx_load(5, x + b->x_group, b->x_row);                                              \
-      amx_load(6, w, 64);                                                                                 \
-      if (PANELS > 1) amx_load(7, w + b->w_panel, 64);                                                    \
-      for (int line_at = 0; ahead != NULL && line_at < 16 * PANELS; line_at++, ahead += 64)               \
-        __builtin_prefetch(ahead, 0, 2);                                                                  \
-      amx_dpbf16(0, 4, 6);                                                                                \
-      if (PANELS > 1) amx_dpbf16(1, 4, 7);                                                                \
-      if (GROUPS > 1) amx_dpbf16(2, 5, 6);                                                                \
-      if (GROUPS > 1 && PANELS > 1) amx_dpbf16(3, 5, 7);                                                  \
-    }                                                                                                     \
-    amx_store(0, c, line);                                                                                \
-    if (PANELS > 1) amx_store(1, c + CPU_PANEL, line);                                                    \
-    if (GROUPS > 1) amx_store(2, c + 16 * b->ldc, line);                                                  \
-    if (GROUPS > 1 && PANELS > 1) amx_store(3, c + 16 * b->ldc + CPU_PANEL, line);                        \
-  }
-AMX_SOME(amx_1x1, 1, 1)
-AMX_SOME(amx_1x2, 1, 2)
-AMX_SOME(amx_2x1, 2, 1)
-AMX_SOME(amx_2x2, 2, 2)
+/* Where a part of a block lies: one or two groups times one or two panels. */
+typedef struct amx_part {
+  const char *x, *w;
+  float *c;
+  int64_t c_group;   /* floats between groups */
+  int64_t line;      /* bytes between rows of c */
+  const char *ahead; /* data to ask for, AMX_LINES a step; NULL: none */
+} amx_part;
 
+/* `groups` and `panels` are constants wherever this is used. */
+static inline __attribute__((always_inline)) void amx_sums(void *room, const int groups, const int panels,
+                                                           const cpu_amx_block *b, amx_part p) {
+  (void)room;
+  float *second = p.c + p.c_group;
+  if (b->add) {
+    amx_load(0, p.c, p.line);
+    if (panels > 1) amx_load(1, p.c + CPU_PANEL, p.line);
+    if (groups > 1) amx_load(2, second, p.line);
+    if (groups > 1 && panels > 1) amx_load(3, second + CPU_PANEL, p.line);
+  } else {
+    amx_zero(0);
+    if (panels > 1) amx_zero(1);
+    if (groups > 1) amx_zero(2);
+    if (groups > 1 && panels > 1) amx_zero(3);
+  }
+  for (int64_t i = 0; i < b->steps; i++, p.x += b->x_step, p.w += CPU_AMX_STEP) {
+    amx_load(4, p.x, b->x_row);
+    if (groups > 1) amx_load(5, p.x + b->x_group, b->x_row);
+    amx_load(6, p.w, 64);
+    if (panels > 1) amx_load(7, p.w + b->w_panel, 64);
+    if (p.ahead != NULL) {
+      AMX_UNROLL for (int line = 0; line < AMX_LINES; line++) __builtin_prefetch(p.ahead + 64 * line, 0, 3);
+      p.ahead += CPU_AMX_STEP;
+    }
+    amx_dpbf16(0, 4, 6);
+    if (panels > 1) amx_dpbf16(1, 4, 7);
+    if (groups > 1) amx_dpbf16(2, 5, 6);
+    if (groups > 1 && panels > 1) amx_dpbf16(3, 5, 7);
+  }
+  amx_store(0, p.c, p.line);
+  if (panels > 1) amx_store(1, p.c + CPU_PANEL, p.line);
+  if (groups > 1) amx_store(2, second, p.line);
+  if (groups > 1 && panels > 1) amx_store(3, second + CPU_PANEL, p.line);
+}
+
+static void amx_any(void *room, int groups, int panels, const cpu_amx_block *b, amx_part p) {
+  if (groups > 1 && panels > 1)
+    amx_sums(room, 2, 2, b, p);
+  else if (groups > 1)
+    amx_sums(room, 2, 1, b, p);
+  else if (panels > 1)
+    amx_sums(room, 1, 2, b, p);
+  else
+    amx_sums(room, 1, 1, b, p);
+}
+
+/* Of two panels the first two pairs of groups ask for a panel ahead each, so that it is not too much at once.
+ */
 static void amx_product(void *room, const cpu_amx_block *b) {
-  static void (*const some[2][2])(void *, const cpu_amx_block *, int64_t, int64_t, const char *) = {
-      {amx_1x1, amx_1x2}, {amx_2x1, amx_2x2}};
-  const int64_t together = b->groups > 2 ? 2 : 1; /* panels */
-  for (int64_t p = 0; p < b->panels; p += together) {
-    const int64_t panels = b->panels - p < together ? b->panels - p : together;
-    const char *ahead = b->ahead != 0 ? (const char *)b->w + p * b->w_panel + b->ahead : NULL;
-    for (int64_t g = 0; g < b->groups; g += 2, ahead = NULL)
-      some[b->groups - g > 1][panels - 1](room, b, g, p, ahead);
+  const int32_t together = b->together != 0 ? b->together : cpu_amx_together(b->groups);
+  const int64_t c_group = b->c_group != 0 ? b->c_group : 16 * b->ldc;
+  for (int32_t p = 0; p < b->panels; p += together) {
+    const int32_t panels = b->panels - p < together ? b->panels - p : together;
+    const char *w = (const char *)b->w + p * b->w_panel;
+    for (int32_t g = 0; g < b->groups; g += 2) {
+      const amx_part part = {
+          .x = (const char *)b->x + g * b->x_group,
+          .w = w,
+          .c = b->c + g * c_group + p * CPU_PANEL,
+          .c_group = c_group,
+          .line = b->ldc * (int64_t)sizeof *b->c,
+          .ahead = b->ahead != 0 && g < 2 * panels ? w + b->ahead + g / 2 * b->steps * CPU_AMX_STEP : NULL};
+      amx_any(room, b->groups - g, panels, b, part);
+    }
   }
 }
 
