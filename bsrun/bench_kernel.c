@@ -512,7 +512,7 @@ static int32_t run_matmul(const args *a, bs_error *err) {
 const bsrun_verb bench_sdpa = {
     .name = "sdpa",
     .words = "[SHAPE ...] [--dtype LIST] [--provider LIST] [options]",
-    .summary = "attention (sdpa): each implementation is judged by gates, then timed in pairs",
+    .summary = "attention: each implementation is judged, then timed in pairs",
     .about =
         "Attention is scaled dot-product attention (sdpa). SHAPE is small, mission, long, gqa, decode, or "
         "as\n"
@@ -539,7 +539,7 @@ const bsrun_verb bench_sdpa = {
 const bsrun_verb bench_matmul = {
     .name = "matmul",
     .words = "[SHAPE ... | --n LIST] [--dtype LIST] [--provider LIST] [options]",
-    .summary = "a product: each implementation is judged by gates, then timed in pairs",
+    .summary = "a product: each implementation is judged, then timed in pairs",
     .about =
         "Y = X W^T, W of N rows and K columns, X of B rows (tokens). SHAPE is as n4096k4096b64; with a colon "
         "it\n"

@@ -117,7 +117,7 @@ static int32_t run(const args *a, bs_error *err) {
 
 const bsrun_verb verb_check = {
     .name = "check",
-    .summary = "judge tensors of any program: are they right, and what is the likely cause if not",
+    .summary = "judge tensors of any program, and name the likely cause",
     .words =
         "DIR [options]\n"
         "--selftest [--gates NAME] [-o FORMAT]",

@@ -405,7 +405,7 @@ static int32_t explain(const args *a, bs_error *err) {
 static const bsrun_verb coll_list = {
     .name = "list",
     .words = "[options]",
-    .summary = "the algorithms: their collectives, options, and whether all ranks add in one order",
+    .summary = "the algorithms: their collectives, options and order of sums",
     .about = "",
     .examples = "  bsrun coll list\n",
     .options = coll_list_options,
@@ -414,7 +414,7 @@ static const bsrun_verb coll_list = {
 static const bsrun_verb coll_check = {
     .name = "check",
     .words = "NAME[:KEY=VALUE,...]|FILE.so [options]",
-    .summary = "prove an algorithm level by level; a fault ends in exit 6, with rank, round, step",
+    .summary = "prove an algorithm level by level; a fault ends in exit 6",
     .about =
         "V4 is static, V0 runs real buffers, V1 and V3 sampled sums and their order, V2 sets of\n"
         "contributions, V6 rounding (share/doc/blockshock/collectives.md).\n",
@@ -430,7 +430,7 @@ static const bsrun_verb coll_check = {
 static const bsrun_verb coll_explain = {
     .name = "explain",
     .words = "NAME[:KEY=VALUE,...]... [options]",
-    .summary = "rounds, messages, and the simulated time next to that of the formula",
+    .summary = "rounds, messages, and the simulated time next to the formula",
     .about = "Every pair of ranks has the link of --hardware for itself.\n",
     .examples =
         "  bsrun coll explain ring halving_doubling -P 64 --size 1Mi --hardware sim-flat\n"

@@ -159,7 +159,7 @@ const bsrun_verb verb_compare = {
         "SPEC SPEC [options]\n"
         "RUN RUN [--out DIR] [--force] [--to junit=FILE]\n"
         "RUN --baseline NAME [--out DIR] [--force] [--to junit=FILE]",
-    .summary = "ways to split a layer, two configurations, or two stored runs",
+    .summary = "ways to split a layer, two configurations, or two runs",
     .about =
         "Words are methods when the first is the name of one, SPECs when it has an =, else stored runs.\n"
         "An option that the form has no use for is an error.\n"

@@ -117,14 +117,14 @@ static int32_t print_line(const args *a, bs_error *err) {
 static const args_option options[] = {ARGS_HELP};
 static const bsrun_verb bash_verb = {
     .name = "bash",
-    .summary = "print the script for bash; `make install` puts it where bash-completion finds it",
+    .summary = "print the script for bash, which make install installs",
     .examples = "  source <(bsrun completion bash)\n",
     .options = options,
     .run = print_bash,
 };
 static const bsrun_verb zsh_verb = {
     .name = "zsh",
-    .summary = "print the script for zsh; `make install` puts it into site-functions",
+    .summary = "print the script for zsh, which make install installs",
     .examples = "  source <(bsrun completion zsh)\n",
     .options = options,
     .run = print_zsh,
@@ -132,7 +132,7 @@ static const bsrun_verb zsh_verb = {
 static const bsrun_verb line_verb = {
     .name = "line",
     .words = "-- [WORD]...",
-    .summary = "print what may stand for the last WORD of a command line; both scripts ask this",
+    .summary = "print what the last WORD of a command line may be",
     .about =
         "The words are those after `bsrun`. Each line of the answer is a candidate, a tab, and what it "
         "means.\n"

@@ -281,7 +281,7 @@ static int32_t print_keys(const args *a, bs_error *err) {
 static const bsrun_verb print_verb = {
     .name = "print",
     .words = "[options of run] [-o FORMAT]",
-    .summary = "the resolved configuration as YAML (with -o: one row a key); creates nothing",
+    .summary = "the resolved configuration as YAML, or with -o as rows",
     .examples =
         "  bsrun config print --method blockshock --phase time\n"
         "  bsrun config print --config mine.yaml --set model.N=512 > resolved.yaml\n",
@@ -291,7 +291,7 @@ static const bsrun_verb print_verb = {
 static const bsrun_verb keys_verb = {
     .name = "keys",
     .words = "[PATTERN] [-o FORMAT]",
-    .summary = "the keys by sections; of those that match: default, values, meaning",
+    .summary = "the keys by sections; of those that match what they mean",
     .about =
         "PATTERN is a part of a key, or with * ? [ a glob of the whole key. Every format but the table\n"
         "has all of a key.\n",

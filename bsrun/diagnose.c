@@ -427,7 +427,7 @@ static int32_t diagnose(const args *a, bs_error *err) {
 
 const bsrun_verb verb_diagnose = {
     .name = "diagnose",
-    .summary = "find wasted time in a layer or a model, the most expensive first",
+    .summary = "find wasted time in a layer or a model, by its cost",
     .words = "[MODEL] [options]",
     .about =
         "Finds time of a pass that is wasted: in ops that a slow implementation serves, waits of the\n"

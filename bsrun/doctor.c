@@ -295,7 +295,7 @@ static int doctor(const args *a, bs_error *err) {
 
 const bsrun_verb verb_doctor = {
     .name = "doctor",
-    .summary = "check the machine and the installation; --measure its constants",
+    .summary = "check the machine and the installation",
     .words = "[--measure] [options]",
     .about =
         "Looks at the machine and the installation, a row each: what was found, ok, warn or fail, and the "

@@ -145,7 +145,7 @@ static int32_t explain(const args *a, bs_error *err) {
 
 const bsrun_verb verb_explain = {
     .name = "explain",
-    .summary = "which implementation serves an op, what a mask or a method does",
+    .summary = "which kernel serves an op, what a mask or a method does",
     .words =
         "OP [SHAPE] [options]\n"
         "mask MASK [options]\n"

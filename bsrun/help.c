@@ -15,7 +15,7 @@ void help_main(void) {
   for (const bsrun_verb_group *g = bsrun_verb_groups; g->title != NULL; g++)
     for (size_t i = 0; g->verbs[i] != NULL; i++)
       printf("%-8s %-9s %s\n", i == 0 ? g->title : "", g->verbs[i]->name, g->verbs[i]->summary);
-  fputs("\n`bsrun help VERB` has the options of each; pages are in PREFIX/share/doc/blockshock\n", stdout);
+  fputs("\n`bsrun help VERB` has the options; pages: PREFIX/share/doc/blockshock\n", stdout);
 }
 
 static int32_t help(const args *a, bs_error *err) {

@@ -251,7 +251,7 @@ static int run(const args *a, bs_error *err) {
 const bsrun_verb plugins_inspect = {
     .name = "inspect",
     .words = "ID|PATH [options]",
-    .summary = "what one plugin registers, and where in its source; its parameters, values and origins",
+    .summary = "what one plugin registers, where in its source; its parameters",
     .examples =
         "  bsrun plugins inspect cpu\n"
         "  bsrun plugins inspect ./build/bs_acme.so\n"

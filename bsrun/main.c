@@ -20,7 +20,7 @@
 static const bsrun_verb *const bench_second[] = {&bench_matmul, &bench_sdpa, NULL};
 const bsrun_verb verb_bench = {
     .name = "bench",
-    .summary = "time each implementation of attention (sdpa) or of a product, checked first",
+    .summary = "check and time implementations of attention or a product",
     .subverbs = bench_second,
 };
 
@@ -28,7 +28,7 @@ static const bsrun_verb *const sim_second[] = {&sim_explain_verb, &sim_scale_ver
                                                &sim_fit_verb, NULL};
 const bsrun_verb verb_sim = {
     .name = "sim",
-    .summary = "simulate machines: explain, scale and probe them, fit them to measured times",
+    .summary = "simulate machines, and fit them to measured times",
     .subverbs = sim_second,
 };
 

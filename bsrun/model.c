@@ -10,7 +10,7 @@ static const bsrun_verb *const verbs[] = {&model_info,    &model_run,      &mode
                                           &model_explain, &model_generate, &model_plan,  NULL};
 const bsrun_verb verb_model = {
     .name = "model",
-    .summary = "read, run and explain models (ONNX, config.json), plan their memory",
+    .summary = "run, prove, time and explain models (ONNX, config.json)",
     .subverbs = verbs,
 };
 

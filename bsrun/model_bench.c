@@ -155,7 +155,7 @@ static int32_t bench(const args *a, bs_error *err) {
 const bsrun_verb model_bench = {
     .name = "bench",
     .words = "MODEL [--input NAME=FILE.npy ...] [--threads N] [--seconds S] [--show nodes] [options]",
-    .summary = "time a model: loading, packing, the first run, and warm runs with an interval",
+    .summary = "time loading, packing, the first run, and warm runs",
     .about =
         "MODEL is as in `model run`. The model runs until its runs no longer get faster. Then its runs are\n"
         "timed in samples. A row has the median and its 95 % interval. A folder with a key-value cache has\n"

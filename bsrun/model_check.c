@@ -184,7 +184,7 @@ static int32_t check_any(const args *a, bs_error *err) {
 const bsrun_verb model_check = {
     .name = "check",
     .words = "FOLDER|MODEL [--show nodes] [--input NAME=FILE.npy ...] [--backend NAME] [-o FORMAT]",
-    .summary = "prove a model right: against stored outputs, the graph as written, and each node in f64",
+    .summary = "prove a model right: stored outputs, the graph, each node in f64",
     .about =
         "FOLDER holds a model, .npy files and vectors.txt, as tools/bs-export writes them: every case runs,\n"
         "and its outputs are compared with those of PyTorch. A MODEL without vectors is checked node by "

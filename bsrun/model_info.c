@@ -92,7 +92,7 @@ static int32_t info_of(const args *a, bs_error *err) {
 const bsrun_verb model_info = {
     .name = "info",
     .words = "MODEL [--backend NAME] [--dim NAME=N] [-o FORMAT]",
-    .summary = "inputs, outputs and operators of a model, and every node that cannot be served",
+    .summary = "inputs, outputs and operators, and nodes that cannot be served",
     .about =
         "MODEL is a file .onnx, or a folder with config.json and safetensors. Nothing is run. A dimension "
         "that "

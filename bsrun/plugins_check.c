@@ -247,7 +247,7 @@ static int run(const args *a, bs_error *err) {
 const bsrun_verb plugins_check = {
     .name = "check",
     .words = "ID|PATH [options]",
-    .summary = "grade a plugin by the conformance kit (bs-conformance) in a child process",
+    .summary = "grade a plugin by the conformance kit, in a child process",
     .about =
         "The grade is kept for this very file, shown by list, inspect and why, and stored in the records of "
         "runs.\n"

@@ -190,7 +190,7 @@ static int32_t print_knobs(const args *a, bs_error *err) {
 const bsrun_verb plugins_knobs = {
     .name = "knobs",
     .words = "[ID|PATH|PATTERN] [options]",
-    .summary = "names of what plugins let you choose; of those that match values, defaults, meanings",
+    .summary = "what plugins let you choose; of those that match what they mean",
     .about =
         "ID and PATH are a plugin. PATTERN is a part of the name of an implementation, a method, an\n"
         "algorithm or a knob, or with * ? [ a glob of all of it. Knobs of ops are set by tune.choices,\n"

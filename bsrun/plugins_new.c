@@ -332,7 +332,7 @@ static int32_t make_plugin(const args *a, bs_error *err) {
 const bsrun_verb plugins_new = {
     .name = "new",
     .words = "NAME --kind KIND|--op OP [options]",
-    .summary = "make a folder with a small plugin that builds and works, as the start of your own",
+    .summary = "make a folder with a small plugin that builds and works",
     .about = "A folder that exists is refused.\n",
     .examples =
         "  bsrun plugins new acme --kind method && make -C acme run\n"

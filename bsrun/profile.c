@@ -15,7 +15,7 @@ static const bsrun_verb *const verbs[] = {&profile_layer, &profile_kernel, &prof
                                           NULL};
 const bsrun_verb verb_profile = {
     .name = "profile",
-    .summary = "where the time of a layer, kernel or model goes, and what follows from it",
+    .summary = "where the time of a layer, a kernel or a model goes",
     .subverbs = verbs,
 };
 

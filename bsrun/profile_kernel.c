@@ -112,7 +112,7 @@ static int32_t run(const args *a, bs_error *err) {
 const bsrun_verb profile_kernel = {
     .name = "kernel",
     .words = "PROBLEM [options]",
-    .summary = "one kernel: the time of its calls compared with the limits of the machine",
+    .summary = "one kernel: the time of a call against the limits of the machine",
     .about =
         "PROBLEM is a shape as in `bsrun bench sdpa`: b2h8s512d64:f32:causal, mission:bf16, or a product,\n"
         "'matmul n4096k4096b64:f32' or 'matmul24 n4096k4096b64:bf16'.\n",
@@ -145,7 +145,7 @@ static int32_t run_ncu(const args *a, bs_error *err) {
 const bsrun_verb profile_ncu = {
     .name = "ncu",
     .words = "FILE.csv [options]",
-    .summary = "kernels of a GPU that Nsight Compute has profiled: what its metrics mean",
+    .summary = "kernels of a GPU that Nsight Compute has profiled",
     .about =
         "Takes `ncu --csv` of sections, or `ncu --csv --page raw`, and evaluates configs/rules/ncu.yaml for\n"
         "each kernel. Nsight locks clocks and flushes caches: its times are no benchmark's.\n",

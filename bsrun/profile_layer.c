@@ -92,7 +92,7 @@ static int32_t run(const args *a, bs_error *err) {
 const bsrun_verb profile_layer = {
     .name = "layer",
     .words = "[options]",
-    .summary = "one forward of a layer: products, copies and collectives of each rank, what ranks wait for",
+    .summary = "one forward of a layer: products, copies and collectives by rank",
     .about =
         "A layer is chosen as by `bsrun run`. Its implementations are those that the tuning file names;\n"
         "nothing is tuned.\n",

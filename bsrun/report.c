@@ -178,7 +178,7 @@ static int32_t run(const args *a, bs_error *err) {
 
 const bsrun_verb verb_report = {
     .name = "report",
-    .summary = "runs as one HTML page, as charts, as CSV; with the original harness's records too",
+    .summary = "runs as one HTML page, as charts, as CSV",
     .words =
         "[ROOT|SWEEP|RUN...] [-o FORMAT] [--to FILE.html] [--to svg=DIR] [--to csv=FILE] [--original DIR]",
     .about =

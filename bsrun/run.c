@@ -337,7 +337,7 @@ static int run(const args *a, bs_error *err) {
 
 const bsrun_verb verb_run = {
     .name = "run",
-    .summary = "prove that a split layer is right, then time it (also the bare form)",
+    .summary = "prove that a split layer is right, then time it",
     .words = "[options]",
     .about =
         "Runs phase 0 (every rank's output is judged against an fp64 reference, and injected errors are "

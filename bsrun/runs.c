@@ -98,7 +98,7 @@ static int32_t run_baseline(const args *a, bs_error *err) {
 const bsrun_verb runs_baseline_verb = {
     .name = "baseline",
     .words = "[NAME RUN]",
-    .summary = "name a run that others are compared with; without words: list the names",
+    .summary = "name a run that others are compared with; list the names",
     .about = "The names stand in baselines.json of the results folder. A name that is taken is moved.\n",
     .examples = "  bsrun runs baseline main 20260131_120000\n  bsrun runs baseline\n",
     .options = baseline_options,

@@ -137,7 +137,7 @@ static int32_t explain(const args *a, bs_error *err) {
 const bsrun_verb sim_explain_verb = {
     .name = "explain",
     .words = "[options]",
-    .summary = "where the simulated time of a layer goes, step by step, with closed forms",
+    .summary = "where the simulated time of a layer goes, step by step",
     .about =
         "The options are those of `bsrun run`. One pass is simulated (--phase time: forward, backward, "
         "train: a "

@@ -150,7 +150,7 @@ static int32_t run(const args *a, bs_error *err) {
 const bsrun_verb sim_fit_verb = {
     .name = "fit",
     .words = "ROWS.jsonl [--to FILE]",
-    .summary = "fit straight lines to measured times; sizes that the fit has not seen judge them",
+    .summary = "fit straight lines to measured times, and judge them",
     .about =
         "ROWS are those of `bsrun coll bench -o json` or `-o jsonl`. Each collective, communicator, number "
         "of "

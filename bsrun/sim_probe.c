@@ -177,7 +177,7 @@ static int32_t probe(const args *a, bs_error *err) {
 const bsrun_verb sim_probe_verb = {
     .name = "probe",
     .words = "FROM TO [--size N] [-P N] [--beside A:B] [options]",
-    .summary = "one message from a rank to another: latency, bytes and waiting of each hop",
+    .summary = "one message between two ranks: latency, bytes, waits of each hop",
     .about =
         "The head of the message reaches each hop, waits until the hop is free (WAIT: other messages are on\n"
         "it), and goes on after its latency. A hop is busy for all bytes at its own rate. The total has the\n"

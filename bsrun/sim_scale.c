@@ -437,7 +437,7 @@ static int32_t run(const args *a, bs_error *err) {
 const bsrun_verb sim_scale_verb = {
     .name = "scale",
     .words = "[--hardware NAME] [--method LIST] [-P LIST] [--weak SIZE] [-o FORMAT]",
-    .summary = "times of methods over numbers of ranks, split by what takes the time",
+    .summary = "times of methods over numbers of ranks, and what takes them",
     .about =
         "Every row is a run in virtual time (share/doc/blockshock/simulator.md): nothing is measured. "
         "Without "

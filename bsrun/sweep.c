@@ -358,7 +358,7 @@ static int run_verb(const args *a, bs_error *err) {
 
 const bsrun_verb verb_sweep = {
     .name = "sweep",
-    .summary = "run every combination of values, a process each; go on after a crash",
+    .summary = "run every combination of values; go on after a crash",
     .words =
         "-x KEY=VALUES [-x KEY=VALUES ...] [options]\n"
         "--batch FILE [-x KEY=VALUES ...] [options]\n"

@@ -323,7 +323,7 @@ static int run(const args *a, bs_error *err) {
 
 const bsrun_verb verb_torture = {
     .name = "torture",
-    .summary = "inject every fault into a communicator, method or backend; a score card",
+    .summary = "inject every fault into a communicator, method or backend",
     .words =
         "[--plugin ID|PATH] [--comm NAME] [--method M] [--backend NAME] [-P 2,3,4] [--timeout S] [--op "
         "OP] [--fault FAULT] [--preset quick] [-o text|tap|json] [--launch threads|processes|mpi]\n"

@@ -397,7 +397,7 @@ static int run(const args *a, bs_error *err) {
 
 const bsrun_verb verb_tune = {
     .name = "tune",
-    .summary = "the fastest implementation and knobs of a kernel; replays of strategies",
+    .summary = "find the fastest implementation and knobs of a kernel",
     .words =
         "PROBLEM [options]\n"
         "[PROBLEM] --simulate FILE [--strategy NAME|all] [--with replays=N] [-o FORMAT]",
