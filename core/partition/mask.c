@@ -121,7 +121,11 @@ static int32_t parse_complement(const char *name, const char *pattern_a, const c
     const char *rest = next_digits(name, a);
     if (rest == NULL) return pattern_error(err, name, "the name holds no four digits of 0 and 1");
     pattern_a = a;
-    if (pattern_b == NULL && next_digits(rest, b) != NULL) pattern_b = b;
+    const int second = strspn(rest, "/_") == 1 && strspn(rest + 1, "01") == PATTERN_LEN;
+    const int first = strspn(name, "0123456789/_") == 0 || rest == name + PATTERN_LEN;
+    if (!first || rest[second ? 1 + PATTERN_LEN : 0] != '\0')
+      return pattern_error(err, name, "it is not one pattern, nor two with / between them");
+    if (pattern_b == NULL && second && next_digits(rest, b) != NULL) pattern_b = b;
   }
   if (pattern_a == NULL) return pattern_error(err, "", "pattern_b is given without pattern_a");
   int32_t rc = bs_pattern_parse(pattern_a, &mask->pattern_a, err);

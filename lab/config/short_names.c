@@ -50,7 +50,7 @@ const char *const bs_phase_full_names[BS_PHASE_NAMES] = {"phase0_correctness", "
 const char *const bs_phase_words[BS_PHASE_NAMES] = {"numbers", "time", "backward", "train"};
 
 int bs_is_mask_digits(const char *text) {
-  return text[0] != '\0' && text[strspn(text, "01/_")] == '\0';
+  return text[0] != '\0' && text[strspn(text, "0123456789/_")] == '\0';
 }
 
 const char *bs_full_name(const char *path, const char *text) {
