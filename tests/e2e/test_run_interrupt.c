@@ -14,9 +14,9 @@
 #define WITHIN_S (BS_SLOW ? 20.0 : 2.5) /* shorter than the 5 s after which what does not end is ended */
 
 /* Each would go on for much longer; `told` stands on stderr, and `shown` on stdout: what is known until then.
- */
+ * `before`: what stands on stdout before it is interrupted. */
 static const struct {
-  const char *words, *told, *shown;
+  const char *words, *told, *shown, *before;
 } verbs[] = {
     {"compare row_parallel column_parallel " LAYER " --seconds 60", "--seconds S takes less time"},
     {"compare method=row_parallel method=column_parallel --n 64 --out off --seconds 60",
@@ -30,9 +30,9 @@ static const struct {
     {"model bench builtin:lm --dim tokens=8 --dim batch=1 --seconds 60 --out off", "--seconds S"},
     {"doctor --measure --force --cache machine.json --out off", "constants that were kept before"},
     {"torture --comm threads -P 2", "--fault FAULT"},
-    {"model check builtin:vit:8x64 --dim batch=1 --out off", "--dim NAME=N",
+    {"model check builtin:vit:4x16 --dim batch=1 --out off", "--dim NAME=N",
      "of 8 sets of made inputs: interrupted"},
-    {"sim scale --hardware sim-flat -P 8:16136+256 --method row_parallel", "the rows above are done",
+    {"sim scale --hardware sim-flat -P 8:16136+256 --method row_parallel", "the rows above are done", NULL,
      "45.28965"},
     {"coll explain " RINGS "-P 1536", "a smaller -P"},
     {"plugins check cpu --preset full", "--only GROUP"},
@@ -78,6 +78,10 @@ START_TEST(test_interrupted_verb) {
   const pid_t pid = start(dir, run_words(line, run_env("BS_TEST_BSRUN")));
   while (!hears(pid) && waited++ < 30000 && waitpid(pid, &status, WNOHANG) == 0) usleep(1000);
   usleep(300000); /* into the measurement; nothing is judged by it */
+  for (waited = 0; verbs[_i].before != NULL && strstr(said("out.txt"), verbs[_i].before) == NULL; waited++) {
+    usleep(1000);
+    ck_assert_msg(waited < 30000, "%s: %s", verbs[_i].words, said("out.txt"));
+  }
   ck_assert_msg(kill(pid, 0) == 0, "%s has ended: %s", verbs[_i].words, said("err.txt"));
   kill(pid, SIGINT);
   for (waited = 0; waitpid(pid, &status, WNOHANG) == 0; waited++) {
