@@ -11,10 +11,11 @@
 
 #define LAYER "--n 64 --k 64 --b 8 --dtype f32 --out off"
 #define RINGS "ring ring ring ring ring ring ring ring ring ring "
+#define AFTER_MS (BS_SLOW ? 2000 : 300)
 #define WITHIN_S (BS_SLOW ? 20.0 : 2.5) /* shorter than the 5 s after which what does not end is ended */
 
 /* Each would go on for much longer; `told` stands on stderr, and `shown` on stdout: what is known until then.
- * `after_ms`: when it is interrupted; 0: after 300 ms. */
+ * `after_ms`: when it is interrupted; 0: after AFTER_MS. */
 static const struct {
   const char *words, *told, *shown;
   unsigned after_ms;
@@ -78,7 +79,7 @@ START_TEST(test_interrupted_verb) {
   snprintf(line, sizeof line, "%%s %s", verbs[_i].words);
   const pid_t pid = start(dir, run_words(line, run_env("BS_TEST_BSRUN")));
   while (!hears(pid) && waited++ < 30000 && waitpid(pid, &status, WNOHANG) == 0) usleep(1000);
-  usleep(1000 * (verbs[_i].after_ms != 0 ? verbs[_i].after_ms : 300)); /* into the measurement */
+  usleep(1000 * (verbs[_i].after_ms != 0 ? verbs[_i].after_ms : AFTER_MS)); /* into the measurement */
   ck_assert_msg(kill(pid, 0) == 0, "%s has ended: %s", verbs[_i].words, said("err.txt"));
   kill(pid, SIGINT);
   for (waited = 0; waitpid(pid, &status, WNOHANG) == 0; waited++) {
