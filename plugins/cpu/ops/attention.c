@@ -128,9 +128,9 @@ static extent extent_of(const cpu_attention *plan, const int64_t *q, const int64
 
 /* All tiles of a group of more than one block, as far as there is room for them. */
 static int64_t tiles_to_keep(const cpu_attention *plan, const bs_op_query *q) {
-  const int64_t tiles = (q->args[CPU_K]->dims[2] + plan->keys - 1) / plan->keys;
   const extent e = extent_of(plan, q->args[CPU_Q]->dims, q->args[CPU_K]->dims);
-  if (q->workspace_limit != 0 || e.rows <= CPU_ATTEND_LEAST) return 0;
+  if (q->workspace_limit != 0 || e.rows <= CPU_ATTEND_LEAST || plan->keys <= 0) return 0;
+  const int64_t tiles = (q->args[CPU_K]->dims[2] + plan->keys - 1) / plan->keys;
   return tiles <= CPU_ATTEND_KEPT / (cpu_k_bytes(plan) + cpu_v_bytes(plan)) ? tiles : 0;
 }
 
