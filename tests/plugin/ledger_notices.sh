@@ -50,7 +50,7 @@ notices "another owner of the note" abi.h 's/"Blockshock"/"Blockshook"/'
 notices "another set of masks" method.h 's/BS_MASK_KINDS_ALL 0xffu/BS_MASK_KINDS_ALL 0x1ffu/'
 notices "a new constant" op.h 's/^#define BS_MAX_OP_ARGS 16/&\n#define BS_MAX_OP_NAMES 3/'
 unnoticed "another name of an argument" op.h 's/int32_t (\*run)(void \*plan, /int32_t (*run)(void *prepared, /'
-unnoticed "another comment" op.h 's/Why not\./Why it does not serve./'
+unnoticed "another comment" op.h 's|The reason of an answer NO\.|Why it does not serve.|'
 fresh
 printf '#include "abi.h"\ntypedef struct bs_thing {\n  uint32_t struct_size;\n} bs_thing;\n' > "$work/tree/include/blockshock/thing.h"
 if "$work/tree/scripts/abi-ledger" --check 2> "$work/err"; then fail "a new header is not noticed"; fi
