@@ -60,16 +60,10 @@ typedef struct cpu_amx_block {
   int32_t groups;
   int32_t panels;
   int32_t add;
-  int32_t together; /* panels taken together, 1 or 2; 0: cpu_amx_together */
+  int32_t together; /* panels taken together: 1 or 2; 0: 1 */
   int64_t ahead;    /* bytes from the panels taken together to the data to prefetch meanwhile; 0: none */
   int64_t c_group;  /* floats between groups in c; 0: 16 ldc */
 } cpu_amx_block;
-
-/* Of few tokens one panel alone is read fastest; from three groups on tiles of X and W serve two products
- * each. */
-static inline int32_t cpu_amx_together(int32_t groups) {
-  return groups > 2 ? 2 : 1;
-}
 
 /* Where the model keeps its tiles, from begin to end; the processor does without. */
 typedef struct cpu_amx_room {

@@ -65,7 +65,7 @@ void ch_actor(ch *c, kit_actor *out, const char *op, const char *name, uint32_t 
 static int has_amx(void) {
 #if defined(__x86_64__) && defined(__linux__)
   unsigned a = 0, b = 0, c = 0, d = 0, low = 0, high = 0;
-  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d >> 22 & 1u) == 0 || (d >> 24 & 1u) == 0) return 0;
+  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d >> 22 & 1u) == 0 || (d >> 24 & 3u) != 3u) return 0;
   if (!__get_cpuid(1, &a, &b, &c, &d) || (c >> 27 & 1u) == 0) return 0;
   __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
   return (low >> 17 & 1u) != 0 && (low >> 18 & 1u) != 0 && syscall(SYS_arch_prctl, 0x1023, 18) == 0;

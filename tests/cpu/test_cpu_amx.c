@@ -79,13 +79,14 @@ static int64_t columns_of(int i) {
   return i < FEW ? i + 1 : beyond[i - FEW];
 }
 
-/* Fewer tokens over the same weight. */
+/* Fewer tokens over the same weight, with one panel or two together. */
 static void each_number_of_tokens(kit_actor *a, const kit_data *whole, void *packed) {
   static const int64_t more[] = {64, 65};
   for (int64_t i = 0; i < 40 + TEST_COUNT(more); i++) {
     kit_data d;
     make(&d, i < 40 ? i + 1 : more[i - 40], N, whole->shape.K);
     memcpy(d.w.t.data, whole->w.t.data, d.w.t.bytes);
+    d.query.knobs = i % 2 ? "beside=2" : NULL;
     run_over(a, &d, packed);
     must_equal(&d, whole, N, "fewer tokens");
     kit_data_free(a, &d);
@@ -98,6 +99,7 @@ static void each_number_of_outputs(kit_actor *a, const kit_data *whole) {
     kit_data d;
     make(&d, 2 + outputs % 20, outputs, whole->shape.K);
     memcpy(d.w.t.data, whole->w.t.data, d.w.t.bytes);
+    d.query.knobs = outputs % 3 ? "beside=2" : NULL;
     ch_run(a, &d);
     must_equal(&d, whole, outputs, "fewer outputs");
     kit_data_free(a, &d);

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
  * amx_product.h - bf16 products by tiles (cpu_amx in kernels.h), for amx.c and amx_model.c. Two groups of
- * tokens times two panels have a tile of sums each: four loads for four products. Every output is one chain
- * over steps of 32 columns, upwards, however its tokens and panels are taken together: the bits do not depend
- * on it. */
+ * tokens times one panel or two have a tile of sums each. Every output is one chain over steps of 32 columns,
+ * upwards, however its tokens and panels are taken together: the bits do not depend on it.
+ *
+ * Weights are asked for ahead. On a processor with AMX the first cache was the better place for up to two
+ * groups, by up to 30 %, and the second cache for more, by up to 12 %: there X fills the first one. */
 #ifndef BS_PLUGINS_CPU_ISA_AMX_PRODUCT_H
 #define BS_PLUGINS_CPU_ISA_AMX_PRODUCT_H
 
@@ -38,6 +40,7 @@ typedef struct amx_part {
   int64_t c_group;   /* floats between groups */
   int64_t line;      /* bytes between rows of c */
   const char *ahead; /* data to ask for, AMX_LINES a step; NULL: none */
+  int near;          /* to the first cache; else X fills that, and it is to the second one */
 } amx_part;
 
 /* `groups` and `panels` are constants wherever this is used. */
@@ -62,7 +65,11 @@ static inline __attribute__((always_inline)) void amx_sums(void *room, const int
     amx_load(6, p.w, 64);
     if (panels > 1) amx_load(7, p.w + b->w_panel, 64);
     if (p.ahead != NULL) {
-      AMX_UNROLL for (int line = 0; line < AMX_LINES; line++) __builtin_prefetch(p.ahead + 64 * line, 0, 3);
+      if (p.near) {
+        AMX_UNROLL for (int n = 0; n < AMX_LINES; n++) __builtin_prefetch(p.ahead + 64 * n, 0, 3);
+      } else {
+        AMX_UNROLL for (int n = 0; n < AMX_LINES; n++) __builtin_prefetch(p.ahead + 64 * n, 0, 2);
+      }
       p.ahead += CPU_AMX_STEP;
     }
     amx_dpbf16(0, 4, 6);
@@ -87,10 +94,9 @@ static void amx_any(void *room, int groups, int panels, const cpu_amx_block *b, 
     amx_sums(room, 1, 1, b, p);
 }
 
-/* Of two panels the first two pairs of groups ask for a panel ahead each, so that it is not too much at once.
- */
+/* Of two panels the first two pairs of groups ask for one each. */
 static void amx_product(void *room, const cpu_amx_block *b) {
-  const int32_t together = b->together != 0 ? b->together : cpu_amx_together(b->groups);
+  const int32_t together = b->together == 2 ? 2 : 1;
   const int64_t c_group = b->c_group != 0 ? b->c_group : 16 * b->ldc;
   for (int32_t p = 0; p < b->panels; p += together) {
     const int32_t panels = b->panels - p < together ? b->panels - p : together;
@@ -102,7 +108,8 @@ static void amx_product(void *room, const cpu_amx_block *b) {
           .c = b->c + g * c_group + p * CPU_PANEL,
           .c_group = c_group,
           .line = b->ldc * (int64_t)sizeof *b->c,
-          .ahead = b->ahead != 0 && g < 2 * panels ? w + b->ahead + g / 2 * b->steps * CPU_AMX_STEP : NULL};
+          .ahead = b->ahead != 0 && g < 2 * panels ? w + b->ahead + g / 2 * b->steps * CPU_AMX_STEP : NULL,
+          .near = b->groups <= 2};
       amx_any(room, b->groups - g, panels, b, part);
     }
   }

@@ -34,15 +34,18 @@ static const bs_knob
                    "auto",
                    "most panels of 16 outputs of a chunk; auto: sums of 128 KiB, 32 at least, 128 at most"},
     beside_knob = {sizeof(bs_knob), 0,      "beside",
-                   "1,2",           "auto", "panels that are multiplied together; auto: 2 from 33 tokens on"},
+                   "1,2",           "auto", "panels that are multiplied together; auto: 1"},
     ahead_knob = {sizeof(bs_knob), 0,      "ahead",
                   "off,on",        "auto", "ask for the next panels while these are multiplied; auto: on"};
 static const bs_knob *const knobs[] = {&tokens_knob, &panels_knob,   &beside_knob,
                                        &ahead_knob,  &cpu_knob_keep, &cpu_knob_threads};
 
+/* The tile unit of a processor was seen in two states, which software does not choose. For 64 tokens and more
+ * two panels together took 1.1 to 1.3 times as long as one in the slow state, and 0.85 to 1.0 times in the
+ * fast one. So one is the default. */
 typedef struct amx_plan {
   cpu_dense_plan all;
-  int32_t beside; /* panels together; 0: by groups */
+  int32_t beside; /* panels together */
   int ahead;
 } amx_plan;
 
@@ -88,11 +91,10 @@ static void pack_x(const cpu_dense_call *call, const cpu_dense_chunk *c, int64_t
 static void multiply_steps(const amx_plan *plan, const cpu_dense_chunk *c, int64_t first, cpu_amx_block b) {
   const cpu_amx *amx = plan->all.kernels->amx;
   const char *w = b.w;
-  const int64_t together = b.together != 0 ? b.together : cpu_amx_together(b.groups);
-  const int64_t last = (c->panels - 1) / together * together;
+  const int64_t last = (c->panels - 1) / b.together * b.together;
   const char *next = cpu_dense_next(plan->all.w, c, c->panels, first);
   b.panels = (int32_t)last;
-  b.ahead = plan->ahead ? together * b.w_panel : 0;
+  b.ahead = plan->ahead ? b.together * b.w_panel : 0;
   if (last > 0) amx->product(c->s->own, &b);
   b.panels = (int32_t)(c->panels - last);
   b.w = w + last * b.w_panel;
@@ -163,7 +165,7 @@ static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *quer
   const int32_t rc = cpu_dense_prepare(&kind, state, exec, query, packed, &all, err);
   if (rc != BS_OK) return rc;
   amx_plan *plan = (amx_plan *)(void *)all;
-  plan->beside = (int32_t)bs_knob_int(query->knobs, "beside", 0);
+  plan->beside = (int32_t)bs_knob_int(query->knobs, "beside", 1);
   plan->ahead = cpu_knob_switch(query, "ahead", 1);
   *out_plan = plan;
   return BS_OK;
@@ -171,12 +173,11 @@ static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *quer
 
 static int32_t echo(const void *opaque, bs_op_echo *out_echo) {
   const amx_plan *plan = opaque;
-  const int64_t most = plan->all.s.tokens;
   bs_op_echo told;
   bs_echo_begin(&told);
   bs_echo_int(&told, "tokens", plan->all.s.told_tokens);
   bs_echo_int(&told, "panels", plan->all.s.told_panels);
-  bs_echo_int(&told, "beside", plan->beside != 0 ? plan->beside : cpu_amx_together((int32_t)groups_of(most)));
+  bs_echo_int(&told, "beside", plan->beside);
   bs_echo_word(&told, "ahead", plan->ahead ? "on" : "off");
   bs_echo_word(&told, "keep", plan->all.s.keep ? "on" : "off");
   bs_echo_int(&told, "threads", plan->all.width);
@@ -184,9 +185,9 @@ static int32_t echo(const void *opaque, bs_op_echo *out_echo) {
   return BS_OK;
 }
 
-/* Above oneDNN's 800 for every number of tokens; narrow layers are left to "packed", as they are without
- * tiles. From timings of sketches of these kernels (docs/performance.md). Token by token it serves every
- * shape, and "packed" none: a part of a layer has the bits of the whole. */
+/* Above oneDNN's 800 for every number of tokens, by timings of sketches of these loops. Narrow layers are
+ * left to "packed", as they are without tiles. Token by token it serves every shape, and "packed" none: a
+ * part of a layer has the bits of the whole. */
 static int32_t supports(void *opaque, const bs_op_query *query, bs_op_answer *answer) {
   const cpu_state *state = opaque;
   cpu_matmul shape;
