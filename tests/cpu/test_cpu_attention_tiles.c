@@ -103,7 +103,7 @@ static double power(const problem *p, int64_t head, int64_t s, int64_t j) {
   return exp(score);
 }
 
-/* Powers are off by half a step of bf16 and what is stated of fast ones; so is their sum of the latter. */
+/* Powers are off by half a step of bf16, and by what is stated of fast ones; their sum by the latter. */
 static void judge(const problem *p, const char *isa) {
   for (int64_t i = 0; i < p->heads * p->groups * p->S; i++) {
     const uint16_t *of = v + i / p->S / p->heads * p->T * p->E;
@@ -247,6 +247,7 @@ static void count_begin(void *room, int32_t rows, int32_t columns) {
 }
 static void count_product(void *room, const cpu_amx_block *b) {
   ck_assert_int_eq(begun, ended + 1);
+  ck_assert_int_eq(b->together, 2); /* four loads for four products */
   products += b->steps * b->groups * b->panels;
   counted->product(room, b);
 }

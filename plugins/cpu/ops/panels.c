@@ -84,7 +84,7 @@ static void product_of_tiles(const cpu_product *p) {
                                .groups = (int32_t)(cpu_up16(p->count) / 16),
                                .panels = (int32_t)(p->columns / 16),
                                .add = p->add,
-                               .together = 2};
+                               .together = 2}; /* panels lie in a cache: the fewest loads */
   p->amx->product(p->room, &block);
 }
 
