@@ -39,12 +39,14 @@ extern int32_t (*gpass_fault)(graph *g, const char *pass, uint32_t *io_changes, 
 /* Removes nodes whose results are never read; every pass may call it when it is done. */
 int32_t gpass_dce(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err);
 int32_t gpass_fold(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err);
+int32_t gpass_weights(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err);
 int32_t gpass_view(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err);
 int32_t gpass_fuse_map(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err);
 int32_t gpass_expr(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err);
 int32_t gpass_fuse_norm(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err);
 int32_t gpass_fuse_attention(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err);
 int32_t gpass_rope(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err);
+int32_t gpass_cse(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err);
 int32_t gpass_merge(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err);
 int32_t gpass_epilogue(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err);
 int32_t gpass_last_token(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err);

@@ -9,6 +9,7 @@
 
 static const gpass table[] = {
     {"fold", "computes what is over constants alone", gpass_fold},
+    {"weights", "packs the matrix of a product by a constant that was computed", gpass_weights},
     {"dce", "removes nodes whose results nobody reads", gpass_dce},
     {"view", "lets a node write its result where a copy would put it", gpass_view},
     {"fuse_map", "makes one map of two where only the second reads the first", gpass_fuse_map},
@@ -18,6 +19,7 @@ static const gpass table[] = {
     {"rope", "makes one map of the rotation of halves", gpass_rope},
     {"epilogue", "puts bias, activation and residual into products, sums into normalisations",
      gpass_epilogue},
+    {"cse", "computes once what several nodes compute alike", gpass_cse},
     {"merge", "makes one product of several that read the same rows: Q, K and V, gate and up", gpass_merge},
     {"last_token", "makes products of the rows alone that are read", gpass_last_token},
 };

@@ -6,6 +6,7 @@
 
 #include "tests/graph/build.h"
 #include "tests/graph/pass_graphs.h"
+#include "tests/graph/pass_shared.h"
 
 #define NONE BS_GRAPH_NONE
 enum { B = 2, S = 6, H = 4, D = 8, W = H * D };
@@ -474,6 +475,40 @@ static const struct row {
     {"view", turned_behind_one, "map", 1, 2},
     {"view", columns_joined, "map", 0, 2},
     {"view", sums_turned, "map", 1, 1},
+    {"weights", weight_of_f16, "contract", 0, 1},
+    {"weights", weight_with_update, "contract", 0, 1},
+    {"weights", weight_of_rank_3, "contract", 0, 1},
+    {"weights", weight_spread, "contract", 0, 1},
+    {"weights", weight_of_gemm, "contract", 0, 1},
+    {"weights", weights_of_a_batch, "contract", 1, 1},
+    {"weights", weight_on_the_left, "contract", 1, 1},
+    {"weights", weight_of_a_broadcast, "contract", 1, 1},
+    {"weights", weight_of_turned_rows, "contract", 1, 1},
+    {"weights", weight_of_a_turned_matrix, "contract", 1, 1},
+    {"weights", weight_of_rows_of_a_bias, "contract", 1, 1},
+    {"weights", weight_of_bf16, "contract", 1, 1},
+    {"weights", weight_of_gemm_halved, "contract", 1, 1},
+    {"weights", weight_of_a_column, "contract", 1, 1},
+    {"cse", product_twice, "contract", 1, 2},
+    {"cse", product_three_times, "contract", 1, 3},
+    {"cse", angles_of_two_layers, "take", 1, 2},
+    {"cse", norm_seen_flat, "normalize", 1, 2},
+    {"cse", twice_in_a_row, "normalize", 2, 4},
+    {"cse", largest_twice, "topk", 1, 2},
+    {"cse", two_outputs, "normalize", 2, 2},
+    {"cse", another_axis, "reduce", 2, 2},
+    {"cse", another_eps, "normalize", 2, 2},
+    {"cse", another_weight, "matmul", 2, 2},
+    {"cse", same_rows, "take", 1, 2},
+    {"cse", another_row, "take", 2, 2},
+    {"cse", same_left_matrix, "contract", 1, 2},
+    {"cse", another_left_matrix, "contract", 2, 2},
+    {"cse", another_operand, "contract", 2, 2},
+    {"cse", another_activation, "matmul", 2, 2},
+    {"cse", bias_of_the_first, "normalize", 2, 2},
+    {"cse", bias_of_the_second, "normalize", 2, 2},
+    {"cse", another_op, "normalize", 1, 1},
+    {"cse", another_op, "reduce", 1, 1},
 };
 
 /* Nodes of an op; "steps": of the program of the only map; "rows": of the product's output; "inputs":

@@ -21,6 +21,8 @@ static const pattern table[] = {
     {"merge", pattern_merge},
     {"last_token", pattern_last_token},
     {"fold", pattern_fold},
+    {"twice", pattern_twice},
+    {"weights", pattern_weights},
 };
 enum { PATTERNS = (int)(sizeof table / sizeof table[0]) };
 

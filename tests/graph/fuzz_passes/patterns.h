@@ -43,4 +43,6 @@ int pattern_views(spec *s, int x);
 int pattern_merge(spec *s, int x);
 int pattern_last_token(spec *s, int x);
 int pattern_fold(spec *s, int x);
+int pattern_twice(spec *s, int x);
+int pattern_weights(spec *s, int x);
 #endif
