@@ -181,7 +181,9 @@ static int32_t bench_one(benching *b, const char *work, int64_t tokens, int64_t 
   o.pairs_min = LEAST_SAMPLES;
   o.seconds = b->asked->seconds;
   o.warm_seconds = fmin(b->asked->seconds, WARM_SECONDS);
-  int32_t rc = refuse_fallback(b, err);
+  o.keep_stopped = 1;
+  int32_t rc = bs_stop_check(err);
+  if (rc == BS_OK) rc = refuse_fallback(b, err);
   if (rc == BS_OK) rc = bs_sampler_run(&o, &host, &arm, 1, &s, err);
   if (rc == BS_OK) rc = add_row(b, s, err);
   bs_sampling_free(s);
