@@ -2,6 +2,7 @@
  * bench.c - times a model's flat runs by the lab's sampler (lab/measure/sampler.h): a run of any model; of a
  * model with a key-value cache the prompt in one run, then single tokens. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -338,6 +339,11 @@ int32_t bs_model_bench_run(bs_context *context, const bs_model_request *request,
                      "made_inputs", bs_model_makes_inputs(model), "median_s",
                      json_object_get(json_array_get(b.rows, 0), "median_s"), "rows", b.rows, "conditions",
                      bs_load_json(&before, &after), "stats", bs_model_stats(model->session));
+  if (*out != NULL && bs_model_makes_inputs(model)) {
+    char hash[24];
+    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)model->made_hash);
+    json_object_set_new(*out, "made_hash", json_string(hash));
+  }
   if (*out != NULL && model->tuned != NULL) json_object_set(*out, "tuned", model->tuned);
   if (*out != NULL && nodes != NULL) {
     json_object_set(*out, "profile", nodes);
