@@ -283,7 +283,8 @@ static int32_t profile(bs_context *context, benching *b, json_t **out, bs_error 
     if (rc == BS_OK) rc = set_ids(&of_view, symbol, b->ids, b->tokens, err);
   }
   const double end = bs_clock_s() + fmin(b->asked->seconds, PROFILE_SECONDS);
-  for (int i = 0; rc == BS_OK && (i < 3 || bs_clock_s() < end); i++) rc = run_once(b, view.session, err);
+  for (int i = 0; rc == BS_OK && (i < 3 || (bs_clock_s() < end && bs_stop_asked() == 0)); i++)
+    rc = run_once(b, view.session, err);
   if (rc == BS_OK) rc = bs_model_text(&view, BS_REPORT_PROFILE, 1, &text, err);
   json_t *report = text != NULL ? json_loads(text, 0, NULL) : NULL;
   if (rc == BS_OK) {

@@ -117,35 +117,40 @@ static int32_t describe(const bs_case *c, const bs_case_result *result, const bs
   return rc == BS_OK ? add_ranks(*out, result, call_s, err) : rc;
 }
 
+static void forget_counters(bs_counters *counters) {
+  for (int i = 0; i < BS_PERF_EVENTS_; i++) counters->count[i] = NAN;
+}
+
 /* Runs the case twice. *out_result: of the longer run, the caller's; counters: of the forwards that it has
- * more. */
+ * more. After a request to stop *out_result may be of the shorter run, and counters are not known. */
 static int32_t run_twice(bs_case *c, const bs_profile_options *o, bs_case_result *out_result,
                          bs_counters *counters, double *out_calls, bs_error *err) {
   bs_case_result first = {0};
+  double before[BS_PERF_EVENTS_];
   const int64_t all = c->iterations, part = all / PART > 0 ? all / PART : 1;
   bs_counters_open(o->counters, counters);
   c->iterations = part;
   bs_counters_start(counters);
   int32_t rc = bs_case_run(c, &first, err);
   bs_counters_stop(counters);
-  if (rc == BS_OK && bs_stop_asked() != 0) { /* of the first forwards alone, without counters */
-    for (int i = 0; i < BS_PERF_EVENTS_; i++) counters->count[i] = NAN;
-    bs_counters_close(counters);
-    *out_result = first;
-    *out_calls = (double)first.iterations;
-    return BS_OK;
-  }
-  double before[BS_PERF_EVENTS_];
   for (int i = 0; i < BS_PERF_EVENTS_; i++) before[i] = counters->count[i];
-  bs_case_result_free(&first);
   c->iterations = all;
   bs_counters_start(counters);
+  const int has_first = rc == BS_OK;
+  if (rc == BS_OK) rc = bs_stop_check(err);
   if (rc == BS_OK) rc = bs_case_run(c, out_result, err);
   bs_counters_stop(counters);
+  if (rc != BS_OK && has_first && bs_stop_asked() != 0) {
+    *out_result = first;
+    forget_counters(counters);
+    rc = BS_OK;
+  } else if (has_first) {
+    bs_case_result_free(&first);
+  }
   const int64_t more = rc == BS_OK ? out_result->iterations - part : 0;
   *out_calls = (double)more;
-  for (int i = 0; i < BS_PERF_EVENTS_; i++) /* unknown where there were no more forwards */
-    counters->count[i] = more > 0 ? counters->count[i] - before[i] : NAN;
+  for (int i = 0; i < BS_PERF_EVENTS_; i++) counters->count[i] -= before[i];
+  if (more <= 0) forget_counters(counters);
   bs_counters_close(counters);
   return rc;
 }

@@ -17,6 +17,7 @@
 /* The bound of a node's time: the multiply-adds of f32, and its bytes if they are at least as many as in the
  * measurement of the rate (fewer may be in a cache). 0: not known. */
 static double node_bound(const json_t *node, const bs_kernel_peaks *rates) {
+  if (!(rates->flops > 0)) return 0;
   const double bytes = bs_get_number(node, "bytes");
   const double fma =
       strncmp(bs_get_text(node, "shape"), "f32[", 4) == 0 ? bs_get_number(node, "flops") / rates->flops : 0;
@@ -86,11 +87,11 @@ int32_t bs_profile_run(const char *name, const json_t *row, const json_t *nodes,
   const uint32_t threads = (uint32_t)bs_get_number(row, "threads");
   bs_kernel_peaks rates = {0};
   *out = bs_profile_record("model", name, threads, 1, bs_get_number(row, "median_s"));
-  const int stopped = bs_stop_asked() != 0; /* no node was timed, and the machine is not measured any more */
+  const int stopped = bs_stop_asked() != 0; /* the machine is not measured any more */
   int32_t rc = *out == NULL ? bs_no_memory(err, "a profile")
                : stopped    ? BS_OK
                             : measure_peaks(row, threads, &rates, err);
-  if (rc == BS_OK && !stopped) rc = add_nodes(*out, nodes, row, &rates, err);
+  if (rc == BS_OK && (nodes != NULL || !stopped)) rc = add_nodes(*out, nodes, row, &rates, err);
   if (rc == BS_OK && !stopped) rc = add_bound(*out, row, &rates, err);
   if (rc == BS_OK) rc = bs_profile_set(*out, "ranks", json_pack("{s:i}", "n", 1), err);
   if (rc == BS_OK) return BS_OK;

@@ -12,7 +12,7 @@
 #define LAYER "--n 64 --k 64 --b 8 --dtype f32 --out off"
 #define RINGS "ring ring ring ring ring ring ring ring ring ring "
 #define AFTER_MS (BS_SLOW ? 2000 : 300)
-#define LATER_MS (BS_SLOW ? 8000 : 2500) /* behind a warm-up of two seconds */
+#define LATER_MS (BS_SLOW ? 8000 : 2500) /* after a warm-up of two seconds */
 #define WITHIN_S (BS_SLOW ? 20.0 : 2.5)  /* shorter than the 5 s after which what does not end is ended */
 
 /* Each would go on for much longer; `told` stands on stderr, and `shown` on stdout: what is known until then.
