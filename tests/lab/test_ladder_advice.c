@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * test_ladder_advice.c - what `bsrun compare` advises where a comparison is UNCLEAR: options that it takes.
- */
-
+ * test_ladder_advice.c - the advice of `bsrun compare` for an UNCLEAR comparison: options that it takes. */
 #include "lab/ladder/ladder.h"
 #include "tests/run_tests.h"
 
