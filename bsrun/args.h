@@ -19,7 +19,8 @@ typedef struct args_option {
 enum args_flag {
   ARGS_FOLDER = 1, /* its path is a folder, not a file */
   ARGS_STORE = 2,  /* --out: the verb reads there, so `off` is not valid */
-  ARGS_HIDDEN = 4  /* used by bsrun itself; no help lists it */
+  ARGS_HIDDEN = 4, /* used by bsrun itself; no help lists it */
+  ARGS_PAIRS = 8   /* --samples: the most pairs of a comparison, phase.pairs_max */
 };
 
 /* Rows of tables of options. Every table ends with ARGS_HELP. */

@@ -387,18 +387,6 @@ static const char *of_row(const json_t *rows, size_t i, const char *key) {
   return text != NULL ? text : "";
 }
 
-/* In lines as wide as a table, broken at spaces. */
-static void print_lines(const char *text) {
-  for (const char *rest = text, *indent = ""; *rest != '\0'; indent = "  ") {
-    const size_t room = bs_report_width(stdout) - strlen(indent);
-    size_t n = strlen(rest);
-    if (n > room)
-      for (n = room; n > 1 && rest[n] != ' ';) n--;
-    bs_print(stdout, "%s%.*s\n", indent, (int)n, rest);
-    rest += n + (rest[n] == ' ');
-  }
-}
-
 /* Prints the gates that failed or did not judge, with the reasons, once for all equal rows. */
 static void explain_gates(const json_t *rows) {
   static const char *const of[][3] = {{"gates_failed", "failed", "gates_failed"},
@@ -419,7 +407,7 @@ static void explain_gates(const json_t *rows) {
       if (of_row(rows, i, of[j][0])[0] != '\0')
         bs_text_printf(&line, "%s%s: %s", some++ > 0 ? "; " : "gates ", of[j][1], of_row(rows, i, of[j][2]));
     if (some == 0) continue;
-    if (!line.failed) print_lines(line.data);
+    if (!line.failed) bs_print_folded(stdout, 2, line.data);
     bs_text_free(&line);
   }
 }
@@ -436,7 +424,7 @@ static void explain_verdicts(const json_t *rows) {
     bs_text line = {0};
     bs_text_printf(&line, "%s%s%s%s", of_row(rows, i, "word"), of_row(rows, i, "word")[0] != '\0' ? ": " : "",
                    next[0] != '\0' ? next : cause, next[0] != '\0' ? "" : ": no verdict");
-    if (!line.failed) print_lines(line.data);
+    if (!line.failed) bs_print_folded(stdout, 2, line.data);
     bs_text_free(&line);
   }
 }
@@ -464,10 +452,11 @@ static int32_t print(const request *r, const json_t *result, bs_error *err) {
   explain_verdicts(rows);
   explain_gates(rows);
   if (has_field(rows, "ratio"))
-    print_lines("SPEEDUP: against the best other provider, in pairs, with its 95 % interval.");
-  print_lines(r->matmul ? "FLOP: 2 B N K; of 2:4 weights B N K. Times are of one call."
-                        : "FLOP: pairs of a query and a key that it sees, times 2 (D + E); of gradients "
-                          "times 2 (3 D + 2 E). Times are of one call.");
+    bs_print_folded(stdout, 2, "SPEEDUP: against the best other provider, in pairs, with its 95 % interval.");
+  bs_print_folded(stdout, 2,
+                  r->matmul ? "FLOP: 2 B N K; of 2:4 weights B N K. Times are of one call."
+                            : "FLOP: pairs of a query and a key that it sees, times 2 (D + E); of gradients "
+                              "times 2 (3 D + 2 E). Times are of one call.");
   for (size_t i = 0; i < json_array_size(runs); i++)
     bs_print(stdout, "run: %s\n", json_string_value(json_array_get(runs, i)));
   return BS_OK;

@@ -298,7 +298,7 @@ static int32_t check(const args *a, bs_error *err) {
   sim_check_request q;
   json_t *names = NULL, *rows = json_array();
   int format = 0;
-  bsrun_interruptible("the rows of finished algorithms are above; --only LEVEL takes less time");
+  bsrun_interruptible("the rows above say how far each level came; --only LEVEL takes less time");
   int32_t rc = bsrun_format(a, &format, err);
   if (rc == BS_OK) rc = read_check(a, &q, err);
   if (rc == BS_OK) rc = open_context(a, strchr(word, '/') != NULL ? word : NULL, NULL, &context, err);
@@ -374,7 +374,7 @@ static int32_t explain(const args *a, bs_error *err) {
   json_t *rows = json_array();
   const char *trace = NULL;
   int format = 0;
-  bsrun_interruptible("the rows of finished algorithms are above; a smaller -P takes less time");
+  bsrun_interruptible("a row that is not simulated has its formula alone; a smaller -P takes less time");
   int32_t rc = bsrun_format(a, &format, err);
   if (rc == BS_OK) rc = coll_trace(a, &trace, err);
   if (rc == BS_OK) rc = open_context(a, NULL, "sim-flat", &context, err);
@@ -394,7 +394,7 @@ static int32_t explain(const args *a, bs_error *err) {
     if (rc == BS_OK && row == NULL) rc = err->code;
     bs_ccl_free(&ccl);
   }
-  if (rc == BS_OK) rc = PRINT(format, explain_fields, rows, err);
+  if (rc == BS_OK && json_array_size(rows) > 0) rc = PRINT(format, explain_fields, rows, err);
   json_decref(rows);
   bs_context_close(context);
   return rc;

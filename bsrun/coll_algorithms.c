@@ -13,6 +13,7 @@
 #include "lab/coll/comm_bench.h"
 #include "lab/config/experiment.h"
 #include "lab/phase/simulated.h"
+#include "lab/stop.h"
 
 static const bs_field fields[] = {
     {"algorithm", "ALGORITHM", 0, 0},
@@ -121,7 +122,11 @@ static int32_t add_row(request *r, const bs_ccl *ccl, const bs_comm_cell *cell, 
   place.count = cell->count;
   place.trace_file = trace;
   json_t *row = bs_ccl_explain(ccl, &place, err);
-  if (row == NULL) return err->code;
+  const int32_t stopped = row != NULL ? bs_stop_check(err) : err->code;
+  if (stopped != BS_OK) {
+    json_decref(row);
+    return stopped;
+  }
   coll_note_trace(trace, row);
   const double measured = cell->median_s * 1e6;
   const double simulated = json_real_value(json_object_get(row, "simulated_us"));

@@ -30,6 +30,7 @@ static const args_option options[] = {
     {OPT_SIZE, "one, or FIRST:LAST*FACTOR; default: 8:4Mi*2, with NAME 1Ki:4Mi*8", 0},
     {OPT_DTYPE, "default: f32", 0},
     {OPT_SAMPLES, "of each size, 2 ms or more each; default: 15, with NAME 9", 0},
+    {OPT_WARMUP, "of each size, behind the one that is checked; default: 3", 0},
     {OPT_TIMEOUT, "of every wait between ranks; default: 60", 0},
     {OPT_PLUGIN, NULL, 0},
     {OPT_HARDWARE, "its communicator; with NAME the simulated link", 0},
@@ -138,13 +139,14 @@ static int32_t compose(coll_bench *r, bs_error *err) {
 static int32_t read_request(const args *a, coll_bench *r, bs_error *err) {
   const int named = a->n_words > 0;
   const char *trace = NULL;
-  int64_t ranks = 2, samples = 15;
+  int64_t ranks = 2, samples = 15, warmup = 3;
   r->a = a;
   r->bench.bind = 1;
   r->quiet = args_has(a, "quiet");
   int32_t rc = bsrun_format(a, &r->format, err);
   if (rc == BS_OK) rc = args_integer(a, "world-size", 2, 1024, 2, &ranks, err);
   if (rc == BS_OK) rc = args_integer(a, "samples", 3, 200, named ? 9 : 15, &samples, err);
+  if (rc == BS_OK) rc = args_integer(a, "warmup", 1, 1000000, 3, &warmup, err);
   if (rc == BS_OK) rc = read_sizes(r, named, err);
   if (rc == BS_OK) rc = args_real(a, "timeout", 0.05, 86400, 60, &r->bench.timeout_s, err);
   if (rc == BS_OK) rc = coll_trace(a, &trace, err);
@@ -152,6 +154,7 @@ static int32_t read_request(const args *a, coll_bench *r, bs_error *err) {
   if (rc == BS_OK) rc = read_kinds(r, err);
   r->bench.ranks = (uint32_t)ranks;
   r->bench.samples = (uint32_t)samples;
+  r->bench.warmup = (uint32_t)warmup;
   if (rc == BS_OK) rc = compose(r, err);
   return rc == BS_OK ? read_launch(r, err) : rc;
 }

@@ -18,6 +18,8 @@ static const args_option compare_options[] = {
     {OPT_THREADS, "default: cores / ranks", 0},
     {OPT_PHASE, "several with commas, without numbers; default: time", 0},
     {OPT_SECONDS, "of each phase; default: 8", 0},
+    {OPT_SAMPLES, "pairs of each phase at most, from 20 on; default: 300", ARGS_PAIRS},
+    {OPT_WARMUP, "of each arm at least, unless they take 2 s (less of a short --seconds); default: 10", 0},
     {OPT_METHOD, "of SPECs that name none", 0},
     {OPT_MASK, "of methods: several with commas; default: several fixed ones", 0},
     {OPT_VARY, "of methods, as method.kernel=gather,sparse24 or method.overlap=off,2", 0},

@@ -51,7 +51,9 @@ static int32_t open_config(const args *a, compare_run *r, bs_error *err) {
 }
 
 int32_t compare_run_open(const args *a, double seconds, compare_run *r, bs_error *err) {
+  int64_t pairs = 0; /* of --samples, which is a key of the configuration */
   int32_t rc = args_real(a, "seconds", 0.01, 86400, seconds, &r->seconds, err);
+  if (rc == BS_OK) rc = args_integer(a, "samples", 20, 100000, 0, &pairs, err);
   if (rc == BS_OK) rc = bsrun_cache_path(a, &r->cache, err);
   if (rc == BS_OK) rc = open_config(a, r, err);
   if (rc == BS_OK) rc = read_passes(a, r, err);

@@ -55,16 +55,12 @@ static int is_timed(const json_t *row) {
 
 /* "  1, 3: text", in lines of a table's width. */
 static void print_wrapped(const char *places, const char *text) {
-  size_t used = (size_t)bs_print(stdout, "  %s: ", places);
-  const size_t indent = used;
-  char *shown = bs_report_printable(text), *rest = NULL;
-  for (char *word = strtok_r(shown, " ", &rest); word != NULL; word = strtok_r(NULL, " ", &rest)) {
-    if (used > indent && used + 1 + strlen(word) > bs_report_width(stdout))
-      used = (size_t)bs_print(stdout, "\n%*s", (int)indent, "") - 1;
-    used += (size_t)bs_print(stdout, "%s%s", used > indent ? " " : "", word);
-  }
-  printf("\n");
-  free(shown);
+  bs_text line = {0};
+  bs_text_printf(&line, "  %s: ", places);
+  const size_t indent = line.size;
+  bs_text_printf(&line, "%s", text);
+  if (!line.failed) bs_print_folded(stdout, indent, line.data);
+  bs_text_free(&line);
 }
 
 /* Each sentence under `key` once, with the places or names of the rows that have it. */

@@ -18,6 +18,7 @@ static const args_option diagnose_options[] = {
     {OPT_ONLY, NULL, 0},
     {OPT_SKIP, NULL, 0},
     {OPT_SECONDS, "of one timing; default: 0.5 of quick, 1.5 of full, 4 of large", 0},
+    {OPT_SAMPLES, "of one timing at most, pairs where two are compared; from 6 on; default: 300", 0},
     {OPT_DRY_RUN, "list the checks", 0},
     {OPT_ABLATE, NULL, 0},
     {OPT_STRICT, "exit 14", 0},
@@ -129,9 +130,9 @@ static int32_t cut(const args *a, const char *option, char separator, cut_words 
 
 /* The subject's words alone: what a finding's command begins with. */
 static char *subject_command(const args *a) {
-  static const char *const others[] = {"preset", "seconds", "only",    "skip",  "dry-run",
-                                       "ablate", "strict",  "vary",    "out",   "run-id",
-                                       "output", "wide",    "verbose", "quiet", "help"};
+  static const char *const others[] = {"preset", "seconds", "samples", "only", "skip",   "dry-run",
+                                       "ablate", "strict",  "vary",    "out",  "run-id", "output",
+                                       "wide",   "verbose", "quiet",   "help"};
   bs_text text = {0};
   bs_text_printf(&text, "bsrun diagnose");
   for (size_t i = 0; i < a->n_words; i++) bs_text_word(&text, a->words[i]);
@@ -236,9 +237,13 @@ static int32_t print_data(int format, const json_t *results, bs_error *err) {
 
 static int32_t of_layer(const args *a, const bs_diagnose_request *asked, json_t **out, char **out_folder,
                         bs_error *err) {
+  static const char *const own[] = {"samples", NULL}; /* of each timing, and no key of the layer */
   compare_run r = {.host.progress.busy = ATOMIC_FLAG_INIT};
   const int keep = bsrun_keeps(a);
-  int32_t rc = compare_run_open(a, 1.0, &r, err);
+  args options;
+  int32_t rc = args_without(a, own, &options, err);
+  if (rc == BS_OK) rc = compare_run_open(&options, 1.0, &r, err);
+  free(options.given);
   bs_diagnose_request q = *asked;
   q.progress = r.host.table.progress;
   q.progress_user = &r.host;
@@ -407,6 +412,7 @@ static int32_t diagnose(const args *a, bs_error *err) {
   int32_t rc = bsrun_format(a, &format, err);
   if (rc == BS_OK) rc = read_preset(a, &q.preset, err);
   if (rc == BS_OK) rc = args_real(a, "seconds", 0.01, 3600, q.seconds, &q.seconds, err);
+  if (rc == BS_OK) rc = args_integer(a, "samples", 6, 100000, 0, &q.samples, err);
   if (rc == BS_OK) rc = cut(a, "only", ',', &words[0], err);
   if (rc == BS_OK) rc = cut(a, "skip", ',', &words[1], err);
   if (rc == BS_OK) rc = cut(a, "ablate", ';', &words[2], err);

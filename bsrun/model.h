@@ -24,6 +24,8 @@ extern const bsrun_verb model_info, model_run, model_check, model_bench, model_e
   { OPT_NO_PASS, NULL, 0 }
 #define MODEL_OPTION_TOKENS \
   { OPT_CACHE_TOKENS, "default: as config.json says", 0 }
+#define MODEL_OPTION_SEED \
+  { OPT_SEED, "of made inputs; default: 0", 0 }
 #define MODEL_OPTION_TUNED \
   { OPT_TUNE_CACHE, NULL, 0 }
 #define MODEL_OPTIONS_PLUGINS                     \
@@ -51,9 +53,9 @@ typedef struct model_asked {
 
 /* The line of progress is wiped out: before anything is printed. */
 void model_progress_end(model_asked *asked);
-/* Reads parsed options that may have dim, input, constant, pass, backend, threads, cache-tokens, tune-cache
- * (without which no tuning file is read) and those of plugins; the first word is the model. The caller frees
- * in every case; `a` outlives it, and `out` is not moved. */
+/* Reads parsed options that may have dim, input, constant, pass, backend, threads, seed, cache-tokens,
+ * tune-cache (without which no tuning file is read) and those of plugins; the first word is the model. The
+ * caller frees in every case; `a` outlives it, and `out` is not moved. */
 int32_t model_asked_read(const args *a, model_asked *out, bs_error *err);
 /* Reads them as model_asked_read does, and opens the model. */
 int32_t model_asked_make(const args *a, model_asked *out, bs_error *err);

@@ -14,6 +14,7 @@ static const args_option model_bench_options[] = {
     {OPT_INPUT, NULL, 0},
     MODEL_OPTION_DIM,
     MODEL_OPTION_CONSTANT,
+    MODEL_OPTION_SEED,
     {OPT_SECONDS, "of each row; default: 2. The warm-up takes at most as long", 0},
     {OPT_FORCE, "time nodes that the backend lacks on ref; default: they are an error", 0},
     {OPT_SHOW, NULL, 0},

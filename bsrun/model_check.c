@@ -14,6 +14,7 @@ static const args_option model_check_options[] = {
     {OPT_INPUT, "of a model without vectors.txt; else made ones", 0},
     MODEL_OPTION_DIM,
     MODEL_OPTION_CONSTANT,
+    MODEL_OPTION_SEED,
     {OPT_SHOW, NULL, 0},
     {OPT_SHOW_NODES, "poisoned outputs, guarded, each beside f64; -o json has all", 0},
     MODEL_OPTION_BACKEND,

@@ -6,6 +6,7 @@
 
 #include "bsrun/model.h"
 #include "core/base/error.h"
+#include "core/base/text.h"
 
 static const args_option model_explain_options[] = {
     {OPT_INPUT, "for its shape", 0},
@@ -38,6 +39,20 @@ static int32_t read_what(const args *a, uint32_t *out_what, uint32_t *out_json, 
   return BS_OK;
 }
 
+/* The plan: all lines but those of nodes are folded, the summary of a pass below itself. */
+static void print_plan(const char *text) {
+  static const size_t summary = sizeof "pass fuse_attention off     0 changes     0 nodes  " - 1;
+  char *copy = bs_strdup(text), *rest = copy;
+  for (char *line = strsep(&rest, "\n"); line != NULL; line = strsep(&rest, "\n")) {
+    const char first = line[strspn(line, " ")];
+    if (first >= '0' && first <= '9')
+      bs_print(stdout, "%s\n", line);
+    else
+      bs_print_folded(stdout, strncmp(line, "pass ", 5) == 0 ? summary : 2, line);
+  }
+  free(copy);
+}
+
 static int32_t explain_model(const args *a, bs_error *err) {
   model_asked asked = {0};
   char *text = NULL;
@@ -47,7 +62,9 @@ static int32_t explain_model(const args *a, bs_error *err) {
   if (rc == BS_OK) rc = bs_model_start(asked.context, &asked.request, &asked.model, err);
   if (rc == BS_OK) rc = bs_model_text(&asked.model, what, json, &text, err);
   model_progress_end(&asked);
-  if (rc == BS_OK) {
+  if (rc == BS_OK && !json && what != BS_REPORT_DUMP) {
+    print_plan(text);
+  } else if (rc == BS_OK) {
     bs_print_lines(stdout, text);
     if (text[0] != '\0' && text[strlen(text) - 1] != '\n') fputs("\n", stdout);
   }

@@ -16,13 +16,14 @@ void model_print_folder(int format, const char *folder) {
 
 /* "check.nodes: true", ...: options that say what was done. */
 static size_t settings_of(const args *a, const char *what, char keys[4][48], const char *out[4][2]) {
-  static const char *const options[][2] = {{"nodes", "nodes"}, {"force", "force"}, {"seconds", "seconds"}};
+  static const char *const options[] = {"nodes", "force", "seconds", "seed"};
   size_t n = 0;
-  for (size_t i = 0; i < 3; i++) {
-    if (!args_has(a, options[i][0])) continue;
-    snprintf(keys[n], sizeof keys[n], "%s.%s", what, options[i][1]);
+  for (size_t i = 0; i < 4; i++) {
+    const char *value = args_value(a, options[i]);
+    if (value == NULL) continue;
+    snprintf(keys[n], sizeof keys[n], "%s.%s", what, options[i]);
     out[n][0] = keys[n];
-    out[n][1] = strcmp(options[i][0], "seconds") == 0 ? args_value(a, "seconds") : "true";
+    out[n][1] = value[0] != '\0' ? value : "true";
     n++;
   }
   return n;

@@ -38,7 +38,7 @@ void model_progress_end(model_asked *asked) {
 }
 
 int32_t model_asked_read(const args *a, model_asked *out, bs_error *err) {
-  int64_t threads = 0, tokens = 0;
+  int64_t threads = 0, tokens = 0, seed = 0;
   memset(out, 0, sizeof *out);
   atomic_flag_clear(&out->progress.busy);
   out->progress.of = "model";
@@ -49,6 +49,7 @@ int32_t model_asked_read(const args *a, model_asked *out, bs_error *err) {
   r->progress_user = out;
   int32_t rc = args_integer(a, "threads", 1, 4096, 0, &threads, err);
   if (rc == BS_OK) rc = args_integer(a, "cache-tokens", 1, INT32_MAX, 0, &tokens, err);
+  if (rc == BS_OK) rc = args_integer(a, "seed", 0, UINT32_MAX, 0, &seed, err);
   if (rc == BS_OK) rc = take_words(a, "dim", &r->dims, &out->lists[0], err);
   if (rc == BS_OK) rc = take_words(a, "input", &r->inputs, &out->lists[1], err);
   if (rc == BS_OK) rc = take_words(a, "constant", &r->constants, &out->lists[2], err);
@@ -63,6 +64,7 @@ int32_t model_asked_read(const args *a, model_asked *out, bs_error *err) {
   r->backend = args_value(a, "backend");
   r->threads = threads != 0 ? (uint32_t)threads : bs_machine_cores();
   r->cache_tokens = tokens;
+  r->seed = (uint32_t)seed;
   if (rc == BS_OK) rc = plugins_open_context(a, NULL, 0, &out->context, err);
   return rc;
 }

@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/json.h"
+#include "lab/stop.h"
 #include "lab/store/keep.h"
 
 static const bsrun_verb *const verbs[] = {&profile_layer, &profile_kernel, &profile_model, &profile_ncu,
@@ -83,10 +84,12 @@ static int32_t print_readable(const json_t *record, int format, bs_error *err) {
   for (size_t i = 0; i < json_array_size(all) && i < SLOWEST; i++)
     json_array_append(most, json_array_get(all, i));
   print_head(record);
-  int32_t rc = bs_report_print(stdout, format, parts, sizeof parts / sizeof parts[0], most, err);
+  int32_t rc = BS_OK;
+  if (json_array_size(most) > 0)
+    rc = bs_report_print(stdout, format, parts, sizeof parts / sizeof parts[0], most, err);
   if (json_array_size(all) > SLOWEST)
     printf("and %zu more parts (-o json)\n", json_array_size(all) - SLOWEST);
-  printf("\n");
+  if (json_array_size(most) > 0) printf("\n");
   if (rc == BS_OK && json_array_size(held) > 0)
     rc = bs_report_print(stdout, format, findings, sizeof findings / sizeof findings[0], held, err);
   else if (rc == BS_OK)
@@ -167,9 +170,13 @@ int32_t profile_finish(const args *a, json_t *record, const profile_kept *kept, 
   const char *rules = args_value(a, "rules");
   char *folder = NULL;
   int format;
+  const int stopped = bs_stop_asked() != 0;
+  if (stopped)
+    bsrun_interruptible(
+        "what was timed until then is above, and is not kept; the same command profiles again");
   int32_t rc = bsrun_format(a, &format, err);
   if (rc == BS_OK) rc = bs_profile_judge(record, rules != NULL ? rules : "cpu", err);
-  if (rc == BS_OK && bsrun_keeps(a)) rc = keep(a, record, kept, &folder, err);
+  if (rc == BS_OK && bsrun_keeps(a) && !stopped) rc = keep(a, record, kept, &folder, err);
   if (rc == BS_OK) bsrun_warn_load(json_object_get(record, "conditions"));
   if (rc == BS_OK) rc = profile_print(a, record, 0, 1, err);
   if (rc == BS_OK && folder != NULL && (format == BS_FORMAT_TABLE || format == BS_FORMAT_MD))

@@ -87,7 +87,7 @@ static int32_t run(const args *a, bs_error *err) {
   char provider[256] = "";
   int64_t threads = 0, seed = 1;
   bs_context *context = NULL;
-  bsrun_interruptible("nothing is kept; the same command profiles again");
+  bsrun_interruptible("nothing is timed yet, and nothing is kept; the same command profiles again");
   int32_t rc = profile_options(a, &how, err);
   if (rc == BS_OK) rc = read_provider(a, provider, sizeof provider, &setup, err);
   if (rc == BS_OK) rc = args_integer(a, "threads", 1, 1024, bs_machine_threads(), &threads, err);

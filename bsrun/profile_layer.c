@@ -72,7 +72,7 @@ static int32_t run(const args *a, bs_error *err) {
   bs_node *config = NULL;
   json_t *record = NULL;
   bsrun_progress progress = {.of = "profile", .busy = ATOMIC_FLAG_INIT};
-  bsrun_interruptible("nothing is kept; the same command profiles again");
+  bsrun_interruptible("nothing is timed yet, and nothing is kept; the same command profiles again");
   int32_t rc = profile_options(a, &how, err);
   how.progress = bsrun_progress_to(args_has(a, "quiet"));
   how.user = &progress;

@@ -86,6 +86,13 @@ static int32_t add_paths(const args *a, bsrun_request *out, bs_error *err) {
   return rc;
 }
 
+/* Are the samples of the verb pairs? */
+static int counts_pairs(const args *a) {
+  for (size_t i = 0; i < a->n_options; i++)
+    if (a->options[i].id == OPT_SAMPLES) return (a->options[i].flags & ARGS_PAIRS) != 0;
+  return 0;
+}
+
 /* Options that are keys by other names; a verb without them has none given. */
 static int32_t add_keys(const args *a, bsrun_request *out, bs_error *err) {
   static const char *const options[][2] = {{"b", "model.B"},
@@ -102,10 +109,12 @@ static int32_t add_keys(const args *a, bsrun_request *out, bs_error *err) {
                                            {"warmup", "phase.warmup_iters"}};
   int32_t rc = BS_OK;
   for (size_t i = 0; i < sizeof options / sizeof options[0] && rc == BS_OK; i++) {
-    const char *value = args_value(a, options[i][0]);
+    const char *value = args_value(a, options[i][0]), *key = options[i][1];
     const int flag =
         value != NULL && value[0] == '\0' && i == 4; /* --bias of explain applies to one product */
-    if (value != NULL && !flag) rc = bsrun_request_add(out, options[i][1], value, err);
+    if (value == NULL || flag) continue;
+    if (strcmp(options[i][0], "samples") == 0 && counts_pairs(a)) key = "phase.pairs_max";
+    rc = bsrun_request_add(out, key, value, err);
   }
   const char *seconds = args_value(a, "seconds"); /* in other verbs it is not of the pairs of phase 1 */
   if (rc == BS_OK && seconds != NULL && a->options == bsrun_run_options)

@@ -146,7 +146,7 @@ uint64_t sim_case_print(const sim_case *c, uint32_t element_bytes) {
   const uint32_t p = shape.world_size, n = p > RANKS ? RANKS : p;
   print sum = {1};
   shape.element_bytes = element_bytes;
-  for (uint32_t i = 0; i < n; ++i) {
+  for (uint32_t i = 0; i < n && sim_case_stop(c, NULL) == BS_OK; ++i) {
     const uint32_t rank = n == p ? i : (uint32_t)((uint64_t)i * (p - 1) / (RANKS - 1));
     uint64_t scratch = 0;
     const int32_t rc = sim_case_steps(&other, rank, add_step, &sum, NULL);
@@ -158,12 +158,17 @@ uint64_t sim_case_print(const sim_case *c, uint32_t element_bytes) {
 
 /* ---- a case ----------------------------------------------------------------------------------- */
 
+int32_t sim_case_stop(const sim_case *c, bs_error *err) {
+  return c->request->stop != NULL ? c->request->stop(err) : BS_OK;
+}
+
 int32_t sim_case_run(const sim_case *c, const sim_data *data, bs_error *err) {
   const sim_schedule_config config = {.algorithm = c->request->algorithm,
                                       .state = c->request->state,
                                       .shape = c->shape,
                                       .link = sim_link_of(1e-6, 1e9),
-                                      .data = data};
+                                      .data = data,
+                                      .stop = c->request->stop};
   sim_schedule_result result;
   return sim_schedule_run(&config, &result, err);
 }
@@ -226,6 +231,11 @@ static int32_t end_case(const sim_case *c, int32_t rc, const bs_error *why) {
   return rc;
 }
 
+/* The case is not counted: it has neither passed nor failed. */
+static int32_t stopped(const sim_case *c) {
+  return c->row->code = sim_case_stop(c, &c->row->why);
+}
+
 static int32_t prove(const sim_case *c) {
   sim_check_row *row = c->row;
   bs_error why = BS_ERROR_INIT;
@@ -234,6 +244,7 @@ static int32_t prove(const sim_case *c) {
     ++row->refused;
     return BS_OK;
   }
+  if (rc != BS_OK && sim_case_stop(c, NULL) != BS_OK) return stopped(c);
   ++row->cases;
   if (c->shape->world_size > row->ranks) row->ranks = c->shape->world_size;
   return end_case(c, rc, &why);
@@ -245,7 +256,7 @@ static int32_t one_case(const sim_check_request *q, bs_coll_shape *shape, sim_ch
   const sim_case c = {q, shape, row};
   const int all = row->level != SIM_V0 && row->level != SIM_V6, runs = affordable(&c);
   uint64_t prints[N_ELEMENT_SIZES] = {0};
-  int32_t rc = BS_OK;
+  int32_t rc = stopped(&c);
   for (uint32_t i = 0; rc == BS_OK && i < N_ELEMENT_SIZES; ++i) {
     bs_error why = BS_ERROR_INIT;
     int known = i > 0 && !all;
@@ -332,6 +343,8 @@ int32_t sim_check(const sim_check_request *request, void (*row)(void *user, cons
       failed |= r.code != BS_OK && r.code != BS_INCONCLUSIVE;
       ran |= r.cases > 0;
       row(user, &r);
+      const int32_t ended = request->stop != NULL ? request->stop(err) : BS_OK;
+      if (ended != BS_OK) return ended;
     }
     faults |= failed;
   }

@@ -22,6 +22,8 @@ typedef struct sim_check_request {
   uint32_t kinds;          /* bit set of 1 << enum bs_coll_kind; 0: all that it serves */
   uint32_t max_ranks;      /* 0: what the level has */
   uint32_t full;           /* 1: the ranges of `make verify` */
+  /* Asked often; another answer than BS_OK ends the check with it. May be NULL. */
+  int32_t (*stop)(bs_error *err);
 } sim_check_request;
 
 /* The answer of one level for one collective. */
@@ -30,13 +32,14 @@ typedef struct sim_check_row {
   uint32_t ranks;   /* the most that ran */
   uint64_t cases;   /* that ran */
   uint64_t refused; /* shapes that the algorithm cannot do */
-  int32_t code;     /* BS_OK; what failed; BS_INCONCLUSIVE: nothing ran, or an earlier level had failed */
+  int32_t code;     /* BS_OK; what failed; BS_INCONCLUSIVE: nothing ran, or an earlier level had failed;
+                     * what `stop` answered: the cases before it are right */
   double error_max, error_rms; /* V6: of bf16, as a part of the sum of absolute values */
   bs_error why;
 } sim_check_row;
 
-/* Calls `row` for each level and collective. BS_OK when all that ran are right and something ran, BS_NUMERIC
- * when a level has found a fault, BS_INCONCLUSIVE when nothing ran. */
+/* Calls `row` for each level and collective, until `stop` ends it. BS_OK when all that ran are right and
+ * something ran, BS_NUMERIC when a level has found a fault, BS_INCONCLUSIVE when nothing ran. */
 int32_t sim_check(const sim_check_request *request, void (*row)(void *user, const sim_check_row *row),
                   void *user, bs_error *err);
 
@@ -61,6 +64,8 @@ int32_t sim_case_steps(const sim_case *c, uint32_t rank,
 /* A sum of the steps of all ranks for elements of this size: two sizes with the same one have the same
  * schedule. */
 uint64_t sim_case_print(const sim_case *c, uint32_t element_bytes);
+/* The answer of the request's `stop`; BS_OK where it has none. err may be NULL. */
+int32_t sim_case_stop(const sim_case *c, bs_error *err);
 /* Runs the schedule without times; data may be NULL. */
 int32_t sim_case_run(const sim_case *c, const sim_data *data, bs_error *err);
 /* Adds to err the last step of `rank` that writes this element of OUT. */

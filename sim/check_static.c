@@ -172,7 +172,9 @@ int32_t sim_check_static(const sim_case *c, bs_error *err) {
   int32_t rc = BS_OK;
   for (r.rank = 0; rc == BS_OK && r.rank < c->shape->world_size; ++r.rank) {
     r.number = 0;
-    rc = sim_scratch_of(c->request->algorithm, c->request->state, c->shape, r.rank, &r.scratch, err);
+    rc = sim_case_stop(c, err);
+    if (rc == BS_OK)
+      rc = sim_scratch_of(c->request->algorithm, c->request->state, c->shape, r.rank, &r.scratch, err);
     if (rc == BS_OK) rc = sim_case_steps(c, r.rank, on_step, &r, err);
     if (rc == BS_OK) rc = end_round(&r);
   }

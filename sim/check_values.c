@@ -44,6 +44,8 @@ static int32_t judge_typed(const sim_case *c, sim_values *v, int d, int in_place
                            bs_error *err) {
   for (uint32_t rank = 0; rank < c->shape->world_size; ++rank) {
     const uint64_t n = sim_buffer_elements(c->shape, 0, rank, BS_BUFFER_OUT);
+    const int32_t rc = sim_case_stop(c, err);
+    if (rc != BS_OK) return rc;
     for (uint64_t i = 0; i < n; ++i) {
       const double got = bs_load_f64(dtypes[d].dtype, sim_values_at(v, rank, BS_BUFFER_OUT, i), 0);
       const double want = sums != NULL ? sums[i] : exact_sum(c->shape, dtypes[d].wide, rank, i);
@@ -62,13 +64,14 @@ static int32_t run_typed(const sim_case *c, int d, int in_place, const double *s
   int32_t rc = sim_values_new(c->request->algorithm, c->request->state, c->shape, sim_typed(dtypes[d].dtype),
                               in_place, &v, err);
   if (rc != BS_OK) return rc;
-  for (uint32_t rank = 0; rank < c->shape->world_size; ++rank) {
+  for (uint32_t rank = 0; rc == BS_OK && rank < c->shape->world_size; ++rank) {
     const uint64_t n = sim_buffer_elements(c->shape, 0, rank, BS_BUFFER_IN);
-    for (uint64_t i = 0; i < n; ++i)
+    rc = sim_case_stop(c, err);
+    for (uint64_t i = 0; rc == BS_OK && i < n; ++i)
       bs_store_f64(dtypes[d].dtype, sim_values_at(v, rank, BS_BUFFER_IN, i), 0,
                    exact_value(c->shape, dtypes[d].wide, rank, i));
   }
-  rc = sim_case_run(c, sim_values_data(v), err);
+  if (rc == BS_OK) rc = sim_case_run(c, sim_values_data(v), err);
   if (rc == BS_OK) rc = sim_values_canaries(v, err);
   if (rc == BS_OK) rc = judge_typed(c, v, d, in_place, sums, err);
   sim_values_free(v);
@@ -188,6 +191,7 @@ int32_t sim_check_sets(const sim_case *c, bs_error *err) {
   if (rc == BS_OK) rc = sim_case_run(c, sim_values_data(v), err);
   for (uint32_t rank = 0; rc == BS_OK && rank < p; ++rank) {
     const uint64_t n = sim_buffer_elements(c->shape, 0, rank, BS_BUFFER_OUT);
+    rc = sim_case_stop(c, err);
     for (uint64_t i = 0; rc == BS_OK && i < n; ++i) rc = judge_set(c, v, words, rank, i, err);
   }
   sim_values_free(v);
@@ -217,6 +221,8 @@ static int32_t judge_rounding(const sim_case *c, sim_values *v, uint32_t dtype, 
   uint64_t seen = 0;
   for (uint32_t rank = 0; rank<p; rank += p> 64 ? p - 1 : 1) { /* in big worlds the first and the last */
     const uint64_t n = sim_buffer_elements(c->shape, 0, rank, BS_BUFFER_OUT);
+    const int32_t rc = sim_case_stop(c, err);
+    if (rc != BS_OK) return rc;
     for (uint64_t i = 0; i < n; ++i, ++seen) {
       uint32_t from = 0;
       uint64_t in = 0;

@@ -260,7 +260,8 @@ static int32_t resume(void *user, uint32_t rank) {
     int32_t rc = BS_OK;
     if (me->phase == ROUND_BEGINS) {
       if (me->at == me->n && me->complete) return SIM_DONE;
-      rc = me->at == me->n ? load(r, rank, &err) : begin(r, rank, &err);
+      if (r->config->stop != NULL) rc = r->config->stop(&err);
+      if (rc == BS_OK) rc = me->at == me->n ? load(r, rank, &err) : begin(r, rank, &err);
       if (rc != BS_OK) return failed(r, rank, rc, &err);
       continue;
     }

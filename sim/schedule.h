@@ -44,6 +44,8 @@ typedef struct sim_schedule_config {
   uint32_t window;         /* steps kept a rank; 0: chosen by the number of ranks */
   struct sim_trace *trace; /* of its messages (trace.h); may be NULL */
   uint64_t *out_ends;      /* when each rank has ended; may be NULL */
+  /* Asked before each round of a rank; another answer than BS_OK ends the run with it. May be NULL. */
+  int32_t (*stop)(bs_error *err);
 } sim_schedule_config;
 
 typedef struct sim_schedule_result {

@@ -129,9 +129,10 @@ static size_t distance(const char *a, size_t na, const char *b, size_t nb) {
 /* Words of other programs for things that have a name here. */
 static const char *known_as(const char *word, const char *const *candidates, size_t count) {
   static const char *const others[][2] = {
-      {"gpu", "cuda"}, {"nvidia", "cuda"},      {"batch", "b"},       {"batch-size", "b"},
-      {"tokens", "b"}, {"ranks", "world-size"}, {"np", "world-size"}, {"nproc", "world-size"},
-      {"ls", "runs"},  {"list", "runs"}};
+      {"gpu", "cuda"},   {"nvidia", "cuda"},      {"batch", "b"},       {"batch-size", "b"},
+      {"tokens", "b"},   {"ranks", "world-size"}, {"np", "world-size"}, {"nproc", "world-size"},
+      {"ls", "runs"},    {"list", "runs"},        {"float8", "f8e4m3"}, {"e4m3", "f8e4m3"},
+      {"e5m2", "f8e5m2"}};
   for (size_t k = 0; k < sizeof others / sizeof others[0]; k++)
     for (size_t i = 0; strcmp(word, others[k][0]) == 0 && i < count; i++)
       if (candidates[i] != NULL && strcmp(candidates[i], others[k][1]) == 0) return candidates[i];

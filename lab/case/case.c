@@ -26,6 +26,9 @@ typedef struct case_run {
   const bs_case *c;
   bs_case_result *out;
   bs_watch watch;
+  pthread_mutex_t lock; /* of the next two, which keep_stopped needs */
+  int64_t begun;        /* the last forward that a rank has begun; those of the warm-up are below 0 */
+  int stopping;         /* no rank begins another one */
   bs_case copy;
   bs_case_result result;
 } case_run;
@@ -165,6 +168,20 @@ int32_t bs_case_input(const bs_case *c, bs_rank *rank, bs_layer *layer, const bs
   return rc == BS_OK ? bs_place_read(c, rank, source, cols, first, out_x, err) : rc;
 }
 
+/* May the rank begin forward i? After a request to stop every rank still runs those that another one has
+ * begun and may wait for it in; then it ends, with an error unless the case keeps what was timed. */
+static int32_t may_begin(case_run *run, int64_t i, int *out_may, bs_error *err) {
+  *out_may = 1;
+  if (!run->c->keep_stopped) return bs_stop_check(err);
+  pthread_mutex_lock(&run->lock);
+  if (bs_stop_asked() != 0) run->stopping = 1;
+  if (!run->stopping && i > run->begun) run->begun = i;
+  *out_may = i <= run->begun;
+  const int timed = run->begun >= 0;
+  pthread_mutex_unlock(&run->lock);
+  return *out_may || timed ? BS_OK : bs_stop_check(err);
+}
+
 /* Forwards: warm-up, then the timed ones; every output is hashed after its own timing, and is the first
  * one's. */
 static int32_t forwards(case_run *run, bs_rank *rank, uint32_t index, bs_layer *layer, const bs_tensor *x,
@@ -180,7 +197,9 @@ static int32_t forwards(case_run *run, bs_rank *rank, uint32_t index, bs_layer *
       bs_rank_regions_reset(rank);
       bs_rank_counters_reset(rank);
     }
-    int32_t rc = bs_stop_check(err);
+    int may = 1;
+    int32_t rc = may_begin(run, i, &may, err);
+    if (!may) return rc;
     if (rc == BS_OK) rc = bs_layer_forward(layer, x, y, NULL, err);
     if (rc != BS_OK) return rc;
     if (i == 0) {
@@ -381,6 +400,8 @@ int32_t bs_case_run(const bs_case *c, bs_case_result *out, bs_error *err) {
   run->copy = *c;
   run->result = *out;
   run->out = &run->result;
+  run->begun = INT64_MIN;
+  pthread_mutex_init(&run->lock, NULL);
   run->watch.tell = c->progress ? &run->copy : NULL;
   int32_t rc = bs_case_world(c, &world, err);
   if (rc == BS_OK) rc = bs_world_run(world, rank_main, run, err);
@@ -390,6 +411,8 @@ int32_t bs_case_run(const bs_case *c, bs_case_result *out, bs_error *err) {
     return rc;
   }
   *out = run->result;
+  if (run->stopping) out->iterations = run->begun + 1;
+  pthread_mutex_destroy(&run->lock);
   free(run);
   if (rc == BS_OK) rc = bs_case_collect(c, world, out, err);
   if (rc == BS_OK) rc = bs_owners_check(c, out, err);

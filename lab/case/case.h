@@ -47,6 +47,8 @@ struct bs_case {
   const bs_case_fault *fault;     /* NULL: none */
   bs_progress_fn progress;
   void *progress_user;
+  uint32_t keep_stopped; /* 1: after a request to stop (lab/stop.h) the forwards until then are the result, if
+                          * there is one; only where this process has all ranks */
   struct bs_peers *peers; /* processes that run it together (lab/peers/peers.h); NULL: only this one */
   const char *gate;       /* the gate for which the case runs: progress names it before each step; NULL:
                            * none */

@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/coll/comm_bench.h"
+#include "lab/stop.h"
 #include "sim/schedule.h"
 #include "sim/trace.h"
 
@@ -76,7 +77,10 @@ static void add_level(void *user, const sim_check_row *r) {
   const checking *c = user;
   json_t *row = json_object();
   char range[48];
-  const char *result = r->code == BS_OK ? "right" : r->code == BS_INCONCLUSIVE ? "not run" : "WRONG";
+  const char *result = r->code == BS_OK                                      ? "right"
+                       : r->code == BS_ABORTED && r->cases > 0               ? "right so far"
+                       : r->code == BS_ABORTED || r->code == BS_INCONCLUSIVE ? "not run"
+                                                                             : "WRONG";
   snprintf(range, sizeof range, "p <= %u", r->ranks);
   add_place(row, c->ccl);
   json_object_set_new(row, "collective", json_string(bs_name_of(BS_NAMES_COLL, r->kind)));
@@ -102,6 +106,7 @@ int32_t bs_ccl_check(const bs_ccl *ccl, const sim_check_request *request, json_t
   q.algorithm = ccl->algorithm;
   q.state = ccl->state;
   q.options = ccl->options;
+  q.stop = bs_stop_check;
   return sim_check(&q, add_level, &c, err);
 }
 
@@ -191,8 +196,10 @@ static int32_t run_schedule(const bs_ccl_place *place, sim_schedule_config *conf
   if (config->trace == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "no memory for a trace");
   int32_t rc = sim_schedule_run(config, out_result, err);
   if (rc == BS_OK) rc = sim_trace_write(config->trace, place->trace_file, err);
-  json_object_set_new(row, "trace_events", json_integer((json_int_t)sim_trace_events(config->trace)));
-  json_object_set_new(row, "trace_left_out", json_integer((json_int_t)sim_trace_dropped(config->trace)));
+  if (rc == BS_OK) {
+    json_object_set_new(row, "trace_events", json_integer((json_int_t)sim_trace_events(config->trace)));
+    json_object_set_new(row, "trace_left_out", json_integer((json_int_t)sim_trace_dropped(config->trace)));
+  }
   sim_trace_free(config->trace);
   return rc;
 }
@@ -207,7 +214,8 @@ json_t *bs_ccl_explain(const bs_ccl *ccl, const bs_ccl_place *place, bs_error *e
       .gamma_q32 = place->reduce_bytes_per_s > 0 ? sim_rate_q32(place->reduce_bytes_per_s) : 0,
       .late_rank = place->late_rank,
       .late_ps = sim_seconds_ps(place->late_s),
-      .follow = 1};
+      .follow = 1,
+      .stop = bs_stop_check};
   sim_schedule_result result = {0};
   const int runs = ccl->algorithm->schedule != NULL;
   if (!runs && (place->trace_file != NULL || place->late_s > 0)) {
@@ -230,8 +238,10 @@ json_t *bs_ccl_explain(const bs_ccl *ccl, const bs_ccl_place *place, bs_error *e
     json_object_set_new(row, "late_rank", json_integer(place->late_rank));
     json_object_set_new(row, "late_us", json_real(place->late_s * 1e6));
   }
-  if (rc == BS_OK && runs) add_times(row, &result, place);
-  if (rc == BS_OK) rc = add_formula(row, ccl, &shape, place, runs ? &result : NULL, err);
+  const int stopped = rc != BS_OK && bs_stop_asked() != 0; /* the formula is known all the same */
+  if (stopped) rc = BS_OK;
+  if (rc == BS_OK && runs && !stopped) add_times(row, &result, place);
+  if (rc == BS_OK) rc = add_formula(row, ccl, &shape, place, runs && !stopped ? &result : NULL, err);
   if (rc == BS_OK) return row;
   json_decref(row);
   return NULL;

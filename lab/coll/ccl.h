@@ -46,7 +46,8 @@ int32_t bs_sim_param(bs_context *context, const char *name, char *out_text, size
 int32_t bs_ccl_place_link(bs_context *context, bs_ccl_place *place, bs_error *err);
 /* Simulates it message by message and evaluates its formula. The row has rounds, messages, bytes, both times,
  * and the critical path split into latency, bytes and reducing. If a trace is requested it is written, and
- * the row has its trace_events and trace_left_out. Returns a row; NULL on failure. */
+ * the row has its trace_events and trace_left_out. After a request to stop (lab/stop.h) the row has the
+ * formula alone, and no trace is written. Returns a row; NULL on failure. */
 json_t *bs_ccl_explain(const bs_ccl *ccl, const bs_ccl_place *place, bs_error *err);
 /* The number of a collective's name; BS_COLL_COUNT_ for an unknown name. */
 uint32_t bs_ccl_kind(const char *name);

@@ -16,7 +16,7 @@
 #include "lab/peers/exchange.h"
 #include "lab/stop.h"
 
-enum { WARM_CALLS = 3, CALLS_MAX = 2000, SAMPLES_MAX = 200, VALUES = 7 };
+enum { CALLS_MAX = 2000, SAMPLES_MAX = 200, VALUES = 7 };
 enum { VIRTUAL_CALLS = 16 };         /* with a virtual clock, where all samples are equal */
 static const double SAMPLE_S = 2e-3; /* the least time of a sample, if CALLS_MAX allows it */
 static const char *const site = "bench.comm";
@@ -200,7 +200,7 @@ static int32_t measure(const cell *c, bs_comm_cell *out, bs_error *err) {
   double seconds[SAMPLES_MAX] = {0}, once = 0;
   int32_t rc = call(c, err);
   if (rc == BS_OK) rc = add_wrong(c, count_wrong(c), &out->wrong, err);
-  if (rc == BS_OK) rc = time_calls(c, WARM_CALLS, &once, err);
+  if (rc == BS_OK) rc = time_calls(c, c->j->bench.warmup, &once, err);
   if (rc == BS_OK) rc = largest(c, &once, 1, err); /* so that all ranks make as many calls */
   const double calls = once > 0 ? ceil(SAMPLE_S / once) : most;
   out->calls = calls < 1 ? 1 : calls > most ? most : (uint64_t)calls;

@@ -32,6 +32,8 @@ typedef struct bs_comm_bench {
   uint64_t max_bytes;
   double factor;    /* > 1 */
   uint32_t samples; /* of each cell */
+  uint32_t
+      warmup; /* calls of each cell before them, at least 1: their time says how many calls a sample has */
   double timeout_s;
   /* On rank 0's process, after each cell. */
   void (*each)(void *user, const bs_comm_cell *cell);

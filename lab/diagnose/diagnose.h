@@ -15,6 +15,7 @@ extern const char *const bs_preset_names[BS_PRESETS_];
 typedef struct bs_diagnose_request {
   uint32_t preset;
   double seconds;          /* of one timing; 0: as the preset has it */
+  int64_t samples;         /* of one timing at most; 0: 300 */
   const char *const *only; /* ids of checks; n_only 0: all of the preset */
   size_t n_only;
   const char *const *skip;
@@ -41,8 +42,8 @@ int32_t bs_diagnose_words(const bs_diagnose_request *request, int model, bs_erro
 
 /* *out: {subject, kind, preset, pass_s, findings: [{rank, check, severity, cost_s, share, evidence,
  * command}], checks: [{check, title, state (clean, found, skipped, failed), why, seconds, facts: [{fact,
- * value, unit}]}], ablations: [{setting, seconds, ratio, low, high, verdict}], conditions}. `config`: a
- * composed and checked tree. A check that cannot do its work is a row with state failed; an error concerns
+ * value, unit}]}], ablations: [{setting, pairs, seconds, ratio, low, high, verdict}], conditions}. `config`:
+ * a composed and checked tree. A check that cannot do its work is a row with state failed; an error concerns
  * what all checks need. */
 int32_t bs_diagnose_layer(bs_context *context, const bs_node *config, const char *quiet_dir,
                           const bs_diagnose_request *request, json_t **out, bs_error *err);

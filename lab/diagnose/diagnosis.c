@@ -161,7 +161,9 @@ static int32_t sample(const bs_diagnosis *d, const bs_sampler_arm *arms, uint32_
       .user = (void *)(uintptr_t)d, .disturb = bs_disturb_host, .progress = tell_sampled};
   bs_sampler_options o;
   bs_sampler_defaults(&o);
+  if (d->asked->samples > 0) o.pairs_max = (size_t)d->asked->samples;
   o.pairs_min = d->asked->preset == BS_PRESET_LARGE ? 20 : 6;
+  if (o.pairs_min > o.pairs_max) o.pairs_min = o.pairs_max;
   o.group = 2;
   o.seconds = d->seconds * n;
   o.warm_seconds = d->seconds / 4;
@@ -206,9 +208,10 @@ int bs_pair_is_slower(const bs_pair_times *t) {
 
 int32_t bs_ablated(bs_diagnosis *d, const char *setting, const bs_pair_times *t, bs_error *err) {
   const bs_comparison *c = &t->comparison;
-  json_t *row = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:s}", "setting", bs_model_json_text(setting),
-                          "seconds", bs_record_number(t->other), "as_is_s", bs_record_number(t->as_is),
-                          "ratio", bs_record_number(c->ratio), "low", bs_record_number(c->low), "high",
+  json_t *row = json_pack("{s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:s, s:s}", "setting",
+                          bs_model_json_text(setting), "pairs", (json_int_t)c->pairs, "seconds",
+                          bs_record_number(t->other), "as_is_s", bs_record_number(t->as_is), "ratio",
+                          bs_record_number(c->ratio), "low", bs_record_number(c->low), "high",
                           bs_record_number(c->high), "verdict", bs_comparison_name(bs_word_turned(c->word)),
                           "cause", bs_unclear_name(c->cause)); /* of the setting, not the subject */
   return row != NULL && json_array_append_new(d->ablations, row) == 0 ? BS_OK : bs_no_memory(err, "a row");

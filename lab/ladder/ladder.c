@@ -237,6 +237,7 @@ static int32_t run_sampled(sampled *s, double seconds, bs_error *err) {
   bs_sampler_defaults(&so);
   so.pairs_min = PAIRS_MIN;
   so.pairs_max = (size_t)fmax(PAIRS_MIN, (double)s->rung[0]->e.pairs_max);
+  so.warm_calls = (uint64_t)s->rung[0]->e.warmup_iters;
   so.seconds = seconds;
   so.keep_stopped = 1;
   so.rebuild_seconds = REBUILD_SHARE * seconds;

@@ -110,6 +110,18 @@ static void sentence(const bs_ladder *l, const bs_rung *r, char *out, size_t siz
   kernel_text(l, r, out + used, size - used);
 }
 
+/* The advice of bs_comparison_next, with the options of `bsrun compare`. */
+static const char *advice(const bs_comparison *c, char *out, size_t size) {
+  if (c->cause == BS_UNCLEAR_BUILD)
+    snprintf(out, size, "builds differ: sample more by --samples 600 --seconds 30");
+  else if (c->cause == BS_UNCLEAR_FEW && c->needs > 0)
+    snprintf(out, size, "needs about %zu pairs: --samples %zu --seconds %.0f", c->needs,
+             c->needs < 20 ? 20 : c->needs, fmax(10.0, ceil(1.5 * c->needs_seconds)));
+  else
+    return bs_comparison_next(c, out, size);
+  return out;
+}
+
 /* Adds the speedup of the row's candidate over the first: in the comparison the first one is the subject. */
 static void add_comparison(json_t *row, const bs_ladder *l, const bs_rung *r) {
   char next[BS_LOOK_SENTENCE];
@@ -133,7 +145,7 @@ static void add_comparison(json_t *row, const bs_ladder *l, const bs_rung *r) {
   json_object_set_new(row, "cause", json_string(bs_unclear_name(c->cause)));
   if (c->word == BS_WORD_NONE) json_object_set_new(row, "note", json_string(bs_unclear_name(c->cause)));
   if (c->word == BS_WORD_NONE) return;
-  json_object_set_new(row, "next", json_string(bs_comparison_next(c, next, sizeof next)));
+  json_object_set_new(row, "next", json_string(advice(c, next, sizeof next)));
 }
 
 /* Adds the speedup over the first rung that could be simulated. */

@@ -6,6 +6,7 @@
 
 #include "core/base/error.h"
 #include "lab/measure/sampler_arm.h"
+#include "lab/stop.h"
 
 enum { BLOCK = 4 };
 static const double LONG_CALL = 0.05; /* for such a long call its start hardly matters: it needs no lead */
@@ -62,7 +63,8 @@ int32_t bs_sampler_warm(const bs_sampler_options *o, const bs_sampler_host *host
   const double until = bs_sampler_now(host) + o->warm_seconds;
   while (rc == BS_OK && whole && !out->settled && out->blocks < o->warm_blocks) {
     if (out->blocks > 0 && bs_sampler_now(host) >= until) break;
-    rc = take_block(host, until, arm, out, &each, &whole, err);
+    rc = bs_stop_check(err);
+    if (rc == BS_OK) rc = take_block(host, until, arm, out, &each, &whole, err);
     if (rc != BS_OK) break;
     ++out->blocks;
     if (each >= LONG_CALL) out->lead = 0;

@@ -2,6 +2,7 @@
  * bench.c - times a model's flat runs by the lab's sampler (lab/measure/sampler.h): a run of any model; of a
  * model with a key-value cache the prompt in one run, then single tokens. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -181,7 +182,9 @@ static int32_t bench_one(benching *b, const char *work, int64_t tokens, int64_t 
   o.pairs_min = LEAST_SAMPLES;
   o.seconds = b->asked->seconds;
   o.warm_seconds = fmin(b->asked->seconds, WARM_SECONDS);
-  int32_t rc = refuse_fallback(b, err);
+  o.keep_stopped = 1;
+  int32_t rc = bs_stop_check(err);
+  if (rc == BS_OK) rc = refuse_fallback(b, err);
   if (rc == BS_OK) rc = bs_sampler_run(&o, &host, &arm, 1, &s, err);
   if (rc == BS_OK) rc = add_row(b, s, err);
   bs_sampling_free(s);
@@ -280,7 +283,8 @@ static int32_t profile(bs_context *context, benching *b, json_t **out, bs_error 
     if (rc == BS_OK) rc = set_ids(&of_view, symbol, b->ids, b->tokens, err);
   }
   const double end = bs_clock_s() + fmin(b->asked->seconds, PROFILE_SECONDS);
-  for (int i = 0; rc == BS_OK && (i < 3 || bs_clock_s() < end); i++) rc = run_once(b, view.session, err);
+  for (int i = 0; rc == BS_OK && (i < 3 || (bs_clock_s() < end && bs_stop_asked() == 0)); i++)
+    rc = run_once(b, view.session, err);
   if (rc == BS_OK) rc = bs_model_text(&view, BS_REPORT_PROFILE, 1, &text, err);
   json_t *report = text != NULL ? json_loads(text, 0, NULL) : NULL;
   if (rc == BS_OK) {
@@ -336,6 +340,11 @@ int32_t bs_model_bench_run(bs_context *context, const bs_model_request *request,
                      "made_inputs", bs_model_makes_inputs(model), "median_s",
                      json_object_get(json_array_get(b.rows, 0), "median_s"), "rows", b.rows, "conditions",
                      bs_load_json(&before, &after), "stats", bs_model_stats(model->session));
+  if (*out != NULL && bs_model_makes_inputs(model)) {
+    char hash[24];
+    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)model->made_hash);
+    json_object_set_new(*out, "made_hash", json_string(hash));
+  }
   if (*out != NULL && model->tuned != NULL) json_object_set(*out, "tuned", model->tuned);
   if (*out != NULL && nodes != NULL) {
     json_object_set(*out, "profile", nodes);

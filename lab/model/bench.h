@@ -18,12 +18,13 @@ typedef struct bs_model_bench {
  * reads its inputs from files and gives one row "run". A model with one gives the rows "prefill" (the prompt,
  * into an empty cache) and "decode" (one token, after the prompt). Without --input the ids are generated;
  * without --dim the prompt has 128 tokens.
- * *out: {model, backend, threads, dims, made_inputs, median_s (of the first row), rows: [{work, backend,
- * threads, tokens, cache_tokens, nodes, fallback_nodes, flops, bytes, gflops, tokens_per_s, low_s, high_s (95
- * % of the median), first_s, load_s (of the model), lower_s, pass_s, plan_s, pack_s, prepare_s (of the
- * binding for this row), and the fields of an arm and of pairs in docs/runs.md}], conditions (bs_load_json),
- * stats, profile: [{op, serves, origin, shape, each_s, share, gflops, ..}], profile_work: the row whose nodes
- * these are (decode, if there are two rows)}. BS_UNSUPPORTED, BS-MODEL-FALLBACK: ref serves a node. */
+ * *out: {model, backend, threads, dims, made_inputs, made_hash (of their numbers), median_s (of the first
+ * row), rows: [{work, backend, threads, tokens, cache_tokens, nodes, fallback_nodes, flops, bytes, gflops,
+ * tokens_per_s, low_s, high_s (95 % of the median), first_s, load_s (of the model), lower_s, pass_s, plan_s,
+ * pack_s, prepare_s (of the binding for this row), and the fields of an arm and of pairs in docs/runs.md}],
+ * conditions (bs_load_json), stats, profile: [{op, serves, origin, shape, each_s, share, gflops, ..}],
+ * profile_work: the row whose nodes these are (decode, if there are two rows)}. BS_UNSUPPORTED,
+ * BS-MODEL-FALLBACK: ref serves a node. */
 int32_t bs_model_bench_run(bs_context *context, const bs_model_request *request, bs_model *model,
                            const bs_model_bench *asked, json_t **out, bs_error *err);
 /* FLOPs and bytes of one run of a session, as it is bound. */

@@ -10,6 +10,7 @@
 #include "core/base/rng.h"
 #include "core/base/text.h"
 #include "lab/error.h"
+#include "lab/hash.h"
 
 static void note(const bs_model_request *request, const char *before, const bs_text *list,
                  const char *after) {
@@ -234,15 +235,16 @@ int32_t bs_model_blame_input(const bs_model_request *request, bs_model *m, int32
 
 /* Different ids (0 if the table's rows are not known or change with the shapes), masks that hide nothing.
  * Floats are normal numbers, as the "ordinary numbers" of lab/model/made.c. */
-static double made_value(const bs_model_domain *d, uint32_t number, uint32_t dtype, uint64_t i) {
+static double made_value(const bs_model_domain *d, uint64_t seed, uint32_t number, uint32_t dtype,
+                         uint64_t i) {
   float z;
   if (bs_dtype_is_float(dtype)) {
-    bs_rng_normal(number + 1u, 0, i, 1, &z);
+    bs_rng_normal((seed << 32) + number + 1u, 0, i, 1, &z);
     return (double)z;
   }
   if (d->moves || (d->picks && d->below == 0)) return 0;
   if (d->below == 0) return 1;
-  return (double)(((i + 1) * UINT64_C(0x9e3779b97f4a7c15) >> 33) % (uint64_t)d->below);
+  return (double)(((i + 1 + (seed << 32)) * UINT64_C(0x9e3779b97f4a7c15) >> 33) % (uint64_t)d->below);
 }
 
 static int fits(const bs_npy *file, const bs_tensor_desc *desc) {
@@ -251,14 +253,15 @@ static int fits(const bs_npy *file, const bs_tensor_desc *desc) {
   return same;
 }
 
-static int32_t make(const bs_model_domain *d, uint32_t number, const bs_tensor_desc *desc, void **memory,
+static int32_t make(const bs_model *m, uint32_t number, const bs_tensor_desc *desc, void **memory,
                     bs_tensor *out, bs_error *err) {
+  const bs_model_domain *d = &m->domains[number];
   uint64_t count = 1;
   for (uint32_t i = 0; i < desc->rank; i++) count *= (uint64_t)desc->dims[i];
   void *data = aligned_alloc(64, ((size_t)count * BS_DTYPE_BYTES(desc->dtype) + 64u) & ~(size_t)63u);
   if (data == NULL) return bs_no_memory(err, "an input");
   for (uint64_t i = 0; i < count; i++)
-    bs_store_f64(desc->dtype, data, (int64_t)i, made_value(d, number, desc->dtype, i));
+    bs_store_f64(desc->dtype, data, (int64_t)i, made_value(d, m->seed, number, desc->dtype, i));
   free(memory[number]);
   memory[number] = data;
   *out = (bs_tensor){.struct_size = sizeof *out, .dtype = desc->dtype, .rank = desc->rank};
@@ -280,8 +283,23 @@ int32_t bs_model_fill(const bs_model *m, bs_session *session, int any_size, void
     if (file != NULL && (!any_size || fits(file, &desc)))
       tensor = bs_model_npy_tensor(file);
     else if (rc == BS_OK)
-      rc = make(&m->domains[i], i, &desc, memory, &tensor, err);
+      rc = make(m, i, &desc, memory, &tensor, err);
     if (rc == BS_OK) rc = bs_session_set(session, i, &tensor, err);
+  }
+  return rc;
+}
+
+static int32_t hash_made(bs_model *m, bs_error *err) {
+  int32_t rc = BS_OK;
+  m->made_hash = 0;
+  for (uint32_t i = 0; rc == BS_OK && i < bs_graph_port_count(m->graph, 1); i++) {
+    bs_tensor_desc desc = {.struct_size = sizeof desc};
+    if (m->made[i] == NULL) continue;
+    rc = bs_session_port(m->session, i, NULL, &desc, err);
+    uint64_t bytes = BS_DTYPE_BYTES(desc.dtype);
+    for (uint32_t d = 0; d < desc.rank; d++) bytes *= (uint64_t)desc.dims[d];
+    const uint64_t both[2] = {m->made_hash, bs_hash64(m->made[i], bytes)};
+    m->made_hash = bs_hash64(both, sizeof both);
   }
   return rc;
 }
@@ -291,7 +309,8 @@ int32_t bs_model_set_inputs(const bs_model_request *request, bs_model *m, bs_err
   if (m->made == NULL) m->made = calloc(bs_graph_port_count(m->graph, 1) + 1u, sizeof *m->made);
   if (m->made == NULL) return bs_no_memory(err, "inputs");
   if (m->domains == NULL && bs_model_makes_inputs(m)) rc = bs_model_find_domains(request, m, err);
-  return rc == BS_OK ? bs_model_fill(m, m->session, 0, m->made, err) : rc;
+  if (rc == BS_OK) rc = bs_model_fill(m, m->session, 0, m->made, err);
+  return rc == BS_OK ? hash_made(m, err) : rc;
 }
 
 void bs_model_free_made(bs_model *m) {

@@ -181,11 +181,14 @@ static void fill_whole(const made *m, const bs_tensor_desc *d, const void *given
     bs_store_f64(d->dtype, out, (int64_t)i, uniform(m, 4, i) < 0.5 ? 0 : 1);
 }
 
-void bs_made_fill(const bs_made *of, const bs_graph *g, uint32_t port, const bs_tensor_desc *d,
+void bs_made_fill(const bs_made *of, const bs_graph *g, uint32_t seed, uint32_t port, const bs_tensor_desc *d,
                   const void *given, void *out) {
   double constants[MOST_CONSTANTS];
   const uint32_t kind = of->port == UINT32_MAX || of->port == port ? of->kind : 0;
-  made m = {.seed = 1000u * kind + port + 1u, .count = 1, .row = 1, .constants = constants};
+  made m = {.seed = ((uint64_t)seed << 32) + 1000u * kind + port + 1u,
+            .count = 1,
+            .row = 1,
+            .constants = constants};
   for (uint32_t i = 0; i < d->rank; i++) m.count *= (uint64_t)d->dims[i];
   if (d->rank > 0 && d->dims[d->rank - 1] > 0) m.row = (uint64_t)d->dims[d->rank - 1];
   if (kinds[kind].of_constants) m.n_constants = find_constants(g, constants);

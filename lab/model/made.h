@@ -14,7 +14,8 @@ enum { BS_MADE_MOST = 24 };
 
 /* The sets for a model; returns how many. */
 uint32_t bs_made_list(const bs_graph *g, bs_made *out, uint32_t size);
-/* Fills the dense elements of input `port`. given (may be NULL): its elements as the user gave them. */
-void bs_made_fill(const bs_made *of, const bs_graph *g, uint32_t port, const bs_tensor_desc *desc,
-                  const void *given, void *out);
+/* Fills the dense elements of input `port`; another seed makes other numbers of the same kind. given (may be
+ * NULL): its elements as the user gave them. */
+void bs_made_fill(const bs_made *of, const bs_graph *g, uint32_t seed, uint32_t port,
+                  const bs_tensor_desc *desc, const void *given, void *out);
 #endif

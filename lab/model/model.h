@@ -26,6 +26,7 @@ typedef struct bs_model_request {
                              * none */
   int64_t cache_tokens;     /* for a folder with config.json; 0: the number in that file */
   uint32_t threads;         /* 0: all processors that the process may use */
+  uint32_t seed;            /* of made inputs */
   uint32_t profile;
   /* Receives progress of slow work: reading, the steps of bs_session_options.progress, a check's nodes. May
    * be NULL. */
@@ -51,8 +52,10 @@ typedef struct bs_model {
   size_t n_texts;
   const char **passes_off;
   size_t n_passes_off;
+  uint32_t seed;                   /* of made inputs: the request's */
   struct bs_model_domain *domains; /* of the graph's inputs; NULL: not found yet */
   void **made;                     /* of each input, numbers that were made; NULL: none */
+  uint64_t made_hash;              /* of those numbers, when they were set */
   json_t *tuned; /* {key: choice}: from the tuning file, when the session was opened; NULL: not requested */
 } bs_model;
 

@@ -384,6 +384,7 @@ int32_t bs_model_open(bs_context *context, const bs_model_request *request, bs_m
   bs_vectors vectors = {0};
   int32_t rc = BS_OK;
   memset(out, 0, sizeof *out);
+  out->seed = request->seed;
   if (request->progress != NULL) request->progress(request->progress_user, "read", 0, 0);
   if (bs_vectors_in(request->path)) rc = take_vectors(request, &vectors, &dims, &inputs, err);
   const char *path = vectors.model != NULL ? vectors.model : request->path;

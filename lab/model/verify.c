@@ -133,7 +133,8 @@ static int32_t fill_ports(verifying *v, const bs_made *of, bs_error *err) {
       v->made[i] = aligned_alloc(64, (bytes_of(&d) + 64u) & ~UINT64_C(63));
     if (rc == BS_OK && v->made[i] == NULL) rc = bs_no_memory(err, "made inputs");
     if (rc == BS_OK)
-      bs_made_fill(of, v->session->graph, i, &d, v->cut[i] != NULL ? v->cut[i] : v->given[i], v->made[i]);
+      bs_made_fill(of, v->session->graph, v->request->seed, i, &d,
+                   v->cut[i] != NULL ? v->cut[i] : v->given[i], v->made[i]);
     if (rc == BS_OK) rc = set_port(v, i, v->made[i], err);
   }
   return rc;

@@ -7,6 +7,7 @@
 #include "lab/kernel/bound.h"
 #include "lab/measure/stats.h"
 #include "lab/profile/parts.h"
+#include "lab/stop.h"
 
 enum { LEAST_CALLS = 5, MOST_CALLS = 20000, WARM_CALLS = 3 };
 
@@ -45,8 +46,10 @@ static int32_t describe(const bs_kernel_setup *setup, bs_kernel_arm *arm, const 
   bs_kernel_bound bound = {0};
   const uint32_t threads = setup->threads > 0 ? setup->threads : 1;
   bs_kernel_problem_text(p, text, sizeof text);
-  int32_t rc = bs_kernel_peaks_measure(p, threads, 0, &rates, err);
-  if (rc == BS_OK) bs_kernel_bound_of(p, &rates, launch_of(setup), &bound);
+  const int stopped = bs_stop_asked() != 0; /* the machine is not measured any more */
+  int32_t rc = stopped ? BS_OK : bs_kernel_peaks_measure(p, threads, 0, &rates, err);
+  if (rc == BS_OK && !stopped) bs_kernel_bound_of(p, &rates, launch_of(setup), &bound);
+  for (int i = 0; stopped && i < BS_LIMITS_; i++) bound.limit_s[i] = -1.0;
   *out = rc == BS_OK ? bs_profile_record("kernel", text, threads, 1, call_s) : NULL;
   if (rc == BS_OK && *out == NULL) rc = bs_no_memory(err, "a profile");
   const bs_profile_part part = {.name = bs_kernel_arm_provider(arm),
@@ -66,6 +69,19 @@ static int32_t describe(const bs_kernel_setup *setup, bs_kernel_arm *arm, const 
   return rc;
 }
 
+/* Times n calls, or those until a request to stop, if they are enough; *inout_n: how many. */
+static int32_t time_calls(bs_kernel_arm *arm, uint64_t *inout_n, double **out_seconds, bs_error *err) {
+  const uint64_t n = *inout_n;
+  double *seconds = *out_seconds = calloc(n, sizeof *seconds);
+  if (seconds == NULL) return bs_no_memory(err, "the times of calls");
+  const int32_t rc = bs_kernel_arm_series(arm, 0, n, seconds, err);
+  if (rc == BS_OK || bs_stop_asked() == 0) return rc;
+  uint64_t done = 0;
+  while (done < n && seconds[done] > 0.0) done++;
+  *inout_n = done;
+  return done >= LEAST_CALLS ? BS_OK : rc;
+}
+
 int32_t bs_profile_kernel(const bs_kernel_setup *setup, const bs_profile_options *options, json_t **out,
                           bs_error *err) {
   bs_counters counters;
@@ -78,10 +94,8 @@ int32_t bs_profile_kernel(const bs_kernel_setup *setup, const bs_profile_options
   bs_counters_open(options->counters, &counters); /* before the arm's threads are there */
   int32_t rc = bs_kernel_arm_open(setup, &arm, err);
   if (rc == BS_OK) n = calls_for(arm, options->seconds, &first, err, &rc);
-  if (rc == BS_OK && (seconds = calloc(n, sizeof *seconds)) == NULL)
-    rc = bs_no_memory(err, "the times of calls");
   bs_counters_start(&counters);
-  if (rc == BS_OK) rc = bs_kernel_arm_series(arm, 0, n, seconds, err);
+  if (rc == BS_OK) rc = time_calls(arm, &n, &seconds, err);
   bs_counters_stop(&counters);
   if (rc == BS_OK) rc = describe(setup, arm, &counters, (double)n, bs_median(seconds, n), out, err);
   if (rc == BS_OK)

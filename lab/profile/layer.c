@@ -10,6 +10,7 @@
 #include "lab/measure/chunks.h"
 #include "lab/measure/constants.h"
 #include "lab/profile/parts.h"
+#include "lab/stop.h"
 #include "lab/tune/tune.h"
 
 enum { PART = 3 };
@@ -79,7 +80,7 @@ static int32_t predict(const bs_case *c, const bs_experiment *e, bs_machine *mac
   double footprint = 0;
   *out = (bs_predicted){.bound = {-1, -1, -1, -1, -1}};
   *machine = (bs_machine){0};
-  if (!bs_predict_holds(c)) return BS_OK;
+  if (!bs_predict_holds(c) || bs_stop_asked() != 0) return BS_OK; /* the machine is not measured any more */
   int32_t rc = bs_predict_footprint(c, &footprint, err);
   if (rc == BS_OK && !bs_constants_find(e->machine_constants, c, footprint, machine))
     rc = bs_machine_measure(c, footprint, machine, err);
@@ -116,27 +117,40 @@ static int32_t describe(const bs_case *c, const bs_case_result *result, const bs
   return rc == BS_OK ? add_ranks(*out, result, call_s, err) : rc;
 }
 
+static void forget_counters(bs_counters *counters) {
+  for (int i = 0; i < BS_PERF_EVENTS_; i++) counters->count[i] = NAN;
+}
+
 /* Runs the case twice. *out_result: of the longer run, the caller's; counters: of the forwards that it has
- * more. */
+ * more. After a request to stop *out_result may be of the shorter run, and counters are not known. */
 static int32_t run_twice(bs_case *c, const bs_profile_options *o, bs_case_result *out_result,
                          bs_counters *counters, double *out_calls, bs_error *err) {
   bs_case_result first = {0};
+  double before[BS_PERF_EVENTS_];
   const int64_t all = c->iterations, part = all / PART > 0 ? all / PART : 1;
   bs_counters_open(o->counters, counters);
   c->iterations = part;
   bs_counters_start(counters);
   int32_t rc = bs_case_run(c, &first, err);
   bs_counters_stop(counters);
-  double before[BS_PERF_EVENTS_];
   for (int i = 0; i < BS_PERF_EVENTS_; i++) before[i] = counters->count[i];
-  bs_case_result_free(&first);
-  *out_calls = (double)(all - part);
   c->iterations = all;
   bs_counters_start(counters);
+  const int has_first = rc == BS_OK;
+  if (rc == BS_OK) rc = bs_stop_check(err);
   if (rc == BS_OK) rc = bs_case_run(c, out_result, err);
   bs_counters_stop(counters);
-  for (int i = 0; i < BS_PERF_EVENTS_; i++) /* unknown for a single forward */
-    counters->count[i] = all > part ? counters->count[i] - before[i] : NAN;
+  if (rc != BS_OK && has_first && bs_stop_asked() != 0) {
+    *out_result = first;
+    forget_counters(counters);
+    rc = BS_OK;
+  } else if (has_first) {
+    bs_case_result_free(&first);
+  }
+  const int64_t more = rc == BS_OK ? out_result->iterations - part : 0;
+  *out_calls = (double)more;
+  for (int i = 0; i < BS_PERF_EVENTS_; i++) counters->count[i] -= before[i];
+  if (more <= 0) forget_counters(counters);
   bs_counters_close(counters);
   return rc;
 }
@@ -189,6 +203,7 @@ int32_t bs_profile_layer(bs_context *context, bs_experiment *e, const char *tune
   bs_overlap_resolve(e, &subject);
   (void)bs_arms_of(context, e, &subject, arms);
   bs_case *c = &arms[0].c;
+  c->keep_stopped = 1;
   c->warmup = e->warmup_iters;
   c->iterations = e->timed_iters > 0 ? e->timed_iters : 1;
   c->progress = o->progress;

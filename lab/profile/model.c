@@ -12,10 +12,12 @@
 #include "lab/measure/stats.h"
 #include "lab/model/bench.h"
 #include "lab/profile/parts.h"
+#include "lab/stop.h"
 
 /* The bound of a node's time: the multiply-adds of f32, and its bytes if they are at least as many as in the
  * measurement of the rate (fewer may be in a cache). 0: not known. */
 static double node_bound(const json_t *node, const bs_kernel_peaks *rates) {
+  if (!(rates->flops > 0)) return 0;
   const double bytes = bs_get_number(node, "bytes");
   const double fma =
       strncmp(bs_get_text(node, "shape"), "f32[", 4) == 0 ? bs_get_number(node, "flops") / rates->flops : 0;
@@ -85,9 +87,12 @@ int32_t bs_profile_run(const char *name, const json_t *row, const json_t *nodes,
   const uint32_t threads = (uint32_t)bs_get_number(row, "threads");
   bs_kernel_peaks rates = {0};
   *out = bs_profile_record("model", name, threads, 1, bs_get_number(row, "median_s"));
-  int32_t rc = *out != NULL ? measure_peaks(row, threads, &rates, err) : bs_no_memory(err, "a profile");
-  if (rc == BS_OK) rc = add_nodes(*out, nodes, row, &rates, err);
-  if (rc == BS_OK) rc = add_bound(*out, row, &rates, err);
+  const int stopped = bs_stop_asked() != 0; /* the machine is not measured any more */
+  int32_t rc = *out == NULL ? bs_no_memory(err, "a profile")
+               : stopped    ? BS_OK
+                            : measure_peaks(row, threads, &rates, err);
+  if (rc == BS_OK && (nodes != NULL || !stopped)) rc = add_nodes(*out, nodes, row, &rates, err);
+  if (rc == BS_OK && !stopped) rc = add_bound(*out, row, &rates, err);
   if (rc == BS_OK) rc = bs_profile_set(*out, "ranks", json_pack("{s:i}", "n", 1), err);
   if (rc == BS_OK) return BS_OK;
   json_decref(*out);
@@ -110,8 +115,10 @@ int32_t bs_profile_model(bs_context *context, bs_model_request *request, bs_mode
   /* The counters include reading, planning and many runs, so only their quotients have a meaning. */
   const json_t *rows = json_object_get(result, "rows");
   const json_t *row = json_array_get(rows, json_array_size(rows) > 0 ? json_array_size(rows) - 1 : 0);
-  if (rc == BS_OK)
-    rc = bs_profile_run(bs_get_text(result, "model"), row, json_object_get(result, "profile"), out, err);
+  const char *work = bs_get_text(row, "work"), *path = bs_get_text(result, "model");
+  char name[300];
+  snprintf(name, sizeof name, "%.250s%s", path, strcmp(work, "prefill") == 0 ? ", prefill" : "");
+  if (rc == BS_OK) rc = bs_profile_run(name, row, json_object_get(result, "profile"), out, err);
   if (rc == BS_OK) rc = add_calls(*out, row, err);
   if (rc == BS_OK)
     rc = bs_profile_set(*out, "conditions", json_incref(json_object_get(result, "conditions")), err);

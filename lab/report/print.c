@@ -118,6 +118,23 @@ int bs_print_lines(FILE *out, const char *text) {
   return 0;
 }
 
+void bs_print_folded(FILE *out, size_t indent, const char *line) {
+  char *shown = bs_report_printable(line);
+  const size_t width = bs_report_width(out);
+  size_t before = 0; /* columns that a line begins with */
+  for (const char *rest = shown; rest != NULL && *rest != '\0'; before = indent) {
+    const size_t room = width > before ? width - before : 1;
+    size_t n = strlen(rest);
+    if (n > room) {
+      for (n = room; n > 0 && rest[n] != ' ';) n--;
+      if (n == 0) n = strcspn(rest, " "); /* a word that is longer */
+    }
+    fprintf(out, "%*s%.*s\n", (int)before, "", (int)n, rest);
+    rest += n + (rest[n] == ' ');
+  }
+  free(shown);
+}
+
 int bs_print(FILE *out, const char *format, ...) {
   bs_text line = {0};
   va_list args;

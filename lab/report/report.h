@@ -55,6 +55,9 @@ int bs_print(FILE *out, const char *format, ...) __attribute__((format(printf, 2
 const char *bs_bytes_text(double bytes, char *out, size_t size);
 /* The lines of a text, each as bs_print shows it. -1: no memory. */
 int bs_print_lines(FILE *out, const char *text);
+/* A line as bs_print shows it, in lines as wide as a table, broken at spaces; all but the first begin with
+ * `indent` spaces. */
+void bs_print_folded(FILE *out, size_t indent, const char *line);
 /* The columns that a table printed to `out` may take: those that COLUMNS says, else those of the terminal,
  * from BS_TABLE_LEAST to BS_TABLE_MOST. */
 size_t bs_report_width(FILE *out);

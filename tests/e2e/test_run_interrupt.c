@@ -12,7 +12,8 @@
 #define LAYER "--n 64 --k 64 --b 8 --dtype f32 --out off"
 #define RINGS "ring ring ring ring ring ring ring ring ring ring "
 #define AFTER_MS (BS_SLOW ? 2000 : 300)
-#define WITHIN_S (BS_SLOW ? 20.0 : 2.5) /* shorter than the 5 s after which what does not end is ended */
+#define LATER_MS (BS_SLOW ? 8000 : 2500) /* after a warm-up of two seconds */
+#define WITHIN_S (BS_SLOW ? 20.0 : 2.5)  /* shorter than the 5 s after which what does not end is ended */
 
 /* Each would go on for much longer; `told` stands on stderr, and `shown` on stdout: what is known until then.
  * `after_ms`: when it is interrupted; 0: after AFTER_MS. */
@@ -25,7 +26,13 @@ static const struct {
      "--seconds S takes less time"},
     {"diagnose " LAYER " --seconds 60", "--only CHECK"},
     {"profile layer " LAYER " --samples 10000000", "profiles again"},
+    {"profile layer --method row_parallel -P 2 " LAYER " --samples 10000000", "what was timed until then",
+     "(median of ", LATER_MS},
     {"profile kernel b1h1s64d64 --seconds 60 --out off", "profiles again"},
+    {"profile kernel b1h4s512d64 --seconds 60 --out off", "what was timed until then", "(median of ",
+     LATER_MS},
+    {"profile model builtin:vit:1x8 --dim batch=1 --seconds 60 --out off", "what was timed until then",
+     "(median of ", LATER_MS},
     {"bench sdpa b1h1s64d64 --torch off --seconds 60 --samples 60000 --out off", "--provider NAME"},
     {"bench matmul --n 1024 --b 64 --torch off --seconds 60 --samples 60000 --out off", "--provider NAME"},
     {"coll bench -P 2 --comm threads", "--coll NAME"},
@@ -37,6 +44,8 @@ static const struct {
     {"sim scale --hardware sim-flat -P 8:16136+256 --method row_parallel", "the rows above are done",
      "45.28965", BS_SLOW ? 5000 : 1500},
     {"coll explain " RINGS "-P 1536", "a smaller -P"},
+    {"coll explain ring -P 16384", "a smaller -P", "FORMULA us"},
+    {"coll check ring --preset full", "how far each level came", "right so far"},
     {"plugins check cpu --preset full", "--only GROUP"},
     {"tune b1h1s64d64 --seconds 60 --tune-cache tune.json --points off",
      "no point is kept; the same command measures again"},
