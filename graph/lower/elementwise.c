@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * elementwise.c - arithmetic, functions and activations: one `map` each. */
+#include <math.h>
 #include <string.h>
 
 #include "graph/lower/build.h"
@@ -192,7 +193,8 @@ static int32_t modulo(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   return b.rc;
 }
 
-/* Bounds are inputs since opset 11; each may be absent. A lower bound above the upper one gives the upper. */
+/* Bounds are inputs since opset 11, attributes before; each may be absent. A lower bound above the upper one
+ * gives the upper. */
 static int32_t clip(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   build b = build_begin(c, node, err);
   lower_map m;
@@ -201,7 +203,9 @@ static int32_t clip(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   lower_map_begin(&m, c, lower_compute(dtype));
   uint8_t y = lower_map_in(&m, x);
   for (uint32_t i = 1; i <= 2; ++i) {
-    const uint32_t bound = build_optional(&b, i);
+    uint32_t bound = build_optional(&b, i);
+    const double given = lower_float(node, i == 1 ? "min" : "max", NAN);
+    if (node->opset < 11 && !isnan(given)) bound = build_real(&b, dtype, given);
     if (bound == GNONE) continue;
     const build_shape shape = build_shape_of(&b, bound);
     check_alike(&b, x, bound);
@@ -271,6 +275,56 @@ static uint8_t elu(lower_map *m, const gmodel_node *node, uint8_t x) {
   return lower_map_step(m, BS_EXPR_SELECT, negative, scaled, x);
 }
 
+/* alpha (e^x - 1) of x <= 0, else x, times gamma. */
+static uint8_t selu(lower_map *m, const gmodel_node *node, uint8_t x) {
+  const double alpha = lower_float(node, "alpha", 1.67326319217681884765625),
+               gamma = lower_float(node, "gamma", 1.05070102214813232421875);
+  const uint8_t e = lower_map_step(m, BS_EXPR_EXP, x, 0, 0);
+  const uint8_t less = lower_map_step(m, BS_EXPR_SUB, e, lower_map_const(m, 1), 0);
+  const uint8_t low = lower_map_step(m, BS_EXPR_MUL, less, lower_map_const(m, alpha), 0);
+  const uint8_t negative = lower_map_step(m, BS_EXPR_LE, x, lower_map_const(m, 0), 0);
+  return lower_map_step(m, BS_EXPR_MUL, lower_map_step(m, BS_EXPR_SELECT, negative, low, x),
+                        lower_map_const(m, gamma), 0);
+}
+
+/* max(0, x) + min(0, alpha (e^(x / alpha) - 1)) */
+static uint8_t celu(lower_map *m, const gmodel_node *node, uint8_t x) {
+  const uint8_t alpha = lower_map_const(m, lower_float(node, "alpha", 1)), zero = lower_map_const(m, 0);
+  const uint8_t e = lower_map_step(m, BS_EXPR_EXP, lower_map_step(m, BS_EXPR_DIV, x, alpha, 0), 0, 0);
+  const uint8_t less = lower_map_step(m, BS_EXPR_SUB, e, lower_map_const(m, 1), 0);
+  const uint8_t low = lower_map_step(m, BS_EXPR_MIN, lower_map_step(m, BS_EXPR_MUL, less, alpha, 0), zero, 0);
+  return lower_map_step(m, BS_EXPR_ADD, lower_map_step(m, BS_EXPR_MAX, x, zero, 0), low, 0);
+}
+
+static uint8_t thresholded_relu(lower_map *m, const gmodel_node *node, uint8_t x) {
+  const uint8_t above =
+      lower_map_step(m, BS_EXPR_LT, lower_map_const(m, lower_float(node, "alpha", 1)), x, 0);
+  return lower_map_step(m, BS_EXPR_SELECT, above, x, lower_map_const(m, 0));
+}
+
+static uint8_t softsign(lower_map *m, const gmodel_node *node, uint8_t x) {
+  (void)node;
+  const uint8_t size = lower_map_step(m, BS_EXPR_ABS, x, 0, 0);
+  return lower_map_step(m, BS_EXPR_DIV, x, lower_map_step(m, BS_EXPR_ADD, size, lower_map_const(m, 1), 0), 0);
+}
+
+static uint8_t tangent(lower_map *m, const gmodel_node *node, uint8_t x) {
+  (void)node;
+  return lower_map_step(m, BS_EXPR_DIV, lower_map_step(m, BS_EXPR_SIN, x, 0, 0),
+                        lower_map_step(m, BS_EXPR_COS, x, 0, 0), 0);
+}
+
+/* x + bias below -lambd, x - bias above lambd, else 0 */
+static uint8_t shrink(lower_map *m, const gmodel_node *node, uint8_t x) {
+  const double lambd = lower_float(node, "lambd", 0.5);
+  const uint8_t bias = lower_map_const(m, lower_float(node, "bias", 0));
+  const uint8_t above = lower_map_step(m, BS_EXPR_LT, lower_map_const(m, lambd), x, 0);
+  const uint8_t below = lower_map_step(m, BS_EXPR_LT, x, lower_map_const(m, -lambd), 0);
+  const uint8_t high = lower_map_step(m, BS_EXPR_SELECT, above, lower_map_step(m, BS_EXPR_SUB, x, bias, 0),
+                                      lower_map_const(m, 0));
+  return lower_map_step(m, BS_EXPR_SELECT, below, lower_map_step(m, BS_EXPR_ADD, x, bias, 0), high);
+}
+
 static const struct activation_row {
   const char *op;
   uint8_t (*steps)(lower_map *m, const gmodel_node *node, uint8_t x);
@@ -282,7 +336,13 @@ static const struct activation_row {
                    {"HardSigmoid", hard_sigmoid},
                    {"HardSwish", hard_swish},
                    {"LeakyRelu", leaky_relu},
-                   {"Elu", elu}};
+                   {"Elu", elu},
+                   {"Selu", selu},
+                   {"Celu", celu},
+                   {"ThresholdedRelu", thresholded_relu},
+                   {"Softsign", softsign},
+                   {"Tan", tangent},
+                   {"Shrink", shrink}};
 
 static int32_t activation(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   build b = build_begin(c, node, err);
@@ -303,6 +363,23 @@ static int32_t activation(lower_ctx *c, const gmodel_node *node, bs_error *err) 
     if (b.rc == BS_OK) y = lower_map_step(&m, BS_EXPR_MUL, y, lower_map_in(&m, up), 0);
   }
   build_out(&b, 0, build_map(&b, &m, y, dtype));
+  return b.rc;
+}
+
+/* slope x of x < 0, else x; slope broadcasts to x. */
+static int32_t prelu(lower_ctx *c, const gmodel_node *node, bs_error *err) {
+  build b = build_begin(c, node, err);
+  lower_map m;
+  const uint32_t x = build_in(&b, 0), slope = build_in(&b, 1), dtype = build_dtype(&b, x);
+  const build_shape shape = build_shape_of(&b, x);
+  check_alike(&b, x, slope);
+  build_check(&b, dtype != BS_BOOL, "the operator takes numbers, not bool");
+  const uint32_t row = build_expand(&b, slope, &shape);
+  if (b.rc != BS_OK) return b.rc;
+  lower_map_begin(&m, c, lower_compute(dtype));
+  const uint8_t v = lower_map_in(&m, x), low = lower_map_step(&m, BS_EXPR_MUL, v, lower_map_in(&m, row), 0);
+  const uint8_t negative = lower_map_step(&m, BS_EXPR_LT, v, lower_map_const(&m, 0), 0);
+  build_out(&b, 0, build_map(&b, &m, lower_map_step(&m, BS_EXPR_SELECT, negative, low, v), dtype));
   return b.rc;
 }
 
@@ -330,9 +407,9 @@ const lower_rule lower_rules_elementwise[] = {{"Abs", 6, 0, unary, NULL},
                                               {"Max", 8, 0, variadic, NULL},
                                               {"Sum", 8, 0, variadic, NULL},
                                               {"Mean", 8, 0, variadic, NULL},
-                                              {"Pow", 12, 0, power, NULL},
+                                              {"Pow", 7, 0, power, NULL},
                                               {"Mod", 10, 0, modulo, NULL},
-                                              {"Clip", 11, 0, clip, NULL},
+                                              {"Clip", 6, 0, clip, NULL},
                                               {"Relu", 6, 0, activation, NULL},
                                               {"Gelu", 20, 0, activation, NULL},
                                               {"Swish", 24, 0, activation, NULL},
@@ -342,4 +419,11 @@ const lower_rule lower_rules_elementwise[] = {{"Abs", 6, 0, unary, NULL},
                                               {"HardSwish", 14, 0, activation, NULL},
                                               {"LeakyRelu", 6, 0, activation, NULL},
                                               {"Elu", 6, 0, activation, NULL},
+                                              {"Selu", 6, 0, activation, NULL},
+                                              {"Celu", 12, 0, activation, NULL},
+                                              {"ThresholdedRelu", 10, 0, activation, NULL},
+                                              {"Softsign", 1, 0, activation, NULL},
+                                              {"Tan", 7, 0, activation, NULL},
+                                              {"Shrink", 9, 0, activation, NULL},
+                                              {"PRelu", 7, 0, prelu, NULL},
                                               {0}};

@@ -169,7 +169,7 @@ static int32_t topk(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   build b = build_begin(c, node, err);
   uint32_t values = GNONE, places = GNONE;
   const uint32_t x = build_in(&b, 0), axis = build_axis(&b, lower_int(node, "axis", -1), build_rank(&b, x));
-  const int64_t k = build_read_int(&b, build_in(&b, 1), "its k");
+  const int64_t k = node->opset < 10 ? lower_int(node, "k", 0) : build_read_int(&b, build_in(&b, 1), "its k");
   build_check(&b, k >= 0 && k <= build_dim(&b, x, axis), "k is beyond the axis");
   if (b.rc == BS_OK)
     b.rc = lower_topk(c, x, axis, k, lower_int(node, "largest", 1) != 0, &values, &places, err);
@@ -184,5 +184,5 @@ const lower_rule lower_rules_index[] = {{"Gather", 1, 0, gather, NULL},
                                         {"ScatterElements", 11, 0, scatter_elements, NULL},
                                         {"ScatterND", 11, 0, scatter_nd, NULL},
                                         {"TensorScatter", 24, 0, tensor_scatter, NULL},
-                                        {"TopK", 11, 0, topk, NULL},
+                                        {"TopK", 1, 0, topk, NULL},
                                         {0}};

@@ -104,9 +104,10 @@ static int32_t pad(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   const char *mode = lower_text(node, "mode", "constant");
   uint32_t x = build_in(&b, 0), n = build_rank(&b, x);
   const uint32_t number = build_optional(&b, 2), chosen = build_optional(&b, 3), rank = n;
+  int there;
   for (uint32_t i = 0; i < n; ++i) axes[i] = i;
   if (chosen != GNONE) n = build_read_ints(&b, chosen, "its axes", axes, BS_MAX_DIMS);
-  build_check(&b, build_read_ints(&b, build_in(&b, 1), "its pads", pads, 2 * BS_MAX_DIMS) == 2 * n,
+  build_check(&b, build_list(&b, 1, "pads", pads, 2 * BS_MAX_DIMS, &there) == 2 * n,
               "pads is not twice as long as axes");
   for (uint32_t i = 0; i < n && b.rc == BS_OK; ++i) {
     const uint32_t axis = build_axis(&b, axes[i], rank);
@@ -116,7 +117,8 @@ static int32_t pad(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   }
   x = pad_crop(&b, x, begins, ends);
   if (strcmp(mode, "constant") == 0) {
-    const uint32_t zero = number != GNONE ? number : build_real(&b, build_dtype(&b, x), 0);
+    const uint32_t zero =
+        number != GNONE ? number : build_real(&b, build_dtype(&b, x), lower_float(node, "value", 0));
     const build_shape scalar = {0}, one = build_shape_of(&b, zero);
     build_check(&b, build_elements(&one) == 1, "constant_value has more than one element");
     build_out(&b, 0, pad_constant(&b, x, begins, ends, build_reshape(&b, zero, &scalar)));
@@ -265,7 +267,7 @@ static int32_t one_hot(lower_ctx *c, const gmodel_node *node, bs_error *err) {
 }
 
 const lower_rule lower_rules_join[] = {{"Concat", 4, 0, concat, NULL},
-                                       {"Pad", 11, 0, pad, NULL},
+                                       {"Pad", 2, 0, pad, NULL},
                                        {"Tile", 6, 0, tile, NULL},
                                        {"Range", 11, 0, range, NULL},
                                        {"Trilu", 14, 0, trilu, NULL},

@@ -4,24 +4,34 @@
 
 #include "graph/lower/build.h"
 
+/* x over its dims from `axis` on, as rows of one dim. */
+static uint32_t as_rows(build *b, uint32_t x, uint32_t axis) {
+  return build_join_dims(b, x, axis, build_rank(b, x) - axis);
+}
+
+/* Since opset 13 over one axis, the last one unless it is given. Before over all dims from `axis` on, from 1
+ * on unless it is given. */
 static int32_t softmax(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   build b = build_begin(c, node, err);
   const uint32_t x = build_in(&b, 0), rank = build_rank(&b, x);
   const uint32_t kind = node->op[0] == 'L' ? BS_NORMALIZE_LOG_SOFTMAX : BS_NORMALIZE_SOFTMAX;
   build_check(&b, build_is_float(build_dtype(&b, x)), "the operator takes floats");
   build_check(&b, rank > 0, "the rank is 0");
-  const uint32_t axis = build_axis(&b, lower_int(node, "axis", -1), rank);
+  const int flat = node->opset < 13;
+  const int64_t given = lower_int(node, "axis", flat ? 1 : -1);
+  const uint32_t axis = flat && given == rank ? rank : build_axis(&b, given, rank);
   if (b.rc != BS_OK) return b.rc;
+  if (flat) {
+    const build_shape shape = build_shape_of(&b, x);
+    const uint32_t joined = axis < rank ? as_rows(&b, x, axis) : build_unsqueeze(&b, x, rank);
+    build_out(&b, 0, build_reshape(&b, build_normalize(&b, kind, 0, joined, GNONE, GNONE), &shape));
+    return b.rc;
+  }
   const int inner = axis + 1 != rank;
   const uint32_t rows = inner ? build_copy(&b, build_move(&b, x, axis, 1)) : x;
   const uint32_t y = build_normalize(&b, kind, 0, rows, GNONE, GNONE);
   build_out(&b, 0, inner ? build_move(&b, y, axis, 0) : y);
   return b.rc;
-}
-
-/* x over its dims from `axis` on, as rows of one dim. */
-static uint32_t as_rows(build *b, uint32_t x, uint32_t axis) {
-  return build_join_dims(b, x, axis, build_rank(b, x) - axis);
 }
 
 /* scale or bias as gamma or beta [N] of rows; GNONE where its shape is another one than the rows'. */
@@ -131,8 +141,45 @@ static int32_t group_norm(lower_ctx *c, const gmodel_node *node, bs_error *err) 
   return b.rc;
 }
 
-const lower_rule lower_rules_norm[] = {{"Softmax", 13, 0, softmax, NULL},
-                                       {"LogSoftmax", 13, 0, softmax, NULL},
+/* With given mean and variance of each channel: (x - mean) scale / sqrt(var + eps) + bias. */
+static int32_t batch_norm(lower_ctx *c, const gmodel_node *node, bs_error *err) {
+  build b = build_begin(c, node, err);
+  lower_map m;
+  uint32_t row[5], rank, dtype;
+  row[0] = build_in(&b, 0);
+  rank = build_rank(&b, row[0]);
+  dtype = build_dtype(&b, row[0]);
+  build_check(&b, rank >= 1, "the rank is 0");
+  build_check(&b, build_is_float(dtype), "the operator takes floats");
+  for (uint32_t i = 1; i < node->n_out; ++i)
+    if (lower_wants(node, i)) build_refuse(&b, 0, "outputs of training");
+  if (lower_int(node, "training_mode", 0) != 0) build_refuse(&b, 0, "training_mode 1");
+  if (lower_int(node, "spatial", 1) != 1) build_refuse(&b, 0, "spatial 0");
+  const uint32_t axis = rank > 1 ? 1 : 0;
+  for (uint32_t i = 1; i < 5; ++i) {
+    row[i] = along(&b, build_in(&b, i), axis, rank);
+    build_check(&b, build_dim(&b, row[i], axis) == build_dim(&b, row[0], axis),
+                "scale, bias, mean or variance has another length than X has channels");
+  }
+  if (b.rc != BS_OK) return b.rc;
+  const uint32_t wide = lower_compute(build_dtype(&b, row[4]));
+  lower_map_begin(&m, c, wide);
+  const uint8_t sum = lower_map_step(&m, BS_EXPR_ADD, lower_map_in(&m, row[4]),
+                                     lower_map_const(&m, lower_float(node, "epsilon", 1e-5f)), 0);
+  const uint8_t factor = lower_map_step(&m, BS_EXPR_DIV, lower_map_in(&m, row[1]),
+                                        lower_map_step(&m, BS_EXPR_SQRT, sum, 0, 0), 0);
+  const uint32_t scale = build_map(&b, &m, factor, wide);
+  if (b.rc != BS_OK) return b.rc;
+  lower_map_begin(&m, c, lower_compute(dtype));
+  const uint8_t away = lower_map_step(&m, BS_EXPR_SUB, lower_map_in(&m, row[0]), lower_map_in(&m, row[3]), 0);
+  const uint8_t f = lower_map_in(&m, scale), o = lower_map_in(&m, row[2]);
+  build_out(&b, 0, build_map(&b, &m, lower_map_step(&m, BS_EXPR_FMA, away, f, o), dtype));
+  return b.rc;
+}
+
+const lower_rule lower_rules_norm[] = {{"Softmax", 1, 0, softmax, NULL},
+                                       {"LogSoftmax", 1, 0, softmax, NULL},
+                                       {"BatchNormalization", 7, 0, batch_norm, NULL},
                                        {"LayerNormalization", 17, 0, row_norm, NULL},
                                        {"RMSNormalization", 23, 0, row_norm, NULL},
                                        {"GroupNormalization", 18, 0, group_norm, NULL},

@@ -242,17 +242,17 @@ static int32_t slice(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   build b = build_begin(c, node, err);
   int64_t starts[BS_MAX_DIMS], ends[BS_MAX_DIMS], axes[BS_MAX_DIMS], steps[BS_MAX_DIMS];
   uint32_t x = build_in(&b, 0), seen = 0;
-  const uint32_t rank = build_rank(&b, x), axes_in = build_optional(&b, 3), steps_in = build_optional(&b, 4);
-  const uint32_t n = build_read_ints(&b, build_in(&b, 1), "its starts", starts, BS_MAX_DIMS);
-  build_check(&b, build_read_ints(&b, build_in(&b, 2), "its ends", ends, BS_MAX_DIMS) == n,
+  int there, axes_there;
+  const uint32_t rank = build_rank(&b, x), steps_in = build_optional(&b, 4);
+  const uint32_t n = build_list(&b, 1, "starts", starts, BS_MAX_DIMS, &there);
+  build_check(&b, there, "starts is absent");
+  build_check(&b, build_list(&b, 2, "ends", ends, BS_MAX_DIMS, &there) == n && there,
               "starts and ends differ in length");
+  const uint32_t n_axes = build_list(&b, 3, "axes", axes, BS_MAX_DIMS, &axes_there);
+  build_check(&b, !axes_there || n_axes == n, "axes differ in length");
   for (uint32_t i = 0; i < n; ++i) {
-    axes[i] = i;
+    if (!axes_there) axes[i] = i;
     steps[i] = 1;
-  }
-  if (axes_in != GNONE) {
-    build_check(&b, build_read_ints(&b, axes_in, "its axes", axes, BS_MAX_DIMS) == n,
-                "axes differ in length");
   }
   if (steps_in != GNONE) {
     build_check(&b, build_read_ints(&b, steps_in, "its steps", steps, BS_MAX_DIMS) == n,
@@ -314,6 +314,35 @@ static int32_t size(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   return b.rc;
 }
 
+/* Dims of a picture become channels, or the reverse. mode DCR: the block's dims stand before the channels,
+ * CRD: behind them. */
+static int32_t depth_space(lower_ctx *c, const gmodel_node *node, bs_error *err) {
+  build b = build_begin(c, node, err);
+  const int to_space = node->op[0] == 'D', behind = strcmp(lower_text(node, "mode", "DCR"), "CRD") == 0;
+  const uint32_t x = build_in(&b, 0);
+  const build_shape shape = build_shape_of(&b, x);
+  const int64_t block = lower_int(node, "blocksize", 0);
+  build_check(&b, shape.rank == 4, "X must have 4 dims");
+  build_check(&b, block > 0 && block <= INT32_MAX, "blocksize is not positive");
+  if (b.rc != BS_OK) return b.rc;
+  const int64_t n = shape.dims[0], depth = shape.dims[1], h = shape.dims[2], w = shape.dims[3];
+  static const uint32_t orders[2][2][6] = {{{0, 3, 5, 1, 2, 4}, {0, 1, 3, 5, 2, 4}},
+                                           {{0, 3, 4, 1, 5, 2}, {0, 1, 4, 2, 5, 3}}};
+  build_shape split = {6, {n, depth, h / block, block, w / block, block}},
+              out = {4, {n, depth * block * block, h / block, w / block}};
+  build_check(&b, to_space ? depth % (block * block) == 0 : h % block == 0 && w % block == 0,
+              "blocksize does not divide the dims");
+  if (to_space) {
+    const int64_t channels = depth / (block * block);
+    split = behind ? (build_shape){6, {n, channels, block, block, h, w}}
+                   : (build_shape){6, {n, block, block, channels, h, w}};
+    out = (build_shape){4, {n, channels, h * block, w * block}};
+  }
+  const uint32_t parts = build_permute(&b, build_reshape(&b, x, &split), orders[to_space][behind]);
+  build_out(&b, 0, build_reshape(&b, parts, &out));
+  return b.rc;
+}
+
 const lower_rule lower_rules_view[] = {{"Identity", 1, 0, identity, NULL},
                                        {"Dropout", 7, 0, dropout, NULL},
                                        {"Constant", 1, 0, constant, NULL},
@@ -324,7 +353,9 @@ const lower_rule lower_rules_view[] = {{"Identity", 1, 0, identity, NULL},
                                        {"Squeeze", 1, 0, squeeze, NULL},
                                        {"Unsqueeze", 1, 0, unsqueeze, NULL},
                                        {"Expand", 8, 0, expand, NULL},
-                                       {"Slice", 10, 0, slice, NULL},
+                                       {"Slice", 1, 0, slice, NULL},
+                                       {"DepthToSpace", 1, 0, depth_space, NULL},
+                                       {"SpaceToDepth", 1, 0, depth_space, NULL},
                                        {"Split", 2, 0, split, NULL},
                                        {"Shape", 1, 0, shape, NULL},
                                        {"Size", 1, 0, size, NULL},

@@ -246,7 +246,7 @@ REFUSALS = [
     ("reshape_by_input", 13, "y = Reshape (x, s)", {"x": X23, "s": ints(6)}, {}, "its shape"),
     ("nonzero_of_input", 13, "y = NonZero (x)", {"x": X23}, {}, "depends on values"),
     ("training_dropout", 13, "y = Dropout (x, r, t)", {"x": X23}, {"r": np.array(0.5, F), "t": np.array(True)}, "random"),
-    ("unknown_operator", 13, "y = Celu (x)", {"x": X23}, {}, "operator is not supported"),
+    ("unknown_operator", 13, "y = Hardmax (x)", {"x": X23}, {}, "operator is not supported"),
     ("gelu_of_old_opset", 13, "y = Gelu (x)", {"x": X23}, {}, "version of the operator"),
     ("add_u16", 14, "y = Add (x, x)", {"x": np.array([1, 2], np.uint16)}, {}, "dtype"),
     ("add_dtypes_differ", 14, "y = Add (x, w)", {"x": X23, "w": X23.astype(D)}, {}, "different dtypes"),
@@ -294,6 +294,70 @@ REFUSALS = [
 ]  # fmt: skip
 
 
+def softmax(x, axis):
+    e = np.exp(x - x.max(axis, keepdims=True))
+    return e / e.sum(axis, keepdims=True)
+
+
+P = f(2, 3, 5, 6)
+V = [f(3), f(3), f(3), np.abs(f(3)) + F(0.1)]
+ROWS = softmax(X234.reshape(2, 12), 1).reshape(2, 3, 4)
+# weights of the three rows of 6 rows made of 3, halves of a pixel
+W6 = np.array([[1, 0.75, 0.25, 0, 0, 0], [0, 0.25, 0.75, 0.75, 0.25, 0], [0, 0, 0, 0.25, 0.75, 1]], F)[:, None, :, None]
+POOLING = [
+    # files of opsets 7 to 12: lists that are attributes, softmax over all dims behind the axis
+    ("softmax_of_old_opset", 11, "y = Softmax (x)", {"x": X234}, {}, {"y": ROWS}),
+    ("softmax_of_old_opset_all", 9, "y = Softmax <axis: int = 0> (x)", {"x": X234}, {}, {"y": softmax(X234.reshape(1, 24), 1).reshape(2, 3, 4)}),
+    ("softmax_of_old_opset_none", 9, "y = Softmax <axis: int = 3> (x)", {"x": X234}, {}, {"y": np.ones((2, 3, 4), F)}),
+    ("log_softmax_of_old_opset", 12, "y = LogSoftmax <axis: int = -2> (x)", {"x": X234}, {}, {"y": np.log(softmax(X234.reshape(2, 12), 1)).reshape(2, 3, 4)}),
+    ("clip_of_old_opset", 9, "y = Clip <min: float = 0.0, max: float = 0.5> (x)", {"x": X23}, {}, {"y": np.clip(X23, 0, F(0.5))}),
+    ("clip_of_old_opset_below", 6, "y = Clip <max: float = 0.25> (x)", {"x": X23}, {}, {"y": np.minimum(X23, F(0.25))}),
+    ("slice_of_old_opset", 9, "y = Slice <axes: ints = [1,2], starts: ints = [1,-3], ends: ints = [9,-1]> (x)", {"x": X234}, {}, {"y": X234[:, 1:, 1:3]}),
+    ("slice_of_old_opset_first", 1, "y = Slice <starts: ints = [1], ends: ints = [2]> (x)", {"x": X234}, {}, {"y": X234[1:]}),
+    ("pad_of_old_opset", 9, "y = Pad <pads: ints = [0,1,1,0], value: float = 2.5> (x)", {"x": X23}, {}, {"y": np.pad(X23, ((0, 1), (1, 0)), constant_values=2.5)}),
+    ("topk_of_old_opset", 9, "y, z = TopK <k: int = 2> (x)", {"x": X23}, {}, {"y": -np.sort(-X23, 1)[:, :2], "z": np.argsort(-X23, 1)[:, :2]}),
+    ("topk_of_opset_10", 10, "y, z = TopK (x, k)", {"x": X23}, {"k": ints(1)}, {"y": -np.sort(-X23, 1)[:, :1], "z": np.argsort(-X23, 1)[:, :1]}),
+    ("pow_of_old_opset", 7, "y = Pow (x, e)", {"x": np.abs(X23)}, {"e": np.array(0.5, F)}, {"y": np.sqrt(np.abs(X23))}),
+    ("conv_of_old_opset_pads", 9, "y = Conv <pads: ints = [1,1]> (x, w)", {"x": X234}, {"w": np.ones((1, 3, 3), F)},
+     {"y": sum(np.pad(X234.sum(1), ((0, 0), (1, 1)))[:, i : i + 4] for i in range(3))[:, None]}),
+    # pooling and normalisation by channels
+    ("max_pool_pads_ceil", 12, "y = MaxPool <kernel_shape: ints = [3,2], pads: ints = [1,0,1,1], strides: ints = [2,2], ceil_mode: int = 1> (x)", {"x": P - 3}, {}),
+    ("max_pool_1d_dilated", 10, "y = MaxPool <kernel_shape: ints = [2], dilations: ints = [2]> (x)", {"x": X234}, {}),
+    ("max_pool_u8", 12, "y = MaxPool <kernel_shape: ints = [2], pads: ints = [1,1]> (x)", {"x": np.array([[[3, 0, 9]]], U)}, {}, {"y": np.array([[[3, 3, 9, 9]]], U)}),
+    ("max_pool_i8", 12, "y = MaxPool <kernel_shape: ints = [2], pads: ints = [1,1]> (x)", {"x": np.array([[[-3, -9]]], np.int8)}, {}, {"y": np.array([[[-3, -3, -9]]], np.int8)}),
+    ("average_pool_pads", 7, "y = AveragePool <kernel_shape: ints = [3,3], pads: ints = [1,1,1,1]> (x)", {"x": P}, {}),
+    ("average_pool_count_pads", 11, "y = AveragePool <kernel_shape: ints = [3,3], pads: ints = [1,1,1,1], count_include_pad: int = 1> (x)", {"x": P}, {}),
+    ("average_pool_ceil", 19, "y = AveragePool <kernel_shape: ints = [2], strides: ints = [2], ceil_mode: int = 1> (x)", {"x": X234[:, :, :3]}, {},
+     {"y": np.stack([X234[:, :, :2].mean(2), X234[:, :, 2]], 2)}),
+    ("average_pool_ceil_pads", 19, "y = AveragePool <kernel_shape: ints = [3], strides: ints = [2], pads: ints = [1,1], ceil_mode: int = 1, count_include_pad: int = 1> (x)", {"x": X234}, {},
+     {"y": np.stack([X234[:, :, :2].sum(2) / 3, X234[:, :, 1:].sum(2) / 3, X234[:, :, 3] / 2], 2)}),
+    ("average_pool_same", 7, 'y = AveragePool <auto_pad: string = "SAME_UPPER", kernel_shape: ints = [2,2], strides: ints = [2,2]> (x)', {"x": P[:1, :1, :3, :3]}, {},
+     {"y": np.array([[P[0, 0, :2, :2].mean(), P[0, 0, :2, 2].mean()], [P[0, 0, 2, :2].mean(), P[0, 0, 2, 2]]], F)[None, None]}),
+    ("global_average_pool", 9, "y = GlobalAveragePool (x)", {"x": P}, {}),
+    ("global_max_pool_1d", 9, "y = GlobalMaxPool (x)", {"x": X234}, {}, {"y": X234.max(2, keepdims=True)}),
+    ("batch_norm", 9, "y = BatchNormalization <epsilon: float = 0.01> (x, s, b, m, v)", {"x": P}, dict(zip("sbmv", V)),
+     {"y": (P - V[2][:, None, None]) * (V[0] / np.sqrt(V[3] + F(0.01)))[:, None, None] + V[1][:, None, None]}),
+    ("batch_norm_rows", 15, "y = BatchNormalization (x, s, b, m, v)", {"x": X23}, dict(zip("sbmv", V))),
+    ("depth_to_space_crd", 11, 'y = DepthToSpace <blocksize: int = 2, mode: string = "CRD"> (x)', {"x": f(1, 8, 2, 3)}, {}),
+    ("space_to_depth", 13, "y = SpaceToDepth <blocksize: int = 2> (x)", {"x": P[:, :, :4]}, {}),
+    ("prelu_of_channels", 9, "y = PRelu (x, s)", {"x": P[:1]}, {"s": f(3, 1, 1)}),
+    ("resize_of_opset_10", 10, "y = Resize (x, s)", {"x": X23}, {"s": np.array([2, 1.5], F)}, {"y": X23[[0, 0, 1, 1]][:, [0, 0, 1, 2]]}),
+    ("upsample", 9, 'y = Upsample <mode: string = "nearest"> (x, s)', {"x": X23}, {"s": np.array([1, 2], F)}, {"y": X23.repeat(2, 1)}),
+    ("resize_axes_sizes", 18, 'y = Resize <axes: ints = [1], mode: string = "linear"> (x, , , n)', {"x": X234}, {"n": ints(6)}, {"y": X234[:, 0:1] * W6[0] + X234[:, 1:2] * W6[1] + X234[:, 2:3] * W6[2]}),
+    ("resize_u8", 13, "y = Resize (x, , s)", {"x": np.array([[1, 200]], U)}, {"s": np.array([1, 2], F)}, {"y": np.array([[1, 1, 200, 200]], U)}),
+    ("resize_u8_linear", 13, 'y = Resize <mode: string = "linear"> (x, , s)', {"x": np.array([[1, 200]], U)}, {"s": np.array([1, 2], F)}, "integers"),
+    ("resize_antialias", 18, 'y = Resize <mode: string = "linear", antialias: int = 1> (x, , s)', {"x": X23}, {"s": np.array([1, 0.5], F)}, "antialias"),
+    ("resize_huge", 13, "y = Resize (x, , s)", {"x": X23}, {"s": np.array([1, 1e9], F)}, "too large"),
+    ("max_pool_indices", 12, "y, z = MaxPool <kernel_shape: ints = [2]> (x)", {"x": X234}, {}, "Indices"),
+    ("max_pool_3d", 12, "y = MaxPool <kernel_shape: ints = [1,1,1]> (x)", {"x": f(1, 1, 2, 2, 2)}, {}, "two places"),
+    ("max_pool_kernel_shape", 12, "y = MaxPool <kernel_shape: ints = [2,2]> (x)", {"x": X234}, {}, "kernel_shape"),
+    ("batch_norm_of_training", 15, "y = BatchNormalization <training_mode: int = 1> (x, s, b, m, v)", {"x": X23}, dict(zip("sbmv", V)), "training_mode"),
+    ("batch_norm_of_two_channels", 15, "y = BatchNormalization (x, s, b, m, v)", {"x": X34}, dict(zip("sbmv", V)), "channels"),
+    ("depth_to_space_uneven", 11, "y = DepthToSpace <blocksize: int = 2> (x)", {"x": P}, {}, "blocksize"),
+    ("slice_without_starts", 10, "y = Slice <starts: ints = [1], ends: ints = [2]> (x)", {"x": X23}, {}, "Slice"),
+]  # fmt: skip
+
+
 def typed(name, array):
     kind = {F: "float", D: "double", I: "int32", L: "int64", U: "uint8", np.int8: "int8", np.uint16: "uint16", np.bool_: "bool"}[array.dtype.type]
     return f"{kind}[{','.join(map(str, array.shape))}] {name}" if array.ndim else f"{kind} {name}"
@@ -335,4 +399,4 @@ def write(path, cases):
 
 
 if __name__ == "__main__":
-    write(sys.argv[1], CASES + REFUSALS)
+    write(sys.argv[1], CASES + REFUSALS + POOLING)

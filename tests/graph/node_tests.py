@@ -28,11 +28,12 @@ GatherElements GatherND ScatterND ScatterElements Reshape Transpose Squeeze Unsq
 Size Range Constant ConstantOfShape Identity Cast CastLike Where Equal Less LessOrEqual Greater GreaterOrEqual And Or Not Min Max Clip
 ReduceSum ReduceMean ReduceMax ReduceMin ReduceSumSquare ReduceL2 CumSum Trilu Einsum TopK ArgMax OneHot Cos Sin Mod IsNaN
 QuantizeLinear DequantizeLinear DynamicQuantizeLinear MatMulInteger QLinearMatMul Mean Softplus HardSwish Mish Dropout If Loop Scan Conv
-NonZero""".split()
+NonZero MaxPool AveragePool GlobalAveragePool GlobalMaxPool BatchNormalization DepthToSpace SpaceToDepth PRelu Selu Celu
+ThresholdedRelu Softsign Tan Shrink Resize Upsample""".split()
 # Inputs that decide a shape, by operator.
 SHAPE_INPUTS = {
     "Reshape": [1], "Expand": [1], "Tile": [1], "Slice": [1, 2, 3, 4], "Pad": [1, 3], "Squeeze": [1], "Unsqueeze": [1], "Split": [1],
-    "ConstantOfShape": [0], "Range": [0, 1, 2], "OneHot": [1], "TopK": [1], "CumSum": [1], "Loop": [0, 1], "Dropout": [1, 2], "NonZero": [0],
+    "ConstantOfShape": [0], "Range": [0, 1, 2], "OneHot": [1], "TopK": [1], "CumSum": [1], "Loop": [0, 1], "Dropout": [1, 2], "NonZero": [0], "Resize": [1, 2, 3], "Upsample": [1],
     "ReduceSum": [1], "ReduceMean": [1], "ReduceMax": [1], "ReduceMin": [1], "ReduceSumSquare": [1], "ReduceL2": [1],
 }  # fmt: skip
 # TensorProto's numbers of f32, u8, i8, i32, i64, bool.
