@@ -15,6 +15,7 @@ typedef struct cpu_isa {
   uint32_t avx2; /* AVX2 with FMA, F16C and BMI */
   uint32_t avx512;
   uint32_t avx512_bf16;
+  uint32_t avx512_vnni;
   uint32_t avx512_fp16;
   uint32_t amx_bf16;      /* AMX with bf16, and the kernel lets this process use tiles */
   uint32_t avx512_halves; /* 512 bits are executed as twice 256: AMD's Zen 4 */
@@ -61,7 +62,8 @@ extern const bs_src_loc cpu_activate_dx_at, cpu_activate_op_at, cpu_adamw_update
     cpu_normalize_at, cpu_matmul24_at, cpu_matmul24_dw_at, cpu_matmul24_dx_at, cpu_matmul24_update_at,
     cpu_matmul_amx_at, cpu_matmul_bytes_at, cpu_matmul_dw_at, cpu_matmul_dx_at, cpu_matmul_packed_at,
     cpu_matmul_update_at, cpu_quantize_groups_at, cpu_scaled_matmul_at, cpu_scatter_columns_at,
-    cpu_sgd_update_at, cpu_tree_sum_at, cpu_put_op_at, cpu_topk_op_at, cpu_reduce_any_at;
+    cpu_sgd_update_at, cpu_tree_sum_at, cpu_put_op_at, cpu_topk_op_at, cpu_reduce_any_at,
+    cpu_contract_integers_at;
 extern const bs_backend cpu_backend;
 
 /* ops/ and dnnl/ */
@@ -91,6 +93,7 @@ extern const bs_op_impl cpu_tree_sum;
 extern const bs_op_impl cpu_attention_op;
 extern const bs_op_impl cpu_attention_dx;
 extern const bs_op_impl cpu_contract_op;
+extern const bs_op_impl cpu_contract_integers;
 extern const bs_op_impl cpu_reduce_op;
 extern const bs_op_impl cpu_reduce_any;
 extern const bs_op_impl cpu_take_op;

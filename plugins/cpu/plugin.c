@@ -88,6 +88,7 @@ static int32_t register_all(cpu_state *state, bs_plugin_self *self, bs_error *er
       {BS_KIND_OP, &cpu_attention_op, &cpu_attention_op_at},
       {BS_KIND_OP, &cpu_attention_dx, &cpu_attention_dx_at},
       {BS_KIND_OP, &cpu_contract_op, &cpu_contract_op_at},
+      {BS_KIND_OP, &cpu_contract_integers, &cpu_contract_integers_at},
       {BS_KIND_OP, &cpu_reduce_op, &cpu_reduce_op_at},
       {BS_KIND_OP, &cpu_reduce_any, &cpu_reduce_any_at},
       {BS_KIND_OP, &cpu_take_op, &cpu_take_op_at},
