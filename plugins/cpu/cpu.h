@@ -127,8 +127,9 @@ typedef struct cpu_matmul {
 /* Fills `out`, or answers NO (in answer, with the reason) and returns 0. Accepts row-major f32, bf16 and f16
  * with any row stride, f32 accumulation. */
 int cpu_matmul_read(const bs_op_query *query, cpu_matmul *out, bs_op_answer *answer);
-/* cpu_matmul_read of bytes: i8 X and weight, i32 all else. Sums of 32 bits must be those of 64. */
-int cpu_matmul_read_bytes(const bs_op_query *query, cpu_matmul *out, bs_op_answer *answer);
+/* cpu_matmul_read of bytes: i8 X (take_u8: or u8) and weight, i32 all else. Sums of 32 bits must be those of
+ * 64. */
+int cpu_matmul_read_bytes(const bs_op_query *query, int take_u8, cpu_matmul *out, bs_op_answer *answer);
 /* Reads dtype and row stride of a row-major f32, bf16 or f16 matrix; others: NO with `what` named, and 0. */
 int cpu_read_matrix(const bs_tensor_desc *desc, const char *what, uint32_t *out_type, int64_t *out_ld,
                     bs_op_answer *answer);

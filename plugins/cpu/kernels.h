@@ -80,7 +80,7 @@ typedef struct cpu_amx {
 
 /* The product of a few tokens with a panel of integers: c[t * ldc + j] = (add ? c : 0) + sum of the products
  * of column pairs, x[t * x_ld + 2 k + i] * w[(k * 16 + j) * 2 + i], modulo 2^32. `bytes`: w is int8, and x
- * has values of int8 in 16 bits. `pairs`: both are int16. */
+ * has values of bytes in 16 bits. `pairs`: both are int16. */
 typedef struct cpu_bytes {
   const int16_t *x;
   int64_t x_ld;
