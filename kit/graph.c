@@ -112,6 +112,22 @@ void kit_graph_fill(kit_data *d, uint32_t i) {
   }
 }
 
+uint32_t kit_graph_wide(const kit_data *d) {
+  return (uint32_t)(d->shape.seed / 8 % 3);
+}
+
+void kit_graph_fill_wide(kit_data *d, uint32_t i) {
+  kit_tensor *m = &d->a[i];
+  uint64_t own = kit_graph_seed(d, i) + 1;
+  const uint32_t dtype = m->t.dtype, bits = 8 * BS_DTYPE_BYTES(dtype), kind = kit_graph_wide(d);
+  kit_graph_fill(d, i);
+  if (bs_dtype_is_float(dtype) || dtype == BS_BOOL || kind == 0) return;
+  const int64_t some = INT64_C(1) << (d->shape.seed / 32 % 4 == 0 ? 8 : 15);
+  const int64_t most = kind == 1 && bits > 8 ? some : bits > 32 ? INT64_C(1) << 52 : INT64_C(1) << (bits - 1);
+  const int64_t n = kit_elements(m), low = dtype == BS_U8 ? 0 : -most;
+  for (int64_t e = 0; e < n; e++) kit_set_at(m, e, (double)(low + kit_below(&own, 2 * most)));
+}
+
 void kit_graph_at(int64_t i, uint32_t rank, const int64_t *dims, int64_t *out_at) {
   for (uint32_t k = rank; k-- > 0;) {
     out_at[k] = i % dims[k];

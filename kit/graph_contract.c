@@ -27,7 +27,7 @@ static void make(kit_data *d, uint64_t *seed) {
       repeats &= (1u << (rank - 2)) - 1;
     }
     kit_graph_arg(d, i, i == A ? s->x : i == B ? s->w : s->bias, rank, in, repeats);
-    kit_graph_fill(d, i);
+    kit_graph_fill_wide(d, i);
   }
   kit_graph_arg(d, Y, s->y, rank, y, 0);
   d->outs = 1u << Y;

@@ -81,7 +81,7 @@ static void make(kit_data *d, uint64_t *seed, int put) {
   else
     draw_tuples(d, seed, rank, dims, put, &p);
   kit_graph_arg(d, DATA, s->x, rank, dims, 0);
-  kit_graph_fill(d, DATA);
+  kit_graph_fill_wide(d, DATA);
   kit_graph_arg(d, INDEX, s->seed % 2 == 0 ? BS_I64 : BS_I32, p.index_rank, p.index, 0);
   uint64_t own = kit_graph_seed(d, INDEX);
   for (int64_t i = 0; i < kit_elements(&d->a[INDEX]); i++) {
@@ -90,7 +90,7 @@ static void make(kit_data *d, uint64_t *seed, int put) {
   }
   kit_graph_arg(d, UPDATES, s->x, p.moved_rank, p.moved, 0);
   if (put) {
-    kit_graph_fill(d, UPDATES);
+    kit_graph_fill_wide(d, UPDATES);
     kit_graph_arg(d, RESULT, s->x, rank, dims, 0);
     d->query.attrs[3] = s->x == BS_BOOL ? BS_PUT_SET : s->index / 3 % 5;
   }

@@ -30,7 +30,7 @@ static void make(kit_data *d, uint64_t *seed) {
     out[k] = reduced ? 1 : in[k];
   }
   kit_graph_arg(d, IN, s->x, rank, in, 0);
-  kit_graph_fill(d, IN);
+  kit_graph_fill_wide(d, IN);
   kit_graph_arg(d, OUT, is_place(fold) ? (s->seed % 2 ? BS_I64 : BS_I32) : s->x, rank, out, 0);
   d->outs = 1u << OUT;
   d->query.attrs[0] = fold;

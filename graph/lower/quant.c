@@ -160,11 +160,109 @@ static uint32_t integer_product(build *b, uint32_t x, uint32_t y) {
   return b->rc == BS_OK ? out : GNONE;
 }
 
+/* ---- by a packed weight of i8 ----------------------------------------------------------------- */
+
+/* Longest row whose sums with zero points of bytes fit i32. */
+enum { MOST_COLUMNS = 1 << 15 };
+
+/* Can B be the packed weight? Then the product is that of i8, and zero points are terms beside it. */
+static int is_byte_weight(const build *b, uint32_t x, uint32_t x_zero, uint32_t w, uint32_t w_zero) {
+  double low, high;
+  if (b->rc != BS_OK || !lower_is_const(b->c, w) || lower_is_const(b->c, x)) return 0;
+  const build_shape xs = build_shape_of(b, x), ws = build_shape_of(b, w);
+  return byte_range(build_dtype(b, x), &low, &high) && byte_range(build_dtype(b, w), &low, &high) &&
+         (x_zero == GNONE || build_dtype(b, x_zero) == build_dtype(b, x)) &&
+         (w_zero == GNONE || build_dtype(b, w_zero) == build_dtype(b, w)) && ws.rank == 2 && xs.rank >= 2 &&
+         xs.dims[xs.rank - 1] == ws.dims[0] && ws.dims[0] <= MOST_COLUMNS;
+}
+
+/* value - less as `dtype`. */
+static uint32_t lowered(build *b, uint32_t value, int64_t less, uint32_t dtype) {
+  lower_map m;
+  if (b->rc != BS_OK || (build_dtype(b, value) == dtype && less == 0)) return value;
+  lower_map_begin(&m, b->c, BS_I64);
+  const uint8_t v = lower_map_in(&m, value);
+  return build_map(b, &m, lower_map_step(&m, BS_EXPR_SUB, v, lower_map_const_int(&m, less), 0), dtype);
+}
+
+/* A zero point less `less` as i32; GNONE: it is known to be 0. An absent one is 0. */
+static uint32_t zero_of(build *b, uint32_t zero, int64_t less, int rows) {
+  const build_shape scalar = {0}, own = build_shape_of(b, zero), column = {2, {own.dims[0], 1}};
+  const int32_t without = (int32_t)-less;
+  if (zero == GNONE) return less == 0 ? GNONE : build_const(b, BS_I32, &scalar, &without);
+  if (rows && own.rank == 1 && own.dims[0] > 1) zero = build_reshape(b, zero, &column);
+  zero = lowered(b, zero, less, BS_I32);
+  int64_t v = 1;
+  if (b->rc == BS_OK && build_elements(&own) == 1 && lower_is_const(b->c, zero))
+    (void)build_read_ints(b, zero, "the zero point", &v, 1);
+  return v == 0 ? GNONE : zero;
+}
+
+/* The sums of a value along one axis, which stays with size 1. */
+static uint32_t sums_of(build *b, uint32_t value, uint32_t axis) {
+  uint32_t out = GNONE;
+  if (b->rc == BS_OK) b->rc = lower_reduce(b->c, BS_FOLD_SUM, value, 1u << axis, 1, 0, BS_I32, &out, b->err);
+  return out;
+}
+
+/* -zx times the sum of each column of w: a bias where zx is one number; else GNONE. */
+static uint32_t bias_of(build *b, uint32_t w, uint32_t zx) {
+  lower_map m;
+  const build_shape own = build_shape_of(b, zx), row = {1, {build_dim(b, w, 1)}}, scalar = {0};
+  if (zx == GNONE || b->rc != BS_OK || build_elements(&own) != 1) return GNONE;
+  const uint32_t sums = build_reshape(b, sums_of(b, w, 0), &row), one = build_reshape(b, zx, &scalar);
+  lower_map_begin(&m, b->c, BS_I64);
+  const uint8_t v = lower_map_step(&m, BS_EXPR_MUL, lower_map_in(&m, one), lower_map_in(&m, sums), 0);
+  return build_map(b, &m, lower_map_step(&m, BS_EXPR_NEG, v, 0, 0), BS_I32);
+}
+
+/* The sum over k of (x - zx) (w - zw) is that of x w, less zx (the sum of w), less zw (the sum of x - K zx).
+ */
+static uint32_t byte_product(build *b, uint32_t x, uint32_t w, uint32_t zx, uint32_t zw) {
+  uint32_t product = GNONE;
+  lower_map m;
+  const int64_t columns = build_dim(b, w, 0);
+  const uint32_t bias = bias_of(b, w, zx), turned = build_swap(b, w, 0, 1);
+  const int adds = zx != GNONE && bias == GNONE;
+  const uint32_t x_sums = zw == GNONE ? GNONE : sums_of(b, x, build_rank(b, x) - 1);
+  const uint32_t w_sums = adds ? sums_of(b, w, 0) : GNONE;
+  if (b->rc == BS_OK) b->rc = lower_matmul(b->c, x, turned, bias, BS_ACT_NONE, BS_I32, &product, b->err);
+  if (b->rc != BS_OK || (!adds && zw == GNONE)) return product;
+  lower_map_begin(&m, b->c, BS_I64);
+  uint8_t v = lower_map_in(&m, product);
+  const uint8_t vx = zx != GNONE ? lower_map_in(&m, zx) : 0;
+  if (adds)
+    v = lower_map_step(&m, BS_EXPR_SUB, v, lower_map_step(&m, BS_EXPR_MUL, vx, lower_map_in(&m, w_sums), 0),
+                       0);
+  if (zw != GNONE) {
+    uint8_t sum = lower_map_in(&m, x_sums);
+    if (zx != GNONE) {
+      const uint8_t all = lower_map_step(&m, BS_EXPR_MUL, vx, lower_map_const_int(&m, columns), 0);
+      sum = lower_map_step(&m, BS_EXPR_SUB, sum, all, 0);
+    }
+    v = lower_map_step(&m, BS_EXPR_SUB, v, lower_map_step(&m, BS_EXPR_MUL, lower_map_in(&m, zw), sum, 0), 0);
+  }
+  return build_map(b, &m, v, BS_I32);
+}
+
+/* The product of two matrices of bytes, less their zero points, as i32. */
+static uint32_t product_of_bytes(build *b, uint32_t x, uint32_t x_zero, uint32_t y, uint32_t y_zero) {
+  if (is_byte_weight(b, x, x_zero, y, y_zero)) {
+    const int64_t less = build_dtype(b, y) == BS_U8 ? 128 : 0; /* a weight has i8 */
+    const uint32_t w = lowered(b, y, less, BS_I8);
+    if (b->rc == BS_OK && lower_is_const(b->c, w))
+      return byte_product(b, x, w, zero_of(b, x_zero, 0, 1), zero_of(b, y_zero, less, 0));
+  }
+  x = centered(b, x, x_zero, 1);
+  y = centered(b, y, y_zero, 0);
+  return integer_product(b, x, y);
+}
+
 static int32_t matmul_integer(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   build b = build_begin(c, node, err);
-  const uint32_t x = centered(&b, build_in(&b, 0), build_optional(&b, 2), 1);
-  const uint32_t y = centered(&b, build_in(&b, 1), build_optional(&b, 3), 0);
-  build_out(&b, 0, integer_product(&b, x, y));
+  const uint32_t x = build_in(&b, 0), x_zero = build_optional(&b, 2);
+  const uint32_t y = build_in(&b, 1), y_zero = build_optional(&b, 3);
+  build_out(&b, 0, product_of_bytes(&b, x, x_zero, y, y_zero));
   return b.rc;
 }
 
@@ -178,9 +276,9 @@ static int32_t qlinear_matmul(lower_ctx *c, const gmodel_node *node, bs_error *e
   build b = build_begin(c, node, err);
   lower_map m;
   double low, high;
-  const uint32_t x = centered(&b, build_in(&b, 0), build_in(&b, 2), 1);
-  const uint32_t y = centered(&b, build_in(&b, 3), build_in(&b, 5), 0);
-  const uint32_t product = integer_product(&b, x, y), zero = build_in(&b, 7), dtype = build_dtype(&b, zero);
+  const uint32_t x = build_in(&b, 0), x_zero = build_in(&b, 2), y = build_in(&b, 3), y_zero = build_in(&b, 5);
+  const uint32_t product = product_of_bytes(&b, x, x_zero, y, y_zero);
+  const uint32_t zero = build_in(&b, 7), dtype = build_dtype(&b, zero);
   const uint32_t sx = row_scale(&b, build_in(&b, 1)), sy = build_in(&b, 4),
                  so = row_scale(&b, build_in(&b, 6));
   build_check(&b, byte_range(dtype, &low, &high), "y_zero_point must be i8 or u8");

@@ -15,6 +15,7 @@ typedef struct cpu_isa {
   uint32_t avx2; /* AVX2 with FMA, F16C and BMI */
   uint32_t avx512;
   uint32_t avx512_bf16;
+  uint32_t avx512_vnni;
   uint32_t avx512_fp16;
   uint32_t amx_bf16;      /* AMX with bf16, and the kernel lets this process use tiles */
   uint32_t avx512_halves; /* 512 bits are executed as twice 256: AMD's Zen 4 */
@@ -61,7 +62,8 @@ extern const bs_src_loc cpu_activate_dx_at, cpu_activate_op_at, cpu_adamw_update
     cpu_normalize_at, cpu_matmul24_at, cpu_matmul24_dw_at, cpu_matmul24_dx_at, cpu_matmul24_update_at,
     cpu_matmul_amx_at, cpu_matmul_bytes_at, cpu_matmul_dw_at, cpu_matmul_dx_at, cpu_matmul_packed_at,
     cpu_matmul_update_at, cpu_quantize_groups_at, cpu_scaled_matmul_at, cpu_scatter_columns_at,
-    cpu_sgd_update_at, cpu_tree_sum_at;
+    cpu_sgd_update_at, cpu_tree_sum_at, cpu_put_op_at, cpu_topk_op_at, cpu_reduce_any_at,
+    cpu_contract_integers_at;
 extern const bs_backend cpu_backend;
 
 /* ops/ and dnnl/ */
@@ -91,8 +93,12 @@ extern const bs_op_impl cpu_tree_sum;
 extern const bs_op_impl cpu_attention_op;
 extern const bs_op_impl cpu_attention_dx;
 extern const bs_op_impl cpu_contract_op;
+extern const bs_op_impl cpu_contract_integers;
 extern const bs_op_impl cpu_reduce_op;
+extern const bs_op_impl cpu_reduce_any;
 extern const bs_op_impl cpu_take_op;
+extern const bs_op_impl cpu_put_op;
+extern const bs_op_impl cpu_topk_op;
 extern const bs_op_impl cpu_map;
 extern const bs_op_impl cpu_normalize;
 #ifdef BS_CPU_DNNL
@@ -121,8 +127,9 @@ typedef struct cpu_matmul {
 /* Fills `out`, or answers NO (in answer, with the reason) and returns 0. Accepts row-major f32, bf16 and f16
  * with any row stride, f32 accumulation. */
 int cpu_matmul_read(const bs_op_query *query, cpu_matmul *out, bs_op_answer *answer);
-/* cpu_matmul_read of bytes: i8 X and weight, i32 all else. Sums of 32 bits must be those of 64. */
-int cpu_matmul_read_bytes(const bs_op_query *query, cpu_matmul *out, bs_op_answer *answer);
+/* cpu_matmul_read of bytes: i8 X (take_u8: or u8) and weight, i32 all else. Sums of 32 bits must be those of
+ * 64. */
+int cpu_matmul_read_bytes(const bs_op_query *query, int take_u8, cpu_matmul *out, bs_op_answer *answer);
 /* Reads dtype and row stride of a row-major f32, bf16 or f16 matrix; others: NO with `what` named, and 0. */
 int cpu_read_matrix(const bs_tensor_desc *desc, const char *what, uint32_t *out_type, int64_t *out_ld,
                     bs_op_answer *answer);

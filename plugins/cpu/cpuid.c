@@ -46,7 +46,10 @@ void cpu_isa_detect(cpu_isa *out_isa) {
   if (__builtin_cpu_is("amd") && __get_cpuid(1, &a, &b, &c, &d))
     out_isa->avx512_halves = (a >> 8 & 15u) + (a >> 20 & 255u) == 0x19;
   if (__get_cpuid_count(7, 1, &a, &b, &c, &d)) out_isa->avx512_bf16 = a >> 5 & 1u;
-  if (__get_cpuid_count(7, 0, &a, &b, &c, &d)) out_isa->avx512_fp16 = d >> 23 & 1u;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d)) {
+    out_isa->avx512_fp16 = d >> 23 & 1u;
+    out_isa->avx512_vnni = c >> 11 & 1u;
+  }
   out_isa->amx_bf16 = out_isa->avx512_bf16 && has_amx();
   /* No bit of CPUID tells the units. Processors with AMX have two. */
   out_isa->avx512_units = out_isa->avx512_halves ? 1 : out_isa->amx_bf16 ? 2 : cpu_units_measure();
@@ -105,6 +108,14 @@ static void choose_halves(const cpu_isa *isa, const char *wanted, cpu_kernels *k
 }
 #endif
 
+/* Products of integers by VNNI, whose results are bit-equal. The set `avx512` by name is used without them.
+ */
+static void choose_vnni(const cpu_isa *isa, const char *wanted, cpu_kernels *kernels) {
+  if (!isa->avx512_vnni || strcmp(wanted, "avx512") == 0) return;
+  kernels->bytes = cpu_avx512_vnni_bytes;
+  kernels->pairs = cpu_avx512_vnni_pairs;
+}
+
 /* The vectors' part of the table; 0: this processor or build has none of that name. */
 static int choose_vectors(const cpu_isa *isa, const char *wanted, cpu_kernels *out_kernels) {
 #ifdef BS_CPU_X86
@@ -118,11 +129,13 @@ static int choose_vectors(const cpu_isa *isa, const char *wanted, cpu_kernels *o
     out_kernels->attend_bf16[1] = cpu_avx512_bf16_attend_fast;
     out_kernels->bf16_turn = cpu_avx512_bf16_turn;
     out_kernels->bf16_zip = cpu_avx512_bf16_zip;
+    choose_vnni(isa, wanted, out_kernels);
     choose_halves(isa, wanted, out_kernels);
     return 1;
   }
   if (isa->avx512 && wants(wanted, "avx512")) {
     *out_kernels = cpu_kernels_avx512;
+    choose_vnni(isa, wanted, out_kernels);
     choose_halves(isa, wanted, out_kernels);
     return 1;
   }

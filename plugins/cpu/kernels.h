@@ -78,12 +78,13 @@ typedef struct cpu_amx {
   void (*end)(void *room);
 } cpu_amx;
 
-/* The product of a few tokens with a panel of int8: c[t * ldc + j] = (add ? c : 0) + sum of the products of
- * column pairs, x[t * x_ld + 2 k + i] * w[(k * 16 + j) * 2 + i]. x is 16 bits wide, values of int8. */
+/* The product of a few tokens with a panel of integers: c[t * ldc + j] = (add ? c : 0) + sum of the products
+ * of column pairs, x[t * x_ld + 2 k + i] * w[(k * 16 + j) * 2 + i], modulo 2^32. `bytes`: w is int8, and x
+ * has values of bytes in 16 bits. `pairs`: both are int16. */
 typedef struct cpu_bytes {
   const int16_t *x;
   int64_t x_ld;
-  const int8_t *w;
+  const void *w;
   int32_t *c;
   int64_t ldc;
   int64_t pairs;
@@ -292,8 +293,16 @@ typedef struct cpu_kernels {
   /* v = sums row columns + base + bias, in that order; base and bias may be NULL, v may be base. */
   void (*scale_sums)(float *v, const int32_t *sums, float row, const float *columns, const float *base,
                      const float *bias, int64_t n);
-  int32_t bytes_tokens; /* tokens of the largest tile of int8 */
+  int32_t bytes_tokens; /* tokens of the largest tile of int8 or int16 */
   void (*bytes)(const cpu_bytes *tile);
+  void (*pairs)(const cpu_bytes *tile);
+  /* Integers of 8 to 64 bits as int16 for `pairs` (isa/pairs.h): a row, n of them; and two rows (`second`
+   * NULL: zeros) as panels of 16 columns that are `step` bytes apart, the last one filled up with zeros. All
+   * values fit where the result, the bits that any of them has (of negative ones of -1 - v), is below 2^15.
+   */
+  uint32_t (*narrow_row)(int16_t *out, const void *row, uint32_t dtype, int64_t n);
+  uint32_t (*pair_rows)(void *panels, int64_t step, const void *first, const void *second, uint32_t dtype,
+                        int64_t n);
   /* 16 x 16 floats: dst[j * dst_ld + i] = src[i * src_ld + j]. */
   void (*transpose)(float *dst, int64_t dst_ld, const float *src, int64_t src_ld);
   /* 2:4 weights; type: cpu_type24. */
@@ -330,6 +339,8 @@ void cpu_amx_model_zip(void *panels, int64_t step, const void *first, const void
 extern const cpu_amx cpu_amx_tiles;
 extern const cpu_kernels cpu_kernels_avx2;
 extern const cpu_kernels cpu_kernels_avx512;
+void cpu_avx512_vnni_bytes(const cpu_bytes *tile);
+void cpu_avx512_vnni_pairs(const cpu_bytes *tile);
 void cpu_avx512_bf16_dot(const cpu_tile *tile);
 #define CPU_DOT24_TOKENS 16
 void cpu_avx512_bf16_dot24(const cpu_narrow24 *tile);

@@ -88,8 +88,12 @@ static int32_t register_all(cpu_state *state, bs_plugin_self *self, bs_error *er
       {BS_KIND_OP, &cpu_attention_op, &cpu_attention_op_at},
       {BS_KIND_OP, &cpu_attention_dx, &cpu_attention_dx_at},
       {BS_KIND_OP, &cpu_contract_op, &cpu_contract_op_at},
+      {BS_KIND_OP, &cpu_contract_integers, &cpu_contract_integers_at},
       {BS_KIND_OP, &cpu_reduce_op, &cpu_reduce_op_at},
+      {BS_KIND_OP, &cpu_reduce_any, &cpu_reduce_any_at},
       {BS_KIND_OP, &cpu_take_op, &cpu_take_op_at},
+      {BS_KIND_OP, &cpu_put_op, &cpu_put_op_at},
+      {BS_KIND_OP, &cpu_topk_op, &cpu_topk_op_at},
       {BS_KIND_OP, &cpu_map, &cpu_map_at},
       {BS_KIND_OP, &cpu_normalize, &cpu_normalize_at},
   };
@@ -143,7 +147,7 @@ BS_PLUGIN_DEFINE(
     "op:quantize_groups@cpu\nop:dequantize_sum@cpu\nop:dequantize_product@cpu\n"
     "op:scaled_matmul@cpu\nop:attention@cpu\nop:attention_dx@cpu\nop:contract@cpu\nop:reduce@cpu\nop:take@"
     "cpu\n"
-    "op:tree_sum@cpu\n"
+    "op:put@cpu\nop:topk@cpu\nop:tree_sum@cpu\n"
     "op:matmul24@cpu\nop:matmul24_dx@cpu\nop:matmul24_dw@cpu\nop:matmul24_update@cpu\nop:expand24@cpu\n"
     "op:map@cpu\nop:normalize@cpu\n",
     activate, deactivate)

@@ -7,7 +7,7 @@
 
 #include "cpu.h"
 
-#define MOST_COLUMNS (1 << 17) /* of i8, whose sums fit 32 bits */
+#define MOST_COLUMNS (1 << 17) /* of i8 by i8, whose sums fit 32 bits; of u8 by i8 half as many */
 
 int cpu_answer_no(bs_op_answer *answer, uint32_t reason, const char *fmt, ...) {
   va_list ap;
@@ -126,11 +126,12 @@ int cpu_matmul_read(const bs_op_query *query, cpu_matmul *out, bs_op_answer *ans
   return 1;
 }
 
-int cpu_matmul_read_bytes(const bs_op_query *q, cpu_matmul *out, bs_op_answer *answer) {
+int cpu_matmul_read_bytes(const bs_op_query *q, int take_u8, cpu_matmul *out, bs_op_answer *answer) {
+  const int of_u8 = take_u8 && q->args[0]->dtype == BS_U8;
   memset(out, 0, sizeof *out);
   for (uint32_t i = 0; i < 4; i++) {
     const bs_tensor_desc *d = q->args[i];
-    if (d != NULL && d->dtype != (i == 0 ? BS_I8 : BS_I32))
+    if (d != NULL && d->dtype != (i > 0 ? BS_I32 : of_u8 ? BS_U8 : BS_I8))
       return cpu_answer_no(answer, BS_REASON_DTYPE, "arg %u of dtype 0x%04x: integers are i8 x i8 to i32", i,
                            d->dtype);
   }
@@ -138,13 +139,14 @@ int cpu_matmul_read_bytes(const bs_op_query *q, cpu_matmul *out, bs_op_answer *a
   out->B = q->args[3]->dims[0];
   out->N = q->args[3]->dims[1];
   out->K = q->partition != NULL ? q->partition->count : q->args[0]->dims[1];
+  out->x_type = of_u8 ? BS_U8 : BS_I8;
   out->y_type = BS_I32;
   out->weight_type = BS_I8;
   out->activation = q->activation;
   if (q->weight_dtype != BS_I8 || q->activation > BS_ACT_RELU || q->accumulate == BS_ACC_F64)
     return cpu_answer_no(answer, BS_REASON_DTYPE, "integers are i8 x i8 to i32, none or relu");
-  if (out->K <= MOST_COLUMNS) return 1;
-  return cpu_answer_no(answer, BS_REASON_SHAPE, "sums of %lld columns of i8 may not fit 32 bits",
+  if (out->K <= (of_u8 ? MOST_COLUMNS / 2 : MOST_COLUMNS)) return 1;
+  return cpu_answer_no(answer, BS_REASON_SHAPE, "sums of %lld columns of bytes may not fit 32 bits",
                        (long long)out->K);
 }
 

@@ -56,6 +56,25 @@ def untaken(taken):
                used, kept, {"y": result if taken else X34.max(0)})
 
 
+def bytes_by_a_constant():
+    """Products of bytes whose second matrix is a constant: zero points absent, of one number, of rows, of columns, known or not."""
+    r = np.random.default_rng(11)
+    for x_type, w_type in ((U, U), (U, np.int8), (np.int8, U), (np.int8, np.int8)):
+        def whole(dtype, *shape):
+            return r.integers(np.iinfo(dtype).min, np.iinfo(dtype).max + 1, shape).astype(dtype)
+        name, x, w = f"matmul_integer_{np.dtype(x_type)}_{np.dtype(w_type)}", whole(x_type, 5, 19), whole(w_type, 19, 18)
+        usual = np.array(128 if w_type is U else 0, w_type)
+        yield (f"{name}_no_zero", 13, "y = MatMulInteger (x, w)", {"x": x}, {"w": w})
+        yield (f"{name}_zeros", 13, "y = MatMulInteger (x, w, zx, zw)", {"x": x, "zx": whole(x_type)}, {"w": w, "zw": usual})
+        yield (f"{name}_known", 13, "y = MatMulInteger (x, w, zx, zw)", {"x": x}, {"w": w, "zx": whole(x_type), "zw": whole(w_type)})
+        rows, columns = whole(x_type, 5), whole(w_type, 18)
+        yield (f"{name}_rows", 13, "y = MatMulInteger (x, w, zx, zw)", {"x": x, "zx": rows, "zw": columns}, {"w": w},
+               {"y": (x.astype(I) - rows[:, None]) @ (w.astype(I) - columns)})
+        yield (f"{name}_batch", 13, "y = MatMulInteger (x, w, zx)", {"x": whole(x_type, 2, 3, 19), "zx": whole(x_type, 1)}, {"w": w})
+        scales = {"sx": np.array(0.01, F), "sw": np.array(0.02, F), "sy": np.array(1.5, F), "zy": np.array(3, U)}
+        yield (f"{name}_qlinear", 10, "y = QLinearMatMul (x, sx, zx, w, sw, zw, sy, zy)", {"x": x}, {"w": w, "zx": whole(x_type), "zw": whole(w_type), **scales})
+
+
 CASES = [
     # elementwise: dtypes, broadcasting, edges
     ("add_rows", 14, "y = Add (x, w)", {"x": X234, "w": f(4)}, {}),
@@ -212,6 +231,7 @@ CASES = [
     ("quantize_axis", 13, "y = QuantizeLinear <axis: int = 0> (x, s, z)", {"x": X23 * 10}, {"s": np.array([0.5, 2], F), "z": np.array([128, 3], U)}),
     ("dequantize_i32", 19, "y = DequantizeLinear (x, s)", {"x": np.array([100, -7], I)}, {"s": np.array(0.25, F)}),
     ("matmul_integer_no_zero", 13, "y = MatMulInteger (x, w)", {"x": np.array([[1, 2], [255, 4]], U), "w": np.array([[1, -2], [3, 4]], np.int8)}, {}),
+    *bytes_by_a_constant(),
     # control
     ("if_computed", 16, """y = If (c) <then_branch = t () => (float[2,3] a) { a = Neg (x) }, else_branch = e () => (float[2,3] b) { b = Abs (x) }>""",
      {"c": np.array(False), "x": X23}, {}),

@@ -72,7 +72,8 @@ static bs_session *open_session(const char *backend, int64_t tokens, bs_session 
                                       .threads = 1,
                                       .dims = dims,
                                       .n_dims = 1,
-                                      .share = share};
+                                      .share = share,
+                                      .no_fallback = 1}; /* every node is the backend's own */
   bs_session *session = NULL;
   ok(bs_session_open(context, model, &options, &session, &err), "session");
   return session;

@@ -12,6 +12,7 @@
 #include "f8.h"
 #include "map.h"
 #include "optimizer.h"
+#include "pairs.h"
 #include "quantize.h"
 #include "rows.h"
 #include "sparse.h"
@@ -52,7 +53,10 @@
   .dequantize = dequantize_group,                                                      \
   .scale_sums = scale_sums,                                                            \
   .bytes_tokens = BYTES_TOKENS,                                                        \
-  .bytes = bytes
+  .bytes = bytes,                                                                      \
+  .pairs = pairs,                                                                      \
+  .narrow_row = narrow_row,                                                            \
+  .pair_rows = pair_rows
 /* clang-format on */
 
 #endif

@@ -262,7 +262,11 @@ INLINE ivec ivec_set_pair(int32_t pair) {
 }
 
 INLINE ivec ivec_add_products(ivec sums, ivec a, ivec b) {
+#ifdef __AVX512VNNI__
+  return _mm512_dpwssd_epi32(sums, a, b);
+#else
   return _mm512_add_epi32(sums, _mm512_madd_epi16(a, b));
+#endif
 }
 
 #endif

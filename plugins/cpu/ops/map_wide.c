@@ -5,16 +5,34 @@
 #include "blockshock/expr_value.h"
 #include "map.h"
 
-/* b and c may be any values that are there: a step looks at those that it has. */
+static inline __attribute__((always_inline)) void floats(const uint32_t op, double *v, const double *x,
+                                                         const double *y, const double *z, int64_t n) {
+  for (int64_t i = 0; i < n; i++) v[i] = bs_expr_value(op, x[i], y[i], z[i]);
+}
+
+static inline __attribute__((always_inline)) void integers(const uint32_t op, int64_t *v, const int64_t *x,
+                                                           const int64_t *y, const int64_t *z, int64_t n) {
+  for (int64_t i = 0; i < n; i++) v[i] = bs_expr_value_i64(op, x[i], y[i], z[i]);
+}
+
+/* b and c may be any values that are there: a step looks at those that it has. Frequent steps have loops of
+ * their own. */
 void cpu_map_wide(uint32_t compute, uint32_t op, void *out, const void *a, const void *b, const void *c,
                   int64_t n) {
   if (compute == BS_F64) {
-    const double *x = a, *y = b, *z = c;
-    double *v = out;
-    for (int64_t i = 0; i < n; i++) v[i] = bs_expr_value(op, x[i], y[i], z[i]);
+    if (op == BS_EXPR_ADD)
+      floats(BS_EXPR_ADD, out, a, b, c, n);
+    else if (op == BS_EXPR_MUL)
+      floats(BS_EXPR_MUL, out, a, b, c, n);
+    else
+      floats(op, out, a, b, c, n);
+  } else if (op == BS_EXPR_ADD) {
+    integers(BS_EXPR_ADD, out, a, b, c, n);
+  } else if (op == BS_EXPR_SUB) {
+    integers(BS_EXPR_SUB, out, a, b, c, n);
+  } else if (op == BS_EXPR_MUL) {
+    integers(BS_EXPR_MUL, out, a, b, c, n);
   } else {
-    const int64_t *x = a, *y = b, *z = c;
-    int64_t *v = out;
-    for (int64_t i = 0; i < n; i++) v[i] = bs_expr_value_i64(op, x[i], y[i], z[i]);
+    integers(op, out, a, b, c, n);
   }
 }

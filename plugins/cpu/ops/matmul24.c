@@ -313,7 +313,7 @@ static sizes choose_sizes(const cpu_kernels *kernels, const cpu_matmul *shape, c
 /* Checks shared by supports and prepare. */
 static int judge(const cpu_state *state, const bs_op_query *query, cpu_matmul *shape, sizes *out_sizes,
                  bs_op_answer *answer) {
-  const int read = query->args[0]->dtype == BS_I8 ? cpu_matmul_read_bytes(query, shape, answer)
+  const int read = query->args[0]->dtype == BS_I8 ? cpu_matmul_read_bytes(query, 0, shape, answer)
                                                   : cpu_matmul_read(query, shape, answer);
   if (!read || !cpu_kept_fits(query, shape->N, shape->K, answer)) return 0;
   *out_sizes = choose_sizes(&state->kernels, shape, query);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * matmul_bytes.c - the matmul "bytes": i8 x i8 to i32, exact. Each member of the team owns a range of panels;
- * for a chunk of tokens and of panels it walks blocks of columns: X of the block to 16 bits, tile by tile to
- * C, then one epilogue a row. */
+ * matmul_bytes.c - the matmul "bytes": i8 or u8 x i8 to i32, exact. Each member of the team owns a range of
+ * panels; for a chunk of tokens and of panels it walks blocks of columns: X of the block to 16 bits, tile by
+ * tile to C, then one epilogue a row. */
 #include <stdlib.h>
 
 #include "epilogue.h"
@@ -44,9 +44,9 @@ typedef struct bytes_chunk {
 /* The last pair of an odd number of columns has a zero. */
 static void widen_x(const bytes_call *call, const bytes_chunk *c, int64_t first, int64_t count) {
   for (int64_t t = 0; t < c->tokens; t++) {
-    const int8_t *from = (const int8_t *)call->x->data + (c->token + t) * call->x->strides[0] + first;
+    const uint8_t *from = (const uint8_t *)call->x->data + (c->token + t) * call->x->strides[0] + first;
     int16_t *to = c->s->x + t * X_LD;
-    for (int64_t k = 0; k < count; k++) to[k] = (int16_t)from[k];
+    (void)call->plan->kernels->narrow_row(to, from, call->plan->shape.x_type, count);
     to[count] = 0;
   }
 }
@@ -124,7 +124,7 @@ static int read_query(const bs_op_query *q, cpu_matmul *out, bs_op_answer *answe
     return cpu_answer_no(answer, BS_REASON_DISABLED, "no steps of i8 weights");
   if ((q->flags & BS_QUERY_X_FULL) != 0 && q->partition != NULL)
     return cpu_answer_no(answer, BS_REASON_LAYOUT, "does not pick X's columns");
-  return cpu_matmul_read_bytes(q, out, answer);
+  return cpu_matmul_read_bytes(q, 1, out, answer);
 }
 
 /* Bytes that a member works in: both parts begin with a cache line. */
@@ -181,7 +181,7 @@ const bs_op_impl cpu_matmul_bytes = {
     .op = "matmul",
     .backend = "cpu",
     .name = "bytes",
-    .summary = "own kernels on pairs of columns: i8 x i8 to i32, exact",
+    .summary = "own kernels on pairs of columns: i8 or u8 x i8 to i32, exact",
     .supports = supports,
     .pack = cpu_packed_bytes_make,
     .packed_read = cpu_packed_read,

@@ -5,6 +5,8 @@
 
 #include <math.h>
 
+#include "integers.h"
+
 /* ---- the space ------------------------------------------------------------------------------ */
 
 /* Can dimension d be merged with the next one, which is the last of the result so far? */
@@ -123,6 +125,18 @@ static void scatter(uint32_t size, void *out, int64_t stride, const void *in, in
   }
 }
 
+/* Integers of at most 32 bits as floats. */
+static void from_integers(uint32_t compute, void *out, uint32_t dtype, const void *in, int64_t n) {
+  enum { PIECE = 64 };
+  for (int64_t i = 0; i < n; i += PIECE) {
+    int64_t whole[PIECE];
+    const int64_t m = n - i < PIECE ? n - i : PIECE;
+    cpu_integers_load(dtype, (const uint8_t *)in + (size_t)i * BS_DTYPE_BYTES(dtype), 1, m, whole);
+    for (int64_t k = 0; k < m && compute == BS_F32; k++) ((float *)out)[i + k] = (float)(int32_t)whole[k];
+    for (int64_t k = 0; k < m && compute == BS_F64; k++) ((double *)out)[i + k] = (double)(int32_t)whole[k];
+  }
+}
+
 int32_t cpu_run_load(const cpu_state *state, uint32_t compute, void *out, uint32_t dtype, const void *in,
                      int64_t stride, int64_t n, void *buffer) {
   if (stride != 1) {
@@ -134,38 +148,42 @@ int32_t cpu_run_load(const cpu_state *state, uint32_t compute, void *out, uint32
     memcpy(out, in, (size_t)n * BS_DTYPE_BYTES(dtype));
   } else if (compute == BS_F32 && cpu_type_index(dtype) > 0) {
     state->kernels.load[cpu_type_index(dtype)](out, in, n);
+  } else if (cpu_is_integer(dtype) && compute == BS_I64) {
+    cpu_integers_load(dtype, in, 1, n, out);
+  } else if (cpu_is_integer(dtype) && dtype != BS_I64) {
+    from_integers(compute, out, dtype, in, n);
   } else {
     return state->host->convert(compute, out, dtype, in, (uint64_t)n);
   }
   return BS_OK;
 }
 
-static int is_integer(uint32_t dtype) {
-  return dtype == BS_I8 || dtype == BS_U8 || dtype == BS_I32 || dtype == BS_I64;
-}
-
-/* The low bits of 64-bit integers; towards zero what the host then rounds. */
+/* Whole numbers towards zero, not beyond the ends of the dtype (of i64 the host does that); NaN becomes 0. */
 static int32_t to_integers(const cpu_state *state, uint32_t dtype, void *out, uint32_t compute,
                            const void *in, int64_t n) {
-  for (int64_t i = 0; i < n; i++) {
-    if (compute == BS_I64) {
-      const uint32_t word = (uint32_t)(uint64_t)((const int64_t *)in)[i];
-      if (dtype == BS_I32)
-        ((uint32_t *)out)[i] = word;
-      else
-        ((uint8_t *)out)[i] = (uint8_t)word;
+  enum { PIECE = 64 };
+  const double least = dtype == BS_I32 ? INT32_MIN : dtype == BS_I8 ? INT8_MIN : 0;
+  const double most = dtype == BS_I32 ? INT32_MAX : dtype == BS_I8 ? INT8_MAX : UINT8_MAX;
+  int32_t rc = BS_OK;
+  for (int64_t i = 0; i < n && rc == BS_OK; i += PIECE) {
+    double v[PIECE];
+    int64_t whole[PIECE];
+    const int64_t m = n - i < PIECE ? n - i : PIECE;
+    if (compute == BS_F64) memcpy(v, (const double *)in + i, (size_t)m * sizeof *v);
+    for (int64_t k = 0; k < m && compute == BS_F32; k++) v[k] = (double)((const float *)in)[i + k];
+    uint8_t *to = (uint8_t *)out + (size_t)i * BS_DTYPE_BYTES(dtype);
+    if (dtype == BS_I64) {
+      for (int64_t k = 0; k < m; k++) v[k] = trunc(v[k]);
+      rc = state->host->convert(dtype, to, BS_F64, v, (uint64_t)m);
       continue;
     }
-    double whole;
-    if (compute == BS_F32)
-      whole = (double)truncf(((const float *)in)[i]);
-    else
-      whole = trunc(((const double *)in)[i]);
-    const int32_t rc =
-        state->host->convert(dtype, (uint8_t *)out + (size_t)i * BS_DTYPE_BYTES(dtype), BS_F64, &whole, 1);
-    if (rc != BS_OK) return rc;
+    for (int64_t k = 0; k < m; k++) {
+      const double low = v[k] > least ? v[k] : least, held = low < most ? low : most;
+      whole[k] = v[k] == v[k] ? (int64_t)held : 0;
+    }
+    cpu_integers_store(dtype, to, 1, m, whole);
   }
-  return BS_OK;
+  return rc;
 }
 
 int32_t cpu_run_store(const cpu_state *state, uint32_t dtype, void *out, int64_t stride, uint32_t compute,
@@ -176,7 +194,9 @@ int32_t cpu_run_store(const cpu_state *state, uint32_t dtype, void *out, int64_t
     memcpy(to, in, (size_t)n * BS_DTYPE_BYTES(dtype));
   else if (compute == BS_F32 && cpu_type_index(dtype) > 0)
     state->kernels.store[cpu_type_index(dtype)](to, in, n);
-  else if (is_integer(dtype))
+  else if (cpu_is_integer(dtype) && compute == BS_I64)
+    cpu_integers_store(dtype, to, 1, n, in);
+  else if (cpu_is_integer(dtype))
     rc = to_integers(state, dtype, to, compute, in, n);
   else
     rc = state->host->convert(dtype, to, compute, in, (uint64_t)n);
