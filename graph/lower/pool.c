@@ -73,7 +73,7 @@ static uint32_t counts(build *b, const window *w, uint32_t i, int64_t dim, int p
 }
 
 /* The mean of a window is that of the input's elements in it, or with count_include_pad of the pads' too.
- * Elements that ceil_mode adds behind the pads never count. */
+ * Elements that ceil_mode adds after the pads never count. */
 static int32_t average_pool(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   build b = build_begin(c, node, err);
   const uint32_t x = build_in(&b, 0), dtype = build_dtype(&b, x);

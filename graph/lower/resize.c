@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * resize.c - pictures of another size: each axis in turn is a weighted sum of one, two or four rows that are
- * taken by constant places (nearest, linear, cubic). */
+ * resize.c - pictures of another size: along one axis after the other, a weighted sum of one, two or four
+ * rows that are taken by constant places (nearest, linear, cubic). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -315,7 +315,7 @@ static int32_t size(lower_ctx *c, const gmodel_node *node, bs_error *err) {
 }
 
 /* Dims of a picture become channels, or the reverse. mode DCR: the block's dims stand before the channels,
- * CRD: behind them. */
+ * CRD: after them. */
 static int32_t depth_space(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   build b = build_begin(c, node, err);
   const int to_space = node->op[0] == 'D', behind = strcmp(lower_text(node, "mode", "DCR"), "CRD") == 0;

@@ -7,7 +7,7 @@
 
 enum { WINDOW_PLACES = 2 };
 
-/* Sizes of each place: of the input's pads, of the kernel, of the output. `more`: elements behind the pads
+/* Sizes of each place: of the input's pads, of the kernel, of the output. `more`: elements after the pads
  * that the last window of ceil_mode reaches. */
 typedef struct window {
   uint32_t places;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * cse.c - of two nodes that compute the same of the same values, the second goes, and who read it reads the
  * first: the cosines that each layer takes by the same positions, a mask that each layer makes again. It runs
- * behind the fusions, which want each intermediate result to have one reader. */
+ * after the fusions, which want each intermediate result to have one reader. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,7 +27,7 @@ static int same_value(const graph *g, uint32_t a, uint32_t b) {
 }
 
 /* Results that other nodes may read in the place of each other: whole roots of the same shape. A port has
- * memory of its own. */
+ * separate memory. */
 static int same_results(const graph *g, uint32_t first, uint32_t second) {
   const gnode *a = &g->nodes[first], *b = &g->nodes[second];
   for (uint32_t k = 0; k < a->n_out; k++) {
@@ -51,7 +51,8 @@ static int equal(const graph *g, uint32_t first, uint32_t second) {
   return same_results(g, first, second);
 }
 
-/* The root of an input that is no constant. GNONE for a node that reads a state or writes one: it changes. */
+/* The root of an input that is not a constant. GNONE for a node that reads a state or writes one: it changes.
+ */
 static uint32_t anchor_of(const graph *g, const gnode *n) {
   uint32_t found = GNONE;
   for (uint32_t i = 0; i < n->n_in; i++) {
@@ -71,7 +72,7 @@ static uint32_t find_equal(const graph *g, const uint32_t *order, uint32_t id) {
   return GNONE;
 }
 
-/* Who reads a result of `second` reads that of `first`. */
+/* All that reads a result of `second` reads that of `first`. */
 static int32_t use_first(graph *g, uint32_t first, uint32_t second, bs_error *err) {
   int32_t rc = BS_OK;
   g->nodes[first].origin = graph_origin_join(g, g->nodes[first].origin, g->nodes[second].origin);

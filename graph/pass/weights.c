@@ -7,7 +7,7 @@
 #include "graph/pass/match.h"
 #include "graph/pass/pass.h"
 
-/* The bias as the row [N] that matmul takes; *out_row GNONE where there is none, or it is another shape. */
+/* The bias as the row [N] that matmul takes; *out_row GNONE: the bias is absent, or has another shape. */
 static int32_t bias_row(graph *g, uint32_t bias, int64_t n, uint32_t *out_row, bs_error *err) {
   *out_row = GNONE;
   return bias != GNONE && match_row(g, bias, n) ? match_reshape(g, bias, 1, &n, out_row, err) : BS_OK;

@@ -94,7 +94,7 @@ static void amx_any(void *room, int groups, int panels, const cpu_amx_block *b, 
     amx_sums(room, 1, 1, b, p);
 }
 
-/* Of two panels the first two pairs of groups ask for one each. */
+/* The first two pairs of groups ask for one panel each, of two. */
 static void amx_product(void *room, const cpu_amx_block *b) {
   const int32_t together = b->together == 2 ? 2 : 1;
   const int64_t c_group = b->c_group != 0 ? b->c_group : 16 * b->ldc;
