@@ -39,6 +39,7 @@ const schema_row schema_rows[] = {
     {"Constant", "", 12, "", "1", "sparse_value:p value:t value_float:f value_floats:F value_int:i value_ints:I value_string:s value_strings:S"},
     {"ConstantOfShape", "", 9, "1", "1", "value:t"},
     {"Conv", "", 1, "11?", "1", "auto_pad:s=NOTSET|SAME_UPPER|SAME_LOWER|VALID dilations:I group:i kernel_shape:I pads:I strides:I"},
+    {"ConvTranspose", "", 1, "11?", "1", "auto_pad:s=NOTSET|SAME_UPPER|SAME_LOWER|VALID dilations:I group:i kernel_shape:I output_padding:I output_shape:I pads:I strides:I"},
     {"Cos", "", 7, "1", "1", ""},
     {"CumSum", "", 11, "11", "1", "exclusive:i=0|1 reverse:i=0|1"},
     {"DepthToSpace", "", 1, "1", "1", "blocksize:i!"},

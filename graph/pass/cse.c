@@ -44,8 +44,10 @@ static int equal(const graph *g, uint32_t first, uint32_t second) {
   const gnode *a = &g->nodes[first], *b = &g->nodes[second];
   if (a->op != b->op || a->expr != b->expr || a->activation != b->activation ||
       a->accumulate != b->accumulate || memcmp(a->attrs, b->attrs, sizeof a->attrs) != 0 ||
-      memcmp(a->numbers, b->numbers, sizeof a->numbers) != 0 || !same_value(g, a->weight, b->weight))
+      !same_value(g, a->weight, b->weight))
     return 0;
+  for (uint32_t i = 0; i < sizeof a->numbers / sizeof a->numbers[0]; i++)
+    if (a->numbers[i] != b->numbers[i]) return 0;
   for (uint32_t i = 0; i < a->n_in; i++)
     if (!same_value(g, a->in[i], b->in[i])) return 0;
   return same_results(g, first, second);

@@ -298,8 +298,7 @@ static int32_t hash_made(bs_model *m, bs_error *err) {
     rc = bs_session_port(m->session, i, NULL, &desc, err);
     uint64_t bytes = BS_DTYPE_BYTES(desc.dtype);
     for (uint32_t d = 0; d < desc.rank; d++) bytes *= (uint64_t)desc.dims[d];
-    const uint64_t both[2] = {m->made_hash, bs_hash64(m->made[i], bytes)};
-    m->made_hash = bs_hash64(both, sizeof both);
+    m->made_hash = (m->made_hash ^ bs_hash64(m->made[i], bytes)) * UINT64_C(0x100000001b3);
   }
   return rc;
 }

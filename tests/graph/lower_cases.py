@@ -322,6 +322,17 @@ def softmax(x, axis):
 P = f(2, 3, 5, 6)
 V = [f(3), f(3), f(3), np.abs(f(3)) + F(0.1)]
 ROWS = softmax(X234.reshape(2, 12), 1).reshape(2, 3, 4)
+T = f(2, 2, 3)
+
+
+def spread_sum(x, w, step):
+    """The transposed convolution along one place, stride 1: each element adds its kernel."""
+    y = np.zeros((x.shape[0], w.shape[1], x.shape[2] + step * (w.shape[2] - 1)), F)
+    for k in range(w.shape[2]):
+        y[:, :, step * k : step * k + x.shape[2]] += np.einsum("nci,cm->nmi", x, w[:, :, k])
+    return y
+
+
 # weights of the three rows of 6 rows made of 3, halves of a pixel
 W6 = np.array([[1, 0.75, 0.25, 0, 0, 0], [0, 0.25, 0.75, 0.75, 0.25, 0], [0, 0, 0, 0.25, 0.75, 1]], F)[:, None, :, None]
 POOLING = [
@@ -368,6 +379,11 @@ POOLING = [
     ("resize_u8_linear", 13, 'y = Resize <mode: string = "linear"> (x, , s)', {"x": np.array([[1, 200]], U)}, {"s": np.array([1, 2], F)}, "integers"),
     ("resize_antialias", 18, 'y = Resize <mode: string = "linear", antialias: int = 1> (x, , s)', {"x": X23}, {"s": np.array([1, 0.5], F)}, "antialias"),
     ("resize_huge", 13, "y = Resize (x, , s)", {"x": X23}, {"s": np.array([1, 1e9], F)}, "too large"),
+    ("conv_transpose_1d", 11, "y = ConvTranspose <strides: ints = [2], pads: ints = [1,0], output_padding: ints = [1]> (x, w, b)", {"x": X234[:, :2]}, {"w": T, "b": f(2)}),
+    ("conv_transpose_groups", 11, "y = ConvTranspose <group: int = 2, dilations: ints = [2]> (x, w)", {"x": X234[:, :2]}, {"w": T},
+     {"y": np.concatenate([spread_sum(X234[:, i : i + 1], T[i : i + 1], 2) for i in range(2)], 1)}),
+    ("conv_transpose_cut", 11, "y = ConvTranspose <output_shape: ints = [3]> (x, w)", {"x": X234[:, :2]}, {"w": T}, {"y": spread_sum(X234[:, :2], T, 1)[:, :, 2:5]}),
+    ("conv_transpose_channels", 11, "y = ConvTranspose (x, w)", {"x": X234}, {"w": T}, "channels"),
     ("max_pool_indices", 12, "y, z = MaxPool <kernel_shape: ints = [2]> (x)", {"x": X234}, {}, "Indices"),
     ("max_pool_3d", 12, "y = MaxPool <kernel_shape: ints = [1,1,1]> (x)", {"x": f(1, 1, 2, 2, 2)}, {}, "two places"),
     ("max_pool_kernel_shape", 12, "y = MaxPool <kernel_shape: ints = [2,2]> (x)", {"x": X234}, {}, "kernel_shape"),

@@ -29,7 +29,7 @@ Size Range Constant ConstantOfShape Identity Cast CastLike Where Equal Less Less
 ReduceSum ReduceMean ReduceMax ReduceMin ReduceSumSquare ReduceL2 CumSum Trilu Einsum TopK ArgMax OneHot Cos Sin Mod IsNaN
 QuantizeLinear DequantizeLinear DynamicQuantizeLinear MatMulInteger QLinearMatMul Mean Softplus HardSwish Mish Dropout If Loop Scan Conv
 NonZero MaxPool AveragePool GlobalAveragePool GlobalMaxPool BatchNormalization DepthToSpace SpaceToDepth PRelu Selu Celu
-ThresholdedRelu Softsign Tan Shrink Resize Upsample""".split()
+ThresholdedRelu Softsign Tan Shrink Resize Upsample ConvTranspose""".split()
 # Inputs that decide a shape, by operator.
 SHAPE_INPUTS = {
     "Reshape": [1], "Expand": [1], "Tile": [1], "Slice": [1, 2, 3, 4], "Pad": [1, 3], "Squeeze": [1], "Unsqueeze": [1], "Split": [1],

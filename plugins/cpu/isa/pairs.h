@@ -15,8 +15,8 @@
 INLINE uint32_t sixteen(uint32_t dtype, const void *from, int32_t *restrict out) {
   uint32_t bits = 0;
   if (dtype == BS_I8) {
-    const int8_t *restrict p = from;
-    for (int j = 0; j < 16; j++) out[j] = p[j];
+    const uint8_t *restrict p = from;
+    for (int j = 0; j < 16; j++) out[j] = (int32_t)(p[j] ^ 128u) - 128; /* the sign */
   } else if (dtype == BS_U8) {
     const uint8_t *restrict p = from;
     for (int j = 0; j < 16; j++) out[j] = p[j];

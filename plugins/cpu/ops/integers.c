@@ -12,7 +12,8 @@ void cpu_integers_load(uint32_t dtype, const void *from, int64_t stride, int64_t
       for (int64_t i = 0; i < n; i++) out[i] = ((const int32_t *)from)[i * stride];
       return;
     case BS_I8:
-      for (int64_t i = 0; i < n; i++) out[i] = ((const int8_t *)from)[i * stride];
+      for (int64_t i = 0; i < n; i++)
+        out[i] = (int64_t)(((const uint8_t *)from)[i * stride] ^ 128u) - 128; /* the sign */
       return;
     case BS_U8:
       for (int64_t i = 0; i < n; i++) out[i] = ((const uint8_t *)from)[i * stride];

@@ -169,8 +169,10 @@ static int32_t to_integers(const cpu_state *state, uint32_t dtype, void *out, ui
     double v[PIECE];
     int64_t whole[PIECE];
     const int64_t m = n - i < PIECE ? n - i : PIECE;
-    if (compute == BS_F64) memcpy(v, (const double *)in + i, (size_t)m * sizeof *v);
-    for (int64_t k = 0; k < m && compute == BS_F32; k++) v[k] = (double)((const float *)in)[i + k];
+    if (compute == BS_F64)
+      memcpy(v, (const double *)in + i, (size_t)m * sizeof *v);
+    else
+      for (int64_t k = 0; k < m; k++) v[k] = (double)((const float *)in)[i + k];
     uint8_t *to = (uint8_t *)out + (size_t)i * BS_DTYPE_BYTES(dtype);
     if (dtype == BS_I64) {
       for (int64_t k = 0; k < m; k++) v[k] = trunc(v[k]);
