@@ -11,7 +11,7 @@ static uint32_t spread(build *b, uint32_t x, const int64_t *stride, uint32_t pla
   for (uint32_t i = 0; i < places && b->rc == BS_OK; ++i) {
     build_shape none = build_shape_of(b, x);
     const int64_t dim = none.dims[2 + i];
-    build_check(b, dim <= INT32_MAX / stride[i], "a dim is too large");
+    build_check(b, dim <= INT32_MAX && dim * stride[i] <= INT32_MAX, "a dim is too large");
     if (stride[i] == 1 || dim <= 1 || b->rc != BS_OK) continue;
     none.dims[2 + i] = dim * (stride[i] - 1);
     const uint32_t zeros = build_expand(b, build_real(b, build_dtype(b, x), 0), &none);
@@ -64,8 +64,9 @@ static int32_t conv_transpose(lower_ctx *c, const gmodel_node *node, bs_error *e
   read_numbers(&b, "pads", 0, 0, begin_end, 2 * places);
   read_numbers(&b, "output_shape", 0, 0, wanted, places);
   for (uint32_t i = 0; i < places && b.rc == BS_OK; ++i) {
-    build_check(&b, sk.dims[2 + i] > 0 && sk.dims[2 + i] <= INT32_MAX / dilation[i],
-                "the kernel is empty or too large");
+    build_check(
+        &b, sk.dims[2 + i] > 0 && sk.dims[2 + i] <= INT32_MAX && sk.dims[2 + i] * dilation[i] <= INT32_MAX,
+        "the kernel is empty or too large");
     const int64_t span = (sk.dims[2 + i] - 1) * dilation[i];
     if (same) wanted[i] = sx.dims[2 + i] * stride[i];
     if (wanted[i] > 0) { /* what is beyond it is cut off, half at each end; what is missing is 0 */
