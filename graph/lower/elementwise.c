@@ -350,6 +350,7 @@ static int32_t activation(lower_ctx *c, const gmodel_node *node, bs_error *err) 
   const uint32_t x = build_in(&b, 0), dtype = build_dtype(&b, x);
   const struct activation_row *row = activations;
   while (strcmp(row->op, node->op) != 0) ++row;
+  if (row->steps == shrink && !build_is_float(dtype)) build_refuse(&b, dtype, "integers");
   build_check(&b, build_is_float(dtype) || (row->steps == relu && dtype != BS_BOOL),
               "the operator takes floats");
   if (b.rc != BS_OK) return b.rc;

@@ -169,7 +169,7 @@ static int32_t rule_of(lower_ctx *c, const gmodel_node *node, const lower_rule *
   if (*out_rule != NULL) return BS_OK;
   if (known) return lower_unsupported(c, node, 0, err, "this version of the operator is not supported");
   if (node->domain[0] != '\0' && strcmp(node->domain, "ai.onnx") != 0)
-    return lower_unsupported(c, node, 0, err, "operators of the domain %.64s are not supported",
+    return lower_unsupported(c, node, 0, err, "this operator of the domain %.64s is not supported",
                              node->domain);
   return lower_unsupported(c, node, 0, err, "the operator is not supported");
 }

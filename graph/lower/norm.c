@@ -68,8 +68,8 @@ static void mean_and_deviation(build *b, uint32_t x, uint32_t axis, double eps) 
   build_out(b, 2, build_map(b, &m, lower_map_step(&m, BS_EXPR_RSQRT, v, 0, 0), dtype));
 }
 
-/* LayerNormalization (17) and RMSNormalization (23): scale and bias of the rows' shape are part of the op,
- * others, which broadcast, follow it. */
+/* LayerNormalization (17) and RMSNormalization (23, SimplifiedLayerNormalization of ONNX Runtime): scale and
+ * bias of the rows' shape are part of the op, others, which broadcast, follow it. */
 static int32_t row_norm(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   build b = build_begin(c, node, err);
   const int layer = node->op[0] == 'L';
@@ -158,7 +158,7 @@ static int32_t batch_norm(lower_ctx *c, const gmodel_node *node, bs_error *err) 
   const uint32_t axis = rank > 1 ? 1 : 0;
   for (uint32_t i = 1; i < 5; ++i) {
     row[i] = along(&b, build_in(&b, i), axis, rank);
-    build_check(&b, build_dim(&b, row[i], axis) == build_dim(&b, row[0], axis),
+    build_check(&b, build_dim(&b, row[i], axis) == (rank > 1 ? build_dim(&b, row[0], 1) : 1),
                 "scale, bias, mean or variance has another length than X has channels");
   }
   if (b.rc != BS_OK) return b.rc;
@@ -177,11 +177,13 @@ static int32_t batch_norm(lower_ctx *c, const gmodel_node *node, bs_error *err) 
   return b.rc;
 }
 
-const lower_rule lower_rules_norm[] = {{"Softmax", 1, 0, softmax, NULL},
-                                       {"LogSoftmax", 1, 0, softmax, NULL},
-                                       {"BatchNormalization", 7, 0, batch_norm, NULL},
-                                       {"LayerNormalization", 17, 0, row_norm, NULL},
-                                       {"RMSNormalization", 23, 0, row_norm, NULL},
-                                       {"GroupNormalization", 18, 0, group_norm, NULL},
-                                       {"InstanceNormalization", 6, 0, group_norm, NULL},
-                                       {0}};
+const lower_rule lower_rules_norm[] = {
+    {"Softmax", 1, 0, softmax, NULL},
+    {"LogSoftmax", 1, 0, softmax, NULL},
+    {"BatchNormalization", 7, 0, batch_norm, NULL},
+    {"LayerNormalization", 1, 0, row_norm, NULL}, /* before 17 by ONNX Runtime */
+    {"SimplifiedLayerNormalization", 1, 0, row_norm, NULL},
+    {"RMSNormalization", 23, 0, row_norm, NULL},
+    {"GroupNormalization", 18, 0, group_norm, NULL},
+    {"InstanceNormalization", 6, 0, group_norm, NULL},
+    {0}};

@@ -7,6 +7,8 @@
 
 #include "graph/lower/window.h"
 
+enum { MOST_WINDOWS = 1 << 24 };
+
 /* The number that no window takes for its largest. */
 static uint32_t lowest(build *b, uint32_t dtype) {
   return build_real(b, dtype, build_is_float(dtype) ? -INFINITY : dtype == BS_I8 ? -128 : 0);
@@ -57,16 +59,20 @@ static uint32_t counts(build *b, const window *w, uint32_t i, int64_t dim, int p
   shape.dims[0] = w->out[i];
   const int64_t low = pads ? -w->begin[i] : 0, high = pads ? dim + w->end[i] : dim;
   double few[64] = {0};
+  build_check(b, w->out[i] <= MOST_WINDOWS, "too many windows");
+  if (b->rc != BS_OK) return GNONE;
   double *n = w->out[i] <= 64 ? few : calloc((size_t)w->out[i], sizeof *n);
   if (n == NULL) {
     build_no_memory(b);
     return GNONE;
   }
-  for (int64_t o = 0; o < w->out[i]; ++o)
-    for (int64_t k = 0; k < w->kernel[i]; ++k) {
-      const int64_t at = o * w->stride[i] - w->begin[i] + k * w->dilation[i];
-      n[o] += at >= low && at < high;
-    }
+  for (int64_t o = 0; o < w->out[i]; ++o) {
+    const int64_t at = o * w->stride[i] - w->begin[i], step = w->dilation[i];
+    const int64_t first = at < low ? (low - at + step - 1) / step : 0;
+    const int64_t last = at < high ? (high - 1 - at) / step : -1, most = w->kernel[i] - 1;
+    const int64_t count = (last < most ? last : most) - first + 1;
+    n[o] = count > 0 ? (double)count : 0;
+  }
   const uint32_t value = build_const(b, BS_F64, &shape, n);
   if (n != few) free(n);
   return value;

@@ -11,7 +11,7 @@ enum { MAX_TAPS = 4, MAX_SIZE = 1 << 24 };
 
 /* How places of the result are places of the input. */
 typedef struct resizing {
-  const char *coordinates, *nearest; /* attributes of the node */
+  const char *coordinates, *nearest; /* attributes of the node; nearest NULL: those of opset 10 */
   uint32_t taps;                     /* 1: nearest, 2: linear, 4: cubic */
   double cubic_a;
 } resizing;
@@ -28,7 +28,8 @@ static double place_of(const resizing *r, int64_t o, int64_t in, int64_t out, do
   return half;
 }
 
-static double nearest_of(const resizing *r, double at) {
+static double nearest_of(const resizing *r, double at, double scale) {
+  if (r->nearest == NULL) return scale < 1 ? ceil(at) : floor(at); /* opsets 9 and 10: as ONNX Runtime */
   if (strcmp(r->nearest, "floor") == 0) return floor(at);
   if (strcmp(r->nearest, "ceil") == 0) return ceil(at);
   return strcmp(r->nearest, "round_prefer_ceil") == 0 ? floor(at + 0.5) : ceil(at - 0.5);
@@ -43,10 +44,11 @@ static void cubic_weights(double a, double t, double *out) {
 }
 
 /* The places and weights of the taps of result `o`. */
-static void taps_of(const resizing *r, double at, int64_t in, int64_t *places, double *weights) {
+static void taps_of(const resizing *r, double at, double scale, int64_t in, int64_t *places,
+                    double *weights) {
   double first = floor(at);
   if (r->taps == 1) {
-    first = nearest_of(r, at);
+    first = nearest_of(r, at, scale);
   } else if (r->taps == 2) {
     weights[1] = at - first;
     weights[0] = 1 - weights[1];
@@ -78,7 +80,7 @@ static int make_tables(const resizing *r, int64_t in, int64_t out, double scale,
   for (int64_t o = 0; o < out; ++o) {
     int64_t place[MAX_TAPS] = {0};
     double weight[MAX_TAPS] = {0};
-    taps_of(r, place_of(r, o, in, out, scale), in, place, weight);
+    taps_of(r, place_of(r, o, in, out, scale), scale, in, place, weight);
     for (uint32_t k = 0; k < r->taps; ++k) {
       t->places[k][o] = place[k];
       t->weights[k][o] = weight[k];
@@ -157,7 +159,7 @@ static void read_modes(build *b, resizing *r) {
   r->taps = strcmp(mode, "nearest") == 0 ? 1 : strcmp(mode, "cubic") == 0 ? 4 : 2;
   r->coordinates =
       lower_text(node, "coordinate_transformation_mode", node->opset < 11 ? "asymmetric" : "half_pixel");
-  r->nearest = lower_text(node, "nearest_mode", node->opset < 11 ? "floor" : "round_prefer_floor");
+  r->nearest = node->opset < 11 ? NULL : lower_text(node, "nearest_mode", "round_prefer_floor");
   r->cubic_a = lower_float(node, "cubic_coeff_a", -0.75);
   if (strcmp(r->coordinates, crop) == 0 || strcmp(r->coordinates, "tf_half_pixel_for_nn") == 0)
     build_refuse(b, 0, "this coordinate_transformation_mode");
@@ -179,7 +181,8 @@ static int32_t resize(lower_ctx *c, const gmodel_node *node, bs_error *err) {
     sizes[i] = shape.dims[i];
   }
   read_modes(&b, &r);
-  build_check(&b, r.taps == 1 || build_is_float(build_dtype(&b, x)), "numbers between integers");
+  if (b.rc == BS_OK && r.taps > 1 && !build_is_float(build_dtype(&b, x)))
+    build_refuse(&b, build_dtype(&b, x), "numbers between integers");
   if (b.rc == BS_OK) read_sizes(&b, &shape, scales, sizes);
   for (uint32_t i = 0; i < shape.rank && b.rc == BS_OK; ++i) {
     if (sizes[i] == shape.dims[i] && scales[i] == 1) continue;

@@ -2,6 +2,7 @@
  * view.c - movement without arithmetic: views of the same memory, and constants. */
 #include <string.h>
 
+#include "core/base/size.h"
 #include "graph/lower/build.h"
 
 static int32_t identity(lower_ctx *c, const gmodel_node *node, bs_error *err) {
@@ -328,12 +329,16 @@ static int32_t depth_space(lower_ctx *c, const gmodel_node *node, bs_error *err)
   const int64_t n = shape.dims[0], depth = shape.dims[1], h = shape.dims[2], w = shape.dims[3];
   static const uint32_t orders[2][2][6] = {{{0, 3, 5, 1, 2, 4}, {0, 1, 3, 5, 2, 4}},
                                            {{0, 3, 4, 1, 5, 2}, {0, 1, 4, 2, 5, 3}}};
+  int64_t square = 0, deep = 0;
+  build_check(&b, bs_mul_i64(block, block, &square) && bs_mul_i64(depth, square, &deep),
+              "blocksize is too large");
+  if (b.rc != BS_OK) return b.rc;
   build_shape split = {6, {n, depth, h / block, block, w / block, block}},
-              out = {4, {n, depth * block * block, h / block, w / block}};
-  build_check(&b, to_space ? depth % (block * block) == 0 : h % block == 0 && w % block == 0,
+              out = {4, {n, deep, h / block, w / block}};
+  build_check(&b, to_space ? depth % square == 0 : h % block == 0 && w % block == 0,
               "blocksize does not divide the dims");
   if (to_space) {
-    const int64_t channels = depth / (block * block);
+    const int64_t channels = depth / square;
     split = behind ? (build_shape){6, {n, channels, block, block, h, w}}
                    : (build_shape){6, {n, block, block, channels, h, w}};
     out = (build_shape){4, {n, channels, h * block, w * block}};

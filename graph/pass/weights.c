@@ -2,7 +2,9 @@
  * weights.c - a product of activations by a constant matrix becomes `matmul`, whose weight is packed. The
  * lowering makes `contract` of it where the matrix was no constant yet: a cast, a scale or a sum of constants
  * that the pass fold has computed since. Not in bf16: processors' products of bf16 take subnormal numbers as
- * zero, and sums that leave the range of f32 end otherwise than those of `contract`. */
+ * zero, and sums that leave the range of f32 end otherwise than those of `contract`. Not of integers:
+ * `matmul` has them for bytes alone, and the lowering knows those (product.c, quant.c). */
+#include "core/base/dtype.h"
 #include "core/base/error.h"
 #include "graph/pass/match.h"
 #include "graph/pass/pass.h"
@@ -17,8 +19,8 @@ static int32_t try_product(graph *g, uint32_t id, uint32_t *out_changes, bs_erro
   const gnode old = g->nodes[id];
   const gvalue a = g->values[old.in[0]], b = g->values[old.in[1]];
   const int64_t k = a.dims[a.rank - 1], columns = b.dims[b.rank - 1];
-  if (!graph_is_const(g, old.in[1]) || graph_count(&b) != k * columns || a.dtype == BS_BF16 ||
-      old.numbers[0] != 1.0)
+  if (!graph_is_const(g, old.in[1]) || graph_count(&b) != k * columns || !bs_dtype_is_float(a.dtype) ||
+      a.dtype == BS_BF16 || old.numbers[0] != 1.0)
     return BS_OK;
   int64_t rows = 1;
   for (uint32_t i = 0; i + 1 < a.rank; i++) rows *= a.dims[i];

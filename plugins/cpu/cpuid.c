@@ -106,7 +106,6 @@ uint64_t cpu_streamed_bytes(void) {
 static void choose_halves(const cpu_isa *isa, const char *wanted, cpu_kernels *kernels) {
   if (isa->avx512_halves && strcmp(wanted, "auto") == 0) kernels->sums24 = cpu_kernels_avx2.sums24;
 }
-#endif
 
 /* Products of integers by VNNI, whose results are bit-equal. The set `avx512` by name is used without them.
  */
@@ -115,6 +114,7 @@ static void choose_vnni(const cpu_isa *isa, const char *wanted, cpu_kernels *ker
   kernels->bytes = cpu_avx512_vnni_bytes;
   kernels->pairs = cpu_avx512_vnni_pairs;
 }
+#endif
 
 /* The vectors' part of the table; 0: this processor or build has none of that name. */
 static int choose_vectors(const cpu_isa *isa, const char *wanted, cpu_kernels *out_kernels) {

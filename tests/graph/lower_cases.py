@@ -7,6 +7,7 @@ operator, broadcasting, negative axes, absent optionals, composed programs, and 
 
 A row: name, opset, nodes in ONNX's text syntax, inputs, constants; where the reference cannot compute it also the
 results, for a refusal what the message says."""
+import math
 import pathlib
 import re
 import sys
@@ -322,7 +323,21 @@ def softmax(x, axis):
 P = f(2, 3, 5, 6)
 V = [f(3), f(3), f(3), np.abs(f(3)) + F(0.1)]
 ROWS = softmax(X234.reshape(2, 12), 1).reshape(2, 3, 4)
+def erf(x):
+    return np.vectorize(math.erf)(x)
+
+
+def gelu(x):
+    return (x * (1 + erf(x / np.sqrt(2))) / 2).astype(F)
+
+
+def layer_norm(x, eps):
+    away = x - x.mean(-1, keepdims=True)
+    return away / np.sqrt((away**2).mean(-1, keepdims=True) + eps)
+
+
 T = f(2, 2, 3)
+G, H, W53 = f(4), f(4), f(5, 3)
 
 
 def spread_sum(x, w, step):
@@ -384,6 +399,36 @@ POOLING = [
      {"y": np.concatenate([spread_sum(X234[:, i : i + 1], T[i : i + 1], 2) for i in range(2)], 1)}),
     ("conv_transpose_cut", 11, "y = ConvTranspose <output_shape: ints = [3]> (x, w)", {"x": X234[:, :2]}, {"w": T}, {"y": spread_sum(X234[:, :2], T, 1)[:, :, 2:5]}),
     ("conv_transpose_channels", 11, "y = ConvTranspose (x, w)", {"x": X234}, {"w": T}, "channels"),
+    # what ONNX Runtime's optimiser writes
+    ("contrib_gelu", 17, "y = com.microsoft.Gelu (x)", {"x": X23}, {}, {"y": gelu(X23)}),
+    ("contrib_bias_gelu", 17, "y = com.microsoft.BiasGelu (x, b)", {"x": X234}, {"b": G}, {"y": gelu(X234 + G)}),
+    ("contrib_fast_gelu", 17, "y = com.microsoft.FastGelu (x, b)", {"x": X234}, {"b": G},
+     {"y": ((X234 + G) * (1 + np.tanh(np.sqrt(2 / np.pi) * ((X234 + G) + 0.044715 * (X234 + G) ** 3))) / 2).astype(F)}),
+    ("contrib_quick_gelu", 17, "y = com.microsoft.QuickGelu <alpha: float = 1.5> (x)", {"x": X23}, {}, {"y": (X23 / (1 + np.exp(-1.5 * X23))).astype(F)}),
+    ("contrib_matmul", 17, "y = com.microsoft.FusedMatMul <alpha: float = 0.5, transA: int = 1, transB: int = 1> (x, w)", {"x": X234}, {"w": W53}, {"y": 0.5 * X234.transpose(0, 2, 1) @ W53.T}),
+    ("contrib_conv_sum", 17, 'y = com.microsoft.FusedConv <activation: string = "Relu"> (x, w, , z)', {"x": X234, "z": X234[:, :1]}, {"w": np.ones((1, 3, 1), F)},
+     {"y": np.maximum(X234.sum(1, keepdims=True) + X234[:, :1], 0)}),
+    ("contrib_skip_norm", 17, "y, , , z = com.microsoft.SkipLayerNormalization <epsilon: float = 0.01> (x, s, g, h, b)", {"x": X234, "s": -X234[:, ::-1]}, {"g": G, "h": H, "b": G},
+     {"y": (layer_norm(X234 - X234[:, ::-1] + G, 0.01) * G + H).astype(F), "z": X234 - X234[:, ::-1] + G}),
+    ("contrib_skip_rms", 14, "y = com.microsoft.SkipSimplifiedLayerNormalization (x, x, g)", {"x": X234}, {"g": G},
+     {"y": (2 * X234 / np.sqrt(((2 * X234) ** 2).mean(-1, keepdims=True) + 1e-12) * G).astype(F)}),
+    ("layer_norm_of_old_opset", 14, "y = LayerNormalization (x, g, h)", {"x": X234}, {"g": G, "h": H}, {"y": (layer_norm(X234, 1e-5) * G + H).astype(F)}),
+    ("simplified_layer_norm", 14, "y = SimplifiedLayerNormalization (x, g)", {"x": X234}, {"g": G},
+     {"y": (X234 / np.sqrt((X234**2).mean(-1, keepdims=True) + 1e-5) * G).astype(F)}),
+    ("contrib_batches_turned", 17, "y = com.microsoft.FusedMatMul <transBatchA: int = 1> (x, w)", {"x": X234}, {"w": f(4, 3)}, "transBatchA"),
+    ("contrib_conv_clip", 17, 'y = com.microsoft.FusedConv <activation: string = "Clip"> (x, w)', {"x": X234}, {"w": np.ones((1, 3, 1), F)}, "activation"),
+    ("contrib_norm_mean", 17, "y, z = com.microsoft.SkipLayerNormalization (x, x, g)", {"x": X234}, {"g": G}, "mean"),
+    ("contrib_unknown", 17, "y = com.microsoft.Inverse (x)", {"x": X34}, {}, "this operator of the domain com.microsoft"),
+    # what a review found
+    ("matmul_i64_beyond_i32", 13, "y = MatMul (x, w)", {"x": np.array([[3]], L), "w": np.array([[2**32 - 1]], L)}, {}),
+    ("matmul_i64_below_i32", 13, "y = MatMul (x, w)", {"x": np.array([[-(2**32)]], L), "w": np.array([[5, -(2**31) - 1]], L)}, {}),
+    ("matmul_i32_by_constant", 13, "y = MatMul (x, w)", {"x": np.array([[3, -70000]], I)}, {"w": np.array([[2], [30000]], I)}),
+    ("average_pool_hostile", 12, "y = AveragePool <kernel_shape: ints = [2147483647], pads: ints = [2147483646,2147483646]> (x)", {"x": X234[:0]}, {}, "windows"),
+    ("batch_norm_of_one_channel", 15, "y = BatchNormalization (x, s, b, m, v)", {"x": G}, {k: a[:1] for k, a in zip("sbmv", V)},
+     {"y": (G - V[2][0]) * (V[0][0] / np.sqrt(V[3][0] + F(1e-5))) + V[1][0]}),
+    ("resize_of_opset_10_smaller", 10, "y = Resize (x, s)", {"x": np.arange(5, dtype=F)}, {"s": np.array([0.7], F)}, {"y": np.array([0, 2, 3], F)}),
+    ("shrink_of_i32", 9, "y = Shrink (x)", {"x": np.array([1], I)}, {}, "integers"),
+    ("space_to_depth_huge", 13, "y = SpaceToDepth <blocksize: int = 2147483647> (x)", {"x": np.zeros((1, 9, 0, 0), F)}, {}, "blocksize"),
     ("max_pool_indices", 12, "y, z = MaxPool <kernel_shape: ints = [2]> (x)", {"x": X234}, {}, "Indices"),
     ("max_pool_3d", 12, "y = MaxPool <kernel_shape: ints = [1,1,1]> (x)", {"x": f(1, 1, 2, 2, 2)}, {}, "two places"),
     ("max_pool_kernel_shape", 12, "y = MaxPool <kernel_shape: ints = [2,2]> (x)", {"x": X234}, {}, "kernel_shape"),
@@ -402,7 +447,8 @@ def typed(name, array):
 def model_of(name, opset, nodes, inputs, constants, outputs):
     ports = ", ".join(typed(key, value) for key, value in inputs.items())
     results = ", ".join(typed(key, value) for key, value in outputs.items())
-    text = f'<ir_version: 10, opset_import: ["" : {opset}]> {name} ({ports}) => ({results}) {{ {nodes} }}'
+    contrib = ', "com.microsoft" : 1' if "com.microsoft" in nodes else ""
+    text = f'<ir_version: 10, opset_import: ["" : {opset}{contrib}]> {name} ({ports}) => ({results}) {{ {nodes} }}'
     model = parser.parse_model(text)
     model.graph.initializer.extend(numpy_helper.from_array(np.asarray(value), key) for key, value in constants.items())
     return model

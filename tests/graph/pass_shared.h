@@ -104,6 +104,13 @@ static void weight_of_bf16(void) {
   tb_output("y", pg_cast(pg_product(x, w), BS_F32));
 }
 
+/* A product of integers keeps the kernels of `contract`. */
+static void weight_of_integers(void) {
+  const uint32_t x = tb_with("Cast", "to=6", ps_input("x"), BS_GRAPH_NONE, BS_GRAPH_NONE);
+  const uint32_t w = tb_with("Cast", "to=6", ps_matrix(), BS_GRAPH_NONE, BS_GRAPH_NONE);
+  tb_output("y", pg_cast(pg_product(x, w), BS_F32));
+}
+
 static void weight_of_gemm_halved(void) {
   const int64_t x[] = {PS_ROWS, PS_K};
   tb_output("y",

@@ -486,6 +486,7 @@ static const struct row {
     {"weights", weight_of_turned_rows, "contract", 1, 1},
     {"weights", weight_of_a_turned_matrix, "contract", 1, 1},
     {"weights", weight_of_rows_of_a_bias, "contract", 1, 1},
+    {"weights", weight_of_integers, "contract", 1, 1},
     {"weights", weight_of_bf16, "contract", 1, 1},
     {"weights", weight_of_gemm_halved, "contract", 1, 1},
     {"weights", weight_of_a_column, "contract", 1, 1},

@@ -27,7 +27,7 @@ INLINE uint32_t sixteen(uint32_t dtype, const void *from, int32_t *restrict out)
     uint64_t wide = 0;
     for (int j = 0; j < 16; j++) wide |= (uint64_t)(p[j] ^ p[j] >> 63);
     for (int j = 0; j < 16; j++) out[j] = (int32_t)p[j];
-    if (wide >> 32 != 0) return UINT32_MAX;
+    if (wide >> 31 != 0) return UINT32_MAX;
   }
   for (int j = 0; j < 16; j++) bits |= (uint32_t)(out[j] ^ out[j] >> 31);
   return bits;

@@ -250,7 +250,7 @@ INLINE void ivec_store(int32_t *p, ivec v) {
 }
 
 INLINE ivec ivec_add(ivec a, ivec b) {
-  return a + b;
+  return (ivec)((vec_bits)a + (vec_bits)b);
 }
 
 /* Four pairs of int8 as 16 bits each, the second in the upper half; the same pair four times; and the sums of
@@ -268,7 +268,8 @@ INLINE ivec ivec_set_pair(int32_t pair) {
 
 INLINE ivec ivec_add_products(ivec sums, ivec a, ivec b) {
   const ivec low_a = (ivec)((vec_bits)a << 16) >> 16, low_b = (ivec)((vec_bits)b << 16) >> 16;
-  return sums + low_a * low_b + (a >> 16) * (b >> 16);
+  const vec_bits low = (vec_bits)low_a * (vec_bits)low_b, high = (vec_bits)(a >> 16) * (vec_bits)(b >> 16);
+  return (ivec)((vec_bits)sums + low + high); /* wraps around */
 }
 
 #endif
