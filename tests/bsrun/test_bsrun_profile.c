@@ -131,12 +131,15 @@ END_TEST
 
 START_TEST(a_model) {
   static const float x[] = {1, 1, -1, 1, 2, 0};
-  write_onnx("top.onnx",
-             "<ir_version: 10, opset_import: [\"\" : 23]> g (float[batch,2] x) => (float[batch,1] y) "
-             "<float[2,2] w = {1, 2, 3, 4}, int64[1] k = {1}> { p = MatMul (x, w) y, i = TopK (p, k) }");
+  static const double z[] = {1, 2}; /* cpu does not serve softmax in f64 */
+  write_onnx(
+      "two.onnx",
+      "<ir_version: 10, opset_import: [\"\" : 23]> g (float[batch,2] x, double[1,2] z) => (float[batch,2] "
+      "y, double[1,2] s) <float[2,2] w = {1, 2, 3, 4}> { y = MatMul (x, w) s = Softmax (z) }");
   write_array("x.npy", BS_F32, 2, (const int64_t[]){3, 2}, x);
-  ran r = bsrun(dir, "profile", "model", "top.onnx", "--input", "x=x.npy", "--threads", "1", "--seconds",
-                "0.01", "--counters", "off", "-o", "json", NULL);
+  write_array("z.npy", BS_F64, 2, (const int64_t[]){1, 2}, z);
+  ran r = bsrun(dir, "profile", "model", "two.onnx", "--input", "x=x.npy", "--input", "z=z.npy", "--threads",
+                "1", "--seconds", "0.01", "--counters", "off", "-o", "json", NULL);
   json_t *record = load(&r);
   ck_assert_str_eq(state_of(record, "fallback"), "holds");
   ck_assert_str_eq(state_of(record, "exp_bound"), "no");
