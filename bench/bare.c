@@ -9,7 +9,7 @@
 
 #include "blockshock/plugin.h"
 
-enum { MAX_THINGS = 32, MAX_PARAMS = 16 };
+enum { MAX_THINGS = 128, MAX_PARAMS = 16 };
 
 struct bench_plugin {
   bs_host host;
