@@ -42,8 +42,8 @@ void kit_graph_broadcast(const kit_data *d, uint64_t *seed, uint32_t rank, const
                          int64_t *out_dims, uint32_t *out_repeats);
 /* Fills in values, only from d->shape. */
 void kit_graph_fill(kit_data *d, uint32_t i);
-/* The same; integers of two queries of three are larger: up to 2^8 or 2^15, or of their whole range (of i64
- * what f64 holds, 2^52). */
+/* Fills them in likewise; integers of two queries of three are larger: up to 2^8 or 2^15, or of their whole
+ * range (of i64 what f64 holds, 2^52). */
 uint32_t kit_graph_wide(const kit_data *d); /* 0: not */
 void kit_graph_fill_wide(kit_data *d, uint32_t i);
 /* The seed for values that an op fills in itself: the draws of its query do not depend on their number. */

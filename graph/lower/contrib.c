@@ -53,16 +53,17 @@ static int32_t fused_matmul(lower_ctx *c, const gmodel_node *node, bs_error *err
   return b.rc;
 }
 
-/* A convolution, a sum with Z where it is there, and an activation by its name. */
+/* A convolution, a sum with Z where it is there, and an activation if one is named. */
 static int32_t fused_conv(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   build b = build_begin(c, node, err);
   const uint32_t in[3] = {build_in(&b, 0), build_in(&b, 1), build_optional(&b, 2)}, z = build_optional(&b, 3);
-  const char *name = lower_text(node, "activation", "Relu");
-  if (strcmp(name, "Relu") != 0 && strcmp(name, "Tanh") != 0 && strcmp(name, "Sigmoid") != 0)
+  const char *name = lower_text(node, "activation", "");
+  if (name[0] != '\0' && strcmp(name, "Relu") != 0 && strcmp(name, "Tanh") != 0 &&
+      strcmp(name, "Sigmoid") != 0)
     build_refuse(&b, 0, "an activation other than Relu, Tanh and Sigmoid");
   uint32_t y = call(&b, "Conv", in, in[2] != GNONE ? 3 : 2);
   if (z != GNONE) y = build_binary(&b, BS_EXPR_ADD, y, z, build_dtype(&b, y));
-  build_out(&b, 0, call(&b, name, &y, 1));
+  build_out(&b, 0, name[0] != '\0' ? call(&b, name, &y, 1) : y);
   return b.rc;
 }
 

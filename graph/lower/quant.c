@@ -165,7 +165,7 @@ static uint32_t integer_product(build *b, uint32_t x, uint32_t y) {
 /* Longest row whose sums with zero points of bytes fit i32. */
 enum { MOST_COLUMNS = 1 << 15 };
 
-/* Can B be the packed weight? Then the product is that of i8, and zero points are terms beside it. */
+/* Can B be the packed weight? Then the product is that of i8, and zero points are added to it. */
 static int is_byte_weight(const build *b, uint32_t x, uint32_t x_zero, uint32_t w, uint32_t w_zero) {
   double low, high;
   if (b->rc != BS_OK || !lower_is_const(b->c, w) || lower_is_const(b->c, x)) return 0;

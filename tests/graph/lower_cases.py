@@ -351,7 +351,7 @@ def spread_sum(x, w, step):
 # weights of the three rows of 6 rows made of 3, halves of a pixel
 W6 = np.array([[1, 0.75, 0.25, 0, 0, 0], [0, 0.25, 0.75, 0.75, 0.25, 0], [0, 0, 0, 0.25, 0.75, 1]], F)[:, None, :, None]
 POOLING = [
-    # files of opsets 7 to 12: lists that are attributes, softmax over all dims behind the axis
+    # files of opsets 7 to 12: lists that are attributes, softmax over all dims from the axis on
     ("softmax_of_old_opset", 11, "y = Softmax (x)", {"x": X234}, {}, {"y": ROWS}),
     ("softmax_of_old_opset_all", 9, "y = Softmax <axis: int = 0> (x)", {"x": X234}, {}, {"y": softmax(X234.reshape(1, 24), 1).reshape(2, 3, 4)}),
     ("softmax_of_old_opset_none", 9, "y = Softmax <axis: int = 3> (x)", {"x": X234}, {}, {"y": np.ones((2, 3, 4), F)}),
@@ -408,6 +408,7 @@ POOLING = [
     ("contrib_matmul", 17, "y = com.microsoft.FusedMatMul <alpha: float = 0.5, transA: int = 1, transB: int = 1> (x, w)", {"x": X234}, {"w": W53}, {"y": 0.5 * X234.transpose(0, 2, 1) @ W53.T}),
     ("contrib_conv_sum", 17, 'y = com.microsoft.FusedConv <activation: string = "Relu"> (x, w, , z)', {"x": X234, "z": X234[:, :1]}, {"w": np.ones((1, 3, 1), F)},
      {"y": np.maximum(X234.sum(1, keepdims=True) + X234[:, :1], 0)}),
+    ("contrib_conv_alone", 17, "y = com.microsoft.FusedConv (x, w)", {"x": X234}, {"w": np.ones((1, 3, 1), F)}, {"y": X234.sum(1, keepdims=True)}),
     ("contrib_skip_norm", 17, "y, , , z = com.microsoft.SkipLayerNormalization <epsilon: float = 0.01> (x, s, g, h, b)", {"x": X234, "s": -X234[:, ::-1]}, {"g": G, "h": H, "b": G},
      {"y": (layer_norm(X234 - X234[:, ::-1] + G, 0.01) * G + H).astype(F), "z": X234 - X234[:, ::-1] + G}),
     ("contrib_skip_rms", 14, "y = com.microsoft.SkipSimplifiedLayerNormalization (x, x, g)", {"x": X234}, {"g": G},

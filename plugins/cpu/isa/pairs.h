@@ -33,7 +33,7 @@ INLINE uint32_t sixteen(uint32_t dtype, const void *from, int32_t *restrict out)
   return bits;
 }
 
-/* The same of n < 16; the others are 0. */
+/* Does the same for n < 16 integers; the others are 0. */
 INLINE uint32_t fewer(uint32_t dtype, const void *from, int64_t n, int32_t *restrict out) {
   int64_t room[16] = {0};
   memcpy(room, from, (size_t)n * BS_DTYPE_BYTES(dtype));

@@ -145,7 +145,7 @@ static uint8_t *at(const matrix *m, int64_t row, int64_t column) {
   return m->data + (row * m->row + column * m->column) * m->size;
 }
 
-/* Where n elements of a row lie side by side: in the matrix, or copied to `room`. */
+/* Returns n elements of a row side by side: in the matrix, or copied to `room`. */
 static const void *row_of(const matrix *m, int64_t row, int64_t column, int64_t n, int64_t *room) {
   const uint8_t *from = at(m, row, column);
   if (m->column == 1) return from;
@@ -153,7 +153,7 @@ static const void *row_of(const matrix *m, int64_t row, int64_t column, int64_t 
   return room;
 }
 
-/* The number of bits that a value has beside its sign. */
+/* The number of bits of a value without its sign. */
 static int bits_of(uint32_t any) {
   int n = 0;
   for (; any != 0; any >>= 1) n++;
@@ -193,7 +193,7 @@ static void multiply_pairs(const contract_plan *plan, const contract_block *b, i
                    .ldc = COLUMNS,
                    .pairs = pairs,
                    .add = add};
-    for (int64_t g = 0; g < groups; g++) { /* they differ by at most one, so that none is a small tile */
+    for (int64_t g = 0; g < groups; g++) { /* they differ by at most one, which leaves no small tile */
       t.tokens = (int32_t)(b->rows / groups + (g < b->rows % groups));
       kernels->pairs(&t);
       t.x += t.tokens * CPU_X_LD;

@@ -2,7 +2,7 @@
  *
  * places.h - the places of a large tensor that an index names, for take (which reads them) and put (which
  * writes them). The small tensor (out of take, updates of put) has positions in its leading dims; each names
- * a place of the large one. The dims behind are the last dims of both, and are moved together. */
+ * a place of the large one. The other dims are the last dims of both, and are moved together. */
 #ifndef BS_PLUGINS_CPU_OPS_PLACES_H
 #define BS_PLUGINS_CPU_OPS_PLACES_H
 #include "../cpu.h"
@@ -15,7 +15,7 @@ typedef struct cpu_place_dim {
 typedef struct cpu_places {
   const bs_tensor *large, *index, *small;
   cpu_place_dim lead[BS_MAX_DIMS]; /* of the positions */
-  cpu_place_dim rest[BS_MAX_DIMS]; /* behind them; dims that are side by side in both tensors are one */
+  cpu_place_dim rest[BS_MAX_DIMS]; /* after them; dims that are side by side in both tensors are one */
   uint32_t n_lead, n_rest;         /* n_rest: at least 1 */
   uint32_t first, tuple;           /* an index has `tuple` coordinates, in dims first .. of large */
   int64_t step;                    /* elements between these */

@@ -131,7 +131,7 @@ static void keys_of(const topk_plan *plan, uint32_t dtype, const uint8_t *from, 
 
 /* ---- a heap ----------------------------------------------------------------------------------- */
 
-/* Of equal keys the lower index comes first. */
+/* The lower index of equal keys comes first. */
 static int before(const entry *x, const entry *y) {
   return x->key > y->key || (x->key == y->key && x->index < y->index);
 }
