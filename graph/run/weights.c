@@ -159,7 +159,18 @@ static int same_weight(const gweight *a, const gweight *b) {
          a->cols == b->cols && a->dtype == b->dtype && a->x_dtype == b->x_dtype && a->y_dtype == b->y_dtype;
 }
 
-static int32_t pack(gcore *core, grank *rank, gweight *key, const gquery *q, bs_error *err) {
+/* The elements of a weight's parts are there to be read. */
+static int32_t ask_weight(const graph *g, uint32_t weight, bs_error *err) {
+  const gvalue *w = &g->values[weight];
+  if (!(w->flags & GV_JOINED)) return graph_ask(g, weight, err);
+  const gjoin *join = w->data;
+  int32_t rc = BS_OK;
+  for (uint32_t i = 0; i < join->n && rc == BS_OK; i++) rc = graph_ask(g, join->parts[i], err);
+  return rc;
+}
+
+static int32_t pack(gcore *core, grank *rank, const graph *g, uint32_t weight, gweight *key, const gquery *q,
+                    bs_error *err) {
   if (!ARRAY_GROW(core->weights, core->n_weights, core->cap_weights))
     return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a packed weight");
   const bs_source source = {.struct_size = (uint32_t)sizeof source,
@@ -169,8 +180,10 @@ static int32_t pack(gcore *core, grank *rank, gweight *key, const gquery *q, bs_
                             .ctx = key,
                             .read = read_rows};
   const double began = bs_clock_s();
-  int32_t rc = bs_memory_fits((uint64_t)key->rows * (uint64_t)key->cols * BS_DTYPE_BYTES(key->dtype),
-                              "BS-GRAPH-MEMORY", "the packed weights of the model", err);
+  int32_t rc = ask_weight(g, weight, err);
+  if (rc == BS_OK)
+    rc = bs_memory_fits((uint64_t)key->rows * (uint64_t)key->cols * BS_DTYPE_BYTES(key->dtype),
+                        "BS-GRAPH-MEMORY", "the packed weights of the model", err);
   if (rc == BS_OK) rc = rank->api->pack(rank->rank, &q->query, &source, &key->packed, err);
   if (rc != BS_OK) return rc;
   core->pack_s += bs_clock_s() - began;
@@ -195,6 +208,6 @@ int32_t gcore_product(gcore *core, grank *rank, const graph *g, const gnode *nod
     if (rc != BS_UNSUPPORTED) return rc;
     bs_error_clear(err);
   }
-  const int32_t rc = pack(core, rank, &key, q, err);
+  const int32_t rc = pack(core, rank, g, node->weight, &key, q, err);
   return rc == BS_OK ? rank->api->op_prepare(rank->rank, &q->query, key.packed, out_plan, err) : rc;
 }
