@@ -136,7 +136,7 @@ static int fit_dtypes(const char *op, kit_shape *s, uint32_t i, int integers, ui
     const int second = kit_below(seed, 4) == 0;
     s->w = integers ? (second ? BS_I64 : BS_I32) : (second ? BS_F64 : BS_F32);
     if (integers) s->y = PICK(seed, integers_);
-  } else if (kit_is_quant(op) || kit_is_loss(op)) {
+  } else if (kit_is_quant(op) || kit_is_loss(op) || kit_is_take_q(op)) {
     return !integers; /* which they are of is the op's own */
   } else if (strcmp(op, "activate_dx") == 0) {
     s->activation = 1 + (uint32_t)kit_below(seed, BS_ACT_GELU_TANH);
@@ -177,7 +177,7 @@ int kit_grid(const char *op, uint32_t i, int integers, kit_shape *s) {
     draw_integers(s, i, &seed);
   else if (i >= N_CORNERS && !(edge && is_product(op)))
     draw_floats(s, &seed);
-  const int adds = kit_op_is(op, "matmul") || kit_has_base(op);
+  const int adds = kit_op_is(op, "matmul") || kit_is_q(op) || kit_has_base(op);
   if (adds && i >= N_CORNERS) draw_epilogue(s, integers, &seed);
   if (!fit_dtypes(op, s, i, integers, &seed)) return 0;
   if (i >= N_CORNERS) s->spread = kit_below(&seed, 3) == 0 ? (uint32_t)kit_below(&seed, edge ? 2 : 3) : 0;
