@@ -34,7 +34,10 @@ static uint32_t attention(hf_build *b, const gpt2 *g, const char *prefix, uint32
   const uint32_t q = part(b, g, hf_name(b, prefix, ".q"), qkv, 0),
                  k = part(b, g, hf_name(b, prefix, ".k"), qkv, 1),
                  v = part(b, g, hf_name(b, prefix, ".v"), qkv, 2);
-  const uint32_t y = hf_attention(b, prefix, q, k, v, g->heads, width, scale);
+  const uint32_t keys = hf_remember(b, hf_name(b, prefix, ".cache_k"), k, g->heads, width),
+                 values = hf_remember(b, hf_name(b, prefix, ".cache_v"), v, g->heads, width);
+  const hf_attend how = {.scale = scale, .filled = b->filled};
+  const uint32_t y = hf_attention(b, prefix, q, keys, values, &how);
   return hf_linear(b, hf_name(b, prefix, ".c_proj"), hf_unheads(b, prefix, y, g->heads, width), g->width,
                    g->width, 1);
 }

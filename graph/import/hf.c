@@ -10,7 +10,7 @@
 #include "core/base/error.h"
 #include "graph/import/import.h"
 
-enum { OPSET = 24 };
+enum { OPSET = 25 }; /* the first whose Attention has windows */
 
 static const struct {
   const char *type;
@@ -47,7 +47,7 @@ static int is_computed(const char *name) {
   return 0;
 }
 
-/* Sets the model's warning: the tensors of the folder that are not read, and a quantization_config. */
+/* Sets the model's warning: the tensors of the folder that are not read, a quantization_config, the note. */
 static void warn(hf_build *b) {
   enum { SHOWN = 4 };
   const hf_weights *w = b->weights;
@@ -68,8 +68,9 @@ static void warn(hf_build *b) {
                           unread == 1 ? "" : "s", unread == 1 ? "is" : "are", text,
                           unread > SHOWN ? ", .." : "");
   if (hf_has_key(b, "quantization_config"))
-    snprintf(line + at, sizeof line - at, "%squantization_config of config.json is not applied",
-             at > 0 ? "; " : "");
+    at += (size_t)snprintf(line + at, sizeof line - at, "%squantization_config of config.json is not applied",
+                           at > 0 ? "; " : "");
+  if (b->note != NULL) snprintf(line + at, sizeof line - at, "%s%s", at > 0 ? "; " : "", b->note);
   b->model->warning = gmodel_copy_text(b->model, line, strlen(line));
   if (b->model->warning == NULL)
     b->rc = bs_error_set(b->err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for the model");

@@ -47,6 +47,7 @@ typedef struct hf_build {
   uint32_t ids;          /* i64 [tokens] */
   uint32_t positions;    /* i64 [tokens] */
   uint32_t filled;       /* i64 [1]: tokens in the cache after the run */
+  const char *note;      /* for the model's warning; NULL */
   int32_t rc;
   bs_error *err;
 } hf_build;
@@ -61,8 +62,16 @@ double hf_real(hf_build *b, const char *key, double otherwise); /* finite and po
 int hf_bool(hf_build *b, const char *key, int otherwise);
 const char *hf_text(hf_build *b, const char *key, const char *otherwise);
 int hf_has_key(const hf_build *b, const char *key); /* and it is not null */
-/* 1: the list has the text, 0: it has not, -1: there is no such list. */
-int hf_list_has(const hf_build *b, const char *key, const char *text);
+int hf_is_null(const hf_build *b, const char *key); /* it is there, and null */
+/* Elements of a list, or keys of an object; -1: it is neither. */
+int64_t hf_count(const hf_build *b, const char *key);
+/* Text i of a list; NULL: it is not there or no text. */
+const char *hf_item(const hf_build *b, const char *key, int64_t i);
+int hf_list_has_int(const hf_build *b, const char *key, int64_t number);
+/* A list of `count` positive numbers. */
+void hf_reals(hf_build *b, const char *key, int64_t count, float *out_numbers);
+/* Refuses what is no object, and a key of it that is not in `known`, a list that ends with NULL. */
+void hf_known_keys(hf_build *b, const char *object, const char *const *known);
 /* Refuses a value that the library does not support: BS-HF-CONFIG with the key, its value and the known ones.
  */
 void hf_refuse(hf_build *b, const char *key, const char *known);
@@ -90,14 +99,35 @@ uint32_t hf_reshape(hf_build *b, const char *name, uint32_t x, uint32_t rank, co
 /* x W + bias for x [tokens, inputs]. The weight is prefix.weight, [outputs, inputs] or with `turned` [inputs,
  * outputs]; the bias prefix.bias, where the files have one. */
 uint32_t hf_linear(hf_build *b, const char *prefix, uint32_t x, int64_t inputs, int64_t outputs, int turned);
+/* x times a weight as hf_weight gives it, and a bias or GMODEL_NONE. */
+uint32_t hf_gemm(hf_build *b, const char *name, uint32_t x, uint32_t weight, uint32_t bias, int turned);
 /* [tokens, heads width] as [1, heads, tokens, width], and back. */
 uint32_t hf_heads(hf_build *b, const char *name, uint32_t x, int64_t heads, int64_t width);
 uint32_t hf_unheads(hf_build *b, const char *name, uint32_t x, int64_t heads, int64_t width);
-/* Causal attention of q over the cache, into which k and v (all with heads) are written first. */
-uint32_t hf_attention(hf_build *b, const char *prefix, uint32_t q, uint32_t k, uint32_t v, int64_t groups,
-                      int64_t width, double scale);
+/* The cache of keys or values, with `now` (with heads) written after its earlier tokens. */
+uint32_t hf_remember(hf_build *b, const char *name, uint32_t now, int64_t groups, int64_t width);
+/* Causal attention of q (with heads) over the first `filled` tokens of a cache, of which a query sees the
+ * last `window`, itself included (0: all). softcap 0: none. */
+typedef struct hf_attend {
+  double scale, softcap;
+  int64_t window;
+  uint32_t filled; /* i64 [1] */
+} hf_attend;
+uint32_t hf_attention(hf_build *b, const char *name, uint32_t q, uint32_t keys, uint32_t values,
+                      const hf_attend *how);
 /* An activation by its name in config.json under `key`. */
 uint32_t hf_activation(hf_build *b, const char *key, const char *name, uint32_t x);
+
+/* ---- rotary positions (hf_rope.c) ----------------------------------------------------------- */
+/* The rotation of a model: `width` of each head's columns are turned by the angles of a row of the tables. */
+typedef struct hf_rope {
+  int64_t width;
+  uint32_t cosines, sines, places; /* places: the rows, i64 [1, tokens] */
+} hf_rope;
+/* Reads the rotation of heads of `head` columns. theta: where config.json has none. */
+void hf_rope_read(hf_build *b, int64_t head, double theta, hf_rope *out_rope);
+/* x (with heads) turned. */
+uint32_t hf_rope_turn(hf_build *b, const hf_rope *rope, const char *name, uint32_t x, int64_t head);
 
 /* The input ids, positions and cache of a model of `positions` positions: fills ids, positions, filled. */
 void hf_begin(hf_build *b, int64_t positions, int64_t asked);

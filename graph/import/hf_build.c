@@ -143,14 +143,18 @@ uint32_t hf_weight(hf_build *b, const char *name, uint32_t rank, const int64_t *
   return hf_cast(b, name, out, t->dtype);
 }
 
+uint32_t hf_gemm(hf_build *b, const char *name, uint32_t x, uint32_t weight, uint32_t bias, int turned) {
+  const uint32_t in[3] = {x, weight, bias};
+  const bs_attr attr = hf_attr_int("transB", !turned);
+  return hf_op(b, "Gemm", name, in, bias != GMODEL_NONE ? 3 : 2, &attr, 1);
+}
+
 uint32_t hf_linear(hf_build *b, const char *prefix, uint32_t x, int64_t inputs, int64_t outputs, int turned) {
   const int64_t dims[2] = {turned ? inputs : outputs, turned ? outputs : inputs};
   const char *bias = hf_name(b, prefix, ".bias");
   const int has_bias = b->rc == BS_OK && hf_has_weight(b, bias);
-  const uint32_t in[3] = {x, hf_weight(b, hf_name(b, prefix, ".weight"), 2, dims),
-                          has_bias ? hf_weight(b, bias, 1, &outputs) : GMODEL_NONE};
-  const bs_attr attr = hf_attr_int("transB", !turned);
-  return hf_op(b, "Gemm", prefix, in, has_bias ? 3 : 2, &attr, 1);
+  const uint32_t weight = hf_weight(b, hf_name(b, prefix, ".weight"), 2, dims);
+  return hf_gemm(b, prefix, x, weight, has_bias ? hf_weight(b, bias, 1, &outputs) : GMODEL_NONE, turned);
 }
 
 /* ---- attention -------------------------------------------------------------------------------- */
@@ -171,8 +175,7 @@ uint32_t hf_unheads(hf_build *b, const char *name, uint32_t x, int64_t heads, in
   return hf_reshape(b, name, swap_heads(b, name, x), 2, dims);
 }
 
-/* The cache of keys or values, with `now` written after its earlier tokens. */
-static uint32_t remember(hf_build *b, const char *name, uint32_t now, int64_t groups, int64_t width) {
+uint32_t hf_remember(hf_build *b, const char *name, uint32_t now, int64_t groups, int64_t width) {
   const int64_t dims[4] = {1, groups, b->cache, width};
   uint32_t state = GMODEL_NONE, length = GMODEL_NONE;
   if (b->rc == BS_OK) b->rc = gmodel_state(b->model, name, b->dtype, 4, dims, &state, b->err);
@@ -184,13 +187,14 @@ static uint32_t remember(hf_build *b, const char *name, uint32_t now, int64_t gr
   return next;
 }
 
-uint32_t hf_attention(hf_build *b, const char *prefix, uint32_t q, uint32_t k, uint32_t v, int64_t groups,
-                      int64_t width, double scale) {
-  const uint32_t keys = remember(b, hf_name(b, prefix, ".cache_k"), k, groups, width);
-  const uint32_t values = remember(b, hf_name(b, prefix, ".cache_v"), v, groups, width);
-  const uint32_t in[7] = {q, keys, values, GMODEL_NONE, GMODEL_NONE, GMODEL_NONE, b->filled};
-  const bs_attr attrs[2] = {hf_attr_int("is_causal", 1), hf_attr_float("scale", scale)};
-  return hf_op(b, "Attention", prefix, in, 7, attrs, 2);
+uint32_t hf_attention(hf_build *b, const char *name, uint32_t q, uint32_t keys, uint32_t values,
+                      const hf_attend *how) {
+  const uint32_t in[7] = {q, keys, values, GMODEL_NONE, GMODEL_NONE, GMODEL_NONE, how->filled};
+  bs_attr attrs[4] = {hf_attr_int("is_causal", 1), hf_attr_float("scale", how->scale)};
+  uint32_t n = 2;
+  if (how->window > 0) attrs[n++] = hf_attr_int("left_window_size", how->window - 1);
+  if (how->softcap > 0) attrs[n++] = hf_attr_float("softcap", how->softcap);
+  return hf_op(b, "Attention", name, in, 7, attrs, n);
 }
 
 uint32_t hf_activation(hf_build *b, const char *key, const char *name, uint32_t x) {

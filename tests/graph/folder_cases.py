@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Writes tests/graph/cases/folders.txt: small folders of model kinds, and the logits that transformers computes for them.
+
+  folder_cases.py FILE          the cases below; needs torch, transformers, safetensors
+  folder_cases.py FILE --random N [--seed S]    N random configurations: BS_FOLDER_CASES=FILE build/tests/test_folder_cases reads them
+
+A weight is "NAME SHAPE SCALE OFFSET": its elements are OFFSET + SCALE * k / 128, the numbers of model_cases.py with the number of the
+weight in its case, from 1, as seed. Logits are those of the last of the first N tokens, in f64, eager, decoded with the cache. f32 and
+runs over all N tokens must agree; where they may not, "whole" has the logits of the run over all tokens."""
+import argparse
+import json
+import pathlib
+import random
+import sys
+import tempfile
+
+import numpy as np
+
+from model_cases import numbers
+
+TINY = {"vocab_size": 11, "hidden_size": 16, "intermediate_size": 12, "num_hidden_layers": 2, "num_attention_heads": 2,
+        "num_key_value_heads": 1, "max_position_embeddings": 16, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}  # fmt: skip
+KINDS = {
+    "llama": {"hidden_act": "silu"},
+    "mistral": {"hidden_act": "silu", "sliding_window": None},
+    "qwen2": {"hidden_act": "silu"},
+    "qwen3": {"hidden_act": "silu", "head_dim": 8},
+}
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 4}
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8}
+LONG = {"type": "longrope", "short_factor": [1.0, 1.1, 1.25, 1.5], "long_factor": [1.0, 2.0, 3.5, 4.0]}
+WINDOW = {"use_sliding_window": True, "sliding_window": 3}
+# Name, kind, keys of config.json, tokens of the prompt, of all. "-" leaves a key out.
+CASES = [
+    ("mistral_window", "mistral", {"sliding_window": 3}, 5, 9),
+    ("mistral_window_2", "mistral", {"sliding_window": 2, "num_key_value_heads": 2}, 3, 5),
+    ("qwen2_window_above", "qwen2", WINDOW | {"max_window_layers": 1}, 4, 8),
+    ("qwen3_window_listed", "qwen3", WINDOW | {"layer_types": ["sliding_attention", "full_attention"], "tie_word_embeddings": True}, 6, 9),
+    ("qwen2_no_window", "qwen2", {"sliding_window": 2, "max_window_layers": 0, "use_sliding_window": False}, 4, 6),
+    ("llama_yarn", "llama", {"rope_parameters": YARN | {"rope_theta": 500.0}, "head_dim": 12}, 5, 8),
+    ("llama_yarn_old", "llama", {"rope_scaling": {"type": "yarn", "factor": 2.0, "beta_fast": 8, "beta_slow": 2, "mscale": 0.7,
+                                                  "mscale_all_dim": 1.2, "original_max_position_embeddings": 8}, "rope_theta": 77.0}, 5, 7),
+    ("qwen3_yarn_ramp", "qwen3", {"rope_scaling": YARN | {"truncate": False, "attention_factor": 0.75}}, 5, 7),
+    ("llama_top_original", "llama", {"rope_scaling": YARN | {"original_max_position_embeddings": 2}, "original_max_position_embeddings": 8}, 5, 7),
+    ("llama_llama3", "llama", {"rope_scaling": LLAMA3, "rope_parameters": {"rope_type": "linear", "factor": 3.0, "rope_theta": 9.0}, "rope_theta": 30.0}, 6, 8),
+    ("qwen2_linear", "qwen2", {"rope_scaling": {"type": "linear", "factor": 2.5}}, 5, 7),
+    ("llama_dynamic", "llama", {"rope_scaling": {"type": "dynamic", "factor": 2.5}}, 9, 16),
+    ("llama_longrope", "llama", {"rope_scaling": LONG | {"original_max_position_embeddings": 6}}, 4, 9),
+    ("llama_longrope_prompt", "llama", {"rope_scaling": LONG | {"original_max_position_embeddings": 4, "factor": 1.5}}, 6, 8),
+]  # fmt: skip
+
+
+def changed(base, change):
+    """`base` with the keys of `change`; a value "-" leaves the key out."""
+    return {key: value for key, value in (base | change).items() if value != "-"}
+
+
+def fill(config, folder):
+    """Writes a folder of that config with weights by formula; the lines of its weights."""
+    import torch
+    import transformers
+    from safetensors.torch import load_file, save_file
+
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    read = transformers.AutoConfig.from_pretrained(folder)
+    transformers.AutoModelForCausalLM.from_config(read).save_pretrained(folder / "made")
+    made = load_file(folder / "made" / "model.safetensors")
+    lines, tensors = [], {}
+    for seed, (name, old) in enumerate(sorted(made.items()), 1):
+        norm = "norm" in name
+        scale, offset = (0.5, 0 if config["model_type"] == "gemma2" else 1) if norm else (0.75, 0)
+        array = (offset + scale * numbers(seed, old.numel())).astype(np.float32).reshape(old.shape)
+        tensors[name] = torch.from_numpy(array)
+        lines.append(f"weight {name} {','.join(map(str, old.shape))} {scale:g} {offset}")
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    return lines
+
+
+def load(folder, dtype):
+    import transformers
+
+    model, told = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="eager", output_loading_info=True)
+    assert not told["missing_keys"] and not told["unexpected_keys"], told
+    return model.eval()
+
+
+def crosses(config, prompt):
+    """Whether decoding leaves the short factors of longrope: keys in the cache keep them, and a whole run is another one."""
+    rope = config.get("rope_scaling") or config.get("rope_parameters") or {}
+    old = config.get("original_max_position_embeddings", rope.get("original_max_position_embeddings", 4096))
+    return "long_factor" in rope and prompt <= old
+
+
+def cached(model, ids, prompt):
+    """The logits of the last token of the prompt, and of each one behind it with the cache."""
+    import torch
+
+    rows, cache = [], {}
+    with torch.no_grad():
+        for first, last in [(0, prompt)] + [(n, n + 1) for n in range(prompt, ids.shape[1])]:
+            out = model(ids[:, first:last], use_cache=True, **cache)
+            key = "cache" if "cache" in out else "past_key_values"
+            cache = {key: out[key]}
+            rows.append(out.logits[0, -1].double().numpy())
+    return np.array(rows)
+
+
+def logits(folder, config, tokens, prompt):
+    """Of the last token of the prompt, and of each one that is decoded; then of the whole."""
+    import torch
+
+    ids = torch.tensor([tokens])
+    exact, single = load(folder, torch.float64), load(folder, torch.float32)
+    rows = cached(exact, ids, prompt)
+    with torch.no_grad():
+        wholes = np.array([exact(ids[:, :n]).logits[0, -1].numpy() for n in range(prompt, len(tokens) + 1)])
+    near = 2e-5 * abs(rows).max()
+    assert abs(cached(single, ids, prompt) - rows).max() < near, "f32 differs"
+    assert crosses(config, prompt) or abs(wholes - rows).max() < near, "the cache differs"
+    return rows, wholes[-1]
+
+
+def case(name, kind, change, prompt, count):
+    config = changed(TINY | KINDS[kind] | {"model_type": kind}, change)
+    draw = random.Random(name)
+    tokens = [draw.randrange(config["vocab_size"]) for _ in range(count)]
+    with tempfile.TemporaryDirectory() as folder:
+        lines = fill(config, pathlib.Path(folder))
+        rows, whole = logits(folder, config, tokens, prompt)
+    text = [f"case {name}", f"config {json.dumps(config)}", *lines, f"tokens {' '.join(map(str, tokens))}"]
+    text += [f"logits {n} {' '.join(f'{v:.7g}' for v in row)}" for n, row in enumerate(rows, prompt)]
+    text += [f"whole {' '.join(f'{v:.7g}' for v in whole)}"] if crosses(config, prompt) else []
+    return "\n".join([*text, "end", ""])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file")
+    parser.add_argument("--only", default="")
+    options = parser.parse_args()
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    text = []
+    for row in CASES:
+        if options.only in row[0]:
+            print(row[0], file=sys.stderr)
+            text.append(case(*row))
+    pathlib.Path(options.file).write_text("# made by folder_cases.py\n" + "".join(text), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
