@@ -44,7 +44,7 @@ static uint32_t attention(hf_build *b, const gpt2 *g, const char *prefix, uint32
 
 static uint32_t mlp(hf_build *b, const gpt2 *g, const char *prefix, uint32_t x) {
   const uint32_t up = hf_linear(b, hf_name(b, prefix, ".c_fc"), x, g->width, g->inner, 1);
-  const uint32_t active = hf_activation(b, "activation_function", hf_name(b, prefix, ".act"), up);
+  const uint32_t active = hf_activation(b, "activation_function", NULL, hf_name(b, prefix, ".act"), up);
   return hf_linear(b, hf_name(b, prefix, ".c_proj"), active, g->inner, g->width, 1);
 }
 
@@ -80,5 +80,5 @@ void hf_gpt2(hf_build *b, int64_t asked) {
   x = layer_norm(b, &g, hf_name(b, g.prefix, "ln_f"), x);
   const int tied = hf_bool(b, "tie_word_embeddings", 1);
   if (tied) hf_weights_use(b->weights, "lm_head.weight"); /* a copy of the embeddings */
-  hf_end(b, x, tied ? wte : hf_weight(b, "lm_head.weight", 2, table), words);
+  hf_end(b, x, tied ? wte : hf_weight(b, "lm_head.weight", 2, table), words, 0);
 }

@@ -79,8 +79,15 @@ void hf_refuse(hf_build *b, const char *key, const char *known);
 /* ---- pieces of a model ---------------------------------------------------------------------- */
 /* A tensor of the files: its shape must be that of dims. In another dtype than the activations it is cast. */
 uint32_t hf_weight(hf_build *b, const char *name, uint32_t rank, const int64_t *dims);
+/* `rows` rows, from the row `first` on, of a tensor of these dims: those of all dims but the last are rows.
+ * The value's name is that of the tensor and `part`. */
+uint32_t hf_weight_rows(hf_build *b, const char *name, const char *part, uint32_t rank, const int64_t *dims,
+                        int64_t first, int64_t rows);
 /* x of `dtype` in the dtype of activations. */
 uint32_t hf_cast(hf_build *b, const char *name, uint32_t x, uint32_t dtype);
+/* f32 where activations have 16 bits, else their dtype; x of theirs in that dtype. */
+uint32_t hf_wide(const hf_build *b);
+uint32_t hf_widen(hf_build *b, const char *name, uint32_t x);
 int hf_has_weight(const hf_build *b, const char *name);
 /* prefix followed by suffix, in the model's memory. */
 const char *hf_name(hf_build *b, const char *prefix, const char *suffix);
@@ -95,6 +102,9 @@ uint32_t hf_op1(hf_build *b, const char *op, const char *name, uint32_t x);
 uint32_t hf_op2(hf_build *b, const char *op, const char *name, uint32_t x, uint32_t y);
 uint32_t hf_ints(hf_build *b, const int64_t *values, uint32_t count); /* i64 [count] */
 uint32_t hf_scalar(hf_build *b, int64_t value);                       /* i64, rank 0 */
+uint32_t hf_number(hf_build *b, double value, uint32_t dtype);        /* rank 0, rounded to f32 first */
+/* cap tanh(x / cap); cap 0: x. */
+uint32_t hf_soft_cap(hf_build *b, const char *name, uint32_t x, double cap);
 uint32_t hf_reshape(hf_build *b, const char *name, uint32_t x, uint32_t rank, const int64_t *dims);
 /* x W + bias for x [tokens, inputs]. The weight is prefix.weight, [outputs, inputs] or with `turned` [inputs,
  * outputs]; the bias prefix.bias, where the files have one. */
@@ -115,24 +125,27 @@ typedef struct hf_attend {
 } hf_attend;
 uint32_t hf_attention(hf_build *b, const char *name, uint32_t q, uint32_t keys, uint32_t values,
                       const hf_attend *how);
-/* An activation by its name in config.json under `key`. */
-uint32_t hf_activation(hf_build *b, const char *key, const char *name, uint32_t x);
+/* An activation by its name in config.json under `key`; usual: the one without the key, NULL: it must be
+ * there. */
+uint32_t hf_activation(hf_build *b, const char *key, const char *usual, const char *name, uint32_t x);
 
 /* ---- rotary positions (hf_rope.c) ----------------------------------------------------------- */
 /* The rotation of a model: `width` of each head's columns are turned by the angles of a row of the tables. */
 typedef struct hf_rope {
   int64_t width;
+  int wide;
   uint32_t cosines, sines, places; /* places: the rows, i64 [1, tokens] */
 } hf_rope;
-/* Reads the rotation of heads of `head` columns. theta: where config.json has none. */
-void hf_rope_read(hf_build *b, int64_t head, double theta, hf_rope *out_rope);
+/* Reads the rotation of heads of `head` columns. theta: where config.json has none. wide: heads of 16 bits
+ * are turned in f32. */
+void hf_rope_read(hf_build *b, int64_t head, double theta, int wide, hf_rope *out_rope);
 /* x (with heads) turned. */
 uint32_t hf_rope_turn(hf_build *b, const hf_rope *rope, const char *name, uint32_t x, int64_t head);
 
 /* The input ids, positions and cache of a model of `positions` positions: fills ids, positions, filled. */
 void hf_begin(hf_build *b, int64_t positions, int64_t asked);
-/* The output "logits" [1, tokens, words] of x [tokens, width]. */
-void hf_end(hf_build *b, uint32_t x, uint32_t head, int64_t words);
+/* The output "logits" [1, tokens, words] of x [tokens, width]; cap: as in hf_soft_cap. */
+void hf_end(hf_build *b, uint32_t x, uint32_t head, int64_t words, double cap);
 
 /* The builders. `asked`: tokens of the cache that the caller wants, 0: as many as there are positions. */
 void hf_gpt2(hf_build *b, int64_t asked);

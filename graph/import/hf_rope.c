@@ -176,11 +176,11 @@ static void find_waves(hf_build *b, waves *w) {
 
 /* ---- tables ----------------------------------------------------------------------------------- */
 
-static uint32_t table(hf_build *b, const char *name, const int64_t *dims, const float *data) {
+static uint32_t table(hf_build *b, const char *name, int wide, const int64_t *dims, const float *data) {
   uint32_t out = GMODEL_NONE;
   const uint64_t bytes = (uint64_t)dims[0] * (uint64_t)dims[1] * sizeof *data;
   if (b->rc == BS_OK) b->rc = gmodel_constant(b->model, name, BS_F32, 2, dims, data, bytes, 0, &out, b->err);
-  return hf_cast(b, name, out, BS_F32);
+  return wide && hf_wide(b) == BS_F32 ? out : hf_cast(b, name, out, BS_F32);
 }
 
 /* Angles are rounded to f32 where the original rounds them, so that late positions agree. The rows of the
@@ -199,8 +199,8 @@ static void make_tables(hf_build *b, const waves *w, int tables, hf_rope *rope) 
       cosines[at] = (float)cos((double)angle) * (float)w->scale;
       sines[at] = (float)sin((double)angle) * (float)w->scale;
     }
-  rope->cosines = table(b, "rotary_cos", dims, cosines);
-  rope->sines = table(b, "rotary_sin", dims, sines);
+  rope->cosines = table(b, "rotary_cos", rope->wide, dims, cosines);
+  rope->sines = table(b, "rotary_sin", rope->wide, dims, sines);
 }
 
 /* The rows of the tables: the positions, and in a run that ends beyond `old` tokens the second table's. */
@@ -236,12 +236,13 @@ static void no_room(hf_build *b) {
   bs_error_hint(b->err, "ask for fewer tokens of the cache");
 }
 
-void hf_rope_read(hf_build *b, int64_t head, double theta, hf_rope *out_rope) {
+void hf_rope_read(hf_build *b, int64_t head, double theta, int wide, hf_rope *out_rope) {
   const char *key;
   check_keys(b);
   waves w = {.width = turned_columns(b, head), .scale = 1};
   w.pairs = (w.width + 1) / 2;
   w.base = hf_real(b, inside_or_top(b, "rope_theta"), theta);
+  out_rope->wide = wide;
   out_rope->width = 2 * w.pairs;
   if (b->rc == BS_OK && b->cache > MAX_TABLE / w.pairs) no_room(b);
   for (int t = 0; t < 2 && b->rc == BS_OK; t++) {
@@ -258,7 +259,9 @@ void hf_rope_read(hf_build *b, int64_t head, double theta, hf_rope *out_rope) {
 }
 
 uint32_t hf_rope_turn(hf_build *b, const hf_rope *rope, const char *name, uint32_t x, int64_t head) {
+  if (rope->wide) x = hf_widen(b, name, x);
   const uint32_t in[4] = {x, rope->cosines, rope->sines, rope->places};
   const bs_attr part = hf_attr_int("rotary_embedding_dim", rope->width);
-  return hf_op(b, "RotaryEmbedding", name, in, 4, &part, rope->width < head);
+  x = hf_op(b, "RotaryEmbedding", name, in, 4, &part, rope->width < head);
+  return rope->wide ? hf_cast(b, name, x, hf_wide(b)) : x;
 }

@@ -121,6 +121,12 @@ static const entry llama_config[] = {{"model_type", "\"llama\""},
                                      {"layer_types", NULL},
                                      {"tie_word_embeddings", "false"},
                                      {"quantization_config", NULL},
+                                     {"attention_bias", NULL},
+                                     {"mlp_bias", NULL},
+                                     {"per_layer_config", NULL},
+                                     {"use_bidirectional_attention", NULL},
+                                     {"attn_logit_softcapping", NULL},
+                                     {"final_logit_softcapping", NULL},
                                      {0}};
 #define L "model.layers.0."
 static const entry llama_weights[] = {{"model.embed_tokens.weight", "5,16"},

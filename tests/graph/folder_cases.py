@@ -26,9 +26,14 @@ KINDS = {
     "mistral": {"hidden_act": "silu", "sliding_window": None},
     "qwen2": {"hidden_act": "silu"},
     "qwen3": {"hidden_act": "silu", "head_dim": 8},
+    "phi3": {"hidden_act": "silu"},
+    "olmo2": {"hidden_act": "silu"},
+    "gemma2": {"head_dim": 8},
 }
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 4}
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8}
+PHI3 = {"num_attention_heads": 4, "num_key_value_heads": 2, "hidden_size": 32, "partial_rotary_factor": 0.75}
+PHI3_LONG = {"short_factor": [1.0, 1.1, 1.25], "long_factor": [1.0, 2.0, 3.5]}
 LONG = {"type": "longrope", "short_factor": [1.0, 1.1, 1.25, 1.5], "long_factor": [1.0, 2.0, 3.5, 4.0]}
 WINDOW = {"use_sliding_window": True, "sliding_window": 3}
 # Name, kind, keys of config.json, tokens of the prompt, of all. "-" leaves a key out.
@@ -48,6 +53,23 @@ CASES = [
     ("llama_dynamic", "llama", {"rope_scaling": {"type": "dynamic", "factor": 2.5}}, 9, 16),
     ("llama_longrope", "llama", {"rope_scaling": LONG | {"original_max_position_embeddings": 6}}, 4, 9),
     ("llama_longrope_prompt", "llama", {"rope_scaling": LONG | {"original_max_position_embeddings": 4, "factor": 1.5}}, 6, 8),
+    ("llama_biases", "llama", {"attention_bias": True, "mlp_bias": True, "head_dim": 6, "num_attention_heads": 4, "rms_norm_eps": 0.5}, 5, 7),
+    ("llama_top_theta", "llama", {"rope_scaling": {}, "rope_parameters": {"rope_type": "default"}, "rope_theta": 3.7, "num_hidden_layers": 1}, 6, 8),
+    ("phi3", "phi3", {"num_key_value_heads": "-", "rms_norm_eps": "-"}, 5, 8),
+    ("phi3_window", "phi3", PHI3 | {"sliding_window": 4, "tie_word_embeddings": True}, 6, 9),
+    ("phi3_long", "phi3", PHI3 | {"rope_scaling": PHI3_LONG | {"type": "longrope"}, "original_max_position_embeddings": 5}, 4, 8),
+    ("phi3_su", "phi3", PHI3 | {"rope_scaling": PHI3_LONG | {"type": "su", "original_max_position_embeddings": 9}, "original_max_position_embeddings": 5}, 7, 9),
+    ("phi3_yarn", "phi3", PHI3 | {"rope_scaling": PHI3_LONG | {"type": "yarn", "original_max_position_embeddings": 5}}, 7, 9),
+    ("phi3_odd_part", "phi3", PHI3 | {"partial_rotary_factor": 0.65, "hidden_act": "gelu"}, 5, 7),
+    ("olmo2", "olmo2", {}, 5, 8),
+    ("olmo2_groups", "olmo2", {"num_attention_heads": 4, "num_key_value_heads": 2, "hidden_size": 24, "attention_bias": True,
+                               "rope_scaling": YARN, "rms_norm_eps": "-", "tie_word_embeddings": True}, 6, 8),
+    ("gemma2", "gemma2", {"sliding_window": 3, "query_pre_attn_scalar": 7, "num_hidden_layers": 3}, 5, 9),
+    ("gemma2_caps", "gemma2", {"sliding_window": 2, "attn_logit_softcapping": 1.5, "final_logit_softcapping": 2.0, "query_pre_attn_scalar": 3,
+                               "layer_types": ["full_attention", "sliding_attention"], "attention_bias": True, "head_dim": 12}, 5, 8),
+    ("gemma2_plain", "gemma2", {"attn_logit_softcapping": None, "final_logit_softcapping": None, "tie_word_embeddings": False,
+                                "hidden_activation": "gelu", "hidden_act": "relu", "num_attention_heads": 4, "num_key_value_heads": 2,
+                                "rope_scaling": {"type": "linear", "factor": 2.0}}, 5, 7),
 ]  # fmt: skip
 
 

@@ -257,6 +257,14 @@ static const struct {
      {{"model_type", "\"qwen2\""},
       {"use_sliding_window", "true"},
       {"layer_types", "[\"chunked_attention\"]"}}},
+    {"'attention_bias' is true", {{"model_type", "\"phi3\""}, {"attention_bias", "true"}}},
+    {"'mlp_bias' is true", {{"model_type", "\"qwen2\""}, {"mlp_bias", "true"}}},
+    {"'per_layer_config' is {", {{"per_layer_config", "{\"1\": {\"head_dim\": 4}}"}}},
+    {"'use_bidirectional_attention' is true",
+     {{"model_type", "\"gemma2\""}, {"use_bidirectional_attention", "true"}}},
+    {"'attn_logit_softcapping' is 0", {{"model_type", "\"gemma2\""}, {"attn_logit_softcapping", "0"}}},
+    {"'final_logit_softcapping' is \"x\"",
+     {{"model_type", "\"gemma2\""}, {"final_logit_softcapping", "\"x\""}}},
     {"'layer_types' is []", {{"model_type", "\"qwen2\""}, {"sliding_window", "4"}, {"layer_types", "[]"}}},
     {"'layer_types' is [\"sliding_attention\"]",
      {{"model_type", "\"qwen2\""}, {"sliding_window", "4"}, {"layer_types", "[\"sliding_attention\"]"}}},
@@ -337,6 +345,9 @@ START_TEST(a_tensor_is_wrong) {
                                   {{L "mlp.up_proj.weight", "12,17"}},
                                   {{L "mlp.up_proj.weight", "16"}},
                                   {{L "mlp.up_proj.weight", "I32:12,16"}}};
+  static const entry biases[] = {{"attention_bias", "true"}, {0}},
+                     no_biases[] = {{"attention_bias", "false"}, {0}},
+                     bias[] = {{L "self_attn.q_proj.bias", "16"}, {0}};
   static const char *const ids[] = {"BS-HF-TENSOR", "BS-HF-TENSOR", "BS-HF-SHAPE", "BS-HF-SHAPE",
                                     "BS-HF-DTYPE"};
   static const char *const seen[] = {"'model.norm.weight'", "'lm_head.weight'",
@@ -347,6 +358,13 @@ START_TEST(a_tensor_is_wrong) {
     write_weights("model.safetensors", llama_weights, 0, 100, rows[i]);
     expect(ids[i], seen[i]);
   }
+  write_config(llama_config, biases);
+  write_weights("model.safetensors", llama_weights, 0, 100, NULL);
+  expect("BS-HF-TENSOR", L "self_attn.q_proj.bias");
+  gmodel *m = import_llama(no_biases, bias); /* as transformers: a bias that the key denies is passed over */
+  ck_assert_uint_eq(node_of(m, "Gemm", L "self_attn.q_proj")->n_in, 2);
+  ck_assert_str_eq(m->warning, "1 tensor of the files is not read: " L "self_attn.q_proj.bias");
+  gmodel_free(m);
 }
 END_TEST
 
