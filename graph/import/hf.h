@@ -142,6 +142,18 @@ void hf_rope_read(hf_build *b, int64_t head, double theta, int wide, hf_rope *ou
 /* x (with heads) turned. */
 uint32_t hf_rope_turn(hf_build *b, const hf_rope *rope, const char *name, uint32_t x, int64_t head);
 
+/* ---- experts (hf_experts.c) ------------------------------------------------------------------ */
+typedef struct hf_experts {
+  int64_t width, inner; /* columns of a token, of what is between an expert's products */
+  int64_t count, chosen;
+  int64_t step; /* every how many layers there are experts */
+  int norm;     /* the gates of a token have the sum 1 */
+  int wide;     /* results of 16 bits get their gates in f32 */
+  int numbered; /* tensors are w1, w3 and w2 */
+} hf_experts;
+/* The experts of one layer for x [tokens, width]. */
+uint32_t hf_experts_of(hf_build *b, const hf_experts *e, const char *prefix, uint32_t x);
+
 /* The input ids, positions and cache of a model of `positions` positions: fills ids, positions, filled. */
 void hf_begin(hf_build *b, int64_t positions, int64_t asked);
 /* The output "logits" [1, tokens, words] of x [tokens, width]; cap: as in hf_soft_cap. */

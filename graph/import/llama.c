@@ -12,6 +12,7 @@
 enum {
   WINDOW_NONE,   /* none: a config.json that asks for one is refused */
   WINDOW_ALL,    /* all, where sliding_window is there */
+  WINDOW_USED,   /* all, with use_sliding_window */
   WINDOW_LISTED, /* with use_sliding_window: those of layer_types, else from max_window_layers on */
   WINDOW_EVERY_2 /* those of layer_types, else layers 0, 2 .. */
 };
@@ -25,31 +26,36 @@ enum {
   FUSED = 16,          /* one weight for Q, K and V, one for gate and up */
   ATTENTION_BIAS = 32, /* attention_bias is a key */
   MLP_BIAS = 64,       /* mlp_bias is a key */
-  WIDE = 128           /* norms in f32 to the end, and heads are turned in f32 */
+  WIDE = 128,          /* norms in f32 to the end, and heads are turned in f32 */
+  EXPERTS = 256,       /* layers of experts: all, or with decoder_sparse_step and mlp_only_layers some */
+  MIXTRAL = 512        /* their names and gates */
 };
 
 /* The kinds of models, and what their config.json means where a key is not there. */
 typedef struct family {
   const char *type;
-  double eps;
+  double eps, theta;
   int64_t window, head; /* sliding_window, head_dim; 0: none, of the width */
-  uint8_t windows, has;
+  uint16_t windows, has;
 } family;
 
 static const family families[] = {
-    {"llama", 1e-6, 0, 0, WINDOW_NONE, ATTENTION_BIAS | MLP_BIAS},
-    {"mistral", 1e-6, 4096, 0, WINDOW_ALL, 0},
-    {"qwen2", 1e-6, 4096, 0, WINDOW_LISTED, 0},
-    {"qwen3", 1e-6, 4096, 128, WINDOW_LISTED, NORM_HEADS | ATTENTION_BIAS},
-    {"phi3", 1e-5, 0, 0, WINDOW_ALL, FUSED},
-    {"olmo2", 1e-5, 0, 0, WINDOW_NONE, NORM_QK | NORM_AFTER | ATTENTION_BIAS | WIDE},
-    {"gemma2", 1e-6, 4096, 256, WINDOW_EVERY_2, GEMMA | ATTENTION_BIAS}};
+    {"llama", 1e-6, 1e4, 0, 0, WINDOW_NONE, ATTENTION_BIAS | MLP_BIAS},
+    {"mistral", 1e-6, 1e4, 4096, 0, WINDOW_ALL, 0},
+    {"qwen2", 1e-6, 1e4, 4096, 0, WINDOW_LISTED, 0},
+    {"qwen3", 1e-6, 1e4, 4096, 128, WINDOW_LISTED, NORM_HEADS | ATTENTION_BIAS},
+    {"phi3", 1e-5, 1e4, 0, 0, WINDOW_ALL, FUSED},
+    {"olmo2", 1e-5, 1e4, 0, 0, WINDOW_NONE, NORM_QK | NORM_AFTER | ATTENTION_BIAS | WIDE},
+    {"gemma2", 1e-6, 1e4, 4096, 256, WINDOW_EVERY_2, GEMMA | ATTENTION_BIAS},
+    {"mixtral", 1e-5, 1e6, 0, 0, WINDOW_ALL, EXPERTS | MIXTRAL},
+    {"qwen3_moe", 1e-6, 1e4, 4096, 0, WINDOW_USED, NORM_HEADS | ATTENTION_BIAS | EXPERTS}};
 
 typedef struct llama {
   const family *kind;
   int64_t width, inner, heads, groups, head; /* head: width of one */
   double eps, scale, softcap, cap;           /* scale, softcap: of scores; cap: of logits */
   hf_rope rope;
+  hf_experts experts;
   const char *prefix; /* of all names: "model." or "" */
 } llama;
 
@@ -77,6 +83,7 @@ static int64_t stated_window(hf_build *b, const family *kind) {
 static int has_window(hf_build *b, const family *kind, int64_t layer) {
   if (kind->windows == WINDOW_ALL) return 1;
   if (!hf_bool(b, "use_sliding_window", kind->windows == WINDOW_EVERY_2)) return 0;
+  if (kind->windows == WINDOW_USED) return 1;
   if (hf_has_key(b, "layer_types")) return !is_full(b, hf_item(b, "layer_types", layer));
   if (kind->windows == WINDOW_EVERY_2) return layer % 2 == 0;
   return layer >= hf_int(b, "max_window_layers", 0, INT32_MAX, kind->windows == WINDOW_NONE ? 0 : 28);
@@ -90,7 +97,7 @@ static int64_t layer_window(hf_build *b, const llama *l, int64_t layer) {
   if (window >= b->cache) return 0;
   if (used && l->kind->windows == WINDOW_NONE)
     hf_refuse(b, "sliding_window", "this model_type has no windows; ask for fewer cache tokens");
-  if (l->kind->windows != WINDOW_NONE && l->kind->windows != WINDOW_LISTED &&
+  if ((l->kind->windows == WINDOW_ALL || l->kind->windows == WINDOW_EVERY_2) && window > 0 &&
       !hf_bool(b, "use_sliding_window", 1))
     hf_refuse(b, "use_sliding_window", "windows of this model_type cannot be left out");
   if (hf_has_key(b, "layer_types") && is_full(b, hf_item(b, "layer_types", layer)) == used)
@@ -186,6 +193,18 @@ static uint32_t mlp(hf_build *b, const llama *l, const char *prefix, uint32_t x)
   return linear(b, hf_name(b, prefix, ".down_proj"), bias, gated(b, l, prefix, gate, up), l->inner, l->width);
 }
 
+/* Whether the layer has experts. */
+static int is_sparse(hf_build *b, const llama *l, int64_t layer) {
+  if (l->experts.count == 0 || has(l, MIXTRAL)) return l->experts.count > 0;
+  return !hf_list_has_int(b, "mlp_only_layers", layer) && (layer + 1) % l->experts.step == 0;
+}
+
+static uint32_t feed_forward(hf_build *b, const llama *l, const char *prefix, uint32_t x, int64_t layer) {
+  const char *old = hf_name(b, prefix, ".block_sparse_moe"), *now = hf_name(b, prefix, ".mlp");
+  if (!is_sparse(b, l, layer)) return mlp(b, l, now, x);
+  return hf_experts_of(b, &l->experts, hf_has_weight(b, hf_name(b, old, ".gate.weight")) ? old : now, x);
+}
+
 static uint32_t block(hf_build *b, const llama *l, uint32_t x, int64_t layer) {
   char number[40];
   snprintf(number, sizeof number, "layers.%lld", (long long)layer);
@@ -197,7 +216,7 @@ static uint32_t block(hf_build *b, const llama *l, uint32_t x, int64_t layer) {
   x = hf_op2(b, "Add", hf_name(b, prefix, ".attn_residual"), y, x);
   const char *second = has(l, GEMMA) ? ".pre_feedforward_layernorm" : ".post_attention_layernorm";
   y = before ? norm(b, l, hf_name(b, prefix, second), x, l->width) : x;
-  y = mlp(b, l, hf_name(b, prefix, ".mlp"), y);
+  y = feed_forward(b, l, prefix, y, layer);
   if (behind) y = norm(b, l, hf_name(b, prefix, ".post_feedforward_layernorm"), y, l->width);
   return hf_op2(b, "Add", hf_name(b, prefix, ".mlp_residual"), y, x);
 }
@@ -226,6 +245,25 @@ static void read_rest(hf_build *b, llama *l) {
   if (hf_has_key(b, "per_layer_config")) hf_refuse(b, "per_layer_config", "layers that differ are not built");
 }
 
+static void read_experts(hf_build *b, llama *l) {
+  static const char count[] = "num_local_experts", old[] = "num_experts", chosen[] = "num_experts_per_tok";
+  const int mixtral = has(l, MIXTRAL);
+  hf_experts *e = &l->experts;
+  if (!has(l, EXPERTS)) return;
+  e->width = l->width;
+  e->inner = mixtral ? l->inner : hf_int(b, "moe_intermediate_size", 1, 1 << 26, 768);
+  e->count = hf_int(b, hf_has_key(b, count) ? count : old, mixtral, 1 << 16, mixtral ? 8 : 128);
+  if (hf_has_key(b, count) && hf_has_key(b, old) && hf_int(b, old, 0, 1 << 16, 0) != e->count)
+    hf_refuse(b, old, "it differs from num_local_experts");
+  e->chosen = hf_int(b, chosen, 1, 1 << 16, mixtral ? 2 : 8);
+  if (b->rc == BS_OK && e->count > 0 && e->chosen > e->count) hf_refuse(b, chosen, "there are fewer experts");
+  e->step = hf_int(b, "decoder_sparse_step", 1, INT32_MAX, 1);
+  e->norm = mixtral || hf_bool(b, "norm_topk_prob", 0);
+  e->wide = e->numbered = mixtral;
+  if (hf_has_key(b, "mlp_only_layers") && hf_count(b, "mlp_only_layers") < 0)
+    hf_refuse(b, "mlp_only_layers", "it must be a list");
+}
+
 static void read_config(hf_build *b, llama *l) {
   const char *type = hf_text(b, "model_type", NULL);
   l->kind = families;
@@ -245,6 +283,7 @@ static void read_config(hf_build *b, llama *l) {
     hf_refuse(b, "num_attention_heads", "it must divide hidden_size");
   if (l->head % 2 != 0) hf_refuse(b, "head_dim", "an even width is rotated");
   read_rest(b, l);
+  read_experts(b, l);
 }
 
 void hf_llama(hf_build *b, int64_t asked) {
@@ -254,7 +293,7 @@ void hf_llama(hf_build *b, int64_t asked) {
   const int64_t rows[2] = {words, l.width};
   const uint32_t embeddings = hf_weight(b, hf_name(b, l.prefix, "embed_tokens.weight"), 2, rows);
   hf_begin(b, hf_int(b, "max_position_embeddings", 1, INT32_MAX, 0), asked);
-  hf_rope_read(b, l.head, 1e4, has(&l, WIDE), &l.rope);
+  hf_rope_read(b, l.head, l.kind->theta, has(&l, WIDE), &l.rope);
   uint32_t x = hf_op2(b, "Gather", "embeddings", embeddings, b->ids);
   if (has(&l, GEMMA))
     x = hf_op2(b, "Mul", "embeddings_scale", x, hf_number(b, sqrt((double)l.width), b->dtype));

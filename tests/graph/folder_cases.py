@@ -29,6 +29,8 @@ KINDS = {
     "phi3": {"hidden_act": "silu"},
     "olmo2": {"hidden_act": "silu"},
     "gemma2": {"head_dim": 8},
+    "mixtral": {"hidden_act": "silu", "num_local_experts": 3, "num_experts_per_tok": 2},
+    "qwen3_moe": {"hidden_act": "silu", "head_dim": 8, "num_experts": 5, "num_experts_per_tok": 3, "moe_intermediate_size": 7},
 }
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 4}
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8}
@@ -70,6 +72,15 @@ CASES = [
     ("gemma2_plain", "gemma2", {"attn_logit_softcapping": None, "final_logit_softcapping": None, "tie_word_embeddings": False,
                                 "hidden_activation": "gelu", "hidden_act": "relu", "num_attention_heads": 4, "num_key_value_heads": 2,
                                 "rope_scaling": {"type": "linear", "factor": 2.0}}, 5, 7),
+    ("mixtral", "mixtral", {}, 5, 8),
+    ("mixtral_one", "mixtral", {"num_experts_per_tok": 1, "sliding_window": 3, "rope_theta": 50.0, "rms_norm_eps": "-", "num_hidden_layers": 1}, 5, 8),
+    ("qwen3_moe", "qwen3_moe", {"num_hidden_layers": 1}, 5, 8),
+    ("qwen3_moe_stacked", "qwen3_moe", {"num_hidden_layers": 1, "norm_topk_prob": True}, 5, 7),
+    ("mixtral_stacked", "mixtral", {"num_hidden_layers": 1, "rope_scaling": YARN, "head_dim": 10}, 5, 7),
+    ("qwen3_moe_norm", "qwen3_moe", {"norm_topk_prob": True, "decoder_sparse_step": 2, "mlp_only_layers": [3], "num_hidden_layers": 4,
+                                     "hidden_size": 8, "tie_word_embeddings": True}, 4, 6),
+    ("qwen3_moe_window", "qwen3_moe", WINDOW | {"attention_bias": True, "num_local_experts": 2, "num_experts": "-", "num_experts_per_tok": 2,
+                                                "num_hidden_layers": 1}, 5, 8),
 ]  # fmt: skip
 
 
@@ -78,15 +89,16 @@ def changed(base, change):
     return {key: value for key, value in (base | change).items() if value != "-"}
 
 
-def fill(config, folder):
-    """Writes a folder of that config with weights by formula; the lines of its weights."""
+def fill(config, folder, stacked):
+    """Writes a folder of that config with weights by formula; the lines of its weights. stacked: the experts of a layer are one tensor."""
     import torch
     import transformers
     from safetensors.torch import load_file, save_file
 
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
     read = transformers.AutoConfig.from_pretrained(folder)
-    transformers.AutoModelForCausalLM.from_config(read).save_pretrained(folder / "made")
+    made = transformers.AutoModelForCausalLM.from_config(read)
+    made.save_pretrained(folder / "made", save_original_format=not stacked)
     made = load_file(folder / "made" / "model.safetensors")
     lines, tensors = [], {}
     for seed, (name, old) in enumerate(sorted(made.items()), 1):
@@ -102,7 +114,7 @@ def fill(config, folder):
 def load(folder, dtype):
     import transformers
 
-    model, told = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="eager", output_loading_info=True)
+    model, told = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="eager", experts_implementation="eager", output_loading_info=True)
     assert not told["missing_keys"] and not told["unexpected_keys"], told
     return model.eval()
 
@@ -148,7 +160,7 @@ def case(name, kind, change, prompt, count):
     draw = random.Random(name)
     tokens = [draw.randrange(config["vocab_size"]) for _ in range(count)]
     with tempfile.TemporaryDirectory() as folder:
-        lines = fill(config, pathlib.Path(folder))
+        lines = fill(config, pathlib.Path(folder), name.endswith("stacked"))
         rows, whole = logits(folder, config, tokens, prompt)
     text = [f"case {name}", f"config {json.dumps(config)}", *lines, f"tokens {' '.join(map(str, tokens))}"]
     text += [f"logits {n} {' '.join(f'{v:.7g}' for v in row)}" for n, row in enumerate(rows, prompt)]
