@@ -84,6 +84,23 @@ static void find_frequencies(hf_build *b, const llama *l, float *out) {
   }
 }
 
+/* GGUF has the scaling rule of Llama 3 as a tensor: each frequency is divided by its factor. */
+static void divide_frequencies(hf_build *b, const llama *l, float *out) {
+  static const char name[] = "rope_freqs.weight";
+  const int64_t half = l->head / 2;
+  if (b->rc != BS_OK || b->weights->gguf == NULL || !hf_has_weight(b, name)) return;
+  const uint32_t factors = hf_weight(b, name, 1, &half);
+  const bs_st_tensor *t = hf_weights_find(b->weights, name);
+  if (b->rc == BS_OK && factors != GMODEL_NONE && t->dtype != BS_F32)
+    b->rc = bs_error_set(b->err, BS_INPUT, "BS-HF-DTYPE", "tensor '%s' has the dtype %s and not F32", name,
+                         t->type_name);
+  for (int64_t i = 0; b->rc == BS_OK && i < half; i++) {
+    float factor;
+    memcpy(&factor, (const char *)t->data + i * (int64_t)sizeof factor, sizeof factor);
+    out[i] /= factor;
+  }
+}
+
 static uint32_t table(hf_build *b, const char *name, const int64_t *dims, const float *data) {
   uint32_t out = GMODEL_NONE;
   const uint64_t bytes = (uint64_t)dims[0] * (uint64_t)dims[1] * sizeof *data;
@@ -109,6 +126,7 @@ static void rotary_tables(hf_build *b, llama *l) {
     return;
   }
   find_frequencies(b, l, frequencies);
+  divide_frequencies(b, l, frequencies);
   if (b->rc != BS_OK) return;
   fill_tables(l, b->cache, frequencies, cosines, sines);
   l->cosines = table(b, "rotary_cos", dims, cosines);
@@ -124,6 +142,17 @@ static uint32_t norm(hf_build *b, const llama *l, const char *prefix, uint32_t x
   return hf_op(b, "RMSNormalization", prefix, in, 2, attrs, 2);
 }
 
+/* The rotation of heads whose columns 2i and 2i + 1 are turned together. Its result has them as columns i and
+ * i + half: what follows has the bits that it has for a folder. */
+static uint32_t turn_pairs(hf_build *b, const char *name, const uint32_t in[4]) {
+  const gmodel_node_desc desc = {
+      .op = "RotaryPairs", .domain = "blockshock", .name = name, .opset = 1, .in = in, .n_in = 4, .n_out = 1};
+  uint32_t out = GMODEL_NONE;
+  if (b->rc == BS_OK) b->rc = gmodel_computed(b->model, NULL, &out, b->err);
+  if (b->rc == BS_OK) b->rc = gmodel_node_add(b->model, &desc, &out, b->err);
+  return out;
+}
+
 /* Q or K: its product, heads, norm of heads and rotation. `which`: ".q" or ".k". */
 static uint32_t rotated(hf_build *b, const llama *l, const char *prefix, const char *which, uint32_t x,
                         int64_t heads) {
@@ -132,7 +161,8 @@ static uint32_t rotated(hf_build *b, const llama *l, const char *prefix, const c
                         heads, l->head);
   if (l->norms_heads) y = norm(b, l, hf_name(b, name, "_norm"), y, l->head);
   const uint32_t in[4] = {y, l->cosines, l->sines, l->places};
-  return hf_op(b, "RotaryEmbedding", hf_name(b, name, "_rope"), in, 4, NULL, 0);
+  const char *rope = hf_name(b, name, "_rope");
+  return b->pairs ? turn_pairs(b, rope, in) : hf_op(b, "RotaryEmbedding", rope, in, 4, NULL, 0);
 }
 
 static uint32_t attention(hf_build *b, const llama *l, const char *prefix, uint32_t x) {
