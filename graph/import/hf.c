@@ -111,7 +111,7 @@ int32_t import_folder(const char *path, const bs_graph_options *options, gmodel 
   json_t *config = hf_json(path, "config.json", err);
   if (config == NULL) {
     if (err != NULL && err->hint[0] == '\0')
-      bs_error_hint(err, "a model is a file .onnx, or a folder with config.json and safetensors");
+      bs_error_hint(err, "a model is a file .onnx or .gguf, or a folder with config.json and safetensors");
     return err != NULL && err->code != BS_OK ? err->code : BS_INPUT;
   }
   hf_weights *weights = calloc(1, sizeof *weights);

@@ -3,7 +3,8 @@
  * each has its id; every cut and every flipped bit; a file that is cut while it is open; the numbers of each
  * type against those of gguf.quants.dequantize (gguf_golden.py). */
 #include "core/base/error.h"
-#include "formats/gguf.h"
+#include "core/op/quant.h"
+#include "formats/gguf_quant.h"
 #include "tests/formats/gguf_make.h"
 #include "tests/run_tests.h"
 
@@ -259,25 +260,87 @@ static const struct {
               {"Q5_K", 0xfc1f78e4927c5774, BS_GGUF_Q5_K, 2, {0, 2}},
               {"Q6_K", 0x5db280f1dd0644cf, BS_GGUF_Q6_K, 1, {208}}};
 
-START_TEST(numbers_are_those_of_the_python_package) {
-  enum { BLOCKS = 64 };
-  static unsigned char bytes[BLOCKS * 256];
-  static float out[BLOCKS * 256];
-  const bs_gguf_type *type = bs_gguf_type_of(golden[_i].type);
+enum { BLOCKS = 64 };
+
+/* The blocks of gguf_golden.py. */
+static void make_blocks(int row, unsigned char bytes[BLOCKS * 256]) {
+  const bs_gguf_type *type = bs_gguf_type_of(golden[row].type);
   uint32_t state = 1;
-  uint64_t hash = 0xcbf29ce484222325u;
-  ck_assert_str_eq(type->name, golden[_i].name);
   for (uint32_t i = 0; i < BLOCKS * type->bytes; i++) {
     state = state * 1664525u + 1013904223u;
     bytes[i] = (unsigned char)(state >> 24);
   }
   for (uint32_t b = 0; b < BLOCKS; b++)
-    for (int h = 0; h < golden[_i].n_halves; h++)
-      bytes[b * type->bytes + (uint32_t)golden[_i].halves[h] + 1] &= 0xbb;
+    for (int h = 0; h < golden[row].n_halves; h++)
+      bytes[b * type->bytes + (uint32_t)golden[row].halves[h] + 1] &= 0xbb;
+}
+
+START_TEST(numbers_are_those_of_the_python_package) {
+  static unsigned char bytes[BLOCKS * 256];
+  static float out[BLOCKS * 256];
+  const bs_gguf_type *type = bs_gguf_type_of(golden[_i].type);
+  uint64_t hash = 0xcbf29ce484222325u;
+  ck_assert_str_eq(type->name, golden[_i].name);
+  make_blocks(_i, bytes);
   bs_gguf_dequantize(golden[_i].type, bytes, BLOCKS * (uint64_t)type->block, out);
   for (size_t i = 0; i < sizeof *out * BLOCKS * type->block; i++)
     hash = (hash ^ ((const unsigned char *)out)[i]) * 0x100000001b3u;
   ck_assert_msg(hash == golden[_i].hash, "%s: 0x%016llx", type->name, (unsigned long long)hash);
+}
+END_TEST
+
+/* The f32 of tensor.h's formula, from codes, scales, lows and steps. */
+static float number_of(const bs_quant *q, const bs_quant_rows *r, int64_t row, int64_t col) {
+  const int64_t spans = q->cols / q->span, groups = q->cols / q->group;
+  const int64_t span = row * spans + col / q->span, group = row * groups + col / q->group;
+  float scale = r->scales[span], low = q->flags & BS_QUANT_LOWS ? r->lows[span] : 0;
+  if (q->flags & BS_QUANT_STEPS) scale *= (float)r->steps[group];
+  if (q->flags & BS_QUANT_STEPS && q->flags & BS_QUANT_LOWS) low *= (float)r->low_steps[group];
+  const float w = scale * (float)((int)r->codes[row * r->codes_stride + col] - q->zero);
+  return q->flags & BS_QUANT_LOWS ? w - low : w;
+}
+
+/* The blocks as rows of 4 blocks, read in two parts into arrays with a gap: equal bits. */
+START_TEST(codes_and_scales_stand_for_the_same_numbers) {
+  enum { ROWS = BLOCKS / 4, COLS = 4 * 256, STRIDE = COLS + 3 };
+  static unsigned char bytes[BLOCKS * 256], codes[ROWS * STRIDE], low_steps[ROWS * COLS / 16];
+  static float out[BLOCKS * 256], scales[ROWS * 32], lows[ROWS * 32];
+  static int8_t steps[ROWS * COLS / 16];
+  const bs_gguf_type *type = bs_gguf_type_of(golden[_i].type);
+  const bs_gguf_tensor t = {.type = type, .rank = 2, .dims = {ROWS, 4 * (int64_t)type->block}, .data = bytes};
+  const bs_quant_rows all = {.struct_size = (uint32_t)sizeof all,
+                             .codes = codes,
+                             .codes_stride = STRIDE,
+                             .scales = scales,
+                             .lows = lows,
+                             .steps = steps,
+                             .low_steps = low_steps};
+  bs_gguf_rows rows;
+  bs_quant q;
+  bs_error err = BS_ERROR_INIT;
+  make_blocks(_i, bytes);
+  ck_assert_int_eq(bs_gguf_quant(&t, &rows, &q), type->block > 1);
+  if (type->block == 1) return;
+  ck_assert_msg(bs_quant_check(&q, "matmul_q", &err) == BS_OK, "%s", err.message);
+  const int64_t spans = q.cols / q.span, groups = q.cols / q.group;
+  const bs_quant_rows rest = {.struct_size = (uint32_t)sizeof all,
+                              .codes = codes + 5 * STRIDE,
+                              .codes_stride = STRIDE,
+                              .scales = scales + 5 * spans,
+                              .lows = lows + 5 * spans,
+                              .steps = steps + 5 * groups,
+                              .low_steps = low_steps + 5 * groups};
+  ck_assert_int_eq(q.read(q.ctx, 0, 5, &all, &err), BS_OK);
+  ck_assert_int_eq(q.read(q.ctx, 5, ROWS - 5, &rest, &err), BS_OK);
+  files_expect(&err, q.read(q.ctx, 5, ROWS - 4, &rest, &err), BS_INVALID_ARGUMENT, "BS-GGUF-ROW", "too many");
+  bs_gguf_dequantize(type->number, bytes, (uint64_t)(q.rows * q.cols), out);
+  for (int64_t n = 0; n < q.rows; n++)
+    for (int64_t k = 0; k < q.cols; k++) {
+      const float w = number_of(&q, &all, n, k);
+      ck_assert_int_lt(codes[n * STRIDE + k], 1 << q.bits);
+      ck_assert_msg(memcmp(&w, &out[n * q.cols + k], sizeof w) == 0, "%s [%d,%d]: %g, want %g", type->name,
+                    (int)n, (int)k, (double)w, (double)out[n * q.cols + k]);
+    }
 }
 END_TEST
 
@@ -289,6 +352,7 @@ int main(void) {
                              {a_file_that_is_cut_while_open_reads_as_zeros},
                              {only_regular_files},
                              {numbers_are_those_of_the_python_package, TEST_COUNT(golden)},
+                             {codes_and_scales_stand_for_the_same_numbers, TEST_COUNT(golden)},
                              {0}};
   return run_tests("gguf", tests, (test_setup){files_begin, files_end});
 }
