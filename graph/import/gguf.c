@@ -91,7 +91,7 @@ static const struct {
     {"attention.clamp_kqv", NULL, NULL, KEY_ZERO},
     {"use_parallel_residual", NULL, NULL, KEY_ZERO},
     {"attention.value_length", NULL, NULL, KEY_UNUSED}, /* shapes of tensors are checked */
-    {"rope.dimension_count", NULL, NULL, KEY_UNUSED},   /* set_rope reads it */
+    {"rope.dimension_count", NULL, NULL, KEY_UNUSED},   /* set_heads reads it */
     {"rope.scaling.type", NULL, NULL, KEY_UNUSED},      /* the same */
     {"rope.scaling.finetuned", NULL, NULL, KEY_UNUSED},
     {"vocab_size", NULL, NULL, KEY_UNUSED}, /* the rows of token_embd count */
@@ -189,8 +189,8 @@ static int32_t set_key(const hf_gguf *g, int i, json_t *config, bs_error *err) {
   return set(config, name, value) == 0 ? BS_OK : model_no_memory(err);
 }
 
-/* Rotation: a scaling rule, and how many columns of a head are turned. */
-static int32_t set_rope(const hf_gguf *g, json_t *config, bs_error *err) {
+/* The columns of a head, how many of them are turned, and a scaling rule. */
+static int32_t set_heads(const hf_gguf *g, json_t *config, bs_error *err) {
   const bs_gguf_key *type = find_key(g, "rope.scaling.type"), *turned = find_key(g, "rope.dimension_count");
   bs_span text = {"none", 4};
   int64_t width = 0;
@@ -202,12 +202,11 @@ static int32_t set_rope(const hf_gguf *g, json_t *config, bs_error *err) {
     json_object_del(config, "rope_scaling"); /* the tensor has the rule's factors */
   else
     bad = set(config, "rope_scaling.rope_type", json_stringn(text.data, (size_t)text.size));
-  const json_t *heads = json_object_get(config, "num_attention_heads");
-  const json_t *head = json_object_get(config, "head_dim"), *all = json_object_get(config, "hidden_size");
-  const int64_t columns = head != NULL ? json_integer_value(head)
-                          : json_integer_value(heads) > 0
-                              ? json_integer_value(all) / json_integer_value(heads)
-                              : 0;
+  const int64_t heads = json_integer_value(json_object_get(config, "num_attention_heads")),
+                all = json_integer_value(json_object_get(config, "hidden_size"));
+  if (json_object_get(config, "head_dim") == NULL && heads > 0 && all % heads == 0)
+    bad |= set(config, "head_dim", json_integer(all / heads));
+  const int64_t columns = json_integer_value(json_object_get(config, "head_dim"));
   if (width > 0 && columns > 0 && width != columns)
     bad |= set(config, "partial_rotary_factor", json_real((double)width / (double)columns));
   return bad == 0 ? BS_OK : model_no_memory(err);
@@ -240,10 +239,13 @@ json_t *gguf_config(const hf_gguf *g, bs_error *err) {
   bad |= set(config, "tie_word_embeddings",
              json_boolean(bs_gguf_find_tensor(&g->file, "output.weight") == NULL));
   if (table != NULL) bad |= set(config, "vocab_size", json_integer(table->dims[0]));
-  if (find_key(g, "attention.sliding_window") != NULL) bad |= set(config, "use_sliding_window", json_true());
+  if (find_key(g, "attention.sliding_window") != NULL) {
+    bad |= set(config, "use_sliding_window", json_true());
+    if (strcmp(g->arch, "llama") == 0) bad |= set(config, "model_type", json_string("mistral"));
+  }
   int32_t rc = bad != 0 ? model_no_memory(err) : refuse_unknown(g, err);
   for (int i = 0; rc == BS_OK && i < KEYS; i++) rc = set_key(g, i, config, err);
-  if (rc == BS_OK) rc = set_rope(g, config, err);
+  if (rc == BS_OK && !g->family->is_gpt2) rc = set_heads(g, config, err);
   if (rc == BS_OK) return config;
   json_decref(config);
   return NULL;

@@ -11,13 +11,14 @@
 #include "graph/import/gguf.h"
 #include "graph/import/import.h"
 
-enum { OPSET = 24 };
+enum { OPSET = 25 }; /* the first whose Attention has windows */
 
 static const struct {
   const char *type;
   void (*build)(hf_build *b, int64_t asked);
-} builders[] = {
-    {"gpt2", hf_gpt2}, {"llama", hf_llama}, {"mistral", hf_llama}, {"qwen2", hf_llama}, {"qwen3", hf_llama}};
+} builders[] = {{"gpt2", hf_gpt2},     {"llama", hf_llama},    {"mistral", hf_llama}, {"qwen2", hf_llama},
+                {"qwen3", hf_llama},   {"phi3", hf_llama},     {"olmo2", hf_llama},   {"gemma2", hf_llama},
+                {"mixtral", hf_llama}, {"qwen3_moe", hf_llama}};
 
 static void close_weights(void *weights) {
   hf_weights_close(weights);
@@ -36,7 +37,9 @@ static void build_model(hf_build *b, const char *folder, int64_t asked) {
       builders[i].build(b, asked);
       return;
     }
-  hf_refuse(b, "model_type", "known: gpt2 llama mistral qwen2 qwen3; others are read as .onnx");
+  hf_refuse(
+      b, "model_type",
+      "known: gpt2 llama mistral qwen2 qwen3 phi3 olmo2 gemma2 mixtral qwen3_moe; others are read as .onnx");
 }
 
 /* Tensors that files of old programs hold and that no model needs: tables that are computed. */
@@ -48,7 +51,7 @@ static int is_computed(const char *name) {
   return 0;
 }
 
-/* Sets the model's warning: the tensors of the folder that are not read, and a quantization_config. */
+/* Sets the model's warning: the tensors of the folder that are not read, a quantization_config, the note. */
 static void warn(hf_build *b) {
   enum { SHOWN = 4 };
   const hf_weights *w = b->weights;
@@ -69,8 +72,9 @@ static void warn(hf_build *b) {
                           unread == 1 ? "" : "s", unread == 1 ? "is" : "are", text,
                           unread > SHOWN ? ", .." : "");
   if (hf_has_key(b, "quantization_config"))
-    snprintf(line + at, sizeof line - at, "%squantization_config of config.json is not applied",
-             at > 0 ? "; " : "");
+    at += (size_t)snprintf(line + at, sizeof line - at, "%squantization_config of config.json is not applied",
+                           at > 0 ? "; " : "");
+  if (b->note != NULL) snprintf(line + at, sizeof line - at, "%s%s", at > 0 ? "; " : "", b->note);
   b->model->warning = gmodel_copy_text(b->model, line, strlen(line));
   if (b->model->warning == NULL)
     b->rc = bs_error_set(b->err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for the model");
