@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "graph/import/gguf.h"
 #include "graph/import/import.h"
 
 enum { OPSET = 25 }; /* the first whose Attention has windows */
@@ -79,9 +80,8 @@ static void warn(hf_build *b) {
     b->rc = bs_error_set(b->err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for the model");
 }
 
-/* The model of the weights, which it takes over, also when it fails. */
-static int32_t import_weights(const char *folder, json_t *config, hf_weights *weights,
-                              const bs_graph_options *options, gmodel **out_model, bs_error *err) {
+int32_t hf_import(const char *path, json_t *config, hf_weights *weights, const bs_graph_options *options,
+                  gmodel **out_model, bs_error *err) {
   gmodel *model = NULL;
   int32_t rc = gmodel_new(OPSET, &model, err);
   if (rc != BS_OK) {
@@ -93,8 +93,10 @@ static int32_t import_weights(const char *folder, json_t *config, hf_weights *we
   if (rc == BS_OK) {
     hf_build b = {
         .model = model, .weights = weights, .config = config, .layers = options->layers, .err = err};
-    snprintf(b.config_path, sizeof b.config_path, "%.140s/config.json", folder);
-    build_model(&b, folder, options->cache_tokens);
+    snprintf(b.config_path, sizeof b.config_path, weights->gguf != NULL ? "%.140s" : "%.140s/config.json",
+             path);
+    if (weights->gguf != NULL) gguf_settings(&b);
+    build_model(&b, path, options->cache_tokens);
     if (options->layers == 0) warn(&b);
     rc = b.rc;
   }
@@ -113,14 +115,14 @@ int32_t import_folder(const char *path, const bs_graph_options *options, gmodel 
   json_t *config = hf_json(path, "config.json", err);
   if (config == NULL) {
     if (err != NULL && err->hint[0] == '\0')
-      bs_error_hint(err, "a model is a file .onnx, or a folder with config.json and safetensors");
+      bs_error_hint(err, "a model is a file .onnx or .gguf, or a folder with config.json and safetensors");
     return err != NULL && err->code != BS_OK ? err->code : BS_INPUT;
   }
   hf_weights *weights = calloc(1, sizeof *weights);
   int32_t rc = weights == NULL ? bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for the model")
                                : hf_weights_open(path, weights, err);
   if (rc == BS_OK)
-    rc = import_weights(path, config, weights, &o, out_model, err);
+    rc = hf_import(path, config, weights, &o, out_model, err);
   else
     free(weights);
   json_decref(config);

@@ -10,7 +10,8 @@
 #include "formats/safetensors.h"
 #include "graph/model.h"
 
-/* One file of weights, or the tensors of all of them by name. */
+/* One file of weights, or the tensors of all of them by name. With gguf they are those of a GGUF file, and
+ * have its names; names that are asked for are those of a folder. */
 typedef struct hf_file {
   char *path;
   bs_st st;
@@ -21,8 +22,9 @@ typedef struct hf_weights {
   bs_span *spans; /* names of the tensors, in the order of the files */
   const bs_st_tensor **tensors;
   uint32_t n_tensors;
-  unsigned char *read; /* of each tensor: 1 when the model reads it */
-  bs_names by_name;    /* to an index of tensors */
+  unsigned char *read;  /* of each tensor: 1 when the model reads it */
+  bs_names by_name;     /* to an index of tensors */
+  struct hf_gguf *gguf; /* NULL: a folder */
 } hf_weights;
 
 /* Opens model.safetensors, or the files that model.safetensors.index.json names. */
@@ -33,6 +35,8 @@ void hf_weights_close(hf_weights *weights);
 const bs_st_tensor *hf_weights_find(const hf_weights *weights, const char *name);
 /* The tensor is read, or is known to be of no use to the model. */
 void hf_weights_use(const hf_weights *weights, const char *name);
+/* The name of a tensor in the files, for messages. */
+const char *hf_weights_name(const hf_weights *weights, const char *name, char buffer[200]);
 /* The JSON object in folder/name; NULL with err filled. */
 json_t *hf_json(const char *folder, const char *name, bs_error *err);
 
@@ -42,12 +46,14 @@ typedef struct hf_build {
   json_t *config;
   char config_path[160]; /* for messages; cut when it is longer */
   uint32_t dtype;        /* of activations: that of the embeddings */
-  int64_t cache;         /* tokens of the key-value cache */
-  int64_t layers;        /* that are wanted; 0: all */
-  uint32_t ids;          /* i64 [tokens] */
-  uint32_t positions;    /* i64 [tokens] */
-  uint32_t filled;       /* i64 [1]: tokens in the cache after the run */
-  const char *note;      /* for the model's warning; NULL */
+  int pairs;          /* columns 2i and 2i + 1 of a head of Q and K are turned together, not i and i + half */
+  int straight;       /* weights that GPT-2 has as [inputs, outputs] lie as [outputs, inputs] */
+  int64_t cache;      /* tokens of the key-value cache */
+  int64_t layers;     /* that are wanted; 0: all */
+  uint32_t ids;       /* i64 [tokens] */
+  uint32_t positions; /* i64 [tokens] */
+  uint32_t filled;    /* i64 [1]: tokens in the cache after the run */
+  const char *note;   /* for the model's warning; NULL */
   int32_t rc;
   bs_error *err;
 } hf_build;
@@ -158,6 +164,10 @@ uint32_t hf_experts_of(hf_build *b, const hf_experts *e, const char *prefix, uin
 void hf_begin(hf_build *b, int64_t positions, int64_t asked);
 /* The output "logits" [1, tokens, words] of x [tokens, width]; cap: as in hf_soft_cap. */
 void hf_end(hf_build *b, uint32_t x, uint32_t head, int64_t words, double cap);
+
+/* The model of the weights, which it takes over, also when it fails. path: the folder or the file. */
+int32_t hf_import(const char *path, json_t *config, hf_weights *weights, const bs_graph_options *options,
+                  gmodel **out_model, bs_error *err);
 
 /* The builders. `asked`: tokens of the cache that the caller wants, 0: as many as there are positions. */
 void hf_gpt2(hf_build *b, int64_t asked);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "core/base/error.h"
-#include "graph/import/hf.h"
+#include "graph/import/gguf.h"
 
 bs_attr hf_attr_int(const char *name, int64_t value) {
   return (bs_attr){.struct_size = (uint32_t)sizeof(bs_attr), .type = BS_ATTR_INT, .name = name, .i = value};
@@ -94,8 +94,9 @@ static void bad_shape(hf_build *b, const bs_st_tensor *t, uint32_t rank, const i
     s += (size_t)snprintf(seen + s, sizeof seen - s, "%s%" PRId64, i > 0 ? "," : "", t->dims[i]);
   for (uint32_t i = 0; i < rank; i++)
     w += (size_t)snprintf(want + w, sizeof want - w, "%s%" PRId64, i > 0 ? "," : "", dims[i]);
-  b->rc = bs_error_set(b->err, BS_INPUT, "BS-HF-SHAPE",
-                       "tensor '%.200s' has the shape [%s]; config.json asks for [%s]", t->name, seen, want);
+  b->rc =
+      bs_error_set(b->err, BS_INPUT, "BS-HF-SHAPE", "tensor '%.200s' has the shape [%s]; %s [%s]", t->name,
+                   seen, b->weights->gguf != NULL ? "the keys ask for" : "config.json asks for", want);
 }
 
 static int is_float(uint32_t dtype) {
@@ -143,17 +144,19 @@ uint32_t hf_soft_cap(hf_build *b, const char *name, uint32_t x, double cap) {
 static const char quantized[] =
     "config.json has quantization_config: quantised weights are not read, take the original ones";
 
-/* The tensor, checked and marked as read; NULL: b->rc tells. */
+/* The tensor, checked and marked as read; NULL: b->rc tells. dtype 0: of GGUF, not a float. */
 static const bs_st_tensor *checked(hf_build *b, const char *name, uint32_t rank, const int64_t *dims) {
   if (b->rc != BS_OK) return NULL;
   const bs_st_tensor *t = hf_weights_find(b->weights, name);
   if (t == NULL) {
-    b->rc = bs_error_set(b->err, BS_INPUT, "BS-HF-TENSOR", "no file has the tensor '%.200s'", name);
+    char own[GGUF_NAME];
+    b->rc = bs_error_set(b->err, BS_INPUT, "BS-HF-TENSOR", "no file has the tensor '%.200s'",
+                         hf_weights_name(b->weights, name, own));
     if (hf_has_key(b, "quantization_config")) bs_error_hint(b->err, "%s", quantized);
     return NULL;
   }
   hf_weights_use(b->weights, name);
-  if (!is_float(t->dtype)) {
+  if (!is_float(t->dtype) && !(t->dtype == 0 && b->weights->gguf != NULL)) {
     b->rc =
         bs_error_set(b->err, BS_INPUT, "BS-HF-DTYPE", "tensor '%.200s' has the dtype %s", name, t->type_name);
     bs_error_hint(b->err, "%s",
@@ -169,6 +172,7 @@ uint32_t hf_weight(hf_build *b, const char *name, uint32_t rank, const int64_t *
   uint32_t out = GMODEL_NONE;
   const bs_st_tensor *t = checked(b, name, rank, dims);
   if (t == NULL) return GMODEL_NONE;
+  if (t->dtype == 0) return gguf_constant(b, name, t);
   b->rc = gmodel_constant(b->model, name, t->dtype, rank, t->dims, t->data, t->bytes, 0, &out, b->err);
   if (b->dtype == 0) b->dtype = t->dtype; /* the embeddings come first */
   return hf_cast(b, name, out, t->dtype);
@@ -178,7 +182,10 @@ uint32_t hf_weight_rows(hf_build *b, const char *name, const char *part, uint32_
                         int64_t first, int64_t rows) {
   uint32_t out = GMODEL_NONE;
   const bs_st_tensor *t = checked(b, name, rank, dims);
-  if (t == NULL) return GMODEL_NONE;
+  if (t != NULL && t->dtype == 0)
+    b->rc = bs_error_set(b->err, BS_INPUT, "BS-GGUF-TYPE", "rows of '%.200s' in %s are not built", t->name,
+                         t->type_name);
+  if (b->rc != BS_OK) return GMODEL_NONE;
   const int64_t shape[2] = {rows, dims[rank - 1]};
   const uint64_t row = (uint64_t)dims[rank - 1] * BS_DTYPE_BYTES(t->dtype);
   name = hf_name(b, name, part);
@@ -195,6 +202,7 @@ uint32_t hf_gemm(hf_build *b, const char *name, uint32_t x, uint32_t weight, uin
 }
 
 uint32_t hf_linear(hf_build *b, const char *prefix, uint32_t x, int64_t inputs, int64_t outputs, int turned) {
+  turned = turned && !b->straight;
   const int64_t dims[2] = {turned ? inputs : outputs, turned ? outputs : inputs};
   const char *bias = hf_name(b, prefix, ".bias");
   const int has_bias = b->rc == BS_OK && hf_has_weight(b, bias);

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "core/base/error.h"
-#include "graph/import/hf.h"
+#include "graph/import/gguf.h"
 
 /* The value of a key or of "object.key"; NULL: absent or null. */
 static json_t *find(const hf_build *b, const char *key) {
@@ -60,6 +60,8 @@ static void bad(hf_build *b, const char *key, const char *want) {
     free(text);
     return;
   }
+  char own[GGUF_NAME];
+  if (b->weights->gguf != NULL) key = gguf_key_name(b->weights->gguf, key, own);
   b->rc = bs_error_set(b->err, BS_INPUT, "BS-HF-CONFIG", "key '%s' is %.100s; %s", key,
                        text != NULL ? text : "not there", want);
   bs_error_where(b->err, "%s", b->config_path);

@@ -174,6 +174,22 @@ static void find_waves(hf_build *b, waves *w) {
     hf_refuse(b, key, "known: default linear dynamic llama3 yarn longrope");
 }
 
+/* GGUF has the rule of Llama 3 as a tensor: each frequency is divided by its factor. */
+static void divide(hf_build *b, waves *w) {
+  static const char name[] = "rope_freqs.weight";
+  if (b->rc != BS_OK || b->weights->gguf == NULL || !hf_has_weight(b, name)) return;
+  hf_weight(b, name, 1, &w->pairs);
+  const bs_st_tensor *t = hf_weights_find(b->weights, name);
+  if (b->rc == BS_OK && t->dtype != BS_F32)
+    b->rc = bs_error_set(b->err, BS_INPUT, "BS-HF-DTYPE", "tensor '%s' has the dtype %s and not F32", name,
+                         t->type_name);
+  for (int64_t i = 0; b->rc == BS_OK && i < w->pairs; i++) {
+    float factor;
+    memcpy(&factor, (const char *)t->data + i * (int64_t)sizeof factor, sizeof factor);
+    w->of[0][i] /= factor;
+  }
+}
+
 /* ---- tables ----------------------------------------------------------------------------------- */
 
 static uint32_t table(hf_build *b, const char *name, int wide, const int64_t *dims, const float *data) {
@@ -250,6 +266,7 @@ void hf_rope_read(hf_build *b, int64_t head, double theta, int wide, hf_rope *ou
     if (w.of[t] == NULL) b->rc = model_no_memory(b->err);
   }
   if (b->rc == BS_OK) find_waves(b, &w);
+  divide(b, &w);
   const int two = strcmp(type_of(b, &key), "longrope") == 0 && w.old < (double)b->cache;
   if (two && 2 * b->cache > MAX_TABLE / w.pairs) no_room(b);
   if (b->rc != BS_OK) return;
@@ -258,10 +275,22 @@ void hf_rope_read(hf_build *b, int64_t head, double theta, int wide, hf_rope *ou
   if (two) b->note = "longrope: keys keep their rotation when a sequence outgrows the short factors";
 }
 
+/* The rotation of heads whose columns 2i and 2i + 1 are turned together. Its result has them as columns i and
+ * i + half: what follows has the bits that it has for a folder. */
+static uint32_t turn_pairs(hf_build *b, const char *name, const uint32_t in[4]) {
+  const gmodel_node_desc desc = {
+      .op = "RotaryPairs", .domain = "blockshock", .name = name, .opset = 1, .in = in, .n_in = 4, .n_out = 1};
+  uint32_t out = GMODEL_NONE;
+  if (b->rc == BS_OK) b->rc = gmodel_computed(b->model, NULL, &out, b->err);
+  if (b->rc == BS_OK) b->rc = gmodel_node_add(b->model, &desc, &out, b->err);
+  return out;
+}
+
 uint32_t hf_rope_turn(hf_build *b, const hf_rope *rope, const char *name, uint32_t x, int64_t head) {
   if (rope->wide) x = hf_widen(b, name, x);
   const uint32_t in[4] = {x, rope->cosines, rope->sines, rope->places};
   const bs_attr part = hf_attr_int("rotary_embedding_dim", rope->width);
-  x = hf_op(b, "RotaryEmbedding", name, in, 4, &part, rope->width < head);
+  x = b->pairs ? turn_pairs(b, name, in)
+               : hf_op(b, "RotaryEmbedding", name, in, 4, &part, rope->width < head);
   return rope->wide ? hf_cast(b, name, x, hf_wide(b)) : x;
 }
