@@ -86,6 +86,7 @@ const args_meaning args_meanings[OPT_COUNT_] = {
     [OPT_CHOICE] = {"choice", 0, 1, 0, "KEY -> NAME",
                     "who serves a node of the model; bsrun model explain -o json has the keys"},
     [OPT_WEIGHTS] = {"weights", 0, 0, 0, "SCHEME", "weights of 8 or 4 bits: w8, w8g32, w4g32, w4z32, ..."},
+    [OPT_AGAINST] = {"against", 0, 0, 0, "MODEL", "the float model that a quantised one was made of"},
     [OPT_CACHE_TOKENS] = {"cache-tokens", 0, 0, 0, "N", "tokens of the key-value cache of a model's folder"},
     [OPT_VARY] = {"vary", 'x', 1, 0, "KEY=VALUES",
                   "what varies: KEY=a,b or KEY=FIRST:LAST*FACTOR or KEY=FIRST:LAST+STEP"},

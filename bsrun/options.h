@@ -81,6 +81,7 @@ enum args_id {
   OPT_CHOICE,
   OPT_CACHE_TOKENS,
   OPT_WEIGHTS,
+  OPT_AGAINST,
   OPT_VARY,
   OPT_ONLY,
   OPT_SKIP,

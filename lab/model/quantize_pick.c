@@ -7,7 +7,7 @@
 #include "core/base/error.h"
 #include "lab/model/quantize.h"
 
-enum { COLS_MIN = 16, ELEMENTS_MIN = 1024 };
+enum { COLS_MIN = 16, ELEMENTS_MIN = 256 };
 
 /* What is known of one tensor while nodes are read. */
 typedef struct found {
