@@ -7,7 +7,7 @@
 #include "lab/model/model.h"
 
 extern const bsrun_verb model_info, model_run, model_check, model_bench, model_explain, model_generate,
-    model_plan;
+    model_plan, model_tokenize;
 
 /* ---- sub-verbs that open a model (model_words.c) --------------------------------------------- */
 
@@ -23,7 +23,7 @@ extern const bsrun_verb model_info, model_run, model_check, model_bench, model_e
 #define MODEL_OPTION_PASS \
   { OPT_NO_PASS, NULL, 0 }
 #define MODEL_OPTION_TOKENS \
-  { OPT_CACHE_TOKENS, "default: as config.json says", 0 }
+  { OPT_CACHE_TOKENS, "default: as the model says", 0 }
 #define MODEL_OPTION_SEED \
   { OPT_SEED, "of made inputs; default: 0", 0 }
 #define MODEL_OPTIONS_QUANT                                                                          \

@@ -164,6 +164,8 @@ static void put_node(dump *d, const gnode *n) {
   if (n->weight != GNONE) {
     bs_text_append(&d->text, "; ", 2);
     put_value(d, n->weight);
+    if (d->g->values[n->weight].scale != 0)
+      bs_text_printf(&d->text, " times %.9g", d->g->values[n->weight].scale);
   }
   bs_text_append(&d->text, ")", 1);
   put_settings(d, n);

@@ -30,7 +30,8 @@ typedef struct gvalue {
   uint32_t source;    /* model's value that a CONST or STATE came from; GNONE: computed here */
   int64_t dims[BS_MAX_DIMS], strides[BS_MAX_DIMS]; /* strides in elements, filled in, never negative */
   int64_t offset;                                  /* VIEW: first element, counted from the root's first */
-  const void *data;                                /* CONST: elements of the root, aligned or not */
+  double scale;     /* VIEW, the weight of a matmul: its elements are these times it; 0: as they are */
+  const void *data; /* CONST: elements of the root, aligned or not */
 } gvalue;
 enum gvalue_flags {
   GV_OUTPUT = 1u << 0, /* a port or a state needs it at the end of the run */

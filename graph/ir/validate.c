@@ -81,6 +81,9 @@ static int32_t check_refs(const check *c, uint32_t node) {
   for (uint32_t i = 0; i < n->n_in; i++)
     if (n->in[i] != GNONE && (n->in[i] >= c->g->n_values || c->g->values[n->in[i]].kind == GV_FREE))
       return wrong(c, node, "it reads a value that does not exist", GNONE);
+  for (uint32_t i = 0; i < n->n_in; i++)
+    if (n->in[i] != GNONE && c->g->values[n->in[i]].scale != 0)
+      return wrong(c, node, "it reads %s, which is multiplied as a weight alone is", n->in[i]);
   for (uint32_t i = 0; i < n->n_out; i++) {
     if (n->out[i] == GNONE) continue;
     if (n->out[i] >= c->g->n_values) return wrong(c, node, "it writes a value that does not exist", GNONE);

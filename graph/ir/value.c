@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/dtype.h"
 #include "core/base/error.h"
 #include "graph/ir/graph.h"
 #include "graph/ir/internal.h"
@@ -118,7 +119,7 @@ int graph_reshape_strides(uint32_t rank, const int64_t *dims, const int64_t *str
   return 1;
 }
 
-int32_t graph_read_const(const graph *g, uint32_t value, void *out, bs_error *err) {
+static int32_t read_elements(const graph *g, uint32_t value, void *out, bs_error *err) {
   const gvalue *v = &g->values[value];
   const gvalue *root = &g->values[v->base];
   if (root->kind != GV_CONST)
@@ -160,4 +161,13 @@ int32_t graph_read_const(const graph *g, uint32_t value, void *out, bs_error *er
     }
   }
   return BS_OK;
+}
+
+int32_t graph_read_const(const graph *g, uint32_t value, void *out, bs_error *err) {
+  const gvalue *v = &g->values[value];
+  const int32_t rc = read_elements(g, value, out, err);
+  const int64_t count = rc == BS_OK && v->scale != 0 ? graph_count(v) : 0;
+  for (int64_t i = 0; i < count; i++)
+    bs_store_f64(v->dtype, out, i, v->scale * bs_load_f64(v->dtype, out, i));
+  return rc;
 }

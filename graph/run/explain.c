@@ -209,19 +209,45 @@ static int32_t put_nodes(report *r, int json, int profile, bs_error *err) {
 
 /* ---- passes, memory, times ------------------------------------------------------------------- */
 
+/* "round 2: weights 1, epilogue 1" of each round behind the first in which a pass changed something. */
+static void put_rounds(report *r) {
+  for (uint32_t k = 1; k < GPASS_ROUNDS; k++) {
+    int any = 0;
+    for (uint32_t i = 0; gpass_get(i) != NULL; i++) {
+      const uint32_t changes = r->b->traces[i].by_round[k];
+      if (changes == 0) continue;
+      if (!any) bs_text_printf(&r->t, "round %u:", k + 1);
+      bs_text_printf(&r->t, "%s %s %u", any ? "," : "", gpass_get(i)->name, changes);
+      any = 1;
+    }
+    if (any) bs_text_append(&r->t, "\n", 1);
+  }
+}
+
+static void put_pass_json(report *r, uint32_t i) {
+  const gpass_trace *p = &r->b->traces[i];
+  uint32_t rounds = GPASS_ROUNDS;
+  while (rounds > 1 && p->by_round[rounds - 1] == 0) rounds--;
+  bs_text_printf(&r->t, "%s{\"name\":\"%s\",\"off\":%s,\"changes\":%u,\"by_round\":[", i > 0 ? "," : "",
+                 gpass_get(i)->name, p->off ? "true" : "false", p->changes);
+  for (uint32_t k = 0; k < rounds; k++) bs_text_printf(&r->t, "%s%u", k > 0 ? "," : "", p->by_round[k]);
+  bs_text_printf(&r->t, "],\"nodes\":%u,\"seconds\":%.6g}", p->nodes, p->seconds);
+}
+
 static void put_passes(report *r, int json) {
   if (json) bs_text_printf(&r->t, "\"passes\":[");
   for (uint32_t i = 0; gpass_get(i) != NULL; i++) {
     const gpass_trace *p = &r->b->traces[i];
     if (json)
-      bs_text_printf(&r->t, "%s{\"name\":\"%s\",\"off\":%s,\"changes\":%u,\"nodes\":%u,\"seconds\":%.6g}",
-                     i > 0 ? "," : "", gpass_get(i)->name, p->off ? "true" : "false", p->changes, p->nodes,
-                     p->seconds);
+      put_pass_json(r, i);
     else
       bs_text_printf(&r->t, "pass %-14s %s%5u changes %5u nodes  %s\n", gpass_get(i)->name,
                      p->off ? "off " : "    ", p->changes, p->nodes, gpass_get(i)->summary);
   }
-  if (json) bs_text_append(&r->t, "],", 2);
+  if (json)
+    bs_text_append(&r->t, "],", 2);
+  else
+    put_rounds(r);
 }
 
 static void put_memory(report *r, int json) {

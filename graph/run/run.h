@@ -62,6 +62,7 @@ void gtensor_fill(const gvalue *value, const gvalue *root, void *root_data, bs_t
 typedef struct gpart {
   const unsigned char *data;
   int64_t rows, row_stride, col_stride;
+  double scale; /* of each element; 0: none */
 } gpart;
 typedef struct gweight {
   gpart parts[GJOIN_MAX]; /* rows below each other; unused ones are zero */

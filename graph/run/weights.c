@@ -80,6 +80,17 @@ static void drop_behind(const strided *s, int64_t row, int64_t nrows) {
   if (s->part.row_stride >= s->cols && end > begin) gdrop_mapped(s->part.data + begin, end - begin);
 }
 
+/* Multiplies rows that were read. */
+static void scale_rows(const strided *s, int64_t nrows, int64_t count, uint32_t dtype, void *out,
+                       int64_t out_stride) {
+  for (int64_t r = 0; r < nrows; r++) {
+    float *row = (float *)out + r * out_stride;
+    for (int64_t k = 0; dtype == BS_F32 && k < count; k++) row[k] = (float)(s->part.scale * (double)row[k]);
+    for (int64_t k = r * out_stride; dtype != BS_F32 && k < r * out_stride + count; k++)
+      bs_store_f64(dtype, out, k, s->part.scale * bs_load_f64(dtype, out, k));
+  }
+}
+
 /* Rows row .. row+nrows-1 of one part. */
 static void read_part(const strided *s, int64_t row, int64_t nrows, const bs_partition *cols, uint32_t dtype,
                       void *out, int64_t out_stride) {
@@ -111,6 +122,7 @@ static int32_t read_rows(void *ctx, int64_t row, int64_t nrows, const bs_partiti
     }
     const int64_t n = nrows < s.part.rows - row ? nrows : s.part.rows - row;
     read_part(&s, row, n, cols, dtype, out, out_stride);
+    if (s.part.scale != 0) scale_rows(&s, n, cols != NULL ? cols->count : s.cols, dtype, out, out_stride);
     out = (unsigned char *)out + (uint64_t)n * line;
     nrows -= n;
     row = 0;
@@ -122,7 +134,7 @@ static gpart part_of(const graph *g, uint32_t value) {
   const gvalue *v = &g->values[value];
   const gvalue *root = &g->values[v->base];
   return (gpart){(const unsigned char *)root->data + (uint64_t)v->offset * BS_DTYPE_BYTES(v->dtype),
-                 v->dims[0], v->strides[0], v->strides[1]};
+                 v->dims[0], v->strides[0], v->strides[1], v->scale};
 }
 
 static gweight key_of(const graph *g, const gnode *node, const gquery *q) {
