@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * quant_read.c - how kernels read quantised constants: codes and scales of the model as they lie there, or
- * float weights that are rounded row by row (quant_round.c) while they are packed. */
-#include <math.h>
+ * float weights that are rounded row by row while they are packed. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +8,6 @@
 #include "core/base/error.h"
 #include "core/op/quant.h"
 #include "graph/lower/frame.h"
-#include "graph/lower/quant_round.h"
 
 static int32_t no_memory(bs_error *err) {
   return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory to lower the model");
@@ -215,7 +213,7 @@ typedef struct floats_source {
 
 static int32_t read_rounded(void *ctx, int64_t row, int64_t nrows, const bs_quant_rows *out, bs_error *err) {
   const floats_source *s = ctx;
-  const int64_t cols = s->form.cols, groups = bs_quant_groups(&s->form), spans = bs_quant_spans(&s->form);
+  const int64_t cols = s->form.cols;
   float *rows = malloc((size_t)(nrows * cols) * sizeof *rows + 1u);
   if (rows == NULL) return no_memory(err);
   const uint32_t size = BS_DTYPE_BYTES(s->w.dtype);
@@ -230,15 +228,7 @@ static int32_t read_rounded(void *ctx, int64_t row, int64_t nrows, const bs_quan
   for (int64_t k = 0; k < cols && s->w.col != 1; k++)
     for (int64_t r = 0; r < nrows; r++)
       rows[r * cols + k] = float_at(&s->w, s->w.offset + (row + r) * s->w.row + k * s->w.col);
-  for (int64_t r = 0; r < nrows; r++) {
-    const quant_row to = {.codes = out->codes + r * out->codes_stride,
-                          .scales = out->scales + r * spans,
-                          .zeros = out->zeros != NULL ? out->zeros + r * groups : NULL,
-                          .lows = out->lows != NULL ? out->lows + r * spans : NULL,
-                          .steps = out->steps != NULL ? out->steps + r * groups : NULL,
-                          .low_steps = out->low_steps != NULL ? out->low_steps + r * groups : NULL};
-    quant_round_row(&s->form, rows + r * cols, &to);
-  }
+  bs_quant_round(&s->form, rows, cols, nrows, out);
   free(rows);
   return BS_OK;
 }
