@@ -178,14 +178,15 @@ static void fit(kit_data *d) {
 static void draw_attrs(kit_data *d, uint64_t *seed) {
   const bs_quant *f = &d->q->form;
   const int64_t groups[] = {0, f->cols, 32, 64, 128, 4096};
-  if (!bs_dtype_is_float(d->shape.x) || d->shape.plain || kit_below(seed, 2) == 0) return;
+  if (!bs_dtype_is_float(d->shape.x) || kit_is_take_q(d->op) || d->shape.plain || kit_below(seed, 2) == 0)
+    return;
   d->query.attrs[0] = 1;
   d->query.attrs[1] = groups[kit_below(seed, 6)];
   if ((f->flags & S) != 0) d->query.attrs[1] = f->span >= 32 && kit_below(seed, 2) == 0 ? f->span : 0;
 }
 
-/* X: of every fourth query in the middle between two whole numbers of its scale, of every eighth the largest
- * value everywhere. */
+/* X: of every fourth query in the middle between two whole numbers of its scale (of every eighth neighbouring
+ * scales differ), of every eighth the largest value everywhere. */
 static void fill_x(kit_data *d, uint64_t *seed) {
   kit_tensor *x = &d->a[X];
   const uint64_t how = d->shape.seed / FORMS % 8;
@@ -198,7 +199,7 @@ static void fill_x(kit_data *d, uint64_t *seed) {
       else if (d->shape.values == KIT_SMALL)
         v = ldexp((double)(1 + (b + k) % 3), x->t.dtype == BS_F64 ? -1060 : -140);
       else if (how % 4 == 1)
-        v = k % 32 == 0 ? 127 * 0.125 : 0.125 * ((double)kit_below(seed, 251) - 125.5);
+        v = ldexp(k % 32 == 0 ? 127 : (double)kit_below(seed, 251) - 125.5, (int)(k / 32 % how) - 3);
       else if (how == 2)
         v = kit_below(seed, 2) == 0 ? 1.0 : -1.0;
       kit_set(x, b, k, v);

@@ -28,4 +28,11 @@ BS_API int32_t bs_quant_scheme(const char *name, int64_t rows, int64_t cols, bs_
 /* "q8.row", "q4.g32", "q4.g32z" (zeros), "q4.g32l" (lows), "q4.g32s256l" (steps, lows): for keys and tables.
  */
 BS_API void bs_quant_text(const bs_quant *quant, char out[BS_QUANT_TEXT]);
+/* Rounds `nrows` rows of floats, each `stride` elements apart, to the nearest numbers of a form (quant.c's
+ * schemes): fills out's arrays, row 0 first, and pays no attention to form->read. Scales and lows are rounded
+ * to f16 where that changes them by less than 1/256, and codes are made with the rounded ones: nearest, ties
+ * to even. A group with a NaN or an infinity gets the scale NaN. Without ZEROS and LOWS codes lie around the
+ * zero of the form; with steps the scales of the groups are fitted once by least squares. */
+BS_API void bs_quant_round(const bs_quant *form, const float *rows, int64_t stride, int64_t nrows,
+                           const bs_quant_rows *out);
 #endif

@@ -25,7 +25,7 @@ int32_t bs_model_token_dim(const bs_graph *graph, const char **out_symbol, bs_er
   bs_error_set(err, BS_UNSUPPORTED, "BS-MODEL-GENERATE",
                "%.200s does not generate: it needs a key-value cache and token ids as its one input",
                info.path);
-  bs_error_hint(err, "a folder with config.json and safetensors of GPT-2, Llama or Qwen");
+  bs_error_hint(err, "a file .gguf, or a folder with config.json and safetensors, of GPT-2, Llama or Qwen");
   return BS_UNSUPPORTED;
 }
 
