@@ -10,19 +10,13 @@
 #include "core/base/text.h"
 
 static const args_option model_generate_options[] = {
-    {OPT_IDS, NULL, 0},
-    {OPT_TOKENS, NULL, 0},
-    {OPT_STOP, NULL, 0},
-    {OPT_TO, "the generated ids, a .npy file", 0},
-    MODEL_OPTION_BACKEND,
-    MODEL_OPTION_THREADS,
-    MODEL_OPTION_PASS,
-    MODEL_OPTION_TOKENS,
-    MODEL_OPTION_TUNED,
-    MODEL_OPTIONS_PLUGINS,
-    {OPT_OUTPUT, "text or json", 0},
-    {OPT_QUIET, NULL, 0},
-    ARGS_HELP,
+    {OPT_IDS, NULL, 0},    {OPT_TOKENS, NULL, 0},
+    {OPT_STOP, NULL, 0},   {OPT_TO, "the generated ids, a .npy file", 0},
+    MODEL_OPTION_BACKEND,  MODEL_OPTION_THREADS,
+    MODEL_OPTION_PASS,     MODEL_OPTIONS_QUANT,
+    MODEL_OPTION_TOKENS,   MODEL_OPTION_TUNED,
+    MODEL_OPTIONS_PLUGINS, {OPT_OUTPUT, "text or json", 0},
+    {OPT_QUIET, NULL, 0},  ARGS_HELP,
 };
 
 static int32_t copy_file(const char *path, int64_t **out, size_t *out_n, bs_error *err) {

@@ -128,7 +128,8 @@ int32_t bs_quant_scheme(const char *name, int64_t rows, int64_t cols, bs_quant *
 
 void bs_quant_text(const bs_quant *q, char out[BS_QUANT_TEXT]) {
   char group[24] = "row", span[24] = "";
-  if (q->group != q->cols) snprintf(group, sizeof group, "g%d", (int)q->group);
+  if (q->group != q->cols || (q->flags & BS_QUANT_STEPS) != 0)
+    snprintf(group, sizeof group, "g%d", (int)q->group);
   if ((q->flags & BS_QUANT_STEPS) != 0) snprintf(span, sizeof span, "s%d", (int)q->span);
   snprintf(out, BS_QUANT_TEXT, "q%u.%s%s%s%s", q->bits, group, span, q->flags & BS_QUANT_ZEROS ? "z" : "",
            q->flags & BS_QUANT_LOWS ? "l" : "");

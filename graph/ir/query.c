@@ -90,6 +90,8 @@ void graph_query(const graph *g, const gnode *n, gquery *q) {
   memcpy(q->query.attrs, n->attrs, sizeof q->query.attrs);
   memcpy(q->query.numbers, n->numbers, sizeof q->query.numbers);
   if (n->weight != GNONE) q->query.weight_dtype = g->values[n->weight].dtype;
+  const gquant *quant = n->weight != GNONE ? graph_quant(g, n->weight) : NULL;
+  if (quant != NULL) q->query.quant = &quant->quant;
   if (n->op == GOP_MAP) {
     gexpr_pack(&g->exprs[n->expr], q);
     q->query.expr = &q->expr;

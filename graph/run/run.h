@@ -62,11 +62,14 @@ void gtensor_fill(const gvalue *value, const gvalue *root, void *root_data, bs_t
 typedef struct gpart {
   const unsigned char *data;
   int64_t rows, row_stride, col_stride;
+  double scale; /* of each element; 0: none */
 } gpart;
 typedef struct gweight {
   gpart parts[GJOIN_MAX]; /* rows below each other; unused ones are zero */
   int64_t rows, cols;
   uint32_t n_parts, dtype, x_dtype, y_dtype;
+  bs_quant form; /* of a quantised weight: parts and dtypes are zero; struct_size 0: it is none */
+  gquant_key keys[GJOIN_MAX];
   bs_packed *packed;
   grank *rank;
 } gweight;
@@ -105,8 +108,8 @@ void gcore_tell(const gcore *core, const char *what, uint64_t done, uint64_t tot
 int32_t gcore_open(bs_context *context, gcore *shared, const bs_session_options *options, gcore **out_core,
                    grank **out_rank, bs_error *err);
 void gcore_close(gcore *core, grank *rank);
-/* The plan of a matmul over a weight that is packed already and serves its query; else it is packed for it.
- * The rank is entered, the core locked. */
+/* The plan of a product, or of a take_q, over a weight that is packed already and serves its query; else it
+ * is packed for it. The rank is entered, the core locked. */
 int32_t gcore_product(gcore *core, grank *rank, const graph *g, const gnode *node, const gquery *query,
                       bs_plan **out_plan, bs_error *err);
 /* Sessions that share states run one at a time. BS_INVALID_ARGUMENT: another one is in a run. Models without

@@ -206,6 +206,15 @@ typedef struct bs_session_options {
    */
   void (*progress)(void *user, const char *what, uint64_t done, uint64_t total);
   void *progress_user;
+  /* Since 0.13. The weights of products are rounded to a scheme when they are packed, and stay so in memory:
+   * w8, w8g32, w4g32, w4z32, w4k, w6k (share/doc/blockshock/models.md), or a list "PATTERN=SCHEME;..", of
+   * which the first counts whose pattern (* is any text) fits the name of the weight or of its node. "float"
+   * leaves a weight as it is. Beside quantised weights a model of token ids has f32 activations. NULL: as in
+   * the model; of a session that shares, as the other has. */
+  const char *weights;
+  /* Since 0.13. How products take X beside quantised weights: "float" or "x8" (whole numbers of 8 bits with
+   * scales). NULL: as the model's format asks. */
+  const char *activations;
 } bs_session_options;
 
 /* Lowers the model, runs the passes, packs the weights and plans the memory. options may be NULL.
