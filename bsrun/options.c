@@ -88,6 +88,7 @@ const args_meaning args_meanings[OPT_COUNT_] = {
     [OPT_NO_PASS] = {"no-pass", 0, 1, 0, "NAME", "leave a pass of the model out; all leaves out every pass"},
     [OPT_CHOICE] = {"choice", 0, 1, 0, "KEY -> NAME",
                     "who serves a node of the model; bsrun model explain -o json has the keys"},
+    [OPT_AGAINST] = {"against", 0, 0, 0, "MODEL", "the float model that a quantised one was made of"},
     [OPT_CACHE_TOKENS] = {"cache-tokens", 0, 0, 0, "N", "tokens of the key-value cache of a model's folder"},
     [OPT_VARY] = {"vary", 'x', 1, 0, "KEY=VALUES",
                   "what varies: KEY=a,b or KEY=FIRST:LAST*FACTOR or KEY=FIRST:LAST+STEP"},
@@ -198,6 +199,8 @@ const args_meaning args_meanings[OPT_COUNT_] = {
     [OPT_WITH_LAUNCH] = {"launch", 0, 0, OPT_WITH, "S", "seconds that an op takes to start; default: 0"},
     [OPT_WITH_ALIGN] = {"align", 0, 0, OPT_WITH, "N",
                         "alignment of each offset in bytes, a power of two; default: 1"},
+    [OPT_WITH_BLOCKS] = {"blocks", 0, 0, OPT_WITH, "qdq|nbits",
+                         "blocks as DequantizeLinear, or as MatMulNBits; default: by the opset"},
     [OPT_WITH_EFFORT] =
         {"effort", 0, 0, OPT_WITH, "N",
          "steps of the exact search, in millions (100); 9 times as many while 5 % above the bound"},

@@ -148,6 +148,8 @@ typedef struct graph {
   uint32_t notes;       /* chain of gorigin: what the lowering has to say of constants; GNONE */
   struct gtexts *texts; /* interned texts, and the data of constants that were computed */
   uint64_t data_bytes;
+  int32_t (*ask)(void *user, const void *data, bs_error *err); /* NULL: the data of constants are there */
+  void *ask_user;
 } graph;
 
 int32_t graph_new(graph **out_graph, bs_error *err);
@@ -216,6 +218,10 @@ void graph_dense_strides(uint32_t rank, const int64_t *dims, int64_t *out_stride
  * without a copy. 0: that is not possible. */
 int graph_reshape_strides(uint32_t rank, const int64_t *dims, const int64_t *strides, uint32_t new_rank,
                           const int64_t *new_dims, int64_t *out_strides);
+/* The data of a constant (root or view) can be read from here on: what was computed may have given its bytes
+ * back, and is computed again. */
+int32_t graph_ask(const graph *g, uint32_t value, bs_error *err);
+int graph_owns(const graph *g, const void *data); /* it comes from graph_data of this graph */
 /* Copies the elements of a constant (root or view) in row-major order; of a quantised one (a root) the f32
  * that they stand for. BS_INTERNAL: not a constant. */
 int32_t graph_read_const(const graph *g, uint32_t value, void *out, bs_error *err);

@@ -119,6 +119,10 @@ int graph_reshape_strides(uint32_t rank, const int64_t *dims, const int64_t *str
   return 1;
 }
 
+int32_t graph_ask(const graph *g, uint32_t value, bs_error *err) {
+  return g->ask != NULL ? g->ask(g->ask_user, g->values[g->values[value].base].data, err) : BS_OK;
+}
+
 static int32_t read_elements(const graph *g, uint32_t value, void *out, bs_error *err) {
   const gvalue *v = &g->values[value];
   const gvalue *root = &g->values[v->base];
@@ -145,6 +149,8 @@ static int32_t read_elements(const graph *g, uint32_t value, void *out, bs_error
     }
     return BS_OK;
   }
+  const int32_t asked = graph_ask(g, value, err);
+  if (asked != BS_OK) return asked;
   if (graph_is_dense(v)) {
     memcpy(to, data + (uint64_t)v->offset * size, (uint64_t)count * size);
     return BS_OK;

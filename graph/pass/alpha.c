@@ -64,6 +64,7 @@ static int elements_scale(const graph *g, uint32_t value, const scaling *s) {
   const uint64_t size = BS_DTYPE_BYTES(v->dtype);
   const unsigned char *data = root->data;
   const int64_t count = graph_count(v);
+  if (graph_ask(g, value, NULL) != BS_OK) return 0;
   int64_t index[BS_MAX_DIMS] = {0}, at = v->offset;
   if (count == graph_count(root)) return run_scales(s, data, count);
   for (int64_t i = 0; i < count; i++) {

@@ -7,8 +7,9 @@
 
 /* The arguments of a pass besides the graph. */
 typedef struct gpass_ctx {
-  /* Computes a node over constants (lower_folder of lower.h has the contract); NULL: nothing is folded. */
-  int32_t (*fold)(void *user, const graph *g, const gnode *node, void *const *out_data, bs_error *err);
+  /* Computes a node over constants: out_data[i] of output i, which outlives the graph. BS_UNSUPPORTED,
+   * BS_UNAVAILABLE, BS_NOT_FOUND: the node stays for the run. NULL: nothing is folded. */
+  int32_t (*fold)(void *user, const graph *g, const gnode *node, void **out_data, bs_error *err);
   void *fold_user;
 } gpass_ctx;
 

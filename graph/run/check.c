@@ -85,7 +85,9 @@ static int32_t weight_constant(checking *c, uint32_t weight, uint32_t *out_value
   memcpy(dense.dims, v->dims, sizeof dense.dims);
   void *data = graph_data(c->wide, graph_bytes(&dense));
   if (data == NULL) return bs_error_set(c->err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a check");
+  gfold_enter(&c->s->graph->fold); /* a computed weight has no bytes behind the pack */
   int32_t rc = graph_read_const(c->b->g, weight, data, c->err);
+  gfold_leave(&c->s->graph->fold);
   if (rc == BS_OK)
     rc = graph_add_root(c->wide, GV_CONST, v->dtype, v->rank, v->dims, data, NULL, out_value, c->err);
   return rc;

@@ -42,7 +42,8 @@ static int32_t place_outside(gbinding *b, bs_error *err) {
     int32_t rc = BS_OK;
     const uint64_t bytes = (uint64_t)graph_count(v) * BS_DTYPE_BYTES(v->dtype);
     if (v->kind == GV_CONST && b->tensors[i].reserved[0] != 0) {
-      rc = gcore_constant(b->core, v, &data, err);
+      rc = graph_ask(b->g, i, err);
+      if (rc == BS_OK) rc = gcore_constant(b->core, v, &data, err);
       b->constant_bytes += bytes;
     } else if (v->kind == GV_STATE) {
       rc = gcore_state(b->core, graph_text_of(b->g, v->name), bytes, &data, err);

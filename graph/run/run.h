@@ -44,15 +44,29 @@ void grank_close(grank *rank);
 /* ---- computing constants --------------------------------------------------------------------- */
 /* An evaluator on `ref`, for lower_options.folder and for the pass fold. The world is made at the first node.
  * Any thread may ask: one node is computed at a time. */
+typedef struct gfolded gfolded;
 typedef struct gfold {
   bs_context *context;
   pthread_mutex_t lock;
   grank rank;
-  int opened; /* -1: `ref` cannot be opened */
+  int opened;        /* -1: `ref` cannot be opened */
+  gfolded **entries; /* of folded.c */
+  uint32_t n_entries, cap_entries, binders;
 } gfold;
 void gfold_init(gfold *fold, bs_context *context);
 int32_t gfold_run(void *fold, const graph *g, const gnode *node, void *const *out_data, bs_error *err);
+int32_t gfold_run_locked(gfold *fold, const graph *g, const gnode *node, void *const *out_data,
+                         bs_error *err);
 void gfold_close(gfold *fold);
+/* folded.c: the constants that a node gives, for the pass fold: *out_data[i] of output i. They have bytes
+ * when they are asked for (graph_ask), and keep them as long as a session is between enter and leave. */
+int32_t gfold_constant(void *fold, const graph *g, const gnode *node, void **out_data, bs_error *err);
+int32_t gfold_ask(void *fold, const void *data, bs_error *err);
+void gfold_enter(gfold *fold);
+void gfold_leave(gfold *fold);
+/* A binding with that graph is made (by 1), or freed (-1): what its nodes read stays. */
+void gfold_hold(gfold *fold, const graph *g, int by);
+void gfolded_free(gfold *fold);
 /* A tensor of a value whose root lies at `root`. */
 void gtensor_fill(const gvalue *value, const gvalue *root, void *root_data, bs_tensor *out_tensor);
 

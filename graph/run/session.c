@@ -28,7 +28,7 @@ static int32_t make_graph(bs_session *s, const bs_dim *const *dims, uint32_t n_d
                                .folder = {gfold_run, &s->graph->fold},
                                .weights = s->weights,
                                .x_bytes = s->x_bytes};
-  const gpass_ctx ctx = {gfold_run, &s->graph->fold};
+  const gpass_ctx ctx = {gfold_constant, &s->graph->fold};
   const double began = bs_clock_s();
   gcore_tell(s->core, "lower", 0, 0);
   int32_t rc = lower_model(s->graph->model, &lower, out_graph, err);
@@ -37,6 +37,8 @@ static int32_t make_graph(bs_session *s, const bs_dim *const *dims, uint32_t n_d
   const double lowered = bs_clock_s();
   s->stats.lower_s += lowered - began;
   gcore_tell(s->core, "passes", 0, 0);
+  if (rc == BS_OK) (*out_graph)->ask = gfold_ask;
+  if (rc == BS_OK) (*out_graph)->ask_user = &s->graph->fold;
   if (rc == BS_OK) rc = gpass_run(*out_graph, &ctx, s->passes_off, traces, err);
   s->stats.pass_s += bs_clock_s() - lowered;
   if (rc == BS_OK && s->f64) rc = graph_widen(*out_graph, BS_F64, err);
@@ -63,6 +65,11 @@ static int was_dropped(const bs_session *s, const int64_t *sizes) {
   return 0;
 }
 
+static void drop_binding(bs_session *s, gbinding *b) {
+  if (b != NULL) gfold_hold(&s->graph->fold, b->g, -1);
+  gbinding_free(b);
+}
+
 /* The binding that was used longest ago makes room. */
 static uint32_t free_place(bs_session *s) {
   uint32_t oldest = 0;
@@ -72,7 +79,7 @@ static uint32_t free_place(bs_session *s) {
   }
   s->dropped[s->n_dropped++ % GSESSION_DROPPED] =
       hash_sizes(s->bindings[oldest]->sizes, s->graph->model->n_symbols);
-  gbinding_free(s->bindings[oldest]);
+  drop_binding(s, s->bindings[oldest]);
   s->bindings[oldest] = NULL;
   return oldest;
 }
@@ -82,11 +89,14 @@ static int32_t make_binding(bs_session *s, const bs_dim *const *dims, uint32_t n
   graph *g = NULL;
   gbinding *b = NULL;
   gpass_trace traces[GPASS_MAX] = {{0}};
+  gfold_enter(&s->graph->fold);
   int32_t rc = make_graph(s, dims, n_dims, &g, traces, err);
   if (rc == BS_OK) rc = gbinding_make(s->core, s->rank, g, &b, err);
+  if (b != NULL) gfold_hold(&s->graph->fold, b->g, 1);
+  gfold_leave(&s->graph->fold);
   if (rc == BS_OK) rc = gmodel_unchanged(s->graph->model, err);
   if (rc != BS_OK) {
-    gbinding_free(b);
+    drop_binding(s, b);
     free(sizes);
     return rc;
   }
@@ -270,7 +280,7 @@ BS_API int32_t bs_session_open(bs_context *context, bs_graph *model, const bs_se
 
 BS_API void bs_session_close(bs_session *s) {
   if (s == NULL) return;
-  for (uint32_t i = 0; i < s->n_bindings && s->bindings != NULL; i++) gbinding_free(s->bindings[i]);
+  for (uint32_t i = 0; i < s->n_bindings && s->bindings != NULL; i++) drop_binding(s, s->bindings[i]);
   gcore_close(s->core, s->rank);
   free(s->bindings);
   free(s->memory);

@@ -170,6 +170,16 @@ static int same_weight(const gweight *a, const gweight *b) {
          a->dtype == b->dtype && a->x_dtype == b->x_dtype && a->y_dtype == b->y_dtype;
 }
 
+/* The elements of a weight's parts are there to be read. */
+static int32_t ask_weight(const graph *g, uint32_t weight, bs_error *err) {
+  const gvalue *w = &g->values[weight];
+  if (!(w->flags & GV_JOINED)) return graph_ask(g, weight, err);
+  const gjoin *join = w->data;
+  int32_t rc = BS_OK;
+  for (uint32_t i = 0; i < join->n && rc == BS_OK; i++) rc = graph_ask(g, join->parts[i], err);
+  return rc;
+}
+
 /* Quantised weights are packed for matmul_q: a take_q asks with a product of one row. */
 static int32_t pack_quant(grank *rank, const gquery *q, bs_packed **out_packed, bs_error *err) {
   const bs_quant *form = q->query.quant;
@@ -205,7 +215,7 @@ static void drop_all(const gweight *key, const gquant *quant) {
   }
 }
 
-static int32_t pack(gcore *core, grank *rank, gweight *key, const gquant *quant, const gquery *q,
+static int32_t pack(gcore *core, grank *rank, const graph *g, uint32_t weight, gweight *key, const gquery *q,
                     bs_error *err) {
   if (!ARRAY_GROW(core->weights, core->n_weights, core->cap_weights))
     return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a packed weight");
@@ -216,10 +226,12 @@ static int32_t pack(gcore *core, grank *rank, gweight *key, const gquant *quant,
                             .ctx = key,
                             .read = read_rows};
   const double began = bs_clock_s();
+  const gquant *quant = graph_quant(g, weight);
   const uint64_t bytes = quant != NULL
                              ? bs_quant_bytes(&quant->quant)
                              : (uint64_t)key->rows * (uint64_t)key->cols * BS_DTYPE_BYTES(key->dtype);
-  int32_t rc = bs_memory_fits(bytes, "BS-GRAPH-MEMORY", "the packed weights of the model", err);
+  int32_t rc = quant != NULL ? BS_OK : ask_weight(g, weight, err);
+  if (rc == BS_OK) rc = bs_memory_fits(bytes, "BS-GRAPH-MEMORY", "the packed weights of the model", err);
   if (rc == BS_OK)
     rc = quant != NULL ? pack_quant(rank, q, &key->packed, err)
                        : rank->api->pack(rank->rank, &q->query, &source, &key->packed, err);
@@ -242,6 +254,6 @@ int32_t gcore_product(gcore *core, grank *rank, const graph *g, const gnode *nod
     if (rc != BS_UNSUPPORTED) return rc;
     bs_error_clear(err);
   }
-  const int32_t rc = pack(core, rank, &key, graph_quant(g, node->weight), q, err);
+  const int32_t rc = pack(core, rank, g, node->weight, &key, q, err);
   return rc == BS_OK ? rank->api->op_prepare(rank->rank, &q->query, key.packed, out_plan, err) : rc;
 }

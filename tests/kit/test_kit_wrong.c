@@ -110,7 +110,7 @@ static const struct {
     {"wrong_q", "groups shifted", "numerics.values.float.matmul_q@ref/naive", "the sums of docs/ops.md give"},
     {"wrong_q", "rounds the scales apart", "numerics.values.float.matmul_q@ref/naive", "x=f32 in bytes"},
     {"wrong_q", "forgets lows", "numerics.values.float.matmul_q@ref/naive", "the sums of docs/ops.md give"},
-    {"wrong_q", "forgets the steps of lows", "numerics.values.float.matmul_q@ref/naive", "s256l zero="},
+    {"wrong_q", "forgets the steps of lows", "numerics.values.float.matmul_q@ref/naive", "l zero="},
     {"wrong_q", "multiplies and adds", "numerics.values.float.matmul_q@ref/naive", "bound 0"},
     {"wrong_q", "drops a last short group", "numerics.values.float.matmul_q@ref/naive",
      "the sums of docs/ops.md give"},
