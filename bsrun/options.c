@@ -83,6 +83,9 @@ const args_meaning args_meanings[OPT_COUNT_] = {
                       "the .npy file of an input that is a constant (axes, shapes)"},
     [OPT_DIM] = {"dim", 0, 1, 0, "NAME=N", "the size of a named dimension of the model"},
     [OPT_NO_PASS] = {"no-pass", 0, 1, 0, "NAME", "leave a pass of the model out; all leaves out every pass"},
+    [OPT_WHY_NOT] =
+        {"why-not", 0, 0, 0, "NODE",
+         "why passes left a node of the model, in the place of the plan: a name or its beginning"},
     [OPT_CHOICE] = {"choice", 0, 1, 0, "KEY -> NAME",
                     "who serves a node of the model; bsrun model explain -o json has the keys"},
     [OPT_CACHE_TOKENS] = {"cache-tokens", 0, 0, 0, "N", "tokens of the key-value cache of a model's folder"},

@@ -78,6 +78,7 @@ enum args_id {
   OPT_CONSTANT,
   OPT_DIM,
   OPT_NO_PASS,
+  OPT_WHY_NOT,
   OPT_CHOICE,
   OPT_CACHE_TOKENS,
   OPT_VARY,
