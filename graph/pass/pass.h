@@ -12,7 +12,7 @@ typedef struct gpass_ctx {
   int32_t (*fold)(void *user, const graph *g, const gnode *node, void **out_data, bs_error *err);
   void *fold_user;
   /* Told why a pass left a node that it looks for (gpass_miss); node GNONE: the pass begins, and what it said
-   * in an earlier round is void. NULL: nobody asks. */
+   * in an earlier round is void. NULL: no one asks. */
   void (*miss)(void *user, const graph *g, uint32_t node, const char *pass, const char *text);
   void *miss_user;
   const graph *g; /* of the run, and the pass that runs */
