@@ -89,6 +89,7 @@ static int32_t import_weights(const char *folder, json_t *config, hf_weights *we
   if (rc == BS_OK) {
     hf_build b = {
         .model = model, .weights = weights, .config = config, .layers = options->layers, .err = err};
+    b.slots = options->slots;
     snprintf(b.config_path, sizeof b.config_path, "%.140s/config.json", folder);
     build_model(&b, folder, options->cache_tokens);
     if (options->layers == 0) warn(&b);

@@ -44,9 +44,14 @@ typedef struct hf_build {
   uint32_t dtype;        /* of activations: that of the embeddings */
   int64_t cache;         /* tokens of the key-value cache */
   int64_t layers;        /* that are wanted; 0: all */
+  int64_t slots;         /* bs_graph_options.slots */
   uint32_t ids;          /* i64 [tokens] */
   uint32_t positions;    /* i64 [tokens] */
-  uint32_t filled;       /* i64 [1]: tokens in the cache after the run */
+  uint32_t filled;       /* i64 [batch], [1] without slots: tokens in the cache after the run */
+  uint32_t before;       /* likewise, before the run */
+  uint32_t shape;        /* with slots, i64 [2]: batch and sequence */
+  uint32_t places;       /* with slots, i64 [batch, sequence]: positions */
+  uint32_t rows;         /* with slots, i64 [rows]: whose logits are wanted */
   int32_t rc;
   bs_error *err;
 } hf_build;
@@ -90,7 +95,7 @@ uint32_t hf_reshape(hf_build *b, const char *name, uint32_t x, uint32_t rank, co
 /* x W + bias for x [tokens, inputs]. The weight is prefix.weight, [outputs, inputs] or with `turned` [inputs,
  * outputs]; the bias prefix.bias, where the files have one. */
 uint32_t hf_linear(hf_build *b, const char *prefix, uint32_t x, int64_t inputs, int64_t outputs, int turned);
-/* [tokens, heads width] as [1, heads, tokens, width], and back. */
+/* [tokens, heads width] as [batch, heads, sequence, width], and back; batch is 1 without slots. */
 uint32_t hf_heads(hf_build *b, const char *name, uint32_t x, int64_t heads, int64_t width);
 uint32_t hf_unheads(hf_build *b, const char *name, uint32_t x, int64_t heads, int64_t width);
 /* Causal attention of q over the cache, into which k and v (all with heads) are written first. */
@@ -101,7 +106,9 @@ uint32_t hf_activation(hf_build *b, const char *key, const char *name, uint32_t 
 
 /* The input ids, positions and cache of a model of `positions` positions: fills ids, positions, filled. */
 void hf_begin(hf_build *b, int64_t positions, int64_t asked);
-/* The output "logits" [1, tokens, words] of x [tokens, width]. */
+/* i64 [batch, sequence]: positions; batch is 1 without slots. */
+uint32_t hf_places(hf_build *b);
+/* The output "logits" [1, tokens, words] of x [tokens, width]; with slots [rows, words]. */
 void hf_end(hf_build *b, uint32_t x, uint32_t head, int64_t words);
 
 /* The builders. `asked`: tokens of the cache that the caller wants, 0: as many as there are positions. */

@@ -92,7 +92,7 @@ static uint32_t table(hf_build *b, const char *name, const int64_t *dims, const 
 }
 
 static void rotary_tables(hf_build *b, llama *l) {
-  const int64_t dims[2] = {b->cache, l->head / 2}, zero = 0;
+  const int64_t dims[2] = {b->cache, l->head / 2};
   if (b->rc != BS_OK) return;
   if (dims[0] > MAX_TABLE / dims[1]) {
     b->rc = bs_error_set(b->err, BS_INPUT, "BS-HF-CACHE",
@@ -113,7 +113,7 @@ static void rotary_tables(hf_build *b, llama *l) {
   fill_tables(l, b->cache, frequencies, cosines, sines);
   l->cosines = table(b, "rotary_cos", dims, cosines);
   l->sines = table(b, "rotary_sin", dims, sines);
-  l->places = hf_op2(b, "Unsqueeze", "position_ids", b->positions, hf_ints(b, &zero, 1));
+  l->places = hf_places(b);
 }
 
 /* ---- layers ----------------------------------------------------------------------------------- */

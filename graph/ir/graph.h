@@ -128,6 +128,7 @@ typedef struct graph {
   uint32_t free_use;
   struct gtexts *texts; /* interned texts, and the data of constants that were computed */
   uint64_t data_bytes;
+  uint32_t tokenwise; /* bs_session_options.tokenwise */
 } graph;
 
 int32_t graph_new(graph **out_graph, bs_error *err);
