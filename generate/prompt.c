@@ -25,10 +25,10 @@ static int32_t check_sampling(const bs_sampling *s, bs_error *err) {
 }
 
 static int32_t check_ids(const bs_token_generator *g, const int64_t *ids, uint64_t n, bs_error *err) {
-  if (n == 0) return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GEN-IDS", "a prompt needs a token");
+  if (n == 0) return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-MODEL-IDS", "a prompt needs a token");
   for (uint64_t i = 0; i < n; i++) {
     if (ids[i] >= 0 && ids[i] < g->words) continue;
-    bs_error_set(err, BS_INPUT, "BS-GEN-IDS",
+    bs_error_set(err, BS_INPUT, "BS-MODEL-IDS",
                  "token %llu of %llu is %lld, and the vocabulary has %lld tokens", (unsigned long long)i + 1,
                  (unsigned long long)n, (long long)ids[i], (long long)g->words);
     bs_error_hint(err, "give ids from 0 to %lld", (long long)g->words - 1);

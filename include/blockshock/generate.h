@@ -104,9 +104,9 @@ typedef struct bs_generator_stats {
 BS_API int32_t bs_generator_open(bs_context *context, bs_graph *graph, const bs_generator_options *options,
                                  bs_token_generator **out_generator, bs_error *err);
 /* Begins a sequence in a slot, which ends the one that is there: computes ids[0..n), and chooses the first
- * token, which the next step returns. sampling NULL: greedy. BS_INPUT, BS-MODEL-IDS: an id that the vocabulary
- * has not. BS_OVERFLOW, BS-GEN-CACHE: the cache has no room for the prompt. BS_UNSUPPORTED, BS-GEN-DRAFT: a
- * node cannot serve drafts, and which. */
+ * token, which the next step returns. sampling NULL: greedy. BS_INPUT, BS-MODEL-IDS: an id that the
+ * vocabulary has not. BS_OVERFLOW, BS-GEN-CACHE: the cache has no room for the prompt. BS_UNSUPPORTED,
+ * BS-GEN-DRAFT: a node cannot serve drafts, and which. */
 BS_API int32_t bs_generator_prompt(bs_token_generator *generator, uint32_t slot, const int64_t *ids,
                                    uint64_t n, const bs_sampling *sampling, bs_error *err);
 /* Makes the next token of every live slot, in one run. out: an array of `room` entries whose first has
