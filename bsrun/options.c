@@ -173,7 +173,9 @@ const args_meaning args_meanings[OPT_COUNT_] = {
     [OPT_WITH_TOKENWISE] = {"tokenwise", 0, 0, OPT_WITH, NULL,
                             "matmul: a token's bits do not depend on the others (repro=R2 asks for it)"},
     [OPT_WITH_TRAIN] = {"train", 0, 0, OPT_WITH, NULL, "matmul: as weights are packed that will be trained"},
-    [OPT_WITH_WEIGHTS] = {"weights", 0, 0, OPT_WITH, "T", "storage of the packed weight; default: --dtype"},
+    [OPT_WITH_WEIGHTS] =
+        {"weights", 0, 0, OPT_WITH, "T",
+         "storage of the packed weight (matmul_q, take_q: w8, w4g32, w4k, ...); default: --dtype"},
     [OPT_WITH_Y] = {"y", 0, 0, OPT_WITH, "T", "dtype of the output; default: --dtype"},
     [OPT_WITH_WORKSPACE] = {"workspace", 0, 0, OPT_WITH, "N", "most bytes of workspace; default: no limit"},
     [OPT_WITH_SEEDS] = {"seeds", 0, 0, OPT_WITH, "N",

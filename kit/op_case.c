@@ -11,7 +11,8 @@ static const char *const known[] = {
     "scatter_columns", "convert",      "activate",        "tree_sum",       "sgd_update",
     "adamw_update",    "activate_dx",  "quantize_groups", "dequantize_sum", "dequantize_product",
     "scaled_matmul",   "loss_gradient"};
-_Static_assert(sizeof known / sizeof known[0] + KIT_GRAPH_OPS == BS_CORE_OPS,
+enum { KIT_QUANT_OPS = 2 }; /* matmul_q, take_q */
+_Static_assert(sizeof known / sizeof known[0] + KIT_GRAPH_OPS + KIT_QUANT_OPS == BS_CORE_OPS,
                "the last op of BS_NAMES_OP has no case here, or none in kit/graph.c");
 
 int kit_op_known(const char *op) {
