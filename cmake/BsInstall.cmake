@@ -20,7 +20,7 @@ file(RELATIVE_PATH BS_PC_TO_PREFIX "${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig" "${C
 string(REGEX REPLACE "/$" "" BS_PC_TO_PREFIX "${BS_PC_TO_PREFIX}")
 # And from the prefix to them, so that all that they name moves with the prefix that a packager gives.
 file(RELATIVE_PATH BS_PC_LIBDIR "${CMAKE_INSTALL_PREFIX}" "${CMAKE_INSTALL_FULL_LIBDIR}")
-foreach(pc blockshock blockshock-graph blockshock-tp blockshock-plugin)
+foreach(pc blockshock blockshock-graph blockshock-tp blockshock-text blockshock-plugin)
   configure_file("${CMAKE_SOURCE_DIR}/pkgconfig/${pc}.pc.in" "${CMAKE_BINARY_DIR}/pkgconfig/${pc}.pc" @ONLY)
   install(FILES "${CMAKE_BINARY_DIR}/pkgconfig/${pc}.pc" DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 endforeach()
