@@ -7,20 +7,34 @@
 #include <unistd.h>
 
 #include "bsrun/model.h"
+#include "bsrun/model_text.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "lab/model/text_file.h"
 
 static const args_option model_generate_options[] = {
-    {OPT_IDS, NULL, 0},        {OPT_TOKENS, NULL, 0},
-    {OPT_STOP, NULL, 0},       {OPT_SEED, "of --with temperature; default: 0", 0},
-    {OPT_WITH, NULL, 0},       {OPT_WITH_TEMPERATURE, NULL, 0},
-    {OPT_WITH_TOP_K, NULL, 0}, {OPT_WITH_TOP_P, NULL, 0},
-    {OPT_WITH_MIN_P, NULL, 0}, {OPT_WITH_REPETITION, NULL, 0},
-    {OPT_WITH_DRAFT, NULL, 0}, {OPT_TO, "the generated ids, a .npy file", 0},
-    MODEL_OPTION_BACKEND,      MODEL_OPTION_THREADS,
-    MODEL_OPTION_PASS,         MODEL_OPTION_TOKENS,
-    MODEL_OPTIONS_PLUGINS,     {OPT_OUTPUT, "text or json", 0},
-    {OPT_QUIET, NULL, 0},      ARGS_HELP,
+    {OPT_PROMPT, NULL, 0},
+    {OPT_IDS, NULL, 0},
+    {OPT_TOKENS, NULL, 0},
+    {OPT_STOP, NULL, 0},
+    {OPT_SEED, "of --with temperature; default: 0", 0},
+    {OPT_WITH, NULL, 0},
+    {OPT_WITH_PROMPTS, NULL, 0},
+    {OPT_WITH_TEMPERATURE, NULL, 0},
+    {OPT_WITH_TOP_K, NULL, 0},
+    {OPT_WITH_TOP_P, NULL, 0},
+    {OPT_WITH_MIN_P, NULL, 0},
+    {OPT_WITH_REPETITION, NULL, 0},
+    {OPT_WITH_DRAFT, NULL, 0},
+    {OPT_TO, "the generated ids, a .npy file", 0},
+    MODEL_OPTION_BACKEND,
+    MODEL_OPTION_THREADS,
+    MODEL_OPTION_PASS,
+    MODEL_OPTION_TOKENS,
+    MODEL_OPTIONS_PLUGINS,
+    {OPT_OUTPUT, "text or json", 0},
+    {OPT_QUIET, NULL, 0},
+    ARGS_HELP,
 };
 
 enum { SLOTS = 8 };
@@ -29,6 +43,7 @@ enum { SLOTS = 8 };
 typedef struct one_prompt {
   int64_t *ids, *made;
   size_t n, n_made;
+  model_text text;
 } one_prompt;
 
 typedef struct generation {
@@ -36,12 +51,16 @@ typedef struct generation {
   model_asked asked;
   one_prompt *prompts;
   size_t n_prompts;
+  bs_tokenizer *tokenizer; /* NULL: ids are given and printed */
   int64_t n_new, stop;
+  const char *stop_text;
   int streams; /* tokens are printed as they come */
   int json;
   bs_sampling sampling;
   size_t made; /* tokens of all prompts */
   bs_generator_stats stats;
+  int32_t rc; /* of take_token */
+  bs_error why;
 } generation;
 
 /* ---- prompts --------------------------------------------------------------------------------- */
@@ -100,7 +119,7 @@ static int32_t read_list(const char *text, int64_t *ids, size_t *out_n, bs_error
 static int32_t read_ids(generation *g, const char *text, bs_error *err) {
   if (text == NULL) {
     bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "model generate needs a prompt");
-    bs_error_hint(err, "--ids 1,2,3, or --ids prompt.npy");
+    bs_error_hint(err, "--prompt TEXT, --ids 1,2,3, or --ids prompt.npy");
     return BS_USAGE;
   }
   if (text[strspn(text, " ")] == '\0') {
@@ -118,6 +137,54 @@ static int32_t read_ids(generation *g, const char *text, bs_error *err) {
   return rc;
 }
 
+static int has_text(const args *a) {
+  return args_has(a, "prompt") || args_has(a, "prompts");
+}
+
+static int32_t add_text(generation *g, const char *text, bs_error *err) {
+  int64_t *ids = NULL;
+  size_t n = 0;
+  int32_t rc = model_text_ids(g->tokenizer, text, &ids, &n, err);
+  if (rc == BS_OK) rc = add_prompt(g, ids, n, err);
+  free(ids);
+  return rc;
+}
+
+static int32_t add_lines(generation *g, const char *path, bs_error *err) {
+  char *text = NULL, *rest;
+  int32_t rc = path != NULL ? bs_text_file_read(path, "BS-MODEL-PROMPTS", &text, err) : BS_OK;
+  rest = text;
+  for (char *line; rc == BS_OK && rest != NULL && (line = bs_text_file_line(&rest)) != NULL;)
+    if (line[0] != '\0') rc = add_text(g, line, err);
+  free(text);
+  return rc;
+}
+
+/* --prompt and --prompts: the model's tokenizer makes ids of them, and says which token ends a text. */
+static int32_t read_texts(generation *g, bs_error *err) {
+  const char **texts = NULL;
+  size_t n = 0;
+  if (args_has(g->a, "ids")) {
+    bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "--ids and --prompt are given");
+    bs_error_hint(err, "give the prompt as ids, or as text");
+    return BS_USAGE;
+  }
+  int32_t rc = bs_tokenizer_open(g->a->words[0], &g->tokenizer, err);
+  if (rc == BS_OK) rc = args_values(g->a, "prompt", &texts, &n, err);
+  for (size_t i = 0; rc == BS_OK && i < n; i++) rc = add_text(g, texts[i], err);
+  free((void *)texts);
+  if (rc == BS_OK) rc = add_lines(g, args_value(g->a, "prompts"), err);
+  if (rc == BS_OK && g->n_prompts == 0) {
+    bs_error_set(err, BS_INPUT, "BS-MODEL-PROMPTS", "%.200s has no prompt", args_value(g->a, "prompts"));
+    bs_error_hint(err, "a prompt on each line");
+    return BS_INPUT;
+  }
+  if (rc != BS_OK) return rc;
+  g->stop = bs_tokenizer_special(g->tokenizer, BS_TOKEN_EOS);
+  g->stop_text = args_value(g->a, "stop");
+  return BS_OK;
+}
+
 static size_t longest(const generation *g) {
   size_t n = 0;
   for (size_t i = 0; i < g->n_prompts; i++)
@@ -131,13 +198,15 @@ static int take_token(void *user, size_t prompt, int64_t id) {
   generation *g = user;
   one_prompt *p = &g->prompts[prompt];
   model_progress_end(&g->asked);
-  if (g->streams) {
+  if (g->streams && g->tokenizer == NULL) {
     bs_print(stdout, "%s%lld", p->n_made == 0 ? "" : ",", (long long)id);
     fflush(stdout);
   }
   p->made[p->n_made++] = id;
   g->made++;
-  return 0;
+  if (g->tokenizer == NULL || id == g->stop) return 0;
+  g->rc = model_text_add(&p->text, id, &g->why);
+  return g->rc != BS_OK || p->text.ended;
 }
 
 static double rate(double n, double seconds) {
@@ -169,6 +238,11 @@ static json_t *list_of(const one_prompt *p) {
   return list;
 }
 
+/* Bytes that are not UTF-8 never are in it. */
+static json_t *text_of(const one_prompt *p) {
+  return json_stringn(p->text.all.data != NULL ? p->text.all.data : "", p->text.all.size);
+}
+
 static int32_t print_json(const generation *g, int complete, bs_error *err) {
   const bs_generator_stats *s = &g->stats;
   json_t *row = json_pack(
@@ -176,13 +250,18 @@ static int32_t print_json(const generation *g, int complete, bs_error *err) {
       (json_int_t)s->prompt_tokens, "kept_tokens", (json_int_t)s->kept_tokens, "prompt_s", s->prompt_seconds,
       "tokens_s", s->step_seconds, "tokens_per_s", rate((double)g->made, s->step_seconds), "runs",
       (json_int_t)s->runs, "drafted", (json_int_t)s->drafted, "accepted", (json_int_t)s->accepted);
-  if (g->n_prompts == 1) json_object_set_new(row, "tokens", list_of(&g->prompts[0]));
-  json_t *all = json_array();
-  for (size_t i = 0; i < g->n_prompts && g->n_prompts > 1; i++)
-    json_array_append_new(all, list_of(&g->prompts[i]));
-  if (g->n_prompts > 1) json_object_set_new(row, "sequences", json_incref(all));
+  json_t *ids = json_array(), *texts = json_array();
+  for (size_t i = 0; i < g->n_prompts; i++) {
+    json_array_append_new(ids, list_of(&g->prompts[i]));
+    json_array_append_new(texts, text_of(&g->prompts[i]));
+  }
+  const int one = g->n_prompts == 1;
+  json_object_set(row, one ? "tokens" : "sequences", one ? json_array_get(ids, 0) : ids);
+  if (g->tokenizer != NULL)
+    json_object_set(row, one ? "text" : "texts", one ? json_array_get(texts, 0) : texts);
   const int32_t rc = model_print_json(row, err);
-  json_decref(all);
+  json_decref(ids);
+  json_decref(texts);
   json_decref(row);
   return rc;
 }
@@ -190,7 +269,11 @@ static int32_t print_json(const generation *g, int complete, bs_error *err) {
 static int32_t print_results(const generation *g, int complete, bs_error *err) {
   if (g->json) return print_json(g, complete, err);
   for (size_t k = 0; k < g->n_prompts && !g->streams; k++) {
-    for (size_t i = 0; i < g->prompts[k].n_made; i++)
+    if (g->tokenizer != NULL) {
+      printf("prompt %zu:\n", k + 1);
+      fwrite(g->prompts[k].text.all.data, 1, g->prompts[k].text.all.size, stdout);
+    }
+    for (size_t i = 0; g->tokenizer == NULL && i < g->prompts[k].n_made; i++)
       bs_print(stdout, "%s%lld", i == 0 ? "" : ",", (long long)g->prompts[k].made[i]);
     printf("\n");
   }
@@ -249,9 +332,9 @@ static int32_t read_words(const args *a, generation *g, bs_error *err) {
   if (format != NULL && strcmp(format, "text") != 0 && !g->json)
     rc = bsrun_unknown("output format", format, formats, 2, err);
   if (rc == BS_OK) rc = args_integer(a, "tokens", 1, 1 << 24, 64, &g->n_new, err);
-  if (rc == BS_OK) rc = args_integer(a, "stop", 0, INT64_MAX, -1, &g->stop, err);
+  if (rc == BS_OK && !has_text(a)) rc = args_integer(a, "stop", 0, INT64_MAX, -1, &g->stop, err);
   if (rc == BS_OK) rc = read_sampling(a, &g->sampling, err);
-  if (rc == BS_OK) rc = read_ids(g, args_value(a, "ids"), err);
+  if (rc == BS_OK) rc = has_text(a) ? read_texts(g, err) : read_ids(g, args_value(a, "ids"), err);
   g->streams = g->n_prompts == 1 && !g->json;
   return rc;
 }
@@ -269,11 +352,13 @@ static int32_t open_model(const args *a, generation *g, bs_error *err) {
   /* Without --tokens: as many as the cache has room for, and at most n_new. */
   while (rc == BS_OK && !args_has(a, "tokens") && g->n_new > 1 && fits_cache(g, g->n_new, NULL) != BS_OK)
     g->n_new--;
-  if (rc == BS_OK) rc = fits_cache(g, g->stop < 0 ? g->n_new : 1, err);
+  if (rc == BS_OK) rc = fits_cache(g, g->stop < 0 && g->stop_text == NULL ? g->n_new : 1, err);
   for (size_t i = 0; rc == BS_OK && i < g->n_prompts; i++) {
     g->prompts[i].made = calloc((size_t)g->n_new, sizeof *g->prompts[i].made);
     if (g->prompts[i].made == NULL)
       rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory for tokens");
+    if (rc == BS_OK && g->tokenizer != NULL)
+      rc = model_text_open(g->tokenizer, g->stop_text, g->streams, &g->prompts[i].text, err);
   }
   return rc;
 }
@@ -300,13 +385,17 @@ static int32_t run_generation(generation *g, bs_error *err) {
   if (rc == BS_OK)
     rc = bs_model_generate_many(g->asked.context, &g->asked.request, &g->asked.model, &prompts, &g->stats,
                                 err);
+  for (size_t i = 0; g->rc == BS_OK && g->tokenizer != NULL && i < g->n_prompts; i++)
+    if (g->prompts[i].text.stream != NULL) g->rc = model_text_end(&g->prompts[i].text, &g->why);
   free((void *)ids);
   free(lengths);
-  return rc;
+  if (g->rc == BS_OK) return rc;
+  if (err != NULL) *err = g->why;
+  return g->rc;
 }
 
 static int32_t generate(const args *a, bs_error *err) {
-  generation g = {.a = a};
+  generation g = {.a = a, .stop = -1, .why = BS_ERROR_INIT};
   bsrun_interruptible("the tokens above were made; --tokens N makes fewer");
   int32_t rc = read_words(a, &g, err);
   if (rc == BS_OK) rc = open_model(a, &g, err);
@@ -325,28 +414,34 @@ static int32_t generate(const args *a, bs_error *err) {
   for (size_t i = 0; i < g.n_prompts; i++) {
     free(g.prompts[i].ids);
     free(g.prompts[i].made);
+    model_text_close(&g.prompts[i].text);
   }
   free(g.prompts);
+  bs_tokenizer_close(g.tokenizer);
   return rc;
 }
 
 const bsrun_verb model_generate = {
     .name = "generate",
-    .words = "FOLDER --ids LIST|FILE [--tokens N] [--stop ID] [--with WORDS] [-o text|json]",
-    .summary = "generate tokens behind a prompt",
+    .words =
+        "FOLDER --prompt TEXT [--tokens N] [--stop TEXT] [--with WORDS]\nFOLDER --ids LIST|FILE [--tokens N] "
+        "[--stop ID] [--with WORDS]",
+    .summary = "generate text or tokens behind a prompt",
     .about =
-        "FOLDER holds config.json and safetensors of GPT-2, Llama, Mistral or Qwen. Tokens go to stdout as "
-        "they\n"
-        "are made, rates to stderr. Without --with temperature each token is the likeliest one, of equal "
-        "ones\n"
-        "the one with the lowest id. Words of --with may be options of their own: --top-k 40. Tokens for "
-        "which\n"
-        "the cache has no room are refused before anything runs (exit 2). With --stop, the tokens that there "
-        "is\n"
-        "room for are printed first.\n",
+        "FOLDER holds config.json and safetensors of GPT-2, Llama, Mistral or Qwen; for text also\n"
+        "tokenizer.json. Text or ids go to stdout as they are made, of several prompts when all are there;\n"
+        "rates go to stderr. Without --with temperature each token is the likeliest one, of equal ones the\n"
+        "one with the lowest id. Words of --with may be options of their own: --top-k 40. Several prompts\n"
+        "share each run, and the prefixes that they have in common; neither these nor drafts change a "
+        "token.\n"
+        "\n"
+        "Text ends at the tokenizer's token of the end. Tokens for which the cache has no room are refused\n"
+        "before anything runs (exit 2). With an end that may come first, those that there is room for are\n"
+        "printed first. share/doc/blockshock/generate.md has more.\n",
     .examples =
-        "  bsrun model generate gpt2 --ids 464,3290,318 --tokens 20\n"
-        "  bsrun model generate gpt2 --ids prompt.npy --temperature 0.7 --top-p 0.9 --seed 1 --draft 7\n",
+        "  bsrun model generate gpt2 --prompt 'Once upon a time' --temperature 0.7 --top-p 0.9 --seed 1\n"
+        "  bsrun model generate gpt2 --prompts prompts.txt --tokens 20 --draft 7 -o json\n"
+        "  bsrun model generate gpt2 --ids 464,3290,318 --tokens 20 --to tokens.npy\n",
     .options = model_generate_options,
     .run = generate,
     .min_words = 1,

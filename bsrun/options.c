@@ -142,7 +142,7 @@ const args_meaning args_meanings[OPT_COUNT_] = {
                     "how many tokens to generate; default: 64, or what the cache has room for"},
     [OPT_STOP] = {"stop", 0, 0, 0, "ID|TEXT", "end after this token, or before this text"},
     [OPT_PROMPT] = {"prompt", 0, 1, 0, "TEXT", "the prompt; several are generated together"},
-    [OPT_WITH_PROMPTS] = {"prompts", 0, 0, OPT_WITH, "FILE", "prompts, one a line; - is stdin"},
+    [OPT_WITH_PROMPTS] = {"prompts", 0, 0, OPT_WITH, "FILE", "a file with a prompt on each line"},
     [OPT_WITH_TEMPERATURE] = {"temperature", 0, 0, OPT_WITH, "T",
                               "logits are divided by it; default: 0, the likeliest token"},
     [OPT_WITH_TOP_K] = {"top-k", 0, 0, OPT_WITH, "K", "of the K likeliest tokens; default: of all"},

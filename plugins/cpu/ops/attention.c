@@ -286,7 +286,8 @@ static int32_t divide(cpu_attention *plan, const bs_op_query *q, bs_error *err) 
   int32_t rc = cpu_knob_members(q, plan->width, &plan->width, err);
   if (rc != BS_OK) return rc;
   const int64_t each = rows_of_block(plan, &e), parts = parts_of_keys(plan, &e);
-  plan->told_rows = rows_alike(each, &e);
+  plan->told_rows =
+      plan->tokenwise ? CPU_ATTEND_LEAST : rows_alike(each, &e); /* the least that a knob says */
   plan->told_keys = keys_alike(plan->keys, &e);
   plan->told_split = parts;
   if (plan->split > parts) {
