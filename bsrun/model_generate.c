@@ -30,6 +30,7 @@ static const args_option model_generate_options[] = {
     MODEL_OPTION_BACKEND,
     MODEL_OPTION_THREADS,
     MODEL_OPTION_PASS,
+    MODEL_OPTIONS_QUANT,
     MODEL_OPTION_TOKENS,
     MODEL_OPTIONS_PLUGINS,
     {OPT_OUTPUT, "text or json", 0},

@@ -34,6 +34,8 @@ typedef struct gmodel_value {
   const char *name;              /* unique in its block; "" for a value without a name */
   const void *data;              /* CONSTANT: dense, little endian, aligned or not */
   uint64_t bytes;                /* of data */
+  const bs_quant *quant;         /* CONSTANT f32 [rows,cols] that is quantised in its file; NULL: it is not */
+  uint32_t x_bytes;              /* with quant: products take X in bytes */
   uint32_t producer;             /* node; GMODEL_NONE */
   uint32_t next; /* STATE: the value that the state is after a run; GMODEL_NONE before it is set */
 } gmodel_value;
@@ -125,6 +127,12 @@ int32_t gmodel_input(gmodel *model, const char *name, uint32_t dtype, uint32_t r
  * be the size of the shape (BS_INPUT else). */
 int32_t gmodel_constant(gmodel *model, const char *name, uint32_t dtype, uint32_t rank, const int64_t *dims,
                         const void *data, uint64_t bytes, int copy, uint32_t *out_value, bs_error *err);
+/* A constant f32 [rows,cols] that stays quantised: products and embeddings read it by quant->read (tensor.h),
+ * whose ctx lives as long as the model; the struct is copied. data, bytes: where its codes lie in a mapped
+ * file, whose pages are given back when it is packed, and what tells it from others. x_bytes 1: products with
+ * it take X in bytes, as the format's own runtime does. */
+int32_t gmodel_quant(gmodel *model, const char *name, const bs_quant *quant, const void *data, uint64_t bytes,
+                     int x_bytes, uint32_t *out_value, bs_error *err);
 /* The constant `value` may get another value by its name. */
 int32_t gmodel_default_add(gmodel *model, const char *name, uint32_t value, uint32_t rank,
                            const int64_t *dims, bs_error *err);

@@ -30,10 +30,11 @@ void bs_tokenizer_close(bs_tokenizer *t) {
   bs_tok_steps_free(&t->decoders);
   bs_tok_added_free(&t->added);
   bs_tok_added_free(&t->added_normalized);
-  for (uint32_t id = 0; t->shown != NULL && id < t->model.vocab.size; id++) bs_text_free(&t->shown[id]);
+  for (uint32_t id = 0; t->shown != NULL && id < bs_tok_size(t); id++) bs_text_free(&t->shown[id]);
   free(t->shown);
   free(t->is_special);
   bs_tok_vocab_free(&t->model.vocab);
+  bs_tok_vocab_free(&t->extra);
   free(t->model.merges);
   free(t->model.prefix);
   free(t->model.suffix);
@@ -139,18 +140,32 @@ int32_t bs_tokenizer_decode(const bs_tokenizer *t, const int64_t *ids, uint64_t 
   return rc;
 }
 
+uint32_t bs_tok_size(const bs_tokenizer *t) {
+  return t->extra.size > t->model.vocab.size ? t->extra.size : t->model.vocab.size;
+}
+
+uint32_t bs_tok_find(const bs_tokenizer *t, const char *text, size_t bytes) {
+  const uint32_t id = bs_tok_vocab_find(&t->model.vocab, text, bytes);
+  return id != BS_TOK_NONE ? id : bs_tok_vocab_find(&t->extra, text, bytes);
+}
+
+const char *bs_tok_text(const bs_tokenizer *t, int64_t id, size_t *out_bytes) {
+  const char *text = bs_tok_vocab_text(&t->model.vocab, id, out_bytes);
+  return text != NULL ? text : bs_tok_vocab_text(&t->extra, id, out_bytes);
+}
+
 uint64_t bs_tokenizer_size(const bs_tokenizer *t) {
-  return t == NULL ? 0 : t->model.vocab.size;
+  return t == NULL ? 0 : bs_tok_size(t);
 }
 
 int64_t bs_tokenizer_id(const bs_tokenizer *t, const char *token) {
   if (t == NULL || token == NULL) return -1;
-  const uint32_t id = bs_tok_vocab_find(&t->model.vocab, token, strlen(token));
+  const uint32_t id = bs_tok_find(t, token, strlen(token));
   return id == BS_TOK_NONE ? -1 : (int64_t)id;
 }
 
 const char *bs_tokenizer_token(const bs_tokenizer *t, int64_t id) {
-  return t == NULL ? NULL : bs_tok_vocab_text(&t->model.vocab, id, NULL);
+  return t == NULL ? NULL : bs_tok_text(t, id, NULL);
 }
 
 int64_t bs_tokenizer_special(const bs_tokenizer *t, uint32_t role) {

@@ -1,27 +1,22 @@
 /* SPDX-License-Identifier: MIT
- * chars.c - kinds of characters by utf8proc, and what Unicode added since (added_chars.c). Called by split.c,
- * rewrite.c and added.c. */
+ * chars.c - kinds of characters by the tables of unicode_tables.c; lower case by utf8proc and what Unicode
+ * added since. Called by split.c, rewrite.c and added.c. */
 #include "text/chars.h"
 
 #include <utf8proc.h>
 
-#include "text/added_chars.h"
+#include "text/unicode_tables.h"
 
-/* The general category, two letters. */
-static const char *category(uint32_t c) {
-  const char *known = utf8proc_category_string((utf8proc_int32_t)c);
-  size_t low = 0, high = bs_tok_n_added_chars;
-  if (known[0] != 'C' || known[1] != 'n') return known;
+static int is_in(const bs_tok_set *set, uint32_t c) {
+  size_t low = 0, high = set->n;
   while (low < high) {
     const size_t middle = (low + high) / 2;
-    const bs_tok_added_chars *row = &bs_tok_the_added_chars[middle];
-    if (c >= row->first && c <= row->last) return row->category;
-    if (c < row->first)
-      high = middle;
-    else
+    if (c > set->at[middle].last)
       low = middle + 1;
+    else
+      high = middle;
   }
-  return known;
+  return low < set->n && c >= set->at[low].first;
 }
 
 int bs_tok_is_space(uint32_t c) {
@@ -32,44 +27,38 @@ int bs_tok_is_space(uint32_t c) {
 
 int bs_tok_is_numeric(uint32_t c) {
   if (c < 0x80) return c >= '0' && c <= '9';
-  return category(c)[0] == 'N';
+  return is_in(&bs_tok_numeric, c);
 }
 
 int bs_tok_is_punctuation(uint32_t c) {
   if (c < 0x80)
     return (c > ' ' && c < '0') || (c > '9' && c < 'A') || (c > 'Z' && c < 'a') || (c > 'z' && c < 0x7f);
-  return category(c)[0] == 'P';
+  return is_in(&bs_tok_punctuation, c);
 }
 
 int bs_tok_is_word(uint32_t c) {
   if (c < 0x80) return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_';
-  const char *kind = category(c);
-  if (kind[0] == 'L' || kind[0] == 'M' || (kind[0] == 'N' && kind[1] != 'o') ||
-      (kind[0] == 'P' && kind[1] == 'c'))
-    return 1;
-  /* Other_Alphabetic that is no mark, and Join_Control. */
-  return (c >= 0x24b6 && c <= 0x24e9) || (c >= 0x1f130 && c <= 0x1f149) || (c >= 0x1f150 && c <= 0x1f169) ||
-         (c >= 0x1f170 && c <= 0x1f189) || c == 0x200c || c == 0x200d;
-}
-
-int bs_tok_is_word_like(uint32_t c) {
-  return !bs_tok_is_word(c) && !bs_tok_is_space(c);
+  return is_in(&bs_tok_word, c);
 }
 
 int bs_tok_is_control(uint32_t c) {
   if (c < 0x80) return c < ' ' || c == 0x7f;
-  const char *kind = category(c);
-  return kind[0] == 'C' && kind[1] != 'n';
+  return is_in(&bs_tok_control, c);
 }
 
 int bs_tok_is_mark(uint32_t c) {
-  return c >= 0x300 && category(c)[0] == 'M';
+  return c >= 0x300 && is_in(&bs_tok_mark, c);
 }
 
 int bs_tok_is_nonspacing(uint32_t c) {
-  if (c < 0x300) return 0;
-  const char *kind = category(c);
-  return kind[0] == 'M' && kind[1] == 'n';
+  return c >= 0x300 && is_in(&bs_tok_nonspacing, c);
+}
+
+int bs_tok_is_normalized(uint32_t c) {
+  if (c < 0x300 || is_in(&bs_tok_unnormalized, c)) return c < 0x300;
+  for (size_t i = 0; i < bs_tok_n_added_chars; i++)
+    if (c <= bs_tok_the_added_chars[i].last) return c < bs_tok_the_added_chars[i].first;
+  return 1;
 }
 
 int bs_tok_is_ideograph(uint32_t c) {
@@ -83,6 +72,13 @@ int bs_tok_lower(uint32_t c, uint32_t out[2]) {
     out[0] = 'i';
     out[1] = 0x307;
     return 2;
+  }
+  for (size_t i = 0; i < bs_tok_n_lower_shifts && c >= 0x80; i++) {
+    const bs_tok_shift *row = &bs_tok_lower_shifts[i];
+    if (c < row->first) break;
+    if (c > row->last) continue;
+    out[0] = (uint32_t)((int32_t)c + row->by);
+    return 1;
   }
   out[0] = c < 0x80 ? (c >= 'A' && c <= 'Z' ? c + 32 : c) : (uint32_t)utf8proc_tolower((utf8proc_int32_t)c);
   return 1;

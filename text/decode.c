@@ -213,10 +213,10 @@ int32_t bs_tok_decode(const bs_tokenizer *t, bs_tok_work *w, const int64_t *ids,
   for (uint64_t i = 0; i < n; i++) {
     size_t bytes = 0;
     const size_t at = w->now.text.size;
-    const char *text = bs_tok_vocab_text(&t->model.vocab, ids[i], &bytes);
+    const char *text = bs_tok_text(t, ids[i], &bytes);
     if (text == NULL)
       return bs_error_set(err, BS_INPUT, "BS-TOK-ID", "id %lld at place %llu is no token; there are 0 to %u",
-                          (long long)ids[i], (unsigned long long)i, t->model.vocab.size - 1);
+                          (long long)ids[i], (unsigned long long)i, bs_tok_size(t) - 1);
     if (t->is_special[ids[i]] && !(flags & BS_DECODE_SPECIAL)) continue;
     if (t->shown != NULL && t->shown[ids[i]].data != NULL) {
       text = t->shown[ids[i]].data;

@@ -126,6 +126,13 @@ static int32_t read_flags(const json_t *token, int *out_flags, int *out_normaliz
   return rc;
 }
 
+static int32_t add_extra(const char *text, size_t bytes, int64_t id, bs_tokenizer *out, bs_error *err) {
+  const char *other = bs_tok_vocab_text(&out->model.vocab, id, NULL);
+  if (other == NULL) return bs_tok_vocab_add(&out->extra, text, bytes, id, err);
+  return bs_error_set(err, BS_INPUT, "BS-TOK-FORMAT", "two tokens have the id %lld: '%.60s' and '%.60s'",
+                      (long long)id, other, text);
+}
+
 /* First all tokens get their ids, then what is kept by id has its size. */
 static int32_t name_added(const json_t *tokens, bs_tokenizer *out, bs_error *err) {
   size_t i, bytes;
@@ -137,13 +144,13 @@ static int32_t name_added(const json_t *tokens, bs_tokenizer *out, bs_error *err
     const json_t *id = json_object_get(token, "id");
     int32_t rc = bs_tok_json_text(token, "an added token", "content", &text, &bytes, err);
     if (rc == BS_OK && !json_is_integer(id)) rc = bs_tok_bad(err, "an added token", "id is no integer");
-    if (rc == BS_OK && bytes > 0 && bs_tok_vocab_find(&out->model.vocab, text, bytes) == BS_TOK_NONE)
-      rc = bs_tok_vocab_add(&out->model.vocab, text, bytes, json_integer_value(id), err);
+    if (rc == BS_OK && bytes > 0 && bs_tok_find(out, text, bytes) == BS_TOK_NONE)
+      rc = add_extra(text, bytes, json_integer_value(id), out, err);
     if (rc != BS_OK) return rc;
   }
   if (out->model.vocab.count == 0) return bs_tok_bad(err, "the model", "it has no tokens");
-  out->is_special = calloc(out->model.vocab.size, 1);
-  out->shown = calloc(out->model.vocab.size, sizeof *out->shown);
+  out->is_special = calloc(bs_tok_size(out), 1);
+  out->shown = calloc(bs_tok_size(out), sizeof *out->shown);
   if (out->is_special == NULL || out->shown == NULL)
     return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory for a tokenizer");
   return BS_OK;
@@ -157,7 +164,7 @@ static int32_t add_one(const json_t *token, bs_tok_work *work, uint8_t *seen, bs
   const size_t bytes = json_string_length(content);
   int flags, normalized;
   if (bytes == 0) return BS_OK;
-  const uint32_t id = bs_tok_vocab_find(&out->model.vocab, text, bytes);
+  const uint32_t id = bs_tok_find(out, text, bytes);
   int32_t rc = read_flags(token, &flags, &normalized, err);
   if (rc != BS_OK) return rc;
   if (seen[id])
@@ -182,7 +189,7 @@ static int32_t read_added(const json_t *tokens, bs_tokenizer *out, bs_error *err
   const json_t *token;
   int32_t rc = name_added(tokens, out, err);
   if (rc != BS_OK) return rc;
-  uint8_t *seen = calloc(out->model.vocab.size, 1);
+  uint8_t *seen = calloc(bs_tok_size(out), 1);
   if (seen == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory for a tokenizer");
   rc = bs_tok_work_make(&work, err);
   json_array_foreach(tokens, i, token) if (rc == BS_OK) rc = add_one(token, &work, seen, out, err);
@@ -227,8 +234,7 @@ static int32_t read_roles(const char *path, bs_tokenizer *out, bs_error *err) {
     const json_t *token = json_object_get(file, keys[i]);
     if (json_is_object(token)) token = json_object_get(token, "content");
     if (!json_is_string(token)) continue;
-    const uint32_t id =
-        bs_tok_vocab_find(&out->model.vocab, json_string_value(token), json_string_length(token));
+    const uint32_t id = bs_tok_find(out, json_string_value(token), json_string_length(token));
     if (id != BS_TOK_NONE) out->roles[i] = id;
   }
   json_decref(file);

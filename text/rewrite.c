@@ -19,7 +19,8 @@ static void put(bs_text *out, uint32_t c) {
 /* ---- normal forms ---------------------------------------------------------------------------- */
 
 static int class_of(utf8proc_int32_t c) {
-  return c < 0x300 ? 0 : (int)utf8proc_get_property(c)->combining_class;
+  const int found = c < 0x300 ? 0 : (int)utf8proc_get_property(c)->combining_class;
+  return found != 0 && bs_tok_is_normalized((uint32_t)c) ? found : 0;
 }
 
 /* Orders runs of marks by their class; marks of one class keep their order. A counting sort, so that a long
@@ -64,7 +65,7 @@ static utf8proc_int32_t *decompose(const char *text, size_t bytes, utf8proc_opti
     }
     const utf8proc_ssize_t made =
         utf8proc_decompose_char(c, chars + n, (utf8proc_ssize_t)(room - n), options, &boundary);
-    if (made < 0)
+    if (made < 0 || ((made > 1 || chars[n] != c) && c >= 0x300 && !bs_tok_is_normalized((uint32_t)c)))
       chars[n++] = c;
     else
       n += (size_t)made;

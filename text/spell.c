@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "core/base/error.h"
-#include "text/added_chars.h"
 #include "text/pattern.h"
+#include "text/unicode_tables.h"
 
 /* White_Space, and all other characters. */
 #define SPACE                                                                                                \

@@ -53,7 +53,7 @@ static int32_t decode(bs_text_stream *s, const int64_t *ids, size_t n, bs_text *
 
 /* What is new in the text of all ids goes to s->out, and they are the piece before. */
 static int32_t emit(bs_text_stream *s, const char **out_text, uint64_t *out_bytes, bs_error *err) {
-  const size_t old = s->before.size < s->out.size ? s->before.size : s->out.size;
+  const size_t old = s->before.size;
   s->n -= s->n_before;
   if (s->n > 0) memmove(s->ids, s->ids + s->n_before, s->n * sizeof *s->ids);
   s->n_before = s->n;
@@ -62,13 +62,26 @@ static int32_t emit(bs_text_stream *s, const char **out_text, uint64_t *out_byte
   return decode(s, s->ids, s->n, &s->before, err);
 }
 
+static int begins_with(const bs_text *text, const bs_text *with) {
+  return text->size >= with->size && (with->size == 0 || memcmp(text->data, with->data, with->size) == 0);
+}
+
+/* Forgets the piece before, and reads what waits alone. */
+static int32_t restart(bs_text_stream *s, const char **out_text, uint64_t *out_bytes, bs_error *err) {
+  s->n -= s->n_before;
+  memmove(s->ids, s->ids + s->n_before, s->n * sizeof *s->ids);
+  s->n_before = s->before.size = 0;
+  const int32_t rc = decode(s, s->ids, s->n, &s->out, err);
+  return rc == BS_OK && s->work.held == 0 ? emit(s, out_text, out_bytes, err) : rc;
+}
+
 int32_t bs_text_stream_add(bs_text_stream *s, int64_t id, const char **out_text, uint64_t *out_bytes,
                            bs_error *err) {
   if (s == NULL || out_text == NULL || out_bytes == NULL)
     return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-TOK-NULL", "bs_text_stream_add: an argument is NULL");
   *out_text = "";
   *out_bytes = 0;
-  if (id >= 0 && id < (int64_t)s->tokenizer->model.vocab.size && s->tokenizer->is_special[id] &&
+  if (id >= 0 && id < (int64_t)bs_tok_size(s->tokenizer) && s->tokenizer->is_special[id] &&
       !(s->flags & BS_DECODE_SPECIAL))
     return BS_OK;
   if (s->n == s->room) {
@@ -84,6 +97,8 @@ int32_t bs_text_stream_add(bs_text_stream *s, int64_t id, const char **out_text,
     s->n--;
     return rc;
   }
+  /* A run of byte tokens that is no UTF-8 after all: what it gave stays, the rest is read alone. */
+  if (!begins_with(&s->out, &s->before)) return restart(s, out_text, out_bytes, err);
   const size_t old = s->before.size,
                ready = s->out.size - (s->work.held < s->out.size ? s->work.held : s->out.size);
   if (s->work.held == 0 && ready > old) return emit(s, out_text, out_bytes, err);
@@ -97,6 +112,7 @@ int32_t bs_text_stream_end(bs_text_stream *s, const char **out_text, uint64_t *o
   if (s == NULL || out_text == NULL || out_bytes == NULL)
     return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-TOK-NULL", "bs_text_stream_end: an argument is NULL");
   int32_t rc = decode(s, s->ids, s->n, &s->out, err);
+  if (rc == BS_OK && !begins_with(&s->out, &s->before)) s->before.size = s->out.size;
   if (rc == BS_OK) rc = emit(s, out_text, out_bytes, err);
   s->n = s->n_before = s->before.size = 0;
   return rc;

@@ -177,6 +177,7 @@ struct bs_tokenizer {
   bs_tok_steps normalizers, splitters, decoders;
   bs_tok_added_set added, added_normalized; /* looked for before and after the normalizers */
   bs_tok_model model;
+  bs_tok_vocab extra;  /* added tokens that the model has not */
   uint8_t *is_special; /* of an id */
   bs_text *shown; /* of an id: what decoders see in place of its text; .data NULL: its text. NULL: of none */
   int no_decoder; /* tokens are joined by blanks */
@@ -184,6 +185,11 @@ struct bs_tokenizer {
   size_t n_before, n_after;
   int64_t roles[4]; /* enum bs_token_role */
 };
+
+/* api.c: of both vocabularies. */
+uint32_t bs_tok_size(const bs_tokenizer *tokenizer);
+uint32_t bs_tok_find(const bs_tokenizer *tokenizer, const char *text, size_t bytes);
+const char *bs_tok_text(const bs_tokenizer *tokenizer, int64_t id, size_t *out_bytes);
 
 /* rewrite.c: the text after a step, appended to `out`. */
 int32_t bs_tok_rewrite(const bs_tok_step *step, bs_tok_matcher *matcher, const char *text, size_t bytes,

@@ -90,8 +90,7 @@ static const struct scheme {
 
 /* The row of a name and its group; NULL: none. */
 static const struct scheme *find(const char *name, int64_t *out_group) {
-  const size_t letters = strcspn(name + (name[0] == 'w'), "0123456789") + 1;
-  for (size_t i = 0; letters == 1 && i < sizeof schemes / sizeof schemes[0]; i++) {
+  for (size_t i = 0; i < sizeof schemes / sizeof schemes[0]; i++) {
     const struct scheme *s = &schemes[i];
     const size_t size = strlen(s->name);
     *out_group = s->group;
@@ -128,7 +127,8 @@ int32_t bs_quant_scheme(const char *name, int64_t rows, int64_t cols, bs_quant *
 
 void bs_quant_text(const bs_quant *q, char out[BS_QUANT_TEXT]) {
   char group[24] = "row", span[24] = "";
-  if (q->group != q->cols) snprintf(group, sizeof group, "g%d", (int)q->group);
+  if (q->group != q->cols || (q->flags & BS_QUANT_STEPS) != 0)
+    snprintf(group, sizeof group, "g%d", (int)q->group);
   if ((q->flags & BS_QUANT_STEPS) != 0) snprintf(span, sizeof span, "s%d", (int)q->span);
   snprintf(out, BS_QUANT_TEXT, "q%u.%s%s%s%s", q->bits, group, span, q->flags & BS_QUANT_ZEROS ? "z" : "",
            q->flags & BS_QUANT_LOWS ? "l" : "");

@@ -77,7 +77,7 @@ enum { TOKENWISE_QUERIES = 8 };
 /* Products of any number of tokens; attention of few queries, as a decoding step has them. */
 static uint32_t query_flags(const graph *g, const gnode *n) {
   if (!g->tokenwise) return 0;
-  if (n->op == GOP_MATMUL) return BS_QUERY_TOKENWISE;
+  if (graph_is_product(n->op)) return BS_QUERY_TOKENWISE;
   return n->op == GOP_ATTENTION && g->values[n->in[0]].dims[2] <= TOKENWISE_QUERIES ? BS_QUERY_TOKENWISE : 0;
 }
 
@@ -100,6 +100,8 @@ void graph_query(const graph *g, const gnode *n, gquery *q) {
   memcpy(q->query.attrs, n->attrs, sizeof q->query.attrs);
   memcpy(q->query.numbers, n->numbers, sizeof q->query.numbers);
   if (n->weight != GNONE) q->query.weight_dtype = g->values[n->weight].dtype;
+  const gquant *quant = n->weight != GNONE ? graph_quant(g, n->weight) : NULL;
+  if (quant != NULL) q->query.quant = &quant->quant;
   if (n->op == GOP_MAP) {
     gexpr_pack(&g->exprs[n->expr], q);
     q->query.expr = &q->expr;

@@ -84,21 +84,54 @@ static int32_t quantize_linear(lower_ctx *c, const gmodel_node *node, bs_error *
   return b.rc;
 }
 
-static int32_t dequantize_linear(lower_ctx *c, const gmodel_node *node, bs_error *err) {
-  build b = build_begin(c, node, err);
+/* (x - zero) scale of the node's inputs. */
+static uint32_t floats(build *b, const lower_codes *q) {
   lower_map m;
-  const uint32_t x = build_in(&b, 0), scale_in = build_in(&b, 1), zero_in = build_optional(&b, 2);
-  const int64_t axis = lower_int(node, "axis", 1), block = lower_int(node, "block_size", 0);
-  const int64_t asked = lower_int(node, "output_dtype", 0);
-  const uint32_t dtype = asked != 0 ? build_onnx_dtype(asked) : build_dtype(&b, scale_in);
-  if (!build_is_float(dtype) || !build_is_float(build_dtype(&b, scale_in)))
-    build_refuse(&b, dtype, "an output or scale of this dtype");
-  const uint32_t scale = spread(&b, scale_in, x, axis, block), zero = spread(&b, zero_in, x, axis, block);
-  if (b.rc != BS_OK) return b.rc;
-  lower_map_begin(&m, c, BS_F32);
+  uint32_t x = q->x, zero = q->zero;
+  if (b->rc == BS_OK) b->rc = lower_unpacked(b->c, &x, b->err);
+  if (b->rc == BS_OK && zero != GNONE) b->rc = lower_unpacked(b->c, &zero, b->err);
+  const uint32_t scale = spread(b, q->scale, x, q->axis, q->block);
+  zero = spread(b, zero, x, q->axis, q->block);
+  if (b->rc != BS_OK) return GNONE;
+  lower_map_begin(&m, b->c, BS_F32);
   uint8_t v = lower_map_in(&m, x);
   if (zero != GNONE) v = lower_map_step(&m, BS_EXPR_SUB, v, lower_map_in(&m, zero), 0);
-  build_out(&b, 0, build_map(&b, &m, lower_map_step(&m, BS_EXPR_MUL, v, lower_map_in(&m, scale), 0), dtype));
+  return build_map(b, &m, lower_map_step(&m, BS_EXPR_MUL, v, lower_map_in(&m, scale), 0), q->dtype);
+}
+
+int32_t lower_floats_of(lower_ctx *c, const lower_codes *codes, uint32_t *out_value, bs_error *err) {
+  const gmodel_node node = {.op = "DequantizeLinear", .domain = "", .name = "", .opset = 21};
+  build b = build_begin(c, &node, err);
+  *out_value = floats(&b, codes);
+  return b.rc;
+}
+
+/* A matrix of constants stays quantised. */
+static uint32_t stays(build *b, const lower_codes *q) {
+  uint32_t out = GNONE;
+  const build_shape scale = build_shape_of(b, q->scale);
+  lower_codes codes = *q;
+  if (b->rc != BS_OK || build_rank(b, q->x) != 2 || !lower_is_const(b->c, q->x) ||
+      !lower_is_const(b->c, q->scale) || (q->zero != GNONE && !lower_is_const(b->c, q->zero)))
+    return GNONE;
+  codes.axis = q->block == 0 && build_elements(&scale) == 1 && scale.rank <= 1
+                   ? -1
+                   : (int64_t)build_axis(b, q->axis, 2);
+  if (b->rc == BS_OK) b->rc = lower_quant_codes(b->c, &codes, &out, b->err);
+  return b->rc == BS_OK ? out : GNONE;
+}
+
+static int32_t dequantize_linear(lower_ctx *c, const gmodel_node *node, bs_error *err) {
+  build b = build_begin(c, node, err);
+  lower_codes q = {.x = build_in(&b, 0), .scale = build_in(&b, 1), .zero = build_optional(&b, 2)};
+  const int64_t asked = lower_int(node, "output_dtype", 0);
+  q.axis = lower_int(node, "axis", 1);
+  q.block = lower_int(node, "block_size", 0);
+  q.dtype = asked != 0 ? build_onnx_dtype(asked) : build_dtype(&b, q.scale);
+  if (!build_is_float(q.dtype) || !build_is_float(build_dtype(&b, q.scale)))
+    build_refuse(&b, q.dtype, "an output or scale of this dtype");
+  const uint32_t quant = stays(&b, &q);
+  build_out(&b, 0, quant != GNONE ? quant : floats(&b, &q));
   return b.rc;
 }
 

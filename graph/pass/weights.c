@@ -20,7 +20,7 @@ static int32_t try_product(graph *g, uint32_t id, uint32_t *out_changes, bs_erro
   const gvalue a = g->values[old.in[0]], b = g->values[old.in[1]];
   const int64_t k = a.dims[a.rank - 1], columns = b.dims[b.rank - 1];
   if (!graph_is_const(g, old.in[1]) || graph_count(&b) != k * columns || !bs_dtype_is_float(a.dtype) ||
-      a.dtype == BS_BF16 || old.numbers[0] != 1.0)
+      a.dtype == BS_BF16)
     return BS_OK;
   int64_t rows = 1;
   for (uint32_t i = 0; i + 1 < a.rank; i++) rows *= a.dims[i];
@@ -35,7 +35,10 @@ static int32_t try_product(graph *g, uint32_t id, uint32_t *out_changes, bs_erro
   rc = bias_row(g, old.in[2], columns, &n.in[1], err);
   if (rc != BS_OK || (old.in[2] != GNONE && n.in[1] == GNONE)) return rc;
   rc = graph_add_view(g, b.base, b.dtype, 2, w_dims, w_strides, b.offset, &n.weight, err);
-  if (rc == BS_OK) rc = match_reshape(g, old.out[0], 2, y_dims, &n.out[0], err);
+  if (rc == BS_OK && old.numbers[0] != 1)
+    rc = match_scaled_weight(g, n.weight, old.numbers[0], &n.weight, err);
+  if (rc != BS_OK || n.weight == GNONE) return rc;
+  rc = match_reshape(g, old.out[0], 2, y_dims, &n.out[0], err);
   return rc == BS_OK ? match_replace(g, &n, &id, 1, NULL, out_changes, err) : rc;
 }
 

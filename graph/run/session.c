@@ -23,18 +23,26 @@ static int32_t no_memory(bs_error *err) {
 /* The model as a graph, optimised. */
 static int32_t make_graph(bs_session *s, const bs_dim *const *dims, uint32_t n_dims, graph **out_graph,
                           gpass_trace *traces, bs_error *err) {
-  const lower_options lower = {.dims = dims, .n_dims = n_dims, .folder = {gfold_run, &s->graph->fold}};
-  const gpass_ctx ctx = {gfold_run, &s->graph->fold};
+  const lower_options lower = {.dims = dims,
+                               .n_dims = n_dims,
+                               .folder = {gfold_run, &s->graph->fold},
+                               .weights = s->weights,
+                               .x_bytes = s->x_bytes};
+  const gpass_ctx ctx = {gfold_constant, &s->graph->fold};
   const double began = bs_clock_s();
   gcore_tell(s->core, "lower", 0, 0);
   int32_t rc = lower_model(s->graph->model, &lower, out_graph, err);
+  if (rc == BS_OK && s->weights != NULL && graph_has_ids(*out_graph))
+    rc = graph_widen(*out_graph, BS_F32, err);
   const double lowered = bs_clock_s();
   s->stats.lower_s += lowered - began;
   if (rc == BS_OK) (*out_graph)->tokenwise = s->tokenwise;
   gcore_tell(s->core, "passes", 0, 0);
+  if (rc == BS_OK) (*out_graph)->ask = gfold_ask;
+  if (rc == BS_OK) (*out_graph)->ask_user = &s->graph->fold;
   if (rc == BS_OK) rc = gpass_run(*out_graph, &ctx, s->passes_off, traces, err);
   s->stats.pass_s += bs_clock_s() - lowered;
-  if (rc == BS_OK && s->f64) rc = graph_widen(*out_graph, err);
+  if (rc == BS_OK && s->f64) rc = graph_widen(*out_graph, BS_F64, err);
   if (rc != BS_OK) {
     graph_free(*out_graph);
     *out_graph = NULL;
@@ -58,6 +66,11 @@ static int was_dropped(const bs_session *s, const int64_t *sizes) {
   return 0;
 }
 
+static void drop_binding(bs_session *s, gbinding *b) {
+  if (b != NULL) gfold_hold(&s->graph->fold, b->g, -1);
+  gbinding_free(b);
+}
+
 /* The binding that was used longest ago makes room. */
 static uint32_t free_place(bs_session *s) {
   uint32_t oldest = 0;
@@ -67,7 +80,7 @@ static uint32_t free_place(bs_session *s) {
   }
   s->dropped[s->n_dropped++ % GSESSION_DROPPED] =
       hash_sizes(s->bindings[oldest]->sizes, s->graph->model->n_symbols);
-  gbinding_free(s->bindings[oldest]);
+  drop_binding(s, s->bindings[oldest]);
   s->bindings[oldest] = NULL;
   return oldest;
 }
@@ -77,11 +90,14 @@ static int32_t make_binding(bs_session *s, const bs_dim *const *dims, uint32_t n
   graph *g = NULL;
   gbinding *b = NULL;
   gpass_trace traces[GPASS_MAX] = {{0}};
+  gfold_enter(&s->graph->fold);
   int32_t rc = make_graph(s, dims, n_dims, &g, traces, err);
   if (rc == BS_OK) rc = gbinding_make(s->core, s->rank, g, &b, err);
+  if (b != NULL) gfold_hold(&s->graph->fold, b->g, 1);
+  gfold_leave(&s->graph->fold);
   if (rc == BS_OK) rc = gmodel_unchanged(s->graph->model, err);
   if (rc != BS_OK) {
-    gbinding_free(b);
+    drop_binding(s, b);
     free(sizes);
     return rc;
   }
@@ -197,6 +213,29 @@ static int32_t open_core(bs_session *s, const bs_session_options *o, bs_error *e
   return rc;
 }
 
+/* Who decides how products with quantised weights take X. */
+static int32_t read_activations(const bs_session_options *o, uint32_t *out_x_bytes, bs_error *err) {
+  static const char *const names[] = {"float", "x8"};
+  *out_x_bytes = 0;
+  for (uint32_t i = 0; o->activations != NULL && i < 2; i++)
+    if (strcmp(names[i], o->activations) == 0) *out_x_bytes = i + 1u;
+  if (o->activations == NULL || *out_x_bytes != 0) return BS_OK;
+  bs_error_set(err, BS_CONFIG, "BS-QUANT-SCHEME", "activations: '%.40s' is none of float, x8",
+               o->activations);
+  return BS_CONFIG;
+}
+
+/* A session that shares has the weights of the other. */
+static int32_t take_weights(bs_session *s, const bs_session_options *o, bs_error *err) {
+  const char *list = o->share != NULL ? o->share->weights : o->weights;
+  int32_t rc = read_activations(o, &s->x_bytes, err);
+  if (rc == BS_OK && o->share != NULL) s->x_bytes = o->share->x_bytes;
+  if (rc == BS_OK) rc = lower_weights_check(list, err);
+  if (rc != BS_OK || list == NULL) return rc;
+  s->weights = bs_strdup(list);
+  return s->weights != NULL ? BS_OK : no_memory(err);
+}
+
 static int32_t check_options(const bs_session_options *o, bs_error *err) {
   static const char function[] = "bs_session_open";
   int32_t rc = gargs_dims(function, o->dims, o->n_dims, err);
@@ -232,6 +271,7 @@ BS_API int32_t bs_session_open(bs_context *context, bs_graph *model, const bs_se
   rc = s->memory == NULL || s->bindings == NULL
            ? no_memory(err)
            : gpass_mask(o.passes_off, o.n_passes_off, &s->passes_off, err);
+  if (rc == BS_OK) rc = take_weights(s, &o, err);
   if (rc == BS_OK) rc = open_core(s, &o, err);
   if (rc == BS_OK) rc = bs_session_bind(s, o.dims, o.n_dims, err);
   if (rc != BS_OK) {
@@ -245,10 +285,11 @@ BS_API int32_t bs_session_open(bs_context *context, bs_graph *model, const bs_se
 
 BS_API void bs_session_close(bs_session *s) {
   if (s == NULL) return;
-  for (uint32_t i = 0; i < s->n_bindings && s->bindings != NULL; i++) gbinding_free(s->bindings[i]);
+  for (uint32_t i = 0; i < s->n_bindings && s->bindings != NULL; i++) drop_binding(s, s->bindings[i]);
   gcore_close(s->core, s->rank);
   free(s->bindings);
   free(s->memory);
+  free(s->weights);
   free(s);
 }
 

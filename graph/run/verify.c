@@ -43,8 +43,14 @@ static int32_t open_beside(const bs_session *s, bs_session_options o, bs_session
 
 static int32_t open_written(const bs_session *s, uint32_t f64, bs_session **out, bs_error *err) {
   static const char *const all[] = {"all"};
-  const bs_session_options o = {
-      .threads = 1, .backend = "ref", .passes_off = all, .n_passes_off = 1, .f64 = f64};
+  static const char *const x[] = {NULL, "float", "x8"};
+  const bs_session_options o = {.threads = 1,
+                                .backend = "ref",
+                                .passes_off = all,
+                                .n_passes_off = 1,
+                                .f64 = f64,
+                                .weights = s->weights,
+                                .activations = x[s->x_bytes]};
   return open_beside(s, o, out, err);
 }
 

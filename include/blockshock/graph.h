@@ -97,9 +97,10 @@ typedef struct bs_dim {
 typedef struct bs_graph_options {
   uint32_t struct_size;
   uint32_t reserved;
-  /* The most tokens of the key-value cache of a folder with config.json. 0: the number in config.json. */
+  /* The most tokens of the key-value cache of a folder or a GGUF file. 0: the number that it says. */
   int64_t cache_tokens;
-  /* The number of first layers to read of a folder, for a comparison that would take too long. 0: all. */
+  /* The number of first layers to read of a folder or a GGUF file, for a comparison that would take too long.
+   * 0: all. */
   int64_t layers;
   /* Since 0.13. Sequences of a folder whose key-value caches lie side by side, at most 1024 (generate.h uses
    * it). 0: one sequence, whose length the session counts. Else the inputs are `input_ids` i64 [batch,
@@ -123,9 +124,9 @@ typedef struct bs_graph_issue {
 
 /* ---- models --------------------------------------------------------------------------------- */
 
-/* Reads a model: a file .onnx, or a folder with config.json and safetensors. Maps its files; the files must
- * stay as they are until the graph is closed. options may be NULL. BS_INPUT: the file is damaged or unusual,
- * and where. */
+/* Reads a model: a file .onnx or .gguf, or a folder with config.json and safetensors. Maps its files; the
+ * files must stay as they are until the graph is closed. options may be NULL. BS_INPUT: the file is damaged
+ * or unusual, and where. */
 BS_API int32_t bs_graph_open(bs_context *context, const char *path, const bs_graph_options *options,
                              bs_graph **out_graph, bs_error *err);
 /* Makes an empty model, which the functions below fill. Its operators are those of ai.onnx, opset 24. */
@@ -212,6 +213,15 @@ typedef struct bs_session_options {
    */
   void (*progress)(void *user, const char *what, uint64_t done, uint64_t total);
   void *progress_user;
+  /* Since 0.13. The weights of products are rounded to a scheme when they are packed, and stay so in memory:
+   * w8, w8g32, w4g32, w4z32, w4k, w6k (share/doc/blockshock/models.md), or a list "PATTERN=SCHEME;..", of
+   * which the first counts whose pattern (* is any text) fits the name of the weight or of its node. "float"
+   * leaves a weight as it is. Beside quantised weights a model of token ids has f32 activations. NULL: as in
+   * the model; of a session that shares, as the other has. */
+  const char *weights;
+  /* Since 0.13. How products take X beside quantised weights: "float" or "x8" (whole numbers of 8 bits with
+   * scales). NULL: as the model's format asks. */
+  const char *activations;
   /* Since 0.13. 1: the bits of a token's result do not depend on the tokens beside it, on how many they are
    * or on the threads: products, and attention of up to 8 queries, are asked with BS_QUERY_TOKENWISE. What
    * the backend does not serve so runs on `ref`. */

@@ -16,7 +16,7 @@
 static int32_t no_generation(const char *path, bs_error *err) {
   bs_error_set(err, BS_UNSUPPORTED, "BS-MODEL-GENERATE",
                "%.200s does not generate: it needs a key-value cache and token ids as its one input", path);
-  bs_error_hint(err, "a folder with config.json and safetensors of GPT-2, Llama or Qwen");
+  bs_error_hint(err, "a file .gguf, or a folder with config.json and safetensors, of GPT-2, Llama or Qwen");
   return BS_UNSUPPORTED;
 }
 
@@ -203,6 +203,8 @@ int32_t bs_model_generate_many(bs_context *context, const bs_model_request *requ
                                       .backend = request->backend,
                                       .passes_off = model->passes_off,
                                       .n_passes_off = (uint32_t)model->n_passes_off,
+                                      .weights = request->weights,
+                                      .activations = request->activations,
                                       .choices = request->choices.words,
                                       .n_choices = (uint32_t)request->choices.n,
                                       .progress = request->progress,

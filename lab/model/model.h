@@ -24,6 +24,8 @@ typedef struct bs_model_request {
   bs_model_words choices;   /* KEY -> PLUGIN:NAME, as bs_world_options has them */
   const char *tuning;       /* the tuning file, whose choices serve products that `choices` leaves open; NULL:
                              * none */
+  const char *weights;      /* as bs_session_options; NULL: as in the model */
+  const char *activations;  /* likewise */
   int64_t cache_tokens;     /* for a folder with config.json; 0: the number in that file */
   int64_t slots;            /* for a folder with config.json: bs_graph_options.slots */
   uint32_t threads;         /* 0: all processors that the process may use */

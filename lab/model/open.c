@@ -429,6 +429,8 @@ static int32_t open_session(bs_context *context, const bs_model_request *request
                                       .n_choices = (uint32_t)n_choices,
                                       .profile = request->profile,
                                       .share = share,
+                                      .weights = request->weights,
+                                      .activations = request->activations,
                                       .progress = request->progress,
                                       .progress_user = request->progress_user};
   return bs_session_open(context, model->graph, &options, &model->session, err);

@@ -17,7 +17,7 @@ static int32_t leave_zeros(void *user, const graph *g, const gnode *node, void *
   (void)g;
   (void)out_data;
   (void)err;
-  return node->op == GOP_MATMUL ? BS_UNSUPPORTED : BS_OK;
+  return graph_is_packed(node->op) ? BS_UNSUPPORTED : BS_OK;
 }
 
 static void each_issue(void *user, const bs_graph_issue *issue) {

@@ -136,6 +136,13 @@ static int64_t tiles_to_keep(const cpu_attention *plan, const bs_op_query *q) {
   return tiles <= CPU_ATTEND_KEPT / (cpu_k_bytes(plan) + cpu_v_bytes(plan)) ? tiles : 0;
 }
 
+/* The most queries of a block, whole groups of 16 for the tiles of AMX: no more than a group has. */
+static int64_t room_of(const cpu_attention *plan, const bs_op_query *q) {
+  const int64_t most = plan->rows != 0 ? plan->rows : CPU_ATTEND_ROWS;
+  const int64_t rows = cpu_up16(extent_of(plan, q->args[CPU_Q]->dims, q->args[CPU_K]->dims).rows);
+  return rows < 16 ? 16 : rows < most ? rows : most;
+}
+
 /* Reads a query into a plan without its team. */
 static void read_plan(const cpu_state *state, const bs_op_query *q, cpu_attention *plan) {
   const int bf16 = q->args[CPU_Q]->dtype == BS_BF16 && q->args[CPU_K]->dtype == BS_BF16 &&
@@ -158,16 +165,14 @@ static void read_plan(const cpu_state *state, const bs_op_query *q, cpu_attentio
   read_knobs(q, plan);
   plan->tokenwise = (q->flags & BS_QUERY_TOKENWISE) != 0;
   if (plan->tokenwise) plan->rows = CPU_ATTEND_FEW;
+  plan->room = room_of(plan, q);
   plan->kept = tiles_to_keep(plan, q);
 }
 
 /* Floats of each piece of a member's scratch, in their order (place_scratch). */
 enum { PIECE_Q, PIECE_S, PIECE_P, PIECE_K, PIECE_V, PIECE_SUMS, PIECE_MOST, PIECE_TOTALS, PIECE_ROW, PIECES };
-static int64_t most_rows(const cpu_attention *plan) {
-  return plan->rows != 0 ? plan->rows : CPU_ATTEND_ROWS;
-}
 static uint64_t pieces_of(const cpu_attention *plan, int64_t floats[PIECES]) {
-  const int64_t wide_e = cpu_up16(plan->E), rows = most_rows(plan), tiles = plan->kept > 0 ? plan->kept : 1;
+  const int64_t wide_e = cpu_up16(plan->E), rows = plan->room, tiles = plan->kept > 0 ? plan->kept : 1;
   int64_t all = 0;
   floats[PIECE_Q] = rows * CPU_X_LD;
   floats[PIECE_S] = plan->chunk * CPU_X_LD;

@@ -42,6 +42,7 @@ typedef struct cpu_attention {
   uint32_t width;              /* members */
   int64_t causal, left, right; /* as attrs */
   int64_t D, E;
+  int64_t room;              /* queries of a block that a member's scratch has room for */
   int64_t kept;              /* tiles of keys whose panels a member keeps: all of a group, or 0 */
   int64_t rows, keys, split; /* of a block, of a tile, parts of the keys; rows and split 0: by the call */
   int64_t told_rows, told_keys, told_split; /* for the query's own dims: reported by the plan */

@@ -7,7 +7,9 @@
 #include "quant.h"
 
 enum { X, BIAS, RESIDUAL, Y, ARGS };
-enum { OUTPUTS = 64, X_GROUP_MIN = 32 };
+enum { OUTPUTS = 64, X_GROUP_MIN = 32, PIECE = 256 };
+/* A sum of so many products of bytes fits in 32 bits: 255 * 255 * 32,768 < 2^31. */
+enum { WHOLE_COLUMNS = 32768 };
 
 typedef struct q_plan {
   ref_plan base;
@@ -15,15 +17,18 @@ typedef struct q_plan {
   int wide;        /* 1: numbers are f64 */
   int bytes;       /* 1: X is quantised; 2: X is i8 or u8 */
   int64_t x_group; /* columns of one scale of X */
-  int64_t x_groups;
-  uint64_t member_bytes; /* of scratch */
+  int64_t link;    /* columns of one step of the chain: the group, with steps the span; or less, x_group */
+  int64_t slice;   /* columns of a link that have one zero and one step */
+  uint64_t scales_at, x_at, whole_at, member_bytes; /* of scratch */
 } q_plan;
 
-/* A row of X: as numbers, or as whole numbers with a scale for each group. */
+/* A row of X: as numbers, or as whole numbers with a scale for each group of X; and the sum of each slice,
+ * which the lows need. */
 typedef struct q_row {
-  double *x;
-  int32_t *whole;
-  double *scales;
+  double *sums, *scales;
+  double *wide; /* X as it is, in f64 */
+  float *x;     /* X in f32, where wide is not used */
+  int16_t *whole;
 } q_row;
 
 static int is_byte(uint32_t dtype) {
@@ -50,24 +55,40 @@ static int32_t supports(void *state, const bs_op_query *q, bs_op_answer *out_ans
   return ref_answer_native(out_answer, BS_TOL_EXACT, 0, "portable C, fused sums in order");
 }
 
+static int64_t parts(int64_t cols, int64_t size) {
+  return cols / size + (cols % size != 0);
+}
+
+static int64_t least(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
+
+/* The sizes of groups, and where the arrays of a row lie in scratch. */
+static void lay_out(q_plan *plan, const bs_op_query *q) {
+  const bs_quant *form = q->quant;
+  const int64_t cols = form->cols, some = cols > 0 ? cols : 1;
+  const int steps = (form->flags & BS_QUANT_STEPS) != 0;
+  const int64_t standard = steps ? form->span : form->group < X_GROUP_MIN ? X_GROUP_MIN : form->group;
+  const int64_t x_group = plan->bytes == 1 ? (q->attrs[1] != 0 ? q->attrs[1] : standard) : some;
+  plan->x_group = least(x_group, some);
+  plan->link = least(plan->x_group, form->span > 0 ? form->span : 1);
+  plan->slice = least(plan->link, form->group > 0 ? form->group : 1);
+  plan->scales_at = (uint64_t)parts(cols, plan->slice) * 8u;
+  plan->x_at = plan->scales_at + (uint64_t)parts(cols, plan->x_group) * 8u;
+  plan->whole_at = plan->x_at + (uint64_t)cols * (plan->wide && plan->bytes == 0 ? 8u : 4u);
+  plan->member_bytes = (plan->whole_at + (uint64_t)cols * 2u + 64u) / 64u * 64u;
+}
+
 static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *q, void *packed, void **out_plan,
                        bs_error *err) {
   void *made = NULL;
   int32_t rc = ref_plan_make(&ref_matmul_q, state, exec, q, sizeof(q_plan), &made, err);
   if (rc != BS_OK) return rc;
   q_plan *plan = made;
-  const bs_quant *form = q->quant;
-  const int64_t cols = form->cols;
   plan->w = packed;
   plan->wide = is_wide(q);
   plan->bytes = is_byte(q->args[X]->dtype) ? 2 : q->attrs[0] != 0;
-  plan->x_group = q->attrs[1] != 0                      ? q->attrs[1]
-                  : (form->flags & BS_QUANT_STEPS) != 0 ? form->span
-                  : form->group < X_GROUP_MIN           ? X_GROUP_MIN
-                                                        : form->group;
-  if (plan->x_group > cols || plan->x_group < 1) plan->x_group = cols > 0 ? cols : 1;
-  plan->x_groups = cols / plan->x_group + (cols % plan->x_group != 0);
-  plan->member_bytes = ((uint64_t)cols * 12u + (uint64_t)plan->x_groups * 8u + 64u) / 64u * 64u;
+  lay_out(plan, q);
   rc = ref_quant_check(q, packed, err);
   if (rc == BS_OK) rc = ref_scratch_reserve(&plan->base, plan->member_bytes, err);
   if (rc != BS_OK) {
@@ -96,74 +117,124 @@ static double plus(const q_plan *plan, double a, double b) {
 /* The rule is that of quantize_groups: scale = max / 127; a group with NaN or infinity has the scale NaN. */
 static void quantize(const q_plan *plan, q_row *row) {
   const int64_t cols = plan->w->form.cols;
-  for (int64_t g = 0; g < plan->x_groups; g++) {
-    const int64_t begin = g * plan->x_group,
-                  end = cols - begin < plan->x_group ? cols : begin + plan->x_group;
+  for (int64_t begin = 0; begin < cols; begin += plan->x_group) {
+    const int64_t end = begin + least(plan->x_group, cols - begin);
     float most = 0.0f;
     for (int64_t k = begin; k < end; k++) {
-      const float size = fabsf((float)row->x[k]);
+      const float size = fabsf(row->x[k]);
       if (!(size <= most) && !isnan(most)) most = size;
     }
     const float scale = isfinite(most) ? most / 127.0f : NAN;
     for (int64_t k = begin; k < end; k++) {
-      const float of = scale > 0.0f ? (float)row->x[k] / scale : 0.0f;
-      row->whole[k] = (int32_t)nearbyintf(of > 127.0f ? 127.0f : of < -127.0f ? -127.0f : of);
+      const float of = scale > 0.0f ? row->x[k] / scale : 0.0f;
+      row->whole[k] = (int16_t)nearbyintf(of > 127.0f ? 127.0f : of < -127.0f ? -127.0f : of);
     }
-    row->scales[g] = (double)scale;
+    row->scales[begin / plan->x_group] = (double)scale;
   }
+}
+
+/* The sum of each slice of X, ascending. */
+static void sum_slices(const q_plan *plan, q_row *row) {
+  const int64_t cols = plan->w->form.cols;
+  for (int64_t begin = 0; begin < cols; begin += plan->slice) {
+    const int64_t end = begin + least(plan->slice, cols - begin);
+    double wide = 0.0;
+    float narrow = 0.0f;
+    int32_t whole = 0;
+    for (int64_t k = begin; k < end; k++) {
+      if (plan->bytes)
+        whole += row->whole[k];
+      else if (plan->wide)
+        wide += row->wide[k];
+      else
+        narrow += row->x[k];
+    }
+    row->sums[begin / plan->slice] = plan->bytes ? (double)whole : plan->wide ? wide : (double)narrow;
+  }
+}
+
+static int32_t load_bytes(const ref_job *job, int64_t b, int64_t cols, int16_t *out) {
+  int32_t piece[PIECE], rc = BS_OK;
+  for (int64_t c = 0; rc == BS_OK && c < cols; c += PIECE) {
+    const int64_t n = least(PIECE, cols - c);
+    rc = ref_load(job->plan->host, &job->v[X], b, NULL, c, n, BS_I32, piece);
+    for (int64_t i = 0; rc == BS_OK && i < n; i++) out[c + i] = (int16_t)piece[i];
+  }
+  return rc;
 }
 
 static int32_t load_row(const ref_job *job, const q_plan *plan, int64_t b, q_row *row) {
   const bs_host *host = job->plan->host;
   const int64_t cols = plan->w->form.cols;
-  if (plan->bytes == 2) return ref_load(host, &job->v[X], b, NULL, 0, cols, BS_I32, row->whole);
-  const int32_t rc = ref_load(host, &job->v[X], b, NULL, 0, cols, BS_F64, row->x);
-  if (rc == BS_OK && plan->bytes) quantize(plan, row);
-  return rc;
+  if (plan->bytes == 2) return load_bytes(job, b, cols, row->whole);
+  const int wide = plan->wide && plan->bytes == 0;
+  const int32_t rc = ref_load(host, &job->v[X], b, NULL, 0, cols, wide ? BS_F64 : BS_F32,
+                              wide ? (void *)row->wide : (void *)row->x);
+  if (rc != BS_OK) return rc;
+  if (plan->bytes) quantize(plan, row);
+  if (plan->w->lows != NULL) sum_slices(plan, row);
+  return BS_OK;
 }
 
 /* ---- one output --------------------------------------------------------------------------------- */
+
+static float product_f32(const uint8_t *codes, int32_t zero, const float *x, int64_t count) {
+  float t = 0.0f;
+  for (int64_t k = 0; k < count; k++) t = fmaf((float)((int32_t)codes[k] - zero), x[k], t);
+  return t;
+}
+
+static double product_f64(const uint8_t *codes, int32_t zero, const double *x, int64_t count) {
+  double t = 0.0;
+  for (int64_t k = 0; k < count; k++) t = fma((double)((int32_t)codes[k] - zero), x[k], t);
+  return t;
+}
+
+static int32_t product_whole(const uint8_t *codes, int32_t zero, const int16_t *x, int64_t count) {
+  int32_t sum = 0;
+  for (int64_t k = 0; k < count; k++) sum += ((int32_t)codes[k] - zero) * x[k];
+  return sum;
+}
 
 /* X as it is: t over each group, then by its scale; with steps by the step, and a span by its scale. */
 static double sum_floats(const q_plan *plan, const q_row *row, int64_t n) {
   const ref_quant *w = plan->w;
   const int64_t cols = w->form.cols, group = w->form.group, span = w->form.span;
+  const uint8_t *codes = w->codes + n * cols;
   double acc = 0.0, by_step = 0.0, lows = 0.0;
   for (int64_t g = 0; g < w->groups; g++) {
-    const int64_t begin = g * group, end = cols - begin < group ? cols : begin + group,
-                  at = n * w->groups + g;
+    const int64_t begin = g * group, count = least(group, cols - begin), at = n * w->groups + g;
     const int64_t s = n * w->spans + begin / span;
     const int32_t zero = ref_quant_zero(w, n, g);
-    double t = 0.0, sum = 0.0;
-    for (int64_t k = begin; k < end; k++) {
-      t = fused(plan, (double)((int32_t)w->codes[n * cols + k] - zero), row->x[k], t);
-      sum = plus(plan, sum, row->x[k]);
-    }
+    const double t = plan->wide ? product_f64(codes + begin, zero, row->wide + begin, count)
+                                : (double)product_f32(codes + begin, zero, row->x + begin, count);
     if (w->steps != NULL) by_step = fused(plan, (double)w->steps[at], t, by_step);
-    if (w->low_steps != NULL) lows = fused(plan, (double)w->low_steps[at], sum, lows);
-    if (end % span != 0 && end != cols) continue;
+    if (w->low_steps != NULL) lows = fused(plan, (double)w->low_steps[at], row->sums[g], lows);
+    if ((begin + count) % span != 0 && begin + count != cols) continue;
     acc = fused(plan, (double)w->scales[s], w->steps != NULL ? by_step : t, acc);
-    if (w->lows != NULL) acc = fused(plan, -(double)w->lows[s], w->low_steps != NULL ? lows : sum, acc);
+    if (w->lows != NULL)
+      acc = fused(plan, -(double)w->lows[s], w->low_steps != NULL ? lows : row->sums[g], acc);
     by_step = lows = 0.0;
   }
   return acc;
 }
 
-/* X in bytes: the whole number of a link, by both scales. A link is the smaller of the groups of X and W, or
- * with steps a span. */
+/* X in bytes: the whole number of a link, by both scales. */
 static double sum_bytes(const q_plan *plan, const q_row *row, int64_t n) {
   const ref_quant *w = plan->w;
   const int64_t cols = w->form.cols;
-  const int64_t link = plan->x_group < w->form.span ? plan->x_group : w->form.span;
+  const uint8_t *codes = w->codes + n * cols;
   double acc = 0.0;
-  for (int64_t begin = 0; begin < cols; begin += link) {
-    const int64_t end = cols - begin < link ? cols : begin + link;
+  for (int64_t begin = 0; begin < cols; begin += plan->link) {
+    const int64_t end = begin + least(plan->link, cols - begin);
     int64_t sum = 0, x_sum = 0;
-    for (int64_t k = begin; k < end; k++) {
+    for (int64_t k = begin; k < end; k += plan->slice) {
       const int64_t g = k / w->form.group, at = n * w->groups + g;
-      const int32_t q = (int32_t)w->codes[n * cols + k] - ref_quant_zero(w, n, g);
-      sum += (int64_t)(w->steps != NULL ? w->steps[at] : 1) * q * row->whole[k];
-      x_sum += (int64_t)(w->low_steps != NULL ? w->low_steps[at] : 1) * row->whole[k];
+      const int32_t part =
+          product_whole(codes + k, ref_quant_zero(w, n, g), row->whole + k, least(plan->slice, end - k));
+      sum += (int64_t)(w->steps != NULL ? w->steps[at] : 1) * part;
+      if (w->lows != NULL)
+        x_sum += (w->low_steps != NULL ? w->low_steps[at] : 1) * (int64_t)row->sums[k / plan->slice];
     }
     const int64_t s = n * w->spans + begin / w->form.span;
     const double x_scale = row->scales[begin / plan->x_group];
@@ -178,8 +249,9 @@ static int32_t sum_whole(const q_plan *plan, const q_row *row, int64_t n) {
   const ref_quant *w = plan->w;
   const int64_t cols = w->form.cols;
   uint32_t sum = 0;
-  for (int64_t k = 0; k < cols; k++)
-    sum += (uint32_t)((int32_t)w->codes[n * cols + k] - ref_quant_zero(w, n, 0)) * (uint32_t)row->whole[k];
+  for (int64_t k = 0; k < cols; k += WHOLE_COLUMNS)
+    sum += (uint32_t)product_whole(w->codes + n * cols + k, ref_quant_zero(w, n, 0), row->whole + k,
+                                   least(WHOLE_COLUMNS, cols - k));
   int32_t out;
   memcpy(&out, &sum, sizeof out);
   return out;
@@ -220,16 +292,22 @@ static int32_t outputs(const ref_job *job, const q_plan *plan, const q_row *row,
   return finish(job, plan, b, n, count, sums);
 }
 
+typedef struct q_job {
+  ref_job job;
+  unsigned char *scratch; /* a row of X for each member */
+} q_job;
+
 /* Items are rows by blocks of outputs, the rows outside. */
 static void share(void *arg, uint32_t member, uint32_t width) {
-  ref_job *job = arg;
+  q_job *q = arg;
+  ref_job *job = &q->job;
   const q_plan *plan = (const q_plan *)job->plan;
-  unsigned char *scratch = ref_scratch(job->plan);
-  scratch += member * plan->member_bytes;
-  q_row row;
-  row.x = (double *)(void *)scratch;
-  row.scales = row.x + plan->w->form.cols;
-  row.whole = (int32_t *)(void *)(row.scales + plan->x_groups);
+  unsigned char *scratch = q->scratch + member * plan->member_bytes;
+  q_row row = {.sums = (double *)(void *)scratch,
+               .scales = (double *)(void *)(scratch + plan->scales_at),
+               .wide = (double *)(void *)(scratch + plan->x_at),
+               .x = (float *)(void *)(scratch + plan->x_at),
+               .whole = (int16_t *)(void *)(scratch + plan->whole_at)};
   const int64_t cols = job->v[Y].cols, blocks = cols / OUTPUTS + (cols % OUTPUTS != 0);
   int64_t begin, end, loaded = -1;
   ref_share(job->v[Y].rows * blocks, member, width, &begin, &end);
@@ -237,15 +315,22 @@ static void share(void *arg, uint32_t member, uint32_t width) {
     const int64_t b = i / blocks, n = i % blocks * OUTPUTS;
     int32_t rc = b == loaded ? BS_OK : load_row(job, plan, b, &row);
     loaded = b;
-    if (rc == BS_OK) rc = outputs(job, plan, &row, b, n, cols - n < OUTPUTS ? cols - n : OUTPUTS);
+    if (rc == BS_OK) rc = outputs(job, plan, &row, b, n, least(OUTPUTS, cols - n));
     if (rc != BS_OK) __atomic_store_n(&job->failed, rc, __ATOMIC_RELAXED);
   }
 }
 
-static int32_t run(void *plan, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err) {
+static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err) {
+  const q_plan *plan = opaque;
+  const bs_exec *exec = plan->base.exec;
   (void)stream;
-  return ref_job_run(plan, args, nargs, share, "BS-REF-CONVERT", "X, bias or residual could not be converted",
-                     err);
+  q_job q = {.job.plan = &plan->base, .scratch = ref_scratch(&plan->base)};
+  for (uint32_t i = 0; i < nargs; i++)
+    if (args[i] != NULL) q.job.v[i] = ref_view_of(args[i]);
+  const int32_t rc = exec->parallel_for(exec->ctx, share, &q);
+  if (rc != BS_OK) return bs_fail(err, rc, "BS-REF-TEAM", "the rank's thread team failed");
+  if (q.job.failed == BS_OK) return BS_OK;
+  return bs_fail(err, q.job.failed, "BS-REF-CONVERT", "X, bias or residual could not be converted");
 }
 
 const bs_src_loc ref_matmul_q_at = {__FILE__, (uint32_t)__LINE__ + 1u, 0u};

@@ -34,9 +34,12 @@ static void pack_body(void *arg, uint32_t member, uint32_t width) {
   }
 }
 
-/* Bytes of one array, at least one, each array at a multiple of 64. */
+/* Bytes of one array, at least one, each array at a multiple of 64. More than there can be memory for: 2^48.
+ */
 static uint64_t room(int64_t rows, int64_t count, uint64_t size) {
-  return ((uint64_t)rows * (uint64_t)count * size + 64u) / 64u * 64u;
+  const uint64_t most = UINT64_C(1) << 48, row = (uint64_t)count * size; /* count < 2^32 */
+  if (row > 0 && (uint64_t)rows > most / row) return most;
+  return ((uint64_t)rows * row + 64u) / 64u * 64u;
 }
 
 /* Lays the arrays of the form into `block`; NULL: counts only. Returns the bytes. */
@@ -87,7 +90,7 @@ int32_t ref_quant_pack(void *opaque, const bs_exec *exec, const bs_op_query *que
   w->groups = parts(w->form.cols, w->form.group);
   w->spans = parts(w->form.cols, w->form.span);
   *out_bytes = lay_out(w, NULL);
-  unsigned char *block = exec->alloc(exec->ctx, *out_bytes);
+  unsigned char *block = *out_bytes >> 48 == 0 ? exec->alloc(exec->ctx, *out_bytes) : NULL;
   if (block == NULL) {
     rc = bs_fail(err, BS_NO_MEMORY, "BS-REF-MEMORY", "no memory for a weight of %llu bytes",
                  (unsigned long long)*out_bytes);
