@@ -19,7 +19,8 @@ struct bs_session {
   gbinding *bound; /* one of bindings */
   gbinding **bindings;
   uint32_t n_bindings; /* places */
-  uint32_t passes_off, f64, profile;
+  uint32_t passes_off, f64, profile, tokenwise;
+  int64_t slot;     /* that row 0 of a run uses */
   char *weights;    /* as the options; NULL */
   uint32_t x_bytes; /* lower_options */
   void **memory;    /* of each port, the caller's; NULL: not set */
