@@ -86,6 +86,9 @@ const args_meaning args_meanings[OPT_COUNT_] = {
                      "round a model's weights to a scheme: w8, or a list PATTERN=SCHEME;.. (first fit)"},
     [OPT_ACTIVATIONS] = {"activations", 0, 0, 0, "HOW", "how products take X beside quantised weights"},
     [OPT_NO_PASS] = {"no-pass", 0, 1, 0, "NAME", "leave a pass of the model out; all leaves out every pass"},
+    [OPT_WHY_NOT] =
+        {"why-not", 0, 0, 0, "NODE",
+         "why passes left a node of the model, in the place of the plan: a name or its beginning"},
     [OPT_CHOICE] = {"choice", 0, 1, 0, "KEY -> NAME",
                     "who serves a node of the model; bsrun model explain -o json has the keys"},
     [OPT_AGAINST] = {"against", 0, 0, 0, "MODEL", "the float model that a quantised one was made of"},

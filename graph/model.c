@@ -7,7 +7,6 @@
 
 #include "core/base/error.h"
 #include "core/base/size.h"
-#include "core/op/quant.h"
 #include "graph/ir/arena.h"
 #include "graph/schema.h"
 
@@ -214,12 +213,10 @@ int32_t gmodel_constant(gmodel *m, const char *name, uint32_t dtype, uint32_t ra
 int32_t gmodel_quant(gmodel *m, const char *name, const bs_quant *quant, const void *data, uint64_t bytes,
                      int x_bytes, uint32_t *out_value, bs_error *err) {
   const int64_t dims[2] = {quant->rows, quant->cols};
-  int32_t rc = bs_quant_check(quant, name != NULL ? name : "", err);
-  if (rc != BS_OK) return rc;
   bs_quant *own = gmodel_alloc(m, sizeof *own);
   if (own == NULL) return model_no_memory(err);
   *own = *quant;
-  rc = value_add(m, GMODEL_CONSTANT, name, BS_F32, 2, dims, out_value, err);
+  const int32_t rc = value_add(m, GMODEL_CONSTANT, name, BS_F32, 2, dims, out_value, err);
   if (rc != BS_OK) return rc;
   gmodel_value *v = &m->values[*out_value];
   v->quant = own;

@@ -73,6 +73,7 @@ lower_quant *lower_quant_find(const lower_ctx *c, uint32_t root);
  * *out_ok 0: no kernel op has this form. */
 int32_t lower_read_codes(lower_ctx *c, const lower_codes *codes, int turned, gquant *out_quant, int *out_ok,
                          bs_error *err);
+int32_t lower_read_blocks(lower_ctx *c, const lower_blocks *blocks, gquant *out_quant, bs_error *err);
 int32_t lower_read_rounded(lower_ctx *c, uint32_t weight, const bs_quant *form, gquant *out_quant,
                            bs_error *err);
 /* help_op.c: constants out of TEMPs whose parts were all computed since `from`. */

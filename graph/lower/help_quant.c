@@ -169,9 +169,11 @@ int32_t lower_wide(lower_ctx *c, const gmodel_node *node, uint32_t value, uint32
 int32_t lower_quant_given(lower_ctx *c, uint32_t model_value, uint32_t *out_value, bs_error *err) {
   const gmodel_value *v = &c->model->values[model_value];
   gquant q = {.quant = *v->quant, .n_keys = 1, .x_bytes = v->x_bytes, .data = v->data, .bytes = v->bytes};
+  int32_t rc = bs_quant_check(&q.quant, v->name, err);
+  if (rc != BS_OK) return rc;
   q.keys[0].at[0] = (uint64_t)(uintptr_t)v->quant->ctx;
   q.keys[0].at[1] = (uint64_t)(uintptr_t)v->data;
-  const int32_t rc = graph_add_quant(c->g, &q, v->name, out_value, err);
+  rc = graph_add_quant(c->g, &q, v->name, out_value, err);
   const lower_quant known = {
       .value = *out_value, .from = GNONE, .wide = GNONE, .dtype = BS_F32, .codes = {.x = GNONE}};
   return rc == BS_OK ? note_quant(c, &known, err) : rc;
@@ -218,6 +220,59 @@ int32_t lower_quant_cast(lower_ctx *c, uint32_t value, uint32_t dtype, uint32_t 
   if (rc != BS_OK) return rc;
   *out_value = again;
   return is_turned(&c->g->values[value], &c->g->values[root]) ? turn(c, again, out_value, err) : rc;
+}
+
+int32_t lower_quant_blocks(lower_ctx *c, const lower_blocks *blocks, uint32_t *out_value, bs_error *err) {
+  gquant q = {.n_keys = 1, .x_bytes = blocks->x_bytes != 0};
+  int32_t rc = lower_read_blocks(c, blocks, &q, err);
+  const char *name = graph_text_of(c->g, c->g->values[blocks->codes].name);
+  if (rc == BS_OK) rc = graph_add_quant(c->g, &q, name, out_value, err);
+  const lower_quant known = {.value = *out_value,
+                             .from = GNONE,
+                             .wide = GNONE,
+                             .dtype = lower_dtype(c, blocks->scale),
+                             .codes = {.x = GNONE}};
+  return rc == BS_OK ? note_quant(c, &known, err) : rc;
+}
+
+int32_t lower_note_dequantised(lower_ctx *c, uint32_t value, const lower_codes *codes, bs_error *err) {
+  const lower_quant known = {.value = value, .from = GNONE, .wide = GNONE, .codes = *codes};
+  return c->g->values[value].kind == GV_VIEW ? BS_OK : note_quant(c, &known, err);
+}
+
+int lower_is_dequantised(const lower_ctx *c, uint32_t value, lower_codes *out_codes) {
+  const lower_quant *q = lower_quant_find(c, value);
+  if (q == NULL || q->codes.x == GNONE || lower_is_quant(c, value)) return 0;
+  *out_codes = q->codes;
+  return 1;
+}
+
+const bs_quant *lower_quant_form(const lower_ctx *c, uint32_t quant) {
+  return c->options->x_bytes == 1 ? NULL : &graph_quant(c->g, quant)->quant;
+}
+
+int32_t lower_quant_sums(lower_ctx *c, uint32_t quant, uint32_t *out_scales, uint32_t *out_sums,
+                         bs_error *err) {
+  const bs_quant *q = &graph_quant(c->g, quant)->quant;
+  const int64_t rows = q->rows;
+  float *scales = graph_data(c->g, (uint64_t)rows * sizeof *scales);
+  int32_t *sums = graph_data(c->g, (uint64_t)rows * sizeof *sums);
+  uint8_t *codes = malloc((size_t)q->cols + 1u);
+  int32_t rc = scales == NULL || sums == NULL || codes == NULL ? no_memory(err) : BS_OK;
+  for (int64_t n = 0; n < rows && rc == BS_OK; n++) {
+    uint8_t zero = (uint8_t)q->zero;
+    const bs_quant_rows out = {.struct_size = (uint32_t)sizeof out,
+                               .codes = codes,
+                               .codes_stride = q->cols,
+                               .scales = &scales[n],
+                               .zeros = q->flags & BS_QUANT_ZEROS ? &zero : NULL};
+    rc = q->read(q->ctx, n, 1, &out, err);
+    sums[n] = 0;
+    for (int64_t k = 0; k < q->cols && rc == BS_OK; k++) sums[n] += (int32_t)codes[k] - zero;
+  }
+  free(codes);
+  if (rc == BS_OK) rc = lower_const_model(c, BS_F32, 1, &rows, scales, out_scales, err);
+  return rc == BS_OK ? lower_const_model(c, BS_I32, 1, &rows, sums, out_sums, err) : rc;
 }
 
 int32_t lower_note_cast(lower_ctx *c, uint32_t value, uint32_t from, bs_error *err) {
@@ -304,7 +359,7 @@ static int32_t make_quant(lower_ctx *c, const gmodel_node *node, uint32_t value,
   const lower_quant *cast = lower_quant_find(c, v.base);
   uint32_t weight = value;
   int32_t rc = BS_OK;
-  if (cast != NULL) { /* of the same shape, both dense */
+  if (cast != NULL && cast->from != GNONE) { /* of the same shape, both dense */
     rc = graph_add_view(c->g, cast->from, lower_dtype(c, cast->from), 2, v.dims, v.strides, v.offset, &weight,
                         err);
     if (rc != BS_OK) return rc;

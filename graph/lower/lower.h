@@ -187,6 +187,8 @@ int32_t lower_wide(lower_ctx *c, const gmodel_node *node, uint32_t value, uint32
  * table 1: for rows of it, not for a product. *out_quant GNONE: neither. */
 int32_t lower_quant_weight(lower_ctx *c, const gmodel_node *node, uint32_t value, int table,
                            uint32_t *out_quant, bs_error *err);
+/* Its form; NULL where whole numbers of X are not asked for (activations float). */
+const bs_quant *lower_quant_form(const lower_ctx *c, uint32_t quant);
 /* The codes of a DequantizeLinear: x, scale, zero (GNONE: absent) are constants, of two dims each or scales
  * of one. *out_value GNONE: no kernel op has this form. */
 typedef struct lower_codes {
@@ -198,6 +200,22 @@ int32_t lower_floats_of(lower_ctx *c, const lower_codes *codes, uint32_t *out_va
 /* A constant of 4 bits as one of bytes; another value stays. */
 int32_t lower_unpacked(lower_ctx *c, uint32_t *io_value, bs_error *err);
 int32_t lower_quant_codes(lower_ctx *c, const lower_codes *codes, uint32_t *out_value, bs_error *err);
+/* Blocks of codes along the columns, a row after the other, as com.microsoft packs them: of constants without
+ * gaps. zero (GNONE: 2^(bits-1)) has codes of `bits` bits, of which a row fills whole bytes, or floats. */
+typedef struct lower_blocks {
+  uint32_t codes, scale, zero, bits;
+  int64_t rows, cols, block;
+  int64_t stride; /* codes of a row in memory */
+  int x_bytes;
+} lower_blocks;
+int32_t lower_quant_blocks(lower_ctx *c, const lower_blocks *blocks, uint32_t *out_value, bs_error *err);
+/* The scale of each row, and the sum of its codes less zero, of one that has a scale a row: f32 and i32 [N].
+ */
+int32_t lower_quant_sums(lower_ctx *c, uint32_t quant, uint32_t *out_scales, uint32_t *out_sums,
+                         bs_error *err);
+/* `value` is (codes.x - zero) scale: not a constant, with one scale. lower_is_dequantised: 1, and of what. */
+int32_t lower_note_dequantised(lower_ctx *c, uint32_t value, const lower_codes *codes, bs_error *err);
+int lower_is_dequantised(const lower_ctx *c, uint32_t value, lower_codes *out_codes);
 /* The same constant with floats of another dtype. */
 int32_t lower_quant_cast(lower_ctx *c, uint32_t value, uint32_t dtype, uint32_t *out_value, bs_error *err);
 /* `value` is the cast of the constant `from`. */

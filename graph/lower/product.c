@@ -28,10 +28,43 @@ static uint32_t quant_of(build *b, uint32_t x, uint32_t w) {
   return b->rc == BS_OK ? quant : GNONE;
 }
 
+/* The longest row whose sums of bytes, with zero points, fit i32. */
+enum { MOST_COLUMNS = 1 << 15 };
+
+/* Activations (q - zx) sx by a weight of one scale a row: whole numbers, then (sum - zx of the weight's
+ * codes) sx s, in f64 so that nothing is lost. GNONE: x or the weight is another. */
+static uint32_t by_bytes(build *b, uint32_t x, uint32_t quant, uint32_t bias) {
+  lower_map m;
+  lower_codes q;
+  uint32_t sum = GNONE, scales = GNONE, sums = GNONE;
+  const bs_quant *form = b->rc == BS_OK ? lower_quant_form(b->c, quant) : NULL;
+  if (form == NULL || !lower_is_dequantised(b->c, x, &q) || form->group != form->cols ||
+      (form->flags & BS_QUANT_LOWS) != 0 || form->cols > MOST_COLUMNS)
+    return GNONE;
+  const uint32_t dtype = build_dtype(b, x);
+  const double sx = build_read_real(b, q.scale, "the scale");
+  const int64_t zx = q.zero != GNONE ? build_read_int(b, q.zero, "the zero point") : 0;
+  if (b->rc == BS_OK) b->rc = lower_matmul_q(b->c, q.x, quant, GNONE, BS_I32, &sum, b->err);
+  if (b->rc == BS_OK) b->rc = lower_quant_sums(b->c, quant, &scales, &sums, b->err);
+  if (b->rc != BS_OK) return GNONE;
+  lower_map_begin(&m, b->c, BS_F64);
+  uint8_t v = lower_map_in(&m, sum);
+  if (zx != 0) {
+    const uint8_t less =
+        lower_map_step(&m, BS_EXPR_MUL, lower_map_in(&m, sums), lower_map_const(&m, (double)zx), 0);
+    v = lower_map_step(&m, BS_EXPR_SUB, v, less, 0);
+  }
+  const uint8_t scale = lower_map_step(&m, BS_EXPR_MUL, lower_map_in(&m, scales), lower_map_const(&m, sx), 0);
+  v = lower_map_step(&m, BS_EXPR_MUL, v, scale, 0);
+  if (bias != GNONE) v = lower_map_step(&m, BS_EXPR_ADD, v, lower_map_in(&m, bias), 0);
+  return build_map(b, &m, v, dtype);
+}
+
 /* x W^T + bias, W quantised. */
 static uint32_t by_quant(build *b, uint32_t x, uint32_t quant, uint32_t bias) {
-  uint32_t y = GNONE;
-  if (b->rc == BS_OK) b->rc = lower_matmul_q(b->c, x, quant, bias, build_dtype(b, x), &y, b->err);
+  uint32_t y = by_bytes(b, x, quant, bias);
+  if (b->rc == BS_OK && y == GNONE)
+    b->rc = lower_matmul_q(b->c, x, quant, bias, build_dtype(b, x), &y, b->err);
   return b->rc == BS_OK ? y : GNONE;
 }
 

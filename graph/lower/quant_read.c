@@ -118,6 +118,18 @@ static int32_t read_codes(void *ctx, int64_t row, int64_t nrows, const bs_quant_
   return BS_OK;
 }
 
+/* Zero points of floats: w = scale q - scale zero. */
+static int32_t read_lows(void *ctx, int64_t row, int64_t nrows, const bs_quant_rows *out, bs_error *err) {
+  const codes_source *s = ctx;
+  const int32_t rc = read_codes(ctx, row, nrows, out, err);
+  for (int64_t r = 0; r < nrows; r++)
+    for (int64_t g = 0; g < s->groups; g++)
+      out->lows[r * s->groups + g] =
+          out->scales[r * s->groups + g] *
+          float_at(&s->zeros, s->zeros.offset + (row + r) * s->zeros.row + g * s->zeros.col);
+  return rc;
+}
+
 static int is_code(uint32_t dtype) {
   return dtype == BS_I8 || dtype == BS_U8 || bits_of(dtype) == 4;
 }
@@ -201,6 +213,52 @@ int32_t lower_read_codes(lower_ctx *c, const lower_codes *codes, int turned, gqu
   out->quant = form;
   set_keys(c, codes, turned, out);
   *out_ok = 1;
+  return BS_OK;
+}
+
+/* ---- blocks ------------------------------------------------------------------------------------ */
+
+static matrix rows_of(const graph *g, uint32_t value, uint32_t dtype, int64_t row) {
+  return (matrix){.data = g->values[value].data, .dtype = dtype, .row = row, .col = 1};
+}
+
+int32_t lower_read_blocks(lower_ctx *c, const lower_blocks *b, gquant *out, bs_error *err) {
+  const graph *g = c->g;
+  const int64_t group = b->block < b->cols ? b->block : b->cols;
+  const int64_t groups = b->cols / group + (b->cols % group != 0);
+  const uint32_t dtype = b->bits == 4 ? 0x0104u : BS_U8;
+  const int lows = b->zero != GNONE && bs_dtype_is_float(g->values[b->zero].dtype);
+  codes_source *s = graph_data(c->g, sizeof *s);
+  if (s == NULL) return no_memory(err);
+  *s = (codes_source){.codes = rows_of(g, b->codes, dtype, b->stride),
+                      .scales = rows_of(g, b->scale, g->values[b->scale].dtype, groups),
+                      .has_zeros = b->zero != GNONE && !lows,
+                      .cols = b->cols,
+                      .groups = groups};
+  bs_quant form = {.struct_size = (uint32_t)sizeof form,
+                   .bits = b->bits,
+                   .zero = lows ? 0 : 1 << (b->bits - 1u),
+                   .rows = b->rows,
+                   .cols = b->cols,
+                   .group = group,
+                   .span = group,
+                   .ctx = s,
+                   .read = lows ? read_lows : read_codes};
+  if (lows) {
+    form.flags = BS_QUANT_LOWS;
+    s->zeros = rows_of(g, b->zero, g->values[b->zero].dtype, groups);
+  } else if (b->zero != GNONE) {
+    s->zeros = rows_of(g, b->zero, dtype, b->bits == 4 ? (groups + 1) / 2 * 2 : groups);
+    if (!is_one_zero(s, b->rows, &form.zero)) {
+      form.flags = BS_QUANT_ZEROS;
+      form.zero = 0;
+    }
+  }
+  const int32_t rc = bs_quant_check(&form, "weight", err);
+  if (rc != BS_OK) return rc;
+  const lower_codes key = {.x = b->codes, .scale = b->scale, .zero = b->zero};
+  out->quant = form;
+  set_keys(c, &key, 0, out);
   return BS_OK;
 }
 

@@ -21,14 +21,17 @@ static int32_t no_memory(bs_error *err) {
 /* ---- binding --------------------------------------------------------------------------------- */
 
 /* The model as a graph, optimised. */
-static int32_t make_graph(bs_session *s, const bs_dim *const *dims, uint32_t n_dims, graph **out_graph,
-                          gpass_trace *traces, bs_error *err) {
+static int32_t make_graph(bs_session *s, const bs_dim *const *dims, uint32_t n_dims, gmisses *misses,
+                          graph **out_graph, gpass_trace *traces, bs_error *err) {
   const lower_options lower = {.dims = dims,
                                .n_dims = n_dims,
                                .folder = {gfold_run, &s->graph->fold},
                                .weights = s->weights,
                                .x_bytes = s->x_bytes};
-  const gpass_ctx ctx = {gfold_constant, &s->graph->fold};
+  const gpass_ctx ctx = {.fold = gfold_constant,
+                         .fold_user = &s->graph->fold,
+                         .miss = misses != NULL ? gmiss_add : NULL,
+                         .miss_user = misses};
   const double began = bs_clock_s();
   gcore_tell(s->core, "lower", 0, 0);
   int32_t rc = lower_model(s->graph->model, &lower, out_graph, err);
@@ -91,7 +94,7 @@ static int32_t make_binding(bs_session *s, const bs_dim *const *dims, uint32_t n
   gbinding *b = NULL;
   gpass_trace traces[GPASS_MAX] = {{0}};
   gfold_enter(&s->graph->fold);
-  int32_t rc = make_graph(s, dims, n_dims, &g, traces, err);
+  int32_t rc = make_graph(s, dims, n_dims, NULL, &g, traces, err);
   if (rc == BS_OK) rc = gbinding_make(s->core, s->rank, g, &b, err);
   if (b != NULL) gfold_hold(&s->graph->fold, b->g, 1);
   gfold_leave(&s->graph->fold);
@@ -197,6 +200,32 @@ BS_API int32_t bs_session_bind(bs_session *s, const bs_dim *const *dims, uint32_
   free(all);
   free(list);
   return rc;
+}
+
+int32_t gsession_misses(bs_session *s, gmisses *out_misses, bs_error *err) {
+  const gmodel *m = s->graph->model;
+  const bs_session_stats before = s->stats;
+  bs_dim *all = calloc(m->n_symbols + 1u, sizeof *all);
+  const bs_dim **list = calloc(m->n_symbols + 1u, sizeof *list);
+  gpass_trace traces[GPASS_MAX];
+  graph *g = NULL;
+  uint32_t known = 0;
+  int32_t rc = all == NULL || list == NULL ? no_memory(err) : BS_OK;
+  for (uint32_t i = 0; i < m->n_symbols && rc == BS_OK; i++) {
+    if (s->bound->sizes[i] < 0) continue;
+    all[known] =
+        (bs_dim){.struct_size = (uint32_t)sizeof *all, .name = m->symbols[i], .size = s->bound->sizes[i]};
+    list[known] = &all[known];
+    known++;
+  }
+  gfold_enter(&s->graph->fold);
+  if (rc == BS_OK) rc = make_graph(s, list, known, out_misses, &g, traces, err);
+  graph_free(g);
+  gfold_leave(&s->graph->fold);
+  s->stats = before;
+  free(all);
+  free(list);
+  return rc == BS_OK && out_misses->failed ? no_memory(err) : rc;
 }
 
 /* ---- open and close -------------------------------------------------------------------------- */
@@ -407,8 +436,8 @@ BS_API uint64_t bs_session_workspace(const bs_session *s) {
 }
 
 /* Outputs that the caller gave memory for lie there and not in the arena. */
-void gsession_place(bs_session *s, void *arena) {
-  gbinding_place(s->bound, arena);
+void gsession_place(bs_session *s, void *memory) {
+  gbinding_place(s->bound, memory);
   const uint32_t n = bs_session_port_count(s);
   for (uint32_t i = s->bound->g->n_inputs; i < n; i++)
     if (s->memory[i] != NULL)

@@ -357,7 +357,9 @@ enum bs_session_report {
   BS_REPORT_EXPLAIN = 1, /* passes, nodes, who serves them, memory */
   BS_REPORT_PLAN = 2,    /* the arena: bound, ratio, peak step and its largest tensors */
   BS_REPORT_PROFILE = 3, /* time of each node; needs `profile` */
-  BS_REPORT_DUMP = 4     /* the lowered graph, a line a node */
+  BS_REPORT_DUMP = 4,    /* the lowered graph, a line a node */
+  /* Since 0.13. Why passes left nodes: lines "NODE<tab>PASS<tab>REASON"; "NODE<tab><tab>" of each. */
+  BS_REPORT_MISSES = 5
 };
 BS_API int32_t bs_session_text(bs_session *session, uint32_t what, uint32_t json,
                                void (*put)(void *user, const char *text), void *user, bs_error *err);
