@@ -41,8 +41,14 @@ static int32_t check_ids(const bs_token_generator *g, const int64_t *ids, uint64
   return BS_OVERFLOW;
 }
 
-/* A step of drafts asks every node for bits that depend on one token alone: a node of `ref` in the place of
- * the backend is one that could not promise it. */
+/* The backend has the op, and `ref` serves the node because the backend answered NO. An op that the backend
+ * lacks is on `ref` with or without drafts, and `ref` keeps the bits of a token. */
+static int answered_no(const bs_node_info *node) {
+  return node->reason[0] != '\0' && strncmp(node->serves, "ref:", 4) == 0 &&
+         strncmp(node->reason, "no plugin offers", 16) != 0;
+}
+
+/* A step of drafts asks every node for bits that depend on one token alone. */
 static int32_t check_draft(bs_token_generator *g, uint32_t draft, bs_error *err) {
   if (draft == 0 || g->draft_checked) return BS_OK;
   const bs_dim dims[3] = {{sizeof(bs_dim), 0, "batch", 1},
@@ -56,7 +62,7 @@ static int32_t check_draft(bs_token_generator *g, uint32_t draft, bs_error *err)
   for (uint32_t i = 0; rc == BS_OK && i < n; i++) {
     bs_node_info node = {.struct_size = sizeof node};
     rc = bs_session_node(g->session, i, &node, err);
-    if (rc != BS_OK || node.reason[0] == '\0' || strncmp(node.serves, "ref:", 4) != 0) continue;
+    if (rc != BS_OK || !answered_no(&node)) continue;
     bs_error_set(err, BS_UNSUPPORTED, "BS-GEN-DRAFT", "%s of '%.100s' does not serve drafts: %.200s", node.op,
                  node.origin, node.reason);
     bs_error_hint(err, "generate without drafts");

@@ -331,6 +331,41 @@ START_TEST(what_is_refused) {
 }
 END_TEST
 
+/* Heads of 258 columns are too wide for attention on cpu: the node is named. */
+START_TEST(a_draft_is_refused) {
+  static const entry rows[] = {{"hidden_size", "4"},
+                               {"num_attention_heads", "1"},
+                               {"head_dim", "258"},
+                               {"num_key_value_heads", "1"},
+                               {0}};
+  static const entry shapes[] = {{"model.embed_tokens.weight", "5,4"},
+                                 {L "input_layernorm.weight", "4"},
+                                 {L "self_attn.q_proj.weight", "258,4"},
+                                 {L "self_attn.k_proj.weight", "258,4"},
+                                 {L "self_attn.v_proj.weight", "258,4"},
+                                 {L "self_attn.o_proj.weight", "4,258"},
+                                 {L "post_attention_layernorm.weight", "4"},
+                                 {L "mlp.gate_proj.weight", "12,4"},
+                                 {L "mlp.up_proj.weight", "12,4"},
+                                 {L "mlp.down_proj.weight", "4,12"},
+                                 {"model.norm.weight", "4"},
+                                 {"lm_head.weight", "5,4"},
+                                 {0}};
+  const bs_graph_options options = {.struct_size = sizeof options, .slots = 1};
+  const bs_sampling s = {.struct_size = sizeof s, .draft = 3};
+  const int64_t ids[2] = {1, 2};
+  bs_token_generator *g = NULL;
+  write_config(llama_config, rows);
+  write_weights("model.safetensors", shapes, 0, 100, NULL);
+  ok(bs_graph_open(context, files_folder, &options, &model, &err), "graph");
+  ok(bs_generator_open(context, model, NULL, &g, &err), "generator");
+  files_expect(&err, bs_generator_prompt(g, 0, ids, 2, &s, &err), BS_UNSUPPORTED, "BS-GEN-DRAFT", "draft");
+  ck_assert_msg(strstr(err.message, "attention of '") == err.message, "%s", err.message);
+  ok(bs_generator_prompt(g, 0, ids, 2, NULL, &err), "without drafts");
+  bs_generator_close(g);
+}
+END_TEST
+
 /* A session of a graph with slots: what lies outside of them is refused before memory is touched. */
 START_TEST(slots_are_kept) {
   static const bs_dim dims[3] = {
@@ -378,7 +413,12 @@ START_TEST(slots_are_kept) {
 END_TEST
 
 int main(void) {
-  const test_case rows[] = {{bits_stay, 6},    {a_cache_is_full, 2}, {choices_are_those_of_a_sort, 8},
-                            {what_is_refused}, {slots_are_kept},     {0}};
+  const test_case rows[] = {{bits_stay, 6},
+                            {a_cache_is_full, 2},
+                            {choices_are_those_of_a_sort, 8},
+                            {what_is_refused},
+                            {a_draft_is_refused},
+                            {slots_are_kept},
+                            {0}};
   return run_tests("generate", rows, (test_setup){.before = before, .after = after});
 }
