@@ -59,16 +59,33 @@ static uint8_t *panel_of(const cpu_packed_q *w, int64_t panel) {
   return w->data + panel * w->form.panel;
 }
 
-/* Adds a code to column k of a block, for output j. */
-static void put_code(const cpu_quant_form *f, uint8_t *codes, int64_t j, int64_t k, uint32_t code) {
-  uint8_t *unit = codes + k / CPU_QUANT_UNIT * 32 * f->bits;
-  const int64_t quad = k % CPU_QUANT_UNIT / 4, lane = j * 4 + k % 4;
-  if (f->bits == 8) {
-    unit[64 * quad + lane] = (uint8_t)code;
-    return;
+/* 16 codes of output j to their places in a unit; returns their sum. */
+static uint32_t put_unit(int bits, uint8_t *unit, int64_t j, const uint8_t *codes) {
+  uint32_t quads[4], pairs = 0;
+  memcpy(quads, codes, sizeof quads);
+  for (int i = 0; i < 4; i++) pairs += (quads[i] & 0x00ff00ffu) + (quads[i] >> 8 & 0x00ff00ffu);
+  for (int i = 0; i < 4 && bits == 8; i++) memcpy(unit + 64 * i + 4 * j, &quads[i], 4);
+  for (int i = 0; i < 2 && bits < 8; i++) {
+    const uint32_t low = (quads[2 * i] & 0x0f0f0f0fu) | (quads[2 * i + 1] & 0x0f0f0f0fu) << 4;
+    memcpy(unit + 64 * i + 4 * j, &low, 4);
   }
-  unit[64 * (quad / 2) + lane] |= (uint8_t)((code & 15u) << (quad % 2 * 4));
-  if (f->bits == 6) unit[128 + lane] |= (uint8_t)(code >> 4 << (quad * 2));
+  if (bits == 6) {
+    uint32_t more = 0;
+    for (int i = 0; i < 4; i++) more |= (quads[i] >> 4 & 0x03030303u) << (2 * i);
+    memcpy(unit + 128 + 4 * j, &more, 4);
+  }
+  return (pairs & 0xffffu) + (pairs >> 16);
+}
+
+/* n codes of output j from the first column of a block on; returns their sum. */
+static uint32_t put_codes(int bits, uint8_t *to, int64_t j, const uint8_t *codes, int64_t n) {
+  uint32_t sum = 0;
+  int64_t k = 0;
+  for (; k + CPU_QUANT_UNIT <= n; k += CPU_QUANT_UNIT) sum += put_unit(bits, to + k * 2 * bits, j, codes + k);
+  if (k == n) return sum;
+  uint8_t last[CPU_QUANT_UNIT] = {0};
+  memcpy(last, codes + k, (size_t)(n - k));
+  return sum + put_unit(bits, to + k * 2 * bits, j, last);
 }
 
 static uint32_t code_at(const cpu_quant_form *f, const uint8_t *codes, int64_t j, int64_t k) {
@@ -157,12 +174,7 @@ static int put_block(const cpu_quant_form *f, const bs_quant_rows *r, int64_t ro
       if (f->steps) memcpy(block + f->at_steps + at, r->steps + j * groups + g, 1);
       if (f->steps && f->lows) block[f->at_low_steps + at] = r->low_steps[j * groups + g];
     }
-    uint32_t sum = 0;
-    for (int64_t k = 0; k < n; k++) {
-      const uint32_t code = r->codes[j * r->codes_stride + first + k];
-      put_code(f, block + f->at_codes, j, k, code);
-      sum += code;
-    }
+    uint32_t sum = put_codes(f->bits, block + f->at_codes, j, r->codes + j * r->codes_stride + first, n);
     if (!f->row) continue;
     sum -= (uint32_t)n * (uint32_t)(f->zeros ? r->zeros[j] : f->zero);
     memcpy(block + f->at_sums + 4 * j, &sum, sizeof sum);
