@@ -232,7 +232,7 @@ int32_t graph_read_const(const graph *g, uint32_t value, void *out, bs_error *er
 int32_t graph_validate(const graph *g, const char *when, bs_error *err);
 
 /* widen.c: every float becomes f64, constants with their data: the reference of a graph. Or bf16 and f16
- * become f32, but for weights and for tables, whose rows are cast. Steps of programs that round to a dtype
+ * become f32, but for tables, whose rows are cast. Steps of programs that round to a dtype
  * stay, and so do quantised constants. */
 int32_t graph_widen(graph *g, uint32_t to, bs_error *err);
 /* 1: floats of 16 bits, and no input of floats. */

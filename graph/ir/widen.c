@@ -24,13 +24,18 @@ static void keep_f32(const graph *g, unsigned char *kept) {
   }
 }
 
-/* In f32 weights stay as they are, and so do tables of which rows are taken: the rows are cast. */
-static int32_t keep_weights(graph *g, unsigned char *kept, bs_error *err) {
+enum { WEIGHT = 2 }; /* of a value that keep_tables looks at */
+
+/* In f32 tables of which rows are taken stay as they are, and the rows are cast; but not those that are
+ * weights too. */
+static int32_t keep_tables(graph *g, unsigned char *kept, bs_error *err) {
+  for (uint32_t id = g->first; id != GNONE; id = g->nodes[id].next)
+    if (g->nodes[id].op == GOP_MATMUL) kept[g->values[g->nodes[id].weight].base] = WEIGHT;
   for (uint32_t id = g->first, next; id != GNONE; id = next) {
     next = g->nodes[id].next;
     const gnode n = g->nodes[id];
-    if (n.op == GOP_MATMUL) kept[g->values[n.weight].base] = 1;
-    if (n.op != GOP_TAKE || !graph_is_const(g, n.in[0]) || !is_narrow(g->values[n.in[0]].dtype, BS_F32))
+    if (n.op != GOP_TAKE || !graph_is_const(g, n.in[0]) || !is_narrow(g->values[n.in[0]].dtype, BS_F32) ||
+        kept[g->values[n.in[0]].base] == WEIGHT)
       continue;
     const gvalue out = g->values[n.out[0]];
     const gexpr copy = {.compute = BS_F32, .n_in = 1, .n_out = 1};
@@ -44,6 +49,8 @@ static int32_t keep_weights(graph *g, unsigned char *kept, bs_error *err) {
     if (rc != BS_OK) return rc;
     kept[g->values[n.in[0]].base] = kept[cast.in[0]] = 1;
   }
+  for (uint32_t i = 0; i < g->n_values; i++)
+    if (kept[i] == WEIGHT) kept[i] = 0;
   return BS_OK;
 }
 
@@ -83,7 +90,7 @@ int32_t graph_widen(graph *g, uint32_t to, bs_error *err) {
   if (to == BS_F64)
     keep_f32(g, kept);
   else
-    rc = keep_weights(g, kept, err);
+    rc = keep_tables(g, kept, err);
   /* Joined constants read their parts, which are widened after them: they were made later. */
   for (uint32_t i = g->n_values; i-- > 0 && rc == BS_OK;) {
     if (g->values[i].flags & GV_QUANT) kept[i] = 1; /* products take its codes, in f64 too */

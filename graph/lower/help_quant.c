@@ -138,10 +138,10 @@ uint32_t lower_known_wide(const lower_ctx *c, uint32_t value) {
   return GNONE;
 }
 
-static int32_t note_wide(lower_ctx *c, const gmodel_node *node, uint32_t wide, bs_error *err) {
+static int32_t note_wide(lower_ctx *c, const gmodel_node *node, uint32_t root, uint32_t wide, bs_error *err) {
   char text[300];
   snprintf(text, sizeof text, "%.64s dequantised at load: %llu bytes, read by %.60s%s%.80s",
-           graph_text_of(c->g, c->g->values[wide].name), (unsigned long long)graph_bytes(&c->g->values[wide]),
+           graph_text_of(c->g, c->g->values[root].name), (unsigned long long)graph_bytes(&c->g->values[wide]),
            node->op, node->name[0] != '\0' ? " " : "", node->name);
   const uint32_t note = graph_origin(c->g, text + (text[0] == ' '), c->g->notes);
   if (note == GNONE) return no_memory(err);
@@ -157,7 +157,7 @@ int32_t lower_wide(lower_ctx *c, const gmodel_node *node, uint32_t value, uint32
   const int made = lower_quant_find(c, root)->wide != GNONE;
   uint32_t wide;
   int32_t rc = wide_root(c, root, &wide, err);
-  if (rc == BS_OK && !made) rc = note_wide(c, node, wide, err);
+  if (rc == BS_OK && !made) rc = note_wide(c, node, root, wide, err);
   if (rc != BS_OK) return rc;
   *out_value = wide;
   if (is_turned(&c->g->values[value], &c->g->values[root])) rc = turn(c, wide, out_value, err);
@@ -312,7 +312,9 @@ int32_t lower_weights_check(const char *list, bs_error *err) {
     rc = bs_error_set(err, BS_CONFIG, "BS-QUANT-SCHEME", "weights: '%.60s' is no list of schemes", list);
     bs_error_hint(err, "w8, or NAMES=w8;*=w4g32, where * stands for any text");
   }
-  return rc == BS_INVALID_ARGUMENT ? BS_CONFIG : rc;
+  if (rc != BS_INVALID_ARGUMENT) return rc;
+  if (err != NULL) err->code = BS_CONFIG;
+  return BS_CONFIG;
 }
 
 static int matches(const char *pattern, const char *name) {

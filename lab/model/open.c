@@ -433,7 +433,9 @@ static int32_t open_session(bs_context *context, const bs_model_request *request
                                       .activations = request->activations,
                                       .progress = request->progress,
                                       .progress_user = request->progress_user};
-  return bs_session_open(context, model->graph, &options, &model->session, err);
+  int32_t rc = bs_session_open(context, model->graph, &options, &model->session, err);
+  if (rc == BS_CONFIG && err != NULL && strcmp(err->id, "BS-QUANT-SCHEME") == 0) rc = err->code = BS_USAGE;
+  return rc;
 }
 
 /* Opens the model repeatedly until each of the file's choices holds. Choices that cannot be read are
