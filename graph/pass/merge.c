@@ -13,6 +13,12 @@ typedef struct group {
   int64_t columns; /* of all */
 } group;
 
+/* A product of the rows that `first` reads: most nodes are no such product, and are passed over quickly. */
+static int reads_same(const graph *g, uint32_t first, uint32_t id) {
+  return g->nodes[id].op == GOP_MATMUL &&
+         g->values[g->nodes[id].in[0]].base == g->values[g->nodes[first].in[0]].base;
+}
+
 /* Not of one column: what reads the column as a row would find gaps, which kernels of rows do not take. */
 static int is_joinable(const graph *g, uint32_t id) {
   const gnode *n = &g->nodes[id];
@@ -75,7 +81,8 @@ static group find_group(const graph *g, uint32_t first) {
   group found = {1, {first}, g->values[g->nodes[first].out[0]].dims[1]};
   if (!is_joinable(g, first) || !readers_fit(g, first)) return found;
   for (uint32_t id = g->nodes[first].next; id != GNONE && found.n < GJOIN_MAX; id = g->nodes[id].next) {
-    if (!is_joinable(g, id) || !alike(g, first, id) || !readers_fit(g, id)) continue;
+    if (!reads_same(g, first, id) || !is_joinable(g, id) || !alike(g, first, id) || !readers_fit(g, id))
+      continue;
     found.nodes[found.n++] = id;
     found.columns += g->values[g->nodes[id].out[0]].dims[1];
   }
@@ -140,7 +147,8 @@ static int32_t move_readers(graph *g, uint32_t id, uint32_t whole, int64_t from,
   return BS_OK;
 }
 
-static int32_t merge(graph *g, const group *all, bs_error *err) {
+/* *out_node: the product of all. */
+static int32_t merge(graph *g, const group *all, uint32_t *out_node, bs_error *err) {
   gnode n = g->nodes[all->nodes[0]];
   const gvalue y = g->values[n.out[0]];
   const int64_t dims[2] = {y.dims[0], all->columns};
@@ -157,7 +165,7 @@ static int32_t merge(graph *g, const group *all, bs_error *err) {
   if (rc != BS_OK) return rc;
   n.out[0] = whole;
   const uint32_t at = g->nodes[all->nodes[0]].next;
-  rc = graph_add_node(g, &n, at, NULL, err);
+  rc = graph_add_node(g, &n, at, out_node, err);
   for (uint32_t i = 0; i < all->n; i++) graph_remove_node(g, all->nodes[i]);
   return rc;
 }
@@ -169,10 +177,10 @@ int32_t gpass_merge(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_er
     if (!graph_is_product(g->nodes[id].op)) continue;
     const group all = find_group(g, id);
     if (all.n < 2) continue;
-    const int32_t rc = merge(g, &all, err);
+    const int32_t rc = merge(g, &all, &next, err);
     if (rc != BS_OK) return rc;
     ++*out_changes;
-    next = g->first; /* the list has changed after this node */
+    next = g->nodes[next].next; /* merging leaves nodes before as they were */
   }
   return BS_OK;
 }
