@@ -276,6 +276,26 @@ START_TEST(a_match_that_explodes) {
 }
 END_TEST
 
+/* Each step doubles the text: without a limit 40 of them would need 2^40 bytes. */
+START_TEST(steps_that_explode) {
+  bs_text file = {0};
+  uint64_t n;
+  bs_error err = BS_ERROR_INIT;
+  bs_text_printf(&file, "{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[");
+  for (int i = 0; i < 40; i++)
+    bs_text_printf(&file, "%s{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},\"content\":\"aa\"}",
+                   i > 0 ? "," : "");
+  bs_text_printf(&file, "]}," MODEL "}");
+  const char *path = write_file(file.data, file.size);
+  bs_tokenizer *t = opened(path);
+  unlink(path);
+  ck_assert_int_eq(bs_tokenizer_encode(t, "a", 1, 0, NULL, 0, &n, &err), BS_INPUT);
+  ck_assert_str_eq(err.id, "BS-TOK-TEXT");
+  bs_tokenizer_close(t);
+  bs_text_free(&file);
+}
+END_TEST
+
 START_TEST(text_that_is_no_utf8) {
   static const struct {
     const char *text;
@@ -434,6 +454,7 @@ int main(int argc, char **argv) {
                             {refuses, TEST_COUNT(refused)},
                             {a_long_pattern},
                             {a_match_that_explodes},
+                            {steps_that_explode},
                             {text_that_is_no_utf8},
                             {names_and_roles},
                             {long_words},
