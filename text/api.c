@@ -84,6 +84,7 @@ static int32_t make_pieces(const bs_tokenizer *t, bs_tok_work *w, const char *te
 
 static int32_t encode(const bs_tokenizer *t, bs_tok_work *w, const char *text, uint64_t bytes, uint32_t flags,
                       bs_error *err) {
+  bs_tok_work_limit(w, bytes);
   int32_t rc = make_pieces(t, w, text, bytes, flags, err);
   for (size_t i = 0; i < t->n_before && rc == BS_OK && !(flags & BS_ENCODE_PLAIN); i++)
     rc = bs_tok_work_id(w, (uint32_t)t->before[i], err);

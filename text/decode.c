@@ -226,6 +226,7 @@ int32_t bs_tok_decode(const bs_tokenizer *t, bs_tok_work *w, const int64_t *ids,
     bs_text_append(&w->now.text, text, bytes);
     bs_tok_list_keep(&w->now, at);
   }
+  bs_tok_work_limit(w, w->now.text.size);
   for (size_t i = 0; i < t->decoders.n && rc == BS_OK; i++) {
     const bs_tok_step *step = &t->decoders.at[i];
     bs_tok_list_clear(&w->next);
@@ -243,6 +244,7 @@ int32_t bs_tok_decode(const bs_tokenizer *t, bs_tok_work *w, const int64_t *ids,
     w->now = w->next;
     w->next = list;
     if (rc == BS_OK) rc = bs_tok_list_check(&w->now, err);
+    if (rc == BS_OK) rc = bs_tok_work_check(w, &w->now.text, err);
   }
   return rc == BS_OK ? bs_tok_list_check(&w->now, err) : rc;
 }

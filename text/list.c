@@ -61,6 +61,7 @@ void bs_tok_steps_free(bs_tok_steps *steps) {
 
 int32_t bs_tok_work_make(bs_tok_work *out, bs_error *err) {
   memset(out, 0, sizeof *out);
+  bs_tok_work_limit(out, 0);
   return bs_tok_matcher_make(&out->matcher, err);
 }
 
@@ -74,6 +75,20 @@ void bs_tok_work_free(bs_tok_work *work) {
   free(work->heap);
   free(work->ids);
   memset(work, 0, sizeof *work);
+}
+
+/* Known steps make at most 18 bytes of one. Without a limit a few steps of a hostile file fill the memory. */
+void bs_tok_work_limit(bs_tok_work *work, size_t bytes) {
+  work->most = bytes * 64 + (1 << 20);
+}
+
+int32_t bs_tok_work_check(const bs_tok_work *work, const bs_text *text, bs_error *err) {
+  if (text->failed)
+    return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory for a text of %zu bytes", text->size);
+  if (text->size <= work->most) return BS_OK;
+  return bs_error_set(err, BS_INPUT, "BS-TOK-TEXT",
+                      "a step of the tokenizer makes %zu bytes of the text; at most %zu are made", text->size,
+                      work->most);
 }
 
 int32_t bs_tok_work_id(bs_tok_work *work, uint32_t id, bs_error *err) {

@@ -30,6 +30,9 @@ static int32_t add(bs_tok_steps *steps, int kind, int flags, bs_tok_step **out, 
 static int32_t add_with(bs_tok_steps *steps, int kind, int flags, const char *text, size_t bytes,
                         bs_tok_step **out, bs_error *err) {
   bs_tok_step *step = NULL;
+  if (bytes > BS_TOK_MAX_BYTES)
+    return bs_error_set(err, BS_INPUT, "BS-TOK-FORMAT", "a text of %zu bytes in a step; at most %d are read",
+                        bytes, BS_TOK_MAX_BYTES);
   int32_t rc = add(steps, kind, flags, &step, err);
   if (rc != BS_OK) return rc;
   step->text = bs_tok_copy(text, bytes);

@@ -200,8 +200,7 @@ int32_t bs_tok_normalize(const bs_tok_steps *steps, bs_tok_work *work, const cha
     const bs_text swapped = work->text;
     work->text = work->other;
     work->other = swapped;
+    if (rc == BS_OK) rc = bs_tok_work_check(work, &work->text, err);
   }
-  if (rc == BS_OK && (work->text.failed || work->other.failed))
-    rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory for a text of %zu bytes", bytes);
-  return rc;
+  return rc == BS_OK && work->text.failed ? bs_tok_work_check(work, &work->text, err) : rc;
 }

@@ -94,6 +94,7 @@ int32_t bs_tok_split(const bs_tok_step *step, bs_tok_work *w, bs_error *err) {
     bs_tok_list_end(&w->next, at, piece.id, piece.is_first);
   }
   if (rc == BS_OK) rc = bs_tok_list_check(&w->next, err);
+  if (rc == BS_OK) rc = bs_tok_work_check(w, &w->next.text, err);
   swap_lists(w);
   if (step->kind == BS_TOK_SPLIT) { /* the pieces are new, the text is the same */
     const bs_text text = w->now.text;

@@ -158,11 +158,16 @@ typedef struct bs_tok_work {
   size_t heap_room;
   int64_t *ids;
   size_t n_ids, ids_room;
+  size_t most; /* bytes that a step may make of the text */
   size_t held; /* of a decode: bytes at the end of the text that more tokens may change */
 } bs_tok_work;
 
 int32_t bs_tok_work_make(bs_tok_work *out_work, bs_error *err);
 void bs_tok_work_free(bs_tok_work *work);
+/* What a text of so many bytes may become. */
+void bs_tok_work_limit(bs_tok_work *work, size_t bytes);
+/* A text that a step made is within the limit, and there was memory for it. */
+int32_t bs_tok_work_check(const bs_tok_work *work, const bs_text *text, bs_error *err);
 int32_t bs_tok_work_id(bs_tok_work *work, uint32_t id, bs_error *err);
 
 /* Adds the ids of a piece to work->ids (bpe.c, wordpiece.c). */

@@ -23,10 +23,17 @@ static const char *path_of(const char *name, const char *end) {
   return path;
 }
 
+/* Ends the test, or the program where no test runs. */
+static void need(int ok, const char *what, const char *why) {
+  if (ok) return;
+  fprintf(stderr, "%s: %s\n", what, why);
+  exit(1);
+}
+
 static bs_tokenizer *opened(const char *path) {
   bs_tokenizer *t = NULL;
   bs_error err = BS_ERROR_INIT;
-  if (bs_tokenizer_open(path, &t, &err) != BS_OK) ck_abort_msg("%s: %s", err.id, err.message);
+  need(bs_tokenizer_open(path, &t, &err) == BS_OK, path, err.message);
   return t;
 }
 
@@ -111,10 +118,10 @@ static int check_file(const char *json, const char *cases, int *out_wrong) {
   size_t room = 0, before = 0, behind = 0;
   int count = 0;
   *out_wrong = 0;
-  ck_assert_ptr_nonnull(f);
+  need(f != NULL, cases, "cannot be read");
   for (ssize_t n; (n = getline(&line, &room, f)) > 0; count++) {
     json_t *row = json_loadb(line, (size_t)n, JSON_ALLOW_NUL, NULL);
-    ck_assert_msg(row != NULL, "%s: line %d is no JSON", cases, count + 1);
+    need(row != NULL, cases, "a line is no JSON");
     if (count == 0) {
       before = (size_t)json_integer_value(json_array_get(row, 0));
       behind = (size_t)json_integer_value(json_array_get(row, 1));
@@ -266,6 +273,26 @@ START_TEST(a_match_that_explodes) {
   ck_assert_int_eq(bs_tokenizer_encode(t, text, sizeof text, 0, NULL, 0, &n, &err), BS_INPUT);
   ck_assert_str_eq(err.id, "BS-TOK-REGEX");
   bs_tokenizer_close(t);
+}
+END_TEST
+
+/* Each step doubles the text: without a limit 40 of them would need 2^40 bytes. */
+START_TEST(steps_that_explode) {
+  bs_text file = {0};
+  uint64_t n;
+  bs_error err = BS_ERROR_INIT;
+  bs_text_printf(&file, "{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[");
+  for (int i = 0; i < 40; i++)
+    bs_text_printf(&file, "%s{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},\"content\":\"aa\"}",
+                   i > 0 ? "," : "");
+  bs_text_printf(&file, "]}," MODEL "}");
+  const char *path = write_file(file.data, file.size);
+  bs_tokenizer *t = opened(path);
+  unlink(path);
+  ck_assert_int_eq(bs_tokenizer_encode(t, "a", 1, 0, NULL, 0, &n, &err), BS_INPUT);
+  ck_assert_str_eq(err.id, "BS-TOK-TEXT");
+  bs_tokenizer_close(t);
+  bs_text_free(&file);
 }
 END_TEST
 
@@ -427,6 +454,7 @@ int main(int argc, char **argv) {
                             {refuses, TEST_COUNT(refused)},
                             {a_long_pattern},
                             {a_match_that_explodes},
+                            {steps_that_explode},
                             {text_that_is_no_utf8},
                             {names_and_roles},
                             {long_words},
