@@ -115,6 +115,10 @@ static int32_t scaled_bias(graph *g, uint32_t bias, double factor, uint32_t *out
   return rc;
 }
 
+/* Of a product that cannot take a number over. */
+#define NOT_TAKEN \
+  "the product cannot take the number %g: beyond 2^-16 .. 2^16, or its weight or bias loses digits"
+
 /* ---- products times a number ----------------------------------------------------------------- */
 
 /* Multiplies A B of a product, and its bias where the number stood behind it. *out_ok 0: it cannot be. */
@@ -235,7 +239,8 @@ static int32_t try_sum(graph *g, uint32_t map_id, uint32_t id, const weighted_su
   return rc;
 }
 
-static int32_t try_behind(graph *g, uint32_t map_id, uint32_t slot, uint32_t *out_changes, bs_error *err) {
+static int32_t try_behind(graph *g, const gpass_ctx *ctx, uint32_t map_id, uint32_t slot,
+                          uint32_t *out_changes, bs_error *err) {
   const gnode map = g->nodes[map_id];
   uint32_t id = match_only(g, map.in[slot], GOP_MATMUL, map_id);
   if (id == GNONE) id = match_only(g, map.in[slot], GOP_CONTRACT, map_id);
@@ -253,6 +258,7 @@ static int32_t try_behind(graph *g, uint32_t map_id, uint32_t slot, uint32_t *ou
   if (is_weighted_sum(&map, &f, slot, &w)) return try_sum(g, map_id, id, &w, out_changes, err);
   if (!peel(&f, slot, &p)) return BS_OK;
   int32_t rc = scale_product(g, &product, p.factor, 1, &ok, err);
+  if (rc == BS_OK && !ok) gpass_miss(ctx, map_id, NOT_TAKEN, p.factor);
   if (rc != BS_OK || !ok || !match_accepts(g, &product)) return rc;
   const uint32_t number = graph_expr(g, &p.e);
   if (number == GNONE) return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a program");
@@ -294,17 +300,23 @@ static int32_t seen_before(graph *g, uint32_t read, uint32_t seen, uint32_t *out
   return BS_OK;
 }
 
-static int32_t try_before(graph *g, uint32_t id, uint32_t k, uint32_t *out_changes, bs_error *err) {
+static int32_t try_before(graph *g, const gpass_ctx *ctx, uint32_t id, uint32_t k, uint32_t *out_changes,
+                          bs_error *err) {
   gnode product = g->nodes[id];
   uint32_t map;
   double factor;
   int ok = 0;
   if (!is_multiplied(g, &product, id, k, &map, &factor)) return BS_OK;
   int32_t rc = seen_before(g, g->nodes[map].in[0], product.in[k], &product.in[k], err);
+  if (rc == BS_OK && product.in[k] == GNONE)
+    gpass_miss(ctx, map, "the product cannot read what is multiplied without a copy");
   if (rc != BS_OK || product.in[k] == GNONE) return rc;
-  const gvalue *x = &g->values[product.in[k]];
-  if (product.op == GOP_MATMUL && x->strides[1] != 1) return BS_OK;
+  if (product.op == GOP_MATMUL && g->values[product.in[k]].strides[1] != 1) {
+    gpass_miss(ctx, map, "rows of what is multiplied have gaps");
+    return BS_OK;
+  }
   rc = scale_product(g, &product, factor, 0, &ok, err);
+  if (rc == BS_OK && !ok) gpass_miss(ctx, map, NOT_TAKEN, factor);
   if (rc != BS_OK || !ok) return rc;
   product.origin = graph_origin_join(g, product.origin, g->nodes[map].origin);
   const uint32_t old[2] = {id, map};
@@ -312,15 +324,14 @@ static int32_t try_before(graph *g, uint32_t id, uint32_t k, uint32_t *out_chang
 }
 
 int32_t gpass_alpha(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err) {
-  (void)ctx;
   int32_t rc = BS_OK;
   for (uint32_t id = g->first, next; id != GNONE && rc == BS_OK; id = next) {
     next = g->nodes[id].next;
     for (uint32_t k = 0; rc == BS_OK && g->nodes[id].op == GOP_MAP && k < g->nodes[id].n_in; k++)
-      rc = try_behind(g, id, k, out_changes, err);
+      rc = try_behind(g, ctx, id, k, out_changes, err);
     const uint32_t op = g->nodes[id].op, before = *out_changes, n = op == GOP_CONTRACT ? 2 : op == GOP_MATMUL;
     for (uint32_t k = 0; rc == BS_OK && k < n && *out_changes == before; k++)
-      rc = try_before(g, id, k, out_changes, err);
+      rc = try_before(g, ctx, id, k, out_changes, err);
   }
   return rc;
 }
