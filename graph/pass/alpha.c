@@ -115,6 +115,10 @@ static int32_t scaled_bias(graph *g, uint32_t bias, double factor, uint32_t *out
   return rc;
 }
 
+/* Of a product that cannot take a number over. */
+#define NOT_TAKEN \
+  "the product cannot take the number %g: beyond 2^-16 .. 2^16, or its weight or bias loses digits"
+
 /* ---- products times a number ----------------------------------------------------------------- */
 
 /* Multiplies A B of a product, and its bias where the number stood behind it. *out_ok 0: it cannot be. */
@@ -162,7 +166,7 @@ static int factor_of(const form *f, uint8_t slot, uint32_t *out_step, double *ou
   *out_factor = -1;
   if (op == BS_EXPR_NEG) return 1;
   if (op == BS_EXPR_MUL) return form_is_const(f, a == slot ? b : a, out_factor);
-  if (op != BS_EXPR_DIV || a != slot || !form_is_const(f, b, out_factor)) return 0;
+  if (op != BS_EXPR_DIV || !form_is_const(f, b, out_factor)) return 0;
   *out_factor = 1 / *out_factor;
   return 1;
 }
@@ -182,21 +186,18 @@ static double of_multiplied(const double *in, const void *arg) {
   return program_value(&p->e, given, out) ? out[0] : (double)NAN;
 }
 
-/* dtype: of the product, which now writes the multiplied value. What f16 cannot hold there, a program could
- * in its compute dtype: of f16 nothing else may be left of it. */
-static int peel(const form *f, uint32_t slot, uint32_t dtype, peeled *out) {
+static int peel(const form *f, uint32_t slot, peeled *out) {
   uint32_t step = 0;
   *out = (peeled){.e = *f->e, .slot = slot};
-  if (!factor_of(f, (uint8_t)slot, &step, &out->factor) || !is_moderate(out->factor)) return 0;
+  if (!factor_of(f, (uint8_t)slot, &step, &out->factor)) return 0;
   out->e.steps[step].op = BS_EXPR_MOV;
   out->e.steps[step].a = (uint8_t)slot;
   out->e.steps[step].b = out->e.steps[step].c = 0;
   program_tidy(&out->e);
-  if (dtype == BS_F16 && (f->rounds != BS_F16 || out->e.n_steps > 0)) return 0;
   return program_is(f->e, of_multiplied, out);
 }
 
-/* The map's other input in c y + d b, where b is a constant. */
+/* c y + d b of a map of two inputs. */
 typedef struct weighted_sum {
   uint32_t y, b; /* slots */
   double c, d;
@@ -207,16 +208,14 @@ static double of_sum(const double *in, const void *arg) {
   return w->c * in[w->y] + w->d * in[w->b];
 }
 
-static int is_weighted_sum(const graph *g, const gnode *map, const form *f, uint32_t slot,
-                           weighted_sum *out) {
+static int is_weighted_sum(const gnode *map, const form *f, uint32_t slot, weighted_sum *out) {
   form_sum s;
   if (map->n_in != 2 || map->n_out != 1 || !form_sum_of(f, f->e->outs[0], &s) || s.n != 2 || s.has_constant ||
-      s.operand[0] + s.operand[1] != GX_IN + 1 || s.operand[0] > GX_IN + 1)
+      s.operand[0] + s.operand[1] != GX_IN + 1)
     return 0;
   const uint32_t at = s.operand[0] == slot ? 0 : 1;
   *out = (weighted_sum){slot, 1 - slot, s.factor[at], s.factor[1 - at]};
-  return out->c != 1 && is_moderate(out->c) && f->rounds != BS_F16 && graph_is_const(g, map->in[out->b]) &&
-         program_is(f->e, of_sum, out);
+  return out->c != 1 && program_is(f->e, of_sum, out);
 }
 
 /* c y + d b: the product gives c y, and the bias becomes d b. */
@@ -240,22 +239,26 @@ static int32_t try_sum(graph *g, uint32_t map_id, uint32_t id, const weighted_su
   return rc;
 }
 
-static int32_t try_behind(graph *g, uint32_t map_id, uint32_t slot, uint32_t *out_changes, bs_error *err) {
+static int32_t try_behind(graph *g, const gpass_ctx *ctx, uint32_t map_id, uint32_t slot,
+                          uint32_t *out_changes, bs_error *err) {
   const gnode map = g->nodes[map_id];
   uint32_t id = match_only(g, map.in[slot], GOP_MATMUL, map_id);
   if (id == GNONE) id = match_only(g, map.in[slot], GOP_CONTRACT, map_id);
   if (id == GNONE || match_slot(g, &map, g->values[map.in[slot]].base) != slot) return BS_OK;
   gnode product = g->nodes[id];
   const form f = form_of(g, &map);
+  const uint32_t dtype =
+      g->values[product.out[0]].dtype; /* of f16, the map could give numbers beyond its end */
   weighted_sum w;
   peeled p;
   int ok = 0;
   if (product.activation != BS_ACT_NONE || (product.op == GOP_MATMUL && product.in[2] != GNONE) ||
-      !computes(f.e, g->values[product.out[0]].dtype))
+      !computes(f.e, dtype) || (dtype == BS_F16 && f.rounds != BS_F16))
     return BS_OK;
-  if (is_weighted_sum(g, &map, &f, slot, &w)) return try_sum(g, map_id, id, &w, out_changes, err);
-  if (!peel(&f, slot, g->values[product.out[0]].dtype, &p)) return BS_OK;
+  if (is_weighted_sum(&map, &f, slot, &w)) return try_sum(g, map_id, id, &w, out_changes, err);
+  if (!peel(&f, slot, &p)) return BS_OK;
   int32_t rc = scale_product(g, &product, p.factor, 1, &ok, err);
+  if (rc == BS_OK && !ok) gpass_miss(ctx, map_id, NOT_TAKEN, p.factor);
   if (rc != BS_OK || !ok || !match_accepts(g, &product)) return rc;
   const uint32_t number = graph_expr(g, &p.e);
   if (number == GNONE) return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a program");
@@ -282,7 +285,7 @@ static int is_multiplied(const graph *g, const gnode *product, uint32_t id, uint
   const form f = form_of(g, map);
   return map->n_in == 1 && map->n_out == 1 && g->values[map->in[0]].dtype == g->values[root].dtype &&
          computes(f.e, g->values[root].dtype) && form_is_scaled(&f, f.e->outs[0], GX_IN, out_factor) &&
-         is_moderate(*out_factor) && program_is(f.e, times, out_factor);
+         program_is(f.e, times, out_factor);
 }
 
 /* What `seen`, a view of what the map writes, shows of what the map reads; *out_value GNONE: it is no view.
@@ -297,17 +300,23 @@ static int32_t seen_before(graph *g, uint32_t read, uint32_t seen, uint32_t *out
   return BS_OK;
 }
 
-static int32_t try_before(graph *g, uint32_t id, uint32_t k, uint32_t *out_changes, bs_error *err) {
+static int32_t try_before(graph *g, const gpass_ctx *ctx, uint32_t id, uint32_t k, uint32_t *out_changes,
+                          bs_error *err) {
   gnode product = g->nodes[id];
   uint32_t map;
   double factor;
   int ok = 0;
   if (!is_multiplied(g, &product, id, k, &map, &factor)) return BS_OK;
   int32_t rc = seen_before(g, g->nodes[map].in[0], product.in[k], &product.in[k], err);
+  if (rc == BS_OK && product.in[k] == GNONE)
+    gpass_miss(ctx, map, "the product cannot read what is multiplied without a copy");
   if (rc != BS_OK || product.in[k] == GNONE) return rc;
-  const gvalue *x = &g->values[product.in[k]];
-  if (product.op == GOP_MATMUL && x->dims[1] > 1 && x->strides[1] != 1) return BS_OK;
+  if (product.op == GOP_MATMUL && g->values[product.in[k]].strides[1] != 1) {
+    gpass_miss(ctx, map, "rows of what is multiplied have gaps");
+    return BS_OK;
+  }
   rc = scale_product(g, &product, factor, 0, &ok, err);
+  if (rc == BS_OK && !ok) gpass_miss(ctx, map, NOT_TAKEN, factor);
   if (rc != BS_OK || !ok) return rc;
   product.origin = graph_origin_join(g, product.origin, g->nodes[map].origin);
   const uint32_t old[2] = {id, map};
@@ -315,15 +324,14 @@ static int32_t try_before(graph *g, uint32_t id, uint32_t k, uint32_t *out_chang
 }
 
 int32_t gpass_alpha(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err) {
-  (void)ctx;
   int32_t rc = BS_OK;
   for (uint32_t id = g->first, next; id != GNONE && rc == BS_OK; id = next) {
     next = g->nodes[id].next;
     for (uint32_t k = 0; rc == BS_OK && g->nodes[id].op == GOP_MAP && k < g->nodes[id].n_in; k++)
-      rc = try_behind(g, id, k, out_changes, err);
+      rc = try_behind(g, ctx, id, k, out_changes, err);
     const uint32_t op = g->nodes[id].op, before = *out_changes, n = op == GOP_CONTRACT ? 2 : op == GOP_MATMUL;
     for (uint32_t k = 0; rc == BS_OK && k < n && *out_changes == before; k++)
-      rc = try_before(g, id, k, out_changes, err);
+      rc = try_before(g, ctx, id, k, out_changes, err);
   }
   return rc;
 }

@@ -116,7 +116,8 @@ static int32_t arguments(graph *g, const gnode *map, const roles *r, const int64
   return rc;
 }
 
-static int32_t try_product(graph *g, uint32_t map_id, uint32_t slot, uint32_t *out_changes, bs_error *err) {
+static int32_t try_product(graph *g, const gpass_ctx *ctx, uint32_t map_id, uint32_t slot,
+                           uint32_t *out_changes, bs_error *err) {
   const gnode map = g->nodes[map_id];
   uint32_t product_id = match_only(g, map.in[slot], GOP_MATMUL, map_id);
   if (product_id == GNONE) product_id = match_only(g, map.in[slot], GOP_MATMUL_Q, map_id);
@@ -126,11 +127,19 @@ static int32_t try_product(graph *g, uint32_t map_id, uint32_t slot, uint32_t *o
   const form f = form_of(g, &map);
   roles r;
   int ok = 0;
-  if (product.in[2] != GNONE || product.activation != BS_ACT_NONE || map.n_out != 1 ||
-      g->values[map.out[0]].dtype != y.dtype || f.e->compute != y.dtype ||
-      !assign(g, &map, slot, y.dims[1], &r) || !is_epilogue(&f, &r) ||
-      (r.bias != GNONE && product.in[1] != GNONE))
+  if (product.in[2] != GNONE || product.activation != BS_ACT_NONE || map.n_out != 1) {
+    gpass_miss(ctx, map_id, "the product in front has an activation or a residual already");
     return BS_OK;
+  }
+  if (g->values[map.out[0]].dtype != y.dtype || f.e->compute != y.dtype) {
+    gpass_miss(ctx, map_id, "the product in front is of another dtype than what follows it");
+    return BS_OK;
+  }
+  if (!assign(g, &map, slot, y.dims[1], &r) || !is_epilogue(&f, &r) ||
+      (r.bias != GNONE && product.in[1] != GNONE)) {
+    gpass_miss(ctx, map_id, "it is not act(product + row) + value, with an activation that products have");
+    return BS_OK;
+  }
   const int32_t rc = arguments(g, &map, &r, y.dims, &product, &ok, err);
   if (rc != BS_OK || !ok) return rc;
   product.activation = r.activation;
@@ -193,11 +202,10 @@ static int32_t try_norm(graph *g, uint32_t id, uint32_t *out_changes, bs_error *
 }
 
 int32_t gpass_epilogue(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err) {
-  (void)ctx;
   for (uint32_t id = g->first, next; id != GNONE; id = next) {
     next = g->nodes[id].next;
     for (uint32_t slot = 0; g->nodes[id].op == GOP_MAP && slot < g->nodes[id].n_in; slot++) {
-      const int32_t rc = try_product(g, id, slot, out_changes, err);
+      const int32_t rc = try_product(g, ctx, id, slot, out_changes, err);
       if (rc != BS_OK) return rc;
     }
   }

@@ -38,7 +38,7 @@ static uint32_t sole_view(const graph *g, uint32_t root) {
   return found;
 }
 
-static int32_t try_rows(graph *g, uint32_t id, uint32_t *out_changes, bs_error *err) {
+static int32_t try_rows(graph *g, const gpass_ctx *ctx, uint32_t id, uint32_t *out_changes, bs_error *err) {
   const gnode product = g->nodes[id];
   const gvalue y = g->values[product.out[0]], x = g->values[product.in[0]];
   const uint32_t root = y.base;
@@ -47,7 +47,10 @@ static int32_t try_rows(graph *g, uint32_t id, uint32_t *out_changes, bs_error *
   const uint32_t seen = sole_view(g, root);
   if (seen == GNONE || graph_count(&g->values[seen]) >= graph_count(&y)) return BS_OK;
   const gvalue v = g->values[seen];
-  if (!rows_of(&v, y.dims[1], &first, &count, &step)) return BS_OK;
+  if (!rows_of(&v, y.dims[1], &first, &count, &step)) {
+    gpass_miss(ctx, id, "what is read of the product are no whole rows at equal distances");
+    return BS_OK;
+  }
   const int64_t in_dims[2] = {count, x.dims[1]},
                 in_strides[2] = {(step > 0 ? step : 1) * x.strides[0], x.strides[1]};
   const int64_t out_dims[2] = {count, y.dims[1]};
@@ -70,11 +73,10 @@ static int32_t try_rows(graph *g, uint32_t id, uint32_t *out_changes, bs_error *
 }
 
 int32_t gpass_last_token(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err) {
-  (void)ctx;
   for (uint32_t id = g->first, next; id != GNONE; id = next) {
     next = g->nodes[id].next;
     if (!graph_is_product(g->nodes[id].op)) continue;
-    const int32_t rc = try_rows(g, id, out_changes, err);
+    const int32_t rc = try_rows(g, ctx, id, out_changes, err);
     if (rc != BS_OK) return rc;
   }
   return BS_OK;

@@ -77,12 +77,18 @@ static int readers_fit(const graph *g, uint32_t id) {
   return 1;
 }
 
-static group find_group(const graph *g, uint32_t first) {
+static group find_group(const graph *g, const gpass_ctx *ctx, uint32_t first) {
   group found = {1, {first}, g->values[g->nodes[first].out[0]].dims[1]};
   if (!is_joinable(g, first) || !readers_fit(g, first)) return found;
   for (uint32_t id = g->nodes[first].next; id != GNONE && found.n < GJOIN_MAX; id = g->nodes[id].next) {
-    if (!reads_same(g, first, id) || !is_joinable(g, id) || !alike(g, first, id) || !readers_fit(g, id))
+    if (!reads_same(g, first, id) || !is_joinable(g, id)) continue;
+    if (!alike(g, first, id) || !readers_fit(g, id)) {
+      gpass_miss(ctx, id,
+                 alike(g, first, id) ? "a reader of the product sees it as no whole rows"
+                                     : "another product of the same rows has a bias, an activation or a "
+                                       "dtype that this one has not");
       continue;
+    }
     found.nodes[found.n++] = id;
     found.columns += g->values[g->nodes[id].out[0]].dims[1];
   }
@@ -171,11 +177,10 @@ static int32_t merge(graph *g, const group *all, uint32_t *out_node, bs_error *e
 }
 
 int32_t gpass_merge(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err) {
-  (void)ctx;
   for (uint32_t id = g->first, next; id != GNONE; id = next) {
     next = g->nodes[id].next;
     if (!graph_is_product(g->nodes[id].op)) continue;
-    const group all = find_group(g, id);
+    const group all = find_group(g, ctx, id);
     if (all.n < 2) continue;
     const int32_t rc = merge(g, &all, &next, err);
     if (rc != BS_OK) return rc;

@@ -133,13 +133,16 @@ static void write_program(gexpr *e, uint32_t compute, int same, double scale) {
   e->outs[1] = step(e, BS_EXPR_MUL, second, GX_CONST);
 }
 
-static int32_t try_turn(graph *g, uint32_t id, uint32_t *out_changes, bs_error *err) {
+static int32_t try_turn(graph *g, const gpass_ctx *ctx, uint32_t id, uint32_t *out_changes, bs_error *err) {
   const gnode map = g->nodes[id];
   turn t;
   uint32_t writers[2];
   const gvalue out = g->values[map.out[0]];
   if (out.rank == 0 || out.dims[out.rank - 1] % 2 != 0 || !find_turn(g, &map, &t, writers)) return BS_OK;
-  if (graph_sole_user(g, map.in[t.turned]) != id) return BS_OK;
+  if (graph_sole_user(g, map.in[t.turned]) != id) {
+    gpass_miss(ctx, id, "the turned halves are read by another node too");
+    return BS_OK;
+  }
   gnode n = match_node(GOP_MAP, 6, 2);
   int32_t rc = BS_OK;
   const uint32_t from[6] = {t.x, t.x, t.cosine, t.sine, t.cosine, t.sine};
@@ -159,11 +162,10 @@ static int32_t try_turn(graph *g, uint32_t id, uint32_t *out_changes, bs_error *
 }
 
 int32_t gpass_rope(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err) {
-  (void)ctx;
   for (uint32_t id = g->first; id != GNONE;) {
     const uint32_t next = g->nodes[id].next;
     if (g->nodes[id].op == GOP_MAP) {
-      const int32_t rc = try_turn(g, id, out_changes, err);
+      const int32_t rc = try_turn(g, ctx, id, out_changes, err);
       if (rc != BS_OK) return rc;
     }
     id = next;

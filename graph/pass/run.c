@@ -68,7 +68,7 @@ int32_t (*gpass_fault)(graph *g, const char *pass, uint32_t *io_changes, bs_erro
 void gpass_miss(const gpass_ctx *ctx, uint32_t node, const char *format, ...) {
   char text[160];
   va_list args;
-  if (ctx->miss == NULL) return;
+  if (ctx == NULL || ctx->miss == NULL) return;
   va_start(args, format);
   vsnprintf(text, sizeof text, format, args);
   va_end(args);

@@ -150,8 +150,8 @@ static void weight_beside_an_odd_one(void) {
   const uint32_t in[] = {tb_constant(BS_F32, 2, dims, w), tb_ints(2, split)};
   tb_many("Split", "axis=1", in, 2, parts, 2);
   const uint32_t a = pa_times(pg_product(ps_input("x"), parts[0]), 1e3);
-  tb_output("y",
-            ps_sum(pg_one("Softmax", a), pg_one("Tanh", pa_times(pg_product(ps_input("z"), parts[1]), 1e3))));
+  tb_output("y", ps_sum(pg_one("Softmax", a),
+                        pg_one("Softmax", pa_times(pg_product(ps_input("z"), parts[1]), 1e3))));
 }
 static void bias_near_the_end(void) {
   const int64_t x[] = {PS_ROWS, PS_K}, n[] = {2}, w[] = {PS_K, 2};
@@ -171,6 +171,58 @@ static void bias_with_gaps(void) {
   const int64_t x[] = {PS_ROWS, PS_K}, w[] = {PS_K, PS_N}, c[] = {PS_N, PS_ROWS};
   const uint32_t t = tb_with("Transpose", "perm=1,0", tb_random(2, c, 1), BS_GRAPH_NONE, BS_GRAPH_NONE);
   tb_output("y", pa_times(tb_op("Gemm", tb_input("x", BS_F32, 2, x), tb_input("w", BS_F32, 2, w), t), 0.5));
+}
+
+/* One product is made of both, whose weight is joined. */
+static void number_before_two_products(void) {
+  const uint32_t x = ps_halved(ps_input("x"));
+  tb_output("y", ps_sum(pg_one("Softmax", pg_product(x, ps_matrix())),
+                        pg_one("LogSoftmax", pg_product(x, ps_matrix()))));
+}
+static void number_in_f64_alone(void) {
+  const int64_t dims[] = {PS_K, PS_N};
+  const double third = 0.3;
+  double w[PS_K * PS_N];
+  for (int i = 0; i < PS_K * PS_N; i++) w[i] = 0.01 * (i % 37) - 0.2;
+  const uint32_t y = pg_product(pg_cast(ps_input("x"), BS_F64), tb_constant(BS_F64, 2, dims, w));
+  tb_output("y",
+            pg_cast(pg_one("Softmax", tb_op("Mul", y, tb_constant(BS_F64, 0, NULL, &third), BS_GRAPH_NONE)),
+                    BS_F32));
+}
+/* The number stands before the product: the bias is not multiplied. */
+static void gemm_of_halved_rows(void) {
+  const int64_t x[] = {PS_ROWS, PS_K}, n[] = {PS_N};
+  tb_output("y", tb_op("Gemm", ps_halved(tb_input("x", BS_F32, 2, x)), ps_matrix(), tb_random(1, n, 1)));
+}
+static void product_beside_its_half(void) {
+  const uint32_t m = pg_product(ps_input("x"), ps_matrix());
+  tb_output("y", ps_sum(pg_one("Exp", m), ps_halved(m)));
+}
+static void half_and_power_of_the_caller(void) {
+  const int64_t n[] = {PS_N};
+  const uint32_t b = pg_one("Exp", tb_input("b", BS_F32, 1, n));
+  tb_output("y", ps_sum(ps_halved(pg_product(ps_input("x"), ps_matrix())), b));
+}
+/* The map reads the product twice, in another order the second time. */
+static void product_half_and_turned(void) {
+  const uint32_t m = pg_product(pg_heads("a"), pg_turned(pg_heads("b")));
+  tb_output("y", ps_sum(ps_halved(m), pg_turned(m)));
+}
+static uint32_t pa_square(const char *name) {
+  return pg_input(name, PG_BATCH, PG_HEADS, PG_WIDTH, PG_WIDTH);
+}
+static void number_of_turned_square_read_turned(void) {
+  tb_output("y", pg_product(pg_turned(pa_times(pg_turned(pa_square("a")), 0.3)), pa_square("b")));
+}
+/* Rows of the turned matrix are seen as other ones. */
+static void number_of_turned_seen_otherwise(void) {
+  const int64_t dims[] = {PG_BATCH, PG_HEADS, PG_WIDTH / 2, 2 * PG_WIDTH};
+  const uint32_t a =
+      tb_op("Reshape", pa_times(pg_turned(pa_square("a")), 0.3), tb_ints(4, dims), BS_GRAPH_NONE);
+  tb_output("y", pg_product(a, pg_input("b", PG_BATCH, PG_HEADS, (int64_t)2 * PG_WIDTH, PG_ROWS)));
+}
+static void large_number_before_activations(void) {
+  tb_output("y", pg_product(pa_times(pg_heads("a"), 1e12), pg_turned(pg_heads("b"))));
 }
 
 static void product_shown(void) {
@@ -271,11 +323,11 @@ static void bf16_by_a_quarter(void) {
 static void bf16_by_three(void) {
   pa_softmax(pa_product_of(BS_BF16, 3));
 }
-/* 2^12 times a product of f16 is a number in f32 and none in f16. */
+/* 2^15 times a product of f16 is a number in f32 and none in f16. */
 static void f16_widened(void) {
   const int64_t dims[] = {PS_K, PS_N};
   const uint32_t a = pg_cast(ps_input("a"), BS_F16), b = pg_cast(tb_input("b", BS_F32, 2, dims), BS_F16);
-  tb_output("y", pa_times(pg_cast(pg_product(a, b), BS_F32), 0x1p12));
+  tb_output("y", pa_times(pg_cast(pg_product(a, b), BS_F32), 0x1p15));
 }
 static void f16_and_more(void) {
   tb_output("y", pg_cast(pg_one("Softmax", pg_one("Exp", pa_product_of(BS_F16, 0.0625))), BS_F32));
