@@ -87,6 +87,7 @@ struct gmodel {
   uint32_t n_states;           /* values of kind STATE */
   uint32_t length;             /* the value of kind LENGTH; GMODEL_NONE */
   int64_t cache_tokens;        /* capacity of the states; 0: no states */
+  int64_t slots;               /* states of a sequence each, side by side; 0: one, whose length is counted */
   int64_t layers, all_layers;  /* of a folder: that were read, that it has; 0: not known */
   uint32_t tokens_input;       /* with states: the input that holds the tokens ... */
   uint32_t tokens_axis;        /* ... and which of its dims counts them: a run adds that many to the length */
@@ -141,6 +142,8 @@ int32_t gmodel_fix(gmodel *model, const char *name, const bs_tensor *tensor, bs_
 /* A key-value cache [.., tokens, ..] that keeps its values from run to run. */
 int32_t gmodel_state(gmodel *model, const char *name, uint32_t dtype, uint32_t rank, const int64_t *dims,
                      uint32_t *out_value, bs_error *err);
+/* The states have a first dim `batch` of that symbol, and memory for `slots` of them; limit: the capacity. */
+int32_t gmodel_slots(gmodel *model, int64_t slots, int64_t limit, bs_error *err);
 /* The value that the state becomes by a run: a TensorScatter into it, of the same shape and dtype. */
 int32_t gmodel_state_next(gmodel *model, uint32_t state, uint32_t value, bs_error *err);
 /* The number of tokens that the cache held before the run: i64 [1]. The same value at each call. */

@@ -148,6 +148,7 @@ typedef struct graph {
   uint32_t notes;       /* chain of gorigin: what the lowering has to say of constants; GNONE */
   struct gtexts *texts; /* interned texts, and the data of constants that were computed */
   uint64_t data_bytes;
+  uint32_t tokenwise;                                          /* bs_session_options.tokenwise */
   int32_t (*ask)(void *user, const void *data, bs_error *err); /* NULL: the data of constants are there */
   void *ask_user;
 } graph;

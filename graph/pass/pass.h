@@ -11,7 +11,18 @@ typedef struct gpass_ctx {
    * BS_UNAVAILABLE, BS_NOT_FOUND: the node stays for the run. NULL: nothing is folded. */
   int32_t (*fold)(void *user, const graph *g, const gnode *node, void **out_data, bs_error *err);
   void *fold_user;
+  /* Told why a pass left a node that it looks for (gpass_miss); node GNONE: the pass begins, and what it said
+   * in an earlier round is void. NULL: no one asks. */
+  void (*miss)(void *user, const graph *g, uint32_t node, const char *pass, const char *text);
+  void *miss_user;
+  const graph *g; /* of the run, and the pass that runs */
+  const char *pass;
 } gpass_ctx;
+
+/* Says at an exit behind a pass's anchor what kept it from a node, in a few words that name the node's part.
+ */
+void gpass_miss(const gpass_ctx *ctx, uint32_t node, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 typedef struct gpass {
   const char *name, *summary;

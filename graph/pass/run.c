@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * run.c - the table of passes, and what runs them. */
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "core/base/clock.h"
@@ -63,12 +65,26 @@ int32_t gpass_mask(const char *const *names, uint32_t n, uint32_t *out_off, bs_e
 
 int32_t (*gpass_fault)(graph *g, const char *pass, uint32_t *io_changes, bs_error *err);
 
+void gpass_miss(const gpass_ctx *ctx, uint32_t node, const char *format, ...) {
+  char text[160];
+  va_list args;
+  if (ctx->miss == NULL) return;
+  va_start(args, format);
+  vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  ctx->miss(ctx->miss_user, ctx->g, node, ctx->pass, text);
+}
+
 /* One pass in one round. */
-static int32_t run_pass(graph *g, const gpass_ctx *ctx, uint32_t index, uint32_t round, gpass_trace *io_trace,
-                        bs_error *err) {
+static int32_t run_pass(graph *g, const gpass_ctx *given, uint32_t index, uint32_t round,
+                        gpass_trace *io_trace, bs_error *err) {
   const double began = bs_clock_s();
+  gpass_ctx ctx = *given;
   uint32_t changes = 0;
-  int32_t rc = table[index].run(g, ctx, &changes, err);
+  ctx.g = g;
+  ctx.pass = table[index].name;
+  if (ctx.miss != NULL) ctx.miss(ctx.miss_user, g, GNONE, ctx.pass, "");
+  int32_t rc = table[index].run(g, &ctx, &changes, err);
   if (rc == BS_OK && gpass_fault != NULL) rc = gpass_fault(g, table[index].name, &changes, err);
   io_trace->seconds += bs_clock_s() - began;
   char when[64] = "after the pass ";

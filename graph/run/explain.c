@@ -293,6 +293,14 @@ static void put_memory(report *r, int json) {
   bs_text_append(&r->t, "]},", 3);
 }
 
+static int32_t put_misses(report *r, int json, bs_error *err) {
+  gmisses all = {0};
+  const int32_t rc = gsession_misses(r->s, &all, err);
+  if (rc == BS_OK) gmisses_put(&all, json, &r->t);
+  gmisses_free(&all);
+  return rc;
+}
+
 static void put_stats(report *r, int json, bs_error *err) {
   bs_session_stats t = {.struct_size = (uint32_t)sizeof t};
   if (bs_session_stats_get(r->s, &t, err) != BS_OK) return;
@@ -321,17 +329,20 @@ BS_API int32_t bs_session_text(bs_session *s, uint32_t what, uint32_t json,
   report r = {.s = s, .b = s->bound};
   int32_t rc = BS_OK;
   if (what == BS_REPORT_DUMP) return graph_dump(s->bound->g, (int)json, put, user, err);
-  if (what != BS_REPORT_EXPLAIN && what != BS_REPORT_PLAN && what != BS_REPORT_PROFILE)
+  if (what != BS_REPORT_EXPLAIN && what != BS_REPORT_PLAN && what != BS_REPORT_PROFILE &&
+      what != BS_REPORT_MISSES)
     return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GRAPH-REPORT", "there is no report %u", what);
   if (what == BS_REPORT_PROFILE && !s->profile)
     return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GRAPH-REPORT",
                         "the session was opened without `profile`");
   if (json) bs_text_printf(&r.t, "{\"backend\":\"%s\",", s->core->backend);
   if (what == BS_REPORT_EXPLAIN) put_passes(&r, (int)json);
+  if (what == BS_REPORT_MISSES) rc = put_misses(&r, (int)json, err);
   if (what == BS_REPORT_EXPLAIN) put_notes(&r, (int)json);
-  if (what != BS_REPORT_PROFILE) put_memory(&r, (int)json);
+  if (what == BS_REPORT_EXPLAIN || what == BS_REPORT_PLAN) put_memory(&r, (int)json);
   if (what == BS_REPORT_EXPLAIN) put_stats(&r, (int)json, err);
-  if (what != BS_REPORT_PLAN) rc = put_nodes(&r, (int)json, what == BS_REPORT_PROFILE, err);
+  if (what == BS_REPORT_EXPLAIN || what == BS_REPORT_PROFILE)
+    rc = put_nodes(&r, (int)json, what == BS_REPORT_PROFILE, err);
   if (json && what == BS_REPORT_PLAN) bs_text_printf(&r.t, "\"steps\":%u", r.b->n_steps);
   if (json) bs_text_append(&r.t, "}\n", 2);
   if (rc == BS_OK && r.t.failed)

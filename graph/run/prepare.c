@@ -46,7 +46,7 @@ static int32_t place_outside(gbinding *b, bs_error *err) {
       if (rc == BS_OK) rc = gcore_constant(b->core, v, &data, err);
       b->constant_bytes += bytes;
     } else if (v->kind == GV_STATE) {
-      rc = gcore_state(b->core, graph_text_of(b->g, v->name), bytes, &data, err);
+      rc = gcore_state(b->core, graph_text_of(b->g, v->name), gcore_state_bytes(b->core, v), &data, err);
     } else if (v->kind == GV_INPUT && v->flags & GV_LENGTH) {
       data = &b->length;
     } else {
@@ -56,6 +56,16 @@ static int32_t place_outside(gbinding *b, bs_error *err) {
     gbinding_set_root(b, i, data);
   }
   return BS_OK;
+}
+
+void gbinding_set_slot(gbinding *b, int64_t slot) {
+  for (uint32_t i = 0; i < b->g->n_values && slot != b->slot; i++) {
+    const gvalue *v = &b->g->values[i];
+    if (v->kind != GV_STATE) continue;
+    const int64_t row = graph_count(v) / v->dims[0] * (int64_t)BS_DTYPE_BYTES(v->dtype);
+    gbinding_set_root(b, i, (unsigned char *)b->tensors[i].data + (slot - b->slot) * row);
+  }
+  b->slot = slot;
 }
 
 /* Marks constants that are arguments of a node. The others are weights only, which may be unaligned. */

@@ -112,6 +112,7 @@ typedef struct gcore {
   gstate *states;
   uint32_t n_weights, n_copies, n_states, cap_weights, cap_copies, cap_states;
   int64_t length; /* tokens in the cache */
+  int64_t slots;  /* of the model */
   uint64_t packed_bytes, state_bytes;
   double pack_s;
   void (*progress)(void *user, const char *what, uint64_t done, uint64_t total); /* NULL: none */
@@ -135,6 +136,8 @@ void gdrop_mapped(const void *data, uint64_t bytes);
 /* A constant's elements, aligned to their size. */
 int32_t gcore_constant(gcore *core, const gvalue *root, void **out_data, bs_error *err);
 int32_t gcore_state(gcore *core, const char *name, uint64_t bytes, void **out_data, bs_error *err);
+/* Bytes of a state with all its slots. */
+uint64_t gcore_state_bytes(const gcore *core, const gvalue *value);
 /* states.c: all states in a row, gstates_bytes of them. gstates_keep: a copy, to be freed. */
 uint64_t gstates_bytes(const gcore *core);
 void gstates_get(const gcore *core, unsigned char *to);
@@ -171,6 +174,7 @@ typedef struct gbinding {
   uint64_t arena_bytes, constant_bytes;
   void *arena, *own_arena; /* own_arena: to be freed */
   int64_t length;          /* memory of the input GV_LENGTH */
+  int64_t slot;            /* that row 0 of the states lies in */
   uint32_t checked;        /* the arguments of all steps have passed since memory was placed */
   uint64_t flops, bytes;   /* of a run */
   double prepare_s, plan_s;
@@ -191,6 +195,10 @@ int gstep_falls_back(const gstep *step);
 /* "cpu:packed" of a step. */
 void gstep_serves(const gstep *step, char *out, size_t size);
 
+/* Row 0 of all states lies in `slot`. */
+void gbinding_set_slot(gbinding *binding, int64_t slot);
+/* states.c: copies the first tokens of the states of one slot to another. */
+void gstates_copy_slot(const gbinding *binding, int64_t from, int64_t to, int64_t tokens);
 /* The arguments of every step, once after memory was placed or a port was set. */
 int32_t gbinding_check(gbinding *binding, bs_error *err);
 

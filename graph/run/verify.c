@@ -416,6 +416,11 @@ BS_API int32_t bs_session_verify(bs_session *s, bs_verify_report *out_report, bs
   if (s == NULL || out_report == NULL) return gargs_null(function, "session and out_report", err);
   if (gargs_size(function, "bs_verify_report", out_report->struct_size, err) != BS_OK)
     return BS_INVALID_ARGUMENT;
+  if (s->graph->model->slots > 0) {
+    bs_error_set(err, BS_UNSUPPORTED, "BS-GRAPH-SLOT", "a graph with slots is not compared with itself");
+    bs_error_hint(err, "open the graph without slots for this");
+    return BS_UNSUPPORTED;
+  }
   gverify *v = NULL;
   int32_t rc = gverify_open(s, &v, err);
   if (rc == BS_OK) rc = gverify_run(v, out_report, err);

@@ -3,13 +3,16 @@
 #include "lab/model/grids.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/dtype.h"
 #include "core/base/error.h"
 #include "core/base/rng.h"
+#include "core/op/quant.h"
 #include "formats/onnx_write.h"
+#include "lab/model/quantize.h"
 
 enum { PIECE = 1024 }; /* random numbers at a time */
 
@@ -123,6 +126,30 @@ int32_t bs_grids_find(const bs_onnx *quantised, const bs_onnx *floats, bs_grids 
   return BS_UNSUPPORTED;
 }
 
+int32_t bs_grids_of_schemes(const bs_onnx *floats, const char *list, bs_grids *out, bs_error *err) {
+  bs_quantize_weight *picked = NULL;
+  size_t n = 0;
+  int32_t rc = bs_quantize_pick(floats, &picked, &n, err);
+  *out = (bs_grids){.rows = calloc(n + 1, sizeof *out->rows)};
+  if (rc == BS_OK && out->rows == NULL)
+    rc = bs_error_set(err, BS_NO_MEMORY, "BS-QUANT-MEMORY", "no memory for the grids");
+  for (size_t i = 0; rc == BS_OK && i < n; i++) {
+    const bs_quantize_weight *w = &picked[i];
+    char name[BS_ONNX_MAX_NAME + 1], scheme[32];
+    snprintf(name, sizeof name, "%.*s", (int)w->tensor->name.size, w->tensor->name.data);
+    bs_quantize_scheme_of(list, name, scheme, sizeof scheme);
+    const int by_all = w->table && strpbrk(list, "=") == NULL;
+    if (w->reason != NULL || by_all || scheme[0] == '\0' || strcmp(scheme, "float") == 0) continue;
+    bs_grid *row = &out->rows[out->n++];
+    *row = (bs_grid){.weight = w->tensor, .turned = w->turned};
+    rc = bs_quant_scheme(scheme, w->rows, w->cols, &row->form, err);
+  }
+  free(picked);
+  if (rc != BS_OK || out->n > 0) return rc;
+  return bs_error_set(err, BS_UNSUPPORTED, "BS-QUANT-NOTHING",
+                      "--weights %.60s rounds no weight of the model", list);
+}
+
 void bs_grids_free(bs_grids *grids) {
   free(grids->rows);
   grids->rows = NULL;
@@ -141,6 +168,10 @@ static double number(const bs_onnx_tensor *t, int64_t i) {
 
 /* The group of an element, as the number of its scale. */
 static int64_t group_of(const bs_grid *g, int64_t row, int64_t col) {
+  if (g->form.struct_size != 0) {
+    const int64_t n = g->turned ? col : row, k = g->turned ? row : col;
+    return n * bs_quant_groups(&g->form) + k / g->form.group;
+  }
   if (g->nbits) return col * ((g->weight->dims[0] + g->block - 1) / g->block) + row / g->block;
   if (g->axis < 0) return 0;
   if (g->block == 0) return g->axis == 0 ? row : col;
@@ -154,6 +185,24 @@ static double zero_of(const bs_grid *g, int64_t group) {
   const int64_t groups = (g->weight->dims[0] + g->block - 1) / g->block, line = (groups + 1) / 2;
   const uint32_t byte = ((const uint8_t *)g->zeros->data)[group / groups * line + group % groups / 2];
   return (double)(group % groups % 2 != 0 ? byte >> 4 : byte & 15u);
+}
+
+/* The smallest and the largest number of a group. */
+typedef struct range {
+  double least, most;
+} range;
+
+/* What rounding changes in a grid that the range of a group gives: from the smallest to the largest number
+ * with lows or zeros, else from minus the largest magnitude to it. */
+static double rounding_by_scheme(const bs_quant *form, const range *r, double w) {
+  const double top = (double)((1 << form->bits) - 1), peak = fmax(-r->least, r->most);
+  const int ranged = (form->flags & (BS_QUANT_LOWS | BS_QUANT_ZEROS)) != 0;
+  const double scale = ranged ? (r->most - r->least) / top : peak / (form->bits == 8 ? 127.0 : (top + 1) / 2);
+  if (scale == 0.0) return -w;
+  if (ranged) return scale * nearbyint((w - r->least) / scale) + r->least - w;
+  const double most = -r->least > r->most ? (top - 1) / 2 : (top + 1) / 2; /* the peak has the longer side */
+  const double least = form->bits == 8 ? -127.0 : most - top;
+  return scale * fmax(fmin(nearbyint(w / scale), form->bits == 8 ? 127.0 : most), least) - w;
 }
 
 static double rounding(const bs_grid *g, int64_t group, double w) {
@@ -172,13 +221,30 @@ typedef struct noisy {
   double *half; /* of each group: half the width of the noise */
 } noisy;
 
+/* The ranges of the groups of a scheme, malloc'd; NULL: no memory, or the file has the grid. */
+static range *ranges_of(const bs_grid *g, size_t groups) {
+  range *ranges = g->form.struct_size != 0 ? calloc(groups + 1, sizeof *ranges) : NULL;
+  for (int64_t e = 0; ranges != NULL && e < (int64_t)g->weight->count; e++) {
+    range *r = &ranges[group_of(g, e / g->weight->dims[1], e % g->weight->dims[1])];
+    const double v = number(g->weight, e);
+    if (v < r->least) r->least = v;
+    if (v > r->most) r->most = v;
+  }
+  return ranges;
+}
+
 static int32_t measure(noisy *n, bs_error *err) {
   const bs_onnx_tensor *w = n->grid->weight;
-  const size_t groups = (size_t)n->grid->scales->count;
+  const bs_quant *form = &n->grid->form;
+  const int by_scheme = form->struct_size != 0;
+  const size_t groups =
+      by_scheme ? (size_t)(form->rows * bs_quant_groups(form)) : (size_t)n->grid->scales->count;
+  range *ranges = ranges_of(n->grid, groups);
   uint64_t *counts = calloc(groups + 1, sizeof *counts);
   n->half = calloc(groups + 1, sizeof *n->half);
-  if (counts == NULL || n->half == NULL) {
+  if (counts == NULL || n->half == NULL || (by_scheme && ranges == NULL)) {
     free(counts);
+    free(ranges);
     return bs_error_set(err, BS_NO_MEMORY, "BS-QUANT-MEMORY", "no memory for %zu groups", groups);
   }
   int32_t rc = BS_OK;
@@ -188,13 +254,15 @@ static int32_t measure(noisy *n, bs_error *err) {
       rc = bs_error_set(err, BS_INPUT, "BS-QUANT-SCALES", "%.*s has too few scales", BS_SPAN_PRINT(w->name));
       break;
     }
-    const double r = rounding(n->grid, group, number(w, e));
+    const double r = by_scheme ? rounding_by_scheme(form, &ranges[group], number(w, e))
+                               : rounding(n->grid, group, number(w, e));
     n->half[group] += r * r;
     counts[group]++;
   }
   for (size_t i = 0; i < groups; i++)
     if (counts[i] > 0) n->half[i] = sqrt(3.0 * n->half[i] / (double)counts[i]);
   free(counts);
+  free(ranges);
   return rc;
 }
 

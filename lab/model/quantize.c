@@ -47,8 +47,7 @@ typedef struct job {
 
 /* ---- schemes ------------------------------------------------------------------------------------ */
 
-/* The scheme of a name in "PATTERN=SCHEME;..." or "SCHEME"; "" where no pattern matches. */
-static void scheme_of(const char *list, const char *name, char *out, size_t size) {
+void bs_quantize_scheme_of(const char *list, const char *name, char *out, size_t size) {
   out[0] = '\0';
   for (const char *at = list; *at != '\0'; at += strcspn(at, ";"), at += *at == ';') {
     const size_t length = strcspn(at, ";"), pattern = strcspn(at, "=;");
@@ -393,7 +392,7 @@ static int32_t choose(job *j, bs_error *err) {
     char name[NAME], scheme[16];
     bs_quantize_weight *w = &j->picked[i];
     snprintf(name, sizeof name, "%.*s", (int)w->tensor->name.size, w->tensor->name.data);
-    scheme_of(j->request->weights, name, scheme, sizeof scheme);
+    bs_quantize_scheme_of(j->request->weights, name, scheme, sizeof scheme);
     if (w->reason == NULL && (scheme[0] == '\0' || strcmp(scheme, "float") == 0)) w->reason = "as asked";
     if (w->reason == NULL) rc = add_weight(j, w, scheme, err);
   }

@@ -32,6 +32,9 @@ typedef struct bs_quantize_request {
  * owns *out. */
 int32_t bs_model_quantize(const bs_quantize_request *request, json_t **out, bs_error *err);
 
+/* The scheme of a weight's name in a list as request->weights; "" where no pattern matches. */
+void bs_quantize_scheme_of(const char *list, const char *name, char *out, size_t size);
+
 /* ---- quantize_pick.c --------------------------------------------------------------------------- */
 
 /* An initializer of two dimensions that products or Gather read: W [rows,cols], a row for each output or
@@ -40,6 +43,7 @@ typedef struct bs_quantize_weight {
   const bs_onnx_tensor *tensor;
   int64_t rows, cols;
   uint32_t turned;    /* 1: the file has it as [cols,rows] */
+  uint32_t table;     /* 1: every reader is a Gather */
   uint32_t nbits;     /* 1: every reader is a MatMul that MatMulNBits can replace */
   const char *reason; /* why it stays as it is; NULL: it can be quantised */
 } bs_quantize_weight;

@@ -12,7 +12,7 @@ enum { COLS_MIN = 16, ELEMENTS_MIN = 256 };
 /* What is known of one tensor while nodes are read. */
 typedef struct found {
   int read, turned, straight; /* readers; of those that take it as [cols,rows], and as [rows,cols] */
-  int others_than_matmul;
+  int others_than_matmul, others_than_gather;
 } found;
 
 static int64_t integer_of(const bs_onnx_node *node, const char *name, int64_t standard) {
@@ -91,6 +91,7 @@ static const char *add_readers(const bs_onnx_graph *g, bs_span name, int flip, f
       f->straight += (as == 1) != flip;
       f->turned += (as == 1) == flip;
       f->others_than_matmul |= !is_standard(node, "MatMul");
+      f->others_than_gather |= !is_standard(node, "Gather");
     }
   }
   return NULL;
@@ -104,6 +105,7 @@ static void judge(const bs_onnx_graph *g, const bs_onnx_tensor *t, bs_quantize_w
   if (out->reason == NULL && f.turned > 0 && f.straight > 0) out->reason = "read in both directions";
   out->turned = f.turned > 0;
   out->nbits = !f.others_than_matmul;
+  out->table = !f.others_than_gather;
   if (out->turned) {
     out->rows = t->dims[1];
     out->cols = t->dims[0];

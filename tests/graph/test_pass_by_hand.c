@@ -159,7 +159,7 @@ static const struct {
 
 START_TEST(it_changes_one_and_leaves_the_others) {
   for (int variant = 0; variant <= rows[_i].variants; variant++) {
-    const gpass_ctx ctx = {NULL, NULL};
+    const gpass_ctx ctx = {0};
     bs_error err = BS_ERROR_INIT;
     uint32_t changes = 0;
     if (variant > 0) begin();
@@ -187,7 +187,7 @@ static int32_t answer(void *user, const graph *of, const gnode *node, void **out
 }
 
 static int32_t fold(int32_t code, uint32_t *out_changes) {
-  const gpass_ctx ctx = {answer, &code};
+  const gpass_ctx ctx = {.fold = answer, .fold_user = &code};
   bs_error err = BS_ERROR_INIT;
   calls = 0;
   *out_changes = 0;
