@@ -61,8 +61,8 @@ int32_t gfold_run_locked(gfold *f, const graph *g, const gnode *node, void *cons
     args[i] = &tensors[i];
   }
   bs_plan *plan = NULL;
-  bs_packed *packed = NULL; /* of matmul_q, which checks compute in f64 */
-  if (q.query.quant != NULL) rc = f->rank.api->pack(f->rank.rank, &q.query, NULL, &packed, err);
+  bs_packed *packed = NULL; /* of matmul_q and take_q, which checks compute in f64 */
+  if (q.query.quant != NULL) rc = gpack_quant(&f->rank, &q, &packed, err);
   if (rc == BS_OK) rc = f->rank.api->op_prepare(f->rank.rank, &q.query, packed, &plan, err);
   if (rc == BS_OK) {
     rc = f->rank.api->op_run(plan, args, nargs, NULL, err);

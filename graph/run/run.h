@@ -127,6 +127,8 @@ void gcore_close(gcore *core, grank *rank);
  * is packed for it. The rank is entered, the core locked. */
 int32_t gcore_product(gcore *core, grank *rank, const graph *g, const gnode *node, const gquery *query,
                       bs_plan **out_plan, bs_error *err);
+/* Packs the quantised weight of a matmul_q or a take_q. The rank is entered. */
+int32_t gpack_quant(grank *rank, const gquery *query, bs_packed **out_packed, bs_error *err);
 /* Sessions that share states run one at a time. BS_INVALID_ARGUMENT: another one is in a run. Models without
  * states pass. */
 int32_t gcore_take_states(gcore *core, const gmodel *model, bs_error *err);

@@ -181,7 +181,7 @@ static int32_t ask_weight(const graph *g, uint32_t weight, bs_error *err) {
 }
 
 /* Quantised weights are packed for matmul_q: a take_q asks with a product of one row. */
-static int32_t pack_quant(grank *rank, const gquery *q, bs_packed **out_packed, bs_error *err) {
+int32_t gpack_quant(grank *rank, const gquery *q, bs_packed **out_packed, bs_error *err) {
   const bs_quant *form = q->query.quant;
   gquery product;
   if (strcmp(q->query.op, "take_q") != 0)
@@ -233,7 +233,7 @@ static int32_t pack(gcore *core, grank *rank, const graph *g, uint32_t weight, g
   int32_t rc = quant != NULL ? BS_OK : ask_weight(g, weight, err);
   if (rc == BS_OK) rc = bs_memory_fits(bytes, "BS-GRAPH-MEMORY", "the packed weights of the model", err);
   if (rc == BS_OK)
-    rc = quant != NULL ? pack_quant(rank, q, &key->packed, err)
+    rc = quant != NULL ? gpack_quant(rank, q, &key->packed, err)
                        : rank->api->pack(rank->rank, &q->query, &source, &key->packed, err);
   if (rc != BS_OK) return rc;
   core->pack_s += bs_clock_s() - began;

@@ -109,6 +109,14 @@ static int64_t rows_of(const json_t *dump, const char *take, int *out_constant) 
   return dim_of(*type == '{' ? type : of_root, dim_of(settings, 1));
 }
 
+/* The same of "take_q(%ids{..}; %table)", when its ids are value `number`. */
+static int64_t quant_rows_of(const json_t *dump, const char *op, const char *text, long number) {
+  const char *ids = strcmp(op, "take_q") == 0 ? strstr(text, "take_q(") : NULL;
+  const char *table = ids != NULL && number_at(ids + strlen("take_q(")) == number ? strstr(ids, "; %") : NULL;
+  int constant = 0;
+  return table != NULL ? dim_of(type_of(dump, number_at(table + 2), &constant), 0) : 0;
+}
+
 /* The limit that nodes that read value `number` as ids set: the rows of the smallest table. */
 static void read_takes(const json_t *dump, long number, bs_model_domain *out) {
   const json_t *line;
@@ -118,9 +126,10 @@ static void read_takes(const json_t *dump, long number, bs_model_domain *out) {
     const char *text = json_string_value(json_object_get(line, "text"));
     const char *at = op != NULL && text != NULL && strcmp(op, "take") == 0 ? strstr(text, "take(") : NULL;
     const char *comma = at != NULL ? strstr(at, ", %") : NULL;
-    int constant = 0;
-    if (comma == NULL || number_at(comma + 2) != number) continue;
-    const int64_t rows = rows_of(dump, at, &constant);
+    int constant = 1;
+    int64_t rows = op != NULL && text != NULL ? quant_rows_of(dump, op, text, number) : 0;
+    if (rows == 0 && (comma == NULL || number_at(comma + 2) != number)) continue;
+    if (rows == 0) rows = rows_of(dump, at, &constant);
     if (rows > 0 && (out->below == 0 || rows < out->below)) out->below = rows;
     out->picks = 1;
     out->moves |= !constant;
