@@ -102,9 +102,10 @@ static int32_t read_weights(const explained *x, const char *op, question *q, bs_
   if (!bs_op_takes_quant(op))
     return args_word(x->a, "weights", BS_NAMES_DTYPE, NULL, 0, &s->weight_dtype, err);
   const char *given = args_value(x->a, "weights");
-  const int32_t rc = bs_quant_scheme(given != NULL ? given : "w8g32", s->N, s->K, &q->quant, err);
   s->quant = &q->quant;
-  return rc == BS_OK ? BS_OK : BS_USAGE;
+  if (bs_quant_scheme(given != NULL ? given : "w8g32", s->N, s->K, &q->quant, err) == BS_OK) return BS_OK;
+  if (err != NULL) err->code = BS_USAGE; /* a word of the user's, and the exit code of one */
+  return BS_USAGE;
 }
 
 static int32_t read_sizes(const explained *x, const char *op, question *q, bs_error *err) {

@@ -19,6 +19,7 @@ static const args_option model_explain_options[] = {
     MODEL_OPTION_BACKEND,
     MODEL_OPTION_THREADS,
     MODEL_OPTION_PASS,
+    MODEL_OPTIONS_QUANT,
     MODEL_OPTION_TOKENS,
     MODEL_OPTION_TUNED,
     MODEL_OPTIONS_PLUGINS,

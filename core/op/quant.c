@@ -90,8 +90,7 @@ static const struct scheme {
 
 /* The row of a name and its group; NULL: none. */
 static const struct scheme *find(const char *name, int64_t *out_group) {
-  const size_t letters = strcspn(name + (name[0] == 'w'), "0123456789") + 1;
-  for (size_t i = 0; letters == 1 && i < sizeof schemes / sizeof schemes[0]; i++) {
+  for (size_t i = 0; i < sizeof schemes / sizeof schemes[0]; i++) {
     const struct scheme *s = &schemes[i];
     const size_t size = strlen(s->name);
     *out_group = s->group;

@@ -336,6 +336,8 @@ int32_t bs_op_check(const bs_op_query *query, bs_error *err) {
     rc = bs_op_refuse(err, "BS-OP-KEPT", query->op, "takes no positions (kept)");
   if (rc == BS_OK && schema != NULL && query->quant != NULL && !bs_op_takes_quant(query->op))
     rc = bs_op_refuse(err, "BS-OP-QUANT", query->op, "takes no quantised weight (quant)");
+  if (rc == BS_OK && schema == NULL && query->quant != NULL)
+    rc = bs_quant_check(query->quant, query->op, err);
   return rc;
 }
 

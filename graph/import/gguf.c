@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "formats/gguf_quant.h"
 #include "graph/import/import.h"
 
 /* ---- tables ----------------------------------------------------------------------------------- */
@@ -360,6 +361,13 @@ uint32_t gguf_constant(hf_build *b, const char *name, const bs_st_tensor *tensor
   uint32_t out = GMODEL_NONE;
   b->rc = bs_gguf_check_type(t, b->err);
   if (b->rc != BS_OK) return GMODEL_NONE;
+  bs_quant quant;
+  bs_gguf_rows *rows = gmodel_alloc(b->model, sizeof *rows);
+  if (rows != NULL && bs_gguf_quant(t, rows, &quant)) {
+    /* llama.cpp takes X in bytes too. */
+    b->rc = gmodel_quant(b->model, name, &quant, t->data, t->bytes, 1, &out, b->err);
+    return out;
+  }
   uint64_t bytes = 0;
   float *data = gmodel_shape_bytes(BS_F32, t->rank, t->dims, &bytes) ? gmodel_alloc(b->model, bytes) : NULL;
   if (data == NULL) {

@@ -28,6 +28,6 @@ void gguf_settings(hf_build *b);
 /* The file's name for a tensor or a key of a folder; `name` itself where it has no other. */
 const char *gguf_tensor_name(const hf_gguf *gguf, const char *name, char buffer[GGUF_NAME]);
 const char *gguf_key_name(const hf_gguf *gguf, const char *name, char buffer[GGUF_NAME]);
-/* A tensor of a quantised type as a constant in f32. */
+/* A tensor of a quantised type as a constant that stays quantised; one that has not two dims in f32. */
 uint32_t gguf_constant(hf_build *b, const char *name, const bs_st_tensor *tensor);
 #endif

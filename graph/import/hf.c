@@ -95,6 +95,7 @@ int32_t hf_import(const char *path, json_t *config, hf_weights *weights, const b
         .model = model, .weights = weights, .config = config, .layers = options->layers, .err = err};
     snprintf(b.config_path, sizeof b.config_path, weights->gguf != NULL ? "%.140s" : "%.140s/config.json",
              path);
+    b.slots = options->slots;
     if (weights->gguf != NULL) gguf_settings(&b);
     build_model(&b, path, options->cache_tokens);
     if (options->layers == 0) warn(&b);

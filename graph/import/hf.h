@@ -50,9 +50,14 @@ typedef struct hf_build {
   int straight;       /* weights that GPT-2 has as [inputs, outputs] lie as [outputs, inputs] */
   int64_t cache;      /* tokens of the key-value cache */
   int64_t layers;     /* that are wanted; 0: all */
+  int64_t slots;      /* bs_graph_options.slots */
   uint32_t ids;       /* i64 [tokens] */
   uint32_t positions; /* i64 [tokens] */
-  uint32_t filled;    /* i64 [1]: tokens in the cache after the run */
+  uint32_t filled;    /* i64 [batch], [1] without slots: tokens in the cache after the run */
+  uint32_t before;    /* likewise, before the run */
+  uint32_t shape;     /* with slots, i64 [2]: batch and sequence */
+  uint32_t places;    /* with slots, i64 [batch, sequence]: positions */
+  uint32_t rows;      /* with slots, i64 [rows]: whose logits are wanted */
   const char *note;   /* for the model's warning; NULL */
   int32_t rc;
   bs_error *err;
@@ -117,7 +122,7 @@ uint32_t hf_reshape(hf_build *b, const char *name, uint32_t x, uint32_t rank, co
 uint32_t hf_linear(hf_build *b, const char *prefix, uint32_t x, int64_t inputs, int64_t outputs, int turned);
 /* x times a weight as hf_weight gives it, and a bias or GMODEL_NONE. */
 uint32_t hf_gemm(hf_build *b, const char *name, uint32_t x, uint32_t weight, uint32_t bias, int turned);
-/* [tokens, heads width] as [1, heads, tokens, width], and back. */
+/* [tokens, heads width] as [batch, heads, sequence, width], and back; batch is 1 without slots. */
 uint32_t hf_heads(hf_build *b, const char *name, uint32_t x, int64_t heads, int64_t width);
 uint32_t hf_unheads(hf_build *b, const char *name, uint32_t x, int64_t heads, int64_t width);
 /* The cache of keys or values, with `now` (with heads) written after its earlier tokens. */
@@ -162,7 +167,8 @@ uint32_t hf_experts_of(hf_build *b, const hf_experts *e, const char *prefix, uin
 
 /* The input ids, positions and cache of a model of `positions` positions: fills ids, positions, filled. */
 void hf_begin(hf_build *b, int64_t positions, int64_t asked);
-/* The output "logits" [1, tokens, words] of x [tokens, width]; cap: as in hf_soft_cap. */
+/* The output "logits" [1, tokens, words] of x [tokens, width], with slots [rows, words]; cap: as in
+ * hf_soft_cap. */
 void hf_end(hf_build *b, uint32_t x, uint32_t head, int64_t words, double cap);
 
 /* The model of the weights, which it takes over, also when it fails. path: the folder or the file. */

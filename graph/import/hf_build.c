@@ -220,7 +220,11 @@ static uint32_t swap_heads(hf_build *b, const char *name, uint32_t x) {
 
 uint32_t hf_heads(hf_build *b, const char *name, uint32_t x, int64_t heads, int64_t width) {
   const int64_t dims[4] = {1, -1, heads, width};
-  return swap_heads(b, name, hf_reshape(b, name, x, 4, dims));
+  if (b->slots == 0) return swap_heads(b, name, hf_reshape(b, name, x, 4, dims));
+  const uint32_t parts[2] = {b->shape, hf_ints(b, dims + 2, 2)};
+  const bs_attr axis = hf_attr_int("axis", 0);
+  const uint32_t shape = hf_op(b, "Concat", name, parts, 2, &axis, 1);
+  return swap_heads(b, name, hf_op2(b, "Reshape", name, x, shape));
 }
 
 uint32_t hf_unheads(hf_build *b, const char *name, uint32_t x, int64_t heads, int64_t width) {
@@ -230,10 +234,9 @@ uint32_t hf_unheads(hf_build *b, const char *name, uint32_t x, int64_t heads, in
 
 uint32_t hf_remember(hf_build *b, const char *name, uint32_t now, int64_t groups, int64_t width) {
   const int64_t dims[4] = {1, groups, b->cache, width};
-  uint32_t state = GMODEL_NONE, length = GMODEL_NONE;
+  uint32_t state = GMODEL_NONE;
   if (b->rc == BS_OK) b->rc = gmodel_state(b->model, name, b->dtype, 4, dims, &state, b->err);
-  if (b->rc == BS_OK) b->rc = gmodel_length(b->model, &length, b->err);
-  const uint32_t in[3] = {state, now, length};
+  const uint32_t in[3] = {state, now, b->before};
   const bs_attr axis = hf_attr_int("axis", 2);
   const uint32_t next = hf_op(b, "TensorScatter", name, in, 3, &axis, 1);
   if (b->rc == BS_OK) b->rc = gmodel_state_next(b->model, state, next, b->err);
@@ -269,11 +272,32 @@ uint32_t hf_activation(hf_build *b, const char *key, const char *usual, const ch
 
 /* ---- ports ------------------------------------------------------------------------------------ */
 
-void hf_begin(hf_build *b, int64_t positions, int64_t asked) {
-  static const int64_t flat = -1, dims[2] = {1, -1}, none = 0;
+/* The inputs of a model with slots: ids, lengths, rows. Returns the ids. */
+static uint32_t slot_inputs(hf_build *b) {
+  static const int64_t dims[2] = {-1, -1};
+  static const char *const symbols[2] = {"batch", "sequence"}, *const rows[1] = {"rows"};
+  uint32_t ids = GMODEL_NONE;
+  b->rc = gmodel_slots(b->model, b->slots, b->cache, b->err);
+  if (b->rc == BS_OK) b->rc = gmodel_input(b->model, "input_ids", BS_I64, 2, dims, symbols, &ids, b->err);
+  if (b->rc == BS_OK) b->rc = gmodel_input(b->model, "lengths", BS_I64, 1, dims, symbols, &b->before, b->err);
+  if (b->rc == BS_OK) b->rc = gmodel_input(b->model, "rows", BS_I64, 1, dims, rows, &b->rows, b->err);
+  b->shape = hf_op1(b, "Shape", "shape", ids);
+  return ids;
+}
+
+static uint32_t one_input(hf_build *b) {
+  static const int64_t dims[2] = {1, -1};
   static const char *const symbols[2] = {NULL, "sequence"};
+  uint32_t ids = GMODEL_NONE;
+  b->rc = gmodel_input(b->model, "input_ids", BS_I64, 2, dims, symbols, &ids, b->err);
+  if (b->rc == BS_OK) b->rc = gmodel_cache(b->model, ids, 1, b->cache, b->err);
+  if (b->rc == BS_OK) b->rc = gmodel_length(b->model, &b->before, b->err);
+  return ids;
+}
+
+void hf_begin(hf_build *b, int64_t positions, int64_t asked) {
+  static const int64_t flat = -1, none = 0, one = 1;
   const bs_attr shape[2] = {hf_attr_int("start", 1), hf_attr_int("end", 2)};
-  uint32_t input = GMODEL_NONE, length = GMODEL_NONE;
   if (b->rc != BS_OK) return;
   if (asked > positions) {
     b->rc =
@@ -283,22 +307,28 @@ void hf_begin(hf_build *b, int64_t positions, int64_t asked) {
     return;
   }
   b->cache = asked > 0 ? asked : positions;
-  b->rc = gmodel_input(b->model, "input_ids", BS_I64, 2, dims, symbols, &input, b->err);
-  if (b->rc == BS_OK) b->rc = gmodel_cache(b->model, input, 1, b->cache, b->err);
-  if (b->rc == BS_OK) b->rc = gmodel_length(b->model, &length, b->err);
+  const uint32_t input = b->slots > 0 ? slot_inputs(b) : one_input(b);
   b->ids = hf_reshape(b, "input_ids", input, 1, &flat);
   const uint32_t tokens = hf_op(b, "Shape", "tokens", &input, 1, shape, 2);
   const uint32_t range[3] = {hf_scalar(b, 0), hf_op2(b, "Squeeze", "tokens", tokens, hf_ints(b, &none, 1)),
                              hf_scalar(b, 1)};
-  b->positions = hf_op2(b, "Add", "positions", hf_op(b, "Range", "positions", range, 3, NULL, 0), length);
-  b->filled = hf_op2(b, "Add", "cache_filled", length, tokens);
+  const uint32_t count = hf_op(b, "Range", "positions", range, 3, NULL, 0);
+  if (b->slots > 0) {
+    b->places = hf_op2(b, "Add", "position_ids", count,
+                       hf_op2(b, "Unsqueeze", "lengths", b->before, hf_ints(b, &one, 1)));
+    b->positions = hf_reshape(b, "positions", b->places, 1, &flat);
+  } else {
+    b->positions = hf_op2(b, "Add", "positions", count, b->before);
+  }
+  b->filled = hf_op2(b, "Add", "cache_filled", b->before, tokens);
 }
 
 void hf_end(hf_build *b, uint32_t x, uint32_t head, int64_t words, double cap) {
   const int64_t dims[3] = {1, -1, words};
+  if (b->slots > 0) x = hf_op2(b, "Gather", "wanted", x, b->rows);
   const uint32_t in[2] = {x, head};
   const bs_attr turned = hf_attr_int("transB", 1);
   const uint32_t all = hf_soft_cap(b, "logits_cap", hf_op(b, "Gemm", "lm_head", in, 2, &turned, 1), cap);
-  const uint32_t logits = hf_reshape(b, "logits", all, 3, dims);
+  const uint32_t logits = b->slots > 0 ? all : hf_reshape(b, "logits", all, 3, dims);
   if (b->rc == BS_OK) b->rc = gmodel_output(b->model, "logits", logits, b->err);
 }

@@ -221,15 +221,16 @@ static void make_tables(hf_build *b, const waves *w, int tables, hf_rope *rope) 
 
 /* The rows of the tables: the positions, and in a run that ends beyond `old` tokens the second table's. */
 static uint32_t places(hf_build *b, int64_t old) {
-  static const int64_t zero = 0;
-  uint32_t at = b->positions;
+  static const int64_t zero = 0, one = 1;
+  uint32_t at = b->slots > 0 ? b->places : b->positions;
   if (old > 0) {
     const bs_attr whole = hf_attr_int("to", 7);
     uint32_t more = hf_op2(b, "Greater", "is_long", b->filled, hf_ints(b, &old, 1));
     more = hf_op(b, "Cast", "is_long", &more, 1, &whole, 1);
+    if (b->slots > 0) more = hf_op2(b, "Unsqueeze", "is_long", more, hf_ints(b, &one, 1));
     at = hf_op2(b, "Add", "rotary_rows", at, hf_op2(b, "Mul", "is_long", more, hf_ints(b, &b->cache, 1)));
   }
-  return hf_op2(b, "Unsqueeze", "position_ids", at, hf_ints(b, &zero, 1));
+  return b->slots > 0 ? at : hf_op2(b, "Unsqueeze", "position_ids", at, hf_ints(b, &zero, 1));
 }
 
 /* The columns of a head that are turned, in pairs. */

@@ -9,8 +9,9 @@
 #include "graph/ir/internal.h"
 
 const char *graph_op_name(uint32_t op) {
-  static const char *const names[GOP_COUNT_] = {"-",        "matmul", "map",  "normalize", "attention",
-                                                "contract", "reduce", "take", "put",       "topk"};
+  static const char *const names[GOP_COUNT_] = {"-",         "matmul",   "map",      "normalize",
+                                                "attention", "contract", "reduce",   "take",
+                                                "put",       "topk",     "matmul_q", "take_q"};
   return op < GOP_COUNT_ ? names[op] : "?";
 }
 
@@ -132,6 +133,11 @@ static int32_t read_elements(const graph *g, uint32_t value, void *out, bs_error
   const unsigned char *data = root->data;
   unsigned char *to = out;
   if (count == 0) return BS_OK;
+  if (root->flags & GV_QUANT) {
+    if (v->kind == GV_VIEW)
+      return bs_error_set(err, BS_INTERNAL, "BS-GRAPH-CONST", "value %u is quantised", value);
+    return gquant_read(&((const gquant *)root->data)->quant, out, err);
+  }
   if (root->flags & GV_JOINED) {
     const gjoin *join = root->data;
     if (v->kind == GV_VIEW)

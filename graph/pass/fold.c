@@ -11,7 +11,7 @@
 
 static int foldable(const graph *g, const gnode *n) {
   uint64_t in = 0, out = 0;
-  if (n->op == GOP_MATMUL) return 0;
+  if (graph_is_packed(n->op)) return 0;
   for (uint32_t i = 0; i < n->n_in; i++) {
     if (n->in[i] == GNONE) continue;
     if (!graph_is_const(g, n->in[i])) return 0;

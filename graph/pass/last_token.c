@@ -75,7 +75,7 @@ static int32_t try_rows(graph *g, const gpass_ctx *ctx, uint32_t id, uint32_t *o
 int32_t gpass_last_token(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err) {
   for (uint32_t id = g->first, next; id != GNONE; id = next) {
     next = g->nodes[id].next;
-    if (g->nodes[id].op != GOP_MATMUL) continue;
+    if (!graph_is_product(g->nodes[id].op)) continue;
     const int32_t rc = try_rows(g, ctx, id, out_changes, err);
     if (rc != BS_OK) return rc;
   }

@@ -8,6 +8,7 @@
 
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "core/op/quant.h"
 #include "graph/run/args.h"
 #include "graph/run/session.h"
 
@@ -125,6 +126,35 @@ static void put_shape(bs_text *t, const gvalue *v) {
   bs_text_append(t, "]", 1);
 }
 
+/* "q4.g32 x8" of a quantised weight: its form, and how the product takes X. */
+static void put_quant(bs_text *t, const graph *g, const gnode *n) {
+  char form[BS_QUANT_TEXT];
+  bs_quant_text(&graph_quant(g, n->weight)->quant, form);
+  bs_text_printf(t, "%s", form);
+  if (n->op == GOP_MATMUL_Q)
+    bs_text_printf(t, " x %s", n->attrs[0] != 0 ? "8" : bs_dtype_name(g->values[n->in[0]].dtype));
+}
+
+static int is_quantised(const graph *g, const gnode *n) {
+  return n->weight != GNONE && graph_quant(g, n->weight) != NULL;
+}
+
+/* What the lowering had to say of constants: those that were dequantised. */
+static void put_notes(report *r, int json) {
+  const graph *g = r->b->g;
+  if (json) bs_text_printf(&r->t, "\"notes\":[");
+  for (uint32_t i = g->notes; i != GNONE; i = g->origins[i].next) {
+    const char *text = graph_text_of(g, g->origins[i].text);
+    if (json) {
+      graph_put_json_text(&r->t, text);
+      if (g->origins[i].next != GNONE) bs_text_append(&r->t, ",", 1);
+    } else {
+      bs_text_printf(&r->t, "%s\n", text);
+    }
+  }
+  if (json) bs_text_append(&r->t, "],", 2);
+}
+
 static int32_t put_nodes(report *r, int json, int profile, bs_error *err) {
   uint64_t total = 0;
   for (uint32_t i = 0; i < r->b->n_steps; i++) total += r->b->steps[i].ns;
@@ -151,6 +181,11 @@ static int32_t put_nodes(report *r, int json, int profile, bs_error *err) {
           1e-9 * (double)r->b->steps[i].cpu_ns, 1e-9 * (double)r->b->steps[i].asleep_ns,
           r->b->steps[i].waits);
       graph_put_json_text(&r->t, info.origin);
+      if (is_quantised(r->b->g, n)) {
+        bs_text_printf(&r->t, ",\"weight\":\"");
+        put_quant(&r->t, r->b->g, n);
+        bs_text_append(&r->t, "\"", 1);
+      }
       put_knobs(r, &r->b->steps[i]);
       if (!profile) put_choice(r, n);
       bs_text_append(&r->t, "}", 1);
@@ -158,6 +193,10 @@ static int32_t put_nodes(report *r, int json, int profile, bs_error *err) {
     }
     bs_text_printf(&r->t, "%4u  %-10s %-18s ", i, info.op, info.serves);
     put_shape(&r->t, &r->b->g->values[n->out[0]]);
+    if (is_quantised(r->b->g, n)) {
+      bs_text_append(&r->t, "  ", 2);
+      put_quant(&r->t, r->b->g, n);
+    }
     if (profile)
       bs_text_printf(&r->t, "  %.1f us  %.1f%%", us,
                      total > 0 ? 100.0 * (double)r->b->steps[i].ns / (double)total : 0);
@@ -299,6 +338,7 @@ BS_API int32_t bs_session_text(bs_session *s, uint32_t what, uint32_t json,
   if (json) bs_text_printf(&r.t, "{\"backend\":\"%s\",", s->core->backend);
   if (what == BS_REPORT_EXPLAIN) put_passes(&r, (int)json);
   if (what == BS_REPORT_MISSES) rc = put_misses(&r, (int)json, err);
+  if (what == BS_REPORT_EXPLAIN) put_notes(&r, (int)json);
   if (what == BS_REPORT_EXPLAIN || what == BS_REPORT_PLAN) put_memory(&r, (int)json);
   if (what == BS_REPORT_EXPLAIN) put_stats(&r, (int)json, err);
   if (what == BS_REPORT_EXPLAIN || what == BS_REPORT_PROFILE)

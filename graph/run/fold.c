@@ -61,12 +61,15 @@ int32_t gfold_run_locked(gfold *f, const graph *g, const gnode *node, void *cons
     args[i] = &tensors[i];
   }
   bs_plan *plan = NULL;
-  rc = f->rank.api->op_prepare(f->rank.rank, &q.query, NULL, &plan, err);
+  bs_packed *packed = NULL; /* of matmul_q, which checks compute in f64 */
+  if (q.query.quant != NULL) rc = f->rank.api->pack(f->rank.rank, &q.query, NULL, &packed, err);
+  if (rc == BS_OK) rc = f->rank.api->op_prepare(f->rank.rank, &q.query, packed, &plan, err);
   if (rc == BS_OK) {
     rc = f->rank.api->op_run(plan, args, nargs, NULL, err);
     f->rank.api->op_release(plan);
     if (rc != BS_OK) rc = gnode_failed(g, node, rc, err);
   }
+  if (packed != NULL) f->rank.api->packed_release(packed);
   for (uint32_t i = 0; i < nargs; i++) free(copies[i]);
   return grank_leave(&f->rank, rc, err);
 }

@@ -19,9 +19,12 @@ struct bs_session {
   gbinding *bound; /* one of bindings */
   gbinding **bindings;
   uint32_t n_bindings; /* places */
-  uint32_t passes_off, f64, profile;
-  void **memory;   /* of each port, the caller's; NULL: not set */
-  void *workspace; /* the caller's; NULL: the binding's own */
+  uint32_t passes_off, f64, profile, tokenwise;
+  int64_t slot;     /* that row 0 of a run uses */
+  char *weights;    /* as the options; NULL */
+  uint32_t x_bytes; /* lower_options */
+  void **memory;    /* of each port, the caller's; NULL: not set */
+  void *workspace;  /* the caller's; NULL: the binding's own */
   uint64_t clock;
   uint64_t dropped[GSESSION_DROPPED]; /* hashes of the sizes of bindings that made room, the last ones */
   uint64_t n_dropped;

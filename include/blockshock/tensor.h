@@ -191,10 +191,10 @@ typedef struct bs_quant_rows {
 } bs_quant_rows;
 
 /* A quantised matrix. A group is `group` neighbouring columns of one row, a span `span` of them; the last of
- * a row may be shorter. Element (n,k), in f32, each operation rounded: w = scale (q - zero) - low     q: its
- * code; zero, scale, low: of its group Without STEPS a span is a group. With STEPS scale = scales[span]
- * steps[group] and low = lows[span] low_steps[group]. Without LOWS there is no low.
- * share/doc/blockshock/ops.md has the sums of matmul_q. */
+ * a row may be shorter. Element (n,k) has the code q, and its group has a zero, a scale and a low. It is
+ * w = scale (q - zero) - low, in f32, each operation rounded. Without STEPS a span is a group. With STEPS
+ * scale = scales[span] steps[group] and low = lows[span] low_steps[group]. Without LOWS nothing is
+ * subtracted. share/doc/blockshock/ops.md has the sums of matmul_q. */
 typedef struct bs_quant {
   uint32_t struct_size;
   uint32_t bits;  /* of a code: 4, 6 or 8 */
@@ -204,7 +204,8 @@ typedef struct bs_quant {
   int64_t group; /* a power of two, 16 .. 256, or cols: one scale a row */
   int64_t span;  /* with STEPS a multiple of group, at most 256; else group */
   void *ctx;
-  /* Rows row .. row + nrows - 1. Thread-safe and pure. */
+  /* Rows row .. row + nrows - 1 into the arrays of `out`; nothing is written between rows of codes.
+   * Thread-safe and pure. NULL in a query that packs nothing. */
   int32_t (*read)(void *ctx, int64_t row, int64_t nrows, const bs_quant_rows *out, bs_error *err);
 } bs_quant;
 

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """make_cases.py - trains small tokenizers in the configurations of known models with the package tokenizers, and writes what
-it makes of seeded texts: NAME.json and NAME.jsonl (a text, its ids with and without the tokens around it, both decodes).
+it makes of seeded texts: NAME.json and NAME.jsonl. The first line of a .jsonl has how many ids stand before and behind a text.
+Each other line has a text, its ids, their text without special tokens (null: that text) and with them (null: the same), some
+ids, and their text.
 
-  make_cases.py FOLDER --texts N [--vocab N] [--seed N]      all configurations
-  make_cases.py FOLDER --texts N --of TOKENIZER.json NAME    texts for a tokenizer that is there
+  make_cases.py FOLDER --texts N [--vocab N] [--seed N] [--short]    all configurations
+  make_cases.py FOLDER --texts N --of TOKENIZER.json NAME            texts for a tokenizer that is there
 
 The training text is Python's own standard library. Needs the package tokenizers."""
 import argparse
@@ -169,9 +171,9 @@ RANGES = [(0x20, 0x7E), (0x20, 0x7E), (0xA0, 0x24F), (0x250, 0x5FF), (0x600, 0xD
           (0xAC00, 0xAD00), (0xA640, 0xABFF), (0xF900, 0xFFFF), (0x10000, 0x11FFF), (0x16000, 0x18CFF), (0x1D000, 0x1DFFF), (0x1F000, 0x1FAFF), (0x20000, 0x323AF)]  # fmt: skip
 
 
-def a_text(rng, sources, tokens):
+def a_text(rng, sources, tokens, short):
     out = []
-    for _ in range(rng.choice((1, 2, 3, 5, 8, 13, 21))):
+    for _ in range(rng.choice((1, 1, 2, 3) if short else (1, 2, 3, 5, 8, 13, 21))):
         kind = rng.random()
         if kind < 0.45:
             out.append(rng.choice(PIECES))
@@ -181,23 +183,27 @@ def a_text(rng, sources, tokens):
         elif kind < 0.9:
             text = rng.choice(sources)
             at = rng.randrange(max(1, len(text) - 60))
-            out.append(text[at : at + rng.randint(1, 60)])
+            out.append(text[at : at + rng.randint(1, 20 if short else 60)])
         else:
             out.append(rng.choice(tokens))
     return "".join(c for c in "".join(out) if not 0xD800 <= ord(c) < 0xE000)
 
 
-def write_cases(folder, name, t, texts, count, seed):
-    rng = random.Random(f"{seed} {name}")
+def write_cases(folder, name, t, texts, a):
+    rng = random.Random(f"{a.seed} {name}")
     tokens = [x for x in sorted(t.get_vocab(True)) if x]
+    plain, ids = t.encode("a", add_special_tokens=False).ids, t.encode("a").ids
+    before = next(i for i in range(len(ids)) if ids[i : i + len(plain)] == plain)
     with open(os.path.join(folder, name + ".jsonl"), "w", encoding="utf-8") as f:
-        for i in range(count):
-            text = "" if i == 0 else a_text(rng, texts, tokens)
+        f.write(json.dumps([before, len(ids) - before - len(plain)]) + "\n")
+        for i in range(a.texts):
+            text = "" if i == 0 else a_text(rng, texts, tokens, a.short)
             ids, plain = t.encode(text).ids, t.encode(text, add_special_tokens=False).ids
-            row = {"text": text, "ids": ids, "plain": plain, "decoded": t.decode(ids, True), "special": t.decode(ids, False)}
+            assert plain == ids[before : before + len(plain)]
+            decoded, special = t.decode(ids, True), t.decode(ids, False)
             # Any ids, not only those of a text: what a generator may make.
-            some = [rng.choice(plain) for _ in range(6)] if plain else []
-            row["any"], row["any_decoded"] = some, t.decode(some, False)
+            some = [rng.choice(plain) for _ in range(3 if a.short else 8)] if plain else []
+            row = [text, ids, None if decoded == text else decoded, None if special == decoded else special, some, t.decode(some, False)]
             f.write(json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n")
 
 
@@ -208,6 +214,7 @@ def main():
     parser.add_argument("--vocab", type=int, default=4000)
     parser.add_argument("--seed", default="1")
     parser.add_argument("--of", nargs=2)
+    parser.add_argument("--short", action="store_true")
     a = parser.parse_args()
     os.makedirs(a.folder, exist_ok=True)
     texts = corpus()
@@ -215,13 +222,13 @@ def main():
         t = Tokenizer.from_file(a.of[0])
         t.no_truncation()
         t.no_padding()
-        write_cases(a.folder, a.of[1], t, texts, a.texts, a.seed)
+        write_cases(a.folder, a.of[1], t, texts, a)
         return
     for name, t in configurations(a.vocab, texts):
         add_tokens(t)
         path = os.path.join(a.folder, name + ".json")
         t.save(path, pretty=False)
-        write_cases(a.folder, name, Tokenizer.from_file(path), texts, a.texts, a.seed)
+        write_cases(a.folder, name, Tokenizer.from_file(path), texts, a)
 
 
 main()
